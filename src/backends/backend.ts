@@ -1,0 +1,49 @@
+// The seam between tensors and devices: memory, copies, and running a row on operands of any layout.
+import type { DType } from '../base/dtype.js';
+import type { Layout } from '../base/layout.js';
+import type { Params, RunRow } from '../ops/op.js';
+
+/** A block of device memory. `address` is what kernels are given; element offsets live in layouts. */
+export interface Memory {
+  readonly bytes: number;
+  readonly address: number;
+}
+
+/** One operand of an op: memory seen through a layout. */
+export interface View {
+  readonly memory: Memory;
+  readonly layout: Layout;
+  readonly dtype: DType;
+}
+
+export interface MemoryStats {
+  /** Bytes held by live tensors, and blocks they are in. */
+  readonly liveBytes: number;
+  readonly liveBlocks: number;
+  /** Bytes kept for reuse. */
+  readonly cachedBytes: number;
+  readonly peakBytes: number;
+}
+
+export interface Backend {
+  /** 'cpu', 'reference', 'cuda:0', 'rocm:1', 'sim:64', 'emu:gfx1030'. */
+  readonly name: string;
+  /** One line about the device, for people. */
+  readonly description: string;
+  /** Uninitialised memory; free returns it, at most once, and the backend may keep it for reuse. */
+  alloc(bytes: number): Memory;
+  free(memory: Memory): void;
+  /** Host to device. The bytes are taken before the call returns. */
+  write(memory: Memory, byteOffset: number, data: Uint8Array): void;
+  /** Device to host, after everything enqueued before it. */
+  read(memory: Memory, byteOffset: number, target: Uint8Array): Promise<void>;
+  readSync(memory: Memory, byteOffset: number, target: Uint8Array): void;
+  /** Runs a row: outputs are allocated and never overlap inputs; any layout on either side; may only enqueue. */
+  run(row: RunRow, inputs: readonly View[], outputs: readonly View[], params: Params): void;
+  /** true, or the sentence that errors, skips and docs print. */
+  supports(row: RunRow, dtype: DType): true | string;
+  sync(): Promise<void>;
+  memory(): MemoryStats;
+  /** Gives cached memory back. */
+  trim(): void;
+}

@@ -1,0 +1,80 @@
+// The ten element types: sizes, kinds, storage views and exact encoding of values.
+import { DTypeError } from './errors.js';
+import { fromBf16Bits, fromF16Bits, fromF8Bits, toBf16Bits, toF16Bits, toF8Bits } from './float.js';
+
+export const DTYPES = ['u8', 'u32', 'i16', 'i32', 'i64', 'f8e4m3', 'bf16', 'f16', 'f32', 'f64'] as const;
+export type DType = (typeof DTYPES)[number];
+
+/** Typed arrays that hold an element type's raw bits. */
+export type RawArray =
+  | Uint8Array | Uint16Array | Uint32Array | Int16Array | Int32Array | BigInt64Array | Float32Array | Float64Array;
+/** Integers are bigint, floats are double: the rule of the reference engine. */
+export type Value = number | bigint;
+
+export interface DTypeInfo {
+  readonly name: DType;
+  readonly id: number;
+  readonly bytes: number;
+  readonly kind: 'uint' | 'int' | 'float';
+  /** The typed array over raw storage; f16, bf16 and f8e4m3 are seen as their bits. */
+  readonly Raw: new (buffer: ArrayBufferLike, byteOffset?: number, length?: number) => RawArray;
+  /** Bits of one raw element to its value. */
+  readonly decode: (raw: number | bigint) => Value;
+  /** A value to the raw element: floats round to nearest even, integers wrap. */
+  readonly encode: (value: Value) => number | bigint;
+}
+
+const same = (x: number | bigint): Value => x;
+const big = (x: number | bigint): bigint => BigInt(x);
+const wrap = (bits: number, signed: boolean) => (v: Value): number =>
+  Number((signed ? BigInt.asIntN : BigInt.asUintN)(bits, toBig(v)));
+
+/** A double or bigint as bigint: truncation toward zero, NaN is 0, infinities saturate to 64 bits. */
+export function toBig(v: Value): bigint {
+  if (typeof v === 'bigint') return v;
+  if (v !== v) return 0n;
+  if (v >= 2 ** 63) return 2n ** 63n - 1n;
+  if (v <= -(2 ** 63)) return -(2n ** 63n);
+  return BigInt(Math.trunc(v));
+}
+
+const info = (
+  name: DType, bytes: number, kind: DTypeInfo['kind'], Raw: unknown,
+  decode: DTypeInfo['decode'], encode: DTypeInfo['encode'],
+): DTypeInfo => ({ name, id: DTYPES.indexOf(name), bytes, kind, Raw: Raw as DTypeInfo['Raw'], decode, encode });
+const fp = (decode: (bits: number) => number, encode: (x: number) => number) =>
+  [(r: number | bigint) => decode(r as number), (v: Value) => encode(Number(v))] as const;
+
+export const DTYPE: { readonly [D in DType]: DTypeInfo } = {
+  u8: info('u8', 1, 'uint', Uint8Array, big, wrap(8, false)),
+  u32: info('u32', 4, 'uint', Uint32Array, big, wrap(32, false)),
+  i16: info('i16', 2, 'int', Int16Array, big, wrap(16, true)),
+  i32: info('i32', 4, 'int', Int32Array, big, wrap(32, true)),
+  i64: info('i64', 8, 'int', BigInt64Array, same, (v) => BigInt.asIntN(64, toBig(v))),
+  f8e4m3: info('f8e4m3', 1, 'float', Uint8Array, ...fp(fromF8Bits, toF8Bits)),
+  bf16: info('bf16', 2, 'float', Uint16Array, ...fp(fromBf16Bits, toBf16Bits)),
+  f16: info('f16', 2, 'float', Uint16Array, ...fp(fromF16Bits, toF16Bits)),
+  f32: info('f32', 4, 'float', Float32Array, same, Number),
+  f64: info('f64', 8, 'float', Float64Array, same, Number),
+};
+
+export const FLOATS = ['f8e4m3', 'bf16', 'f16', 'f32', 'f64'] as const satisfies readonly DType[];
+/** Floats with products and sums of their own: what matmul, convolutions and norms take. */
+export const REALS = ['bf16', 'f16', 'f32', 'f64'] as const satisfies readonly DType[];
+export const INTS = ['u8', 'u32', 'i16', 'i32', 'i64'] as const satisfies readonly DType[];
+/** What may index: the largest value of each is the sentinel "no element". */
+export const INDEX_DTYPES = INTS;
+
+export const isFloat = (d: DType): boolean => DTYPE[d].kind === 'float';
+export const bytesOf = (d: DType): number => DTYPE[d].bytes;
+
+export function asDType(name: string, op = 'dtype'): DType {
+  if (Object.hasOwn(DTYPE, name)) return name as DType;
+  throw new DTypeError(`${op}: unknown dtype ${JSON.stringify(name)}; known are ${DTYPES.join(', ')}`);
+}
+
+/** Largest value of an integer dtype: as an index it means "no element". */
+export function maxInt(d: DType): bigint {
+  const { bytes, kind } = DTYPE[d];
+  return 2n ** BigInt(bytes * 8 - (kind === 'int' ? 1 : 0)) - 1n;
+}

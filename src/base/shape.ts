@@ -1,0 +1,95 @@
+// Shapes: sizes, broadcasting, dimension arguments, and the sentences said when they do not fit.
+import { ArgumentError, ShapeError } from './errors.js';
+
+export type Shape = readonly number[];
+
+export const formatShape = (s: Shape): string => `[${s.join(', ')}]`;
+export const sizeOf = (s: Shape): number => s.reduce((a, b) => a * b, 1);
+export const sameShape = (a: Shape, b: Shape): boolean => a.length === b.length && a.every((d, i) => d === b[i]);
+
+export function contiguousStrides(shape: Shape): number[] {
+  const strides = new Array<number>(shape.length);
+  for (let i = shape.length - 1, s = 1; i >= 0; i--) {
+    strides[i] = s;
+    s *= shape[i];
+  }
+  return strides;
+}
+
+export function checkShape(op: string, shape: Shape): void {
+  for (const d of shape) {
+    if (!Number.isSafeInteger(d) || d < 0) {
+      throw new ShapeError(`${op}: shape ${formatShape(shape)} holds ${d}; dimensions are whole numbers from 0`);
+    }
+  }
+  if (!Number.isSafeInteger(sizeOf(shape))) {
+    throw new ShapeError(`${op}: shape ${formatShape(shape)} has more than 2^53 elements`);
+  }
+}
+
+/** A dimension argument, negative from the end; `extra` 1 allows the place after the last (unsqueeze, stack). */
+export function normalizeDim(op: string, dim: number, rank: number, extra = 0): number {
+  const n = rank + extra;
+  const d = dim < 0 ? dim + n : dim;
+  if (!Number.isInteger(dim) || d < 0 || d >= n) {
+    throw new ShapeError(
+      n === 0
+        ? `${op}: dimension ${dim} of a rank-0 tensor, which has none`
+        : `${op}: dimension ${dim} is out of range for rank ${rank} (allowed: ${-n} to ${n - 1})`,
+    );
+  }
+  return d;
+}
+
+/** Several dimensions, all when undefined, sorted and distinct. */
+export function normalizeDims(op: string, dims: number | readonly number[] | undefined, rank: number): number[] {
+  if (dims === undefined) return Array.from({ length: rank }, (_, i) => i);
+  const list = (typeof dims === 'number' ? [dims] : dims).map((d) => normalizeDim(op, d, rank));
+  if (new Set(list).size !== list.length) {
+    throw new ShapeError(`${op}: dimensions ${formatShape(list)} name one twice`);
+  }
+  return list.sort((a, b) => a - b);
+}
+
+export function broadcastShapes(op: string, ...shapes: Shape[]): Shape {
+  const first = shapes[0];
+  if (shapes.every((s) => s === first || sameShape(s, first))) return first;
+  const rank = Math.max(...shapes.map((s) => s.length));
+  const out = new Array<number>(rank).fill(1);
+  for (const s of shapes) {
+    for (let i = 0; i < s.length; i++) {
+      const at = rank - s.length + i;
+      if (s[i] === out[at] || s[i] === 1) continue;
+      if (out[at] !== 1) {
+        throw new ShapeError(
+          `${op}: shapes ${shapes.map(formatShape).join(' and ')} do not broadcast: ` +
+            `dimension ${at - rank} is ${out[at]} and ${s[i]}; they must be equal or 1`,
+        );
+      }
+      out[at] = s[i];
+    }
+  }
+  return out;
+}
+
+/** Fills a single -1 in a reshape target and checks the element count. */
+export function resolveReshape(op: string, from: Shape, to: Shape): number[] {
+  const holes = to.filter((d) => d === -1).length;
+  const size = sizeOf(from);
+  if (holes > 1) throw new ShapeError(`${op}: ${formatShape(to)} has more than one -1`);
+  const known = to.reduce((a, d) => (d === -1 ? a : a * d), 1);
+  const out = to.map((d) => (d === -1 ? size / known : d));
+  if (to.some((d) => d < -1) || out.some((d) => !Number.isInteger(d)) || sizeOf(out) !== size) {
+    throw new ShapeError(
+      `${op}: ${formatShape(from)} has ${size} elements, ${formatShape(to)} ${holes ? `needs a multiple of ${known}` : `has ${known}`}`,
+    );
+  }
+  return out;
+}
+
+/** A pair from a number or a pair: stride, padding and dilation arguments. */
+export function pair(op: string, name: string, v: number | readonly number[]): [number, number] {
+  const p = typeof v === 'number' ? [v, v] : v;
+  if (p.length !== 2) throw new ArgumentError(`${op}: ${name} takes a number or a pair, not ${formatShape(p)}`);
+  return [p[0], p[1]];
+}

@@ -1,0 +1,176 @@
+// What a row of the op table holds. Rows are data: no shared code names an op, and every function in a row is annotated.
+import type { DType, Value } from '../base/dtype.js';
+import type { ErrorCode } from '../base/errors.js';
+import type { Layout } from '../base/layout.js';
+import type { Shape } from '../base/shape.js';
+import type { Tensor } from '../tensor/tensor.js';
+
+/** What shape inference sees of a tensor. */
+export interface Sig {
+  readonly shape: Shape;
+  readonly dtype: DType;
+}
+
+/** Parameters are plain data, so that they can be printed, cached by and packed for kernels. */
+export type Params = Readonly<Record<string, unknown>>;
+/** A method's arguments sorted into tensors and parameters. */
+export interface Call<P extends Params = Params> {
+  readonly inputs: readonly Tensor[];
+  readonly params: P;
+}
+
+/** What a gradient rule is given; it answers one gradient (or undefined) per input. */
+export interface GradContext<P extends Params = Params> {
+  readonly inputs: readonly Tensor[];
+  readonly outputs: readonly Tensor[];
+  /** First input, second input, first output: the names most rules use. */
+  readonly x: Tensor;
+  readonly y: Tensor;
+  readonly out: Tensor;
+  /** Gradient of the first output; `grads` has all (undefined where nothing flowed). */
+  readonly grad: Tensor;
+  readonly grads: readonly (Tensor | undefined)[];
+  readonly params: P;
+  /** Whether input i wants a gradient, so that a rule can skip costly work. */
+  readonly needs: (i: number) => boolean;
+}
+export type Grads = readonly (Tensor | undefined)[];
+
+/** A contiguous operand in the reference engine: integers are bigint, floats are double. */
+export interface RefTensor {
+  readonly shape: Shape;
+  readonly dtype: DType;
+  readonly data: Value[];
+}
+
+/** Where Candle has the op: file and symbol stem (dtype suffix left out), or why it has none. */
+export type CandleOrigin = { readonly file: string; readonly symbol: string } | { readonly none: string };
+
+/** How one test input is made: numbers over the row's domain unless said otherwise. */
+export interface InputSpec {
+  readonly shape: Shape;
+  /** Default: the dtype under test. */
+  readonly dtype?: DType;
+  /** Whole numbers lo..hi (inclusive) instead of the domain: indices, conditions. */
+  readonly ints?: readonly [number, number];
+  readonly domain?: readonly [number, number];
+  /** All elements different: for sort and max, whose gradient is not defined on ties. */
+  readonly distinct?: boolean;
+}
+export interface Sample<P extends Params = Params> {
+  readonly inputs: readonly InputSpec[];
+  readonly params: P;
+}
+/** Arguments that must be refused, and how. */
+export interface ErrorSample<P extends Params = Params> {
+  readonly inputs: readonly InputSpec[];
+  readonly params: P;
+  readonly code: ErrorCode;
+  readonly says: RegExp;
+}
+
+/** Largest allowed error in units in the last place, by dtype; a number serves all; 0 is bit for bit. */
+export type Bound = number | { readonly [D in DType]?: number };
+
+interface RowBase<P extends Params> {
+  readonly name: string;
+  /** One line of mathematics, for the documentation. */
+  readonly formula: string;
+  readonly dtypes: readonly DType[];
+  readonly candle: CandleOrigin;
+  /** Deliberate differences from Candle, with the reason. */
+  readonly differs?: string;
+  readonly domain?: readonly [number, number];
+  readonly ulp: Bound;
+  /** Why a dtype is left out, said by errors, skips and docs. */
+  readonly without?: string;
+  readonly grad?: (ctx: GradContext<P>) => Grads;
+  /** Why there is no gradient: integer results, indices. */
+  readonly noGrad?: string;
+}
+
+/** out[i] = f(x[i], y[i], ...; params). One expression serves GPU kernels and the CPU engine; `cpu` is the oracle. */
+export interface ElementwiseRow<P extends Params = Params> extends RowBase<P> {
+  readonly family: 'elementwise';
+  readonly arity: 1 | 2 | 3;
+  /** 'same' as the first value operand, or a fixed dtype (comparisons give u8). */
+  readonly result: 'same' | 'u8';
+  /** Names of scalar parameters in order; in the expression they are a, b. */
+  readonly scalars: readonly string[];
+  /** One element in double. */
+  readonly cpu: (...values: number[]) => number;
+  /** One element of an integer dtype. */
+  readonly int?: (...values: bigint[]) => bigint;
+  /** The dtypes whose NaN rule differs (Candle's 16-bit max, min and relu propagate NaN). */
+  readonly cpu16?: (...values: number[]) => number;
+  /** The expression in the kernel language (kernels/README.md): operands x, y, z; scalars a, b. */
+  readonly gpu: string;
+  readonly args: (x: Tensor, ...rest: never[]) => Call<P>;
+  readonly samples?: () => readonly Sample<P>[];
+  readonly errors?: () => readonly ErrorSample<P>[];
+}
+
+/** Runs in a backend's own code for its family; the reference lives in the row. */
+export interface KernelRow<P extends Params = Params> extends RowBase<P> {
+  readonly family: KernelFamily;
+  /** Shapes and dtypes of the results; the only place that throws this op's shape errors. */
+  readonly infer: (inputs: readonly Sig[], params: P) => readonly Sig[];
+  readonly reference: (inputs: readonly RefTensor[], outputs: readonly RefTensor[], params: P) => void;
+  readonly args: (x: Tensor, ...rest: never[]) => Call<P>;
+  readonly samples: () => readonly Sample<P>[];
+  readonly errors: () => readonly ErrorSample<P>[];
+}
+
+/** A new layout over the same storage: nothing runs. */
+export interface ViewRow<P extends Params = Params> extends RowBase<P> {
+  readonly family: 'view';
+  readonly layout: (layout: Layout, params: P) => Layout;
+  readonly args: (x: Tensor, ...rest: never[]) => Call<P>;
+  readonly samples: () => readonly Sample<P>[];
+  readonly errors: () => readonly ErrorSample<P>[];
+}
+
+/** Made of other rows, so its gradient comes by itself. */
+export interface CompositeRow extends Omit<RowBase<Params>, 'grad'> {
+  readonly family: 'composite';
+  readonly compose: (x: Tensor, ...rest: never[]) => Tensor | readonly Tensor[];
+  readonly samples: () => readonly CompositeSample[];
+  readonly errors: () => readonly CompositeErrorSample[];
+}
+/** Composite samples call the method itself: `args` follow the first input; `{ input: i }` stands for input i. */
+export interface CompositeSample {
+  readonly inputs: readonly InputSpec[];
+  readonly args: readonly unknown[];
+}
+export interface CompositeErrorSample extends CompositeSample {
+  readonly code: ErrorCode;
+  readonly says: RegExp;
+}
+
+/** Families a backend implements besides 'elementwise'; a row's name picks the member within its family. */
+export const KERNEL_FAMILIES = [
+  'cast', 'copy', 'fill', 'reduce', 'scan', 'matmul', 'index', 'conv', 'pool', 'resample', 'sort', 'random',
+  'softmax', 'norm', 'rope', 'attention', 'quantized',
+] as const;
+export type KernelFamily = (typeof KERNEL_FAMILIES)[number];
+export type Row = ElementwiseRow<any> | KernelRow<any> | ViewRow<any> | CompositeRow;
+/** Rows a backend runs. */
+export type RunRow = ElementwiseRow<any> | KernelRow<any>;
+
+/** The method a row gives Tensor: its arguments without the first. */
+export type MethodOf<R> = R extends { family: 'composite'; compose: (x: Tensor, ...rest: infer A) => infer T }
+  ? (...rest: A) => T
+  : R extends { args: (x: Tensor, ...rest: infer A) => unknown; many: true }
+    ? (...rest: A) => Tensor[]
+    : R extends { args: (x: Tensor, ...rest: infer A) => unknown }
+      ? (...rest: A) => Tensor
+      : never;
+export type MethodsOf<T> = { [K in keyof T]: MethodOf<T[K]> };
+
+/** Names rows by their keys, keeping the exact type of each row for its method. */
+export function rows<const T extends Record<string, Omit<Row, 'name'>>>(table: T): { [K in keyof T]: T[K] & { name: string } } {
+  for (const [name, row] of Object.entries(table)) Object.assign(row, { name });
+  return table as { [K in keyof T]: T[K] & { name: string } };
+}
+
+export const boundFor = (bound: Bound, dtype: DType): number => (typeof bound === 'number' ? bound : (bound[dtype] ?? 0));
