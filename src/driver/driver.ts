@@ -1,0 +1,184 @@
+// The seam between the GPU backend and a way to reach a GPU: cuda, hip, sim (host C++) and emu (AMD code objects interpreted).
+//
+// Handles and addresses are plain numbers (both fit 2^53), so that the hot path holds no BigInt and makes no garbage.
+// Calls without "async" in their description return when done; everything that takes a stream is only enqueued on it.
+// Failures throw: DeviceError (no such device, no driver), OutOfMemoryError, DriverError (any other failed call), ArgumentError.
+
+export const DRIVER_NAMES = ['cuda', 'hip', 'sim', 'emu'] as const;
+export type DriverName = (typeof DRIVER_NAMES)[number];
+
+/** A device address, in bytes; 0 is the null pointer. */
+export type Address = number;
+/** Opaque handles: each is valid only on the device that made it. 0 is the default stream. */
+export type Stream = number;
+export type Event = number;
+export type Module = number;
+export type Fn = number;
+export type Graph = number;
+export type GraphExec = number;
+
+/** Streams made here do not wait for the default stream, so the default stream is for one-off work only. */
+export const DEFAULT_STREAM: Stream = 0;
+
+export interface DeviceInfo {
+  /** The product's name. */
+  readonly name: string;
+  /** What the compiler is asked for: 'sm_90', 'gfx1100' (without ':sramecc+' suffixes), 'sim'. */
+  readonly arch: string;
+  /** The target as the driver spells it, suffixes included. */
+  readonly fullArch: string;
+  /** Threads that run in lockstep: 32 or 64. */
+  readonly warp: number;
+  readonly multiprocessors: number;
+  readonly maxThreadsPerBlock: number;
+  readonly maxThreadsPerMultiprocessor: number;
+  /** Shared memory a block may use as is, and after setMaxDynamicShared. */
+  readonly sharedPerBlock: number;
+  readonly sharedPerBlockOptin: number;
+  readonly registersPerBlock: number;
+  readonly l2Bytes: number;
+  readonly totalBytes: number;
+  /** The GPU shares memory with the host (APUs). */
+  readonly integrated: boolean;
+  /** allocAsync and freeAsync are stream-ordered rather than device-wide. */
+  readonly memoryPools: boolean;
+}
+
+/** A library that was looked for: what was tried, what was found and why it is missing. */
+export interface LibraryReport {
+  /** 'libcuda', 'NVRTC', 'hipBLASLt', ... */
+  readonly name: string;
+  readonly found?: string;
+  readonly version?: string;
+  /** Why it cannot be used; undefined when it can. */
+  readonly missing?: string;
+}
+
+export interface Driver {
+  readonly name: DriverName;
+  /** 'CUDA driver 13.0', 'HIP 5.2.21153': one line for people. */
+  readonly version: string;
+  readonly deviceCount: number;
+  info(ordinal: number): DeviceInfo;
+  /** One object per ordinal, however often asked. */
+  open(ordinal: number): Device;
+}
+
+/** Page-locked host memory, which asynchronous copies need; `bytes` is a view of it and must not outlive freeHost. */
+export interface HostBuffer {
+  readonly address: Address;
+  readonly bytes: Uint8Array;
+}
+
+/** `height` rows of `width` bytes, `pitch` bytes from one row to the next. */
+export interface Copy2D {
+  readonly dst: Address;
+  readonly dstPitch: number;
+  readonly src: Address;
+  readonly srcPitch: number;
+  readonly width: number;
+  readonly height: number;
+}
+
+/**
+ * Packed kernel arguments at a stable address: each at its natural alignment, as a C struct would hold them.
+ * `extra` is the address of the driver's launch list { 1, address, 2, &size, end }, rewritten whenever the size changes.
+ */
+export interface Arguments {
+  readonly address: Address;
+  readonly size: number;
+  readonly extra: Address;
+}
+
+export const FUNCTION_ATTRIBUTES = ['maxThreadsPerBlock', 'staticShared', 'constantBytes', 'localBytes', 'registers', 'maxDynamicShared'] as const;
+export type FunctionAttribute = (typeof FUNCTION_ATTRIBUTES)[number];
+
+/** One device: its memory, streams, events, modules, launches and graphs. */
+export interface Device {
+  readonly driver: Driver;
+  readonly ordinal: number;
+  readonly info: DeviceInfo;
+
+  /** Device memory, uninitialised, aligned to 256 bytes or more. */
+  alloc(bytes: number): Address;
+  /** Waits for the device, so blocks are better kept and reused. */
+  free(address: Address): void;
+  /** Ordered by the stream where info.memoryPools; else the same as alloc and free. */
+  allocAsync(bytes: number, stream: Stream): Address;
+  freeAsync(address: Address, stream: Stream): void;
+  memory(): { readonly free: number; readonly total: number };
+  allocHost(bytes: number): HostBuffer;
+  freeHost(buffer: HostBuffer): void;
+
+  /** Sets bytes, or 32-bit words (`count` of them). */
+  memset(address: Address, byte: number, bytes: number, stream: Stream): void;
+  memset32(address: Address, word: number, count: number, stream: Stream): void;
+
+  /** From ordinary memory, after what is on the stream; the bytes are on the device when it returns. */
+  copyIn(dst: Address, src: Uint8Array, stream: Stream): void;
+  /** To ordinary memory, after what is on the stream; done when it returns. */
+  copyOut(target: Uint8Array, src: Address, stream: Stream): void;
+  /** To and from pinned memory: enqueued only; the host buffer is in use until the stream gets there. */
+  copyInAsync(dst: Address, host: Address, bytes: number, stream: Stream): void;
+  copyOutAsync(host: Address, src: Address, bytes: number, stream: Stream): void;
+  /** Device to device. */
+  copy(dst: Address, src: Address, bytes: number, stream: Stream): void;
+  /** To this device from another of the same driver. */
+  copyPeer(dst: Address, from: Device, src: Address, bytes: number, stream: Stream): void;
+  copy2D(copy: Copy2D, stream: Stream): void;
+
+  createStream(): Stream;
+  destroyStream(stream: Stream): void;
+  /** Whether everything on it is done. */
+  queryStream(stream: Stream): boolean;
+  synchronizeStream(stream: Stream): void;
+  streamWaitEvent(stream: Stream, event: Event): void;
+  synchronize(): void;
+
+  /** Events without timing are cheaper; elapsed needs timing. */
+  createEvent(timing: boolean): Event;
+  destroyEvent(event: Event): void;
+  record(event: Event, stream: Stream): void;
+  /** Whether the work before it is done; true for one never recorded. */
+  queryEvent(event: Event): boolean;
+  synchronizeEvent(event: Event): void;
+  /** Milliseconds between two recorded events. */
+  elapsed(start: Event, end: Event): number;
+
+  /** From what the compiler made: cubin, PTX or an AMD code object. */
+  loadModule(code: Uint8Array, name: string): Module;
+  unloadModule(module: Module): void;
+  getFunction(module: Module, symbol: string): Fn;
+  /** Whether the module has it: getFunction without the throw. */
+  findFunction(module: Module, symbol: string): Fn | undefined;
+  functionAttribute(fn: Fn, attribute: FunctionAttribute): number;
+  /** Allows launches with up to so many bytes of dynamic shared memory (at most info.sharedPerBlockOptin). */
+  setMaxDynamicShared(fn: Fn, bytes: number): void;
+  /** Blocks of so many threads that fit one multiprocessor at a time. */
+  occupancy(fn: Fn, threads: number, dynamicShared: number): number;
+  /** Grid in blocks, block in threads; empty grids are refused. The arguments are taken before it returns. */
+  launch(
+    fn: Fn, gridX: number, gridY: number, gridZ: number, blockX: number, blockY: number, blockZ: number,
+    dynamicShared: number, stream: Stream, args: Arguments,
+  ): void;
+
+  /** Work enqueued on the stream between the two is recorded, not run; the stream must not be the default one. */
+  beginCapture(stream: Stream): void;
+  endCapture(stream: Stream): Graph;
+  instantiate(graph: Graph): GraphExec;
+  /** Takes over a graph of the same topology; false when it has to be instantiated anew. */
+  updateGraph(exec: GraphExec, graph: Graph): boolean;
+  launchGraph(exec: GraphExec, stream: Stream): void;
+  destroyGraph(graph: Graph): void;
+  destroyGraphExec(exec: GraphExec): void;
+
+  /** What sits in front of other work on this device: made on first use, with the reason where the library is missing. */
+  readonly libraries: DeviceLibraries;
+}
+
+/** A value, or the sentence that says why there is none. */
+export type Maybe<T> = T | string;
+export interface DeviceLibraries {
+  readonly blas: Maybe<import('./blas.js').Blas>;
+  readonly dnn: Maybe<import('./dnn.js').Dnn>;
+}
