@@ -80,14 +80,10 @@ export interface Copy2D {
   readonly height: number;
 }
 
-/**
- * Packed kernel arguments at a stable address: each at its natural alignment, as a C struct would hold them.
- * `extra` is the address of the driver's launch list { 1, address, 2, &size, end }, rewritten whenever the size changes.
- */
+/** Packed kernel arguments at a stable address: each at its natural alignment, as a C struct would hold them (args.ts makes them). */
 export interface Arguments {
   readonly address: Address;
   readonly size: number;
-  readonly extra: Address;
 }
 
 export const FUNCTION_ATTRIBUTES = ['maxThreadsPerBlock', 'staticShared', 'constantBytes', 'localBytes', 'registers', 'maxDynamicShared'] as const;

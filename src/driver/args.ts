@@ -1,0 +1,113 @@
+// Packs kernel arguments into one preallocated native buffer, at the offsets the compiler gives a parameter list.
+import { ArgumentError } from '../base/errors.js';
+import type { Arguments } from './driver.js';
+import { nativeBlock } from './ffi.js';
+
+/** Kernel parameter types by their C size; every one is aligned to its size. */
+export const ARG_BYTES = { pointer: 8, u64: 8, i64: 8, f64: 8, u32: 4, i32: 4, f32: 4, u16: 2, i16: 2, u8: 1 } as const;
+export type ArgType = keyof typeof ARG_BYTES;
+
+/** Offsets and total size of a parameter list: what a code object's metadata must agree with. */
+export function argLayout(types: readonly ArgType[]): { offsets: number[]; size: number } {
+  let at = 0;
+  const offsets = types.map((t) => {
+    const bytes = ARG_BYTES[t];
+    at = Math.ceil(at / bytes) * bytes;
+    at += bytes;
+    return at - bytes;
+  });
+  return { offsets, size: at };
+}
+
+/** Kernel parameters end at 4 KiB on both vendors. */
+const CAPACITY = 4096;
+
+/** Written front to back: `args.reset().pointer(p).u32(n)`. Makes no garbage; one serves every launch, since launches copy it. */
+export class ArgBuffer implements Arguments {
+  readonly address: number;
+  size = 0;
+  readonly #view: DataView;
+  readonly #bytes: Uint8Array;
+
+  constructor() {
+    const block = nativeBlock(CAPACITY);
+    this.address = block.address;
+    this.#view = new DataView(block.buffer);
+    this.#bytes = new Uint8Array(block.buffer);
+  }
+
+  reset(): this {
+    this.size = 0;
+    return this;
+  }
+
+  /** Where the next value of so many bytes goes. */
+  #place(align: number, bytes: number): number {
+    const at = (this.size + align - 1) & -align;
+    if (at + bytes > CAPACITY) throw new ArgumentError(`kernel arguments: ${at + bytes} bytes; at most ${CAPACITY} are allowed`);
+    this.size = at + bytes;
+    return at;
+  }
+
+  /** A device address or any whole number from 0 to 2^53. */
+  pointer(address: number): this {
+    return this.u64(address);
+  }
+  u64(value: number): this {
+    const at = this.#place(8, 8);
+    this.#view.setUint32(at, value, true); // the low 32 bits: conversion is modulo 2^32
+    this.#view.setUint32(at + 4, value / 0x100000000, true);
+    return this;
+  }
+  /** A signed whole number within 2^53. */
+  i64(value: number): this {
+    const at = this.#place(8, 8);
+    this.#view.setUint32(at, value, true);
+    this.#view.setInt32(at + 4, Math.floor(value / 0x100000000), true);
+    return this;
+  }
+  /** All 64 bits, for scalars of 64-bit tensors. */
+  bigint(value: bigint): this {
+    this.#view.setBigInt64(this.#place(8, 8), value, true);
+    return this;
+  }
+  f64(value: number): this {
+    this.#view.setFloat64(this.#place(8, 8), value, true);
+    return this;
+  }
+  u32(value: number): this {
+    this.#view.setUint32(this.#place(4, 4), value, true);
+    return this;
+  }
+  i32(value: number): this {
+    this.#view.setInt32(this.#place(4, 4), value, true);
+    return this;
+  }
+  f32(value: number): this {
+    this.#view.setFloat32(this.#place(4, 4), value, true);
+    return this;
+  }
+  /** Also the raw bits of f16 and bf16. */
+  u16(value: number): this {
+    this.#view.setUint16(this.#place(2, 2), value, true);
+    return this;
+  }
+  i16(value: number): this {
+    this.#view.setInt16(this.#place(2, 2), value, true);
+    return this;
+  }
+  u8(value: number): this {
+    this.#view.setUint8(this.#place(1, 1), value);
+    return this;
+  }
+  /** A struct passed by value. */
+  struct(data: Uint8Array, align: 1 | 2 | 4 | 8 | 16): this {
+    this.#bytes.set(data, this.#place(align, data.length));
+    return this;
+  }
+
+  /** A copy of what is packed, for tests and the launch log. */
+  snapshot(): Uint8Array {
+    return this.#bytes.slice(0, this.size);
+  }
+}

@@ -1,0 +1,176 @@
+// The one file that imports the FFI library: finding and opening shared libraries, binding tables of C prototypes, native memory.
+import { existsSync, readdirSync } from 'node:fs';
+import { homedir } from 'node:os';
+import { delimiter, join } from 'node:path';
+import koffi from 'koffi';
+import { DeviceError } from '../base/errors.js';
+import type { LibraryReport } from './driver.js';
+
+export { koffi };
+
+// Compilers and BLAS libraries want megabytes of stack where the FFI library's default has less; it must be set before the first load.
+const STACK = 16 << 20;
+if ((koffi.config().sync_stack_size ?? 0) < STACK) koffi.config({ sync_stack_size: STACK, async_stack_size: STACK });
+
+/** Pointers are declared `uintptr_t` (numbers in and out) or, where a typed array may be given, `void *`. */
+export type NativeArg = number | bigint | string | null | ArrayBufferView | ArrayBuffer | readonly (string | null)[];
+export type Native = (...args: NativeArg[]) => number;
+
+/** A C prototype; a symbol that older releases lack says since when it exists. */
+export type Prototype = string | { readonly optional: string; readonly since: string };
+export type Table = Readonly<Record<string, Prototype>>;
+export type Bound<T extends Table> = { readonly [K in keyof T]: T[K] extends string ? Native : Native | undefined };
+
+export interface LibrarySpec {
+  /** For people: 'NVRTC'. */
+  readonly name: string;
+  /** File names in order of preference, newest first. */
+  readonly sonames: readonly string[];
+  readonly vendor: 'cuda' | 'rocm' | 'host';
+}
+
+/** An opened library. It stays open: drivers do not survive being unloaded. */
+export class Library {
+  readonly name: string;
+  readonly path: string;
+  readonly #handle: ReturnType<typeof koffi.load>;
+
+  constructor(name: string, path: string, handle: ReturnType<typeof koffi.load>) {
+    this.name = name;
+    this.path = path;
+    this.#handle = handle;
+  }
+
+  has(symbol: string): boolean {
+    try {
+      this.#handle.symbol(symbol);
+      return true;
+    } catch {
+      return false; // the FFI library says "not found" by throwing
+    }
+  }
+
+  /** Binds one prototype; a missing symbol is a DeviceError that names the library file. */
+  func(prototype: string): Native {
+    try {
+      return this.#handle.func(prototype) as unknown as Native;
+    } catch (cause) {
+      throw new DeviceError(`${this.name}: ${this.path} lacks ${symbolOf(prototype)}; it is older than wick supports`, { cause });
+    }
+  }
+
+  bind<T extends Table>(table: T): Bound<T> {
+    const out: Record<string, Native | undefined> = {};
+    for (const [key, p] of Object.entries(table)) {
+      const text = typeof p === 'string' ? p : p.optional;
+      out[key] = typeof p === 'string' || this.has(symbolOf(text)) ? this.func(text) : undefined;
+    }
+    return out as Bound<T>;
+  }
+}
+
+export const symbolOf = (prototype: string): string => /(\w+)\s*\(/.exec(prototype)?.[1] ?? prototype;
+
+const opened = new Map<string, Library | string>();
+const reports = new Map<string, LibraryReport>();
+
+/** What was looked for so far and what came of it, for error messages and `wick devices`. */
+export const libraryReports = (): LibraryReport[] => [...reports.values()];
+export function noteLibrary(report: LibraryReport): void {
+  reports.set(report.name, { ...reports.get(report.name), ...report });
+}
+
+/** Opens a library once, or answers the sentence that says what was looked for and where. */
+export function openLibrary(spec: LibrarySpec): Library | string {
+  const known = opened.get(spec.name);
+  if (known !== undefined) return known;
+  const result = search(spec);
+  opened.set(spec.name, result);
+  noteLibrary(typeof result === 'string' ? { name: spec.name, missing: result } : { name: spec.name, found: result.path });
+  return result;
+}
+
+function search(spec: LibrarySpec): Library | string {
+  const dirs = libraryDirs(spec.vendor);
+  const broken: string[] = [];
+  for (const soname of spec.sonames) {
+    // A bare name lets the loader use LD_LIBRARY_PATH, its cache and the system's folders.
+    const candidates = [soname, ...dirs.map((d) => join(d, soname)).filter((p) => existsSync(p))];
+    for (const path of candidates) {
+      try {
+        return new Library(spec.name, path, koffi.load(path, { lazy: true, global: true }));
+      } catch (e) {
+        const why = (e as Error).message.replace(/^Failed to load shared library: /, '');
+        if (!why.startsWith(`${soname}: cannot open`) && !why.startsWith('cannot open shared object file: No such file')) broken.push(`${path}: ${why}`);
+      }
+    }
+  }
+  const tail = broken.length > 0 ? `; not loadable: ${broken.join('; ')}` : '';
+  return `${spec.name} was not found: looked for ${spec.sonames.join(', ')} in the loader's path and ${dirs.join(', ') || 'no other folder'}${tail}`;
+}
+
+const list = (dir: string, keep: RegExp): string[] => {
+  try {
+    return readdirSync(dir).filter((n) => keep.test(n)).sort().reverse().map((n) => join(dir, n));
+  } catch {
+    return []; // a folder that is not there holds nothing
+  }
+};
+const present = (dirs: (string | undefined)[]): string[] => [...new Set(dirs.filter((d): d is string => d !== undefined && existsSync(d)))];
+const env = (name: string, ...tail: string[]): string | undefined => process.env[name] && join(process.env[name], ...tail);
+
+/** Folders besides the loader's own: WICK_LIBRARY_PATH first, then the vendors' usual places, then Python's NVIDIA packages. */
+export function libraryDirs(vendor: LibrarySpec['vendor']): string[] {
+  const own = (process.env.WICK_LIBRARY_PATH ?? '').split(delimiter).filter(Boolean);
+  if (vendor === 'host') return present(own);
+  if (vendor === 'rocm') {
+    return present([...own, env('ROCM_PATH', 'lib'), '/opt/rocm/lib', ...list('/opt', /^rocm-/).map((d) => join(d, 'lib'))]);
+  }
+  const pythons = [env('VIRTUAL_ENV', 'lib'), env('CONDA_PREFIX', 'lib'), '/opt/conda/lib', '/usr/local/lib', join(homedir(), '.local/lib'), '/usr/lib']
+    .flatMap((d) => (d ? list(d, /^python3/) : []))
+    .flatMap((d) => [join(d, 'site-packages/nvidia'), join(d, 'dist-packages/nvidia')])
+    .flatMap((d) => list(d, /./).map((p) => join(p, 'lib')));
+  return present([
+    ...own, env('CUDA_HOME', 'lib64'), env('CUDA_PATH', 'lib64'), env('CONDA_PREFIX', 'lib'),
+    '/usr/local/cuda/lib64', ...list('/usr/local', /^cuda-/).map((d) => join(d, 'lib64')), '/usr/lib/wsl/lib', ...pythons,
+  ]);
+}
+
+/** A block of native memory that never moves, seen from JavaScript; freed never, so for long-lived buffers only. */
+export interface NativeBlock {
+  readonly address: number;
+  readonly buffer: ArrayBuffer;
+}
+export function nativeBlock(bytes: number): NativeBlock {
+  const pointer = koffi.alloc('uint8_t', bytes) as bigint;
+  const buffer = koffi.view(pointer, bytes);
+  new Uint8Array(buffer).fill(0);
+  return { address: Number(pointer), buffer };
+}
+
+/** Bytes at a native address, valid as long as their owner keeps them. */
+export const nativeView = (address: number, bytes: number): Uint8Array => new Uint8Array(koffi.view(BigInt(address), bytes));
+/** The text at a native `const char *`; '' for null. */
+export const nativeString = (address: number): string => (address === 0 ? '' : koffi.decode.string(BigInt(address)));
+
+/** A slot that C writes a pointer, a size or an int into; declare the parameter `void *` and give `cell.raw`. */
+export class Cell {
+  readonly raw = new Uint32Array(2);
+  readonly #int = new Int32Array(this.raw.buffer);
+  readonly #float = new Float32Array(this.raw.buffer);
+
+  /** Pointers and sizes below 2^53. */
+  get value(): number {
+    return this.raw[0] + this.raw[1] * 0x100000000;
+  }
+  get int(): number {
+    return this.#int[0];
+  }
+  get float(): number {
+    return this.#float[0];
+  }
+  clear(): this {
+    this.raw.fill(0);
+    return this;
+  }
+}
