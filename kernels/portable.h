@@ -507,6 +507,25 @@ template <class S> WICK_FN S atomic_add(S* p, S v) {
 template <class S> WICK_FN S atomic_max(S* p, S v) { return atomic_update(p, AtomicMax<S>{v}); }
 template <class S> WICK_FN S atomic_min(S* p, S v) { return atomic_update(p, AtomicMin<S>{v}); }
 
+// ---- four signed bytes at a time ----
+
+/** c plus the products of the four signed bytes of a and b. */
+WICK_FN i32 dp4a(i32 a, i32 b, i32 c) {
+#if defined(WICK_NVIDIA) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 610
+  i32 r;
+  asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
+  return r;
+#elif defined(__gfx906__) || defined(__gfx908__) || defined(__gfx90a__) || defined(__gfx942__) || defined(__gfx1011__) || \
+    defined(__gfx1012__) || defined(__gfx1030__) || defined(__gfx1031__) || defined(__gfx1032__) || defined(__gfx1034__)
+  return __builtin_amdgcn_sdot4(a, b, c, false);
+#elif defined(__gfx1100__) || defined(__gfx1101__) || defined(__gfx1102__) || defined(__gfx1200__) || defined(__gfx1201__)
+  return __builtin_amdgcn_sudot4(true, a, true, b, c, false);
+#else
+  for (int i = 0; i < 32; i += 8) c += (i32)(i8)(a >> i) * (i32)(i8)(b >> i);
+  return c;
+#endif
+}
+
 // ---- 16-byte accesses ----
 
 #if defined(WICK_NVIDIA)

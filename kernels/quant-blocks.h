@@ -1,0 +1,253 @@
+// The ggml block formats: how each packs its values, and the two things kernels ask of them (packed integers and their scales).
+#pragma once
+#include "portable.h"
+
+// A block is cut into chunks of 32 values, the length of one q8_1 block, and a chunk into 8 quads of 4 values.
+// quad(b, c, k) gives four int8 values in one register, in the order of the values they stand for;
+// scale(b, c, h) gives the scale of half h of the chunk:  value = d * (q - bias) - m.
+struct Scale {
+  float d, m;
+};
+
+// Where the constant part of a product (m times the sum of the activations) takes that sum from, as Candle does:
+// sum: the sum stored in the q8_1 block, made before rounding; parts: the rounded values added up again;
+// mixed: parts in matrix-vector products, sum in tiled ones.
+enum class Min { none, sum, parts, mixed };
+
+WICK_FN float half_value(u16 bits) { return half_to_float(half{bits}); }
+
+WICK_FN u32 word16(const u16* p, int i) { return p[2 * i] | (u32)p[2 * i + 1] << 16; }
+
+// Bits 0..3 of n go to bit `bit` of the four bytes.
+WICK_FN u32 spread(u32 n, int bit) { return ((n & 1u) | (n & 2u) << 7 | (n & 4u) << 14 | (n & 8u) << 21) << bit; }
+
+// Subtracts n (at most 128) from four bytes below 128 without a borrow crossing them.
+WICK_FN u32 sub_bytes(u32 x, u32 n) { return ((x | 0x80808080u) - n * 0x01010101u) ^ 0x80808080u; }
+
+struct Q4_0 {
+  struct Block {
+    u16 d, qs[8];
+  };
+  static constexpr int chunks = 1, halves = 1, bias = 0;
+  static constexpr Min min = Min::sum;
+  static WICK_MEMBER u32 quad(const Block& b, int, int k) { return word16(b.qs, k & 3) >> (k & 4) & 0x0F0F0F0Fu; }
+  static WICK_MEMBER Scale scale(const Block& b, int, int) { return {half_value(b.d), 8 * half_value(b.d)}; }
+};
+
+struct Q4_1 {
+  struct Block {
+    u16 d, m;
+    u32 qs[4];
+  };
+  static constexpr int chunks = 1, halves = 1, bias = 0;
+  static constexpr Min min = Min::sum;
+  static WICK_MEMBER u32 quad(const Block& b, int, int k) { return b.qs[k & 3] >> (k & 4) & 0x0F0F0F0Fu; }
+  static WICK_MEMBER Scale scale(const Block& b, int, int) { return {half_value(b.d), -half_value(b.m)}; }
+};
+
+struct Q5_0 {
+  struct Block {
+    u16 d, qh[2], qs[8];
+  };
+  static constexpr int chunks = 1, halves = 1, bias = 16;
+  static constexpr Min min = Min::sum;
+  static WICK_MEMBER u32 quad(const Block& b, int, int k) {
+    return (word16(b.qs, k & 3) >> (k & 4) & 0x0F0F0F0Fu) | spread(word16(b.qh, 0) >> 4 * k, 4);
+  }
+  static WICK_MEMBER Scale scale(const Block& b, int, int) { return {half_value(b.d), 0}; }
+};
+
+struct Q5_1 {
+  struct Block {
+    u16 d, m;
+    u32 qh, qs[4];
+  };
+  static constexpr int chunks = 1, halves = 1, bias = 0;
+  static constexpr Min min = Min::sum;
+  static WICK_MEMBER u32 quad(const Block& b, int, int k) {
+    return (b.qs[k & 3] >> (k & 4) & 0x0F0F0F0Fu) | spread(b.qh >> 4 * k, 4);
+  }
+  static WICK_MEMBER Scale scale(const Block& b, int, int) { return {half_value(b.d), -half_value(b.m)}; }
+};
+
+struct Q8_0 {
+  struct Block {
+    u16 d, qs[16];
+  };
+  static constexpr int chunks = 1, halves = 1, bias = 0;
+  static constexpr Min min = Min::none;
+  static WICK_MEMBER u32 quad(const Block& b, int, int k) { return word16(b.qs, k); }
+  static WICK_MEMBER Scale scale(const Block& b, int, int) { return {half_value(b.d), 0}; }
+};
+
+// Activations: d is the scale, s the sum of the 32 values before they were rounded.
+struct Q8_1 {
+  struct Block {
+    u16 d, s;
+    u32 qs[8];
+  };
+};
+
+struct Q2_K {
+  struct Block {
+    u8 scales[16];
+    u32 qs[16];
+    u16 d, m;
+  };
+  static constexpr int chunks = 8, halves = 2, bias = 0;
+  static constexpr Min min = Min::parts;
+  static WICK_MEMBER u32 quad(const Block& b, int c, int k) { return b.qs[8 * (c / 4) + k] >> 2 * (c & 3) & 0x03030303u; }
+  static WICK_MEMBER Scale scale(const Block& b, int c, int h) {
+    int s = b.scales[2 * c + h];
+    return {half_value(b.d) * (s & 15), half_value(b.m) * (s >> 4)};
+  }
+};
+
+struct Q3_K {
+  struct Block {
+    u16 hmask[16], qs[32];
+    u8 scales[12];
+    u16 d;
+  };
+  static constexpr int chunks = 8, halves = 2, bias = 0;
+  static constexpr Min min = Min::none;
+  static WICK_MEMBER u32 quad(const Block& b, int c, int k) {
+    u32 low = word16(b.qs, 8 * (c / 4) + k) >> 2 * (c & 3) & 0x03030303u;
+    u32 high = word16(b.hmask, k) >> c & 0x01010101u;
+    return sub_bytes(low | high << 2, 4);
+  }
+  static WICK_MEMBER Scale scale(const Block& b, int c, int h) {
+    int s = 2 * c + h;
+    int low = b.scales[s & 7] >> (s < 8 ? 0 : 4) & 15, high = b.scales[8 + (s & 3)] >> 2 * (s / 4) & 3;
+    return {half_value(b.d) * ((low | high << 4) - 32), 0};
+  }
+};
+
+// Six-bit scales and minima of q4_K and q5_K: 12 bytes for 8 pairs.
+WICK_FN Scale scale_min6(const u8* s, int c, float d, float m) {
+  int low = c < 4 ? s[c] & 63 : (s[c + 4] & 15) | s[c - 4] >> 6 << 4;
+  int min = c < 4 ? s[c + 4] & 63 : s[c + 4] >> 4 | s[c] >> 6 << 4;
+  return {d * low, m * min};
+}
+
+struct Q4_K {
+  struct alignas(16) Block {  // 144 bytes and a tensor's start is aligned: whole vectors can be loaded
+    u16 d, m;
+    u8 scales[12];
+    u32 qs[32];
+  };
+  static constexpr int chunks = 8, halves = 1, bias = 0;
+  static constexpr Min min = Min::mixed;
+  static WICK_MEMBER u32 quad(const Block& b, int c, int k) { return b.qs[8 * (c / 2) + k] >> 4 * (c & 1) & 0x0F0F0F0Fu; }
+  static WICK_MEMBER Scale scale(const Block& b, int c, int) { return scale_min6(b.scales, c, half_value(b.d), half_value(b.m)); }
+};
+
+struct Q5_K {
+  struct alignas(16) Block {
+    u16 d, m;
+    u8 scales[12];
+    u32 qh[8], qs[32];
+  };
+  static constexpr int chunks = 8, halves = 1, bias = 0;
+  static constexpr Min min = Min::mixed;
+  static WICK_MEMBER u32 quad(const Block& b, int c, int k) {
+    return (b.qs[8 * (c / 2) + k] >> 4 * (c & 1) & 0x0F0F0F0Fu) | (b.qh[k] >> c & 0x01010101u) << 4;
+  }
+  static WICK_MEMBER Scale scale(const Block& b, int c, int) { return scale_min6(b.scales, c, half_value(b.d), half_value(b.m)); }
+};
+
+struct Q6_K {
+  struct Block {
+    u16 ql[64], qh[32];
+    i8 scales[16];
+    u16 d;
+  };
+  static constexpr int chunks = 8, halves = 2, bias = 0;
+  static constexpr Min min = Min::none;
+  static WICK_MEMBER u32 quad(const Block& b, int c, int k) {
+    int n = c / 4, j = c & 3;
+    u32 low = word16(b.ql, 16 * n + 8 * (j & 1) + k) >> 4 * (j >> 1) & 0x0F0F0F0Fu;
+    u32 high = word16(b.qh, 8 * n + k) >> 2 * j & 0x03030303u;
+    return sub_bytes(low | high << 4, 32);
+  }
+  static WICK_MEMBER Scale scale(const Block& b, int c, int h) { return {half_value(b.d) * b.scales[2 * c + h], 0}; }
+};
+
+struct Q8_K {
+  struct Block {
+    float d;
+    u32 qs[64];
+    i16 sums[16];
+  };
+  static constexpr int chunks = 8, halves = 1, bias = 0;
+  static constexpr Min min = Min::none;
+  static WICK_MEMBER u32 quad(const Block& b, int c, int k) { return b.qs[8 * c + k]; }
+  static WICK_MEMBER Scale scale(const Block& b, int, int) { return {b.d, 0}; }
+};
+
+static_assert(sizeof(Q4_0::Block) == 18 && sizeof(Q4_1::Block) == 20 && sizeof(Q5_0::Block) == 22, "block size");
+static_assert(sizeof(Q5_1::Block) == 24 && sizeof(Q8_0::Block) == 34 && sizeof(Q8_1::Block) == 36, "block size");
+static_assert(sizeof(Q2_K::Block) == 84 && sizeof(Q3_K::Block) == 110 && sizeof(Q4_K::Block) == 144, "block size");
+static_assert(sizeof(Q5_K::Block) == 176 && sizeof(Q6_K::Block) == 210 && sizeof(Q8_K::Block) == 292, "block size");
+
+// Byte i of a quad as a signed number.
+WICK_FN int quad_at(u32 quad, int i) { return (i8)(quad >> 8 * i); }
+
+// Quad number q of a row of blocks, as four floats.
+template <class Q> WICK_FN void dequantize_quad(const typename Q::Block* row, u64 q, float (&out)[4]) {
+  u64 chunk = q / 8;
+  const typename Q::Block& b = row[chunk / Q::chunks];
+  int c = (int)(chunk % Q::chunks), k = (int)(q % 8);
+  Scale s = Q::scale(b, c, k / 4);
+  u32 v = Q::quad(b, c, k);
+  for (int i = 0; i < 4; i++) out[i] = s.d * (quad_at(v, i) - Q::bias) - s.m;
+}
+
+// A chunk in registers, ready for products.
+template <class Q> struct Chunk {
+  int v[8];
+  float d[Q::halves], m[Q::halves];
+};
+
+template <class Q> WICK_FN Chunk<Q> load_chunk(const typename Q::Block* row, int chunk) {
+  const typename Q::Block& b = row[chunk / Q::chunks];
+  int c = chunk % Q::chunks;
+  Chunk<Q> out;
+  for (int k = 0; k < 8; k++) out.v[k] = (int)Q::quad(b, c, k);
+  for (int h = 0; h < Q::halves; h++) {
+    Scale s = Q::scale(b, c, h);
+    out.d[h] = s.d;
+    out.m[h] = s.m + Q::bias * s.d;
+  }
+  return out;
+}
+
+// What a product needs of 32 activations: their scale, and per half the sum that multiplies m.
+template <class Q> struct Activation {
+  float d, sum[Q::halves];
+};
+
+template <class Q, bool Tiled> WICK_FN Activation<Q> load_activation(const Q8_1::Block& y) {
+  Activation<Q> out;
+  out.d = half_value(y.d);
+  constexpr bool stored = Q::min == Min::sum || (Q::min == Min::mixed && Tiled);
+  for (int h = 0; h < Q::halves; h++) {
+    int parts = 0;
+    for (int k = 0; k < 8 / Q::halves; k++) parts = dp4a(0x01010101, (int)y.qs[8 / Q::halves * h + k], parts);
+    out.sum[h] = Q::min == Min::none ? 0 : stored ? half_value(y.s) : out.d * parts;
+  }
+  return out;
+}
+
+// The product of 32 weights with 32 activations.
+template <class Q> WICK_FN float dot_chunk(const int (&v)[8], const float (&d)[Q::halves], const float (&m)[Q::halves], const int* u,
+                                           const Activation<Q>& y) {
+  float scaled = 0, constant = 0;
+  for (int h = 0; h < Q::halves; h++) {
+    int sum = 0;
+    for (int k = 0; k < 8 / Q::halves; k++) sum = dp4a(v[8 / Q::halves * h + k], u[8 / Q::halves * h + k], sum);
+    scaled += d[h] * sum;
+    if (Q::min != Min::none) constant += m[h] * y.sum[h];
+  }
+  return Q::min == Min::none ? y.d * scaled : y.d * scaled - constant;
+}
