@@ -453,6 +453,39 @@ WICK_FN u64 atomic_add(u64* p, u64 v) { return atomicAdd(p, v); }
 WICK_FN u32 atomic_exchange(u32* p, u32 v) { return atomicExch(p, v); }
 #endif
 
+/** Flags between blocks: what was written before a release is seen after the acquire that reads it. */
+template <class U> WICK_FN U load_acquire(const U* p) {
+#if defined(WICK_NVIDIA)
+  U v = *(const volatile U*)p;
+  __threadfence();
+  return v;
+#elif defined(WICK_AMD)
+  return __hip_atomic_load(p, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_AGENT);
+#else
+  return __atomic_load_n(p, __ATOMIC_ACQUIRE);
+#endif
+}
+template <class U> WICK_FN void store_release(U* p, U v) {
+#if defined(WICK_NVIDIA)
+  __threadfence();
+  *(volatile U*)p = v;
+#elif defined(WICK_AMD)
+  __hip_atomic_store(p, v, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_AGENT);
+#else
+  __atomic_store_n(p, v, __ATOMIC_RELEASE);
+#endif
+}
+/** Inside every loop that waits for a flag. */
+WICK_FN void spin_wait() {
+#if defined(WICK_NVIDIA) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 700
+  __nanosleep(20);
+#elif defined(WICK_AMD)
+  __builtin_amdgcn_s_sleep(1);
+#elif defined(WICK_HOST)
+  simt::spin();
+#endif
+}
+
 /** Replaces *p by f(*p) with compare-and-swap on the aligned word that holds it, whatever its size. */
 template <class S, class F> WICK_FN S atomic_update(S* p, F f) {
   if constexpr (sizeof(S) == 8) {
