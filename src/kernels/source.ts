@@ -1,0 +1,104 @@
+// From symbols to source text: what a compiler is given holds the headers, the module's templates and only the kernels asked for.
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { ArgumentError } from '../base/errors.js';
+import type { ElementwiseRow } from '../ops/op.js';
+import { elementwiseRows } from '../ops/table.js';
+import { type Entry, type ModuleSource, parseModule } from './entries.js';
+import { rowFunction } from './expressions.js';
+
+/** The package's folder: kernels/ and native/ lie in it. */
+export const packageRoot: string = (() => {
+  for (let dir = dirname(fileURLToPath(import.meta.url)); ; dir = dirname(dir)) {
+    if (existsSync(join(dir, 'kernels', 'portable.h'))) return dir;
+    if (dir === dirname(dir)) throw new ArgumentError('kernels/portable.h was not found in any folder above this file; the package is incomplete');
+  }
+})();
+export const kernelsDir: string = join(packageRoot, 'kernels');
+
+/** A compilation unit: portable source text and the kernels it defines. */
+export interface Unit {
+  /** For error messages and cache folders. */
+  readonly name: string;
+  readonly source: string;
+  readonly entries: readonly Entry[];
+}
+
+const INCLUDE = /^[ \t]*#include[ \t]+"([^"]+)"[^\n]*$/gm;
+
+/** A file with our own headers in place, each once; table.h stays a mark, since every unit gets its own. */
+function inline(path: string, seen: Set<string>): string {
+  const text = readFileSync(path, 'utf8').replace(/^#pragma once$/gm, '');
+  return text.replace(INCLUDE, (_, file: string) => {
+    if (file === 'table.h') return TABLE_MARK;
+    if (file === 'simt.h' || seen.has(file)) return '';
+    seen.add(file);
+    return inline(join(kernelsDir, file), seen);
+  });
+}
+const TABLE_MARK = '//@table';
+
+const modules = new Map<string, ModuleSource>();
+const texts = new Map<string, string>();
+
+/** The text of kernels/NAME with its headers. */
+export function moduleText(file: string): string {
+  const known = texts.get(file) ?? inline(join(kernelsDir, file), new Set());
+  texts.set(file, known);
+  return known;
+}
+
+/** Names of all modules: kernels/NAME.hip. */
+export const moduleNames = (): string[] =>
+  readdirSync(kernelsDir).filter((f) => f.endsWith('.hip')).map((f) => f.slice(0, -4)).sort();
+
+/** A module taken apart: its symbols and their parameters. */
+export function kernelModule(name: string): ModuleSource {
+  const known = modules.get(name) ?? parseModule(name, moduleText(`${name}.hip`));
+  modules.set(name, known);
+  return known;
+}
+
+const rowByName = new Map<string, ElementwiseRow<any>>(elementwiseRows.map((r) => [r.name, r]));
+
+/** table.h for a text: only the expressions it uses. */
+export function tableFor(text: string): string {
+  const used = new Set([...text.matchAll(/\bop_(\w+)/g)].map((m) => m[1]));
+  return [...used].sort().map((name) => {
+    const row = rowByName.get(name);
+    if (!row) throw new ArgumentError(`kernel source: op_${name} names no elementwise row of the op table`);
+    return rowFunction(row);
+  }).join('\n');
+}
+
+/** The source that defines some kernels of a module, or all of them. */
+export function unitOf(module: string, symbols?: readonly string[]): Unit {
+  const { shared, entries } = kernelModule(module);
+  const wanted = (symbols ?? [...entries.keys()]).map((s) => {
+    const entry = entries.get(s);
+    if (!entry) throw new ArgumentError(`kernels/${module}.hip has no kernel ${s}`);
+    return entry;
+  });
+  return assemble(module, shared, wanted);
+}
+
+/** Joins shared text, expressions and kernels; expressions go where the text includes table.h. */
+export function assemble(name: string, shared: string, entries: readonly Entry[]): Unit {
+  const kernels = entries.map((e) => e.text).join('\n');
+  const bare = shared.replaceAll(TABLE_MARK, '');
+  const table = tableFor(bare.replace(/^[ \t]*#[ \t]*define(?:.*\\\n)*.*$/gm, '') + kernels); // op_##OP in macros names no row
+  const at = shared.indexOf(TABLE_MARK);
+  const head = at < 0 ? bare : shared.slice(0, at) + table + shared.slice(at + TABLE_MARK.length).replaceAll(TABLE_MARK, '');
+  const source = `${head}\n${kernels}\n`.replace(/\/\/[^\n]*|\/\*[\s\S]*?\*\//g, '').replace(/\n\s*\n+/g, '\n');
+  return { name, source, entries };
+}
+
+/** The whole of a module by which symbol? Answers where a symbol lives. */
+export function findSymbol(symbol: string): { module: string; entry: Entry } | undefined {
+  for (const module of moduleNames()) {
+    const entry = kernelModule(module).entries.get(symbol);
+    if (entry) return { module, entry };
+  }
+  return undefined;
+}
