@@ -238,7 +238,7 @@ WICK_FN void mul_mat(const void* x, const void* y, float* dst, int ncols_x, int 
   constexpr int Depth = 2, H = Q::halves;
   __shared__ int weights[Y][8 * Depth + 1];  // the odd row length keeps a column of rows off one bank
   __shared__ float scales[2 * H][Depth][Y];
-  __shared__ alignas(16) int activations[X][8 * Depth];
+  __shared__ __attribute__((aligned(16))) int activations[X][8 * Depth];
   __shared__ float sums[1 + H][Depth][X];
   int t = 32 * threadIdx.y + threadIdx.x, row0 = Y * blockIdx.x, col0 = X * blockIdx.y, chunks = ncols_x / 32;
   const typename Q::Block* blocks = (const typename Q::Block*)x;
