@@ -72,7 +72,7 @@ template <class T> WICK_FN void get_float_rows(const T* table, const u32* ids, f
     get_rows<Q>(src0, src1, dst, ne00, nb01);                                                                                        \
   }
 #define GET_FLOAT_ROWS(name, T)                                                                                                   \
-  KERNEL(256) get_rows_##name(const T* src0, const u32* src1, float* dst, const i64 ne00, const u64) { \
+  KERNEL(256) get_rows_##name(const T* src0, const u32* src1, float* dst, const i64 ne00, const u64 nb01) { \
     get_float_rows(src0, src1, dst, ne00);                                                                                        \
   }
 GET_ROWS(q4_0, Q4_0)
@@ -220,7 +220,7 @@ WICK_FN void indexed_moe_forward(const void* weights, const void* inputs, const 
 
 #define INDEXED_MOE_FORWARD(name, Q)                                                                                           \
   KERNEL(128) indexed_moe_forward_##name##_q8_1(const void* all_weights, const void* all_inputs, const u32* indices,      \
-                                                float* all_outputs, const int n, const int k, const int, const int,            \
+                                                float* all_outputs, const int n, const int k, const int batch, const int topk, \
                                                 const int k_padded, const int input_dim1) {                                    \
     indexed_moe_forward<Q>(all_weights, all_inputs, indices, all_outputs, n, k, k_padded, input_dim1);                         \
   }
