@@ -1,0 +1,239 @@
+// safetensors files: headers checked to the last byte, tensors read by range, shards joined, files written atomically.
+import { existsSync, readFileSync, readdirSync, statSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import { ArgumentError, FormatError } from '../base/errors.js';
+import { bytesOf, type DType } from '../base/dtype.js';
+import type { Shape } from '../base/shape.js';
+import { collect, writeAtomic, type Write } from './atomic-file.js';
+import { Cursor, badFormat, openSource, readBytes, type ByteSource } from './byte-source.js';
+import { slices, storedBytes, storedRecord, type ReadOptions, type StoredDType, type TensorRecord } from './stored-dtype.js';
+
+const NAMES: Record<string, StoredDType> = {
+  U8: 'u8', U32: 'u32', I16: 'i16', I32: 'i32', I64: 'i64', F8_E4M3: 'f8e4m3', BF16: 'bf16', F16: 'f16', F32: 'f32', F64: 'f64',
+  BOOL: 'bool', I8: 'i8', U16: 'u16', U64: 'u64', F8_E5M2: 'f8e5m2', F8_E8M0: 'f8e8m0', F8_E4M3FNUZ: 'f8e4m3fnuz',
+  F8_E5M2FNUZ: 'f8e5m2fnuz', F4: 'f4', F6_E2M3: 'f6e2m3', F6_E3M2: 'f6e3m2', C64: 'c64',
+};
+const NAME_OF = new Map(Object.entries(NAMES).map(([name, stored]) => [stored, name]));
+/** The format's own limit on headers. */
+const MAX_HEADER = 100_000_000;
+const INDEX = 'model.safetensors.index.json';
+
+export interface SafeTensorInfo {
+  /** The type by our name; foreign ones are kept as they are. */
+  readonly dtype: StoredDType;
+  readonly shape: Shape;
+  /** Where the bytes lie in the file. */
+  readonly start: number;
+  readonly end: number;
+  readonly source: ByteSource;
+}
+
+export class SafeTensors {
+  readonly metadata: ReadonlyMap<string, string>;
+  readonly #infos: ReadonlyMap<string, SafeTensorInfo>;
+  readonly #sources: readonly ByteSource[];
+
+  private constructor(infos: ReadonlyMap<string, SafeTensorInfo>, metadata: ReadonlyMap<string, string>, sources: readonly ByteSource[]) {
+    this.#infos = infos;
+    this.metadata = metadata;
+    this.#sources = sources;
+  }
+
+  /** Opens a file, its bytes, a shard index (`*.index.json`) or a directory that holds one of these. */
+  static open(from: string | Uint8Array): SafeTensors {
+    if (typeof from !== 'string') return SafeTensors.#single(openSource(from));
+    const path = statSync(from, { throwIfNoEntry: false })?.isDirectory() ? fileOf(from) : from;
+    if (Array.isArray(path)) return SafeTensors.#join(path.map((p) => SafeTensors.open(p)));
+    if (path.endsWith('.json')) return SafeTensors.#sharded(path);
+    return SafeTensors.#single(openSource(path));
+  }
+
+  static #single(source: ByteSource): SafeTensors {
+    try {
+      const { infos, metadata } = parseHeader(source);
+      return new SafeTensors(infos, metadata, [source]);
+    } catch (error) {
+      source.close();
+      throw error;
+    }
+  }
+
+  static #join(files: readonly SafeTensors[]): SafeTensors {
+    const all = new Map<string, SafeTensorInfo>();
+    for (const file of files) {
+      for (const [name, info] of file.#infos) {
+        const other = all.get(name);
+        if (other) throw new FormatError(`${info.source.name}: tensor ${JSON.stringify(name)} is also in ${other.source.name}`);
+        all.set(name, info);
+      }
+    }
+    return new SafeTensors(all, new Map(files.flatMap((f) => [...f.metadata])), files.flatMap((f) => f.#sources));
+  }
+
+  static #sharded(path: string): SafeTensors {
+    const shards = new Map<string, SafeTensors>();
+    const infos = new Map<string, SafeTensorInfo>();
+    for (const [name, file] of readIndex(path)) {
+      if (!shards.has(file)) shards.set(file, SafeTensors.open(join(dirname(path), file)));
+      const info = shards.get(file)!.#infos.get(name);
+      if (!info) throw new FormatError(`${path}: weight_map: tensor ${JSON.stringify(name)} is not in ${file}`);
+      infos.set(name, info);
+    }
+    const files = [...shards.values()];
+    return new SafeTensors(infos, new Map(files.flatMap((f) => [...f.metadata])), files.flatMap((f) => f.#sources));
+  }
+
+  get names(): string[] {
+    return [...this.#infos.keys()];
+  }
+
+  has(name: string): boolean {
+    return this.#infos.has(name);
+  }
+
+  info(name: string): SafeTensorInfo {
+    const info = this.#infos.get(name);
+    if (info) return info;
+    throw new ArgumentError(`SafeTensors: no tensor ${JSON.stringify(name)} in ${this.#sources.map((s) => s.name).join(', ')}`);
+  }
+
+  record(name: string, options: ReadOptions = {}): TensorRecord {
+    const { dtype, shape, start, source } = this.info(name);
+    return storedRecord(`${source.name}: ${name}`, name, dtype, shape, options, (from, to) => readBytes(source, start + from, to - from));
+  }
+
+  records(options: ReadOptions = {}): TensorRecord[] {
+    return this.names.map((name) => this.record(name, options));
+  }
+
+  /** The tensor's bytes: row-major, little-endian. */
+  read(name: string, options: ReadOptions = {}): Uint8Array {
+    return this.record(name, options).read();
+  }
+
+  close(): void {
+    for (const source of this.#sources) source.close();
+  }
+
+  [Symbol.dispose](): void {
+    this.close();
+  }
+}
+
+/** What a model directory means: its index, else the one file, else every safetensors file in it. */
+function fileOf(dir: string): string | string[] {
+  for (const name of [INDEX, 'model.safetensors']) if (existsSync(join(dir, name))) return join(dir, name);
+  const files = readdirSync(dir).filter((f) => f.endsWith('.safetensors')).sort();
+  if (files.length === 0) throw new FormatError(`${dir}: holds no ${INDEX} and no *.safetensors file`);
+  return files.map((f) => join(dir, f));
+}
+
+function readIndex(path: string): [name: string, file: string][] {
+  let map: unknown;
+  try {
+    map = (JSON.parse(readFileSync(path, 'utf8')) as { weight_map?: unknown } | null)?.weight_map;
+  } catch (cause) {
+    throw new FormatError(`${path}: cannot be read as JSON: ${(cause as Error).message}`, { cause });
+  }
+  if (!isRecord(map)) throw new FormatError(`${path}: weight_map must be an object of tensor names and files`);
+  return Object.entries(map).map(([name, file]) => {
+    // A shard lies beside its index; anything else could reach files it has no business with.
+    if (typeof file !== 'string' || file !== basename(file) || !file.endsWith('.safetensors')) {
+      throw new FormatError(`${path}: weight_map: ${JSON.stringify(name)} names ${JSON.stringify(file)}, which is no *.safetensors file beside it`);
+    }
+    return [name, file];
+  });
+}
+
+const isRecord = (x: unknown): x is Record<string, unknown> => typeof x === 'object' && x !== null && !Array.isArray(x);
+const isCount = (x: unknown): x is number => Number.isSafeInteger(x) && (x as number) >= 0;
+
+function parseHeader(source: ByteSource): { infos: Map<string, SafeTensorInfo>; metadata: Map<string, string> } {
+  const cursor = new Cursor(source);
+  const length = cursor.size('header length', Math.min(MAX_HEADER, Math.max(0, source.size - 8)));
+  const text = cursor.bytes(length, 'header');
+  if (text[0] !== 0x7b) throw badFormat(source.name, 8, `header: must begin with "{"`);
+  let header: Record<string, unknown>;
+  try {
+    header = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(text)) as Record<string, unknown>;
+  } catch (cause) {
+    throw badFormat(source.name, 8, `header: is no JSON: ${(cause as Error).message}`, cause);
+  }
+  const data = 8 + length;
+  const metadata = new Map<string, string>();
+  const infos = new Map<string, SafeTensorInfo>();
+  for (const [name, entry] of Object.entries(header)) {
+    if (name === '__metadata__') {
+      if (!isRecord(entry)) throw badFormat(source.name, 8, 'header: __metadata__ must be an object of strings');
+      for (const [key, value] of Object.entries(entry)) {
+        if (typeof value !== 'string') throw badFormat(source.name, 8, `header: __metadata__: ${JSON.stringify(key)} must be a string`);
+        metadata.set(key, value);
+      }
+    } else {
+      infos.set(name, parseEntry(source, name, entry, data));
+    }
+  }
+  checkTiling(source, infos, data);
+  return { infos, metadata };
+}
+
+function parseEntry(source: ByteSource, name: string, entry: unknown, data: number): SafeTensorInfo {
+  const bad = (rule: string) => badFormat(source.name, 8, `header: tensor ${JSON.stringify(name)}: ${rule}`);
+  if (!isRecord(entry)) throw bad('must be an object');
+  const { dtype: label, shape, data_offsets: range } = entry;
+  if (typeof label !== 'string' || !Object.hasOwn(NAMES, label)) throw bad(`dtype ${JSON.stringify(label)} is not known`);
+  if (!Array.isArray(shape) || !shape.every(isCount)) throw bad(`shape ${JSON.stringify(shape)} must be whole numbers from 0`);
+  if (!Array.isArray(range) || range.length !== 2 || !range.every(isCount)) throw bad(`data_offsets ${JSON.stringify(range)} must be two whole numbers`);
+  const [start, end] = range as [number, number];
+  if (start > end || end > source.size - data) throw bad(`data_offsets [${start}, ${end}] leave the ${source.size - data} bytes of data`);
+  const dtype = NAMES[label];
+  const want = storedBytes(dtype, shape);
+  if (want !== end - start) {
+    throw bad(`${label} of shape [${shape.join(', ')}] takes ${want ?? 'no possible number of'} bytes, data_offsets hold ${end - start}`);
+  }
+  return { dtype, shape, start: data + start, end: data + end, source };
+}
+
+/** Tensors must cover the data without gap or overlap, so that no byte is hidden or read twice. */
+function checkTiling(source: ByteSource, infos: ReadonlyMap<string, SafeTensorInfo>, data: number): void {
+  let at = data;
+  for (const [name, { start, end }] of [...infos].sort(([, a], [, b]) => a.start - b.start || a.end - b.end)) {
+    if (start !== at) {
+      throw badFormat(source.name, at, `tensor ${JSON.stringify(name)} starts at byte ${start}: ${start < at ? 'it overlaps another' : 'a gap lies before it'}`);
+    }
+    at = end;
+  }
+  if (at !== source.size) throw badFormat(source.name, at, `${source.size - at} bytes after the last tensor belong to none`);
+}
+
+/** Header and data of a file; wide elements first, so that every tensor is aligned to its element. */
+function emit(records: Iterable<TensorRecord>, metadata: Readonly<Record<string, string>> | undefined, write: Write): void {
+  const sorted = [...records].sort((a, b) => bytesOf(b.dtype) - bytesOf(a.dtype) || (a.name < b.name ? -1 : 1));
+  const entries: [string, unknown][] = metadata && Object.keys(metadata).length ? [['__metadata__', metadata]] : [];
+  let at = 0;
+  for (const { name, dtype, shape, byteLength } of sorted) {
+    if (name === '__metadata__') throw new ArgumentError('writeSafetensors: a tensor cannot be named "__metadata__"');
+    entries.push([name, { dtype: NAME_OF.get(dtype), shape, data_offsets: [at, (at += byteLength)] }]);
+  }
+  const names = new Set(entries.map(([name]) => name));
+  if (names.size !== entries.length) throw new ArgumentError('writeSafetensors: two tensors have one name');
+  // Written pair by pair: an object would move keys that look like numbers to the front and lose "__proto__".
+  const json = Buffer.from(`{${entries.map(([name, entry]) => `${JSON.stringify(name)}:${JSON.stringify(entry)}`).join(',')}}`);
+  const length = Math.ceil(json.length / 8) * 8;
+  if (length > MAX_HEADER) throw new ArgumentError(`writeSafetensors: a header of ${length} bytes, the format allows ${MAX_HEADER}`);
+  const head = Buffer.alloc(8 + length, ' ');
+  head.writeBigUInt64LE(BigInt(length));
+  json.copy(head, 8);
+  write(head);
+  for (const record of sorted) for (const part of slices(record)) write(part);
+}
+
+export function writeSafetensors(path: string, records: Iterable<TensorRecord>, metadata?: Readonly<Record<string, string>>): void {
+  writeAtomic(path, (write) => emit(records, metadata, write));
+}
+
+export const safetensorsBytes = (records: Iterable<TensorRecord>, metadata?: Readonly<Record<string, string>>): Uint8Array =>
+  collect((write) => emit(records, metadata, write));
+
+/** The format's name of a dtype. */
+export const safetensorsName = (dtype: DType): string => NAME_OF.get(dtype)!;

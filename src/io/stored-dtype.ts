@@ -1,0 +1,116 @@
+// Element types that files may hold: our ten, and foreign ones that are refused by name or widened without loss.
+import { DTYPE, DTYPES, bytesOf, type DType } from '../base/dtype.js';
+import { ArgumentError, DTypeError } from '../base/errors.js';
+import type { Shape } from '../base/shape.js';
+
+interface Foreign {
+  readonly bits: number;
+  /** The smallest of our types that holds every value, and how to get there. */
+  readonly widen?: { readonly to: DType; readonly convert: (bytes: Uint8Array) => Uint8Array };
+}
+
+const bytesOfView = (a: ArrayBufferView): Uint8Array => new Uint8Array(a.buffer, a.byteOffset, a.byteLength);
+// Typed arrays need aligned starts, slices of files have none.
+const aligned = (b: Uint8Array): ArrayBuffer => b.slice().buffer;
+
+export const FOREIGN = {
+  bool: { bits: 8, widen: { to: 'u8', convert: (b) => b } },
+  i8: { bits: 8, widen: { to: 'i16', convert: (b) => bytesOfView(Int16Array.from(new Int8Array(aligned(b)))) } },
+  u16: { bits: 16, widen: { to: 'u32', convert: (b) => bytesOfView(Uint32Array.from(new Uint16Array(aligned(b)))) } },
+  // e5m2 is the upper half of an f16.
+  f8e5m2: { bits: 8, widen: { to: 'f16', convert: (b) => bytesOfView(Uint16Array.from(b, (x) => x << 8)) } },
+  u64: { bits: 64 },
+  f8e8m0: { bits: 8 },
+  f8e4m3fnuz: { bits: 8 },
+  f8e5m2fnuz: { bits: 8 },
+  f4: { bits: 4 },
+  f6e2m3: { bits: 6 },
+  f6e3m2: { bits: 6 },
+  c32: { bits: 32 },
+  c64: { bits: 64 },
+  c128: { bits: 128 },
+} as const satisfies Record<string, Foreign>;
+
+export type StoredDType = DType | keyof typeof FOREIGN;
+
+export const isOurs = (d: StoredDType): d is DType => (DTYPES as readonly string[]).includes(d);
+export const bitsOf = (d: StoredDType): number => (isOurs(d) ? DTYPE[d].bytes * 8 : FOREIGN[d].bits);
+
+/** The type that reading gives, or a DTypeError that names the foreign one. */
+export function targetDType(where: string, stored: StoredDType, widen: boolean): DType {
+  if (isOurs(stored)) return stored;
+  const to = (FOREIGN[stored] as Foreign).widen?.to;
+  if (widen && to) return to;
+  throw new DTypeError(
+    `${where}: dtype ${stored} is none of ${DTYPES.join(', ')}` +
+      (to ? `; { widen: true } reads it as ${to}` : '; no type here holds it without loss'),
+  );
+}
+
+/** Product of dimensions as bytes, or undefined where it is no whole number of bytes below 2^53. */
+export function storedBytes(stored: StoredDType, shape: Shape): number | undefined {
+  let bits = BigInt(bitsOf(stored));
+  for (const d of shape) bits *= BigInt(d);
+  return bits % 8n || bits / 8n > BigInt(Number.MAX_SAFE_INTEGER) ? undefined : Number(bits / 8n);
+}
+
+export interface ReadOptions {
+  /** Read bool, i8, u16 and f8e5m2 as the smallest type here that holds every value, instead of refusing them. */
+  widen?: boolean;
+}
+
+/** A tensor in a file: its type and shape at once, its bytes when asked. */
+export interface TensorRecord {
+  readonly name: string;
+  readonly dtype: DType;
+  readonly shape: Shape;
+  readonly byteLength: number;
+  /** Row-major little-endian bytes, all or those from start to end. */
+  read(start?: number, end?: number): Uint8Array;
+}
+
+/** A record over stored bytes that converts where the stored type is foreign. */
+export function storedRecord(
+  where: string, name: string, stored: StoredDType, shape: Shape, options: ReadOptions,
+  readStored: (start: number, end: number) => Uint8Array,
+): TensorRecord {
+  const dtype = targetDType(where, stored, options.widen ?? false);
+  const ratio = bytesOf(dtype) / (bitsOf(stored) / 8);
+  const byteLength = storedBytes(stored, shape)! * ratio;
+  const convert = isOurs(stored) ? undefined : (FOREIGN[stored] as Foreign).widen!.convert;
+  return {
+    name, dtype, shape, byteLength,
+    read(start = 0, end = byteLength) {
+      checkRange(where, start, end, byteLength);
+      if (!convert) return readStored(start, end);
+      const from = Math.floor(start / ratio);
+      const wide = convert(readStored(from, Math.ceil(end / ratio)));
+      return wide.subarray(start - from * ratio, end - from * ratio);
+    },
+  };
+}
+
+export function checkRange(where: string, start: number, end: number, length: number): void {
+  if (Number.isSafeInteger(start) && Number.isSafeInteger(end) && start >= 0 && start <= end && end <= length) return;
+  throw new ArgumentError(`${where}: bytes ${start} to ${end} are outside its ${length} bytes`);
+}
+
+const SLICE = 256 * 2 ** 20;
+
+/** A record's bytes piece by piece, so that tensors longer than a typed array can be moved. */
+export function* slices(record: TensorRecord, bytes = SLICE): Generator<Uint8Array> {
+  for (let at = 0; at < record.byteLength; at += bytes) yield record.read(at, Math.min(at + bytes, record.byteLength));
+}
+
+/** A record over bytes in memory. */
+export function memoryRecord(name: string, dtype: DType, shape: Shape, bytes: Uint8Array): TensorRecord {
+  const want = storedBytes(dtype, shape);
+  if (want !== bytes.length) throw new ArgumentError(`${name}: ${bytes.length} bytes given, ${dtype} [${shape.join(', ')}] takes ${want}`);
+  return storedRecord(name, name, dtype, shape, {}, (start, end) => bytes.subarray(start, end));
+}
+
+/** Reverses the bytes of each element in place. */
+export function swapBytes(bytes: Uint8Array, elementBytes: number): Uint8Array {
+  if (elementBytes > 1) for (let i = 0; i < bytes.length; i += elementBytes) bytes.subarray(i, i + elementBytes).reverse();
+  return bytes;
+}
