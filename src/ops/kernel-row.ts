@@ -1,0 +1,76 @@
+// What rows with kernels of their own share: a typed declaration, argument checks, and loops along one dimension.
+import type { DType } from '../base/dtype.js';
+import { ArgumentError, DTypeError, ShapeError } from '../base/errors.js';
+import { formatShape, type Shape } from '../base/shape.js';
+import type { Tensor } from '../tensor/tensor.js';
+import type { Call, CompositeRow, KernelRow, Params, RefTensor, Sig } from './op.js';
+
+/** A kernel row with the exact arguments of its method. */
+export type Kernel<A extends readonly unknown[], P extends Params> = Omit<KernelRow<P>, 'name' | 'args'> & {
+  readonly args: (x: Tensor, ...rest: A) => Call<P>;
+};
+/** Checks a row against its contract; only arguments and parameters are inferred, so that Tensor's type does not depend on itself. */
+export const kernel = <A extends readonly unknown[], P extends Params>(row: Kernel<A, P>): Kernel<A, P> => row;
+
+/** The same for rows made of other rows. */
+export type Composite<A extends readonly unknown[], R> = Omit<CompositeRow, 'name' | 'compose'> & {
+  readonly compose: (x: Tensor, ...rest: A) => R;
+};
+export const composite = <A extends readonly unknown[], R>(row: Omit<Composite<A, R>, 'family'>): Composite<A, R> => ({ family: 'composite', ...row });
+
+/** A contiguous shape seen as left x n x right around one dimension. */
+export interface Lanes {
+  readonly left: number;
+  readonly n: number;
+  readonly right: number;
+}
+export function lanes(shape: Shape, dim: number): Lanes {
+  let left = 1;
+  let right = 1;
+  shape.forEach((d, i) => {
+    if (i < dim) left *= d;
+    else if (i > dim) right *= d;
+  });
+  return { left, n: shape[dim], right };
+}
+
+/** Calls visit with the start and step of every lane along `dim`. */
+export function eachLane(shape: Shape, dim: number, visit: (start: number, step: number, n: number) => void): void {
+  const { left, n, right } = lanes(shape, dim);
+  for (let l = 0; l < left; l++) for (let r = 0; r < right; r++) visit(l * n * right + r, right, n);
+}
+
+/** Elements as numbers. Integer data are bigint underneath, which share + - * < with numbers: one loop serves both. */
+export const numbers = (t: RefTensor): number[] => t.data as number[];
+/** The zero to start such a loop from. */
+export const zeroOf = (t: RefTensor): number => (typeof t.data[0] === 'bigint' || isIntName(t.dtype) ? (0n as unknown as number) : 0);
+const isIntName = (d: DType): boolean => d[0] === 'u' || d[0] === 'i';
+
+export const replaceDim = (shape: Shape, dim: number, size: number): number[] => shape.map((d, i) => (i === dim ? size : d));
+
+export function requireRank(op: string, what: string, shape: Shape, rank: number, dims: string): void {
+  if (shape.length === rank) return;
+  throw new ShapeError(`${op}: ${what} ${formatShape(shape)} has rank ${shape.length}; it takes rank ${rank}: ${dims}`);
+}
+
+export function requireSameDType(op: string, inputs: readonly Sig[]): void {
+  const other = inputs.find((s) => s.dtype !== inputs[0].dtype);
+  if (other) throw new DTypeError(`${op}: operands are ${inputs.map((s) => s.dtype).join(', ')}; they must have one dtype`);
+}
+
+/** Whole numbers from `min`: strides, sizes, paddings. */
+export function requireWhole(op: string, name: string, values: readonly number[], min: number): void {
+  for (const v of values) {
+    if (!Number.isSafeInteger(v) || v < min) {
+      const given = values.length === 1 ? String(v) : formatShape(values);
+      throw new ArgumentError(`${op}: ${name} ${given} is not made of whole numbers from ${min}`);
+    }
+  }
+}
+
+/** Refuses a misspelt option instead of ignoring it. */
+export function requireOptions(op: string, options: object, known: readonly string[]): void {
+  for (const name of Object.keys(options)) {
+    if (!known.includes(name)) throw new ArgumentError(`${op}: unknown option ${JSON.stringify(name)}; known are ${known.join(', ')}`);
+  }
+}

@@ -1,0 +1,102 @@
+// Sorting along a dimension: stable, of any length, NaN counting as the largest value.
+import { DTYPES, type Value } from '../base/dtype.js';
+import { ArgumentError } from '../base/errors.js';
+import { normalizeDim } from '../base/shape.js';
+import type { Tensor } from '../tensor/tensor.js';
+import { composite, eachLane, kernel, requireOptions } from './kernel-row.js';
+import { rows, type Call, type CompositeErrorSample, type CompositeSample, type ErrorSample, type RefTensor, type Sample, type Sig } from './op.js';
+
+export interface ArgsortParams extends Record<string, unknown> {
+  readonly dim: number;
+  readonly descending: boolean;
+}
+export interface SortOptions {
+  readonly descending?: boolean;
+}
+
+/** Ascending with NaN last; signed zeros are equal. */
+const order = (a: Value, b: Value): number => (a !== a ? (b !== b ? 0 : 1) : b !== b ? -1 : a < b ? -1 : a > b ? 1 : 0);
+
+const NAN = 'NaN is the largest value: last ascending, first descending.';
+
+export const sort = rows({
+  argsort: kernel({
+    family: 'sort',
+    formula: 'indices (u32) that sort x along dim; equal elements keep their order',
+    dtypes: DTYPES,
+    candle: { file: 'sort.cu', symbol: 'asort' },
+    differs: `Stable, along any dimension, of any length (Candle's is unstable and ends at 8192). ${NAN}`,
+    ulp: 0,
+    noGrad: 'the result is an index',
+    infer: ([x]: readonly Sig[], { dim }: ArgsortParams): readonly Sig[] => {
+      normalizeDim('argsort', dim, x.shape.length);
+      return [{ shape: x.shape, dtype: 'u32' }];
+    },
+    reference: ([x]: readonly RefTensor[], [out]: readonly RefTensor[], { dim, descending }: ArgsortParams): void =>
+      eachLane(x.shape, dim, (start, step, n) => {
+        const value = (i: number): Value => x.data[start + i * step];
+        const sorted = Array.from({ length: n }, (_, i) => i).sort((a, b) => (descending ? order(value(b), value(a)) : order(value(a), value(b))));
+        sorted.forEach((from, to) => (out.data[start + to * step] = BigInt(from)));
+      }),
+    args: (x: Tensor, dim: number = -1, options: SortOptions = {}): Call<ArgsortParams> => {
+      requireOptions('argsort', options, ['descending']);
+      return { inputs: [x], params: { dim: normalizeDim('argsort', dim, x.shape.length), descending: options.descending ?? false } };
+    },
+    samples: (): readonly Sample<ArgsortParams>[] => [
+      { inputs: [{ shape: [4, 9] }], params: { dim: 1, descending: false } },
+      { inputs: [{ shape: [5, 3, 2] }], params: { dim: 0, descending: true } },
+      { inputs: [{ shape: [2, 70], ints: [0, 3] }], params: { dim: 1, descending: true } },
+      { inputs: [{ shape: [3, 1] }], params: { dim: 1, descending: false } },
+      { inputs: [{ shape: [1, 1500] }], params: { dim: 1, descending: false } },
+    ],
+    errors: (): readonly ErrorSample<ArgsortParams>[] => [
+      { inputs: [{ shape: [4, 9] }], params: { dim: 2, descending: false }, code: 'E_SHAPE', says: /argsort: dimension 2 is out of range for rank 2/ },
+      { inputs: [{ shape: [] }], params: { dim: 0, descending: false }, code: 'E_SHAPE', says: /rank-0/ },
+    ],
+  }),
+
+  sort: composite({
+    formula: '[values, indices] with x sorted along dim',
+    dtypes: DTYPES,
+    candle: { none: 'argsort and gather there too' },
+    differs: `It has a gradient. ${NAN}`,
+    ulp: 0,
+    compose: (x: Tensor, dim: number = -1, options: SortOptions = {}): readonly [values: Tensor, indices: Tensor] => {
+      const ids = x.argsort(dim, options);
+      return [x.gather(dim, ids), ids];
+    },
+    samples: (): readonly CompositeSample[] => [
+      { inputs: [{ shape: [4, 9], distinct: true }], args: [] },
+      { inputs: [{ shape: [5, 3, 2], distinct: true }], args: [0, { descending: true }] },
+    ],
+    errors: (): readonly CompositeErrorSample[] => [
+      { inputs: [{ shape: [4, 9] }], args: [2], code: 'E_SHAPE', says: /dimension 2 is out of range/ },
+      { inputs: [{ shape: [4, 9] }], args: [1, { ascending: true }], code: 'E_ARGUMENT', says: /unknown option "ascending"/ },
+    ],
+  }),
+
+  topk: composite({
+    formula: '[values, indices] of the k largest (or smallest) elements along dim, best first',
+    dtypes: DTYPES,
+    candle: { none: 'Candle has no top-k' },
+    differs: NAN,
+    ulp: 0,
+    compose: (x: Tensor, k: number, dim: number = -1, options: { readonly largest?: boolean } = {}): readonly [values: Tensor, indices: Tensor] => {
+      requireOptions('topk', options, ['largest']);
+      const d = normalizeDim('topk', dim, x.shape.length);
+      if (!Number.isInteger(k) || k < 0 || k > x.shape[d]) {
+        throw new ArgumentError(`topk: k ${k} must be a whole number from 0 to ${x.shape[d]}, the size of dimension ${dim}`);
+      }
+      const ids = x.argsort(d, { descending: options.largest ?? true }).narrow(d, 0, k);
+      return [x.gather(d, ids), ids];
+    },
+    samples: (): readonly CompositeSample[] => [
+      { inputs: [{ shape: [4, 9], distinct: true }], args: [3] },
+      { inputs: [{ shape: [6, 4], distinct: true }], args: [2, 0, { largest: false }] },
+      { inputs: [{ shape: [5], distinct: true }], args: [5] },
+    ],
+    errors: (): readonly CompositeErrorSample[] => [
+      { inputs: [{ shape: [4, 9] }], args: [10], code: 'E_ARGUMENT', says: /k 10 must be a whole number from 0 to 9/ },
+    ],
+  }),
+});
