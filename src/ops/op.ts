@@ -93,7 +93,9 @@ interface RowBase<P extends Params> {
 export interface ElementwiseRow<P extends Params = Params> extends RowBase<P> {
   readonly family: 'elementwise';
   readonly arity: 1 | 2 | 3;
-  /** 'same' as the first value operand, or a fixed dtype (comparisons give u8). */
+  /** The first operand is a u8 mask (where); the dtype under test is that of the others. */
+  readonly masked?: true;
+  /** 'same' as the value operands, or a fixed dtype (comparisons give u8). */
   readonly result: 'same' | 'u8';
   /** Names of scalar parameters in order; in the expression they are a, b. */
   readonly scalars: readonly string[];
@@ -130,6 +132,23 @@ export interface ViewRow<P extends Params = Params> extends RowBase<P> {
   readonly errors: () => readonly ErrorSample<P>[];
 }
 
+/** Fills the result where `fill` says so, then copies inputs into slices of it: cat, pad, repeat, roll need no kernel of their own. */
+export interface AssembleRow<P extends Params = Params> extends RowBase<P> {
+  readonly family: 'assemble';
+  readonly infer: (inputs: readonly Sig[], params: P) => readonly Sig[];
+  readonly fill?: (params: P) => number | undefined;
+  /** Which part of which input goes where, as layouts derived from the input's and the result's. */
+  readonly pieces: (inputs: readonly Sig[], params: P) => readonly Piece[];
+  readonly args: (x: Tensor, ...rest: never[]) => Call<P>;
+  readonly samples: () => readonly Sample<P>[];
+  readonly errors: () => readonly ErrorSample<P>[];
+}
+export interface Piece {
+  readonly input: number;
+  readonly from?: (input: Layout) => Layout;
+  readonly into: (result: Layout) => Layout;
+}
+
 /** Made of other rows, so its gradient comes by itself. */
 export interface CompositeRow extends Omit<RowBase<Params>, 'grad'> {
   readonly family: 'composite';
@@ -153,7 +172,7 @@ export const KERNEL_FAMILIES = [
   'softmax', 'norm', 'rope', 'attention', 'quantized',
 ] as const;
 export type KernelFamily = (typeof KERNEL_FAMILIES)[number];
-export type Row = ElementwiseRow<any> | KernelRow<any> | ViewRow<any> | CompositeRow;
+export type Row = ElementwiseRow<any> | KernelRow<any> | ViewRow<any> | AssembleRow<any> | CompositeRow;
 /** Rows a backend runs. */
 export type RunRow = ElementwiseRow<any> | KernelRow<any>;
 

@@ -1,0 +1,19 @@
+// wick: tensors, autograd and neural nets for Node.js.
+import './tensor/methods.js';
+
+export { DTYPES, type DType } from './base/dtype.js';
+export * from './base/errors.js';
+export { Layout } from './base/layout.js';
+export type { Shape } from './base/shape.js';
+export { type BackwardOptions, enableGrad, gradOf, Gradients, noGrad } from './tensor/autograd.js';
+export {
+  arange, cat, eye, full, linspace, meshgrid, ones, rand, randint, randn, stack, tensor, zeros,
+  type NestedInput, type RandomOptions, type TensorOptions,
+} from './tensor/create.js';
+export { Device } from './tensor/device.js';
+export { printOptions } from './tensor/display.js';
+export { einsum } from './tensor/einsum.js';
+export { at, type Index, maskedSelect, nonzero } from './tensor/indexing.js';
+export { Generator, manualSeed } from './tensor/random.js';
+export { keep, scope } from './tensor/scope.js';
+export { type Data, type Nested, Tensor } from './tensor/tensor.js';

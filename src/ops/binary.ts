@@ -1,0 +1,129 @@
+// Binary, comparison and choice rows: operands broadcast against each other.
+import { type DType, DTYPES, FLOATS } from '../base/dtype.js';
+import { cpow } from '../base/special.js';
+import type { Tensor } from '../tensor/tensor.js';
+import { binary, comparison, type Operand } from './elementwise.js';
+import { type Call, type ElementwiseRow, type Grads, type GradContext, rows } from './op.js';
+
+const binaryCu = (symbol: string) => ({ file: 'binary.cu', symbol });
+const ours = { none: 'Candle has no kernel for it' };
+const truth = 'the result is a truth value';
+const bool = (b: boolean): number => (b ? 1 : 0);
+const bigBool = (b: boolean): bigint => (b ? 1n : 0n);
+
+/** Half of the gradient to each side where both are equal, as PyTorch does. */
+const share = ({ x, y, out, grad }: GradContext): Grads => {
+  const mine = (side: Tensor, other: Tensor): Tensor =>
+    grad.mul(side.eq(out).cast(x.dtype)).mul(other.eq(out).mul(side.eq(out)).cast(x.dtype).affine(-0.5, 1));
+  return [mine(x, y), mine(y, x)];
+};
+
+export const binaryOps = rows({
+  add: binary({
+    formula: 'x + y', dtypes: DTYPES, cpu: (x, y) => x + y, int: (x, y) => x + y, gpu: 'x + y', ulp: 0, candle: binaryCu('badd'),
+    grad: ({ grad }): Grads => [grad, grad],
+  }),
+  sub: binary({
+    formula: 'x - y', dtypes: DTYPES, cpu: (x, y) => x - y, int: (x, y) => x - y, gpu: 'x - y', ulp: 0, candle: binaryCu('bsub'),
+    grad: ({ grad, needs }): Grads => [grad, needs(1) ? grad.neg() : undefined],
+  }),
+  mul: binary({
+    formula: 'x * y', dtypes: DTYPES, cpu: (x, y) => x * y, int: (x, y) => x * y, gpu: 'x * y', ulp: 0, candle: binaryCu('bmul'),
+    grad: ({ x, y, grad, needs }): Grads => [needs(0) ? grad.mul(y) : undefined, needs(1) ? grad.mul(x) : undefined],
+  }),
+  div: binary({
+    formula: 'x / y', dtypes: DTYPES, cpu: (x, y) => x / y, int: (x, y) => (y === 0n ? 0n : x / y), gpu: 'divg(x, y)', ulp: 0,
+    domain: [0.25, 4], candle: binaryCu('bdiv'),
+    differs: 'an integer divided by zero is 0 on every device (CUDA leaves it open, Candle on the CPU panics); a scalar divisor divides, it is not turned into 1/v',
+    grad: ({ y, out, grad, needs }): Grads => {
+      const g = grad.div(y);
+      return [g, needs(1) ? g.mul(out).neg() : undefined];
+    },
+  }),
+  minimum: binary({
+    formula: 'the smaller of x and y', dtypes: DTYPES,
+    cpu: (x, y) => (x !== x ? y : y !== y ? x : Math.min(x, y)), cpu16: (x, y) => Math.min(x, y),
+    int: (x, y) => (y < x ? y : x), gpu: 'ming<S>(x, y)', ulp: 0, candle: binaryCu('bminimum'),
+    differs: 'on every device NaN is ignored, except in f16 and bf16 where it wins: Candle on CUDA (its CPU keeps NaN of the left operand only)',
+    grad: share,
+  }),
+  maximum: binary({
+    formula: 'the larger of x and y', dtypes: DTYPES,
+    cpu: (x, y) => (x !== x ? y : y !== y ? x : Math.max(x, y)), cpu16: (x, y) => Math.max(x, y),
+    int: (x, y) => (y > x ? y : x), gpu: 'maxg<S>(x, y)', ulp: 0, candle: binaryCu('bmaximum'),
+    differs: 'on every device NaN is ignored, except in f16 and bf16 where it wins: Candle on CUDA (its CPU keeps NaN of the left operand only)',
+    grad: share,
+  }),
+  pow: binary({
+    formula: 'x^y', dtypes: FLOATS, without: 'integer powers overflow at once; cast to a float dtype first', cpu: cpow, gpu: 'powg(x, y)',
+    ulp: { f32: 4, f64: 4, f16: 1, bf16: 1, f8e4m3: 1 }, domain: [0.25, 3],
+    candle: { none: 'Candle computes exp(y * log(x))' }, differs: 'negative bases work, as in C (Candle gives NaN)',
+    grad: ({ x, y, out, grad, needs }): Grads => [
+      needs(0) ? grad.mul(y).mul(x.pow(y.affine(1, -1))) : undefined,
+      needs(1) ? grad.mul(x.eq(0).where(x.zerosLike(), out.mul(x.log()))) : undefined,
+    ],
+  }),
+});
+
+export const compareOps = rows({
+  eq: comparison({
+    formula: 'x == y', dtypes: DTYPES, cpu: (x, y) => bool(x === y), int: (x, y) => bigBool(x === y), gpu: 'x == y', ulp: 0,
+    candle: binaryCu('eq'), noGrad: truth,
+  }),
+  ne: comparison({
+    formula: 'x != y', dtypes: DTYPES, cpu: (x, y) => bool(x !== y), int: (x, y) => bigBool(x !== y), gpu: 'x != y', ulp: 0,
+    candle: binaryCu('ne'), noGrad: truth,
+  }),
+  lt: comparison({
+    formula: 'x < y', dtypes: DTYPES, cpu: (x, y) => bool(x < y), int: (x, y) => bigBool(x < y), gpu: 'x < y', ulp: 0,
+    candle: binaryCu('lt'), noGrad: truth,
+  }),
+  le: comparison({
+    formula: 'x <= y', dtypes: DTYPES, cpu: (x, y) => bool(x <= y), int: (x, y) => bigBool(x <= y), gpu: 'x <= y', ulp: 0,
+    candle: binaryCu('le'), noGrad: truth,
+  }),
+  gt: comparison({
+    formula: 'x > y', dtypes: DTYPES, cpu: (x, y) => bool(x > y), int: (x, y) => bigBool(x > y), gpu: 'x > y', ulp: 0,
+    candle: binaryCu('gt'), noGrad: truth,
+  }),
+  ge: comparison({
+    formula: 'x >= y', dtypes: DTYPES, cpu: (x, y) => bool(x >= y), int: (x, y) => bigBool(x >= y), gpu: 'x >= y', ulp: 0,
+    candle: binaryCu('ge'), noGrad: truth,
+  }),
+  logicalAnd: comparison({
+    formula: 'x != 0 and y != 0', dtypes: DTYPES, cpu: (x, y) => bool(x !== 0 && y !== 0), int: (x, y) => bigBool(x !== 0n && y !== 0n),
+    gpu: '(x != C(0)) & (y != C(0))', ulp: 0, candle: ours, noGrad: truth,
+  }),
+  logicalOr: comparison({
+    formula: 'x != 0 or y != 0', dtypes: DTYPES, cpu: (x, y) => bool(x !== 0 || y !== 0), int: (x, y) => bigBool(x !== 0n || y !== 0n),
+    gpu: '(x != C(0)) | (y != C(0))', ulp: 0, candle: ours, noGrad: truth,
+  }),
+  logicalXor: comparison({
+    formula: 'x != 0 differs from y != 0', dtypes: DTYPES, cpu: (x, y) => bool((x !== 0) !== (y !== 0)),
+    int: (x, y) => bigBool((x !== 0n) !== (y !== 0n)), gpu: '(x != C(0)) != (y != C(0))', ulp: 0, candle: ours, noGrad: truth,
+  }),
+});
+
+type WhereRow = Omit<ElementwiseRow<any>, 'name' | 'args'> & {
+  readonly args: (cond: Tensor, onTrue: Operand, onFalse: Operand) => Call<Record<never, never>>;
+};
+const CONDITIONS: readonly DType[] = ['u8'];
+
+export const choiceOps = rows({
+  where: {
+    family: 'elementwise', arity: 3, masked: true, result: 'same', scalars: [],
+    formula: 'condition != 0 ? y : z', dtypes: DTYPES,
+    cpu: (x, y, z) => (x !== 0 ? y : z), int: (x, y, z) => (x !== 0n ? y : z), gpu: 'select(x, y, z)', ulp: 0,
+    candle: { file: 'ternary.cu', symbol: 'where' },
+    args: (cond: Tensor, onTrue: Operand, onFalse: Operand): Call<Record<never, never>> => {
+      const like = typeof onTrue !== 'number' ? onTrue : typeof onFalse !== 'number' ? onFalse : cond.newFull([], 0, 'f32');
+      const tensor = (v: Operand): Tensor => (typeof v === 'number' ? like.constant(v) : v);
+      return { inputs: [CONDITIONS.includes(cond.dtype) ? cond : cond.ne(0), tensor(onTrue), tensor(onFalse)], params: {} };
+    },
+    grad: ({ inputs: [cond], grad, needs }: GradContext): Grads => [
+      undefined,
+      needs(1) ? cond.where(grad, grad.zerosLike()) : undefined,
+      needs(2) ? cond.where(grad.zerosLike(), grad) : undefined,
+    ],
+  } satisfies WhereRow as WhereRow,
+});

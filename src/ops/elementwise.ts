@@ -1,0 +1,76 @@
+// Builders of elementwise rows: what unary, binary and comparison rows have in common.
+import type { DType } from '../base/dtype.js';
+import type { Tensor } from '../tensor/tensor.js';
+import type { Bound, Call, ElementwiseRow, GradContext, Params, Sample } from './op.js';
+
+type NoParams = Readonly<Record<never, never>>;
+/** A tensor, or a number that takes the dtype and device of the tensor beside it. */
+export type Operand = Tensor | number;
+
+interface Common {
+  readonly formula: string;
+  readonly dtypes: readonly DType[];
+  readonly without?: string;
+  readonly cpu: (...values: number[]) => number;
+  readonly int?: (...values: bigint[]) => bigint;
+  readonly cpu16?: (...values: number[]) => number;
+  readonly gpu: string;
+  readonly candle: ElementwiseRow['candle'];
+  readonly differs?: string;
+  readonly domain?: readonly [number, number];
+  readonly ulp: Bound;
+  readonly noGrad?: string;
+}
+interface OneGrad<P extends Params> {
+  readonly grad?: (ctx: GradContext<P>) => Tensor;
+}
+
+export type UnaryRow = Omit<ElementwiseRow<NoParams>, 'name' | 'args'> & { readonly args: (x: Tensor) => Call<NoParams> };
+export type BinaryRow = Omit<ElementwiseRow<NoParams>, 'name' | 'args'> & {
+  readonly args: (x: Tensor, y: Operand) => Call<NoParams>;
+};
+export type ScalarRow<A extends readonly unknown[]> = Omit<ElementwiseRow<any>, 'name' | 'args'> & {
+  readonly args: (x: Tensor, ...rest: A) => Call<any>;
+};
+
+const oneInput = (x: Tensor): Call<NoParams> => ({ inputs: [x], params: {} });
+const twoInputs = (x: Tensor, y: Operand): Call<NoParams> => ({
+  inputs: [x, typeof y === 'number' ? x.constant(y) : y],
+  params: {},
+});
+
+export function unary(def: Common & OneGrad<NoParams>): UnaryRow {
+  const { grad, ...rest } = def;
+  return {
+    family: 'elementwise', arity: 1, result: 'same', scalars: [], args: oneInput, ...rest,
+    ...(grad && { grad: (ctx) => [grad(ctx)] }),
+  };
+}
+
+/** A unary op that answers 0 or 1 in u8. */
+export const predicate = (def: Common): UnaryRow => ({
+  family: 'elementwise', arity: 1, result: 'u8', scalars: [], args: oneInput, ...def,
+});
+
+export function scalar<A extends readonly unknown[], P extends Params>(
+  def: Common & OneGrad<P> & {
+    readonly scalars: readonly (keyof P & string)[];
+    readonly args: (x: Tensor, ...rest: A) => Call<P>;
+    readonly samples: () => readonly Sample<P>[];
+  },
+): ScalarRow<A> {
+  const { grad, ...rest } = def;
+  return {
+    family: 'elementwise', arity: 1, result: 'same', ...rest,
+    ...(grad && { grad: (ctx: GradContext<P>) => [grad(ctx)] }),
+  };
+}
+
+export const binary = (
+  def: Common & { readonly grad?: (ctx: GradContext<NoParams>) => readonly (Tensor | undefined)[] },
+): BinaryRow => ({ family: 'elementwise', arity: 2, result: 'same', scalars: [], args: twoInputs, ...def });
+
+export const comparison = (def: Common): BinaryRow => ({
+  family: 'elementwise', arity: 2, result: 'u8', scalars: [], args: twoInputs,
+  ...def,
+});

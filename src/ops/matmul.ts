@@ -1,0 +1,92 @@
+// Matrix products: a batched kernel row of rank 2 and up, and the general product made of it.
+import { REALS } from '../base/dtype.js';
+import { ShapeError } from '../base/errors.js';
+import { Layout } from '../base/layout.js';
+import { broadcastShapes, formatShape, sizeOf } from '../base/shape.js';
+import type { Tensor } from '../tensor/tensor.js';
+import { type Call, type CompositeRow, type GradContext, type Grads, type KernelRow, rows, type Sig } from './op.js';
+
+type BmmRow = Omit<KernelRow<{}>, 'name' | 'args'> & { readonly args: (x: Tensor, y: Tensor) => Call<{}> };
+type MatmulRow = Omit<CompositeRow, 'name' | 'compose'> & { readonly compose: (x: Tensor, y: Tensor) => Tensor };
+
+const bound = { f32: 32, f64: 32, f16: 2, bf16: 2 };
+const without = 'matrix products are defined for floats of 16 bits and more; cast first';
+
+export const matmulOps = rows({
+  bmm: {
+    family: 'matmul', formula: 'out[..., m, n] = sum over k of x[..., m, k] * y[..., k, n]', dtypes: REALS, without, ulp: bound,
+    candle: { none: 'Candle calls the BLAS' }, differs: 'any rank and strides; 16-bit floats add up in f32', domain: [-1, 1],
+    args: (x: Tensor, y: Tensor): Call<{}> => ({ inputs: [x, y], params: {} }),
+    infer: ([x, y]: readonly Sig[]): readonly Sig[] => {
+      const shapes = `lhs ${formatShape(x.shape)}, rhs ${formatShape(y.shape)}`;
+      if (x.shape.length < 2 || y.shape.length < 2) throw new ShapeError(`matmul: both sides need two dimensions or more: ${shapes}`);
+      const [m, k] = x.shape.slice(-2);
+      const [k2, n] = y.shape.slice(-2);
+      if (k !== k2) throw new ShapeError(`matmul: inner dimensions differ: lhs ${formatShape(x.shape)} has ${k}, rhs ${formatShape(y.shape)} has ${k2}`);
+      const batch = broadcastShapes('matmul', x.shape.slice(0, -2), y.shape.slice(0, -2));
+      return [{ shape: [...batch, m, n], dtype: x.dtype }];
+    },
+    reference: ([x, y], [out]): void => {
+      const [m, k] = x.shape.slice(-2);
+      const n = y.shape[y.shape.length - 1];
+      const batch = out.shape.slice(0, -2);
+      const starts = (shape: readonly number[], unit: number): number[] => {
+        const list: number[] = [];
+        Layout.contiguous(shape.slice(0, -2)).broadcastTo('matmul', batch).forEach((_, i) => list.push(i * unit));
+        return list;
+      };
+      const xs = starts(x.shape, m * k);
+      const ys = starts(y.shape, k * n);
+      for (let b = 0; b < sizeOf(batch); b++) {
+        for (let i = 0; i < m; i++) {
+          for (let j = 0; j < n; j++) {
+            let sum = 0;
+            for (let c = 0; c < k; c++) sum += (x.data[xs[b] + i * k + c] as number) * (y.data[ys[b] + c * n + j] as number);
+            out.data[(b * m + i) * n + j] = sum;
+          }
+        }
+      }
+    },
+    samples: () => [
+      { inputs: [{ shape: [3, 5] }, { shape: [5, 4] }], params: {} },
+      { inputs: [{ shape: [2, 3, 5] }, { shape: [2, 5, 4] }], params: {} },
+      { inputs: [{ shape: [2, 1, 3, 5] }, { shape: [4, 5, 2] }], params: {} },
+      { inputs: [{ shape: [1, 7] }, { shape: [7, 1] }], params: {} },
+      { inputs: [{ shape: [2, 1, 2, 1, 3, 4] }, { shape: [2, 3, 4, 3] }], params: {} },
+      { inputs: [{ shape: [33, 65] }, { shape: [65, 17] }], params: {} },
+      { inputs: [{ shape: [3, 0] }, { shape: [0, 2] }], params: {} },
+    ],
+    errors: () => [
+      { inputs: [{ shape: [2, 3] }, { shape: [4, 5] }], params: {}, code: 'E_SHAPE', says: /matmul: inner dimensions differ: lhs \[2, 3\] has 3, rhs \[4, 5\] has 4/ },
+      { inputs: [{ shape: [2, 2, 3] }, { shape: [3, 3, 5] }], params: {}, code: 'E_SHAPE', says: /do not broadcast/ },
+    ],
+    grad: ({ x, y, grad, needs }: GradContext): Grads => [
+      needs(0) ? grad.bmm(y.transpose(-1, -2)).sumTo(x.shape) : undefined,
+      needs(1) ? x.transpose(-1, -2).bmm(grad).sumTo(y.shape) : undefined,
+    ],
+  } satisfies BmmRow as BmmRow,
+  matmul: {
+    family: 'composite', formula: 'matrix product of any ranks; a vector is a row on the left, a column on the right', dtypes: REALS, without,
+    ulp: bound, candle: { none: 'Candle calls the BLAS' }, domain: [-1, 1],
+    compose: (x: Tensor, y: Tensor): Tensor => {
+      if (x.rank === 0 || y.rank === 0) {
+        throw new ShapeError(`matmul: a rank-0 tensor has no dimension to multiply along: lhs ${formatShape(x.shape)}, rhs ${formatShape(y.shape)}`);
+      }
+      if (x.rank === 1) return x.unsqueeze(0).matmul(y).squeeze(y.rank === 1 ? -1 : -2);
+      if (y.rank === 1) return x.matmul(y.unsqueeze(1)).squeeze(-1);
+      // A stack of rows times one matrix is one larger product.
+      if (x.rank > 2 && y.rank === 2 && x.layout.isContiguous) {
+        const k = x.shape[x.rank - 1];
+        if (k === y.shape[0] && k > 0) return x.reshape([x.size / k, k]).bmm(y).reshape([...x.shape.slice(0, -1), y.shape[1]]);
+      }
+      return x.bmm(y);
+    },
+    samples: () => [
+      { inputs: [{ shape: [5] }, { shape: [5] }], args: [{ input: 1 }] },
+      { inputs: [{ shape: [5] }, { shape: [2, 5, 3] }], args: [{ input: 1 }] },
+      { inputs: [{ shape: [2, 3, 5] }, { shape: [5] }], args: [{ input: 1 }] },
+      { inputs: [{ shape: [2, 3, 5] }, { shape: [5, 4] }], args: [{ input: 1 }] },
+    ],
+    errors: () => [{ inputs: [{ shape: [] }, { shape: [3] }], args: [{ input: 1 }], code: 'E_SHAPE', says: /rank-0/ }],
+  } satisfies MatmulRow as MatmulRow,
+});

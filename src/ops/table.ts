@@ -1,0 +1,32 @@
+// THE TABLE: every op, by name. Its readers are dispatch, autograd, kernels, Tensor's methods, tests, parity, benches and docs.
+import { assembleOps } from './assemble.js';
+import { binaryOps, choiceOps, compareOps } from './binary.js';
+import { compositeOps } from './composites.js';
+import { conv } from './conv.js';
+import { indexing } from './indexing.js';
+import { matmulOps } from './matmul.js';
+import { movementOps } from './movement.js';
+import { norm } from './norm.js';
+import { norm } from './norm.js';
+import type { ElementwiseRow, MethodsOf, Row } from './op.js';
+import { pool } from './pool.js';
+import { random } from './random.js';
+import { reduceOps, scanOps } from './reduce.js';
+import { resample } from './resample.js';
+import { rope } from './rope.js';
+import { rope } from './rope.js';
+import { softmax } from './softmax.js';
+import { sort } from './sort.js';
+import { unaryOps } from './unary.js';
+import { viewOps } from './views.js';
+
+export const OPS = {
+  ...unaryOps, ...binaryOps, ...compareOps, ...choiceOps, ...movementOps, ...viewOps, ...assembleOps, ...reduceOps, ...scanOps,
+  ...matmulOps, ...indexing, ...conv, ...pool, ...resample, ...sort, ...random, ...softmax, ...norm, ...rope, ...compositeOps,
+};
+export type OpName = keyof typeof OPS;
+/** Tensor's methods, one a row. */
+export type TableMethods = MethodsOf<typeof OPS>;
+
+export const opList: readonly Row[] = Object.values(OPS) as unknown as readonly Row[];
+export const elementwiseRows: readonly ElementwiseRow<any>[] = opList.filter((r): r is ElementwiseRow<any> => r.family === 'elementwise');

@@ -1,0 +1,238 @@
+// Unary rows: one element in, one out.
+import { DTYPES, FLOATS } from '../base/dtype.js';
+import { cpow, erf, normcdf, roundAway, roundEven } from '../base/special.js';
+import type { Tensor } from '../tensor/tensor.js';
+import { predicate, scalar, unary } from './elementwise.js';
+import { type Call, rows } from './op.js';
+
+const floatsOnly = 'the result of this function on integers is no integer; cast to a float dtype first';
+const unaryCu = (symbol: string) => ({ file: 'unary.cu', symbol });
+const ours = { none: 'Candle has no kernel for it' };
+const TINY = { f32: 2, f64: 2, f16: 1, bf16: 1, f8e4m3: 1 };
+const big = { abs: (x: bigint): bigint => (x < 0n ? -x : x), sign: (x: bigint): bigint => (x > 0n ? 1n : x < 0n ? -1n : 0n) };
+const same = (x: bigint): bigint => x;
+const INV_SQRT_2PI = 1 / Math.sqrt(2 * Math.PI);
+const SQRT_2_OVER_PI = Math.sqrt(2 / Math.PI);
+const SELU_SCALE = 1.0507009873554805;
+const SELU_ALPHA = 1.6732632423543772;
+const sigmoid = (x: number): number => 1 / (1 + Math.exp(-x));
+const softplus = (x: number): number => (x > 0 ? x + Math.log1p(Math.exp(-x)) : Math.log1p(Math.exp(x)));
+
+export const unaryOps = rows({
+  neg: unary({
+    formula: '-x', dtypes: DTYPES, cpu: (x) => -x, int: (x) => -x, gpu: '-x', ulp: 0, candle: unaryCu('uneg'),
+    grad: ({ grad }): Tensor => grad.neg(),
+  }),
+  recip: unary({
+    formula: '1 / x', dtypes: FLOATS, without: floatsOnly, cpu: (x) => 1 / x, gpu: 'C(1) / x', ulp: 0, domain: [0.1, 4],
+    candle: unaryCu('urecip'), grad: ({ out, grad }): Tensor => grad.mul(out.sqr()).neg(),
+  }),
+  exp: unary({
+    formula: 'e^x', dtypes: FLOATS, without: floatsOnly, cpu: Math.exp, gpu: 'expg(x)', ulp: TINY, domain: [-4, 4],
+    candle: unaryCu('uexp'), grad: ({ out, grad }): Tensor => grad.mul(out),
+  }),
+  expm1: unary({
+    formula: 'e^x - 1', dtypes: FLOATS, without: floatsOnly, cpu: Math.expm1, gpu: 'expm1g(x)', ulp: TINY, domain: [-4, 4],
+    candle: ours, grad: ({ x, grad }): Tensor => grad.mul(x.exp()),
+  }),
+  log: unary({
+    formula: 'ln x', dtypes: FLOATS, without: floatsOnly, cpu: Math.log, gpu: 'logg(x)', ulp: TINY, domain: [0.1, 8],
+    candle: unaryCu('ulog'), grad: ({ x, grad }): Tensor => grad.div(x),
+  }),
+  log1p: unary({
+    formula: 'ln(1 + x)', dtypes: FLOATS, without: floatsOnly, cpu: Math.log1p, gpu: 'log1pg(x)', ulp: TINY, domain: [-0.5, 4],
+    candle: ours, grad: ({ x, grad }): Tensor => grad.div(x.affine(1, 1)),
+  }),
+  sin: unary({
+    formula: 'sin x', dtypes: FLOATS, without: floatsOnly, cpu: Math.sin, gpu: 'sing(x)', ulp: TINY, domain: [-4, 4],
+    candle: unaryCu('usin'), grad: ({ x, grad }): Tensor => grad.mul(x.cos()),
+  }),
+  cos: unary({
+    formula: 'cos x', dtypes: FLOATS, without: floatsOnly, cpu: Math.cos, gpu: 'cosg(x)', ulp: TINY, domain: [-4, 4],
+    candle: unaryCu('ucos'), grad: ({ x, grad }): Tensor => grad.mul(x.sin()).neg(),
+  }),
+  tan: unary({
+    formula: 'tan x', dtypes: FLOATS, without: floatsOnly, cpu: Math.tan, gpu: 'tang(x)', ulp: { ...TINY, f32: 4, f64: 4 },
+    domain: [-1.4, 1.4], candle: ours, grad: ({ out, grad }): Tensor => grad.mul(out.sqr().affine(1, 1)),
+  }),
+  tanh: unary({
+    formula: 'tanh x', dtypes: FLOATS, without: floatsOnly, cpu: Math.tanh, gpu: 'tanhg(x)', ulp: TINY, domain: [-4, 4],
+    candle: unaryCu('utanh'), grad: ({ out, grad }): Tensor => grad.mul(out.sqr().affine(-1, 1)),
+  }),
+  erf: unary({
+    formula: '2/sqrt(pi) * integral of e^(-t^2) from 0 to x', dtypes: FLOATS, without: floatsOnly, cpu: erf, gpu: 'erfg(x)',
+    ulp: { ...TINY, f64: 4 }, domain: [-3, 3], candle: unaryCu('uerf'),
+    grad: ({ x, grad }): Tensor => grad.mul(x.sqr().neg().exp().affine(2 / Math.sqrt(Math.PI), 0)),
+  }),
+  normcdf: unary({
+    formula: '(1 + erf(x / sqrt(2))) / 2', dtypes: FLOATS, without: floatsOnly, cpu: normcdf, gpu: 'normcdfg(x)',
+    ulp: { f32: 5, f64: 8, f16: 1, bf16: 1, f8e4m3: 1 }, domain: [-4, 4], candle: unaryCu('unormcdf'),
+    grad: ({ x, grad }): Tensor => grad.mul(x.sqr().affine(-0.5, 0).exp().affine(INV_SQRT_2PI, 0)),
+  }),
+  ceil: unary({
+    formula: 'smallest whole number >= x', dtypes: DTYPES, cpu: Math.ceil, int: same, gpu: 'ceilg(x)', ulp: 0,
+    candle: unaryCu('uceil'), grad: ({ x }): Tensor => x.zerosLike(),
+  }),
+  floor: unary({
+    formula: 'largest whole number <= x', dtypes: DTYPES, cpu: Math.floor, int: same, gpu: 'floorg(x)', ulp: 0,
+    candle: unaryCu('ufloor'), grad: ({ x }): Tensor => x.zerosLike(),
+  }),
+  round: unary({
+    formula: 'nearest whole number, halves away from zero', dtypes: DTYPES, cpu: roundAway, int: same, gpu: 'roundg(x)', ulp: 0,
+    candle: unaryCu('uround'), grad: ({ x }): Tensor => x.zerosLike(),
+  }),
+  roundEven: unary({
+    formula: 'nearest whole number, halves to even', dtypes: DTYPES, cpu: roundEven, int: same, gpu: 'rintg(x)', ulp: 0,
+    candle: ours, grad: ({ x }): Tensor => x.zerosLike(),
+  }),
+  trunc: unary({
+    formula: 'whole part of x', dtypes: DTYPES, cpu: Math.trunc, int: same, gpu: 'truncg(x)', ulp: 0,
+    candle: ours, grad: ({ x }): Tensor => x.zerosLike(),
+  }),
+  abs: unary({
+    formula: '|x|', dtypes: DTYPES, cpu: Math.abs, int: big.abs, gpu: 'absg(x)', ulp: 0, candle: unaryCu('uabs'),
+    differs: 'the gradient at 0 is 0 (Candle: 1)', grad: ({ x, grad }): Tensor => grad.mul(x.sign()),
+  }),
+  sign: unary({
+    formula: '1, 0 or -1; 0 for NaN and -0', dtypes: DTYPES, cpu: (x) => (x > 0 ? 1 : x < 0 ? -1 : 0), int: big.sign,
+    gpu: 'select(x > C(0), C(1), select(x < C(0), C(0) - C(1), C(0)))', ulp: 0, candle: unaryCu('usign'),
+    grad: ({ x }): Tensor => x.zerosLike(),
+  }),
+  sqr: unary({
+    formula: 'x * x', dtypes: DTYPES, cpu: (x) => x * x, int: (x) => x * x, gpu: 'x * x', ulp: 0, candle: unaryCu('usqr'),
+    grad: ({ x, grad }): Tensor => grad.mul(x).affine(2, 0),
+  }),
+  sqrt: unary({
+    formula: 'square root of x', dtypes: FLOATS, without: floatsOnly, cpu: Math.sqrt, gpu: 'sqrtg(x)', ulp: 0, domain: [0.1, 8],
+    candle: unaryCu('usqrt'), grad: ({ out, grad }): Tensor => grad.div(out.affine(2, 0)),
+  }),
+  rsqrt: unary({
+    formula: '1 / sqrt(x)', dtypes: FLOATS, without: floatsOnly, cpu: (x) => 1 / Math.sqrt(x), gpu: 'C(1) / sqrtg(x)',
+    ulp: { f32: 1, f64: 1, f16: 1, bf16: 1, f8e4m3: 1 }, domain: [0.1, 8], candle: ours,
+    grad: ({ x, out, grad }): Tensor => grad.mul(out.div(x)).affine(-0.5, 0),
+  }),
+  relu: unary({
+    formula: 'max(x, 0)', dtypes: DTYPES, cpu: (x) => (x > 0 ? x : 0), cpu16: (x) => (x <= 0 ? 0 : x), int: (x) => (x > 0n ? x : 0n),
+    gpu: 'maxg<S>(x, C(0))', ulp: 0, candle: unaryCu('urelu'),
+    differs: 'the gradient at 0 is 0 (Candle: 1). NaN gives 0, but stays NaN in f16 and bf16, as in Candle',
+    grad: ({ x, grad }): Tensor => grad.mul(x.gt(0).cast(x.dtype)),
+  }),
+  sigmoid: unary({
+    formula: '1 / (1 + e^-x)', dtypes: FLOATS, without: floatsOnly, cpu: sigmoid, gpu: 'C(1) / (C(1) + expg(-x))', ulp: { ...TINY, f32: 3, f64: 3 },
+    domain: [-6, 6], candle: unaryCu('usigmoid'), grad: ({ out, grad }): Tensor => grad.mul(out.mul(out.affine(-1, 1))),
+  }),
+  silu: unary({
+    formula: 'x / (1 + e^-x)', dtypes: FLOATS, without: floatsOnly, cpu: (x) => x / (1 + Math.exp(-x)), gpu: 'x / (C(1) + expg(-x))',
+    ulp: { ...TINY, f32: 3, f64: 3 }, domain: [-6, 6], candle: unaryCu('usilu'),
+    grad: ({ x, out, grad }): Tensor => grad.mul(x.sigmoid().mul(out.affine(-1, 1)).add(out)),
+  }),
+  gelu: unary({
+    formula: 'x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))', dtypes: FLOATS, without: floatsOnly,
+    // 1 + tanh(u) is 2 / (1 + e^-2u), which loses nothing where tanh(u) comes near -1.
+    cpu: (x) => x / (1 + Math.exp(-2 * SQRT_2_OVER_PI * (x + 0.044715 * x * x * x))),
+    gpu: `x / (C(1) + expg(C(${-2 * SQRT_2_OVER_PI}) * (x + C(0.044715) * x * x * x)))`,
+    ulp: { f32: 24, f64: 24, f16: 1, bf16: 1, f8e4m3: 1 }, domain: [-4, 4], candle: unaryCu('ugelu'),
+    differs: 'the tail for negative x keeps its precision (Candle subtracts nearly equal numbers)',
+    grad: ({ x, out, grad }): Tensor => {
+      const s = x.mul(x.sqr().affine(0.044715, 1)).affine(2 * SQRT_2_OVER_PI, 0).sigmoid();
+      const du = x.sqr().affine(3 * 0.044715, 1).affine(2 * SQRT_2_OVER_PI, 0);
+      return grad.mul(s.add(out.mul(s.affine(-1, 1)).mul(du)));
+    },
+  }),
+  geluErf: unary({
+    formula: 'x * normcdf(x)', dtypes: FLOATS, without: floatsOnly, cpu: (x) => x * normcdf(x), gpu: 'x * normcdfg(x)',
+    ulp: { f32: 6, f64: 9, f16: 1, bf16: 1, f8e4m3: 1 }, domain: [-4, 4], candle: unaryCu('ugelu_erf'),
+    grad: ({ x, grad }): Tensor => grad.mul(x.normcdf().add(x.mul(x.sqr().affine(-0.5, 0).exp().affine(INV_SQRT_2PI, 0)))),
+  }),
+  softplus: unary({
+    formula: 'ln(1 + e^x)', dtypes: FLOATS, without: floatsOnly, cpu: softplus,
+    gpu: 'select(x > C(0), x, C(0)) + log1pg(expg(-absg(x)))', ulp: { ...TINY, f32: 3, f64: 3 }, domain: [-6, 6],
+    candle: ours, grad: ({ x, grad }): Tensor => grad.mul(x.sigmoid()),
+  }),
+  softsign: unary({
+    formula: 'x / (1 + |x|)', dtypes: FLOATS, without: floatsOnly, cpu: (x) => x / (1 + Math.abs(x)), gpu: 'x / (C(1) + absg(x))',
+    ulp: TINY, domain: [-4, 4], candle: ours, grad: ({ x, grad }): Tensor => grad.div(x.abs().affine(1, 1).sqr()),
+  }),
+  mish: unary({
+    formula: 'x * tanh(softplus(x))', dtypes: FLOATS, without: floatsOnly, cpu: (x) => x * Math.tanh(softplus(x)),
+    gpu: 'x * tanhg(select(x > C(0), x, C(0)) + log1pg(expg(-absg(x))))', ulp: { ...TINY, f32: 6, f64: 6 }, domain: [-6, 6], candle: ours,
+    grad: ({ x, grad }): Tensor => {
+      const t = x.softplus().tanh();
+      return grad.mul(t.add(x.mul(x.sigmoid()).mul(t.sqr().affine(-1, 1))));
+    },
+  }),
+  hardSigmoid: unary({
+    formula: 'min(max(x/6 + 1/2, 0), 1)', dtypes: FLOATS, without: floatsOnly, cpu: (x) => Math.min(Math.max((x + 3) / 6, 0), 1),
+    gpu: 'select(x <= C(-3), C(0), select(x >= C(3), C(1), (x + C(3)) / C(6)))', ulp: TINY, domain: [-5, 5], candle: ours,
+    grad: ({ x, grad }): Tensor => grad.mul(x.abs().lt(3).cast(x.dtype)).affine(1 / 6, 0),
+  }),
+  hardSwish: unary({
+    formula: 'x * min(max(x/6 + 1/2, 0), 1)', dtypes: FLOATS, without: floatsOnly, cpu: (x) => x * Math.min(Math.max((x + 3) / 6, 0), 1),
+    gpu: 'x * select(x <= C(-3), C(0), select(x >= C(3), C(1), (x + C(3)) / C(6)))', ulp: { ...TINY, f32: 3, f64: 3 }, domain: [-5, 5],
+    candle: ours,
+    grad: ({ x, grad }): Tensor =>
+      grad.mul(x.hardSigmoid().add(x.mul(x.abs().lt(3).cast(x.dtype)).affine(1 / 6, 0))),
+  }),
+  selu: unary({
+    formula: 'scale * (x > 0 ? x : alpha * (e^x - 1))', dtypes: FLOATS, without: floatsOnly,
+    cpu: (x) => SELU_SCALE * (x > 0 ? x : SELU_ALPHA * Math.expm1(x)),
+    gpu: `C(${SELU_SCALE}) * select(x > C(0), x, C(${SELU_ALPHA}) * expm1g(x))`, ulp: { ...TINY, f32: 4, f64: 4 }, domain: [-4, 4],
+    candle: ours,
+    grad: ({ x, grad }): Tensor =>
+      grad.mul(x.gt(0).where(x.onesLike(), x.exp().affine(SELU_ALPHA, 0))).affine(SELU_SCALE, 0),
+  }),
+  logicalNot: predicate({
+    formula: 'x == 0', dtypes: DTYPES, cpu: (x) => (x === 0 ? 1 : 0), int: (x) => (x === 0n ? 1n : 0n), gpu: 'x == C(0)', ulp: 0,
+    candle: ours, noGrad: 'the result is a truth value',
+  }),
+  isNan: predicate({
+    formula: 'x is not a number', dtypes: FLOATS, without: 'integers are always numbers', cpu: (x) => (x !== x ? 1 : 0), gpu: 'x != x',
+    ulp: 0, candle: ours, noGrad: 'the result is a truth value',
+  }),
+  isInf: predicate({
+    formula: 'x is an infinity', dtypes: FLOATS, without: 'integers are always finite', cpu: (x) => (Math.abs(x) === Infinity ? 1 : 0),
+    gpu: '(x == x) & (absg(x) * C(0) != C(0))', ulp: 0, candle: ours, noGrad: 'the result is a truth value',
+  }),
+  elu: scalar({
+    formula: 'x > 0 ? x : alpha * (e^x - 1)', dtypes: FLOATS, without: floatsOnly, scalars: ['alpha'],
+    args: (x: Tensor, alpha: number = 1): Call<{ alpha: number }> => ({ inputs: [x], params: { alpha } }),
+    cpu: (x, alpha) => (x > 0 ? x : alpha * Math.expm1(x)), gpu: 'select(x > C(0), x, a * expm1g(x))',
+    ulp: { ...TINY, f32: 3, f64: 3 }, domain: [-4, 4], candle: unaryCu('uelu'),
+    samples: () => [{ inputs: [{ shape: [3, 5] }], params: { alpha: 1 } }, { inputs: [{ shape: [7] }], params: { alpha: 0.25 } }],
+    grad: ({ x, grad, params }): Tensor => grad.mul(x.gt(0).where(x.onesLike(), x.exp().affine(params.alpha, 0))),
+  }),
+  leakyRelu: scalar({
+    formula: 'x >= 0 ? x : slope * x', dtypes: FLOATS, without: floatsOnly, scalars: ['slope'],
+    args: (x: Tensor, slope: number = 0.01): Call<{ slope: number }> => ({ inputs: [x], params: { slope } }),
+    cpu: (x, slope) => (x >= 0 ? x : slope * x), gpu: 'select(x >= C(0), x, a * x)', ulp: { ...TINY, f32: 1, f64: 1 },
+    domain: [-4, 4], candle: ours,
+    samples: () => [{ inputs: [{ shape: [3, 5] }], params: { slope: 0.1 } }],
+    grad: ({ x, grad, params }): Tensor => grad.mul(x.gt(0).where(x.onesLike(), x.newFull(x.shape, params.slope))),
+  }),
+  powf: scalar({
+    formula: 'x^exponent', dtypes: FLOATS, without: floatsOnly, scalars: ['exponent'],
+    args: (x: Tensor, exponent: number): Call<{ exponent: number }> => ({ inputs: [x], params: { exponent } }),
+    cpu: cpow, gpu: 'powg(x, a)', ulp: { ...TINY, f32: 4, f64: 4 }, domain: [0.1, 4], candle: unaryCu('upowf'),
+    samples: () => [2, 0.5, -1.5, 3].map((exponent) => ({ inputs: [{ shape: [3, 5] }], params: { exponent } })),
+    grad: ({ x, grad, params: { exponent } }): Tensor =>
+      exponent === 0 ? x.zerosLike() : grad.mul(x.powf(exponent - 1)).affine(exponent, 0),
+  }),
+  affine: scalar({
+    formula: 'x * mul + add', dtypes: DTYPES, scalars: ['mul', 'add'],
+    args: (x: Tensor, mul: number, add: number): Call<{ mul: number; add: number }> => ({ inputs: [x], params: { mul, add } }),
+    cpu: (x, mul, add) => x * mul + add, int: (x, mul, add) => x * mul + add, gpu: 'fmag(x, a, b)',
+    ulp: { f32: 1, f64: 1, f16: 1, bf16: 1, f8e4m3: 1 }, candle: { file: 'affine.cu', symbol: 'affine' },
+    differs: '16-bit types round once (Candle rounds the product, then the sum)',
+    samples: () => [{ inputs: [{ shape: [3, 5] }], params: { mul: 2, add: 3 } }, { inputs: [{ shape: [9] }], params: { mul: 5, add: 1 } }],
+    grad: ({ grad, params }): Tensor => grad.affine(params.mul, 0),
+  }),
+  clamp: scalar({
+    formula: 'min(max(x, min), max)', dtypes: DTYPES, scalars: ['min', 'max'],
+    args: (x: Tensor, min: number, max: number): Call<{ min: number; max: number }> => ({ inputs: [x], params: { min, max } }),
+    cpu: (x, min, max) => (x < min ? min : x > max ? max : x), int: (x, min, max) => (x < min ? min : x > max ? max : x),
+    gpu: 'select(x < a, a, select(x > b, b, x))', ulp: 0, candle: { none: 'Candle composes it of maximum and minimum' },
+    domain: [-4, 4], differs: 'NaN stays NaN',
+    samples: () => [{ inputs: [{ shape: [3, 5] }], params: { min: 1, max: 2 } }],
+    grad: ({ x, grad, params: { min, max } }): Tensor => grad.mul(x.ge(min).mul(x.le(max)).cast(x.dtype)),
+  }),
+});

@@ -1,0 +1,153 @@
+// Reverse-mode differentiation: recorded nodes, walked backwards, each by its row's one-line rule.
+import { GradError } from '../base/errors.js';
+import { formatShape, sameShape } from '../base/shape.js';
+import type { AssembleRow, ElementwiseRow, GradContext, KernelRow, Params, ViewRow } from '../ops/op.js';
+import type { Tensor } from './tensor.js';
+
+export type GradRow = ElementwiseRow<any> | KernelRow<any> | ViewRow<any> | AssembleRow<any>;
+
+/** One recorded op. It holds handles of its own, so that disposing of a tensor does not break a graph that needs it. */
+export interface Node {
+  readonly row: GradRow;
+  readonly params: Params;
+  readonly inputs: readonly Tensor[];
+  readonly outputs: readonly Tensor[];
+  readonly versions: readonly number[];
+}
+
+let enabled = true;
+export const gradEnabled = (): boolean => enabled;
+
+function withGrad<T>(on: boolean, f: () => T): T {
+  const before = enabled;
+  enabled = on;
+  try {
+    return f();
+  } finally {
+    enabled = before;
+  }
+}
+/** Runs f without recording anything. */
+export const noGrad = <T>(f: () => T): T => withGrad(false, f);
+/** Runs f recording again, inside noGrad. */
+export const enableGrad = <T>(f: () => T): T => withGrad(true, f);
+
+/** What backward answers: gradients by tensor. */
+export class Gradients {
+  readonly #byId: Map<number, Tensor>;
+  constructor(byId: Map<number, Tensor>) {
+    this.#byId = byId;
+  }
+  get(t: Tensor): Tensor | undefined {
+    return this.#byId.get(t.id);
+  }
+  /** The gradient, or an error when the loss does not depend on t. */
+  of(t: Tensor): Tensor {
+    const g = this.get(t);
+    if (!g) throw new GradError(`gradient: the result does not depend on this tensor of shape ${formatShape(t.shape)}, or it does not require a gradient`);
+    return g;
+  }
+  set(t: Tensor, grad: Tensor): void {
+    this.#byId.set(t.id, grad);
+  }
+  get size(): number {
+    return this.#byId.size;
+  }
+  values(): IterableIterator<Tensor> {
+    return this.#byId.values();
+  }
+  dispose(): void {
+    for (const g of this.#byId.values()) g.dispose();
+    this.#byId.clear();
+  }
+  [Symbol.dispose](): void {
+    this.dispose();
+  }
+}
+
+export interface BackwardOptions {
+  /** Gradient of the result itself; ones where left out (the result must then be a single number). */
+  readonly grad?: Tensor;
+  /** Record the backward pass too, so that gradients can be differentiated again. */
+  readonly createGraph?: boolean;
+  /** Keep the graph for another backward pass. Implied by createGraph. */
+  readonly retainGraph?: boolean;
+}
+
+/** Nodes from the result backwards, each after all that use it. */
+function order(root: Node): Node[] {
+  const done = new Set<Node>();
+  const list: Node[] = [];
+  const stack: { node: Node; next: number }[] = [{ node: root, next: 0 }];
+  done.add(root);
+  while (stack.length > 0) {
+    const top = stack[stack.length - 1];
+    if (top.next < top.node.inputs.length) {
+      const parent = top.node.inputs[top.next++].node;
+      if (parent && !done.has(parent)) {
+        done.add(parent);
+        stack.push({ node: parent, next: 0 });
+      }
+    } else {
+      list.push(top.node);
+      stack.pop();
+    }
+  }
+  return list.reverse();
+}
+
+function context(node: Node, grads: readonly (Tensor | undefined)[]): GradContext {
+  const { inputs, outputs, params, row } = node;
+  inputs.concat(outputs).forEach((t, i) => {
+    if (t.storage.version !== node.versions[i]) {
+      throw new GradError(`${row.name}: a tensor of shape ${formatShape(t.shape)} that its gradient needs was changed in place after it was used`);
+    }
+  });
+  const grad = grads[0] ?? (outputs[0].zerosLike() as Tensor);
+  return { inputs, outputs, x: inputs[0], y: inputs[1], out: outputs[0], grad, grads, params, needs: (i) => inputs[i].requiresGrad };
+}
+
+export function backward(result: Tensor, options: BackwardOptions = {}): Gradients {
+  if (!result.requiresGrad) throw new GradError('backward: nothing this result was made of requires a gradient');
+  if (!options.grad && result.size !== 1) {
+    throw new GradError(`backward: the result has shape ${formatShape(result.shape)}; give { grad } for a result that is not a single number`);
+  }
+  if (options.grad && !sameShape(options.grad.shape, result.shape)) {
+    throw new GradError(`backward: grad has shape ${formatShape(options.grad.shape)}, the result ${formatShape(result.shape)}`);
+  }
+  return withGrad(options.createGraph ?? false, () => {
+    const grads = new Map<number, Tensor>();
+    grads.set(result.id, options.grad ?? result.onesLike());
+    if (!result.node) return new Gradients(grads);
+    const nodes = order(result.node);
+    for (const node of nodes) {
+      const own = node.outputs.map((o) => grads.get(o.id));
+      if (own.every((g) => g === undefined)) continue;
+      const rule = node.row.grad;
+      if (!rule) throw new GradError(`${node.row.name}: no gradient: ${node.row.noGrad ?? 'its row has no rule'}`);
+      const back = rule(context(node, own));
+      node.inputs.forEach((input, i) => {
+        let g = back[i];
+        if (!g || !input.requiresGrad) return;
+        if (!sameShape(g.shape, input.shape)) g = g.sumTo(input.shape); // broadcast operands get the sum
+        const sum = grads.get(input.id);
+        grads.set(input.id, sum ? sum.add(g) : g);
+      });
+      // What flowed through is not asked for again: only leaves keep theirs.
+      for (const o of node.outputs) if (o.node && !o.retainsGrad) grads.delete(o.id);
+    }
+    if (!options.createGraph && !options.retainGraph) for (const node of nodes) release(node);
+    return new Gradients(grads);
+  });
+}
+
+function release(node: Node): void {
+  for (const t of node.inputs) t.dispose();
+  for (const t of node.outputs) t.dispose();
+}
+
+/** Gradients of a result with respect to some tensors; with createGraph they can be differentiated again. */
+export function gradOf(result: Tensor, wrt: readonly Tensor[], options: BackwardOptions = {}): Tensor[] {
+  const all = backward(result, options);
+  return wrt.map((t) => all.of(t));
+}

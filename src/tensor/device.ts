@@ -1,0 +1,125 @@
+// Devices by name: one cached object each, with its backend, its constants and its memory counters.
+import type { Backend, MemoryStats } from '../backends/backend.js';
+import { openBackend } from '../backends/registry.js';
+import { DTYPE, type DType, isFloat, maxInt } from '../base/dtype.js';
+import { DTypeError } from '../base/errors.js';
+import { keep } from './scope.js';
+import { Tensor } from './tensor.js';
+
+const CONSTANTS_KEPT = 256;
+
+export class Device {
+  static readonly #open = new Map<string, Device>();
+  static #default: Device | undefined;
+
+  readonly backend: Backend;
+  readonly #constants = new Map<DType, Map<number, Tensor>>();
+  #constantBytes = 0;
+
+  private constructor(backend: Backend) {
+    this.backend = backend;
+  }
+
+  /** 'cpu', 'reference', 'cuda:0', 'rocm:0', 'sim:32', 'sim:64', 'emu:gfx1030'; the same object for the same name. */
+  static get(name: string): Device {
+    let device = Device.#open.get(name);
+    if (!device) {
+      const backend = openBackend(name);
+      device = Device.#open.get(backend.name) ?? new Device(backend);
+      Device.#open.set(name, device).set(backend.name, device);
+    }
+    return device;
+  }
+  static cpu(): Device {
+    return Device.get('cpu');
+  }
+  /** Plain TypeScript in double precision: slow, the oracle. */
+  static reference(): Device {
+    return Device.get('reference');
+  }
+  static cuda(ordinal = 0): Device {
+    return Device.get(`cuda:${ordinal}`);
+  }
+  static rocm(ordinal = 0): Device {
+    return Device.get(`rocm:${ordinal}`);
+  }
+  /** The GPU kernels run on the host, with 32 or 64 lanes a wave. */
+  static sim(wave: 32 | 64 = 32): Device {
+    return Device.get(`sim:${wave}`);
+  }
+  /** A GPU if there is one, else the CPU. */
+  static best(): Device {
+    for (const name of ['cuda:0', 'rocm:0']) {
+      try {
+        return Device.get(name);
+      } catch {
+        // no such GPU here: the next one
+      }
+    }
+    return Device.cpu();
+  }
+  /** Where tensors are made when nothing is said: the CPU, or what was set. */
+  static get default(): Device {
+    return (Device.#default ??= Device.get(process.env.WICK_DEVICE ?? 'cpu'));
+  }
+  static set default(device: Device) {
+    Device.#default = device;
+  }
+
+  get name(): string {
+    return this.backend.name;
+  }
+  get description(): string {
+    return this.backend.description;
+  }
+
+  /** A 0-d tensor, kept for reuse so that numbers in a loop cost nothing. */
+  constant(value: number, dtype: DType): Tensor {
+    let byValue = this.#constants.get(dtype);
+    if (!byValue) this.#constants.set(dtype, (byValue = new Map()));
+    const known = Object.is(value, -0) ? undefined : byValue.get(value); // a Map takes -0 for 0
+    if (known) return known;
+    if (!isFloat(dtype)) checkInteger(value, dtype);
+    const info = DTYPE[dtype];
+    const raw = new info.Raw(new ArrayBuffer(info.bytes));
+    raw[0] = info.encode(isFloat(dtype) ? value : BigInt(value)) as never;
+    const t = keep(Tensor.fromBytes(new Uint8Array(raw.buffer), [], dtype, this));
+    if (Object.is(value, -0)) return t;
+    if (byValue.size >= CONSTANTS_KEPT) {
+      // Let the oldest go when nothing else reaches it: a graph may still hold it.
+      byValue.delete(byValue.keys().next().value as number);
+      this.#constantBytes -= info.bytes;
+    }
+    byValue.set(value, t);
+    this.#constantBytes += info.bytes;
+    return t;
+  }
+
+  /** Memory of tensors that are alive; constants kept for reuse do not count. */
+  memory(): MemoryStats {
+    const stats = this.backend.memory();
+    return { ...stats, liveBytes: stats.liveBytes - this.#constantBytes };
+  }
+  /** Gives memory kept for reuse back to the system. */
+  trim(): void {
+    for (const byValue of this.#constants.values()) for (const t of byValue.values()) t.dispose();
+    this.#constants.clear();
+    this.#constantBytes = 0;
+    this.backend.trim();
+  }
+  /** Waits until everything enqueued is done. */
+  sync(): Promise<void> {
+    return this.backend.sync();
+  }
+  toString(): string {
+    return this.name;
+  }
+}
+
+function checkInteger(value: number, dtype: DType): void {
+  const max = maxInt(dtype);
+  const min = DTYPE[dtype].kind === 'uint' ? 0n : -max - 1n;
+  if (!Number.isInteger(value) || BigInt(value) > max || BigInt(value) < min) {
+    throw new DTypeError(`${value} is no ${dtype} (whole numbers ${min} to ${max}); cast the tensor to a float dtype first`);
+  }
+}

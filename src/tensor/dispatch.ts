@@ -1,0 +1,137 @@
+// From a row and its inputs to results: checks, broadcasting, allocation, the backend's run, and the autograd record.
+import type { Backend, View } from '../backends/backend.js';
+import type { DType } from '../base/dtype.js';
+import { DeviceError, DTypeError, UnsupportedError } from '../base/errors.js';
+
+import { broadcastShapes, formatShape, type Shape } from '../base/shape.js';
+import { movementOps } from '../ops/movement.js';
+import type { AssembleRow, ElementwiseRow, KernelRow, Params, RunRow, ViewRow } from '../ops/op.js';
+import { gradEnabled, type GradRow, type Node } from './autograd.js';
+import type { Device } from './device.js';
+import { Tensor } from './tensor.js';
+
+const COPY = movementOps.copy as unknown as KernelRow;
+const FILL = movementOps.newFull as unknown as KernelRow;
+const EMPTY: readonly View[] = [];
+
+const supported = new WeakMap<Backend, Map<RunRow, Map<DType, true>>>();
+
+/** Throws the row's or the backend's sentence unless the op takes this dtype there; the answer is remembered. */
+function checkSupport(backend: Backend, row: RunRow, dtype: DType): void {
+  let rows = supported.get(backend);
+  if (!rows) supported.set(backend, (rows = new Map()));
+  let dtypes = rows.get(row);
+  if (!dtypes) rows.set(row, (dtypes = new Map()));
+  if (dtypes.has(dtype)) return;
+  if (!row.dtypes.includes(dtype)) {
+    throw new DTypeError(`${row.name}: does not take ${dtype} (it takes ${row.dtypes.join(', ')})${row.without ? `: ${row.without}` : ''}`);
+  }
+  const answer = backend.supports(row, dtype);
+  if (answer !== true) throw new UnsupportedError(`${row.name}: ${answer}`);
+  dtypes.set(dtype, true);
+}
+
+function sameDevice(name: string, inputs: readonly Tensor[]): Device {
+  const device = inputs[0].device;
+  for (let i = 1; i < inputs.length; i++) {
+    if (inputs[i].device !== device) {
+      throw new DeviceError(`${name}: operands are on different devices, ${device.name} and ${inputs[i].device.name}; move one with .to(device)`);
+    }
+  }
+  return device;
+}
+
+function differ(row: { readonly name: string }, a: Tensor, b: Tensor): never {
+  throw new DTypeError(`${row.name}: operands have different dtypes, ${a.dtype} ${formatShape(a.shape)} and ${b.dtype} ${formatShape(b.shape)}; cast one`);
+}
+
+function broadcast(t: Tensor, name: string, shape: Shape): View {
+  if (t.shape === shape) return t;
+  return { memory: t.memory, layout: t.layout.broadcastTo(name, shape), dtype: t.dtype };
+}
+
+function sameShapes(inputs: readonly Tensor[]): boolean {
+  const { shape } = inputs[0];
+  for (let k = 1; k < inputs.length; k++) {
+    const other = inputs[k].shape;
+    if (other === shape) continue;
+    if (other.length !== shape.length) return false;
+    for (let i = 0; i < shape.length; i++) if (other[i] !== shape[i]) return false;
+  }
+  return true;
+}
+
+function runElementwise(row: ElementwiseRow<any>, inputs: readonly Tensor[], params: Params, device: Device): Tensor {
+  const first = row.masked ? 1 : 0;
+  const { dtype } = inputs[first];
+  if (row.masked && inputs[0].dtype !== 'u8') throw new DTypeError(`${row.name}: the condition is ${inputs[0].dtype}, not u8`);
+  for (let i = first + 1; i < inputs.length; i++) if (inputs[i].dtype !== dtype) differ(row, inputs[first], inputs[i]);
+  checkSupport(device.backend, row, dtype);
+  const equal = sameShapes(inputs);
+  const shape = equal ? inputs[0].shape : broadcastShapes(row.name, ...inputs.map((t) => t.shape));
+  const out = Tensor.empty(shape, row.result === 'same' ? dtype : row.result, device);
+  if (out.size > 0) device.backend.run(row, equal ? inputs : inputs.map((t) => broadcast(t, row.name, shape)), [out], params);
+  return out;
+}
+
+function runKernel(row: KernelRow<any>, inputs: readonly Tensor[], params: Params, device: Device): Tensor[] {
+  const sigs = row.infer(inputs, params);
+  checkSupport(device.backend, row, inputs.length > 0 ? inputs[0].dtype : sigs[0].dtype);
+  const outs = sigs.map((s) => Tensor.empty(s.shape, s.dtype, device));
+  if (outs.some((o) => o.size > 0)) device.backend.run(row, inputs, outs, params);
+  return outs;
+}
+
+function runAssemble(row: AssembleRow<any>, inputs: readonly Tensor[], params: Params, device: Device): Tensor {
+  const [sig] = row.infer(inputs, params);
+  const out = Tensor.empty(sig.shape, sig.dtype, device);
+  if (out.size === 0) return out;
+  const value = row.fill?.(params);
+  checkSupport(device.backend, COPY, sig.dtype);
+  if (value !== undefined) device.backend.run(FILL, EMPTY, [out], { shape: sig.shape, dtype: sig.dtype, value });
+  for (const piece of row.pieces(inputs, params)) {
+    const input = inputs[piece.input];
+    const from: View = piece.from ? { memory: input.memory, layout: piece.from(input.layout), dtype: input.dtype } : input;
+    const into: View = { memory: out.memory, layout: piece.into(out.layout), dtype: out.dtype };
+    if (from.layout.size > 0) device.backend.run(COPY, [from], [into], {});
+  }
+  return out;
+}
+
+function execute(row: GradRow, inputs: readonly Tensor[], params: Params, device: Device): Tensor[] {
+  switch (row.family) {
+    case 'elementwise': return [runElementwise(row, inputs, params, device)];
+    case 'view': return [inputs[0].withLayout((row as ViewRow).layout(inputs[0].layout, params))];
+    case 'assemble': return [runAssemble(row as AssembleRow, inputs, params, device)];
+    default: return runKernel(row as KernelRow, inputs, params, device);
+  }
+}
+
+/** Runs a row. `device` is needed only where there are no inputs. */
+export function apply(row: GradRow, inputs: readonly Tensor[], params: Params, device: Device = sameDevice(row.name, inputs)): Tensor[] {
+  if (inputs.length > 1) sameDevice(row.name, inputs);
+  const outs = execute(row, inputs, params, device);
+  if (row.grad && gradEnabled() && inputs.some((t) => t.requiresGrad)) record(row, inputs, outs, params);
+  return outs;
+}
+
+function record(row: GradRow, inputs: readonly Tensor[], outs: readonly Tensor[], params: Params): void {
+  for (const o of outs) o.requiresGrad = true;
+  const saved = inputs.map((t) => t.alias());
+  const results = outs.map((t) => t.alias());
+  const node: Node = { row, params, inputs: saved, outputs: results, versions: [...saved, ...results].map((t) => t.storage.version) };
+  outs.forEach((o, i) => { o.node = node; results[i].node = node; });
+}
+
+/** Writes src into dst's elements in place; dtypes and shapes are equal. */
+export function copyInto(dst: Tensor, src: Tensor): void {
+  if (dst.dtype !== src.dtype) differ({ name: 'assign' }, dst, src);
+  if (dst.size === 0) return;
+  const from = broadcast(src, 'assign', dst.shape);
+  // The source may be a view of the destination.
+  const safe = src.storage === dst.storage ? src.copy() : undefined;
+  dst.device.backend.run(COPY, [safe ? broadcast(safe, 'assign', dst.shape) : from], [dst], {});
+  safe?.dispose();
+  dst.storage.version++;
+}
+

@@ -1,0 +1,44 @@
+// Gives Tensor a method for every row of the table; importing this file completes the class.
+import type { CompositeRow, Row } from '../ops/op.js';
+import { opList } from '../ops/table.js';
+import { gradEnabled, type GradRow } from './autograd.js';
+import { tensor } from './create.js';
+import type { Device } from './device.js';
+import { apply, copyInto } from './dispatch.js';
+import { display } from './display.js';
+import { at, type Index, maskedSelect, nonzero } from './indexing.js';
+import { keep } from './scope.js';
+import { connect, Tensor } from './tensor.js';
+import { transferRow } from './transfer.js';
+
+function method(row: Row): (this: Tensor, ...args: never[]) => unknown {
+  if (row.family === 'composite') {
+    const { compose } = row as CompositeRow;
+    return function (this: Tensor, ...args: never[]) {
+      return compose(this, ...args);
+    };
+  }
+  const many = 'many' in row && row.many === true;
+  const run = row as GradRow;
+  return function (this: Tensor, ...args: never[]) {
+    const call = run.args(this, ...args);
+    const outs = apply(run, call.inputs, call.params, call.inputs.length === 0 ? this.device : undefined);
+    return many ? outs : outs[0];
+  };
+}
+
+for (const row of opList) {
+  Object.defineProperty(Tensor.prototype, row.name, { value: method(row), writable: true, configurable: true });
+}
+
+Tensor.from = tensor;
+Tensor.prototype.at = function (...indices: Index[]) { return at(this, ...indices); };
+Tensor.prototype.maskedSelect = function (mask: Tensor) { return maskedSelect(this, mask); };
+Tensor.prototype.nonzero = function () { return nonzero(this); };
+
+connect({
+  display,
+  assignInto: copyInto,
+  untrack: keep,
+  moveTo: (t: Tensor, device: Device): Tensor => transferRow(t, device, gradEnabled()),
+});

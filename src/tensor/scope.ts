@@ -1,0 +1,55 @@
+// Scopes free in bulk: everything made inside goes at the end, except what is returned or kept.
+import type { Tensor } from './tensor.js';
+
+let current: Set<Tensor> | undefined;
+
+/** Called for every new tensor handle. */
+export function track(t: Tensor): void {
+  current?.add(t);
+}
+
+/** Takes tensors out of the running scope: they live on until disposed of or unreachable. */
+export function keep<T extends Tensor>(t: T): T {
+  current?.delete(t);
+  return t;
+}
+
+type Held = Tensor | undefined | null | string | number | boolean | bigint | readonly Held[] | { readonly [key: string]: unknown };
+
+function collect(value: unknown, found: Set<Tensor>, seen: Set<unknown>): void {
+  if (value === null || typeof value !== 'object' || seen.has(value)) return;
+  seen.add(value);
+  if (isTensor(value)) {
+    found.add(value);
+    return;
+  }
+  if (ArrayBuffer.isView(value)) return;
+  const inner = value instanceof Map ? value.values() : Symbol.iterator in value ? (value as Iterable<unknown>) : Object.values(value);
+  for (const v of inner) collect(v, found, seen);
+}
+
+const isTensor = (v: object): v is Tensor => 'layout' in v && 'dtype' in v && 'dispose' in v;
+
+function close(made: Set<Tensor>, result: unknown, outer: Set<Tensor> | undefined): void {
+  const returned = new Set<Tensor>();
+  collect(result, returned, new Set());
+  for (const t of made) {
+    if (returned.has(t)) outer?.add(t);
+    else t.dispose();
+  }
+}
+
+/** Runs f and disposes of every tensor made in it that its result does not hold (arrays, maps and plain objects are searched). */
+export function scope<T extends Held | void>(f: () => T): T {
+  const outer = current;
+  const made = new Set<Tensor>();
+  current = made;
+  let result: T | undefined;
+  try {
+    result = f();
+    return result;
+  } finally {
+    current = outer;
+    close(made, result, outer);
+  }
+}

@@ -1,0 +1,235 @@
+// Tensor: a dtype, a layout and shared storage on a device. Its math methods come from the op table.
+import { bytesOf, DTYPE, type DType, isFloat } from '../base/dtype.js';
+import { DisposedError, DTypeError, GradError, ShapeError } from '../base/errors.js';
+import { Layout } from '../base/layout.js';
+import { checkShape, formatShape, type Shape, sizeOf } from '../base/shape.js';
+import type { Memory } from '../backends/backend.js';
+import type { TableMethods } from '../ops/table.js';
+import { backward, type BackwardOptions, type Gradients, type Node } from './autograd.js';
+import type { tensor } from './create.js';
+import type { Device } from './device.js';
+import type { Index } from './indexing.js';
+import { track } from './scope.js';
+import { Storage } from './storage.js';
+
+/** What data() gives: the dtype's typed array; small floats as Float32Array. */
+export type Data = Uint8Array | Uint32Array | Int16Array | Int32Array | BigInt64Array | Float32Array | Float64Array;
+/** Nested arrays of numbers, as deep as the rank. */
+export type Nested = number | Nested[];
+
+let nextId = 1;
+
+export interface Tensor extends TableMethods {
+  /** Numbers pick, [start, end, step] slices, ':' takes all, null adds a dimension, '...' fills up, tensors select or mask. */
+  at(...indices: Index[]): Tensor;
+  /** Elements where the mask is not 0. */
+  maskedSelect(mask: Tensor): Tensor;
+  /** Positions of elements that are not 0, [count, rank] i64. */
+  nonzero(): Tensor;
+}
+export class Tensor {
+  /** A tensor from nested arrays or a typed array. */
+  declare static from: typeof tensor;
+  /** Identity for gradients; views and results have ids of their own. */
+  readonly id: number;
+  readonly device: Device;
+  readonly dtype: DType;
+  readonly layout: Layout;
+  readonly storage: Storage;
+  requiresGrad = false;
+  /** The op this came from, when recorded. */
+  node: Node | undefined = undefined;
+  /** Keep this tensor's gradient although it is no leaf. */
+  retainsGrad = false;
+  #disposed = false;
+
+  /** Not for users: see the functions and static methods that make tensors. */
+  constructor(device: Device, storage: Storage, layout: Layout, dtype: DType, id = nextId++) {
+    this.id = id;
+    this.device = device;
+    this.storage = storage.retain();
+    this.layout = layout;
+    this.dtype = dtype;
+    track(this);
+  }
+
+  /** Uninitialised memory. */
+  static empty(shape: Shape, dtype: DType, device: Device): Tensor {
+    checkShape('empty', shape);
+    const layout = Layout.contiguous(shape);
+    return new Tensor(device, new Storage(device.backend, layout.size * bytesOf(dtype)), layout, dtype);
+  }
+
+  /** Raw little-endian elements. */
+  static fromBytes(bytes: Uint8Array, shape: Shape, dtype: DType, device: Device): Tensor {
+    const want = sizeOf(shape) * bytesOf(dtype);
+    if (bytes.byteLength !== want) {
+      throw new ShapeError(`fromBytes: shape ${formatShape(shape)} of ${dtype} needs ${want} bytes, got ${bytes.byteLength}`);
+    }
+    const t = Tensor.empty(shape, dtype, device);
+    if (want > 0) device.backend.write(t.memory, 0, bytes);
+    return t;
+  }
+
+  get shape(): Shape {
+    return this.layout.shape;
+  }
+  get rank(): number {
+    return this.layout.shape.length;
+  }
+  get size(): number {
+    return this.layout.size;
+  }
+  get memory(): Memory {
+    if (this.#disposed) throw new DisposedError(`this tensor of shape ${formatShape(this.shape)} was disposed of`);
+    return this.storage.memory;
+  }
+  get isDisposed(): boolean {
+    return this.#disposed;
+  }
+
+  /** Another tensor over the same storage. */
+  withLayout(layout: Layout): Tensor {
+    if (this.#disposed) void this.memory;
+    return new Tensor(this.device, this.storage, layout, this.dtype);
+  }
+  /** Another handle of this very tensor, same id: what graphs hold. */
+  alias(): Tensor {
+    const t = new Tensor(this.device, this.storage, this.layout, this.dtype, this.id);
+    t.requiresGrad = this.requiresGrad;
+    t.node = this.node;
+    t.retainsGrad = this.retainsGrad;
+    untrack(t);
+    return t;
+  }
+  /** The same values cut off from the graph. */
+  detach(): Tensor {
+    return this.withLayout(this.layout);
+  }
+
+  /** Marks a leaf whose gradient is wanted. */
+  requireGrad(on = true): this {
+    if (on && !isFloat(this.dtype)) throw new GradError(`requireGrad: only floats have gradients, this is ${this.dtype}`);
+    this.requiresGrad = on;
+    return this;
+  }
+  /** Keeps the gradient of an intermediate result. */
+  retainGrad(): this {
+    this.retainsGrad = true;
+    if (this.node) for (const o of this.node.outputs) if (o.id === this.id) o.retainsGrad = true;
+    return this;
+  }
+  backward(options?: BackwardOptions): Gradients {
+    return backward(this, options);
+  }
+
+  /** A 0-d tensor of this dtype on this device, kept for reuse: what numbers become beside a tensor. */
+  constant(value: number): Tensor {
+    return this.device.constant(value, this.dtype);
+  }
+
+  /** Writes src into this tensor's elements, in place, outside any graph. */
+  assign(src: Tensor): this {
+    assignInto(this, src);
+    return this;
+  }
+
+  /** The same values on another device; this tensor where it is there already. The graph follows. */
+  to(device: Device): Tensor {
+    return device === this.device ? this : moveTo(this, device);
+  }
+
+  #contiguousBytes<T>(read: (memory: Memory, offset: number, target: Uint8Array) => T): { target: Uint8Array<ArrayBuffer>; done: T | undefined } {
+    const size = this.size * bytesOf(this.dtype);
+    const target = new Uint8Array(size);
+    if (size === 0) return { target, done: undefined };
+    const dense = this.layout.isContiguous ? this : detached(this).copy();
+    const done = read(dense.memory, dense.layout.offset * bytesOf(this.dtype), target);
+    if (dense !== this) dense.dispose();
+    return { target, done };
+  }
+
+  /** Raw little-endian elements in row-major order. */
+  async bytes(): Promise<Uint8Array<ArrayBuffer>> {
+    const { target, done } = this.#contiguousBytes((m, o, t) => this.device.backend.read(m, o, t));
+    await done;
+    return target;
+  }
+  bytesSync(): Uint8Array<ArrayBuffer> {
+    return this.#contiguousBytes((m, o, t) => this.device.backend.readSync(m, o, t)).target;
+  }
+  /** Elements in row-major order; i64 as BigInt64Array, f16, bf16 and f8e4m3 widened to Float32Array. */
+  async data(): Promise<Data> {
+    return decode(await this.bytes(), this.dtype);
+  }
+  /** The same, waiting for the device. */
+  dataSync(): Data {
+    return decode(this.bytesSync(), this.dtype);
+  }
+  /** Nested arrays of numbers. */
+  toArray(): Nested {
+    return nest(this.#numbers(), this.shape);
+  }
+  /** The single element of a tensor that has one. */
+  item(): number {
+    if (this.size !== 1) throw new ShapeError(`item: shape ${formatShape(this.shape)} has ${this.size} elements, not one`);
+    return this.#numbers()[0];
+  }
+  #numbers(): ArrayLike<number> {
+    const data = this.dataSync();
+    return data instanceof BigInt64Array ? Array.from(data, safeNumber) : data;
+  }
+
+  /** Gives the memory back once no other tensor shares it. Using a disposed tensor is an error; disposing twice is not. */
+  dispose(): void {
+    if (this.#disposed) return;
+    this.#disposed = true;
+    this.storage.release();
+  }
+  [Symbol.dispose](): void {
+    this.dispose();
+  }
+
+  toString(): string {
+    return display(this);
+  }
+  [Symbol.for('nodejs.util.inspect.custom')](): string {
+    return this.#disposed ? `Tensor ${formatShape(this.shape)} ${this.dtype} (disposed)` : display(this);
+  }
+}
+
+function safeNumber(v: bigint): number {
+  const n = Number(v);
+  if (!Number.isSafeInteger(n)) throw new DTypeError(`toArray: ${v} is beyond 2^53 and no exact number; data() gives bigint`);
+  return n;
+}
+
+function decode(bytes: Uint8Array<ArrayBuffer>, dtype: DType): Data {
+  const { Raw, decode: one } = DTYPE[dtype];
+  const raw = new Raw(bytes.buffer);
+  if (dtype !== 'f16' && dtype !== 'bf16' && dtype !== 'f8e4m3') return raw as Data;
+  const out = new Float32Array(raw.length);
+  for (let i = 0; i < out.length; i++) out[i] = one(raw[i]) as number;
+  return out;
+}
+
+function nest(flat: ArrayLike<number>, shape: Shape): Nested {
+  let at = 0;
+  const build = (depth: number): Nested => {
+    if (depth === shape.length) return flat[at++];
+    return Array.from({ length: shape[depth] }, () => build(depth + 1));
+  };
+  return build(0);
+}
+
+// Filled in by methods.ts, which needs this class first: one place where the circle closes.
+let display: (t: Tensor) => string;
+let assignInto: (dst: Tensor, src: Tensor) => void;
+let moveTo: (t: Tensor, device: Device) => Tensor;
+let untrack: (t: Tensor) => void;
+const detached = (t: Tensor): Tensor => (t.requiresGrad ? t.detach() : t);
+
+export function connect(parts: { display: typeof display; assignInto: typeof assignInto; moveTo: typeof moveTo; untrack: typeof untrack }): void {
+  ({ display, assignInto, moveTo, untrack } = parts);
+}
+
