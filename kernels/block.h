@@ -147,7 +147,7 @@ template <class A> struct At {
   A value;
   u32 index;
 };
-/** The lowest index wins ties at every length; NaN is passed over as in max, or found first where NaN wins. */
+/** The lowest index wins ties at every length; NaN is passed over, and a row of nothing else gives 0. */
 template <class S, bool LARGEST> struct ArgBest {
   typedef u32 Out;
   typedef compute_t<S> T;
@@ -158,18 +158,11 @@ template <class S, bool LARGEST> struct ArgBest {
   }
   static WICK_MEMBER A take(S x, i64 i) {
     A at = {to_compute(x), (u32)i};
-    if constexpr (is_float<S>)
-      if (!nan_wins<S> && at.value != at.value) return identity();
-    return at;
+    return at.value != at.value ? identity() : at;
   }
   static WICK_MEMBER A join(A a, A b) {
-    bool better = LARGEST ? b.value > a.value : b.value < a.value, even = b.value == a.value;
-    if constexpr (is_float<S> && nan_wins<S>) {
-      bool na = a.value != a.value, nb = b.value != b.value;
-      better = (better || nb) && !na;
-      even = even || (na && nb);
-    }
-    return better || (even && b.index < a.index) ? b : a;
+    const bool better = LARGEST ? b.value > a.value : b.value < a.value;
+    return better || (b.value == a.value && b.index < a.index) ? b : a;
   }
   static WICK_MEMBER Out put(A a, i64) { return a.index == 0xffffffffu ? 0 : a.index; }
 };

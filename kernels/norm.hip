@@ -1,0 +1,192 @@
+// Layer norm and RMS norm over contiguous rows, forward and backward, each row read once where it fits registers.
+//
+// Launch (src/kernels/launch.ts, normLaunch, normGradLaunch): [rows, cols], `lanes` threads a row, block 256 (or lanes when more).
+//   layernorm_rows_T_vVpP, rmsnorm_rows_T_vVpP             y = (x - mean) * rstd * w + b; w and b may be null
+//   layernorm_grad_rows_T_vVpP, rmsnorm_grad_rows_T_vVpP   dx; leaves (mean, rstd) of each row in stats unless it is null
+//     V and P as in softmax.hip
+//   norm_grad_weights_T                                    dw and db partial sums [chunks, cols] from stats: block (32, 8), grid (cols / 32, chunks)
+//   norm_merge_T                                           partial sums to dw or db, a thread a column
+// Variances are of the differences from the mean (two passes over registers); f16 and bf16 are computed in float.
+#include "block.h"
+
+template <class A> struct Stats {
+  A mean, rstd;
+};
+
+/** Mean and reciprocal deviation of a row. */
+template <bool CENTER, int V, int P, class R, class A>
+WICK_FN Stats<A> row_stats(const R& x, i64 n, i64 cols, u32 lane, u32 lanes, A eps, A* slots) {
+  A mean = 0, square = 0;
+  if constexpr (CENTER) {
+    each_vector<V, P>(n, lane, lanes, [&](int p, i64 c) {
+      A v[V];
+      x.get(p, c, v);
+#pragma unroll
+      for (int i = 0; i < V; i++) mean += v[i];
+    });
+    mean = group_sum(mean, lanes, slots) / (A)cols;
+  }
+  each_vector<V, P>(n, lane, lanes, [&](int p, i64 c) {
+    A v[V];
+    x.get(p, c, v);
+#pragma unroll
+    for (int i = 0; i < V; i++) square += (v[i] - mean) * (v[i] - mean);
+  });
+  Stats<A> stats = {mean, rsqrtg(group_sum(square, lanes, slots) / (A)cols + eps)};
+  return stats;
+}
+
+template <bool CENTER, class S, int V, int P>
+WICK_FN void norm_rows(const S* src, S* dst, const S* weight, const S* bias, i64 rows, i64 cols, u32 lanes, double eps) {
+  typedef compute_t<S> A;
+  __shared__ A slots[WAVE_SLOTS];
+  const RowWalk walk(lanes);
+  EACH_ROW(walk, row, live, rows) {
+    const i64 n = live ? cols : 0, at = (live ? row : 0) * cols;
+    Row<S, V, P> x;
+    x.open(src + at, n, walk.lane, lanes);
+    const Stats<A> stats = row_stats<CENTER, V, P>(x, n, cols, walk.lane, lanes, (A)eps, slots);
+    each_vector<V, P>(n, walk.lane, lanes, [&](int p, i64 c) {
+      A v[V], w[V];
+      x.get(p, c, v);
+#pragma unroll
+      for (int i = 0; i < V; i++) v[i] = (v[i] - stats.mean) * stats.rstd;
+      if (weight) {
+        load_v<V>(weight + c, w);
+#pragma unroll
+        for (int i = 0; i < V; i++) v[i] *= w[i];
+      }
+      if (bias) {
+        load_v<V>(bias + c, w);
+#pragma unroll
+        for (int i = 0; i < V; i++) v[i] += w[i];
+      }
+      store_v<V>(dst + at + c, v);
+    });
+  }
+}
+#define NORM_ROWS(NAME, S, CENTER, V, P)                                                                                        \
+  KERNEL(1024) NAME(const S* src, S* dst, const S* weight, const S* bias, const i64 rows, const i64 cols, const u32 lanes,       \
+                    const double eps) {                                                                                         \
+    norm_rows<CENTER, S, V, P>(src, dst, weight, bias, rows, cols, lanes, eps);                                                 \
+  }
+
+template <bool CENTER, class S, int V, int P>
+WICK_FN void norm_grad_rows(const S* src, const S* grad, const S* weight, S* dx, Stats<compute_t<S>>* kept, i64 rows, i64 cols, u32 lanes,
+                            double eps) {
+  typedef compute_t<S> A;
+  __shared__ A slots[WAVE_SLOTS];
+  const RowWalk walk(lanes);
+  EACH_ROW(walk, row, live, rows) {
+    const i64 n = live ? cols : 0, at = (live ? row : 0) * cols;
+    Row<S, V, P> x, g;
+    x.open(src + at, n, walk.lane, lanes);
+    g.open(grad + at, n, walk.lane, lanes);
+    const Stats<A> stats = row_stats<CENTER, V, P>(x, n, cols, walk.lane, lanes, (A)eps, slots);
+    if (kept && live && walk.lane == 0) kept[row] = stats;
+    A along = 0, mean = 0;  // means of gw * xhat and of gw
+    const auto both = [&](int p, i64 c, A (&xhat)[V], A (&gw)[V]) {
+      A w[V];
+      x.get(p, c, xhat);
+      g.get(p, c, gw);
+      if (weight) {
+        load_v<V>(weight + c, w);
+#pragma unroll
+        for (int i = 0; i < V; i++) gw[i] *= w[i];
+      }
+#pragma unroll
+      for (int i = 0; i < V; i++) xhat[i] = (xhat[i] - stats.mean) * stats.rstd;
+    };
+    each_vector<V, P>(n, walk.lane, lanes, [&](int p, i64 c) {
+      A xhat[V], gw[V];
+      both(p, c, xhat, gw);
+#pragma unroll
+      for (int i = 0; i < V; i++) {
+        along += gw[i] * xhat[i];
+        if constexpr (CENTER) mean += gw[i];
+      }
+    });
+    along = group_sum(along, lanes, slots) / (A)cols;
+    if constexpr (CENTER) mean = group_sum(mean, lanes, slots) / (A)cols;
+    each_vector<V, P>(n, walk.lane, lanes, [&](int p, i64 c) {
+      A xhat[V], gw[V];
+      both(p, c, xhat, gw);
+#pragma unroll
+      for (int i = 0; i < V; i++) gw[i] = stats.rstd * (gw[i] - mean - xhat[i] * along);
+      store_v<V>(dx + at + c, gw);
+    });
+  }
+}
+#define NORM_GRAD_ROWS(NAME, S, CENTER, V, P)                                                                                    \
+  KERNEL(1024) NAME(const S* src, const S* grad, const S* weight, S* dx, Stats<compute_t<S>>* stats, const i64 rows, const i64 cols, \
+                    const u32 lanes, const double eps) {                                                                         \
+    norm_grad_rows<CENTER, S, V, P>(src, grad, weight, dx, stats, rows, cols, lanes, eps);                                       \
+  }
+
+/** A chunk of `size` rows: sums of dy * xhat and of dy down 32 neighbouring columns. Either target may be null. */
+template <class S>
+WICK_FN void norm_grad_weights(const S* src, const S* grad, const Stats<compute_t<S>>* stats, compute_t<S>* dw, compute_t<S>* db, i64 rows,
+                               i64 cols, i64 size) {
+  typedef compute_t<S> A;
+  __shared__ A slots[2][256];
+  const i64 c = (i64)blockIdx.x * 32 + threadIdx.x;
+  const i64 from = (i64)blockIdx.y * size, to = from + size < rows ? from + size : rows;
+  const u32 rank = thread_rank();
+  A w = 0, b = 0;
+  if (c < cols)
+    for (i64 r = from + threadIdx.y; r < to; r += 8) {
+      const A g = to_compute(grad[r * cols + c]);
+      const Stats<A> s = stats[r];
+      w += g * ((to_compute(src[r * cols + c]) - s.mean) * s.rstd);
+      b += g;
+    }
+  slots[0][rank] = w;
+  slots[1][rank] = b;
+  for (u32 half_rows = 4; half_rows; half_rows >>= 1) {
+    __syncthreads();
+    if (threadIdx.y < half_rows) {
+      slots[0][rank] += slots[0][rank + half_rows * 32];
+      slots[1][rank] += slots[1][rank + half_rows * 32];
+    }
+  }
+  if (threadIdx.y == 0 && c < cols) {
+    if (dw) dw[(i64)blockIdx.y * cols + c] = slots[0][rank];
+    if (db) db[(i64)blockIdx.y * cols + c] = slots[1][rank];
+  }
+}
+#define NORM_GRAD_WEIGHTS(NAME, S)                                                                                                  \
+  KERNEL(256) NAME(const S* src, const S* grad, const Stats<compute_t<S>>* stats, compute_t<S>* dw, compute_t<S>* db, const i64 rows, \
+                   const i64 cols, const i64 size) {                                                                                \
+    norm_grad_weights(src, grad, stats, dw, db, rows, cols, size);                                                                  \
+  }
+template <class S> WICK_FN void norm_merge(const compute_t<S>* part, S* dst, i64 chunks, i64 cols) {
+  GRID_STRIDE(c, cols) {
+    compute_t<S> sum = 0;
+    for (i64 k = 0; k < chunks; k++) sum += part[k * cols + (i64)c];
+    dst[c] = from_compute<S>(sum);
+  }
+}
+#define NORM_MERGE(NAME, S) \
+  KERNEL(1024) NAME(const compute_t<S>* part, S* dst, const i64 chunks, const i64 cols) { norm_merge(part, dst, chunks, cols); }
+
+// ---- symbols: one unit when the compile line names it, else all ----
+
+#ifdef WICK_UNIT
+WICK_UNIT
+#else
+#define EACH_WIDTH(M, NAME, S, ...)          \
+  M(NAME##_v1p0, S, __VA_ARGS__, 1, 0)       \
+  M(NAME##_v1p4, S, __VA_ARGS__, 1, 4)       \
+  M(NAME##_vp0, S, __VA_ARGS__, pack_size<S>, 0) \
+  M(NAME##_vp1, S, __VA_ARGS__, pack_size<S>, 1) \
+  M(NAME##_vp4, S, __VA_ARGS__, pack_size<S>, 4) \
+  M(NAME##_vp8, S, __VA_ARGS__, pack_size<S>, 8)
+#define ALL_NORMS(NAME, S)                                         \
+  EACH_WIDTH(NORM_ROWS, layernorm_rows##NAME, S, true)             \
+  EACH_WIDTH(NORM_ROWS, rmsnorm_rows##NAME, S, false)              \
+  EACH_WIDTH(NORM_GRAD_ROWS, layernorm_grad_rows##NAME, S, true)   \
+  EACH_WIDTH(NORM_GRAD_ROWS, rmsnorm_grad_rows##NAME, S, false)    \
+  NORM_GRAD_WEIGHTS(norm_grad_weights##NAME, S)                    \
+  NORM_MERGE(norm_merge##NAME, S)
+FOR_REALS(ALL_NORMS, )
+#endif

@@ -1,0 +1,73 @@
+// Rotary embeddings at copy speed: 16-byte accesses, the three layouts in one kernel, and its backward (the inverse turn).
+//
+// Launch (src/kernels/launch.ts, ropeLaunch): x is [b, h, t, d] (layout 0 halves, 1 interleaved) or [b, t, h, d] (layout 2 halves).
+//   rope_rows_T_v, _v1   a thread V pairs; block 256, grid over (rows * d / 2) / V, rows = b * h * t
+// cos and sin are [t, d / 2], or [b, t, d / 2] when `batched`; `sign` -1 turns back, which is the gradient.
+#include "block.h"
+
+/** Row r of x stands at time t of batch b. */
+template <bool PAIRS, class S, int V>
+WICK_FN void rope_rows(const S* src, const S* cos, const S* sin, S* dst, u32 rows, u32 h, u32 t, u32 d, u32 thd, u32 batched, float sign) {
+  typedef compute_t<S> A;
+  const u32 half_d = d / 2, per = half_d / V;
+  GRID_STRIDE(i, (u64)rows * per) {
+    const u32 row = (u32)(i / per), c = (u32)(i - (u64)row * per) * V;
+    const u32 time = thd ? row / h % t : row % t, batch = row / (h * t);
+    const u64 angle = ((u64)(batched ? batch * t : 0) + time) * half_d + c;
+    A cs[V], sn[V], x[V], y[V];
+    load_v<V>(cos + angle, cs);
+    load_v<V>(sin + angle, sn);
+    const u64 base = (u64)row * d;
+    if constexpr (PAIRS) {
+      A a[V], b[V];
+      load_v<V>(src + base + 2 * c, a);
+      load_v<V>(src + base + 2 * c + V, b);
+#pragma unroll
+      for (int v = 0; v < V; v++) {
+        x[v] = 2 * v < V ? a[2 * v] : b[2 * v - V];
+        y[v] = 2 * v + 1 < V ? a[2 * v + 1] : b[2 * v + 1 - V];
+      }
+    } else {
+      load_v<V>(src + base + c, x);
+      load_v<V>(src + base + half_d + c, y);
+    }
+    A p[V], q[V];
+#pragma unroll
+    for (int v = 0; v < V; v++) {
+      const A s = sn[v] * (A)sign;
+      p[v] = x[v] * cs[v] - y[v] * s;
+      q[v] = x[v] * s + y[v] * cs[v];
+    }
+    if constexpr (PAIRS) {
+      A a[V], b[V];
+#pragma unroll
+      for (int v = 0; v < V; v++) {
+        (2 * v < V ? a[2 * v] : b[2 * v - V]) = p[v];
+        (2 * v + 1 < V ? a[2 * v + 1] : b[2 * v + 1 - V]) = q[v];
+      }
+      store_v<V>(dst + base + 2 * c, a);
+      store_v<V>(dst + base + 2 * c + V, b);
+    } else {
+      store_v<V>(dst + base + c, p);
+      store_v<V>(dst + base + half_d + c, q);
+    }
+  }
+}
+#define ROPE_ROWS(NAME, S, PAIRS, V)                                                                                                  \
+  KERNEL(1024) NAME(const S* src, const S* cos, const S* sin, S* dst, const u32 rows, const u32 h, const u32 t, const u32 d, const u32 thd, \
+                    const u32 batched, const float sign) {                                                                            \
+    rope_rows<PAIRS, S, V>(src, cos, sin, dst, rows, h, t, d, thd, batched, sign);                                                    \
+  }
+
+// ---- symbols: one unit when the compile line names it, else all ----
+
+#ifdef WICK_UNIT
+WICK_UNIT
+#else
+#define ALL_ROPES(NAME, S)                                    \
+  ROPE_ROWS(rope_rows##NAME##_v1, S, false, 1)                \
+  ROPE_ROWS(rope_rows##NAME##_v, S, false, pack_size<S>)      \
+  ROPE_ROWS(rope_pairs##NAME##_v1, S, true, 1)                \
+  ROPE_ROWS(rope_pairs##NAME##_v, S, true, pack_size<S>)
+FOR_REALS(ALL_ROPES, )
+#endif

@@ -1,0 +1,163 @@
+// Softmax and log-softmax over contiguous rows, forward and backward, each row read once where it fits registers.
+//
+// Launch (src/kernels/launch.ts, softmaxLaunch): [rows, cols], `lanes` threads a row, block 256 (or lanes when more), grid-stride over rows.
+//   softmax_rows_T_vVpP, log_softmax_rows_T_vVpP                  y from x
+//   softmax_grad_rows_T_vVpP, log_softmax_grad_rows_T_vVpP        dx from y and dy
+//     V: v = 16-byte accesses (cols a multiple of the pack, aligned pointers), v1 = any; P: vectors a thread holds (1, 4, 8), 0 = reads again
+//   softmax_part_T, softmax_apply_T and the same with log_        few long rows: grid (chunks, rows), block 512; scratch [rows, chunks, 2]
+// f16 and bf16 are computed in float and rounded once.
+#include "block.h"
+
+/** exp(x - top), or x - top - log(sum) without leaving the logarithm. */
+template <bool LOG, class S, int V, int P> WICK_FN void softmax_rows(const S* src, S* dst, i64 rows, i64 cols, u32 lanes) {
+  typedef compute_t<S> A;
+  __shared__ A slots[WAVE_SLOTS];
+  const RowWalk walk(lanes);
+  EACH_ROW(walk, row, live, rows) {
+    const i64 n = live ? cols : 0;
+    Row<S, V, P> x;
+    x.open(src + (live ? row : 0) * cols, n, walk.lane, lanes);
+    A top = Limits<A>::lowest(), sum = 0;
+    each_vector<V, P>(n, walk.lane, lanes, [&](int p, i64 c) {
+      A v[V];
+      x.get(p, c, v);
+#pragma unroll
+      for (int i = 0; i < V; i++) top = Larger()(top, v[i]);
+    });
+    top = group_max(top, lanes, slots);
+    // Registers keep the exponentials, so that each is computed once.
+    A held[P && !LOG ? P * V : 1];
+    each_vector<V, P>(n, walk.lane, lanes, [&](int p, i64 c) {
+      A v[V];
+      x.get(p, c, v);
+#pragma unroll
+      for (int i = 0; i < V; i++) {
+        A e = expg(v[i] - top);
+        sum += e;
+        if constexpr (P && !LOG) held[p * V + i] = e;
+      }
+    });
+    sum = group_sum(sum, lanes, slots);
+    const A scale = LOG ? logg(sum) : A(1) / sum;
+    S* out = dst + row * cols;
+    each_vector<V, P>(n, walk.lane, lanes, [&](int p, i64 c) {
+      A v[V];
+      if constexpr (!P || LOG) x.get(p, c, v);
+#pragma unroll
+      for (int i = 0; i < V; i++) {
+        if constexpr (LOG) v[i] = v[i] - top - scale;
+        else if constexpr (P) v[i] = held[p * V + i] * scale;
+        else v[i] = expg(v[i] - top) * scale;
+      }
+      store_v<V>(out + c, v);
+    });
+  }
+}
+#define SOFTMAX_ROWS(NAME, S, LOG, V, P)                                                    \
+  KERNEL(1024) NAME(const S* src, S* dst, const i64 rows, const i64 cols, const u32 lanes) { \
+    softmax_rows<LOG, S, V, P>(src, dst, rows, cols, lanes);                                \
+  }
+
+/** dx = y (dy - sum(y dy)), or dy - exp(y) sum(dy). */
+template <bool LOG, class S, int V, int P> WICK_FN void softmax_grad_rows(const S* out, const S* grad, S* dx, i64 rows, i64 cols, u32 lanes) {
+  typedef compute_t<S> A;
+  __shared__ A slots[WAVE_SLOTS];
+  const RowWalk walk(lanes);
+  EACH_ROW(walk, row, live, rows) {
+    const i64 n = live ? cols : 0, at = (live ? row : 0) * cols;
+    Row<S, V, P> y, g;
+    y.open(out + at, n, walk.lane, lanes);
+    g.open(grad + at, n, walk.lane, lanes);
+    A sum = 0;
+    each_vector<V, P>(n, walk.lane, lanes, [&](int p, i64 c) {
+      A a[V], b[V];
+      y.get(p, c, a);
+      g.get(p, c, b);
+#pragma unroll
+      for (int i = 0; i < V; i++) sum += LOG ? b[i] : a[i] * b[i];
+    });
+    sum = group_sum(sum, lanes, slots);
+    each_vector<V, P>(n, walk.lane, lanes, [&](int p, i64 c) {
+      A a[V], b[V];
+      y.get(p, c, a);
+      g.get(p, c, b);
+#pragma unroll
+      for (int i = 0; i < V; i++) a[i] = LOG ? b[i] - expg(a[i]) * sum : a[i] * (b[i] - sum);
+      store_v<V>(dx + at + c, a);
+    });
+  }
+}
+#define SOFTMAX_GRAD_ROWS(NAME, S, LOG, V, P)                                                                   \
+  KERNEL(1024) NAME(const S* out, const S* grad, S* dx, const i64 rows, const i64 cols, const u32 lanes) {       \
+    softmax_grad_rows<LOG, S, V, P>(out, grad, dx, rows, cols, lanes);                                          \
+  }
+
+// ---- few long rows: several blocks a row, in two launches ----
+
+/** Largest value so far and the sum of exponentials relative to it. */
+template <class A> struct Online {
+  A top, sum;
+};
+struct JoinOnline {
+  template <class A> WICK_MEMBER Online<A> operator()(Online<A> a, Online<A> b) const {
+    const A top = b.top > a.top ? b.top : a.top;
+    // Nothing seen on one side: its sum is 0, and infinity minus infinity must not be formed.
+    const A l = a.top == top ? a.sum : a.sum * expg(a.top - top), r = b.top == top ? b.sum : b.sum * expg(b.top - top);
+    Online<A> joined = {top, l + r};
+    return joined;
+  }
+};
+template <class S> WICK_FN void softmax_part(const S* src, Online<compute_t<S>>* part, i64 cols, i64 size) {
+  typedef compute_t<S> A;
+  __shared__ Online<A> slots[WAVE_SLOTS];
+  const S* row = src + (i64)blockIdx.y * cols;
+  const i64 from = (i64)blockIdx.x * size, to = from + size < cols ? from + size : cols;
+  A top = Limits<A>::lowest(), sum = 0;
+  for (i64 c = from + threadIdx.x; c < to; c += blockDim.x) top = Larger()(top, to_compute(row[c]));
+  for (i64 c = from + threadIdx.x; c < to; c += blockDim.x) sum += expg(to_compute(row[c]) - top);
+  Online<A> all = {top, sum};
+  all = group_reduce(all, blockDim.x, slots, JoinOnline());
+  if (threadIdx.x == 0) part[(i64)blockIdx.y * gridDim.x + blockIdx.x] = all;
+}
+#define SOFTMAX_PART(NAME, S)                                                                           \
+  KERNEL(1024) NAME(const S* src, Online<compute_t<S>>* part, const i64 cols, const i64 size) {         \
+    softmax_part(src, part, cols, size);                                                                \
+  }
+template <bool LOG, class S> WICK_FN void softmax_apply(const S* src, const Online<compute_t<S>>* part, S* dst, i64 cols, i64 size) {
+  typedef compute_t<S> A;
+  const i64 base = (i64)blockIdx.y * cols, from = (i64)blockIdx.x * size, to = from + size < cols ? from + size : cols;
+  Online<A> all = part[(i64)blockIdx.y * gridDim.x];
+  for (u32 k = 1; k < gridDim.x; k++) all = JoinOnline()(all, part[(i64)blockIdx.y * gridDim.x + k]);
+  const A scale = LOG ? logg(all.sum) : A(1) / all.sum;
+  for (i64 c = from + threadIdx.x; c < to; c += blockDim.x) {
+    const A x = to_compute(src[base + c]) - all.top;
+    dst[base + c] = from_compute<S>(LOG ? x - scale : expg(x) * scale);
+  }
+}
+#define SOFTMAX_APPLY(NAME, S, LOG)                                                                                     \
+  KERNEL(1024) NAME(const S* src, const Online<compute_t<S>>* part, S* dst, const i64 cols, const i64 size) {           \
+    softmax_apply<LOG>(src, part, dst, cols, size);                                                                     \
+  }
+
+// ---- symbols: one unit when the compile line names it, else all ----
+
+#ifdef WICK_UNIT
+WICK_UNIT
+#else
+#define EACH_WIDTH(M, NAME, S, ...)          \
+  M(NAME##_v1p0, S, __VA_ARGS__, 1, 0)       \
+  M(NAME##_v1p4, S, __VA_ARGS__, 1, 4)       \
+  M(NAME##_vp0, S, __VA_ARGS__, pack_size<S>, 0) \
+  M(NAME##_vp1, S, __VA_ARGS__, pack_size<S>, 1) \
+  M(NAME##_vp4, S, __VA_ARGS__, pack_size<S>, 4) \
+  M(NAME##_vp8, S, __VA_ARGS__, pack_size<S>, 8)
+#define ALL_SOFTMAX(NAME, S)                                      \
+  EACH_WIDTH(SOFTMAX_ROWS, softmax_rows##NAME, S, false)          \
+  EACH_WIDTH(SOFTMAX_ROWS, log_softmax_rows##NAME, S, true)       \
+  EACH_WIDTH(SOFTMAX_GRAD_ROWS, softmax_grad_rows##NAME, S, false) \
+  EACH_WIDTH(SOFTMAX_GRAD_ROWS, log_softmax_grad_rows##NAME, S, true) \
+  SOFTMAX_PART(softmax_part##NAME, S)                             \
+  SOFTMAX_APPLY(softmax_apply##NAME, S, false)                    \
+  SOFTMAX_APPLY(log_softmax_apply##NAME, S, true)
+FOR_REALS(ALL_SOFTMAX, )
+#endif
