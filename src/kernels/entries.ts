@@ -30,7 +30,8 @@ export interface ModuleSource {
 }
 
 const SIZES: Record<string, number> = {
-  u8: 1, i8: 1, fp8: 1, bool: 1, char: 1, u16: 2, i16: 2, half: 2, bfloat: 2, u32: 4, i32: 4, int: 4, float: 4, u64: 8, i64: 8, double: 8,
+  u8: 1, i8: 1, fp8: 1, bool: 1, char: 1, u16: 2, i16: 2, half: 2, bfloat: 2, u32: 4, i32: 4, int: 4, unsigned: 4, float: 4,
+  u64: 8, i64: 8, size_t: 8, double: 8,
 };
 interface CType {
   readonly size: number;
@@ -67,17 +68,22 @@ function readStructs(code: string): Map<string, CType> {
   return types;
 }
 
+/** compute_t of portable.h: what an element type is computed in. */
+const computeType = (type: string): string =>
+  type.replace(/^compute_t<\s*(\w+)\s*>$/, (_, s: string) => (['half', 'bfloat', 'fp8'].includes(s) ? 'float' : s));
+
 function readParams(symbol: string, text: string, types: ReadonlyMap<string, CType>): { params: Param[]; size: number } {
   let at = 0;
-  const params = splitArgs(text).filter(Boolean).map((p): Param => {
+  const params = splitArgs(text, true).filter(Boolean).map((p): Param => {
     const clean = p.replace(/\b(const|__restrict__|volatile)\b/g, ' ').replace(/\s+/g, ' ').trim();
-    const [, base, stars, name] = /^([\w<>, ]+?)\s*(\*?)\s*(\w+)$/.exec(clean) ?? [];
-    const pointer = stars === '*';
-    const known = pointer ? { size: 8, align: 8 } : types.get(base ?? '');
+    const [, named, name = ''] = /^(.*\*|[\w:]+(?:<.*>)?)\s*(\w*)$/.exec(clean) ?? [];
+    const pointer = named?.endsWith('*') ?? false;
+    const base = computeType(named ?? '');
+    const known = pointer ? { size: 8, align: 8 } : types.get(base);
     if (!known) throw new CompileError(`kernel ${symbol}: the size of parameter "${p}" is not known; scalars, pointers and plain structs are`);
     const offset = Math.ceil(at / known.align) * known.align;
     at = offset + known.size;
-    return { name, type: base + (pointer ? '*' : ''), pointer, ...known, offset };
+    return { name, type: base.replace(/\s*\*$/, '*'), pointer, ...known, offset };
   });
   return { params, size: at };
 }
@@ -90,7 +96,7 @@ function kernelMacros(macros: ReadonlyMap<string, Macro>): Set<string> {
     for (const m of macros.values()) {
       if (made.has(m.name) || m.name === 'KERNEL') continue;
       const calls = [...m.body.matchAll(/\b([A-Za-z_]\w*)\s*\(/g)].map((c) => c[1]);
-      if (!calls.some((c) => c === 'KERNEL' || made.has(c) || (m.name.startsWith('FOR_') && m.params.includes(c)))) continue;
+      if (!calls.some((c) => c === 'KERNEL' || made.has(c) || m.params.includes(c))) continue;
       made.add(m.name);
       grown = true;
     }
@@ -140,9 +146,13 @@ export function parseModule(name: string, text: string): ModuleSource {
           end = closing(code, code.indexOf('{', end));
         }
         const use = code.slice(i, end);
-        addAll(word === 'KERNEL' ? use : expand(use, macros, (n) => makers.has(n)));
-        shared += text.slice(from, i);
-        from = i = end;
+        const made = word === 'KERNEL' ? use : expand(use, macros, (n) => makers.has(n));
+        if (made.includes('KERNEL')) {
+          addAll(made);
+          shared += text.slice(from, i);
+          from = end;
+        }
+        i = end;
       } else i = open;
     } else i++;
   }

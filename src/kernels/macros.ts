@@ -40,14 +40,14 @@ export function closing(text: string, open: number): number {
   throw new SyntaxError(`kernel source: no closing bracket for ${JSON.stringify(text.slice(open, open + 60))}`);
 }
 
-/** Splits at commas outside brackets; template brackets do not count, as in C's own preprocessor. */
-export function splitArgs(text: string): string[] {
+/** Splits at commas outside brackets. Template brackets count only where asked: C's own preprocessor does not know them. */
+export function splitArgs(text: string, templates = false): string[] {
   const out: string[] = [];
   let depth = 0;
   let from = 0;
   for (let i = 0; i < text.length; i++) {
-    if ('([{'.includes(text[i])) depth++;
-    else if (')]}'.includes(text[i])) depth--;
+    if ('([{'.includes(text[i]) || (templates && text[i] === '<')) depth++;
+    else if (')]}'.includes(text[i]) || (templates && text[i] === '>')) depth--;
     else if (text[i] === ',' && depth === 0) {
       out.push(text.slice(from, i));
       from = i + 1;

@@ -1,0 +1,83 @@
+// The host C++ compiler: makes shared objects from source text and keeps them on disk by a hash of everything that went in.
+import { execFile, execFileSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { homedir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { CompileError } from '../base/errors.js';
+
+export type Sanitizer = 'none' | 'address' | 'thread';
+export const SANITIZER_FLAGS: Readonly<Record<Sanitizer, readonly string[]>> = {
+  none: ['-O1'],
+  address: ['-O1', '-g1', '-fno-omit-frame-pointer', '-fsanitize=address,undefined', '-fsanitize-sections=gpushared', '-fno-sanitize-recover=undefined'],
+  thread: ['-O1', '-g1', '-fsanitize=thread'],
+};
+/** No contraction, wrapping integers: what the kernels are promised everywhere. */
+const COMMON = ['-std=c++17', '-fPIC', '-ffp-contract=off', '-fwrapv', '-fno-strict-aliasing', '-w', '-x', 'c++', '-'];
+
+let versionLine: string | undefined;
+/** The compiler's command: CXX or g++. */
+const command = (): string => process.env.CXX ?? 'g++';
+
+/** 'g++ (Debian 12.2.0) 12.2.0', or a CompileError that says what is missing. */
+export function hostCompiler(): string {
+  try {
+    return (versionLine ??= execFileSync(command(), ['--version'], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).split('\n')[0]);
+  } catch (cause) {
+    throw new CompileError(`no C++ compiler: "${command()}" does not run; the sim driver compiles kernels with g++ (or what CXX names)`, { cause });
+  }
+}
+
+export const cacheDir = (): string => join(process.env.WICK_CACHE ?? join(process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache'), 'wick'), 'sim');
+
+function place(source: string, sanitizer: Sanitizer, executable: boolean): { path: string; flags: string[] } {
+  const flags = [...SANITIZER_FLAGS[sanitizer], executable ? '-pie' : '-shared', ...COMMON];
+  const key = createHash('sha256').update(JSON.stringify([hostCompiler(), process.arch, flags])).update(source).digest('hex').slice(0, 32);
+  return { path: join(cacheDir(), `${key}${executable ? '' : '.so'}`), flags };
+}
+/** The file gets its name only when it is whole, so that processes may compile the same thing at once. */
+function finish(folder: string, path: string): void {
+  renameSync(join(folder, 'out'), path);
+}
+const failure = (name: string, cause: unknown): CompileError => {
+  const log = String((cause as { stderr?: string }).stderr ?? cause);
+  return new CompileError(`${name}: the host compiler refused it:\n${log.slice(0, 4000)}`, { cause });
+};
+
+/** The path of the compiled object: from disk, or compiled now. */
+export function buildHost(name: string, source: string, sanitizer: Sanitizer = 'none', executable = false): string {
+  const { path, flags } = place(source, sanitizer, executable);
+  if (existsSync(path)) return path;
+  mkdirSync(cacheDir(), { recursive: true });
+  const folder = mkdtempSync(join(cacheDir(), 'tmp-'));
+  try {
+    execFileSync(command(), ['-o', join(folder, 'out'), ...flags], { input: source, encoding: 'utf8', stdio: ['pipe', 'ignore', 'pipe'], maxBuffer: 64 << 20 });
+    finish(folder, path);
+  } catch (cause) {
+    throw failure(name, cause);
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+  return path;
+}
+
+/** The same without blocking, for building many ahead of use. */
+export async function buildHostAsync(name: string, source: string, sanitizer: Sanitizer = 'none'): Promise<string> {
+  const { path, flags } = place(source, sanitizer, false);
+  if (existsSync(path)) return path;
+  mkdirSync(cacheDir(), { recursive: true });
+  const folder = mkdtempSync(join(cacheDir(), 'tmp-'));
+  try {
+    writeFileSync(join(folder, 'in.cpp'), source);
+    await promisify(execFile)(command(), ['-o', join(folder, 'out'), ...flags.slice(0, -3), join(folder, 'in.cpp')], { maxBuffer: 64 << 20 });
+    finish(folder, path);
+  } catch (cause) {
+    throw failure(name, cause);
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+  return path;
+}
+
+export const readObject = (path: string): Uint8Array => readFileSync(path);

@@ -1,0 +1,324 @@
+// The sim driver: kernels compiled as host C++ run in this process with waves of 32 or 64 lanes, and misuse of barriers is an error.
+import { createHash } from 'node:crypto';
+import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { ArgumentError, DeviceError, DriverError, OutOfMemoryError } from '../base/errors.js';
+import type {
+  Address, Arguments, Copy2D, Device, DeviceInfo, DeviceLibraries, Driver, Event, Fn, FunctionAttribute, Graph, GraphExec, HostBuffer, Module, Stream,
+} from './driver.js';
+import { koffi, nativeBlock, nativeView } from './ffi.js';
+import { buildHost, cacheDir, hostCompiler } from './host-cc.js';
+
+/** How blocks are run: settings to find bugs that one order or one kind of garbage would hide. */
+export interface SimOptions {
+  reverse: boolean;
+  /** The byte that fresh device memory and shared memory are filled with. */
+  poison: number;
+}
+export const simOptions: SimOptions = {
+  reverse: process.env.WICK_SIM_ORDER === 'reverse',
+  poison: Number(process.env.WICK_SIM_POISON ?? 0x7f) & 0xff,
+};
+/** Every symbol launched so far, for coverage. */
+export const simLaunched = new Set<string>();
+
+const MEMORY = {
+  alloc: 'uintptr_t sim_alloc(size_t bytes, int poison)',
+  free: 'void sim_free(uintptr_t p)',
+  copy: 'void sim_copy(uintptr_t dst, uintptr_t src, size_t bytes)',
+  copyIn: 'void sim_copy(uintptr_t dst, void *src, size_t bytes)',
+  copyOut: 'void sim_copy(void *dst, uintptr_t src, size_t bytes)',
+  set8: 'void sim_set8(uintptr_t dst, int byte, size_t bytes)',
+  set32: 'void sim_set32(uintptr_t dst, uint32_t word, size_t count)',
+  copy2D: 'void sim_copy2d(uintptr_t dst, size_t dp, uintptr_t src, size_t sp, size_t width, size_t height)',
+};
+type Calls<T> = { readonly [K in keyof T]: (...args: (number | string | ArrayBufferView)[]) => number };
+
+function bind<T extends Record<string, string>>(path: string, table: T): Calls<T> {
+  const library = koffi.load(path);
+  return Object.fromEntries(Object.entries(table).map(([k, prototype]) => [k, library.func(prototype)])) as unknown as Calls<T>;
+}
+
+const MODULE = {
+  find: 'int wick_sim_find(const char *name)',
+  threads: 'int wick_sim_threads(int entry)',
+  shared: 'int wick_sim_shared()',
+  describe: 'void wick_sim_describe(int entry, void *out, int bytes)',
+  launch: 'int wick_sim_launch(int entry, void *geometry, uintptr_t args, void *error, int bytes)',
+};
+interface Loaded {
+  readonly name: string;
+  readonly calls: Calls<typeof MODULE>;
+}
+interface Kernel {
+  readonly symbol: string;
+  readonly entry: number;
+  readonly module: Loaded;
+}
+
+/** native/ lies in the package's folder, above the compiled files. */
+function nativeFile(name: string): string {
+  for (let dir = dirname(fileURLToPath(import.meta.url)); dir !== dirname(dir); dir = dirname(dir)) {
+    if (existsSync(join(dir, 'native', name))) return readFileSync(join(dir, 'native', name), 'utf8');
+  }
+  throw new DeviceError(`native/${name} was not found in any folder above this file; the package is incomplete`);
+}
+
+const SHARED = 64 << 10;
+
+class SimDevice implements Device {
+  readonly driver: Driver;
+  readonly ordinal: number;
+  readonly info: DeviceInfo;
+  readonly libraries: DeviceLibraries = { blas: 'the sim driver has no BLAS library', dnn: 'the sim driver has no convolution library' };
+  readonly #memory: Calls<typeof MEMORY>;
+  readonly #blocks = new Map<Address, number>();
+  #liveBytes = 0;
+  readonly #modules: Loaded[] = [];
+  readonly #kernels: Kernel[] = [];
+  readonly #events: number[] = [];
+  #streams = 1;
+  /** Streams that record, with what they recorded; graphs are such lists. */
+  readonly #capturing = new Map<Stream, (() => void)[]>();
+  readonly #graphs: (readonly (() => void)[])[] = [];
+  readonly #geometry = new Uint32Array(9);
+  readonly #error = new Uint8Array(512);
+
+  constructor(driver: Driver, ordinal: number, info: DeviceInfo, memory: Calls<typeof MEMORY>) {
+    this.driver = driver;
+    this.ordinal = ordinal;
+    this.info = info;
+    this.#memory = memory;
+  }
+
+  #do(stream: Stream, work: () => void): void {
+    const recording = this.#capturing.get(stream);
+    if (recording) recording.push(work);
+    else work();
+  }
+
+  alloc(bytes: number): Address {
+    if (!Number.isSafeInteger(bytes) || bytes <= 0) throw new ArgumentError(`alloc: ${bytes} bytes; a whole number from 1 is needed`);
+    const address = this.#liveBytes + bytes > this.info.totalBytes ? 0 : this.#memory.alloc(bytes, simOptions.poison);
+    if (address === 0) throw new OutOfMemoryError(`${this.info.name}: alloc(${bytes}): ${this.#liveBytes} of ${this.info.totalBytes} bytes are in use`);
+    this.#blocks.set(address, bytes);
+    this.#liveBytes += bytes;
+    return address;
+  }
+  free(address: Address): void {
+    const bytes = this.#blocks.get(address);
+    if (bytes === undefined) throw new DriverError(`free(${address}): not an address that alloc gave, or freed before`);
+    this.#blocks.delete(address);
+    this.#liveBytes -= bytes;
+    this.#memory.free(address);
+  }
+  allocAsync(bytes: number): Address {
+    return this.alloc(bytes);
+  }
+  freeAsync(address: Address, stream: Stream): void {
+    this.#do(stream, () => this.free(address));
+  }
+  memory(): { free: number; total: number } {
+    return { free: this.info.totalBytes - this.#liveBytes, total: this.info.totalBytes };
+  }
+  allocHost(bytes: number): HostBuffer {
+    const address = this.#memory.alloc(bytes, 0);
+    return { address, bytes: nativeView(address, bytes) };
+  }
+  freeHost(buffer: HostBuffer): void {
+    this.#memory.free(buffer.address);
+  }
+
+  memset(address: Address, byte: number, bytes: number, stream: Stream): void {
+    this.#do(stream, () => this.#memory.set8(address, byte, bytes));
+  }
+  memset32(address: Address, word: number, count: number, stream: Stream): void {
+    this.#do(stream, () => this.#memory.set32(address, word >>> 0, count));
+  }
+  copyIn(dst: Address, src: Uint8Array, stream: Stream): void {
+    if (this.#capturing.has(stream)) throw new DriverError('copyIn: ordinary memory cannot be copied while the stream is recorded');
+    this.#memory.copyIn(dst, src, src.byteLength);
+  }
+  copyOut(target: Uint8Array, src: Address, stream: Stream): void {
+    if (this.#capturing.has(stream)) throw new DriverError('copyOut: ordinary memory cannot be copied while the stream is recorded');
+    this.#memory.copyOut(target, src, target.byteLength);
+  }
+  copyInAsync(dst: Address, host: Address, bytes: number, stream: Stream): void {
+    this.#do(stream, () => this.#memory.copy(dst, host, bytes));
+  }
+  copyOutAsync(host: Address, src: Address, bytes: number, stream: Stream): void {
+    this.#do(stream, () => this.#memory.copy(host, src, bytes));
+  }
+  copy(dst: Address, src: Address, bytes: number, stream: Stream): void {
+    this.#do(stream, () => this.#memory.copy(dst, src, bytes));
+  }
+  copyPeer(dst: Address, _from: Device, src: Address, bytes: number, stream: Stream): void {
+    this.copy(dst, src, bytes, stream);
+  }
+  copy2D(c: Copy2D, stream: Stream): void {
+    this.#do(stream, () => this.#memory.copy2D(c.dst, c.dstPitch, c.src, c.srcPitch, c.width, c.height));
+  }
+
+  createStream(): Stream {
+    return this.#streams++;
+  }
+  destroyStream(stream: Stream): void {
+    this.#capturing.delete(stream);
+  }
+  // Work is done when it is enqueued, so there is never anything to wait for.
+  queryStream(): boolean {
+    return true;
+  }
+  synchronizeStream(): void {}
+  streamWaitEvent(): void {}
+  synchronize(): void {}
+  createEvent(): Event {
+    return this.#events.push(-1);
+  }
+  destroyEvent(): void {}
+  record(event: Event, stream: Stream): void {
+    this.#do(stream, () => (this.#events[event - 1] = performance.now()));
+  }
+  queryEvent(): boolean {
+    return true;
+  }
+  synchronizeEvent(): void {}
+  elapsed(start: Event, end: Event): number {
+    const [a, b] = [this.#events[start - 1], this.#events[end - 1]];
+    if (!(a >= 0 && b >= 0)) throw new DriverError('elapsed: both events must have been recorded');
+    return b - a;
+  }
+
+  loadModule(code: Uint8Array, name: string): Module {
+    // The loader takes files only; one file per content, whole when it gets its name.
+    const key = createHash('sha256').update(code).digest('hex').slice(0, 32);
+    const path = join(cacheDir(), `module-${key}.so`);
+    if (!existsSync(path)) {
+      mkdirSync(cacheDir(), { recursive: true });
+      const part = `${path}.${process.pid}`;
+      writeFileSync(part, code);
+      renameSync(part, path);
+    }
+    try {
+      return this.#modules.push({ name, calls: bind(path, MODULE) });
+    } catch (cause) {
+      throw new DriverError(`loadModule(${name}): ${(cause as Error).message}`, { cause });
+    }
+  }
+  unloadModule(): void {} // stays loaded: its stacks may be reused by a later load of the same file
+  findFunction(module: Module, symbol: string): Fn | undefined {
+    const loaded = this.#modules[module - 1];
+    const entry = loaded.calls.find(symbol);
+    return entry < 0 ? undefined : this.#kernels.push({ symbol, entry, module: loaded });
+  }
+  getFunction(module: Module, symbol: string): Fn {
+    const fn = this.findFunction(module, symbol);
+    if (fn === undefined) throw new DriverError(`getFunction(${symbol}): the module ${this.#modules[module - 1].name} has no such kernel`);
+    return fn;
+  }
+  functionAttribute(fn: Fn, attribute: FunctionAttribute): number {
+    const { entry, module } = this.#kernels[fn - 1];
+    const known: Partial<Record<FunctionAttribute, number>> = {
+      maxThreadsPerBlock: module.calls.threads(entry), staticShared: module.calls.shared(), maxDynamicShared: SHARED,
+    };
+    return known[attribute] ?? 0;
+  }
+  /** "offset:size ..." of a kernel's parameters as the C++ compiler lays them out: what packed arguments must agree with. */
+  describe(fn: Fn): string {
+    const { entry, module } = this.#kernels[fn - 1];
+    const out = new Uint8Array(1024);
+    module.calls.describe(entry, out, out.length);
+    return cText(out).trim();
+  }
+  setMaxDynamicShared(fn: Fn, bytes: number): void {
+    if (bytes > SHARED) throw new DriverError(`setMaxDynamicShared(${this.#kernels[fn - 1].symbol}, ${bytes}): at most ${SHARED} bytes`);
+  }
+  occupancy(_fn: Fn, threads: number): number {
+    return Math.max(1, Math.floor(this.info.maxThreadsPerMultiprocessor / threads));
+  }
+
+  launch(
+    fn: Fn, gridX: number, gridY: number, gridZ: number, blockX: number, blockY: number, blockZ: number,
+    dynamicShared: number, stream: Stream, args: Arguments,
+  ): void {
+    const kernel = this.#kernels[fn - 1];
+    const what = `launch(${kernel.symbol}, grid ${gridX}x${gridY}x${gridZ}, block ${blockX}x${blockY}x${blockZ})`;
+    if (!(gridX > 0 && gridY > 0 && gridZ > 0 && blockX > 0 && blockY > 0 && blockZ > 0)) throw new DriverError(`${what}: empty grids and blocks are refused`);
+    if (gridY > 65535 || gridZ > 65535 || gridX > 2 ** 31 - 1) throw new DriverError(`${what}: the grid is too large; y and z end at 65535`);
+    if (dynamicShared > SHARED) throw new DriverError(`${what}: ${dynamicShared} bytes of dynamic shared memory; at most ${SHARED}`);
+    const run = (address: Address): void => {
+      this.#geometry.set([gridX, gridY, gridZ, blockX, blockY, blockZ, dynamicShared, simOptions.reverse ? 1 : 0, simOptions.poison]);
+      this.#error[0] = 0;
+      simLaunched.add(kernel.symbol);
+      if (kernel.module.calls.launch(kernel.entry, this.#geometry, address, this.#error, this.#error.length) !== 0) {
+        throw new DriverError(`${what}: ${cText(this.#error)}`);
+      }
+    };
+    const recording = this.#capturing.get(stream);
+    if (!recording) return run(args.address);
+    const kept = nativeBlock(Math.max(args.size, 1));
+    new Uint8Array(kept.buffer).set(nativeView(args.address, args.size));
+    recording.push(() => run(kept.address));
+  }
+
+  beginCapture(stream: Stream): void {
+    if (stream === 0) throw new DriverError('beginCapture: the default stream cannot be recorded');
+    this.#capturing.set(stream, []);
+  }
+  endCapture(stream: Stream): Graph {
+    const work = this.#capturing.get(stream);
+    if (!work) throw new DriverError(`endCapture(${stream}): this stream is not being recorded`);
+    this.#capturing.delete(stream);
+    return this.#graphs.push(work);
+  }
+  instantiate(graph: Graph): GraphExec {
+    return this.#graphs.push(this.#graphs[graph - 1]);
+  }
+  updateGraph(exec: GraphExec, graph: Graph): boolean {
+    if (this.#graphs[exec - 1].length !== this.#graphs[graph - 1].length) return false;
+    this.#graphs[exec - 1] = this.#graphs[graph - 1];
+    return true;
+  }
+  launchGraph(exec: GraphExec, stream: Stream): void {
+    for (const work of this.#graphs[exec - 1]) this.#do(stream, work);
+  }
+  destroyGraph(graph: Graph): void {
+    this.#graphs[graph - 1] = [];
+  }
+  destroyGraphExec(exec: GraphExec): void {
+    this.#graphs[exec - 1] = [];
+  }
+}
+
+const cText = (bytes: Uint8Array): string => new TextDecoder().decode(bytes.subarray(0, bytes.indexOf(0)));
+
+let opened: Driver | undefined;
+/** Devices are numbered by their wave size, 32 and 64; 0 and 1 mean the same. */
+export function openSim(): Driver {
+  if (opened) return opened;
+  const version = `host simulation, ${hostCompiler()}`;
+  const sanitizer = process.env.WICK_SIM_SANITIZE === 'address' ? 'address' : 'none';
+  const memory = bind(buildHost('sim-memory', nativeFile('sim-memory.cpp'), sanitizer), MEMORY);
+  const devices = new Map<number, Device>();
+  const wave = (ordinal: number): number => {
+    const found = ({ 0: 32, 1: 64, 32: 32, 64: 64 } as Record<number, number>)[ordinal];
+    if (found === undefined) throw new DeviceError(`sim:${ordinal}: there is no such device; sim:32 and sim:64 are`);
+    return found;
+  };
+  const info = (ordinal: number): DeviceInfo => ({
+    name: `simulated GPU with waves of ${wave(ordinal)}`, arch: 'sim', fullArch: `sim:${wave(ordinal)}`, warp: wave(ordinal),
+    multiprocessors: 4, maxThreadsPerBlock: 1024, maxThreadsPerMultiprocessor: 2048, sharedPerBlock: SHARED, sharedPerBlockOptin: SHARED,
+    registersPerBlock: 65536, l2Bytes: 4 << 20, totalBytes: 8 * 2 ** 30, integrated: true, memoryPools: true,
+  });
+  const driver: Driver = {
+    name: 'sim', version, deviceCount: 2, info,
+    open: (ordinal) => {
+      const w = wave(ordinal);
+      const device = devices.get(w) ?? new SimDevice(driver, w, info(w), memory);
+      devices.set(w, device);
+      return device;
+    },
+  };
+  return (opened = driver);
+}

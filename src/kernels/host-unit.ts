@@ -1,0 +1,30 @@
+// A unit as host C++ for the sim driver: the simulation's header, the kernels in a namespace of their own, and the list of entries.
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { buildHost, buildHostAsync, readObject, type Sanitizer } from '../driver/host-cc.js';
+import { packageRoot, type Unit } from './source.js';
+
+let header: string | undefined;
+const simt = (): string => (header ??= readFileSync(join(packageRoot, 'native', 'simt.h'), 'utf8').replace('#pragma once', ''));
+
+/** What g++ compiles. The unnamed namespace keeps templates out of the linker's hands, so that shared memory can have its section. */
+export function hostSource(unit: Unit, wave: number): string {
+  const entries = unit.entries.map((e) => `SIMT_ENTRY(${e.symbol}, ${e.threads})`).join(', ');
+  return `#define WICK_SIM 1\n#define WICK_WAVE ${wave}\n${simt()}\nnamespace {\n${unit.source}\n}\nSIMT_ENTRIES(${entries})\n`;
+}
+
+/** The sanitizer the environment asks for: WICK_SIM_SANITIZE=address (the process must be run under its library). */
+export const simSanitizer = (): Sanitizer => (process.env.WICK_SIM_SANITIZE === 'address' ? 'address' : 'none');
+
+/** A module for the sim driver's loadModule: compiled once, then taken from disk. */
+export const compileForSim = (unit: Unit, wave: number): Uint8Array =>
+  readObject(buildHost(unit.name, hostSource(unit, wave), simSanitizer()));
+
+/** Compiles several units ahead of their use, two at a time. */
+export async function warmSim(units: readonly Unit[], wave: number): Promise<void> {
+  const queue = [...units];
+  const worker = async (): Promise<void> => {
+    for (let unit = queue.shift(); unit; unit = queue.shift()) await buildHostAsync(unit.name, hostSource(unit, wave), simSanitizer());
+  };
+  await Promise.all([worker(), worker()]);
+}
