@@ -371,8 +371,7 @@ export const indexing = rows({
     dtypes: DTYPES,
     candle: { none: 'where_cond with a full tensor there' },
     ulp: 0,
-    compose: (x: Tensor, mask: Tensor, value: number): Tensor =>
-      mask.broadcastTo(x.shape).where(x.newFull([], value, x.dtype).broadcastTo(x.shape), x),
+    compose: (x: Tensor, mask: Tensor, value: number): Tensor => mask.broadcastTo(x.shape).where(x.newFull([], value), x),
     samples: (): readonly CompositeSample[] => [
       { inputs: [{ shape: [3, 4] }, { shape: [3, 4], dtype: 'u8', ints: [0, 1] }], args: [{ input: 1 }, 3] },
       { inputs: [{ shape: [2, 3, 4] }, { shape: [1, 4], dtype: 'u8', ints: [0, 1] }], args: [{ input: 1 }, 1] },

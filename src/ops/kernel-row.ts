@@ -1,5 +1,5 @@
 // What rows with kernels of their own share: a typed declaration, argument checks, and loops along one dimension.
-import type { DType } from '../base/dtype.js';
+import { isFloat } from '../base/dtype.js';
 import { ArgumentError, DTypeError, ShapeError } from '../base/errors.js';
 import { formatShape, type Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
@@ -43,8 +43,7 @@ export function eachLane(shape: Shape, dim: number, visit: (start: number, step:
 /** Elements as numbers. Integer data are bigint underneath, which share + - * < with numbers: one loop serves both. */
 export const numbers = (t: RefTensor): number[] => t.data as number[];
 /** The zero to start such a loop from. */
-export const zeroOf = (t: RefTensor): number => (typeof t.data[0] === 'bigint' || isIntName(t.dtype) ? (0n as unknown as number) : 0);
-const isIntName = (d: DType): boolean => d[0] === 'u' || d[0] === 'i';
+export const zeroOf = (t: RefTensor): number => (isFloat(t.dtype) ? 0 : (0n as unknown as number));
 
 export const replaceDim = (shape: Shape, dim: number, size: number): number[] => shape.map((d, i) => (i === dim ? size : d));
 

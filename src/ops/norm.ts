@@ -159,6 +159,10 @@ const backwardErrors = (): readonly ErrorSample<NormParams>[] => [
   { inputs: shapes([4, 7], [4, 6]), params: of(false, false), code: 'E_SHAPE', says: /input \[4, 7\] and gradient \[4, 6\] must have one shape/ },
 ];
 
+/** 16-bit floats pass through a composite in f32 and are rounded once. */
+const isSmall = (x: Tensor): boolean => x.dtype === 'f16' || x.dtype === 'bf16';
+const f32 = (t: Tensor | undefined): Tensor | undefined => t?.cast('f32');
+
 /** A vector over the channels, dimension 1, shaped to broadcast over x. */
 function perChannel(op: string, x: Tensor, v: Tensor): Tensor {
   if (v.shape.length !== 1 || v.shape[0] !== x.shape[1]) {
@@ -230,6 +234,7 @@ export const norm = rows({
       if (!Number.isInteger(groups) || groups < 1 || x.shape[1] % groups !== 0) {
         throw new ArgumentError(`groupNorm: ${x.shape[1]} channels do not divide into ${groups} groups`);
       }
+      if (isSmall(x)) return x.cast('f32').groupNorm(groups, f32(weight), f32(bias), options).cast(x.dtype);
       const width = sizeOf(x.shape.slice(1)) / groups;
       const y = x.reshape([x.shape[0], groups, width]).layerNorm(undefined, undefined, options).reshape(x.shape);
       return affineChannels('groupNorm', x, y, weight, bias);
@@ -254,6 +259,10 @@ export const norm = rows({
       if (x.shape.length < 2) throw new ShapeError(`${op}: ${formatShape(x.shape)} has no channels; it takes (batch, channels, ...)`);
       if ((options.mean === undefined) !== (options.var === undefined)) throw new ArgumentError(`${op}: mean and var go together; only one was given`);
       const eps = options.eps ?? 1e-5;
+      if (isSmall(x)) {
+        const given = options.mean && options.var ? { mean: options.mean.cast('f32'), var: options.var.cast('f32') } : {};
+        return x.cast('f32').batchNorm(f32(weight), f32(bias), { eps, ...given }).cast(x.dtype);
+      }
       if (options.mean && options.var) {
         const y = x.sub(perChannel(op, x, options.mean)).mul(perChannel(op, x, options.var.affine(1, eps).rsqrt()));
         return affineChannels(op, x, y, weight, bias);

@@ -74,7 +74,7 @@ function firstMax(x: RefTensor, inside: readonly number[], plane: number): numbe
   return best;
 }
 
-/** Every input element receives its windows' gradients: a transposed convolution with a constant kernel, one plane at a time. */
+/** Every input element receives its windows' gradients: a transposed convolution with ones, plane by plane. */
 function spreadEvenly(x: Tensor, grad: Tensor, p: PoolParams): Tensor {
   const [n, c, H, W] = x.shape;
   const [, , h, w] = grad.shape;
@@ -82,9 +82,10 @@ function spreadEvenly(x: Tensor, grad: Tensor, p: PoolParams): Tensor {
   const rest = (size: number, out: number, i: number): number => size + 2 * p.padding[i] - p.kernel[i] - (out - 1) * p.stride[i];
   return grad
     .reshape([n * c, 1, h, w])
-    .convTranspose2d(x.newFull([1, 1, kh, kw], 1 / (kh * kw), x.dtype), {
+    .convTranspose2d(x.newFull([1, 1, kh, kw], 1, x.dtype), {
       stride: p.stride, padding: p.padding, outputPadding: [rest(H, h, 0), rest(W, w, 1)],
     })
+    .affine(1 / (kh * kw), 0) // after the sum: 1 / 9 rounded to 16 bits would cost more
     .reshape(x.shape);
 }
 
@@ -101,6 +102,19 @@ const errors = (): readonly ErrorSample<PoolParams>[] => [
   { inputs: [{ shape: [2, 3, 5, 4] }], params: pooled([2, 2], [0, 1]), code: 'E_ARGUMENT', says: /stride \[0, 1\]/ },
   { inputs: [{ shape: [2, 3, 5, 4] }], params: pooled([2, 2], [1, 1], [2, 0]), code: 'E_ARGUMENT', says: /padding 2 is more than half the kernel 2/ },
 ];
+
+/** Means of `out` windows along a dimension, which overlap where its size is no multiple of `out`. */
+function adaptiveMean(x: Tensor, dim: number, out: number): Tensor {
+  const n = x.shape[dim];
+  if (n % out === 0) {
+    return x.reshape([...x.shape.slice(0, dim), out, n / out, ...x.shape.slice(dim + 1)]).mean([dim + 1]);
+  }
+  const [first, ...rest] = Array.from({ length: out }, (_, i) => {
+    const start = Math.floor((i * n) / out);
+    return x.narrow(dim, start, Math.ceil(((i + 1) * n) / out) - start).mean([dim], true);
+  });
+  return first.cat(rest, dim);
+}
 
 /** A line is a picture of height 1. */
 const asPicture = (op: string, x: Tensor): Tensor => {
@@ -199,5 +213,22 @@ export const pool = rows({
     },
     samples: (): readonly CompositeSample[] => [{ inputs: [{ shape: [2, 3, 4, 5] }], args: [] }],
     errors: (): readonly CompositeErrorSample[] => [{ inputs: [{ shape: [3, 4, 5] }], args: [], code: 'E_SHAPE', says: /has rank 3; it takes rank 4/ }],
+  }),
+
+  adaptiveAvgPool2d: composite({
+    formula: 'means of size[0] x size[1] windows from floor(i * in / out) to ceil((i + 1) * in / out)', dtypes: REALS,
+    without: 'the mean of integers is no integer, and f8e4m3 has no arithmetic of its own; cast first',
+    candle: { none: 'Candle has no adaptive pooling' }, domain: [0.25, 4], ulp: { bf16: 2, f16: 2, f32: 8, f64: 8 },
+    compose: (x: Tensor, size: Pair): Tensor => {
+      requireRank('adaptiveAvgPool2d', 'input', x.shape, 4, '(batch, channels, height, width)');
+      const [h, w] = pair('adaptiveAvgPool2d', 'size', size);
+      requireWhole('adaptiveAvgPool2d', 'size', [h, w], 1);
+      return adaptiveMean(adaptiveMean(x, 3, w), 2, h);
+    },
+    samples: (): readonly CompositeSample[] => [
+      { inputs: [{ shape: [2, 3, 6, 8] }], args: [[3, 2]] },
+      { inputs: [{ shape: [1, 2, 7, 5] }], args: [[3, 6]] },
+    ],
+    errors: (): readonly CompositeErrorSample[] => [{ inputs: [{ shape: [1, 2, 7, 5] }], args: [0], code: 'E_ARGUMENT', says: /size \[0, 0\]/ }],
   }),
 });
