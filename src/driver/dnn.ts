@@ -31,6 +31,8 @@ export interface Dnn {
   supports(spec: ConvSpec): true | string;
   /** Cached by the spec's values. Throws UnsupportedError with the sentence of `supports`. */
   plan(spec: ConvSpec): ConvPlan;
+  /** Measures every algorithm with these buffers and keeps the fastest for the plan; what is in the written one is lost. */
+  tune(plan: ConvPlan, x: Address, filter: Address, y: Address, stream: Stream): void;
   /** Enqueues: two of the three are read, the third, by the spec's kind, is written. */
   run(plan: ConvPlan, x: Address, filter: Address, y: Address, stream: Stream): void;
   dispose(): void;

@@ -168,7 +168,9 @@ export interface Device {
   destroyGraph(graph: Graph): void;
   destroyGraphExec(exec: GraphExec): void;
 
-  /** What sits in front of other work on this device: made on first use, with the reason where the library is missing. */
+  /** Makes it the current device of this thread; the calls above do so themselves, libraries beside the driver need it. */
+  makeCurrent(): void;
+  /** Vendor libraries for matrix products and convolutions: opened on first use. */
   readonly libraries: DeviceLibraries;
 }
 

@@ -98,7 +98,7 @@ function search(spec: LibrarySpec): Library | string {
     const candidates = [soname, ...dirs.map((d) => join(d, soname)).filter((p) => existsSync(p))];
     for (const path of candidates) {
       try {
-        return new Library(spec.name, path, koffi.load(path, { lazy: true, global: true }));
+        return new Library(spec.name, path, koffi.load(path, { lazy: true }));
       } catch (e) {
         const why = (e as Error).message.replace(/^Failed to load shared library: /, '');
         if (!why.startsWith(`${soname}: cannot open`) && !why.startsWith('cannot open shared object file: No such file')) broken.push(`${path}: ${why}`);

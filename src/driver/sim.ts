@@ -72,6 +72,9 @@ class SimDevice implements Device {
   readonly ordinal: number;
   readonly info: DeviceInfo;
   readonly libraries: DeviceLibraries = { blas: 'the sim driver has no BLAS library', dnn: 'the sim driver has no convolution library' };
+
+  /** Threads share host memory, so there is nothing to switch. */
+  makeCurrent(): void {}
   readonly #memory: Calls<typeof MEMORY>;
   readonly #blocks = new Map<Address, number>();
   #liveBytes = 0;

@@ -1,0 +1,217 @@
+// NVIDIA's driver API (libcuda): its symbols, its devices and the few places where it differs from HIP.
+import { DeviceError, DriverError } from '../base/errors.js';
+import { Calls, type CallRules } from './checked.js';
+import type { Copy2D, Device, DeviceInfo, DeviceLibraries, Driver, Fn, Graph, GraphExec, Module, Stream } from './driver.js';
+import { Cell, nativeBlock, nativeString, noteLibrary, openLibrary, type LibrarySpec, type Native } from './ffi.js';
+import { CUDA_NUMBERS as N, CUDA_STRUCTS } from './structs.js';
+import { vendorDriver, type VendorRules, type VendorTable } from './vendor.js';
+import { openCublasLt } from './cublaslt.js';
+import { openCudnn } from './cudnn.js';
+
+export const LIBCUDA: LibrarySpec = { name: 'libcuda', sonames: ['libcuda.so.1', 'libcuda.so'], vendor: 'cuda' };
+/** The oldest driver whose every call below exists. */
+const OLDEST = 12000;
+
+export const CUDA_TABLE = {
+  init: 'int cuInit(uint flags)',
+  driverVersion: 'int cuDriverGetVersion(void *version)',
+  deviceCount: 'int cuDeviceGetCount(void *count)',
+  deviceGet: 'int cuDeviceGet(void *device, int ordinal)',
+  deviceName: 'int cuDeviceGetName(void *name, int len, int device)',
+  deviceTotalMem: 'int cuDeviceTotalMem_v2(void *bytes, int device)',
+  deviceAttribute: 'int cuDeviceGetAttribute(void *value, int attribute, int device)',
+  contextRetain: 'int cuDevicePrimaryCtxRetain(void *context, int device)',
+  contextSet: 'int cuCtxSetCurrent(uintptr_t context)',
+  deviceSync: 'int cuCtxSynchronize()',
+  errorName: 'int cuGetErrorName(int error, void *name)',
+  memAlloc: 'int cuMemAlloc_v2(void *address, size_t bytes)',
+  memFree: 'int cuMemFree_v2(uintptr_t address)',
+  memAllocAsync: 'int cuMemAllocAsync(void *address, size_t bytes, uintptr_t stream)',
+  memFreeAsync: 'int cuMemFreeAsync(uintptr_t address, uintptr_t stream)',
+  memInfo: 'int cuMemGetInfo_v2(void *free, void *total)',
+  hostAlloc: 'int cuMemHostAlloc(void *address, size_t bytes, uint flags)',
+  hostFree: 'int cuMemFreeHost(uintptr_t address)',
+  memset8: 'int cuMemsetD8Async(uintptr_t address, uint8_t value, size_t count, uintptr_t stream)',
+  memset32: 'int cuMemsetD32Async(uintptr_t address, uint value, size_t count, uintptr_t stream)',
+  copyHtoD: 'int cuMemcpyHtoDAsync_v2(uintptr_t dst, void *src, size_t bytes, uintptr_t stream)',
+  copyDtoH: 'int cuMemcpyDtoHAsync_v2(void *dst, uintptr_t src, size_t bytes, uintptr_t stream)',
+  copyDtoD: 'int cuMemcpyDtoDAsync_v2(uintptr_t dst, uintptr_t src, size_t bytes, uintptr_t stream)',
+  copyPeer: 'int cuMemcpyPeerAsync(uintptr_t dst, uintptr_t dstContext, uintptr_t src, uintptr_t srcContext, size_t bytes, uintptr_t stream)',
+  copy2D: 'int cuMemcpy2DAsync_v2(void *copy, uintptr_t stream)',
+  streamCreate: 'int cuStreamCreate(void *stream, uint flags)',
+  streamDestroy: 'int cuStreamDestroy_v2(uintptr_t stream)',
+  streamQuery: 'int cuStreamQuery(uintptr_t stream)',
+  streamSync: 'int cuStreamSynchronize(uintptr_t stream)',
+  streamWait: 'int cuStreamWaitEvent(uintptr_t stream, uintptr_t event, uint flags)',
+  eventCreate: 'int cuEventCreate(void *event, uint flags)',
+  eventDestroy: 'int cuEventDestroy_v2(uintptr_t event)',
+  eventRecord: 'int cuEventRecord(uintptr_t event, uintptr_t stream)',
+  eventQuery: 'int cuEventQuery(uintptr_t event)',
+  eventSync: 'int cuEventSynchronize(uintptr_t event)',
+  eventElapsed: 'int cuEventElapsedTime(void *milliseconds, uintptr_t start, uintptr_t end)',
+  moduleLoad: 'int cuModuleLoadDataEx(void *module, void *image, uint options, void *keys, void *values)',
+  moduleUnload: 'int cuModuleUnload(uintptr_t module)',
+  moduleFunction: 'int cuModuleGetFunction(void *function, uintptr_t module, const char *name)',
+  funcAttribute: 'int cuFuncGetAttribute(void *value, int attribute, uintptr_t function)',
+  funcSetAttribute: 'int cuFuncSetAttribute(uintptr_t function, int attribute, int value)',
+  occupancy: 'int cuOccupancyMaxActiveBlocksPerMultiprocessor(void *blocks, uintptr_t function, int threads, size_t shared)',
+  launch: 'int cuLaunchKernel(uintptr_t f, uint gx, uint gy, uint gz, uint bx, uint by, uint bz, uint shared, uintptr_t stream, uintptr_t params, uintptr_t extra)',
+  beginCapture: 'int cuStreamBeginCapture_v2(uintptr_t stream, int mode)',
+  endCapture: 'int cuStreamEndCapture(uintptr_t stream, void *graph)',
+  instantiate: 'int cuGraphInstantiateWithFlags(void *exec, uintptr_t graph, uint64_t flags)',
+  graphUpdate: 'int cuGraphExecUpdate_v2(uintptr_t exec, uintptr_t graph, void *result)',
+  graphLaunch: 'int cuGraphLaunch(uintptr_t exec, uintptr_t stream)',
+  graphDestroy: 'int cuGraphDestroy(uintptr_t graph)',
+  execDestroy: 'int cuGraphExecDestroy(uintptr_t exec)',
+} as const satisfies VendorTable;
+
+/** Opens the driver, or throws a DeviceError that says what was looked for and found. */
+export function openCuda(): Driver {
+  const library = openLibrary(LIBCUDA);
+  if (typeof library === 'string') throw new DeviceError(`no NVIDIA driver: ${library}`);
+  const cell = new Cell();
+  const bare = library.func(CUDA_TABLE.driverVersion);
+  if (bare(cell.raw) === 0 && cell.int < OLDEST) {
+    throw new DeviceError(`the NVIDIA driver ${library.path} is too old: it is of CUDA ${cudaVersion(cell.int)}; ${cudaVersion(OLDEST)} or newer is needed`);
+  }
+  const raw = library.bind(CUDA_TABLE);
+  const rules: CallRules = { errorName: (status) => errorName(raw.errorName, status), outOfMemory: [N.CUDA_ERROR_OUT_OF_MEMORY] };
+  const calls = new Calls(CUDA_TABLE, raw, rules);
+  const ready = calls.status('init', 0);
+  if (ready !== 0) throw new DeviceError(`no NVIDIA GPU: cuInit of ${library.path} says ${rules.errorName(ready)} (${ready})`);
+  calls.call('driverVersion', cell.clear().raw);
+  const version = cudaVersion(cell.int);
+  noteLibrary({ name: LIBCUDA.name, version });
+  calls.call('deviceCount', cell.clear().raw);
+  const deviceCount = cell.int;
+  if (deviceCount === 0) throw new DeviceError(`no NVIDIA GPU: the driver ${library.path} (CUDA ${version}) sees none; CUDA_VISIBLE_DEVICES is ${process.env.CUDA_VISIBLE_DEVICES ?? 'not set'}`);
+  return vendorDriver({ name: 'cuda', version: `CUDA driver ${version}`, deviceCount }, (o) => cudaInfo(calls, o), calls, cudaRules(calls));
+}
+
+export const cudaVersion = (v: number): string => `${Math.floor(v / 1000)}.${Math.floor((v % 1000) / 10)}`;
+
+function errorName(call: Native, status: number): string {
+  const cell = new Cell();
+  return call(status, cell.raw) === 0 ? nativeString(cell.value) : 'unknown CUDA error';
+}
+
+function cudaInfo(calls: Calls<typeof CUDA_TABLE>, ordinal: number): DeviceInfo {
+  const cell = new Cell();
+  calls.call('deviceGet', cell.raw, ordinal);
+  const device = cell.int;
+  const attribute = (n: number): number => {
+    calls.call('deviceAttribute', cell.clear().raw, n, device);
+    return cell.int;
+  };
+  const name = new Uint8Array(256);
+  calls.call('deviceName', name, name.length, device);
+  calls.call('deviceTotalMem', cell.clear().raw, device);
+  const totalBytes = cell.value;
+  const arch = `sm_${attribute(N.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)}${attribute(N.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)}`;
+  return {
+    name: text(name),
+    arch,
+    fullArch: arch,
+    warp: attribute(N.CU_DEVICE_ATTRIBUTE_WARP_SIZE),
+    multiprocessors: attribute(N.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
+    maxThreadsPerBlock: attribute(N.CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK),
+    maxThreadsPerMultiprocessor: attribute(N.CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR),
+    sharedPerBlock: attribute(N.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK),
+    sharedPerBlockOptin: attribute(N.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN),
+    registersPerBlock: attribute(N.CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK),
+    l2Bytes: attribute(N.CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE),
+    totalBytes,
+    integrated: attribute(N.CU_DEVICE_ATTRIBUTE_INTEGRATED) !== 0,
+    memoryPools: attribute(N.CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED) !== 0,
+  };
+}
+
+/** The text before the first NUL. */
+export const text = (bytes: Uint8Array): string => Buffer.from(bytes.subarray(0, bytes.indexOf(0) < 0 ? bytes.length : bytes.indexOf(0))).toString();
+
+function cudaRules(calls: Calls<typeof CUDA_TABLE>): VendorRules {
+  const contexts = new Map<number, number>();
+  let current = -1; // per thread, and this module is loaded once per thread
+  const context = (ordinal: number): number => {
+    let c = contexts.get(ordinal);
+    if (c === undefined) {
+      const cell = new Cell();
+      calls.call('deviceGet', cell.raw, ordinal);
+      const device = cell.int;
+      calls.call('contextRetain', cell.clear().raw, device);
+      contexts.set(ordinal, (c = cell.value));
+    }
+    return c;
+  };
+  const use = (ordinal: number): void => {
+    if (current === ordinal) return;
+    calls.call('contextSet', context(ordinal));
+    current = ordinal;
+  };
+  const copy = nativeBlock(CUDA_STRUCTS.CUDA_MEMCPY2D.size);
+  const words = new BigUint64Array(copy.buffer);
+  const result = new Uint32Array(CUDA_STRUCTS.CUgraphExecUpdateResultInfo.size / 4);
+  return {
+    launchEnd: 0,
+    notReady: N.CUDA_ERROR_NOT_READY,
+    notFound: N.CUDA_ERROR_NOT_FOUND,
+    use,
+    place: context,
+    copy2D: (c: Copy2D, stream: Stream) => {
+      const at = CUDA_STRUCTS.CUDA_MEMCPY2D.fields;
+      const put = (field: keyof typeof at, value: number) => (words[at[field] / 8] = BigInt(value));
+      words.fill(0n);
+      put('srcMemoryType', N.CU_MEMORYTYPE_DEVICE);
+      put('srcDevice', c.src);
+      put('srcPitch', c.srcPitch);
+      put('dstMemoryType', N.CU_MEMORYTYPE_DEVICE);
+      put('dstDevice', c.dst);
+      put('dstPitch', c.dstPitch);
+      put('WidthInBytes', c.width);
+      put('Height', c.height);
+      calls.call('copy2D', copy.address, stream);
+    },
+    loadModule: (code: Uint8Array, name: string): Module => {
+      // PTX is text and ends with NUL; its translation may fail with a log worth reading.
+      const image = code[0] === 0x7f ? code : Buffer.concat([code, Buffer.of(0)]);
+      const log = nativeBlock(8192);
+      const keys = new Int32Array([N.CU_JIT_ERROR_LOG_BUFFER, N.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES]);
+      const values = new BigUint64Array([BigInt(log.address), 8192n]);
+      const cell = new Cell();
+      const status = calls.status('moduleLoad', cell.raw, image, 2, keys, values);
+      if (status !== 0) throw calls.error('moduleLoad', [name, image], status, text(new Uint8Array(log.buffer)));
+      return cell.value;
+    },
+    setMaxDynamicShared: (fn: Fn, bytes: number) => calls.call('funcSetAttribute', fn, N.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes),
+    updateGraph: (exec: GraphExec, graph: Graph): boolean => {
+      const status = calls.status('graphUpdate', exec, graph, result.fill(0));
+      if (status !== 0 && status !== N.CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE) throw calls.error('graphUpdate', [exec, graph], status);
+      return status === 0;
+    },
+    libraries: cudaLibraries,
+  };
+}
+
+/** Both are looked for on first use, so that a program without convolutions never loads cuDNN. */
+function cudaLibraries(device: Device): DeviceLibraries {
+  let blas: DeviceLibraries['blas'] | undefined;
+  let dnn: DeviceLibraries['dnn'] | undefined;
+  return {
+    get blas() {
+      return (blas ??= orSentence(() => openCublasLt(device)));
+    },
+    get dnn() {
+      return (dnn ??= orSentence(() => openCudnn(device)));
+    },
+  };
+}
+
+/** A library that is there but refuses to start is a sentence too; the backend then uses its own kernels and says so. */
+export function orSentence<T>(open: () => T | string): T | string {
+  try {
+    return open();
+  } catch (e) {
+    if (e instanceof DeviceError || e instanceof DriverError) return e.message;
+    throw e;
+  }
+}

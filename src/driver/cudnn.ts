@@ -1,0 +1,232 @@
+// cuDNN 9: convolutions forward and backward through its algorithm interface.
+import { UnsupportedError } from '../base/errors.js';
+import { Calls } from './checked.js';
+import { CUBLASLT } from './cublaslt.js';
+import { checkConv, convKey, type ConvDType, type ConvPlan, type ConvSpec, type Dnn } from './dnn.js';
+import type { Address, Device, Maybe, Stream } from './driver.js';
+import { Cell, nativeBlock, nativeString, noteLibrary, openLibrary, type LibrarySpec } from './ffi.js';
+import { made } from './lt.js';
+import { NVRTC } from './nvrtc.js';
+import { Workspaces } from './workspace.js';
+
+export const CUDNN: LibrarySpec = { name: 'cuDNN', sonames: ['libcudnn.so.9', 'libcudnn.so'], vendor: 'cuda' };
+
+const handles = 'uintptr_t handle, uintptr_t first, uintptr_t second, uintptr_t conv, uintptr_t third';
+const measured = 'uintptr_t handle, uintptr_t d1, uintptr_t p1, uintptr_t d2, uintptr_t p2, uintptr_t conv, uintptr_t d3, uintptr_t p3, int wanted, void *found, void *results, uintptr_t workspace, size_t bytes';
+const running = 'uintptr_t handle, uintptr_t alpha, uintptr_t d1, uintptr_t p1, uintptr_t d2, uintptr_t p2, uintptr_t conv, int algo, uintptr_t workspace, size_t bytes, uintptr_t beta, uintptr_t d3, uintptr_t p3';
+export const CUDNN_TABLE = {
+  create: 'int cudnnCreate(void *handle)',
+  destroy: 'int cudnnDestroy(uintptr_t handle)',
+  version: 'size_t cudnnGetVersion()',
+  errorString: 'uintptr_t cudnnGetErrorString(int status)',
+  setStream: 'int cudnnSetStream(uintptr_t handle, uintptr_t stream)',
+  tensorCreate: 'int cudnnCreateTensorDescriptor(void *desc)',
+  tensorSet: 'int cudnnSetTensor4dDescriptor(uintptr_t desc, int format, int type, int n, int c, int h, int w)',
+  tensorDestroy: 'int cudnnDestroyTensorDescriptor(uintptr_t desc)',
+  filterCreate: 'int cudnnCreateFilterDescriptor(void *desc)',
+  filterSet: 'int cudnnSetFilter4dDescriptor(uintptr_t desc, int type, int format, int k, int c, int h, int w)',
+  filterDestroy: 'int cudnnDestroyFilterDescriptor(uintptr_t desc)',
+  convCreate: 'int cudnnCreateConvolutionDescriptor(void *desc)',
+  convSet: 'int cudnnSetConvolution2dDescriptor(uintptr_t desc, int padH, int padW, int strideH, int strideW, int dilationH, int dilationW, int mode, int type)',
+  convGroups: 'int cudnnSetConvolutionGroupCount(uintptr_t desc, int groups)',
+  convMath: 'int cudnnSetConvolutionMathType(uintptr_t desc, int math)',
+  convDestroy: 'int cudnnDestroyConvolutionDescriptor(uintptr_t desc)',
+  guessForward: `int cudnnGetConvolutionForwardAlgorithm_v7(${handles}, int wanted, void *found, void *results)`,
+  guessData: `int cudnnGetConvolutionBackwardDataAlgorithm_v7(${handles}, int wanted, void *found, void *results)`,
+  guessFilter: `int cudnnGetConvolutionBackwardFilterAlgorithm_v7(${handles}, int wanted, void *found, void *results)`,
+  bytesForward: `int cudnnGetConvolutionForwardWorkspaceSize(${handles}, int algo, void *bytes)`,
+  bytesData: `int cudnnGetConvolutionBackwardDataWorkspaceSize(${handles}, int algo, void *bytes)`,
+  bytesFilter: `int cudnnGetConvolutionBackwardFilterWorkspaceSize(${handles}, int algo, void *bytes)`,
+  tuneForward: `int cudnnFindConvolutionForwardAlgorithmEx(${measured})`,
+  tuneData: `int cudnnFindConvolutionBackwardDataAlgorithmEx(${measured})`,
+  tuneFilter: `int cudnnFindConvolutionBackwardFilterAlgorithmEx(${measured})`,
+  runForward: `int cudnnConvolutionForward(${running})`,
+  runData: `int cudnnConvolutionBackwardData(${running})`,
+  runFilter: `int cudnnConvolutionBackwardFilter(${running})`,
+} as const;
+
+export const CUDNN_NUMBERS = {
+  CUDNN_DATA_FLOAT: 0,
+  CUDNN_DATA_DOUBLE: 1,
+  CUDNN_DATA_HALF: 2,
+  CUDNN_DATA_BFLOAT16: 9,
+  CUDNN_TENSOR_NCHW: 0,
+  CUDNN_CROSS_CORRELATION: 1,
+  CUDNN_DEFAULT_MATH: 0,
+  CUDNN_TENSOR_OP_MATH: 1,
+  CUDNN_FMA_MATH: 3,
+  CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED: 4004,
+} as const;
+/** One of the algorithms a search answers; the three kinds share the layout. */
+export const CUDNN_PERF = { size: 48, fields: { algo: 0, status: 4, time: 8, memory: 16, determinism: 24, mathType: 28 } } as const;
+
+const N = CUDNN_NUMBERS;
+const TYPES: { readonly [D in ConvDType]: number } = { f32: N.CUDNN_DATA_FLOAT, f64: N.CUDNN_DATA_DOUBLE, f16: N.CUDNN_DATA_HALF, bf16: N.CUDNN_DATA_BFLOAT16 };
+/** Which call serves a kind, and the order of its operands: two that are read, one that is written. */
+const KINDS = {
+  forward: { guess: 'guessForward', bytes: 'bytesForward', tune: 'tuneForward', run: 'runForward', order: ['x', 'filter', 'y'] },
+  'backward-data': { guess: 'guessData', bytes: 'bytesData', tune: 'tuneData', run: 'runData', order: ['filter', 'y', 'x'] },
+  'backward-filter': { guess: 'guessFilter', bytes: 'bytesFilter', tune: 'tuneFilter', run: 'runFilter', order: ['x', 'y', 'filter'] },
+} as const;
+/** Algorithms asked for, and the largest workspace one may have. */
+const WANTED = 8;
+const MOST_WORKSPACE = 1 << 30;
+
+interface CudnnPlan extends ConvPlan {
+  readonly x: number;
+  readonly filter: number;
+  readonly y: number;
+  readonly conv: number;
+  algorithm: number;
+  workspaceBytes: number;
+  description: string;
+}
+
+export function openCudnn(device: Device): Maybe<Dnn> {
+  // cuDNN loads these two by name and would not find them in Python's packages by itself.
+  openLibrary(CUBLASLT);
+  openLibrary(NVRTC);
+  const library = openLibrary(CUDNN);
+  if (typeof library === 'string') return library;
+  const raw = library.bind(CUDNN_TABLE);
+  const v = raw.version();
+  const version = `${Math.floor(v / 10000)}.${Math.floor(v / 100) % 100}.${v % 100}`;
+  noteLibrary({ name: CUDNN.name, version });
+  const rules = { errorName: (s: number) => nativeString(raw.errorString(s)), outOfMemory: [N.CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED] };
+  return new Cudnn(`cuDNN ${version}`, device, new Calls(CUDNN_TABLE, raw, rules));
+}
+
+class Cudnn implements Dnn {
+  readonly name: string;
+  readonly #device: Device;
+  readonly #calls: Calls<typeof CUDNN_TABLE>;
+  readonly #handle: number;
+  readonly #plans = new Map<string, CudnnPlan>();
+  readonly #workspaces: Workspaces;
+  /** alpha = 1 and beta = 0, as f32 at +0 and +4 and as f64 at +8 and +16. */
+  readonly #scalars = nativeBlock(24);
+  #stream: Stream = 0;
+
+  constructor(name: string, device: Device, calls: Calls<typeof CUDNN_TABLE>) {
+    this.name = name;
+    this.#device = device;
+    this.#calls = calls;
+    this.#workspaces = new Workspaces(device);
+    this.#handle = made((cell) => calls.call('create', cell));
+    const view = new DataView(this.#scalars.buffer);
+    view.setFloat32(0, 1, true);
+    view.setFloat64(8, 1, true);
+  }
+
+  supports(spec: ConvSpec): true | string {
+    const rule = checkConv(spec);
+    return rule === true ? true : `${this.name}: ${rule}`;
+  }
+
+  plan(spec: ConvSpec): ConvPlan {
+    const key = convKey(spec);
+    const known = this.#plans.get(key);
+    if (known) return known;
+    const rule = this.supports(spec);
+    if (rule !== true) throw new UnsupportedError(`conv2d: ${rule}`);
+    this.#device.makeCurrent();
+    const c = this.#calls;
+    const type = TYPES[spec.dtype];
+    const tensor = ([n, ch, h, w]: ConvSpec['x']): number => {
+      const t = made((cell) => c.call('tensorCreate', cell));
+      c.call('tensorSet', t, N.CUDNN_TENSOR_NCHW, type, n, ch, h, w);
+      return t;
+    };
+    const filter = made((cell) => c.call('filterCreate', cell));
+    c.call('filterSet', filter, type, N.CUDNN_TENSOR_NCHW, ...spec.filter);
+    const conv = made((cell) => c.call('convCreate', cell));
+    const compute = spec.dtype === 'f64' ? N.CUDNN_DATA_DOUBLE : N.CUDNN_DATA_FLOAT;
+    c.call('convSet', conv, ...spec.padding, ...spec.stride, ...spec.dilation, N.CUDNN_CROSS_CORRELATION, compute);
+    c.call('convGroups', conv, spec.groups);
+    // The default lets f32 go through TF32; FMA keeps it out.
+    const math = spec.dtype === 'f16' || spec.dtype === 'bf16' ? N.CUDNN_TENSOR_OP_MATH : spec.tf32 ? N.CUDNN_DEFAULT_MATH : N.CUDNN_FMA_MATH;
+    c.call('convMath', conv, math);
+    const plan: CudnnPlan = { spec, x: tensor(spec.x), filter, y: tensor(spec.y), conv, algorithm: -1, workspaceBytes: 0, description: key };
+    const kind = KINDS[spec.kind];
+    const [first, second, third] = kind.order.map((o) => plan[o]);
+    const results = nativeBlock(CUDNN_PERF.size * WANTED);
+    const found = new Cell();
+    c.call(kind.guess, this.#handle, first, second, conv, third, WANTED, found.raw, results.address);
+    this.#take(plan, results.buffer, found.int, false);
+    this.#plans.set(key, plan);
+    return plan;
+  }
+
+  /** Keeps the first algorithm of an answer that works and whose workspace is not out of proportion. */
+  #take(plan: CudnnPlan, buffer: ArrayBuffer, count: number, measured: boolean): void {
+    const view = new DataView(buffer);
+    const kind = KINDS[plan.spec.kind];
+    const [first, second, third] = kind.order.map((o) => plan[o]);
+    const bytes = new Cell();
+    for (let i = 0; i < count; i++) {
+      const at = i * CUDNN_PERF.size;
+      if (view.getInt32(at + CUDNN_PERF.fields.status, true) !== 0) continue;
+      const algorithm = view.getInt32(at + CUDNN_PERF.fields.algo, true);
+      const math = view.getInt32(at + CUDNN_PERF.fields.mathType, true);
+      this.#calls.call('convMath', plan.conv, math); // an answer holds for its math type
+      if (this.#calls.status(kind.bytes, this.#handle, first, second, plan.conv, third, algorithm, bytes.clear().raw) !== 0) continue;
+      if (bytes.value > MOST_WORKSPACE) continue;
+      plan.algorithm = algorithm;
+      plan.workspaceBytes = bytes.value;
+      const time = measured ? `, ${view.getFloat32(at + CUDNN_PERF.fields.time, true).toFixed(3)} ms` : '';
+      plan.description = `algorithm ${algorithm}, math ${math}, workspace ${bytes.value}${time}`;
+      return;
+    }
+    throw new UnsupportedError(`conv2d: ${this.name} has no algorithm for ${convKey(plan.spec)}`);
+  }
+
+  tune(plan: ConvPlan, x: Address, filter: Address, y: Address, stream: Stream): void {
+    const p = plan as CudnnPlan;
+    this.#use(stream);
+    const kind = KINDS[p.spec.kind];
+    const data = { x, filter, y };
+    const [o1, o2, o3] = kind.order;
+    const results = nativeBlock(CUDNN_PERF.size * WANTED);
+    const found = new Cell();
+    const bytes = Math.max(p.workspaceBytes, 256 << 20);
+    this.#calls.call(
+      kind.tune, this.#handle, p[o1], data[o1], p[o2], data[o2], p.conv, p[o3], data[o3], WANTED, found.raw, results.address,
+      this.#workspaces.get(stream, bytes), bytes,
+    );
+    this.#take(p, results.buffer, found.int, true);
+  }
+
+  run(plan: ConvPlan, x: Address, filter: Address, y: Address, stream: Stream): void {
+    const p = plan as CudnnPlan;
+    this.#use(stream);
+    const kind = KINDS[p.spec.kind];
+    const data = { x, filter, y };
+    const [o1, o2, o3] = kind.order;
+    const wide = p.spec.dtype === 'f64';
+    const alpha = this.#scalars.address + (wide ? 8 : 0);
+    const beta = this.#scalars.address + (wide ? 16 : 4);
+    const workspace = this.#workspaces.get(stream, p.workspaceBytes);
+    this.#calls.call(
+      kind.run, this.#handle, alpha, p[o1], data[o1], p[o2], data[o2], p.conv, p.algorithm, workspace, p.workspaceBytes, beta, p[o3], data[o3],
+    );
+  }
+
+  #use(stream: Stream): void {
+    this.#device.makeCurrent();
+    if (stream === this.#stream) return;
+    this.#calls.call('setStream', this.#handle, stream);
+    this.#stream = stream;
+  }
+
+  dispose(): void {
+    for (const p of this.#plans.values()) {
+      this.#calls.call('tensorDestroy', p.x);
+      this.#calls.call('tensorDestroy', p.y);
+      this.#calls.call('filterDestroy', p.filter);
+      this.#calls.call('convDestroy', p.conv);
+    }
+    this.#plans.clear();
+    this.#workspaces.dispose();
+    this.#calls.call('destroy', this.#handle);
+  }
+}

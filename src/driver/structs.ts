@@ -1,0 +1,88 @@
+// C structs and numbers this room relies on, as data: scripts/abi-probe.ts compiles them against the vendors' headers and compares.
+
+/** Byte size and field offsets on 64-bit Linux. */
+export interface StructLayout {
+  readonly size: number;
+  readonly fields: Readonly<Record<string, number>>;
+}
+
+export const CUDA_STRUCTS = {
+  CUDA_MEMCPY2D: {
+    size: 128,
+    fields: {
+      srcXInBytes: 0, srcY: 8, srcMemoryType: 16, srcHost: 24, srcDevice: 32, srcArray: 40, srcPitch: 48,
+      dstXInBytes: 56, dstY: 64, dstMemoryType: 72, dstHost: 80, dstDevice: 88, dstArray: 96, dstPitch: 104, WidthInBytes: 112, Height: 120,
+    },
+  },
+  CUgraphExecUpdateResultInfo: { size: 24, fields: { result: 0, errorNode: 8, errorFromNode: 16 } },
+} as const satisfies Record<string, StructLayout>;
+
+/** Attribute and status numbers of the CUDA driver. */
+export const CUDA_NUMBERS = {
+  CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK: 1,
+  CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK: 8,
+  CU_DEVICE_ATTRIBUTE_WARP_SIZE: 10,
+  CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK: 12,
+  CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: 16,
+  CU_DEVICE_ATTRIBUTE_INTEGRATED: 18,
+  CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: 38,
+  CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR: 39,
+  CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: 75,
+  CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: 76,
+  CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: 97,
+  CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED: 115,
+  CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: 0,
+  CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES: 1,
+  CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES: 2,
+  CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES: 3,
+  CU_FUNC_ATTRIBUTE_NUM_REGS: 4,
+  CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: 8,
+  CU_MEMORYTYPE_DEVICE: 2,
+  CU_STREAM_NON_BLOCKING: 1,
+  CU_EVENT_DISABLE_TIMING: 2,
+  CU_MEMHOSTALLOC_PORTABLE: 1,
+  CU_STREAM_CAPTURE_MODE_RELAXED: 2,
+  CU_JIT_INFO_LOG_BUFFER: 3,
+  CU_JIT_ERROR_LOG_BUFFER: 5,
+  CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES: 6,
+  CUDA_ERROR_OUT_OF_MEMORY: 2,
+  CUDA_ERROR_NO_DEVICE: 100,
+  CUDA_ERROR_NOT_FOUND: 500,
+  CUDA_ERROR_NOT_READY: 600,
+  CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE: 910,
+} as const;
+
+/** The two layouts of hipDeviceProp_t: ROCm 5, and `hipGetDevicePropertiesR0600` from ROCm 6 on. */
+export const HIP_PROPERTIES = {
+  rocm5: { size: 792, fields: { name: 0, gcnArchName: 396 } },
+  rocm6: { size: 1472, fields: { name: 0, gcnArchName: 1160 } },
+} as const satisfies Record<string, StructLayout>;
+
+export const HIP_NUMBERS = {
+  hipDeviceAttributeMaxThreadsPerBlock: 56,
+  hipDeviceAttributeMaxThreadsPerMultiProcessor: 57,
+  hipDeviceAttributeMultiprocessorCount: 63,
+  hipDeviceAttributeMaxRegistersPerBlock: 71,
+  hipDeviceAttributeMaxSharedMemoryPerBlock: 74,
+  hipDeviceAttributeWarpSize: 87,
+  hipDeviceAttributeIntegrated: 16,
+  hipDeviceAttributeL2CacheSize: 19,
+  hipDeviceAttributeMemoryPoolsSupported: 88,
+  HIP_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: 0,
+  HIP_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES: 1,
+  HIP_FUNC_ATTRIBUTE_CONST_SIZE_BYTES: 2,
+  HIP_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES: 3,
+  HIP_FUNC_ATTRIBUTE_NUM_REGS: 4,
+  HIP_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: 8,
+  hipMemcpyDeviceToDevice: 3,
+  hipStreamNonBlocking: 1,
+  hipEventDisableTiming: 2,
+  hipHostMallocPortable: 1,
+  hipStreamCaptureModeRelaxed: 2,
+  hipErrorOutOfMemory: 2,
+  hipErrorNoDevice: 100,
+  hipErrorInvalidDevice: 101,
+  hipErrorNotFound: 500,
+  hipErrorNotReady: 600,
+  hipErrorGraphExecUpdateFailure: 910,
+} as const;

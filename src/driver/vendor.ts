@@ -1,0 +1,318 @@
+// What HIP and CUDA have in common, which is nearly all: one device class over a table of calls with equal signatures.
+import { ArgumentError, DeviceError, DriverError } from '../base/errors.js';
+import type {
+  Address, Arguments, Copy2D, Device, DeviceInfo, DeviceLibraries, Driver, Event, Fn, FunctionAttribute, Graph, GraphExec, HostBuffer, Module, Stream,
+} from './driver.js';
+import type { Calls } from './checked.js';
+import { Cell, nativeBlock, nativeView, type Native, type Table } from './ffi.js';
+
+/** The calls both vendors have under names of their own; the tables in cuda.ts and hip.ts hold the symbols. */
+export const SHARED_CALLS = [
+  'memAlloc', 'memFree', 'memInfo', 'hostAlloc', 'hostFree', 'memset8', 'memset32', 'copyHtoD', 'copyDtoH', 'copyDtoD', 'copyPeer',
+  'streamCreate', 'streamDestroy', 'streamQuery', 'streamSync', 'streamWait', 'deviceSync',
+  'eventCreate', 'eventDestroy', 'eventRecord', 'eventQuery', 'eventSync', 'eventElapsed',
+  'moduleUnload', 'moduleFunction', 'funcAttribute', 'occupancy', 'launch',
+  'beginCapture', 'endCapture', 'instantiate', 'graphLaunch', 'graphDestroy', 'execDestroy',
+] as const;
+type SharedCall = (typeof SHARED_CALLS)[number];
+export type VendorTable = Table & { readonly [K in SharedCall]: string } & { readonly memAllocAsync: Table[string]; readonly memFreeAsync: Table[string] };
+
+/** What the vendors do differently. */
+export interface VendorRules {
+  /** Ends the launch list: 0 for CUDA, 3 for HIP. */
+  readonly launchEnd: number;
+  /** The statuses of "not ready yet" and "no such symbol". */
+  readonly notReady: number;
+  readonly notFound: number;
+  /** Makes the device current on this thread. */
+  readonly use: (ordinal: number) => void;
+  /** What peer copies call a device: its context or its ordinal. */
+  readonly place: (ordinal: number) => number;
+  readonly copy2D: (copy: Copy2D, stream: Stream) => void;
+  readonly loadModule: (code: Uint8Array, name: string) => Module;
+  readonly setMaxDynamicShared: (fn: Fn, bytes: number, info: DeviceInfo) => void;
+  readonly updateGraph: (exec: GraphExec, graph: Graph) => boolean;
+  readonly libraries: (device: Device) => DeviceLibraries;
+}
+
+/** Both vendors number these alike. */
+const ATTRIBUTE_NUMBERS: { readonly [A in FunctionAttribute]: number } = {
+  maxThreadsPerBlock: 0, staticShared: 1, constantBytes: 2, localBytes: 3, registers: 4, maxDynamicShared: 8,
+};
+const NON_BLOCKING = 1;
+const NO_TIMING = 2;
+const PORTABLE = 1;
+/** Relaxed: memory may be allocated while a stream is captured. */
+const CAPTURE_RELAXED = 2;
+
+export class VendorDevice implements Device {
+  readonly driver: Driver;
+  readonly ordinal: number;
+  readonly info: DeviceInfo;
+  readonly #calls: Calls<VendorTable>;
+  readonly #rules: VendorRules;
+  readonly #launch: Native;
+  readonly #cell = new Cell();
+  readonly #cell2 = new Cell();
+  /** { 1, arguments, 2, &size, end, size }: the form of launch that takes packed arguments. */
+  readonly #extra: Uint32Array;
+  readonly #extraAddress: number;
+  #libraries: DeviceLibraries | undefined;
+
+  constructor(driver: Driver, ordinal: number, info: DeviceInfo, calls: Calls<VendorTable>, rules: VendorRules) {
+    this.driver = driver;
+    this.ordinal = ordinal;
+    this.info = info;
+    this.#calls = calls;
+    this.#rules = rules;
+    this.#launch = calls.raw.launch as Native;
+    const block = nativeBlock(48);
+    this.#extraAddress = block.address;
+    this.#extra = new Uint32Array(block.buffer);
+    const sizeAt = block.address + 40;
+    this.#extra.set([1, 0, 0, 0, 2, 0, sizeAt % 0x100000000, Math.floor(sizeAt / 0x100000000), rules.launchEnd, 0]);
+  }
+
+  makeCurrent(): void {
+    this.#rules.use(this.ordinal);
+  }
+  get libraries(): DeviceLibraries {
+    this.makeCurrent();
+    return (this.#libraries ??= this.#rules.libraries(this));
+  }
+
+  #call(name: SharedCall, ...args: Parameters<Native>): void {
+    this.#rules.use(this.ordinal);
+    this.#calls.call(name, ...args);
+  }
+
+  // Memory
+
+  alloc(bytes: number): Address {
+    checkBytes('alloc', bytes);
+    this.#call('memAlloc', this.#cell.clear().raw, bytes);
+    return this.#cell.value;
+  }
+  free(address: Address): void {
+    this.#call('memFree', address);
+  }
+  allocAsync(bytes: number, stream: Stream): Address {
+    if (!this.info.memoryPools) return this.alloc(bytes);
+    checkBytes('allocAsync', bytes);
+    this.#rules.use(this.ordinal);
+    this.#calls.call('memAllocAsync', this.#cell.clear().raw, bytes, stream);
+    return this.#cell.value;
+  }
+  freeAsync(address: Address, stream: Stream): void {
+    if (!this.info.memoryPools) return this.free(address);
+    this.#rules.use(this.ordinal);
+    this.#calls.call('memFreeAsync', address, stream);
+  }
+  memory(): { free: number; total: number } {
+    this.#call('memInfo', this.#cell.clear().raw, this.#cell2.clear().raw);
+    return { free: this.#cell.value, total: this.#cell2.value };
+  }
+  allocHost(bytes: number): HostBuffer {
+    checkBytes('allocHost', bytes);
+    this.#call('hostAlloc', this.#cell.clear().raw, bytes, PORTABLE);
+    const address = this.#cell.value;
+    return { address, bytes: nativeView(address, bytes) };
+  }
+  freeHost(buffer: HostBuffer): void {
+    this.#call('hostFree', buffer.address);
+  }
+  memset(address: Address, byte: number, bytes: number, stream: Stream): void {
+    if (bytes > 0) this.#call('memset8', address, byte & 255, bytes, stream);
+  }
+  memset32(address: Address, word: number, count: number, stream: Stream): void {
+    if (count > 0) this.#call('memset32', address, word >>> 0, count, stream);
+  }
+
+  // Copies
+
+  copyIn(dst: Address, src: Uint8Array, stream: Stream): void {
+    if (src.length === 0) return;
+    this.#call('copyHtoD', dst, src, src.length, stream);
+    this.synchronizeStream(stream); // JavaScript may move or change the bytes as soon as we return
+  }
+  copyOut(target: Uint8Array, src: Address, stream: Stream): void {
+    if (target.length === 0) return;
+    this.#call('copyDtoH', target, src, target.length, stream);
+    this.synchronizeStream(stream);
+  }
+  copyInAsync(dst: Address, host: Address, bytes: number, stream: Stream): void {
+    if (bytes > 0) this.#call('copyHtoD', dst, host, bytes, stream);
+  }
+  copyOutAsync(host: Address, src: Address, bytes: number, stream: Stream): void {
+    if (bytes > 0) this.#call('copyDtoH', host, src, bytes, stream);
+  }
+  copy(dst: Address, src: Address, bytes: number, stream: Stream): void {
+    if (bytes > 0) this.#call('copyDtoD', dst, src, bytes, stream);
+  }
+  copyPeer(dst: Address, from: Device, src: Address, bytes: number, stream: Stream): void {
+    if (from.driver !== this.driver) throw new ArgumentError(`copyPeer: from a ${from.driver.name} device to a ${this.driver.name} one; go through host memory`);
+    if (bytes > 0) this.#call('copyPeer', dst, this.#rules.place(this.ordinal), src, this.#rules.place(from.ordinal), bytes, stream);
+  }
+  copy2D(copy: Copy2D, stream: Stream): void {
+    const { width, height, srcPitch, dstPitch } = copy;
+    if (width > srcPitch || width > dstPitch) throw new ArgumentError(`copy2D: rows of ${width} bytes do not fit pitches ${srcPitch} and ${dstPitch}`);
+    if (width === 0 || height === 0) return;
+    this.#rules.use(this.ordinal);
+    this.#rules.copy2D(copy, stream);
+  }
+
+  // Streams and events
+
+  createStream(): Stream {
+    this.#call('streamCreate', this.#cell.clear().raw, NON_BLOCKING);
+    return this.#cell.value;
+  }
+  destroyStream(stream: Stream): void {
+    this.#call('streamDestroy', stream);
+  }
+  queryStream(stream: Stream): boolean {
+    return this.#ready('streamQuery', stream);
+  }
+  synchronizeStream(stream: Stream): void {
+    this.#call('streamSync', stream);
+  }
+  streamWaitEvent(stream: Stream, event: Event): void {
+    this.#call('streamWait', stream, event, 0);
+  }
+  synchronize(): void {
+    this.#call('deviceSync');
+  }
+  createEvent(timing: boolean): Event {
+    this.#call('eventCreate', this.#cell.clear().raw, timing ? 0 : NO_TIMING);
+    return this.#cell.value;
+  }
+  destroyEvent(event: Event): void {
+    this.#call('eventDestroy', event);
+  }
+  record(event: Event, stream: Stream): void {
+    this.#call('eventRecord', event, stream);
+  }
+  queryEvent(event: Event): boolean {
+    return this.#ready('eventQuery', event);
+  }
+  synchronizeEvent(event: Event): void {
+    this.#call('eventSync', event);
+  }
+  elapsed(start: Event, end: Event): number {
+    this.#call('eventElapsed', this.#cell.clear().raw, start, end);
+    return this.#cell.float;
+  }
+  #ready(name: 'streamQuery' | 'eventQuery', handle: number): boolean {
+    this.#rules.use(this.ordinal);
+    const status = this.#calls.status(name, handle);
+    if (status !== 0 && status !== this.#rules.notReady) throw this.#calls.error(name, [handle], status);
+    return status === 0;
+  }
+
+  // Modules and launches
+
+  loadModule(code: Uint8Array, name: string): Module {
+    this.#rules.use(this.ordinal);
+    return this.#rules.loadModule(code, name);
+  }
+  unloadModule(module: Module): void {
+    this.#call('moduleUnload', module);
+  }
+  findFunction(module: Module, symbol: string): Fn | undefined {
+    this.#rules.use(this.ordinal);
+    const status = this.#calls.status('moduleFunction', this.#cell.clear().raw, module, symbol);
+    if (status === this.#rules.notFound) return undefined;
+    if (status !== 0) throw this.#calls.error('moduleFunction', [module, symbol], status);
+    return this.#cell.value;
+  }
+  getFunction(module: Module, symbol: string): Fn {
+    const fn = this.findFunction(module, symbol);
+    if (fn === undefined) throw new DriverError(`getFunction: the module has no kernel '${symbol}'`);
+    return fn;
+  }
+  functionAttribute(fn: Fn, attribute: FunctionAttribute): number {
+    this.#call('funcAttribute', this.#cell.clear().raw, ATTRIBUTE_NUMBERS[attribute], fn);
+    return this.#cell.int;
+  }
+  setMaxDynamicShared(fn: Fn, bytes: number): void {
+    this.#rules.use(this.ordinal);
+    this.#rules.setMaxDynamicShared(fn, bytes, this.info);
+  }
+  occupancy(fn: Fn, threads: number, dynamicShared: number): number {
+    this.#call('occupancy', this.#cell.clear().raw, fn, threads, dynamicShared);
+    return this.#cell.int;
+  }
+  launch(
+    fn: Fn, gridX: number, gridY: number, gridZ: number, blockX: number, blockY: number, blockZ: number,
+    dynamicShared: number, stream: Stream, args: Arguments,
+  ): void {
+    this.#rules.use(this.ordinal);
+    const extra = this.#extra;
+    extra[2] = args.address; // stored modulo 2^32
+    extra[3] = args.address / 0x100000000;
+    extra[10] = args.size;
+    // An empty list is given as none: a buffer of no bytes is refused by some drivers.
+    const list = args.size === 0 ? 0 : this.#extraAddress;
+    const status = this.#launch(fn, gridX, gridY, gridZ, blockX, blockY, blockZ, dynamicShared, stream, 0, list);
+    if (status !== 0) {
+      const detail = `grid ${gridX}x${gridY}x${gridZ}, block ${blockX}x${blockY}x${blockZ}, ${dynamicShared} bytes of shared memory, ${args.size} bytes of arguments`;
+      throw this.#calls.error('launch', [fn], status, detail);
+    }
+  }
+
+  // Graphs
+
+  beginCapture(stream: Stream): void {
+    this.#call('beginCapture', stream, CAPTURE_RELAXED);
+  }
+  endCapture(stream: Stream): Graph {
+    this.#call('endCapture', stream, this.#cell.clear().raw);
+    return this.#cell.value;
+  }
+  instantiate(graph: Graph): GraphExec {
+    this.#call('instantiate', this.#cell.clear().raw, graph, 0);
+    return this.#cell.value;
+  }
+  updateGraph(exec: GraphExec, graph: Graph): boolean {
+    this.#rules.use(this.ordinal);
+    return this.#rules.updateGraph(exec, graph);
+  }
+  launchGraph(exec: GraphExec, stream: Stream): void {
+    this.#call('graphLaunch', exec, stream);
+  }
+  destroyGraph(graph: Graph): void {
+    this.#call('graphDestroy', graph);
+  }
+  destroyGraphExec(exec: GraphExec): void {
+    this.#call('execDestroy', exec);
+  }
+}
+
+/** A driver from what a vendor's file knows: one device object per ordinal, ordinals checked. */
+export function vendorDriver(
+  head: Pick<Driver, 'name' | 'version' | 'deviceCount'>, info: (ordinal: number) => DeviceInfo, calls: Calls<VendorTable>, rules: VendorRules,
+): Driver {
+  const devices = new Map<number, Device>();
+  const infos = new Map<number, DeviceInfo>();
+  const driver: Driver = {
+    ...head,
+    info: (ordinal) => {
+      if (!Number.isInteger(ordinal) || ordinal < 0 || ordinal >= head.deviceCount) {
+        throw new DeviceError(`${head.name}:${ordinal}: there is no such device; ${head.version} sees ${head.deviceCount} (numbered from 0)`);
+      }
+      const known = infos.get(ordinal) ?? info(ordinal);
+      infos.set(ordinal, known);
+      return known;
+    },
+    open: (ordinal) => {
+      const known = devices.get(ordinal) ?? new VendorDevice(driver, ordinal, driver.info(ordinal), calls, rules);
+      devices.set(ordinal, known);
+      return known;
+    },
+  };
+  return driver;
+}
+
+function checkBytes(call: string, bytes: number): void {
+  if (!Number.isSafeInteger(bytes) || bytes <= 0) throw new ArgumentError(`${call}: ${bytes} bytes; a whole number from 1 is needed`);
+}

@@ -1,0 +1,40 @@
+// From source text to code for a target: picks the compiler, adds the wave size, goes through the cache on disk.
+import { CompileError } from '../base/errors.js';
+import { waveSize, type Compiler } from '../driver/compiler.js';
+import { openHiprtc } from '../driver/hiprtc.js';
+import { openNvrtc } from '../driver/nvrtc.js';
+import { cacheKey, KernelCache } from './cache.js';
+
+export interface CompileOptions {
+  /** 'sm_90' gives a cubin, 'compute_80' PTX, 'gfx1100' an AMD code object. */
+  readonly arch: string;
+  readonly defines?: Readonly<Record<string, string | number>>;
+  /** The installed one for the target unless given. */
+  readonly compiler?: Compiler;
+  /** The default folder's unless given; false compiles anew and keeps nothing. */
+  readonly cache?: KernelCache | false;
+}
+
+let shared: KernelCache | undefined;
+/** The process's cache. */
+export const kernelCache = (): KernelCache => (shared ??= new KernelCache());
+
+/** The compiler for a target, or the sentence that says why there is none. */
+export function compilerFor(arch: string): Compiler | string {
+  if (/^gfx/.test(arch)) return openHiprtc();
+  if (/^(sm|compute)_/.test(arch)) return openNvrtc();
+  return `no compiler makes code for '${arch}': targets are named gfx…, sm_… or compute_…`;
+}
+
+/** Compiles, or takes what an earlier run compiled. Throws CompileError with the compiler's log. */
+export function compile(source: string, name: string, options: CompileOptions): Uint8Array {
+  const { arch } = options;
+  const compiler = options.compiler ?? compilerFor(arch);
+  if (typeof compiler === 'string') throw new CompileError(`compile ${name} for ${arch}: ${compiler}`);
+  const defines = { WICK_WAVE: waveSize(arch), ...options.defines };
+  const build = (): Uint8Array => compiler.compile({ source, name, arch, defines });
+  if (options.cache === false) return build();
+  const cache = options.cache ?? kernelCache();
+  const key = cacheKey({ source, options: compiler.options({ arch, defines }), arch, compiler: `${compiler.name} ${compiler.version}` });
+  return cache.getOrBuild(key, arch, build);
+}
