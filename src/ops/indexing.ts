@@ -3,6 +3,7 @@ import { DTYPES, INDEX_DTYPES, maxInt, type DType, type Value } from '../base/dt
 import { ArgumentError, DTypeError, IndexError, ShapeError } from '../base/errors.js';
 import { formatShape, normalizeDim, sizeOf, type Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
+import type { Operand } from './elementwise.js';
 import { composite, kernel, lanes, replaceDim, requireRank, requireSameDType, requireWhole } from './kernel-row.js';
 import { rows, type Call, type CompositeErrorSample, type CompositeSample, type ErrorSample, type GradContext, type Grads,
   type InputSpec, type RefTensor, type Sample, type Sig } from './op.js';
@@ -371,7 +372,7 @@ export const indexing = rows({
     dtypes: DTYPES,
     candle: { none: 'where_cond with a full tensor there' },
     ulp: 0,
-    compose: (x: Tensor, mask: Tensor, value: number): Tensor => mask.broadcastTo(x.shape).where(x.newFull([], value), x),
+    compose: (x: Tensor, mask: Tensor, value: Operand): Tensor => mask.broadcastTo(x.shape).where(value, x),
     samples: (): readonly CompositeSample[] => [
       { inputs: [{ shape: [3, 4] }, { shape: [3, 4], dtype: 'u8', ints: [0, 1] }], args: [{ input: 1 }, 3] },
       { inputs: [{ shape: [2, 3, 4] }, { shape: [1, 4], dtype: 'u8', ints: [0, 1] }], args: [{ input: 1 }, 1] },
