@@ -1,9 +1,8 @@
 // Ops made of other rows: their gradients come by themselves.
 import { type DType, DTYPES, FLOATS, REALS } from '../base/dtype.js';
 import { ArgumentError, ShapeError } from '../base/errors.js';
-import { formatShape, normalizeDim, normalizeDims, type Shape } from '../base/shape.js';
+import { formatShape, normalizeDim, normalizeDims, resolveReshape, type Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
-import type { Operand } from './elementwise.js';
 import { type CompositeErrorSample, type CompositeRow, type CompositeSample, rows } from './op.js';
 import type { Dims } from './reduce.js';
 
@@ -28,6 +27,12 @@ export const compositeOps = rows({
   zerosLike: of('zeros of the same shape and dtype', (x: Tensor): Tensor => x.newFull(x.shape, 0), [on([2, 3])], { noGrad: 'a constant' }),
   onesLike: of('ones of the same shape and dtype', (x: Tensor): Tensor => x.newFull(x.shape, 1), [on([2, 3])], { noGrad: 'a constant' }),
   newZeros: of('zeros on the same device', (x: Tensor, shape: Shape, dtype?: DType): Tensor => x.newFull(shape, 0, dtype), [on([2], [3, 4])], { noGrad: 'a constant' }),
+  reshape: of('the same elements in row-major order under another shape; one dimension may be -1; copies only where strides demand it', (x: Tensor, shape: Shape): Tensor => {
+    const to = resolveReshape('reshape', x.shape, shape);
+    return (x.layout.reshape(to) ? x : x.copy()).viewAs(to);
+  }, [on([2, 3, 4], [4, 6]), on([2, 3, 4], [-1, 2]), on([2, 1, 3], [6]), on([0, 3], [3, 0])], {
+    errors: [{ ...on([2, 3], [4, -1]), code: 'E_SHAPE', says: /reshape: \[2, 3\] has 6 elements, \[4, -1\] needs a multiple of 4/ }],
+  }),
   transpose: of('two dimensions exchanged', (x: Tensor, a: number = -2, b: number = -1): Tensor => {
     const [p, q] = [normalizeDim('transpose', a, x.rank), normalizeDim('transpose', b, x.rank)];
     return x.permute(x.shape.map((_, i) => (i === p ? q : i === q ? p : i)));
@@ -113,7 +118,6 @@ export const compositeOps = rows({
   }, [on([2, 3], 1, 2, 1)]),
   tril: of('the part on and below diagonal k; 0 elsewhere', (x: Tensor, k: number = 0): Tensor => triangle(x, k, true), [on([3, 4]), on([3, 4], 1)]),
   triu: of('the part on and above diagonal k; 0 elsewhere', (x: Tensor, k: number = 0): Tensor => triangle(x, k, false), [on([3, 4]), on([3, 4], -1)]),
-  maskedFill: of('`value` where mask is not 0, else x', (x: Tensor, mask: Tensor, value: Operand): Tensor => mask.where(value, x), [{ inputs: [{ shape: [3, 5] }, { shape: [3, 5], dtype: 'u8', ints: [0, 1] }], args: [{ input: 1 }, 7] }]),
   any: of('1 where any element over dims is not 0', (x: Tensor, dims?: Dims, keepdim: boolean = false): Tensor => x.ne(0).max(dims, keepdim), [on([3, 5], 1)], { noGrad: 'the result is a truth value' }),
   all: of('1 where all elements over dims are not 0', (x: Tensor, dims?: Dims, keepdim: boolean = false): Tensor => x.ne(0).min(dims, keepdim), [on([3, 5], 1)], { noGrad: 'the result is a truth value' }),
   roundTo: of('rounded to `decimals` places', (x: Tensor, decimals: number): Tensor => x.affine(10 ** decimals, 0).round().div(10 ** decimals), [on([3, 5], 2)], { dtypes: REALS, ulp: 2 }),

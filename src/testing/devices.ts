@@ -1,0 +1,22 @@
+// Which devices a test run covers: named by WICK_TEST_DEVICES, else the CPU engines that can be had here.
+import { WickError } from '../base/errors.js';
+import { Device } from '../tensor/device.js';
+
+export interface Probe {
+  readonly name: string;
+  readonly device?: Device;
+  /** Why it is not there. */
+  readonly missing?: string;
+}
+
+export function probe(name: string): Probe {
+  try {
+    const device = Device.get(name);
+    return device.name === name ? { name, device } : { name, missing: `${name} is served by ${device.name} here` };
+  } catch (e) {
+    if (e instanceof WickError) return { name, missing: e.message };
+    throw e;
+  }
+}
+
+export const testDevices = (fallback = 'cpu'): Probe[] => (process.env.WICK_TEST_DEVICES ?? fallback).split(',').map((s) => probe(s.trim()));

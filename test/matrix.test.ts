@@ -1,0 +1,73 @@
+// The matrix: every op x dtype x layout x sample of the table, on every device under test, against the reference engine.
+// One case: WICK_CASE=exp/f32/transposed/0 npm test (a prefix such as exp/ runs all of them).
+import assert from 'node:assert/strict';
+import { after, test } from 'node:test';
+import '../src/index.js';
+import { isFloat } from '../src/base/dtype.js';
+import { UnsupportedError } from '../src/base/errors.js';
+import type { Row } from '../src/ops/op.js';
+import { opList } from '../src/ops/table.js';
+import { type Case, casesOf, buildInputs, runCase } from '../src/testing/cases.js';
+import { difference, judge } from '../src/testing/compare.js';
+import { testDevices } from '../src/testing/devices.js';
+import { decodeValues } from '../src/testing/values.js';
+import { Device } from '../src/tensor/device.js';
+import { scope } from '../src/tensor/scope.js';
+import type { Tensor } from '../src/tensor/tensor.js';
+
+const only = process.env.WICK_CASE ?? '';
+const reference = Device.reference();
+const totals = { passed: 0, failed: 0, unsupported: 0 };
+
+/** Rows whose results are sums judge errors against the largest result: cancellation makes single results meaningless. */
+const normwise = (row: Row): boolean => row.family !== 'elementwise';
+
+function results(c: Case, device: Device): { dtype: Tensor['dtype']; values: ReturnType<typeof decodeValues>; shape: readonly number[] }[] {
+  let out: ReturnType<typeof results> = [];
+  scope(() => {
+    const { tensors } = buildInputs(c, device);
+    out = runCase(c, tensors, device).map((t) => ({ dtype: t.dtype, shape: t.shape, values: decodeValues(t.bytesSync(), t.dtype) }));
+  });
+  return out;
+}
+
+function check(c: Case, device: Device): string | undefined {
+  const want = results(c, reference);
+  const got = results(c, device);
+  for (const [i, w] of want.entries()) {
+    const g = got[i];
+    assert.deepEqual(g.shape, w.shape, `${c.name}: shape`);
+    assert.equal(g.dtype, w.dtype, `${c.name}: dtype`);
+    const d = difference(g.values, w.values, w.dtype, normwise(c.row));
+    const wrong = judge(d, isFloat(w.dtype) ? c.row.ulp : 0, w.dtype);
+    if (wrong) return `${c.name} on ${device.name}: result ${i}, ${wrong}`;
+  }
+  return undefined;
+}
+
+for (const { name, device, missing } of testDevices()) {
+  for (const row of opList) {
+    const cases = [...casesOf([row])].filter((c) => c.name.startsWith(only));
+    if (cases.length === 0) continue;
+    test(`${row.name} on ${name}: ${cases.length} cases`, { skip: missing }, () => {
+      const failures: string[] = [];
+      for (const c of cases) {
+        try {
+          const wrong = check(c, device as Device);
+          if (wrong) failures.push(wrong);
+          else totals.passed++;
+        } catch (e) {
+          if (e instanceof UnsupportedError) {
+            totals.unsupported++;
+            continue;
+          }
+          failures.push(`${c.name} on ${name}: ${String(e)}`);
+        }
+      }
+      totals.failed += failures.length;
+      assert.equal(failures.length, 0, `${failures.length} of ${cases.length} failed:\n  ${failures.slice(0, 12).join('\n  ')}`);
+    });
+  }
+}
+
+after(() => console.log(`matrix: ${totals.passed} cases passed, ${totals.failed} failed, ${totals.unsupported} unsupported with a sentence`));
