@@ -38,7 +38,10 @@ export function flattenCheckpoint(root: unknown, source: string, pickled: number
     if (holdsTensor(value.args)) return put(out.opaque, name, value.global.id);
     children(value.entries, name, depth);
     children(value.items.entries(), name, depth);
-    if (!(value.state instanceof Map)) return;
+    if (!(value.state instanceof Map)) {
+      if (value.entries.size + value.items.length === 0) out.metadata.set(name, value);
+      return;
+    }
     const state = value.state as Map<unknown, unknown>;
     const isModule = MODULE_PARTS.every((part) => state.get(part) instanceof Map);
     for (const [key, part] of state) {

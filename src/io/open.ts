@@ -1,0 +1,70 @@
+// Any tensor file by its content: safetensors (one, sharded, a directory), PyTorch, NumPy or GGUF, behind one interface.
+import { statSync } from 'node:fs';
+import { ArgumentError } from '../base/errors.js';
+import { openSource, readBytes } from './byte-source.js';
+import { Gguf } from './gguf.js';
+import { openNpy, openNpz } from './npy.js';
+import { SafeTensors } from './safetensors.js';
+import type { ReadOptions, TensorRecord } from './stored-dtype.js';
+import { isTar } from './tar.js';
+import { TorchFile } from './torch.js';
+import { ZipFile } from './zip.js';
+
+export type TensorFormat = 'safetensors' | 'torch' | 'npy' | 'npz' | 'gguf';
+
+export interface OpenOptions extends ReadOptions {
+  /** Give quantized GGUF tensors as f32, instead of refusing them. */
+  dequantize?: boolean;
+}
+
+export interface TensorFile {
+  readonly format: TensorFormat;
+  readonly names: readonly string[];
+  record(name: string): TensorRecord;
+  close(): void;
+}
+
+const starts = (lead: Uint8Array, text: string): boolean => Buffer.from(lead).toString('latin1').startsWith(text);
+
+function sniff(from: string | Uint8Array): TensorFormat {
+  if (typeof from === 'string' && (from.endsWith('.json') || statSync(from, { throwIfNoEntry: false })?.isDirectory())) return 'safetensors';
+  const source = openSource(from);
+  try {
+    const lead = readBytes(source, 0, Math.min(8, source.size));
+    if (starts(lead, 'GGUF')) return 'gguf';
+    if (starts(lead, '\x93NUMPY')) return 'npy';
+    if (starts(lead, 'PK')) return [...new ZipFile(source).entries.keys()].every((name) => name.endsWith('.npy')) ? 'npz' : 'torch';
+    // A safetensors header may by chance begin with 0x80: its JSON tells it apart.
+    if (lead[0] === 0x80 && !(source.size > 8 && readBytes(source, 8, 1)[0] === 0x7b && lead[6] === 0 && lead[7] === 0)) return 'torch';
+    return isTar(source) ? 'torch' : 'safetensors';
+  } finally {
+    source.close();
+  }
+}
+
+const fromMap = (format: TensorFormat, records: ReadonlyMap<string, TensorRecord>, name: string): TensorFile => ({
+  format, names: [...records.keys()], close: () => {},
+  record(key) {
+    const found = records.get(key);
+    if (!found) throw new ArgumentError(`openTensors: no tensor ${JSON.stringify(key)} in ${name}`);
+    return found;
+  },
+});
+
+export function openTensors(from: string | Uint8Array, options: OpenOptions = {}): TensorFile {
+  const format = sniff(from);
+  const name = typeof from === 'string' ? from : 'buffer';
+  if (format === 'npy') return fromMap(format, new Map([['', openNpy(from, options)]]), name);
+  if (format === 'npz') return fromMap(format, openNpz(from, options), name);
+  if (format === 'gguf') {
+    const file = Gguf.open(from);
+    return {
+      format, names: file.names, close: () => file.close(),
+      record: (key) => (options.dequantize ? file.dequantize(key, options) : file.record(key, options)),
+    };
+  }
+  const file = format === 'torch' ? TorchFile.open(from) : SafeTensors.open(from);
+  // A tensor that only foreign code could build is listed too, so that asking for all of them says so.
+  const names = file instanceof TorchFile ? [...file.names, ...file.opaque.keys()] : file.names;
+  return { format, names, close: () => file.close(), record: (key) => file.record(key, options) };
+}

@@ -1,0 +1,172 @@
+// safetensors: round trips, strict headers, foreign types, shards, lazy ranges, atomic writes.
+import assert from 'node:assert/strict';
+import { mkdirSync, readFileSync, readdirSync, truncateSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { ArgumentError, DTypeError, FormatError, OutOfMemoryError } from '../src/base/errors.js';
+import { SafeTensors, safetensorsBytes, writeSafetensors } from '../src/io/safetensors.js';
+import { memoryRecord, slices } from '../src/io/stored-dtype.js';
+import { anyRecords, broken, golden, heldBytes, noGolden, sameRecord, scratch, survives } from './io-support.js';
+
+const dir = scratch();
+
+/** A file with the given header text and data. */
+function file(header: unknown, data: Uint8Array | number = 0, length?: bigint): Uint8Array {
+  const json = Buffer.from(typeof header === 'string' ? header : JSON.stringify(header));
+  const size = Buffer.alloc(8);
+  size.writeBigUInt64LE(length ?? BigInt(json.length));
+  return new Uint8Array(Buffer.concat([size, json, typeof data === 'number' ? Buffer.alloc(data) : data]));
+}
+const entry = (dtype: string, shape: unknown, data_offsets: unknown) => ({ dtype, shape, data_offsets });
+
+test('what is written is read back, byte for byte, in every dtype', () => {
+  fc.assert(fc.property(anyRecords(), fc.dictionary(fc.string(), fc.string()), (records, metadata) => {
+    const st = SafeTensors.open(safetensorsBytes(records, metadata));
+    assert.equal(st.names.length, records.length);
+    for (const record of records) sameRecord(st.record(record.name), record);
+    assert.deepEqual(Object.fromEntries(st.metadata), Object.fromEntries(Object.entries(metadata)));
+  }));
+});
+
+test('tensors are written with wide elements first, aligned to their element', () => {
+  const bytes = safetensorsBytes([
+    memoryRecord('a', 'u8', [3], new Uint8Array(3)), memoryRecord('b', 'f64', [1], new Uint8Array(8)), memoryRecord('c', 'f16', [1], new Uint8Array(2)),
+  ]);
+  const st = SafeTensors.open(bytes);
+  assert.deepEqual(st.names, ['b', 'c', 'a']);
+  assert.equal(st.info('b').start % 8, 0);
+});
+
+const BAD: [name: string, bytes: Uint8Array, message: RegExp][] = [
+  ['an empty file', new Uint8Array(0), /at byte 0: header length needs 8 bytes, 0 are left/],
+  ['a header longer than the file', file('{}', 0, 100n), /header length is 100, at most 2 can be/],
+  ['a header length of 2^64 - 1', file('{}', 0, 2n ** 64n - 1n), /header length is 18446744073709551615/],
+  ['a header that is no JSON', file('{"a":'), /at byte 8: header: is no JSON/],
+  ['a header that is an array', file('[]'), /must begin with "\{"/],
+  ['bytes that are no UTF-8', file('{"a\xff":1}'.replace('\xff', '�')).map((b) => (b === 0xef ? 0xff : b)), /is no JSON/],
+  ['an unknown dtype', file({ t: entry('F99', [1], [0, 4]) }, 4), /tensor "t": dtype "F99" is not known/],
+  ['a dtype from the prototype', file({ t: entry('toString', [1], [0, 4]) }, 4), /dtype "toString" is not known/],
+  ['a negative dimension', file({ t: entry('F32', [-1], [0, 4]) }, 4), /shape \[-1\] must be whole numbers/],
+  ['a fractional dimension', file({ t: entry('F32', [1.5], [0, 6]) }, 6), /must be whole numbers/],
+  ['a shape that does not fit its bytes', file({ t: entry('F32', [2], [0, 4]) }, 4), /F32 of shape \[2\] takes 8 bytes, data_offsets hold 4/],
+  ['a shape whose product overflows', file({ t: entry('F32', [2 ** 52, 2 ** 52], [0, 4]) }, 4), /takes no possible number of bytes/],
+  ['offsets beyond the data', file({ t: entry('F32', [2], [0, 8]) }, 4), /data_offsets \[0, 8\] leave the 4 bytes of data/],
+  ['offsets in reverse', file({ t: entry('F32', [1], [4, 0]) }, 4), /data_offsets \[4, 0\]/],
+  ['overlapping tensors', file({ a: entry('F32', [1], [0, 4]), b: entry('F32', [1], [2, 6]) }, 6), /"b" starts at byte \d+: it overlaps another/],
+  ['a gap between tensors', file({ a: entry('F32', [1], [0, 4]), b: entry('F32', [1], [8, 12]) }, 12), /a gap lies before it/],
+  ['bytes after the last tensor', file({ a: entry('F32', [1], [0, 4]) }, 5), /1 bytes after the last tensor belong to none/],
+  ['metadata that is no text', file({ __metadata__: { a: 1 } }), /__metadata__: "a" must be a string/],
+  ['an entry that is null', file({ a: null }), /tensor "a": must be an object/],
+];
+for (const [name, bytes, message] of BAD) {
+  test(`refuses ${name} and says where`, () => {
+    assert.throws(() => SafeTensors.open(bytes), (e: Error) => e instanceof FormatError && message.test(e.message) && e.message.startsWith('buffer: at byte'));
+  });
+}
+
+test('a huge length is refused before any memory is taken for it', () => {
+  assert.ok(heldBytes(() => assert.throws(() => SafeTensors.open(file('{}', 0, 99_000_000n)), FormatError)) < 1 << 20);
+});
+
+test('foreign dtypes are refused by name and widened without loss on request', () => {
+  const st = SafeTensors.open(file({
+    b: entry('BOOL', [2], [0, 2]), c: entry('I8', [2], [2, 4]), d: entry('U16', [2], [4, 8]), e: entry('F8_E5M2', [2], [8, 10]), f: entry('U64', [1], [10, 18]),
+  }, new Uint8Array([1, 0, 0x80, 0x7f, 0xff, 0xff, 1, 0, 0x3c, 0xc0, 1, 2, 3, 4, 5, 6, 7, 8])));
+  assert.throws(() => st.read('b'), (e: Error) => e instanceof DTypeError && /dtype bool is none of .*\{ widen: true \} reads it as u8/.test(e.message));
+  assert.throws(() => st.record('f', { widen: true }), (e: Error) => e instanceof DTypeError && /dtype u64 .*no type here holds it without loss/.test(e.message));
+  const wide = (name: string) => { const r = st.record(name, { widen: true }); return [r.dtype, r.read()] as const; };
+  assert.deepEqual(wide('b'), ['u8', new Uint8Array([1, 0])]);
+  const [i16, c] = wide('c');
+  assert.deepEqual([i16, ...new Int16Array(c.slice().buffer)], ['i16', -128, 127]);
+  const [u32, d] = wide('d');
+  assert.deepEqual([u32, ...new Uint32Array(d.slice().buffer)], ['u32', 65535, 1]);
+  const [f16, e] = wide('e');
+  assert.deepEqual([f16, ...new Uint16Array(e.slice().buffer)], ['f16', 0x3c00, 0xc000]);
+});
+
+test('any byte range of a widened tensor is the same as that range of the whole', () => {
+  const st = SafeTensors.open(file({ c: entry('I8', [5], [0, 5]) }, new Uint8Array([1, 255, 3, 128, 5])));
+  const record = st.record('c', { widen: true });
+  const all = record.read();
+  for (let a = 0; a <= 10; a++) for (let b = a; b <= 10; b++) assert.deepEqual(record.read(a, b), all.slice(a, b));
+  assert.throws(() => record.read(0, 11), ArgumentError);
+});
+
+test('tensors beyond 4 GiB are listed and read in slices without holding them whole', () => {
+  const size = 2 ** 32 + 64;
+  const path = join(dir, 'sparse.safetensors');
+  writeFileSync(path, file({ big: entry('U8', [size], [0, size]) }));
+  truncateSync(path, readFileSync(path).length + size); // a hole in the file: takes no disk
+  using st = SafeTensors.open(path);
+  const record = st.record('big');
+  assert.equal(record.byteLength, size);
+  assert.throws(() => record.read(), OutOfMemoryError);
+  assert.deepEqual(record.read(size - 8), new Uint8Array(8));
+  const first = slices(record).next();
+  assert.equal((first.value as Uint8Array).length, 256 * 2 ** 20);
+});
+
+test('a shard index joins files, and may not name files elsewhere', () => {
+  const model = join(dir, 'sharded');
+  mkdirSync(model);
+  const part = (name: string, v: number) => memoryRecord(name, 'u8', [2], new Uint8Array([v, v]));
+  writeSafetensors(join(model, 'x-1.safetensors'), [part('a', 1), part('b', 2)]);
+  writeSafetensors(join(model, 'x-2.safetensors'), [part('c', 3)]);
+  const index = (map: Record<string, string>) => writeFileSync(join(model, 'model.safetensors.index.json'), JSON.stringify({ weight_map: map }));
+  index({ a: 'x-1.safetensors', b: 'x-1.safetensors', c: 'x-2.safetensors' });
+  for (const from of [model, join(model, 'model.safetensors.index.json')]) {
+    using st = SafeTensors.open(from);
+    assert.deepEqual(st.names, ['a', 'b', 'c']);
+    assert.deepEqual(st.read('c'), new Uint8Array([3, 3]));
+  }
+  index({ a: '../secret.safetensors' });
+  assert.throws(() => SafeTensors.open(model), /names "..\/secret.safetensors", which is no \*.safetensors file beside it/);
+  index({ z: 'x-1.safetensors' });
+  assert.throws(() => SafeTensors.open(model), /tensor "z" is not in x-1.safetensors/);
+});
+
+test('a directory without index is the union of its files, and a name in two of them an error', () => {
+  const model = join(dir, 'plain');
+  mkdirSync(model);
+  writeSafetensors(join(model, '1.safetensors'), [memoryRecord('a', 'u8', [], new Uint8Array(1))]);
+  writeSafetensors(join(model, '2.safetensors'), [memoryRecord('b', 'u8', [], new Uint8Array(1))]);
+  assert.deepEqual(SafeTensors.open(model).names, ['a', 'b']);
+  writeSafetensors(join(model, '3.safetensors'), [memoryRecord('b', 'u8', [], new Uint8Array(1))]);
+  assert.throws(() => SafeTensors.open(model), /tensor "b" is also in/);
+});
+
+test('a write that fails leaves the old file and no draft', () => {
+  const home = join(dir, 'atomic');
+  mkdirSync(home);
+  const path = join(home, 'm.safetensors');
+  writeSafetensors(path, [memoryRecord('a', 'u8', [1], new Uint8Array([7]))]);
+  const failing = { ...memoryRecord('a', 'u8', [1], new Uint8Array(1)), read: () => { throw new Error('device lost'); } };
+  assert.throws(() => writeSafetensors(path, [failing]), /device lost/);
+  assert.deepEqual(readdirSync(home), ['m.safetensors']);
+  assert.deepEqual(SafeTensors.open(path).read('a'), new Uint8Array([7]));
+});
+
+test('missing names and files are named', () => {
+  assert.throws(() => SafeTensors.open(file('{}')).info('w'), /no tensor "w" in buffer/);
+  assert.throws(() => SafeTensors.open(join(dir, 'none.safetensors')), (e: Error) => e instanceof FormatError && /cannot be opened: ENOENT/.test(e.message));
+});
+
+test('damaged files give a result or a typed error', () => {
+  const good = safetensorsBytes([memoryRecord('weight', 'f32', [2, 3], new Uint8Array(24)), memoryRecord('b', 'i16', [4], new Uint8Array(8))], { k: 'v' });
+  fc.assert(fc.property(broken(good), (bytes) => {
+    survives(() => SafeTensors.open(bytes).records({ widen: true }).forEach((r) => r.read()));
+  }), { numRuns: 500 });
+});
+
+test('reads the files Hugging Face and PyTorch wrote', { skip: noGolden }, () => {
+  for (const model of readdirSync(golden('hf'))) {
+    using st = SafeTensors.open(golden('hf', model));
+    for (const record of st.records()) assert.equal(record.read().length, record.byteLength);
+    assert.ok(st.names.length > 10, model);
+  }
+  using layers = SafeTensors.open(golden('fixtures', 'torch-pt', 'multi_layer__multi_layer.safetensors'));
+  assert.deepEqual(layers.names.filter((n) => n.startsWith('conv1')).sort(), ['conv1.bias', 'conv1.weight']);
+  using cases = SafeTensors.open(golden('candle-cuda.safetensors'));
+  assert.ok(cases.names.length > 1600);
+});
