@@ -150,6 +150,7 @@ function cudaRules(calls: Calls<typeof CUDA_TABLE>): VendorRules {
   };
   const copy = nativeBlock(CUDA_STRUCTS.CUDA_MEMCPY2D.size);
   const words = new BigUint64Array(copy.buffer);
+  const log = nativeBlock(8192);
   const result = new Uint32Array(CUDA_STRUCTS.CUgraphExecUpdateResultInfo.size / 4);
   return {
     launchEnd: 0,
@@ -174,7 +175,7 @@ function cudaRules(calls: Calls<typeof CUDA_TABLE>): VendorRules {
     loadModule: (code: Uint8Array, name: string): Module => {
       // PTX is text and ends with NUL; its translation may fail with a log worth reading.
       const image = code[0] === 0x7f ? code : Buffer.concat([code, Buffer.of(0)]);
-      const log = nativeBlock(8192);
+      new Uint8Array(log.buffer).fill(0);
       const keys = new Int32Array([N.CU_JIT_ERROR_LOG_BUFFER, N.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES]);
       const values = new BigUint64Array([BigInt(log.address), 8192n]);
       const cell = new Cell();

@@ -1,7 +1,7 @@
 // The one file that imports the FFI library: finding and opening shared libraries, binding tables of C prototypes, native memory.
 import { existsSync, readdirSync } from 'node:fs';
 import { homedir } from 'node:os';
-import { delimiter, join } from 'node:path';
+import { delimiter, dirname, join } from 'node:path';
 import koffi from 'koffi';
 import { DeviceError } from '../base/errors.js';
 import type { LibraryReport } from './driver.js';
@@ -27,6 +27,8 @@ export interface LibrarySpec {
   /** File names in order of preference, newest first. */
   readonly sonames: readonly string[];
   readonly vendor: 'cuda' | 'rocm' | 'host';
+  /** Files in the same folder that it loads by bare name, which fails outside the loader's path: opened first. */
+  readonly beside?: RegExp;
 }
 
 /** An opened library. It stays open: drivers do not survive being unloaded. */
@@ -98,6 +100,7 @@ function search(spec: LibrarySpec): Library | string {
     const candidates = [soname, ...dirs.map((d) => join(d, soname)).filter((p) => existsSync(p))];
     for (const path of candidates) {
       try {
+        if (spec.beside && path !== soname) list(dirname(path), spec.beside).forEach((p) => koffi.load(p, { lazy: true }));
         return new Library(spec.name, path, koffi.load(path, { lazy: true }));
       } catch (e) {
         const why = (e as Error).message.replace(/^Failed to load shared library: /, '');

@@ -5,7 +5,12 @@ import { compileProgram, defineOptions, fetchBytes, rtcTable, type CompileReques
 import type { Maybe } from './driver.js';
 import { Cell, nativeString, noteLibrary, openLibrary, type LibrarySpec } from './ffi.js';
 
-export const NVRTC: LibrarySpec = { name: 'NVRTC', sonames: ['libnvrtc.so.13', 'libnvrtc.so.12', 'libnvrtc.so.11.2', 'libnvrtc.so'], vendor: 'cuda' };
+export const NVRTC: LibrarySpec = {
+  name: 'NVRTC',
+  sonames: ['libnvrtc.so.13', 'libnvrtc.so.12', 'libnvrtc.so.11.2', 'libnvrtc.so'],
+  vendor: 'cuda',
+  beside: /^libnvrtc-builtins\.so\.[\d.]+$/,
+};
 
 export const NVRTC_TABLE = {
   ...rtcTable('nvrtc'),
