@@ -29,6 +29,8 @@ template <class S> constexpr bool has_matrix = false;
 #if defined(MATRIX_MMA) || (defined(MATRIX_HOST) && WICK_WAVE == 32)
 // Two m16n8k16 products side by side: registers hold pairs along k, results pairs along columns.
 constexpr int FRAG = 8, ACC = 8;
+/** How a result becomes an operand of the next product without leaving its lane: as the left one here, as the right one below. */
+constexpr bool RESULT_IS_LEFT = true, RESULT_IS_RIGHT = false;
 WICK_FN u32 a_row(u32 lane, int j) { return lane / 4 + (j / 2 % 2) * 8; }
 WICK_FN u32 a_k(u32 lane, int j) { return lane % 4 * 2 + j % 2 + j / 4 * 8; }
 WICK_FN u32 b_row(u32 lane, int j) { return lane / 4 + j / 4 * 8; }
@@ -38,6 +40,7 @@ WICK_FN u32 acc_col(u32 lane, int j) { return lane % 4 * 2 + j % 2 + j / 4 * 8; 
 #elif defined(MATRIX_WMMA) && MATRIX_WMMA == 11
 // Both halves of the wave hold all of k; results alternate rows between them.
 constexpr int FRAG = 16, ACC = 8;
+constexpr bool RESULT_IS_LEFT = false, RESULT_IS_RIGHT = false;
 WICK_FN u32 a_row(u32 lane, int) { return lane % 16; }
 WICK_FN u32 a_k(u32, int j) { return (u32)j; }
 WICK_FN u32 b_row(u32 lane, int) { return lane % 16; }
@@ -47,6 +50,7 @@ WICK_FN u32 acc_col(u32 lane, int) { return lane % 16; }
 #else
 // WMMA of gfx12 (8 of k a lane) and MFMA (4 of k a lane): groups of 16 lanes split k, and the rows of the result.
 constexpr int FRAG = 256 / WICK_WAVE, ACC = 256 / WICK_WAVE;
+constexpr bool RESULT_IS_LEFT = false, RESULT_IS_RIGHT = true;
 WICK_FN u32 a_row(u32 lane, int) { return lane % 16; }
 WICK_FN u32 a_k(u32 lane, int j) { return lane / 16 * FRAG + (u32)j; }
 WICK_FN u32 b_row(u32 lane, int) { return lane % 16; }
@@ -96,6 +100,18 @@ template <bool A, bool K_CONTIGUOUS, class S> WICK_FN Frag load_frag(const S* ti
   }
 #endif
   return f;
+}
+
+/** Two floats rounded to S in one word, the first in the low half. */
+template <class S> WICK_FN u32 pack_pair(float low, float high) {
+#if defined(MATRIX_MMA)
+  u32 r;
+  if constexpr (same<S, half>) asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+  else asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+  return r;
+#else
+  return round_to<S>(low).bits | (u32)round_to<S>(high).bits << 16;
+#endif
 }
 
 #if defined(MATRIX_MMA)
@@ -159,6 +175,8 @@ template <class S> WICK_FN void multiply(Acc& acc, const Frag& a, const Frag& b)
     }
   }
   for (int n = 0; n < ACC; n++) acc.x[n] += sum[n];
+#elif defined(WICK_AMD) || defined(__CUDA_ARCH__)
+  static_assert(sizeof(S) == 0, "this target has no matrix unit for 16-bit floats: use the kernels of plain multiply-adds");
 #endif
 }
 

@@ -272,6 +272,14 @@ WICK_FN float powg(float p, float q) { return powf(p, q); }
 WICK_FN double powg(double p, double q) { return pow(p, q); }
 WICK_FN float fmag(float p, float q, float r) { return fmaf(p, q, r); }
 WICK_FN double fmag(double p, double q, double r) { return fma(p, q, r); }
+/** Products and sums that no compiler fuses: numbers that must come out the same bit for bit everywhere. */
+#ifdef WICK_NVIDIA
+WICK_FN double mul_rn(double p, double q) { return __dmul_rn(p, q); }
+WICK_FN double add_rn(double p, double q) { return __dadd_rn(p, q); }
+#else
+WICK_FN double mul_rn(double p, double q) { return p * q; }
+WICK_FN double add_rn(double p, double q) { return p + q; }
+#endif
 WICK_FN bool signbitg(float x) { return bits_as<u32>(x) >> 31; }
 WICK_FN bool signbitg(double x) { return bits_as<u64>(x) >> 63; }
 WICK_FN bool isnang(float x) { return x != x; }
@@ -289,6 +297,19 @@ WICK_FN float rsqrtg(float x) { return rsqrtf(x); }
 WICK_FN double rsqrtg(double x) { return rsqrt(x); }
 WICK_FN float exp2g(float x) { return exp2f(x); }
 #endif
+/** 2^x and e^x in a few ULP for softmax: denormal results may be 0. */
+WICK_FN float fast_exp2(float x) {
+#if defined(WICK_NVIDIA)
+  float r;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
+#elif defined(WICK_AMD)
+  return __builtin_amdgcn_exp2f(x);
+#else
+  return exp2f(x);
+#endif
+}
+WICK_FN float fast_exp(float x) { return fast_exp2(x * 1.44269504f); }
 template <class P, class Q> WICK_FN common_t<P, Q> divg(P left, Q right) {
   typedef common_t<P, Q> T;
   T p = left, q = right;
