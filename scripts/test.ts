@@ -1,0 +1,30 @@
+// `npm test`: runs the test files, all or those named, with flags turned into what the tests read.
+//   npm test -- matrix gradients       only these files
+//   npm test -- --case exp/f32/        only these cases of the matrix
+//   npm test -- --devices cpu,sim:64   on these devices
+//   npm test -- --golden DIR           golden numbers from another folder
+import { spawnSync } from 'node:child_process';
+import { readdirSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: { case: { type: 'string' }, devices: { type: 'string' }, golden: { type: 'string' }, jobs: { type: 'string', default: '2' } },
+});
+const folder = join(dirname(fileURLToPath(import.meta.url)), '..', 'test');
+const wanted = (f: string): boolean => positionals.length === 0 || positionals.some((p) => f.startsWith(p));
+const files = readdirSync(folder).filter((f) => f.endsWith('.test.js') && wanted(f)).sort();
+if (files.length === 0) {
+  console.error(`no test file begins with ${positionals.join(' or ')}`);
+  process.exit(2);
+}
+const env: NodeJS.ProcessEnv = {
+  ...process.env,
+  ...(values.case !== undefined && { WICK_CASE: values.case }),
+  ...(values.devices !== undefined && { WICK_TEST_DEVICES: values.devices }),
+  ...(values.golden !== undefined && { WICK_GOLDEN: values.golden }),
+};
+const run = spawnSync(process.execPath, ['--test', `--test-concurrency=${values.jobs}`, ...files.map((f) => join(folder, f))], { stdio: 'inherit', env });
+process.exit(run.status ?? 1);

@@ -1,0 +1,43 @@
+#!/usr/bin/env node
+// The `wick` command: finds the subcommand and hands it the rest of the line.
+import { WickError } from '../base/errors.js';
+
+interface Command {
+  readonly summary: string;
+  /** Loaded only when asked for, so that `wick --help` starts at once. */
+  readonly load: () => Promise<{ run(argv: readonly string[]): Promise<number> | number }>;
+}
+
+const COMMANDS: Readonly<Record<string, Command>> = {
+  tour: { summary: 'a short look around: devices, a few tensors, golden results', load: () => import('./tour.js') },
+  devices: { summary: 'the devices found here, their libraries, and why any is missing', load: () => import('./devices.js') },
+};
+
+function help(): string {
+  const width = Math.max(...Object.keys(COMMANDS).map((n) => n.length));
+  const lines = Object.entries(COMMANDS).map(([name, c]) => `  wick ${name.padEnd(width)}  ${c.summary}`);
+  return `wick: tensors, neural nets and language models for Node.js on AMD and NVIDIA GPUs and the CPU\n\n${lines.join('\n')}\n\nwick COMMAND --help tells more.`;
+}
+
+async function main([name, ...rest]: readonly string[]): Promise<number> {
+  if (name === undefined || name === '--help' || name === '-h' || name === 'help') {
+    console.log(help());
+    return 0;
+  }
+  const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
+  if (!command) {
+    console.error(`wick: there is no command ${JSON.stringify(name)}\n\n${help()}`);
+    return 2;
+  }
+  return (await command.load()).run(rest);
+}
+
+main(process.argv.slice(2)).then(
+  (code) => (process.exitCode = code),
+  (e: unknown) => {
+    // Our own errors say what is wrong in one line; anything else is a defect and shows its stack.
+    const usage = e instanceof Error && 'code' in e && String(e.code).startsWith('ERR_PARSE_ARGS');
+    console.error(e instanceof WickError ? String(e) : usage ? `wick: ${(e as Error).message}` : e);
+    process.exitCode = usage ? 2 : 1;
+  },
+);

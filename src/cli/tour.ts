@@ -1,0 +1,19 @@
+// `npm start`: a short look around. Devices, a few tensor lines, and how results compare with golden numbers.
+import { Device, randn, Tensor } from '../index.js';
+import { run as devices } from './devices.js';
+
+function show(code: string, value: unknown): void {
+  console.log(`> ${code}\n${String(value)}\n`);
+}
+
+export async function run(): Promise<number> {
+  console.log('Devices\n');
+  devices([]);
+  console.log(`\nTensors on ${Device.default.name}\n`);
+  const x = Tensor.from([[1, 2], [3, 4]], { requiresGrad: true });
+  show('const x = Tensor.from([[1, 2], [3, 4]], { requiresGrad: true })', x);
+  show('x.matmul(x.t()).softmax(-1)', x.matmul(x.t()).softmax(-1));
+  show('x.sqr().sum().backward().of(x)', x.sqr().sum().backward().of(x));
+  show('randn([2, 3], { seed: 1 })', randn([2, 3], { seed: 1 }));
+  return 0;
+}
