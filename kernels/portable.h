@@ -303,8 +303,12 @@ WICK_FN float fast_exp2(float x) {
   float r;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
   return r;
-#elif defined(WICK_AMD)
+#elif defined(WICK_AMD) && __has_builtin(__builtin_amdgcn_exp2f)
   return __builtin_amdgcn_exp2f(x);
+#elif defined(WICK_AMD)
+  float r;  // ROCm 5's compiler has no builtin for it
+  asm("v_exp_f32 %0, %1" : "=v"(r) : "v"(x));
+  return r;
 #else
   return exp2f(x);
 #endif

@@ -1,0 +1,237 @@
+// Our fast elementwise kernels: out[i] = f(in0[i], in1[i], ...), memory-bound, so all that matters is how bytes move.
+//
+// flat       everything contiguous (or one element for all): 16-byte accesses, up to 64 bytes in flight a thread and operand
+// strided    any layout of up to 8 dimensions, passed by value with precomputed divisors; in groups of E elements where the
+//            innermost dimension allows, one by one else
+// transpose  one input whose contiguous dimension is not the output's: tiles through shared memory
+//
+// f is a functor that src/kernels/elementwise.ts writes from rows of the op table; unused operands are None.
+#include "portable.h"
+#include "table.h"
+
+struct None {};
+
+constexpr int MAX_DIMS = 8;
+constexpr int BLOCK = 256;
+
+/** Sizes, divisors and strides of all operands, the output first; below 2^31 elements everything fits 32 bits. */
+struct Layout32 {
+  u32 count, rank;
+  u32 size[8];
+  u32 magic[8];
+  u32 shift[8];
+  i32 stride[40];
+};
+struct Layout64 {
+  u64 count, rank;
+  u64 size[8];
+  i64 stride[40];
+};
+
+// ---- groups: E neighbouring elements of one operand ----
+
+template <class S, int E> struct Group { S v[E]; };
+template <int E> struct Group<None, E> {};
+
+template <class S> constexpr int bytes_of = sizeof(S);
+template <> constexpr int bytes_of<None> = 0;
+WICK_FN constexpr int larger(int a, int b) { return a > b ? a : b; }
+WICK_FN constexpr int smaller(int a, int b) { return a == 0 ? b : b == 0 ? a : a < b ? a : b; }
+/** Elements a thread takes at once: 16 bytes of the smallest operand, at most 64 of the largest. */
+WICK_FN constexpr int group_elements(int least, int most) { return 16 / least * most > 64 ? 64 / most : 16 / least; }
+
+template <int N> struct Word;
+template <> struct Word<1> { typedef u8 type; };
+template <> struct Word<2> { typedef u16 type; };
+template <> struct Word<4> { typedef u32 type; };
+template <> struct Word<8> { typedef u64 type; };
+template <> struct Word<16> { typedef word4 type; };
+
+template <class S, int E> constexpr int access_bytes = E * bytes_of<S> > 16 ? 16 : E * bytes_of<S>;
+
+template <class S, int E> WICK_FN bool group_aligned(const S* p) {
+  if constexpr (same<S, None>) return true;
+  else return ((u64)p & (access_bytes<S, E> - 1)) == 0;
+}
+template <class S, int E> WICK_FN void load_group(Group<S, E>& g, const S* p) {
+  if constexpr (!same<S, None>) {
+    typedef typename Word<access_bytes<S, E>>::type W;
+    constexpr int words = E * (int)sizeof(S) / (int)sizeof(W);
+    union { W w[words]; S v[E]; } u;
+#pragma unroll
+    for (int i = 0; i < words; i++) u.w[i] = ((const W*)p)[i];
+#pragma unroll
+    for (int i = 0; i < E; i++) g.v[i] = u.v[i];
+  }
+}
+template <class S, int E> WICK_FN void store_group(S* p, const Group<S, E>& g) {
+  typedef typename Word<access_bytes<S, E>>::type W;
+  constexpr int words = E * (int)sizeof(S) / (int)sizeof(W);
+  union { W w[words]; S v[E]; } u;
+#pragma unroll
+  for (int i = 0; i < E; i++) u.v[i] = g.v[i];
+#pragma unroll
+  for (int i = 0; i < words; i++) ((W*)p)[i] = u.w[i];
+}
+/** The same element E times. */
+template <class S, int E> WICK_FN void splat_group(Group<S, E>& g, const S* p) {
+  if constexpr (!same<S, None>) {
+    const S s = *p;
+#pragma unroll
+    for (int i = 0; i < E; i++) g.v[i] = s;
+  }
+}
+template <class S, int E> WICK_FN S element(const Group<S, E>& g, int i) {
+  if constexpr (same<S, None>) return None();
+  else return g.v[i];
+}
+template <class S> WICK_FN S element_at(const S* p, u64 at) {
+  if constexpr (same<S, None>) return None();
+  else return p[at];
+}
+
+// ---- flat ----
+
+template <class F, class D, class S0, class S1, class S2, class S3>
+WICK_FN void flat(F f, u64 n, u32 scalars, D* out, const S0* p0, const S1* p1, const S2* p2, const S3* p3) {
+  constexpr int least = smaller(smaller(bytes_of<D>, bytes_of<S0>), smaller(bytes_of<S1>, smaller(bytes_of<S2>, bytes_of<S3>)));
+  constexpr int most = larger(larger(bytes_of<D>, bytes_of<S0>), larger(bytes_of<S1>, larger(bytes_of<S2>, bytes_of<S3>)));
+  constexpr int E = group_elements(least, most);
+  constexpr int U = larger(1, 64 / (E * most));
+  constexpr u64 tile = (u64)BLOCK * E * U;
+  const u64 base = blockIdx.x * tile;
+  const bool s0 = scalars & 1, s1 = scalars & 2, s2 = scalars & 4, s3 = scalars & 8;
+  const bool aligned = group_aligned<D, E>(out) && (s0 || group_aligned<S0, E>(p0)) && (s1 || group_aligned<S1, E>(p1)) &&
+                       (s2 || group_aligned<S2, E>(p2)) && (s3 || group_aligned<S3, E>(p3));
+  if (aligned && base + tile <= n) {
+    Group<S0, E> g0[U];
+    Group<S1, E> g1[U];
+    Group<S2, E> g2[U];
+    Group<S3, E> g3[U];
+    const u64 first = base + threadIdx.x * E;
+#pragma unroll
+    for (int u = 0; u < U; u++) {
+      const u64 at = first + (u64)u * BLOCK * E;
+      if (s0) splat_group<S0, E>(g0[u], p0); else load_group<S0, E>(g0[u], p0 + at);
+      if (s1) splat_group<S1, E>(g1[u], p1); else load_group<S1, E>(g1[u], p1 + at);
+      if (s2) splat_group<S2, E>(g2[u], p2); else load_group<S2, E>(g2[u], p2 + at);
+      if (s3) splat_group<S3, E>(g3[u], p3); else load_group<S3, E>(g3[u], p3 + at);
+    }
+#pragma unroll
+    for (int u = 0; u < U; u++) {
+      Group<D, E> r;
+#pragma unroll
+      for (int i = 0; i < E; i++) r.v[i] = f(element(g0[u], i), element(g1[u], i), element(g2[u], i), element(g3[u], i));
+      store_group<D, E>(out + first + (u64)u * BLOCK * E, r);
+    }
+  } else {
+    for (u64 k = threadIdx.x; k < tile && base + k < n; k += BLOCK) {
+      const u64 at = base + k;
+      out[at] = f(element_at(p0, s0 ? 0 : at), element_at(p1, s1 ? 0 : at), element_at(p2, s2 ? 0 : at), element_at(p3, s3 ? 0 : at));
+    }
+  }
+}
+
+// ---- strided ----
+
+/** Element offsets of the operands at position i of the layout. */
+template <int N> WICK_FN void offsets(const Layout32& l, u32 i, i64 (&at)[N]) {
+  i32 sum[N] = {};
+#pragma unroll
+  for (int d = MAX_DIMS - 1; d >= 0; d--) {
+    if (d >= (int)l.rank) continue;
+    // Division by a constant prepared on the host; exact below 2^31.
+    const u32 q = (mulhi32(i, l.magic[d]) + i) >> l.shift[d], r = i - q * l.size[d];
+#pragma unroll
+    for (int k = 0; k < N; k++) sum[k] += (i32)r * l.stride[k * MAX_DIMS + d];
+    i = q;
+  }
+#pragma unroll
+  for (int k = 0; k < N; k++) at[k] = sum[k];
+}
+template <int N> WICK_FN void offsets(const Layout64& l, u64 i, i64 (&at)[N]) {
+#pragma unroll
+  for (int k = 0; k < N; k++) at[k] = 0;
+  for (int d = (int)l.rank - 1; d >= 0; d--) {
+    const u64 q = i / l.size[d], r = i - q * l.size[d];
+#pragma unroll
+    for (int k = 0; k < N; k++) at[k] += (i64)r * l.stride[k * MAX_DIMS + d];
+    i = q;
+  }
+}
+
+/** In groups of E along the innermost dimension; `splats` are operands that do not move along it. The layout counts groups. */
+template <int E, class L, class F, class D, class S0, class S1, class S2, class S3>
+WICK_FN void strided(F f, const L& l, u32 splats, D* out, const S0* p0, const S1* p1, const S2* p2, const S3* p3) {
+  constexpr int N = 1 + !same<S0, None> + !same<S1, None> + !same<S2, None> + !same<S3, None>;
+  constexpr int U = E == 1 ? 4 : 2;
+  const u64 base = (u64)blockIdx.x * (BLOCK * U) + threadIdx.x;
+  Group<S0, E> g0[U];
+  Group<S1, E> g1[U];
+  Group<S2, E> g2[U];
+  Group<S3, E> g3[U];
+  D* to[U];
+#pragma unroll
+  for (int u = 0; u < U; u++) {
+    const u64 i = base + (u64)u * BLOCK;
+    if (i >= l.count) break;
+    i64 at[N];
+    offsets<N>(l, i, at);
+    to[u] = out + at[0];
+    if constexpr (N > 1) { if (E == 1 || (splats & 1)) splat_group<S0, E>(g0[u], p0 + at[1]); else load_group<S0, E>(g0[u], p0 + at[1]); }
+    if constexpr (N > 2) { if (E == 1 || (splats & 2)) splat_group<S1, E>(g1[u], p1 + at[2]); else load_group<S1, E>(g1[u], p1 + at[2]); }
+    if constexpr (N > 3) { if (E == 1 || (splats & 4)) splat_group<S2, E>(g2[u], p2 + at[3]); else load_group<S2, E>(g2[u], p2 + at[3]); }
+    if constexpr (N > 4) { if (E == 1 || (splats & 8)) splat_group<S3, E>(g3[u], p3 + at[4]); else load_group<S3, E>(g3[u], p3 + at[4]); }
+  }
+#pragma unroll
+  for (int u = 0; u < U; u++) {
+    if (base + (u64)u * BLOCK >= l.count) break;
+    Group<D, E> r;
+#pragma unroll
+    for (int i = 0; i < E; i++) r.v[i] = f(element(g0[u], i), element(g1[u], i), element(g2[u], i), element(g3[u], i));
+    if constexpr (E == 1) *to[u] = r.v[0];
+    else store_group<D, E>(to[u], r);
+  }
+}
+
+// ---- transpose ----
+
+/**
+ * out[b][r][c] = f(in[b][r][c]) where the output is contiguous along c and the input along r. Other dimensions are batches.
+ * With E > 1, both sides move E elements at once, and rows and columns are multiples of E.
+ */
+template <int E, class F, class D, class S>
+WICK_FN void transpose(F f, const Layout64& batch, u32 rows, u32 columns, i64 out_row, i64 in_column, D* out, const S* in) {
+  constexpr int TILE = larger(bytes_of<D>, bytes_of<S>) > 4 ? 32 : 64;
+  constexpr int GROUPS = TILE / E, STEP = BLOCK / GROUPS;
+  __shared__ D tile[TILE][TILE + 4 / (int)sizeof(D) + (sizeof(D) > 4)];
+  const u32 across = (columns + TILE - 1) / TILE, down = (rows + TILE - 1) / TILE;
+  const u64 tiles = (u64)across * down, b = blockIdx.x / tiles, t = blockIdx.x - b * tiles;
+  const u32 row0 = (u32)(t / across) * TILE, column0 = (u32)(t % across) * TILE;
+  i64 at[2];
+  offsets<2>(batch, b, at);
+  out += at[0];
+  in += at[1];
+  const u32 g = threadIdx.x % GROUPS * E, line = threadIdx.x / GROUPS;
+#pragma unroll
+  for (int k = 0; k < TILE; k += STEP) {
+    const u32 r = row0 + g, c = column0 + line + k;
+    if (r < rows && c < columns) {
+      Group<S, E> x;
+      load_group<S, E>(x, in + (i64)c * in_column + r);
+#pragma unroll
+      for (int i = 0; i < E; i++) tile[line + k][g + i] = f(x.v[i], None(), None(), None());
+    }
+  }
+  __syncthreads();
+#pragma unroll
+  for (int k = 0; k < TILE; k += STEP) {
+    const u32 r = row0 + line + k, c = column0 + g;
+    if (r < rows && c < columns) {
+      Group<D, E> y;
+#pragma unroll
+      for (int i = 0; i < E; i++) y.v[i] = tile[g + i][line + k];
+      store_group<D, E>(out + (i64)r * out_row + c, y);
+    }
+  }
+}

@@ -1,0 +1,141 @@
+// Fast elementwise kernels from rows of the op table: one op, a cast, a copy, or a chain of ops fused into one kernel.
+import { type DType, DTYPE } from '../base/dtype.js';
+import { ArgumentError } from '../base/errors.js';
+import type { ElementwiseRow } from '../ops/op.js';
+import type { Entry } from './entries.js';
+import { isMasked } from './expressions.js';
+import { parseModule } from './entries.js';
+import { assemble, kernelModule, moduleText, type Unit } from './source.js';
+
+/** Element types as the kernels name them. */
+export const CTYPE: { readonly [D in DType]: string } = {
+  u8: 'u8', u32: 'u32', i16: 'i16', i32: 'i32', i64: 'i64', f8e4m3: 'fp8', bf16: 'bfloat', f16: 'half', f32: 'float', f64: 'double',
+};
+/** What an element type is computed in, and scalars are passed as. */
+export const computeDType = (d: DType): DType => (DTYPE[d].kind === 'float' && DTYPE[d].bytes < 4 ? 'f32' : d);
+
+/** One step of a chain. Values are numbered: the inputs first, then the result of each step. */
+export type Step =
+  | { readonly row: ElementwiseRow<any>; readonly dtype: DType; readonly args: readonly number[] }
+  | { readonly cast: DType; readonly args: readonly [number] };
+
+/** What one kernel computes: results of every step are rounded to their dtype, so fusing never changes a bit. */
+export interface Chain {
+  /** Names the kernels; unique by content. */
+  readonly name: string;
+  readonly inputs: readonly DType[];
+  readonly steps: readonly Step[];
+  readonly output: DType;
+  /** Scalar parameters in order, by the dtype they are passed as. */
+  readonly scalars: readonly DType[];
+}
+
+export const MAX_INPUTS = 4;
+export const MAX_DIMS = 8;
+export const VARIANTS = ['flat', 'groups', 'groups64', 'strided', 'strided64', 'transpose', 'transposeGroups'] as const;
+export type Variant = (typeof VARIANTS)[number];
+
+const stepDType = (s: Step): DType => ('cast' in s ? s.cast : s.row.result === 'u8' ? 'u8' : s.dtype);
+
+/** A chain with its name and scalars worked out. */
+export function chain(inputs: readonly DType[], steps: readonly Step[]): Chain {
+  if (inputs.length > MAX_INPUTS) throw new ArgumentError(`fused elementwise chain: ${inputs.length} inputs; at most ${MAX_INPUTS} are allowed`);
+  const dtypes = [...inputs, ...steps.map(stepDType)];
+  steps.forEach((s, i) => {
+    for (const a of s.args) {
+      if (!(Number.isInteger(a) && a >= 0 && a < inputs.length + i)) throw new ArgumentError(`fused elementwise chain: step ${i} takes value ${a}, which comes later or never`);
+    }
+  });
+  const parts = steps.map((s) => ('cast' in s ? `cast_${s.cast}` : `${s.row.name}_${s.dtype}`) + (steps.length > 1 ? `_${s.args.join('')}` : ''));
+  const scalars = steps.flatMap((s) => ('cast' in s ? [] : s.row.scalars.map(() => computeDType(s.dtype))));
+  const plain = steps.length === 1 && !('cast' in steps[0]);
+  return { name: plain ? parts[0] : [inputs.join('_'), ...parts].join('_'), inputs, steps, output: dtypes[dtypes.length - 1], scalars };
+}
+
+/** One row on one dtype. */
+export function rowChain(row: ElementwiseRow<any>, dtype: DType): Chain {
+  const inputs = Array.from({ length: row.arity }, (_, i): DType => (isMasked(row) && i === 0 ? 'u8' : dtype));
+  return chain(inputs, [{ row, dtype, args: inputs.map((_, i) => i) }]);
+}
+export const castChain = (from: DType, to: DType): Chain => chain([from], [{ cast: to, args: [0] }]);
+/** Copies move bits, so one kernel serves every dtype of a size. */
+export function copyChain(bytes: number): Chain {
+  const carrier = ({ 1: 'u8', 2: 'i16', 4: 'u32', 8: 'i64' } as const)[bytes];
+  if (!carrier) throw new ArgumentError(`copy: no element type has ${bytes} bytes`);
+  return { ...chain([carrier], []), name: `copy_b${bytes}`, output: carrier };
+}
+
+const SCALAR = (i: number): string => `s${i}`;
+
+/** The functor: loads nothing, computes one element from the elements of all inputs. */
+function functor(c: Chain): string {
+  const operands = Array.from({ length: MAX_INPUTS }, (_, i) => (i < c.inputs.length ? `${CTYPE[c.inputs[i]]} v${i}` : 'None'));
+  let scalar = 0;
+  const lines = c.steps.map((s, i): string => {
+    const to = `const ${CTYPE[stepDType(s)]} v${c.inputs.length + i} = `;
+    if ('cast' in s) return `${to}convert<${CTYPE[s.cast]}>(v${s.args[0]});`;
+    const S = CTYPE[s.dtype];
+    const T = CTYPE[computeDType(s.dtype)];
+    const masked = isMasked(s.row);
+    const args = s.args.map((a, k) => (masked && k === 0 ? `v${a} != 0` : `to_compute(v${a})`));
+    const scalars = s.row.scalars.map(() => SCALAR(scalar++));
+    return `${to}from_compute<${CTYPE[stepDType(s)]}>(op_${s.row.name}<${S}, ${T}>(${[...args, ...scalars].join(', ')}));`;
+  });
+  const members = c.scalars.map((d, i) => `${CTYPE[d]} ${SCALAR(i)};`).join(' ');
+  const last = c.inputs.length + c.steps.length - 1;
+  return `struct F_${c.name} { ${members} WICK_MEMBER ${CTYPE[c.output]} operator()(${operands.join(', ')}) const { ${lines.join(' ')} return v${last}; } };`;
+}
+
+export const symbolFor = (c: Chain, variant: Variant): string => `${variant}_${c.name}`;
+/** Elements a thread takes at once, as group_elements in elementwise.hip. */
+export function groupElements(c: Chain): number {
+  const bytes = [c.output, ...c.inputs].map((d) => DTYPE[d].bytes);
+  return Math.min(16 / Math.min(...bytes), 64 / Math.max(...bytes));
+}
+/** Elements of a block's tile in the flat kernel. */
+export function flatTile(c: Chain): number {
+  const most = Math.max(...[c.output, ...c.inputs].map((d) => DTYPE[d].bytes));
+  const e = groupElements(c);
+  return 256 * e * Math.max(1, Math.floor(64 / (e * most)));
+}
+export const transposeGroup = (c: Chain): number => 16 / Math.max(DTYPE[c.output].bytes, DTYPE[c.inputs[0]].bytes);
+export const transposeTile = (c: Chain): number => (Math.max(DTYPE[c.output].bytes, DTYPE[c.inputs[0]].bytes) > 4 ? 32 : 64);
+
+function kernelText(c: Chain, variant: Variant): string {
+  const pointers = [`${CTYPE[c.output]}* out`, ...c.inputs.map((d, i) => `const ${CTYPE[d]}* in${i}`)];
+  const scalars = c.scalars.map((d, i) => `${CTYPE[d]} ${SCALAR(i)}`);
+  const f = `F_${c.name}{${c.scalars.map((_, i) => SCALAR(i)).join(', ')}}`;
+  const all = ['out', ...Array.from({ length: MAX_INPUTS }, (_, i) => (i < c.inputs.length ? `in${i}` : '(const None*)nullptr'))].join(', ');
+  const wide = variant.endsWith('64') ? 'Layout64' : 'Layout32';
+  const head = (...own: string[]): string => `KERNEL(256) ${symbolFor(c, variant)}(${[...own, ...pointers, ...scalars].join(', ')})`;
+  switch (variant) {
+    case 'flat':
+      return `${head('u64 n', 'u32 scalars')} { flat(${f}, n, scalars, ${all}); }`;
+    case 'groups':
+    case 'groups64':
+      return `${head(`${wide} layout`, 'u32 splats')} { strided<${groupElements(c)}>(${f}, layout, splats, ${all}); }`;
+    case 'strided':
+    case 'strided64':
+      return `${head(`${wide} layout`, 'u32 splats')} { strided<1>(${f}, layout, splats, ${all}); }`;
+    case 'transpose':
+    case 'transposeGroups': {
+      const e = variant === 'transpose' ? 1 : transposeGroup(c);
+      return `${head('Layout64 batch', 'u32 rows', 'u32 columns', 'i64 out_row', 'i64 in_column')} { transpose<${e}>(${f}, batch, rows, columns, out_row, in_column, out, in0); }`;
+    }
+    default:
+      return variant satisfies never;
+  }
+}
+
+export const variantsOf = (c: Chain): readonly Variant[] => (c.inputs.length === 1 ? VARIANTS : VARIANTS.slice(0, 5));
+
+/** The unit with the given variants of some chains: one for a GPU's first use, many for the simulation and ahead-of-time builds. */
+export function elementwiseUnit(chains: readonly Chain[], variants?: readonly Variant[]): Unit {
+  const texts = chains.map((c) => `${functor(c)}\n${variantsOf(c).filter((v) => !variants || variants.includes(v)).map((v) => kernelText(c, v)).join('\n')}`);
+  const { shared } = kernelModule('elementwise');
+  // Parsed like a file, so that entries and parameter lists come from the text itself.
+  const parsed = parseModule('elementwise', `${moduleText('elementwise.hip')}\n${texts.join('\n')}`);
+  const structs = chains.map(functor).join('\n');
+  const entries: Entry[] = [...parsed.entries.values()];
+  return assemble(chains.length === 1 ? chains[0].name : 'elementwise', `${shared}\n${structs}\n`, entries);
+}
