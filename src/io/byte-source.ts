@@ -121,8 +121,11 @@ export function windowOf(source: ByteSource, name: string, start: number, size: 
   };
 }
 
-export const openSource = (from: string | Uint8Array, name?: string): ByteSource =>
-  typeof from === 'string' ? new FileSource(from) : new MemorySource(from, name);
+/** What can be opened: a path, bytes in memory, or a source of one's own. */
+export type From = string | Uint8Array | ByteSource;
+
+export const openSource = (from: From): ByteSource =>
+  typeof from === 'string' ? new FileSource(from) : from instanceof Uint8Array ? new MemorySource(from) : from;
 
 const WINDOW = 1 << 16;
 

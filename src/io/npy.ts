@@ -3,7 +3,7 @@ import type { DType } from '../base/dtype.js';
 import { DTypeError } from '../base/errors.js';
 import { Layout } from '../base/layout.js';
 import { collect, writeAtomic, type Write } from './atomic-file.js';
-import { Cursor, badFormat, openSource, readBytes, type ByteSource } from './byte-source.js';
+import { Cursor, badFormat, openSource, readBytes, type ByteSource, type From } from './byte-source.js';
 import { parseLiteral } from './python-literal.js';
 import {
   bitsOf, slices, storedBytes, storedRecord, swapBytes, type ReadOptions, type StoredDType, type TensorRecord,
@@ -61,12 +61,12 @@ function parseNpy(source: ByteSource, name: string, options: ReadOptions): Tenso
 
 const native = (bytes: Uint8Array, order: string, width: number): Uint8Array => (order === '>' ? swapBytes(bytes, width) : bytes);
 
-export function openNpy(from: string | Uint8Array, options: ReadOptions = {}): TensorRecord {
+export function openNpy(from: From, options: ReadOptions = {}): TensorRecord {
   return parseNpy(openSource(from), '', options);
 }
 
 /** The arrays of an .npz archive by name (without .npy); each is inflated when it is opened here. */
-export function openNpz(from: string | Uint8Array, options: ReadOptions & { maxGrowth?: number } = {}): Map<string, TensorRecord> {
+export function openNpz(from: From, options: ReadOptions & { maxGrowth?: number } = {}): Map<string, TensorRecord> {
   const source = openSource(from);
   const zip = new ZipFile(source, options.maxGrowth);
   const out = new Map<string, TensorRecord>();

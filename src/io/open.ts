@@ -42,20 +42,23 @@ function sniff(from: string | Uint8Array): TensorFormat {
   }
 }
 
-const fromMap = (format: TensorFormat, records: ReadonlyMap<string, TensorRecord>, name: string): TensorFile => ({
-  format, names: [...records.keys()], close: () => {},
-  record(key) {
-    const found = records.get(key);
-    if (!found) throw new ArgumentError(`openTensors: no tensor ${JSON.stringify(key)} in ${name}`);
-    return found;
-  },
-});
+/** NumPy's files have no class of their own: a map of records over an open source. */
+function openNumpy(format: 'npy' | 'npz', from: string | Uint8Array, options: OpenOptions): TensorFile {
+  const source = openSource(from);
+  const records = format === 'npy' ? new Map([['', openNpy(source, options)]]) : openNpz(source, options);
+  return {
+    format, names: [...records.keys()], close: () => source.close(),
+    record(name) {
+      const found = records.get(name);
+      if (!found) throw new ArgumentError(`openTensors: no tensor ${JSON.stringify(name)} in ${source.name}`);
+      return found;
+    },
+  };
+}
 
 export function openTensors(from: string | Uint8Array, options: OpenOptions = {}): TensorFile {
   const format = sniff(from);
-  const name = typeof from === 'string' ? from : 'buffer';
-  if (format === 'npy') return fromMap(format, new Map([['', openNpy(from, options)]]), name);
-  if (format === 'npz') return fromMap(format, openNpz(from, options), name);
+  if (format === 'npy' || format === 'npz') return openNumpy(format, from, options);
   if (format === 'gguf') {
     const file = Gguf.open(from);
     return {
