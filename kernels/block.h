@@ -106,6 +106,7 @@ struct RowWalk {
 /** Small floats add up in float; integers wrap, so they add without a sign. */
 template <class S> struct SumOf { typedef u32 type; };
 template <> struct SumOf<i64> { typedef u64 type; };
+template <> struct SumOf<u64> { typedef u64 type; };
 template <> struct SumOf<float> { typedef float type; };
 template <> struct SumOf<double> { typedef double type; };
 template <> struct SumOf<half> { typedef float type; };
@@ -129,17 +130,24 @@ template <class S> struct Prod : Sum<S> {
   static WICK_MEMBER A identity() { return 1; }
   static WICK_MEMBER A join(A a, A b) { return a * b; }
 };
+/** Where NaN is ignored it is the neutral element too: only a row of nothing but NaN gives NaN. */
 template <class S> struct Max {
   typedef S Out;
   typedef compute_t<S> A;
-  static WICK_MEMBER A identity() { return Limits<A>::lowest(); }
+  static WICK_MEMBER A identity() {
+    if constexpr (is_float<S> && !nan_wins<S>) return Limits<A>::nan();
+    else return Limits<A>::lowest();
+  }
   static WICK_MEMBER A take(S x, i64) { return to_compute(x); }
   static WICK_MEMBER A join(A a, A b) { return maxg<S>(a, b); }
   static WICK_MEMBER Out put(A a, i64) { return from_compute<S>(a); }
 };
 template <class S> struct Min : Max<S> {
   typedef compute_t<S> A;
-  static WICK_MEMBER A identity() { return Limits<A>::highest(); }
+  static WICK_MEMBER A identity() {
+    if constexpr (is_float<S> && !nan_wins<S>) return Limits<A>::nan();
+    else return Limits<A>::highest();
+  }
   static WICK_MEMBER A join(A a, A b) { return ming<S>(a, b); }
 };
 /** A value and where it stands; the largest index means none yet. */

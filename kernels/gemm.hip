@@ -71,6 +71,15 @@ template <class S> WICK_FN MatrixStore<S> store_of(S* c, product_t<S>* part, con
 
 // ---- asynchronous copies, several tiles in flight, 64 x 64 a wave ----
 
+// Eight waves, four waves; AMD's 64 KiB of shared memory hold two stages.
+constexpr int LARGE_THREADS = 512 / 64 * WICK_WAVE;
+constexpr int SMALL_THREADS = 256 / 64 * WICK_WAVE;
+#ifdef WICK_NVIDIA
+constexpr int LARGE_K = 64, LARGE_STAGES = 3, SMALL_K = 32, SMALL_STAGES = 4;
+#else
+constexpr int LARGE_K = 32, LARGE_STAGES = 2, SMALL_K = 32, SMALL_STAGES = 2;
+#endif
+
 /** One operand's tile of ROWS x KT in shared memory: [row][k] or [k][row], padded so that eight rows fall on different banks. */
 template <class S, int ROWS, int KT, bool K> struct AsyncTile {
   static constexpr int LINES = K ? ROWS : KT, LINE = K ? KT : ROWS, PITCH = LINE + 8, SIZE = LINES * PITCH;
@@ -133,8 +142,8 @@ WICK_FN void gemm_async(const S* a, const S* b, const MatrixStore<S>& store, i64
       for (int e = 0; e < ACC; e++)
         store.store(m0 + wm + i * 16 + acc_row(lane, e), n0 + wn + j * 16 + acc_col(lane, e), sum[i][j].x[e]);
 }
-#define GEMM_ASYNC(NAME, S, AK, BK, BM, BN, KT, STAGES)                                                                          \
-  KERNEL((BM / 64) * (BN / 64) * WICK_WAVE) NAME(const S* a, const S* b, S* c, product_t<S>* part, const S* bias, const Operand oa, const Operand ob, \
+#define GEMM_ASYNC(NAME, S, AK, BK, THREADS, BM, BN, KT, STAGES)                                                                          \
+  KERNEL(THREADS) NAME(const S* a, const S* b, S* c, product_t<S>* part, const S* bias, const Operand oa, const Operand ob, \
                                                  const Product p) {                                                              \
     const Tile tile = tile_of(blockIdx.x, (p.m + BM - 1) / BM, (p.n + BN - 1) / BN);                                             \
     const i64 from = (i64)blockIdx.z * p.split, to = from + p.split < p.k ? from + p.split : p.k;                                \
@@ -182,11 +191,8 @@ WICK_FN void matvec(const S* a, const S* b, const MatrixStore<S>& store, const O
     matvec<ROWS>(a + batch_offset(oa, p), b + batch_offset(ob, p), store_of(c, part, bias, p), oa, ob, p.n, from, to);           \
   }
 
-// ---- symbols: one unit when the compile line names it, else all ----
+// ---- symbols ----
 
-#ifdef WICK_UNIT
-WICK_UNIT
-#else
 FOR_REALS(GEMM_FMA, gemm_fma)
 FOR_REALS(GEMM_MERGE, gemm_merge)
 #define MATVECS(NAME, S)      \
@@ -205,14 +211,10 @@ FOR_REALS(MATVECS, matvec)
   GEMM_ASYNC(NAME##_kr_##SIZE, S, true, false, __VA_ARGS__)          \
   GEMM_ASYNC(NAME##_rk_##SIZE, S, false, true, __VA_ARGS__)          \
   GEMM_ASYNC(NAME##_rr_##SIZE, S, false, false, __VA_ARGS__)
-#ifdef WICK_AMD
-#define ASYNC_SIZES(NAME, S) ASYNC_ORDERS(NAME, S, small, 128, 128, 32, 2)
-#else
-#define ASYNC_SIZES(NAME, S) ASYNC_ORDERS(NAME, S, large, 128, 256, 64, 3) ASYNC_ORDERS(NAME, S, small, 128, 128, 32, 4)
-#endif
 GEMM_MMA(gemm_mma_f16, half)
 GEMM_MMA(gemm_mma_bf16, bfloat)
-ASYNC_SIZES(gemm_async_f16, half)
-ASYNC_SIZES(gemm_async_bf16, bfloat)
-#endif
+ASYNC_ORDERS(gemm_async_f16, half, small, SMALL_THREADS, 128, 128, SMALL_K, SMALL_STAGES)
+ASYNC_ORDERS(gemm_async_bf16, bfloat, small, SMALL_THREADS, 128, 128, SMALL_K, SMALL_STAGES)
+ASYNC_ORDERS(gemm_async_f16, half, large, LARGE_THREADS, 128, 256, LARGE_K, LARGE_STAGES)
+ASYNC_ORDERS(gemm_async_bf16, bfloat, large, LARGE_THREADS, 128, 256, LARGE_K, LARGE_STAGES)
 #endif

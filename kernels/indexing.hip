@@ -172,11 +172,8 @@ template <class S> WICK_FN void add_sorted(const u32* order, const u32* sorted, 
     GRID_STRIDE(i, n) keys[i] = (u32)place(ids[(i64)i * step], dim, fault);                                              \
   }
 
-// ---- symbols: one unit when the compile line names it, else all ----
+// ---- symbols ----
 
-#ifdef WICK_UNIT
-WICK_UNIT
-#else
 #define FOR_INDEX(M, STEM, ...)                 \
   M(STEM##_u8, u8, __VA_ARGS__)                 \
   M(STEM##_u32, u32, __VA_ARGS__)               \
@@ -216,4 +213,3 @@ FOR_INDEX(ALL_OF_INDEX, , )
 FOR_REALS(ADD_SORTED, add_sorted)
 FOR_INTS(ADD_SORTED, add_sorted)
 ADD_SORTED(add_sorted_f8_e4m3, fp8)
-#endif

@@ -169,11 +169,8 @@ template <class S> WICK_FN void norm_merge(const compute_t<S>* part, S* dst, i64
 #define NORM_MERGE(NAME, S) \
   KERNEL(1024) NAME(const compute_t<S>* part, S* dst, const i64 chunks, const i64 cols) { norm_merge(part, dst, chunks, cols); }
 
-// ---- symbols: one unit when the compile line names it, else all ----
+// ---- symbols ----
 
-#ifdef WICK_UNIT
-WICK_UNIT
-#else
 #define EACH_WIDTH(M, NAME, S, ...)          \
   M(NAME##_v1p0, S, __VA_ARGS__, 1, 0)       \
   M(NAME##_v1p4, S, __VA_ARGS__, 1, 4)       \
@@ -189,4 +186,3 @@ WICK_UNIT
   NORM_GRAD_WEIGHTS(norm_grad_weights##NAME, S)                    \
   NORM_MERGE(norm_merge##NAME, S)
 FOR_REALS(ALL_NORMS, )
-#endif

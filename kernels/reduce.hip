@@ -261,11 +261,8 @@ template <class Op> WICK_FN void merge_parts(const typename Op::A* part, typenam
     merge_parts<OP<S>>(part, dst, outer, chunks, inner, n);                                                                 \
   }
 
-// ---- symbols: one unit when the compile line names it, else all ----
+// ---- symbols ----
 
-#ifdef WICK_UNIT
-WICK_UNIT
-#else
 #define FOR_ALL(M, STEM, ...)       \
   FOR_REALS(M, STEM, __VA_ARGS__)   \
   FOR_INTS(M, STEM, __VA_ARGS__)    \
@@ -298,4 +295,3 @@ FOR_ALL(OURS, argmin, ArgMin)
 FOR_ALL(OURS, argmax, ArgMax)
 FOR_REALS(OURS, mean, Mean)
 OURS(mean_f8_e4m3, fp8, Mean)
-#endif

@@ -59,15 +59,11 @@ WICK_FN void rope_rows(const S* src, const S* cos, const S* sin, S* dst, u32 row
     rope_rows<PAIRS, S, V>(src, cos, sin, dst, rows, h, t, d, thd, batched, sign);                                                    \
   }
 
-// ---- symbols: one unit when the compile line names it, else all ----
+// ---- symbols ----
 
-#ifdef WICK_UNIT
-WICK_UNIT
-#else
 #define ALL_ROPES(NAME, S)                                    \
   ROPE_ROWS(rope_rows##NAME##_v1, S, false, 1)                \
   ROPE_ROWS(rope_rows##NAME##_v, S, false, pack_size<S>)      \
   ROPE_ROWS(rope_pairs##NAME##_v1, S, true, 1)                \
   ROPE_ROWS(rope_pairs##NAME##_v, S, true, pack_size<S>)
 FOR_REALS(ALL_ROPES, )
-#endif

@@ -139,11 +139,8 @@ template <bool LOG, class S> WICK_FN void softmax_apply(const S* src, const Onli
     softmax_apply<LOG>(src, part, dst, cols, size);                                                                     \
   }
 
-// ---- symbols: one unit when the compile line names it, else all ----
+// ---- symbols ----
 
-#ifdef WICK_UNIT
-WICK_UNIT
-#else
 #define EACH_WIDTH(M, NAME, S, ...)          \
   M(NAME##_v1p0, S, __VA_ARGS__, 1, 0)       \
   M(NAME##_v1p4, S, __VA_ARGS__, 1, 4)       \
@@ -160,4 +157,3 @@ WICK_UNIT
   SOFTMAX_APPLY(softmax_apply##NAME, S, false)                    \
   SOFTMAX_APPLY(log_softmax_apply##NAME, S, true)
 FOR_REALS(ALL_SOFTMAX, )
-#endif

@@ -82,7 +82,8 @@ template <class S, class LA, class LB, class ST> WICK_FN void tile_fma(const LA&
 
 // ---- matrix units over loaders: 4 waves, 64 x 64 tiles of 32 x 32 a wave ----
 
-constexpr int MMA_TILE = 64, MMA_K = 32, MMA_THREADS = 4 * WICK_WAVE;
+constexpr int MMA_TILE = 64, MMA_K = 32;
+constexpr int MMA_THREADS = 256 / 64 * WICK_WAVE;
 
 template <class S, class LA, class LB, class ST> WICK_FN void tile_mma(const LA& a, const LB& b, const ST& store, i64 m0, i64 n0, i64 k_from, i64 k_to) {
   constexpr int Q = MMA_K + 8, EACH = MMA_TILE * MMA_K / MMA_THREADS;

@@ -1,0 +1,318 @@
+// Sorting rows: stable, any length and dtype, NaN above everything; with Candle's sort.cu symbol for symbol.
+//
+// Candle's: asort_asc_T, asort_desc_T   grid of rows in x or y, any block; dynamic shared memory ncols_pad * 4 bytes up to ncols_pad 8192, none above
+//
+// Ours (launch: src/kernels/launch.ts, sortLaunch):
+//   sort_rows_T   rows up to 4096 (8-byte keys: 2048) in one block: 4 elements a thread, `lanes` = padded length / 4 threads a row, block 256 or
+//                 lanes when more; a bitonic network through registers, shuffles and, beyond a wave, shared memory (16 * lanes * element bytes).
+//                 Writes the first `keep` indices, and values where asked: top-k is the same launch
+//   radix_keys_T, radix_count_kB, radix_scan, radix_scatter_kB   longer rows: B passes of 8 bits over keys of B bytes; blocks of 256 threads take
+//                 tiles of 4096 (8-byte keys: 2048); count -> scan -> scatter each pass, indices carried along
+//   take_sorted_bB   values in the order of the indices
+#include "block.h"
+
+// ---- keys: unsigned integers in the order of the values; -0 equals +0 and NaN is the largest ----
+
+template <int BYTES> struct UnsignedOf { typedef u32 type; };
+template <> struct UnsignedOf<1> { typedef u8 type; };
+template <> struct UnsignedOf<2> { typedef u16 type; };
+template <> struct UnsignedOf<8> { typedef u64 type; };
+template <class S> using key_t_of = typename UnsignedOf<sizeof(S)>::type;
+
+template <class S> WICK_FN key_t_of<S> sort_key(S x, bool descending) {
+  typedef key_t_of<S> U;
+  constexpr U sign = (U)((U)1 << (sizeof(U) * 8 - 1));
+  U key = bits_as<U>(x);
+  if constexpr (is_float<S>) {
+    const auto v = to_compute(x);
+    if (v != v) key = (U)~(U)0;
+    else if (v == 0) key = sign;
+    else key = key & sign ? (U)~key : (U)(key | sign);
+  } else if constexpr (S(-1) < S(0)) key = (U)(key ^ sign);
+  return descending ? (U)~key : key;
+}
+
+// ---- Candle's ----
+
+template <class S> WICK_FN void asort(const S* x, u32* dst, i64 cols, i64 padded, bool descending) {
+  DYNAMIC_SHARED(u32, kept);
+  const i64 row = (i64)blockIdx.x + (i64)gridDim.x * blockIdx.y;
+  const S* from = x + row * cols;
+  u32* order = padded <= 8192 ? kept : dst + row * cols;
+  for (i64 i = threadIdx.x; i < cols; i += blockDim.x) order[i] = (u32)i;
+  // Every comparison puts the smaller in front, so that places past the end can be thought of as larger than all and never move.
+  const auto settle = [&](i64 a, i64 b) {
+    if (b >= cols) return;
+    const u32 p = order[a], q = order[b];
+    const key_t_of<S> kp = sort_key(from[p], descending), kq = sort_key(from[q], descending);
+    if (kq < kp || (kq == kp && q < p)) {
+      order[a] = q;
+      order[b] = p;
+    }
+  };
+  for (i64 k = 2; k <= padded; k *= 2) {
+    __syncthreads();
+    for (i64 p = threadIdx.x; p < padded / 2; p += blockDim.x) {
+      const i64 base = p / (k / 2) * k, at = p % (k / 2);
+      settle(base + at, base + k - 1 - at);
+    }
+    for (i64 j = k / 4; j > 0; j /= 2) {
+      __syncthreads();
+      for (i64 p = threadIdx.x; p < padded / 2; p += blockDim.x) settle(p / j * 2 * j + p % j, p / j * 2 * j + p % j + j);
+    }
+  }
+  __syncthreads();
+  if (order == kept)
+    for (i64 i = threadIdx.x; i < cols; i += blockDim.x) dst[row * cols + i] = order[i];
+}
+#define ASORT(NAME, S, DESCENDING) \
+  KERNEL(1024) NAME(const S* x, u32* dst, const int ncols, int ncols_pad) { asort(x, dst, ncols, ncols_pad, DESCENDING); }
+
+// ---- rows in a block ----
+
+/** A key with its index, so that no two are equal: up to 4 bytes of key fit one 64-bit word. */
+struct WideItem {
+  u64 key;
+  u32 index, unused;
+  WICK_MEMBER bool operator<(const WideItem& o) const { return key < o.key || (key == o.key && index < o.index); }
+};
+template <class U> struct ItemOf { typedef u64 type; };
+template <> struct ItemOf<u64> { typedef WideItem type; };
+template <class U> WICK_FN typename ItemOf<U>::type make_item(U key, u32 index) {
+  if constexpr (sizeof(U) == 8) {
+    WideItem item = {key, index, 0};
+    return item;
+  } else return (u64)key << 32 | index;
+}
+WICK_FN u32 item_index(u64 item) { return (u32)item; }
+WICK_FN u32 item_index(const WideItem& item) { return item.index; }
+
+constexpr int EACH = 4;  // elements a thread
+
+template <class T> WICK_FN void settle(T& a, T& b, bool up) {
+  const T x = a, y = b;
+  const bool swap = (y < x) == up;
+  a = swap ? y : x;
+  b = swap ? x : y;
+}
+template <class S> WICK_FN void sort_rows(const S* src, u32* indices, S* values, i64 rows, i64 cols, i64 keep, u32 descending, u32 lanes) {
+  typedef key_t_of<S> U;
+  typedef typename ItemOf<U>::type T;
+  DYNAMIC_SHARED(T, shared);
+  const RowWalk walk(lanes);
+  const u32 lane = walk.lane, width = lanes < WICK_WAVE ? lanes : WICK_WAVE, n = lanes * EACH;
+  EACH_ROW(walk, row, live, rows) {
+    const S* from = src + (live ? row : 0) * cols;
+    T v[EACH];
+#pragma unroll
+    for (int e = 0; e < EACH; e++) {
+      const u32 c = (u32)e * lanes + lane;
+      // Padding has the largest key and an index behind all others.
+      v[e] = make_item<U>(live && c < cols ? sort_key(from[c], descending != 0) : (U)~(U)0, c < cols ? c : c | 0x80000000u);
+    }
+    for (u32 k = 2; k <= n; k *= 2) {
+      for (u32 j = k / 2; j >= EACH; j /= 2) {
+        const u32 step = j / EACH;
+        const bool small = ((lane & step) == 0) == ((lane * EACH & k) == 0);
+        T other[EACH];
+        if (step < width) {
+#pragma unroll
+          for (int e = 0; e < EACH; e++) other[e] = shfl_xor(v[e], step, width);
+        } else {
+          __syncthreads();
+#pragma unroll
+          for (int e = 0; e < EACH; e++) shared[(u32)e * lanes + lane] = v[e];
+          __syncthreads();
+#pragma unroll
+          for (int e = 0; e < EACH; e++) other[e] = shared[(u32)e * lanes + (lane ^ step)];
+        }
+#pragma unroll
+        for (int e = 0; e < EACH; e++)
+          if ((other[e] < v[e]) == small) v[e] = other[e];
+      }
+      if (k >= 4) {
+        const bool up = (lane * EACH & k) == 0;
+        settle(v[0], v[2], up);
+        settle(v[1], v[3], up);
+        settle(v[0], v[1], up);
+        settle(v[2], v[3], up);
+      } else {
+        settle(v[0], v[1], true);
+        settle(v[2], v[3], false);
+      }
+    }
+    if (live) {
+#pragma unroll
+      for (int e = 0; e < EACH; e++) {
+        const i64 at = (i64)lane * EACH + e;
+        if (at >= keep) continue;
+        const u32 index = item_index(v[e]);
+        indices[row * keep + at] = index;
+        if (values) values[row * keep + at] = from[index];
+      }
+    }
+  }
+}
+#define SORT_ROWS(NAME, S)                                                                                                       \
+  KERNEL(1024) NAME(const S* src, u32* indices, S* values, const i64 rows, const i64 cols, const i64 keep, const u32 descending, \
+                    const u32 lanes) {                                                                                           \
+    sort_rows(src, indices, values, rows, cols, keep, descending, lanes);                                                        \
+  }
+
+// ---- longer rows: radix passes from the lowest byte up ----
+
+#define RADIX_KEYS(NAME, S)                                                                        \
+  KERNEL(256) NAME(const S* src, key_t_of<S>* keys, const u64 numel, const u32 descending) {       \
+    GRID_STRIDE(i, numel) keys[i] = sort_key(src[i], descending != 0);                             \
+  }
+
+constexpr int RADIX_WAVES = 256 / WICK_WAVE;
+template <class U> constexpr int radix_items = sizeof(U) == 8 ? 8 : 16;
+template <class U> constexpr int radix_tile = 256 * radix_items<U>;
+
+/** Block (row, tile): how often each byte stands in it, to counts [row, byte, tile]. */
+template <class U> WICK_FN void radix_count(const U* keys, u32* counts, i64 cols, i64 tiles, u32 shift) {
+  __shared__ u32 seen[256];
+  const i64 row = blockIdx.x / tiles, tile = blockIdx.x % tiles, from = tile * radix_tile<U>;
+  seen[threadIdx.x] = 0;
+  __syncthreads();
+  for (int i = 0; i < radix_items<U>; i++) {
+    const i64 c = from + i * 256 + threadIdx.x;
+    if (c < cols) atomic_add(&seen[(u32)(keys[row * cols + c] >> shift) & 255], 1u);
+  }
+  __syncthreads();
+  counts[(row * 256 + threadIdx.x) * tiles + tile] = seen[threadIdx.x];
+}
+#define RADIX_COUNT(NAME, U) \
+  KERNEL(256) NAME(const U* keys, u32* counts, const i64 cols, const i64 tiles, const u32 shift) { radix_count(keys, counts, cols, tiles, shift); }
+
+/** Sum of the values of the threads before this one in a block of 256, and of all of them. */
+WICK_FN u32 scan256(u32 value, u32* slots, u32& total) {
+  u32 sum = value;
+  for (u32 d = 1; d < WICK_WAVE; d *= 2) {
+    const u32 before = shfl_up(sum, d, WICK_WAVE);
+    if (lane_id() >= d) sum += before;
+  }
+  __syncthreads();
+  if (lane_id() == WICK_WAVE - 1) slots[wave_id()] = sum;
+  __syncthreads();
+  u32 base = 0;
+  total = 0;
+  for (u32 w = 0; w < RADIX_WAVES; w++) {
+    if (w == wave_id()) base = total;
+    total += slots[w];
+  }
+  return base + sum - value;
+}
+
+/** A block a row: counts become the places where each byte of each tile begins. */
+KERNEL(256) radix_scan(u32* counts, const i64 size) {
+  __shared__ u32 slots[RADIX_WAVES];
+  u32* row = counts + (i64)blockIdx.x * size;
+  u32 carry = 0;
+  for (i64 base = 0; base < size; base += 1024) {
+    u32 v[4], sum = 0, total;
+#pragma unroll
+    for (int e = 0; e < 4; e++) {
+      const i64 i = base + threadIdx.x * 4 + e;
+      v[e] = i < size ? row[i] : 0;
+      sum += v[e];
+    }
+    u32 at = carry + scan256(sum, slots, total);
+#pragma unroll
+    for (int e = 0; e < 4; e++) {
+      const i64 i = base + threadIdx.x * 4 + e;
+      if (i < size) row[i] = at;
+      at += v[e];
+    }
+    carry += total;
+  }
+}
+
+/** Block (row, tile): moves its keys and indices to their places. Equal bytes keep their order: waves, rounds and lanes are ranked in turn. */
+template <class U> WICK_FN void radix_scatter(const U* keys, const u32* order, const u32* starts, U* keys_out, u32* order_out, i64 cols, i64 tiles, u32 shift) {
+  constexpr int ITEMS = radix_items<U>, TILE = radix_tile<U>;
+  __shared__ U shared_keys[TILE];
+  __shared__ u32 shared_order[TILE], seen[RADIX_WAVES][256], first[256], slots[RADIX_WAVES];
+  const i64 row = blockIdx.x / tiles, tile = blockIdx.x % tiles, from = tile * TILE;
+  const u32 t = threadIdx.x, wave = wave_id(), lane = lane_id();
+  for (u32 w = 0; w < RADIX_WAVES; w++) seen[w][t] = 0;
+  __syncthreads();
+  U key[ITEMS];
+  u32 index[ITEMS], rank[ITEMS];
+#pragma unroll
+  for (int i = 0; i < ITEMS; i++) {
+    const i64 c = from + (i64)wave * (WICK_WAVE * ITEMS) + i * WICK_WAVE + lane;
+    const bool valid = c < cols;
+    key[i] = valid ? keys[row * cols + c] : (U)0;
+    index[i] = !valid ? 0 : order ? order[row * cols + c] : (u32)c;
+    const u32 digit = (u32)(key[i] >> shift) & 255;
+    u64 same_digit = ballot64(valid);
+#pragma unroll
+    for (u32 bit = 0; bit < 8; bit++) {
+      const u64 ones = ballot64(digit >> bit & 1);
+      same_digit &= digit >> bit & 1 ? ones : ~ones;
+    }
+    const u32 prior = seen[wave][digit], ahead = popcount64(same_digit & lanes_before());
+    sync_wave();
+    if (valid && ahead == 0) seen[wave][digit] = prior + popcount64(same_digit);
+    sync_wave();
+    rank[i] = prior + ahead;
+  }
+  __syncthreads();
+  // Thread t owns byte t: where it begins within the tile, and in each wave.
+  u32 count = 0, total;
+  for (u32 w = 0; w < RADIX_WAVES; w++) {
+    const u32 c = seen[w][t];
+    seen[w][t] = count;
+    count += c;
+  }
+  first[t] = scan256(count, slots, total);
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < ITEMS; i++) {
+    if (from + (i64)wave * (WICK_WAVE * ITEMS) + i * WICK_WAVE + lane >= cols) continue;
+    const u32 digit = (u32)(key[i] >> shift) & 255, at = first[digit] + seen[wave][digit] + rank[i];
+    shared_keys[at] = key[i];
+    shared_order[at] = index[i];
+  }
+  __syncthreads();
+  for (u32 at = t; at < total; at += 256) {
+    const U k = shared_keys[at];
+    const u32 digit = (u32)(k >> shift) & 255;
+    const i64 to = row * cols + starts[(row * 256 + digit) * tiles + tile] + (at - first[digit]);
+    if (keys_out) keys_out[to] = k;
+    order_out[to] = shared_order[at];
+  }
+}
+#define RADIX_SCATTER(NAME, U)                                                                                                 \
+  KERNEL(256) NAME(const U* keys, const u32* order, const u32* starts, U* keys_out, u32* order_out, const i64 cols, const i64 tiles, \
+                   const u32 shift) {                                                                                          \
+    radix_scatter(keys, order, starts, keys_out, order_out, cols, tiles, shift);                                               \
+  }
+#define TAKE_SORTED(NAME, W)                                                                                                   \
+  KERNEL(256) NAME(const W* src, const u32* order, W* dst, const u64 rows, const u64 cols, const u64 keep) {                    \
+    GRID_STRIDE(i, rows * keep) dst[i] = src[i / keep * cols + order[i / keep * cols + i % keep]];                             \
+  }
+
+// ---- symbols ----
+
+#define ALL_SORTS(NAME, S)                  \
+  ASORT(asort_asc##NAME, S, false)          \
+  ASORT(asort_desc##NAME, S, true)          \
+  SORT_ROWS(sort_rows##NAME, S)             \
+  RADIX_KEYS(radix_keys##NAME, S)
+FOR_REALS(ALL_SORTS, )
+FOR_INTS(ALL_SORTS, )
+ALL_SORTS(_f8_e4m3, fp8)
+#define EACH_KEY(NAME, U)                   \
+  RADIX_COUNT(radix_count##NAME, U)         \
+  RADIX_SCATTER(radix_scatter##NAME, U)
+EACH_KEY(_k1, u8)
+EACH_KEY(_k2, u16)
+EACH_KEY(_k4, u32)
+EACH_KEY(_k8, u64)
+TAKE_SORTED(take_sorted_b1, u8)
+TAKE_SORTED(take_sorted_b2, u16)
+TAKE_SORTED(take_sorted_b4, u32)
+TAKE_SORTED(take_sorted_b8, u64)
