@@ -18,8 +18,14 @@
     const InfoLayout to(info, num_dims, 0);                                                      \
     GRID_STRIDE(i, numel) out[to[i]] = inp;                                                      \
   }
+/** Ours: start + i * step, each element from its index, in double and rounded once. */
+#define ARANGE(NAME, S)                                                                  \
+  KERNEL(256) NAME(S* out, const double start, const double step, const u64 numel) {      \
+    GRID_STRIDE(i, numel) out[i] = convert<S>(add_rn(start, mul_rn((double)i, step)));    \
+  }
 #define ALL(M, STEM) FOR_REALS(M, STEM) FOR_INTS(M, STEM) M(STEM##_f8_e4m3, fp8)
 
 ALL(FILL, fill)
 ALL(COPY2D, copy2d)
 ALL(CONST_SET, const_set)
+ALL(ARANGE, arange)

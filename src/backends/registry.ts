@@ -1,21 +1,31 @@
-// Device names to backends. GPU backends are opened on first use.
-import { DeviceError } from '../base/errors.js';
+// Device names to backends, each opened on first use.
+import { ArgumentError, DeviceError } from '../base/errors.js';
+import { openSim } from '../driver/sim.js';
 import type { Backend } from './backend.js';
+import { GpuBackend } from './gpu/gpu.js';
 import { ReferenceBackend } from './reference.js';
 
 type Open = (argument: string) => Backend;
 
+function ordinal(kind: string, argument: string): number {
+  const n = argument === '' ? 0 : Number(argument);
+  if (!Number.isInteger(n) || n < 0) throw new ArgumentError(`device "${kind}:${argument}": the part after the colon is a number from 0`);
+  return n;
+}
+
 const openers: Record<string, Open> = {
   reference: () => new ReferenceBackend('reference'),
+  sim: (wave) => {
+    const device = openSim().open(ordinal('sim', wave || '32'));
+    return new GpuBackend(`sim:${device.info.warp}`, device, `GPU kernels run on the host, waves of ${device.info.warp} (for tests; slow)`);
+  },
 };
 
-export function registerBackend(kind: string, open: Open): void {
-  openers[kind] = open;
-}
+export const deviceKinds = (): string[] => Object.keys(openers);
 
 export function openBackend(name: string): Backend {
   const [kind, argument = ''] = name.split(':', 2);
   const open = Object.hasOwn(openers, kind) ? openers[kind] : undefined;
-  if (!open) throw new DeviceError(`unknown device ${JSON.stringify(name)}; known kinds are ${Object.keys(openers).join(', ')}`);
+  if (!open) throw new DeviceError(`unknown device ${JSON.stringify(name)}; known kinds are ${deviceKinds().join(', ')}`);
   return open(argument);
 }

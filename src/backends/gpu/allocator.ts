@@ -1,0 +1,139 @@
+// A caching allocator: freed blocks are kept by size and reused, since freeing on a GPU waits for it.
+import { OutOfMemoryError } from '../../base/errors.js';
+import type { Address, Device, Stream } from '../../driver/driver.js';
+import type { Memory, MemoryStats } from '../backend.js';
+
+/** A block of device memory; `capacity` is what was really taken. */
+export class GpuMemory implements Memory {
+  readonly address: Address;
+  readonly bytes: number;
+  readonly capacity: number;
+  /** The pool it goes back to. */
+  readonly pool: Pool;
+  constructor(address: Address, bytes: number, capacity: number, pool: Pool) {
+    this.address = address;
+    this.bytes = bytes;
+    this.capacity = capacity;
+    this.pool = pool;
+  }
+}
+
+/** Free blocks by capacity. Work of one stream is ordered, so a block freed after its last use may be given out at once. */
+export class Pool {
+  readonly free = new Map<number, Address[]>();
+  bytes = 0;
+  take(capacity: number): Address | undefined {
+    const address = this.free.get(capacity)?.pop();
+    if (address !== undefined) this.bytes -= capacity;
+    return address;
+  }
+  give(address: Address, capacity: number): void {
+    const list = this.free.get(capacity);
+    if (list) list.push(address);
+    else this.free.set(capacity, [address]);
+    this.bytes += capacity;
+  }
+  drain(each: (address: Address) => void): void {
+    for (const list of this.free.values()) list.forEach(each);
+    this.free.clear();
+    this.bytes = 0;
+  }
+}
+
+/** Sizes are rounded up to eighths of a power of two, so that nearly equal ones share blocks and little is lost. */
+export function capacityOf(bytes: number): number {
+  if (bytes <= 4096) return Math.max(512, Math.ceil(bytes / 512) * 512);
+  const step = 2 ** (Math.floor(Math.log2(bytes)) - 3);
+  return Math.ceil(bytes / step) * step;
+}
+
+const gib = (n: number): string => `${(n / 2 ** 30).toFixed(2)} GiB`;
+
+export class Allocator {
+  readonly #device: Device;
+  readonly #stream: Stream;
+  readonly #shared = new Pool();
+  /** While a graph is recorded its blocks come from, and go back to, a pool that belongs to the graph. */
+  #current = this.#shared;
+  #live = 0;
+  #blocks = 0;
+  #peak = 0;
+  #reserved = 0;
+
+  constructor(device: Device, stream: Stream) {
+    this.#device = device;
+    this.#stream = stream;
+  }
+
+  alloc(bytes: number): GpuMemory {
+    const capacity = capacityOf(bytes);
+    const address = this.#current.take(capacity) ?? this.#fresh(capacity, bytes);
+    this.#live += bytes;
+    this.#blocks++;
+    if (this.#live > this.#peak) this.#peak = this.#live;
+    return new GpuMemory(address, bytes, capacity, this.#current);
+  }
+
+  free(m: GpuMemory): void {
+    m.pool.give(m.address, m.capacity);
+    this.#live -= m.bytes;
+    this.#blocks--;
+  }
+
+  /** Asks the driver; under memory pressure gives cached blocks back and asks once more. */
+  #fresh(capacity: number, wanted: number): Address {
+    try {
+      return this.#take(capacity);
+    } catch (e) {
+      if (!(e instanceof OutOfMemoryError)) throw e;
+    }
+    const cached = this.#shared.bytes;
+    this.trim();
+    try {
+      return this.#take(capacity);
+    } catch (cause) {
+      if (!(cause instanceof OutOfMemoryError)) throw cause;
+      const { free, total } = this.#device.memory();
+      throw new OutOfMemoryError(
+        `${this.#device.info.name}: no room for ${wanted} bytes (${gib(wanted)}): ${gib(free)} of ${gib(total)} are free, tensors here hold ${gib(this.#live)}` +
+          ` in ${this.#blocks} blocks, ${gib(cached)} kept for reuse were given back before the second try; dispose of tensors, or use a scope`,
+        { cause },
+      );
+    }
+  }
+  #take(capacity: number): Address {
+    const address = this.#device.allocAsync(capacity, this.#stream);
+    this.#reserved += capacity;
+    return address;
+  }
+
+  /** Runs f with a pool of its own, which the caller keeps as long as what was recorded may run. */
+  withPool(pool: Pool, f: () => void): void {
+    const before = this.#current;
+    this.#current = pool;
+    try {
+      f();
+    } finally {
+      this.#current = before;
+    }
+  }
+  /** Lets a recorded graph's blocks go. */
+  release(pool: Pool): void {
+    for (const [capacity, list] of pool.free) for (const address of list) this.#shared.give(address, capacity);
+    pool.free.clear();
+    pool.bytes = 0;
+  }
+
+  trim(): void {
+    this.#reserved -= this.#shared.bytes;
+    this.#shared.drain((address) => this.#device.freeAsync(address, this.#stream));
+    this.#device.synchronizeStream(this.#stream);
+  }
+
+  stats(): MemoryStats {
+    return { liveBytes: this.#live, liveBlocks: this.#blocks, cachedBytes: this.#shared.bytes, peakBytes: this.#peak };
+  }
+  get reservedBytes(): number {
+    return this.#reserved;
+  }
+}

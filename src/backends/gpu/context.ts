@@ -1,0 +1,63 @@
+// What the families of GPU ops work with: the device, its stream, packed arguments, kernels and scratch memory.
+import { IndexError } from '../../base/errors.js';
+import { ArgBuffer } from '../../driver/args.js';
+import type { Address, Device, Fn, Stream } from '../../driver/driver.js';
+import { Allocator, type GpuMemory } from './allocator.js';
+import { Functions } from './functions.js';
+
+export class GpuContext {
+  readonly device: Device;
+  readonly stream: Stream;
+  readonly allocator: Allocator;
+  readonly functions: Functions;
+  /** One buffer serves every launch: the driver takes the arguments before it returns. */
+  readonly args = new ArgBuffer();
+  /** f32 products may be rounded to TF32 only when asked for. */
+  tf32 = false;
+  #fault: GpuMemory | undefined;
+  #suspect: string | undefined;
+
+  constructor(device: Device) {
+    this.device = device;
+    this.stream = device.createStream();
+    this.allocator = new Allocator(device, this.stream);
+    this.functions = new Functions(device);
+  }
+
+  /** Enqueues a kernel whose arguments are packed in `args`. */
+  launch(fn: Fn, gridX: number, gridY: number, gridZ: number, blockX: number, blockY = 1, blockZ = 1, shared = 0): void {
+    this.device.launch(fn, gridX, gridY, gridZ, blockX, blockY, blockZ, shared, this.stream, this.args);
+  }
+
+  /** Memory for the time of one op: reused by whatever comes later on the stream. */
+  scratch<T>(bytes: number, use: (address: Address) => T): T {
+    const memory = this.allocator.alloc(bytes);
+    try {
+      return use(memory.address);
+    } finally {
+      this.allocator.free(memory);
+    }
+  }
+
+  /** A word that kernels set when an index is out of range; it is looked at when results are read. */
+  fault(op: string): Address {
+    if (!this.#fault) {
+      this.#fault = this.allocator.alloc(4);
+      this.device.memset(this.#fault.address, 0, 4, this.stream);
+    }
+    this.#suspect ??= op;
+    return this.#fault.address;
+  }
+
+  /** Throws if an index was out of range in an op since the last look. */
+  checkFaults(): void {
+    if (!this.#fault || this.#suspect === undefined) return;
+    const op = this.#suspect;
+    this.#suspect = undefined;
+    const word = new Uint8Array(4);
+    this.device.copyOut(word, this.#fault.address, this.stream);
+    if (word[0] === 0) return;
+    this.device.memset(this.#fault.address, 0, 4, this.stream);
+    throw new IndexError(`${op}, or an indexing op after it: an index was out of range for its dimension (found when results were read on ${this.device.info.name})`);
+  }
+}

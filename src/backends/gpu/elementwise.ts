@@ -1,0 +1,86 @@
+// Elementwise rows on a GPU: straight to the flat kernel where all is contiguous, else by a plan kept per layout.
+import { type DType, isFloat, toBig, type Value } from '../../base/dtype.js';
+import type { Layout } from '../../base/layout.js';
+import { type ElementwisePlan, packElementwise, packScalar, planElementwise } from '../../kernels/elementwise-plan.js';
+import { type Chain, elementwiseUnit, flatTile, rowChain, symbolFor, type Variant } from '../../kernels/elementwise.js';
+import type { ElementwiseRow, Params } from '../../ops/op.js';
+import type { View } from '../backend.js';
+import type { GpuContext } from './context.js';
+import type { Fn } from '../../driver/driver.js';
+
+const BLOCK = 256;
+const PLANS_KEPT = 4096;
+
+/** A chain with what was worked out for it: the flat kernel, and plans by layout. */
+export interface Prepared {
+  readonly chain: Chain;
+  readonly tile: number;
+  flat?: Fn;
+  readonly plans: Map<string, ElementwisePlan>;
+}
+export const prepare = (chain: Chain): Prepared => ({ chain, tile: flatTile(chain), plans: new Map() });
+
+const byRow = new WeakMap<ElementwiseRow<any>, Map<DType, Prepared>>();
+function preparedRow(row: ElementwiseRow<any>, dtype: DType): Prepared {
+  let byDType = byRow.get(row);
+  if (!byDType) byRow.set(row, (byDType = new Map()));
+  let p = byDType.get(dtype);
+  if (!p) byDType.set(dtype, (p = prepare(rowChain(row, dtype))));
+  return p;
+}
+/** Functions belong to a device, so the quick way to the flat one is kept by device. */
+const flatFns = new WeakMap<GpuContext, Map<Prepared, Fn>>();
+
+/** The simulation's compiler is given all dtypes of a row at once. */
+function fnOf(gpu: GpuContext, p: Prepared, variant: Variant, siblings: () => readonly Chain[]): Fn {
+  return gpu.functions.get(symbolFor(p.chain, variant), () => (gpu.functions.grouped ? elementwiseUnit(siblings()) : elementwiseUnit([p.chain], [variant])));
+}
+
+const isConstant = (l: Layout): boolean => {
+  for (let i = 0; i < l.strides.length; i++) if (l.strides[i] !== 0 && l.shape[i] !== 1) return false;
+  return true;
+};
+const layoutKey = (views: readonly View[]): string => views.map((v) => `${v.layout.strides.join()}@${v.layout.offset}`).join(';') + `/${views[0].layout.shape.join()}`;
+
+/** Launches a prepared chain on operands of one shape. */
+export function launchChain(gpu: GpuContext, p: Prepared, inputs: readonly View[], out: View, scalars: readonly Value[], siblings: () => readonly Chain[]): void {
+  const { args } = gpu;
+  let flat = out.layout.isContiguous;
+  let splats = 0;
+  for (let i = 0; flat && i < inputs.length; i++) {
+    const l = inputs[i].layout;
+    if (out.layout.size > 1 && isConstant(l)) splats |= 1 << i;
+    else if (!l.isContiguous) flat = false;
+  }
+  if (flat) {
+    let fns = flatFns.get(gpu);
+    if (!fns) flatFns.set(gpu, (fns = new Map()));
+    let fn = fns.get(p);
+    if (fn === undefined) fns.set(p, (fn = fnOf(gpu, p, 'flat', siblings)));
+    const { size } = out.layout;
+    args.reset().u64(size).u32(splats).pointer(out.memory.address + out.layout.offset * bytes(p.chain.output));
+    for (let i = 0; i < inputs.length; i++) args.pointer(inputs[i].memory.address + inputs[i].layout.offset * bytes(p.chain.inputs[i]));
+    for (let i = 0; i < scalars.length; i++) packScalar(args, p.chain.scalars[i], scalars[i]);
+    gpu.launch(fn, Math.ceil(size / p.tile), 1, 1, BLOCK);
+    return;
+  }
+  const key = layoutKey([out, ...inputs]);
+  let plan = p.plans.get(key);
+  if (!plan) {
+    if (p.plans.size >= PLANS_KEPT) p.plans.clear();
+    p.plans.set(key, (plan = planElementwise(p.chain, out.layout, inputs.map((v) => v.layout))));
+  }
+  packElementwise(args, p.chain, plan, [out.memory.address, ...inputs.map((v) => v.memory.address)], scalars);
+  gpu.launch(fnOf(gpu, p, plan.variant, siblings), plan.grid, 1, 1, BLOCK);
+}
+
+const SIZES: Readonly<Record<DType, number>> = { u8: 1, u32: 4, i16: 2, i32: 4, i64: 8, f8e4m3: 1, bf16: 2, f16: 2, f32: 4, f64: 8 };
+const bytes = (d: DType): number => SIZES[d];
+
+export function runElementwise(gpu: GpuContext, row: ElementwiseRow<any>, inputs: readonly View[], outputs: readonly View[], params: Params): void {
+  const { dtype } = inputs[inputs.length - 1];
+  const p = preparedRow(row, dtype);
+  const scalars: Value[] = [];
+  for (const name of row.scalars) scalars.push(isFloat(dtype) ? (params[name] as number) : toBig(params[name] as number));
+  launchChain(gpu, p, inputs, outputs[0], scalars, () => row.dtypes.map((d) => preparedRow(row, d).chain));
+}

@@ -1,0 +1,45 @@
+// Kernels by symbol: source, compiled code, loaded module and function, each made once.
+import { compileForSim } from '../../kernels/host-unit.js';
+import { compile } from '../../kernels/compile.js';
+import type { Unit } from '../../kernels/source.js';
+import { unitOf } from '../../kernels/source.js';
+import type { Device, Fn } from '../../driver/driver.js';
+
+/** Where code comes from: a run-time compiler, the host compiler for the simulation, or files made ahead of time. */
+export type CodeSource = (unit: Unit, device: Device) => Uint8Array;
+
+const runtimeCompiler: CodeSource = (unit, { info }) => compile(unit.source, unit.name, { arch: info.arch });
+const hostCompiler: CodeSource = (unit, { info }) => compileForSim(unit, info.warp);
+export const codeSourceOf = (device: Device): CodeSource => (device.driver.name === 'sim' ? hostCompiler : runtimeCompiler);
+
+export class Functions {
+  readonly #device: Device;
+  readonly #code: CodeSource;
+  readonly #functions = new Map<string, Fn>();
+  /** Compiling one kernel at a time is right for GPUs; the simulation's compiler is slow to start, so it is given whole groups. */
+  readonly grouped: boolean;
+
+  constructor(device: Device, code: CodeSource = codeSourceOf(device)) {
+    this.#device = device;
+    this.#code = code;
+    this.grouped = device.driver.name === 'sim';
+  }
+
+  /** The function of a symbol; `make` gives the unit that holds it, and is called on first use only. */
+  get(symbol: string, make: () => Unit): Fn {
+    return this.#functions.get(symbol) ?? this.#load(symbol, make());
+  }
+
+  /** A kernel of kernels/MODULE.hip. */
+  ofModule(module: string, symbol: string): Fn {
+    return this.#functions.get(symbol) ?? this.#load(symbol, unitOf(module, this.grouped ? undefined : [symbol]));
+  }
+
+  #load(symbol: string, unit: Unit): Fn {
+    const module = this.#device.loadModule(this.#code(unit, this.#device), unit.name);
+    for (const { symbol: s } of unit.entries) {
+      if (!this.#functions.has(s)) this.#functions.set(s, this.#device.getFunction(module, s));
+    }
+    return this.#functions.get(symbol) ?? this.#device.getFunction(module, symbol);
+  }
+}

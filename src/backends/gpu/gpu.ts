@@ -1,0 +1,131 @@
+// The GPU backend: one for every driver. HIP, CUDA, the simulation and the emulator differ below the driver seam only.
+import type { DType } from '../../base/dtype.js';
+import type { Device, HostBuffer } from '../../driver/driver.js';
+import type { Params, RunRow } from '../../ops/op.js';
+import type { Backend, Memory, MemoryStats, View } from '../backend.js';
+import { type GpuMemory, Pool } from './allocator.js';
+import { GpuContext } from './context.js';
+import { FAMILIES, supportsRow } from './families.js';
+
+/** Pinned memory for reads: larger reads go through it in pieces. */
+const STAGING_BYTES = 16 << 20;
+
+/** Recorded work that can be replayed: the same kernels on the same memory. */
+export class Replay {
+  readonly #gpu: GpuContext;
+  readonly #exec: number;
+  readonly #pool: Pool;
+  #live = true;
+  constructor(gpu: GpuContext, exec: number, pool: Pool) {
+    this.#gpu = gpu;
+    this.#exec = exec;
+    this.#pool = pool;
+  }
+  launch(): void {
+    this.#gpu.device.launchGraph(this.#exec, this.#gpu.stream);
+  }
+  dispose(): void {
+    if (!this.#live) return;
+    this.#live = false;
+    this.#gpu.device.destroyGraphExec(this.#exec);
+    this.#gpu.allocator.release(this.#pool);
+  }
+  [Symbol.dispose](): void {
+    this.dispose();
+  }
+}
+
+export class GpuBackend implements Backend {
+  readonly name: string;
+  readonly description: string;
+  readonly context: GpuContext;
+  readonly #staging: HostBuffer[] = [];
+
+  constructor(name: string, device: Device, description?: string) {
+    this.name = name;
+    this.context = new GpuContext(device);
+    const { info, driver } = device;
+    this.description = description ?? `${info.name} (${info.arch}), ${(info.totalBytes / 2 ** 30).toFixed(0)} GiB, ${driver.version}`;
+  }
+
+  alloc(bytes: number): Memory {
+    return this.context.allocator.alloc(bytes);
+  }
+  free(memory: Memory): void {
+    this.context.allocator.free(memory as GpuMemory);
+  }
+  write(memory: Memory, byteOffset: number, data: Uint8Array): void {
+    this.context.device.copyIn(memory.address + byteOffset, data, this.context.stream);
+  }
+  readSync(memory: Memory, byteOffset: number, target: Uint8Array): void {
+    this.context.device.copyOut(target, memory.address + byteOffset, this.context.stream);
+    this.context.checkFaults();
+  }
+
+  /** Copies through pinned memory and waits by polling, so that the event loop goes on. */
+  async read(memory: Memory, byteOffset: number, target: Uint8Array): Promise<void> {
+    const { device, stream } = this.context;
+    const staging = this.#staging.pop() ?? device.allocHost(STAGING_BYTES);
+    const event = device.createEvent(false);
+    try {
+      for (let at = 0; at < target.byteLength; at += STAGING_BYTES) {
+        const n = Math.min(STAGING_BYTES, target.byteLength - at);
+        device.copyOutAsync(staging.address, memory.address + byteOffset + at, n, stream);
+        device.record(event, stream);
+        await this.#reached(event);
+        target.set(staging.bytes.subarray(0, n), at);
+      }
+    } finally {
+      device.destroyEvent(event);
+      this.#staging.push(staging);
+    }
+    this.context.checkFaults();
+  }
+  async #reached(event: number): Promise<void> {
+    const { device } = this.context;
+    for (let spin = 0; !device.queryEvent(event); spin++) {
+      // A few quick looks for short work, then sleeps that cost nothing.
+      await (spin < 200 ? new Promise<void>((r) => setImmediate(r)) : new Promise<void>((r) => setTimeout(r, 1)));
+    }
+  }
+
+  run(row: RunRow, inputs: readonly View[], outputs: readonly View[], params: Params): void {
+    (FAMILIES[row.family] as NonNullable<(typeof FAMILIES)[typeof row.family]>)(this.context, row, inputs, outputs, params);
+  }
+  supports(row: RunRow, dtype: DType): true | string {
+    return supportsRow(row, dtype);
+  }
+
+  /** Records what f enqueues instead of running it. Tensors made inside keep their memory as long as the replay lives. */
+  capture(f: () => void): Replay {
+    const { device, stream, allocator } = this.context;
+    const pool = new Pool();
+    let graph = 0;
+    allocator.withPool(pool, () => {
+      device.beginCapture(stream);
+      try {
+        f();
+      } finally {
+        graph = device.endCapture(stream);
+      }
+    });
+    const exec = device.instantiate(graph);
+    device.destroyGraph(graph);
+    return new Replay(this.context, exec, pool);
+  }
+
+  async sync(): Promise<void> {
+    const { device, stream } = this.context;
+    const event = device.createEvent(false);
+    device.record(event, stream);
+    await this.#reached(event);
+    device.destroyEvent(event);
+    this.context.checkFaults();
+  }
+  memory(): MemoryStats {
+    return this.context.allocator.stats();
+  }
+  trim(): void {
+    this.context.allocator.trim();
+  }
+}

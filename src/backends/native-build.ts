@@ -1,0 +1,216 @@
+// Finds the CPU engine's shared library: prebuilt in an optional package, built before, or built now with the C++ compiler found.
+import { spawn, spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { availableParallelism, homedir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { NativeError } from '../base/errors.js';
+import { expressionTable, nativeRows } from '../kernels/expressions.js';
+import { opList } from '../ops/table.js';
+
+export type NativeArch = 'x64' | 'arm64';
+interface Isa {
+  readonly name: string;
+  readonly flags: readonly string[];
+}
+export interface Unit {
+  readonly name: string;
+  readonly source: string;
+  readonly flags: readonly string[];
+}
+
+/** Instruction sets compiled into one library; the engine picks one when it is loaded. */
+export const ISAS: { readonly [A in NativeArch]: readonly Isa[] } = {
+  arm64: [{ name: 'NEON', flags: ['-march=armv8-a'] }],
+  x64: [
+    { name: 'SSE2', flags: [] },
+    { name: 'AVX2', flags: ['-mavx2', '-mfma', '-mf16c', '-mtune=haswell'] },
+    { name: 'AVX512', flags: ['-mavx512f', '-mavx512bw', '-mavx512dq', '-mavx512vl', '-mfma', '-mf16c', '-mprefer-vector-width=512'] },
+  ],
+};
+// No flag may change a value: products and sums are rounded one by one, infinities and NaN hold.
+export const COMMON_FLAGS = [
+  '-std=c++17', '-O2', '-ftree-vectorize', '-fPIC', '-fvisibility=hidden', '-fwrapv', '-fno-strict-aliasing',
+  '-ffp-contract=off', '-fno-math-errno', '-fno-trapping-math', '-pthread', '-Wall', '-Wno-psabi', '-Wno-unused-function', '-Wno-ignored-attributes',
+];
+const BASELINE = ['engine', 'threads', 'strided', 'movement', 'reductions', 'products', 'indexing', 'convolution', 'planes', 'rowwise', 'sorting', 'random'];
+const PER_ISA = ['gemm', 'lanes', 'reduce', 'cast'];
+const ELEMENTWISE_PARTS = 5;
+const COMPILERS = ['g++', 'clang++', 'c++'];
+
+export function packageRoot(): string {
+  let dir = dirname(fileURLToPath(import.meta.url));
+  while (!existsSync(join(dir, 'native', 'engine.cpp'))) {
+    const up = dirname(dir);
+    if (up === dir) throw new NativeError('the CPU engine: the folder native/ with its sources is not part of this installation');
+    dir = up;
+  }
+  return dir;
+}
+
+/** What is compiled, largest first so that two jobs end together. */
+export function units(arch: NativeArch): Unit[] {
+  const isaUnits = ISAS[arch].flatMap(({ name, flags }) => [
+    ...Array.from({ length: ELEMENTWISE_PARTS }, (_, part) => ({
+      name: `elementwise-${part}-${name}`, source: 'elementwise.cpp', flags: [...flags, `-DWICK_ISA_${name}`, `-DWICK_PART=${part}`],
+    })),
+    ...PER_ISA.map((file) => ({ name: `${file}-${name}`, source: `${file}.cpp`, flags: [...flags, `-DWICK_ISA_${name}`] })),
+  ]);
+  return [...isaUnits, ...BASELINE.map((file) => ({ name: file, source: `${file}.cpp`, flags: [] }))];
+}
+
+/** The generated headers by file name. */
+export const generatedHeaders = (): Record<string, string> => ({ 'table.h': expressionTable(opList), 'rows.h': nativeRows(opList) });
+
+const hash = (...parts: readonly string[]): string => {
+  const h = createHash('sha256');
+  for (const p of parts) h.update(p).update('\0');
+  return h.digest('hex').slice(0, 24);
+};
+
+const hostArch = (): NativeArch => {
+  if (process.platform === 'linux' && (process.arch === 'x64' || process.arch === 'arm64')) return process.arch;
+  throw new NativeError(`the CPU engine runs on Linux x64 and arm64, not on ${process.platform} ${process.arch}`);
+};
+
+const cacheRoot = (): string => join(process.env.WICK_CACHE ?? join(process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache'), 'wick'), 'native');
+
+function compiler(): { path: string; version: string } | undefined {
+  for (const path of process.env.CXX ? [process.env.CXX] : COMPILERS) {
+    const r = spawnSync(path, ['--version'], { encoding: 'utf8' });
+    if (r.status === 0) return { path, version: r.stdout };
+  }
+  return undefined;
+}
+
+interface Plan {
+  readonly library: string;
+  readonly compiler: string;
+  readonly objects: readonly { readonly file: string; readonly unit: Unit }[];
+  readonly headers: string;
+  readonly generated: Record<string, string>;
+}
+
+function plan(arch: NativeArch, cxx: { path: string; version: string }): Plan {
+  const native = join(packageRoot(), 'native');
+  const read = (name: string): string => readFileSync(join(native, name), 'utf8');
+  const headers = readdirSync(native).filter((f) => f.endsWith('.h')).sort().map(read);
+  const generated = generatedHeaders();
+  const generatedText = Object.values(generated);
+  const root = cacheRoot();
+  const objects = units(arch).map((unit) => {
+    const usesTable = unit.source === 'elementwise.cpp' || unit.source === 'engine.cpp';
+    const key = hash(cxx.version, ...COMMON_FLAGS, ...unit.flags, read(unit.source), ...headers, ...(usesTable ? generatedText : []));
+    return { file: join(root, 'objects', `${unit.name}-${key}.o`), unit };
+  });
+  const key = hash(arch, ...objects.map((o) => o.file));
+  return { library: join(root, key, 'libwick.so'), compiler: cxx.path, objects, headers: join(root, key), generated };
+}
+
+const prebuilt = (arch: NativeArch): string | undefined => {
+  try {
+    return createRequire(import.meta.url).resolve(`@wick-native/linux-${arch}/libwick.so`);
+  } catch {
+    return undefined; // the optional package is not installed: a build follows
+  }
+};
+
+/** The path of the shared library; a NativeError says what is missing. Blocks while it builds. */
+export function ensureNative(): string {
+  const arch = hostArch();
+  const ready = process.env.WICK_NATIVE ?? prebuilt(arch);
+  if (ready) return ready;
+  const cxx = compiler();
+  if (!cxx) {
+    throw new NativeError(
+      `the CPU engine is not built: no prebuilt package @wick-native/linux-${arch} and no C++ compiler (${COMPILERS.join(', ')}); install one, for instance with: apt install g++`,
+    );
+  }
+  const { library } = plan(arch, cxx);
+  if (existsSync(library)) return library;
+  // Compiling in parallel needs an event loop; the caller has none to give.
+  const child = spawnSync(process.execPath, ['-e', `import(${JSON.stringify(import.meta.url)}).then((m) => m.buildNative())`], {
+    encoding: 'utf8', stdio: ['ignore', 'ignore', 'pipe'], maxBuffer: 1 << 26,
+  });
+  if (child.status !== 0 || !existsSync(library)) {
+    throw new NativeError(`the CPU engine could not be built with ${cxx.path}: ${firstErrors(child.stderr)}`);
+  }
+  return library;
+}
+
+const firstErrors = (text: string): string => {
+  const lines = text.split('\n').filter((l) => /error|Error/.test(l));
+  return (lines.length > 0 ? lines : text.split('\n')).slice(0, 5).join('\n');
+};
+
+const pause = (ms: number): Promise<void> => new Promise((done) => setTimeout(done, ms));
+
+/** One builder at a time: the folder is the lock, its owner's process number lets a dead owner be noticed. */
+async function locked(dir: string, work: () => Promise<void>): Promise<void> {
+  for (;;) {
+    try {
+      mkdirSync(dir);
+      break;
+    } catch {
+      const age = Date.now() - (statSync(dir, { throwIfNoEntry: false })?.mtimeMs ?? Date.now());
+      const owner = Number(existsSync(join(dir, 'owner')) ? readFileSync(join(dir, 'owner'), 'utf8') : 0);
+      if (owner ? !alive(owner) : age > 10_000) rmSync(dir, { recursive: true, force: true });
+      else await pause(100);
+    }
+  }
+  writeFileSync(join(dir, 'owner'), String(process.pid));
+  try {
+    await work();
+  } finally {
+    rmSync(dir, { recursive: true, force: true });
+  }
+}
+
+const alive = (pid: number): boolean => {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false; // no such process
+  }
+};
+
+function run(command: string, args: readonly string[]): Promise<void> {
+  return new Promise((done, failed) => {
+    const child = spawn(command, args, { stdio: ['ignore', 'ignore', 'pipe'] });
+    let text = '';
+    child.stderr.on('data', (d) => (text += d));
+    child.on('error', failed);
+    child.on('close', (code) => (code === 0 ? done() : failed(new NativeError(text))));
+  });
+}
+
+/** Builds the library into the cache unless it is there; answers its path. */
+export async function buildNative(): Promise<string> {
+  const cxx = compiler();
+  if (!cxx) throw new NativeError('no C++ compiler');
+  const p = plan(hostArch(), cxx);
+  const native = join(packageRoot(), 'native');
+  mkdirSync(dirname(p.library), { recursive: true });
+  await locked(`${dirname(p.library)}.lock`, async () => {
+    if (existsSync(p.library)) return;
+    mkdirSync(dirname(p.objects[0].file), { recursive: true });
+    mkdirSync(join(p.headers, 'generated'), { recursive: true });
+    for (const [name, text] of Object.entries(p.generated)) writeFileSync(join(p.headers, 'generated', name), text);
+    const waiting = p.objects.filter((o) => !existsSync(o.file));
+    const job = async (): Promise<void> => {
+      for (let next = waiting.shift(); next; next = waiting.shift()) {
+        const part = `${next.file}.${process.pid}`;
+        await run(p.compiler, [...COMMON_FLAGS, ...next.unit.flags, `-I${native}`, `-I${p.headers}`, '-c', join(native, next.unit.source), '-o', part]);
+        renameSync(part, next.file); // whole or not at all
+      }
+    };
+    await Promise.all(Array.from({ length: Math.max(2, Math.min(8, availableParallelism())) }, job));
+    const part = `${p.library}.${process.pid}`;
+    await run(p.compiler, ['-shared', '-pthread', '-Wl,--no-undefined', '-o', part, ...p.objects.map((o) => o.file), '-lm']);
+    renameSync(part, p.library);
+  });
+  return p.library;
+}
