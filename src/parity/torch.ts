@@ -1,0 +1,89 @@
+// PyTorch's cases on a device: results and gradients, each within a share of the largest magnitude.
+import { type DType, isFloat, type Value } from '../base/dtype.js';
+import { UnsupportedError, WickError } from '../base/errors.js';
+import type { Device } from '../tensor/device.js';
+import { scope } from '../tensor/scope.js';
+import type { Tensor } from '../tensor/tensor.js';
+import { decodeValues } from '../testing/values.js';
+import type { CaseResult } from './candle.js';
+import type { Golden, GoldenCase } from './golden.js';
+import { TORCH_CALLS } from './torch-calls.js';
+
+/** Largest error as a share of the largest magnitude wanted. */
+export const TORCH_TOLERANCE: Partial<Record<DType, number>> = { f64: 1e-9, f32: 1e-4 };
+
+/** Where PyTorch itself is imprecise: what our gradient becomes with its constant, and the sentence. */
+const IMPRECISE: Readonly<Record<string, { readonly asTheirs: (v: number) => number; readonly reason: string }>> = {
+  hard_sigmoid: { asTheirs: (v) => v * 6 * Math.fround(1 / 6), reason: "PyTorch multiplies the gradient by 1/6 rounded to single precision; ours is 1/6 in the tensor's own" },
+};
+
+export const torchName = (c: GoldenCase): string => `torch/${c.op}/${c.dtype}/${c.id}`;
+export const hasTorchCall = (c: GoldenCase): boolean => Object.hasOwn(TORCH_CALLS, c.op);
+
+/** Largest difference over the largest magnitude; Infinity where integers, shapes, NaN or infinities differ. */
+function share(got: readonly Value[], want: readonly Value[], dtype: DType): number {
+  if (got.length !== want.length) return Infinity;
+  let scale = 0;
+  for (const w of want) if (Number.isFinite(Number(w))) scale = Math.max(scale, Math.abs(Number(w)));
+  let worst = 0;
+  for (let i = 0; i < want.length; i++) {
+    if (Object.is(got[i], want[i]) || got[i] === want[i]) continue;
+    const d = isFloat(dtype) ? Math.abs(Number(got[i]) - Number(want[i])) / (scale || 1) : Infinity;
+    worst = Math.max(worst, d !== d ? Infinity : d);
+  }
+  return worst;
+}
+
+interface Part {
+  readonly error: number;
+  readonly why?: string;
+}
+
+function compare(golden: Golden, what: string, got: Tensor | undefined, name: string, adjust?: (v: number) => number): Part {
+  const stored = golden.tensor(name);
+  const want = decodeValues(stored.bytes, stored.dtype);
+  // PyTorch's indices are i64, ours u32: the numbers count.
+  const own = got && !isFloat(got.dtype) && got.dtype !== stored.dtype ? got.cast(stored.dtype) : got;
+  if (!own) return want.every((v) => Number(v) === 0) ? { error: 0 } : { error: Infinity, why: `${what}: nothing flowed there` };
+  if (own.dtype !== stored.dtype || own.shape.join() !== stored.shape.join()) {
+    return { error: Infinity, why: `${what}: ${own.dtype} [${own.shape.join(', ')}], PyTorch's is ${stored.dtype} [${stored.shape.join(', ')}]` };
+  }
+  const values = decodeValues(own.bytesSync(), own.dtype);
+  const error = share(adjust ? values.map((v) => adjust(Number(v))) : values, want, stored.dtype);
+  const allowed = TORCH_TOLERANCE[stored.dtype] ?? 0;
+  return error <= allowed ? { error } : { error, why: `${what}: off by ${error.toPrecision(3)} of the largest magnitude, allowed ${allowed}` };
+}
+
+export function runTorchCase(golden: Golden, c: GoldenCase, device: Device): CaseResult {
+  const head = { name: torchName(c), op: c.op, dtype: c.dtype, bound: TORCH_TOLERANCE[c.dtype] ?? 0 };
+  const call = hasTorchCall(c) ? TORCH_CALLS[c.op] : undefined;
+  if (!call) return { ...head, verdict: 'unsupported', why: `${c.op} has no call yet` };
+  try {
+    let error = 0;
+    let why: string | undefined;
+    const known = Object.hasOwn(IMPRECISE, c.op) ? IMPRECISE[c.op] : undefined;
+    scope(() => {
+      const wanted = Object.keys(c.grads ?? {});
+      const inputs: Record<string, Tensor> = {};
+      for (const [name, stored] of Object.entries(c.inputs)) {
+        const t = golden.on(device, stored);
+        inputs[name] = wanted.includes(name) ? t.requireGrad() : t;
+      }
+      const result = call(inputs, c.params);
+      const outs = Array.isArray(result) ? (result as Tensor[]) : [result as Tensor];
+      const parts = Object.values(c.outputs).map((name, i) => compare(golden, `result ${i}`, outs[i], name));
+      if (wanted.length > 0 && c.grad_output) {
+        const grads = outs[0].backward({ grad: golden.on(device, c.grad_output).reshape(outs[0].shape) });
+        for (const name of wanted) parts.push(compare(golden, `gradient of ${name}`, grads.get(inputs[name]), c.grads?.[name] as string, known?.asTheirs));
+      }
+      error = Math.max(...parts.map((p) => p.error));
+      why = parts.find((p) => p.why)?.why;
+    });
+    if (known && !why) return { ...head, verdict: 'differs', ulp: error, why: known.reason };
+    return { ...head, verdict: why ? 'failed' : error === 0 ? 'exact' : 'within', ulp: error, ...(why && { why }) };
+  } catch (e) {
+    if (e instanceof UnsupportedError) return { ...head, verdict: 'unsupported', why: e.message };
+    if (e instanceof WickError) return { ...head, verdict: 'failed', why: String(e) };
+    throw e;
+  }
+}
