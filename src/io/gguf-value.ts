@@ -25,6 +25,7 @@ const NUMERIC: Partial<Record<GgufType, Numeric>> = {
   u64: { bytes: 8, Raw: BigUint64Array }, i64: { bytes: 8, Raw: BigInt64Array }, f64: { bytes: 8, Raw: Float64Array },
 };
 const MAX_DEPTH = 4;
+const utf8 = new TextDecoder();
 
 /** Reads a length that must leave `least` bytes for each. */
 type ReadLength = (what: string, least: number) => number;
@@ -40,7 +41,7 @@ function readType(cursor: Cursor, key: string): GgufType {
 }
 
 function readText(cursor: Cursor, key: string, length: ReadLength): string {
-  return new TextDecoder().decode(cursor.bytes(length(`length of ${key}`, 1), key));
+  return utf8.decode(cursor.bytes(length(`length of ${key}`, 1), key));
 }
 
 function readBool(cursor: Cursor, key: string): boolean {

@@ -8,6 +8,7 @@ import { GGUF_ALIGNMENT, GGUF_MAGIC, readGgufValue, type GgufScalar, type GgufVa
 import { checkRange, storedRecord, type ReadOptions, type TensorRecord } from './stored-dtype.js';
 
 const MAX_RANK = 8;
+const utf8 = new TextDecoder();
 const MAX_ALIGNMENT = 2 ** 20;
 
 export interface GgufTensorInfo {
@@ -133,7 +134,7 @@ function readCount(cursor: Cursor, version: number, what: string, least: number)
 }
 
 function readString(cursor: Cursor, version: number, what: string): string {
-  return new TextDecoder().decode(cursor.bytes(readCount(cursor, version, `length of ${what}`, 1), what));
+  return utf8.decode(cursor.bytes(readCount(cursor, version, `length of ${what}`, 1), what));
 }
 
 function readMetadata(cursor: Cursor, entries: number, version: number): Map<string, GgufValue> {
