@@ -145,6 +145,19 @@ test('each encoder loses at most its step, and encodes what it decoded to the sa
   }));
 });
 
+test('dequantize: blocks made by hand for the types without golden cases', () => {
+  // IQ4_XS: d = 1; scale 0 is 33 (low 1, high 2), all others 32, so that only the first 32 elements count.
+  const xs = new Uint8Array(136);
+  xs.set([0x00, 0x3c, 0xaa, 0xaa, 0x01, 0, 0, 0, 0xf0, 0x08]);
+  const y = dequantize(ggmlType('IQ4_XS'), xs);
+  assert.deepEqual([y[0], y[16], y[1], y[17], y[2]], [-127, 113, 1, -127, -127]);
+  assert.ok(y.subarray(32).every((v) => v === 0));
+  // Q8_1: d = 2, a sum that decoding does not need, then 32 signed bytes.
+  const q = new Uint8Array(36);
+  q.set([0x00, 0x40, 0xff, 0xff, 1, 0x80]);
+  assert.deepEqual([...dequantize(ggmlType('Q8_1'), q).subarray(0, 3)], [2, -256, 0]);
+});
+
 test('dequantize: bit for bit what Candle gives on CUDA, f32 and f16', { skip: noGolden }, () => {
   interface Case { op: string; dtype: string; params: { quant: string }; inputs: { blocks: string }; outputs: { y: string } }
   using st = SafeTensors.open(golden('candle-cuda.safetensors'));

@@ -3,6 +3,7 @@ import { extname } from 'node:path';
 import { bytesOf } from '../base/dtype.js';
 import { ArgumentError } from '../base/errors.js';
 import { Device } from '../tensor/device.js';
+import '../tensor/methods.js'; // gives tensors the methods that copying views needs
 import { Tensor } from '../tensor/tensor.js';
 import { ggmlType } from './ggml-types.js';
 import { writeGguf } from './gguf-write.js';
