@@ -285,8 +285,13 @@ WICK_FN bool signbitg(double x) { return bits_as<u64>(x) >> 63; }
 WICK_FN bool isnang(float x) { return x != x; }
 WICK_FN bool isnang(double x) { return x != x; }
 #ifdef WICK_HOST
-WICK_FN float normcdfg(float x) { return 0.5f * erfcf(x * -0.70710678118654752440f); }
-WICK_FN double normcdfg(double x) { return 0.5 * erfc(x * -0.70710678118654752440); }
+WICK_FN float normcdfg(float x) { return (float)(0.5 * erfc(x * -0.70710678118654752440)); }
+WICK_FN double normcdfg(double x) {
+  // The rounding of the argument is amplified by x^2, so it is carried along and corrected for.
+  const double c = 0.70710678118654757274, rest = -4.8336466567264567e-17, a = -x * c, e = fma(-x, c, -a) - x * rest;
+  const double tail = a * a < 700 ? e * exp(-a * a) * 0.56418958354775628 : 0;
+  return 0.5 * erfc(a) - tail;
+}
 WICK_FN float rsqrtg(float x) { return 1.0f / sqrtf(x); }
 WICK_FN double rsqrtg(double x) { return 1.0 / sqrt(x); }
 WICK_FN float exp2g(float x) { return exp2f(x); }
