@@ -8,7 +8,7 @@
 //                 Writes the first `keep` indices, and values where asked: top-k is the same launch
 //   radix_keys_T, radix_count_kB, radix_scan, radix_scatter_kB   longer rows: B passes of 8 bits over keys of B bytes; blocks of 256 threads take
 //                 tiles of 4096 (8-byte keys: 2048); count -> scan -> scatter each pass, indices carried along
-//   take_sorted_bB   values in the order of the indices
+//   take_sorted_bB, take_front   values in the order of the indices; the first indices of each row
 #include "block.h"
 
 // ---- keys: unsigned integers in the order of the values; -0 equals +0 and NaN is the largest ----
@@ -294,6 +294,11 @@ template <class U> WICK_FN void radix_scatter(const U* keys, const u32* order, c
   KERNEL(256) NAME(const W* src, const u32* order, W* dst, const u64 rows, const u64 cols, const u64 keep) {                    \
     GRID_STRIDE(i, rows * keep) dst[i] = src[i / keep * cols + order[i / keep * cols + i % keep]];                             \
   }
+
+/** The first `keep` indices of each row. */
+KERNEL(256) take_front(const u32* order, u32* dst, const u64 rows, const u64 cols, const u64 keep) {
+  GRID_STRIDE(i, rows * keep) dst[i] = order[i / keep * cols + i % keep];
+}
 
 // ---- symbols ----
 
