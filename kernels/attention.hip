@@ -14,6 +14,7 @@ template <class T, int D> WICK_FN void attention_forward(const Attention& p) {
   if (i0 >= s.nq) return;
   Range keys = keys_seen(p, s, i0, i0 + B - 1);
   A out[R][D / 16] = {}, top[R], sum[R] = {};
+#pragma unroll
   for (int r = 0; r < R; r++) top[r] = Limits<A>::lowest();
 
   for (int j0 = keys.begin / B * B; j0 < keys.end; j0 += B) {
@@ -21,9 +22,11 @@ template <class T, int D> WICK_FN void attention_forward(const Attention& p) {
     tile_dot<T>(score, left, right, p.dim,
       [&](int r) { return i0 + r < s.nq ? query_row<const T>(p.q, p.q_strides, s, head, i0 + r) : nullptr; },
       [&](int r) { return j0 + r < s.nk ? key_row<const T>(p, p.k, p.k_strides, s, kv_head, j0 + r) : nullptr; });
+#pragma unroll
     for (int r = 0; r < R; r++) {
       int i = i0 + ty + 16 * r;
       A best = top[r];
+#pragma unroll
       for (int c = 0; c < R; c++) {
         int j = j0 + tx + 16 * c;
         score[r][c] = is_seen(p, s, i, j) ? logit_of<T>(p, s, head, i, j, score[r][c]) : Limits<A>::lowest();
@@ -34,6 +37,7 @@ template <class T, int D> WICK_FN void attention_forward(const Attention& p) {
         best = other > best ? other : best;
       }
       A keep = top[r] == best ? A(1) : expg(top[r] - best), added = 0;
+#pragma unroll
       for (int c = 0; c < R; c++) {
         A w = score[r][c] == Limits<A>::lowest() ? A(0) : expg(score[r][c] - best);
         weights[ty + 16 * r][tx + 16 * c] = w;
@@ -42,18 +46,21 @@ template <class T, int D> WICK_FN void attention_forward(const Attention& p) {
       for (int m = 8; m; m /= 2) added += shfl_xor(added, m, 16);
       sum[r] = sum[r] * keep + added;
       top[r] = best;
+#pragma unroll
       for (int e = 0; e < D / 16; e++) out[r][e] *= keep;
     }
     tile_sum<T, false>(out, weights, right, p.dim,
       [&](int r) { return j0 + r < s.nk ? key_row<const T>(p, p.v, p.v_strides, s, kv_head, j0 + r) : nullptr; });
   }
 
+#pragma unroll
   for (int r = 0; r < R; r++) {
     int i = i0 + ty + 16 * r;
     if (p.sinks) add_sink(p.sinks[head], top[r], sum[r], out[r]);
     if (i >= s.nq) continue;
     A scale = sum[r] > 0 ? 1 / sum[r] : A(0);
     T* row = query_row<T>(p.out, p.out_strides, s, head, i);
+#pragma unroll
     for (int e = 0; e < D / 16; e++) if (tx + 16 * e < p.dim) row[tx + 16 * e] = from_compute<T>(out[r][e] * scale);
     if (p.lse && tx == 0) ((A*)p.lse)[lse_index(p, s, head, i)] = top[r] + logg(sum[r]);
   }
