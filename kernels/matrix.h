@@ -1,4 +1,5 @@
-// Products of 16 x 16 tiles by one wave: mma on NVIDIA, MFMA and WMMA on AMD, and on the host the same layouts lane by lane.
+// Products of 16 x 16 tiles by one wave: mma on NVIDIA, MFMA and WMMA on AMD, and the same layouts lane by lane on the host and on
+// targets without such units (right but slow: launches choose the kernels of plain multiply-adds there).
 //
 // Frag holds a wave's share of 16 rows by 16 of k; Acc of a 16 x 16 result. Operands lie in shared memory in 16-bit elements with k
 // contiguous (element (row, k) at row * pitch + k) or with rows contiguous (at k * pitch + row).
@@ -13,20 +14,13 @@
 #define MATRIX_WMMA 11
 #elif defined(WICK_AMD) && (defined(__gfx1200__) || defined(__gfx1201__))
 #define MATRIX_WMMA 12
-#elif defined(WICK_HOST)
-#define MATRIX_HOST 1
-#endif
-
-/** Whether this target multiplies tiles of S in hardware (the host acts as if). */
-#if defined(MATRIX_MMA) || defined(MATRIX_MFMA) || defined(MATRIX_WMMA) || defined(MATRIX_HOST)
-template <class S> constexpr bool has_matrix = same<S, half> || same<S, bfloat>;
 #else
-template <class S> constexpr bool has_matrix = false;
+#define MATRIX_PLAIN 1
 #endif
 
 // ---- who holds what: element j of lane l ----
 
-#if defined(MATRIX_MMA) || (defined(MATRIX_HOST) && WICK_WAVE == 32)
+#if defined(MATRIX_MMA) || (defined(MATRIX_PLAIN) && WICK_WAVE == 32)
 // Two m16n8k16 products side by side: registers hold pairs along k, results pairs along columns.
 constexpr int FRAG = 8, ACC = 8;
 /** How a result becomes an operand of the next product without leaving its lane: as the left one here, as the right one below. */
@@ -151,7 +145,7 @@ template <class S> WICK_FN void multiply(Acc& acc, const Frag& a, const Frag& b)
   if constexpr (same<S, half>) c = __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(bits_as<half_vector>(a), bits_as<half_vector>(b), c);
   else c = __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(bits_as<short_vector>(a), bits_as<short_vector>(b), c);
   acc = bits_as<Acc>(c);
-#elif defined(MATRIX_HOST)
+#else
   // Each lane walks k, asking the lanes that hold its row and column.
   const u32 lane = lane_id();
   float sum[ACC] = {};
@@ -175,8 +169,6 @@ template <class S> WICK_FN void multiply(Acc& acc, const Frag& a, const Frag& b)
     }
   }
   for (int n = 0; n < ACC; n++) acc.x[n] += sum[n];
-#elif defined(WICK_AMD) || defined(__CUDA_ARCH__)
-  static_assert(sizeof(S) == 0, "this target has no matrix unit for 16-bit floats: use the kernels of plain multiply-adds");
 #endif
 }
 
