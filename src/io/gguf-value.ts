@@ -25,6 +25,8 @@ const NUMERIC: Partial<Record<GgufType, Numeric>> = {
   u64: { bytes: 8, Raw: BigUint64Array }, i64: { bytes: 8, Raw: BigInt64Array }, f64: { bytes: 8, Raw: Float64Array },
 };
 const MAX_DEPTH = 4;
+// A nested array costs some hundred bytes for twelve of file; no real file has this many.
+const MAX_NESTED = 65536;
 const utf8 = new TextDecoder();
 
 /** Reads a length that must leave `least` bytes for each. */
@@ -68,6 +70,7 @@ function readArray(cursor: Cursor, key: string, length: ReadLength, of: GgufType
   if (numeric) return new numeric.Raw(cursor.bytes(count * numeric.bytes, key).slice().buffer);
   if (of === 'bool') return Array.from({ length: count }, () => readBool(cursor, key));
   if (of === 'string') return Array.from({ length: count }, () => readText(cursor, key, length));
+  if (count > MAX_NESTED) throw cursor.fail(`metadata ${JSON.stringify(key)}: ${count} arrays in an array, at most ${MAX_NESTED} are read`);
   return Array.from({ length: count }, () => readGgufValue(cursor, key, length, 'array', depth + 1));
 }
 

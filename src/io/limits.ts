@@ -1,4 +1,4 @@
-// How much memory a file may ask for: the one rule against archives and views that claim to be far larger than they are.
+// What a file may ask for: the rules against archives and views that claim to be far larger than they are.
 import { FormatError } from '../base/errors.js';
 
 /** Below this any growth is harmless. */
@@ -12,3 +12,6 @@ export function checkGrowth(where: string, bytes: number, stored: number, maxGro
     `${where}: ${stored} bytes of file claim to be ${bytes} bytes of data; beyond ${FREE_BYTES} bytes at most ${maxGrowth} for 1 are believed`,
   );
 }
+
+/** The most dimensions of a tensor in any format; NumPy's and PyTorch's own limit. */
+export const MAX_RANK = 64;

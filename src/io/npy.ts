@@ -4,6 +4,7 @@ import { DTypeError } from '../base/errors.js';
 import { Layout } from '../base/layout.js';
 import { collect, writeAtomic, type Write } from './atomic-file.js';
 import { Cursor, badFormat, openSource, readBytes, type ByteSource, type From } from './byte-source.js';
+import { MAX_RANK } from './limits.js';
 import { parseLiteral } from './python-literal.js';
 import {
   bitsOf, slices, storedBytes, storedRecord, swapBytes, type ReadOptions, type StoredDType, type TensorRecord,
@@ -12,6 +13,8 @@ import { gatherBytes } from './strided.js';
 import { ZipFile, writeZip } from './zip.js';
 
 const MAGIC = [0x93, 0x4e, 0x55, 0x4d, 0x50, 0x59];
+/** NumPy itself trusts headers up to 10,000 bytes. */
+const MAX_HEADER = 65536;
 const KINDS: Record<string, StoredDType> = {
   u1: 'u8', u4: 'u32', i2: 'i16', i4: 'i32', i8: 'i64', f2: 'f16', f4: 'f32', f8: 'f64',
   b1: 'bool', i1: 'i8', u2: 'u16', u8: 'u64', c8: 'c64', c16: 'c128',
@@ -28,6 +31,7 @@ function parseNpy(source: ByteSource, name: string, options: ReadOptions): Tenso
   cursor.u8('version');
   if (version < 1 || version > 3) throw badFormat(source.name, 6, `version ${version} is not known (1, 2 and 3 are)`);
   const length = version === 1 ? cursor.u16('header length') : cursor.u32('header length');
+  if (length > MAX_HEADER) throw cursor.fail(`header length ${length} is beyond ${MAX_HEADER}`);
   const at = cursor.at;
   const header = parseLiteral(new TextDecoder(version === 3 ? 'utf-8' : 'latin1').decode(cursor.bytes(length, 'header')), source.name, at);
   if (!(header instanceof Map)) throw badFormat(source.name, at, 'header: must be a dict');
@@ -35,8 +39,8 @@ function parseNpy(source: ByteSource, name: string, options: ReadOptions): Tenso
   const fortran = header.get('fortran_order');
   const shape = header.get('shape');
   if (typeof fortran !== 'boolean') throw badFormat(source.name, at, 'header: fortran_order must be True or False');
-  if (!Array.isArray(shape) || !shape.every((d): d is number => Number.isSafeInteger(d) && (d as number) >= 0)) {
-    throw badFormat(source.name, at, 'header: shape must be a tuple of whole numbers from 0');
+  if (!Array.isArray(shape) || shape.length > MAX_RANK || !shape.every((d): d is number => Number.isSafeInteger(d) && (d as number) >= 0)) {
+    throw badFormat(source.name, at, `header: shape must be a tuple of at most ${MAX_RANK} whole numbers from 0`);
   }
   const match = typeof descr === 'string' ? /^([<>|=])([a-z]\d+)$/.exec(descr) : null;
   const stored = match && Object.hasOwn(KINDS, match[2]) ? KINDS[match[2]] : undefined;
@@ -84,15 +88,13 @@ function npyHeader({ dtype, shape, name }: TensorRecord): Uint8Array {
   const tuple = shape.length === 1 ? `(${shape[0]},)` : `(${shape.join(', ')})`;
   const text = `{'descr': '${descr}', 'fortran_order': False, 'shape': ${tuple}, }`;
   // Data starts at a multiple of 64 bytes, the header ends with a newline.
-  const wide = text.length > 65000;
-  const lead = wide ? 12 : 10;
+  const lead = 10;
   const total = Math.ceil((lead + text.length + 1) / 64) * 64;
   const out = Buffer.alloc(total, ' ');
   out.set(MAGIC);
-  out[6] = wide ? 2 : 1;
+  out[6] = 1;
   out[7] = 0;
-  if (wide) out.writeUInt32LE(total - lead, 8);
-  else out.writeUInt16LE(total - lead, 8);
+  out.writeUInt16LE(total - lead, 8);
   out.write(text, lead, 'latin1');
   out[total - 1] = 0x0a;
   return out;

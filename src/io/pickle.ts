@@ -47,7 +47,8 @@ export interface PickleHooks {
 }
 
 // Each container costs some hundred bytes for one byte of stream; no real file has this many.
-const MAX_CONTAINERS = 5_000_000;
+const MAX_CONTAINERS = 2_000_000;
+const MAX_STACK = 10_000_000;
 const MAX_INT_BYTES = 1024;
 const MAX_LINE = 8192;
 const MAX_PROTOCOL = 5;
@@ -100,7 +101,10 @@ function made<T>(m: Machine, container: T): T {
   return container;
 }
 
-const push = (m: Machine, value: unknown): void => void m.stack.push(value);
+function push(m: Machine, value: unknown): void {
+  if (m.stack.push(value) > MAX_STACK) throw fail(m, `more than ${MAX_STACK} values on the stack`);
+}
+
 const utf8 = new TextDecoder();
 const text = (m: Machine, length: number): string => utf8.decode(m.in.bytes(length, 'pickle string'));
 
@@ -231,10 +235,10 @@ const STEPS: readonly (readonly [code: string | number, step: Step])[] = [
   ['X', (m) => push(m, text(m, m.in.u32()))],
   [0x8c, (m) => push(m, text(m, m.in.u8()))],
   [0x8d, (m) => push(m, text(m, m.in.size('pickle string')))],
-  ['B', (m) => push(m, m.in.bytes(m.in.u32(), 'pickle bytes'))],
-  ['C', (m) => push(m, m.in.bytes(m.in.u8(), 'pickle bytes'))],
-  [0x8e, (m) => push(m, m.in.bytes(m.in.size('pickle bytes'), 'pickle bytes'))],
-  [0x96, (m) => push(m, m.in.bytes(m.in.size('pickle bytes'), 'pickle bytes'))],
+  ['B', (m) => push(m, made(m, m.in.bytes(m.in.u32(), 'pickle bytes')))],
+  ['C', (m) => push(m, made(m, m.in.bytes(m.in.u8(), 'pickle bytes')))],
+  [0x8e, (m) => push(m, made(m, m.in.bytes(m.in.size('pickle bytes'), 'pickle bytes')))],
+  [0x96, (m) => push(m, made(m, m.in.bytes(m.in.size('pickle bytes'), 'pickle bytes')))],
   [')', (m) => push(m, made(m, []))],
   ['t', (m) => push(m, made(m, popMark(m)))],
   [0x85, tuple(1)],

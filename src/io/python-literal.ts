@@ -5,7 +5,7 @@ export type Literal = string | number | boolean | null | Literal[] | Map<string,
 
 const MAX_DEPTH = 8;
 const WORDS = new Map<string, Literal>([['True', true], ['False', false], ['None', null]]);
-const TOKEN = /\s*(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|(-?\d{1,20})L?\b|(True|False|None)\b|([{}()[\],:]))/y;
+const TOKEN = /\s*(?:'([^'\\]*(?:\\.[^'\\]*)*)'|"([^"\\]*(?:\\.[^"\\]*)*)"|(-?\d{1,20})L?\b|(True|False|None)\b|([{}()[\],:]))/y;
 
 export function parseLiteral(text: string, source: string, offset: number): Literal {
   let at = 0;

@@ -2,10 +2,11 @@
 import { existsSync, readFileSync, readdirSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { ArgumentError, FormatError } from '../base/errors.js';
-import { bytesOf, type DType } from '../base/dtype.js';
+import { bytesOf } from '../base/dtype.js';
 import type { Shape } from '../base/shape.js';
 import { collect, writeAtomic, type Write } from './atomic-file.js';
 import { Cursor, badFormat, openSource, readBytes, type ByteSource } from './byte-source.js';
+import { MAX_RANK } from './limits.js';
 import { slices, storedBytes, storedRecord, type ReadOptions, type StoredDType, type TensorRecord } from './stored-dtype.js';
 
 const NAMES: Record<string, StoredDType> = {
@@ -153,6 +154,7 @@ function parseHeader(source: ByteSource): { infos: Map<string, SafeTensorInfo>; 
   const length = cursor.size('header length', Math.min(MAX_HEADER, Math.max(0, source.size - 8)));
   const text = cursor.bytes(length, 'header');
   if (text[0] !== 0x7b) throw badFormat(source.name, 8, `header: must begin with "{"`);
+  checkNesting(source, text);
   let header: Record<string, unknown>;
   try {
     header = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(text)) as Record<string, unknown>;
@@ -177,12 +179,30 @@ function parseHeader(source: ByteSource): { infos: Map<string, SafeTensorInfo>; 
   return { infos, metadata };
 }
 
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+
+/** A header is an object of objects whose only arrays are flat; anything deeper would cost far more memory than its text. */
+function checkNesting(source: ByteSource, text: Uint8Array): void {
+  let depth = 0;
+  for (let i = 0; i < text.length; i++) {
+    const c = text[i];
+    if (c === QUOTE) {
+      for (i++; i < text.length && text[i] !== QUOTE; i++) if (text[i] === BACKSLASH) i++;
+    } else if (c === 0x7b || c === 0x5b) {
+      depth++;
+      if (c === 0x7b ? depth > 2 : depth !== 3) throw badFormat(source.name, 8 + i, 'header: must be an object of objects with flat lists');
+    } else if (c === 0x7d || c === 0x5d) depth--;
+  }
+}
+
 function parseEntry(source: ByteSource, name: string, entry: unknown, data: number): SafeTensorInfo {
   const bad = (rule: string) => badFormat(source.name, 8, `header: tensor ${JSON.stringify(name)}: ${rule}`);
   if (!isRecord(entry)) throw bad('must be an object');
   const { dtype: label, shape, data_offsets: range } = entry;
   if (typeof label !== 'string' || !Object.hasOwn(NAMES, label)) throw bad(`dtype ${JSON.stringify(label)} is not known`);
-  if (!Array.isArray(shape) || !shape.every(isCount)) throw bad(`shape ${JSON.stringify(shape)} must be whole numbers from 0`);
+  if (!Array.isArray(shape) || shape.length > MAX_RANK) throw bad(`shape must be a list of at most ${MAX_RANK} dimensions`);
+  if (!shape.every(isCount)) throw bad(`shape ${JSON.stringify(shape)} must be whole numbers from 0`);
   if (!Array.isArray(range) || range.length !== 2 || !range.every(isCount)) throw bad(`data_offsets ${JSON.stringify(range)} must be two whole numbers`);
   const [start, end] = range as [number, number];
   if (start > end || end > source.size - data) throw bad(`data_offsets [${start}, ${end}] leave the ${source.size - data} bytes of data`);
@@ -234,6 +254,3 @@ export function writeSafetensors(path: string, records: Iterable<TensorRecord>, 
 
 export const safetensorsBytes = (records: Iterable<TensorRecord>, metadata?: Readonly<Record<string, string>>): Uint8Array =>
   collect((write) => emit(records, metadata, write));
-
-/** The format's name of a dtype. */
-export const safetensorsName = (dtype: DType): string => NAME_OF.get(dtype)!;

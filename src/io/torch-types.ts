@@ -1,5 +1,6 @@
 // What PyTorch files are made of: storages, tensors over them, and the few calls that are understood as data.
 import type { Shape } from '../base/shape.js';
+import { MAX_RANK } from './limits.js';
 import { PickleDict, PickleGlobal } from './pickle.js';
 import type { StoredDType } from './stored-dtype.js';
 
@@ -56,7 +57,7 @@ export class TorchTensor {
 
 const lookup = (table: Record<string, StoredDType>, name: string) => (Object.hasOwn(table, name) ? table[name] : undefined);
 const isCount = (x: unknown): x is number => Number.isSafeInteger(x) && (x as number) >= 0;
-const isCounts = (x: unknown): x is number[] => Array.isArray(x) && x.length <= 64 && x.every(isCount);
+const isCounts = (x: unknown): x is number[] => Array.isArray(x) && x.length <= MAX_RANK && x.every(isCount);
 
 export const storageDType = (type: PickleGlobal): StoredDType | undefined => lookup(STORAGES, type.name);
 

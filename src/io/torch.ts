@@ -2,7 +2,7 @@
 import { ArgumentError, DTypeError, FormatError, UnsupportedError } from '../base/errors.js';
 import { Layout } from '../base/layout.js';
 import { Cursor, badFormat, openSource, readBytes, windowOf, type ByteSource } from './byte-source.js';
-import { checkGrowth } from './limits.js';
+import { MAX_RANK, checkGrowth } from './limits.js';
 import { PickleGlobal, keyText, unpickle } from './pickle.js';
 import { bitsOf, storedBytes, storedRecord, swapBytes, targetDType, type ReadOptions, type StoredDType, type TensorRecord } from './stored-dtype.js';
 import { gatherBytes } from './strided.js';
@@ -284,7 +284,7 @@ function readTensors(cursor: Cursor, storages: ReadonlyMap<string, TorchStorage>
     if (!storage) throw cursor.fail(`tensor ${keyText(key)}: storage ${keyText(storageKey)} is not in the file`);
     const rank = cursor.u32('rank');
     cursor.u32('padding');
-    if (rank > 64) throw cursor.fail(`tensor ${keyText(key)}: rank ${rank} is beyond 64`);
+    if (rank > MAX_RANK) throw cursor.fail(`tensor ${keyText(key)}: rank ${rank} is beyond ${MAX_RANK}`);
     const shape = Array.from({ length: rank }, () => cursor.size('dimension'));
     const strides = Array.from({ length: rank }, () => cursor.size('stride'));
     out.set(keyText(key), new TorchTensor(storage, storage.dtype, storage.type, cursor.size('offset'), shape, strides, false));
