@@ -1,0 +1,13 @@
+// The engine's WebAssembly, typed here because Node's type library leaves it to the DOM's.
+
+export interface WasmMemory { readonly buffer: ArrayBufferLike; grow(pages: number): number }
+export type WasmModule = object;
+export interface WasmGlobal { value: bigint }
+export type WasmImports = Record<string, Record<string, unknown>>;
+
+interface Namespace {
+  readonly Memory: new (d: { initial: number; maximum: number; shared: boolean }) => WasmMemory;
+  readonly Module: new (bytes: Uint8Array<ArrayBuffer>) => WasmModule;
+  readonly Instance: new (m: WasmModule, imports: WasmImports) => { readonly exports: Record<string, unknown> };
+}
+export const Wasm = (globalThis as unknown as { WebAssembly: Namespace }).WebAssembly;
