@@ -1,5 +1,5 @@
 // The one file that imports the FFI library: finding and opening shared libraries, binding tables of C prototypes, native memory.
-import { existsSync, readdirSync } from 'node:fs';
+import { existsSync, readFileSync, readdirSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { delimiter, dirname, join } from 'node:path';
 import koffi from 'koffi';
@@ -96,12 +96,14 @@ function search(spec: LibrarySpec): Library | string {
   const dirs = libraryDirs(spec.vendor);
   const broken: string[] = [];
   for (const soname of spec.sonames) {
-    // A bare name lets the loader use LD_LIBRARY_PATH, its cache and the system's folders.
-    const candidates = [soname, ...dirs.map((d) => join(d, soname)).filter((p) => existsSync(p))];
+    // A bare name lets the loader use LD_LIBRARY_PATH, its cache and the system's folders; only WICK_LIBRARY_PATH comes before it.
+    const own = ownDirs().map((d) => join(d, soname));
+    const candidates = [...own, soname, ...dirs.map((d) => join(d, soname)).filter((p) => !own.includes(p))].filter((p) => p === soname || existsSync(p));
     for (const path of candidates) {
       try {
         if (spec.beside && path !== soname) list(dirname(path), spec.beside).forEach((p) => koffi.load(p, { lazy: true }));
-        return new Library(spec.name, path, koffi.load(path, { lazy: true }));
+        const handle = koffi.load(path, { lazy: true });
+        return new Library(spec.name, loadedFile(soname) ?? path, handle);
       } catch (e) {
         const why = (e as Error).message.replace(/^Failed to load shared library: /, '');
         if (!why.startsWith(`${soname}: cannot open`) && !why.startsWith('cannot open shared object file: No such file')) broken.push(`${path}: ${why}`);
@@ -110,6 +112,17 @@ function search(spec: LibrarySpec): Library | string {
   }
   const tail = broken.length > 0 ? `; not loadable: ${broken.join('; ')}` : '';
   return `${spec.name} was not found: looked for ${spec.sonames.join(', ')} in the loader's path and ${dirs.join(', ') || 'no other folder'}${tail}`;
+}
+
+/** The file behind a loaded name, links followed: its name holds the exact version. */
+function loadedFile(soname: string): string | undefined {
+  try {
+    const maps = readFileSync('/proc/self/maps', 'utf8');
+    const name = soname.replace(/[.+]/g, '\\$&');
+    return new RegExp(`\\s(/\\S*/${name}[^/\\s]*)$`, 'm').exec(maps)?.[1];
+  } catch {
+    return undefined; // no /proc: the name it was asked for has to do
+  }
 }
 
 const list = (dir: string, keep: RegExp): string[] => {
@@ -122,9 +135,11 @@ const list = (dir: string, keep: RegExp): string[] => {
 const present = (dirs: (string | undefined)[]): string[] => [...new Set(dirs.filter((d): d is string => d !== undefined && existsSync(d)))];
 const env = (name: string, ...tail: string[]): string | undefined => process.env[name] && join(process.env[name], ...tail);
 
+const ownDirs = (): string[] => (process.env.WICK_LIBRARY_PATH ?? '').split(delimiter).filter(Boolean);
+
 /** Folders besides the loader's own: WICK_LIBRARY_PATH first, then the vendors' usual places, then Python's NVIDIA packages. */
 export function libraryDirs(vendor: LibrarySpec['vendor']): string[] {
-  const own = (process.env.WICK_LIBRARY_PATH ?? '').split(delimiter).filter(Boolean);
+  const own = ownDirs();
   if (vendor === 'host') return present(own);
   if (vendor === 'rocm') {
     return present([...own, env('ROCM_PATH', 'lib'), '/opt/rocm/lib', ...list('/opt', /^rocm-/).map((d) => join(d, 'lib'))]);

@@ -5,7 +5,7 @@ import { comgrTargets } from './comgr.js';
 import { compileProgram, defineOptions, fetchBytes, rtcTable, type CompileRequest, type Compiler } from './compiler.js';
 import type { Maybe } from './driver.js';
 import { Cell, Library, nativeString, noteLibrary, openLibrary, type LibrarySpec } from './ffi.js';
-import { HIP_TABLE, hipVersion, LIBHIP, plainArch } from './hip.js';
+import { LIBHIP, plainArch } from './hip.js';
 
 export const HIPRTC: LibrarySpec = { name: 'hipRTC', sonames: ['libhiprtc.so.7', 'libhiprtc.so.6', 'libhiprtc.so.5', 'libhiprtc.so'], vendor: 'rocm' };
 
@@ -26,18 +26,13 @@ function open(): Maybe<Compiler> {
   const calls = new Calls(HIPRTC_TABLE, raw, { errorName: (s) => nativeString(raw.errorString(s)), outOfMemory: [OUT_OF_MEMORY] });
   const [major, minor] = [new Cell(), new Cell()];
   calls.call('version', major.raw, minor.raw);
-  const version = library.name === LIBHIP.name ? runtimeVersion(library) : `${major.int}.${minor.int}`;
+  // It calls itself 9.0 in every release; the file's name holds the release.
+  const version = /\.so\.([\d.]+)$/.exec(library.path)?.[1] ?? `${major.int}.${minor.int}`;
   noteLibrary({ name: HIPRTC.name, found: library.path, version, missing: undefined });
-  const rocm = Number(/\.so\.(\d+)/.exec(library.path)?.[1] ?? major.int);
+  const rocm = Number.parseInt(version, 10);
   const targets = comgrTargets(rocm);
   if (typeof targets === 'string') return `hipRTC at ${library.path} cannot be used safely: its targets are unknown, and it aborts on an unknown one: ${targets}`;
   return hiprtcCompiler(calls, version, targets);
-}
-
-/** hipRTC inside the runtime calls itself 9.0 in every release; the runtime knows better. */
-function runtimeVersion(library: Library): string {
-  const cell = new Cell();
-  return library.func(HIP_TABLE.runtimeVersion)(cell.raw) === 0 ? hipVersion(cell.int) : `of ${library.path}`;
 }
 
 /** In its own library, else inside the runtime. */

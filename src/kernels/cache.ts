@@ -1,6 +1,6 @@
 // Compiled kernels on disk: keyed by all that shapes the code, safe under concurrent processes, checked on every read, bounded in size.
 import { createHash, randomBytes } from 'node:crypto';
-import { mkdirSync, readFileSync, readdirSync, renameSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, readdirSync, renameSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 
@@ -112,7 +112,7 @@ export class KernelCache {
       this.prune();
     } catch (e) {
       this.#disabled = `kernels are not kept in ${this.dir}: ${(e as Error).message}`;
-      rmSync(temporary, { force: true });
+      if (existsSync(temporary)) rmSync(temporary, { force: true });
     }
   }
 

@@ -1,0 +1,201 @@
+// Every call of the CUDA and HIP drivers against a driver in host memory (fake-gpu.c), found by the ordinary library search.
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, describe, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { ArgumentError, DeviceError, DriverError, OutOfMemoryError } from '../src/base/errors.js';
+import { ArgBuffer } from '../src/driver/args.js';
+import { openCuda } from '../src/driver/cuda.js';
+import { FUNCTION_ATTRIBUTES, type Device, type Driver } from '../src/driver/driver.js';
+import { CUBLASLT } from '../src/driver/cublaslt.js';
+import { CUDNN } from '../src/driver/cudnn.js';
+import { libraryReports, openLibrary } from '../src/driver/ffi.js';
+import { openHip } from '../src/driver/hip.js';
+import { HIPBLASLT } from '../src/driver/hipblaslt.js';
+import { MIOPEN } from '../src/driver/miopen.js';
+import { ROCBLAS } from '../src/driver/rocblas.js';
+
+const dir = mkdtempSync(join(tmpdir(), 'wick-fake-'));
+after(() => rmSync(dir, { recursive: true, force: true }));
+const source = fileURLToPath(new URL('../../test/fake-gpu.c', import.meta.url));
+const build = (name: string, ...flags: string[]) => spawnSync('cc', ['-O1', '-shared', '-fPIC', ...flags, '-o', join(dir, name), source], { encoding: 'utf8' });
+const built = [build('libcuda.so.1', '-DCUDA'), build('libamdhip64.so.7')];
+const failed = built.find((b) => b.status !== 0);
+const skip = failed && (failed.error ? 'no C compiler here (cc)' : `the fake driver does not compile: ${failed.stderr}`);
+process.env.WICK_LIBRARY_PATH = dir;
+
+const VENDORS = {
+  cuda: { open: openCuda, name: 'CUDA driver 13.0', arch: ['sm_90', 'sm_90'], full: 'sm_90', warp: 32, pools: true, alloc: 'cuMemAlloc_v2', full2: 'CUDA_ERROR_OUT_OF_MEMORY' },
+  hip: { open: openHip, name: 'HIP 7.2.53211', arch: ['gfx90a', 'gfx1100'], full: 'gfx90a:sramecc+:xnack-', warp: 64, pools: false, alloc: 'hipMalloc', full2: 'hipErrorOutOfMemory' },
+} as const;
+
+for (const [vendor, want] of Object.entries(VENDORS)) {
+  describe(vendor, { skip }, () => {
+    let driver: Driver;
+    let device: Device;
+    const args = skip ? undefined! : new ArgBuffer();
+    const bytes = (a: ArrayBufferView) => new Uint8Array(a.buffer, a.byteOffset, a.byteLength);
+
+    test('opens and describes its devices', () => {
+      driver = want.open();
+      assert.equal(driver.name, vendor);
+      assert.equal(driver.version, want.name);
+      assert.equal(driver.deviceCount, 2);
+      device = driver.open(0);
+      assert.equal(driver.open(0), device, 'one object per ordinal');
+      assert.equal(device.info.name, 'Fake 0');
+      assert.deepEqual([device.info.arch, driver.info(1).arch], want.arch);
+      assert.equal(device.info.fullArch, want.full);
+      assert.equal(device.info.warp, want.warp);
+      assert.equal(device.info.memoryPools, want.pools);
+      assert.equal(device.info.totalBytes, 2 ** 30);
+      assert.throws(() => driver.open(2), (e) => e instanceof DeviceError && /there is no such device; .* sees 2/.test(e.message));
+    });
+
+    test('allocates, fills, copies and frees', () => {
+      const before = device.memory().free;
+      const p = device.alloc(4096);
+      assert.equal(device.memory().free, before - 4096);
+      device.memset(p, 0xab, 4096, 0);
+      const back = new Uint8Array(4096);
+      device.copyOut(back, p, 0);
+      assert.ok(back.every((b) => b === 0xab));
+      device.memset32(p, 0xdeadbeef, 2, 0);
+      device.copyOut(back, p, 0);
+      assert.deepEqual([...new Uint32Array(back.buffer, 0, 3)], [0xdeadbeef, 0xdeadbeef, 0xabababab]);
+      const data = Uint8Array.from({ length: 4096 }, (_, i) => i * 7);
+      device.copyIn(p, data.subarray(100, 200), 0);
+      device.copy(p + 2000, p, 100, 0);
+      device.copyOut(back, p, 0);
+      assert.deepEqual(back.slice(2000, 2100), data.slice(100, 200));
+      const host = device.allocHost(64);
+      host.bytes.fill(9);
+      device.copyInAsync(p, host.address, 64, 0);
+      device.copyOutAsync(host.address, p + 2000, 64, 0);
+      assert.deepEqual(new Uint8Array(host.bytes), data.slice(100, 164));
+      device.freeHost(host);
+      device.copyIn(p, data, 0);
+      const q = device.allocAsync(4096, 0);
+      device.memset(q, 0, 4096, 0);
+      device.copy2D({ dst: q, dstPitch: 16, src: p, srcPitch: 32, width: 5, height: 3 }, 0);
+      device.copyOut(back, q, 0);
+      assert.deepEqual([...back.slice(0, 21)], [...data.slice(0, 5), ...Array(11).fill(0), ...data.slice(32, 37)]);
+      driver.open(1).copyPeer(q, device, p, 4096, 0);
+      device.copyOut(back, q, 0);
+      assert.deepEqual(back, data);
+      device.freeAsync(q, 0);
+      device.free(p);
+      assert.equal(device.memory().free, before);
+    });
+
+    test('refuses what is wrong before or after the call, by name', () => {
+      assert.throws(() => device.alloc(2 ** 31), (e) => e instanceof OutOfMemoryError && e.message === `${want.alloc}(2147483648): ${want.full2} (2)`);
+      assert.throws(() => device.alloc(0), ArgumentError);
+      assert.throws(() => device.free(12345), (e) => e instanceof DriverError && /\(12345\): .*Invalid.* \(1\)/i.test(e.message));
+      assert.throws(() => device.copy2D({ dst: 0, dstPitch: 4, src: 0, srcPitch: 8, width: 5, height: 1 }, 0), ArgumentError);
+    });
+
+    test('copies of no bytes make no call', () => {
+      device.copyIn(0, new Uint8Array(0), 0);
+      device.copyOut(new Uint8Array(0), 0, 0);
+      device.copy(0, 0, 0, 0);
+      device.memset(0, 0, 0, 0);
+    });
+
+    test('streams and events', () => {
+      const s = device.createStream();
+      const [a, b] = [device.createEvent(true), device.createEvent(true)];
+      device.record(a, s);
+      device.record(b, s);
+      assert.equal(device.elapsed(a, b), 0.5);
+      assert.deepEqual([device.queryStream(s), device.queryStream(s)], [false, true]);
+      assert.ok(device.queryEvent(b));
+      device.streamWaitEvent(s, a);
+      device.synchronizeEvent(b);
+      device.synchronizeStream(s);
+      device.synchronize();
+      const untimed = device.createEvent(false);
+      assert.throws(() => device.elapsed(untimed, untimed), DriverError);
+      for (const e of [a, b, untimed]) device.destroyEvent(e);
+      device.destroyStream(s);
+    });
+
+    test('loads modules, launches with packed arguments, replays and updates graphs', () => {
+      assert.throws(() => device.loadModule(Buffer.from('broken'), 'm.hip'), (e) => e instanceof DriverError && e.message.includes('m.hip') && (vendor !== 'cuda' || e.message.includes('ptxas says no')));
+      const m = device.loadModule(Buffer.from('fake'), 'm.hip');
+      const fn = device.getFunction(m, 'axpy');
+      assert.equal(device.findFunction(m, 'absent'), undefined);
+      assert.throws(() => device.getFunction(m, 'absent'), /no kernel 'absent'/);
+      assert.deepEqual(FUNCTION_ATTRIBUTES.map((a) => device.functionAttribute(fn, a)), [10, 11, 12, 13, 14, 18]);
+      assert.equal(device.occupancy(fn, 256, 2048), 6);
+      device.setMaxDynamicShared(fn, 60000);
+      assert.throws(() => device.setMaxDynamicShared(fn, 300000), vendor === 'cuda' ? DriverError : ArgumentError);
+      const s = device.createStream();
+      const x = device.alloc(40);
+      const out = device.alloc(40);
+      device.copyIn(x, bytes(Float32Array.from({ length: 10 }, (_, i) => i)), s);
+      device.memset(out, 0, 40, s);
+      const pack = (a: number) => args.reset().pointer(out).pointer(x).f32(a).u32(10);
+      const read = () => {
+        const r = new Float32Array(10);
+        device.copyOut(bytes(r), out, s);
+        return r[4];
+      };
+      device.launch(fn, 1, 1, 1, 256, 1, 1, 0, s, pack(2));
+      assert.equal(read(), 8);
+      device.launch(device.getFunction(m, 'none'), 1, 1, 1, 1, 1, 1, 0, s, args.reset());
+      assert.throws(() => device.launch(fn, 0, 1, 1, 256, 1, 1, 0, s, pack(2)), (e) => e instanceof DriverError && /grid 0x1x1, block 256x1x1/.test(e.message));
+      const capture = (...factors: number[]) => {
+        device.beginCapture(s);
+        for (const f of factors) device.launch(fn, 1, 1, 1, 256, 1, 1, 0, s, pack(f));
+        return device.endCapture(s);
+      };
+      const [g1, g2, g3] = [capture(1, 2), capture(10, 20), capture(1)];
+      assert.equal(read(), 8, 'capturing runs nothing');
+      const exec = device.instantiate(g1);
+      device.launchGraph(exec, s);
+      assert.equal(read(), 8 + 12);
+      assert.equal(device.updateGraph(exec, g2), true);
+      assert.equal(device.updateGraph(exec, g3), false, 'another topology is refused');
+      device.launchGraph(exec, s);
+      assert.equal(read(), 20 + 120);
+      for (const g of [g1, g2, g3]) device.destroyGraph(g);
+      device.destroyGraphExec(exec);
+      device.unloadModule(m);
+      device.free(x);
+      device.free(out);
+    });
+
+    test('says why there is no device', () => {
+      const says = (variable: string, pattern: RegExp) => {
+        process.env[variable] = '1';
+        assert.throws(() => want.open(), (e) => e instanceof DeviceError && pattern.test(e.message), variable);
+        delete process.env[variable];
+      };
+      says('FAKE_NO_DEVICE', /no (NVIDIA|AMD) GPU: .*NO_?DEVICE \(100\)/i);
+      says('FAKE_EMPTY', /no (NVIDIA|AMD) GPU: .* sees none/);
+      if (vendor === 'cuda') says('FAKE_OLD', /too old: it is of CUDA 11\.4; 12\.0 or newer is needed/);
+    });
+
+    test('libraries that are not there are sentences', (t) => {
+      const there = (vendor === 'cuda' ? [CUBLASLT, CUDNN] : [HIPBLASLT, ROCBLAS, MIOPEN]).find((l) => typeof openLibrary(l) !== 'string');
+      if (there) return t.skip(`${there.name} is installed here, and no fake`);
+      const { blas, dnn } = device.libraries;
+      for (const l of [blas, dnn]) assert.match(String(l), /was not found: looked for lib/);
+    });
+  });
+}
+
+test('copies between vendors are refused with a way out', { skip }, () => {
+  assert.throws(() => openCuda().open(0).copyPeer(1, openHip().open(0), 1, 1, 0), /go through host memory/);
+});
+
+test('reports say which files were opened', { skip }, () => {
+  const found = Object.fromEntries(libraryReports().map((r) => [r.name, r]));
+  assert.equal(found.libcuda.found, join(dir, 'libcuda.so.1'));
+  assert.equal(found.libcuda.version, '13.0');
+  assert.equal(found.libamdhip64.version, '7.2.53211');
+});
