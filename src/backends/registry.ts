@@ -1,5 +1,6 @@
 // Device names to backends, each opened on first use.
 import { ArgumentError, DeviceError } from '../base/errors.js';
+import { openEmulated } from '../driver/emu.js';
 import { openSim } from '../driver/sim.js';
 import type { Backend } from './backend.js';
 import { GpuBackend } from './gpu/gpu.js';
@@ -15,6 +16,10 @@ function ordinal(kind: string, argument: string): number {
 
 const openers: Record<string, Open> = {
   reference: () => new ReferenceBackend('reference'),
+  emu: (target) => {
+    const device = openEmulated(target);
+    return new GpuBackend(`emu:${device.info.arch}`, device, `${device.info.arch} code objects run by the emulator (for tests; slow)`);
+  },
   sim: (wave) => {
     const device = openSim().open(ordinal('sim', wave || '32'));
     return new GpuBackend(`sim:${device.info.warp}`, device, `GPU kernels run on the host, waves of ${device.info.warp} (for tests; slow)`);

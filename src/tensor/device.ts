@@ -47,6 +47,10 @@ export class Device {
   static sim(wave: 32 | 64 = 32): Device {
     return Device.get(`sim:${wave}`);
   }
+  /** An AMD GPU run instruction by instruction from real code objects: 'gfx1030', 'gfx90a', ... */
+  static emulated(target = 'gfx1030'): Device {
+    return Device.get(`emu:${target}`);
+  }
   /** A GPU if there is one, else the CPU. */
   static best(): Device {
     for (const name of ['cuda:0', 'rocm:0']) {

@@ -1,0 +1,251 @@
+// The emu driver: AMD code objects run by the emulator; each target is a device, and work is done when it is enqueued.
+import { ArgumentError, DeviceError, DriverError } from '../base/errors.js';
+import type { Kernel } from '../emulator/code-object.js';
+import { EMULATED_TARGETS, EmulatedGpu, type GpuOptions, type LaunchReport, type LoadedModule } from '../emulator/gpu.js';
+import { waveSize } from './compiler.js';
+import type {
+  Address, Arguments, Copy2D, Device, DeviceInfo, DeviceLibraries, Driver, Event, Fn, FunctionAttribute, Graph, GraphExec, HostBuffer, Module, Stream,
+} from './driver.js';
+import { nativeBlock, nativeView } from './ffi.js';
+
+const SHARED = 64 << 10;
+interface LoadedKernel { readonly module: LoadedModule; readonly kernel: Kernel }
+/** Called after every launch: counts that do not depend on the machine, and what checks found. */
+export type LaunchListener = (symbol: string, report: LaunchReport) => void;
+
+export class EmuDevice implements Device {
+  readonly driver: Driver;
+  readonly ordinal: number;
+  readonly info: DeviceInfo;
+  readonly gpu: EmulatedGpu;
+  readonly libraries: DeviceLibraries = { blas: 'the emulator has no BLAS library', dnn: 'the emulator has no convolution library' };
+  onLaunch: LaunchListener | undefined;
+  readonly #modules: (LoadedModule | undefined)[] = [];
+  readonly #kernels: LoadedKernel[] = [];
+  readonly #events: number[] = [];
+  #streams = 1;
+  /** Streams that record, with what they recorded; graphs are such lists. */
+  readonly #capturing = new Map<Stream, (() => void)[]>();
+  readonly #graphs: (readonly (() => void)[])[] = [];
+
+  constructor(driver: Driver, ordinal: number, info: DeviceInfo, options: GpuOptions) {
+    this.driver = driver;
+    this.ordinal = ordinal;
+    this.info = info;
+    this.gpu = new EmulatedGpu(info.arch, options);
+  }
+  makeCurrent(): void {}
+
+  #do(stream: Stream, work: () => void): void {
+    const recording = this.#capturing.get(stream);
+    if (recording) recording.push(work);
+    else work();
+  }
+  #now(stream: Stream, call: string): void {
+    if (this.#capturing.has(stream)) throw new DriverError(`${call}: ordinary memory cannot be copied while the stream is recorded`);
+  }
+
+  alloc(bytes: number): Address {
+    if (!Number.isSafeInteger(bytes) || bytes <= 0) throw new ArgumentError(`alloc: ${bytes} bytes; a whole number from 1 is needed`);
+    const address = this.gpu.memory.alloc(bytes);
+    this.gpu.memory.range(address, bytes, 'alloc').fill(0x7f); // a NaN pattern shows reads of what was never written
+    return address;
+  }
+  free(address: Address): void {
+    this.gpu.memory.release(address);
+  }
+  allocAsync(bytes: number): Address {
+    return this.alloc(bytes);
+  }
+  freeAsync(address: Address, stream: Stream): void {
+    this.#do(stream, () => this.free(address));
+  }
+  memory(): { free: number; total: number } {
+    return { free: this.info.totalBytes - this.gpu.memory.used, total: this.info.totalBytes };
+  }
+  allocHost(bytes: number): HostBuffer {
+    const { address, buffer } = nativeBlock(bytes);
+    return { address, bytes: new Uint8Array(buffer) };
+  }
+  freeHost(): void {} // such blocks live as long as the process
+
+  memset(address: Address, byte: number, bytes: number, stream: Stream): void {
+    this.#do(stream, () => this.gpu.memory.range(address, bytes, 'memset').fill(byte));
+  }
+  memset32(address: Address, word: number, count: number, stream: Stream): void {
+    this.#do(stream, () => {
+      const range = this.gpu.memory.range(address, count * 4, 'memset32');
+      if (range.byteOffset % 4) throw new ArgumentError(`memset32(0x${address.toString(16)}): the address is no multiple of 4`);
+      new Uint32Array(range.buffer, range.byteOffset, count).fill(word);
+    });
+  }
+  copyIn(dst: Address, src: Uint8Array, stream: Stream): void {
+    this.#now(stream, 'copyIn');
+    this.gpu.memory.range(dst, src.byteLength, 'copyIn').set(src);
+  }
+  copyOut(target: Uint8Array, src: Address, stream: Stream): void {
+    this.#now(stream, 'copyOut');
+    target.set(this.gpu.memory.range(src, target.byteLength, 'copyOut'));
+  }
+  copyInAsync(dst: Address, host: Address, bytes: number, stream: Stream): void {
+    this.#do(stream, () => this.gpu.memory.range(dst, bytes, 'copyInAsync').set(nativeView(host, bytes)));
+  }
+  copyOutAsync(host: Address, src: Address, bytes: number, stream: Stream): void {
+    this.#do(stream, () => nativeView(host, bytes).set(this.gpu.memory.range(src, bytes, 'copyOutAsync')));
+  }
+  copy(dst: Address, src: Address, bytes: number, stream: Stream): void {
+    this.#do(stream, () => this.gpu.memory.range(dst, bytes, 'copy').set(this.gpu.memory.range(src, bytes, 'copy')));
+  }
+  copyPeer(dst: Address, from: Device, src: Address, bytes: number, stream: Stream): void {
+    if (!(from instanceof EmuDevice)) throw new ArgumentError('copyPeer: the other device is not an emulated one');
+    this.#do(stream, () => this.gpu.memory.range(dst, bytes, 'copyPeer').set(from.gpu.memory.range(src, bytes, 'copyPeer')));
+  }
+  copy2D(c: Copy2D, stream: Stream): void {
+    this.#do(stream, () => {
+      for (let row = 0; row < c.height; row++) {
+        this.gpu.memory.range(c.dst + row * c.dstPitch, c.width, 'copy2D').set(this.gpu.memory.range(c.src + row * c.srcPitch, c.width, 'copy2D'));
+      }
+    });
+  }
+
+  createStream(): Stream {
+    return this.#streams++;
+  }
+  destroyStream(stream: Stream): void {
+    this.#capturing.delete(stream);
+  }
+  queryStream(): boolean {
+    return true;
+  }
+  synchronizeStream(): void {}
+  streamWaitEvent(): void {}
+  synchronize(): void {}
+  createEvent(): Event {
+    return this.#events.push(-1);
+  }
+  destroyEvent(): void {}
+  record(event: Event, stream: Stream): void {
+    this.#do(stream, () => (this.#events[event - 1] = performance.now()));
+  }
+  queryEvent(): boolean {
+    return true;
+  }
+  synchronizeEvent(): void {}
+  elapsed(start: Event, end: Event): number {
+    const [a, b] = [this.#events[start - 1], this.#events[end - 1]];
+    if (!(a >= 0 && b >= 0)) throw new DriverError('elapsed: both events must have been recorded');
+    return b - a;
+  }
+
+  loadModule(code: Uint8Array, name: string): Module {
+    return this.#modules.push(this.gpu.load(code, name));
+  }
+  unloadModule(module: Module): void {
+    const loaded = this.#modules[module - 1];
+    if (!loaded) throw new ArgumentError(`unloadModule(${module}): no such module`);
+    this.#modules[module - 1] = undefined;
+    this.gpu.unload(loaded);
+  }
+  findFunction(module: Module, symbol: string): Fn | undefined {
+    const loaded = this.#modules[module - 1];
+    const kernel = loaded && this.gpu.kernel(loaded, symbol);
+    return kernel && this.#kernels.push({ module: loaded, kernel });
+  }
+  getFunction(module: Module, symbol: string): Fn {
+    const fn = this.findFunction(module, symbol);
+    if (fn === undefined) throw new DriverError(`getFunction(${symbol}): the module ${this.#modules[module - 1]?.name} has no such kernel`);
+    return fn;
+  }
+  functionAttribute(fn: Fn, attribute: FunctionAttribute): number {
+    const { kernel } = this.#kernels[fn - 1];
+    const known: Record<FunctionAttribute, number> = {
+      maxThreadsPerBlock: kernel.maxThreads, staticShared: kernel.ldsBytes, constantBytes: 0, localBytes: kernel.privateBytes,
+      registers: kernel.vgprs, maxDynamicShared: SHARED - kernel.ldsBytes,
+    };
+    return known[attribute];
+  }
+  setMaxDynamicShared(fn: Fn, bytes: number): void {
+    const { kernel } = this.#kernels[fn - 1];
+    if (kernel.ldsBytes + bytes > SHARED) throw new DriverError(`setMaxDynamicShared(${kernel.name}, ${bytes}): at most ${SHARED - kernel.ldsBytes} bytes`);
+  }
+  occupancy(_fn: Fn, threads: number): number {
+    return Math.max(1, Math.floor(this.info.maxThreadsPerMultiprocessor / threads));
+  }
+  launch(
+    fn: Fn, gridX: number, gridY: number, gridZ: number, blockX: number, blockY: number, blockZ: number,
+    dynamicShared: number, stream: Stream, args: Arguments,
+  ): void {
+    const { module, kernel } = this.#kernels[fn - 1];
+    const packed = nativeView(args.address, args.size).slice();
+    this.#do(stream, () => {
+      const report = this.gpu.launch(module, kernel.name, [gridX, gridY, gridZ], [blockX, blockY, blockZ], packed, dynamicShared);
+      this.onLaunch?.(kernel.name, report);
+    });
+  }
+
+  beginCapture(stream: Stream): void {
+    if (stream === 0) throw new DriverError('beginCapture: the default stream cannot be recorded');
+    this.#capturing.set(stream, []);
+  }
+  endCapture(stream: Stream): Graph {
+    const work = this.#capturing.get(stream);
+    if (!work) throw new DriverError(`endCapture(${stream}): this stream is not being recorded`);
+    this.#capturing.delete(stream);
+    return this.#graphs.push(work);
+  }
+  instantiate(graph: Graph): GraphExec {
+    return this.#graphs.push(this.#graphs[graph - 1]);
+  }
+  updateGraph(exec: GraphExec, graph: Graph): boolean {
+    if (this.#graphs[exec - 1].length !== this.#graphs[graph - 1].length) return false;
+    this.#graphs[exec - 1] = this.#graphs[graph - 1];
+    return true;
+  }
+  launchGraph(exec: GraphExec, stream: Stream): void {
+    for (const work of this.#graphs[exec - 1]) this.#do(stream, work);
+  }
+  destroyGraph(graph: Graph): void {
+    this.#graphs[graph - 1] = [];
+  }
+  destroyGraphExec(exec: GraphExec): void {
+    this.#graphs[exec - 1] = [];
+  }
+}
+
+/** 4 GiB is what one WebAssembly memory addresses. */
+const info = (arch: string): DeviceInfo => ({
+  name: `emulated ${arch}`, arch, fullArch: arch, warp: waveSize(arch), multiprocessors: 4, maxThreadsPerBlock: 1024, maxThreadsPerMultiprocessor: 2048,
+  sharedPerBlock: SHARED, sharedPerBlockOptin: SHARED, registersPerBlock: 65536, l2Bytes: 4 << 20, totalBytes: 4 * 2 ** 30 - 65536, integrated: false, memoryPools: true,
+});
+
+let opened: Driver | undefined;
+const devices = new Map<number, EmuDevice>();
+/** Devices are numbered by the order of EMULATED_TARGETS. */
+export function openEmu(): Driver {
+  const arch = (ordinal: number): string => {
+    const found = EMULATED_TARGETS[ordinal];
+    if (found === undefined) throw new DeviceError(`emu: there is no device ${ordinal}; emulated are ${EMULATED_TARGETS.map((t) => `emu:${t}`).join(', ')}`);
+    return found;
+  };
+  opened ??= {
+    name: 'emu', version: 'emulated AMD GPU', deviceCount: EMULATED_TARGETS.length, info: (n) => info(arch(n)),
+    open: (n) => {
+      const known = devices.get(n);
+      if (known) return known;
+      const checked = process.env.WICK_EMU_CHECK === '1';
+      const seed = Number(process.env.WICK_EMU_SEED ?? 1);
+      const threads = process.env.WICK_EMU_THREADS ? Number(process.env.WICK_EMU_THREADS) : undefined;
+      const device = new EmuDevice(opened!, n, info(arch(n)), { checked, seed, ...(threads && { threads }) });
+      devices.set(n, device);
+      return device;
+    },
+  };
+  return opened;
+}
+
+/** The emulated device of a target: 'gfx1030'. */
+export function openEmulated(target: string): EmuDevice {
+  const n = (EMULATED_TARGETS as readonly string[]).indexOf(target || 'gfx1030');
+  if (n < 0) throw new DeviceError(`emu:${target}: there is no such device; emulated are ${EMULATED_TARGETS.map((t) => `emu:${t}`).join(', ')}`);
+  return openEmu().open(n) as EmuDevice;
+}
