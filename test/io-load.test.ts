@@ -8,7 +8,7 @@ import { ArgumentError, DTypeError, FormatError, UnsupportedError } from '../src
 import { Layout } from '../src/base/layout.js';
 import { ggmlType } from '../src/io/ggml-types.js';
 import { ggufBytes } from '../src/io/gguf-write.js';
-import { loadTensors, saveTensors } from '../src/io/load.js';
+import { fromTensor, loadTensors, saveTensors, toTensor } from '../src/io/load.js';
 import { npyHolds } from '../src/io/npy.js';
 import { openTensors } from '../src/io/open.js';
 import { quantize } from '../src/io/quantize.js';
@@ -37,6 +37,11 @@ test('safetensors holds every dtype, a scalar, an empty tensor and a view', asyn
   const back = loadTensors(path, { device });
   assert.deepEqual([...back.keys()].sort(), [...tensors.keys()].sort());
   for (const [name, tensor] of tensors) await same(back.get(name)!, tensor);
+});
+
+test('a tensor travels in slices of any length', async () => {
+  const want = make([5, 7], 'f32');
+  for (const bytes of [1, 8, 100, 1000]) await same(toTensor(fromTensor('w', want), device, bytes), want);
 });
 
 test('npz and npy hold what NumPy can, and name what it cannot', async () => {

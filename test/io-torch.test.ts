@@ -101,6 +101,15 @@ test('the tar before that: tensors, storages and views in members of their own',
   assert.deepEqual(floats(file.read('b')), [4, 5]);
 });
 
+test('a tar header that fails its checksum is refused, and so is an archive without the members', () => {
+  const tar = p.tarFile({ pickle: p.pickle(p.dict()), storages: p.tarStorages([]) });
+  assert.deepEqual(TorchFile.open(tar).names, []);
+  const second = 1024; // pickle's header and its one block come first
+  tar[second + 1] ^= 1;
+  assert.throws(() => TorchFile.open(tar), /at byte 1024: tar header: its checksum is wrong/);
+  assert.throws(() => TorchFile.open(p.tarFile({ other: Buffer.from('x') })), /holds no "storages", so it is no PyTorch file/);
+});
+
 test('unknown globals are kept as records, run nothing, and are an error only for the tensor that needs them', () => {
   const flag = join(dir, 'ran');
   const file = open(p.dict(
@@ -164,6 +173,9 @@ test('structures that hold themselves end', () => {
   assert.deepEqual(open(self).names, []);
   const again = p.call(p.global('torch._tensor', '_rebuild_from_type_v2'), p.global('torch._tensor', '_rebuild_from_type_v2'), p.none(), self);
   assert.deepEqual(open(again).names, []);
+  const fromType = p.global('torch._tensor', '_rebuild_from_type_v2');
+  const args = Buffer.concat([p.put(Buffer.from(']'), 0), Buffer.from('('), fromType, p.none(), p.get(0), Buffer.from('e')]);
+  assert.deepEqual(open(Buffer.concat([fromType, args, Buffer.from('R')])).names, []);
 });
 
 const BAD_PICKLE: [name: string, bytes: Buffer, message: RegExp][] = [

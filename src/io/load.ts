@@ -20,10 +20,10 @@ export interface LoadOptions extends OpenOptions {
 }
 
 /** A record's tensor; never more than a slice of it is in host memory. */
-export function toTensor(record: TensorRecord, device: Device): Tensor {
+export function toTensor(record: TensorRecord, device: Device, sliceBytes?: number): Tensor {
   const tensor = Tensor.empty(record.shape, record.dtype, device);
   let at = 0;
-  for (const part of slices(record)) {
+  for (const part of slices(record, sliceBytes)) {
     device.backend.write(tensor.memory, at, part);
     at += part.length;
   }
