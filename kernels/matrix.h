@@ -145,6 +145,25 @@ template <class S> WICK_FN void multiply(Acc& acc, const Frag& a, const Frag& b)
   if constexpr (same<S, half>) c = __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(bits_as<half_vector>(a), bits_as<half_vector>(b), c);
   else c = __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(bits_as<short_vector>(a), bits_as<short_vector>(b), c);
   acc = bits_as<Acc>(c);
+#elif defined(WICK_HOST)
+  // The wave lays its operands open, and every lane adds up its own results.
+  static Frag left[1024], right[1024];
+  const u32 rank = thread_rank(), lane = lane_id(), first = rank - lane;
+  left[rank] = a;
+  right[rank] = b;
+  sync_wave();
+  float rows[16][16], columns[16][16];
+  for (u32 from = 0; from < WICK_WAVE; from++)
+    for (int j = 0; j < FRAG; j++) {
+      rows[a_row(from, j)][a_k(from, j)] = to_compute(S{(u16)(left[first + from].w[j / 2] >> j % 2 * 16)});
+      columns[b_row(from, j)][b_k(from, j)] = to_compute(S{(u16)(right[first + from].w[j / 2] >> j % 2 * 16)});
+    }
+  for (int n = 0; n < ACC; n++) {
+    float sum = 0;
+    for (int k = 0; k < 16; k++) sum = fmag(rows[acc_row(lane, n)][k], columns[acc_col(lane, n)][k], sum);
+    acc.x[n] += sum;
+  }
+  sync_wave();
 #else
   // Each lane walks k, asking the lanes that hold its row and column.
   const u32 lane = lane_id();
