@@ -1,6 +1,7 @@
 // Exercises every driver call, matrix products and convolutions on a real GPU against plain loops, and prints one JSON of what it saw.
 // Usage: node dist/scripts/gpu-smoke.js [cuda|hip] [ordinal]
 import { DTYPE } from '../src/base/dtype.js';
+import { UnsupportedError } from '../src/base/errors.js';
 import { ArgBuffer } from '../src/driver/args.js';
 import { GEMM_DTYPES, type GemmDType, type GemmSpec } from '../src/driver/blas.js';
 import { type ConvSpec } from '../src/driver/dnn.js';
@@ -215,7 +216,7 @@ const CHECKS: Record<string, Check> = {
   matmul: (d, s) => {
     const blas = d.libraries.blas;
     if (typeof blas === 'string') return { missing: blas };
-    const worst: Record<string, number> = {};
+    const worst: Record<string, number | string> = {};
     const bound = { f64: 1e-13, f32: 1e-5, f16: 2e-3, bf16: 1e-2 };
     for (const dtype of GEMM_DTYPES) {
       for (const [ao, bo, dO, bias] of [['row', 'row', 'row', false], ['col', 'row', 'row', true], ['row', 'col', 'row', false], ['col', 'col', 'col', false], ['row', 'row', 'col', false]] as const) {
@@ -230,7 +231,14 @@ const CHECKS: Record<string, Check> = {
         const C = decode(encode(Float64Array.from({ length: n }, rnd), dtype), dtype);
         const at = (l: GemmSpec['a'], b: number, i: number, j: number) => b * l.batchStride + (l.order === 'row' ? i * l.ld + j : j * l.ld + i);
         const [pa, pb, pd, pc] = [A, B, D, C].map((v) => upload(d, s, encode(v, dtype)));
-        blas.run(blas.plan(spec), pa, pb, pd, pc, 0.5, 2, s);
+        const label = `${dtype} ${ao},${bo}->${dO}${bias ? '+bias' : ''}`;
+        try {
+          blas.run(blas.plan(spec), pa, pb, pd, pc, 0.5, 2, s);
+        } catch (e) {
+          if (!(e instanceof UnsupportedError)) throw e;
+          worst[label] = e.message;
+          continue;
+        }
         const back = new Uint8Array(D.length * DTYPE[dtype].bytes);
         d.copyOut(back, pd, s);
         const got = decode(back, dtype);
@@ -245,7 +253,7 @@ const CHECKS: Record<string, Check> = {
             }
           }
         }
-        worst[`${dtype} ${ao},${bo}->${dO}${bias ? '+bias' : ''}`] = error;
+        worst[label] = error;
         must(error < bound[dtype], `${dtype} ${ao} ${bo} ${dO} bias ${bias}: error ${error}`);
         for (const p of [pa, pb, pd, pc]) d.free(p);
       }
@@ -280,7 +288,7 @@ const CHECKS: Record<string, Check> = {
   convolution: (d, s) => {
     const dnn = d.libraries.dnn;
     if (typeof dnn === 'string') return { missing: dnn };
-    const worst: Record<string, number> = {};
+    const worst: Record<string, number | string> = {};
     const cases = [
       { x: [2, 6, 9, 11], filter: [8, 3, 3, 3], padding: [1, 2], stride: [2, 1], dilation: [1, 2], groups: 2 },
       { x: [1, 4, 1, 33], filter: [4, 4, 1, 5], padding: [0, 2], stride: [1, 2], dilation: [1, 1], groups: 1 },
@@ -295,7 +303,13 @@ const CHECKS: Record<string, Check> = {
           const make = (shape: readonly number[]) => decode(encode(Float64Array.from({ length: shape.reduce((a, b) => a * b, 1) }, rnd), dtype), dtype);
           const host = { x: make(c.x), filter: make(c.filter), y: make(y) };
           const p = { x: upload(d, s, encode(host.x, dtype)), filter: upload(d, s, encode(host.filter, dtype)), y: upload(d, s, encode(host.y, dtype)) };
-          dnn.run(dnn.plan(spec), p.x, p.filter, p.y, s);
+          try {
+            dnn.run(dnn.plan(spec), p.x, p.filter, p.y, s);
+          } catch (e) {
+            if (!(e instanceof UnsupportedError)) throw e;
+            worst[`${dtype} ${kind} ${c.x}`] = e.message;
+            continue;
+          }
           const target = kind === 'forward' ? 'y' : kind === 'backward-data' ? 'x' : 'filter';
           const want = naiveConv(spec, host);
           const back = new Uint8Array(want.length * DTYPE[dtype].bytes);

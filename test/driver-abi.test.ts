@@ -1,8 +1,10 @@
 // Prototypes, struct layouts and numbers against the vendors' headers, where they are installed.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { defaultFolders, PROBE_TARGETS, probe, signatureOf } from '../scripts/abi-probe.js';
+import { HEADERS7 } from '../scripts/fetch-rocm.js';
 
 const compiler = spawnSync(process.env.CXX ?? 'g++', ['--version']).status === 0;
 
@@ -12,14 +14,13 @@ test('prototypes are read as the calling convention sees them', () => {
 });
 
 test('a wrong number, struct and prototype are each found', { skip: !compiler && 'no C++ compiler' }, (t) => {
-  const cuda = PROBE_TARGETS.find((p) => p.name === 'HIP')!;
+  const hip = PROBE_TARGETS.find((p) => p.name === 'HIP')!;
   const r = probe(
     {
-      ...cuda,
+      ...hip,
       table: { memAlloc: 'int hipMalloc(void *address, int bytes)' },
       structs: { dim3: { size: 16, fields: { x: 0 } } },
       numbers: { hipErrorOutOfMemory: 3 },
-      prelude: `${cuda.prelude}`,
     },
     defaultFolders(),
   );
@@ -31,9 +32,11 @@ test('a wrong number, struct and prototype are each found', { skip: !compiler &&
   ]);
 });
 
-for (const target of PROBE_TARGETS) {
-  test(`${target.name} agrees with its headers`, { skip: !compiler && 'no C++ compiler' }, (t) => {
-    const r = probe(target, defaultFolders());
+const SETS = { 'the installed': defaultFolders(), "ROCm 7's": [join(HEADERS7, 'usr/include')] };
+for (const target of PROBE_TARGETS) for (const [whose, folders] of Object.entries(SETS)) {
+  if (folders !== SETS['the installed'] && /^(CUDA|NV|cu)/.test(target.name)) continue;
+  test(`${target.name} agrees with ${whose} headers`, { skip: !compiler && 'no C++ compiler' }, (t) => {
+    const r = probe(target, folders);
     if (r.skipped) return t.skip(r.skipped);
     assert.deepEqual(r.differences, []);
     assert.ok(r.checked.prototypes + r.absent.length === Object.keys(target.table).length);

@@ -5,7 +5,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, test } from 'node:test';
-import { hiprtc7Command } from '../scripts/fetch-hiprtc7.js';
+import { hiprtc7Command } from '../scripts/fetch-rocm.js';
 import { CompileError } from '../src/base/errors.js';
 import type { Compiler } from '../src/driver/compiler.js';
 import { KernelCache } from '../src/kernels/cache.js';
@@ -81,7 +81,7 @@ test('without libraries the sentence says what was looked for', () => {
   const script = join(dir, 'absent.mjs');
   const at = (path: string) => JSON.stringify(new URL(path, import.meta.url).href);
   writeFileSync(script, `
-    import { LIBCUDA } from ${at('../src/driver/cuda.js')};
+    import { LIBCUDA } from ${at('../src/driver/cuda-version.js')};
     import { openLibrary, libraryReports } from ${at('../src/driver/ffi.js')};
     const said = openLibrary({ ...LIBCUDA, name: 'libabsent', sonames: ['libabsent-wick.so.9', 'libabsent-wick.so'] });
     console.log(JSON.stringify({ said, reports: libraryReports() }));`);

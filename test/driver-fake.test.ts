@@ -11,6 +11,7 @@ import { ArgBuffer } from '../src/driver/args.js';
 import { openCuda } from '../src/driver/cuda.js';
 import { FUNCTION_ATTRIBUTES, type Device, type Driver } from '../src/driver/driver.js';
 import { CUBLASLT } from '../src/driver/cublaslt.js';
+import { forDriver } from '../src/driver/cuda-version.js';
 import { CUDNN } from '../src/driver/cudnn.js';
 import { libraryReports, openLibrary } from '../src/driver/ffi.js';
 import { openHip } from '../src/driver/hip.js';
@@ -198,4 +199,9 @@ test('reports say which files were opened', { skip }, () => {
   assert.equal(found.libcuda.found, join(dir, 'libcuda.so.1'));
   assert.equal(found.libcuda.version, '13.0');
   assert.equal(found.libamdhip64.version, '7.2.53211');
+});
+
+test('toolkit libraries of a newer major than the driver come last', { skip }, () => {
+  const spec = { name: 'x', sonames: ['libx.so.14', 'libx.so.13', 'libx.so.12', 'libx.so'], vendor: 'cuda' } as const;
+  assert.deepEqual(forDriver(spec).sonames, ['libx.so.13', 'libx.so.12', 'libx.so', 'libx.so.14']);
 });

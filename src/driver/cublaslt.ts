@@ -1,6 +1,7 @@
 // cuBLASLt: symbols and numbers of NVIDIA's matrix-product library, CUDA 12 and 13.
 import type { Blas } from './blas.js';
 import { Calls } from './checked.js';
+import { forDriver } from './cuda-version.js';
 import type { Device, Maybe } from './driver.js';
 import { nativeString, noteLibrary, openLibrary, type LibrarySpec } from './ffi.js';
 import { LtBlas, ltTable, type LtNumbers } from './lt.js';
@@ -27,7 +28,7 @@ export const CUBLASLT_NUMBERS = {
 const ALLOC_FAILED = 3;
 
 export function openCublasLt(device: Device): Maybe<Blas> {
-  const library = openLibrary(CUBLASLT);
+  const library = openLibrary(forDriver(CUBLASLT));
   if (typeof library === 'string') return library;
   const raw = library.bind(CUBLASLT_TABLE);
   const v = raw.version();

@@ -2,19 +2,19 @@
 import { DeviceError, DriverError } from '../base/errors.js';
 import { Calls, type CallRules } from './checked.js';
 import type { Copy2D, Device, DeviceInfo, DeviceLibraries, Driver, Fn, Graph, GraphExec, Module, Stream } from './driver.js';
-import { Cell, nativeBlock, nativeString, noteLibrary, openLibrary, type LibrarySpec, type Native } from './ffi.js';
+import { cudaDriverVersion, cudaVersion, DRIVER_VERSION, LIBCUDA } from './cuda-version.js';
+import { Cell, nativeBlock, nativeString, noteLibrary, openLibrary, type Native } from './ffi.js';
 import { CUDA_NUMBERS as N, CUDA_STRUCTS } from './structs.js';
 import { vendorDriver, type VendorRules, type VendorTable } from './vendor.js';
 import { openCublasLt } from './cublaslt.js';
 import { openCudnn } from './cudnn.js';
 
-export const LIBCUDA: LibrarySpec = { name: 'libcuda', sonames: ['libcuda.so.1', 'libcuda.so'], vendor: 'cuda' };
 /** The oldest driver whose every call below exists. */
 const OLDEST = 12000;
 
 export const CUDA_TABLE = {
   init: 'int cuInit(uint flags)',
-  driverVersion: 'int cuDriverGetVersion(void *version)',
+  driverVersion: DRIVER_VERSION,
   deviceCount: 'int cuDeviceGetCount(void *count)',
   deviceGet: 'int cuDeviceGet(void *device, int ordinal)',
   deviceName: 'int cuDeviceGetName(void *name, int len, int device)',
@@ -69,11 +69,10 @@ export const CUDA_TABLE = {
 export function openCuda(): Driver {
   const library = openLibrary(LIBCUDA);
   if (typeof library === 'string') throw new DeviceError(`no NVIDIA driver: ${library}`);
+  // Asked before the rest is bound, since an old driver lacks some of it.
+  const found = cudaDriverVersion() ?? OLDEST;
+  if (found < OLDEST) throw new DeviceError(`the NVIDIA driver ${library.path} is too old: it is of CUDA ${cudaVersion(found)}; ${cudaVersion(OLDEST)} or newer is needed`);
   const cell = new Cell();
-  const bare = library.func(CUDA_TABLE.driverVersion);
-  if (bare(cell.raw) === 0 && cell.int < OLDEST) {
-    throw new DeviceError(`the NVIDIA driver ${library.path} is too old: it is of CUDA ${cudaVersion(cell.int)}; ${cudaVersion(OLDEST)} or newer is needed`);
-  }
   const raw = library.bind(CUDA_TABLE);
   const rules: CallRules = { errorName: (status) => errorName(raw.errorName, status), outOfMemory: [N.CUDA_ERROR_OUT_OF_MEMORY] };
   const calls = new Calls(CUDA_TABLE, raw, rules);
@@ -87,8 +86,6 @@ export function openCuda(): Driver {
   if (deviceCount === 0) throw new DeviceError(`no NVIDIA GPU: the driver ${library.path} (CUDA ${version}) sees none; CUDA_VISIBLE_DEVICES is ${process.env.CUDA_VISIBLE_DEVICES ?? 'not set'}`);
   return vendorDriver({ name: 'cuda', version: `CUDA driver ${version}`, deviceCount }, (o) => cudaInfo(calls, o), calls, cudaRules(calls));
 }
-
-export const cudaVersion = (v: number): string => `${Math.floor(v / 1000)}.${Math.floor((v % 1000) / 10)}`;
 
 function errorName(call: Native, status: number): string {
   const cell = new Cell();

@@ -2,6 +2,7 @@
 import { UnsupportedError } from '../base/errors.js';
 import { Calls } from './checked.js';
 import { CUBLASLT } from './cublaslt.js';
+import { forDriver } from './cuda-version.js';
 import { checkConv, convKey, type ConvDType, type ConvPlan, type ConvSpec, type Dnn } from './dnn.js';
 import type { Address, Device, Maybe, Stream } from './driver.js';
 import { Cell, nativeBlock, nativeString, noteLibrary, openLibrary, type LibrarySpec } from './ffi.js';
@@ -84,8 +85,8 @@ interface CudnnPlan extends ConvPlan {
 
 export function openCudnn(device: Device): Maybe<Dnn> {
   // cuDNN loads these two by name and would not find them in Python's packages by itself.
-  openLibrary(CUBLASLT);
-  openLibrary(NVRTC);
+  openLibrary(forDriver(CUBLASLT));
+  openLibrary(forDriver(NVRTC));
   const library = openLibrary(CUDNN);
   if (typeof library === 'string') return library;
   const raw = library.bind(CUDNN_TABLE);

@@ -144,7 +144,8 @@ export function libraryDirs(vendor: LibrarySpec['vendor']): string[] {
   if (vendor === 'rocm') {
     return present([...own, env('ROCM_PATH', 'lib'), '/opt/rocm/lib', ...list('/opt', /^rocm-/).map((d) => join(d, 'lib'))]);
   }
-  const pythons = [env('VIRTUAL_ENV', 'lib'), env('CONDA_PREFIX', 'lib'), '/opt/conda/lib', '/usr/local/lib', join(homedir(), '.local/lib'), '/usr/lib']
+  const onPath = (process.env.PATH ?? '').split(delimiter).filter((d) => existsSync(join(d, 'python3'))).map((d) => join(dirname(d), 'lib'));
+  const pythons = [...new Set([env('VIRTUAL_ENV', 'lib'), env('CONDA_PREFIX', 'lib'), ...onPath, '/opt/conda/lib', '/usr/local/lib', join(homedir(), '.local/lib'), '/usr/lib'])]
     .flatMap((d) => (d ? list(d, /^python3/) : []))
     .flatMap((d) => [join(d, 'site-packages/nvidia'), join(d, 'dist-packages/nvidia')])
     .flatMap((d) => list(d, /./).map((p) => join(p, 'lib')));

@@ -2,6 +2,7 @@
 import { CompileError } from '../base/errors.js';
 import { Calls } from './checked.js';
 import { compileProgram, defineOptions, fetchBytes, rtcTable, type CompileRequest, type Compiler } from './compiler.js';
+import { forDriver } from './cuda-version.js';
 import type { Maybe } from './driver.js';
 import { Cell, nativeString, noteLibrary, openLibrary, type LibrarySpec } from './ffi.js';
 
@@ -27,7 +28,7 @@ let opened: Maybe<Compiler> | undefined;
 export const openNvrtc = (): Maybe<Compiler> => (opened ??= open());
 
 function open(): Maybe<Compiler> {
-  const library = openLibrary(NVRTC);
+  const library = openLibrary(forDriver(NVRTC));
   if (typeof library === 'string') return library;
   const raw = library.bind(NVRTC_TABLE);
   const calls = new Calls(NVRTC_TABLE, raw, { errorName: (s) => nativeString(raw.errorString(s)), outOfMemory: [OUT_OF_MEMORY] });
