@@ -1,8 +1,10 @@
 // Device names to backends, each opened on first use.
 import { ArgumentError, DeviceError } from '../base/errors.js';
+import { openDriver } from '../driver/drivers.js';
 import { openEmulated } from '../driver/emu.js';
 import { openSim } from '../driver/sim.js';
 import type { Backend } from './backend.js';
+import { openCpu } from './cpu.js';
 import { GpuBackend } from './gpu/gpu.js';
 import { ReferenceBackend } from './reference.js';
 
@@ -15,7 +17,10 @@ function ordinal(kind: string, argument: string): number {
 }
 
 const openers: Record<string, Open> = {
+  cpu: () => openCpu(),
   reference: () => new ReferenceBackend('reference'),
+  cuda: (n) => new GpuBackend(`cuda:${ordinal('cuda', n)}`, openDriver('cuda').open(ordinal('cuda', n))),
+  rocm: (n) => new GpuBackend(`rocm:${ordinal('rocm', n)}`, openDriver('hip').open(ordinal('rocm', n))),
   emu: (target) => {
     const device = openEmulated(target);
     return new GpuBackend(`emu:${device.info.arch}`, device, `${device.info.arch} code objects run by the emulator (for tests; slow)`);

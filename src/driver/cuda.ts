@@ -126,9 +126,11 @@ function cudaInfo(calls: Calls<typeof CUDA_TABLE>, ordinal: number): DeviceInfo 
 /** The text before the first NUL. */
 export const text = (bytes: Uint8Array): string => Buffer.from(bytes.subarray(0, bytes.indexOf(0) < 0 ? bytes.length : bytes.indexOf(0))).toString();
 
+/** The current device is per thread, and so is this module: it outlives any one driver object. */
+let current = -1;
+const contexts = new Map<number, number>();
+
 function cudaRules(calls: Calls<typeof CUDA_TABLE>): VendorRules {
-  const contexts = new Map<number, number>();
-  let current = -1; // per thread, and this module is loaded once per thread
   const context = (ordinal: number): number => {
     let c = contexts.get(ordinal);
     if (c === undefined) {

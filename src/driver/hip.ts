@@ -131,8 +131,10 @@ function hipInfo(calls: Calls<typeof HIP_TABLE>, ordinal: number): DeviceInfo {
   };
 }
 
+/** The current device is per thread, and so is this module: it outlives any one driver object. */
+let current = -1;
+
 function hipRules(calls: Calls<typeof HIP_TABLE>): VendorRules {
-  let current = -1; // per thread, and this module is loaded once per thread
   const node = new Cell();
   const result = new Cell();
   return {
