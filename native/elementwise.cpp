@@ -1,0 +1,95 @@
+// Elementwise rows: the expressions of generated/table.h compiled for vectors, one kernel per row and storage type.
+#include "isa.h"
+
+namespace {
+
+#include "generated/table.h"
+#include "generated/rows.h"
+
+// Integer rows with scalars compute in 64 bits: a bound or factor beyond the storage type keeps its meaning.
+template <class S, int SCALARS> constexpr bool wide = SCALARS > 0 && !isFloating<typename ComputeOf<S>::type>;
+
+template <class S, class R, int SCALARS> WICK_FN void put(S* p, R r) {
+  if constexpr (wide<S, SCALARS>) storeWide(p, r);
+  else store(p, r);
+}
+template <class S, class R, int SCALARS, int B> WICK_FN void put(uint8_t* p, Mask<B> r) { store(p, r); }
+
+template <class S, class Row> struct Loop {
+  static constexpr bool WIDE = wide<S, Row::SCALARS>;
+  typedef typename ComputeOf<S>::type E;
+  typedef Vec<decltype(WIDE ? int64_t() : E())> Wide;
+  template <bool W, class = void> struct Pick { typedef Vec<E> type; };
+  template <class X> struct Pick<true, X> { typedef Vec<int64_t> type; };
+  typedef typename Pick<WIDE>::type T;
+  static constexpr int N = T::N;
+
+  WICK_FN T get(const void* p, int64_t i) {
+    if constexpr (WIDE) return loadWide(static_cast<const S*>(p) + i);
+    else return load(static_cast<const S*>(p) + i);
+  }
+  WICK_FN auto step(const void* const* in, int64_t i, T a, T b) {
+    if constexpr (Row::MASKED) return Row::template apply<S, T>(loadMask<typename T::element>(static_cast<const uint8_t*>(in[0]) + i), get(in[1], i), get(in[2], i));
+    else if constexpr (Row::ARITY == 1) return Row::template apply<S, T>(get(in[0], i), a, b);
+    else if constexpr (Row::ARITY == 2) return Row::template apply<S, T>(get(in[0], i), get(in[1], i), a, b);
+    else return Row::template apply<S, T>(get(in[0], i), get(in[1], i), get(in[2], i), a, b);
+  }
+  template <class O, int B> WICK_FN void put(O* p, Mask<B> m) { store(p, m); }
+  template <class O, class V> WICK_FN void put(O* p, Vec<V> v) {
+    if constexpr (WIDE) storeWide(p, v);
+    else store(p, v);
+  }
+
+  template <class O> static void over(const void* const* in, O* out, int64_t n, T a, T b) {
+    int64_t i = 0;
+    for (; i + N <= n; i += N) put(out + i, step(in, i, a, b));
+    if (i == n) return;
+    // The tail runs in a copy of one vector.
+    alignas(WIDTH) char copy[Row::ARITY][N * sizeof(S)] = {};
+    const void* inputs[Row::ARITY];
+    for (int k = 0; k < Row::ARITY; k++) {
+      size_t bytes = Row::MASKED && k == 0 ? 1 : sizeof(S);
+      __builtin_memcpy(copy[k], static_cast<const char*>(in[k]) + i * bytes, (n - i) * bytes);
+      inputs[k] = copy[k];
+    }
+    alignas(WIDTH) O result[N];
+    put(result, step(inputs, 0, a, b));
+    __builtin_memcpy(out + i, result, (n - i) * sizeof(O));
+  }
+
+  static void run(const void* const* in, void* out, int64_t n, const double* scalars) {
+    T a(Row::SCALARS > 0 ? scalars[0] : 0.0), b(Row::SCALARS > 1 ? scalars[1] : 0.0);
+    if constexpr (Row::TRUTH) over(in, static_cast<uint8_t*>(out), n, a, b);
+    else over(in, static_cast<S*>(out), n, a, b);
+  }
+};
+
+template <class S, class Row, bool ON> constexpr wick::Kernel kernelOf() {
+  if constexpr (ON) return &Loop<S, Row>::run;
+  else return nullptr;
+}
+
+#define WICK_TABLE(S, ID) \
+  extern const wick::Kernel WICK_EXPORT(wick_elementwise_##ID)[] = { WICK_ROWS(WICK_ENTRY, S, wick::ID) };
+#define WICK_ENTRY(S, ID, name, dtypes) kernelOf<S, Row_##name, ((dtypes) >> (ID)) & 1>(),
+
+}  // namespace
+
+extern "C" {
+#if WICK_PART == 0
+WICK_TABLE(float, F32)
+#elif WICK_PART == 1
+WICK_TABLE(double, F64)
+#elif WICK_PART == 2
+WICK_TABLE(half, F16)
+WICK_TABLE(bfloat, BF16)
+#elif WICK_PART == 3
+WICK_TABLE(fp8, F8)
+WICK_TABLE(uint8_t, U8)
+WICK_TABLE(int16_t, I16)
+#else
+WICK_TABLE(uint32_t, U32)
+WICK_TABLE(int32_t, I32)
+WICK_TABLE(int64_t, I64)
+#endif
+}

@@ -1,0 +1,206 @@
+// The engine's entry points: finding ops by name, choosing an instruction set, and running one call block.
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+
+#include "ops.h"
+#include "strided.h"
+#include "threads.h"
+#if defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
+#include <sys/mman.h>
+
+#define WICK_NAMES_ONLY
+#include "generated/rows.h"
+
+namespace wick {
+
+const IsaTable* isa = nullptr;
+
+Status fail(const Call& call, Status status, const char* format, ...) {
+  va_list args;
+  va_start(args, format);
+  vsnprintf(call.message, MESSAGE_BYTES, format, args);
+  va_end(args);
+  return status;
+}
+
+namespace {
+
+// ---- instruction sets ----
+#define WICK_DECLARE(SUFFIX)                                                                                                \
+  extern "C" {                                                                                                              \
+  extern const Kernel wick_elementwise_U8_##SUFFIX[], wick_elementwise_U32_##SUFFIX[], wick_elementwise_I16_##SUFFIX[],     \
+      wick_elementwise_I32_##SUFFIX[], wick_elementwise_I64_##SUFFIX[], wick_elementwise_F8_##SUFFIX[],                     \
+      wick_elementwise_BF16_##SUFFIX[], wick_elementwise_F16_##SUFFIX[], wick_elementwise_F32_##SUFFIX[],                   \
+      wick_elementwise_F64_##SUFFIX[];                                                                                      \
+  void wick_cast_##SUFFIX(IsaTable*);                                                                                       \
+  void wick_reduce_##SUFFIX(IsaTable*);                                                                                     \
+  void wick_gemm_##SUFFIX(IsaTable*);                                                                                       \
+  void wick_lanes_##SUFFIX(IsaTable*);                                                                                      \
+  }                                                                                                                         \
+  const IsaTable* table_##SUFFIX() {                                                                                        \
+    static IsaTable t;                                                                                                      \
+    t.name = #SUFFIX;                                                                                                       \
+    const Kernel* rows[DTYPE_COUNT] = {wick_elementwise_U8_##SUFFIX,  wick_elementwise_U32_##SUFFIX,                        \
+                                       wick_elementwise_I16_##SUFFIX, wick_elementwise_I32_##SUFFIX,                        \
+                                       wick_elementwise_I64_##SUFFIX, wick_elementwise_F8_##SUFFIX,                         \
+                                       wick_elementwise_BF16_##SUFFIX, wick_elementwise_F16_##SUFFIX,                       \
+                                       wick_elementwise_F32_##SUFFIX, wick_elementwise_F64_##SUFFIX};                       \
+    for (int d = 0; d < DTYPE_COUNT; d++) t.elementwise[d] = rows[d];                                                       \
+    wick_cast_##SUFFIX(&t);                                                                                                 \
+    wick_reduce_##SUFFIX(&t);                                                                                               \
+    wick_gemm_##SUFFIX(&t);                                                                                                 \
+    wick_lanes_##SUFFIX(&t);                                                                                                \
+    return &t;                                                                                                              \
+  }
+
+struct Choice {
+  const char* name;
+  bool (*present)();
+  const IsaTable* (*table)();
+};
+
+#if defined(__x86_64__)
+WICK_DECLARE(sse2)
+WICK_DECLARE(avx2)
+WICK_DECLARE(avx512)
+bool hasAvx2() {
+  __builtin_cpu_init();
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+}
+bool hasAvx512() {
+  return hasAvx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512vl");
+}
+// Best last.
+const Choice CHOICES[] = {{"sse2", [] { return true; }, table_sse2}, {"avx2", hasAvx2, table_avx2}, {"avx512", hasAvx512, table_avx512}};
+#else
+WICK_DECLARE(neon)
+const Choice CHOICES[] = {{"neon", [] { return true; }, table_neon}};
+#endif
+constexpr int CHOICE_COUNT = sizeof CHOICES / sizeof CHOICES[0];
+
+// ---- ops ----
+Status runElementwise(const Call& c, const void* data) {
+  const Operand& out = c.out();
+  // The first operand of a choice is its condition: the last one always has the row's dtype.
+  Kernel kernel = isa->elementwise[c.in(c.inputs - 1).dtype][(intptr_t)data];
+  if (!kernel) return fail(c, UNSUPPORTED, "the engine has no kernel for this dtype");
+  runStrided(kernel, c.operand, c.inputs, out, c.params);
+  return OK;
+}
+
+#define WICK_COUNT(S, ID, name, dtypes) +1
+constexpr int ROW_COUNT = 0 WICK_ROWS(WICK_COUNT, , );
+#define WICK_NAME(S, ID, name, dtypes) #name,
+const char* const ROW_NAMES[] = {WICK_ROWS(WICK_NAME, , ) nullptr};
+constexpr int MAX_OPS = 256;
+const Op* ops[MAX_OPS];  // by id - ROW_COUNT
+const Op* const LISTS[] = {MOVEMENT_OPS, REDUCTION_OPS, PRODUCT_OPS, INDEX_OPS, CONV_OPS, POOL_OPS, ROW_OPS, SORT_OPS, RANDOM_OPS};
+
+// ---- the call block: doubles only, so that JavaScript fills it without garbage ----
+enum Slot : int { OP, INPUTS, OPERANDS, PARAMS = 4, FIRST_OPERAND = PARAMS + MAX_PARAMS, MESSAGE = 960 };
+
+void parse(const double* block, Call& c) {
+  c.inputs = (int)block[INPUTS];
+  c.operands = (int)block[OPERANDS];
+  c.params = block + PARAMS;
+  c.message = reinterpret_cast<char*>(const_cast<double*>(block + MESSAGE));
+  const double* p = block + FIRST_OPERAND;
+  for (int k = 0; k < c.operands; k++) {
+    Operand& o = c.operand[k];
+    o.data = reinterpret_cast<char*>((intptr_t)p[0]);
+    o.dtype = (int)p[1];
+    o.rank = (int)p[2];
+    p += 3;
+    for (int d = 0; d < o.rank; d++) o.shape[d] = (int64_t)*p++;
+    for (int d = 0; d < o.rank; d++) o.stride[d] = (int64_t)*p++;
+  }
+}
+
+// Drivers below the elementwise ones write contiguous results; a strided result is copied out of one.
+Status runContiguous(Call& c, const Op& op) {
+  bool dense = true;
+  for (int k = c.inputs; k < c.operands; k++) dense &= c.operand[k].contiguous();
+  if (dense) return op.run(c, op.data);
+  Operand given[MAX_OPERANDS];
+  void* blocks[MAX_OPERANDS] = {};
+  for (int k = c.inputs; k < c.operands; k++) {
+    Operand& o = c.operand[k];
+    given[k] = o;
+    blocks[k] = aligned_alloc(64, (size_t)(o.size() * o.bytes() + 127) / 64 * 64);
+    o.data = static_cast<char*>(blocks[k]);
+    int64_t n = 1;
+    for (int d = o.rank - 1; d >= 0; d--) {
+      o.stride[d] = n;
+      n *= o.shape[d];
+    }
+  }
+  Status status = op.run(c, op.data);
+  for (int k = c.inputs; k < c.operands; k++) {
+    if (status == OK) copyStrided(c.operand[k], given[k]);
+    free(blocks[k]);
+  }
+  return status;
+}
+
+}  // namespace
+}  // namespace wick
+
+using namespace wick;
+
+extern "C" {
+
+// Picks the best instruction set, or the one named. 0: done; 1: this CPU lacks it; 2: unknown name.
+__attribute__((visibility("default"))) int wick_select(const char* name) {
+  int count = 0;
+  for (const Op* list : LISTS)
+    for (; list->name && count < MAX_OPS; list++) ops[count++] = list;
+  for (int i = CHOICE_COUNT - 1; i >= 0; i--) {
+    const Choice& c = CHOICES[i];
+    if (name && *name && strcmp(name, c.name) != 0) continue;
+    if (c.present()) { isa = c.table(); return 0; }
+    if (name && *name) return 1;
+  }
+  return 2;
+}
+__attribute__((visibility("default"))) const char* wick_isa() { return isa->name; }
+__attribute__((visibility("default"))) int wick_threads(int n) {
+  if (n > 0) setThreadCount(n);
+  return threadCount();
+}
+
+__attribute__((visibility("default"))) int wick_find(const char* name) {
+  for (int i = 0; i < ROW_COUNT; i++)
+    if (strcmp(name, ROW_NAMES[i]) == 0) return i;
+  for (int i = 0; i < MAX_OPS && ops[i]; i++)
+    if (strcmp(name, ops[i]->name) == 0) return ROW_COUNT + i;
+  return -1;
+}
+
+__attribute__((visibility("default"))) double wick_address(void* p) { return (double)(uintptr_t)p; }
+// Large blocks of zero pages: huge pages save most of the faults. A hint, so its answer does not matter.
+__attribute__((visibility("default"))) void wick_advise(double address, double bytes) {
+  uintptr_t begin = ((uintptr_t)address + 4095) & ~(uintptr_t)4095, end = ((uintptr_t)address + (uintptr_t)bytes) & ~(uintptr_t)4095;
+  if (end > begin) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+}
+
+__attribute__((visibility("default"))) int wick_run(double address) {
+  const double* block = reinterpret_cast<const double*>((uintptr_t)address);
+  Call c;
+  parse(block, c);
+  int id = (int)block[OP];
+  if (id < ROW_COUNT) return runElementwise(c, reinterpret_cast<const void*>((intptr_t)id));
+  return runContiguous(c, *ops[id - ROW_COUNT]);
+}
+
+// For measuring what a plain copy reaches with the pool's threads.
+__attribute__((visibility("default"))) void wick_memcpy(double to, double from, double bytes) {
+  char* t = reinterpret_cast<char*>((uintptr_t)to);
+  const char* f = reinterpret_cast<const char*>((uintptr_t)from);
+  parallel((int64_t)bytes, 1 << 16, [&](int64_t begin, int64_t end) { memcpy(t + begin, f + begin, end - begin); });
+}
+
+}  // extern "C"

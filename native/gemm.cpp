@@ -1,0 +1,368 @@
+// Matrix products: packed panels around a register tile, and a path at memory speed for a few rows.
+// A task packs a block of A for its own cache; panels of B are packed once and shared. Packing absorbs strides and widens 16-bit floats.
+#include "isa.h"
+
+namespace {
+#include "runs.h"
+
+using wick::Matrix;
+using wick::Product;
+
+// Register tile of ROWS x VECTORS vectors, and the depth of a panel that stays in the first-level cache.
+template <class E> struct Tile;
+#if defined(WICK_ISA_NEON)
+template <> struct Tile<float> { static constexpr int ROWS = 8, VECTORS = 3, DEPTH = 384; };
+template <> struct Tile<double> { static constexpr int ROWS = 6, VECTORS = 4, DEPTH = 256; };
+#elif defined(WICK_ISA_AVX512)
+template <> struct Tile<float> { static constexpr int ROWS = 14, VECTORS = 2, DEPTH = 256; };
+template <> struct Tile<double> { static constexpr int ROWS = 14, VECTORS = 2, DEPTH = 192; };
+#elif defined(WICK_ISA_AVX2)
+template <> struct Tile<float> { static constexpr int ROWS = 6, VECTORS = 2, DEPTH = 320; };
+template <> struct Tile<double> { static constexpr int ROWS = 6, VECTORS = 2, DEPTH = 256; };
+#else
+template <> struct Tile<float> { static constexpr int ROWS = 4, VECTORS = 2, DEPTH = 256; };
+template <> struct Tile<double> { static constexpr int ROWS = 4, VECTORS = 2, DEPTH = 192; };
+#endif
+constexpr int64_t BLOCK_BYTES = 384 << 10;     // a packed block of A, in the second-level cache
+constexpr int64_t PANELS_BYTES = 16 << 20;     // packed panels of B
+constexpr int64_t SMALL_WORK = 64 * 64 * 64;   // multiplications worth another thread
+
+template <class E> WICK_FN E scalarOf(const E* p) { return *p; }
+WICK_FN float scalarOf(const bfloat* p) { uint32_t b = (uint32_t)p->bits << 16; float f; __builtin_memcpy(&f, &b, 4); return f; }
+WICK_FN float scalarOf(const half* p) { half h[F::N] = {*p}; return load(h).r[0]; }
+template <class S, class E> WICK_FN void storeScalar(S* p, E v) {
+  if constexpr (Same<S, E>::value) *p = v;
+  else {
+    S s[F::N];
+    store(s, F(v));
+    *p = s[0];
+  }
+}
+template <class S, class E> WICK_FN void widenTo(const S* from, E* to, int64_t n) {
+  if constexpr (Same<S, E>::value) __builtin_memcpy(to, from, n * sizeof(E));
+  else widenRun(from, to, n);
+}
+
+typedef float Quad __attribute__((vector_size(16)));
+// to[k * R + i] = from[i][k] for four rows i and n values of k.
+template <int R> WICK_FN void turnFour(const float* const* from, float* to, int64_t n) {
+  int64_t k = 0;
+  for (; k + 4 <= n; k += 4) {
+    Quad v[4];
+    typedef int32_t Pick __attribute__((vector_size(16)));
+    for (int i = 0; i < 4; i++) __builtin_memcpy(&v[i], from[i] + k, 16);
+    Quad a = __builtin_shuffle(v[0], v[2], Pick{0, 4, 1, 5}), b = __builtin_shuffle(v[0], v[2], Pick{2, 6, 3, 7});
+    Quad c = __builtin_shuffle(v[1], v[3], Pick{0, 4, 1, 5}), d = __builtin_shuffle(v[1], v[3], Pick{2, 6, 3, 7});
+    Quad o[4] = {__builtin_shuffle(a, c, Pick{0, 4, 1, 5}), __builtin_shuffle(a, c, Pick{2, 6, 3, 7}),
+                 __builtin_shuffle(b, d, Pick{0, 4, 1, 5}), __builtin_shuffle(b, d, Pick{2, 6, 3, 7})};
+    for (int i = 0; i < 4; i++) __builtin_memcpy(to + (k + i) * R, &o[i], 16);
+  }
+  for (; k < n; k++)
+    for (int i = 0; i < 4; i++) to[k * R + i] = from[i][k];
+}
+
+// One panel: to[k * R + i] = from[i * across + k * along] for i < count (zeros up to R) and k < depth.
+template <class S, class E, int R>
+void packPanel(const S* from, int64_t across, int64_t along, int64_t count, int64_t depth, E* to) {
+  if (across == 1 && count == R) {
+    for (int64_t k = 0; k < depth; k++) {
+      const S* row = from + k * along;
+      if constexpr (Same<S, E>::value) __builtin_memcpy(to + k * R, row, R * sizeof(E));
+      else if constexpr (R % F::N == 0) for (int i = 0; i < R; i += F::N) load(row + i).store(to + k * R + i);
+      else widenRun(row, to + k * R, R);
+    }
+    return;
+  }
+  if (along == 1 && sizeof(E) == 4) {
+    if constexpr (sizeof(E) == 4) {
+      constexpr int64_t STEP = 128;
+      float wide[4][STEP];
+      for (int i = 0; i < R; i += 4) {
+        int rows = R - i < 4 ? R - i : 4;
+        for (int64_t k = 0; k < depth; k += STEP) {
+          int64_t n = depth - k < STEP ? depth - k : STEP;
+          const float* lines[4];
+          for (int j = 0; j < rows; j++) {
+            if (i + j >= count) {
+              __builtin_memset(wide[j], 0, n * 4);
+              lines[j] = wide[j];
+            } else if constexpr (Same<S, E>::value) lines[j] = from + (i + j) * across + k;
+            else {
+              widenRun(from + (i + j) * across + k, wide[j], n);
+              lines[j] = wide[j];
+            }
+          }
+          if (rows == 4) turnFour<R>(lines, to + k * R + i, n);
+          else for (int64_t q = 0; q < n; q++) for (int j = 0; j < rows; j++) to[(k + q) * R + i + j] = lines[j][q];
+        }
+      }
+      return;
+    }
+  }
+  for (int64_t k = 0; k < depth; k++)
+    for (int i = 0; i < R; i++) to[k * R + i] = i < count ? scalarOf(from + i * across + k * along) : E(0);
+}
+
+// c[ROWS][columns] (+)= a panel * b panel. `row` is the distance of rows in c.
+template <class E> WICK_FN void tile(int64_t depth, const E* a, const E* b, E* c, int64_t row, bool add) {
+  typedef Vec<E> V;
+  constexpr int R = Tile<E>::ROWS, N = Tile<E>::VECTORS;
+  V acc[R][N];
+#pragma GCC unroll 16
+  for (int i = 0; i < R; i++)
+#pragma GCC unroll 4
+    for (int j = 0; j < N; j++) acc[i][j] = V(E(0));
+  for (int64_t k = 0; k < depth; k++, a += R, b += N * V::N) {
+    V bv[N];
+#pragma GCC unroll 4
+    for (int j = 0; j < N; j++) bv[j] = V::load(b + j * V::N);
+#if defined(WICK_ISA_NEON)
+    // Whole vectors of A: the multiply takes its factor from a lane.
+    V av[R / V::N];
+#pragma GCC unroll 8
+    for (int i = 0; i < R / V::N; i++) av[i] = V::load(a + i * V::N);
+#pragma GCC unroll 16
+    for (int i = 0; i < R; i++)
+#pragma GCC unroll 4
+      for (int j = 0; j < N; j++) acc[i][j] = mad(bv[j], V(E(av[i / V::N].r[i % V::N])), acc[i][j]);
+#else
+#pragma GCC unroll 16
+    for (int i = 0; i < R; i++) {
+      V s(a[i]);
+#pragma GCC unroll 4
+      for (int j = 0; j < N; j++) acc[i][j] = mad(s, bv[j], acc[i][j]);
+    }
+#endif
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < R; i++)
+#pragma GCC unroll 4
+    for (int j = 0; j < N; j++) {
+      E* p = c + i * row + j * V::N;
+      V v = acc[i][j];
+      if (add) v = V::load(p) + v;
+      v.store(p);
+    }
+}
+
+// A packed block times packed panels into c of E, rows `row` apart and columns adjacent.
+template <class E>
+void blockTimesPanels(int64_t m, int64_t n, int64_t depth, const E* a, const E* b, E* c, int64_t row, bool add) {
+  constexpr int R = Tile<E>::ROWS, W = Tile<E>::VECTORS * Vec<E>::N;
+  E edge[R * W];
+  for (int64_t j = 0; j < n; j += W) {
+    for (int64_t i = 0; i < m; i += R) {
+      const E* ap = a + i * depth;
+      const E* bp = b + j * depth;
+      if (i + R <= m && j + W <= n) {
+        tile(depth, ap, bp, c + i * row + j, row, add);
+        continue;
+      }
+      tile(depth, ap, bp, edge, (int64_t)W, false);
+      int64_t rows = m - i < R ? m - i : R, columns = n - j < W ? n - j : W;
+      for (int64_t r = 0; r < rows; r++)
+        for (int64_t q = 0; q < columns; q++) {
+          E* p = c + (i + r) * row + j + q;
+          *p = add ? *p + edge[r * W + q] : edge[r * W + q];
+        }
+    }
+  }
+}
+
+int64_t roundUp(int64_t v, int64_t to) { return (v + to - 1) / to * to; }
+int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+template <class S> void general(const Product& p, bool accumulate) {
+  typedef typename ComputeOf<S>::type E;
+  constexpr int64_t R = Tile<E>::ROWS, W = Tile<E>::VECTORS * Vec<E>::N, DEPTH = Tile<E>::DEPTH;
+  const S* a = reinterpret_cast<const S*>(p.a.data);
+  const S* b = reinterpret_cast<const S*>(p.b.data);
+  S* out = reinterpret_cast<S*>(const_cast<char*>(p.out.data));
+  const bool direct = Same<S, E>::value && p.out.column == 1;
+  const int threads = p.m * p.n * p.k < SMALL_WORK ? 1 : wick::threadCount();
+  const int64_t slabs = (p.k + DEPTH - 1) / DEPTH;
+  const int64_t depth = roundUp((p.k + slabs - 1) / slabs, 4);  // even slabs
+  int64_t columns = least(roundUp(p.n, W), PANELS_BYTES / (int64_t)sizeof(E) / p.k / W * W);
+  if (columns < W) columns = W;
+  columns = least(columns, 4096 / W * W);
+  // Blocks of rows: as many as evenly occupy the threads, none larger than the cache takes.
+  int64_t rows = BLOCK_BYTES / (int64_t)sizeof(E) / depth / R * R;
+  int64_t rounds = (p.m + rows * threads - 1) / (rows * threads);
+  rows = roundUp((p.m + rounds * threads - 1) / (rounds * threads), R);
+  const int64_t blocks = (p.m + rows - 1) / rows;
+
+  E* panels = static_cast<E*>(scratch(wick::SCRATCH_B, (size_t)columns * p.k * sizeof(E)));
+  for (int64_t j0 = 0; j0 < p.n; j0 += columns) {
+    const int64_t n = least(p.n - j0, columns), width = roundUp(n, W), count = width / W;
+    // Panels of one slab lie together: slab s begins at s * depth * width.
+    auto packB = [&](int64_t begin, int64_t end) {
+      for (int64_t q = begin; q < end; q++) {
+        const int64_t s = q / count, j = q % count * W, k0 = s * depth, d = least(p.k - k0, depth);
+        packPanel<S, E, (int)W>(b + (j0 + j) * p.b.column + k0 * p.b.row, p.b.column, p.b.row, least(n - j, W), d,
+                                panels + k0 * width + j * d);
+      }
+    };
+    parallel(slabs * count, threads == 1 ? slabs * count : least(1 + 65536 / (W * depth), slabs * count), packB);
+    auto work = [&](int64_t begin, int64_t end) {
+      E* block = static_cast<E*>(scratch(wick::SCRATCH_A, (size_t)rows * depth * sizeof(E)));
+      E* sums = direct ? nullptr : static_cast<E*>(scratch(wick::SCRATCH_C, (size_t)rows * width * sizeof(E)));
+      for (int64_t t = begin; t < end; t++) {
+        const int64_t i0 = t * rows, m = least(p.m - i0, rows);
+        if (m <= 0) continue;
+        E* c = direct ? reinterpret_cast<E*>(out) + i0 * p.out.row + j0 : sums;
+        const int64_t row = direct ? p.out.row : width;
+        for (int64_t s = 0; s < slabs; s++) {
+          const int64_t k0 = s * depth, d = least(p.k - k0, depth);
+          for (int64_t i = 0; i < m; i += R)
+            packPanel<S, E, (int)R>(a + (i0 + i) * p.a.row + k0 * p.a.column, p.a.row, p.a.column, least(m - i, R), d, block + i * d);
+          blockTimesPanels(m, n, d, block, panels + k0 * width, c, row, s > 0 || (direct && accumulate));
+        }
+        if (direct) continue;
+        for (int64_t i = 0; i < m; i++) {
+          S* to = out + (i0 + i) * p.out.row + j0 * p.out.column;
+          E* from = sums + i * width;
+          if (accumulate) for (int64_t j = 0; j < n; j++) from[j] += scalarOf(to + j * p.out.column);
+          if constexpr (!Same<S, E>::value) {
+            if (p.out.column == 1) { narrowRun(from, to, n); continue; }
+          }
+          for (int64_t j = 0; j < n; j++) storeScalar(to + j * p.out.column, from[j]);
+        }
+      }
+    };
+    parallel(blocks, threads == 1 ? blocks : 1, work);
+  }
+}
+
+// ---- a few rows: each element of B is read once ----
+constexpr int FEW = 4;
+
+// Columns of B are contiguous along k: dot products.
+template <class S, class E, int M> void dots(const E* a, int64_t lda, const S* b, int64_t k, E* result) {
+  typedef Vec<E> V;
+  constexpr int U = M <= 2 ? 4 : 2;
+  V acc[M][U];
+  for (int i = 0; i < M; i++) for (int u = 0; u < U; u++) acc[i][u] = V(E(0));
+  int64_t q = 0;
+  for (; q + U * V::N <= k; q += U * V::N)
+#pragma GCC unroll 4
+    for (int u = 0; u < U; u++) {
+      V bv = load(b + q + u * V::N);
+#pragma GCC unroll 4
+      for (int i = 0; i < M; i++) acc[i][u] = mad(V::load(a + i * lda + q + u * V::N), bv, acc[i][u]);
+    }
+  for (int i = 0; i < M; i++) {
+    V s = acc[i][0];
+    for (int u = 1; u < U; u++) s += acc[i][u];
+    result[i] = sumLanes(s);
+  }
+  for (; q < k; q++) {
+    E bv = scalarOf(b + q);
+    for (int i = 0; i < M; i++) result[i] += a[i * lda + q] * bv;
+  }
+}
+
+// Rows of B are contiguous: sums of scaled rows, four at a time, over a stretch of columns.
+template <class S, class E> void axpys(const E* a, const S* b, int64_t row, int64_t k, int64_t n, E* sums) {
+  typedef Vec<E> V;
+  int64_t q = 0;
+  for (; q + 4 <= k; q += 4) {
+    V s0(a[q]), s1(a[q + 1]), s2(a[q + 2]), s3(a[q + 3]);
+    const S* r = b + q * row;
+    int64_t j = 0;
+    for (; j + V::N <= n; j += V::N) {
+      V v = V::load(sums + j);
+      v = mad(s0, load(r + j), v);
+      v = mad(s1, load(r + row + j), v);
+      v = mad(s2, load(r + 2 * row + j), v);
+      v = mad(s3, load(r + 3 * row + j), v);
+      v.store(sums + j);
+    }
+    for (; j < n; j++)
+      sums[j] += a[q] * scalarOf(r + j) + a[q + 1] * scalarOf(r + row + j) + a[q + 2] * scalarOf(r + 2 * row + j) + a[q + 3] * scalarOf(r + 3 * row + j);
+  }
+  for (; q < k; q++)
+    for (int64_t j = 0; j < n; j++) sums[j] += a[q] * scalarOf(b + q * row + j);
+}
+
+template <class S> void fewRows(const Product& p, bool accumulate) {
+  typedef typename ComputeOf<S>::type E;
+  const S* a = reinterpret_cast<const S*>(p.a.data);
+  const S* b = reinterpret_cast<const S*>(p.b.data);
+  S* out = reinterpret_cast<S*>(const_cast<char*>(p.out.data));
+  const int m = (int)p.m;
+  const int64_t lda = roundUp(p.k, 16);
+  E* rows = static_cast<E*>(scratch(wick::SCRATCH_A, (size_t)(m * lda + 16) * sizeof(E)));
+  for (int i = 0; i < m; i++) {
+    if (p.a.column == 1) widenTo(a + i * p.a.row, rows + i * lda, p.k);
+    else for (int64_t q = 0; q < p.k; q++) rows[i * lda + q] = scalarOf(a + i * p.a.row + q * p.a.column);
+  }
+  auto put = [&](int i, int64_t j, E v) {
+    S* to = out + i * p.out.row + j * p.out.column;
+    storeScalar(to, accumulate ? v + scalarOf(to) : v);
+  };
+  const int64_t grain = 1 + 65536 / p.k;
+  if (p.b.row == 1 || p.b.column != 1) {
+    parallel(p.n, grain, [&](int64_t begin, int64_t end) {
+      S* line = p.b.row == 1 ? nullptr : static_cast<S*>(scratch(wick::SCRATCH_ROWS, (size_t)p.k * sizeof(S)));
+      for (int64_t j = begin; j < end; j++) {
+        const S* column = b + j * p.b.column;
+        if (line) {
+          for (int64_t q = 0; q < p.k; q++) line[q] = column[q * p.b.row];
+          column = line;
+        }
+        E r[FEW];
+        switch (m) {
+          case 1: dots<S, E, 1>(rows, lda, column, p.k, r); break;
+          case 2: dots<S, E, 2>(rows, lda, column, p.k, r); break;
+          case 3: dots<S, E, 3>(rows, lda, column, p.k, r); break;
+          default: dots<S, E, 4>(rows, lda, column, p.k, r);
+        }
+        for (int i = 0; i < m; i++) put(i, j, r[i]);
+      }
+    });
+  } else {
+    constexpr int64_t STRETCH = 512;
+    parallel((p.n + STRETCH - 1) / STRETCH, 1 + grain / STRETCH, [&](int64_t begin, int64_t end) {
+      E sums[STRETCH];
+      for (int64_t t = begin; t < end; t++) {
+        const int64_t j0 = t * STRETCH, n = least(p.n - j0, STRETCH);
+        for (int i = 0; i < m; i++) {
+          __builtin_memset(sums, 0, sizeof sums);
+          axpys(rows + i * lda, b + j0, p.b.row, p.k, n, sums);
+          for (int64_t j = 0; j < n; j++) put(i, j0 + j, sums[j]);
+        }
+      }
+    });
+  }
+}
+
+template <class S> void product(const Product& given, bool accumulate) {
+  Product p = given;
+  if (p.m == 0 || p.n == 0) return;
+  if (p.k == 0) {
+    S* out = reinterpret_cast<S*>(const_cast<char*>(p.out.data));
+    if (!accumulate)
+      for (int64_t i = 0; i < p.m; i++)
+        for (int64_t j = 0; j < p.n; j++) storeScalar(out + i * p.out.row + j * p.out.column, typename ComputeOf<S>::type(0));
+    return;
+  }
+  // The transposed product has the larger side where blocks are cut, and the few rows on the left.
+  const bool turn = p.n <= FEW ? p.m > p.n : p.m > FEW && p.m * 2 < p.n && p.m <= 512;
+  if (turn) {
+    p = {given.n, given.m, given.k,
+         {given.b.data, given.b.column, given.b.row},
+         {given.a.data, given.a.column, given.a.row},
+         {given.out.data, given.out.column, given.out.row}};
+  }
+  if (p.m <= FEW) fewRows<S>(p, accumulate);
+  else general<S>(p, accumulate);
+}
+
+}  // namespace
+
+extern "C" void WICK_EXPORT(wick_gemm)(wick::IsaTable* t) {
+  t->matmul[wick::F32] = product<float>;
+  t->matmul[wick::F64] = product<double>;
+  t->matmul[wick::F16] = product<half>;
+  t->matmul[wick::BF16] = product<bfloat>;
+}

@@ -1,0 +1,53 @@
+// The table an instruction set fills: kernels over contiguous runs, called by drivers that know layouts.
+#pragma once
+#include "abi.h"
+
+namespace wick {
+
+// out[i] = f(in[0][i], in[1][i], in[2][i]; scalars) over a contiguous run.
+typedef void (*Kernel)(const void* const* in, void* out, int64_t n, const double* scalars);
+
+enum Reduction : int { SUM, MEAN, PROD, MAX, MIN, ARGMAX, ARGMIN, REDUCTION_COUNT };
+// A running result of a reduction: what fits the member at hand is used.
+struct Partial {
+  double real;
+  int64_t whole;
+  int64_t index;
+};
+// Adds a contiguous run of n elements, whose first has number `first` in its group, to a partial result.
+typedef void (*ReduceRun)(const void* x, int64_t n, int64_t first, Partial* partial);
+// Adds one row of n columns to n accumulators of double (floats) or int64 (integers).
+typedef void (*ReduceRow)(const void* x, int64_t n, void* accumulators);
+
+struct Matrix {
+  const char* data;
+  int64_t row, column;  // strides in elements
+};
+// out[m][n] (+)= a[m][k] b[k][n]; out is any strided matrix of the same dtype.
+struct Product {
+  int64_t m, n, k;
+  Matrix a, b, out;
+};
+typedef void (*MatmulFn)(const Product& p, bool accumulate);
+
+// One lane of n contiguous elements: softmax, norms, their gradients, a turn by angles. Absent inputs are null.
+enum Lane : int {
+  SOFTMAX, LOG_SOFTMAX, SOFTMAX_BACKWARD, LOG_SOFTMAX_BACKWARD,
+  LAYER_NORM, RMS_NORM, LAYER_NORM_BACKWARD, RMS_NORM_BACKWARD, ROPE_HALVES, ROPE_NEIGHBOURS, LANE_COUNT
+};
+typedef void (*LaneKernel)(const void* const* in, void* out, int64_t n, const double* params);
+
+struct IsaTable {
+  const char* name;
+  const Kernel* elementwise[DTYPE_COUNT];    // by row number of generated/rows.h
+  Kernel cast[DTYPE_COUNT][DTYPE_COUNT];     // [from][to]
+  ReduceRun reduceRun[DTYPE_COUNT][REDUCTION_COUNT];
+  ReduceRow reduceRow[DTYPE_COUNT][REDUCTION_COUNT];  // null: no columnwise form
+  MatmulFn matmul[DTYPE_COUNT];
+  LaneKernel lane[DTYPE_COUNT][LANE_COUNT];
+};
+
+// The table of the instruction set in use.
+extern const IsaTable* isa;
+
+}  // namespace wick

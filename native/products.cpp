@@ -1,0 +1,53 @@
+// Batched matrix products over operands of any strides.
+#include "ops.h"
+#include "strided.h"
+#include "threads.h"
+
+namespace wick {
+namespace {
+
+// Batch dimensions were broadcast by the caller: all operands have one rank.
+Status bmm(const Call& c, const void*) {
+  const Operand &x = c.in(0), &y = c.in(1), &out = c.out();
+  MatmulFn matmul = isa->matmul[x.dtype];
+  const int batch = out.rank - 2, bytes = x.bytes();
+  Product p = {out.shape[batch], out.shape[batch + 1], x.shape[batch + 1],
+               {x.data, x.stride[batch], x.stride[batch + 1]},
+               {y.data, y.stride[batch], y.stride[batch + 1]},
+               {out.data, out.stride[batch], out.stride[batch + 1]}};
+  int64_t count = 1, stride[3][MAX_RANK];
+  for (int d = 0; d < batch; d++) {
+    count *= out.shape[d];
+    stride[0][d] = x.stride[d];
+    stride[1][d] = y.stride[d];
+    stride[2][d] = out.stride[d];
+  }
+  if (out.size() == 0) return OK;
+  // One right-hand side for stacked left-hand sides is a single larger product.
+  if (batch == 1 && y.stride[0] == 0 && x.stride[0] == p.a.row * p.m && out.stride[0] == p.out.row * p.m) {
+    p.m *= count;
+    matmul(p, false);
+    return OK;
+  }
+  auto one = [&](int64_t begin, int64_t end) {
+    Walk walk(batch, out.shape, stride, 3, begin);
+    for (int64_t b = begin; b < end; b++, walk.next()) {
+      Product q = p;
+      q.a.data += walk.offset[0] * bytes;
+      q.b.data += walk.offset[1] * bytes;
+      q.out.data += walk.offset[2] * bytes;
+      matmul(q, false);
+    }
+  };
+  // Many products go to the threads whole; few are each split by the product itself.
+  const int64_t work = p.m * p.n * (p.k + 1);
+  if (count >= 2 * threadCount()) parallel(count, (64 * 64 * 64) / work + 1, one);
+  else one(0, count);
+  return OK;
+}
+
+}  // namespace
+
+const Op PRODUCT_OPS[] = {{"bmm", bmm, nullptr}, {nullptr, nullptr, nullptr}};
+
+}  // namespace wick

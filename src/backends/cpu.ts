@@ -1,0 +1,214 @@
+// The CPU engine: C++ kernels behind one foreign call that takes one preallocated block of numbers.
+import { DTYPE, type DType } from '../base/dtype.js';
+import { IndexError, NativeError, OutOfMemoryError, UnsupportedError, type WickError } from '../base/errors.js';
+import { nativeString, openLibrary } from '../driver/ffi.js';
+import type { Params, RunRow } from '../ops/op.js';
+import type { Backend, Memory, MemoryStats, View } from './backend.js';
+import { type CpuMemory, MemoryPool } from './cpu/memory.js';
+import { type Arrange, arrangeFor, type Pack, packFor } from './cpu/pack.js';
+import { ensureNative } from './native-build.js';
+import { ReferenceBackend } from './reference.js';
+
+// Slots of the call block; native/engine.cpp reads the same.
+const OP = 0;
+const INPUTS = 1;
+const OPERANDS = 2;
+const PARAMS = 4;
+const FIRST_OPERAND = 52;
+const MESSAGE = 960;
+const MESSAGE_BYTES = 512;
+const BLOCK_SLOTS = 1024;
+const MAX_RANK = 16;
+const MAX_OPERANDS = 8;
+
+interface Binding {
+  /** Negative when the engine lacks the op. */
+  readonly id: number;
+  readonly pack: Pack;
+  readonly arrange: Arrange | undefined;
+  readonly elementwise: boolean;
+}
+
+interface Engine {
+  readonly run: (block: number) => number;
+  readonly find: (name: string) => number;
+  readonly select: (isa: string) => number;
+  readonly threads: (n: number) => number;
+  readonly address: (buffer: ArrayBuffer) => number;
+  readonly advise: (address: number, bytes: number) => void;
+  readonly isa: () => number;
+}
+
+function load(): Engine {
+  const library = openLibrary({ name: 'the CPU engine', sonames: [ensureNative()], vendor: 'host' });
+  if (typeof library === 'string') throw new NativeError(library);
+  const engine = {
+    run: library.func('int wick_run(double block)'),
+    find: library.func('int wick_find(const char *name)'),
+    select: library.func('int wick_select(const char *isa)'),
+    threads: library.func('int wick_threads(int n)'),
+    address: library.func('double wick_address(void *p)'),
+    advise: library.func('void wick_advise(double address, double bytes)'),
+    isa: library.func('uintptr_t wick_isa()'),
+  } as unknown as Engine;
+  const wanted = process.env.WICK_CPU_ISA ?? '';
+  const status = engine.select(wanted);
+  if (status === 1) throw new NativeError(`WICK_CPU_ISA is ${wanted}, but this CPU lacks those instructions`);
+  if (status !== 0) throw new NativeError(`WICK_CPU_ISA is ${JSON.stringify(wanted)}; known are ${process.arch === 'x64' ? 'sse2, avx2, avx512' : 'neon'}`);
+  return engine;
+}
+
+const FAILURES: Record<number, new (message: string) => WickError> = { 1: IndexError, 2: UnsupportedError, 3: OutOfMemoryError };
+
+export class CpuBackend implements Backend {
+  readonly name = 'cpu';
+  readonly #engine: Engine;
+  readonly #pool: MemoryPool;
+  readonly #block = new Float64Array(BLOCK_SLOTS);
+  readonly #blockAddress: number;
+  readonly #bindings = new Map<RunRow, Binding>();
+
+  constructor() {
+    this.#engine = load();
+    this.#blockAddress = this.#engine.address(this.#block.buffer as ArrayBuffer);
+    this.#pool = new MemoryPool(this.#engine.address, this.#engine.advise);
+  }
+
+  get description(): string {
+    return `C++ engine with ${this.isa} instructions, ${this.threads} threads`;
+  }
+  /** The instruction set in use: 'avx512', 'avx2', 'sse2' or 'neon'. */
+  get isa(): string {
+    return nativeString(this.#engine.isa());
+  }
+  get threads(): number {
+    return this.#engine.threads(0);
+  }
+  set threads(n: number) {
+    this.#engine.threads(n);
+  }
+
+  alloc(bytes: number): Memory {
+    return this.#pool.alloc(bytes);
+  }
+  free(memory: Memory): void {
+    this.#pool.free(memory);
+  }
+  write(memory: Memory, byteOffset: number, data: Uint8Array): void {
+    bytesOf(memory, byteOffset, data.byteLength).set(data);
+  }
+  readSync(memory: Memory, byteOffset: number, target: Uint8Array): void {
+    target.set(bytesOf(memory, byteOffset, target.byteLength));
+  }
+  async read(memory: Memory, byteOffset: number, target: Uint8Array): Promise<void> {
+    this.readSync(memory, byteOffset, target);
+  }
+
+  run(row: RunRow, inputs: readonly View[], outputs: readonly View[], params: Params): void {
+    const binding = this.#bindings.get(row) ?? this.#bind(row);
+    if (binding.id < 0) throw new UnsupportedError(`${row.name}: ${lacking(row)}`);
+    const block = this.#block;
+    const ins = binding.arrange ? binding.arrange(inputs, outputs) : inputs;
+    block[OP] = binding.id;
+    block[INPUTS] = ins.length;
+    block[OPERANDS] = ins.length + outputs.length;
+    binding.pack(block, PARAMS, params);
+    if (binding.elementwise && dense(ins) && outputs[0].layout.isContiguous) {
+      const { size } = outputs[0].layout;
+      let at = FIRST_OPERAND;
+      for (let i = 0; i < ins.length; i++) at = putLine(block, at, ins[i], size);
+      putLine(block, at, outputs[0], size);
+    } else {
+      if (ins.length + outputs.length > MAX_OPERANDS) throw new UnsupportedError(`${row.name}: ${ins.length + outputs.length} operands; the CPU engine takes ${MAX_OPERANDS}`);
+      let at = FIRST_OPERAND;
+      for (const v of ins) at = putView(block, at, v, row);
+      for (const v of outputs) at = putView(block, at, v, row);
+    }
+    const status = this.#engine.run(this.#blockAddress);
+    if (status !== 0) this.#fail(status, row);
+  }
+
+  supports(row: RunRow, _dtype: DType): true | string {
+    const { id } = this.#bindings.get(row) ?? this.#bind(row);
+    return id >= 0 ? true : lacking(row);
+  }
+
+  async sync(): Promise<void> {
+    // Every run is finished when it returns.
+  }
+  memory(): MemoryStats {
+    return this.#pool.stats();
+  }
+  trim(): void {
+    this.#pool.trim();
+  }
+
+  #bind(row: RunRow): Binding {
+    const pack = packFor(row);
+    const binding: Binding = {
+      id: pack ? this.#engine.find(row.name) : -1,
+      pack: pack ?? (() => undefined),
+      arrange: arrangeFor(row),
+      elementwise: row.family === 'elementwise',
+    };
+    this.#bindings.set(row, binding);
+    return binding;
+  }
+
+  #fail(status: number, row: RunRow): never {
+    const bytes = new Uint8Array(this.#block.buffer, MESSAGE * 8, MESSAGE_BYTES);
+    const text = Buffer.from(bytes.subarray(0, bytes.indexOf(0))).toString();
+    const Failure = FAILURES[status] ?? NativeError;
+    throw new Failure(text.startsWith(row.name) ? text : `${row.name}: ${text}`);
+  }
+}
+
+const lacking = (row: RunRow): string => `the CPU engine has no kernel of this name (family ${row.family})`;
+
+function bytesOf(memory: Memory, byteOffset: number, length: number): Uint8Array {
+  const { buffer, start } = memory as CpuMemory;
+  return new Uint8Array(buffer, start + byteOffset, length);
+}
+
+function dense(views: readonly View[]): boolean {
+  for (let i = 0; i < views.length; i++) if (!views[i].layout.isContiguous) return false;
+  return true;
+}
+
+/** A contiguous operand as one dimension. */
+function putLine(block: Float64Array, at: number, view: View, size: number): number {
+  const { id, bytes } = DTYPE[view.dtype];
+  block[at] = view.memory.address + view.layout.offset * bytes;
+  block[at + 1] = id;
+  block[at + 2] = 1;
+  block[at + 3] = size;
+  block[at + 4] = 1;
+  return at + 5;
+}
+
+function putView(block: Float64Array, at: number, view: View, row: RunRow): number {
+  const { id, bytes } = DTYPE[view.dtype];
+  const { shape, strides, offset } = view.layout;
+  const rank = shape.length;
+  if (rank > MAX_RANK) throw new UnsupportedError(`${row.name}: rank ${rank}; the CPU engine goes up to ${MAX_RANK}`);
+  block[at] = view.memory.address + offset * bytes;
+  block[at + 1] = id;
+  block[at + 2] = rank;
+  at += 3;
+  for (let d = 0; d < rank; d++) {
+    block[at + d] = shape[d];
+    block[at + rank + d] = strides[d];
+  }
+  return at + 2 * rank;
+}
+
+/** The engine, or the reference engine under its name where there is none; the reason is said once. */
+export function openCpu(): Backend {
+  try {
+    return new CpuBackend();
+  } catch (e) {
+    if (!(e instanceof NativeError) || process.env.WICK_CPU_ISA) throw e;
+    process.emitWarning(`${e.message}. Tensors on 'cpu' are computed by the slow reference engine.`, 'WickWarning');
+    return new ReferenceBackend('cpu');
+  }
+}

@@ -1,0 +1,131 @@
+// Memory of the CPU engine: ArrayBuffers, so that the garbage collector counts and frees them, with freed blocks kept for reuse.
+import { totalmem } from 'node:os';
+import { OutOfMemoryError } from '../../base/errors.js';
+import type { Memory, MemoryStats } from '../backend.js';
+
+const ALIGN = 64;
+const SMALL = 4096;
+const SLAB = 1 << 18;
+/** From here on huge pages are asked for. */
+const HUGE = 4 << 20;
+const KEPT_LIMIT = Math.min(2 ** 31, Math.max(2 ** 28, totalmem() / 8));
+
+/** What a finaliser may hold: it must not keep the buffer alive, or a busy loop would never see memory come back. */
+class Token implements Memory {
+  readonly bytes: number;
+  readonly address: number;
+  constructor(bytes: number, address: number) {
+    this.bytes = bytes;
+    this.address = address;
+  }
+}
+
+export class CpuMemory implements Memory {
+  readonly bytes: number;
+  readonly address: number;
+  readonly token: Memory;
+  readonly buffer: ArrayBuffer;
+  readonly start: number;
+  /** Bytes of the block, at least `bytes`. */
+  readonly room: number;
+  constructor(bytes: number, block: Block) {
+    this.bytes = bytes;
+    this.address = block.address;
+    this.buffer = block.buffer;
+    this.start = block.start;
+    this.room = block.room;
+    this.token = new Token(bytes, block.address);
+  }
+}
+
+/** A piece of an ArrayBuffer, aligned to a cache line. */
+interface Block {
+  readonly buffer: ArrayBuffer;
+  readonly start: number;
+  readonly address: number;
+  readonly room: number;
+}
+
+/** Powers of two for small blocks; four steps between powers for large ones, so that at most a quarter is wasted. */
+export function roomFor(bytes: number): number {
+  if (bytes <= ALIGN) return ALIGN;
+  const power = 2 ** (31 - Math.clz32(Math.min(bytes - 1, 2 ** 31 - 1)));
+  if (bytes <= SMALL) return power * 2;
+  const step = bytes > 2 ** 31 ? 2 ** 28 : Math.max(power / 4, SMALL);
+  return Math.ceil(bytes / step) * step;
+}
+
+export class MemoryPool {
+  readonly #address: (buffer: ArrayBuffer) => number;
+  readonly #advise: (address: number, bytes: number) => void;
+  readonly #kept = new Map<number, Block[]>();
+  #slab: Block | undefined;
+  #used = 0;
+  #liveBytes = 0;
+  #liveBlocks = 0;
+  #keptBytes = 0;
+  #peak = 0;
+
+  constructor(address: (buffer: ArrayBuffer) => number, advise: (address: number, bytes: number) => void) {
+    this.#address = address;
+    this.#advise = advise;
+  }
+
+  alloc(bytes: number): CpuMemory {
+    const room = roomFor(bytes);
+    const kept = this.#kept.get(room);
+    let block = kept?.pop();
+    if (block) this.#keptBytes -= room;
+    else block = room <= SMALL ? this.#cut(room) : this.#fresh(room);
+    this.#liveBlocks++;
+    this.#liveBytes += bytes;
+    if (this.#liveBytes > this.#peak) this.#peak = this.#liveBytes;
+    return new CpuMemory(bytes, block);
+  }
+
+  /** Takes a block back, or a token of one whose buffer is gone. */
+  free(memory: Memory): void {
+    this.#liveBlocks--;
+    this.#liveBytes -= memory.bytes;
+    if (!(memory instanceof CpuMemory) || this.#keptBytes + memory.room > KEPT_LIMIT) return;
+    let kept = this.#kept.get(memory.room);
+    if (!kept) this.#kept.set(memory.room, (kept = []));
+    kept.push(memory);
+    this.#keptBytes += memory.room;
+  }
+
+  stats(): MemoryStats {
+    return { liveBytes: this.#liveBytes, liveBlocks: this.#liveBlocks, cachedBytes: this.#keptBytes, peakBytes: this.#peak };
+  }
+
+  trim(): void {
+    this.#kept.clear();
+    this.#keptBytes = 0;
+    this.#slab = undefined;
+  }
+
+  /** A piece of the current slab. A full slab is let go: it lives as long as one of its pieces does. */
+  #cut(room: number): Block {
+    if (!this.#slab || this.#used + room > this.#slab.room) {
+      this.#slab = this.#fresh(SLAB);
+      this.#used = 0;
+    }
+    const { buffer, start, address } = this.#slab;
+    const at = this.#used;
+    this.#used += room;
+    return { buffer, start: start + at, address: address + at, room };
+  }
+
+  #fresh(room: number): Block {
+    let buffer: ArrayBuffer;
+    try {
+      buffer = new ArrayBuffer(room + ALIGN);
+    } catch (cause) {
+      throw new OutOfMemoryError(`cpu: no memory for a block of ${room} bytes (${this.#liveBytes} bytes are in use by tensors)`, { cause });
+    }
+    const base = this.#address(buffer);
+    const address = Math.ceil(base / ALIGN) * ALIGN;
+    if (room >= HUGE) this.#advise(address, room);
+    return { buffer, start: address - base, address, room };
+  }
+}

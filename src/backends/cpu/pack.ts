@@ -1,0 +1,67 @@
+// How each family's parameters stand in the engine's call block; numbers only, in the order native/ reads them.
+import type { Layout } from '../../base/layout.js';
+import type { KernelFamily, KernelRow, Params, RunRow } from '../../ops/op.js';
+import { uniformRange, type NormalParams, type UniformParams } from '../../ops/random.js';
+import type { View } from '../backend.js';
+
+/** Writes parameters from slot `at` on. */
+export type Pack = (block: Float64Array, at: number, params: any) => void;
+/** Layouts as the engine wants them where they differ from the operands' own. */
+export type Arrange = (inputs: readonly View[], outputs: readonly View[]) => readonly View[];
+
+const nothing: Pack = () => undefined;
+const put = (block: Float64Array, at: number, values: readonly number[]): void => block.set(values, at);
+const flag = (b: unknown): number => (b ? 1 : 0);
+/** (height, width): a line is a picture of height 1. */
+const plane = (v: readonly number[], or: number): readonly number[] => (v.length === 1 ? [or, v[0]] : v);
+const low = (v: bigint): number => Number(v & 0xffffffffn);
+const high = (v: bigint): number => Number(v >> 32n);
+
+const random: Pack = (block, at, p: UniformParams | NormalParams) => {
+  put(block, at, [low(p.seed), high(p.seed), low(p.offset), high(p.offset)]);
+  if ('up' in p) {
+    const { lo, up } = p as UniformParams;
+    const { bottom, top } = uniformRange(p.dtype, lo, up);
+    put(block, at + 4, [lo, up, bottom, top]);
+  } else {
+    put(block, at + 4, [(p as NormalParams).mean, (p as NormalParams).std]);
+  }
+};
+
+const PACKS: { readonly [F in KernelFamily]?: Pack } = {
+  cast: nothing,
+  copy: nothing,
+  fill: (block, at, p) => (block[at] = p.value),
+  reduce: (block, at, { dims }) => put(block, at, [dims.length, ...dims]),
+  scan: (block, at, p) => put(block, at, [p.dim, flag(p.reverse), flag(p.exclusive)]),
+  matmul: nothing,
+  index: (block, at, p) => put(block, at, [p.dim, p.start ?? 0]),
+  conv: (block, at, p) => put(block, at, [...plane(p.stride, 1), ...plane(p.padding, 0), ...plane(p.dilation, 1), p.groups]),
+  pool: (block, at, p) => put(block, at, [...p.kernel, ...p.stride, ...p.padding]),
+  resample: (block, at, p) => put(block, at, [...plane(p.size, 1), flag(p.alignCorners), ...(p.scale ?? [0, 0])]),
+  sort: (block, at, p) => put(block, at, [p.dim, flag(p.descending)]),
+  random,
+  softmax: (block, at, p) => (block[at] = p.dim),
+  norm: (block, at, p) => put(block, at, [p.eps, flag(p.weight), flag(p.bias)]),
+  rope: nothing,
+};
+
+/** The batch dimensions of both sides, spread to those of the result. */
+const spreadBatch: Arrange = (inputs, [out]) => {
+  const batch = out.layout.shape.slice(0, -2);
+  return inputs.map(({ memory, layout, dtype }) => {
+    const spread: Layout = layout.broadcastTo('matmul', [...batch, ...layout.shape.slice(-2)]);
+    return { memory, layout: spread, dtype };
+  });
+};
+
+export function packFor(row: RunRow): Pack | undefined {
+  if (row.family !== 'elementwise') return PACKS[(row as KernelRow).family];
+  const { scalars } = row;
+  if (scalars.length === 0) return nothing;
+  return (block, at, params: Params) => {
+    for (let i = 0; i < scalars.length; i++) block[at + i] = params[scalars[i]] as number;
+  };
+}
+
+export const arrangeFor = (row: RunRow): Arrange | undefined => (row.family === 'matmul' ? spreadBatch : undefined);
