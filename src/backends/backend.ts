@@ -7,6 +7,8 @@ import type { Params, RunRow } from '../ops/op.js';
 export interface Memory {
   readonly bytes: number;
   readonly address: number;
+  /** Where the collector frees the block: what a finaliser gives to `free` instead, since it must not keep the block alive. */
+  readonly token?: Memory;
 }
 
 /** One operand of an op: memory seen through a layout. */

@@ -20,7 +20,7 @@ export class Storage {
   constructor(backend: Backend, bytes: number) {
     this.backend = backend;
     this.#memory = backend.alloc(bytes);
-    unreachable.register(this, { backend, memory: this.#memory }, this);
+    unreachable.register(this, { backend, memory: this.#memory.token ?? this.#memory }, this);
   }
 
   get memory(): Memory {
