@@ -29,7 +29,7 @@ export function hostCompiler(): string {
   }
 }
 
-export const cacheDir = (): string => join(process.env.WICK_CACHE ?? join(process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache'), 'wick'), 'sim');
+export const cacheDir = (): string => join(process.env.WICK_CACHE_DIR || join(process.env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'wick'), 'sim');
 
 function place(source: string, sanitizer: Sanitizer, executable: boolean): { path: string; flags: string[] } {
   const flags = [...SANITIZER_FLAGS[sanitizer], executable ? '-pie' : '-shared', ...COMMON];
