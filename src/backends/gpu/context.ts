@@ -2,8 +2,10 @@
 import { IndexError } from '../../base/errors.js';
 import { ArgBuffer } from '../../driver/args.js';
 import type { Address, Device, Fn, Stream } from '../../driver/driver.js';
+import type { View } from '../backend.js';
 import { Allocator, type GpuMemory } from './allocator.js';
 import { Functions } from './functions.js';
+import { fillView } from './movement.js';
 
 export class GpuContext {
   readonly device: Device;
@@ -27,6 +29,11 @@ export class GpuContext {
   /** Enqueues a kernel whose arguments are packed in `args`. */
   launch(fn: Fn, gridX: number, gridY: number, gridZ: number, blockX: number, blockY = 1, blockZ = 1, shared = 0): void {
     this.device.launch(fn, gridX, gridY, gridZ, blockX, blockY, blockZ, shared, this.stream, this.args);
+  }
+
+  /** One value in every element of a view. */
+  fill(out: View, value: number): void {
+    fillView(this, out, value);
   }
 
   /** Memory for the time of one op: reused by whatever comes later on the stream. */

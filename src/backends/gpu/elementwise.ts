@@ -4,6 +4,7 @@ import type { Layout } from '../../base/layout.js';
 import { type ElementwisePlan, packElementwise, packScalar, planElementwise } from '../../kernels/elementwise-plan.js';
 import { type Chain, elementwiseUnit, flatTile, rowChain, symbolFor, type Variant } from '../../kernels/elementwise.js';
 import type { ElementwiseRow, Params } from '../../ops/op.js';
+import { elementwiseRows } from '../../ops/table.js';
 import type { View } from '../backend.js';
 import type { GpuContext } from './context.js';
 import type { Fn } from '../../driver/driver.js';
@@ -83,4 +84,10 @@ export function runElementwise(gpu: GpuContext, row: ElementwiseRow<any>, inputs
   const scalars: Value[] = [];
   for (const name of row.scalars) scalars.push(isFloat(dtype) ? (params[name] as number) : toBig(params[name] as number));
   launchChain(gpu, p, inputs, outputs[0], scalars, () => row.dtypes.map((d) => preparedRow(row, d).chain));
+}
+
+/** A row by name, for steps inside other families. */
+export function launchRow(gpu: GpuContext, name: string, inputs: readonly View[], out: View): void {
+  const row = elementwiseRows.find((r) => r.name === name) as ElementwiseRow<any>;
+  runElementwise(gpu, row, inputs, [out], {});
 }

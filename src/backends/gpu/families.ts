@@ -4,7 +4,11 @@ import type { RunRow } from '../../ops/op.js';
 import type { View } from '../backend.js';
 import type { GpuContext } from './context.js';
 import { runElementwise } from './elementwise.js';
+import { runIndex, runRandom, runSort } from './indexing.js';
+import { runMatmul } from './matmul.js';
 import { runCast, runCopy, runFill } from './movement.js';
+import { runNorm, runReduce, runRope, runScan, runSoftmax } from './rows.js';
+import { runConv, runPool, runResample } from './spatial.js';
 
 export type Runner = (gpu: GpuContext, row: any, inputs: readonly View[], outputs: readonly View[], params: any) => void;
 
@@ -13,6 +17,18 @@ export const FAMILIES: Partial<Record<RunRow['family'], Runner>> = {
   cast: runCast,
   copy: runCopy,
   fill: runFill,
+  reduce: runReduce,
+  scan: runScan,
+  matmul: runMatmul,
+  index: runIndex,
+  conv: runConv,
+  pool: runPool,
+  resample: runResample,
+  sort: runSort,
+  random: runRandom,
+  softmax: runSoftmax,
+  norm: runNorm,
+  rope: runRope,
 };
 
 export function supportsRow(row: RunRow, _dtype: DType): true | string {

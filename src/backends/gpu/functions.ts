@@ -2,7 +2,7 @@
 import { compileForSim } from '../../kernels/host-unit.js';
 import { compile } from '../../kernels/compile.js';
 import type { Unit } from '../../kernels/source.js';
-import { unitOf } from '../../kernels/source.js';
+import { kernelModule, unitOf } from '../../kernels/source.js';
 import type { Device, Fn } from '../../driver/driver.js';
 
 /** Where code comes from: a run-time compiler, the host compiler for the simulation, or files made ahead of time. */
@@ -11,6 +11,13 @@ export type CodeSource = (unit: Unit, device: Device) => Uint8Array;
 const runtimeCompiler: CodeSource = (unit, { info }) => compile(unit.source, unit.name, { arch: info.arch });
 const hostCompiler: CodeSource = (unit, { info }) => compileForSim(unit, info.warp);
 export const codeSourceOf = (device: Device): CodeSource => (device.driver.name === 'sim' ? hostCompiler : runtimeCompiler);
+
+const DTYPE_PART = /_(u8|u32|i16|i32|i64|f8_?e4m3|bf16|f16|f32|f64)(?=_|$)/g;
+/** Kernels of a module that differ from a symbol by their dtypes only. */
+function siblings(module: string, symbol: string): string[] {
+  const stem = (s: string): string => s.replace(DTYPE_PART, '_T');
+  return [...kernelModule(module).entries.keys()].filter((s) => stem(s) === stem(symbol));
+}
 
 export class Functions {
   readonly #device: Device;
@@ -32,7 +39,7 @@ export class Functions {
 
   /** A kernel of kernels/MODULE.hip. */
   ofModule(module: string, symbol: string): Fn {
-    return this.#functions.get(symbol) ?? this.#load(symbol, unitOf(module, this.grouped ? undefined : [symbol]));
+    return this.#functions.get(symbol) ?? this.#load(symbol, unitOf(module, this.grouped ? siblings(module, symbol) : [symbol]));
   }
 
   #load(symbol: string, unit: Unit): Fn {

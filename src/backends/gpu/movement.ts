@@ -45,7 +45,15 @@ export function runFill(gpu: GpuContext, _row: KernelRow, _inputs: readonly View
     gpu.launch(gpu.functions.ofModule('fill', `arange_${suffix(out.dtype)}`), blocks(n), 1, 1, BLOCK);
     return;
   }
-  const value = castValue(params.value, out.dtype);
+  fillView(gpu, out, params.value);
+}
+
+/** One value in every element, through any layout. */
+export function fillView(gpu: GpuContext, out: View, number: number): void {
+  const value = castValue(number, out.dtype);
+  const n = out.layout.size;
+  if (n === 0) return;
+  const base = out.memory.address + out.layout.offset * bytesOf(out.dtype);
   if (!out.layout.isContiguous) return fillStrided(gpu, out, value);
   gpu.args.reset().pointer(base);
   packScalar(gpu.args, out.dtype, value);
