@@ -40,7 +40,7 @@ export interface GemmPlan {
 export interface Blas {
   /** 'cuBLASLt 13.1.0', ... */
   readonly name: string;
-  /** true, or the sentence that says why this product cannot be run. */
+  /** true, or the sentence that says why this product cannot be run; an answer of true makes the plan. */
   supports(spec: GemmSpec): true | string;
   /** Cached by the spec's values. Throws UnsupportedError with the sentence of `supports`. */
   plan(spec: GemmSpec): GemmPlan;

@@ -79,6 +79,7 @@ interface CudnnPlan extends ConvPlan {
   readonly y: number;
   readonly conv: number;
   algorithm: number;
+  math: number;
   workspaceBytes: number;
   description: string;
 }
@@ -102,7 +103,8 @@ class Cudnn implements Dnn {
   readonly #device: Device;
   readonly #calls: Calls<typeof CUDNN_TABLE>;
   readonly #handle: number;
-  readonly #plans = new Map<string, CudnnPlan>();
+  /** By the spec's values: the plan, or why the library cannot run it. */
+  readonly #plans = new Map<string, CudnnPlan | string>();
   readonly #workspaces: Workspaces;
   /** alpha = 1 and beta = 0, as f32 at +0 and +4 and as f64 at +8 and +16. */
   readonly #scalars = nativeBlock(24);
@@ -120,16 +122,26 @@ class Cudnn implements Dnn {
   }
 
   supports(spec: ConvSpec): true | string {
-    const rule = checkConv(spec);
-    return rule === true ? true : `${this.name}: ${rule}`;
+    const plan = this.#known(spec);
+    return typeof plan === 'string' ? plan : true;
   }
 
   plan(spec: ConvSpec): ConvPlan {
+    const plan = this.#known(spec);
+    if (typeof plan === 'string') throw new UnsupportedError(`conv2d: ${plan}`);
+    return plan;
+  }
+
+  #known(spec: ConvSpec): CudnnPlan | string {
     const key = convKey(spec);
-    const known = this.#plans.get(key);
-    if (known) return known;
-    const rule = this.supports(spec);
-    if (rule !== true) throw new UnsupportedError(`conv2d: ${rule}`);
+    let plan = this.#plans.get(key);
+    if (plan === undefined) this.#plans.set(key, (plan = this.#build(spec, key)));
+    return plan;
+  }
+
+  #build(spec: ConvSpec, key: string): CudnnPlan | string {
+    const rule = checkConv(spec);
+    if (rule !== true) return `${this.name}: ${rule}`;
     this.#device.makeCurrent();
     const c = this.#calls;
     const type = TYPES[spec.dtype];
@@ -147,19 +159,19 @@ class Cudnn implements Dnn {
     // The default lets f32 go through TF32; FMA keeps it out.
     const math = spec.dtype === 'f16' || spec.dtype === 'bf16' ? N.CUDNN_TENSOR_OP_MATH : spec.tf32 ? N.CUDNN_DEFAULT_MATH : N.CUDNN_FMA_MATH;
     c.call('convMath', conv, math);
-    const plan: CudnnPlan = { spec, x: tensor(spec.x), filter, y: tensor(spec.y), conv, algorithm: -1, workspaceBytes: 0, description: key };
+    const plan: CudnnPlan = { spec, x: tensor(spec.x), filter, y: tensor(spec.y), conv, algorithm: -1, math, workspaceBytes: 0, description: key };
     const kind = KINDS[spec.kind];
     const [first, second, third] = kind.order.map((o) => plan[o]);
     const results = nativeBlock(CUDNN_PERF.size * WANTED);
     const found = new Cell();
-    c.call(kind.guess, this.#handle, first, second, conv, third, WANTED, found.raw, results.address);
-    this.#take(plan, results.buffer, found.int, false);
-    this.#plans.set(key, plan);
-    return plan;
+    const status = c.status(kind.guess, this.#handle, first, second, conv, third, WANTED, found.raw, results.address);
+    if (status === 0 && this.#take(plan, results.buffer, found.int, false)) return plan;
+    this.#release(plan);
+    return `${this.name} has no algorithm for ${key} (${c.rules.errorName(status)})`;
   }
 
-  /** Keeps the first algorithm of an answer that works and whose workspace is not out of proportion. */
-  #take(plan: CudnnPlan, buffer: ArrayBuffer, count: number, measured: boolean): void {
+  /** Keeps the first algorithm of an answer that works and whose workspace is not out of proportion; false when there is none. */
+  #take(plan: CudnnPlan, buffer: ArrayBuffer, count: number, measured: boolean): boolean {
     const view = new DataView(buffer);
     const kind = KINDS[plan.spec.kind];
     const [first, second, third] = kind.order.map((o) => plan[o]);
@@ -173,12 +185,13 @@ class Cudnn implements Dnn {
       if (this.#calls.status(kind.bytes, this.#handle, first, second, plan.conv, third, algorithm, bytes.clear().raw) !== 0) continue;
       if (bytes.value > MOST_WORKSPACE) continue;
       plan.algorithm = algorithm;
+      plan.math = math;
       plan.workspaceBytes = bytes.value;
       const time = measured ? `, ${view.getFloat32(at + CUDNN_PERF.fields.time, true).toFixed(3)} ms` : '';
       plan.description = `algorithm ${algorithm}, math ${math}, workspace ${bytes.value}${time}`;
-      return;
+      return true;
     }
-    throw new UnsupportedError(`conv2d: ${this.name} has no algorithm for ${convKey(plan.spec)}`);
+    return false;
   }
 
   tune(plan: ConvPlan, x: Address, filter: Address, y: Address, stream: Stream): void {
@@ -190,11 +203,15 @@ class Cudnn implements Dnn {
     const results = nativeBlock(CUDNN_PERF.size * WANTED);
     const found = new Cell();
     const bytes = Math.max(p.workspaceBytes, 256 << 20);
-    this.#calls.call(
+    const chosen = { math: p.math, description: p.description };
+    const status = this.#calls.status(
       kind.tune, this.#handle, p[o1], data[o1], p[o2], data[o2], p.conv, p[o3], data[o3], WANTED, found.raw, results.address,
       this.#workspaces.get(stream, bytes), bytes,
     );
-    this.#take(p, results.buffer, found.int, true);
+    if (status === 0 && this.#take(p, results.buffer, found.int, true)) return;
+    // The first choice stands; trying others has changed the math type.
+    this.#calls.call('convMath', p.conv, chosen.math);
+    p.description = `${chosen.description}, measuring failed (${this.#calls.rules.errorName(status)})`;
   }
 
   run(plan: ConvPlan, x: Address, filter: Address, y: Address, stream: Stream): void {
@@ -219,13 +236,15 @@ class Cudnn implements Dnn {
     this.#stream = stream;
   }
 
+  #release(p: CudnnPlan): void {
+    this.#calls.call('tensorDestroy', p.x);
+    this.#calls.call('tensorDestroy', p.y);
+    this.#calls.call('filterDestroy', p.filter);
+    this.#calls.call('convDestroy', p.conv);
+  }
+
   dispose(): void {
-    for (const p of this.#plans.values()) {
-      this.#calls.call('tensorDestroy', p.x);
-      this.#calls.call('tensorDestroy', p.y);
-      this.#calls.call('filterDestroy', p.filter);
-      this.#calls.call('convDestroy', p.conv);
-    }
+    for (const p of this.#plans.values()) if (typeof p !== 'string') this.#release(p);
     this.#plans.clear();
     this.#workspaces.dispose();
     this.#calls.call('destroy', this.#handle);

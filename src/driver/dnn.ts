@@ -28,6 +28,7 @@ export interface ConvPlan {
 
 export interface Dnn {
   readonly name: string;
+  /** true, or the sentence that says why this convolution cannot be run; an answer of true makes the plan. */
   supports(spec: ConvSpec): true | string;
   /** Cached by the spec's values. Throws UnsupportedError with the sentence of `supports`. */
   plan(spec: ConvSpec): ConvPlan;

@@ -1,5 +1,6 @@
 // Matrix products through the "Lt" interface, which cuBLASLt and hipBLASLt share call for call; their files hold symbols and numbers.
-import { UnsupportedError } from '../base/errors.js';
+import { DTYPE } from '../base/dtype.js';
+import { ArgumentError, UnsupportedError } from '../base/errors.js';
 import { checkGemm, columnMajor, gemmKey, type Blas, type ColumnMajor, type GemmDType, type GemmPlan, type GemmSpec } from './blas.js';
 import type { Calls } from './checked.js';
 import type { Address, Device, Stream } from './driver.js';
@@ -74,6 +75,8 @@ class LtPlan implements GemmPlan {
   readonly layouts: readonly [a: number, b: number, d: number];
   /** By the alignment of the addresses, as its exponent: an algorithm for aligned data must not get other. */
   readonly algorithms: (Algorithm | undefined)[] = [];
+  /** The one for data aligned to its elements only, good for all. */
+  least: Algorithm | undefined;
   bias = -1;
 
   constructor(spec: GemmSpec, cm: ColumnMajor, desc: number, layouts: readonly [number, number, number]) {
@@ -94,7 +97,8 @@ export class LtBlas implements Blas {
   readonly #calls: Calls<LtTable>;
   readonly #numbers: LtNumbers;
   readonly #handle: number;
-  readonly #plans = new Map<string, LtPlan>();
+  /** By the spec's values: the plan, or why the library cannot run it. */
+  readonly #plans = new Map<string, LtPlan | string>();
   readonly #workspaces: Workspaces;
   readonly #matmul: Native;
   /** alpha at +0, beta at +8, the bias pointer at +16. */
@@ -112,16 +116,27 @@ export class LtBlas implements Blas {
   }
 
   supports(spec: GemmSpec): true | string {
-    const rule = checkGemm(spec);
-    return rule === true ? true : `${this.name}: ${rule}`;
+    const plan = this.#known(spec);
+    return typeof plan === 'string' ? plan : true;
   }
 
   plan(spec: GemmSpec): GemmPlan {
+    const plan = this.#known(spec);
+    if (typeof plan === 'string') throw new UnsupportedError(`matmul: ${plan}`);
+    return plan;
+  }
+
+  #known(spec: GemmSpec): LtPlan | string {
     const key = gemmKey(spec);
-    const known = this.#plans.get(key);
-    if (known) return known;
-    const rule = this.supports(spec);
-    if (rule !== true) throw new UnsupportedError(`matmul: ${rule}`);
+    let plan = this.#plans.get(key);
+    if (plan === undefined) this.#plans.set(key, (plan = this.#build(spec)));
+    return plan;
+  }
+
+  #build(spec: GemmSpec): LtPlan | string {
+    const rule = checkGemm(spec);
+    if (rule !== true) return `${this.name}: ${rule}`;
+    this.#device.makeCurrent();
     const { layout, desc: attribute, opN, opT, compute, epilogueBias } = this.#numbers;
     const cm = columnMajor(spec);
     const c = this.#calls;
@@ -147,7 +162,14 @@ export class LtBlas implements Blas {
       layoutOf(LT_TYPES[spec.outDtype ?? spec.dtype], cm.m, cm.n, cm.d.ld, cm.d.batchStride),
     ] as const;
     const plan = new LtPlan(spec, cm, desc, layouts);
-    this.#plans.set(key, plan);
+    // Whatever the addresses will be, they are multiples of an element: an algorithm for those must exist.
+    const exponent = Math.log2(DTYPE[spec.dtype].bytes);
+    const least = this.#choose(plan, 1 << exponent);
+    if (typeof least === 'string') {
+      this.#release(plan);
+      return least;
+    }
+    plan.algorithms[exponent] = plan.least = least;
     return plan;
   }
 
@@ -163,7 +185,7 @@ export class LtBlas implements Blas {
     // The lowest set bit of all addresses together, at most 256.
     const bits = (a | b | d | (p.spec.bias ? bias : 0) | 256) & 511;
     const align = 31 - Math.clz32(bits & -bits);
-    const algorithm = (p.algorithms[align] ??= this.#choose(p, 1 << align));
+    const algorithm = (p.algorithms[align] ??= this.#better(p, 1 << align));
     const bytes = algorithm.workspace === 0 ? 0 : WORKSPACE; // one size for all, so that the block never grows
     const workspace = this.#workspaces.get(stream, bytes);
     const view = this.#view;
@@ -184,7 +206,14 @@ export class LtBlas implements Blas {
     if (status !== 0) throw this.#calls.error('matmul', [gemmKey(p.spec)], status);
   }
 
-  #choose(p: LtPlan, align: number): Algorithm {
+  #better(p: LtPlan, align: number): Algorithm {
+    const found = this.#choose(p, align);
+    if (typeof found !== 'string') return found;
+    if (p.least === undefined || align < DTYPE[p.spec.dtype].bytes) throw new ArgumentError(`matmul: addresses are aligned to ${align} bytes, less than an element of ${p.spec.dtype}`);
+    return p.least;
+  }
+
+  #choose(p: LtPlan, align: number): Algorithm | string {
     const c = this.#calls;
     const { pref: attribute, result } = this.#numbers;
     const pref = made((cell) => c.call('prefCreate', cell));
@@ -196,7 +225,7 @@ export class LtBlas implements Blas {
       const [a, b, d] = p.layouts;
       const status = c.status('heuristic', this.#handle, p.desc, a, b, d, d, pref, 1, results.address, found.raw);
       if (status !== 0 || found.int === 0) {
-        throw new UnsupportedError(`matmul: ${this.name} has no algorithm for ${gemmKey(p.spec)} at alignment ${align} (${c.rules.errorName(status)})`);
+        return `${this.name} has no algorithm for ${gemmKey(p.spec)} at alignment ${align} (${c.rules.errorName(status)})`;
       }
       return { address: results.address, workspace: Number(new DataView(results.buffer).getBigUint64(result.workspaceSize, true)) };
     } finally {
@@ -204,11 +233,13 @@ export class LtBlas implements Blas {
     }
   }
 
+  #release(p: LtPlan): void {
+    for (const l of p.layouts) this.#calls.call('layoutDestroy', l);
+    this.#calls.call('descDestroy', p.desc);
+  }
+
   dispose(): void {
-    for (const p of this.#plans.values()) {
-      for (const l of p.layouts) this.#calls.call('layoutDestroy', l);
-      this.#calls.call('descDestroy', p.desc);
-    }
+    for (const p of this.#plans.values()) if (typeof p !== 'string') this.#release(p);
     this.#plans.clear();
     this.#workspaces.dispose();
     this.#calls.call('destroy', this.#handle);

@@ -82,7 +82,8 @@ class Miopen implements Dnn {
   readonly #device: Device;
   readonly #calls: Calls<typeof MIOPEN_TABLE>;
   readonly #handle: number;
-  readonly #plans = new Map<string, MiopenPlan>();
+  /** By the spec's values: the plan, or why the library cannot run it. */
+  readonly #plans = new Map<string, MiopenPlan | string>();
   readonly #workspaces: Workspaces;
   #stream: Stream = 0;
 
@@ -95,16 +96,26 @@ class Miopen implements Dnn {
   }
 
   supports(spec: ConvSpec): true | string {
-    const rule = spec.dtype === 'f64' ? 'no f64 convolutions' : checkConv(spec);
-    return rule === true ? true : `${this.name}: ${rule}`;
+    const plan = this.#known(spec);
+    return typeof plan === 'string' ? plan : true;
   }
 
   plan(spec: ConvSpec): ConvPlan {
+    const plan = this.#known(spec);
+    if (typeof plan === 'string') throw new UnsupportedError(`conv2d: ${plan}`);
+    return plan;
+  }
+
+  #known(spec: ConvSpec): MiopenPlan | string {
     const key = convKey(spec);
-    const known = this.#plans.get(key);
-    if (known) return known;
-    const rule = this.supports(spec);
-    if (rule !== true) throw new UnsupportedError(`conv2d: ${rule}`);
+    let plan = this.#plans.get(key);
+    if (plan === undefined) this.#plans.set(key, (plan = this.#build(spec, key)));
+    return plan;
+  }
+
+  #build(spec: ConvSpec, key: string): MiopenPlan | string {
+    const rule = spec.dtype === 'f64' ? 'no f64 convolutions' : checkConv(spec);
+    if (rule !== true) return `${this.name}: ${rule}`;
     this.#device.makeCurrent();
     const c = this.#calls;
     const tensor = ([n, ch, h, w]: readonly [number, number, number, number]): number => {
@@ -120,18 +131,20 @@ class Miopen implements Dnn {
     const [first, second, third] = kind.order.map((o) => descs[o]);
     const block = nativeBlock(MIOPEN_SOLUTION.size * WANTED);
     const found = new Cell();
-    c.call(kind.solve, this.#handle, first, second, conv, third, WANTED, found.raw, block.address);
+    const status = c.status(kind.solve, this.#handle, first, second, conv, third, WANTED, found.raw, block.address);
     const view = new DataView(block.buffer);
     const at = MIOPEN_SOLUTION.fields;
-    const solutions = Array.from({ length: found.value }, (_, i): Solution => ({
+    const solutions = Array.from({ length: status === 0 ? found.value : 0 }, (_, i): Solution => ({
       id: Number(view.getBigUint64(i * MIOPEN_SOLUTION.size + at.solution_id, true)),
       workspace: Number(view.getBigUint64(i * MIOPEN_SOLUTION.size + at.workspace_size, true)),
       time: view.getFloat32(i * MIOPEN_SOLUTION.size + at.time, true),
     })).filter((s) => s.workspace <= MOST_WORKSPACE);
-    if (solutions.length === 0) throw new UnsupportedError(`conv2d: ${this.name} has no solution for ${key}`);
     const plan: MiopenPlan = { spec, ...descs, conv, solutions, solution: -1, workspaceBytes: 0, description: key };
+    if (solutions.length === 0) {
+      this.#release(plan);
+      return `${this.name} has no solution for ${key} (${c.rules.errorName(status)})`;
+    }
     this.#take(plan, solutions[0]); // sorted by expected time
-    this.#plans.set(key, plan);
     return plan;
   }
 
@@ -177,11 +190,13 @@ class Miopen implements Dnn {
     this.#calls.call(kind.run, this.#handle, p[o1], data[o1], p[o2], data[o2], p.conv, p[o3], data[o3], workspace, p.workspaceBytes, p.solution);
   }
 
+  #release(p: MiopenPlan): void {
+    for (const t of [p.x, p.filter, p.y]) this.#calls.call('tensorDestroy', t);
+    this.#calls.call('convDestroy', p.conv);
+  }
+
   dispose(): void {
-    for (const p of this.#plans.values()) {
-      for (const t of [p.x, p.filter, p.y]) this.#calls.call('tensorDestroy', t);
-      this.#calls.call('convDestroy', p.conv);
-    }
+    for (const p of this.#plans.values()) if (typeof p !== 'string') this.#release(p);
     this.#plans.clear();
     this.#workspaces.dispose();
     this.#calls.call('destroy', this.#handle);
