@@ -205,7 +205,6 @@ FOR_REALS(GEMM_MERGE, gemm_merge)
   MATVEC(NAME##_r7, S, 7)     \
   MATVEC(NAME##_r8, S, 8)
 FOR_REALS(MATVECS, matvec)
-#if !defined(WICK_AMD) || defined(MATRIX_MFMA) || defined(MATRIX_WMMA)
 #define ASYNC_ORDERS(NAME, S, SIZE, ...)                             \
   GEMM_ASYNC(NAME##_kk_##SIZE, S, true, true, __VA_ARGS__)           \
   GEMM_ASYNC(NAME##_kr_##SIZE, S, true, false, __VA_ARGS__)          \
@@ -217,4 +216,3 @@ ASYNC_ORDERS(gemm_async_f16, half, small, SMALL_THREADS, 128, 128, SMALL_K, SMAL
 ASYNC_ORDERS(gemm_async_bf16, bfloat, small, SMALL_THREADS, 128, 128, SMALL_K, SMALL_STAGES)
 ASYNC_ORDERS(gemm_async_f16, half, large, LARGE_THREADS, 128, 256, LARGE_K, LARGE_STAGES)
 ASYNC_ORDERS(gemm_async_bf16, bfloat, large, LARGE_THREADS, 128, 256, LARGE_K, LARGE_STAGES)
-#endif
