@@ -60,7 +60,7 @@ export const softmax = rows({
     formula: 'exp(x - max) / sum(exp(x - max)) along dim',
     dtypes: REALS, without: WITHOUT, differs: DIFFERS,
     candle: { file: 'reduce.cu', symbol: 'softmax' },
-    domain: [-8, 8], ulp: { bf16: 1, f16: 1, f32: 8, f64: 8 },
+    domain: [-8, 8], ulp: { bf16: 1, f16: 1, f32: 16, f64: 16 },
     infer: inferOne('softmax'),
     reference: ([x]: readonly RefTensor[], [out]: readonly RefTensor[], { dim }: SoftmaxParams): void =>
       mapLanes([x], out, dim, (v) => {

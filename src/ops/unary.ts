@@ -118,11 +118,11 @@ export const unaryOps = rows({
     grad: ({ x, grad }): Tensor => grad.mul(x.gt(0).cast(x.dtype)),
   }),
   sigmoid: unary({
-    formula: '1 / (1 + e^-x)', dtypes: FLOATS, without: floatsOnly, cpu: sigmoid, gpu: 'C(1) / (C(1) + expg(-x))', ulp: { ...TINY, f32: 3, f64: 3 },
+    formula: '1 / (1 + e^-x)', dtypes: FLOATS, without: floatsOnly, cpu: sigmoid, gpu: 'select(x < C(0), expg(-absg(x)), C(1)) / (C(1) + expg(-absg(x)))', ulp: { ...TINY, f32: 3, f64: 3 }, // no overflow on either side
     domain: [-6, 6], candle: unaryCu('usigmoid'), grad: ({ out, grad }): Tensor => grad.mul(out.mul(out.affine(-1, 1))),
   }),
   silu: unary({
-    formula: 'x / (1 + e^-x)', dtypes: FLOATS, without: floatsOnly, cpu: (x) => x / (1 + Math.exp(-x)), gpu: 'x / (C(1) + expg(-x))',
+    formula: 'x / (1 + e^-x)', dtypes: FLOATS, without: floatsOnly, cpu: (x) => x / (1 + Math.exp(-x)), gpu: 'x * select(x < C(0), expg(-absg(x)), C(1)) / (C(1) + expg(-absg(x)))',
     ulp: { ...TINY, f32: 3, f64: 3 }, domain: [-6, 6], candle: unaryCu('usilu'),
     grad: ({ x, out, grad }): Tensor => grad.mul(x.sigmoid().mul(out.affine(-1, 1)).add(out)),
   }),
