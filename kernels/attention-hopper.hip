@@ -1,0 +1,282 @@
+// Attention of 16-bit floats on Hopper: warpgroup products that read shared memory, one warpgroup copying and two computing.
+//
+// attention_hopper_T_D for head dimensions 64 and 128: grid (ceil(tq / 128), heads, batch), 384 threads,
+// dynamic shared memory 1024 + 256 * D * 5 bytes; compile for sm_90a. Rows must be 16-byte aligned.
+// While one computing group waits for its products the other does its softmax; named barriers make them take turns.
+#include "attention.h"
+#include "matrix.h"
+
+#if defined(WICK_NVIDIA) && defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+constexpr int HOPPER_QUERIES = 128, HOPPER_KEYS = 128, HOPPER_STAGES = 2;
+
+// ---- barriers in shared memory ----
+
+WICK_FN void barrier_init(u64* b, u32 count) { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(b)), "r"(count) : "memory"); }
+WICK_FN void barrier_arrive(u64* b) { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(b)) : "memory"); }
+/** Arrives when the copies this thread has begun are done. */
+WICK_FN void barrier_arrive_copied(u64* b) { asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(b)) : "memory"); }
+WICK_FN void barrier_wait(u64* b, u32 parity) {
+  u32 done = 0;
+  while (!done)
+    asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
+                 : "=r"(done) : "r"(shared_address(b)), "r"(parity) : "memory");
+}
+/** What ordinary stores and copies wrote becomes visible to warpgroup products. */
+WICK_FN void fence_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+WICK_FN void named_sync(int id, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
+WICK_FN void named_arrive(int id, int threads) { asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
+
+// ---- warpgroup products: 64 rows by N columns by 16 ----
+
+WICK_FN void products_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+WICK_FN void products_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int Pending> WICK_FN void products_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory"); }
+
+/** Operand in 128-byte rows whose 16-byte parts are permuted by the row number modulo 8; groups of 8 rows are 1024 bytes apart. */
+WICK_FN u64 operand(u32 address, u32 leading_bytes) {
+  return (u64)((address & 0x3ffff) >> 4) | (u64)(leading_bytes >> 4) << 16 | (u64)(1024 >> 4) << 32 | 1ull << 62;
+}
+
+#define F4(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define PRODUCT_SHARED_64(TYPE) \
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32." TYPE "." TYPE " {" \
+               "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15," \
+               "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31," \
+               "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47," \
+               "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63" \
+               "}, %64, %65, p, 1, 1, 0, 0;\n}" \
+               : F4(d, 0), F4(d, 4), F4(d, 8), F4(d, 12), \
+                 F4(d, 16), F4(d, 20), F4(d, 24), F4(d, 28), \
+                 F4(d, 32), F4(d, 36), F4(d, 40), F4(d, 44), \
+                 F4(d, 48), F4(d, 52), F4(d, 56), F4(d, 60) \
+               : "l"(a), "l"(b), "r"(add))
+#define PRODUCT_REGISTERS_32(TYPE) \
+  asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE " {" \
+               "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15," \
+               "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31" \
+               "}, {%32,%33,%34,%35}, %36, 1, 1, 1, 1;" \
+               : F4(d, 0), F4(d, 4), F4(d, 8), F4(d, 12), \
+                 F4(d, 16), F4(d, 20), F4(d, 24), F4(d, 28) \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
+#define PRODUCT_REGISTERS_64(TYPE) \
+  asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32." TYPE "." TYPE " {" \
+               "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15," \
+               "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31," \
+               "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47," \
+               "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63" \
+               "}, {%64,%65,%66,%67}, %68, 1, 1, 1, 1;" \
+               : F4(d, 0), F4(d, 4), F4(d, 8), F4(d, 12), \
+                 F4(d, 16), F4(d, 20), F4(d, 24), F4(d, 28), \
+                 F4(d, 32), F4(d, 36), F4(d, 40), F4(d, 44), \
+                 F4(d, 48), F4(d, 52), F4(d, 56), F4(d, 60) \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
+/** d (+)= a b^T: both in shared memory with k contiguous; 128 columns. */
+template <class T> WICK_FN void product(float (&d)[64], u64 a, u64 b, u32 add) {
+  if constexpr (same<T, half>) PRODUCT_SHARED_64("f16");
+  else PRODUCT_SHARED_64("bf16");
+}
+/** d += a b: a in registers, b in shared memory with columns contiguous; 64 or 128 columns. */
+template <class T> WICK_FN void product(float (&d)[32], const u32* a, u64 b) {
+  if constexpr (same<T, half>) PRODUCT_REGISTERS_32("f16");
+  else PRODUCT_REGISTERS_32("bf16");
+}
+template <class T> WICK_FN void product(float (&d)[64], const u32* a, u64 b) {
+  if constexpr (same<T, half>) PRODUCT_REGISTERS_64("f16");
+  else PRODUCT_REGISTERS_64("bf16");
+}
+
+// ---- the kernel ----
+
+/** Where 16-byte part c of row r lies in a tile of `rows` rows: 64 columns side by side, then the next 64. */
+WICK_FN u32 place(int r, int c, int rows) { return (u32)(c / 8 * rows * 128 + r * 128 + ((c ^ r) & 7) * 16); }
+
+template <class T, int D, bool Turns> WICK_FN void attention_hopper(const Attention& p) {
+  constexpr int Rows = HOPPER_QUERIES, Keys = HOPPER_KEYS, Stages = HOPPER_STAGES, Parts = D / 8;
+  constexpr u32 TileBytes = Keys * D * 2;
+  DYNAMIC_SHARED(unsigned char, raw);
+  unsigned char* shared = raw + (1024 - (shared_address(raw) & 1023)) % 1024;
+  unsigned char* k_tiles = shared + Rows * D * 2;
+  unsigned char* v_tiles = k_tiles + Stages * TileBytes;
+  __shared__ u64 full_k[Stages], full_v[Stages], empty_k[Stages], empty_v[Stages];
+  int group = threadIdx.x / 128, t = threadIdx.x % 128, head = blockIdx.y, kv_head = head / (p.heads / p.kv_heads);
+  Sequence s = sequence_of(p, blockIdx.z);
+  int i0 = (gridDim.x - 1 - blockIdx.x) * Rows;  // the longest rows of a causal problem first
+  if (i0 >= s.nq) return;
+  Range keys = keys_seen(p, s, i0, i0 + Rows - 1);
+  int first = keys.begin / Keys, tiles = keys.begin < keys.end ? (keys.end + Keys - 1) / Keys - first : 0;
+  if (threadIdx.x == 0)
+    for (int i = 0; i < Stages; i++) {
+      barrier_init(full_k + i, 128);
+      barrier_init(full_v + i, 128);
+      barrier_init(empty_k + i, 8);  // a lane of every computing warp
+      barrier_init(empty_v + i, 8);
+    }
+  __syncthreads();
+
+  if (group == 0) {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+    // Tiles are taken from the last to the first: those at the diagonal come first.
+    int c = t % Parts;
+    auto load = [&](unsigned char* to, const void* base, const i64 (&strides)[3], int j0) {
+      const T* at = p.pages ? nullptr : key_row<const T>(p, base, strides, s, kv_head, j0 + t / Parts) + 8 * c;
+#pragma unroll 8
+      for (int r = t / Parts; r < Keys; r += 128 / Parts) {
+        bool in = j0 + r < s.nk;
+        const T* from = !in ? (const T*)p.q : p.pages ? key_row<const T>(p, base, strides, s, kv_head, j0 + r) + 8 * c : at;
+        async_copy16(to + place(r, c, Keys), from, in ? 16 : 0);
+        at += 128 / Parts * strides[2];
+      }
+    };
+    for (int n = 0; n < tiles; n++) {
+      int stage = n % Stages, j0 = (first + tiles - 1 - n) * Keys;
+      u32 free = (n / Stages & 1) ^ 1;
+      barrier_wait(empty_k + stage, free);
+      load(k_tiles + stage * TileBytes, p.k, p.k_strides, j0);
+      barrier_arrive_copied(full_k + stage);
+      barrier_wait(empty_v + stage, free);
+      load(v_tiles + stage * TileBytes, p.v, p.v_strides, j0);
+      barrier_arrive_copied(full_v + stage);
+    }
+    async_commit();
+    async_wait<0>();  // a thread must not leave while its copies are under way
+    return;
+  }
+
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+  int team = group - 1, warp = t / 32, lane = t % 32;
+  int q0 = i0 + 64 * team, row = 16 * warp + lane / 4, column = lane % 4 * 2;  // rows row and row + 8 of the team's 64
+  for (int at = t; at < 64 * Parts; at += 128) {
+    int r = at / Parts, c = at % Parts;
+    bool in = q0 + r < s.nq;
+    async_copy16(shared + place(64 * team + r, c, Rows), in ? query_row<const T>(p.q, p.q_strides, s, head, q0 + r) + 8 * c : (const T*)p.q, in ? 16 : 0);
+  }
+  async_commit();
+  async_wait<0>();
+  fence_products();
+  named_sync(1 + team, 128);
+
+  const u64 q_operand = operand(shared_address(shared) + team * 64 * 128, 16);
+  const u64 k_operand = operand(shared_address(k_tiles), 16), v_operand = operand(shared_address(v_tiles), Keys * 128);
+  const bool plain = is_plain(p);
+  const float unit = plain ? (float)p.scale * 1.44269504f : 1.44269504f;  // from a score to a power of two
+  float out[D / 2], score[64], top[2] = {Limits<float>::lowest(), Limits<float>::lowest()}, sum[2] = {0, 0}, keep[2];
+  u32 weights[32];
+#pragma unroll
+  for (int e = 0; e < D / 2; e++) out[e] = 0;
+
+  auto begin_scores = [&](int n) {
+    barrier_wait(full_k + n % Stages, n / Stages & 1);
+    fence_products();
+    products_fence();
+    u64 k = k_operand + n % Stages * (TileBytes >> 4);
+#pragma unroll
+    for (int d = 0; d < D / 16; d++)  // 16 columns are 32 bytes, 64 columns one part of the tile
+      product<T>(score, q_operand + d / 4 * (Rows * 128 >> 4) + d % 4 * 2, k + d / 4 * (Keys * 128 >> 4) + d % 4 * 2, d > 0);
+    products_commit();
+  };
+  auto begin_sums = [&](int n) {
+    barrier_wait(full_v + n % Stages, n / Stages & 1);
+    fence_products();
+    products_fence();
+    u64 v = v_operand + n % Stages * (TileBytes >> 4);
+#pragma unroll
+    for (int j = 0; j < Keys / 16; j++) product<T>(out, weights + 4 * j, v + j * (16 * 128 >> 4));
+    products_commit();
+  };
+  auto release = [&](u64* b) {
+    if (lane == 0) barrier_arrive(b);
+  };
+  // Scores to powers of two; keep is what earlier sums and outputs are multiplied by.
+  auto soften = [&](int n) {
+    int j0 = (first + tiles - 1 - n) * Keys;
+    if (!plain || !all_seen(p, s, q0, q0 + 63, j0, j0 + Keys - 1)) {
+#pragma unroll
+      for (int e = 0; e < 64; e++) {
+        int i = q0 + row + e / 2 % 2 * 8, j = j0 + e / 4 * 8 + column + e % 2;
+        if (!is_seen(p, s, i, j)) score[e] = Limits<float>::lowest();
+        else if (!plain) score[e] = logit_of<T>(p, s, head, i, j, score[e]);
+      }
+    }
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      float best = top[r];
+#pragma unroll
+      for (int e = 0; e < 64; e += 4) best = fmaxf(best, fmaxf(score[e + 2 * r], score[e + 2 * r + 1]));
+      best = fmaxf(best, shfl_xor(best, 1, 4));
+      best = fmaxf(best, shfl_xor(best, 2, 4));
+      float shift = best == Limits<float>::lowest() ? 0 : best * unit, added = 0;  // a row that saw no key yet must not give NaN
+      keep[r] = fast_exp2(fmag(top[r], unit, -shift));
+      top[r] = best;
+#pragma unroll
+      for (int e = 2 * r; e < 64; e += 4) {
+        score[e] = fast_exp2(fmag(score[e], unit, -shift));
+        score[e + 1] = fast_exp2(fmag(score[e + 1], unit, -shift));
+        added += score[e] + score[e + 1];
+      }
+      sum[r] = fmag(sum[r], keep[r], added);  // this lane's share; joined at the end
+    }
+  };
+  auto pack = [&]() {
+#pragma unroll
+    for (int e = 0; e < 32; e++) weights[e] = pack_pair<T>(score[2 * e], score[2 * e + 1]);
+  };
+  auto rescale = [&]() {
+#pragma unroll
+    for (int e = 0; e < D / 2; e++) out[e] *= keep[e / 2 % 2];
+  };
+
+  if (tiles > 0) {
+    if (Turns && team == 1) named_arrive(3, 256);  // the first team goes first
+    begin_scores(0);
+    products_wait<0>();
+    release(empty_k);
+    soften(0);
+    pack();
+    for (int n = 1; n < tiles; n++) {
+      if (Turns) named_sync(3 + team, 256);
+      begin_scores(n);
+      begin_sums(n - 1);
+      if (Turns) named_arrive(4 - team, 256);
+      products_wait<1>();
+      release(empty_k + n % Stages);
+      soften(n);
+      products_wait<0>();
+      release(empty_v + (n - 1) % Stages);
+      pack();
+      rescale();
+    }
+    begin_sums(tiles - 1);
+    products_wait<0>();
+    if (Turns && team == 0) named_sync(3, 256);  // takes the turn the other team gave last
+  }
+
+#pragma unroll
+  for (int r = 0; r < 2; r++) {
+    int i = q0 + row + 8 * r;
+    float total = sum[r] + shfl_xor(sum[r], 1, 4);
+    total += shfl_xor(total, 2, 4);
+    float best = top[r] == Limits<float>::lowest() ? top[r] : plain ? top[r] * (float)p.scale : top[r], scale = 1;
+    if (p.sinks) {
+      float with = fmaxf(best, p.sinks[head]);
+      scale = best == Limits<float>::lowest() ? 0 : expg(best - with);
+      total = total * scale + expg(p.sinks[head] - with);
+      best = with;
+    }
+    scale = total > 0 ? scale / total : 0;
+    if (i >= s.nq) continue;
+    T* to = query_row<T>(p.out, p.out_strides, s, head, i) + column;
+#pragma unroll
+    for (int e = 2 * r; e < D / 2; e += 4) *(u32*)(to + e / 4 * 8) = pack_pair<T>(out[e] * scale, out[e + 1] * scale);
+    if (p.lse && column == 0) ((float*)p.lse)[lse_index(p, s, head, i)] = best + logg(total);
+  }
+}
+
+#else
+template <class T, int D, bool Turns> WICK_FN void attention_hopper(const Attention&) { unsupported("attention_hopper needs a kernel compiled for sm_90a"); }
+#endif
+
+KERNEL(384) attention_hopper_f16_64(Attention p) { attention_hopper<half, 64, true>(p); }
+KERNEL(384) attention_hopper_f16_128(Attention p) { attention_hopper<half, 128, true>(p); }
+KERNEL(384) attention_hopper_bf16_64(Attention p) { attention_hopper<bfloat, 64, true>(p); }
+KERNEL(384) attention_hopper_bf16_128(Attention p) { attention_hopper<bfloat, 128, true>(p); }
