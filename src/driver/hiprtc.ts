@@ -29,10 +29,7 @@ function open(): Maybe<Compiler> {
   // It calls itself 9.0 in every release; the file's name holds the release.
   const version = /\.so\.([\d.]+)$/.exec(library.path)?.[1] ?? `${major.int}.${minor.int}`;
   noteLibrary({ name: HIPRTC.name, found: library.path, version, missing: undefined });
-  const rocm = Number.parseInt(version, 10);
-  const targets = comgrTargets(rocm);
-  if (typeof targets === 'string') return `hipRTC at ${library.path} cannot be used safely: its targets are unknown, and it aborts on an unknown one: ${targets}`;
-  return hiprtcCompiler(calls, version, targets);
+  return hiprtcCompiler(calls, version);
 }
 
 /** In its own library, else inside the runtime. */
@@ -44,7 +41,9 @@ function find(): Library | string {
   return typeof runtime === 'string' ? `${own}; ${runtime}` : `${own}; ${runtime.path} holds no hipRTC`;
 }
 
-function hiprtcCompiler(calls: Calls<typeof HIPRTC_TABLE>, version: string, targets: ReadonlySet<string>): Compiler {
+function hiprtcCompiler(calls: Calls<typeof HIPRTC_TABLE>, version: string): Compiler {
+  // Asked for only when something is compiled: the library is large, and cached kernels do without it.
+  let targets: ReturnType<typeof comgrTargets> | undefined;
   const options = ({ arch, defines }: Pick<CompileRequest, 'arch' | 'defines'>): string[] => [
     `--offload-arch=${arch}`,
     '-O3',
@@ -52,8 +51,11 @@ function hiprtcCompiler(calls: Calls<typeof HIPRTC_TABLE>, version: string, targ
     '-ffp-contract=off', // contraction is off; kernels say fma where they mean it
     ...defineOptions(defines),
   ];
-  const accepts = (arch: string): true | string =>
-    targets.has(plainArch(arch)) ? true : `hipRTC ${version} does not know the target '${arch}'; it knows ${[...targets].join(', ')}`;
+  const accepts = (arch: string): true | string => {
+    targets ??= comgrTargets(Number.parseInt(version, 10));
+    if (typeof targets === 'string') return `hipRTC ${version} cannot be used safely: its targets are unknown, and it aborts on an unknown one: ${targets}`;
+    return targets.has(plainArch(arch)) ? true : `hipRTC ${version} does not know the target '${arch}'; it knows ${[...targets].join(', ')}`;
+  };
   return {
     name: 'hipRTC',
     version,
