@@ -101,7 +101,7 @@ struct Machine {
 #endif
 #if defined(__SANITIZE_THREAD__)
   void* tsan = nullptr;
-  char barrier[2], wave[1024], whole;
+  char barrier[2], wave[1024], begun, ended;  // what threads acquire from and release to
 #endif
 };
 static Machine machine;
@@ -192,11 +192,11 @@ SIMT_FN inline void run_threads(int fiber, Thread* first) {
     t->state = READY;
     m.current = t;
 #if defined(__SANITIZE_THREAD__)
-    __tsan_acquire(&m.whole);
+    __tsan_acquire(&m.begun);
 #endif
     m.kernel(m.args);
 #if defined(__SANITIZE_THREAD__)
-    __tsan_release(&m.whole);
+    __tsan_release(&m.ended);
     t->state = DONE;
     return;  // a TSan fiber is one GPU thread, so a stack runs one only
 #else
@@ -404,7 +404,7 @@ SIMT_FN inline bool run_block() {
   poison_shared();
 #if defined(__SANITIZE_THREAD__)
   m.tsan = __tsan_get_current_fiber();
-  __tsan_release(&m.whole);
+  __tsan_release(&m.begun);
 #endif
   size_t waves = (n + WICK_WAVE - 1) / WICK_WAVE;
   for (size_t idle = 0;;) {
@@ -441,7 +441,7 @@ SIMT_FN inline bool run_block() {
     for (Thread& t : m.threads) t.state = READY;
   }
 #if defined(__SANITIZE_THREAD__)
-  __tsan_acquire(&m.whole);
+  __tsan_acquire(&m.ended);
 #endif
   return true;
 }
