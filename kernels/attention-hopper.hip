@@ -2,6 +2,7 @@
 //
 // attention_hopper_T_D for head dimensions 64 and 128: grid (ceil(tq / 128), heads, batch), 384 threads,
 // dynamic shared memory 1024 + 256 * D * 5 bytes; compile for sm_90a. Rows must be 16-byte aligned.
+// Scores are only scaled: with a cap, alibi or a mask the registers do not suffice, and attention-matrix.hip serves.
 // While one computing group waits for its products the other does its softmax; named barriers make them take turns.
 #include "attention.h"
 #include "matrix.h"
@@ -158,8 +159,7 @@ template <class T, int D, bool Turns> WICK_FN void attention_hopper(const Attent
 
   const u64 q_operand = operand(shared_address(shared) + team * 64 * 128, 16);
   const u64 k_operand = operand(shared_address(k_tiles), 16), v_operand = operand(shared_address(v_tiles), Keys * 128);
-  const bool plain = is_plain(p);
-  const float unit = plain ? (float)p.scale * 1.44269504f : 1.44269504f;  // from a score to a power of two
+  const float unit = (float)p.scale * 1.44269504f;  // from a score to a power of two
   float out[D / 2], score[64], top[2] = {Limits<float>::lowest(), Limits<float>::lowest()}, sum[2] = {0, 0}, keep[2];
   u32 weights[32];
 #pragma unroll
@@ -190,13 +190,10 @@ template <class T, int D, bool Turns> WICK_FN void attention_hopper(const Attent
   // Scores to powers of two; keep is what earlier sums and outputs are multiplied by.
   auto soften = [&](int n) {
     int j0 = (first + tiles - 1 - n) * Keys;
-    if (!plain || !all_seen(p, s, q0, q0 + 63, j0, j0 + Keys - 1)) {
+    if (!all_seen(p, s, q0, q0 + 63, j0, j0 + Keys - 1)) {
 #pragma unroll
-      for (int e = 0; e < 64; e++) {
-        int i = q0 + row + e / 2 % 2 * 8, j = j0 + e / 4 * 8 + column + e % 2;
-        if (!is_seen(p, s, i, j)) score[e] = Limits<float>::lowest();
-        else if (!plain) score[e] = logit_of<T>(p, s, head, i, j, score[e]);
-      }
+      for (int e = 0; e < 64; e++)
+        if (!is_seen(p, s, q0 + row + e / 2 % 2 * 8, j0 + e / 4 * 8 + column + e % 2)) score[e] = Limits<float>::lowest();
     }
 #pragma unroll
     for (int r = 0; r < 2; r++) {
@@ -256,7 +253,7 @@ template <class T, int D, bool Turns> WICK_FN void attention_hopper(const Attent
     int i = q0 + row + 8 * r;
     float total = sum[r] + shfl_xor(sum[r], 1, 4);
     total += shfl_xor(total, 2, 4);
-    float best = top[r] == Limits<float>::lowest() ? top[r] : plain ? top[r] * (float)p.scale : top[r], scale = 1;
+    float best = top[r] == Limits<float>::lowest() ? top[r] : top[r] * (float)p.scale, scale = 1;
     if (p.sinks) {
       float with = fmaxf(best, p.sinks[head]);
       scale = best == Limits<float>::lowest() ? 0 : expg(best - with);
@@ -273,7 +270,7 @@ template <class T, int D, bool Turns> WICK_FN void attention_hopper(const Attent
 }
 
 #else
-template <class T, int D, bool Turns> WICK_FN void attention_hopper(const Attention&) { unsupported("attention_hopper needs a kernel compiled for sm_90a"); }
+template <class T, int D, bool Turns> WICK_FN void attention_hopper(const Attention&) { trap(); }  // launched without sm_90a
 #endif
 
 KERNEL(384) attention_hopper_f16_64(Attention p) { attention_hopper<half, 64, true>(p); }

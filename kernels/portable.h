@@ -505,6 +505,14 @@ template <class U> WICK_FN void store_release(U* p, U v) {
   __atomic_store_n(p, v, __ATOMIC_RELEASE);
 #endif
 }
+/** Stops the kernel with an error. */
+WICK_FN void trap() {
+#ifdef WICK_NVIDIA
+  __trap();
+#else
+  __builtin_trap();
+#endif
+}
 /** Inside every loop that waits for a flag. */
 WICK_FN void spin_wait() {
 #if defined(WICK_NVIDIA) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 700
