@@ -20,3 +20,9 @@ export function probe(name: string): Probe {
 }
 
 export const testDevices = (fallback = 'cpu'): Probe[] => (process.env.WICK_TEST_DEVICES ?? fallback).split(',').map((s) => probe(s.trim()));
+
+/** WICK_SHARD=i/n runs every n-th part from the i-th (0 first), so that several processes share a run. */
+export function inShard(index: number): boolean {
+  const [i, n] = (process.env.WICK_SHARD ?? '0/1').split('/').map(Number);
+  return index % n === i;
+}
