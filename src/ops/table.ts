@@ -1,5 +1,6 @@
 // THE TABLE: every op, by name. Its readers are dispatch, autograd, kernels, Tensor's methods, tests, parity, benches and docs.
 import { assembleOps } from './assemble.js';
+import { attention } from './attention.js';
 import { binaryOps, choiceOps, compareOps } from './binary.js';
 import { compositeOps } from './composites.js';
 import { conv } from './conv.js';
@@ -20,7 +21,7 @@ import { viewOps } from './views.js';
 
 export const OPS = {
   ...unaryOps, ...binaryOps, ...compareOps, ...choiceOps, ...movementOps, ...viewOps, ...assembleOps, ...reduceOps, ...scanOps,
-  ...matmulOps, ...indexing, ...conv, ...pool, ...resample, ...sort, ...random, ...softmax, ...norm, ...rope, ...compositeOps,
+  ...matmulOps, ...indexing, ...conv, ...pool, ...resample, ...sort, ...random, ...softmax, ...norm, ...rope, ...attention, ...compositeOps,
 };
 export type OpName = keyof typeof OPS;
 /** Tensor's methods, one a row. */
