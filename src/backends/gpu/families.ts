@@ -3,6 +3,7 @@ import type { DType } from '../../base/dtype.js';
 import type { RunRow } from '../../ops/op.js';
 import type { View } from '../backend.js';
 import type { GpuContext } from './context.js';
+import { runAttention } from './attention.js';
 import { runElementwise } from './elementwise.js';
 import { runIndex, runRandom, runSort } from './indexing.js';
 import { runMatmul } from './matmul.js';
@@ -29,6 +30,7 @@ export const FAMILIES: Partial<Record<RunRow['family'], Runner>> = {
   softmax: runSoftmax,
   norm: runNorm,
   rope: runRope,
+  attention: runAttention,
 };
 
 export function supportsRow(row: RunRow, _dtype: DType): true | string {
