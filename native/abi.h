@@ -16,7 +16,7 @@ struct bfloat { uint16_t bits; };
 struct fp8 { uint8_t bits; };
 
 constexpr int MAX_RANK = 16;
-constexpr int MAX_OPERANDS = 8;
+constexpr int MAX_OPERANDS = 16;
 constexpr int MAX_PARAMS = 48;
 
 struct Operand {

@@ -39,6 +39,7 @@ namespace {
   void wick_reduce_##SUFFIX(IsaTable*);                                                                                     \
   void wick_gemm_##SUFFIX(IsaTable*);                                                                                       \
   void wick_lanes_##SUFFIX(IsaTable*);                                                                                      \
+  void wick_attention_##SUFFIX(IsaTable*);                                                                                  \
   }                                                                                                                         \
   const IsaTable* table_##SUFFIX() {                                                                                        \
     static IsaTable t;                                                                                                      \
@@ -53,6 +54,7 @@ namespace {
     wick_reduce_##SUFFIX(&t);                                                                                               \
     wick_gemm_##SUFFIX(&t);                                                                                                 \
     wick_lanes_##SUFFIX(&t);                                                                                                \
+    wick_attention_##SUFFIX(&t);                                                                                            \
     return &t;                                                                                                              \
   }
 
@@ -98,7 +100,7 @@ constexpr int ROW_COUNT = 0 WICK_ROWS(WICK_COUNT, , );
 const char* const ROW_NAMES[] = {WICK_ROWS(WICK_NAME, , ) nullptr};
 constexpr int MAX_OPS = 256;
 const Op* ops[MAX_OPS];  // by id - ROW_COUNT
-const Op* const LISTS[] = {MOVEMENT_OPS, REDUCTION_OPS, PRODUCT_OPS, INDEX_OPS, CONV_OPS, POOL_OPS, ROW_OPS, SORT_OPS, RANDOM_OPS};
+const Op* const LISTS[] = {MOVEMENT_OPS, REDUCTION_OPS, PRODUCT_OPS, INDEX_OPS, CONV_OPS, POOL_OPS, ROW_OPS, SORT_OPS, RANDOM_OPS, ATTENTION_OPS};
 
 // ---- the call block: doubles only, so that JavaScript fills it without garbage ----
 enum Slot : int { OP, INPUTS, OPERANDS, PARAMS = 4, FIRST_OPERAND = PARAMS + MAX_PARAMS, MESSAGE = 960 };

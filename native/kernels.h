@@ -37,6 +37,13 @@ enum Lane : int {
 };
 typedef void (*LaneKernel)(const void* const* in, void* out, int64_t n, const double* params);
 
+// One row of attention scores: softmax against a running maximum, scaling, and the way back.
+struct Attend {
+  void (*online)(void* row, int64_t n, double scale, void* stats);
+  void (*multiply)(void* row, int64_t n, double by);
+  void (*backward)(void* scores, void* grads, int64_t n, double scale, double lse, double delta, const void* slopes);
+};
+
 struct IsaTable {
   const char* name;
   const Kernel* elementwise[DTYPE_COUNT];    // by row number of generated/rows.h
@@ -45,6 +52,7 @@ struct IsaTable {
   ReduceRow reduceRow[DTYPE_COUNT][REDUCTION_COUNT];  // null: no columnwise form
   MatmulFn matmul[DTYPE_COUNT];
   LaneKernel lane[DTYPE_COUNT][LANE_COUNT];
+  Attend attend[2];                          // float, double
 };
 
 // The table of the instruction set in use.

@@ -19,7 +19,7 @@ const MESSAGE = 960;
 const MESSAGE_BYTES = 512;
 const BLOCK_SLOTS = 1024;
 const MAX_RANK = 16;
-const MAX_OPERANDS = 8;
+const MAX_OPERANDS = 16;
 
 interface Binding {
   /** Negative when the engine lacks the op. */

@@ -35,8 +35,8 @@ export const COMMON_FLAGS = [
   '-std=c++17', '-O2', '-ftree-vectorize', '-fPIC', '-fvisibility=hidden', '-fwrapv', '-fno-strict-aliasing',
   '-ffp-contract=off', '-fno-math-errno', '-fno-trapping-math', '-pthread', '-Wall', '-Wno-psabi', '-Wno-unused-function', '-Wno-ignored-attributes',
 ];
-const BASELINE = ['engine', 'threads', 'strided', 'movement', 'reductions', 'products', 'indexing', 'convolution', 'planes', 'rowwise', 'sorting', 'random'];
-const PER_ISA = ['gemm', 'lanes', 'reduce', 'cast'];
+const BASELINE = ['engine', 'threads', 'strided', 'movement', 'reductions', 'products', 'indexing', 'convolution', 'planes', 'rowwise', 'sorting', 'random', 'attention'];
+const PER_ISA = ['gemm', 'lanes', 'reduce', 'cast', 'attention-rows'];
 const ELEMENTWISE_PARTS = 5;
 const COMPILERS = ['g++', 'clang++', 'c++'];
 

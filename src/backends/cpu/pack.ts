@@ -1,5 +1,6 @@
 // How each family's parameters stand in the engine's call block; numbers only, in the order native/ reads them.
 import type { Layout } from '../../base/layout.js';
+import { EXTRAS } from '../../ops/attention-reference.js';
 import type { KernelFamily, KernelRow, Params, RunRow } from '../../ops/op.js';
 import { uniformRange, type NormalParams, type UniformParams } from '../../ops/random.js';
 import type { View } from '../backend.js';
@@ -44,6 +45,9 @@ const PACKS: { readonly [F in KernelFamily]?: Pack } = {
   softmax: (block, at, p) => (block[at] = p.dim),
   norm: (block, at, p) => put(block, at, [p.eps, flag(p.weight), flag(p.bias)]),
   rope: nothing,
+  attention: (block, at, p) => put(block, at, [
+    flag(p.layout === 'bthd'), p.scale ?? 1, p.softcap ?? 0, p.left ?? -1, p.right ?? -1, ...(p.longest ?? [0, 0]), ...EXTRAS.map((e) => flag(p.extras?.includes(e))),
+  ]),
 };
 
 /** The batch dimensions of both sides, spread to those of the result. */
