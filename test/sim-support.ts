@@ -33,12 +33,21 @@ export class SimRunner {
     return new DTYPE[dtype].Raw(bytes.buffer, 0, count);
   }
 
-  launch(unit: Unit, symbol: string, grid: number | readonly number[], block: number | readonly number[], values: readonly ArgValue[], shared = 0): void {
+  #module(unit: Unit): Module {
     let module = this.#loaded.get(unit);
     if (module === undefined) {
       module = this.device.loadModule(compileForSim(unit, this.device.info.warp), unit.name);
       this.#loaded.set(unit, module);
     }
+    return module;
+  }
+  /** Offsets and sizes of a kernel's parameters as the C++ compiler has them. */
+  describe(unit: Unit, symbol: string): string {
+    const device = this.device as Device & { describe(fn: number): string };
+    return device.describe(device.getFunction(this.#module(unit), symbol));
+  }
+  launch(unit: Unit, symbol: string, grid: number | readonly number[], block: number | readonly number[], values: readonly ArgValue[], shared = 0): void {
+    const module = this.#module(unit);
     const entry = unit.entries.find((e) => e.symbol === symbol);
     if (!entry) throw new Error(`no ${symbol} in ${unit.name}`);
     const [gx, gy = 1, gz = 1] = [grid].flat();
