@@ -165,18 +165,28 @@ async function main(argv: readonly string[]): Promise<number> {
   const scratch: string[] = [];
   const counts = new Map<string, number>();
   const queue = [...jobs];
+  const left = new Map<string, number>();
+  for (const j of jobs) left.set(`${j.module} ${j.arch}`, (left.get(`${j.module} ${j.arch}`) ?? 0) + 1);
+  /** A line as soon as a module is through for a target: the whole takes minutes. */
+  const finish = (key: string): void => {
+    left.set(key, left.get(key)! - 1);
+    if (left.get(key) === 0) console.log(`  ${key}: ${counts.get(key) ?? 0} kernels`);
+  };
   const worker = async (): Promise<void> => {
     for (let job = queue.shift(); job; job = queue.shift()) {
       const a = await ask(job, how.get(job.arch)!);
+      const key = `${job.module} ${job.arch}`;
       if ('error' in a) {
         problems.push(`${job.arch} ${job.module} (${job.part[0]} ... ${job.part.at(-1)}): ${a.error}`);
+        finish(key);
         continue;
       }
       for (const f of a.found) {
         for (const p of f.problems) problems.push(`${job.arch} ${job.module} ${f.symbol}: ${p}`);
         if (f.scratch > 0) scratch.push(`${job.arch} ${f.symbol}: ${f.scratch} bytes`);
-        if (f.problems.length === 0) counts.set(`${job.module} ${job.arch}`, (counts.get(`${job.module} ${job.arch}`) ?? 0) + 1);
+        if (f.problems.length === 0) counts.set(key, (counts.get(key) ?? 0) + 1);
       }
+      finish(key);
     }
   };
   await Promise.all([worker(), worker()]);
