@@ -59,10 +59,12 @@ template <int V, int P, class F> WICK_FN void each_vector(i64 cols, u32 lane, u3
   if constexpr (P == 0) {
     for (i64 c = (i64)lane * V; c < cols; c += (i64)lanes * V) f(0, c);
   } else {
+    // A held row is short: 32 bits count its columns.
+    const i32 n = (i32)cols;
 #pragma unroll
     for (int p = 0; p < P; p++) {
-      i64 c = ((i64)p * lanes + lane) * V;
-      if (c < cols) f(p, c);
+      const i32 c = (i32)((u32)p * lanes + lane) * V;
+      if (c < n) f(p, c);
     }
   }
 }
@@ -79,6 +81,11 @@ template <class S, int V, int P> struct Row {
       if constexpr (V == 1) one[p] = src[c];
       else held[p] = load_pack(src + c);
     });
+  }
+  /** Replaces an element of a held row, where S is what it is computed in. */
+  WICK_MEMBER void put(int p, int i, A value) {
+    if constexpr (V == 1) one[p] = value;
+    else held[p].v[i] = value;
   }
   WICK_MEMBER void get(int p, i64 c, A (&x)[V]) const {
     if constexpr (P == 0) load_v<V>(src + c, x);

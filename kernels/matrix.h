@@ -120,6 +120,35 @@ typedef _Float16 half_vector __attribute__((ext_vector_type(FRAG)));
 typedef short short_vector __attribute__((ext_vector_type(FRAG)));
 #endif
 
+#ifdef MATRIX_PLAIN
+/** Never inlined: it is called from unrolled loops. */
+template <class S> __attribute__((noinline)) static __device__ void multiply_plain(Acc& acc, const Frag& a, const Frag& b) {
+  // Each lane walks k, asking the lanes that hold its row and column.
+  const u32 lane = lane_id();
+  float sum[ACC] = {};
+  for (u32 from = 0; from < WICK_WAVE; from++) {
+    const Frag fa = shfl(a, from, WICK_WAVE);
+    for (u32 other = 0; other < WICK_WAVE; other++) {
+      bool meet = false;
+      for (int i = 0; i < FRAG && !meet; i++)
+        for (int j = 0; j < FRAG && !meet; j++) meet = a_k(from, i) == b_k(other, j);
+      if (!meet) continue;  // the same decision in every lane
+      const Frag fb = shfl(b, other, WICK_WAVE);
+      for (int i = 0; i < FRAG; i++)
+        for (int j = 0; j < FRAG; j++) {
+          if (a_k(from, i) != b_k(other, j)) continue;
+          S x, y;
+          x.bits = (u16)(fa.w[i / 2] >> i % 2 * 16);
+          y.bits = (u16)(fb.w[j / 2] >> j % 2 * 16);
+          for (int n = 0; n < ACC; n++)
+            if (acc_row(lane, n) == a_row(from, i) && acc_col(lane, n) == b_row(other, j)) sum[n] = fmag(to_compute(x), to_compute(y), sum[n]);
+        }
+    }
+  }
+  for (int n = 0; n < ACC; n++) acc.x[n] += sum[n];
+}
+#endif
+
 /** acc += a b: results in float. Every lane of the wave takes part. */
 template <class S> WICK_FN void multiply(Acc& acc, const Frag& a, const Frag& b) {
 #if defined(MATRIX_MMA)
@@ -165,29 +194,7 @@ template <class S> WICK_FN void multiply(Acc& acc, const Frag& a, const Frag& b)
   }
   sync_wave();
 #else
-  // Each lane walks k, asking the lanes that hold its row and column.
-  const u32 lane = lane_id();
-  float sum[ACC] = {};
-  for (u32 from = 0; from < WICK_WAVE; from++) {
-    const Frag fa = shfl(a, from, WICK_WAVE);
-    for (u32 other = 0; other < WICK_WAVE; other++) {
-      bool meet = false;
-      for (int i = 0; i < FRAG && !meet; i++)
-        for (int j = 0; j < FRAG && !meet; j++) meet = a_k(from, i) == b_k(other, j);
-      if (!meet) continue;  // the same decision in every lane
-      const Frag fb = shfl(b, other, WICK_WAVE);
-      for (int i = 0; i < FRAG; i++)
-        for (int j = 0; j < FRAG; j++) {
-          if (a_k(from, i) != b_k(other, j)) continue;
-          S x, y;
-          x.bits = (u16)(fa.w[i / 2] >> i % 2 * 16);
-          y.bits = (u16)(fb.w[j / 2] >> j % 2 * 16);
-          for (int n = 0; n < ACC; n++)
-            if (acc_row(lane, n) == a_row(from, i) && acc_col(lane, n) == b_row(other, j)) sum[n] = fmag(to_compute(x), to_compute(y), sum[n]);
-        }
-    }
-  }
-  for (int n = 0; n < ACC; n++) acc.x[n] += sum[n];
+  multiply_plain<S>(acc, a, b);
 #endif
 }
 

@@ -65,8 +65,8 @@ WICK_FN void norm_rows(const S* src, S* dst, const S* weight, const S* bias, i64
     });
   }
 }
-#define NORM_ROWS(NAME, S, CENTER, V, P)                                                                                        \
-  KERNEL(1024) NAME(const S* src, S* dst, const S* weight, const S* bias, const i64 rows, const i64 cols, const u32 lanes,       \
+#define NORM_ROWS(NAME, S, CENTER, V, P, THREADS)                                                                                        \
+  KERNEL(THREADS) NAME(const S* src, S* dst, const S* weight, const S* bias, const i64 rows, const i64 cols, const u32 lanes,       \
                     const double eps) {                                                                                         \
     norm_rows<CENTER, S, V, P>(src, dst, weight, bias, rows, cols, lanes, eps);                                                 \
   }
@@ -117,8 +117,8 @@ WICK_FN void norm_grad_rows(const S* src, const S* grad, const S* weight, S* dx,
     });
   }
 }
-#define NORM_GRAD_ROWS(NAME, S, CENTER, V, P)                                                                                    \
-  KERNEL(1024) NAME(const S* src, const S* grad, const S* weight, S* dx, Stats<compute_t<S>>* stats, const i64 rows, const i64 cols, \
+#define NORM_GRAD_ROWS(NAME, S, CENTER, V, P, THREADS)                                                                                    \
+  KERNEL(THREADS) NAME(const S* src, const S* grad, const S* weight, S* dx, Stats<compute_t<S>>* stats, const i64 rows, const i64 cols, \
                     const u32 lanes, const double eps) {                                                                         \
     norm_grad_rows<CENTER, S, V, P>(src, grad, weight, dx, stats, rows, cols, lanes, eps);                                       \
   }
@@ -171,13 +171,14 @@ template <class S> WICK_FN void norm_merge(const compute_t<S>* part, S* dst, i64
 
 // ---- symbols ----
 
-#define EACH_WIDTH(M, NAME, S, ...)          \
-  M(NAME##_v1p0, S, __VA_ARGS__, 1, 0)       \
-  M(NAME##_v1p4, S, __VA_ARGS__, 1, 4)       \
-  M(NAME##_vp0, S, __VA_ARGS__, pack_size<S>, 0) \
-  M(NAME##_vp1, S, __VA_ARGS__, pack_size<S>, 1) \
-  M(NAME##_vp4, S, __VA_ARGS__, pack_size<S>, 4) \
-  M(NAME##_vp8, S, __VA_ARGS__, pack_size<S>, 8)
+// Rows held in registers need more of them a thread, so their blocks are smaller.
+#define EACH_WIDTH(M, NAME, S, ...)                    \
+  M(NAME##_v1p0, S, __VA_ARGS__, 1, 0, 1024)           \
+  M(NAME##_v1p4, S, __VA_ARGS__, 1, 4, 512)            \
+  M(NAME##_vp0, S, __VA_ARGS__, pack_size<S>, 0, 1024) \
+  M(NAME##_vp1, S, __VA_ARGS__, pack_size<S>, 1, 512)  \
+  M(NAME##_vp4, S, __VA_ARGS__, pack_size<S>, 4, 512)  \
+  M(NAME##_vp8, S, __VA_ARGS__, pack_size<S>, 8, 512)
 #define ALL_NORMS(NAME, S)                                         \
   EACH_WIDTH(NORM_ROWS, layernorm_rows##NAME, S, true)             \
   EACH_WIDTH(NORM_ROWS, rmsnorm_rows##NAME, S, false)              \

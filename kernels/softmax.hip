@@ -8,6 +8,12 @@
 // f16 and bf16 are computed in float and rounded once.
 #include "block.h"
 
+/** exp for results of S: what rounds to 16 bits needs no more than the hardware's exp2. */
+template <class S> WICK_FN compute_t<S> exp_for(compute_t<S> x) {
+  if constexpr (is_small_float<S>) return fast_exp(x);
+  else return expg(x);
+}
+
 /** exp(x - top), or x - top - log(sum) without leaving the logarithm. */
 template <bool LOG, class S, int V, int P> WICK_FN void softmax_rows(const S* src, S* dst, i64 rows, i64 cols, u32 lanes) {
   typedef compute_t<S> A;
@@ -25,16 +31,16 @@ template <bool LOG, class S, int V, int P> WICK_FN void softmax_rows(const S* sr
       for (int i = 0; i < V; i++) top = Larger()(top, v[i]);
     });
     top = group_max(top, lanes, slots);
-    // Registers keep the exponentials, so that each is computed once.
-    A held[P && !LOG ? P * V : 1];
+    // Exponentials take the place of x where the types agree; small floats are cheaper to compute again than to hold.
+    constexpr bool IN_PLACE = P && !LOG && same<S, A>;
     each_vector<V, P>(n, walk.lane, lanes, [&](int p, i64 c) {
       A v[V];
       x.get(p, c, v);
 #pragma unroll
       for (int i = 0; i < V; i++) {
-        A e = expg(v[i] - top);
+        const A e = exp_for<S>(v[i] - top);
         sum += e;
-        if constexpr (P && !LOG) held[p * V + i] = e;
+        if constexpr (IN_PLACE) x.put(p, i, e);
       }
     });
     sum = group_sum(sum, lanes, slots);
@@ -42,19 +48,19 @@ template <bool LOG, class S, int V, int P> WICK_FN void softmax_rows(const S* sr
     S* out = dst + row * cols;
     each_vector<V, P>(n, walk.lane, lanes, [&](int p, i64 c) {
       A v[V];
-      if constexpr (!P || LOG) x.get(p, c, v);
+      x.get(p, c, v);
 #pragma unroll
       for (int i = 0; i < V; i++) {
         if constexpr (LOG) v[i] = v[i] - top - scale;
-        else if constexpr (P) v[i] = held[p * V + i] * scale;
-        else v[i] = expg(v[i] - top) * scale;
+        else if constexpr (IN_PLACE) v[i] *= scale;
+        else v[i] = exp_for<S>(v[i] - top) * scale;
       }
       store_v<V>(out + c, v);
     });
   }
 }
-#define SOFTMAX_ROWS(NAME, S, LOG, V, P)                                                    \
-  KERNEL(1024) NAME(const S* src, S* dst, const i64 rows, const i64 cols, const u32 lanes) { \
+#define SOFTMAX_ROWS(NAME, S, LOG, V, P, THREADS)                                                    \
+  KERNEL(THREADS) NAME(const S* src, S* dst, const i64 rows, const i64 cols, const u32 lanes) { \
     softmax_rows<LOG, S, V, P>(src, dst, rows, cols, lanes);                                \
   }
 
@@ -82,13 +88,13 @@ template <bool LOG, class S, int V, int P> WICK_FN void softmax_grad_rows(const 
       y.get(p, c, a);
       g.get(p, c, b);
 #pragma unroll
-      for (int i = 0; i < V; i++) a[i] = LOG ? b[i] - expg(a[i]) * sum : a[i] * (b[i] - sum);
+      for (int i = 0; i < V; i++) a[i] = LOG ? b[i] - exp_for<S>(a[i]) * sum : a[i] * (b[i] - sum);
       store_v<V>(dx + at + c, a);
     });
   }
 }
-#define SOFTMAX_GRAD_ROWS(NAME, S, LOG, V, P)                                                                   \
-  KERNEL(1024) NAME(const S* out, const S* grad, S* dx, const i64 rows, const i64 cols, const u32 lanes) {       \
+#define SOFTMAX_GRAD_ROWS(NAME, S, LOG, V, P, THREADS)                                                                   \
+  KERNEL(THREADS) NAME(const S* out, const S* grad, S* dx, const i64 rows, const i64 cols, const u32 lanes) {       \
     softmax_grad_rows<LOG, S, V, P>(out, grad, dx, rows, cols, lanes);                                          \
   }
 
@@ -114,7 +120,8 @@ template <class S> WICK_FN void softmax_part(const S* src, Online<compute_t<S>>*
   const i64 from = (i64)blockIdx.x * size, to = from + size < cols ? from + size : cols;
   A top = Limits<A>::lowest(), sum = 0;
   for (i64 c = from + threadIdx.x; c < to; c += blockDim.x) top = Larger()(top, to_compute(row[c]));
-  for (i64 c = from + threadIdx.x; c < to; c += blockDim.x) sum += expg(to_compute(row[c]) - top);
+  const A base = top == Limits<A>::lowest() ? (A)0 : top;  // a chunk of nothing but -infinity adds 0
+  for (i64 c = from + threadIdx.x; c < to; c += blockDim.x) sum += expg(to_compute(row[c]) - base);
   Online<A> all = {top, sum};
   all = group_reduce(all, blockDim.x, slots, JoinOnline());
   if (threadIdx.x == 0) part[(i64)blockIdx.y * gridDim.x + blockIdx.x] = all;
@@ -141,18 +148,19 @@ template <bool LOG, class S> WICK_FN void softmax_apply(const S* src, const Onli
 
 // ---- symbols ----
 
-#define EACH_WIDTH(M, NAME, S, ...)          \
-  M(NAME##_v1p0, S, __VA_ARGS__, 1, 0)       \
-  M(NAME##_v1p4, S, __VA_ARGS__, 1, 4)       \
-  M(NAME##_vp0, S, __VA_ARGS__, pack_size<S>, 0) \
-  M(NAME##_vp1, S, __VA_ARGS__, pack_size<S>, 1) \
-  M(NAME##_vp4, S, __VA_ARGS__, pack_size<S>, 4) \
-  M(NAME##_vp8, S, __VA_ARGS__, pack_size<S>, 8)
+// Held rows need registers, so blocks end at 512 threads; MOST keeps the forward pass at 64 a thread, two such blocks a multiprocessor.
+#define EACH_WIDTH(M, NAME, S, MOST, ...)              \
+  M(NAME##_v1p0, S, __VA_ARGS__, 1, 0, 1024)           \
+  M(NAME##_v1p4, S, __VA_ARGS__, 1, 4, 512)            \
+  M(NAME##_vp0, S, __VA_ARGS__, pack_size<S>, 0, 1024) \
+  M(NAME##_vp1, S, __VA_ARGS__, pack_size<S>, 1, 512)  \
+  M(NAME##_vp4, S, __VA_ARGS__, pack_size<S>, 4, 512)  \
+  M(NAME##_vp8, S, __VA_ARGS__, pack_size<S>, 8, MOST)
 #define ALL_SOFTMAX(NAME, S)                                      \
-  EACH_WIDTH(SOFTMAX_ROWS, softmax_rows##NAME, S, false)          \
-  EACH_WIDTH(SOFTMAX_ROWS, log_softmax_rows##NAME, S, true)       \
-  EACH_WIDTH(SOFTMAX_GRAD_ROWS, softmax_grad_rows##NAME, S, false) \
-  EACH_WIDTH(SOFTMAX_GRAD_ROWS, log_softmax_grad_rows##NAME, S, true) \
+  EACH_WIDTH(SOFTMAX_ROWS, softmax_rows##NAME, S, 1024, false)          \
+  EACH_WIDTH(SOFTMAX_ROWS, log_softmax_rows##NAME, S, 1024, true)       \
+  EACH_WIDTH(SOFTMAX_GRAD_ROWS, softmax_grad_rows##NAME, S, 512, false) \
+  EACH_WIDTH(SOFTMAX_GRAD_ROWS, log_softmax_grad_rows##NAME, S, 512, true) \
   SOFTMAX_PART(softmax_part##NAME, S)                             \
   SOFTMAX_APPLY(softmax_apply##NAME, S, false)                    \
   SOFTMAX_APPLY(log_softmax_apply##NAME, S, true)

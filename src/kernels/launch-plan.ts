@@ -81,12 +81,12 @@ export function rowVariant(dtype: DType, cols: number, aligned: boolean): { endi
   const pack = packOf(dtype);
   if (!aligned || cols % pack !== 0) {
     const lanes = powerAbove(ceilDiv(cols, 4));
-    return lanes <= 1024 ? { ending: 'v1p4', lanes } : { ending: 'v1p0', lanes: 1024 };
+    return lanes <= 512 ? { ending: 'v1p4', lanes } : { ending: 'v1p0', lanes: 1024 };
   }
   const vectors = cols / pack;
   if (vectors <= 1) return { ending: 'vp1', lanes: 1 };
   const four = powerAbove(ceilDiv(vectors, 4));
-  if (four <= 512) return { ending: 'vp4', lanes: four };
+  if (four <= 256) return { ending: 'vp4', lanes: four };
   const eight = powerAbove(ceilDiv(vectors, 8));
-  return eight <= 1024 ? { ending: 'vp8', lanes: eight } : { ending: 'vp0', lanes: 1024 };
+  return eight <= 512 ? { ending: 'vp8', lanes: eight } : { ending: 'vp0', lanes: 1024 };
 }
