@@ -242,7 +242,7 @@ function instruction(c: Context, i: Instruction, matrices: MatrixOp[]): void {
   const matrix = matrixHandler(i.name);
   if (matrix) {
     c.flush();
-    const index = matrices.push(matrix(i)) - 1;
+    const index = matrices.push(matrix(i, c.target.generation)) - 1;
     c.f.emit(callVoid(c.h.index('matrix'), i32.const(index), c.w));
     return;
   }

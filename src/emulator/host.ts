@@ -41,6 +41,15 @@ function roundBig(m: bigint, e: number): number {
   return sign * out * 2 ** e;
 }
 
+/** (a*b+c) * 2^n, rounded once. */
+export function fmaScaled64(a: number, b: number, c: number, n: number): number {
+  if (!Number.isFinite(a) || !Number.isFinite(b) || !Number.isFinite(c)) return a * b + c;
+  const [x, y, z] = [parts(a), parts(b), parts(c)];
+  const e = Math.min(x.e + y.e, z.e);
+  const sum = ((x.m * y.m) << BigInt(x.e + y.e - e)) + (z.m << BigInt(z.e - e));
+  return sum === 0n ? (a * b + c) * 0 : roundBig(sum, e + n);
+}
+
 export function fma64(a: number, b: number, c: number): number {
   if (!Number.isFinite(a) || !Number.isFinite(b) || !Number.isFinite(c)) return a * b + c;
   if (a === 0 || b === 0) return a * b + c;
@@ -51,15 +60,8 @@ export function fma64(a: number, b: number, c: number): number {
     return r === 0 ? a * b : r; // a product that underflows keeps its sign
   }
   const [x, y, z] = [parts(a), parts(b), parts(c)];
-  let m = x.m * y.m;
-  let e = x.e + y.e;
-  let n = z.m;
-  if (z.e > e) n <<= BigInt(z.e - e);
-  else {
-    m <<= BigInt(e - z.e);
-    e = z.e;
-  }
-  const sum = m + n;
+  const e = Math.min(x.e + y.e, z.e);
+  const sum = ((x.m * y.m) << BigInt(x.e + y.e - e)) + (z.m << BigInt(z.e - e));
   return sum === 0n ? 0 : roundBig(sum, e);
 }
 

@@ -13,6 +13,8 @@ export const IMPORTS = {
   access: [['i32', 'i32', 'i32', 'i32', 'i32', 'i32'], []],
   exp2: [['f64'], ['f64']], log2: [['f64'], ['f64']], sin: [['f64'], ['f64']], cos: [['f64'], ['f64']],
   fma64: [['f64', 'f64', 'f64'], ['f64']],
+  /** (a*b+c) * 2^n with one rounding. */
+  fmaScaled64: [['f64', 'f64', 'f64', 'i32'], ['f64']],
   trigPreop: [['f64', 'i32'], ['f64']],
   /** Which matrix instruction, wave: whole-wave products. */
   matrix: [['i32', 'i32'], []],
@@ -215,7 +217,8 @@ const HELPERS = {
     f.when(or(f32.eq(n, f32.const(0)), f32.eq(d, f32.const(0))), () => done(f32.const(NaN), 0));
     f.when(i32.ge_s(i32.sub(en, ed), i32.const(96)), () => done(choose(same(d), scaled(64), x), 1));
     f.when(denormal(d), () => done(scaled(64), 0));
-    f.when(and(denormal(r), denormal(q)), () => done(choose(same(d), scaled(64), x), 1));
+    // Down, so that a huge denominator stays finite and the scaled quotient is large enough.
+    f.when(and(denormal(r), or(denormal(q), f32.eq(q, f32.const(0)))), () => done(choose(same(d), scaled(-64), x), 1));
     f.when(denormal(r), () => done(scaled(-64), 0));
     // A quotient below half the smallest denormal rounds to 0 but is as tiny.
     f.when(or(denormal(q), f32.eq(q, f32.const(0))), () => done(choose(same(n), scaled(64), x), 1));
@@ -239,6 +242,8 @@ const HELPERS = {
     f.when(or(and(zero(d), zero(n)), and(inf(d), inf(n))), () => f.ret(f32.bits(0xffc00000)));
     f.when(or(zero(d), inf(n)), () => f.ret(signed(i32.const(0x7f800000))));
     f.when(or(inf(d), zero(n), i32.lt_s(gap, i32.const(-150))), () => f.ret(signed(i32.const(0))));
+    // A quotient that overflowed on the way is NaN by now: infinity minus infinity in the refinement.
+    f.when(isNaN32(q), () => f.ret(signed(i32.const(0x7f800000))));
     f.emit(signed(i32.and(i32.fromBits(q), i32.const(ABS))).b);
   }),
   divFixup64: helper(['f64', 'f64', 'f64'], 'f64', (f) => {
@@ -254,6 +259,7 @@ const HELPERS = {
     f.when(or(and(zero(d), zero(n)), and(inf(d), inf(n))), () => f.ret(f64.fromBits(i64.const(0xfff8000000000000n))));
     f.when(or(zero(d), inf(n)), () => f.ret(signed(i64.const(0x7ff0000000000000n))));
     f.when(or(inf(d), zero(n), i32.lt_s(gap, i32.const(-1075))), () => f.ret(signed(i64.const(0))));
+    f.when(isNaN64(q), () => f.ret(signed(i64.const(0x7ff0000000000000n))));
     f.emit(signed(i64.and(i64.fromBits(q), i64.const(0x7fffffffffffffffn))).b);
   }),
   /** Bytes of {a, b} picked by selector bytes; 8 to 11 replicate signs, 12 is 0, above is 0xff. */
@@ -294,7 +300,7 @@ const HELPERS = {
   })])) as Record<'sin_32' | 'cos_32', Helper<'f32'>>,
   rcp32: helper(['f32'], 'f32', (f, h) => f.emit(h.call('flush32', f32.demote(f64.div(f64.const(1), f64.promote(h.call('flush32', f.param<'f32'>(0)))))).b)),
   rsq32: helper(['f32'], 'f32', (f, h) => f.emit(f32.demote(f64.div(f64.const(1), f64.sqrt(f64.promote(h.call('flush32', f.param<'f32'>(0)))))).b)),
-  sqrt32: helper(['f32'], 'f32', (f, h) => f.emit(f32.sqrt(h.call('flush32', f.param<'f32'>(0))).b)),
+  sqrt32: helper(['f32'], 'f32', (f) => f.emit(f32.sqrt(f.param<'f32'>(0)).b)),
   /** The double helpers are seeds: 26 bits are kept, within the documented 2^29 ULP, so that code must refine them. */
   seed64: helper(['f64'], 'f64', (f) => {
     const x = f.param<'f64'>(0);
@@ -337,7 +343,7 @@ function divScale64(f: Func, h: Helpers, flag: boolean): void {
   f.when(or(f64.eq(n, f64.const(0)), f64.eq(d, f64.const(0))), () => done(f64.const(NaN), 0));
   f.when(i32.ge_s(i32.sub(en, ed), i32.const(768)), () => done(choose(same(d), scaled(128), x), 1));
   f.when(denormal(d), () => done(scaled(128), 0));
-  f.when(and(denormal(r), denormal(q)), () => done(choose(same(d), scaled(128), x), 1));
+  f.when(and(denormal(r), or(denormal(q), f64.eq(q, f64.const(0)))), () => done(choose(same(d), scaled(-128), x), 1));
   f.when(denormal(r), () => done(scaled(-128), 0));
   f.when(or(denormal(q), f64.eq(q, f64.const(0))), () => done(choose(same(n), scaled(128), x), 1));
   f.when(i32.le_s(en, i32.const(53)), () => done(scaled(128), 0));

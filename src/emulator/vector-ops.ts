@@ -249,16 +249,15 @@ const divFmas = (t: 'f32' | 'f64'): Handler => (c, i) => {
     const [d, ...src] = i.ops;
     const args = src.map((o, k) => r.read(o, t, k));
     const vcc = c.f.let(c.maskBit(SREG.VCC));
+    // One rounding, after the scale: quotients may be denormal.
     if (t === 'f32') {
-      const x = c.f.let(c.h.call('fma32', ...args));
-      const big = i32.gt_u(i32.and(i32.fromBits(args[2] as F32), i32.const(0x7fffffff)), i32.const(0x3fffffff));
-      const n = select(big, i32.const(64), i32.const(-64));
-      c.vset(d.reg, finishFloat(c, i, choose(vcc, c.h.call('ldexp32', x, n), x)));
+      const [a, b, z] = args.map((x) => f64.promote(x as F32));
+      const sum = c.f.let(c.h.call('sumOdd', f64.mul(a, b), z));
+      const scale = select(f32.ge(f32.abs(args[2] as F32), f32.const(2)), f64.const(2 ** 64), f64.const(2 ** -64));
+      c.vset(d.reg, finishFloat(c, i, f32.demote(select(vcc, f64.mul(sum, scale), sum))));
     } else {
-      const x = c.f.let(c.h.call('fma64', ...args));
-      const big = f64.ge(f64.abs(args[2] as F64), f64.const(2));
-      const n = select(big, i32.const(128), i32.const(-128));
-      c.vset(d.reg, finishFloat(c, i, choose(vcc, c.h.call('ldexp64', x, n), x)));
+      const n = select(f64.ge(f64.abs(args[2] as F64), f64.const(2)), i32.const(128), i32.const(-128));
+      c.vset(d.reg, finishFloat(c, i, choose(vcc, c.h.import('fmaScaled64', ...args, n) as F64, c.h.call('fma64', ...args))));
     }
   }, [i.ops.length]);
 };
