@@ -62,4 +62,5 @@ export const TORCH_CALLS: Readonly<Record<string, TorchCall>> = {
   rms_norm: ({ x, w }, p) => x.rmsNorm(w, { eps: p.eps }),
   group_norm: ({ x, w, b }, p) => x.groupNorm(p.groups, w, b, { eps: p.eps }),
   batch_norm: ({ x, w, b }, p) => x.batchNorm(w, b, { eps: p.eps }),
+  sdpa: ({ q, k, v, mask }, p) => q.sdpa(k, v, { causal: p.causal, layout: p.layout, ...(p.scale !== null && { scale: p.scale }), ...(mask && { mask }) }),
 };
