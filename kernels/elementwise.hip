@@ -30,7 +30,27 @@ struct Layout64 {
 
 // ---- groups: E neighbouring elements of one operand ----
 
-template <class S, int E> struct Group { S v[E]; };
+template <int N> struct Word;
+template <> struct Word<1> { typedef u8 type; };
+template <> struct Word<2> { typedef u16 type; };
+template <> struct Word<4> { typedef u32 type; };
+template <> struct Word<8> { typedef u64 type; };
+
+/** Held as 32-bit words and taken apart by shifts: compilers keep such arrays in registers. Elements are set in order. */
+template <class S, int E> struct Group {
+  static constexpr int words = (E * (int)sizeof(S) + 3) / 4, per = sizeof(S) < 4 ? 4 / (int)sizeof(S) : 1, bits = 8 * (int)sizeof(S);
+  u32 w[words];
+  WICK_MEMBER S get(int i) const {
+    typedef typename Word<sizeof(S)>::type B;
+    if constexpr (sizeof(S) == 8) return bits_as<S>((u64)w[2 * i] | (u64)w[2 * i + 1] << 32);
+    else return bits_as<S>((B)(w[i / per] >> (i % per * bits % 32)));
+  }
+  WICK_MEMBER void set(int i, S s) {
+    const auto b = bits_as<typename Word<sizeof(S)>::type>(s);
+    if constexpr (sizeof(S) == 8) w[2 * i] = (u32)b, w[2 * i + 1] = (u32)(b >> 32);
+    else w[i / per] = i % per == 0 ? (u32)b : w[i / per] | (u32)b << (i % per * bits % 32);
+  }
+};
 template <int E> struct Group<None, E> {};
 
 template <class S> constexpr int bytes_of = sizeof(S);
@@ -40,13 +60,6 @@ WICK_FN constexpr int smaller(int a, int b) { return a == 0 ? b : b == 0 ? a : a
 /** Elements a thread takes at once: 16 bytes of the smallest operand, at most 64 of the largest. */
 WICK_FN constexpr int group_elements(int least, int most) { return 16 / least * most > 64 ? 64 / most : 16 / least; }
 
-template <int N> struct Word;
-template <> struct Word<1> { typedef u8 type; };
-template <> struct Word<2> { typedef u16 type; };
-template <> struct Word<4> { typedef u32 type; };
-template <> struct Word<8> { typedef u64 type; };
-template <> struct Word<16> { typedef word4 type; };
-
 template <class S, int E> constexpr int access_bytes = E * bytes_of<S> > 16 ? 16 : E * bytes_of<S>;
 
 template <class S, int E> WICK_FN bool group_aligned(const S* p) {
@@ -55,35 +68,36 @@ template <class S, int E> WICK_FN bool group_aligned(const S* p) {
 }
 template <class S, int E> WICK_FN void load_group(Group<S, E>& g, const S* p) {
   if constexpr (!same<S, None>) {
-    typedef typename Word<access_bytes<S, E>>::type W;
-    constexpr int words = E * (int)sizeof(S) / (int)sizeof(W);
-    union { W w[words]; S v[E]; } u;
+    constexpr int bytes = E * bytes_of<S>;
+    if constexpr (bytes >= 16) {
 #pragma unroll
-    for (int i = 0; i < words; i++) u.w[i] = ((const W*)p)[i];
-#pragma unroll
-    for (int i = 0; i < E; i++) g.v[i] = u.v[i];
+      for (int i = 0; i < bytes / 16; i++) split_words(((const word4*)p)[i], g.w + 4 * i);
+    } else {
+      const auto v = *(const typename Word<bytes>::type*)p;
+      g.w[0] = (u32)v;
+      if constexpr (bytes == 8) g.w[1] = (u32)(v >> 32);
+    }
   }
 }
 template <class S, int E> WICK_FN void store_group(S* p, const Group<S, E>& g) {
-  typedef typename Word<access_bytes<S, E>>::type W;
-  constexpr int words = E * (int)sizeof(S) / (int)sizeof(W);
-  union { W w[words]; S v[E]; } u;
+  constexpr int bytes = E * bytes_of<S>;
+  if constexpr (bytes >= 16) {
 #pragma unroll
-  for (int i = 0; i < E; i++) u.v[i] = g.v[i];
-#pragma unroll
-  for (int i = 0; i < words; i++) ((W*)p)[i] = u.w[i];
+    for (int i = 0; i < bytes / 16; i++) ((word4*)p)[i] = join_words(g.w + 4 * i);
+  } else if constexpr (bytes == 8) *(u64*)p = (u64)g.w[0] | (u64)g.w[1] << 32;
+  else *(typename Word<bytes>::type*)p = (typename Word<bytes>::type)g.w[0];
 }
 /** The same element E times. */
 template <class S, int E> WICK_FN void splat_group(Group<S, E>& g, const S* p) {
   if constexpr (!same<S, None>) {
     const S s = *p;
 #pragma unroll
-    for (int i = 0; i < E; i++) g.v[i] = s;
+    for (int i = 0; i < E; i++) g.set(i, s);
   }
 }
 template <class S, int E> WICK_FN S element(const Group<S, E>& g, int i) {
   if constexpr (same<S, None>) return None();
-  else return g.v[i];
+  else return g.get(i);
 }
 template <class S> WICK_FN S element_at(const S* p, u64 at) {
   if constexpr (same<S, None>) return None();
@@ -121,7 +135,7 @@ WICK_FN void flat(F f, u64 n, u32 scalars, D* out, const S0* p0, const S1* p1, c
     for (int u = 0; u < U; u++) {
       Group<D, E> r;
 #pragma unroll
-      for (int i = 0; i < E; i++) r.v[i] = f(element(g0[u], i), element(g1[u], i), element(g2[u], i), element(g3[u], i));
+      for (int i = 0; i < E; i++) r.set(i, f(element(g0[u], i), element(g1[u], i), element(g2[u], i), element(g3[u], i)));
       store_group<D, E>(out + first + (u64)u * BLOCK * E, r);
     }
   } else {
@@ -188,9 +202,8 @@ WICK_FN void strided(F f, const L& l, u32 splats, D* out, const S0* p0, const S1
     if (base + (u64)u * BLOCK >= l.count) break;
     Group<D, E> r;
 #pragma unroll
-    for (int i = 0; i < E; i++) r.v[i] = f(element(g0[u], i), element(g1[u], i), element(g2[u], i), element(g3[u], i));
-    if constexpr (E == 1) *to[u] = r.v[0];
-    else store_group<D, E>(to[u], r);
+    for (int i = 0; i < E; i++) r.set(i, f(element(g0[u], i), element(g1[u], i), element(g2[u], i), element(g3[u], i)));
+    store_group<D, E>(to[u], r);
   }
 }
 
@@ -220,7 +233,7 @@ WICK_FN void transpose(F f, const Layout64& batch, u32 rows, u32 columns, i64 ou
       Group<S, E> x;
       load_group<S, E>(x, in + (i64)c * in_column + r);
 #pragma unroll
-      for (int i = 0; i < E; i++) tile[line + k][g + i] = f(x.v[i], None(), None(), None());
+      for (int i = 0; i < E; i++) tile[line + k][g + i] = f(x.get(i), None(), None(), None());
     }
   }
   __syncthreads();
@@ -230,7 +243,7 @@ WICK_FN void transpose(F f, const Layout64& batch, u32 rows, u32 columns, i64 ou
     if (r < rows && c < columns) {
       Group<D, E> y;
 #pragma unroll
-      for (int i = 0; i < E; i++) y.v[i] = tile[g + i][line + k];
+      for (int i = 0; i < E; i++) y.set(i, tile[g + i][line + k]);
       store_group<D, E>(out + (i64)r * out_row + c, y);
     }
   }

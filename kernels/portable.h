@@ -16,6 +16,9 @@
 #ifdef __clang__
 #pragma clang fp contract(off)
 #endif
+#ifdef WICK_NVIDIA
+#pragma nv_diag_suppress 177  // a unit uses some of these functions only
+#endif
 
 /** Lanes of a wave (warp): 32 on NVIDIA and RDNA, 64 on GCN and CDNA. The compile line says which. */
 #ifndef WICK_WAVE
@@ -81,11 +84,18 @@ template <class T> constexpr bool is_float = same<T, float> || same<T, double> |
 /** NaN wins in Candle's 16-bit max, min and relu, and is ignored elsewhere. */
 template <class S> constexpr bool nan_wins = same<S, half> || same<S, bfloat>;
 
+/** NVRTC knows memcpy but not the builtin; the others know the builtin without a header. */
+#if defined(__CUDACC_RTC__)
+#define copy_bytes memcpy
+#else
+#define copy_bytes __builtin_memcpy
+#endif
+
 /** The bits of a value as another type of the same size. */
 template <class To, class From> WICK_FN To bits_as(From from) {
   static_assert(sizeof(To) == sizeof(From), "bits_as: sizes differ");
   To to;
-  __builtin_memcpy(&to, &from, sizeof(To));
+  copy_bytes(&to, &from, sizeof(To));
   return to;
 }
 
@@ -430,9 +440,9 @@ WICK_FN void sync_wave() { simt::sync_wave(); }
   template <class V> WICK_FN V NAME(V value, u32 arg, u32 width) {           \
     constexpr int words = (sizeof(V) + 3) / 4;                               \
     u32 w[words] = {};                                                       \
-    __builtin_memcpy(w, &value, sizeof(V));                                  \
+    copy_bytes(w, &value, sizeof(V));                                  \
     for (int i = 0; i < words; i++) w[i] = WORD(w[i], arg, width);           \
-    __builtin_memcpy(&value, w, sizeof(V));                                  \
+    copy_bytes(&value, w, sizeof(V));                                  \
     return value;                                                            \
   }
 /** The value of lane `arg` within each group of `width` lanes. */
@@ -545,10 +555,10 @@ template <class S, class F> WICK_FN S atomic_update(S* p, F f) {
     do {
       was = seen;
       u32 part = (was & mask) >> shift;
-      __builtin_memcpy(&old, &part, sizeof(S));
+      copy_bytes(&old, &part, sizeof(S));
       S next = f(old);
       u32 bits = 0;
-      __builtin_memcpy(&bits, &next, sizeof(S));
+      copy_bytes(&bits, &next, sizeof(S));
       seen = cas(word, was, (was & ~mask) | bits << shift);
     } while (seen != was);
     return old;
@@ -604,6 +614,18 @@ typedef uint4 word4;
 #else
 typedef u32 word4 __attribute__((vector_size(16)));
 #endif
+/** Its four 32-bit words, and back; arrays of words stay in registers where arrays of bytes may not. */
+WICK_FN void split_words(word4 v, u32* w) {
+#if defined(WICK_NVIDIA)
+  w[0] = v.x, w[1] = v.y, w[2] = v.z, w[3] = v.w;
+#else
+  w[0] = v[0], w[1] = v[1], w[2] = v[2], w[3] = v[3];
+#endif
+}
+WICK_FN word4 join_words(const u32* w) {
+  word4 v = {w[0], w[1], w[2], w[3]};
+  return v;
+}
 /** How many S fit one 16-byte access. */
 template <class S> constexpr int pack_size = 16 / sizeof(S);
 template <class S> union Pack {
