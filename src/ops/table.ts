@@ -4,6 +4,8 @@ import { attention } from './attention.js';
 import { binaryOps, choiceOps, compareOps } from './binary.js';
 import { compositeOps } from './composites.js';
 import { conv } from './conv.js';
+import { functional } from './functional.js';
+import { fusedOps } from './fused.js';
 import { indexing } from './indexing.js';
 import { matmulOps } from './matmul.js';
 import { movementOps } from './movement.js';
@@ -21,7 +23,7 @@ import { viewOps } from './views.js';
 
 export const OPS = {
   ...unaryOps, ...binaryOps, ...compareOps, ...choiceOps, ...movementOps, ...viewOps, ...assembleOps, ...reduceOps, ...scanOps,
-  ...matmulOps, ...indexing, ...conv, ...pool, ...resample, ...sort, ...random, ...softmax, ...norm, ...rope, ...attention, ...compositeOps,
+  ...matmulOps, ...indexing, ...conv, ...pool, ...resample, ...sort, ...random, ...softmax, ...norm, ...rope, ...attention, ...fusedOps, ...functional, ...compositeOps,
 };
 export type OpName = keyof typeof OPS;
 /** Tensor's methods, one a row. */
