@@ -5,11 +5,11 @@ import { type DType, DTYPE, DTYPES, type Value } from '../src/base/dtype.js';
 import { Layout } from '../src/base/layout.js';
 import { ArgBuffer } from '../src/driver/args.js';
 import { magicDivisor, packElementwise, planElementwise } from '../src/kernels/elementwise-plan.js';
-import { castChain, chain, type Chain, copyChain, elementwiseUnit, rowChain, VARIANTS } from '../src/kernels/elementwise.js';
+import { castChain, chain, type Chain, copyChain, elementwiseUnit, rowChain, standardChains, VARIANTS } from '../src/kernels/elementwise.js';
 import { compileForSim } from '../src/kernels/host-unit.js';
 import type { Unit } from '../src/kernels/source.js';
-import { OPS } from '../src/ops/table.js';
 import type { ElementwiseRow } from '../src/ops/op.js';
+import { elementwiseRows, OPS } from '../src/ops/table.js';
 import { decode, encode, SimRunner } from './sim-support.js';
 
 const row = (name: keyof typeof OPS): ElementwiseRow<any> => OPS[name] as unknown as ElementwiseRow<any>;
@@ -64,13 +64,13 @@ function expected(c: Chain, values: readonly Value[], scalars: readonly number[]
   return held[held.length - 1];
 }
 
-function check(run: SimRunner, c: Chain, out: Layout, inputs: readonly Layout[], want: string): void {
+function check(run: SimRunner, c: Chain, out: Layout, inputs: readonly Layout[], want: string, wide = false): void {
   const data = inputs.map((l, i) => storage(c.inputs[i], l, i + 1));
   const scalars = c.scalars.map((_, i) => [3, 5][i]);
   const addresses = inputs.map((_, i) => run.of(c.inputs[i], data[i]));
   const before = storage(c.output, out, 9);
   const target = run.of(c.output, before);
-  const plan = planElementwise(c, out, inputs);
+  const plan = planElementwise(c, out, inputs, wide);
   assert.equal(plan.variant, want, `${c.name} ${out.shape.join('x')}`);
   packElementwise(args, c, plan, [target, ...addresses], scalars);
   const module = run.device.loadModule(compileForSim(unit, run.device.info.warp), 'elementwise');
@@ -135,6 +135,14 @@ test('a fused chain gives the bits of its ops run one after another', () => {
   check(run, fused, Layout.contiguous([3, 40]), [Layout.contiguous([3, 40]), new Layout([3, 40], [0, 1]), Layout.contiguous([40, 3]).permute([1, 0])], 'strided');
 });
 
+test('64-bit layouts give what 32-bit ones give', () => {
+  const run = new SimRunner(64);
+  for (const c of CHAINS.filter((x) => x.inputs.length === 1)) check(run, c, new Layout([5, 3, 7], [40, 9, 1], 4), [Layout.contiguous([5, 3, 7])], 'strided64', true);
+  for (const c of CHAINS.filter((x) => x.inputs.length === 2)) {
+    check(run, c, Layout.contiguous([6, 64]), [Layout.contiguous([6, 64]), new Layout([6, 64], [0, 1])], 'groups64', true);
+  }
+});
+
 test('plans of tensors beyond 2^31 elements use 64-bit layouts', () => {
   const big = new Layout([3, 2 ** 30], [2 ** 31, 1]);
   assert.equal(planElementwise(rowChain(row('add'), 'f32'), big, [big, new Layout([3, 2 ** 30], [0, 1])]).variant, 'groups64');
@@ -150,6 +158,12 @@ test('magic divisors divide exactly below 2^31', () => {
       assert.equal(Math.floor(q), Math.floor(n / d), `${n} / ${d}`);
     }
   }
+});
+
+test('every row, cast and copy has chains of its own name', () => {
+  const all = standardChains(elementwiseRows);
+  assert.equal(new Set(all.map((c) => c.name)).size, all.length);
+  assert.equal(all.length, elementwiseRows.reduce((n, r) => n + r.dtypes.length, 0) + 90 + 4);
 });
 
 test('every variant is generated for one input, and all but the transposes for more', () => {

@@ -49,6 +49,7 @@ function hiprtcCompiler(calls: Calls<typeof HIPRTC_TABLE>, version: string): Com
     '-O3',
     '-std=c++17',
     '-ffp-contract=off', // contraction is off; kernels say fma where they mean it
+    '-fwrapv', // integer tensors wrap
     ...defineOptions(defines),
   ];
   const accepts = (arch: string): true | string => {

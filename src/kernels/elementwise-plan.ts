@@ -72,8 +72,8 @@ function join(...parts: (Uint8Array | { u32: number } | { i64: number })[]): Uin
 
 const constant = (l: Layout): boolean => l.strides.every((s, i) => s === 0 || l.shape[i] === 1);
 
-/** Layouts of the output and the inputs, all of one shape with at least one element; broadcast dimensions have stride 0. */
-export function planElementwise(c: Chain, out: Layout, inputs: readonly Layout[]): ElementwisePlan {
+/** Layouts of the output and the inputs, all of one shape with at least one element; broadcast dimensions have stride 0. `wide` asks for 64 bits. */
+export function planElementwise(c: Chain, out: Layout, inputs: readonly Layout[], wide = false): ElementwisePlan {
   const all = [out, ...inputs];
   const dtypes = [c.output, ...c.inputs];
   const offsets = all.map((l, i) => l.offset * DTYPE[dtypes[i]].bytes);
@@ -102,11 +102,11 @@ export function planElementwise(c: Chain, out: Layout, inputs: readonly Layout[]
   const step = inGroups ? strides.map((s) => s.map((v, d) => (d === last ? v * e : v))) : strides;
   const count = inGroups ? out.size / e : out.size;
   const span = Math.max(...strides.map((s) => s.reduce((sum, v, d) => sum + Math.abs(v) * (shape[d] - 1), 0)));
-  const wide = out.size >= LIMIT || span >= LIMIT;
+  const w64 = wide || out.size >= LIMIT || span >= LIMIT;
   let splats = 0;
   if (inGroups) strides.slice(1).forEach((s, i) => (splats |= s[last] === 0 ? 1 << i : 0));
-  const variant = `${inGroups ? 'groups' : 'strided'}${wide ? '64' : ''}` as Variant;
-  return plan(variant, Math.ceil(count / (256 * (inGroups ? 2 : 4))), join(layoutBytes(wide, count, size, step), { u32: splats }));
+  const variant = `${inGroups ? 'groups' : 'strided'}${w64 ? '64' : ''}` as Variant;
+  return plan(variant, Math.ceil(count / (256 * (inGroups ? 2 : 4))), join(layoutBytes(w64, count, size, step), { u32: splats }));
 }
 
 /** One input that is contiguous along another dimension than the output, both long enough to fill tiles. */

@@ -1,5 +1,5 @@
 // Fast elementwise kernels from rows of the op table: one op, a cast, a copy, or a chain of ops fused into one kernel.
-import { type DType, DTYPE } from '../base/dtype.js';
+import { type DType, DTYPE, DTYPES } from '../base/dtype.js';
 import { ArgumentError } from '../base/errors.js';
 import type { ElementwiseRow } from '../ops/op.js';
 import type { Entry } from './entries.js';
@@ -63,6 +63,12 @@ export function copyChain(bytes: number): Chain {
   const carrier = ({ 1: 'u8', 2: 'i16', 4: 'u32', 8: 'i64' } as const)[bytes];
   if (!carrier) throw new ArgumentError(`copy: no element type has ${bytes} bytes`);
   return { ...chain([carrier], []), name: `copy_b${bytes}`, output: carrier };
+}
+
+/** Every row on every dtype, every cast and every copy: what an ahead-of-time build compiles. */
+export function standardChains(rows: readonly ElementwiseRow<any>[]): Chain[] {
+  const casts = DTYPES.flatMap((from) => DTYPES.filter((to) => to !== from).map((to) => castChain(from, to)));
+  return [...rows.flatMap((r) => r.dtypes.map((d) => rowChain(r, d))), ...casts, ...[1, 2, 4, 8].map(copyChain)];
 }
 
 const SCALAR = (i: number): string => `s${i}`;
