@@ -1,0 +1,199 @@
+// Where layers get their tensors: fresh ones from a VarMap, stored ones from files of any format, under nested names.
+import type { DType } from '../base/dtype.js';
+import { ArgumentError, ShapeError } from '../base/errors.js';
+import { formatShape, sameShape, type Shape } from '../base/shape.js';
+import { loadTensors, saveTensors, toTensor } from '../io/load.js';
+import { openTensors, type OpenOptions, type TensorFile } from '../io/open.js';
+import { noGrad } from '../tensor/autograd.js';
+import { Device } from '../tensor/device.js';
+import type { Generator } from '../tensor/random.js';
+import { keep } from '../tensor/scope.js';
+import type { Tensor } from '../tensor/tensor.js';
+import { type Init, initialise, ZERO } from './init.js';
+
+export interface VarOptions {
+  readonly dtype: DType;
+  readonly device: Device;
+  readonly generator?: Generator;
+}
+/** Gives tensors by full name; `shape` is undefined where the caller takes any. */
+export interface VarSource {
+  get(name: string, shape: Shape | undefined, init: Init, options: VarOptions): Tensor;
+  has(name: string): boolean;
+}
+
+/** Trainable tensors by name, in the order they were made. */
+export class VarMap implements VarSource {
+  readonly #vars = new Map<string, Tensor>();
+
+  get(name: string, shape: Shape | undefined, init: Init, options: VarOptions): Tensor {
+    const known = this.#vars.get(name);
+    if (known) {
+      if (shape && !sameShape(shape, known.shape)) throw new ShapeError(`VarMap: ${name} is ${formatShape(known.shape)}, asked for as ${formatShape(shape)}`);
+      return known;
+    }
+    if (!shape) throw new ArgumentError(`VarMap: there is no ${JSON.stringify(name)}, and without a shape none can be made`);
+    const made = keep(initialise(init, shape, options)).requireGrad();
+    this.#vars.set(name, made);
+    return made;
+  }
+  has(name: string): boolean {
+    return this.#vars.has(name);
+  }
+  set(name: string, value: Tensor): void {
+    const known = this.#vars.get(name);
+    if (known) noGrad(() => known.assign(value.to(known.device).cast(known.dtype)));
+    else this.#vars.set(name, keep(value.detach()).requireGrad());
+  }
+  names(): string[] {
+    return [...this.#vars.keys()];
+  }
+  all(): Tensor[] {
+    return [...this.#vars.values()];
+  }
+  entries(): ReadonlyMap<string, Tensor> {
+    return this.#vars;
+  }
+  /** The ending of the path names the format. */
+  save(path: string): void {
+    saveTensors(path, this.#vars);
+  }
+  /** Every variable's value from a file; names the file lacks are an error. */
+  load(path: string): void {
+    const stored = loadTensors(path, { device: this.all()[0]?.device });
+    for (const name of this.#vars.keys()) {
+      const value = stored.get(name);
+      if (!value) throw new ArgumentError(`VarMap.load: ${path} has no ${JSON.stringify(name)}`);
+      this.set(name, value);
+    }
+    for (const t of stored.values()) t.dispose();
+  }
+}
+
+/** Tensors that are there already. */
+const fromMap = (tensors: ReadonlyMap<string, Tensor>): VarSource => ({
+  has: (name) => tensors.has(name),
+  get: (name, shape, _init, { dtype, device }) => {
+    const t = tensors.get(name);
+    if (!t) throw missing(name, [...tensors.keys()]);
+    return checked(name, t.to(device).cast(dtype), shape);
+  },
+});
+
+/** Tensors read when they are asked for, one at a time. */
+const fromFiles = (files: readonly TensorFile[]): VarSource => {
+  const where = new Map(files.flatMap((f) => f.names.map((name) => [name, f] as const)));
+  return {
+    has: (name) => where.has(name),
+    get: (name, shape, _init, { dtype, device }) => {
+      const file = where.get(name);
+      if (!file) throw missing(name, [...where.keys()]);
+      const stored = toTensor(file.record(name), device);
+      const t = checked(name, stored.cast(dtype), shape);
+      if (t !== stored) stored.dispose();
+      return keep(t);
+    },
+  };
+};
+
+function missing(name: string, known: readonly string[]): ArgumentError {
+  const last = name.split('.').pop() as string;
+  const near = known.filter((k) => k.endsWith(last)).slice(0, 4);
+  return new ArgumentError(`VarBuilder: there is no tensor ${JSON.stringify(name)} among ${known.length}${near.length ? `; similar names: ${near.join(', ')}` : ''}`);
+}
+function checked(name: string, t: Tensor, shape: Shape | undefined): Tensor {
+  if (shape && !sameShape(shape, t.shape)) throw new ShapeError(`VarBuilder: ${name} is ${formatShape(t.shape)}, asked for as ${formatShape(shape)}`);
+  return t;
+}
+
+export interface BuilderOptions extends OpenOptions {
+  /** Default f32. */
+  readonly dtype?: DType;
+  /** A device or its name. */
+  readonly device?: Device | string;
+  readonly generator?: Generator;
+}
+/** A part of a tensor for one of several workers. */
+export interface Shard {
+  readonly dim: number;
+  readonly rank: number;
+  readonly worldSize: number;
+}
+
+export class VarBuilder {
+  readonly #source: VarSource;
+  readonly #path: readonly string[];
+  readonly #rename: (name: string) => string;
+  readonly dtype: DType;
+  readonly device: Device;
+  readonly generator: Generator | undefined;
+
+  constructor(source: VarSource, options: BuilderOptions = {}, path: readonly string[] = [], rename: (name: string) => string = (n) => n) {
+    this.#source = source;
+    this.#path = path;
+    this.#rename = rename;
+    this.dtype = options.dtype ?? 'f32';
+    this.device = typeof options.device === 'string' ? Device.get(options.device) : (options.device ?? Device.default);
+    this.generator = options.generator;
+  }
+  /** Makes what is asked for and remembers it: for training. */
+  static fromVarMap(map: VarMap, options: BuilderOptions = {}): VarBuilder {
+    return new VarBuilder(map, options);
+  }
+  static fromTensors(tensors: ReadonlyMap<string, Tensor>, options: BuilderOptions = {}): VarBuilder {
+    return new VarBuilder(fromMap(tensors), options);
+  }
+  /** safetensors (a file, an index of shards or a folder), npz, pt and gguf files; several are searched in order. */
+  static fromFiles(paths: string | readonly string[], options: BuilderOptions = {}): VarBuilder {
+    const list = typeof paths === 'string' ? [paths] : paths;
+    return new VarBuilder(fromFiles(list.map((p) => openTensors(p, options))), options);
+  }
+  /** Zeros of every shape asked for. */
+  static zeros(options: BuilderOptions = {}): VarBuilder {
+    return new VarBuilder({ has: () => true, get: (_name, shape, _init, o) => initialise(ZERO, shape ?? [], o) }, options);
+  }
+
+  #with(change: { path?: readonly string[]; dtype?: DType; device?: Device; rename?: (name: string) => string }): VarBuilder {
+    const options = { dtype: change.dtype ?? this.dtype, device: change.device ?? this.device, generator: this.generator };
+    return new VarBuilder(this.#source, options, change.path ?? this.#path, change.rename ?? this.#rename);
+  }
+  /** The same builder inside `name`; several names at once are joined by dots. */
+  pp(...names: readonly (string | number)[]): VarBuilder {
+    return this.#with({ path: [...this.#path, ...names.map(String)] });
+  }
+  get prefix(): string {
+    return this.#path.join('.');
+  }
+  root(): VarBuilder {
+    return this.#with({ path: [] });
+  }
+  withDType(dtype: DType): VarBuilder {
+    return this.#with({ dtype });
+  }
+  withDevice(device: Device): VarBuilder {
+    return this.#with({ device });
+  }
+  /** Asks the source for other names: f is given the full one. */
+  rename(f: (name: string) => string): VarBuilder {
+    const before = this.#rename;
+    return this.#with({ rename: (name) => before(f(name)) });
+  }
+  #full(name: string): string {
+    return this.#rename([...this.#path, name].join('.'));
+  }
+  has(name: string): boolean {
+    return this.#source.has(this.#full(name));
+  }
+  get(shape: Shape | undefined, name: string, init: Init = ZERO, dtype: DType = this.dtype): Tensor {
+    return this.#source.get(this.#full(name), shape, init, { dtype, device: this.device, generator: this.generator });
+  }
+  /** One worker's part of a stored tensor. */
+  shard(name: string, { dim, rank, worldSize }: Shard): Tensor {
+    const whole = this.get(undefined, name);
+    const n = whole.shape[dim];
+    if (n % worldSize !== 0) throw new ShapeError(`shard: dimension ${dim} of ${name} ${formatShape(whole.shape)} does not divide into ${worldSize} parts`);
+    const part = keep(whole.narrow(dim, (n / worldSize) * rank, n / worldSize).copy());
+    whole.dispose();
+    return part;
+  }
+}
