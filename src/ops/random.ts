@@ -8,8 +8,8 @@
 //   normal, 52 bits (every dtype):      block e / 2, words a, b as above         u = ((a >> 6) * 2^26 + (b >> 6) + 0.5) * 2^-52
 // A uniform number is lo + u * (up - lo), clamped to [bottom, top] (see uniformRange); a normal one mean + std * quantile(u).
 // All of it is done in double with + - * / and sqrt, each rounded on its own (no fused multiply-add), then rounded once to the dtype.
-import { DTYPE, FLOATS, type DType } from '../base/dtype.js';
-import { ArgumentError } from '../base/errors.js';
+import { DTYPE, FLOATS, isFloat, type DType } from '../base/dtype.js';
+import { ArgumentError, DTypeError } from '../base/errors.js';
 import { checkShape, sizeOf, type Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { kernel } from './kernel-row.js';
@@ -163,6 +163,7 @@ function neighbour(dtype: DType, x: number, way: 1 | -1): number {
 
 /** The smallest value of the dtype not below lo and the largest below up: what a uniform number is clamped to before rounding. */
 export function uniformRange(dtype: DType, lo: number, up: number): { bottom: number; top: number } {
+  if (!isFloat(dtype)) throw new DTypeError(`randUniform: ${dtype} is no float; random numbers are floats: cast them, or use randint`);
   const near = { lo: round(dtype, lo), up: round(dtype, up) };
   const bottom = near.lo >= lo ? near.lo : neighbour(dtype, near.lo, 1);
   const top = near.up < up ? near.up : neighbour(dtype, near.up, -1);
