@@ -1,5 +1,6 @@
 // The reference engine: plain TypeScript in double precision, the oracle the others are held against.
 import { DTYPE, type DType, isFloat, type RawArray, toBig, type Value } from '../base/dtype.js';
+import { OutOfMemoryError } from '../base/errors.js';
 import type { ElementwiseRow, Params, RefTensor, RunRow } from '../ops/op.js';
 import type { Backend, Memory, MemoryStats, View } from './backend.js';
 
@@ -9,7 +10,11 @@ class HostMemory implements Memory {
   readonly buffer: ArrayBuffer;
   constructor(bytes: number) {
     this.bytes = bytes;
-    this.buffer = new ArrayBuffer(Math.ceil(bytes / 8) * 8);
+    try {
+      this.buffer = new ArrayBuffer(Math.ceil(bytes / 8) * 8);
+    } catch (cause) {
+      throw new OutOfMemoryError(`reference: ${bytes} bytes are more than one block can have`, { cause });
+    }
   }
 }
 
@@ -66,10 +71,11 @@ export class ReferenceBackend implements Backend {
     this.name = name;
   }
   alloc(bytes: number): Memory {
+    const memory = new HostMemory(bytes);
     this.#live += bytes;
     this.#blocks++;
     this.#peak = Math.max(this.#peak, this.#live);
-    return new HostMemory(bytes);
+    return memory;
   }
   free(memory: Memory): void {
     this.#live -= memory.bytes;
