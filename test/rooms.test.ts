@@ -1,0 +1,89 @@
+// The house plan as a test: which room may import from which, and what each file may weigh.
+import assert from 'node:assert/strict';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join, relative } from 'node:path';
+import { test } from 'node:test';
+import { packageRoot } from '../src/parity/golden.js';
+
+/** Rooms each room may import besides itself; base is open to all. Types may be imported from anywhere. */
+const MAY: Readonly<Record<string, readonly string[]>> = {
+  base: [],
+  driver: ['emulator'], // emu.ts drives the emulator like a GPU
+  ops: [],
+  emulator: ['driver'], // code objects are disassembled by the vendor's library
+  kernels: ['ops', 'driver'],
+  backends: ['ops', 'driver', 'kernels', 'emulator'],
+  tensor: ['ops', 'backends'],
+  io: ['tensor'],
+  nn: ['tensor', 'ops', 'io'],
+  models: ['nn', 'io', 'tensor', 'ops'],
+  engine: ['models', 'nn', 'io', 'tensor'],
+  server: ['engine', 'models', 'io', 'tensor'],
+  testing: ['ops', 'tensor', 'backends'],
+  parity: ['tensor', 'ops', 'backends', 'kernels', 'driver', 'io', 'nn', 'models', 'testing'],
+};
+/** Rooms that may import everything: commands are thin, and the front door opens all. */
+const FREE = ['cli', ''];
+
+const src = join(packageRoot(), 'src');
+const files = readdirSync(src, { recursive: true, encoding: 'utf8' }).filter((f) => f.endsWith('.ts')).map((f) => f.replaceAll('\\', '/'));
+const roomOf = (file: string): string => (file.includes('/') ? file.slice(0, file.indexOf('/')) : '');
+const IMPORT = /(?:^|\n)\s*(import|export)\s+(type\s+)?([^'";]*?)from\s+'([^']+)'|import\('([^']+)'\)/g;
+
+interface Import {
+  readonly target: string;
+  readonly typeOnly: boolean;
+}
+/** What a file imports when it runs: `import type` and lists of nothing but types fall away. */
+function importsOf(file: string): Import[] {
+  const text = readFileSync(join(src, file), 'utf8');
+  return [...text.matchAll(IMPORT)].map((m) => {
+    const names = /\{([^}]*)\}/.exec(m[3] ?? '')?.[1].split(',').map((n) => n.trim()).filter(Boolean) ?? [];
+    return { target: m[4] ?? m[5], typeOnly: m[2] !== undefined || (names.length > 0 && names.every((n) => n.startsWith('type '))) };
+  });
+}
+const resolve = (file: string, target: string): string => relative(src, join(src, file, '..', target)).replaceAll('\\', '/').replace(/\.js$/, '.ts');
+
+test('every room is in the table', () => {
+  const unknown = [...new Set(files.map(roomOf))].filter((r) => !FREE.includes(r) && !Object.hasOwn(MAY, r));
+  assert.deepEqual(unknown, [], `rooms without a line in the table: ${unknown.join(', ')}`);
+});
+
+test('rooms import only what the house plan allows', () => {
+  const wrong: string[] = [];
+  for (const file of files) {
+    const room = roomOf(file);
+    if (FREE.includes(room)) continue;
+    for (const { target, typeOnly } of importsOf(file)) {
+      if (!target.startsWith('.') || typeOnly) continue;
+      const other = roomOf(resolve(file, target));
+      if (other !== room && other !== 'base' && !MAY[room]?.includes(other)) wrong.push(`${file}: ${room}/ may not import ${other || 'the front door'}/`);
+    }
+  }
+  assert.deepEqual(wrong, [], `\n  ${wrong.join('\n  ')}`);
+});
+
+test('only driver/ffi.ts imports the FFI library', () => {
+  const wrong = files.filter((f) => f !== 'driver/ffi.ts' && importsOf(f).some((i) => i.target === 'koffi' && !i.typeOnly));
+  assert.deepEqual(wrong, [], `${wrong.join(', ')}: the FFI library is imported by driver/ffi.ts alone`);
+});
+
+test('imports exist and carry their suffix', () => {
+  const known = new Set(files);
+  const wrong: string[] = [];
+  for (const file of files) {
+    for (const { target } of importsOf(file)) if (target.startsWith('.') && !known.has(resolve(file, target))) wrong.push(`${file}: ${target}`);
+  }
+  assert.deepEqual(wrong, []);
+});
+
+test('files open with a sentence, have no default export and kebab-case names', () => {
+  const wrong: string[] = [];
+  for (const file of files) {
+    const text = readFileSync(join(src, file), 'utf8').replace(/^#!.*\n/, '');
+    if (!/^\/\/ \S.*|^\/\*\*? \S/.test(text)) wrong.push(`${file}: does not open with a sentence that says what it is`);
+    if (/^export default /m.test(text)) wrong.push(`${file}: default export`);
+    if (!/^([a-z0-9-]+\/)*[a-z0-9-]+(\.d)?\.ts$/.test(file)) wrong.push(`${file}: its name is not kebab-case`);
+  }
+  assert.deepEqual(wrong, [], `\n  ${wrong.join('\n  ')}`);
+});
