@@ -42,6 +42,15 @@ template <class S> struct MatrixStore {
     if (part) part[i * n + j] = sum;
     else c[i * n + j] = from_compute<S>(bias ? sum + (product_t<S>)to_compute(bias[j]) : sum);
   }
+  /** Two neighbours of a row of 16-bit floats in one word; n is even, so both are inside or neither. */
+  WICK_MEMBER void store_pair(i64 i, i64 j, float x, float y) const {
+    if (i >= m || j >= n) return;
+    if (bias) {
+      x += to_compute(bias[j]);
+      y += to_compute(bias[j + 1]);
+    }
+    *(u32*)(c + i * n + j) = (u32)from_compute<S>(x).bits | (u32)from_compute<S>(y).bits << 16;
+  }
 };
 template <class S> WICK_FN MatrixStore<S> store_of(S* c, product_t<S>* part, const S* bias, const Product& p) {
   const i64 size = p.m * p.n, b = blockIdx.y;
@@ -83,18 +92,24 @@ constexpr int LARGE_K = 32, LARGE_STAGES = 2, SMALL_K = 32, SMALL_STAGES = 2;
 /** One operand's tile of ROWS x KT in shared memory: [row][k] or [k][row], padded so that eight rows fall on different banks. */
 template <class S, int ROWS, int KT, bool K> struct AsyncTile {
   static constexpr int LINES = K ? ROWS : KT, LINE = K ? KT : ROWS, PITCH = LINE + 8, SIZE = LINES * PITCH;
-  static WICK_MEMBER void fetch(S* to, const S* base, i64 stride, i64 row0, i64 rows, i64 k0, i64 k_to) {
-    for (int i = threadIdx.x; i < LINES * LINE / 8; i += blockDim.x) {
-      const int line = i / (LINE / 8), at = i % (LINE / 8) * 8;
-      const i64 outer = (K ? row0 : k0) + line, inner = (K ? k0 : row0) + at, ends = K ? rows : k_to, left = (K ? k_to : rows) - inner;
-      const u32 bytes = outer >= ends || left <= 0 ? 0 : left >= 8 ? 16 : (u32)left * 2;
-      async_copy16(to + line * PITCH + at, bytes ? base + outer * stride + inner : base, bytes);
+  /** `base` is the tile's first element; `rows` and `ks` of it lie inside the matrix. */
+  template <int THREADS> static WICK_MEMBER void fetch(S* to, const S* base, i64 stride, i32 rows, i32 ks) {
+    constexpr int PER = LINE / 8, STEP = THREADS / PER;  // threads a line, lines a round
+    static_assert(THREADS % PER == 0 && LINES % STEP == 0, "a round of all threads must cover whole lines");
+    const i32 line = (i32)threadIdx.x / PER, at = (i32)threadIdx.x % PER * 8, lines = K ? rows : ks, left = (K ? ks : rows) - at;
+    const u32 bytes = left <= 0 ? 0 : left >= 8 ? 16 : (u32)left * 2;
+    const S* from = base + line * stride + at;
+#pragma unroll
+    for (int i = 0; i < LINES / STEP; i++) {
+      const u32 some = line + i * STEP < lines ? bytes : 0;
+      async_copy16(to + (line + i * STEP) * PITCH + at, some ? from : base, some);
+      from += STEP * stride;
     }
   }
   static WICK_MEMBER const S* at(const S* tile, int row, int k) { return K ? tile + row * PITCH + k : tile + k * PITCH + row; }
 };
 
-template <class S, bool AK, bool BK, int BM, int BN, int KT, int STAGES>
+template <int THREADS, class S, bool AK, bool BK, int BM, int BN, int KT, int STAGES>
 WICK_FN void gemm_async(const S* a, const S* b, const MatrixStore<S>& store, i64 a_stride, i64 b_stride, i64 m0, i64 n0, i64 m, i64 n, i64 k_from, i64 k_to) {
   typedef AsyncTile<S, BM, KT, AK> TA;
   typedef AsyncTile<S, BN, KT, BK> TB;
@@ -102,12 +117,15 @@ WICK_FN void gemm_async(const S* a, const S* b, const MatrixStore<S>& store, i64
   S *as = tiles, *bs = tiles + STAGES * TA::SIZE;
   const u32 wave = wave_id();
   const int wm = (int)(wave / (BN / 64)) * 64, wn = (int)(wave % (BN / 64)) * 64;
-  const i64 steps = (k_to - k_from + KT - 1) / KT;
+  const i64 steps = (k_to - k_from + KT - 1) / KT, a_k = AK ? 1 : a_stride, b_k = BK ? 1 : b_stride;
+  const S *a0 = a + m0 * (AK ? a_stride : 1), *b0 = b + n0 * (BK ? b_stride : 1);
+  const i32 rows_a = (i32)(m - m0 < BM ? m - m0 : BM), rows_b = (i32)(n - n0 < BN ? n - n0 : BN);
   const auto fetch = [&](i64 step) {
     if (step < steps) {
       const i64 k0 = k_from + step * KT, s = step % STAGES;
-      TA::fetch(as + s * TA::SIZE, a, a_stride, m0, m, k0, k_to);
-      TB::fetch(bs + s * TB::SIZE, b, b_stride, n0, n, k0, k_to);
+      const i32 ks = (i32)(k_to - k0 < KT ? k_to - k0 : KT);
+      TA::template fetch<THREADS>(as + s * TA::SIZE, a0 + k0 * a_k, a_stride, rows_a, ks);
+      TB::template fetch<THREADS>(bs + s * TB::SIZE, b0 + k0 * b_k, b_stride, rows_b, ks);
     }
     async_commit();  // groups are counted, so an empty one keeps the count
   };
@@ -134,20 +152,27 @@ WICK_FN void gemm_async(const S* a, const S* b, const MatrixStore<S>& store, i64
     }
   }
   const u32 lane = lane_id();
+  const bool pairs = ACC_PAIRS && !store.part && n % 2 == 0;
 #pragma unroll
   for (int i = 0; i < 4; i++)
 #pragma unroll
     for (int j = 0; j < 4; j++)
 #pragma unroll
-      for (int e = 0; e < ACC; e++)
-        store.store(m0 + wm + i * 16 + acc_row(lane, e), n0 + wn + j * 16 + acc_col(lane, e), sum[i][j].x[e]);
+      for (int e = 0; e < ACC; e += 2) {
+        const i64 r = m0 + wm + i * 16, c = n0 + wn + j * 16;
+        if (pairs) store.store_pair(r + acc_row(lane, e), c + acc_col(lane, e), sum[i][j].x[e], sum[i][j].x[e + 1]);
+        else {
+          store.store(r + acc_row(lane, e), c + acc_col(lane, e), sum[i][j].x[e]);
+          store.store(r + acc_row(lane, e + 1), c + acc_col(lane, e + 1), sum[i][j].x[e + 1]);
+        }
+      }
 }
 #define GEMM_ASYNC(NAME, S, AK, BK, THREADS, BM, BN, KT, STAGES)                                                                          \
   KERNEL(THREADS) NAME(const S* a, const S* b, S* c, product_t<S>* part, const S* bias, const Operand oa, const Operand ob, \
                                                  const Product p) {                                                              \
     const Tile tile = tile_of(blockIdx.x, (p.m + BM - 1) / BM, (p.n + BN - 1) / BN);                                             \
     const i64 from = (i64)blockIdx.z * p.split, to = from + p.split < p.k ? from + p.split : p.k;                                \
-    gemm_async<S, AK, BK, BM, BN, KT, STAGES>(a + batch_offset(oa, p), b + batch_offset(ob, p), store_of(c, part, bias, p), AK ? oa.row : oa.k, \
+    gemm_async<THREADS, S, AK, BK, BM, BN, KT, STAGES>(a + batch_offset(oa, p), b + batch_offset(ob, p), store_of(c, part, bias, p), AK ? oa.row : oa.k, \
                                               BK ? ob.row : ob.k, tile.m * BM, tile.n * BN, p.m, p.n, from, to);                 \
   }
 

@@ -23,6 +23,7 @@
 #if defined(MATRIX_MMA) || (defined(MATRIX_PLAIN) && WICK_WAVE == 32)
 // Two m16n8k16 products side by side: registers hold pairs along k, results pairs along columns.
 constexpr int FRAG = 8, ACC = 8;
+constexpr bool ACC_PAIRS = true;  // elements 2j and 2j + 1 of a lane are neighbours in a row
 /** How a result becomes an operand of the next product without leaving its lane: as the left one here, as the right one below. */
 constexpr bool RESULT_IS_LEFT = true, RESULT_IS_RIGHT = false;
 WICK_FN u32 a_row(u32 lane, int j) { return lane / 4 + (j / 2 % 2) * 8; }
@@ -34,6 +35,7 @@ WICK_FN u32 acc_col(u32 lane, int j) { return lane % 4 * 2 + j % 2 + j / 4 * 8; 
 #elif defined(MATRIX_WMMA) && MATRIX_WMMA == 11
 // Both halves of the wave hold all of k; results alternate rows between them.
 constexpr int FRAG = 16, ACC = 8;
+constexpr bool ACC_PAIRS = false;
 constexpr bool RESULT_IS_LEFT = false, RESULT_IS_RIGHT = false;
 WICK_FN u32 a_row(u32 lane, int) { return lane % 16; }
 WICK_FN u32 a_k(u32, int j) { return (u32)j; }
@@ -44,6 +46,7 @@ WICK_FN u32 acc_col(u32 lane, int) { return lane % 16; }
 #else
 // WMMA of gfx12 (8 of k a lane) and MFMA (4 of k a lane): groups of 16 lanes split k, and the rows of the result.
 constexpr int FRAG = 256 / WICK_WAVE, ACC = 256 / WICK_WAVE;
+constexpr bool ACC_PAIRS = false;
 constexpr bool RESULT_IS_LEFT = false, RESULT_IS_RIGHT = true;
 WICK_FN u32 a_row(u32 lane, int) { return lane % 16; }
 WICK_FN u32 a_k(u32 lane, int j) { return lane / 16 * FRAG + (u32)j; }
@@ -123,29 +126,24 @@ typedef short short_vector __attribute__((ext_vector_type(FRAG)));
 #ifdef MATRIX_PLAIN
 /** Never inlined: it is called from unrolled loops. */
 template <class S> __attribute__((noinline)) static __device__ void multiply_plain(Acc& acc, const Frag& a, const Frag& b) {
-  // Each lane walks k, asking the lanes that hold its row and column.
+  // Operands go round once; then each lane has both tiles whole and makes its own share of the result.
   const u32 lane = lane_id();
-  float sum[ACC] = {};
+  float left[16][16], right[16][16];
   for (u32 from = 0; from < WICK_WAVE; from++) {
-    const Frag fa = shfl(a, from, WICK_WAVE);
-    for (u32 other = 0; other < WICK_WAVE; other++) {
-      bool meet = false;
-      for (int i = 0; i < FRAG && !meet; i++)
-        for (int j = 0; j < FRAG && !meet; j++) meet = a_k(from, i) == b_k(other, j);
-      if (!meet) continue;  // the same decision in every lane
-      const Frag fb = shfl(b, other, WICK_WAVE);
-      for (int i = 0; i < FRAG; i++)
-        for (int j = 0; j < FRAG; j++) {
-          if (a_k(from, i) != b_k(other, j)) continue;
-          S x, y;
-          x.bits = (u16)(fa.w[i / 2] >> i % 2 * 16);
-          y.bits = (u16)(fb.w[j / 2] >> j % 2 * 16);
-          for (int n = 0; n < ACC; n++)
-            if (acc_row(lane, n) == a_row(from, i) && acc_col(lane, n) == b_row(other, j)) sum[n] = fmag(to_compute(x), to_compute(y), sum[n]);
-        }
+    const Frag fa = shfl(a, from, WICK_WAVE), fb = shfl(b, from, WICK_WAVE);
+    for (int j = 0; j < FRAG; j++) {
+      S x, y;
+      x.bits = (u16)(fa.w[j / 2] >> j % 2 * 16);
+      y.bits = (u16)(fb.w[j / 2] >> j % 2 * 16);
+      left[a_row(from, j)][a_k(from, j)] = to_compute(x);
+      right[b_row(from, j)][b_k(from, j)] = to_compute(y);
     }
   }
-  for (int n = 0; n < ACC; n++) acc.x[n] += sum[n];
+  for (int n = 0; n < ACC; n++) {
+    float sum = 0;
+    for (u32 k = 0; k < 16; k++) sum = fmag(left[acc_row(lane, n)][k], right[acc_col(lane, n)][k], sum);
+    acc.x[n] += sum;
+  }
 }
 #endif
 
