@@ -1,0 +1,200 @@
+// Keys and values of earlier tokens: growing, rotating (a window) and paged (many sequences in one pool of pages).
+import type { DType } from '../base/dtype.js';
+import { ArgumentError, ShapeError } from '../base/errors.js';
+import { formatShape } from '../base/shape.js';
+import type { SdpaOptions } from '../ops/attention.js';
+import { noGrad } from '../tensor/autograd.js';
+import { tensor } from '../tensor/create.js';
+import type { Device } from '../tensor/device.js';
+import { keep } from '../tensor/scope.js';
+import { Tensor } from '../tensor/tensor.js';
+
+/** What attention over a cache needs: (batch, heads, time, dim) in, all keys and values to look at out. */
+export interface Cache {
+  /** Tokens seen so far. */
+  readonly length: number;
+  append(k: Tensor, v: Tensor): readonly [k: Tensor, v: Tensor];
+  reset(): void;
+}
+
+const room = (like: Tensor, time: number): Tensor => {
+  const [b, h, , d] = like.shape;
+  return keep(Tensor.empty([b, h, time, d], like.dtype, like.device));
+};
+
+/** Grows by doubling; what append answers are views of its buffers, no copies. */
+export class KvCache implements Cache {
+  #k: Tensor | undefined;
+  #v: Tensor | undefined;
+  #capacity: number;
+  length = 0;
+  constructor(initialCapacity = 64) {
+    this.#capacity = initialCapacity;
+  }
+  append(k: Tensor, v: Tensor): readonly [Tensor, Tensor] {
+    return noGrad(() => {
+      const t = k.shape[2];
+      const end = this.length + t;
+      if (!this.#k || !this.#v || end > this.#k.shape[2]) this.#grow(k, end);
+      const [kb, vb] = [this.#k as Tensor, this.#v as Tensor];
+      kb.narrow(2, this.length, t).assign(k);
+      vb.narrow(2, this.length, t).assign(v);
+      this.length = end;
+      return [kb.narrow(2, 0, end), vb.narrow(2, 0, end)] as const;
+    });
+  }
+  #grow(like: Tensor, end: number): void {
+    while (this.#capacity < end) this.#capacity *= 2;
+    const grown = (old: Tensor | undefined): Tensor => {
+      const fresh = room(like, this.#capacity);
+      if (old && this.length > 0) fresh.narrow(2, 0, this.length).assign(old.narrow(2, 0, this.length));
+      old?.dispose();
+      return fresh;
+    };
+    this.#k = grown(this.#k);
+    this.#v = grown(this.#v);
+  }
+  /** Forgets tokens from `length` on. */
+  truncate(length: number): void {
+    if (length < 0 || length > this.length) throw new ArgumentError(`KvCache: cannot truncate ${this.length} tokens to ${length}`);
+    this.length = length;
+  }
+  reset(): void {
+    this.length = 0;
+  }
+  dispose(): void {
+    this.#k?.dispose();
+    this.#v?.dispose();
+    this.#k = this.#v = undefined;
+    this.length = 0;
+  }
+}
+
+/** Keeps the last `window` tokens. A single step answers the ring as it lies: positions are in the keys, order does not matter. */
+export class RotatingKvCache implements Cache {
+  readonly window: number;
+  #k: Tensor | undefined;
+  #v: Tensor | undefined;
+  length = 0;
+  constructor(window: number) {
+    if (!Number.isInteger(window) || window < 1) throw new ArgumentError(`RotatingKvCache: window ${window} is not a whole number from 1`);
+    this.window = window;
+  }
+  append(k: Tensor, v: Tensor): readonly [Tensor, Tensor] {
+    return noGrad(() => {
+      this.#k ??= room(k, this.window);
+      this.#v ??= room(v, this.window);
+      const [kb, vb, t] = [this.#k, this.#v, k.shape[2]];
+      const held = Math.min(this.length, this.window);
+      if (t === 1) {
+        const at = this.length % this.window;
+        kb.narrow(2, at, 1).assign(k);
+        vb.narrow(2, at, 1).assign(v);
+        this.length++;
+        const n = Math.min(this.length, this.window);
+        return [kb.narrow(2, 0, n), vb.narrow(2, 0, n)] as const;
+      }
+      // Several at once look at everything kept, in time order; what the window will still hold is written back.
+      const all = [inOrder(kb, this.length, held).cat([k], 2), inOrder(vb, this.length, held).cat([v], 2)] as const;
+      const kept = Math.min(this.window, held + t);
+      const start = (this.length + t - kept) % this.window;
+      const first = Math.min(kept, this.window - start);
+      for (const [buffer, whole] of [[kb, all[0]], [vb, all[1]]] as const) {
+        const from = whole.shape[2] - kept;
+        buffer.narrow(2, start, first).assign(whole.narrow(2, from, first));
+        if (kept > first) buffer.narrow(2, 0, kept - first).assign(whole.narrow(2, from + first, kept - first));
+      }
+      this.length += t;
+      return all;
+    });
+  }
+  reset(): void {
+    this.length = 0;
+  }
+}
+function inOrder(ring: Tensor, length: number, held: number): Tensor {
+  const start = length > held ? length % ring.shape[2] : 0;
+  return start === 0 ? ring.narrow(2, 0, held) : ring.narrow(2, start, held - start).cat([ring.narrow(2, 0, start)], 2);
+}
+
+export interface PagedOptions {
+  readonly pages: number;
+  readonly pageRows?: number;
+  readonly kvHeads: number;
+  readonly headDim: number;
+  readonly dtype: DType;
+  readonly device: Device;
+}
+/** One pool of pages for many sequences: a sequence takes pages as it grows and gives them back at its end. */
+export class PagedKvCache {
+  readonly pageRows: number;
+  readonly k: Tensor;
+  readonly v: Tensor;
+  readonly #free: number[];
+  readonly #tables = new Map<number, number[]>();
+  readonly #lengths = new Map<number, number>();
+  #next = 0;
+  constructor(o: PagedOptions) {
+    this.pageRows = o.pageRows ?? 16;
+    const shape = [o.pages, o.kvHeads, this.pageRows, o.headDim];
+    this.k = keep(Tensor.empty(shape, o.dtype, o.device));
+    this.v = keep(Tensor.empty(shape, o.dtype, o.device));
+    this.#free = Array.from({ length: o.pages }, (_, i) => o.pages - 1 - i);
+  }
+  get freePages(): number {
+    return this.#free.length;
+  }
+  /** A new sequence's number. */
+  open(): number {
+    this.#tables.set(this.#next, []);
+    this.#lengths.set(this.#next, 0);
+    return this.#next++;
+  }
+  close(sequence: number): void {
+    this.#free.push(...this.#table(sequence));
+    this.#tables.delete(sequence);
+    this.#lengths.delete(sequence);
+  }
+  #table(sequence: number): number[] {
+    const table = this.#tables.get(sequence);
+    if (!table) throw new ArgumentError(`PagedKvCache: there is no open sequence ${sequence}`);
+    return table;
+  }
+  lengthOf(sequence: number): number {
+    this.#table(sequence);
+    return this.#lengths.get(sequence) as number;
+  }
+  /** Keys and values of one sequence's next tokens, (heads, time, dim). */
+  append(sequence: number, k: Tensor, v: Tensor): void {
+    const table = this.#table(sequence);
+    const [h, t, d] = k.shape;
+    if (h !== this.k.shape[1] || d !== this.k.shape[3]) throw new ShapeError(`PagedKvCache: ${formatShape(k.shape)} must be (${this.k.shape[1]}, time, ${this.k.shape[3]})`);
+    let at = this.lengthOf(sequence);
+    noGrad(() => {
+      for (let done = 0; done < t; ) {
+        if (at % this.pageRows === 0) table.push(this.#take());
+        const page = table[Math.floor(at / this.pageRows)];
+        const n = Math.min(t - done, this.pageRows - (at % this.pageRows));
+        for (const [pool, x] of [[this.k, k], [this.v, v]] as const) {
+          pool.narrow(0, page, 1).squeeze([0]).narrow(1, at % this.pageRows, n).assign(x.narrow(1, done, n));
+        }
+        done += n;
+        at += n;
+      }
+    });
+    this.#lengths.set(sequence, at);
+  }
+  #take(): number {
+    const page = this.#free.pop();
+    if (page === undefined) throw new ArgumentError(`PagedKvCache: all ${this.k.shape[0]} pages are in use; close a sequence`);
+    return page;
+  }
+  /** Attention of (sequences, heads, time, dim) queries over everything each sequence holds. */
+  attend(q: Tensor, sequences: readonly number[], options: Omit<SdpaOptions, 'mask' | 'lengths' | 'layout'> = {}): Tensor {
+    const tables = sequences.map((s) => this.#table(s));
+    const width = Math.max(1, ...tables.map((t) => t.length));
+    const pages = tensor(Int32Array.from(tables.flatMap((t) => [...t, ...new Array<number>(width - t.length).fill(0)])), { shape: [tables.length, width], device: q.device });
+    const lengths = tensor(Int32Array.from(sequences, (s) => this.lengthOf(s)), { device: q.device });
+    return q.sdpaPaged(this.k, this.v, pages, { ...options, lengths });
+  }
+}

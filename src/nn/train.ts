@@ -1,0 +1,183 @@
+// Training at speed: all parameters in one block, gradients clipped on the device, accumulated, scaled; checkpoints that resume bit for bit.
+import type { DType } from '../base/dtype.js';
+import { ArgumentError } from '../base/errors.js';
+import { loadTensors, saveTensors } from '../io/load.js';
+import { SafeTensors } from '../io/safetensors.js';
+import { type Gradients, noGrad } from '../tensor/autograd.js';
+import type { Device } from '../tensor/device.js';
+import type { Generator } from '../tensor/random.js';
+import { keep, scope } from '../tensor/scope.js';
+import type { Tensor } from '../tensor/tensor.js';
+import type { Module } from './module.js';
+import type { GradSource, Optimizer } from './optim.js';
+
+/**
+ * A module's parameters as views of one block, so that an optimizer step is a few kernels however many parameters there are.
+ * With a small dtype the module computes in it and `master` keeps f32.
+ */
+export class FlatParameters {
+  readonly master: Tensor;
+  readonly #working: Tensor;
+  readonly #views: Tensor[] = [];
+
+  constructor(module: Module, dtype: DType = 'f32') {
+    const params = module.parameters();
+    const flat = noGrad(() => params.map((p) => p.detach().cast('f32').reshape([-1])));
+    this.master = keep(noGrad(() => flat[0].cat(flat.slice(1), 0)));
+    this.#working = dtype === 'f32' ? this.master : keep(this.master.cast(dtype));
+    let at = 0;
+    const places = new Map(params.map((p) => {
+      const place = [p, at] as const;
+      at += p.size;
+      return place;
+    }));
+    module.replace((t) => {
+      const start = places.get(t);
+      if (start === undefined) return t; // a buffer
+      const view = keep(this.#working.narrow(0, start, t.size).reshape(t.shape).detach()).requireGrad();
+      this.#views.push(view);
+      return view;
+    });
+  }
+  get size(): number {
+    return this.master.size;
+  }
+  /** All gradients as one f32 vector, zeros where nothing flowed. */
+  gather(grads: GradSource): Tensor {
+    const parts = this.#views.map((v) => (grads.get(v) ?? v.zerosLike()).reshape([-1]));
+    return parts[0].cat(parts.slice(1), 0).cast('f32');
+  }
+  /** A step of an optimizer of `master`, then the module's own copy. */
+  step(optimizer: Optimizer, grad: Tensor): void {
+    optimizer.step({ get: (t) => (t === this.master ? grad : undefined) });
+    if (this.#working !== this.master) scope(() => void this.#working.assign(this.master.cast(this.#working.dtype)));
+  }
+  /** Copies `master` into the module again: after it was loaded. */
+  refresh(): void {
+    if (this.#working !== this.master) scope(() => void this.#working.assign(this.master.cast(this.#working.dtype)));
+  }
+}
+
+/** The norm of all gradients together, as a 0-d f32 tensor. */
+export const gradNorm = (grads: readonly Tensor[]): Tensor =>
+  noGrad(() => grads.map((g) => g.cast('f32').sqr().sum()).reduce((a, b) => a.add(b)).sqrt());
+
+/** Gradients scaled down so that their joint norm is at most `max`; nothing is read back. */
+export function clipGradNorm(grads: readonly Tensor[], max: number): { grads: Tensor[]; norm: Tensor } {
+  return noGrad(() => {
+    const norm = gradNorm(grads);
+    const factor = norm.affine(1, 1e-6).recip().affine(max, 0).clamp(0, 1);
+    return { norm, grads: grads.map((g) => g.mul(factor.cast(g.dtype))) };
+  });
+}
+
+/** Adds gradients of several batches up before a step. */
+export class GradAccumulator {
+  #sum: Map<Tensor, Tensor> = new Map();
+  #count = 0;
+  readonly params: readonly Tensor[];
+  constructor(params: readonly Tensor[]) {
+    this.params = params;
+  }
+  add(grads: Gradients | GradSource): void {
+    noGrad(() => {
+      for (const p of this.params) {
+        const g = grads.get(p);
+        if (!g) continue;
+        const before = this.#sum.get(p);
+        this.#sum.set(p, keep(before ? before.add(g) : g.copy()));
+        before?.dispose();
+      }
+    });
+    this.#count++;
+  }
+  get count(): number {
+    return this.#count;
+  }
+  /** The mean over the batches added, and an empty accumulator. */
+  take(): GradSource {
+    if (this.#count === 0) throw new ArgumentError('GradAccumulator: nothing was added since the last step');
+    const [sums, n] = [this.#sum, this.#count];
+    this.#sum = new Map();
+    this.#count = 0;
+    return { get: (t) => noGrad(() => sums.get(t)?.affine(1 / n, 0)) };
+  }
+}
+
+/** Loss scaling for f16: gradients too small for it are lifted; a step whose gradients overflow is left out. Reads one number a step. */
+export class GradScaler {
+  scale: number;
+  readonly growth: number;
+  readonly backoff: number;
+  readonly interval: number;
+  #good = 0;
+  constructor(options: { readonly scale?: number; readonly growth?: number; readonly backoff?: number; readonly interval?: number } = {}) {
+    this.scale = options.scale ?? 65536;
+    this.growth = options.growth ?? 2;
+    this.backoff = options.backoff ?? 0.5;
+    this.interval = options.interval ?? 2000;
+  }
+  scaleLoss(loss: Tensor): Tensor {
+    return loss.affine(this.scale, 0);
+  }
+  /** Gradients in f32 divided by the scale, or undefined where one of them overflowed. */
+  unscale(grads: readonly Tensor[]): Tensor[] | undefined {
+    const wide = noGrad(() => grads.map((g) => g.cast('f32').affine(1 / this.scale, 0)));
+    if (Number.isFinite(gradNorm(wide).item())) {
+      if (++this.#good % this.interval === 0) this.scale *= this.growth;
+      return wide;
+    }
+    this.#good = 0;
+    this.scale *= this.backoff;
+    return undefined;
+  }
+}
+
+export interface Checkpoint {
+  readonly step: number;
+  /** Whatever the run wants to remember. */
+  readonly extra: Readonly<Record<string, unknown>>;
+}
+export interface CheckpointParts {
+  /** The trained tensors by name. */
+  readonly tensors: ReadonlyMap<string, Tensor>;
+  readonly optimizer: Optimizer;
+  readonly generators?: Readonly<Record<string, Generator>>;
+}
+
+/** Tensors, the optimizer's state and random streams in one safetensors file that appears whole or not at all. */
+export function saveCheckpoint(path: string, parts: CheckpointParts, { step, extra }: Checkpoint): void {
+  const all = new Map<string, Tensor>();
+  for (const [name, t] of parts.tensors) all.set(`model.${name}`, t);
+  for (const [name, t] of parts.optimizer.stateDict()) all.set(`optimizer.${name}`, t);
+  const generators = Object.fromEntries(Object.entries(parts.generators ?? {}).map(([name, g]) => [name, [String(g.seed), String(g.offset)]]));
+  const metadata = { checkpoint: JSON.stringify({ step, extra, generators, optimizerSteps: parts.optimizer.steps, learningRate: parts.optimizer.learningRate }) };
+  saveTensors(path, all, { metadata });
+}
+
+export function loadCheckpoint(path: string, parts: CheckpointParts, device?: Device): Checkpoint {
+  const file = SafeTensors.open(path);
+  const text = file.metadata.get('checkpoint');
+  file.close();
+  if (text === undefined) throw new ArgumentError(`loadCheckpoint: ${path} is a safetensors file but no checkpoint`);
+  const { step, extra, generators, optimizerSteps, learningRate } = JSON.parse(text) as
+    { step: number; extra: Record<string, unknown>; generators: Record<string, [string, string]>; optimizerSteps: number; learningRate: number };
+  const stored = loadTensors(path, device ? { device } : {});
+  const state = new Map<string, Tensor>();
+  for (const [name, t] of parts.tensors) {
+    const value = stored.get(`model.${name}`);
+    if (!value) throw new ArgumentError(`loadCheckpoint: ${path} has no model tensor ${JSON.stringify(name)}`);
+    noGrad(() => t.assign(value.to(t.device)));
+  }
+  for (const [name, t] of stored) if (name.startsWith('optimizer.')) state.set(name.slice('optimizer.'.length), t);
+  parts.optimizer.loadStateDict(state, optimizerSteps);
+  parts.optimizer.learningRate = learningRate;
+  for (const [name, g] of Object.entries(parts.generators ?? {})) {
+    const [seed, offset] = generators[name] ?? [];
+    if (seed === undefined) throw new ArgumentError(`loadCheckpoint: ${path} has no random stream ${JSON.stringify(name)}`);
+    g.seed = BigInt(seed);
+    g.offset = BigInt(offset);
+  }
+  for (const t of stored.values()) t.dispose();
+  return { step, extra };
+}

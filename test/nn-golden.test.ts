@@ -1,0 +1,61 @@
+// LSTM, GRU and optimizer steps against PyTorch's numbers.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { Adam, AdamW, GRU, LSTM, type Optimizer, RMSprop, SGD } from '../src/nn/index.js';
+import { Golden, goldenFolder, hasGolden } from '../src/parity/golden.js';
+import { scope } from '../src/tensor/scope.js';
+import type { Tensor } from '../src/tensor/tensor.js';
+import { testDevices } from '../src/testing/devices.js';
+import type { Device } from '../src/tensor/device.js';
+
+const dir = goldenFolder();
+const present = dir !== undefined && hasGolden(dir, 'torch.json');
+const golden = present ? new Golden(dir, 'torch') : undefined;
+const absent = present ? undefined : 'no golden folder here: set WICK_GOLDEN to one';
+
+function assertClose(got: Tensor | undefined, want: Tensor, what: string): void {
+  assert.ok(got, `${what}: nothing there`);
+  assert.deepEqual(got.shape, want.shape, `${what}: shape`);
+  const scale = want.abs().max().item();
+  const error = got.sub(want).abs().max().item();
+  assert.ok(error <= 1e-9 * Math.max(scale, 1e-3), `${what}: off by ${error} where the largest is ${scale}`);
+}
+
+/** PyTorch's hyperparameters by our names. */
+const OPTIMIZERS: Readonly<Record<string, (p: Tensor, h: any) => Optimizer>> = {
+  sgd: (p, h) => new SGD([p], { learningRate: h.lr, weightDecay: h.weight_decay }),
+  sgd_momentum: (p, h) => new SGD([p], { learningRate: h.lr, momentum: h.momentum, weightDecay: h.weight_decay }),
+  adam: (p, h) => new Adam([p], { learningRate: h.lr, beta1: h.betas[0], beta2: h.betas[1], eps: h.eps, weightDecay: h.weight_decay }),
+  adamw: (p, h) => new AdamW([p], { learningRate: h.lr, beta1: h.betas[0], beta2: h.betas[1], eps: h.eps, weightDecay: h.weight_decay }),
+  rmsprop: (p, h) => new RMSprop([p], { learningRate: h.lr, alpha: h.alpha, eps: h.eps, weightDecay: h.weight_decay }),
+};
+
+for (const { name, device, missing } of testDevices('reference,cpu')) {
+  const cases = golden?.cases ?? [];
+  for (const [op, Class] of [['lstm', LSTM], ['gru', GRU]] as const) {
+    test(`${op} on ${name}: outputs and gradients of PyTorch`, { skip: missing ?? absent }, () => scope(() => {
+      const c = cases.find((k) => k.op === op);
+      assert.ok(c && golden);
+      const get = (n: string): Tensor => golden.on(device as Device, c.inputs[n]).requireGrad();
+      const [x, ...weights] = ['x', 'weight_ih_l0', 'weight_hh_l0', 'bias_ih_l0', 'bias_hh_l0'].map(get);
+      const layer = new Class(weights[0], weights[1], weights[2], weights[3]);
+      const y = layer.forward(x);
+      assertClose(y, golden.on(device as Device, Object.values(c.outputs)[0]), 'output');
+      const grads = y.backward({ grad: golden.on(device as Device, c.grad_output as string) });
+      [['x', x], ['weight_ih_l0', weights[0]], ['weight_hh_l0', weights[1]], ['bias_ih_l0', weights[2]], ['bias_hh_l0', weights[3]]].forEach(([n, t]) =>
+        assertClose(grads.get(t as Tensor), golden.on(device as Device, c.grads?.[n as string] as string), `gradient of ${n as string}`));
+    }));
+  }
+  for (const c of cases.filter((k) => k.op === 'optimizer')) {
+    const { name: kind, hyper } = c.params as { name: string; hyper: object };
+    test(`${kind} on ${name}: five steps of PyTorch`, { skip: missing ?? absent }, () => scope(() => {
+      const on = (n: string): Tensor => (golden as Golden).on(device as Device, n);
+      const [p, gs, want] = [on(c.inputs.p), on(c.inputs.g_), on(Object.values(c.outputs)[0])];
+      const optimizer = OPTIMIZERS[kind](p, hyper);
+      for (let i = 0; i < gs.shape[0]; i++) {
+        optimizer.step({ get: () => gs.get(i) });
+        assertClose(p, want.get(i), `after step ${i + 1}`);
+      }
+    }));
+  }
+}
