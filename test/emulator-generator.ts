@@ -114,8 +114,9 @@ class Generator {
       case '<<': return cast(`(${u})${e()} << (${e('u32')} & ${bits - 1}u)`);
       case '>>': return cast(`(${t})${e()} >> (${e('u32')} & ${BITS[t] - 1}u)`);
       case '/': case '%': {
-        if (t[0] === 'i') return cast(`(${u})${e()} ${op} ((${u})${e()} | 1u)`);
-        return cast(`${e()} ${op} (${t})(${e()} | 1u)`);
+        // The constant keeps the sign bits unknown: LLVM before 18 divides sign-extended operands as 24-bit numbers, also unsigned ones.
+        const mixed = BITS[t] === 64 ? '0x5bd1e9955bd1e995ull' : '0x5bd1e995u';
+        return cast(`((${u})${e()} ^ ${mixed}) ${op} ((${u})${e()} | 1u)`);
       }
       case '~': return cast(`~${e()}`);
       case 'popc': return cast(`__builtin_popcount${bits === 64 ? 'll' : ''}(${e()})`);

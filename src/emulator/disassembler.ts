@@ -1,10 +1,10 @@
 // Instruction text from the compiler's own disassembler (amd_comgr), one instruction at a time, kept on disk per code section.
 import { createHash } from 'node:crypto';
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
-import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { DeviceError } from '../base/errors.js';
 import { koffi, openLibrary } from '../driver/ffi.js';
+import { cacheDir } from '../driver/host-cc.js';
 import type { CodeObject } from './code-object.js';
 
 export interface Line {
@@ -56,7 +56,7 @@ function disassembler(target: string): Disassemble {
   return run;
 }
 
-const cacheFolder = (): string => join(process.env.WICK_CACHE ?? join(homedir(), '.cache', 'wick'), 'disassembly');
+const cacheFolder = (): string => join(cacheDir(), 'disassembly');
 
 /** The whole code section, from the disk cache where it was read before. */
 export function disassemble(code: CodeObject): Line[] {

@@ -96,7 +96,7 @@ rule('add_u16 add_i16', 'b16', 'b16 b16', (_, a, b) => i32.add(a, b));
 rule('sub_u16 sub_i16', 'b16', 'b16 b16', (_, a, b) => i32.sub(a, b));
 rule('subrev_u16', 'b16', 'b16 b16', (_, a, b) => i32.sub(b, a));
 rule('mul_lo_u16', 'b16', 'b16 b16', (_, a, b) => i32.mul(a, b));
-rule('mad_u16 mad_i16', 'b16', 'b16 b16 b16', (_, a, b, c) => i32.add(i32.mul(a, b), c));
+rule('mad_u16 mad_i16 mad_legacy_u16 mad_legacy_i16', 'b16', 'b16 b16 b16', (_, a, b, c) => i32.add(i32.mul(a, b), c));
 rule('mad_u32_u16', 'b32', 'u16 u16 b32', (_, a, b, c) => i32.add(i32.mul(a, b), c));
 rule('mad_i32_i16', 'b32', 'i16 i16 b32', (_, a, b, c) => i32.add(i32.mul(a, b), c));
 rule('mul_lo_u32 mul_lo_i32', 'b32', 'b32 b32', (_, a, b) => i32.mul(a, b));
@@ -151,12 +151,12 @@ for (const [t, o] of [['f32', f32], ['f64', f64], ['f16', f32]] as const) {
 }
 rule('fma_f32 fmac_f32 fmamk_f32 fmaak_f32 fma_dx9_zero_f32', 'f32', 'f32 f32 f32', (h, a, b, c) => h.call('fma32', a, b, c));
 rule('fma_f64 fmac_f64', 'f64', 'f64 f64 f64', (h, a, b, c) => h.call('fma64', a, b, c));
-rule('fma_f16 fmac_f16 fmamk_f16 fmaak_f16', 'f16', 'f16 f16 f16', (h, a, b, c) => h.call('fma16', a, b, c), { halfBits: true });
+rule('fma_f16 fmac_f16 fmamk_f16 fmaak_f16 fma_legacy_f16', 'f16', 'f16 f16 f16', (h, a, b, c) => h.call('fma16', a, b, c), { halfBits: true });
 delete rules.v_fma_dx9_zero_f32; // its zero rule is not modelled
 rule('mad_f32 mac_f32 madmk_f32 madak_f32', 'f32', 'f32 f32 f32', (_, a, b, c) => f32.add(f32.mul(a, b), c));
 rule('mad_legacy_f32 mac_legacy_f32', 'f32', 'f32 f32 f32', (_, a, b, c) => f32.add(choose(or(f32.eq(a, f32.const(0)), f32.eq(b, f32.const(0))), f32.const(0), f32.mul(a, b)), c));
 rule('mul_legacy_f32 mul_dx9_zero_f32', 'f32', 'f32 f32', (_, a, b) => choose(or(f32.eq(a, f32.const(0)), f32.eq(b, f32.const(0))), f32.const(0), f32.mul(a, b)));
-rule('mad_f16 mac_f16', 'f16', 'f16 f16 f16', (h, a, b, c) => f32.add(h.call('h2f', h.call('f2h', f32.mul(a, b))), c));
+rule('mad_f16 mac_f16 mad_legacy_f16', 'f16', 'f16 f16 f16', (h, a, b, c) => f32.add(h.call('h2f', h.call('f2h', f32.mul(a, b))), c));
 rule('ldexp_f32', 'f32', 'f32 b32', (h, a, n) => h.call('ldexp32', a, n));
 rule('ldexp_f64', 'f64', 'f64 b32', (h, a, n) => h.call('ldexp64', a, n));
 rule('ldexp_f16', 'f16', 'f16 i16', (h, a, n) => h.call('ldexp32', a, n));
