@@ -28,8 +28,26 @@ Status fill(const Call& c, const void*) {
   return OK;
 }
 
+// start + i * step, each from its own index.
+Status arange(const Call& c, const void*) {
+  const Operand& out = c.out();
+  const double start = c.params[0], step = c.params[1];
+  constexpr int64_t RUN = 512;
+  parallel(out.size(), 1 << 16, [&](int64_t begin, int64_t end) {
+    double values[RUN];
+    for (int64_t i = begin; i < end; i += RUN) {
+      const int64_t n = end - i < RUN ? end - i : RUN;
+      for (int64_t j = 0; j < n; j++) values[j] = start + (double)(i + j) * step;
+      if (out.dtype == F64) memcpy(out.data + i * 8, values, n * 8);
+      else castRun(F64, out.dtype, values, out.data + i * out.bytes(), n);
+    }
+  });
+  return OK;
+}
+
 }  // namespace
 
-const Op MOVEMENT_OPS[] = {{"castTo", cast, nullptr}, {"copy", copy, nullptr}, {"newFull", fill, nullptr}, {nullptr, nullptr, nullptr}};
+const Op MOVEMENT_OPS[] = {{"castTo", cast, nullptr}, {"copy", copy, nullptr}, {"newFull", fill, nullptr}, {"newArange", arange, nullptr},
+                            {nullptr, nullptr, nullptr}};
 
 }  // namespace wick

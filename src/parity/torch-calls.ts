@@ -63,4 +63,9 @@ export const TORCH_CALLS: Readonly<Record<string, TorchCall>> = {
   group_norm: ({ x, w, b }, p) => x.groupNorm(p.groups, w, b, { eps: p.eps }),
   batch_norm: ({ x, w, b }, p) => x.batchNorm(w, b, { eps: p.eps }),
   sdpa: ({ q, k, v, mask }, p) => q.sdpa(k, v, { causal: p.causal, layout: p.layout, ...(p.scale !== null && { scale: p.scale }), ...(mask && { mask }) }),
+  cross_entropy: ({ x, t, w }, p) => x.crossEntropy(t, { labelSmoothing: p.label_smoothing ?? 0, ...(p.ignore_index !== undefined && { ignoreIndex: p.ignore_index }), ...(w && { weight: w }) }),
+  nll: ({ x, t }) => x.nll(t),
+  mse: ({ x, y }) => x.mse(y),
+  huber: ({ x, y }, p) => x.huber(y, { delta: p.delta }),
+  bce_with_logits: ({ x, y }) => x.bceWithLogits(y),
 };

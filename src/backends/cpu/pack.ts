@@ -32,7 +32,7 @@ const random: Pack = (block, at, p: UniformParams | NormalParams) => {
 const PACKS: { readonly [F in KernelFamily]?: Pack } = {
   cast: nothing,
   copy: nothing,
-  fill: (block, at, p) => (block[at] = p.value),
+  fill: (block, at, p) => put(block, at, 'step' in p ? [p.start, p.step] : [p.value]),
   reduce: (block, at, { dims }) => put(block, at, [dims.length, ...dims]),
   scan: (block, at, p) => put(block, at, [p.dim, flag(p.reverse), flag(p.exclusive)]),
   matmul: nothing,
