@@ -103,6 +103,43 @@ void packPanel(const S* from, int64_t across, int64_t along, int64_t count, int6
     for (int i = 0; i < R; i++) to[k * R + i] = i < count ? scalarOf(from + i * across + k * along) : E(0);
 }
 
+#if defined(WICK_ISA_NEON)
+// The multiply takes one factor from a lane; the lane must be a constant, hence the templates.
+template <int L> WICK_FN F madLane(F acc, F b, F a) { return F((F::R)vfmaq_laneq_f32((float32x4_t)acc.r, (float32x4_t)b.r, (float32x4_t)a.r, L)); }
+template <int L> WICK_FN D madLane(D acc, D b, D a) { return D((D::R)vfmaq_laneq_f64((float64x2_t)acc.r, (float64x2_t)b.r, (float64x2_t)a.r, L)); }
+template <class V, int N, int L> WICK_FN void madRow(V (&acc)[N], const V (&b)[N], V a) {
+#pragma GCC unroll 4
+  for (int j = 0; j < N; j++) acc[j] = madLane<L>(acc[j], b[j], a);
+}
+template <int R, int N> WICK_FN void step(F (&acc)[R][N], const F (&b)[N], const float* a) {
+#pragma GCC unroll 4
+  for (int i = 0; i < R; i += 4) {
+    F av((F::R)vld1q_f32(a + i));
+    madRow<F, N, 0>(acc[i], b, av);
+    madRow<F, N, 1>(acc[i + 1], b, av);
+    madRow<F, N, 2>(acc[i + 2], b, av);
+    madRow<F, N, 3>(acc[i + 3], b, av);
+  }
+}
+template <int R, int N> WICK_FN void step(D (&acc)[R][N], const D (&b)[N], const double* a) {
+#pragma GCC unroll 4
+  for (int i = 0; i < R; i += 2) {
+    D av((D::R)vld1q_f64(a + i));
+    madRow<D, N, 0>(acc[i], b, av);
+    madRow<D, N, 1>(acc[i + 1], b, av);
+  }
+}
+#else
+template <class V, class E, int R, int N> WICK_FN void step(V (&acc)[R][N], const V (&b)[N], const E* a) {
+#pragma GCC unroll 16
+  for (int i = 0; i < R; i++) {
+    V s(a[i]);
+#pragma GCC unroll 4
+    for (int j = 0; j < N; j++) acc[i][j] = mad(s, b[j], acc[i][j]);
+  }
+}
+#endif
+
 // c[ROWS][columns] (+)= a panel * b panel. `row` is the distance of rows in c.
 template <class E> WICK_FN void tile(int64_t depth, const E* a, const E* b, E* c, int64_t row, bool add) {
   typedef Vec<E> V;
@@ -116,23 +153,7 @@ template <class E> WICK_FN void tile(int64_t depth, const E* a, const E* b, E* c
     V bv[N];
 #pragma GCC unroll 4
     for (int j = 0; j < N; j++) bv[j] = V::load(b + j * V::N);
-#if defined(WICK_ISA_NEON)
-    // Whole vectors of A: the multiply takes its factor from a lane.
-    V av[R / V::N];
-#pragma GCC unroll 8
-    for (int i = 0; i < R / V::N; i++) av[i] = V::load(a + i * V::N);
-#pragma GCC unroll 16
-    for (int i = 0; i < R; i++)
-#pragma GCC unroll 4
-      for (int j = 0; j < N; j++) acc[i][j] = mad(bv[j], V(E(av[i / V::N].r[i % V::N])), acc[i][j]);
-#else
-#pragma GCC unroll 16
-    for (int i = 0; i < R; i++) {
-      V s(a[i]);
-#pragma GCC unroll 4
-      for (int j = 0; j < N; j++) acc[i][j] = mad(s, bv[j], acc[i][j]);
-    }
-#endif
+    step(acc, bv, a);
   }
 #pragma GCC unroll 16
   for (int i = 0; i < R; i++)

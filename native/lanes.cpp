@@ -141,6 +141,38 @@ template <class E, bool NEIGHBOURS> void rope(const E* const* in, E* out, int64_
 }
 
 constexpr int MAX_INPUTS = 3;
+
+// Gradients subtract nearly equal numbers, so they are computed in double whatever is stored.
+template <class S, void (*RUN)(const double* const*, double*, int64_t, const double*), int INPUTS>
+void laneInDouble(const void* const* in, void* out, int64_t n, const double* params) {
+  const double* inputs[MAX_INPUTS] = {};
+  if constexpr (Same<S, double>::value) {
+    for (int k = 0; k < INPUTS; k++) inputs[k] = static_cast<const double*>(in[k]);
+    RUN(inputs, static_cast<double*>(out), n, params);
+  } else {
+    const int64_t pitch = (n + 31) / 16 * 16;
+    double* wide = static_cast<double*>(scratch(wick::SCRATCH_ROWS, (size_t)pitch * 8 * (INPUTS + 2)));
+    float* single = reinterpret_cast<float*>(wide + (INPUTS + 1) * pitch);
+    for (int k = 0; k < INPUTS; k++) {
+      if (!in[k]) continue;
+      const float* from = single;
+      if constexpr (Same<S, float>::value) from = static_cast<const float*>(in[k]);
+      else widenRun(static_cast<const S*>(in[k]), single, n);
+      double* to = wide + k * pitch;
+      for (int64_t i = 0; i < n; i++) to[i] = from[i];
+      inputs[k] = to;
+    }
+    double* result = wide + INPUTS * pitch;
+    RUN(inputs, result, n, params);
+    if constexpr (Same<S, float>::value) {
+      for (int64_t i = 0; i < n; i++) static_cast<float*>(out)[i] = (float)result[i];
+    } else {
+      for (int64_t i = 0; i < n; i++) single[i] = stickyFloat(result[i]);
+      narrowRun(single, static_cast<S*>(out), n);
+    }
+  }
+}
+
 template <class S, class E, void (*RUN)(const E* const*, E*, int64_t, const double*), int INPUTS, bool TURN>
 void lane(const void* const* in, void* out, int64_t n, const double* params) {
   const E* inputs[MAX_INPUTS] = {};
@@ -165,12 +197,12 @@ template <class S> void fill(wick::LaneKernel* t) {
   typedef typename ComputeOf<S>::type E;
   t[wick::SOFTMAX] = lane<S, E, softmax<E, false>, 1, false>;
   t[wick::LOG_SOFTMAX] = lane<S, E, softmax<E, true>, 1, false>;
-  t[wick::SOFTMAX_BACKWARD] = lane<S, E, softmaxBackward<E, false>, 2, false>;
-  t[wick::LOG_SOFTMAX_BACKWARD] = lane<S, E, softmaxBackward<E, true>, 2, false>;
+  t[wick::SOFTMAX_BACKWARD] = laneInDouble<S, softmaxBackward<double, false>, 2>;
+  t[wick::LOG_SOFTMAX_BACKWARD] = laneInDouble<S, softmaxBackward<double, true>, 2>;
   t[wick::LAYER_NORM] = lane<S, E, norm<E, true>, 3, false>;
   t[wick::RMS_NORM] = lane<S, E, norm<E, false>, 3, false>;
-  t[wick::LAYER_NORM_BACKWARD] = lane<S, E, normBackward<E, true>, 3, false>;
-  t[wick::RMS_NORM_BACKWARD] = lane<S, E, normBackward<E, false>, 3, false>;
+  t[wick::LAYER_NORM_BACKWARD] = laneInDouble<S, normBackward<double, true>, 3>;
+  t[wick::RMS_NORM_BACKWARD] = laneInDouble<S, normBackward<double, false>, 3>;
   t[wick::ROPE_HALVES] = lane<S, E, rope<E, false>, 3, true>;
   t[wick::ROPE_NEIGHBOURS] = lane<S, E, rope<E, true>, 3, true>;
 }

@@ -37,11 +37,15 @@ template <int BYTES> struct Mask {
   inline Mask operator!=(Mask o) const { return of(r ^ o.r); }
   inline Mask operator==(Mask o) const { return of(~(r ^ o.r)); }
   inline bool any() const {
-    typedef Raw<uint64_t, WIDTH / 8> Q;
-    Q q = (Q)r;
-    uint64_t all = 0;
-    for (int i = 0; i < WIDTH / 8; i++) all |= q[i];
-    return all != 0;
+#if defined(WICK_ISA_NEON)
+    return vmaxvq_u32((uint32x4_t)r) != 0;
+#elif defined(WICK_ISA_AVX512)
+    return _mm512_test_epi32_mask((__m512i)r, (__m512i)r) != 0;
+#elif defined(WICK_ISA_AVX2)
+    return !_mm256_testz_si256((__m256i)r, (__m256i)r);
+#else
+    return _mm_movemask_epi8((__m128i)r) != 0;
+#endif
   }
 };
 
@@ -345,21 +349,43 @@ template <class S, class E> WICK_FN Vec<E> ming(Vec<E> p, Vec<E> q) {
   return m;
 }
 
+// Whether every |x| is below the bound; NaN is not.
+WICK_FN bool allWithin(F x, F bound) {
+#if defined(WICK_ISA_NEON)
+  return vminvq_u32(vcagtq_f32((float32x4_t)bound.r, (float32x4_t)x.r)) != 0;
+#else
+  return !(!(absg(x) < bound)).any();
+#endif
+}
+
 // ---- float vectors as pairs of double vectors ----
 struct Pair { D lo, hi; };
+#if defined(WICK_ISA_NEON)
+WICK_FN Pair toDouble(F x) { return {D((D::R)vcvt_f64_f32(vget_low_f32((float32x4_t)x.r))), D((D::R)vcvt_high_f64_f32((float32x4_t)x.r))}; }
+WICK_FN F toFloat(Pair p) { return F((F::R)vcvt_high_f32_f64(vcvt_f32_f64((float64x2_t)p.lo.r), (float64x2_t)p.hi.r)); }
+#elif defined(WICK_ISA_AVX512)
 WICK_FN Pair toDouble(F x) {
-  typedef Raw<float, D::N> H;
-  H h[2];
-  __builtin_memcpy(h, &x.r, WIDTH);
-  return {D(__builtin_convertvector(h[0], D::R)), D(__builtin_convertvector(h[1], D::R))};
+  __m512 v = (__m512)x.r;
+  return {D((D::R)_mm512_cvtps_pd(_mm512_castps512_ps256(v))), D((D::R)_mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1)))};
 }
 WICK_FN F toFloat(Pair p) {
-  typedef Raw<float, D::N> H;
-  H h[2] = {__builtin_convertvector(p.lo.r, H), __builtin_convertvector(p.hi.r, H)};
-  F x;
-  __builtin_memcpy(&x.r, h, WIDTH);
-  return x;
+  return F((F::R)_mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps((__m512d)p.lo.r)), _mm512_cvtpd_ps((__m512d)p.hi.r), 1));
 }
+#elif defined(WICK_ISA_AVX2)
+WICK_FN Pair toDouble(F x) {
+  __m256 v = (__m256)x.r;
+  return {D((D::R)_mm256_cvtps_pd(_mm256_castps256_ps128(v))), D((D::R)_mm256_cvtps_pd(_mm256_extractf128_ps(v, 1)))};
+}
+WICK_FN F toFloat(Pair p) {
+  return F((F::R)_mm256_insertf128_ps(_mm256_castps128_ps256(_mm256_cvtpd_ps((__m256d)p.lo.r)), _mm256_cvtpd_ps((__m256d)p.hi.r), 1));
+}
+#else
+WICK_FN Pair toDouble(F x) {
+  __m128 v = (__m128)x.r;
+  return {D((D::R)_mm_cvtps_pd(v)), D((D::R)_mm_cvtps_pd(_mm_movehl_ps(v, v)))};
+}
+WICK_FN F toFloat(Pair p) { return F((F::R)_mm_movelh_ps(_mm_cvtpd_ps((__m128d)p.lo.r), _mm_cvtpd_ps((__m128d)p.hi.r))); }
+#endif
 template <class G> WICK_FN F inDouble(F x, G f) {
   Pair p = toDouble(x);
   return toFloat({f(p.lo), f(p.hi)});

@@ -9,20 +9,30 @@ template <class V, class... C> WICK_FN V poly(V x, double c, C... more) { return
 
 WICK_FN F powerOfTwo(I n) { return ((n + I(127)) << 23).as<F>(); }
 
-// e^x by 2^n e^r; scaling in two steps rounds denormal results once.
-WICK_FN F expg(F x) {
+// e^x by 2^n e^r. Results that overflow or are denormal are rare: they take the second path, scaled in two steps to round once.
+WICK_CALL F expFar(F x) {
   F z = select(x < F(-104.f), F(-104.f), select(x > F(89.f), F(89.f), x));
   const F shift(0x1.8p23f);
-  F t = mad(z, F(1.44269504088896341f), shift);
-  F n = t - shift;
+  F t = mad(z, F(1.44269504088896341f), shift), n = t - shift;
   I k = t.as<I>() - shift.as<I>();
-  F r = mad(n, F(-0.693359375f), z);  // ten bits: the product is exact
-  r = mad(n, F(2.12194440054690583e-4f), r);
+  F r = mad(n, F(2.12194440054690583e-4f), mad(n, F(-0.693359375f), z));
   F p = poly(r, 0.50000000837337139433, 0.16666666833441097611, 0.04166625152736626644, 0.0083332699935075628365,
              0.0013947344003792108787, 0.00019915584922307012023);
   F y = mad(p, r * r, r) + F(1.f);
   I half = k >> 1;
   return y * powerOfTwo(half) * powerOfTwo(k - half);
+}
+WICK_FN F expg(F x) {
+  if (__builtin_expect(!allWithin(x, F(87.f)), 0)) return expFar(x);
+  const F shift(0x1.8p23f);
+  F t = mad(x, F(1.44269504088896341f), shift), n = t - shift;
+  F r = mad(n, F(2.12194440054690583e-4f), mad(n, F(-0.693359375f), x));  // ten bits: the first product is exact
+  F q = r * r;
+  F a = mad(r, F(0.16666512837351640614f), F(0.50000001008229162566f));
+  F b = mad(r, F(0.0083696030614845590741f), F(0.041666187960778864902f));
+  b = mad(q, F(0.0013951668902237959671f), b);
+  F y = mad(mad(q, b, a), q, r) + F(1.f);
+  return (y.as<I>() + (t.as<I>() << 23)).as<F>();
 }
 
 WICK_FN F logg(F x) {
@@ -110,7 +120,7 @@ WICK_FN SinCos sinCosNear(D x) {
   return {(a.as<L>() ^ signS).as<D>(), (b.as<L>() ^ signC).as<D>()};
 }
 // Beyond this the two-part pi/2 loses bits, and infinities come in: the C library takes over.
-WICK_FN bool farOut(F x) { return (!(absg(x) < F(1e5f))).any(); }
+WICK_FN bool farOut(F x) { return !allWithin(x, F(1e5f)); }
 
 WICK_CALL F sing(F x) {
   if (farOut(x)) return eachLane(x, [](float v) { return __builtin_sinf(v); });
