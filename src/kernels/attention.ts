@@ -90,10 +90,11 @@ function copies16(c: AttentionCall): boolean {
 /** Matrix units the kernels of attention-matrix.hip are written for. */
 export const hasMatrixUnits = (arch: string): boolean => /^(sm_(8|9|1[0-9])\d|gfx90a|gfx94[0-2]|gfx950|gfx11\d\d|gfx12\d\d)/.test(arch);
 
-/** The forward kernel of a problem on a device. */
+/** The forward kernel of a problem on a device. attention-hopper has to be compiled for sm_90a. */
 export function forwardLaunch(c: AttentionCall, dtype: AttentionDType, device: DeviceInfo): AttentionLaunch {
   const dim = padded(c.dim);
-  const small = dtype === 'f16' || dtype === 'bf16';
+  // The matrix kernels take the largest score before scaling, which needs a positive scale.
+  const small = (dtype === 'f16' || dtype === 'bf16') && c.scale > 0;
   const plain = !c.softcap && !c.slopes && !c.maskKind;
   const outEven = (c.outStrides ?? []).every((x) => x % 2 === 0) && (c.out ?? 0) % 4 === 0;
   if (small && copies16(c) && plain && outEven && device.arch === 'sm_90' && (c.dim === 64 || c.dim === 128)) {
