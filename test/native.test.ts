@@ -1,0 +1,94 @@
+// The CPU engine itself: memory comes back, indices are checked, results do not depend on threads, instruction sets can be forced.
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { test } from 'node:test';
+import '../src/index.js';
+import { CpuBackend } from '../src/backends/cpu.js';
+import { MemoryPool, roomFor } from '../src/backends/cpu/memory.js';
+import { IndexError } from '../src/base/errors.js';
+import { Layout } from '../src/base/layout.js';
+import { OPS } from '../src/ops/table.js';
+import type { RunRow } from '../src/ops/op.js';
+import type { DType } from '../src/base/dtype.js';
+import type { View } from '../src/backends/backend.js';
+
+const engine = new CpuBackend();
+const row = (name: keyof typeof OPS): RunRow => OPS[name] as unknown as RunRow;
+
+function view(dtype: DType, shape: number[], raw: Uint8Array): View {
+  const memory = engine.alloc(Math.max(raw.byteLength, 1));
+  engine.write(memory, 0, raw);
+  return { memory, layout: Layout.contiguous(shape), dtype };
+}
+const floats = (shape: number[], values: readonly number[]): View => view('f32', shape, new Uint8Array(Float32Array.from(values).buffer));
+function bytes(v: View, length: number): Uint8Array {
+  const out = new Uint8Array(length);
+  engine.readSync(v.memory, 0, out);
+  return out;
+}
+const numbers = (n: number): number[] => Array.from({ length: n }, (_, i) => Math.sin(i * 0.7) * 3);
+
+test('blocks are aligned to 64 bytes, reused after free, and live bytes return to zero', () => {
+  const pool = new CpuBackend();
+  const sizes = [1, 64, 100, 4096, 4097, 1 << 20];
+  const blocks = sizes.map((n) => pool.alloc(n));
+  for (const b of blocks) assert.equal(b.address % 64, 0);
+  assert.equal(pool.memory().liveBytes, sizes.reduce((a, b) => a + b));
+  for (const b of blocks) pool.free(b);
+  assert.deepEqual([pool.memory().liveBytes, pool.memory().liveBlocks], [0, 0]);
+  assert.equal(pool.alloc(1 << 20).address, blocks[5].address);
+  pool.trim();
+  assert.equal(pool.memory().cachedBytes, 0);
+});
+
+test('a block has room for what was asked and wastes at most half of a small and a quarter of a large one', () => {
+  for (const n of [0, 1, 63, 64, 65, 4096, 4097, 5000, 1e6, 2 ** 31, 2 ** 31 + 1, 2 ** 33]) {
+    const room = roomFor(n);
+    assert.ok(room >= n && room >= 64, `${room} for ${n}`);
+    if (n > 64) assert.ok(room <= Math.max(n * 2, 128) && (n <= 16384 || room <= n * 1.25), `${room} for ${n}`);
+  }
+});
+
+test('a token frees the count without keeping the buffer', () => {
+  const pool = new MemoryPool(() => 4096, () => undefined);
+  const block = pool.alloc(5000);
+  pool.free(block.token);
+  assert.deepEqual(pool.stats(), { liveBytes: 0, liveBlocks: 0, cachedBytes: 0, peakBytes: 5000 });
+});
+
+test('an index out of range is an IndexError that names op, index, place and size', () => {
+  const x = floats([3, 2], [1, 2, 3, 4, 5, 6]);
+  const ids = view('u32', [2], new Uint8Array(Uint32Array.from([1, 7]).buffer));
+  const out = floats([2, 2], [0, 0, 0, 0]);
+  assert.throws(() => engine.run(row('indexSelect'), [x, ids], [out], { dim: 0 }), (e: unknown) =>
+    e instanceof IndexError && /indexSelect: index 7 at position 1 is out of range for a dimension of size 3/.test(e.message));
+});
+
+test('sums, products and softmax give the same bits with one thread and with three', () => {
+  const n = 300;
+  const x = floats([n, n], numbers(n * n));
+  const shapes = { sum: [], bmm: [n, n], softmax: [n, n] } as const;
+  const params = { sum: { dims: [0, 1], keepdim: false }, bmm: {}, softmax: { dim: 1 } } as const;
+  const before = engine.threads;
+  for (const op of ['sum', 'bmm', 'softmax'] as const) {
+    const results = [1, 3].map((threads) => {
+      engine.threads = threads;
+      const size = shapes[op].reduce((a: number, b) => a * b, 1);
+      const out = floats([...shapes[op]], new Array<number>(size).fill(0));
+      engine.run(row(op), op === 'bmm' ? [x, x] : [x], [out], params[op]);
+      return bytes(out, size * 4);
+    });
+    assert.deepEqual(results[0], results[1], op);
+  }
+  engine.threads = before;
+});
+
+test('WICK_CPU_ISA forces an instruction set, and an unknown one is refused with a sentence', () => {
+  const open = (isa: string) =>
+    spawnSync(process.execPath, ['-e', `import(${JSON.stringify(new URL('../src/backends/cpu.js', import.meta.url).href)}).then((m) => console.log(new m.CpuBackend().isa))`], {
+      encoding: 'utf8', env: { ...process.env, WICK_CPU_ISA: isa },
+    });
+  const baseline = process.arch === 'x64' ? 'sse2' : 'neon';
+  assert.equal(open(baseline).stdout.trim(), baseline);
+  assert.match(open('mmx').stderr, /WICK_CPU_ISA is "mmx"; known are/);
+});
