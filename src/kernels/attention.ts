@@ -1,6 +1,7 @@
 // How attention kernels are called: the struct they take by value, and which of them serves a problem, with its grid.
 import { ArgumentError } from '../base/errors.js';
 import type { DeviceInfo } from '../driver/driver.js';
+import { hasMatrixUnits } from './launch-matrix.js';
 
 const POINTERS = [
   'q', 'k', 'v', 'out', 'lse', 'mask', 'slopes', 'sinks', 'qStarts', 'kStarts', 'lengths', 'pages',
@@ -87,8 +88,6 @@ function copies16(c: AttentionCall): boolean {
   const even = (s?: Stride): boolean => (s ?? []).every((x) => x % 8 === 0);
   return c.dim % 8 === 0 && even(c.qStrides) && even(c.kStrides) && even(c.vStrides) && [c.q, c.k, c.v].every((p) => (p ?? 0) % 16 === 0);
 }
-/** Matrix units the kernels of attention-matrix.hip are written for. */
-export const hasMatrixUnits = (arch: string): boolean => /^(sm_(8|9|1[0-9])\d|gfx90a|gfx94[0-2]|gfx950|gfx11\d\d|gfx12\d\d)/.test(arch);
 
 /** The forward kernel of a problem on a device. attention-hopper has to be compiled for sm_90a. */
 export function forwardLaunch(c: AttentionCall, dtype: AttentionDType, device: DeviceInfo): AttentionLaunch {
@@ -104,7 +103,7 @@ export function forwardLaunch(c: AttentionCall, dtype: AttentionDType, device: D
     };
   }
   const unit = MATRIX.find((m) => m.dim === dim && m.shared <= device.sharedPerBlockOptin);
-  if (small && copies16(c) && unit && hasMatrixUnits(device.arch)) {
+  if (small && copies16(c) && unit && hasMatrixUnits(device)) {
     return {
       module: 'attention-matrix', symbol: `attention_matrix_${dtype}_${unit.suffix}`, grid: [divUp(c.tq, unit.rows), c.heads, c.batch],
       block: 4 * device.warp, shared: unit.shared,
