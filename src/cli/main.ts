@@ -10,6 +10,7 @@ interface Command {
 
 const COMMANDS: Readonly<Record<string, Command>> = {
   tour: { summary: 'a short look around: devices, a few tensors, golden results', load: () => import('./tour.js') },
+  generate: { summary: 'text from a language model, token by token', load: () => import('./generate.js') },
   devices: { summary: 'the devices found here, their libraries, and why any is missing', load: () => import('./devices.js') },
 };
 

@@ -1,0 +1,74 @@
+// `wick generate "prompt"`: streams text from a language model to stdout; everything else goes to stderr.
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { ArgumentError } from '../base/errors.js';
+import { Device } from '../tensor/device.js';
+import type { DType } from '../base/dtype.js';
+import { type GenerateStats, LanguageModel } from '../engine/index.js';
+import { packageRoot } from '../kernels/source.js';
+
+const HELP = `wick generate [options] "prompt"
+
+  --model DIR            a folder with config.json, tokenizer.json and safetensors (default: the built-in model)
+  --device NAME          cpu, cuda:0, rocm:0, ... (default: a GPU if there is one, else the CPU)
+  --dtype T              f32, bf16, f16 (default: as stored; f32 on the CPU)
+  --max-tokens N         (default 200)
+  --temperature T        0 is greedy (default 0.8)
+  --top-k K  --top-p P  --min-p P  --repetition-penalty R
+  --seed S               the same seed gives the same text (default: from the clock)
+
+Text goes to stdout, everything else to stderr.`;
+
+const builtin = (): string => join(packageRoot, 'models', 'builtin');
+
+function number(name: string, text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  const n = Number(text);
+  if (text.trim() === '' || !Number.isFinite(n)) throw new ArgumentError(`generate: --${name} ${JSON.stringify(text)} is not a number`);
+  return n;
+}
+
+export async function run(argv: readonly string[]): Promise<number> {
+  const option = { type: 'string' } as const;
+  const { values: v, positionals } = parseArgs({
+    args: [...argv], allowPositionals: true,
+    options: {
+      model: option, device: option, dtype: option, 'max-tokens': option, temperature: option, 'top-k': option, 'top-p': option, 'min-p': option,
+      'repetition-penalty': option, seed: option, help: { type: 'boolean', short: 'h' },
+    },
+  });
+  if (v.help) {
+    console.log(HELP);
+    return 0;
+  }
+  const dir = v.model ?? builtin();
+  if (v.model === undefined && !existsSync(dir)) throw new ArgumentError('generate: the built-in model is not part of this installation; give --model DIR');
+  const prompt = positionals.join(' ');
+  const device = v.device ? Device.get(v.device) : Device.best();
+  const begin = performance.now();
+  const model = await LanguageModel.load(dir, { device, ...(v.dtype && { dtype: v.dtype as DType }) });
+  const loaded = (performance.now() - begin) / 1000;
+  const abort = new AbortController();
+  const stop = (): void => abort.abort();
+  process.once('SIGINT', stop);
+  process.stdout.write(prompt);
+  let stats: GenerateStats | undefined;
+  const sampling = {
+    temperature: number('temperature', v.temperature), topK: number('top-k', v['top-k']), topP: number('top-p', v['top-p']), minP: number('min-p', v['min-p']),
+    repetitionPenalty: number('repetition-penalty', v['repetition-penalty']), seed: number('seed', v.seed) ?? Date.now(), maxTokens: number('max-tokens', v['max-tokens']) ?? 200,
+  };
+  const given = Object.fromEntries(Object.entries(sampling).filter(([, value]) => value !== undefined));
+  for await (const piece of model.generate(prompt, { ...given, signal: abort.signal, onDone: (s) => (stats = s) })) process.stdout.write(piece);
+  process.stdout.write('\n');
+  process.removeListener('SIGINT', stop);
+  if (stats) console.error(report(stats, device, model.model.parameterCount(), model.model.dtype, loaded));
+  return 0;
+}
+
+function report(s: GenerateStats, device: Device, parameters: number, dtype: string, loaded: number): string {
+  const rate = (n: number, seconds: number): string => (seconds > 0 ? (n / seconds).toFixed(n / seconds < 100 ? 1 : 0) : '-');
+  const size = parameters >= 1e9 ? `${(parameters / 1e9).toFixed(1)}B` : `${(parameters / 1e6).toFixed(1)}M`;
+  return `${size} parameters in ${dtype} on ${device.name} (${device.description}); loaded in ${loaded.toFixed(2)} s; ` +
+    `prompt ${s.promptTokens} tokens at ${rate(s.promptTokens, s.prefillSeconds)} tokens/s; ${s.tokens} tokens at ${rate(Math.max(0, s.tokens - 1), s.decodeSeconds)} tokens/s`;
+}

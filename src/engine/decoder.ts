@@ -1,0 +1,51 @@
+// How tokens run through a model: a prompt at once, then one at a time over a cache. Any device; GPUs may bring a faster one.
+import type { Llama } from '../models/llama.js';
+import type { KvCache } from '../nn/kv-cache.js';
+import { noGrad } from '../tensor/autograd.js';
+import { tensor } from '../tensor/create.js';
+import { scope } from '../tensor/scope.js';
+import type { Tensor } from '../tensor/tensor.js';
+
+export interface Decoder {
+  /** Tokens run so far. */
+  readonly length: number;
+  /** Runs tokens; answers the logits after the last one. */
+  run(tokens: readonly number[]): Promise<Float32Array>;
+  /** The same, answering only the token with the largest logit. */
+  runGreedy(tokens: readonly number[]): Promise<number>;
+  dispose(): void;
+}
+
+/** Op by op, with a growing cache. */
+export class PlainDecoder implements Decoder {
+  readonly #model: Llama;
+  readonly #cache: KvCache[];
+  constructor(model: Llama) {
+    this.#model = model;
+    this.#cache = model.newCache();
+  }
+  get length(): number {
+    return this.#cache[0].length;
+  }
+  #logits(tokens: readonly number[]): Tensor {
+    return noGrad(() => {
+      const ids = tensor(Int32Array.from(tokens), { shape: [1, tokens.length], device: this.#model.device });
+      return this.#model.forward(ids, this.#cache, { last: true }).reshape([-1]).cast('f32');
+    });
+  }
+  async run(tokens: readonly number[]): Promise<Float32Array> {
+    const logits = scope(() => this.#logits(tokens));
+    const data = (await logits.data()) as Float32Array;
+    logits.dispose();
+    return data;
+  }
+  async runGreedy(tokens: readonly number[]): Promise<number> {
+    const best = scope(() => this.#logits(tokens).argmax(0));
+    const data = await best.data();
+    best.dispose();
+    return Number(data[0]);
+  }
+  dispose(): void {
+    for (const c of this.#cache) c.dispose();
+  }
+}

@@ -1,0 +1,144 @@
+// A model with its tokenizer: a prompt in, text out piece by piece.
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { DType } from '../base/dtype.js';
+import { ArgumentError, UnsupportedError } from '../base/errors.js';
+import { Llama } from '../models/llama.js';
+import { Device } from '../tensor/device.js';
+import { type Decoder, PlainDecoder } from './decoder.js';
+import { Sampler, type SamplingOptions } from './sampler.js';
+import { TextStream, Tokenizer } from './tokenizer.js';
+
+export interface GenerateOptions extends SamplingOptions {
+  /** Default 256. */
+  readonly maxTokens?: number;
+  /** Stops at the next token when it is aborted; what was written stays. */
+  readonly signal?: AbortSignal;
+  /** Texts that end the answer and are left out of it. */
+  readonly stop?: readonly string[];
+  /** Told at the end. */
+  readonly onDone?: (stats: GenerateStats) => void;
+}
+export interface GenerateStats {
+  readonly promptTokens: number;
+  readonly tokens: number;
+  readonly prefillSeconds: number;
+  readonly decodeSeconds: number;
+  readonly reason: 'length' | 'end' | 'stop' | 'aborted';
+}
+export interface ModelOptions {
+  readonly device?: Device | string;
+  /** Default: what the file says, f32 on the CPU. */
+  readonly dtype?: DType;
+  /** Makes the decoder of one answer; for measuring and tests. */
+  readonly decoder?: (model: Llama) => Decoder;
+}
+
+const FAMILIES = ['llama', 'mistral', 'qwen2'];
+const STORED: Readonly<Record<string, DType>> = { float32: 'f32', bfloat16: 'bf16', float16: 'f16' };
+
+export class LanguageModel {
+  readonly model: Llama;
+  readonly tokenizer: Tokenizer;
+  readonly #decoder: (model: Llama) => Decoder;
+
+  constructor(model: Llama, tokenizer: Tokenizer, decoder: (model: Llama) => Decoder = (m) => new PlainDecoder(m)) {
+    this.model = model;
+    this.tokenizer = tokenizer;
+    this.#decoder = decoder;
+  }
+  /** A folder in the layout of the Hugging Face hub: config.json, tokenizer.json, safetensors. */
+  static async load(dir: string, options: ModelOptions = {}): Promise<LanguageModel> {
+    const path = join(dir, 'config.json');
+    if (!existsSync(path)) throw new ArgumentError(`model: ${path} is not there; give a folder with config.json, tokenizer.json and safetensors files`);
+    const config = JSON.parse(readFileSync(path, 'utf8')) as { model_type?: string; torch_dtype?: string; dtype?: string };
+    if (!FAMILIES.includes(config.model_type ?? '')) throw new UnsupportedError(`model: ${path} is of type ${JSON.stringify(config.model_type)}; known are ${FAMILIES.join(', ')}`);
+    const device = typeof options.device === 'string' ? Device.get(options.device) : (options.device ?? Device.default);
+    const stored = STORED[config.dtype ?? config.torch_dtype ?? 'float32'] ?? 'f32';
+    const dtype = options.dtype ?? (device.name === 'cpu' || device.name === 'reference' ? 'f32' : stored);
+    return new LanguageModel(Llama.load(dir, { device, dtype }), Tokenizer.load(dir), options.decoder);
+  }
+  get device(): Device {
+    return this.model.device;
+  }
+
+  /** Token numbers, one by one, until an end token or the limit. */
+  async *tokens(prompt: readonly number[], options: GenerateOptions = {}): AsyncGenerator<number, GenerateStats> {
+    const { maxTokens = 256, signal } = options;
+    const { eosTokenIds, maxPositions } = this.model.config;
+    if (prompt.length === 0) throw new ArgumentError('generate: an empty prompt and no start token; give some text');
+    if (prompt.length >= maxPositions) throw new ArgumentError(`generate: the prompt has ${prompt.length} tokens, the model has ${maxPositions} positions`);
+    const sampler = new Sampler(options);
+    const decoder = this.#decoder(this.model);
+    const history = [...prompt];
+    const limit = Math.min(maxTokens, maxPositions - prompt.length);
+    const begin = performance.now();
+    let prefillEnd = begin;
+    let count = 0;
+    let reason: GenerateStats['reason'] = 'length';
+    try {
+      let next: readonly number[] = prompt;
+      while (count < limit) {
+        if (signal?.aborted) {
+          reason = 'aborted';
+          break;
+        }
+        const token = sampler.plainGreedy ? await decoder.runGreedy(next) : sampler.sample(await decoder.run(next), history);
+        if (count === 0) prefillEnd = performance.now();
+        if (eosTokenIds.includes(token)) {
+          reason = 'end';
+          break;
+        }
+        count++;
+        history.push(token);
+        yield token;
+        next = [token];
+      }
+    } finally {
+      decoder.dispose();
+    }
+    const end = performance.now();
+    return { promptTokens: prompt.length, tokens: count, prefillSeconds: (prefillEnd - begin) / 1000, decodeSeconds: (end - prefillEnd) / 1000, reason };
+  }
+
+  /** Text, piece by piece: `for await (const piece of model.generate(prompt)) ...`. */
+  async *generate(prompt: string, options: GenerateOptions = {}): AsyncGenerator<string, GenerateStats> {
+    const ids = this.encode(prompt);
+    const stream = new TextStream(this.tokenizer, ids);
+    const stops = options.stop ?? [];
+    const longest = Math.max(0, ...stops.map((s) => s.length));
+    const source = this.tokens(ids, options);
+    let held = ''; // what may be the beginning of a stop text
+    let result = await source.next();
+    for (; !result.done; result = await source.next()) {
+      held += stream.push(result.value);
+      const cut = Math.min(...stops.map((s) => held.indexOf(s)).filter((i) => i >= 0), Infinity);
+      if (cut !== Infinity) {
+        if (cut > 0) yield held.slice(0, cut);
+        await source.return(undefined as never);
+        const stats: GenerateStats = { promptTokens: ids.length, tokens: 0, prefillSeconds: 0, decodeSeconds: 0, reason: 'stop' };
+        options.onDone?.(stats);
+        return stats;
+      }
+      const keep = longest > 0 ? longest - 1 : 0;
+      if (held.length > keep) {
+        yield held.slice(0, held.length - keep);
+        held = held.slice(held.length - keep);
+      }
+    }
+    held += stream.flush();
+    if (held) yield held;
+    options.onDone?.(result.value);
+    return result.value;
+  }
+
+  /** The prompt's tokens, with the start token where the model has one and the tokenizer does not add it. */
+  encode(prompt: string): number[] {
+    const ids = prompt === '' ? [] : this.tokenizer.encode(prompt);
+    const { bosTokenId } = this.model.config;
+    return bosTokenId !== undefined && ids[0] !== bosTokenId ? [bosTokenId, ...ids] : ids;
+  }
+  dispose(): void {
+    this.model.dispose();
+  }
+}
