@@ -55,7 +55,7 @@ class Generator {
   constant(t: T): string {
     if (t === 'f16') return `half_of((u16)${this.pick([0x3c00, 0xbc00, 0x4200, 0x2e66, 0x0001, 0x7bff, this.int(0x7c00)])})`;
     if (t === 'f32') return `float_of(${this.pick([0x3f800000, 0xbf000000, 0x40490fdb, 0x00000001, 0x7f7fffff, 0x3dcccccd, this.int(0x7f800000)])}u)`;
-    if (t === 'f64') return this.pick(['1.0', '-0.5', '3.25', '1e-300', '0x1p-1060', '1e17', `${(this.rnd() * 200 - 100).toFixed(6)}`]);
+    if (t === 'f64') return `(${this.pick(['1.0', '-0.5', '3.25', '1e-300', '0x1p-1060', '1e17', (this.rnd() * 200 - 100).toFixed(6)])})`;
     const v = this.pick([0, 1, 2, 3, 7, 31, 255, 0x80, 0xffff, 0x8000, this.int(2 ** 31)]);
     return BITS[t] === 64 ? `(${t})${v}${this.rnd() < 0.3 ? `ull * 0x${(this.int(2 ** 30) + 1).toString(16)}ull` : 'ull'}` : `(${t})${v}u`;
   }

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { test } from 'node:test';
-import { packageRoot } from '../src/parity/golden.js';
+import { packageRoot } from '../src/kernels/source.js';
 
 /** Rooms each room may import besides itself; base is open to all. Types may be imported from anywhere. */
 const MAY: Readonly<Record<string, readonly string[]>> = {
@@ -25,7 +25,7 @@ const MAY: Readonly<Record<string, readonly string[]>> = {
 /** Rooms that may import everything: commands are thin, and the front door opens all. */
 const FREE = ['cli', ''];
 
-const src = join(packageRoot(), 'src');
+const src = join(packageRoot, 'src');
 const files = readdirSync(src, { recursive: true, encoding: 'utf8' }).filter((f) => f.endsWith('.ts')).map((f) => f.replaceAll('\\', '/'));
 const roomOf = (file: string): string => (file.includes('/') ? file.slice(0, file.indexOf('/')) : '');
 const IMPORT = /(?:^|\n)\s*(import|export)\s+(type\s+)?([^'";]*?)from\s+'([^']+)'|import\('([^']+)'\)/g;

@@ -7,7 +7,8 @@ import { gunzipSync } from 'node:zlib';
 import '../src/index.js';
 import { isFloat, type Value } from '../src/base/dtype.js';
 import { UnsupportedError } from '../src/base/errors.js';
-import { goldenFolder, packageRoot } from '../src/parity/golden.js';
+import { packageRoot } from '../src/kernels/source.js';
+import { goldenFolder } from '../src/parity/golden.js';
 import { ulpOf } from '../src/testing/compare.js';
 import { testDevices } from '../src/testing/devices.js';
 import { decodeValues } from '../src/testing/values.js';
@@ -16,7 +17,7 @@ import { scope } from '../src/tensor/scope.js';
 import { isHuge, runGraph, scalar, TYPES, unsupported, valuesOf, type WebnnCase } from './webnn/graph.js';
 
 const FILE = 'webnn/webnn-conformance.json.gz';
-const path = [process.env.WICK_GOLDEN && goldenFolder(), join(packageRoot(), '../shared/golden')].map((d) => d && join(d, FILE)).find((p) => p && existsSync(p));
+const path = [process.env.WICK_GOLDEN && goldenFolder(), join(packageRoot, '../shared/golden')].map((d) => d && join(d, FILE)).find((p) => p && existsSync(p));
 const absent = path ? false : 'no WebNN data here: set WICK_GOLDEN to a folder that holds webnn/';
 const files = path ? (JSON.parse(gunzipSync(readFileSync(path)).toString()) as { files: Record<string, WebnnCase[]> }).files : { all: [] };
 

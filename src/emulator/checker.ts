@@ -12,8 +12,8 @@ export interface Finding {
 export interface Access { readonly site: number; readonly lane: number; readonly w: number; readonly wave: number; text(site: number): string }
 type Note = (f: { what: string; w: number; site?: number; lane?: number }) => void;
 
-/** Who touched a word last, since the last barrier (LDS) or in the launch (global). */
-interface Touch { writer: number; writeAtomic: boolean; reader: number; site: number; epoch: number }
+/** The last write and the reads since, each with the time it happened. */
+interface Touch { writer: number; wrote: number; atomic: boolean; writeSite: number; reader: number; read: number; otherReader: number; readSite: number }
 
 export class AccessChecker {
   private readonly lds: number;
@@ -21,8 +21,12 @@ export class AccessChecker {
   private readonly written: Uint8Array;
   private readonly ldsWords = new Map<number, Touch>();
   private readonly globalWords = new Map<number, Touch>();
-  private epoch = 0;
+  /** Accesses are numbered; a barrier orders all before it, within the group. */
+  private time = 0;
+  private barrierAt = 0;
   private group = 0;
+  /** When each group last did a global atomic: what passes data between groups. */
+  private readonly atomicAt = new Map<number, number>();
 
   constructor(lds: number, ldsBytes: number, note: Note) {
     this.lds = lds;
@@ -31,14 +35,14 @@ export class AccessChecker {
   }
   startGroup(group: number, _waves: number): void {
     this.group = group;
-    this.epoch++;
+    this.barrierAt = this.time;
     this.written.fill(0);
     this.ldsWords.clear();
   }
   /** Everything before a barrier is ordered before everything after it, within the group. */
   barrier(check: () => void): void {
     check();
-    this.epoch++;
+    this.barrierAt = this.time;
     this.ldsWords.clear();
   }
 
@@ -67,26 +71,31 @@ export class AccessChecker {
   }
 
   private touch(words: Map<number, Touch>, key: number, lds: boolean, write: boolean, atomic: boolean, a: Access): void {
-    // Waves of different groups are never ordered; those of one group are, by barriers.
     const who = lds ? a.wave : this.group * 64 + a.wave;
-    const t = words.get(key);
-    if (!t) {
-      words.set(key, { writer: write || atomic ? who : -1, writeAtomic: atomic, reader: write || atomic ? -1 : who, site: a.site, epoch: this.epoch });
-      return;
+    const now = ++this.time;
+    if (atomic && !lds) this.atomicAt.set(this.group, now);
+    let t = words.get(key);
+    if (!t) words.set(key, (t = { writer: -1, wrote: 0, atomic: false, writeSite: 0, reader: -1, read: 0, otherReader: -1, readSite: 0 }));
+    const changes = write || atomic;
+    if (!this.ordered(t.writer, t.wrote, who, lds) && !(atomic && t.atomic)) this.race(lds, a, t.writeSite);
+    else if (changes && !(atomic && t.atomic) && (!this.ordered(t.reader, t.read, who, lds) || !this.ordered(t.otherReader, t.read, who, lds))) this.race(lds, a, t.readSite);
+    if (changes) Object.assign(t, { writer: who, wrote: now, atomic, writeSite: a.site, reader: -1, otherReader: -1 });
+    else {
+      // Two readers are enough: whoever writes next clashes with one of them.
+      if (t.reader >= 0 && t.reader !== who) t.otherReader = t.reader;
+      Object.assign(t, { reader: who, read: now, readSite: a.site });
     }
-    const ordered = (other: number): boolean => other < 0 || other === who || (!lds && Math.floor(other / 64) === this.group && t.epoch !== this.epoch);
-    const clash = (!ordered(t.writer) && !(atomic && t.writeAtomic)) || ((write || atomic) && !ordered(t.reader) && !(atomic && t.reader === -1));
-    if (clash) {
-      this.note({ what: `race: ${lds ? 'LDS' : 'global'} word also touched by another wave with no barrier or atomic between ("${a.text(t.site)}")`, w: a.w, site: a.site, lane: a.lane });
-    }
-    if (t.epoch !== this.epoch && (lds || Math.floor(Math.max(t.writer, t.reader) / 64) === this.group)) {
-      t.reader = -1;
-    }
-    if (write || atomic) {
-      t.writer = who;
-      t.writeAtomic = atomic;
-    } else t.reader = t.reader >= 0 && t.reader !== who ? t.reader : who;
-    t.site = a.site;
-    t.epoch = this.epoch;
+  }
+  private race(lds: boolean, a: Access, other: number): void {
+    this.note({ what: `race: ${lds ? 'LDS' : 'global'} word also touched by another wave with no barrier or atomic between ("${a.text(other)}")`, w: a.w, site: a.site, lane: a.lane });
+  }
+
+  /** Whether an earlier access by `other` is ordered before one by `who` now. */
+  private ordered(other: number, then: number, who: number, lds: boolean): boolean {
+    if (other < 0 || other === who) return true;
+    const group = Math.floor(other / 64);
+    if (lds || group === this.group) return then <= this.barrierAt;
+    // Groups hand data over by atomics: one after the access, one before this.
+    return (this.atomicAt.get(group) ?? 0) > then && (this.atomicAt.get(this.group) ?? 0) > then;
   }
 }
