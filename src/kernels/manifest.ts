@@ -8,6 +8,8 @@ export interface CandleSymbol {
   readonly symbol: string;
   /** 'unary.cu' */
   readonly file: string;
+  /** Where the kernel, or the macro use that makes it, stands. */
+  readonly line?: number;
   readonly kind: 'global' | 'host_launcher';
   /** 'const float* inp' */
   readonly params: readonly string[];
