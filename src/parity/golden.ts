@@ -1,12 +1,12 @@
 // The golden folder: numbers computed by Candle, PyTorch and transformers, read from where they lie or from the packed copy in test/golden.
 import { existsSync, readFileSync } from 'node:fs';
-import { dirname, join, resolve } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { join, resolve } from 'node:path';
 import { brotliDecompressSync } from 'node:zlib';
 import type { DType, Value } from '../base/dtype.js';
 import { ArgumentError, FormatError } from '../base/errors.js';
 import type { Shape } from '../base/shape.js';
 import { SafeTensors } from '../io/safetensors.js';
+import { packageRoot as root } from '../kernels/source.js';
 import type { Device } from '../tensor/device.js';
 import { Tensor } from '../tensor/tensor.js';
 import { decodeValues } from '../testing/values.js';
@@ -32,21 +32,13 @@ export interface GoldenTensor {
 
 export type GoldenSet = 'candle-cuda' | 'torch';
 
-/** The package's root: the nearest folder above this file that holds package.json. */
-export function packageRoot(): string {
-  let dir = dirname(fileURLToPath(import.meta.url));
-  while (!existsSync(join(dir, 'package.json'))) {
-    if (dirname(dir) === dir) throw new ArgumentError('golden: no package.json above this file');
-    dir = dirname(dir);
-  }
-  return dir;
-}
+/** The package's folder. */
+export const packageRoot = (): string => root;
 
 const PLACES = ['test/golden', '../shared/golden'];
 
 /** The folder named, else WICK_GOLDEN's, else the copy in the repository; undefined where none is there. */
 export function goldenFolder(named: string | undefined = process.env.WICK_GOLDEN): string | undefined {
-  const root = packageRoot();
   if (named !== undefined) {
     const dir = resolve(root, named);
     if (!existsSync(dir)) throw new ArgumentError(`golden: there is no folder ${dir}`);

@@ -1,0 +1,55 @@
+// `wick ops`: the op table, and everything it knows about one op.
+import '../index.js';
+import { boundFor, type Row } from '../ops/op.js';
+import { opList } from '../ops/table.js';
+import { readEvidence } from '../parity/docs.js';
+import { originOf, originText, sourceOf } from '../parity/origin.js';
+import { table } from './table.js';
+
+export function run(argv: readonly string[]): number {
+  const [name] = argv.filter((a) => !a.startsWith('-'));
+  if (argv.includes('--help')) {
+    console.log('wick ops          lists the ops\nwick ops NAME     formula, dtypes, bounds, gradient, Candle\'s kernel, our source, deliberate differences, measured errors');
+    return 0;
+  }
+  if (name === undefined) {
+    console.log(table(['op', 'family', 'dtypes', 'what it computes'], opList.map((r) => [r.name, r.family, r.dtypes.length === 10 ? 'all' : r.dtypes.join(' '), r.formula])));
+    return 0;
+  }
+  const row = opList.find((r) => r.name === name);
+  if (!row) {
+    const near = opList.filter((r) => r.name.toLowerCase().includes(name.toLowerCase())).map((r) => r.name);
+    console.error(`wick ops: there is no op ${JSON.stringify(name)}${near.length ? `; near are ${near.join(', ')}` : ''}`);
+    return 1;
+  }
+  console.log(describe(row));
+  return 0;
+}
+
+function describe(row: Row): string {
+  const bounds = row.dtypes.map((d) => `${d} ${boundFor(row.ulp, d)}`).join(', ');
+  const lines: (readonly [string, string | undefined])[] = [
+    ['computes', row.formula], ['family', row.family], ['dtypes', row.dtypes.join(', ')], ['without', row.without],
+    ['bound', typeof row.ulp === 'number' ? (row.ulp === 0 ? 'bit for bit' : `${row.ulp} ulp`) : `ulp: ${bounds}`],
+    ['gradient', row.noGrad ? `none: ${row.noGrad}` : row.family === 'composite' ? 'yes, by the ops it is made of' : 'grad' in row && row.grad ? 'yes, a rule in the row' : 'none'],
+    ['candle', originText(row)], ['differs', row.differs],
+  ];
+  const origin = originOf(row);
+  const source = sourceOf(row);
+  const parts = [
+    row.name,
+    lines.filter(([, v]) => v).map(([k, v]) => `  ${k.padEnd(9)} ${v}`).join('\n'),
+    typeof origin === 'string' ? '' : `  kernels   ${origin.symbols.join(' ')}`,
+    source ? `\n  ${source.file}:\n${source.text.split('\n').map((l) => `    ${l}`).join('\n')}` : '',
+    measured(row),
+  ];
+  return parts.filter(Boolean).join('\n');
+}
+
+/** What committed evidence says of the op. */
+function measured(row: Row): string {
+  const cells = readEvidence().flatMap((e) => e.report.cells.filter((c) => c.op === row.name).map((c) => ({ ...c, date: e.report.date.slice(0, 10) })));
+  if (cells.length === 0) return '';
+  const error = (e: number | null): string => (e === null ? 'different' : e.toPrecision(3));
+  return `\n${table(['device', 'against', 'dtype', 'cases', 'verdict', 'largest error', 'bound', 'measured'], cells.map((c) => [c.device, c.against, c.dtype, c.cases, c.verdict, error(c.error), c.bound, c.date]))}`;
+}

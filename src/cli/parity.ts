@@ -1,0 +1,154 @@
+// `wick parity`: measures how far every device is from the reference, from Candle's CUDA kernels and from PyTorch.
+import '../index.js';
+import { writeFileSync } from 'node:fs';
+import { parseArgs } from 'node:util';
+import { ArgumentError } from '../base/errors.js';
+import { opList } from '../ops/table.js';
+import { checkDocs, writeDocs } from '../parity/docs.js';
+import { reportPage } from '../parity/html.js';
+import { AGAINST, type Against, failed, type Report, totals } from '../parity/report.js';
+import { runParity } from '../parity/run.js';
+import { compareSignatures, pinManifest } from '../parity/signatures.js';
+import { reportJson } from '../parity/json.js';
+import { VERDICTS } from '../parity/verdict.js';
+import { table } from './table.js';
+
+const HELP = `wick parity [options]: every op x dtype x layout on every device present, against the double-precision reference,
+Candle's CUDA output and PyTorch's numbers; exit status 1 if anything failed
+  --device NAME     cpu, sim:32, sim:64, cuda:0, rocm:0, emu:gfx1030, reference (repeatable; default: those present of the first five)
+  --against WHAT    ${AGAINST.join(', ')} (repeatable; default: all)
+  --op NAME         only this op (repeatable)
+  --model NAME      only this model of the golden folder's hf/ (repeatable)
+  --golden DIR      a folder in the formats of test/golden
+  --json            the report as JSON on the standard output
+  --save FILE       the report as JSON in a file
+  --html FILE       the report as one page
+wick parity signatures [--candle DIR] [--json]    our kernel symbols and parameters against Candle's
+  --pin             makes the manifest anew from the checkout
+wick parity docs [--check]    writes docs/ops.md from the op table and the evidence in docs/parity, or says what is stale`;
+
+const DEFAULT_DEVICES = ['cpu', 'sim:32', 'sim:64', 'cuda:0', 'rocm:0'];
+
+export async function run(argv: readonly string[]): Promise<number> {
+  const [first, ...rest] = argv;
+  if (argv.includes('--help') || argv.includes('-h')) {
+    console.log(HELP);
+    return 0;
+  }
+  if (first === 'signatures') return signatures(rest);
+  if (first === 'docs') return docs(rest);
+  return measure(argv);
+}
+
+/** One line on the error stream, drawn over itself; silent where nobody watches. */
+function progressBar(): { show: (done: number, all: number, what: string) => void; end: () => void } {
+  const out = process.stderr;
+  if (!out.isTTY) return { show: () => {}, end: () => {} };
+  let last = 0;
+  return {
+    show: (done, all, what) => {
+      if (Date.now() - last < 60 && done < all) return;
+      last = Date.now();
+      const width = 24;
+      const filled = Math.round((width * done) / all);
+      const line = `${'█'.repeat(filled)}${'░'.repeat(width - filled)} ${String(Math.floor((100 * done) / all)).padStart(3)}%  ${what}`;
+      out.write(`\r\x1b[2K${line.slice(0, (out.columns || 80) - 1)}`);
+    },
+    end: () => out.write('\r\x1b[2K'),
+  };
+}
+
+const OPTIONS = {
+  device: { type: 'string', multiple: true }, against: { type: 'string', multiple: true }, op: { type: 'string', multiple: true },
+  model: { type: 'string', multiple: true }, golden: { type: 'string' }, json: { type: 'boolean' }, save: { type: 'string' }, html: { type: 'string' },
+} as const;
+
+async function measure(argv: readonly string[]): Promise<number> {
+  const { values } = parseArgs({ args: [...argv], options: OPTIONS });
+  const against = (values.against?.flatMap((a) => a.split(',')) ?? (values.model ? ['models'] : values.op ? AGAINST.filter((a) => a !== 'models') : AGAINST)) as Against[];
+  const bad = against.find((a) => !AGAINST.includes(a));
+  if (bad) throw new ArgumentError(`parity: --against ${bad}; it takes ${AGAINST.join(', ')}`);
+  const unknown = values.op?.find((o) => !opList.some((r) => r.name === o));
+  if (unknown) throw new ArgumentError(`parity: --op ${unknown} is no row of the op table; wick ops lists them`);
+  let stop = false;
+  // The first Ctrl-C ends the run with what there is; a second one ends it at once.
+  const onSignal = (): void => { if (stop) process.exit(130); stop = true; };
+  process.on('SIGINT', onSignal);
+  const bar = progressBar();
+  const report = await runParity({
+    devices: values.device ?? DEFAULT_DEVICES, against, ...(values.op && { ops: values.op }), ...(values.model && { models: values.model }),
+    ...(values.golden && { golden: values.golden }), progress: bar.show, stopped: () => stop,
+  });
+  bar.end();
+  process.off('SIGINT', onSignal);
+  if (values.save) writeFileSync(values.save, reportJson(report));
+  if (values.html) writeFileSync(values.html, reportPage(report));
+  if (values.json) process.stdout.write(reportJson(report));
+  else print(report, values.device !== undefined);
+  if (!report.complete) return 130;
+  return failed(report) || (values.device && report.missing.length > 0) ? 1 : 0;
+}
+
+function print(report: Report, asked: boolean): void {
+  const groups = report.devices.flatMap((d) => AGAINST.map((a) => ({ device: d.name, against: a, cells: report.cells.filter((c) => c.device === d.name && c.against === a) })));
+  const rows = groups.filter((g) => g.cells.length > 0).map((g) => {
+    const t = totals(g.cells);
+    return [g.device, g.against, new Set(g.cells.map((c) => c.op)).size, g.cells.reduce((n, c) => n + c.cases, 0), ...VERDICTS.map((v) => t[v])];
+  });
+  console.log(table(['device', 'against', 'ops', 'cases', ...VERDICTS], rows));
+  const say = (title: string, lines: readonly string[], most = 20): void => {
+    if (lines.length === 0) return;
+    console.log(`\n${title}`);
+    for (const l of lines.slice(0, most)) console.log(`  ${l}`);
+    if (lines.length > most) console.log(`  and ${lines.length - most} more: see --json or --html`);
+  };
+  const cells = (v: string): string[] => [...new Set(report.cells.filter((c) => c.verdict === v).flatMap((c) => (c.why ?? []).map((w) => `${c.device} ${c.op} ${v === 'failed' ? '' : `${c.dtype} `}${w}`)))];
+  say('Failed:', cells('failed'));
+  say('Deliberate differences:', [...new Set(report.cells.filter((c) => c.verdict === 'differs').flatMap((c) => (c.why ?? []).map((w) => `${c.op}: ${w}`)))]);
+  say('Unsupported:', [...new Set(report.cells.filter((c) => c.counts.unsupported > 0).flatMap((c) => (c.why ?? []).map((w) => `${c.device}: ${w}`)))], 12);
+  say(asked ? 'Not here, though asked for:' : 'Not here:', report.missing.map((m) => `${m.name}: ${m.why.split('\n')[0]}`));
+  say('Unproved:', report.unproved);
+  const t = totals(report.cells);
+  console.log(`\n${report.complete ? 'Done' : 'Stopped early, what is above holds'}: ${report.cells.reduce((n, c) => n + c.cases, 0)} cases in ${report.seconds} s, ${t.failed} failed.`);
+}
+
+function signatures(argv: readonly string[]): number {
+  const { values } = parseArgs({ args: [...argv], options: { candle: { type: 'string' }, json: { type: 'boolean' }, pin: { type: 'boolean' } } });
+  if (values.pin) {
+    if (!values.candle) throw new ArgumentError('parity signatures: --pin needs --candle DIR, the checkout to pin');
+    console.log(`pinned ${pinManifest(values.candle)} kernels`);
+  }
+  const s = compareSignatures(values.candle);
+  const wrong = s.problems.length > 0;
+  if (values.json) {
+    console.log(JSON.stringify(s, null, 1));
+    return wrong ? 1 : 0;
+  }
+  const total = s.files.reduce((n, f) => n + f.total, 0);
+  const good = s.files.reduce((n, f) => n + f.present - f.different.length, 0);
+  console.log(`Candle: ${s.source}\n`);
+  console.log(table(['file', 'kernels', 'present', 'missing', 'different'], s.files.map((f) => [f.file, f.total, f.present, f.missing.length, f.different.length])));
+  for (const p of s.problems) console.log(p);
+  console.log(`\n${good} of ${total} kernels are here with Candle's parameters; ${s.extra.length} more are our own.`);
+  if (s.moved) {
+    const { added, removed, changed, commit } = s.moved;
+    if (added.length + removed.length + changed.length === 0) console.log(`The checkout${commit ? ` (${commit.slice(0, 12)})` : ''} and the pinned manifest hold the same kernels.`);
+    else {
+      console.log(`Candle has moved on from the manifest: ${added.length} kernels added, ${removed.length} removed, ${changed.length} changed.`);
+      for (const [sign, list] of [['+', added], ['-', removed], ['~', changed]] as const) for (const l of list.slice(0, 40)) console.log(`  ${sign} ${l}`);
+    }
+  }
+  return wrong ? 1 : 0;
+}
+
+function docs(argv: readonly string[]): number {
+  const { values } = parseArgs({ args: [...argv], options: { check: { type: 'boolean' } } });
+  if (!values.check) {
+    for (const file of writeDocs()) console.log(`wrote ${file}`);
+    return 0;
+  }
+  const stale = checkDocs();
+  for (const s of stale) console.error(s);
+  console.log(stale.length === 0 ? 'documentation and evidence are up to date' : `${stale.length} stale: wick parity docs writes the pages, wick parity --device NAME --save docs/parity/NAME.json the evidence`);
+  return stale.length === 0 ? 0 : 1;
+}
