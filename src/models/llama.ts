@@ -11,7 +11,7 @@ import { keep } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { type Init, normal, ONE } from '../nn/init.js';
 import { type Cache, KvCache } from '../nn/kv-cache.js';
-import { Embedding, Linear, RmsNorm } from '../nn/layers.js';
+import { dropout, Embedding, Linear, RmsNorm } from '../nn/layers.js';
 import { Module } from '../nn/module.js';
 import { type BuilderOptions, VarBuilder } from '../nn/var-builder.js';
 
@@ -160,9 +160,9 @@ export class LlamaBlock extends Module {
     this.norm2 = norm2;
     this.mlp = mlp;
   }
-  forward(x: Tensor, cos: Tensor, sin: Tensor, cache?: Cache): Tensor {
-    const h = x.add(this.attention.forward(this.norm1.forward(x), cos, sin, cache));
-    return h.add(this.mlp.forward(this.norm2.forward(h)));
+  forward(x: Tensor, cos: Tensor, sin: Tensor, cache?: Cache, drop = 0): Tensor {
+    const h = x.add(dropout(this.attention.forward(this.norm1.forward(x), cos, sin, cache), drop));
+    return h.add(dropout(this.mlp.forward(this.norm2.forward(h)), drop));
   }
 }
 
@@ -173,10 +173,13 @@ export class Llama extends Module {
   readonly norm: RmsNorm;
   /** The embedding's own tensor where they are tied. */
   readonly head: Linear;
+  /** Share of the residual's additions dropped while training. */
+  readonly dropout: number;
   #rotary: Rotary | undefined;
 
-  constructor(config: LlamaConfig, vb: VarBuilder) {
+  constructor(config: LlamaConfig, vb: VarBuilder, options: { readonly dropout?: number } = {}) {
     super();
+    this.dropout = options.dropout ?? 0;
     this.config = config;
     const c = config;
     const deep = normal(0, 0.02 / Math.sqrt(2 * c.layers)); // what adds to the residual begins smaller in deep models
@@ -226,8 +229,9 @@ export class Llama extends Module {
     const start = cache?.[0].length ?? 0;
     const rotary = this.rotary(start + t);
     const [cos, sin] = [rotary.cos.narrow(0, start, t), rotary.sin.narrow(0, start, t)];
-    let x = this.embed.forward(ids); // (b, t, hidden)
-    this.blocks.forEach((block, i) => (x = block.forward(x, cos, sin, cache?.[i])));
+    const drop = this.training ? this.dropout : 0;
+    let x = dropout(this.embed.forward(ids), drop); // (b, t, hidden)
+    this.blocks.forEach((block, i) => (x = block.forward(x, cos, sin, cache?.[i], drop)));
     if (options.last) x = x.narrow(1, t - 1, 1);
     return this.head.forward(this.norm.forward(x));
   }

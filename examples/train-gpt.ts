@@ -1,0 +1,172 @@
+// A small Llama-style language model trained on a text file, with a vocabulary of its own:
+//   node dist/examples/train-gpt.js --text FILE --out DIR [--device cuda:0] [--dtype bf16] [--steps 3000] ... (--help tells all)
+// DIR then holds what `wick generate --model DIR` reads, the training log, the loss curve and a checkpoint to go on from (--resume).
+import { appendFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { Device, type DType, Generator, noGrad, scope, tensor, type Tensor } from '../src/index.js';
+import { LanguageModel, Tokenizer, trainBpe } from '../src/engine/index.js';
+import { randomStream } from '../src/engine/sampler.js';
+import { saveTensors } from '../src/io/index.js';
+import { Llama, type LlamaConfig, llamaJson } from '../src/models/index.js';
+import { AdamW, clipGradNorm, cosineDecay, FlatParameters, loadCheckpoint, saveCheckpoint, VarBuilder, VarMap, warmup } from '../src/nn/index.js';
+import { Progress, type Series, writeCurve } from './chart.js';
+
+const option = (value: string) => ({ type: 'string', default: value }) as const;
+const { values: v } = parseArgs({
+  options: {
+    text: { type: 'string' }, out: option('train-gpt'), device: option('cpu'), dtype: option('f32'), seed: option('1'),
+    vocab: option('1024'), hidden: option('256'), layers: option('4'), heads: option('4'), 'kv-heads': option('2'), intermediate: option('704'), context: option('256'),
+    batch: option('32'), steps: option('2000'), rate: option('1e-3'), 'weight-decay': option('0.1'), dropout: option('0.1'), 'log-every': option('10'), 'eval-every': option('200'),
+    prompt: option('\n'), resume: { type: 'boolean', default: false }, help: { type: 'boolean', default: false },
+  },
+});
+if (v.help || v.text === undefined) {
+  console.error('train-gpt --text FILE [--out DIR] [--device cpu] [--dtype f32|bf16] [--steps N] [--batch N] [--context N] [--vocab N] [--hidden N] [--layers N] [--heads N] [--kv-heads N]\n' +
+    '          [--intermediate N] [--rate R] [--weight-decay W] [--dropout P] [--log-every N] [--eval-every N] [--prompt TEXT] [--seed S] [--resume]');
+  process.exit(v.help ? 0 : 2);
+}
+const n = (name: keyof typeof v): number => Number(v[name]);
+const device = Device.get(v.device);
+const dtype = v.dtype as DType;
+const [batch, context, steps, every] = [n('batch'), n('context'), n('steps'), n('log-every')];
+mkdirSync(v.out, { recursive: true });
+
+// ---- text to tokens, the last tenth held back ----
+const text = readFileSync(v.text, 'utf8');
+const tokenizerPath = join(v.out, 'tokenizer.json');
+if (!v.resume || !existsSync(tokenizerPath)) {
+  console.error(`learning a vocabulary of ${v.vocab} from ${text.length} characters`);
+  writeFileSync(tokenizerPath, JSON.stringify(trainBpe(text, n('vocab'))));
+  writeFileSync(join(v.out, 'tokenizer_config.json'), JSON.stringify({ tokenizer_class: 'PreTrainedTokenizerFast', bos_token: '<|endoftext|>', eos_token: '<|endoftext|>' }));
+}
+const tokenizer = Tokenizer.load(v.out);
+// Long texts are encoded by paragraphs: the tokenizer's time grows faster than the text.
+const tokens = Int32Array.from(text.split(/(?<=\n\n)/).flatMap((part) => tokenizer.encode(part, { special: false })));
+const split = Math.floor(tokens.length * 0.9);
+const [train, held] = [tokens.subarray(0, split), tokens.subarray(split)];
+
+// ---- the model ----
+const config: LlamaConfig = {
+  vocabSize: tokenizer.vocabSize, hiddenSize: n('hidden'), intermediateSize: n('intermediate'), layers: n('layers'), heads: n('heads'), kvHeads: n('kv-heads'),
+  headDim: n('hidden') / n('heads'), maxPositions: context, normEps: 1e-5, ropeTheta: 10000, tiedEmbeddings: true, bosTokenId: 0, eosTokenIds: [0],
+};
+const generator = new Generator(n('seed'));
+const model = new Llama(config, VarBuilder.fromVarMap(new VarMap(), { device, generator }), { dropout: n('dropout') });
+const flat = new FlatParameters(model, dtype);
+const optimizer = new AdamW([flat.master], { learningRate: n('rate'), beta2: 0.95, weightDecay: n('weight-decay') });
+const schedule = warmup(Math.min(100, Math.ceil(steps / 10)), cosineDecay(steps, 0.1));
+writeFileSync(join(v.out, 'config.json'), `${JSON.stringify(llamaJson(config, 'bf16'), null, 1)}\n`);
+console.error(`${(flat.size / 1e6).toFixed(2)}M parameters in ${dtype} on ${device.name} (${device.description}); ${tokens.length} tokens, ${train.length} to learn from`);
+
+// ---- batches: windows at places drawn by step, so that a resumed run sees what the whole one would have ----
+function windows(from: Int32Array, count: number, at: (i: number) => number): { x: Tensor; y: Tensor } {
+  const [x, y] = [new Int32Array(count * context), new Int32Array(count * context)];
+  for (let i = 0; i < count; i++) {
+    const start = at(i);
+    x.set(from.subarray(start, start + context), i * context);
+    y.set(from.subarray(start + 1, start + context + 1), i * context);
+  }
+  const on = (data: Int32Array): Tensor => tensor(data, { shape: [count, context], device });
+  return { x: on(x), y: on(y) };
+}
+const drawn = (step: number): { x: Tensor; y: Tensor } => {
+  const random = randomStream(n('seed') * 1_000_003 + step);
+  return windows(train, batch, () => Math.floor(random() * (train.length - context - 1)));
+};
+const lossOf = ({ x, y }: { x: Tensor; y: Tensor }): Tensor => model.forward(x).cast('f32').crossEntropy(y);
+
+async function evaluate(): Promise<number> {
+  model.eval();
+  const count = Math.min(8, Math.max(1, Math.floor(held.length / (context * batch))));
+  const stride = Math.max(1, Math.floor((held.length - context - 1) / (count * batch)));
+  let sum = 0;
+  for (let b = 0; b < count; b++) {
+    const loss = scope(() => noGrad(() => lossOf(windows(held, batch, (i) => Math.min(held.length - context - 1, (b * batch + i) * stride)))));
+    sum += Number((await loss.data())[0]);
+    loss.dispose();
+  }
+  model.train();
+  return sum / count;
+}
+
+async function sample(seed: number): Promise<string> {
+  model.eval();
+  const writer = new LanguageModel(model, tokenizer);
+  let out = '';
+  for await (const piece of writer.generate(v.prompt, { maxTokens: Math.min(120, context - 8), temperature: 0.8, topP: 0.95, seed })) out += piece;
+  model.train();
+  return out;
+}
+
+// ---- the run ----
+const log = join(v.out, 'training.jsonl');
+const checkpoint = join(v.out, 'checkpoint.safetensors');
+const parts = { tensors: new Map([['master', flat.master]]), optimizer, generators: { generator } };
+const curve: { train: [number, number][]; held: [number, number][] } = { train: [], held: [] };
+let best = Infinity;
+let first = 0;
+if (v.resume && existsSync(checkpoint)) {
+  const saved = loadCheckpoint(checkpoint, parts, device);
+  first = saved.step;
+  best = Number(saved.extra.best);
+  Object.assign(curve, saved.extra.curve);
+  flat.refresh();
+  console.error(`going on from step ${first}`);
+} else writeFileSync(log, '');
+
+const draw = (): void => writeCurve(join(v.out, 'loss.svg'), `loss of ${(flat.size / 1e6).toFixed(1)}M parameters`, [
+  { name: 'training', points: curve.train }, { name: 'held-back text', points: curve.held },
+] satisfies Series[]);
+const progress = new Progress(steps - first);
+const begin = performance.now();
+/** Time spent on evaluating and writing, which does not count as training. */
+let paused = 0;
+let pending: { step: number; loss: Tensor } | undefined;
+
+/** Reads a loss one interval late: by then it is there, and nobody waited. */
+async function settle(): Promise<void> {
+  if (!pending) return;
+  const { step, loss } = pending;
+  pending = undefined;
+  const value = Number((await loss.data())[0]);
+  loss.dispose();
+  const now = performance.now();
+  const rate = (batch * context * (step - first)) / ((now - begin - paused) / 1000);
+  curve.train.push([step, value]);
+  appendFileSync(log, `${JSON.stringify({ step, loss: value, tokensPerSecond: Math.round(rate), learningRate: optimizer.learningRate, seconds: Math.round((now - begin) / 100) / 10 })}\n`);
+  progress.show(step - first, `loss ${value.toFixed(4)} ${Math.round(rate)} tokens/s`);
+  if (!Number.isFinite(value)) throw new Error(`the loss is ${value} at step ${step}`);
+}
+
+for (let step = first + 1; step <= steps; step++) {
+  optimizer.learningRate = n('rate') * schedule(step - 1);
+  const loss = scope(() => {
+    const l = lossOf(drawn(step));
+    const grads = l.backward();
+    const { grads: [clipped] } = clipGradNorm([flat.gather(grads)], 1);
+    flat.step(optimizer, clipped);
+    return l.detach();
+  });
+  if (step % every === 0) {
+    await settle();
+    pending = { step, loss };
+  } else loss.dispose();
+  if (step % n('eval-every') === 0 || step === steps) {
+    await settle();
+    const stopped = performance.now();
+    const value = await evaluate();
+    curve.held.push([step, value]);
+    appendFileSync(log, `${JSON.stringify({ step, heldLoss: value })}\n`);
+    if (value < best) {
+      best = value;
+      noGrad(() => scope(() => saveTensors(join(v.out, 'model.safetensors'), new Map([...model.hfTensors()].map(([name, t]) => [name, t.cast('bf16')])), { metadata: { format: 'pt' } })));
+    }
+    saveCheckpoint(checkpoint, parts, { step, extra: { best, curve } });
+    draw();
+    console.error(`\nstep ${step}: held-back loss ${value.toFixed(4)} (best ${best.toFixed(4)})\n--- ${JSON.stringify(v.prompt)} ->${await sample(step)}\n---`);
+    paused += performance.now() - stopped;
+  }
+}
+const seconds = (performance.now() - begin) / 1000;
+console.error(`${steps - first} steps in ${seconds.toFixed(1)} s, ${Math.round((batch * context * (steps - first)) / seconds)} tokens/s overall; best held-back loss ${best.toFixed(4)}; ${v.out}`);
