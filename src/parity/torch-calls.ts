@@ -1,4 +1,6 @@
 // PyTorch's cases as calls on our tensors: one line an op; inputs keep PyTorch's names.
+import { Adam, AdamW, type Optimizer, RMSprop, SGD } from '../nn/optim.js';
+import { GRU, LSTM } from '../nn/rnn.js';
 import { einsum } from '../tensor/einsum.js';
 import { cat, stack } from '../tensor/create.js';
 import type { Tensor } from '../tensor/tensor.js';
@@ -21,6 +23,21 @@ const pool = (name: string): TorchCall => ({ x }, p) => method(x, camel(name))(p
 const scatter = (name: string, ours: string): Record<string, TorchCall> => ({ [name]: ({ x, ids, src }, p) => method(x, ours)(p.dim, ids, src) });
 const conv = (name: string): TorchCall => ({ x, w, b }, p) =>
   method(x, camel(name))(w, { stride: p.stride, padding: p.padding, dilation: p.dilation, groups: p.groups, ...(p.output_padding !== undefined && { outputPadding: p.output_padding }), ...(b && { bias: b }) });
+
+const OPTIMIZERS: Readonly<Record<string, (params: Tensor[], h: P) => Optimizer>> = {
+  sgd: (params, h) => new SGD(params, { learningRate: h.lr, momentum: h.momentum, weightDecay: h.weight_decay }),
+  sgd_momentum: (params, h) => new SGD(params, { learningRate: h.lr, momentum: h.momentum, weightDecay: h.weight_decay }),
+  adam: (params, h) => new Adam(params, { learningRate: h.lr, beta1: h.betas[0], beta2: h.betas[1], eps: h.eps, weightDecay: h.weight_decay }),
+  adamw: (params, h) => new AdamW(params, { learningRate: h.lr, beta1: h.betas[0], beta2: h.betas[1], eps: h.eps, weightDecay: h.weight_decay }),
+  rmsprop: (params, h) => new RMSprop(params, { learningRate: h.lr, alpha: h.alpha, eps: h.eps, momentum: h.momentum, weightDecay: h.weight_decay }),
+};
+/** The parameter after each step with the gradients given. */
+function trained(optimizer: Optimizer, p: Tensor, grads: Tensor): Tensor {
+  return stack(Array.from({ length: grads.shape[0] }, (_, i) => {
+    optimizer.step({ get: () => grads.get(i) });
+    return p.copy();
+  }));
+}
 
 export const TORCH_CALLS: Readonly<Record<string, TorchCall>> = {
   ...each(unary, 'neg exp sin cos tanh erf abs sqr relu silu sigmoid gelu gelu_erf mish hard_swish hard_sigmoid softplus log sqrt recip selu norm'),
@@ -68,4 +85,7 @@ export const TORCH_CALLS: Readonly<Record<string, TorchCall>> = {
   mse: ({ x, y }) => x.mse(y),
   huber: ({ x, y }, p) => x.huber(y, { delta: p.delta }),
   bce_with_logits: ({ x, y }) => x.bceWithLogits(y),
+  lstm: ({ x, ...w }) => new LSTM(w.weight_ih_l0, w.weight_hh_l0, w.bias_ih_l0, w.bias_hh_l0).forward(x),
+  gru: ({ x, ...w }) => new GRU(w.weight_ih_l0, w.weight_hh_l0, w.bias_ih_l0, w.bias_hh_l0).forward(x),
+  optimizer: ({ p, g_ }, { name, hyper }) => trained(OPTIMIZERS[name]([p], hyper), p, g_),
 };
