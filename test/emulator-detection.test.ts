@@ -20,6 +20,7 @@ extern "C" __global__ void last_block(float* part, unsigned* done, float* o) {
   __syncthreads();
   if (last && threadIdx.x == 0) { __threadfence(); float s = 0; for (unsigned k = 0; k < gridDim.x; k++) s += part[k]; o[0] = s; }
 }
+extern "C" __global__ void undefined_register(float* o, int use) { float x; asm volatile("" : "=v"(x)); o[threadIdx.x] = use ? x : 1.0f; }
 extern "C" __global__ void trap(int* o) { if (o[0]) __builtin_trap(); }
 `;
 
@@ -61,7 +62,7 @@ for (const target of ['gfx90a', 'gfx1030']) {
     const o = b.buffer(1024);
     assert.deepEqual(b.launch(code, 'unwritten', 1, 256, [{ p: o }, 256]).findings, []);
     const r = b.launch(code, 'unwritten', 1, 256, [{ p: o }, 200]);
-    assert.deepEqual(words(r), ['uninitialised LDS']);
+    assert.deepEqual(words(r), ['uninitialised LDS', 'undefined']); // and the result shows it
     assert.deepEqual(r.findings[0].item, [200, 0, 0]);
   });
   test(`${target}: a barrier that part of a group does not reach`, { skip }, () => {
@@ -83,6 +84,12 @@ for (const target of ['gfx90a', 'gfx1030']) {
     const [part, done, o] = [b.buffer(256), b.buffer(new Uint32Array(1)), b.buffer(4)];
     assert.deepEqual(b.launch(code, 'last_block', 8, 64, [{ p: part }, { p: done }, { p: o }]).findings, []);
     assert.equal(b.read(Float32Array, o, 4)[0], 28);
+  });
+  test(`${target}: a result that depends on a register never written`, { skip }, () => {
+    const b = new Bench(target, { checked: true });
+    const o = b.buffer(new Float32Array(64));
+    assert.deepEqual(b.launch(code, 'undefined_register', 1, 64, [{ p: o }, 0]).findings, []);
+    assert.deepEqual(words(b.launch(code, 'undefined_register', 1, 64, [{ p: o }, 1])), ['undefined']);
   });
   test(`${target}: misaligned words`, { skip }, () => {
     const b = new Bench(target, { checked: true });

@@ -1,9 +1,9 @@
 // The code generator's state inside one basic block: scalar code runs at once, vector code gathers in a loop over the active lanes.
 import { UnsupportedError } from '../base/errors.js';
-import { SREG, type Instruction, type Operand } from './instruction.js';
+import { SREG, type Instruction } from './instruction.js';
 import { MAX_ROWS, ROW_BYTES, WAVE } from './layout.js';
 import type { Helpers } from './numeric.js';
-import { copyBytes, count, f32, Func, i32, i64, Local, select, store, type Expr, type F32, type I32, type I64, callVoid } from './wasm.js';
+import { copyBytes, count, type Code, f32, Func, i32, i64, Local, store, type Expr, type F32, type I32, type I64, callVoid } from './wasm.js';
 
 /** Float behaviour, known when compiling: from the kernel descriptor and constant writes to the mode register. */
 export interface Mode {
@@ -34,7 +34,7 @@ interface Held {
 
 class Segment {
   body: number[] = [];
-  before: number[] = [];
+  before: Code[] = [];
   readonly held = new Map<number, Held>();
   readonly hoisted = new Map<string, Expr>();
   readonly reads = new Set<number>();
@@ -107,7 +107,7 @@ export class Context {
   }
   sset(reg: number, v: Expr): void {
     if (reg === SREG.NULL) {
-      this.f.emit([...v.b, 0x1a]); // the value may have effects
+      this.f.emit([v.b, 0x1a]); // the value may have effects
       return;
     }
     this.scalarWrites.add(reg);
@@ -275,7 +275,7 @@ export class Context {
       const at = WAVE.SREGS + reg * 4;
       const value = reg === SREG.NULL ? (t === 'i64' ? i64.const(0) : t === 'f32' ? f32.const(0) : i32.const(0))
         : t === 'i64' ? i64.load(this.w, at) : t === 'f32' ? f32.load(this.w, at) : i32.load(this.w, at);
-      s.before.push(...l.set(value as never));
+      s.before.push(l.set(value as never));
       s.hoisted.set(key, (e = l.get));
     }
     return e;
@@ -283,7 +283,7 @@ export class Context {
   /** Code before the loop whose value the lanes use. */
   before(e: Expr): Expr {
     const l = this.f.local(e.t);
-    this.open().before.push(...l.set(e as never));
+    this.open().before.push(l.set(e as never));
     return l.get;
   }
   /** This lane's bit of a mask register, 0 or 1. */
@@ -313,7 +313,7 @@ export class Context {
     const s = this.open();
     return regs.map((reg) => {
       const at = WAVE.ROWS + s.rows++ * ROW_BYTES;
-      s.before.push(...copyBytes(i32.add(this.w, i32.const(at)), i32.add(this.w, i32.const(this.vreg(reg))), this.target.wave * 4));
+      s.before.push(copyBytes(i32.add(this.w, i32.const(at)), i32.add(this.w, i32.const(this.vreg(reg))), this.target.wave * 4));
       return at;
     });
   }
@@ -328,9 +328,5 @@ export class Context {
   unsupported(i: Instruction, why: string): never {
     throw new UnsupportedError(`emulator: ${why}: ${i.text}`);
   }
-  clampIndex(x: I32, max: number): I32 {
-    return select(i32.lt_u(x, i32.const(max)), x, i32.const(max));
-  }
 }
 
-export type OperandLike = Operand;

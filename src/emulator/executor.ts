@@ -27,6 +27,7 @@ export interface Launch {
   readonly seed: number;
   readonly checked: boolean;
   readonly allocations: Int32Array;
+  readonly poison: number;
   /** Blocks a wave may run before another gets its turn, and before the launch is called endless. */
   readonly fuel: number;
   readonly maxBlocks: number;
@@ -60,7 +61,8 @@ interface Instance {
   readonly counters: Record<'waves' | 'lanes' | 'read' | 'written', WasmGlobal>;
 }
 
-const POISON = 0x7fc0dead;
+/** What registers and LDS hold before they are written: a NaN, or an ordinary float and a large integer. */
+export const POISONS = [0x7fc0dead, 0x3a5a5a5a] as const;
 
 /** A small generator for orders that a seed repeats. */
 export function random(seed: number): () => number {
@@ -153,14 +155,14 @@ export class Executor {
     const { launch: l, program: p, u32 } = this;
     const { kernel } = l;
     const wave = kernel.wave;
-    u32.fill(POISON, lds / 4, lds / 4 + Math.ceil(l.ldsBytes / 4));
+    u32.fill(l.poison, lds / 4, lds / 4 + Math.ceil(l.ldsBytes / 4));
     const packedIds = l.generation >= 11 || l.target === 'gfx90a' || l.target === 'gfx942' || l.target === 'gfx950';
     const idDims = (kernel.rsrc2 >>> 11) & 3;
     for (let n = 0; n < this.waves; n++) {
       const at = (this.base + n * this.waveBytes) / 4;
       u32.fill(0, at, at + WAVE.ROWS / 4);
-      u32.fill(POISON, at, at + 106);
-      u32.fill(POISON, at + WAVE.VREGS / 4, at + WAVE.VREGS / 4 + p.vregs * wave);
+      u32.fill(l.poison, at, at + 106);
+      u32.fill(l.poison, at + WAVE.VREGS / 4, at + WAVE.VREGS / 4 + p.vregs * wave);
       const set64 = (reg: number, v: number) => {
         u32[at + reg] = v;
         u32[at + reg + 1] = v / 2 ** 32;

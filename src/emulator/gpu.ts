@@ -4,7 +4,7 @@ import { ArgumentError, DeviceError } from '../base/errors.js';
 import { readCodeObject, type CodeObject, type Kernel } from './code-object.js';
 import { compileKernel, targetOf, type Program } from './compile.js';
 import { disassemble, type Line } from './disassembler.js';
-import { Executor, type Counts, type Launch, type LoadedProgram } from './executor.js';
+import { Executor, POISONS, type Counts, type Launch, type LoadedProgram } from './executor.js';
 import type { Finding } from './checker.js';
 import { GLOBAL_BASE } from './layout.js';
 import { DeviceMemory } from './memory.js';
@@ -18,7 +18,7 @@ export interface GpuOptions {
   readonly threads?: number;
   /** Orders of waves follow from it. */
   readonly seed?: number;
-  /** Watches every access for races, uninitialised LDS, misalignment and divergent barriers: slow, one thread. */
+  /** Watches every access for races, uninitialised LDS, misalignment and divergent barriers, and runs twice to see undefined registers: slow, one thread. */
   readonly checked?: boolean;
   readonly memoryBytes?: number;
   /** Blocks a wave may run before the launch counts as endless. */
@@ -130,12 +130,12 @@ export class EmulatedGpu {
       program: id, kernel, target: this.target, generation: program.target.generation, grid: [...grid], block: [...block], kernarg, packet,
       image: (module.image - GLOBAL_BASE) | 0, ldsBytes: Math.ceil(ldsBytes / 16) * 16,
       privateBytes: plain + (kernel.dynamicStack || program.hasCalls ? DYNAMIC_STACK : 0),
-      seed: (this.options.seed ?? 1) + this.launches++, checked: this.options.checked ?? false, allocations: this.memory.table(),
+      seed: (this.options.seed ?? 1) + this.launches++, checked: this.options.checked ?? false, allocations: this.memory.table(), poison: POISONS[0],
       fuel: 1 << 16, maxBlocks: this.options.maxBlocks ?? 2 ** 34,
     };
     try {
       const threads = Math.min(this.threads, groups, items * groups >= THREADED_ITEMS ? Infinity : 1);
-      const counts = threads > 1 ? this.runThreaded(launch, loaded, threads, groups) : this.runHere(launch, loaded, groups);
+      const counts = launch.checked ? this.runTwice(launch, loaded, groups) : threads > 1 ? this.runThreaded(launch, loaded, threads, groups) : this.runHere(launch, loaded, groups);
       for (const k of Object.keys(counts) as (keyof Counts)[]) this.totals[k] += counts[k];
       const findings = this.executor.findings.splice(0);
       return { ...counts, milliseconds: performance.now() - began, findings };
@@ -156,6 +156,23 @@ export class EmulatedGpu {
   private runHere(launch: Launch, loaded: LoadedProgram, groups: number): Counts {
     let g = 0;
     return this.executor.run(launch, this.arena(0, launch, loaded), () => (g < groups ? g++ : -1));
+  }
+  /** Runs with two contents of registers and LDS never written: where results differ, they depend on them. */
+  private runTwice(launch: Launch, loaded: LoadedProgram, groups: number): Counts {
+    const blocks = Array.from({ length: launch.allocations.length / 2 }, (_, k) => [launch.allocations[2 * k] >>> 0, launch.allocations[2 * k + 1] >>> 0] as const);
+    const save = () => blocks.map(([from, to]) => this.memory.bytes.slice(from, to));
+    const before = save();
+    this.runHere({ ...launch, poison: POISONS[1] }, loaded, groups);
+    const first = save();
+    blocks.forEach(([from], k) => this.memory.bytes.set(before[k], from));
+    this.executor.findings.length = 0;
+    const counts = this.runHere(launch, loaded, groups);
+    blocks.forEach(([from, to], k) => {
+      const now = this.memory.bytes.subarray(from, to);
+      const at = first[k].findIndex((b, n) => b !== now[n]);
+      if (at >= 0) this.executor.findings.push({ kernel: launch.kernel.name, what: `undefined: byte ${at} of the allocation of ${to - from} at 0x${(GLOBAL_BASE + from).toString(16)} depends on registers or LDS that were never written` });
+    });
+    return counts;
   }
   private runThreaded(launch: Launch, loaded: LoadedProgram, threads: number, groups: number): Counts {
     this.pool ??= new ThreadPool(this.memory.memory, this.threads - 1);

@@ -35,7 +35,7 @@ const NAME = /^v_(mfma|wmma)_(f32|f16|bf16|i32|f64)_(\d+)x(\d+)x(\d+)(?:_(\d+)b)
 
 /** Recognises a matrix instruction by name; the function it gives reads one's operands. */
 export function matrixHandler(name: string): ((i: Instruction, generation: number) => MatrixOp) | undefined {
-  const m = NAME.exec(name);
+  const m = name[0] === 'v' && (name[2] === 'm' || name[2] === 'w') ? NAME.exec(name) : undefined;
   if (!m) return undefined;
   const [, unit, result, M, N, K, , input, second] = m;
   return (i, generation) => {

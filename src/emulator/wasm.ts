@@ -1,10 +1,12 @@
 // A small WebAssembly assembler: typed expressions as byte sequences, functions with locals, and the module encoding.
 
 export type Type = 'i32' | 'i64' | 'f32' | 'f64';
-/** An expression: its type and the bytes that leave its value on the stack. */
+/** Bytes in order, nested as they were put together: flattened once, when emitted. */
+export type Code = readonly (number | Code)[];
+/** An expression: its type and the code that leaves its value on the stack. */
 export interface Expr<T extends Type = Type> {
   readonly t: T;
-  readonly b: readonly number[];
+  readonly b: Code;
 }
 export type I32 = Expr<'i32'>;
 export type I64 = Expr<'i64'>;
@@ -35,9 +37,11 @@ function sleb(v: bigint): number[] {
 const view = new DataView(new ArrayBuffer(8));
 const bytesOf = (n: number): number[] => Array.from({ length: n }, (_, i) => view.getUint8(i));
 
-const op = <T extends Type>(t: T, code: number | readonly number[], ...args: readonly Expr[]): Expr<T> => ({
-  t, b: [...args.flatMap((a) => a.b as number[]), ...(typeof code === 'number' ? [code] : code)],
-});
+function op<T extends Type>(t: T, code: number | readonly number[], ...args: readonly Expr[]): Expr<T> {
+  const b: (number | Code)[] = args.map((a) => a.b);
+  b.push(code);
+  return { t, b };
+}
 
 type Unary<A extends Type, R extends Type> = (a: Expr<A>) => Expr<R>;
 type Binary<A extends Type, R extends Type> = (a: Expr<A>, b: Expr<A>) => Expr<R>;
@@ -123,16 +127,16 @@ export const f64 = {
 export const select = <T extends Type>(cond: I32, a: Expr<T>, b: Expr<T>): Expr<T> => op(a.t, 0x1b, a, b, cond);
 /** Only one is evaluated. */
 export const choose = <T extends Type>(cond: I32, a: Expr<T>, b: Expr<T>): Expr<T> => ({
-  t: a.t, b: [...cond.b, 0x04, TYPE_BYTE[a.t], ...a.b, 0x05, ...b.b, 0x0b],
+  t: a.t, b: [cond.b, 0x04, TYPE_BYTE[a.t], a.b, 0x05, b.b, 0x0b],
 });
 export const and = (...conds: I32[]): I32 => conds.reduce((a, b) => i32.and(a, b));
 export const or = (...conds: I32[]): I32 => conds.reduce((a, b) => i32.or(a, b));
 export const not = (c: I32): I32 => i32.eqz(c);
 
 const STORE: Record<Type, number> = { i32: 0x36, i64: 0x37, f32: 0x38, f64: 0x39 };
-export const store = (at: I32, v: Expr, offset = 0): number[] => [...at.b, ...v.b, STORE[v.t], 0, ...leb(offset)];
-export const store8 = (at: I32, v: I32, offset = 0): number[] => [...at.b, ...v.b, 0x3a, 0, ...leb(offset)];
-export const store16 = (at: I32, v: I32, offset = 0): number[] => [...at.b, ...v.b, 0x3b, 0, ...leb(offset)];
+export const store = (at: I32, v: Expr, offset = 0): Code => [at.b, v.b, STORE[v.t], 0, leb(offset)];
+export const store8 = (at: I32, v: I32, offset = 0): Code => [at.b, v.b, 0x3a, 0, leb(offset)];
+export const store16 = (at: I32, v: I32, offset = 0): Code => [at.b, v.b, 0x3b, 0, leb(offset)];
 
 /** Sequentially consistent read-modify-write on naturally aligned 32- or 64-bit words. */
 export const RMW = { add: 0x1e, sub: 0x25, and: 0x2c, or: 0x33, xor: 0x3a, swap: 0x41 } as const;
@@ -143,6 +147,13 @@ export function rmw<T extends 'i32' | 'i64'>(kind: keyof typeof RMW, at: I32, v:
 export function cmpxchg<T extends 'i32' | 'i64'>(at: I32, expected: Expr<T>, v: Expr<T>): Expr<T> {
   const wide = v.t === 'i64' ? 1 : 0;
   return op(v.t, [0xfe, 0x48 + wide, 2 + wide, 0], at, expected, v);
+}
+
+function flatten(code: Code, out: number[]): void {
+  for (const x of code) {
+    if (typeof x === 'number') out.push(x);
+    else flatten(x, out);
+  }
 }
 
 /** One function under construction: locals are numbered after the parameters. */
@@ -162,8 +173,8 @@ export class Func {
     this.locals.push(t);
     return new Local(t, this.params.length + this.locals.length - 1);
   }
-  emit(code: readonly number[]): void {
-    for (const x of code) this.body.push(x);
+  emit(code: Code): void {
+    flatten(code, this.body);
   }
   /** Evaluates once into a new local and gives the cheap expression that reads it. */
   let<T extends Type>(e: Expr<T>): Expr<T> {
@@ -173,7 +184,7 @@ export class Func {
   }
   /** Runs `then` with the code it emits inside an if. */
   when(cond: I32, then: () => void, otherwise?: () => void): void {
-    this.emit([...cond.b, 0x04, 0x40]);
+    this.emit([cond.b, 0x04, 0x40]);
     then();
     if (otherwise) {
       this.body.push(0x05);
@@ -185,10 +196,10 @@ export class Func {
   repeat(body: () => I32): void {
     this.emit([0x03, 0x40]);
     const again = body();
-    this.emit([...again.b, 0x0d, 0, 0x0b]);
+    this.emit([again.b, 0x0d, 0, 0x0b]);
   }
   ret(e: Expr): void {
-    this.emit([...e.b, 0x0f]);
+    this.emit([e.b, 0x0f]);
   }
 }
 
@@ -201,8 +212,8 @@ export class Local<T extends Type> {
     this.index = index;
     this.get = { t, b: [0x20, ...leb(index)] };
   }
-  set(e: Expr<T>): number[] {
-    return [...e.b, 0x21, ...leb(this.index)];
+  set(e: Expr<T>): Code {
+    return [e.b, 0x21, leb(this.index)];
   }
 }
 
@@ -299,8 +310,8 @@ export class ModuleBuilder {
 }
 
 export const call = <T extends Type>(t: T, index: number, ...args: readonly Expr[]): Expr<T> => op(t, [0x10, ...leb(index)], ...args);
-export const callVoid = (index: number, ...args: readonly Expr[]): number[] => [...args.flatMap((a) => a.b as number[]), 0x10, ...leb(index)];
+export const callVoid = (index: number, ...args: readonly Expr[]): Code => [...args.map((a) => a.b), 0x10, leb(index)];
 /** counter += value. */
-export const count = (counter: number, v: I64): number[] => [0x23, ...leb(counter), ...v.b, 0x7c, 0x24, ...leb(counter)];
+export const count = (counter: number, v: I64): Code => [0x23, leb(counter), v.b, 0x7c, 0x24, leb(counter)];
 /** memory.copy and memory.fill. */
-export const copyBytes = (to: I32, from: I32, n: number): number[] => [...to.b, ...from.b, ...i32.const(n).b, 0xfc, 0x0a, 0, 0];
+export const copyBytes = (to: I32, from: I32, n: number): Code => [to.b, from.b, i32.const(n).b, 0xfc, 0x0a, 0, 0];
