@@ -4,10 +4,11 @@
 import { appendFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { Device, type DType, Generator, noGrad, scope, tensor, type Tensor } from '../src/index.js';
-import { LanguageModel, Tokenizer, trainBpe } from '../src/engine/index.js';
+import { arange, Device, type DType, Generator, noGrad, scope, tensor, type Tensor } from '../src/index.js';
+import { LanguageModel, PlainDecoder, Tokenizer, trainBpe } from '../src/engine/index.js';
 import { randomStream } from '../src/engine/sampler.js';
 import { saveTensors } from '../src/io/index.js';
+import { defaultGenerator } from '../src/tensor/random.js';
 import { Llama, type LlamaConfig, llamaJson } from '../src/models/index.js';
 import { AdamW, clipGradNorm, cosineDecay, FlatParameters, loadCheckpoint, saveCheckpoint, VarBuilder, VarMap, warmup } from '../src/nn/index.js';
 import { Progress, type Series, writeCurve } from './chart.js';
@@ -59,7 +60,7 @@ const schedule = warmup(Math.min(100, Math.ceil(steps / 10)), cosineDecay(steps,
 writeFileSync(join(v.out, 'config.json'), `${JSON.stringify(llamaJson(config, 'bf16'), null, 1)}\n`);
 console.error(`${(flat.size / 1e6).toFixed(2)}M parameters in ${dtype} on ${device.name} (${device.description}); ${tokens.length} tokens, ${train.length} to learn from`);
 
-// ---- batches: windows at places drawn by step, so that a resumed run sees what the whole one would have ----
+// ---- batches: windows at places drawn beforehand, so that a resumed run sees what the whole one would have ----
 function windows(from: Int32Array, count: number, at: (i: number) => number): { x: Tensor; y: Tensor } {
   const [x, y] = [new Int32Array(count * context), new Int32Array(count * context)];
   for (let i = 0; i < count; i++) {
@@ -70,9 +71,14 @@ function windows(from: Int32Array, count: number, at: (i: number) => number): { 
   const on = (data: Int32Array): Tensor => tensor(data, { shape: [count, context], device });
   return { x: on(x), y: on(y) };
 }
+// Text and places lie on the device: a step uploads nothing and so waits for nothing.
+const random = randomStream(n('seed'));
+const places = tensor(Int32Array.from({ length: steps * batch }, () => Math.floor(random() * (train.length - context - 1))), { shape: [steps, batch], device });
+const learned = tensor(Int32Array.from(train), { device });
 const drawn = (step: number): { x: Tensor; y: Tensor } => {
-  const random = randomStream(n('seed') * 1_000_003 + step);
-  return windows(train, batch, () => Math.floor(random() * (train.length - context - 1)));
+  const at = places.get(step - 1).unsqueeze(1).add(arange(0, context, 1, { dtype: 'i32', device })).reshape([-1]);
+  const take = (ids: Tensor): Tensor => learned.indexSelect(0, ids).reshape([batch, context]);
+  return { x: take(at), y: take(at.affine(1, 1)) };
 };
 const lossOf = ({ x, y }: { x: Tensor; y: Tensor }): Tensor => model.forward(x).cast('f32').crossEntropy(y);
 
@@ -92,7 +98,7 @@ async function evaluate(): Promise<number> {
 
 async function sample(seed: number): Promise<string> {
   model.eval();
-  const writer = new LanguageModel(model, tokenizer);
+  const writer = new LanguageModel(model, tokenizer, (m) => new PlainDecoder(m));
   let out = '';
   for await (const piece of writer.generate(v.prompt, { maxTokens: Math.min(120, context - 8), temperature: 0.8, topP: 0.95, seed })) out += piece;
   model.train();
@@ -102,7 +108,7 @@ async function sample(seed: number): Promise<string> {
 // ---- the run ----
 const log = join(v.out, 'training.jsonl');
 const checkpoint = join(v.out, 'checkpoint.safetensors');
-const parts = { tensors: new Map([['master', flat.master]]), optimizer, generators: { generator } };
+const parts = { tensors: new Map([['master', flat.master]]), optimizer, generators: { generator, dropout: defaultGenerator } };
 const curve: { train: [number, number][]; held: [number, number][] } = { train: [], held: [] };
 let best = Infinity;
 let first = 0;

@@ -6,6 +6,7 @@ import { ArgumentError, UnsupportedError } from '../base/errors.js';
 import { Llama } from '../models/llama.js';
 import { Device } from '../tensor/device.js';
 import { type Decoder, PlainDecoder } from './decoder.js';
+import { GraphDecoder } from './graph-decoder.js';
 import { Sampler, type SamplingOptions } from './sampler.js';
 import { TextStream, Tokenizer } from './tokenizer.js';
 
@@ -37,12 +38,15 @@ export interface ModelOptions {
 const FAMILIES = ['llama', 'mistral', 'qwen2'];
 const STORED: Readonly<Record<string, DType>> = { float32: 'f32', bfloat16: 'bf16', float16: 'f16' };
 
+/** By graph where the device can, else op by op. */
+export const fastest = (model: Llama): Decoder => (GraphDecoder.serves(model) ? new GraphDecoder(model) : new PlainDecoder(model));
+
 export class LanguageModel {
   readonly model: Llama;
   readonly tokenizer: Tokenizer;
   readonly #decoder: (model: Llama) => Decoder;
 
-  constructor(model: Llama, tokenizer: Tokenizer, decoder: (model: Llama) => Decoder = (m) => new PlainDecoder(m)) {
+  constructor(model: Llama, tokenizer: Tokenizer, decoder: (model: Llama) => Decoder = fastest) {
     this.model = model;
     this.tokenizer = tokenizer;
     this.#decoder = decoder;

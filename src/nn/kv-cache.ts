@@ -54,6 +54,11 @@ export class KvCache implements Cache {
     this.#k = grown(this.#k);
     this.#v = grown(this.#v);
   }
+  /** All its room, (batch, heads, capacity, dim); there is none before the first append. */
+  buffers(): readonly [k: Tensor, v: Tensor] {
+    if (!this.#k || !this.#v) throw new ArgumentError('KvCache: nothing was appended yet');
+    return [this.#k, this.#v];
+  }
   /** Forgets tokens from `length` on. */
   truncate(length: number): void {
     if (length < 0 || length > this.length) throw new ArgumentError(`KvCache: cannot truncate ${this.length} tokens to ${length}`);
