@@ -22,11 +22,12 @@ const totals = { passed: 0, failed: 0, unsupported: 0 };
 /** Rows whose results are sums judge errors against the largest result: cancellation makes single results meaningless. */
 const normwise = (row: Row): boolean => row.family !== 'elementwise';
 
-function results(c: Case, device: Device): { dtype: Tensor['dtype']; values: ReturnType<typeof decodeValues>; shape: readonly number[] }[] {
+function results(c: Case, device: Device): { scale?: number; dtype: Tensor['dtype']; values: ReturnType<typeof decodeValues>; shape: readonly number[] }[] {
   let out: ReturnType<typeof results> = [];
   scope(() => {
-    const { tensors } = buildInputs(c, device);
-    out = runCase(c, tensors, device).map((t) => ({ dtype: t.dtype, shape: t.shape, values: decodeValues(t.bytesSync(), t.dtype) }));
+    const { tensors, values } = buildInputs(c, device);
+    const scale = Math.max(0, ...values.map((v) => v.reduce<number>((m, x) => Math.max(m, Math.abs(Number(x)) || 0), 0)));
+    out = runCase(c, tensors, device).map((t) => ({ scale, dtype: t.dtype, shape: t.shape, values: decodeValues(t.bytesSync(), t.dtype) }));
   });
   return out;
 }
@@ -38,7 +39,7 @@ function check(c: Case, device: Device): string | undefined {
     const g = got[i];
     assert.deepEqual(g.shape, w.shape, `${c.name}: shape`);
     assert.equal(g.dtype, w.dtype, `${c.name}: dtype`);
-    const d = difference(g.values, w.values, w.dtype, normwise(c.row));
+    const d = difference(g.values, w.values, w.dtype, normwise(c.row), w.scale);
     const wrong = judge(d, isFloat(w.dtype) ? c.row.ulp : 0, w.dtype);
     if (wrong) return `${c.name} on ${device.name}: result ${i}, ${wrong}`;
   }

@@ -21,23 +21,44 @@ export function erf(x: number): number {
   if (x !== x) return NaN;
   const a = Math.abs(x);
   if (a >= 1) return Math.sign(x) * (1 - erfcTail(a));
-  // All terms of this series have one sign, so nothing cancels.
-  let term = x;
-  let sum = x;
-  for (let n = 1; n < 60 && Math.abs(term) > Math.abs(sum) * 1e-18; n++) {
-    term *= (2 * x * x) / (2 * n + 1);
-    sum += term;
+  // Taylor's series: below 1 its terms fall from the start, so hardly anything cancels.
+  let power = x;
+  let sum = 0;
+  const terms: number[] = [];
+  for (let n = 0; n < 40; n++) {
+    terms.push(power / (2 * n + 1));
+    power *= -(x * x) / (n + 1);
   }
-  return TWO_OVER_SQRT_PI * expMinusSquare(x) * sum;
+  for (let n = terms.length - 1; n >= 0; n--) sum += terms[n]; // small ones first
+  return TWO_OVER_SQRT_PI * sum;
 }
 
 export function erfc(x: number): number {
   return x >= 1 ? erfcTail(x) : 1 - erf(x);
 }
 
-/** Standard normal distribution function. */
+/** What rounding lost in a * b: both are split into halves whose products are exact. */
+function productError(a: number, b: number): number {
+  const p = a * b;
+  const split = (v: number): [number, number] => {
+    const c = 134217729 * v;
+    const head = c - (c - v);
+    return [head, v - head];
+  };
+  const [ah, al] = split(a);
+  const [bh, bl] = split(b);
+  return al * bl - (p - ah * bh - al * bh - ah * bl);
+}
+/** sqrt(1/2) less its double. */
+const SQRT1_2_TAIL = -4.833646656726457e-17;
+
+/** Standard normal distribution function. Its argument's own rounding is put right to first order: it would cost 2 t^2 units. */
 export function normcdf(x: number): number {
-  return 0.5 * erfc(-x * Math.SQRT1_2);
+  const t = -x * Math.SQRT1_2;
+  const base = 0.5 * erfc(t);
+  if (!(Math.abs(x) < 40)) return base;
+  const lost = productError(-x, Math.SQRT1_2) - x * SQRT1_2_TAIL;
+  return base - 0.5 * TWO_OVER_SQRT_PI * expMinusSquare(t) * lost;
 }
 
 /** C's pow: 1 to any power and anything to the 0 is 1, also with NaN; (-1)^inf is 1. */

@@ -26,14 +26,15 @@ export interface Difference {
 }
 
 /**
- * Errors in ulp of the wanted value, or of the largest wanted magnitude where `normwise` (sums: cancellation makes the result's own ulp meaningless).
+ * Errors in ulp of the wanted value, or of the largest wanted magnitude where `normwise` (sums: cancellation makes the result's own ulp meaningless),
+ * but never of less than a hundredth of the largest input: a variance of equal numbers is 0 with the rounding of their mean.
  */
-export function difference(got: readonly Value[], want: readonly Value[], dtype: DType, normwise = false): Difference {
+export function difference(got: readonly Value[], want: readonly Value[], dtype: DType, normwise = false, inputScale = 0): Difference {
   let worst = 0;
   let at = 0;
   let exact = 0;
   const tiny = 2 ** (MANTISSA[dtype]?.[1] ?? 0);
-  const scale = normwise ? want.reduce<number>((m, v) => (Number.isFinite(Number(v)) ? Math.max(m, Math.abs(Number(v))) : m), 0) : 0;
+  const scale = normwise ? want.reduce<number>((m, v) => (Number.isFinite(Number(v)) ? Math.max(m, Math.abs(Number(v))) : m), inputScale / 100) : 0;
   if (got.length !== want.length) return { ulp: Infinity, exact: 0, count: want.length, at: Math.min(got.length, want.length) };
   for (let i = 0; i < want.length; i++) {
     const g = got[i];
@@ -46,7 +47,7 @@ export function difference(got: readonly Value[], want: readonly Value[], dtype:
     if (!isFloat(dtype) || typeof g === 'bigint' || typeof w === 'bigint') u = Infinity;
     else if (g === w) u = 0.5; // only the sign of zero differs
     else if (!Number.isFinite(g) || !Number.isFinite(w)) u = besideInfinity(g, w, dtype);
-    else if (Math.max(Math.abs(g), Math.abs(w)) < tiny) u = Math.abs(g - w) / (tiny * 2 ** -10); // an intermediate below the normal range has few bits
+    else if (Math.max(Math.abs(g), Math.abs(w)) < tiny) u = Math.abs(g - w) / Math.max(ulpOf(0, dtype), tiny * 2 ** -10); // an intermediate below the normal range has few bits
     else u = Math.abs(g - w) / ulpOf(Math.max(Math.abs(w), scale), dtype);
     if (u > worst) {
       worst = u;
