@@ -1,0 +1,84 @@
+// Vocabularies, sampling and streaming text.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { LanguageModel, Sampler, TextStream, Tokenizer, trainBpe } from '../src/engine/index.js';
+import { Llama, llamaConfig, llamaJson } from '../src/models/index.js';
+import { VarBuilder, VarMap } from '../src/nn/index.js';
+import { Generator } from '../src/tensor/random.js';
+
+const TEXT = 'the cat sat on the mat, the cat ran. Größe 12 €! the mat sat.\n'.repeat(8);
+const tokenizer = new Tokenizer(trainBpe(TEXT, 300));
+
+test('a learned vocabulary gives every text back and shortens its own', () => {
+  for (const text of [TEXT, 'unseen words: zebra 99', 'emoji 😀 and 漢字\t\n  x']) assert.equal(tokenizer.decode(tokenizer.encode(text)), text);
+  assert.ok(tokenizer.encode(TEXT).length < TEXT.length / 2);
+  assert.deepEqual(trainBpe(TEXT, 300), trainBpe(TEXT, 300));
+  assert.throws(() => trainBpe('x', 200), /257 or more/);
+});
+
+test('streamed pieces join to the text and never hold half a character', () => {
+  const text = 'naïve 😀 漢字 the cat'.repeat(9);
+  const stream = new TextStream(tokenizer);
+  const pieces = tokenizer.encode(text).map((id) => stream.push(id));
+  pieces.push(stream.flush());
+  assert.equal(pieces.join(''), text);
+  assert.ok(pieces.every((p) => !p.includes('\ufffd')));
+});
+
+const logits = (): Float32Array => Float32Array.from([1, 3, 2, -1, 2.9]);
+test('greedy takes the largest, a penalty takes it away', () => {
+  assert.equal(new Sampler({ temperature: 0 }).sample(logits()), 1);
+  assert.equal(new Sampler({ temperature: 0, repetitionPenalty: 2 }).sample(logits(), [1]), 4);
+});
+
+test('top-k, top-p and min-p leave out what they say', () => {
+  const drawn = (options: ConstructorParameters<typeof Sampler>[0]): number[] => {
+    const s = new Sampler({ temperature: 1, seed: 4, ...options });
+    return [...new Set(Array.from({ length: 400 }, () => s.sample(logits())))].sort();
+  };
+  assert.deepEqual(drawn({}), [0, 1, 2, 3, 4]);
+  assert.deepEqual(drawn({ topK: 2 }), [1, 4]);
+  assert.deepEqual(drawn({ topP: 0.5 }), [1, 4]);
+  assert.deepEqual(drawn({ minP: 0.3 }), [1, 2, 4]);
+  assert.throws(() => new Sampler({ topP: 0 }), /topP 0 is not in \(0, 1\]/);
+});
+
+test('draws follow the probabilities, and a seed repeats them', () => {
+  const counts = new Array<number>(5).fill(0);
+  const s = new Sampler({ temperature: 1, seed: 1 });
+  for (let i = 0; i < 4000; i++) counts[s.sample(logits())]++;
+  const exp = [...logits()].map(Math.exp);
+  const sum = exp.reduce((a, b) => a + b);
+  exp.forEach((e, i) => assert.ok(Math.abs(counts[i] / 4000 - e / sum) < 0.03, `token ${i}`));
+  const run = (seed: number): number[] => Array.from({ length: 20 }, ((x) => () => x.sample(logits()))(new Sampler({ seed })));
+  assert.deepEqual(run(3), run(3));
+  assert.notDeepEqual(run(3), run(4));
+});
+
+const small = (): LanguageModel => {
+  const config = llamaConfig({ ...llamaJson({
+    vocabSize: 300, hiddenSize: 32, intermediateSize: 48, layers: 2, heads: 4, kvHeads: 2, headDim: 8, maxPositions: 64, normEps: 1e-5, ropeTheta: 10000, tiedEmbeddings: true,
+    bosTokenId: 0, eosTokenIds: [299],
+  }, 'f32') });
+  return new LanguageModel(new Llama(config, VarBuilder.fromVarMap(new VarMap(), { generator: new Generator(2) })).eval(), tokenizer);
+};
+
+test('a model streams as many tokens as asked, the same for the same seed, and stops when told', async () => {
+  const model = small();
+  const write = async (options: Parameters<LanguageModel['generate']>[1]): Promise<string> => {
+    let out = '';
+    for await (const piece of model.generate('the cat', options)) out += piece;
+    return out;
+  };
+  let stats: { tokens: number; reason: string } | undefined;
+  const one = await write({ maxTokens: 12, seed: 5, onDone: (s) => (stats = s) });
+  assert.ok(stats && (stats.tokens === 12 || stats.reason === 'end'));
+  assert.equal(await write({ maxTokens: 12, seed: 5 }), one);
+  const abort = new AbortController();
+  let seen = 0;
+  for await (const _ of model.tokens([0, 5], { maxTokens: 50, seed: 1, signal: abort.signal })) if (++seen === 3) abort.abort();
+  assert.equal(seen, 3);
+  const stopAt = one.slice(3, 5);
+  assert.equal(await write({ maxTokens: 12, seed: 5, stop: [stopAt] }), one.slice(0, one.indexOf(stopAt)));
+  await assert.rejects(async () => { for await (const _ of model.tokens(new Array(70).fill(1))) assert.fail(); }, /70 tokens, the model has 64 positions/);
+});
