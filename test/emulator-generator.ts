@@ -28,8 +28,9 @@ FN u32 to_u32(f64 x) { return x != x ? 0u : x >= 4294967295.0 ? 4294967295u : x 
 FN i64 to_i64(f64 x) { return x != x ? 0 : x >= 9.2e18 ? 9200000000000000000ll : x <= -9.2e18 ? -9200000000000000000ll : (i64)x; }
 FN u64 to_u64(f64 x) { return x != x ? 0 : x >= 1.8e19 ? 18000000000000000000ull : x <= 0.0 ? 0 : (u64)x; }
 `;
-export const HIP_PRELUDE = `#define FN static __device__ inline\ntypedef _Float16 f16;\n${PRELUDE}`;
-export const HOST_PRELUDE = `#include <math.h>\n#define FN static inline\ntypedef __fp16 f16;\n${PRELUDE}`;
+export const HIP_PRELUDE = `#define FN static __device__ inline\ntypedef _Float16 f16;\n${PRELUDE}FN f32 fma_f32(f32 a, f32 b, f32 c) { return __builtin_fmaf(a, b, c); }\nFN f64 fma_f64(f64 a, f64 b, f64 c) { return __builtin_fma(a, b, c); }\n`;
+/** Calls that stay calls: GCC folds the sign of a quotient into a product-sum, which loses the sign of an exact zero. */
+export const HOST_PRELUDE = `#include <math.h>\n#define FN static inline\ntypedef __fp16 f16;\n${PRELUDE}static __attribute__((noinline)) f32 fma_f32(f32 a, f32 b, f32 c) { return __builtin_fmaf(a, b, c); }\nstatic __attribute__((noinline)) f64 fma_f64(f64 a, f64 b, f64 c) { return __builtin_fma(a, b, c); }\n`;
 
 export interface GeneratedProgram {
   readonly name: string;
@@ -97,7 +98,7 @@ class Generator {
       const op = this.pick(['+', '-', '*', '*', '+', 'fma', 'div', 'sqrt', 'abs', 'neg', 'min', 'max', 'floor', 'trunc', 'rint']);
       const f = t === 'f32' ? 'f' : '';
       if (t === 'f16') return op === '+' || op === '-' || op === '*' ? `(f16)(${e()} ${op} ${e()})` : op === 'neg' ? `(f16)(-${e()})` : this.leaf(t);
-      if (op === 'fma') return `__builtin_fma${f}(${e()}, ${e()}, ${e()})`;
+      if (op === 'fma') return `fma_${t}(${e()}, ${e()}, ${e()})`;
       if (op === 'div') return `(${e()} / ${e()})`;
       if (op === 'sqrt') return `${f ? 'sqrtf' : 'sqrt'}(${e()})`;
       if (op === 'abs') return `__builtin_fabs${f}(${e()})`;

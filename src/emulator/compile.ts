@@ -230,7 +230,7 @@ function modeAfter(i: Instruction, mode: Mode, at: (a: number) => Instruction | 
 const handlers = new Map<string, Handler | undefined>();
 function handlerOf(name: string): Handler | undefined {
   if (!handlers.has(name)) {
-    handlers.set(name, special(name) ?? crossLaneHandler(name) ?? (name.startsWith('s_') ? scalarHandler(name) : memoryHandler(name) ?? packedHandlerOf(name) ?? vectorHandler(name)));
+    handlers.set(name, special(name) ?? crossLaneHandler(name) ?? (/^(s|v_s)_/.test(name) ? scalarHandler(name) : memoryHandler(name) ?? packedHandlerOf(name) ?? vectorHandler(name)));
   }
   return handlers.get(name);
 }

@@ -259,11 +259,15 @@ export function scalarHandler(name: string): Handler | undefined {
   return scalarFloat(name) ?? scalarLoad(name);
 }
 
+const TRANS: Record<string, 'exp2_32' | 'log2_32' | 'rcp32' | 'rsq32' | 'sqrt32'> = { exp: 'exp2_32', log: 'log2_32', rcp: 'rcp32', rsq: 'rsq32', sqrt: 'sqrt32' };
 /** Scalar floats of generations 11.5 and 12. */
 function scalarFloat(name: string): Handler | undefined {
   const m = /^s_(\w+?)_f32$/.exec(name);
   if (m && m[1] in SFLOAT2) return (c, i) => c.scalar(() => c.sset(i.ops[0].reg, i32.fromBits(SFLOAT2[m[1]](c.f.let(scalarRead(c, i.ops[1], 'f32')), c.f.let(scalarRead(c, i.ops[2], 'f32')), c))));
   if (m && m[1] in SFLOAT1) return (c, i) => c.scalar(() => c.sset(i.ops[0].reg, i32.fromBits(SFLOAT1[m[1]](scalarRead(c, i.ops[1], 'f32')))));
+  // Transcendentals of generation 12 on scalar registers, named after the vector unit that computes them.
+  const trans = /^v_s_(exp|log|rcp|rsq|sqrt)_f32$/.exec(name);
+  if (trans) return (c, i) => c.scalar(() => c.sset(i.ops[0].reg, i32.fromBits(c.h.call(TRANS[trans[1]], scalarRead(c, i.ops[1], 'f32')))));
   const h16 = /^s_(add|sub|mul)_f16$/.exec(name);
   if (h16) {
     return (c, i) => c.scalar(() => {
