@@ -47,7 +47,7 @@ export function difference(got: readonly Value[], want: readonly Value[], dtype:
     if (!isFloat(dtype) || typeof g === 'bigint' || typeof w === 'bigint') u = Infinity;
     else if (g === w) u = 0.5; // only the sign of zero differs
     else if (!Number.isFinite(g) || !Number.isFinite(w)) u = besideInfinity(g, w, dtype);
-    else if (Math.max(Math.abs(g), Math.abs(w)) < tiny) u = Math.abs(g - w) / Math.max(ulpOf(0, dtype), tiny * 2 ** -10); // an intermediate below the normal range has few bits
+    else if (scale < tiny && Math.max(Math.abs(g), Math.abs(w)) < tiny) u = Math.abs(g - w) / Math.max(ulpOf(0, dtype), tiny * 2 ** -10); // an intermediate below the normal range has few bits
     else u = Math.abs(g - w) / ulpOf(Math.max(Math.abs(w), scale), dtype);
     if (u > worst) {
       worst = u;
