@@ -249,9 +249,12 @@ WICK_FN void bilinear(u64 w_out, u64 h_out, bool corners, double step_h, double 
     const u64 plane = i / w_out / h_out;
     const S* from = src + plane / x[1] * xs[0] + plane % x[1] * xs[1];
     const auto at = [&](i64 y, i64 z) { return (double)to_compute(from[(u64)y * xs[2] + (u64)z * xs[3]]); };
-    const double top = at(r.low, c.low) * (1 - c.weight) + at(r.low, c.high) * c.weight;
-    const double bottom = at(r.high, c.low) * (1 - c.weight) + at(r.high, c.high) * c.weight;
-    dst[i] = rounded<S>(top * (1 - r.weight) + bottom * r.weight);
+    // One order of additions everywhere: integers are cut off, and a last bit would show.
+    double v = at(r.low, c.low) * ((1 - r.weight) * (1 - c.weight));
+    v += at(r.low, c.high) * ((1 - r.weight) * c.weight);
+    v += at(r.high, c.low) * (r.weight * (1 - c.weight));
+    v += at(r.high, c.high) * (r.weight * c.weight);
+    dst[i] = rounded<S>(v);
   }
 }
 #define UPSAMPLE_BILINEAR2D(NAME, S)                                                                                       \

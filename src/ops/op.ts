@@ -105,6 +105,8 @@ export interface ElementwiseRow<P extends Params = Params> extends RowBase<P> {
   readonly int?: (...values: bigint[]) => bigint;
   /** The dtypes whose NaN rule differs (Candle's 16-bit max, min and relu propagate NaN). */
   readonly cpu16?: (...values: number[]) => number;
+  /** Why edge values (infinities, denormals, overflow) are not compared with the double result. */
+  readonly noEdges?: string;
   /** The expression in the kernel language (kernels/README.md): operands x, y, z; scalars a, b. */
   readonly gpu: string;
   readonly args: (x: Tensor, ...rest: never[]) => Call<P>;
