@@ -14,6 +14,7 @@ const COMMANDS: Readonly<Record<string, Command>> = {
   parity: { summary: 'how far every device is from the reference, from Candle and from PyTorch; kernel signatures', load: () => import('./parity.js') },
   ops: { summary: 'the op table: formulas, dtypes, bounds, gradients, origins', load: () => import('./ops.js') },
   devices: { summary: 'the devices found here, their libraries, and why any is missing', load: () => import('./devices.js') },
+  emulate: { summary: 'run one kernel of an AMD code object with no GPU', load: () => import('./emulate.js') },
 };
 
 function help(): string {
