@@ -3,14 +3,14 @@
 //
 // `state` is { token, position, length }. All matrices are row-major and 16-byte aligned, k a multiple of 16 bytes.
 //   decode_embed_T            grid ceil(n / 256), block 256
-//   decode_product_T          grid ceil(n / (rows a block)), block 256, k floats of dynamic shared memory; a wave makes DECODE_ROWS results
-//   decode_gate_T             the same grid over n results, each of two rows
+//   decode_product_T          any grid, block 256, k floats of dynamic shared memory; a wave makes DECODE_ROWS results at a time
+//   decode_gate_T             the same over n results, each of two rows
 //   decode_rope_append_T      grid heads + 2 kv_heads, block 64 or more: queries out, keys and values into the caches
 //   decode_argmax_T           grid parts, block 256: the largest logit of each part
 //   decode_advance            one block of 128: the largest of all parts is the next token; state moves on, history remembers it
 #include "block.h"
 
-constexpr int DECODE_ROWS = 2;
+constexpr int DECODE_ROWS = 2, DECODE_WAVES = 256 / WICK_WAVE;
 
 template <class T> WICK_FN void decode_embed(const T* table, const i32* state, T* out, i32 n) {
   int i = blockIdx.x * 256 + threadIdx.x;
@@ -44,10 +44,12 @@ template <class T, int R> WICK_FN void decode_dots(const T* const (&rows)[R], co
 #pragma unroll
     for (int r = 0; r < R; r++) p[r] = load_pack(rows[r] + c);
 #pragma unroll
-    for (int e = 0; e < N; e++) {
-      float v = shared[c + e];
+    for (int e = 0; e < N; e += 4) {
+      Pack<float> v = load_pack(shared + c + e);
 #pragma unroll
-      for (int r = 0; r < R; r++) sums[r] = fmag((float)to_compute(p[r].v[e]), v, sums[r]);
+      for (int f = 0; f < 4; f++)
+#pragma unroll
+        for (int r = 0; r < R; r++) sums[r] = fmag((float)to_compute(p[r].v[e + f]), v.v[f], sums[r]);
     }
   }
 #pragma unroll
@@ -58,30 +60,32 @@ template <class T, int R> WICK_FN void decode_dots(const T* const (&rows)[R], co
 template <class T> WICK_FN void decode_product(const T* x, const T* norm, float eps, const T* w, const T* bias, const T* residual, T* out, i32 n, i32 k) {
   DYNAMIC_SHARED(float, shared);
   decode_load(x, norm, eps, shared, k);
-  int first = (blockIdx.x * (256 / WICK_WAVE) + wave_id()) * DECODE_ROWS;
-  const T* rows[DECODE_ROWS];
-  float sums[DECODE_ROWS];
+  for (int first = (blockIdx.x * DECODE_WAVES + wave_id()) * DECODE_ROWS; first < n; first += gridDim.x * DECODE_WAVES * DECODE_ROWS) {
+    const T* rows[DECODE_ROWS];
+    float sums[DECODE_ROWS];
 #pragma unroll
-  for (int r = 0; r < DECODE_ROWS; r++) rows[r] = w + (i64)(first + r < n ? first + r : 0) * k;
-  decode_dots(rows, shared, k, sums);
+    for (int r = 0; r < DECODE_ROWS; r++) rows[r] = w + (i64)(first + r < n ? first + r : first) * k;
+    decode_dots(rows, shared, k, sums);
 #pragma unroll
-  for (int r = 0; r < DECODE_ROWS; r++) {
-    int i = first + r;
-    if (lane_id() != 0 || i >= n) continue;
-    if (bias) sums[r] += (float)to_compute(bias[i]);
-    if (residual) sums[r] += (float)to_compute(residual[i]);
-    out[i] = from_compute<T>(sums[r]);
+    for (int r = 0; r < DECODE_ROWS; r++) {
+      int i = first + r;
+      if (lane_id() != 0 || i >= n) continue;
+      if (bias) sums[r] += (float)to_compute(bias[i]);
+      if (residual) sums[r] += (float)to_compute(residual[i]);
+      out[i] = from_compute<T>(sums[r]);
+    }
   }
 }
 
 template <class T> WICK_FN void decode_gate(const T* x, const T* norm, float eps, const T* w, T* out, i32 n, i32 k) {
   DYNAMIC_SHARED(float, shared);
   decode_load(x, norm, eps, shared, k);
-  int i = blockIdx.x * (256 / WICK_WAVE) + wave_id();
-  const T* rows[2] = {w + (i64)(i < n ? i : 0) * k, w + (i64)(n + (i < n ? i : 0)) * k};
-  float sums[2];
-  decode_dots(rows, shared, k, sums);
-  if (lane_id() == 0 && i < n) out[i] = from_compute<T>(sums[0] / (1.0f + expg(-sums[0])) * sums[1]);
+  for (int i = blockIdx.x * DECODE_WAVES + wave_id(); i < n; i += gridDim.x * DECODE_WAVES) {
+    const T* rows[2] = {w + (i64)i * k, w + (i64)(n + i) * k};
+    float sums[2];
+    decode_dots(rows, shared, k, sums);
+    if (lane_id() == 0) out[i] = from_compute<T>(sums[0] / (1.0f + expg(-sums[0])) * sums[1]);
+  }
 }
 
 template <class T>

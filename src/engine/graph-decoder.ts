@@ -50,7 +50,8 @@ export class GraphDecoder implements Decoder {
     const { hiddenSize, intermediateSize, heads, headDim } = model.config;
     const pack = 16 / bytesOf(model.dtype);
     const biased = model.blocks.some((b) => b.mlp.gateUp.bias);
-    return DecodeSteps.serves(model.device.backend, model.dtype) && !biased && [hiddenSize, intermediateSize, heads * headDim].every((n) => n % pack === 0) && intermediateSize <= 24576;
+    const widths = [hiddenSize, intermediateSize, heads * headDim];
+    return DecodeSteps.serves(model.device.backend, model.dtype, Math.max(...widths)) && !biased && widths.every((n) => n % pack === 0);
   }
 
   constructor(model: Llama, capacity = Math.min(model.config.maxPositions, 8192)) {

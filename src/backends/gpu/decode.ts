@@ -13,6 +13,7 @@ import { addressOf, runPlan } from './plans.js';
 
 const BLOCK = 256;
 const ROWS_A_WAVE = 2;
+const BLOCKS_A_PROCESSOR = 6;
 const PARTS = 64;
 export const DECODE_DTYPES: readonly DType[] = ['f32', 'f16', 'bf16'];
 const SDPA = attention.sdpaRun as unknown as KernelRow;
@@ -44,15 +45,18 @@ export class DecodeSteps {
     this.#gpu = backend.context;
     this.dtype = dtype;
   }
-  static serves(backend: Backend, dtype: DType): boolean {
-    return backend instanceof GpuBackend && DECODE_DTYPES.includes(dtype);
+  /** Whether a GPU takes the dtype and has shared memory for the longest vector. */
+  static serves(backend: Backend, dtype: DType, longest: number): boolean {
+    return backend instanceof GpuBackend && DECODE_DTYPES.includes(dtype) && 4 * longest + 1024 <= backend.context.device.info.sharedPerBlockOptin;
   }
 
   #run(symbol: string, grid: number, args: readonly LaunchArg[], block = BLOCK, shared = 0): void {
     runPlan(this.#gpu, { launches: [launch('decode', symbol, [grid], block, args, shared)], scratch: 0 }, {});
   }
-  #rowsABlock(): number {
-    return BLOCK / this.#gpu.device.info.warp;
+  /** Blocks for n results: a few a multiprocessor, since each block first reads and normalises the whole vector. */
+  #blocks(n: number, each: number): number {
+    const { warp, multiprocessors } = this.#gpu.device.info;
+    return Math.min(Math.ceil(n / ((BLOCK / warp) * each)), BLOCKS_A_PROCESSOR * multiprocessors);
   }
 
   /** A row of the table by the token in state. */
@@ -66,13 +70,13 @@ export class DecodeSteps {
     const args = [
       addressOf(x), norm ? addressOf(norm.weight) : 0, norm?.eps ?? 0, addressOf(weight), bias ? addressOf(bias) : 0, residual ? addressOf(residual) : 0, addressOf(out), n, k,
     ];
-    this.#run(`decode_product_${this.dtype}`, Math.ceil(n / (this.#rowsABlock() * ROWS_A_WAVE)), args, BLOCK, 4 * k);
+    this.#run(`decode_product_${this.dtype}`, this.#blocks(n, ROWS_A_WAVE), args, BLOCK, 4 * k);
   }
   /** out = silu(gate norm(x)) * (up norm(x)); the weight holds gate over up. */
   gate({ x, weight, out, norm }: Pick<Product, 'x' | 'weight' | 'out' | 'norm'>): void {
     const [n2, k] = weight.layout.shape;
     const args = [addressOf(x), norm ? addressOf(norm.weight) : 0, norm?.eps ?? 0, addressOf(weight), addressOf(out), n2 / 2, k];
-    this.#run(`decode_gate_${this.dtype}`, Math.ceil(n2 / 2 / this.#rowsABlock()), args, BLOCK, 4 * k);
+    this.#run(`decode_gate_${this.dtype}`, this.#blocks(n2 / 2, 1), args, BLOCK, 4 * k);
   }
   /** Queries turned into q, keys turned into the cache, values into the cache, at the position in state. */
   ropeAppend(qkv: View, cos: View, sin: View, state: View, q: View, keys: View, values: View): void {
