@@ -31,10 +31,13 @@ if (!existsSync(packed)) {
   if (xz.status !== 0) throw new Error('xz failed: the package xz-utils is needed');
 }
 cpSync(packed, join(out, 'node.xz'));
-const files = ['dist', 'kernels', 'native', 'package.json', 'docs/parity', ...(values.extra as string[])];
+const files = ['dist', 'kernels', 'native', 'package.json', 'docs/parity', 'models', 'bench/peers', 'test/golden', ...(values.extra as string[])];
 for (const f of files) if (existsSync(f)) cpSync(f, join(out, f), { recursive: true, filter: (p) => !p.endsWith('.map') && !p.endsWith('.d.ts') });
 cpSync('node_modules/koffi', join(out, 'node_modules/koffi'), { recursive: true, filter: (p) => !/\/(build|vendor|doc)(\/|$)/.test(p) });
 cpSync(fetch(`@koromix/koffi-linux-${arch}`, koffiVersion), join(out, `node_modules/@koromix/koffi-linux-${arch}`), { recursive: true });
+// The other run-time dependencies are plain JavaScript.
+const { dependencies } = JSON.parse(readFileSync('package.json', 'utf8')) as { dependencies: Record<string, string> };
+for (const p of Object.keys(dependencies).filter((d) => d !== 'koffi')) cpSync(`node_modules/${p}`, join(out, 'node_modules', p), { recursive: true, filter: (f) => !f.endsWith('.map') && !f.endsWith('.d.ts') });
 if (existsSync('node_modules/fast-check')) for (const p of ['fast-check', 'pure-rand']) cpSync(`node_modules/${p}`, join(out, 'node_modules', p), { recursive: true, filter: (f) => !f.endsWith('.map') && !f.endsWith('.d.ts') && !/\/lib\/cjs\//.test(f) });
 if (existsSync(golden)) {
   // One compressed file: golden numbers pack well, and folders of small files travel slowly.
