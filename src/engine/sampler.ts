@@ -54,6 +54,18 @@ export function penalise(logits: Float32Array, recent: readonly number[], penalt
   for (const id of new Set(recent)) logits[id] = logits[id] >= 0 ? logits[id] / penalty : logits[id] * penalty;
 }
 
+/** The k likeliest, or as many as have the mass asked for, best first. Only as much of a large vocabulary is sorted as it takes. */
+function likeliest(p: Float64Array, k: number, mass: number, minP: number): number[] {
+  for (let floor = 1e-3; ; floor = floor < 1e-18 ? 0 : floor * 1e-3) {
+    const least = Math.max(floor, minP);
+    const ids: number[] = [];
+    let sum = 0;
+    for (let id = 0; id < p.length; id++) if (p[id] >= least) ids.push(id), (sum += p[id]);
+    if (floor > minP && ids.length < k && sum < mass && floor > 0) continue;
+    return ids.sort((a, b) => p[b] - p[a] || a - b).slice(0, k);
+  }
+}
+
 export class Sampler {
   readonly options: SamplingOptions;
   readonly #random: () => number;
@@ -84,18 +96,16 @@ export class Sampler {
       for (let i = 0; i < logits.length; i++) if ((left -= logits[i]) < 0) return i;
       return logits.length - 1;
     }
-    // What is less likely than this share of the best cannot be drawn.
-    const floor = top + temperature * Math.log(Math.max(minP, 1e-12));
-    const kept: { id: number; p: number }[] = [];
-    for (let id = 0; id < logits.length; id++) if (logits[id] >= floor) kept.push({ id, p: Math.exp((logits[id] - top) / temperature) });
-    kept.sort((a, b) => b.p - a.p || a.id - b.id);
-    const few = topK > 0 ? kept.slice(0, topK) : kept;
-    const total = few.reduce((a, { p }) => a + p, 0);
+    const p = new Float64Array(logits.length);
+    let mass = 0;
+    for (let i = 0; i < p.length; i++) if ((p[i] = Math.exp((logits[i] - top) / temperature)) >= minP) mass += p[i];
+    const few = likeliest(p, topK || p.length, topP === 1 ? Infinity : topP * mass, minP);
+    const total = few.reduce((a, id) => a + p[id], 0);
     let sum = 0;
     let n = 0;
-    while (n < few.length && (n === 0 || sum < topP * total)) sum += few[n++].p;
+    while (n < few.length && (n === 0 || sum < topP * total)) sum += p[few[n++]];
     let left = this.#random() * sum;
-    for (let i = 0; i < n; i++) if ((left -= few[i].p) < 0) return few[i].id;
-    return few[n - 1].id;
+    for (let i = 0; i < n; i++) if ((left -= p[few[i]]) < 0) return few[i];
+    return few[n - 1];
   }
 }
