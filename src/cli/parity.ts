@@ -1,15 +1,15 @@
 // `wick parity`: measures how far every device is from the reference, from Candle's CUDA kernels and from PyTorch.
 import '../index.js';
-import { writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { ArgumentError } from '../base/errors.js';
 import { opList } from '../ops/table.js';
 import { checkDocs, writeDocs } from '../parity/docs.js';
-import { reportPage } from '../parity/html.js';
+import { type Bench, reportPage } from '../parity/html.js';
+import { parseReport, reportJson } from '../parity/json.js';
 import { AGAINST, type Against, failed, type Report, totals } from '../parity/report.js';
 import { runParity } from '../parity/run.js';
 import { compareSignatures, pinManifest } from '../parity/signatures.js';
-import { reportJson } from '../parity/json.js';
 import { VERDICTS } from '../parity/verdict.js';
 import { table } from './table.js';
 
@@ -23,6 +23,8 @@ Candle's CUDA output and PyTorch's numbers; exit status 1 if anything failed
   --json            the report as JSON on the standard output
   --save FILE       the report as JSON in a file
   --html FILE       the report as one page
+  --bench FILE      what npm run bench -- --json FILE wrote, for the page's bandwidths
+  --from FILE       no run: the report saved before, shown anew (with --html, --json)
 wick parity signatures [--candle DIR] [--json]    our kernel symbols and parameters against Candle's
   --pin             makes the manifest anew from the checkout
 wick parity docs [--check]    writes docs/ops.md from the op table and the evidence in docs/parity, or says what is stale`;
@@ -60,7 +62,7 @@ function progressBar(): { show: (done: number, all: number, what: string) => voi
 
 const OPTIONS = {
   device: { type: 'string', multiple: true }, against: { type: 'string', multiple: true }, op: { type: 'string', multiple: true },
-  model: { type: 'string', multiple: true }, golden: { type: 'string' }, json: { type: 'boolean' }, save: { type: 'string' }, html: { type: 'string' },
+  model: { type: 'string', multiple: true }, golden: { type: 'string' }, json: { type: 'boolean' }, save: { type: 'string' }, html: { type: 'string' }, bench: { type: 'string' }, from: { type: 'string' },
 } as const;
 
 async function measure(argv: readonly string[]): Promise<number> {
@@ -70,6 +72,7 @@ async function measure(argv: readonly string[]): Promise<number> {
   if (bad) throw new ArgumentError(`parity: --against ${bad}; it takes ${AGAINST.join(', ')}`);
   const unknown = values.op?.find((o) => !opList.some((r) => r.name === o));
   if (unknown) throw new ArgumentError(`parity: --op ${unknown} is no row of the op table; wick ops lists them`);
+  if (values.from) return show(parseReport(readFileSync(values.from, 'utf8'), values.from), values);
   let stop = false;
   // The first Ctrl-C ends the run with what there is; a second one ends it at once.
   const onSignal = (): void => { if (stop) process.exit(130); stop = true; };
@@ -81,8 +84,13 @@ async function measure(argv: readonly string[]): Promise<number> {
   });
   bar.end();
   process.off('SIGINT', onSignal);
+  return show(report, values);
+}
+
+function show(report: Report, values: { save?: string; html?: string; json?: boolean; bench?: string; device?: string[] }): number {
+  const bench = values.bench ? (JSON.parse(readFileSync(values.bench, 'utf8')) as Bench) : undefined;
   if (values.save) writeFileSync(values.save, reportJson(report));
-  if (values.html) writeFileSync(values.html, reportPage(report));
+  if (values.html) writeFileSync(values.html, reportPage(report, bench));
   if (values.json) process.stdout.write(reportJson(report));
   else print(report, values.device !== undefined);
   if (!report.complete) return 130;

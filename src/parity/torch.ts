@@ -1,6 +1,7 @@
 // PyTorch's cases on a device: results and gradients, each within a share of the largest magnitude.
 import { type DType, isFloat, type Value } from '../base/dtype.js';
 import { UnsupportedError, WickError } from '../base/errors.js';
+import { OPS } from '../ops/table.js';
 import type { Device } from '../tensor/device.js';
 import { scope } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
@@ -16,6 +17,13 @@ export const TORCH_TOLERANCE: Partial<Record<DType, number>> = { f64: 1e-9, f32:
 const IMPRECISE: Readonly<Record<string, { readonly asTheirs: (v: number) => number; readonly reason: string }>> = {
   hard_sigmoid: { asTheirs: (v) => v * 6 * Math.fround(1 / 6), reason: "PyTorch multiplies the gradient by 1/6 rounded to single precision; ours is 1/6 in the tensor's own" },
 };
+
+/** Our row of a PyTorch op, where its name is not simply ours spelt another way. */
+const ROWS: Readonly<Record<string, string>> = { var: 'variance', scatter_set: 'scatter', where_cond: 'where', slice_step: 'slice', broadcast_as: 'broadcastTo', bce_with_logits: 'bceWithLogits' };
+function rowOf(op: string): { row?: string } {
+  const name = ROWS[op] ?? op.replace(/_(\w)/g, (_, c: string) => c.toUpperCase());
+  return Object.hasOwn(OPS, name) ? { row: name } : {};
+}
 
 export const torchName = (c: GoldenCase): string => `torch/${c.op}/${c.dtype}/${c.id}`;
 export const hasTorchCall = (c: GoldenCase): boolean => Object.hasOwn(TORCH_CALLS, c.op);
@@ -55,7 +63,7 @@ function compare(golden: Golden, what: string, got: Tensor | undefined, name: st
 }
 
 export function runTorchCase(golden: Golden, c: GoldenCase, device: Device): CaseResult {
-  const head = { name: torchName(c), op: c.op, dtype: c.dtype, bound: TORCH_TOLERANCE[c.dtype] ?? 0 };
+  const head = { name: torchName(c), op: c.op, ...rowOf(c.op), dtype: c.dtype, bound: TORCH_TOLERANCE[c.dtype] ?? 0 };
   const call = hasTorchCall(c) ? TORCH_CALLS[c.op] : undefined;
   if (!call) return { ...head, verdict: 'unsupported', why: `${c.op} has no call yet` };
   try {
