@@ -58,7 +58,7 @@ export function reportPage(report: Report, bench?: Bench): string {
     <div class="scroll" id="matrix" tabindex="-1"></div>
   </section>
   <section aria-labelledby="plot-title"><h2 id="plot-title">Error against the bound</h2><p id="plot-text"></p><div class="scroll" id="plot"></div></section>
-  <section aria-labelledby="bench-title" id="bench" hidden><h2 id="bench-title">Bandwidth by op</h2><div id="bench-plot"></div></section>
+  <section aria-labelledby="bench-title" id="bench" hidden><h2 id="bench-title">Bandwidth by op</h2><div class="scroll" id="bench-plot"></div></section>
   <section aria-labelledby="devices-title"><h2 id="devices-title">Devices</h2><div class="scroll" id="devices"></div></section>
   <section aria-labelledby="unproved-title"><h2 id="unproved-title">Unproved</h2><ul id="unproved"></ul></section>
 </main>

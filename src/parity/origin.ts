@@ -11,7 +11,7 @@ export interface Origin {
   readonly symbols: readonly string[];
 }
 
-const SUFFIX = /^(_(u8|u32|i16|i32|i64|f16|bf16|f32|f64|f8_e4m3|fp8_e4m3|f8e4m3))+$/;
+const SUFFIX = /^(_asc|_desc)?(_(u8|u32|i16|i32|i64|f16|bf16|f32|f64|f8_e4m3|fp8_e4m3|f8e4m3))+$/;
 let manifest: readonly CandleSymbol[] | undefined;
 
 /** Candle's kernels of a row, or the sentence why there are none. */

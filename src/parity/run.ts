@@ -103,7 +103,8 @@ export async function runParity(options: RunOptions): Promise<Report> {
   for (const step of steps) {
     if (options.stopped?.()) break;
     step.run(cells);
-    options.progress?.(++done, steps.length, step.what);
+    done++;
+    options.progress?.(done, steps.length, step.what);
     if (Date.now() - rest > 50) {
       await new Promise((r) => setImmediate(r)); // lets signals in
       rest = Date.now();

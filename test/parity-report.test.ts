@@ -1,0 +1,134 @@
+// The ledger's own logic: verdicts, cells, partial reports, stale evidence, pages, and the command around them.
+import assert from 'node:assert/strict';
+import { spawn, spawnSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import '../src/index.js';
+import { opList } from '../src/ops/table.js';
+import { opsPage, staleEvidence } from '../src/parity/docs.js';
+import { Golden, goldenFolder } from '../src/parity/golden.js';
+import { reasonFor } from '../src/parity/differences.js';
+import { parseReport, reportJson } from '../src/parity/json.js';
+import { failed, sourcesNow, totals, unprovedOn } from '../src/parity/report.js';
+import { runParity } from '../src/parity/run.js';
+import { judgeValues, noCounts } from '../src/parity/verdict.js';
+
+const judge = (got: number[], want: number[], exact?: number[], bound = 1) => judgeValues({ got, want, ...(exact && { exact }), dtype: 'f32', bound, normwise: false }).verdict;
+const next = (v: number, ulps: number): number => v + ulps * 2 ** (Math.floor(Math.log2(v)) - 23);
+
+test('verdicts: exact, within, closer and failed, the worst element deciding', () => {
+  assert.equal(judge([1, NaN, -0], [1, NaN, -0]), 'exact');
+  assert.equal(judge([1, next(2, 1)], [1, 2]), 'within');
+  assert.equal(judge([1, next(2, 3)], [1, 2]), 'failed');
+  assert.equal(judge([1, next(2, 3)], [1, 2], [1, next(2, 3)]), 'closer');
+  assert.equal(judge([next(2, 3)], [2], [2]), 'failed');
+  assert.equal(judge([next(2, 2), next(2, 9)], [2, 2], [next(2, 2), 2]), 'failed');
+  assert.equal(judge([NaN], [1]), 'failed');
+  assert.equal(judge([Infinity], [NaN], [Infinity]), 'closer');
+  assert.equal(judge([1], [1, 2]), 'failed');
+});
+test('zeros of different sign are half a unit apart: exact ops do not mix them', () => {
+  assert.equal(judge([-0], [0], undefined, 0), 'failed');
+  assert.equal(judge([-0], [0], undefined, 1), 'within');
+});
+test('integers agree or fail', () => {
+  const ints = (got: bigint[], want: bigint[]) => judgeValues({ got, want, dtype: 'i64', bound: 5, normwise: true }).verdict;
+  assert.equal(ints([2n], [2n]), 'exact');
+  assert.equal(ints([2n], [3n]), 'failed');
+});
+
+test('a deliberate difference excuses only the values it speaks of', { skip: goldenFolder() ? false : 'no golden folder' }, () => {
+  const golden = new Golden(goldenFolder() as string, 'candle-cuda');
+  const c = golden.cases.find((k) => k.op === 'argmin' && k.dtype === 'f32');
+  assert.ok(c);
+  const theirs = golden.values(c.outputs.y) as bigint[];
+  const first = theirs.map((v, row) => (row === 2 ? 5n : v)); // row 2 holds its minimum at 5 and at 30
+  assert.match(reasonFor(golden, c, first) ?? '', /first index/);
+  assert.equal(reasonFor(golden, c, theirs.map((v, row) => (row === 2 ? 6n : v))), undefined);
+  assert.equal(reasonFor(golden, c, theirs.map((v, row) => (row === 0 ? 0n : v))), undefined);
+});
+
+const small = { devices: ['reference', 'abacus:0'], against: ['candle', 'torch'] as const, ops: ['relu', 'add'] };
+
+test('a run counts cases, names missing devices and what is unproved', async () => {
+  const r = await runParity(small);
+  assert.equal(r.complete, true);
+  assert.equal(failed(r), false);
+  assert.deepEqual(r.missing.map((m) => m.name), ['abacus:0']);
+  assert.equal(totals(r.cells).failed, 0);
+  assert.equal(r.cells.filter((c) => c.against === 'candle').reduce((n, c) => n + c.cases, 0), 15);
+  assert.ok(r.unproved.some((u) => u.includes('AMD')));
+  assert.deepEqual(unprovedOn([{ name: 'rocm:0', description: '' }]), []);
+});
+test('a run that is stopped leaves a report that holds', async () => {
+  let steps = 0;
+  const r = await runParity({ ...small, stopped: () => steps++ >= 1 });
+  assert.equal(r.complete, false);
+  assert.ok(r.cells.length > 0);
+  assert.equal(parseReport(reportJson(r), 'test').complete, false);
+});
+test('reports survive JSON, with infinite errors as null', async () => {
+  const r = await runParity(small);
+  r.cells[0].error = null;
+  const back = parseReport(reportJson(r), 'test');
+  assert.equal(back.cells.length, r.cells.length);
+  assert.equal(back.cells[0].error, null);
+  assert.deepEqual(back.cells.map((c) => c.counts), r.cells.map((c) => c.counts));
+  assert.throws(() => parseReport('{"version":9}', 'x.json'), /x\.json: not a parity report/);
+});
+
+test('evidence is stale once what it speaks of changes, and only then', async () => {
+  const report = await runParity({ ...small, devices: ['reference'] });
+  const on = (name: string) => [{ file: 'docs/parity/x.json', report: { ...report, devices: [{ name, description: '' }] } }];
+  const now = sourcesNow();
+  assert.deepEqual(staleEvidence(on('cpu'), now), []);
+  assert.deepEqual(staleEvidence(on('cpu'), { ...now, kernels: 'changed' }), []);
+  assert.match(staleEvidence(on('cpu'), { ...now, native: 'changed' })[0], /docs\/parity\/x\.json: measured on cpu .* native changed/);
+  assert.match(staleEvidence(on('sim:64'), { ...now, kernels: 'changed' })[0], /kernels changed/);
+  assert.equal(staleEvidence(on('rocm:0'), { ...now, native: 'changed' }).length, 0);
+});
+test('the page of ops has a line for every op and the marks of the evidence', async () => {
+  const report = await runParity({ ...small, devices: ['reference'] });
+  report.cells.push({ device: 'reference', against: 'candle', op: 'tanh', dtype: 'f32', verdict: 'failed', cases: 1, counts: { ...noCounts(), failed: 1 }, error: 9, bound: 2 });
+  const page = opsPage([{ file: 'docs/parity/x.json', report }]);
+  for (const row of opList) assert.ok(page.includes(`| \`${row.name}\` |`), row.name);
+  assert.match(page, /\| `tanh` \|.*✗ f32 \|/);
+  assert.match(page, /\| `relu` \|.*= f8e4m3 bf16 f16 f32 f64/);
+});
+
+const main = join(fileURLToPath(import.meta.url), '../../src/cli/main.js');
+const wick = (...args: string[]) => spawnSync(process.execPath, [main, ...args], { encoding: 'utf8' });
+
+test('wick ops NAME tells formula, bound, gradient, origin and source', () => {
+  const { stdout, status } = wick('ops', 'tanh');
+  assert.equal(status, 0);
+  for (const part of [/tanh x/, /unary\.cu:\d+-\d+/, /utanh_f32/, /op_tanh/, /gradient +yes/]) assert.match(stdout, part);
+  const wrong = wick('ops', 'tan');
+  assert.equal(wrong.status, 0);
+  assert.equal(wick('ops', 'nothing').status, 1);
+});
+test('wick parity refuses what it does not know', () => {
+  assert.match(wick('parity', '--op', 'nothing').stderr, /--op nothing is no row/);
+  assert.match(wick('parity', '--against', 'luck').stderr, /--against luck/);
+  assert.equal(wick('parity', '--golden', '/nowhere').status, 1);
+});
+test('a device asked for that is not there makes the exit status 1', () => {
+  const { status, stdout } = wick('parity', '--device', 'abacus:0');
+  assert.equal(status, 1);
+  assert.match(stdout, /abacus:0: .*unknown device/);
+});
+test('Ctrl-C leaves a valid partial report', async () => {
+  const dir = mkdtempSync(join(tmpdir(), 'wick-parity-'));
+  const file = join(dir, 'report.json');
+  // A run of many minutes, so that the signal comes before its end on any machine.
+  const child = spawn(process.execPath, [main, 'parity', '--device', 'cpu', '--device', 'reference', '--against', 'reference,candle,torch', '--save', file], { stdio: ['ignore', 'pipe', 'pipe'] });
+  setTimeout(() => child.kill('SIGINT'), 3000);
+  const status = await new Promise((done) => child.on('exit', done));
+  assert.equal(status, 130);
+  const report = parseReport(readFileSync(file, 'utf8'), file);
+  assert.equal(report.complete, false);
+  rmSync(dir, { recursive: true });
+});
