@@ -1,9 +1,10 @@
 // Attention of 16-bit floats on Hopper: warpgroup products that read shared memory, one warpgroup copying and two computing.
 //
 // attention_hopper_T_D for head dimensions 64 and 128: grid (ceil(tq / 128), heads, batch), 384 threads,
-// dynamic shared memory 1024 + 256 * D * 5 bytes; compile for sm_90a. Rows must be 16-byte aligned.
+// dynamic shared memory 1024 + 256 * D * 5 bytes. Rows must be 16-byte aligned.
 // Scores are only scaled: with a cap, alibi or a mask the registers do not suffice, and attention-matrix.hip serves.
 // While one computing group waits for its products the other does its softmax; named barriers make them take turns.
+// arch: sm_90a
 #include "attention.h"
 #include "matrix.h"
 

@@ -4,6 +4,9 @@ import { waveSize, type Compiler } from '../driver/compiler.js';
 import { openHiprtc } from '../driver/hiprtc.js';
 import { openNvrtc } from '../driver/nvrtc.js';
 import { cacheKey, KernelCache } from './cache.js';
+import { findPrebuilt } from './prebuilt.js';
+import type { Unit } from './source.js';
+import { targetFor } from './targets.js';
 
 export interface CompileOptions {
   /** 'sm_90' gives a cubin, 'compute_80' PTX, 'gfx1100' an AMD code object. */
@@ -21,6 +24,7 @@ export const kernelCache = (): KernelCache => (shared ??= new KernelCache());
 
 /** The compiler for a target, or the sentence that says why there is none. */
 export function compilerFor(arch: string): Compiler | string {
+  if (process.env.WICK_NO_RTC === '1') return 'run-time compilers are switched off (WICK_NO_RTC is 1)';
   if (/^gfx/.test(arch)) return openHiprtc();
   if (/^(sm|compute)_/.test(arch)) return openNvrtc();
   return `no compiler makes code for '${arch}': targets are named gfx…, sm_… or compute_…`;
@@ -37,4 +41,30 @@ export function compile(source: string, name: string, options: CompileOptions): 
   const cache = options.cache ?? kernelCache();
   const key = cacheKey({ source, options: compiler.options({ arch, defines }), arch, compiler: `${compiler.name} ${compiler.version}` });
   return cache.getOrBuild(key, arch, build);
+}
+
+/** A unit's code for a device: from the cache, else compiled now, else made ahead of time. */
+export function codeFor(unit: Unit, arch: string, cache: KernelCache = kernelCache()): Uint8Array {
+  const target = targetFor(unit, arch);
+  const compiler = compilerFor(target);
+  let why: string;
+  if (typeof compiler === 'string') why = compiler;
+  else {
+    const defines = { WICK_WAVE: waveSize(target) };
+    const key = cacheKey({ source: unit.source, options: compiler.options({ arch: target, defines }), arch: target, compiler: `${compiler.name} ${compiler.version}` });
+    // The compiler is asked about the target only on a miss: hipRTC loads a large library to answer.
+    const known = cache.get(key, target);
+    if (known) return known;
+    const accepts = compiler.accepts(target);
+    if (accepts === true) {
+      const code = compiler.compile({ source: unit.source, name: unit.name, arch: target, defines });
+      cache.put(key, target, code);
+      return code;
+    }
+    why = accepts;
+  }
+  const found = findPrebuilt(unit, target);
+  if (typeof found !== 'string') return found;
+  const symbols = unit.entries.map((e) => e.symbol).join(', ');
+  throw new CompileError(`${symbols} for ${target}: it cannot be compiled here, and was not made ahead of time. Compiler: ${why}. Ahead of time: ${found}`);
 }

@@ -23,6 +23,8 @@ export interface Unit {
   readonly name: string;
   readonly source: string;
   readonly entries: readonly Entry[];
+  /** The only GPU it is for, where its file says `// arch: sm_90a`. */
+  readonly needs?: string;
 }
 
 const INCLUDE = /^[ \t]*#include[ \t]+"([^"]+)"[^\n]*$/gm;
@@ -80,8 +82,10 @@ export function unitOf(module: string, symbols?: readonly string[]): Unit {
     if (!entry) throw new ArgumentError(`kernels/${module}.hip has no kernel ${s}`);
     return entry;
   });
-  return assemble(module, shared, wanted);
+  return { ...assemble(module, shared, wanted), needs: moduleNeeds(module) };
 }
+/** The target a module's file asks for in a line of its own. */
+export const moduleNeeds = (module: string): string | undefined => /^\/\/ arch: (\S+)$/m.exec(moduleText(`${module}.hip`))?.[1];
 
 /** Joins shared text, expressions and kernels; expressions go where the text includes table.h. */
 export function assemble(name: string, shared: string, entries: readonly Entry[]): Unit {

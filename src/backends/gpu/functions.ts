@@ -1,6 +1,6 @@
 // Kernels by symbol: source, compiled code, loaded module and function, each made once.
 import { compileForSim } from '../../kernels/host-unit.js';
-import { compile } from '../../kernels/compile.js';
+import { codeFor } from '../../kernels/compile.js';
 import type { Unit } from '../../kernels/source.js';
 import { kernelModule, unitOf } from '../../kernels/source.js';
 import type { Device, Fn } from '../../driver/driver.js';
@@ -8,7 +8,7 @@ import type { Device, Fn } from '../../driver/driver.js';
 /** Where code comes from: a run-time compiler, the host compiler for the simulation, or files made ahead of time. */
 export type CodeSource = (unit: Unit, device: Device) => Uint8Array;
 
-const runtimeCompiler: CodeSource = (unit, { info }) => compile(unit.source, unit.name, { arch: info.arch });
+const runtimeCompiler: CodeSource = (unit, { info }) => codeFor(unit, info.arch);
 const hostCompiler: CodeSource = (unit, { info }) => compileForSim(unit, info.warp);
 export const codeSourceOf = (device: Device): CodeSource => (device.driver.name === 'sim' ? hostCompiler : runtimeCompiler);
 

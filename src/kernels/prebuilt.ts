@@ -1,0 +1,139 @@
+// Kernels made ahead of time: a folder with, for each target, an index of symbols (TARGET.json) and their code in compressed parts (TARGET.pack).
+import { createHash } from 'node:crypto';
+import { closeSync, existsSync, mkdirSync, openSync, readdirSync, readFileSync, readSync, renameSync, writeFileSync } from 'node:fs';
+import { delimiter, join } from 'node:path';
+import { brotliCompressSync, brotliDecompressSync, constants } from 'node:zlib';
+import { CompileError } from '../base/errors.js';
+import { kernelsDir, type Unit } from './source.js';
+import { servedBy } from './targets.js';
+
+const FORMAT = 'wick-prebuilt-1';
+/** Texts of neighbours are alike, so they are compressed together, in parts small enough to open at once. */
+const PART_BYTES = 1 << 20;
+
+interface Index {
+  readonly format: typeof FORMAT;
+  readonly target: string;
+  /** What made it, for people. */
+  readonly compiler: string;
+  /** Where each part lies in the pack: offset, compressed bytes, SHA-256 of those. */
+  readonly parts: readonly (readonly [offset: number, bytes: number, hash: string])[];
+  /** By symbol: part, place and length in it, and the source it was made from. */
+  readonly kernels: Readonly<Record<string, readonly [part: number, offset: number, bytes: number, source: string]>>;
+}
+
+const sha = (data: string | Uint8Array): string => createHash('sha256').update(data).digest('hex').slice(0, 16);
+
+export interface Made {
+  readonly unit: Unit;
+  readonly code: Uint8Array;
+}
+
+/** Writes the pack, then the index: a reader sees both or neither. Answers the bytes on disk. */
+export function writePrebuilt(dir: string, target: string, compiler: string, made: readonly Made[]): number {
+  const parts: [number, number, string][] = [];
+  const packed: Buffer[] = [];
+  const kernels: Record<string, [number, number, number, string]> = {};
+  let open: Uint8Array[] = [];
+  let size = 0;
+  let offset = 0;
+  const close = (): void => {
+    if (open.length === 0) return;
+    const options = { params: { [constants.BROTLI_PARAM_QUALITY]: 9, [constants.BROTLI_PARAM_LGWIN]: 22 } };
+    const part = brotliCompressSync(Buffer.concat(open), options);
+    parts.push([offset, part.length, sha(part)]);
+    packed.push(part);
+    offset += part.length;
+    open = [];
+    size = 0;
+  };
+  for (const { unit, code } of made) {
+    kernels[unit.entries[0].symbol] = [parts.length, size, code.length, sha(unit.source)];
+    open.push(code);
+    size += code.length;
+    if (size >= PART_BYTES) close();
+  }
+  close();
+  const index: Index = { format: FORMAT, target, compiler, parts, kernels };
+  mkdirSync(dir, { recursive: true });
+  const put = (name: string, data: Uint8Array | string): void => {
+    const path = join(dir, name);
+    writeFileSync(`${path}.${process.pid}.tmp`, data);
+    renameSync(`${path}.${process.pid}.tmp`, path);
+  };
+  const text = JSON.stringify(index);
+  put(`${target}.pack`, Buffer.concat(packed));
+  put(`${target}.json`, text);
+  return offset + text.length;
+}
+
+/** One target's kernels in one folder. */
+class Pack {
+  readonly path: string;
+  readonly index: Index;
+  #part = -1;
+  #bytes: Uint8Array = new Uint8Array();
+
+  constructor(dir: string, target: string) {
+    this.path = join(dir, `${target}.pack`);
+    const index = JSON.parse(readFileSync(join(dir, `${target}.json`), 'utf8')) as Index;
+    if (index.format !== FORMAT) throw new CompileError(`${join(dir, target)}.json has the format ${JSON.stringify(index.format)}, not ${FORMAT}`);
+    this.index = index;
+  }
+
+  /** The code of a unit's kernel, or why it is not here. */
+  find(unit: Unit): Uint8Array | string {
+    const { symbol } = unit.entries[0];
+    const entry = Object.hasOwn(this.index.kernels, symbol) ? this.index.kernels[symbol] : undefined;
+    if (!entry) return `${this.path} has no ${symbol}`;
+    const [part, offset, bytes, source] = entry;
+    if (source !== sha(unit.source)) return `${this.path} has ${symbol} made from other source text; build it anew`;
+    if (part !== this.#part) {
+      this.#bytes = this.#read(part);
+      this.#part = part;
+    }
+    return this.#bytes.slice(offset, offset + bytes);
+  }
+
+  #read(part: number): Uint8Array {
+    const [offset, bytes, hash] = this.index.parts[part];
+    const packed = new Uint8Array(bytes);
+    const file = openSync(this.path, 'r');
+    try {
+      readSync(file, packed, 0, bytes, offset);
+    } finally {
+      closeSync(file);
+    }
+    if (sha(packed) !== hash) throw new CompileError(`${this.path} is damaged: the checksum of part ${part} is wrong; build it anew`);
+    return brotliDecompressSync(packed);
+  }
+}
+
+/** Folders with kernels made ahead of time: those WICK_PREBUILT_DIR names, then the package's own. */
+export const prebuiltDirs = (): string[] => [...(process.env.WICK_PREBUILT_DIR ?? '').split(delimiter).filter(Boolean), join(kernelsDir, 'prebuilt')];
+export const prebuiltTargets = (dir: string): string[] =>
+  existsSync(dir) ? readdirSync(dir).filter((f) => f.endsWith('.json')).map((f) => f.slice(0, -5)).sort() : [];
+
+const packs = new Map<string, Pack>();
+function packOf(dir: string, target: string): Pack {
+  const key = join(dir, target);
+  const known = packs.get(key) ?? new Pack(dir, target);
+  packs.set(key, known);
+  return known;
+}
+
+/** Code for a target from the folders, or the sentence that says what was looked for. */
+export function findPrebuilt(unit: Unit, target: string, dirs: readonly string[] = prebuiltDirs()): Uint8Array | string {
+  const reasons: string[] = [];
+  for (const dir of dirs) {
+    const atHand = prebuiltTargets(dir);
+    const serving = servedBy(target, atHand);
+    if (serving.length === 0) reasons.push(atHand.length === 0 ? `${dir} holds no kernels` : `${dir} is for ${atHand.join(', ')}`);
+    for (const t of serving) {
+      const found = packOf(dir, t).find(unit);
+      if (typeof found !== 'string') return found;
+      reasons.push(found);
+    }
+  }
+  return reasons.join('; ');
+}
