@@ -1,0 +1,80 @@
+// `wick kernels`: compiles kernels ahead of use, and shows what the cache on disk holds.
+import { parseArgs } from 'node:util';
+import { ArgumentError } from '../base/errors.js';
+import { driverOrSentence } from '../driver/drivers.js';
+import { buildKernels, type BuildSummary } from '../kernels/aot.js';
+import { kernelCache } from '../kernels/compile.js';
+import { prebuiltDirs, prebuiltTargets } from '../kernels/prebuilt.js';
+import { bytes, table } from './table.js';
+
+const HELP = `wick kernels build   compiles kernels ahead of use: their first use then costs nothing
+  --arch A,B         targets: gfx1100 (AMD), sm_90 (NVIDIA machine code), compute_80 (PTX for that GPU and newer);
+                     the GPUs found here unless given
+  --out DIR          writes DIR/TARGET.pack and .json to ship or to name in WICK_PREBUILT_DIR; into the cache on disk unless given
+  --ops a,b          only these: rows (tanh), modules (softmax, gemm), beginnings of symbols (softmax_rows)
+  --sample N         at most N kernels of each module
+wick kernels cache   what the cache on disk and the folders of kernels made ahead of time hold
+  --clear            empties the cache`;
+
+export function run(argv: readonly string[]): number {
+  const { values, positionals } = parseArgs({
+    args: [...argv],
+    allowPositionals: true,
+    options: {
+      help: { type: 'boolean', short: 'h' }, arch: { type: 'string', multiple: true }, out: { type: 'string' },
+      ops: { type: 'string', multiple: true }, sample: { type: 'string' }, clear: { type: 'boolean' },
+    },
+  });
+  const [command] = positionals;
+  if (values.help || command === undefined) {
+    console.log(HELP);
+    return 0;
+  }
+  const list = (v: readonly string[] | undefined): string[] | undefined => v?.flatMap((s) => s.split(',')).map((s) => s.trim()).filter(Boolean);
+  if (command === 'cache') return cache(values.clear ?? false);
+  if (command !== 'build') throw new ArgumentError(`wick kernels: there is no command ${JSON.stringify(command)}; build and cache are`);
+  const sample = values.sample === undefined ? undefined : Number(values.sample);
+  if (sample !== undefined && !(Number.isInteger(sample) && sample > 0)) throw new ArgumentError(`wick kernels build: --sample ${values.sample} is no whole number from 1`);
+  return build(list(values.arch) ?? gpusHere(), { out: values.out, ops: list(values.ops), sample });
+}
+
+function gpusHere(): string[] {
+  const found = (['cuda', 'hip'] as const).map(driverOrSentence);
+  const archs = found.flatMap((d) => (typeof d === 'string' ? [] : Array.from({ length: d.deviceCount }, (_, i) => d.info(i).arch)));
+  if (archs.length === 0) throw new ArgumentError(`wick kernels build: there is no GPU here to build for; name targets with --arch. ${found.join('; ')}`);
+  return [...new Set(archs)];
+}
+
+function build(archs: readonly string[], options: { out?: string; ops?: readonly string[]; sample?: number }): number {
+  const live = process.stderr.isTTY;
+  const summaries = archs.map((arch): BuildSummary => {
+    const onKernel = (done: number, of: number, symbol: string): void => {
+      const line = `${arch} ${done}/${of} ${symbol}`;
+      // On a terminal one line is written over; in a log a line now and then says that it goes on.
+      if (live) process.stderr.write(`\r${line.slice(0, 100).padEnd(100)}${done === of ? '\n' : ''}`);
+      else if (done % 100 === 0 || done === of) process.stderr.write(`${line}\n`);
+    };
+    return buildKernels({ arch, ...options, onKernel });
+  });
+  const { dir } = kernelCache();
+  console.log(table(
+    ['target', 'compiler', 'kernels', 'failed', 'code', options.out === undefined ? 'kept in' : 'files', 'seconds'],
+    summaries.map((s) => [s.arch, s.compiler, s.kernels, s.failed.length, bytes(s.bytes), options.out === undefined ? dir : bytes(s.packed), s.seconds.toFixed(1)]),
+  ));
+  const failed = summaries.flatMap((s) => s.failed.map((f) => `${s.arch} ${f}`));
+  for (const f of failed) console.error(f);
+  return failed.length > 0 ? 1 : 0;
+}
+
+function cache(clear: boolean): number {
+  const store = kernelCache();
+  if (clear) store.clear();
+  const s = store.stats();
+  const rows: (string | number)[][] = [[s.dir, 'cache', s.entries, `${bytes(s.bytes)} of at most ${bytes(s.maxBytes)}`]];
+  for (const dir of prebuiltDirs()) {
+    const targets = prebuiltTargets(dir);
+    rows.push([dir, 'ahead of time', targets.length, targets.length > 0 ? targets.join(', ') : 'nothing']);
+  }
+  console.log(table(['folder', 'what', 'entries', 'holds'], rows));
+  return 0;
+}

@@ -1,0 +1,111 @@
+// Compiling ahead of use: every kernel the backend may ask for, one by one, for a target, into the cache on disk or a folder to ship.
+import { CompileError } from '../base/errors.js';
+import type { Compiler } from '../driver/compiler.js';
+import { elementwiseRows } from '../ops/table.js';
+import type { KernelCache } from './cache.js';
+import { codeFor, compile, compilerFor } from './compile.js';
+import { type Chain, elementwiseUnit, standardChains, symbolFor, variantsOf } from './elementwise.js';
+import { type Made, writePrebuilt } from './prebuilt.js';
+import { kernelModule, moduleNames, moduleNeeds, type Unit, unitOf } from './source.js';
+import { belongs, lowerPtx } from './targets.js';
+
+/** A kernel to compile; its source is written when its turn comes. */
+export interface Job {
+  readonly symbol: string;
+  /** What `ops` may call it: its module, or the rows it computes. */
+  readonly names: readonly string[];
+  readonly unit: () => Unit;
+  readonly needs?: string;
+}
+
+const rowNames = (c: Chain): string[] => c.steps.flatMap((s) => ('cast' in s ? ['cast'] : [s.row.name]));
+const ofChain = (c: Chain): Job[] => {
+  const names = ['elementwise', ...(c.steps.length === 0 ? ['copy'] : rowNames(c))];
+  return variantsOf(c).map((v) => ({ symbol: symbolFor(c, v), names, unit: () => elementwiseUnit([c], [v]) }));
+};
+const ofModule = (module: string): Job[] =>
+  [...kernelModule(module).entries.keys()].map((symbol) => ({ symbol, names: [module], unit: () => unitOf(module, [symbol]), needs: moduleNeeds(module) }));
+
+export interface Selection {
+  /** Rows (tanh), modules (softmax, gemm) or beginnings of symbols (softmax_rows); all unless given. */
+  readonly ops?: readonly string[];
+  /** At most so many kernels of each module, spread over it. */
+  readonly sample?: number;
+}
+
+function spread(jobs: readonly Job[], sample: number | undefined): readonly Job[] {
+  if (sample === undefined || jobs.length <= sample) return jobs;
+  return Array.from({ length: sample }, (_, i) => jobs[Math.floor((i * jobs.length) / sample)]);
+}
+
+/** What a build for a target compiles, each unit exactly as the backend asks for it. */
+export function jobsFor(arch: string, { ops, sample }: Selection = {}): Job[] {
+  const groups = [...moduleNames().filter((m) => m !== 'elementwise').map(ofModule), standardChains(elementwiseRows).flatMap(ofChain)];
+  const unknown = new Set(ops);
+  const wanted = (j: Job): boolean => {
+    const hit = ops?.find((o) => j.names.includes(o) || j.symbol.startsWith(`${o}_`) || j.symbol === o);
+    if (hit !== undefined) unknown.delete(hit);
+    return ops === undefined || hit !== undefined;
+  };
+  const chosen = groups.map((g) => g.filter(wanted));
+  if (unknown.size > 0) throw new CompileError(`no kernel belongs to ${[...unknown].join(', ')}; name rows (tanh), modules (${moduleNames().join(', ')}) or beginnings of symbols`);
+  return chosen.flatMap((g) => spread(g.filter((j) => belongs(j, arch)), sample));
+}
+
+export interface BuildOptions extends Selection {
+  readonly arch: string;
+  /** The folder to write; into the cache unless given. */
+  readonly out?: string;
+  readonly cache?: KernelCache;
+  /** Called after each kernel. */
+  readonly onKernel?: (done: number, of: number, symbol: string) => void;
+}
+export interface BuildSummary {
+  readonly arch: string;
+  readonly compiler: string;
+  readonly kernels: number;
+  /** Bytes of code, and of the folder's files. */
+  readonly bytes: number;
+  readonly packed: number;
+  readonly seconds: number;
+  /** 'symbol: why' */
+  readonly failed: readonly string[];
+}
+
+/** PTX in the lowest version that holds it; machine code as it is. */
+function portable(code: Uint8Array, arch: string): Uint8Array {
+  return arch.startsWith('compute_') ? new TextEncoder().encode(lowerPtx(new TextDecoder().decode(code))) : code;
+}
+
+function requireCompiler(arch: string): Compiler {
+  const compiler = compilerFor(arch);
+  const accepts = typeof compiler === 'string' ? compiler : compiler.accepts(arch);
+  if (accepts !== true) throw new CompileError(`building kernels for ${arch}: ${accepts}`);
+  return compiler as Compiler;
+}
+
+/** Compiles all jobs; a kernel that fails is reported and does not stop the others. */
+export function buildKernels(options: BuildOptions): BuildSummary {
+  const { arch, out } = options;
+  const compiler = requireCompiler(arch);
+  const jobs = jobsFor(arch, options);
+  if (jobs.length === 0) throw new CompileError(`building kernels for ${arch}: nothing chosen runs on it`);
+  const started = performance.now();
+  const made: Made[] = [];
+  const failed: string[] = [];
+  let bytes = 0;
+  jobs.forEach((job, i) => {
+    try {
+      const unit = job.unit();
+      const code = out === undefined ? codeFor(unit, arch, options.cache) : portable(compile(unit.source, unit.name, { arch, compiler, cache: false }), arch);
+      bytes += code.length;
+      made.push({ unit, code: out === undefined ? new Uint8Array() : code });
+    } catch (e) {
+      if (!(e instanceof CompileError)) throw e;
+      failed.push(`${job.symbol}: ${e.message}`);
+    }
+    options.onKernel?.(i + 1, jobs.length, job.symbol);
+  });
+  const packed = out === undefined ? 0 : writePrebuilt(out, arch, `${compiler.name} ${compiler.version}`, made);
+  return { arch, compiler: `${compiler.name} ${compiler.version}`, kernels: made.length, bytes, packed, seconds: (performance.now() - started) / 1000, failed };
+}
