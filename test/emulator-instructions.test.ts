@@ -18,6 +18,7 @@ interface Row {
 }
 
 const fr = Math.fround;
+const f64view = new DataView(new ArrayBuffer(8));
 const rows: Row[] = [];
 const row = (asm: string, to: T, from: string, f: (...v: never[]) => V | boolean, extra: Partial<Row> = {}): void => {
   rows.push({ asm: asm.includes('%') ? asm : `${asm} %0, ${from.split(' ').map((_, k) => `%${k + 1}`).join(', ')}`, to, from: from.split(' ') as T[], f, ...extra });
@@ -184,10 +185,9 @@ for (const [t, list] of [['f32', ['lt', 'eq', 'le', 'gt', 'lg', 'ge', 'o', 'u', 
 row(`v_add_co_u32 %0, {vcc}, %1, %2${select}`, 'u32', 'u32 u32', (a: number, b: number) => a + b >= 2 ** 32);
 row(`v_sub_co_u32 %0, {vcc}, %1, %2${select}`, 'u32', 'u32 u32', (a: number, b: number) => a < b);
 // Classes: bits from signalling NaN (0) to +infinity (9), tested against the mask.
-row(`v_cmp_class_f32 {vcc}, %1, %2${select}`, 'u32', 'f32 u32', (a: number, m: number) => {
-  const neg = a < 0 || Object.is(a, -0);
-  const x = Math.abs(a);
-  const bit = a !== a ? 1 : x === Infinity ? (neg ? 2 : 9) : x === 0 ? (neg ? 5 : 6) : x < 2 ** -126 ? (neg ? 4 : 7) : neg ? 3 : 8;
+row(`v_cmp_class_f32 {vcc}, %1, %2${select}`, 'u32', 'u32 u32', (x: number, m: number) => {
+  const [neg, e, f] = [x >>> 31, (x >>> 23) & 255, x & 0x7fffff];
+  const bit = e === 255 ? (f ? (f >>> 22 ? 1 : 0) : neg ? 2 : 9) : e ? (neg ? 3 : 8) : f ? (neg ? 4 : 7) : neg ? 5 : 6;
   return ((m >>> bit) & 1) === 1;
 });
 // Packed integers.
@@ -198,12 +198,27 @@ row('v_pk_mul_lo_u16', 'u32', 'u32 u32', pku((a, b) => a * b));
 row('v_pk_max_u16', 'u32', 'u32 u32', pku(Math.max));
 row('v_pk_lshlrev_b16', 'u32', 'u32 u32', pku((a, b) => b << (a & 15)));
 
+// The mode register: products toward zero, and denormals flushed at both ends.
+const mode = (offset: number, value: number) => `s_setreg_imm32_b32 hwreg(HW_REG_MODE, ${offset}, 2), ${value}\n `;
+row(`${mode(0, 3)}v_mul_f32 %0, %1, %2\n ${mode(0, 0)}`, 'f32', 'f32 f32', (a: number, b: number) => {
+  const r = fr(a * b);
+  if (!(Math.abs(r) > Math.abs(a * b))) return r;
+  f64view.setFloat32(0, r);
+  f64view.setUint32(0, f64view.getUint32(0) - 1);
+  return f64view.getFloat32(0);
+});
+row(`${mode(4, 0)}v_mul_f32 %0, %1, %2\n ${mode(4, 3)}`, 'f32', 'f32 f32', (a: number, b: number) => flush(fr(flush(a) * flush(b))));
+// Sub-dword operands.
+const sdwa = /gfx9|gfx10/;
+row('v_and_b32_sdwa %0, %1, %2 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:BYTE_1 src1_sel:WORD_1', 'u32', 'u32 u32', (a: number, b: number) => ((a >>> 8) & 255) & (b >>> 16), { only: sdwa });
+row('v_or_b32_sdwa %0, %1, sext(%2) dst_sel:WORD_1 dst_unused:UNUSED_PAD src0_sel:DWORD src1_sel:BYTE_3', 'u32', 'u32 u32', (a: number, b: number) => ((a | (b >> 24)) << 16) >>> 0, { only: sdwa });
+row('v_cvt_f32_f16_sdwa %0, %1 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:WORD_1', 'f32', 'u32', (a: number) => fromF16Bits(a >>> 16), { only: sdwa });
+
 const N = 256;
 const rnd = random(2024);
 const EDGES32 = [0, 0x80000000, 1, 0xffffffff, 0x7f800000, 0xff800000, 0x7fc00000, 0x3f800000, 0xbf800000, 0x00800000, 0x007fffff, 0x7f7fffff, 0x4b000001, 0x3f000000, 0xc0200000, 31, 32, 0x7fffffff, 0xff7fffff, 0x4f000000];
 const EDGES16 = [0, 0x8000, 1, 0x7bff, 0x7c00, 0xfc00, 0x7e00, 0x3c00, 0xbc00, 0x0400, 0x03ff, 0x3555];
 const EDGES64 = [0, 0x8000000000000000, 0x3ff0000000000000, 0x7ff0000000000000, 0x7ff8000000000000, 1, 0x0010000000000000].map((x) => BigInt(x));
-const f64view = new DataView(new ArrayBuffer(8));
 
 function sample(t: T, k: number): bigint {
   const noise = (): number => Math.floor(rnd() * 2 ** 32);
