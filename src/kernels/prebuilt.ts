@@ -105,7 +105,7 @@ class Pack {
       closeSync(file);
     }
     if (sha(packed) !== hash) throw new CompileError(`${this.path} is damaged: the checksum of part ${part} is wrong; build it anew`);
-    return brotliDecompressSync(packed);
+    return new Uint8Array(brotliDecompressSync(packed));
   }
 }
 
