@@ -74,6 +74,8 @@ export class Library {
 export const symbolOf = (prototype: string): string => /(\w+)\s*\(/.exec(prototype)?.[1] ?? prototype;
 
 const opened = new Map<string, Library | string>();
+/** A handle that is collected closes its library. */
+const held: unknown[] = [];
 const reports = new Map<string, LibraryReport>();
 
 /** What was looked for so far and what came of it, for error messages and `wick devices`. */
@@ -101,7 +103,7 @@ function search(spec: LibrarySpec): Library | string {
     const candidates = [...own, soname, ...dirs.map((d) => join(d, soname)).filter((p) => !own.includes(p))].filter((p) => p === soname || existsSync(p));
     for (const path of candidates) {
       try {
-        if (spec.beside && path !== soname) list(dirname(path), spec.beside).forEach((p) => koffi.load(p, { lazy: true }));
+        if (spec.beside && path !== soname) list(dirname(path), spec.beside).forEach((p) => held.push(koffi.load(p, { lazy: true })));
         const handle = koffi.load(path, { lazy: true });
         return new Library(spec.name, loadedFile(soname) ?? path, handle);
       } catch (e) {
