@@ -18,6 +18,7 @@ Candle's CUDA output and PyTorch's numbers; exit status 1 if anything failed
   --device NAME     cpu, sim:32, sim:64, cuda:0, rocm:0, emu:gfx1030, reference (repeatable; default: those present of the first five)
   --against WHAT    ${AGAINST.join(', ')} (repeatable; default: all)
   --op NAME         only this op (repeatable)
+  --dtype NAME      only this dtype (repeatable)
   --model NAME      only this model of the golden folder's hf/ (repeatable)
   --golden DIR      a folder in the formats of test/golden
   --json            the report as JSON on the standard output
@@ -61,7 +62,7 @@ function progressBar(): { show: (done: number, all: number, what: string) => voi
 }
 
 const OPTIONS = {
-  device: { type: 'string', multiple: true }, against: { type: 'string', multiple: true }, op: { type: 'string', multiple: true },
+  device: { type: 'string', multiple: true }, against: { type: 'string', multiple: true }, op: { type: 'string', multiple: true }, dtype: { type: 'string', multiple: true },
   model: { type: 'string', multiple: true }, golden: { type: 'string' }, json: { type: 'boolean' }, save: { type: 'string' }, html: { type: 'string' }, bench: { type: 'string' }, from: { type: 'string' },
 } as const;
 
@@ -79,7 +80,7 @@ async function measure(argv: readonly string[]): Promise<number> {
   process.on('SIGINT', onSignal);
   const bar = progressBar();
   const report = await runParity({
-    devices: values.device ?? DEFAULT_DEVICES, against, ...(values.op && { ops: values.op }), ...(values.model && { models: values.model }),
+    devices: values.device ?? DEFAULT_DEVICES, against, ...(values.op && { ops: values.op }), ...(values.dtype && { dtypes: values.dtype }), ...(values.model && { models: values.model }),
     ...(values.golden && { golden: values.golden }), progress: bar.show, stopped: () => stop,
   });
   bar.end();

@@ -13,6 +13,7 @@ import { runCandleCase } from './candle.js';
 import { CANDLE_CALLS } from './candle-calls.js';
 import { Golden, type GoldenCase, goldenFolder, hasGolden } from './golden.js';
 import { runMatrixCase, type Wanted } from './matrix.js';
+import { goldenModels, runModel } from './models.js';
 import { addTo, type Against, type Cell, type Report, sourcesNow, unprovedOn } from './report.js';
 import { runTorchCase } from './torch.js';
 
@@ -21,6 +22,8 @@ export interface RunOptions {
   readonly against: readonly Against[];
   /** Only these ops, by our name or the golden set's. */
   readonly ops?: readonly string[];
+  /** Only these dtypes. */
+  readonly dtypes?: readonly string[];
   /** Only these models of the golden folder. */
   readonly models?: readonly string[];
   readonly golden?: string;
@@ -49,22 +52,22 @@ export const commitNow = (): string => {
 };
 const versionNow = (): string => (JSON.parse(readFileSync(join(packageRoot, 'package.json'), 'utf8')) as { version: string }).version;
 
-function matrixSteps(device: Device, rows: readonly Row[], known: Map<string, Wanted>): Step[] {
+function matrixSteps(device: Device, rows: readonly Row[], known: Map<string, Wanted>, wants: (c: { dtype: string }) => boolean): Step[] {
   return rows.map((row) => ({
     what: `${row.name} on ${device.name}`,
     run: (cells) => {
       const wanted = known.get(row.name) ?? new Map();
       known.set(row.name, wanted);
-      for (const c of casesOf([row])) addTo(cells, device.name, 'reference', runMatrixCase(c, device, wanted), c.values ? 'edges' : c.layout);
+      for (const c of casesOf([row])) if (wants(c)) addTo(cells, device.name, 'reference', runMatrixCase(c, device, wanted), c.values ? 'edges' : c.layout);
     },
   }));
 }
 
 function goldenSteps(golden: Golden, device: Device, against: 'candle' | 'torch', wants: (c: GoldenCase) => boolean): Step[] {
   const one = against === 'candle' ? runCandleCase : runTorchCase;
-  return [...golden.byOp()].filter(([, cases]) => wants(cases[0])).map(([op, cases]) => ({
+  return [...golden.byOp()].filter(([, cases]) => cases.some(wants)).map(([op, cases]) => ({
     what: `${op} of ${against} on ${device.name}`,
-    run: (cells) => { for (const c of cases) addTo(cells, device.name, against, one(golden, c, device)); },
+    run: (cells) => { for (const c of cases) if (wants(c)) addTo(cells, device.name, against, one(golden, c, device)); },
   }));
 }
 
@@ -84,9 +87,13 @@ export async function runParity(options: RunOptions): Promise<Report> {
   }
   const rows = opList.filter((r) => !options.ops || options.ops.includes(r.name));
   const known = new Map<string, Wanted>();
+  const wanted = named(options.ops);
+  const models = options.against.includes('models') && dir ? goldenModels(dir).filter((m) => !options.models || options.models.includes(m)) : [];
+  const ofDtype = (c: { dtype: string }): boolean => !options.dtypes || options.dtypes.includes(c.dtype);
   const steps = present.flatMap((d) => [
-    ...(options.against.includes('reference') && d.name !== 'reference' ? matrixSteps(d, rows, known) : []),
-    ...(['candle', 'torch'] as const).flatMap((a) => { const g = goldens[a]; return g ? goldenSteps(g, d, a, named(options.ops)) : []; }),
+    ...(options.against.includes('reference') && d.name !== 'reference' ? matrixSteps(d, rows, known, ofDtype) : []),
+    ...(['candle', 'torch'] as const).flatMap((a) => { const g = goldens[a]; return g ? goldenSteps(g, d, a, (c) => ofDtype(c) && wanted(c)) : []; }),
+    ...models.map((m) => ({ what: `${m} on ${d.name}`, run: (cells: Map<string, Cell>) => void addTo(cells, d.name, 'models', runModel(dir as string, m, d)) })),
   ]);
 
   const devices = present.map((d) => ({ name: d.name, description: d.description }));

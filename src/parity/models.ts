@@ -1,0 +1,81 @@
+// Whole models against transformers: logits within a share of the largest, greedy tokens equal with and without a cache.
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { UnsupportedError, WickError } from '../base/errors.js';
+import { loadTensors } from '../io/load.js';
+import { Llama } from '../models/llama.js';
+import { noGrad } from '../tensor/autograd.js';
+import { tensor } from '../tensor/create.js';
+import { Device } from '../tensor/device.js';
+import { scope } from '../tensor/scope.js';
+import type { Tensor } from '../tensor/tensor.js';
+import type { CaseResult } from './candle.js';
+import { readGolden } from './golden.js';
+
+/** Largest error of a logit, as a share of the largest logit. */
+export const MODEL_TOLERANCE = 1e-4;
+/** Families that load, by the config's model_type. */
+const FAMILIES: Readonly<Record<string, (dir: string, device: Device) => Llama>> = {
+  llama: (dir, device) => Llama.load(dir, { device }),
+};
+
+/** Models of a golden folder: the folders of its hf/. */
+export const goldenModels = (dir: string): string[] => (existsSync(join(dir, 'hf')) ? readdirSync(join(dir, 'hf')).sort() : []);
+
+let scratch: string | undefined;
+/** A model's folder with its files as loaders want them: packed ones are unpacked once, into a folder that goes with the process. */
+export function modelFolder(dir: string, name: string): string {
+  const plain = join(dir, 'hf', name);
+  const files = readdirSync(plain);
+  if (!files.some((f) => f.endsWith('.br'))) return plain;
+  if (!scratch) {
+    const made = (scratch = mkdtempSync(join(tmpdir(), 'wick-models-')));
+    process.on('exit', () => rmSync(made, { recursive: true, force: true }));
+  }
+  const out = join(scratch, name);
+  if (existsSync(out)) return out;
+  mkdirSync(out);
+  for (const f of files) writeFileSync(join(out, f.replace(/\.br$/, '')), readGolden(dir, `hf/${name}/${f.replace(/\.br$/, '')}`));
+  return out;
+}
+
+function greedy(model: Llama, prompt: readonly number[], length: number, cached: boolean): number[] {
+  const ids = [...prompt];
+  const cache = cached ? model.newCache() : undefined;
+  let next = ids;
+  while (ids.length < length) {
+    const token = scope(() => noGrad(() => model.forward(tensor(Int32Array.from(next), { device: model.device }).unsqueeze(0), cache, { last: true }).reshape([-1]).argmax(0).item()));
+    ids.push(token);
+    next = cached ? [token] : ids;
+  }
+  cache?.forEach((c) => c.dispose());
+  return ids;
+}
+
+export function runModel(dir: string, name: string, device: Device): CaseResult {
+  const head = { name: `models/${name}`, op: name, dtype: 'f32' as const, bound: MODEL_TOLERANCE };
+  try {
+    const { model_type } = JSON.parse(new TextDecoder().decode(readGolden(dir, `hf/${name}/config.json`))) as { model_type: string };
+    const load = Object.hasOwn(FAMILIES, model_type) ? FAMILIES[model_type] : undefined;
+    if (!load) return { ...head, verdict: 'unsupported', why: `the family ${model_type} has no loader; known are ${Object.keys(FAMILIES).join(', ')}` };
+    const folder = modelFolder(dir, name);
+    let error = 0;
+    let why: string | undefined;
+    scope(() => {
+      const golden = loadTensors(join(folder, 'golden.safetensors'), { device });
+      const model = load(folder, device);
+      const want = golden.get('logits') as Tensor;
+      const got = noGrad(() => model.forward(golden.get('input_ids') as Tensor));
+      error = got.sub(want).abs().max().item() / want.abs().max().item();
+      const [prompt, tokens] = ['prompt', 'greedy'].map((n) => ((golden.get(n) as Tensor).toArray() as number[][])[0]);
+      const wrong = [true, false].find((cached) => greedy(model, prompt, tokens.length, cached).join() !== tokens.join());
+      why = !(error <= MODEL_TOLERANCE) ? `logits are off by ${error.toPrecision(3)} of the largest` : wrong === undefined ? undefined : `greedy tokens differ ${wrong ? 'with' : 'without'} a cache`;
+    });
+    return { ...head, verdict: why ? 'failed' : error === 0 ? 'exact' : 'within', ulp: error, ...(why && { why }) };
+  } catch (e) {
+    if (e instanceof UnsupportedError) return { ...head, verdict: 'unsupported', why: e.message };
+    if (e instanceof WickError) return { ...head, verdict: 'failed', why: String(e) };
+    throw e;
+  }
+}
