@@ -7,7 +7,7 @@ import type { Backend, Memory, MemoryStats, View } from './backend.js';
 import { type CpuMemory, MemoryPool } from './cpu/memory.js';
 import { type Arrange, arrangeFor, type Pack, packFor } from './cpu/pack.js';
 import { ensureNative } from './native-build.js';
-import { ReferenceBackend } from './reference.js';
+import { ReferenceBackend, runReference } from './reference.js';
 
 // Slots of the call block; native/engine.cpp reads the same.
 const OP = 0;
@@ -105,6 +105,7 @@ export class CpuBackend implements Backend {
   }
 
   run(row: RunRow, inputs: readonly View[], outputs: readonly View[], params: Params): void {
+    if (row.custom) return runReference(row, inputs, outputs, params); // a user's op: its own function
     const binding = this.#bindings.get(row) ?? this.#bind(row);
     if (binding.id < 0) throw new UnsupportedError(`${row.name}: ${lacking(row)}`);
     const block = this.#block;
@@ -129,6 +130,7 @@ export class CpuBackend implements Backend {
   }
 
   supports(row: RunRow, _dtype: DType): true | string {
+    if (row.custom) return true;
     const { id } = this.#bindings.get(row) ?? this.#bind(row);
     return id >= 0 ? true : lacking(row);
   }

@@ -18,7 +18,16 @@ class HostMemory implements Memory {
   }
 }
 
-const raw = (v: View): RawArray => new DTYPE[v.dtype].Raw((v.memory as HostMemory).buffer);
+/** Memory in an ArrayBuffer: this engine's, or the CPU engine's, which begins somewhere in a larger one. */
+interface Buffered {
+  readonly buffer: ArrayBuffer;
+  readonly start?: number;
+}
+function raw(v: View): RawArray {
+  const { buffer, start = 0 } = v.memory as unknown as Buffered;
+  const { Raw, bytes } = DTYPE[v.dtype];
+  return new Raw(buffer, start, Math.floor((buffer.byteLength - start) / bytes));
+}
 
 function load(view: View): RefTensor {
   const { decode } = DTYPE[view.dtype];
@@ -60,6 +69,14 @@ function runElementwise(row: ElementwiseRow<any>, inputs: readonly View[], out: 
   store(out, result);
 }
 
+/** Runs the function in the row on memory of this process. */
+export function runReference(row: RunRow, inputs: readonly View[], outputs: readonly View[], params: Params): void {
+  if (row.family === 'elementwise') return runElementwise(row, inputs, outputs[0], params);
+  const outs = outputs.map(empty);
+  row.reference(inputs.map(load), outs, params);
+  outputs.forEach((view, i) => store(view, outs[i].data));
+}
+
 export class ReferenceBackend implements Backend {
   readonly name: string;
   readonly description = 'plain TypeScript in double precision (slow: the oracle)';
@@ -91,10 +108,7 @@ export class ReferenceBackend implements Backend {
     target.set(new Uint8Array((memory as HostMemory).buffer, byteOffset, target.byteLength));
   }
   run(row: RunRow, inputs: readonly View[], outputs: readonly View[], params: Params): void {
-    if (row.family === 'elementwise') return runElementwise(row, inputs, outputs[0], params);
-    const outs = outputs.map(empty);
-    row.reference(inputs.map(load), outs, params);
-    outputs.forEach((view, i) => store(view, outs[i].data));
+    runReference(row, inputs, outputs, params);
   }
   supports(): true {
     return true;

@@ -64,6 +64,12 @@ export function kernelModule(name: string): ModuleSource {
 
 const rowByName = new Map<string, ElementwiseRow<any>>(elementwiseRows.map((r) => [r.name, r]));
 
+/** Makes a user's elementwise op known to the generator. */
+export function addRow(row: ElementwiseRow<any>): void {
+  if (rowByName.has(row.name)) throw new ArgumentError(`there is already an elementwise op called ${row.name}`);
+  rowByName.set(row.name, row);
+}
+
 /** table.h for a text: only the expressions it uses. */
 export function tableFor(text: string): string {
   const used = new Set([...text.matchAll(/\bop_(\w+)/g)].map((m) => m[1]));
@@ -96,6 +102,12 @@ export function assemble(name: string, shared: string, entries: readonly Entry[]
   const head = at < 0 ? bare : shared.slice(0, at) + table + shared.slice(at + TABLE_MARK.length).replaceAll(TABLE_MARK, '');
   const source = `${head}\n${kernels}\n`.replace(/\/\/[^\n]*|\/\*[\s\S]*?\*\//g, '').replace(/\n\s*\n+/g, '\n');
   return { name, source, entries };
+}
+
+/** A unit of a user's source, with portable.h before it. */
+export function customUnit(name: string, source: string): Unit {
+  const { shared, entries } = parseModule(name, `${moduleText('portable.h')}\n${source}`);
+  return assemble(name, shared, [...entries.values()]);
 }
 
 /** The whole of a module by which symbol? Answers where a symbol lives. */

@@ -87,6 +87,33 @@ interface RowBase<P extends Params> {
   readonly grad?: (ctx: GradContext<P>) => Grads;
   /** Why there is no gradient: integer results, indices. */
   readonly noGrad?: string;
+  /** A user's op: CPU engines run the function in the row; `kernel` is its GPU source where it is not elementwise. */
+  readonly custom?: { readonly kernel?: CustomKernel };
+}
+
+/** GPU source of a user's op, in the language of kernels/README.md; ELEMENT stands for the first input's type. */
+export interface CustomKernel {
+  readonly source: string;
+  /** Which kernel runs with what; operands among `args` become pointers to contiguous elements. */
+  readonly launch: (call: CustomCall) => CustomLaunch | readonly CustomLaunch[];
+}
+export interface CustomOperand extends Sig {
+  readonly size: number;
+}
+export interface CustomCall {
+  readonly inputs: readonly CustomOperand[];
+  readonly outputs: readonly CustomOperand[];
+  readonly params: Params;
+  readonly device: { readonly warp: number; readonly multiprocessors: number; readonly arch: string };
+}
+export interface CustomLaunch {
+  /** The kernel's name in the source. */
+  readonly kernel: string;
+  readonly grid: number | readonly number[];
+  readonly block: number | readonly number[];
+  /** Bytes of dynamic shared memory. */
+  readonly shared?: number;
+  readonly args: readonly (CustomOperand | number | bigint)[];
 }
 
 /** out[i] = f(x[i], y[i], ...; params). One expression serves GPU kernels and the CPU engine; `cpu` is the oracle. */
@@ -171,7 +198,7 @@ export interface CompositeErrorSample extends CompositeSample {
 /** Families a backend implements besides 'elementwise'; a row's name picks the member within its family. */
 export const KERNEL_FAMILIES = [
   'cast', 'copy', 'fill', 'reduce', 'scan', 'matmul', 'index', 'conv', 'pool', 'resample', 'sort', 'random',
-  'softmax', 'norm', 'rope', 'attention', 'quantized',
+  'softmax', 'norm', 'rope', 'attention', 'quantized', 'custom',
 ] as const;
 export type KernelFamily = (typeof KERNEL_FAMILIES)[number];
 export type Row = ElementwiseRow<any> | KernelRow<any> | ViewRow<any> | AssembleRow<any> | CompositeRow;

@@ -1,8 +1,9 @@
 // Devices by name: one cached object each, with its backend, its constants and its memory counters.
 import type { Backend, MemoryStats } from '../backends/backend.js';
+import { GpuBackend, type Replay } from '../backends/gpu/gpu.js';
 import { openBackend } from '../backends/registry.js';
 import { DTYPE, type DType, isFloat, maxInt } from '../base/dtype.js';
-import { DTypeError } from '../base/errors.js';
+import { DTypeError, UnsupportedError } from '../base/errors.js';
 import { keep } from './scope.js';
 import { Tensor } from './tensor.js';
 
@@ -110,6 +111,14 @@ export class Device {
     this.#constants.clear();
     this.#constantBytes = 0;
     this.backend.trim();
+  }
+  /**
+   * Records the work f enqueues on a GPU instead of running it; `launch` of what comes back runs it on the same memory, as often as wanted.
+   * Run f once before, so that kernels are compiled and constants are on the device; nothing may be read back inside.
+   */
+  capture(f: () => void): Replay {
+    if (this.backend instanceof GpuBackend) return this.backend.capture(f);
+    throw new UnsupportedError(`capture: ${this.name} runs everything at once and records nothing; GPUs (cuda, rocm) and their simulation (sim) do`);
   }
   /** Waits until everything enqueued is done. */
   sync(): Promise<void> {

@@ -4,6 +4,7 @@ import type { RunRow } from '../../ops/op.js';
 import type { View } from '../backend.js';
 import type { GpuContext } from './context.js';
 import { runAttention } from './attention.js';
+import { runCustom } from './custom.js';
 import { runElementwise } from './elementwise.js';
 import { runIndex, runRandom, runSort } from './indexing.js';
 import { runMatmul } from './matmul.js';
@@ -31,8 +32,10 @@ export const FAMILIES: Partial<Record<RunRow['family'], Runner>> = {
   norm: runNorm,
   rope: runRope,
   attention: runAttention,
+  custom: runCustom,
 };
 
 export function supportsRow(row: RunRow, _dtype: DType): true | string {
+  if (row.custom && row.family === 'custom' && !row.custom.kernel) return 'it was defined without a GPU kernel';
   return FAMILIES[row.family] ? true : `there is no GPU kernel for the family '${row.family}'`;
 }

@@ -23,6 +23,7 @@ export class Functions {
   readonly #device: Device;
   readonly #code: CodeSource;
   readonly #functions = new Map<string, Fn>();
+  readonly #own = new Map<string, Fn>();
   /** Compiling one kernel at a time is right for GPUs; the simulation's compiler is slow to start, so it is given whole groups. */
   readonly grouped: boolean;
 
@@ -40,6 +41,16 @@ export class Functions {
   /** A kernel of kernels/MODULE.hip. */
   ofModule(module: string, symbol: string): Fn {
     return this.#functions.get(symbol) ?? this.#load(symbol, unitOf(module, this.grouped ? siblings(module, symbol) : [symbol]));
+  }
+
+  /** A kernel of a unit of its own, whose names may repeat names used elsewhere: found again by `key`. */
+  own(key: string, symbol: string, make: () => Unit): Fn {
+    const known = this.#own.get(key);
+    if (known !== undefined) return known;
+    const unit = make();
+    const fn = this.#device.getFunction(this.#device.loadModule(this.#code(unit, this.#device), unit.name), symbol);
+    this.#own.set(key, fn);
+    return fn;
   }
 
   #load(symbol: string, unit: Unit): Fn {
