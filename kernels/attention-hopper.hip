@@ -1,16 +1,18 @@
-// Attention of 16-bit floats on Hopper: warpgroup products that read shared memory, one warpgroup copying and two computing.
+// Attention of 16-bit floats on Hopper: warpgroup products that read shared memory, one warpgroup copying and two or three computing.
 //
-// attention_hopper_T_D for head dimensions 64 and 128: grid (ceil(tq / 128), heads, batch), 384 threads,
-// dynamic shared memory 1024 + 256 * D * 5 bytes. Rows must be 16-byte aligned.
-// Scores are only scaled: with a cap, alibi or a mask the registers do not suffice, and attention-matrix.hip serves.
-// While one computing group waits for its products the other does its softmax; named barriers make them take turns.
+// attention_hopper_T_D for head dimensions 64 and 128, 128 * (1 + teams) threads, as many blocks as multiprocessors (fewer for
+// small problems): a block takes query tiles of 64 * teams rows, in pairs of a long and a short one where causal rows differ,
+// and copies the next one's queries and keys while it ends the one before. Dynamic shared memory: see below.
+// Compiled for sm_90a as the next line asks. Rows must be 16-byte aligned.
 // arch: sm_90a
+// Scores are only scaled: with a cap, alibi or a mask the registers do not suffice, and attention-matrix.hip serves.
+// While one computing group waits for its products another does its softmax; named barriers make them take turns.
 #include "attention.h"
 #include "matrix.h"
 
 #if defined(WICK_NVIDIA) && defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-constexpr int HOPPER_QUERIES = 128, HOPPER_KEYS = 128, HOPPER_STAGES = 2;
+constexpr int HOPPER_KEYS = 128, HOPPER_STAGES = 2;
 
 // ---- barriers in shared memory ----
 
@@ -93,78 +95,108 @@ template <class T> WICK_FN void product(float (&d)[64], const u32* a, u64 b) {
 /** Where 16-byte part c of row r lies in a tile of `rows` rows: 64 columns side by side, then the next 64. */
 WICK_FN u32 place(int r, int c, int rows) { return (u32)(c / 8 * rows * 128 + r * 128 + ((c ^ r) & 7) * 16); }
 
-template <class T, int D, bool Turns> WICK_FN void attention_hopper(const Attention& p) {
-  constexpr int Rows = HOPPER_QUERIES, Keys = HOPPER_KEYS, Stages = HOPPER_STAGES, Parts = D / 8;
-  constexpr u32 TileBytes = Keys * D * 2;
+/** Query tile number `n` of a block: false when there are no more. Heads stay together, so that their keys stay in the cache. */
+struct HopperTile {
+  int head, kv_head, i0, first, tiles;
+  Sequence s;
+};
+template <int Rows> WICK_FN bool hopper_tile(const Attention& p, int n, HopperTile& t) {
+  const int per_head = (p.tq + Rows - 1) / Rows, all = per_head * p.heads * p.batch;
+  const bool pairs = all > (int)gridDim.x;
+  const int each = pairs ? (per_head + 1) / 2 : per_head, item = (pairs ? n / 2 : n) * gridDim.x + blockIdx.x;
+  if (item >= each * p.heads * p.batch) return false;
+  const int at = item % each;
+  t.head = item / each % p.heads;
+  t.kv_head = t.head / (p.heads / p.kv_heads);
+  t.s = sequence_of(p, item / each / p.heads);
+  t.i0 = (pairs && n % 2 ? at : per_head - 1 - at) * Rows;
+  t.tiles = 0;
+  if (t.i0 >= t.s.nq || (pairs && n % 2 && at == per_head - 1 - at)) t.i0 = -1;  // nothing to do, or the middle one a second time
+  else {
+    Range keys = keys_seen(p, t.s, t.i0, t.i0 + Rows - 1);
+    t.first = keys.begin / HOPPER_KEYS;
+    if (keys.begin < keys.end) t.tiles = (keys.end + HOPPER_KEYS - 1) / HOPPER_KEYS - t.first;
+  }
+  return true;
+}
+
+template <class T, int D, int Teams, bool Turns, bool Lazy> WICK_FN void attention_hopper(const Attention& p) {
+  constexpr int Rows = 64 * Teams, Keys = HOPPER_KEYS, Stages = HOPPER_STAGES, Parts = D / 8;
+  constexpr u32 TileBytes = Keys * D * 2, QueryBytes = Rows * D * 2;
   DYNAMIC_SHARED(unsigned char, raw);
   unsigned char* shared = raw + (1024 - (shared_address(raw) & 1023)) % 1024;
-  unsigned char* k_tiles = shared + Rows * D * 2;
+  unsigned char* k_tiles = shared + 2 * QueryBytes;
   unsigned char* v_tiles = k_tiles + Stages * TileBytes;
-  __shared__ u64 full_k[Stages], full_v[Stages], empty_k[Stages], empty_v[Stages];
-  int group = threadIdx.x / 128, t = threadIdx.x % 128, head = blockIdx.y, kv_head = head / (p.heads / p.kv_heads);
-  Sequence s = sequence_of(p, blockIdx.z);
-  int i0 = (gridDim.x - 1 - blockIdx.x) * Rows;  // the longest rows of a causal problem first
-  if (i0 >= s.nq) return;
-  Range keys = keys_seen(p, s, i0, i0 + Rows - 1);
-  int first = keys.begin / Keys, tiles = keys.begin < keys.end ? (keys.end + Keys - 1) / Keys - first : 0;
-  if (threadIdx.x == 0)
+  __shared__ u64 full_q[2], empty_q[2], full_k[Stages], full_v[Stages], empty_k[Stages], empty_v[Stages];
+  const int group = threadIdx.x / 128, t = threadIdx.x % 128;
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < 2; i++) {
+      barrier_init(full_q + i, 128);
+      barrier_init(empty_q + i, 4 * Teams);  // a lane of every computing warp
+    }
     for (int i = 0; i < Stages; i++) {
       barrier_init(full_k + i, 128);
       barrier_init(full_v + i, 128);
-      barrier_init(empty_k + i, 8);  // a lane of every computing warp
-      barrier_init(empty_v + i, 8);
+      barrier_init(empty_k + i, 4 * Teams);
+      barrier_init(empty_v + i, 4 * Teams);
     }
+  }
   __syncthreads();
+  HopperTile w;
+  int done = 0, queries = 0;  // key tiles and query tiles so far; both sides count alike
 
   if (group == 0) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-    // Tiles are taken from the last to the first: those at the diagonal come first.
-    int c = t % Parts;
+    if constexpr (Teams == 2) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+    else asm volatile("setmaxnreg.dec.sync.aligned.u32 32;");
+    const int c = t % Parts;
     auto load = [&](unsigned char* to, const void* base, const i64 (&strides)[3], int j0) {
-      const T* at = p.pages ? nullptr : key_row<const T>(p, base, strides, s, kv_head, j0 + t / Parts) + 8 * c;
+      const T* at = p.pages ? nullptr : key_row<const T>(p, base, strides, w.s, w.kv_head, j0 + t / Parts) + 8 * c;
 #pragma unroll 8
       for (int r = t / Parts; r < Keys; r += 128 / Parts) {
-        bool in = j0 + r < s.nk;
-        const T* from = !in ? (const T*)p.q : p.pages ? key_row<const T>(p, base, strides, s, kv_head, j0 + r) + 8 * c : at;
+        bool in = j0 + r < w.s.nk;
+        const T* from = !in ? (const T*)p.q : p.pages ? key_row<const T>(p, base, strides, w.s, w.kv_head, j0 + r) + 8 * c : at;
         async_copy16(to + place(r, c, Keys), from, in ? 16 : 0);
         at += 128 / Parts * strides[2];
       }
     };
-    for (int n = 0; n < tiles; n++) {
-      int stage = n % Stages, j0 = (first + tiles - 1 - n) * Keys;
-      u32 free = (n / Stages & 1) ^ 1;
-      barrier_wait(empty_k + stage, free);
-      load(k_tiles + stage * TileBytes, p.k, p.k_strides, j0);
-      barrier_arrive_copied(full_k + stage);
-      barrier_wait(empty_v + stage, free);
-      load(v_tiles + stage * TileBytes, p.v, p.v_strides, j0);
-      barrier_arrive_copied(full_v + stage);
+    for (int item = 0; hopper_tile<Rows>(p, item, w); item++) {
+      if (w.i0 < 0) continue;
+      barrier_wait(empty_q + queries % 2, (queries / 2 & 1) ^ 1);
+      const T* at = query_row<const T>(p.q, p.q_strides, w.s, w.head, w.i0 + t / Parts) + 8 * c;
+      for (int r = t / Parts; r < Rows; r += 128 / Parts) {
+        bool in = w.i0 + r < w.s.nq;
+        async_copy16(shared + queries % 2 * QueryBytes + place(r, c, Rows), in ? at : (const T*)p.q, in ? 16 : 0);
+        at += 128 / Parts * p.q_strides[2];
+      }
+      barrier_arrive_copied(full_q + queries % 2);
+      queries++;
+      // Tiles are taken from the last to the first: those at the diagonal come first.
+      for (int n = 0; n < w.tiles; n++, done++) {
+        int stage = done % Stages, j0 = (w.first + w.tiles - 1 - n) * Keys;
+        u32 free = (done / Stages & 1) ^ 1;
+        barrier_wait(empty_k + stage, free);
+        load(k_tiles + stage * TileBytes, p.k, p.k_strides, j0);
+        barrier_arrive_copied(full_k + stage);
+        barrier_wait(empty_v + stage, free);
+        load(v_tiles + stage * TileBytes, p.v, p.v_strides, j0);
+        barrier_arrive_copied(full_v + stage);
+      }
     }
     async_commit();
     async_wait<0>();  // a thread must not leave while its copies are under way
     return;
   }
 
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-  int team = group - 1, warp = t / 32, lane = t % 32;
-  int q0 = i0 + 64 * team, row = 16 * warp + lane / 4, column = lane % 4 * 2;  // rows row and row + 8 of the team's 64
-  for (int at = t; at < 64 * Parts; at += 128) {
-    int r = at / Parts, c = at % Parts;
-    bool in = q0 + r < s.nq;
-    async_copy16(shared + place(64 * team + r, c, Rows), in ? query_row<const T>(p.q, p.q_strides, s, head, q0 + r) + 8 * c : (const T*)p.q, in ? 16 : 0);
-  }
-  async_commit();
-  async_wait<0>();
-  fence_products();
-  named_sync(1 + team, 128);
-
-  const u64 q_operand = operand(shared_address(shared) + team * 64 * 128, 16);
+  if constexpr (Teams == 2) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+  else asm volatile("setmaxnreg.inc.sync.aligned.u32 160;");
+  const int team = group - 1, warp = t / 32, lane = t % 32;
+  const int row = 16 * warp + lane / 4, column = lane % 4 * 2;  // rows row and row + 8 of the team's 64
   const u64 k_operand = operand(shared_address(k_tiles), 16), v_operand = operand(shared_address(v_tiles), Keys * 128);
   const float unit = (float)p.scale * 1.44269504f;  // from a score to a power of two
-  float out[D / 2], score[64], top[2] = {Limits<float>::lowest(), Limits<float>::lowest()}, sum[2] = {0, 0}, keep[2];
+  float out[D / 2], score[64], top[2], sum[2], keep[2];
   u32 weights[32];
-#pragma unroll
-  for (int e = 0; e < D / 2; e++) out[e] = 0;
+  u64 q_operand = 0;
+  int q0 = 0;
 
   auto begin_scores = [&](int n) {
     barrier_wait(full_k + n % Stages, n / Stages & 1);
@@ -190,11 +222,19 @@ template <class T, int D, bool Turns> WICK_FN void attention_hopper(const Attent
   };
   // Scores to powers of two; keep is what earlier sums and outputs are multiplied by.
   auto soften = [&](int n) {
-    int j0 = (first + tiles - 1 - n) * Keys;
-    if (!all_seen(p, s, q0, q0 + 63, j0, j0 + Keys - 1)) {
+    int j0 = (w.first + w.tiles - 1 - n) * Keys;
+    if (!all_seen(p, w.s, q0, q0 + 63, j0, j0 + Keys - 1)) {
 #pragma unroll
-      for (int e = 0; e < 64; e++)
-        if (!is_seen(p, s, q0 + row + e / 2 % 2 * 8, j0 + e / 4 * 8 + column + e % 2)) score[e] = Limits<float>::lowest();
+      for (int r = 0; r < 2; r++) {
+        // Of the keys j0 + column + 0 .. this row sees those from `low` on and before `low + count`.
+        const int x = q0 + row + 8 * r + w.s.offset, from = j0 + column;
+        const int low = p.left >= 0 && x - p.left > from ? x - p.left - from : 0;
+        const int high = (p.right >= 0 && x + p.right + 1 < w.s.nk ? x + p.right + 1 : w.s.nk) - from;
+        const u32 count = high > low ? high - low : 0;
+#pragma unroll
+        for (int e = 0; e < 64; e++)
+          if (e / 2 % 2 == r && (u32)(e / 4 * 8 + e % 2 - low) >= count) score[e] = Limits<float>::lowest();
+      }
     }
 #pragma unroll
     for (int r = 0; r < 2; r++) {
@@ -220,61 +260,82 @@ template <class T, int D, bool Turns> WICK_FN void attention_hopper(const Attent
     for (int e = 0; e < 32; e++) weights[e] = pack_pair<T>(score[2 * e], score[2 * e + 1]);
   };
   auto rescale = [&]() {
+    if (Lazy && !ballot64(keep[0] != 1 || keep[1] != 1)) return;  // most tiles do not raise the maximum
 #pragma unroll
     for (int e = 0; e < D / 2; e++) out[e] *= keep[e / 2 % 2];
   };
 
-  if (tiles > 0) {
-    if (Turns && team == 1) named_arrive(3, 256);  // the first team goes first
-    begin_scores(0);
-    products_wait<0>();
-    release(empty_k);
-    soften(0);
-    pack();
-    for (int n = 1; n < tiles; n++) {
-      if (Turns) named_sync(3 + team, 256);
-      begin_scores(n);
-      begin_sums(n - 1);
-      if (Turns) named_arrive(4 - team, 256);
-      products_wait<1>();
-      release(empty_k + n % Stages);
-      soften(n);
+  if (Turns && team == Teams - 1) named_arrive(3, 256);  // the first team goes first
+  for (int item = 0; hopper_tile<Rows>(p, item, w); item++) {
+    if (w.i0 < 0) continue;
+    const int qs = queries % 2;
+    barrier_wait(full_q + qs, queries / 2 & 1);
+    queries++;
+    q0 = w.i0 + 64 * team;
+    q_operand = operand(shared_address(shared) + qs * QueryBytes + team * 64 * 128, 16);
+    top[0] = top[1] = Limits<float>::lowest();
+    sum[0] = sum[1] = 0;
+#pragma unroll
+    for (int e = 0; e < D / 2; e++) out[e] = 0;
+    if (w.tiles > 0) {
+      begin_scores(done);
       products_wait<0>();
-      release(empty_v + (n - 1) % Stages);
+      release(empty_k + done % Stages);
+      if (w.tiles == 1) release(empty_q + qs);
+      soften(0);
       pack();
-      rescale();
+      for (int n = 1; n < w.tiles; n++) {
+        const int at = done + n;
+        if (Turns) named_sync(3 + team, 256);
+        begin_scores(at);
+        begin_sums(at - 1);
+        if (Turns) named_arrive(3 + (team + 1) % Teams, 256);
+        products_wait<1>();
+        release(empty_k + at % Stages);
+        if (n == w.tiles - 1) release(empty_q + qs);
+        soften(n);
+        products_wait<0>();
+        release(empty_v + (at - 1) % Stages);
+        pack();
+        rescale();
+      }
+      done += w.tiles;
+      begin_sums(done - 1);
+      products_wait<0>();
+      release(empty_v + (done - 1) % Stages);
+    } else {
+      release(empty_q + qs);
     }
-    begin_sums(tiles - 1);
-    products_wait<0>();
-    if (Turns && team == 0) named_sync(3, 256);  // takes the turn the other team gave last
-  }
 
 #pragma unroll
-  for (int r = 0; r < 2; r++) {
-    int i = q0 + row + 8 * r;
-    float total = sum[r] + shfl_xor(sum[r], 1, 4);
-    total += shfl_xor(total, 2, 4);
-    float best = top[r] == Limits<float>::lowest() ? top[r] : top[r] * (float)p.scale, scale = 1;
-    if (p.sinks) {
-      float with = fmaxf(best, p.sinks[head]);
-      scale = best == Limits<float>::lowest() ? 0 : expg(best - with);
-      total = total * scale + expg(p.sinks[head] - with);
-      best = with;
-    }
-    scale = total > 0 ? scale / total : 0;
-    if (i >= s.nq) continue;
-    T* to = query_row<T>(p.out, p.out_strides, s, head, i) + column;
+    for (int r = 0; r < 2; r++) {
+      int i = q0 + row + 8 * r;
+      float total = sum[r] + shfl_xor(sum[r], 1, 4);
+      total += shfl_xor(total, 2, 4);
+      float best = top[r] == Limits<float>::lowest() ? top[r] : top[r] * (float)p.scale, scale = 1;
+      if (p.sinks) {
+        float with = fmaxf(best, p.sinks[w.head]);
+        scale = best == Limits<float>::lowest() ? 0 : expg(best - with);
+        total = total * scale + expg(p.sinks[w.head] - with);
+        best = with;
+      }
+      scale = total > 0 ? scale / total : 0;
+      if (i >= w.s.nq) continue;
+      T* to = query_row<T>(p.out, p.out_strides, w.s, w.head, i) + column;
 #pragma unroll
-    for (int e = 2 * r; e < D / 2; e += 4) *(u32*)(to + e / 4 * 8) = pack_pair<T>(out[e] * scale, out[e + 1] * scale);
-    if (p.lse && column == 0) ((float*)p.lse)[lse_index(p, s, head, i)] = best + logg(total);
+      for (int e = 2 * r; e < D / 2; e += 4) *(u32*)(to + e / 4 * 8) = pack_pair<T>(out[e] * scale, out[e + 1] * scale);
+      if (p.lse && column == 0) ((float*)p.lse)[lse_index(p, w.s, w.head, i)] = best + logg(total);
+    }
   }
+  if (Turns && team == 0) named_sync(3, 256);  // takes the turn the last team gave
 }
 
 #else
-template <class T, int D, bool Turns> WICK_FN void attention_hopper(const Attention&) { trap(); }  // launched without sm_90a
+template <class T, int D, int Teams, bool Turns, bool Lazy> WICK_FN void attention_hopper(const Attention&) { trap(); }  // launched without sm_90a
 #endif
 
-KERNEL(384) attention_hopper_f16_64(Attention p) { attention_hopper<half, 64, true>(p); }
-KERNEL(384) attention_hopper_f16_128(Attention p) { attention_hopper<half, 128, true>(p); }
-KERNEL(384) attention_hopper_bf16_64(Attention p) { attention_hopper<bfloat, 64, true>(p); }
-KERNEL(384) attention_hopper_bf16_128(Attention p) { attention_hopper<bfloat, 128, true>(p); }
+// Shared bytes: 1024 + 2 * D * (2 * 64 * teams + 4 * 128).
+KERNEL(384) attention_hopper_f16_64(Attention p) { attention_hopper<half, 64, 2, true, false>(p); }
+KERNEL(384) attention_hopper_f16_128(Attention p) { attention_hopper<half, 128, 2, true, false>(p); }
+KERNEL(384) attention_hopper_bf16_64(Attention p) { attention_hopper<bfloat, 64, 2, true, false>(p); }
+KERNEL(384) attention_hopper_bf16_128(Attention p) { attention_hopper<bfloat, 128, 2, true, false>(p); }

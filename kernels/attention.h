@@ -47,6 +47,7 @@ struct Attention {
   i32 page_rows;
   i32 page_table;       // entries of the block table a batch entry has
   i32 splits;
+  i32 batch;
 };
 
 // The sequence a block works on. Queries are aligned to the end of the keys: query i stands at position i + offset.

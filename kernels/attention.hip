@@ -3,6 +3,7 @@
 // attention_T_D: grid (query tiles, heads, batch), 256 threads as 16 x 16; the tile is attention_rows queries by as many keys.
 #include "attention.h"
 #include "attention-tile.h"
+#include "block.h"
 
 template <class T, int D> WICK_FN void attention_forward(const Attention& p) {
   typedef compute_t<T> A;
@@ -74,113 +75,217 @@ FOR_REALS(ATTENTION_FORWARD, attention)
 
 // ---- decoding: few queries, many keys -------------------------------------------------------------------------------------
 //
-// attention_split_T_D_G: grid (splits, query heads / G of one key head at a time, batch * tq), 128 threads. A group of D/8 lanes takes
-// a key, eight numbers a lane, for G query heads that share it; every group keeps its own softmax, merged at the end.
+// attention_split_T_D_G: grid (splits, query heads / G of one key head at a time, batch * tq), SPLIT_THREADS threads. A group of D/8
+// lanes takes a key, eight numbers a lane, for G query heads that share it; every group keeps its own softmax, merged at the end.
+// Speed is how many loads are under way: a lane asks for the keys and the values of Unroll rows before it uses one.
 
-template <class T> WICK_FN void load_eight(const T* row, int at, int dim, bool aligned, float (&out)[8]) {
-  if (aligned && sizeof(T) == 2) {
-    Pack<T> pack = load_pack(row + at);
-    for (int e = 0; e < 8; e++) out[e] = to_compute(pack.v[e % pack_size<T>]);
-  } else {
-    for (int e = 0; e < 8; e++) out[e] = at + e < dim ? (float)to_compute(row[at + e]) : 0.0f;
+constexpr int SPLIT_THREADS = 128;
+
+/** Eight numbers of a row as they lie in memory. */
+template <class T> struct Eight {
+  word4 w[sizeof(T) / 2];
+};
+/** A load of what is read once, which need not stay in the nearest cache. */
+WICK_FN word4 load_once(const word4* p) {
+#if defined(WICK_NVIDIA) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 700
+  word4 v;
+  asm("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
+  return v;
+#else
+  return *p;
+#endif
+}
+/** Numbers at .. at+7 of a row, zeros from dim on; `whole` where 16-byte loads serve. */
+template <class T> WICK_FN Eight<T> load_eight(const T* row, int at, int dim, bool whole) {
+  Eight<T> r;
+  u32 words[4];
+#pragma unroll
+  for (int i = 0; i < (int)sizeof(T) / 2; i++) {
+    if (whole) {
+      r.w[i] = load_once((const word4*)(row + at) + i);
+      continue;
+    }
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+      words[k] = 0;
+      constexpr int Each = sizeof(T) == 2 ? 2 : 1;
+#pragma unroll
+      for (int h = 0; h < Each; h++) {
+        int e = at + (4 * i + k) * Each + h;
+        if (e >= dim) continue;
+        if constexpr (sizeof(T) == 2) words[k] |= (u32)row[e].bits << 16 * h;
+        else words[k] = bits_as<u32>(row[e]);
+      }
+    }
+    r.w[i] = join_words(words);
+  }
+  return r;
+}
+template <class T> WICK_FN void unpack_eight(const Eight<T>& from, float (&to)[8]) {
+#pragma unroll
+  for (int i = 0; i < (int)sizeof(T) / 2; i++) {
+    u32 words[4];
+    split_words(from.w[i], words);
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+      if constexpr (sizeof(T) == 2) {
+        to[2 * k] = to_compute(T{(u16)words[k]});
+        to[2 * k + 1] = to_compute(T{(u16)(words[k] >> 16)});
+      } else {
+        to[4 * i + k] = bits_as<float>(words[k]);
+      }
+    }
   }
 }
 
-template <class T, int D, int G> WICK_FN void attention_split(const Attention& p) {
-  constexpr int Lanes = D / 8, Groups = 128 / Lanes, Unroll = 4;
+// Adds N numbers over L lanes, each lane keeping its own share of the results: x[0] .. are those from lane * N / L on. Half of what a
+// lane holds goes to its partner at each step, so N sums cost N shuffles and not N log L.
+template <int N, int M, int L, int Size> WICK_FN void scatter_sums(float (&x)[Size], int lane) {
+  if constexpr (M > 0 && N > 1) {
+    const bool high = lane & M;
+#pragma unroll
+    for (int i = 0; i < N / 2; i++) {
+      float give = high ? x[i] : x[i + N / 2], keep = high ? x[i + N / 2] : x[i];
+      x[i] = keep + shfl_xor(give, M, L);
+    }
+    scatter_sums<N / 2, M / 2, L>(x, lane);
+  } else if constexpr (M > 0) {
+    x[0] += shfl_xor(x[0], M, L);
+    scatter_sums<1, M / 2, L>(x, lane);
+  }
+}
+
+template <class T, int D, int G, int Unroll, int Threads, bool Ahead> WICK_FN void attention_split(const Attention& p) {
+  constexpr int Lanes = D / 8, Groups = Threads / Lanes, Step = Groups * Unroll, HeadLanes = Lanes / G;
+  constexpr int N = G * Unroll, Slots = N > Lanes ? N / Lanes : 1, Copies = N < Lanes ? Lanes / N : 1;  // scores: results a lane has, lanes a result has
   __shared__ float merged[Groups][G][2];
   __shared__ float outputs[Groups][D];
-  int lane = threadIdx.x % Lanes, group = threadIdx.x / Lanes, split = blockIdx.x;
-  int head0 = blockIdx.y * G, kv_head = head0 / (p.heads / p.kv_heads), batch = blockIdx.z / p.tq, i = blockIdx.z % p.tq;
-  Sequence s = sequence_of(p, batch);
+  const int lane = threadIdx.x % Lanes, group = threadIdx.x / Lanes, split = blockIdx.x;
+  const int head0 = blockIdx.y * G, kv_head = head0 / (p.heads / p.kv_heads), batch = blockIdx.z / p.tq, i = blockIdx.z % p.tq;
+  const Sequence s = sequence_of(p, batch);
   Range keys = keys_seen(p, s, i, i);
   if (i >= s.nq) keys.end = keys.begin;
   int each = (keys.end - keys.begin + p.splits - 1) / p.splits;
-  each = (each + Groups * Unroll - 1) / (Groups * Unroll) * (Groups * Unroll);
-  int begin = keys.begin + split * each, end = begin + each < keys.end ? begin + each : keys.end;
-  bool plain = is_plain(p), aligned = p.dim % 8 == 0 && aligned16(p.k) && aligned16(p.v);
-  for (int d = 0; d < 3; d++) aligned &= p.k_strides[d] % 8 == 0 && p.v_strides[d] % 8 == 0;
-  bool whole = aligned && p.dim == D;
+  each = (each + Step - 1) / Step * Step;
+  const int begin = keys.begin + split * each, end = begin + each < keys.end ? begin + each : keys.end;
+  const bool plain = is_plain(p);
+  bool whole = p.dim % 8 == 0 && aligned16(p.k) && aligned16(p.v);
+  for (int d = 0; d < 3; d++) whole &= p.k_strides[d] % 8 == 0 && p.v_strides[d] % 8 == 0;
+  const float unit = plain ? (float)p.scale * 1.44269504f : 1.44269504f;  // from a score to a power of two
 
-  float query[G][8], out[G][8] = {}, top[G], sum[G] = {};
-  for (int g = 0; g < G; g++) {
-    top[g] = Limits<float>::lowest();
-    if (i < s.nq) load_eight(query_row<const T>(p.q, p.q_strides, s, head0 + g, i), 8 * lane, p.dim, false, query[g]);
-  }
-  // Every group makes as many steps, since all lanes of a wave take part in shuffles.
-  for (int j0 = begin; j0 < begin + each && j0 < keys.end; j0 += Groups * Unroll) {
-    float score[G][Unroll], value[Unroll][8];
+  float query[G][8], out[G][8] = {};
+#pragma unroll
+  for (int g = 0; g < G; g++)
+#pragma unroll
+    for (int e = 0; e < 8; e++) {
+      int d = 8 * lane + e;
+      query[g][e] = i < s.nq && d < p.dim ? (float)to_compute(query_row<const T>(p.q, p.q_strides, s, head0 + g, i)[d]) : 0.0f;
+    }
+  // This lane's share of the scores: of head `own`, keys `from` and following of a step.
+  const int own = lane / HeadLanes, from = lane % HeadLanes * Slots / Copies;
+  float top = Limits<float>::lowest(), sum = 0;
+  auto fetch = [&](Eight<T> (&to)[Unroll], const void* base, const i64 (&strides)[3], int j0) {
+    const T* at = p.pages ? nullptr : key_row<const T>(p, base, strides, s, kv_head, j0 + group);
+    const i64 step = Groups * strides[2];
 #pragma unroll
     for (int u = 0; u < Unroll; u++) {
-      int j = j0 + u * Groups + group;
-      float key[8] = {};
-      bool mine = j < end && (whole || 8 * lane < p.dim);
-      if (mine) load_eight(key_row<const T>(p, p.k, p.k_strides, s, kv_head, j), 8 * lane, p.dim, aligned, key);
-      for (int e = 0; e < 8; e++) value[u][e] = 0;
-      if (mine) load_eight(key_row<const T>(p, p.v, p.v_strides, s, kv_head, j), 8 * lane, p.dim, aligned, value[u]);
+      const int j = j0 + u * Groups + group;
+      to[u] = Eight<T>{};
+      if (j < end && 8 * lane < p.dim) to[u] = load_eight(p.pages ? key_row<const T>(p, base, strides, s, kv_head, j) : at, 8 * lane, p.dim, whole);
+      if (!p.pages) at += step;
+    }
+  };
+
+  Eight<T> key[Unroll], value[Unroll];
+  if (Ahead) fetch(key, p.k, p.k_strides, begin);
+  // Every group makes as many steps, since all lanes of a wave take part in shuffles.
+  for (int j0 = begin; j0 < begin + each && j0 < keys.end; j0 += Step) {
+    if (!Ahead) fetch(key, p.k, p.k_strides, j0);
+    fetch(value, p.v, p.v_strides, j0);
+    float score[N], x[8];
+#pragma unroll
+    for (int u = 0; u < Unroll; u++) {
+      unpack_eight(key[u], x);
 #pragma unroll
       for (int g = 0; g < G; g++) {
         float dot = 0;
-        for (int e = 0; e < 8; e++) dot = fmaf(query[g][e], key[e], dot);
-        score[g][u] = dot;
+#pragma unroll
+        for (int e = 0; e < 8; e++) dot = fmaf(query[g][e], x[e], dot);
+        score[g * Unroll + u] = dot;
       }
     }
+    if (Ahead) fetch(key, p.k, p.k_strides, j0 + Step);
+    scatter_sums<N, Lanes / 2, Lanes>(score, lane);
+    float best = top;
+#pragma unroll
+    for (int c = 0; c < Slots; c++) {
+      const int j = j0 + (from + c) * Groups + group;
+      score[c] = j >= end ? Limits<float>::lowest() : plain ? score[c] * unit : logit_of<T>(p, s, head0 + own, i, j, score[c]) * unit;
+      best = fmaxf(best, score[c]);
+    }
+#pragma unroll
+    for (int m = HeadLanes / 2; m; m /= 2) best = fmaxf(best, shfl_xor(best, m, HeadLanes));
+    const float shift = best == Limits<float>::lowest() ? 0 : best, keep = fast_exp2(top - shift);  // -infinity less itself would be NaN
+    sum *= keep;
+#pragma unroll
+    for (int c = 0; c < Slots; c++) {
+      score[c] = fast_exp2(score[c] - shift);
+      sum += score[c];
+    }
+    if (ballot64(best != top)) {
+#pragma unroll
+      for (int g = 0; g < G; g++) {
+        const float factor = shfl(keep, g * HeadLanes, Lanes);
+#pragma unroll
+        for (int e = 0; e < 8; e++) out[g][e] *= factor;
+      }
+    }
+    top = best;
 #pragma unroll
     for (int u = 0; u < Unroll; u++) {
+      unpack_eight(value[u], x);
 #pragma unroll
-      for (int g = 0; g < G; g++)
-        for (int m = Lanes / 2; m; m /= 2) score[g][u] += shfl_xor(score[g][u], m, Lanes);
-    }
+      for (int g = 0; g < G; g++) {
+        const int n = g * Unroll + u;
+        const float w = shfl(score[n % Slots], n / Slots * Copies, Lanes);
 #pragma unroll
-    for (int g = 0; g < G; g++) {
-      float best = top[g];
-#pragma unroll
-      for (int u = 0; u < Unroll; u++) {
-        int j = j0 + u * Groups + group;
-        score[g][u] = j >= end ? Limits<float>::lowest()
-          : plain ? score[g][u] * (float)p.scale : logit_of<T>(p, s, head0 + g, i, j, score[g][u]);
-        best = fmaxf(best, score[g][u]);
+        for (int e = 0; e < 8; e++) out[g][e] = fmaf(w, x[e], out[g][e]);
       }
-      float keep = top[g] == best ? 1.0f : fast_exp(top[g] - best);
-      sum[g] *= keep;
-      for (int e = 0; e < 8; e++) out[g][e] *= keep;
-#pragma unroll
-      for (int u = 0; u < Unroll; u++) {
-        float w = score[g][u] == Limits<float>::lowest() ? 0.0f : fast_exp(score[g][u] - best);
-        sum[g] += w;
-        for (int e = 0; e < 8; e++) out[g][e] = fmaf(w, value[u][e], out[g][e]);
-      }
-      top[g] = best;
     }
   }
 
-  if (lane == 0) for (int g = 0; g < G; g++) merged[group][g][0] = top[g], merged[group][g][1] = sum[g];
+#pragma unroll
+  for (int m = HeadLanes / 2; m; m /= 2) sum += shfl_xor(sum, m, HeadLanes);
+  if (lane % HeadLanes == 0) merged[group][own][0] = top, merged[group][own][1] = sum / Copies;
   __syncthreads();
+#pragma unroll
   for (int g = 0; g < G; g++) {
     float best = Limits<float>::lowest(), total = 0;
     for (int w = 0; w < Groups; w++) best = fmaxf(best, merged[w][g][0]);
-    for (int w = 0; w < Groups; w++) if (merged[w][g][1] > 0) total += merged[w][g][1] * fast_exp(merged[w][g][0] - best);
-    float keep = sum[g] > 0 ? fast_exp(top[g] - best) : 0;
+    for (int w = 0; w < Groups; w++) if (merged[w][g][1] > 0) total += merged[w][g][1] * fast_exp2(merged[w][g][0] - best);
+    const float keep = merged[group][g][1] > 0 ? fast_exp2(merged[group][g][0] - best) : 0;
+#pragma unroll
     for (int e = 0; e < 8; e++) outputs[group][8 * lane + e] = out[g][e] * keep;
     __syncthreads();
     if (i < s.nq) {
       i64 row = (((i64)batch * p.heads + head0 + g) * p.tq + i) * p.splits + split;
-      for (int d = threadIdx.x; d < p.dim; d += 128) {
+      for (int d = threadIdx.x; d < p.dim; d += Threads) {
         float added = 0;
+#pragma unroll
         for (int w = 0; w < Groups; w++) added += outputs[w][d];
         ((float*)p.partial)[row * p.dim + d] = total > 0 ? added / total : 0;
       }
-      if (threadIdx.x == 0) ((float*)p.partial_lse)[row] = total > 0 ? best + logg(total) : Limits<float>::lowest();
+      if (threadIdx.x == 0) ((float*)p.partial_lse)[row] = total > 0 ? best * 0.69314718f + logg(total) : Limits<float>::lowest();
     }
     __syncthreads();
   }
 }
 
-#define ATTENTION_SPLIT(name, T, D)                                            \
-  KERNEL(128) name##_##D##_1(Attention p) { attention_split<T, D, 1>(p); }     \
-  KERNEL(128) name##_##D##_2(Attention p) { attention_split<T, D, 2>(p); }     \
-  KERNEL(128) name##_##D##_4(Attention p) { attention_split<T, D, 4>(p); }     \
-  KERNEL(128) name##_##D##_8(Attention p) { attention_split<T, D, 8>(p); }
+#define ATTENTION_SPLIT(name, T, D)                                                                            \
+  KERNEL(SPLIT_THREADS) name##_##D##_1(Attention p) { attention_split<T, D, 1, 8, SPLIT_THREADS, false>(p); }  \
+  KERNEL(SPLIT_THREADS) name##_##D##_2(Attention p) { attention_split<T, D, 2, 8, SPLIT_THREADS, false>(p); }  \
+  KERNEL(SPLIT_THREADS) name##_##D##_4(Attention p) { attention_split<T, D, 4, 4, SPLIT_THREADS, false>(p); }  \
+  KERNEL(SPLIT_THREADS) name##_##D##_8(Attention p) { attention_split<T, D, 8, 4, SPLIT_THREADS, false>(p); }
 #define ATTENTION_SPLITS(name, T) \
   ATTENTION_SPLIT(name, T, 64)    \
   ATTENTION_SPLIT(name, T, 128)   \
@@ -189,27 +294,38 @@ ATTENTION_SPLITS(attention_split_f32, float)
 ATTENTION_SPLITS(attention_split_f16, half)
 ATTENTION_SPLITS(attention_split_bf16, bfloat)
 
-// attention_combine_T: grid (tq, heads, batch), 128 threads: the splits of a row weighed by their lse.
+// attention_combine_T: grid (tq, heads, batch), COMBINE_THREADS threads: the splits of a row weighed by their lse. Threads with the same
+// number of the head dimension share out the splits, many loads under way at once.
+constexpr int COMBINE_THREADS = 512;
 template <class T> WICK_FN void attention_combine(const Attention& p) {
-  int i = blockIdx.x, head = blockIdx.y;
-  Sequence s = sequence_of(p, blockIdx.z);
+  __shared__ float sums[COMBINE_THREADS], slots[WAVE_SLOTS];
+  const int i = blockIdx.x, head = blockIdx.y, width = p.dim <= 64 ? 64 : p.dim <= 128 ? 128 : 256, parts = COMBINE_THREADS / width;
+  const Sequence s = sequence_of(p, blockIdx.z);
   if (i >= s.nq) return;
-  i64 first = (((i64)blockIdx.z * p.heads + head) * p.tq + i) * p.splits;
+  const i64 first = (((i64)blockIdx.z * p.heads + head) * p.tq + i) * p.splits;
   const float* lse = (const float*)p.partial_lse + first;
-  const float* partial = (const float*)p.partial + first * p.dim;
+  const int d = threadIdx.x % width, part = threadIdx.x / width;
+  const float* partial = (const float*)p.partial + first * p.dim + (d < p.dim ? d : 0);
   float top = p.sinks ? p.sinks[head] : Limits<float>::lowest();
-  for (int w = 0; w < p.splits; w++) top = fmaxf(top, lse[w]);
-  float sum = p.sinks ? expg(p.sinks[head] - top) : 0;
-  for (int w = 0; w < p.splits; w++) sum += lse[w] == Limits<float>::lowest() ? 0 : expg(lse[w] - top);
-  T* row = query_row<T>(p.out, p.out_strides, s, head, i);
-  for (int d = threadIdx.x; d < p.dim; d += 128) {
-    float out = 0;
-    for (int w = 0; w < p.splits; w++)
-      if (lse[w] != Limits<float>::lowest()) out = fmaf(expg(lse[w] - top), partial[(i64)w * p.dim + d], out);
-    row[d] = from_compute<T>(sum > 0 ? out / sum : 0.0f);
+  for (int w = threadIdx.x; w < p.splits; w += COMBINE_THREADS) top = fmaxf(top, lse[w]);
+  top = group_max(top, COMBINE_THREADS, slots);
+  float sum = 0, out = 0;
+#pragma unroll 8
+  for (int w = part; w < p.splits; w += parts) {
+    const float weight = lse[w] == Limits<float>::lowest() ? 0.0f : expg(lse[w] - top);
+    sum += weight;  // the same for every number of a part
+    out = fmaf(weight, partial[(i64)w * p.dim], out);
+  }
+  sums[threadIdx.x] = out;
+  sum = group_sum(d == 0 ? sum : 0.0f, COMBINE_THREADS, slots);
+  if (p.sinks) sum += expg(p.sinks[head] - top);
+  __syncthreads();
+  if (part == 0 && d < p.dim) {
+    for (int w = 1; w < parts; w++) out += sums[w * width + d];
+    query_row<T>(p.out, p.out_strides, s, head, i)[d] = from_compute<T>(sum > 0 ? out / sum : 0.0f);
   }
   if (p.lse && threadIdx.x == 0) ((float*)p.lse)[lse_index(p, s, head, i)] = top + logg(sum);
 }
-KERNEL(128) attention_combine_f32(Attention p) { attention_combine<float>(p); }
-KERNEL(128) attention_combine_f16(Attention p) { attention_combine<half>(p); }
-KERNEL(128) attention_combine_bf16(Attention p) { attention_combine<bfloat>(p); }
+KERNEL(COMBINE_THREADS) attention_combine_f32(Attention p) { attention_combine<float>(p); }
+KERNEL(COMBINE_THREADS) attention_combine_f16(Attention p) { attention_combine<half>(p); }
+KERNEL(COMBINE_THREADS) attention_combine_bf16(Attention p) { attention_combine<bfloat>(p); }

@@ -216,7 +216,7 @@ for (const dtype of ['f32', 'f64'] as const) {
       assertClose(p.read('out'), want.out, BOUND[dtype], `${name}: out`);
       assertClose(p.readLse(), want.lse, BOUND[dtype], `${name}: lse`);
       if (!o.page) {
-        p.launch(backwardLaunches(p.call, dtype));
+        p.launch(backwardLaunches(p.call, dtype, run.device.info));
         for (const g of ['dq', 'dk', 'dv'] as const) assertClose(p.read(g), want[g], 4 * BOUND[dtype], `${name}: ${g}`);
       }
       run.free();
@@ -250,6 +250,20 @@ for (const [wave, arch, layout] of [[32, 'sm_80', 'mma'], [64, 'gfx90a', 'MFMA']
       const want = p.reference();
       assertClose(p.read('out'), want.out, BOUND[dtype], `${name}: out`);
       assertClose(p.readLse(), want.lse, 1e-4, `${name}: lse`);
+      run.free();
+    }
+  });
+  test(`matrix units in the layout of ${layout}: gradients over the grid`, () => {
+    const run = new SimRunner(wave);
+    for (const [name, o] of Object.entries(GRID)) {
+      if (o.page || (o.dim ?? 16) > 128) continue;
+      const dtype = name === 'causal' ? 'f16' : 'bf16';
+      const p = new Problem(run, dtype, o);
+      const launches = backwardLaunches(p.call, dtype, target(run, arch));
+      assert.deepEqual(launches.slice(1).map((l) => l.module), ['attention-backward-matrix', 'attention-backward-matrix']);
+      p.launch([forwardLaunch(p.call, dtype, target(run, arch)), ...launches]);
+      const want = p.reference();
+      for (const g of ['dq', 'dk', 'dv'] as const) assertClose(p.read(g), want[g], 4 * BOUND[dtype], `${name}: ${g}`);
       run.free();
     }
   });

@@ -9,7 +9,7 @@ const POINTERS = [
 ] as const;
 /** Batch, head, row. */
 const STRIDES = ['qStrides', 'kStrides', 'vStrides', 'outStrides', 'doutStrides', 'dqStrides', 'dkStrides', 'dvStrides'] as const;
-const SCALARS = ['heads', 'kvHeads', 'tq', 'tk', 'dim', 'left', 'right', 'maskKind', 'pageRows', 'pageTable', 'splits'] as const;
+const SCALARS = ['heads', 'kvHeads', 'tq', 'tk', 'dim', 'left', 'right', 'maskKind', 'pageRows', 'pageTable', 'splits', 'batch'] as const;
 type Stride = readonly [number, number, number];
 
 /** The struct Attention of kernels/attention.h; device addresses and strides in elements. What is left out is 0 (null), bounds are -1. */
@@ -34,7 +34,7 @@ export type AttentionCall = { readonly [P in (typeof POINTERS)[number]]?: number
   readonly splits?: number;
 };
 
-export const ATTENTION_BYTES = POINTERS.length * 8 + STRIDES.length * 24 + 2 * 8 + 4 * 8 + 2 * 8 + SCALARS.length * 4 + 4;
+export const ATTENTION_BYTES = POINTERS.length * 8 + STRIDES.length * 24 + 2 * 8 + 4 * 8 + 2 * 8 + SCALARS.length * 4;
 
 /** The struct's bytes, 8-byte aligned. */
 export function packAttention(call: AttentionCall): Uint8Array {
@@ -83,6 +83,9 @@ const MATRIX = [
   { dim: 256, suffix: '256', rows: 64, shared: 50688 },
 ] as const;
 
+/** Computing warpgroups of a block by head dimension, 64 query rows each. */
+const HOPPER = { 64: { teams: 2, rows: 128 }, 128: { teams: 2, rows: 128 } } as const;
+
 /** Rows that 16-byte copies can read: whole multiples of 8 numbers everywhere. */
 function copies16(c: AttentionCall): boolean {
   const even = (s?: Stride): boolean => (s ?? []).every((x) => x % 8 === 0);
@@ -97,9 +100,10 @@ export function forwardLaunch(c: AttentionCall, dtype: AttentionDType, device: D
   const plain = !c.softcap && !c.slopes && !c.maskKind;
   const outEven = (c.outStrides ?? []).every((x) => x % 2 === 0) && (c.out ?? 0) % 4 === 0;
   if (small && copies16(c) && plain && outEven && device.arch === 'sm_90' && (c.dim === 64 || c.dim === 128)) {
+    const { teams, rows } = HOPPER[c.dim];
     return {
-      module: 'attention-hopper', symbol: `attention_hopper_${dtype}_${c.dim}`, grid: [divUp(c.tq, 128), c.heads, c.batch], block: 384,
-      shared: 1024 + 256 * c.dim * 5,
+      module: 'attention-hopper', symbol: `attention_hopper_${dtype}_${c.dim}`,
+      grid: [Math.min(device.multiprocessors, divUp(c.tq, rows) * c.heads * c.batch), 1, 1], block: 128 * (1 + teams), shared: 1024 + 2 * c.dim * (2 * rows + 512),
     };
   }
   const unit = MATRIX.find((m) => m.dim === dim && m.shared <= device.sharedPerBlockOptin);
@@ -127,17 +131,33 @@ export function splitLaunches(c: AttentionCall, dtype: Exclude<AttentionDType, '
   const g = together(c);
   return [
     { module: 'attention', symbol: `attention_split_${dtype}_${padded(c.dim)}_${g}`, grid: [c.splits ?? 1, c.heads / g, c.batch * c.tq], block: 128, shared: 0 },
-    { module: 'attention', symbol: `attention_combine_${dtype}`, grid: [c.tq, c.heads, c.batch], block: 128, shared: 0 },
+    { module: 'attention', symbol: `attention_combine_${dtype}`, grid: [c.tq, c.heads, c.batch], block: 512, shared: 0 },
   ];
 }
 
+const BACKWARD_MATRIX = [
+  { dim: 64, suffix: '64', rows: 128, shared: 55296 },
+  { dim: 128, suffix: '128_large', rows: 64, shared: 69632 },
+  { dim: 128, suffix: '128', rows: 64, shared: 52224 },
+] as const;
+
 /** Delta, then the gradient of the queries, then those of keys and values. */
-export function backwardLaunches(c: AttentionCall, dtype: AttentionDType): readonly AttentionLaunch[] {
+export function backwardLaunches(c: AttentionCall, dtype: AttentionDType, device: DeviceInfo): readonly AttentionLaunch[] {
   const rows = dtype === 'f64' ? 32 : 64;
   const dim = padded(c.dim);
   const make = (symbol: string, grid: AttentionLaunch['grid']): AttentionLaunch => ({ module: 'attention-backward', symbol, grid, block: 256, shared: 0 });
+  const delta = make(`attention_delta_${dtype}`, [divUp(c.tq, 8), c.heads, c.batch]);
+  const unit = BACKWARD_MATRIX.find((m) => m.dim === dim && m.shared <= device.sharedPerBlockOptin);
+  const even = (c.doutStrides ?? []).every((x) => x % 8 === 0) && (c.dout ?? 0) % 16 === 0;
+  if ((dtype === 'f16' || dtype === 'bf16') && unit && copies16(c) && even && hasMatrixUnits(device)) {
+    const on = (side: string, count: number, heads: number): AttentionLaunch => ({
+      module: 'attention-backward-matrix', symbol: `attention_backward_matrix_${side}_${dtype}_${unit.suffix}`, grid: [divUp(count, unit.rows), heads, c.batch],
+      block: 4 * device.warp, shared: unit.shared,
+    });
+    return [delta, on('query', c.tq, c.heads), on('key', c.tk, c.kvHeads)];
+  }
   return [
-    make(`attention_delta_${dtype}`, [divUp(c.tq, 8), c.heads, c.batch]),
+    delta,
     make(`attention_backward_query_${dtype}_${dim}`, [divUp(c.tq, rows), c.heads, c.batch]),
     make(`attention_backward_key_${dtype}_${dim}`, [divUp(c.tk, rows), c.kvHeads, c.batch]),
   ];

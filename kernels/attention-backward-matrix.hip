@@ -1,0 +1,206 @@
+// Gradients of attention in 16-bit floats on matrix units: scores are made again from the saved log-sum-exp, sums stay in registers.
+//
+// A block owns rows and streams the rows of the other side past them, so nothing is added by two blocks and results repeat bit for bit:
+//   attention_backward_matrix_key_T_D    owns keys, grid (key tiles, key heads, batch): gradients of keys and values
+//   attention_backward_matrix_query_T_D  owns queries, grid (query tiles, heads, batch): the gradient of queries
+// 4 waves, 64 * Tiles rows a block. Rows must be 16-byte aligned; delta comes from attention_delta_T.
+// | symbol        | rows a block | shared bytes |
+// | _64           | 128          | 55296        |
+// | _128          | 64           | 52224        |
+// | _128_large    | 64           | 69632        |
+#include "attention-matrix.h"
+
+constexpr float LOG2_E = 1.44269504f;
+
+template <class T, int D, int Tiles, int Others, int Stages, bool OwnKeys> WICK_FN void attention_backward_matrix(const Attention& p) {
+  constexpr int Rows = 64 * Tiles, Pitch = D + 8, Parts = D / 16, N = Others / 16;  // the pitch keeps rows on different banks
+  DYNAMIC_SHARED(T, shared);
+  __shared__ float stats[2][2][Others];  // log-sum-exp and delta of queries that stream past
+  T* own = shared;  // keys and values, or queries and the gradient of the output
+  T* stages = shared + 2 * Rows * Pitch;
+  const int group = p.heads / p.kv_heads, head0 = OwnKeys ? blockIdx.y * group : blockIdx.y, kv_head = OwnKeys ? blockIdx.y : blockIdx.y / group;
+  const u32 lane = lane_id();
+  const Sequence s = sequence_of(p, blockIdx.z);
+  const int r0 = (OwnKeys ? blockIdx.x : gridDim.x - 1 - blockIdx.x) * Rows;  // the longest rows of a causal problem first
+  const int mine = OwnKeys ? s.nk : s.nq, theirs = OwnKeys ? s.nq : s.nk;
+  if (r0 >= mine) return;
+  const Range seen = OwnKeys ? queries_seeing(p, s, r0, r0 + Rows - 1) : keys_seen(p, s, r0, r0 + Rows - 1);
+  const int first = seen.begin / Others, tiles = seen.begin < seen.end ? (seen.end + Others - 1) / Others - first : 0;
+  const int steps = OwnKeys ? tiles * group : tiles;
+
+  auto row_at = [&](bool key, int which, int head, int r) {
+    return key ? key_row<const T>(p, which ? p.v : p.k, which ? p.v_strides : p.k_strides, s, kv_head, r)
+               : query_row<const T>(which ? p.dout : p.q, which ? p.dout_strides : p.q_strides, s, head, r);
+  };
+  auto load_rows = [&](T* to, int rows, bool key, int head, int from, int count) {
+    for (int at = threadIdx.x; at < rows * (D / 8); at += ATTENTION_THREADS) {
+      int r = at / (D / 8), c = at % (D / 8);
+      bool in = from + r < count && 8 * c < p.dim;
+#pragma unroll
+      for (int which = 0; which < 2; which++)
+        async_copy16(to + (which * rows + r) * Pitch + 8 * c, in ? row_at(key, which, head, from + r) + 8 * c : (const T*)p.q, in ? 16 : 0);
+    }
+  };
+  auto load_step = [&](int n) {
+    load_rows(stages + n % Stages * 2 * Others * Pitch, Others, !OwnKeys, head0 + n / tiles, (first + n % tiles) * Others, theirs);
+    async_commit();
+  };
+  auto stat_of = [&](int which, int head, int i) {
+    if (i >= s.nq) return 0.0f;
+    float x = ((const float*)(which ? p.delta : p.lse))[lse_index(p, s, head, i)];
+    return which ? x : x * LOG2_E;
+  };
+  const int slot = threadIdx.x;
+  auto stat_at = [&](int n) { return slot < 2 * Others ? stat_of(slot / Others, head0 + n / tiles, (first + n % tiles) * Others + slot % Others) : 0.0f; };
+  auto keep_stat = [&](int n, float x) {
+    if (slot < 2 * Others) stats[n % 2][slot / Others][slot % Others] = x;
+  };
+
+  load_rows(own, Rows, OwnKeys, head0, r0, mine);
+  if (steps > 0) {
+    load_step(0);
+    if (OwnKeys) keep_stat(0, stat_at(0));
+  } else {
+    async_commit();
+  }
+
+  const int row0 = wave_id() * 16 * Tiles;
+  const bool plain = is_plain(p);
+  const float unit = (float)p.scale * LOG2_E;  // from a product to a power of two
+  Acc sum[Tiles][Parts] = {}, value_sum[OwnKeys ? Tiles : 1][OwnKeys ? Parts : 1] = {};
+  float lse[Tiles][LANE_QUERIES], delta[Tiles][LANE_QUERIES];
+  if (!OwnKeys) {
+#pragma unroll
+    for (int t = 0; t < Tiles; t++)
+#pragma unroll
+      for (int r = 0; r < LANE_QUERIES; r++) {
+        int i = r0 + row0 + 16 * t + query_of(lane, r);
+        lse[t][r] = stat_of(0, head0, i);
+        delta[t][r] = stat_of(1, head0, i);
+      }
+  }
+
+  for (int step = 0; step < steps; step++) {
+    async_wait<0>();
+    __syncthreads();
+    const bool more = step + 1 < steps;
+    float next = 0;
+    if (Stages > 1 && more) load_step(step + 1);
+    if (OwnKeys && more) next = stat_at(step + 1);
+    const T* x = stages + step % Stages * 2 * Others * Pitch;
+    const T* y = x + Others * Pitch;
+    const int head = head0 + step / tiles, o0 = (first + step % tiles) * Others;
+
+    Acc weight[Tiles][N] = {}, slope[Tiles][N] = {};
+#pragma unroll
+    for (int d = 0; d < Parts; d++) {
+      Frag a[Tiles], b[Tiles];
+#pragma unroll
+      for (int t = 0; t < Tiles; t++) {
+        a[t] = load_frag<RESULT_IS_LEFT, true>(own + (row0 + 16 * t) * Pitch + 16 * d, Pitch);
+        b[t] = load_frag<RESULT_IS_LEFT, true>(own + (Rows + row0 + 16 * t) * Pitch + 16 * d, Pitch);
+      }
+#pragma unroll
+      for (int n = 0; n < N; n++) {
+        Frag fx = load_frag<!RESULT_IS_LEFT, true>(x + 16 * n * Pitch + 16 * d, Pitch);
+        Frag fy = load_frag<!RESULT_IS_LEFT, true>(y + 16 * n * Pitch + 16 * d, Pitch);
+#pragma unroll
+        for (int t = 0; t < Tiles; t++) {
+          if constexpr (RESULT_IS_LEFT) multiply<T>(weight[t][n], a[t], fx), multiply<T>(slope[t][n], b[t], fy);
+          else multiply<T>(weight[t][n], fx, a[t]), multiply<T>(slope[t][n], fy, b[t]);
+        }
+      }
+    }
+
+    // Products to weights and the gradients of products, but for the scale.
+#pragma unroll
+    for (int t = 0; t < Tiles; t++) {
+      const int m0 = r0 + row0 + 16 * t;
+      const bool whole = plain && (OwnKeys ? all_seen(p, s, o0, o0 + Others - 1, m0, m0 + 15) : all_seen(p, s, m0, m0 + 15, o0, o0 + Others - 1));
+#pragma unroll
+      for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int e = 0; e < ACC; e++) {
+          const int other = 16 * n + other_of(lane, e), r = query_slot(e);
+          const float row_lse = OwnKeys ? stats[step % 2][0][other] : lse[t][r], row_delta = OwnKeys ? stats[step % 2][1][other] : delta[t][r];
+          const float product = weight[t][n].x[e];
+          float w = fast_exp2(fmag(product, unit, -row_lse)), g = w * (slope[t][n].x[e] - row_delta);
+          if (!whole) {
+            const int own_row = m0 + query_of(lane, r), i = OwnKeys ? o0 + other : own_row, j = OwnKeys ? own_row : o0 + other;
+            bool in = is_seen(p, s, i, j);
+            if (in && !plain) {
+              float logit = logit_of<T>(p, s, head, i, j, product);
+              in = logit != Limits<float>::lowest();
+              w = fast_exp2(fmag(logit, LOG2_E, -row_lse));
+              g = w * (slope[t][n].x[e] - row_delta);
+              if (p.softcap != 0) g *= logit_slope(p, product) / (float)p.scale;
+            }
+            w = in ? w : 0;
+            g = in ? g : 0;
+          }
+          weight[t][n].x[e] = w;
+          slope[t][n].x[e] = g;
+        }
+    }
+
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+      Frag w[Tiles], g[Tiles];
+#pragma unroll
+      for (int t = 0; t < Tiles; t++) {
+        g[t] = to_operand<T>(slope[t][n]);
+        if constexpr (OwnKeys) w[t] = to_operand<T>(weight[t][n]);
+      }
+#pragma unroll
+      for (int d = 0; d < Parts; d++) {
+        Frag fx = load_frag<!RESULT_IS_LEFT, false>(x + 16 * n * Pitch + 16 * d, Pitch);
+#pragma unroll
+        for (int t = 0; t < Tiles; t++) {
+          if constexpr (RESULT_IS_LEFT) multiply<T>(sum[t][d], g[t], fx);
+          else multiply<T>(sum[t][d], fx, g[t]);
+        }
+        if constexpr (OwnKeys) {
+          Frag fy = load_frag<!RESULT_IS_LEFT, false>(y + 16 * n * Pitch + 16 * d, Pitch);
+#pragma unroll
+          for (int t = 0; t < Tiles; t++) {
+            if constexpr (RESULT_IS_LEFT) multiply<T>(value_sum[t][d], w[t], fy);
+            else multiply<T>(value_sum[t][d], fy, w[t]);
+          }
+        }
+      }
+    }
+    if (OwnKeys && more) keep_stat(step + 1, next);
+    if (Stages == 1) {
+      __syncthreads();
+      if (more) load_step(step + 1);
+    }
+  }
+
+#pragma unroll
+  for (int t = 0; t < Tiles; t++)
+#pragma unroll
+    for (int r = 0; r < LANE_QUERIES; r++) {
+      const int m = r0 + row0 + 16 * t + query_of(lane, r);
+      if (m >= mine) continue;
+      T* to = OwnKeys ? key_row<T>(p, p.dk, p.dk_strides, s, kv_head, m) : query_row<T>(p.dq, p.dq_strides, s, head0, m);
+      T* to_v = OwnKeys ? key_row<T>(p, p.dv, p.dv_strides, s, kv_head, m) : nullptr;
+#pragma unroll
+      for (int d = 0; d < Parts; d++)
+#pragma unroll
+        for (int e = 0; e < ACC; e++) {
+          const int at = 16 * d + other_of(lane, e);
+          if (query_slot(e) != r || at >= p.dim) continue;
+          to[at] = round_to<T>(sum[t][d].x[e] * (float)p.scale);
+          if constexpr (OwnKeys) to_v[at] = round_to<T>(value_sum[t][d].x[e]);
+        }
+    }
+}
+
+#define ATTENTION_BACKWARD_MATRIX(name, T, KEYS)                                                                            \
+  KERNEL(ATTENTION_THREADS) name##_64(Attention p) { attention_backward_matrix<T, 64, 2, 32, 2, KEYS>(p); }                 \
+  KERNEL(ATTENTION_THREADS) name##_128(Attention p) { attention_backward_matrix<T, 128, 1, 32, 1, KEYS>(p); }               \
+  KERNEL(ATTENTION_THREADS) name##_128_large(Attention p) { attention_backward_matrix<T, 128, 1, 32, 2, KEYS>(p); }
+ATTENTION_BACKWARD_MATRIX(attention_backward_matrix_query_f16, half, false)
+ATTENTION_BACKWARD_MATRIX(attention_backward_matrix_query_bf16, bfloat, false)
+ATTENTION_BACKWARD_MATRIX(attention_backward_matrix_key_f16, half, true)
+ATTENTION_BACKWARD_MATRIX(attention_backward_matrix_key_bf16, bfloat, true)
