@@ -1,19 +1,73 @@
-// `wick devices`: what there is, and why anything is missing.
+// `wick devices`: what there is, with library versions, and why anything is missing.
 import '../index.js';
+import { parseArgs } from 'node:util';
+import { machineReport } from '../driver/report.js';
+import { prebuiltDirs, prebuiltTargets } from '../kernels/prebuilt.js';
 import { probe } from '../testing/devices.js';
-import { table } from './table.js';
+import { bytes, table } from './table.js';
 
-const NAMES = ['cpu', 'reference', 'cuda:0', 'rocm:0', 'sim:32', 'sim:64'];
+/** Devices of this process; GPUs come from their drivers' own report. */
+const HOST = ['cpu', 'reference', 'sim:32', 'sim:64'];
+const KIND = { cuda: 'cuda', hip: 'rocm' } as const;
+const WIDTH = 100;
+
+interface Row {
+  readonly device: string;
+  readonly here: boolean;
+  readonly what: string;
+  /** Why it is missing. */
+  readonly why?: string;
+}
+
+/** Lines of at most WIDTH characters, all but the first moved in. */
+export function wrap(text: string, indent = '  ', width = WIDTH): string {
+  const lines: string[] = [];
+  let line = '';
+  for (const word of text.split(/\s+/)) {
+    if (line !== '' && line.length + 1 + word.length > width) {
+      lines.push(line);
+      line = indent;
+    }
+    line += line === '' || line === indent ? word : ` ${word}`;
+  }
+  return [...lines, line].join('\n');
+}
 
 export function run(argv: readonly string[]): number {
-  if (argv.includes('--help')) {
-    console.log('wick devices: lists the devices found, with their libraries, and why any is missing');
+  const { values } = parseArgs({ args: [...argv], options: { help: { type: 'boolean', short: 'h' }, json: { type: 'boolean' } } });
+  if (values.help) {
+    console.log('wick devices          the devices found here, library versions, and why anything is missing\nwick devices --json   the same for programs');
     return 0;
   }
-  const rows = NAMES.map((name) => {
+  const report = machineReport();
+  const host = HOST.map((name): Row => {
     const { device, missing } = probe(name);
-    return [name, device ? 'yes' : 'no', device ? device.description : (missing ?? '')];
+    return { device: name, here: device !== undefined, what: device?.description ?? '', why: missing };
   });
-  console.log(table(['device', 'here', 'what'], rows));
+  const gpus = report.drivers.flatMap((d): Row[] => {
+    const kind = KIND[d.name as keyof typeof KIND];
+    if (d.devices.length === 0) return [{ device: `${kind}:0`, here: false, what: d.version ?? '', why: d.missing ?? 'the driver sees no device' }];
+    return d.devices.map(({ ordinal, info, freeBytes }) => ({
+      device: `${kind}:${ordinal}`, here: true,
+      what: `${info.name} (${info.fullArch}), ${bytes(freeBytes)} of ${bytes(info.totalBytes)} free, ${info.multiprocessors} multiprocessors, waves of ${info.warp}, ${d.version}`,
+    }));
+  });
+  const prebuilt = prebuiltDirs().map((dir) => ({ dir, targets: prebuiltTargets(dir) }));
+  if (values.json) {
+    console.log(JSON.stringify({ host, drivers: report.drivers, libraries: report.libraries, prebuilt }, null, 2));
+    return 0;
+  }
+  const rows = [...host.slice(0, 2), ...gpus, ...host.slice(2)];
+  console.log(table(['device', 'here', 'what'], rows.map((r) => [r.device, r.here ? 'yes' : 'no', r.what])));
+  const libraries = report.libraries.filter((l) => l.name !== 'the CPU engine');
+  console.log(`\n${table(['library', 'version', 'file'], libraries.map((l) => [l.name, l.missing === undefined ? (l.version ?? '') : '', l.missing === undefined ? (l.found ?? '') : 'missing']))}`);
+  for (const d of report.drivers.filter((r) => r.devices.length > 0)) {
+    console.log(wrap(`\n${KIND[d.name as keyof typeof KIND]}: matrix products by ${d.blas}; convolutions by ${d.dnn}`.trimStart()));
+  }
+  console.log(`\nkernels made ahead of time: ${prebuilt.map((p) => `${p.dir}: ${p.targets.join(', ') || 'none'}`).join('; ')}`);
+  const reasons = [...new Set([...rows.map((r) => (r.here ? undefined : `${r.device}: ${r.why}`)), ...libraries.map((l) => l.missing)].filter((s): s is string => s !== undefined))];
+  // A device's reason often is its library's: that is said once.
+  const said = reasons.filter((r) => !reasons.some((o) => o !== r && o.includes(r)));
+  if (said.length > 0) console.log(`\nwhat is missing, and where it was looked for:\n${said.map((r) => wrap(`- ${r}`)).join('\n')}`);
   return 0;
 }
