@@ -89,7 +89,7 @@ function backward(gpu: GpuContext, t: Temporaries, inputs: readonly View[], outp
     qStrides: strides(q, packed), kStrides: strides(k, packed), vStrides: strides(v, packed), doutStrides: strides(dout, packed),
     dqStrides: strides(dq, packed), dkStrides: strides(dk, packed), dvStrides: strides(dv, packed),
   };
-  enqueue(gpu, call, backwardLaunches(call, dtype).filter((l) => !l.symbol.startsWith('attention_delta')));
+  enqueue(gpu, call, backwardLaunches(call, dtype, gpu.device.info).filter((l) => !l.symbol.startsWith('attention_delta')));
 }
 
 function delta(gpu: GpuContext, t: Temporaries, inputs: readonly View[], [sums]: readonly View[], { layout }: Pick<SdpaParams, 'layout'>): void {
@@ -99,7 +99,7 @@ function delta(gpu: GpuContext, t: Temporaries, inputs: readonly View[], [sums]:
     batch, heads, kvHeads: heads, tq, tk: tq, dim, scale: 1, out: addressOf(out), dout: addressOf(dout), delta: addressOf(sums),
     outStrides: strides(out, false), doutStrides: strides(dout, false), lseStrides: lseStrides(sums, false), // rows of delta lie as those of lse
   };
-  enqueue(gpu, call, backwardLaunches(call, out.dtype as AttentionDType).filter((l) => l.symbol.startsWith('attention_delta')));
+  enqueue(gpu, call, backwardLaunches(call, out.dtype as AttentionDType, gpu.device.info).filter((l) => l.symbol.startsWith('attention_delta')));
 }
 
 const MEMBERS: Readonly<Record<string, typeof forward>> = { sdpaRun: forward, sdpaBackward: backward, sdpaDelta: delta };
