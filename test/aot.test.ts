@@ -9,7 +9,7 @@ import '../src/index.js';
 import { Functions } from '../src/backends/gpu/functions.js';
 import { CompileError } from '../src/base/errors.js';
 import type { Device } from '../src/driver/driver.js';
-import { buildKernels, jobsFor } from '../src/kernels/aot.js';
+import { buildKernels, jobsFor, targetsOf } from '../src/kernels/aot.js';
 import { KernelCache } from '../src/kernels/cache.js';
 import { codeFor, compilerFor } from '../src/kernels/compile.js';
 import { findPrebuilt, prebuiltTargets, writePrebuilt } from '../src/kernels/prebuilt.js';
@@ -140,6 +140,11 @@ describe('what a build compiles', () => {
     assert.ok([...kernelModule('rope').entries.keys()].every((s) => symbols(['rope']).includes(s)));
     assert.deepEqual(symbols(['softmax_rows_f32_vp4']), ['softmax_rows_f32_vp4']);
     assert.throws(() => symbols(['tahn']), (e) => e instanceof CompileError && /no kernel belongs to tahn/.test(e.message));
+  });
+  test('a GPU with special features is built for twice, where what is chosen uses them', () => {
+    assert.deepEqual(targetsOf('sm_90'), ['sm_90', 'sm_90a']);
+    assert.deepEqual(targetsOf('sm_90', { ops: ['tanh'] }), ['sm_90']);
+    assert.deepEqual([targetsOf('compute_80'), targetsOf('gfx1100'), targetsOf('compute_90a')], [['compute_80'], ['gfx1100'], ['compute_90a']]);
   });
   test('symbols are unique, so that an index by symbol holds them all', () => {
     const all = jobsFor('compute_80').map((j) => j.symbol);

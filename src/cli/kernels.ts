@@ -2,7 +2,7 @@
 import { parseArgs } from 'node:util';
 import { ArgumentError } from '../base/errors.js';
 import { driverOrSentence } from '../driver/drivers.js';
-import { buildKernels, type BuildSummary } from '../kernels/aot.js';
+import { buildKernels, type BuildSummary, targetsOf } from '../kernels/aot.js';
 import { kernelCache } from '../kernels/compile.js';
 import { prebuiltDirs, prebuiltTargets } from '../kernels/prebuilt.js';
 import { bytes, table } from './table.js';
@@ -47,7 +47,7 @@ function gpusHere(): string[] {
 
 function build(archs: readonly string[], options: { out?: string; ops?: readonly string[]; sample?: number }): number {
   const live = process.stderr.isTTY;
-  const summaries = archs.map((arch): BuildSummary => {
+  const summaries = archs.flatMap((a) => targetsOf(a, options)).map((arch): BuildSummary => {
     const onKernel = (done: number, of: number, symbol: string): void => {
       const line = `${arch} ${done}/${of} ${symbol}`;
       // On a terminal one line is written over; in a log a line now and then says that it goes on.

@@ -52,6 +52,16 @@ export function jobsFor(arch: string, { ops, sample }: Selection = {}): Job[] {
   return chosen.flatMap((g) => spread(g.filter((j) => belongs(j, arch)), sample));
 }
 
+/** A target, and the special one beside it (sm_90a with sm_90) where some of the chosen kernels need it. */
+export function targetsOf(arch: string, selection: Selection = {}): string[] {
+  const special = moduleNames().flatMap((m) => {
+    const needs = moduleNeeds(m);
+    const target = `${arch}${needs?.at(-1)}`;
+    return needs !== undefined && belongs({ needs }, target) && jobsFor(target, selection).length > 0 ? [target] : [];
+  });
+  return [...new Set([arch, ...special])];
+}
+
 export interface BuildOptions extends Selection {
   readonly arch: string;
   /** The folder to write; into the cache unless given. */
