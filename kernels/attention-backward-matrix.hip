@@ -3,16 +3,19 @@
 // A block owns rows and streams the rows of the other side past them, so nothing is added by two blocks and results repeat bit for bit:
 //   attention_backward_matrix_key_T_D    owns keys, grid (key tiles, key heads, batch): gradients of keys and values
 //   attention_backward_matrix_query_T_D  owns queries, grid (query tiles, heads, batch): the gradient of queries
-// 4 waves, 64 * Tiles rows a block. Rows must be 16-byte aligned; delta comes from attention_delta_T.
+// 4 waves, 64 * Tiles rows a block. Rows must be 16-byte aligned; delta comes from attention_delta_T. Scores are only scaled but in _any,
+// which has caps, alibi and masks too: their registers would not leave room for the sums of large tiles.
 // | symbol        | rows a block | shared bytes |
-// | _64           | 128          | 55296        |
+// | _64           | 64           | 36864        |
 // | _128          | 64           | 52224        |
 // | _128_large    | 64           | 69632        |
+// | _64_any       | 64           | 27648        |
+// | _128_any      | 64           | 43520        |
 #include "attention-matrix.h"
 
 constexpr float LOG2_E = 1.44269504f;
 
-template <class T, int D, int Tiles, int Others, int Stages, bool OwnKeys> WICK_FN void attention_backward_matrix(const Attention& p) {
+template <class T, int D, int Tiles, int Others, int Stages, bool OwnKeys, bool Plain> WICK_FN void attention_backward_matrix(const Attention& p) {
   constexpr int Rows = 64 * Tiles, Pitch = D + 8, Parts = D / 16, N = Others / 16;  // the pitch keeps rows on different banks
   DYNAMIC_SHARED(T, shared);
   __shared__ float stats[2][2][Others];  // log-sum-exp and delta of queries that stream past
@@ -65,7 +68,6 @@ template <class T, int D, int Tiles, int Others, int Stages, bool OwnKeys> WICK_
   }
 
   const int row0 = wave_id() * 16 * Tiles;
-  const bool plain = is_plain(p);
   const float unit = (float)p.scale * LOG2_E;  // from a product to a power of two
   Acc sum[Tiles][Parts] = {}, value_sum[OwnKeys ? Tiles : 1][OwnKeys ? Parts : 1] = {};
   float lse[Tiles][LANE_QUERIES], delta[Tiles][LANE_QUERIES];
@@ -116,30 +118,24 @@ template <class T, int D, int Tiles, int Others, int Stages, bool OwnKeys> WICK_
 #pragma unroll
     for (int t = 0; t < Tiles; t++) {
       const int m0 = r0 + row0 + 16 * t;
-      const bool whole = plain && (OwnKeys ? all_seen(p, s, o0, o0 + Others - 1, m0, m0 + 15) : all_seen(p, s, m0, m0 + 15, o0, o0 + Others - 1));
+      const bool whole = Plain && (OwnKeys ? all_seen(p, s, o0, o0 + Others - 1, m0, m0 + 15) : all_seen(p, s, m0, m0 + 15, o0, o0 + Others - 1));
 #pragma unroll
       for (int n = 0; n < N; n++)
 #pragma unroll
         for (int e = 0; e < ACC; e++) {
           const int other = 16 * n + other_of(lane, e), r = query_slot(e);
           const float row_lse = OwnKeys ? stats[step % 2][0][other] : lse[t][r], row_delta = OwnKeys ? stats[step % 2][1][other] : delta[t][r];
+          const int own_row = m0 + query_of(lane, r), i = OwnKeys ? o0 + other : own_row, j = OwnKeys ? own_row : o0 + other;
           const float product = weight[t][n].x[e];
-          float w = fast_exp2(fmag(product, unit, -row_lse)), g = w * (slope[t][n].x[e] - row_delta);
-          if (!whole) {
-            const int own_row = m0 + query_of(lane, r), i = OwnKeys ? o0 + other : own_row, j = OwnKeys ? own_row : o0 + other;
-            bool in = is_seen(p, s, i, j);
-            if (in && !plain) {
-              float logit = logit_of<T>(p, s, head, i, j, product);
-              in = logit != Limits<float>::lowest();
-              w = fast_exp2(fmag(logit, LOG2_E, -row_lse));
-              g = w * (slope[t][n].x[e] - row_delta);
-              if (p.softcap != 0) g *= logit_slope(p, product) / (float)p.scale;
-            }
-            w = in ? w : 0;
-            g = in ? g : 0;
+          float logit = product * (float)p.scale, factor = 1;
+          if constexpr (!Plain) {
+            logit = is_seen(p, s, i, j) ? logit_of<T>(p, s, head, i, j, product) : Limits<float>::lowest();
+            if (p.softcap != 0) factor = logit_slope(p, product) / (float)p.scale;
           }
+          float w = Plain ? fast_exp2(fmag(product, unit, -row_lse)) : logit == Limits<float>::lowest() ? 0 : fast_exp2(fmag(logit, LOG2_E, -row_lse));
+          if (Plain && !whole && !is_seen(p, s, i, j)) w = 0;
           weight[t][n].x[e] = w;
-          slope[t][n].x[e] = g;
+          slope[t][n].x[e] = w == 0 ? 0 : w * (slope[t][n].x[e] - row_delta) * factor;
         }
     }
 
@@ -196,10 +192,12 @@ template <class T, int D, int Tiles, int Others, int Stages, bool OwnKeys> WICK_
     }
 }
 
-#define ATTENTION_BACKWARD_MATRIX(name, T, KEYS)                                                                            \
-  KERNEL(ATTENTION_THREADS) name##_64(Attention p) { attention_backward_matrix<T, 64, 2, 32, 2, KEYS>(p); }                 \
-  KERNEL(ATTENTION_THREADS) name##_128(Attention p) { attention_backward_matrix<T, 128, 1, 32, 1, KEYS>(p); }               \
-  KERNEL(ATTENTION_THREADS) name##_128_large(Attention p) { attention_backward_matrix<T, 128, 1, 32, 2, KEYS>(p); }
+#define ATTENTION_BACKWARD_MATRIX(name, T, KEYS)                                                                              \
+  KERNEL(ATTENTION_THREADS) name##_64(Attention p) { attention_backward_matrix<T, 64, 1, 32, 2, KEYS, true>(p); }             \
+  KERNEL(ATTENTION_THREADS) name##_128(Attention p) { attention_backward_matrix<T, 128, 1, 32, 1, KEYS, true>(p); }           \
+  KERNEL(ATTENTION_THREADS) name##_128_large(Attention p) { attention_backward_matrix<T, 128, 1, 32, 2, KEYS, true>(p); }     \
+  KERNEL(ATTENTION_THREADS) name##_64_any(Attention p) { attention_backward_matrix<T, 64, 1, 16, 2, KEYS, false>(p); }        \
+  KERNEL(ATTENTION_THREADS) name##_128_any(Attention p) { attention_backward_matrix<T, 128, 1, 16, 1, KEYS, false>(p); }
 ATTENTION_BACKWARD_MATRIX(attention_backward_matrix_query_f16, half, false)
 ATTENTION_BACKWARD_MATRIX(attention_backward_matrix_query_bf16, bfloat, false)
 ATTENTION_BACKWARD_MATRIX(attention_backward_matrix_key_f16, half, true)

@@ -151,7 +151,7 @@ template <class T, int D, int Teams, bool Turns, bool Lazy> WICK_FN void attenti
     const int c = t % Parts;
     auto load = [&](unsigned char* to, const void* base, const i64 (&strides)[3], int j0) {
       const T* at = p.pages ? nullptr : key_row<const T>(p, base, strides, w.s, w.kv_head, j0 + t / Parts) + 8 * c;
-#pragma unroll 8
+#pragma unroll 4
       for (int r = t / Parts; r < Keys; r += 128 / Parts) {
         bool in = j0 + r < w.s.nk;
         const T* from = !in ? (const T*)p.q : p.pages ? key_row<const T>(p, base, strides, w.s, w.kv_head, j0 + r) + 8 * c : at;
@@ -163,6 +163,7 @@ template <class T, int D, int Teams, bool Turns, bool Lazy> WICK_FN void attenti
       if (w.i0 < 0) continue;
       barrier_wait(empty_q + queries % 2, (queries / 2 & 1) ^ 1);
       const T* at = query_row<const T>(p.q, p.q_strides, w.s, w.head, w.i0 + t / Parts) + 8 * c;
+#pragma unroll 2
       for (int r = t / Parts; r < Rows; r += 128 / Parts) {
         bool in = w.i0 + r < w.s.nq;
         async_copy16(shared + queries % 2 * QueryBytes + place(r, c, Rows), in ? at : (const T*)p.q, in ? 16 : 0);
@@ -244,7 +245,7 @@ template <class T, int D, int Teams, bool Turns, bool Lazy> WICK_FN void attenti
       best = fmaxf(best, shfl_xor(best, 1, 4));
       best = fmaxf(best, shfl_xor(best, 2, 4));
       float shift = best == Limits<float>::lowest() ? 0 : best * unit, added = 0;  // a row that saw no key yet must not give NaN
-      keep[r] = fast_exp2(fmag(top[r], unit, -shift));
+      keep[r] = top[r] == best ? 1 : fast_exp2(fmag(top[r], unit, -shift));
       top[r] = best;
 #pragma unroll
       for (int e = 2 * r; e < 64; e += 4) {

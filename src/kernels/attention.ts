@@ -92,14 +92,15 @@ function copies16(c: AttentionCall): boolean {
   return c.dim % 8 === 0 && even(c.qStrides) && even(c.kStrides) && even(c.vStrides) && [c.q, c.k, c.v].every((p) => (p ?? 0) % 16 === 0);
 }
 
+const onlyScaled = (c: AttentionCall): boolean => !c.softcap && !c.slopes && !c.maskKind;
+
 /** The forward kernel of a problem on a device. attention-hopper has to be compiled for sm_90a. */
 export function forwardLaunch(c: AttentionCall, dtype: AttentionDType, device: DeviceInfo): AttentionLaunch {
   const dim = padded(c.dim);
   // The matrix kernels take the largest score before scaling, which needs a positive scale.
   const small = (dtype === 'f16' || dtype === 'bf16') && c.scale > 0;
-  const plain = !c.softcap && !c.slopes && !c.maskKind;
   const outEven = (c.outStrides ?? []).every((x) => x % 2 === 0) && (c.out ?? 0) % 4 === 0;
-  if (small && copies16(c) && plain && outEven && device.arch === 'sm_90' && (c.dim === 64 || c.dim === 128)) {
+  if (small && copies16(c) && onlyScaled(c) && outEven && device.arch === 'sm_90' && (c.dim === 64 || c.dim === 128)) {
     const { teams, rows } = HOPPER[c.dim];
     return {
       module: 'attention-hopper', symbol: `attention_hopper_${dtype}_${c.dim}`,
@@ -136,9 +137,11 @@ export function splitLaunches(c: AttentionCall, dtype: Exclude<AttentionDType, '
 }
 
 const BACKWARD_MATRIX = [
-  { dim: 64, suffix: '64', rows: 128, shared: 55296 },
-  { dim: 128, suffix: '128_large', rows: 64, shared: 69632 },
-  { dim: 128, suffix: '128', rows: 64, shared: 52224 },
+  { dim: 64, plain: true, suffix: '64', rows: 64, shared: 36864 },
+  { dim: 128, plain: true, suffix: '128_large', rows: 64, shared: 69632 },
+  { dim: 128, plain: true, suffix: '128', rows: 64, shared: 52224 },
+  { dim: 64, plain: false, suffix: '64_any', rows: 64, shared: 27648 },
+  { dim: 128, plain: false, suffix: '128_any', rows: 64, shared: 43520 },
 ] as const;
 
 /** Delta, then the gradient of the queries, then those of keys and values. */
@@ -147,7 +150,7 @@ export function backwardLaunches(c: AttentionCall, dtype: AttentionDType, device
   const dim = padded(c.dim);
   const make = (symbol: string, grid: AttentionLaunch['grid']): AttentionLaunch => ({ module: 'attention-backward', symbol, grid, block: 256, shared: 0 });
   const delta = make(`attention_delta_${dtype}`, [divUp(c.tq, 8), c.heads, c.batch]);
-  const unit = BACKWARD_MATRIX.find((m) => m.dim === dim && m.shared <= device.sharedPerBlockOptin);
+  const unit = BACKWARD_MATRIX.find((m) => m.dim === dim && m.plain === onlyScaled(c) && m.shared <= device.sharedPerBlockOptin);
   const even = (c.doutStrides ?? []).every((x) => x % 8 === 0) && (c.dout ?? 0) % 16 === 0;
   if ((dtype === 'f16' || dtype === 'bf16') && unit && copies16(c) && even && hasMatrixUnits(device)) {
     const on = (side: string, count: number, heads: number): AttentionLaunch => ({
