@@ -1,4 +1,5 @@
 // Which devices a test run covers: named by WICK_TEST_DEVICES, else the CPU engines that can be had here.
+import { ReferenceBackend } from '../backends/reference.js';
 import { WickError } from '../base/errors.js';
 import { Device } from '../tensor/device.js';
 
@@ -12,6 +13,8 @@ export interface Probe {
 export function probe(name: string): Probe {
   try {
     const device = Device.get(name);
+    // The reference engine may serve under the name of an engine that could not be opened: that proves nothing about it.
+    if (name !== 'reference' && device.backend instanceof ReferenceBackend) return { name, missing: `${name} could not be opened; the reference engine serves in its place` };
     return device.name === name ? { name, device } : { name, missing: `${name} is served by ${device.name} here` };
   } catch (e) {
     if (e instanceof WickError) return { name, missing: e.message };
