@@ -22,6 +22,8 @@ export class GpuMemory implements Memory {
 export class Pool {
   readonly free = new Map<number, Address[]>();
   bytes = 0;
+  /** A graph's pool after the graph is gone: what comes back goes to the driver. */
+  closed = false;
   take(capacity: number): Address | undefined {
     const address = this.free.get(capacity)?.pop();
     if (address !== undefined) this.bytes -= capacity;
@@ -75,7 +77,8 @@ export class Allocator {
   }
 
   free(m: GpuMemory): void {
-    m.pool.give(m.address, m.capacity);
+    if (m.pool.closed) this.#device.free(m.address);
+    else m.pool.give(m.address, m.capacity);
     this.#live -= m.bytes;
     this.#blocks--;
   }
@@ -102,7 +105,8 @@ export class Allocator {
     }
   }
   #take(capacity: number): Address {
-    const address = this.#device.allocAsync(capacity, this.#stream);
+    // Ordered allocations made while a stream is recorded would become part of the graph, which then runs only once.
+    const address = this.#current === this.#shared ? this.#device.allocAsync(capacity, this.#stream) : this.#device.alloc(capacity);
     this.#reserved += capacity;
     return address;
   }
@@ -119,9 +123,10 @@ export class Allocator {
   }
   /** Lets a recorded graph's blocks go. */
   release(pool: Pool): void {
-    for (const [capacity, list] of pool.free) for (const address of list) this.#shared.give(address, capacity);
-    pool.free.clear();
-    pool.bytes = 0;
+    this.#device.synchronizeStream(this.#stream); // the last replay may still run
+    pool.closed = true;
+    this.#reserved -= pool.bytes;
+    pool.drain((address) => this.#device.free(address));
   }
 
   trim(): void {
