@@ -6,8 +6,8 @@ import { random } from '../src/emulator/executor.js';
 import { generate } from './emulator-generator.js';
 import { hipSource, hiprtc, missing, randomInput, runOnEmulator, runOnHost } from './emulator-support.js';
 
-const [first, count] = (process.env.WICK_EMU_PROGRAMS ?? '1:12').split(':').map(Number);
-const targets = (process.env.WICK_EMU_TARGETS ?? 'gfx906,gfx90a,gfx1030').split(',');
+const [first, count] = (process.env.WICK_EMU_PROGRAMS ?? '1:2').split(':').map(Number);
+const targets = (process.env.WICK_EMU_TARGETS ?? 'gfx90a,gfx1030').split(',');
 const LEVELS = ['-O0', '-O1', '-O2', '-O3'];
 /** Programs compiled together. */
 const BATCH = 20;
