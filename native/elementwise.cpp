@@ -24,17 +24,23 @@ template <class S, class Row> struct Loop {
   typedef typename Pick<WIDE>::type T;
   static constexpr int N = T::N;
 
-  WICK_FN T get(const void* p, int64_t i) {
+  // Rows computed in float take four vectors a step; V is then F4.
+  static constexpr bool BY_FOUR = Same<E, float>::value && !Row::MASKED;
+
+  template <class V> WICK_FN V get(const void* p, int64_t i) {
     if constexpr (WIDE) return loadWide(static_cast<const S*>(p) + i);
+    else if constexpr (Same<V, F4>::value) return loadQuad(static_cast<const S*>(p) + i);
     else return load(static_cast<const S*>(p) + i);
   }
-  WICK_FN auto step(const void* const* in, int64_t i, T a, T b) {
-    if constexpr (Row::MASKED) return Row::template apply<S, T>(loadMask<typename T::element>(static_cast<const uint8_t*>(in[0]) + i), get(in[1], i), get(in[2], i));
-    else if constexpr (Row::ARITY == 1) return Row::template apply<S, T>(get(in[0], i), a, b);
-    else if constexpr (Row::ARITY == 2) return Row::template apply<S, T>(get(in[0], i), get(in[1], i), a, b);
-    else return Row::template apply<S, T>(get(in[0], i), get(in[1], i), get(in[2], i), a, b);
+  template <class V> WICK_FN auto step(const void* const* in, int64_t i, V a, V b) {
+    if constexpr (Row::MASKED) return Row::template apply<S, V>(loadMask<typename V::element>(static_cast<const uint8_t*>(in[0]) + i), get<V>(in[1], i), get<V>(in[2], i));
+    else if constexpr (Row::ARITY == 1) return Row::template apply<S, V>(get<V>(in[0], i), a, b);
+    else if constexpr (Row::ARITY == 2) return Row::template apply<S, V>(get<V>(in[0], i), get<V>(in[1], i), a, b);
+    else return Row::template apply<S, V>(get<V>(in[0], i), get<V>(in[1], i), get<V>(in[2], i), a, b);
   }
   template <class O, int B> WICK_FN void put(O* p, Mask<B> m) { store(p, m); }
+  template <class O, int B> WICK_FN void put(O* p, QuadMask<B> m) { store(p, m); }
+  template <class O> WICK_FN void put(O* p, F4 v) { store(p, v); }
   template <class O, class V> WICK_FN void put(O* p, Vec<V> v) {
     if constexpr (WIDE) storeWide(p, v);
     else store(p, v);
@@ -42,7 +48,11 @@ template <class S, class Row> struct Loop {
 
   template <class O> static void over(const void* const* in, O* out, int64_t n, T a, T b) {
     int64_t i = 0;
-    for (; i + N <= n; i += N) put(out + i, step(in, i, a, b));
+    if constexpr (BY_FOUR) {
+      const F4 a4(a, a, a, a), b4(b, b, b, b);
+      for (; i + F4::N <= n; i += F4::N) put(out + i, step<F4>(in, i, a4, b4));
+    }
+    for (; i + N <= n; i += N) put(out + i, step<T>(in, i, a, b));
     if (i == n) return;
     // The tail runs in a copy of one vector.
     alignas(WIDTH) char copy[Row::ARITY][N * sizeof(S)] = {};
@@ -53,7 +63,7 @@ template <class S, class Row> struct Loop {
       inputs[k] = copy[k];
     }
     alignas(WIDTH) O result[N];
-    put(result, step(inputs, 0, a, b));
+    put(result, step<T>(inputs, 0, a, b));
     __builtin_memcpy(out + i, result, (n - i) * sizeof(O));
   }
 

@@ -43,17 +43,17 @@ template <class S, class E> WICK_FN void widenTo(const S* from, E* to, int64_t n
   else widenRun(from, to, n);
 }
 
-typedef float Quad __attribute__((vector_size(16)));
+typedef float Four __attribute__((vector_size(16)));
 // to[k * R + i] = from[i][k] for four rows i and n values of k.
 template <int R> WICK_FN void turnFour(const float* const* from, float* to, int64_t n) {
   int64_t k = 0;
   for (; k + 4 <= n; k += 4) {
-    Quad v[4];
+    Four v[4];
     typedef int32_t Pick __attribute__((vector_size(16)));
     for (int i = 0; i < 4; i++) __builtin_memcpy(&v[i], from[i] + k, 16);
-    Quad a = __builtin_shuffle(v[0], v[2], Pick{0, 4, 1, 5}), b = __builtin_shuffle(v[0], v[2], Pick{2, 6, 3, 7});
-    Quad c = __builtin_shuffle(v[1], v[3], Pick{0, 4, 1, 5}), d = __builtin_shuffle(v[1], v[3], Pick{2, 6, 3, 7});
-    Quad o[4] = {__builtin_shuffle(a, c, Pick{0, 4, 1, 5}), __builtin_shuffle(a, c, Pick{2, 6, 3, 7}),
+    Four a = __builtin_shuffle(v[0], v[2], Pick{0, 4, 1, 5}), b = __builtin_shuffle(v[0], v[2], Pick{2, 6, 3, 7});
+    Four c = __builtin_shuffle(v[1], v[3], Pick{0, 4, 1, 5}), d = __builtin_shuffle(v[1], v[3], Pick{2, 6, 3, 7});
+    Four o[4] = {__builtin_shuffle(a, c, Pick{0, 4, 1, 5}), __builtin_shuffle(a, c, Pick{2, 6, 3, 7}),
                  __builtin_shuffle(b, d, Pick{0, 4, 1, 5}), __builtin_shuffle(b, d, Pick{2, 6, 3, 7})};
     for (int i = 0; i < 4; i++) __builtin_memcpy(to + (k + i) * R, &o[i], 16);
   }

@@ -27,4 +27,5 @@ using wick::parallel; using wick::scratch;
 namespace {
 #include "vec.h"
 #include "vecmath.h"
+#include "quad.h"
 }  // namespace

@@ -16,8 +16,9 @@ struct Partial {
 };
 // Adds a contiguous run of n elements, whose first has number `first` in its group, to a partial result.
 typedef void (*ReduceRun)(const void* x, int64_t n, int64_t first, Partial* partial);
-// Adds one row of n columns to n accumulators of double (floats) or int64 (integers).
-typedef void (*ReduceRow)(const void* x, int64_t n, void* accumulators);
+// Adds rows of n columns, `pitch` elements apart, to n accumulators: `real` for floats, `whole` for integers. The first row has number
+// `first` in its group. ARGMAX and ARGMIN keep places in `whole` and values of integers behind them, so `whole` has twice the room.
+typedef void (*ReduceRows)(const void* x, int64_t rows, int64_t pitch, int64_t n, int64_t first, double* real, int64_t* whole);
 
 struct Matrix {
   const char* data;
@@ -49,7 +50,7 @@ struct IsaTable {
   const Kernel* elementwise[DTYPE_COUNT];    // by row number of generated/rows.h
   Kernel cast[DTYPE_COUNT][DTYPE_COUNT];     // [from][to]
   ReduceRun reduceRun[DTYPE_COUNT][REDUCTION_COUNT];
-  ReduceRow reduceRow[DTYPE_COUNT][REDUCTION_COUNT];  // null: no columnwise form
+  ReduceRows reduceRows[DTYPE_COUNT][REDUCTION_COUNT];
   MatmulFn matmul[DTYPE_COUNT];
   LaneKernel lane[DTYPE_COUNT][LANE_COUNT];
   Attend attend[2];                          // float, double

@@ -4,46 +4,72 @@
 namespace {
 #include "runs.h"
 
-// The largest element; NaN anywhere makes it NaN.
-template <class E> WICK_FN E maxOf(const E* x, int64_t n) {
+// Largest and smallest element; NaN anywhere makes the largest NaN.
+template <class E> struct Range { E top, bottom; };
+template <class E> WICK_FN Range<E> rangeOf(const E* x, int64_t n) {
   typedef Vec<E> V;
-  V a(E(-__builtin_inff())), b = a;
-  typename V::M odd = a != a;
+  Range<E> r = {E(-__builtin_inff()), E(__builtin_inff())};
   int64_t i = 0;
-  for (; i + 2 * V::N <= n; i += 2 * V::N) {
-    V p = V::load(x + i), q = V::load(x + i + V::N);
-    odd = odd | (p != p) | (q != q);
-    a = select(p > a, p, a);
-    b = select(q > b, q, b);
+  bool nan = false;
+  if (n >= 4 * V::N) {
+    V a(r.top), b = a, c = a, d = a, e(r.bottom), f = e, g = e, h = e;
+    V odd(E(0));  // x - x is NaN for NaN, and for infinities, which take the careful way too
+    for (; i + 4 * V::N <= n; i += 4 * V::N) {
+      V p = V::load(x + i), q = V::load(x + i + V::N), s = V::load(x + i + 2 * V::N), t = V::load(x + i + 3 * V::N);
+#if defined(WICK_ISA_NEON)
+      // "NaN wins" is one instruction here.
+      a = maxg<half>(a, p); b = maxg<half>(b, q); c = maxg<half>(c, s); d = maxg<half>(d, t);
+      e = ming<half>(e, p); f = ming<half>(f, q); g = ming<half>(g, s); h = ming<half>(h, t);
+#else
+      a = select(p > a, p, a); b = select(q > b, q, b); c = select(s > c, s, c); d = select(t > d, t, d);
+      e = select(p < e, p, e); f = select(q < f, q, f); g = select(s < g, s, g); h = select(t < h, t, h);
+      odd = odd + ((p - p) + (q - q)) + ((s - s) + (t - t));
+#endif
+    }
+    a = maxg<half>(maxg<half>(a, b), maxg<half>(c, d));
+    e = ming<half>(ming<half>(e, f), ming<half>(g, h));
+    for (int k = 0; k < V::N; k++) {
+      nan |= a.r[k] != a.r[k];
+      r.top = a.r[k] > r.top ? a.r[k] : r.top;
+      r.bottom = e.r[k] < r.bottom ? e.r[k] : r.bottom;
+    }
+    if ((odd != odd).any())
+      for (int64_t j = 0; j < i; j++) nan |= x[j] != x[j];
   }
-  bool nan = odd.any();
-  a = select(b > a, b, a);
-  E m = a.r[0];
-  for (int k = 1; k < V::N; k++) m = a.r[k] > m ? a.r[k] : m;
-  for (; i < n; i++) { nan |= x[i] != x[i]; m = x[i] > m ? x[i] : m; }
-  return nan ? E(__builtin_nanf("")) : m;
+  for (; i < n; i++) {
+    nan |= x[i] != x[i];
+    r.top = x[i] > r.top ? x[i] : r.top;
+    r.bottom = x[i] < r.bottom ? x[i] : r.bottom;
+  }
+  if (nan) r.top = E(__builtin_nanf(""));
+  return r;
 }
 
-// Sums f(i) over vectors with several accumulators; f takes the place, tails go through g element by element.
+// The sum of f(place) over vectors, four at a time with accumulators of their own; elements of the tail go through `tail`.
 template <class E, class G, class H> WICK_FN E total(int64_t n, G f, H tail) {
   typedef Vec<E> V;
-  V a[4] = {V(E(0)), V(E(0)), V(E(0)), V(E(0))};
+  V a(E(0)), b = a, c = a, d = a;
   int64_t i = 0;
-  for (; i + 4 * V::N <= n; i += 4 * V::N)
-    for (int u = 0; u < 4; u++) a[u] += f(i + u * V::N);
-  for (; i + V::N <= n; i += V::N) a[0] += f(i);
-  double s = 0;
-  V all = (a[0] + a[1]) + (a[2] + a[3]);
-  for (int k = 0; k < V::N; k++) s += all.r[k];
+  for (; i + 4 * V::N <= n; i += 4 * V::N) {
+    V p = f(i), q = f(i + V::N), r = f(i + 2 * V::N), s = f(i + 3 * V::N);
+    a += p; b += q; c += r; d += s;
+  }
+  for (; i + V::N <= n; i += V::N) a += f(i);
+  double s = sumLanes((a + b) + (c + d));
   for (; i < n; i++) s += tail(i);
   return (E)s;
 }
 
-// out[i] = f(vectors) over n, the tail in a padded copy: f(loader, place).
+// out[i] = f(loader) over n, where the loader gives vectors of the place at hand; the tail runs in a padded copy.
 template <class E, class G> WICK_FN void each(int64_t n, E* out, G f) {
   typedef Vec<E> V;
   int64_t i = 0;
-  for (; i + V::N <= n; i += V::N) f([&](const E* p) { return V::load(p + i); }).store(out + i);
+  auto at = [&](int64_t k) { return f([&](const E* p) { return V::load(p + k); }); };
+  for (; i + 4 * V::N <= n; i += 4 * V::N) {
+    V p = at(i), q = at(i + V::N), r = at(i + 2 * V::N), s = at(i + 3 * V::N);
+    p.store(out + i); q.store(out + i + V::N); r.store(out + i + 2 * V::N); s.store(out + i + 3 * V::N);
+  }
+  for (; i + V::N <= n; i += V::N) at(i).store(out + i);
   if (i == n) return;
   E r[V::N];
   f([&](const E* p) {
@@ -54,23 +80,55 @@ template <class E, class G> WICK_FN void each(int64_t n, E* out, G f) {
   __builtin_memcpy(out + i, r, (n - i) * sizeof(E));
 }
 
+// The next lane usually follows in memory: it is fetched while this one is computed from the cache. A fetch never faults.
+WICK_FN void fetchAhead(const void* p) { __builtin_prefetch(p, 0, 3); }
+
 template <class E> WICK_FN E expOne(E x) { return expg(Vec<E>(x)).r[0]; }
+
+// The sum of e^(x - top), each stored where STORE says so. `near`: no result is denormal or 0, so nothing needs to be checked.
+template <bool STORE, class E> WICK_FN E expSum(const E* x, E* out, int64_t n, E top, bool near) {
+  typedef Vec<E> V;
+  int64_t done = 0;
+  double first = 0;
+  if constexpr (Same<E, float>::value) {
+    const F4 vt(top);
+    F4 sum(0.f);
+    if (near)
+      for (; done + F4::N <= n; done += F4::N) {
+        fetchAhead(x + n + done);
+        F4 e = expNear(F4::load(x + done) - vt);
+        if (STORE) e.store(out + done);
+        sum = sum + e;
+      }
+    else
+      for (; done + F4::N <= n; done += F4::N) {
+        F4 e = expg(F4::load(x + done) - vt);
+        if (STORE) e.store(out + done);
+        sum = sum + e;
+      }
+    first = sumLanes((sum.a + sum.b) + (sum.c + sum.d));
+  }
+  const V vt(top);
+  const E *rest = x + done;
+  E* to = out + done;
+  E s = total<E>(n - done, [&](int64_t i) { V e = expg(V::load(rest + i) - vt); if (STORE) e.store(to + i); return e; },
+                 [&](int64_t i) { E e = expOne<E>(rest[i] - top); if (STORE) to[i] = e; return e; });
+  return (E)(first + (double)s);
+}
 
 template <class E, bool LOG> void softmax(const E* const* in, E* out, int64_t n, const double*) {
   typedef Vec<E> V;
   const E* x = in[0];
-  const E m = maxOf(x, n);
-  const V vm(m);
+  const Range<E> r = rangeOf(x, n);
+  const bool near = r.top - r.bottom < E(87);
+  const E s = expSum<!LOG>(x, out, n, r.top, near);
   if (LOG) {
-    E s = total<E>(n, [&](int64_t i) { return expg(V::load(x + i) - vm); }, [&](int64_t i) { return expOne<E>(x[i] - m); });
-    const V shift(logg(V(s)).r[0]);
+    const V vm(r.top), shift(logg(V(s)).r[0]);
     each(n, out, [&](auto at) { return at(x) - vm - shift; });
-    return;
+  } else {
+    const V scale(E(1) / s);
+    each(n, out, [&](auto at) { return at(out) * scale; });
   }
-  E s = total<E>(n, [&](int64_t i) { V e = expg(V::load(x + i) - vm); e.store(out + i); return e; },
-                 [&](int64_t i) { return out[i] = expOne<E>(x[i] - m); });
-  const V scale(E(1) / s);
-  each(n, out, [&](auto at) { return at(out) * scale; });
 }
 
 template <class E, bool LOG> void softmaxBackward(const E* const* in, E* out, int64_t n, const double*) {
@@ -94,8 +152,16 @@ template <class E> WICK_FN E meanOf(const E* x, int64_t n) {
 template <class E> WICK_FN E factorOf(const E* x, E m, int64_t n, double eps) {
   typedef Vec<E> V;
   const V vm(m);
-  E s = total<E>(n, [&](int64_t i) { V d = V::load(x + i) - vm; return d * d; }, [&](int64_t i) { return (x[i] - m) * (x[i] - m); });
-  return (E)(1.0 / __builtin_sqrt((double)s / (double)n + eps));
+  V a(E(0)), b = a, c = a, d = a;
+  int64_t i = 0;
+  for (; i + 4 * V::N <= n; i += 4 * V::N) {
+    for (int k = 0; k < 4 * WIDTH; k += 64) fetchAhead(reinterpret_cast<const char*>(x + n + i) + k);
+    V p = V::load(x + i) - vm, q = V::load(x + i + V::N) - vm, r = V::load(x + i + 2 * V::N) - vm, s = V::load(x + i + 3 * V::N) - vm;
+    a = mad(p, p, a); b = mad(q, q, b); c = mad(r, r, c); d = mad(s, s, d);
+  }
+  double s = sumLanes((a + b) + (c + d));
+  for (; i < n; i++) s += (x[i] - m) * (x[i] - m);
+  return (E)(1.0 / __builtin_sqrt(s / (double)n + eps));
 }
 
 template <class E, bool CENTRE> void norm(const E* const* in, E* out, int64_t n, const double* params) {
@@ -103,9 +169,9 @@ template <class E, bool CENTRE> void norm(const E* const* in, E* out, int64_t n,
   const E *x = in[0], *w = in[1], *b = in[2];
   const E m = CENTRE ? meanOf(x, n) : E(0);
   const V vm(m), r(factorOf(x, m, n, params[0]));
-  if (w && b) each(n, out, [&](auto at) { return (at(x) - vm) * r * at(w) + at(b); });
+  if (w && b) each(n, out, [&](auto at) { return mad((at(x) - vm) * r, at(w), at(b)); });
   else if (w) each(n, out, [&](auto at) { return (at(x) - vm) * r * at(w); });
-  else if (b) each(n, out, [&](auto at) { return (at(x) - vm) * r + at(b); });
+  else if (b) each(n, out, [&](auto at) { return mad(at(x) - vm, r, at(b)); });
   else each(n, out, [&](auto at) { return (at(x) - vm) * r; });
 }
 

@@ -1,4 +1,4 @@
-// Reductions over contiguous runs and over columns. Floats add up in double (16-bit ones in float within a run), integers in 64 bits.
+// Reductions over contiguous runs and over columns. Floats add up in double, eight at a time in float before; integers in 64 bits.
 #include "isa.h"
 
 namespace {
@@ -9,6 +9,32 @@ constexpr int64_t CHUNK = 1024;
 
 template <class S> constexpr bool isReal = isFloating<typename ComputeOf<S>::type>;
 template <class S> constexpr bool nanWins = Same<S, half>::value || Same<S, bfloat>::value;
+
+WICK_FN bool isFinite(double v) { return v - v == 0; }
+
+// Eight vectors meet in float and join the total in double: three roundings an element, and conversions stay rare.
+template <class S> WICK_FN F sumOfEight(const S* x, int64_t step) {
+  F a = load(x) + load(x + step), b = load(x + 2 * step) + load(x + 3 * step);
+  F c = load(x + 4 * step) + load(x + 5 * step), d = load(x + 6 * step) + load(x + 7 * step);
+  return (a + b) + (c + d);
+}
+template <class S> WICK_FN double sumByEights(const S* x, int64_t n) {
+  D lo(0.0), hi(0.0);
+  int64_t i = 0;
+  for (; i + 8 * F::N <= n; i += 8 * F::N) {
+    Pair p = toDouble(sumOfEight(x + i, F::N));
+    lo += p.lo;
+    hi += p.hi;
+  }
+  double total = sumLanes(lo + hi);
+  for (; i < n; i += F::N) {
+    float wide[F::N];
+    int64_t left = n - i < F::N ? n - i : F::N;
+    widenRun(x + i, wide, left);
+    for (int64_t k = 0; k < left; k++) total += wide[k];
+  }
+  return total;
+}
 
 template <class S> WICK_FN double sumFloats(const S* x, int64_t n) {
   double total = 0;
@@ -30,30 +56,19 @@ template <class S> WICK_FN double sumFloats(const S* x, int64_t n) {
       }
     total = sumLanes(((a[0] + a[1]) + (a[2] + a[3])) + ((a[4] + a[5]) + (a[6] + a[7])));
     for (; i < n; i++) total += x[i];
-  } else {
-    // Short float sums, then double: 16 bits of input leave float enough room over a chunk.
-    for (; i < n; i += CHUNK) {
-      int64_t m = n - i < CHUNK ? n - i : CHUNK, j = 0;
-      F a[4] = {F(0.f), F(0.f), F(0.f), F(0.f)};
-      for (; j + 4 * F::N <= m; j += 4 * F::N)
-        for (int u = 0; u < 4; u++) a[u] += load(x + i + j + u * F::N);
-      Pair p = toDouble((a[0] + a[1]) + (a[2] + a[3]));
-      total += sumLanes(p.lo + p.hi);
-      for (; j < m; j += F::N) {
-        float wide[F::N];
-        int64_t left = m - j < F::N ? m - j : F::N;
-        widenRun(x + i + j, wide, left);
-        for (int64_t k = 0; k < left; k++) total += wide[k];
-      }
-    }
   }
   return total;
 }
 
 template <class S> void sum(const void* p, int64_t n, int64_t, Partial* partial) {
   const S* x = static_cast<const S*>(p);
-  if constexpr (isReal<S>) partial->real += sumFloats(x, n);
-  else {
+  if constexpr (Same<S, double>::value) partial->real += sumFloats(x, n);
+  else if constexpr (isReal<S>) {
+    double total = sumByEights(x, n);
+    // A float sum may overflow where the double one does not.
+    if constexpr (Same<S, float>::value) if (!isFinite(total)) total = sumFloats(x, n);
+    partial->real += total;
+  } else {
     uint64_t total = 0;
     for (int64_t i = 0; i < n; i++) total += (uint64_t)(int64_t)x[i];
     partial->whole = (int64_t)((uint64_t)partial->whole + total);
@@ -98,13 +113,15 @@ template <class S, bool MAX, class E> WICK_FN E best(const E* v, int64_t m) {
   auto pick = [](V p, V q) { if constexpr (MAX) return maxg<S>(p, q); else return ming<S>(p, q); };
   V b(v[0]);
   int64_t i = 0;
-  if (m >= 2 * V::N) {
-    V c = b;
-    for (; i + 2 * V::N <= m; i += 2 * V::N) {
+  if (m >= 4 * V::N) {
+    V c = b, d = b, e = b;
+    for (; i + 4 * V::N <= m; i += 4 * V::N) {
       b = pick(b, V::load(v + i));
       c = pick(c, V::load(v + i + V::N));
+      d = pick(d, V::load(v + i + 2 * V::N));
+      e = pick(e, V::load(v + i + 3 * V::N));
     }
-    b = pick(b, c);
+    b = pick(pick(b, c), pick(d, e));
   }
   for (; i < m; i++) b = pick(b, V(v[i]));
   V r(b.r[0]);
@@ -143,12 +160,12 @@ template <class S, bool MAX> void place(const void* p, int64_t n, int64_t first,
   });
 }
 
-// ---- columns ----
-template <class S, int KIND> void columns(const void* p, int64_t n, void* accumulators) {
+// ---- columns: rows meet in accumulators of double or int64, eight at a time where the type allows ----
+template <class S, int KIND> WICK_FN void addRow(const S* x, int64_t n, double* real, int64_t* whole) {
   typedef typename ComputeOf<S>::type E;
-  chunks(static_cast<const S*>(p), n, [&](const E* v, int64_t at, int64_t m) {
+  chunks(x, n, [&](const E* v, int64_t at, int64_t m) {
     if constexpr (isReal<S>) {
-      double* a = static_cast<double*>(accumulators) + at;
+      double* a = real + at;
       if constexpr (KIND == wick::SUM) for (int64_t i = 0; i < m; i++) a[i] += v[i];
       else if constexpr (KIND == wick::PROD) for (int64_t i = 0; i < m; i++) a[i] *= v[i];
       else for (int64_t i = 0; i < m; i++) {
@@ -159,7 +176,7 @@ template <class S, int KIND> void columns(const void* p, int64_t n, void* accumu
         a[i] = better ? now : old;
       }
     } else {
-      int64_t* a = static_cast<int64_t*>(accumulators) + at;
+      int64_t* a = whole + at;
       if constexpr (KIND == wick::SUM) for (int64_t i = 0; i < m; i++) a[i] = (int64_t)((uint64_t)a[i] + (uint64_t)(int64_t)v[i]);
       else if constexpr (KIND == wick::PROD) for (int64_t i = 0; i < m; i++) a[i] = (int64_t)((uint64_t)a[i] * (uint64_t)(int64_t)v[i]);
       else for (int64_t i = 0; i < m; i++) {
@@ -170,6 +187,80 @@ template <class S, int KIND> void columns(const void* p, int64_t n, void* accumu
   });
 }
 
+// Columns done, a multiple of F4::N. Each row gives whole cache lines: rows a power of two apart would evict each other's.
+template <class S, int KIND> WICK_FN int64_t addEights(const S* x, int64_t rows, int64_t pitch, int64_t n, double* real) {
+  auto meet = [](F4 p, F4 q) {
+    if constexpr (KIND == wick::SUM) return p + q;
+    else if constexpr (KIND == wick::MAX) return maxg<S>(p, q);
+    else return ming<S>(p, q);
+  };
+  auto join = [](F f, double* to) {
+    Pair p = toDouble(f);
+    D lo = D::load(to), hi = D::load(to + D::N);
+    if constexpr (KIND == wick::SUM) { lo += p.lo; hi += p.hi; }
+    else if constexpr (KIND == wick::MAX) { lo = maxg<S>(lo, p.lo); hi = maxg<S>(hi, p.hi); }
+    else { lo = ming<S>(lo, p.lo); hi = ming<S>(hi, p.hi); }
+    lo.store(to);
+    hi.store(to + D::N);
+  };
+  for (int64_t r = 0; r + 8 <= rows; r += 8)
+    for (int64_t i = 0; i + F4::N <= n; i += F4::N) {
+      const S* at = x + r * pitch + i;
+      auto row = [&](int k) { return loadQuad(at + k * pitch); };
+      F4 a = meet(meet(row(0), row(1)), meet(row(2), row(3)));
+      a = meet(a, meet(meet(row(4), row(5)), meet(row(6), row(7))));
+      join(a.a, real + i);
+      join(a.b, real + i + F::N);
+      join(a.c, real + i + 2 * F::N);
+      join(a.d, real + i + 3 * F::N);
+    }
+  return n / F4::N * F4::N;
+}
+
+template <class S, int KIND> void columns(const void* p, int64_t rows, int64_t pitch, int64_t n, int64_t, double* real, int64_t* whole) {
+  const S* x = static_cast<const S*>(p);
+  int64_t done = 0;
+  if constexpr (isReal<S> && !Same<S, double>::value && KIND != wick::PROD) {
+    if (rows >= 8) {
+      double* before = static_cast<double*>(scratch(wick::SCRATCH_X, n * sizeof(double)));
+      if (KIND == wick::SUM) __builtin_memcpy(before, real, n * sizeof(double));
+      done = rows / 8 * 8;
+      const int64_t vectors = addEights<S, KIND>(x, rows, pitch, n, real);
+      bool sound = true;  // or some sum left the range of float on the way: then all are added row by row
+      if (KIND == wick::SUM) for (int64_t i = 0; i < vectors; i++) sound &= isFinite(real[i]);
+      if (!sound) {
+        __builtin_memcpy(real, before, n * sizeof(double));
+        done = 0;
+      } else for (int64_t r = 0; r < done && vectors < n; r++) addRow<S, KIND>(x + r * pitch + vectors, n - vectors, real + vectors, nullptr);
+    }
+  }
+  for (int64_t r = done; r < rows; r++) addRow<S, KIND>(x + r * pitch, n, real, whole);
+}
+
+template <class S, bool MAX> void columnPlaces(const void* p, int64_t rows, int64_t pitch, int64_t n, int64_t first, double* real, int64_t* whole) {
+  typedef typename ComputeOf<S>::type E;
+  const S* x = static_cast<const S*>(p);
+  int64_t* value = whole + n;
+  for (int64_t r = 0; r < rows; r++)
+    chunks(x + r * pitch, n, [&](const E* v, int64_t at, int64_t m) {
+      const int64_t row = first + r;
+      for (int64_t i = 0; i < m; i++) {
+        int64_t place = whole[at + i];
+        if constexpr (isReal<S>) {
+          double now = v[i], old = real[at + i];
+          const bool better = (MAX ? now > old : now < old) | ((place < 0) & (now == now));
+          real[at + i] = better ? now : old;
+          whole[at + i] = better ? row : place;
+        } else {
+          int64_t now = v[i], old = value[at + i];
+          const bool better = (MAX ? now > old : now < old) | (place < 0);
+          value[at + i] = better ? now : old;
+          whole[at + i] = better ? row : place;
+        }
+      }
+    });
+}
+
 template <class S> void fill(wick::IsaTable* t, int dtype) {
   wick::ReduceRun* run = t->reduceRun[dtype];
   run[wick::SUM] = run[wick::MEAN] = sum<S>;
@@ -178,11 +269,13 @@ template <class S> void fill(wick::IsaTable* t, int dtype) {
   run[wick::MIN] = extremum<S, false>;
   run[wick::ARGMAX] = place<S, true>;
   run[wick::ARGMIN] = place<S, false>;
-  wick::ReduceRow* row = t->reduceRow[dtype];
+  wick::ReduceRows* row = t->reduceRows[dtype];
   row[wick::SUM] = row[wick::MEAN] = columns<S, wick::SUM>;
   row[wick::PROD] = columns<S, wick::PROD>;
   row[wick::MAX] = columns<S, wick::MAX>;
   row[wick::MIN] = columns<S, wick::MIN>;
+  row[wick::ARGMAX] = columnPlaces<S, true>;
+  row[wick::ARGMIN] = columnPlaces<S, false>;
 }
 
 }  // namespace

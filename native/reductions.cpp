@@ -10,7 +10,8 @@ namespace {
 
 constexpr int64_t GRAIN = 32768;
 constexpr int64_t PIECE = 65536;  // long groups are cut here, whatever the number of threads: results do not depend on it
-constexpr int64_t COLUMNS = 512;
+constexpr int64_t COLUMNS = 512, LONG_STRETCH = 4096;
+constexpr int64_t ROWS = 16;
 
 struct Groups {
   int dtype, kind;
@@ -114,30 +115,33 @@ void finish(const Groups& g, const Partial* p, int64_t n, char* out, int outType
 
 // Results adjacent in memory: whole rows are added to a stretch of accumulators.
 void foldColumns(const Groups& g, char* out, int outType) {
-  const int last = g.keptRank - 1;
-  const int64_t width = g.keptShape[last], stretches = (width + COLUMNS - 1) / COLUMNS;
-  const int64_t outer = g.kept / width, work = g.fold * COLUMNS;
-  ReduceRow add = isa->reduceRow[g.dtype][g.kind];
+  const int last = g.keptRank - 1, inner = g.foldRank - 1;
+  // Long stretches read memory in long runs; there are enough of them for all threads.
+  const int64_t width = g.keptShape[last], outer = g.kept / width, share = (width * outer / threadCount() + 63) / 64 * 64;
+  const int64_t stretch = share < COLUMNS ? COLUMNS : share < LONG_STRETCH ? share : LONG_STRETCH;
+  const int64_t stretches = (width + stretch - 1) / stretch, work = g.fold * stretch;
+  const int64_t length = g.foldShape[inner], pitch = g.foldStride[0][inner];
+  ReduceRows add = isa->reduceRows[g.dtype][g.kind];
+  const bool places = g.kind >= ARGMAX;
   const Partial zero = initial(g);
   parallel(outer * stretches, GRAIN / work + 1, [&](int64_t begin, int64_t end) {
-    union { double real[COLUMNS]; int64_t whole[COLUMNS]; } acc, part;
-    Partial results[COLUMNS];
+    double* real = static_cast<double*>(scratch(SCRATCH_ROWS, stretch * (sizeof(double) + 2 * sizeof(int64_t) + sizeof(Partial))));
+    int64_t* whole = reinterpret_cast<int64_t*>(real + stretch);
+    Partial* results = reinterpret_cast<Partial*>(whole + 2 * stretch);
     for (int64_t t = begin; t < end; t++) {
-      const int64_t c0 = t % stretches * COLUMNS, n = width - c0 < COLUMNS ? width - c0 : COLUMNS;
+      const int64_t c0 = t % stretches * stretch, n = width - c0 < stretch ? width - c0 : stretch;
       Walk kept(last, g.keptShape, g.keptStride, 1, t / stretches);
       const char* base = g.data + (kept.offset[0] + c0) * g.bytes;
-      for (int64_t j = 0; j < n; j++) results[j] = zero;
       for (int64_t j = 0; j < n; j++) {
-        if (g.real) acc.real[j] = zero.real;
-        else acc.whole[j] = zero.whole;
+        real[j] = zero.real;
+        whole[j] = places ? -1 : zero.whole;
+        whole[n + j] = 0;
       }
-      (void)part;
-      Walk walk(g.foldRank, g.foldShape, g.foldStride, 1, 0);
-      for (int64_t r = 0; r < g.fold; r++, walk.next()) add(base + walk.offset[0] * g.bytes, n, &acc);
-      for (int64_t j = 0; j < n; j++) {
-        if (g.real) results[j].real = acc.real[j];
-        else results[j].whole = acc.whole[j];
-      }
+      Walk walk(inner, g.foldShape, g.foldStride, 1, 0);
+      // A few rows a call: their stretch of columns stays in the first-level cache.
+      for (int64_t r = 0; r < g.fold; r += length, walk.next())
+        for (int64_t i = 0; i < length; i += ROWS) add(base + (walk.offset[0] + i * pitch) * g.bytes, length - i < ROWS ? length - i : ROWS, pitch, n, r + i, real, whole);
+      for (int64_t j = 0; j < n; j++) results[j] = {real[j], whole[j], whole[j]};
       finish(g, results, n, out + (t / stretches * width + c0) * ELEMENT_BYTES[outType], outType);
     }
   });
@@ -162,7 +166,7 @@ Status reduce(const Call& c, const void* data) {
   if (g.kept == 0) return OK;
   const int last = g.keptRank - 1;
   const bool alongRows = g.foldRank == 0 || g.foldStride[0][g.foldRank - 1] == 1;
-  if (g.fold > 0 && !alongRows && last >= 0 && g.keptStride[0][last] == 1 && g.keptShape[last] >= 8 && isa->reduceRow[g.dtype][g.kind]) {
+  if (g.fold > 0 && !alongRows && last >= 0 && g.keptStride[0][last] == 1 && g.keptShape[last] >= 8) {
     foldColumns(g, out.data, out.dtype);
     return OK;
   }

@@ -7,7 +7,17 @@ namespace wick {
 namespace {
 
 constexpr int64_t GRAIN = 8192;
-constexpr int64_t BATCH = 16;  // neighbouring lanes that are gathered together, so that cache lines are read once
+constexpr int64_t BATCH = 32;  // neighbouring lanes that are gathered together, so that cache lines are read once
+
+// Lanes that lie side by side are turned as a block, others moved one by one. `count` lanes of n elements, `pitch` elements apart in `block`.
+void gatherLanes(char* block, int64_t pitch, const char* data, const int64_t* place, int64_t count, int64_t step, int64_t n, int bytes) {
+  if (count > 1 && place[count - 1] - place[0] == count - 1 && place[1] - place[0] == 1) return transposeBlock(data + place[0] * bytes, step, block, pitch, count, n, bytes);
+  for (int64_t j = 0; j < count; j++) gatherRun(block + j * pitch * bytes, data + place[j] * bytes, step, n, bytes);
+}
+void scatterLanes(char* data, const int64_t* place, int64_t count, int64_t step, const char* block, int64_t pitch, int64_t n, int bytes) {
+  if (count > 1 && place[count - 1] - place[0] == count - 1 && place[1] - place[0] == 1) return transposeBlock(block, pitch, data + place[0] * bytes, step, n, count, bytes);
+  for (int64_t j = 0; j < count; j++) scatterRun(data + place[j] * bytes, step, block + j * pitch * bytes, n, bytes);
+}
 
 // Inputs [0, count) have the output's shape and are cut along dim; `whole` are given to every lane as they are.
 void runLanes(LaneKernel kernel, const Operand* const* x, int count, const void* const* whole, int wholeCount, const Operand& out, int dim, const double* params) {
@@ -40,23 +50,24 @@ void runLanes(LaneKernel kernel, const Operand* const* x, int count, const void*
       }
       return;
     }
-    const int64_t pitch = (n * bytes + 63) / 64 * 64;
-    char* block = static_cast<char*>(scratch(SCRATCH_A, (size_t)pitch * BATCH * (count + 1)));
+    const int64_t pitch = (n + 63) / 64 * 64 + 16;  // no power of two: lanes fall into different sets of the cache
+    char* block = static_cast<char*>(scratch(SCRATCH_A, (size_t)pitch * bytes * BATCH * (count + 1)));
     Walk walk(rank, shape, stride, count + 1, begin);
-    for (int64_t i = begin; i < end; i += BATCH) {
-      const int64_t m = end - i < BATCH ? end - i : BATCH;
-      int64_t place[BATCH];
-      for (int64_t j = 0; j < m; j++, walk.next()) {
-        for (int k = 0; k < count; k++)
-          gatherRun(block + (k * BATCH + j) * pitch, x[k]->data + walk.offset[k] * bytes, step[k], n, bytes);
-        place[j] = walk.offset[count];
-      }
+    const int64_t row = rank > 0 ? shape[rank - 1] : 1;
+    for (int64_t i = begin; i < end;) {
+      // A batch ends where the innermost of the other dimensions does.
+      const int64_t left = row - i % row, most = left < BATCH ? left : BATCH, m = end - i < most ? end - i : most;
+      int64_t place[4][BATCH];
+      for (int64_t j = 0; j < m; j++, walk.next())
+        for (int k = 0; k <= count; k++) place[k][j] = walk.offset[k];
+      for (int k = 0; k < count; k++) gatherLanes(block + k * BATCH * pitch * bytes, pitch, x[k]->data, place[k], m, step[k], n, bytes);
+      char* results = block + count * BATCH * pitch * bytes;
       for (int64_t j = 0; j < m; j++) {
-        for (int k = 0; k < count; k++) in[k] = block + (k * BATCH + j) * pitch;
-        char* result = block + (count * BATCH + j) * pitch;
-        kernel(in, result, n, params);
-        scatterRun(out.data + place[j] * bytes, step[count], result, n, bytes);
+        for (int k = 0; k < count; k++) in[k] = block + (k * BATCH + j) * pitch * bytes;
+        kernel(in, results + j * pitch * bytes, n, params);
       }
+      scatterLanes(out.data, place[count], m, step[count], results, pitch, n, bytes);
+      i += m;
     }
   });
 }

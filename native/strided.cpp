@@ -8,7 +8,8 @@ namespace {
 
 constexpr int64_t TILE = 512;        // elements of a tile
 constexpr int64_t LONG_ROW = 128;    // rows from here on are worth a kernel call of their own
-constexpr int64_t BLOCK_ROWS = 32, BLOCK_COLUMNS = 128;
+constexpr int64_t BLOCK_BYTES = 1024, BLOCK_COLUMNS = 64;  // of a turned operand: long runs are read, and a block fits the second-level cache
+constexpr int64_t BLOCK_PITCH = BLOCK_COLUMNS + 4;         // no power of two: lines of a column fall into different sets
 constexpr int64_t GRAIN = 32768;     // elements worth waking another thread for
 
 template <class E> void gatherAs(char* to, const char* from, int64_t stride, int64_t n) {
@@ -41,38 +42,54 @@ inline B4 zipHigh(B4 a, B4 b) { return WICK_SHUFFLE(B4, a, b, 2, 6, 3, 7); }
 inline B8 zipLow(B8 a, B8 b) { return WICK_SHUFFLE(B8, a, b, 0, 2); }
 inline B8 zipHigh(B8 a, B8 b) { return WICK_SHUFFLE(B8, a, b, 1, 3); }
 
-// to[r][c] = from[c][r]: `step` elements lie between consecutive c in `from`, `pitch` between consecutive r in `to`.
-template <class V, class E> void transposeAs(const E* from, int64_t step, E* to, int64_t pitch, int64_t rows, int64_t columns) {
+// `TILES` tiles of N by N elements from rows `step` apart to rows `pitch` apart; what lies in one row is read at once.
+template <class V, int TILES, class E> inline __attribute__((always_inline)) void transposeTiles(const E* from, int64_t step, E* to, int64_t pitch) {
   constexpr int N = 16 / sizeof(E);
+  V v[TILES][N];
+#pragma GCC unroll 16
+  for (int i = 0; i < N; i++)
+#pragma GCC unroll 4
+    for (int j = 0; j < TILES; j++) __builtin_memcpy(&v[j][i], from + i * step + j * N, 16);
+#pragma GCC unroll 4
+  for (int j = 0; j < TILES; j++) {
+#pragma GCC unroll 4
+    for (int width = 1; width < N; width *= 2) {  // each round doubles the runs that belong together
+      V w[N];
+#pragma GCC unroll 8
+      for (int i = 0; i < N / 2; i++) {
+        w[2 * i] = zipLow(v[j][i], v[j][i + N / 2]);
+        w[2 * i + 1] = zipHigh(v[j][i], v[j][i + N / 2]);
+      }
+#pragma GCC unroll 16
+      for (int i = 0; i < N; i++) v[j][i] = w[i];
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < N; i++) __builtin_memcpy(to + (j * N + i) * pitch, &v[j][i], 16);
+  }
+}
+
+template <class V, class E> void transposeAs(const E* from, int64_t step, E* to, int64_t pitch, int64_t rows, int64_t columns) {
+  constexpr int N = 16 / sizeof(E), LINE = 64 / sizeof(E);
   int64_t c = 0;
   for (; c + N <= columns; c += N) {
+    const E* top = from + c * step;
     int64_t r = 0;
-    for (; r + N <= rows; r += N) {
-      V v[N], w[N];
-      for (int i = 0; i < N; i++) __builtin_memcpy(&v[i], from + (c + i) * step + r, 16);
-      for (int width = 1; width < N; width *= 2) {  // each round doubles the runs that belong together
-        for (int i = 0; i < N / 2; i++) {
-          w[2 * i] = zipLow(v[i], v[i + N / 2]);
-          w[2 * i + 1] = zipHigh(v[i], v[i + N / 2]);
-        }
-        for (int i = 0; i < N; i++) v[i] = w[i];
+    if constexpr (N > 4) {
+      // More rows than a set of the cache has ways: whole lines are taken out first, or rows a power of two apart would evict each other.
+      alignas(64) E lines[N][LINE];
+      for (; r + LINE <= rows; r += LINE) {
+        for (int i = 0; i < N; i++) __builtin_memcpy(lines[i], top + i * step + r, 64);
+        for (int j = 0; j < LINE; j += N) transposeTiles<V, 1>(&lines[0][j], LINE, to + (r + j) * pitch + c, pitch);
       }
-      for (int i = 0; i < N; i++) __builtin_memcpy(to + (r + i) * pitch + c, &v[i], 16);
+    } else {
+      for (; r + LINE <= rows; r += LINE) transposeTiles<V, 4>(top + r, step, to + r * pitch + c, pitch);
     }
+    for (; r + N <= rows; r += N) transposeTiles<V, 1>(top + r, step, to + r * pitch + c, pitch);
     for (; r < rows; r++)
-      for (int i = 0; i < N; i++) to[r * pitch + c + i] = from[(c + i) * step + r];
+      for (int i = 0; i < N; i++) to[r * pitch + c + i] = top[i * step + r];
   }
   for (; c < columns; c++)
     for (int64_t r = 0; r < rows; r++) to[r * pitch + c] = from[c * step + r];
-}
-
-void transposeBlock(const char* from, int64_t step, char* to, int64_t pitch, int64_t rows, int64_t columns, int bytes) {
-  switch (bytes) {
-    case 1: return transposeAs<B1>((const uint8_t*)from, step, (uint8_t*)to, pitch, rows, columns);
-    case 2: return transposeAs<B2>((const uint16_t*)from, step, (uint16_t*)to, pitch, rows, columns);
-    case 4: return transposeAs<B4>((const uint32_t*)from, step, (uint32_t*)to, pitch, rows, columns);
-    default: return transposeAs<B8>((const uint64_t*)from, step, (uint64_t*)to, pitch, rows, columns);
-  }
 }
 
 struct Task {
@@ -195,29 +212,39 @@ void runBlocks(const Task& t, int dim) {
     for (int k = 0; k <= t.inputs; k++) stride[k][rank] = t.m.stride[k][d];
     rank++;
   }
-  const int64_t rows = t.m.shape[dim], columns = t.m.shape[last];
-  const int64_t down = (rows + BLOCK_ROWS - 1) / BLOCK_ROWS, across = (columns + BLOCK_COLUMNS - 1) / BLOCK_COLUMNS;
   const int o = t.inputs;
-  parallel(outer * down * across, GRAIN / (BLOCK_ROWS * BLOCK_COLUMNS), [&](int64_t begin, int64_t end) {
-    alignas(64) char block[3][BLOCK_ROWS * BLOCK_COLUMNS * 8];
+  bool turned[MAX_OPERANDS] = {};
+  int widest = 1, blocks = 0;
+  for (int k = 0; k < t.inputs; k++) {
+    const int64_t sc = t.m.stride[k][last];
+    turned[k] = t.m.stride[k][dim] == 1 && sc != 1 && sc != 0;
+    if (turned[k] && t.bytes[k] > widest) widest = t.bytes[k];
+    blocks += turned[k];
+  }
+  const int64_t rows = t.m.shape[dim], columns = t.m.shape[last], blockRows = BLOCK_BYTES / widest;
+  const int64_t down = (rows + blockRows - 1) / blockRows, across = (columns + BLOCK_COLUMNS - 1) / BLOCK_COLUMNS;
+  parallel(outer * down * across, GRAIN / (blockRows * BLOCK_COLUMNS), [&](int64_t begin, int64_t end) {
+    char* memory = static_cast<char*>(scratch(SCRATCH_BLOCKS, blocks * BLOCK_BYTES * BLOCK_PITCH));
     alignas(64) char tile[MAX_OPERANDS][BLOCK_COLUMNS * 8];
     for (int64_t b = begin; b < end; b++) {
-      const int64_t r0 = b / across % down * BLOCK_ROWS, c0 = b % across * BLOCK_COLUMNS;
-      const int64_t nr = rows - r0 < BLOCK_ROWS ? rows - r0 : BLOCK_ROWS, nc = columns - c0 < BLOCK_COLUMNS ? columns - c0 : BLOCK_COLUMNS;
+      // Blocks follow each other along the runs that are read.
+      const int64_t r0 = b % down * blockRows, c0 = b / down % across * BLOCK_COLUMNS;
+      const int64_t nr = rows - r0 < blockRows ? rows - r0 : blockRows, nc = columns - c0 < BLOCK_COLUMNS ? columns - c0 : BLOCK_COLUMNS;
       Walk walk(rank, shape, stride, t.inputs + 1, b / (across * down));
-      char* corner[MAX_OPERANDS];
-      bool turned[MAX_OPERANDS];
+      char *corner[MAX_OPERANDS], *block[MAX_OPERANDS], *next = memory;
       for (int k = 0; k <= t.inputs; k++) {
         int64_t sr = t.m.stride[k][dim], sc = t.m.stride[k][last];
         corner[k] = t.data[k] + (walk.offset[k] + r0 * sr + c0 * sc) * t.bytes[k];
-        turned[k] = k < t.inputs && sr == 1 && sc != 1 && sc != 0;
-        if (turned[k]) transposeBlock(corner[k], sc, block[k], BLOCK_COLUMNS, nr, nc, t.bytes[k]);
+        if (!turned[k]) continue;
+        block[k] = next;
+        next += BLOCK_BYTES * BLOCK_PITCH;
+        transposeBlock(corner[k], sc, block[k], BLOCK_PITCH, nr, nc, t.bytes[k]);
       }
       for (int64_t r = 0; r < nr; r++) {
         const void* in[MAX_OPERANDS];
         for (int k = 0; k < t.inputs; k++) {
           int64_t sr = t.m.stride[k][dim], sc = t.m.stride[k][last];
-          if (turned[k]) { in[k] = block[k] + r * BLOCK_COLUMNS * t.bytes[k]; continue; }
+          if (turned[k]) { in[k] = block[k] + r * BLOCK_PITCH * t.bytes[k]; continue; }
           const char* from = corner[k] + r * sr * t.bytes[k];
           in[k] = sc == 1 ? from : tile[k];
           if (sc != 1) gatherRun(tile[k], from, sc, nc, t.bytes[k]);
@@ -234,6 +261,15 @@ void runBlocks(const Task& t, int dim) {
 template <int BYTES> void copyKernel(const void* const* in, void* out, int64_t n, const double*) { memcpy(out, in[0], n * BYTES); }
 
 }  // namespace
+
+void transposeBlock(const char* from, int64_t step, char* to, int64_t pitch, int64_t rows, int64_t columns, int bytes) {
+  switch (bytes) {
+    case 1: return transposeAs<B1>((const uint8_t*)from, step, (uint8_t*)to, pitch, rows, columns);
+    case 2: return transposeAs<B2>((const uint16_t*)from, step, (uint16_t*)to, pitch, rows, columns);
+    case 4: return transposeAs<B4>((const uint32_t*)from, step, (uint32_t*)to, pitch, rows, columns);
+    default: return transposeAs<B8>((const uint64_t*)from, step, (uint64_t*)to, pitch, rows, columns);
+  }
+}
 
 void gatherRun(char* to, const char* from, int64_t stride, int64_t n, int bytes) {
   if (stride == 1) { memcpy(to, from, n * bytes); return; }

@@ -21,6 +21,9 @@ void copyStrided(const Operand& from, const Operand& to);
 void gatherRun(char* to, const char* from, int64_t stride, int64_t n, int bytes);
 void scatterRun(char* to, int64_t stride, const char* from, int64_t n, int bytes);
 
+// to[r][c] = from[c][r]: `step` elements lie between consecutive c in `from`, `pitch` between consecutive r in `to`.
+void transposeBlock(const char* from, int64_t step, char* to, int64_t pitch, int64_t rows, int64_t columns, int bytes);
+
 // An operand as contiguous memory: itself, or a copy in scratch that lives until the slot is used again.
 const char* contiguousData(const Operand& x, int slot);
 

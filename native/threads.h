@@ -17,7 +17,7 @@ template <class F> void parallel(int64_t n, int64_t grain, F&& body) {
 
 // Scratch memory of the calling thread, 64-byte aligned, kept between calls; slots do not overlap.
 // A, B and C belong to matrix products; drivers that call them keep to the others.
-enum Scratch : int { SCRATCH_A, SCRATCH_B, SCRATCH_C, SCRATCH_ROWS, SCRATCH_X, SCRATCH_Y, SCRATCH_Z, SCRATCH_COUNT };
+enum Scratch : int { SCRATCH_A, SCRATCH_B, SCRATCH_C, SCRATCH_ROWS, SCRATCH_X, SCRATCH_Y, SCRATCH_Z, SCRATCH_BLOCKS, SCRATCH_COUNT };
 void* scratch(Scratch slot, size_t bytes);
 
 }  // namespace wick

@@ -349,6 +349,20 @@ template <class S, class E> WICK_FN Vec<E> ming(Vec<E> p, Vec<E> q) {
   return m;
 }
 
+#if defined(WICK_ISA_NEON)
+// The instructions have both rules: FMAXNM passes NaN over, FMAX keeps it.
+#define WICK_EXTREMUM(f, E, RAW, QUIET, LOUD)                                                              \
+  template <class S> WICK_FN Vec<E> f(Vec<E> p, Vec<E> q) {                                                \
+    if constexpr (Same<S, half>::value || Same<S, bfloat>::value) return Vec<E>((Vec<E>::R)LOUD((RAW)p.r, (RAW)q.r)); \
+    else return Vec<E>((Vec<E>::R)QUIET((RAW)p.r, (RAW)q.r));                                              \
+  }
+WICK_EXTREMUM(maxg, float, float32x4_t, vmaxnmq_f32, vmaxq_f32)
+WICK_EXTREMUM(ming, float, float32x4_t, vminnmq_f32, vminq_f32)
+WICK_EXTREMUM(maxg, double, float64x2_t, vmaxnmq_f64, vmaxq_f64)
+WICK_EXTREMUM(ming, double, float64x2_t, vminnmq_f64, vminq_f64)
+#undef WICK_EXTREMUM
+#endif
+
 // Whether every |x| is below the bound; NaN is not.
 WICK_FN bool allWithin(F x, F bound) {
 #if defined(WICK_ISA_NEON)

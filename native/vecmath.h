@@ -2,10 +2,14 @@
 // would lose bits they run in double. double: the C library, lane by lane.
 // Included after vec.h inside an unnamed namespace.
 
-#define WICK_CALL static __attribute__((noinline))
+#define WICK_CALL static __attribute__((noinline, const))
 
 template <class V> WICK_FN V poly(V, double c) { return V(c); }
 template <class V, class... C> WICK_FN V poly(V x, double c, C... more) { return mad(poly(x, more...), x, V(c)); }
+
+// e^r = 1 + r + r^2 (c2 + c3 r + ...) for |r| up to ln(2)/2.
+constexpr float EXP_C2 = 0.50000001008229162566f, EXP_C3 = 0.16666512837351640614f, EXP_C4 = 0.041666187960778864902f,
+                EXP_C5 = 0.0083696030614845590741f, EXP_C6 = 0.0013951668902237959671f;
 
 WICK_FN F powerOfTwo(I n) { return ((n + I(127)) << 23).as<F>(); }
 
@@ -28,9 +32,8 @@ WICK_FN F expg(F x) {
   F t = mad(x, F(1.44269504088896341f), shift), n = t - shift;
   F r = mad(n, F(2.12194440054690583e-4f), mad(n, F(-0.693359375f), x));  // ten bits: the first product is exact
   F q = r * r;
-  F a = mad(r, F(0.16666512837351640614f), F(0.50000001008229162566f));
-  F b = mad(r, F(0.0083696030614845590741f), F(0.041666187960778864902f));
-  b = mad(q, F(0.0013951668902237959671f), b);
+  F a = mad(r, F(EXP_C3), F(EXP_C2));
+  F b = mad(q, F(EXP_C6), mad(r, F(EXP_C5), F(EXP_C4)));
   F y = mad(mad(q, b, a), q, r) + F(1.f);
   return (y.as<I>() + (t.as<I>() << 23)).as<F>();
 }
@@ -55,26 +58,29 @@ WICK_FN F logg(F x) {
   return select(x >= F(0.f), r, F(__builtin_nanf("")));
 }
 
-WICK_FN F tanhg(F x) {
-  F a = absg(x), s = x * x;
-  F p = poly(s, -0.33333283883640026802, 0.13331490348610727763, -0.0537434296636763844, 0.020650386780150570939,
+// One vector or four: V is F or F4.
+template <class V> WICK_FN V tanhOf(V x) {
+  V a = absg(x), s = x * x;
+  V p = poly(s, -0.33333283883640026802, 0.13331490348610727763, -0.0537434296636763844, 0.020650386780150570939,
              -0.0057168401908446505276);
-  F small = mad(p * s, x, x);
-  F large = copysigng(F(1.f) - F(2.f) / (expg(a + a) + F(1.f)), x);
-  return select(a < F(0.625f), small, large);
+  V small = mad(p * s, x, x);
+  V large = copysigng(V(1.f) - V(2.f) / (expg(a + a) + V(1.f)), x);
+  return select(a < V(0.625f), small, large);
 }
+WICK_FN F tanhg(F x) { return tanhOf(x); }
 
-WICK_FN F erfg(F x) {
-  F a = absg(x), s = x * x;
-  F small = x * poly(s, 1.1283791659132503139, -0.37612627132811306642, 0.11283600140362987646, -0.026854443074205393738,
+template <class V> WICK_FN V erfOf(V x) {
+  V a = absg(x), s = x * x;
+  V small = x * poly(s, 1.1283791659132503139, -0.37612627132811306642, 0.11283600140362987646, -0.026854443074205393738,
                      0.0051895324243024452952, -0.00080208154216321177473, 0.000078890334316535980546);
-  F b = select(a > F(4.f), F(4.f), a);
-  F q = poly(b, 0.00010248773755333090821, -1.129075471804796215, -0.63451183215430859216, -0.10651660996557253028,
+  V b = select(a > V(4.f), V(4.f), a);
+  V q = poly(b, 0.00010248773755333090821, -1.129075471804796215, -0.63451183215430859216, -0.10651660996557253028,
              0.02344079370057232705, -0.003129973759442516969, 0.000014100981190154178439, 0.000085378535597506703844,
              -0.000015340443488073282266, 9.5722518821570988035e-7);  // log(erfc)
-  F large = copysigng(F(1.f) - expg(q), x);
-  return select(a < F(1.f), small, large);
+  V large = copysigng(V(1.f) - expg(q), x);
+  return select(a < V(1.f), small, large);
 }
+WICK_FN F erfg(F x) { return erfOf(x); }
 
 // ---- double kernels with the precision float results need ----
 WICK_FN D expNear(D x) {
