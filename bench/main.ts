@@ -1,9 +1,11 @@
 // `npm run bench`: speed as shares of what the machine can do, measured in the same run; a table for people and JSON for the record.
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
-import { Device } from '../src/index.js';
-import { table } from '../src/cli/table.js';
+import { CpuBackend } from '../src/backends/cpu.js';
 import { GpuBackend } from '../src/backends/gpu/gpu.js';
+import { table } from '../src/cli/table.js';
+import { Device } from '../src/index.js';
+import { cpuBench } from './cpu.js';
 import { gpuBench } from './gpu.js';
 
 const { values } = parseArgs({
@@ -13,12 +15,22 @@ const { values } = parseArgs({
 });
 const device = Device.get(values.device as string);
 const say = (line: string): void => void process.stderr.write(`${line}\n`);
-if (!(device.backend instanceof GpuBackend)) {
-  say(`${device.name}: only GPU devices are timed by this command`);
+const number = (v: number | undefined, digits: number): string => (v === undefined ? '' : v.toFixed(digits));
+const date = new Date().toISOString();
+const write = (record: object): void => void (values.json && writeFileSync(values.json, `${JSON.stringify(record, null, 1)}\n`));
+
+if (device.backend instanceof GpuBackend) {
+  const results = gpuBench(device, values.only as string, say, !values['no-peers']);
+  console.log(table(['work', 'ms', 'GB/s', 'of copy', 'TFLOP/s', 'PyTorch ms', 'PyTorch / ours'],
+    results.map((r) => [r.name, number(r.ms, 4), number(r.gbPerSecond, 0), number(r.ofCopy, 2), number(r.tflops, 0), number(r.torchMs, 4), number(r.speedup, 2)])));
+  write({ device: device.description, date, results });
+} else if (device.backend instanceof CpuBackend) {
+  const report = cpuBench(device, values.only as string, say, !values['no-peers']);
+  console.log(`${report.hardware}; ${report.engine}; copy ${report.copyGbPerSecond.toFixed(1)} GB/s, multiply-adds ${report.peakGflops.toFixed(1)} GFLOP/s; peers: ${report.peers.join('; ')}`);
+  console.log(table(['work', 'ms', 'GB/s', 'GFLOP/s', 'share', 'target', 'OpenBLAS / ours', 'onnxruntime / ours'],
+    report.results.map((r) => [r.name, number(r.ms, 4), number(r.gbPerSecond, 1), number(r.gflops, 1), number(r.share, 2), number(r.target, 2), number(r.openblas, 2), number(r.onnxruntime, 2)])));
+  write({ date, ...report });
+} else {
+  say(`${device.name}: only GPU devices and the CPU engine are timed by this command`);
   process.exit(2);
 }
-const results = gpuBench(device, values.only as string, say, !values['no-peers']);
-const number = (v: number | undefined, digits: number): string => (v === undefined ? '' : v.toFixed(digits));
-console.log(table(['work', 'ms', 'GB/s', 'of copy', 'TFLOP/s', 'PyTorch ms', 'PyTorch / ours'],
-  results.map((r) => [r.name, number(r.ms, 4), number(r.gbPerSecond, 0), number(r.ofCopy, 2), number(r.tflops, 0), number(r.torchMs, 4), number(r.speedup, 2)])));
-if (values.json) writeFileSync(values.json, `${JSON.stringify({ device: device.description, date: new Date().toISOString(), results }, null, 1)}\n`);

@@ -40,6 +40,7 @@ namespace {
   void wick_gemm_##SUFFIX(IsaTable*);                                                                                       \
   void wick_lanes_##SUFFIX(IsaTable*);                                                                                      \
   void wick_attention_##SUFFIX(IsaTable*);                                                                                  \
+  void wick_peak_##SUFFIX(IsaTable*);                                                                                       \
   }                                                                                                                         \
   const IsaTable* table_##SUFFIX() {                                                                                        \
     static IsaTable t;                                                                                                      \
@@ -55,6 +56,7 @@ namespace {
     wick_gemm_##SUFFIX(&t);                                                                                                 \
     wick_lanes_##SUFFIX(&t);                                                                                                \
     wick_attention_##SUFFIX(&t);                                                                                            \
+    wick_peak_##SUFFIX(&t);                                                                                                 \
     return &t;                                                                                                              \
   }
 
@@ -196,6 +198,19 @@ __attribute__((visibility("default"))) int wick_run(double address) {
   int id = (int)block[OP];
   if (id < ROW_COUNT) return runElementwise(c, reinterpret_cast<const void*>((intptr_t)id));
   return runContiguous(c, *ops[id - ROW_COUNT]);
+}
+
+// For benchmarks: multiply-adds on all of the pool's threads; the answer is how many operations there were.
+__attribute__((visibility("default"))) double wick_peak(double rounds) {
+  const int threads = threadCount();
+  double done[64] = {};
+  parallel(threads < 64 ? threads : 64, 1, [&](int64_t begin, int64_t end) {
+    float kept;
+    for (int64_t i = begin; i < end; i++) done[i] = isa->peak((int64_t)rounds, &kept);
+  });
+  double total = 0;
+  for (double d : done) total += d;
+  return total;
 }
 
 // For measuring what a plain copy reaches with the pool's threads.

@@ -54,6 +54,7 @@ struct IsaTable {
   MatmulFn matmul[DTYPE_COUNT];
   LaneKernel lane[DTYPE_COUNT][LANE_COUNT];
   Attend attend[2];                          // float, double
+  double (*peak)(int64_t rounds, float* kept);  // operations done by multiply-adds alone
 };
 
 // The table of the instruction set in use.

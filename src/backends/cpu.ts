@@ -37,6 +37,8 @@ interface Engine {
   readonly address: (buffer: ArrayBuffer) => number;
   readonly advise: (address: number, bytes: number) => void;
   readonly isa: () => number;
+  readonly memcpy: (to: number, from: number, bytes: number) => void;
+  readonly peak: (rounds: number) => number;
 }
 
 function load(): Engine {
@@ -50,6 +52,8 @@ function load(): Engine {
     address: library.func('double wick_address(void *p)'),
     advise: library.func('void wick_advise(double address, double bytes)'),
     isa: library.func('uintptr_t wick_isa()'),
+    memcpy: library.func('void wick_memcpy(double to, double from, double bytes)'),
+    peak: library.func('double wick_peak(double rounds)'),
   } as unknown as Engine;
   const wanted = process.env.WICK_CPU_ISA ?? '';
   const status = engine.select(wanted);
@@ -86,6 +90,14 @@ export class CpuBackend implements Backend {
   }
   set threads(n: number) {
     this.#engine.threads(n);
+  }
+
+  /** What the machine can do with these threads, for benchmarks: a plain copy, and multiply-adds (the answer is how many operations). */
+  copyBytes(to: Memory, from: Memory, bytes: number): void {
+    this.#engine.memcpy(to.address, from.address, bytes);
+  }
+  multiplyAdds(rounds: number): number {
+    return this.#engine.peak(rounds);
   }
 
   alloc(bytes: number): Memory {

@@ -36,7 +36,7 @@ export const COMMON_FLAGS = [
   '-ffp-contract=off', '-fno-math-errno', '-fno-trapping-math', '-pthread', '-Wall', '-Wno-psabi', '-Wno-unused-function', '-Wno-ignored-attributes',
 ];
 const BASELINE = ['engine', 'threads', 'strided', 'movement', 'reductions', 'products', 'indexing', 'convolution', 'planes', 'rowwise', 'sorting', 'random', 'attention'];
-const PER_ISA = ['gemm', 'lanes', 'reduce', 'cast', 'attention-rows'];
+const PER_ISA = ['gemm', 'lanes', 'reduce', 'cast', 'attention-rows', 'peak'];
 const ELEMENTWISE_PARTS = 5;
 const COMPILERS = ['g++', 'clang++', 'c++'];
 
