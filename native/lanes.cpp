@@ -94,11 +94,13 @@ template <bool STORE, class E> WICK_FN E expSum(const E* x, E* out, int64_t n, E
     const F4 vt(top);
     F4 sum(0.f);
     if (near)
-      for (; done + F4::N <= n; done += F4::N) {
-        fetchAhead(x + n + done);
-        F4 e = expNear(F4::load(x + done) - vt);
-        if (STORE) e.store(out + done);
-        sum = sum + e;
+      for (; done + 8 * F::N <= n; done += 8 * F::N) {
+        for (int k = 0; k < 8 * WIDTH; k += 64) fetchAhead(reinterpret_cast<const char*>(x + n + done) + k);
+        F v[8];
+        WICK_EIGHT v[u] = F::load(x + done + u * F::N) - vt.a;
+        expNear(v);
+        if (STORE) WICK_EIGHT v[u].store(out + done + u * F::N);
+        sum = sum + (F4(v[0], v[1], v[2], v[3]) + F4(v[4], v[5], v[6], v[7]));
       }
     else
       for (; done + F4::N <= n; done += F4::N) {

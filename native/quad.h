@@ -98,6 +98,28 @@ WICK_FN F4 expNear(F4 x) {
   auto scaled = [](F v, F k) { return (v.as<I>() + (k.as<I>() << 23)).as<F>(); };
   return {scaled(y.a, t.a), scaled(y.b, t.b), scaled(y.c, t.c), scaled(y.d, t.d)};
 }
+// The same over 32 lanes where the instruction set's two pipes need eight chains to be busy; arrays, since larger values would live in memory.
+#define WICK_EIGHT _Pragma("GCC unroll 8") for (int u = 0; u < 8; u++)
+WICK_FN void expNear(F (&v)[8]) {
+#if defined(WICK_ISA_NEON)
+  F t[8], n[8];
+  WICK_EIGHT t[u] = madFresh(v[u], F(1.44269504088896341f), EXP_STEPS[0]);
+  WICK_EIGHT n[u] = t[u] - F(0x1.8p23f);
+  WICK_EIGHT v[u] = mad(n[u], F(-0.693359375f), v[u]);
+  WICK_EIGHT v[u] = mad(n[u], F(2.12194440054690583e-4f), v[u]);
+  WICK_EIGHT n[u] = madFresh(v[u], F(EXP_C6), EXP_STEPS[1]);
+  WICK_EIGHT n[u] = madFresh(n[u], v[u], EXP_STEPS[2]);
+  WICK_EIGHT n[u] = madFresh(n[u], v[u], EXP_STEPS[3]);
+  WICK_EIGHT n[u] = madFresh(n[u], v[u], EXP_STEPS[4]);
+  WICK_EIGHT n[u] = madFresh(n[u], v[u], EXP_STEPS[5]);
+  WICK_EIGHT n[u] = madFresh(n[u], v[u], EXP_STEPS[6]);
+  WICK_EIGHT v[u] = (n[u].as<I>() + (t[u].as<I>() << 23)).as<F>();
+#else
+  F4 p = expNear(F4(v[0], v[1], v[2], v[3])), q = expNear(F4(v[4], v[5], v[6], v[7]));
+  v[0] = p.a; v[1] = p.b; v[2] = p.c; v[3] = p.d;
+  v[4] = q.a; v[5] = q.b; v[6] = q.c; v[7] = q.d;
+#endif
+}
 WICK_CALL F expAlone(F x) { return expg(x); }
 WICK_FN F4 expg(F4 x) {
   F s = mad(x.d, x.d, mad(x.c, x.c, mad(x.b, x.b, x.a * x.a)));
