@@ -1,7 +1,7 @@
 // The matrix: every op x dtype x layout x sample of the table, on every device under test, against the reference engine.
 // One case: WICK_CASE=exp/f32/transposed/0 npm test (a prefix such as exp/ runs all of them).
 import assert from 'node:assert/strict';
-import { after, test } from 'node:test';
+import { after, before, test } from 'node:test';
 import '../src/index.js';
 import { isFloat } from '../src/base/dtype.js';
 import { UnsupportedError } from '../src/base/errors.js';
@@ -10,6 +10,7 @@ import { opList } from '../src/ops/table.js';
 import { type Case, casesOf, buildInputs, runCase } from '../src/testing/cases.js';
 import { difference, judge } from '../src/testing/compare.js';
 import { inShard, testDevices } from '../src/testing/devices.js';
+import { warm } from '../src/testing/warm.js';
 import { decodeValues } from '../src/testing/values.js';
 import { Device } from '../src/tensor/device.js';
 import { scope } from '../src/tensor/scope.js';
@@ -46,7 +47,29 @@ function check(c: Case, device: Device): string | undefined {
   return undefined;
 }
 
+/** Which kernels the cases need on an emulated GPU is found by a dry run; whatever goes wrong there goes wrong again, and is seen, in the test. */
+function warmFor(device: Device): void {
+  const began = performance.now();
+  let asked = 0;
+  const kernels = warm(device, (dry) => {
+    for (const [index, row] of opList.entries()) {
+      if (!inShard(index)) continue;
+      for (const c of casesOf([row])) {
+        if (!c.name.startsWith(only)) continue;
+        asked++;
+        try {
+          scope(() => void runCase(c, buildInputs(c, dry).tensors, dry));
+        } catch {
+          continue;
+        }
+      }
+    }
+  });
+  if (kernels > 0) console.log(`${device.name}: ${kernels} kernels for ${asked} cases compiled in ${((performance.now() - began) / 1000).toFixed(1)} s`);
+}
+
 for (const { name, device, missing } of testDevices()) {
+  if (device) before(() => warmFor(device));
   for (const [index, row] of opList.entries()) {
     if (!inShard(index)) continue;
     const cases = [...casesOf([row])].filter((c) => c.name.startsWith(only));

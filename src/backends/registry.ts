@@ -2,6 +2,7 @@
 import { ArgumentError, DeviceError } from '../base/errors.js';
 import { openDriver } from '../driver/drivers.js';
 import { openEmulated } from '../driver/emu.js';
+import { openDry } from '../driver/emu-dry.js';
 import { openSim } from '../driver/sim.js';
 import type { Backend } from './backend.js';
 import { openCpu } from './cpu.js';
@@ -24,6 +25,10 @@ const openers: Record<string, Open> = {
   emu: (target) => {
     const device = openEmulated(target);
     return new GpuBackend(`emu:${device.info.arch}`, device, `${device.info.arch} code objects run by the emulator (for tests; slow)`);
+  },
+  dry: (target) => {
+    const device = openDry(target);
+    return new GpuBackend(`dry:${device.info.arch}`, device, `takes the kernels of ${device.info.arch} and runs none: tells which are needed`);
   },
   sim: (wave) => {
     const device = openSim().open(ordinal('sim', wave || '32'));

@@ -1,10 +1,10 @@
-// The seam between the GPU backend and a way to reach a GPU: cuda, hip, sim (host C++) and emu (AMD code objects interpreted).
+// The seam between the GPU backend and a way to reach a GPU: cuda, hip, sim (host C++), emu (AMD code objects emulated) and dry (nothing runs).
 //
 // Handles and addresses are plain numbers (both fit 2^53), so that the hot path holds no BigInt and makes no garbage.
 // Calls without "async" in their description return when done; everything that takes a stream is only enqueued on it.
 // Failures throw: DeviceError (no such device, no driver), OutOfMemoryError, DriverError (any other failed call), ArgumentError.
 
-export const DRIVER_NAMES = ['cuda', 'hip', 'sim', 'emu'] as const;
+export const DRIVER_NAMES = ['cuda', 'hip', 'sim', 'emu', 'dry'] as const;
 export type DriverName = (typeof DRIVER_NAMES)[number];
 
 /** A device address, in bytes; 0 is the null pointer. */

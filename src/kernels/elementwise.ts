@@ -143,5 +143,5 @@ export function elementwiseUnit(chains: readonly Chain[], variants?: readonly Va
   const parsed = parseModule('elementwise', `${moduleText('elementwise.hip')}\n${texts.join('\n')}`);
   const structs = chains.map(functor).join('\n');
   const entries: Entry[] = [...parsed.entries.values()];
-  return assemble(chains.length === 1 ? chains[0].name : 'elementwise', `${shared}\n${structs}\n`, entries);
+  return assemble(chains.length === 1 ? chains[0].name : 'elementwise', shared, entries, structs);
 }

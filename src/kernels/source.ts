@@ -25,6 +25,8 @@ export interface Unit {
   readonly entries: readonly Entry[];
   /** The only GPU it is for, where its file says `// arch: sm_90a`. */
   readonly needs?: string;
+  /** What it was put together from, so that units can be joined: text common to many, and definitions of its own. */
+  readonly parts?: { readonly shared: string; readonly own: string };
 }
 
 const INCLUDE = /^[ \t]*#include[ \t]+"([^"]+)"[^\n]*$/gm;
@@ -93,15 +95,37 @@ export function unitOf(module: string, symbols?: readonly string[]): Unit {
 /** The target a module's file asks for in a line of its own. */
 export const moduleNeeds = (module: string): string | undefined => /^\/\/ arch: (\S+)$/m.exec(moduleText(`${module}.hip`))?.[1];
 
-/** Joins shared text, expressions and kernels; expressions go where the text includes table.h. */
-export function assemble(name: string, shared: string, entries: readonly Entry[]): Unit {
+/** Joins shared text, expressions, definitions of its own and kernels; expressions go where the text includes table.h. */
+export function assemble(name: string, common: string, entries: readonly Entry[], own = ''): Unit {
+  const shared = own ? `${common}\n${own}\n` : common;
   const kernels = entries.map((e) => e.text).join('\n');
   const bare = shared.replaceAll(TABLE_MARK, '');
   const table = tableFor(bare.replace(/^[ \t]*#[ \t]*define(?:.*\\\n)*.*$/gm, '') + kernels); // op_##OP in macros names no row
   const at = shared.indexOf(TABLE_MARK);
   const head = at < 0 ? bare : shared.slice(0, at) + table + shared.slice(at + TABLE_MARK.length).replaceAll(TABLE_MARK, '');
   const source = `${head}\n${kernels}\n`.replace(/\/\/[^\n]*|\/\*[\s\S]*?\*\//g, '').replace(/\n\s*\n+/g, '\n');
-  return { name, source, entries };
+  return { name, source, entries, parts: { shared: common, own } };
+}
+
+/** Units of one text as few units of at most `most` kernels: a compiler that is slow to start is called less often. */
+export function joinUnits(units: readonly Unit[], most: number): Unit[] {
+  const groups = new Map<string, Unit[]>();
+  const alone: Unit[] = [];
+  for (const u of units) {
+    const group = u.parts ? groups.get(u.parts.shared) : alone;
+    if (group) group.push(u);
+    else groups.set(u.parts!.shared, [u]);
+  }
+  const joined = [...groups.values()].flatMap((group) => {
+    const bySymbol = new Map(group.flatMap((u) => u.entries.map((entry) => [entry.symbol, { entry, own: u.parts!.own }] as const)));
+    const all = [...bySymbol.values()];
+    return Array.from({ length: Math.ceil(all.length / most) }, (_, k): Unit => {
+      const some = all.slice(k * most, (k + 1) * most);
+      const own = [...new Set(some.map((s) => s.own))].join('\n');
+      return { ...assemble(group[0].name, group[0].parts!.shared, some.map((s) => s.entry), own), needs: group[0].needs };
+    });
+  });
+  return [...alone, ...joined];
 }
 
 /** A unit of a user's source, with portable.h before it. */

@@ -9,6 +9,7 @@ import { opList } from '../ops/table.js';
 import type { Device } from '../tensor/device.js';
 import { casesOf } from '../testing/cases.js';
 import { probe } from '../testing/devices.js';
+import { warm } from '../testing/warm.js';
 import { runCandleCase } from './candle.js';
 import { CANDLE_CALLS } from './candle-calls.js';
 import { Golden, type GoldenCase, goldenFolder, hasGolden } from './golden.js';
@@ -71,6 +72,15 @@ function goldenSteps(golden: Golden, device: Device, against: 'candle' | 'torch'
   }));
 }
 
+/** What goes wrong in a dry run goes wrong again, and is seen, in the run itself. */
+function attempt(run: () => void): void {
+  try {
+    run();
+  } catch {
+    return;
+  }
+}
+
 const camel = (name: string): string => name.replace(/_(\w)/g, (_, c: string) => c.toUpperCase());
 const named = (ops: readonly string[] | undefined) => (c: GoldenCase): boolean =>
   !ops || ops.includes(c.op) || ops.includes(camel(c.op)) || (Object.hasOwn(CANDLE_CALLS, c.op) && ops.includes(CANDLE_CALLS[c.op].row ?? ''));
@@ -90,11 +100,13 @@ export async function runParity(options: RunOptions): Promise<Report> {
   const wanted = named(options.ops);
   const models = options.against.includes('models') && dir ? goldenModels(dir).filter((m) => !options.models || options.models.includes(m)) : [];
   const ofDtype = (c: { dtype: string }): boolean => !options.dtypes || options.dtypes.includes(c.dtype);
-  const steps = present.flatMap((d) => [
+  const stepsOf = (d: Device): Step[] => [
     ...(options.against.includes('reference') && d.name !== 'reference' ? matrixSteps(d, rows, known, ofDtype) : []),
     ...(['candle', 'torch'] as const).flatMap((a) => { const g = goldens[a]; return g ? goldenSteps(g, d, a, (c) => ofDtype(c) && wanted(c)) : []; }),
     ...models.map((m) => ({ what: `${m} on ${d.name}`, run: (cells: Map<string, Cell>) => void addTo(cells, d.name, 'models', runModel(dir as string, m, d)) })),
-  ]);
+  ];
+  const steps = present.flatMap(stepsOf);
+  for (const d of present) warm(d, (dry) => { for (const step of stepsOf(dry)) attempt(() => step.run(new Map())); });
 
   const devices = present.map((d) => ({ name: d.name, description: d.description }));
   const cells = new Map<string, Cell>();

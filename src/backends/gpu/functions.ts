@@ -2,7 +2,7 @@
 import { compileForSim } from '../../kernels/host-unit.js';
 import { codeFor } from '../../kernels/compile.js';
 import type { Unit } from '../../kernels/source.js';
-import { kernelModule, unitOf } from '../../kernels/source.js';
+import { joinUnits, kernelModule, unitOf } from '../../kernels/source.js';
 import type { Device, Fn } from '../../driver/driver.js';
 
 /** Where code comes from: a run-time compiler, the host compiler for the simulation, or files made ahead of time. */
@@ -10,7 +10,12 @@ export type CodeSource = (unit: Unit, device: Device) => Uint8Array;
 
 const runtimeCompiler: CodeSource = (unit, { info }) => codeFor(unit, info.arch);
 const hostCompiler: CodeSource = (unit, { info }) => compileForSim(unit, info.warp);
-export const codeSourceOf = (device: Device): CodeSource => (device.driver.name === 'sim' ? hostCompiler : runtimeCompiler);
+const nothing: CodeSource = () => new Uint8Array();
+const SOURCES: Readonly<Record<Device['driver']['name'], CodeSource>> = { sim: hostCompiler, dry: nothing, cuda: runtimeCompiler, hip: runtimeCompiler, emu: runtimeCompiler };
+export const codeSourceOf = (device: Device): CodeSource => SOURCES[device.driver.name];
+
+/** Kernels given to a compiler at once when many are known beforehand. */
+const TOGETHER = 32;
 
 const DTYPE_PART = /_(u8|u32|i16|i32|i64|f8_?e4m3|bf16|f16|f32|f64)(?=_|$)/g;
 /** Kernels of a module that differ from a symbol by their dtypes only. */
@@ -24,6 +29,8 @@ export class Functions {
   readonly #code: CodeSource;
   readonly #functions = new Map<string, Fn>();
   readonly #own = new Map<string, Fn>();
+  /** Called with every unit of the package's own kernels before it is compiled. */
+  onUnit: ((unit: Unit) => void) | undefined;
   /** Compiling one kernel at a time is right for GPUs; the simulation's compiler is slow to start, so it is given whole groups. */
   readonly grouped: boolean;
 
@@ -53,7 +60,14 @@ export class Functions {
     return fn;
   }
 
+  /** Makes the kernels of many units ready in few compilations; those already there are left alone. */
+  preload(units: readonly Unit[]): void {
+    const missing = units.filter((u) => u.entries.some((e) => !this.#functions.has(e.symbol)));
+    for (const unit of joinUnits(missing, TOGETHER)) this.#load(unit.entries[0].symbol, unit);
+  }
+
   #load(symbol: string, unit: Unit): Fn {
+    this.onUnit?.(unit);
     const module = this.#device.loadModule(this.#code(unit, this.#device), unit.name);
     for (const { symbol: s } of unit.entries) {
       if (!this.#functions.has(s)) this.#functions.set(s, this.#device.getFunction(module, s));
