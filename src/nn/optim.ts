@@ -51,6 +51,9 @@ export abstract class Optimizer {
     this.#state.set(key, made);
     return made;
   }
+  protected hasState(name: string, i: number): boolean {
+    return this.#state.has(`${i}.${name}`);
+  }
   /** Puts a new tensor in a state's place. */
   protected keepState(name: string, i: number, value: Tensor): Tensor {
     const key = `${i}.${name}`;
@@ -76,6 +79,8 @@ export abstract class Optimizer {
 export interface SgdOptions {
   readonly learningRate?: number;
   readonly momentum?: number;
+  /** Takes this share off every gradient but the first as it joins the momentum. */
+  readonly dampening?: number;
   readonly nesterov?: boolean;
   readonly weightDecay?: number;
 }
@@ -86,10 +91,11 @@ export class SGD extends Optimizer {
     this.options = options;
   }
   protected update(p: Tensor, grad: Tensor, i: number): Tensor {
-    const { momentum = 0, weightDecay = 0, nesterov = false } = this.options;
+    const { momentum = 0, dampening = 0, weightDecay = 0, nesterov = false } = this.options;
     const g = weightDecay ? grad.add(p.affine(weightDecay, 0)) : grad;
     if (momentum === 0) return p.sub(g.affine(this.learningRate, 0));
-    const m = this.keepState('momentum', i, this.state('momentum', i).affine(momentum, 0).add(g));
+    const joining = dampening && this.hasState('momentum', i) ? g.affine(1 - dampening, 0) : g;
+    const m = this.keepState('momentum', i, this.state('momentum', i).affine(momentum, 0).add(joining));
     return p.sub((nesterov ? g.add(m.affine(momentum, 0)) : m).affine(this.learningRate, 0));
   }
 }

@@ -24,9 +24,11 @@ const scatter = (name: string, ours: string): Record<string, TorchCall> => ({ [n
 const conv = (name: string): TorchCall => ({ x, w, b }, p) =>
   method(x, camel(name))(w, { stride: p.stride, padding: p.padding, dilation: p.dilation, groups: p.groups, ...(p.output_padding !== undefined && { outputPadding: p.output_padding }), ...(b && { bias: b }) });
 
-const OPTIMIZERS: Readonly<Record<string, (params: Tensor[], h: P) => Optimizer>> = {
-  sgd: (params, h) => new SGD(params, { learningRate: h.lr, momentum: h.momentum, weightDecay: h.weight_decay }),
-  sgd_momentum: (params, h) => new SGD(params, { learningRate: h.lr, momentum: h.momentum, weightDecay: h.weight_decay }),
+const sgd = (params: Tensor[], h: P): Optimizer => new SGD(params, { learningRate: h.lr, momentum: h.momentum, dampening: h.dampening, nesterov: h.nesterov, weightDecay: h.weight_decay });
+/** PyTorch's optimizers, with its hyperparameters by our names. */
+export const OPTIMIZERS: Readonly<Record<string, (params: Tensor[], h: P) => Optimizer>> = {
+  sgd,
+  sgd_momentum: sgd,
   adam: (params, h) => new Adam(params, { learningRate: h.lr, beta1: h.betas[0], beta2: h.betas[1], eps: h.eps, weightDecay: h.weight_decay }),
   adamw: (params, h) => new AdamW(params, { learningRate: h.lr, beta1: h.betas[0], beta2: h.betas[1], eps: h.eps, weightDecay: h.weight_decay }),
   rmsprop: (params, h) => new RMSprop(params, { learningRate: h.lr, alpha: h.alpha, eps: h.eps, momentum: h.momentum, weightDecay: h.weight_decay }),
