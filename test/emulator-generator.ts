@@ -29,6 +29,30 @@ FN i64 to_i64(f64 x) { return x != x ? 0 : x >= 9.2e18 ? 9200000000000000000ll :
 FN u64 to_u64(f64 x) { return x != x ? 0 : x >= 1.8e19 ? 18000000000000000000ull : x <= 0.0 ? 0 : (u64)x; }
 `;
 export const HIP_PRELUDE = `#define FN static __device__ inline\ntypedef _Float16 f16;\n${PRELUDE}FN f32 fma_f32(f32 a, f32 b, f32 c) { return __builtin_fmaf(a, b, c); }\nFN f64 fma_f64(f64 a, f64 b, f64 c) { return __builtin_fma(a, b, c); }\n`;
+/** For NVRTC: halves in a struct that computes in float (one rounding more never shows in sums and products), shuffles and bit counts by their names there. */
+export const CUDA_PRELUDE = `#define FN static __device__ inline
+struct f16 { unsigned short x; f16() = default; __device__ explicit f16(float v) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(x) : "f"(v)); } __device__ operator float() const { float r; asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(x)); return r; } __device__ f16 operator-() const { f16 r; r.x = x ^ 0x8000; return r; } };
+#define __builtin_memcpy(to, from, n) memcpy(to, from, n)
+#define __builtin_fabsf fabsf
+#define __builtin_fabs fabs
+#define __builtin_floorf floorf
+#define __builtin_floor floor
+#define __builtin_truncf truncf
+#define __builtin_trunc trunc
+#define __builtin_rintf rintf
+#define __builtin_rint rint
+#define __builtin_popcount __popc
+#define __builtin_popcountll __popcll
+#define __builtin_clz __clz
+#define __builtin_clzll __clzll
+#define __builtin_ctz(x) (__ffs(x) - 1)
+#define __shfl(v, i, w) __shfl_sync(0xffffffffu, v, i, w)
+#define __shfl_xor(v, i, w) __shfl_xor_sync(0xffffffffu, v, i, w)
+#define __shfl_up(v, i, w) __shfl_up_sync(0xffffffffu, v, i, w)
+#define __shfl_down(v, i, w) __shfl_down_sync(0xffffffffu, v, i, w)
+${PRELUDE}FN f32 fma_f32(f32 a, f32 b, f32 c) { return fmaf(a, b, c); }
+FN f64 fma_f64(f64 a, f64 b, f64 c) { return fma(a, b, c); }
+`;
 /** Calls that stay calls: GCC folds the sign of a quotient into a product-sum, which loses the sign of an exact zero. */
 export const HOST_PRELUDE = `#include <math.h>\n#define FN static inline\ntypedef __fp16 f16;\n${PRELUDE}static __attribute__((noinline)) f32 fma_f32(f32 a, f32 b, f32 c) { return __builtin_fmaf(a, b, c); }\nstatic __attribute__((noinline)) f64 fma_f64(f64 a, f64 b, f64 c) { return __builtin_fma(a, b, c); }\n`;
 
