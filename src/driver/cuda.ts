@@ -56,6 +56,7 @@ export const CUDA_TABLE = {
   funcSetAttribute: 'int cuFuncSetAttribute(uintptr_t function, int attribute, int value)',
   occupancy: 'int cuOccupancyMaxActiveBlocksPerMultiprocessor(void *blocks, uintptr_t function, int threads, size_t shared)',
   launch: 'int cuLaunchKernel(uintptr_t f, uint gx, uint gy, uint gz, uint bx, uint by, uint bz, uint shared, uintptr_t stream, uintptr_t params, uintptr_t extra)',
+  launchEx: 'int cuLaunchKernelEx(uintptr_t config, uintptr_t f, uintptr_t params, uintptr_t extra)',
   beginCapture: 'int cuStreamBeginCapture_v2(uintptr_t stream, int mode)',
   endCapture: 'int cuStreamEndCapture(uintptr_t stream, void *graph)',
   instantiate: 'int cuGraphInstantiateWithFlags(void *exec, uintptr_t graph, uint64_t flags)',
@@ -150,6 +151,7 @@ function cudaRules(calls: Calls<typeof CUDA_TABLE>): VendorRules {
   const copy = nativeBlock(CUDA_STRUCTS.CUDA_MEMCPY2D.size);
   const words = new BigUint64Array(copy.buffer);
   const log = nativeBlock(8192);
+  const early = earlyLaunch(calls.raw.launchEx as Native);
   const result = new Uint32Array(CUDA_STRUCTS.CUgraphExecUpdateResultInfo.size / 4);
   return {
     launchEnd: 0,
@@ -188,7 +190,29 @@ function cudaRules(calls: Calls<typeof CUDA_TABLE>): VendorRules {
       if (status !== 0 && status !== N.CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE) throw calls.error('graphUpdate', [exec, graph], status);
       return status === 0;
     },
+    launchEarly: early,
     libraries: cudaLibraries,
+  };
+}
+
+/** cuLaunchKernel with leave to begin while the launch before it ends: the kernel says itself what it waits for. */
+function earlyLaunch(launchEx: Native): Native {
+  const { CUlaunchConfig: config, CUlaunchAttribute: attribute } = CUDA_STRUCTS;
+  const block = nativeBlock(config.size + attribute.size);
+  const words = new Uint32Array(block.buffer);
+  const put64 = (at: number, value: number): void => {
+    words[at / 4] = value; // stored modulo 2^32
+    words[at / 4 + 1] = value / 0x100000000;
+  };
+  put64(config.fields.attrs, block.address + config.size);
+  words[config.fields.numAttrs / 4] = 1;
+  words[(config.size + attribute.fields.id) / 4] = N.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  words[(config.size + attribute.fields.value) / 4] = 1;
+  return (fn, ...rest) => {
+    const [stream, params, extra] = rest.slice(7);
+    for (let i = 0; i < 7; i++) words[i] = rest[i] as number;
+    put64(config.fields.hStream, stream as number);
+    return launchEx(block.address, fn, params, extra);
   };
 }
 

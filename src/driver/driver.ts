@@ -152,10 +152,13 @@ export interface Device {
   setMaxDynamicShared(fn: Fn, bytes: number): void;
   /** Blocks of so many threads that fit one multiprocessor at a time. */
   occupancy(fn: Fn, threads: number, dynamicShared: number): number;
-  /** Grid in blocks, block in threads; empty grids are refused. The arguments are taken before it returns. */
+  /**
+   * Grid in blocks, block in threads; empty grids are refused. The arguments are taken before it returns.
+   * With `early` it may begin while the launch before it ends, for kernels that wait by themselves; drivers that cannot do so begin in turn.
+   */
   launch(
     fn: Fn, gridX: number, gridY: number, gridZ: number, blockX: number, blockY: number, blockZ: number,
-    dynamicShared: number, stream: Stream, args: Arguments,
+    dynamicShared: number, stream: Stream, args: Arguments, early?: boolean,
   ): void;
 
   /** Work enqueued on the stream between the two is recorded, not run; the stream must not be the default one. */

@@ -14,6 +14,11 @@ export const CUDA_STRUCTS = {
       dstXInBytes: 56, dstY: 64, dstMemoryType: 72, dstHost: 80, dstDevice: 88, dstArray: 96, dstPitch: 104, WidthInBytes: 112, Height: 120,
     },
   },
+  CUlaunchConfig: {
+    size: 56,
+    fields: { gridDimX: 0, gridDimY: 4, gridDimZ: 8, blockDimX: 12, blockDimY: 16, blockDimZ: 20, sharedMemBytes: 24, hStream: 32, attrs: 40, numAttrs: 48 },
+  },
+  CUlaunchAttribute: { size: 72, fields: { id: 0, value: 8 } },
   CUgraphExecUpdateResultInfo: { size: 24, fields: { result: 0, errorNode: 8, errorFromNode: 16 } },
 } as const satisfies Record<string, StructLayout>;
 
@@ -37,6 +42,7 @@ export const CUDA_NUMBERS = {
   CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES: 3,
   CU_FUNC_ATTRIBUTE_NUM_REGS: 4,
   CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: 8,
+  CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION: 6,
   CU_MEMORYTYPE_DEVICE: 2,
   CU_STREAM_NON_BLOCKING: 1,
   CU_EVENT_DISABLE_TIMING: 2,

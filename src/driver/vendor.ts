@@ -29,6 +29,8 @@ export interface VendorRules {
   /** What peer copies call a device: its context or its ordinal. */
   readonly place: (ordinal: number) => number;
   readonly copy2D: (copy: Copy2D, stream: Stream) => void;
+  /** Launches with leave to begin early; answers the status. */
+  readonly launchEarly?: Native;
   readonly loadModule: (code: Uint8Array, name: string) => Module;
   readonly setMaxDynamicShared: (fn: Fn, bytes: number, info: DeviceInfo) => void;
   readonly updateGraph: (exec: GraphExec, graph: Graph) => boolean;
@@ -244,7 +246,7 @@ export class VendorDevice implements Device {
   }
   launch(
     fn: Fn, gridX: number, gridY: number, gridZ: number, blockX: number, blockY: number, blockZ: number,
-    dynamicShared: number, stream: Stream, args: Arguments,
+    dynamicShared: number, stream: Stream, args: Arguments, early = false,
   ): void {
     this.#rules.use(this.ordinal);
     const extra = this.#extra;
@@ -253,7 +255,8 @@ export class VendorDevice implements Device {
     extra[10] = args.size;
     // An empty list is given as none: a buffer of no bytes is refused by some drivers.
     const list = args.size === 0 ? 0 : this.#extraAddress;
-    const status = this.#launch(fn, gridX, gridY, gridZ, blockX, blockY, blockZ, dynamicShared, stream, 0, list);
+    const call = early ? (this.#rules.launchEarly ?? this.#launch) : this.#launch;
+    const status = call(fn, gridX, gridY, gridZ, blockX, blockY, blockZ, dynamicShared, stream, 0, list);
     if (status !== 0) {
       const detail = `grid ${gridX}x${gridY}x${gridZ}, block ${blockX}x${blockY}x${blockZ}, ${dynamicShared} bytes of shared memory, ${args.size} bytes of arguments`;
       throw this.#calls.error('launch', [fn], status, detail);
