@@ -24,6 +24,13 @@ extern "C" __global__ void undefined_register(float* o, int use) { float x; asm 
 extern "C" __global__ void trap(int* o) { if (o[0]) __builtin_trap(); }
 `;
 
+const LINES = `extern "C" __global__ void turn(float* o) {
+  __shared__ float s[256];
+  s[threadIdx.x] = threadIdx.x;
+  o[threadIdx.x] = s[255 - threadIdx.x];
+}
+`;
+
 for (const target of ['gfx90a', 'gfx1030']) {
   const skip = missing(target);
   const code = skip ? new Uint8Array() : hiprtc(SOURCE, target, ['-O2']);
@@ -105,6 +112,16 @@ for (const target of ['gfx90a', 'gfx1030']) {
     const b = new Bench(target);
     b.launch(code, 'trap', 1, 64, [{ p: b.buffer(new Int32Array(1)) }]);
     assert.throws(() => b.launch(code, 'trap', 1, 64, [{ p: b.buffer(new Int32Array([1])) }]), /trap: trap 2 by "s_trap 2"/);
+  });
+  test(`${target}: with line tables, errors and races quote the source line`, { skip }, () => {
+    const lines = hiprtc(LINES, target, ['-O2', '-gline-tables-only', '-gdwarf-5', '-gembed-source']);
+    const b = new Bench(target, { checked: true });
+    const o = b.buffer(1024);
+    const found = b.launch(lines, 'turn', 1, 256, [{ p: o }]).findings.find((f) => f.what.startsWith('race') || f.what.startsWith('uninitialised'));
+    assert.equal(found?.source, 'test:4: "o[threadIdx.x] = s[255 - threadIdx.x];"');
+    fails(() => b.launch(lines, 'turn', 1, 256, [{ p: b.buffer(1020) }]), /out of bounds.*line test:4: "o\[threadIdx\.x\] = s\[255 - threadIdx\.x\];", work-item \(255, 0, 0\)/);
+    const plain = hiprtc(LINES, target, ['-O2', '-gline-tables-only']); // version 4 or 5 of the tables, no text
+    fails(() => b.launch(plain, 'turn', 1, 256, [{ p: b.buffer(1020) }]), /out of bounds.*line test:4, work-item/);
   });
   test(`${target}: counts do not depend on seed or threads`, { skip }, () => {
     const counts = [{ seed: 1 }, { seed: 9 }, { threads: 2 }].map((options) => {

@@ -1,6 +1,7 @@
 // The emu driver: AMD code objects run by the emulator; each target is a device, and work is done when it is enqueued.
 import { ArgumentError, DeviceError, DriverError } from '../base/errors.js';
 import type { Kernel } from '../emulator/code-object.js';
+import { describe } from '../emulator/executor.js';
 import { EMULATED_TARGETS, EmulatedGpu, type GpuOptions, type LaunchReport, type LoadedModule } from '../emulator/gpu.js';
 import { waveSize } from './compiler.js';
 import type {
@@ -10,7 +11,7 @@ import { nativeBlock, nativeView } from './ffi.js';
 
 const SHARED = 64 << 10;
 interface LoadedKernel { readonly module: LoadedModule; readonly kernel: Kernel }
-/** Called after every launch: counts that do not depend on the machine, and what checks found. */
+/** Called after every launch: counts that do not depend on the machine, and what checks found. Without one, findings are errors. */
 export type LaunchListener = (symbol: string, report: LaunchReport) => void;
 
 export class EmuDevice implements Device {
@@ -179,7 +180,8 @@ export class EmuDevice implements Device {
     const packed = nativeView(args.address, args.size).slice();
     this.#do(stream, () => {
       const report = this.gpu.launch(module, kernel.name, [gridX, gridY, gridZ], [blockX, blockY, blockZ], packed, dynamicShared);
-      this.onLaunch?.(kernel.name, report);
+      if (this.onLaunch) this.onLaunch(kernel.name, report);
+      else if (report.findings.length > 0) throw new DriverError(`${report.findings.length} findings in a checked launch:\n  ${report.findings.map(describe).join('\n  ')}`);
     });
   }
 

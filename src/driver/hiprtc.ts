@@ -15,6 +15,9 @@ export const HIPRTC_TABLE = {
   code: 'int hiprtcGetCode(uintptr_t program, void *bytes)',
 } as const;
 
+/** Line tables with the source in them, for the emulator's reports; the machine code stays the same. */
+const wantsLines = (): boolean => process.env.WICK_EMU_CHECK === '1' || process.env.WICK_KERNEL_LINES === '1';
+
 const OUT_OF_MEMORY = 1;
 let opened: Maybe<Compiler> | undefined;
 export const openHiprtc = (): Maybe<Compiler> => (opened ??= open());
@@ -50,6 +53,7 @@ function hiprtcCompiler(calls: Calls<typeof HIPRTC_TABLE>, version: string): Com
     '-std=c++17',
     '-ffp-contract=off', // contraction is off; kernels say fma where they mean it
     '-fwrapv', // integer tensors wrap
+    ...(wantsLines() ? ['-gline-tables-only', '-gdwarf-5', '-gembed-source'] : []),
     ...defineOptions(defines),
   ];
   const accepts = (arch: string): true | string => {

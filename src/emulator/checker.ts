@@ -6,6 +6,8 @@ export interface Finding {
   readonly what: string;
   readonly instruction?: string;
   readonly at?: number;
+  /** 'softmax:81: "red[lane] = x;"', where the code object has line tables. */
+  readonly source?: string;
   group?: number[];
   item?: number[];
 }
@@ -87,7 +89,7 @@ export class AccessChecker {
     }
   }
   private race(lds: boolean, a: Access, other: number): void {
-    this.note({ what: `race: ${lds ? 'LDS' : 'global'} word also touched by another wave with no barrier or atomic between ("${a.text(other)}")`, w: a.w, site: a.site, lane: a.lane });
+    this.note({ what: `race: ${lds ? 'LDS' : 'global'} word also touched by another wave with no barrier or atomic between ("${a.text(other)})`, w: a.w, site: a.site, lane: a.lane });
   }
 
   /** Whether an earlier access by `other` is ordered before one by `who` now. */

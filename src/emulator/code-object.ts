@@ -1,5 +1,6 @@
 // Reads an AMD code object: the ELF image with its relocations, the msgpack metadata note and the kernel descriptors.
 import { FormatError } from '../base/errors.js';
+import { readLineTable, type SourceLine } from './line-table.js';
 import { decodeMsgpack, type MsgpackMap } from './msgpack.js';
 
 export interface KernelArg {
@@ -41,6 +42,8 @@ export interface CodeObject {
   /** Functions and variables by name: image offsets and sizes. */
   readonly symbols: ReadonlyMap<string, { readonly at: number; readonly size: number; readonly isFunction: boolean }>;
   readonly kernels: ReadonlyMap<string, Kernel>;
+  /** The source line of an image offset, where the code object has line tables. */
+  readonly lineOf: (at: number) => SourceLine | undefined;
 }
 
 const SHT_NOTE = 7;
@@ -68,7 +71,7 @@ export function readCodeObject(file: Uint8Array, name = 'code object'): CodeObje
   };
   const sections = Array.from({ length: u16(60) }, (_, i) => {
     const at = u64(40) + i * 64;
-    return { type: u32(at + 4), flags: u64(at + 8), addr: u64(at + 16), offset: u64(at + 24), size: u64(at + 32), link: u32(at + 40) };
+    return { label: u32(at), type: u32(at + 4), flags: u64(at + 8), addr: u64(at + 16), offset: u64(at + 24), size: u64(at + 32), link: u32(at + 40) };
   });
   const segments = Array.from({ length: u16(56) }, (_, i) => {
     const at = u64(32) + i * 56;
@@ -110,10 +113,17 @@ export function readCodeObject(file: Uint8Array, name = 'code object'): CodeObje
     const kernel = readKernel(k, imageView, symbols, name);
     kernels.set(kernel.name, kernel);
   }
+  const labels = sections[u16(62)];
+  const named = (label: string): Uint8Array => {
+    const s = sections.find((x) => cstr(labels.offset + x.label) === label);
+    return s ? file.subarray(s.offset, s.offset + s.size) : new Uint8Array();
+  };
+  let lineOf: CodeObject['lineOf'] | undefined;
   const target = String(metadata['amdhsa.target'] ?? '').replace(/^.*--/, '').replace(/:.*/, '');
   return {
     target, codeVersion: file[8] + 2, image, relocations, symbols, kernels,
     text: { start: text.addr, end: text.addr + text.size },
+    lineOf: (at) => (lineOf ??= readLineTable({ line: named('.debug_line'), lineStrings: named('.debug_line_str'), strings: named('.debug_str') }))(at),
   };
 }
 

@@ -33,7 +33,7 @@ export interface Launch {
   readonly maxBlocks: number;
 }
 
-export interface Site { readonly text: string; readonly at: number; readonly name: string }
+export interface Site { readonly text: string; readonly at: number; readonly name: string; readonly source?: string }
 export interface LoadedProgram {
   readonly module: WasmModule;
   readonly entry: number;
@@ -54,7 +54,7 @@ export class EmulatorError extends DriverError {
   }
 }
 export const describe = (f: Finding): string =>
-  `${f.kernel}: ${f.what}${f.instruction ? ` by "${f.instruction}" at 0x${(f.at ?? 0).toString(16)}` : ''}${f.item ? `, work-item (${f.item.join(', ')}) of group (${f.group!.join(', ')})` : f.group ? `, group (${f.group.join(', ')})` : ''}`;
+  `${f.kernel}: ${f.what}${f.instruction ? ` by "${f.instruction}" at 0x${(f.at ?? 0).toString(16)}` : ''}${f.source ? `, line ${f.source}` : ''}${f.item ? `, work-item (${f.item.join(', ')}) of group (${f.group!.join(', ')})` : f.group ? `, group (${f.group.join(', ')})` : ''}`;
 
 interface Instance {
   readonly run: (wave: number, block: number, fuel: number) => number;
@@ -278,7 +278,7 @@ export class Executor {
     const site = f.site === undefined ? undefined : this.program.sites[f.site];
     const wave = Math.floor((f.w - this.base) / this.waveBytes);
     const out: Finding = { kernel: l.kernel.name, what: f.what, group: [...this.group] };
-    if (site) Object.assign(out, { instruction: site.text, at: site.at });
+    if (site) Object.assign(out, { instruction: site.text, at: site.at, ...(site.source && { source: site.source }) });
     if (f.lane !== undefined && f.lane >= 0) {
       const t = wave * l.kernel.wave + f.lane;
       out.item = [t % l.block[0], Math.floor(t / l.block[0]) % l.block[1], Math.floor(t / (l.block[0] * l.block[1]))];
@@ -312,7 +312,7 @@ export class Executor {
       fail: (reason: number, site: number, lane: number, w: number, detail: number) => this.fail(reason, site, lane, w, detail >>> 0),
       access: (kind: number, at: number, bytes: number, site: number, lane: number, w: number) => {
         const wave = Math.floor((w - this.base) / this.waveBytes);
-        this.checker?.access(kind, at >>> 0, bytes, { site, lane, w, wave, text: (s) => this.program.sites[s].text });
+        this.checker?.access(kind, at >>> 0, bytes, { site, lane, w, wave, text: (s) => `${this.program.sites[s].text}"${this.program.sites[s].source ? `, line ${this.program.sites[s].source}` : ''}` });
       },
       exp2: (x: number) => 2 ** x, log2: Math.log2, sin: Math.sin, cos: Math.cos, fma64, fmaScaled64, trigPreop,
       matrix: (index: number, w: number) => runMatrix(this.program.matrices[index], this.memory.buffer, w, this.launch.kernel.wave),

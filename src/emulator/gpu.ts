@@ -41,6 +41,12 @@ const MAX_LDS = 65536;
 /** Added to a kernel's private memory when its depth of calls is not known. */
 const DYNAMIC_STACK = 16384;
 
+function sourceOf({ code, name }: LoadedModule, at: number): { source?: string } {
+  const s = code.lineOf(at);
+  // hipRTC calls every program's text by one name.
+  return s ? { source: `${s.file === 'CompileSource' ? name : s.file}:${s.line}${s.text ? `: "${s.text}"` : ''}` } : {};
+}
+
 export class EmulatedGpu {
   readonly target: string;
   readonly memory: DeviceMemory;
@@ -103,7 +109,7 @@ export class EmulatedGpu {
       const program = compileKernel(module.code, lines, kernel, this.options.checked ?? false);
       const loaded: LoadedProgram = {
         module: new Wasm.Module(program.bytes), entry: program.entry, blocks: program.blocks, vregs: program.vregs, matrices: program.matrices,
-        sites: program.sites.map(({ text, at, name: n }) => ({ text, at, name: n })),
+        sites: program.sites.map(({ text, at, name: n }) => ({ text, at, name: n, ...sourceOf(module, at) })),
       };
       c = { id: this.nextProgram++, program, loaded };
       this.executor.addProgram(c.id, loaded);
