@@ -147,6 +147,9 @@ for (const [vendor, want] of Object.entries(VENDORS)) {
       };
       device.launch(fn, 1, 1, 1, 256, 1, 1, 0, s, pack(2));
       assert.equal(read(), 8);
+      device.launch(fn, 1, 1, 1, 256, 1, 1, 0, s, pack(-1), true);
+      assert.equal(read(), 4, 'a launch with leave to begin early runs too');
+      device.launch(fn, 1, 1, 1, 256, 1, 1, 0, s, pack(1), true);
       device.launch(device.getFunction(m, 'none'), 1, 1, 1, 1, 1, 1, 0, s, args.reset());
       assert.throws(() => device.launch(fn, 0, 1, 1, 256, 1, 1, 0, s, pack(2)), (e) => e instanceof DriverError && /grid 0x1x1, block 256x1x1/.test(e.message));
       const capture = (...factors: number[]) => {

@@ -157,6 +157,13 @@ int NAME(cuLaunchKernel, hipModuleLaunchKernel)(void *f, unsigned gx, unsigned g
   if (capturing) { capturing->list[capturing->n++] = l; return OK; }
   return run(&l);
 }
+#ifdef CUDA
+typedef struct { unsigned gx, gy, gz, bx, by, bz, shared; void *s; const struct { int id; char pad[4]; int value; } *attrs; unsigned count; } Config;
+int cuLaunchKernelEx(const Config *c, void *f, void **params, void **extra) {
+  if (c->count != 1 || c->attrs->id != 6 || c->attrs->value != 1) return INVALID;
+  return cuLaunchKernel(f, c->gx, c->gy, c->gz, c->bx, c->by, c->bz, c->shared, c->s, params, extra);
+}
+#endif
 int NAME(cuStreamBeginCapture_v2, hipStreamBeginCapture)(void *s, int mode) { capturing = calloc(1, sizeof(Graph)); return s && mode == 2 ? OK : INVALID; }
 int NAME(cuStreamEndCapture, hipStreamEndCapture)(void *s, Graph **g) { (void)s; *g = capturing; capturing = 0; return *g ? OK : INVALID; }
 int NAME(cuGraphInstantiateWithFlags, hipGraphInstantiateWithFlags)(Graph **e, const Graph *g, unsigned long long flags) { *e = malloc(sizeof *g); **e = *g; return flags ? INVALID : OK; }
