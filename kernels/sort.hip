@@ -6,8 +6,9 @@
 //   sort_rows_T   rows up to 4096 (8-byte keys: 2048) in one block: 4 elements a thread, `lanes` = padded length / 4 threads a row, block 256 or
 //                 lanes when more; a bitonic network through registers, shuffles and, beyond a wave, shared memory (16 * lanes * element bytes).
 //                 Writes the first `keep` indices, and values where asked: top-k is the same launch
-//   radix_keys_T, radix_count_kB, radix_scan, radix_scatter_kB   longer rows: B passes of 8 bits over keys of B bytes; blocks of 256 threads take
-//                 tiles of 4096 (8-byte keys: 2048); count -> scan -> scatter each pass, indices carried along
+//   radix_count_first_T, radix_scatter_first_T, radix_count_kB, radix_scan, radix_scatter_kB   longer rows: B passes of 8 bits over keys of B bytes;
+//                 blocks of 256 threads take tiles of 4096 (8-byte keys: 2048); count -> scan -> scatter each pass, indices carried along.
+//                 The first pass reads the values and makes the keys
 //   take_sorted_bB, take_front   values in the order of the indices; the first indices of each row
 #include "block.h"
 
@@ -161,30 +162,48 @@ template <class S> WICK_FN void sort_rows(const S* src, u32* indices, S* values,
 
 // ---- longer rows: radix passes from the lowest byte up ----
 
-#define RADIX_KEYS(NAME, S)                                                                        \
-  KERNEL(256) NAME(const S* src, key_t_of<S>* keys, const u64 numel, const u32 descending) {       \
-    GRID_STRIDE(i, numel) keys[i] = sort_key(src[i], descending != 0);                             \
-  }
-
 constexpr int RADIX_WAVES = 256 / WICK_WAVE;
 template <class U> constexpr int radix_items = sizeof(U) == 8 ? 8 : 16;
 template <class U> constexpr int radix_tile = 256 * radix_items<U>;
 
-/** Block (row, tile): how often each byte stands in it, to counts [row, byte, tile]. */
-template <class U> WICK_FN void radix_count(const U* keys, u32* counts, i64 cols, i64 tiles, u32 shift) {
-  __shared__ u32 seen[256];
+/** Keys as a pass reads them: the first makes them from the values, the others find them made. */
+template <class S> struct KeysOf {
+  typedef key_t_of<S> U;
+  const S* src;
+  bool descending;
+  WICK_MEMBER U operator[](i64 i) const { return sort_key(src[i], descending); }
+};
+template <class T> struct MadeKeys {
+  typedef T U;
+  const T* src;
+  WICK_MEMBER U operator[](i64 i) const { return src[i]; }
+};
+
+/** Block (row, tile): how often each byte stands in it, to counts [row, byte, tile]. Each wave counts apart: leading bytes are often the same. */
+template <class K> WICK_FN void radix_count(const K& keys, u32* counts, i64 cols, i64 tiles, u32 shift) {
+  typedef typename K::U U;
+  constexpr int ITEMS = radix_items<U>;
+  __shared__ u32 seen[RADIX_WAVES][256];
   const i64 row = blockIdx.x / tiles, tile = blockIdx.x % tiles, from = tile * radix_tile<U>;
-  seen[threadIdx.x] = 0;
+  for (u32 w = 0; w < RADIX_WAVES; w++) seen[w][threadIdx.x] = 0;
   __syncthreads();
-  for (int i = 0; i < radix_items<U>; i++) {
+  u32* mine = seen[wave_id()];
+#pragma unroll
+  for (int i = 0; i < ITEMS; i++) {
     const i64 c = from + i * 256 + threadIdx.x;
-    if (c < cols) atomic_add(&seen[(u32)(keys[row * cols + c] >> shift) & 255], 1u);
+    if (c < cols) atomic_add(&mine[(u32)(keys[row * cols + c] >> shift) & 255], 1u);
   }
   __syncthreads();
-  counts[(row * 256 + threadIdx.x) * tiles + tile] = seen[threadIdx.x];
+  u32 sum = 0;
+  for (u32 w = 0; w < RADIX_WAVES; w++) sum += seen[w][threadIdx.x];
+  counts[(row * 256 + threadIdx.x) * tiles + tile] = sum;
 }
 #define RADIX_COUNT(NAME, U) \
-  KERNEL(256) NAME(const U* keys, u32* counts, const i64 cols, const i64 tiles, const u32 shift) { radix_count(keys, counts, cols, tiles, shift); }
+  KERNEL(256) NAME(const U* keys, u32* counts, const i64 cols, const i64 tiles, const u32 shift) { radix_count(MadeKeys<U>{keys}, counts, cols, tiles, shift); }
+#define RADIX_COUNT_FIRST(NAME, S)                                                                                       \
+  KERNEL(256) NAME(const S* src, u32* counts, const i64 cols, const i64 tiles, const u32 descending) {                   \
+    radix_count(KeysOf<S>{src, descending != 0}, counts, cols, tiles, 0);                                                \
+  }
 
 /** Sum of the values of the threads before this one in a block of 256, and of all of them. */
 WICK_FN u32 scan256(u32 value, u32* slots, u32& total) {
@@ -206,31 +225,43 @@ WICK_FN u32 scan256(u32 value, u32* slots, u32& total) {
 }
 
 /** A block a row: counts become the places where each byte of each tile begins. */
-KERNEL(256) radix_scan(u32* counts, const i64 size) {
-  __shared__ u32 slots[RADIX_WAVES];
+KERNEL(1024) radix_scan(u32* counts, const i64 size) {
+  constexpr int EACH_SUM = 8, WAVES = 1024 / WICK_WAVE;
+  __shared__ u32 slots[2][WAVES];
   u32* row = counts + (i64)blockIdx.x * size;
-  u32 carry = 0;
-  for (i64 base = 0; base < size; base += 1024) {
-    u32 v[4], sum = 0, total;
+  u32 carry = 0, turn = 0;
+  for (i64 base = 0; base < size; base += 1024 * EACH_SUM, turn ^= 1) {
+    u32 v[EACH_SUM], sum = 0;
 #pragma unroll
-    for (int e = 0; e < 4; e++) {
-      const i64 i = base + threadIdx.x * 4 + e;
+    for (int e = 0; e < EACH_SUM; e++) {
+      const i64 i = base + threadIdx.x * EACH_SUM + e;
       v[e] = i < size ? row[i] : 0;
       sum += v[e];
     }
-    u32 at = carry + scan256(sum, slots, total);
+    u32 upto = sum;
+    for (u32 d = 1; d < WICK_WAVE; d *= 2) {
+      const u32 before = shfl_up(upto, d, WICK_WAVE);
+      if (lane_id() >= d) upto += before;
+    }
+    if (lane_id() == WICK_WAVE - 1) slots[turn][wave_id()] = upto;
+    __syncthreads();
+    u32 at = carry + upto - sum;
+    for (u32 w = 0; w < WAVES; w++) {
+      if (w < wave_id()) at += slots[turn][w];
+      carry += slots[turn][w];
+    }
 #pragma unroll
-    for (int e = 0; e < 4; e++) {
-      const i64 i = base + threadIdx.x * 4 + e;
+    for (int e = 0; e < EACH_SUM; e++) {
+      const i64 i = base + threadIdx.x * EACH_SUM + e;
       if (i < size) row[i] = at;
       at += v[e];
     }
-    carry += total;
   }
 }
 
 /** Block (row, tile): moves its keys and indices to their places. Equal bytes keep their order: waves, rounds and lanes are ranked in turn. */
-template <class U> WICK_FN void radix_scatter(const U* keys, const u32* order, const u32* starts, U* keys_out, u32* order_out, i64 cols, i64 tiles, u32 shift) {
+template <class K> WICK_FN void radix_scatter(const K& keys, const u32* order, const u32* starts, typename K::U* keys_out, u32* order_out, i64 cols, i64 tiles, u32 shift) {
+  typedef typename K::U U;
   constexpr int ITEMS = radix_items<U>, TILE = radix_tile<U>;
   __shared__ U shared_keys[TILE];
   __shared__ u32 shared_order[TILE], seen[RADIX_WAVES][256], first[256], slots[RADIX_WAVES];
@@ -288,7 +319,12 @@ template <class U> WICK_FN void radix_scatter(const U* keys, const u32* order, c
 #define RADIX_SCATTER(NAME, U)                                                                                                 \
   KERNEL(256) NAME(const U* keys, const u32* order, const u32* starts, U* keys_out, u32* order_out, const i64 cols, const i64 tiles, \
                    const u32 shift) {                                                                                          \
-    radix_scatter(keys, order, starts, keys_out, order_out, cols, tiles, shift);                                               \
+    radix_scatter(MadeKeys<U>{keys}, order, starts, keys_out, order_out, cols, tiles, shift);                                  \
+  }
+#define RADIX_SCATTER_FIRST(NAME, S)                                                                                           \
+  KERNEL(256) NAME(const S* src, const u32* starts, key_t_of<S>* keys_out, u32* order_out, const i64 cols, const i64 tiles,    \
+                   const u32 descending) {                                                                                     \
+    radix_scatter(KeysOf<S>{src, descending != 0}, (const u32*)nullptr, starts, keys_out, order_out, cols, tiles, 0);          \
   }
 #define TAKE_SORTED(NAME, W)                                                                                                   \
   KERNEL(256) NAME(const W* src, const u32* order, W* dst, const u64 rows, const u64 cols, const u64 keep) {                    \
@@ -306,7 +342,8 @@ KERNEL(256) take_front(const u32* order, u32* dst, const u64 rows, const u64 col
   ASORT(asort_asc##NAME, S, false)          \
   ASORT(asort_desc##NAME, S, true)          \
   SORT_ROWS(sort_rows##NAME, S)             \
-  RADIX_KEYS(radix_keys##NAME, S)
+  RADIX_COUNT_FIRST(radix_count_first##NAME, S)   \
+  RADIX_SCATTER_FIRST(radix_scatter_first##NAME, S)
 FOR_REALS(ALL_SORTS, )
 FOR_INTS(ALL_SORTS, )
 ALL_SORTS(_f8_e4m3, fp8)

@@ -107,19 +107,20 @@ export function sortLaunch(
   const keys = [0, round(numel * bytes)];
   const orders = [2 * keys[1], 2 * keys[1] + round(numel * 4)];
   const counts = orders[1] + round(numel * 4);
-  const launches: Launch[] = [launch('sort', `radix_keys_${name}`, [strideGrid(numel)], 256, [of('src'), of('scratch'), numel, down])];
+  const launches: Launch[] = [];
   for (let pass = 0; pass < bytes; pass++) {
     const [from, to] = [pass % 2, 1 - (pass % 2)];
     const last = pass === bytes - 1;
     const whole = last && keep === cols;
-    launches.push(
-      launch('sort', `radix_count_k${bytes}`, [tiles * rows], 256, [of('scratch', keys[from]), of('scratch', counts), cols, tiles, pass * 8]),
-      launch('sort', 'radix_scan', [rows], 256, [of('scratch', counts), 256 * tiles]),
-      launch('sort', `radix_scatter_k${bytes}`, [tiles * rows], 256, [
-        of('scratch', keys[from]), pass === 0 ? 0 : of('scratch', orders[from]), of('scratch', counts),
-        last ? 0 : of('scratch', keys[to]), whole ? of('indices') : of('scratch', orders[to]), cols, tiles, pass * 8,
-      ]),
-    );
+    const scanned = of('scratch', counts);
+    const results = [last ? 0 : of('scratch', keys[to]), whole ? of('indices') : of('scratch', orders[to]), cols, tiles];
+    // The first pass makes the keys from the values.
+    const [count, scatter] = pass === 0
+      ? [launch('sort', `radix_count_first_${name}`, [tiles * rows], 256, [of('src'), scanned, cols, tiles, down]),
+        launch('sort', `radix_scatter_first_${name}`, [tiles * rows], 256, [of('src'), scanned, ...results, down])]
+      : [launch('sort', `radix_count_k${bytes}`, [tiles * rows], 256, [of('scratch', keys[from]), scanned, cols, tiles, pass * 8]),
+        launch('sort', `radix_scatter_k${bytes}`, [tiles * rows], 256, [of('scratch', keys[from]), of('scratch', orders[from]), scanned, ...results, pass * 8])];
+    launches.push(count, launch('sort', 'radix_scan', [rows], 1024, [scanned, 256 * tiles]), scatter);
     if (!last) continue;
     const order = whole ? of('indices') : of('scratch', orders[to]);
     if (!whole) launches.push(launch('sort', 'take_front', [strideGrid(rows * keep)], 256, [order, of('indices'), rows, cols, keep]));
