@@ -628,17 +628,25 @@ WICK_FN word4 join_words(const u32* w) {
 }
 /** How many S fit one 16-byte access. */
 template <class S> constexpr int pack_size = 16 / sizeof(S);
+/** What a pack is moved as: cut like its elements, for LLVM leaves a union of differently cut vectors in memory. */
+template <int Bytes> struct PackWords { typedef word4 type; };
+#if !defined(WICK_NVIDIA)
+typedef u8 word_bytes __attribute__((vector_size(16)));
+typedef u16 word_halves __attribute__((vector_size(16)));
+template <> struct PackWords<1> { typedef word_bytes type; };
+template <> struct PackWords<2> { typedef word_halves type; };
+#endif
 template <class S> union Pack {
-  word4 words;
+  typename PackWords<sizeof(S)>::type words;
   S v[16 / sizeof(S)];
 };
 /** p must be 16-byte aligned. */
 template <class S> WICK_FN Pack<S> load_pack(const S* p) {
   Pack<S> r;
-  r.words = *(const word4*)p;
+  r.words = *(const decltype(r.words)*)p;
   return r;
 }
-template <class S> WICK_FN void store_pack(S* p, Pack<S> value) { *(word4*)p = value.words; }
+template <class S> WICK_FN void store_pack(S* p, Pack<S> value) { *(decltype(value.words)*)p = value.words; }
 WICK_FN bool aligned16(const void* p) { return ((u64)p & 15) == 0; }
 
 // ---- Candle's strided index: info = dims then strides per operand, in elements ----

@@ -1,5 +1,5 @@
 // Compiles every kernel with the compilers at hand and holds the result against our launch code and Candle's list of symbols.
-// Usage: npm run kernels:check -- [--arch gfx906,gfx1030] [--module unary,cast] [--sample 8] [--json FILE]
+// Usage: npm run kernels:check -- [--arch gfx906,gfx1030] [--module unary,cast] [--sample 8] [--jobs 2] [--json FILE]
 // Each compiler runs in child processes: one that aborts costs its part only. Compiled code is kept in the kernel cache.
 import { spawnSync, fork, type ChildProcess } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -189,7 +189,7 @@ async function main(argv: readonly string[]): Promise<number> {
       finish(key);
     }
   };
-  await Promise.all([worker(), worker()]);
+  await Promise.all(Array.from({ length: Number(option('jobs') ?? 2) }, worker));
 
   console.log('kernels compiled and checked, by module and target');
   for (const module of modules) console.log(`  ${module.padEnd(20)}${[...how.keys()].map((a) => `${a} ${counts.get(`${module} ${a}`) ?? 0}`).join('  ')}`);
