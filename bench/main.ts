@@ -6,6 +6,7 @@ import { GpuBackend } from '../src/backends/gpu/gpu.js';
 import { table } from '../src/cli/table.js';
 import { Device } from '../src/index.js';
 import { cpuBench } from './cpu.js';
+import { emulatedBench, isEmulated } from './emulated.js';
 import { gpuBench } from './gpu.js';
 
 const { values } = parseArgs({
@@ -19,7 +20,12 @@ const number = (v: number | undefined, digits: number): string => (v === undefin
 const date = new Date().toISOString();
 const write = (record: object): void => void (values.json && writeFileSync(values.json, `${JSON.stringify(record, null, 1)}\n`));
 
-if (device.backend instanceof GpuBackend) {
+if (isEmulated(device)) {
+  const results = emulatedBench(device, values.only as string, say);
+  console.log(table(['work', 'launches', 'wave instructions', 'lane instructions', 'an element', 'bytes read', 'bytes written', 'of needed'],
+    results.map((r) => [r.name, r.launches, r.waveInstructions, r.laneInstructions, number(r.perElement, 1), r.read, r.written, number(r.traffic, 2)])));
+  write({ device: device.description, date, results });
+} else if (device.backend instanceof GpuBackend) {
   const results = gpuBench(device, values.only as string, say, !values['no-peers']);
   console.log(table(['work', 'ms', 'GB/s', 'of copy', 'TFLOP/s', 'PyTorch ms', 'PyTorch / ours'],
     results.map((r) => [r.name, number(r.ms, 4), number(r.gbPerSecond, 0), number(r.ofCopy, 2), number(r.tflops, 0), number(r.torchMs, 4), number(r.speedup, 2)])));

@@ -207,6 +207,54 @@ row(`${mode(0, 3)}v_mul_f32 %0, %1, %2\n ${mode(0, 0)}`, 'f32', 'f32 f32', (a: n
   f64view.setUint32(0, f64view.getUint32(0) - 1);
   return f64view.getFloat32(0);
 });
+// Directed rounding: the nearest number, moved by one where it lies on the wrong side of the exact result.
+type Exact = readonly [bigint, number];
+const exact = (x: number): Exact => {
+  f64view.setFloat64(0, x);
+  const bits = f64view.getBigUint64(0);
+  const e = Number((bits >> 52n) & 2047n);
+  const m = (bits & (2n ** 52n - 1n)) | (e ? 2n ** 52n : 0n);
+  return [bits >> 63n ? -m : m, (e || 1) - 1075];
+};
+const sumOf = ([m, e]: Exact, [n, g]: Exact): Exact => [(m << big(e - Math.min(e, g))) + (n << big(g - Math.min(e, g))), Math.min(e, g)];
+const timesOf = ([m, e]: Exact, [n, g]: Exact): Exact => [m * n, e + g];
+const compare = (a: Exact, b: Exact): number => {
+  const [m] = sumOf(a, [-b[0], b[1]]);
+  return m > 0n ? 1 : m < 0n ? -1 : 0;
+};
+/** Up, down or toward zero; `next` gives a number's neighbour in its type. */
+function directed(near: number, want: Exact, way: number, next: (x: number, up: boolean) => number): number {
+  if (Number.isNaN(near)) return near;
+  const side = near === Infinity ? 1 : near === -Infinity ? -1 : compare(exact(near), want);
+  const up = way === 1 || (way === 3 && want[0] < 0n);
+  if (want[0] === 0n || side === 0 || side === (up ? 1 : -1)) return near;
+  return next(near, up);
+}
+const step64 = (x: number, up: boolean): number => {
+  f64view.setFloat64(0, x);
+  f64view.setBigUint64(0, f64view.getBigUint64(0) + (up === x > 0 || Object.is(x, up ? 0 : -0) ? 1n : -1n));
+  return f64view.getFloat64(0);
+};
+const step32 = (x: number, up: boolean): number => {
+  f64view.setFloat32(0, x);
+  f64view.setUint32(0, f64view.getUint32(0) + (up === x > 0 || Object.is(x, up ? 0 : -0) ? 1 : -1));
+  return f64view.getFloat32(0);
+};
+const step16 = (x: number, up: boolean): number => fromF16Bits(toF16Bits(x) + (up === x > 0 || Object.is(x, up ? 0 : -0) ? 1 : -1));
+const finite = (...v: number[]): boolean => v.every((x) => Number.isFinite(x));
+/** An exact zero of unlike signs is -0 when rounding down. */
+const added = (a: number, b: number, way: number, sum: number, next: typeof step64): number =>
+  !finite(a, b) ? a + b : a + b === 0 && compare(sumOf(exact(a), exact(b)), [0n, 0]) === 0 ? (Object.is(a, b) ? a : way === 2 ? -0 : 0) : directed(sum, sumOf(exact(a), exact(b)), way, next);
+const multiplied = (a: number, b: number, way: number, product: number, next: typeof step64): number => (finite(a, b) ? directed(product, timesOf(exact(a), exact(b)), way, next) : a * b);
+for (const way of [1, 2, 3]) {
+  const within = (offset: number, text: string): string => `${mode(offset, way)}${text}\n ${mode(offset, 0)}`;
+  row(within(0, 'v_add_f32 %0, %1, %2'), 'f32', 'f32 f32', (a: number, b: number) => added(a, b, way, fr(a + b), step32));
+  row(within(0, 'v_mul_f32 %0, %1, %2'), 'f32', 'f32 f32', (a: number, b: number) => multiplied(a, b, way, fr(a * b), step32));
+  row(within(2, 'v_add_f64 %0, %1, %2'), 'f64', 'f64 f64', (a: number, b: number) => added(a, b, way, a + b, step64));
+  row(within(2, 'v_mul_f64 %0, %1, %2'), 'f64', 'f64 f64', (a: number, b: number) => multiplied(a, b, way, a * b, step64));
+  row(within(2, 'v_add_f16 %0, %1, %2'), 'f16', 'f16 f16', (a: number, b: number) => added(a, b, way, fromF16Bits(toF16Bits(a + b)), step16));
+  row(within(2, 'v_mul_f16 %0, %1, %2'), 'f16', 'f16 f16', (a: number, b: number) => multiplied(a, b, way, fromF16Bits(toF16Bits(a * b)), step16));
+}
 row(`${mode(4, 0)}v_mul_f32 %0, %1, %2\n ${mode(4, 3)}`, 'f32', 'f32 f32', (a: number, b: number) => flush(fr(flush(a) * flush(b))));
 // Sub-dword operands.
 const sdwa = /gfx9|gfx10/;

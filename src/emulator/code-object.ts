@@ -22,6 +22,8 @@ export interface Kernel {
   readonly wave: 32 | 64;
   readonly vgprs: number;
   readonly sgprs: number;
+  /** Registers the compiler had to keep in memory for want of more. */
+  readonly spilled: number;
   /** Offset of the first instruction in the image. */
   readonly entry: number;
   /** The three words of the descriptor that say how registers start. */
@@ -145,7 +147,7 @@ function readKernel(k: MsgpackMap, image: DataView, symbols: CodeObject['symbols
     privateBytes: num('.private_segment_fixed_size'),
     dynamicStack: Boolean(k['.uses_dynamic_stack']),
     maxThreads: num('.max_flat_workgroup_size') || 1024,
-    vgprs: num('.vgpr_count'), sgprs: num('.sgpr_count'),
+    vgprs: num('.vgpr_count'), sgprs: num('.sgpr_count'), spilled: num('.vgpr_spill_count') + num('.sgpr_spill_count'),
     entry: at + Number(image.getBigInt64(at + 16, true)),
     rsrc1: image.getUint32(at + 48, true),
     rsrc2: image.getUint32(at + 52, true),

@@ -237,8 +237,12 @@ function handlerOf(name: string): Handler | undefined {
 /** Whether an instruction is modelled; for reports. */
 export const isKnown = (name: string): boolean => NOPS.test(name) || TERMINATORS.test(name) || handlerOf(name) !== undefined || matrixHandler(name) !== undefined;
 
+/** Modelled with rounding to nearest alone. */
+const NEAREST_ONLY = /^v_(pk_(add|mul|fma)|mad_mix|fma_mix|dot|dual_(add|sub|mul|fma)|mfma|wmma|smfmac|swmmac)/;
+
 function instruction(c: Context, i: Instruction, matrices: MatrixOp[]): void {
   if (NOPS.test(i.name)) return;
+  if ((c.mode.round32 !== 0 || c.mode.round64 !== 0) && NEAREST_ONLY.test(i.name)) c.unsupported(i, 'rounding other than to nearest');
   const matrix = matrixHandler(i.name);
   if (matrix) {
     c.flush();

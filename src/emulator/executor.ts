@@ -4,7 +4,7 @@ import { SITES_AT } from './address.js';
 import { AccessChecker, type Finding } from './checker.js';
 import type { Kernel } from './code-object.js';
 import { IMAGE_AT } from './compile.js';
-import { fma64, fmaScaled64, trigPreop } from './host.js';
+import { fma64, fmaDirected64, fmaScaled64, trigPreop } from './host.js';
 import { SREG } from './instruction.js';
 import { BARRIER, END, FAIL, GLOBAL_BASE, GLOBAL_HIGH, NO_BLOCK, SCRATCH_MARK, WAVE } from './layout.js';
 import { runMatrix, type MatrixOp } from './matrix-ops.js';
@@ -314,7 +314,7 @@ export class Executor {
         const wave = Math.floor((w - this.base) / this.waveBytes);
         this.checker?.access(kind, at >>> 0, bytes, { site, lane, w, wave, text: (s) => `${this.program.sites[s].text}"${this.program.sites[s].source ? `, line ${this.program.sites[s].source}` : ''}` });
       },
-      exp2: (x: number) => 2 ** x, log2: Math.log2, sin: Math.sin, cos: Math.cos, fma64, fmaScaled64, trigPreop,
+      exp2: (x: number) => 2 ** x, log2: Math.log2, sin: Math.sin, cos: Math.cos, fma64, fmaScaled64, fmaDirected64, trigPreop,
       matrix: (index: number, w: number) => runMatrix(this.program.matrices[index], this.memory.buffer, w, this.launch.kernel.wave),
       clock: () => process.hrtime.bigint(),
     };

@@ -11,8 +11,8 @@ function parts(x: number): { m: bigint; e: number } {
   return { m: bits >> 63n ? -m : m, e: (e || 1) - 1075 };
 }
 
-/** m * 2^e rounded to nearest even. */
-function roundBig(m: bigint, e: number): number {
+/** m * 2^e rounded to nearest even, or as the mode says: 1 up, 2 down, 3 toward zero. */
+function roundBig(m: bigint, e: number, mode = 0): number {
   if (m === 0n) return 0;
   const sign = m < 0n ? -1 : 1;
   let a = m < 0n ? -m : m;
@@ -24,7 +24,8 @@ function roundBig(m: bigint, e: number): number {
     const rest = a & (unit - 1n);
     a >>= BigInt(drop);
     const half = unit >> 1n;
-    if (rest > half || (rest === half && a & 1n)) a += 1n;
+    const away = (mode === 1 && sign > 0) || (mode === 2 && sign < 0);
+    if (mode === 0 ? rest > half || (rest === half && a & 1n) : away && rest > 0n) a += 1n;
     e += drop;
   }
   let out = Number(a);
@@ -38,7 +39,26 @@ function roundBig(m: bigint, e: number): number {
     e += 900;
     if (e >= -900 || out === 0) break;
   }
-  return sign * out * 2 ** e;
+  const result = sign * out * 2 ** e;
+  // Rounding toward the finite side never reaches infinity.
+  const inward = mode === 3 || (mode === 1 && sign < 0) || (mode === 2 && sign > 0);
+  return inward && !Number.isFinite(result) ? sign * Number.MAX_VALUE : result;
+}
+
+/** a*b+c rounded once, as the mode says. */
+export function fmaDirected64(a: number, b: number, c: number, mode: number): number {
+  const plain = a * b + c;
+  if (!Number.isFinite(a) || !Number.isFinite(b) || !Number.isFinite(c)) return plain;
+  const [x, y, z] = [parts(a), parts(b), parts(c)];
+  const e = Math.min(x.e + y.e, z.e);
+  const sum = ((x.m * y.m) << BigInt(x.e + y.e - e)) + (z.m << BigInt(z.e - e));
+  if (sum !== 0n) {
+    const r = roundBig(sum, e, mode);
+    return r === 0 && sum < 0n ? -0 : r;
+  }
+  // An exact zero: of like signs it keeps the sign, else it is -0 only when rounding down.
+  const product = x.m * y.m === 0n ? a * b : NaN;
+  return Object.is(product, c) ? c : mode === 2 ? -0 : 0;
 }
 
 /** (a*b+c) * 2^n, rounded once. */

@@ -15,6 +15,7 @@ export const IMPORTS = {
   fma64: [['f64', 'f64', 'f64'], ['f64']],
   /** (a*b+c) * 2^n with one rounding. */
   fmaScaled64: [['f64', 'f64', 'f64', 'i32'], ['f64']],
+  fmaDirected64: [['f64', 'f64', 'f64', 'i32'], ['f64']],
   trigPreop: [['f64', 'i32'], ['f64']],
   /** Which matrix instruction, wave: whole-wave products. */
   matrix: [['i32', 'i32'], []],

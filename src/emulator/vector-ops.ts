@@ -5,7 +5,7 @@ import { modList, SREG, type Instruction, type Operand } from './instruction.js'
 import { finishFloat, merge16, mergeSelected, readVector, widthOf, type OpType, type Source } from './operands.js';
 import { floatCompare, type Handler } from './scalar-ops.js';
 import { VECTOR_RULES, type Rule } from './vector-rules.js';
-import { choose, f32, f64, i32, i64, select, type Expr, type F32, type F64, type I32, type I64 } from './wasm.js';
+import { and, choose, f32, f64, i32, i64, select, type Expr, type F32, type F64, type I32, type I64 } from './wasm.js';
 
 /** Registers to write once all sources are read. */
 type Writes = { readonly o: Operand; readonly v: Expr }[];
@@ -76,34 +76,63 @@ function evaluate(c: Context, i: Instruction, rule: Rule, dpp?: DppLane): Writes
   if (sat) v = saturate(c, sat, args as I32[]);
   else {
     if (i.mods.clamp && rule.to[0] !== 'f') c.unsupported(i, 'integer clamp');
-    if (c.mode.round32 !== 0 && /^v_(add|sub|mul|fma|mad|mac|cvt)/.test(i.name) && rule.to === 'f32') v = directed(c, i, rule, args);
+    const directedRule = directedRules(c, i, rule);
+    if (directedRule) v = directedRule(args);
     else v = rule.f(c.h, ...args);
   }
   const bits = c.f.let(resultBits(c, i, d, rule.to, v, rule.halfBits ?? false, rule.exact ?? false));
   return [{ o: d, v: bits }];
 }
 
-/** Sums, differences and products rounded up, down or toward zero: exact in double with a sticky bit, then stepped. */
-function directed(c: Context, i: Instruction, rule: Rule, args: Expr[]): Expr {
-  const [a, b, z] = args.map((x) => (x.t === 'f32' ? f64.promote(x as F32) : x)) as F64[];
-  const neg = (x: F64) => f64.neg(x);
-  const exact: Record<string, () => F64> = {
-    v_add_f32: () => c.h.call('sumOdd', a, b), v_sub_f32: () => c.h.call('sumOdd', a, neg(b)), v_subrev_f32: () => c.h.call('sumOdd', b, neg(a)),
-    v_mul_f32: () => f64.mul(a, b), v_fma_f32: () => c.h.call('sumOdd', f64.mul(a, b), z), v_fmac_f32: () => c.h.call('sumOdd', f64.mul(a, b), z), v_cvt_f32_f64: () => a,
+const sumOf = (name: string): 'add' | 'sub' | 'subrev' | 'mul' | 'fma' | 'cvt' | undefined => {
+  const m = /^v_(add|sub|subrev|mul|fma|fmac|cvt)_(f32|f64|f16)/.exec(name);
+  return m ? ((m[1] === 'fmac' ? 'fma' : m[1]) as 'add') : undefined;
+};
+/** Instructions whose results follow the rounding mode. */
+const ROUNDS = /^v_(add|sub|subrev|mul|fma|fmac|fmamk|fmaak|mad|mac|madmk|madak|cvt|ldexp|div_fmas|div_fixup|sqrt|dot)\w*_f(16|32|64)/;
+const EXACT = /^v_cvt_(f32_f16|f64_\w+|f32_ubyte\d)$|^v_cvt_[iu]/;
+
+/** How an instruction computes when its type is not rounded to nearest; undefined where the mode changes nothing. What is not modelled is refused. */
+function directedRules(c: Context, i: Instruction, rule: Rule): ((args: Expr[]) => Expr) | undefined {
+  const mode = rule.to === 'f32' ? c.mode.round32 : rule.to === 'f64' || rule.to === 'f16' ? c.mode.round64 : 0;
+  if (mode === 0 || !ROUNDS.test(i.name) || EXACT.test(i.name)) return undefined;
+  const op = sumOf(i.name);
+  if (!op || (op === 'cvt' && !/^v_cvt_f(32_f64|16_f32)$/.test(i.name)) || i.mods.mul || i.mods.div) c.unsupported(i, `rounding mode ${mode}`);
+  return (args) => {
+    const [a, b, z] = args.map((x) => (x.t === 'f32' ? f64.promote(x as F32) : x)) as F64[];
+    if (rule.to === 'f64') {
+      const one = f64.const(1);
+      const terms: Record<string, () => readonly [F64, F64, F64]> = { add: () => [a, one, b], mul: () => [a, b, zeroLike(c, a, b)], fma: () => [a, b, z] };
+      if (!terms[op!]) c.unsupported(i, `rounding mode ${mode}`);
+      return c.h.import('fmaDirected64', ...terms[op!](), i32.const(mode)) as F64;
+    }
+    return directed(c, mode, rule.to === 'f16', op!, a, b, z, rule.halfBits ?? false);
   };
-  if (!exact[i.name]) return rule.from[0] === 'f16' ? rule.f(c.h, ...args) : c.unsupported(i, `rounding mode ${c.mode.round32}`);
-  const s = c.f.let(exact[i.name]());
-  const r = c.f.let(f32.demote(s));
-  const back = c.f.let(f64.promote(r));
-  const bits = c.f.let(i32.fromBits(r));
-  const up = select(i32.ge_s(bits, i32.const(0)), i32.const(1), i32.const(-1)); // the next float above, as a step of the bits
-  const above = f64.gt(back, s);
-  const below = f64.lt(back, s);
+}
+
+/** A zero with the sign of the product: adding it changes nothing, in any mode. */
+const zeroLike = (c: Context, a: F64, b: F64): F64 => f64.fromBits(c.f.let(i64.and(i64.xor(i64.fromBits(a), i64.fromBits(b)), i64.const(-(2n ** 63n)))));
+
+/** Sums and products of floats and halves rounded up, down or toward zero: exact in double with a sticky bit, rounded to nearest, then stepped. */
+function directed(c: Context, mode: number, half: boolean, op: NonNullable<ReturnType<typeof sumOf>>, a: F64, b: F64, z: F64, halfBits: boolean): Expr {
+  const pairs: Partial<Record<typeof op, () => readonly [F64, F64]>> = { add: () => [a, b], sub: () => [a, f64.neg(b)], subrev: () => [b, f64.neg(a)], fma: () => [c.f.let(f64.mul(a, b)), z] };
+  const pair = pairs[op]?.();
+  const s = c.f.let(pair ? c.h.call('sumOdd', ...pair) : op === 'mul' ? f64.mul(a, b) : a);
+  const near = c.f.let(half ? c.h.call('d2h', s) : i32.fromBits(f32.demote(s)));
+  const value = (bits: I32): F64 => f64.promote(half ? c.h.call('h2f', bits) : f32.fromBits(bits));
+  const back = c.f.let(value(near));
+  const sign = i32.and(near, i32.const(half ? 0x8000 : -0x80000000));
+  const up = select(sign, i32.const(-1), i32.const(1)); // the next number above, as a step of the bits
   const zero = i32.const(0);
-  const step = c.mode.round32 === 1 ? select(below, up, zero)
-    : c.mode.round32 === 2 ? select(above, i32.sub(zero, up), zero)
+  const step = mode === 1 ? select(f64.lt(back, s), up, zero)
+    : mode === 2 ? select(f64.gt(back, s), i32.sub(zero, up), zero)
       : select(f64.gt(f64.abs(back), f64.abs(s)), i32.const(-1), zero);
-  return f32.fromBits(i32.add(bits, step));
+  let bits: I32 = c.f.let(i32.add(near, step));
+  if (mode === 2 && pair) {
+    const plus = (x: F64): I32 => i64.eqz(i64.fromBits(x));
+    bits = c.f.let(select(and(f64.eq(s, f64.const(0)), i32.eqz(and(plus(pair[0]), plus(pair[1])))), i32.const(half ? 0x8000 : -0x80000000), bits));
+  }
+  return half ? (halfBits ? bits : c.h.call('h2f', bits)) : f32.fromBits(bits);
 }
 
 function saturate(c: Context, s: (typeof SATURATES)[string], [a, b]: I32[]): I32 {
