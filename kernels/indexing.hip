@@ -10,6 +10,8 @@
 //   select_rows_wB_I      rows of `words` B-byte words (16, 8, 4, 2, 1), `lanes` threads a row: out[l, j] = src[l, ids[j * step]]
 //   gather_any_I_bB       any layouts and any smaller index shape; info: dims, ids strides, src strides (0 along dim)
 //   scatter_any_I_T, scatter_add_any_I_T   a thread a lane; info: dims without dim, strides of ids, src and dst
+//   scatter_keys_I, scatter_sorted_T, scatter_add_sorted_T   few long lanes: indices become keys [lanes, count], each lane is sorted, and a thread looks
+//                         after each place that is written; the results are those of the thread a lane
 //   index_keys_I          indices as u32 keys for argsort
 //   add_sorted_T          out[l, ids[j]] += src[l, j] from sorted indices (`order` as argsort gives, `sorted` the indices in that order): a group a run of equal
 //                         indices, rows added in their original order, so the result is that of the serial loop
@@ -149,6 +151,40 @@ WICK_FN void scatter_any(const I* ids, const S* src, S* dst, u32* fault, const u
     scatter_any<ADD>(ids, src, dst, fault, info, rank, lanes, count, ids_step, src_step, dst_dim, dst_step);                     \
   }
 
+/** The places of every lane as keys, what is none as 0xffffffff. */
+#define SCATTER_KEYS(NAME, I)                                                                                                     \
+  KERNEL(256) NAME(const I* ids, u32* keys, u32* fault, const u64* info, const u32 rank, const u64 lanes, const u64 count, const u64 ids_step, \
+                   const u64 dst_dim) {                                                                                           \
+    GRID_STRIDE(e, lanes * count) {                                                                                               \
+      const u64 i = e / count, j = e % count;                                                                                     \
+      keys[e] = (u32)place(ids[strided_index(i, rank, info, info + rank) + j * ids_step], dst_dim, fault);                        \
+    }                                                                                                                             \
+  }
+/** One thread does each run of equal places: its first adds the run up in the order it came, its last is what stays. */
+template <bool ADD, class S>
+WICK_FN void scatter_sorted(const u32* order, const u32* sorted, const S* src, S* dst, const u64* info, u32 rank, u64 lanes, u64 count, u64 src_step,
+                            u64 dst_dim, u64 dst_step) {
+  const u64 *dims = info, *src_strides = info + 2 * rank, *dst_strides = info + 3 * rank;
+  GRID_STRIDE(e, lanes * count) {
+    const u64 i = e / count, j = e % count, lane = i * count;
+    const u32 at = sorted[e];
+    if (at >= dst_dim) continue;
+    if (ADD ? j > 0 && sorted[e - 1] == at : j + 1 < count && sorted[e + 1] == at) continue;
+    const S* from = src + strided_index(i, rank, dims, src_strides);
+    S* to = dst + strided_index(i, rank, dims, dst_strides) + at * dst_step;
+    if constexpr (ADD) {
+      S sum = *to;
+      for (u64 k = j; k < count && sorted[lane + k] == at; k++) sum = plus(sum, from[order[lane + k] * src_step]);
+      *to = sum;
+    } else *to = from[order[e] * src_step];
+  }
+}
+#define SCATTER_SORTED(NAME, S, ADD)                                                                                              \
+  KERNEL(256) NAME(const u32* order, const u32* sorted, const S* src, S* dst, const u64* info, const u32 rank, const u64 lanes,   \
+                   const u64 count, const u64 src_step, const u64 dst_dim, const u64 dst_step) {                                  \
+    scatter_sorted<ADD>(order, sorted, src, dst, info, rank, lanes, count, src_step, dst_dim, dst_step);                          \
+  }
+
 /** One run of equal indices: rows of src are added to row `at` of dst in the order they came. */
 template <class S> WICK_FN void add_sorted(const u32* order, const u32* sorted, const S* src, S* dst, u64 n, u64 dst_dim, u64 right) {
   // blockIdx.y is the left index; each block looks at 8 positions, 32 threads each, and works only where a run begins.
@@ -208,8 +244,13 @@ template <class S> WICK_FN void add_sorted(const u32* order, const u32* sorted, 
   GATHER_ANY(gather_any##NAME##_b4, I, u32)                  \
   GATHER_ANY(gather_any##NAME##_b2, I, u16)                  \
   GATHER_ANY(gather_any##NAME##_b1, I, u8)                   \
-  INDEX_KEYS(index_keys##NAME, I)
+  INDEX_KEYS(index_keys##NAME, I)                            \
+  SCATTER_KEYS(scatter_keys##NAME, I)
 FOR_INDEX(ALL_OF_INDEX, , )
-FOR_REALS(ADD_SORTED, add_sorted)
-FOR_INTS(ADD_SORTED, add_sorted)
-ADD_SORTED(add_sorted_f8_e4m3, fp8)
+#define ALL_SORTED(NAME, S)                              \
+  ADD_SORTED(add_sorted##NAME, S)                        \
+  SCATTER_SORTED(scatter_sorted##NAME, S, false)         \
+  SCATTER_SORTED(scatter_add_sorted##NAME, S, true)
+FOR_REALS(ALL_SORTED, )
+FOR_INTS(ALL_SORTED, )
+ALL_SORTED(_f8_e4m3, fp8)

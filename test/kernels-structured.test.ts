@@ -245,6 +245,21 @@ cases.push({ name: 'an index out of range reads 0 and sets the fault word', plan
       plan: () => scatterLaunch(add, 'u32', 'f32', { rank: 1, lanes: 2, count: 3, idsStep: 1, srcStep: 2, dstDim: 4, dstStep: 5 }), outputs: { dst: { dtype: 'f32', values: to } } });
   }
 }
+// Few long lanes: sorted, with the same result as one after the other.
+for (const [ids, dtype, lanes, count, size, add] of [['u32', 'f32', 1, 300, 40, true], ['i64', 'bf16', 3, 700, 20, true], ['u32', 'f32', 1, 5000, 4000, false], ['i32', 'u8', 2, 260, 9, false]] as const) {
+  const index = idsOf(ids, lanes * count, size);
+  const [x, src] = isFloat(dtype) ? [floats(dtype, lanes * size), floats(dtype, lanes * count)] : [make(dtype, lanes * size, () => random() * 100), make(dtype, lanes * count, () => random() * 100)];
+  const to = [...x.values];
+  const plus = (p: Value, q: Value): Value => (rounded(dtype, isFloat(dtype) ? Number(p) + Number(q) : BigInt(p) + BigInt(q)));
+  // Lanes are columns: ids [count, lanes], src and dst alike.
+  for (let j = 0; j < count; j++) for (let l = 0; l < lanes; l++) {
+    const id = index.values[j * lanes + l];
+    const at = Number(id) * lanes + l;
+    if (id !== SENTINEL[ids]) to[at] = add ? plus(to[at], src.values[j * lanes + l]) : src.values[j * lanes + l];
+  }
+  cases.push({ name: `scatter${add ? 'Add' : ''} of ${lanes} long lanes ${ids} ${dtype}`, inputs: { ids: index, src, dst: x, info: { dtype: 'i64', values: [BigInt(lanes), 1n, 1n, 1n] }, ...noFault },
+    plan: () => scatterLaunch(add, ids, dtype, { rank: 1, lanes, count, idsStep: lanes, srcStep: lanes, dstDim: size, dstStep: lanes }), outputs: { dst: { dtype, values: to } } });
+}
 for (const [ids, dtype, left, dim, n, right] of [['u32', 'f32', 2, 5, 40, 33], ['i64', 'bf16', 1, 3, 5000, 2]] as const) {
   const index = idsOf(ids, n, dim);
   const [x, src] = [floats(dtype, left * dim * right), floats(dtype, left * n * right)];

@@ -1,6 +1,6 @@
 // Launches of row moves, gathers, scatters, sorts and transposes.
 import { bytesOf, type DType } from '../base/dtype.js';
-import { at, ceilDiv, clamp, launch, type Launch, type Plan, powerAbove, rowGrid, single, strideGrid, suffixOf } from './launch-plan.js';
+import { at, ceilDiv, clamp, launch, type Launch, type Plan, type Pointer, powerAbove, rowGrid, single, strideGrid, suffixOf } from './launch-plan.js';
 
 /** The largest power of two up to 16 that divides all numbers. */
 function commonWord(...numbers: readonly number[]): number {
@@ -40,11 +40,38 @@ export interface ScatterShape {
   readonly dstDim: number;
   readonly dstStep: number;
 }
+/** Fewer lanes than this leave most of a device idle with a thread each, once they are long enough for a sort to pay. */
+const FEW_LANES = 16384;
+const LONG_LANE = 256;
 /** dst already holds x. Buffers: ids, src, dst, fault, info: dims, then strides of ids, src and dst, without the scattered dimension. */
 export function scatterLaunch(add: boolean, ids: DType, dtype: DType, s: ScatterShape): Plan {
-  return single(launch('indexing', `scatter_${add ? 'add_' : ''}any_${ids}_${suffixOf(dtype)}`, [strideGrid(s.lanes)], 256, [
-    at('ids'), at('src'), at('dst'), at('fault'), at('info'), s.rank, s.lanes, s.count, s.idsStep, s.srcStep, s.dstDim, s.dstStep,
-  ]));
+  const stem = `scatter_${add ? 'add_' : ''}`;
+  const shape = [s.srcStep, s.dstDim, s.dstStep];
+  if (s.lanes >= FEW_LANES || s.count < LONG_LANE) {
+    return single(launch('indexing', `${stem}any_${ids}_${suffixOf(dtype)}`, [strideGrid(s.lanes)], 256, [
+      at('ids'), at('src'), at('dst'), at('fault'), at('info'), s.rank, s.lanes, s.count, s.idsStep, ...shape,
+    ]));
+  }
+  // The same results from sorted indices, with a thread for each place that is written.
+  const n = s.lanes * s.count;
+  const { sort, keys, sorted, order, scratch } = sortedKeys(s.lanes, s.count);
+  return {
+    launches: [
+      launch('indexing', `scatter_keys_${ids}`, [strideGrid(n)], 256, [at('ids'), keys, at('fault'), at('info'), s.rank, s.lanes, s.count, s.idsStep, s.dstDim]),
+      ...sort,
+      launch('indexing', `${stem}sorted_${suffixOf(dtype)}`, [strideGrid(n)], 256, [order, sorted, at('src'), at('dst'), at('info'), s.rank, s.lanes, s.count, ...shape]),
+    ],
+    scratch,
+  };
+}
+
+/** u32 keys [rows, cols] at the front of the scratch buffer, the launches that sort each row, and where sorted keys and their order are. */
+function sortedKeys(rows: number, cols: number): { sort: readonly Launch[]; keys: Pointer; sorted: Pointer; order: Pointer; scratch: number } {
+  const words = ceilDiv(rows * cols * 4, 16) * 16;
+  const inner = sortLaunch('u32', rows, cols, cols, false, { src: 'scratch', indices: 'scratch', values: 'scratch', scratch: 'scratch' }, {
+    src: 0, indices: 2 * words, values: words, scratch: 3 * words,
+  });
+  return { sort: inner.launches, keys: at('scratch'), sorted: at('scratch', words), order: at('scratch', 2 * words), scratch: 3 * words + inner.scratch };
 }
 
 /**
@@ -52,20 +79,14 @@ export function scatterLaunch(add: boolean, ids: DType, dtype: DType, s: Scatter
  * equal ones is added up in its order. Buffers: ids, src, dst, fault.
  */
 export function indexAddLaunch(ids: DType, dtype: DType, left: number, dstDim: number, n: number, right: number, idsStep: number): Plan {
-  // scratch: keys, sorted keys, order, then the sort's own.
-  const words = ceilDiv(n * 4, 16) * 16;
-  const inner = sortLaunch('u32', 1, n, n, false, { src: 'scratch', indices: 'scratch', values: 'scratch', scratch: 'scratch' }, {
-    src: 0, indices: 2 * words, values: words, scratch: 3 * words,
-  });
+  const { sort, keys, sorted, order, scratch } = sortedKeys(1, n);
   return {
     launches: [
-      launch('indexing', `index_keys_${ids}`, [strideGrid(n)], 256, [at('ids'), idsStep, at('scratch'), at('fault'), n, dstDim]),
-      ...inner.launches,
-      launch('indexing', `add_sorted_${suffixOf(dtype)}`, [ceilDiv(n, 8), left], [32, 8], [
-        at('scratch', 2 * words), at('scratch', words), at('src'), at('dst'), n, dstDim, right,
-      ]),
+      launch('indexing', `index_keys_${ids}`, [strideGrid(n)], 256, [at('ids'), idsStep, keys, at('fault'), n, dstDim]),
+      ...sort,
+      launch('indexing', `add_sorted_${suffixOf(dtype)}`, [ceilDiv(n, 8), left], [32, 8], [order, sorted, at('src'), at('dst'), n, dstDim, right]),
     ],
-    scratch: 3 * words + inner.scratch,
+    scratch,
   };
 }
 
