@@ -1,112 +1,40 @@
 // Compiles every kernel with the compilers at hand and holds the result against our launch code and Candle's list of symbols.
-// Usage: npm run kernels:check -- [--arch gfx906,gfx1030] [--module unary,cast] [--sample 8] [--jobs 2] [--json FILE]
-// Each compiler runs in child processes: one that aborts costs its part only. Compiled code is kept in the kernel cache.
+// Usage: npm run kernels:check -- [--arch gfx906,gfx1030] [--module unary,cast] [--sample 8] [--jobs 2] [--json FILE] [--out DIR]
+// Compilers run in child processes: one that aborts costs its part only. Compiled code is kept in the kernel cache.
+// --json adds a record of each target to FILE; --out writes the code as kernels made ahead of time (WICK_PREBUILT_DIR), so that nothing is compiled twice.
 import { spawnSync, fork, type ChildProcess } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
 import { DTYPES, FLOATS } from '../src/base/dtype.js';
-import { waveSize } from '../src/driver/compiler.js';
-import { readCodeObject } from '../src/emulator/code-object.js';
-import { compile, compilerFor } from '../src/kernels/compile.js';
-import { castChain, type Chain, copyChain, elementwiseUnit, rowChain } from '../src/kernels/elementwise.js';
-import type { Entry } from '../src/kernels/entries.js';
+import { jobsFor, type Job } from '../src/kernels/aot.js';
+import { compilerFor } from '../src/kernels/compile.js';
+import { castChain, copyChain, rowChain, symbolFor, variantsOf } from '../src/kernels/elementwise.js';
 import { compareWithCandle } from '../src/kernels/manifest.js';
-import { kernelModule, moduleNames, type Unit, unitOf } from '../src/kernels/source.js';
+import { type Made, writePrebuilt } from '../src/kernels/prebuilt.js';
+import { moduleNames } from '../src/kernels/source.js';
 import { elementwiseRows } from '../src/ops/table.js';
+import type { Answer, Found, Part } from './check-kernels-worker.js';
 import { hiprtc7Command } from './fetch-rocm.js';
 
-interface Job {
-  readonly arch: string;
-  readonly module: string;
-  /** Symbols of the module; chains by number for the fast elementwise kernels. */
-  readonly part: readonly string[];
-}
-interface Found {
-  readonly symbol: string;
-  readonly problems: readonly string[];
-  readonly scratch: number;
-}
-type Answer = { readonly job: Job; readonly found: readonly Found[] } | { readonly job: Job; readonly error: string };
-
-const LDS_LIMIT = 64 << 10;
-const PART = 16;
+const TOGETHER = 32;
 const SECONDS = 400;
+/** Kernels that may use private memory, and why; in all others it is a problem. */
+const SCRATCH: readonly (readonly [symbols: RegExp, why: string])[] = [];
 
-/** Every row on one of its dtypes, every dtype on two rows, casts and copies: each template is met with each type. */
-function chains(): Chain[] {
+/** Of the elementwise kernels every row on one of its dtypes, every dtype on two rows, casts and copies: each template is met with each type. */
+function elementwiseSymbols(): Set<string> {
   const pick = elementwiseRows.map((r, i) => rowChain(r, r.dtypes[i % r.dtypes.length]));
   const wide = elementwiseRows.filter((r) => r.name === 'add' || r.name === 'affine').flatMap((r) => r.dtypes.map((d) => rowChain(r, d)));
   const casts = FLOATS.flatMap((from) => DTYPES.filter((to) => to !== from).map((to) => castChain(from, to)));
-  return [...new Map([...pick, ...wide, ...casts, ...[1, 2, 4, 8].map(copyChain)].map((c) => [c.name, c])).values()];
+  return new Set([...pick, ...wide, ...casts, ...[1, 2, 4, 8].map(copyChain)].flatMap((c) => variantsOf(c).map((v) => symbolFor(c, v))));
 }
 
-function unitFor(job: Job): Unit {
-  if (job.module !== 'elementwise') return unitOf(job.module, job.part);
-  const wanted = new Set(job.part);
-  return elementwiseUnit(chains().filter((c) => wanted.has(c.name)));
-}
-
-/** What the code object's metadata says of a kernel against what we pack. */
-function checkAmd(code: Uint8Array, unit: Unit, arch: string): Found[] {
-  const { kernels } = readCodeObject(code, unit.name);
-  return unit.entries.map((e): Found => {
-    const k = kernels.get(e.symbol);
-    if (!k) return { symbol: e.symbol, problems: ['the code object lacks it'], scratch: 0 };
-    const problems: string[] = [];
-    const args = k.args.filter((a) => !a.kind.startsWith('hidden'));
-    if (args.length !== e.params.length) problems.push(`${args.length} arguments in the code object, ${e.params.length} in the source`);
-    e.params.forEach((p, i) => {
-      const a = args[i];
-      if (a && (a.offset !== p.offset || a.size !== p.size)) problems.push(`argument ${p.name}: ${a.size} bytes at ${a.offset}, packed as ${p.size} at ${p.offset}`);
-    });
-    if (k.ldsBytes > LDS_LIMIT) problems.push(`${k.ldsBytes} bytes of shared memory; ${LDS_LIMIT} exist`);
-    if (k.wave !== waveSize(arch)) problems.push(`compiled for waves of ${k.wave}, WICK_WAVE is ${waveSize(arch)}`);
-    if (k.maxThreads < e.threads) problems.push(`takes blocks of ${k.maxThreads} threads, KERNEL says ${e.threads}`);
-    return { symbol: e.symbol, problems, scratch: k.privateBytes };
-  });
-}
-
-/** The same from PTX: entries and their .param declarations. */
-function checkPtx(ptx: string, unit: Unit): Found[] {
-  const entries = new Map([...ptx.matchAll(/\.entry\s+(\w+)\(([^)]*)\)/g)].map((m) => [m[1], m[2]]));
-  const bytes: Readonly<Record<string, number>> = { b8: 1, u8: 1, b16: 2, u16: 2, s16: 2, b32: 4, u32: 4, s32: 4, f32: 4, b64: 8, u64: 8, s64: 8, f64: 8 };
-  return unit.entries.map((e: Entry): Found => {
-    const list = entries.get(e.symbol);
-    if (list === undefined) return { symbol: e.symbol, problems: ['the PTX lacks it'], scratch: 0 };
-    const sizes = [...list.matchAll(/\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)\s+(?:\.ptr[\w\s.]*?)?\w+(?:\[(\d+)\])?/g)].map((m) => bytes[m[1]] * Number(m[2] ?? 1));
-    const want = e.params.map((p) => p.size);
-    return { symbol: e.symbol, problems: sizes.join() === want.join() ? [] : [`parameters of ${sizes.join(', ')} bytes, packed as ${want.join(', ')}`], scratch: 0 };
-  });
-}
-
-/** nvcc where NVRTC is not installed: the same source as PTX. */
-function nvcc(unit: Unit, arch: string): string {
-  const folder = mkdtempSync(join(tmpdir(), 'wick-nvcc-'));
-  try {
-    writeFileSync(join(folder, 'k.cu'), unit.source);
-    const r = spawnSync('nvcc', ['-std=c++17', '-fmad=false', `-arch=${arch}`, '-ptx', '-o', join(folder, 'k.ptx'), join(folder, 'k.cu')], { encoding: 'utf8' });
-    if (r.status !== 0) throw new Error(`nvcc: ${(r.stderr || String(r.error)).slice(0, 2000)}`);
-    return readFileSync(join(folder, 'k.ptx'), 'utf8');
-  } finally {
-    rmSync(folder, { recursive: true, force: true });
-  }
-}
-
-function runJob(job: Job): Found[] {
-  const unit = unitFor(job);
-  if (!job.arch.startsWith('gfx')) {
-    const nvrtc = typeof compilerFor(job.arch) !== 'string';
-    return checkPtx(nvrtc ? Buffer.from(compile(unit.source, `${unit.name}.hip`, { arch: job.arch })).toString() : nvcc(unit, job.arch), unit);
-  }
-  return checkAmd(compile(unit.source, `${unit.name}.hip`, { arch: job.arch }), unit, job.arch);
-}
-
-// ---- parent ----
-
+type Runner = { readonly command: string; readonly args: readonly string[] };
 /** How Node is run for a target: as it is, or under hipRTC 7's own C library. */
-function runner(arch: string): { command: string; args: string[] } | string {
+function runner(arch: string): Runner | string {
   if (!arch.startsWith('gfx')) {
     if (typeof compilerFor(arch) !== 'string' || spawnSync('nvcc', ['--version']).status === 0) return { command: process.execPath, args: [] };
     return 'neither NVRTC nor nvcc was found';
@@ -118,102 +46,168 @@ function runner(arch: string): { command: string; args: string[] } | string {
   return typeof own === 'string' ? own : `${own.accepts(arch)}; ${seven}`;
 }
 
-function ask(job: Job, how: { command: string; args: string[] }): Promise<Answer> {
-  return new Promise((resolve) => {
-    const child: ChildProcess = fork(fileURLToPath(import.meta.url), ['--child'], {
-      execPath: how.command, execArgv: how.args, silent: true, env: { ...process.env, AMD_COMGR_CACHE: '0' },
+/** A child that serves parts of one kind of runner, started anew after a crash. */
+class Worker {
+  readonly #how: Runner;
+  #child: ChildProcess | undefined;
+
+  constructor(how: Runner) {
+    this.#how = how;
+  }
+
+  ask(part: Part): Promise<Answer> {
+    const child = (this.#child ??= fork(join(dirname(fileURLToPath(import.meta.url)), 'check-kernels-worker.js'), [], {
+      execPath: this.#how.command, execArgv: [...this.#how.args], serialization: 'advanced', stdio: ['ignore', 'ignore', 'pipe', 'ipc'], env: { ...process.env, AMD_COMGR_CACHE: '0' },
+    }));
+    return new Promise((resolve) => {
+      let log = '';
+      const note = (d: Buffer): void => void (log += d.toString());
+      const timer = setTimeout(() => child.kill('SIGKILL'), SECONDS * 1000);
+      const finish = (answer: Answer): void => {
+        clearTimeout(timer);
+        child.off('message', finish);
+        child.off('exit', ended);
+        child.stderr?.off('data', note);
+        resolve(answer);
+      };
+      const ended = (code: number | null, signal: string | null): void => {
+        this.#child = undefined;
+        finish({ error: signal === 'SIGKILL' ? `took more than ${SECONDS} s` : `the compiler's process ended with ${signal ?? code}: ${log.slice(-500)}` });
+      };
+      child.on('message', finish);
+      child.on('exit', ended);
+      child.stderr?.on('data', note);
+      child.send(part);
     });
-    let log = '';
-    let answer: Answer | undefined;
-    const timer = setTimeout(() => child.kill('SIGKILL'), SECONDS * 1000);
-    child.stderr?.on('data', (d: Buffer) => (log += d.toString()));
-    child.on('message', (m) => (answer = m as Answer));
-    child.on('exit', (code, signal) => {
-      clearTimeout(timer);
-      resolve(answer ?? { job, error: signal === 'SIGKILL' ? `took more than ${SECONDS} s` : `the compiler's process ended with ${signal ?? code}: ${log.slice(-500)}` });
-    });
-    child.send(job);
-  });
+  }
+
+  close(): void {
+    this.#child?.disconnect();
+  }
 }
 
-async function main(argv: readonly string[]): Promise<number> {
-  const option = (name: string): string | undefined => {
-    const i = argv.indexOf(`--${name}`);
-    return i < 0 ? undefined : argv[i + 1];
-  };
-  const targets = (option('arch') ?? 'gfx906,gfx908,gfx90a,gfx1030,gfx942,gfx1100,gfx1201,compute_80').split(',');
-  const modules = (option('module') ?? moduleNames().join()).split(',');
-  const sample = Number(option('sample') ?? 0);
+interface ModuleRecord {
+  symbols: number;
+  /** Without any problem. */
+  good: number;
+  /** Kernels with private memory, the most shared memory and vector registers of any. */
+  scratch: number;
+  lds: number;
+  vgprs: number;
+}
+interface TargetRecord {
+  date: string;
+  compiler: string;
+  seconds: number;
+  modules: Record<string, ModuleRecord>;
+  /** 'symbol: 144 bytes, 12 registers' */
+  scratch: string[];
+  problems: string[];
+}
 
-  const jobs: Job[] = [];
-  const how = new Map<string, { command: string; args: string[] }>();
-  for (const arch of targets) {
-    const r = runner(arch);
-    if (typeof r === 'string') {
-      console.log(`skipped ${arch}: ${r}`);
-      continue;
-    }
-    how.set(arch, r);
+class Target {
+  readonly arch: string;
+  readonly jobs: ReadonlyMap<string, Job>;
+  readonly parts: Part[] = [];
+  readonly record: TargetRecord = { date: new Date().toISOString().slice(0, 10), compiler: '', seconds: 0, modules: {}, scratch: [], problems: [] };
+  readonly made: Made[] = [];
+  readonly #left = new Map<string, number>();
+
+  constructor(arch: string, modules: readonly string[], sample: number, keep: boolean) {
+    this.arch = arch;
+    const elementwise = elementwiseSymbols();
+    this.jobs = new Map(jobsFor(arch).filter((j) => modules.includes(j.names[0]) && (j.names[0] !== 'elementwise' || elementwise.has(j.symbol))).map((j) => [j.symbol, j]));
     for (const module of modules) {
-      let parts = module === 'elementwise' ? chains().map((c) => c.name) : [...kernelModule(module).entries.keys()];
-      if (sample > 0) parts = parts.filter((_, i) => i % Math.max(1, Math.floor(parts.length / sample)) === 0);
-      for (let i = 0; i < parts.length; i += PART) jobs.push({ arch, module, part: parts.slice(i, i + PART) });
+      let symbols = [...this.jobs.values()].filter((j) => j.names[0] === module).map((j) => j.symbol);
+      if (sample > 0) symbols = symbols.filter((_, i) => i % Math.max(1, Math.floor(symbols.length / sample)) === 0);
+      if (symbols.length === 0) continue;
+      this.record.modules[module] = { symbols: symbols.length, good: 0, scratch: 0, lds: 0, vgprs: 0 };
+      for (let i = 0; i < symbols.length; i += TOGETHER) this.parts.push({ arch, module, symbols: symbols.slice(i, i + TOGETHER), keep });
+      this.#left.set(module, Math.ceil(symbols.length / TOGETHER));
     }
   }
 
-  const problems: string[] = [];
-  const scratch: string[] = [];
-  const counts = new Map<string, number>();
-  const queue = [...jobs];
-  const left = new Map<string, number>();
-  for (const j of jobs) left.set(`${j.module} ${j.arch}`, (left.get(`${j.module} ${j.arch}`) ?? 0) + 1);
-  /** A line as soon as a module is through for a target: the whole takes minutes. */
-  const finish = (key: string): void => {
-    left.set(key, left.get(key)! - 1);
-    if (left.get(key) === 0) console.log(`  ${key}: ${counts.get(key) ?? 0} kernels`);
-  };
-  const worker = async (): Promise<void> => {
-    for (let job = queue.shift(); job; job = queue.shift()) {
-      const a = await ask(job, how.get(job.arch)!);
-      const key = `${job.module} ${job.arch}`;
-      if ('error' in a) {
-        problems.push(`${job.arch} ${job.module} (${job.part[0]} ... ${job.part.at(-1)}): ${a.error}`);
-        finish(key);
-        continue;
-      }
-      for (const f of a.found) {
-        for (const p of f.problems) problems.push(`${job.arch} ${job.module} ${f.symbol}: ${p}`);
-        if (f.scratch > 0) scratch.push(`${job.arch} ${f.symbol}: ${f.scratch} bytes`);
-        if (f.problems.length === 0) counts.set(key, (counts.get(key) ?? 0) + 1);
-      }
-      finish(key);
+  take(part: Part, answer: Answer): void {
+    const m = this.record.modules[part.module];
+    if ('error' in answer) this.record.problems.push(`${part.module} (${part.symbols[0]} ... ${part.symbols.at(-1)}): ${answer.error}`);
+    else {
+      this.record.compiler = answer.compiler;
+      if (answer.code) this.made.push({ units: part.symbols.map((s) => this.jobs.get(s)!.unit()), code: answer.code });
+      for (const f of answer.found) this.#one(m, f);
     }
-  };
-  await Promise.all(Array.from({ length: Number(option('jobs') ?? 2) }, worker));
+    this.#left.set(part.module, this.#left.get(part.module)! - 1);
+    if (this.#left.get(part.module) === 0) console.log(`  ${part.module} ${this.arch}: ${m.good} of ${m.symbols}`);
+  }
 
-  console.log('kernels compiled and checked, by module and target');
-  for (const module of modules) console.log(`  ${module.padEnd(20)}${[...how.keys()].map((a) => `${a} ${counts.get(`${module} ${a}`) ?? 0}`).join('  ')}`);
+  #one(m: ModuleRecord, f: Found): void {
+    const problems = [...f.problems];
+    if (f.scratch > 0) {
+      m.scratch++;
+      this.record.scratch.push(`${f.symbol}: ${f.scratch} bytes${f.spilled > 0 ? `, ${f.spilled} registers spilled` : ''}`);
+      if (!SCRATCH.some(([symbols]) => symbols.test(f.symbol))) problems.push(`${f.scratch} bytes of private memory, ${f.spilled} registers spilled`);
+    }
+    this.record.problems.push(...problems.map((p) => `${f.symbol}: ${p}`));
+    if (problems.length === 0) m.good++;
+    m.lds = Math.max(m.lds, f.lds);
+    m.vgprs = Math.max(m.vgprs, f.vgprs);
+  }
+}
+
+function report(targets: readonly Target[], modules: readonly string[]): void {
+  const width = 18;
+  console.log(`\nkernels that pass, of those compiled (kernels with private memory; most shared memory)\n${''.padEnd(26)}${targets.map((t) => t.arch.padEnd(width + 6)).join('')}`);
+  for (const module of modules) {
+    const cells = targets.map((t) => {
+      const m = t.record.modules[module];
+      return (m ? `${m.good}/${m.symbols} (${m.scratch}; ${m.lds})` : '-').padEnd(width + 6);
+    });
+    console.log(`${module.padEnd(26)}${cells.join('')}`);
+  }
+  const sum = (t: Target, key: 'good' | 'symbols' | 'scratch'): number => Object.values(t.record.modules).reduce((n, m) => n + m[key], 0);
+  console.log(`${'all'.padEnd(26)}${targets.map((t) => `${sum(t, 'good')}/${sum(t, 'symbols')} (${sum(t, 'scratch')})`.padEnd(width + 6)).join('')}`);
+  for (const t of targets) console.log(`${t.arch}: ${t.record.compiler}, ${t.record.seconds.toFixed(0)} s`);
   const candle = compareWithCandle();
-  console.log("Candle's symbols: present of total, missing, different");
+  console.log("\nCandle's symbols: present of total, missing, different");
   for (const c of candle) console.log(`  ${c.file.padEnd(20)}${c.present} of ${c.total}, ${c.missing.length} missing, ${c.different.length} different`);
   for (const d of candle.flatMap((c) => c.different)) console.log(`  different: ${d}`);
-  console.log(`kernels with scratch memory (spills or local arrays): ${scratch.length}`);
-  for (const s of scratch.slice(0, 20)) console.log(`  ${s}`);
+}
+
+async function main(): Promise<number> {
+  const { values } = parseArgs({
+    options: {
+      arch: { type: 'string', default: 'gfx906,gfx908,gfx90a,gfx1030,gfx942,gfx1100,gfx1201,compute_80' }, module: { type: 'string' },
+      sample: { type: 'string', default: '0' }, jobs: { type: 'string', default: String(availableParallelism()) }, json: { type: 'string' }, out: { type: 'string' },
+    },
+  });
+  const modules = values.module?.split(',') ?? moduleNames();
+  const targets: Target[] = [];
+  for (const arch of values.arch!.split(',')) {
+    const how = runner(arch);
+    if (typeof how === 'string') {
+      console.log(`skipped ${arch}: ${how}`);
+      continue;
+    }
+    const target = new Target(arch, modules, Number(values.sample), values.out !== undefined);
+    targets.push(target);
+    const began = performance.now();
+    const queue = [...target.parts];
+    await Promise.all(Array.from({ length: Number(values.jobs) }, async () => {
+      const worker = new Worker(how);
+      for (let part = queue.shift(); part; part = queue.shift()) target.take(part, await worker.ask(part));
+      worker.close();
+    }));
+    target.record.seconds = Math.round((performance.now() - began) / 1000);
+    if (values.out !== undefined) writePrebuilt(values.out, arch, target.record.compiler, target.made);
+    if (values.json !== undefined) {
+      const kept = existsSync(values.json) ? (JSON.parse(readFileSync(values.json, 'utf8')) as Record<string, TargetRecord>) : {};
+      writeFileSync(values.json, `${JSON.stringify({ ...kept, [arch]: target.record }, null, 1)}\n`);
+    }
+  }
+  report(targets, modules);
+  const problems = targets.flatMap((t) => t.record.problems.map((p) => `${t.arch} ${p}`));
   console.log(problems.length === 0 ? 'no problems' : `${problems.length} problems`);
-  for (const p of problems.slice(0, 50)) console.log(`  ${p}`);
-  const file = option('json');
-  if (file) writeFileSync(file, JSON.stringify({ targets: [...how.keys()], counts: Object.fromEntries(counts), candle, scratch, problems }, null, 1));
+  for (const p of problems.slice(0, 60)) console.log(`  ${p}`);
   return problems.length === 0 ? 0 : 1;
 }
 
-if (process.argv.includes('--child')) {
-  process.on('message', (job: Job) => {
-    let answer: Answer;
-    try {
-      answer = { job, found: runJob(job) };
-    } catch (e) {
-      answer = { job, error: (e as Error).message };
-    }
-    process.send?.(answer, undefined, undefined, () => process.exit(0));
-  });
-} else if (process.argv[1] === fileURLToPath(import.meta.url)) process.exitCode = await main(process.argv.slice(2));
+process.exitCode = await main();

@@ -71,7 +71,7 @@ describe('packs', () => {
   const pack = join(dir, 'pack');
   const other = unitOf('softmax', ['softmax_rows_f16_vp4']);
   before(() => {
-    writePrebuilt(pack, 'compute_80', 'test 1', [{ unit: softmax, code: code('first') }, { unit: other, code: code('second') }]);
+    writePrebuilt(pack, 'compute_80', 'test 1', [{ units: [softmax], code: code('first') }, { units: [other], code: code('second') }]);
   });
   test('each kernel comes back as it was written, for every target it serves', () => {
     assert.deepEqual(prebuiltTargets(pack), ['compute_80']);
@@ -87,7 +87,7 @@ describe('packs', () => {
   });
   test('a damaged pack is an error, not garbage', () => {
     const broken = join(dir, 'broken');
-    writePrebuilt(broken, 'compute_80', 'test 1', [{ unit: softmax, code: code('first') }]);
+    writePrebuilt(broken, 'compute_80', 'test 1', [{ units: [softmax], code: code('first') }]);
     const bytes = readFileSync(join(broken, 'compute_80.pack'));
     bytes[bytes.length >> 1] ^= 0xff;
     writeFileSync(join(broken, 'compute_80.pack'), bytes);
@@ -103,7 +103,7 @@ describe('without a compiler', () => {
     else process.env[name] = value;
   };
   before(() => {
-    writePrebuilt(shipped, 'compute_80', 'test 1', [{ unit: softmax, code: code('ptx of softmax') }]);
+    writePrebuilt(shipped, 'compute_80', 'test 1', [{ units: [softmax], code: code('ptx of softmax') }]);
     process.env.WICK_NO_RTC = '1';
     process.env.WICK_PREBUILT_DIR = shipped;
   });

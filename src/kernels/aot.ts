@@ -109,7 +109,7 @@ export function buildKernels(options: BuildOptions): BuildSummary {
       const unit = job.unit();
       const code = out === undefined ? codeFor(unit, arch, options.cache) : portable(compile(unit.source, unit.name, { arch, compiler, cache: false }), arch);
       bytes += code.length;
-      made.push({ unit, code: out === undefined ? new Uint8Array() : code });
+      made.push({ units: [unit], code: out === undefined ? new Uint8Array() : code });
     } catch (e) {
       if (!(e instanceof CompileError)) throw e;
       failed.push(`${job.symbol}: ${e.message}`);

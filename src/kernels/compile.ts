@@ -4,7 +4,7 @@ import { waveSize, type Compiler } from '../driver/compiler.js';
 import { openHiprtc } from '../driver/hiprtc.js';
 import { openNvrtc } from '../driver/nvrtc.js';
 import { cacheKey, KernelCache } from './cache.js';
-import { findPrebuilt } from './prebuilt.js';
+import { findExact, findPrebuilt } from './prebuilt.js';
 import type { Unit } from './source.js';
 import { targetFor } from './targets.js';
 
@@ -43,7 +43,7 @@ export function compile(source: string, name: string, options: CompileOptions): 
   return cache.getOrBuild(key, arch, build);
 }
 
-/** A unit's code for a device: from the cache, else compiled now, else made ahead of time. */
+/** A unit's code for a device: from the cache, else made ahead of time for it, else compiled now, else made ahead of time for one it can stand in for. */
 export function codeFor(unit: Unit, arch: string, cache: KernelCache = kernelCache()): Uint8Array {
   const target = targetFor(unit, arch);
   const compiler = compilerFor(target);
@@ -55,6 +55,8 @@ export function codeFor(unit: Unit, arch: string, cache: KernelCache = kernelCac
     // The compiler is asked about the target only on a miss: hipRTC loads a large library to answer.
     const known = cache.get(key, target);
     if (known) return known;
+    const exact = findExact(unit, target);
+    if (exact) return exact;
     const accepts = compiler.accepts(target);
     if (accepts === true) {
       const code = compiler.compile({ source: unit.source, name: unit.name, arch: target, defines });

@@ -25,7 +25,8 @@ interface Index {
 const sha = (data: string | Uint8Array): string => createHash('sha256').update(data).digest('hex').slice(0, 16);
 
 export interface Made {
-  readonly unit: Unit;
+  /** Units of one kernel each, as they are asked for, that one piece of code serves. */
+  readonly units: readonly Unit[];
   readonly code: Uint8Array;
 }
 
@@ -47,8 +48,8 @@ export function writePrebuilt(dir: string, target: string, compiler: string, mad
     open = [];
     size = 0;
   };
-  for (const { unit, code } of made) {
-    kernels[unit.entries[0].symbol] = [parts.length, size, code.length, sha(unit.source)];
+  for (const { units, code } of made) {
+    for (const u of units) kernels[u.entries[0].symbol] = [parts.length, size, code.length, sha(u.source)];
     open.push(code);
     size += code.length;
     if (size >= PART_BYTES) close();
@@ -73,6 +74,8 @@ class Pack {
   readonly index: Index;
   #part = -1;
   #bytes: Uint8Array = new Uint8Array();
+  /** By part and place: kernels compiled together come back as one and the same piece. */
+  readonly #pieces = new Map<string, WeakRef<Uint8Array>>();
 
   constructor(dir: string, target: string) {
     this.path = join(dir, `${target}.pack`);
@@ -88,11 +91,15 @@ class Pack {
     if (!entry) return `${this.path} has no ${symbol}`;
     const [part, offset, bytes, source] = entry;
     if (source !== sha(unit.source)) return `${this.path} has ${symbol} made from other source text; build it anew`;
+    const known = this.#pieces.get(`${part} ${offset}`)?.deref();
+    if (known) return known;
     if (part !== this.#part) {
       this.#bytes = this.#read(part);
       this.#part = part;
     }
-    return this.#bytes.slice(offset, offset + bytes);
+    const piece = this.#bytes.slice(offset, offset + bytes);
+    this.#pieces.set(`${part} ${offset}`, new WeakRef(piece));
+    return piece;
   }
 
   #read(part: number): Uint8Array {
@@ -122,7 +129,16 @@ function packOf(dir: string, target: string): Pack {
   return known;
 }
 
-/** Code for a target from the folders, or the sentence that says what was looked for. */
+/** Code made for exactly this target and source text, if any folder holds it: as good as compiling, and sooner. */
+export function findExact(unit: Unit, target: string, dirs: readonly string[] = prebuiltDirs()): Uint8Array | undefined {
+  for (const dir of dirs) {
+    const found = existsSync(join(dir, `${target}.json`)) ? packOf(dir, target).find(unit) : '';
+    if (typeof found !== 'string') return found;
+  }
+  return undefined;
+}
+
+/** Code that serves a target from the folders, or the sentence that says what was looked for. */
 export function findPrebuilt(unit: Unit, target: string, dirs: readonly string[] = prebuiltDirs()): Uint8Array | string {
   const reasons: string[] = [];
   for (const dir of dirs) {
