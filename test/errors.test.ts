@@ -112,3 +112,18 @@ for (const { name, device, missing } of testDevices('reference,cpu')) {
 }
 
 after(() => console.log(`errors: ${refused} samples refused as stated, ${unsupported} unsupported with a sentence`));
+
+test('arguments of the wrong kind give a typed error, or a result, on every op', () => {
+  const wrong: readonly unknown[] = [undefined, null, 'a', {}, [], NaN, -1, 1.5, 1e12, true, Symbol.iterator];
+  for (const row of opList) for (const bad of wrong) for (const count of [1, 2, 3]) {
+    const what = `${row.name}(${Array.from({ length: count }, () => (typeof bad === 'symbol' ? 'symbol' : JSON.stringify(bad) ?? 'undefined')).join(', ')})`;
+    scope(() => {
+      const x = tensor([[1, 2, 3], [4, 5, 6]]) as unknown as Record<string, (...args: unknown[]) => unknown>;
+      try {
+        x[row.name](...Array.from({ length: count }, () => bad));
+      } catch (e) {
+        assert.ok(e instanceof WickError, `${what}: ${String(e)}`);
+      }
+    });
+  }
+});

@@ -57,7 +57,7 @@ export class LanguageModel {
     if (!existsSync(path)) throw new ArgumentError(`model: ${path} is not there; give a folder with config.json, tokenizer.json and safetensors files`);
     const config = JSON.parse(readFileSync(path, 'utf8')) as { model_type?: string; torch_dtype?: string; dtype?: string };
     if (!FAMILIES.includes(config.model_type ?? '')) throw new UnsupportedError(`model: ${path} is of type ${JSON.stringify(config.model_type)}; known are ${FAMILIES.join(', ')}`);
-    const device = typeof options.device === 'string' ? Device.get(options.device) : (options.device ?? Device.default);
+    const device = Device.of(options.device);
     const stored = STORED[config.dtype ?? config.torch_dtype ?? 'float32'] ?? 'f32';
     const dtype = options.dtype ?? (device.name === 'cpu' || device.name === 'reference' ? 'f32' : stored);
     return new LanguageModel(Llama.load(dir, { device, dtype }), Tokenizer.load(dir), options.decoder);

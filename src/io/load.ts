@@ -32,7 +32,7 @@ export function toTensor(record: TensorRecord, device: Device, sliceBytes?: numb
 
 /** The tensors of a file (or its bytes) by name; what the file holds tells its format. */
 export function loadTensors(from: string | Uint8Array, options: LoadOptions = {}): Map<string, Tensor> {
-  const device = typeof options.device === 'string' ? Device.get(options.device) : (options.device ?? Device.default);
+  const device = Device.of(options.device);
   const prefix = options.prefix ?? '';
   const file = openTensors(from, options);
   try {

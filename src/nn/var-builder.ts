@@ -133,7 +133,7 @@ export class VarBuilder {
     this.#path = path;
     this.#rename = rename;
     this.dtype = options.dtype ?? 'f32';
-    this.device = typeof options.device === 'string' ? Device.get(options.device) : (options.device ?? Device.default);
+    this.device = Device.of(options.device);
     this.generator = options.generator;
   }
   /** Makes what is asked for and remembers it: for training. */

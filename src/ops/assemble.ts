@@ -100,6 +100,7 @@ export const assembleOps = rows({
   roll: assemble({
     formula: 'elements moved by `shift` along dim, those that leave coming back at the other end',
     args: (x: Tensor, shift: number, dim: number): Call<{ shift: number; dim: number }> => {
+      if (!Number.isSafeInteger(shift)) throw new ArgumentError(`roll: shift ${String(shift)} is no whole number`);
       const d = normalizeDim('roll', dim, x.rank);
       const n = x.shape[d] || 1;
       return { inputs: [x], params: { shift: ((shift % n) + n) % n, dim: d } };

@@ -1,5 +1,5 @@
 // Rows that move values without computing: cast, copy, fill.
-import { DTYPE, type DType, DTYPES, isFloat, maxInt, toBig, type Value } from '../base/dtype.js';
+import { asDType, DTYPE, type DType, DTYPES, isFloat, maxInt, toBig, type Value } from '../base/dtype.js';
 import type { Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { type Call, type Grads, type GradContext, type KernelRow, type RefTensor, rows, type Sig } from './op.js';
@@ -42,7 +42,7 @@ export const movementOps = rows({
   castTo: {
     family: 'cast', formula: 'x in another dtype', dtypes: DTYPES, ulp: 0, candle: { file: 'cast.cu', symbol: 'cast' },
     differs: 'all pairs of dtypes (Candle lacks i16, i32 and i64 with 16-bit floats)', domain: [0, 100],
-    args: (x: Tensor, dtype: DType): Call<{ dtype: DType }> => ({ inputs: [x], params: { dtype } }),
+    args: (x: Tensor, dtype: DType): Call<{ dtype: DType }> => ({ inputs: [x], params: { dtype: asDType(dtype, 'cast') } }),
     infer: ([x], { dtype }): readonly Sig[] => [{ shape: x.shape, dtype }],
     reference: ([x], [out], { dtype }): void => {
       for (let i = 0; i < x.data.length; i++) out.data[i] = castValue(x.data[i], dtype);

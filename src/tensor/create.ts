@@ -12,7 +12,7 @@ import { Tensor } from './tensor.js';
 
 export interface TensorOptions {
   dtype?: DType;
-  device?: Device;
+  device?: Device | string;
   requiresGrad?: boolean;
 }
 export interface RandomOptions extends TensorOptions {
@@ -38,7 +38,7 @@ function fromTyped(data: ArrayBufferView, shape: Shape | undefined, options: Ten
   const { length } = data as unknown as { length: number };
   const dims = shape ?? [length];
   if (sizeOf(dims) !== length) throw new ShapeError(`from: ${length} elements do not fill shape ${formatShape(dims)}`);
-  const device = options.device ?? Device.default;
+  const device = Device.of(options.device);
   const t = Tensor.fromBytes(new Uint8Array(data.buffer, data.byteOffset, data.byteLength), dims, natural, device);
   return finish(options.dtype && options.dtype !== natural ? t.castTo(options.dtype) : t, options);
 }
@@ -51,7 +51,7 @@ export function tensor(data: NestedInput, options: TensorOptions & { shape?: Sha
   const walk = (v: NestedInput, depth: number, path: string): void => {
     if (!Array.isArray(v)) {
       if (depth !== found.length && flat.length > 0) throw new ShapeError(`from: element ${path} is a number where others are arrays: nested arrays must all be equally deep`);
-      if (typeof v !== 'number' && typeof v !== 'bigint' && typeof v !== 'boolean') throw new ArgumentError(`from: element ${path} is ${v === null ? 'null' : typeof v}, not a number`);
+      if (typeof v !== 'number' && typeof v !== 'bigint' && typeof v !== 'boolean') throw new ArgumentError(`from: ${path === '' ? 'the input' : `element ${path}`} is ${v === null ? 'null' : typeof v}, not a number`);
       flat.push(v);
       return;
     }
@@ -70,11 +70,11 @@ export function tensor(data: NestedInput, options: TensorOptions & { shape?: Sha
     if (!isFloat(dtype) && typeof v === 'number' && !Number.isInteger(v)) throw new DTypeError(`from: ${v} is no ${dtype}; it is not whole`);
     raw[i] = info.encode(isFloat(dtype) ? Number(v) : BigInt(v)) as never;
   });
-  return finish(Tensor.fromBytes(new Uint8Array(raw.buffer), options.shape ?? found, dtype, options.device ?? Device.default), options);
+  return finish(Tensor.fromBytes(new Uint8Array(raw.buffer), options.shape ?? found, dtype, Device.of(options.device)), options);
 }
 
 const make = (row: unknown, params: Record<string, unknown>, options: TensorOptions): Tensor =>
-  finish(apply(row as GradRow, [], params, options.device ?? Device.default)[0], options);
+  finish(apply(row as GradRow, [], params, Device.of(options.device))[0], options);
 
 export const full = (shape: Shape, value: number, options: TensorOptions = {}): Tensor =>
   make(movementOps.newFull, { shape, dtype: options.dtype ?? 'f32', value }, options);

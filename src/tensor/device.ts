@@ -3,7 +3,7 @@ import type { Backend, MemoryStats } from '../backends/backend.js';
 import { GpuBackend, type Replay } from '../backends/gpu/gpu.js';
 import { openBackend } from '../backends/registry.js';
 import { DTYPE, type DType, isFloat, maxInt } from '../base/dtype.js';
-import { DTypeError, UnsupportedError } from '../base/errors.js';
+import { ArgumentError, DTypeError, UnsupportedError } from '../base/errors.js';
 import { keep } from './scope.js';
 import { Tensor } from './tensor.js';
 
@@ -30,6 +30,13 @@ export class Device {
       Device.#open.set(name, device).set(backend.name, device);
     }
     return device;
+  }
+  /** A device as callers name it: itself, its name, or nothing for the default. */
+  static of(device: Device | string | undefined): Device {
+    if (device === undefined) return Device.default;
+    if (typeof device === 'string') return Device.get(device);
+    if (device instanceof Device) return device;
+    throw new ArgumentError(`device: expected a Device or a name such as 'cpu' or 'cuda:0', not ${device === null ? 'null' : typeof device}`);
   }
   static cpu(): Device {
     return Device.get('cpu');

@@ -1,8 +1,7 @@
 // From a row and its inputs to results: checks, broadcasting, allocation, the backend's run, and the autograd record.
 import type { Backend, View } from '../backends/backend.js';
 import type { DType } from '../base/dtype.js';
-import { DeviceError, DTypeError, UnsupportedError } from '../base/errors.js';
-
+import { ArgumentError, DeviceError, DTypeError, UnsupportedError } from '../base/errors.js';
 import { broadcastShapes, formatShape, type Shape } from '../base/shape.js';
 import { movementOps } from '../ops/movement.js';
 import type { AssembleRow, ElementwiseRow, KernelRow, Params, RunRow, ViewRow } from '../ops/op.js';
@@ -32,8 +31,9 @@ function checkSupport(backend: Backend, row: RunRow, dtype: DType): void {
 }
 
 function sameDevice(name: string, inputs: readonly Tensor[]): Device {
-  const device = inputs[0].device;
-  for (let i = 1; i < inputs.length; i++) {
+  const device = inputs[0]?.device;
+  for (let i = 0; i < inputs.length; i++) {
+    if (!(inputs[i] instanceof Tensor)) throw new ArgumentError(`${name}: operand ${i} is ${inputs[i] === null ? 'null' : typeof inputs[i]}, not a tensor`);
     if (inputs[i].device !== device) {
       throw new DeviceError(`${name}: operands are on different devices, ${device.name} and ${inputs[i].device.name}; move one with .to(device)`);
     }
@@ -66,6 +66,10 @@ function runElementwise(row: ElementwiseRow<any>, inputs: readonly Tensor[], par
   const { dtype } = inputs[first];
   if (row.masked && inputs[0].dtype !== 'u8') throw new DTypeError(`${row.name}: the condition is ${inputs[0].dtype}, not u8`);
   for (let i = first + 1; i < inputs.length; i++) if (inputs[i].dtype !== dtype) differ(row, inputs[first], inputs[i]);
+  for (const name of row.scalars) {
+    const v = params[name];
+    if (typeof v !== 'number' && typeof v !== 'bigint') throw new ArgumentError(`${row.name}: ${name} is ${v === null ? 'null' : typeof v}, not a number`);
+  }
   checkSupport(device.backend, row, dtype);
   const equal = sameShapes(inputs);
   const shape = equal ? inputs[0].shape : broadcastShapes(row.name, ...inputs.map((t) => t.shape));

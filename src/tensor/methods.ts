@@ -1,9 +1,10 @@
 // Gives Tensor a method for every row of the table; importing this file completes the class.
+import { ArgumentError } from '../base/errors.js';
 import type { CompositeRow, Row } from '../ops/op.js';
 import { opList } from '../ops/table.js';
 import { gradEnabled, type GradRow } from './autograd.js';
 import { tensor } from './create.js';
-import type { Device } from './device.js';
+import { Device } from './device.js';
 import { apply, copyInto } from './dispatch.js';
 import { display } from './display.js';
 import { at, type Index, maskedSelect, nonzero } from './indexing.js';
@@ -11,19 +12,35 @@ import { keep } from './scope.js';
 import { connect, Tensor } from './tensor.js';
 import { transferRow } from './transfer.js';
 
+const kindOf = (v: unknown): string => (v instanceof Tensor ? 'Tensor' : Array.isArray(v) ? 'array' : v === null ? 'null' : typeof v);
+
+/** What JavaScript says of arguments of the wrong kind, in a sentence that names the op. */
+function named(row: Row, args: readonly unknown[], e: unknown): unknown {
+  if (!(e instanceof TypeError)) return e;
+  return new ArgumentError(`${row.name}: cannot take the arguments (${args.map(kindOf).join(', ')}): ${e.message}`, { cause: e });
+}
+
 function method(row: Row): (this: Tensor, ...args: never[]) => unknown {
   if (row.family === 'composite') {
     const { compose } = row as CompositeRow;
     return function (this: Tensor, ...args: never[]) {
-      return compose(this, ...args);
+      try {
+        return compose(this, ...args);
+      } catch (e) {
+        throw named(row, args, e);
+      }
     };
   }
   const many = 'many' in row && row.many === true;
   const run = row as GradRow;
   return function (this: Tensor, ...args: never[]) {
-    const call = run.args(this, ...args);
-    const outs = apply(run, call.inputs, call.params, call.inputs.length === 0 ? this.device : undefined);
-    return many ? outs : outs[0];
+    try {
+      const call = run.args(this, ...args);
+      const outs = apply(run, call.inputs, call.params, call.inputs.length === 0 ? this.device : undefined);
+      return many ? outs : outs[0];
+    } catch (e) {
+      throw named(row, args, e);
+    }
   };
 }
 
@@ -40,5 +57,8 @@ connect({
   display,
   assignInto: copyInto,
   untrack: keep,
-  moveTo: (t: Tensor, device: Device): Tensor => transferRow(t, device, gradEnabled()),
+  moveTo: (t: Tensor, to: Device | string): Tensor => {
+    const device = Device.of(to);
+    return device === t.device ? t : transferRow(t, device, gradEnabled());
+  },
 });

@@ -135,7 +135,8 @@ export class Tensor {
   }
 
   /** The same values on another device; this tensor where it is there already. The graph follows. */
-  to(device: Device): Tensor {
+  /** On another device, given itself or by its name. */
+  to(device: Device | string): Tensor {
     return device === this.device ? this : moveTo(this, device);
   }
 
@@ -225,7 +226,7 @@ function nest(flat: ArrayLike<number>, shape: Shape): Nested {
 // Filled in by methods.ts, which needs this class first: one place where the circle closes.
 let display: (t: Tensor) => string;
 let assignInto: (dst: Tensor, src: Tensor) => void;
-let moveTo: (t: Tensor, device: Device) => Tensor;
+let moveTo: (t: Tensor, device: Device | string) => Tensor;
 let untrack: (t: Tensor) => void;
 const detached = (t: Tensor): Tensor => (t.requiresGrad ? t.detach() : t);
 
