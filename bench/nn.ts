@@ -85,7 +85,7 @@ const LLAMA: Readonly<Record<string, Partial<LlamaConfig>>> = {
 async function language(name: string): Promise<void> {
   const config = { vocabSize: 128256, maxPositions: 4096, normEps: 1e-5, ropeTheta: 500000, eosTokenIds: [], ...LLAMA[name] } as LlamaConfig;
   let seed = 1;
-  const source = { has: () => true, get: (_: string, shape: readonly number[] | undefined) => initialise(normal(0, 0.02), shape ?? [], { dtype, device, generator: new Generator(seed++) }) };
+  const source = { has: (name: string) => !name.endsWith('.bias'), get: (_: string, shape: readonly number[] | undefined) => initialise(normal(0, 0.02), shape ?? [], { dtype, device, generator: new Generator(seed++) }) };
   const model = noGrad(() => new Llama(config, new VarBuilder(source, { dtype, device })));
   model.requireGrad(false).eval();
   const prompt = Array.from({ length: small ? 64 : 2048 }, (_, i) => (i * 7919) % config.vocabSize);

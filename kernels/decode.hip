@@ -1,167 +1,151 @@
 // One token through a transformer: products of a matrix with a vector at copy speed, with the norm before and the residual after them,
-// rotary embedding and cache in one, and the choice of the next token. Token, position and length are read from device memory.
+// and the choice of the next token. Token, position and length are read from device memory; attention is in decode-attention.hip.
 //
-// `state` is { token, position, length }. All matrices are row-major and 16-byte aligned, k a multiple of 16 bytes.
+// `state` is { token, position, length }. All matrices are row-major and 16-byte aligned, k a multiple of 16 bytes. Every launch may begin
+// early: weights are asked for before it is known that the vector is there.
 //   decode_embed_T            grid ceil(n / 256), block 256
-//   decode_product_T          any grid, block 256, k floats of dynamic shared memory; a wave makes DECODE_ROWS results at a time
-//   decode_gate_T             the same over n results, each of two rows
-//   decode_rope_append_T      grid heads + 2 kv_heads, block 64 or more: queries out, keys and values into the caches
-//   decode_argmax_T           grid parts, block 256: the largest logit of each part
-//   decode_advance            one block of 128: the largest of all parts is the next token; state moves on, history remembers it
+//   decode_product_T_RxU      grid ceil(n / R), block up to 256: a block makes R results, U words of each row under way a thread
+//   decode_gate_T_RxU         grid ceil(n / (R/2)): R/2 results, each of two rows
+//   decode_advance            one block: the best logit is the next token; state moves on, history remembers it
+#include "attention-split.h"
 #include "block.h"
 
-constexpr int DECODE_ROWS = 2, DECODE_WAVES = 256 / WICK_WAVE;
+constexpr int DECODE_THREADS = 256, DECODE_WAVES = DECODE_THREADS / WICK_WAVE;
 
 template <class T> WICK_FN void decode_embed(const T* table, const i32* state, T* out, i32 n) {
-  int i = blockIdx.x * 256 + threadIdx.x;
+  begin_in_turn();
+  int i = blockIdx.x * DECODE_THREADS + threadIdx.x;
   if (i < n) out[i] = table[(i64)state[0] * n + i];
 }
 
-// The vector in shared memory, normalised where there is a weight.
-template <class T> WICK_FN void decode_load(const T* x, const T* norm, float eps, float* shared, i32 k) {
-  __shared__ float slots[WAVE_SLOTS];
-  float square = 0;
-  for (int i = threadIdx.x; i < k; i += 256) {
-    float v = to_compute(x[i]);
-    shared[i] = v;
-    square = fmag(v, v, square);
+template <class T> WICK_FN void unpack_word(word4 word, float (&to)[pack_size<T>]) {
+  u32 w[4];
+  split_words(word, w);
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    if constexpr (sizeof(T) == 2) {
+      to[2 * i] = to_compute(T{(u16)w[i]});
+      to[2 * i + 1] = to_compute(T{(u16)(w[i] >> 16)});
+    } else {
+      to[i] = bits_as<float>(w[i]);
+    }
   }
+}
+
+// Larger floats have larger words; equal ones are told apart by the index, the smaller being better. 0 is less than any number.
+WICK_FN u64 rank_of(float value, i32 index) {
+  u32 bits = bits_as<u32>(value);
+  return (u64)(bits >> 31 ? ~bits : bits | 0x80000000u) << 32 | (u32)~index;
+}
+
+// The threads of a block share out the columns, so that each reads the vector once for all rows of the block. The norm's factor is the same
+// for the whole vector: it comes after the sums, and the squares are one more sum.
+template <class T, int R, int U, bool Gate>
+WICK_FN void decode_rows(const T* x, const T* norm, float eps, const T* w, const T* bias, const T* residual, T* out, u64* best, i32 n, i32 k) {
+  constexpr int N = pack_size<T>, Results = Gate ? R / 2 : R;
+  __shared__ float parts[DECODE_WAVES][R + 1];
+  const int lane = lane_id(), wave = wave_id(), chunk = blockDim.x * N, first = blockIdx.x * Results, from = threadIdx.x * N;
+  const T* rows[R];
+#pragma unroll
+  for (int r = 0; r < R; r++) {
+    int i = first + r % Results;
+    rows[r] = w + (i64)((i < n ? i : n - 1) + (r >= Results ? n : 0)) * k + from;
+  }
+  word4 held[U][R], scale[U];
+  auto fetch = [&](int c0) {
+#pragma unroll
+    for (int u = 0; u < U; u++) {
+      const int c = c0 + u * chunk;
+      const bool inside = c + from < k;
+#pragma unroll
+      for (int r = 0; r < R; r++) held[u][r] = inside ? load_once((const word4*)(rows[r] + c)) : word4{};
+      scale[u] = inside && norm ? *(const word4*)(norm + c + from) : word4{};
+    }
+  };
+  fetch(0);
+  begin_in_turn();
+  float sums[R] = {}, squares = 0;
+  for (int c0 = 0; c0 < k; c0 += U * chunk) {
+    if (c0) fetch(c0);
+#pragma unroll
+    for (int u = 0; u < U; u++) {
+      const int c = c0 + u * chunk + from;
+      float v[N], m[N];
+      unpack_word<T>(c < k ? *(const word4*)(x + c) : word4{}, v);
+      if (norm) {
+        unpack_word<T>(scale[u], m);
+#pragma unroll
+        for (int e = 0; e < N; e++) {
+          squares = fmag(v[e], v[e], squares);
+          v[e] *= m[e];
+        }
+      }
+#pragma unroll
+      for (int r = 0; r < R; r++) {
+        unpack_word<T>(held[u][r], m);
+#pragma unroll
+        for (int e = 0; e < N; e++) sums[r] = fmag(m[e], v[e], sums[r]);
+      }
+    }
+  }
+  scatter_sums<R, WICK_WAVE / 2, WICK_WAVE>(sums, lane);
+  if (lane % (WICK_WAVE / R) == 0) parts[wave][lane / (WICK_WAVE / R)] = sums[0];
   if (norm) {
-    float factor = rsqrtg(group_sum(square, 256, slots) / (float)k + eps);
-    for (int i = threadIdx.x; i < k; i += 256) shared[i] *= factor * (float)to_compute(norm[i]);
+    for (int m = WICK_WAVE / 2; m; m /= 2) squares += shfl_xor(squares, m, WICK_WAVE);
+    if (lane == 0) parts[wave][R] = squares;
   }
   __syncthreads();
-}
-
-// Sums of R rows with the shared vector, the same on all lanes.
-template <class T, int R> WICK_FN void decode_dots(const T* const (&rows)[R], const float* shared, i32 k, float (&sums)[R]) {
-  constexpr int N = pack_size<T>;
-#pragma unroll
-  for (int r = 0; r < R; r++) sums[r] = 0;
-#pragma unroll 4
-  for (int c = lane_id() * N; c < k; c += WICK_WAVE * N) {
-    Pack<T> p[R];
-#pragma unroll
-    for (int r = 0; r < R; r++) p[r] = load_pack(rows[r] + c);
-#pragma unroll
-    for (int e = 0; e < N; e += 4) {
-      Pack<float> v = load_pack(shared + c + e);
-#pragma unroll
-      for (int f = 0; f < 4; f++)
-#pragma unroll
-        for (int r = 0; r < R; r++) sums[r] = fmag((float)to_compute(p[r].v[e + f]), v.v[f], sums[r]);
+  if (wave != 0) return;
+  const int i = first + lane, waves = blockDim.x / WICK_WAVE;
+  u64 rank = 0;
+  if (lane < Results && i < n) {
+    float value = 0, up = 0, square = 0;
+    for (int o = 0; o < waves; o++) {
+      value += parts[o][lane];
+      if (Gate) up += parts[o][Results + lane];
+      if (norm) square += parts[o][R];
     }
+    const float factor = norm ? rsqrtg(square / (float)k + eps) : 1.0f;
+    value *= factor;
+    if (Gate) value = value / (1.0f + expg(-value)) * (up * factor);
+    if (bias) value += (float)to_compute(bias[i]);
+    if (residual) value += (float)to_compute(residual[i]);
+    T rounded = from_compute<T>(value);
+    out[i] = rounded;
+    value = to_compute(rounded);
+    if (value == value) rank = rank_of(value, i);
   }
-#pragma unroll
-  for (int r = 0; r < R; r++)
-    for (int m = WICK_WAVE / 2; m; m /= 2) sums[r] += shfl_xor(sums[r], m, WICK_WAVE);
+  if (!best) return;
+  for (int m = Results / 2; m; m /= 2) {
+    u64 other = shfl_xor(rank, m, WICK_WAVE);
+    rank = other > rank ? other : rank;
+  }
+  // Few blocks find a better one than is known, so few write.
+  if (lane == 0 && rank > *(volatile u64*)best) atomic_max(best, rank);
 }
 
-template <class T> WICK_FN void decode_product(const T* x, const T* norm, float eps, const T* w, const T* bias, const T* residual, T* out, i32 n, i32 k) {
-  DYNAMIC_SHARED(float, shared);
-  decode_load(x, norm, eps, shared, k);
-  for (int first = (blockIdx.x * DECODE_WAVES + wave_id()) * DECODE_ROWS; first < n; first += gridDim.x * DECODE_WAVES * DECODE_ROWS) {
-    const T* rows[DECODE_ROWS];
-    float sums[DECODE_ROWS];
-#pragma unroll
-    for (int r = 0; r < DECODE_ROWS; r++) rows[r] = w + (i64)(first + r < n ? first + r : first) * k;
-    decode_dots(rows, shared, k, sums);
-#pragma unroll
-    for (int r = 0; r < DECODE_ROWS; r++) {
-      int i = first + r;
-      if (lane_id() != 0 || i >= n) continue;
-      if (bias) sums[r] += (float)to_compute(bias[i]);
-      if (residual) sums[r] += (float)to_compute(residual[i]);
-      out[i] = from_compute<T>(sums[r]);
-    }
-  }
-}
-
-template <class T> WICK_FN void decode_gate(const T* x, const T* norm, float eps, const T* w, T* out, i32 n, i32 k) {
-  DYNAMIC_SHARED(float, shared);
-  decode_load(x, norm, eps, shared, k);
-  for (int i = blockIdx.x * DECODE_WAVES + wave_id(); i < n; i += gridDim.x * DECODE_WAVES) {
-    const T* rows[2] = {w + (i64)i * k, w + (i64)(n + i) * k};
-    float sums[2];
-    decode_dots(rows, shared, k, sums);
-    if (lane_id() == 0) out[i] = from_compute<T>(sums[0] / (1.0f + expg(-sums[0])) * sums[1]);
-  }
-}
-
-template <class T>
-WICK_FN void decode_rope_append(const T* qkv, const T* cos, const T* sin, const i32* state, T* q, T* keys, T* values, i32 heads, i32 kv_heads, i32 dim, i32 room) {
-  int head = blockIdx.x, position = state[1], half_dim = dim / 2;
-  const T* from = qkv + (i64)head * dim;
-  if (head >= heads + kv_heads) {
-    T* to = values + ((i64)(head - heads - kv_heads) * room + position) * dim;
-    for (int i = threadIdx.x; i < dim; i += blockDim.x) to[i] = from[i];
-    return;
-  }
-  T* to = head < heads ? q + (i64)head * dim : keys + ((i64)(head - heads) * room + position) * dim;
-  for (int i = threadIdx.x; i < half_dim; i += blockDim.x) {
-    float c = to_compute(cos[(i64)position * half_dim + i]), s = to_compute(sin[(i64)position * half_dim + i]);
-    float a = to_compute(from[i]), b = to_compute(from[i + half_dim]);
-    to[i] = from_compute<T>(a * c - b * s);
-    to[i + half_dim] = from_compute<T>(a * s + b * c);
-  }
-}
-
-struct Best {
-  float value;
-  i32 index;
-};
-WICK_FN Best better(Best a, Best b) { return b.value > a.value || (b.value == a.value && b.index < a.index) ? b : a; }
-WICK_FN Best wave_best(Best x) {
-  for (int m = WICK_WAVE / 2; m; m /= 2) {
-    Best other = {shfl_xor(x.value, m, WICK_WAVE), shfl_xor(x.index, m, WICK_WAVE)};
-    x = better(x, other);
-  }
-  return x;
-}
-
-template <class T> WICK_FN void decode_argmax(const T* logits, float* values, i32* indices, i32 n) {
-  __shared__ float best_value[256 / WICK_WAVE];
-  __shared__ i32 best_index[256 / WICK_WAVE];
-  Best best = {Limits<float>::lowest(), 0x7fffffff};
-  for (int i = blockIdx.x * 256 + threadIdx.x; i < n; i += gridDim.x * 256) {
-    Best mine = {(float)to_compute(logits[i]), i};
-    best = better(best, mine);
-  }
-  best = wave_best(best);
-  if (lane_id() == 0) best_value[wave_id()] = best.value, best_index[wave_id()] = best.index;
-  __syncthreads();
+KERNEL(32) decode_advance(u64* best, i32* state, i32* history) {
+  begin_in_turn();
   if (threadIdx.x != 0) return;
-  for (int w = 1; w < 256 / WICK_WAVE; w++) {
-    Best other = {best_value[w], best_index[w]};
-    best = better(best, other);
-  }
-  values[blockIdx.x] = best.value;
-  indices[blockIdx.x] = best.index;
-}
-
-KERNEL(128) decode_advance(const float* values, const i32* indices, i32 parts, i32* state, i32* history) {
-  if (threadIdx.x != 0) return;
-  Best best = {values[0], indices[0]};
-  for (int p = 1; p < parts; p++) {
-    Best other = {values[p], indices[p]};
-    best = better(best, other);
-  }
-  history[state[1]] = best.index;
-  state[0] = best.index;
+  const i32 token = *best ? (i32)~(u32)*best : 0;
+  *best = 0;
+  history[state[1]] = token;
+  state[0] = token;
   state[1] += 1;
   state[2] += 1;
 }
 
-#define DECODE(D, T)                                                                                                                     \
-  KERNEL(256) decode_embed_##D(const T* table, const i32* state, T* out, i32 n) { decode_embed<T>(table, state, out, n); }                \
-  KERNEL(256) decode_product_##D(const T* x, const T* norm, float eps, const T* w, const T* bias, const T* residual, T* out, i32 n, i32 k) { \
-    decode_product<T>(x, norm, eps, w, bias, residual, out, n, k);                                                                       \
-  }                                                                                                                                      \
-  KERNEL(256) decode_gate_##D(const T* x, const T* norm, float eps, const T* w, T* out, i32 n, i32 k) { decode_gate<T>(x, norm, eps, w, out, n, k); } \
-  KERNEL(256) decode_rope_append_##D(const T* qkv, const T* cos, const T* sin, const i32* state, T* q, T* keys, T* values, i32 heads, i32 kv_heads, i32 dim, i32 room) { \
-    decode_rope_append<T>(qkv, cos, sin, state, q, keys, values, heads, kv_heads, dim, room);                                            \
-  }                                                                                                                                      \
-  KERNEL(256) decode_argmax_##D(const T* logits, float* values, i32* indices, i32 n) { decode_argmax<T>(logits, values, indices, n); }
+#define DECODE_ROWS(D, T, R, U)                                                                                                                  \
+  KERNEL(DECODE_THREADS) decode_product_##D##_##R##x##U(const T* x, const T* norm, float eps, const T* w, const T* bias, const T* residual, T* out, u64* best, i32 n, i32 k) { \
+    decode_rows<T, R, U, false>(x, norm, eps, w, bias, residual, out, best, n, k);                                                               \
+  }                                                                                                                                              \
+  KERNEL(DECODE_THREADS) decode_gate_##D##_##R##x##U(const T* x, const T* norm, float eps, const T* w, T* out, i32 n, i32 k) {                   \
+    decode_rows<T, R, U, true>(x, norm, eps, w, nullptr, nullptr, out, nullptr, n, k);                                                           \
+  }
+#define DECODE(D, T)                                                                                                                             \
+  KERNEL(DECODE_THREADS) decode_embed_##D(const T* table, const i32* state, T* out, i32 n) { decode_embed<T>(table, state, out, n); }             \
+  DECODE_ROWS(D, T, 8, 1)                                                                                                                        \
+  DECODE_ROWS(D, T, 4, 4)
 DECODE(f32, float)
 DECODE(f16, half)
 DECODE(bf16, bfloat)

@@ -515,6 +515,29 @@ template <class U> WICK_FN void store_release(U* p, U v) {
   __atomic_store_n(p, v, __ATOMIC_RELEASE);
 #endif
 }
+/** Counts an arrival and answers how many came before: what they wrote before arriving is seen after. */
+WICK_FN u32 arrive(u32* p) {
+#if defined(WICK_NVIDIA)
+  __threadfence();
+  u32 before = atomicAdd(p, 1u);
+  __threadfence();
+  return before;
+#elif defined(WICK_AMD)
+  return __hip_atomic_fetch_add(p, 1u, __ATOMIC_ACQ_REL, __HIP_MEMORY_SCOPE_AGENT);
+#else
+  return __atomic_fetch_add(p, 1u, __ATOMIC_ACQ_REL);
+#endif
+}
+/**
+ * For launches that may begin early: waits until the launch before is done, then lets the next one begin. So what the launch before the
+ * last one wrote may be read ahead of it, and what the last one wrote only after it. Elsewhere launches begin in turn and this is nothing.
+ */
+WICK_FN void begin_in_turn() {
+#if defined(WICK_NVIDIA) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
 /** Stops the kernel with an error. */
 WICK_FN void trap() {
 #ifdef WICK_NVIDIA

@@ -6,7 +6,7 @@ import { bytesOf } from '../base/dtype.js';
 import type { Llama } from '../models/llama.js';
 import { KvCache } from '../nn/kv-cache.js';
 import { noGrad } from '../tensor/autograd.js';
-import { tensor } from '../tensor/create.js';
+import { tensor, zeros } from '../tensor/create.js';
 import { keep, scope } from '../tensor/scope.js';
 import { Tensor } from '../tensor/tensor.js';
 import type { Decoder } from './decoder.js';
@@ -15,17 +15,16 @@ import type { Decoder } from './decoder.js';
 interface Buffers {
   readonly x: Tensor;
   readonly qkv: Tensor;
-  readonly q: Tensor;
   readonly y: Tensor;
-  readonly lse: Tensor;
   readonly h: Tensor;
   readonly gated: Tensor;
   readonly logits: Tensor;
-  readonly values: Tensor;
-  readonly indices: Tensor;
+  /** Attention's parts and their count, the largest logit. */
+  readonly partial: Tensor;
+  readonly arrived: Tensor;
+  readonly best: Tensor;
   /** token, position, length */
   readonly state: Tensor;
-  readonly lengths: Tensor;
   readonly history: Tensor;
 }
 
@@ -51,7 +50,7 @@ export class GraphDecoder implements Decoder {
     const pack = 16 / bytesOf(model.dtype);
     const biased = model.blocks.some((b) => b.mlp.gateUp.bias);
     const widths = [hiddenSize, intermediateSize, heads * headDim];
-    return DecodeSteps.serves(model.device.backend, model.dtype, Math.max(...widths)) && !biased && widths.every((n) => n % pack === 0);
+    return DecodeSteps.serves(model.device.backend, model.dtype) && !biased && widths.every((n) => n % pack === 0);
   }
 
   constructor(model: Llama, capacity = Math.min(model.config.maxPositions, 8192)) {
@@ -61,11 +60,11 @@ export class GraphDecoder implements Decoder {
     this.#cache = model.blocks.map(() => new KvCache(capacity));
     const { hiddenSize, intermediateSize, heads, kvHeads, headDim, vocabSize } = model.config;
     const room = (shape: number[], dtype = model.dtype): Tensor => keep(Tensor.empty(shape, dtype, model.device));
-    const state = room([3], 'i32');
+    const zero = (n: number): Tensor => keep(zeros([n], { dtype: 'i32', device: model.device }));
     this.#b = {
-      x: room([hiddenSize]), h: room([hiddenSize]), qkv: room([(heads + 2 * kvHeads) * headDim]), q: room([1, heads, 1, headDim]), y: room([1, heads, 1, headDim]),
-      lse: room([1, heads, 1], 'f32'), gated: room([intermediateSize]), logits: room([vocabSize]), values: room([64], 'f32'), indices: room([64], 'i32'),
-      state, lengths: keep(state.narrow(0, 2, 1)), history: room([capacity], 'i32'),
+      x: room([hiddenSize]), h: room([hiddenSize]), qkv: room([(heads + 2 * kvHeads) * headDim]), y: room([1, heads, 1, headDim]), gated: room([intermediateSize]),
+      logits: room([vocabSize]), partial: room([heads * this.#steps.splits(heads, kvHeads, capacity) * (headDim + 1)], 'f32'), arrived: zero(heads), best: zero(2),
+      state: room([3], 'i32'), history: room([capacity], 'i32'),
     };
     this.#pinned = [this.#steps.pinned(64), this.#steps.pinned(64)];
   }
@@ -74,9 +73,9 @@ export class GraphDecoder implements Decoder {
     return this.#length;
   }
 
-  /** One token: seven launches a layer. */
-  #step(): void {
-    const { x, h, qkv, q, y, lse, gated, logits, state, lengths } = this.#b;
+  /** One token: five launches a layer. */
+  #step(greedy: boolean): void {
+    const { x, h, qkv, y, gated, logits, state, partial, arrived, best, history } = this.#b;
     const s = this.#steps;
     const m = this.#model;
     const { cos, sin } = m.rotary(this.#capacity);
@@ -85,17 +84,13 @@ export class GraphDecoder implements Decoder {
       const { attention, mlp, norm1, norm2 } = block;
       const [keys, values] = this.#cache[i].buffers();
       s.product({ x, weight: attention.qkv.weight, out: qkv, norm: norm1, bias: attention.qkv.bias });
-      s.ropeAppend(qkv, cos, sin, state, q, keys, values);
-      s.attend(q, keys, values, lengths, y, lse);
+      s.attend({ qkv, cos, sin, state, keys, values, out: y, partial, arrived });
       s.product({ x: y, weight: attention.out.weight, out: h, bias: attention.out.bias, residual: x });
       s.gate({ x: h, weight: mlp.gateUp.weight, out: gated, norm: norm2 });
       s.product({ x: gated, weight: mlp.down.weight, out: x, bias: mlp.down.bias, residual: h });
     });
-    s.product({ x, weight: m.head.weight, out: logits, norm: m.norm, bias: m.head.bias });
-  }
-  #choose(): void {
-    const { logits, values, indices, state, history } = this.#b;
-    this.#steps.choose(logits, values, indices, state, history);
+    s.product({ x, weight: m.head.weight, out: logits, norm: m.norm, bias: m.head.bias, best: greedy ? best : undefined });
+    if (greedy) s.advance(best, state, history);
   }
 
   /** Puts a token and its position where the graph reads them. */
@@ -109,10 +104,7 @@ export class GraphDecoder implements Decoder {
     if (known) return known;
     // Everything runs once before it is captured: compiling and loading must not happen inside.
     const before = this.#b.state.bytesSync();
-    const work = (): void => {
-      this.#step();
-      if (greedy) this.#choose();
-    };
+    const work = (): void => this.#step(greedy);
     work();
     this.#model.device.backend.write(this.#b.state.memory, 0, before);
     const graph = this.#steps.capture(work);

@@ -18,6 +18,8 @@ export interface Launch {
   /** Bytes of dynamic shared memory. */
   readonly shared: number;
   readonly args: readonly LaunchArg[];
+  /** The kernel waits by itself for the launch before (begin_in_turn), so that it may begin early. */
+  readonly early?: boolean;
 }
 /** Launches in order, and bytes of the buffer 'scratch' they share; it needs no initial contents. */
 export interface Plan {

@@ -16,6 +16,8 @@ export class GpuContext {
   readonly args = new ArgBuffer();
   /** f32 products may be rounded to TF32 only when asked for. */
   tf32 = false;
+  /** Functions launched since someone asked to be told: evidence names the kernels it speaks of. */
+  launched: Set<Fn> | undefined;
   #fault: GpuMemory | undefined;
   #suspect: string | undefined;
 
@@ -27,8 +29,9 @@ export class GpuContext {
   }
 
   /** Enqueues a kernel whose arguments are packed in `args`. */
-  launch(fn: Fn, gridX: number, gridY: number, gridZ: number, blockX: number, blockY = 1, blockZ = 1, shared = 0): void {
-    this.device.launch(fn, gridX, gridY, gridZ, blockX, blockY, blockZ, shared, this.stream, this.args);
+  launch(fn: Fn, gridX: number, gridY: number, gridZ: number, blockX: number, blockY = 1, blockZ = 1, shared = 0, early = false): void {
+    this.launched?.add(fn);
+    this.device.launch(fn, gridX, gridY, gridZ, blockX, blockY, blockZ, shared, this.stream, this.args, early);
   }
 
   /** One value in every element of a view. */

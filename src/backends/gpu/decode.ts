@@ -1,22 +1,23 @@
 // The steps of decoding one token on a GPU, as launches on preallocated memory: what a captured graph is made of.
-import type { DType } from '../../base/dtype.js';
+import { bytesOf, type DType } from '../../base/dtype.js';
 import { UnsupportedError } from '../../base/errors.js';
 import { launch, type LaunchArg } from '../../kernels/launch-plan.js';
-import type { SdpaParams } from '../../ops/attention-reference.js';
-import { attention } from '../../ops/attention.js';
-import type { KernelRow } from '../../ops/op.js';
 import type { Backend, View } from '../backend.js';
-import { runAttention } from './attention.js';
 import type { GpuContext } from './context.js';
 import { GpuBackend, type Replay } from './gpu.js';
 import { addressOf, runPlan } from './plans.js';
 
+/** Query heads a block of attention takes together: those of one key head, up to 8. */
+const together = (heads: number, kvHeads: number): number => [8, 4, 2].find((g) => (heads / kvHeads) % g === 0) ?? 1;
 const BLOCK = 256;
-const ROWS_A_WAVE = 2;
-const BLOCKS_A_PROCESSOR = 6;
-const PARTS = 64;
+/** Rows a block makes by words of each under way a thread: many short rows, or much of a few long ones. */
+const TILES = { short: { tile: '8x1', rows: 8 }, long: { tile: '4x4', rows: 4 } } as const;
+/** Words a thread has of a row that is short. */
+const SHORT = 2;
+/** Threads of decode-attention, and keys a block has at least. */
+const SPLIT_BLOCK = 128;
+const SPLIT_KEYS = 128;
 export const DECODE_DTYPES: readonly DType[] = ['f32', 'f16', 'bf16'];
-const SDPA = attention.sdpaRun as unknown as KernelRow;
 
 export interface Product {
   readonly x: View;
@@ -26,6 +27,25 @@ export interface Product {
   readonly norm?: { readonly weight: View; readonly eps: number };
   readonly bias?: View;
   readonly residual?: View;
+  /** Eight bytes, 0 before: where the largest result is remembered for `advance`. */
+  readonly best?: View;
+}
+
+/** A new token's attention: what the kernel's struct NewToken holds. */
+export interface NewToken {
+  readonly qkv: View;
+  readonly cos: View;
+  readonly sin: View;
+  readonly state: View;
+  /** The cache, (1, kvHeads, room, dim). */
+  readonly keys: View;
+  readonly values: View;
+  /** (1, heads, 1, dim) */
+  readonly out: View;
+  /** heads * splits * (dim + 1) floats. */
+  readonly partial: View;
+  /** A zero for every head. */
+  readonly arrived: View;
 }
 
 /** A result on its way to the host: it arrives when `ready` says so. */
@@ -45,55 +65,61 @@ export class DecodeSteps {
     this.#gpu = backend.context;
     this.dtype = dtype;
   }
-  /** Whether a GPU takes the dtype and has shared memory for the longest vector. */
-  static serves(backend: Backend, dtype: DType, longest: number): boolean {
-    return backend instanceof GpuBackend && DECODE_DTYPES.includes(dtype) && 4 * longest + 1024 <= backend.context.device.info.sharedPerBlockOptin;
+  static serves(backend: Backend, dtype: DType): boolean {
+    return backend instanceof GpuBackend && DECODE_DTYPES.includes(dtype);
   }
 
-  #run(symbol: string, grid: number, args: readonly LaunchArg[], block = BLOCK, shared = 0): void {
-    runPlan(this.#gpu, { launches: [launch('decode', symbol, [grid], block, args, shared)], scratch: 0 }, {});
+  #run(symbol: string, grid: readonly number[], block: number, args: readonly LaunchArg[], module = 'decode'): void {
+    runPlan(this.#gpu, { launches: [{ ...launch(module, symbol, grid, block, args), early: true }], scratch: 0 }, {});
   }
-  /** Blocks for n results: a few a multiprocessor, since each block first reads and normalises the whole vector. */
-  #blocks(n: number, each: number): number {
-    const { warp, multiprocessors } = this.#gpu.device.info;
-    return Math.min(Math.ceil(n / ((BLOCK / warp) * each)), BLOCKS_A_PROCESSOR * multiprocessors);
+  /** Threads and tile for rows of k: no more threads than words. */
+  #tile(k: number): { readonly tile: string; readonly rows: number; readonly threads: number } {
+    const { warp } = this.#gpu.device.info;
+    const words = (k * bytesOf(this.dtype)) / 16;
+    const threads = Math.min(BLOCK, Math.ceil(words / warp) * warp);
+    return { ...TILES[words <= SHORT * threads ? 'short' : 'long'], threads };
   }
 
   /** A row of the table by the token in state. */
   embed(table: View, state: View, out: View): void {
     const n = out.layout.size;
-    this.#run(`decode_embed_${this.dtype}`, Math.ceil(n / BLOCK), [addressOf(table), addressOf(state), addressOf(out), n]);
+    this.#run(`decode_embed_${this.dtype}`, [Math.ceil(n / BLOCK)], BLOCK, [addressOf(table), addressOf(state), addressOf(out), n]);
   }
   /** out = weight norm(x) + bias + residual. */
-  product({ x, weight, out, norm, bias, residual }: Product): void {
+  product({ x, weight, out, norm, bias, residual, best }: Product): void {
     const [n, k] = weight.layout.shape;
-    const args = [
-      addressOf(x), norm ? addressOf(norm.weight) : 0, norm?.eps ?? 0, addressOf(weight), bias ? addressOf(bias) : 0, residual ? addressOf(residual) : 0, addressOf(out), n, k,
-    ];
-    this.#run(`decode_product_${this.dtype}`, this.#blocks(n, ROWS_A_WAVE), args, BLOCK, 4 * k);
+    const { tile, rows, threads } = this.#tile(k);
+    const or0 = (v?: View): number => (v ? addressOf(v) : 0);
+    const args = [addressOf(x), or0(norm?.weight), norm?.eps ?? 0, addressOf(weight), or0(bias), or0(residual), addressOf(out), or0(best), n, k];
+    this.#run(`decode_product_${this.dtype}_${tile}`, [Math.ceil(n / rows)], threads, args);
   }
   /** out = silu(gate norm(x)) * (up norm(x)); the weight holds gate over up. */
   gate({ x, weight, out, norm }: Pick<Product, 'x' | 'weight' | 'out' | 'norm'>): void {
     const [n2, k] = weight.layout.shape;
+    const { tile, rows, threads } = this.#tile(k);
     const args = [addressOf(x), norm ? addressOf(norm.weight) : 0, norm?.eps ?? 0, addressOf(weight), addressOf(out), n2 / 2, k];
-    this.#run(`decode_gate_${this.dtype}`, this.#blocks(n2 / 2, 1), args, BLOCK, 4 * k);
+    this.#run(`decode_gate_${this.dtype}_${tile}`, [Math.ceil(n2 / rows)], threads, args);
   }
-  /** Queries turned into q, keys turned into the cache, values into the cache, at the position in state. */
-  ropeAppend(qkv: View, cos: View, sin: View, state: View, q: View, keys: View, values: View): void {
-    const [, heads, , dim] = q.layout.shape;
-    const [, kvHeads, room] = keys.layout.shape;
-    const args = [qkv, cos, sin, state, q, keys, values].map(addressOf);
-    this.#run(`decode_rope_append_${this.dtype}`, heads + 2 * kvHeads, [...args, heads, kvHeads, dim, room], 64);
+  /** How many blocks share the keys of a head, at most. */
+  splits(heads: number, kvHeads: number, room: number): number {
+    const blocks = heads / together(heads, kvHeads);
+    return Math.max(1, Math.min(Math.ceil(room / SPLIT_KEYS), Math.ceil((this.#gpu.device.info.multiprocessors * 4) / blocks)));
   }
-  /** One query over the keys in use. */
-  attend(q: View, keys: View, values: View, lengths: View, out: View, lse: View): void {
-    const params: SdpaParams = { layout: 'bhtd', scale: 1 / Math.sqrt(q.layout.shape[3]), softcap: 0, left: -1, right: -1, extras: ['lengths'], longest: [0, 0] };
-    runAttention(this.#gpu, SDPA, [q, keys, values, lengths], [out, lse], params);
+  /** Queries and keys turned, key and value into the cache, one query over all keys, at the position in state. */
+  attend(t: NewToken): void {
+    const [, heads, , dim] = t.out.layout.shape;
+    const [, kvHeads, room] = t.keys.layout.shape;
+    const g = together(heads, kvHeads);
+    const bytes = new DataView(new ArrayBuffer(96));
+    [t.qkv, t.cos, t.sin, t.state, t.keys, t.values, t.out, t.partial, t.arrived].forEach((v, i) => bytes.setBigUint64(8 * i, BigInt(addressOf(v)), true));
+    [heads, kvHeads, dim, room].forEach((v, i) => bytes.setInt32(72 + 4 * i, v, true));
+    bytes.setFloat32(88, 1 / Math.sqrt(dim), true);
+    const wide = [64, 128, 256].find((d) => dim <= d);
+    this.#run(`decode_attention_${this.dtype}_${wide}_${g}`, [this.splits(heads, kvHeads, room), heads / g], SPLIT_BLOCK, [new Uint8Array(bytes.buffer)], 'decode-attention');
   }
-  /** The largest logit is the next token; state moves on. `values` and `indices` hold 64 each. */
-  choose(logits: View, values: View, indices: View, state: View, history: View): void {
-    this.#run(`decode_argmax_${this.dtype}`, PARTS, [addressOf(logits), addressOf(values), addressOf(indices), logits.layout.size]);
-    this.#run('decode_advance', 1, [addressOf(values), addressOf(indices), PARTS, addressOf(state), addressOf(history)], 128);
+  /** The best logit's token is the next one; state moves on. */
+  advance(best: View, state: View, history: View): void {
+    this.#run('decode_advance', [1], 32, [best, state, history].map(addressOf));
   }
 
   capture(f: () => void): Replay {

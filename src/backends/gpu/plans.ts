@@ -51,7 +51,7 @@ function runLaunches(gpu: GpuContext, launches: readonly Launch[], buffers: Buff
     const { fn, entry } = prepare(gpu, l);
     const values = l.args.map((a): ArgValue => (typeof a === 'number' || a instanceof Uint8Array ? a : buffers[a.buffer] + a.offset));
     packEntry(gpu.args, entry, values);
-    gpu.launch(fn, ...l.grid, ...l.block, l.shared);
+    gpu.launch(fn, ...l.grid, ...l.block, l.shared, l.early);
   }
 }
 

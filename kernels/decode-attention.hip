@@ -1,0 +1,226 @@
+// Attention of one new token: turns its query and key, appends key and value to the cache and weighs all values, in one launch.
+//
+// decode_attention_T_D_G: grid (splits, heads / G), DECODE_SPLIT threads. The cache is (kv_heads, room, dim); `state` is { token, position,
+// length }; `partial` holds dim + 1 floats for every head and split, `arrived` a zero for every group of heads. As in attention_split, a
+// group of D/8 lanes takes a key for G query heads that share it. The block that holds the last keys adds the new one, and the block that
+// comes last joins the splits. Keys of earlier tokens are asked for before the new query is there.
+#include "attention-split.h"
+#include "block.h"
+
+constexpr int DECODE_SPLIT = 128;
+
+struct NewToken {
+  const void* qkv;
+  const void* cos;
+  const void* sin;
+  const i32* state;
+  void* keys;
+  void* values;
+  void* out;
+  float* partial;
+  u32* arrived;
+  i32 heads, kv_heads, dim, room;
+  float scale;
+};
+
+template <class T> WICK_FN float rounded(float x) { return to_compute(from_compute<T>(x)); }
+
+template <class T, int D, int G, int Unroll> WICK_FN void decode_attention(const NewToken& p) {
+  constexpr int Lanes = D / 8, Groups = DECODE_SPLIT / Lanes, Step = Groups * Unroll, HeadLanes = Lanes / G;
+  constexpr int N = G * Unroll, Slots = N > Lanes ? N / Lanes : 1, Copies = N < Lanes ? Lanes / N : 1;
+  __shared__ __attribute__((aligned(16))) float queries[G][D], key_new[D], value_new[D];
+  __shared__ float merged[Groups + 1][G][2], outputs[Groups][D], weights[G][2];
+  __shared__ u32 before;
+  const int lane = threadIdx.x % Lanes, group = threadIdx.x / Lanes, split = blockIdx.x, splits = gridDim.x;
+  const int head0 = blockIdx.y * G, share = p.heads / p.kv_heads, kv_head = head0 / share, half_dim = p.dim / 2;
+  // Written two launches before this one or earlier, so it may be read early.
+  const int position = p.state[1];
+  const int each = ((position + splits - 1) / splits + Step - 1) / Step * Step, active = each == 0 ? 1 : (position + each - 1) / each;
+  if (split >= active) return;
+  const int begin = split * each, end = begin + each < position ? begin + each : position;
+  const bool whole = p.dim % 8 == 0, newest = split == active - 1;
+  T* const keys = (T*)p.keys + (i64)kv_head * p.room * p.dim;
+  T* const values = (T*)p.values + (i64)kv_head * p.room * p.dim;
+  auto fetch = [&](Eight<T> (&to)[Unroll], const T* base, int j0) {
+#pragma unroll
+    for (int u = 0; u < Unroll; u++) {
+      const int j = j0 + u * Groups + group;
+      to[u] = Eight<T>{};
+      if (j < end && 8 * lane < p.dim) to[u] = load_eight<T>(base + (i64)j * p.dim, 8 * lane, p.dim, whole);
+    }
+  };
+  Eight<T> key[Unroll], value[Unroll];
+  fetch(key, keys, begin);
+  fetch(value, values, begin);
+  begin_in_turn();
+
+  // The new query of each head, and the new key and value where they are needed.
+  const T* qkv = (const T*)p.qkv;
+  const T* cos = (const T*)p.cos + (i64)position * half_dim;
+  const T* sin = (const T*)p.sin + (i64)position * half_dim;
+  for (int t = threadIdx.x; t < (G + 1) * half_dim; t += DECODE_SPLIT) {
+    const int g = t / half_dim, i = t % half_dim;
+    if (g == G && !newest) continue;
+    const T* from = qkv + (i64)(g < G ? head0 + g : p.heads + kv_head) * p.dim;
+    float* to = g < G ? queries[g] : key_new;
+    const float c = to_compute(cos[i]), s = to_compute(sin[i]), a = to_compute(from[i]), b = to_compute(from[i + half_dim]);
+    to[i] = rounded<T>(a * c - b * s);
+    to[i + half_dim] = rounded<T>(a * s + b * c);
+  }
+  for (int d = p.dim + threadIdx.x; d < D; d += DECODE_SPLIT) {
+    for (int g = 0; g < G; g++) queries[g][d] = 0;
+    key_new[d] = value_new[d] = 0;
+  }
+  if (newest) {
+    const T* from = qkv + (i64)(p.heads + p.kv_heads + kv_head) * p.dim;
+    for (int d = threadIdx.x; d < p.dim; d += DECODE_SPLIT) value_new[d] = to_compute(from[d]);
+  }
+  __syncthreads();
+  if (newest && head0 % share == 0) {
+    for (int d = threadIdx.x; d < p.dim; d += DECODE_SPLIT) {
+      keys[(i64)position * p.dim + d] = from_compute<T>(key_new[d]);
+      values[(i64)position * p.dim + d] = from_compute<T>(value_new[d]);
+    }
+  }
+  float query[G][8], out[G][8] = {};
+#pragma unroll
+  for (int g = 0; g < G; g++)
+#pragma unroll
+    for (int e = 0; e < 8; e++) query[g][e] = queries[g][8 * lane + e];
+  const float unit = p.scale * 1.44269504f;  // from a score to a power of two
+  if (newest) {
+#pragma unroll
+    for (int g = 0; g < G; g++) {
+      float dot = 0;
+#pragma unroll
+      for (int e = 0; e < 8; e++) dot = fmaf(query[g][e], key_new[8 * lane + e], dot);
+#pragma unroll
+      for (int m = Lanes / 2; m; m /= 2) dot += shfl_xor(dot, m, Lanes);
+      if (threadIdx.x == 0) merged[Groups][g][0] = dot * unit, merged[Groups][g][1] = 1;
+    }
+  } else if (threadIdx.x < G) {
+    merged[Groups][threadIdx.x][0] = Limits<float>::lowest(), merged[Groups][threadIdx.x][1] = 0;
+  }
+
+  // This lane's share of the scores: of head `own`, keys `from` and following of a step.
+  const int own = lane / HeadLanes, from = lane % HeadLanes * Slots / Copies;
+  float top = Limits<float>::lowest(), sum = 0;
+  // Every group makes as many steps, since all lanes of a wave take part in shuffles.
+  for (int j0 = begin; j0 < end; j0 += Step) {
+    float score[N], x[8];
+#pragma unroll
+    for (int u = 0; u < Unroll; u++) {
+      unpack_eight(key[u], x);
+#pragma unroll
+      for (int g = 0; g < G; g++) {
+        float dot = 0;
+#pragma unroll
+        for (int e = 0; e < 8; e++) dot = fmaf(query[g][e], x[e], dot);
+        score[g * Unroll + u] = dot;
+      }
+    }
+    fetch(key, keys, j0 + Step);
+    scatter_sums<N, Lanes / 2, Lanes>(score, lane);
+    float best = top;
+#pragma unroll
+    for (int c = 0; c < Slots; c++) {
+      score[c] = j0 + (from + c) * Groups + group < end ? score[c] * unit : Limits<float>::lowest();
+      best = fmaxf(best, score[c]);
+    }
+#pragma unroll
+    for (int m = HeadLanes / 2; m; m /= 2) best = fmaxf(best, shfl_xor(best, m, HeadLanes));
+    const float shift = best == Limits<float>::lowest() ? 0 : best, keep = fast_exp2(top - shift);  // -infinity less itself would be NaN
+    sum *= keep;
+#pragma unroll
+    for (int c = 0; c < Slots; c++) {
+      score[c] = fast_exp2(score[c] - shift);
+      sum += score[c];
+    }
+    if (ballot64(best != top)) {
+#pragma unroll
+      for (int g = 0; g < G; g++) {
+        const float factor = shfl(keep, g * HeadLanes, Lanes);
+#pragma unroll
+        for (int e = 0; e < 8; e++) out[g][e] *= factor;
+      }
+    }
+    top = best;
+#pragma unroll
+    for (int u = 0; u < Unroll; u++) {
+      unpack_eight(value[u], x);
+#pragma unroll
+      for (int g = 0; g < G; g++) {
+        const int n = g * Unroll + u;
+        const float w = shfl(score[n % Slots], n / Slots * Copies, Lanes);
+#pragma unroll
+        for (int e = 0; e < 8; e++) out[g][e] = fmaf(w, x[e], out[g][e]);
+      }
+    }
+    fetch(value, values, j0 + Step);
+  }
+
+#pragma unroll
+  for (int m = HeadLanes / 2; m; m /= 2) sum += shfl_xor(sum, m, HeadLanes);
+  if (lane % HeadLanes == 0) merged[group][own][0] = top, merged[group][own][1] = sum / Copies;
+  __syncthreads();
+  T* const result = (T*)p.out + (i64)head0 * p.dim;
+  const i64 row = (i64)blockIdx.y * G * splits;  // partial results of these heads begin here
+#pragma unroll
+  for (int g = 0; g < G; g++) {
+    float best = Limits<float>::lowest(), total = 0;
+    for (int w = 0; w <= Groups; w++) best = fmaxf(best, merged[w][g][0]);
+    for (int w = 0; w <= Groups; w++) if (merged[w][g][1] > 0) total += merged[w][g][1] * fast_exp2(merged[w][g][0] - best);
+    const float keep = merged[group][g][1] > 0 ? fast_exp2(merged[group][g][0] - best) : 0;
+    const float added_new = newest ? fast_exp2(merged[Groups][g][0] - best) : 0;
+#pragma unroll
+    for (int e = 0; e < 8; e++) outputs[group][8 * lane + e] = out[g][e] * keep;
+    __syncthreads();
+    float* part = p.partial + (row + (i64)g * splits + split) * (p.dim + 1);
+    for (int d = threadIdx.x; d < p.dim; d += DECODE_SPLIT) {
+      float added = newest ? added_new * value_new[d] : 0.0f;
+#pragma unroll
+      for (int w = 0; w < Groups; w++) added += outputs[w][d];
+      if (active == 1) result[g * p.dim + d] = from_compute<T>(added / total);
+      else part[1 + d] = added / total;
+    }
+    if (threadIdx.x == 0 && active > 1) part[0] = best + logg(total) * 1.44269504f;
+    __syncthreads();
+  }
+  if (active == 1) return;
+
+  if (threadIdx.x == 0) before = arrive(p.arrived + blockIdx.y);
+  __syncthreads();
+  if (before != (u32)active - 1) return;
+  if (threadIdx.x == 0) p.arrived[blockIdx.y] = 0;
+  const float* parts = p.partial + row * (p.dim + 1);
+  const i64 next = p.dim + 1;
+  if (threadIdx.x < G) {
+    const float* part = parts + (i64)threadIdx.x * splits * next;
+    float best = Limits<float>::lowest(), total = 0;
+    for (int w = 0; w < active; w++) best = fmaxf(best, part[w * next]);
+    for (int w = 0; w < active; w++) total += fast_exp2(part[w * next] - best);
+    weights[threadIdx.x][0] = best, weights[threadIdx.x][1] = 1 / total;
+  }
+  __syncthreads();
+  for (int t = threadIdx.x; t < G * p.dim; t += DECODE_SPLIT) {
+    const int g = t / p.dim, d = t % p.dim;
+    const float* part = parts + (i64)g * splits * next;
+    float added = 0;
+#pragma unroll 8
+    for (int w = 0; w < active; w++) added = fmaf(fast_exp2(part[w * next] - weights[g][0]), part[w * next + 1 + d], added);
+    result[t] = from_compute<T>(added * weights[g][1]);
+  }
+}
+
+#define DECODE_ATTENTION(name, T, D)                                                             \
+  KERNEL(DECODE_SPLIT) name##_##D##_1(NewToken p) { decode_attention<T, D, 1, 8>(p); }           \
+  KERNEL(DECODE_SPLIT) name##_##D##_2(NewToken p) { decode_attention<T, D, 2, 8>(p); }           \
+  KERNEL(DECODE_SPLIT) name##_##D##_4(NewToken p) { decode_attention<T, D, 4, 4>(p); }           \
+  KERNEL(DECODE_SPLIT) name##_##D##_8(NewToken p) { decode_attention<T, D, 8, 4>(p); }
+#define DECODE_ATTENTIONS(name, T) \
+  DECODE_ATTENTION(name, T, 64)    \
+  DECODE_ATTENTION(name, T, 128)   \
+  DECODE_ATTENTION(name, T, 256)
+DECODE_ATTENTIONS(decode_attention_f32, float)
+DECODE_ATTENTIONS(decode_attention_f16, half)
+DECODE_ATTENTIONS(decode_attention_bf16, bfloat)
