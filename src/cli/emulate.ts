@@ -1,27 +1,39 @@
-// `wick emulate FILE KERNEL`: runs one kernel of an AMD code object with no GPU and shows its buffers, counts and findings.
+// `wick emulate FILE KERNEL`: runs one kernel of an AMD code object, or of a HIP source, with no GPU and shows its buffers, counts and findings.
 import { readFileSync } from 'node:fs';
+import { basename } from 'node:path';
 import { parseArgs } from 'node:util';
 import { ArgumentError } from '../base/errors.js';
-import { toF16Bits } from '../base/float.js';
+import { fromBf16Bits, fromF16Bits, toBf16Bits, toF16Bits } from '../base/float.js';
+import { openHiprtc } from '../driver/hiprtc.js';
 import { readCodeObject } from '../emulator/code-object.js';
 import { describe, random } from '../emulator/executor.js';
 import { EmulatedGpu } from '../emulator/gpu.js';
 import { table } from './table.js';
 
-const HELP = `wick emulate FILE [KERNEL] [--args "..."] [--grid X,Y,Z] [--block X,Y,Z] [--shared BYTES] [--show N] [--check] [--seed N] [--threads N]
-
-Runs a kernel of an AMD code object. Without KERNEL: lists the kernels and their parameters.
+const HELP = `wick emulate FILE [KERNEL] [--args "..."] [options]: runs a kernel on an emulated AMD GPU
+FILE is a code object (hipcc --genco --offload-arch=gfx1030 -o k.co k.hip), or a source k.hip, which the installed hipRTC compiles.
+Without KERNEL: lists the kernels and their parameters.
 Arguments, separated by blanks, in the kernel's order:
-  i32:5 u32:5 i64:5 u64:5 f32:1.5 f64:1.5 f16:1.5 u16:5 u8:5     a value
+  i32:5 u32:5 i64:5 f32:1.5 f64:1.5 f16:1.5 bf16:1 i16:5 u8:5    a value
   f32[1024] i32[64] u8[100] ...                                  a buffer of zeros
   f32[1024]=random f32[8]=1,2,3 f32[8]=iota f32[64]=@FILE        a buffer with values: random in [-1, 1), a list, 0 1 2 ..., raw bytes
-After the run the first N (8) elements of every buffer are shown. --check reports races, uninitialised LDS, misaligned accesses, divergent barriers.`;
+  --grid X,Y,Z      blocks (1)
+  --block X,Y,Z     threads of a block (1)
+  --shared BYTES    dynamic shared memory (0)
+  --show N          elements of every buffer to show after the run (8)
+  --check           also reports races, uninitialised LDS, misaligned accesses, divergent barriers; exit status 1 if there are any
+  --target NAME     what a source is compiled for (gfx1030)
+  --seed N          orders the waves, fills random buffers (1)
+  --threads N       threads that share the work-groups (the machine's cores)`;
 
 interface Kind { readonly bytes: number; set(v: DataView, at: number, x: number): void; get(v: DataView, at: number): number | bigint }
 const KINDS: Record<string, Kind> = {
   u8: { bytes: 1, set: (v, at, x) => v.setUint8(at, x), get: (v, at) => v.getUint8(at) },
+  i8: { bytes: 1, set: (v, at, x) => v.setInt8(at, x), get: (v, at) => v.getInt8(at) },
+  i16: { bytes: 2, set: (v, at, x) => v.setInt16(at, x, true), get: (v, at) => v.getInt16(at, true) },
   u16: { bytes: 2, set: (v, at, x) => v.setUint16(at, x, true), get: (v, at) => v.getUint16(at, true) },
-  f16: { bytes: 2, set: (v, at, x) => v.setUint16(at, toF16Bits(x), true), get: (v, at) => v.getUint16(at, true) },
+  f16: { bytes: 2, set: (v, at, x) => v.setUint16(at, toF16Bits(x), true), get: (v, at) => fromF16Bits(v.getUint16(at, true)) },
+  bf16: { bytes: 2, set: (v, at, x) => v.setUint16(at, toBf16Bits(x), true), get: (v, at) => fromBf16Bits(v.getUint16(at, true)) },
   i32: { bytes: 4, set: (v, at, x) => v.setInt32(at, x, true), get: (v, at) => v.getInt32(at, true) },
   u32: { bytes: 4, set: (v, at, x) => v.setUint32(at, x, true), get: (v, at) => v.getUint32(at, true) },
   f32: { bytes: 4, set: (v, at, x) => v.setFloat32(at, x, true), get: (v, at) => v.getFloat32(at, true) },
@@ -73,12 +85,27 @@ const triple = (text: string | undefined, name: string): [number, number, number
   return [list[0], list[1] ?? 1, list[2] ?? 1];
 };
 
+/** The code object in a file, or one made from a source. */
+function codeOf(file: string, target: string): Uint8Array {
+  let bytes: Uint8Array;
+  try {
+    bytes = readFileSync(file);
+  } catch (e) {
+    throw new ArgumentError(`emulate: ${file} cannot be read: ${(e as Error).message}`);
+  }
+  if (!/\.(hip|cu|cpp|cc|c)$/.test(file)) return bytes;
+  process.env.WICK_KERNEL_LINES = '1'; // reports quote the source
+  const compiler = openHiprtc();
+  if (typeof compiler === 'string') throw new ArgumentError(`emulate: ${file} is source, and there is no compiler for it: ${compiler}`);
+  return compiler.compile({ source: Buffer.from(bytes).toString(), name: basename(file), arch: target, defines: {} });
+}
+
 export function run(argv: readonly string[]): number {
   const { values, positionals } = parseArgs({
     args: [...argv], allowPositionals: true,
     options: {
       args: { type: 'string' }, grid: { type: 'string' }, block: { type: 'string' }, shared: { type: 'string' }, show: { type: 'string' },
-      check: { type: 'boolean' }, seed: { type: 'string' }, threads: { type: 'string' }, help: { type: 'boolean' },
+      target: { type: 'string' }, check: { type: 'boolean' }, seed: { type: 'string' }, threads: { type: 'string' }, help: { type: 'boolean' },
     },
   });
   const [file, name] = positionals;
@@ -86,7 +113,7 @@ export function run(argv: readonly string[]): number {
     console.log(HELP);
     return values.help ? 0 : 2;
   }
-  const bytes = readFileSync(file);
+  const bytes = codeOf(file, values.target ?? 'gfx1030');
   const code = readCodeObject(bytes, file);
   if (!name) {
     const rows = [...code.kernels.values()].map((k) => [k.name, k.wave, k.vgprs, k.ldsBytes, k.privateBytes, k.args.filter((a) => !a.kind.startsWith('hidden_')).map((a) => `${a.name || a.kind}@${a.offset}:${a.size}`).join(' ')]);
@@ -96,7 +123,7 @@ export function run(argv: readonly string[]): number {
   const seed = Number(values.seed ?? 1);
   const gpu = new EmulatedGpu(code.target, { seed, checked: values.check ?? false, ...(values.threads && { threads: Number(values.threads) }) });
   try {
-    const module = gpu.load(bytes, file);
+    const module = gpu.load(bytes, basename(file));
     const { bytes: packed, buffers } = packArguments(gpu, values.args ?? '', seed);
     const report = gpu.launch(module, name, triple(values.grid, 'grid'), triple(values.block, 'block'), packed, Number(values.shared ?? 0));
     const show = Number(values.show ?? 8);

@@ -43,7 +43,7 @@ const DYNAMIC_STACK = 16384;
 
 function sourceOf({ code, name }: LoadedModule, at: number): { source?: string } {
   const s = code.lineOf(at);
-  // hipRTC calls every program's text by one name.
+  // hipRTC calls every program's text by one name; the module's says more.
   return s ? { source: `${s.file === 'CompileSource' ? name : s.file}:${s.line}${s.text ? `: "${s.text}"` : ''}` } : {};
 }
 
@@ -196,7 +196,7 @@ export class EmulatedGpu {
   private packArguments(kernel: Kernel, grid: readonly number[], block: readonly number[], args: Uint8Array, dynamicShared: number): number {
     const explicit = kernel.args.filter((a) => !a.kind.startsWith('hidden_'));
     const end = explicit.reduce((e, a) => Math.max(e, a.offset + a.size), 0);
-    if (args.length < end) throw new ArgumentError(`launch ${kernel.name}: ${args.length} bytes of arguments; the kernel takes ${end}`);
+    if (args.length < end) throw new ArgumentError(`launch ${kernel.name}: ${args.length} bytes of arguments; the kernel takes ${end}: ${explicit.map((a) => `${a.size} at ${a.offset}`).join(', ')}`);
     const address = this.memory.alloc(Math.max(kernel.kernargBytes, args.length, 16));
     const at = address - GLOBAL_BASE;
     const { bytes } = this.memory;

@@ -10,6 +10,7 @@ export interface SourceLine {
 export interface DebugSections { readonly line: Uint8Array; readonly lineStrings: Uint8Array; readonly strings: Uint8Array }
 
 interface File { readonly name: string; readonly source?: string }
+const baseName = (f: File): string => f.name.replace(/^.*\//, '');
 interface Row { readonly at: number; readonly file: File | undefined; readonly line: number }
 
 const FORM = { BLOCK: 0x09, DATA1: 0x0b, DATA2: 0x05, DATA4: 0x06, DATA8: 0x07, DATA16: 0x1e, STRING: 0x08, STRP: 0x0e, LINE_STRP: 0x1f, UDATA: 0x0f } as const;
@@ -110,7 +111,7 @@ function readUnit(r: Reader, s: DebugSections, rows: Row[]): void {
   if (version === 5) {
     entries5(r, s);
     // Headers that were preprocessed before carry the numbers of files that are not here: only the main file's text is what its lines say.
-    files = entries5(r, s).map((f, _, all) => (f.name === all[0].name ? f : { name: f.name }));
+    files = entries5(r, s).map((f, _, all) => (baseName(f) === baseName(all[0]) ? f : { name: f.name }));
   } else files = files4(r);
   r.at = program;
   let [at, file, line] = [0, 1, 1];
@@ -162,6 +163,6 @@ export function readLineTable(s: DebugSections): (at: number) => SourceLine | un
     let lines = texts.get(file);
     if (!lines && file.source !== undefined) texts.set(file, (lines = file.source.split('\n')));
     const text = lines?.[line - 1]?.trim();
-    return { file: file.name.replace(/^.*\//, ''), line, ...(text && { text }) };
+    return { file: baseName(file), line, ...(text && { text }) };
   };
 }
