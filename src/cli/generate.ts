@@ -1,12 +1,10 @@
 // `wick generate "prompt"`: streams text from a language model to stdout; everything else goes to stderr.
 import { existsSync } from 'node:fs';
-import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { ArgumentError } from '../base/errors.js';
 import { Device } from '../tensor/device.js';
 import type { DType } from '../base/dtype.js';
-import { type GenerateStats, LanguageModel } from '../engine/index.js';
-import { packageRoot } from '../kernels/source.js';
+import { builtinModel, type GenerateStats, LanguageModel } from '../engine/index.js';
 
 const HELP = `wick generate [options] "prompt"
 
@@ -19,8 +17,6 @@ const HELP = `wick generate [options] "prompt"
   --seed S               the same seed gives the same text (default: from the clock)
 
 Text goes to stdout, everything else to stderr.`;
-
-const builtin = (): string => join(packageRoot, 'models', 'builtin');
 
 function number(name: string, text: string | undefined): number | undefined {
   if (text === undefined) return undefined;
@@ -42,7 +38,7 @@ export async function run(argv: readonly string[]): Promise<number> {
     console.log(HELP);
     return 0;
   }
-  const dir = v.model ?? builtin();
+  const dir = v.model ?? builtinModel;
   if (v.model === undefined && !existsSync(dir)) throw new ArgumentError('generate: the built-in model is not part of this installation; give --model DIR');
   const prompt = positionals.join(' ');
   const device = v.device ? Device.get(v.device) : Device.best();

@@ -1,6 +1,7 @@
 // A model with its tokenizer: a prompt in, text out piece by piece.
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import type { DType } from '../base/dtype.js';
 import { ArgumentError, UnsupportedError } from '../base/errors.js';
 import { Llama } from '../models/llama.js';
@@ -35,6 +36,9 @@ export interface ModelOptions {
   readonly decoder?: (model: Llama) => Decoder;
 }
 
+/** The folder of the model that comes with the package. */
+export const builtinModel = fileURLToPath(new URL('../../../models/builtin', import.meta.url));
+
 const FAMILIES = ['llama', 'mistral', 'qwen2'];
 const STORED: Readonly<Record<string, DType>> = { float32: 'f32', bfloat16: 'bf16', float16: 'f16' };
 
@@ -51,8 +55,8 @@ export class LanguageModel {
     this.tokenizer = tokenizer;
     this.#decoder = decoder;
   }
-  /** A folder in the layout of the Hugging Face hub: config.json, tokenizer.json, safetensors. */
-  static async load(dir: string, options: ModelOptions = {}): Promise<LanguageModel> {
+  /** A folder in the layout of the Hugging Face hub: config.json, tokenizer.json, safetensors; without one, the built-in model. */
+  static async load(dir: string = builtinModel, options: ModelOptions = {}): Promise<LanguageModel> {
     const path = join(dir, 'config.json');
     if (!existsSync(path)) throw new ArgumentError(`model: ${path} is not there; give a folder with config.json, tokenizer.json and safetensors files`);
     const config = JSON.parse(readFileSync(path, 'utf8')) as { model_type?: string; torch_dtype?: string; dtype?: string };
