@@ -1,11 +1,12 @@
 // Candle's own numbers: 806 cases run by Candle's CUDA kernels, held against every device under test.
 import assert from 'node:assert/strict';
-import { after, test } from 'node:test';
+import { after, before, test } from 'node:test';
 import '../src/index.js';
 import { runCandleCase } from '../src/parity/candle.js';
 import { Golden, goldenFolder, hasGolden } from '../src/parity/golden.js';
 import { noCounts, VERDICTS } from '../src/parity/verdict.js';
 import { testDevices } from '../src/testing/devices.js';
+import { attempt, warm } from '../src/testing/warm.js';
 import type { Device } from '../src/tensor/device.js';
 
 const dir = goldenFolder();
@@ -15,6 +16,7 @@ const absent = present ? false : 'no golden folder here: set WICK_GOLDEN to one'
 
 for (const { name, device, missing } of testDevices('reference,cpu')) {
   const counts = noCounts();
+  if (device && golden) before(() => void warm(device, (dry) => { for (const c of golden.cases) attempt(() => void runCandleCase(golden, c, dry)); }));
   for (const [op, cases] of golden?.byOp() ?? [['all', []]]) {
     test(`${op} on ${name}: ${cases.length} cases of Candle`, { skip: missing ?? absent }, () => {
       const failures: string[] = [];

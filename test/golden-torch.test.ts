@@ -1,11 +1,12 @@
 // PyTorch's numbers: results and gradients of 225 cases, held against every device under test.
 import assert from 'node:assert/strict';
-import { after, test } from 'node:test';
+import { after, before, test } from 'node:test';
 import '../src/index.js';
 import { Golden, goldenFolder, hasGolden } from '../src/parity/golden.js';
 import { hasTorchCall, runTorchCase } from '../src/parity/torch.js';
 import { noCounts, VERDICTS } from '../src/parity/verdict.js';
 import { testDevices } from '../src/testing/devices.js';
+import { attempt, warm } from '../src/testing/warm.js';
 import type { Device } from '../src/tensor/device.js';
 
 const dir = goldenFolder();
@@ -15,6 +16,7 @@ const absent = present ? false : 'no golden folder here: set WICK_GOLDEN to one'
 
 for (const { name, device, missing } of testDevices('reference,cpu')) {
   const counts = noCounts();
+  if (device && golden) before(() => void warm(device, (dry) => { for (const c of golden.cases) if (hasTorchCall(c)) attempt(() => void runTorchCase(golden, c, dry)); }));
   for (const [op, cases] of golden?.byOp() ?? [['all', []]]) {
     const uncalled = golden && !hasTorchCall(cases[0]) ? `${op} is not in the table of calls` : undefined;
     test(`${op} on ${name}: ${cases.length} cases of PyTorch`, { skip: missing ?? (absent || uncalled) }, () => {

@@ -6,7 +6,6 @@ import { Layout } from '../src/base/layout.js';
 import { ArgBuffer } from '../src/driver/args.js';
 import { magicDivisor, packElementwise, planElementwise } from '../src/kernels/elementwise-plan.js';
 import { castChain, chain, type Chain, copyChain, elementwiseUnit, rowChain, standardChains, VARIANTS } from '../src/kernels/elementwise.js';
-import { compileForSim } from '../src/kernels/host-unit.js';
 import type { Unit } from '../src/kernels/source.js';
 import type { ElementwiseRow } from '../src/ops/op.js';
 import { elementwiseRows, OPS } from '../src/ops/table.js';
@@ -73,7 +72,7 @@ function check(run: SimRunner, c: Chain, out: Layout, inputs: readonly Layout[],
   const plan = planElementwise(c, out, inputs, wide);
   assert.equal(plan.variant, want, `${c.name} ${out.shape.join('x')}`);
   packElementwise(args, c, plan, [target, ...addresses], scalars);
-  const module = run.device.loadModule(compileForSim(unit, run.device.info.warp), 'elementwise');
+  const module = run.device.loadModule(run.compile(unit), 'elementwise');
   const fn = run.device.getFunction(module, plan.symbol);
   const entry = unit.entries.find((e) => e.symbol === plan.symbol)!;
   assert.equal(args.size, entry.size, `${plan.symbol}: packed bytes`);

@@ -1,20 +1,31 @@
-// What sim tests share: a device, modules by unit, typed buffers in and out.
+// What kernel tests share: a device, modules by unit, typed buffers in and out.
+// WICK_KERNELS_ON=emu runs them on emulated GPUs instead of the simulation: gfx1030 for waves of 32, gfx90a for waves of 64 (WICK_KERNELS_ON=gfx906,gfx942 names others).
 import { type DType, DTYPE, type RawArray, type Value } from '../src/base/dtype.js';
 import { ArgBuffer } from '../src/driver/args.js';
 import type { Device, Module } from '../src/driver/driver.js';
+import { openEmulated } from '../src/driver/emu.js';
 import { openSim } from '../src/driver/sim.js';
+import { codeFor } from '../src/kernels/compile.js';
 import { compileForSim } from '../src/kernels/host-unit.js';
 import { type ArgValue, packEntry } from '../src/kernels/pack.js';
-import { type Unit, unitOf } from '../src/kernels/source.js';
+import { assemble, type Unit, unitOf } from '../src/kernels/source.js';
+
+const on = process.env.WICK_KERNELS_ON;
+const targets = on === 'emu' ? ['gfx1030', 'gfx90a'] : on?.split(',');
+/** Emulated targets serve the wave size they have; a test of the other size runs on them all the same where only one is named. */
+const openFor = (wave: 32 | 64): Device => (targets ? openEmulated(targets[wave === 32 ? 0 : targets.length - 1]) : openSim().open(wave));
+/** Kernels that hipRTC gets at once: whole modules would take minutes. */
+const TOGETHER = 16;
 
 export class SimRunner {
   readonly device: Device;
   readonly #args = new ArgBuffer();
   readonly #loaded = new Map<Unit, Module>();
+  readonly #parts = new Map<Unit, Unit[]>();
   readonly #blocks: number[] = [];
 
   constructor(wave: 32 | 64) {
-    this.device = openSim().open(wave);
+    this.device = openFor(wave);
   }
 
   buffer(data: ArrayBufferView | number): number {
@@ -33,10 +44,25 @@ export class SimRunner {
     return new DTYPE[dtype].Raw(bytes.buffer, 0, count);
   }
 
-  #module(unit: Unit): Module {
+  compile(unit: Unit): Uint8Array {
+    return targets ? codeFor(unit, this.device.info.arch) : compileForSim(unit, this.device.info.warp);
+  }
+  /** The part of a unit that holds a symbol; the simulation takes units whole. */
+  #part(unit: Unit, symbol: string): Unit {
+    if (!targets || !unit.parts || unit.entries.length <= TOGETHER) return unit;
+    let parts = this.#parts.get(unit);
+    if (!parts) {
+      const { shared, own } = unit.parts;
+      parts = Array.from({ length: Math.ceil(unit.entries.length / TOGETHER) }, (_, k) => assemble(unit.name, shared, unit.entries.slice(k * TOGETHER, (k + 1) * TOGETHER), own));
+      this.#parts.set(unit, parts);
+    }
+    return parts.find((p) => p.entries.some((e) => e.symbol === symbol)) ?? unit;
+  }
+  #module(whole: Unit, symbol: string): Module {
+    const unit = this.#part(whole, symbol);
     let module = this.#loaded.get(unit);
     if (module === undefined) {
-      module = this.device.loadModule(compileForSim(unit, this.device.info.warp), unit.name);
+      module = this.device.loadModule(this.compile(unit), unit.name);
       this.#loaded.set(unit, module);
     }
     return module;
@@ -44,10 +70,10 @@ export class SimRunner {
   /** Offsets and sizes of a kernel's parameters as the C++ compiler has them. */
   describe(unit: Unit, symbol: string): string {
     const device = this.device as Device & { describe(fn: number): string };
-    return device.describe(device.getFunction(this.#module(unit), symbol));
+    return device.describe(device.getFunction(this.#module(unit, symbol), symbol));
   }
   launch(unit: Unit, symbol: string, grid: number | readonly number[], block: number | readonly number[], values: readonly ArgValue[], shared = 0): void {
-    const module = this.#module(unit);
+    const module = this.#module(unit, symbol);
     const entry = unit.entries.find((e) => e.symbol === symbol);
     if (!entry) throw new Error(`no ${symbol} in ${unit.name}`);
     const [gx, gy = 1, gz = 1] = [grid].flat();

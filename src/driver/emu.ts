@@ -157,6 +157,10 @@ export class EmuDevice implements Device {
     if (fn === undefined) throw new DriverError(`getFunction(${symbol}): the module ${this.#modules[module - 1]?.name} has no such kernel`);
     return fn;
   }
+  /** Offsets and sizes of a kernel's parameters as its metadata has them. */
+  describe(fn: Fn): string {
+    return this.#kernels[fn - 1].kernel.args.filter((a) => !a.kind.startsWith('hidden_')).map((a) => `${a.offset}:${a.size}`).join(' ');
+  }
   functionAttribute(fn: Fn, attribute: FunctionAttribute): number {
     const { kernel } = this.#kernels[fn - 1];
     const known: Record<FunctionAttribute, number> = {

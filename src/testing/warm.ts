@@ -22,3 +22,12 @@ export function warm(device: Device, program: (dry: Device) => void): number {
   backend.context.functions.preload(units);
   return units.length;
 }
+
+/** One step of a dry run: what goes wrong in it goes wrong again, and is seen, in the run itself. */
+export function attempt(step: () => void): void {
+  try {
+    step();
+  } catch {
+    return;
+  }
+}
