@@ -28,9 +28,9 @@ FN u32 to_u32(f64 x) { return x != x ? 0u : x >= 4294967295.0 ? 4294967295u : x 
 FN i64 to_i64(f64 x) { return x != x ? 0 : x >= 9.2e18 ? 9200000000000000000ll : x <= -9.2e18 ? -9200000000000000000ll : (i64)x; }
 FN u64 to_u64(f64 x) { return x != x ? 0 : x >= 1.8e19 ? 18000000000000000000ull : x <= 0.0 ? 0 : (u64)x; }
 `;
-export const HIP_PRELUDE = `#define FN static __device__ inline\ntypedef _Float16 f16;\n${PRELUDE}FN f32 fma_f32(f32 a, f32 b, f32 c) { return __builtin_fmaf(a, b, c); }\nFN f64 fma_f64(f64 a, f64 b, f64 c) { return __builtin_fma(a, b, c); }\n`;
+export const HIP_PRELUDE = `#define KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads)\n#define FN static __device__ inline\ntypedef _Float16 f16;\n${PRELUDE}FN f32 fma_f32(f32 a, f32 b, f32 c) { return __builtin_fmaf(a, b, c); }\nFN f64 fma_f64(f64 a, f64 b, f64 c) { return __builtin_fma(a, b, c); }\n`;
 /** For NVRTC: halves in a struct that computes in float (one rounding more never shows in sums and products), shuffles and bit counts by their names there. */
-export const CUDA_PRELUDE = `#define FN static __device__ inline
+export const CUDA_PRELUDE = `#define KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads)\n#define FN static __device__ inline
 struct f16 { unsigned short x; f16() = default; __device__ explicit f16(float v) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(x) : "f"(v)); } __device__ operator float() const { float r; asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(x)); return r; } __device__ f16 operator-() const { f16 r; r.x = x ^ 0x8000; return r; } };
 #define __builtin_memcpy(to, from, n) memcpy(to, from, n)
 #define __builtin_fabsf fabsf
@@ -53,8 +53,23 @@ struct f16 { unsigned short x; f16() = default; __device__ explicit f16(float v)
 ${PRELUDE}FN f32 fma_f32(f32 a, f32 b, f32 c) { return fmaf(a, b, c); }
 FN f64 fma_f64(f64 a, f64 b, f64 c) { return fma(a, b, c); }
 `;
+/** GCC's half: arithmetic in float, rounded where the program says so. */
+const HOST_HALF = '#ifdef __aarch64__\ntypedef __fp16 f16;\n#else\ntypedef _Float16 f16;\n#endif\n';
+/** For the simulation, after portable.h. */
+export const SIM_PRELUDE = `#define FN WICK_FN
+${HOST_HALF}#define __shfl(v, i, w) shfl(v, (u32)(i), w)
+#define __shfl_xor(v, i, w) shfl_xor(v, (u32)(i), w)
+#define __shfl_up(v, i, w) shfl_up(v, (u32)(i), w)
+#define __shfl_down(v, i, w) shfl_down(v, (u32)(i), w)
+#define atomicAdd(p, v) atomic_add(p, v)
+#define atomicMax(p, v) atomic_max(p, v)
+#define atomicXor(p, v) __atomic_fetch_xor(p, v, __ATOMIC_RELAXED)
+#define atomicOr(p, v) __atomic_fetch_or(p, v, __ATOMIC_RELAXED)
+${PRELUDE}static __attribute__((noinline)) f32 fma_f32(f32 a, f32 b, f32 c) { return __builtin_fmaf(a, b, c); }
+static __attribute__((noinline)) f64 fma_f64(f64 a, f64 b, f64 c) { return __builtin_fma(a, b, c); }
+`;
 /** Calls that stay calls: GCC folds the sign of a quotient into a product-sum, which loses the sign of an exact zero. */
-export const HOST_PRELUDE = `#include <math.h>\n#define FN static inline\ntypedef __fp16 f16;\n${PRELUDE}static __attribute__((noinline)) f32 fma_f32(f32 a, f32 b, f32 c) { return __builtin_fmaf(a, b, c); }\nstatic __attribute__((noinline)) f64 fma_f64(f64 a, f64 b, f64 c) { return __builtin_fma(a, b, c); }\n`;
+export const HOST_PRELUDE = `#include <math.h>\n#define FN static inline\n${HOST_HALF}${PRELUDE}static __attribute__((noinline)) f32 fma_f32(f32 a, f32 b, f32 c) { return __builtin_fmaf(a, b, c); }\nstatic __attribute__((noinline)) f64 fma_f64(f64 a, f64 b, f64 c) { return __builtin_fma(a, b, c); }\n`;
 
 export interface GeneratedProgram {
   readonly name: string;
@@ -260,7 +275,7 @@ export function generate(seed: number): GeneratedProgram {
   const views = 'const u8* in8 = (const u8*)in; const u16* in16 = (const u16*)in; const u64* in64 = (const u64*)in; (void)in8; (void)in16; (void)in64;';
   return {
     name,
-    hip: `extern "C" __global__ void __launch_bounds__(${BLOCK}) ${name}(const u32* in, u32* out) {\n${views}\nconst u32 t = threadIdx.x; in += blockIdx.x * ${INPUT_WORDS}u; in8 += blockIdx.x * ${INPUT_WORDS * 4}u; in16 += blockIdx.x * ${INPUT_WORDS * 2}u; in64 += blockIdx.x * ${INPUT_WORDS / 2}u;\n`
+    hip: `KERNEL(${BLOCK}) ${name}(const u32* in, u32* out) {\n${views}\nconst u32 t = threadIdx.x; in += blockIdx.x * ${INPUT_WORDS}u; in8 += blockIdx.x * ${INPUT_WORDS * 4}u; in16 += blockIdx.x * ${INPUT_WORDS * 2}u; in64 += blockIdx.x * ${INPUT_WORDS / 2}u;\n`
       + `${vars.map((v, k) => `${v.t} ${v.name} = ${setup[k]};`).join('\n')}\n${hip}u32* o = out + (blockIdx.x * ${BLOCK}u + t) * ${OUTPUT_WORDS}u;\n${emit('o')}\n}\n`,
     host: `extern "C" void ${name}(const u32* all, u32* out) {\nfor (u32 block = 0; block < ${GRID}u; block++) { const u32* in = all + block * ${INPUT_WORDS}u; ${views}\n`
       + `${vars.map((v, k) => `${v.t} a_${v.name}[${BLOCK}]; for (u32 t = 0; t < ${BLOCK}u; t++) a_${v.name}[t] = ${setup[k]};`).join('\n')}\n${host}`

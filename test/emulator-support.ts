@@ -9,7 +9,9 @@ import { koffi, nativeString, openLibrary } from '../src/driver/ffi.js';
 import { LIBHIP } from '../src/driver/hip.js';
 import { HIPRTC, HIPRTC_TABLE, openHiprtc } from '../src/driver/hiprtc.js';
 import { EmulatedGpu, type GpuOptions, type LaunchReport } from '../src/emulator/gpu.js';
-import { BLOCK, GRID, HIP_PRELUDE, HOST_PRELUDE, INPUT_WORDS, OUTPUT_WORDS, type GeneratedProgram } from './emulator-generator.js';
+import { customUnit } from '../src/kernels/source.js';
+import { BLOCK, GRID, HIP_PRELUDE, HOST_PRELUDE, INPUT_WORDS, OUTPUT_WORDS, SIM_PRELUDE, type GeneratedProgram } from './emulator-generator.js';
+import { SimRunner } from './sim-support.js';
 
 /** Why a target cannot be tested here, or undefined. */
 export function missing(target: string): string | undefined {
@@ -118,4 +120,19 @@ export function runOnEmulator(code: Uint8Array, target: string, programs: readon
       return [p.name, e as Error];
     }
   }));
+}
+
+/** All programs on the simulated GPU; the results by name. */
+export function runOnSim(wave: 32 | 64, programs: readonly GeneratedProgram[], input: Uint32Array): Map<string, Uint32Array> {
+  const run = new SimRunner(wave);
+  const unit = customUnit('generated', SIM_PRELUDE + programs.map((p) => p.hip).join('\n'));
+  const from = run.buffer(input);
+  const words = GRID * BLOCK * OUTPUT_WORDS;
+  const results = programs.map((p): [string, Uint32Array] => {
+    const to = run.buffer(new Uint32Array(words));
+    run.launch(unit, p.name, GRID, BLOCK, [from, to]);
+    return [p.name, new Uint32Array(run.read('u32', to, words) as Uint32Array)];
+  });
+  run.free();
+  return new Map(results);
 }
