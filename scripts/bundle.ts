@@ -4,6 +4,7 @@ import { spawnSync } from 'node:child_process';
 import { chmodSync, cpSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
+import { COMMIT_FILE, commitNow } from '../src/parity/provenance.js';
 
 const { values } = parseArgs({ options: { arch: { type: 'string', default: 'x64' }, golden: { type: 'string', default: process.env.WICK_GOLDEN ?? '../shared/golden' }, extra: { type: 'string', multiple: true, default: [] } } });
 const { arch, golden } = values as { arch: string; golden: string };
@@ -44,6 +45,8 @@ if (existsSync(golden)) {
   const tar = spawnSync('tar', ['-C', golden, '-cJf', join(out, 'golden.tar.xz'), '.'], { stdio: 'inherit' });
   if (tar.status !== 0) throw new Error('tar failed');
 }
+// Reports made there name the commit.
+writeFileSync(join(out, COMMIT_FILE), `${commitNow()}\n`);
 writeFileSync(join(out, 'unpack'), '#!/bin/sh\n# Unpacks the Node binary and the golden numbers beside this file.\nset -e\ncd "$(dirname "$0")"\n[ -x node ] || { xz -dc node.xz > node.part; chmod +x node.part; mv node.part node; }\n[ ! -f golden.tar.xz ] || [ -d golden ] || { mkdir golden.part; tar -C golden.part -xJf golden.tar.xz; mv golden.part golden; }\n');
 chmodSync(join(out, 'unpack'), 0o755);
 const du = spawnSync('du', ['-sm', out], { encoding: 'utf8' }).stdout.split('\t')[0];

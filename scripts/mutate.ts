@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import '../src/index.js';
 import { packageRoot } from '../src/kernels/source.js';
-import { commitNow } from '../src/parity/run.js';
+import { commitNow } from '../src/parity/provenance.js';
 import { allMutants, type Mutant } from './mutants.js';
 
 const { values } = parseArgs({ options: { only: { type: 'string', default: '' }, 'per-rule': { type: 'string', default: '1' }, list: { type: 'boolean' }, save: { type: 'string', default: 'docs/mutation.json' } } });

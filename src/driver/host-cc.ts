@@ -9,7 +9,7 @@ import { CompileError } from '../base/errors.js';
 
 export type Sanitizer = 'none' | 'address' | 'thread';
 export const SANITIZER_FLAGS: Readonly<Record<Sanitizer, readonly string[]>> = {
-  none: ['-O1'],
+  none: ['-Og'], // kernels of tests run once or twice: compiling them is most of the time
   address: ['-O1', '-g1', '-fno-omit-frame-pointer', '-fsanitize=address,undefined', '-fsanitize-sections=gpushared', '-fno-sanitize-recover=undefined'],
   thread: ['-O1', '-g1', '-fsanitize=thread'],
 };

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { buildHost, buildHostAsync, readObject, type Sanitizer } from '../driver/host-cc.js';
-import { packageRoot, type Unit } from './source.js';
+import { moduleText, packageRoot, type Unit } from './source.js';
 
 let header: string | undefined;
 const simt = (): string => (header ??= readFileSync(join(packageRoot, 'native', 'simt.h'), 'utf8').replace('#pragma once', ''));
@@ -16,15 +16,20 @@ export function hostSource(unit: Unit, wave: number): string {
 /** The sanitizer the environment asks for: WICK_SIM_SANITIZE=address (the process must be run under its library). */
 export const simSanitizer = (): Sanitizer => (process.env.WICK_SIM_SANITIZE === 'address' ? 'address' : 'none');
 
+const WAVE_WORDS = /\b(WICK_WAVE|lane_id|wave_id|lanes_before|sync_wave|ballot64|shfl\w*|WAVE\w*)\b/g;
+const waveWords = (text: string): number => text.replace(/\/\/[^\n]*|\/\*[\s\S]*?\*\//g, '').match(WAVE_WORDS)?.length ?? 0;
+/** Kernels that name nothing of waves beyond what portable.h itself defines are the same for every wave size, and are compiled once. */
+export const waveFor = (unit: Unit, wave: number): number => (waveWords(unit.source) > waveWords(moduleText('portable.h')) ? wave : 32);
+
 /** A module for the sim driver's loadModule: compiled once, then taken from disk. */
 export const compileForSim = (unit: Unit, wave: number): Uint8Array =>
-  readObject(buildHost(unit.name, hostSource(unit, wave), simSanitizer()));
+  readObject(buildHost(unit.name, hostSource(unit, waveFor(unit, wave)), simSanitizer()));
 
 /** Compiles several units ahead of their use, two at a time. */
 export async function warmSim(units: readonly Unit[], wave: number): Promise<void> {
   const queue = [...units];
   const worker = async (): Promise<void> => {
-    for (let unit = queue.shift(); unit; unit = queue.shift()) await buildHostAsync(unit.name, hostSource(unit, wave), simSanitizer());
+    for (let unit = queue.shift(); unit; unit = queue.shift()) await buildHostAsync(unit.name, hostSource(unit, waveFor(unit, wave)), simSanitizer());
   };
   await Promise.all([worker(), worker()]);
 }

@@ -1,6 +1,5 @@
 // Candle's cases on a device: run, judge, and say why where we mean to differ.
 import { type DType, isFloat, type Value } from '../base/dtype.js';
-import { UnsupportedError, WickError } from '../base/errors.js';
 import { boundFor, type Bound } from '../ops/op.js';
 import { noGrad } from '../tensor/autograd.js';
 import { Device } from '../tensor/device.js';
@@ -10,7 +9,7 @@ import { decodeValues } from '../testing/values.js';
 import { type CandleCall, CANDLE_CALLS, rowOfCall } from './candle-calls.js';
 import type { Golden, GoldenCase } from './golden.js';
 import { reasonFor } from './differences.js';
-import { type Judged, judgeValues, type Verdict } from './verdict.js';
+import { caught, type Judged, judgeValues, type Verdict } from './verdict.js';
 
 export interface CaseResult {
   readonly name: string;
@@ -63,9 +62,7 @@ export function runCandleCase(golden: Golden, c: GoldenCase, device: Device): Ca
     const reason = reasonFor(golden, c, got.values);
     return reason ? { ...head, ...judged, verdict: 'differs', why: reason } : { ...head, ...judged };
   } catch (e) {
-    if (e instanceof UnsupportedError) return { ...head, verdict: 'unsupported', why: e.message };
-    if (e instanceof WickError) return { ...head, verdict: 'failed', why: String(e) };
-    throw e;
+    return { ...head, ...caught(e) };
   }
 }
 

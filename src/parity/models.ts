@@ -2,7 +2,6 @@
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { UnsupportedError, WickError } from '../base/errors.js';
 import { loadTensors } from '../io/load.js';
 import { Llama } from '../models/llama.js';
 import { noGrad } from '../tensor/autograd.js';
@@ -12,6 +11,7 @@ import { scope } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { CaseResult } from './candle.js';
 import { readGolden } from './golden.js';
+import { caught } from './verdict.js';
 
 /** Largest error of a logit, as a share of the largest logit. */
 export const MODEL_TOLERANCE = 1e-4;
@@ -74,8 +74,6 @@ export function runModel(dir: string, name: string, device: Device): CaseResult 
     });
     return { ...head, verdict: why ? 'failed' : error === 0 ? 'exact' : 'within', ulp: error, ...(why && { why }) };
   } catch (e) {
-    if (e instanceof UnsupportedError) return { ...head, verdict: 'unsupported', why: e.message };
-    if (e instanceof WickError) return { ...head, verdict: 'failed', why: String(e) };
-    throw e;
+    return { ...head, ...caught(e) };
   }
 }

@@ -1,10 +1,8 @@
 // What a parity run leaves behind: cells of op x dtype x device, where they come from, and what stays unproved.
-import { createHash } from 'node:crypto';
-import { readdirSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
-import { packageRoot } from '../kernels/source.js';
-import { elementwiseRows, opList } from '../ops/table.js';
+import { DTYPES } from '../base/dtype.js';
+import { opList } from '../ops/table.js';
 import type { CaseResult } from './candle.js';
+import type { Sources } from './provenance.js';
 import { type Counts, noCounts, type Verdict, VERDICTS, worse } from './verdict.js';
 
 export const AGAINST = ['reference', 'candle', 'torch', 'models'] as const;
@@ -40,8 +38,9 @@ export interface Report {
   readonly date: string;
   readonly node: string;
   readonly host: string;
-  /** Hashes of what the numbers speak of; evidence older than these is stale. */
   readonly sources: Sources;
+  /** Kernel modules that were launched for an op, on GPUs of any kind. */
+  uses: Record<string, string[]>;
   readonly devices: DeviceEntry[];
   /** Devices asked for that are not there, with the sentence why. */
   readonly missing: { readonly name: string; readonly why: string }[];
@@ -51,27 +50,6 @@ export interface Report {
   seconds: number;
   cells: Cell[];
 }
-
-export interface Sources {
-  readonly kernels: string;
-  readonly native: string;
-  readonly table: string;
-}
-const sha = (parts: Iterable<string | Uint8Array>): string => {
-  const h = createHash('sha256');
-  for (const p of parts) h.update(p).update('\0');
-  return h.digest('hex').slice(0, 16);
-};
-const folder = (name: string, ends: RegExp): string => {
-  const dir = join(packageRoot, name);
-  return sha(readdirSync(dir).filter((f) => ends.test(f)).sort().flatMap((f) => [f, readFileSync(join(dir, f))]));
-};
-/** The table's part is what devices compute by: names, dtypes, bounds and expressions. */
-export const sourcesNow = (): Sources => ({
-  kernels: folder('kernels', /\.(hip|h)$/),
-  native: folder('native', /\.(cpp|h)$/),
-  table: sha([...opList.map((r) => JSON.stringify([r.name, r.dtypes, r.ulp])), ...elementwiseRows.map((r) => r.gpu)]),
-});
 
 /** What no run here can show: said in the report itself. */
 export function unprovedOn(devices: readonly DeviceEntry[]): string[] {
@@ -84,6 +62,7 @@ export function unprovedOn(devices: readonly DeviceEntry[]): string[] {
   ];
 }
 
+const MOST_REASONS = 5;
 export const keyOf = (c: Pick<Cell, 'device' | 'against' | 'op' | 'dtype'>): string => `${c.device}|${c.against}|${c.op}|${c.dtype}`;
 const finite = (v: number | undefined): number | null => (v === undefined || Number.isFinite(v) ? (v ?? 0) : null);
 const larger = (a: number | null, b: number | null): number | null => (a === null || b === null ? null : Math.max(a, b));
@@ -107,8 +86,40 @@ export function addTo(cells: Map<string, Cell>, device: string, against: Against
     at.ulp = larger(at.ulp, error);
   }
   const says = r.why && (r.verdict === 'failed' ? `${r.name}: ${r.why}` : r.why);
-  if (says && (cell.why ??= []).length < 5 && !cell.why.includes(says)) cell.why.push(says);
+  if (says && (cell.why ??= []).length < MOST_REASONS && !cell.why.includes(says)) cell.why.push(says);
   return cell;
+}
+
+/** Joins what another process measured of a cell. */
+export function mergeInto(cells: Map<string, Cell>, other: Cell): void {
+  const key = keyOf(other);
+  const cell = cells.get(key);
+  if (!cell) {
+    cells.set(key, other);
+    return;
+  }
+  cell.cases += other.cases;
+  for (const v of VERDICTS) cell.counts[v] += other.counts[v];
+  cell.verdict = worse(cell.verdict, other.verdict);
+  cell.bound = Math.max(cell.bound, other.bound);
+  cell.error = larger(cell.error, other.error);
+  if (other.theirs !== undefined) cell.theirs = larger(cell.theirs ?? 0, other.theirs);
+  for (const [name, l] of Object.entries(other.layouts ?? {})) {
+    const at = ((cell.layouts ??= {})[name] ??= { cases: 0, ulp: 0 });
+    at.cases += l.cases;
+    at.ulp = larger(at.ulp, l.ulp);
+  }
+  if (other.why) cell.why = [...new Set([...(cell.why ?? []), ...other.why])].slice(0, MOST_REASONS);
+}
+
+/** Cells in the order of devices, sides, the op table and dtypes, whatever order they were measured in. */
+export function inOrder(cells: Iterable<Cell>, devices: readonly DeviceEntry[]): Cell[] {
+  const rank = new Map<string, number>(opList.map((r, i) => [r.name, i]));
+  const place = (c: Cell): (number | string)[] => [devices.findIndex((d) => d.name === c.device), AGAINST.indexOf(c.against), rank.get(c.op) ?? rank.size, c.op, DTYPES.indexOf(c.dtype as (typeof DTYPES)[number])];
+  return Array.from(cells, (c) => [place(c), c] as const).sort(([a], [b]) => {
+    const i = a.findIndex((v, k) => v !== b[k]);
+    return i < 0 ? 0 : a[i] < b[i] ? -1 : 1;
+  }).map(([, c]) => c);
 }
 
 export const totals = (cells: readonly Cell[]): Counts => {

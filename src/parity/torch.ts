@@ -1,6 +1,5 @@
 // PyTorch's cases on a device: results and gradients, each within a share of the largest magnitude.
 import { type DType, isFloat, type Value } from '../base/dtype.js';
-import { UnsupportedError, WickError } from '../base/errors.js';
 import { OPS } from '../ops/table.js';
 import type { Device } from '../tensor/device.js';
 import { scope } from '../tensor/scope.js';
@@ -9,6 +8,7 @@ import { decodeValues } from '../testing/values.js';
 import type { CaseResult } from './candle.js';
 import type { Golden, GoldenCase } from './golden.js';
 import { TORCH_CALLS } from './torch-calls.js';
+import { caught } from './verdict.js';
 
 /** Largest error as a share of the largest magnitude wanted. */
 export const TORCH_TOLERANCE: Partial<Record<DType, number>> = { f64: 1e-9, f32: 1e-4, f16: 4e-3, bf16: 3e-2 };
@@ -94,8 +94,6 @@ export function runTorchCase(golden: Golden, c: GoldenCase, device: Device): Cas
     if (known && !why) return { ...head, verdict: 'differs', ulp: error, why: known.reason };
     return { ...head, verdict: why ? 'failed' : error === 0 ? 'exact' : 'within', ulp: error, ...(why && { why }) };
   } catch (e) {
-    if (e instanceof UnsupportedError) return { ...head, verdict: 'unsupported', why: e.message };
-    if (e instanceof WickError) return { ...head, verdict: 'failed', why: String(e) };
-    throw e;
+    return { ...head, ...caught(e) };
   }
 }

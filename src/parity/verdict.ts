@@ -1,5 +1,6 @@
 // Verdicts: how a result stands against numbers from elsewhere, element by element, the worst element deciding.
 import { DTYPE, type DType, isFloat, type Value } from '../base/dtype.js';
+import { UnsupportedError, WickError } from '../base/errors.js';
 import { ulpOf } from '../testing/compare.js';
 
 /** From best to worst. 'closer' is nearer to the double-precision result than the other side is; 'differs' is deliberate, with a reason. */
@@ -8,6 +9,12 @@ export type Verdict = (typeof VERDICTS)[number];
 export type Counts = Record<Verdict, number>;
 export const noCounts = (): Counts => ({ exact: 0, within: 0, closer: 0, differs: 0, unsupported: 0, failed: 0 });
 export const worse = (a: Verdict, b: Verdict): Verdict => (VERDICTS.indexOf(a) >= VERDICTS.indexOf(b) ? a : b);
+
+/** What an error thrown by a case means. A defect fails its case like a wrong number, and the other cases go on. */
+export function caught(e: unknown): { readonly verdict: 'unsupported' | 'failed'; readonly why: string } {
+  if (e instanceof UnsupportedError) return { verdict: 'unsupported', why: e.message };
+  return { verdict: 'failed', why: e instanceof WickError ? String(e) : `defect: ${String(e)}` };
+}
 
 export interface Judged {
   readonly verdict: 'exact' | 'within' | 'closer' | 'failed';

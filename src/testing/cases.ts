@@ -8,7 +8,7 @@ import type { GradRow } from '../tensor/autograd.js';
 import type { Device } from '../tensor/device.js';
 import { apply } from '../tensor/dispatch.js';
 import type { Tensor } from '../tensor/tensor.js';
-import { LAYOUT_NAMES, LAYOUTS, type LayoutName, placed } from './layouts.js';
+import { LAYOUT_NAMES, LAYOUTS, type LayoutName, put, type Stored, stored } from './layouts.js';
 import { EDGES, inputValues, randomizer, seedOf } from './values.js';
 
 export interface Case {
@@ -43,10 +43,11 @@ function inputsOf(row: Row & { family: 'elementwise' }, a: Shape, b: Shape): Inp
 
 const samplesOf = (row: Row): readonly (Sample | CompositeSample)[] => (row.family === 'elementwise' ? elementwiseSamples(row) : row.samples());
 
-/** Every case of a row, or of all rows. */
-export function* casesOf(rows: readonly Row[] = opList): Generator<Case> {
+/** Every case of a row, or of all rows; of one dtype where it is named. */
+export function* casesOf(rows: readonly Row[] = opList, only?: DType): Generator<Case> {
   for (const row of rows) {
     for (const dtype of row.dtypes) {
+      if (only && dtype !== only) continue;
       const samples = samplesOf(row);
       for (const [i, sample] of samples.entries()) {
         const layouts = sample.inputs.length === 0 ? (['contiguous'] as const) : LAYOUT_NAMES;
@@ -76,31 +77,35 @@ function broadcastLayout(shape: Shape): { layout: Layout; small: number[] } | un
   return { layout: LAYOUTS.contiguous(small).broadcastTo('test', shape), small };
 }
 
-/** The inputs of a case on a device, with the values they hold in logical order. */
-export function buildInputs(c: Case, device: Device): { tensors: Tensor[]; values: Value[][] } {
+/** The inputs of a case as they lie in memory, with the values they hold in logical order. */
+export function storedInputs(c: Case): { inputs: Stored[]; values: Value[][] } {
   const random = randomizer(seedOf(c.name));
   const domain = c.row.domain ?? DEFAULT_DOMAIN;
-  const tensors: Tensor[] = [];
+  const inputs: Stored[] = [];
   const all: Value[][] = [];
   c.sample.inputs.forEach((spec, i) => {
     const dtype = spec.dtype ?? c.dtype;
     let values = c.values && !spec.ints ? edgeValues(c, i, dtype) : inputValues(spec, dtype, domain, random);
-    let layout = c.layout === 'broadcast' ? undefined : LAYOUTS[c.layout](spec.shape);
     // Index operands and distinct values must not be thinned out by a broadcast.
     const spread = c.layout === 'broadcast' && !spec.distinct ? broadcastLayout(spec.shape) : undefined;
     if (spread) {
-      layout = spread.layout;
       const few = values.slice(0, sizeOf(spread.small));
       values = [];
       spread.layout.forEach((at, index) => (values[at] = few[index]));
-      const stored = LAYOUTS.contiguous(spread.small);
-      const base = placed(few, stored, dtype, device);
-      tensors.push(base.withLayout(spread.layout));
-      base.dispose();
-    } else tensors.push(placed(values, layout ?? LAYOUTS.contiguous(spec.shape), dtype, device));
+      inputs.push({ ...stored(few, LAYOUTS.contiguous(spread.small), dtype), layout: spread.layout });
+    } else {
+      const layout = c.layout === 'broadcast' ? undefined : LAYOUTS[c.layout](spec.shape);
+      inputs.push(stored(values, layout ?? LAYOUTS.contiguous(spec.shape), dtype));
+    }
     all.push(values);
   });
-  return { tensors, values: all };
+  return { inputs, values: all };
+}
+
+/** The inputs of a case on a device. */
+export function buildInputs(c: Case, device: Device): { tensors: Tensor[]; values: Value[][] } {
+  const { inputs, values } = storedInputs(c);
+  return { tensors: inputs.map((i) => put(i, device)), values };
 }
 
 function edgeValues(c: Case, input: number, dtype: DType): Value[] {

@@ -1,5 +1,5 @@
 // The layouts every op is tried on: the same logical values, stored in different ways.
-import { bytesOf, type DType, type Value } from '../base/dtype.js';
+import { bytesOf, DTYPE, type DType, type Value } from '../base/dtype.js';
 import { Layout } from '../base/layout.js';
 import type { Shape } from '../base/shape.js';
 import type { Device } from '../tensor/device.js';
@@ -31,15 +31,34 @@ export const LAYOUTS = {
 export type LayoutName = keyof typeof LAYOUTS;
 export const LAYOUT_NAMES = Object.keys(LAYOUTS) as LayoutName[];
 
-/** A tensor with these logical values in this layout; gaps hold a pattern that no op may let through. */
-export function placed(values: readonly Value[], layout: Layout, dtype: DType, device: Device): Tensor {
+/** An input as it lies in memory, the same for every device. */
+export interface Stored {
+  readonly dtype: DType;
+  readonly layout: Layout;
+  readonly bytes: Uint8Array<ArrayBuffer>;
+}
+
+/** Logical values in a layout; gaps hold a pattern that no op may let through. */
+export function stored(values: readonly Value[], layout: Layout, dtype: DType): Stored {
   const size = Math.max(layout.end, 1) + 2;
   const bytes = new Uint8Array(size * bytesOf(dtype)).fill(0x55);
   const raw = encodeValues(values, dtype);
-  const b = bytesOf(dtype);
-  layout.forEach((at, index) => bytes.set(raw.subarray(at * b, at * b + b), index * b));
-  const base = Tensor.fromBytes(bytes, [size], dtype, device);
+  if (layout.isContiguous) bytes.set(raw, layout.offset * bytesOf(dtype));
+  else {
+    const { Raw } = DTYPE[dtype];
+    const [from, to] = [new Raw(raw.buffer), new Raw(bytes.buffer)];
+    layout.forEach((at, index) => (to[index] = from[at]));
+  }
+  return { dtype, layout, bytes };
+}
+
+/** The tensor of a stored input on a device. */
+export function put({ bytes, layout, dtype }: Stored, device: Device): Tensor {
+  const base = Tensor.fromBytes(bytes, [bytes.length / bytesOf(dtype)], dtype, device);
   const t = base.withLayout(layout);
   base.dispose();
   return t;
 }
+
+/** A tensor with these logical values in this layout. */
+export const placed = (values: readonly Value[], layout: Layout, dtype: DType, device: Device): Tensor => put(stored(values, layout, dtype), device);

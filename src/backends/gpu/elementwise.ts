@@ -2,7 +2,7 @@
 import { type DType, isFloat, toBig, type Value } from '../../base/dtype.js';
 import type { Layout } from '../../base/layout.js';
 import { type ElementwisePlan, packElementwise, packScalar, planElementwise } from '../../kernels/elementwise-plan.js';
-import { type Chain, elementwiseUnit, flatTile, rowChain, symbolFor, type Variant } from '../../kernels/elementwise.js';
+import { type Chain, elementwiseUnit, flatTile, rowChain, symbolFor, type Variant, variantsOf } from '../../kernels/elementwise.js';
 import type { ElementwiseRow, Params } from '../../ops/op.js';
 import { elementwiseRows } from '../../ops/table.js';
 import type { View } from '../backend.js';
@@ -32,9 +32,11 @@ function preparedRow(row: ElementwiseRow<any>, dtype: DType): Prepared {
 /** Functions belong to a device, so the quick way to the flat one is kept by device. */
 const flatFns = new WeakMap<GpuContext, Map<Prepared, Fn>>();
 
+/** Variants for more than 2^32 elements, which few runs need, are compiled apart from the others. */
+const together = (c: Chain, variant: Variant): readonly Variant[] => variantsOf(c).filter((v) => v.endsWith('64') === variant.endsWith('64'));
 /** The simulation's compiler is given all dtypes of a row at once. */
 function fnOf(gpu: GpuContext, p: Prepared, variant: Variant, siblings: () => readonly Chain[]): Fn {
-  return gpu.functions.get(symbolFor(p.chain, variant), () => (gpu.functions.grouped ? elementwiseUnit(siblings()) : elementwiseUnit([p.chain], [variant])));
+  return gpu.functions.get(symbolFor(p.chain, variant), () => (gpu.functions.grouped ? elementwiseUnit(siblings(), together(p.chain, variant)) : elementwiseUnit([p.chain], [variant])));
 }
 
 const isConstant = (l: Layout): boolean => {

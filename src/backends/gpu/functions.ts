@@ -29,6 +29,8 @@ export class Functions {
   readonly #code: CodeSource;
   readonly #functions = new Map<string, Fn>();
   readonly #own = new Map<string, Fn>();
+  /** The module each function came from. */
+  readonly moduleOf = new Map<Fn, string>();
   /** Called with every unit of the package's own kernels before it is compiled. */
   onUnit: ((unit: Unit) => void) | undefined;
   /** Compiling one kernel at a time is right for GPUs; the simulation's compiler is slow to start, so it is given whole groups. */
@@ -57,6 +59,7 @@ export class Functions {
     const unit = make();
     const fn = this.#device.getFunction(this.#device.loadModule(this.#code(unit, this.#device), unit.name), symbol);
     this.#own.set(key, fn);
+    this.moduleOf.set(fn, unit.name);
     return fn;
   }
 
@@ -70,7 +73,10 @@ export class Functions {
     this.onUnit?.(unit);
     const module = this.#device.loadModule(this.#code(unit, this.#device), unit.name);
     for (const { symbol: s } of unit.entries) {
-      if (!this.#functions.has(s)) this.#functions.set(s, this.#device.getFunction(module, s));
+      if (this.#functions.has(s)) continue;
+      const fn = this.#device.getFunction(module, s);
+      this.#functions.set(s, fn);
+      this.moduleOf.set(fn, unit.name);
     }
     return this.#functions.get(symbol) ?? this.#device.getFunction(module, symbol);
   }

@@ -1,0 +1,156 @@
+// What a parity run consists of: steps of one op each, the same list in every process that shares the run.
+import { GpuBackend } from '../backends/gpu/gpu.js';
+import { isFloat } from '../base/dtype.js';
+import type { Row } from '../ops/op.js';
+import { opList } from '../ops/table.js';
+import type { Device } from '../tensor/device.js';
+import { casesOf } from '../testing/cases.js';
+import { probe, type Probe } from '../testing/devices.js';
+import { warm } from '../testing/warm.js';
+import { runCandleCase } from './candle.js';
+import { CANDLE_CALLS } from './candle-calls.js';
+import { Golden, type GoldenCase, goldenFolder, hasGolden } from './golden.js';
+import { MatrixCase } from './matrix.js';
+import { goldenModels, runModel } from './models.js';
+import { sourcesNow } from './provenance.js';
+import { addTo, type Against, type Cell } from './report.js';
+import { runTorchCase } from './torch.js';
+
+/** What to measure; plain data, so that it can be handed to another process. */
+export interface Scope {
+  readonly devices: readonly string[];
+  readonly against: readonly Against[];
+  /** Only these ops, by our name or the golden set's. */
+  readonly ops?: readonly string[];
+  /** Only these dtypes. */
+  readonly dtypes?: readonly string[];
+  /** Only these models of the golden folder. */
+  readonly models?: readonly string[];
+  readonly golden?: string;
+}
+
+/** A step fills the cells of one op on all devices; it may be left between any two cases. */
+export interface Step {
+  readonly what: string;
+  readonly against: Against;
+  readonly op: string;
+  readonly dtype: string;
+  readonly cases: number;
+  readonly run: (cells: Map<string, Cell>, devices: readonly Device[]) => Generator<void>;
+}
+
+export interface Plan {
+  readonly found: readonly Probe[];
+  readonly devices: readonly Device[];
+  readonly goldens: Partial<Record<Against, Golden>>;
+  readonly steps: readonly Step[];
+}
+
+const count = (all: Iterable<unknown>): number => {
+  let n = 0;
+  for (const _ of all) n++;
+  return n;
+};
+
+/** Compilers that are slow to start are given an op's kernels of all dtypes at once; elsewhere a dtype is a step of its own. */
+const compilesByOp = (d: Device): boolean => /^(sim|emu):/.test(d.name);
+
+function matrixSteps(rows: readonly Row[], wants: (c: { dtype: string }) => boolean, whole: boolean): Step[] {
+  return rows.flatMap((row) => {
+    const dtypes = row.dtypes.filter((dtype) => wants({ dtype }));
+    const parts = whole ? [dtypes] : dtypes.map((d) => [d]);
+    return parts.filter((p) => p.length > 0).map((part): Step => ({
+      what: whole ? row.name : `${row.name} ${part[0]}`, against: 'reference', op: row.name, dtype: part[0],
+      cases: part.reduce((n, d) => n + count(casesOf([row], d)), 0),
+      *run(cells, devices) {
+        for (const dtype of part) {
+          for (const c of casesOf([row], dtype)) {
+            const one = new MatrixCase(c);
+            for (const d of devices) if (d.name !== 'reference') addTo(cells, d.name, 'reference', one.run(d), c.values ? 'edges' : c.layout);
+            yield;
+          }
+        }
+      },
+    }));
+  });
+}
+
+function goldenSteps(golden: Golden, against: 'candle' | 'torch', wants: (c: GoldenCase) => boolean): Step[] {
+  const one = against === 'candle' ? runCandleCase : runTorchCase;
+  return [...golden.byOp()].map(([op, all]) => [op, all.filter(wants)] as const).filter(([, cases]) => cases.length > 0).map(([op, cases]): Step => ({
+    what: `${op} of ${against}`, against, op, dtype: cases[0].dtype, cases: cases.length,
+    *run(cells, devices) {
+      for (const c of cases) {
+        for (const d of devices) addTo(cells, d.name, against, one(golden, c, d));
+        yield;
+      }
+    },
+  }));
+}
+
+const modelStep = (dir: string, name: string): Step => ({
+  what: `model ${name}`, against: 'models', op: name, dtype: 'f32', cases: 1,
+  *run(cells, devices) {
+    for (const d of devices) {
+      addTo(cells, d.name, 'models', runModel(dir, name, d));
+      yield;
+    }
+  },
+});
+
+const camel = (name: string): string => name.replace(/_(\w)/g, (_, c: string) => c.toUpperCase());
+const named = (ops: readonly string[] | undefined) => (c: GoldenCase): boolean =>
+  !ops || ops.includes(c.op) || ops.includes(camel(c.op)) || (Object.hasOwn(CANDLE_CALLS, c.op) && ops.includes(CANDLE_CALLS[c.op].row ?? ''));
+
+/** Rows that take longest stand first, so that no process is left with one of them at the end: those that are not elementwise, by their cases. */
+const longestFirst = (a: Row, b: Row): number => Number(a.family === 'elementwise') - Number(b.family === 'elementwise') || b.dtypes.filter(isFloat).length - a.dtypes.filter(isFloat).length;
+
+export function planParity(scope: Scope): Plan {
+  const found = scope.devices.map(probe);
+  const devices = found.flatMap((p) => (p.device ? [p.device] : []));
+  const dir = goldenFolder(scope.golden);
+  const sets = { candle: 'candle-cuda', torch: 'torch' } as const;
+  const goldens: Partial<Record<Against, Golden>> = {};
+  for (const a of ['candle', 'torch'] as const) {
+    if (scope.against.includes(a) && dir && hasGolden(dir, `${sets[a]}.json`)) goldens[a] = new Golden(dir, sets[a]);
+  }
+  const rows = opList.filter((r) => !scope.ops || scope.ops.includes(r.name)).sort(longestFirst);
+  const wanted = named(scope.ops);
+  const models = scope.against.includes('models') && dir ? goldenModels(dir).filter((m) => !scope.models || scope.models.includes(m)) : [];
+  const ofDtype = (c: { dtype: string }): boolean => !scope.dtypes || scope.dtypes.includes(c.dtype);
+  const steps = [
+    ...models.map((m) => modelStep(dir as string, m)),
+    ...(scope.against.includes('reference') && devices.some((d) => d.name !== 'reference') ? matrixSteps(rows, ofDtype, devices.some(compilesByOp)) : []),
+    ...(['candle', 'torch'] as const).flatMap((a) => { const g = goldens[a]; return g ? goldenSteps(g, a, (c) => ofDtype(c) && wanted(c)) : []; }),
+  ];
+  return { found, devices, goldens, steps };
+}
+
+/** What goes wrong in a dry run goes wrong again, and is seen, in the run itself. */
+function attempt(run: () => void): void {
+  try {
+    run();
+  } catch {
+    return;
+  }
+}
+
+/** Units made from rows bear the rows' names: their kernels are those of elementwise.hip. */
+const moduleOf = (unit: string): string => (Object.hasOwn(sourcesNow().modules, unit) ? unit : 'elementwise');
+
+/** Runs a step, telling which kernel modules it launched; `rest` is awaited between cases and says whether to stop. Resolves to whether it came to its end. */
+export async function runStep(step: Step, devices: readonly Device[], cells: Map<string, Cell>, uses: Record<string, string[]>, rest: () => Promise<boolean> | boolean): Promise<boolean> {
+  for (const d of devices) warm(d, (dry) => attempt(() => count(step.run(new Map(), [dry]))));
+  const gpus = devices.flatMap((d) => (d.backend instanceof GpuBackend ? [d.backend.context] : []));
+  for (const gpu of gpus) gpu.launched = new Set();
+  try {
+    for (const _ of step.run(cells, devices)) if (await rest()) return false;
+    return true;
+  } finally {
+    for (const gpu of gpus) {
+      const modules = [...(gpu.launched ?? [])].map((fn) => moduleOf(gpu.functions.moduleOf.get(fn) as string));
+      if (step.against === 'reference' && modules.length > 0) uses[step.op] = [...new Set([...(uses[step.op] ?? []), ...modules])].sort();
+      gpu.launched = undefined;
+    }
+  }
+}

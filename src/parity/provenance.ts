@@ -1,0 +1,55 @@
+// Where numbers come from: the commit, the package's version, and hashes of what each op is computed by.
+import { execFileSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { moduleNames, moduleText, packageRoot } from '../kernels/source.js';
+import type { ElementwiseRow, Row } from '../ops/op.js';
+import { opList } from '../ops/table.js';
+
+const git = (...args: string[]): string => {
+  try {
+    return execFileSync('git', args, { cwd: packageRoot, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).trim();
+  } catch {
+    return ''; // an installed package has no history
+  }
+};
+/** A bundle says its commit in a file, since it has no history and may lie in someone else's. */
+export const COMMIT_FILE = 'COMMIT';
+export const commitNow = (): string => {
+  const told = join(packageRoot, COMMIT_FILE);
+  if (existsSync(told)) return readFileSync(told, 'utf8').trim();
+  const commit = git('rev-parse', '--short=12', 'HEAD');
+  return commit && `${commit}${git('status', '--porcelain', '--', 'kernels', 'native', 'src/ops') ? '+' : ''}`;
+};
+export const versionNow = (): string => (JSON.parse(readFileSync(join(packageRoot, 'package.json'), 'utf8')) as { version: string }).version;
+
+/** Hashes of what numbers speak of; evidence whose hashes differ from today's is stale. */
+export interface Sources {
+  /** The CPU engine as a whole. */
+  readonly native: string;
+  /** Kernel files by module, headers included. */
+  readonly modules: Readonly<Record<string, string>>;
+  /** What the op table says of each op: dtypes, bounds, expression. */
+  readonly rows: Readonly<Record<string, string>>;
+}
+const sha = (parts: Iterable<string | Uint8Array>): string => {
+  const h = createHash('sha256');
+  for (const p of parts) h.update(p).update('\0');
+  return h.digest('hex').slice(0, 12);
+};
+const nativeHash = (): string => {
+  const dir = join(packageRoot, 'native');
+  // The simulation's own files are no part of the CPU engine.
+  return sha(readdirSync(dir).filter((f) => /\.(cpp|h)$/.test(f) && !/^(sim|selftest)/.test(f)).sort().flatMap((f) => [f, readFileSync(join(dir, f))]));
+};
+/** Comments and blank lines say nothing to a compiler. */
+const bare = (text: string): string => text.replace(/\/\/[^\n]*|\/\*[\s\S]*?\*\//g, '').replace(/\s*\n\s*/g, '\n');
+const rowHash = (r: Row): string => sha([JSON.stringify([r.name, r.dtypes, r.ulp]), r.family === 'elementwise' ? (r as ElementwiseRow<any>).gpu : '']);
+
+let known: Sources | undefined;
+export const sourcesNow = (): Sources => (known ??= {
+  native: nativeHash(),
+  modules: Object.fromEntries(moduleNames().map((m) => [m, sha([bare(moduleText(`${m}.hip`))])])),
+  rows: Object.fromEntries(opList.map((r) => [r.name, rowHash(r)])),
+});
