@@ -1,8 +1,13 @@
 // `wick kernels`: compiles kernels ahead of use, and shows what the cache on disk holds.
+import { spawn } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { availableParallelism, tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { ArgumentError } from '../base/errors.js';
 import { driverOrSentence } from '../driver/drivers.js';
-import { buildKernels, type BuildSummary, targetsOf } from '../kernels/aot.js';
+import { buildKernels, type BuildSummary, type Selection, targetsOf } from '../kernels/aot.js';
+import { KernelCache } from '../kernels/cache.js';
 import { kernelCache } from '../kernels/compile.js';
 import { prebuiltDirs, prebuiltTargets } from '../kernels/prebuilt.js';
 import { bytes, table } from './table.js';
@@ -13,16 +18,17 @@ const HELP = `wick kernels build   compiles kernels ahead of use: their first us
   --out DIR          writes DIR/TARGET.pack and .json to ship or to name in WICK_PREBUILT_DIR; into the cache on disk unless given
   --ops a,b          only these: rows (tanh), modules (softmax, gemm), beginnings of symbols (softmax_rows)
   --sample N         at most N kernels of each module
+  --jobs N           compiles in N processes (as many as there are cores unless given)
 wick kernels cache   what the cache on disk and the folders of kernels made ahead of time hold
   --clear            empties the cache`;
 
-export function run(argv: readonly string[]): number {
+export async function run(argv: readonly string[]): Promise<number> {
   const { values, positionals } = parseArgs({
     args: [...argv],
     allowPositionals: true,
     options: {
       help: { type: 'boolean', short: 'h' }, arch: { type: 'string', multiple: true }, out: { type: 'string' },
-      ops: { type: 'string', multiple: true }, sample: { type: 'string' }, clear: { type: 'boolean' },
+      ops: { type: 'string', multiple: true }, sample: { type: 'string' }, clear: { type: 'boolean' }, jobs: { type: 'string' }, share: { type: 'string' },
     },
   });
   const [command] = positionals;
@@ -33,9 +39,37 @@ export function run(argv: readonly string[]): number {
   const list = (v: readonly string[] | undefined): string[] | undefined => v?.flatMap((s) => s.split(',')).map((s) => s.trim()).filter(Boolean);
   if (command === 'cache') return cache(values.clear ?? false);
   if (command !== 'build') throw new ArgumentError(`wick kernels: there is no command ${JSON.stringify(command)}; build and cache are`);
-  const sample = values.sample === undefined ? undefined : Number(values.sample);
-  if (sample !== undefined && !(Number.isInteger(sample) && sample > 0)) throw new ArgumentError(`wick kernels build: --sample ${values.sample} is no whole number from 1`);
-  return build(list(values.arch) ?? gpusHere(), { out: values.out, ops: list(values.ops), sample });
+  const whole = (name: 'sample' | 'jobs'): number | undefined => {
+    const n = values[name] === undefined ? undefined : Number(values[name]);
+    if (n !== undefined && !(Number.isInteger(n) && n > 0)) throw new ArgumentError(`wick kernels build: --${name} ${values[name]} is no whole number from 1`);
+    return n;
+  };
+  const archs = list(values.arch) ?? gpusHere();
+  const options = { out: values.out, ops: list(values.ops), sample: whole('sample') };
+  if (values.share !== undefined) { // one of the processes started below
+    const [index, of] = values.share.split('/').map(Number);
+    return build(archs, { ...options, share: { index, of } });
+  }
+  return inProcesses(whole('jobs') ?? availableParallelism(), argv, archs, options);
+}
+
+type Options = Selection & { readonly out?: string; readonly cache?: KernelCache };
+
+/** Shares the kernels out to processes that compile into a cache, then takes them all from there. */
+async function inProcesses(jobs: number, argv: readonly string[], archs: readonly string[], options: Options): Promise<number> {
+  if (jobs === 1) return build(archs, options);
+  const dir = options.out === undefined ? kernelCache().dir : mkdtempSync(join(tmpdir(), 'wick-build-'));
+  try {
+    // A share goes into the cache whatever the whole is for; what fails there fails again, and is told, below.
+    const shared = argv.filter((a, i) => a !== '--out' && argv[i - 1] !== '--out' && !a.startsWith('--out=') && !a.startsWith('--arch') && argv[i - 1] !== '--arch');
+    await Promise.all(Array.from({ length: jobs }, (_, i) => new Promise((resolve) => {
+      const args = [process.argv[1], 'kernels', ...shared, '--arch', archs.join(), '--share', `${i}/${jobs}`];
+      spawn(process.execPath, args, { stdio: ['ignore', 'ignore', i === 0 ? 'inherit' : 'ignore'], env: { ...process.env, WICK_CACHE_DIR: dir } }).on('close', resolve);
+    })));
+    return build(archs, { ...options, cache: new KernelCache(dir, Infinity) });
+  } finally {
+    if (options.out !== undefined) rmSync(dir, { recursive: true, force: true });
+  }
 }
 
 function gpusHere(): string[] {
@@ -45,7 +79,7 @@ function gpusHere(): string[] {
   return [...new Set(archs)];
 }
 
-function build(archs: readonly string[], options: { out?: string; ops?: readonly string[]; sample?: number }): number {
+function build(archs: readonly string[], options: Options): number {
   const live = process.stderr.isTTY;
   const summaries = archs.flatMap((a) => targetsOf(a, options)).map((arch): BuildSummary => {
     const onKernel = (done: number, of: number, symbol: string): void => {

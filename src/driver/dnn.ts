@@ -4,6 +4,9 @@ import type { Address, Stream } from './driver.js';
 export const CONV_DTYPES = ['f16', 'bf16', 'f32', 'f64'] as const;
 export type ConvDType = (typeof CONV_DTYPES)[number];
 
+/** What addresses given to `tune` and `run` are multiples of. */
+export const CONV_ALIGNMENT = 16;
+
 /** x [n, c, h, w] and y [n, k, oh, ow] convolved with w [k, c / groups, r, s], all contiguous NCHW. A 1-D convolution has h = r = 1. */
 export interface ConvSpec {
   /** 'forward' gives y; 'backward-data' gives x from y and w (also convTranspose's forward); 'backward-filter' gives w from x and y. */
@@ -49,6 +52,7 @@ const outSize = (size: number, filter: number, padding: number, stride: number, 
 export function checkConv(s: ConvSpec): true | string {
   const sizes = [...s.x, ...s.filter, ...s.y];
   if (sizes.some((d) => !Number.isInteger(d) || d < 1 || d > 0x7fffffff)) return `sizes ${sizes.join(', ')}; each must be 1 to 2^31-1`;
+  if ([s.x, s.filter, s.y].some((dims) => dims.reduce((a, b) => a * b, 1) > 0x7fffffff)) return 'a tensor has 2^31 elements or more, which these libraries do not take';
   if (s.x[0] !== s.y[0]) return `batch of x is ${s.x[0]}, of y ${s.y[0]}`;
   if (s.x[1] !== s.filter[1] * s.groups) return `x has ${s.x[1]} channels, the filter ${s.filter[1]} in each of ${s.groups} groups`;
   if (s.y[1] !== s.filter[0] || s.filter[0] % s.groups !== 0) return `y has ${s.y[1]} channels, the filter ${s.filter[0]} in ${s.groups} groups`;

@@ -31,6 +31,8 @@ export interface Selection {
   readonly ops?: readonly string[];
   /** At most so many kernels of each module, spread over it. */
   readonly sample?: number;
+  /** Every of-th kernel from the index-th on: one of several processes' share. */
+  readonly share?: { readonly index: number; readonly of: number };
 }
 
 function spread(jobs: readonly Job[], sample: number | undefined): readonly Job[] {
@@ -39,7 +41,7 @@ function spread(jobs: readonly Job[], sample: number | undefined): readonly Job[
 }
 
 /** What a build for a target compiles, each unit exactly as the backend asks for it. */
-export function jobsFor(arch: string, { ops, sample }: Selection = {}): Job[] {
+export function jobsFor(arch: string, { ops, sample, share }: Selection = {}): Job[] {
   const groups = [...moduleNames().filter((m) => m !== 'elementwise').map(ofModule), standardChains(elementwiseRows).flatMap(ofChain)];
   const unknown = new Set(ops);
   const wanted = (j: Job): boolean => {
@@ -49,7 +51,8 @@ export function jobsFor(arch: string, { ops, sample }: Selection = {}): Job[] {
   };
   const chosen = groups.map((g) => g.filter(wanted));
   if (unknown.size > 0) throw new CompileError(`no kernel belongs to ${[...unknown].join(', ')}; name rows (tanh), modules (${moduleNames().join(', ')}) or beginnings of symbols`);
-  return chosen.flatMap((g) => spread(g.filter((j) => belongs(j, arch)), sample));
+  const all = chosen.flatMap((g) => spread(g.filter((j) => belongs(j, arch)), sample));
+  return share ? all.filter((_, i) => i % share.of === share.index) : all;
 }
 
 /** A target, and the special one beside it (sm_90a with sm_90) where some of the chosen kernels need it. */
@@ -66,6 +69,7 @@ export interface BuildOptions extends Selection {
   readonly arch: string;
   /** The folder to write; into the cache unless given. */
   readonly out?: string;
+  /** Where compiled code is kept and found; with `out` none unless given. */
   readonly cache?: KernelCache;
   /** Called after each kernel. */
   readonly onKernel?: (done: number, of: number, symbol: string) => void;
@@ -107,7 +111,7 @@ export function buildKernels(options: BuildOptions): BuildSummary {
   jobs.forEach((job, i) => {
     try {
       const unit = job.unit();
-      const code = out === undefined ? codeFor(unit, arch, options.cache) : portable(compile(unit.source, unit.name, { arch, compiler, cache: false }), arch);
+      const code = out === undefined ? codeFor(unit, arch, options.cache) : portable(compile(unit.source, unit.name, { arch, compiler, cache: options.cache ?? false }), arch);
       bytes += code.length;
       made.push({ units: [unit], code: out === undefined ? new Uint8Array() : code });
     } catch (e) {

@@ -11,6 +11,8 @@ const SUFFIX = '.kernel';
 const DEFAULT_BYTES = 512 * 2 ** 20;
 /** A hit renews the entry's age at most this often, so that reading writes little. */
 const RENEW_MS = 3600_000;
+/** Looking at every entry takes long when there are many: done at a process's first write, and again after this share of the bound. */
+const PRUNE_SHARE = 1 / 16;
 /** Left over by a process that died while writing. */
 const STALE_MS = 3600_000;
 
@@ -67,6 +69,7 @@ export class KernelCache {
   #hits = 0;
   #misses = 0;
   #dropped = 0;
+  #unchecked = Infinity;
   #disabled: string | undefined;
 
   constructor(dir = defaultCacheDir(), maxBytes = DEFAULT_BYTES) {
@@ -109,7 +112,8 @@ export class KernelCache {
       mkdirSync(this.dir, { recursive: true });
       writeFileSync(temporary, encodeEntry(arch, code));
       renameSync(temporary, path);
-      this.prune();
+      this.#unchecked += code.length;
+      if (this.#unchecked > this.maxBytes * PRUNE_SHARE) this.prune();
     } catch (e) {
       this.#disabled = `kernels are not kept in ${this.dir}: ${(e as Error).message}`;
       if (existsSync(temporary)) rmSync(temporary, { force: true });
@@ -127,6 +131,7 @@ export class KernelCache {
 
   /** Removes what was not used longest until four fifths of the bound are left, and what dead writers left behind. */
   prune(): void {
+    this.#unchecked = 0;
     const now = Date.now();
     const entries = this.#list();
     for (const e of entries) {
