@@ -66,7 +66,8 @@ template <int N, int M, int L, int Size> WICK_FN void scatter_sums(float (&x)[Si
     const bool high = lane & M;
 #pragma unroll
     for (int i = 0; i < N / 2; i++) {
-      float give = high ? x[i] : x[i + N / 2], keep = high ? x[i + N / 2] : x[i];
+      const float low = x[i], up = x[i + N / 2];  // values, not places: a choice between places keeps the array in memory
+      float give = high ? low : up, keep = high ? up : low;
       x[i] = keep + shfl_xor(give, M, L);
     }
     scatter_sums<N / 2, M / 2, L>(x, lane);
