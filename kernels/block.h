@@ -121,6 +121,7 @@ template <> struct SumOf<bfloat> { typedef float type; };
 template <> struct SumOf<fp8> { typedef float type; };
 
 template <class S> struct Sum {
+  static constexpr bool PLACES = false;
   typedef S Out;
   typedef typename SumOf<S>::type A;
   static WICK_MEMBER A identity() { return 0; }
@@ -139,6 +140,7 @@ template <class S> struct Prod : Sum<S> {
 };
 /** Where NaN is ignored it is the neutral element too: only a row of nothing but NaN gives NaN. */
 template <class S> struct Max {
+  static constexpr bool PLACES = false;
   typedef S Out;
   typedef compute_t<S> A;
   static WICK_MEMBER A identity() {
@@ -162,8 +164,14 @@ template <class A> struct At {
   A value;
   u32 index;
 };
+/** The better of two with NaN passed over. */
+template <bool LARGEST> WICK_FN float better_of(float a, float b) { return LARGEST ? fmaxf(a, b) : fminf(a, b); }
+template <bool LARGEST> WICK_FN double better_of(double a, double b) { return LARGEST ? fmax(a, b) : fmin(a, b); }
+template <bool LARGEST, class T> WICK_FN T better_of(T a, T b) { return (LARGEST ? b > a : b < a) ? b : a; }
 /** The lowest index wins ties at every length; NaN is passed over, and a row of nothing else gives 0. */
 template <class S, bool LARGEST> struct ArgBest {
+  /** Kernels look for the best value first and for its place afterwards, which is cheaper than carrying both. */
+  static constexpr bool PLACES = true;
   typedef u32 Out;
   typedef compute_t<S> T;
   typedef At<T> A;
@@ -171,6 +179,12 @@ template <class S, bool LARGEST> struct ArgBest {
     A none = {LARGEST ? Limits<T>::lowest() : Limits<T>::highest(), 0xffffffffu};
     return none;
   }
+  /** Where a search for the best value begins: below every number. */
+  static WICK_MEMBER T nothing() {
+    if constexpr (is_float<S>) return Limits<T>::nan();
+    else return LARGEST ? Limits<T>::lowest() : Limits<T>::highest();
+  }
+  static WICK_MEMBER T better(T a, T b) { return better_of<LARGEST>(a, b); }
   static WICK_MEMBER A take(S x, i64 i) {
     A at = {to_compute(x), (u32)i};
     return at.value != at.value ? identity() : at;
@@ -184,6 +198,12 @@ template <class S, bool LARGEST> struct ArgBest {
 template <class S> struct ArgMax : ArgBest<S, true> {};
 template <class S> struct ArgMin : ArgBest<S, false> {};
 
+struct Smaller {
+  template <class A> WICK_MEMBER A operator()(A a, A b) const { return b < a ? b : a; }
+};
+template <class Op> struct Better {
+  WICK_MEMBER typename Op::T operator()(typename Op::T a, typename Op::T b) const { return Op::better(a, b); }
+};
 template <class Op> struct Join {
   WICK_MEMBER typename Op::A operator()(typename Op::A a, typename Op::A b) const { return Op::join(a, b); }
 };

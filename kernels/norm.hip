@@ -4,10 +4,12 @@
 //   layernorm_rows_T_vVpP, rmsnorm_rows_T_vVpP             y = (x - mean) * rstd * w + b; w and b may be null
 //   layernorm_grad_rows_T_vVpP, rmsnorm_grad_rows_T_vVpP   dx; leaves (mean, rstd) of each row in stats unless it is null
 //     V and P as in softmax.hip
+//   layernorm_stream_T, rmsnorm_stream_T                   the same for long rows of which there are many: a block a row, as many blocks as the device
+//                                                          holds, the weights in registers, the next rows on their way (stream.h)
 //   norm_grad_weights_T                                    dw and db partial sums [chunks, cols] from stats: block (32, 8), grid (cols / 32, chunks)
 //   norm_merge_T                                           partial sums to dw or db, a thread a column
 // Variances are of the differences from the mean (two passes over registers); f16 and bf16 are computed in float.
-#include "block.h"
+#include "stream.h"
 
 template <class A> struct Stats {
   A mean, rstd;
@@ -30,10 +32,22 @@ WICK_FN Stats<A> row_stats(const R& x, i64 n, i64 cols, u32 lane, u32 lanes, A e
     A v[V];
     x.get(p, c, v);
 #pragma unroll
-    for (int i = 0; i < V; i++) square += (v[i] - mean) * (v[i] - mean);
+    for (int i = 0; i < V; i++) square = fmag(v[i] - mean, v[i] - mean, square);
   });
   Stats<A> stats = {mean, rsqrtg(group_sum(square, lanes, slots) / (A)cols + eps)};
   return stats;
+}
+
+/** (x - mean) * rstd * w + b for one vector; w and b are null or hold as many. */
+template <class S, int V, class A> WICK_FN void put_normed(S* dst, A (&v)[V], const Stats<A>& stats, const A* w, const A* b) {
+#pragma unroll
+  for (int i = 0; i < V; i++) {
+    v[i] = (v[i] - stats.mean) * stats.rstd;
+    if (w && b) v[i] = fmag(v[i], w[i], b[i]);
+    else if (w) v[i] *= w[i];
+    else if (b) v[i] += b[i];
+  }
+  store_v<V>(dst, v);
 }
 
 template <bool CENTER, class S, int V, int P>
@@ -47,21 +61,11 @@ WICK_FN void norm_rows(const S* src, S* dst, const S* weight, const S* bias, i64
     x.open(src + at, n, walk.lane, lanes);
     const Stats<A> stats = row_stats<CENTER, V, P>(x, n, cols, walk.lane, lanes, (A)eps, slots);
     each_vector<V, P>(n, walk.lane, lanes, [&](int p, i64 c) {
-      A v[V], w[V];
+      A v[V], w[V], b[V];
       x.get(p, c, v);
-#pragma unroll
-      for (int i = 0; i < V; i++) v[i] = (v[i] - stats.mean) * stats.rstd;
-      if (weight) {
-        load_v<V>(weight + c, w);
-#pragma unroll
-        for (int i = 0; i < V; i++) v[i] *= w[i];
-      }
-      if (bias) {
-        load_v<V>(bias + c, w);
-#pragma unroll
-        for (int i = 0; i < V; i++) v[i] += w[i];
-      }
-      store_v<V>(dst + at + c, v);
+      if (weight) load_v<V>(weight + c, w);
+      if (bias) load_v<V>(bias + c, b);
+      put_normed<S>(dst + at + c, v, stats, weight ? w : nullptr, bias ? b : nullptr);
     });
   }
 }
@@ -69,6 +73,35 @@ WICK_FN void norm_rows(const S* src, S* dst, const S* weight, const S* bias, i64
   KERNEL(THREADS) NAME(const S* src, S* dst, const S* weight, const S* bias, const i64 rows, const i64 cols, const u32 lanes,       \
                     const double eps) {                                                                                         \
     norm_rows<CENTER, S, V, P>(src, dst, weight, bias, rows, cols, lanes, eps);                                                 \
+  }
+
+template <bool CENTER, class S>
+WICK_FN void norm_stream(const S* src, S* dst, const S* weight, const S* bias, i64 rows, i64 cols, double eps) {
+  typedef compute_t<S> A;
+  constexpr int V = pack_size<S>, P = stream_vectors<S>;
+  __shared__ A slots[WAVE_SLOTS];
+  DYNAMIC_SHARED(word4, ring);
+  const u32 lane = threadIdx.x, lanes = blockDim.x;
+  Row<S, V, P> w, b;
+  if (weight) w.open(weight, cols, lane, lanes);
+  if (bias) b.open(bias, cols, lane, lanes);
+  RowStream<S> stream(src, rows, cols, ring);
+  for (i64 row = blockIdx.x; row < rows; row += gridDim.x) {
+    Row<S, V, P> x;
+    stream.take(x);
+    const Stats<A> stats = row_stats<CENTER, V, P>(x, cols, cols, lane, lanes, (A)eps, slots);
+    each_vector<V, P>(cols, lane, lanes, [&](int p, i64 c) {
+      A v[V], wv[V], bv[V];
+      x.get(p, c, v);
+      if (weight) w.get(p, c, wv);
+      if (bias) b.get(p, c, bv);
+      put_normed<S>(dst + row * cols + c, v, stats, weight ? wv : nullptr, bias ? bv : nullptr);
+    });
+  }
+}
+#define NORM_STREAM(NAME, S, CENTER)                                                                                                \
+  KERNEL(512) NAME(const S* src, S* dst, const S* weight, const S* bias, const i64 rows, const i64 cols, const double eps) {        \
+    norm_stream<CENTER>(src, dst, weight, bias, rows, cols, eps);                                                                   \
   }
 
 template <bool CENTER, class S, int V, int P>
@@ -187,3 +220,7 @@ template <class S> WICK_FN void norm_merge(const compute_t<S>* part, S* dst, i64
   NORM_GRAD_WEIGHTS(norm_grad_weights##NAME, S)                    \
   NORM_MERGE(norm_merge##NAME, S)
 FOR_REALS(ALL_NORMS, )
+#define ALL_STREAMS(NAME, S)                       \
+  NORM_STREAM(layernorm_stream##NAME, S, true)     \
+  NORM_STREAM(rmsnorm_stream##NAME, S, false)
+FOR_STREAMS(ALL_STREAMS)

@@ -10,6 +10,7 @@
 //
 // Ours (launch: src/kernels/launch.ts, reduceLaunch):
 //   row_OP_T_v, _v1   [rows, cols] contiguous: `lanes` threads a row; v: 16-byte accesses (cols a multiple of the pack), v1: any alignment
+//   row_OP_T_held     the same with 16-byte accesses where a row is at most 4 packs a lane, all of them in flight at once
 //   part_OP_T_v, _v1  few long rows: block (chunk, row) leaves one accumulator in scratch [rows, chunks]
 //   col_OP_T          [outer, n, inner] over n: block (x, 256 / x), x neighbouring columns read together; grid y > 1 leaves accumulators
 //   merge_OP_T        accumulators [outer, chunks, inner] to results, a group of 32 threads each
@@ -133,8 +134,47 @@ template <class S> WICK_FN void turn(const S* src, const S* cos, const S* sin, S
 
 constexpr int UNROLL = 4;  // independent loads in flight a thread
 
+/** The best of a pack, or of one element. */
+template <class Op, class S> WICK_FN typename Op::T best_in(S x) { return to_compute(x); }
+template <class Op, class S> WICK_FN typename Op::T best_in(const Pack<S>& x) {
+  typename Op::T best = to_compute(x.v[0]);
+#pragma unroll
+  for (int v = 1; v < pack_size<S>; v++) best = Op::better(best, to_compute(x.v[v]));
+  return best;
+}
+template <int V, class S> WICK_FN auto load_some(const S* p) {
+  if constexpr (V == 1) return *p;
+  else return load_pack(p);
+}
+/** The best of the columns of one row that fall to this lane: which pack it is in is noted on the way, where in the pack at the end. */
+template <class Op, int V, class S> WICK_FN typename Op::A place_in_row(const S* row, i64 from, i64 to, u32 lane, u32 lanes) {
+  typedef decltype(load_some<V>(row)) X;
+  const i64 step = (i64)lanes * V;
+  i64 c = from + (i64)lane * V, where = c;
+  if (c >= to) return Op::identity();
+  typename Op::T best = Op::nothing();
+  const auto look = [&](const X& x, i64 at) {
+    const typename Op::T now = Op::better(best, best_in<Op>(x));
+    if (now != best) where = at;  // true as well while there is nothing but NaN
+    best = now;
+  };
+  for (; c + (UNROLL - 1) * step < to; c += UNROLL * step) {
+    X x[UNROLL];
+#pragma unroll
+    for (int u = 0; u < UNROLL; u++) x[u] = load_some<V>(row + c + u * step);
+#pragma unroll
+    for (int u = 0; u < UNROLL; u++) look(x[u], c + u * step);
+  }
+  for (; c < to; c += step) look(load_some<V>(row + c), c);
+  typename Op::A found = Op::identity();
+#pragma unroll
+  for (int v = V - 1; v >= 0; v--)
+    if (to_compute(row[where + v]) == best) found.value = best, found.index = (u32)(where + v);
+  return found;
+}
+
 /** Joins the columns of one row that fall to this lane. */
-template <class Op, int V, class S> WICK_FN typename Op::A take_row(const S* row, i64 from, i64 to, u32 lane, u32 lanes) {
+template <class Op, int V, class S> WICK_FN typename Op::A join_row(const S* row, i64 from, i64 to, u32 lane, u32 lanes) {
   typedef typename Op::A A;
   A acc[UNROLL];
 #pragma unroll
@@ -171,6 +211,11 @@ template <class Op, int V, class S> WICK_FN typename Op::A take_row(const S* row
   return acc[0];
 }
 
+template <class Op, int V, class S> WICK_FN typename Op::A take_row(const S* row, i64 from, i64 to, u32 lane, u32 lanes) {
+  if constexpr (Op::PLACES) return place_in_row<Op, V>(row, from, to, lane, lanes);
+  else return join_row<Op, V>(row, from, to, lane, lanes);
+}
+
 template <class Op, int V, class S> WICK_FN void row_reduce(const S* src, typename Op::Out* dst, i64 rows, i64 cols, u32 lanes) {
   __shared__ typename Op::A slots[WAVE_SLOTS];
   const RowWalk walk(lanes);
@@ -183,6 +228,53 @@ template <class Op, int V, class S> WICK_FN void row_reduce(const S* src, typena
 #define ROW_REDUCE(NAME, S, OP, V)                                                                    \
   KERNEL(1024) NAME(const S* src, OP<S>::Out* dst, const i64 rows, const i64 cols, const u32 lanes) { \
     row_reduce<OP<S>, V>(src, dst, rows, cols, lanes);                                                \
+  }
+
+constexpr int HELD = 4;  // packs a lane
+/** Lanes of one wave. */
+template <class Op, class S> WICK_FN void row_reduce_held(const S* src, typename Op::Out* dst, i64 rows, i64 cols, u32 lanes) {
+  constexpr int V = pack_size<S>;
+  const RowWalk walk(lanes);
+  EACH_ROW(walk, row, live, rows) {
+    const u32 n = live ? (u32)cols : 0;
+    const S* from = src + (live ? row : 0) * cols;
+    Pack<S> x[HELD];
+    const auto each = [&](auto f) {
+#pragma unroll
+      for (int p = 0; p < HELD; p++) {
+        const u32 c = ((u32)p * lanes + walk.lane) * V;
+        if (c < n) f(x[p], c);
+      }
+    };
+    each([&](Pack<S>& pack, u32 c) { pack = load_pack(from + c); });
+    typename Op::A acc = Op::identity();
+    if constexpr (Op::PLACES) {
+      typedef typename Op::T T;
+      T best = Op::nothing();
+      each([&](const Pack<S>& pack, u32) { best = Op::better(best, best_in<Op>(pack)); });
+      best = group_reduce(best, lanes, (T*)nullptr, Better<Op>());
+      u32 found = 0xffffffffu;
+      each([&](const Pack<S>& pack, u32 c) {
+        u32 first = 0xffffffffu;
+#pragma unroll
+        for (int v = V - 1; v >= 0; v--)
+          if (to_compute(pack.v[v]) == best) first = c + v;
+        if (first < found) found = first;
+      });
+      acc.index = group_reduce(found, lanes, (u32*)nullptr, Smaller());
+    } else {
+      each([&](const Pack<S>& pack, u32 c) {
+#pragma unroll
+        for (int v = 0; v < V; v++) acc = Op::join(acc, Op::take(pack.v[v], c + v));
+      });
+      acc = group_reduce(acc, lanes, (typename Op::A*)nullptr, Join<Op>());
+    }
+    if (live && walk.lane == 0) dst[row] = Op::put(acc, cols);
+  }
+}
+#define ROW_REDUCE_HELD(NAME, S, OP)                                                                  \
+  KERNEL(256) NAME(const S* src, OP<S>::Out* dst, const i64 rows, const i64 cols, const u32 lanes) {  \
+    row_reduce_held<OP<S>>(src, dst, rows, cols, lanes);                                              \
   }
 
 /** Block (chunk, row): `size` columns (a multiple of the vector) become one accumulator. */
@@ -283,6 +375,7 @@ FOR_REALS(ROPE_THD, rope_thd)
 #define OURS(NAME, S, OP)                                       \
   ROW_REDUCE(row_##NAME##_v1, S, OP, 1)                               \
   ROW_REDUCE(row_##NAME##_v, S, OP, pack_size<S>)                     \
+  ROW_REDUCE_HELD(row_##NAME##_held, S, OP)                           \
   PART_REDUCE(part_##NAME##_v1, S, OP, 1)                             \
   PART_REDUCE(part_##NAME##_v, S, OP, pack_size<S>)                   \
   COL_REDUCE(col_##NAME, S, OP)                                       \

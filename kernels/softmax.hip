@@ -4,9 +4,10 @@
 //   softmax_rows_T_vVpP, log_softmax_rows_T_vVpP                  y from x
 //   softmax_grad_rows_T_vVpP, log_softmax_grad_rows_T_vVpP        dx from y and dy
 //     V: v = 16-byte accesses (cols a multiple of the pack, aligned pointers), v1 = any; P: vectors a thread holds (1, 4, 8), 0 = reads again
+//   softmax_stream_f32, log_softmax_stream_f32                    long rows of which there are many: a block a row, the next rows on their way (stream.h)
 //   softmax_part_T, softmax_apply_T and the same with log_        few long rows: grid (chunks, rows), block 512; scratch [rows, chunks, 2]
 // f16 and bf16 are computed in float and rounded once.
-#include "block.h"
+#include "stream.h"
 
 /** exp for results of S: what rounds to 16 bits needs no more than the hardware's exp2. */
 template <class S> WICK_FN compute_t<S> exp_for(compute_t<S> x) {
@@ -14,55 +15,71 @@ template <class S> WICK_FN compute_t<S> exp_for(compute_t<S> x) {
   else return expg(x);
 }
 
-/** exp(x - top), or x - top - log(sum) without leaving the logarithm. */
-template <bool LOG, class S, int V, int P> WICK_FN void softmax_rows(const S* src, S* dst, i64 rows, i64 cols, u32 lanes) {
+/** exp(x - top) / sum, or x - top - log(sum) without leaving the logarithm, for the first n columns of one row. */
+template <bool LOG, class S, int V, int P> WICK_FN void softmax_row(Row<S, V, P>& x, S* out, i64 n, u32 lane, u32 lanes, compute_t<S>* slots) {
   typedef compute_t<S> A;
-  __shared__ A slots[WAVE_SLOTS];
+  A top = Limits<A>::lowest(), sum = 0;
+  each_vector<V, P>(n, lane, lanes, [&](int p, i64 c) {
+    A v[V];
+    x.get(p, c, v);
+#pragma unroll
+    for (int i = 0; i < V; i++) top = Larger()(top, v[i]);
+  });
+  top = group_max(top, lanes, slots);
+  // Exponentials take the place of x where the types agree; small floats are cheaper to compute again than to hold.
+  constexpr bool IN_PLACE = P && !LOG && same<S, A>;
+  each_vector<V, P>(n, lane, lanes, [&](int p, i64 c) {
+    A v[V];
+    x.get(p, c, v);
+#pragma unroll
+    for (int i = 0; i < V; i++) {
+      const A e = exp_for<S>(v[i] - top);
+      sum += e;
+      if constexpr (IN_PLACE) x.put(p, i, e);
+    }
+  });
+  sum = group_sum(sum, lanes, slots);
+  const A scale = LOG ? logg(sum) : A(1) / sum;
+  each_vector<V, P>(n, lane, lanes, [&](int p, i64 c) {
+    A v[V];
+    x.get(p, c, v);
+#pragma unroll
+    for (int i = 0; i < V; i++) {
+      if constexpr (LOG) v[i] = v[i] - top - scale;
+      else if constexpr (IN_PLACE) v[i] *= scale;
+      else v[i] = exp_for<S>(v[i] - top) * scale;
+    }
+    store_v<V>(out + c, v);
+  });
+}
+
+template <bool LOG, class S, int V, int P> WICK_FN void softmax_rows(const S* src, S* dst, i64 rows, i64 cols, u32 lanes) {
+  __shared__ compute_t<S> slots[WAVE_SLOTS];
   const RowWalk walk(lanes);
   EACH_ROW(walk, row, live, rows) {
     const i64 n = live ? cols : 0;
     Row<S, V, P> x;
     x.open(src + (live ? row : 0) * cols, n, walk.lane, lanes);
-    A top = Limits<A>::lowest(), sum = 0;
-    each_vector<V, P>(n, walk.lane, lanes, [&](int p, i64 c) {
-      A v[V];
-      x.get(p, c, v);
-#pragma unroll
-      for (int i = 0; i < V; i++) top = Larger()(top, v[i]);
-    });
-    top = group_max(top, lanes, slots);
-    // Exponentials take the place of x where the types agree; small floats are cheaper to compute again than to hold.
-    constexpr bool IN_PLACE = P && !LOG && same<S, A>;
-    each_vector<V, P>(n, walk.lane, lanes, [&](int p, i64 c) {
-      A v[V];
-      x.get(p, c, v);
-#pragma unroll
-      for (int i = 0; i < V; i++) {
-        const A e = exp_for<S>(v[i] - top);
-        sum += e;
-        if constexpr (IN_PLACE) x.put(p, i, e);
-      }
-    });
-    sum = group_sum(sum, lanes, slots);
-    const A scale = LOG ? logg(sum) : A(1) / sum;
-    S* out = dst + row * cols;
-    each_vector<V, P>(n, walk.lane, lanes, [&](int p, i64 c) {
-      A v[V];
-      x.get(p, c, v);
-#pragma unroll
-      for (int i = 0; i < V; i++) {
-        if constexpr (LOG) v[i] = v[i] - top - scale;
-        else if constexpr (IN_PLACE) v[i] *= scale;
-        else v[i] = exp_for<S>(v[i] - top) * scale;
-      }
-      store_v<V>(out + c, v);
-    });
+    softmax_row<LOG>(x, dst + row * cols, n, walk.lane, lanes, slots);
   }
 }
 #define SOFTMAX_ROWS(NAME, S, LOG, V, P, THREADS)                                                    \
   KERNEL(THREADS) NAME(const S* src, S* dst, const i64 rows, const i64 cols, const u32 lanes) { \
     softmax_rows<LOG, S, V, P>(src, dst, rows, cols, lanes);                                \
   }
+
+template <bool LOG, class S> WICK_FN void softmax_stream(const S* src, S* dst, i64 rows, i64 cols) {
+  __shared__ compute_t<S> slots[WAVE_SLOTS];
+  DYNAMIC_SHARED(word4, ring);
+  RowStream<S> stream(src, rows, cols, ring);
+  for (i64 row = blockIdx.x; row < rows; row += gridDim.x) {
+    Row<S, pack_size<S>, stream_vectors<S>> x;
+    stream.take(x);
+    softmax_row<LOG>(x, dst + row * cols, cols, threadIdx.x, blockDim.x, slots);
+  }
+}
+#define SOFTMAX_STREAM(NAME, S, LOG) \
+  KERNEL(512) NAME(const S* src, S* dst, const i64 rows, const i64 cols) { softmax_stream<LOG>(src, dst, rows, cols); }
 
 /** dx = y (dy - sum(y dy)), or dy - exp(y) sum(dy). */
 template <bool LOG, class S, int V, int P> WICK_FN void softmax_grad_rows(const S* out, const S* grad, S* dx, i64 rows, i64 cols, u32 lanes) {
@@ -165,3 +182,5 @@ template <bool LOG, class S> WICK_FN void softmax_apply(const S* src, const Onli
   SOFTMAX_APPLY(softmax_apply##NAME, S, false)                    \
   SOFTMAX_APPLY(log_softmax_apply##NAME, S, true)
 FOR_REALS(ALL_SOFTMAX, )
+SOFTMAX_STREAM(softmax_stream_f32, float, false)
+SOFTMAX_STREAM(log_softmax_stream_f32, float, true)

@@ -8,6 +8,7 @@ import { pathToFileURL } from 'node:url';
 import { COMGR_TABLE } from '../src/driver/comgr.js';
 import { CUBLASLT_NUMBERS, CUBLASLT_TABLE } from '../src/driver/cublaslt.js';
 import { CUDA_TABLE } from '../src/driver/cuda.js';
+import { CUDNN_GRAPH_NUMBERS, CUDNN_GRAPH_TABLE } from '../src/driver/cudnn-graph.js';
 import { CUDNN_NUMBERS, CUDNN_PERF, CUDNN_TABLE } from '../src/driver/cudnn.js';
 import { symbolOf, type Table } from '../src/driver/ffi.js';
 import { HIP_TABLE } from '../src/driver/hip.js';
@@ -64,7 +65,7 @@ export const PROBE_TARGETS: readonly ProbeTarget[] = [
   { name: 'NVRTC', headers: ['nvrtc.h'], prelude: '', table: NVRTC_TABLE, structs: {}, numbers: { NVRTC_ERROR_OUT_OF_MEMORY: 1, NVRTC_ERROR_COMPILATION: 6 } },
   { name: 'cuBLASLt', headers: ['cublasLt.h'], prelude: '', table: CUBLASLT_TABLE, structs: { cublasLtMatmulHeuristicResult_t: ltResult(CUBLASLT_NUMBERS) }, numbers: ltNames(CUBLASLT_NUMBERS, 'CUBLASLT') },
   {
-    name: 'cuDNN', headers: ['cudnn.h'], prelude: '', table: CUDNN_TABLE, numbers: CUDNN_NUMBERS,
+    name: 'cuDNN', headers: ['cudnn.h'], prelude: '', table: { ...CUDNN_TABLE, ...CUDNN_GRAPH_TABLE }, numbers: { ...CUDNN_NUMBERS, ...CUDNN_GRAPH_NUMBERS },
     structs: { cudnnConvolutionFwdAlgoPerf_t: CUDNN_PERF, cudnnConvolutionBwdDataAlgoPerf_t: CUDNN_PERF, cudnnConvolutionBwdFilterAlgoPerf_t: CUDNN_PERF },
   },
   { name: 'HIP', headers: ['hip/hip_runtime_api.h'], prelude: AMD, table: HIP_TABLE, structs: { hipDeviceProp_t: Object.values(HIP_PROPERTIES) }, numbers: HIP_NUMBERS, overloaded: { hipMallocAsync: 'hipError_t(void **, size_t, hipStream_t)' } },

@@ -9,6 +9,7 @@ import {
   reduceLaunch, type Reduction, ropeLaunch, scanLaunch, scatterLaunch, selectRowsLaunch, softmaxGradLaunch, softmaxLaunch, sortLaunch, type Target,
   transposeLaunch,
 } from '../src/kernels/launch.js';
+import { at, launch, rowStream, single } from '../src/kernels/launch-plan.js';
 import { type Unit, unitOf } from '../src/kernels/source.js';
 import { decode, SimRunner } from './sim-support.js';
 
@@ -108,10 +109,29 @@ for (const [dtype, rows, cols, aligned] of [
     cases.push({ name: `gradient of ${what}`, plan: () => softmaxGradLaunch(log, dtype, rows, cols, aligned), inputs: { out: y, grad }, outputs: { dx: { dtype, values: dx } }, bound: dtype === 'f32' ? 1e-5 : undefined });
   }
 }
+/** A Hopper GPU of one multiprocessor: its launches run here too, as far as shared memory goes. */
+const hopper = (t: Target): Target => ({ ...t, arch: 'sm_90', multiprocessors: 1 });
+/** Rows that are short enough for the simulation's shared memory pass through it as long ones do on a GPU. */
+function streamed(module: string, symbol: string, dtype: DType, rows: number, cols: number, t: Target, before: readonly (string | 0)[], after: readonly number[]): Plan {
+  const s = rowStream(dtype, rows, cols, hopper(t));
+  assert.ok(s, `${symbol} takes [${rows}, ${cols}]`);
+  return single(launch(module, symbol, [s.grid], s.block, [...before.map((b) => (b === 0 ? 0 : at(b))), rows, cols, ...after], s.shared));
+}
+for (const log of [false, true]) {
+  const [rows, cols] = [17, 4092];
+  const src = floats('f32', rows * cols, -4, 4);
+  const out = rowsOf(num(src), cols).flatMap((r) => {
+    const top = Math.max(...r);
+    const sum = r.reduce((a, v) => a + Math.exp(v - top), 0);
+    return r.map((v) => (log ? v - top - Math.log(sum) : Math.exp(v - top) / sum));
+  });
+  cases.push({ name: `${log ? 'logSoftmax' : 'softmax'} of streamed rows`, plan: (t) => streamed('softmax', `${log ? 'log_' : ''}softmax_stream_f32`, 'f32', rows, cols, t, ['src', 'dst'], []), inputs: { src }, outputs: { dst: { dtype: 'f32', values: out } } });
+}
 cases.push({ name: 'softmax of rows with infinities, several blocks a row', plan: (t) => softmaxLaunch(false, 'f32', 1, 32768, t, true),
   inputs: { src: make('f32', 32768, (i) => (i === 20000 ? 3 : i < 9000 ? -Infinity : -200)) }, outputs: { dst: make('f32', 32768, (i) => (i === 20000 ? 1 : 0)) } });
 
-for (const [dtype, rows, cols, aligned, weight, bias] of [
+for (const [dtype, rows, cols, aligned, weight, bias, long] of [
+  ['f32', 17, 4092, true, true, true, true], ['bf16', 18, 4096, true, true, true, true], ['f16', 17, 2056, true, true, false, true], ['f32', 16, 1024, true, false, false, true],
   ['f32', 7, 64, true, true, true], ['f32', 3, 2047, false, true, false], ['f32', 2, 6000, false, false, false], ['bf16', 4, 512, true, true, true],
   ['f64', 40, 33, false, true, true], ['f32', 70, 12, true, false, true], ['f32', 2, 16384, true, true, true],
 ] as const) {
@@ -139,7 +159,11 @@ for (const [dtype, rows, cols, aligned, weight, bias] of [
       });
     });
     const name = `${kind} norm ${dtype} [${rows}, ${cols}]${weight ? ' weight' : ''}${bias ? ' bias' : ''}`;
-    cases.push({ name, plan: () => normLaunch(options, dtype, rows, cols, aligned), inputs, outputs: { dst: { dtype, values: y } } });
+    const one = (t: Target): Plan => (long
+      ? streamed('norm', `${kind}norm_stream_${dtype}`, dtype, rows, cols, t, ['src', 'dst', weight ? 'weight' : 0, bias ? 'bias' : 0], [options.eps])
+      : normLaunch(options, dtype, rows, cols, t, aligned));
+    cases.push({ name: long ? `${name} streamed` : name, plan: one, inputs, outputs: { dst: { dtype, values: y } } });
+    if (long) continue;
     cases.push({
       name: `gradients of ${name}`, plan: (t) => normGradLaunch(options, dtype, rows, cols, t, aligned, true), inputs: { ...inputs, grad },
       outputs: { dx: { dtype, values: dx }, ...(weight ? { dweight: { dtype, values: dw } } : {}), ...(bias ? { dbias: { dtype, values: db } } : {}) },

@@ -1,8 +1,9 @@
-// cuDNN 9: convolutions forward and backward through its algorithm interface.
-import { UnsupportedError } from '../base/errors.js';
+// cuDNN 9: convolutions forward and backward, 16-bit floats through its graph interface and the others through its algorithms.
+import { DriverError, OutOfMemoryError, UnsupportedError } from '../base/errors.js';
 import { Calls } from './checked.js';
 import { CUBLASLT } from './cublaslt.js';
 import { forDriver } from './cuda-version.js';
+import { CUDNN_GRAPH_TABLE, CudnnGraphs, type EnginePlan, type Engines } from './cudnn-graph.js';
 import { checkConv, convKey, type ConvDType, type ConvPlan, type ConvSpec, type Dnn } from './dnn.js';
 import type { Address, Device, Maybe, Stream } from './driver.js';
 import { Cell, nativeBlock, nativeString, noteLibrary, openLibrary, type LibrarySpec } from './ffi.js';
@@ -69,6 +70,9 @@ const KINDS = {
   'backward-data': { guess: 'guessData', bytes: 'bytesData', tune: 'tuneData', run: 'runData', order: ['filter', 'y', 'x'] },
   'backward-filter': { guess: 'guessFilter', bytes: 'bytesFilter', tune: 'tuneFilter', run: 'runFilter', order: ['x', 'y', 'filter'] },
 } as const;
+const HALVES: readonly ConvDType[] = ['f16', 'bf16'];
+const TUNING_RUNS = 4;
+const describe = (e: EnginePlan): string => `engine ${e.rank}, workspace ${e.workspaceBytes}`;
 /** Algorithms asked for, and the largest workspace one may have. */
 const WANTED = 8;
 const MOST_WORKSPACE = 1 << 30;
@@ -82,6 +86,9 @@ interface CudnnPlan extends ConvPlan {
   math: number;
   workspaceBytes: number;
   description: string;
+  /** Where the graph interface serves: its engines, and the one chosen. */
+  readonly engines?: Engines;
+  engine?: EnginePlan;
 }
 
 export function openCudnn(device: Device): Maybe<Dnn> {
@@ -95,7 +102,8 @@ export function openCudnn(device: Device): Maybe<Dnn> {
   const version = `${Math.floor(v / 10000)}.${Math.floor(v / 100) % 100}.${v % 100}`;
   noteLibrary({ name: CUDNN.name, version });
   const rules = { errorName: (s: number) => nativeString(raw.errorString(s)), outOfMemory: [N.CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED] };
-  return new Cudnn(`cuDNN ${version}`, device, new Calls(CUDNN_TABLE, raw, rules));
+  const graph = new Calls(CUDNN_GRAPH_TABLE, library.bind(CUDNN_GRAPH_TABLE), rules);
+  return new Cudnn(`cuDNN ${version}`, device, new Calls(CUDNN_TABLE, raw, rules), graph);
 }
 
 class Cudnn implements Dnn {
@@ -108,14 +116,16 @@ class Cudnn implements Dnn {
   readonly #workspaces: Workspaces;
   /** alpha = 1 and beta = 0, as f32 at +0 and +4 and as f64 at +8 and +16. */
   readonly #scalars = nativeBlock(24);
+  readonly #graphs: CudnnGraphs | undefined;
   #stream: Stream = 0;
 
-  constructor(name: string, device: Device, calls: Calls<typeof CUDNN_TABLE>) {
+  constructor(name: string, device: Device, calls: Calls<typeof CUDNN_TABLE>, graph: Calls<typeof CUDNN_GRAPH_TABLE>) {
     this.name = name;
     this.#device = device;
     this.#calls = calls;
     this.#workspaces = new Workspaces(device);
     this.#handle = made((cell) => calls.call('create', cell));
+    this.#graphs = graph.has('execute') ? new CudnnGraphs(graph, this.#handle, TYPES) : undefined;
     const view = new DataView(this.#scalars.buffer);
     view.setFloat32(0, 1, true);
     view.setFloat64(8, 1, true);
@@ -143,6 +153,19 @@ class Cudnn implements Dnn {
     const rule = checkConv(spec);
     if (rule !== true) return `${this.name}: ${rule}`;
     this.#device.makeCurrent();
+    return (HALVES.includes(spec.dtype) && this.#graphs ? this.#buildGraph(this.#graphs, spec) : undefined) ?? this.#buildAlgorithms(spec, key);
+  }
+
+  /** The engine the library thinks best; `tune` measures them. */
+  #buildGraph(graphs: CudnnGraphs, spec: ConvSpec): CudnnPlan | undefined {
+    const engines = graphs.engines(spec, MOST_WORKSPACE);
+    const [engine] = engines.plans;
+    if (engine) return { spec, x: 0, filter: 0, y: 0, conv: 0, algorithm: -1, math: 0, engines, engine, workspaceBytes: engine.workspaceBytes, description: describe(engine) };
+    graphs.release(engines);
+    return undefined;
+  }
+
+  #buildAlgorithms(spec: ConvSpec, key: string): CudnnPlan | string {
     const c = this.#calls;
     const type = TYPES[spec.dtype];
     const tensor = ([n, ch, h, w]: ConvSpec['x']): number => {
@@ -197,6 +220,7 @@ class Cudnn implements Dnn {
   tune(plan: ConvPlan, x: Address, filter: Address, y: Address, stream: Stream): void {
     const p = plan as CudnnPlan;
     this.#use(stream);
+    if (p.engines) return this.#tuneEngines(p, p.engines.plans, (e) => this.#runEngine(e, x, filter, y, stream), stream);
     const kind = KINDS[p.spec.kind];
     const data = { x, filter, y };
     const [o1, o2, o3] = kind.order;
@@ -214,9 +238,40 @@ class Cudnn implements Dnn {
     p.description = `${chosen.description}, measuring failed (${this.#calls.rules.errorName(status)})`;
   }
 
+  #runEngine(engine: EnginePlan, x: Address, filter: Address, y: Address, stream: Stream): void {
+    (this.#graphs as CudnnGraphs).run(engine, x, filter, y, this.#workspaces.get(stream, engine.workspaceBytes));
+  }
+
+  /** Runs each engine a few times and keeps the fastest; one that fails is passed over. */
+  #tuneEngines(p: CudnnPlan, plans: readonly EnginePlan[], run: (e: EnginePlan) => void, stream: Stream): void {
+    const [start, end] = [this.#device.createEvent(true), this.#device.createEvent(true)];
+    let best = Infinity;
+    for (const engine of plans) {
+      try {
+        run(engine);
+        this.#device.record(start, stream);
+        for (let i = 0; i < TUNING_RUNS; i++) run(engine);
+        this.#device.record(end, stream);
+      } catch (e) {
+        if (e instanceof DriverError || e instanceof OutOfMemoryError) continue;
+        throw e;
+      }
+      this.#device.synchronizeEvent(end);
+      const ms = this.#device.elapsed(start, end) / TUNING_RUNS;
+      if (ms >= best) continue;
+      best = ms;
+      p.engine = engine;
+      p.workspaceBytes = engine.workspaceBytes;
+      p.description = `${describe(engine)}, ${ms.toFixed(3)} ms`;
+    }
+    this.#device.destroyEvent(start);
+    this.#device.destroyEvent(end);
+  }
+
   run(plan: ConvPlan, x: Address, filter: Address, y: Address, stream: Stream): void {
     const p = plan as CudnnPlan;
     this.#use(stream);
+    if (p.engine) return this.#runEngine(p.engine, x, filter, y, stream);
     const kind = KINDS[p.spec.kind];
     const data = { x, filter, y };
     const [o1, o2, o3] = kind.order;
@@ -237,6 +292,7 @@ class Cudnn implements Dnn {
   }
 
   #release(p: CudnnPlan): void {
+    if (p.engines) return this.#graphs?.release(p.engines);
     this.#calls.call('tensorDestroy', p.x);
     this.#calls.call('tensorDestroy', p.y);
     this.#calls.call('filterDestroy', p.filter);
@@ -246,6 +302,7 @@ class Cudnn implements Dnn {
   dispose(): void {
     for (const p of this.#plans.values()) if (typeof p !== 'string') this.#release(p);
     this.#plans.clear();
+    this.#graphs?.dispose();
     this.#workspaces.dispose();
     this.#calls.call('destroy', this.#handle);
   }

@@ -92,3 +92,18 @@ export function rowVariant(dtype: DType, cols: number, aligned: boolean): { endi
   const eight = powerAbove(ceilDiv(vectors, 8));
   return eight <= 512 ? { ending: 'vp8', lanes: eight } : { ending: 'vp0', lanes: 1024 };
 }
+
+/**
+ * Long rows that pass through shared memory on their way (kernels/stream.h), where copies run beside arithmetic and three rows have room:
+ * threads, blocks and shared memory. Undefined where rows are few or do not fit.
+ */
+export function rowStream(dtype: DType, rows: number, cols: number, target: Target): { block: number; grid: number; shared: number } | undefined {
+  // Hopper and the data-centre GPUs after it: 227 KiB a block.
+  if (!/^sm_(90|100|103)$/.test(target.arch) || !['f32', 'f16', 'bf16'].includes(dtype)) return undefined;
+  const vectors = dtype === 'f32' ? 8 : 4;
+  const block = Math.max(128, powerAbove(ceilDiv(cols / packOf(dtype), vectors)));
+  const shared = 3 * vectors * block * 16;
+  // Registers let 512 threads be resident.
+  const grid = target.multiprocessors * Math.min(512 / block, Math.floor((226 << 10) / (shared + 2048)));
+  return block <= 512 && rows >= 4 * grid ? { block, grid, shared } : undefined;
+}

@@ -1,6 +1,6 @@
 // Launches of reductions, softmax, norms, rotary embeddings and running sums over contiguous operands.
 import { DTYPE, type DType } from '../base/dtype.js';
-import { at, ceilDiv, clamp, launch, packOf, type Plan, powerAbove, rowGrid, rowVariant, single, strideGrid, suffixOf, type Target } from './launch-plan.js';
+import { at, ceilDiv, clamp, launch, packOf, type Plan, powerAbove, rowGrid, rowStream, rowVariant, single, strideGrid, suffixOf, type Target } from './launch-plan.js';
 
 export const REDUCTIONS = ['sum', 'mean', 'prod', 'min', 'max', 'argmin', 'argmax'] as const;
 export type Reduction = (typeof REDUCTIONS)[number];
@@ -33,9 +33,11 @@ export function reduceLaunch(op: Reduction, dtype: DType, outer: number, n: numb
       return { launches: [part, merge(outer, used)], scratch: outer * used * bytes };
     }
     const vectors = ceilDiv(n, pack);
-    const lanes = clamp(powerAbove(ceilDiv(vectors, vectors <= 128 ? 4 : 8)), 1, 512);
+    const short = vectors <= 128;
+    // Places are looked for at the end of a lane's share, so shares are longer there.
+    const lanes = clamp(powerAbove(ceilDiv(vectors, short ? 4 : op.startsWith('arg') ? 16 : 8)), 1, 512);
     const { grid, block } = rowGrid(outer, lanes);
-    return single(launch('reduce', `row_${name}_${ending}`, [grid], block, [at('src'), at('dst'), outer, n, lanes]));
+    return single(launch('reduce', `row_${name}_${short && pack > 1 ? 'held' : ending}`, [grid], block, [at('src'), at('dst'), outer, n, lanes]));
   }
 
   const x = Math.min(32, powerAbove(inner));
@@ -60,6 +62,9 @@ export function softmaxLaunch(log: boolean, dtype: DType, rows: number, cols: nu
     const apply = launch('softmax', `${stem}_apply_${dtype}`, grid, 512, [at('src'), at('scratch'), at('dst'), cols, size]);
     return { launches: [part, apply], scratch: rows * grid[0] * (dtype === 'f64' ? 16 : 8) };
   }
+  // Where exponentials need all the registers, arithmetic and memory take turns unless the next rows are on their way.
+  const stream = dtype === 'f32' && ending.startsWith('vp') && cols > 8192 ? rowStream(dtype, rows, cols, target) : undefined;
+  if (stream) return single(launch('softmax', `${stem}_stream_${dtype}`, [stream.grid], stream.block, [at('src'), at('dst'), rows, cols], stream.shared));
   const { grid, block } = rowGrid(rows, lanes);
   return single(launch('softmax', `${stem}_rows_${dtype}_${ending}`, [grid], block, [at('src'), at('dst'), rows, cols, lanes]));
 }
@@ -78,11 +83,15 @@ export interface NormOptions {
   readonly bias: boolean;
 }
 /** Layer or RMS norm of [rows, cols]. Buffers: src, dst, weight, bias (the last two where given). */
-export function normLaunch(o: NormOptions, dtype: DType, rows: number, cols: number, aligned: boolean): Plan {
+export function normLaunch(o: NormOptions, dtype: DType, rows: number, cols: number, target: Target, aligned: boolean): Plan {
   const { ending, lanes } = rowVariant(dtype, cols, aligned);
+  const args = [at('src'), at('dst'), o.weight ? at('weight') : 0, o.bias ? at('bias') : 0, rows, cols];
+  // Weights of long rows cost as much as the rows unless they stay in registers; 16-bit layer norms are short of time for arithmetic earlier.
+  const long = cols > 8192 || (o.kind === 'layer' && small(dtype) && cols >= 4096);
+  const stream = ending.startsWith('vp') && long ? rowStream(dtype, rows, cols, target) : undefined;
+  if (stream) return single(launch('norm', `${o.kind}norm_stream_${dtype}`, [stream.grid], stream.block, [...args, o.eps], stream.shared));
   const { grid, block } = rowGrid(rows, lanes);
-  const args = [at('src'), at('dst'), o.weight ? at('weight') : 0, o.bias ? at('bias') : 0, rows, cols, lanes, o.eps];
-  return single(launch('norm', `${o.kind}norm_rows_${dtype}_${ending}`, [grid], block, args));
+  return single(launch('norm', `${o.kind}norm_rows_${dtype}_${ending}`, [grid], block, [...args, lanes, o.eps]));
 }
 /** Gradients. Buffers: src, grad, weight (where given), dx, and dweight, dbias where `o` has them and `weights` asks for them. */
 export function normGradLaunch(o: NormOptions, dtype: DType, rows: number, cols: number, target: Target, aligned: boolean, weights: boolean): Plan {

@@ -74,7 +74,10 @@ export class Temporaries {
   }
   /** The view itself where it is contiguous, else a contiguous copy. */
   dense(v: View): View {
-    if (v.layout.isContiguous) return v;
+    return v.layout.isContiguous ? v : this.copy(v);
+  }
+  /** A contiguous copy, at the start of a block. */
+  copy(v: View): View {
     const copy = this.make(v.layout.shape, v.dtype);
     runCopy(this.#gpu, undefined as never, [v], [copy]);
     return copy;

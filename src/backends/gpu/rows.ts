@@ -91,7 +91,7 @@ export function runNorm(gpu: GpuContext, row: KernelRow, inputs: readonly View[]
     const buffers = { src: addressOf(x), dst: addressOf(out), dx: addressOf(out), grad: grad ? addressOf(grad) : 0, weight: weight ? addressOf(weight) : 0, bias: bias ? addressOf(bias) : 0 };
     const plan = backward
       ? normGradLaunch(options, x.dtype, rows, cols, gpu.device.info, aligned16(...given), false)
-      : normLaunch(options, x.dtype, rows, cols, aligned16(...given));
+      : normLaunch(options, x.dtype, rows, cols, gpu.device.info, aligned16(...given));
     runPlan(gpu, plan, buffers);
   });
 }

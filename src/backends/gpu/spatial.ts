@@ -1,5 +1,5 @@
 // Convolutions, pooling and resizing on a GPU: the vendor's library where it serves, else our own kernels.
-import { CONV_DTYPES, type ConvDType, type ConvPlan, type ConvSpec, type Dnn } from '../../driver/dnn.js';
+import { CONV_ALIGNMENT, CONV_DTYPES, type ConvDType, type ConvPlan, type ConvSpec, type Dnn } from '../../driver/dnn.js';
 import { bilinearGradLaunch, bilinearLaunch, convLaunch, nearestLaunch, poolLaunch } from '../../kernels/launch.js';
 import type { KernelRow } from '../../ops/op.js';
 import type { View } from '../backend.js';
@@ -60,7 +60,8 @@ function byLibrary(gpu: GpuContext, transposed: boolean, x: View, w: View, out: 
   const plan = plans.get(key);
   if (!plan) return false;
   withTemporaries(gpu, (t) => {
-    const [dx, dw] = [t.dense(x), t.dense(w)];
+    const placed = (v: View): View => (v.layout.isContiguous && addressOf(v) % CONV_ALIGNMENT === 0 ? v : t.copy(v));
+    const [dx, dw] = [placed(x), placed(w)];
     const [px, py] = transposed ? [addressOf(out), addressOf(dx)] : [addressOf(dx), addressOf(out)];
     if (fresh) dnn.tune(plan, px, addressOf(dw), py, gpu.stream);
     dnn.run(plan, px, addressOf(dw), py, gpu.stream);
