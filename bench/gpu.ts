@@ -12,6 +12,8 @@ export interface Work {
   /** Bytes that must move, or operations that must be done. */
   readonly bytes?: number;
   readonly flops?: number;
+  /** Vendor libraries are switched off for it. */
+  readonly own?: boolean;
   /** Makes the inputs and gives the step to time. */
   readonly setup: (device: Device) => () => Tensor | readonly Tensor[];
 }
@@ -81,6 +83,11 @@ function* others(): Generator<Work> {
   for (const [n, dtype] of [[8192, 'bf16'], [8192, 'f16'], [4096, 'f32']] as const) {
     yield { name: `matmul ${n} ${dtype}`, flops: 2 * n ** 3, setup: (d) => { const [x, y] = [make([n, n], dtype, d), make([n, n], dtype, d)]; return () => x.matmul(y); } };
   }
+  for (const [n, dtype] of [[8192, 'bf16'], [4096, 'f16'], [4096, 'f32']] as const) {
+    const product = (transposed: boolean) => (d: Device) => { const [x, y] = [make([n, n], dtype, d), make([n, n], dtype, d)]; return () => x.matmul(transposed ? y.t() : y); };
+    yield { name: `own matmul ${n} ${dtype}`, flops: 2 * n ** 3, own: true, setup: product(false) };
+    yield { name: `own matmul ${n} ${dtype}, second transposed`, flops: 2 * n ** 3, own: true, setup: product(true) };
+  }
   for (const dtype of ['f32', 'f16'] as const) {
     const flops = 2 * 32 * 64 * 64 * 9 * 56 * 56;
     yield { name: `conv2d 32x64x56x56 k3 ${dtype}`, flops, setup: (d) => { const [x, w] = [make([32, 64, 56, 56], dtype, d), make([64, 64, 3, 3], dtype, d)]; return () => x.conv2d(w, { padding: 1 }); } };
@@ -135,7 +142,9 @@ export function gpuBench(device: Device, only: string, say: (line: string) => vo
   device.trim();
   say(`copy 1 GiB: ${copy.toFixed(3)} ms, ${copyRate.toFixed(0)} GB/s read and written`);
   const results: Timing[] = [{ name: 'copy 1 GiB', ms: copy, gbPerSecond: copyRate, ofCopy: 1 }];
-  for (const work of [...elementwise(), ...rows(), ...others()].filter((w) => w.name.includes(only))) {
+  const wanted = only.split(',');
+  for (const work of [...elementwise(), ...rows(), ...others()].filter((w) => wanted.some((part) => w.name.includes(part)))) {
+    gpu.context.useLibraries = !work.own;
     scope(() => {
       const ms = time(gpu, work.setup(device));
       const gb = work.bytes === undefined ? undefined : work.bytes / ms / 1e6;
@@ -146,6 +155,7 @@ export function gpuBench(device: Device, only: string, say: (line: string) => vo
     });
     device.trim();
   }
+  gpu.context.useLibraries = true;
   const us = overhead(device);
   results.push({ name: 'one op from JavaScript', ms: us / 1000 });
   say(`one op from JavaScript: ${us.toFixed(2)} us`);

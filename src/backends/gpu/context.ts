@@ -1,11 +1,13 @@
 // What the families of GPU ops work with: the device, its stream, packed arguments, kernels and scratch memory.
 import { IndexError } from '../../base/errors.js';
 import { ArgBuffer } from '../../driver/args.js';
-import type { Address, Device, Fn, Stream } from '../../driver/driver.js';
+import type { Address, Device, DeviceLibraries, Fn, Stream } from '../../driver/driver.js';
 import type { View } from '../backend.js';
 import { Allocator, type GpuMemory } from './allocator.js';
 import { Functions } from './functions.js';
 import { fillView } from './movement.js';
+
+const NONE: DeviceLibraries = { blas: 'libraries are switched off', dnn: 'libraries are switched off' };
 
 export class GpuContext {
   readonly device: Device;
@@ -16,6 +18,8 @@ export class GpuContext {
   readonly args = new ArgBuffer();
   /** f32 products may be rounded to TF32 only when asked for. */
   tf32 = false;
+  /** Off: our own kernels serve where a vendor's library would, as on a machine without one. */
+  useLibraries = true;
   /** Functions launched since someone asked to be told: evidence names the kernels it speaks of. */
   launched: Set<Fn> | undefined;
   #fault: GpuMemory | undefined;
@@ -26,6 +30,11 @@ export class GpuContext {
     this.stream = device.createStream();
     this.allocator = new Allocator(device, this.stream);
     this.functions = new Functions(device);
+  }
+
+  /** The vendor's matrix products and convolutions, or the sentence that says why not. */
+  get libraries(): DeviceLibraries {
+    return this.useLibraries ? this.device.libraries : NONE;
   }
 
   /** Enqueues a kernel whose arguments are packed in `args`. */

@@ -58,7 +58,7 @@ function planOf(blas: Blas, spec: GemmSpec): GemmPlan | undefined {
 }
 
 function byLibrary(gpu: GpuContext, a: View, b: View, out: View, m: number, n: number, k: number, batch: { size: number; a: number; b: number } | undefined): boolean {
-  const { blas } = gpu.device.libraries;
+  const { blas } = gpu.libraries;
   if (typeof blas === 'string') return false;
   const la = matrixLayout(a.layout, batch?.a ?? 0);
   const lb = matrixLayout(b.layout, batch?.b ?? 0);

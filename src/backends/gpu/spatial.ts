@@ -44,7 +44,7 @@ function fillWithBias(gpu: GpuContext, out: View, bias: View | undefined): void 
 const known = new WeakMap<Dnn, Map<string, ConvPlan | undefined>>();
 
 function byLibrary(gpu: GpuContext, transposed: boolean, x: View, w: View, out: View, p: ConvParams): boolean {
-  const { dnn } = gpu.device.libraries;
+  const { dnn } = gpu.libraries;
   if (typeof dnn === 'string' || !(CONV_DTYPES as readonly string[]).includes(x.dtype)) return false;
   // A transposed convolution is the gradient of a convolution with respect to its input.
   const [data, result] = transposed ? [out, x] : [x, out];
