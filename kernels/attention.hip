@@ -209,8 +209,8 @@ template <class T, int D, int G, int Unroll, int Threads, bool Ahead> WICK_FN vo
 }
 
 #define ATTENTION_SPLIT(name, T, D)                                                                            \
-  KERNEL(SPLIT_THREADS) name##_##D##_1(Attention p) { attention_split<T, D, 1, 8, SPLIT_THREADS, false>(p); }  \
-  KERNEL(SPLIT_THREADS) name##_##D##_2(Attention p) { attention_split<T, D, 2, 8, SPLIT_THREADS, false>(p); }  \
+  KERNEL(SPLIT_THREADS) name##_##D##_1(Attention p) { attention_split<T, D, 1, sizeof(T) == 4 ? 4 : 8, SPLIT_THREADS, false>(p); }  \
+  KERNEL(SPLIT_THREADS) name##_##D##_2(Attention p) { attention_split<T, D, 2, sizeof(T) == 4 ? 4 : 8, SPLIT_THREADS, false>(p); }  \
   KERNEL(SPLIT_THREADS) name##_##D##_4(Attention p) { attention_split<T, D, 4, 4, SPLIT_THREADS, false>(p); }  \
   KERNEL(SPLIT_THREADS) name##_##D##_8(Attention p) { attention_split<T, D, 8, 4, SPLIT_THREADS, false>(p); }
 #define ATTENTION_SPLITS(name, T) \
