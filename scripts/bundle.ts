@@ -32,7 +32,7 @@ if (!existsSync(packed)) {
   if (xz.status !== 0) throw new Error('xz failed: the package xz-utils is needed');
 }
 cpSync(packed, join(out, 'node.xz'));
-const files = ['dist', 'kernels', 'native', 'package.json', 'docs/parity', 'models', 'bench/peers', ...(values.extra as string[])];
+const files = ['dist', 'kernels', 'native', 'package.json', 'docs/parity', 'scripts/mutants-equivalent.json', 'models', 'bench/peers', ...(values.extra as string[])];
 for (const f of files) if (existsSync(f)) cpSync(f, join(out, f), { recursive: true, filter: (p) => !p.endsWith('.map') && !p.endsWith('.d.ts') });
 cpSync('node_modules/koffi', join(out, 'node_modules/koffi'), { recursive: true, filter: (p) => !/\/(build|vendor|doc)(\/|$)/.test(p) });
 cpSync(fetch(`@koromix/koffi-linux-${arch}`, koffiVersion), join(out, `node_modules/@koromix/koffi-linux-${arch}`), { recursive: true });

@@ -1,7 +1,8 @@
 // What a weak proof would let through: changed kernels, enumerated by rule from the kernel files and the op table's expressions.
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { kernelsDir } from '../src/kernels/source.js';
+import { ArgumentError } from '../src/base/errors.js';
+import { kernelsDir, packageRoot } from '../src/kernels/source.js';
 import type { ElementwiseRow } from '../src/ops/op.js';
 import { elementwiseRows } from '../src/ops/table.js';
 
@@ -32,24 +33,48 @@ const RULES: readonly Rule[] = [
   { what: 'comparison turned', find: /\bif \((\w+) < (\w+)\)/g, put: 'if ($1 > $2)' },
 ];
 
-/** Who speaks for a file. */
+/** Who speaks for a file: ops that launch its kernels, then test files that launch them by name. */
 const GUARDS: Readonly<Record<string, { ops?: readonly string[]; tests?: readonly string[] }>> = {
-  'reduce.hip': { ops: ['sum', 'max', 'argmax', 'prod'], tests: ['kernels-structured-golden'] },
-  'softmax.hip': { ops: ['softmax', 'logSoftmax', 'softmaxBackward'], tests: ['kernels-structured-golden'] },
-  'norm.hip': { ops: ['layerNorm', 'rmsNorm', 'layerNormBackward', 'rmsNormBackward'], tests: ['kernels-structured-golden'] },
-  'rope.hip': { ops: ['rope', 'ropeI', 'ropeThd'], tests: ['kernels-structured-golden'] },
-  'indexing.hip': { ops: ['gather', 'indexSelect', 'indexAdd', 'scatter', 'scatterAdd', 'sliceScatter'], tests: ['kernels-structured-golden'] },
-  'gemm.hip': { ops: ['bmm', 'matmul'], tests: ['kernels-structured'] },
-  'conv.hip': { ops: ['conv1d', 'conv2d', 'convTranspose1d', 'convTranspose2d', 'avgPool2d', 'maxPool2d', 'upsampleNearest2d', 'upsampleBilinear2d'], tests: ['kernels-structured-golden'] },
-  'sort.hip': { ops: ['argsort', 'topk'], tests: ['kernels-structured', 'kernels-structured-golden'] },
-  'scan.hip': { ops: ['cumsum'], tests: ['kernels-structured'] },
-  'transpose.hip': { ops: ['copy', 'cat'], tests: ['kernels-structured'] },
+  'affine.hip': { tests: ['kernels-golden'] },
+  'attention.hip': { ops: ['sdpa', 'sdpaRun'], tests: ['kernels-attention'] },
+  'attention.h': { ops: ['sdpa', 'sdpaRun', 'sdpaBackward'], tests: ['kernels-attention'] },
+  'attention-backward.hip': { ops: ['sdpaBackward', 'sdpaDelta'], tests: ['kernels-attention'] },
+  'attention-backward-matrix.hip': { tests: ['kernels-attention'] },
+  'attention-matrix.hip': { tests: ['kernels-attention'] },
+  'attention-matrix.h': { tests: ['kernels-attention'] },
+  'attention-split.h': { ops: ['sdpa', 'sdpaRun'], tests: ['kernels-attention', 'engine-decode'] },
+  'attention-tile.h': { ops: ['sdpa', 'sdpaBackward'], tests: ['kernels-attention'] },
+  'binary.hip': { tests: ['kernels-golden'] },
+  'block.h': { ops: ['sum', 'max', 'argmax', 'softmax', 'layerNorm'], tests: ['kernels-structured', 'kernels-structured-golden'] },
+  'cast.hip': { tests: ['kernels-golden', 'kernels-conversions'] },
+  'conv.hip': { ops: ['conv1d', 'conv2d', 'convTranspose1d', 'convTranspose2d', 'avgPool2d', 'maxPool2d', 'upsampleNearest2d', 'upsampleBilinear2d'], tests: ['kernels-structured', 'kernels-structured-golden'] },
+  'decode.hip': { tests: ['engine-decode'] },
+  'decode-attention.hip': { tests: ['engine-decode'] },
+  'decode-sample.hip': { tests: ['engine-decode'] },
   'elementwise.hip': { ops: ['add', 'exp', 'where', 'castTo', 'affine'], tests: ['kernels-elementwise'] },
-  'random.hip': { ops: ['randUniform', 'randNormal'], tests: ['kernels-conversions'] },
-  'attention.hip': { ops: ['sdpa', 'sdpaRun'], tests: [] },
-  'attention-backward.hip': { ops: ['sdpaGrad', 'sdpaDelta'], tests: [] },
+  'fill.hip': { ops: ['newFull', 'newArange'], tests: ['kernels-golden', 'kernels-conversions'] },
+  'gemm.hip': { ops: ['bmm', 'matmul'], tests: ['kernels-structured'] },
+  'indexing.hip': { ops: ['gather', 'indexSelect', 'indexAdd', 'scatter', 'scatterAdd', 'sliceScatter'], tests: ['kernels-structured', 'kernels-structured-golden'] },
+  'matrix.h': { ops: ['bmm', 'matmul'], tests: ['kernels-structured', 'kernels-attention'] },
+  'norm.hip': { ops: ['layerNorm', 'rmsNorm', 'layerNormBackward', 'rmsNormBackward'], tests: ['kernels-structured', 'kernels-structured-golden'] },
+  'portable.h': { ops: ['castTo', 'scatterAdd', 'exp', 'sum'], tests: ['kernels-conversions', 'kernels-structured'] },
+  'quant-blocks.h': { tests: ['kernels-quantized'] },
   'quantized.hip': { tests: ['kernels-quantized'] },
-  'block.h': { ops: ['sum', 'max', 'argmax', 'softmax', 'layerNorm'], tests: ['kernels-structured'] },
+  'random.hip': { ops: ['randUniform', 'randNormal'], tests: ['kernels-conversions'] },
+  'reduce.hip': { ops: ['sum', 'max', 'argmax', 'prod'], tests: ['kernels-structured', 'kernels-structured-golden'] },
+  'rope.hip': { ops: ['rope', 'ropeI', 'ropeThd'], tests: ['kernels-structured', 'kernels-structured-golden'] },
+  'scan.hip': { ops: ['cumsum'], tests: ['kernels-structured'] },
+  'softmax.hip': { ops: ['softmax', 'logSoftmax', 'softmaxBackward'], tests: ['kernels-structured', 'kernels-structured-golden'] },
+  'sort.hip': { ops: ['argsort', 'topk'], tests: ['kernels-structured', 'kernels-structured-golden'] },
+  'stream.h': { ops: ['sum', 'softmax', 'layerNorm', 'rmsNorm'], tests: ['kernels-structured'] },
+  'ternary.hip': { tests: ['kernels-golden'] },
+  'tile.h': { ops: ['bmm', 'matmul', 'conv2d'], tests: ['kernels-structured'] },
+  'transpose.hip': { ops: ['copy', 'cat'], tests: ['kernels-structured'] },
+  'unary.hip': { tests: ['kernels-golden'] },
+};
+/** What the simulation cannot run, so that no mutant of it can be judged there. */
+export const NOT_HERE: Readonly<Record<string, string>> = {
+  'attention-hopper.hip': 'for sm_90a alone (its matrix and copy instructions): the H200 runs of wick parity and npm run test:gpu speak for it',
 };
 
 /** At most `most` places, spread over all of them, so that a rule does not spend itself on one function. */
@@ -58,13 +83,37 @@ function spread<T>(all: readonly T[], most: number): T[] {
   return Array.from({ length: most }, (_, i) => all[Math.floor((i * all.length) / most)]);
 }
 
+/** Whether the simulation compiles a branch: a condition that asks for a vendor is false there, one that asks for the host is true, any other may be. */
+const ofSim = (condition: string): boolean | undefined => (/WICK_(NVIDIA|AMD)|__HIP|__CUDA|__AMDGCN|__gfx|MATRIX_(MMA|WMMA|MFMA)|__clang__/.test(condition) ? false : /WICK_(SIM|HOST)/.test(condition) ? true : undefined);
+/** By line: whether the simulation may compile it. */
+function linesOfSim(text: string): boolean[] {
+  const stack: { active: boolean; taken: boolean }[] = [];
+  return text.split('\n').map((line) => {
+    const [, word, condition = ''] = /^\s*#\s*(if|ifdef|ifndef|elif|else|endif)\b(.*)/.exec(line) ?? [];
+    const top = stack.at(-1);
+    if (word === 'endif') stack.pop();
+    else if (word === 'else' && top) top.active = !top.taken;
+    else if (word !== undefined) {
+      const answer = ofSim(condition);
+      const holds = word === 'ifndef' ? (answer === undefined ? undefined : !answer) : answer;
+      const before = word === 'elif' && top ? top.taken : false;
+      const next = { active: !before && holds !== false, taken: before || holds === true };
+      if (word === 'elif' && top) Object.assign(top, next);
+      else stack.push(next);
+    }
+    return stack.every((b) => b.active);
+  });
+}
+
 function ofFile(file: string, perRule: number): Mutant[] {
   const text = readFileSync(join(kernelsDir, file), 'utf8');
   const guard = GUARDS[file];
+  const active = linesOfSim(text);
+  const lineOf = (at: number): number => text.slice(0, at).split('\n').length;
   return RULES.flatMap((rule) => {
-    const places = [...text.matchAll(rule.find)].filter((m) => !text.slice(text.lastIndexOf('\n', m.index) + 1, m.index).includes('//'));
+    const places = [...text.matchAll(rule.find)].filter((m) => !text.slice(text.lastIndexOf('\n', m.index) + 1, m.index).includes('//') && active[lineOf(m.index) - 1]);
     return spread(places, perRule).map((m) => ({
-      name: `kernels/${file}:${text.slice(0, m.index).split('\n').length} ${rule.what}`, file,
+      name: `kernels/${file}:${lineOf(m.index)} ${rule.what}`, file,
       text: text.slice(0, m.index) + m[0].replace(new RegExp(rule.find.source), rule.put) + text.slice(m.index + m[0].length),
       ops: guard.ops ?? [], tests: guard.tests ?? [],
     }));
@@ -80,7 +129,12 @@ function ofExpression(row: ElementwiseRow<any>): Mutant[] {
   return swap ? [{ name: `expression of ${row.name}: ${swap[2]}`, expression: row.gpu, text: row.gpu.replace(swap[0], swap[1]), ops: [row.name], tests: [] }] : [];
 }
 
+/** Survivors that no result can tell apart, by name without the line, with the reason. */
+export const EQUIVALENT = JSON.parse(readFileSync(join(packageRoot, 'scripts', 'mutants-equivalent.json'), 'utf8')) as Readonly<Record<string, string>>;
+
 export function allMutants(perRule: number): Mutant[] {
+  const silent = readdirSync(kernelsDir).filter((f) => /\.(hip|h)$/.test(f) && !Object.hasOwn(GUARDS, f) && !Object.hasOwn(NOT_HERE, f));
+  if (silent.length > 0) throw new ArgumentError(`mutants: nobody speaks for kernels/${silent.join(', kernels/')}; scripts/mutants.ts lists who does`);
   const files = readdirSync(kernelsDir).filter((f) => Object.hasOwn(GUARDS, f)).sort();
   return [...files.flatMap((f) => ofFile(f, perRule)), ...elementwiseRows.flatMap(ofExpression)];
 }

@@ -21,6 +21,7 @@ Candle's CUDA output and PyTorch's numbers; exit status 1 if anything failed
   --dtype NAME      only this dtype (repeatable)
   --model NAME      only this model of the golden folder's hf/ (repeatable)
   --jobs N          processes (default: as many as there are cores)
+  --bail            the first failure ends the run
   --golden DIR      a folder in the formats of test/golden
   --json            the report as JSON on the standard output
   --save FILE       the report as JSON in a file
@@ -77,7 +78,7 @@ function wholeNumber(option: string, text: string): number {
 
 const OPTIONS = {
   device: { type: 'string', multiple: true }, against: { type: 'string', multiple: true }, op: { type: 'string', multiple: true }, dtype: { type: 'string', multiple: true },
-  model: { type: 'string', multiple: true }, golden: { type: 'string' }, jobs: { type: 'string' }, json: { type: 'boolean' }, save: { type: 'string' }, html: { type: 'string' }, bench: { type: 'string' }, from: { type: 'string' },
+  model: { type: 'string', multiple: true }, golden: { type: 'string' }, jobs: { type: 'string' }, bail: { type: 'boolean' }, json: { type: 'boolean' }, save: { type: 'string' }, html: { type: 'string' }, bench: { type: 'string' }, from: { type: 'string' },
 } as const;
 
 async function measure(argv: readonly string[]): Promise<number> {
@@ -95,7 +96,7 @@ async function measure(argv: readonly string[]): Promise<number> {
   const bar = progressBar();
   const report = await runParity({
     devices: values.device ?? DEFAULT_DEVICES, against, ...(values.op && { ops: values.op }), ...(values.dtype && { dtypes: values.dtype }), ...(values.model && { models: values.model }),
-    ...(values.golden && { golden: values.golden }), ...(values.jobs && { jobs: wholeNumber('--jobs', values.jobs) }), progress: bar.show, stopped: () => stop,
+    ...(values.golden && { golden: values.golden }), ...(values.bail && { bail: true }), ...(values.jobs && { jobs: wholeNumber('--jobs', values.jobs) }), progress: bar.show, stopped: () => stop,
   });
   bar.end();
   process.off('SIGINT', onSignal);
@@ -108,8 +109,9 @@ function show(report: Report, values: { save?: string; html?: string; json?: boo
   if (values.html) writeFileSync(values.html, reportPage(report, bench));
   if (values.json) process.stdout.write(reportJson(report));
   else print(report, values.device !== undefined);
+  if (failed(report)) return 1;
   if (!report.complete) return 130;
-  return failed(report) || (values.device && report.missing.length > 0) ? 1 : 0;
+  return values.device && report.missing.length > 0 ? 1 : 0;
 }
 
 function print(report: Report, asked: boolean): void {

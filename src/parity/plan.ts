@@ -29,14 +29,14 @@ export interface Scope {
   readonly golden?: string;
 }
 
-/** A step fills the cells of one op on all devices; it may be left between any two cases. */
+/** A step fills the cells of one op on all devices; it may be left between any two cases, and yields after each whether all is well. */
 export interface Step {
   readonly what: string;
   readonly against: Against;
   readonly op: string;
   readonly dtype: string;
   readonly cases: number;
-  readonly run: (cells: Map<string, Cell>, devices: readonly Device[]) => Generator<void>;
+  readonly run: (cells: Map<string, Cell>, devices: readonly Device[]) => Generator<boolean>;
 }
 
 export interface Plan {
@@ -66,8 +66,14 @@ function matrixSteps(rows: readonly Row[], wants: (c: { dtype: string }) => bool
         for (const dtype of part) {
           for (const c of casesOf([row], dtype)) {
             const one = new MatrixCase(c);
-            for (const d of devices) if (d.name !== 'reference') addTo(cells, d.name, 'reference', one.run(d), c.values ? 'edges' : c.layout);
-            yield;
+            let well = true;
+            for (const d of devices) {
+              if (d.name === 'reference') continue;
+              const result = one.run(d);
+              addTo(cells, d.name, 'reference', result, c.values ? 'edges' : c.layout);
+              well &&= result.verdict !== 'failed';
+            }
+            yield well;
           }
         }
       },
@@ -81,8 +87,9 @@ function goldenSteps(golden: Golden, against: 'candle' | 'torch', wants: (c: Gol
     what: `${op} of ${against}`, against, op, dtype: cases[0].dtype, cases: cases.length,
     *run(cells, devices) {
       for (const c of cases) {
-        for (const d of devices) addTo(cells, d.name, against, one(golden, c, d));
-        yield;
+        const results = devices.map((d) => one(golden, c, d));
+        results.forEach((r, i) => addTo(cells, devices[i].name, against, r));
+        yield results.every((r) => r.verdict !== 'failed');
       }
     },
   }));
@@ -92,8 +99,9 @@ const modelStep = (dir: string, name: string): Step => ({
   what: `model ${name}`, against: 'models', op: name, dtype: 'f32', cases: 1,
   *run(cells, devices) {
     for (const d of devices) {
-      addTo(cells, d.name, 'models', runModel(dir, name, d));
-      yield;
+      const result = runModel(dir, name, d);
+      addTo(cells, d.name, 'models', result);
+      yield result.verdict !== 'failed';
     }
   },
 });
@@ -138,13 +146,13 @@ function attempt(run: () => void): void {
 /** Units made from rows bear the rows' names: their kernels are those of elementwise.hip. */
 const moduleOf = (unit: string): string => (Object.hasOwn(sourcesNow().modules, unit) ? unit : 'elementwise');
 
-/** Runs a step, telling which kernel modules it launched; `rest` is awaited between cases and says whether to stop. Resolves to whether it came to its end. */
-export async function runStep(step: Step, devices: readonly Device[], cells: Map<string, Cell>, uses: Record<string, string[]>, rest: () => Promise<boolean> | boolean): Promise<boolean> {
+/** Runs a step, telling which kernel modules it launched; `rest` is told after each case whether all is well, and says whether to stop. Resolves to whether it came to its end. */
+export async function runStep(step: Step, devices: readonly Device[], cells: Map<string, Cell>, uses: Record<string, string[]>, rest: (well: boolean) => Promise<boolean>): Promise<boolean> {
   for (const d of devices) warm(d, (dry) => attempt(() => count(step.run(new Map(), [dry]))));
   const gpus = devices.flatMap((d) => (d.backend instanceof GpuBackend ? [d.backend.context] : []));
   for (const gpu of gpus) gpu.launched = new Set();
   try {
-    for (const _ of step.run(cells, devices)) if (await rest()) return false;
+    for (const well of step.run(cells, devices)) if (await rest(well)) return false;
     return true;
   } finally {
     for (const gpu of gpus) {

@@ -18,7 +18,9 @@ interface Joined {
   readonly uses: Record<string, string[]>;
   readonly all: number;
   readonly progress?: Meter;
-  readonly stopped?: () => boolean;
+  readonly stopped: () => boolean;
+  /** Told of every step with a failure. */
+  readonly failed: () => void;
 }
 
 /** A process that died took its step's numbers with it: that is a failure of the op on every device. */
@@ -34,7 +36,7 @@ export async function runShared(plan: Plan, scope: Scope, processes: number, joi
   let done = 0;
   let whole = true;
   let live: ChildProcess[] = [];
-  const stopping = (): boolean => joined.stopped?.() ?? false;
+  const stopping = joined.stopped;
   const watch = setInterval(() => { if (stopping()) for (const c of live) if (c.connected) c.send({ stop: true } satisfies Order); }, 100);
 
   const worker = (): Promise<void> => new Promise((resolve) => {
@@ -53,6 +55,7 @@ export async function runShared(plan: Plan, scope: Scope, processes: number, joi
         return;
       }
       for (const c of m.cells) mergeInto(joined.cells, c);
+      if (m.cells.some((c) => c.verdict === 'failed')) joined.failed();
       for (const [op, modules] of Object.entries(m.uses)) joined.uses[op] = [...new Set([...(joined.uses[op] ?? []), ...modules])].sort();
       whole &&= m.whole;
       at = undefined;
@@ -61,6 +64,7 @@ export async function runShared(plan: Plan, scope: Scope, processes: number, joi
     child.on('exit', (code, signal) => {
       live = live.filter((c) => c !== child);
       if (at === undefined) return resolve();
+      joined.failed();
       lost(plan.steps[at], plan, signal ?? `status ${code}`, joined.cells);
       resolve(queue.length > 0 && !stopping() ? worker() : undefined);
     });

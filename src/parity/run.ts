@@ -8,6 +8,8 @@ import { type Cell, inOrder, type Report, unprovedOn } from './report.js';
 export interface RunOptions extends Scope {
   /** Processes; as many as the machine has cores where there is enough to do. */
   readonly jobs?: number;
+  /** The first failure ends the run. */
+  readonly bail?: boolean;
   /** Called as cases are done. */
   readonly progress?: Meter;
   /** Asked between cases: true ends the run, and the report stands as far as it came. */
@@ -21,7 +23,9 @@ const REST_MS = 50;
 
 export async function runParity(options: RunOptions): Promise<Report> {
   const start = Date.now();
-  const { jobs, progress, stopped, ...scope } = options;
+  const { jobs, bail, progress, stopped: _, ...scope } = options;
+  let broken = false;
+  const stopped = (): boolean => (bail === true && broken) || (options.stopped?.() ?? false);
   const plan = planParity(scope);
   const all = plan.steps.reduce((n, s) => n + s.cases, 0);
   const processes = Math.min(jobs ?? availableParallelism(), plan.steps.length, jobs ? Infinity : Math.ceil((all * plan.devices.length) / CASES_A_JOB));
@@ -34,24 +38,25 @@ export async function runParity(options: RunOptions): Promise<Report> {
     golden: Object.fromEntries(Object.entries(plan.goldens).map(([a, g]) => [a, g.source])), unproved: unprovedOn(devices), uses: {},
     complete: false, seconds: 0, cells: [],
   };
-  if (processes > 1) report.complete = await runShared(plan, scope, processes, { cells, uses: report.uses, all, ...(progress && { progress }), ...(stopped && { stopped }) });
+  if (processes > 1) report.complete = await runShared(plan, scope, processes, { cells, uses: report.uses, all, stopped, failed: () => { broken = true; }, ...(progress && { progress }) });
   else {
     let done = 0;
     let looked = Date.now();
     let what = '';
-    const rest = async (): Promise<boolean> => {
+    const rest = async (well: boolean): Promise<boolean> => {
+      broken ||= !well;
       done++;
       if (Date.now() - looked > REST_MS) {
         await new Promise((r) => setImmediate(r));
         looked = Date.now();
       }
       progress?.(done, all, what);
-      return stopped?.() ?? false;
+      return stopped();
     };
     report.complete = true;
     for (const step of plan.steps) {
       what = step.what;
-      report.complete = !stopped?.() && (await runStep(step, plan.devices, cells, report.uses, rest));
+      report.complete = !stopped() && (await runStep(step, plan.devices, cells, report.uses, rest));
       if (!report.complete) break;
     }
   }
