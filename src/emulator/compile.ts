@@ -114,9 +114,17 @@ function dispatcher(module: ModuleBuilder): Func {
 
 interface Block { readonly list: Instruction[]; readonly mode: Mode; readonly next: number }
 
+/** Where lines are by address, made once for the many kernels of a code object. */
+const indexes = new WeakMap<readonly Line[], ReadonlyMap<number, number>>();
+function addressIndex(lines: readonly Line[]): ReadonlyMap<number, number> {
+  const index = indexes.get(lines) ?? new Map(lines.map((l, k) => [l.at, k]));
+  indexes.set(lines, index);
+  return index;
+}
+
 /** All blocks reachable from the entry, called functions included, each with the float mode it starts in. */
 function discover(code: CodeObject, lines: readonly Line[], kernel: Kernel): { leaders: Map<number, Block> } {
-  const byAddress = new Map(lines.map((l, k) => [l.at, k]));
+  const byAddress = addressIndex(lines);
   const parsed = new Map<number, Instruction>();
   const at = (address: number): Instruction | undefined => {
     const k = byAddress.get(address);

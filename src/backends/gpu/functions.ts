@@ -1,9 +1,10 @@
 // Kernels by symbol: source, compiled code, loaded module and function, each made once.
 import { compileForSim } from '../../kernels/host-unit.js';
 import { codeFor } from '../../kernels/compile.js';
+import { codeTogether } from '../../kernels/joined.js';
 import type { Unit } from '../../kernels/source.js';
-import { joinUnits, kernelModule, unitOf } from '../../kernels/source.js';
-import type { Device, Fn } from '../../driver/driver.js';
+import { kernelModule, unitOf } from '../../kernels/source.js';
+import type { Device, Fn, Module } from '../../driver/driver.js';
 
 /** Where code comes from: a run-time compiler, the host compiler for the simulation, or files made ahead of time. */
 export type CodeSource = (unit: Unit, device: Device) => Uint8Array;
@@ -13,9 +14,6 @@ const hostCompiler: CodeSource = (unit, { info }) => compileForSim(unit, info.wa
 const nothing: CodeSource = () => new Uint8Array();
 const SOURCES: Readonly<Record<Device['driver']['name'], CodeSource>> = { sim: hostCompiler, dry: nothing, cuda: runtimeCompiler, hip: runtimeCompiler, emu: runtimeCompiler };
 export const codeSourceOf = (device: Device): CodeSource => SOURCES[device.driver.name];
-
-/** Kernels given to a compiler at once when many are known beforehand. */
-const TOGETHER = 32;
 
 const DTYPE_PART = /_(u8|u32|i16|i32|i64|f8_?e4m3|bf16|f16|f32|f64)(?=_|$)/g;
 /** Kernels of a module that differ from a symbol by their dtypes only. */
@@ -66,18 +64,25 @@ export class Functions {
   /** Makes the kernels of many units ready in few compilations; those already there are left alone. */
   preload(units: readonly Unit[]): void {
     const missing = units.filter((u) => u.entries.some((e) => !this.#functions.has(e.symbol)));
-    for (const unit of joinUnits(missing, TOGETHER)) this.#load(unit.entries[0].symbol, unit);
+    for (const { units: served, code } of codeTogether(missing, this.#device.info.arch)) {
+      const module = this.#device.loadModule(code, served[0].name);
+      for (const u of served) this.#keep(u, module);
+    }
   }
 
   #load(symbol: string, unit: Unit): Fn {
     this.onUnit?.(unit);
     const module = this.#device.loadModule(this.#code(unit, this.#device), unit.name);
-    for (const { symbol: s } of unit.entries) {
-      if (this.#functions.has(s)) continue;
-      const fn = this.#device.getFunction(module, s);
-      this.#functions.set(s, fn);
+    this.#keep(unit, module);
+    return this.#functions.get(symbol) ?? this.#device.getFunction(module, symbol);
+  }
+
+  #keep(unit: Unit, module: Module): void {
+    for (const { symbol } of unit.entries) {
+      if (this.#functions.has(symbol)) continue;
+      const fn = this.#device.getFunction(module, symbol);
+      this.#functions.set(symbol, fn);
       this.moduleOf.set(fn, unit.name);
     }
-    return this.#functions.get(symbol) ?? this.#device.getFunction(module, symbol);
   }
 }
