@@ -123,6 +123,19 @@ for (const target of ['gfx90a', 'gfx1030']) {
     const plain = hiprtc(LINES, target, ['-O2', '-gline-tables-only']); // version 4 or 5 of the tables, no text
     fails(() => b.launch(plain, 'turn', 1, 256, [{ p: b.buffer(1020) }]), /out of bounds.*line test:4, work-item/);
   });
+  test(`${target}: kernels dropped from the programs kept run again when asked for`, { skip }, () => {
+    const b = new Bench(target, { programsKept: 1 });
+    const module = b.gpu.load(code, 'kept');
+    const data = new Float32Array([1, 2, 3]);
+    const [a, o, n] = [b.buffer(data), b.buffer(12), b.buffer(new Int32Array(1))];
+    const args = (...words: bigint[]): Uint8Array => new Uint8Array(new BigUint64Array(words).buffer);
+    for (let k = 0; k < 3; k++) {
+      b.gpu.launch(module, 'copy', [1, 1, 1], [64, 1, 1], args(BigInt(a), BigInt(o), 3n));
+      b.gpu.launch(module, 'sum', [1, 1, 1], [64, 1, 1], args(BigInt(n), 1n));
+    }
+    assert.deepEqual(b.read(Float32Array, o, 12), data);
+    assert.equal(b.read(Int32Array, n, 4)[0], 192);
+  });
   test(`${target}: counts do not depend on seed or threads`, { skip }, () => {
     const counts = [{ seed: 1 }, { seed: 9 }, { threads: 2 }].map((options) => {
       const b = new Bench(target, options);

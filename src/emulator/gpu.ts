@@ -21,6 +21,8 @@ export interface GpuOptions {
   /** Watches every access for races, uninitialised LDS, misalignment and divergent barriers, and runs twice to see undefined registers: slow, one thread. */
   readonly checked?: boolean;
   readonly memoryBytes?: number;
+  /** Compiled kernels kept ready; 512 when absent. */
+  readonly programsKept?: number;
   /** Blocks a wave may run before the launch counts as endless. */
   readonly maxBlocks?: number;
 }
@@ -35,6 +37,8 @@ export interface LaunchReport extends Counts { readonly milliseconds: number; re
 
 interface Compiled { readonly id: number; readonly program: Program; readonly loaded: LoadedProgram }
 
+/** Programs kept ready: one takes about a megabyte of compiled code. */
+const PROGRAMS_KEPT = 512;
 /** Below this many work-items a launch stays on one thread: waking others costs more. */
 const THREADED_ITEMS = 4096;
 const MAX_LDS = 65536;
@@ -57,6 +61,8 @@ export class EmulatedGpu {
   private readonly modules = new Set<LoadedModule>();
   private readonly lines = new WeakMap<CodeObject, Line[]>();
   private readonly compiled = new Map<LoadedModule, Map<string, Compiled>>();
+  /** Programs by their last use, each with what takes it out of `compiled`. */
+  private readonly recent = new Map<Compiled, () => void>();
   private readonly arenas: { at: number; bytes: number }[] = [];
   private nextProgram = 1;
   private launches = 0;
@@ -85,10 +91,7 @@ export class EmulatedGpu {
   }
   unload(module: LoadedModule): void {
     if (!this.modules.delete(module)) throw new ArgumentError(`unload ${module.name}: not loaded here`);
-    for (const c of this.compiled.get(module)?.values() ?? []) {
-      this.executor.removeProgram(c.id);
-      this.pool?.forget(c.id);
-    }
+    for (const c of this.compiled.get(module)?.values() ?? []) this.forget(c);
     this.compiled.delete(module);
     this.memory.release(module.image);
   }
@@ -115,7 +118,19 @@ export class EmulatedGpu {
       this.executor.addProgram(c.id, loaded);
       programs.set(name, c);
     }
+    this.recent.delete(c);
+    this.recent.set(c, () => programs.delete(name));
+    for (const [old, drop] of this.recent) {
+      if (this.recent.size <= (this.options.programsKept ?? PROGRAMS_KEPT)) break;
+      drop();
+      this.forget(old);
+    }
     return c;
+  }
+  private forget(c: Compiled): void {
+    this.recent.delete(c);
+    this.executor.removeProgram(c.id);
+    this.pool?.forget(c.id);
   }
 
   /** Runs a kernel to its end. `args` is the packed parameter list, as a C struct would hold it. */
