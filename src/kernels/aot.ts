@@ -5,6 +5,7 @@ import { elementwiseRows } from '../ops/table.js';
 import type { KernelCache } from './cache.js';
 import { codeFor, compile, compilerFor } from './compile.js';
 import { type Chain, elementwiseUnit, standardChains, symbolFor, variantsOf } from './elementwise.js';
+import { hasMatrixUnits } from './launch-matrix.js';
 import { type Made, writePrebuilt } from './prebuilt.js';
 import { kernelModule, moduleNames, moduleNeeds, type Unit, unitOf } from './source.js';
 import { belongs, lowerPtx } from './targets.js';
@@ -40,6 +41,9 @@ function spread(jobs: readonly Job[], sample: number | undefined): readonly Job[
   return Array.from({ length: sample }, (_, i) => jobs[Math.floor((i * jobs.length) / sample)]);
 }
 
+/** Kernels for matrix units are never launched on GPUs without them. */
+const launched = (symbol: string, arch: string): boolean => hasMatrixUnits({ arch }) || !/_(mma|matrix|async)_/.test(symbol);
+
 /** What a build for a target compiles, each unit exactly as the backend asks for it. */
 export function jobsFor(arch: string, { ops, sample, share }: Selection = {}): Job[] {
   const groups = [...moduleNames().filter((m) => m !== 'elementwise').map(ofModule), standardChains(elementwiseRows).flatMap(ofChain)];
@@ -51,7 +55,7 @@ export function jobsFor(arch: string, { ops, sample, share }: Selection = {}): J
   };
   const chosen = groups.map((g) => g.filter(wanted));
   if (unknown.size > 0) throw new CompileError(`no kernel belongs to ${[...unknown].join(', ')}; name rows (tanh), modules (${moduleNames().join(', ')}) or beginnings of symbols`);
-  const all = chosen.flatMap((g) => spread(g.filter((j) => belongs(j, arch)), sample));
+  const all = chosen.flatMap((g) => spread(g.filter((j) => belongs(j, arch) && launched(j.symbol, arch)), sample));
   return share ? all.filter((_, i) => i % share.of === share.index) : all;
 }
 

@@ -3,7 +3,7 @@ import { bytesOf, type DType } from '../base/dtype.js';
 import { at, ceilDiv, clamp, launch, type Launch, type Plan, single, strideGrid, structBytes, type Target } from './launch-plan.js';
 
 /** Whether a target multiplies 16-bit tiles in hardware; the simulation does it lane by lane. */
-export const hasMatrixUnits = ({ arch }: Target): boolean =>
+export const hasMatrixUnits = ({ arch }: Pick<Target, 'arch'>): boolean =>
   arch === 'sim' || /^gfx(90a|94[012]|950|11\d\d|12\d\d)$/.test(arch) || (/^(sm|compute)_(\d+)/.exec(arch)?.[2] ?? '0').padStart(3, '0') >= '080';
 
 /** Strides in elements: along rows (m for a, n for b), along k, and over three batch dimensions. */
@@ -47,7 +47,7 @@ export function gemmLaunch(dtype: DType, p: Product, target: Target): Plan {
       at('a'), at('b'), at('c'), used > 1 ? at('scratch') : 0, p.bias ? at('bias') : 0, operandBytes(p.a), operandBytes(p.b),
       structBytes([{ i64: [p.m, p.n, p.k, p.batch[1], p.batch[2], split] }]),
     ];
-    const main = launch('gemm', symbol, [tilesM * tilesN, batch, used], threads, args, shared);
+    const main = launch(symbol.startsWith('gemm_hopper') ? 'gemm-hopper' : 'gemm', symbol, [tilesM * tilesN, batch, used], threads, args, shared);
     if (used === 1) return single(main);
     const merge: Launch = launch('gemm', `gemm_merge_${dtype}`, [strideGrid(size)], 256, [at('scratch'), at('c'), p.bias ? at('bias') : 0, size, used, p.n]);
     return { launches: [main, merge], scratch: used * size * wide };
@@ -64,6 +64,7 @@ export function gemmLaunch(dtype: DType, p: Product, target: Target): Plan {
       const nvidia = /^(sm|compute)_/.test(target.arch);
       const tiles = (bn: number): number => ceilDiv(p.m, 128) * ceilDiv(p.n, bn) * batch;
       const large = nvidia && tiles(256) >= target.multiprocessors;
+      if (large && target.arch === 'sm_90') return plan(`gemm_hopper_${dtype}_${order}`, ceilDiv(p.m, 128), ceilDiv(p.n, 256), 384, 1024 + 4 * (48 << 10), 64);
       const [bn, kt, stages, waves] = large ? [256, 64, 3, 8] : [128, 32, nvidia ? 4 : 2, 4];
       const tile = (rows: number, k: boolean): number => (k ? rows * (kt + 8) : kt * (rows + 8));
       const shared = stages * (tile(128, aK) + tile(bn, bK)) * 2;
