@@ -1,0 +1,171 @@
+// Matrix products of 16-bit floats on Hopper: warpgroup products that read shared memory, one warpgroup copying and two computing.
+//
+// gemm_hopper_T_AB, A and B as in gemm.hip (k: contiguous along k, r: along m or n), the same parameters and grid: tiles 128 x 256, 384 threads,
+// dynamic shared memory 1024 + 4 stages of 48 KiB; rows and bases 16-byte aligned. Compiled for sm_90a as the next line asks.
+// arch: sm_90a
+#include "gemm.h"
+
+#if defined(WICK_NVIDIA) && defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+constexpr int TILE_M = 128, TILE_N = 256, TILE_K = 64, STAGES = 4;
+
+// ---- barriers in shared memory ----
+
+WICK_FN void barrier_init(u64* b, u32 count) { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(b)), "r"(count) : "memory"); }
+WICK_FN void barrier_arrive(u64* b) { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(b)) : "memory"); }
+/** Arrives when the copies this thread has begun are done. */
+WICK_FN void barrier_arrive_copied(u64* b) { asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(b)) : "memory"); }
+WICK_FN void barrier_wait(u64* b, u32 parity) {
+  u32 done = 0;
+  while (!done)
+    asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
+                 : "=r"(done) : "r"(shared_address(b)), "r"(parity) : "memory");
+}
+
+// ---- warpgroup products: 64 rows by 256 columns by 16 ----
+
+/** Operand in 128-byte lines whose 16-byte parts are permuted by the line number modulo 8; groups of 8 lines are 1024 bytes apart. */
+WICK_FN u64 operand(u32 address, u32 leading_bytes) {
+  return (u64)((address & 0x3ffff) >> 4) | (u64)(leading_bytes >> 4) << 16 | (u64)(1024 >> 4) << 32 | 1ull << 62;
+}
+
+#define F4(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define PRODUCT_256(TYPE) \
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %130, 0;\nwgmma.mma_async.sync.aligned.m64n256k16.f32." TYPE "." TYPE " {" \
+               "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15," \
+               "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31," \
+               "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47," \
+               "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63," \
+               "%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79," \
+               "%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95," \
+               "%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111," \
+               "%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127" \
+               "}, %128, %129, p, 1, 1, %131, %132;\n}" \
+               : F4(d, 0), F4(d, 4), F4(d, 8), F4(d, 12), \
+                 F4(d, 16), F4(d, 20), F4(d, 24), F4(d, 28), \
+                 F4(d, 32), F4(d, 36), F4(d, 40), F4(d, 44), \
+                 F4(d, 48), F4(d, 52), F4(d, 56), F4(d, 60), \
+                 F4(d, 64), F4(d, 68), F4(d, 72), F4(d, 76), \
+                 F4(d, 80), F4(d, 84), F4(d, 88), F4(d, 92), \
+                 F4(d, 96), F4(d, 100), F4(d, 104), F4(d, 108), \
+                 F4(d, 112), F4(d, 116), F4(d, 120), F4(d, 124) \
+               : "l"(a), "l"(b), "r"(add), "n"(A_TURNED), "n"(B_TURNED))
+/** d (+)= a b; an operand is turned where it is contiguous along its rows rather than along k. */
+template <class T, int A_TURNED, int B_TURNED> WICK_FN void product(float (&d)[128], u64 a, u64 b, u32 add) {
+  if constexpr (same<T, half>) PRODUCT_256("f16");
+  else PRODUCT_256("bf16");
+}
+
+/** One operand's tile in shared memory: lines of 64 elements, along k a line a row, or along rows 64 of them a line, k by k. */
+template <class S, int ROWS, bool K> struct HopperTile {
+  static constexpr u32 BYTES = ROWS * TILE_K * 2;
+  /** From one group of 16 along k to the next, and from 64 rows to the next 64, in bytes. */
+  static constexpr u32 K_STEP = K ? 32 : 16 * 128, BLOCK = 64 * 128;
+  /** Copied by 128 threads; what lies outside the matrix is 0. */
+  static WICK_MEMBER void fetch(unsigned char* to, const S* base, i64 stride, i32 rows, i32 ks) {
+    constexpr i32 LINES = K ? ROWS : TILE_K, PARTS = K ? 8 : ROWS / 8, STEP = 128 / PARTS;
+    const i32 t = (i32)threadIdx.x, c = t % PARTS, first = t / PARTS, lines = K ? rows : ks, left = (K ? ks : rows) - 8 * c;
+    const u32 bytes = left <= 0 ? 0 : left >= 8 ? 16 : (u32)left * 2;
+    const S* from = base + first * stride + 8 * c;
+#pragma unroll 4
+    for (i32 line = first; line < LINES; line += STEP) {
+      const u32 some = line < lines ? bytes : 0;
+      async_copy16(to + (K ? 0 : c / 8 * BLOCK) + line * 128 + ((c ^ line) & 7) * 16, some ? from : base, some);
+      from += STEP * stride;
+    }
+  }
+  static WICK_MEMBER u64 at(u32 address) { return operand(address, K ? 16 : BLOCK); }
+};
+
+template <class S, bool AK, bool BK>
+WICK_FN void gemm_hopper(const S* a, const S* b, const MatrixStore<S>& store, i64 a_stride, i64 b_stride, i64 m0, i64 n0, i64 m, i64 n, i64 k_from, i64 k_to) {
+  typedef HopperTile<S, TILE_M, AK> TA;
+  typedef HopperTile<S, TILE_N, BK> TB;
+  constexpr u32 STAGE = TA::BYTES + TB::BYTES;
+  DYNAMIC_SHARED(unsigned char, raw);
+  unsigned char* shared = raw + (1024 - (shared_address(raw) & 1023)) % 1024;
+  __shared__ u64 full[STAGES], empty[STAGES];
+  const i32 steps = (i32)((k_to - k_from + TILE_K - 1) / TILE_K);
+  if (threadIdx.x == 0)
+    for (int s = 0; s < STAGES; s++) {
+      barrier_init(full + s, 128);
+      barrier_init(empty + s, 8);  // a lane of every computing warp
+    }
+  __syncthreads();
+
+  if (threadIdx.x < 128) {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+    const S *from_a = a + m0 * (AK ? a_stride : 1) + k_from * (AK ? 1 : a_stride), *from_b = b + n0 * (BK ? b_stride : 1) + k_from * (BK ? 1 : b_stride);
+    const i32 rows_a = (i32)(m - m0 < TILE_M ? m - m0 : TILE_M), rows_b = (i32)(n - n0 < TILE_N ? n - n0 : TILE_N);
+    i64 left = k_to - k_from;
+    u32 stage = 0, parity = 1;
+    for (i32 step = 0; step < steps; step++) {
+      barrier_wait(empty + stage, parity);
+      const i32 ks = (i32)(left < TILE_K ? left : TILE_K);
+      unsigned char* to = shared + stage * STAGE;
+      TA::fetch(to, from_a, a_stride, rows_a, ks);
+      TB::fetch(to + TA::BYTES, from_b, b_stride, rows_b, ks);
+      barrier_arrive_copied(full + stage);
+      from_a += TILE_K * (AK ? 1 : a_stride);
+      from_b += TILE_K * (BK ? 1 : b_stride);
+      left -= TILE_K;
+      if (++stage == STAGES) stage = 0, parity ^= 1;
+    }
+    async_commit();
+    async_wait<0>();  // a thread must not leave while its copies are under way
+    return;
+  }
+
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+  const int team = (int)threadIdx.x / 128 - 1, t = (int)threadIdx.x % 128, lane = t % 32;
+  const u64 a_operand = TA::at(shared_address(shared) + (u32)team * TA::BLOCK), b_operand = TB::at(shared_address(shared) + TA::BYTES);
+  float sum[128];
+  u32 stage = 0, parity = 0, before = 0;
+  for (i32 step = 0; step < steps; step++) {
+    barrier_wait(full + stage, parity);
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+    for (u32 k = 0; k < TILE_K / 16; k++)
+      product<S, !AK, !BK>(sum, a_operand + ((stage * STAGE + k * TA::K_STEP) >> 4), b_operand + ((stage * STAGE + k * TB::K_STEP) >> 4), step > 0 || k > 0);
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+    asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+    if (step > 0 && lane == 0) barrier_arrive(empty + before);
+    before = stage;
+    if (++stage == STAGES) stage = 0, parity ^= 1;
+  }
+  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+  const i64 row = m0 + team * 64 + t / 32 * 16 + lane / 4, column = n0 + lane % 4 * 2;
+  const bool pairs = !store.part && n % 2 == 0;
+#pragma unroll
+  for (int e = 0; e < 128; e += 2) {
+    const i64 i = row + e / 2 % 2 * 8, j = column + e / 4 * 8;
+    const float x = steps > 0 ? sum[e] : 0, y = steps > 0 ? sum[e + 1] : 0;
+    if (pairs) store.store_pair(i, j, x, y);
+    else {
+      store.store(i, j, x);
+      store.store(i, j + 1, y);
+    }
+  }
+}
+
+#else
+constexpr int TILE_M = 128, TILE_N = 256;
+template <class S, bool AK, bool BK>
+WICK_FN void gemm_hopper(const S*, const S*, const MatrixStore<S>&, i64, i64, i64, i64, i64, i64, i64, i64) { trap(); }  // launched without sm_90a
+#endif
+
+#define GEMM_HOPPER(NAME, S, AK, BK)                                                                                            \
+  KERNEL(384) NAME(const S* a, const S* b, S* c, product_t<S>* part, const S* bias, const Operand oa, const Operand ob, const Product p) { \
+    const Tile tile = tile_of(blockIdx.x, (p.m + TILE_M - 1) / TILE_M, (p.n + TILE_N - 1) / TILE_N);                            \
+    const i64 from = (i64)blockIdx.z * p.split, to = from + p.split < p.k ? from + p.split : p.k;                               \
+    gemm_hopper<S, AK, BK>(a + batch_offset(oa, p), b + batch_offset(ob, p), store_of(c, part, bias, p), AK ? oa.row : oa.k,    \
+                           BK ? ob.row : ob.k, tile.m * TILE_M, tile.n * TILE_N, p.m, p.n, from, to);                           \
+  }
+#define ALL_ORDERS(NAME, S)                  \
+  GEMM_HOPPER(NAME##_kk, S, true, true)      \
+  GEMM_HOPPER(NAME##_kr, S, true, false)     \
+  GEMM_HOPPER(NAME##_rk, S, false, true)     \
+  GEMM_HOPPER(NAME##_rr, S, false, false)
+ALL_ORDERS(gemm_hopper_f16, half)
+ALL_ORDERS(gemm_hopper_bf16, bfloat)
