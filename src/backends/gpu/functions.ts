@@ -1,6 +1,6 @@
 // Kernels by symbol: source, compiled code, loaded module and function, each made once.
 import { compileForSim } from '../../kernels/host-unit.js';
-import { codeFor } from '../../kernels/compile.js';
+import { codeFor, compilerFor } from '../../kernels/compile.js';
 import { codeTogether } from '../../kernels/joined.js';
 import type { Unit } from '../../kernels/source.js';
 import { kernelModule, unitOf } from '../../kernels/source.js';
@@ -38,6 +38,12 @@ export class Functions {
     this.#device = device;
     this.#code = code;
     this.grouped = device.driver.name === 'sim';
+  }
+
+  /** Whether a run-time compiler for this device is here, or why not. */
+  compiles(): true | string {
+    const compiler = compilerFor(this.#device.info.arch);
+    return typeof compiler === 'string' ? compiler : compiler.accepts(this.#device.info.arch);
   }
 
   /** The function of a symbol; `make` gives the unit that holds it, and is called on first use only. */
