@@ -8,7 +8,7 @@ import { parseArgs } from 'node:util';
 import { Device } from '../src/index.js';
 
 const { values } = parseArgs({
-  options: { device: { type: 'string', default: 'cuda:0' }, jobs: { type: 'string', default: String(Math.min(16, availableParallelism())) }, json: { type: 'string' }, only: { type: 'string', default: 'matrix,golden-candle,golden-torch,gradients' } },
+  options: { device: { type: 'string', default: 'cuda:0' }, jobs: { type: 'string', default: String(Math.min(16, availableParallelism())) }, json: { type: 'string' }, only: { type: 'string', default: 'matrix,golden-candle,golden-torch,gradients,large' } },
 });
 const name = values.device as string;
 const device = Device.get(name); // throws its sentence where there is none
