@@ -1,5 +1,6 @@
 // The matrix: every op x dtype x layout x sample of the table, on every device under test, against the reference engine.
-// One case: WICK_CASE=exp/f32/transposed/0 npm test (a prefix such as exp/ runs all of them).
+// One case: WICK_CASE=exp/f32/transposed/0 npm test (a prefix such as exp/ runs all of them; several are separated by commas).
+// A sample: WICK_SAMPLE=3 runs each op on one of its dtypes, the next op on its next dtype, with three cases spread over that dtype's list.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import '../src/index.js';
@@ -16,9 +17,19 @@ import { Device } from '../src/tensor/device.js';
 import { scope } from '../src/tensor/scope.js';
 import type { Tensor } from '../src/tensor/tensor.js';
 
-const only = process.env.WICK_CASE ?? '';
+const only = (process.env.WICK_CASE ?? '').split(',');
+const sample = Number(process.env.WICK_SAMPLE ?? 0);
 const reference = Device.reference();
 const totals = { passed: 0, failed: 0, unsupported: 0 };
+
+/** The cases of the table's n-th row that were asked for. */
+function chosen(row: Row, n: number): Case[] {
+  const all = [...casesOf([row])].filter((c) => only.some((o) => c.name.startsWith(o)));
+  if (sample === 0) return all;
+  const dtypes = [...new Set(all.map((c) => c.dtype))];
+  const list = all.filter((c) => c.dtype === dtypes[n % dtypes.length]);
+  return list.filter((_, k) => Math.floor((k * sample) / list.length) !== Math.floor(((k - 1) * sample) / list.length));
+}
 
 /** Rows whose results are sums judge errors against the largest result: cancellation makes single results meaningless. */
 const normwise = (row: Row): boolean => row.family !== 'elementwise';
@@ -54,8 +65,7 @@ function warmFor(device: Device): void {
   const kernels = warm(device, (dry) => {
     for (const [index, row] of opList.entries()) {
       if (!inShard(index)) continue;
-      for (const c of casesOf([row])) {
-        if (!c.name.startsWith(only)) continue;
+      for (const c of chosen(row, index)) {
         asked++;
         attempt(() => scope(() => void runCase(c, buildInputs(c, dry).tensors, dry)));
       }
@@ -68,7 +78,7 @@ for (const { name, device, missing } of testDevices()) {
   if (device) before(() => warmFor(device));
   for (const [index, row] of opList.entries()) {
     if (!inShard(index)) continue;
-    const cases = [...casesOf([row])].filter((c) => c.name.startsWith(only));
+    const cases = chosen(row, index);
     if (cases.length === 0) continue;
     test(`${row.name} on ${name}: ${cases.length} cases`, { skip: missing }, () => {
       const failures: string[] = [];
