@@ -4,6 +4,7 @@ import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { Device, type DType, Generator, noGrad, randn, scope, tensor, type Tensor } from '../src/index.js';
 import { GraphDecoder, PlainDecoder } from '../src/engine/index.js';
+import { Sampler } from '../src/engine/sampler.js';
 import { Llama, type LlamaConfig } from '../src/models/index.js';
 import { AdamW, clipGradNorm, FlatParameters, initialise, normal, VarBuilder, VarMap } from '../src/nn/index.js';
 
@@ -102,6 +103,15 @@ async function language(name: string): Promise<void> {
   await run(8);
   const rates = [await run(small ? 16 : 200), await run(small ? 16 : 200), await run(small ? 16 : 200)];
   report(`decode, Llama ${name} ${dtype}, batch 1, ${decoder instanceof GraphDecoder ? 'by graph' : 'op by op'}`, Math.max(...rates), 'tokens/s');
+  const sampler = new Sampler({ temperature: 0.8, topK: 40, topP: 0.95, repetitionPenalty: 1.1, seed: 1 });
+  const history = [token];
+  const draw = async (n: number): Promise<number> => {
+    const begin = performance.now();
+    for (let i = 0; i < n; i++) history.push(await decoder.runSampled(history.slice(-1), sampler, history));
+    return n / ((performance.now() - begin) / 1000);
+  };
+  await draw(8);
+  report(`decode, Llama ${name} ${dtype}, batch 1, drawn by top-k 40, top-p 0.95 and a penalty`, Math.max(await draw(small ? 16 : 200), await draw(small ? 16 : 200)), 'tokens/s');
   decoder.dispose();
   model.dispose();
   device.trim();

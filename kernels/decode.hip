@@ -6,11 +6,12 @@
 //   decode_embed_T            grid ceil(n / 256), block 256
 //   decode_product_T_RxU      grid ceil(n / R), block up to 256: a block makes R results, U words of each row under way a thread
 //   decode_gate_T_RxU         grid ceil(n / (R/2)): R/2 results, each of two rows
-//   decode_advance            one block: the best logit is the next token; state moves on, history remembers it
+//   decode_advance            one block: the best logit is the next token; state moves on, `tokens` remembers it by its position
 #include "attention-split.h"
 #include "block.h"
 
-constexpr int DECODE_THREADS = 256, DECODE_WAVES = DECODE_THREADS / WICK_WAVE;
+constexpr int DECODE_THREADS = 256;
+constexpr int DECODE_WAVES = DECODE_THREADS / WICK_WAVE;
 
 template <class T> WICK_FN void decode_embed(const T* table, const i32* state, T* out, i32 n) {
   begin_in_turn();
@@ -124,12 +125,12 @@ WICK_FN void decode_rows(const T* x, const T* norm, float eps, const T* w, const
   if (lane == 0 && rank > *(volatile u64*)best) atomic_max(best, rank);
 }
 
-KERNEL(32) decode_advance(u64* best, i32* state, i32* history) {
+KERNEL(32) decode_advance(u64* best, i32* state, i32* tokens) {
   begin_in_turn();
   if (threadIdx.x != 0) return;
   const i32 token = *best ? (i32)~(u32)*best : 0;
   *best = 0;
-  history[state[1]] = token;
+  tokens[state[1] + 1] = token;
   state[0] = token;
   state[1] += 1;
   state[2] += 1;

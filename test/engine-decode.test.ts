@@ -3,10 +3,13 @@ import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { DecodeSteps, SAMPLE } from '../src/backends/gpu/decode.js';
 import { GraphDecoder, PlainDecoder, type Decoder } from '../src/engine/index.js';
+import { randomStream, Sampler, type SamplingOptions } from '../src/engine/sampler.js';
 import { loadTensors } from '../src/io/index.js';
 import { Llama } from '../src/models/index.js';
 import { goldenFolder, packageRoot } from '../src/parity/golden.js';
+import { tensor } from '../src/tensor/create.js';
 import type { Device } from '../src/tensor/device.js';
 import type { Tensor } from '../src/tensor/tensor.js';
 import { testDevices } from '../src/testing/devices.js';
@@ -46,5 +49,66 @@ for (const { name, device, missing } of testDevices('sim:32')) {
     }
     graph.dispose();
     plain.dispose();
+  });
+  test(`a graph on ${name} follows the token it is given, not the one it chose`, { skip: missing ?? absent }, async () => {
+    const model = Llama.load(dir as string, { device: device as Device });
+    const [graph, plain] = [new GraphDecoder(model, 32), new PlainDecoder(model)];
+    assert.equal(await graph.runGreedy([1, 5, 9]), await plain.runGreedy([1, 5, 9]));
+    for (const token of [20, 7, 7, 31]) assert.equal(await graph.runGreedy([token]), await plain.runGreedy([token]), `after ${token}`);
+    graph.dispose();
+    plain.dispose();
+  });
+  test(`a graph on ${name} draws the tokens that the sampler draws from logits`, { skip: missing ?? absent }, async () => {
+    const model = Llama.load(dir as string, { device: device as Device });
+    for (const options of [{ temperature: 0.9, topK: 20, topP: 0.9, repetitionPenalty: 1.3, seed: 5 }, { temperature: 0, repetitionPenalty: 1.5 }]) {
+      const runs: number[][] = [];
+      for (const decoder of [new GraphDecoder(model, 32), new PlainDecoder(model)]) {
+        const sampler = new Sampler(options);
+        const ids = [1, 5, 9];
+        for (let i = 0; i < 6; i++) ids.push(await decoder.runSampled(i ? ids.slice(-1) : ids, sampler, ids));
+        runs.push(ids);
+        decoder.dispose();
+      }
+      assert.deepEqual(runs[0], runs[1]);
+    }
+  });
+  test(`draws on ${name} are those of the sampler`, { skip: missing }, () => {
+    const on = device as Device;
+    const steps = new DecodeSteps(on.backend, 'f32');
+    const n = 3000;
+    const [recent, draws] = [[3, 77, 3, 2999, 500], 6];
+    const random = randomStream(9);
+    const sharp = Float32Array.from({ length: n }, () => Math.log(random()) * -4 + 3 * random());
+    const flat = Float32Array.from({ length: n }, () => random() * 0.01);
+    const cases: (readonly [Float32Array, SamplingOptions])[] = [
+      [sharp, { temperature: 1 }], [flat, { temperature: 1 }], [sharp, { temperature: 0.7, topK: 40 }], [sharp, { temperature: 1.3, topP: 0.9 }], [sharp, { temperature: 1, minP: 0.05 }],
+      [sharp, { temperature: 0.8, topK: 50, topP: 0.8, minP: 0.01, repetitionPenalty: 1.4, repetitionWindow: 3 }], [sharp, { temperature: 2, topK: 100, repetitionPenalty: 1.2 }], [sharp, { temperature: 0.01, topK: 40 }],
+    ];
+    const make = (data: Float32Array | Int32Array | Float64Array): Tensor => tensor(data, { device: on });
+    const b = {
+      work: make(new Float32Array(n)), tops: make(new Float32Array(SAMPLE.parts)), masses: make(new Float64Array(SAMPLE.parts)), bins: make(new Int32Array(SAMPLE.bins + 2)),
+      candidates: make(new Float64Array(SAMPLE.most)),
+    };
+    const drawn = (logits: Float32Array, sampler: Sampler): number[] => {
+      const uniforms = make(Float64Array.from({ length: 16 }, (_, i) => sampler.uniform(i - recent.length + 1)));
+      const at = recent.length - 1;
+      return Array.from({ length: draws }, (_, i) => {
+        // Always after the same tokens, with a random number of its own.
+        const tokens = make(Int32Array.from({ length: 17 }, (__, t) => recent[t - i] ?? 0));
+        const state = make(Int32Array.of(0, at + i, at + i + 1));
+        steps.draw({ ...b, logits: make(logits), uniforms, tokens, state }, sampler.options);
+        assert.deepEqual(Array.from(state.dataSync() as Int32Array).slice(1), [at + i + 1, at + i + 2]);
+        return Number(tokens.dataSync()[at + i + 1]);
+      });
+    };
+    for (const [logits, options] of cases) {
+      const want = new Sampler({ ...options, seed: 3 });
+      const window = options.repetitionWindow ?? 5;
+      const expected = Array.from({ length: draws }, () => want.sample(Float32Array.from(logits), recent.slice(-window)));
+      const got = drawn(logits, new Sampler({ repetitionWindow: window, ...options, seed: 3 }));
+      assert.deepEqual(got, expected, JSON.stringify(options));
+    }
+    assert.deepEqual(drawn(flat, new Sampler({ temperature: 1, topP: 0.99 })), Array(draws).fill(-1), 'more tokens than the list holds are left to the host');
+    assert.ok((b.bins.dataSync() as Int32Array).every((x) => x === 0), 'counts are left at zero');
   });
 }

@@ -5,6 +5,7 @@ import { noGrad } from '../tensor/autograd.js';
 import { tensor } from '../tensor/create.js';
 import { scope } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
+import type { Sampler } from './sampler.js';
 
 export interface Decoder {
   /** Tokens run so far. */
@@ -13,6 +14,8 @@ export interface Decoder {
   run(tokens: readonly number[]): Promise<Float32Array>;
   /** The same, answering only the token with the largest logit. */
   runGreedy(tokens: readonly number[]): Promise<number>;
+  /** The same, answering the token that the sampler draws; `history` is all tokens so far, these included. */
+  runSampled(tokens: readonly number[], sampler: Sampler, history: readonly number[]): Promise<number>;
   dispose(): void;
 }
 
@@ -44,6 +47,9 @@ export class PlainDecoder implements Decoder {
     const data = await best.data();
     best.dispose();
     return Number(data[0]);
+  }
+  async runSampled(tokens: readonly number[], sampler: Sampler, history: readonly number[]): Promise<number> {
+    return sampler.sample(await this.run(tokens), history);
   }
   dispose(): void {
     for (const c of this.#cache) c.dispose();

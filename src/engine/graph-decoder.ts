@@ -1,8 +1,8 @@
 // Decoding on a GPU: one token's work captured once as a graph and replayed; the host reads one number a token, one step behind.
 import { ArgumentError } from '../base/errors.js';
-import { DecodeSteps, type Arrival } from '../backends/gpu/decode.js';
+import { DecodeSteps, type Draw, type DrawBuffers, SAMPLE, type Slot } from '../backends/gpu/decode.js';
 import type { Replay } from '../backends/gpu/gpu.js';
-import { bytesOf } from '../base/dtype.js';
+import { bytesOf, type DType } from '../base/dtype.js';
 import type { Llama } from '../models/llama.js';
 import { KvCache } from '../nn/kv-cache.js';
 import { noGrad } from '../tensor/autograd.js';
@@ -10,6 +10,7 @@ import { tensor, zeros } from '../tensor/create.js';
 import { keep, scope } from '../tensor/scope.js';
 import { Tensor } from '../tensor/tensor.js';
 import type { Decoder } from './decoder.js';
+import type { Sampler } from './sampler.js';
 
 /** Vectors of one step; they keep their memory as long as the graph lives. */
 interface Buffers {
@@ -25,8 +26,18 @@ interface Buffers {
   readonly best: Tensor;
   /** token, position, length */
   readonly state: Tensor;
-  readonly history: Tensor;
+  /** All tokens by position, for the host to fetch and the penalty to look at. */
+  readonly tokens: Tensor;
 }
+/** How the token after a step is chosen: 'logits' leaves it to the host. */
+type Choice = 'logits' | 'greedy' | Draw;
+interface Ahead {
+  readonly position: number;
+  readonly choice: string;
+  readonly slot: Slot;
+}
+/** Random numbers brought to the device at a time. */
+const UNIFORMS = 256;
 
 export class GraphDecoder implements Decoder {
   readonly #model: Llama;
@@ -34,15 +45,17 @@ export class GraphDecoder implements Decoder {
   readonly #cache: KvCache[];
   readonly #capacity: number;
   readonly #b: Buffers;
-  readonly #pinned: ReturnType<DecodeSteps['pinned']>[];
+  readonly #slots: readonly Slot[];
+  #turn = 0;
+  #drawing: DrawBuffers | undefined;
+  /** Which random numbers lie on the device, and up to which position. */
+  #uniforms = { key: '', until: 0 };
   /** Tokens whose keys are in the cache and known to the host. */
   #length = 0;
-  /** Position the device's state stands at; ahead of #length while a step runs before its turn. */
-  #onDevice = -1;
-  #logitsGraph: Replay | undefined;
-  #greedyGraph: Replay | undefined;
-  #waiting: { readonly position: number; readonly arrival: Arrival } | undefined;
-  #turn = 0;
+  readonly #graphs = new Map<string, Replay>();
+  /** A step that runs before its turn, on the token chosen last. */
+  #ahead: Ahead | undefined;
+  #chosen = -1;
 
   /** Whether a model can be decoded so: a GPU, a dtype and sizes the kernels take. */
   static serves(model: Llama): boolean {
@@ -64,9 +77,9 @@ export class GraphDecoder implements Decoder {
     this.#b = {
       x: room([hiddenSize]), h: room([hiddenSize]), qkv: room([(heads + 2 * kvHeads) * headDim]), y: room([1, heads, 1, headDim]), gated: room([intermediateSize]),
       logits: room([vocabSize]), partial: room([heads * this.#steps.splits(heads, kvHeads, capacity) * (headDim + 1)], 'f32'), arrived: zero(heads), best: zero(2),
-      state: room([3], 'i32'), history: room([capacity], 'i32'),
+      state: room([3], 'i32'), tokens: zero(capacity + 1),
     };
-    this.#pinned = [this.#steps.pinned(64), this.#steps.pinned(64)];
+    this.#slots = [this.#steps.slot(), this.#steps.slot()];
   }
 
   get length(): number {
@@ -74,8 +87,8 @@ export class GraphDecoder implements Decoder {
   }
 
   /** One token: five launches a layer. */
-  #step(greedy: boolean): void {
-    const { x, h, qkv, y, gated, logits, state, partial, arrived, best, history } = this.#b;
+  #step(choice: Choice): void {
+    const { x, h, qkv, y, gated, logits, state, partial, arrived, best, tokens } = this.#b;
     const s = this.#steps;
     const m = this.#model;
     const { cos, sin } = m.rotary(this.#capacity);
@@ -89,27 +102,40 @@ export class GraphDecoder implements Decoder {
       s.gate({ x: h, weight: mlp.gateUp.weight, out: gated, norm: norm2 });
       s.product({ x: gated, weight: mlp.down.weight, out: x, bias: mlp.down.bias, residual: h });
     });
-    s.product({ x, weight: m.head.weight, out: logits, norm: m.norm, bias: m.head.bias, best: greedy ? best : undefined });
-    if (greedy) s.advance(best, state, history);
+    s.product({ x, weight: m.head.weight, out: logits, norm: m.norm, bias: m.head.bias, best: choice === 'greedy' ? best : undefined });
+    if (choice === 'greedy') s.advance(best, state, tokens);
+    else if (choice !== 'logits') s.draw(this.#drawBuffers(), choice);
+  }
+  #drawBuffers(): DrawBuffers {
+    if (this.#drawing) return this.#drawing;
+    const { logits, tokens, state } = this.#b;
+    const on = (size: number, dtype: DType): Tensor => keep(zeros([size], { dtype, device: this.#model.device }));
+    const { parts, bins, most } = SAMPLE;
+    return (this.#drawing = {
+      logits, tokens, state, work: on(logits.size, 'f32'), tops: on(parts, 'f32'), masses: on(parts, 'f64'), bins: on(bins + 2, 'i32'), candidates: on(most, 'f64'),
+      uniforms: on(this.#capacity, 'f64'),
+    });
   }
 
+  #write(to: Tensor, index: number, words: Int32Array | Float64Array): void {
+    this.#model.device.backend.write(to.memory, index * words.BYTES_PER_ELEMENT, new Uint8Array(words.buffer));
+  }
   /** Puts a token and its position where the graph reads them. */
   #place(token: number, position: number): void {
-    const words = Int32Array.of(token, position, position + 1);
-    this.#model.device.backend.write(this.#b.state.memory, 0, new Uint8Array(words.buffer));
-    this.#onDevice = position;
+    this.#write(this.#b.state, 0, Int32Array.of(token, position, position + 1));
+    this.#write(this.#b.tokens, position, Int32Array.of(token));
   }
-  #graph(greedy: boolean): Replay {
-    const known = greedy ? this.#greedyGraph : this.#logitsGraph;
+  #graph(choice: Choice): Replay {
+    const key = JSON.stringify(choice);
+    const known = this.#graphs.get(key);
     if (known) return known;
     // Everything runs once before it is captured: compiling and loading must not happen inside.
-    const before = this.#b.state.bytesSync();
-    const work = (): void => this.#step(greedy);
-    work();
-    this.#model.device.backend.write(this.#b.state.memory, 0, before);
-    const graph = this.#steps.capture(work);
-    if (greedy) this.#greedyGraph = graph;
-    else this.#logitsGraph = graph;
+    const { state, tokens } = this.#b;
+    const before = [state, tokens].map((t) => t.bytesSync());
+    this.#step(choice);
+    [state, tokens].forEach((t, i) => this.#model.device.backend.write(t.memory, 0, before[i]));
+    const graph = this.#steps.capture(() => this.#step(choice));
+    this.#graphs.set(key, graph);
     return graph;
   }
   #check(count: number): void {
@@ -124,6 +150,8 @@ export class GraphDecoder implements Decoder {
       const ids = tensor(Int32Array.from(tokens), { shape: [1, tokens.length], device: this.#model.device });
       return this.#model.forward(ids, this.#cache, { last: true }).reshape([-1]).cast('f32');
     }));
+    this.#write(this.#b.tokens, this.#length, Int32Array.from(tokens));
+    this.#ahead = undefined;
     this.#length += tokens.length;
     return logits;
   }
@@ -136,9 +164,9 @@ export class GraphDecoder implements Decoder {
       return data;
     }
     this.#check(1);
-    this.#waiting = undefined;
+    this.#ahead = undefined;
     this.#place(tokens[0], this.#length);
-    this.#graph(false).launch();
+    this.#graph('logits').launch();
     this.#length++;
     this.#follow();
     return Float32Array.from((await this.#b.logits.data()) as Float32Array);
@@ -151,26 +179,64 @@ export class GraphDecoder implements Decoder {
       best.dispose();
       return token;
     }
+    return this.#choose(tokens[0], 'greedy');
+  }
+
+  async runSampled(tokens: readonly number[], sampler: Sampler, history: readonly number[]): Promise<number> {
+    if (tokens.length > 1 || this.#length === 0) return sampler.sample(await this.run(tokens), history);
+    const { temperature, topK, topP, minP, repetitionPenalty, repetitionWindow } = sampler.options;
+    const penalty = { repetitionPenalty, repetitionWindow };
+    const choice = sampler.greedy ? { temperature: 1, topK: 1, topP: 1, minP: 0, ...penalty } : { temperature, topK, topP, minP, ...penalty };
+    const position = this.#length;
+    this.#drawBuffers();
+    const token = await this.#choose(tokens[0], choice, (at) => this.#bringUniforms(sampler, position, at));
+    if (token >= 0) {
+      if (!sampler.greedy) sampler.drawn++;
+      return token;
+    }
+    // Too many tokens can be drawn for the device's list: the step again, and the draw here.
+    this.#length = position;
+    this.#follow();
+    return sampler.sample(await this.run(tokens), history);
+  }
+  /** Random numbers of the step at `at` and those that follow; the next draw is that of `position`. */
+  #bringUniforms(sampler: Sampler, position: number, at: number): void {
+    const key = `${sampler.options.seed} ${sampler.drawn - position}`;
+    if (key === this.#uniforms.key && at < this.#uniforms.until) return;
+    const until = Math.min(at + UNIFORMS, this.#capacity);
+    const numbers = Float64Array.from({ length: until - at }, (_, i) => sampler.uniform(sampler.drawn + at - position + i));
+    this.#write(this.#drawBuffers().uniforms as Tensor, at, numbers);
+    this.#uniforms = { key, until };
+  }
+
+  /** One step and the choice after it. A step that ran before its turn counts only if it ran this token and chose in this way. */
+  async #choose(token: number, choice: Choice, before: (position: number) => void = () => {}): Promise<number> {
     this.#check(1);
     const position = this.#length;
-    if (this.#waiting?.position !== position) {
-      if (this.#onDevice !== position) this.#place(tokens[0], position);
-      this.#launchGreedy(position);
+    const key = JSON.stringify(choice);
+    if (this.#ahead?.position !== position || this.#ahead.choice !== key || this.#chosen !== token) {
+      this.#place(token, position);
+      before(position);
+      this.#launch(choice, key, position);
     }
-    const { arrival } = this.#waiting as { arrival: Arrival };
+    const { slot } = this.#ahead as Ahead;
     // The next step needs nothing from the host: it starts while this one's result travels.
-    this.#waiting = undefined;
-    if (position + 1 < this.#capacity) this.#launchGreedy(position + 1);
-    while (!arrival.ready()) await new Promise<void>((r) => setImmediate(r));
+    this.#ahead = undefined;
+    if (position + 1 < this.#capacity) {
+      before(position + 1);
+      this.#launch(choice, key, position + 1);
+    }
+    this.#chosen = await this.#steps.arrived(slot);
     this.#length = position + 1;
     this.#follow();
-    return arrival.value();
+    return this.#chosen;
   }
-  #launchGreedy(position: number): void {
-    this.#graph(true).launch();
-    this.#onDevice = position + 1;
+  #launch(choice: Choice, key: string, position: number): void {
+    this.#graph(choice).launch();
     this.#turn ^= 1;
-    this.#waiting = { position, arrival: this.#steps.fetch(this.#b.history, position, this.#pinned[this.#turn]) };
+    const slot = this.#slots[this.#turn];
+    this.#steps.fetch(this.#b.tokens, position + 1, slot);
+    this.#ahead = { position, choice: key, slot };
   }
   /** The caches count what the graph appended. */
   #follow(): void {
@@ -178,11 +244,11 @@ export class GraphDecoder implements Decoder {
   }
 
   dispose(): void {
-    while (this.#waiting && !this.#waiting.arrival.ready()) continue;
-    this.#greedyGraph?.dispose();
-    this.#logitsGraph?.dispose();
+    this.#steps.finish();
+    for (const g of this.#graphs.values()) g.dispose();
     for (const c of this.#cache) c.dispose();
-    for (const p of this.#pinned) this.#steps.freePinned(p);
-    for (const t of Object.values(this.#b) as Tensor[]) t.dispose();
+    for (const s of this.#slots) this.#steps.freeSlot(s);
+    const { logits: _, tokens: __, state: ___, ...own } = this.#drawing ?? ({} as Partial<DrawBuffers>);
+    for (const t of [...Object.values(this.#b), ...Object.values(own)] as Tensor[]) t.dispose();
   }
 }

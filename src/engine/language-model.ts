@@ -91,7 +91,7 @@ export class LanguageModel {
           reason = 'aborted';
           break;
         }
-        const token = sampler.plainGreedy ? await decoder.runGreedy(next) : sampler.sample(await decoder.run(next), history);
+        const token = sampler.plainGreedy ? await decoder.runGreedy(next) : await decoder.runSampled(next, sampler, history);
         if (count === 0) prefillEnd = performance.now();
         if (eosTokenIds.includes(token)) {
           reason = 'end';

@@ -23,6 +23,7 @@ const limits: readonly (readonly [keyof SamplingOptions, (v: number) => boolean,
   ['topP', (v) => v > 0 && v <= 1, 'in (0, 1]'],
   ['minP', (v) => v >= 0 && v <= 1, 'in [0, 1]'],
   ['repetitionPenalty', (v) => v > 0, 'above 0'],
+  ['repetitionWindow', (v) => Number.isInteger(v) && v >= 0, 'a whole number from 0'],
   ['seed', (v) => Number.isSafeInteger(v), 'a whole number'],
 ];
 export function checkSampling(o: SamplingOptions): void {
@@ -32,16 +33,18 @@ export function checkSampling(o: SamplingOptions): void {
   }
 }
 
-/** A small counter-based generator: 53 random bits a call. */
+const GAMMA = 0x9e3779b97f4a7c15n;
+/** Number `index` of the stream of a seed: 53 random bits in [0, 1), the same whoever asks and in whatever order. */
+export function uniformAt(seed: number, index: number): number {
+  let z = BigInt.asUintN(64, BigInt(seed) * GAMMA + 0x632be59bd9b4e019n + BigInt(index + 1) * GAMMA);
+  z = BigInt.asUintN(64, (z ^ (z >> 30n)) * 0xbf58476d1ce4e5b9n);
+  z = BigInt.asUintN(64, (z ^ (z >> 27n)) * 0x94d049bb133111ebn);
+  return Number((z ^ (z >> 31n)) >> 11n) / 2 ** 53;
+}
+/** The same numbers one after another. */
 export function randomStream(seed: number): () => number {
-  let state = BigInt.asUintN(64, BigInt(seed) * 0x9e3779b97f4a7c15n + 0x632be59bd9b4e019n);
-  return () => {
-    state = BigInt.asUintN(64, state + 0x9e3779b97f4a7c15n);
-    let z = state;
-    z = BigInt.asUintN(64, (z ^ (z >> 30n)) * 0xbf58476d1ce4e5b9n);
-    z = BigInt.asUintN(64, (z ^ (z >> 27n)) * 0x94d049bb133111ebn);
-    return Number((z ^ (z >> 31n)) >> 11n) / 2 ** 53;
-  };
+  let index = 0;
+  return () => uniformAt(seed, index++);
 }
 
 export const argmax = (x: Float32Array): number => {
@@ -54,58 +57,88 @@ export function penalise(logits: Float32Array, recent: readonly number[], penalt
   for (const id of new Set(recent)) logits[id] = logits[id] >= 0 ? logits[id] / penalty : logits[id] * penalty;
 }
 
-/** The k likeliest, or as many as have the mass asked for, best first. Only as much of a large vocabulary is sorted as it takes. */
-function likeliest(p: Float64Array, k: number, mass: number, minP: number): number[] {
-  for (let floor = 1e-3; ; floor = floor < 1e-18 ? 0 : floor * 1e-3) {
-    const least = Math.max(floor, minP);
-    const ids: number[] = [];
-    let sum = 0;
-    for (let id = 0; id < p.length; id++) if (p[id] >= least) ids.push(id), (sum += p[id]);
-    if (floor > minP && ids.length < k && sum < mass && floor > 0) continue;
-    return ids.sort((a, b) => p[b] - p[a] || a - b).slice(0, k);
+/** Where something is filtered, tokens whose logits lie this far below the largest, in units of the temperature, are never drawn: e^-32. */
+const REACH = 32;
+const BINS = 1024;
+
+interface Weighed {
+  readonly id: number;
+  readonly weight: number;
+}
+/**
+ * Tokens that top-k, top-p and min-p may leave, likeliest first, and the weight of all that min-p leaves. Distances are counted in bins
+ * first, so that only as much of a large vocabulary is sorted as it takes. kernels/decode-sample.hip does the same.
+ */
+function shortlist(logits: Float32Array, top: number, { temperature, topK, topP, minP }: Resolved): { list: Weighed[]; mass: number } {
+  const bins = new Uint32Array(BINS);
+  const far = new Float64Array(logits.length);
+  let mass = 0;
+  for (let i = 0; i < logits.length; i++) {
+    const d = (far[i] = (top - logits[i]) / temperature);
+    const weight = Math.exp(-d);
+    if (!(d < REACH && weight >= minP)) far[i] = Infinity;
+    else {
+      mass += weight;
+      bins[Math.floor((d * BINS) / REACH)]++;
+    }
   }
+  let [count, least, bin] = [0, 0, 0];
+  for (; bin < BINS && (topK > 0 ? count < topK : least < topP * mass); bin++) {
+    count += bins[bin];
+    least += bins[bin] * Math.exp((-(bin + 1) * REACH) / BINS);
+  }
+  const furthest = (bin * REACH) / BINS;
+  const list: Weighed[] = [];
+  for (let id = 0; id < far.length; id++) if (far[id] < furthest) list.push({ id, weight: Math.exp(-far[id]) });
+  list.sort((a, b) => b.weight - a.weight || a.id - b.id);
+  return { list: topK > 0 ? list.slice(0, topK) : list, mass };
 }
 
+/** Options with nothing left open. */
+export type Resolved = Required<SamplingOptions>;
+const DEFAULTS: Resolved = { temperature: 0.8, topK: 0, topP: 1, minP: 0, repetitionPenalty: 1, repetitionWindow: 64, seed: 0 };
+
 export class Sampler {
-  readonly options: SamplingOptions;
-  readonly #random: () => number;
+  readonly options: Resolved;
+  /** Tokens drawn so far: each has a random number of its own. */
+  drawn = 0;
   constructor(options: SamplingOptions = {}) {
     checkSampling(options);
-    this.options = options;
-    this.#random = randomStream(options.seed ?? 0);
+    const given = Object.fromEntries(Object.keys(DEFAULTS).flatMap((k) => (options[k as keyof Resolved] === undefined ? [] : [[k, options[k as keyof Resolved]]])));
+    this.options = { ...DEFAULTS, ...given };
   }
   get greedy(): boolean {
-    return (this.options.temperature ?? 0.8) === 0;
+    return this.options.temperature === 0;
   }
   /** Whether the largest logit is all it needs to know. */
   get plainGreedy(): boolean {
-    return this.greedy && (this.options.repetitionPenalty ?? 1) === 1;
+    return this.greedy && this.options.repetitionPenalty === 1;
+  }
+  /** The random number of token `index` in [0, 1). */
+  uniform(index: number): number {
+    return uniformAt(this.options.seed, index);
   }
 
   /** Changes logits in place. */
   sample(logits: Float32Array, history: readonly number[] = []): number {
-    const { temperature = 0.8, topK = 0, topP = 1, minP = 0, repetitionPenalty = 1, repetitionWindow = 64 } = this.options;
-    if (repetitionPenalty !== 1) penalise(logits, history.slice(-repetitionWindow), repetitionPenalty);
+    const { temperature, topK, topP, minP, repetitionPenalty, repetitionWindow } = this.options;
+    if (repetitionPenalty !== 1) penalise(logits, history.slice(Math.max(0, history.length - repetitionWindow)), repetitionPenalty);
     if (temperature === 0) return argmax(logits);
     const top = logits[argmax(logits)];
-    const all = topK === 0 && topP === 1 && minP === 0;
-    if (all) {
-      let sum = 0;
-      for (let i = 0; i < logits.length; i++) sum += logits[i] = Math.exp((logits[i] - top) / temperature);
-      let left = this.#random() * sum;
-      for (let i = 0; i < logits.length; i++) if ((left -= logits[i]) < 0) return i;
+    const uniform = this.uniform(this.drawn++);
+    if (topK === 0 && topP === 1 && minP === 0) {
+      const weights = Float64Array.from(logits, (x) => Math.exp((x - top) / temperature));
+      let left = uniform * weights.reduce((a, b) => a + b, 0);
+      for (let i = 0; i < weights.length; i++) if ((left -= weights[i]) < 0) return i;
       return logits.length - 1;
     }
-    const p = new Float64Array(logits.length);
-    let mass = 0;
-    for (let i = 0; i < p.length; i++) if ((p[i] = Math.exp((logits[i] - top) / temperature)) >= minP) mass += p[i];
-    const few = likeliest(p, topK || p.length, topP === 1 ? Infinity : topP * mass, minP);
-    const total = few.reduce((a, id) => a + p[id], 0);
+    const { list, mass } = shortlist(logits, top, this.options);
+    const total = topK > 0 ? list.reduce((a, { weight }) => a + weight, 0) : mass;
     let sum = 0;
     let n = 0;
-    while (n < few.length && (n === 0 || sum < topP * total)) sum += p[few[n++]];
-    let left = this.#random() * sum;
-    for (let i = 0; i < n; i++) if ((left -= p[few[i]]) < 0) return few[i];
-    return few[n - 1];
+    while (n < list.length && (n === 0 || topP === 1 || sum < topP * total)) sum += list[n++].weight;
+    let left = uniform * sum;
+    for (let i = 0; i < n; i++) if ((left -= list[i].weight) < 0) return list[i].id;
+    return list[n - 1].id;
   }
 }

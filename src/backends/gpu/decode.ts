@@ -2,6 +2,7 @@
 import { bytesOf, type DType } from '../../base/dtype.js';
 import { UnsupportedError } from '../../base/errors.js';
 import { launch, type LaunchArg } from '../../kernels/launch-plan.js';
+import type { HostBuffer } from '../../driver/driver.js';
 import type { Backend, View } from '../backend.js';
 import type { GpuContext } from './context.js';
 import { GpuBackend, type Replay } from './gpu.js';
@@ -48,10 +49,36 @@ export interface NewToken {
   readonly arrived: View;
 }
 
-/** A result on its way to the host: it arrives when `ready` says so. */
-export interface Arrival {
-  ready(): boolean;
-  value(): number;
+/** How a token is drawn: numbers of the kernel's struct Sampling. Greedy with a penalty is topK 1. */
+export interface Draw {
+  readonly temperature: number;
+  readonly topK: number;
+  readonly topP: number;
+  readonly minP: number;
+  readonly repetitionPenalty: number;
+  readonly repetitionWindow: number;
+}
+/** Memory of drawing on the device; `uniforms` and `tokens` go by position. */
+export interface DrawBuffers {
+  readonly logits: View;
+  /** As many floats as logits. */
+  readonly work: View;
+  /** SAMPLE.parts floats and doubles, SAMPLE.bins + 2 zeros, SAMPLE.most words of eight bytes. */
+  readonly tops: View;
+  readonly masses: View;
+  readonly bins: View;
+  readonly candidates: View;
+  readonly uniforms: View;
+  readonly tokens: View;
+  readonly state: View;
+}
+/** Sizes of kernels/decode-sample.hip. */
+export const SAMPLE = { parts: 128, bins: 1024, most: 2048 } as const;
+
+/** A place on the host where one number arrives at a time. */
+export interface Slot {
+  readonly host: HostBuffer;
+  readonly event: number;
 }
 
 export class DecodeSteps {
@@ -117,37 +144,45 @@ export class DecodeSteps {
     const wide = [64, 128, 256].find((d) => dim <= d);
     this.#run(`decode_attention_${this.dtype}_${wide}_${g}`, [this.splits(heads, kvHeads, room), heads / g], SPLIT_BLOCK, [new Uint8Array(bytes.buffer)], 'decode-attention');
   }
-  /** The best logit's token is the next one; state moves on. */
-  advance(best: View, state: View, history: View): void {
-    this.#run('decode_advance', [1], 32, [best, state, history].map(addressOf));
+  /** The best logit's token is the next one; state moves on, `tokens` remembers it by its position. */
+  advance(best: View, state: View, tokens: View): void {
+    this.#run('decode_advance', [1], 32, [best, state, tokens].map(addressOf));
+  }
+  /** The next token is drawn; -1 where too many can be. State moves on. */
+  draw(b: DrawBuffers, d: Draw): void {
+    const bytes = new DataView(new ArrayBuffer(120));
+    [b.logits, b.work, b.tops, b.masses, b.bins, b.candidates, b.uniforms, b.tokens, b.state].forEach((v, i) => bytes.setBigUint64(8 * i, BigInt(addressOf(v)), true));
+    [d.temperature, d.topP, d.minP, d.repetitionPenalty].forEach((v, i) => bytes.setFloat64(72 + 8 * i, v, true));
+    [d.repetitionWindow, d.topK, b.logits.layout.size].forEach((v, i) => bytes.setInt32(104 + 4 * i, v, true));
+    for (const symbol of [`decode_sample_top_${this.dtype}`, 'decode_sample_weigh', 'decode_sample_draw']) {
+      this.#run(symbol, [SAMPLE.parts], BLOCK, [new Uint8Array(bytes.buffer)], 'decode-sample');
+    }
   }
 
   capture(f: () => void): Replay {
     return this.#backend.capture(f);
   }
 
+  slot(): Slot {
+    return { host: this.#gpu.device.allocHost(64), event: this.#gpu.device.createEvent(false) };
+  }
+  freeSlot({ host, event }: Slot): void {
+    this.#gpu.device.destroyEvent(event);
+    this.#gpu.device.freeHost(host);
+  }
   /** Begins to copy one i32 to the host; work enqueued later does not delay it. */
-  fetch(view: View, index: number, host: { readonly address: number; readonly bytes: Uint8Array }): Arrival {
+  fetch(view: View, index: number, { host, event }: Slot): void {
     const { device, stream } = this.#gpu;
     device.copyOutAsync(host.address, addressOf(view) + 4 * index, 4, stream);
-    const event = device.createEvent(false);
     device.record(event, stream);
-    let done = false;
-    return {
-      ready: () => {
-        if (!done && device.queryEvent(event)) {
-          done = true;
-          device.destroyEvent(event);
-        }
-        return done;
-      },
-      value: () => new DataView(host.bytes.buffer, host.bytes.byteOffset).getInt32(0, true),
-    };
   }
-  pinned(bytes: number): { readonly address: number; readonly bytes: Uint8Array } {
-    return this.#gpu.device.allocHost(bytes);
+  /** What was asked for last, once it is there. */
+  async arrived({ host, event }: Slot): Promise<number> {
+    while (!this.#gpu.device.queryEvent(event)) await new Promise<void>((r) => setImmediate(r));
+    return new DataView(host.bytes.buffer, host.bytes.byteOffset).getInt32(0, true);
   }
-  freePinned(buffer: { readonly address: number; readonly bytes: Uint8Array }): void {
-    this.#gpu.device.freeHost(buffer);
+  /** Waits for all that was enqueued. */
+  finish(): void {
+    this.#gpu.device.synchronizeStream(this.#gpu.stream);
   }
 }
