@@ -4,17 +4,16 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { waveSize } from '../src/driver/compiler.js';
-import { readCodeObject } from '../src/emulator/code-object.js';
+import { type CodeObject, readCodeObject } from '../src/emulator/code-object.js';
 import { jobsFor, type Job } from '../src/kernels/aot.js';
 import { compile, compilerFor } from '../src/kernels/compile.js';
+import { codeTogether } from '../src/kernels/joined.js';
 import { joinUnits, type Unit } from '../src/kernels/source.js';
 
 export interface Part {
   readonly arch: string;
   readonly module: string;
   readonly symbols: readonly string[];
-  /** Send the code back as well. */
-  readonly keep: boolean;
 }
 export interface Found {
   readonly symbol: string;
@@ -25,14 +24,16 @@ export interface Found {
   readonly lds: number;
   readonly vgprs: number;
 }
-export type Answer = { readonly compiler: string; readonly found: readonly Found[]; readonly code?: Uint8Array } | { readonly error: string };
+export type Answer = { readonly compiler: string; readonly found: readonly Found[] } | { readonly error: string };
 
 const LDS_LIMIT = 64 << 10;
+/** The code object looked at last: it serves many units. */
+let parsed: { readonly code: Uint8Array; readonly kernels: CodeObject['kernels'] } | undefined;
 const NOTHING = { scratch: 0, spilled: 0, lds: 0, vgprs: 0 };
 
 /** What the code object's metadata says of a kernel against what we pack. */
 function checkAmd(code: Uint8Array, unit: Unit, arch: string): Found[] {
-  const { kernels } = readCodeObject(code, unit.name);
+  const { kernels } = (parsed = parsed?.code === code ? parsed : { code, kernels: readCodeObject(code, unit.name).kernels });
   return unit.entries.map((e): Found => {
     const k = kernels.get(e.symbol);
     if (!k) return { symbol: e.symbol, problems: ['the code object lacks it'], ...NOTHING };
@@ -83,14 +84,15 @@ function jobs(arch: string): ReadonlyMap<string, Job> {
   return list;
 }
 
-function check({ arch, symbols, keep }: Part): Answer {
-  const [unit, ...more] = joinUnits(symbols.map((s) => jobs(arch).get(s)!.unit()), symbols.length);
-  if (more.length > 0) throw new Error(`kernels of one part do not go into one unit: ${symbols.join(', ')}`);
+function check({ arch, symbols }: Part): Answer {
+  const units = symbols.map((s) => jobs(arch).get(s)!.unit());
   const compiler = compilerFor(arch);
-  if (typeof compiler === 'string' && !arch.startsWith('gfx')) return { compiler: 'nvcc', found: checkPtx(nvcc(unit, arch), unit) };
-  const code = compile(unit.source, `${unit.name}.hip`, { arch });
-  const version = typeof compiler === 'string' ? compiler : `${compiler.name} ${compiler.version}`;
-  return { compiler: version, found: arch.startsWith('gfx') ? checkAmd(code, unit, arch) : checkPtx(Buffer.from(code).toString(), unit), ...(keep && { code }) };
+  const named = typeof compiler === 'string' ? compiler : `${compiler.name} ${compiler.version}`;
+  // Through the cache that emulated GPUs use: what either compiled serves the other.
+  if (arch.startsWith('gfx')) return { compiler: named, found: codeTogether(units, arch).flatMap((made) => made.units.flatMap((u) => checkAmd(made.code, u, arch))) };
+  const [unit] = joinUnits(units, symbols.length);
+  if (typeof compiler === 'string') return { compiler: 'nvcc', found: checkPtx(nvcc(unit, arch), unit) };
+  return { compiler: named, found: checkPtx(Buffer.from(compile(unit.source, `${unit.name}.hip`, { arch })).toString(), unit) };
 }
 
 process.on('message', (part: Part) => {

@@ -1,7 +1,7 @@
 // Compiles every kernel with the compilers at hand and holds the result against our launch code and Candle's list of symbols.
-// Usage: npm run kernels:check -- [--arch gfx906,gfx1030] [--module unary,cast] [--sample 8] [--jobs 2] [--json FILE] [--out DIR]
+// Usage: npm run kernels:check -- [--arch gfx906,gfx1030] [--module unary,cast] [--sample 8] [--jobs 2] [--json FILE]
 // Compilers run in child processes: one that aborts costs its part only. Compiled code is kept in the kernel cache.
-// --json adds a record of each target to FILE; --out writes the code as kernels made ahead of time (WICK_PREBUILT_DIR), so that nothing is compiled twice.
+// --json adds a record of each target to FILE.
 import { spawnSync, fork, type ChildProcess } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
@@ -9,11 +9,10 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { DTYPES, FLOATS } from '../src/base/dtype.js';
-import { jobsFor, type Job } from '../src/kernels/aot.js';
+import { jobsFor } from '../src/kernels/aot.js';
 import { compilerFor } from '../src/kernels/compile.js';
 import { castChain, copyChain, rowChain, symbolFor, variantsOf } from '../src/kernels/elementwise.js';
 import { compareWithCandle } from '../src/kernels/manifest.js';
-import { type Made, writePrebuilt } from '../src/kernels/prebuilt.js';
 import { moduleNames } from '../src/kernels/source.js';
 import { elementwiseRows } from '../src/ops/table.js';
 import type { Answer, Found, Part } from './check-kernels-worker.js';
@@ -109,23 +108,21 @@ type TargetRecord = Record<string, ModuleRecord>;
 
 class Target {
   readonly arch: string;
-  readonly jobs: ReadonlyMap<string, Job>;
   readonly parts: Part[] = [];
   readonly record: TargetRecord = {};
   seconds = 0;
-  readonly made: Made[] = [];
   readonly #left = new Map<string, number>();
 
-  constructor(arch: string, modules: readonly string[], sample: number, keep: boolean) {
+  constructor(arch: string, modules: readonly string[], sample: number) {
     this.arch = arch;
     const elementwise = elementwiseSymbols();
-    this.jobs = new Map(jobsFor(arch).filter((j) => modules.includes(j.names[0]) && (j.names[0] !== 'elementwise' || elementwise.has(j.symbol))).map((j) => [j.symbol, j]));
+    const jobs = jobsFor(arch).filter((j) => j.names[0] !== 'elementwise' || elementwise.has(j.symbol));
     for (const module of modules) {
-      let symbols = [...this.jobs.values()].filter((j) => j.names[0] === module).map((j) => j.symbol);
+      let symbols = jobs.filter((j) => j.names[0] === module).map((j) => j.symbol);
       if (sample > 0) symbols = symbols.filter((_, i) => i % Math.max(1, Math.floor(symbols.length / sample)) === 0);
       if (symbols.length === 0) continue;
       this.record[module] = { date: new Date().toISOString().slice(0, 10), compiler: '', kernels: symbols.length, good: 0, lds: 0, vgprs: 0, scratch: [], problems: [] };
-      for (let i = 0; i < symbols.length; i += TOGETHER) this.parts.push({ arch, module, symbols: symbols.slice(i, i + TOGETHER), keep });
+      for (let i = 0; i < symbols.length; i += TOGETHER) this.parts.push({ arch, module, symbols: symbols.slice(i, i + TOGETHER) });
       this.#left.set(module, Math.ceil(symbols.length / TOGETHER));
     }
   }
@@ -135,7 +132,6 @@ class Target {
     if ('error' in answer) m.problems.push(`${part.symbols[0]} ... ${part.symbols.at(-1)}: ${answer.error}`);
     else {
       m.compiler = answer.compiler;
-      if (answer.code) this.made.push({ units: part.symbols.map((s) => this.jobs.get(s)!.unit()), code: answer.code });
       for (const f of answer.found) this.#one(m, f);
     }
     this.#left.set(part.module, this.#left.get(part.module)! - 1);
@@ -178,7 +174,7 @@ async function main(): Promise<number> {
   const { values } = parseArgs({
     options: {
       arch: { type: 'string', default: 'gfx906,gfx908,gfx90a,gfx1030,gfx942,gfx1100,gfx1201,compute_80' }, module: { type: 'string' },
-      sample: { type: 'string', default: '0' }, jobs: { type: 'string', default: String(availableParallelism()) }, json: { type: 'string' }, out: { type: 'string' },
+      sample: { type: 'string', default: '0' }, jobs: { type: 'string', default: String(availableParallelism()) }, json: { type: 'string' },
     },
   });
   const modules = values.module?.split(',') ?? moduleNames();
@@ -189,7 +185,7 @@ async function main(): Promise<number> {
       console.log(`skipped ${arch}: ${how}`);
       continue;
     }
-    const target = new Target(arch, modules, Number(values.sample), values.out !== undefined);
+    const target = new Target(arch, modules, Number(values.sample));
     targets.push(target);
     const began = performance.now();
     const queue = [...target.parts];
@@ -199,7 +195,6 @@ async function main(): Promise<number> {
       worker.close();
     }));
     target.seconds = Math.round((performance.now() - began) / 1000);
-    if (values.out !== undefined) writePrebuilt(values.out, arch, Object.values(target.record)[0].compiler, target.made);
     if (values.json !== undefined) {
       const kept = existsSync(values.json) ? (JSON.parse(readFileSync(values.json, 'utf8')) as Record<string, TargetRecord>) : {};
       writeFileSync(values.json, `${JSON.stringify({ ...kept, [arch]: { ...kept[arch], ...target.record } }, null, 1)}\n`);

@@ -5,10 +5,14 @@ import { elementwiseRows } from '../ops/table.js';
 import type { KernelCache } from './cache.js';
 import { codeFor, compile, compilerFor } from './compile.js';
 import { type Chain, elementwiseUnit, standardChains, symbolFor, variantsOf } from './elementwise.js';
+import { codeTogether } from './joined.js';
 import { hasMatrixUnits } from './launch-matrix.js';
 import { type Made, writePrebuilt } from './prebuilt.js';
 import { kernelModule, moduleNames, moduleNeeds, type Unit, unitOf } from './source.js';
 import { belongs, lowerPtx } from './targets.js';
+
+/** Kernels given to a compiler at once where that is faster. */
+const TOGETHER = 32;
 
 /** A kernel to compile; its source is written when its turn comes. */
 export interface Job {
@@ -102,6 +106,35 @@ function requireCompiler(arch: string): Compiler {
   return compiler as Compiler;
 }
 
+/** The code of jobs: AMD's compiler is slow to start and gets many at once, unless one of them fails; NVIDIA's one by one, as they are loaded. */
+function* codeOf(jobs: readonly Job[], arch: string, options: BuildOptions, fail: (job: Job, e: CompileError) => void): Generator<Made> {
+  const one = (unit: Unit): Uint8Array => {
+    if (options.out === undefined) return codeFor(unit, arch, options.cache);
+    return portable(compile(unit.source, unit.name, { arch, cache: options.cache ?? false }), arch);
+  };
+  const step = arch.startsWith('gfx') ? TOGETHER : 1;
+  for (let i = 0; i < jobs.length; i += step) {
+    const some = jobs.slice(i, i + step);
+    if (some.length > 1) {
+      try {
+        yield* codeTogether(some.map((j) => j.unit()), arch, options.cache);
+        continue;
+      } catch (e) {
+        if (!(e instanceof CompileError)) throw e;
+      }
+    }
+    for (const job of some) {
+      try {
+        const unit = job.unit();
+        yield { units: [unit], code: one(unit) };
+      } catch (e) {
+        if (!(e instanceof CompileError)) throw e;
+        fail(job, e);
+      }
+    }
+  }
+}
+
 /** Compiles all jobs; a kernel that fails is reported and does not stop the others. */
 export function buildKernels(options: BuildOptions): BuildSummary {
   const { arch, out } = options;
@@ -111,19 +144,13 @@ export function buildKernels(options: BuildOptions): BuildSummary {
   const started = performance.now();
   const made: Made[] = [];
   const failed: string[] = [];
-  let bytes = 0;
-  jobs.forEach((job, i) => {
-    try {
-      const unit = job.unit();
-      const code = out === undefined ? codeFor(unit, arch, options.cache) : portable(compile(unit.source, unit.name, { arch, compiler, cache: options.cache ?? false }), arch);
-      bytes += code.length;
-      made.push({ units: [unit], code: out === undefined ? new Uint8Array() : code });
-    } catch (e) {
-      if (!(e instanceof CompileError)) throw e;
-      failed.push(`${job.symbol}: ${e.message}`);
-    }
-    options.onKernel?.(i + 1, jobs.length, job.symbol);
-  });
+  let [bytes, kernels] = [0, 0];
+  for (const m of codeOf(jobs, arch, options, (job, e) => failed.push(`${job.symbol}: ${e.message}`))) {
+    bytes += m.code.length;
+    kernels += m.units.length;
+    if (out !== undefined) made.push(m);
+    options.onKernel?.(kernels + failed.length, jobs.length, m.units.at(-1)!.entries[0].symbol);
+  }
   const packed = out === undefined ? 0 : writePrebuilt(out, arch, `${compiler.name} ${compiler.version}`, made);
-  return { arch, compiler: `${compiler.name} ${compiler.version}`, kernels: made.length, bytes, packed, seconds: (performance.now() - started) / 1000, failed };
+  return { arch, compiler: `${compiler.name} ${compiler.version}`, kernels, bytes, packed, seconds: (performance.now() - started) / 1000, failed };
 }
