@@ -8,7 +8,8 @@ import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import '../src/index.js';
 import { opList } from '../src/ops/table.js';
-import { opsPage, staleEvidence, staleText } from '../src/parity/docs.js';
+import { opsPage, supportTable } from '../src/parity/docs.js';
+import { staleEvidence, staleText } from '../src/parity/evidence.js';
 import { sourcesNow } from '../src/parity/provenance.js';
 import { Golden, goldenFolder } from '../src/parity/golden.js';
 import { reasonFor } from '../src/parity/differences.js';
@@ -109,8 +110,14 @@ test('the page of ops has a line for every op and the marks of the evidence', as
   report.cells.push({ device: 'reference', against: 'candle', op: 'tanh', dtype: 'f32', verdict: 'failed', cases: 1, counts: { ...noCounts(), failed: 1 }, error: 9, bound: 2 });
   const page = opsPage([{ file: 'docs/parity/x.json', report }]);
   for (const row of opList) assert.ok(page.includes(`| \`${row.name}\` |`), row.name);
-  assert.match(page, /\| `tanh` \|.*✗ f32 \|/);
-  assert.match(page, /\| `relu` \|.*= f8e4m3 bf16 f16 f32 f64/);
+  assert.match(page, /\| `tanh` \|.*\| ✗ f32, else not measured \|/);
+  assert.match(page, /\| `relu` \|.*\| not measured u8 u32 i16 i32 i64, else = \|/);
+});
+test('the table of the README has a line a device, and one for the hardware that nobody has run', async () => {
+  const report = await runParity({ ...small, devices: ['reference'], against: ['candle'] });
+  const table = supportTable([{ file: 'docs/parity/x.json', report }]);
+  assert.match(table, /\| x \| the oracle, in double precision: .* \| 0 of \d+ \| 15 \| \d+ \|/);
+  assert.match(table, /\| rocm \| AMD GPU \| 0 of .*no AMD GPU has run it/);
 });
 
 const main = join(fileURLToPath(import.meta.url), '../../src/cli/main.js');
@@ -123,6 +130,14 @@ test('wick ops NAME tells formula, bound, gradient, origin and source', () => {
   const wrong = wick('ops', 'tan');
   assert.equal(wrong.status, 0);
   assert.equal(wick('ops', 'nothing').status, 1);
+});
+test('wick ops tells of every op what it computes, its dtypes, bound, gradient, origin and differences', async () => {
+  const { describe } = await import('../src/cli/ops.js');
+  for (const row of opList) {
+    const text = describe(row);
+    for (const what of ['computes', 'dtypes', 'bound', 'gradient', 'candle', 'differs']) assert.match(text, new RegExp(`^  ${what} +\\S`, 'm'), `${row.name}: ${what}`);
+    assert.doesNotMatch(text, /undefined \(|:(Infinity|0)-/, row.name);
+  }
 });
 test('wick parity refuses what it does not know', () => {
   assert.match(wick('parity', '--op', 'nothing').stderr, /--op nothing is no row/);

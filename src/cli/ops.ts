@@ -2,7 +2,7 @@
 import '../index.js';
 import { boundFor, type Row } from '../ops/op.js';
 import { opList } from '../ops/table.js';
-import { readEvidence } from '../parity/docs.js';
+import { readEvidence, staleReason } from '../parity/evidence.js';
 import { originOf, originText, sourceOf } from '../parity/origin.js';
 import { table } from './table.js';
 
@@ -26,13 +26,19 @@ export function run(argv: readonly string[]): number {
   return 0;
 }
 
-function describe(row: Row): string {
+/** The kernel files that GPUs of any kind launched for the op, as runs recorded them. */
+function kernelFiles(row: Row): string | undefined {
+  const modules = new Set(readEvidence().flatMap((e) => e.report.uses?.[row.name] ?? []));
+  return modules.size > 0 ? `on GPUs by ${[...modules].sort().map((m) => `kernels/${m}.hip`).join(', ')}` : undefined;
+}
+
+export function describe(row: Row): string {
   const bounds = row.dtypes.map((d) => `${d} ${boundFor(row.ulp, d)}`).join(', ');
   const lines: (readonly [string, string | undefined])[] = [
     ['computes', row.formula], ['family', row.family], ['dtypes', row.dtypes.join(', ')], ['without', row.without],
     ['bound', typeof row.ulp === 'number' ? (row.ulp === 0 ? 'bit for bit' : `${row.ulp} ulp`) : `ulp: ${bounds}`],
     ['gradient', row.noGrad ? `none: ${row.noGrad}` : row.family === 'composite' ? 'yes, by the ops it is made of' : 'grad' in row && row.grad ? 'yes, a rule in the row' : 'none'],
-    ['candle', originText(row)], ['differs', row.differs],
+    ['candle', originText(row)], ['differs', row.differs ?? 'in nothing on purpose'], ['runs', kernelFiles(row)],
   ];
   const origin = originOf(row);
   const source = sourceOf(row);
@@ -46,10 +52,10 @@ function describe(row: Row): string {
   return parts.filter(Boolean).join('\n');
 }
 
-/** What committed evidence says of the op. */
+/** What committed evidence says of the op; numbers older than what they speak of are marked. */
 function measured(row: Row): string {
-  const cells = readEvidence().flatMap((e) => e.report.cells.filter((c) => c.op === row.name).map((c) => ({ ...c, date: e.report.date.slice(0, 10) })));
+  const cells = readEvidence().flatMap(({ report }) => report.cells.filter((c) => c.op === row.name).map((c) => ({ ...c, date: report.date.slice(0, 10), stale: staleReason(report, c.device, c.op) })));
   if (cells.length === 0) return '';
   const error = (e: number | null): string => (e === null ? 'different' : e.toPrecision(3));
-  return `\n${table(['device', 'against', 'dtype', 'cases', 'verdict', 'largest error', 'bound', 'measured'], cells.map((c) => [c.device, c.against, c.dtype, c.cases, c.verdict, error(c.error), c.bound, c.date]))}`;
+  return `\n${table(['device', 'against', 'dtype', 'cases', 'verdict', 'largest error', 'bound', 'measured'], cells.map((c) => [c.device, c.against, c.dtype, c.cases, c.verdict, error(c.error), c.bound, c.stale ? `${c.date}, before ${c.stale} changed` : c.date]))}`;
 }

@@ -1,106 +1,116 @@
-// Pages made from the op table and committed evidence: docs/ops.md. A check says what is stale.
-import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+// Pages made from the op table and committed evidence: docs/ops.md and the README's table. A check says what is stale.
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { DTYPES } from '../base/dtype.js';
 import { packageRoot } from '../kernels/source.js';
 import type { Row } from '../ops/op.js';
 import { opList } from '../ops/table.js';
-import { parseReport } from './json.js';
+import { type Evidence, type Mutation, readEvidence, readMutation, type Stale, staleEvidence, staleText } from './evidence.js';
 import { originText } from './origin.js';
-import { type Sources, sourcesNow } from './provenance.js';
-import type { Cell, Report } from './report.js';
+import { type Cell, type DeviceEntry, kindOf, type Report, totals } from './report.js';
 import { type Verdict, worse } from './verdict.js';
 
-export interface Evidence {
-  /** 'docs/parity/cpu.json' */
-  readonly file: string;
-  readonly report: Report;
+/** One measured device: of several evidence files, each may know a device of the same name. */
+interface Column {
+  readonly label: string;
+  readonly device: DeviceEntry;
+  readonly evidence: Evidence;
+  readonly cells: readonly Cell[];
 }
-
-export function readEvidence(dir = join(packageRoot, 'docs', 'parity')): Evidence[] {
-  if (!existsSync(dir)) return [];
-  return readdirSync(dir).filter((f) => f.endsWith('.json')).sort()
-    .map((f) => ({ file: `docs/parity/${f}`, report: parseReport(readFileSync(join(dir, f), 'utf8'), f) }));
-}
-
-/** Why a device's numbers of an op are old: what it is computed by has changed since; undefined where nothing has. */
-export function staleReason(report: Report, device: string, op: string, now: Sources = sourcesNow()): string | undefined {
-  const { sources, uses } = report;
-  if (!Object.hasOwn(now.rows, op)) return undefined; // a golden set's own name: judged by the rows it stands for
-  if (!sources.rows || sources.rows[op] !== now.rows[op]) return 'the row of the op table';
-  if (device === 'reference') return undefined;
-  if (device === 'cpu') return sources.native === now.native ? undefined : 'native/';
-  const changed = (uses[op] ?? []).filter((m) => sources.modules[m] !== now.modules[m]);
-  return changed.length ? changed.map((m) => `kernels/${m}.hip`).join(', ') : undefined;
-}
-
-export interface Stale {
-  readonly file: string;
-  readonly device: string;
-  /** Ops by what changed. */
-  readonly ops: ReadonlyMap<string, readonly string[]>;
-  /** Ops of the table that were never measured. */
-  readonly absent: readonly string[];
-}
-
-/** Evidence older than what it speaks of, op by op: a change to one kernel file leaves the rest as good as it was. */
-export function staleEvidence(evidence: readonly Evidence[], now: Sources = sourcesNow()): Stale[] {
-  return evidence.flatMap(({ file, report }) => report.devices.flatMap((d) => {
-    const measured = new Set(report.cells.filter((c) => c.device === d.name && c.against === 'reference').map((c) => c.op));
-    const ops = new Map<string, string[]>();
-    for (const op of measured) {
-      const why = staleReason(report, d.name, op, now);
-      if (why) ops.set(why, [...(ops.get(why) ?? []), op]);
-    }
-    // A part of the table may be measured on purpose (an emulator is slow); what claims the whole must hold it.
-    const absent = measured.size * 2 > opList.length ? opList.map((r) => r.name).filter((n) => !measured.has(n)) : [];
-    return ops.size + absent.length > 0 ? [{ file, device: d.name, ops, absent }] : [];
-  }));
-}
-export const staleText = ({ file, device, ops, absent }: Stale): string[] => [
-  ...[...ops].map(([why, names]) => `${file}: ${device}: measured before ${why} changed: ${names.join(' ')}`),
-  ...(absent.length ? [`${file}: ${device}: never measured: ${absent.join(' ')}`] : []),
-];
+const columnsOf = (evidence: readonly Evidence[]): Column[] => evidence.flatMap((e) => e.report.devices.map((device) => ({
+  label: e.report.devices.length === 1 ? e.file.replace(/.*\/|\.json$/g, '') : device.name, device, evidence: e, cells: e.report.cells.filter((c) => c.device === device.name),
+})));
 
 const MARK: Readonly<Record<Verdict, string>> = { exact: '=', within: '≈', closer: '≈', differs: '≠', unsupported: '–', failed: '✗' };
 
-/** The worst verdict of an op and dtype over all cells given. */
-function mark(cells: readonly Cell[], op: string, dtype: string): string {
-  const own = cells.filter((c) => c.op === op && c.dtype === dtype);
-  return own.length ? MARK[own.map((c) => c.verdict).reduce(worse)] : '';
+/** Marks of an op on a device: one where all dtypes agree, else the dtypes of each and "else" for the most common. */
+function marks(cells: readonly Cell[], row: Row): string {
+  const byMark = new Map<string, string[]>();
+  for (const dtype of row.dtypes) {
+    const own = cells.filter((c) => c.op === row.name && c.dtype === dtype);
+    const mark = own.length ? MARK[own.map((c) => c.verdict).reduce(worse)] : '';
+    byMark.set(mark, [...(byMark.get(mark) ?? []), dtype]);
+  }
+  const groups = [...byMark].sort((a, b) => a[1].length - b[1].length);
+  return groups.map(([mark, dtypes], i) => (groups.length === 1 ? mark : i === groups.length - 1 ? `else ${mark || 'not measured'}` : `${mark || 'not measured'} ${dtypes.join(' ')}`)).join(', ');
 }
 const escape = (s: string): string => s.replaceAll('|', '\\|').replaceAll('<', '&lt;');
 const bound = (row: Row): string => (typeof row.ulp === 'number' ? (row.ulp === 0 ? 'exact' : String(row.ulp)) : Object.entries(row.ulp).map(([d, u]) => `${d} ${u}`).join(', '));
 
-function opLine(row: Row, devices: readonly string[], cells: ReadonlyMap<string, readonly Cell[]>): string {
+function opLine(row: Row, columns: readonly Column[]): string {
   const gradient = row.noGrad ? `none: ${row.noGrad}` : 'yes';
-  const measured = devices.map((d) => DTYPES.map((t) => [t, mark(cells.get(d) ?? [], row.name, t)] as const).filter(([, m]) => m).reduce<Map<string, string[]>>((m, [t, k]) => m.set(k, [...(m.get(k) ?? []), t]), new Map()))
-    .map((byMark) => [...byMark].map(([m, types]) => `${m} ${types.join(' ')}`).join('; '));
-  return `| \`${row.name}\` | ${escape(row.formula)} | ${bound(row)} | ${escape(gradient)} | ${escape(originText(row))} | ${measured.map(escape).join(' | ')} |`;
+  return `| \`${row.name}\` | ${escape(row.formula)} | ${bound(row)} | ${escape(gradient)} | ${escape(originText(row))} | ${columns.map((c) => marks(c.cells, row)).join(' | ')} |`;
 }
 
-export function opsPage(evidence: readonly Evidence[]): string {
-  const devices = [...new Set(evidence.flatMap((e) => e.report.devices.map((d) => d.name)))];
-  const cells = new Map(devices.map((d) => [d, evidence.flatMap((e) => e.report.cells.filter((c) => c.device === d))]));
+const provenance = (r: Report): string => `${r.date.slice(0, 10)}, commit ${r.commit || 'unknown'}, Node ${r.node}, ${r.host}`;
+
+function mutants(m: Mutation): string {
+  const survivors = m.results.filter((r) => !r.killed);
+  return [
+    `## Mutants\n\nKernels changed on purpose, one change at a time (\`npm run mutate\`, commit ${m.commit}, ${m.date.slice(0, 10)}): the suite on the simulation noticed ${m.killed} of ${m.total}.`,
+    ...(survivors.length ? [survivors.map((s) => `- ${s.name}: ${s.reason ?? 'not noticed'}`).join('\n')] : []),
+  ].join('\n\n');
+}
+
+export function opsPage(evidence: readonly Evidence[], mutation?: Mutation): string {
+  const columns = columnsOf(evidence);
   const families = [...new Set(opList.map((r) => r.family))];
-  const sources = evidence.map(({ file, report: r }) => `- [${file}](${file.replace('docs/', '')}): ${r.devices.map((d) => `${d.name} (${d.description})`).join(', ')}; ${r.date.slice(0, 10)}, commit ${r.commit || 'unknown'}, Node ${r.node}, ${r.host}`);
-  const head = `| op | what it computes | bound (ulp) | gradient | Candle's kernel | ${devices.join(' | ')} |\n|---|---|---|---|---|${devices.map(() => '---|').join('')}`;
+  const sources = columns.map((c) => `- ${c.label}: ${c.device.description} (${kindOf(c.device.name)}); ${provenance(c.evidence.report)}; [${c.evidence.file}](${c.evidence.file.replace('docs/', '')})`);
+  const head = `| op | what it computes | bound (ulp) | gradient | Candle's kernel | ${columns.map((c) => c.label).join(' | ')} |\n|---|---|---|---|---|${columns.map(() => '---|').join('')}`;
   const differing = opList.filter((r) => r.differs).map((r) => `- \`${r.name}\`: ${r.differs}`);
   return [
     '<!-- Made by `wick parity docs` from the op table and docs/parity; do not edit. -->',
-    `# Ops\n\n${opList.length} ops, declared once each in [src/ops](../src/ops). Marks by dtype, as measured: \`=\` bit for bit, \`≈\` within the op's bound, \`≠\` a deliberate difference from Candle, \`–\` unsupported with a sentence, \`✗\` failed.`,
+    `# Ops\n\n${opList.length} ops, declared once each in [src/ops](../src/ops); \`wick ops NAME\` tells more. Marks, as measured over all dtypes or those named: \`=\` bit for bit, \`≈\` within the op's bound, \`≠\` a deliberate difference from Candle, \`–\` unsupported with a sentence, \`✗\` failed.`,
     `Evidence:\n\n${sources.join('\n') || '- none measured'}`,
-    ...families.map((f) => `## ${f}\n\n${head}\n${opList.filter((r) => r.family === f).map((r) => opLine(r, devices, cells)).join('\n')}`),
+    ...families.map((f) => `## ${f}\n\n${head}\n${opList.filter((r) => r.family === f).map((r) => opLine(r, columns)).join('\n')}`),
     `## Deliberate differences from Candle\n\n${differing.join('\n')}`,
-    `## Unproved\n\n${[...new Set(evidence.flatMap((e) => e.report.unproved))].map((u) => `- ${u}`).join('\n') || '- nothing: AMD hardware is part of the evidence'}`,
+    ...(mutation ? [mutants(mutation)] : []),
+    `## Unproved\n\n${unprovedBy(evidence).map((u) => `- ${u}`).join('\n') || '- nothing: AMD hardware is part of the evidence'}`,
   ].join('\n\n') + '\n';
 }
 
-const PAGE = join('docs', 'ops.md');
+/** What no evidence shows: of the reports' lists, the one of the run that had most. */
+function unprovedBy(evidence: readonly Evidence[]): readonly string[] {
+  const lists = evidence.map((e) => e.report.unproved);
+  return lists.some((l) => l.length === 0) ? [] : [...new Set(lists.flat())];
+}
+
+/** A line a device: what it is, how much was measured and how it came out. */
+export function supportTable(evidence: readonly Evidence[]): string {
+  const columns = columnsOf(evidence);
+  const lines = columns.map(({ label, device, evidence: e, cells }) => {
+    const own = cells.filter((c) => c.against === 'reference' || c.against === 'candle' || c.against === 'torch');
+    const t = totals(own);
+    const ops = new Set(own.filter((c) => c.against === 'reference').map((c) => c.op)).size;
+    return `| ${label} | ${kindOf(device.name)}: ${escape(device.description)} | ${ops} of ${opList.length} | ${own.reduce((n, c) => n + c.cases, 0)} | ${t.exact} | ${t.within + t.closer} | ${t.differs} | ${t.unsupported} | ${t.failed} | [${e.report.date.slice(0, 10)}](${e.file}) |`;
+  });
+  const amd = columns.some((c) => c.device.name.startsWith('rocm:')) ? [] : ['| rocm | AMD GPU | 0 of ' + opList.length + ' | | | | | | | not yet: no AMD GPU has run it |'];
+  return ['| device | what | ops | cases | bit for bit | within the bound | deliberately different | unsupported | failed | measured |', '|---|---|---|---|---|---|---|---|---|---|', ...lines, ...amd].join('\n');
+}
+
+const OPS = 'docs/ops.md';
+const README = 'README.md';
+const BEGIN = '<!-- support: made by `wick parity docs`, do not edit -->';
+const END = '<!-- /support -->';
+/** The README with its table as the evidence gives it. */
+function readmeWith(text: string, table: string): string {
+  const [a, b] = [text.indexOf(BEGIN), text.indexOf(END)];
+  return a < 0 || b < a ? text : `${text.slice(0, a + BEGIN.length)}\n${table}\n${text.slice(b)}`;
+}
+
+/** Every page by its path, as it should be. */
+function pages(): Map<string, string> {
+  const evidence = readEvidence();
+  const readme = join(packageRoot, README);
+  return new Map([
+    [OPS, opsPage(evidence, readMutation())],
+    ...(existsSync(readme) ? [[README, readmeWith(readFileSync(readme, 'utf8'), supportTable(evidence))] as const] : []),
+  ]);
+}
 
 export function writeDocs(): string[] {
-  writeFileSync(join(packageRoot, PAGE), opsPage(readEvidence()));
-  return [PAGE];
+  const all = pages();
+  for (const [file, text] of all) writeFileSync(join(packageRoot, file), text);
+  return [...all.keys()];
 }
 
 export interface DocsState {
@@ -113,12 +123,11 @@ export interface DocsState {
 }
 
 export function checkDocs(): DocsState {
-  const evidence = readEvidence();
-  const path = join(packageRoot, PAGE);
-  const stale = staleEvidence(evidence);
+  const stale = staleEvidence(readEvidence());
   const anywhere = (s: Stale): boolean => s.device === 'cpu' || s.device.startsWith('sim:');
+  const differs = ([file, text]: readonly [string, string]): boolean => !existsSync(join(packageRoot, file)) || readFileSync(join(packageRoot, file), 'utf8') !== text;
   return {
-    pages: existsSync(path) && readFileSync(path, 'utf8') === opsPage(evidence) ? [] : [`${PAGE}: not what the op table and the evidence give`],
+    pages: [...pages()].filter(differs).map(([file]) => `${file}: not what the op table and the evidence give`),
     here: stale.filter(anywhere).flatMap(staleText),
     elsewhere: stale.filter((s) => !anywhere(s)).flatMap(staleText),
   };

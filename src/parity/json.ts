@@ -23,6 +23,7 @@ export function reportJson(report: Report): string {
 export function parseReport(text: string, name: string): Report {
   const r = JSON.parse(text) as Report;
   if (r.version !== 1 || !Array.isArray(r.cells)) throw new FormatError(`${name}: not a parity report of version 1`);
+  r.uses ??= {};
   const none = Object.fromEntries(VERDICTS.map((v) => [v, 0]));
   for (const c of r.cells) c.counts = { ...none, ...c.counts } as Cell['counts'];
   return r;

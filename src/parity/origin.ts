@@ -1,7 +1,7 @@
 // Where a row comes from: the Candle kernels that correspond to it, with file and lines, and our own source.
 import { rowFunction } from '../kernels/expressions.js';
 import { type CandleSymbol, ourSymbols, readManifest } from '../kernels/manifest.js';
-import type { ElementwiseRow, Row } from '../ops/op.js';
+import type { CompositeRow, ElementwiseRow, Row } from '../ops/op.js';
 
 export interface Origin {
   /** 'unary.cu' */
@@ -30,9 +30,10 @@ export const originText = (row: Row): string => {
   return `candle-kernels/src/${o.file}:${o.lines[0]}${o.lines[1] > o.lines[0] ? `-${o.lines[1]}` : ''} (${o.symbols.length} kernels, ${o.symbols[0]} ...)`;
 };
 
-/** Our source for a row: its expression, or the kernel that bears Candle's name in f32 (or its first dtype). */
+/** Our source for a row: its expression, the ops it is made of, or the kernel that bears Candle's name in f32 (or its first dtype). */
 export function sourceOf(row: Row): { readonly file: string; readonly text: string } | undefined {
   if (row.family === 'elementwise') return { file: 'the op table, compiled into every engine', text: rowFunction(row as ElementwiseRow<any>) };
+  if (row.family === 'composite') return { file: 'src/ops, made of other ops', text: String((row as CompositeRow).compose) };
   const o = originOf(row);
   if (typeof o === 'string') return undefined;
   const ours = ourSymbols();

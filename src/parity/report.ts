@@ -51,12 +51,19 @@ export interface Report {
   cells: Cell[];
 }
 
+const KINDS = { cpu: 'CPU', reference: 'the oracle, in double precision', sim: 'simulated', emu: 'emulated', cuda: 'NVIDIA GPU', rocm: 'AMD GPU' } as const;
+/** What kind of thing a device is: simulated and emulated ones are no hardware, and are said so wherever they are named. */
+export const kindOf = (device: string): string => KINDS[device.split(':')[0] as keyof typeof KINDS] ?? 'device';
+
 /** What no run here can show: said in the report itself. */
 export function unprovedOn(devices: readonly DeviceEntry[]): string[] {
-  if (devices.some((d) => d.name.startsWith('rocm:'))) return [];
+  const has = (kind: string): boolean => devices.some((d) => d.name.startsWith(kind));
+  if (has('rocm:')) return [];
   return [
-    'No AMD GPU took part in this run. The kernels are the very source that HIP compiles, and sim:32 and sim:64 run it with both wave sizes; what they cannot show is listed here.',
-    'AMD hardware: the code the HIP compiler makes (instruction selection, denormal modes, the accuracy of its own math library), and the timing of memory ordering between blocks.',
+    'No AMD GPU took part in this run. The kernels are the very source that HIP compiles; sim:32 and sim:64 run it with both wave sizes, and the emulated targets (emu:gfx1030 and others) run the machine code that the HIP compiler made of it. What these cannot show is listed here.',
+    has('emu:')
+      ? 'AMD hardware: that the chip executes its instructions as its manuals say (denormal modes, the accuracy of its transcendental instructions), and the timing of memory ordering between blocks.'
+      : 'AMD hardware: the code the HIP compiler makes (instruction selection, denormal modes, the accuracy of its own math library), and the timing of memory ordering between blocks.',
     'AMD libraries: results of rocBLAS, hipBLASLt and MIOpen where they are used instead of our kernels.',
     'AMD driver: allocation, streams, events and graph capture of the HIP runtime beyond its interface, which is checked against its headers.',
   ];

@@ -1,0 +1,71 @@
+// Committed evidence: reports of real runs in docs/parity, and which of their numbers are older than what they speak of.
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { packageRoot } from '../kernels/source.js';
+import { opList } from '../ops/table.js';
+import { parseReport } from './json.js';
+import { type Sources, sourcesNow } from './provenance.js';
+import type { Report } from './report.js';
+
+export interface Evidence {
+  /** 'docs/parity/cpu.json' */
+  readonly file: string;
+  readonly report: Report;
+}
+
+export function readEvidence(dir = join(packageRoot, 'docs', 'parity')): Evidence[] {
+  if (!existsSync(dir)) return [];
+  return readdirSync(dir).filter((f) => f.endsWith('.json')).sort()
+    .map((f) => ({ file: `docs/parity/${f}`, report: parseReport(readFileSync(join(dir, f), 'utf8'), f) }));
+}
+
+/** Why a device's numbers of an op are old: what it is computed by has changed since; undefined where nothing has. */
+export function staleReason(report: Report, device: string, op: string, now: Sources = sourcesNow()): string | undefined {
+  const { sources, uses } = report;
+  if (!Object.hasOwn(now.rows, op)) return undefined; // a golden set's own name: judged by the rows it stands for
+  if (!sources.rows || sources.rows[op] !== now.rows[op]) return 'the row of the op table';
+  if (device === 'reference') return undefined;
+  if (device === 'cpu') return sources.native === now.native ? undefined : 'native/';
+  const changed = (uses[op] ?? []).filter((m) => sources.modules[m] !== now.modules[m]);
+  return changed.length ? changed.map((m) => `kernels/${m}.hip`).join(', ') : undefined;
+}
+
+export interface Stale {
+  readonly file: string;
+  readonly device: string;
+  /** Ops by what changed. */
+  readonly ops: ReadonlyMap<string, readonly string[]>;
+  /** Ops of the table that were never measured. */
+  readonly absent: readonly string[];
+}
+
+/** Evidence older than what it speaks of, op by op: a change to one kernel file leaves the rest as good as it was. */
+export function staleEvidence(evidence: readonly Evidence[], now: Sources = sourcesNow()): Stale[] {
+  return evidence.flatMap(({ file, report }) => report.devices.flatMap((d) => {
+    const measured = new Set(report.cells.filter((c) => c.device === d.name && c.against === 'reference').map((c) => c.op));
+    const ops = new Map<string, string[]>();
+    for (const op of measured) {
+      const why = staleReason(report, d.name, op, now);
+      if (why) ops.set(why, [...(ops.get(why) ?? []), op]);
+    }
+    // A part of the table may be measured on purpose (an emulator is slow); what claims the whole must hold it.
+    const absent = measured.size * 2 > opList.length ? opList.map((r) => r.name).filter((n) => !measured.has(n)) : [];
+    return ops.size + absent.length > 0 ? [{ file, device: d.name, ops, absent }] : [];
+  }));
+}
+export const staleText = ({ file, device, ops, absent }: Stale): string[] => [
+  ...[...ops].map(([why, names]) => `${file}: ${device}: measured before ${why} changed: ${names.join(' ')}`),
+  ...(absent.length ? [`${file}: ${device}: never measured: ${absent.join(' ')}`] : []),
+];
+
+/** What the mutation run found: docs/mutation.json. */
+export interface Mutation {
+  readonly commit: string;
+  readonly date: string;
+  readonly killed: number;
+  readonly total: number;
+  readonly results: readonly { readonly name: string; readonly killed: boolean; readonly by?: string; readonly reason?: string }[];
+}
+export function readMutation(file = join(packageRoot, 'docs', 'mutation.json')): Mutation | undefined {
+  return existsSync(file) ? (JSON.parse(readFileSync(file, 'utf8')) as Mutation) : undefined;
+}
