@@ -18,6 +18,7 @@ export type { Replay } from './backends/gpu/gpu.js';
 export { Device } from './tensor/device.js';
 export { printOptions } from './tensor/display.js';
 export { einsum } from './tensor/einsum.js';
+export { fuse } from './tensor/fuse.js';
 export { at, type Index, maskedSelect, nonzero } from './tensor/indexing.js';
 export { Generator, manualSeed } from './tensor/random.js';
 export { keep, scope } from './tensor/scope.js';

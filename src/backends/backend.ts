@@ -27,6 +27,15 @@ export interface MemoryStats {
   readonly peakBytes: number;
 }
 
+/** One step of a chain: a row on values numbered inputs first, then the results of the steps before. */
+export interface ChainStep {
+  /** Elementwise, or a cast, whose `dtype` is then the one cast to. */
+  readonly row: RunRow;
+  readonly dtype: DType;
+  readonly args: readonly number[];
+  readonly params: Params;
+}
+
 export interface Backend {
   /** 'cpu', 'reference', 'cuda:0', 'rocm:1', 'sim:64', 'emu:gfx1030'. */
   readonly name: string;
@@ -42,6 +51,8 @@ export interface Backend {
   readSync(memory: Memory, byteOffset: number, target: Uint8Array): void;
   /** Runs a row: outputs are allocated and never overlap inputs; any layout on either side; may only enqueue. */
   run(row: RunRow, inputs: readonly View[], outputs: readonly View[], params: Params): void;
+  /** Runs elementwise rows and casts on operands of one shape as one kernel; the last step is the result. Absent where nothing is gained. */
+  runChain?(steps: readonly ChainStep[], inputs: readonly View[], out: View): void;
   /** true, or the sentence that errors, skips and docs print. */
   supports(row: RunRow, dtype: DType): true | string;
   sync(): Promise<void>;

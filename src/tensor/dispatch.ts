@@ -13,6 +13,21 @@ const COPY = movementOps.copy as unknown as KernelRow;
 const FILL = movementOps.newFull as unknown as KernelRow;
 const EMPTY: readonly View[] = [];
 
+/** Sees what would run instead of a backend, while a function is traced. */
+export interface Tracer {
+  run(row: RunRow, inputs: readonly Tensor[], out: Tensor, params: Params): void;
+}
+let tracer: Tracer | undefined;
+export function withTracer<T>(t: Tracer, f: () => T): T {
+  const before = tracer;
+  tracer = t;
+  try {
+    return f();
+  } finally {
+    tracer = before;
+  }
+}
+
 const supported = new WeakMap<Backend, Map<RunRow, Map<DType, true>>>();
 
 /** Throws the row's or the backend's sentence unless the op takes this dtype there; the answer is remembered. */
@@ -30,7 +45,7 @@ function checkSupport(backend: Backend, row: RunRow, dtype: DType): void {
   dtypes.set(dtype, true);
 }
 
-function sameDevice(name: string, inputs: readonly Tensor[]): Device {
+export function sameDevice(name: string, inputs: readonly Tensor[]): Device {
   const device = inputs[0]?.device;
   for (let i = 0; i < inputs.length; i++) {
     if (!(inputs[i] instanceof Tensor)) throw new ArgumentError(`${name}: operand ${i} is ${inputs[i] === null ? 'null' : typeof inputs[i]}, not a tensor`);
@@ -45,7 +60,7 @@ function differ(row: { readonly name: string }, a: Tensor, b: Tensor): never {
   throw new DTypeError(`${row.name}: operands have different dtypes, ${a.dtype} ${formatShape(a.shape)} and ${b.dtype} ${formatShape(b.shape)}; cast one`);
 }
 
-function broadcast(t: Tensor, name: string, shape: Shape): View {
+export function broadcast(t: Tensor, name: string, shape: Shape): View {
   if (t.shape === shape) return t;
   return { memory: t.memory, layout: t.layout.broadcastTo(name, shape), dtype: t.dtype };
 }
@@ -74,6 +89,7 @@ function runElementwise(row: ElementwiseRow<any>, inputs: readonly Tensor[], par
   const equal = sameShapes(inputs);
   const shape = equal ? inputs[0].shape : broadcastShapes(row.name, ...inputs.map((t) => t.shape));
   const out = Tensor.empty(shape, row.result === 'same' ? dtype : row.result, device);
+  if (tracer) return tracer.run(row, inputs, out, params), out;
   if (out.size > 0) device.backend.run(row, equal ? inputs : inputs.map((t) => broadcast(t, row.name, shape)), [out], params);
   return out;
 }
@@ -82,11 +98,17 @@ function runKernel(row: KernelRow<any>, inputs: readonly Tensor[], params: Param
   const sigs = row.infer(inputs, params);
   checkSupport(device.backend, row, inputs.length > 0 ? inputs[0].dtype : sigs[0].dtype);
   const outs = sigs.map((s) => Tensor.empty(s.shape, s.dtype, device));
+  if (tracer) return tracer.run(row, inputs, outs[0], params), outs;
   if (outs.some((o) => o.size > 0)) device.backend.run(row, inputs, outs, params);
   return outs;
 }
 
+function refuse(row: { readonly name: string }): never {
+  throw new UnsupportedError(`fuse: ${row.name} is no elementwise op; call it outside the fused function`);
+}
+
 function runAssemble(row: AssembleRow<any>, inputs: readonly Tensor[], params: Params, device: Device): Tensor {
+  if (tracer) refuse(row);
   const [sig] = row.infer(inputs, params);
   const out = Tensor.empty(sig.shape, sig.dtype, device);
   if (out.size === 0) return out;
@@ -105,7 +127,7 @@ function runAssemble(row: AssembleRow<any>, inputs: readonly Tensor[], params: P
 function execute(row: GradRow, inputs: readonly Tensor[], params: Params, device: Device): Tensor[] {
   switch (row.family) {
     case 'elementwise': return [runElementwise(row, inputs, params, device)];
-    case 'view': return [inputs[0].withLayout((row as ViewRow).layout(inputs[0].layout, params))];
+    case 'view': return tracer ? refuse(row) : [inputs[0].withLayout((row as ViewRow).layout(inputs[0].layout, params))];
     case 'assemble': return [runAssemble(row as AssembleRow, inputs, params, device)];
     default: return runKernel(row as KernelRow, inputs, params, device);
   }

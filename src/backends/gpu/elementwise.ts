@@ -2,10 +2,10 @@
 import { type DType, isFloat, toBig, type Value } from '../../base/dtype.js';
 import type { Layout } from '../../base/layout.js';
 import { type ElementwisePlan, packElementwise, packScalar, planElementwise } from '../../kernels/elementwise-plan.js';
-import { type Chain, elementwiseUnit, flatTile, rowChain, symbolFor, type Variant, variantsOf } from '../../kernels/elementwise.js';
+import { chain, type Chain, type Step, elementwiseUnit, flatTile, rowChain, symbolFor, type Variant, variantsOf } from '../../kernels/elementwise.js';
 import type { ElementwiseRow, Params } from '../../ops/op.js';
 import { elementwiseRows } from '../../ops/table.js';
-import type { View } from '../backend.js';
+import type { ChainStep, View } from '../backend.js';
 import type { GpuContext } from './context.js';
 import type { Fn } from '../../driver/driver.js';
 
@@ -80,12 +80,28 @@ export function launchChain(gpu: GpuContext, p: Prepared, inputs: readonly View[
 const SIZES: Readonly<Record<DType, number>> = { u8: 1, u32: 4, i16: 2, i32: 4, i64: 8, f8e4m3: 1, bf16: 2, f16: 2, f32: 4, f64: 8 };
 const bytes = (d: DType): number => SIZES[d];
 
+const scalarOf = (dtype: DType, value: number): Value => (isFloat(dtype) ? value : toBig(value));
+
 export function runElementwise(gpu: GpuContext, row: ElementwiseRow<any>, inputs: readonly View[], outputs: readonly View[], params: Params): void {
   const { dtype } = inputs[inputs.length - 1];
   const p = preparedRow(row, dtype);
   const scalars: Value[] = [];
-  for (const name of row.scalars) scalars.push(isFloat(dtype) ? (params[name] as number) : toBig(params[name] as number));
+  for (const name of row.scalars) scalars.push(scalarOf(dtype, params[name] as number));
   launchChain(gpu, p, inputs, outputs[0], scalars, () => row.dtypes.map((d) => preparedRow(row, d).chain));
+}
+
+/** A traced chain, with its kernel's scalars. */
+const chains = new WeakMap<readonly ChainStep[], { readonly prepared: Prepared; readonly scalars: readonly Value[] }>();
+export function runSteps(gpu: GpuContext, steps: readonly ChainStep[], inputs: readonly View[], out: View): void {
+  let known = chains.get(steps);
+  if (!known) {
+    const prepared = prepare(chain(inputs.map((v) => v.dtype), steps.map((s): Step => (s.row.family === 'elementwise'
+      ? { row: s.row, dtype: s.dtype, args: s.args } : { cast: s.dtype, args: [s.args[0]] }))));
+    const scalars = steps.flatMap((s) => (s.row.family === 'elementwise' ? s.row.scalars.map((n) => scalarOf(s.dtype, s.params[n] as number)) : []));
+    chains.set(steps, (known = { prepared, scalars }));
+  }
+  const { prepared, scalars } = known;
+  launchChain(gpu, prepared, inputs, out, scalars, () => [prepared.chain]);
 }
 
 /** A row by name, for steps inside other families. */

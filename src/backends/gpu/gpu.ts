@@ -2,9 +2,10 @@
 import type { DType } from '../../base/dtype.js';
 import type { Device, HostBuffer } from '../../driver/driver.js';
 import type { Params, RunRow } from '../../ops/op.js';
-import type { Backend, Memory, MemoryStats, View } from '../backend.js';
+import type { Backend, ChainStep, Memory, MemoryStats, View } from '../backend.js';
 import { type GpuMemory, Pool } from './allocator.js';
 import { GpuContext } from './context.js';
+import { runSteps } from './elementwise.js';
 import { FAMILIES, supportsRow } from './families.js';
 
 /** Pinned memory for reads: larger reads go through it in pieces. */
@@ -91,6 +92,9 @@ export class GpuBackend implements Backend {
 
   run(row: RunRow, inputs: readonly View[], outputs: readonly View[], params: Params): void {
     (FAMILIES[row.family] as NonNullable<(typeof FAMILIES)[typeof row.family]>)(this.context, row, inputs, outputs, params);
+  }
+  runChain(steps: readonly ChainStep[], inputs: readonly View[], out: View): void {
+    runSteps(this.context, steps, inputs, out);
   }
   supports(row: RunRow, dtype: DType): true | string {
     return supportsRow(row, dtype);
