@@ -48,9 +48,10 @@ const split = Math.floor(tokens.length * 0.9);
 const [train, held] = [tokens.subarray(0, split), tokens.subarray(split)];
 
 // ---- the model ----
+const START = 0; // the first token of every vocabulary made here
 const config: LlamaConfig = {
   vocabSize: tokenizer.vocabSize, hiddenSize: n('hidden'), intermediateSize: n('intermediate'), layers: n('layers'), heads: n('heads'), kvHeads: n('kv-heads'),
-  headDim: n('hidden') / n('heads'), maxPositions: context, normEps: 1e-5, ropeTheta: 10000, tiedEmbeddings: true, bosTokenId: 0, eosTokenIds: [0],
+  headDim: n('hidden') / n('heads'), maxPositions: context, normEps: 1e-5, ropeTheta: 10000, tiedEmbeddings: true, bosTokenId: START, eosTokenIds: [START],
 };
 const generator = new Generator(n('seed'));
 const model = new Llama(config, VarBuilder.fromVarMap(new VarMap(), { device, generator }), { dropout: n('dropout') });
@@ -66,11 +67,14 @@ function windows(from: Int32Array, count: number, at: (i: number) => number): { 
   for (let i = 0; i < count; i++) {
     const start = at(i);
     x.set(from.subarray(start, start + context), i * context);
+    x[i * context] = START;
     y.set(from.subarray(start + 1, start + context + 1), i * context);
   }
   const on = (data: Int32Array): Tensor => tensor(data, { shape: [count, context], device });
   return { x: on(x), y: on(y) };
 }
+/** 0 where the start token stands, at the head of every window: so the model learns what it will see before a prompt. */
+const later = tensor(Int32Array.from({ length: context }, (_, i) => (i === 0 ? START : 1)), { shape: [1, context], device });
 // Text and places lie on the device: a step uploads nothing and so waits for nothing.
 const random = randomStream(n('seed'));
 const places = tensor(Int32Array.from({ length: steps * batch }, () => Math.floor(random() * (train.length - context - 1))), { shape: [steps, batch], device });
@@ -78,7 +82,7 @@ const learned = tensor(Int32Array.from(train), { device });
 const drawn = (step: number): { x: Tensor; y: Tensor } => {
   const at = places.get(step - 1).unsqueeze(1).add(arange(0, context, 1, { dtype: 'i32', device })).reshape([-1]);
   const take = (ids: Tensor): Tensor => learned.indexSelect(0, ids).reshape([batch, context]);
-  return { x: take(at), y: take(at.affine(1, 1)) };
+  return { x: take(at).mul(later), y: take(at.affine(1, 1)) };
 };
 const lossOf = ({ x, y }: { x: Tensor; y: Tensor }): Tensor => model.forward(x).cast('f32').crossEntropy(y);
 
