@@ -108,8 +108,8 @@ for (const [library, { open, blas: find, name, bias: hasBias }] of Object.entrie
 }
 
 const CONVOLUTIONS = {
-  cuDNN: { open: openCuda, name: 'cuDNN 9.24.0', guessed: /^algorithm 1, math 3, workspace 4096$/, tuned: /^algorithm 2, math 3, workspace 8192, 1\.500 ms$/, refused: /has no algorithm for .*f16.* \(CUDNN_STATUS_NOT_SUPPORTED\)/ },
-  MIOpen: { open: openHip, name: 'MIOpen 3.5.1', guessed: /^solution 2, workspace 8192$/, tuned: /^solution 2, workspace 8192$/, refused: /has no solution for .*f16.* \(miopenStatusUnsupportedOp\)/ },
+  cuDNN: { open: openCuda, name: 'cuDNN 9.24.0', guessed: /^algorithm 1, math 3, workspace 4096$/, tuned: /^algorithm 2, math 3, workspace 8192, 1\.500 ms$/, refused: /has no algorithm for .*bf16.* \(CUDNN_STATUS_NOT_SUPPORTED\)/ },
+  MIOpen: { open: openHip, name: 'MIOpen 3.5.1', guessed: /^solution 2, workspace 8192$/, tuned: /^solution 2, workspace 8192$/, refused: /has no solution for .*bf16.* \(miopenStatusUnsupportedOp\)/ },
 } as const;
 for (const [library, says] of Object.entries(CONVOLUTIONS)) describe(`${library} convolutions`, { skip }, () => {
   let device: Device;
@@ -126,9 +126,11 @@ for (const [library, says] of Object.entries(CONVOLUTIONS)) describe(`${library}
     assert.equal(dnn.name, says.name);
   });
 
-  for (const kind of ['forward', 'backward-data', 'backward-filter'] as const) {
-    test(`${kind} reads and writes the right operands`, () => {
-      const spec: ConvSpec = { ...base, kind };
+  // 16-bit floats go through cuDNN's graphs; the fake reads f32 under either name.
+  const dtypes = library === 'cuDNN' ? (['f32', 'f16'] as const) : (['f32'] as const);
+  for (const kind of ['forward', 'backward-data', 'backward-filter'] as const) for (const dtype of dtypes) {
+    test(`${kind} of ${dtype} reads and writes the right operands`, () => {
+      const spec: ConvSpec = { ...base, kind, dtype };
       const host = { x: numbers(size(spec.x), 1), filter: numbers(size(spec.filter), 2), y: numbers(size(spec.y), 3) };
       const target = kind === 'forward' ? 'y' : kind === 'backward-data' ? 'x' : 'filter';
       const want = new Float32Array(host[target].length);
@@ -149,15 +151,15 @@ for (const [library, says] of Object.entries(CONVOLUTIONS)) describe(`${library}
       assert.deepEqual(download(device, p[target], want.length), want);
       const guessed = plan.description;
       dnn.tune(plan, p.x, p.filter, p.y, stream);
-      assert.match(guessed, says.guessed);
-      assert.match(plan.description, says.tuned);
+      assert.match(guessed, dtype === 'f16' ? /^engine 2, workspace 12288$/ : says.guessed);
+      assert.match(plan.description, dtype === 'f16' ? /^engine [23], workspace (12288|16384), \d+\.\d{3} ms$/ : says.tuned);
       dnn.run(plan, p.x, p.filter, p.y, stream);
       assert.deepEqual(download(device, p[target], want.length), want);
     });
   }
 
   test('what the library has no algorithm for is a sentence and an UnsupportedError', () => {
-    const spec: ConvSpec = { ...base, kind: 'forward', dtype: 'f16' };
+    const spec: ConvSpec = { ...base, kind: 'forward', dtype: 'bf16' };
     assert.match(String(dnn.supports(spec)), says.refused);
     assert.throws(() => dnn.plan(spec), UnsupportedError);
     assert.match(String(dnn.supports({ ...base, kind: 'forward', groups: 3 })), /channels/);
