@@ -38,14 +38,15 @@ WICK_FN Stats<A> row_stats(const R& x, i64 n, i64 cols, u32 lane, u32 lanes, A e
   return stats;
 }
 
-/** (x - mean) * rstd * w + b for one vector; w and b are null or hold as many. */
-template <class S, int V, class A> WICK_FN void put_normed(S* dst, A (&v)[V], const Stats<A>& stats, const A* w, const A* b) {
+/** (x - mean) * rstd * w + b for one vector, with those of w and b that count (told apart by a flag: pointers would keep them in memory). */
+template <class S, int V, class A>
+WICK_FN void put_normed(S* dst, A (&v)[V], const Stats<A>& stats, bool scaled, const A (&w)[V], bool shifted, const A (&b)[V]) {
 #pragma unroll
   for (int i = 0; i < V; i++) {
     v[i] = (v[i] - stats.mean) * stats.rstd;
-    if (w && b) v[i] = fmag(v[i], w[i], b[i]);
-    else if (w) v[i] *= w[i];
-    else if (b) v[i] += b[i];
+    if (scaled && shifted) v[i] = fmag(v[i], w[i], b[i]);
+    else if (scaled) v[i] *= w[i];
+    else if (shifted) v[i] += b[i];
   }
   store_v<V>(dst, v);
 }
@@ -65,7 +66,7 @@ WICK_FN void norm_rows(const S* src, S* dst, const S* weight, const S* bias, i64
       x.get(p, c, v);
       if (weight) load_v<V>(weight + c, w);
       if (bias) load_v<V>(bias + c, b);
-      put_normed<S>(dst + at + c, v, stats, weight ? w : nullptr, bias ? b : nullptr);
+      put_normed<S>(dst + at + c, v, stats, weight, w, bias, b);
     });
   }
 }
@@ -95,7 +96,7 @@ WICK_FN void norm_stream(const S* src, S* dst, const S* weight, const S* bias, i
       x.get(p, c, v);
       if (weight) w.get(p, c, wv);
       if (bias) b.get(p, c, bv);
-      put_normed<S>(dst + row * cols + c, v, stats, weight ? wv : nullptr, bias ? bv : nullptr);
+      put_normed<S>(dst + row * cols + c, v, stats, weight, wv, bias, bv);
     });
   }
 }

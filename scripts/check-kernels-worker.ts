@@ -46,7 +46,8 @@ function checkAmd(code: Uint8Array, unit: Unit, arch: string): Found[] {
     });
     if (k.ldsBytes > LDS_LIMIT) problems.push(`${k.ldsBytes} bytes of shared memory; ${LDS_LIMIT} exist`);
     if (k.wave !== waveSize(arch)) problems.push(`compiled for waves of ${k.wave}, WICK_WAVE is ${waveSize(arch)}`);
-    if (k.maxThreads < e.threads) problems.push(`takes blocks of ${k.maxThreads} threads, KERNEL says ${e.threads}`);
+    const threads = e.byWaves ? (e.threads / 64) * k.wave : e.threads;
+    if (k.maxThreads < threads) problems.push(`takes blocks of ${k.maxThreads} threads, KERNEL says ${threads}`);
     return { symbol: e.symbol, problems, scratch: k.privateBytes, spilled: k.spilled, lds: k.ldsBytes, vgprs: k.vgprs };
   });
 }

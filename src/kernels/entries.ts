@@ -14,8 +14,10 @@ export interface Param {
 }
 export interface Entry {
   readonly symbol: string;
-  /** The largest block it takes. */
+  /** The largest block it takes; with waves of 64 where it goes by waves. */
   readonly threads: number;
+  /** A number of waves, not of threads: written `256 / 64 * WICK_WAVE`. */
+  readonly byWaves: boolean;
   readonly params: readonly Param[];
   /** Bytes of all parameters. */
   readonly size: number;
@@ -120,10 +122,10 @@ export function parseModule(name: string, text: string): ModuleSource {
       const end = closing(made, made.indexOf('{', close));
       const symbol = m[2];
       if (entries.has(symbol)) throw new CompileError(`${name}.hip: kernel ${symbol} is defined twice`);
-      const constant = new RegExp(`\\bconstexpr\\s+\\w+\\s+${m[1]}\\s*=\\s*(\\d+)`).exec(code) ?? new RegExp(`#define\\s+${m[1]}\\s+(\\d+)`).exec(code);
+      const constant = new RegExp(`\\bconstexpr\\s+\\w+\\s+${m[1]}\\s*=\\s*(\\d+)(\\s*/\\s*64\\s*\\*\\s*WICK_WAVE)?`).exec(code) ?? new RegExp(`#define\\s+${m[1]}\\s+(\\d+)`).exec(code);
       const threads = /^\d+$/.test(m[1]) ? Number(m[1]) : Number(constant?.[1] ?? NaN);
       if (!Number.isInteger(threads)) throw new CompileError(`kernel ${symbol}: KERNEL(${m[1]}) must be a number or a constexpr of the file`);
-      entries.set(symbol, { symbol, threads, ...readParams(symbol, made.slice(open + 1, close - 1), types), text: made.slice(m.index, end) });
+      entries.set(symbol, { symbol, threads, byWaves: constant?.[2] !== undefined, ...readParams(symbol, made.slice(open + 1, close - 1), types), text: made.slice(m.index, end) });
       head.lastIndex = end;
     }
   };
