@@ -40,7 +40,7 @@ export function writePrebuilt(dir: string, target: string, compiler: string, mad
   let offset = 0;
   const close = (): void => {
     if (open.length === 0) return;
-    const options = { params: { [constants.BROTLI_PARAM_QUALITY]: 9, [constants.BROTLI_PARAM_LGWIN]: 22 } };
+    const options = { params: { [constants.BROTLI_PARAM_QUALITY]: 5, [constants.BROTLI_PARAM_LGWIN]: 22 } };
     const part = brotliCompressSync(Buffer.concat(open), options);
     parts.push([offset, part.length, sha(part)]);
     packed.push(part);
