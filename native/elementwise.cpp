@@ -6,6 +6,34 @@ namespace {
 #include "generated/table.h"
 #include "generated/rows.h"
 
+// Rows that are one exponential and a few steps: result(x, e^power(x)), where every power is small; many chains at once fill the pipes.
+template <class Row> struct ByExp { static constexpr bool ON = false; };
+template <> struct ByExp<Row_exp> {
+  static constexpr bool ON = true, FINE = true;
+  WICK_FN F power(F x) { return x; }
+  WICK_FN F result(F, F e) { return e; }
+};
+template <> struct ByExp<Row_sigmoid> {
+  static constexpr bool ON = true, FINE = true;
+  WICK_FN F power(F x) { return -x; }
+  WICK_FN F result(F, F e) { return F(1.f) / (F(1.f) + e); }
+};
+template <> struct ByExp<Row_silu> {
+  static constexpr bool ON = true, FINE = true;
+  WICK_FN F power(F x) { return -x; }
+  WICK_FN F result(F x, F e) { return x / (F(1.f) + e); }
+};
+template <> struct ByExp<Row_tanh> {
+  static constexpr bool ON = true, FINE = true;
+  WICK_FN F power(F x) { return absg(x + x); }
+  WICK_FN F result(F x, F e) { return tanhBy(x, F(2.f) / (e + F(1.f))); }
+};
+template <> struct ByExp<Row_gelu> {
+  static constexpr bool ON = true, FINE = false;  // the row's bound leaves room
+  WICK_FN F power(F x) { return x * mad(x * x, F(-0.07135481627260025f), F(-1.5957691216057308f)); }
+  WICK_FN F result(F x, F e) { return x / (F(1.f) + e); }
+};
+
 // Integer rows with scalars compute in 64 bits: a bound or factor beyond the storage type keeps its meaning.
 template <class S, int SCALARS> constexpr bool wide = SCALARS > 0 && !isFloating<typename ComputeOf<S>::type>;
 
@@ -51,19 +79,27 @@ template <class S, class Row> struct Loop {
     const void* in[Row::ARITY];
     for (int k = 0; k < Row::ARITY; k++) in[k] = given[k];
     int64_t i = 0;
-    if constexpr (Same<Row, Row_exp>::value && Same<E, float>::value) {
-      // The exponential has few live values: eight chains fit the registers.
-      for (; i + 8 * F::N <= n; i += 8 * F::N) {
-        F v[8], s(0.f);
-        WICK_EIGHT v[u] = load(static_cast<const S*>(in[0]) + i + u * F::N);
-        WICK_EIGHT s = mad(v[u], v[u], s);
-        if (__builtin_expect(allWithin(s, F(7500.f)), 1)) expNear(v);
-        else WICK_EIGHT v[u] = expAlone(v[u]);
-        WICK_EIGHT store(out + i + u * F::N, v[u]);
+    if constexpr (ByExp<Row>::ON && Same<E, float>::value) {
+      constexpr int K = CHAINS;
+      auto x = [&](int u) { return load(static_cast<const S*>(in[0]) + i + u * F::N); };
+      for (; i + K * F::N <= n; i += K * F::N) {
+        F v[K];
+        WICK_EACH(K) v[u] = ByExp<Row>::power(x(u));
+        if (allNear(v)) {
+          expNear<ByExp<Row>::FINE>(v);
+          WICK_EACH(K) store(out + i + u * F::N, ByExp<Row>::result(x(u), v[u]));
+        } else {
+          for (int u = 0; u < K; u++) put(out + i + u * F::N, step<T>(in, i + u * F::N, a, b));
+        }
       }
     } else if constexpr (BY_FOUR) {
       const F4 a4(a, a, a, a), b4(b, b, b, b);
-      for (; i + F4::N <= n; i += F4::N) put(out + i, step<F4>(in, i, a4, b4));
+      for (; i + F4::N <= n; i += F4::N) {
+        // Several streams outrun what the hardware fetches ahead by itself.
+        if constexpr (Row::ARITY > 1)
+          for (int k = 0; k < Row::ARITY; k++) __builtin_prefetch(static_cast<const S*>(in[k]) + i + 512 / sizeof(S));
+        put(out + i, step<F4>(in, i, a4, b4));
+      }
     }
     for (; i + N <= n; i += N) put(out + i, step<T>(in, i, a, b));
     if (i == n) return;

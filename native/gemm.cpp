@@ -25,6 +25,8 @@ template <> struct Tile<double> { static constexpr int ROWS = 4, VECTORS = 2, DE
 #endif
 constexpr int64_t BLOCK_BYTES = 384 << 10;     // a packed block of A, in the second-level cache
 constexpr int64_t PANELS_BYTES = 16 << 20;     // packed panels of B
+constexpr int64_t GROUP = 8;                   // panels packed together, so that rows of B are read in long runs
+constexpr int64_t LOW = 256;                   // rows of A that stay packed while columns go by
 constexpr int64_t SMALL_WORK = 64 * 64 * 64;   // multiplications worth another thread
 
 template <class E> WICK_FN E scalarOf(const E* p) { return *p; }
@@ -46,19 +48,22 @@ template <class S, class E> WICK_FN void widenTo(const S* from, E* to, int64_t n
 typedef float Four __attribute__((vector_size(16)));
 // to[k * R + i] = from[i][k] for four rows i and n values of k.
 template <int R> WICK_FN void turnFour(const float* const* from, float* to, int64_t n) {
+  typedef int32_t Pick __attribute__((vector_size(16)));
+  const float *p = from[0], *q = from[1], *r = from[2], *s = from[3];
+  auto take = [](const float* at) { Four v; __builtin_memcpy(&v, at, 16); return v; };
+  auto put = [](float* at, Four v) { __builtin_memcpy(at, &v, 16); };
   int64_t k = 0;
-  for (; k + 4 <= n; k += 4) {
-    Four v[4];
-    typedef int32_t Pick __attribute__((vector_size(16)));
-    for (int i = 0; i < 4; i++) __builtin_memcpy(&v[i], from[i] + k, 16);
-    Four a = __builtin_shuffle(v[0], v[2], Pick{0, 4, 1, 5}), b = __builtin_shuffle(v[0], v[2], Pick{2, 6, 3, 7});
-    Four c = __builtin_shuffle(v[1], v[3], Pick{0, 4, 1, 5}), d = __builtin_shuffle(v[1], v[3], Pick{2, 6, 3, 7});
-    Four o[4] = {__builtin_shuffle(a, c, Pick{0, 4, 1, 5}), __builtin_shuffle(a, c, Pick{2, 6, 3, 7}),
-                 __builtin_shuffle(b, d, Pick{0, 4, 1, 5}), __builtin_shuffle(b, d, Pick{2, 6, 3, 7})};
-    for (int i = 0; i < 4; i++) __builtin_memcpy(to + (k + i) * R, &o[i], 16);
+  for (; k + 4 <= n; k += 4, to += 4 * R) {
+    const Four v0 = take(p + k), v1 = take(q + k), v2 = take(r + k), v3 = take(s + k);
+    const Four a = __builtin_shuffle(v0, v2, Pick{0, 4, 1, 5}), b = __builtin_shuffle(v0, v2, Pick{2, 6, 3, 7});
+    const Four c = __builtin_shuffle(v1, v3, Pick{0, 4, 1, 5}), d = __builtin_shuffle(v1, v3, Pick{2, 6, 3, 7});
+    put(to, __builtin_shuffle(a, c, Pick{0, 4, 1, 5}));
+    put(to + R, __builtin_shuffle(a, c, Pick{2, 6, 3, 7}));
+    put(to + 2 * R, __builtin_shuffle(b, d, Pick{0, 4, 1, 5}));
+    put(to + 3 * R, __builtin_shuffle(b, d, Pick{2, 6, 3, 7}));
   }
-  for (; k < n; k++)
-    for (int i = 0; i < 4; i++) to[k * R + i] = from[i][k];
+  for (; k < n; k++, to += R)
+    for (int i = 0; i < 4; i++) to[i] = from[i][k];
 }
 
 // One panel: to[k * R + i] = from[i * across + k * along] for i < count (zeros up to R) and k < depth.
@@ -103,6 +108,28 @@ void packPanel(const S* from, int64_t across, int64_t along, int64_t count, int6
     for (int i = 0; i < R; i++) to[k * R + i] = i < count ? scalarOf(from + i * across + k * along) : E(0);
 }
 
+// Neighbouring panels, one after another in `to`. Rows of the source that a power of two separates would evict each other between two panels,
+// so each is read once for all of them.
+template <class S, class E, int R>
+void packPanels(const S* from, int64_t across, int64_t along, int64_t count, int64_t depth, E* to) {
+  if (across != 1) {
+    for (int64_t i = 0; i < count; i += R) packPanel<S, E, R>(from + i * across, across, along, count - i < R ? count - i : R, depth, to + i * depth);
+    return;
+  }
+  const int64_t whole = count / R * R;
+  for (int64_t k = 0; k < depth; k++) {
+    const S* row = from + k * along;
+    for (int64_t i = 0; i < whole; i += 64 / sizeof(S)) __builtin_prefetch(row + 4 * along + i);
+    for (int64_t i = 0; i < whole; i += R) {
+      E* panel = to + i * depth + k * R;
+      if constexpr (Same<S, E>::value) __builtin_memcpy(panel, row + i, R * sizeof(E));
+      else if constexpr (R % F::N == 0) for (int j = 0; j < R; j += F::N) load(row + i + j).store(panel + j);
+      else widenRun(row + i, panel, R);
+    }
+  }
+  if (whole < count) packPanel<S, E, R>(from + whole, 1, along, count - whole, depth, to + whole * depth);
+}
+
 #if defined(WICK_ISA_NEON)
 // The multiply takes one factor from a lane; the lane must be a constant, hence the templates.
 template <int L> WICK_FN F madLane(F acc, F b, F a) { return F((F::R)vfmaq_laneq_f32((float32x4_t)acc.r, (float32x4_t)b.r, (float32x4_t)a.r, L)); }
@@ -140,16 +167,16 @@ template <class V, class E, int R, int N> WICK_FN void step(V (&acc)[R][N], cons
 }
 #endif
 
-// c[ROWS][columns] (+)= a panel * b panel. `row` is the distance of rows in c.
-template <class E> WICK_FN void tile(int64_t depth, const E* a, const E* b, E* c, int64_t row, bool add) {
+// c[ROWS][columns] (+)= a panel * the first N vectors of b panel. `row` is the distance of rows in c.
+template <int N, class E> WICK_FN void tile(int64_t depth, const E* a, const E* b, E* c, int64_t row, bool add) {
   typedef Vec<E> V;
-  constexpr int R = Tile<E>::ROWS, N = Tile<E>::VECTORS;
+  constexpr int R = Tile<E>::ROWS, W = Tile<E>::VECTORS * V::N;
   V acc[R][N];
 #pragma GCC unroll 16
   for (int i = 0; i < R; i++)
 #pragma GCC unroll 4
     for (int j = 0; j < N; j++) acc[i][j] = V(E(0));
-  for (int64_t k = 0; k < depth; k++, a += R, b += N * V::N) {
+  for (int64_t k = 0; k < depth; k++, a += R, b += W) {
     V bv[N];
 #pragma GCC unroll 4
     for (int j = 0; j < N; j++) bv[j] = V::load(b + j * V::N);
@@ -166,21 +193,30 @@ template <class E> WICK_FN void tile(int64_t depth, const E* a, const E* b, E* c
     }
 }
 
+template <int N, class E> WICK_FN void narrowest(int64_t vectors, int64_t depth, const E* a, const E* b, E* c, int64_t row, bool add) {
+  if constexpr (N > 1) if (vectors < N) return narrowest<N - 1>(vectors, depth, a, b, c, row, add);
+  tile<N>(depth, a, b, c, row, add);
+}
+
 // A packed block times packed panels into c of E, rows `row` apart and columns adjacent.
 template <class E>
 void blockTimesPanels(int64_t m, int64_t n, int64_t depth, const E* a, const E* b, E* c, int64_t row, bool add) {
   constexpr int R = Tile<E>::ROWS, W = Tile<E>::VECTORS * Vec<E>::N;
   E edge[R * W];
   for (int64_t j = 0; j < n; j += W) {
+    const int64_t columns = n - j < W ? n - j : W;
     for (int64_t i = 0; i < m; i += R) {
       const E* ap = a + i * depth;
       const E* bp = b + j * depth;
-      if (i + R <= m && j + W <= n) {
-        tile(depth, ap, bp, c + i * row + j, row, add);
-        continue;
-      }
-      tile(depth, ap, bp, edge, (int64_t)W, false);
-      int64_t rows = m - i < R ? m - i : R, columns = n - j < W ? n - j : W;
+      const int64_t rows = m - i < R ? m - i : R;
+      // The last columns take a narrower tile; what does not fill its vectors or its rows goes through a copy.
+      const bool whole = rows == R && columns % Vec<E>::N == 0;
+      E* to = whole ? c + i * row + j : edge;
+      const int64_t step = whole ? row : W;
+      const bool adds = whole && add;
+      const int64_t vectors = (columns + Vec<E>::N - 1) / Vec<E>::N;
+      narrowest<Tile<E>::VECTORS>(vectors, depth, ap, bp, to, step, adds);
+      if (whole) continue;
       for (int64_t r = 0; r < rows; r++)
         for (int64_t q = 0; q < columns; q++) {
           E* p = c + (i + r) * row + j + q;
@@ -193,16 +229,74 @@ void blockTimesPanels(int64_t m, int64_t n, int64_t depth, const E* a, const E* 
 int64_t roundUp(int64_t v, int64_t to) { return (v + to - 1) / to * to; }
 int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
+// Sums of `width` columns a row become m rows and n columns of the result.
+template <class S, class E> void deliver(const E* sums, int64_t width, S* out, const Matrix& layout, int64_t m, int64_t n, bool accumulate) {
+  const bool turned = layout.column != 1 && layout.row == 1;
+  const int64_t lines = turned ? n : m, length = turned ? m : n, far = turned ? layout.column : layout.row, near = turned ? layout.row : layout.column;
+  E line[64];
+  for (int64_t i = 0; i < lines; i++)
+    for (int64_t j = 0; j < length; j += 64) {
+      S* to = out + i * far + j * near;
+      const int64_t count = least(length - j, 64);
+      const E* from = turned ? sums + j * width + i : sums + i * width + j;
+      if (turned || accumulate || near != 1) {
+        for (int64_t q = 0; q < count; q++) line[q] = turned ? from[q * width] : from[q];
+        if (accumulate) for (int64_t q = 0; q < count; q++) line[q] += scalarOf(to + q * near);
+        from = line;
+      }
+      if (near != 1) for (int64_t q = 0; q < count; q++) storeScalar(to + q * near, from[q]);
+      else if constexpr (Same<S, E>::value) __builtin_memcpy(to, from, count * sizeof(E));
+      else narrowRun(from, to, count);
+    }
+}
+
+// Even slabs of the inner dimension.
+template <class E> int64_t slabDepth(int64_t k) {
+  const int64_t slabs = (k + Tile<E>::DEPTH - 1) / Tile<E>::DEPTH;
+  return roundUp((k + slabs - 1) / slabs, 4);
+}
+
+// Few rows and many columns: A stays packed, tasks take groups of columns, so that each element of B is packed once, by the thread that needs it.
+template <class S> void low(const Product& p, bool accumulate) {
+  typedef typename ComputeOf<S>::type E;
+  constexpr int64_t R = Tile<E>::ROWS, W = Tile<E>::VECTORS * Vec<E>::N, COLUMNS = GROUP * W;
+  const S* a = reinterpret_cast<const S*>(p.a.data);
+  const S* b = reinterpret_cast<const S*>(p.b.data);
+  S* out = reinterpret_cast<S*>(const_cast<char*>(p.out.data));
+  const bool direct = Same<S, E>::value && p.out.column == 1;
+  const int64_t depth = slabDepth<E>(p.k), slabs = (p.k + depth - 1) / depth, height = roundUp(p.m, R), panels = height / R;
+  E* block = static_cast<E*>(scratch(wick::SCRATCH_B, (size_t)height * p.k * sizeof(E)));
+  parallel(slabs * panels, 1 + 65536 / (R * depth), [&](int64_t begin, int64_t end) {
+    for (int64_t q = begin; q < end; q++) {
+      const int64_t k0 = q / panels * depth, i = q % panels * R, d = least(p.k - k0, depth);
+      packPanel<S, E, (int)R>(a + i * p.a.row + k0 * p.a.column, p.a.row, p.a.column, least(p.m - i, R), d, block + k0 * height + i * d);
+    }
+  });
+  parallelTasks((p.n + COLUMNS - 1) / COLUMNS, [&](int64_t begin, int64_t end) {
+    E* group = static_cast<E*>(scratch(wick::SCRATCH_A, (size_t)COLUMNS * depth * sizeof(E)));
+    E* sums = direct ? nullptr : static_cast<E*>(scratch(wick::SCRATCH_C, (size_t)height * COLUMNS * sizeof(E)));
+    for (int64_t g = begin; g < end; g++) {
+      const int64_t j0 = g * COLUMNS, n = least(p.n - j0, COLUMNS);
+      E* c = direct ? reinterpret_cast<E*>(out) + j0 : sums;
+      for (int64_t k0 = 0; k0 < p.k; k0 += depth) {
+        const int64_t d = least(p.k - k0, depth);
+        packPanels<S, E, (int)W>(b + j0 * p.b.column + k0 * p.b.row, p.b.column, p.b.row, n, d, group);
+        blockTimesPanels(p.m, n, d, block + k0 * height, group, c, direct ? p.out.row : COLUMNS, k0 > 0 || (direct && accumulate));
+      }
+      if (!direct) deliver(sums, COLUMNS, out + j0 * p.out.column, p.out, p.m, n, accumulate);
+    }
+  });
+}
+
 template <class S> void general(const Product& p, bool accumulate) {
   typedef typename ComputeOf<S>::type E;
-  constexpr int64_t R = Tile<E>::ROWS, W = Tile<E>::VECTORS * Vec<E>::N, DEPTH = Tile<E>::DEPTH;
+  constexpr int64_t R = Tile<E>::ROWS, W = Tile<E>::VECTORS * Vec<E>::N;
   const S* a = reinterpret_cast<const S*>(p.a.data);
   const S* b = reinterpret_cast<const S*>(p.b.data);
   S* out = reinterpret_cast<S*>(const_cast<char*>(p.out.data));
   const bool direct = Same<S, E>::value && p.out.column == 1;
   const int threads = p.m * p.n * p.k < SMALL_WORK ? 1 : wick::threadCount();
-  const int64_t slabs = (p.k + DEPTH - 1) / DEPTH;
-  const int64_t depth = roundUp((p.k + slabs - 1) / slabs, 4);  // even slabs
+  const int64_t depth = slabDepth<E>(p.k), slabs = (p.k + depth - 1) / depth;
   int64_t columns = least(roundUp(p.n, W), PANELS_BYTES / (int64_t)sizeof(E) / p.k / W * W);
   if (columns < W) columns = W;
   columns = least(columns, 4096 / W * W);
@@ -214,16 +308,15 @@ template <class S> void general(const Product& p, bool accumulate) {
 
   E* panels = static_cast<E*>(scratch(wick::SCRATCH_B, (size_t)columns * p.k * sizeof(E)));
   for (int64_t j0 = 0; j0 < p.n; j0 += columns) {
-    const int64_t n = least(p.n - j0, columns), width = roundUp(n, W), count = width / W;
+    const int64_t n = least(p.n - j0, columns), width = roundUp(n, W), count = (width / W + GROUP - 1) / GROUP;
     // Panels of one slab lie together: slab s begins at s * depth * width.
     auto packB = [&](int64_t begin, int64_t end) {
       for (int64_t q = begin; q < end; q++) {
-        const int64_t s = q / count, j = q % count * W, k0 = s * depth, d = least(p.k - k0, depth);
-        packPanel<S, E, (int)W>(b + (j0 + j) * p.b.column + k0 * p.b.row, p.b.column, p.b.row, least(n - j, W), d,
-                                panels + k0 * width + j * d);
+        const int64_t j = q % count * GROUP * W, k0 = q / count * depth, d = least(p.k - k0, depth);
+        packPanels<S, E, (int)W>(b + (j0 + j) * p.b.column + k0 * p.b.row, p.b.column, p.b.row, least(n - j, GROUP * W), d, panels + k0 * width + j * d);
       }
     };
-    parallel(slabs * count, threads == 1 ? slabs * count : least(1 + 65536 / (W * depth), slabs * count), packB);
+    parallel(slabs * count, threads == 1 ? slabs * count : least(1 + 65536 / (GROUP * W * depth), slabs * count), packB);
     auto work = [&](int64_t begin, int64_t end) {
       E* block = static_cast<E*>(scratch(wick::SCRATCH_A, (size_t)rows * depth * sizeof(E)));
       E* sums = direct ? nullptr : static_cast<E*>(scratch(wick::SCRATCH_C, (size_t)rows * width * sizeof(E)));
@@ -238,16 +331,7 @@ template <class S> void general(const Product& p, bool accumulate) {
             packPanel<S, E, (int)R>(a + (i0 + i) * p.a.row + k0 * p.a.column, p.a.row, p.a.column, least(m - i, R), d, block + i * d);
           blockTimesPanels(m, n, d, block, panels + k0 * width, c, row, s > 0 || (direct && accumulate));
         }
-        if (direct) continue;
-        for (int64_t i = 0; i < m; i++) {
-          S* to = out + (i0 + i) * p.out.row + j0 * p.out.column;
-          E* from = sums + i * width;
-          if (accumulate) for (int64_t j = 0; j < n; j++) from[j] += scalarOf(to + j * p.out.column);
-          if constexpr (!Same<S, E>::value) {
-            if (p.out.column == 1) { narrowRun(from, to, n); continue; }
-          }
-          for (int64_t j = 0; j < n; j++) storeScalar(to + j * p.out.column, from[j]);
-        }
+        if (!direct) deliver(sums, width, out + i0 * p.out.row + j0 * p.out.column, p.out, m, n, accumulate);
       }
     };
     parallel(blocks, threads == 1 ? blocks : 1, work);
@@ -367,8 +451,8 @@ template <class S> void product(const Product& given, bool accumulate) {
         for (int64_t j = 0; j < p.n; j++) storeScalar(out + i * p.out.row + j * p.out.column, typename ComputeOf<S>::type(0));
     return;
   }
-  // The transposed product has the larger side where blocks are cut, and the few rows on the left.
-  const bool turn = p.n <= FEW ? p.m > p.n : p.m > FEW && p.m * 2 < p.n && p.m <= 512;
+  // A transposed product has few rows on the left.
+  const bool turn = p.n <= FEW && p.m > p.n;
   if (turn) {
     p = {given.n, given.m, given.k,
          {given.b.data, given.b.column, given.b.row},
@@ -376,6 +460,7 @@ template <class S> void product(const Product& given, bool accumulate) {
          {given.out.data, given.out.column, given.out.row}};
   }
   if (p.m <= FEW) fewRows<S>(p, accumulate);
+  else if (p.m <= LOW && p.n > p.m && p.m * p.n * p.k >= SMALL_WORK) low<S>(p, accumulate);
   else general<S>(p, accumulate);
 }
 

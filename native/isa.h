@@ -22,7 +22,7 @@
 #endif
 
 using wick::half; using wick::bfloat; using wick::fp8;
-using wick::parallel; using wick::scratch;
+using wick::parallel; using wick::parallelTasks; using wick::scratch;
 
 namespace {
 #include "vec.h"

@@ -4,6 +4,9 @@
 namespace {
 #include "runs.h"
 
+// The next lane usually follows in memory: it is fetched while this one is computed from the cache. A fetch never faults.
+WICK_FN void fetchAhead(const void* p) { __builtin_prefetch(p, 0, 3); }
+
 // Largest and smallest element; NaN anywhere makes the largest NaN.
 template <class E> struct Range { E top, bottom; };
 template <class E> WICK_FN Range<E> rangeOf(const E* x, int64_t n) {
@@ -61,11 +64,13 @@ template <class E, class G, class H> WICK_FN E total(int64_t n, G f, H tail) {
 }
 
 // out[i] = f(loader) over n, where the loader gives vectors of the place at hand; the tail runs in a padded copy.
-template <class E, class G> WICK_FN void each(int64_t n, E* out, G f) {
+// Where `next` is given, n / 2 elements from there on are fetched meanwhile.
+template <class E, class G> WICK_FN void each(int64_t n, E* out, G f, const E* next = nullptr) {
   typedef Vec<E> V;
   int64_t i = 0;
   auto at = [&](int64_t k) { return f([&](const E* p) { return V::load(p + k); }); };
   for (; i + 4 * V::N <= n; i += 4 * V::N) {
+    if (next) for (int k = 0; k < 4 * WIDTH; k += 128) fetchAhead(reinterpret_cast<const char*>(next + i / 2) + k / 2);
     V p = at(i), q = at(i + V::N), r = at(i + 2 * V::N), s = at(i + 3 * V::N);
     p.store(out + i); q.store(out + i + V::N); r.store(out + i + 2 * V::N); s.store(out + i + 3 * V::N);
   }
@@ -80,9 +85,6 @@ template <class E, class G> WICK_FN void each(int64_t n, E* out, G f) {
   __builtin_memcpy(out + i, r, (n - i) * sizeof(E));
 }
 
-// The next lane usually follows in memory: it is fetched while this one is computed from the cache. A fetch never faults.
-WICK_FN void fetchAhead(const void* p) { __builtin_prefetch(p, 0, 3); }
-
 template <class E> WICK_FN E expOne(E x) { return expg(Vec<E>(x)).r[0]; }
 
 // The sum of e^(x - top), each stored where STORE says so. `near`: no result is denormal or 0, so nothing needs to be checked.
@@ -91,23 +93,21 @@ template <bool STORE, class E> WICK_FN E expSum(const E* x, E* out, int64_t n, E
   int64_t done = 0;
   double first = 0;
   if constexpr (Same<E, float>::value) {
-    const F4 vt(top);
+    const F vt(top);
     F4 sum(0.f);
-    if (near)
-      for (; done + 8 * F::N <= n; done += 8 * F::N) {
-        for (int k = 0; k < 8 * WIDTH; k += 64) fetchAhead(reinterpret_cast<const char*>(x + n + done) + k);
-        F v[8];
-        WICK_EIGHT v[u] = F::load(x + done + u * F::N) - vt.a;
-        expNear(v);
-        if (STORE) WICK_EIGHT v[u].store(out + done + u * F::N);
-        sum = sum + (F4(v[0], v[1], v[2], v[3]) + F4(v[4], v[5], v[6], v[7]));
+    auto run = [&](auto exponentials) __attribute__((always_inline)) {
+      for (; done + CHAINS * F::N <= n; done += CHAINS * F::N) {
+        for (int k = 0; k < CHAINS * WIDTH; k += 64) fetchAhead(reinterpret_cast<const char*>(x + n + done) + k);
+        F v[CHAINS];
+        WICK_EACH(CHAINS) v[u] = F::load(x + done + u * F::N) - vt;
+        exponentials(v);
+        if (STORE) WICK_EACH(CHAINS) v[u].store(out + done + u * F::N);
+        for (int k = 0; k < CHAINS; k += 4) sum = sum + F4(v[k], v[k + 1], v[k + 2], v[k + 3]);
       }
-    else
-      for (; done + F4::N <= n; done += F4::N) {
-        F4 e = expg(F4::load(x + done) - vt);
-        if (STORE) e.store(out + done);
-        sum = sum + e;
-      }
+    };
+    // The row's bound leaves room for the rough exponential.
+    if (near) run([](F (&v)[CHAINS]) __attribute__((always_inline)) { expNear<false>(v); });
+    else run([](F (&v)[CHAINS]) __attribute__((always_inline)) { expAll<false>(v); });
     first = sumLanes((sum.a + sum.b) + (sum.c + sum.d));
   }
   const V vt(top);
@@ -150,37 +150,81 @@ template <class E, bool LOG> void softmaxBackward(const E* const* in, E* out, in
 template <class E> WICK_FN E meanOf(const E* x, int64_t n) {
   return total<E>(n, [&](int64_t i) { return Vec<E>::load(x + i); }, [&](int64_t i) { return x[i]; }) / (E)n;
 }
-// 1 / sqrt(mean((x - m)^2) + eps)
-template <class E> WICK_FN E factorOf(const E* x, E m, int64_t n, double eps) {
+// Sum and sum of squares of x - shift, while the first half of what follows x is fetched. Pieces meet in double, so that long rows lose nothing.
+struct Moments { double sum, squares; };
+template <class E, bool CENTRE> WICK_FN Moments momentsOf(const E* x, E shift, int64_t n) {
   typedef Vec<E> V;
-  const V vm(m);
-  V a(E(0)), b = a, c = a, d = a;
+  constexpr int64_t PIECE = 4096;
+  const V vs(shift);
+  Moments m = {0, 0};
   int64_t i = 0;
-  for (; i + 4 * V::N <= n; i += 4 * V::N) {
-    for (int k = 0; k < 4 * WIDTH; k += 64) fetchAhead(reinterpret_cast<const char*>(x + n + i) + k);
-    V p = V::load(x + i) - vm, q = V::load(x + i + V::N) - vm, r = V::load(x + i + 2 * V::N) - vm, s = V::load(x + i + 3 * V::N) - vm;
-    a = mad(p, p, a); b = mad(q, q, b); c = mad(r, r, c); d = mad(s, s, d);
+  while (i + 4 * V::N <= n) {
+    V a(E(0)), b = a, c = a, d = a, e = a, f = a, g = a, h = a;
+    const int64_t end = n - i < PIECE ? n : i + PIECE;
+    for (; i + 4 * V::N <= end; i += 4 * V::N) {
+      for (int k = 0; k < 4 * WIDTH; k += 128) fetchAhead(reinterpret_cast<const char*>(x + n + i / 2) + k / 2);
+      V p = V::load(x + i), q = V::load(x + i + V::N), r = V::load(x + i + 2 * V::N), s = V::load(x + i + 3 * V::N);
+      if (CENTRE) {
+        p = p - vs; q = q - vs; r = r - vs; s = s - vs;
+        a += p; b += q; c += r; d += s;
+      }
+      e = mad(p, p, e); f = mad(q, q, f); g = mad(r, r, g); h = mad(s, s, h);
+    }
+    if (CENTRE) m.sum += sumLanes((a + b) + (c + d));
+    m.squares += sumLanes((e + f) + (g + h));
   }
-  double s = sumLanes((a + b) + (c + d));
-  for (; i < n; i++) s += (x[i] - m) * (x[i] - m);
-  return (E)(1.0 / __builtin_sqrt(s / (double)n + eps));
+  for (; i < n; i++) {
+    const double d = CENTRE ? x[i] - shift : x[i];
+    m.sum += d;
+    m.squares += d * d;
+  }
+  return m;
+}
+
+// The mean, and 1 / sqrt(mean((x - mean)^2) + eps).
+template <class E> struct Spread { E mean, factor; };
+template <class E, bool CENTRE> WICK_FN Spread<E> spreadOf(const E* x, int64_t n, double eps) {
+  // One pass around a guess at the mean; where the guess was far off, squares cancelled, and a second pass goes around the mean itself.
+  E shift = CENTRE && n > 0 ? x[0] : E(0);
+  Moments m = momentsOf<E, CENTRE>(x, shift, n);
+  double off = m.sum / (double)n, squares = m.squares / (double)n;
+  if (CENTRE && !(off * off <= 4 * (squares - off * off))) {
+    shift = E(shift + off);
+    m = momentsOf<E, CENTRE>(x, shift, n);
+    off = m.sum / (double)n, squares = m.squares / (double)n;
+  }
+  if (!CENTRE) off = 0;
+  const double variance = squares - off * off;
+  return {E(shift + off), E(1.0 / __builtin_sqrt((variance < 0 ? 0 : variance) + eps))};
 }
 
 template <class E, bool CENTRE> void norm(const E* const* in, E* out, int64_t n, const double* params) {
   typedef Vec<E> V;
   const E *x = in[0], *w = in[1], *b = in[2];
-  const E m = CENTRE ? meanOf(x, n) : E(0);
-  const V vm(m), r(factorOf(x, m, n, params[0]));
-  if (w && b) each(n, out, [&](auto at) { return mad((at(x) - vm) * r, at(w), at(b)); });
-  else if (w) each(n, out, [&](auto at) { return (at(x) - vm) * r * at(w); });
-  else if (b) each(n, out, [&](auto at) { return mad(at(x) - vm, r, at(b)); });
-  else each(n, out, [&](auto at) { return (at(x) - vm) * r; });
+  const Spread<E> s = spreadOf<E, CENTRE>(x, n, params[0]);
+  const V vm(s.mean), r(s.factor);
+  const E* rest = x + n + n / 2;
+  const E turned = -s.mean * s.factor;
+  if (!CENTRE || (turned < E(2) && turned > E(-2))) {
+    // A small mean may be multiplied out: what is rounded is no larger than the result.
+    const V c(turned);
+    if (w && b) each(n, out, [&](auto at) { return mad(mad(at(x), r, c), at(w), at(b)); }, rest);
+    else if (w) each(n, out, [&](auto at) { return (CENTRE ? mad(at(x), r, c) : at(x) * r) * at(w); }, rest);
+    else if (b) each(n, out, [&](auto at) { return mad(at(x), r, c) + at(b); }, rest);
+    else each(n, out, [&](auto at) { return CENTRE ? mad(at(x), r, c) : at(x) * r; }, rest);
+    return;
+  }
+  if (w && b) each(n, out, [&](auto at) { return mad((at(x) - vm) * r, at(w), at(b)); }, rest);
+  else if (w) each(n, out, [&](auto at) { return (at(x) - vm) * r * at(w); }, rest);
+  else if (b) each(n, out, [&](auto at) { return mad(at(x) - vm, r, at(b)); }, rest);
+  else each(n, out, [&](auto at) { return (at(x) - vm) * r; }, rest);
 }
 
 template <class E, bool CENTRE> void normBackward(const E* const* in, E* out, int64_t n, const double* params) {
   typedef Vec<E> V;
   const E *x = in[0], *g = in[1], *w = in[2];
-  const E m = CENTRE ? meanOf(x, n) : E(0), r = factorOf(x, m, n, params[0]);
+  const Spread<E> s = spreadOf<E, CENTRE>(x, n, params[0]);
+  const E m = s.mean, r = s.factor;
   const V vm(m), vr(r);
   // out holds the weighted gradient until its means are known.
   if (w) each(n, out, [&](auto at) { return at(g) * at(w); });

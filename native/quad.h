@@ -68,7 +68,7 @@ WICK_FN void store(uint8_t* p, QuadMask<4> m) {
   store(p + 3 * F::N, m.d);
 }
 
-// ---- exponentials: the squares' sum checks sixteen lanes at once; what is out of range goes vector by vector ----
+// ---- exponentials: several vectors in step, so that neither latency nor a constant's copy holds the pipes up ----
 #if defined(WICK_ISA_NEON)
 // p * r + k. A fused step overwrites its addend, so a constant there costs a move on the arithmetic pipes; it is loaded afresh instead.
 // The load names p, which keeps the compiler from sharing one copy.
@@ -77,54 +77,58 @@ WICK_FN F madFresh(F p, F r, const float (&k)[4]) {
   asm("ldr %q0, %1" : "=w"(s) : "m"(k), "w"((float32x4_t)p.r));
   return F((F::R)vfmaq_f32(s, (float32x4_t)p.r, (float32x4_t)r.r));
 }
-WICK_FN F4 madFresh(F4 p, F4 r, const float (&k)[4]) { return {madFresh(p.a, r.a, k), madFresh(p.b, r.b, k), madFresh(p.c, r.c, k), madFresh(p.d, r.d, k)}; }
+constexpr int CHAINS = 8;
 #else
-WICK_FN F4 madFresh(F4 p, F4 r, const float (&k)[4]) { return mad(p, r, F4(k[0])); }
+WICK_FN F madFresh(F p, F r, const float (&k)[4]) { return mad(p, r, F(k[0])); }
+constexpr int CHAINS = 4;  // more would not fit sixteen registers
 #endif
 #define WICK_LANES(v) {v, v, v, v}
-alignas(16) const float EXP_STEPS[7][4] = {WICK_LANES(0x1.8p23f), WICK_LANES(EXP_C5), WICK_LANES(EXP_C4), WICK_LANES(EXP_C3),
-                                           WICK_LANES(EXP_C2),    WICK_LANES(1.f),    WICK_LANES(1.f)};
+alignas(16) const float EXP_STEPS[7][4] = {WICK_LANES(EXP_SHIFT),   WICK_LANES(EXP_FINE[4]), WICK_LANES(EXP_FINE[3]), WICK_LANES(EXP_FINE[2]),
+                                           WICK_LANES(EXP_FINE[1]), WICK_LANES(EXP_FINE[0])};
+alignas(16) const float EXP_ROUGH_STEPS[6][4] = {WICK_LANES(EXP_SHIFT), WICK_LANES(EXP_ROUGH[3]), WICK_LANES(EXP_ROUGH[2]), WICK_LANES(EXP_ROUGH[1]),
+                                                 WICK_LANES(EXP_ROUGH[0])};
 #undef WICK_LANES
-// For |x| up to 87.
-WICK_FN F4 expNear(F4 x) {
-  F4 t = madFresh(x, F4(1.44269504088896341f), EXP_STEPS[0]), n = t - F4(0x1.8p23f);
-  F4 r = mad(n, F4(2.12194440054690583e-4f), mad(n, F4(-0.693359375f), x));
-  F4 y = madFresh(r, F4(EXP_C6), EXP_STEPS[1]);
-  y = madFresh(y, r, EXP_STEPS[2]);
-  y = madFresh(y, r, EXP_STEPS[3]);
-  y = madFresh(y, r, EXP_STEPS[4]);
-  y = madFresh(y, r, EXP_STEPS[5]);
-  y = madFresh(y, r, EXP_STEPS[6]);
-  auto scaled = [](F v, F k) { return (v.as<I>() + (k.as<I>() << 23)).as<F>(); };
-  return {scaled(y.a, t.a), scaled(y.b, t.b), scaled(y.c, t.c), scaled(y.d, t.d)};
+#define WICK_EACH(K) _Pragma("GCC unroll 8") for (int u = 0; u < K; u++)
+// For |x| up to 87: within 1.4 ULP if FINE, else within 5.
+template <bool FINE, int K> WICK_FN void expNear(F (&v)[K]) {
+  const auto& steps = [] () -> const auto& { if constexpr (FINE) return EXP_STEPS; else return EXP_ROUGH_STEPS; }();
+  F t[K], p[K];
+  WICK_EACH(K) t[u] = madFresh(v[u], F(LOG2_E), steps[0]);
+  WICK_EACH(K) p[u] = t[u] - F(EXP_SHIFT);
+  if constexpr (FINE) {
+    WICK_EACH(K) v[u] = mad(p[u], F(-LN2_TOP), v[u]);
+    WICK_EACH(K) v[u] = mad(p[u], F(-LN2_REST), v[u]);
+  } else {
+    WICK_EACH(K) v[u] = mad(p[u], F(-0.693147180559945309f), v[u]);
+  }
+  WICK_EACH(K) p[u] = madFresh(v[u], F(FINE ? EXP_FINE[5] : EXP_ROUGH[4]), steps[1]);
+  WICK_EACH(K) p[u] = madFresh(p[u], v[u], steps[2]);
+  WICK_EACH(K) p[u] = madFresh(p[u], v[u], steps[3]);
+  WICK_EACH(K) p[u] = madFresh(p[u], v[u], steps[4]);
+  if constexpr (FINE) WICK_EACH(K) p[u] = madFresh(p[u], v[u], steps[5]);
+  WICK_EACH(K) t[u] = raised(t[u]);
+  WICK_EACH(K) v[u] = v[u] * t[u];
+  WICK_EACH(K) v[u] = mad(p[u], v[u], t[u]);
 }
-// The same over 32 lanes where the instruction set's two pipes need eight chains to be busy; arrays, since larger values would live in memory.
-#define WICK_EIGHT _Pragma("GCC unroll 8") for (int u = 0; u < 8; u++)
-WICK_FN void expNear(F (&v)[8]) {
-#if defined(WICK_ISA_NEON)
-  F t[8], n[8];
-  WICK_EIGHT t[u] = madFresh(v[u], F(1.44269504088896341f), EXP_STEPS[0]);
-  WICK_EIGHT n[u] = t[u] - F(0x1.8p23f);
-  WICK_EIGHT v[u] = mad(n[u], F(-0.693359375f), v[u]);
-  WICK_EIGHT v[u] = mad(n[u], F(2.12194440054690583e-4f), v[u]);
-  WICK_EIGHT n[u] = madFresh(v[u], F(EXP_C6), EXP_STEPS[1]);
-  WICK_EIGHT n[u] = madFresh(n[u], v[u], EXP_STEPS[2]);
-  WICK_EIGHT n[u] = madFresh(n[u], v[u], EXP_STEPS[3]);
-  WICK_EIGHT n[u] = madFresh(n[u], v[u], EXP_STEPS[4]);
-  WICK_EIGHT n[u] = madFresh(n[u], v[u], EXP_STEPS[5]);
-  WICK_EIGHT n[u] = madFresh(n[u], v[u], EXP_STEPS[6]);
-  WICK_EIGHT v[u] = (n[u].as<I>() + (t[u].as<I>() << 23)).as<F>();
-#else
-  F4 p = expNear(F4(v[0], v[1], v[2], v[3])), q = expNear(F4(v[4], v[5], v[6], v[7]));
-  v[0] = p.a; v[1] = p.b; v[2] = p.c; v[3] = p.d;
-  v[4] = q.a; v[5] = q.b; v[6] = q.c; v[7] = q.d;
-#endif
+// The squares' sum checks all lanes at once: every |x| is below 86.
+template <int K> WICK_FN bool allNear(const F (&v)[K]) {
+  F s = v[0] * v[0], r = v[1] * v[1];
+#pragma GCC unroll 4
+  for (int u = 2; u < K; u += 2) {
+    s = mad(v[u], v[u], s);
+    r = mad(v[u + 1], v[u + 1], r);
+  }
+  return __builtin_expect(allWithin(s + r, F(7500.f)), 1);
 }
 WICK_CALL F expAlone(F x) { return expg(x); }
+template <bool FINE, int K> WICK_FN void expAll(F (&v)[K]) {
+  if (allNear(v)) expNear<FINE>(v);
+  else WICK_EACH(K) v[u] = expAlone(v[u]);  // out of range: vector by vector
+}
 WICK_FN F4 expg(F4 x) {
-  F s = mad(x.d, x.d, mad(x.c, x.c, mad(x.b, x.b, x.a * x.a)));
-  if (__builtin_expect(!allWithin(s, F(7500.f)), 0)) return {expAlone(x.a), expAlone(x.b), expAlone(x.c), expAlone(x.d)};
-  return expNear(x);
+  F v[4] = {x.a, x.b, x.c, x.d};
+  expAll<true>(v);
+  return {v[0], v[1], v[2], v[3]};
 }
 WICK_FN F4 tanhg(F4 x) { return tanhOf(x); }
 WICK_FN F4 erfg(F4 x) { return erfOf(x); }

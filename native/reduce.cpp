@@ -22,6 +22,7 @@ template <class S> WICK_FN double sumByEights(const S* x, int64_t n) {
   D lo(0.0), hi(0.0);
   int64_t i = 0;
   for (; i + 8 * F::N <= n; i += 8 * F::N) {
+    for (int k = 0; k < 8 * F::N * (int)sizeof(S); k += 64) __builtin_prefetch(reinterpret_cast<const char*>(x + i) + 768 + k);
     Pair p = toDouble(sumOfEight(x + i, F::N));
     lo += p.lo;
     hi += p.hi;

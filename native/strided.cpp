@@ -42,6 +42,21 @@ inline B4 zipHigh(B4 a, B4 b) { return WICK_SHUFFLE(B4, a, b, 2, 6, 3, 7); }
 inline B8 zipLow(B8 a, B8 b) { return WICK_SHUFFLE(B8, a, b, 0, 2); }
 inline B8 zipHigh(B8 a, B8 b) { return WICK_SHUFFLE(B8, a, b, 1, 3); }
 
+// N vectors of N elements, turned; each round doubles the runs that belong together.
+template <class V, int N> inline __attribute__((always_inline)) void zipTile(V (&v)[N]) {
+#pragma GCC unroll 4
+  for (int width = 1; width < N; width *= 2) {
+    V w[N];
+#pragma GCC unroll 8
+    for (int i = 0; i < N / 2; i++) {
+      w[2 * i] = zipLow(v[i], v[i + N / 2]);
+      w[2 * i + 1] = zipHigh(v[i], v[i + N / 2]);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < N; i++) v[i] = w[i];
+  }
+}
+
 // `TILES` tiles of N by N elements from rows `step` apart to rows `pitch` apart; what lies in one row is read at once.
 template <class V, int TILES, class E> inline __attribute__((always_inline)) void transposeTiles(const E* from, int64_t step, E* to, int64_t pitch) {
   constexpr int N = 16 / sizeof(E);
@@ -52,17 +67,7 @@ template <class V, int TILES, class E> inline __attribute__((always_inline)) voi
     for (int j = 0; j < TILES; j++) __builtin_memcpy(&v[j][i], from + i * step + j * N, 16);
 #pragma GCC unroll 4
   for (int j = 0; j < TILES; j++) {
-#pragma GCC unroll 4
-    for (int width = 1; width < N; width *= 2) {  // each round doubles the runs that belong together
-      V w[N];
-#pragma GCC unroll 8
-      for (int i = 0; i < N / 2; i++) {
-        w[2 * i] = zipLow(v[j][i], v[j][i + N / 2]);
-        w[2 * i + 1] = zipHigh(v[j][i], v[j][i + N / 2]);
-      }
-#pragma GCC unroll 16
-      for (int i = 0; i < N; i++) v[j][i] = w[i];
-    }
+    zipTile(v[j]);
 #pragma GCC unroll 16
     for (int i = 0; i < N; i++) __builtin_memcpy(to + (j * N + i) * pitch, &v[j][i], 16);
   }
@@ -258,7 +263,85 @@ void runBlocks(const Task& t, int dim) {
   });
 }
 
+// ---- a turned copy: whole lines of the result from as many runs of the source ----
+constexpr int64_t LINE = 64, RUN = 2048;
+
+// N rows of a line each, from N-element pieces of the lines' columns `pitch` elements apart.
+template <class V, class E> inline __attribute__((always_inline)) void turnLines(const E* from, int64_t pitch, E* to, int64_t row) {
+  constexpr int N = 16 / sizeof(E);
+  if constexpr (N > 4) {
+    for (int j = 0; j < 4; j++) transposeTiles<V, 1>(from + j * N * pitch, pitch, to + j * N, row);
+  } else {
+    V v[4][N];
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; j++) {
+#pragma GCC unroll 4
+      for (int i = 0; i < N; i++) __builtin_memcpy(&v[j][i], from + (j * N + i) * pitch, 16);
+      zipTile(v[j]);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < N; i++)
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; j++) __builtin_memcpy(to + i * row + j * N, &v[j][i], 16);
+  }
+}
+
+// to[r * row + c] = from[c * step + r]. Runs of the source are taken out first: runs a power of two apart would evict each other from the cache.
+// While one block is written, the lines of the next, whose corner is `next`, are fetched.
+template <class V, class E> void turnBlock(const E* from, int64_t step, E* to, int64_t row, int64_t rows, int64_t columns, const E* next) {
+  constexpr int64_t N = 16 / sizeof(E), WIDE = LINE / sizeof(E), LONG = RUN / sizeof(E), PITCH = LONG + WIDE;
+  if (rows < LONG || columns < WIDE) return transposeAs<V>(from, step, to, row, rows, columns);
+  E* runs = static_cast<E*>(scratch(SCRATCH_BLOCKS, WIDE * PITCH * sizeof(E)));
+  for (int64_t c = 0; c < WIDE; c++) memcpy(runs + c * PITCH, from + c * step, RUN);
+  int64_t line = 0;
+  for (int64_t r = 0; r < LONG; r += N) {
+    for (int64_t k = 0; k < WIDE * (RUN / LINE) / (LONG / N); k++, line++) __builtin_prefetch(next + line / (RUN / LINE) * step + line % (RUN / LINE) * WIDE, 0, 2);
+    turnLines<V>(runs + r, PITCH, to + r * row, row);
+  }
+}
+
+template <class V, class E> void turnedCopy(const Task& t, int dim) {
+  const int last = t.m.rank - 1;
+  constexpr int64_t WIDE = LINE / sizeof(E), LONG = RUN / sizeof(E);
+  const int64_t rows = t.m.shape[dim], columns = t.m.shape[last], step = t.m.stride[0][last], row = t.m.stride[1][dim];
+  const int64_t down = (rows + LONG - 1) / LONG, across = (columns + WIDE - 1) / WIDE;
+  int64_t shape[MAX_RANK], stride[MAX_OPERANDS][MAX_RANK], outer = 1;
+  int rank = 0;
+  for (int d = 0; d < last; d++) {
+    if (d == dim) continue;
+    outer *= shape[rank] = t.m.shape[d];
+    for (int k = 0; k < 2; k++) stride[k][rank] = t.m.stride[k][d];
+    rank++;
+  }
+  // Blocks follow each other along the runs that are read.
+  const E* source = reinterpret_cast<const E*>(t.data[0]);
+  auto corner = [&](int64_t b, int64_t offset) { return source + offset + b % down * LONG + b / down % across * WIDE * step; };
+  parallel(outer * down * across, GRAIN / (LONG * WIDE) + 1, [&](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; b++) {
+      Walk walk(rank, shape, stride, 2, b / (across * down));
+      const int64_t r0 = b % down * LONG, c0 = b / down % across * WIDE;
+      turnBlock<V>(corner(b, walk.offset[0]), step, reinterpret_cast<E*>(t.data[1]) + walk.offset[1] + r0 * row + c0, row,
+                   rows - r0 < LONG ? rows - r0 : LONG, columns - c0 < WIDE ? columns - c0 : WIDE, corner(b + 1, walk.offset[0]));
+    }
+  });
+}
+
 template <int BYTES> void copyKernel(const void* const* in, void* out, int64_t n, const double*) { memcpy(out, in[0], n * BYTES); }
+
+// By bytes an element.
+struct Copy {
+  Kernel kernel;
+  void (*turned)(const Task&, int dim);
+};
+const Copy COPIES[9] = {{},
+                        {copyKernel<1>, turnedCopy<B1, uint8_t>},
+                        {copyKernel<2>, turnedCopy<B2, uint16_t>},
+                        {},
+                        {copyKernel<4>, turnedCopy<B4, uint32_t>},
+                        {},
+                        {},
+                        {},
+                        {copyKernel<8>, turnedCopy<B8, uint64_t>}};
 
 }  // namespace
 
@@ -336,7 +419,10 @@ void runStrided(Kernel kernel, const Operand* inputs, int count, const Operand& 
     });
   }
   int dim = blockDim(t);
-  if (dim >= 0) return runBlocks(t, dim);
+  if (dim >= 0) {
+    const Copy& copy = COPIES[t.bytes[0]];
+    return kernel == copy.kernel && t.m.stride[1][t.m.rank - 1] == 1 ? copy.turned(t, dim) : runBlocks(t, dim);
+  }
   const int64_t length = t.m.shape[t.m.rank - 1];
   if (length >= LONG_ROW) {
     parallel(size / length, GRAIN / length + 1, [&](int64_t begin, int64_t end) { runRows(t, begin, end); });
@@ -346,8 +432,7 @@ void runStrided(Kernel kernel, const Operand* inputs, int count, const Operand& 
 }
 
 void copyStrided(const Operand& from, const Operand& to) {
-  static const Kernel kernels[9] = {nullptr, copyKernel<1>, copyKernel<2>, nullptr, copyKernel<4>, nullptr, nullptr, nullptr, copyKernel<8>};
-  runStrided(kernels[to.bytes()], &from, 1, to, nullptr);
+  runStrided(COPIES[to.bytes()].kernel, &from, 1, to, nullptr);
 }
 
 const char* contiguousData(const Operand& x, int slot) {

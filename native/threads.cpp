@@ -108,7 +108,7 @@ void setThreadCount(int n) {
   wanted = n < 1 ? 1 : n < MAX_THREADS ? n : MAX_THREADS;
 }
 
-void parallelRange(int64_t n, int64_t grain, void (*body)(void*, int64_t, int64_t), void* context) {
+void parallelRange(int64_t n, int64_t grain, bool exactly, void (*body)(void*, int64_t, int64_t), void* context) {
   if (n <= 0) return;
   if (grain < 1) grain = 1;
   int threads = threadCount();
@@ -117,7 +117,7 @@ void parallelRange(int64_t n, int64_t grain, void (*body)(void*, int64_t, int64_
   Pool& p = *pool;
   // Four pieces a thread even out their speeds.
   int64_t piece = (n + threads * 4 - 1) / (threads * 4);
-  p.job = {body, context, n, piece > grain ? piece : grain, threads};
+  p.job = {body, context, n, piece > grain && !exactly ? piece : grain, threads};
   p.next.store(0, std::memory_order_relaxed);
   p.busy.store(p.workers, std::memory_order_relaxed);
   p.generation.fetch_add(1, std::memory_order_seq_cst);
