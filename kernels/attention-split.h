@@ -2,11 +2,12 @@
 #pragma once
 #include "portable.h"
 
-/** A load of what is read once, which need not stay in the nearest cache; it stays ahead of begin_in_turn where it is written so. */
-WICK_FN word4 load_once(const word4* p) {
+/** A load of what is read once, which need not stay in the nearest cache; an early one stays ahead of begin_in_turn where it is written so. */
+template <bool Early = false> WICK_FN word4 load_once(const word4* p) {
 #if defined(WICK_NVIDIA) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 700
   word4 v;
-  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
+  if constexpr (Early) asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
+  else asm("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
   return v;
 #else
   return *p;
@@ -17,13 +18,13 @@ template <class T> struct Eight {
   word4 w[sizeof(T) / 2];
 };
 /** Numbers at .. at+7 of a row, zeros from dim on; `whole` where 16-byte loads serve. */
-template <class T> WICK_FN Eight<T> load_eight(const T* row, int at, int dim, bool whole) {
+template <class T, bool Early = false> WICK_FN Eight<T> load_eight(const T* row, int at, int dim, bool whole) {
   Eight<T> r;
   u32 words[4];
 #pragma unroll
   for (int i = 0; i < (int)sizeof(T) / 2; i++) {
     if (whole) {
-      r.w[i] = load_once((const word4*)(row + at) + i);
+      r.w[i] = load_once<Early>((const word4*)(row + at) + i);
       continue;
     }
 #pragma unroll

@@ -46,7 +46,7 @@ template <class T, int D, int G, int Unroll> WICK_FN void decode_attention(const
     for (int u = 0; u < Unroll; u++) {
       const int j = j0 + u * Groups + group;
       to[u] = Eight<T>{};
-      if (j < end && 8 * lane < p.dim) to[u] = load_eight<T>(base + (i64)j * p.dim, 8 * lane, p.dim, whole);
+      if (j < end && 8 * lane < p.dim) to[u] = load_eight<T, true>(base + (i64)j * p.dim, 8 * lane, p.dim, whole);
     }
   };
   Eight<T> key[Unroll], value[Unroll];

@@ -59,7 +59,7 @@ WICK_FN void decode_rows(const T* x, const T* norm, float eps, const T* w, const
       const int c = c0 + u * chunk;
       const bool inside = c + from < k;
 #pragma unroll
-      for (int r = 0; r < R; r++) held[u][r] = inside ? load_once((const word4*)(rows[r] + c)) : word4{};
+      for (int r = 0; r < R; r++) held[u][r] = inside ? load_once<true>((const word4*)(rows[r] + c)) : word4{};
       scale[u] = inside && norm ? *(const word4*)(norm + c + from) : word4{};
     }
   };
