@@ -1,9 +1,9 @@
 // Finds the CPU engine's shared library: prebuilt in an optional package, built before, or built now with the C++ compiler found.
 import { spawn, spawnSync } from 'node:child_process';
-import { createHash } from 'node:crypto';
-import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { createHash, randomUUID } from 'node:crypto';
+import { accessSync, constants, existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { availableParallelism, homedir } from 'node:os';
+import { availableParallelism, homedir, tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { NativeError } from '../base/errors.js';
@@ -70,12 +70,41 @@ const hash = (...parts: readonly string[]): string => {
   return h.digest('hex').slice(0, 24);
 };
 
-const hostArch = (): NativeArch => {
+/** The optional package that carries the engine prebuilt. */
+export const enginePackage = (arch: NativeArch): string => `@wick-native/linux-${arch}`;
+
+export const hostArch = (): NativeArch => {
   if (process.platform === 'linux' && (process.arch === 'x64' || process.arch === 'arm64')) return process.arch;
   throw new NativeError(`the CPU engine runs on Linux x64 and arm64, not on ${process.platform} ${process.arch}`);
 };
 
 const cacheRoot = (): string => join(process.env.WICK_CACHE ?? join(process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache'), 'wick'), 'native');
+
+const writable = (dir: string): boolean => {
+  try {
+    mkdirSync(dir, { recursive: true });
+    accessSync(dir, constants.W_OK);
+    return true;
+  } catch {
+    return false; // a read-only home, or one that belongs to someone else
+  }
+};
+
+/** Where to build: the cache, or a folder of this user alone among the temporary files. What is loaded from there must be ours. */
+function buildRoot(): string {
+  const root = cacheRoot();
+  if (writable(root)) return root;
+  const uid = process.getuid?.() ?? 0;
+  const own = join(tmpdir(), `wick-${uid}`);
+  try {
+    mkdirSync(own, { mode: 0o700 });
+  } catch {
+    // It may be there from an earlier run; what counts is looked at next.
+  }
+  const stat = lstatSync(own, { throwIfNoEntry: false });
+  if (stat?.isDirectory() && stat.uid === uid && (stat.mode & 0o022) === 0 && writable(join(own, 'native'))) return join(own, 'native');
+  throw new NativeError(`the CPU engine cannot be built: neither ${root} nor ${own} can be written; set WICK_CACHE to a folder that can`);
+}
 
 function compiler(): { path: string; version: string } | undefined {
   for (const path of process.env.CXX ? [process.env.CXX] : COMPILERS) {
@@ -93,13 +122,12 @@ interface Plan {
   readonly generated: Record<string, string>;
 }
 
-function plan(arch: NativeArch, cxx: { path: string; version: string }): Plan {
+function plan(arch: NativeArch, cxx: { path: string; version: string }, root: string): Plan {
   const native = join(packageRoot(), 'native');
   const read = (name: string): string => readFileSync(join(native, name), 'utf8');
   const headers = readdirSync(native).filter((f) => f.endsWith('.h')).sort().map(read);
   const generated = generatedHeaders();
   const generatedText = Object.values(generated);
-  const root = cacheRoot();
   const objects = units(arch).map((unit) => {
     const usesTable = unit.source === 'elementwise.cpp' || unit.source === 'engine.cpp';
     const key = hash(cxx.version, ...COMMON_FLAGS, ...unit.flags, read(unit.source), ...headers, ...(usesTable ? generatedText : []));
@@ -109,26 +137,43 @@ function plan(arch: NativeArch, cxx: { path: string; version: string }): Plan {
   return { library: join(root, key, 'libwick.so'), compiler: cxx.path, objects, headers: join(root, key), generated };
 }
 
-const prebuilt = (arch: NativeArch): string | undefined => {
+interface Prebuilt {
+  readonly library?: string;
+  /** Why a package that is there does not serve. */
+  readonly unfit?: string;
+}
+
+function prebuilt(arch: NativeArch): Prebuilt {
+  const require = createRequire(import.meta.url);
+  const versionOf = (file: string): string => (JSON.parse(readFileSync(file, 'utf8')) as { version: string }).version;
+  const name = enginePackage(arch);
+  let manifest: string;
   try {
-    return createRequire(import.meta.url).resolve(`@wick-native/linux-${arch}/libwick.so`);
+    manifest = require.resolve(`${name}/package.json`);
   } catch {
-    return undefined; // the optional package is not installed: a build follows
+    return {}; // the optional package is not installed
   }
-};
+  const [theirs, ours] = [versionOf(manifest), versionOf(join(packageRoot(), 'package.json'))];
+  const library = join(dirname(manifest), 'libwick.so');
+  if (theirs !== ours) return { unfit: `${name} is version ${theirs}, but this is wick ${ours}` };
+  return existsSync(library) ? { library } : { unfit: `${library} is missing` };
+}
 
 /** The path of the shared library; a NativeError says what is missing. Blocks while it builds. */
 export function ensureNative(): string {
   const arch = hostArch();
-  const ready = process.env.WICK_NATIVE ?? prebuilt(arch);
+  if (process.env.WICK_NATIVE) return process.env.WICK_NATIVE;
+  const { library: ready, unfit } = prebuilt(arch);
   if (ready) return ready;
   const cxx = compiler();
   if (!cxx) {
     throw new NativeError(
-      `the CPU engine is not built: no prebuilt package @wick-native/linux-${arch} and no C++ compiler (${COMPILERS.join(', ')}); install one, for instance with: apt install g++`,
+      `the CPU engine is not built: ${unfit ?? `no prebuilt package ${enginePackage(arch)}`} and no C++ compiler (${process.env.CXX ?? COMPILERS.join(', ')}); install one, for instance with: apt install g++`,
     );
   }
-  const { library } = plan(arch, cxx);
+  const before = plan(arch, cxx, cacheRoot()).library;
+  if (existsSync(before)) return before;
+  const { library } = plan(arch, cxx, buildRoot());
   if (existsSync(library)) return library;
   // Compiling in parallel needs an event loop; the caller has none to give.
   const child = spawnSync(process.execPath, ['-e', `import(${JSON.stringify(import.meta.url)}).then((m) => m.buildNative())`], {
@@ -172,8 +217,8 @@ const alive = (pid: number): boolean => {
   try {
     process.kill(pid, 0);
     return true;
-  } catch {
-    return false; // no such process
+  } catch (e) {
+    return (e as NodeJS.ErrnoException).code === 'EPERM'; // another user's; else there is none
   }
 };
 
@@ -187,30 +232,42 @@ function run(command: string, args: readonly string[]): Promise<void> {
   });
 }
 
-/** Builds the library into the cache unless it is there; answers its path. */
-export async function buildNative(): Promise<string> {
+/** A file is made under a name of its own and renamed when it is whole, so that no one ever sees half of it. */
+async function whole(file: string, make: (part: string) => Promise<void>): Promise<void> {
+  const part = `${file}.${randomUUID()}`;
+  try {
+    await make(part);
+    renameSync(part, file);
+  } finally {
+    rmSync(part, { force: true });
+  }
+}
+
+const link = (p: Plan, flags: readonly string[], to: string): Promise<void> =>
+  run(p.compiler, ['-shared', '-pthread', ...flags, '-Wl,--no-undefined', '-o', to, ...p.objects.map((o) => o.file), '-lm']);
+
+/** Builds the library into the cache unless it is there; answers its path. With `copy`, one that needs no C++ run time is linked there too. */
+export async function buildNative(copy?: string): Promise<string> {
   const cxx = compiler();
   if (!cxx) throw new NativeError('no C++ compiler');
-  const p = plan(hostArch(), cxx);
+  const p = plan(hostArch(), cxx, buildRoot());
   const native = join(packageRoot(), 'native');
   mkdirSync(dirname(p.library), { recursive: true });
   await locked(`${dirname(p.library)}.lock`, async () => {
-    if (existsSync(p.library)) return;
+    const waiting = p.objects.filter((o) => !existsSync(o.file));
+    if (existsSync(p.library) && !(copy && waiting.length > 0)) return;
     mkdirSync(dirname(p.objects[0].file), { recursive: true });
     mkdirSync(join(p.headers, 'generated'), { recursive: true });
     for (const [name, text] of Object.entries(p.generated)) writeFileSync(join(p.headers, 'generated', name), text);
-    const waiting = p.objects.filter((o) => !existsSync(o.file));
     const job = async (): Promise<void> => {
       for (let next = waiting.shift(); next; next = waiting.shift()) {
-        const part = `${next.file}.${process.pid}`;
-        await run(p.compiler, [...COMMON_FLAGS, ...next.unit.flags, `-I${native}`, `-I${p.headers}`, '-c', join(native, next.unit.source), '-o', part]);
-        renameSync(part, next.file); // whole or not at all
+        const { file, unit } = next;
+        await whole(file, (part) => run(p.compiler, [...COMMON_FLAGS, ...unit.flags, `-I${native}`, `-I${p.headers}`, '-c', join(native, unit.source), '-o', part]));
       }
     };
     await Promise.all(Array.from({ length: Math.max(2, Math.min(8, availableParallelism())) }, job));
-    const part = `${p.library}.${process.pid}`;
-    await run(p.compiler, ['-shared', '-pthread', '-Wl,--no-undefined', '-o', part, ...p.objects.map((o) => o.file), '-lm']);
-    renameSync(part, p.library);
+    await whole(p.library, (part) => link(p, [], part));
   });
+  if (copy) await whole(copy, (part) => link(p, ['-static-libstdc++', '-static-libgcc', '-s'], part));
   return p.library;
 }
