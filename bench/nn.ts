@@ -1,18 +1,22 @@
 // Attention, training, prefill and decoding at the sizes people quote: node dist/bench/nn.js --device cuda:0 [--only attention,decode,...]
-// Numbers are of this machine in this run; each line is one measurement, and --json FILE keeps them all.
+// Numbers are of this machine in this run, PyTorch's beside them where it is installed; --json FILE keeps them all.
+import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
+import { table } from '../src/cli/table.js';
 import { Device, type DType, Generator, noGrad, randn, scope, tensor, type Tensor } from '../src/index.js';
 import { GraphDecoder, PlainDecoder } from '../src/engine/index.js';
 import { Sampler } from '../src/engine/sampler.js';
 import { Llama, type LlamaConfig } from '../src/models/index.js';
 import { AdamW, clipGradNorm, FlatParameters, initialise, normal, VarBuilder, VarMap } from '../src/nn/index.js';
 
-const { values: v } = parseArgs({ options: { device: { type: 'string', default: 'cpu' }, only: { type: 'string', default: 'attention,attention-decode,train,1b,8b' }, dtype: { type: 'string' }, json: { type: 'string' } } });
+const { values: v } = parseArgs({ options: { device: { type: 'string', default: 'cpu' }, only: { type: 'string', default: 'copy,attention,attention-decode,train,1b,8b' }, dtype: { type: 'string' }, json: { type: 'string' }, 'no-peers': { type: 'boolean', default: false } } });
 const device = Device.get(v.device);
 const small = device.name === 'cpu' || device.name.startsWith('sim');
 const dtype = (v.dtype ?? (small ? 'f32' : 'bf16')) as DType;
-const results: { name: string; value: number; unit: string }[] = [];
+const results: { name: string; value: number; unit: string; torch?: number; ofTorch?: number }[] = [];
 const report = (name: string, value: number, unit: string): void => {
   results.push({ name, value, unit });
   console.log(`${name.padEnd(64)} ${value.toPrecision(5)} ${unit}`);
@@ -117,10 +121,31 @@ async function language(name: string): Promise<void> {
   device.trim();
 }
 
-const JOBS: Readonly<Record<string, () => Promise<void>>> = { attention: attentionForward, 'attention-decode': attentionDecode, train: trainingStep, '1b': () => language('1b'), '8b': () => language('8b'), tiny: () => language('tiny') };
+/** What bench/peers/pytorch-nn.py measures for the same names, where PyTorch is installed. */
+function torchValues(): Readonly<Record<string, number>> {
+  const parts = [['attention', 'attention'], ['train', 'train'], ['1b', 'prefill'], ['8b', 'prefill']].flatMap(([ours, theirs]) => (v.only.split(',').includes(ours) ? [theirs] : []));
+  const script = join(dirname(fileURLToPath(import.meta.url)), '..', '..', 'bench', 'peers', 'pytorch-nn.py');
+  const run = spawnSync('python3', [script, [...new Set(parts)].join(',')], { encoding: 'utf8', maxBuffer: 2 ** 24 });
+  return run.status === 0 ? (JSON.parse(run.stdout) as Record<string, number>) : {};
+}
+
+async function copyRate(): Promise<void> {
+  const x = random([small ? 2 ** 22 : 2 ** 29], 1);
+  const seconds = await time(() => scope(() => void x.copy()), 3);
+  report(`copy ${dtype}, read and written`, (2 * x.size * (dtype === 'f32' ? 4 : 2)) / seconds / 1e9, 'GB/s');
+  x.dispose();
+}
+
+const JOBS: Readonly<Record<string, () => Promise<void>>> = { copy: copyRate, attention: attentionForward, 'attention-decode': attentionDecode, train: trainingStep, '1b': () => language('1b'), '8b': () => language('8b'), tiny: () => language('tiny') };
 console.log(`${device.name}: ${device.description}`);
 for (const name of v.only.split(',')) {
   if (!Object.hasOwn(JOBS, name)) throw new Error(`bench: unknown part ${JSON.stringify(name)}; known are ${Object.keys(JOBS).join(', ')}`);
   await JOBS[name]();
 }
-if (v.json) writeFileSync(v.json, `${JSON.stringify({ device: device.description, results }, null, 1)}\n`);
+if (!small && !v['no-peers']) {
+  device.trim();
+  const torch = torchValues();
+  for (const r of results) if (torch[r.name] !== undefined) Object.assign(r, { torch: torch[r.name], ofTorch: r.value / torch[r.name] });
+  console.log(table(['work', 'wick', 'unit', 'PyTorch', 'wick / PyTorch'], results.map((r) => [r.name, r.value.toPrecision(4), r.unit, r.torch?.toPrecision(4) ?? '', r.ofTorch?.toFixed(2) ?? ''])));
+}
+if (v.json) writeFileSync(v.json, `${JSON.stringify({ device: device.description, date: new Date().toISOString(), results }, null, 1)}\n`);
