@@ -1,6 +1,6 @@
 // Our fast elementwise kernels: out[i] = f(in0[i], in1[i], ...), memory-bound, so all that matters is how bytes move.
 //
-// flat       everything contiguous (or one element for all): 16-byte accesses, up to 64 bytes in flight a thread and operand
+// flat       everything contiguous (or one element for all): 16-byte accesses, up to 32 bytes in flight a thread and operand
 // strided    any layout of up to 8 dimensions, passed by value with precomputed divisors; in groups of E elements where the
 //            innermost dimension allows, one by one else
 // transpose  one input whose contiguous dimension is not the output's: tiles through shared memory
@@ -13,6 +13,8 @@ struct None {};
 
 constexpr int MAX_DIMS = 8;
 constexpr int BLOCK = 256;
+/** Small blocks with little in flight each come nearest to copy speed. */
+constexpr int FLAT_BLOCK = 128;
 
 /** Sizes, divisors and strides of all operands, the output first; below 2^31 elements everything fits 32 bits. */
 struct Layout32 {
@@ -56,9 +58,8 @@ template <int E> struct Group<None, E> {};
 template <class S> constexpr int bytes_of = sizeof(S);
 template <> constexpr int bytes_of<None> = 0;
 WICK_FN constexpr int larger(int a, int b) { return a > b ? a : b; }
-WICK_FN constexpr int smaller(int a, int b) { return a == 0 ? b : b == 0 ? a : a < b ? a : b; }
-/** Elements a thread takes at once: 16 bytes of the smallest operand, at most 64 of the largest. */
-WICK_FN constexpr int group_elements(int least, int most) { return 16 / least * most > 64 ? 64 / most : 16 / least; }
+/** Elements a thread takes at once: 16 bytes of the output, so that stores fill whole lines, and at most 64 of the largest operand. */
+WICK_FN constexpr int group_elements(int out, int most) { return 16 / out * most > 64 ? 64 / most : 16 / out; }
 
 template <class S, int E> constexpr int access_bytes = E * bytes_of<S> > 16 ? 16 : E * bytes_of<S>;
 
@@ -108,10 +109,10 @@ template <class S> WICK_FN S element_at(const S* p, u64 at) {
 
 template <class F, class D, class S0, class S1, class S2, class S3>
 WICK_FN void flat(F f, u64 n, u32 scalars, D* out, const S0* p0, const S1* p1, const S2* p2, const S3* p3) {
-  constexpr int least = smaller(smaller(bytes_of<D>, bytes_of<S0>), smaller(bytes_of<S1>, smaller(bytes_of<S2>, bytes_of<S3>)));
   constexpr int most = larger(larger(bytes_of<D>, bytes_of<S0>), larger(bytes_of<S1>, larger(bytes_of<S2>, bytes_of<S3>)));
-  constexpr int E = group_elements(least, most);
-  constexpr int U = larger(1, 64 / (E * most));
+  constexpr int E = group_elements(bytes_of<D>, most);
+  constexpr int U = larger(1, 32 / (E * most));
+  constexpr int BLOCK = FLAT_BLOCK;
   constexpr u64 tile = (u64)BLOCK * E * U;
   const u64 base = blockIdx.x * tile;
   const bool s0 = scalars & 1, s1 = scalars & 2, s2 = scalars & 4, s3 = scalars & 8;

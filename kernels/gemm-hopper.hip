@@ -61,16 +61,32 @@ template <class S, int ROWS, bool K> struct HopperTile {
   static constexpr u32 BYTES = ROWS * TILE_K * 2;
   /** From one group of 16 along k to the next, and from 64 rows to the next 64, in bytes. */
   static constexpr u32 K_STEP = K ? 32 : 16 * 128, BLOCK = 64 * 128;
-  /** Copied by 128 threads; what lies outside the matrix is 0. */
-  static WICK_MEMBER void fetch(unsigned char* to, const S* base, i64 stride, i32 rows, i32 ks) {
-    constexpr i32 LINES = K ? ROWS : TILE_K, PARTS = K ? 8 : ROWS / 8, STEP = 128 / PARTS;
-    const i32 t = (i32)threadIdx.x, c = t % PARTS, first = t / PARTS, lines = K ? rows : ks, left = (K ? ks : rows) - 8 * c;
+  /** Lines of a tile, 16-byte parts of a line, and how many lines 128 threads copy at once. */
+  static constexpr i32 LINES = K ? ROWS : TILE_K, PARTS = K ? 8 : ROWS / 8, STEP = 128 / PARTS;
+  /** Where in the tile the part c of a line lies. */
+  static WICK_MEMBER u32 place(i32 line, i32 c) { return (K ? 0 : (u32)c / 8 * BLOCK) + (u32)line * 128 + (u32)((c ^ line) & 7) * 16; }
+  /** This thread's first part of the tile that begins at `base`. */
+  static WICK_MEMBER const S* first(const S* base, i64 stride) { return base + (i64)(threadIdx.x / PARTS) * stride + 8 * (threadIdx.x % PARTS); }
+
+  /** A tile that lies inside the matrix, copied by 128 threads: no more than an addition a copy, since the copying warps are few. */
+  static WICK_MEMBER void fetch(u32 to, const S* from, i64 stride) {
+    const i32 c = (i32)threadIdx.x % PARTS, line = (i32)threadIdx.x / PARTS;
+    const u32 even = to + place(line, c), odd = to + place(line + STEP, c) - STEP * 128;  // the same where STEP is a multiple of 8
+    const i64 step = STEP * stride;
+#pragma unroll
+    for (i32 i = 0; i < LINES / STEP; i++) {
+      asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"((i % 2 ? odd : even) + (u32)(i * STEP) * 128), "l"(from) : "memory");
+      from += step;
+    }
+  }
+  /** A tile of which `rows` and `ks` lie inside; the rest is 0. */
+  static WICK_MEMBER void fetch_edge(u32 to, const S* from, i64 stride, i32 rows, i32 ks, const S* somewhere) {
+    const i32 c = (i32)threadIdx.x % PARTS, line = (i32)threadIdx.x / PARTS, lines = K ? rows : ks, left = (K ? ks : rows) - 8 * c;
     const u32 bytes = left <= 0 ? 0 : left >= 8 ? 16 : (u32)left * 2;
-    const S* from = base + first * stride + 8 * c;
-#pragma unroll 4
-    for (i32 line = first; line < LINES; line += STEP) {
-      const u32 some = line < lines ? bytes : 0;
-      async_copy16(to + (K ? 0 : c / 8 * BLOCK) + line * 128 + ((c ^ line) & 7) * 16, some ? from : base, some);
+#pragma unroll 1
+    for (i32 l = line; l < LINES; l += STEP) {
+      const u32 some = l < lines ? bytes : 0;
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to + place(l, c)), "l"(some ? from : somewhere), "r"(some) : "memory");
       from += STEP * stride;
     }
   }
@@ -95,19 +111,27 @@ WICK_FN void gemm_hopper(const S* a, const S* b, const MatrixStore<S>& store, i6
 
   if (threadIdx.x < 128) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-    const S *from_a = a + m0 * (AK ? a_stride : 1) + k_from * (AK ? 1 : a_stride), *from_b = b + n0 * (BK ? b_stride : 1) + k_from * (BK ? 1 : b_stride);
+    const i64 a_step = TILE_K * (AK ? 1 : a_stride), b_step = TILE_K * (BK ? 1 : b_stride);
+    const S* from_a = TA::first(a + m0 * (AK ? a_stride : 1) + k_from * (AK ? 1 : a_stride), a_stride);
+    const S* from_b = TB::first(b + n0 * (BK ? b_stride : 1) + k_from * (BK ? 1 : b_stride), b_stride);
     const i32 rows_a = (i32)(m - m0 < TILE_M ? m - m0 : TILE_M), rows_b = (i32)(n - n0 < TILE_N ? n - n0 : TILE_N);
+    const u32 start = shared_address(shared);
     i64 left = k_to - k_from;
     u32 stage = 0, parity = 1;
     for (i32 step = 0; step < steps; step++) {
       barrier_wait(empty + stage, parity);
-      const i32 ks = (i32)(left < TILE_K ? left : TILE_K);
-      unsigned char* to = shared + stage * STAGE;
-      TA::fetch(to, from_a, a_stride, rows_a, ks);
-      TB::fetch(to + TA::BYTES, from_b, b_stride, rows_b, ks);
+      const u32 to = start + stage * STAGE;
+      if (rows_a == TILE_M && rows_b == TILE_N && left >= TILE_K) {
+        TA::fetch(to, from_a, a_stride);
+        TB::fetch(to + TA::BYTES, from_b, b_stride);
+      } else {
+        const i32 ks = (i32)(left < TILE_K ? left : TILE_K);
+        TA::fetch_edge(to, from_a, a_stride, rows_a, ks, a);
+        TB::fetch_edge(to + TA::BYTES, from_b, b_stride, rows_b, ks, b);
+      }
       barrier_arrive_copied(full + stage);
-      from_a += TILE_K * (AK ? 1 : a_stride);
-      from_b += TILE_K * (BK ? 1 : b_stride);
+      from_a += a_step;
+      from_b += b_step;
       left -= TILE_K;
       if (++stage == STAGES) stage = 0, parity ^= 1;
     }

@@ -4,6 +4,7 @@
 //   layernorm_rows_T_vVpP, rmsnorm_rows_T_vVpP             y = (x - mean) * rstd * w + b; w and b may be null
 //   layernorm_grad_rows_T_vVpP, rmsnorm_grad_rows_T_vVpP   dx; leaves (mean, rstd) of each row in stats unless it is null
 //     V and P as in softmax.hip
+//   layernorm_short_T                                      16-bit layer norms of rows of at most 2 vectors a lane of one wave, two rows a group at a time
 //   layernorm_stream_T, rmsnorm_stream_T                   the same for long rows of which there are many: a block a row, as many blocks as the device
 //                                                          holds, the weights in registers, the next rows on their way (stream.h)
 //   norm_grad_weights_T                                    dw and db partial sums [chunks, cols] from stats: block (32, 8), grid (cols / 32, chunks)
@@ -70,6 +71,43 @@ WICK_FN void norm_rows(const S* src, S* dst, const S* weight, const S* bias, i64
     });
   }
 }
+/** Short rows: two at a time, so that one's loads run beside the other's arithmetic, with the weights read once for both. */
+template <bool CENTER, u32 lanes, class S>
+WICK_FN void norm_short(const S* src, S* dst, const S* weight, const S* bias, i64 rows, i64 cols, double eps) {
+  typedef compute_t<S> A;
+  constexpr int V = pack_size<S>, P = 2, R = 2;
+  const RowWalk walk(lanes);
+  Row<S, V, P> w, b;
+  if (weight) w.open(weight, cols, walk.lane, lanes);
+  if (bias) b.open(bias, cols, walk.lane, lanes);
+  for (i64 base = (i64)blockIdx.x * walk.groups * R; base < rows; base += (i64)gridDim.x * walk.groups * R) {
+    Row<S, V, P> x[R];
+    const i64 first = base + walk.group;
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+      const i64 row = first + r * walk.groups;
+      x[r].open(src + (row < rows ? row : 0) * cols, row < rows ? cols : 0, walk.lane, lanes);
+    }
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+      const i64 row = first + r * walk.groups, n = row < rows ? cols : 0;
+      const Stats<A> stats = row_stats<CENTER, V, P>(x[r], n, cols, walk.lane, lanes, (A)eps, (A*)nullptr);
+      each_vector<V, P>(n, walk.lane, lanes, [&](int p, i64 c) {
+        A v[V], wv[V], bv[V];
+        x[r].get(p, c, v);
+        if (weight) w.get(p, c, wv);
+        if (bias) b.get(p, c, bv);
+        put_normed<S>(dst + row * cols + c, v, stats, weight, wv, bias, bv);
+      });
+    }
+  }
+}
+#define NORM_SHORT(NAME, S, CENTER)                                                                                                 \
+  KERNEL(256) NAME(const S* src, S* dst, const S* weight, const S* bias, const i64 rows, const i64 cols, const u32 lanes,           \
+                   const double eps) {                                                                                              \
+    with_lanes(lanes, [&](auto l) { norm_short<CENTER, decltype(l)::value>(src, dst, weight, bias, rows, cols, eps); });            \
+  }
+
 #define NORM_ROWS(NAME, S, CENTER, V, P, THREADS)                                                                                        \
   KERNEL(THREADS) NAME(const S* src, S* dst, const S* weight, const S* bias, const i64 rows, const i64 cols, const u32 lanes,       \
                     const double eps) {                                                                                         \
@@ -225,3 +263,5 @@ FOR_REALS(ALL_NORMS, )
   NORM_STREAM(layernorm_stream##NAME, S, true)     \
   NORM_STREAM(rmsnorm_stream##NAME, S, false)
 FOR_STREAMS(ALL_STREAMS)
+NORM_SHORT(layernorm_short_f16, half, true)
+NORM_SHORT(layernorm_short_bf16, bfloat, true)

@@ -231,8 +231,7 @@ template <class Op, int V, class S> WICK_FN void row_reduce(const S* src, typena
   }
 
 constexpr int HELD = 4;  // packs a lane
-/** Lanes of one wave. */
-template <class Op, class S> WICK_FN void row_reduce_held(const S* src, typename Op::Out* dst, i64 rows, i64 cols, u32 lanes) {
+template <class Op, u32 lanes, class S> WICK_FN void row_reduce_held(const S* src, typename Op::Out* dst, i64 rows, i64 cols) {
   constexpr int V = pack_size<S>;
   const RowWalk walk(lanes);
   EACH_ROW(walk, row, live, rows) {
@@ -274,7 +273,7 @@ template <class Op, class S> WICK_FN void row_reduce_held(const S* src, typename
 }
 #define ROW_REDUCE_HELD(NAME, S, OP)                                                                  \
   KERNEL(256) NAME(const S* src, OP<S>::Out* dst, const i64 rows, const i64 cols, const u32 lanes) {  \
-    row_reduce_held<OP<S>>(src, dst, rows, cols, lanes);                                              \
+    with_lanes(lanes, [&](auto l) { row_reduce_held<OP<S>, decltype(l)::value>(src, dst, rows, cols); }); \
   }
 
 /** Block (chunk, row): `size` columns (a multiple of the vector) become one accumulator. */

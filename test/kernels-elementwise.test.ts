@@ -76,7 +76,7 @@ function check(run: SimRunner, c: Chain, out: Layout, inputs: readonly Layout[],
   const fn = run.device.getFunction(module, plan.symbol);
   const entry = unit.entries.find((e) => e.symbol === plan.symbol)!;
   assert.equal(args.size, entry.size, `${plan.symbol}: packed bytes`);
-  run.device.launch(fn, plan.grid, 1, 1, 256, 1, 1, 0, 0, args);
+  run.device.launch(fn, plan.grid, 1, 1, plan.block, 1, 1, 0, 0, args);
   const got = decode(c.output, run.read(c.output, target, before.length));
   const result = decode(c.output, encode(c.output, before));
   const at: number[][] = inputs.map(() => []);
@@ -146,7 +146,7 @@ test('plans of tensors beyond 2^31 elements use 64-bit layouts', () => {
   const big = new Layout([3, 2 ** 30], [2 ** 31, 1]);
   assert.equal(planElementwise(rowChain(row('add'), 'f32'), big, [big, new Layout([3, 2 ** 30], [0, 1])]).variant, 'groups64');
   assert.equal(planElementwise(rowChain(row('add'), 'f32'), big, [big, new Layout([3, 2 ** 30], [0, 2])]).variant, 'strided64');
-  assert.equal(planElementwise(copyChain(1), Layout.contiguous([2 ** 33]), [Layout.contiguous([2 ** 33])]).grid, 2 ** 33 / 16384);
+  assert.equal(planElementwise(copyChain(1), Layout.contiguous([2 ** 33]), [Layout.contiguous([2 ** 33])]).grid, 2 ** 33 / 4096);
 });
 
 test('magic divisors divide exactly below 2^31', () => {

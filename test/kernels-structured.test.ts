@@ -132,6 +132,7 @@ cases.push({ name: 'softmax of rows with infinities, several blocks a row', plan
 
 for (const [dtype, rows, cols, aligned, weight, bias, long] of [
   ['f32', 17, 4092, true, true, true, true], ['bf16', 18, 4096, true, true, true, true], ['f16', 17, 2056, true, true, false, true], ['f32', 16, 1024, true, false, false, true],
+  ['bf16', 70, 128, true, true, true], ['f16', 9, 24, true, true, false], ['bf16', 5, 8, true, false, true], ['f16', 33, 512, true, false, false],
   ['f32', 7, 64, true, true, true], ['f32', 3, 2047, false, true, false], ['f32', 2, 6000, false, false, false], ['bf16', 4, 512, true, true, true],
   ['f64', 40, 33, false, true, true], ['f32', 70, 12, true, false, true], ['f32', 2, 16384, true, true, true],
 ] as const) {

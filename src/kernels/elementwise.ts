@@ -95,14 +95,16 @@ function functor(c: Chain): string {
 export const symbolFor = (c: Chain, variant: Variant): string => `${variant}_${c.name}`;
 /** Elements a thread takes at once, as group_elements in elementwise.hip. */
 export function groupElements(c: Chain): number {
-  const bytes = [c.output, ...c.inputs].map((d) => DTYPE[d].bytes);
-  return Math.min(16 / Math.min(...bytes), 64 / Math.max(...bytes));
+  const most = Math.max(...[c.output, ...c.inputs].map((d) => DTYPE[d].bytes));
+  return Math.min(16 / DTYPE[c.output].bytes, 64 / most);
 }
+/** Threads of a block of the flat kernel; the others have 256. */
+export const FLAT_BLOCK = 128;
 /** Elements of a block's tile in the flat kernel. */
 export function flatTile(c: Chain): number {
   const most = Math.max(...[c.output, ...c.inputs].map((d) => DTYPE[d].bytes));
   const e = groupElements(c);
-  return 256 * e * Math.max(1, Math.floor(64 / (e * most)));
+  return FLAT_BLOCK * e * Math.max(1, Math.floor(32 / (e * most)));
 }
 export const transposeGroup = (c: Chain): number => 16 / Math.max(DTYPE[c.output].bytes, DTYPE[c.inputs[0]].bytes);
 export const transposeTile = (c: Chain): number => (Math.max(DTYPE[c.output].bytes, DTYPE[c.inputs[0]].bytes) > 4 ? 32 : 64);

@@ -47,7 +47,7 @@ export function gemmLaunch(dtype: DType, p: Product, target: Target): Plan {
       at('a'), at('b'), at('c'), used > 1 ? at('scratch') : 0, p.bias ? at('bias') : 0, operandBytes(p.a), operandBytes(p.b),
       structBytes([{ i64: [p.m, p.n, p.k, p.batch[1], p.batch[2], split] }]),
     ];
-    const main = launch('gemm', symbol, [tilesM * tilesN, batch, used], threads, args, shared);
+    const main = launch(symbol.startsWith('gemm_hopper') ? 'gemm-hopper' : 'gemm', symbol, [tilesM * tilesN, batch, used], threads, args, shared);
     if (used === 1) return single(main);
     const merge: Launch = launch('gemm', `gemm_merge_${dtype}`, [strideGrid(size)], 256, [at('scratch'), at('c'), p.bias ? at('bias') : 0, size, used, p.n]);
     return { launches: [main, merge], scratch: used * size * wide };
@@ -64,6 +64,7 @@ export function gemmLaunch(dtype: DType, p: Product, target: Target): Plan {
       const nvidia = /^(sm|compute)_/.test(target.arch);
       const tiles = (bn: number): number => ceilDiv(p.m, 128) * ceilDiv(p.n, bn) * batch;
       const large = nvidia && tiles(256) >= target.multiprocessors;
+      if (large && target.arch === 'sm_90') return plan(`gemm_hopper_${dtype}_${order}`, ceilDiv(p.m, 128), ceilDiv(p.n, 256), 384, 1024 + 4 * (48 << 10), 64);
       const [bn, kt, stages, waves] = large ? [256, 64, 3, 8] : [128, 32, nvidia ? 4 : 2, 4];
       const tile = (rows: number, k: boolean): number => (k ? rows * (kt + 8) : kt * (rows + 8));
       const shared = stages * (tile(128, aK) + tile(bn, bK)) * 2;

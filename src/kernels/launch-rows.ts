@@ -86,6 +86,11 @@ export interface NormOptions {
 export function normLaunch(o: NormOptions, dtype: DType, rows: number, cols: number, target: Target, aligned: boolean): Plan {
   const { ending, lanes } = rowVariant(dtype, cols, aligned);
   const args = [at('src'), at('dst'), o.weight ? at('weight') : 0, o.bias ? at('bias') : 0, rows, cols];
+  const packs = cols / packOf(dtype);
+  if (o.kind === 'layer' && (dtype === 'f16' || dtype === 'bf16') && ending.startsWith('vp') && packs <= 64) {
+    const few = powerAbove(ceilDiv(packs, 2));
+    return single(launch('norm', `${o.kind}norm_short_${dtype}`, [clamp(ceilDiv(rows, 2 * (256 / few)), 1, 2 ** 22)], 256, [...args, few, o.eps]));
+  }
   // Weights of long rows cost as much as the rows unless they stay in registers; 16-bit layer norms are short of time for arithmetic earlier.
   const long = cols > 8192 || (o.kind === 'layer' && small(dtype) && cols >= 4096);
   const stream = ending.startsWith('vp') && long ? rowStream(dtype, rows, cols, target) : undefined;

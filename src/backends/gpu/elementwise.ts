@@ -2,14 +2,13 @@
 import { type DType, isFloat, toBig, type Value } from '../../base/dtype.js';
 import type { Layout } from '../../base/layout.js';
 import { type ElementwisePlan, packElementwise, packScalar, planElementwise } from '../../kernels/elementwise-plan.js';
-import { chain, type Chain, type Step, elementwiseUnit, flatTile, rowChain, symbolFor, type Variant, variantsOf } from '../../kernels/elementwise.js';
+import { chain, type Chain, type Step, elementwiseUnit, FLAT_BLOCK, flatTile, rowChain, symbolFor, type Variant, variantsOf } from '../../kernels/elementwise.js';
 import type { ElementwiseRow, Params } from '../../ops/op.js';
 import { elementwiseRows } from '../../ops/table.js';
 import type { ChainStep, View } from '../backend.js';
 import type { GpuContext } from './context.js';
 import type { Fn } from '../../driver/driver.js';
 
-const BLOCK = 256;
 const PLANS_KEPT = 4096;
 
 /** A chain with what was worked out for it: the flat kernel, and plans by layout. */
@@ -64,7 +63,7 @@ export function launchChain(gpu: GpuContext, p: Prepared, inputs: readonly View[
     args.reset().u64(size).u32(splats).pointer(out.memory.address + out.layout.offset * bytes(p.chain.output));
     for (let i = 0; i < inputs.length; i++) args.pointer(inputs[i].memory.address + inputs[i].layout.offset * bytes(p.chain.inputs[i]));
     for (let i = 0; i < scalars.length; i++) packScalar(args, p.chain.scalars[i], scalars[i]);
-    gpu.launch(fn, Math.ceil(size / p.tile), 1, 1, BLOCK);
+    gpu.launch(fn, Math.ceil(size / p.tile), 1, 1, FLAT_BLOCK);
     return;
   }
   const key = layoutKey([out, ...inputs]);
@@ -74,7 +73,7 @@ export function launchChain(gpu: GpuContext, p: Prepared, inputs: readonly View[
     p.plans.set(key, (plan = planElementwise(p.chain, out.layout, inputs.map((v) => v.layout))));
   }
   packElementwise(args, p.chain, plan, [out.memory.address, ...inputs.map((v) => v.memory.address)], scalars);
-  gpu.launch(fnOf(gpu, p, plan.variant, siblings), plan.grid, 1, 1, BLOCK);
+  gpu.launch(fnOf(gpu, p, plan.variant, siblings), plan.grid, 1, 1, plan.block);
 }
 
 const SIZES: Readonly<Record<DType, number>> = { u8: 1, u32: 4, i16: 2, i32: 4, i64: 8, f8e4m3: 1, bf16: 2, f16: 2, f32: 4, f64: 8 };
