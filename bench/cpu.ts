@@ -19,6 +19,8 @@ export interface CpuTiming {
   readonly share?: number;
   /** The share asked for. */
   readonly target?: number;
+  /** Milliseconds no loop over such memory, or with such arithmetic, goes below here: reading or copying alone, or the same op over data in the cache. */
+  readonly floor?: number;
   /** A peer's time divided by ours. */
   readonly openblas?: number;
   readonly onnxruntime?: number;
@@ -28,6 +30,7 @@ export interface CpuReport {
   readonly engine: string;
   readonly threads: number;
   readonly copyGbPerSecond: number;
+  readonly readGbPerSecond: number;
   readonly peakGflops: number;
   /** What the peers were, or why there are none. */
   readonly peers: readonly string[];
@@ -41,21 +44,28 @@ interface Work {
   readonly onnx?: OneNode;
   /** Rows, columns and depth of a product OpenBLAS does too. */
   readonly sgemm?: readonly [number, number, number];
+  /** Only reads of this size count: results are small. */
+  readonly reads?: boolean;
   readonly setup: (device: Device) => () => Tensor;
+  /** The same work over a part of the rows that stays in the cache. */
+  readonly cached?: (device: Device) => () => Tensor;
 }
 
 const MIB64 = 2 ** 26;
 const SIDE = 4096;
+/** Rows of 4096 that the second-level caches hold together with their result. */
+const CACHED_ROWS = 32;
 const make = (shape: readonly number[], device: Device, dtype: DType = 'f32'): Tensor => randn(shape, { dtype, device, seed: 1 });
 
 /** Work limited by memory, over 64 MiB of f32. */
 function* streams(): Generator<Work> {
   const all = [SIDE, SIDE];
-  const one = (name: string, target: number | undefined, f: (x: Tensor, w: Tensor) => Tensor, node?: Omit<OneNode, 'inputs'> & { inputs?: OneNode['inputs'] }, bytes = 2 * MIB64): Work => ({
-    name, bytes, target, onnx: node && { ...node, inputs: node.inputs ?? [all] },
-    setup: (d) => { const [x, w] = [make(all, d), make([SIDE], d)]; return () => f(x, w); },
-  });
-  yield { name: 'add', bytes: 3 * MIB64, target: 0.8, onnx: { op: 'Add', inputs: [all, all], output: all }, setup: (d) => { const [x, y] = [make(all, d), make(all, d)]; return () => x.add(y); } };
+  const one = (name: string, target: number | undefined, f: (x: Tensor, w: Tensor) => Tensor, node?: Omit<OneNode, 'inputs'> & { inputs?: OneNode['inputs'] }, bytes = 2 * MIB64): Work => {
+    const over = (rows: number) => (d: Device) => { const [x, w] = [make([rows, SIDE], d), make([SIDE], d)]; return () => f(x, w); };
+    return { name, bytes, target, reads: bytes === MIB64, onnx: node && { ...node, inputs: node.inputs ?? [all] }, setup: over(SIDE), ...(/columns|transposed/.test(name) ? {} : { cached: over(CACHED_ROWS) }) };
+  };
+  const sums = (rows: number) => (d: Device) => { const [x, y] = [make([rows, SIDE], d), make([rows, SIDE], d)]; return () => x.add(y); };
+  yield { name: 'add', bytes: 3 * MIB64, target: 0.8, onnx: { op: 'Add', inputs: [all, all], output: all }, setup: sums(SIDE), cached: sums(CACHED_ROWS) };
   yield one('relu', undefined, (x) => x.relu(), { op: 'Relu', output: all });
   yield one('exp', 0.6, (x) => x.exp(), { op: 'Exp', output: all });
   yield one('gelu', 0.6, (x) => x.gelu(), { op: 'Gelu', output: all, attributes: { approximate: 'tanh' } });
@@ -76,7 +86,7 @@ function* streams(): Generator<Work> {
 
 function* products(): Generator<Work> {
   for (const dtype of ['f32', 'f16', 'bf16'] as const) {
-    for (const [m, n, k] of [[1024, 1024, 1024], [4096, 4096, 64], [4096, 64, 4096]] as const) {
+    for (const [m, n, k] of [[1024, 1024, 1024], [4096, 4096, 64], [4096, 64, 4096], [64, 4096, 4096]] as const) {
       const f32 = dtype === 'f32';
       yield {
         name: `matmul ${m}x${k} by ${k}x${n} ${dtype}`, flops: 2 * m * n * k, ...(f32 && { target: 0.8, sgemm: [m, n, k] as const, onnx: { op: 'MatMul', inputs: [[m, k], [k, n]], output: [m, n] } }),
@@ -85,6 +95,18 @@ function* products(): Generator<Work> {
     }
   }
   yield { name: 'one row by 4096x4096 f32', bytes: MIB64, setup: (d) => { const [x, y] = [make([1, SIDE], d), make([SIDE, SIDE], d)]; return () => x.matmul(y.t()); } };
+}
+
+/** Attention of whole sequences; onnxruntime's runs on (batch, time, heads * dim). */
+function* attention(): Generator<Work> {
+  for (const [batch, heads, time, dim, causal] of [[1, 16, 1024, 64, false], [1, 16, 1024, 64, true], [8, 12, 128, 64, false], [1, 8, 2048, 128, false]] as const) {
+    const flat = [batch, time, heads * dim];
+    yield {
+      name: `attention ${batch}x${heads}x${time}x${dim}${causal ? ', causal' : ''}`, flops: (4 * batch * heads * time * time * dim) / (causal ? 2 : 1),
+      onnx: { op: 'MultiHeadAttention', domain: 'com.microsoft', inputs: [flat, flat, flat], output: flat, attributes: { num_heads: heads, ...(causal && { unidirectional: 1 }) } },
+      setup: (d) => { const [q, k, v] = [0, 1, 2].map(() => make([batch, time, heads, dim], d)); return () => q.sdpa(k, v, { layout: 'bthd', causal }); },
+    };
+  }
 }
 
 /** Milliseconds of a step: the best of several, since other programs can only add to it. */
@@ -140,27 +162,30 @@ export function cpuBench(device: Device, only: string, say: (line: string) => vo
   const blocks = [cpu.alloc(MIB64), cpu.alloc(MIB64)];
   for (const b of blocks) cpu.write(b, 0, new Uint8Array(MIB64).fill(1)); // untouched pages would all be one page of zeros
   const copy = best(() => cpu.copyBytes(blocks[0], blocks[1], MIB64), 2);
+  const read = best(() => cpu.readBytes(blocks[0], MIB64));
   for (const b of blocks) cpu.free(b);
   const copyRate = (2 * MIB64) / copy / 1e6;
   let operations = 0;
   const peak = best(() => (operations = cpu.multiplyAdds(1_000_000)));
   const peakRate = operations / peak / 1e6;
-  say(`copy of 64 MiB: ${copyRate.toFixed(1)} GB/s read and written; multiply-adds: ${peakRate.toFixed(1)} GFLOP/s; ${threads} threads`);
+  say(`copy of 64 MiB: ${copyRate.toFixed(1)} GB/s read and written; reading alone: ${(MIB64 / read / 1e6).toFixed(1)} GB/s; multiply-adds: ${peakRate.toFixed(1)} GFLOP/s; ${threads} threads`);
 
-  const work = [...streams(), ...products()].filter((w) => w.name.includes(only));
+  const work = [...streams(), ...products(), ...attention()].filter((w) => w.name.includes(only));
   const blas = withPeers ? openblas(threads) : 'peers were left out';
   const results: CpuTiming[] = [];
   for (const w of work) {
     scope(() => {
       const ms = best(run(w.setup(device)));
       const rate = (w.bytes ?? w.flops ?? 0) / ms / 1e6;
+      const memory = w.reads ? read : ((w.bytes ?? 0) / (2 * MIB64)) * copy;
+      const floor = w.cached ? Math.max(memory, best(run(w.cached(device)), 0.3) * (SIDE / CACHED_ROWS)) : memory;
       const blasMs = w.sgemm && typeof blas !== 'string' ? timeSgemm(blas, device, w.sgemm) : undefined;
       const r: CpuTiming = {
         name: w.name, ms, ...(w.bytes !== undefined ? { gbPerSecond: rate, share: rate / copyRate } : { gflops: rate, share: rate / peakRate }),
-        ...(w.target !== undefined && { target: w.target }), ...(blasMs !== undefined && { openblas: blasMs / ms }),
+        ...(w.target !== undefined && { target: w.target }), ...(w.bytes !== undefined && { floor }), ...(blasMs !== undefined && { openblas: blasMs / ms }),
       };
       results.push(r);
-      say(`${r.name}: ${r.ms.toFixed(3)} ms, ${(100 * (r.share as number)).toFixed(0)}%${r.openblas ? `, OpenBLAS / ours ${r.openblas.toFixed(2)}` : ''}`);
+      say(`${r.name}: ${r.ms.toFixed(3)} ms, ${(100 * (r.share as number)).toFixed(0)}%${r.floor ? `, ${((100 * r.floor) / r.ms).toFixed(0)}% of the floor's speed` : ''}${r.openblas ? `, OpenBLAS / ours ${r.openblas.toFixed(2)}` : ''}`);
     });
     device.trim();
   }
@@ -172,5 +197,5 @@ export function cpuBench(device: Device, only: string, say: (line: string) => vo
   const peers = [typeof blas === 'string' ? blas : 'OpenBLAS (libopenblas.so.0)', typeof onnx === 'string' ? onnx : 'onnxruntime-node'];
   const compared = typeof onnx === 'string' ? results : results.map((r) => (onnx[r.name] ? { ...r, onnxruntime: onnx[r.name] / r.ms } : r));
   const hardware = `${cpus()[0]?.model.trim() || process.arch}, ${cpus().length} cores, ${Math.round(totalmem() / 2 ** 30)} GiB`;
-  return { hardware, engine: cpu.description, threads, copyGbPerSecond: copyRate, peakGflops: peakRate, peers, results: compared };
+  return { hardware, engine: cpu.description, threads, copyGbPerSecond: copyRate, readGbPerSecond: MIB64 / read / 1e6, peakGflops: peakRate, peers, results: compared };
 }

@@ -32,9 +32,9 @@ if (isEmulated(device)) {
   write({ device: device.description, date, results });
 } else if (device.backend instanceof CpuBackend) {
   const report = cpuBench(device, values.only as string, say, !values['no-peers']);
-  console.log(`${report.hardware}; ${report.engine}; copy ${report.copyGbPerSecond.toFixed(1)} GB/s, multiply-adds ${report.peakGflops.toFixed(1)} GFLOP/s; peers: ${report.peers.join('; ')}`);
-  console.log(table(['work', 'ms', 'GB/s', 'GFLOP/s', 'share', 'target', 'OpenBLAS / ours', 'onnxruntime / ours'],
-    report.results.map((r) => [r.name, number(r.ms, 4), number(r.gbPerSecond, 1), number(r.gflops, 1), number(r.share, 2), number(r.target, 2), number(r.openblas, 2), number(r.onnxruntime, 2)])));
+  console.log(`${report.hardware}; ${report.engine}; copy ${report.copyGbPerSecond.toFixed(1)} GB/s, reading ${report.readGbPerSecond.toFixed(1)} GB/s, multiply-adds ${report.peakGflops.toFixed(1)} GFLOP/s; peers: ${report.peers.join('; ')}`);
+  console.log(table(['work', 'ms', 'GB/s', 'GFLOP/s', 'share', 'target', 'floor ms', 'OpenBLAS / ours', 'onnxruntime / ours'],
+    report.results.map((r) => [r.name, number(r.ms, 4), number(r.gbPerSecond, 1), number(r.gflops, 1), number(r.share, 2), number(r.target, 2), number(r.floor, 3), number(r.openblas, 2), number(r.onnxruntime, 2)])));
   write({ date, ...report });
 } else {
   say(`${device.name}: only GPU devices and the CPU engine are timed by this command`);

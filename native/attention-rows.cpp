@@ -11,37 +11,42 @@ template <class E> void online(void* row, int64_t n, double scale, void* stats) 
   E* s = static_cast<E*>(row);
   E* stat = static_cast<E*>(stats);
   const V vs = V(E(scale));
-  V best(stat[0]);
+  V a(stat[0]), b = a, c = a, d = a;
+  auto larger = [&](V best, int64_t at) { return maxg<E>(best, V::load(s + at) * vs); };  // NaN is passed over
   int64_t i = 0;
-  for (; i + V::N <= n; i += V::N) {
-    V x = V::load(s + i) * vs;
-    x.store(s + i);
-    best = select(x > best, x, best);
-  }
-  E top = best.r[0];
-  for (int k = 1; k < V::N; k++) top = best.r[k] > top ? best.r[k] : top;
-  for (; i < n; i++) {
-    s[i] *= E(scale);
-    top = s[i] > top ? s[i] : top;
-  }
+  for (; i + 4 * V::N <= n; i += 4 * V::N) a = larger(a, i), b = larger(b, i + V::N), c = larger(c, i + 2 * V::N), d = larger(d, i + 3 * V::N);
+  for (; i + V::N <= n; i += V::N) a = larger(a, i);
+  a = select(b > a, b, a), c = select(d > c, d, c), a = select(c > a, c, a);
+  E top = a.r[0];
+  for (int k = 1; k < V::N; k++) top = a.r[k] > top ? a.r[k] : top;
+  for (; i < n; i++) top = s[i] * E(scale) > top ? s[i] * E(scale) : top;
   if (top == -__builtin_inf()) {  // nothing is seen yet
     for (i = 0; i < n; i++) s[i] = 0;
     stat[2] = 1;
     return;
   }
   const V vt(top);
-  V sum0(E(0)), sum1(E(0));
-  for (i = 0; i + 2 * V::N <= n; i += 2 * V::N) {
-    V a = expg(V::load(s + i) - vt), b = expg(V::load(s + i + V::N) - vt);
-    a.store(s + i);
-    b.store(s + i + V::N);
-    sum0 += a;
-    sum1 += b;
+  V sum(E(0)), other(E(0));
+  i = 0;
+  if constexpr (Same<E, float>::value) {
+    // The bound of attention leaves room for the rough exponential.
+    for (; i + CHAINS * F::N <= n; i += CHAINS * F::N) {
+      F v[CHAINS];
+      WICK_EACH(CHAINS) v[u] = mad(F::load(s + i + u * F::N), vs, -vt);
+      expAll<false>(v);
+      WICK_EACH(CHAINS) v[u].store(s + i + u * F::N);
+      for (int u = 0; u < CHAINS; u += 4) sum += v[u] + v[u + 1], other += v[u + 2] + v[u + 3];
+    }
   }
-  sum0 += sum1;
+  for (; i + V::N <= n; i += V::N) {
+    V e = expg(mad(V::load(s + i), vs, -vt));
+    e.store(s + i);
+    sum += e;
+  }
+  sum += other;
   E added = 0;
-  for (int k = 0; k < V::N; k++) added += sum0.r[k];
-  for (; i < n; i++) added += s[i] = expOne<E>(s[i] - top);
+  for (int k = 0; k < V::N; k++) added += sum.r[k];
+  for (; i < n; i++) added += s[i] = expOne<E>(s[i] * E(scale) - top);
   const E keep = stat[0] == -__builtin_inf() ? E(0) : expOne<E>(stat[0] - top);
   stat[1] = stat[1] * keep + added;
   stat[0] = top;

@@ -9,7 +9,7 @@
 namespace wick {
 namespace {
 
-constexpr int64_t QUERIES = 64, KEYS = 256;
+constexpr int64_t QUERIES = 64, KEYS = 256, TASK = 1 << 18;  // queries of a tile: more forward where they share all keys, see tileQueries
 
 // The parameters as src/backends/cpu/pack.ts writes them.
 enum { LAYOUT, SCALE, SOFTCAP, LEFT, RIGHT, LONGEST_Q, LONGEST_K, FIRST_EXTRA };
@@ -189,6 +189,14 @@ template <class E> void forwardTile(const Problem& p, const Rows& out, const Ope
   }
 }
 
+// Keys are packed once a tile, so tall tiles pay; but where queries see different keys a tall tile computes what it masks, and every thread wants a tile.
+int64_t tileQueries(const Problem& p) {
+  if (p.left >= 0) return QUERIES;  // where keys begin with the tile, its height must not depend on the threads: sums would
+  int64_t queries = p.right >= 0 ? 2 * QUERIES : 4 * QUERIES;
+  while (queries > QUERIES && p.batch * p.q.heads * ((p.q.rows + queries - 1) / queries) < 4 * threadCount()) queries /= 2;
+  return queries;
+}
+
 template <class E> Status forward(const Call& c) {
   Problem p(c, 3);
   const Rows out(c.out(), c.params[LAYOUT] != 0);
@@ -197,24 +205,26 @@ template <class E> Status forward(const Call& c) {
     memset(c.out().data, 0, c.out().size() * c.out().bytes());
     for (int64_t i = 0; i < lse.size(); i++) lse.as<E>()[i] = -INFINITY;
   }
+  const int64_t queries = tileQueries(p);
   struct Tile { int64_t batch, head, heads, first, count; };
   std::vector<Tile> tiles;
   for (int64_t b = 0; b < p.batch; b++) {
     const Sequence s(p, b);
     // Heads that share keys go together while their queries fit a tile.
-    const bool together = p.group * s.nq <= QUERIES;
+    const bool together = p.group * s.nq <= queries;
     const int64_t heads = together ? p.group : 1;
     for (int64_t h = 0; h < p.q.heads; h += heads)
-      for (int64_t i = 0; i < s.nq; i += QUERIES) tiles.push_back({b, h, heads, i, s.nq - i < QUERIES ? s.nq - i : QUERIES});
+      for (int64_t i = 0; i < s.nq; i += queries) tiles.push_back({b, h, heads, i, s.nq - i < queries ? s.nq - i : queries});
   }
-  const int64_t work = QUERIES * p.q.dim * 64;
-  const int64_t each = p.k.rows * (p.q.rows < QUERIES ? p.q.rows : QUERIES) * p.q.dim + 1;
-  parallel((int64_t)tiles.size(), work / each + 1, [&](int64_t begin, int64_t end) {
+  auto run = [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; n++) {
       const Tile& t = tiles[n];
       forwardTile<E>(p, out, lse, Sequence(p, t.batch), t.head, t.heads, t.first, t.count);
     }
-  });
+  };
+  const int64_t each = p.k.rows * (p.q.rows < queries ? p.q.rows : queries) * p.q.dim + 1;
+  if (each >= TASK) parallelTasks((int64_t)tiles.size(), run);
+  else parallel((int64_t)tiles.size(), TASK / each + 1, run);
   return OK;
 }
 

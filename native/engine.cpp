@@ -1,4 +1,5 @@
 // The engine's entry points: finding ops by name, choosing an instruction set, and running one call block.
+#include <atomic>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -214,6 +215,25 @@ __attribute__((visibility("default"))) double wick_peak(double rounds) {
 }
 
 // For measuring what a plain copy reaches with the pool's threads.
+// Reads and does nothing with it: what the machine can read at most.
+__attribute__((visibility("default"))) void wick_read(double from, double bytes) {
+  typedef uint64_t Wide __attribute__((vector_size(16)));
+  const char* f = reinterpret_cast<const char*>((uintptr_t)from);
+  static std::atomic<uint64_t> kept;
+  parallel((int64_t)bytes / 128, 512, [&](int64_t begin, int64_t end) {
+    Wide a{}, b{}, c{}, d{}, e{}, g{}, h{}, i{};
+    auto at = [&](const char* p) { Wide v; memcpy(&v, p, 16); return v; };
+    for (const char* p = f + begin * 128; p < f + end * 128; p += 128) {
+      __builtin_prefetch(p + 768);
+      __builtin_prefetch(p + 832);
+      a ^= at(p); b ^= at(p + 16); c ^= at(p + 32); d ^= at(p + 48);
+      e ^= at(p + 64); g ^= at(p + 80); h ^= at(p + 96); i ^= at(p + 112);
+    }
+    const Wide all = ((a ^ b) ^ (c ^ d)) ^ ((e ^ g) ^ (h ^ i));
+    kept.fetch_xor(all[0] ^ all[1], std::memory_order_relaxed);
+  });
+}
+
 __attribute__((visibility("default"))) void wick_memcpy(double to, double from, double bytes) {
   char* t = reinterpret_cast<char*>((uintptr_t)to);
   const char* f = reinterpret_cast<const char*>((uintptr_t)from);

@@ -2,6 +2,8 @@
 
 export interface OneNode {
   readonly op: string;
+  /** Where the op is defined, if not by ONNX itself. */
+  readonly domain?: string;
   readonly inputs: readonly (readonly number[])[];
   readonly output: readonly number[];
   /** Whole numbers, lists of them, and text. */
@@ -37,9 +39,9 @@ function attribute(name: string, value: number | readonly number[] | string): Ui
 }
 
 /** Inputs are x0, x1, ...; the output is y. */
-export function oneNode({ op, inputs, output, attributes = {} }: OneNode): Uint8Array {
+export function oneNode({ op, domain, inputs, output, attributes = {} }: OneNode): Uint8Array {
   const names = inputs.map((_, i) => `x${i}`);
-  const node = message(...names.map((n): Field => [1, n]), [2, 'y'], [4, op], ...Object.entries(attributes).map(([k, v]): Field => [5, attribute(k, v)]));
+  const node = message(...names.map((n): Field => [1, n]), [2, 'y'], [4, op], ...(domain ? [[7, domain] as Field] : []), ...Object.entries(attributes).map(([k, v]): Field => [5, attribute(k, v)]));
   const graph = message([1, node], [2, 'bench'], ...inputs.map((shape, i): Field => [11, tensor(names[i], shape)]), [12, tensor('y', output)]);
-  return message([1, 9], [8, message([1, ''], [2, 20])], [7, graph]);
+  return message([1, 9], [8, message([1, ''], [2, 20])], ...(domain ? [[8, message([1, domain], [2, 1])] as Field] : []), [7, graph]);
 }

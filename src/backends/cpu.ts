@@ -38,6 +38,7 @@ interface Engine {
   readonly advise: (address: number, bytes: number) => void;
   readonly isa: () => number;
   readonly memcpy: (to: number, from: number, bytes: number) => void;
+  readonly read: (from: number, bytes: number) => void;
   readonly peak: (rounds: number) => number;
 }
 
@@ -53,6 +54,7 @@ function load(): Engine {
     advise: library.func('void wick_advise(double address, double bytes)'),
     isa: library.func('uintptr_t wick_isa()'),
     memcpy: library.func('void wick_memcpy(double to, double from, double bytes)'),
+    read: library.func('void wick_read(double from, double bytes)'),
     peak: library.func('double wick_peak(double rounds)'),
   } as unknown as Engine;
   const wanted = process.env.WICK_CPU_ISA ?? '';
@@ -92,9 +94,12 @@ export class CpuBackend implements Backend {
     this.#engine.threads(n);
   }
 
-  /** What the machine can do with these threads, for benchmarks: a plain copy, and multiply-adds (the answer is how many operations). */
+  /** What the machine can do with these threads, for benchmarks: a plain copy, reading alone, and multiply-adds (the answer is how many operations). */
   copyBytes(to: Memory, from: Memory, bytes: number): void {
     this.#engine.memcpy(to.address, from.address, bytes);
+  }
+  readBytes(from: Memory, bytes: number): void {
+    this.#engine.read(from.address, bytes);
   }
   multiplyAdds(rounds: number): number {
     return this.#engine.peak(rounds);
