@@ -4,6 +4,7 @@
 // Or: PROGRAM replay FILE reverse poison, with launches recorded by scripts/sanitize-kernels.ts, each with the memory it works on.
 #include <cstdio>
 #include <string>
+#include <vector>
 
 static void take(FILE* file, void* to, size_t bytes) {
   if (bytes && fread(to, 1, bytes, file) != bytes) fprintf(stderr, "the record ends early\n"), exit(2);

@@ -3,15 +3,16 @@
 // A fiber runs thread after thread until one waits at a barrier or shuffle; kernels without either therefore run as plain loops.
 // One unit of kernels is one shared object; blocks of a launch run one after another.
 #pragma once
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
+// C's headers only: the standard library's own take as long to read as a whole unit of kernels.
+#define _GLIBCXX_INCLUDE_NEXT_C_HEADERS 1
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
-#include <utility>
-#include <vector>
+#undef _GLIBCXX_INCLUDE_NEXT_C_HEADERS
 
 #ifndef WICK_WAVE
 #define WICK_WAVE 32
@@ -77,10 +78,33 @@ constexpr size_t stack_bytes = 256 << 10;
 constexpr size_t stack_bytes = 64 << 10;
 #endif
 
+/** A growing row of plain values, as long as the process lives. */
+template <class T> struct List {
+  T* data = nullptr;
+  size_t count = 0, room = 0;
+  size_t size() const { return count; }
+  T& operator[](size_t i) { return data[i]; }
+  T* begin() { return data; }
+  T* end() { return data + count; }
+  void reserve(size_t n) {
+    if (n <= room) return;
+    data = (T*)realloc((void*)data, n * sizeof(T));
+    room = n;
+  }
+  void push_back(const T& value) {
+    if (count == room) reserve(room * 2 + 1);
+    data[count++] = value;
+  }
+  void assign(size_t n, const T& value) {
+    reserve(n);
+    for (count = 0; count < n; count++) data[count] = value;
+  }
+};
+
 struct Machine {
   Index block, grid, size;
-  std::vector<Thread> threads;
-  std::vector<Fiber> fibers;
+  List<Thread> threads;
+  List<Fiber> fibers;
   size_t first_free = 0;
   Thread* current = nullptr;
   void* main = nullptr;
@@ -456,20 +480,24 @@ template <class... A> constexpr size_t offset_of(size_t i) {
   for (size_t k = 0; k < i; k++) at = align_up(at, aligns[k]) + sizes[k];
   return align_up(at, aligns[i]);
 }
+template <size_t... I> struct Places {};
+/** Places<0, 1, ... N - 1>. */
+template <size_t N, size_t... I> struct Count : Count<N - 1, N - 1, I...> {};
+template <size_t... I> struct Count<0, I...> { typedef Places<I...> type; };
 template <auto F> struct Invoke;
 template <class... A, void (*F)(A...)> struct Invoke<F> {
-  template <size_t... I> static void with(const char* args, std::index_sequence<I...>) {
+  template <size_t... I> static void with(const char* args, Places<I...>) {
     F(*(const A*)(args + offset_of<A...>(I))...);
   }
-  static void call(const char* args) { with(args, std::index_sequence_for<A...>()); }
+  static void call(const char* args) { with(args, typename Count<sizeof...(A)>::type()); }
   /** Writes "offset:size offset:size ..." of the parameters. */
-  template <size_t... I> static void describe_with(char* out, size_t n, std::index_sequence<I...>) {
+  template <size_t... I> static void describe_with(char* out, size_t n, Places<I...>) {
     size_t at = 0;
     ((at += (size_t)snprintf(out + at, n - at, "%zu:%zu ", offset_of<A...>(I), sizeof(A))), ...);
   }
   static void describe(char* out, size_t n) {
     out[0] = 0;
-    describe_with(out, n, std::index_sequence_for<A...>());
+    describe_with(out, n, typename Count<sizeof...(A)>::type());
   }
 };
 struct Entry {
@@ -494,7 +522,13 @@ SIMT_FN inline int launch(const Entry& e, Index grid, Index size, size_t shared,
     snprintf(error, error_bytes, "a block of %zu threads, where launch bounds allow %u", n, e.threads);
     return 1;
   }
-  if (m.threads.size() != n) m.threads.assign(n, Thread());
+  if (m.threads.size() != n) {
+#if defined(__SANITIZE_THREAD__)
+    for (Thread& t : m.threads)
+      if (t.tsan) __tsan_destroy_fiber(t.tsan);  // the sanitizer has room for a few hundred at once
+#endif
+    m.threads.assign(n, Thread());
+  }
   m.fibers.reserve(n + 1);  // stopped fibers hold references into it
   size_t i = 0;
   for (unsigned z = 0; z < size.z; z++)

@@ -60,4 +60,13 @@ export const CANDLE_CALLS: Readonly<Record<string, CandleCall>> = {
   dequantize: { row: undefined, run: ({ blocks }, p, c) => tensor(dequantize(ggmlType(p.quant), blocks.bytesSync()), { device: blocks.device }).cast(c.dtype) },
 };
 
+/** Elementwise rows without parameters need no line of their own: another golden set may hold any of them. */
+function plainCall(op: string): CandleCall | undefined {
+  const name = camel(op);
+  const row = Object.hasOwn(OPS, name) ? OPS[name as OpName] : undefined;
+  if (row?.family !== 'elementwise' || row.scalars.length > 0 || row.masked || row.arity > 2) return undefined;
+  return row.arity === 1 ? unary(op) : call(name as OpName, ({ x, y }) => method(x, name as OpName)(y));
+}
+export const candleCall = (op: string): CandleCall | undefined => (Object.hasOwn(CANDLE_CALLS, op) ? CANDLE_CALLS[op] : plainCall(op));
+
 export const rowOfCall = (c: CandleCall): (typeof OPS)[OpName] | undefined => (c.row ? OPS[c.row] : undefined);

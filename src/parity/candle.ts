@@ -6,10 +6,10 @@ import { Device } from '../tensor/device.js';
 import { scope } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { decodeValues } from '../testing/values.js';
-import { type CandleCall, CANDLE_CALLS, rowOfCall } from './candle-calls.js';
+import { type CandleCall, candleCall, rowOfCall } from './candle-calls.js';
 import type { Golden, GoldenCase } from './golden.js';
 import { reasonFor } from './differences.js';
-import { caught, type Judged, judgeValues, type Verdict } from './verdict.js';
+import { caught, type Judged, judgeValues, unknownDType, type Verdict } from './verdict.js';
 
 export interface CaseResult {
   readonly name: string;
@@ -46,15 +46,16 @@ function results(golden: Golden, c: GoldenCase, call: CandleCall, device: Device
 }
 
 export function runCandleCase(golden: Golden, c: GoldenCase, device: Device): CaseResult {
-  const call = Object.hasOwn(CANDLE_CALLS, c.op) ? CANDLE_CALLS[c.op] : undefined;
-  const base = { name: caseName(c), op: c.op, dtype: c.dtype };
-  if (!call) return { ...base, verdict: 'failed', bound: 0, why: `no call for ${c.op}` };
-  const row = rowOfCall(call);
-  const [name] = Object.values(c.outputs);
-  const stored = golden.tensor(name);
-  const bound = row && isFloat(stored.dtype) ? boundFor(row.ulp as Bound, stored.dtype) : 0;
-  const head = { ...base, ...(row && { row: row.name }), bound };
+  const call = candleCall(c.op);
+  const row = call && rowOfCall(call);
+  let head = { name: caseName(c), op: c.op, dtype: c.dtype, ...(row && { row: row.name }), bound: 0 };
+  const foreign = unknownDType(c.dtype);
+  if (foreign) return { ...head, verdict: 'unsupported', why: foreign };
+  if (!call) return { ...head, verdict: 'unsupported', why: `no op here answers to Candle's ${c.op}` };
   try {
+    const stored = golden.tensor(Object.values(c.outputs)[0]);
+    const bound = row && isFloat(stored.dtype) ? boundFor(row.ulp as Bound, stored.dtype) : 0;
+    head = { ...head, bound };
     const got = results(golden, c, call, device, false);
     if (got.dtype !== stored.dtype) return { ...head, verdict: 'failed', why: `the result is ${got.dtype}, Candle's ${stored.dtype}` };
     const judged = judge(golden, c, call, got.values, bound, stored.dtype);

@@ -31,6 +31,7 @@ export interface GoldenTensor {
 }
 
 export type GoldenSet = 'candle-cuda' | 'torch';
+export const GOLDEN_FILES = ['candle-cuda.json', 'torch.json', 'hf'] as const;
 
 /** The package's folder. */
 export const packageRoot = (): string => root;
@@ -38,10 +39,11 @@ export const packageRoot = (): string => root;
 const PLACES = ['test/golden', '../shared/golden'];
 
 /** The folder named, else WICK_GOLDEN's, else the copy in the repository; undefined where none is there. */
-export function goldenFolder(named: string | undefined = process.env.WICK_GOLDEN): string | undefined {
+export function goldenFolder(named: string | undefined = process.env.WICK_GOLDEN || undefined): string | undefined {
   if (named !== undefined) {
     const dir = resolve(root, named);
     if (!existsSync(dir)) throw new ArgumentError(`golden: there is no folder ${dir}`);
+    if (!GOLDEN_FILES.some((f) => hasGolden(dir, f))) throw new ArgumentError(`golden: ${dir} holds none of ${GOLDEN_FILES.join(', ')}`);
     return dir;
   }
   return PLACES.map((p) => join(root, p)).find((dir) => hasGolden(dir, 'candle-cuda.json'));
@@ -57,6 +59,40 @@ export function readGolden(dir: string, file: string): Uint8Array {
   throw new ArgumentError(`golden: ${dir} holds neither ${file} nor ${file}.br`);
 }
 
+/** A JSON file of the folder, or a FormatError that names it. */
+export function readJson(dir: string, file: string): unknown {
+  const text = new TextDecoder().decode(readGolden(dir, file));
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    throw new FormatError(`${join(dir, file)}: not JSON: ${(cause as Error).message}`, { cause });
+  }
+}
+
+function openTensors(dir: string, file: string): SafeTensors {
+  const bytes = readGolden(dir, file);
+  try {
+    return SafeTensors.open(bytes);
+  } catch (cause) {
+    throw new FormatError(`${join(dir, file)}: ${(cause as Error).message}`, { cause });
+  }
+}
+
+const isRecord = (v: unknown): v is Record<string, unknown> => typeof v === 'object' && v !== null && !Array.isArray(v);
+const namesTensors = (v: unknown): boolean => isRecord(v) && Object.values(v).every((name) => typeof name === 'string');
+
+/** A case as it must be: what is wrong with it is said once, by its place in the file. */
+function checkedCase(c: unknown, where: string): GoldenCase {
+  const bad = (rule: string): never => { throw new FormatError(`${where}: ${rule}`); };
+  if (!isRecord(c)) return bad('not an object');
+  for (const key of ['op', 'dtype'] as const) if (typeof c[key] !== 'string') bad(`"${key}" must be a text`);
+  for (const key of ['inputs', 'outputs'] as const) if (!namesTensors(c[key])) bad(`"${key}" must give tensors' names by input or output`);
+  if (Object.keys(c.outputs as object).length === 0) bad('"outputs" names nothing to compare with');
+  if (c.grads !== undefined && !namesTensors(c.grads)) bad('"grads" must give tensors\' names by input');
+  if (c.params !== undefined && c.params !== null && !isRecord(c.params)) bad('"params" must be an object');
+  return { ...(c as unknown as GoldenCase), id: String(c.id ?? ''), params: (c.params ?? {}) as GoldenCase['params'] };
+}
+
 /** One set of cases with the tensors they name. */
 export class Golden {
   readonly source: string;
@@ -64,11 +100,12 @@ export class Golden {
   readonly #tensors: SafeTensors;
 
   constructor(dir: string, set: GoldenSet) {
-    const index = JSON.parse(new TextDecoder().decode(readGolden(dir, `${set}.json`))) as { source?: string; cases?: GoldenCase[] };
-    if (!Array.isArray(index.cases)) throw new FormatError(`${join(dir, set)}.json: no list "cases"`);
-    this.source = index.source ?? dir;
-    this.cases = index.cases;
-    this.#tensors = SafeTensors.open(readGolden(dir, `${set}.safetensors`));
+    const file = `${set}.json`;
+    const index = readJson(dir, file) as { source?: unknown; cases?: unknown };
+    if (!Array.isArray(index?.cases)) throw new FormatError(`${join(dir, file)}: no list "cases"`);
+    this.source = typeof index.source === 'string' ? index.source : dir;
+    this.cases = index.cases.map((c, i) => checkedCase(c, `${join(dir, file)}: case ${i}`));
+    this.#tensors = openTensors(dir, `${set}.safetensors`);
   }
 
   tensor(name: string): GoldenTensor {

@@ -2,6 +2,7 @@
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { FormatError } from '../base/errors.js';
 import { loadTensors } from '../io/load.js';
 import { Llama } from '../models/llama.js';
 import { noGrad } from '../tensor/autograd.js';
@@ -10,7 +11,7 @@ import { Device } from '../tensor/device.js';
 import { scope } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { CaseResult } from './candle.js';
-import { readGolden } from './golden.js';
+import { readGolden, readJson } from './golden.js';
 import { caught } from './verdict.js';
 
 /** Largest error of a logit, as a share of the largest logit. */
@@ -21,7 +22,7 @@ const FAMILIES: Readonly<Record<string, (dir: string, device: Device) => Llama>>
 };
 
 /** Models of a golden folder: the folders of its hf/. */
-export const goldenModels = (dir: string): string[] => (existsSync(join(dir, 'hf')) ? readdirSync(join(dir, 'hf')).sort() : []);
+export const goldenModels = (dir: string): string[] => (existsSync(join(dir, 'hf')) ? readdirSync(join(dir, 'hf'), { withFileTypes: true }).filter((f) => f.isDirectory()).map((f) => f.name).sort() : []);
 
 let scratch: string | undefined;
 /** A model's folder with its files as loaders want them: packed ones are unpacked once, into a folder that goes with the process. */
@@ -53,22 +54,25 @@ function greedy(model: Llama, prompt: readonly number[], length: number, cached:
   return ids;
 }
 
+const missing = (file: string, key: string): never => { throw new FormatError(`${file}: no tensor ${JSON.stringify(key)}`); };
+
 export function runModel(dir: string, name: string, device: Device): CaseResult {
   const head = { name: `models/${name}`, op: name, dtype: 'f32' as const, bound: MODEL_TOLERANCE };
   try {
-    const { model_type } = JSON.parse(new TextDecoder().decode(readGolden(dir, `hf/${name}/config.json`))) as { model_type: string };
-    const load = Object.hasOwn(FAMILIES, model_type) ? FAMILIES[model_type] : undefined;
-    if (!load) return { ...head, verdict: 'unsupported', why: `the family ${model_type} has no loader; known are ${Object.keys(FAMILIES).join(', ')}` };
+    const { model_type: family } = readJson(dir, `hf/${name}/config.json`) as { model_type?: unknown };
+    const load = typeof family === 'string' && Object.hasOwn(FAMILIES, family) ? FAMILIES[family] : undefined;
+    if (!load) return { ...head, verdict: 'unsupported', why: `models of the family ${JSON.stringify(family) ?? 'that config.json does not name'} are not served; known are ${Object.keys(FAMILIES).join(', ')}` };
     const folder = modelFolder(dir, name);
     let error = 0;
     let why: string | undefined;
     scope(() => {
       const golden = loadTensors(join(folder, 'golden.safetensors'), { device });
       const model = load(folder, device);
-      const want = golden.get('logits') as Tensor;
-      const got = noGrad(() => model.forward(golden.get('input_ids') as Tensor));
+      const part = (key: string): Tensor => golden.get(key) ?? missing(`hf/${name}/golden.safetensors`, key);
+      const want = part('logits');
+      const got = noGrad(() => model.forward(part('input_ids')));
       error = got.sub(want).abs().max().item() / want.abs().max().item();
-      const [prompt, tokens] = ['prompt', 'greedy'].map((n) => ((golden.get(n) as Tensor).toArray() as number[][])[0]);
+      const [prompt, tokens] = ['prompt', 'greedy'].map((n) => (part(n).toArray() as number[][])[0]);
       const wrong = [true, false].find((cached) => greedy(model, prompt, tokens.length, cached).join() !== tokens.join());
       why = !(error <= MODEL_TOLERANCE) ? `logits are off by ${error.toPrecision(3)} of the largest` : wrong === undefined ? undefined : `greedy tokens differ ${wrong ? 'with' : 'without'} a cache`;
     });

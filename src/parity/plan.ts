@@ -8,7 +8,7 @@ import { casesOf } from '../testing/cases.js';
 import { probe, type Probe } from '../testing/devices.js';
 import { warm } from '../testing/warm.js';
 import { runCandleCase } from './candle.js';
-import { CANDLE_CALLS } from './candle-calls.js';
+import { candleCall } from './candle-calls.js';
 import { Golden, type GoldenCase, goldenFolder, hasGolden } from './golden.js';
 import { MatrixCase } from './matrix.js';
 import { goldenModels, runModel } from './models.js';
@@ -108,7 +108,7 @@ const modelStep = (dir: string, name: string): Step => ({
 
 const camel = (name: string): string => name.replace(/_(\w)/g, (_, c: string) => c.toUpperCase());
 const named = (ops: readonly string[] | undefined) => (c: GoldenCase): boolean =>
-  !ops || ops.includes(c.op) || ops.includes(camel(c.op)) || (Object.hasOwn(CANDLE_CALLS, c.op) && ops.includes(CANDLE_CALLS[c.op].row ?? ''));
+  !ops || ops.includes(c.op) || ops.includes(camel(c.op)) || ops.includes(candleCall(c.op)?.row ?? '');
 
 /** Rows that take longest stand first, so that no process is left with one of them at the end: those that are not elementwise, by their cases. */
 const longestFirst = (a: Row, b: Row): number => Number(a.family === 'elementwise') - Number(b.family === 'elementwise') || b.dtypes.filter(isFloat).length - a.dtypes.filter(isFloat).length;

@@ -1,5 +1,6 @@
 // PyTorch's cases as calls on our tensors: one line an op; inputs keep PyTorch's names.
 import { Adam, AdamW, type Optimizer, RMSprop, SGD } from '../nn/optim.js';
+import { type OpName, OPS } from '../ops/table.js';
 import { GRU, LSTM } from '../nn/rnn.js';
 import { einsum } from '../tensor/einsum.js';
 import { cat, stack } from '../tensor/create.js';
@@ -91,3 +92,12 @@ export const TORCH_CALLS: Readonly<Record<string, TorchCall>> = {
   gru: ({ x, ...w }) => new GRU(w.weight_ih_l0, w.weight_hh_l0, w.bias_ih_l0, w.bias_hh_l0).forward(x),
   optimizer: ({ p, g_ }, { name, hyper }) => trained(OPTIMIZERS[name]([p], hyper), p, g_),
 };
+
+/** Elementwise rows without parameters need no line of their own: another golden set may hold any of them. */
+function plainCall(op: string): TorchCall | undefined {
+  const name = camel(op);
+  const row = Object.hasOwn(OPS, name) ? OPS[name as OpName] : undefined;
+  if (row?.family !== 'elementwise' || row.scalars.length > 0 || row.masked || row.arity > 2) return undefined;
+  return row.arity === 1 ? unary(op) : binary(name);
+}
+export const torchCall = (op: string): TorchCall | undefined => (Object.hasOwn(TORCH_CALLS, op) ? TORCH_CALLS[op] : plainCall(op));

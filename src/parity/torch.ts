@@ -7,8 +7,8 @@ import type { Tensor } from '../tensor/tensor.js';
 import { decodeValues } from '../testing/values.js';
 import type { CaseResult } from './candle.js';
 import type { Golden, GoldenCase } from './golden.js';
-import { TORCH_CALLS } from './torch-calls.js';
-import { caught } from './verdict.js';
+import { torchCall } from './torch-calls.js';
+import { caught, unknownDType } from './verdict.js';
 
 /** Largest error as a share of the largest magnitude wanted. */
 export const TORCH_TOLERANCE: Partial<Record<DType, number>> = { f64: 1e-9, f32: 1e-4, f16: 4e-3, bf16: 3e-2 };
@@ -28,7 +28,7 @@ function rowOf(op: string): { row?: string } {
 }
 
 export const torchName = (c: GoldenCase): string => `torch/${c.op}/${c.dtype}/${c.id}`;
-export const hasTorchCall = (c: GoldenCase): boolean => Object.hasOwn(TORCH_CALLS, c.op);
+export const hasTorchCall = (c: GoldenCase): boolean => torchCall(c.op) !== undefined;
 
 const largest = (values: readonly Value[]): number => values.reduce<number>((most, v) => (Number.isFinite(Number(v)) ? Math.max(most, Math.abs(Number(v))) : most), 0);
 
@@ -67,8 +67,10 @@ function compare(golden: Golden, what: string, got: Tensor | undefined, name: st
 
 export function runTorchCase(golden: Golden, c: GoldenCase, device: Device): CaseResult {
   const head = { name: torchName(c), op: c.op, ...rowOf(c.op), dtype: c.dtype, bound: TORCH_TOLERANCE[c.dtype] ?? 0 };
-  const call = hasTorchCall(c) ? TORCH_CALLS[c.op] : undefined;
-  if (!call) return { ...head, verdict: 'unsupported', why: `${c.op} has no call yet` };
+  const foreign = unknownDType(c.dtype);
+  if (foreign) return { ...head, verdict: 'unsupported', why: foreign };
+  const call = torchCall(c.op);
+  if (!call) return { ...head, verdict: 'unsupported', why: `no op here answers to PyTorch's ${c.op}` };
   try {
     let error = 0;
     let why: string | undefined;

@@ -1,5 +1,5 @@
 // Verdicts: how a result stands against numbers from elsewhere, element by element, the worst element deciding.
-import { DTYPE, type DType, isFloat, type Value } from '../base/dtype.js';
+import { DTYPE, type DType, DTYPES, isFloat, type Value } from '../base/dtype.js';
 import { UnsupportedError, WickError } from '../base/errors.js';
 import { ulpOf } from '../testing/compare.js';
 
@@ -13,8 +13,10 @@ export const worse = (a: Verdict, b: Verdict): Verdict => (VERDICTS.indexOf(a) >
 /** What an error thrown by a case means. A defect fails its case like a wrong number, and the other cases go on. */
 export function caught(e: unknown): { readonly verdict: 'unsupported' | 'failed'; readonly why: string } {
   if (e instanceof UnsupportedError) return { verdict: 'unsupported', why: e.message };
-  return { verdict: 'failed', why: e instanceof WickError ? String(e) : `defect: ${String(e)}` };
+  return { verdict: 'failed', why: e instanceof WickError ? String(e) : `not what the op takes, or a defect of ours: ${String(e)}` };
 }
+/** The sentence about a dtype that is not one of the ten; undefined for those. */
+export const unknownDType = (name: string): string | undefined => (Object.hasOwn(DTYPE, name) ? undefined : `${name} is not one of the dtypes here: ${DTYPES.join(', ')}`);
 
 export interface Judged {
   readonly verdict: 'exact' | 'within' | 'closer' | 'failed';
