@@ -63,8 +63,8 @@ export function buildHost(name: string, source: string, sanitizer: Sanitizer = '
 }
 
 /** The same without blocking, for building many ahead of use. */
-export async function buildHostAsync(name: string, source: string, sanitizer: Sanitizer = 'none'): Promise<string> {
-  const { path, flags } = place(source, sanitizer, false);
+export async function buildHostAsync(name: string, source: string, sanitizer: Sanitizer = 'none', executable = false): Promise<string> {
+  const { path, flags } = place(source, sanitizer, executable);
   if (existsSync(path)) return path;
   mkdirSync(cacheDir(), { recursive: true });
   const folder = mkdtempSync(join(cacheDir(), 'tmp-'));
