@@ -34,17 +34,20 @@ export function checkSampling(o: SamplingOptions): void {
 }
 
 const GAMMA = 0x9e3779b97f4a7c15n;
-/** Number `index` of the stream of a seed: 53 random bits in [0, 1), the same whoever asks and in whatever order. */
-export function uniformAt(seed: number, index: number): number {
-  let z = BigInt.asUintN(64, BigInt(seed) * GAMMA + 0x632be59bd9b4e019n + BigInt(index + 1) * GAMMA);
-  z = BigInt.asUintN(64, (z ^ (z >> 30n)) * 0xbf58476d1ce4e5b9n);
-  z = BigInt.asUintN(64, (z ^ (z >> 27n)) * 0x94d049bb133111ebn);
+const word = (x: bigint): bigint => BigInt.asUintN(64, x);
+const origin = (seed: number): bigint => word(BigInt(seed) * GAMMA + 0x632be59bd9b4e019n);
+/** 53 random bits of a state as a number in [0, 1). */
+function mixed(state: bigint): number {
+  let z = word((state ^ (state >> 30n)) * 0xbf58476d1ce4e5b9n);
+  z = word((z ^ (z >> 27n)) * 0x94d049bb133111ebn);
   return Number((z ^ (z >> 31n)) >> 11n) / 2 ** 53;
 }
+/** Number `index` of the stream of a seed, the same whoever asks and in whatever order. */
+export const uniformAt = (seed: number, index: number): number => mixed(word(origin(seed) + BigInt(index + 1) * GAMMA));
 /** The same numbers one after another. */
 export function randomStream(seed: number): () => number {
-  let index = 0;
-  return () => uniformAt(seed, index++);
+  let state = origin(seed);
+  return () => mixed((state = word(state + GAMMA)));
 }
 
 export const argmax = (x: Float32Array): number => {
