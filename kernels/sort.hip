@@ -163,6 +163,12 @@ template <class S> WICK_FN void sort_rows(const S* src, u32* indices, S* values,
 // ---- longer rows: radix passes from the lowest byte up ----
 
 constexpr int RADIX_WAVES = 256 / WICK_WAVE;
+/** A bit for each lane of a wave. */
+#if WICK_WAVE == 32
+typedef u32 WaveMask;
+#else
+typedef u64 WaveMask;
+#endif
 template <class U> constexpr int radix_items = sizeof(U) == 8 ? 8 : 16;
 template <class U> constexpr int radix_tile = 256 * radix_items<U>;
 
@@ -264,24 +270,27 @@ template <class K> WICK_FN void radix_scatter(const K& keys, const u32* order, c
   typedef typename K::U U;
   constexpr int ITEMS = radix_items<U>, TILE = radix_tile<U>;
   __shared__ U shared_keys[TILE];
-  __shared__ u32 shared_order[TILE], seen[RADIX_WAVES][256], first[256], slots[RADIX_WAVES];
+  __shared__ u32 shared_order[TILE], seen[RADIX_WAVES][256], first[256], ahead_of[256], slots[RADIX_WAVES];
   const i64 row = blockIdx.x / tiles, tile = blockIdx.x % tiles, from = tile * TILE;
   const u32 t = threadIdx.x, wave = wave_id(), lane = lane_id();
   for (u32 w = 0; w < RADIX_WAVES; w++) seen[w][t] = 0;
+  const u32 begin = starts[(row * 256 + t) * tiles + tile];
   __syncthreads();
   U key[ITEMS];
   u32 index[ITEMS], rank[ITEMS];
+  const i64 mine = from + (i64)wave * (WICK_WAVE * ITEMS) + lane;
+  const i32 left = (i32)(cols - mine < TILE ? cols - mine : TILE);  // from this thread's first element on
+  // All keys are on their way before the ranking, whose steps wait for each other; the indices come while places are counted.
+#pragma unroll
+  for (int i = 0; i < ITEMS; i++) key[i] = i * WICK_WAVE < left ? keys[row * cols + mine + i * WICK_WAVE] : (U)0;
 #pragma unroll
   for (int i = 0; i < ITEMS; i++) {
-    const i64 c = from + (i64)wave * (WICK_WAVE * ITEMS) + i * WICK_WAVE + lane;
-    const bool valid = c < cols;
-    key[i] = valid ? keys[row * cols + c] : (U)0;
-    index[i] = !valid ? 0 : order ? order[row * cols + c] : (u32)c;
+    const bool valid = i * WICK_WAVE < left;
     const u32 digit = (u32)(key[i] >> shift) & 255;
-    u64 same_digit = ballot64(valid);
+    WaveMask same_digit = (WaveMask)ballot64(valid);
 #pragma unroll
     for (u32 bit = 0; bit < 8; bit++) {
-      const u64 ones = ballot64(digit >> bit & 1);
+      const WaveMask ones = (WaveMask)ballot64(digit >> bit & 1);
       same_digit &= digit >> bit & 1 ? ones : ~ones;
     }
     const u32 prior = seen[wave][digit], ahead = popcount64(same_digit & lanes_before());
@@ -289,6 +298,11 @@ template <class K> WICK_FN void radix_scatter(const K& keys, const u32* order, c
     if (valid && ahead == 0) seen[wave][digit] = prior + popcount64(same_digit);
     sync_wave();
     rank[i] = prior + ahead;
+  }
+#pragma unroll
+  for (int i = 0; i < ITEMS; i++) {
+    const i64 c = mine + i * WICK_WAVE;
+    index[i] = i * WICK_WAVE >= left ? 0 : order ? order[row * cols + c] : (u32)c;
   }
   __syncthreads();
   // Thread t owns byte t: where it begins within the tile, and in each wave.
@@ -299,30 +313,32 @@ template <class K> WICK_FN void radix_scatter(const K& keys, const u32* order, c
     count += c;
   }
   first[t] = scan256(count, slots, total);
+  ahead_of[t] = begin - first[t];  // from a place in the tile to one in the row, modulo 2^32
   __syncthreads();
 #pragma unroll
   for (int i = 0; i < ITEMS; i++) {
-    if (from + (i64)wave * (WICK_WAVE * ITEMS) + i * WICK_WAVE + lane >= cols) continue;
+    if (i * WICK_WAVE >= left) continue;
     const u32 digit = (u32)(key[i] >> shift) & 255, at = first[digit] + seen[wave][digit] + rank[i];
     shared_keys[at] = key[i];
     shared_order[at] = index[i];
   }
   __syncthreads();
+#pragma unroll 4
   for (u32 at = t; at < total; at += 256) {
     const U k = shared_keys[at];
-    const u32 digit = (u32)(k >> shift) & 255;
-    const i64 to = row * cols + starts[(row * 256 + digit) * tiles + tile] + (at - first[digit]);
+    const i64 to = row * cols + (ahead_of[(u32)(k >> shift) & 255] + at);
     if (keys_out) keys_out[to] = k;
     order_out[to] = shared_order[at];
   }
 }
+// Launched with 256 threads; the larger bound keeps registers to what lets three blocks run side by side.
 #define RADIX_SCATTER(NAME, U)                                                                                                 \
-  KERNEL(256) NAME(const U* keys, const u32* order, const u32* starts, U* keys_out, u32* order_out, const i64 cols, const i64 tiles, \
+  KERNEL(768) NAME(const U* keys, const u32* order, const u32* starts, U* keys_out, u32* order_out, const i64 cols, const i64 tiles, \
                    const u32 shift) {                                                                                          \
     radix_scatter(MadeKeys<U>{keys}, order, starts, keys_out, order_out, cols, tiles, shift);                                  \
   }
 #define RADIX_SCATTER_FIRST(NAME, S)                                                                                           \
-  KERNEL(256) NAME(const S* src, const u32* starts, key_t_of<S>* keys_out, u32* order_out, const i64 cols, const i64 tiles,    \
+  KERNEL(768) NAME(const S* src, const u32* starts, key_t_of<S>* keys_out, u32* order_out, const i64 cols, const i64 tiles,    \
                    const u32 descending) {                                                                                     \
     radix_scatter(KeysOf<S>{src, descending != 0}, (const u32*)nullptr, starts, keys_out, order_out, cols, tiles, 0);          \
   }
