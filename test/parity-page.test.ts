@@ -26,7 +26,10 @@ before(async () => {
   report.cells.push({ ...report.cells[0], op: 'exp', dtype: 'u8', verdict: 'failed', error: null, why: ['</script><b>bold</b> & "quotes"'] });
   dir = mkdtempSync(join(tmpdir(), 'wick-page-'));
   const file = join(dir, 'report.html');
-  writeFileSync(file, reportPage(report, { device: 'a device', date: '2026-01-01', results: [{ name: 'add 64 MiB', gbPerSecond: 100, ofCopy: 0.9 }, { name: 'exp 64 MiB', gbPerSecond: 50, ofCopy: 0.45 }] }));
+  writeFileSync(file, reportPage(report, {
+    benches: [{ device: 'a device', date: '2026-01-01', results: [{ name: 'add 64 MiB', gbPerSecond: 100, ofCopy: 0.9 }, { name: 'exp 64 MiB', gbPerSecond: 50, ofCopy: 0.45 }] }],
+    mutation: { commit: 'abc', date: '2026-01-01', killed: 1, total: 2, results: [{ name: 'a', killed: true, by: 'sum' }, { name: 'b', killed: false, reason: 'it is the same' }] },
+  }));
   url = pathToFileURL(file).href;
   browser = await playwright!.chromium.launch({ executablePath: chromium as string, args: ['--no-sandbox'] });
 });
@@ -55,6 +58,7 @@ test('the page shows every measured cell, in words and signs, without the networ
   assert.match(await page.locator('#about').innerText(), /cases on cpu, reference/);
   assert.match(await page.locator('#unproved').innerText(), /AMD/);
   assert.equal(await page.locator('#bench').isVisible(), true);
+  assert.match(await page.locator('#mutants').innerText(), /noticed 1 of 2[^]*b: it is the same/);
   assert.equal(await page.locator('main svg[role=img] circle').count() > 0, true);
   assert.deepEqual(problems, []);
   await close();

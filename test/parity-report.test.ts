@@ -14,6 +14,7 @@ import { sourcesNow } from '../src/parity/provenance.js';
 import { Golden, goldenFolder } from '../src/parity/golden.js';
 import { reasonFor } from '../src/parity/differences.js';
 import { parseReport, reportJson } from '../src/parity/json.js';
+import { mergeReports, onlyDevices } from '../src/parity/merge.js';
 import { failed, totals, unprovedOn } from '../src/parity/report.js';
 import { runParity } from '../src/parity/run.js';
 import { judgeValues, noCounts } from '../src/parity/verdict.js';
@@ -98,6 +99,15 @@ test('evidence is stale once what it speaks of changes, op by op, and only then'
   assert.deepEqual(says('sim:64', { ...now, modules: { ...now.modules, sort: 'changed' } }), []);
   assert.deepEqual(says('rocm:0', table), ['docs/parity/x.json: rocm:0: measured before the row of the op table changed: relu']);
   assert.deepEqual(says('rocm:0', { ...now, native: 'changed' }), []);
+});
+test('reports are joined with devices side by side, each with its own date, and parted again', async () => {
+  const report = await runParity({ ...small, devices: ['reference'], against: ['candle'] });
+  const older = { ...report, date: '2020-01-01T00:00:00Z', commit: 'old', sources: { ...report.sources, rows: { ...report.sources.rows, relu: 'other' } } };
+  const both = mergeReports([{ name: 'new', report }, { name: 'old', report: older }]);
+  assert.deepEqual(both.devices.map((d) => [d.name, d.measured?.date]), [['reference', report.date], ['old', older.date]]);
+  assert.deepEqual(both.devices[1].stale, { relu: 'the row of the op table' });
+  assert.equal(both.cells.length, 2 * report.cells.length);
+  assert.deepEqual(onlyDevices(both, ['old']).cells.map((c) => c.device), report.cells.map(() => 'old'));
 });
 test('processes share a run and find what one finds', async () => {
   const scope = { devices: ['cpu'], against: ['reference', 'candle'] as const, ops: ['relu', 'add', 'sum', 'gather'], dtypes: ['f32', 'i64'] };

@@ -5,8 +5,10 @@ import { parseArgs } from 'node:util';
 import { ArgumentError } from '../base/errors.js';
 import { opList } from '../ops/table.js';
 import { checkDocs, writeDocs } from '../parity/docs.js';
-import { type Bench, reportPage } from '../parity/html.js';
-import { parseReport, reportJson } from '../parity/json.js';
+import { readMutation } from '../parity/evidence.js';
+import { readBench, reportPage } from '../parity/html.js';
+import { reportJson } from '../parity/json.js';
+import { mergeReports, onlyDevices, readReports } from '../parity/merge.js';
 import { AGAINST, type Against, failed, type Report, totals } from '../parity/report.js';
 import { runParity } from '../parity/run.js';
 import { compareSignatures, pinManifest } from '../parity/signatures.js';
@@ -26,8 +28,8 @@ Candle's CUDA output and PyTorch's numbers; exit status 1 if anything failed
   --json            the report as JSON on the standard output
   --save FILE       the report as JSON in a file
   --html FILE       the report as one page
-  --bench FILE      what npm run bench -- --json FILE wrote, for the page's bandwidths
-  --from FILE       no run: the report saved before, shown anew (with --html, --json)
+  --bench FILE      what npm run bench -- --json FILE wrote, for the page's bandwidths (repeatable)
+  --from PATH       no run: reports saved before, or a folder of them such as docs/parity, shown as one (repeatable; --device picks)
 wick parity signatures [--candle DIR] [--json]    our kernel symbols and parameters against Candle's
   --pin             makes the manifest anew from the checkout
 wick parity docs           writes docs/ops.md and the README's table from the op table and the evidence in docs/parity
@@ -78,7 +80,7 @@ function wholeNumber(option: string, text: string): number {
 
 const OPTIONS = {
   device: { type: 'string', multiple: true }, against: { type: 'string', multiple: true }, op: { type: 'string', multiple: true }, dtype: { type: 'string', multiple: true },
-  model: { type: 'string', multiple: true }, golden: { type: 'string' }, jobs: { type: 'string' }, bail: { type: 'boolean' }, json: { type: 'boolean' }, save: { type: 'string' }, html: { type: 'string' }, bench: { type: 'string' }, from: { type: 'string' },
+  model: { type: 'string', multiple: true }, golden: { type: 'string' }, jobs: { type: 'string' }, bail: { type: 'boolean' }, json: { type: 'boolean' }, save: { type: 'string' }, html: { type: 'string' }, bench: { type: 'string', multiple: true }, from: { type: 'string', multiple: true },
 } as const;
 
 async function measure(argv: readonly string[]): Promise<number> {
@@ -88,7 +90,7 @@ async function measure(argv: readonly string[]): Promise<number> {
   if (bad) throw new ArgumentError(`parity: --against ${bad}; it takes ${AGAINST.join(', ')}`);
   const unknown = values.op?.find((o) => !opList.some((r) => r.name === o));
   if (unknown) throw new ArgumentError(`parity: --op ${unknown} is no row of the op table; wick ops lists them`);
-  if (values.from) return show(parseReport(readFileSync(values.from, 'utf8'), values.from), values);
+  if (values.from) return show(onlyDevices(mergeReports(readReports(values.from)), values.device), values);
   let stop = false;
   // The first Ctrl-C ends the run with what there is; a second one ends it at once.
   const onSignal = (): void => { if (stop) process.exit(130); stop = true; };
@@ -103,10 +105,10 @@ async function measure(argv: readonly string[]): Promise<number> {
   return show(report, values);
 }
 
-function show(report: Report, values: { save?: string; html?: string; json?: boolean; bench?: string; device?: string[] }): number {
-  const bench = values.bench ? (JSON.parse(readFileSync(values.bench, 'utf8')) as Bench) : undefined;
+function show(report: Report, values: { save?: string; html?: string; json?: boolean; bench?: string[]; device?: string[] }): number {
+  const benches = (values.bench ?? []).map((file) => readBench(readFileSync(file, 'utf8'), file));
   if (values.save) writeFileSync(values.save, reportJson(report));
-  if (values.html) writeFileSync(values.html, reportPage(report, bench));
+  if (values.html) writeFileSync(values.html, reportPage(report, { benches, mutation: readMutation() }));
   if (values.json) process.stdout.write(reportJson(report));
   else print(report, values.device !== undefined);
   if (failed(report)) return 1;

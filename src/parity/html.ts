@@ -1,18 +1,28 @@
 // The report as one self-contained page: data, style and script in a single file, nothing from the network.
+import { FormatError } from '../base/errors.js';
 import { boundFor, type Row } from '../ops/op.js';
 import { DTYPES } from '../base/dtype.js';
 import { opList } from '../ops/table.js';
+import { slim } from './json.js';
 import { originOf, sourceOf } from './origin.js';
 import { pageScript } from './page-script.js';
 import { pageStyle } from './page-style.js';
-import type { Report } from './report.js';
+import type { Mutation } from './evidence.js';
+import { kindOf, type Report } from './report.js';
 import { manifestSource } from './signatures.js';
 
-/** What `npm run bench -- --json FILE` writes, as far as the page shows it. */
+/** What a benchmark's file says of bandwidths, as the page shows it. */
 export interface Bench {
   readonly device: string;
   readonly date: string;
-  readonly results: readonly { readonly name: string; readonly gbPerSecond?: number; readonly ofCopy?: number }[];
+  readonly results: readonly { readonly name: string; readonly gbPerSecond: number; readonly ofCopy?: number }[];
+}
+/** Reads what `npm run bench` wrote, on a GPU or the CPU. */
+export function readBench(text: string, name: string): Bench {
+  const b = JSON.parse(text) as { device?: string; hardware?: string; engine?: string; date?: string; results?: { name: string; gbPerSecond?: number; ofCopy?: number; share?: number }[] };
+  if (!Array.isArray(b.results)) throw new FormatError(`${name}: no list "results" of a benchmark`);
+  const results = b.results.flatMap((r) => (r.gbPerSecond ? [{ name: r.name, gbPerSecond: r.gbPerSecond, ofCopy: r.ofCopy ?? r.share }] : []));
+  return { device: b.device ?? [b.hardware, b.engine].filter(Boolean).join(', '), date: b.date ?? '', results };
 }
 
 /** What the page says of an op beside the numbers. */
@@ -30,11 +40,13 @@ function opEntry(row: Row): object {
 const embed = (value: unknown): string => JSON.stringify(value).replaceAll('<', '\\u003c');
 const escape = (s: string): string => s.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
 
-export function reportPage(report: Report, bench?: Bench): string {
+export function reportPage(report: Report, beside: { readonly benches?: readonly Bench[]; readonly mutation?: Mutation | undefined } = {}): string {
   const used = new Set(report.cells.map((c) => c.op));
   const known = opList.filter((r) => used.has(r.name)).map(opEntry);
   const others = [...used].filter((op) => !opList.some((r) => r.name === op)).map((name) => ({ name, family: 'golden', formula: 'cases of the golden set', dtypes: [], bounds: {}, gradient: '', candle: { none: '' } }));
-  const data = { report, ops: [...known, ...others], dtypes: [...DTYPES].reverse(), candle: manifestSource(), ...(bench && { bench }) };
+  const foreign = [...new Set(report.cells.map((c) => c.dtype))].filter((d) => !(DTYPES as readonly string[]).includes(d));
+  const kinds = Object.fromEntries(report.devices.map((d) => [d.name, kindOf(d.name)]));
+  const data = { report: { ...report, uses: undefined, sources: undefined, cells: report.cells.map(slim) }, kinds, ops: [...known, ...others], dtypes: [...[...DTYPES].reverse(), ...foreign], candle: manifestSource(), benches: beside.benches ?? [], ...(beside.mutation && { mutation: beside.mutation }) };
   return `<!doctype html>
 <html lang="en">
 <head>
@@ -58,8 +70,9 @@ export function reportPage(report: Report, bench?: Bench): string {
     <div class="scroll" id="matrix" tabindex="-1"></div>
   </section>
   <section aria-labelledby="plot-title"><h2 id="plot-title">Error against the bound</h2><p id="plot-text"></p><div class="scroll" id="plot"></div></section>
-  <section aria-labelledby="bench-title" id="bench" hidden><h2 id="bench-title">Bandwidth by op</h2><div class="scroll" id="bench-plot"></div></section>
-  <section aria-labelledby="devices-title"><h2 id="devices-title">Devices</h2><div class="scroll" id="devices"></div></section>
+  <section aria-labelledby="bench-title" id="bench" hidden><h2 id="bench-title">Bandwidth by op</h2><div id="bench-plot"></div></section>
+  <section aria-labelledby="devices-title"><h2 id="devices-title">Devices</h2><div class="scroll" id="devices" tabindex="0" role="region" aria-labelledby="devices-title"></div></section>
+  <section aria-labelledby="mutants-title" id="mutants" hidden><h2 id="mutants-title">Mutants</h2><p id="mutants-text"></p><ul id="survivors"></ul></section>
   <section aria-labelledby="unproved-title"><h2 id="unproved-title">Unproved</h2><ul id="unproved"></ul></section>
 </main>
 <dialog id="detail" aria-labelledby="detail-title"></dialog>

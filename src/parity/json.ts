@@ -4,7 +4,7 @@ import type { Cell, Report } from './report.js';
 import { VERDICTS } from './verdict.js';
 
 /** Zero counts are left out; three digits say enough about an error. */
-function slim(c: Cell): object {
+export function slim(c: Cell): object {
   const round = (v: number | null | undefined): number | null | undefined => (typeof v === 'number' ? Number(v.toPrecision(3)) : v);
   return {
     ...c, error: round(c.error), ...(c.theirs !== undefined && { theirs: round(c.theirs) }),

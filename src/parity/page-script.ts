@@ -1,7 +1,7 @@
 // The report page's script: plain JavaScript that draws the tables and plots from the embedded data.
 export const pageScript = String.raw`
 'use strict';
-const { report, ops, dtypes, candle, bench } = JSON.parse(document.getElementById('data').textContent);
+const { report, kinds, ops, dtypes, candle, benches, mutation } = JSON.parse(document.getElementById('data').textContent);
 const VERDICTS = ['exact', 'within', 'closer', 'differs', 'unsupported', 'failed'];
 const SIGN = { exact: '=', within: '≈', closer: '≲', differs: '≠', unsupported: '–', failed: '✗' };
 const WORDS = { exact: 'bit for bit', within: 'within the bound', closer: 'closer to the exact result', differs: 'deliberate difference', unsupported: 'unsupported', failed: 'failed' };
@@ -31,15 +31,19 @@ function grid(head, rows, caption) {
 
 // Summary
 const total = report.cells.reduce((n, c) => n + c.cases, 0);
-$('about').textContent = total.toLocaleString('en') + ' cases on ' + (report.devices.map((d) => d.name).join(', ') || 'no device') + '; ' + report.date.slice(0, 16).replace('T', ' ') + ' UTC, commit ' + (report.commit || 'unknown') + ', wick ' + report.wick + ', Node ' + report.node + ', ' + report.host + (report.complete ? '' : '. The run was stopped early: what is here holds, what is missing was not measured.');
-for (const d of report.devices) for (const against of ['reference', 'candle', 'torch', 'models']) {
-  const cells = report.cells.filter((c) => c.device === d.name && c.against === against);
-  if (!cells.length) continue;
-  const counts = VERDICTS.map((v) => [v, cells.reduce((n, c) => n + c.counts[v], 0)]).filter(([, n]) => n > 0);
-  const all = counts.reduce((n, [, k]) => n + k, 0);
-  $('summary').append(el('div', { className: 'card' }, el('h3', {}, d.name + ' against ' + against),
-    el('div', { className: 'bar', 'aria-hidden': 'true' }, ...counts.map(([v, n]) => el('span', { className: 'f-' + v, style: 'flex: ' + Math.max(n, all / 150) }))),
-    el('ul', {}, ...counts.map(([v, n]) => el('li', {}, n.toLocaleString('en') + ' ', tag(v))))));
+const joined = report.devices.some((d) => d.measured);
+$('about').textContent = total.toLocaleString('en') + ' cases on ' + (report.devices.map((d) => d.name).join(', ') || 'no device') + '; ' + (joined ? 'measured apart, the latest ' : '') + report.date.slice(0, 16).replace('T', ' ') + ' UTC, commit ' + (report.commit || 'unknown') + ', wick ' + report.wick + (joined ? '; Devices, below, tells where and when each was measured' : ', Node ' + report.node + ', ' + report.host) + (report.complete ? '' : '. The run was stopped early: what is here holds, what is missing was not measured.');
+const SIDES = { reference: 'the reference in double precision', candle: "Candle's CUDA kernels", torch: 'PyTorch', models: 'transformers, whole models' };
+for (const d of report.devices) {
+  const sides = Object.keys(SIDES).map((against) => [against, report.cells.filter((c) => c.device === d.name && c.against === against)]).filter(([, cells]) => cells.length);
+  $('summary').append(el('div', { className: 'card' }, el('h3', {}, d.name, el('span', { className: 'kind' }, kinds[d.name])),
+    ...sides.flatMap(([against, cells]) => {
+      const counts = VERDICTS.map((v) => [v, cells.reduce((n, c) => n + (c.counts[v] || 0), 0)]).filter(([, n]) => n > 0);
+      const all = counts.reduce((n, [, k]) => n + k, 0);
+      return [el('h4', {}, all.toLocaleString('en') + (all === 1 ? ' case' : ' cases') + ' against ' + SIDES[against]),
+        el('div', { className: 'bar', 'aria-hidden': 'true' }, ...counts.map(([v, n]) => el('span', { className: 'f-' + v, style: 'flex: ' + Math.max(n, all / 80) }))),
+        el('ul', {}, ...counts.map(([v, n]) => el('li', {}, n.toLocaleString('en') + ' ', tag(v))))];
+    })));
 }
 
 // Filters
@@ -119,12 +123,12 @@ function open(op, dtype) {
     el('div', { className: 'head' }, el('h2', { id: 'detail-title' }, op.name + ' in ' + dtype), el('button', { type: 'button', className: 'close', onclick: () => $('detail').close() }, 'Close')),
     el('dl', {}, ...facts.flatMap(([k, v]) => [el('dt', {}, k), el('dd', {}, v)])),
     el('h3', {}, 'Measured'),
-    el('div', { className: 'scroll' }, grid(['device', 'against', 'cases', 'status', 'largest error', 'bound', 'their own error'], cells.map((c) => [c.device, c.against, c.cases, tag(c.verdict), number(c.error) + unit(c), number(c.bound) + unit(c), c.theirs === undefined ? '' : number(c.theirs) + ' ulp']))),
-    ...(withLayouts.length ? [el('h3', {}, 'Largest error by layout (ulp)'), el('div', { className: 'scroll' }, grid(['device', ...layouts], withLayouts.map((c) => [c.device, ...layouts.map((l) => (c.layouts[l] ? number(c.layouts[l].ulp) : ''))])))] : []),
+    el('div', { className: 'scroll', tabIndex: 0, role: 'region', 'aria-label': 'Measured' }, grid(['device', 'against', 'cases', 'status', 'largest error', 'bound', 'their own error'], cells.map((c) => [c.device, c.against, c.cases, tag(c.verdict), number(c.error) + unit(c), number(c.bound) + unit(c), c.theirs === undefined ? '' : number(c.theirs) + ' ulp']))),
+    ...(withLayouts.length ? [el('h3', {}, 'Largest error by layout (ulp)'), el('div', { className: 'scroll', tabIndex: 0, role: 'region', 'aria-label': 'Largest error by layout' }, grid(['device', ...layouts], withLayouts.map((c) => [c.device, ...layouts.map((l) => (c.layouts[l] ? number(c.layouts[l].ulp) : ''))])))] : []),
     ...(why.length ? [el('h3', {}, 'Reasons'), el('ul', {}, ...why.map((w) => el('li', {}, w)))] : []),
     ...(op.source ? [el('h3', {}, 'Our source: ' + op.source.file), el('pre', { tabIndex: 0 }, op.source.text)] : []),
     el('h3', {}, 'Devices'),
-    el('ul', {}, ...report.devices.filter((d) => cells.some((c) => c.device === d.name)).map((d) => el('li', {}, d.name + ': ' + d.description + ', measured ' + report.date.slice(0, 10)))),
+    el('ul', {}, ...report.devices.filter((d) => cells.some((c) => c.device === d.name)).map((d) => el('li', {}, d.name + ' (' + kinds[d.name] + '): ' + d.description + ', measured ' + when(d) + (d.stale && d.stale[op.name] ? ', before ' + d.stale[op.name] + ' changed: to be measured again' : '')))),
   ]);
   $('detail').showModal();
   $('detail').scrollTop = 0;
@@ -159,14 +163,31 @@ function plot() {
 }
 
 // Bandwidth
-const fast = bench ? bench.results.filter((r) => r.gbPerSecond) : [];
-if (fast.length) {
+for (const b of benches.filter((k) => k.results.length)) {
   $('bench').hidden = false;
-  const most = Math.max(...fast.map((r) => r.gbPerSecond));
-  $('bench-plot').append(el('p', {}, bench.device + ', ' + bench.date.slice(0, 10)), grid(['op', 'GB/s', 'of a copy', ''], fast.map((r) => [r.name, Math.round(r.gbPerSecond), r.ofCopy ? Math.round(r.ofCopy * 100) + '%' : '', svg('svg', { width: 220, height: 14, 'aria-hidden': 'true' }, svg('rect', { class: 'band', width: (220 * r.gbPerSecond) / most, height: 14, rx: 3 }))])));
+  const most = Math.max(...b.results.map((r) => r.gbPerSecond));
+  const bar = (r) => svg('svg', { width: 220, height: 14, 'aria-hidden': 'true' }, svg('rect', { class: 'track', width: 220, height: 14, rx: 3 }), svg('rect', { class: 'band', width: (220 * r.gbPerSecond) / most, height: 14, rx: 3 }));
+  const title = b.device + (b.date ? ', ' + b.date.slice(0, 10) : '');
+  $('bench-plot').append(el('h3', {}, title), el('div', { className: 'scroll', tabIndex: 0, role: 'region', 'aria-label': 'Bandwidth on ' + title },
+    grid(['op', 'GB/s', 'of a copy', ''], b.results.map((r) => [r.name, Math.round(r.gbPerSecond), r.ofCopy ? Math.round(r.ofCopy * 100) + '%' : '', bar(r)]), 'Bandwidth on ' + title)));
 }
-$('devices').append(grid(['device', 'what'], [...report.devices.map((d) => [d.name, d.description]), ...report.missing.map((d) => [d.name, 'not here: ' + d.why.split('\n')[0]])]));
-$('unproved').append(...(report.unproved.length ? report.unproved : ['Nothing: AMD hardware took part in this run.']).map((u) => el('li', {}, u)));
+
+// Devices, mutants
+function when(d) {
+  const m = d.measured || report;
+  return m.date.slice(0, 10) + ', commit ' + (m.commit || 'unknown') + ', ' + m.host;
+}
+const fresh = (d) => (d.stale ? Object.keys(d.stale).length + ' ops measured before a change' : 'as the sources are now');
+$('devices').append(grid(['device', 'kind', 'what', 'measured', ...(joined ? ['numbers'] : [])], [
+  ...report.devices.map((d) => [d.name, kinds[d.name], d.description, when(d), ...(joined ? [fresh(d)] : [])]),
+  ...report.missing.map((d) => [d.name, '', 'not here: ' + d.why.split('\n')[0], '', ...(joined ? [''] : [])])], 'Devices'));
+if (mutation) {
+  $('mutants').hidden = false;
+  const left = mutation.results.filter((r) => !r.killed);
+  $('mutants-text').textContent = 'Kernels changed on purpose, one change at a time: the suite on the simulation noticed ' + mutation.killed + ' of ' + mutation.total + ' (' + mutation.date.slice(0, 10) + ', commit ' + (mutation.commit || 'unknown') + ').' + (left.length ? ' Not noticed:' : '');
+  $('survivors').append(...left.map((r) => el('li', {}, r.name + ': ' + (r.reason || 'no reason known'))));
+}
+$('unproved').append(...(report.unproved.length ? report.unproved : ['Nothing: AMD hardware took part.']).map((u) => el('li', {}, u)));
 draw();
 addEventListener('resize', plot);
 `;

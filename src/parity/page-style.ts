@@ -29,12 +29,12 @@ th, td { padding: 0.25rem 0.6rem; text-align: left; border-bottom: 1px solid var
 th { font-weight: 600; }
 .num { text-align: right; }
 .scroll thead th { white-space: nowrap; }
-#summary { display: grid; grid-template-columns: repeat(auto-fill, minmax(17rem, 1fr)); gap: 0.8rem; }
+#summary { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(20rem, 100%), 1fr)); gap: 0.8rem; }
 .card { background: var(--panel); border: 1px solid var(--line); border-radius: 0.6rem; padding: 0.7rem 0.9rem; }
-.card h3 { margin: 0 0 0.4rem; font-size: 1rem; }
+.card h3 { margin: 0 0 0.2rem; font-size: 1.05rem; display: flex; justify-content: space-between; gap: 0.8rem; align-items: baseline; } .card h4 { margin: 0.7rem 0 0.25rem; font-size: 0.85rem; font-weight: 500; color: var(--soft); } .kind { font-size: 0.8rem; font-weight: 500; color: var(--soft); text-align: right; }
 .bar { display: flex; height: 0.7rem; border-radius: 0.35rem; overflow: hidden; background: var(--line); }
 .bar span { display: block; }
-.card ul { list-style: none; margin: 0.5rem 0 0; padding: 0; display: flex; flex-wrap: wrap; gap: 0.1rem 0.9rem; font-size: 0.9rem; }
+.card ul { list-style: none; margin: 0.3rem 0 0; padding: 0; display: flex; flex-wrap: wrap; gap: 0.1rem 0.9rem; font-size: 0.85rem; }
 #filters { display: flex; flex-wrap: wrap; gap: 0.6rem 1rem; align-items: end; }
 #filters label { display: flex; flex-direction: column; font-size: 0.85rem; color: var(--soft); }
 #filters select, #filters input[type=search] { font: inherit; padding: 0.35rem 0.5rem; min-height: 2.4rem; border: 1px solid var(--line); border-radius: 0.4rem; background: var(--panel); color: var(--text); }
@@ -61,8 +61,8 @@ dialog h2 { margin-top: 0; } dialog h3 { margin: 1.1rem 0 0.3rem; font-size: 1re
 dialog dl { display: grid; grid-template-columns: max-content 1fr; gap: 0.15rem 0.9rem; margin: 0; } dialog dt { color: var(--soft); } dialog dd { margin: 0; overflow-wrap: anywhere; }
 pre { background: var(--bg); border: 1px solid var(--line); border-radius: 0.5rem; padding: 0.7rem; overflow-x: auto; font-size: 0.82rem; line-height: 1.45; }
 svg text { fill: var(--soft); font: 12px system-ui, sans-serif; } svg .axis { stroke: var(--line); } svg .limit { stroke: var(--failed); stroke-width: 1.5; stroke-dasharray: 5 4; } svg circle { cursor: pointer; opacity: 0.75; }
-svg .p-exact { fill: var(--exact); } svg .p-within { fill: var(--within); } svg .p-closer { fill: var(--closer); } svg .p-differs { fill: var(--differs); } svg .p-failed { fill: var(--failed); } svg rect.band { fill: var(--within); }
-#unproved { padding-left: 1.2rem; } #unproved li { margin: 0.2rem 0; }
+svg .p-exact { fill: var(--exact); } svg .p-within { fill: var(--within); } svg .p-closer { fill: var(--closer); } svg .p-differs { fill: var(--differs); } svg .p-failed { fill: var(--failed); } svg rect.band { fill: var(--within); } svg rect.track { fill: var(--line); opacity: 0.5; } #bench h3 { font-size: 1rem; margin: 1rem 0 0.3rem; }
+#unproved, #survivors { padding-left: 1.2rem; } #unproved li, #survivors li { margin: 0.2rem 0; overflow-wrap: anywhere; }
 @media (max-width: 40rem) {
   th, td { padding: 0.25rem 0.4rem; } #matrix tbody th { max-width: 8.2rem; overflow: hidden; text-overflow: ellipsis; font-size: 0.85rem; }
   #matrix button { min-width: 2.75rem; min-height: 2.5rem; } dialog dl { grid-template-columns: 1fr; } dialog dt { margin-top: 0.4rem; } #filters label { flex: 1 1 8rem; }

@@ -30,6 +30,10 @@ export interface Cell {
 export interface DeviceEntry {
   readonly name: string;
   readonly description: string;
+  /** Where several reports were joined: when and where this device was measured. */
+  readonly measured?: { readonly date: string; readonly commit: string; readonly host: string; readonly node: string };
+  /** Ops measured before what computes them changed, with what changed. */
+  readonly stale?: Readonly<Record<string, string>>;
 }
 export interface Report {
   readonly version: 1;

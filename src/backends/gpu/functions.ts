@@ -15,7 +15,7 @@ const nothing: CodeSource = () => new Uint8Array();
 const SOURCES: Readonly<Record<Device['driver']['name'], CodeSource>> = { sim: hostCompiler, dry: nothing, cuda: runtimeCompiler, hip: runtimeCompiler, emu: runtimeCompiler };
 export const codeSourceOf = (device: Device): CodeSource => SOURCES[device.driver.name];
 
-const DTYPE_PART = /_(u8|u32|i16|i32|i64|f8_?e4m3|bf16|f16|f32|f64)(?=_|$)/g;
+const DTYPE_PART = /_(u8|u32|i16|i32|i64|f8_?e4m3|bf16|f16|f32|f64|b1|b2|b4|b8)(?=_|$)/g;
 /** Kernels of a module that differ from a symbol by their dtypes only. */
 function siblings(module: string, symbol: string): string[] {
   const stem = (s: string): string => s.replace(DTYPE_PART, '_T');
