@@ -1,6 +1,6 @@
 // `npm run release:engine [-- --out DIR]`: the engine, built here, as the optional package for machines like this one.
 // Publish it before the main package, whose optionalDependencies name the engines of the same version.
-import { copyFileSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { copyFileSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { buildNative, enginePackage, hostArch, packageRoot } from '../src/backends/native-build.js';
@@ -14,7 +14,7 @@ const folder = resolve(values.out as string, name);
 rmSync(folder, { recursive: true, force: true });
 mkdirSync(folder, { recursive: true });
 await buildNative(join(folder, 'libwick.so'));
-copyFileSync(join(root, 'LICENSE'), join(folder, 'LICENSE'));
+if (existsSync(join(root, 'LICENSE'))) copyFileSync(join(root, 'LICENSE'), join(folder, 'LICENSE')); // a bundle for a test machine has none
 const manifest = { name, version, description: `The CPU engine of wick for Linux ${arch}.`, license, os: ['linux'], cpu: [arch], libc: ['glibc'], files: ['libwick.so'] };
 writeFileSync(join(folder, 'package.json'), `${JSON.stringify(manifest, null, 2)}\n`);
 console.log(`${folder}: ${name}@${version}. Publish it, then the main package with "optionalDependencies": { "${name}": "${version}" }.`);
