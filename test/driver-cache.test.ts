@@ -153,3 +153,22 @@ test('processes that race for the same entries all see whole ones', async () => 
   assert.deepEqual(await Promise.all(children), ['', '', '', '']);
   assert.deepEqual(readdirSync(dir).filter((n) => n.endsWith('.tmp')), []);
 });
+
+test('readers never meet an entry that is only partly written', async () => {
+  const dir = join(root, 'whole');
+  mkdirSync(dir);
+  const module = new URL('../src/kernels/cache.js', import.meta.url).href;
+  const script = `
+    import { KernelCache } from ${JSON.stringify(module)};
+    const cache = new KernelCache(${JSON.stringify(dir)});
+    const code = Buffer.alloc(4 << 20, 7);
+    for (let round = 0; round < 40; round++) process.argv[1] === 'write' ? cache.put('key', 'sm_90', code) : cache.get('key', 'sm_90');
+    if (cache.stats().dropped > 0) { console.error(cache.stats().dropped + ' entries were torn'); process.exit(1); }`;
+  const children = ['write', 'read', 'read'].map((role) => {
+    const child = spawn(process.execPath, ['--input-type=module', '-e', script, role], { stdio: ['ignore', 'ignore', 'pipe'] });
+    let stderr = '';
+    child.stderr.on('data', (d) => (stderr += d));
+    return new Promise<string>((done) => child.on('close', (status) => done(status === 0 ? '' : `${status}: ${stderr}`)));
+  });
+  assert.deepEqual(await Promise.all(children), ['', '', '']);
+});
