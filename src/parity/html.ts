@@ -71,7 +71,7 @@ export function reportPage(report: Report, beside: { readonly benches?: readonly
   </section>
   <section aria-labelledby="plot-title"><h2 id="plot-title">Error against the bound</h2><p id="plot-text"></p><div class="scroll" id="plot"></div></section>
   <section aria-labelledby="bench-title" id="bench" hidden><h2 id="bench-title">Bandwidth by op</h2><div id="bench-plot"></div></section>
-  <section aria-labelledby="devices-title"><h2 id="devices-title">Devices</h2><div class="scroll" id="devices" tabindex="0" role="region" aria-labelledby="devices-title"></div></section>
+  <section aria-labelledby="devices-title"><h2 id="devices-title">Devices</h2><div class="scroll" id="devices" tabindex="0" role="group" aria-label="Table of devices"></div></section>
   <section aria-labelledby="mutants-title" id="mutants" hidden><h2 id="mutants-title">Mutants</h2><p id="mutants-text"></p><ul id="survivors"></ul></section>
   <section aria-labelledby="unproved-title"><h2 id="unproved-title">Unproved</h2><ul id="unproved"></ul></section>
 </main>

@@ -123,8 +123,8 @@ function open(op, dtype) {
     el('div', { className: 'head' }, el('h2', { id: 'detail-title' }, op.name + ' in ' + dtype), el('button', { type: 'button', className: 'close', onclick: () => $('detail').close() }, 'Close')),
     el('dl', {}, ...facts.flatMap(([k, v]) => [el('dt', {}, k), el('dd', {}, v)])),
     el('h3', {}, 'Measured'),
-    el('div', { className: 'scroll', tabIndex: 0, role: 'region', 'aria-label': 'Measured' }, grid(['device', 'against', 'cases', 'status', 'largest error', 'bound', 'their own error'], cells.map((c) => [c.device, c.against, c.cases, tag(c.verdict), number(c.error) + unit(c), number(c.bound) + unit(c), c.theirs === undefined ? '' : number(c.theirs) + ' ulp']))),
-    ...(withLayouts.length ? [el('h3', {}, 'Largest error by layout (ulp)'), el('div', { className: 'scroll', tabIndex: 0, role: 'region', 'aria-label': 'Largest error by layout' }, grid(['device', ...layouts], withLayouts.map((c) => [c.device, ...layouts.map((l) => (c.layouts[l] ? number(c.layouts[l].ulp) : ''))])))] : []),
+    el('div', { className: 'scroll', tabIndex: 0, role: 'group', 'aria-label': 'Measured' }, grid(['device', 'against', 'cases', 'status', 'largest error', 'bound', 'their own error'], cells.map((c) => [c.device, c.against, c.cases, tag(c.verdict), number(c.error) + unit(c), number(c.bound) + unit(c), c.theirs === undefined ? '' : number(c.theirs) + ' ulp']))),
+    ...(withLayouts.length ? [el('h3', {}, 'Largest error by layout (ulp)'), el('div', { className: 'scroll', tabIndex: 0, role: 'group', 'aria-label': 'Largest error by layout' }, grid(['device', ...layouts], withLayouts.map((c) => [c.device, ...layouts.map((l) => (c.layouts[l] ? number(c.layouts[l].ulp) : ''))])))] : []),
     ...(why.length ? [el('h3', {}, 'Reasons'), el('ul', {}, ...why.map((w) => el('li', {}, w)))] : []),
     ...(op.source ? [el('h3', {}, 'Our source: ' + op.source.file), el('pre', { tabIndex: 0 }, op.source.text)] : []),
     el('h3', {}, 'Devices'),
@@ -168,7 +168,7 @@ for (const b of benches.filter((k) => k.results.length)) {
   const most = Math.max(...b.results.map((r) => r.gbPerSecond));
   const bar = (r) => svg('svg', { width: 220, height: 14, 'aria-hidden': 'true' }, svg('rect', { class: 'track', width: 220, height: 14, rx: 3 }), svg('rect', { class: 'band', width: (220 * r.gbPerSecond) / most, height: 14, rx: 3 }));
   const title = b.device + (b.date ? ', ' + b.date.slice(0, 10) : '');
-  $('bench-plot').append(el('h3', {}, title), el('div', { className: 'scroll', tabIndex: 0, role: 'region', 'aria-label': 'Bandwidth on ' + title },
+  $('bench-plot').append(el('h3', {}, title), el('div', { className: 'scroll', tabIndex: 0, role: 'group', 'aria-label': 'Bandwidth on ' + title },
     grid(['op', 'GB/s', 'of a copy', ''], b.results.map((r) => [r.name, Math.round(r.gbPerSecond), r.ofCopy ? Math.round(r.ofCopy * 100) + '%' : '', bar(r)]), 'Bandwidth on ' + title)));
 }
 
