@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { test } from 'node:test';
-import '../src/index.js';
+import { Device, Tensor } from '../src/index.js';
 import { CpuBackend } from '../src/backends/cpu.js';
 import { MemoryPool, roomFor } from '../src/backends/cpu/memory.js';
 import { IndexError } from '../src/base/errors.js';
@@ -91,4 +91,47 @@ test('WICK_CPU_ISA forces an instruction set, and an unknown one is refused with
   const baseline = process.arch === 'x64' ? 'sse2' : 'neon';
   assert.equal(open(baseline).stdout.trim(), baseline);
   assert.match(open('mmx').stderr, /WICK_CPU_ISA is "mmx"; known are/);
+});
+
+const cpu = Device.get('cpu');
+const wave = (n: number): Float64Array => Float64Array.from({ length: n }, (_, i) => Math.sin(i * 0.7) * 3 + Math.cos(i * 0.013));
+
+test('a transposed copy moves every element, in blocks of whole lines and in what is left over', () => {
+  for (const [dtype, rows, columns] of [['u8', 150, 5000], ['bf16', 70, 3000], ['f32', 37, 1100], ['f64', 21, 700], ['f32', 5, 9]] as const) {
+    const x = Tensor.from(Array.from({ length: rows * columns }, (_, i) => (i * 7) % 251), { device: cpu, dtype: 'f32' }).cast(dtype).reshape([rows, columns]);
+    const [from, to] = [x.cast('f32').dataSync(), x.t().copy().cast('f32').dataSync()];
+    let wrong = 0;
+    for (let i = 0; i < rows; i++) for (let j = 0; j < columns; j++) if (from[i * columns + j] !== to[j * rows + i]) wrong++;
+    assert.equal(wrong, 0, `${dtype} ${rows}x${columns}`);
+  }
+});
+
+test('products of few and of many rows agree with sums in double, whatever lies transposed', () => {
+  for (const [m, n, k] of [[5, 700, 801], [64, 300, 130], [200, 1001, 64], [300, 64, 500], [301, 13, 77]]) {
+    const [a, b] = [wave(m * k), wave(k * n)];
+    for (const [turnA, turnB] of [[false, false], [true, false], [false, true]]) {
+      const x = Tensor.from(Float32Array.from(a), { device: cpu }).reshape(turnA ? [k, m] : [m, k]);
+      const y = Tensor.from(Float32Array.from(b), { device: cpu }).reshape(turnB ? [n, k] : [k, n]);
+      const got = (turnA ? x.t() : x).matmul(turnB ? y.t() : y).dataSync();
+      let worst = 0;
+      for (let i = 0; i < m; i += 7) for (let j = 0; j < n; j += 3) {
+        let sum = 0;
+        for (let q = 0; q < k; q++) sum += Math.fround(a[turnA ? q * m + i : i * k + q]) * Math.fround(b[turnB ? j * k + q : q * n + j]);
+        worst = Math.max(worst, Math.abs(Number(got[i * n + j]) - sum));
+      }
+      assert.ok(worst < 1e-5 * k, `${m}x${k} by ${k}x${n}, ${turnA} ${turnB}: ${worst}`);
+    }
+  }
+});
+
+test('norms hold where the first element of a row is far from the rest, and where the mean is', () => {
+  const n = 1000;
+  for (const [first, mean] of [[1e4, 0], [0, 0], [0, 300], [-1e6, 5]]) {
+    const row = wave(n).map((v, i) => Math.fround(i === 0 ? first : v + mean));
+    const centre = row.reduce((s, v) => s + v, 0) / n;
+    const factor = 1 / Math.sqrt(row.reduce((s, v) => s + (v - centre) ** 2, 0) / n + 1e-5);
+    const got = Tensor.from(Float32Array.from(row), { device: cpu }).reshape([1, n]).layerNorm().dataSync();
+    const worst = row.reduce((w, v, i) => Math.max(w, Math.abs(Number(got[i]) - (v - centre) * factor)), 0);
+    assert.ok(worst < 1e-4, `first ${first}, mean ${mean}: ${worst}`);
+  }
 });
