@@ -159,12 +159,17 @@ test('readers never meet an entry that is only partly written', async () => {
   mkdirSync(dir);
   const module = new URL('../src/kernels/cache.js', import.meta.url).href;
   const script = `
+    import { existsSync, writeFileSync } from 'node:fs';
     import { KernelCache } from ${JSON.stringify(module)};
     const cache = new KernelCache(${JSON.stringify(dir)});
-    const code = Buffer.alloc(4 << 20, 7);
-    for (let round = 0; round < 40; round++) process.argv[1] === 'write' ? cache.put('key', 'sm_90', code) : cache.get('key', 'sm_90');
+    const [code, done, ready] = [Buffer.alloc(4 << 20, 7), ${JSON.stringify(join(root, 'done'))}, ${JSON.stringify(join(root, 'reader'))}];
+    if (process.argv[1] === 'write') {
+      while (!existsSync(ready + 'a') || !existsSync(ready + 'b')) await new Promise((r) => setTimeout(r, 5));
+      for (let round = 0; round < 40; round++) cache.put('key', 'sm_90', code);
+      writeFileSync(done, '');
+    } else for (writeFileSync(ready + process.argv[1], ''); !existsSync(done);) cache.get('key', 'sm_90');
     if (cache.stats().dropped > 0) { console.error(cache.stats().dropped + ' entries were torn'); process.exit(1); }`;
-  const children = ['write', 'read', 'read'].map((role) => {
+  const children = ['write', 'a', 'b'].map((role) => {
     const child = spawn(process.execPath, ['--input-type=module', '-e', script, role], { stdio: ['ignore', 'ignore', 'pipe'] });
     let stderr = '';
     child.stderr.on('data', (d) => (stderr += d));
