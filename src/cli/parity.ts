@@ -1,16 +1,18 @@
 // `wick parity`: measures how far every device is from the reference, from Candle's CUDA kernels and from PyTorch.
 import '../index.js';
 import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { ArgumentError } from '../base/errors.js';
+import { packageRoot } from '../kernels/source.js';
 import { opList } from '../ops/table.js';
 import { checkDocs, writeDocs } from '../parity/docs.js';
-import { readMutation } from '../parity/evidence.js';
+import { evidenceName, readMutation } from '../parity/evidence.js';
 import { readBench, reportPage } from '../parity/html.js';
 import { reportJson } from '../parity/json.js';
 import { mergeReports, onlyDevices, readReports } from '../parity/merge.js';
 import { AGAINST, type Against, failed, type Report, totals } from '../parity/report.js';
-import { runParity } from '../parity/run.js';
+import { type RunOptions, runParity } from '../parity/run.js';
 import { compareSignatures, pinManifest } from '../parity/signatures.js';
 import { VERDICTS } from '../parity/verdict.js';
 import { table } from './table.js';
@@ -32,6 +34,7 @@ Candle's CUDA output and PyTorch's numbers; exit status 1 if anything failed
   --from PATH       no run: reports saved before, or a folder of them such as docs/parity, shown as one (repeatable; --device picks)
 wick parity signatures [--candle DIR] [--json]    our kernel symbols and parameters against Candle's
   --pin             makes the manifest anew from the checkout
+wick parity evidence [--device NAME] [--jobs N] [--out DIR]    measures, and keeps a report a kind of device in docs/parity (default: cpu, sim:32, sim:64)
 wick parity docs           writes docs/ops.md and the README's table from the op table and the evidence in docs/parity
   --check           says what is stale: fails where a page is, or evidence that can be measured anywhere (cpu, sim)
   --strict          fails for stale evidence of any device`;
@@ -46,6 +49,7 @@ export async function run(argv: readonly string[]): Promise<number> {
   }
   if (first === 'signatures') return signatures(rest);
   if (first === 'docs') return docs(rest);
+  if (first === 'evidence') return evidence(rest);
   return measure(argv);
 }
 
@@ -78,6 +82,18 @@ function wholeNumber(option: string, text: string): number {
   return n;
 }
 
+/** A run with a progress bar. The first Ctrl-C ends it with what there is; a second one ends it at once. */
+async function watched(run: (w: Pick<RunOptions, 'progress' | 'stopped'>) => Promise<Report>): Promise<Report> {
+  let stop = false;
+  const onSignal = (): void => { if (stop) process.exit(130); stop = true; };
+  process.on('SIGINT', onSignal);
+  const bar = progressBar();
+  const report = await run({ progress: bar.show, stopped: () => stop });
+  bar.end();
+  process.off('SIGINT', onSignal);
+  return report;
+}
+
 const OPTIONS = {
   device: { type: 'string', multiple: true }, against: { type: 'string', multiple: true }, op: { type: 'string', multiple: true }, dtype: { type: 'string', multiple: true },
   model: { type: 'string', multiple: true }, golden: { type: 'string' }, jobs: { type: 'string' }, bail: { type: 'boolean' }, json: { type: 'boolean' }, save: { type: 'string' }, html: { type: 'string' }, bench: { type: 'string', multiple: true }, from: { type: 'string', multiple: true },
@@ -91,17 +107,10 @@ async function measure(argv: readonly string[]): Promise<number> {
   const unknown = values.op?.find((o) => !opList.some((r) => r.name === o));
   if (unknown) throw new ArgumentError(`parity: --op ${unknown} is no row of the op table; wick ops lists them`);
   if (values.from) return show(onlyDevices(mergeReports(readReports(values.from)), values.device), values);
-  let stop = false;
-  // The first Ctrl-C ends the run with what there is; a second one ends it at once.
-  const onSignal = (): void => { if (stop) process.exit(130); stop = true; };
-  process.on('SIGINT', onSignal);
-  const bar = progressBar();
-  const report = await runParity({
+  const report = await watched((w) => runParity({
     devices: values.device ?? DEFAULT_DEVICES, against, ...(values.op && { ops: values.op }), ...(values.dtype && { dtypes: values.dtype }), ...(values.model && { models: values.model }),
-    ...(values.golden && { golden: values.golden }), ...(values.bail && { bail: true }), ...(values.jobs && { jobs: wholeNumber('--jobs', values.jobs) }), progress: bar.show, stopped: () => stop,
-  });
-  bar.end();
-  process.off('SIGINT', onSignal);
+    ...(values.golden && { golden: values.golden }), ...(values.bail && { bail: true }), ...(values.jobs && { jobs: wholeNumber('--jobs', values.jobs) }), ...w,
+  }));
   return show(report, values);
 }
 
@@ -137,6 +146,20 @@ function print(report: Report, asked: boolean): void {
   say('Unproved:', report.unproved);
   const t = totals(report.cells);
   console.log(`\n${report.complete ? 'Done' : 'Stopped early, what is above holds'}: ${report.cells.reduce((n, c) => n + c.cases, 0)} cases in ${report.seconds} s, ${t.failed} failed.`);
+}
+
+async function evidence(argv: readonly string[]): Promise<number> {
+  const { values } = parseArgs({ args: [...argv], options: { device: { type: 'string', multiple: true }, jobs: { type: 'string' }, out: { type: 'string' } } });
+  const out = values.out ?? join(packageRoot, 'docs', 'parity');
+  const report = await watched((w) => runParity({ devices: values.device ?? ['cpu', 'sim:32', 'sim:64'], against: AGAINST, ...(values.jobs && { jobs: wholeNumber('--jobs', values.jobs) }), ...w }));
+  print(report, true);
+  if (!report.complete || report.missing.length > 0) return 1; // half a run is no evidence
+  for (const file of new Set(report.devices.map(evidenceName))) {
+    const path = join(out, `${file}.json`);
+    writeFileSync(path, reportJson(onlyDevices(report, report.devices.filter((d) => evidenceName(d) === file).map((d) => d.name))));
+    console.log(`wrote ${path}`);
+  }
+  return failed(report) ? 1 : 0;
 }
 
 function signatures(argv: readonly string[]): number {

@@ -5,12 +5,20 @@ import { packageRoot } from '../kernels/source.js';
 import { opList } from '../ops/table.js';
 import { parseReport } from './json.js';
 import { type Sources, sourcesNow } from './provenance.js';
-import type { Report } from './report.js';
+import type { DeviceEntry, Report } from './report.js';
 
 export interface Evidence {
   /** 'docs/parity/cpu.json' */
   readonly file: string;
   readonly report: Report;
+}
+
+/** The file that evidence of a device belongs in: 'cpu-neon', 'sim', 'cuda-h200', 'emu-gfx1030'. */
+export function evidenceName({ name, description }: DeviceEntry): string {
+  const [kind, which = ''] = name.split(':');
+  if (kind === 'sim') return kind;
+  const part = kind === 'cpu' ? /with (\w+) instructions/.exec(description)?.[1] : kind === 'emu' ? which : description.split('(')[0].replace(/nvidia|amd|geforce|radeon/gi, '').trim().toLowerCase().replace(/[^a-z0-9]+/g, '-');
+  return part ? `${kind}-${part}` : kind;
 }
 
 export function readEvidence(dir = join(packageRoot, 'docs', 'parity')): Evidence[] {
