@@ -10,7 +10,7 @@ import { Device, type DType, Generator, noGrad, randn, scope, tensor, type Tenso
 import { GraphDecoder, PlainDecoder } from '../src/engine/index.js';
 import { Sampler } from '../src/engine/sampler.js';
 import { Llama, type LlamaConfig } from '../src/models/index.js';
-import { AdamW, clipGradNorm, FlatParameters, initialise, normal, VarBuilder, VarMap } from '../src/nn/index.js';
+import { AdamW, clipGradNorm, FlatParameters, initialise, normal, ONE, VarBuilder, VarMap } from '../src/nn/index.js';
 
 const { values: v } = parseArgs({ options: { device: { type: 'string', default: 'cpu' }, only: { type: 'string', default: 'copy,attention,attention-decode,train,1b,8b' }, dtype: { type: 'string' }, json: { type: 'string' }, 'no-peers': { type: 'boolean', default: false } } });
 const device = Device.get(v.device);
@@ -90,7 +90,7 @@ const LLAMA: Readonly<Record<string, Partial<LlamaConfig>>> = {
 async function language(name: string): Promise<void> {
   const config = { vocabSize: 128256, maxPositions: 4096, normEps: 1e-5, ropeTheta: 500000, eosTokenIds: [], ...LLAMA[name] } as LlamaConfig;
   let seed = 1;
-  const source = { has: (name: string) => !name.endsWith('.bias'), get: (_: string, shape: readonly number[] | undefined) => initialise(normal(0, 0.02), shape ?? [], { dtype, device, generator: new Generator(seed++) }) };
+  const source = { has: (name: string) => !name.endsWith('.bias'), get: (tensor: string, shape: readonly number[] | undefined) => initialise(tensor.includes('norm') ? ONE : normal(0, 0.02), shape ?? [], { dtype, device, generator: new Generator(seed++) }) };
   const model = noGrad(() => new Llama(config, new VarBuilder(source, { dtype, device })));
   model.requireGrad(false).eval();
   const prompt = Array.from({ length: small ? 64 : 2048 }, (_, i) => (i * 7919) % config.vocabSize);

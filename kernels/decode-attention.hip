@@ -29,13 +29,15 @@ template <class T, int D, int G, int Unroll> WICK_FN void decode_attention(const
   constexpr int Lanes = D / 8, Groups = DECODE_SPLIT / Lanes, Step = Groups * Unroll, HeadLanes = Lanes / G;
   constexpr int N = G * Unroll, Slots = N > Lanes ? N / Lanes : 1, Copies = N < Lanes ? Lanes / N : 1;
   __shared__ __attribute__((aligned(16))) float queries[G][D], key_new[D], value_new[D];
-  __shared__ float merged[Groups + 1][G][2], outputs[Groups][D], weights[G][2];
+  __shared__ float merged[Groups + 1][G][2], factors[Groups + 1][G], totals[G], outputs[G][Groups][D];
   __shared__ u32 before;
   const int lane = threadIdx.x % Lanes, group = threadIdx.x / Lanes, split = blockIdx.x, splits = gridDim.x;
   const int head0 = blockIdx.y * G, share = p.heads / p.kv_heads, kv_head = head0 / share, half_dim = p.dim / 2;
   // Written two launches before this one or earlier, so it may be read early.
   const int position = p.state[1];
-  const int each = ((position + splits - 1) / splits + Step - 1) / Step * Step, active = each == 0 ? 1 : (position + each - 1) / each;
+  // To join splits takes as long as a few steps, so a few steps are not split.
+  const int parts = position <= 4 * Step ? 1 : splits, each = ((position + parts - 1) / parts + Step - 1) / Step * Step;
+  const int active = each == 0 ? 1 : (position + each - 1) / each;
   if (split >= active) return;
   const int begin = split * each, end = begin + each < position ? begin + each : position;
   const bool whole = p.dim % 8 == 0, newest = split == active - 1;
@@ -163,52 +165,56 @@ template <class T, int D, int G, int Unroll> WICK_FN void decode_attention(const
   for (int m = HeadLanes / 2; m; m /= 2) sum += shfl_xor(sum, m, HeadLanes);
   if (lane % HeadLanes == 0) merged[group][own][0] = top, merged[group][own][1] = sum / Copies;
   __syncthreads();
-  T* const result = (T*)p.out + (i64)head0 * p.dim;
-  const i64 row = (i64)blockIdx.y * G * splits;  // partial results of these heads begin here
-#pragma unroll
-  for (int g = 0; g < G; g++) {
+  if (threadIdx.x < G) {
+    const int g = threadIdx.x;
     float best = Limits<float>::lowest(), total = 0;
+#pragma unroll
     for (int w = 0; w <= Groups; w++) best = fmaxf(best, merged[w][g][0]);
-    for (int w = 0; w <= Groups; w++) if (merged[w][g][1] > 0) total += merged[w][g][1] * fast_exp2(merged[w][g][0] - best);
-    const float keep = merged[group][g][1] > 0 ? fast_exp2(merged[group][g][0] - best) : 0;
-    const float added_new = newest ? fast_exp2(merged[Groups][g][0] - best) : 0;
 #pragma unroll
-    for (int e = 0; e < 8; e++) outputs[group][8 * lane + e] = out[g][e] * keep;
-    __syncthreads();
-    float* part = p.partial + (row + (i64)g * splits + split) * (p.dim + 1);
-    for (int d = threadIdx.x; d < p.dim; d += DECODE_SPLIT) {
-      float added = newest ? added_new * value_new[d] : 0.0f;
-#pragma unroll
-      for (int w = 0; w < Groups; w++) added += outputs[w][d];
-      if (active == 1) result[g * p.dim + d] = from_compute<T>(added / total);
-      else part[1 + d] = added / total;
+    for (int w = 0; w <= Groups; w++) {
+      const float factor = merged[w][g][1] > 0 ? fast_exp2(merged[w][g][0] - best) : 0;
+      factors[w][g] = factor;
+      total = fmaf(merged[w][g][1], factor, total);
     }
-    if (threadIdx.x == 0 && active > 1) part[0] = best + logg(total) * 1.44269504f;
-    __syncthreads();
+    totals[g] = total;
+    if (active > 1) p.partial[((i64)(head0 + g) * splits + split) * (p.dim + 1)] = best + logg(total) * 1.44269504f;
+  }
+#pragma unroll
+  for (int g = 0; g < G; g++)
+#pragma unroll
+    for (int e = 0; e < 8; e++) outputs[g][group][8 * lane + e] = out[g][e];
+  __syncthreads();
+  T* const result = (T*)p.out + (i64)head0 * p.dim;
+  for (int t = threadIdx.x; t < G * p.dim; t += DECODE_SPLIT) {
+    const int g = t / p.dim, d = t % p.dim;
+    float added = newest ? factors[Groups][g] * value_new[d] : 0.0f;
+#pragma unroll
+    for (int w = 0; w < Groups; w++) added = fmaf(factors[w][g], outputs[g][w][d], added);
+    added /= totals[g];
+    if (active == 1) result[t] = from_compute<T>(added);
+    else p.partial[((i64)(head0 + g) * splits + split) * (p.dim + 1) + 1 + d] = added;
   }
   if (active == 1) return;
 
+  __syncthreads();
   if (threadIdx.x == 0) before = arrive(p.arrived + blockIdx.y);
   __syncthreads();
   if (before != (u32)active - 1) return;
   if (threadIdx.x == 0) p.arrived[blockIdx.y] = 0;
-  const float* parts = p.partial + row * (p.dim + 1);
   const i64 next = p.dim + 1;
-  if (threadIdx.x < G) {
-    const float* part = parts + (i64)threadIdx.x * splits * next;
-    float best = Limits<float>::lowest(), total = 0;
-    for (int w = 0; w < active; w++) best = fmaxf(best, part[w * next]);
-    for (int w = 0; w < active; w++) total += fast_exp2(part[w * next] - best);
-    weights[threadIdx.x][0] = best, weights[threadIdx.x][1] = 1 / total;
-  }
-  __syncthreads();
   for (int t = threadIdx.x; t < G * p.dim; t += DECODE_SPLIT) {
     const int g = t / p.dim, d = t % p.dim;
-    const float* part = parts + (i64)g * splits * next;
-    float added = 0;
+    const float* part = p.partial + (i64)(head0 + g) * splits * next;
+    float best = Limits<float>::lowest(), total = 0, added = 0;
 #pragma unroll 8
-    for (int w = 0; w < active; w++) added = fmaf(fast_exp2(part[w * next] - weights[g][0]), part[w * next + 1 + d], added);
-    result[t] = from_compute<T>(added * weights[g][1]);
+    for (int w = 0; w < active; w++) best = fmaxf(best, part[w * next]);
+#pragma unroll 8
+    for (int w = 0; w < active; w++) {
+      const float weight = fast_exp2(part[w * next] - best);
+      total += weight;
+      added = fmaf(weight, part[w * next + 1 + d], added);
+    }
+    result[t] = from_compute<T>(added / total);
   }
 }
 
