@@ -6,7 +6,7 @@
 //     V and P as in softmax.hip
 //   layernorm_short_T                                      16-bit layer norms of rows of at most 2 vectors a lane of one wave, two rows a group at a time
 //   layernorm_stream_T, rmsnorm_stream_T                   the same for long rows of which there are many: a block a row, as many blocks as the device
-//                                                          holds, the weights in registers, the next rows on their way (stream.h)
+//                                                          holds, the weights in registers, the next rows on their way (stream.h); RMS norms without a bias
 //   norm_grad_weights_T                                    dw and db partial sums [chunks, cols] from stats: block (32, 8), grid (cols / 32, chunks)
 //   norm_merge_T                                           partial sums to dw or db, a thread a column
 // Variances are of the differences from the mean (two passes over registers); f16 and bf16 are computed in float.
@@ -43,11 +43,17 @@ WICK_FN Stats<A> row_stats(const R& x, i64 n, i64 cols, u32 lane, u32 lanes, A e
 template <class S, int V, class A>
 WICK_FN void put_normed(S* dst, A (&v)[V], const Stats<A>& stats, bool scaled, const A (&w)[V], bool shifted, const A (&b)[V]) {
 #pragma unroll
-  for (int i = 0; i < V; i++) {
-    v[i] = (v[i] - stats.mean) * stats.rstd;
-    if (scaled && shifted) v[i] = fmag(v[i], w[i], b[i]);
-    else if (scaled) v[i] *= w[i];
-    else if (shifted) v[i] += b[i];
+  for (int i = 0; i < V; i++) v[i] = (v[i] - stats.mean) * stats.rstd;
+  // The choice stands outside the loops: inside, every element would pay for it.
+  if (scaled && shifted) {
+#pragma unroll
+    for (int i = 0; i < V; i++) v[i] = fmag(v[i], w[i], b[i]);
+  } else if (scaled) {
+#pragma unroll
+    for (int i = 0; i < V; i++) v[i] *= w[i];
+  } else if (shifted) {
+#pragma unroll
+    for (int i = 0; i < V; i++) v[i] += b[i];
   }
   store_v<V>(dst, v);
 }
@@ -71,41 +77,79 @@ WICK_FN void norm_rows(const S* src, S* dst, const S* weight, const S* bias, i64
     });
   }
 }
+/** P vectors of weights or biases in registers, `otherwise` where there are none: no choice is left to the rows. */
+template <int P, class S> WICK_FN void hold(Pack<S> (&held)[P], const S* from, float otherwise, i64 cols, u32 lane, u32 lanes) {
+  constexpr int V = pack_size<S>;
+#pragma unroll
+  for (int p = 0; p < P; p++)
+#pragma unroll
+    for (int i = 0; i < V; i++) held[p].v[i] = from_compute<S>((compute_t<S>)otherwise);
+  if (from) each_vector<V, P>(cols, lane, lanes, [&](int p, i64 c) { held[p] = load_pack(from + c); });
+}
+/** Deviations from the mean in place of one lane's share of a row, and the sum of their squares; `sum` joins lanes. */
+template <bool CENTER, int P, int V, class A, class F> WICK_FN A deviate(A (&x)[P][V], i64 n, i64 cols, u32 lane, u32 lanes, F sum) {
+  A mean = 0, square = 0;
+  if constexpr (CENTER) {
+    each_vector<V, P>(n, lane, lanes, [&](int p, i64) {
+#pragma unroll
+      for (int i = 0; i < V; i++) mean += x[p][i];
+    });
+    mean = sum(mean, 0) / (A)cols;
+  }
+  each_vector<V, P>(n, lane, lanes, [&](int p, i64) {
+#pragma unroll
+    for (int i = 0; i < V; i++) {
+      if constexpr (CENTER) x[p][i] -= mean;
+      square = fmag(x[p][i], x[p][i], square);
+    }
+  });
+  return sum(square, 1);
+}
+/** One lane's share of a row of deviations, scaled; `b` counts only where CENTER says so. */
+template <bool CENTER, int P, class S, int V, class A>
+WICK_FN void put_deviations(S* dst, A (&x)[P][V], A rstd, const Pack<S> (&w)[P], const Pack<S> (&b)[P], i64 n, u32 lane, u32 lanes) {
+  each_vector<V, P>(n, lane, lanes, [&](int p, i64 c) {
+#pragma unroll
+    for (int i = 0; i < V; i++) {
+      const A y = x[p][i] * rstd, weight = to_compute(w[p].v[i]);
+      x[p][i] = CENTER ? fmag(y, weight, to_compute(b[p].v[i])) : y * weight;
+    }
+    store_v<V>(dst + c, x[p]);
+  });
+}
+
 /** Short rows: two at a time, so that one's loads run beside the other's arithmetic, with the weights read once for both. */
-template <bool CENTER, u32 lanes, class S>
+template <u32 lanes, class S>
 WICK_FN void norm_short(const S* src, S* dst, const S* weight, const S* bias, i64 rows, i64 cols, double eps) {
   typedef compute_t<S> A;
   constexpr int V = pack_size<S>, P = 2, R = 2;
   const RowWalk walk(lanes);
-  Row<S, V, P> w, b;
-  if (weight) w.open(weight, cols, walk.lane, lanes);
-  if (bias) b.open(bias, cols, walk.lane, lanes);
-  for (i64 base = (i64)blockIdx.x * walk.groups * R; base < rows; base += (i64)gridDim.x * walk.groups * R) {
-    Row<S, V, P> x[R];
-    const i64 first = base + walk.group;
+  Pack<S> w[P], b[P];
+  hold(w, weight, 1, cols, walk.lane, lanes);
+  hold(b, bias, 0, cols, walk.lane, lanes);
+  const i64 first = (i64)blockIdx.x * walk.groups * R + walk.group;
+  Pack<S> held[R][P];
 #pragma unroll
-    for (int r = 0; r < R; r++) {
-      const i64 row = first + r * walk.groups;
-      x[r].open(src + (row < rows ? row : 0) * cols, row < rows ? cols : 0, walk.lane, lanes);
-    }
+  for (int r = 0; r < R; r++) {
+    const i64 row = first + r * walk.groups;
+    each_vector<V, P>(row < rows ? cols : 0, walk.lane, lanes, [&](int p, i64 c) { held[r][p] = load_pack(src + row * cols + c); });
+  }
 #pragma unroll
-    for (int r = 0; r < R; r++) {
-      const i64 row = first + r * walk.groups, n = row < rows ? cols : 0;
-      const Stats<A> stats = row_stats<CENTER, V, P>(x[r], n, cols, walk.lane, lanes, (A)eps, (A*)nullptr);
-      each_vector<V, P>(n, walk.lane, lanes, [&](int p, i64 c) {
-        A v[V], wv[V], bv[V];
-        x[r].get(p, c, v);
-        if (weight) w.get(p, c, wv);
-        if (bias) b.get(p, c, bv);
-        put_normed<S>(dst + row * cols + c, v, stats, weight, wv, bias, bv);
-      });
-    }
+  for (int r = 0; r < R; r++) {
+    const i64 row = first + r * walk.groups, n = row < rows ? cols : 0;
+    A x[P][V];
+#pragma unroll
+    for (int p = 0; p < P; p++)
+#pragma unroll
+      for (int i = 0; i < V; i++) x[p][i] = to_compute(held[r][p].v[i]);
+    const A square = deviate<true>(x, n, cols, walk.lane, lanes, [](A v, int) { return group_sum(v, lanes, (A*)nullptr); });
+    put_deviations<true>(dst + row * cols, x, rsqrtg(square / (A)cols + (A)eps), w, b, n, walk.lane, lanes);
   }
 }
-#define NORM_SHORT(NAME, S, CENTER)                                                                                                 \
+#define NORM_SHORT(NAME, S)                                                                                                         \
   KERNEL(256) NAME(const S* src, S* dst, const S* weight, const S* bias, const i64 rows, const i64 cols, const u32 lanes,           \
                    const double eps) {                                                                                              \
-    with_lanes(lanes, [&](auto l) { norm_short<CENTER, decltype(l)::value>(src, dst, weight, bias, rows, cols, eps); });            \
+    with_lanes(lanes, [&](auto l) { norm_short<decltype(l)::value>(src, dst, weight, bias, rows, cols, eps); });                    \
   }
 
 #define NORM_ROWS(NAME, S, CENTER, V, P, THREADS)                                                                                        \
@@ -118,24 +162,19 @@ template <bool CENTER, class S>
 WICK_FN void norm_stream(const S* src, S* dst, const S* weight, const S* bias, i64 rows, i64 cols, double eps) {
   typedef compute_t<S> A;
   constexpr int V = pack_size<S>, P = stream_vectors<S>;
-  __shared__ A slots[WAVE_SLOTS];
+  __shared__ A slots[4][WAVE_SLOTS];
   DYNAMIC_SHARED(word4, ring);
   const u32 lane = threadIdx.x, lanes = blockDim.x;
-  Row<S, V, P> w, b;
-  if (weight) w.open(weight, cols, lane, lanes);
-  if (bias) b.open(bias, cols, lane, lanes);
+  Pack<S> w[P], b[P];
+  hold(w, weight, 1, cols, lane, lanes);
+  if constexpr (CENTER) hold(b, bias, 0, cols, lane, lanes);
   RowStream<S> stream(src, rows, cols, ring);
-  for (i64 row = blockIdx.x; row < rows; row += gridDim.x) {
-    Row<S, V, P> x;
+  int turn = 0;  // rows use slots by turns, so that a barrier a sum is enough
+  for (i64 row = blockIdx.x; row < rows; row += gridDim.x, turn ^= 2) {
+    A x[P][V];
     stream.take(x);
-    const Stats<A> stats = row_stats<CENTER, V, P>(x, cols, cols, lane, lanes, (A)eps, slots);
-    each_vector<V, P>(cols, lane, lanes, [&](int p, i64 c) {
-      A v[V], wv[V], bv[V];
-      x.get(p, c, v);
-      if (weight) w.get(p, c, wv);
-      if (bias) b.get(p, c, bv);
-      put_normed<S>(dst + row * cols + c, v, stats, weight, wv, bias, bv);
-    });
+    const A square = deviate<CENTER>(x, cols, cols, lane, lanes, [&](A v, int which) { return block_sum(v, slots[turn + which]); });
+    put_deviations<CENTER>(dst + row * cols, x, rsqrtg(square / (A)cols + (A)eps), w, b, cols, lane, lanes);
   }
 }
 #define NORM_STREAM(NAME, S, CENTER)                                                                                                \
@@ -263,5 +302,5 @@ FOR_REALS(ALL_NORMS, )
   NORM_STREAM(layernorm_stream##NAME, S, true)     \
   NORM_STREAM(rmsnorm_stream##NAME, S, false)
 FOR_STREAMS(ALL_STREAMS)
-NORM_SHORT(layernorm_short_f16, half, true)
-NORM_SHORT(layernorm_short_bf16, bfloat, true)
+NORM_SHORT(layernorm_short_f16, half)
+NORM_SHORT(layernorm_short_bf16, bfloat)

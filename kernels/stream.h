@@ -33,7 +33,25 @@ template <class S> struct RowStream {
     each_vector<V, P>(cols, threadIdx.x, blockDim.x, [&](int p, i64) { x.held[p] = load_pack((const S*)at(p)); });
     fetch();
   }
+  /** The same as what is computed in. */
+  WICK_MEMBER void take(compute_t<S> (&x)[P][V]) {
+    async_wait<STAGES - 1>();
+    each_vector<V, P>(cols, threadIdx.x, blockDim.x, [&](int p, i64) { load_v<V>((const S*)at(p), x[p]); });
+    fetch();
+  }
 };
+
+/** The sum over the whole block with one barrier: calls in a row must not be given the same slots. */
+template <class A> WICK_FN A block_sum(A v, A* slots) {
+#pragma unroll
+  for (u32 m = WICK_WAVE / 2; m; m >>= 1) v += shfl_xor(v, m, WICK_WAVE);
+  const u32 waves = blockDim.x / WICK_WAVE;
+  if (lane_id() == 0) slots[wave_id()] = v;
+  __syncthreads();
+  v = slots[lane_id() % waves];
+  for (u32 m = waves / 2; m; m >>= 1) v += shfl_xor(v, m, waves);
+  return v;
+}
 
 #define FOR_STREAMS(M) \
   M(_f32, float)       \
