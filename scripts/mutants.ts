@@ -15,6 +15,8 @@ export interface Mutant {
   /** What must notice: ops run on the simulation, then test files. */
   readonly ops: readonly string[];
   readonly tests: readonly string[];
+  /** Modules that the changed file is part of. */
+  readonly modules: readonly string[];
 }
 
 interface Rule {
@@ -32,15 +34,15 @@ const RULES: readonly Rule[] = [
   { what: 'comparison turned', find: /\bif \((\w+) < (\w+)\)/g, put: 'if ($1 > $2)' },
 ];
 
-/** Who speaks for a file: ops that launch its kernels, then test files that launch them by name. */
+/** Who speaks for a file: ops that launch its kernels, then test files that launch them by name ('file: only tests whose name holds this'). */
 const GUARDS: Readonly<Record<string, { ops?: readonly string[]; tests?: readonly string[] }>> = {
   'affine.hip': { tests: ['kernels-golden'] },
   'attention.hip': { ops: ['sdpa', 'sdpaRun'], tests: ['kernels-attention'] },
   'attention.h': { ops: ['sdpa', 'sdpaRun', 'sdpaBackward'], tests: ['kernels-attention'] },
   'attention-backward.hip': { ops: ['sdpaBackward', 'sdpaDelta'], tests: ['kernels-attention'] },
-  'attention-backward-matrix.hip': { tests: ['kernels-attention'] },
-  'attention-matrix.hip': { tests: ['kernels-attention'] },
-  'attention-matrix.h': { tests: ['kernels-attention'] },
+  'attention-backward-matrix.hip': { tests: ['kernels-attention: matrix units in the layout of .*: gradients'] },
+  'attention-matrix.hip': { tests: ['kernels-attention: matrix units in the layout of .*: output'] },
+  'attention-matrix.h': { tests: ['kernels-attention: matrix units'] },
   'attention-split.h': { ops: ['sdpa', 'sdpaRun'], tests: ['kernels-attention', 'engine-decode'] },
   'attention-tile.h': { ops: ['sdpa', 'sdpaBackward'], tests: ['kernels-attention'] },
   'binary.hip': { tests: ['kernels-golden'] },
@@ -106,6 +108,13 @@ function linesOfSim(text: string): boolean[] {
   });
 }
 
+/** The modules that a file is, or is included by, directly or not. */
+function modulesOf(file: string): string[] {
+  if (file.endsWith('.hip')) return [file.slice(0, -4)];
+  const includers = kernelFiles().filter((f) => readFileSync(join(kernelsDir, f), 'utf8').includes(`#include "${file}"`));
+  return [...new Set(includers.flatMap(modulesOf))].sort();
+}
+
 function ofFile(file: string, perRule: number): Mutant[] {
   const text = readFileSync(join(kernelsDir, file), 'utf8');
   const guard = GUARDS[file];
@@ -116,7 +125,7 @@ function ofFile(file: string, perRule: number): Mutant[] {
     return spread(places, perRule).map((m) => ({
       name: `kernels/${file}:${lineOf(m.index)} ${rule.what}`, file,
       text: text.slice(0, m.index) + m[0].replace(new RegExp(rule.find.source), rule.put) + text.slice(m.index + m[0].length),
-      ops: guard.ops ?? [], tests: guard.tests ?? [],
+      ops: guard.ops ?? [], tests: guard.tests ?? [], modules: modulesOf(file),
     }));
   });
 }
@@ -127,13 +136,17 @@ const SWAPS: readonly (readonly [RegExp, string, string])[] = [
 ];
 function ofExpression(row: ElementwiseRow<any>): Mutant[] {
   const swap = SWAPS.find(([find]) => find.test(row.gpu));
-  return swap ? [{ name: `expression of ${row.name}: ${swap[2]}`, expression: row.gpu, text: row.gpu.replace(swap[0], swap[1]), ops: [row.name], tests: [] }] : [];
+  return swap ? [{ name: `expression of ${row.name}: ${swap[2]}`, expression: row.gpu, text: row.gpu.replace(swap[0], swap[1]), ops: [row.name], tests: [], modules: ['elementwise'] }] : [];
 }
+
+const byTurns = <T>(lists: readonly (readonly T[])[]): T[] =>
+  Array.from({ length: Math.max(...lists.map((l) => l.length)) }, (_, i) => lists.flatMap((l) => (i < l.length ? [l[i]] : []))).flat();
 
 /** Survivors that no result can tell apart, by name without the line, with the reason. */
 export const EQUIVALENT = JSON.parse(readFileSync(join(packageRoot, 'scripts', 'mutants-equivalent.json'), 'utf8')) as Readonly<Record<string, string>>;
 
 export function allMutants(perRule: number): Mutant[] {
   const files = kernelFiles().filter((f) => Object.hasOwn(GUARDS, f));
-  return [...files.flatMap((f) => ofFile(f, perRule)), ...elementwiseRows.flatMap(ofExpression)];
+  // By turns, so that a run cut short has been everywhere.
+  return byTurns([...files.map((f) => ofFile(f, perRule)), elementwiseRows.flatMap(ofExpression)]);
 }

@@ -1,6 +1,5 @@
 // Decoding on a GPU by graph gives the tokens that op by op gives; on the simulation where there is no GPU.
 import assert from 'node:assert/strict';
-import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { DecodeSteps, SAMPLE } from '../src/backends/gpu/decode.js';
@@ -8,14 +7,15 @@ import { GraphDecoder, PlainDecoder, type Decoder } from '../src/engine/index.js
 import { randomStream, Sampler, type SamplingOptions } from '../src/engine/sampler.js';
 import { loadTensors } from '../src/io/index.js';
 import { Llama } from '../src/models/index.js';
-import { goldenFolder, packageRoot } from '../src/parity/golden.js';
+import { goldenFolder } from '../src/parity/golden.js';
+import { goldenModels, modelFolder } from '../src/parity/models.js';
 import { tensor } from '../src/tensor/create.js';
 import type { Device } from '../src/tensor/device.js';
 import type { Tensor } from '../src/tensor/tensor.js';
 import { testDevices } from '../src/testing/devices.js';
 
-const folders = [goldenFolder(), join(packageRoot(), '../shared/golden')].filter((d): d is string => d !== undefined);
-const dir = folders.map((d) => join(d, 'hf/llama')).find((d) => existsSync(join(d, 'model.safetensors')));
+const golden = goldenFolder();
+const dir = golden && goldenModels(golden).includes('llama') ? modelFolder(golden, 'llama') : undefined;
 const absent = dir ? undefined : 'no golden folder here: set WICK_GOLDEN to one';
 
 async function greedy(decoder: Decoder, prompt: readonly number[], steps: number): Promise<number[]> {

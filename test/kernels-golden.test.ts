@@ -1,17 +1,16 @@
 // Candle's own CUDA results against our kernels under Candle's names, run by the host simulation with waves of 32 and 64.
 import assert from 'node:assert/strict';
-import { existsSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { test } from 'node:test';
 import { type DType, DTYPE, isFloat, type RawArray } from '../src/base/dtype.js';
 import { Layout } from '../src/base/layout.js';
 import type { ArgValue } from '../src/kernels/pack.js';
 import { unaryOps } from '../src/ops/unary.js';
+import { goldenFolder, hasGolden, readGolden } from '../src/parity/golden.js';
 import { decode, encode, SimRunner, wholeModule } from './sim-support.js';
 
-const folder = process.env.WICK_GOLDEN ?? '../shared/golden';
-const present = existsSync(join(folder, 'candle-cuda.json'));
-const skip = present ? false : `golden numbers are not at ${folder}; WICK_GOLDEN names another folder`;
+const folder = goldenFolder() ?? '';
+const present = hasGolden(folder, 'candle-cuda.json');
+const skip = present ? false : 'no golden numbers here; WICK_GOLDEN names their folder';
 
 interface Case {
   readonly id: string;
@@ -31,8 +30,7 @@ const NAMES: Readonly<Record<string, DType>> = {
   U8: 'u8', U32: 'u32', I16: 'i16', I32: 'i32', I64: 'i64', F8_E4M3: 'f8e4m3', BF16: 'bf16', F16: 'f16', F32: 'f32', F64: 'f64',
 };
 
-function readTensors(path: string): Map<string, Tensor> {
-  const file = readFileSync(path);
+function readTensors(file: Buffer): Map<string, Tensor> {
   const length = Number(file.readBigUInt64LE(0));
   const header = JSON.parse(file.toString('utf8', 8, 8 + length)) as Record<string, { dtype: string; shape: number[]; data_offsets: [number, number] }>;
   const out = new Map<string, Tensor>();
@@ -45,8 +43,8 @@ function readTensors(path: string): Map<string, Tensor> {
   return out;
 }
 
-const cases = present ? (JSON.parse(readFileSync(join(folder, 'candle-cuda.json'), 'utf8')) as { cases: Case[] }).cases : [];
-const tensors = present ? readTensors(join(folder, 'candle-cuda.safetensors')) : new Map<string, Tensor>();
+const cases = present ? (JSON.parse(Buffer.from(readGolden(folder, 'candle-cuda.json')).toString()) as { cases: Case[] }).cases : [];
+const tensors = present ? readTensors(Buffer.from(readGolden(folder, 'candle-cuda.safetensors'))) : new Map<string, Tensor>();
 
 /** Units in the last place between two values of a small or large float dtype; NaNs are equal to each other. */
 function ulps(dtype: DType, a: number, b: number): number {

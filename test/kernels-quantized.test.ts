@@ -1,14 +1,13 @@
 // The quantized kernels under Candle's names and launches, run by the host simulation: Candle's own numbers, and plain sums in double.
 import assert from 'node:assert/strict';
-import { existsSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { test } from 'node:test';
 import { kernelModule, type Unit, unitOf } from '../src/kernels/source.js';
+import { goldenFolder, hasGolden, readGolden } from '../src/parity/golden.js';
 import { SimRunner } from './sim-support.js';
 
-const folder = process.env.WICK_GOLDEN ?? '../shared/golden';
-const present = existsSync(join(folder, 'candle-cuda.json'));
-const skip = present ? false : `golden numbers are not at ${folder}; WICK_GOLDEN names another folder`;
+const folder = goldenFolder() ?? '';
+const present = hasGolden(folder, 'candle-cuda.json');
+const skip = present ? false : 'no golden numbers here; WICK_GOLDEN names their folder';
 
 /** Block bytes, values a block, where its scales lie (f16 unless q8_K), tile of mul_mat, expert name. */
 const FORMATS = {
@@ -43,8 +42,8 @@ test('the module has the 142 symbols of Candle and no other', () => {
 
 test('dequantized blocks equal those of Candle bit for bit', { skip }, () => {
   interface Case { kernel: string; op: string; params: { quant: string; elements: number }; inputs: { blocks: string }; outputs: { y: string } }
-  const cases = (JSON.parse(readFileSync(join(folder, 'candle-cuda.json'), 'utf8')) as { cases: Case[] }).cases.filter((c) => c.op === 'dequantize');
-  const file = readFileSync(join(folder, 'candle-cuda.safetensors'));
+  const cases = (JSON.parse(Buffer.from(readGolden(folder, 'candle-cuda.json')).toString()) as { cases: Case[] }).cases.filter((c) => c.op === 'dequantize');
+  const file = Buffer.from(readGolden(folder, 'candle-cuda.safetensors'));
   const length = Number(file.readBigUInt64LE(0));
   const header = JSON.parse(file.toString('utf8', 8, 8 + length)) as Record<string, { data_offsets: [number, number] }>;
   const stored = (name: string): Uint8Array => new Uint8Array(file.subarray(8 + length + header[name].data_offsets[0], 8 + length + header[name].data_offsets[1]));

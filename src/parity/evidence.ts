@@ -72,7 +72,7 @@ export interface Mutation {
   readonly date: string;
   readonly killed: number;
   readonly total: number;
-  readonly results: readonly { readonly name: string; readonly killed: boolean; readonly by?: string; readonly reason?: string }[];
+  readonly results: readonly { readonly name: string; readonly hash: string; readonly commit: string; readonly killed: boolean; readonly by?: string; readonly reason?: string }[];
 }
 export function readMutation(file = join(packageRoot, 'docs', 'mutation.json')): Mutation | undefined {
   return existsSync(file) ? (JSON.parse(readFileSync(file, 'utf8')) as Mutation) : undefined;
