@@ -19,7 +19,7 @@ import type { Answer, Found, Part } from './check-kernels-worker.js';
 import { hiprtc7Command } from './fetch-rocm.js';
 
 const TOGETHER = 32;
-const SECONDS = 400;
+const SECONDS = 1200;
 /** Kernels that may use private memory, and why; in all others it is a problem. */
 const SCRATCH: readonly (readonly [symbols: RegExp, why: string])[] = [
   [/^attention\w*_f64_/, 'tiles of f64 do not fit the registers, and attention in f64 is there for checks of gradients'],

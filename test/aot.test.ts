@@ -139,6 +139,7 @@ describe('what a build compiles', () => {
     assert.ok(symbols(['tanh']).includes('flat_tanh_f32') && symbols(['tanh']).every((s) => /tanh/.test(s)));
     assert.ok([...kernelModule('rope').entries.keys()].every((s) => symbols(['rope']).includes(s)));
     assert.deepEqual(symbols(['softmax_rows_f32_vp4']), ['softmax_rows_f32_vp4']);
+    assert.ok(symbols(['attention', 'attention-matrix']).length > symbols(['attention-matrix']).length, 'one name may begin with another');
     assert.throws(() => symbols(['tahn']), (e) => e instanceof CompileError && /no kernel belongs to tahn/.test(e.message));
   });
   test('a GPU with special features is built for twice, where what is chosen uses them', () => {
@@ -150,6 +151,7 @@ describe('what a build compiles', () => {
     const all = jobsFor('compute_80').map((j) => j.symbol);
     assert.equal(new Set(all).size, all.length);
     assert.ok(!all.some((s) => s.startsWith('attention_hopper')));
+    assert.ok(all.some((s) => s.startsWith('attention_matrix')) && !jobsFor('gfx1030').some((j) => j.symbol.startsWith('attention_matrix')), 'matrix units');
     assert.ok(jobsFor('compute_90a').every((j) => j.symbol.includes('_hopper_')));
   });
 });

@@ -53,9 +53,9 @@ export function jobsFor(arch: string, { ops, sample, share }: Selection = {}): J
   const groups = [...moduleNames().filter((m) => m !== 'elementwise').map(ofModule), standardChains(elementwiseRows).flatMap(ofChain)];
   const unknown = new Set(ops);
   const wanted = (j: Job): boolean => {
-    const hit = ops?.find((o) => j.names.includes(o) || j.symbol.startsWith(`${o}_`) || j.symbol === o);
-    if (hit !== undefined) unknown.delete(hit);
-    return ops === undefined || hit !== undefined;
+    const hits = ops?.filter((o) => j.names.includes(o) || j.symbol.startsWith(`${o}_`) || j.symbol === o) ?? [];
+    for (const o of hits) unknown.delete(o);
+    return ops === undefined || hits.length > 0;
   };
   const chosen = groups.map((g) => g.filter(wanted));
   if (unknown.size > 0) throw new CompileError(`no kernel belongs to ${[...unknown].join(', ')}; name rows (tanh), modules (${moduleNames().join(', ')}) or beginnings of symbols`);
