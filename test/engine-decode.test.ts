@@ -111,4 +111,53 @@ for (const { name, device, missing } of testDevices('sim:32')) {
     assert.deepEqual(drawn(flat, new Sampler({ temperature: 1, topP: 0.99 })), Array(draws).fill(-1), 'more tokens than the list holds are left to the host');
     assert.ok((b.bins.dataSync() as Int32Array).every((x) => x === 0), 'counts are left at zero');
   });
+  for (const [heads, kvHeads, dim] of [[8, 2, 64], [8, 1, 64], [3, 3, 40], [4, 2, 128], [2, 2, 256]]) {
+    test(`attention of a new token on ${name}: ${heads} heads over ${kvHeads}, dimension ${dim}, split or not`, { skip: missing }, () => {
+      const on = device as Device;
+      const steps = new DecodeSteps(on.backend, 'f32');
+      const room = 640;
+      const random = randomStream(heads * dim);
+      const make = (n: number): Float32Array => Float32Array.from({ length: n }, () => random() * 2 - 1);
+      const put = (data: Float32Array | Int32Array, shape: number[]): Tensor => tensor(data, { shape, device: on });
+      const angles = make((room * dim) / 2);
+      const [cos, sin] = [angles.map(Math.cos), angles.map(Math.sin)];
+      const [keys, values] = [make(kvHeads * room * dim), make(kvHeads * room * dim)];
+      const arrived = put(new Int32Array(heads), [heads]);
+      const partial = put(new Float32Array(heads * steps.splits(heads, kvHeads, room) * (dim + 1)), [heads * steps.splits(heads, kvHeads, room) * (dim + 1)]);
+      const cache = [keys, values].map((data) => put(data, [1, kvHeads, room, dim]));
+      for (const position of [0, 1, 70, 600]) {
+        const qkv = make((heads + 2 * kvHeads) * dim);
+        const out = put(new Float32Array(heads * dim), [1, heads, 1, dim]);
+        steps.attend({
+          qkv: put(qkv, [qkv.length]), cos: put(cos, [room, dim / 2]), sin: put(sin, [room, dim / 2]), state: put(Int32Array.of(0, position, position + 1), [3]),
+          keys: cache[0], values: cache[1], out, partial, arrived,
+        });
+        const turned = (head: number): number[] => Array.from({ length: dim }, (_, d) => {
+          const [half, i] = [dim / 2, d % (dim / 2)];
+          const [c, s] = [cos[position * half + i], sin[position * half + i]];
+          const [a, b] = [qkv[head * dim + i], qkv[head * dim + i + half]];
+          return d < half ? a * c - b * s : a * s + b * c;
+        });
+        for (let h = 0; h < kvHeads; h++) {
+          keys.set(turned(heads + h), (h * room + position) * dim);
+          values.set(qkv.subarray((heads + kvHeads + h) * dim, (heads + kvHeads + h + 1) * dim), (h * room + position) * dim);
+        }
+        const got = out.dataSync() as Float32Array;
+        for (let h = 0; h < heads; h++) {
+          const first = Math.floor(h / (heads / kvHeads)) * room;
+          const q = turned(h);
+          const scores = Array.from({ length: position + 1 }, (_, j) => q.reduce((a, x, d) => a + x * keys[(first + j) * dim + d], 0) / Math.sqrt(dim));
+          const top = Math.max(...scores);
+          const weights = scores.map((x) => Math.exp(x - top));
+          const total = weights.reduce((a, b) => a + b, 0);
+          for (let d = 0; d < dim; d++) {
+            const want = weights.reduce((a, w, j) => a + w * values[(first + j) * dim + d], 0) / total;
+            assert.ok(Math.abs(got[h * dim + d] - want) < 2e-5, `position ${position}, head ${h}, ${d}: ${got[h * dim + d]} instead of ${want}`);
+          }
+        }
+        cache.forEach((t, i) => assert.ok((t.dataSync() as Float32Array).every((x, j) => Math.abs(x - [keys, values][i][j]) < 1e-6), 'the cache has the new key and value'));
+        assert.ok((arrived.dataSync() as Int32Array).every((x) => x === 0));
+      }
+    });
+  }
 }
