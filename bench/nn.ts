@@ -43,7 +43,7 @@ async function time(f: () => void, rounds = 5, seconds = 0.2): Promise<number> {
 const random = (shape: number[], seed: number): Tensor => randn(shape, { seed, device }).cast(dtype);
 
 async function attentionForward(): Promise<void> {
-  const sizes = small ? [[1, 8, 512, 64], [1, 4, 1024, 128]] : [[4, 32, 4096, 128], [16, 16, 1024, 64], [1, 16, 131072, 128]];
+  const sizes = small ? [[1, 8, 512, 64], [1, 4, 1024, 128]] : [[4, 32, 4096, 128], [16, 16, 1024, 64], [4, 16, 4096, 256], [1, 16, 131072, 128]];
   for (const [b, h, t, d] of sizes) for (const causal of [true, false]) {
     const [q, k, x] = [1, 2, 3].map((s) => random([b, h, t, d], s));
     const seconds = await time(() => scope(() => noGrad(() => void q.sdpa(k, x, { causal }))), 3);

@@ -37,7 +37,7 @@ def seconds(step, rounds=3, each=0.2):
 
 def attention():
     with torch.no_grad():
-        for b, h, t, d in ((4, 32, 4096, 128), (16, 16, 1024, 64), (1, 16, 131072, 128)):
+        for b, h, t, d in ((4, 32, 4096, 128), (16, 16, 1024, 64), (4, 16, 4096, 256), (1, 16, 131072, 128)):
             q, k, v = (torch.randn(b, h, t, d, device=DEVICE, dtype=DTYPE) for _ in range(3))
             for causal in (True, False):
                 flops = 4 * b * h * t * t * d * (0.5 if causal else 1)
