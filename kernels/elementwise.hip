@@ -1,6 +1,6 @@
 // Our fast elementwise kernels: out[i] = f(in0[i], in1[i], ...), memory-bound, so all that matters is how bytes move.
 //
-// flat       everything contiguous (or one element for all): 16-byte accesses, up to 32 bytes in flight a thread and operand
+// flat       everything contiguous (or one element for all): 16-byte accesses
 // strided    any layout of up to 8 dimensions, passed by value with precomputed divisors; in groups of E elements where the
 //            innermost dimension allows, one by one else
 // transpose  one input whose contiguous dimension is not the output's: tiles through shared memory
@@ -13,8 +13,6 @@ struct None {};
 
 constexpr int MAX_DIMS = 8;
 constexpr int BLOCK = 256;
-/** Small blocks with little in flight each come nearest to copy speed. */
-constexpr int FLAT_BLOCK = 128;
 
 /** Sizes, divisors and strides of all operands, the output first; below 2^31 elements everything fits 32 bits. */
 struct Layout32 {
@@ -107,12 +105,12 @@ template <class S> WICK_FN S element_at(const S* p, u64 at) {
 
 // ---- flat ----
 
-template <class F, class D, class S0, class S1, class S2, class S3>
+/** BLOCK threads, each with up to IN_FLIGHT bytes of every operand: few where memory is all that matters, more where arithmetic has to be hidden. */
+template <int BLOCK, int IN_FLIGHT, class F, class D, class S0, class S1, class S2, class S3>
 WICK_FN void flat(F f, u64 n, u32 scalars, D* out, const S0* p0, const S1* p1, const S2* p2, const S3* p3) {
   constexpr int most = larger(larger(bytes_of<D>, bytes_of<S0>), larger(bytes_of<S1>, larger(bytes_of<S2>, bytes_of<S3>)));
   constexpr int E = group_elements(bytes_of<D>, most);
-  constexpr int U = larger(1, 32 / (E * most));
-  constexpr int BLOCK = FLAT_BLOCK;
+  constexpr int U = larger(1, IN_FLIGHT / (E * most));
   constexpr u64 tile = (u64)BLOCK * E * U;
   const u64 base = blockIdx.x * tile;
   const bool s0 = scalars & 1, s1 = scalars & 2, s2 = scalars & 4, s3 = scalars & 8;

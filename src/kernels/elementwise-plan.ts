@@ -3,7 +3,7 @@ import { type DType, DTYPE, type Value } from '../base/dtype.js';
 import { UnsupportedError } from '../base/errors.js';
 import { type Layout, mergeDims } from '../base/layout.js';
 import type { ArgBuffer } from '../driver/args.js';
-import { type Chain, FLAT_BLOCK, flatTile, groupElements, MAX_DIMS, symbolFor, transposeGroup, transposeTile, type Variant } from './elementwise.js';
+import { type Chain, flatShape, flatTile, groupElements, MAX_DIMS, symbolFor, transposeGroup, transposeTile, type Variant } from './elementwise.js';
 
 /** What to launch; it depends on layouts and dtypes only, so callers may keep it by shape. */
 export interface ElementwisePlan {
@@ -79,7 +79,7 @@ export function planElementwise(c: Chain, out: Layout, inputs: readonly Layout[]
   const all = [out, ...inputs];
   const dtypes = [c.output, ...c.inputs];
   const offsets = all.map((l, i) => l.offset * DTYPE[dtypes[i]].bytes);
-  const plan = (variant: Variant, grid: number, head: Uint8Array): ElementwisePlan => ({ variant, symbol: symbolFor(c, variant), grid, block: variant === 'flat' ? FLAT_BLOCK : 256, offsets, head });
+  const plan = (variant: Variant, grid: number, head: Uint8Array): ElementwisePlan => ({ variant, symbol: symbolFor(c, variant), grid, block: variant === 'flat' ? flatShape(c).block : 256, offsets, head });
 
   if (out.isContiguous && inputs.every((l) => l.isContiguous || constant(l))) {
     let scalars = 0;

@@ -98,13 +98,17 @@ export function groupElements(c: Chain): number {
   const most = Math.max(...[c.output, ...c.inputs].map((d) => DTYPE[d].bytes));
   return Math.min(16 / DTYPE[c.output].bytes, 64 / most);
 }
-/** Threads of a block of the flat kernel; the others have 256. */
-export const FLAT_BLOCK = 128;
+/** Threads of a block of the flat kernel and bytes a thread has in flight: functions of 16-bit floats have arithmetic to hide. */
+export function flatShape(c: Chain): { readonly block: number; readonly inFlight: number } {
+  const busy = DTYPE[c.output].bytes === 2 && c.steps.some((s) => 'row' in s && /\/|\b(exp|log|sin|cos|tan|erf|pow)\w*g\(/.test(s.row.gpu));
+  return busy ? { block: 256, inFlight: 64 } : { block: 128, inFlight: 32 };
+}
 /** Elements of a block's tile in the flat kernel. */
 export function flatTile(c: Chain): number {
   const most = Math.max(...[c.output, ...c.inputs].map((d) => DTYPE[d].bytes));
   const e = groupElements(c);
-  return FLAT_BLOCK * e * Math.max(1, Math.floor(32 / (e * most)));
+  const { block, inFlight } = flatShape(c);
+  return block * e * Math.max(1, Math.floor(inFlight / (e * most)));
 }
 export const transposeGroup = (c: Chain): number => 16 / Math.max(DTYPE[c.output].bytes, DTYPE[c.inputs[0]].bytes);
 export const transposeTile = (c: Chain): number => (Math.max(DTYPE[c.output].bytes, DTYPE[c.inputs[0]].bytes) > 4 ? 32 : 64);
@@ -118,7 +122,7 @@ function kernelText(c: Chain, variant: Variant): string {
   const head = (...own: string[]): string => `KERNEL(256) ${symbolFor(c, variant)}(${[...own, ...pointers, ...scalars].join(', ')})`;
   switch (variant) {
     case 'flat':
-      return `${head('u64 n', 'u32 scalars')} { flat(${f}, n, scalars, ${all}); }`;
+      return `${head('u64 n', 'u32 scalars')} { flat<${flatShape(c).block}, ${flatShape(c).inFlight}>(${f}, n, scalars, ${all}); }`;
     case 'groups':
     case 'groups64':
       return `${head(`${wide} layout`, 'u32 splats')} { strided<${groupElements(c)}>(${f}, layout, splats, ${all}); }`;

@@ -2,7 +2,7 @@
 import { type DType, isFloat, toBig, type Value } from '../../base/dtype.js';
 import type { Layout } from '../../base/layout.js';
 import { type ElementwisePlan, packElementwise, packScalar, planElementwise } from '../../kernels/elementwise-plan.js';
-import { chain, type Chain, type Step, elementwiseUnit, FLAT_BLOCK, flatTile, rowChain, symbolFor, type Variant, variantsOf } from '../../kernels/elementwise.js';
+import { chain, type Chain, type Step, elementwiseUnit, flatShape, flatTile, rowChain, symbolFor, type Variant, variantsOf } from '../../kernels/elementwise.js';
 import type { ElementwiseRow, Params } from '../../ops/op.js';
 import { elementwiseRows } from '../../ops/table.js';
 import type { ChainStep, View } from '../backend.js';
@@ -15,10 +15,11 @@ const PLANS_KEPT = 4096;
 export interface Prepared {
   readonly chain: Chain;
   readonly tile: number;
+  readonly block: number;
   flat?: Fn;
   readonly plans: Map<string, ElementwisePlan>;
 }
-export const prepare = (chain: Chain): Prepared => ({ chain, tile: flatTile(chain), plans: new Map() });
+export const prepare = (chain: Chain): Prepared => ({ chain, tile: flatTile(chain), block: flatShape(chain).block, plans: new Map() });
 
 const byRow = new WeakMap<ElementwiseRow<any>, Map<DType, Prepared>>();
 function preparedRow(row: ElementwiseRow<any>, dtype: DType): Prepared {
@@ -63,7 +64,7 @@ export function launchChain(gpu: GpuContext, p: Prepared, inputs: readonly View[
     args.reset().u64(size).u32(splats).pointer(out.memory.address + out.layout.offset * bytes(p.chain.output));
     for (let i = 0; i < inputs.length; i++) args.pointer(inputs[i].memory.address + inputs[i].layout.offset * bytes(p.chain.inputs[i]));
     for (let i = 0; i < scalars.length; i++) packScalar(args, p.chain.scalars[i], scalars[i]);
-    gpu.launch(fn, Math.ceil(size / p.tile), 1, 1, FLAT_BLOCK);
+    gpu.launch(fn, Math.ceil(size / p.tile), 1, 1, p.block);
     return;
   }
   const key = layoutKey([out, ...inputs]);
