@@ -101,11 +101,9 @@ template <class S, int V, int P> struct Row {
 template <u32 N> struct Lanes {
   static constexpr u32 value = N;
 };
-/** f(Lanes<lanes>()) for up to 32 lanes: short rows are a few instructions each, of which loops over lanes would be the larger part. */
+/** f(Lanes<lanes>()) for 4 to 32 lanes: short rows are a few instructions each, of which loops over lanes would be the larger part. */
 template <class F> WICK_FN void with_lanes(u32 lanes, F f) {
   switch (lanes) {
-    case 1: return f(Lanes<1>());
-    case 2: return f(Lanes<2>());
     case 4: return f(Lanes<4>());
     case 8: return f(Lanes<8>());
     case 16: return f(Lanes<16>());

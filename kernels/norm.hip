@@ -4,7 +4,7 @@
 //   layernorm_rows_T_vVpP, rmsnorm_rows_T_vVpP             y = (x - mean) * rstd * w + b; w and b may be null
 //   layernorm_grad_rows_T_vVpP, rmsnorm_grad_rows_T_vVpP   dx; leaves (mean, rstd) of each row in stats unless it is null
 //     V and P as in softmax.hip
-//   layernorm_short_T                                      16-bit layer norms of rows of at most 2 vectors a lane of one wave, two rows a group at a time
+//   layernorm_short_T                                      16-bit layer norms of rows of at most 2 vectors a lane, 4 to 32 lanes, two rows a group at a time
 //   layernorm_stream_T, rmsnorm_stream_T                   the same for long rows of which there are many: a block a row, as many blocks as the device
 //                                                          holds, the weights in registers, the next rows on their way (stream.h); RMS norms without a bias
 //   norm_grad_weights_T                                    dw and db partial sums [chunks, cols] from stats: block (32, 8), grid (cols / 32, chunks)

@@ -10,7 +10,7 @@
 //
 // Ours (launch: src/kernels/launch.ts, reduceLaunch):
 //   row_OP_T_v, _v1   [rows, cols] contiguous: `lanes` threads a row; v: 16-byte accesses (cols a multiple of the pack), v1: any alignment
-//   row_OP_T_held     the same with 16-byte accesses where a row is at most 4 packs a lane, all of them in flight at once
+//   row_OP_T_held     the same with 16-byte accesses where a row is at most 4 packs a lane, 4 to 32 lanes, all packs in flight at once
 //   part_OP_T_v, _v1  few long rows: block (chunk, row) leaves one accumulator in scratch [rows, chunks]
 //   col_OP_T          [outer, n, inner] over n: block (x, 256 / x), x neighbouring columns read together; grid y > 1 leaves accumulators
 //   merge_OP_T        accumulators [outer, chunks, inner] to results, a group of 32 threads each

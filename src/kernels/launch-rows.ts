@@ -37,7 +37,7 @@ export function reduceLaunch(op: Reduction, dtype: DType, outer: number, n: numb
     // Places are looked for at the end of a lane's share, so shares are longer there.
     const lanes = clamp(powerAbove(ceilDiv(vectors, short ? 4 : op.startsWith('arg') ? 16 : 8)), 1, 512);
     const { grid, block } = rowGrid(outer, lanes);
-    return single(launch('reduce', `row_${name}_${short && pack > 1 ? 'held' : ending}`, [grid], block, [at('src'), at('dst'), outer, n, lanes]));
+    return single(launch('reduce', `row_${name}_${short && pack > 1 && lanes >= 4 ? 'held' : ending}`, [grid], block, [at('src'), at('dst'), outer, n, lanes]));
   }
 
   const x = Math.min(32, powerAbove(inner));
@@ -87,7 +87,7 @@ export function normLaunch(o: NormOptions, dtype: DType, rows: number, cols: num
   const { ending, lanes } = rowVariant(dtype, cols, aligned);
   const args = [at('src'), at('dst'), o.weight ? at('weight') : 0, o.bias ? at('bias') : 0, rows, cols];
   const packs = cols / packOf(dtype);
-  if (o.kind === 'layer' && (dtype === 'f16' || dtype === 'bf16') && ending.startsWith('vp') && packs <= 64) {
+  if (o.kind === 'layer' && (dtype === 'f16' || dtype === 'bf16') && ending.startsWith('vp') && packs > 4 && packs <= 64) {
     const few = powerAbove(ceilDiv(packs, 2));
     const blocks = ceilDiv(rows, 2 * (256 / few));
     if (blocks <= 2 ** 22) return single(launch('norm', `layernorm_short_${dtype}`, [blocks], 256, [...args, few, o.eps]));
