@@ -3,6 +3,7 @@
 //   npm run mutate -- --per-rule 3      more places a rule and file (default 1)
 //   npm run mutate -- --jobs 16         mutants under way at once (default: the cores)
 //   npm run mutate -- --json FILE       where results go as they come (default docs/mutation.json); those of unchanged mutants are kept
+//   npm run mutate -- --quick           asks the ops only; what they do not notice stays open for a run with the tests
 //   npm run mutate -- --list            names only
 import { type ChildProcess, spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -12,14 +13,14 @@ import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import '../src/index.js';
 import { packageRoot } from '../src/kernels/source.js';
-import { type Mutation, readMutation } from '../src/parity/evidence.js';
+import { type Mutation, readEvidence, readMutation } from '../src/parity/evidence.js';
 import { goldenFolder } from '../src/parity/golden.js';
 import { commitNow } from '../src/parity/provenance.js';
 import { allMutants, EQUIVALENT, type Mutant, unguarded } from './mutants.js';
 
 const { values } = parseArgs({
   options: {
-    only: { type: 'string', default: '' }, 'per-rule': { type: 'string', default: '1' }, list: { type: 'boolean' },
+    only: { type: 'string', default: '' }, 'per-rule': { type: 'string', default: '1' }, list: { type: 'boolean' }, quick: { type: 'boolean' },
     jobs: { type: 'string', default: String(availableParallelism()) }, json: { type: 'string', default: join(packageRoot, 'docs/mutation.json') },
   },
 });
@@ -56,6 +57,7 @@ function makeBox(name: string): string {
 interface Stage {
   readonly name: string;
   readonly args: readonly string[];
+  readonly ops?: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
 }
 const run = (box: string, stage: Stage): Promise<boolean> => new Promise((done) => {
@@ -69,7 +71,7 @@ const run = (box: string, stage: Stage): Promise<boolean> => new Promise((done) 
 
 function stagesOf(m: Mutant): Stage[] {
   const parity = (what: string, device: string, ...more: string[]): Stage => ({
-    name: `${m.ops.join(', ')} in ${what} on ${device}`,
+    name: `${m.ops.join(', ')} in ${what} on ${device}`, ops: m.ops,
     args: ['dist/src/cli/main.js', 'parity', '--jobs', '1', '--bail', '--device', device, '--against', 'reference,candle', ...more, ...m.ops.flatMap((o) => ['--op', o])],
   });
   const one = (stage: Stage): Stage => ({ ...stage, env: { WICK_SIM_UNITS: 'one' } });
@@ -78,12 +80,20 @@ function stagesOf(m: Mutant): Stage[] {
     return { name: `${t}.test of ${m.modules.join(', ')}`, args: [...(pattern ? [`--test-name-pattern=${pattern}`] : []), `dist/test/${file}.test.js`], env: { WICK_MODULES: m.modules.join() } };
   });
   const f32 = m.ops.length > 0 ? ['sim:32', 'sim:64'].map((d) => one(parity('f32', d, '--dtype', 'f32'))) : [];
+  if (values.quick) return f32;
   return [...f32, ...tests, ...(m.ops.length > 0 ? [parity('every dtype', 'sim:32')] : [])];
 }
+/** Ops that committed evidence shows to pass on the simulation as it is. */
+const proven = new Set(readEvidence().flatMap(({ report: r }) => {
+  const cells = r.cells.filter((c) => c.device.startsWith('sim:') && (c.against === 'reference' || c.against === 'candle'));
+  const failing = new Set(cells.filter((c) => c.verdict === 'failed').map((c) => c.op));
+  return cells.map((c) => c.op).filter((op) => !failing.has(op));
+}));
 let intact: string | undefined;
 const sound = new Map<string, Promise<boolean>>();
 /** A suite that fails on sound kernels proves nothing about broken ones. */
 function passesIntact(stage: Stage): Promise<boolean> {
+  if (stage.ops?.every((o) => proven.has(o))) return Promise.resolve(true);
   const known = sound.get(stage.name) ?? run((intact ??= makeBox('intact')), stage);
   sound.set(stage.name, known);
   return known;
@@ -101,7 +111,7 @@ type Outcome = Mutation['results'][number];
 /** The same change of the same text has the same outcome. */
 const hashOf = (m: Mutant): string => createHash('sha256').update(JSON.stringify([m.file, m.text])).digest('hex').slice(0, 12);
 const named = (m: Mutant): string | undefined => EQUIVALENT[m.name.replace(/:\d+/, '')];
-async function judge(m: Mutant, box: string): Promise<Outcome> {
+async function judge(m: Mutant, box: string): Promise<Outcome | undefined> {
   const head = { name: m.name, hash: hashOf(m), commit: commitNow() };
   const undo = put(m, box);
   try {
@@ -113,6 +123,7 @@ async function judge(m: Mutant, box: string): Promise<Outcome> {
   } finally {
     undo();
   }
+  if (values.quick) return undefined;
   const reason = named(m);
   return { ...head, killed: false, ...(reason && { reason }) };
 }
@@ -133,7 +144,7 @@ function save(): Outcome[] {
   return results;
 }
 
-const queue = mutants.filter((m) => !outcomes.has(hashOf(m)));
+const queue = mutants.filter((m) => !outcomes.has(hashOf(m)) && (!values.quick || m.ops.length > 0));
 console.log(`${mutants.length} mutants, ${mutants.length - queue.length} known from before`);
 let done = 0;
 const toDo = queue.length;
@@ -141,9 +152,14 @@ await Promise.all(Array.from({ length: Math.min(Number(values.jobs), toDo) }, as
   const box = makeBox(`job-${job}`);
   for (let m = queue.shift(); m; m = queue.shift()) {
     const o = await judge(m, box);
+    done++;
+    if (!o) {
+      console.log(`${String(done).padStart(3)}/${toDo} open     ${m.name}`);
+      continue;
+    }
     outcomes.set(o.hash, o);
     save();
-    console.log(`${String(++done).padStart(3)}/${toDo} ${o.killed ? 'killed  ' : 'SURVIVED'} ${o.name}${o.by ? ` (${o.by})` : o.reason ? ` (${o.reason})` : ''}`);
+    console.log(`${String(done).padStart(3)}/${toDo} ${o.killed ? 'killed  ' : 'SURVIVED'} ${o.name}${o.by ? ` (${o.by})` : o.reason ? ` (${o.reason})` : ''}`);
   }
 }));
 const results = save();

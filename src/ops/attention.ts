@@ -213,6 +213,7 @@ const samples = (): readonly Sample<SdpaParams>[] => [
   { inputs: [s(1, 2, 1, 40), s(1, 1, 130, 40), s(1, 1, 130, 40), { shape: [1], dtype: 'i32', ints: [90, 90] }], params: of({ right: 0, extras: ['lengths'] }) },
   { inputs: [s(1, 4, 1, 72), s(1, 2, 9, 72), s(1, 2, 9, 72), { shape: [1, 4, 1, 9], dtype: 'u8', ints: [0, 1] }], params: of({ extras: ['mask'], scale: 0.1 }) },
   { inputs: [s(1, 3, 2, 160), s(1, 4, 2, 160), s(1, 4, 2, 160)], params: of({ layout: 'bthd', scale: 0.05, left: 2, right: 0 }) },
+  { inputs: [s(1, 1, 3, 33), s(1, 1, 3, 33), s(1, 1, 3, 33)], params: of() }, // one number beyond a stage of 32
 ];
 const backwardSamples = (): readonly Sample<SdpaParams>[] => samples().filter(({ params }) => !params.extras.includes('lengths')).map(({ inputs: [q, k, v, ...rest], params }) => {
   const { batch, heads, rows: n } = sizesOf(q.shape, params.layout);
