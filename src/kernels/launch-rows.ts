@@ -92,9 +92,8 @@ export function normLaunch(o: NormOptions, dtype: DType, rows: number, cols: num
     const blocks = ceilDiv(rows, 2 * (256 / few));
     if (blocks <= 2 ** 22) return single(launch('norm', `layernorm_short_${dtype}`, [blocks], 256, [...args, few, o.eps]));
   }
-  // Weights of long rows cost as much as the rows unless they stay in registers; 16-bit layer norms are short of time for arithmetic earlier.
-  const long = cols > 8192 || (o.kind === 'layer' && small(dtype) && cols >= 4096);
-  const stream = ending.startsWith('vp') && long && !(o.kind === 'rms' && o.bias) ? rowStream(dtype, rows, cols, target) : undefined;
+  // Weights of long rows cost as much as the rows unless they stay in registers.
+  const stream = ending.startsWith('vp') && cols > 8192 && !(o.kind === 'rms' && o.bias) ? rowStream(dtype, rows, cols, target) : undefined;
   if (stream) return single(launch('norm', `${o.kind}norm_stream_${dtype}`, [stream.grid], stream.block, [...args, o.eps], stream.shared));
   const { grid, block } = rowGrid(rows, lanes);
   return single(launch('norm', `${o.kind}norm_rows_${dtype}_${ending}`, [grid], block, [...args, lanes, o.eps]));
