@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { packageRoot } from '../kernels/source.js';
 import type { Row } from '../ops/op.js';
 import { opList } from '../ops/table.js';
-import { type Evidence, type Mutation, readEvidence, readMutation, type Stale, staleEvidence, staleText } from './evidence.js';
+import { type Evidence, type Mutation, readEvidence, readMutation, staleEvidence, staleText } from './evidence.js';
 import { originText } from './origin.js';
 import { type Cell, type DeviceEntry, kindOf, type Report, totals } from './report.js';
 import { type Verdict, worse } from './verdict.js';
@@ -114,21 +114,16 @@ export function writeDocs(): string[] {
 }
 
 export interface DocsState {
-  /** Pages that are not what they would be. */
+  /** Pages that are not what the op table and the evidence give. */
   readonly pages: readonly string[];
-  /** Sentences about old evidence that whoever changed something can measure anew: the CPU and the simulation are everywhere. */
-  readonly here: readonly string[];
-  /** Sentences about old evidence of devices that not everybody has. */
-  readonly elsewhere: readonly string[];
+  /** Sentences about evidence older than what it speaks of. */
+  readonly evidence: readonly string[];
 }
 
 export function checkDocs(): DocsState {
-  const stale = staleEvidence(readEvidence());
-  const anywhere = (s: Stale): boolean => s.device === 'cpu' || s.device.startsWith('sim:');
   const differs = ([file, text]: readonly [string, string]): boolean => !existsSync(join(packageRoot, file)) || readFileSync(join(packageRoot, file), 'utf8') !== text;
   return {
     pages: [...pages()].filter(differs).map(([file]) => `${file}: not what the op table and the evidence give`),
-    here: stale.filter(anywhere).flatMap(staleText),
-    elsewhere: stale.filter((s) => !anywhere(s)).flatMap(staleText),
+    evidence: staleEvidence(readEvidence()).flatMap(staleText),
   };
 }

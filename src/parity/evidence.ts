@@ -61,9 +61,10 @@ export function staleEvidence(evidence: readonly Evidence[], now: Sources = sour
     return ops.size + absent.length > 0 ? [{ file, device: d.name, ops, absent }] : [];
   }));
 }
+const few = (names: readonly string[]): string => (names.length > 6 ? `${names.slice(0, 5).join(' ')} and ${names.length - 5} more` : names.join(' '));
 export const staleText = ({ file, device, ops, absent }: Stale): string[] => [
-  ...[...ops].map(([why, names]) => `${file}: ${device}: measured before ${why} changed: ${names.join(' ')}`),
-  ...(absent.length ? [`${file}: ${device}: never measured: ${absent.join(' ')}`] : []),
+  ...[...ops].map(([why, names]) => `${file}: ${device}: measured before ${why} changed: ${few(names)}`),
+  ...(absent.length ? [`${file}: ${device}: never measured: ${few(absent)}`] : []),
 ];
 
 /** What the mutation run found: docs/mutation.json. */
