@@ -153,6 +153,9 @@ test('wick parity refuses what it does not know', () => {
   assert.match(wick('parity', '--op', 'nothing').stderr, /--op nothing is no row/);
   assert.match(wick('parity', '--against', 'luck').stderr, /--against luck/);
   assert.equal(wick('parity', '--golden', '/nowhere').status, 1);
+  assert.match(wick('parity', '--device', 'reference', '--model', 'nobody').stderr, /no model "nobody"/);
+  assert.match(wick('parity', '--dtype', 'f99').stderr, /unknown dtype "f99"/);
+  assert.match(wick('parity', '--jobs', '0').stderr, /--jobs 0/);
 });
 test('a device asked for that is not there makes the exit status 1', () => {
   const { status, stdout } = wick('parity', '--device', 'abacus:0');

@@ -3,6 +3,7 @@ import '../index.js';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { asDType } from '../base/dtype.js';
 import { ArgumentError } from '../base/errors.js';
 import { packageRoot } from '../kernels/source.js';
 import { opList } from '../ops/table.js';
@@ -106,6 +107,7 @@ async function measure(argv: readonly string[]): Promise<number> {
   if (bad) throw new ArgumentError(`parity: --against ${bad}; it takes ${AGAINST.join(', ')}`);
   const unknown = values.op?.find((o) => !opList.some((r) => r.name === o));
   if (unknown) throw new ArgumentError(`parity: --op ${unknown} is no row of the op table; wick ops lists them`);
+  for (const d of values.dtype ?? []) asDType(d, 'parity: --dtype');
   if (values.from) return show(onlyDevices(mergeReports(readReports(values.from)), values.device), values);
   const report = await watched((w) => runParity({
     devices: values.device ?? DEFAULT_DEVICES, against, ...(values.op && { ops: values.op }), ...(values.dtype && { dtypes: values.dtype }), ...(values.model && { models: values.model }),
@@ -143,6 +145,7 @@ function print(report: Report, asked: boolean): void {
   say('Deliberate differences:', [...new Set(report.cells.filter((c) => c.verdict === 'differs').flatMap((c) => (c.why ?? []).map((w) => `${c.op}: ${w}`)))]);
   say('Unsupported:', [...new Set(report.cells.filter((c) => c.counts.unsupported > 0).flatMap((c) => (c.why ?? []).map((w) => `${c.device}: ${w}`)))], 12);
   say(asked ? 'Not here, though asked for:' : 'Not here:', report.missing.map((m) => `${m.name}: ${m.why.split('\n')[0]}`));
+  if (!report.cells.some((c) => c.against !== 'reference')) say('No golden numbers took part:', ['a clone has them in test/golden; --golden DIR names another folder']);
   say('Unproved:', report.unproved);
   const t = totals(report.cells);
   console.log(`\n${report.complete ? 'Done' : 'Stopped early, what is above holds'}: ${report.cells.reduce((n, c) => n + c.cases, 0)} cases in ${report.seconds} s, ${t.failed} failed.`);

@@ -1,6 +1,7 @@
 // What a parity run consists of: steps of one op each, the same list in every process that shares the run.
 import { GpuBackend } from '../backends/gpu/gpu.js';
 import { isFloat } from '../base/dtype.js';
+import { ArgumentError } from '../base/errors.js';
 import type { Row } from '../ops/op.js';
 import { opList } from '../ops/table.js';
 import type { Device } from '../tensor/device.js';
@@ -124,7 +125,10 @@ export function planParity(scope: Scope): Plan {
   }
   const rows = opList.filter((r) => !scope.ops || scope.ops.includes(r.name)).sort(longestFirst);
   const wanted = named(scope.ops);
-  const models = scope.against.includes('models') && dir ? goldenModels(dir).filter((m) => !scope.models || scope.models.includes(m)) : [];
+  const served = scope.against.includes('models') && dir ? goldenModels(dir) : [];
+  const unknown = scope.models?.find((m) => !served.includes(m));
+  if (unknown !== undefined) throw new ArgumentError(`parity: there is no model ${JSON.stringify(unknown)} in ${dir ? `hf/ of ${dir}` : 'any golden folder'}; there are ${served.join(', ') || 'none'}`);
+  const models = served.filter((m) => !scope.models || scope.models.includes(m));
   const ofDtype = (c: { dtype: string }): boolean => !scope.dtypes || scope.dtypes.includes(c.dtype);
   const steps = [
     ...models.map((m) => modelStep(dir as string, m)),
