@@ -58,6 +58,13 @@ describe('PTX versions', () => {
     assert.equal(versionOf(lowerPtx(ptx('sm_70', 'nanosleep.u32 20;'))), '6.3');
     assert.equal(versionOf(lowerPtx(ptx('sm_75', 'ldmatrix.sync.aligned.m8n8.x4.shared.b16 {a,b,c,d}, [e];'))), '6.5');
     assert.equal(versionOf(lowerPtx(ptx('sm_80', 'mov.b32 {%rs1, _}, %r1;'))), '7.1');
+    assert.equal(versionOf(lowerPtx(ptx('sm_80', 'ld.global.L1::no_allocate.v4.u32 {a,b,c,d}, [e];'))), '7.4');
+    assert.equal(versionOf(lowerPtx(ptx('sm_90', 'griddepcontrol.wait;'))), '7.8');
+  });
+  test('hints that only newer drivers know are left out', () => {
+    const lowered = lowerPtx(ptx('sm_80', '\t.pragma "used_bytes_mask 0xff";\n\tld.global.v4.u32 {a,b,c,d}, [e];'));
+    assert.equal(versionOf(lowered), '7.0');
+    assert.ok(!lowered.includes('used_bytes_mask') && lowered.includes('ld.global.v4.u32'));
   });
   test('a version is never raised above the compiler\'s own, and unknown targets are left alone', () => {
     const old = ptx('sm_80', '').replace('9.0', '7.0');

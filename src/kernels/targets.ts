@@ -47,13 +47,17 @@ const FEATURE_VERSION: readonly (readonly [RegExp, string])[] = [
   [/\bnanosleep\b/, '6.3'],
   [/\.noreturn\b/, '6.4'],
   [/\bldmatrix\b|\bcvt\.pack\b/, '6.5'],
-  [/\.bf16|\.tf32|\bcp\.async\b|\bmbarrier\b|\bredux\b|\bcreatepolicy\b|\b(?:tanh|ex2)\.approx[.\w]*f16/, '7.0'],
+  [/\.bf16|\.tf32|\bcp\.async\b|\bmbarrier\b|\bredux\b|\b(?:tanh|ex2)\.approx[.\w]*f16/, '7.0'],
   [/\bmov\.b\d+\s*\{[^}]*\b_\b/, '7.1'],
+  [/\bL[12]::|\bcreatepolicy\b|\bevict_/, '7.4'],
   [/\bbmsk\b|\bszext\b/, '7.6'],
-  [/::cta\b|::cluster\b|\bstmatrix\b|\bcvt\.[\w.]*e4m3x2/, '7.8'],
+  [/::cta\b|::cluster\b|\bgriddepcontrol\b|\bstmatrix\b|\bcvt\.[\w.]*e4m3x2/, '7.8'],
   [/\bwgmma\b|\bsetmaxnreg\b|\bcp\.async\.bulk\b/, '8.0'],
   [/\.b128\b/, '8.3'],
 ];
+
+/** A hint of newer compilers about loads of which only some bytes count; it changes no result, and older drivers do not know it. */
+const HINT = /^[ \t]*\.pragma "used_bytes_mask [^\n]*\n/gm;
 
 const newer = (a: string, b: string): string => {
   const [[a1, a2], [b1, b2]] = [a.split('.').map(Number), b.split('.').map(Number)];
@@ -67,6 +71,7 @@ export function lowerPtx(text: string): string {
   if (own === undefined || target === undefined) throw new CompileError('this is no PTX: it has no .version or no .target line');
   const floor = TARGET_VERSION[target];
   if (floor === undefined) return text; // a target newer than this table keeps what its compiler wrote
-  const lowest = FEATURE_VERSION.reduce((v, [pattern, since]) => (pattern.test(text) ? newer(v, since) : v), floor);
-  return newer(lowest, own) === lowest ? text : text.replace(/^\.version\s+\S+/m, `.version ${lowest}`);
+  const plain = text.replace(HINT, '');
+  const lowest = FEATURE_VERSION.reduce((v, [pattern, since]) => (pattern.test(plain) ? newer(v, since) : v), floor);
+  return newer(lowest, own) === lowest ? text : plain.replace(/^\.version\s+\S+/m, `.version ${lowest}`);
 }

@@ -16,8 +16,9 @@ const cast = (from: DType, to: DType): Prepared => {
   casts.set(key, known);
   return known;
 };
-export function runCast(gpu: GpuContext, _row: KernelRow, [x]: readonly View[], [out]: readonly View[]): void {
-  launchChain(gpu, cast(x.dtype, out.dtype), [x], out, [], () => DTYPES.map((to): Chain => cast(x.dtype, to).chain));
+export function runCast(gpu: GpuContext, row: KernelRow, [x]: readonly View[], [out]: readonly View[]): void {
+  if (x.dtype === out.dtype) return runCopy(gpu, row, [x], [out]); // the same bits, and no kernel of its own
+  launchChain(gpu, cast(x.dtype, out.dtype), [x], out, [], () => DTYPES.filter((to) => to !== x.dtype).map((to): Chain => cast(x.dtype, to).chain));
 }
 
 const copies = new Map<number, Prepared>([1, 2, 4, 8].map((n) => [n, prepare(copyChain(n))]));
