@@ -110,7 +110,7 @@ function* attention(): Generator<Work> {
 }
 
 /** Milliseconds of a step: the best of several, since other programs can only add to it. */
-function best(step: () => void, seconds = 1): number {
+function best(step: () => void, seconds = 0.4): number {
   step();
   let ms = Infinity;
   const end = performance.now() + seconds * 1000;

@@ -14,7 +14,7 @@ template <class E> struct Tile;
 template <> struct Tile<float> { static constexpr int ROWS = 8, VECTORS = 3, DEPTH = 384; };
 template <> struct Tile<double> { static constexpr int ROWS = 6, VECTORS = 4, DEPTH = 256; };
 #elif defined(WICK_ISA_AVX512)
-template <> struct Tile<float> { static constexpr int ROWS = 14, VECTORS = 2, DEPTH = 256; };
+template <> struct Tile<float> { static constexpr int ROWS = 14, VECTORS = 2, DEPTH = 384; };
 template <> struct Tile<double> { static constexpr int ROWS = 14, VECTORS = 2, DEPTH = 192; };
 #elif defined(WICK_ISA_AVX2)
 template <> struct Tile<float> { static constexpr int ROWS = 6, VECTORS = 2, DEPTH = 320; };

@@ -1,4 +1,7 @@
 // How layouts reach contiguous kernels: directly, through small tiles in the first-level cache, or through transposed blocks.
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
 #include "strided.h"
 
 #include "threads.h"
@@ -266,8 +269,19 @@ void runBlocks(const Task& t, int dim) {
 // ---- a turned copy: whole lines of the result from as many runs of the source ----
 constexpr int64_t LINE = 64, RUN = 2048;
 
+// Results too large for the caches are written around them where the processor would read a line before it is overwritten.
+#if defined(__x86_64__)
+constexpr int64_t AROUND = 16 << 20;
+inline void storeAround(void* to, const void* v) { _mm_stream_si128(static_cast<__m128i*>(to), *static_cast<const __m128i*>(v)); }
+inline void settle() { _mm_sfence(); }
+#else
+constexpr int64_t AROUND = INT64_MAX;
+inline void storeAround(void* to, const void* v) { __builtin_memcpy(to, v, 16); }
+inline void settle() {}
+#endif
+
 // N rows of a line each, from N-element pieces of the lines' columns `pitch` elements apart.
-template <class V, class E> inline __attribute__((always_inline)) void turnLines(const E* from, int64_t pitch, E* to, int64_t row) {
+template <class V, class E> inline __attribute__((always_inline)) void turnLines(const E* from, int64_t pitch, E* to, int64_t row, bool around) {
   constexpr int N = 16 / sizeof(E);
   if constexpr (N > 4) {
     for (int j = 0; j < 4; j++) transposeTiles<V, 1>(from + j * N * pitch, pitch, to + j * N, row);
@@ -279,6 +293,13 @@ template <class V, class E> inline __attribute__((always_inline)) void turnLines
       for (int i = 0; i < N; i++) __builtin_memcpy(&v[j][i], from + (j * N + i) * pitch, 16);
       zipTile(v[j]);
     }
+    if (AROUND != INT64_MAX && around) {
+#pragma GCC unroll 4
+      for (int i = 0; i < N; i++)
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; j++) storeAround(to + i * row + j * N, &v[j][i]);
+      return;
+    }
 #pragma GCC unroll 4
     for (int i = 0; i < N; i++)
 #pragma GCC unroll 4
@@ -288,7 +309,7 @@ template <class V, class E> inline __attribute__((always_inline)) void turnLines
 
 // to[r * row + c] = from[c * step + r]. Runs of the source are taken out first: runs a power of two apart would evict each other from the cache.
 // While one block is written, the lines of the next, whose corner is `next`, are fetched.
-template <class V, class E> void turnBlock(const E* from, int64_t step, E* to, int64_t row, int64_t rows, int64_t columns, const E* next) {
+template <class V, class E> void turnBlock(const E* from, int64_t step, E* to, int64_t row, int64_t rows, int64_t columns, const E* next, bool around) {
   constexpr int64_t N = 16 / sizeof(E), WIDE = LINE / sizeof(E), LONG = RUN / sizeof(E), PITCH = LONG + WIDE;
   if (rows < LONG || columns < WIDE) return transposeAs<V>(from, step, to, row, rows, columns);
   E* runs = static_cast<E*>(scratch(SCRATCH_BLOCKS, WIDE * PITCH * sizeof(E)));
@@ -296,7 +317,7 @@ template <class V, class E> void turnBlock(const E* from, int64_t step, E* to, i
   int64_t line = 0;
   for (int64_t r = 0; r < LONG; r += N) {
     for (int64_t k = 0; k < WIDE * (RUN / LINE) / (LONG / N); k++, line++) __builtin_prefetch(next + line / (RUN / LINE) * step + line % (RUN / LINE) * WIDE, 0, 2);
-    turnLines<V>(runs + r, PITCH, to + r * row, row);
+    turnLines<V>(runs + r, PITCH, to + r * row, row, around);
   }
 }
 
@@ -313,6 +334,7 @@ template <class V, class E> void turnedCopy(const Task& t, int dim) {
     for (int k = 0; k < 2; k++) stride[k][rank] = t.m.stride[k][d];
     rank++;
   }
+  const bool around = outer * rows * columns * (int64_t)sizeof(E) >= AROUND && reinterpret_cast<uintptr_t>(t.data[1]) % LINE == 0 && row % WIDE == 0;
   // Blocks follow each other along the runs that are read.
   const E* source = reinterpret_cast<const E*>(t.data[0]);
   auto corner = [&](int64_t b, int64_t offset) { return source + offset + b % down * LONG + b / down % across * WIDE * step; };
@@ -321,8 +343,9 @@ template <class V, class E> void turnedCopy(const Task& t, int dim) {
       Walk walk(rank, shape, stride, 2, b / (across * down));
       const int64_t r0 = b % down * LONG, c0 = b / down % across * WIDE;
       turnBlock<V>(corner(b, walk.offset[0]), step, reinterpret_cast<E*>(t.data[1]) + walk.offset[1] + r0 * row + c0, row,
-                   rows - r0 < LONG ? rows - r0 : LONG, columns - c0 < WIDE ? columns - c0 : WIDE, corner(b + 1, walk.offset[0]));
+                   rows - r0 < LONG ? rows - r0 : LONG, columns - c0 < WIDE ? columns - c0 : WIDE, corner(b + 1, walk.offset[0]), around);
     }
+    if (around) settle();
   });
 }
 
