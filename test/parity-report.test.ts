@@ -167,7 +167,7 @@ test('Ctrl-C leaves a valid partial report', async () => {
   const file = join(dir, 'report.json');
   // A run of many minutes, so that the signal comes before its end on any machine.
   const child = spawn(process.execPath, [main, 'parity', '--device', 'cpu', '--device', 'reference', '--against', 'reference,candle,torch', '--save', file], { stdio: ['ignore', 'pipe', 'pipe'] });
-  setTimeout(() => child.kill('SIGINT'), 3000);
+  child.stderr.once('data', () => child.kill('SIGINT'));
   const status = await new Promise((done) => child.on('exit', done));
   assert.equal(status, 130);
   const report = parseReport(readFileSync(file, 'utf8'), file);

@@ -56,12 +56,12 @@ export async function run(argv: readonly string[]): Promise<number> {
 
 const clock = (seconds: number): string => `${Math.floor(seconds / 60)}:${String(Math.floor(seconds % 60)).padStart(2, '0')}`;
 
-/** One line on the error stream, drawn over itself, with the time left; silent where nobody watches. */
+/** One line on the error stream, drawn over itself, with the time left; where nobody watches, only that the run has begun. */
 function progressBar(): { show: (done: number, all: number, what: string) => void; end: () => void } {
   const out = process.stderr;
-  if (!out.isTTY) return { show: () => {}, end: () => {} };
   const start = Date.now();
   let last = 0;
+  if (!out.isTTY) return { show: (_, all) => { if (last++ === 0) out.write(`measuring ${all} cases\n`); }, end: () => {} };
   return {
     show: (done, all, what) => {
       const now = Date.now();
