@@ -75,10 +75,11 @@ for (const { name, device, missing } of testDevices('sim:32')) {
   test(`draws on ${name} are those of the sampler`, { skip: missing }, () => {
     const on = device as Device;
     const steps = new DecodeSteps(on.backend, 'f32');
-    const n = 3000;
+    const n = 12_000; // a block's stretch is longer than a wave
     const [recent, draws] = [[3, 77, 3, 2999, 500], 6];
     const random = randomStream(9);
     const sharp = Float32Array.from({ length: n }, () => Math.log(random()) * -4 + 3 * random());
+    sharp[77] = 38; // what the penalty is for: drawn before, and likely
     const flat = Float32Array.from({ length: n }, () => random() * 0.01);
     const cases: (readonly [Float32Array, SamplingOptions])[] = [
       [sharp, { temperature: 1 }], [flat, { temperature: 1 }], [sharp, { temperature: 0.7, topK: 40 }], [sharp, { temperature: 1.3, topP: 0.9 }], [sharp, { temperature: 1, minP: 0.05 }],
