@@ -198,15 +198,15 @@ template <class S> WICK_FN void multiply(Acc& acc, const Frag& a, const Frag& b)
 
 // ---- 16-byte copies from global to shared memory that overlap with work where the hardware has them ----
 
-/** Copies `bytes` (0 to 16) and fills the rest with zeros. */
+/** Copies `bytes` (0 to 16) and fills the rest with zeros. The end of a row goes element by element: memory checkers count a copy's full width. */
 WICK_FN void async_copy16(void* to, const void* from, u32 bytes) {
 #if defined(MATRIX_MMA)
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(bytes));
+  if (bytes == 16 || bytes == 0) asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(bytes));
 #else
   if (bytes == 16) *(word4*)to = *(const word4*)from;
+#endif
   else
     for (u32 i = 0; i < 8; i++) ((u16*)to)[i] = 2 * i < bytes ? ((const u16*)from)[i] : (u16)0;
-#endif
 }
 WICK_FN void async_commit() {
 #if defined(MATRIX_MMA)
