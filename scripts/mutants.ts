@@ -119,9 +119,10 @@ function ofFile(file: string, perRule: number): Mutant[] {
   const text = readFileSync(join(kernelsDir, file), 'utf8');
   const guard = GUARDS[file];
   const active = linesOfSim(text);
+  const comments = [...text.matchAll(/\/\*[\s\S]*?\*\//g)].map((c) => [c.index, c.index + c[0].length] as const);
   const lineOf = (at: number): number => text.slice(0, at).split('\n').length;
   return RULES.flatMap((rule) => {
-    const places = [...text.matchAll(rule.find)].filter((m) => !text.slice(text.lastIndexOf('\n', m.index) + 1, m.index).includes('//') && active[lineOf(m.index) - 1]);
+    const places = [...text.matchAll(rule.find)].filter((m) => !text.slice(text.lastIndexOf('\n', m.index) + 1, m.index).includes('//') && active[lineOf(m.index) - 1] && !comments.some(([from, to]) => m.index >= from && m.index < to));
     return spread(places, perRule).map((m) => ({
       name: `kernels/${file}:${lineOf(m.index)} ${rule.what}`, file,
       text: text.slice(0, m.index) + m[0].replace(new RegExp(rule.find.source), rule.put) + text.slice(m.index + m[0].length),
