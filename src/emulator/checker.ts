@@ -52,7 +52,8 @@ export class AccessChecker {
     const lds = kind <= ACCESS.LDS_ATOMIC || (at >= this.lds && at < this.lds + this.written.length);
     const write = kind === ACCESS.LDS_WRITE || kind === ACCESS.WRITE;
     const atomic = kind === ACCESS.LDS_ATOMIC || kind === ACCESS.ATOMIC;
-    const align = Math.min(bytes & -bytes, 4);
+    // Compilers join two halves in LDS into one word, whose address the hardware does not mind.
+    const align = Math.min(bytes & -bytes, lds ? 2 : 4);
     if (at % align !== 0) this.note({ what: `misaligned: ${bytes} bytes at an address that is no multiple of ${align}`, w: a.w, site: a.site, lane: a.lane });
     if (lds) {
       const from = at - this.lds;
