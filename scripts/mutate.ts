@@ -138,7 +138,7 @@ function save(): Outcome[] {
     return o ? [{ ...o, name: m.name, ...(!o.killed && reason && { reason }) }] : [];
   });
   const killed = results.filter((o) => o.killed).length;
-  const head = { commit: commitNow(), date: new Date().toISOString(), killed, total: results.length };
+  const head = { commit: commitNow(), date: new Date().toISOString(), killed, total: results.length, notRun: everyMutant.length - results.length };
   writeFileSync(`${file}.part`, `${JSON.stringify({ ...head, results: [] }, null, 1).slice(0, -4)}[\n${results.map((o) => `  ${JSON.stringify(o)}`).join(',\n')}\n ]\n}\n`);
   renameSync(`${file}.part`, file);
   return results;

@@ -28,7 +28,7 @@ before(async () => {
   const file = join(dir, 'report.html');
   writeFileSync(file, reportPage(report, {
     benches: [{ device: 'a device', date: '2026-01-01', results: [{ name: 'add 64 MiB', gbPerSecond: 100, ofCopy: 0.9 }, { name: 'exp 64 MiB', gbPerSecond: 50, ofCopy: 0.45 }] }],
-    mutation: { commit: 'abc', date: '2026-01-01', killed: 1, total: 2, results: [{ name: 'a', hash: '1', commit: 'abc', killed: true, by: 'sum' }, { name: 'b', hash: '2', commit: 'abc', killed: false, reason: 'it is the same' }] },
+    mutation: { commit: 'abc', date: '2026-01-01', killed: 1, total: 2, notRun: 0, results: [{ name: 'a', hash: '1', commit: 'abc', killed: true, by: 'sum' }, { name: 'b', hash: '2', commit: 'abc', killed: false, reason: 'it is the same' }] },
   }));
   url = pathToFileURL(file).href;
   browser = await playwright!.chromium.launch({ executablePath: chromium as string, args: ['--no-sandbox'] });
