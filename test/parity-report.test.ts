@@ -15,7 +15,7 @@ import { Golden, goldenFolder } from '../src/parity/golden.js';
 import { reasonFor } from '../src/parity/differences.js';
 import { parseReport, reportJson } from '../src/parity/json.js';
 import { mergeReports, onlyDevices } from '../src/parity/merge.js';
-import { failed, totals, unprovedOn } from '../src/parity/report.js';
+import { failed, kindOf, totals, unprovedOn } from '../src/parity/report.js';
 import { runParity } from '../src/parity/run.js';
 import { judgeValues, noCounts } from '../src/parity/verdict.js';
 
@@ -104,7 +104,7 @@ test('reports are joined with devices side by side, each with its own date, and 
   const report = await runParity({ ...small, devices: ['reference'], against: ['candle'] });
   const older = { ...report, date: '2020-01-01T00:00:00Z', commit: 'old', sources: { ...report.sources, rows: { ...report.sources.rows, relu: 'other' } } };
   const both = mergeReports([{ name: 'new', report }, { name: 'old', report: older }]);
-  assert.deepEqual(both.devices.map((d) => [d.name, d.measured?.date]), [['reference', report.date], ['old', older.date]]);
+  assert.deepEqual(both.devices.map((d) => [d.name, d.measured?.date]), [['new', report.date], ['old', older.date]]);
   assert.deepEqual(both.devices[1].stale, { relu: 'the row of the op table' });
   assert.equal(both.cells.length, 2 * report.cells.length);
   assert.deepEqual(onlyDevices(both, ['old']).cells.map((c) => c.device), report.cells.map(() => 'old'));
@@ -127,6 +127,7 @@ test('the table of the README has a line a device, and one for the hardware that
   const report = await runParity({ ...small, devices: ['reference'], against: ['candle'] });
   const table = supportTable([{ file: 'docs/parity/x.json', report }]);
   assert.match(table, /\| x \| the oracle, in double precision: .* \| 0 of \d+ \| 15 \| \d+ \|/);
+  assert.deepEqual(['cpu-neon', 'sim:32', 'emu:gfx1030'].map(kindOf), ['CPU', 'simulated', 'emulated']);
   assert.match(table, /\| rocm \| AMD GPU \| 0 of .*no AMD GPU has run it/);
 });
 

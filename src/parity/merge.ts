@@ -29,13 +29,14 @@ function told(report: Report): DeviceEntry[] {
   });
 }
 
-/** Joins reports; a device whose name is taken is called by its file's. */
+/** Joins reports; devices of the same name are called by their files'. */
 export function mergeReports(parts: readonly { readonly name: string; readonly report: Report }[]): Report {
   if (parts.length === 1) return parts[0].report;
   const devices: DeviceEntry[] = [];
+  const twice = (device: string): boolean => parts.filter((p) => p.report.devices.some((d) => d.name === device)).length > 1;
   const cells = parts.flatMap(({ name, report }) => {
     const own = new Map(told(report).map((d) => {
-      const label = devices.some((other) => other.name === d.name) ? name : d.name;
+      const label = twice(d.name) ? name : d.name;
       devices.push({ ...d, name: label });
       return [d.name, label];
     }));

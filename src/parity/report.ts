@@ -57,7 +57,7 @@ export interface Report {
 
 const KINDS = { cpu: 'CPU', reference: 'the oracle, in double precision', sim: 'simulated', emu: 'emulated', cuda: 'NVIDIA GPU', rocm: 'AMD GPU' } as const;
 /** What kind of thing a device is: simulated and emulated ones are no hardware, and are said so wherever they are named. */
-export const kindOf = (device: string): string => KINDS[device.split(':')[0] as keyof typeof KINDS] ?? 'device';
+export const kindOf = (device: string): string => KINDS[/^[a-z]*/.exec(device)?.[0] as keyof typeof KINDS] ?? 'device';
 
 /** What no run here can show: said in the report itself. */
 export function unprovedOn(devices: readonly DeviceEntry[]): string[] {
