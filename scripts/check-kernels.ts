@@ -1,7 +1,7 @@
 // Compiles every kernel with the compilers at hand and holds the result against our launch code and Candle's list of symbols.
-// Usage: npm run kernels:check -- [--arch gfx906,gfx1030] [--module unary,cast] [--sample 8] [--jobs 2] [--json FILE]
+// Usage: npm run kernels:check -- [--arch gfx906,gfx1030] [--module unary,cast] [--sample 8] [--jobs 2] [--json FILE] [--allow-scratch]
 // Compilers run in child processes: one that aborts costs its part only. Compiled code is kept in the kernel cache.
-// --json adds a record of each target to FILE.
+// --json adds a record of each target to FILE; --allow-scratch tells of spills but does not call them problems.
 import { spawnSync, fork, type ChildProcess } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
@@ -23,6 +23,7 @@ const SECONDS = 1200;
 /** Kernels that may use private memory, and why; in all others it is a problem. */
 const SCRATCH: readonly (readonly [symbols: RegExp, why: string])[] = [
   [/^attention\w*_f64_/, 'tiles of f64 do not fit the registers, and attention in f64 is there for checks of gradients'],
+  [/^decode_attention_/, 'gfx10 and later lack up to 57 registers for heads in f32, and one for eight heads of 256 in f16 and bf16'],
   [/^mul_mat_q3_K$/, "Candle's tile of 128 by 128 for 128 threads is more than the registers hold"],
   [/^attention_split_f32_256_8$/, 'eight heads of 256 numbers in f32 want three registers more than gfx10 has'],
 ];
@@ -113,10 +114,12 @@ class Target {
   readonly parts: Part[] = [];
   readonly record: TargetRecord = {};
   seconds = 0;
+  readonly #lenient: boolean;
   readonly #left = new Map<string, number>();
 
-  constructor(arch: string, modules: readonly string[], sample: number) {
+  constructor(arch: string, modules: readonly string[], sample: number, lenient: boolean) {
     this.arch = arch;
+    this.#lenient = lenient;
     const elementwise = elementwiseSymbols();
     const jobs = jobsFor(arch).filter((j) => j.names[0] !== 'elementwise' || elementwise.has(j.symbol));
     for (const module of modules) {
@@ -144,7 +147,7 @@ class Target {
     const problems = [...f.problems];
     if (f.scratch > 0) {
       m.scratch.push(`${f.symbol}: ${f.scratch} bytes${f.spilled > 0 ? `, ${f.spilled} registers spilled` : ''}`);
-      if (!SCRATCH.some(([symbols]) => symbols.test(f.symbol))) problems.push(`${f.scratch} bytes of private memory, ${f.spilled} registers spilled`);
+      if (!this.#lenient && !SCRATCH.some(([symbols]) => symbols.test(f.symbol))) problems.push(`${f.scratch} bytes of private memory, ${f.spilled} registers spilled`);
     }
     m.problems.push(...problems.map((p) => `${f.symbol}: ${p}`));
     if (problems.length === 0) m.good++;
@@ -176,7 +179,7 @@ async function main(): Promise<number> {
   const { values } = parseArgs({
     options: {
       arch: { type: 'string', default: 'gfx906,gfx908,gfx90a,gfx1030,gfx942,gfx1100,gfx1201,compute_80' }, module: { type: 'string' },
-      sample: { type: 'string', default: '0' }, jobs: { type: 'string', default: String(availableParallelism()) }, json: { type: 'string' },
+      sample: { type: 'string', default: '0' }, jobs: { type: 'string', default: String(availableParallelism()) }, json: { type: 'string' }, 'allow-scratch': { type: 'boolean', default: false },
     },
   });
   const modules = values.module?.split(',') ?? moduleNames();
@@ -187,7 +190,7 @@ async function main(): Promise<number> {
       console.log(`skipped ${arch}: ${how}`);
       continue;
     }
-    const target = new Target(arch, modules, Number(values.sample));
+    const target = new Target(arch, modules, Number(values.sample), values['allow-scratch']!);
     targets.push(target);
     const began = performance.now();
     const queue = [...target.parts];
