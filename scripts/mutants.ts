@@ -48,7 +48,7 @@ const GUARDS: Readonly<Record<string, { ops?: readonly string[]; tests?: readonl
   'binary.hip': { tests: ['kernels-golden'] },
   'block.h': { ops: ['sum', 'max', 'argmax', 'softmax', 'layerNorm'], tests: ['kernels-structured', 'kernels-structured-golden'] },
   'cast.hip': { tests: ['kernels-golden', 'kernels-conversions'] },
-  'conv.hip': { ops: ['conv1d', 'conv2d', 'convTranspose1d', 'convTranspose2d', 'avgPool2d', 'maxPool2d', 'upsampleNearest2d', 'upsampleBilinear2d'], tests: ['kernels-structured', 'kernels-structured-golden'] },
+  'conv.hip': { ops: ['conv1d', 'conv2d', 'convTranspose1d', 'convTranspose2d', 'avgPool2d', 'maxPool2d', 'upsampleNearest2d', 'upsampleBilinear2d'], tests: ['kernels-col2im', 'kernels-structured', 'kernels-structured-golden'] },
   'decode.hip': { tests: ['engine-decode'] },
   'decode-attention.hip': { tests: ['engine-decode'] },
   'decode-sample.hip': { tests: ['engine-decode'] },
