@@ -46,7 +46,7 @@ const provenance = (r: Report): string => `${r.date.slice(0, 10)}, commit ${r.co
 function mutants(m: Mutation): string {
   const survivors = m.results.filter((r) => !r.killed);
   return [
-    `## Mutants\n\nKernels changed on purpose, one change at a time (\`npm run mutate\`, commit ${m.commit}, ${m.date.slice(0, 10)}): the suite on the simulation noticed ${m.killed} of ${m.total}${m.notRun ? `; ${m.notRun} more that the rules give were not run` : ''}.`,
+    `## Mutants\n\nKernels changed on purpose, one change at a time (\`npm run mutate\`, commit ${m.commit}, ${m.date.slice(0, 10)}): the suite on the simulation noticed ${m.killed} of ${m.total}${m.notRun ? `; ${m.notRun} more that the rules give are not judged by the whole suite` : ''}.`,
     ...(survivors.length ? [survivors.map((s) => `- ${s.name}: ${s.reason ?? 'not noticed'}`).join('\n')] : []),
   ].join('\n\n');
 }

@@ -184,7 +184,7 @@ $('devices').append(grid(['device', 'kind', 'what', 'measured', ...(joined ? ['n
 if (mutation) {
   $('mutants').hidden = false;
   const left = mutation.results.filter((r) => !r.killed);
-  $('mutants-text').textContent = 'Kernels changed on purpose, one change at a time: the suite on the simulation noticed ' + mutation.killed + ' of ' + mutation.total + (mutation.notRun ? '; ' + mutation.notRun + ' more that the rules give were not run' : '') + ' (' + mutation.date.slice(0, 10) + ', commit ' + (mutation.commit || 'unknown') + ').' + (left.length ? ' Not noticed:' : '');
+  $('mutants-text').textContent = 'Kernels changed on purpose, one change at a time: the suite on the simulation noticed ' + mutation.killed + ' of ' + mutation.total + (mutation.notRun ? '; ' + mutation.notRun + ' more that the rules give are not judged by the whole suite' : '') + ' (' + mutation.date.slice(0, 10) + ', commit ' + (mutation.commit || 'unknown') + ').' + (left.length ? ' Not noticed:' : '');
   $('survivors').append(...left.map((r) => el('li', {}, r.name + ': ' + (r.reason || 'no reason known'))));
 }
 $('unproved').append(...(report.unproved.length ? report.unproved : ['Nothing: AMD hardware took part.']).map((u) => el('li', {}, u)));
