@@ -1,4 +1,4 @@
-// Structured kernels under the sanitizers: one op of each kind here, all of them in continuous integration (scripts/sanitize-kernels.ts).
+// Structured kernels under the sanitizers: one op of each kind here; scripts/sanitize-kernels.ts runs all of them, for longer than a suite may take.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { dirname, join } from 'node:path';
