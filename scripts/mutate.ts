@@ -147,19 +147,19 @@ function save(): Outcome[] {
 const queue = mutants.filter((m) => !outcomes.has(hashOf(m)) && (!values.quick || m.ops.length > 0));
 console.log(`${mutants.length} mutants, ${mutants.length - queue.length} known from before`);
 let done = 0;
-const toDo = queue.length;
-await Promise.all(Array.from({ length: Math.min(Number(values.jobs), toDo) }, async (_, job) => {
+const waiting = queue.length;
+await Promise.all(Array.from({ length: Math.min(Number(values.jobs), waiting) }, async (_, job) => {
   const box = makeBox(`job-${job}`);
   for (let m = queue.shift(); m; m = queue.shift()) {
     const o = await judge(m, box);
     done++;
     if (!o) {
-      console.log(`${String(done).padStart(3)}/${toDo} open     ${m.name}`);
+      console.log(`${String(done).padStart(3)}/${waiting} open     ${m.name}`);
       continue;
     }
     outcomes.set(o.hash, o);
     save();
-    console.log(`${String(done).padStart(3)}/${toDo} ${o.killed ? 'killed  ' : 'SURVIVED'} ${o.name}${o.by ? ` (${o.by})` : o.reason ? ` (${o.reason})` : ''}`);
+    console.log(`${String(done).padStart(3)}/${waiting} ${o.killed ? 'killed  ' : 'SURVIVED'} ${o.name}${o.by ? ` (${o.by})` : o.reason ? ` (${o.reason})` : ''}`);
   }
 }));
 const results = save();
