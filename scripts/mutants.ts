@@ -59,7 +59,14 @@ const GUARDS: Readonly<Record<string, { ops?: readonly string[]; tests?: readonl
   'indexing.hip': { ops: ['gather', 'indexSelect', 'indexAdd', 'scatter', 'scatterAdd', 'sliceScatter'], tests: ['kernels-structured', 'kernels-structured-golden'] },
   'matrix.h': { ops: ['bmm', 'matmul'], tests: ['kernels-structured', 'kernels-attention'] },
   'norm.hip': { ops: ['layerNorm', 'rmsNorm', 'layerNormBackward', 'rmsNormBackward'], tests: ['kernels-structured', 'kernels-structured-golden'] },
-  'portable.h': { ops: ['castTo', 'scatterAdd', 'exp', 'sum'], tests: ['kernels-conversions', 'kernels-structured'] },
+  'portable.h': { ops: ['exp', 'sum'], tests: ['kernels-conversions', 'kernels-structured'] },
+  'portable/access.h': { ops: ['sum', 'softmax'], tests: ['kernels-structured', 'kernels-quantized'] },
+  'portable/atomics.h': { ops: ['scatterAdd', 'indexAdd'], tests: ['kernels-structured'] },
+  'portable/conversions.h': { ops: ['castTo'], tests: ['kernels-conversions'] },
+  'portable/layout.h': { ops: ['castTo'], tests: ['kernels-golden', 'kernels-structured'] },
+  'portable/mathematics.h': { ops: ['exp', 'maximum', 'round'], tests: ['kernels-elementwise', 'kernels-golden'] },
+  'portable/types.h': { ops: ['max', 'argmax'], tests: ['kernels-conversions', 'kernels-structured'] },
+  'portable/waves.h': { ops: ['sum', 'softmax'], tests: ['kernels-structured'] },
   'quant-blocks.h': { tests: ['kernels-quantized'] },
   'quantized.hip': { tests: ['kernels-quantized'] },
   'random.hip': { ops: ['randUniform', 'randNormal'], tests: ['kernels-conversions'] },
@@ -76,7 +83,7 @@ const GUARDS: Readonly<Record<string, { ops?: readonly string[]; tests?: readonl
 };
 /** Files for one GPU alone (`// arch: sm_90a`): the simulation cannot run them, so the runs on that GPU speak for them. */
 const forOneGpu = (file: string): boolean => /^\/\/ arch: \S+$/m.test(readFileSync(join(kernelsDir, file), 'utf8'));
-const kernelFiles = (): string[] => readdirSync(kernelsDir).filter((f) => /\.(hip|h)$/.test(f)).sort();
+const kernelFiles = (): string[] => readdirSync(kernelsDir, { recursive: true, encoding: 'utf8' }).filter((f) => /\.(hip|h)$/.test(f)).sort();
 /** Files that nobody speaks for: a run says so and fails. */
 export const unguarded = (): string[] => kernelFiles().filter((f) => !Object.hasOwn(GUARDS, f) && !forOneGpu(f));
 

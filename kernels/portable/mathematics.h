@@ -1,0 +1,151 @@
+// Part of portable.h: mathematics in the type computed in: float, double, and integers where a meaning exists.
+#pragma once
+
+/** The type two operands meet in: small integers are promoted by arithmetic, so p and q may differ. */
+template <class P, class Q> struct Common { typedef decltype(true ? P() : Q()) type; };
+template <class P> struct Common<P, P> { typedef P type; };
+template <class P, class Q> using common_t = typename Common<P, Q>::type;
+
+template <class M, class P, class Q> WICK_FN common_t<P, Q> select(M mask, P p, Q q) { return mask ? p : q; }
+
+#define WICK_MATH(NAME, F)                             \
+  WICK_FN float NAME(float x) { return F##f(x); }      \
+  WICK_FN double NAME(double x) { return F(x); }
+WICK_MATH(expg, exp)
+WICK_MATH(logg, log)
+WICK_MATH(log1pg, log1p)
+WICK_MATH(expm1g, expm1)
+WICK_MATH(sing, sin)
+WICK_MATH(cosg, cos)
+WICK_MATH(tang, tan)
+WICK_MATH(tanhg, tanh)
+WICK_MATH(erfg, erf)
+WICK_MATH(sqrtg, sqrt)
+WICK_MATH(absg, fabs)
+WICK_MATH(ceilg, ceil)
+WICK_MATH(floorg, floor)
+WICK_MATH(truncg, trunc)
+#ifdef WICK_AMD
+// LLVM before 16 adds +0 to what rounds to -0 (ROCm 5.2 has 15).
+WICK_FN float roundg(float x) { return __builtin_copysignf(roundf(x), x); }
+WICK_FN double roundg(double x) { return __builtin_copysign(round(x), x); }
+#else
+WICK_MATH(roundg, round)
+#endif
+WICK_MATH(rintg, rint)
+WICK_FN float powg(float p, float q) { return powf(p, q); }
+WICK_FN double powg(double p, double q) { return pow(p, q); }
+WICK_FN float fmag(float p, float q, float r) { return fmaf(p, q, r); }
+WICK_FN double fmag(double p, double q, double r) { return fma(p, q, r); }
+/** Products and sums that no compiler fuses: numbers that must come out the same bit for bit everywhere. */
+#ifdef WICK_NVIDIA
+WICK_FN double mul_rn(double p, double q) { return __dmul_rn(p, q); }
+WICK_FN double add_rn(double p, double q) { return __dadd_rn(p, q); }
+#else
+WICK_FN double mul_rn(double p, double q) { return p * q; }
+WICK_FN double add_rn(double p, double q) { return p + q; }
+#endif
+WICK_FN bool signbitg(float x) { return bits_as<u32>(x) >> 31; }
+WICK_FN bool signbitg(double x) { return bits_as<u64>(x) >> 63; }
+WICK_FN bool isnang(float x) { return x != x; }
+WICK_FN bool isnang(double x) { return x != x; }
+#ifdef WICK_HOST
+WICK_FN float normcdfg(float x) { return (float)(0.5 * erfc(x * -0.70710678118654752440)); }
+WICK_FN double normcdfg(double x) {
+  // The rounding of the argument is amplified by x^2, so it is carried along and corrected for.
+  const double c = 0.70710678118654757274, rest = -4.8336466567264567e-17, a = -x * c, e = fma(-x, c, -a) - x * rest;
+  const double tail = a * a < 700 ? e * exp(-a * a) * 0.56418958354775628 : 0;
+  return 0.5 * erfc(a) - tail;
+}
+WICK_FN float rsqrtg(float x) { return 1.0f / sqrtf(x); }
+WICK_FN double rsqrtg(double x) { return 1.0 / sqrt(x); }
+WICK_FN float exp2g(float x) { return exp2f(x); }
+#else
+WICK_FN float normcdfg(float x) { return normcdff(x); }
+WICK_FN double normcdfg(double x) { return normcdf(x); }
+WICK_FN float rsqrtg(float x) { return rsqrtf(x); }
+WICK_FN double rsqrtg(double x) { return rsqrt(x); }
+WICK_FN float exp2g(float x) { return exp2f(x); }
+#endif
+/** 2^x and e^x in a few ULP for softmax: denormal results may be 0. */
+WICK_FN float fast_exp2(float x) {
+#if defined(WICK_NVIDIA)
+  float r;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
+#elif defined(WICK_AMD) && __has_builtin(__builtin_amdgcn_exp2f)
+  return __builtin_amdgcn_exp2f(x);
+#elif defined(WICK_AMD)
+  float r;  // ROCm 5's compiler has no builtin for it
+  asm("v_exp_f32 %0, %1" : "=v"(r) : "v"(x));
+  return r;
+#else
+  return exp2f(x);
+#endif
+}
+WICK_FN float fast_exp(float x) { return fast_exp2(x * 1.44269504f); }
+template <class P, class Q> WICK_FN common_t<P, Q> divg(P left, Q right) {
+  typedef common_t<P, Q> T;
+  T p = left, q = right;
+  if constexpr (is_float<T>) return p / q;
+  else if constexpr (T(-1) < T(0)) return q == 0 ? T(0) : q == T(-1) ? (T)(0 - (u64)p) : (T)(p / q);
+  else return q == 0 ? T(0) : (T)(p / q);
+}
+/** p*q+r on integers wraps. */
+template <class T> WICK_FN T fmag(T p, T q, T r) { return (T)((u64)p * (u64)q + (u64)r); }
+
+#define WICK_INT_MATH(T)                                              \
+  WICK_FN T absg(T x) { return x < 0 ? (T)(0 - (u64)x) : x; }         \
+  WICK_FN T ceilg(T x) { return x; }                                  \
+  WICK_FN T floorg(T x) { return x; }                                 \
+  WICK_FN T truncg(T x) { return x; }                                 \
+  WICK_FN T roundg(T x) { return x; }                                 \
+  WICK_FN T rintg(T x) { return x; }                                  \
+  WICK_FN bool signbitg(T x) { return x < 0; }                        \
+  WICK_FN bool isnang(T) { return false; }
+WICK_INT_MATH(i16)
+WICK_INT_MATH(i32)
+WICK_INT_MATH(i64)
+#define WICK_UINT_MATH(T)                       \
+  WICK_FN T absg(T x) { return x; }             \
+  WICK_FN T ceilg(T x) { return x; }            \
+  WICK_FN T floorg(T x) { return x; }           \
+  WICK_FN T truncg(T x) { return x; }           \
+  WICK_FN T roundg(T x) { return x; }           \
+  WICK_FN T rintg(T x) { return x; }            \
+  WICK_FN bool signbitg(T) { return false; }    \
+  WICK_FN bool isnang(T) { return false; }
+WICK_UINT_MATH(u8)
+WICK_UINT_MATH(u32)
+
+/** Maximum: NaN is ignored, or wins where S is a 16-bit float; +0 is above -0. */
+template <class S, class P, class Q> WICK_FN common_t<P, Q> maxg(P left, Q right) {
+  typedef common_t<P, Q> T;
+  T p = left, q = right;
+  if constexpr (!is_float<T>) return p > q ? p : q;
+  else {
+    if (p != p) return nan_wins<S> ? p : q;
+    if (q != q) return nan_wins<S> ? q : p;
+    return p > q ? p : q > p ? q : signbitg(p) ? q : p;
+  }
+}
+template <class S, class P, class Q> WICK_FN common_t<P, Q> ming(P left, Q right) {
+  typedef common_t<P, Q> T;
+  T p = left, q = right;
+  if constexpr (!is_float<T>) return p < q ? p : q;
+  else {
+    if (p != p) return nan_wins<S> ? p : q;
+    if (q != q) return nan_wins<S> ? q : p;
+    return p < q ? p : q < p ? q : signbitg(p) ? p : q;
+  }
+}
+
+/** High 32 bits of a product: what divisions by precomputed magic numbers and Philox need. */
+WICK_FN u32 mulhi32(u32 a, u32 b) { return (u32)((u64)a * b >> 32); }
+WICK_FN u64 mulhi64(u64 a, u64 b) {
+#ifdef WICK_HOST
+  return (u64)((unsigned __int128)a * b >> 64);
+#else
+  return __umul64hi(a, b);
+#endif
+}
