@@ -5,61 +5,36 @@ import { describe } from '../emulator/executor.js';
 import { EMULATED_TARGETS, EmulatedGpu, type GpuOptions, type LaunchReport, type LoadedModule } from '../emulator/gpu.js';
 import { waveSize } from './compiler.js';
 import type {
-  Address, Arguments, Copy2D, Device, DeviceInfo, DeviceLibraries, Driver, Event, Fn, FunctionAttribute, Graph, GraphExec, HostBuffer, Module, Stream,
+  Address, Arguments, Copy2D, Device, DeviceInfo, DeviceLibraries, Driver, Fn, FunctionAttribute, HostBuffer, Module, Stream,
 } from './driver.js';
 import { nativeBlock, nativeView } from './ffi.js';
+import { ImmediateDevice } from './immediate.js';
 
 const SHARED = 64 << 10;
 interface LoadedKernel { readonly module: LoadedModule; readonly kernel: Kernel }
 /** Called after every launch: counts that do not depend on the machine, and what checks found. Without one, findings are errors. */
 export type LaunchListener = (symbol: string, report: LaunchReport) => void;
 
-export class EmuDevice implements Device {
-  readonly driver: Driver;
-  readonly ordinal: number;
-  readonly info: DeviceInfo;
+export class EmuDevice extends ImmediateDevice implements Device {
   readonly gpu: EmulatedGpu;
   readonly libraries: DeviceLibraries = { blas: 'the emulator has no BLAS library', dnn: 'the emulator has no convolution library' };
   onLaunch: LaunchListener | undefined;
   readonly #modules: (LoadedModule | undefined)[] = [];
   readonly #kernels: LoadedKernel[] = [];
-  readonly #events: number[] = [];
-  #streams = 1;
-  /** Streams that record, with what they recorded; graphs are such lists. */
-  readonly #capturing = new Map<Stream, (() => void)[]>();
-  readonly #graphs: (readonly (() => void)[])[] = [];
 
   constructor(driver: Driver, ordinal: number, info: DeviceInfo, options: GpuOptions) {
-    this.driver = driver;
-    this.ordinal = ordinal;
-    this.info = info;
+    super(driver, ordinal, info);
     this.gpu = new EmulatedGpu(info.arch, options);
-  }
-  makeCurrent(): void {}
-
-  #do(stream: Stream, work: () => void): void {
-    const recording = this.#capturing.get(stream);
-    if (recording) recording.push(work);
-    else work();
-  }
-  #now(stream: Stream, call: string): void {
-    if (this.#capturing.has(stream)) throw new DriverError(`${call}: ordinary memory cannot be copied while the stream is recorded`);
   }
 
   alloc(bytes: number): Address {
-    if (!Number.isSafeInteger(bytes) || bytes <= 0) throw new ArgumentError(`alloc: ${bytes} bytes; a whole number from 1 is needed`);
+    this.checkBytes(bytes);
     const address = this.gpu.memory.alloc(bytes);
     this.gpu.memory.range(address, bytes, 'alloc').fill(0x7f); // a NaN pattern shows reads of what was never written
     return address;
   }
   free(address: Address): void {
     this.gpu.memory.release(address);
-  }
-  allocAsync(bytes: number): Address {
-    return this.alloc(bytes);
-  }
-  freeAsync(address: Address, stream: Stream): void {
-    this.#do(stream, () => this.free(address));
   }
   memory(): { free: number; total: number } {
     return { free: this.info.totalBytes - this.gpu.memory.used, total: this.info.totalBytes };
@@ -71,71 +46,42 @@ export class EmuDevice implements Device {
   freeHost(): void {} // such blocks live as long as the process
 
   memset(address: Address, byte: number, bytes: number, stream: Stream): void {
-    this.#do(stream, () => this.gpu.memory.range(address, bytes, 'memset').fill(byte));
+    this.enqueue(stream, () => this.gpu.memory.range(address, bytes, 'memset').fill(byte));
   }
   memset32(address: Address, word: number, count: number, stream: Stream): void {
-    this.#do(stream, () => {
+    this.enqueue(stream, () => {
       const range = this.gpu.memory.range(address, count * 4, 'memset32');
       if (range.byteOffset % 4) throw new ArgumentError(`memset32(0x${address.toString(16)}): the address is no multiple of 4`);
       new Uint32Array(range.buffer, range.byteOffset, count).fill(word);
     });
   }
   copyIn(dst: Address, src: Uint8Array, stream: Stream): void {
-    this.#now(stream, 'copyIn');
+    this.refuseWhileRecorded(stream, 'copyIn');
     this.gpu.memory.range(dst, src.byteLength, 'copyIn').set(src);
   }
   copyOut(target: Uint8Array, src: Address, stream: Stream): void {
-    this.#now(stream, 'copyOut');
+    this.refuseWhileRecorded(stream, 'copyOut');
     target.set(this.gpu.memory.range(src, target.byteLength, 'copyOut'));
   }
   copyInAsync(dst: Address, host: Address, bytes: number, stream: Stream): void {
-    this.#do(stream, () => this.gpu.memory.range(dst, bytes, 'copyInAsync').set(nativeView(host, bytes)));
+    this.enqueue(stream, () => this.gpu.memory.range(dst, bytes, 'copyInAsync').set(nativeView(host, bytes)));
   }
   copyOutAsync(host: Address, src: Address, bytes: number, stream: Stream): void {
-    this.#do(stream, () => nativeView(host, bytes).set(this.gpu.memory.range(src, bytes, 'copyOutAsync')));
+    this.enqueue(stream, () => nativeView(host, bytes).set(this.gpu.memory.range(src, bytes, 'copyOutAsync')));
   }
   copy(dst: Address, src: Address, bytes: number, stream: Stream): void {
-    this.#do(stream, () => this.gpu.memory.range(dst, bytes, 'copy').set(this.gpu.memory.range(src, bytes, 'copy')));
+    this.enqueue(stream, () => this.gpu.memory.range(dst, bytes, 'copy').set(this.gpu.memory.range(src, bytes, 'copy')));
   }
   copyPeer(dst: Address, from: Device, src: Address, bytes: number, stream: Stream): void {
     if (!(from instanceof EmuDevice)) throw new ArgumentError('copyPeer: the other device is not an emulated one');
-    this.#do(stream, () => this.gpu.memory.range(dst, bytes, 'copyPeer').set(from.gpu.memory.range(src, bytes, 'copyPeer')));
+    this.enqueue(stream, () => this.gpu.memory.range(dst, bytes, 'copyPeer').set(from.gpu.memory.range(src, bytes, 'copyPeer')));
   }
   copy2D(c: Copy2D, stream: Stream): void {
-    this.#do(stream, () => {
+    this.enqueue(stream, () => {
       for (let row = 0; row < c.height; row++) {
         this.gpu.memory.range(c.dst + row * c.dstPitch, c.width, 'copy2D').set(this.gpu.memory.range(c.src + row * c.srcPitch, c.width, 'copy2D'));
       }
     });
-  }
-
-  createStream(): Stream {
-    return this.#streams++;
-  }
-  destroyStream(stream: Stream): void {
-    this.#capturing.delete(stream);
-  }
-  queryStream(): boolean {
-    return true;
-  }
-  synchronizeStream(): void {}
-  streamWaitEvent(): void {}
-  synchronize(): void {}
-  createEvent(): Event {
-    return this.#events.push(-1);
-  }
-  destroyEvent(): void {}
-  record(event: Event, stream: Stream): void {
-    this.#do(stream, () => (this.#events[event - 1] = performance.now()));
-  }
-  queryEvent(): boolean {
-    return true;
-  }
-  synchronizeEvent(): void {}
-  elapsed(start: Event, end: Event): number {
-    const [a, b] = [this.#events[start - 1], this.#events[end - 1]];
-    if (!(a >= 0 && b >= 0)) throw new DriverError('elapsed: both events must have been recorded');
-    return b - a;
   }
 
   loadModule(code: Uint8Array, name: string): Module {
@@ -152,10 +98,8 @@ export class EmuDevice implements Device {
     const kernel = loaded && this.gpu.kernel(loaded, symbol);
     return kernel && this.#kernels.push({ module: loaded, kernel });
   }
-  getFunction(module: Module, symbol: string): Fn {
-    const fn = this.findFunction(module, symbol);
-    if (fn === undefined) throw new DriverError(`getFunction(${symbol}): the module ${this.#modules[module - 1]?.name} has no such kernel`);
-    return fn;
+  protected moduleName(module: Module): string {
+    return this.#modules[module - 1]?.name ?? `number ${module}`;
   }
   /** Offsets and sizes of a kernel's parameters as its metadata has them. */
   describe(fn: Fn): string {
@@ -173,48 +117,17 @@ export class EmuDevice implements Device {
     const { kernel } = this.#kernels[fn - 1];
     if (kernel.ldsBytes + bytes > SHARED) throw new DriverError(`setMaxDynamicShared(${kernel.name}, ${bytes}): at most ${SHARED - kernel.ldsBytes} bytes`);
   }
-  occupancy(_fn: Fn, threads: number): number {
-    return Math.max(1, Math.floor(this.info.maxThreadsPerMultiprocessor / threads));
-  }
   launch(
     fn: Fn, gridX: number, gridY: number, gridZ: number, blockX: number, blockY: number, blockZ: number,
     dynamicShared: number, stream: Stream, args: Arguments,
   ): void {
     const { module, kernel } = this.#kernels[fn - 1];
     const packed = nativeView(args.address, args.size).slice();
-    this.#do(stream, () => {
+    this.enqueue(stream, () => {
       const report = this.gpu.launch(module, kernel.name, [gridX, gridY, gridZ], [blockX, blockY, blockZ], packed, dynamicShared);
       if (this.onLaunch) this.onLaunch(kernel.name, report);
       else if (report.findings.length > 0) throw new DriverError(`${report.findings.length} findings in a checked launch:\n  ${report.findings.map(describe).join('\n  ')}`);
     });
-  }
-
-  beginCapture(stream: Stream): void {
-    if (stream === 0) throw new DriverError('beginCapture: the default stream cannot be recorded');
-    this.#capturing.set(stream, []);
-  }
-  endCapture(stream: Stream): Graph {
-    const work = this.#capturing.get(stream);
-    if (!work) throw new DriverError(`endCapture(${stream}): this stream is not being recorded`);
-    this.#capturing.delete(stream);
-    return this.#graphs.push(work);
-  }
-  instantiate(graph: Graph): GraphExec {
-    return this.#graphs.push(this.#graphs[graph - 1]);
-  }
-  updateGraph(exec: GraphExec, graph: Graph): boolean {
-    if (this.#graphs[exec - 1].length !== this.#graphs[graph - 1].length) return false;
-    this.#graphs[exec - 1] = this.#graphs[graph - 1];
-    return true;
-  }
-  launchGraph(exec: GraphExec, stream: Stream): void {
-    for (const work of this.#graphs[exec - 1]) this.#do(stream, work);
-  }
-  destroyGraph(graph: Graph): void {
-    this.#graphs[graph - 1] = [];
-  }
-  destroyGraphExec(exec: GraphExec): void {
-    this.#graphs[exec - 1] = [];
   }
 }
 

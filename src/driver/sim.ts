@@ -3,12 +3,13 @@ import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { ArgumentError, DeviceError, DriverError, OutOfMemoryError } from '../base/errors.js';
+import { DeviceError, DriverError, OutOfMemoryError } from '../base/errors.js';
 import type {
-  Address, Arguments, Copy2D, Device, DeviceInfo, DeviceLibraries, Driver, Event, Fn, FunctionAttribute, Graph, GraphExec, HostBuffer, Module, Stream,
+  Address, Arguments, Copy2D, Device, DeviceInfo, DeviceLibraries, Driver, Fn, FunctionAttribute, HostBuffer, Module, Stream,
 } from './driver.js';
 import { koffi, nativeBlock, nativeView } from './ffi.js';
 import { buildHost, cacheDir, hostCompiler } from './host-cc.js';
+import { ImmediateDevice } from './immediate.js';
 
 /** How blocks are run: settings to find bugs that one order or one kind of garbage would hide. */
 export interface SimOptions {
@@ -67,42 +68,24 @@ function nativeFile(name: string): string {
 
 const SHARED = 64 << 10;
 
-class SimDevice implements Device {
-  readonly driver: Driver;
-  readonly ordinal: number;
-  readonly info: DeviceInfo;
+class SimDevice extends ImmediateDevice implements Device {
   readonly libraries: DeviceLibraries = { blas: 'the sim driver has no BLAS library', dnn: 'the sim driver has no convolution library' };
 
-  /** Threads share host memory, so there is nothing to switch. */
-  makeCurrent(): void {}
   readonly #memory: Calls<typeof MEMORY>;
   readonly #blocks = new Map<Address, number>();
   #liveBytes = 0;
   readonly #modules: Loaded[] = [];
   readonly #kernels: Kernel[] = [];
-  readonly #events: number[] = [];
-  #streams = 1;
-  /** Streams that record, with what they recorded; graphs are such lists. */
-  readonly #capturing = new Map<Stream, (() => void)[]>();
-  readonly #graphs: (readonly (() => void)[])[] = [];
   readonly #geometry = new Uint32Array(9);
   readonly #error = new Uint8Array(512);
 
   constructor(driver: Driver, ordinal: number, info: DeviceInfo, memory: Calls<typeof MEMORY>) {
-    this.driver = driver;
-    this.ordinal = ordinal;
-    this.info = info;
+    super(driver, ordinal, info);
     this.#memory = memory;
   }
 
-  #do(stream: Stream, work: () => void): void {
-    const recording = this.#capturing.get(stream);
-    if (recording) recording.push(work);
-    else work();
-  }
-
   alloc(bytes: number): Address {
-    if (!Number.isSafeInteger(bytes) || bytes <= 0) throw new ArgumentError(`alloc: ${bytes} bytes; a whole number from 1 is needed`);
+    this.checkBytes(bytes);
     const address = this.#liveBytes + bytes > this.info.totalBytes ? 0 : this.#memory.alloc(bytes, simOptions.poison);
     if (address === 0) throw new OutOfMemoryError(`${this.info.name}: alloc(${bytes}): ${this.#liveBytes} of ${this.info.totalBytes} bytes are in use`);
     this.#blocks.set(address, bytes);
@@ -116,12 +99,6 @@ class SimDevice implements Device {
     this.#liveBytes -= bytes;
     this.#memory.free(address);
   }
-  allocAsync(bytes: number): Address {
-    return this.alloc(bytes);
-  }
-  freeAsync(address: Address, stream: Stream): void {
-    this.#do(stream, () => this.free(address));
-  }
   memory(): { free: number; total: number } {
     return { free: this.info.totalBytes - this.#liveBytes, total: this.info.totalBytes };
   }
@@ -134,63 +111,33 @@ class SimDevice implements Device {
   }
 
   memset(address: Address, byte: number, bytes: number, stream: Stream): void {
-    this.#do(stream, () => this.#memory.set8(address, byte, bytes));
+    this.enqueue(stream, () => this.#memory.set8(address, byte, bytes));
   }
   memset32(address: Address, word: number, count: number, stream: Stream): void {
-    this.#do(stream, () => this.#memory.set32(address, word >>> 0, count));
+    this.enqueue(stream, () => this.#memory.set32(address, word >>> 0, count));
   }
   copyIn(dst: Address, src: Uint8Array, stream: Stream): void {
-    if (this.#capturing.has(stream)) throw new DriverError('copyIn: ordinary memory cannot be copied while the stream is recorded');
+    this.refuseWhileRecorded(stream, 'copyIn');
     this.#memory.copyIn(dst, src, src.byteLength);
   }
   copyOut(target: Uint8Array, src: Address, stream: Stream): void {
-    if (this.#capturing.has(stream)) throw new DriverError('copyOut: ordinary memory cannot be copied while the stream is recorded');
+    this.refuseWhileRecorded(stream, 'copyOut');
     this.#memory.copyOut(target, src, target.byteLength);
   }
   copyInAsync(dst: Address, host: Address, bytes: number, stream: Stream): void {
-    this.#do(stream, () => this.#memory.copy(dst, host, bytes));
+    this.enqueue(stream, () => this.#memory.copy(dst, host, bytes));
   }
   copyOutAsync(host: Address, src: Address, bytes: number, stream: Stream): void {
-    this.#do(stream, () => this.#memory.copy(host, src, bytes));
+    this.enqueue(stream, () => this.#memory.copy(host, src, bytes));
   }
   copy(dst: Address, src: Address, bytes: number, stream: Stream): void {
-    this.#do(stream, () => this.#memory.copy(dst, src, bytes));
+    this.enqueue(stream, () => this.#memory.copy(dst, src, bytes));
   }
   copyPeer(dst: Address, _from: Device, src: Address, bytes: number, stream: Stream): void {
     this.copy(dst, src, bytes, stream);
   }
   copy2D(c: Copy2D, stream: Stream): void {
-    this.#do(stream, () => this.#memory.copy2D(c.dst, c.dstPitch, c.src, c.srcPitch, c.width, c.height));
-  }
-
-  createStream(): Stream {
-    return this.#streams++;
-  }
-  destroyStream(stream: Stream): void {
-    this.#capturing.delete(stream);
-  }
-  // Work is done when it is enqueued, so there is never anything to wait for.
-  queryStream(): boolean {
-    return true;
-  }
-  synchronizeStream(): void {}
-  streamWaitEvent(): void {}
-  synchronize(): void {}
-  createEvent(): Event {
-    return this.#events.push(-1);
-  }
-  destroyEvent(): void {}
-  record(event: Event, stream: Stream): void {
-    this.#do(stream, () => (this.#events[event - 1] = performance.now()));
-  }
-  queryEvent(): boolean {
-    return true;
-  }
-  synchronizeEvent(): void {}
-  elapsed(start: Event, end: Event): number {
-    const [a, b] = [this.#events[start - 1], this.#events[end - 1]];
-    if (!(a >= 0 && b >= 0)) throw new DriverError('elapsed: both events must have been recorded');
-    return b - a;
+    this.enqueue(stream, () => this.#memory.copy2D(c.dst, c.dstPitch, c.src, c.srcPitch, c.width, c.height));
   }
 
   loadModule(code: Uint8Array, name: string): Module {
@@ -215,10 +162,8 @@ class SimDevice implements Device {
     const entry = loaded.calls.find(symbol);
     return entry < 0 ? undefined : this.#kernels.push({ symbol, entry, module: loaded });
   }
-  getFunction(module: Module, symbol: string): Fn {
-    const fn = this.findFunction(module, symbol);
-    if (fn === undefined) throw new DriverError(`getFunction(${symbol}): the module ${this.#modules[module - 1].name} has no such kernel`);
-    return fn;
+  protected moduleName(module: Module): string {
+    return this.#modules[module - 1].name;
   }
   functionAttribute(fn: Fn, attribute: FunctionAttribute): number {
     const { entry, module } = this.#kernels[fn - 1];
@@ -237,10 +182,6 @@ class SimDevice implements Device {
   setMaxDynamicShared(fn: Fn, bytes: number): void {
     if (bytes > SHARED) throw new DriverError(`setMaxDynamicShared(${this.#kernels[fn - 1].symbol}, ${bytes}): at most ${SHARED} bytes`);
   }
-  occupancy(_fn: Fn, threads: number): number {
-    return Math.max(1, Math.floor(this.info.maxThreadsPerMultiprocessor / threads));
-  }
-
   launch(
     fn: Fn, gridX: number, gridY: number, gridZ: number, blockX: number, blockY: number, blockZ: number,
     dynamicShared: number, stream: Stream, args: Arguments,
@@ -258,39 +199,10 @@ class SimDevice implements Device {
         throw new DriverError(`${what}: ${cText(this.#error)}`);
       }
     };
-    const recording = this.#capturing.get(stream);
-    if (!recording) return run(args.address);
+    if (!this.isRecorded(stream)) return run(args.address);
     const kept = nativeBlock(Math.max(args.size, 1));
     new Uint8Array(kept.buffer).set(nativeView(args.address, args.size));
-    recording.push(() => run(kept.address));
-  }
-
-  beginCapture(stream: Stream): void {
-    if (stream === 0) throw new DriverError('beginCapture: the default stream cannot be recorded');
-    this.#capturing.set(stream, []);
-  }
-  endCapture(stream: Stream): Graph {
-    const work = this.#capturing.get(stream);
-    if (!work) throw new DriverError(`endCapture(${stream}): this stream is not being recorded`);
-    this.#capturing.delete(stream);
-    return this.#graphs.push(work);
-  }
-  instantiate(graph: Graph): GraphExec {
-    return this.#graphs.push(this.#graphs[graph - 1]);
-  }
-  updateGraph(exec: GraphExec, graph: Graph): boolean {
-    if (this.#graphs[exec - 1].length !== this.#graphs[graph - 1].length) return false;
-    this.#graphs[exec - 1] = this.#graphs[graph - 1];
-    return true;
-  }
-  launchGraph(exec: GraphExec, stream: Stream): void {
-    for (const work of this.#graphs[exec - 1]) this.#do(stream, work);
-  }
-  destroyGraph(graph: Graph): void {
-    this.#graphs[graph - 1] = [];
-  }
-  destroyGraphExec(exec: GraphExec): void {
-    this.#graphs[exec - 1] = [];
+    this.enqueue(stream, () => run(kept.address));
   }
 }
 
