@@ -5,6 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { GpuBackend } from '../src/backends/gpu/gpu.js';
 import type { DType } from '../src/base/dtype.js';
 import { bytesOf } from '../src/base/dtype.js';
+import { type FirstUse, firstUse } from './first-use.js';
 import { arange, type Device, randint, randn, scope, type Tensor } from '../src/index.js';
 
 export interface Work {
@@ -27,9 +28,12 @@ export interface Timing {
   readonly torchMs?: number;
   /** PyTorch's time divided by ours. */
   readonly speedup?: number;
+  /** Of the first use of a kernel: `ms` is the median. */
+  readonly firstUse?: FirstUse;
 }
 
 const GIB = 2 ** 30;
+const FIRST_USE = 'first use of a kernel';
 const SHAPES: readonly (readonly [number, number])[] = [[65536, 4096], [16384, 16384], [1048576, 128]];
 const make = (shape: readonly number[], dtype: DType, device: Device): Tensor => randn(shape, { dtype, device, seed: 1 });
 
@@ -159,6 +163,11 @@ export function gpuBench(device: Device, only: string, say: (line: string) => vo
   const us = overhead(device);
   results.push({ name: 'one op from JavaScript', ms: us / 1000 });
   say(`one op from JavaScript: ${us.toFixed(2)} us`);
+  if (wanted.some((part) => FIRST_USE.includes(part))) {
+    const first = firstUse(device);
+    results.push({ name: FIRST_USE, ms: first.median, firstUse: first });
+    say(`${FIRST_USE}: ${first.kernels} kernels, median ${first.median.toFixed(0)} ms, p75 ${first.p75.toFixed(0)}, worst ${first.worst.toFixed(0)}; from disk ${first.cachedMedian.toFixed(1)}, worst ${first.cachedWorst.toFixed(1)}; slowest ${first.slowest.map((s) => `${s.symbol} ${s.ms.toFixed(0)}`).join(', ')}`);
+  }
   const torch = peers ? torchTimes() : {};
   return results.map((r) => (torch[r.name] ? { ...r, torchMs: torch[r.name], speedup: torch[r.name] / r.ms } : r));
 }
