@@ -1,11 +1,11 @@
 // A unit as host C++ for the sim driver: the simulation's header, the kernels in a namespace of their own, and the list of entries.
-import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { buildHost, buildHostAsync, readObject, type Sanitizer } from '../driver/host-cc.js';
-import { moduleText, packageRoot, type Unit } from './source.js';
+import { inlined, moduleText, packageRoot, type Unit } from './source.js';
 
 let header: string | undefined;
-const simt = (): string => (header ??= readFileSync(join(packageRoot, 'native', 'simt.h'), 'utf8').replace('#pragma once', ''));
+/** The simulation's header with its parts in place: what is compiled, and kept by its hash, is one text. */
+const simt = (): string => (header ??= inlined('simt.h', join(packageRoot, 'native')));
 
 /** What g++ compiles. The unnamed namespace keeps templates out of the linker's hands, so that shared memory can have its section. */
 export function hostSource(unit: Unit, wave: number): string {

@@ -32,13 +32,13 @@ export interface Unit {
 const INCLUDE = /^[ \t]*#include[ \t]+"([^"]+)"[^\n]*$/gm;
 
 /** A file with our own headers in place, each once; table.h stays a mark, since every unit gets its own. */
-function inline(path: string, seen: Set<string>): string {
-  const text = readFileSync(path, 'utf8').replace(/^#pragma once$/gm, '');
-  return text.replace(INCLUDE, (_, file: string) => {
-    if (file === 'table.h') return TABLE_MARK;
-    if (file === 'simt.h' || seen.has(file)) return '';
-    seen.add(file);
-    return inline(join(kernelsDir, file), seen);
+export function inlined(file: string, folder = kernelsDir, seen = new Set<string>()): string {
+  const text = readFileSync(join(folder, file), 'utf8').replace(/^#pragma once$/gm, '');
+  return text.replace(INCLUDE, (_, part: string) => {
+    if (part === 'table.h') return TABLE_MARK;
+    if (part === 'simt.h' || seen.has(part)) return '';
+    seen.add(part);
+    return inlined(part, folder, seen);
   });
 }
 const TABLE_MARK = '//@table';
@@ -48,7 +48,7 @@ const texts = new Map<string, string>();
 
 /** The text of kernels/NAME with its headers. */
 export function moduleText(file: string): string {
-  const known = texts.get(file) ?? inline(join(kernelsDir, file), new Set());
+  const known = texts.get(file) ?? inlined(file);
   texts.set(file, known);
   return known;
 }
