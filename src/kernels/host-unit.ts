@@ -1,7 +1,7 @@
 // A unit as host C++ for the sim driver: the simulation's header, the kernels in a namespace of their own, and the list of entries.
 import { join } from 'node:path';
 import { buildHost, buildHostAsync, readObject, type Sanitizer } from '../driver/host-cc.js';
-import { inlined, moduleText, packageRoot, type Unit } from './source.js';
+import { inlined, packageRoot, type Unit } from './source.js';
 
 let header: string | undefined;
 /** The simulation's header with its parts in place: what is compiled, and kept by its hash, is one text. */
@@ -16,10 +16,9 @@ export function hostSource(unit: Unit, wave: number): string {
 /** The sanitizer the environment asks for: WICK_SIM_SANITIZE=address (the process must be run under its library). */
 export const simSanitizer = (): Sanitizer => (process.env.WICK_SIM_SANITIZE === 'address' ? 'address' : 'none');
 
-const WAVE_WORDS = /\b(WICK_WAVE|lane_id|wave_id|lanes_before|sync_wave|ballot64|shfl\w*|WAVE\w*)\b/g;
-const waveWords = (text: string): number => text.replace(/\/\/[^\n]*|\/\*[\s\S]*?\*\//g, '').match(WAVE_WORDS)?.length ?? 0;
-/** Kernels that name nothing of waves beyond what portable.h itself defines are the same for every wave size, and are compiled once. */
-export const waveFor = (unit: Unit, wave: number): number => (waveWords(unit.source) > waveWords(moduleText('portable.h')) ? wave : 32);
+const WAVE_WORDS = /^(?!#).*\b(WICK_WAVE|lane_id|wave_id|lanes_before|sync_wave|ballot64|shfl\w*|WAVE\w*)\b/m;
+/** Kernels whose source, which holds only what they use, names nothing of waves are the same for every wave size, and are compiled once. */
+export const waveFor = (unit: Unit, wave: number): number => (WAVE_WORDS.test(unit.source) ? wave : 32);
 
 /** A module for the sim driver's loadModule: compiled once, then taken from disk. */
 export const compileForSim = (unit: Unit, wave: number): Uint8Array =>

@@ -7,6 +7,7 @@ import type { ElementwiseRow } from '../ops/op.js';
 import { elementwiseRows } from '../ops/table.js';
 import { type Entry, type ModuleSource, parseModule } from './entries.js';
 import { rowFunction } from './expressions.js';
+import { needed, stripped } from './needed.js';
 
 /** The package's folder: kernels/ and native/ lie in it. */
 export const packageRoot: string = (() => {
@@ -95,15 +96,13 @@ export function unitOf(module: string, symbols?: readonly string[]): Unit {
 /** The target a module's file asks for in a line of its own. */
 export const moduleNeeds = (module: string): string | undefined => /^\/\/ arch: (\S+)$/m.exec(moduleText(`${module}.hip`))?.[1];
 
-/** Joins shared text, expressions, definitions of its own and kernels; expressions go where the text includes table.h. */
+/** Joins shared text, expressions, definitions of its own and kernels; expressions go where the text includes table.h, and what no kernel uses is left out. */
 export function assemble(name: string, common: string, entries: readonly Entry[], own = ''): Unit {
-  const shared = own ? `${common}\n${own}\n` : common;
   const kernels = entries.map((e) => e.text).join('\n');
-  const bare = shared.replaceAll(TABLE_MARK, '');
+  const [before, ...after] = common.split(TABLE_MARK);
+  const bare = `${common.replaceAll(TABLE_MARK, '')}\n${own}`;
   const table = tableFor(bare.replace(/^[ \t]*#[ \t]*define(?:.*\\\n)*.*$/gm, '') + kernels); // op_##OP in macros names no row
-  const at = shared.indexOf(TABLE_MARK);
-  const head = at < 0 ? bare : shared.slice(0, at) + table + shared.slice(at + TABLE_MARK.length).replaceAll(TABLE_MARK, '');
-  const source = `${head}\n${kernels}\n`.replace(/\/\/[^\n]*|\/\*[\s\S]*?\*\//g, '').replace(/\n\s*\n+/g, '\n');
+  const source = `${needed([before, table, after.join('\n'), own], kernels)}\n${stripped(kernels)}\n`;
   return { name, source, entries, parts: { shared: common, own } };
 }
 
