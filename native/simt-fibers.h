@@ -90,13 +90,11 @@ SIMT_FN inline void run_threads(int fiber, Thread* first) {
   }
 }
 
-static int starting = 0;
-static Thread* starting_thread = nullptr;
 SIMT_FN inline void fiber_main() {
   Machine& m = machine;
   entered(m.watch, nullptr);
-  int fiber = starting;
-  run_threads(fiber, starting_thread);
+  int fiber = m.starting;
+  run_threads(fiber, m.starting_thread);
   m.fibers[fiber].busy = false;
   if ((size_t)fiber < m.first_free) m.first_free = (size_t)fiber;
   leave(true);
@@ -142,10 +140,10 @@ SIMT_FN inline int free_fiber(const Thread* thread) {
 
 /** Begins a thread that has not run yet. */
 SIMT_FN inline void start(Thread* t) {
-  starting = free_fiber(t);
-  starting_thread = t;
+  machine.starting = free_fiber(t);
+  machine.starting_thread = t;
   t->watch.prepared();
-  enter(starting, t);
+  enter(machine.starting, t);
 }
 
 /** Goes on with a thread that waits no longer. */

@@ -59,6 +59,8 @@ struct Machine {
   List<Fiber> fibers;
   size_t first_free = 0;
   Thread* current = nullptr;
+  int starting = 0;  // the fiber to begin on, and with which thread
+  Thread* starting_thread = nullptr;
   void* main = nullptr;
   // The lanes of the wave being run: fibers take fresh threads from here.
   size_t wave_begin = 0, wave_end = 0, taken = 0;
@@ -72,7 +74,8 @@ struct Machine {
   size_t error_bytes = 0;
   MachineWatch watch;
 };
-static Machine machine;
+/** The simulation's only variable, kept apart from those without a first value: they are poisoned with the shared ones they may be. */
+static Machine machine __attribute__((section(".data")));
 
 SIMT_FN inline bool fail(const char* what) {
   Machine& m = machine;

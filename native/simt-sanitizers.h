@@ -30,7 +30,7 @@ constexpr bool own_stacks = true;
 struct ThreadWatch {
   void* fiber = nullptr;
   unsigned phase = 0;
-  char start;
+  char start = 0;
 
   SIMT_FN void begin_block() {
     if (!fiber) fiber = __tsan_create_fiber(0);
@@ -45,7 +45,7 @@ struct ThreadWatch {
 };
 struct MachineWatch {
   void* fiber = nullptr;
-  char barriers[2], waves[1024], ended;  // what threads release to and acquire from
+  char barriers[2] = {}, waves[1024] = {}, ended = 0;  // what threads release to and acquire from
 
   SIMT_FN void begin_block() { fiber = __tsan_get_current_fiber(); }
   /** A thread's very last act, its bookkeeping included. */

@@ -3,6 +3,7 @@
 #include "simt-fibers.h"
 
 extern "C" __attribute__((weak, visibility("hidden"))) char __start_gpushared[], __stop_gpushared[];
+extern "C" __attribute__((visibility("hidden"))) char __bss_start[], _end[];
 
 namespace simt {
 
@@ -36,10 +37,20 @@ SIMT_FN inline bool run_wave(size_t begin, size_t end) {
   }
 }
 
-__attribute__((no_sanitize("address"), noinline)) SIMT_FN inline void poison_shared() {
+/** Plain stores: a sanitizer's memset would refuse the gaps between variables. */
+__attribute__((no_sanitize("address"), noinline)) SIMT_FN inline void poison(char* begin, char* end) {
+  const uint64_t word = 0x0101010101010101ull * (unsigned char)machine.poison;
+  char* p = begin;
+  for (; p < end && (uintptr_t)p % 8; p++) *(volatile char*)p = (char)word;
+  for (; p + 8 <= end; p += 8) *(volatile uint64_t*)p = word;
+  for (; p < end; p++) *(volatile char*)p = (char)word;
+}
+/** Shared variables of templates have no section of their own: they lie among the variables without a first value, alone there. */
+SIMT_FN inline void poison_shared() {
   Machine& m = machine;
-  if (__start_gpushared) for (volatile char* p = __start_gpushared; p < __stop_gpushared; p++) *p = (char)m.poison;
-  for (size_t i = 0; i < m.shared_bytes; i++) ((volatile char*)m.shared)[i] = (char)m.poison;
+  if (__start_gpushared) poison(__start_gpushared, __stop_gpushared);
+  poison(__bss_start, _end);
+  poison(m.shared, m.shared + m.shared_bytes);
 }
 
 SIMT_FN inline bool run_block() {

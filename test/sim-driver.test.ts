@@ -61,6 +61,13 @@ KERNEL(64) relay(u32* flags, u32* order) {
   order[threadIdx.x] = threadIdx.x ? order[threadIdx.x - 1] + 1 : 100;
   store_release(flags + threadIdx.x, 1u);
 }
+template <class T> WICK_FN void peek_and_leave(T* out, T left) {
+  __shared__ T tile[2];
+  if (threadIdx.x == 0) out[blockIdx.x] = tile[1];
+  __syncthreads();
+  tile[threadIdx.x % 2] = left;
+}
+KERNEL(64) peek_template(u32* out) { peek_and_leave<u32>(out, 5); }
 KERNEL(64) peek(u32* out) {
   __shared__ u32 never_set[4];
   if (threadIdx.x == 0) out[0] = never_set[2];
@@ -148,6 +155,9 @@ test('shared and device memory begin with the poison asked for', (t) => {
     assert.equal((run.read('u32', out, 2) as Uint32Array)[1], (poison * 0x01010101) >>> 0);
     run.launch(good, 'peek', 1, 64, [out]);
     assert.equal((run.read('u32', out, 1) as Uint32Array)[0], (poison * 0x01010101) >>> 0);
+    // In templates too, and in every block: nothing is left of the block before.
+    run.launch(good, 'peek_template', 2, 64, [out]);
+    assert.deepEqual(Array.from(run.read('u32', out, 2) as Uint32Array), Array(2).fill((poison * 0x01010101) >>> 0));
   }
   run.free();
 });
