@@ -112,6 +112,8 @@ template <class T, int D, int Tiles, int Others, int Stages, bool OwnKeys, bool 
           else multiply<T>(weight[t][n], fx, a[t]), multiply<T>(slope[t][n], fy, b[t]);
         }
       }
+      settle_rdna(weight);
+      settle_rdna(slope);
     }
 
     // Products to weights and the gradients of products, but for the scale.
@@ -162,6 +164,11 @@ template <class T, int D, int Tiles, int Others, int Stages, bool OwnKeys, bool 
             if constexpr (RESULT_IS_LEFT) multiply<T>(value_sum[t][d], w[t], fy);
             else multiply<T>(value_sum[t][d], fy, w[t]);
           }
+        }
+#pragma unroll
+        for (int t = 0; t < Tiles; t++) {
+          settle_rdna(sum[t][d]);
+          if constexpr (OwnKeys) settle_rdna(value_sum[t][d]);
         }
       }
     }

@@ -34,7 +34,7 @@ template <class T> WICK_FN Frag to_operand(const Acc& acc) {
 #pragma unroll
     for (int j = 0; j < ACC; j++) {
       float other = shfl_xor(acc.x[j], 16, 32);
-      f.w[j] = odd ? pack_pair<T>(other, acc.x[j]) : pack_pair<T>(acc.x[j], other);
+      f.w[j] = pack_pair<T>(odd ? other : acc.x[j], odd ? acc.x[j] : other);  // a choice of numbers, where one of pairs would be a branch
     }
   }
   return f;

@@ -76,6 +76,7 @@ template <class T, int D, int Tiles, int Keys, int Stages> WICK_FN void attentio
           else multiply<T>(score[t][n], key, q[t]);
         }
       }
+      settle_rdna(score);
     }
 
 #pragma unroll
@@ -136,6 +137,8 @@ template <class T, int D, int Tiles, int Keys, int Stages> WICK_FN void attentio
           if constexpr (RESULT_IS_LEFT) multiply<T>(out[t][d], w[t], value);
           else multiply<T>(out[t][d], value, w[t]);
         }
+#pragma unroll
+        for (int t = 0; t < Tiles; t++) settle_rdna(out[t][d]);
       }
     }
     if (Stages == 1) {

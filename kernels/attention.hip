@@ -208,11 +208,17 @@ template <class T, int D, int G, int Unroll, int Threads, bool Ahead> WICK_FN vo
   }
 }
 
+/** Rows a lane has under way for eight heads; on AMD as many as leave registers for the rest. */
+#ifdef WICK_AMD
+template <class T, int D> constexpr int EIGHT_AHEAD = sizeof(T) == 4 || D == 256 ? 2 : 4;
+#else
+template <class T, int D> constexpr int EIGHT_AHEAD = 4;
+#endif
 #define ATTENTION_SPLIT(name, T, D)                                                                            \
   KERNEL(SPLIT_THREADS) name##_##D##_1(Attention p) { attention_split<T, D, 1, sizeof(T) == 4 ? 4 : 8, SPLIT_THREADS, false>(p); }  \
   KERNEL(SPLIT_THREADS) name##_##D##_2(Attention p) { attention_split<T, D, 2, sizeof(T) == 4 ? 4 : 8, SPLIT_THREADS, false>(p); }  \
   KERNEL(SPLIT_THREADS) name##_##D##_4(Attention p) { attention_split<T, D, 4, 4, SPLIT_THREADS, false>(p); }  \
-  KERNEL(SPLIT_THREADS) name##_##D##_8(Attention p) { attention_split<T, D, 8, 4, SPLIT_THREADS, false>(p); }
+  KERNEL(SPLIT_THREADS) name##_##D##_8(Attention p) { attention_split<T, D, 8, EIGHT_AHEAD<T, D>, SPLIT_THREADS, false>(p); }
 #define ATTENTION_SPLITS(name, T) \
   ATTENTION_SPLIT(name, T, 64)    \
   ATTENTION_SPLIT(name, T, 128)   \

@@ -218,11 +218,18 @@ template <class T, int D, int G, int Unroll> WICK_FN void decode_attention(const
   }
 }
 
-#define DECODE_ATTENTION(name, T, D)                                                             \
-  KERNEL(DECODE_SPLIT) name##_##D##_1(NewToken p) { decode_attention<T, D, 1, 8>(p); }           \
-  KERNEL(DECODE_SPLIT) name##_##D##_2(NewToken p) { decode_attention<T, D, 2, 8>(p); }           \
-  KERNEL(DECODE_SPLIT) name##_##D##_4(NewToken p) { decode_attention<T, D, 4, 4>(p); }           \
-  KERNEL(DECODE_SPLIT) name##_##D##_8(NewToken p) { decode_attention<T, D, 8, 4>(p); }
+/** Keys and values a lane has under way; on AMD as many as leave registers for the rest. */
+#ifdef WICK_AMD
+template <class T, int D, int G> constexpr int KEYS_AHEAD = G == 8 && (sizeof(T) == 4 || D == 256) ? 2 : G < 4 && sizeof(T) == 2 ? 8 : 4;
+#else
+template <class T, int D, int G> constexpr int KEYS_AHEAD = G < 4 ? 8 : 4;
+#endif
+
+#define DECODE_ATTENTION(name, T, D)                                                                       \
+  KERNEL(DECODE_SPLIT) name##_##D##_1(NewToken p) { decode_attention<T, D, 1, KEYS_AHEAD<T, D, 1>>(p); }   \
+  KERNEL(DECODE_SPLIT) name##_##D##_2(NewToken p) { decode_attention<T, D, 2, KEYS_AHEAD<T, D, 2>>(p); }   \
+  KERNEL(DECODE_SPLIT) name##_##D##_4(NewToken p) { decode_attention<T, D, 4, KEYS_AHEAD<T, D, 4>>(p); }   \
+  KERNEL(DECODE_SPLIT) name##_##D##_8(NewToken p) { decode_attention<T, D, 8, KEYS_AHEAD<T, D, 8>>(p); }
 #define DECODE_ATTENTIONS(name, T) \
   DECODE_ATTENTION(name, T, 64)    \
   DECODE_ATTENTION(name, T, 128)   \

@@ -104,11 +104,14 @@ WICK_FN void gemm_async(const S* a, const S* b, const MatrixStore<S>& store, i64
       for (int i = 0; i < 4; i++) {
         fa[i] = load_frag<true, AK>(TA::at(ta, wm + i * 16, k), TA::PITCH);
         fb[i] = load_frag<false, BK>(TB::at(tb, wn + i * 16, k), TB::PITCH);
+        if constexpr (!AK) settle_rdna(fa[i]);
+        if constexpr (!BK) settle_rdna(fb[i]);
       }
 #pragma unroll
       for (int i = 0; i < 4; i++)
 #pragma unroll
         for (int j = 0; j < 4; j++) multiply<S>(sum[i][j], fa[i], fb[j]);
+      settle_rdna(sum);
     }
   }
   const u32 lane = lane_id();
@@ -142,7 +145,11 @@ WICK_FN void gemm_async(const S* a, const S* b, const MatrixStore<S>& store, i64
 template <int ROWS, class S>
 WICK_FN void matvec(const S* a, const S* b, const MatrixStore<S>& store, const Operand& oa, const Operand& ob, i64 n, i64 from, i64 to) {
   typedef product_t<S> A;
-  constexpr int V = pack_size<S>;
+#ifdef WICK_AMD
+  constexpr int V = pack_size<S>, AHEAD = ROWS > 4 ? 2 : 4;  // the compiler fetches all rows of these steps at once, which must fit the registers
+#else
+  constexpr int V = pack_size<S>, AHEAD = 4;
+#endif
   const u32 lane = threadIdx.x % 32;
   const i64 j = (i64)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
   const S* column = b + (j < n ? j : 0) * ob.row;
@@ -156,12 +163,12 @@ WICK_FN void matvec(const S* a, const S* b, const MatrixStore<S>& store, const O
       for (int v = 0; v < V; v++) sum[r] = fmag((A)to_compute(x.v[v]), (A)to_compute(w.v[v]), sum[r]);
     }
   };
-  for (; k + 3 * 32 * V < to; k += 4 * 32 * V) {
-    Pack<S> w[4];
+  for (; k + (AHEAD - 1) * 32 * V < to; k += AHEAD * 32 * V) {
+    Pack<S> w[AHEAD];
 #pragma unroll
-    for (int u = 0; u < 4; u++) w[u] = load_pack(column + k + u * 32 * V);
+    for (int u = 0; u < AHEAD; u++) w[u] = load_pack(column + k + u * 32 * V);
 #pragma unroll
-    for (int u = 0; u < 4; u++) step(w[u], k + u * 32 * V);
+    for (int u = 0; u < AHEAD; u++) step(w[u], k + u * 32 * V);
   }
   for (; k < to; k += 32 * V) step(load_pack(column + k), k);
 #pragma unroll

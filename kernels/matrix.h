@@ -5,6 +5,7 @@
 // contiguous (element (row, k) at row * pitch + k) or with rows contiguous (at k * pitch + row).
 #pragma once
 #include "portable.h"
+#include "settle.h"
 
 #if defined(WICK_NVIDIA) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 #define MATRIX_MMA 1
@@ -84,6 +85,14 @@ template <bool A, bool K_CONTIGUOUS, class S> WICK_FN Frag load_frag(const S* ti
     const u32 row = A ? mid : high, k = A ? low + high : low + mid;
     LDMATRIX(".trans", f, tile + k * pitch + row);
   }
+#elif defined(MATRIX_MFMA) || defined(MATRIX_WMMA)
+  const u32 row = A ? a_row(lane, 0) : b_row(lane, 0), k = A ? a_k(lane, 0) : b_k(lane, 0);
+  if constexpr (K_CONTIGUOUS) {
+    f = *(const Frag*)__builtin_assume_aligned(tile + row * pitch + k, FRAG < 8 ? 8 : 16);  // a lane's elements are neighbours, and rows whole multiples of 16 bytes
+  } else {
+#pragma unroll
+    for (int j = 0; j < FRAG; j += 2) f.w[j / 2] = tile[(k + j) * pitch + row].bits | (u32)tile[(k + j + 1) * pitch + row].bits << 16;
+  }
 #else
 #pragma unroll
   for (int j = 0; j < FRAG; j += 2) {
@@ -107,6 +116,10 @@ template <class S> WICK_FN u32 pack_pair(float low, float high) {
   else asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
   return r;
 #else
+#ifdef WICK_AMD
+  // A NaN of any payload will do for a product, so halves need no test for one.
+  if constexpr (same<S, half>) return bits_as<u16>((_Float16)low) | (u32)bits_as<u16>((_Float16)high) << 16;
+#endif
   return round_to<S>(low).bits | (u32)round_to<S>(high).bits << 16;
 #endif
 }

@@ -3,6 +3,7 @@
 // Launches are Candle's: activations are rows of q8_1 blocks padded to a multiple of 512 values; blocks of threads are (32, warps).
 // Where Candle reads and writes past the last odd row, or strides q8_0 experts as if their blocks held 256 values, these do not.
 #include "quant-blocks.h"
+#include "settle.h"
 
 WICK_FN float sum32(float v) {
   for (int mask = 16; mask > 0; mask /= 2) v += shfl_xor(v, mask, 32);
@@ -290,6 +291,7 @@ WICK_FN void mul_mat(const void* x, const void* y, float* dst, int ncols_x, int 
         for (int k = 0; k < 8; k++) u[k] = activations[col][8 * s + k];
 #pragma unroll
         for (int i = 0; i < Y / 32; i++) sum[j][i] += dot_chunk<Q>(w[i].v, w[i].d, w[i].m, u, a);
+        settle(sum[j]);
       }
     }
     __syncthreads();

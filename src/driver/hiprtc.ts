@@ -53,6 +53,7 @@ function hiprtcCompiler(calls: Calls<typeof HIPRTC_TABLE>, version: string): Com
     '-std=c++17',
     '-ffp-contract=off', // contraction is off; kernels say fma where they mean it
     '-fwrapv', // integer tensors wrap
+    ...(/^gfx10/.test(arch) ? ['-mno-cumode'] : []), // a block's waves on four units, not two: twice the registers a thread for blocks of 1024; newer releases do so by themselves
     ...(wantsLines() ? ['-gline-tables-only', '-gdwarf-5', '-gembed-source'] : []),
     ...defineOptions(defines),
   ];
