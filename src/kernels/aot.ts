@@ -45,8 +45,11 @@ function spread(jobs: readonly Job[], sample: number | undefined): readonly Job[
   return Array.from({ length: sample }, (_, i) => jobs[Math.floor((i * jobs.length) / sample)]);
 }
 
-/** Kernels for matrix units are never launched on GPUs without them. */
-const launched = (symbol: string, arch: string): boolean => hasMatrixUnits({ arch }) || !/_(mma|matrix|async)_/.test(symbol);
+/** Kernels for matrix units are never launched on GPUs without them, nor tiles for NVIDIA's larger shared memory on AMD's, which have 64 KiB (gfx950: 160). */
+const launched = (symbol: string, arch: string): boolean => {
+  if (!hasMatrixUnits({ arch })) return !/_(mma|matrix|async)_/.test(symbol);
+  return !arch.startsWith('gfx') || !(arch === 'gfx950' ? /_async_\w+_large$/ : /_(matrix|async)_\w+_large$/).test(symbol);
+};
 
 /** What a build for a target compiles, each unit exactly as the backend asks for it. */
 export function jobsFor(arch: string, { ops, sample, share }: Selection = {}): Job[] {
