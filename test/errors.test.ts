@@ -113,6 +113,14 @@ for (const { name, device, missing } of testDevices('reference,cpu')) {
 
 after(() => console.log(`errors: ${refused} samples refused as stated, ${unsupported} unsupported with a sentence`));
 
+test('errors of an op that runs by another row name the op that was called', () => {
+  const make = (dtype: DType): Tensor => full([1, 2, 3, 4], 1, { dtype, device: Device.reference() });
+  const says = (call: () => unknown, text: RegExp): void => assert.throws(call, (e: Error) => text.test(e.message) || assert.fail(e.message));
+  says(() => make('i32').sdpa(make('i32'), make('i32')), /^sdpa: does not take i32/);
+  says(() => make('f32').sdpa(make('f64'), make('f32')), /^sdpa: operands are f32, f64, f32/);
+  says(() => make('f32').sdpa(undefined as never, make('f32')), /^sdpa: operand 1 is undefined/);
+});
+
 test('arguments of the wrong kind give a typed error, or a result, on every op', () => {
   const wrong: readonly unknown[] = [undefined, null, 'a', {}, [], NaN, -1, 1.5, 1e12, true, Symbol.iterator];
   for (const row of opList) for (const bad of wrong) for (const count of [1, 2, 3]) {

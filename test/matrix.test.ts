@@ -74,6 +74,8 @@ function warmFor(device: Device): void {
   if (kernels > 0) console.log(`${device.name}: ${kernels} kernels for ${asked} cases compiled in ${((performance.now() - began) / 1000).toFixed(1)} s`);
 }
 
+test('every op of the table has cases', () => assert.deepEqual(opList.filter((row) => casesOf([row]).next().done).map((row) => row.name), []));
+
 for (const { name, device, missing } of testDevices()) {
   if (device) before(() => warmFor(device));
   for (const [index, row] of opList.entries()) {

@@ -96,7 +96,12 @@ test('dropout keeps the mean while training and does nothing otherwise', () => {
   const x = Tensor.from(new Float32Array(4096).fill(1));
   const y = d.forward(x);
   assert.ok(Math.abs(y.mean().item() - 1) < 0.05);
-  assert.equal(new Set(y.dataSync() as Float32Array).size, 2);
+  const values = y.dataSync() as Float32Array;
+  assert.deepEqual([...new Set(values)].sort(), [0, Math.fround(1 / 0.75)]);
+  // Four standard deviations of a count of 4096 at 1/4.
+  assert.ok(Math.abs(values.filter((v) => v === 0).length - 1024) < 4 * Math.sqrt(4096 * 0.25 * 0.75));
+  assert.deepEqual(new Dropout(0.25, new Generator(1)).forward(x).dataSync(), values, 'the same seed drops the same');
+  assert.notDeepEqual(new Dropout(0.25, new Generator(2)).forward(x).dataSync(), values, 'another seed drops others');
   assert.equal(d.eval().forward(x), x);
 });
 

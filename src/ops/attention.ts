@@ -1,7 +1,7 @@
 // Scaled-dot-product attention: one call for every mask, window and layout, packed and paged sequences, with a gradient of any order.
 import { type DType, REALS } from '../base/dtype.js';
 import { ArgumentError, DTypeError, GradError, ShapeError } from '../base/errors.js';
-import { formatShape, sameShape } from '../base/shape.js';
+import { formatShape, sameShape, type Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
 import {
   checkCall, EXTRAS, type Extra, extent, extrasOf, referenceBackward, referenceDelta, referenceForward, type SdpaParams, shapeOf, sizesOf,
@@ -202,6 +202,13 @@ const of = (more: Partial<SdpaParams> = {}): SdpaParams => ({ ...base, ...more }
 const s = (...shape: number[]): InputSpec => ({ shape });
 const perHead = (n: number): InputSpec => ({ shape: [n], dtype: 'f32', domain: [0.1, 1] });
 
+const whole = (shape: Shape, values: readonly number[]): InputSpec => ({ shape, dtype: 'i32', values });
+const starts = (...values: number[]): InputSpec => whole([values.length], values);
+const lengths = starts;
+const pageTable = (batch: number, each: number, ...values: number[]): InputSpec => whole([batch, each], values);
+const packed = [1, 2, 3, 4].map((input) => ({ input }));
+const paged = [...[1, 2, 3].map((input) => ({ input })), { causal: true, lengths: { input: 4 } }];
+
 const samples = (): readonly Sample<SdpaParams>[] => [
   { inputs: [s(1, 2, 3, 4), s(1, 2, 3, 4), s(1, 2, 3, 4)], params: of({ right: 0 }) },
   { inputs: [s(2, 4, 2, 3), s(2, 2, 5, 3), s(2, 2, 5, 3)], params: of({ right: 0 }) },
@@ -223,7 +230,7 @@ const backwardSamples = (): readonly Sample<SdpaParams>[] => samples().filter(({
 
 export const attention = rows({
   sdpaRun: many({
-    family: 'attention',
+    family: 'attention', serves: 'sdpa',
     formula: 'softmax(f(scale q k\') + bias) v over the keys a query sees, and the log of the sum of exponentials',
     dtypes: REALS, without: WITHOUT, domain: [-1, 1], ulp: ULP,
     candle: { none: 'Candle has attention for Metal, for the CPU and in a separate crate for CUDA' },
@@ -244,7 +251,7 @@ export const attention = rows({
   }),
 
   sdpaBackward: many({
-    family: 'attention',
+    family: 'attention', serves: 'sdpa',
     formula: 'dq = H k, dk = H\' q, dv = P\' dout with P = exp(logit - lse) and H = P (dout v\' - delta) f\'',
     dtypes: REALS, without: WITHOUT, domain: [-1, 1], ulp: BACKWARD_ULP,
     candle: { none: 'Candle\'s attention has no gradient' },
@@ -267,7 +274,7 @@ export const attention = rows({
   }),
 
   sdpaDelta: kernel({
-    family: 'attention',
+    family: 'attention', serves: 'sdpa',
     formula: 'sum of out * dout over the head dimension, as (batch, heads, time)',
     dtypes: REALS, without: WITHOUT, domain: [-1, 1], ulp: ULP,
     candle: { none: 'part of a gradient Candle does not have' },
@@ -326,7 +333,11 @@ export const attention = rows({
       const p = { ...paramsOf(q, options, extras, [options.maxQueries, options.maxKeys]), layout: 'bthd' as const };
       return q.unsqueeze(0).sdpaRun(k.unsqueeze(0), v.unsqueeze(0), p, tensors)[0].squeeze([0]);
     },
-    samples: () => [], errors: () => [],
+    samples: (): readonly CompositeSample[] => [
+      { inputs: [s(6, 2, 4), s(9, 1, 4), s(9, 1, 4), starts(0, 2, 3, 6), starts(0, 4, 4, 9)], args: [...packed, { causal: true, maxQueries: 3, maxKeys: 5 }] },
+      { inputs: [s(40, 2, 16), s(70, 2, 16), s(70, 2, 16), starts(0, 37, 40), starts(0, 5, 70)], args: [...packed, { window: 20, maxQueries: 37, maxKeys: 65 }] },
+    ],
+    errors: () => [],
   }),
 
   sdpaPaged: composite({
@@ -338,6 +349,10 @@ export const attention = rows({
       const { extras, tensors } = gather({ slopes: options.alibi?.cast('f32'), sinks: options.sinks?.cast('f32'), lengths: options.lengths, pages });
       return q.sdpaRun(k, v, paramsOf(q, options, extras), tensors)[0];
     },
-    samples: () => [], errors: () => [],
+    samples: (): readonly CompositeSample[] => [
+      { inputs: [s(2, 2, 1, 4), s(5, 1, 3, 4), s(5, 1, 3, 4), pageTable(2, 3, 4, 0, 2, 1, 3, 0), lengths(8, 4)], args: paged },
+      { inputs: [s(1, 4, 3, 16), s(3, 2, 16, 16), s(3, 2, 16, 16), pageTable(1, 3, 2, 0, 1), lengths(40)], args: paged },
+    ],
+    errors: () => [],
   }),
 });

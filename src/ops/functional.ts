@@ -144,7 +144,7 @@ export const functional = rows({
     },
   }),
   dropout: composite({
-    ...row({ samples: [], errors: [{ inputs: [s(3)], args: [1.5], code: 'E_ARGUMENT', says: /dropout: probability 1.5/ }] }),
+    ...row({ samples: [0.25, 0.9].map((p) => ({ inputs: [s(3, 5), { shape: [3, 5], domain: [0, 1] }], args: [p, { input: 1 }] })), errors: [{ inputs: [s(3)], args: [1.5], code: 'E_ARGUMENT', says: /dropout: probability 1.5/ }] }),
     formula: 'elements kept with probability 1 - p and divided by it; 0 elsewhere; `mask` holds uniform numbers',
     compose: (x: Tensor, p: number, mask: Tensor): Tensor => {
       if (!(p >= 0 && p < 1)) throw new ArgumentError(`dropout: probability ${p} is not in [0, 1)`);

@@ -56,6 +56,8 @@ export interface InputSpec {
   readonly domain?: readonly [number, number];
   /** All elements different: for sort and max, whose gradient is not defined on ties. */
   readonly distinct?: boolean;
+  /** The whole numbers themselves, where they must fit together: starts of sequences, page numbers. */
+  readonly values?: readonly number[];
 }
 export interface Sample<P extends Params = Params> {
   readonly inputs: readonly InputSpec[];
@@ -87,6 +89,8 @@ interface RowBase<P extends Params> {
   readonly grad?: (ctx: GradContext<P>) => Grads;
   /** Why there is no gradient: integer results, indices. */
   readonly noGrad?: string;
+  /** The op that users call and this row serves: errors name it. */
+  readonly serves?: string;
   /** A user's op: CPU engines run the function in the row; `kernel` is its GPU source where it is not elementwise. */
   readonly custom?: { readonly kernel?: CustomKernel };
 }

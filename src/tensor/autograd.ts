@@ -100,7 +100,7 @@ function context(node: Node, grads: readonly (Tensor | undefined)[]): GradContex
   const { inputs, outputs, params, row } = node;
   inputs.concat(outputs).forEach((t, i) => {
     if (t.storage.version !== node.versions[i]) {
-      throw new GradError(`${row.name}: a tensor of shape ${formatShape(t.shape)} that its gradient needs was changed in place after it was used`);
+      throw new GradError(`${row.serves ?? row.name}: a tensor of shape ${formatShape(t.shape)} that its gradient needs was changed in place after it was used`);
     }
   });
   const grad = grads[0] ?? (outputs[0].zerosLike() as Tensor);
@@ -124,7 +124,7 @@ export function backward(result: Tensor, options: BackwardOptions = {}): Gradien
       const own = node.outputs.map((o) => grads.get(o.id));
       if (own.every((g) => g === undefined)) continue;
       const rule = node.row.grad;
-      if (!rule) throw new GradError(`${node.row.name}: no gradient: ${node.row.noGrad ?? 'its row has no rule'}`);
+      if (!rule) throw new GradError(`${node.row.serves ?? node.row.name}: no gradient: ${node.row.noGrad ?? 'its row has no rule'}`);
       const back = rule(context(node, own));
       node.inputs.forEach((input, i) => {
         let g = back[i];

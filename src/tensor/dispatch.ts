@@ -38,10 +38,10 @@ function checkSupport(backend: Backend, row: RunRow, dtype: DType): void {
   if (!dtypes) rows.set(row, (dtypes = new Map()));
   if (dtypes.has(dtype)) return;
   if (!row.dtypes.includes(dtype)) {
-    throw new DTypeError(`${row.name}: does not take ${dtype} (it takes ${row.dtypes.join(', ')})${row.without ? `: ${row.without}` : ''}`);
+    throw new DTypeError(`${row.serves ?? row.name}: does not take ${dtype} (it takes ${row.dtypes.join(', ')})${row.without ? `: ${row.without}` : ''}`);
   }
   const answer = backend.supports(row, dtype);
-  if (answer !== true) throw new UnsupportedError(`${row.name}: ${answer}`);
+  if (answer !== true) throw new UnsupportedError(`${row.serves ?? row.name}: ${answer}`);
   dtypes.set(dtype, true);
 }
 
@@ -134,8 +134,8 @@ function execute(row: GradRow, inputs: readonly Tensor[], params: Params, device
 }
 
 /** Runs a row. `device` is needed only where there are no inputs. */
-export function apply(row: GradRow, inputs: readonly Tensor[], params: Params, device: Device = sameDevice(row.name, inputs)): Tensor[] {
-  if (inputs.length > 1) sameDevice(row.name, inputs);
+export function apply(row: GradRow, inputs: readonly Tensor[], params: Params, device: Device = sameDevice(row.serves ?? row.name, inputs)): Tensor[] {
+  if (inputs.length > 1) sameDevice(row.serves ?? row.name, inputs);
   const outs = execute(row, inputs, params, device);
   if (row.grad && gradEnabled() && inputs.some((t) => t.requiresGrad)) record(row, inputs, outs, params);
   return outs;

@@ -17,7 +17,7 @@ const kindOf = (v: unknown): string => (v instanceof Tensor ? 'Tensor' : Array.i
 /** What JavaScript says of arguments of the wrong kind, in a sentence that names the op. */
 function named(row: Row, args: readonly unknown[], e: unknown): unknown {
   if (!(e instanceof TypeError)) return e;
-  return new ArgumentError(`${row.name}: cannot take the arguments (${args.map(kindOf).join(', ')}): ${e.message}`, { cause: e });
+  return new ArgumentError(`${row.serves ?? row.name}: cannot take the arguments (${args.map(kindOf).join(', ')}): ${e.message}`, { cause: e });
 }
 
 function method(row: Row): (this: Tensor, ...args: never[]) => unknown {

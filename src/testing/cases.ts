@@ -85,9 +85,9 @@ export function storedInputs(c: Case): { inputs: Stored[]; values: Value[][] } {
   const all: Value[][] = [];
   c.sample.inputs.forEach((spec, i) => {
     const dtype = spec.dtype ?? c.dtype;
-    let values = c.values && !spec.ints ? edgeValues(c, i, dtype) : inputValues(spec, dtype, domain, random);
+    let values = c.values && !spec.ints && !spec.values ? edgeValues(c, i, dtype) : inputValues(spec, dtype, domain, random);
     // Index operands and distinct values must not be thinned out by a broadcast.
-    const spread = c.layout === 'broadcast' && !spec.distinct ? broadcastLayout(spec.shape) : undefined;
+    const spread = c.layout === 'broadcast' && !spec.distinct && !spec.values ? broadcastLayout(spec.shape) : undefined;
     if (spread) {
       const few = values.slice(0, sizeOf(spread.small));
       values = [];
@@ -135,5 +135,6 @@ export function runCase(c: { readonly row: Row; readonly sample: Sample | Compos
 
 function fill(arg: unknown, inputs: readonly Tensor[]): unknown {
   if (Array.isArray(arg)) return arg.map((a) => fill(a, inputs));
-  return typeof arg === 'object' && arg !== null && 'input' in arg ? inputs[(arg as { input: number }).input] : arg;
+  if (typeof arg !== 'object' || arg === null) return arg;
+  return 'input' in arg ? inputs[(arg as { input: number }).input] : Object.fromEntries(Object.entries(arg).map(([name, a]) => [name, fill(a, inputs)]));
 }

@@ -37,6 +37,7 @@ export function inputValues(spec: InputSpec, dtype: DType, domain: readonly [num
     cell[0] = encode(v) as never;
     return decode(cell[0]);
   };
+  if (spec.values) return spec.values.map((v) => (float ? round(v) : BigInt(v)));
   if (spec.ints) {
     const [a, b] = spec.ints;
     return Array.from({ length: n }, () => (float ? round(a + Math.floor(random() * (b - a + 1))) : BigInt(a + Math.floor(random() * (b - a + 1)))));
