@@ -1,7 +1,8 @@
 // Compiles every kernel with the compilers at hand and holds the result against our launch code and Candle's list of symbols.
-// Usage: npm run kernels:check -- [--arch gfx906,gfx1030] [--module unary,cast] [--sample 8] [--jobs 2] [--json FILE] [--allow-scratch]
+// Usage: npm run kernels:check -- [--arch gfx906,gfx1030] [--module unary,cast] [--sample] [--jobs 2] [--json docs/kernels-amd.json]
 // Compilers run in child processes: one that aborts costs its part only. Compiled code is kept in the kernel cache.
-// --json adds a record of each target to FILE; --allow-scratch tells of spills but does not call them problems.
+// --sample: every symbol of Candle's, and of our own each template on one of its dtypes; --json adds a record of each target to FILE.
+// Targets whose compiler cannot be had are told and left out; private memory (spilled registers, arrays in memory) is a problem.
 import { spawnSync, fork, type ChildProcess } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
@@ -12,22 +13,15 @@ import { DTYPES, FLOATS } from '../src/base/dtype.js';
 import { jobsFor } from '../src/kernels/aot.js';
 import { compilerFor } from '../src/kernels/compile.js';
 import { castChain, copyChain, rowChain, symbolFor, variantsOf } from '../src/kernels/elementwise.js';
-import { compareWithCandle } from '../src/kernels/manifest.js';
+import { compareWithCandle, readManifest } from '../src/kernels/manifest.js';
 import { moduleNames } from '../src/kernels/source.js';
 import { elementwiseRows } from '../src/ops/table.js';
+import { compiledFrom, type CompiledModule, type CompiledTarget } from '../src/parity/compiled.js';
 import type { Answer, Found, Part } from './check-kernels-worker.js';
 import { hiprtc7Command } from './fetch-rocm.js';
 
 const TOGETHER = 32;
 const SECONDS = 1200;
-/** Kernels that may use private memory, and why; in all others it is a problem. */
-const SCRATCH: readonly (readonly [symbols: RegExp, why: string])[] = [
-  [/^attention\w*_f64_/, 'tiles of f64 do not fit the registers, and attention in f64 is there for checks of gradients'],
-  [/^decode_attention_/, 'gfx10 and later lack up to 57 registers for heads in f32, and one for eight heads of 256 in f16 and bf16'],
-  [/^mul_mat_q3_K$/, "Candle's tile of 128 by 128 for 128 threads is more than the registers hold"],
-  [/^attention_split_f32_256_8$/, 'eight heads of 256 numbers in f32 want three registers more than gfx10 has'],
-];
-
 /** Of the elementwise kernels, of which there are thousands: every row and cast once, two rows in all variants on all dtypes, all copies. Each template is met with each type. */
 function elementwiseSymbols(): Set<string> {
   const some = elementwiseRows.map((r, i) => {
@@ -37,6 +31,18 @@ function elementwiseSymbols(): Set<string> {
   const casts = FLOATS.flatMap((from) => DTYPES.filter((to) => to !== from).map((to) => symbolFor(castChain(from, to), 'flat')));
   const wide = elementwiseRows.filter((r) => r.name === 'add' || r.name === 'affine').flatMap((r) => r.dtypes.map((d) => rowChain(r, d)));
   return new Set([...some, ...casts, ...[...wide, ...[1, 2, 4, 8].map(copyChain)].flatMap((c) => variantsOf(c).map((v) => symbolFor(c, v)))]);
+}
+
+const DTYPE_IN_NAME = new RegExp(`_(${DTYPES.join('|')})(?=_|$)`, 'g');
+/** Candle's symbols, and one dtype of each template of our own: the next template on its next dtype. */
+function sampled(symbols: readonly string[], candle: ReadonlySet<string>): string[] {
+  const templates = new Map<string, string[]>();
+  for (const s of symbols) {
+    const template = s.replace(DTYPE_IN_NAME, '_*');
+    templates.set(template, [...(templates.get(template) ?? []), s]);
+  }
+  const chosen = new Set([...templates.values()].map((list, i) => list[i % list.length]));
+  return symbols.filter((s) => candle.has(s) || chosen.has(s));
 }
 
 type Runner = { readonly command: string; readonly args: readonly string[] };
@@ -93,62 +99,46 @@ class Worker {
   }
 }
 
-interface ModuleRecord {
-  readonly date: string;
-  compiler: string;
-  readonly kernels: number;
-  /** Without any problem. */
-  good: number;
-  /** The most shared memory and vector registers of any kernel. */
-  lds: number;
-  vgprs: number;
-  /** Private memory: 'symbol: 144 bytes, 12 registers spilled'. */
-  readonly scratch: string[];
-  readonly problems: string[];
-}
-/** By module; a later run of some modules replaces theirs alone. */
-type TargetRecord = Record<string, ModuleRecord>;
-
 class Target {
   readonly arch: string;
   readonly parts: Part[] = [];
-  readonly record: TargetRecord = {};
+  readonly record: Record<string, CompiledModule> = {};
   seconds = 0;
-  readonly #lenient: boolean;
-  readonly #left = new Map<string, number>();
+  readonly #left = new Map<string, { parts: number; seconds: number }>();
 
-  constructor(arch: string, modules: readonly string[], sample: number, lenient: boolean) {
+  constructor(arch: string, modules: readonly string[], sample: boolean) {
     this.arch = arch;
-    this.#lenient = lenient;
+    const candle = new Set(readManifest().map((c) => c.symbol));
     const elementwise = elementwiseSymbols();
     const jobs = jobsFor(arch).filter((j) => j.names[0] !== 'elementwise' || elementwise.has(j.symbol));
     for (const module of modules) {
       let symbols = jobs.filter((j) => j.names[0] === module).map((j) => j.symbol);
-      if (sample > 0) symbols = symbols.filter((_, i) => i % Math.max(1, Math.floor(symbols.length / sample)) === 0);
+      const whole = symbols.length;
+      if (sample) symbols = sampled(symbols, candle);
       if (symbols.length === 0) continue;
-      this.record[module] = { date: new Date().toISOString().slice(0, 10), compiler: '', kernels: symbols.length, good: 0, lds: 0, vgprs: 0, scratch: [], problems: [] };
+      this.record[module] = {
+        date: new Date().toISOString().slice(0, 10), compiler: '', source: compiledFrom(module), kernels: symbols.length, ...(symbols.length < whole && { of: whole }), good: 0, lds: 0, vgprs: 0, problems: [],
+      };
       for (let i = 0; i < symbols.length; i += TOGETHER) this.parts.push({ arch, module, symbols: symbols.slice(i, i + TOGETHER) });
-      this.#left.set(module, Math.ceil(symbols.length / TOGETHER));
+      this.#left.set(module, { parts: Math.ceil(symbols.length / TOGETHER), seconds: 0 });
     }
   }
 
-  take(part: Part, answer: Answer): void {
+  take(part: Part, answer: Answer, seconds: number): void {
     const m = this.record[part.module];
     if ('error' in answer) m.problems.push(`${part.symbols[0]} ... ${part.symbols.at(-1)}: ${answer.error}`);
     else {
       m.compiler = answer.compiler;
       for (const f of answer.found) this.#one(m, f);
     }
-    this.#left.set(part.module, this.#left.get(part.module)! - 1);
-    if (this.#left.get(part.module) === 0) console.log(`  ${part.module} ${this.arch}: ${m.good} of ${m.kernels}`);
+    const left = this.#left.get(part.module)!;
+    left.seconds += seconds;
+    if (--left.parts === 0) console.log(`  ${part.module} ${this.arch}: ${m.good} of ${m.kernels}, ${left.seconds.toFixed(1)} s`);
   }
 
-  #one(m: ModuleRecord, f: Found): void {
+  #one(m: CompiledModule, f: Found): void {
     const problems = [...f.problems];
-    if (f.scratch > 0) {
-      m.scratch.push(`${f.symbol}: ${f.scratch} bytes${f.spilled > 0 ? `, ${f.spilled} registers spilled` : ''}`);
-      if (!this.#lenient && !SCRATCH.some(([symbols]) => symbols.test(f.symbol))) problems.push(`${f.scratch} bytes of private memory, ${f.spilled} registers spilled`);
-    }
+    if (f.scratch > 0) problems.push(`${f.scratch} bytes of private memory, ${f.spilled} registers spilled`);
     m.problems.push(...problems.map((p) => `${f.symbol}: ${p}`));
     if (problems.length === 0) m.good++;
     m.lds = Math.max(m.lds, f.lds);
@@ -158,16 +148,16 @@ class Target {
 
 function report(targets: readonly Target[], modules: readonly string[]): void {
   const width = 18;
-  console.log(`\nkernels that pass, of those compiled (kernels with private memory; most shared memory)\n${''.padEnd(26)}${targets.map((t) => t.arch.padEnd(width + 6)).join('')}`);
+  console.log(`\nkernels that pass, of those compiled (most shared memory; most vector registers)\n${''.padEnd(26)}${targets.map((t) => t.arch.padEnd(width + 6)).join('')}`);
   for (const module of modules) {
     const cells = targets.map((t) => {
       const m = t.record[module];
-      return (m ? `${m.good}/${m.kernels} (${m.scratch.length}; ${m.lds})` : '-').padEnd(width + 6);
+      return (m ? `${m.good}/${m.kernels} (${m.lds}; ${m.vgprs})` : '-').padEnd(width + 6);
     });
     console.log(`${module.padEnd(26)}${cells.join('')}`);
   }
-  const sum = (t: Target, of: (m: ModuleRecord) => number): number => Object.values(t.record).reduce((n, m) => n + of(m), 0);
-  console.log(`${'all'.padEnd(26)}${targets.map((t) => `${sum(t, (m) => m.good)}/${sum(t, (m) => m.kernels)} (${sum(t, (m) => m.scratch.length)})`.padEnd(width + 6)).join('')}`);
+  const sum = (t: Target, of: (m: CompiledModule) => number): number => Object.values(t.record).reduce((n, m) => n + of(m), 0);
+  console.log(`${'all'.padEnd(26)}${targets.map((t) => `${sum(t, (m) => m.good)}/${sum(t, (m) => m.kernels)}`.padEnd(width + 6)).join('')}`);
   for (const t of targets) console.log(`${t.arch}: ${[...new Set(Object.values(t.record).map((m) => m.compiler))].join(', ')}, ${t.seconds} s`);
   const candle = compareWithCandle();
   console.log("\nCandle's symbols: present of total, missing, different");
@@ -179,7 +169,7 @@ async function main(): Promise<number> {
   const { values } = parseArgs({
     options: {
       arch: { type: 'string', default: 'gfx906,gfx908,gfx90a,gfx1030,gfx942,gfx1100,gfx1201,compute_80' }, module: { type: 'string' },
-      sample: { type: 'string', default: '0' }, jobs: { type: 'string', default: String(availableParallelism()) }, json: { type: 'string' }, 'allow-scratch': { type: 'boolean', default: false },
+      sample: { type: 'boolean', default: false }, jobs: { type: 'string', default: String(availableParallelism()) }, json: { type: 'string' },
     },
   });
   const modules = values.module?.split(',') ?? moduleNames();
@@ -190,18 +180,21 @@ async function main(): Promise<number> {
       console.log(`skipped ${arch}: ${how}`);
       continue;
     }
-    const target = new Target(arch, modules, Number(values.sample), values['allow-scratch']!);
+    const target = new Target(arch, modules, values.sample!);
     targets.push(target);
     const began = performance.now();
     const queue = [...target.parts];
     await Promise.all(Array.from({ length: Number(values.jobs) }, async () => {
       const worker = new Worker(how);
-      for (let part = queue.shift(); part; part = queue.shift()) target.take(part, await worker.ask(part));
+      for (let part = queue.shift(); part; part = queue.shift()) {
+        const asked = performance.now();
+        target.take(part, await worker.ask(part), (performance.now() - asked) / 1000);
+      }
       worker.close();
     }));
     target.seconds = Math.round((performance.now() - began) / 1000);
     if (values.json !== undefined) {
-      const kept = existsSync(values.json) ? (JSON.parse(readFileSync(values.json, 'utf8')) as Record<string, TargetRecord>) : {};
+      const kept = existsSync(values.json) ? (JSON.parse(readFileSync(values.json, 'utf8')) as Record<string, CompiledTarget>) : {};
       writeFileSync(values.json, `${JSON.stringify({ ...kept, [arch]: { ...kept[arch], ...target.record } }, null, 1)}\n`);
     }
   }

@@ -1,8 +1,12 @@
 // What kernel tests share: a device, modules by unit, typed buffers in and out.
 // WICK_KERNELS_ON=emu runs them on emulated GPUs instead of the simulation: gfx1030 for waves of 32, gfx90a for waves of 64 (WICK_KERNELS_ON=gfx906,gfx942 names others).
+// WICK_KERNELS_ON=cuda or hip runs them on the machine's GPU; WICK_LAUNCHED=FOLDER leaves there which kernels ran (scripts/run-kernels.ts).
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { type DType, DTYPE, type RawArray, type Value } from '../src/base/dtype.js';
 import { ArgBuffer } from '../src/driver/args.js';
 import type { Device, Module } from '../src/driver/driver.js';
+import { openDriver } from '../src/driver/drivers.js';
 import { openEmulated } from '../src/driver/emu.js';
 import { openSim } from '../src/driver/sim.js';
 import { codeFor } from '../src/kernels/compile.js';
@@ -12,8 +16,16 @@ import { assemble, type Unit, unitOf } from '../src/kernels/source.js';
 
 const on = process.env.WICK_KERNELS_ON;
 const targets = on === 'emu' ? ['gfx1030', 'gfx90a'] : on?.split(',');
-/** Emulated targets serve the wave size they have; a test of the other size runs on them all the same where only one is named. */
-const openFor = (wave: 32 | 64): Device => (targets ? openEmulated(targets[wave === 32 ? 0 : targets.length - 1]) : openSim().open(wave));
+/** Emulated targets and GPUs serve the wave size they have; a test of the other size runs on them all the same where only one is named. */
+function openFor(wave: 32 | 64): Device {
+  if (on === 'cuda' || on === 'hip') return openDriver(on).open(0);
+  return targets ? openEmulated(targets[wave === 32 ? 0 : targets.length - 1]) : openSim().open(wave);
+}
+const launched = new Map<string, Set<string>>();
+if (process.env.WICK_LAUNCHED) {
+  const path = join(process.env.WICK_LAUNCHED, `${process.pid}.json`);
+  process.on('exit', () => writeFileSync(path, JSON.stringify([...launched].map(([device, symbols]) => ({ device, symbols: [...symbols] })))));
+}
 /** Kernels that hipRTC gets at once: whole modules would take minutes. */
 const TOGETHER = 16;
 
@@ -78,6 +90,9 @@ export class SimRunner {
     if (!entry) throw new Error(`no ${symbol} in ${unit.name}`);
     const [gx, gy = 1, gz = 1] = [grid].flat();
     const [bx, by = 1, bz = 1] = [block].flat();
+    const { info } = this.device;
+    const place = on ? `${info.name} (${info.arch})` : `sim:${info.warp}`;
+    launched.set(place, (launched.get(place) ?? new Set()).add(symbol));
     this.device.launch(this.device.getFunction(module, symbol), gx, gy, gz, bx, by, bz, shared, 0, packEntry(this.#args, entry, values));
   }
   free(): void {

@@ -1,10 +1,12 @@
-// Pages made from the op table and committed evidence: docs/ops.md and the README's table. A check says what is stale.
+// Pages made from the op table and committed evidence: docs/ops.md, docs/kernels.md and the README's table. A check says what is stale.
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { packageRoot } from '../kernels/source.js';
 import type { Row } from '../ops/op.js';
 import { opList } from '../ops/table.js';
 import { type Evidence, type Mutation, readEvidence, readMutation, staleEvidence, staleText } from './evidence.js';
+import { readCompiled, readRan, staleCompiled, staleRan } from './compiled.js';
+import { KERNELS_PAGE, kernelsPage } from './kernels-page.js';
 import { originText } from './origin.js';
 import { type Cell, type DeviceEntry, kindOf, type Report, totals } from './report.js';
 import { type Verdict, worse } from './verdict.js';
@@ -103,6 +105,7 @@ function pages(): Map<string, string> {
   const readme = join(packageRoot, README);
   return new Map([
     [OPS, opsPage(evidence, readMutation())],
+    [KERNELS_PAGE, kernelsPage(evidence, readCompiled(), readRan())],
     ...(existsSync(readme) ? [[README, readmeWith(readFileSync(readme, 'utf8'), supportTable(evidence))] as const] : []),
   ]);
 }
@@ -124,6 +127,6 @@ export function checkDocs(): DocsState {
   const differs = ([file, text]: readonly [string, string]): boolean => !existsSync(join(packageRoot, file)) || readFileSync(join(packageRoot, file), 'utf8') !== text;
   return {
     pages: [...pages()].filter(differs).map(([file]) => `${file}: not what the op table and the evidence give`),
-    evidence: staleEvidence(readEvidence()).flatMap(staleText),
+    evidence: [...staleEvidence(readEvidence()).flatMap(staleText), ...staleCompiled(), ...staleRan()],
   };
 }
