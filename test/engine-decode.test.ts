@@ -112,6 +112,28 @@ for (const { name, device, missing } of testDevices('sim:32')) {
     assert.deepEqual(drawn(flat, new Sampler({ temperature: 1, topP: 0.99 })), Array(draws).fill(-1), 'more tokens than the list holds are left to the host');
     assert.ok((b.bins.dataSync() as Int32Array).every((x) => x === 0), 'counts are left at zero');
   });
+  for (const [rows, k] of [[9, 64], [10, 5000]]) {
+    // 5000 numbers are more than a block has in flight: rows are read in several turns.
+    test(`products with rows of ${k} on ${name}: norm, bias, residual and gate against sums in double`, { skip: missing }, () => {
+      const on = device as Device;
+      const steps = new DecodeSteps(on.backend, 'f32');
+      const random = randomStream(k);
+      const make = (n: number): Float32Array => Float32Array.from({ length: n }, () => random() * 2 - 1);
+      const put = (data: Float32Array, shape = [data.length]): Tensor => tensor(data, { shape, device: on });
+      const [x, norm, weight, bias, residual] = [make(k), make(k), make(2 * rows * k), make(rows), make(rows)];
+      const factor = 1 / Math.sqrt(x.reduce((a, v) => a + v * v, 0) / k + 1e-5);
+      const sum = (row: number): number => x.reduce((a, v, i) => a + v * norm[i] * weight[row * k + i], 0) * factor;
+      const close = (got: Tensor, want: (row: number) => number): void => (got.dataSync() as Float32Array).forEach((v, r) => {
+        assert.ok(Math.abs(v - want(r)) <= 1e-5 * Math.sqrt(k), `row ${r}: ${v} instead of ${want(r)}`);
+      });
+      const out = put(new Float32Array(rows));
+      const by = { x: put(x), norm: { weight: put(norm), eps: 1e-5 }, out };
+      steps.product({ ...by, weight: put(weight.slice(0, rows * k), [rows, k]), bias: put(bias), residual: put(residual) });
+      close(out, (r) => sum(r) + bias[r] + residual[r]);
+      steps.gate({ ...by, weight: put(weight, [2 * rows, k]) });
+      close(out, (r) => (sum(r) / (1 + Math.exp(-sum(r)))) * sum(rows + r));
+    });
+  }
   for (const [heads, kvHeads, dim] of [[8, 2, 64], [8, 1, 64], [3, 3, 40], [4, 2, 128], [2, 2, 256]]) {
     test(`attention of a new token on ${name}: ${heads} heads over ${kvHeads}, dimension ${dim}, split or not`, { skip: missing }, () => {
       const on = device as Device;

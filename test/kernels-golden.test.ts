@@ -5,46 +5,8 @@ import { type DType, DTYPE, isFloat, type RawArray } from '../src/base/dtype.js'
 import { Layout } from '../src/base/layout.js';
 import type { ArgValue } from '../src/kernels/pack.js';
 import { unaryOps } from '../src/ops/unary.js';
-import { goldenFolder, hasGolden, readGolden } from '../src/parity/golden.js';
+import { type GoldenCase as Case, goldenCases as cases, goldenTensors as tensors, skip, type Stored } from './golden-support.js';
 import { decode, encode, SimRunner, wholeModule } from './sim-support.js';
-
-const folder = goldenFolder() ?? '';
-const present = hasGolden(folder, 'candle-cuda.json');
-const skip = present ? false : 'no golden numbers here; WICK_GOLDEN names their folder';
-
-interface Case {
-  readonly id: string;
-  readonly op: string;
-  readonly kernel: string;
-  readonly dtype: DType;
-  readonly params: { readonly layout?: string; readonly perm?: number[]; readonly to?: DType; readonly [k: string]: unknown };
-  readonly inputs: Readonly<Record<string, string>>;
-  readonly outputs: Readonly<Record<string, string>>;
-}
-interface Tensor {
-  readonly dtype: DType;
-  readonly shape: number[];
-  readonly raw: RawArray;
-}
-const NAMES: Readonly<Record<string, DType>> = {
-  U8: 'u8', U32: 'u32', I16: 'i16', I32: 'i32', I64: 'i64', F8_E4M3: 'f8e4m3', BF16: 'bf16', F16: 'f16', F32: 'f32', F64: 'f64',
-};
-
-function readTensors(file: Buffer): Map<string, Tensor> {
-  const length = Number(file.readBigUInt64LE(0));
-  const header = JSON.parse(file.toString('utf8', 8, 8 + length)) as Record<string, { dtype: string; shape: number[]; data_offsets: [number, number] }>;
-  const out = new Map<string, Tensor>();
-  for (const [name, t] of Object.entries(header)) {
-    if (name === '__metadata__') continue;
-    const bytes = file.subarray(8 + length + t.data_offsets[0], 8 + length + t.data_offsets[1]);
-    const dtype = NAMES[t.dtype];
-    out.set(name, { dtype, shape: t.shape, raw: new DTYPE[dtype].Raw(new Uint8Array(bytes).buffer, 0, bytes.length / DTYPE[dtype].bytes) });
-  }
-  return out;
-}
-
-const cases = present ? (JSON.parse(Buffer.from(readGolden(folder, 'candle-cuda.json')).toString()) as { cases: Case[] }).cases : [];
-const tensors = present ? readTensors(Buffer.from(readGolden(folder, 'candle-cuda.safetensors'))) : new Map<string, Tensor>();
 
 /** Units in the last place between two values of a small or large float dtype; NaNs are equal to each other. */
 function ulps(dtype: DType, a: number, b: number): number {
@@ -59,7 +21,7 @@ function ulps(dtype: DType, a: number, b: number): number {
   return Number(d < 0n ? -d : d);
 }
 
-const layoutOf = (c: Case, t: Tensor): Layout => {
+const layoutOf = (c: Case, t: Stored): Layout => {
   const base = Layout.contiguous(t.shape);
   return c.params.layout === 'permute' && c.params.perm ? base.permute(c.params.perm) : base;
 };

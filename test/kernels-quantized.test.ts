@@ -2,12 +2,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { kernelModule, type Unit, unitOf } from '../src/kernels/source.js';
-import { goldenFolder, hasGolden, readGolden } from '../src/parity/golden.js';
+import { goldenCases, goldenTensors, skip } from './golden-support.js';
 import { SimRunner } from './sim-support.js';
-
-const folder = goldenFolder() ?? '';
-const present = hasGolden(folder, 'candle-cuda.json');
-const skip = present ? false : 'no golden numbers here; WICK_GOLDEN names their folder';
 
 /** Block bytes, values a block, where its scales lie (f16 unless q8_K), tile of mul_mat, expert name. */
 const FORMATS = {
@@ -41,23 +37,18 @@ test('the module has the 142 symbols of Candle and no other', () => {
 });
 
 test('dequantized blocks equal those of Candle bit for bit', { skip }, () => {
-  interface Case { kernel: string; op: string; params: { quant: string; elements: number }; inputs: { blocks: string }; outputs: { y: string } }
-  const cases = (JSON.parse(Buffer.from(readGolden(folder, 'candle-cuda.json')).toString()) as { cases: Case[] }).cases.filter((c) => c.op === 'dequantize');
-  const file = Buffer.from(readGolden(folder, 'candle-cuda.safetensors'));
-  const length = Number(file.readBigUInt64LE(0));
-  const header = JSON.parse(file.toString('utf8', 8, 8 + length)) as Record<string, { data_offsets: [number, number] }>;
-  const stored = (name: string): Uint8Array => new Uint8Array(file.subarray(8 + length + header[name].data_offsets[0], 8 + length + header[name].data_offsets[1]));
+  const cases = goldenCases.filter((c) => c.op === 'dequantize');
   assert.equal(cases.length, 22);
   const run = new SimRunner(32);
   const unit = unitOf('quantized', cases.map((c) => c.kernel));
   for (const c of cases) {
     const { quant, elements } = c.params;
-    const want = stored(c.outputs.y);
+    const [want, blocks] = [c.outputs.y, c.inputs.blocks].map((name) => new Uint8Array(goldenTensors.get(name)!.raw.buffer));
     const out = run.buffer(want.length);
     const fifth = quant === 'q5_0' || quant === 'q5_1';
     const small = !quant.endsWith('K');
     const count = fifth ? elements : elements / 32;
-    run.launch(unit, c.kernel, Math.ceil(elements / (fifth ? 512 : 256)), fifth ? 256 : 32, [run.buffer(stored(c.inputs.blocks)), out, ...(small ? [count] : [])]);
+    run.launch(unit, c.kernel, Math.ceil(elements / (fifth ? 512 : 256)), fifth ? 256 : 32, [run.buffer(blocks), out, ...(small ? [count] : [])]);
     assert.deepEqual(run.read('u8', out, want.length), want, c.kernel);
     run.free();
   }

@@ -1,48 +1,16 @@
 // Candle's own CUDA results against our structured kernels under Candle's names and launches, run by the host simulation.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { DTYPE, type DType, isFloat, type RawArray } from '../src/base/dtype.js';
+import { isFloat } from '../src/base/dtype.js';
 import { Layout } from '../src/base/layout.js';
 import type { ArgValue } from '../src/kernels/pack.js';
 import { kernelModule, type Unit, unitOf } from '../src/kernels/source.js';
-import { goldenFolder, hasGolden, readGolden } from '../src/parity/golden.js';
+import { type GoldenCase as Case, goldenCases, goldenTensors as stored, skip } from './golden-support.js';
 import { decode, SimRunner } from './sim-support.js';
-
-const folder = goldenFolder() ?? '';
-const present = hasGolden(folder, 'candle-cuda.json');
-const skip = present ? false : 'no golden numbers here; WICK_GOLDEN names their folder';
-
-interface Case {
-  readonly id: string;
-  readonly op: string;
-  readonly kernel: string;
-  readonly dtype: DType;
-  readonly params: Readonly<Record<string, any>>;
-  readonly inputs: Readonly<Record<string, string>>;
-  readonly outputs: Readonly<Record<string, string>>;
-}
-interface Stored {
-  readonly dtype: DType;
-  readonly shape: number[];
-  readonly raw: RawArray;
-}
-const NAMES: Readonly<Record<string, DType>> = {
-  U8: 'u8', U32: 'u32', I16: 'i16', I32: 'i32', I64: 'i64', F8_E4M3: 'f8e4m3', BF16: 'bf16', F16: 'f16', F32: 'f32', F64: 'f64',
-};
-function readStored(file: Buffer): Map<string, Stored> {
-  const length = Number(file.readBigUInt64LE(0));
-  const header = JSON.parse(file.toString('utf8', 8, 8 + length)) as Record<string, { dtype: string; shape: number[]; data_offsets: [number, number] }>;
-  return new Map(Object.entries(header).filter(([name]) => name !== '__metadata__').map(([name, t]) => {
-    const bytes = new Uint8Array(file.subarray(8 + length + t.data_offsets[0], 8 + length + t.data_offsets[1]));
-    const dtype = NAMES[t.dtype];
-    return [name, { dtype, shape: t.shape, raw: new DTYPE[dtype].Raw(bytes.buffer, 0, bytes.length / DTYPE[dtype].bytes) }];
-  }));
-}
 
 const MODULES = ['reduce', 'indexing', 'sort', 'conv'] as const;
 const moduleOf = (c: Case): (typeof MODULES)[number] | undefined => MODULES.find((m) => kernelModule(m).entries.has(c.kernel));
-const cases = present ? (JSON.parse(Buffer.from(readGolden(folder, 'candle-cuda.json')).toString()) as { cases: Case[] }).cases.filter(moduleOf) : [];
-const stored = present ? readStored(Buffer.from(readGolden(folder, 'candle-cuda.safetensors'))) : new Map<string, Stored>();
+const cases = goldenCases.filter(moduleOf);
 const units = new Map<string, Unit>();
 const unitFor = (module: string): Unit => {
   const unit = units.get(module) ?? unitOf(module, [...new Set(cases.filter((c) => moduleOf(c) === module).map((c) => c.kernel))]);
