@@ -10,8 +10,10 @@ export interface Mutant {
   readonly name: string;
   /** The kernel file, or the expression's own text, that is changed. */
   readonly file?: string;
-  readonly expression?: string;
   readonly text: string;
+  /** The line that is changed as it was, and the function or macro around it as it becomes. */
+  readonly line: string;
+  readonly part: string;
   /** What must notice: ops run on the simulation, then test files. */
   readonly ops: readonly string[];
   readonly tests: readonly string[];
@@ -66,15 +68,15 @@ const GUARDS: Readonly<Record<string, { ops?: readonly string[]; tests?: readonl
   'portable/layout.h': { ops: ['castTo'], tests: ['kernels-golden', 'kernels-structured'] },
   'portable/mathematics.h': { ops: ['exp', 'maximum', 'round'], tests: ['kernels-elementwise', 'kernels-golden'] },
   'portable/types.h': { ops: ['max', 'argmax'], tests: ['kernels-conversions', 'kernels-structured'] },
-  'portable/waves.h': { ops: ['sum', 'softmax'], tests: ['kernels-structured'] },
+  'portable/waves.h': { ops: ['sum', 'softmax'], tests: ['kernels-long', 'kernels-structured'] },
   'quant-blocks.h': { tests: ['kernels-quantized'] },
   'quantized.hip': { tests: ['kernels-quantized'] },
   'random.hip': { ops: ['randUniform', 'randNormal'], tests: ['kernels-conversions'] },
-  'reduce.hip': { ops: ['sum', 'max', 'argmax', 'prod'], tests: ['kernels-structured', 'kernels-structured-golden'] },
+  'reduce.hip': { ops: ['sum', 'max', 'argmax', 'prod'], tests: ['kernels-long', 'kernels-structured', 'kernels-structured-golden'] },
   'rope.hip': { ops: ['rope', 'ropeI', 'ropeThd'], tests: ['kernels-structured', 'kernels-structured-golden'] },
   'scan.hip': { ops: ['cumsum'], tests: ['kernels-structured'] },
   'softmax.hip': { ops: ['softmax', 'logSoftmax', 'softmaxBackward'], tests: ['kernels-structured', 'kernels-structured-golden'] },
-  'sort.hip': { ops: ['argsort', 'topk'], tests: ['kernels-structured', 'kernels-structured-golden'] },
+  'sort.hip': { ops: ['argsort', 'topk'], tests: ['kernels-long', 'kernels-structured', 'kernels-structured-golden'] },
   'stream.h': { ops: ['sum', 'softmax', 'layerNorm', 'rmsNorm'], tests: ['kernels-structured'] },
   'ternary.hip': { tests: ['kernels-golden'] },
   'tile.h': { ops: ['bmm', 'matmul', 'conv2d'], tests: ['kernels-structured'] },
@@ -122,6 +124,20 @@ function modulesOf(file: string): string[] {
   return [...new Set(includers.flatMap(modulesOf))].sort();
 }
 
+/** The function, struct or macro that holds a line: from the last line that begins one to the one that ends it. */
+function partAround(text: string, line: number): string {
+  const lines = text.split('\n');
+  const begins = (l: string): boolean => /^(#define\b|[^\s#}/])/.test(l);
+  let from = line;
+  while (from > 0 && !begins(lines[from])) from--;
+  // A template's head may stand on a line of its own.
+  while (from > 0 && begins(lines[from - 1]) && lines[from - 1].startsWith('template')) from--;
+  const ends = (i: number): boolean => (lines[from].startsWith('#define') ? !lines[i].endsWith('\\') : lines[i].startsWith('}') || (i === line && begins(lines[i]) && /[;}]$/.test(lines[i])));
+  let to = line;
+  while (to < lines.length - 1 && !ends(to)) to++;
+  return lines.slice(from, to + 1).join('\n');
+}
+
 function ofFile(file: string, perRule: number): Mutant[] {
   const text = readFileSync(join(kernelsDir, file), 'utf8');
   const guard = GUARDS[file];
@@ -130,11 +146,14 @@ function ofFile(file: string, perRule: number): Mutant[] {
   const lineOf = (at: number): number => text.slice(0, at).split('\n').length;
   return RULES.flatMap((rule) => {
     const places = [...text.matchAll(rule.find)].filter((m) => !text.slice(text.lastIndexOf('\n', m.index) + 1, m.index).includes('//') && active[lineOf(m.index) - 1] && !comments.some(([from, to]) => m.index >= from && m.index < to));
-    return spread(places, perRule).map((m) => ({
-      name: `kernels/${file}:${lineOf(m.index)} ${rule.what}`, file,
-      text: text.slice(0, m.index) + m[0].replace(new RegExp(rule.find.source), rule.put) + text.slice(m.index + m[0].length),
-      ops: guard.ops ?? [], tests: guard.tests ?? [], modules: modulesOf(file),
-    }));
+    return spread(places, perRule).map((m) => {
+      const changed = text.slice(0, m.index) + m[0].replace(new RegExp(rule.find.source), rule.put) + text.slice(m.index + m[0].length);
+      const line = lineOf(m.index);
+      return {
+        name: `kernels/${file}:${line} ${rule.what}`, file, text: changed, line: text.split('\n')[line - 1].trim(), part: partAround(changed, line - 1),
+        ops: guard.ops ?? [], tests: guard.tests ?? [], modules: modulesOf(file),
+      };
+    });
   });
 }
 
@@ -144,14 +163,21 @@ const SWAPS: readonly (readonly [RegExp, string, string])[] = [
 ];
 function ofExpression(row: ElementwiseRow<any>): Mutant[] {
   const swap = SWAPS.find(([find]) => find.test(row.gpu));
-  return swap ? [{ name: `expression of ${row.name}: ${swap[2]}`, expression: row.gpu, text: row.gpu.replace(swap[0], swap[1]), ops: [row.name], tests: [], modules: ['elementwise'] }] : [];
+  const text = swap && row.gpu.replace(swap[0], swap[1]);
+  return swap && text ? [{ name: `expression of ${row.name}: ${swap[2]}`, text, line: row.gpu, part: text, ops: [row.name], tests: [], modules: ['elementwise'] }] : [];
 }
 
 const byTurns = <T>(lists: readonly (readonly T[])[]): T[] =>
   Array.from({ length: Math.max(...lists.map((l) => l.length)) }, (_, i) => lists.flatMap((l) => (i < l.length ? [l[i]] : []))).flat();
 
-/** Survivors that no result can tell apart, by name without the line, with the reason. */
-export const EQUIVALENT = JSON.parse(readFileSync(join(packageRoot, 'scripts', 'mutants-equivalent.json'), 'utf8')) as Readonly<Record<string, string>>;
+/** Survivors that no result can tell apart, with the reason: by file, rule and the very line that is changed. */
+interface Equivalent {
+  readonly mutant: string;
+  readonly line: string;
+  readonly reason: string;
+}
+const EQUIVALENT = JSON.parse(readFileSync(join(packageRoot, 'scripts', 'mutants-equivalent.json'), 'utf8')) as readonly Equivalent[];
+export const equivalence = (m: Mutant): string | undefined => EQUIVALENT.find((e) => e.mutant === m.name.replace(/:\d+/, '') && e.line === m.line)?.reason;
 
 export function allMutants(perRule: number): Mutant[] {
   const files = kernelFiles().filter((f) => Object.hasOwn(GUARDS, f));

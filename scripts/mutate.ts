@@ -2,8 +2,9 @@
 //   npm run mutate -- --only reduce     only mutants whose name holds this
 //   npm run mutate -- --per-rule 3      more places a rule and file (default 1)
 //   npm run mutate -- --jobs 16         mutants under way at once (default: the cores)
-//   npm run mutate -- --json FILE       where results go as they come (default docs/mutation.json); those of unchanged mutants are kept
+//   npm run mutate -- --json FILE       where results go as they come (default docs/mutation.json); those of unchanged functions are kept
 //   npm run mutate -- --quick           asks the ops only; what they do not notice stays open for a run with the tests
+//   npm run mutate -- --fresh           judges again what was judged before
 //   npm run mutate -- --list            names only
 import { type ChildProcess, spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -16,11 +17,11 @@ import { packageRoot } from '../src/kernels/source.js';
 import { type Mutation, readEvidence, readMutation } from '../src/parity/evidence.js';
 import { goldenFolder } from '../src/parity/golden.js';
 import { commitNow } from '../src/parity/provenance.js';
-import { allMutants, EQUIVALENT, type Mutant, unguarded } from './mutants.js';
+import { allMutants, equivalence, type Mutant, unguarded } from './mutants.js';
 
 const { values } = parseArgs({
   options: {
-    only: { type: 'string', default: '' }, 'per-rule': { type: 'string', default: '1' }, list: { type: 'boolean' }, quick: { type: 'boolean' },
+    only: { type: 'string', default: '' }, 'per-rule': { type: 'string', default: '1' }, list: { type: 'boolean' }, quick: { type: 'boolean' }, fresh: { type: 'boolean' },
     jobs: { type: 'string', default: String(availableParallelism()) }, json: { type: 'string', default: join(packageRoot, 'docs/mutation.json') },
   },
 });
@@ -108,9 +109,8 @@ function put(m: Mutant, box: string): () => void {
 }
 
 type Outcome = Mutation['results'][number];
-/** The same change of the same text has the same outcome. */
-const hashOf = (m: Mutant): string => createHash('sha256').update(JSON.stringify([m.file, m.text])).digest('hex').slice(0, 12);
-const named = (m: Mutant): string | undefined => EQUIVALENT[m.name.replace(/:\d+/, '')];
+/** The same change of the same function is judged once: `commit` says with which tree. `--fresh` judges all again. */
+const hashOf = (m: Mutant): string => createHash('sha256').update(JSON.stringify([m.file, m.name.replace(/:\d+/, ''), m.part])).digest('hex').slice(0, 12);
 async function judge(m: Mutant, box: string): Promise<Outcome | undefined> {
   const head = { name: m.name, hash: hashOf(m), commit: commitNow() };
   const undo = put(m, box);
@@ -124,17 +124,17 @@ async function judge(m: Mutant, box: string): Promise<Outcome | undefined> {
     undo();
   }
   if (values.quick) return undefined;
-  const reason = named(m);
+  const reason = equivalence(m);
   return { ...head, killed: false, ...(reason && { reason }) };
 }
 
 const file = resolve(values.json as string);
-const outcomes = new Map((readMutation(file)?.results ?? []).map((o) => [o.hash, o]));
+const outcomes = new Map((values.fresh ? [] : (readMutation(file)?.results ?? [])).map((o) => [o.hash, o]));
 /** All that is known of the mutants there are now, whole or not at all: a run may be ended at any time. */
 function save(): Outcome[] {
   const results = everyMutant.flatMap((m) => {
     const o = outcomes.get(hashOf(m));
-    const reason = named(m);
+    const reason = equivalence(m);
     return o ? [{ ...o, name: m.name, ...(!o.killed && reason && { reason }) }] : [];
   });
   const killed = results.filter((o) => o.killed).length;
