@@ -1,18 +1,41 @@
 // Structured kernels under the sanitizers: one op of each kind here; scripts/sanitize-kernels.ts runs all of them, for longer than a suite may take.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { dirname, join } from 'node:path';
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { test } from 'node:test';
-import { fileURLToPath } from 'node:url';
+import { packageRoot } from '../src/kernels/source.js';
 
-const script = join(dirname(fileURLToPath(import.meta.url)), '../scripts/sanitize-kernels.js');
 const { NODE_TEST_CONTEXT: _, ...env } = process.env; // the children are no tests
+const sanitize = (root: string, ops: string, waves: string): { status: number | null; text: string } => {
+  const r = spawnSync(process.execPath, [join(root, 'dist/scripts/sanitize-kernels.js'), '--ops', ops, '--waves', waves], { encoding: 'utf8', env });
+  return { status: r.status, text: r.stdout + r.stderr };
+};
 
 test('softmax, sorting, products, convolution and attention are clean under the address, undefined-behaviour and thread sanitizers', (t) => {
-  const r = spawnSync(process.execPath, [script, '--ops', 'softmax,argsort,bmm,conv2d,sdpaRun', '--waves', '64'], { encoding: 'utf8', env });
-  if (r.stdout.startsWith('skipped')) return t.skip(r.stdout.trim());
-  assert.equal(r.status, 0, r.stdout.slice(-3000) + r.stderr.slice(-3000));
-  assert.match(r.stdout, /sim:64: 10 cases of 5 ops/);
-  assert.match(r.stdout, /softmax_rows_\w+.* sort_rows_\w+/);
-  assert.match(r.stdout, /\n0 problems/);
+  const { status, text } = sanitize(packageRoot, 'softmax,argsort,bmm,conv2d,sdpaRun', '64');
+  if (text.startsWith('skipped')) return t.skip(text.trim());
+  assert.equal(status, 0, text.slice(-3000));
+  assert.match(text, /sim:64: 10 cases of 5 ops/);
+  assert.match(text, /softmax_rows_\w+.* sort_rows_\w+/);
+  assert.match(text, /\n0 problems/);
+});
+
+test('a kernel that has lost a barrier is reported as a race, in a copy of the package', (t) => {
+  const copy = mkdtempSync(join(tmpdir(), 'wick-race-'));
+  t.after(() => rmSync(copy, { recursive: true, force: true }));
+  mkdirSync(join(copy, 'dist'));
+  for (const part of ['dist/src', 'dist/scripts', 'kernels', 'native', 'package.json']) cpSync(join(packageRoot, part), join(copy, part), { recursive: true, filter: (f) => !f.endsWith('.map') });
+  symlinkSync(join(packageRoot, 'node_modules'), join(copy, 'node_modules'));
+  // In the reduction over a block: between what the waves write and what the first of them reads.
+  const [path, barrier] = [join(copy, 'kernels/block.h'), '    __syncthreads();\n'];
+  const text = readFileSync(path, 'utf8');
+  const at = text.indexOf(barrier);
+  assert.ok(at > 0, 'the barrier is there');
+  writeFileSync(path, text.slice(0, at) + text.slice(at + barrier.length));
+  const ran = sanitize(copy, 'softmax', '32');
+  if (/^skipped|does not run here|did not run/m.test(ran.text)) return t.skip(ran.text.trim());
+  assert.equal(ran.status, 1, ran.text.slice(-3000));
+  assert.match(ran.text, /softmax on sim:32, thread sanitizer[\s\S]*WARNING: ThreadSanitizer: data race[\s\S]*group_reduce/);
 });
