@@ -339,10 +339,11 @@ template <class S> WICK_FN void pool_argmax(const S* src, u32* dst, u64 numel, c
 /** A convolution's shapes: channels count within a group, strides are in elements, the result is contiguous. */
 struct Conv {
   i32 batch, groups, channels, outputs;  // channels read and results made by each group
-  i32 h, w, h_out, w_out, h_k, w_k;
-  i32 h_step, w_step, h_pad, w_pad, h_gap, w_gap;
+  i32 h_k, w_k, h_step, w_step, h_pad, w_pad, h_gap, w_gap;
+  i64 h, w, h_out, w_out;
   i64 x[4], kernel[4];
 };
+// Tiles are for images and results of fewer than 2^31 pixels: 32 bits count them, divisions of 64 would be most of the code.
 /** The image as a matrix: row n is a result pixel, k a channel and kernel position. */
 template <bool TRANSPOSED, class S> struct PatchLoad {
   const S* src;
@@ -352,7 +353,7 @@ template <bool TRANSPOSED, class S> struct PatchLoad {
   WICK_MEMBER S raw(i64 n, i64 at) const {
     if (n >= pixels) return S{};
     const u32 k = (u32)at, area = (u32)(s.h_k * s.w_k), c = k / area, p = (k - c * area) / (u32)s.w_k, q = k - c * area - p * (u32)s.w_k;
-    const u32 plane = (u32)(s.h_out * s.w_out), b = (u32)(n / plane), pixel = (u32)(n - (i64)b * plane), oy = pixel / (u32)s.w_out, ox = pixel - oy * (u32)s.w_out;
+    const u32 width = (u32)s.w_out, plane = (u32)s.h_out * width, b = (u32)n / plane, pixel = (u32)n - b * plane, oy = pixel / width, ox = pixel - oy * width;
     i32 y, z;
     if constexpr (TRANSPOSED) {
       const i32 ty = (i32)oy + s.h_pad - (i32)p * s.h_gap, tz = (i32)ox + s.w_pad - (i32)q * s.w_gap;
@@ -364,7 +365,7 @@ template <bool TRANSPOSED, class S> struct PatchLoad {
       y = (i32)oy * s.h_step + (i32)p * s.h_gap - s.h_pad;
       z = (i32)ox * s.w_step + (i32)q * s.w_gap - s.w_pad;
     }
-    if (y < 0 || z < 0 || y >= s.h || z >= s.w) return S{};
+    if (y < 0 || z < 0 || y >= (i32)s.h || z >= (i32)s.w) return S{};
     return src[(i64)b * s.x[0] + (first + c) * s.x[1] + y * s.x[2] + z * s.x[3]];
   }
   WICK_MEMBER product_t<S> load(i64 n, i64 k) const { return wide(raw(n, k)); }
@@ -390,14 +391,15 @@ template <class S> struct PixelStore {
   i64 group, pixels;
   WICK_MEMBER void store(i64 m, i64 n, product_t<S> sum) const {
     if (m >= s.outputs || n >= pixels) return;
-    const i64 plane = (i64)s.h_out * s.w_out, channel = group * s.outputs + m;
+    const u32 plane = (u32)s.h_out * (u32)s.w_out, b = (u32)n / plane;
+    const i64 channel = group * s.outputs + m;
     if (bias) sum += wide(bias[channel]);
-    dst[(n / plane * s.groups * s.outputs + channel) * plane + n % plane] = from_compute<S>(sum);
+    dst[((i64)b * s.groups * s.outputs + channel) * plane + ((u32)n - b * plane)] = from_compute<S>(sum);
   }
 };
 #define CONV_TILES(NAME, S, HOW, TRANSPOSED, TILE, THREADS)                                                              \
   KERNEL(THREADS) NAME(const S* src, const S* kernel, const S* bias, S* dst, const Conv s) {                             \
-    const i64 pixels = (i64)s.batch * s.h_out * s.w_out, group = blockIdx.y;                                             \
+    const i64 pixels = s.batch * s.h_out * s.w_out, group = blockIdx.y;                                                  \
     const Tile tile = tile_of(blockIdx.x, (s.outputs + TILE - 1) / TILE, (pixels + TILE - 1) / TILE);                    \
     const KernelLoad<TRANSPOSED, S> a = {kernel, s, group};                                                              \
     const PatchLoad<TRANSPOSED, S> b = {src, s, group * s.channels, pixels};                                             \
@@ -409,16 +411,16 @@ template <class S> struct PixelStore {
 
 /** A thread an element: what pays when a group has few channels on either side. */
 template <bool TRANSPOSED, class S> WICK_FN void conv_direct(const S* src, const S* kernel, const S* bias, S* dst, const Conv& s) {
-  const i64 plane = (i64)s.h_out * s.w_out, made = (i64)s.groups * s.outputs;
+  const i64 plane = s.h_out * s.w_out, made = (i64)s.groups * s.outputs;
   GRID_STRIDE(i, (u64)(s.batch * made * plane)) {
     const i64 channel = (i64)i / plane % made, group = channel / s.outputs, b = (i64)i / plane / made;
-    const i32 oy = (i32)((i64)i % plane / s.w_out), ox = (i32)((i64)i % s.w_out);
+    const i64 oy = (i64)i % plane / s.w_out, ox = (i64)i % s.w_out;
     product_t<S> sum = bias ? wide(bias[channel]) : (product_t<S>)0;
     for (i32 p = 0; p < s.h_k; p++) {
-      const i32 y = TRANSPOSED ? (i32)transposed_source(oy, p, s.h_step, s.h_pad, s.h_gap, s.h) : oy * s.h_step + p * s.h_gap - s.h_pad;
+      const i64 y = TRANSPOSED ? transposed_source(oy, p, s.h_step, s.h_pad, s.h_gap, s.h) : oy * s.h_step + (i64)p * s.h_gap - s.h_pad;
       if (y < 0 || y >= s.h) continue;
       for (i32 q = 0; q < s.w_k; q++) {
-        const i32 z = TRANSPOSED ? (i32)transposed_source(ox, q, s.w_step, s.w_pad, s.w_gap, s.w) : ox * s.w_step + q * s.w_gap - s.w_pad;
+        const i64 z = TRANSPOSED ? transposed_source(ox, q, s.w_step, s.w_pad, s.w_gap, s.w) : ox * s.w_step + (i64)q * s.w_gap - s.w_pad;
         if (z < 0 || z >= s.w) continue;
         const S* from = src + b * s.x[0] + group * s.channels * s.x[1] + y * s.x[2] + z * s.x[3];
         const S* by = kernel + p * s.kernel[2] + q * s.kernel[3] +

@@ -16,9 +16,13 @@ template <class A> struct Stats {
   A mean, rstd;
 };
 
-/** Mean and reciprocal deviation of a row. */
-template <bool CENTER, int V, int P, class R, class A>
-WICK_FN Stats<A> row_stats(const R& x, i64 n, i64 cols, u32 lane, u32 lanes, A eps, A* slots) {
+/** The sum over each group of lanes, which every thread gets, with one barrier at most: calls in a row must not be given the same slots. */
+template <class A> WICK_FN A row_sum(A v, u32 lanes, A* slots) {
+  return lanes > WICK_WAVE ? block_sum(v, slots) : group_sum(v, lanes, slots);
+}
+
+/** Mean and reciprocal deviation of a row; `sum` joins lanes. */
+template <bool CENTER, int V, int P, class R, class A, class F> WICK_FN Stats<A> row_stats(const R& x, i64 n, i64 cols, u32 lane, u32 lanes, A eps, F sum) {
   A mean = 0, square = 0;
   if constexpr (CENTER) {
     each_vector<V, P>(n, lane, lanes, [&](int p, i64 c) {
@@ -27,7 +31,7 @@ WICK_FN Stats<A> row_stats(const R& x, i64 n, i64 cols, u32 lane, u32 lanes, A e
 #pragma unroll
       for (int i = 0; i < V; i++) mean += v[i];
     });
-    mean = group_sum(mean, lanes, slots) / (A)cols;
+    mean = sum(mean) / (A)cols;
   }
   each_vector<V, P>(n, lane, lanes, [&](int p, i64 c) {
     A v[V];
@@ -35,45 +39,38 @@ WICK_FN Stats<A> row_stats(const R& x, i64 n, i64 cols, u32 lane, u32 lanes, A e
 #pragma unroll
     for (int i = 0; i < V; i++) square = fmag(v[i] - mean, v[i] - mean, square);
   });
-  Stats<A> stats = {mean, rsqrtg(group_sum(square, lanes, slots) / (A)cols + eps)};
+  Stats<A> stats = {mean, rsqrtg(sum(square) / (A)cols + eps)};
   return stats;
 }
 
-/** (x - mean) * rstd * w + b for one vector, with those of w and b that count (told apart by a flag: pointers would keep them in memory). */
-template <class S, int V, class A>
-WICK_FN void put_normed(S* dst, A (&v)[V], const Stats<A>& stats, bool scaled, const A (&w)[V], bool shifted, const A (&b)[V]) {
+/** V weights or biases, `otherwise` where there are none: the choice stands outside the arithmetic, where every element would pay for it. */
+template <int V, class S, class A> WICK_FN void load_or(const S* from, i64 c, A otherwise, A (&v)[V]) {
+  if (from) load_v<V>(from + c, v);
+  else
 #pragma unroll
-  for (int i = 0; i < V; i++) v[i] = (v[i] - stats.mean) * stats.rstd;
-  // The choice stands outside the loops: inside, every element would pay for it.
-  if (scaled && shifted) {
-#pragma unroll
-    for (int i = 0; i < V; i++) v[i] = fmag(v[i], w[i], b[i]);
-  } else if (scaled) {
-#pragma unroll
-    for (int i = 0; i < V; i++) v[i] *= w[i];
-  } else if (shifted) {
-#pragma unroll
-    for (int i = 0; i < V; i++) v[i] += b[i];
-  }
-  store_v<V>(dst, v);
+    for (int i = 0; i < V; i++) v[i] = otherwise;
 }
 
 template <bool CENTER, class S, int V, int P>
 WICK_FN void norm_rows(const S* src, S* dst, const S* weight, const S* bias, i64 rows, i64 cols, u32 lanes, double eps) {
   typedef compute_t<S> A;
-  __shared__ A slots[WAVE_SLOTS];
+  __shared__ A slots[2][WAVE_SLOTS];
   const RowWalk walk(lanes);
+  int turn = 0;
+  const auto sum = [&](A v) { return row_sum(v, lanes, slots[turn ^= 1]); };
   EACH_ROW(walk, row, live, rows) {
     const i64 n = live ? cols : 0, at = (live ? row : 0) * cols;
     Row<S, V, P> x;
     x.open(src + at, n, walk.lane, lanes);
-    const Stats<A> stats = row_stats<CENTER, V, P>(x, n, cols, walk.lane, lanes, (A)eps, slots);
+    const Stats<A> stats = row_stats<CENTER, V, P>(x, n, cols, walk.lane, lanes, (A)eps, sum);
     each_vector<V, P>(n, walk.lane, lanes, [&](int p, i64 c) {
       A v[V], w[V], b[V];
       x.get(p, c, v);
-      if (weight) load_v<V>(weight + c, w);
-      if (bias) load_v<V>(bias + c, b);
-      put_normed<S>(dst + at + c, v, stats, weight, w, bias, b);
+      load_or<V>(weight, c, (A)1, w);
+      load_or<V>(bias, c, -(A)0, b);  // leaves the sign of a zero alone
+#pragma unroll
+      for (int i = 0; i < V; i++) v[i] = fmag((v[i] - stats.mean) * stats.rstd, w[i], b[i]);
+      store_v<V>(dst + at + c, v);
     });
   }
 }
@@ -186,14 +183,16 @@ template <bool CENTER, class S, int V, int P>
 WICK_FN void norm_grad_rows(const S* src, const S* grad, const S* weight, S* dx, Stats<compute_t<S>>* kept, i64 rows, i64 cols, u32 lanes,
                             double eps) {
   typedef compute_t<S> A;
-  __shared__ A slots[WAVE_SLOTS];
+  __shared__ A slots[2][WAVE_SLOTS];
   const RowWalk walk(lanes);
+  int turn = 0;
+  const auto sum = [&](A v) { return row_sum(v, lanes, slots[turn ^= 1]); };
   EACH_ROW(walk, row, live, rows) {
     const i64 n = live ? cols : 0, at = (live ? row : 0) * cols;
     Row<S, V, P> x, g;
     x.open(src + at, n, walk.lane, lanes);
     g.open(grad + at, n, walk.lane, lanes);
-    const Stats<A> stats = row_stats<CENTER, V, P>(x, n, cols, walk.lane, lanes, (A)eps, slots);
+    const Stats<A> stats = row_stats<CENTER, V, P>(x, n, cols, walk.lane, lanes, (A)eps, sum);
     if (kept && live && walk.lane == 0) kept[row] = stats;
     A along = 0, mean = 0;  // means of gw * xhat and of gw
     const auto both = [&](int p, i64 c, A (&xhat)[V], A (&gw)[V]) {
@@ -217,8 +216,8 @@ WICK_FN void norm_grad_rows(const S* src, const S* grad, const S* weight, S* dx,
         if constexpr (CENTER) mean += gw[i];
       }
     });
-    along = group_sum(along, lanes, slots) / (A)cols;
-    if constexpr (CENTER) mean = group_sum(mean, lanes, slots) / (A)cols;
+    along = sum(along) / (A)cols;
+    if constexpr (CENTER) mean = sum(mean) / (A)cols;
     each_vector<V, P>(n, walk.lane, lanes, [&](int p, i64 c) {
       A xhat[V], gw[V];
       both(p, c, xhat, gw);

@@ -35,7 +35,7 @@ template <int B, class E> WICK_FN Quad<E> select(QuadMask<B> m, Quad<E> p, Quad<
   return {select(m.a, p.a, q.a), select(m.b, p.b, q.b), select(m.c, p.c, q.c), select(m.d, p.d, q.d)};
 }
 #define WICK_BY_FOUR(f) template <class E> WICK_FN Quad<E> f(Quad<E> x) { return {f(x.a), f(x.b), f(x.c), f(x.d)}; }
-WICK_BY_FOUR(logg) WICK_BY_FOUR(log1pg) WICK_BY_FOUR(expm1g) WICK_BY_FOUR(sing) WICK_BY_FOUR(cosg) WICK_BY_FOUR(tang) WICK_BY_FOUR(normcdfg)
+WICK_BY_FOUR(exp2g) WICK_BY_FOUR(logg) WICK_BY_FOUR(log1pg) WICK_BY_FOUR(expm1g) WICK_BY_FOUR(sing) WICK_BY_FOUR(cosg) WICK_BY_FOUR(tang) WICK_BY_FOUR(normcdfg)
 WICK_BY_FOUR(sqrtg) WICK_BY_FOUR(absg) WICK_BY_FOUR(ceilg) WICK_BY_FOUR(floorg) WICK_BY_FOUR(truncg) WICK_BY_FOUR(roundg) WICK_BY_FOUR(rintg)
 #undef WICK_BY_FOUR
 #define WICK_BY_FOUR(f) template <class E> WICK_FN Quad<E> f(Quad<E> x, Quad<E> y) { return {f(x.a, y.a), f(x.b, y.b), f(x.c, y.c), f(x.d, y.d)}; }

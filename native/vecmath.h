@@ -39,6 +39,8 @@ WICK_FN F expg(F x) {
   return mad(p, power * r, power);
 }
 
+WICK_FN F exp2g(F x) { return eachLane(x, [](float v) { return __builtin_exp2f(v); }); }
+
 WICK_FN F logg(F x) {
   typename F::M tiny = x < F(0x1p-126f);
   F z = select(tiny, x * F(0x1p23f), x);
@@ -188,6 +190,7 @@ WICK_CALL F powg(F x, F y) {
 
 #define WICK_LIBM(name, call) WICK_CALL D name(D x) { return eachLane(x, [](double v) { return call; }); }
 WICK_LIBM(expg, __builtin_exp(v))
+WICK_LIBM(exp2g, __builtin_exp2(v))
 WICK_LIBM(logg, __builtin_log(v))
 WICK_LIBM(log1pg, __builtin_log1p(v))
 WICK_LIBM(expm1g, __builtin_expm1(v))

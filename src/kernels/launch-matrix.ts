@@ -96,14 +96,17 @@ export interface ConvShape {
 /** Convolution, or transposed convolution (the kernel's first dimension is then the input channel). Buffers: src, kernel, bias, dst (contiguous). */
 export function convLaunch(transposed: boolean, dtype: DType, s: ConvShape, target: Target): Plan {
   const struct = structBytes([
-    { i32: [s.batch, s.groups, s.channels, s.outputs, ...s.input, ...s.output, ...s.kernel, ...s.stride, ...s.padding, ...s.dilation] },
-    { i64: [...s.inputStrides, ...s.kernelStrides] },
+    { i32: [s.batch, s.groups, s.channels, s.outputs, ...s.kernel, ...s.stride, ...s.padding, ...s.dilation] },
+    { i64: [...s.input, ...s.output, ...s.inputStrides, ...s.kernelStrides] },
   ]);
   const stem = transposed ? 'conv_transpose' : 'conv';
   const args = [at('src'), at('kernel'), s.bias ? at('bias') : 0, at('dst'), struct];
   const pixels = s.batch * s.output[0] * s.output[1];
+  // Places in images as tiles count them: in 32 bits, padding and dilation included.
+  const reach = [0, 1].map((i) => Math.max(s.input[i] + 2 * s.padding[i], s.output[i] + s.padding[i], (s.output[i] - 1) * s.stride[i] + (s.kernel[i] - 1) * s.dilation[i] + 1));
+  const wide = pixels >= 2 ** 31 || reach.some((n) => n >= 2 ** 31);
   // Tiles pay when a group fills a good part of one.
-  if (s.outputs < 16 || s.channels * s.kernel[0] * s.kernel[1] < 16 || s.groups > 65535) {
+  if (wide || s.outputs < 16 || s.channels * s.kernel[0] * s.kernel[1] < 16 || s.groups > 65535) {
     return single(launch('conv', `${stem}_direct_${dtype}`, [strideGrid(pixels * s.groups * s.outputs)], 256, args));
   }
   const units = (dtype === 'f16' || dtype === 'bf16') && hasMatrixUnits(target);
