@@ -160,7 +160,7 @@ int NAME(cuLaunchKernel, hipModuleLaunchKernel)(void *f, unsigned gx, unsigned g
 #ifdef CUDA
 typedef struct { unsigned gx, gy, gz, bx, by, bz, shared; void *s; const struct { int id; char pad[4]; int value; } *attrs; unsigned count; } Config;
 int cuLaunchKernelEx(const Config *c, void *f, void **params, void **extra) {
-  if (c->count != 1 || c->attrs->id != 6 || c->attrs->value != 1) return INVALID;
+  if (c->count > 1 || (c->count == 1 && (c->attrs->id != 6 || c->attrs->value != 1))) return INVALID;
   return cuLaunchKernel(f, c->gx, c->gy, c->gz, c->bx, c->by, c->bz, c->shared, c->s, params, extra);
 }
 #endif

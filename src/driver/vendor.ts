@@ -17,6 +17,11 @@ export const SHARED_CALLS = [
 type SharedCall = (typeof SHARED_CALLS)[number];
 export type VendorTable = Table & { readonly [K in SharedCall]: string } & { readonly memAllocAsync: Table[string]; readonly memFreeAsync: Table[string] };
 
+/** `list` is the address of the list that names packed arguments, 0 for none; `early` is leave to begin before the launch before has ended. */
+export type LaunchCall = (
+  fn: Fn, gridX: number, gridY: number, gridZ: number, blockX: number, blockY: number, blockZ: number, shared: number, stream: Stream, list: number, early: boolean,
+) => number;
+
 /** What the vendors do differently. */
 export interface VendorRules {
   /** Ends the launch list: 0 for CUDA, 3 for HIP. */
@@ -29,8 +34,8 @@ export interface VendorRules {
   /** What peer copies call a device: its context or its ordinal. */
   readonly place: (ordinal: number) => number;
   readonly copy2D: (copy: Copy2D, stream: Stream) => void;
-  /** Launches with leave to begin early; answers the status. */
-  readonly launchEarly?: Native;
+  /** Where there is a better way to launch than the shared call; answers the status. */
+  readonly launch?: LaunchCall;
   readonly loadModule: (code: Uint8Array, name: string) => Module;
   readonly setMaxDynamicShared: (fn: Fn, bytes: number, info: DeviceInfo) => void;
   readonly updateGraph: (exec: GraphExec, graph: Graph) => boolean;
@@ -53,7 +58,7 @@ export class VendorDevice implements Device {
   readonly info: DeviceInfo;
   readonly #calls: Calls<VendorTable>;
   readonly #rules: VendorRules;
-  readonly #launch: Native;
+  readonly #launch: LaunchCall;
   readonly #cell = new Cell();
   readonly #cell2 = new Cell();
   /** { 1, arguments, 2, &size, end, size }: the form of launch that takes packed arguments. */
@@ -67,7 +72,8 @@ export class VendorDevice implements Device {
     this.info = info;
     this.#calls = calls;
     this.#rules = rules;
-    this.#launch = calls.raw.launch as Native;
+    const plain = calls.raw.launch as Native;
+    this.#launch = rules.launch ?? ((fn, gx, gy, gz, bx, by, bz, shared, stream, list) => plain(fn, gx, gy, gz, bx, by, bz, shared, stream, 0, list));
     const block = nativeBlock(48);
     this.#extraAddress = block.address;
     this.#extra = new Uint32Array(block.buffer);
@@ -255,8 +261,7 @@ export class VendorDevice implements Device {
     extra[10] = args.size;
     // An empty list is given as none: a buffer of no bytes is refused by some drivers.
     const list = args.size === 0 ? 0 : this.#extraAddress;
-    const call = early ? (this.#rules.launchEarly ?? this.#launch) : this.#launch;
-    const status = call(fn, gridX, gridY, gridZ, blockX, blockY, blockZ, dynamicShared, stream, 0, list);
+    const status = this.#launch(fn, gridX, gridY, gridZ, blockX, blockY, blockZ, dynamicShared, stream, list, early);
     if (status !== 0) {
       const detail = `grid ${gridX}x${gridY}x${gridZ}, block ${blockX}x${blockY}x${blockZ}, ${dynamicShared} bytes of shared memory, ${args.size} bytes of arguments`;
       throw this.#calls.error('launch', [fn], status, detail);
