@@ -12,7 +12,7 @@ import type { Device } from '../src/driver/driver.js';
 import { buildKernels, jobsFor, targetsOf } from '../src/kernels/aot.js';
 import { KernelCache } from '../src/kernels/cache.js';
 import { codeFor, compilerFor } from '../src/kernels/compile.js';
-import { findPrebuilt, prebuiltTargets, writePrebuilt } from '../src/kernels/prebuilt.js';
+import { findPrebuilt, prebuiltTargets, withoutServed, writePrebuilt } from '../src/kernels/prebuilt.js';
 import { kernelModule, unitOf } from '../src/kernels/source.js';
 import { belongs, lowerPtx, servedBy, targetFor } from '../src/kernels/targets.js';
 
@@ -91,6 +91,17 @@ describe('packs', () => {
     assert.match(String(findPrebuilt(softmax, 'gfx1100', [pack])), /is for compute_80/);
     assert.match(String(findPrebuilt(softmax, 'sm_90', [join(dir, 'nowhere')])), /holds no kernels/);
     assert.match(String(findPrebuilt({ ...softmax, source: `${softmax.source} ` }, 'sm_90', [pack])), /made from other source text/);
+  });
+  test('PTX for a newer GPU that equals an older one\'s but for its version and target is not written again, and is found all the same', () => {
+    const both = join(dir, 'both');
+    const ptx = (version: string, target: string, body: string): Uint8Array => code(`.version ${version}\n.target ${target}\n${body}`);
+    writePrebuilt(both, 'compute_75', 'test 1', [{ units: [softmax], code: ptx('6.3', 'sm_75', 'same') }, { units: [other], code: ptx('6.3', 'sm_75', 'plain') }]);
+    const newer = withoutServed(both, 'compute_80', [{ units: [softmax], code: ptx('7.0', 'sm_80', 'same') }, { units: [other], code: ptx('7.0', 'sm_80', 'better') }]);
+    assert.deepEqual(newer.map((m) => m.units[0]), [other]);
+    writePrebuilt(both, 'compute_80', 'test 1', newer);
+    assert.deepEqual(findPrebuilt(softmax, 'sm_90', [both]), ptx('6.3', 'sm_75', 'same'));
+    assert.deepEqual(findPrebuilt(other, 'sm_90', [both]), ptx('7.0', 'sm_80', 'better'));
+    assert.deepEqual(findPrebuilt(other, 'sm_75', [both]), ptx('6.3', 'sm_75', 'plain'));
   });
   test('a damaged pack is an error, not garbage', () => {
     const broken = join(dir, 'broken');

@@ -15,7 +15,8 @@ import { bytes, table } from './table.js';
 const HELP = `wick kernels build   compiles kernels ahead of use: their first use then costs nothing
   --arch A,B         targets: gfx1100 (AMD), sm_90 (NVIDIA machine code), compute_80 (PTX for that GPU and newer);
                      the GPUs found here unless given
-  --out DIR          writes DIR/TARGET.pack and .json to ship or to name in WICK_PREBUILT_DIR; into the cache on disk unless given
+  --out DIR          writes DIR/TARGET.pack and .json to ship or to name in WICK_PREBUILT_DIR; into the cache on disk unless given;
+                     of several compute_ targets, oldest first, a newer one gets only the kernels whose PTX differs
   --ops a,b          only these: rows (tanh), modules (softmax, gemm), beginnings of symbols (softmax_rows)
   --sample N         at most N kernels of each module
   --jobs N           compiles in N processes (as many as there are cores unless given)
@@ -92,8 +93,8 @@ function build(archs: readonly string[], options: Options): number {
   });
   const { dir } = kernelCache();
   console.log(table(
-    ['target', 'compiler', 'kernels', 'failed', 'code', options.out === undefined ? 'kept in' : 'files', 'seconds'],
-    summaries.map((s) => [s.arch, s.compiler, s.kernels, s.failed.length, bytes(s.bytes), options.out === undefined ? dir : bytes(s.packed), s.seconds.toFixed(1)]),
+    ['target', 'compiler', 'kernels', 'failed', 'code', ...(options.out === undefined ? ['kept in'] : ['written', 'files']), 'seconds'],
+    summaries.map((s) => [s.arch, s.compiler, s.kernels, s.failed.length, bytes(s.bytes), ...(options.out === undefined ? [dir] : [s.written, bytes(s.packed)]), s.seconds.toFixed(1)]),
   ));
   const failed = summaries.flatMap((s) => s.failed.map((f) => `${s.arch} ${f}`));
   for (const f of failed) console.error(f);

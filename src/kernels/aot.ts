@@ -7,7 +7,7 @@ import { codeFor, compile, compilerFor } from './compile.js';
 import { type Chain, elementwiseUnit, standardChains, symbolFor, variantsOf } from './elementwise.js';
 import { codeTogether } from './joined.js';
 import { hasMatrixUnits } from './launch-matrix.js';
-import { type Made, writePrebuilt } from './prebuilt.js';
+import { type Made, withoutServed, writePrebuilt } from './prebuilt.js';
 import { kernelModule, moduleNames, moduleNeeds, type Unit, unitOf } from './source.js';
 import { belongs, lowerPtx } from './targets.js';
 
@@ -89,6 +89,8 @@ export interface BuildSummary {
   readonly arch: string;
   readonly compiler: string;
   readonly kernels: number;
+  /** Pieces of code written: PTX that an older target's in the same folder equals is not written again. */
+  readonly written: number;
   /** Bytes of code, and of the folder's files. */
   readonly bytes: number;
   readonly packed: number;
@@ -154,6 +156,7 @@ export function buildKernels(options: BuildOptions): BuildSummary {
     if (out !== undefined) made.push(m);
     options.onKernel?.(kernels + failed.length, jobs.length, m.units.at(-1)!.entries[0].symbol);
   }
-  const packed = out === undefined ? 0 : writePrebuilt(out, arch, `${compiler.name} ${compiler.version}`, made);
-  return { arch, compiler: `${compiler.name} ${compiler.version}`, kernels, bytes, packed, seconds: (performance.now() - started) / 1000, failed };
+  const own = out !== undefined && arch.startsWith('compute_') ? withoutServed(out, arch, made) : made;
+  const packed = out === undefined ? 0 : writePrebuilt(out, arch, `${compiler.name} ${compiler.version}`, own);
+  return { arch, compiler: `${compiler.name} ${compiler.version}`, kernels, written: own.length, bytes, packed, seconds: (performance.now() - started) / 1000, failed };
 }

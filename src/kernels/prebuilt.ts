@@ -116,6 +116,18 @@ class Pack {
   }
 }
 
+/** PTX but for the lines that name its version and target: what an older GPU's text and a newer one's have in common where nothing newer is used. */
+const body = (code: Uint8Array): string => new TextDecoder().decode(code).replace(/^\.(version|target)\s.*$/gm, '');
+
+/** Leaves out what PTX for an older GPU in the same folder serves as well: text for a newer one then holds only what it does better. */
+export function withoutServed(dir: string, target: string, made: readonly Made[]): Made[] {
+  const older = servedBy(target, prebuiltTargets(dir)).filter((t) => t !== target).map((t) => new Pack(dir, t));
+  return made.filter(({ units, code }) => !older.some((pack) => units.every((u) => {
+    const known = pack.find(u);
+    return typeof known !== 'string' && body(known) === body(code);
+  })));
+}
+
 /** Folders with kernels made ahead of time: those WICK_PREBUILT_DIR names, then the package's own. */
 export const prebuiltDirs = (): string[] => [...(process.env.WICK_PREBUILT_DIR ?? '').split(delimiter).filter(Boolean), join(kernelsDir, 'prebuilt')];
 export const prebuiltTargets = (dir: string): string[] =>
