@@ -6,7 +6,7 @@ import { availableParallelism, tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { ourSymbols } from '../src/kernels/manifest.js';
+import { ourSymbols, readManifest } from '../src/kernels/manifest.js';
 import { compiledFrom, type RanDevice } from '../src/parity/compiled.js';
 import { commitNow } from '../src/parity/provenance.js';
 
@@ -41,11 +41,13 @@ function collect(fails: number, passes: number): Record<string, RanDevice> {
     }
   }
   const ours = [...ourSymbols()];
+  const candle = new Set(readManifest().map((c) => c.symbol));
   return Object.fromEntries([...ran].map(([device, symbols]) => {
     const modules = [...new Set(ours.map(([, { module }]) => module))].flatMap((m) => {
       const all = ours.filter(([, { module }]) => module === m);
       const hit = all.filter(([s]) => symbols.has(s)).length;
-      return hit > 0 ? [[m, { source: compiledFrom(m), ran: hit, of: all.length }] as const] : [];
+      const missed = all.map(([s]) => s).filter((s) => candle.has(s) && !symbols.has(s));
+      return hit > 0 ? [[m, { source: compiledFrom(m), ran: hit, of: all.length, missed }] as const] : [];
     });
     return [device, { date: new Date().toISOString().slice(0, 10), commit: commitNow(), pass: passes, fail: fails, modules: Object.fromEntries(modules) }];
   }));
@@ -59,7 +61,7 @@ await Promise.all(Array.from({ length: Number(values.jobs) }, async () => {
 const sum = (key: 'pass' | 'fail'): number => outcomes.reduce((n, o) => n + o[key], 0);
 const record = collect(sum('fail'), sum('pass'));
 for (const [device, r] of Object.entries(record)) {
-  console.log(`${device}: ${Object.entries(r.modules).map(([m, { ran, of }]) => `${m} ${ran} of ${of}`).join(', ')}`);
+  console.log(`${device}: ${Object.entries(r.modules).map(([m, { ran, of, missed }]) => `${m} ${ran} of ${of}${missed.length ? ` (of Candle's not ${missed.join(' ')})` : ''}`).join('\n  ')}`);
 }
 if (values.json) {
   const kept = existsSync(values.json) ? (JSON.parse(readFileSync(values.json, 'utf8')) as Record<string, RanDevice>) : {};

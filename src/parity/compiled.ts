@@ -60,8 +60,8 @@ export interface RanDevice {
   /** Tests. */
   readonly pass: number;
   readonly fail: number;
-  /** Symbols that ran, of those the module has; generated elementwise kernels are the op matrix's. */
-  readonly modules: Readonly<Record<string, { readonly source: string; readonly ran: number; readonly of: number }>>;
+  /** Symbols that ran, of those the module has, and those of Candle's that did not; generated elementwise kernels are the op matrix's. */
+  readonly modules: Readonly<Record<string, { readonly source: string; readonly ran: number; readonly of: number; readonly missed: readonly string[] }>>;
 }
 export const RAN = 'docs/kernels-run.json';
 export function readRan(file = join(packageRoot, RAN)): Readonly<Record<string, RanDevice>> {

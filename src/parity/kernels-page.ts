@@ -36,6 +36,9 @@ function outcome(cells: readonly Cell[]): string {
   return `${t.exact} / ${t.within + t.closer}${t.differs ? ` / ${t.differs}` : ''}${t.failed ? ` **${t.failed} failed**` : ''}`;
 }
 
+/** Kernels that ran, and those of Candle's among them. */
+const ranText = (r: RanDevice['modules'][string] | undefined, candle: number): string => (r ? `${r.ran}${candle ? ` (${candle - r.missed.length} of Candle's)` : ''}` : '');
+
 const COLUMNS: readonly (readonly [title: string, device: (name: string) => boolean])[] = [
   ['sim:32', (d) => d === 'sim:32'], ['sim:64', (d) => d === 'sim:64'], ['emulated AMD', (d) => d.startsWith('emu:')], ['NVIDIA GPU', (d) => d.startsWith('cuda:')], ['AMD GPU', (d) => d.startsWith('rocm:')],
 ];
@@ -67,7 +70,7 @@ export function kernelsPage(evidence: readonly Evidence[], compiled: Compiled, r
     `## Compiled for AMD\n\nKernels that were found in order, by target: symbol, offset and size of every argument as the launch code packs them, block size, shared memory within 64 KiB, and no private memory, so no spilled register. Compiled by ${compilers.join(' and ') || 'nothing yet'}; the record is [kernels-amd.json](kernels-amd.json), and \`npm run evidence:check\` fails where it is of other kernels than the present. Of the elementwise kernels every row and cast once and two rows in all variants are compiled; kernels for matrix units only where a GPU has them.\n\n${compiledTable(modules, compiled)}`,
     ...(devices.length > 0 ? [`## Run one by one\n\nSymbols that the kernel tests launched, of those a module has (\`npm run kernels:run\`; [kernels-run.json](kernels-run.json)); results are held against Candle's CUDA numbers and plain loops.\n\n${table(
       ['module', 'kernels', "Candle's", ...devices],
-      modules.filter((m) => devices.some((d) => ran[d].modules[m.module])).map(({ module, kernels, candle: theirs }) => [`\`${module}\``, kernels, theirs || '', ...devices.map((d) => ran[d].modules[module]?.ran ?? '')]),
+      modules.filter((m) => devices.some((d) => ran[d].modules[m.module])).map(({ module, kernels, candle: theirs }) => [`\`${module}\``, kernels, theirs || '', ...devices.map((d) => ranText(ran[d].modules[module], theirs))]),
     )}\n\nTests: ${devices.map((d) => `${d} ${ran[d].pass} passed, ${ran[d].fail} failed (${ran[d].date})`).join('; ')}.`] : []),
     `## Run by ops\n\nCases of ops that launch a kernel of the module, from the evidence in [docs/parity](parity): bit for bit / within the bound / different on purpose, against the double-precision reference; the last column against Candle's CUDA output and PyTorch's numbers on the NVIDIA GPU.\n\n${table(
       ['module', 'kernels', ...columns.map(([title]) => title), 'golden cases on NVIDIA'],
