@@ -1,5 +1,5 @@
 // cuDNN's graph interface: the engines the library offers for one convolution, each a plan that runs with addresses.
-// It has the newer kernels for 16-bit floats, which the algorithm interface does not reach.
+// It has newer kernels, which the algorithm interface does not reach.
 import type { Calls } from './checked.js';
 import { CONV_ALIGNMENT, type ConvDType, type ConvSpec } from './dnn.js';
 import type { Address } from './driver.js';
@@ -74,6 +74,7 @@ export const CUDNN_GRAPH_NUMBERS = {
   CUDNN_TYPE_NUMERICAL_NOTE: 11,
   CUDNN_TYPE_BACKEND_DESCRIPTOR: 15,
   CUDNN_HEUR_MODE_A: 3,
+  CUDNN_NUMERICAL_NOTE_TENSOR_CORE: 0,
   CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS: 1,
   CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION: 2,
   CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC: 4,
@@ -82,6 +83,8 @@ const N = CUDNN_GRAPH_NUMBERS;
 
 /** Results must not change from run to run, and sums are kept in float. */
 const REFUSED: readonly number[] = [N.CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS, N.CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION, N.CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC];
+/** The matrix units take f32 as TF32, which is for those who ask for it. */
+const refusedFor = ({ dtype, tf32 }: ConvSpec): readonly number[] => (dtype === 'f32' && !tf32 ? [...REFUSED, N.CUDNN_NUMERICAL_NOTE_TENSOR_CORE] : REFUSED);
 /** The operation of a kind: its descriptor, its first attribute (alpha, beta and the convolution follow in order), and its tensors'. */
 const OPERATIONS = {
   forward: { type: N.CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, alpha: N.CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
@@ -93,7 +96,7 @@ const OPERATIONS = {
 } as const;
 const IDS = { x: 1, filter: 2, y: 3 } as const;
 /** Engine configurations asked for, plans kept for measuring, and packs of addresses kept for the next run. */
-const WANTED = 24;
+const WANTED = 40;
 const KEPT = 10;
 const PACKS = 256;
 
@@ -143,9 +146,10 @@ export class CudnnGraphs {
     if (this.#calls.status('descriptorFinalize', heuristics) !== 0) return { plans, descriptors };
     const configs = int64(...Array.from({ length: WANTED }, () => make(N.CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)));
     const count = this.#get(heuristics, N.CUDNN_ATTR_ENGINEHEUR_RESULTS, N.CUDNN_TYPE_BACKEND_DESCRIPTOR, configs);
+    const refused = refusedFor(spec);
     for (let rank = 0; rank < count && plans.length < KEPT; rank++) {
       const config = Number(configs[rank]);
-      if (this.#notes(config, make).some((n) => REFUSED.includes(n))) continue;
+      if (this.#notes(config, make).some((n) => refused.includes(n))) continue;
       const plan = make(N.CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
       this.#set(plan, N.CUDNN_ATTR_EXECUTION_PLAN_HANDLE, N.CUDNN_TYPE_HANDLE, int64(this.#handle));
       this.#set(plan, N.CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, N.CUDNN_TYPE_BACKEND_DESCRIPTOR, int64(config));

@@ -1,4 +1,4 @@
-// cuDNN 9: convolutions forward and backward, 16-bit floats through its graph interface and the others through its algorithms.
+// cuDNN 9: convolutions forward and backward: 16-bit floats through its graph interface, doubles through its algorithms, f32 through what is faster.
 import { DriverError, OutOfMemoryError, UnsupportedError } from '../base/errors.js';
 import { Calls } from './checked.js';
 import { CUBLASLT } from './cublaslt.js';
@@ -77,6 +77,12 @@ const describe = (e: EnginePlan): string => `engine ${e.rank}, workspace ${e.wor
 const WANTED = 8;
 const MOST_WORKSPACE = 1 << 30;
 
+interface Operands {
+  readonly x: Address;
+  readonly filter: Address;
+  readonly y: Address;
+}
+
 interface CudnnPlan extends ConvPlan {
   readonly x: number;
   readonly filter: number;
@@ -86,8 +92,8 @@ interface CudnnPlan extends ConvPlan {
   math: number;
   workspaceBytes: number;
   description: string;
-  /** Where the graph interface serves: its engines, and the one chosen. */
-  readonly engines?: Engines;
+  /** Where the graph interface serves: its engines, and the one chosen; without one the algorithm runs. */
+  engines?: Engines;
   engine?: EnginePlan;
 }
 
@@ -153,7 +159,18 @@ class Cudnn implements Dnn {
     const rule = checkConv(spec);
     if (rule !== true) return `${this.name}: ${rule}`;
     this.#device.makeCurrent();
-    return (HALVES.includes(spec.dtype) && this.#graphs ? this.#buildGraph(this.#graphs, spec) : undefined) ?? this.#buildAlgorithms(spec, key);
+    const graphs = spec.dtype === 'f64' ? undefined : this.#graphs;
+    const built = graphs && HALVES.includes(spec.dtype) ? this.#buildGraph(graphs, spec) : undefined;
+    if (built) return built;
+    const plan = this.#buildAlgorithms(spec, key);
+    if (spec.dtype !== 'f32' || !graphs) return plan;
+    if (typeof plan === 'string') return this.#buildGraph(graphs, spec) ?? plan;
+    try {
+      plan.engines = graphs.engines(spec, MOST_WORKSPACE);
+    } catch (e) {
+      if (!(e instanceof DriverError)) throw e; // a convolution that makes no graph has its algorithm
+    }
+    return plan;
   }
 
   /** The engine the library thinks best; `tune` measures them. */
@@ -220,9 +237,14 @@ class Cudnn implements Dnn {
   tune(plan: ConvPlan, x: Address, filter: Address, y: Address, stream: Stream): void {
     const p = plan as CudnnPlan;
     this.#use(stream);
-    if (p.engines) return this.#tuneEngines(p, p.engines.plans, (e) => this.#runEngine(e, x, filter, y, stream), stream);
+    if (p.conv !== 0) this.#tuneAlgorithms(p, { x, filter, y }, stream);
+    if (!p.engines) return;
+    const algorithm = p.conv === 0 ? Infinity : this.#measure(() => this.#runAlgorithm(p, { x, filter, y }, stream), stream);
+    this.#tuneEngines(p, p.engines.plans, algorithm, (e) => this.#runEngine(e, x, filter, y, stream), stream);
+  }
+
+  #tuneAlgorithms(p: CudnnPlan, data: Operands, stream: Stream): void {
     const kind = KINDS[p.spec.kind];
-    const data = { x, filter, y };
     const [o1, o2, o3] = kind.order;
     const results = nativeBlock(CUDNN_PERF.size * WANTED);
     const found = new Cell();
@@ -242,38 +264,46 @@ class Cudnn implements Dnn {
     (this.#graphs as CudnnGraphs).run(engine, x, filter, y, this.#workspaces.get(stream, engine.workspaceBytes));
   }
 
-  /** Runs each engine a few times and keeps the fastest; one that fails is passed over. */
-  #tuneEngines(p: CudnnPlan, plans: readonly EnginePlan[], run: (e: EnginePlan) => void, stream: Stream): void {
+  /** Milliseconds of a run, the mean of a few; infinitely many where it fails. */
+  #measure(run: () => void, stream: Stream): number {
     const [start, end] = [this.#device.createEvent(true), this.#device.createEvent(true)];
-    let best = Infinity;
-    for (const engine of plans) {
-      try {
-        run(engine);
-        this.#device.record(start, stream);
-        for (let i = 0; i < TUNING_RUNS; i++) run(engine);
-        this.#device.record(end, stream);
-      } catch (e) {
-        if (e instanceof DriverError || e instanceof OutOfMemoryError) continue;
-        throw e;
-      }
+    try {
+      run();
+      this.#device.record(start, stream);
+      for (let i = 0; i < TUNING_RUNS; i++) run();
+      this.#device.record(end, stream);
       this.#device.synchronizeEvent(end);
-      const ms = this.#device.elapsed(start, end) / TUNING_RUNS;
+      return this.#device.elapsed(start, end) / TUNING_RUNS;
+    } catch (e) {
+      if (e instanceof DriverError || e instanceof OutOfMemoryError) return Infinity;
+      throw e;
+    } finally {
+      this.#device.destroyEvent(start);
+      this.#device.destroyEvent(end);
+    }
+  }
+
+  /** Keeps the fastest engine that takes less than `best` milliseconds; one that fails is passed over. */
+  #tuneEngines(p: CudnnPlan, plans: readonly EnginePlan[], best: number, run: (e: EnginePlan) => void, stream: Stream): void {
+    for (const engine of plans) {
+      const ms = this.#measure(() => run(engine), stream);
       if (ms >= best) continue;
       best = ms;
       p.engine = engine;
       p.workspaceBytes = engine.workspaceBytes;
       p.description = `${describe(engine)}, ${ms.toFixed(3)} ms`;
     }
-    this.#device.destroyEvent(start);
-    this.#device.destroyEvent(end);
   }
 
   run(plan: ConvPlan, x: Address, filter: Address, y: Address, stream: Stream): void {
     const p = plan as CudnnPlan;
     this.#use(stream);
-    if (p.engine) return this.#runEngine(p.engine, x, filter, y, stream);
+    if (p.engine) this.#runEngine(p.engine, x, filter, y, stream);
+    else this.#runAlgorithm(p, { x, filter, y }, stream);
+  }
+
+  #runAlgorithm(p: CudnnPlan, data: Operands, stream: Stream): void {
     const kind = KINDS[p.spec.kind];
-    const data = { x, filter, y };
     const [o1, o2, o3] = kind.order;
     const wide = p.spec.dtype === 'f64';
     const alpha = this.#scalars.address + (wide ? 8 : 0);
@@ -292,7 +322,8 @@ class Cudnn implements Dnn {
   }
 
   #release(p: CudnnPlan): void {
-    if (p.engines) return this.#graphs?.release(p.engines);
+    if (p.engines) this.#graphs?.release(p.engines);
+    if (p.conv === 0) return;
     this.#calls.call('tensorDestroy', p.x);
     this.#calls.call('tensorDestroy', p.y);
     this.#calls.call('filterDestroy', p.filter);
