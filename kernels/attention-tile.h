@@ -19,7 +19,7 @@ WICK_FN void tile_dot(A (&acc)[R][R], A (&left)[B][33], A (&right)[B][33], int d
       right[r][at % 32] = y && d < dim ? to_compute(y[d]) : A(0);
     }
     __syncthreads();
-    AMD_UNROLL(4)
+    AMD_UNROLL(2)
     for (int d = 0; d < 32; d++) {
       A x[R], y[R];
 #pragma unroll
