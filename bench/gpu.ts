@@ -26,7 +26,9 @@ export interface Timing {
   /** Share of the copy bandwidth of this run. */
   readonly ofCopy?: number;
   readonly torchMs?: number;
-  /** PyTorch's time divided by ours. */
+  /** With TF32 allowed, which ours is not: of f32 convolutions. */
+  readonly torchTf32Ms?: number;
+  /** PyTorch's time divided by ours, TF32 allowed to neither. */
   readonly speedup?: number;
   /** Of the first use of a kernel: `ms` is the median. */
   readonly firstUse?: FirstUse;
@@ -120,7 +122,7 @@ function time(gpu: GpuBackend, step: () => unknown): number {
   return best;
 }
 
-/** Microseconds of JavaScript, FFI and driver that one small op takes while the queue is not full. */
+/** Microseconds of JavaScript, FFI and driver that one small op takes while the queue is not full, once V8 has compiled the way to it, which takes thousands of calls. */
 function overhead(device: Device): number {
   const x = arange(0, 4, 1, { device });
   const loop = (n: number): number => {
@@ -128,8 +130,12 @@ function overhead(device: Device): number {
     for (let i = 0; i < n; i++) x.add(x).dispose();
     return ((performance.now() - t) * 1000) / n;
   };
-  loop(2000);
-  return Math.min(...Array.from({ length: 10 }, () => { x.dataSync(); return loop(400); }));
+  const once = (): number => {
+    x.dataSync();
+    return loop(400);
+  };
+  for (let i = 0; i < 100; i++) once();
+  return Math.min(...Array.from({ length: 10 }, once));
 }
 
 /** PyTorch's times for the same names, where it is installed. */
@@ -169,5 +175,5 @@ export function gpuBench(device: Device, only: string, say: (line: string) => vo
     say(`${FIRST_USE}: ${first.kernels} kernels, median ${first.median.toFixed(0)} ms, p75 ${first.p75.toFixed(0)}, worst ${first.worst.toFixed(0)}; from disk ${first.cachedMedian.toFixed(1)}, worst ${first.cachedWorst.toFixed(1)}; slowest ${first.slowest.map((s) => `${s.symbol} ${s.ms.toFixed(0)}`).join(', ')}`);
   }
   const torch = peers ? torchTimes() : {};
-  return results.map((r) => (torch[r.name] ? { ...r, torchMs: torch[r.name], speedup: torch[r.name] / r.ms } : r));
+  return results.map((r) => (torch[r.name] ? { ...r, torchMs: torch[r.name], speedup: torch[r.name] / r.ms, ...(torch[`${r.name} tf32`] && { torchTf32Ms: torch[`${r.name} tf32`] }) } : r));
 }

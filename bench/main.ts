@@ -27,8 +27,8 @@ if (isEmulated(device)) {
   write({ device: device.description, date, results });
 } else if (device.backend instanceof GpuBackend) {
   const results = gpuBench(device, values.only as string, say, !values['no-peers']);
-  console.log(table(['work', 'ms', 'GB/s', 'of copy', 'TFLOP/s', 'PyTorch ms', 'PyTorch / ours'],
-    results.map((r) => [r.name, number(r.ms, 4), number(r.gbPerSecond, 0), number(r.ofCopy, 2), number(r.tflops, 0), number(r.torchMs, 4), number(r.speedup, 2)])));
+  console.log(table(['work', 'ms', 'GB/s', 'of copy', 'TFLOP/s', 'PyTorch ms', 'PyTorch / ours', 'PyTorch TF32 ms'],
+    results.map((r) => [r.name, number(r.ms, 4), number(r.gbPerSecond, 0), number(r.ofCopy, 2), number(r.tflops, 0), number(r.torchMs, 4), number(r.speedup, 2), number(r.torchTf32Ms, 4)])));
   write({ device: device.description, date, results });
 } else if (device.backend instanceof CpuBackend) {
   const report = cpuBench(device, values.only as string, say, !values['no-peers']);

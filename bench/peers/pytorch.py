@@ -71,8 +71,12 @@ for n, dtype in ((8192, "bf16"), (8192, "f16"), (4096, "f32")):
     clock(f"matmul {n} {dtype}", lambda: x @ y)
 for dtype in ("f32", "f16"):
     x, w = rand(32, 64, 56, 56, dtype=dtype), rand(64, 64, 3, 3, dtype=dtype)
-    clock(f"conv2d 32x64x56x56 k3 {dtype}", lambda: F.conv2d(x, w, padding=1))
-    clock(f"convTranspose2d 32x64x56x56 k3 {dtype}", lambda: F.conv_transpose2d(x, w, padding=1))
+    for tf32 in (False, True) if dtype == "f32" else (False,):
+        torch.backends.cudnn.allow_tf32 = tf32
+        ending = f"{dtype} tf32" if tf32 else dtype
+        clock(f"conv2d 32x64x56x56 k3 {ending}", lambda: F.conv2d(x, w, padding=1))
+        clock(f"convTranspose2d 32x64x56x56 k3 {ending}", lambda: F.conv_transpose2d(x, w, padding=1))
+    torch.backends.cudnn.allow_tf32 = False
 x = rand(16384, 4096, dtype="f32")
 clock("cumsum 16384x4096 f32", lambda: x.cumsum(-1))
 print(json.dumps(results))
