@@ -347,8 +347,14 @@ template <class Op> WICK_FN void merge_parts(const typename Op::A* part, typenam
     if (live && walk.lane == 0) dst[row] = Op::put(acc, n);
   }
 }
+// Launched with 256 threads; on NVIDIA a larger bound keeps registers few.
+#ifndef WICK_NVIDIA
+constexpr int MERGE_BOUND = 256;
+#else
+constexpr int MERGE_BOUND = 1024;
+#endif
 #define MERGE_PARTS(NAME, S, OP)                                                                                            \
-  KERNEL(1024) NAME(const OP<S>::A* part, OP<S>::Out* dst, const i64 outer, const i64 chunks, const i64 inner, const i64 n) { \
+  KERNEL(MERGE_BOUND) NAME(const OP<S>::A* part, OP<S>::Out* dst, const i64 outer, const i64 chunks, const i64 inner, const i64 n) { \
     merge_parts<OP<S>>(part, dst, outer, chunks, inner, n);                                                                 \
   }
 

@@ -165,7 +165,12 @@ template <bool LOG, class S> WICK_FN void softmax_apply(const S* src, const Onli
 
 // ---- symbols ----
 
-// Held rows need registers, so blocks end at 512 threads; MOST keeps the forward pass at 64 a thread, two such blocks a multiprocessor.
+// Held rows need registers, so blocks end at 512 threads; on NVIDIA MOST keeps the forward pass at 64 a thread, two such blocks a multiprocessor.
+#ifndef WICK_NVIDIA
+constexpr int FORWARD_BOUND = 512;
+#else
+constexpr int FORWARD_BOUND = 1024;
+#endif
 #define EACH_WIDTH(M, NAME, S, MOST, ...)              \
   M(NAME##_v1p0, S, __VA_ARGS__, 1, 0, 1024)           \
   M(NAME##_v1p4, S, __VA_ARGS__, 1, 4, 512)            \
@@ -174,8 +179,8 @@ template <bool LOG, class S> WICK_FN void softmax_apply(const S* src, const Onli
   M(NAME##_vp4, S, __VA_ARGS__, pack_size<S>, 4, 512)  \
   M(NAME##_vp8, S, __VA_ARGS__, pack_size<S>, 8, MOST)
 #define ALL_SOFTMAX(NAME, S)                                      \
-  EACH_WIDTH(SOFTMAX_ROWS, softmax_rows##NAME, S, 1024, false)          \
-  EACH_WIDTH(SOFTMAX_ROWS, log_softmax_rows##NAME, S, 1024, true)       \
+  EACH_WIDTH(SOFTMAX_ROWS, softmax_rows##NAME, S, FORWARD_BOUND, false)          \
+  EACH_WIDTH(SOFTMAX_ROWS, log_softmax_rows##NAME, S, FORWARD_BOUND, true)       \
   EACH_WIDTH(SOFTMAX_GRAD_ROWS, softmax_grad_rows##NAME, S, 512, false) \
   EACH_WIDTH(SOFTMAX_GRAD_ROWS, log_softmax_grad_rows##NAME, S, 512, true) \
   SOFTMAX_PART(softmax_part##NAME, S)                             \

@@ -331,14 +331,19 @@ template <class K> WICK_FN void radix_scatter(const K& keys, const u32* order, c
     order_out[to] = shared_order[at];
   }
 }
-// Launched with 256 threads; the larger bound keeps registers to what lets three blocks run side by side.
+// Launched with 256 threads; on NVIDIA a larger bound keeps registers to what lets three blocks run side by side.
+#ifndef WICK_NVIDIA
+constexpr int SCATTER_BOUND = 256;
+#else
+constexpr int SCATTER_BOUND = 768;
+#endif
 #define RADIX_SCATTER(NAME, U)                                                                                                 \
-  KERNEL(768) NAME(const U* keys, const u32* order, const u32* starts, U* keys_out, u32* order_out, const i64 cols, const i64 tiles, \
+  KERNEL(SCATTER_BOUND) NAME(const U* keys, const u32* order, const u32* starts, U* keys_out, u32* order_out, const i64 cols, const i64 tiles, \
                    const u32 shift) {                                                                                          \
     radix_scatter(MadeKeys<U>{keys}, order, starts, keys_out, order_out, cols, tiles, shift);                                  \
   }
 #define RADIX_SCATTER_FIRST(NAME, S)                                                                                           \
-  KERNEL(768) NAME(const S* src, const u32* starts, key_t_of<S>* keys_out, u32* order_out, const i64 cols, const i64 tiles,    \
+  KERNEL(SCATTER_BOUND) NAME(const S* src, const u32* starts, key_t_of<S>* keys_out, u32* order_out, const i64 cols, const i64 tiles,    \
                    const u32 descending) {                                                                                     \
     radix_scatter(KeysOf<S>{src, descending != 0}, (const u32*)nullptr, starts, keys_out, order_out, cols, tiles, 0);          \
   }

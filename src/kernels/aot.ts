@@ -7,6 +7,7 @@ import { codeFor, compile, compilerFor } from './compile.js';
 import { type Chain, elementwiseUnit, standardChains, symbolFor, variantsOf } from './elementwise.js';
 import { codeTogether } from './joined.js';
 import { hasMatrixUnits } from './launch-matrix.js';
+import { heldVectors } from './launch-plan.js';
 import { type Made, withoutServed, writePrebuilt } from './prebuilt.js';
 import { kernelModule, moduleNames, moduleNeeds, type Unit, unitOf } from './source.js';
 import { belongs, lowerPtx } from './targets.js';
@@ -45,8 +46,10 @@ function spread(jobs: readonly Job[], sample: number | undefined): readonly Job[
   return Array.from({ length: sample }, (_, i) => jobs[Math.floor((i * jobs.length) / sample)]);
 }
 
-/** Kernels for matrix units are never launched on GPUs without them, nor tiles for NVIDIA's larger shared memory on AMD's, which have 64 KiB (gfx950: 160). */
+/** Kernels for matrix units are never launched on GPUs without them, nor tiles for NVIDIA's larger shared memory on AMD's, which have 64 KiB (gfx950: 160), nor rows that do not fit registers. */
 const launched = (symbol: string, arch: string): boolean => {
+  if (arch.startsWith('gfx') && /_stream_/.test(symbol)) return false;
+  if (heldVectors({ arch }) < 8 && /norm_\w+_vp8$/.test(symbol)) return false;
   if (!hasMatrixUnits({ arch })) return !/_(mma|matrix|async)_/.test(symbol);
   return !arch.startsWith('gfx') || !(arch === 'gfx950' ? /_async_\w+_large$/ : /_(matrix|async)_\w+_large$/).test(symbol);
 };

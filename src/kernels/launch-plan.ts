@@ -78,8 +78,11 @@ export function rowGrid(rows: number, lanes: number): { grid: number; block: num
   return { grid: clamp(ceilDiv(rows, block / lanes), 1, 2 ** 22), block };
 }
 
-/** Rows held in registers: the symbol's ending (16-byte accesses or not, vectors a thread) and the threads a row. */
-export function rowVariant(dtype: DType, cols: number, aligned: boolean): { ending: string; lanes: number } {
+/** Vectors of a row that a thread holds beside others, of weights or gradients: GPUs of gfx900 to gfx909 have half of others' registers. */
+export const heldVectors = ({ arch }: Pick<Target, 'arch'>): 4 | 8 => (/^gfx90\d$/.test(arch) ? 4 : 8);
+
+/** Rows held in registers: the symbol's ending (16-byte accesses or not, vectors a thread, at most `held`) and the threads a row. */
+export function rowVariant(dtype: DType, cols: number, aligned: boolean, held: 4 | 8 = 8): { ending: string; lanes: number } {
   const pack = packOf(dtype);
   if (!aligned || cols % pack !== 0) {
     const lanes = powerAbove(ceilDiv(cols, 4));
@@ -90,7 +93,7 @@ export function rowVariant(dtype: DType, cols: number, aligned: boolean): { endi
   const four = powerAbove(ceilDiv(vectors, 4));
   if (four <= 256) return { ending: 'vp4', lanes: four };
   const eight = powerAbove(ceilDiv(vectors, 8));
-  return eight <= 512 ? { ending: 'vp8', lanes: eight } : { ending: 'vp0', lanes: 1024 };
+  return held === 8 && eight <= 512 ? { ending: 'vp8', lanes: eight } : { ending: 'vp0', lanes: 1024 };
 }
 
 /**

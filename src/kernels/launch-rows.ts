@@ -1,6 +1,6 @@
 // Launches of reductions, softmax, norms, rotary embeddings and running sums over contiguous operands.
 import { DTYPE, type DType } from '../base/dtype.js';
-import { at, ceilDiv, clamp, launch, packOf, type Plan, powerAbove, rowGrid, rowStream, rowVariant, single, strideGrid, suffixOf, type Target } from './launch-plan.js';
+import { at, ceilDiv, clamp, heldVectors, launch, packOf, type Plan, powerAbove, rowGrid, rowStream, rowVariant, single, strideGrid, suffixOf, type Target } from './launch-plan.js';
 
 export const REDUCTIONS = ['sum', 'mean', 'prod', 'min', 'max', 'argmin', 'argmax'] as const;
 export type Reduction = (typeof REDUCTIONS)[number];
@@ -84,7 +84,7 @@ export interface NormOptions {
 }
 /** Layer or RMS norm of [rows, cols]. Buffers: src, dst, weight, bias (the last two where given). */
 export function normLaunch(o: NormOptions, dtype: DType, rows: number, cols: number, target: Target, aligned: boolean): Plan {
-  const { ending, lanes } = rowVariant(dtype, cols, aligned);
+  const { ending, lanes } = rowVariant(dtype, cols, aligned, heldVectors(target));
   const args = [at('src'), at('dst'), o.weight ? at('weight') : 0, o.bias ? at('bias') : 0, rows, cols];
   const packs = cols / packOf(dtype);
   if (o.kind === 'layer' && (dtype === 'f16' || dtype === 'bf16') && ending.startsWith('vp') && packs > 4 && packs <= 64) {
@@ -100,7 +100,7 @@ export function normLaunch(o: NormOptions, dtype: DType, rows: number, cols: num
 }
 /** Gradients. Buffers: src, grad, weight (where given), dx, and dweight, dbias where `o` has them and `weights` asks for them. */
 export function normGradLaunch(o: NormOptions, dtype: DType, rows: number, cols: number, target: Target, aligned: boolean, weights: boolean): Plan {
-  const { ending, lanes } = rowVariant(dtype, cols, aligned);
+  const { ending, lanes } = rowVariant(dtype, cols, aligned, heldVectors(target));
   const { grid, block } = rowGrid(rows, lanes);
   const wide = dtype === 'f64' ? 8 : 4;
   const wanted = weights && (o.weight || o.bias);
