@@ -51,6 +51,20 @@ describe('tensors larger than 4 GiB', { skip }, () => {
       device.trim();
     });
 
+    test(`f16 on ${name}: a convolution along a dimension of more than 2^31`, () => {
+      const device = Device.get(name);
+      scope(() => {
+        const length = 2 ** 31 + 1000;
+        const x = zeros([1, 1, length], { dtype: 'f16', device });
+        const marks = [0, 7, 2 ** 30, length - 500, length - 1];
+        marks.forEach((m, i) => x.narrow(2, m, 1).assign(full([1, 1, 1], i + 1, { dtype: 'f16', device })));
+        const y = x.conv1d(tensor([[[1, 2, 3]]], { dtype: 'f16', device }), { padding: 1 });
+        const near = (m: number): number[] => [m - 1, m, m + 1].map((at) => (at < 0 || at >= length ? NaN : Number(y.narrow(2, at, 1).castTo('f32').dataSync()[0])));
+        marks.forEach((m, i) => assert.deepEqual(near(m), [3, 2, 1].map((w, k) => (m + k - 1 < 0 || m + k - 1 >= length ? NaN : w * (i + 1))), `around ${m}`));
+      });
+      device.trim();
+    });
+
     test(`an allocation beyond the memory of ${name} is a typed error with sizes, and work goes on`, () => {
       const device = Device.get(name);
       const { total } = (device.backend as GpuBackend).context.device.memory();
