@@ -53,7 +53,7 @@ function collect(fails: number, passes: number): Record<string, RanDevice> {
   }));
 }
 
-const queue = readdirSync(folder).filter((f) => /^kernels-(attention|col2im|conversions|golden|quantized|structured|structured-golden)\.test\.js$/.test(f));
+const queue = readdirSync(folder).filter((f) => /^kernels-(attention|col2im|conversions|golden|quantized|rest|structured|structured-golden)\.test\.js$/.test(f));
 const outcomes: { pass: number; fail: number }[] = [];
 await Promise.all(Array.from({ length: Number(values.jobs) }, async () => {
   for (let file = queue.shift(); file; file = queue.shift()) outcomes.push(await run(file));
