@@ -51,6 +51,11 @@ template <int V, class S, class A> WICK_FN void load_or(const S* from, i64 c, A 
     for (int i = 0; i < V; i++) v[i] = otherwise;
 }
 
+/** Weights are there, and biases where the norm is centred. */
+template <bool YES> struct Usual {
+  static constexpr bool value = YES;
+};
+
 template <bool CENTER, class S, int V, int P>
 WICK_FN void norm_rows(const S* src, S* dst, const S* weight, const S* bias, i64 rows, i64 cols, u32 lanes, double eps) {
   typedef compute_t<S> A;
@@ -63,15 +68,28 @@ WICK_FN void norm_rows(const S* src, S* dst, const S* weight, const S* bias, i64
     Row<S, V, P> x;
     x.open(src + at, n, walk.lane, lanes);
     const Stats<A> stats = row_stats<CENTER, V, P>(x, n, cols, walk.lane, lanes, (A)eps, sum);
-    each_vector<V, P>(n, walk.lane, lanes, [&](int p, i64 c) {
-      A v[V], w[V], b[V];
-      x.get(p, c, v);
-      load_or<V>(weight, c, (A)1, w);
-      load_or<V>(bias, c, -(A)0, b);  // leaves the sign of a zero alone
+    const auto put = [&](auto usual) {
+      each_vector<V, P>(n, walk.lane, lanes, [&](int p, i64 c) {
+        A v[V], w[V], b[V];
+        x.get(p, c, v);
+        if constexpr (decltype(usual)::value) {
+          load_v<V>(weight + c, w);
+          if constexpr (CENTER) load_v<V>(bias + c, b);
+        } else {
+          load_or<V>(weight, c, (A)1, w);
+          load_or<V>(bias, c, -(A)0, b);  // leaves the sign of a zero alone
+        }
 #pragma unroll
-      for (int i = 0; i < V; i++) v[i] = fmag((v[i] - stats.mean) * stats.rstd, w[i], b[i]);
-      store_v<V>(dst + at + c, v);
-    });
+        for (int i = 0; i < V; i++) {
+          const A y = (v[i] - stats.mean) * stats.rstd;
+          v[i] = decltype(usual)::value && !CENTER ? y * w[i] : fmag(y, w[i], b[i]);
+        }
+        store_v<V>(dst + at + c, v);
+      });
+    };
+    // Asked once: a choice between loads makes each wait for the one before.
+    if (weight && (CENTER ? bias != nullptr : bias == nullptr)) put(Usual<true>());
+    else put(Usual<false>());
   }
 }
 /** P vectors of weights or biases in registers, `otherwise` where there are none: no choice is left to the rows. */
