@@ -77,8 +77,8 @@ describe('PTX versions', () => {
 describe('packs', () => {
   const pack = join(dir, 'pack');
   const other = unitOf('softmax', ['softmax_rows_f16_vp4']);
-  before(() => {
-    writePrebuilt(pack, 'compute_80', 'test 1', [{ units: [softmax], code: code('first') }, { units: [other], code: code('second') }]);
+  before(async () => {
+    await writePrebuilt(pack, 'compute_80', 'test 1', [{ units: [softmax], code: code('first') }, { units: [other], code: code('second') }]);
   });
   test('each kernel comes back as it was written, for every target it serves', () => {
     assert.deepEqual(prebuiltTargets(pack), ['compute_80']);
@@ -92,20 +92,20 @@ describe('packs', () => {
     assert.match(String(findPrebuilt(softmax, 'sm_90', [join(dir, 'nowhere')])), /holds no kernels/);
     assert.match(String(findPrebuilt({ ...softmax, source: `${softmax.source} ` }, 'sm_90', [pack])), /made from other source text/);
   });
-  test('PTX for a newer GPU that equals an older one\'s but for its version and target is not written again, and is found all the same', () => {
+  test('PTX for a newer GPU that equals an older one\'s but for its version and target is not written again, and is found all the same', async () => {
     const both = join(dir, 'both');
     const ptx = (version: string, target: string, body: string): Uint8Array => code(`.version ${version}\n.target ${target}\n${body}`);
-    writePrebuilt(both, 'compute_75', 'test 1', [{ units: [softmax], code: ptx('6.3', 'sm_75', 'same') }, { units: [other], code: ptx('6.3', 'sm_75', 'plain') }]);
+    await writePrebuilt(both, 'compute_75', 'test 1', [{ units: [softmax], code: ptx('6.3', 'sm_75', 'same') }, { units: [other], code: ptx('6.3', 'sm_75', 'plain') }]);
     const newer = withoutServed(both, 'compute_80', [{ units: [softmax], code: ptx('7.0', 'sm_80', 'same') }, { units: [other], code: ptx('7.0', 'sm_80', 'better') }]);
     assert.deepEqual(newer.map((m) => m.units[0]), [other]);
-    writePrebuilt(both, 'compute_80', 'test 1', newer);
+    await writePrebuilt(both, 'compute_80', 'test 1', newer);
     assert.deepEqual(findPrebuilt(softmax, 'sm_90', [both]), ptx('6.3', 'sm_75', 'same'));
     assert.deepEqual(findPrebuilt(other, 'sm_90', [both]), ptx('7.0', 'sm_80', 'better'));
     assert.deepEqual(findPrebuilt(other, 'sm_75', [both]), ptx('6.3', 'sm_75', 'plain'));
   });
-  test('a damaged pack is an error, not garbage', () => {
+  test('a damaged pack is an error, not garbage', async () => {
     const broken = join(dir, 'broken');
-    writePrebuilt(broken, 'compute_80', 'test 1', [{ units: [softmax], code: code('first') }]);
+    await writePrebuilt(broken, 'compute_80', 'test 1', [{ units: [softmax], code: code('first') }]);
     const bytes = readFileSync(join(broken, 'compute_80.pack'));
     bytes[bytes.length >> 1] ^= 0xff;
     writeFileSync(join(broken, 'compute_80.pack'), bytes);
@@ -120,8 +120,8 @@ describe('without a compiler', () => {
     if (value === undefined) delete process.env[name];
     else process.env[name] = value;
   };
-  before(() => {
-    writePrebuilt(shipped, 'compute_80', 'test 1', [{ units: [softmax], code: code('ptx of softmax') }]);
+  before(async () => {
+    await writePrebuilt(shipped, 'compute_80', 'test 1', [{ units: [softmax], code: code('ptx of softmax') }]);
     process.env.WICK_NO_RTC = '1';
     process.env.WICK_PREBUILT_DIR = shipped;
   });
@@ -146,8 +146,8 @@ describe('without a compiler', () => {
     assert.throws(() => new Functions(device).ofModule('softmax', 'softmax_rows_f64_vp4'), (e) => e instanceof CompileError &&
       /softmax_rows_f64_vp4 for sm_90: it cannot be compiled here, and was not made ahead of time/.test(e.message) && /WICK_NO_RTC/.test(e.message) && e.message.includes(shipped));
   });
-  test('a build says that there is no compiler', () => {
-    assert.throws(() => buildKernels({ arch: 'compute_80', out: dir }), (e) => e instanceof CompileError && /building kernels for compute_80: run-time compilers are switched off/.test(e.message));
+  test('a build says that there is no compiler', async () => {
+    await assert.rejects(() => buildKernels({ arch: 'compute_80', out: dir }), (e) => e instanceof CompileError && /building kernels for compute_80: run-time compilers are switched off/.test(e.message));
   });
 });
 
@@ -175,13 +175,13 @@ describe('what a build compiles', () => {
 });
 
 describe('real PTX', { skip: typeof compiler === 'string' ? compiler : false }, () => {
-  const out = join(dir, 'ptx');
+  const outOf = (arch: string): string => join(dir, `ptx-${arch}`);
   const ops = ['softmax_rows_f32_vp4', 'flat_add_bf16'];
-  test('is made, lowered and found', () => {
+  test('is made, lowered and found', async () => {
     for (const [arch, version] of [['compute_75', '6.3'], ['compute_80', '7.0']]) {
-      const summary = buildKernels({ arch, ops, out });
+      const summary = await buildKernels({ arch, ops, out: outOf(arch) });
       assert.deepEqual([summary.kernels, summary.failed], [2, []]);
-      const text = new TextDecoder().decode(findPrebuilt(softmax, arch.replace('compute', 'sm'), [out]) as Uint8Array);
+      const text = new TextDecoder().decode(findPrebuilt(softmax, arch.replace('compute', 'sm'), [outOf(arch)]) as Uint8Array);
       assert.match(text, new RegExp(`^\\.version ${version.replace('.', '\\.')}$`, 'm'));
       assert.match(text, /\.entry softmax_rows_f32_vp4\(/);
     }
@@ -190,15 +190,15 @@ describe('real PTX', { skip: typeof compiler === 'string' ? compiler : false }, 
     const ptxas = ['ptxas', '/usr/local/cuda/bin/ptxas'].find((p) => spawnSync(p, ['--version']).status === 0);
     if (!ptxas) return t.skip('ptxas was not found');
     for (const [from, to] of [['compute_75', 'sm_75'], ['compute_80', 'sm_80'], ['compute_80', 'sm_90']]) {
-      const text = findPrebuilt(softmax, from.replace('compute', 'sm'), [out]) as Uint8Array;
+      const text = findPrebuilt(softmax, from.replace('compute', 'sm'), [outOf(from)]) as Uint8Array;
       writeFileSync(join(dir, 'k.ptx'), text);
       const r: { status: number | null; stderr: string } = spawnSync(ptxas, [`-arch=${to}`, join(dir, 'k.ptx'), '-o', join(dir, 'k.cubin')], { encoding: 'utf8' });
       assert.equal(r.status, 0, `${from} for ${to}: ${r.stderr}`);
     }
   });
-  test('a build into the cache is what a device takes later', () => {
+  test('a build into the cache is what a device takes later', async () => {
     const cache = new KernelCache(join(dir, 'cache'));
-    buildKernels({ arch: 'compute_80', ops: ops.slice(0, 1), cache });
+    await buildKernels({ arch: 'compute_80', ops: ops.slice(0, 1), cache });
     const { misses } = cache.stats();
     codeFor(softmax, 'compute_80', cache);
     assert.deepEqual([cache.stats().misses, cache.stats().hits], [misses, 1]);

@@ -67,7 +67,7 @@ async function inProcesses(jobs: number, argv: readonly string[], archs: readonl
       const args = [process.argv[1], 'kernels', ...shared, '--arch', archs.join(), '--share', `${i}/${jobs}`];
       spawn(process.execPath, args, { stdio: ['ignore', 'ignore', i === 0 ? 'inherit' : 'ignore'], env: { ...process.env, WICK_CACHE_DIR: dir } }).on('close', resolve);
     })));
-    return build(archs, { ...options, cache: new KernelCache(dir, Infinity) });
+    return await build(archs, { ...options, cache: new KernelCache(dir, Infinity) });
   } finally {
     if (options.out !== undefined) rmSync(dir, { recursive: true, force: true });
   }
@@ -80,17 +80,18 @@ function gpusHere(): string[] {
   return [...new Set(archs)];
 }
 
-function build(archs: readonly string[], options: Options): number {
+async function build(archs: readonly string[], options: Options): Promise<number> {
   const live = process.stderr.isTTY;
-  const summaries = archs.flatMap((a) => targetsOf(a, options)).map((arch): BuildSummary => {
+  const summaries: BuildSummary[] = [];
+  for (const arch of archs.flatMap((a) => targetsOf(a, options))) {
     const onKernel = (done: number, of: number, symbol: string): void => {
       const line = `${arch} ${done}/${of} ${symbol}`;
       // On a terminal one line is written over; in a log a line now and then says that it goes on.
       if (live) process.stderr.write(`\r${line.slice(0, 100).padEnd(100)}${done === of ? '\n' : ''}`);
       else if (done % 100 === 0 || done === of) process.stderr.write(`${line}\n`);
     };
-    return buildKernels({ arch, ...options, onKernel });
-  });
+    summaries.push(await buildKernels({ arch, ...options, onKernel })); // in turn: PTX of a newer target leaves out what an older one's folder holds
+  }
   const { dir } = kernelCache();
   console.log(table(
     ['target', 'compiler', 'kernels', 'failed', 'code', ...(options.out === undefined ? ['kept in'] : ['written', 'files']), 'seconds'],

@@ -144,7 +144,7 @@ function* codeOf(jobs: readonly Job[], arch: string, options: BuildOptions, fail
 }
 
 /** Compiles all jobs; a kernel that fails is reported and does not stop the others. */
-export function buildKernels(options: BuildOptions): BuildSummary {
+export async function buildKernels(options: BuildOptions): Promise<BuildSummary> {
   const { arch, out } = options;
   const compiler = requireCompiler(arch);
   const jobs = jobsFor(arch, options);
@@ -160,6 +160,6 @@ export function buildKernels(options: BuildOptions): BuildSummary {
     options.onKernel?.(kernels + failed.length, jobs.length, m.units.at(-1)!.entries[0].symbol);
   }
   const own = out !== undefined && arch.startsWith('compute_') ? withoutServed(out, arch, made) : made;
-  const packed = out === undefined ? 0 : writePrebuilt(out, arch, `${compiler.name} ${compiler.version}`, own);
+  const packed = out === undefined ? 0 : await writePrebuilt(out, arch, `${compiler.name} ${compiler.version}`, own);
   return { arch, compiler: `${compiler.name} ${compiler.version}`, kernels, written: own.length, bytes, packed, seconds: (performance.now() - started) / 1000, failed };
 }
