@@ -220,7 +220,7 @@ template <class T, int D, int G, int Unroll> WICK_FN void decode_attention(const
 
 /** Keys and values a lane has under way; on AMD as many as leave registers for the rest. */
 #ifdef WICK_AMD
-template <class T, int D, int G> constexpr int KEYS_AHEAD = G == 8 && (sizeof(T) == 4 || D == 256) ? 2 : G < 4 && sizeof(T) == 2 ? 8 : 4;
+template <class T, int D, int G> constexpr int KEYS_AHEAD = G == 8 ? 2 : G < 4 && sizeof(T) == 2 ? 8 : 4;
 #else
 template <class T, int D, int G> constexpr int KEYS_AHEAD = G < 4 ? 8 : 4;
 #endif
