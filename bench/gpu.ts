@@ -147,12 +147,19 @@ function torchTimes(): Readonly<Record<string, number>> {
 
 export function gpuBench(device: Device, only: string, say: (line: string) => void, peers: boolean): Timing[] {
   const gpu = device.backend as GpuBackend;
+  const results: Timing[] = [];
+  const wanted = only.split(',');
+  if (wanted.some((part) => FIRST_USE.includes(part))) {
+    const first = firstUse(device);
+    results.push({ name: FIRST_USE, ms: first.median, firstUse: first });
+    say(`${FIRST_USE}: ${first.kernels} kernels, median ${first.median.toFixed(0)} ms, p75 ${first.p75.toFixed(0)}, worst ${first.worst.toFixed(0)}, ${first.under150} under 150; from disk ${first.cachedMedian.toFixed(1)}, worst ${first.cachedWorst.toFixed(1)}; slowest ${first.slowest.map((s) => `${s.symbol} ${s.ms.toFixed(0)}`).join(', ')}`);
+    device.trim();
+  }
   const copy = time(gpu, (() => { const x = make([GIB / 4], 'f32', device); return () => x.copy(); })());
   const copyRate = (2 * GIB) / copy / 1e6;
   device.trim();
   say(`copy 1 GiB: ${copy.toFixed(3)} ms, ${copyRate.toFixed(0)} GB/s read and written`);
-  const results: Timing[] = [{ name: 'copy 1 GiB', ms: copy, gbPerSecond: copyRate, ofCopy: 1 }];
-  const wanted = only.split(',');
+  results.push({ name: 'copy 1 GiB', ms: copy, gbPerSecond: copyRate, ofCopy: 1 });
   for (const work of [...elementwise(), ...rows(), ...others()].filter((w) => wanted.some((part) => w.name.includes(part)))) {
     gpu.context.useLibraries = !work.own;
     scope(() => {
@@ -169,11 +176,6 @@ export function gpuBench(device: Device, only: string, say: (line: string) => vo
   const us = overhead(device);
   results.push({ name: 'one op from JavaScript', ms: us / 1000 });
   say(`one op from JavaScript: ${us.toFixed(2)} us`);
-  if (wanted.some((part) => FIRST_USE.includes(part))) {
-    const first = firstUse(device);
-    results.push({ name: FIRST_USE, ms: first.median, firstUse: first });
-    say(`${FIRST_USE}: ${first.kernels} kernels, median ${first.median.toFixed(0)} ms, p75 ${first.p75.toFixed(0)}, worst ${first.worst.toFixed(0)}; from disk ${first.cachedMedian.toFixed(1)}, worst ${first.cachedWorst.toFixed(1)}; slowest ${first.slowest.map((s) => `${s.symbol} ${s.ms.toFixed(0)}`).join(', ')}`);
-  }
   const torch = peers ? torchTimes() : {};
   return results.map((r) => (torch[r.name] ? { ...r, torchMs: torch[r.name], speedup: torch[r.name] / r.ms, ...(torch[`${r.name} tf32`] && { torchTf32Ms: torch[`${r.name} tf32`] }) } : r));
 }
