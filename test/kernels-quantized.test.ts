@@ -171,6 +171,25 @@ for (const f of formats) for (const wave of [32, 64] as const) {
   test(`${f}: products with vectors, matrices and experts, and rows by index, agree with sums in double, wave ${wave}`, () => checkProducts(wave, f, [1, 2, 3, 4, 5, 6, 7, 8]));
 }
 
+for (const [wave, f] of [[32, 'q4_0'], [64, 'q6_K']] as const) {
+  test(`${f}: rows so long that every thread of a vector product takes several chunks, waves of ${wave}`, () => {
+    const columns = [1, 5];
+    const bench = new Bench(wave, unitOf('quantized', [`dequantize_block_${f}_f32`, 'quantize_q8_1', ...columns.map((n) => `mul_mat_vec_${f}_q8_1_cuda${n}`)]));
+    const [k, rows] = [4608, 3]; // 144 chunks of 32 for 128 threads
+    const blocks = randomBlocks(f, (rows * k) / FORMATS[f].values);
+    const weights = bench.dequantize(f, blocks, rows * k);
+    const x = exactActivations(k * 5);
+    const y = bench.quantize(x, k, 5);
+    for (const n of columns) {
+      const out = bench.run.buffer(rows * n * 4);
+      bench.run.launch(bench.unit, `mul_mat_vec_${f}_q8_1_cuda${n}`, n === 1 ? rows : Math.ceil(rows / 2), [32, n <= 4 ? 4 : 2], [bench.run.buffer(blocks), y.address, out, k, rows, y.padded, rows]);
+      const got = bench.run.read('f32', out, rows * n) as Float32Array;
+      for (let c = 0; c < n; c++) for (let r = 0; r < rows; r++) assertRow(got[c * rows + r], weights, r, x, c, k, `${f} x ${n}`);
+    }
+    bench.run.free();
+  });
+}
+
 test('quantize_q8_1 rounds half away from zero, stores scale and sum, and pads with zeros', () => {
   const bench = new Bench(64, unitOf('quantized', ['quantize_q8_1']));
   const x = new Float32Array(33);
