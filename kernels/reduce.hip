@@ -15,6 +15,7 @@
 //   col_OP_T          [outer, n, inner] over n: block (x, 256 / x), x neighbouring columns read together; grid y > 1 leaves accumulators
 //   merge_OP_T        accumulators [outer, chunks, inner] to results, a group of 32 threads each
 #include "block.h"
+#include "settle.h"
 
 // ---- Candle's ----
 
@@ -252,6 +253,7 @@ template <class Op, u32 lanes, class S> WICK_FN void row_reduce_held(const S* sr
       T best = Op::nothing();
       each([&](const Pack<S>& pack, u32) { best = Op::better(best, best_in<Op>(pack)); });
       best = group_reduce(best, lanes, (T*)nullptr, Better<Op>());
+      if constexpr (sizeof(S) == 1) settle(x);  // bytes are unpacked anew: as floats they would fill all registers
       u32 found = 0xffffffffu;
       each([&](const Pack<S>& pack, u32 c) {
         u32 first = 0xffffffffu;

@@ -100,7 +100,7 @@ export function normLaunch(o: NormOptions, dtype: DType, rows: number, cols: num
 }
 /** Gradients. Buffers: src, grad, weight (where given), dx, and dweight, dbias where `o` has them and `weights` asks for them. */
 export function normGradLaunch(o: NormOptions, dtype: DType, rows: number, cols: number, target: Target, aligned: boolean, weights: boolean): Plan {
-  const { ending, lanes } = rowVariant(dtype, cols, aligned, heldVectors(target));
+  const { ending, lanes } = rowVariant(dtype, cols, aligned, heldVectors(target, true));
   const { grid, block } = rowGrid(rows, lanes);
   const wide = dtype === 'f64' ? 8 : 4;
   const wanted = weights && (o.weight || o.bias);
