@@ -79,10 +79,10 @@ export function rowGrid(rows: number, lanes: number): { grid: number; block: num
 }
 
 /**
- * Vectors of a row that a thread holds beside others: GPUs of gfx900 to gfx909 have half of others' registers, and for gfx12 the compiler
- * keeps rows of 16-bit floats and of their gradients as floats, for which all registers are too few.
+ * Vectors of a row that a thread holds beside others: GPUs of gfx900 to gfx909 have half of others' registers, and AMD's newer compilers
+ * keep rows of 16-bit floats and of their gradients as floats, for which all registers are too few.
  */
-export const heldVectors = ({ arch }: Pick<Target, 'arch'>, gradients = false): 4 | 8 => (/^gfx90\d$/.test(arch) || (gradients && /^gfx12/.test(arch)) ? 4 : 8);
+export const heldVectors = ({ arch }: Pick<Target, 'arch'>, gradients = false): 4 | 8 => (/^gfx90\d$/.test(arch) || (gradients && arch.startsWith('gfx')) ? 4 : 8);
 
 /** Rows held in registers: the symbol's ending (16-byte accesses or not, vectors a thread, at most `held`) and the threads a row. */
 export function rowVariant(dtype: DType, cols: number, aligned: boolean, held: 4 | 8 = 8): { ending: string; lanes: number } {
