@@ -19,7 +19,7 @@ WICK_FN void tile_dot(A (&acc)[R][R], A (&left)[B][33], A (&right)[B][33], int d
       right[r][at % 32] = y && d < dim ? to_compute(y[d]) : A(0);
     }
     __syncthreads();
-    AMD_UNROLL(2)
+    UNROLL(2, 4)
     for (int d = 0; d < 32; d++) {
       A x[R], y[R];
 #pragma unroll
@@ -46,7 +46,7 @@ WICK_FN void tile_sum(A (&out)[R][E], A (&weights)[B][B + 1], A (&stage)[B][33],
       stage[r][at % 32] = x && d < dim ? to_compute(x[d]) : A(0);
     }
     __syncthreads();
-    AMD_UNROLL(4)
+    UNROLL(4, 4)
     for (int j = 0; j < B; j++) {
       A v0 = stage[j][tx], v1 = stage[j][tx + 16];
 #pragma unroll

@@ -26,10 +26,12 @@ template <class A> WICK_FN void settle_rdna(A& a) {
   settle(a);
 #endif
 }
-/** How far a loop is unrolled on AMD, where compilers left alone unroll it whole and fetch all it reads. */
-#ifdef WICK_AMD
-#define AMD_PRAGMA(text) _Pragma(#text)
-#define AMD_UNROLL(times) AMD_PRAGMA(unroll times)
+/** How far a loop is unrolled: compilers left alone unroll it whole, and AMD's then fetch all it reads while NVIDIA's take seconds over it. */
+#define UNROLL_PRAGMA(text) _Pragma(#text)
+#if defined(WICK_AMD)
+#define UNROLL(amd, nvidia) UNROLL_PRAGMA(unroll amd)
+#elif defined(WICK_NVIDIA)
+#define UNROLL(amd, nvidia) UNROLL_PRAGMA(unroll nvidia)
 #else
-#define AMD_UNROLL(times)
+#define UNROLL(amd, nvidia)
 #endif
