@@ -1,6 +1,6 @@
 // `wick parity`: measures how far every device is from the reference, from Candle's CUDA kernels and from PyTorch.
 import '../index.js';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { asDType } from '../base/dtype.js';
@@ -157,6 +157,7 @@ async function evidence(argv: readonly string[]): Promise<number> {
   const report = await watched((w) => runParity({ devices: values.device ?? ['cpu', 'sim:32', 'sim:64'], against: AGAINST, ...(values.jobs && { jobs: wholeNumber('--jobs', values.jobs) }), ...w }));
   print(report, true);
   if (!report.complete || report.missing.length > 0) return 1; // half a run is no evidence
+  mkdirSync(out, { recursive: true });
   for (const file of new Set(report.devices.map(evidenceName))) {
     const path = join(out, `${file}.json`);
     writeFileSync(path, reportJson(onlyDevices(report, report.devices.filter((d) => evidenceName(d) === file).map((d) => d.name))));
