@@ -1,10 +1,10 @@
 // cuDNN 9: convolutions forward and backward: 16-bit floats through its graph interface, doubles through its algorithms, f32 through what is faster.
-import { DriverError, OutOfMemoryError, UnsupportedError } from '../base/errors.js';
+import { DriverError, OutOfMemoryError } from '../base/errors.js';
 import { Calls } from './checked.js';
 import { CUBLASLT } from './cublaslt.js';
 import { forDriver } from './cuda-version.js';
 import { CUDNN_GRAPH_TABLE, CudnnGraphs, type EnginePlan, type Engines } from './cudnn-graph.js';
-import { checkConv, convKey, type ConvDType, type ConvPlan, type ConvSpec, type Dnn } from './dnn.js';
+import { checkConv, type ConvDType, type ConvPlan, ConvPlans, type ConvSpec, type Dnn } from './dnn.js';
 import type { Address, Device, Maybe, Stream } from './driver.js';
 import { Cell, nativeBlock, nativeString, noteLibrary, openLibrary, type LibrarySpec } from './ffi.js';
 import { made } from './lt.js';
@@ -119,8 +119,7 @@ class Cudnn implements Dnn {
   readonly #device: Device;
   readonly #calls: Calls<typeof CUDNN_TABLE>;
   readonly #handle: number;
-  /** By the spec's values: the plan, or why the library cannot run it. */
-  readonly #plans = new Map<string, CudnnPlan | string>();
+  readonly #plans = new ConvPlans<CudnnPlan>((spec, key) => this.#build(spec, key));
   readonly #workspaces: Workspaces;
   /** alpha = 1 and beta = 0, as f32 at +0 and +4 and as f64 at +8 and +16. */
   readonly #scalars = nativeBlock(24);
@@ -140,21 +139,11 @@ class Cudnn implements Dnn {
   }
 
   supports(spec: ConvSpec): true | string {
-    const plan = this.#known(spec);
-    return typeof plan === 'string' ? plan : true;
+    return this.#plans.supports(spec);
   }
 
   plan(spec: ConvSpec): ConvPlan {
-    const plan = this.#known(spec);
-    if (typeof plan === 'string') throw new UnsupportedError(`conv2d: ${plan}`);
-    return plan;
-  }
-
-  #known(spec: ConvSpec): CudnnPlan | string {
-    const key = convKey(spec);
-    let plan = this.#plans.get(key);
-    if (plan === undefined) this.#plans.set(key, (plan = this.#build(spec, key)));
-    return plan;
+    return this.#plans.get(spec);
   }
 
   #build(spec: ConvSpec, key: string): CudnnPlan | string {
@@ -337,8 +326,7 @@ class Cudnn implements Dnn {
   }
 
   dispose(): void {
-    for (const p of this.#plans.values()) if (typeof p !== 'string') this.#release(p);
-    this.#plans.clear();
+    this.#plans.clear((p) => this.#release(p));
     this.#graphs?.dispose();
     this.#workspaces.dispose();
     this.#calls.call('destroy', this.#handle);

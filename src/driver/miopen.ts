@@ -1,7 +1,6 @@
 // MIOpen: convolutions forward and backward on AMD GPUs in its immediate mode, ROCm 5.2 to 7.
-import { UnsupportedError } from '../base/errors.js';
 import { Calls } from './checked.js';
-import { checkConv, convKey, type ConvDType, type ConvPlan, type ConvSpec, type Dnn } from './dnn.js';
+import { checkConv, type ConvDType, type ConvPlan, ConvPlans, type ConvSpec, type Dnn } from './dnn.js';
 import type { Address, Device, Maybe, Stream } from './driver.js';
 import { Cell, nativeBlock, nativeString, noteLibrary, openLibrary, type LibrarySpec } from './ffi.js';
 import { made } from './lt.js';
@@ -82,8 +81,7 @@ class Miopen implements Dnn {
   readonly #device: Device;
   readonly #calls: Calls<typeof MIOPEN_TABLE>;
   readonly #handle: number;
-  /** By the spec's values: the plan, or why the library cannot run it. */
-  readonly #plans = new Map<string, MiopenPlan | string>();
+  readonly #plans = new ConvPlans<MiopenPlan>((spec, key) => this.#build(spec, key));
   readonly #workspaces: Workspaces;
   #stream: Stream = 0;
 
@@ -96,21 +94,11 @@ class Miopen implements Dnn {
   }
 
   supports(spec: ConvSpec): true | string {
-    const plan = this.#known(spec);
-    return typeof plan === 'string' ? plan : true;
+    return this.#plans.supports(spec);
   }
 
   plan(spec: ConvSpec): ConvPlan {
-    const plan = this.#known(spec);
-    if (typeof plan === 'string') throw new UnsupportedError(`conv2d: ${plan}`);
-    return plan;
-  }
-
-  #known(spec: ConvSpec): MiopenPlan | string {
-    const key = convKey(spec);
-    let plan = this.#plans.get(key);
-    if (plan === undefined) this.#plans.set(key, (plan = this.#build(spec, key)));
-    return plan;
+    return this.#plans.get(spec);
   }
 
   #build(spec: ConvSpec, key: string): MiopenPlan | string {
@@ -196,8 +184,7 @@ class Miopen implements Dnn {
   }
 
   dispose(): void {
-    for (const p of this.#plans.values()) if (typeof p !== 'string') this.#release(p);
-    this.#plans.clear();
+    this.#plans.clear((p) => this.#release(p));
     this.#workspaces.dispose();
     this.#calls.call('destroy', this.#handle);
   }
