@@ -7,7 +7,6 @@
 //
 // f is a functor that src/kernels/elementwise.ts writes from rows of the op table; unused operands are None.
 #include "portable.h"
-#include "power.h"
 #include "table.h"
 
 struct None {};

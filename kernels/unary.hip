@@ -1,7 +1,6 @@
 // Candle's unary module: out[i] = f(inp[i]) over any layout of inp. `info` is dims then strides, or null when inp is contiguous.
 // These keep Candle's names and parameters; elementwise.hip holds the fast forms.
 #include "portable.h"
-#include "power.h"
 #include "table.h"
 
 #define UNARY_BODY(S, RESULT)                \

@@ -69,7 +69,6 @@ const GUARDS: Readonly<Record<string, { ops?: readonly string[]; tests?: readonl
   'portable/mathematics.h': { ops: ['exp', 'maximum', 'round'], tests: ['kernels-elementwise', 'kernels-golden'] },
   'portable/types.h': { ops: ['max', 'argmax'], tests: ['kernels-conversions', 'kernels-structured'] },
   'portable/waves.h': { ops: ['sum', 'softmax'], tests: ['kernels-long', 'kernels-structured'] },
-  'power.h': { ops: ['gelu'], tests: ['kernels-golden'] },
   'quant-blocks.h': { tests: ['kernels-quantized'] },
   'quantized.hip': { tests: ['kernels-quantized'] },
   'random.hip': { ops: ['randUniform', 'randNormal'], tests: ['kernels-conversions'] },

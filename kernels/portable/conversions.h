@@ -22,6 +22,7 @@ WICK_FN half float_to_half(float f) {
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h.bits) : "f"(f));
   return h;
 #elif defined(WICK_AMD)
+  asm("" : "+v"(f));  // LLVM 22 would fuse a product with this rounding, adding +0: a zero product would lose its sign
   half h = {f != f ? (u16)0x7fff : bits_as<u16>((_Float16)f)};
   return h;
 #else

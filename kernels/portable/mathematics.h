@@ -59,14 +59,14 @@ WICK_FN double normcdfg(double x) {
 }
 WICK_FN float rsqrtg(float x) { return 1.0f / sqrtf(x); }
 WICK_FN double rsqrtg(double x) { return 1.0 / sqrt(x); }
-WICK_FN float exp2g(float x) { return exp2f(x); }
 #else
 WICK_FN float normcdfg(float x) { return normcdff(x); }
 WICK_FN double normcdfg(double x) { return normcdf(x); }
 WICK_FN float rsqrtg(float x) { return rsqrtf(x); }
 WICK_FN double rsqrtg(double x) { return rsqrt(x); }
-WICK_FN float exp2g(float x) { return exp2f(x); }
 #endif
+WICK_FN float exp2g(float x) { return exp2f(x); }
+WICK_FN double exp2g(double x) { return exp2(x); }
 /** 2^x and e^x in a few ULP for softmax: denormal results may be 0. */
 WICK_FN float fast_exp2(float x) {
 #if defined(WICK_NVIDIA)
