@@ -121,7 +121,7 @@ class Target {
       if (sample) symbols = sampled(symbols, candle);
       if (symbols.length === 0) continue;
       this.record[module] = {
-        date: new Date().toISOString().slice(0, 10), compiler: '', source: compiledFrom(module), kernels: symbols.length, ...(symbols.length < whole && { of: whole }), good: 0, lds: 0, vgprs: 0, problems: [],
+        date: new Date().toISOString().slice(0, 10), compiler: '', source: compiledFrom(module, 'amd'), kernels: symbols.length, ...(symbols.length < whole && { of: whole }), good: 0, lds: 0, vgprs: 0, problems: [],
       };
       for (let i = 0; i < symbols.length; i += TOGETHER) this.parts.push({ arch, module, symbols: symbols.slice(i, i + TOGETHER) });
       this.#left.set(module, { parts: Math.ceil(symbols.length / TOGETHER), seconds: 0 });

@@ -7,6 +7,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { ourSymbols, readManifest } from '../src/kernels/manifest.js';
+import { type Platform } from '../src/kernels/platform.js';
 import { compiledFrom, type RanDevice } from '../src/parity/compiled.js';
 import { commitNow } from '../src/parity/provenance.js';
 
@@ -32,6 +33,9 @@ function run(file: string): Promise<{ pass: number; fail: number }> {
   }));
 }
 
+const PLATFORM: Readonly<Record<string, Platform>> = { sim: 'host', cuda: 'nvidia' };
+const platform = PLATFORM[values.on] ?? 'amd';
+
 /** By device: which symbols of each module ran, as counts. */
 function collect(fails: number, passes: number): Record<string, RanDevice> {
   const ran = new Map<string, Set<string>>();
@@ -47,9 +51,9 @@ function collect(fails: number, passes: number): Record<string, RanDevice> {
       const all = ours.filter(([, { module }]) => module === m);
       const hit = all.filter(([s]) => symbols.has(s)).length;
       const missed = all.map(([s]) => s).filter((s) => candle.has(s) && !symbols.has(s));
-      return hit > 0 ? [[m, { source: compiledFrom(m), ran: hit, of: all.length, missed }] as const] : [];
+      return hit > 0 ? [[m, { source: compiledFrom(m, platform), ran: hit, of: all.length, missed }] as const] : [];
     });
-    return [device, { date: new Date().toISOString().slice(0, 10), commit: commitNow(), pass: passes, fail: fails, modules: Object.fromEntries(modules) }];
+    return [device, { date: new Date().toISOString().slice(0, 10), commit: commitNow(), platform, pass: passes, fail: fails, modules: Object.fromEntries(modules) }];
   }));
 }
 

@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { jobsFor } from '../kernels/aot.js';
+import type { Platform } from '../kernels/platform.js';
 import { moduleText, packageRoot } from '../kernels/source.js';
 import { sourcesNow } from './provenance.js';
 
@@ -32,9 +33,10 @@ export interface CompiledModule {
 export type CompiledTarget = Readonly<Record<string, CompiledModule>>;
 export type Compiled = Readonly<Record<string, CompiledTarget>>;
 
-/** A module's text, and where expressions of the op table go into it, those. */
-export function compiledFrom(module: string): string {
-  const { modules, rows } = sourcesNow();
+/** A module's text as a platform sees it, and where expressions of the op table go into it, those. */
+export function compiledFrom(module: string, platform: Platform): string {
+  const { modules: all, rows } = sourcesNow();
+  const modules = all[platform];
   const table = module === 'elementwise' || moduleText(`${module}.hip`).includes('//@table') ? Object.values(rows).join() : '';
   return table ? createHash('sha256').update(`${modules[module]} ${table}`).digest('hex').slice(0, 12) : modules[module];
 }
@@ -50,7 +52,7 @@ export function staleCompiled(compiled: Compiled = readCompiled()): string[] {
   const redo = 'npm run kernels:check -- --json docs/kernels-amd.json --arch';
   return AMD_TARGETS.flatMap((target) => {
     const record = compiled[target] ?? {};
-    const old = modulesOf(target).filter((m) => record[m]?.source !== compiledFrom(m) || record[m].of !== undefined);
+    const old = modulesOf(target).filter((m) => record[m]?.source !== compiledFrom(m, 'amd') || record[m].of !== undefined);
     return old.length > 0 ? [`${COMPILED}: ${target}: compiled before these changed, or never whole: ${old.join(' ')} (${redo} ${target} --module ${old.join()})`] : [];
   });
 }
@@ -59,6 +61,7 @@ export function staleCompiled(compiled: Compiled = readCompiled()): string[] {
 export interface RanDevice {
   readonly date: string;
   readonly commit: string;
+  readonly platform: Platform;
   /** Tests. */
   readonly pass: number;
   readonly fail: number;
@@ -72,7 +75,7 @@ export function readRan(file = join(packageRoot, RAN)): Readonly<Record<string, 
 /** Sentences about devices that ran other kernels than the present ones. */
 export function staleRan(ran: Readonly<Record<string, RanDevice>> = readRan()): string[] {
   return Object.entries(ran).flatMap(([device, r]) => {
-    const old = Object.entries(r.modules).filter(([m, { source }]) => source !== compiledFrom(m)).map(([m]) => m);
+    const old = Object.entries(r.modules).filter(([m, { source }]) => source !== compiledFrom(m, r.platform)).map(([m]) => m);
     return old.length > 0 ? [`${RAN}: ${device}: ran before these changed: ${old.join(' ')} (npm run kernels:run -- --json ${RAN})`] : [];
   });
 }

@@ -1,6 +1,7 @@
 // Committed evidence: reports of real runs in docs/parity, and which of their numbers are older than what they speak of.
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { platformOf } from '../kernels/platform.js';
 import { packageRoot } from '../kernels/source.js';
 import { opList } from '../ops/table.js';
 import { casesOf } from '../testing/cases.js';
@@ -33,9 +34,10 @@ export function staleReason(report: Report, device: string, op: string, now: Sou
   const { sources, uses } = report;
   if (!Object.hasOwn(now.rows, op)) return undefined; // a golden set's own name: judged by the rows it stands for
   if (!sources.rows || sources.rows[op] !== now.rows[op]) return 'the row of the op table';
-  if (device === 'reference') return undefined;
   if (device === 'cpu') return sources.native === now.native ? undefined : 'native/';
-  const changed = (uses[op] ?? []).filter((m) => sources.modules[m] !== now.modules[m]);
+  const platform = platformOf(device);
+  if (!platform) return undefined;
+  const changed = (uses[op] ?? []).filter((m) => sources.modules[platform]?.[m] !== now.modules[platform][m]);
   return changed.length ? changed.map((m) => `kernels/${m}.hip`).join(', ') : undefined;
 }
 

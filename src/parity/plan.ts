@@ -148,7 +148,7 @@ function attempt(run: () => void): void {
 }
 
 /** Units made from rows bear the rows' names: their kernels are those of elementwise.hip. */
-const moduleOf = (unit: string): string => (Object.hasOwn(sourcesNow().modules, unit) ? unit : 'elementwise');
+const moduleOf = (unit: string): string => (Object.hasOwn(sourcesNow().modules.host, unit) ? unit : 'elementwise');
 
 /** Runs a step, telling which kernel modules it launched; `rest` is told after each case whether all is well, and says whether to stop. Resolves to whether it came to its end. */
 export async function runStep(step: Step, devices: readonly Device[], cells: Map<string, Cell>, uses: Record<string, string[]>, rest: (well: boolean) => Promise<boolean>): Promise<boolean> {

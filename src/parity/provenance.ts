@@ -3,6 +3,7 @@ import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { forPlatform, type Platform, PLATFORMS } from '../kernels/platform.js';
 import { moduleNames, moduleText, packageRoot } from '../kernels/source.js';
 import type { ElementwiseRow, Row } from '../ops/op.js';
 import { opList } from '../ops/table.js';
@@ -28,8 +29,8 @@ export const versionNow = (): string => (JSON.parse(readFileSync(join(packageRoo
 export interface Sources {
   /** The CPU engine as a whole. */
   readonly native: string;
-  /** Kernel files by module, headers included. */
-  readonly modules: Readonly<Record<string, string>>;
+  /** Kernel files by module, headers included, as each platform's compiler sees them: a branch for AMD does not age NVIDIA's numbers. */
+  readonly modules: Readonly<Record<Platform, Readonly<Record<string, string>>>>;
   /** What the op table says of each op: dtypes, bounds, expression. */
   readonly rows: Readonly<Record<string, string>>;
 }
@@ -50,6 +51,6 @@ const rowHash = (r: Row): string => sha([JSON.stringify([r.name, r.dtypes, r.ulp
 let known: Sources | undefined;
 export const sourcesNow = (): Sources => (known ??= {
   native: nativeHash(),
-  modules: Object.fromEntries(moduleNames().map((m) => [m, sha([bare(moduleText(`${m}.hip`))])])),
+  modules: Object.fromEntries(PLATFORMS.map((p) => [p, Object.fromEntries(moduleNames().map((m) => [m, sha([bare(forPlatform(moduleText(`${m}.hip`), p))])]))])) as Sources['modules'],
   rows: Object.fromEntries(opList.map((r) => [r.name, rowHash(r)])),
 });
