@@ -152,7 +152,7 @@ export function gpuBench(device: Device, only: string, say: (line: string) => vo
   if (wanted.some((part) => FIRST_USE.includes(part))) {
     const first = firstUse(device);
     results.push({ name: FIRST_USE, ms: first.median, firstUse: first });
-    say(`${FIRST_USE}: ${first.kernels} kernels, median ${first.median.toFixed(0)} ms, p75 ${first.p75.toFixed(0)}, worst ${first.worst.toFixed(0)}, ${first.under150} under 150; from disk ${first.cachedMedian.toFixed(1)}, worst ${first.cachedWorst.toFixed(1)}; slowest ${first.slowest.map((s) => `${s.symbol} ${s.ms.toFixed(0)}`).join(', ')}`);
+    say(`${FIRST_USE}: ${first.kernels} kernels, median ${first.median.toFixed(0)} ms, p75 ${first.p75.toFixed(0)}, worst ${first.worst.toFixed(0)}, ${first.under150} under 150; from disk ${first.cachedMedian.toFixed(1)}, worst ${first.cachedWorst.toFixed(1)}; above: ${first.above150.map((s) => `${s.symbol} ${s.ms.toFixed(0)}`).join(', ')}`);
     device.trim();
   }
   const copy = time(gpu, (() => { const x = make([GIB / 4], 'f32', device); return () => x.copy(); })());
