@@ -34,6 +34,7 @@ template <class S> WICK_FN S plus(S a, S b) { return from_compute<S>((typename S
 template <class I, class S>
 WICK_FN void index_select(u64 numel, u64 rank, const u64* info, const I* ids, const S* inp, S* out, u64 src_dim, u64 ids_dim, u64 right) {
   const bool packed = !info || is_contiguous(rank, info, info + rank);
+  ROLLED
   GRID_STRIDE(i, numel) {
     const u64 r = i % right, j = i / right % ids_dim, l = i / right / ids_dim;
     const i64 at = place(ids[j], src_dim, nullptr);
@@ -71,8 +72,10 @@ WICK_FN void index_select(u64 numel, u64 rank, const u64* info, const I* ids, co
   }
 
 template <bool ADD, class I, class S> WICK_FN void scatter(const I* ids, const S* inp, S* out, u64 left, u64 src_dim, u64 dst_dim, u64 right) {
+  ROLLED
   GRID_STRIDE(i, left * right) {
     const u64 l = i / right, r = i % right;
+    ROLLED
     for (u64 j = 0; j < src_dim; j++) {
       const u64 from = (l * src_dim + j) * right + r;
       const i64 at = place(ids[from], dst_dim, nullptr);
@@ -101,7 +104,9 @@ WICK_FN void select_rows(const I* ids, i64 step, const W* src, W* dst, u32* faul
       W* to = dst + row * words;
       i64 w = walk.lane;
       if (at < 0)
+        ROLLED
         for (; w < words; w += lanes) to[w] = W{};
+      ROLLED
       for (; w + 3 * (i64)lanes < words; w += 4 * (i64)lanes) {
         W x[4];
 #pragma unroll
@@ -109,6 +114,7 @@ WICK_FN void select_rows(const I* ids, i64 step, const W* src, W* dst, u32* faul
 #pragma unroll
         for (int u = 0; u < 4; u++) to[w + u * (i64)lanes] = x[u];
       }
+      ROLLED
       for (; w < words; w += lanes) to[w] = from[w];
     }
   }
@@ -122,21 +128,26 @@ WICK_FN void select_rows(const I* ids, i64 step, const W* src, W* dst, u32* faul
 #define GATHER_ANY(NAME, I, W)                                                                                                   \
   KERNEL(256) NAME(const I* ids, const W* src, W* dst, u32* fault, const u64* info, const u32 rank, const u64 dim_size,           \
                    const u64 dim_stride, const u64 numel) {                                                                      \
-    const u64 *dims = info, *ids_strides = info + rank, *src_strides = info + 2 * rank;                                          \
+    ROLLED                                                                                                                       \
     GRID_STRIDE(i, numel) {                                                                                                      \
-      const i64 at = place(ids[strided_index(i, rank, dims, ids_strides)], dim_size, fault);                                     \
-      dst[i] = at < 0 ? W{} : src[strided_index(i, rank, dims, src_strides) + (u64)at * dim_stride];                             \
+      u64 of[2]; /* ids, src */                                                                                                  \
+      strided_indices(i, rank, info, info + rank, of);                                                                           \
+      const i64 at = place(ids[of[0]], dim_size, fault);                                                                         \
+      dst[i] = at < 0 ? W{} : src[of[1] + (u64)at * dim_stride];                                                                 \
     }                                                                                                                            \
   }
 
 template <bool ADD, class I, class S>
 WICK_FN void scatter_any(const I* ids, const S* src, S* dst, u32* fault, const u64* info, u32 rank, u64 lanes, u64 count, u64 ids_step, u64 src_step,
                          u64 dst_dim, u64 dst_step) {
-  const u64 *dims = info, *ids_strides = info + rank, *src_strides = info + 2 * rank, *dst_strides = info + 3 * rank;
+  ROLLED
   GRID_STRIDE(i, lanes) {
-    const I* id = ids + strided_index(i, rank, dims, ids_strides);
-    const S* from = src + strided_index(i, rank, dims, src_strides);
-    S* to = dst + strided_index(i, rank, dims, dst_strides);
+    u64 of[3];
+    strided_indices(i, rank, info, info + rank, of);
+    const I* id = ids + of[0];
+    const S* from = src + of[1];
+    S* to = dst + of[2];
+    ROLLED
     for (u64 j = 0; j < count; j++) {
       const i64 at = place(id[j * ids_step], dst_dim, fault);
       if (at < 0) continue;
@@ -164,16 +175,19 @@ WICK_FN void scatter_any(const I* ids, const S* src, S* dst, u32* fault, const u
 template <bool ADD, class S>
 WICK_FN void scatter_sorted(const u32* order, const u32* sorted, const S* src, S* dst, const u64* info, u32 rank, u64 lanes, u64 count, u64 src_step,
                             u64 dst_dim, u64 dst_step) {
-  const u64 *dims = info, *src_strides = info + 2 * rank, *dst_strides = info + 3 * rank;
+  ROLLED
   GRID_STRIDE(e, lanes * count) {
     const u64 i = e / count, j = e % count, lane = i * count;
     const u32 at = sorted[e];
     if (at >= dst_dim) continue;
     if (ADD ? j > 0 && sorted[e - 1] == at : j + 1 < count && sorted[e + 1] == at) continue;
-    const S* from = src + strided_index(i, rank, dims, src_strides);
-    S* to = dst + strided_index(i, rank, dims, dst_strides) + at * dst_step;
+    u64 of[2];
+    strided_indices(i, rank, info, info + 2 * rank, of);
+    const S* from = src + of[0];
+    S* to = dst + of[1] + at * dst_step;
     if constexpr (ADD) {
       S sum = *to;
+      ROLLED
       for (u64 k = j; k < count && sorted[lane + k] == at; k++) sum = plus(sum, from[order[lane + k] * src_step]);
       *to = sum;
     } else *to = from[order[e] * src_step];
@@ -191,9 +205,11 @@ template <class S> WICK_FN void add_sorted(const u32* order, const u32* sorted, 
   const u64 j = (u64)blockIdx.x * 8 + threadIdx.y, l = blockIdx.y;
   if (j >= n || (j > 0 && sorted[j] == sorted[j - 1]) || sorted[j] >= dst_dim) return;
   const u32 at = sorted[j];
+  ROLLED
   for (u64 r = threadIdx.x; r < right; r += 32) {
     S* to = dst + (l * dst_dim + at) * right + r;
     typename SumOf<S>::type sum = (typename SumOf<S>::type)to_compute(*to);
+    ROLLED
     for (u64 k = j; k < n && sorted[k] == at; k++) sum += (typename SumOf<S>::type)to_compute(src[(l * n + order[k]) * right + r]);
     *to = from_compute<S>(sum);
   }

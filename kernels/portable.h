@@ -39,6 +39,13 @@
 #define WICK_MEMBER __device__ __forceinline__
 #endif
 
+/** Before a loop that gains nothing by being unrolled: compilers left alone make several copies of it, and take their time. */
+#ifdef WICK_HOST
+#define ROLLED
+#else
+#define ROLLED _Pragma("unroll 1")
+#endif
+
 /** Shared memory whose size the launch gives, 16-byte aligned: DYNAMIC_SHARED(float, tile); */
 #ifdef WICK_HOST
 #define DYNAMIC_SHARED(T, name) T* name = (T*)simt::dynamic_shared()

@@ -3,6 +3,7 @@
 
 WICK_FN u64 strided_index(u64 i, u64 rank, const u64* dims, const u64* strides) {
   u64 at = 0;
+  ROLLED
   for (u64 d = rank; d-- > 0;) {
     u64 q = i / dims[d];
     at += (i - q * dims[d]) * strides[d];
@@ -10,8 +11,21 @@ WICK_FN u64 strided_index(u64 i, u64 rank, const u64* dims, const u64* strides) 
   }
   return at;
 }
+/** The same for N operands in one walk; their strides follow one another. */
+template <int N> WICK_FN void strided_indices(u64 i, u64 rank, const u64* dims, const u64* strides, u64 (&at)[N]) {
+#pragma unroll
+  for (int k = 0; k < N; k++) at[k] = 0;
+  ROLLED
+  for (u64 d = rank; d-- > 0;) {
+    const u64 q = i / dims[d], r = i - q * dims[d];
+#pragma unroll
+    for (int k = 0; k < N; k++) at[k] += r * strides[k * rank + d];
+    i = q;
+  }
+}
 WICK_FN bool is_contiguous(u64 rank, const u64* dims, const u64* strides) {
   u64 size = 1;
+  ROLLED
   for (u64 d = rank; d-- > 0;) {
     if (dims[d] > 1 && strides[d] != size) return false;
     size *= dims[d];
