@@ -57,11 +57,8 @@ function collect(fails: number, passes: number): Record<string, RanDevice> {
   }));
 }
 
-// The others are written for the simulation (both wave sizes, thread orders, poison, sanitizers) and fail on an NVIDIA GPU as they stand, which was not traced;
-// their kernels run there through the op matrix.
-const ANYWHERE = /^kernels-(col2im|golden|quantized|rest|structured-golden)\.test\.js$/;
-const SIMULATED = /^kernels-(attention|conversions|structured)\.test\.js$/;
-const queue = readdirSync(folder).filter((f) => ANYWHERE.test(f) || (values.on !== 'cuda' && values.on !== 'hip' && SIMULATED.test(f)));
+const FILES = /^kernels-(attention|col2im|conversions|golden|quantized|rest|structured|structured-golden)\.test\.js$/;
+const queue = readdirSync(folder).filter((f) => FILES.test(f));
 const outcomes: { pass: number; fail: number }[] = [];
 await Promise.all(Array.from({ length: Number(values.jobs) }, async () => {
   for (let file = queue.shift(); file; file = queue.shift()) outcomes.push(await run(file));

@@ -160,7 +160,7 @@ test('the fast kernels are clean under the address and undefined-behaviour sanit
   const asan = spawnSync(process.env.CXX ?? 'g++', ['-print-file-name=libasan.so'], { encoding: 'utf8' }).stdout.trim();
   if (!asan.startsWith('/')) return t.skip('libasan is not installed beside the compiler');
   const file = join(dirname(fileURLToPath(import.meta.url)), 'kernels-elementwise.test.js');
-  const { NODE_TEST_CONTEXT: _, ...env } = process.env; // the child is a test run of its own
+  const { NODE_TEST_CONTEXT: _, WICK_KERNELS_ON: __, ...env } = process.env; // the child is a test run of its own, on the simulation
   const r = spawnSync(process.execPath, ['--test-reporter', 'tap', '--test-name-pattern', '(contiguous|off 16|broadcasts|strided outputs|transposed).*wave 64', file], {
     encoding: 'utf8', env: { ...env, LD_PRELOAD: asan, ASAN_OPTIONS: 'detect_leaks=0', WICK_SIM_SANITIZE: 'address' },
   });

@@ -15,10 +15,11 @@ import { type ArgValue, packEntry } from '../src/kernels/pack.js';
 import { assemble, type Unit, unitOf } from '../src/kernels/source.js';
 
 const on = process.env.WICK_KERNELS_ON;
+const onGpu = on === 'cuda' || on === 'hip';
 const targets = on === 'emu' ? ['gfx1030', 'gfx90a'] : on?.split(',');
 /** Emulated targets and GPUs serve the wave size they have; a test of the other size runs on them all the same where only one is named. */
 function openFor(wave: 32 | 64): Device {
-  if (on === 'cuda' || on === 'hip') return openDriver(on).open(0);
+  if (onGpu) return openDriver(on).open(0);
   return targets ? openEmulated(targets[wave === 32 ? 0 : targets.length - 1]) : openSim().open(wave);
 }
 const launched = new Map<string, Set<string>>();
@@ -93,7 +94,9 @@ export class SimRunner {
     const { info } = this.device;
     const place = on ? `${info.name} (${info.arch})` : `sim:${info.warp}`;
     launched.set(place, (launched.get(place) ?? new Set()).add(symbol));
-    this.device.launch(this.device.getFunction(module, symbol), gx, gy, gz, bx, by, bz, shared, 0, packEntry(this.#args, entry, values));
+    const fn = this.device.getFunction(module, symbol);
+    if (shared > 0 && onGpu) this.device.setMaxDynamicShared(fn, shared); // GPUs want to be asked where static memory beside it passes 48 KiB
+    this.device.launch(fn, gx, gy, gz, bx, by, bz, shared, 0, packEntry(this.#args, entry, values));
   }
   free(): void {
     for (const b of this.#blocks.splice(0)) this.device.free(b);
