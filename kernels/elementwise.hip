@@ -147,29 +147,39 @@ WICK_FN void flat(F f, u64 n, u32 scalars, D* out, const S0* p0, const S1* p1, c
 
 // ---- strided ----
 
-/** Element offsets of the operands at position i of the layout. */
-template <int N> WICK_FN void offsets(const Layout32& l, u32 i, i64 (&at)[N]) {
-  i32 sum[N] = {};
+/** Element offsets of N operands at U positions of the layout; i is used up. Rolled: a copy for each dimension there may be is more code than the rest of the kernel. */
+template <int N, int U> WICK_FN void offsets(const Layout32& l, u32 (&i)[U], i64 (&at)[U][N]) {
+  i32 sum[U][N] = {};
+  ROLLED
+  for (int d = (int)l.rank - 1; d >= 0; d--) {
 #pragma unroll
-  for (int d = MAX_DIMS - 1; d >= 0; d--) {
-    if (d >= (int)l.rank) continue;
-    // Division by a constant prepared on the host; exact below 2^31.
-    const u32 q = (mulhi32(i, l.magic[d]) + i) >> l.shift[d], r = i - q * l.size[d];
+    for (int u = 0; u < U; u++) {
+      // Division by a constant prepared on the host; exact below 2^31.
+      const u32 q = (mulhi32(i[u], l.magic[d]) + i[u]) >> l.shift[d], r = i[u] - q * l.size[d];
 #pragma unroll
-    for (int k = 0; k < N; k++) sum[k] += (i32)r * l.stride[k * MAX_DIMS + d];
-    i = q;
+      for (int k = 0; k < N; k++) sum[u][k] += (i32)r * l.stride[k * MAX_DIMS + d];
+      i[u] = q;
+    }
   }
 #pragma unroll
-  for (int k = 0; k < N; k++) at[k] = sum[k];
+  for (int u = 0; u < U; u++)
+#pragma unroll
+    for (int k = 0; k < N; k++) at[u][k] = sum[u][k];
 }
-template <int N> WICK_FN void offsets(const Layout64& l, u64 i, i64 (&at)[N]) {
+template <int N, int U> WICK_FN void offsets(const Layout64& l, u64 (&i)[U], i64 (&at)[U][N]) {
 #pragma unroll
-  for (int k = 0; k < N; k++) at[k] = 0;
+  for (int u = 0; u < U; u++)
+#pragma unroll
+    for (int k = 0; k < N; k++) at[u][k] = 0;
+  ROLLED
   for (int d = (int)l.rank - 1; d >= 0; d--) {
-    const u64 q = i / l.size[d], r = i - q * l.size[d];
 #pragma unroll
-    for (int k = 0; k < N; k++) at[k] += (i64)r * l.stride[k * MAX_DIMS + d];
-    i = q;
+    for (int u = 0; u < U; u++) {
+      const u64 q = i[u] / l.size[d], r = i[u] - q * l.size[d];
+#pragma unroll
+      for (int k = 0; k < N; k++) at[u][k] += (i64)r * l.stride[k * MAX_DIMS + d];
+      i[u] = q;
+    }
   }
 }
 
@@ -179,22 +189,22 @@ WICK_FN void strided(F f, const L& l, u32 splats, D* out, const S0* p0, const S1
   constexpr int N = 1 + !same<S0, None> + !same<S1, None> + !same<S2, None> + !same<S3, None>;
   constexpr int U = E == 1 ? 4 : 2;
   const u64 base = (u64)blockIdx.x * (BLOCK * U) + threadIdx.x;
+  if (base >= l.count) return;
   Group<S0, E> g0[U];
   Group<S1, E> g1[U];
   Group<S2, E> g2[U];
   Group<S3, E> g3[U];
-  D* to[U];
+  decltype(L::count) i[U];
+  i64 at[U][N];
+#pragma unroll
+  for (int u = 0; u < U; u++) i[u] = base + (u64)u * BLOCK < l.count ? base + (u64)u * BLOCK : base;  // past the end: what this thread has read already
+  offsets(l, i, at);
 #pragma unroll
   for (int u = 0; u < U; u++) {
-    const u64 i = base + (u64)u * BLOCK;
-    if (i >= l.count) break;
-    i64 at[N];
-    offsets<N>(l, i, at);
-    to[u] = out + at[0];
-    if constexpr (N > 1) { if (E == 1 || (splats & 1)) splat_group<S0, E>(g0[u], p0 + at[1]); else load_group<S0, E>(g0[u], p0 + at[1]); }
-    if constexpr (N > 2) { if (E == 1 || (splats & 2)) splat_group<S1, E>(g1[u], p1 + at[2]); else load_group<S1, E>(g1[u], p1 + at[2]); }
-    if constexpr (N > 3) { if (E == 1 || (splats & 4)) splat_group<S2, E>(g2[u], p2 + at[3]); else load_group<S2, E>(g2[u], p2 + at[3]); }
-    if constexpr (N > 4) { if (E == 1 || (splats & 8)) splat_group<S3, E>(g3[u], p3 + at[4]); else load_group<S3, E>(g3[u], p3 + at[4]); }
+    if constexpr (N > 1) { if (E == 1 || (splats & 1)) splat_group<S0, E>(g0[u], p0 + at[u][1]); else load_group<S0, E>(g0[u], p0 + at[u][1]); }
+    if constexpr (N > 2) { if (E == 1 || (splats & 2)) splat_group<S1, E>(g1[u], p1 + at[u][2]); else load_group<S1, E>(g1[u], p1 + at[u][2]); }
+    if constexpr (N > 3) { if (E == 1 || (splats & 4)) splat_group<S2, E>(g2[u], p2 + at[u][3]); else load_group<S2, E>(g2[u], p2 + at[u][3]); }
+    if constexpr (N > 4) { if (E == 1 || (splats & 8)) splat_group<S3, E>(g3[u], p3 + at[u][4]); else load_group<S3, E>(g3[u], p3 + at[u][4]); }
   }
 #pragma unroll
   for (int u = 0; u < U; u++) {
@@ -202,7 +212,7 @@ WICK_FN void strided(F f, const L& l, u32 splats, D* out, const S0* p0, const S1
     Group<D, E> r;
 #pragma unroll
     for (int i = 0; i < E; i++) r.set(i, f(element(g0[u], i), element(g1[u], i), element(g2[u], i), element(g3[u], i)));
-    store_group<D, E>(to[u], r);
+    store_group<D, E>(out + at[u][0], r);
   }
 }
 
@@ -218,12 +228,15 @@ WICK_FN void transpose(F f, const Layout64& batch, u32 rows, u32 columns, i64 ou
   constexpr int GROUPS = TILE / E, STEP = BLOCK / GROUPS;
   __shared__ D tile[TILE][TILE + 4 / (int)sizeof(D) + (sizeof(D) > 4)];
   const u32 across = (columns + TILE - 1) / TILE, down = (rows + TILE - 1) / TILE;
-  const u64 tiles = (u64)across * down, b = blockIdx.x / tiles, t = blockIdx.x - b * tiles;
-  const u32 row0 = (u32)(t / across) * TILE, column0 = (u32)(t % across) * TILE;
-  i64 at[2];
-  offsets<2>(batch, b, at);
-  out += at[0];
-  in += at[1];
+  const u32 tiles = across * down, b = blockIdx.x / tiles, t = blockIdx.x - b * tiles;  // no more than blocks
+  const u32 row0 = t / across * TILE, column0 = t % across * TILE;
+  ROLLED
+  for (u32 d = (u32)batch.rank, i = b; d-- > 0;) {
+    const u32 q = i / (u32)batch.size[d], r = i - q * (u32)batch.size[d];
+    out += (i64)r * batch.stride[d];
+    in += (i64)r * batch.stride[MAX_DIMS + d];
+    i = q;
+  }
   const u32 g = threadIdx.x % GROUPS * E, line = threadIdx.x / GROUPS;
 #pragma unroll
   for (int k = 0; k < TILE; k += STEP) {
