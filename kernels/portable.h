@@ -61,6 +61,7 @@
 #include "portable/types.h"
 #include "portable/conversions.h"
 #include "portable/mathematics.h"
+#include "portable/small.h"
 #include "portable/waves.h"
 #include "portable/atomics.h"
 #include "portable/access.h"

@@ -118,11 +118,25 @@ WICK_INT_MATH(i64)
 WICK_UINT_MATH(u8)
 WICK_UINT_MATH(u32)
 
+#if defined(WICK_NVIDIA) && defined(__CUDA_ARCH__)
+/** One instruction does it; where NaN wins, from sm_80 on. */
+template <class S, class T> constexpr bool one_bound = same<T, float> && (!nan_wins<S> || __CUDA_ARCH__ >= 800);
+#elif defined(WICK_NVIDIA)
+template <class S, class T> constexpr bool one_bound = false;
+#endif
 /** Maximum: NaN is ignored, or wins where S is a 16-bit float; +0 is above -0. */
 template <class S, class P, class Q> WICK_FN common_t<P, Q> maxg(P left, Q right) {
   typedef common_t<P, Q> T;
   T p = left, q = right;
   if constexpr (!is_float<T>) return p > q ? p : q;
+#ifdef WICK_NVIDIA
+  else if constexpr (one_bound<S, T>) {
+    float r;
+    if constexpr (nan_wins<S>) asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(p), "f"(q));
+    else asm("max.f32 %0, %1, %2;" : "=f"(r) : "f"(p), "f"(q));
+    return r;
+  }
+#endif
   else {
     if (p != p) return nan_wins<S> ? p : q;
     if (q != q) return nan_wins<S> ? q : p;
@@ -133,6 +147,14 @@ template <class S, class P, class Q> WICK_FN common_t<P, Q> ming(P left, Q right
   typedef common_t<P, Q> T;
   T p = left, q = right;
   if constexpr (!is_float<T>) return p < q ? p : q;
+#ifdef WICK_NVIDIA
+  else if constexpr (one_bound<S, T>) {
+    float r;
+    if constexpr (nan_wins<S>) asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(p), "f"(q));
+    else asm("min.f32 %0, %1, %2;" : "=f"(r) : "f"(p), "f"(q));
+    return r;
+  }
+#endif
   else {
     if (p != p) return nan_wins<S> ? p : q;
     if (q != q) return nan_wins<S> ? q : p;

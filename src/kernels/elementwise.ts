@@ -98,10 +98,9 @@ export function groupElements(c: Chain): number {
   const most = Math.max(...[c.output, ...c.inputs].map((d) => DTYPE[d].bytes));
   return Math.min(16 / DTYPE[c.output].bytes, 64 / most);
 }
-/** Threads of a block of the flat kernel and bytes a thread has in flight: functions of 16-bit floats have arithmetic to hide, all but 2^x and quotients. */
-export function flatShape(c: Chain): { readonly block: number; readonly inFlight: number } {
-  const busy = DTYPE[c.output].bytes === 2 && c.steps.some((s) => 'row' in s && /\b(exp|expm1|log|log1p|sin|cos|tan|tanh|erf|normcdf|pow)g\(/.test(s.row.gpu));
-  return busy ? { block: 256, inFlight: 64 } : { block: 128, inFlight: 32 };
+/** Threads of a block of the flat kernel and bytes of every operand a thread has in flight. */
+export function flatShape(_c: Chain): { readonly block: number; readonly inFlight: number } {
+  return { block: 128, inFlight: 32 };
 }
 /** Elements of a block's tile in the flat kernel. */
 export function flatTile(c: Chain): number {

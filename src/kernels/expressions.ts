@@ -12,21 +12,28 @@ export const isMasked = (row: ElementwiseRow<any>): boolean => (row as { masked?
 export const elementwiseRows = (table: Iterable<Row>): ElementwiseRow<any>[] =>
   [...table].filter((r): r is ElementwiseRow<any> => r.family === 'elementwise');
 
+/** Which of a row's two expressions a text needs: that for small floats, that for all others. */
+export interface Forms {
+  readonly small: boolean;
+  readonly general: boolean;
+}
+
 /** One row: `C(v)` becomes a constant of T; a row that answers truth values returns whatever a comparison gives. */
-export function rowFunction(row: ElementwiseRow<any>): string {
+export function rowFunction(row: ElementwiseRow<any>, { small, general }: Forms = { small: true, general: true }): string {
   const masked = isMasked(row);
   const operands = OPERANDS.slice(0, row.arity).map((name, i) => `${masked && i === 0 ? 'M' : 'T'} ${name}`);
   const scalars = SCALARS.slice(0, row.scalars.length).map((name) => `T ${name}`);
-  const body = row.gpu.replace(/\bC\(/g, 'T(');
+  const text = (expression: string): string => `return ${expression.replace(/\bC\(/g, 'T(')};`;
+  const body = !row.small || !small ? text(row.gpu) : general ? `if constexpr (is_small_float<S>) ${text(row.small)} else ${text(row.gpu)}` : text(row.small);
   return (
     `template <class S, class T${masked ? ', class M' : ''}> WICK_FN ${row.result === 'same' ? 'T' : 'auto'} ` +
-    `op_${row.name}(${[...operands, ...scalars].join(', ')}) { return ${body}; }`
+    `op_${row.name}(${[...operands, ...scalars].join(', ')}) { ${body} }`
   );
 }
 
-/** table.h: the functions alone. */
+/** table.h of the CPU engine: the functions alone; its vectors have mathematics of their own. */
 export const expressionTable = (table: Iterable<Row>): string =>
-  HEADER + elementwiseRows(table).map((row) => rowFunction(row) + '\n').join('');
+  HEADER + elementwiseRows(table).map((row) => rowFunction(row, { small: false, general: true }) + '\n').join('');
 
 /** rows.h: what the CPU engine must know of each row to build its kernels, and their names in order. */
 export function nativeRows(table: Iterable<Row>): string {

@@ -73,13 +73,20 @@ export function addRow(row: ElementwiseRow<any>): void {
   rowByName.set(row.name, row);
 }
 
-/** table.h for a text: only the expressions it uses. */
+const SMALL = /^(half|bfloat|fp8)$/;
+const OTHER = /^(float|double|[iu]\d+)$/;
+
+/** table.h for a text: only the expressions it uses, in the forms for the element types it names (a template's parameter may be any). */
 export function tableFor(text: string): string {
-  const used = new Set([...text.matchAll(/\bop_(\w+)/g)].map((m) => m[1]));
-  return [...used].sort().map((name) => {
+  const used = new Map<string, { small: boolean; general: boolean }>();
+  for (const [, name, type = ''] of text.matchAll(/\bop_(\w+)(?:<(\w+))?/g)) {
+    const forms = used.get(name) ?? { small: false, general: false };
+    used.set(name, { small: forms.small || !OTHER.test(type), general: forms.general || !SMALL.test(type) });
+  }
+  return [...used].sort(([a], [b]) => (a < b ? -1 : 1)).map(([name, forms]) => {
     const row = rowByName.get(name);
     if (!row) throw new ArgumentError(`kernel source: op_${name} names no elementwise row of the op table`);
-    return rowFunction(row);
+    return rowFunction(row, forms);
   }).join('\n');
 }
 

@@ -32,7 +32,7 @@ export const binaryOps = rows({
     grad: ({ x, y, grad, needs }): Grads => [needs(0) ? grad.mul(y) : undefined, needs(1) ? grad.mul(x) : undefined],
   }),
   div: binary({
-    formula: 'x / y', dtypes: DTYPES, cpu: (x, y) => x / y, int: (x, y) => (y === 0n ? 0n : x / y), gpu: 'divg(x, y)', ulp: 0,
+    formula: 'x / y', dtypes: DTYPES, cpu: (x, y) => x / y, int: (x, y) => (y === 0n ? 0n : x / y), gpu: 'divg(x, y)', small: 'small_div<S>(x, y)', ulp: 0,
     domain: [0.25, 4], candle: binaryCu('bdiv'),
     differs: 'an integer divided by zero is 0 on every device (CUDA leaves it open, Candle on the CPU panics); a scalar divisor divides, it is not turned into 1/v',
     grad: ({ y, out, grad, needs }): Grads => {
@@ -55,7 +55,7 @@ export const binaryOps = rows({
     grad: share,
   }),
   pow: binary({
-    formula: 'x^y', dtypes: FLOATS, without: 'integer powers overflow at once; cast to a float dtype first', cpu: cpow, gpu: 'powg(x, y)',
+    formula: 'x^y', dtypes: FLOATS, without: 'integer powers overflow at once; cast to a float dtype first', cpu: cpow, gpu: 'powg(x, y)', small: 'small_pow<S>(x, y)',
     ulp: { f32: 4, f64: 4, f16: 1, bf16: 1, f8e4m3: 1 }, domain: [0.25, 3],
     candle: { none: 'Candle computes exp(y * log(x))' }, differs: 'negative bases work, as in C (Candle gives NaN)',
     grad: ({ x, y, out, grad, needs }): Grads => [

@@ -15,6 +15,7 @@ interface Common {
   readonly int?: (...values: bigint[]) => bigint;
   readonly cpu16?: (...values: number[]) => number;
   readonly gpu: string;
+  readonly small?: string;
   readonly candle: ElementwiseRow['candle'];
   readonly differs?: string;
   readonly domain?: readonly [number, number];

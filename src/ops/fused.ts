@@ -22,13 +22,14 @@ const decaySamples = (): readonly { inputs: { shape: number[] }[]; params: Decay
 export const fusedOps = rows({
   siluMul: fused({
     arity: 2, noEdges, scalars: [], formula: 'silu(x) * y', dtypes: FLOATS, without: WITHOUT, domain: [-6, 6], ulp: ULP,
-    cpu: (x, y) => x * sigmoid(x) * y, gpu: `x * (${SIGMOID}) * y`,
+    cpu: (x, y) => x * sigmoid(x) * y, gpu: `x * (${SIGMOID}) * y`, small: 'x * small_sigmoid<S>(x) * y',
     args: (x: Tensor, y: Tensor): Call<None> => ({ inputs: [x, y], params: {} }),
     grad: ({ x, y, grad, needs }: GradContext<None>): Grads => [needs(0) ? x.siluMulGrad(y, grad) : undefined, needs(1) ? x.siluMul(grad) : undefined],
   }),
   siluMulGrad: fused({
     arity: 3, noEdges, scalars: [], formula: 'silu\'(x) * y * z', dtypes: FLOATS, without: WITHOUT, domain: [-1, 4], ulp: { f32: 16, f64: 16, f16: 1, bf16: 1, f8e4m3: 1 }, // silu' is 0 at -1.28: no unit to measure by near it
     cpu: (x, y, z) => sigmoid(x) * (1 + x * (1 - sigmoid(x))) * y * z, gpu: `(${SIGMOID}) * (C(1) + x * (C(1) - (${SIGMOID}))) * y * z`,
+    small: 'small_sigmoid<S>(x) * (C(1) + x * (C(1) - small_sigmoid<S>(x))) * y * z',
     args: (x: Tensor, y: Tensor, z: Tensor): Call<None> => ({ inputs: [x, y, z], params: {} }),
     grad: ({ inputs: [x, y, z], grad, needs }: GradContext<None>): Grads => {
       const bent = (): Tensor => {
@@ -54,7 +55,7 @@ export const fusedOps = rows({
   }),
   adamStep: fused({
     arity: 3, noEdges, scalars: ['rate', 'eps'], formula: 'x - rate * y / (sqrt(z) + eps)', dtypes: REALS, without: WITHOUT, domain: [0.1, 2], ulp: ULP,
-    cpu: (x, y, z, rate, eps) => x - (rate * y) / (Math.sqrt(z) + eps), gpu: 'x - divg(a * y, sqrtg(z) + b)',
+    cpu: (x, y, z, rate, eps) => x - (rate * y) / (Math.sqrt(z) + eps), gpu: 'x - divg(a * y, sqrtg(z) + b)', small: 'x - a * y * small_recip<S>(small_root(z) + b)',
     args: (x: Tensor, y: Tensor, z: Tensor, rate: number, eps: number): Call<Step> => ({ inputs: [x, y, z], params: { rate, eps } }),
     samples: () => [{ inputs: [{ shape: [3, 5] }, { shape: [3, 5] }, { shape: [3, 5] }], params: { rate: 2 ** -6, eps: 0.125 } }],
     grad: ({ inputs: [, y, z], grad, params: { rate, eps }, needs }: GradContext<Step>): Grads => {

@@ -140,6 +140,8 @@ export interface ElementwiseRow<P extends Params = Params> extends RowBase<P> {
   readonly noEdges?: string;
   /** The expression in the kernel language (kernels/README.md): operands x, y, z; scalars a, b. */
   readonly gpu: string;
+  /** A quicker one for kernels whose result is rounded to f16, bf16 or f8 (kernels/portable/small.h). */
+  readonly small?: string;
   readonly args: (x: Tensor, ...rest: never[]) => Call<P>;
   readonly samples?: () => readonly Sample<P>[];
   readonly errors?: () => readonly ErrorSample<P>[];

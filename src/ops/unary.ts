@@ -24,48 +24,48 @@ export const unaryOps = rows({
     grad: ({ grad }): Tensor => grad.neg(),
   }),
   recip: unary({
-    formula: '1 / x', dtypes: FLOATS, without: floatsOnly, cpu: (x) => 1 / x, gpu: 'C(1) / x', ulp: 0, domain: [0.1, 4],
+    formula: '1 / x', dtypes: FLOATS, without: floatsOnly, cpu: (x) => 1 / x, gpu: 'C(1) / x', small: 'small_recip<S>(x)', ulp: 0, domain: [0.1, 4],
     candle: unaryCu('urecip'), grad: ({ out, grad }): Tensor => grad.mul(out.sqr()).neg(),
   }),
   exp: unary({
-    formula: 'e^x', dtypes: FLOATS, without: floatsOnly, cpu: Math.exp, gpu: 'expg(x)', ulp: TINY, domain: [-4, 4],
+    formula: 'e^x', dtypes: FLOATS, without: floatsOnly, cpu: Math.exp, gpu: 'expg(x)', small: 'small_exp<S>(x)', ulp: TINY, domain: [-4, 4],
     candle: unaryCu('uexp'), grad: ({ out, grad }): Tensor => grad.mul(out),
   }),
   expm1: unary({
-    formula: 'e^x - 1', dtypes: FLOATS, without: floatsOnly, cpu: Math.expm1, gpu: 'expm1g(x)', ulp: TINY, domain: [-4, 4],
+    formula: 'e^x - 1', dtypes: FLOATS, without: floatsOnly, cpu: Math.expm1, gpu: 'expm1g(x)', small: 'small_expm1(x)', ulp: TINY, domain: [-4, 4],
     candle: ours, grad: ({ x, grad }): Tensor => grad.mul(x.exp()),
   }),
   log: unary({
-    formula: 'ln x', dtypes: FLOATS, without: floatsOnly, cpu: Math.log, gpu: 'logg(x)', ulp: TINY, domain: [0.1, 8],
+    formula: 'ln x', dtypes: FLOATS, without: floatsOnly, cpu: Math.log, gpu: 'logg(x)', small: 'small_log<S>(x)', ulp: TINY, domain: [0.1, 8],
     candle: unaryCu('ulog'), grad: ({ x, grad }): Tensor => grad.div(x),
   }),
   log1p: unary({
-    formula: 'ln(1 + x)', dtypes: FLOATS, without: floatsOnly, cpu: Math.log1p, gpu: 'log1pg(x)', ulp: TINY, domain: [-0.5, 4],
+    formula: 'ln(1 + x)', dtypes: FLOATS, without: floatsOnly, cpu: Math.log1p, gpu: 'log1pg(x)', small: 'small_log1p(x)', ulp: TINY, domain: [-0.5, 4],
     candle: ours, grad: ({ x, grad }): Tensor => grad.div(x.affine(1, 1)),
   }),
   sin: unary({
-    formula: 'sin x', dtypes: FLOATS, without: floatsOnly, cpu: Math.sin, gpu: 'sing(x)', ulp: TINY, domain: [-4, 4],
+    formula: 'sin x', dtypes: FLOATS, without: floatsOnly, cpu: Math.sin, gpu: 'sing(x)', small: 'small_sin<S>(x)', ulp: TINY, domain: [-4, 4],
     candle: unaryCu('usin'), grad: ({ x, grad }): Tensor => grad.mul(x.cos()),
   }),
   cos: unary({
-    formula: 'cos x', dtypes: FLOATS, without: floatsOnly, cpu: Math.cos, gpu: 'cosg(x)', ulp: TINY, domain: [-4, 4],
+    formula: 'cos x', dtypes: FLOATS, without: floatsOnly, cpu: Math.cos, gpu: 'cosg(x)', small: 'small_cos<S>(x)', ulp: TINY, domain: [-4, 4],
     candle: unaryCu('ucos'), grad: ({ x, grad }): Tensor => grad.mul(x.sin()).neg(),
   }),
   tan: unary({
-    formula: 'tan x', dtypes: FLOATS, without: floatsOnly, cpu: Math.tan, gpu: 'tang(x)', ulp: { ...TINY, f32: 4, f64: 4 },
+    formula: 'tan x', dtypes: FLOATS, without: floatsOnly, cpu: Math.tan, gpu: 'tang(x)', small: 'small_tan<S>(x)', ulp: { ...TINY, f32: 4, f64: 4 },
     domain: [-1.4, 1.4], candle: ours, grad: ({ out, grad }): Tensor => grad.mul(out.sqr().affine(1, 1)),
   }),
   tanh: unary({
-    formula: 'tanh x', dtypes: FLOATS, without: floatsOnly, cpu: Math.tanh, gpu: 'tanhg(x)', ulp: TINY, domain: [-4, 4],
+    formula: 'tanh x', dtypes: FLOATS, without: floatsOnly, cpu: Math.tanh, gpu: 'tanhg(x)', small: 'small_tanh(x)', ulp: TINY, domain: [-4, 4],
     candle: unaryCu('utanh'), grad: ({ out, grad }): Tensor => grad.mul(out.sqr().affine(-1, 1)),
   }),
   erf: unary({
-    formula: '2/sqrt(pi) * integral of e^(-t^2) from 0 to x', dtypes: FLOATS, without: floatsOnly, cpu: erf, gpu: 'erfg(x)',
+    formula: '2/sqrt(pi) * integral of e^(-t^2) from 0 to x', dtypes: FLOATS, without: floatsOnly, cpu: erf, gpu: 'erfg(x)', small: 'small_erf(x)',
     ulp: { ...TINY, f64: 4 }, domain: [-3, 3], candle: unaryCu('uerf'),
     grad: ({ x, grad }): Tensor => grad.mul(x.sqr().neg().exp().affine(2 / Math.sqrt(Math.PI), 0)),
   }),
   normcdf: unary({
-    formula: '(1 + erf(x / sqrt(2))) / 2', dtypes: FLOATS, without: floatsOnly, cpu: normcdf, gpu: 'normcdfg(x)',
+    formula: '(1 + erf(x / sqrt(2))) / 2', dtypes: FLOATS, without: floatsOnly, cpu: normcdf, gpu: 'normcdfg(x)', small: 'small_normcdf<S>(x)',
     ulp: { f32: 8, f64: 256, f16: 1, bf16: 1, f8e4m3: 1 }, domain: [-4, 4], candle: unaryCu('unormcdf') /* far out, x^2 magnifies the rounding of x / sqrt(2) */,
     grad: ({ x, grad }): Tensor => grad.mul(x.sqr().affine(-0.5, 0).exp().affine(INV_SQRT_2PI, 0)),
   }),
@@ -103,11 +103,11 @@ export const unaryOps = rows({
     grad: ({ x, grad }): Tensor => grad.mul(x).affine(2, 0),
   }),
   sqrt: unary({
-    formula: 'square root of x', dtypes: FLOATS, without: floatsOnly, cpu: Math.sqrt, gpu: 'sqrtg(x)', ulp: 0, domain: [0.1, 8],
+    formula: 'square root of x', dtypes: FLOATS, without: floatsOnly, cpu: Math.sqrt, gpu: 'sqrtg(x)', small: 'small_sqrt<S>(x)', ulp: 0, domain: [0.1, 8],
     candle: unaryCu('usqrt'), grad: ({ out, grad }): Tensor => grad.div(out.affine(2, 0)),
   }),
   rsqrt: unary({
-    formula: '1 / sqrt(x)', dtypes: FLOATS, without: floatsOnly, cpu: (x) => 1 / Math.sqrt(x), gpu: 'C(1) / sqrtg(x)',
+    formula: '1 / sqrt(x)', dtypes: FLOATS, without: floatsOnly, cpu: (x) => 1 / Math.sqrt(x), gpu: 'C(1) / sqrtg(x)', small: 'small_rsqrt<S>(x)',
     ulp: { f32: 1, f64: 1, f16: 1, bf16: 1, f8e4m3: 1 }, domain: [0.1, 8], candle: ours,
     grad: ({ x, out, grad }): Tensor => grad.mul(out.div(x)).affine(-0.5, 0),
   }),
@@ -118,11 +118,11 @@ export const unaryOps = rows({
     grad: ({ x, grad }): Tensor => grad.mul(x.gt(0).cast(x.dtype)),
   }),
   sigmoid: unary({
-    formula: '1 / (1 + e^-x)', dtypes: FLOATS, without: floatsOnly, cpu: sigmoid, gpu: 'select(x < C(0), expg(-absg(x)), C(1)) / (C(1) + expg(-absg(x)))', ulp: { ...TINY, f32: 3, f64: 3 }, // no overflow on either side
+    formula: '1 / (1 + e^-x)', dtypes: FLOATS, without: floatsOnly, cpu: sigmoid, gpu: 'select(x < C(0), expg(-absg(x)), C(1)) / (C(1) + expg(-absg(x)))', small: 'small_sigmoid<S>(x)', ulp: { ...TINY, f32: 3, f64: 3 }, // no overflow on either side
     domain: [-6, 6], candle: unaryCu('usigmoid'), grad: ({ out, grad }): Tensor => grad.mul(out.mul(out.affine(-1, 1))),
   }),
   silu: unary({
-    formula: 'x / (1 + e^-x)', dtypes: FLOATS, without: floatsOnly, cpu: (x) => x / (1 + Math.exp(-x)), gpu: 'x * select(x < C(0), expg(-absg(x)), C(1)) / (C(1) + expg(-absg(x)))',
+    formula: 'x / (1 + e^-x)', dtypes: FLOATS, without: floatsOnly, cpu: (x) => x / (1 + Math.exp(-x)), gpu: 'x * select(x < C(0), expg(-absg(x)), C(1)) / (C(1) + expg(-absg(x)))', small: 'x * small_sigmoid<S>(x)',
     ulp: { ...TINY, f32: 3, f64: 3 }, domain: [-6, 6], candle: unaryCu('usilu'),
     grad: ({ x, out, grad }): Tensor => grad.mul(x.sigmoid().mul(out.affine(-1, 1)).add(out)),
   }),
@@ -132,6 +132,7 @@ export const unaryOps = rows({
     cpu: (x) => x / (1 + Math.exp(-2 * SQRT_2_OVER_PI * (x + 0.044715 * x * x * x))),
     // e^v is 2^(v log2 e), and GPUs have powers of two: half the instructions.
     gpu: `x / (C(1) + exp2g(x * fmag(x * x, C(${-2 * SQRT_2_OVER_PI * 0.044715 * Math.LOG2E}), C(${-2 * SQRT_2_OVER_PI * Math.LOG2E}))))`,
+    small: `x * small_logistic2<S>(x * fmag(x * x, C(${2 * SQRT_2_OVER_PI * 0.044715 * Math.LOG2E}), C(${2 * SQRT_2_OVER_PI * Math.LOG2E})))`,
     // The double oracle's own rounding counts too: it has no fused multiply-add.
     ulp: { f32: 24, f64: 48, f16: 1, bf16: 1, f8e4m3: 1 }, domain: [-4, 4], candle: unaryCu('ugelu'),
     differs: 'the tail for negative x keeps its precision (Candle subtracts nearly equal numbers)',
@@ -142,22 +143,22 @@ export const unaryOps = rows({
     },
   }),
   geluErf: unary({
-    formula: 'x * normcdf(x)', dtypes: FLOATS, without: floatsOnly, cpu: (x) => x * normcdf(x), gpu: 'x * normcdfg(x)',
+    formula: 'x * normcdf(x)', dtypes: FLOATS, without: floatsOnly, cpu: (x) => x * normcdf(x), gpu: 'x * normcdfg(x)', small: 'x * small_normcdf<S>(x)',
     ulp: { f32: 8, f64: 256, f16: 1, bf16: 1, f8e4m3: 1 }, domain: [-4, 4], candle: unaryCu('ugelu_erf') /* as normcdf */,
     grad: ({ x, grad }): Tensor => grad.mul(x.normcdf().add(x.mul(x.sqr().affine(-0.5, 0).exp().affine(INV_SQRT_2PI, 0)))),
   }),
   softplus: unary({
     formula: 'ln(1 + e^x)', dtypes: FLOATS, without: floatsOnly, cpu: softplus,
-    gpu: 'select(x > C(0), x, C(0)) + log1pg(expg(-absg(x)))', ulp: { ...TINY, f32: 3, f64: 3 }, domain: [-6, 6],
+    gpu: 'select(x > C(0), x, C(0)) + log1pg(expg(-absg(x)))', small: 'small_softplus<S>(x)', ulp: { ...TINY, f32: 3, f64: 3 }, domain: [-6, 6],
     candle: ours, grad: ({ x, grad }): Tensor => grad.mul(x.sigmoid()),
   }),
   softsign: unary({
-    formula: 'x / (1 + |x|)', dtypes: FLOATS, without: floatsOnly, cpu: (x) => x / (1 + Math.abs(x)), gpu: 'x / (C(1) + absg(x))',
+    formula: 'x / (1 + |x|)', dtypes: FLOATS, without: floatsOnly, cpu: (x) => x / (1 + Math.abs(x)), gpu: 'x / (C(1) + absg(x))', small: 'x * small_recip<S>(C(1) + absg(x))',
     ulp: TINY, domain: [-4, 4], candle: ours, grad: ({ x, grad }): Tensor => grad.div(x.abs().affine(1, 1).sqr()),
   }),
   mish: unary({
     formula: 'x * tanh(softplus(x))', dtypes: FLOATS, without: floatsOnly, cpu: (x) => x * Math.tanh(softplus(x)),
-    gpu: 'x * tanhg(select(x > C(0), x, C(0)) + log1pg(expg(-absg(x))))', ulp: { ...TINY, f32: 6, f64: 6 }, domain: [-6, 6], candle: ours,
+    gpu: 'x * tanhg(select(x > C(0), x, C(0)) + log1pg(expg(-absg(x))))', small: 'small_mish<S>(x)', ulp: { ...TINY, f32: 6, f64: 6 }, domain: [-6, 6], candle: ours,
     grad: ({ x, grad }): Tensor => {
       const t = x.softplus().tanh();
       return grad.mul(t.add(x.mul(x.sigmoid()).mul(t.sqr().affine(-1, 1))));
@@ -165,12 +166,12 @@ export const unaryOps = rows({
   }),
   hardSigmoid: unary({
     formula: 'min(max(x/6 + 1/2, 0), 1)', dtypes: FLOATS, without: floatsOnly, cpu: (x) => Math.min(Math.max((x + 3) / 6, 0), 1),
-    gpu: 'select(x <= C(-3), C(0), select(x >= C(3), C(1), (x + C(3)) / C(6)))', ulp: TINY, domain: [-5, 5], candle: ours,
+    gpu: 'select(x <= C(-3), C(0), select(x >= C(3), C(1), (x + C(3)) / C(6)))', small: 'select(x <= C(-3), C(0), select(x >= C(3), C(1), fmag(x, C(0.16666667), C(0.5))))', ulp: TINY, domain: [-5, 5], candle: ours,
     grad: ({ x, grad }): Tensor => grad.mul(x.abs().lt(3).cast(x.dtype)).affine(1 / 6, 0),
   }),
   hardSwish: unary({
     formula: 'x * min(max(x/6 + 1/2, 0), 1)', dtypes: FLOATS, without: floatsOnly, cpu: (x) => x * Math.min(Math.max((x + 3) / 6, 0), 1),
-    gpu: 'x * select(x <= C(-3), C(0), select(x >= C(3), C(1), (x + C(3)) / C(6)))', ulp: { ...TINY, f32: 3, f64: 3 }, domain: [-5, 5],
+    gpu: 'x * select(x <= C(-3), C(0), select(x >= C(3), C(1), (x + C(3)) / C(6)))', small: 'x * select(x <= C(-3), C(0), select(x >= C(3), C(1), fmag(x, C(0.16666667), C(0.5))))', ulp: { ...TINY, f32: 3, f64: 3 }, domain: [-5, 5],
     candle: ours,
     grad: ({ x, grad }): Tensor =>
       grad.mul(x.hardSigmoid().add(x.mul(x.abs().lt(3).cast(x.dtype)).affine(1 / 6, 0))),
@@ -178,7 +179,8 @@ export const unaryOps = rows({
   selu: unary({
     formula: 'scale * (x > 0 ? x : alpha * (e^x - 1))', dtypes: FLOATS, without: floatsOnly,
     cpu: (x) => SELU_SCALE * (x > 0 ? x : SELU_ALPHA * Math.expm1(x)),
-    gpu: `C(${SELU_SCALE}) * select(x > C(0), x, C(${SELU_ALPHA}) * expm1g(x))`, ulp: { ...TINY, f32: 4, f64: 4 }, domain: [-4, 4],
+    gpu: `C(${SELU_SCALE}) * select(x > C(0), x, C(${SELU_ALPHA}) * expm1g(x))`,
+    small: `C(${SELU_SCALE}) * select(x > C(0), x, C(${SELU_ALPHA}) * small_expm1(x))`, ulp: { ...TINY, f32: 4, f64: 4 }, domain: [-4, 4],
     candle: ours,
     grad: ({ x, grad }): Tensor =>
       grad.mul(x.gt(0).where(x.onesLike(), x.exp().affine(SELU_ALPHA, 0))).affine(SELU_SCALE, 0),
@@ -198,7 +200,7 @@ export const unaryOps = rows({
   elu: scalar({
     formula: 'x > 0 ? x : alpha * (e^x - 1)', dtypes: FLOATS, without: floatsOnly, scalars: ['alpha'],
     args: (x: Tensor, alpha: number = 1): Call<{ alpha: number }> => ({ inputs: [x], params: { alpha } }),
-    cpu: (x, alpha) => (x > 0 ? x : alpha * Math.expm1(x)), gpu: 'select(x > C(0), x, a * expm1g(x))',
+    cpu: (x, alpha) => (x > 0 ? x : alpha * Math.expm1(x)), gpu: 'select(x > C(0), x, a * expm1g(x))', small: 'select(x > C(0), x, a * small_expm1(x))',
     ulp: { ...TINY, f32: 3, f64: 3 }, domain: [-4, 4], candle: unaryCu('uelu'),
     samples: () => [{ inputs: [{ shape: [3, 5] }], params: { alpha: 1 } }, { inputs: [{ shape: [7] }], params: { alpha: 0.25 } }],
     grad: ({ x, grad, params }): Tensor => grad.mul(x.gt(0).where(x.onesLike(), x.exp().affine(params.alpha, 0))),
@@ -214,7 +216,7 @@ export const unaryOps = rows({
   powf: scalar({
     formula: 'x^exponent', dtypes: FLOATS, without: floatsOnly, scalars: ['exponent'],
     args: (x: Tensor, exponent: number): Call<{ exponent: number }> => ({ inputs: [x], params: { exponent } }),
-    cpu: cpow, gpu: 'powg(x, a)', ulp: { ...TINY, f32: 4, f64: 4 }, domain: [0.1, 4], candle: unaryCu('upowf'),
+    cpu: cpow, gpu: 'powg(x, a)', small: 'small_pow<S>(x, a)', ulp: { ...TINY, f32: 4, f64: 4 }, domain: [0.1, 4], candle: unaryCu('upowf'),
     samples: () => [2, 0.5, -1.5, 3].map((exponent) => ({ inputs: [{ shape: [3, 5] }], params: { exponent } })),
     grad: ({ x, grad, params: { exponent } }): Tensor =>
       exponent === 0 ? x.zerosLike() : grad.mul(x.powf(exponent - 1)).affine(exponent, 0),
