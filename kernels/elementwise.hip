@@ -94,13 +94,35 @@ template <class S, int E> WICK_FN void splat_group(Group<S, E>& g, const S* p) {
     for (int i = 0; i < E; i++) g.set(i, s);
   }
 }
+/** U groups from element `first` on, `apart` elements from one another, or one element for them all. */
+template <int U, class S, int E> WICK_FN void load_groups(Group<S, E> (&g)[U], const S* p, bool scalar, u64 first, u32 apart) {
+  if constexpr (!same<S, None>) {
+    if (scalar) {
+      splat_group<S, E>(g[0], p);
+#pragma unroll
+      for (int u = 1; u < U; u++) g[u] = g[0];
+    } else {
+#pragma unroll
+      for (int u = 0; u < U; u++) load_group<S, E>(g[u], p + first + (u64)u * apart);
+    }
+  }
+}
 template <class S, int E> WICK_FN S element(const Group<S, E>& g, int i) {
   if constexpr (same<S, None>) return None();
   else return g.get(i);
 }
-template <class S> WICK_FN S element_at(const S* p, u64 at) {
+/** The element at p, which then moves on. */
+template <class S> WICK_FN S next_element(const S*& p, u32 step) {
   if constexpr (same<S, None>) return None();
-  else return p[at];
+  else {
+    const S s = *p;
+    p += step;
+    return s;
+  }
+}
+template <class S> WICK_FN const S* from_element(const S* p, u64 at) {
+  if constexpr (same<S, None>) return p;
+  else return p + at;
 }
 
 // ---- flat ----
@@ -122,14 +144,10 @@ WICK_FN void flat(F f, u64 n, u32 scalars, D* out, const S0* p0, const S1* p1, c
     Group<S2, E> g2[U];
     Group<S3, E> g3[U];
     const u64 first = base + threadIdx.x * E;
-#pragma unroll
-    for (int u = 0; u < U; u++) {
-      const u64 at = first + (u64)u * BLOCK * E;
-      if (s0) splat_group<S0, E>(g0[u], p0); else load_group<S0, E>(g0[u], p0 + at);
-      if (s1) splat_group<S1, E>(g1[u], p1); else load_group<S1, E>(g1[u], p1 + at);
-      if (s2) splat_group<S2, E>(g2[u], p2); else load_group<S2, E>(g2[u], p2 + at);
-      if (s3) splat_group<S3, E>(g3[u], p3); else load_group<S3, E>(g3[u], p3 + at);
-    }
+    load_groups<U, S0, E>(g0, p0, s0, first, BLOCK * E);
+    load_groups<U, S1, E>(g1, p1, s1, first, BLOCK * E);
+    load_groups<U, S2, E>(g2, p2, s2, first, BLOCK * E);
+    load_groups<U, S3, E>(g3, p3, s3, first, BLOCK * E);
 #pragma unroll
     for (int u = 0; u < U; u++) {
       Group<D, E> r;
@@ -138,10 +156,12 @@ WICK_FN void flat(F f, u64 n, u32 scalars, D* out, const S0* p0, const S1* p1, c
       store_group<D, E>(out + first + (u64)u * BLOCK * E, r);
     }
   } else {
-    for (u64 k = threadIdx.x; k < tile && base + k < n; k += BLOCK) {
-      const u64 at = base + k;
-      out[at] = f(element_at(p0, s0 ? 0 : at), element_at(p1, s1 ? 0 : at), element_at(p2, s2 ? 0 : at), element_at(p3, s3 ? 0 : at));
-    }
+    // Steps rather than choices inside: compilers make a loop for every choice.
+    const u64 from = base + threadIdx.x, end = base + tile < n ? base + tile : n;
+    const u32 step0 = s0 ? 0 : BLOCK, step1 = s1 ? 0 : BLOCK, step2 = s2 ? 0 : BLOCK, step3 = s3 ? 0 : BLOCK;
+    p0 = from_element(p0, s0 ? 0 : from), p1 = from_element(p1, s1 ? 0 : from), p2 = from_element(p2, s2 ? 0 : from), p3 = from_element(p3, s3 ? 0 : from);
+    ROLLED
+    for (u64 at = from; at < end; at += BLOCK) out[at] = f(next_element(p0, step0), next_element(p1, step1), next_element(p2, step2), next_element(p3, step3));
   }
 }
 
