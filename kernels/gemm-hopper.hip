@@ -47,15 +47,45 @@ template <class S, int ROWS, bool K> struct HopperTile {
   static WICK_MEMBER u64 at(u32 address) { return operand(address, K ? 16 : BLOCK); }
 };
 
+// A thread's 128 sums are registers that only the assembler knows: as operands of every product they would cost the compiler more than all the rest.
+#define TEN_SUMS(d) "sum" d "0,sum" d "1,sum" d "2,sum" d "3,sum" d "4,sum" d "5,sum" d "6,sum" d "7,sum" d "8,sum" d "9,"
+#define ALL_SUMS                                                                                                                      \
+  TEN_SUMS("") TEN_SUMS("1") TEN_SUMS("2") TEN_SUMS("3") TEN_SUMS("4") TEN_SUMS("5") TEN_SUMS("6") TEN_SUMS("7") TEN_SUMS("8") TEN_SUMS("9") \
+  TEN_SUMS("10") TEN_SUMS("11") "sum120,sum121,sum122,sum123,sum124,sum125,sum126,sum127"
+#define PRODUCT_SUMS(TYPE)                                                                                             \
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %2, 0;\nwgmma.mma_async.sync.aligned.m64n256k16.f32." TYPE "." TYPE   \
+               " {" ALL_SUMS "}, %0, %1, p, 1, 1, %3, %4;\n}" ::"l"(a), "l"(b), "r"(add), "n"(A_TURNED), "n"(B_TURNED) : "memory")
+WICK_FN void declare_sums() { asm volatile(".reg .f32 sum<128>;"); }
+/** Sums (+)= a b; an operand is turned where it is contiguous along its rows rather than along k. */
+template <class S, int A_TURNED, int B_TURNED> WICK_FN void product_sums(u64 a, u64 b, u32 add) {
+  if constexpr (same<S, half>) PRODUCT_SUMS("f16");
+  else PRODUCT_SUMS("bf16");
+}
+/** Writes them to shared memory: groups of four are two neighbours of one row, and two of the row eight below; the next group is eight columns on. */
+#define STAGE_SUMS(at, a, b, c, d) "st.shared.v2.f32 [%0+" at "], {sum" a ",sum" b "};\nst.shared.v2.f32 [%1+" at "], {sum" c ",sum" d "};\n"
+WICK_FN void stage_sums(float* row, float* below) {
+  asm volatile(
+  STAGE_SUMS("0", "0", "1", "2", "3") STAGE_SUMS("32", "4", "5", "6", "7") STAGE_SUMS("64", "8", "9", "10", "11") STAGE_SUMS("96", "12", "13", "14", "15")
+  STAGE_SUMS("128", "16", "17", "18", "19") STAGE_SUMS("160", "20", "21", "22", "23") STAGE_SUMS("192", "24", "25", "26", "27") STAGE_SUMS("224", "28", "29", "30", "31")
+  STAGE_SUMS("256", "32", "33", "34", "35") STAGE_SUMS("288", "36", "37", "38", "39") STAGE_SUMS("320", "40", "41", "42", "43") STAGE_SUMS("352", "44", "45", "46", "47")
+  STAGE_SUMS("384", "48", "49", "50", "51") STAGE_SUMS("416", "52", "53", "54", "55") STAGE_SUMS("448", "56", "57", "58", "59") STAGE_SUMS("480", "60", "61", "62", "63")
+  STAGE_SUMS("512", "64", "65", "66", "67") STAGE_SUMS("544", "68", "69", "70", "71") STAGE_SUMS("576", "72", "73", "74", "75") STAGE_SUMS("608", "76", "77", "78", "79")
+  STAGE_SUMS("640", "80", "81", "82", "83") STAGE_SUMS("672", "84", "85", "86", "87") STAGE_SUMS("704", "88", "89", "90", "91") STAGE_SUMS("736", "92", "93", "94", "95")
+  STAGE_SUMS("768", "96", "97", "98", "99") STAGE_SUMS("800", "100", "101", "102", "103") STAGE_SUMS("832", "104", "105", "106", "107") STAGE_SUMS("864", "108", "109", "110", "111")
+  STAGE_SUMS("896", "112", "113", "114", "115") STAGE_SUMS("928", "116", "117", "118", "119") STAGE_SUMS("960", "120", "121", "122", "123") STAGE_SUMS("992", "124", "125", "126", "127")
+      ::"r"(shared_address(row)), "r"(shared_address(below)) : "memory");
+}
+
 template <class S, bool AK, bool BK>
 WICK_FN void gemm_hopper(const S* a, const S* b, const MatrixStore<S>& store, i64 a_stride, i64 b_stride, i64 m0, i64 n0, i64 m, i64 n, i64 k_from, i64 k_to) {
   typedef HopperTile<S, TILE_M, AK> TA;
   typedef HopperTile<S, TILE_N, BK> TB;
   constexpr u32 STAGE = TA::BYTES + TB::BYTES;
   DYNAMIC_SHARED(unsigned char, raw);
+  declare_sums();
   unsigned char* shared = raw + (1024 - (shared_address(raw) & 1023)) % 1024;
   __shared__ u64 full[STAGES], empty[STAGES];
-  const i32 steps = (i32)((k_to - k_from + TILE_K - 1) / TILE_K);
+  const i32 steps = k_to > k_from ? (i32)((k_to - k_from + TILE_K - 1) / TILE_K) : 1;  // of no k at all: one of zeros
   if (threadIdx.x == 0)
     for (int s = 0; s < STAGES; s++) {
       barrier_init(full + s, 128);
@@ -97,7 +127,6 @@ WICK_FN void gemm_hopper(const S* a, const S* b, const MatrixStore<S>& store, i6
   asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
   const int team = (int)threadIdx.x / 128 - 1, t = (int)threadIdx.x % 128, lane = t % 32;
   const u64 a_operand = TA::at(shared_address(shared) + (u32)team * TA::BLOCK), b_operand = TB::at(shared_address(shared) + TA::BYTES);
-  float sum[128];
   u32 stage = 0, parity = 0, before = 0;
   for (i32 step = 0; step < steps; step++) {
     barrier_wait(full + stage, parity);
@@ -105,7 +134,7 @@ WICK_FN void gemm_hopper(const S* a, const S* b, const MatrixStore<S>& store, i6
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
     for (u32 k = 0; k < TILE_K / 16; k++)
-      product<S, !AK, !BK>(sum, a_operand + ((stage * STAGE + k * TA::K_STEP) >> 4), b_operand + ((stage * STAGE + k * TB::K_STEP) >> 4), step > 0 || k > 0);
+      product_sums<S, !AK, !BK>(a_operand + ((stage * STAGE + k * TA::K_STEP) >> 4), b_operand + ((stage * STAGE + k * TB::K_STEP) >> 4), step > 0 || k > 0);
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
     asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
     if (step > 0 && lane == 0) barrier_arrive(empty + before);
@@ -113,18 +142,16 @@ WICK_FN void gemm_hopper(const S* a, const S* b, const MatrixStore<S>& store, i6
     if (++stage == STAGES) stage = 0, parity ^= 1;
   }
   asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
-  const i64 row = m0 + team * 64 + t / 32 * 16 + lane / 4, column = n0 + lane % 4 * 2;
-  const bool pairs = !store.part && n % 2 == 0;
-#pragma unroll
-  for (int e = 0; e < 128; e += 2) {
-    const i64 i = row + e / 2 % 2 * 8, j = column + e / 4 * 8;
-    const float x = steps > 0 ? sum[e] : 0, y = steps > 0 ? sum[e + 1] : 0;
-    if (pairs) store.store_pair(i, j, x, y);
-    else {
-      store.store(i, j, x);
-      store.store(i, j + 1, y);
-    }
-  }
+  // Results lie where the tiles lay, once both teams are done with those.
+  constexpr int PITCH = TILE_N + 8;
+  static_assert(TILE_M * PITCH * 4 <= STAGES * STAGE, "the results must fit where the tiles lay");
+  float *staged = (float*)shared, *mine = staged + (team * 64 + t / 32 * 16 + lane / 4) * PITCH + lane % 4 * 2;
+  named_sync(1, 256);
+  stage_sums(mine, mine + 8 * PITCH);
+  named_sync(1, 256);
+  const auto row = [&](int r) { return m0 + r; };
+  if (n % 4 == 0) store_staged<4, TILE_M, TILE_N, PITCH, 256>(staged, store, n0, row, threadIdx.x - 128);
+  else store_staged<1, TILE_M, TILE_N, PITCH, 256>(staged, store, n0, row, threadIdx.x - 128);
 }
 
 #else

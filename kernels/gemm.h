@@ -11,29 +11,38 @@ struct Product {
   i64 m, n, k, batch1, batch2, split;  // split: how much of k a block takes
 };
 WICK_FN i64 batch_offset(const Operand& o, const Product& p) {
-  const i64 b = blockIdx.y;
-  return b / (p.batch1 * p.batch2) * o.batch[0] + b / p.batch2 % p.batch1 * o.batch[1] + b % p.batch2 * o.batch[2];
+  const u32 b = blockIdx.y, size1 = (u32)p.batch1, size2 = (u32)p.batch2, row = b / size2, plane = row / size1;  // a launch has fewer than 65536
+  return plane * o.batch[0] + (row - plane * size1) * o.batch[1] + (b - row * size2) * o.batch[2];
 }
 
 /** Writes results with their bias, or sums for gemm_merge when k is split. */
 template <class S> struct MatrixStore {
+  typedef product_t<S> A;
   S* c;
-  product_t<S>* part;
+  A* part;
   const S* bias;
   i64 m, n;
-  WICK_MEMBER void store(i64 i, i64 j, product_t<S> sum) const {
-    if (i >= m || j >= n) return;
-    if (part) part[i * n + j] = sum;
-    else c[i * n + j] = from_compute<S>(bias ? sum + (product_t<S>)to_compute(bias[j]) : sum);
+  /** W neighbouring columns: where they begin in either result (null outside), their biases. All are inside or none: n is a multiple of W. */
+  template <int W> struct Columns {
+    S* c;
+    A* part;
+    A bias[W];
+  };
+  template <int W> WICK_MEMBER Columns<W> columns(i64 j) const {
+    Columns<W> to = {j < n && !part ? c + j : nullptr, j < n && part ? part + j : nullptr, {}};
+#pragma unroll
+    for (int w = 0; w < W; w++) to.bias[w] = to.c && bias ? (A)to_compute(bias[j + w]) : NEUTRAL<A>;
+    return to;
   }
-  /** Two neighbours of a row of 16-bit floats in one word; n is even, so both are inside or neither. */
-  WICK_MEMBER void store_pair(i64 i, i64 j, float x, float y) const {
-    if (i >= m || j >= n) return;
-    if (bias) {
-      x += to_compute(bias[j]);
-      y += to_compute(bias[j + 1]);
-    }
-    *(u32*)(c + i * n + j) = (u32)from_compute<S>(x).bits | (u32)from_compute<S>(y).bits << 16;
+  template <int W> WICK_MEMBER void put(const Columns<W>& to, i64 i, const A* sums) const {
+    if (i >= m) return;
+    Some<W, A> wide = *(const Some<W, A>*)sums;
+    if (to.part) *(Some<W, A>*)(to.part + i * n) = wide;
+    if (!to.c) return;
+    Some<W, S> narrow;
+#pragma unroll
+    for (int w = 0; w < W; w++) narrow.x[w] = from_compute<S>(wide.x[w] + to.bias[w]);
+    *(Some<W, S>*)(to.c + i * n) = narrow;
   }
 };
 template <class S> WICK_FN MatrixStore<S> store_of(S* c, product_t<S>* part, const S* bias, const Product& p) {

@@ -2,7 +2,7 @@
 //
 // Launch (src/kernels/launch.ts, gemmLaunch). C is [batch, m, n] contiguous; A and B have any strides (in elements): Operand says them.
 //   gemm_async_T_AB_{large,small}   f16, bf16 through the matrix units with asynchronous copies; A, B: k (contiguous along k) or r (along m or n);
-//                                   rows and base 16-byte aligned. Tiles 128 x 256 (8 waves) or 128 x 128 (4 waves), dynamic shared memory
+//                                   rows and base 16-byte aligned. Tiles 128 x 256 (8 waves) or 128 x 128 (8 waves, on AMD 4), dynamic shared memory
 //   gemm_mma_T                      f16, bf16 through the matrix units, any strides: tiles 64 x 64, 4 waves
 //   gemm_fma_T                      every dtype on every target: tiles 128 x 128 (f64: 64 x 64), 256 threads
 //   gemm_merge_T                    joins split-k partial sums [splits, batch, m, n]; a thread an element
@@ -12,17 +12,34 @@
 #include "gemm.h"
 
 template <class S> struct StridedLoad {
-  const S* base;
-  i64 rows, row, k;
+  const S* from;  // the matrix, then this thread's next element
+  i64 first, rows, row, k;
   bool k_fast;
-  WICK_MEMBER S raw(i64 i, i64 at) const { return i < rows ? base[i * row + at * k] : S{}; }
-  WICK_MEMBER compute_t<S> load(i64 i, i64 at) const { return to_compute(raw(i, at)); }
+  i64 step;
+  int inside;
+  static constexpr int LEAD = 0;
+  template <class P> WICK_MEMBER void start(const P& share, i64 k_from) {
+    from += (first + share.row) * row + (k_from + share.k) * k;
+    step = share.row_step * row + share.k_step * k;
+    inside = share.inside_rows(rows - first);
+  }
+  template <int K> WICK_MEMBER void prepare(i64, i64, int) const {}
+  template <class P> WICK_MEMBER void fetch(const P& share, S (&to)[P::EACH], i64 left, int) {
+    const int some = share.inside(inside, left);
+    const S* at = from;
+#pragma unroll
+    for (int e = 0; e < P::EACH; e++) {
+      to[e] = load_if(e < some, at);
+      at += step;
+    }
+    from += P::DEPTH * k;
+  }
 };
 #define GEMM_ANY(NAME, S, HOW, TILE, THREADS)                                                                                   \
   KERNEL(THREADS) NAME(const S* a, const S* b, S* c, product_t<S>* part, const S* bias, const Operand oa, const Operand ob, const Product p) { \
     const Tile tile = tile_of(blockIdx.x, (p.m + TILE - 1) / TILE, (p.n + TILE - 1) / TILE);                                   \
-    const StridedLoad<S> la = {a + batch_offset(oa, p), p.m, oa.row, oa.k, oa.k <= oa.row};                                     \
-    const StridedLoad<S> lb = {b + batch_offset(ob, p), p.n, ob.row, ob.k, ob.k <= ob.row};                                     \
+    StridedLoad<S> la = {a + batch_offset(oa, p), tile.m * TILE, p.m, oa.row, oa.k, oa.k <= oa.row};                      \
+    StridedLoad<S> lb = {b + batch_offset(ob, p), tile.n * TILE, p.n, ob.row, ob.k, ob.k <= ob.row};                      \
     const i64 from = (i64)blockIdx.z * p.split, to = from + p.split < p.k ? from + p.split : p.k;                               \
     HOW<S>(la, lb, store_of(c, part, bias, p), tile.m * TILE, tile.n * TILE, from, to);                                         \
   }
@@ -38,15 +55,16 @@ template <class S> struct StridedLoad {
     }                                                                                                              \
   }
 
-// ---- asynchronous copies, several tiles in flight, 64 x 64 a wave ----
+// ---- asynchronous copies, several tiles in flight, 64 columns by 64 rows a wave, or by 32 ----
 
-// Eight waves, four waves; AMD's 64 KiB of shared memory hold two stages.
+// Eight waves; AMD's 64 KiB of shared memory hold two stages, and its small tiles take four waves.
 constexpr int LARGE_THREADS = 512 / 64 * WICK_WAVE;
+#ifndef WICK_NVIDIA
 constexpr int SMALL_THREADS = 256 / 64 * WICK_WAVE;
-#ifdef WICK_NVIDIA
-constexpr int LARGE_K = 64, LARGE_STAGES = 3, SMALL_K = 32, SMALL_STAGES = 4;
-#else
 constexpr int LARGE_K = 32, LARGE_STAGES = 2, SMALL_K = 32, SMALL_STAGES = 2;
+#else
+constexpr int SMALL_THREADS = 512 / 64 * WICK_WAVE;
+constexpr int LARGE_K = 64, LARGE_STAGES = 3, SMALL_K = 32, SMALL_STAGES = 4;
 #endif
 
 /** One operand's tile of ROWS x KT in shared memory: [row][k] or [k][row], padded so that eight rows fall on different banks. */
@@ -59,11 +77,20 @@ template <class S, int ROWS, int KT, bool K> struct AsyncTile {
     const i32 line = (i32)threadIdx.x / PER, at = (i32)threadIdx.x % PER * 8, lines = K ? rows : ks, left = (K ? ks : rows) - at;
     const u32 bytes = left <= 0 ? 0 : left >= 8 ? 16 : (u32)left * 2;
     const S* from = base + line * stride + at;
+    to += line * PITCH + at;
+    if (bytes == 0 || bytes == 16) {
 #pragma unroll
-    for (int i = 0; i < LINES / STEP; i++) {
-      const u32 some = line + i * STEP < lines ? bytes : 0;
-      async_copy16(to + (line + i * STEP) * PITCH + at, some ? from : base, some);
-      from += STEP * stride;
+      for (int i = 0; i < LINES / STEP; i++) {
+        const bool in = line + i * STEP < lines && bytes != 0;
+        async_all16(to + i * STEP * PITCH, in ? from : base, in);
+        from += STEP * stride;
+      }
+    } else {
+      UNROLL(1, 1)
+      for (int i = 0; i < LINES / STEP; i++) {
+        copy_some16(to + i * STEP * PITCH, from, line + i * STEP < lines ? bytes : 0);
+        from += STEP * stride;
+      }
     }
   }
   static WICK_MEMBER const S* at(const S* tile, int row, int k) { return K ? tile + row * PITCH + k : tile + k * PITCH + row; }
@@ -75,60 +102,70 @@ WICK_FN void gemm_async(const S* a, const S* b, const MatrixStore<S>& store, i64
   typedef AsyncTile<S, BN, KT, BK> TB;
   DYNAMIC_SHARED(S, tiles);
   S *as = tiles, *bs = tiles + STAGES * TA::SIZE;
+  constexpr int WM = BM * BN / 64 / (THREADS / WICK_WAVE), MI = WM / 16;  // rows a wave, and tiles of 16 of them
   const u32 wave = wave_id();
-  const int wm = (int)(wave / (BN / 64)) * 64, wn = (int)(wave % (BN / 64)) * 64;
-  const i64 steps = (k_to - k_from + KT - 1) / KT, a_k = AK ? 1 : a_stride, b_k = BK ? 1 : b_stride;
-  const S *a0 = a + m0 * (AK ? a_stride : 1), *b0 = b + n0 * (BK ? b_stride : 1);
+  const int wm = (int)(wave / (BN / 64)) * WM, wn = (int)(wave % (BN / 64)) * 64;
+  const i32 steps = (i32)((k_to - k_from + KT - 1) / KT);
+  const i64 a_k = AK ? 1 : a_stride, b_k = BK ? 1 : b_stride;
+  const S *a0 = a + m0 * (AK ? a_stride : 1) + k_from * a_k, *b0 = b + n0 * (BK ? b_stride : 1) + k_from * b_k;
   const i32 rows_a = (i32)(m - m0 < BM ? m - m0 : BM), rows_b = (i32)(n - n0 < BN ? n - n0 : BN);
-  const auto fetch = [&](i64 step) {
-    if (step < steps) {
-      const i64 k0 = k_from + step * KT, s = step % STAGES;
-      const i32 ks = (i32)(k_to - k0 < KT ? k_to - k0 : KT);
-      TA::template fetch<THREADS>(as + s * TA::SIZE, a0 + k0 * a_k, a_stride, rows_a, ks);
-      TB::template fetch<THREADS>(bs + s * TB::SIZE, b0 + k0 * b_k, b_stride, rows_b, ks);
+  i64 left = k_to - k_from;
+  int into = 0, from = 0;  // stages
+  Acc sum[MI][4] = {};
+  // The first rounds only fetch.
+  i32 step = 1 - STAGES;
+  UNROLL(1, 1)
+  do {
+    if (step >= 0) {
+      async_wait<STAGES - 2>();
+      __syncthreads();
+    }
+    if (left > 0) {
+      const i32 ks = (i32)(left < KT ? left : KT);
+      TA::template fetch<THREADS>(as + into * TA::SIZE, a0, a_stride, rows_a, ks);
+      TB::template fetch<THREADS>(bs + into * TB::SIZE, b0, b_stride, rows_b, ks);
+      a0 += KT * a_k;
+      b0 += KT * b_k;
+      left -= KT;
+      into = into + 1 == STAGES ? 0 : into + 1;
     }
     async_commit();  // groups are counted, so an empty one keeps the count
-  };
-  Acc sum[4][4] = {};
-#pragma unroll
-  for (int s = 0; s < STAGES - 1; s++) fetch(s);
-  for (i64 step = 0; step < steps; step++) {
-    async_wait<STAGES - 2>();
-    __syncthreads();
-    fetch(step + STAGES - 1);
-    const S *ta = as + step % STAGES * TA::SIZE, *tb = bs + step % STAGES * TB::SIZE;
-#pragma unroll
+    if (step < 0) continue;  // to the condition below
+    const S *ta = as + from * TA::SIZE, *tb = bs + from * TB::SIZE;
+    from = from + 1 == STAGES ? 0 : from + 1;
+    UNROLL(4, 2)
     for (int k = 0; k < KT; k += 16) {
-      Frag fa[4], fb[4];
+      Frag fa[MI], fb[4];
 #pragma unroll
       for (int i = 0; i < 4; i++) {
-        fa[i] = load_frag<true, AK>(TA::at(ta, wm + i * 16, k), TA::PITCH);
+        if (i < MI) fa[i] = load_frag<true, AK>(TA::at(ta, wm + i * 16, k), TA::PITCH);
         fb[i] = load_frag<false, BK>(TB::at(tb, wn + i * 16, k), TB::PITCH);
-        if constexpr (!AK) settle_rdna(fa[i]);
+        if constexpr (!AK) settle_rdna(fa[i < MI ? i : 0]);
         if constexpr (!BK) settle_rdna(fb[i]);
       }
 #pragma unroll
-      for (int i = 0; i < 4; i++)
+      for (int i = 0; i < MI; i++)
 #pragma unroll
         for (int j = 0; j < 4; j++) multiply<S>(sum[i][j], fa[i], fb[j]);
       settle_rdna(sum);
     }
+  } while (++step < steps);
+  // As many rows of every wave at a time as fit where the tiles lay.
+  constexpr int BAND = STAGES > 2 ? MI : 1, ROWS = BM / MI * BAND, PITCH = BN + 4;
+  static_assert(ROWS * PITCH * 4 <= STAGES * (TA::SIZE + TB::SIZE) * 2, "a band of results must fit where the tiles lay");
+  float *staged = (float*)tiles, *mine = staged + (wm / MI * BAND + acc_row(lane_id(), 0)) * PITCH + wn + acc_col(lane_id(), 0);
+#pragma unroll
+  for (int band = 0; band < MI; band += BAND) {
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < BAND; i++)
+#pragma unroll
+      for (int j = 0; j < 4; j++) stage(mine + i * 16 * PITCH + j * 16, PITCH, sum[band + i][j]);
+    __syncthreads();
+    const auto row = [&](int r) { return m0 + r / (16 * BAND) * WM + band * 16 + r % (16 * BAND); };
+    if (n % 4 == 0) store_staged<4, ROWS, BN, PITCH, THREADS>(staged, store, n0, row);
+    else store_staged<1, ROWS, BN, PITCH, THREADS>(staged, store, n0, row);
   }
-  const u32 lane = lane_id();
-  const bool pairs = ACC_PAIRS && !store.part && n % 2 == 0;
-#pragma unroll
-  for (int i = 0; i < 4; i++)
-#pragma unroll
-    for (int j = 0; j < 4; j++)
-#pragma unroll
-      for (int e = 0; e < ACC; e += 2) {
-        const i64 r = m0 + wm + i * 16, c = n0 + wn + j * 16;
-        if (pairs) store.store_pair(r + acc_row(lane, e), c + acc_col(lane, e), sum[i][j].x[e], sum[i][j].x[e + 1]);
-        else {
-          store.store(r + acc_row(lane, e), c + acc_col(lane, e), sum[i][j].x[e]);
-          store.store(r + acc_row(lane, e + 1), c + acc_col(lane, e + 1), sum[i][j].x[e + 1]);
-        }
-      }
 }
 #define GEMM_ASYNC(NAME, S, AK, BK, THREADS, BM, BN, KT, STAGES)                                                                          \
   KERNEL(THREADS) NAME(const S* a, const S* b, S* c, product_t<S>* part, const S* bias, const Operand oa, const Operand ob, \
@@ -167,15 +204,21 @@ WICK_FN void matvec(const S* a, const S* b, const MatrixStore<S>& store, const O
     Pack<S> w[AHEAD];
 #pragma unroll
     for (int u = 0; u < AHEAD; u++) w[u] = load_pack(column + k + u * 32 * V);
+    UNROLL(4, (ROWS > 2 ? 1 : 4))
+    for (int u = 0; u < AHEAD; u++) {
+      step(w[0], k + u * 32 * V);
 #pragma unroll
-    for (int u = 0; u < AHEAD; u++) step(w[u], k + u * 32 * V);
+      for (int v = 0; v + 1 < AHEAD; v++) w[v] = w[v + 1];  // registers have no index
+    }
   }
+  UNROLL(1, 1)
   for (; k < to; k += 32 * V) step(load_pack(column + k), k);
 #pragma unroll
   for (int r = 0; r < ROWS; r++) sum[r] = group_sum(sum[r], 32, (A*)nullptr);
-  if (lane == 0)
+  if (lane != 0) return;
+  const auto column_to = store.template columns<1>(j);
 #pragma unroll
-    for (int r = 0; r < ROWS; r++) store.store(r, j, sum[r]);
+    for (int r = 0; r < ROWS; r++) store.template put<1>(column_to, r, sum + r);
 }
 #define MATVEC(NAME, S, ROWS)                                                                                                    \
   KERNEL(128) NAME(const S* a, const S* b, S* c, product_t<S>* part, const S* bias, const Operand oa, const Operand ob, const Product p) { \

@@ -81,30 +81,5 @@ template <class T> WICK_FN void product(float (&d)[64], const u32* a, u64 b) {
   if constexpr (same<T, half>) PRODUCT_REGISTERS_64("f16");
   else PRODUCT_REGISTERS_64("bf16");
 }
-#define PRODUCT_256(TYPE) \
-  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %130, 0;\nwgmma.mma_async.sync.aligned.m64n256k16.f32." TYPE "." TYPE " {" \
-               "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15," \
-               "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31," \
-               "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47," \
-               "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63," \
-               "%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79," \
-               "%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95," \
-               "%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111," \
-               "%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127" \
-               "}, %128, %129, p, 1, 1, %131, %132;\n}" \
-               : F4(d, 0), F4(d, 4), F4(d, 8), F4(d, 12), \
-                 F4(d, 16), F4(d, 20), F4(d, 24), F4(d, 28), \
-                 F4(d, 32), F4(d, 36), F4(d, 40), F4(d, 44), \
-                 F4(d, 48), F4(d, 52), F4(d, 56), F4(d, 60), \
-                 F4(d, 64), F4(d, 68), F4(d, 72), F4(d, 76), \
-                 F4(d, 80), F4(d, 84), F4(d, 88), F4(d, 92), \
-                 F4(d, 96), F4(d, 100), F4(d, 104), F4(d, 108), \
-                 F4(d, 112), F4(d, 116), F4(d, 120), F4(d, 124) \
-               : "l"(a), "l"(b), "r"(add), "n"(A_TURNED), "n"(B_TURNED))
-/** d (+)= a b; an operand is turned where it is contiguous along its rows rather than along k. */
-template <class T, int A_TURNED, int B_TURNED> WICK_FN void product(float (&d)[128], u64 a, u64 b, u32 add) {
-  if constexpr (same<T, half>) PRODUCT_256("f16");
-  else PRODUCT_256("bf16");
-}
 
 #endif

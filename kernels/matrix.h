@@ -211,15 +211,24 @@ template <class S> WICK_FN void multiply(Acc& acc, const Frag& a, const Frag& b)
 
 // ---- 16-byte copies from global to shared memory that overlap with work where the hardware has them ----
 
-/** Copies `bytes` (0 to 16) and fills the rest with zeros. The end of a row goes element by element: memory checkers count a copy's full width. */
-WICK_FN void async_copy16(void* to, const void* from, u32 bytes) {
+/** Copies 16 bytes, or writes as many zeros. */
+WICK_FN void async_all16(void* to, const void* from, bool all) {
 #if defined(MATRIX_MMA)
-  if (bytes == 16 || bytes == 0) asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(bytes));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(all ? 16 : 0));
 #else
-  if (bytes == 16) *(word4*)to = *(const word4*)from;
+  word4 nothing = {};
+  *(word4*)to = all ? *(const word4*)from : nothing;
 #endif
-  else
-    for (u32 i = 0; i < 8; i++) ((u16*)to)[i] = 2 * i < bytes ? ((const u16*)from)[i] : (u16)0;
+}
+/** Copies `bytes` (0 to 16) and fills the rest with zeros, element by element: memory checkers count an asynchronous copy's full width. */
+WICK_FN void copy_some16(void* to, const void* from, u32 bytes) {
+  UNROLL(8, 1)
+  for (u32 i = 0; i < 8; i++) ((u16*)to)[i] = 2 * i < bytes ? ((const u16*)from)[i] : (u16)0;
+}
+/** Whichever of the two it takes; a loop does better to ask once. */
+WICK_FN void async_copy16(void* to, const void* from, u32 bytes) {
+  if (bytes == 16 || bytes == 0) async_all16(to, from, bytes != 0);
+  else copy_some16(to, from, bytes);
 }
 WICK_FN void async_commit() {
 #if defined(MATRIX_MMA)

@@ -247,6 +247,7 @@ WICK_FN void mul_mat(const void* x, const void* y, float* dst, int ncols_x, int 
   float sum[X / 4][Y / 32] = {};
 
   for (int c0 = 0; c0 < chunks; c0 += Depth) {
+    UNROLL(2, 1)
     for (int i = t; i < Y * Depth; i += 128) {
       int r = i / Depth, s = i % Depth, row = row0 + r < nrows_x ? row0 + r : nrows_x - 1;
       Chunk<Q> w = {};
@@ -256,6 +257,7 @@ WICK_FN void mul_mat(const void* x, const void* y, float* dst, int ncols_x, int 
 #pragma unroll
       for (int h = 0; h < H; h++) scales[h][s][r] = w.d[h], scales[H + h][s][r] = w.m[h];
     }
+    UNROLL(2, 1)
     for (int i = t; i < X * Depth; i += 128) {
       int j = i / Depth, s = i % Depth, col = col0 + j < ncols_y ? col0 + j : ncols_y - 1;
       Q8_1::Block u = {};
@@ -268,7 +270,7 @@ WICK_FN void mul_mat(const void* x, const void* y, float* dst, int ncols_x, int 
       for (int h = 0; h < H; h++) sums[1 + h][s][j] = a.sum[h];
     }
     __syncthreads();
-#pragma unroll
+    UNROLL(2, 1)
     for (int s = 0; s < Depth; s++) {
       Chunk<Q> w[Y / 32];
 #pragma unroll
@@ -297,13 +299,14 @@ WICK_FN void mul_mat(const void* x, const void* y, float* dst, int ncols_x, int 
     __syncthreads();
   }
 
+  int cols = ncols_y - col0 - (int)threadIdx.y, rows = nrows_dst - row0 - (int)threadIdx.x;
+  float* to = dst + (i64)(col0 + (int)threadIdx.y) * nrows_dst + row0 + threadIdx.x;
 #pragma unroll
   for (int j = 0; j < X / 4; j++) {
 #pragma unroll
-    for (int i = 0; i < Y / 32; i++) {
-      int col = col0 + threadIdx.y + 4 * j, row = row0 + threadIdx.x + 32 * i;
-      if (col < ncols_y && row < nrows_dst) dst[(u64)col * nrows_dst + row] = sum[j][i];
-    }
+    for (int i = 0; i < Y / 32; i++)
+      if (4 * j < cols && 32 * i < rows) to[32 * i] = sum[j][i];
+    to += (i64)4 * nrows_dst;
   }
 }
 

@@ -6,9 +6,7 @@
 /** c plus the products of the four signed bytes of a and b. */
 WICK_FN i32 dp4a(i32 a, i32 b, i32 c) {
 #if defined(WICK_NVIDIA) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 610
-  i32 r;
-  asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
-  return r;
+  return __dp4a(a, b, c);
 #elif defined(__gfx906__) || defined(__gfx908__) || defined(__gfx90a__) || defined(__gfx942__) || defined(__gfx1011__) || \
     defined(__gfx1012__) || defined(__gfx1030__) || defined(__gfx1031__) || defined(__gfx1032__) || defined(__gfx1034__)
   return __builtin_amdgcn_sdot4(a, b, c, false);

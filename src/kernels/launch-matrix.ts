@@ -65,7 +65,7 @@ export function gemmLaunch(dtype: DType, p: Product, target: Target): Plan {
       const tiles = (bn: number): number => ceilDiv(p.m, 128) * ceilDiv(p.n, bn) * batch;
       const large = nvidia && tiles(256) >= target.multiprocessors;
       if (large && target.arch === 'sm_90') return plan(`gemm_hopper_${dtype}_${order}`, ceilDiv(p.m, 128), ceilDiv(p.n, 256), 384, 1024 + 4 * (48 << 10), 64);
-      const [bn, kt, stages, waves] = large ? [256, 64, 3, 8] : [128, 32, nvidia ? 4 : 2, 4];
+      const [bn, kt, stages, waves] = large ? [256, 64, 3, 8] : nvidia ? [128, 32, 4, 8] : [128, 32, 2, 4];
       const tile = (rows: number, k: boolean): number => (k ? rows * (kt + 8) : kt * (rows + 8));
       const shared = stages * (tile(128, aK) + tile(bn, bK)) * 2;
       return plan(`gemm_async_${dtype}_${order}_${large ? 'large' : 'small'}`, ceilDiv(p.m, 128), ceilDiv(p.n, bn), waves * target.warp, shared, 64);
