@@ -28,6 +28,8 @@ function worst(device: Device, row: ElementwiseRow<any>, dtype: DType, operands:
   const got = noGrad(() => scope(() => Array.from(apply(row, operands.map((o) => tensor(o as number[], { dtype, device })), params)[0].dataSync() as ArrayLike<number>)));
   const want = operands[0].map((_, i) => rounded(dtype, row.cpu(...operands.map((o) => o[i]), ...scalars)));
   const d = difference(got, want, dtype);
+  const turned = want.findIndex((w, i) => w === 0 && got[i] === 0 && !Object.is(w, got[i]));
+  if (turned >= 0) return { ulp: Infinity, says: `${row.name} ${dtype} of ${operands.map((o) => o[turned]).join(', ')} ${JSON.stringify(params)}: the sign of 0 is lost` };
   return { ulp: d.ulp, says: `${row.name} ${dtype} of ${operands.map((o) => o[d.at]).join(', ')} ${JSON.stringify(params)}: ${d.got} for ${d.want}, ${d.ulp} ulp` };
 }
 

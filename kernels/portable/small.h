@@ -107,7 +107,7 @@ template <class S> WICK_FN float small_logistic2(float v) {
 }
 template <class S> WICK_FN float small_sigmoid(float x) { return small_logistic2<S>(x * 1.44269504f); }
 WICK_FN float small_tanh(float x) {
-  return fabsf(x) < 0.0625f ? fmaf(x * (x * x), -0.333333343f, x) : fmaf(-2.0f, unit_recip_normal(1.0f + fast_exp2(x * 2.88539008f)), 1.0f);
+  return fabsf(x) < 0.0625f ? x * fmaf(x * x, -0.333333343f, 1.0f) : fmaf(-2.0f, unit_recip_normal(1.0f + fast_exp2(x * 2.88539008f)), 1.0f);
 }
 /** x tanh(ln(1 + e^x)) = x n / (n + 2), where n = e^x (e^x + 2). */
 template <class S> WICK_FN float small_mish(float x) {
@@ -177,9 +177,9 @@ WICK_CONSTANT float turned_powers[226] = {
     0.0f, 0.0f};
 #endif
 struct Angle { float rest; u32 count; };
-/** x less count pieces of a turn, of which `per` make 1, or less half a piece more; a piece is high + low. */
+/** x less count pieces of a turn, of which `per` make 1, or less half a piece more; a piece is high + low, neither below 0, so that -0 stays. */
 template <class S> WICK_FN Angle angle_of(float x, float per, float high, float low, float half_piece) {
-  float tail = 0;
+  float tail = -0.0f;  // leaves -0 as it is
 #if defined(WICK_HOST) || defined(WICK_NVIDIA)
   if constexpr (deep<S>) {
     if (fabsf(x) >= 65536.0f) {
@@ -197,27 +197,27 @@ template <class S> WICK_FN Angle angle_of(float x, float per, float high, float 
 }
 /** Sine of the rest, the other way round for every odd count. */
 WICK_FN float sine_of(Angle a) {
-  const float z = a.rest * a.rest, s = fmaf(a.rest * z, fmaf(z, fmaf(z, -0.000185396329f, 0.00831419746f), -0.166658482f), a.rest);
+  const float z = a.rest * a.rest, s = a.rest * fmaf(z, fmaf(z, fmaf(z, -0.000185396329f, 0.00831419746f), -0.166658482f), 1.0f);
   return bits_as<float>(bits_as<u32>(s) ^ a.count << 31);
 }
 template <class S> WICK_FN float small_sin(float x) {
 #ifdef WICK_AMD
   if (deep<S> && !(fabsf(x) < 65536.0f)) return sinf(x);
 #endif
-  return sine_of(angle_of<S>(x, 0.318309886f, 3.14159274f, -8.74227766e-8f, 0.0f));
+  return sine_of(angle_of<S>(x, 0.318309886f, 3.1415925f, 1.50995803e-7f, 0.0f));
 }
 template <class S> WICK_FN float small_cos(float x) {
 #ifdef WICK_AMD
   if (deep<S> && !(fabsf(x) < 65536.0f)) return cosf(x);
 #endif
-  return -sine_of(angle_of<S>(x, 0.318309886f, 3.14159274f, -8.74227766e-8f, 0.5f));
+  return -sine_of(angle_of<S>(x, 0.318309886f, 3.1415925f, 1.50995803e-7f, 0.5f));
 }
 template <class S> WICK_FN float small_tan(float x) {
 #ifdef WICK_AMD
   if (deep<S> && !(fabsf(x) < 65536.0f)) return tanf(x);
 #endif
-  const Angle a = angle_of<S>(x, 0.636619772f, 1.57079637f, -4.37113883e-8f, 0.0f);
+  const Angle a = angle_of<S>(x, 0.636619772f, 1.57079625f, 7.54979013e-8f, 0.0f);
   const float z = a.rest * a.rest;
-  const float t = fmaf(a.rest * z, fmaf(z, fmaf(z, fmaf(z, 0.043154264f, 0.0413311042f), 0.136085555f), 0.333152618f), a.rest);
+  const float t = a.rest * fmaf(z, fmaf(z, fmaf(z, fmaf(z, 0.043154264f, 0.0413311042f), 0.136085555f), 0.333152618f), 1.0f);
   return a.count & 1 ? -unit_recip_normal(t) : t;
 }

@@ -18,7 +18,7 @@ function erfcTail(x: number): number {
 }
 
 export function erf(x: number): number {
-  if (x !== x) return NaN;
+  if (x !== x || x === 0) return x; // -0 stays
   const a = Math.abs(x);
   if (a >= 1) return Math.sign(x) * (1 - erfcTail(a));
   // Taylor's series: below 1 its terms fall from the start, so hardly anything cancels.
