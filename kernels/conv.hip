@@ -102,6 +102,7 @@ WICK_FN void candle_conv_transpose2d(u64 w_out, u64 h_out, i64 stride, i64 paddi
       for (u64 q = 0; q < k[3]; q++) {
         const i64 z = transposed_source((i64)(i % h_out), (i64)q, stride, padding, dilation, (i64)x[3]);
         if (z < 0) continue;
+        UNROLL(4, 2)
         for (u64 c = 0; c < x[1]; c++)
           sum = fmag(wide(src[b * xs[0] + c * xs[1] + (u64)y * xs[2] + (u64)z * xs[3]]),
                      wide(kernel[c * ks[0] + o * ks[1] + p * ks[2] + q * ks[3]]), sum);
@@ -290,6 +291,7 @@ template <class S> WICK_FN void bilinear_grad(const S* grad, S* dx, u64 planes, 
     for (i64 r = rows.first; r <= rows.last; r++) {
       const double part = share(between(r, step_h, corners, h), y);
       if (part == 0) continue;
+      UNROLL(1, 1)
       for (i64 c = cols.first; c <= cols.last; c++) sum += (double)to_compute(from[r * w_out + c]) * (part * share(between(c, step_w, corners, w), z));
     }
     dx[i] = round_to<S>(sum);
@@ -465,10 +467,15 @@ template <class S> struct PixelStore {
 
 /** A thread an element: what pays when a group has few channels on either side. */
 template <bool TRANSPOSED, class S> WICK_FN void conv_direct(const S* src, const S* kernel, const S* bias, S* dst, const Conv& s) {
-  const i64 plane = s.h_out * s.w_out, made = (i64)s.groups * s.outputs;
-  GRID_STRIDE(i, (u64)(s.batch * made * plane)) {
-    const i64 channel = (i64)i / plane % made, group = channel / s.outputs, b = (i64)i / plane / made;
-    const i64 oy = (i64)i % plane / s.w_out, ox = (i64)i % s.w_out;
+  const u64 plane = (u64)(s.h_out * s.w_out);
+  const u32 made = (u32)s.groups * (u32)s.outputs;  // channels of a result are fewer than 2^31, as the kernel's are
+  GRID_STRIDE(i, (u64)s.batch * made * plane) {
+    const u64 line = i / plane, b = line / made;
+    const u32 channel = (u32)(line - b * made), group = channel / (u32)s.outputs;
+    const i64 pixel = (i64)(i - line * plane), oy = pixel / s.w_out, ox = pixel - oy * s.w_out;
+    const i64 first = (i64)group * s.channels;
+    const S* image = src + (i64)b * s.x[0] + first * s.x[1];
+    const S* weights = kernel + (TRANSPOSED ? first * s.kernel[0] + (channel - group * (u32)s.outputs) * s.kernel[1] : channel * s.kernel[0]);
     product_t<S> sum = bias ? wide(bias[channel]) : (product_t<S>)0;
     for (i32 p = 0; p < s.h_k; p++) {
       const i64 y = TRANSPOSED ? transposed_source(oy, p, s.h_step, s.h_pad, s.h_gap, s.h) : oy * s.h_step + (i64)p * s.h_gap - s.h_pad;
@@ -476,11 +483,10 @@ template <bool TRANSPOSED, class S> WICK_FN void conv_direct(const S* src, const
       for (i32 q = 0; q < s.w_k; q++) {
         const i64 z = TRANSPOSED ? transposed_source(ox, q, s.w_step, s.w_pad, s.w_gap, s.w) : ox * s.w_step + (i64)q * s.w_gap - s.w_pad;
         if (z < 0 || z >= s.w) continue;
-        const S* from = src + b * s.x[0] + group * s.channels * s.x[1] + y * s.x[2] + z * s.x[3];
-        const S* by = kernel + p * s.kernel[2] + q * s.kernel[3] +
-                      (TRANSPOSED ? group * s.channels * s.kernel[0] + channel % s.outputs * s.kernel[1] : channel * s.kernel[0]);
+        const S* from = image + y * s.x[2] + z * s.x[3];
+        const S* by = weights + p * s.kernel[2] + q * s.kernel[3];
         const i64 step = TRANSPOSED ? s.kernel[0] : s.kernel[1];
-        UNROLL(4, 4)
+        UNROLL(4, 2)
         for (i32 c = 0; c < s.channels; c++) sum = fmag(wide(from[c * s.x[1]]), wide(by[c * step]), sum);
       }
     }

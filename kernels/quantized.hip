@@ -165,13 +165,18 @@ WICK_FN void mul_mat_vec(const void* x, const void* y, float* dst, int ncols, in
       for (int i = 0; i < Rows; i++) sum[j][i] += dot_chunk<Q>(w[i].v, w[i].d, w[i].m, (const int*)u.qs, a);
     }
   }
+  UNROLL(5, 1)
+  for (int mask = 16; mask > 0; mask /= 2) {
 #pragma unroll
-  for (int j = 0; j < Cols; j++) {
+    for (int j = 0; j < Cols; j++)
 #pragma unroll
-    for (int i = 0; i < Rows; i++) {
-      float total = sum32(sum[j][i]);
-      if (threadIdx.x == 0) partial[threadIdx.y][j][i] = total;
-    }
+      for (int i = 0; i < Rows; i++) sum[j][i] += shfl_xor(sum[j][i], mask, 32);
+  }
+  if (threadIdx.x == 0) {
+#pragma unroll
+    for (int j = 0; j < Cols; j++)
+#pragma unroll
+      for (int i = 0; i < Rows; i++) partial[threadIdx.y][j][i] = sum[j][i];
   }
   __syncthreads();
   if (t >= Cols * Rows) return;
