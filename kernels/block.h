@@ -26,9 +26,28 @@ template <class A, class F> WICK_FN A group_reduce(A v, u32 lanes, A* slots, F j
 struct Add {
   template <class A> WICK_MEMBER A operator()(A a, A b) const { return a + b; }
 };
-/** The plain maximum of numbers that are not NaN. */
+/** The same where only the launch knows how many lanes a group has. */
+template <class A, class F> WICK_FN A row_join(A v, u32 lanes, A* slots, F join) {
+  ROLLED
+  for (u32 m = (lanes < WICK_WAVE ? lanes : WICK_WAVE) / 2; m; m >>= 1) v = join(v, shfl_xor(v, m, WICK_WAVE));
+  if (lanes > WICK_WAVE) {
+    const u32 waves = lanes / WICK_WAVE;
+    __syncthreads();  // the slots may still be read from the call before
+    if (threadIdx.x % WICK_WAVE == 0) slots[threadIdx.x / WICK_WAVE] = v;
+    __syncthreads();
+    v = slots[threadIdx.x & (waves - 1)];
+    ROLLED
+    for (u32 m = waves / 2; m; m >>= 1) v = join(v, shfl_xor(v, m, WICK_WAVE));
+  }
+  return v;
+}
+
+/** The better of two with NaN passed over. */
+template <bool LARGEST> WICK_FN float better_of(float a, float b) { return LARGEST ? fmaxf(a, b) : fminf(a, b); }
+template <bool LARGEST> WICK_FN double better_of(double a, double b) { return LARGEST ? fmax(a, b) : fmin(a, b); }
+template <bool LARGEST, class T> WICK_FN T better_of(T a, T b) { return (LARGEST ? b > a : b < a) ? b : a; }
 struct Larger {
-  template <class A> WICK_MEMBER A operator()(A a, A b) const { return b > a ? b : a; }
+  template <class A> WICK_MEMBER A operator()(A a, A b) const { return better_of<true>(a, b); }
 };
 template <class A> WICK_FN A group_sum(A v, u32 lanes, A* slots) { return group_reduce(v, lanes, slots, Add()); }
 template <class A> WICK_FN A group_max(A v, u32 lanes, A* slots) { return group_reduce(v, lanes, slots, Larger()); }
@@ -39,24 +58,18 @@ template <int V, class S> WICK_FN void load_v(const S* p, compute_t<S> (&x)[V]) 
   if constexpr (V == 1) x[0] = to_compute(*p);
   else {
     static_assert(V == pack_size<S>, "load_v: a whole 16-byte word or one element");
-    Pack<S> pack = load_pack(p);
-#pragma unroll
-    for (int v = 0; v < V; v++) x[v] = to_compute(pack.v[v]);
+    unpack(load_pack(p), x);
   }
 }
 template <int V, class S> WICK_FN void store_v(S* p, const compute_t<S> (&x)[V]) {
   if constexpr (V == 1) *p = from_compute<S>(x[0]);
-  else {
-    Pack<S> pack;
-#pragma unroll
-    for (int v = 0; v < V; v++) pack.v[v] = from_compute<S>(x[v]);
-    store_pack(p, pack);
-  }
+  else store_pack(p, packed<S>(x));
 }
 
 /** Calls f(slot, column) for the vectors of a row that belong to this lane: P of them unrolled, or any number when P is 0. */
 template <int V, int P, class F> WICK_FN void each_vector(i64 cols, u32 lane, u32 lanes, F f) {
   if constexpr (P == 0) {
+    ROLLED
     for (i64 c = (i64)lane * V; c < cols; c += (i64)lanes * V) f(0, c);
   } else {
     // A held row is short: 32 bits count its columns.
@@ -69,52 +82,94 @@ template <int V, int P, class F> WICK_FN void each_vector(i64 cols, u32 lane, u3
   }
 }
 
-/** A row read once into registers (P vectors a lane), or read again at each use when P is 0. */
-template <class S, int V, int P> struct Row {
+/** From here on a pack is not known to be what it was: what was unpacked of it before is not held on to. */
+template <class S> WICK_FN void keep_packed(Pack<S>& pack) {
+#ifdef WICK_NVIDIA
+  asm("" : "+r"(pack.words.x), "+r"(pack.words.y), "+r"(pack.words.z), "+r"(pack.words.w));
+#endif
+}
+/** V elements as they are stored. */
+template <int V, class S> WICK_FN auto load_some(const S* p) {
+  if constexpr (V == 1) return *p;
+  else return load_pack(p);
+}
+template <class S> WICK_FN void unpack(S one, compute_t<S> (&x)[1]) { x[0] = to_compute(one); }
+
+/** One lane's share of a row in registers: P vectors, unpacked where they are ROOM numbers at most. What the row does not fill is `missing`, so that nothing is asked later. */
+template <class S, int V, int P, int ROOM = 32> struct Share {
   typedef compute_t<S> A;
-  const S* src;
-  Pack<S> held[P ? P : 1];
-  S one[P ? P : 1];
-  WICK_MEMBER void open(const S* row, i64 cols, u32 lane, u32 lanes) {
-    src = row;
-    if constexpr (P > 0) each_vector<V, P>(cols, lane, lanes, [&](int p, i64 c) {
-      if constexpr (V == 1) one[p] = src[c];
-      else held[p] = load_pack(src + c);
-    });
-  }
-  /** Replaces an element of a held row, where S is what it is computed in. */
-  WICK_MEMBER void put(int p, int i, A value) {
-    if constexpr (V == 1) one[p] = value;
-    else held[p].v[i] = value;
-  }
-  WICK_MEMBER void get(int p, i64 c, A (&x)[V]) const {
-    if constexpr (P == 0) load_v<V>(src + c, x);
-    else if constexpr (V == 1) x[0] = to_compute(one[p]);
-    else {
+  static constexpr int VECTORS = P, WIDTH = V;
+  static constexpr bool WIDE = P * V <= ROOM;
+  A x[WIDE ? P : 1][V];
+  Pack<S> packs[WIDE ? 1 : P];
+  u32 n, lane, lanes;
+  WICK_MEMBER Share(i64 cols, u32 at, u32 of) : n((u32)cols), lane(at), lanes(of) {}
+  /** The column where vector p begins; a held row is short, so 32 bits count its columns. */
+  WICK_MEMBER u32 column(int p) const { return ((u32)p * lanes + lane) * V; }
+  WICK_MEMBER bool has(int p) const { return column(p) < n; }
+  WICK_MEMBER void open(const S* row, A missing) {
+    if constexpr (WIDE) {
 #pragma unroll
-      for (int v = 0; v < V; v++) x[v] = to_compute(held[p].v[v]);
+      for (int p = 0; p < P; p++) {
+        fill(x[p], missing);
+        if (has(p)) load_v<V>(row + column(p), x[p]);
+      }
+    } else {
+      fill(x[0], missing);
+      const Pack<S> none = packed<S>(x[0]);
+#pragma unroll
+      for (int p = 0; p < P; p++) packs[p] = has(p) ? load_pack(row + column(p)) : none;
     }
   }
-};
-
-/** A number of lanes that is known when the kernel is compiled. */
-template <u32 N> struct Lanes {
-  static constexpr u32 value = N;
-};
-/** f(Lanes<lanes>()) for 4 to 32 lanes: short rows are a few instructions each, of which loops over lanes would be the larger part. */
-template <class F> WICK_FN void with_lanes(u32 lanes, F f) {
-  switch (lanes) {
-    case 4: return f(Lanes<4>());
-    case 8: return f(Lanes<8>());
-    case 16: return f(Lanes<16>());
-    default: return f(Lanes<32>());
+  /** Vector p as numbers; what is changed in it stays where WIDE. */
+  WICK_MEMBER A* at(int p) {
+    if constexpr (WIDE) return x[p];
+    else {
+      keep_packed(packs[p]);
+      unpack(packs[p], x[0]);
+      return x[0];
+    }
   }
-}
+  static WICK_MEMBER void fill(A (&v)[V], A value) {
+#pragma unroll
+    for (int i = 0; i < V; i++) v[i] = value;
+  }
+};
 
 /** Where this thread's group stands: rows are dealt to groups, blocks go round until none is left. */
 struct RowWalk {
   u32 lane, group, groups;
-  WICK_MEMBER RowWalk(u32 lanes) : lane(threadIdx.x % lanes), group(threadIdx.x / lanes), groups(blockDim.x / lanes) {}
+  WICK_MEMBER RowWalk(u32 lanes) : RowWalk(lanes, 31 - clz32(lanes)) {}
+  WICK_MEMBER RowWalk(u32 lanes, u32 power) : lane(threadIdx.x & (lanes - 1)), group(threadIdx.x >> power), groups(blockDim.x >> power) {}
+};
+/** The same with a row a BLOCK, or with groups of at most 32 lanes: each is simpler than both in one. */
+template <bool BLOCK> struct Walk : RowWalk {
+  u32 lanes, turn;
+  WICK_MEMBER Walk(u32 count) : RowWalk(count), lanes(count), turn(0) {}
+  /** Joins the values of each group, and all its threads get the result; one barrier a call at most, so that two sets of slots are used by turns. */
+  template <class A, class F> WICK_MEMBER A join(A v, A (&slots)[2][WAVE_SLOTS], F f) {
+    ROLLED
+    for (u32 m = lanes / 2; m; m >>= 1) v = f(v, shfl_xor(v, m, WICK_WAVE));
+    return v;
+  }
+};
+template <> struct Walk<true> {
+  static constexpr u32 group = 0, groups = 1;
+  u32 lane, lanes, turn;
+  WICK_MEMBER Walk(u32) : lane(threadIdx.x), lanes(blockDim.x), turn(0) {}
+  template <class A, class F> WICK_MEMBER A join(A v, A (&slots)[2][WAVE_SLOTS], F f) {
+#pragma unroll
+    for (u32 m = WICK_WAVE / 2; m; m >>= 1) v = f(v, shfl_xor(v, m, WICK_WAVE));
+    const u32 waves = lanes / WICK_WAVE;
+    A* mine = slots[turn];
+    turn ^= 1;
+    if (lane % WICK_WAVE == 0) mine[lane / WICK_WAVE] = v;
+    __syncthreads();
+    v = mine[lane & (waves - 1)];
+    ROLLED
+    for (u32 m = waves / 2; m; m >>= 1) v = f(v, shfl_xor(v, m, WICK_WAVE));
+    return v;
+  }
 };
 /** Uniform over the block, so that its body may hold barriers; rows past the end have `live` false and still take part. */
 #define EACH_ROW(walk, row, live, rows)                                                              \
@@ -134,12 +189,26 @@ template <> struct SumOf<half> { typedef float type; };
 template <> struct SumOf<bfloat> { typedef float type; };
 template <> struct SumOf<fp8> { typedef float type; };
 
+/** maxg or ming; floats by the one instruction that does it on NVIDIA. */
+template <class S, bool LARGEST, class A> WICK_FN A best_of(A a, A b) {
+#if defined(WICK_NVIDIA) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  if constexpr (same<A, float> && !nan_wins<S>) return better_of<LARGEST>(a, b);
+  else if constexpr (same<A, float>) {
+    if constexpr (LARGEST) asm("max.NaN.f32 %0, %0, %1;" : "+f"(a) : "f"(b));
+    else asm("min.NaN.f32 %0, %0, %1;" : "+f"(a) : "f"(b));
+    return a;
+  }
+#endif
+  if constexpr (LARGEST) return maxg<S>(a, b);
+  else return ming<S>(a, b);
+}
+
 template <class S> struct Sum {
   static constexpr bool PLACES = false;
   typedef S Out;
   typedef typename SumOf<S>::type A;
   static WICK_MEMBER A identity() { return 0; }
-  static WICK_MEMBER A take(S x, i64) { return (A)to_compute(x); }
+  static WICK_MEMBER A take(compute_t<S> x, i64) { return (A)x; }
   static WICK_MEMBER A join(A a, A b) { return a + b; }
   static WICK_MEMBER Out put(A a, i64) { return from_compute<S>(a); }
 };
@@ -161,8 +230,8 @@ template <class S> struct Max {
     if constexpr (is_float<S> && !nan_wins<S>) return Limits<A>::nan();
     else return Limits<A>::lowest();
   }
-  static WICK_MEMBER A take(S x, i64) { return to_compute(x); }
-  static WICK_MEMBER A join(A a, A b) { return maxg<S>(a, b); }
+  static WICK_MEMBER A take(A x, i64) { return x; }
+  static WICK_MEMBER A join(A a, A b) { return best_of<S, true>(a, b); }
   static WICK_MEMBER Out put(A a, i64) { return from_compute<S>(a); }
 };
 template <class S> struct Min : Max<S> {
@@ -171,17 +240,13 @@ template <class S> struct Min : Max<S> {
     if constexpr (is_float<S> && !nan_wins<S>) return Limits<A>::nan();
     else return Limits<A>::highest();
   }
-  static WICK_MEMBER A join(A a, A b) { return ming<S>(a, b); }
+  static WICK_MEMBER A join(A a, A b) { return best_of<S, false>(a, b); }
 };
 /** A value and where it stands; the largest index means none yet. */
 template <class A> struct At {
   A value;
   u32 index;
 };
-/** The better of two with NaN passed over. */
-template <bool LARGEST> WICK_FN float better_of(float a, float b) { return LARGEST ? fmaxf(a, b) : fminf(a, b); }
-template <bool LARGEST> WICK_FN double better_of(double a, double b) { return LARGEST ? fmax(a, b) : fmin(a, b); }
-template <bool LARGEST, class T> WICK_FN T better_of(T a, T b) { return (LARGEST ? b > a : b < a) ? b : a; }
 /** The lowest index wins ties at every length; NaN is passed over, and a row of nothing else gives 0. */
 template <class S, bool LARGEST> struct ArgBest {
   /** Kernels look for the best value first and for its place afterwards, which is cheaper than carrying both. */
@@ -199,8 +264,8 @@ template <class S, bool LARGEST> struct ArgBest {
     else return LARGEST ? Limits<T>::lowest() : Limits<T>::highest();
   }
   static WICK_MEMBER T better(T a, T b) { return better_of<LARGEST>(a, b); }
-  static WICK_MEMBER A take(S x, i64 i) {
-    A at = {to_compute(x), (u32)i};
+  static WICK_MEMBER A take(T x, i64 i) {
+    A at = {x, (u32)i};
     return at.value != at.value ? identity() : at;
   }
   static WICK_MEMBER A join(A a, A b) {

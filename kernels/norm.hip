@@ -1,12 +1,12 @@
 // Layer norm and RMS norm over contiguous rows, forward and backward, each row read once where it fits registers.
 //
 // Launch (src/kernels/launch.ts, normLaunch, normGradLaunch): [rows, cols], `lanes` threads a row, block 256 (or lanes when more).
-//   layernorm_rows_T_vVpP, rmsnorm_rows_T_vVpP             y = (x - mean) * rstd * w + b; w and b may be null
+//   layernorm_rows_T_vVpP, rmsnorm_rows_T_vVpP             y = (x - mean) * rstd * w + b; w and b may be null, and RMS norms have no b
 //   layernorm_grad_rows_T_vVpP, rmsnorm_grad_rows_T_vVpP   dx; leaves (mean, rstd) of each row in stats unless it is null
 //     V and P as in softmax.hip
-//   layernorm_short_T                                      16-bit layer norms of rows of at most 2 vectors a lane, 4 to 32 lanes, two rows a group at a time
+//   layernorm_shortL_T                                     16-bit layer norms of rows of at most 2 vectors a lane, L = 4 to 32 lanes, two rows a group at a time
 //   layernorm_stream_T, rmsnorm_stream_T                   the same for long rows of which there are many: a block a row, as many blocks as the device
-//                                                          holds, the weights in registers, the next rows on their way (stream.h); RMS norms without a bias
+//                                                          holds, the weights in registers, the next rows on their way (stream.h)
 //   norm_grad_weights_T                                    dw and db partial sums [chunks, cols] from stats: block (32, 8), grid (cols / 32, chunks)
 //   norm_merge_T                                           partial sums to dw or db, a thread a column
 // Variances are of the differences from the mean (two passes over registers); f16 and bf16 are computed in float.
@@ -16,89 +16,128 @@ template <class A> struct Stats {
   A mean, rstd;
 };
 
-/** The sum over each group of lanes, which every thread gets, with one barrier at most: calls in a row must not be given the same slots. */
-template <class A> WICK_FN A row_sum(A v, u32 lanes, A* slots) {
-  return lanes > WICK_WAVE ? block_sum(v, slots) : group_sum(v, lanes, slots);
-}
-
-/** Mean and reciprocal deviation of a row; `sum` joins lanes. */
-template <bool CENTER, int V, int P, class R, class A, class F> WICK_FN Stats<A> row_stats(const R& x, i64 n, i64 cols, u32 lane, u32 lanes, A eps, F sum) {
+/** Mean and reciprocal deviation of a row of which every lane has a share; deviations take the place of a share that is unpacked. */
+template <bool CENTER, class X, class W, class A> WICK_FN Stats<A> share_stats(X& x, W& walk, i64 cols, double eps, A (&slots)[2][WAVE_SLOTS]) {
   A mean = 0, square = 0;
   if constexpr (CENTER) {
-    each_vector<V, P>(n, lane, lanes, [&](int p, i64 c) {
-      A v[V];
-      x.get(p, c, v);
+#pragma unroll
+    for (int p = 0; p < X::VECTORS; p++) {
+      const A* v = x.at(p);
+#pragma unroll
+      for (int i = 0; i < X::WIDTH; i++) mean += v[i];
+    }
+    mean = walk.join(mean, slots, Add()) / (A)cols;
+  }
+#pragma unroll
+  for (int p = 0; p < X::VECTORS; p++) {
+    A* v = x.at(p);
+    const A middle = CENTER && x.has(p) ? mean : (A)0;
+#pragma unroll
+    for (int i = 0; i < X::WIDTH; i++) {
+      if constexpr (CENTER) v[i] -= middle;
+      square = fmag(v[i], v[i], square);
+    }
+  }
+  Stats<A> stats = {mean, rsqrtg(walk.join(square, slots, Add()) / (A)cols + (A)eps)};
+  return stats;
+}
+/** The same of a row that is read again at each use. */
+template <bool CENTER, int V, class S, class W, class A> WICK_FN Stats<A> row_stats(const S* row, W& walk, i64 n, i64 cols, double eps, A (&slots)[2][WAVE_SLOTS]) {
+  const i64 first = (i64)walk.lane * V, step = (i64)walk.lanes * V;
+  A mean = 0, square = 0, v[V];
+  if constexpr (CENTER) {
+    ROLLED
+    for (i64 c = first; c < n; c += step) {
+      load_v<V>(row + c, v);
 #pragma unroll
       for (int i = 0; i < V; i++) mean += v[i];
-    });
-    mean = sum(mean) / (A)cols;
+    }
+    mean = walk.join(mean, slots, Add()) / (A)cols;
   }
-  each_vector<V, P>(n, lane, lanes, [&](int p, i64 c) {
-    A v[V];
-    x.get(p, c, v);
+  ROLLED
+  for (i64 c = first; c < n; c += step) {
+    load_v<V>(row + c, v);
 #pragma unroll
     for (int i = 0; i < V; i++) square = fmag(v[i] - mean, v[i] - mean, square);
-  });
-  Stats<A> stats = {mean, rsqrtg(sum(square) / (A)cols + eps)};
+  }
+  Stats<A> stats = {mean, rsqrtg(walk.join(square, slots, Add()) / (A)cols + (A)eps)};
   return stats;
 }
 
-/** V weights or biases, `otherwise` where there are none: the choice stands outside the arithmetic, where every element would pay for it. */
-template <int V, class S, class A> WICK_FN void load_or(const S* from, i64 c, A otherwise, A (&v)[V]) {
-  if (from) load_v<V>(from + c, v);
-  else
+/** V weights or biases, `otherwise` where there are none; they are read from `any` then, for a choice between loads would make each wait for the one before. */
+template <int V, class S, class A> WICK_FN void load_or(const S* from, const S* any, i64 c, A otherwise, A (&v)[V]) {
+  load_v<V>((from ? from : any) + c, v);
 #pragma unroll
-    for (int i = 0; i < V; i++) v[i] = otherwise;
+  for (int i = 0; i < V; i++) v[i] = from ? v[i] : otherwise;
+}
+/** The weights or biases of a share as they are stored, all on their way at once. */
+template <int V, int P, class S, class X> WICK_FN void open_factors(decltype(load_some<V>((const S*)nullptr)) (&held)[P], const S* from, compute_t<S> otherwise, const X& x) {
+  if (from) {
+#pragma unroll
+    for (int p = 0; p < P; p++) held[p] = load_some<V>(from + (x.has(p) ? x.column(p) : 0));
+  } else {
+    compute_t<S> v[V];
+    x.fill(v, otherwise);
+    store_v<V>((S*)&held[0], v);
+#pragma unroll
+    for (int p = 1; p < P; p++) held[p] = held[0];
+  }
 }
 
-/** Weights are there, and biases where the norm is centred. */
-template <bool YES> struct Usual {
-  static constexpr bool value = YES;
-};
-
-template <bool CENTER, class S, int V, int P>
+template <bool CENTER, class S, int V, int P, bool BLOCK>
 WICK_FN void norm_rows(const S* src, S* dst, const S* weight, const S* bias, i64 rows, i64 cols, u32 lanes, double eps) {
   typedef compute_t<S> A;
   __shared__ A slots[2][WAVE_SLOTS];
-  const RowWalk walk(lanes);
-  int turn = 0;
-  const auto sum = [&](A v) { return row_sum(v, lanes, slots[turn ^= 1]); };
+  Walk<BLOCK> walk(lanes);
   EACH_ROW(walk, row, live, rows) {
     const i64 n = live ? cols : 0, at = (live ? row : 0) * cols;
-    Row<S, V, P> x;
-    x.open(src + at, n, walk.lane, lanes);
-    const Stats<A> stats = row_stats<CENTER, V, P>(x, n, cols, walk.lane, lanes, (A)eps, sum);
-    const auto put = [&](auto usual) {
-      each_vector<V, P>(n, walk.lane, lanes, [&](int p, i64 c) {
-        A v[V], w[V], b[V];
-        x.get(p, c, v);
-        if constexpr (decltype(usual)::value) {
-          load_v<V>(weight + c, w);
-          if constexpr (CENTER) load_v<V>(bias + c, b);
-        } else {
-          load_or<V>(weight, c, (A)1, w);
-          load_or<V>(bias, c, -(A)0, b);  // leaves the sign of a zero alone
-        }
+    A scale[V], shift[V];
+    if constexpr (P == 0) {
+      const Stats<A> stats = row_stats<CENTER, V>(src + at, walk, n, cols, eps, slots);
+      ROLLED
+      for (i64 c = (i64)walk.lane * V; c < n; c += (i64)walk.lanes * V) {
+        A v[V];
+        load_v<V>(src + at + c, v);
+        load_or<V>(weight, src + at, c, (A)1, scale);
+        if constexpr (CENTER) load_or<V>(bias, src + at, c, -(A)0, shift);  // leaves the sign of a zero alone
 #pragma unroll
         for (int i = 0; i < V; i++) {
           const A y = (v[i] - stats.mean) * stats.rstd;
-          v[i] = decltype(usual)::value && !CENTER ? y * w[i] : fmag(y, w[i], b[i]);
+          v[i] = CENTER ? fmag(y, scale[i], shift[i]) : y * scale[i];
         }
         store_v<V>(dst + at + c, v);
-      });
-    };
-    // Asked once: a choice between loads makes each wait for the one before.
-    if (weight && (CENTER ? bias != nullptr : bias == nullptr)) put(Usual<true>());
-    else put(Usual<false>());
+      }
+    } else {
+      Share<S, V, P> x(n, walk.lane, walk.lanes);
+      x.open(src + at, (A)0);
+      const Stats<A> stats = share_stats<CENTER>(x, walk, cols, eps, slots);
+      decltype(load_some<V>(src)) w[P], b[P];
+      open_factors<V>(w, weight, (A)1, x);
+      if constexpr (CENTER) open_factors<V>(b, bias, -(A)0, x);
+#pragma unroll
+      for (int p = 0; p < P; p++) {
+        const A* v = x.at(p);
+        A y[V];
+        unpack(w[p], scale);
+        if constexpr (CENTER) unpack(b[p], shift);
+#pragma unroll
+        for (int i = 0; i < V; i++) {
+          y[i] = (x.WIDE || !CENTER ? v[i] : v[i] - stats.mean) * stats.rstd;
+          y[i] = CENTER ? fmag(y[i], scale[i], shift[i]) : y[i] * scale[i];
+        }
+        if (x.has(p)) store_v<V>(dst + at + x.column(p), y);
+      }
+    }
   }
 }
 /** P vectors of weights or biases in registers, `otherwise` where there are none: no choice is left to the rows. */
 template <int P, class S> WICK_FN void hold(Pack<S> (&held)[P], const S* from, float otherwise, i64 cols, u32 lane, u32 lanes) {
   constexpr int V = pack_size<S>;
+  compute_t<S> none[V];
 #pragma unroll
-  for (int p = 0; p < P; p++)
+  for (int i = 0; i < V; i++) none[i] = otherwise;
 #pragma unroll
-    for (int i = 0; i < V; i++) held[p].v[i] = from_compute<S>((compute_t<S>)otherwise);
+  for (int p = 0; p < P; p++) held[p] = packed<S>(none);
   if (from) each_vector<V, P>(cols, lane, lanes, [&](int p, i64 c) { held[p] = load_pack(from + c); });
 }
 /** Deviations from the mean in place of one lane's share of a row, and the sum of their squares; `sum` joins lanes. */
@@ -124,10 +163,13 @@ template <bool CENTER, int P, int V, class A, class F> WICK_FN A deviate(A (&x)[
 template <bool CENTER, int P, class S, int V, class A>
 WICK_FN void put_deviations(S* dst, A (&x)[P][V], A rstd, const Pack<S> (&w)[P], const Pack<S> (&b)[P], i64 n, u32 lane, u32 lanes) {
   each_vector<V, P>(n, lane, lanes, [&](int p, i64 c) {
+    A scale[V], shift[V];
+    unpack(w[p], scale);
+    if constexpr (CENTER) unpack(b[p], shift);
 #pragma unroll
     for (int i = 0; i < V; i++) {
-      const A y = x[p][i] * rstd, weight = to_compute(w[p].v[i]);
-      x[p][i] = CENTER ? fmag(y, weight, to_compute(b[p].v[i])) : y * weight;
+      const A y = x[p][i] * rstd;
+      x[p][i] = CENTER ? fmag(y, scale[i], shift[i]) : y * scale[i];
     }
     store_v<V>(dst + c, x[p]);
   });
@@ -154,23 +196,20 @@ WICK_FN void norm_short(const S* src, S* dst, const S* weight, const S* bias, i6
     const i64 row = first + r * walk.groups, n = row < rows ? cols : 0;
     A x[P][V];
 #pragma unroll
-    for (int p = 0; p < P; p++)
-#pragma unroll
-      for (int i = 0; i < V; i++) x[p][i] = to_compute(held[r][p].v[i]);
+    for (int p = 0; p < P; p++) unpack(held[r][p], x[p]);
     const A square = deviate<true>(x, n, cols, walk.lane, lanes, [](A v, int) { return group_sum(v, lanes, (A*)nullptr); });
     put_deviations<true>(dst + row * cols, x, rsqrtg(square / (A)cols + (A)eps), w, b, n, walk.lane, lanes);
   }
 }
-#define NORM_SHORT(NAME, S)                                                                                                         \
-  KERNEL(256) NAME(const S* src, S* dst, const S* weight, const S* bias, const i64 rows, const i64 cols, const u32 lanes,           \
-                   const double eps) {                                                                                              \
-    with_lanes(lanes, [&](auto l) { norm_short<decltype(l)::value>(src, dst, weight, bias, rows, cols, eps); });                    \
+#define NORM_SHORT(NAME, S, LANES)                                                                                                  \
+  KERNEL(256) NAME(const S* src, S* dst, const S* weight, const S* bias, const i64 rows, const i64 cols, const double eps) {        \
+    norm_short<LANES>(src, dst, weight, bias, rows, cols, eps);                                                                     \
   }
 
-#define NORM_ROWS(NAME, S, CENTER, V, P, THREADS)                                                                                        \
+#define NORM_ROWS(NAME, S, CENTER, V, P, BLOCK, THREADS)                                                                                        \
   KERNEL(THREADS) NAME(const S* src, S* dst, const S* weight, const S* bias, const i64 rows, const i64 cols, const u32 lanes,       \
                     const double eps) {                                                                                         \
-    norm_rows<CENTER, S, V, P>(src, dst, weight, bias, rows, cols, lanes, eps);                                                 \
+    norm_rows<CENTER, S, V, P, BLOCK>(src, dst, weight, bias, rows, cols, lanes, eps);                                                 \
   }
 
 template <bool CENTER, class S>
@@ -187,7 +226,7 @@ WICK_FN void norm_stream(const S* src, S* dst, const S* weight, const S* bias, i
   int turn = 0;  // rows use slots by turns, so that a barrier a sum is enough
   for (i64 row = blockIdx.x; row < rows; row += gridDim.x, turn ^= 2) {
     A x[P][V];
-    stream.take(x);
+    stream.take(x, (A)0);
     const A square = deviate<CENTER>(x, cols, cols, lane, lanes, [&](A v, int which) { return block_sum(v, slots[turn + which]); });
     put_deviations<CENTER>(dst + row * cols, x, rsqrtg(square / (A)cols + (A)eps), w, b, cols, lane, lanes);
   }
@@ -197,58 +236,88 @@ WICK_FN void norm_stream(const S* src, S* dst, const S* weight, const S* bias, i
     norm_stream<CENTER>(src, dst, weight, bias, rows, cols, eps);                                                                   \
   }
 
-template <bool CENTER, class S, int V, int P>
+template <bool CENTER, class S, int V, int P, bool BLOCK>
 WICK_FN void norm_grad_rows(const S* src, const S* grad, const S* weight, S* dx, Stats<compute_t<S>>* kept, i64 rows, i64 cols, u32 lanes,
                             double eps) {
   typedef compute_t<S> A;
   __shared__ A slots[2][WAVE_SLOTS];
-  const RowWalk walk(lanes);
-  int turn = 0;
-  const auto sum = [&](A v) { return row_sum(v, lanes, slots[turn ^= 1]); };
+  Walk<BLOCK> walk(lanes);
   EACH_ROW(walk, row, live, rows) {
     const i64 n = live ? cols : 0, at = (live ? row : 0) * cols;
-    Row<S, V, P> x, g;
-    x.open(src + at, n, walk.lane, lanes);
-    g.open(grad + at, n, walk.lane, lanes);
-    const Stats<A> stats = row_stats<CENTER, V, P>(x, n, cols, walk.lane, lanes, (A)eps, sum);
-    if (kept && live && walk.lane == 0) kept[row] = stats;
-    A along = 0, mean = 0;  // means of gw * xhat and of gw
-    const auto both = [&](int p, i64 c, A (&xhat)[V], A (&gw)[V]) {
-      A w[V];
-      x.get(p, c, xhat);
-      g.get(p, c, gw);
-      if (weight) {
-        load_v<V>(weight + c, w);
-#pragma unroll
-        for (int i = 0; i < V; i++) gw[i] *= w[i];
-      }
-#pragma unroll
-      for (int i = 0; i < V; i++) xhat[i] = (xhat[i] - stats.mean) * stats.rstd;
-    };
-    each_vector<V, P>(n, walk.lane, lanes, [&](int p, i64 c) {
+    A along = 0, mean = 0, w[V];  // means of gw * xhat and of gw
+    if constexpr (P == 0) {
+      const Stats<A> stats = row_stats<CENTER, V>(src + at, walk, n, cols, eps, slots);
+      if (kept && live && walk.lane == 0) kept[row] = stats;
+      const i64 first = (i64)walk.lane * V, step = (i64)walk.lanes * V;
       A xhat[V], gw[V];
-      both(p, c, xhat, gw);
+      const auto both = [&](i64 c) {
+        load_v<V>(src + at + c, xhat);
+        load_v<V>(grad + at + c, gw);
+        load_or<V>(weight, src + at, c, (A)1, w);
 #pragma unroll
-      for (int i = 0; i < V; i++) {
-        along += gw[i] * xhat[i];
-        if constexpr (CENTER) mean += gw[i];
+        for (int i = 0; i < V; i++) gw[i] *= w[i], xhat[i] = (xhat[i] - stats.mean) * stats.rstd;
+      };
+      ROLLED
+      for (i64 c = first; c < n; c += step) {
+        both(c);
+#pragma unroll
+        for (int i = 0; i < V; i++) {
+          along += gw[i] * xhat[i];
+          if constexpr (CENTER) mean += gw[i];
+        }
       }
-    });
-    along = sum(along) / (A)cols;
-    if constexpr (CENTER) mean = sum(mean) / (A)cols;
-    each_vector<V, P>(n, walk.lane, lanes, [&](int p, i64 c) {
-      A xhat[V], gw[V];
-      both(p, c, xhat, gw);
+      along = walk.join(along, slots, Add()) / (A)cols;
+      if constexpr (CENTER) mean = walk.join(mean, slots, Add()) / (A)cols;
+      ROLLED
+      for (i64 c = first; c < n; c += step) {
+        both(c);
 #pragma unroll
-      for (int i = 0; i < V; i++) gw[i] = stats.rstd * (gw[i] - mean - xhat[i] * along);
-      store_v<V>(dx + at + c, gw);
-    });
+        for (int i = 0; i < V; i++) gw[i] = stats.rstd * (gw[i] - mean - xhat[i] * along);
+        store_v<V>(dx + at + c, gw);
+      }
+    } else {
+      Share<S, V, P, 16> x(n, walk.lane, walk.lanes), g(n, walk.lane, walk.lanes);
+      constexpr bool WIDE = decltype(x)::WIDE;
+      x.open(src + at, (A)0);
+      g.open(grad + at, (A)0);
+      const Stats<A> stats = share_stats<CENTER>(x, walk, cols, eps, slots);
+      if (kept && live && walk.lane == 0) kept[row] = stats;
+      decltype(load_some<V>(src)) held[P];
+      open_factors<V>(held, weight, (A)1, x);
+      const A middle = WIDE ? (A)0 : stats.mean;  // deviations already, where they are unpacked
+#pragma unroll
+      for (int p = 0; p < P; p++) {
+        A *xhat = x.at(p), *gw = g.at(p);
+        unpack(held[p], w);
+#pragma unroll
+        for (int i = 0; i < V; i++) {
+          const A h = (CENTER && !WIDE ? xhat[i] - middle : xhat[i]) * stats.rstd, weighted = gw[i] * w[i];
+          along += weighted * h;
+          if constexpr (CENTER) mean += weighted;
+          if constexpr (WIDE) xhat[i] = h, gw[i] = weighted;
+        }
+      }
+      along = walk.join(along, slots, Add()) / (A)cols;
+      if constexpr (CENTER) mean = walk.join(mean, slots, Add()) / (A)cols;
+#pragma unroll
+      for (int p = 0; p < P; p++) {
+        const A *xhat = x.at(p), *gw = g.at(p);
+        A d[V];
+        if constexpr (!WIDE) unpack(held[p], w);
+#pragma unroll
+        for (int i = 0; i < V; i++) {
+          const A h = WIDE ? xhat[i] : (CENTER ? xhat[i] - middle : xhat[i]) * stats.rstd, weighted = WIDE ? gw[i] : gw[i] * w[i];
+          d[i] = stats.rstd * (weighted - mean - h * along);
+        }
+        if (x.has(p)) store_v<V>(dx + at + x.column(p), d);
+      }
+    }
   }
 }
-#define NORM_GRAD_ROWS(NAME, S, CENTER, V, P, THREADS)                                                                                    \
+#define NORM_GRAD_ROWS(NAME, S, CENTER, V, P, BLOCK, THREADS)                                                                                    \
   KERNEL(THREADS) NAME(const S* src, const S* grad, const S* weight, S* dx, Stats<compute_t<S>>* stats, const i64 rows, const i64 cols, \
                     const u32 lanes, const double eps) {                                                                         \
-    norm_grad_rows<CENTER, S, V, P>(src, grad, weight, dx, stats, rows, cols, lanes, eps);                                       \
+    norm_grad_rows<CENTER, S, V, P, BLOCK>(src, grad, weight, dx, stats, rows, cols, lanes, eps);                                       \
   }
 
 /** A chunk of `size` rows: sums of dy * xhat and of dy down 32 neighbouring columns. Either target may be null. */
@@ -300,13 +369,15 @@ template <class S> WICK_FN void norm_merge(const compute_t<S>* part, S* dst, i64
 // ---- symbols ----
 
 // Rows held in registers need more of them a thread, so their blocks are smaller.
-#define EACH_WIDTH(M, NAME, S, ...)                    \
-  M(NAME##_v1p0, S, __VA_ARGS__, 1, 0, 1024)           \
-  M(NAME##_v1p4, S, __VA_ARGS__, 1, 4, 512)            \
-  M(NAME##_vp0, S, __VA_ARGS__, pack_size<S>, 0, 1024) \
-  M(NAME##_vp1, S, __VA_ARGS__, pack_size<S>, 1, 512)  \
-  M(NAME##_vp4, S, __VA_ARGS__, pack_size<S>, 4, 512)  \
-  M(NAME##_vp8, S, __VA_ARGS__, pack_size<S>, 8, 512)
+#define EACH_WIDTH(M, NAME, S, ...)                           \
+  M(NAME##_v1p0, S, __VA_ARGS__, 1, 0, true, 1024)            \
+  M(NAME##_v1p4, S, __VA_ARGS__, 1, 4, false, 256)            \
+  M(NAME##_v1b4, S, __VA_ARGS__, 1, 4, true, 512)             \
+  M(NAME##_vp0, S, __VA_ARGS__, pack_size<S>, 0, true, 1024)  \
+  M(NAME##_vp1, S, __VA_ARGS__, pack_size<S>, 1, false, 256)  \
+  M(NAME##_vp4, S, __VA_ARGS__, pack_size<S>, 4, false, 256)  \
+  M(NAME##_vb4, S, __VA_ARGS__, pack_size<S>, 4, true, 512)   \
+  M(NAME##_vp8, S, __VA_ARGS__, pack_size<S>, 8, true, 512)
 #define ALL_NORMS(NAME, S)                                         \
   EACH_WIDTH(NORM_ROWS, layernorm_rows##NAME, S, true)             \
   EACH_WIDTH(NORM_ROWS, rmsnorm_rows##NAME, S, false)              \
@@ -319,5 +390,10 @@ FOR_REALS(ALL_NORMS, )
   NORM_STREAM(layernorm_stream##NAME, S, true)     \
   NORM_STREAM(rmsnorm_stream##NAME, S, false)
 FOR_STREAMS(ALL_STREAMS)
-NORM_SHORT(layernorm_short_f16, half)
-NORM_SHORT(layernorm_short_bf16, bfloat)
+#define ALL_SHORT(NAME, S)                  \
+  NORM_SHORT(layernorm_short4##NAME, S, 4)   \
+  NORM_SHORT(layernorm_short8##NAME, S, 8)   \
+  NORM_SHORT(layernorm_short16##NAME, S, 16) \
+  NORM_SHORT(layernorm_short32##NAME, S, 32)
+ALL_SHORT(_f16, half)
+ALL_SHORT(_bf16, bfloat)

@@ -10,7 +10,8 @@
 //
 // Ours (launch: src/kernels/launch.ts, reduceLaunch):
 //   row_OP_T_v, _v1   [rows, cols] contiguous: `lanes` threads a row; v: 16-byte accesses (cols a multiple of the pack), v1: any alignment
-//   row_OP_T_held     the same with 16-byte accesses where a row is at most 4 packs a lane, 4 to 32 lanes, all packs in flight at once
+//   row_OP_T_heldL    the same with 16-byte accesses where a row is at most 4 packs a lane, L = 4 to 32 lanes, all packs in flight at once: short rows are
+//                     a few instructions each, of which loops over lanes would be the larger part
 //   part_OP_T_v, _v1  few long rows: block (chunk, row) leaves one accumulator in scratch [rows, chunks]
 //   col_OP_T          [outer, n, inner] over n: block (x, 256 / x), x neighbouring columns read together; grid y > 1 leaves accumulators
 //   merge_OP_T        accumulators [outer, chunks, inner] to results, a group of 32 threads each
@@ -29,7 +30,7 @@ WICK_FN void fast_reduce(u64 numel, u64 per_block, u64 rank, const u64* info, co
   const u64 stop = start + per_block < numel ? start + per_block : numel;
   A acc = Op::identity();
   for (u64 i = start + threadIdx.x; i < stop; i += blockDim.x)
-    acc = Op::join(acc, Op::take(src[packed ? i : strided_index(i, rank, dims, strides)], (i64)(i % last)));
+    acc = Op::join(acc, Op::take(to_compute(src[packed ? i : strided_index(i, rank, dims, strides)]), (i64)(i % last)));
   slots[threadIdx.x] = acc;
   // A tree over shared memory: the block may be smaller than a wave, where shuffles would read lanes that are not there.
   for (u32 half_size = blockDim.x / 2; half_size; half_size >>= 1) {
@@ -135,30 +136,28 @@ template <class S> WICK_FN void turn(const S* src, const S* cos, const S* sin, S
 
 constexpr int UNROLL = 4;  // independent loads in flight a thread
 
-/** The best of a pack, or of one element. */
-template <class Op, class S> WICK_FN typename Op::T best_in(S x) { return to_compute(x); }
-template <class Op, class S> WICK_FN typename Op::T best_in(const Pack<S>& x) {
-  typename Op::T best = to_compute(x.v[0]);
+/** The best of V elements. */
+template <class Op, int V> WICK_FN typename Op::T best_in(const typename Op::T (&x)[V]) {
+  typename Op::T best = x[0];
 #pragma unroll
-  for (int v = 1; v < pack_size<S>; v++) best = Op::better(best, to_compute(x.v[v]));
+  for (int v = 1; v < V; v++) best = Op::better(best, x[v]);
   return best;
-}
-template <int V, class S> WICK_FN auto load_some(const S* p) {
-  if constexpr (V == 1) return *p;
-  else return load_pack(p);
 }
 /** The best of the columns of one row that fall to this lane: which pack it is in is noted on the way, where in the pack at the end. */
 template <class Op, int V, class S> WICK_FN typename Op::A place_in_row(const S* row, i64 from, i64 to, u32 lane, u32 lanes) {
+  typedef typename Op::T T;
   typedef decltype(load_some<V>(row)) X;
   const i64 step = (i64)lanes * V;
   i64 c = from + (i64)lane * V, where = c;
   if (c >= to) return Op::identity();
-  typename Op::T best = Op::nothing();
+  T best = Op::nothing(), v[V];
   const auto look = [&](const X& x, i64 at) {
-    const typename Op::T now = Op::better(best, best_in<Op>(x));
+    unpack(x, v);
+    const T now = Op::better(best, best_in<Op>(v));
     if (now != best) where = at;  // true as well while there is nothing but NaN
     best = now;
   };
+  ROLLED
   for (; c + (UNROLL - 1) * step < to; c += UNROLL * step) {
     X x[UNROLL];
 #pragma unroll
@@ -166,47 +165,40 @@ template <class Op, int V, class S> WICK_FN typename Op::A place_in_row(const S*
 #pragma unroll
     for (int u = 0; u < UNROLL; u++) look(x[u], c + u * step);
   }
+  ROLLED
   for (; c < to; c += step) look(load_some<V>(row + c), c);
   typename Op::A found = Op::identity();
+  load_v<V>(row + where, v);
 #pragma unroll
-  for (int v = V - 1; v >= 0; v--)
-    if (to_compute(row[where + v]) == best) found.value = best, found.index = (u32)(where + v);
+  for (int k = V - 1; k >= 0; k--)
+    if (v[k] == best) found.value = best, found.index = (u32)(where + k);
   return found;
 }
 
 /** Joins the columns of one row that fall to this lane. */
 template <class Op, int V, class S> WICK_FN typename Op::A join_row(const S* row, i64 from, i64 to, u32 lane, u32 lanes) {
-  typedef typename Op::A A;
-  A acc[UNROLL];
+  typedef decltype(load_some<V>(row)) X;
+  typename Op::A acc[UNROLL];
 #pragma unroll
   for (int u = 0; u < UNROLL; u++) acc[u] = Op::identity();
   const i64 step = (i64)lanes * V;
   i64 c = from + (i64)lane * V;
+  const auto take = [&](const X& x, i64 at, int u) {
+    compute_t<S> v[V];
+    unpack(x, v);
+#pragma unroll
+    for (int k = 0; k < V; k++) acc[u] = Op::join(acc[u], Op::take(v[k], at + k));
+  };
+  ROLLED
   for (; c + (UNROLL - 1) * step < to; c += UNROLL * step) {
-    if constexpr (V == 1) {
-      S x[UNROLL];
+    X x[UNROLL];
 #pragma unroll
-      for (int u = 0; u < UNROLL; u++) x[u] = row[c + u * step];
+    for (int u = 0; u < UNROLL; u++) x[u] = load_some<V>(row + c + u * step);
 #pragma unroll
-      for (int u = 0; u < UNROLL; u++) acc[u] = Op::join(acc[u], Op::take(x[u], c + u * step));
-    } else {
-      Pack<S> x[UNROLL];
-#pragma unroll
-      for (int u = 0; u < UNROLL; u++) x[u] = load_pack(row + c + u * step);
-#pragma unroll
-      for (int u = 0; u < UNROLL; u++)
-#pragma unroll
-        for (int v = 0; v < V; v++) acc[u] = Op::join(acc[u], Op::take(x[u].v[v], c + u * step + v));
-    }
+    for (int u = 0; u < UNROLL; u++) take(x[u], c + u * step, u);
   }
-  for (; c < to; c += step) {
-    if constexpr (V == 1) acc[0] = Op::join(acc[0], Op::take(row[c], c));
-    else {
-      Pack<S> x = load_pack(row + c);
-#pragma unroll
-      for (int v = 0; v < V; v++) acc[0] = Op::join(acc[0], Op::take(x.v[v], c + v));
-    }
-  }
+  ROLLED
+  for (; c < to; c += step) take(load_some<V>(row + c), c, 0);
 #pragma unroll
   for (int u = 1; u < UNROLL; u++) acc[0] = Op::join(acc[0], acc[u]);
   return acc[0];
@@ -222,7 +214,7 @@ template <class Op, int V, class S> WICK_FN void row_reduce(const S* src, typena
   const RowWalk walk(lanes);
   EACH_ROW(walk, row, live, rows) {
     typename Op::A acc = take_row<Op, V>(src + (live ? row : 0) * cols, 0, live ? cols : 0, walk.lane, lanes);
-    acc = group_reduce(acc, lanes, slots, Join<Op>());
+    acc = row_join(acc, lanes, slots, Join<Op>());
     if (live && walk.lane == 0) dst[row] = Op::put(acc, cols);
   }
 }
@@ -251,31 +243,38 @@ template <class Op, u32 lanes, class S> WICK_FN void row_reduce_held(const S* sr
     if constexpr (Op::PLACES) {
       typedef typename Op::T T;
       T best = Op::nothing();
-      each([&](const Pack<S>& pack, u32) { best = Op::better(best, best_in<Op>(pack)); });
+      T v[V];
+      each([&](const Pack<S>& pack, u32) {
+        unpack(pack, v);
+        best = Op::better(best, best_in<Op>(v));
+      });
       best = group_reduce(best, lanes, (T*)nullptr, Better<Op>());
       if constexpr (sizeof(S) == 1) settle(x);  // bytes are unpacked anew: as floats they would fill all registers
       u32 found = 0xffffffffu;
       each([&](const Pack<S>& pack, u32 c) {
         u32 first = 0xffffffffu;
+        unpack(pack, v);
 #pragma unroll
-        for (int v = V - 1; v >= 0; v--)
-          if (to_compute(pack.v[v]) == best) first = c + v;
+        for (int k = V - 1; k >= 0; k--)
+          if (v[k] == best) first = c + k;
         if (first < found) found = first;
       });
       acc.index = group_reduce(found, lanes, (u32*)nullptr, Smaller());
     } else {
+      compute_t<S> v[V];
       each([&](const Pack<S>& pack, u32 c) {
+        unpack(pack, v);
 #pragma unroll
-        for (int v = 0; v < V; v++) acc = Op::join(acc, Op::take(pack.v[v], c + v));
+        for (int k = 0; k < V; k++) acc = Op::join(acc, Op::take(v[k], c + k));
       });
       acc = group_reduce(acc, lanes, (typename Op::A*)nullptr, Join<Op>());
     }
     if (live && walk.lane == 0) dst[row] = Op::put(acc, cols);
   }
 }
-#define ROW_REDUCE_HELD(NAME, S, OP)                                                                  \
-  KERNEL(256) NAME(const S* src, OP<S>::Out* dst, const i64 rows, const i64 cols, const u32 lanes) {  \
-    with_lanes(lanes, [&](auto l) { row_reduce_held<OP<S>, decltype(l)::value>(src, dst, rows, cols); }); \
+#define ROW_REDUCE_HELD(NAME, S, OP, LANES)                                        \
+  KERNEL(256) NAME(const S* src, OP<S>::Out* dst, const i64 rows, const i64 cols) { \
+    row_reduce_held<OP<S>, LANES>(src, dst, rows, cols);                            \
   }
 
 /** Block (chunk, row): `size` columns (a multiple of the vector) become one accumulator. */
@@ -284,7 +283,7 @@ template <class Op, int V, class S> WICK_FN void part_reduce(const S* src, typen
   const i64 from = (i64)blockIdx.x * size, to = from + size < cols ? from + size : cols;
   for (i64 row = blockIdx.y; row < rows; row += gridDim.y) {
     typename Op::A acc = take_row<Op, V>(src + row * cols, from, to, threadIdx.x, blockDim.x);
-    acc = group_reduce(acc, blockDim.x, slots, Join<Op>());
+    acc = row_join(acc, blockDim.x, slots, Join<Op>());
     if (threadIdx.x == 0) part[row * gridDim.x + blockIdx.x] = acc;
   }
 }
@@ -309,14 +308,16 @@ WICK_FN void col_reduce(const S* src, typename Op::Out* dst, typename Op::A* par
     for (int u = 0; u < UNROLL; u++) acc[u] = Op::identity();
     if (c < inner) {
       i64 r = from + threadIdx.y;
+      ROLLED
       for (; r + (UNROLL - 1) * step < to; r += UNROLL * step) {
         S x[UNROLL];
 #pragma unroll
         for (int u = 0; u < UNROLL; u++) x[u] = column[(r + u * step) * inner];
 #pragma unroll
-        for (int u = 0; u < UNROLL; u++) acc[u] = Op::join(acc[u], Op::take(x[u], r + u * step));
+        for (int u = 0; u < UNROLL; u++) acc[u] = Op::join(acc[u], Op::take(to_compute(x[u]), r + u * step));
       }
-      for (; r < to; r += step) acc[0] = Op::join(acc[0], Op::take(column[r * inner], r));
+      ROLLED
+      for (; r < to; r += step) acc[0] = Op::join(acc[0], Op::take(to_compute(column[r * inner]), r));
     }
 #pragma unroll
     for (int u = 1; u < UNROLL; u++) acc[0] = Op::join(acc[0], acc[u]);
@@ -382,7 +383,10 @@ FOR_REALS(ROPE_THD, rope_thd)
 #define OURS(NAME, S, OP)                                       \
   ROW_REDUCE(row_##NAME##_v1, S, OP, 1)                               \
   ROW_REDUCE(row_##NAME##_v, S, OP, pack_size<S>)                     \
-  ROW_REDUCE_HELD(row_##NAME##_held, S, OP)                           \
+  ROW_REDUCE_HELD(row_##NAME##_held4, S, OP, 4)                       \
+  ROW_REDUCE_HELD(row_##NAME##_held8, S, OP, 8)                       \
+  ROW_REDUCE_HELD(row_##NAME##_held16, S, OP, 16)                     \
+  ROW_REDUCE_HELD(row_##NAME##_held32, S, OP, 32)                     \
   PART_REDUCE(part_##NAME##_v1, S, OP, 1)                             \
   PART_REDUCE(part_##NAME##_v, S, OP, pack_size<S>)                   \
   COL_REDUCE(col_##NAME, S, OP)                                       \

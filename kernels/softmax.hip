@@ -15,104 +15,154 @@ template <class S> WICK_FN compute_t<S> exp_for(compute_t<S> x) {
   else return expg(x);
 }
 
-/** exp(x - top) / sum, or x - top - log(sum) without leaving the logarithm, for the first n columns of one row. */
-template <bool LOG, class S, int V, int P> WICK_FN void softmax_row(Row<S, V, P>& x, S* out, i64 n, u32 lane, u32 lanes, compute_t<S>* slots) {
+/** exp(x - top) / sum, or x - top - log(sum) without leaving the logarithm. */
+template <bool LOG, class S, int V, int P, class W> WICK_FN void softmax_share(Share<S, V, P>& x, S* out, W& walk, compute_t<S> (&slots)[2][WAVE_SLOTS]) {
   typedef compute_t<S> A;
   A top = Limits<A>::lowest(), sum = 0;
-  each_vector<V, P>(n, lane, lanes, [&](int p, i64 c) {
-    A v[V];
-    x.get(p, c, v);
+#pragma unroll
+  for (int p = 0; p < P; p++) {
+    const A* v = x.at(p);
 #pragma unroll
     for (int i = 0; i < V; i++) top = Larger()(top, v[i]);
-  });
-  top = group_max(top, lanes, slots);
-  // Exponentials take the place of x where the types agree; small floats are cheaper to compute again than to hold.
-  constexpr bool IN_PLACE = P && !LOG && same<S, A>;
-  each_vector<V, P>(n, lane, lanes, [&](int p, i64 c) {
-    A v[V];
-    x.get(p, c, v);
+  }
+  top = walk.join(top, slots, Larger());
+  // Exponentials take the place of x where it is unpacked.
+  constexpr bool IN_PLACE = Share<S, V, P>::WIDE && !LOG;
+#pragma unroll
+  for (int p = 0; p < P; p++) {
+    A* v = x.at(p);
 #pragma unroll
     for (int i = 0; i < V; i++) {
       const A e = exp_for<S>(v[i] - top);
       sum += e;
-      if constexpr (IN_PLACE) x.put(p, i, e);
+      if constexpr (IN_PLACE) v[i] = e;
     }
-  });
-  sum = group_sum(sum, lanes, slots);
+  }
+  sum = walk.join(sum, slots, Add());
   const A scale = LOG ? logg(sum) : A(1) / sum;
-  each_vector<V, P>(n, lane, lanes, [&](int p, i64 c) {
-    A v[V];
-    x.get(p, c, v);
 #pragma unroll
-    for (int i = 0; i < V; i++) {
-      if constexpr (LOG) v[i] = v[i] - top - scale;
-      else if constexpr (IN_PLACE) v[i] *= scale;
-      else v[i] = exp_for<S>(v[i] - top) * scale;
-    }
-    store_v<V>(out + c, v);
-  });
-}
-
-template <bool LOG, class S, int V, int P> WICK_FN void softmax_rows(const S* src, S* dst, i64 rows, i64 cols, u32 lanes) {
-  __shared__ compute_t<S> slots[WAVE_SLOTS];
-  const RowWalk walk(lanes);
-  EACH_ROW(walk, row, live, rows) {
-    const i64 n = live ? cols : 0;
-    Row<S, V, P> x;
-    x.open(src + (live ? row : 0) * cols, n, walk.lane, lanes);
-    softmax_row<LOG>(x, dst + row * cols, n, walk.lane, lanes, slots);
+  for (int p = 0; p < P; p++) {
+    const A* v = x.at(p);
+    A y[V];
+#pragma unroll
+    for (int i = 0; i < V; i++) y[i] = LOG ? v[i] - top - scale : (IN_PLACE ? v[i] : exp_for<S>(v[i] - top)) * scale;
+    if (x.has(p)) store_v<V>(out + x.column(p), y);
   }
 }
-#define SOFTMAX_ROWS(NAME, S, LOG, V, P, THREADS)                                                    \
+/** The same for a row that is read again at each use. */
+template <bool LOG, int V, class S, class W> WICK_FN void softmax_again(const S* row, S* out, i64 n, W& walk, compute_t<S> (&slots)[2][WAVE_SLOTS]) {
+  typedef compute_t<S> A;
+  const i64 first = (i64)walk.lane * V, step = (i64)walk.lanes * V;
+  A top = Limits<A>::lowest(), sum = 0, v[V];
+  ROLLED
+  for (i64 c = first; c < n; c += step) {
+    load_v<V>(row + c, v);
+#pragma unroll
+    for (int i = 0; i < V; i++) top = Larger()(top, v[i]);
+  }
+  top = walk.join(top, slots, Larger());
+  ROLLED
+  for (i64 c = first; c < n; c += step) {
+    load_v<V>(row + c, v);
+#pragma unroll
+    for (int i = 0; i < V; i++) sum += exp_for<S>(v[i] - top);
+  }
+  sum = walk.join(sum, slots, Add());
+  const A scale = LOG ? logg(sum) : A(1) / sum;
+  ROLLED
+  for (i64 c = first; c < n; c += step) {
+    load_v<V>(row + c, v);
+#pragma unroll
+    for (int i = 0; i < V; i++) v[i] = LOG ? v[i] - top - scale : exp_for<S>(v[i] - top) * scale;
+    store_v<V>(out + c, v);
+  }
+}
+
+template <bool LOG, class S, int V, int P, bool BLOCK> WICK_FN void softmax_rows(const S* src, S* dst, i64 rows, i64 cols, u32 lanes) {
+  __shared__ compute_t<S> slots[2][WAVE_SLOTS];
+  Walk<BLOCK> walk(lanes);
+  EACH_ROW(walk, row, live, rows) {
+    const i64 n = live ? cols : 0;
+    const S* from = src + (live ? row : 0) * cols;
+    if constexpr (P == 0) softmax_again<LOG, V>(from, dst + row * cols, n, walk, slots);
+    else {
+      Share<S, V, P> x(n, walk.lane, walk.lanes);
+      x.open(from, Limits<compute_t<S>>::lowest());
+      softmax_share<LOG>(x, dst + row * cols, walk, slots);
+    }
+  }
+}
+#define SOFTMAX_ROWS(NAME, S, LOG, V, P, BLOCK, THREADS)                                                    \
   KERNEL(THREADS) NAME(const S* src, S* dst, const i64 rows, const i64 cols, const u32 lanes) { \
-    softmax_rows<LOG, S, V, P>(src, dst, rows, cols, lanes);                                \
+    softmax_rows<LOG, S, V, P, BLOCK>(src, dst, rows, cols, lanes);                                \
   }
 
 template <bool LOG, class S> WICK_FN void softmax_stream(const S* src, S* dst, i64 rows, i64 cols) {
-  __shared__ compute_t<S> slots[WAVE_SLOTS];
+  __shared__ compute_t<S> slots[2][WAVE_SLOTS];
+  Walk<true> walk(blockDim.x);
   DYNAMIC_SHARED(word4, ring);
   RowStream<S> stream(src, rows, cols, ring);
   for (i64 row = blockIdx.x; row < rows; row += gridDim.x) {
-    Row<S, pack_size<S>, stream_vectors<S>> x;
-    stream.take(x);
-    softmax_row<LOG>(x, dst + row * cols, cols, threadIdx.x, blockDim.x, slots);
+    Share<S, pack_size<S>, stream_vectors<S>> x(cols, threadIdx.x, blockDim.x);
+    stream.take(x.x, Limits<compute_t<S>>::lowest());
+    softmax_share<LOG>(x, dst + row * cols, walk, slots);
   }
 }
 #define SOFTMAX_STREAM(NAME, S, LOG) \
   KERNEL(512) NAME(const S* src, S* dst, const i64 rows, const i64 cols) { softmax_stream<LOG>(src, dst, rows, cols); }
 
 /** dx = y (dy - sum(y dy)), or dy - exp(y) sum(dy). */
-template <bool LOG, class S, int V, int P> WICK_FN void softmax_grad_rows(const S* out, const S* grad, S* dx, i64 rows, i64 cols, u32 lanes) {
+template <bool LOG, class S, int V, int P, bool BLOCK> WICK_FN void softmax_grad_rows(const S* out, const S* grad, S* dx, i64 rows, i64 cols, u32 lanes) {
   typedef compute_t<S> A;
-  __shared__ A slots[WAVE_SLOTS];
-  const RowWalk walk(lanes);
+  __shared__ A slots[2][WAVE_SLOTS];
+  Walk<BLOCK> walk(lanes);
   EACH_ROW(walk, row, live, rows) {
     const i64 n = live ? cols : 0, at = (live ? row : 0) * cols;
-    Row<S, V, P> y, g;
-    y.open(out + at, n, walk.lane, lanes);
-    g.open(grad + at, n, walk.lane, lanes);
     A sum = 0;
-    each_vector<V, P>(n, walk.lane, lanes, [&](int p, i64 c) {
+    if constexpr (P == 0) {
+      const i64 first = (i64)walk.lane * V, step = (i64)lanes * V;
       A a[V], b[V];
-      y.get(p, c, a);
-      g.get(p, c, b);
+      ROLLED
+      for (i64 c = first; c < n; c += step) {
+        load_v<V>(out + at + c, a);
+        load_v<V>(grad + at + c, b);
 #pragma unroll
-      for (int i = 0; i < V; i++) sum += LOG ? b[i] : a[i] * b[i];
-    });
-    sum = group_sum(sum, lanes, slots);
-    each_vector<V, P>(n, walk.lane, lanes, [&](int p, i64 c) {
-      A a[V], b[V];
-      y.get(p, c, a);
-      g.get(p, c, b);
+        for (int i = 0; i < V; i++) sum += LOG ? b[i] : a[i] * b[i];
+      }
+      sum = walk.join(sum, slots, Add());
+      ROLLED
+      for (i64 c = first; c < n; c += step) {
+        load_v<V>(out + at + c, a);
+        load_v<V>(grad + at + c, b);
 #pragma unroll
-      for (int i = 0; i < V; i++) a[i] = LOG ? b[i] - exp_for<S>(a[i]) * sum : a[i] * (b[i] - sum);
-      store_v<V>(dx + at + c, a);
-    });
+        for (int i = 0; i < V; i++) a[i] = LOG ? b[i] - exp_for<S>(a[i]) * sum : a[i] * (b[i] - sum);
+        store_v<V>(dx + at + c, a);
+      }
+    } else {
+      Share<S, V, P> y(n, walk.lane, walk.lanes), g(n, walk.lane, walk.lanes);
+      y.open(out + at, (A)0);
+      g.open(grad + at, (A)0);
+#pragma unroll
+      for (int p = 0; p < P; p++) {
+        const A *a = y.at(p), *b = g.at(p);
+#pragma unroll
+        for (int i = 0; i < V; i++) sum += LOG ? b[i] : a[i] * b[i];
+      }
+      sum = walk.join(sum, slots, Add());
+#pragma unroll
+      for (int p = 0; p < P; p++) {
+        const A *a = y.at(p), *b = g.at(p);
+        A d[V];
+#pragma unroll
+        for (int i = 0; i < V; i++) d[i] = LOG ? b[i] - exp_for<S>(a[i]) * sum : a[i] * (b[i] - sum);
+        if (y.has(p)) store_v<V>(dx + at + y.column(p), d);
+      }
+    }
   }
 }
-#define SOFTMAX_GRAD_ROWS(NAME, S, LOG, V, P, THREADS)                                                                   \
+#define SOFTMAX_GRAD_ROWS(NAME, S, LOG, V, P, BLOCK, THREADS)                                                                   \
   KERNEL(THREADS) NAME(const S* out, const S* grad, S* dx, const i64 rows, const i64 cols, const u32 lanes) {       \
-    softmax_grad_rows<LOG, S, V, P>(out, grad, dx, rows, cols, lanes);                                          \
+    softmax_grad_rows<LOG, S, V, P, BLOCK>(out, grad, dx, rows, cols, lanes);                                          \
   }
 
 // ---- few long rows: several blocks a row, in two launches ----
@@ -171,13 +221,15 @@ constexpr int FORWARD_BOUND = 512;
 #else
 constexpr int FORWARD_BOUND = 1024;
 #endif
-#define EACH_WIDTH(M, NAME, S, MOST, ...)              \
-  M(NAME##_v1p0, S, __VA_ARGS__, 1, 0, 1024)           \
-  M(NAME##_v1p4, S, __VA_ARGS__, 1, 4, 512)            \
-  M(NAME##_vp0, S, __VA_ARGS__, pack_size<S>, 0, 1024) \
-  M(NAME##_vp1, S, __VA_ARGS__, pack_size<S>, 1, 512)  \
-  M(NAME##_vp4, S, __VA_ARGS__, pack_size<S>, 4, 512)  \
-  M(NAME##_vp8, S, __VA_ARGS__, pack_size<S>, 8, MOST)
+#define EACH_WIDTH(M, NAME, S, MOST, ...)                     \
+  M(NAME##_v1p0, S, __VA_ARGS__, 1, 0, true, 1024)            \
+  M(NAME##_v1p4, S, __VA_ARGS__, 1, 4, false, 256)            \
+  M(NAME##_v1b4, S, __VA_ARGS__, 1, 4, true, 512)             \
+  M(NAME##_vp0, S, __VA_ARGS__, pack_size<S>, 0, true, 1024)  \
+  M(NAME##_vp1, S, __VA_ARGS__, pack_size<S>, 1, false, 256)  \
+  M(NAME##_vp4, S, __VA_ARGS__, pack_size<S>, 4, false, 256)  \
+  M(NAME##_vb4, S, __VA_ARGS__, pack_size<S>, 4, true, 512)   \
+  M(NAME##_vp8, S, __VA_ARGS__, pack_size<S>, 8, true, MOST)
 #define ALL_SOFTMAX(NAME, S)                                      \
   EACH_WIDTH(SOFTMAX_ROWS, softmax_rows##NAME, S, FORWARD_BOUND, false)          \
   EACH_WIDTH(SOFTMAX_ROWS, log_softmax_rows##NAME, S, FORWARD_BOUND, true)       \

@@ -7,10 +7,11 @@
 //                 lanes when more; a bitonic network through registers, shuffles and, beyond a wave, shared memory (16 * lanes * element bytes).
 //                 Writes the first `keep` indices, and values where asked: top-k is the same launch
 //   radix_count_first_T, radix_scatter_first_T, radix_count_kB, radix_scan, radix_scatter_kB   longer rows: B passes of 8 bits over keys of B bytes;
-//                 blocks of 256 threads take tiles of 4096 (8-byte keys: 2048); count -> scan -> scatter each pass, indices carried along.
+//                 blocks of 256 (count) and 512 threads (scatter) take tiles of 4096 (8-byte keys: 2048); count -> scan -> scatter each pass, indices carried along.
 //                 The first pass reads the values and makes the keys
 //   take_sorted_bB, take_front   values in the order of the indices; the first indices of each row
 #include "block.h"
+#include "settle.h"
 
 // ---- keys: unsigned integers in the order of the values; -0 equals +0 and NaN is the largest ----
 
@@ -169,18 +170,43 @@ typedef u32 WaveMask;
 #else
 typedef u64 WaveMask;
 #endif
+/** The lanes among the valid ones that hold the same byte as this one. */
+WICK_FN WaveMask same_byte(u32 byte, bool valid) {
+  WaveMask same = (WaveMask)ballot64(valid);
+#pragma unroll
+  for (u32 bit = 1; bit < 256; bit *= 2) {
+#ifdef WICK_NVIDIA
+    asm volatile("{.reg .pred p; .reg .b32 t; and.b32 t, %1, %2; setp.ne.u32 p, t, 0; vote.sync.ballot.b32 t, p, 0xffffffff; @!p not.b32 t, t; and.b32 %0, %0, t;}"
+                 : "+r"(same) : "r"(byte), "r"(bit));
+#else
+    const WaveMask ones = (WaveMask)ballot64(byte & bit);
+    same &= byte & bit ? ones : ~ones;
+#endif
+  }
+  return same;
+}
+WICK_FN u32 lanes_in(u32 mask) {
+#ifdef WICK_NVIDIA
+  return (u32)__popc((i32)mask);
+#else
+  return popcount64(mask);
+#endif
+}
+WICK_FN u32 lanes_in(u64 mask) { return popcount64(mask); }
 template <class U> constexpr int radix_items = sizeof(U) == 8 ? 8 : 16;
 template <class U> constexpr int radix_tile = 256 * radix_items<U>;
 
 /** Keys as a pass reads them: the first makes them from the values, the others find them made. */
 template <class S> struct KeysOf {
   typedef key_t_of<S> U;
+  static constexpr bool FIRST = true;
   const S* src;
   bool descending;
   WICK_MEMBER U operator[](i64 i) const { return sort_key(src[i], descending); }
 };
 template <class T> struct MadeKeys {
   typedef T U;
+  static constexpr bool FIRST = false;
   const T* src;
   WICK_MEMBER U operator[](i64 i) const { return src[i]; }
 };
@@ -210,25 +236,6 @@ template <class K> WICK_FN void radix_count(const K& keys, u32* counts, i64 cols
   KERNEL(256) NAME(const S* src, u32* counts, const i64 cols, const i64 tiles, const u32 descending) {                   \
     radix_count(KeysOf<S>{src, descending != 0}, counts, cols, tiles, 0);                                                \
   }
-
-/** Sum of the values of the threads before this one in a block of 256, and of all of them. */
-WICK_FN u32 scan256(u32 value, u32* slots, u32& total) {
-  u32 sum = value;
-  for (u32 d = 1; d < WICK_WAVE; d *= 2) {
-    const u32 before = shfl_up(sum, d, WICK_WAVE);
-    if (lane_id() >= d) sum += before;
-  }
-  __syncthreads();
-  if (lane_id() == WICK_WAVE - 1) slots[wave_id()] = sum;
-  __syncthreads();
-  u32 base = 0;
-  total = 0;
-  for (u32 w = 0; w < RADIX_WAVES; w++) {
-    if (w == wave_id()) base = total;
-    total += slots[w];
-  }
-  return base + sum - value;
-}
 
 /** A block a row: counts become the places where each byte of each tile begins. */
 KERNEL(1024) radix_scan(u32* counts, const i64 size) {
@@ -265,85 +272,120 @@ KERNEL(1024) radix_scan(u32* counts, const i64 size) {
   }
 }
 
+/** Threads of a block that moves a tile: more than count it, so that each has few keys. */
+constexpr int SCATTER_THREADS = 512, SCATTER_WAVES = SCATTER_THREADS / WICK_WAVE;
+
+/** Sum of the values of the threads before this one in such a block, and of all of them. */
+WICK_FN u32 scatter_scan(u32 value, u32* slots, u32& total) {
+  const u32 lane = threadIdx.x % WICK_WAVE, wave = threadIdx.x / WICK_WAVE;
+  u32 sum = value;
+  ROLLED
+  for (u32 d = 1; d < WICK_WAVE; d *= 2) {
+    const u32 before = shfl(sum, lane - d, WICK_WAVE);
+    if (lane >= d) sum += before;
+  }
+  if (lane == WICK_WAVE - 1) slots[wave] = sum;
+  __syncthreads();
+  u32 base = 0;
+  total = 0;
+  ROLLED
+  for (u32 w = 0; w < SCATTER_WAVES; w++) {
+    const u32 all = slots[w];
+    if (w < wave) base += all;
+    total += all;
+  }
+  return base + sum - value;
+}
+
 /** Block (row, tile): moves its keys and indices to their places. Equal bytes keep their order: waves, rounds and lanes are ranked in turn. */
 template <class K> WICK_FN void radix_scatter(const K& keys, const u32* order, const u32* starts, typename K::U* keys_out, u32* order_out, i64 cols, i64 tiles, u32 shift) {
   typedef typename K::U U;
-  constexpr int ITEMS = radix_items<U>, TILE = radix_tile<U>;
+  constexpr int TILE = radix_tile<U>, ITEMS = TILE / SCATTER_THREADS;
   __shared__ U shared_keys[TILE];
-  __shared__ u32 shared_order[TILE], seen[RADIX_WAVES][256], first[256], ahead_of[256], slots[RADIX_WAVES];
-  const i64 row = blockIdx.x / tiles, tile = blockIdx.x % tiles, from = tile * TILE;
-  const u32 t = threadIdx.x, wave = wave_id(), lane = lane_id();
-  for (u32 w = 0; w < RADIX_WAVES; w++) seen[w][t] = 0;
-  const u32 begin = starts[(row * 256 + t) * tiles + tile];
-  __syncthreads();
+  __shared__ u32 shared_order[TILE], ahead_of[256], slots[SCATTER_WAVES];
+  __shared__ u16 seen[SCATTER_WAVES][256];
+  const u32 row = blockIdx.x / (u32)tiles, tile = blockIdx.x % (u32)tiles;
+  const u32 t = threadIdx.x, wave = t / WICK_WAVE, lane = t % WICK_WAVE;
+  const i64 base = row * cols;
+  ROLLED
+  for (u32 i = t; i < SCATTER_WAVES * 128; i += SCATTER_THREADS) ((u32*)seen)[i] = 0;
+  const u32 begin = t < 256 ? starts[((i64)row * 256 + t) * tiles + tile] : 0;
   U key[ITEMS];
-  u32 index[ITEMS], rank[ITEMS];
-  const i64 mine = from + (i64)wave * (WICK_WAVE * ITEMS) + lane;
-  const i32 left = (i32)(cols - mine < TILE ? cols - mine : TILE);  // from this thread's first element on
+  const u32 mine = wave * (WICK_WAVE * ITEMS) + lane;  // in the tile
+  const i64 from = (i64)tile * TILE + mine;
+  const i32 left = (i32)(cols - from < TILE ? cols - from : TILE);  // from this thread's first element on
   // All keys are on their way before the ranking, whose steps wait for each other; the indices come while places are counted.
 #pragma unroll
-  for (int i = 0; i < ITEMS; i++) key[i] = i * WICK_WAVE < left ? keys[row * cols + mine + i * WICK_WAVE] : (U)0;
+  for (int i = 0; i < ITEMS; i++) key[i] = i * WICK_WAVE < left ? keys[base + from + i * WICK_WAVE] : (U)0;
+  // The ranking finds them in memory: its loop is long and stays rolled.
 #pragma unroll
+  for (int i = 0; i < ITEMS; i++) shared_keys[mine + i * WICK_WAVE] = key[i];
+  __syncthreads();
+  const WaveMask before = ((WaveMask)1 << lane) - 1;
+  ROLLED
   for (int i = 0; i < ITEMS; i++) {
     const bool valid = i * WICK_WAVE < left;
-    const u32 digit = (u32)(key[i] >> shift) & 255;
-    WaveMask same_digit = (WaveMask)ballot64(valid);
-#pragma unroll
-    for (u32 bit = 0; bit < 8; bit++) {
-      const WaveMask ones = (WaveMask)ballot64(digit >> bit & 1);
-      same_digit &= digit >> bit & 1 ? ones : ~ones;
-    }
-    const u32 prior = seen[wave][digit], ahead = popcount64(same_digit & lanes_before());
+    const u32 digit = (u32)(shared_keys[mine + i * WICK_WAVE] >> shift) & 255;
+    const WaveMask same = same_byte(digit, valid);
+    const u32 prior = seen[wave][digit], ahead = lanes_in(same & before);
     sync_wave();
-    if (valid && ahead == 0) seen[wave][digit] = prior + popcount64(same_digit);
+    if (valid && ahead == 0) seen[wave][digit] = (u16)(prior + lanes_in(same));
     sync_wave();
-    rank[i] = prior + ahead;
+    shared_order[mine + i * WICK_WAVE] = prior + ahead;
   }
+  u32 index[ITEMS], place[ITEMS];
 #pragma unroll
   for (int i = 0; i < ITEMS; i++) {
-    const i64 c = mine + i * WICK_WAVE;
-    index[i] = i * WICK_WAVE >= left ? 0 : order ? order[row * cols + c] : (u32)c;
+    if constexpr (K::FIRST) index[i] = (u32)from + i * WICK_WAVE;
+    else index[i] = i * WICK_WAVE < left ? order[base + from + i * WICK_WAVE] : 0;
+    place[i] = shared_order[mine + i * WICK_WAVE];
   }
   __syncthreads();
-  // Thread t owns byte t: where it begins within the tile, and in each wave.
+  // Thread t owns byte t: where it begins within the tile, for each wave.
   u32 count = 0, total;
-  for (u32 w = 0; w < RADIX_WAVES; w++) {
-    const u32 c = seen[w][t];
-    seen[w][t] = count;
-    count += c;
+  if (t < 256)
+    UNROLL(4, 4)
+    for (u32 w = 0; w < SCATTER_WAVES; w++) count += seen[w][t];
+  u32 first = scatter_scan(count, slots, total);
+  if (t < 256) {
+    ahead_of[t] = begin - first;  // from a place in the tile to one in the row, modulo 2^32
+    UNROLL(4, 4)
+    for (u32 w = 0; w < SCATTER_WAVES; w++) {
+      const u32 c = seen[w][t];
+      seen[w][t] = (u16)first;
+      first += c;
+    }
   }
-  first[t] = scan256(count, slots, total);
-  ahead_of[t] = begin - first[t];  // from a place in the tile to one in the row, modulo 2^32
   __syncthreads();
 #pragma unroll
   for (int i = 0; i < ITEMS; i++) {
     if (i * WICK_WAVE >= left) continue;
-    const u32 digit = (u32)(key[i] >> shift) & 255, at = first[digit] + seen[wave][digit] + rank[i];
+    const u32 digit = (u32)(key[i] >> shift) & 255, at = seen[wave][digit] + place[i];
     shared_keys[at] = key[i];
     shared_order[at] = index[i];
   }
   __syncthreads();
-#pragma unroll 4
-  for (u32 at = t; at < total; at += 256) {
-    const U k = shared_keys[at];
-    const i64 to = row * cols + (ahead_of[(u32)(k >> shift) & 255] + at);
-    if (keys_out) keys_out[to] = k;
-    order_out[to] = shared_order[at];
+  U* const keys_to = keys_out + base;
+  u32* const order_to = order_out + base;
+  ROLLED
+  for (u32 two = t; two < total; two += 2 * SCATTER_THREADS) {
+#pragma unroll
+    for (u32 at = two; at <= two + SCATTER_THREADS; at += SCATTER_THREADS) {
+      if (at >= total) break;
+      const U k = shared_keys[at];
+      const u32 to = ahead_of[(u32)(k >> shift) & 255] + at;
+      if (keys_out) keys_to[to] = k;
+      order_to[to] = shared_order[at];
+    }
   }
 }
-// Launched with 256 threads; on NVIDIA a larger bound keeps registers to what lets three blocks run side by side.
-#ifndef WICK_NVIDIA
-constexpr int SCATTER_BOUND = 256;
-#else
-constexpr int SCATTER_BOUND = 768;
-#endif
 #define RADIX_SCATTER(NAME, U)                                                                                                 \
-  KERNEL(SCATTER_BOUND) NAME(const U* keys, const u32* order, const u32* starts, U* keys_out, u32* order_out, const i64 cols, const i64 tiles, \
+  KERNEL(SCATTER_THREADS) NAME(const U* keys, const u32* order, const u32* starts, U* keys_out, u32* order_out, const i64 cols, const i64 tiles, \
                    const u32 shift) {                                                                                          \
     radix_scatter(MadeKeys<U>{keys}, order, starts, keys_out, order_out, cols, tiles, shift);                                  \
   }
 #define RADIX_SCATTER_FIRST(NAME, S)                                                                                           \
-  KERNEL(SCATTER_BOUND) NAME(const S* src, const u32* starts, key_t_of<S>* keys_out, u32* order_out, const i64 cols, const i64 tiles,    \
+  KERNEL(SCATTER_THREADS) NAME(const S* src, const u32* starts, key_t_of<S>* keys_out, u32* order_out, const i64 cols, const i64 tiles,    \
                    const u32 descending) {                                                                                     \
     radix_scatter(KeysOf<S>{src, descending != 0}, (const u32*)nullptr, starts, keys_out, order_out, cols, tiles, 0);          \
   }

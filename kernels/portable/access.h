@@ -58,4 +58,40 @@ template <class S> WICK_FN Pack<S> load_pack(const S* p) {
   return r;
 }
 template <class S> WICK_FN void store_pack(S* p, Pack<S> value) { *(decltype(value.words)*)p = value.words; }
+/** The elements of a pack as what they are computed in: two of 16 bits come out of a word by an instruction each. */
+template <class S> WICK_FN void unpack(const Pack<S>& pack, compute_t<S> (&x)[pack_size<S>]) {
+#ifdef WICK_NVIDIA
+  if constexpr (same<S, bfloat> || same<S, half>) {
+    u32 w[4];
+    split_words(pack.words, w);
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      if constexpr (same<S, bfloat>) x[2 * i] = bits_as<float>(w[i] << 16), x[2 * i + 1] = bits_as<float>(w[i] & 0xffff0000u);
+      else asm("{.reg .b16 a, b; mov.b32 {a, b}, %2; cvt.f32.f16 %0, a; cvt.f32.f16 %1, b;}" : "=f"(x[2 * i]), "=f"(x[2 * i + 1]) : "r"(w[i]));
+    }
+    return;
+  }
+#endif
+#pragma unroll
+  for (int v = 0; v < pack_size<S>; v++) x[v] = to_compute(pack.v[v]);
+}
+/** Back to storage, each element rounded once. */
+template <class S> WICK_FN Pack<S> packed(const compute_t<S> (&x)[pack_size<S>]) {
+  Pack<S> pack;
+#if defined(WICK_NVIDIA) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  if constexpr (same<S, bfloat> || same<S, half>) {
+    u32 w[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      if constexpr (same<S, bfloat>) asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(w[i]) : "f"(x[2 * i + 1]), "f"(x[2 * i]));
+      else asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(w[i]) : "f"(x[2 * i + 1]), "f"(x[2 * i]));
+    }
+    pack.words = join_words(w);
+    return pack;
+  }
+#endif
+#pragma unroll
+  for (int v = 0; v < pack_size<S>; v++) pack.v[v] = from_compute<S>(x[v]);
+  return pack;
+}
 WICK_FN bool aligned16(const void* p) { return ((u64)p & 15) == 0; }

@@ -138,9 +138,9 @@ export function sortLaunch(
     // The first pass makes the keys from the values.
     const [count, scatter] = pass === 0
       ? [launch('sort', `radix_count_first_${name}`, [tiles * rows], 256, [of('src'), scanned, cols, tiles, down]),
-        launch('sort', `radix_scatter_first_${name}`, [tiles * rows], 256, [of('src'), scanned, ...results, down])]
+        launch('sort', `radix_scatter_first_${name}`, [tiles * rows], 512, [of('src'), scanned, ...results, down])]
       : [launch('sort', `radix_count_k${bytes}`, [tiles * rows], 256, [of('scratch', keys[from]), scanned, cols, tiles, pass * 8]),
-        launch('sort', `radix_scatter_k${bytes}`, [tiles * rows], 256, [of('scratch', keys[from]), of('scratch', orders[from]), scanned, ...results, pass * 8])];
+        launch('sort', `radix_scatter_k${bytes}`, [tiles * rows], 512, [of('scratch', keys[from]), of('scratch', orders[from]), scanned, ...results, pass * 8])];
     launches.push(count, launch('sort', 'radix_scan', [rows], 1024, [scanned, 256 * tiles]), scatter);
     if (!last) continue;
     const order = whole ? of('indices') : of('scratch', orders[to]);

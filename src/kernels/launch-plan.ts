@@ -84,17 +84,17 @@ export function rowGrid(rows: number, lanes: number): { grid: number; block: num
  */
 export const heldVectors = ({ arch }: Pick<Target, 'arch'>, gradients = false): 4 | 8 => (/^gfx90\d$/.test(arch) || (gradients && arch.startsWith('gfx')) ? 4 : 8);
 
-/** Rows held in registers: the symbol's ending (16-byte accesses or not, vectors a thread, at most `held`) and the threads a row. */
+/** Rows held in registers: the symbol's ending (16-byte accesses or not; p: groups of lanes, or b: a block a row; vectors a thread, at most `held`) and the threads a row. */
 export function rowVariant(dtype: DType, cols: number, aligned: boolean, held: 4 | 8 = 8): { ending: string; lanes: number } {
   const pack = packOf(dtype);
   if (!aligned || cols % pack !== 0) {
     const lanes = powerAbove(ceilDiv(cols, 4));
-    return lanes <= 512 ? { ending: 'v1p4', lanes } : { ending: 'v1p0', lanes: 1024 };
+    return lanes <= 512 ? { ending: lanes > 32 ? 'v1b4' : 'v1p4', lanes } : { ending: 'v1p0', lanes: 1024 };
   }
   const vectors = cols / pack;
   if (vectors <= 1) return { ending: 'vp1', lanes: 1 };
   const four = powerAbove(ceilDiv(vectors, 4));
-  if (four <= 256) return { ending: 'vp4', lanes: four };
+  if (four <= 256) return { ending: four > 32 ? 'vb4' : 'vp4', lanes: four };
   const eight = powerAbove(ceilDiv(vectors, 8));
   return held === 8 && eight <= 512 ? { ending: 'vp8', lanes: eight } : { ending: 'vp0', lanes: 1024 };
 }

@@ -37,7 +37,8 @@ export function reduceLaunch(op: Reduction, dtype: DType, outer: number, n: numb
     // Places are looked for at the end of a lane's share, so shares are longer there.
     const lanes = clamp(powerAbove(ceilDiv(vectors, short ? 4 : op.startsWith('arg') ? 16 : 8)), 1, 512);
     const { grid, block } = rowGrid(outer, lanes);
-    return single(launch('reduce', `row_${name}_${short && pack > 1 && lanes >= 4 ? 'held' : ending}`, [grid], block, [at('src'), at('dst'), outer, n, lanes]));
+    const held = short && pack > 1 && lanes >= 4;
+    return single(launch('reduce', `row_${name}_${held ? `held${lanes}` : ending}`, [grid], block, [at('src'), at('dst'), outer, n, ...(held ? [] : [lanes])]));
   }
 
   const x = Math.min(32, powerAbove(inner));
@@ -80,6 +81,7 @@ export interface NormOptions {
   readonly kind: 'layer' | 'rms';
   readonly eps: number;
   readonly weight: boolean;
+  /** Of layer norms alone. */
   readonly bias: boolean;
 }
 /** Layer or RMS norm of [rows, cols]. Buffers: src, dst, weight, bias (the last two where given). */
@@ -90,10 +92,10 @@ export function normLaunch(o: NormOptions, dtype: DType, rows: number, cols: num
   if (o.kind === 'layer' && (dtype === 'f16' || dtype === 'bf16') && ending.startsWith('vp') && packs > 4 && packs <= 64) {
     const few = powerAbove(ceilDiv(packs, 2));
     const blocks = ceilDiv(rows, 2 * (256 / few));
-    if (blocks <= 2 ** 22) return single(launch('norm', `layernorm_short_${dtype}`, [blocks], 256, [...args, few, o.eps]));
+    if (blocks <= 2 ** 22) return single(launch('norm', `layernorm_short${few}_${dtype}`, [blocks], 256, [...args, o.eps]));
   }
   // Weights of long rows cost as much as the rows unless they stay in registers.
-  const stream = ending.startsWith('vp') && cols > 8192 && !(o.kind === 'rms' && o.bias) ? rowStream(dtype, rows, cols, target) : undefined;
+  const stream = ending.startsWith('vp') && cols > 8192 ? rowStream(dtype, rows, cols, target) : undefined;
   if (stream) return single(launch('norm', `${o.kind}norm_stream_${dtype}`, [stream.grid], stream.block, [...args, o.eps], stream.shared));
   const { grid, block } = rowGrid(rows, lanes);
   return single(launch('norm', `${o.kind}norm_rows_${dtype}_${ending}`, [grid], block, [...args, lanes, o.eps]));
