@@ -133,7 +133,7 @@ WICK_FN void gemm_async(const S* a, const S* b, const MatrixStore<S>& store, i64
     if (step < 0) continue;  // to the condition below
     const S *ta = as + from * TA::SIZE, *tb = bs + from * TB::SIZE;
     from = from + 1 == STAGES ? 0 : from + 1;
-    UNROLL(4, 2)
+    UNROLL(4, 1)
     for (int k = 0; k < KT; k += 16) {
       Frag fa[MI], fb[4];
 #pragma unroll
@@ -204,7 +204,7 @@ WICK_FN void matvec(const S* a, const S* b, const MatrixStore<S>& store, const O
     Pack<S> w[AHEAD];
 #pragma unroll
     for (int u = 0; u < AHEAD; u++) w[u] = load_pack(column + k + u * 32 * V);
-    UNROLL(4, (ROWS > 2 ? 1 : 4))
+    UNROLL(4, (ROWS > 4 ? 2 : 4))
     for (int u = 0; u < AHEAD; u++) {
       step(w[0], k + u * 32 * V);
 #pragma unroll
@@ -216,9 +216,9 @@ WICK_FN void matvec(const S* a, const S* b, const MatrixStore<S>& store, const O
 #pragma unroll
   for (int r = 0; r < ROWS; r++) sum[r] = group_sum(sum[r], 32, (A*)nullptr);
   if (lane != 0) return;
-  const auto column_to = store.template columns<1>(j);
+  const auto place = store.template columns<1>(j);
 #pragma unroll
-    for (int r = 0; r < ROWS; r++) store.template put<1>(column_to, r, sum + r);
+  for (int r = 0; r < ROWS; r++) store.template put<1>(place, r, sum + r);
 }
 #define MATVEC(NAME, S, ROWS)                                                                                                    \
   KERNEL(128) NAME(const S* a, const S* b, S* c, product_t<S>* part, const S* bias, const Operand oa, const Operand ob, const Product p) { \

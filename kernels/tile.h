@@ -65,10 +65,10 @@ WICK_FN void stage(float* to, int pitch, const Acc& sum) {
 // ---- how a block's threads share out a tile of ROWS x K elements: neighbours in memory to neighbouring threads ----
 
 /** This thread's elements: the first, and the steps from one to the next. */
-template <int THREADS, int ROWS, int K> struct TileShare {
+template <int THREADS, int ROWS, int K> struct Share {
   static constexpr int EACH = ROWS * K / THREADS, DEPTH = K;
   int row, k, row_step, k_step;
-  WICK_MEMBER TileShare(bool k_fast) {
+  WICK_MEMBER Share(bool k_fast) {
     const int t = (int)threadIdx.x;
     row = k_fast ? t / K : t % ROWS;
     k = k_fast ? t % K : t / ROWS;
@@ -121,7 +121,7 @@ template <class S> constexpr int fma_tile = 16 * fma_patch<S>;
 
 template <class S, class LA, class LB, class ST> WICK_FN void tile_fma(LA a, LB b, const ST& store, i64 m0, i64 n0, i64 k_from, i64 k_to) {
   typedef product_t<S> A;
-  typedef TileShare<256, fma_tile<S>, FMA_K> Part;
+  typedef Share<256, fma_tile<S>, FMA_K> Part;
   constexpr int P = fma_patch<S>, B = fma_tile<S>, EACH = Part::EACH, Q = B + 4;
   __shared__ __attribute__((aligned(16))) A tiles[4 * FMA_K * Q];  // two of each operand, in turns
   const int tx = (int)threadIdx.x % 16, ty = (int)threadIdx.x / 16;
@@ -157,18 +157,27 @@ template <class S, class LA, class LB, class ST> WICK_FN void tile_fma(LA a, LB 
     turn ^= 1;
     if (k0 < k_from) continue;  // to the condition below
     const A *xs = as + ty * 4, *ys = bs + tx * 4;
-    UNROLL(8, 4)
-    for (int k = 0; k < FMA_K; k++) {
-      A x[P], y[P];
+    A x[P], y[P];
+    const auto read = [&](int k) {
+      constexpr int V = pack_size<A>;
 #pragma unroll
-      for (int i = 0; i < P; i++) {
-        x[i] = xs[k * Q + i / 4 * 64 + i % 4];
-        y[i] = ys[k * Q + i / 4 * 64 + i % 4];
+      for (int i = 0; i < P; i += V) {
+        const Pack<A> px = load_pack(xs + k * Q + i / 4 * 64 + i % 4), py = load_pack(ys + k * Q + i / 4 * 64 + i % 4);
+#pragma unroll
+        for (int v = 0; v < V; v++) x[i + v] = px.v[v], y[i + v] = py.v[v];
       }
+    };
+    read(0);
+    UNROLL(8, 2)
+    for (int k = 0; k < FMA_K; k++) {
+      A left[P], right[P];
+#pragma unroll
+      for (int i = 0; i < P; i++) left[i] = x[i], right[i] = y[i];
+      read((k + 1) % FMA_K);  // under way while these are multiplied
 #pragma unroll
       for (int i = 0; i < P; i++)
 #pragma unroll
-        for (int j = 0; j < P; j++) sum[i][j] = fmag(x[i], y[j], sum[i][j]);
+        for (int j = 0; j < P; j++) sum[i][j] = fmag(left[i], right[j], sum[i][j]);
     }
   } while ((k0 += FMA_K) < k_to);
   // Two rows of every patch at a time: they fit where the tiles lay.
@@ -195,7 +204,7 @@ constexpr int MMA_TILE = 64, MMA_K = 16;
 constexpr int MMA_THREADS = 256 / 64 * WICK_WAVE;
 
 template <class S, class LA, class LB, class ST> WICK_FN void tile_mma(LA a, LB b, const ST& store, i64 m0, i64 n0, i64 k_from, i64 k_to) {
-  typedef TileShare<MMA_THREADS, MMA_TILE, MMA_K> Part;
+  typedef Share<MMA_THREADS, MMA_TILE, MMA_K> Part;
   constexpr int Q = MMA_K + 8, EACH = Part::EACH, PITCH = MMA_TILE + 4;
   __shared__ __attribute__((aligned(16))) S tiles[4 * MMA_TILE * Q];  // two of each operand, in turns
   static_assert(32 * PITCH * 4 <= sizeof(tiles), "half the results must fit where the tiles lay");
