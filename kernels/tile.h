@@ -65,10 +65,10 @@ WICK_FN void stage(float* to, int pitch, const Acc& sum) {
 // ---- how a block's threads share out a tile of ROWS x K elements: neighbours in memory to neighbouring threads ----
 
 /** This thread's elements: the first, and the steps from one to the next. */
-template <int THREADS, int ROWS, int K> struct Share {
+template <int THREADS, int ROWS, int K> struct TileShare {
   static constexpr int EACH = ROWS * K / THREADS, DEPTH = K;
   int row, k, row_step, k_step;
-  WICK_MEMBER Share(bool k_fast) {
+  WICK_MEMBER TileShare(bool k_fast) {
     const int t = (int)threadIdx.x;
     row = k_fast ? t / K : t % ROWS;
     k = k_fast ? t % K : t / ROWS;
@@ -121,7 +121,7 @@ template <class S> constexpr int fma_tile = 16 * fma_patch<S>;
 
 template <class S, class LA, class LB, class ST> WICK_FN void tile_fma(LA a, LB b, const ST& store, i64 m0, i64 n0, i64 k_from, i64 k_to) {
   typedef product_t<S> A;
-  typedef Share<256, fma_tile<S>, FMA_K> Part;
+  typedef TileShare<256, fma_tile<S>, FMA_K> Part;
   constexpr int P = fma_patch<S>, B = fma_tile<S>, EACH = Part::EACH, Q = B + 4;
   __shared__ __attribute__((aligned(16))) A tiles[4 * FMA_K * Q];  // two of each operand, in turns
   const int tx = (int)threadIdx.x % 16, ty = (int)threadIdx.x / 16;
@@ -204,7 +204,7 @@ constexpr int MMA_TILE = 64, MMA_K = 16;
 constexpr int MMA_THREADS = 256 / 64 * WICK_WAVE;
 
 template <class S, class LA, class LB, class ST> WICK_FN void tile_mma(LA a, LB b, const ST& store, i64 m0, i64 n0, i64 k_from, i64 k_to) {
-  typedef Share<MMA_THREADS, MMA_TILE, MMA_K> Part;
+  typedef TileShare<MMA_THREADS, MMA_TILE, MMA_K> Part;
   constexpr int Q = MMA_K + 8, EACH = Part::EACH, PITCH = MMA_TILE + 4;
   __shared__ __attribute__((aligned(16))) S tiles[4 * MMA_TILE * Q];  // two of each operand, in turns
   static_assert(32 * PITCH * 4 <= sizeof(tiles), "half the results must fit where the tiles lay");
