@@ -1,5 +1,6 @@
 // Part of portable.h: mathematics good to about 2^-13, for results that are rounded to 8 or 11 bits: the fast units of GPUs and short polynomials.
-// NaN, infinities, signed zeros and denormals hold as in mathematics.h. S is what the result is rounded to: bfloat reaches the denormals of float, others do not.
+// NaN, infinities, signed zeros and denormals hold as in mathematics.h. Choices are between numbers that are there already: compilers branch else.
+// S is what the result is rounded to: bfloat reaches the denormals of float, others do not.
 #pragma once
 
 template <class S> constexpr bool deep = same<S, bfloat>;
@@ -13,7 +14,6 @@ template <class S> constexpr bool deep = same<S, bfloat>;
     asm(PTX ".f32 %0, %1;" : "=f"(r) : "f"(x));                 \
     return r;                                                   \
   }
-WICK_UNIT(unit_exp2, "ex2.approx")
 WICK_UNIT(unit_log2, "lg2.approx")
 WICK_UNIT(unit_log2_normal, "lg2.approx.ftz")
 WICK_UNIT(unit_recip, "rcp.approx")
@@ -26,7 +26,6 @@ WICK_FN float unit_quotient(float p, float q) {
   return r;
 }
 #elif defined(WICK_AMD)
-WICK_FN float unit_exp2(float x) { return x < -126.0f ? fast_exp2(x + 64.0f) * 0x1p-64f : fast_exp2(x); }
 WICK_FN float unit_log2_normal(float x) {
   float r;
   asm("v_log_f32 %0, %1" : "=v"(r) : "v"(x));
@@ -39,7 +38,6 @@ WICK_FN float unit_sqrt(float x) { return sqrtf(x); }
 WICK_FN float unit_rsqrt(float x) { return rsqrtf(x); }
 WICK_FN float unit_quotient(float p, float q) { return p / q; }
 #else
-WICK_FN float unit_exp2(float x) { return exp2f(x); }
 WICK_FN float unit_log2(float x) { return log2f(x); }
 WICK_FN float unit_log2_normal(float x) { return log2f(x); }
 WICK_FN float unit_recip(float x) { return 1.0f / x; }
@@ -49,7 +47,11 @@ WICK_FN float unit_rsqrt(float x) { return 1.0f / sqrtf(x); }
 WICK_FN float unit_quotient(float p, float q) { return p / q; }
 #endif
 
-template <class S> WICK_FN float small_exp2(float x) { return deep<S> ? unit_exp2(x) : fast_exp2(x); }
+/** 2^(x * scale); the units flush denormals, which the square of half the power reaches. */
+template <class S> WICK_FN float small_exp2(float x, float scale) {
+  const float h = fast_exp2(x * (deep<S> ? 0.5f * scale : scale));
+  return deep<S> ? h * h : h;
+}
 template <class S> WICK_FN float small_log2(float x) { return deep<S> ? unit_log2(x) : unit_log2_normal(x); }
 template <class S> WICK_FN float small_recip(float x) { return deep<S> ? unit_recip(x) : unit_recip_normal(x); }
 template <class S> WICK_FN float small_rsqrt(float x) { return unit_rsqrt(x); }
@@ -68,9 +70,10 @@ template <class S> WICK_FN float small_div(float p, float q) {
 
 // ---- powers and logarithms ----
 
-template <class S> WICK_FN float small_exp(float x) { return small_exp2<S>(x * 1.44269504f); }
+template <class S> WICK_FN float small_exp(float x) { return small_exp2<S>(x, 1.44269504f); }
 WICK_FN float small_expm1(float x) {
-  return fabsf(x) < 0.0625f ? x * fmaf(x, fmaf(x, 0.166666666f, 0.500122068f), 1.0f) : fast_exp(x) - 1.0f;
+  const float near = x * fmaf(x, fmaf(x, 0.166666666f, 0.500122068f), 1.0f), far = fast_exp(x) - 1.0f;
+  return fabsf(x) < 0.0625f ? near : far;
 }
 template <class S> WICK_FN float small_log(float x) {
   const float far = small_log2<S>(x) * 0.693147181f;
@@ -78,36 +81,43 @@ template <class S> WICK_FN float small_log(float x) {
   else {
     // Near 1 the unit's error is that of 1, too much for 11 bits.
     const float d = x - 1.0f;
-    return fabsf(d) < 0.125f ? d * fmaf(d, fmaf(d, fmaf(d, -0.253163408f, 0.336491209f), -0.499988623f), 0.999993812f) : far;
+    const float near = d * fmaf(d, fmaf(d, fmaf(d, -0.253163408f, 0.336491209f), -0.499988623f), 0.999993812f);
+    return fabsf(d) < 0.125f ? near : far;
   }
 }
 WICK_FN float small_log1p(float x) {
-  return fabsf(x) < 0.0625f ? x * fmaf(x, fmaf(x, 0.334067635f, -0.500733994f), 1.0f) : unit_log2_normal(1.0f + x) * 0.693147181f;
+  const float near = x * fmaf(x, fmaf(x, 0.334067635f, -0.500733994f), 1.0f), far = unit_log2_normal(1.0f + x) * 0.693147181f;
+  return fabsf(x) < 0.0625f ? near : far;
+}
+/** log2(1 + d) for |d| below 1/16 (8 bits) or 1/8 (11 bits): exponents may be thousands there, so it is far better than the result. */
+template <class S> WICK_FN float small_log2_near(float d) {
+  if constexpr (deep<S>) return d * fmaf(d, fmaf(d, fmaf(d, -0.36180426f, 0.482028392f), -0.721346507f), 1.44269449f);
+  else return d * fmaf(d, fmaf(d, fmaf(d, fmaf(d, fmaf(d, -0.245357877f, 0.293438805f), -0.360636405f), 0.480869502f), -0.72134759f), 1.44269507f);
 }
 /** C's pow. */
 template <class S> WICK_FN float small_pow(float x, float y) {
-  const float base = fabsf(x), d = base - 1.0f, size = fabsf(y);
-  const float near = d * fmaf(d, fmaf(d, fmaf(d, fmaf(d, fmaf(d, -0.245357877f, 0.293438805f), -0.360636405f), 0.480869502f), -0.72134759f), 1.44269507f);
-  const float log2 = fabsf(d) < 0.125f ? near : small_log2<S>(base);
-  const float power = small_exp2<S>((y == 0.0f) | (log2 == 0.0f) ? 0.0f : y * log2);
   // From 2^22 on every exponent of so few bits is even; below, adding 2^23 leaves its whole part in the low bits.
-  const float part = size > 4194304.0f ? 4194304.0f : size, shifted = part + 8388608.0f;
+  const float part = ming<bfloat>(fabsf(y), 4194304.0f), shifted = part + 8388608.0f;
   const bool whole = shifted - 8388608.0f == part;
   const u32 odd = whole ? bits_as<u32>(shifted) << 31 : 0;
-  const float result = bits_as<float>(bits_as<u32>(power) ^ (bits_as<u32>(x) & odd));
-  return !whole & (x < 0.0f) & (base < Limits<float>::highest()) ? Limits<float>::nan() : result;
+  // The logarithm of a number below 0 is NaN, and so then is the power.
+  const float plain = fabsf(x), base = whole | (x == Limits<float>::lowest()) ? plain : x, d = base - 1.0f;
+  const float near = small_log2_near<S>(d), far = small_log2<S>(base), log2 = fabsf(d) < (deep<S> ? 0.0625f : 0.125f) ? near : far;
+  const float h = fast_exp2(log2 * (deep<S> ? 0.5f * y : y)), power = (y == 0.0f) | (base == 1.0f) ? 1.0f : deep<S> ? h * h : h;
+  return power * bits_as<float>(0x3f800000u ^ (bits_as<u32>(x) & odd));
 }
 
 // ---- sigmoids ----
 
-/** 2^v / (1 + 2^v): no overflow on either side, and the left tail keeps its precision. */
-template <class S> WICK_FN float small_logistic2(float v) {
-  const float e = small_exp2<S>(-fabsf(v));
-  return (v < 0.0f ? e : 1.0f) * unit_recip_normal(1.0f + e);
+/** 2^v / (1 + 2^v), where v is x * scale and scale above 0: no overflow on either side, and the left tail keeps its precision. */
+template <class S> WICK_FN float small_logistic2(float x, float scale) {
+  const float e = small_exp2<S>(-fabsf(x), scale);
+  return (x < 0.0f ? e : 1.0f) * unit_recip_normal(1.0f + e);
 }
-template <class S> WICK_FN float small_sigmoid(float x) { return small_logistic2<S>(x * 1.44269504f); }
+template <class S> WICK_FN float small_sigmoid(float x) { return small_logistic2<S>(x, 1.44269504f); }
 WICK_FN float small_tanh(float x) {
-  return fabsf(x) < 0.0625f ? x * fmaf(x * x, -0.333333343f, 1.0f) : fmaf(-2.0f, unit_recip_normal(1.0f + fast_exp2(x * 2.88539008f)), 1.0f);
+  const float near = x * fmaf(x * x, -0.333333343f, 1.0f), far = fmaf(-2.0f, unit_recip_normal(1.0f + fast_exp2(x * 2.88539008f)), 1.0f);
+  return fabsf(x) < 0.0625f ? near : far;
 }
 /** x tanh(ln(1 + e^x)) = x n / (n + 2), where n = e^x (e^x + 2). */
 template <class S> WICK_FN float small_mish(float x) {
@@ -125,14 +135,14 @@ template <class S> WICK_FN float small_softplus(float x) {
 WICK_FN float small_erf(float x) {
   const float a = fabsf(x);
   const float log2 = a * fmaf(a, fmaf(a, fmaf(a, fmaf(a, -0.00299414462f, 0.0297891886f), -0.148925776f), -0.918382485f), -1.62790719f);
-  const float far = 1.0f - fast_exp2(log2);
-  return a < 0.125f ? x * fmaf(x * x, -0.374368834f, 1.12837574f) : x < 0.0f ? -far : far;
+  const float near = x * fmaf(x * x, -0.374368834f, 1.12837574f), far = 1.0f - fast_exp2(log2);
+  return a < 0.125f ? near : x < 0.0f ? -far : far;
 }
 /** The left tail is e^(-x^2/2) times a polynomial in 1 / (1 + k|x|). */
 template <class S> WICK_FN float small_normcdf(float x) {
   const float a = fabsf(x), t = unit_recip_normal(fmaf(a, 0.38f, 1.0f));
   const float p = t * fmaf(t, fmaf(t, fmaf(t, fmaf(t, -0.0899284359f, 0.18887666f), 0.0919796061f), 0.157829506f), 0.151225136f);
-  const float tail = p * small_exp2<S>(x * x * -0.721347520f);
+  const float tail = p * small_exp2<S>(x * x, -0.721347520f);
   return x < 0.0f ? tail : 1.0f - tail;
 }
 
@@ -177,8 +187,8 @@ WICK_CONSTANT float turned_powers[226] = {
     0.0f, 0.0f};
 #endif
 struct Angle { float rest; u32 count; };
-/** x less count pieces of a turn, of which `per` make 1, or less half a piece more; a piece is high + low, neither below 0, so that -0 stays. */
-template <class S> WICK_FN Angle angle_of(float x, float per, float high, float low, float half_piece) {
+/** x less count pieces of a turn, of which `per` make 1, or with HALF less half a piece more; a piece is high + low, neither below 0, so that -0 stays. */
+template <class S, bool HALF> WICK_FN Angle angle_of(float x, float per, float high, float low) {
   float tail = -0.0f;  // leaves -0 as it is
 #if defined(WICK_HOST) || defined(WICK_NVIDIA)
   if constexpr (deep<S>) {
@@ -191,7 +201,7 @@ template <class S> WICK_FN Angle angle_of(float x, float per, float high, float 
   }
 #endif
   // Adding 1.5 * 2^23 rounds to a whole number, which then stands in the low bits.
-  const float shifted = fmaf(x, per, -half_piece) + 12582912.0f, q = shifted - 12582912.0f + half_piece;
+  const float shifted = HALF ? fmaf(x, per, -0.5f) + 12582912.0f : fmaf(x, per, 12582912.0f), whole = shifted - 12582912.0f, q = HALF ? whole + 0.5f : whole;
   const float r = fmaf(-q, low, fmaf(-q, high, x));
   return {deep<S> ? r + tail : r, bits_as<u32>(shifted)};
 }
@@ -204,20 +214,22 @@ template <class S> WICK_FN float small_sin(float x) {
 #ifdef WICK_AMD
   if (deep<S> && !(fabsf(x) < 65536.0f)) return sinf(x);
 #endif
-  return sine_of(angle_of<S>(x, 0.318309886f, 3.1415925f, 1.50995803e-7f, 0.0f));
+  return sine_of(angle_of<S, false>(x, 0.318309886f, 3.1415925f, 1.50995803e-7f));
 }
 template <class S> WICK_FN float small_cos(float x) {
 #ifdef WICK_AMD
   if (deep<S> && !(fabsf(x) < 65536.0f)) return cosf(x);
 #endif
-  return -sine_of(angle_of<S>(x, 0.318309886f, 3.1415925f, 1.50995803e-7f, 0.5f));
+  return -sine_of(angle_of<S, true>(x, 0.318309886f, 3.1415925f, 1.50995803e-7f));
 }
 template <class S> WICK_FN float small_tan(float x) {
 #ifdef WICK_AMD
   if (deep<S> && !(fabsf(x) < 65536.0f)) return tanf(x);
 #endif
-  const Angle a = angle_of<S>(x, 0.636619772f, 1.57079625f, 7.54979013e-8f, 0.0f);
+  const Angle a = angle_of<S, false>(x, 0.636619772f, 1.57079625f, 7.54979013e-8f);
   const float z = a.rest * a.rest;
-  const float t = a.rest * fmaf(z, fmaf(z, fmaf(z, fmaf(z, 0.043154264f, 0.0413311042f), 0.136085555f), 0.333152618f), 1.0f);
-  return a.count & 1 ? -unit_recip_normal(t) : t;
+  const float p = deep<S> ? fmaf(z, fmaf(z, 0.0922622305f, 0.117987902f), 0.334973462f) : fmaf(z, fmaf(z, fmaf(z, 0.043154264f, 0.0413311042f), 0.136085555f), 0.333152618f);
+  const float t = a.rest * fmaf(z, p, 1.0f);
+  const float turned = -unit_recip_normal(t);
+  return a.count & 1 ? turned : t;
 }

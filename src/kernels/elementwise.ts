@@ -98,9 +98,10 @@ export function groupElements(c: Chain): number {
   const most = Math.max(...[c.output, ...c.inputs].map((d) => DTYPE[d].bytes));
   return Math.min(16 / DTYPE[c.output].bytes, 64 / most);
 }
-/** Threads of a block of the flat kernel and bytes of every operand a thread has in flight. */
-export function flatShape(_c: Chain): { readonly block: number; readonly inFlight: number } {
-  return { block: 128, inFlight: 32 };
+/** Threads of a block of the flat kernel and bytes of every operand a thread has in flight: half where the function has slow paths that every copy of it repeats. */
+export function flatShape(c: Chain): { readonly block: number; readonly inFlight: number } {
+  const long = c.steps.some((s) => 'row' in s && s.dtype === 'f32' && /\b(sin|cos|tan)g\(/.test(s.row.gpu));
+  return { block: 128, inFlight: long ? 16 : 32 };
 }
 /** Elements of a block's tile in the flat kernel. */
 export function flatTile(c: Chain): number {
