@@ -63,6 +63,7 @@ template <class S> WICK_FN void cumsum_sums(const S* src, typename SumOf<S>::typ
   __shared__ A slots[WAVE_SLOTS];
   const i64 row = blockIdx.y, from = (i64)blockIdx.x * size, to = from + size < n ? from + size : n;
   A sum = 0;
+  ROLLED
   for (i64 i = from + threadIdx.x; i < to; i += 256) sum += (A)to_compute(src[row * n + (reverse ? n - 1 - i : i)]);
   sum = group_sum(sum, 256, slots);
   if (threadIdx.x == 0) sums[row * gridDim.x + blockIdx.x] = sum;
@@ -79,6 +80,7 @@ template <class S> WICK_FN void cumsum_sums(const S* src, typename SumOf<S>::typ
     GRID_STRIDE(c, outer * inner) {                                                                                                \
       const i64 base = (i64)c / inner * n * inner + (i64)c % inner;                                                                \
       SumOf<S>::type sum = 0;                                                                                                      \
+      ROLLED                                                                                                                       \
       for (i64 k = 0; k < n; k++) {                                                                                                \
         const i64 i = base + (reverse ? n - 1 - k : k) * inner;                                                                    \
         const SumOf<S>::type next = sum + (SumOf<S>::type)to_compute(src[i]);                                                      \

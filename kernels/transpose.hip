@@ -13,17 +13,22 @@ template <class W, int V>
 WICK_FN void transpose(const W* src, W* dst, i64 rows, i64 cols, i64 src_stride, i64 dst_stride, i64 src_batch, i64 dst_batch) {
   constexpr int TILE = transpose_tile<sizeof(W)>, PITCH = TILE + (sizeof(W) >= 4 ? 1 : 4 / (int)sizeof(W)), LINE = TILE / V;
   __shared__ W tile[TILE * PITCH];  // [column][row]
-  const i64 across = (rows + TILE - 1) / TILE, r0 = blockIdx.x % across * TILE, c0 = blockIdx.x / across * TILE;
+  const u32 across = (u32)((rows + TILE - 1) / TILE);  // no more than blocks
+  const i64 r0 = (i64)(blockIdx.x % across) * TILE, c0 = (i64)(blockIdx.x / across) * TILE;
   const W* from = src + (i64)blockIdx.y * src_batch;
   W* to = dst + (i64)blockIdx.y * dst_batch;
-  const u32 t = threadIdx.x;
+  from += c0 * src_stride + r0;
+  to += r0 * dst_stride + c0;
+  // What there is of the tile, in 32 bits: comparisons of 64 would be most of the code.
+  const int height = (int)(rows - r0 < TILE ? rows - r0 : TILE), width = (int)(cols - c0 < TILE ? cols - c0 : TILE);
+  const int line0 = (int)threadIdx.x / LINE, at = (int)threadIdx.x % LINE * V;
 #pragma unroll
   for (int i = 0; i < TILE * LINE / 256; i++) {
-    const int line = (int)(t + 256 * i) / LINE, at = (int)(t + 256 * i) % LINE * V;
-    if (c0 + line < cols && r0 + at < rows) {
-      if constexpr (V == 1) tile[line * PITCH + at] = from[(c0 + line) * src_stride + r0 + at];
+    const int line = line0 + 256 / LINE * i;
+    if (line < width && at < height) {
+      if constexpr (V == 1) tile[line * PITCH + at] = from[line * src_stride + at];
       else {
-        const Pack<W> x = load_pack(from + (c0 + line) * src_stride + r0 + at);
+        const Pack<W> x = load_pack(from + line * src_stride + at);
 #pragma unroll
         for (int v = 0; v < V; v++) tile[line * PITCH + at + v] = x.v[v];
       }
@@ -32,14 +37,14 @@ WICK_FN void transpose(const W* src, W* dst, i64 rows, i64 cols, i64 src_stride,
   __syncthreads();
 #pragma unroll
   for (int i = 0; i < TILE * LINE / 256; i++) {
-    const int line = (int)(t + 256 * i) / LINE, at = (int)(t + 256 * i) % LINE * V;
-    if (r0 + line < rows && c0 + at < cols) {
-      if constexpr (V == 1) to[(r0 + line) * dst_stride + c0 + at] = tile[at * PITCH + line];
+    const int line = line0 + 256 / LINE * i;
+    if (line < height && at < width) {
+      if constexpr (V == 1) to[line * dst_stride + at] = tile[at * PITCH + line];
       else {
         Pack<W> x;
 #pragma unroll
         for (int v = 0; v < V; v++) x.v[v] = tile[(at + v) * PITCH + line];
-        store_pack(to + (r0 + line) * dst_stride + c0 + at, x);
+        store_pack(to + line * dst_stride + at, x);
       }
     }
   }
