@@ -46,7 +46,7 @@ const nativeHash = (): string => {
 };
 /** Comments and blank lines say nothing to a compiler. */
 const bare = (text: string): string => text.replace(/\/\/[^\n]*|\/\*[\s\S]*?\*\//g, '').replace(/\s*\n\s*/g, '\n');
-const rowHash = (r: Row): string => sha([JSON.stringify([r.name, r.dtypes, r.ulp]), r.family === 'elementwise' ? (r as ElementwiseRow<any>).gpu : '']);
+const rowHash = (r: Row): string => sha([JSON.stringify([r.name, r.dtypes, r.ulp]), ...(r.family === 'elementwise' ? [(r as ElementwiseRow<any>).gpu, (r as ElementwiseRow<any>).small ?? ''] : [])]);
 
 let known: Sources | undefined;
 export const sourcesNow = (): Sources => (known ??= {
