@@ -39,7 +39,6 @@ for (const { name, device, missing } of testDevices('sim:32')) {
       for (const row of quick) {
         for (const params of SCALARS[row.name] ?? [{}]) {
           const { ulp, says } = worst(device!, row, dtype, [values(dtype)], params);
-          if (process.env.WICK_SAY) console.log(says);
           assert.ok(ulp <= boundFor(row.ulp, dtype), says);
         }
       }
