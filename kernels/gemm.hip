@@ -193,23 +193,21 @@ WICK_FN void matvec(const S* a, const S* b, const MatrixStore<S>& store, const O
   A sum[ROWS] = {};
   i64 k = from + (i64)lane * V;
   const auto step = [&](const Pack<S>& w, i64 at) {
+    compute_t<S> x[V], y[V];
+    unpack(w, y);
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
-      const Pack<S> x = load_pack(a + r * oa.row + at);
+      unpack(load_pack(a + r * oa.row + at), x);
 #pragma unroll
-      for (int v = 0; v < V; v++) sum[r] = fmag((A)to_compute(x.v[v]), (A)to_compute(w.v[v]), sum[r]);
+      for (int v = 0; v < V; v++) sum[r] = fmag((A)x[v], (A)y[v], sum[r]);
     }
   };
   for (; k + (AHEAD - 1) * 32 * V < to; k += AHEAD * 32 * V) {
     Pack<S> w[AHEAD];
 #pragma unroll
     for (int u = 0; u < AHEAD; u++) w[u] = load_pack(column + k + u * 32 * V);
-    UNROLL(4, (ROWS > 4 ? 2 : 4))
-    for (int u = 0; u < AHEAD; u++) {
-      step(w[0], k + u * 32 * V);
 #pragma unroll
-      for (int v = 0; v + 1 < AHEAD; v++) w[v] = w[v + 1];  // registers have no index
-    }
+    for (int u = 0; u < AHEAD; u++) step(w[u], k + u * 32 * V);
   }
   UNROLL(1, 1)
   for (; k < to; k += 32 * V) step(load_pack(column + k), k);

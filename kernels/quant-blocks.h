@@ -233,19 +233,22 @@ template <class Q, bool Tiled> WICK_FN Activation<Q> load_activation(const Q8_1:
   constexpr bool stored = Q::min == Min::sum || (Q::min == Min::mixed && Tiled);
   for (int h = 0; h < Q::halves; h++) {
     int parts = 0;
-    for (int k = 0; k < 8 / Q::halves; k++) parts = dp4a(0x01010101, (int)y.qs[8 / Q::halves * h + k], parts);
+    for (int k = 0; k < 8 / Q::halves; k++) {
+      const int word = (int)y.qs[8 / Q::halves * h + k];
+      parts = Tiled ? dp4a(0x01010101, word, parts) : dp4a_here(0x01010101, word, parts);
+    }
     out.sum[h] = Q::min == Min::none ? 0 : stored ? half_value(y.s) : out.d * parts;
   }
   return out;
 }
 
 // The product of 32 weights with 32 activations.
-template <class Q> WICK_FN float dot_chunk(const int (&v)[8], const float (&d)[Q::halves], const float (&m)[Q::halves], const int* u,
+template <class Q, bool Tiled> WICK_FN float dot_chunk(const int (&v)[8], const float (&d)[Q::halves], const float (&m)[Q::halves], const int* u,
                                            const Activation<Q>& y) {
   float scaled = 0, constant = 0;
   for (int h = 0; h < Q::halves; h++) {
     int sum = 0;
-    for (int k = 0; k < 8 / Q::halves; k++) sum = dp4a(v[8 / Q::halves * h + k], u[8 / Q::halves * h + k], sum);
+    for (int k = 8 / Q::halves * h; k < 8 / Q::halves * (h + 1); k++) sum = Tiled ? dp4a(v[k], u[k], sum) : dp4a_here(v[k], u[k], sum);
     scaled += d[h] * sum;
     if (Q::min != Min::none) constant += m[h] * y.sum[h];
   }

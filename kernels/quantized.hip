@@ -162,10 +162,10 @@ WICK_FN void mul_mat_vec(const void* x, const void* y, float* dst, int ncols, in
       const Q8_1::Block& u = activations[(u64)j * (nrows_y / 32) + c];
       Activation<Q> a = load_activation<Q, false>(u);
 #pragma unroll
-      for (int i = 0; i < Rows; i++) sum[j][i] += dot_chunk<Q>(w[i].v, w[i].d, w[i].m, (const int*)u.qs, a);
+      for (int i = 0; i < Rows; i++) sum[j][i] += dot_chunk<Q, false>(w[i].v, w[i].d, w[i].m, (const int*)u.qs, a);
     }
   }
-  UNROLL(5, 1)
+  UNROLL(5, 5)
   for (int mask = 16; mask > 0; mask /= 2) {
 #pragma unroll
     for (int j = 0; j < Cols; j++)
@@ -297,7 +297,7 @@ WICK_FN void mul_mat(const void* x, const void* y, float* dst, int ncols_x, int 
 #pragma unroll
         for (int k = 0; k < 8; k++) u[k] = activations[col][8 * s + k];
 #pragma unroll
-        for (int i = 0; i < Y / 32; i++) sum[j][i] += dot_chunk<Q>(w[i].v, w[i].d, w[i].m, u, a);
+        for (int i = 0; i < Y / 32; i++) sum[j][i] += dot_chunk<Q, true>(w[i].v, w[i].d, w[i].m, u, a);
         settle(sum[j]);
       }
     }
