@@ -31,22 +31,22 @@ template <class T, int D, int Tiles, int Others, int Stages, bool OwnKeys, bool 
   const int first = seen.begin / Others, tiles = seen.begin < seen.end ? (seen.end + Others - 1) / Others - first : 0;
   const int steps = OwnKeys ? tiles * group : tiles;
 
-  auto row_at = [&](bool key, int which, int head, int r) {
-    return key ? key_row<const T>(p, which ? p.v : p.k, which ? p.v_strides : p.k_strides, s, kv_head, r)
-               : query_row<const T>(which ? p.dout : p.q, which ? p.dout_strides : p.q_strides, s, head, r);
-  };
+  // Rows of keys and values, or of queries and gradients of outputs, in 16-byte parts that are there or are zeros as a whole.
   auto load_rows = [&](T* to, int rows, bool key, int head, int from, int count) {
-    for (int at = threadIdx.x; at < rows * (D / 8); at += ATTENTION_THREADS) {
-      int r = at / (D / 8), c = at % (D / 8);
-      bool in = from + r < count && 8 * c < p.dim;
+    UNROLL(1, 4)
+    for (int at = threadIdx.x; at < 2 * rows * (D / 8); at += ATTENTION_THREADS) {
+      const int both = at / (D / 8), c = at % (D / 8);
+      const bool which = both >= rows;
+      const int r = from + both - (which ? rows : 0);
+      const bool in = r < count && 8 * c < p.dim;
+      const void* base = key ? which ? p.v : p.k : which ? p.dout : p.q;
+      i64 strides[3];
 #pragma unroll
-      for (int which = 0; which < 2; which++)
-        async_copy16(to + (which * rows + r) * Pitch + 8 * c, in ? row_at(key, which, head, from + r) + 8 * c : (const T*)p.q, in ? 16 : 0);
+      for (int d = 0; d < 3; d++) strides[d] = key ? which ? p.v_strides[d] : p.k_strides[d] : which ? p.dout_strides[d] : p.q_strides[d];
+      const T* row = (const T*)p.q;
+      if (in) row = (key ? key_row<const T>(p, base, strides, s, kv_head, r) : query_row<const T>(base, strides, s, head, r)) + 8 * c;
+      async_copy16(to + both * Pitch + 8 * c, row, in ? 16 : 0);
     }
-  };
-  auto load_step = [&](int n) {
-    load_rows(stages + n % Stages * 2 * Others * Pitch, Others, !OwnKeys, head0 + n / tiles, (first + n % tiles) * Others, theirs);
-    async_commit();
   };
   auto stat_of = [&](int which, int head, int i) {
     if (i >= s.nq) return 0.0f;
@@ -54,18 +54,9 @@ template <class T, int D, int Tiles, int Others, int Stages, bool OwnKeys, bool 
     return which ? x : x * LOG2_E;
   };
   const int slot = threadIdx.x;
-  auto stat_at = [&](int n) { return slot < 2 * Others ? stat_of(slot / Others, head0 + n / tiles, (first + n % tiles) * Others + slot % Others) : 0.0f; };
-  auto keep_stat = [&](int n, float x) {
-    if (slot < 2 * Others) stats[n % 2][slot / Others][slot % Others] = x;
-  };
 
   load_rows(own, Rows, OwnKeys, head0, r0, mine);
-  if (steps > 0) {
-    load_step(0);
-    if (OwnKeys) keep_stat(0, stat_at(0));
-  } else {
-    async_commit();
-  }
+  async_commit();
 
   const int row0 = wave_id() * 16 * Tiles;
   const float unit = (float)p.scale * LOG2_E;  // from a product to a power of two
@@ -82,19 +73,41 @@ template <class T, int D, int Tiles, int Others, int Stages, bool OwnKeys, bool 
       }
   }
 
-  for (int step = 0; step < steps; step++) {
-    async_wait<0>();
+  // A step takes a tile of the other side; those of one head follow each other. With two stages a tile is asked for a step ahead, and the
+  // first round does only that.
+  constexpr int Ahead = Stages - 1;
+  int next_head = head0, next_tile = 0, head = head0, o0 = 0, told_head = head0, told_o0 = 0;
+  UNROLL(1, 1)
+  for (int step = -Ahead; step < steps; step++) {
+    if (Ahead) async_wait<0>();
     __syncthreads();
-    const bool more = step + 1 < steps;
-    float next = 0;
-    if (Stages > 1 && more) load_step(step + 1);
-    if (OwnKeys && more) next = stat_at(step + 1);
+    head = told_head, o0 = told_o0;
+    const int asked = step + Ahead;
+    float stat = 0;
+    if (asked < steps) {
+      told_head = next_head, told_o0 = (first + next_tile) * Others;
+      if (++next_tile == tiles) next_tile = 0, next_head++;
+      load_rows(stages + asked % Stages * 2 * Others * Pitch, Others, !OwnKeys, told_head, told_o0, theirs);
+      async_commit();
+      if (OwnKeys && slot < 2 * Others) stat = stat_of(slot / Others, told_head, told_o0 + slot % Others);
+    }
+    auto keep_stat = [&]() {
+      if (OwnKeys && asked < steps && slot < 2 * Others) stats[asked % 2][slot / Others][slot % Others] = stat;
+    };
+    if (!Ahead) {
+      head = told_head, o0 = told_o0;
+      keep_stat();
+      async_wait<0>();
+      __syncthreads();
+    } else if (step < 0) {
+      keep_stat();
+      continue;
+    }
     const T* x = stages + step % Stages * 2 * Others * Pitch;
     const T* y = x + Others * Pitch;
-    const int head = head0 + step / tiles, o0 = (first + step % tiles) * Others;
 
     Acc weight[Tiles][N] = {}, slope[Tiles][N] = {};
-#pragma unroll
+    UNROLL(Parts, Parts)
     for (int d = 0; d < Parts; d++) {
       Frag a[Tiles], b[Tiles];
 #pragma unroll
@@ -120,49 +133,80 @@ template <class T, int D, int Tiles, int Others, int Stages, bool OwnKeys, bool 
 #pragma unroll
     for (int t = 0; t < Tiles; t++) {
       const int m0 = r0 + row0 + 16 * t;
-      const bool whole = Plain && (OwnKeys ? all_seen(p, s, o0, o0 + Others - 1, m0, m0 + 15) : all_seen(p, s, m0, m0 + 15, o0, o0 + Others - 1));
+      if constexpr (Plain) {
+        const bool whole = OwnKeys ? all_seen(p, s, o0, o0 + Others - 1, m0, m0 + 15) : all_seen(p, s, m0, m0 + 15, o0, o0 + Others - 1);
+        Range seen[LANE_QUERIES];  // of the other side, by what this lane has of the own
 #pragma unroll
-      for (int n = 0; n < N; n++)
-#pragma unroll
-        for (int e = 0; e < ACC; e++) {
-          const int other = 16 * n + other_of(lane, e), r = query_slot(e);
-          const float row_lse = OwnKeys ? stats[step % 2][0][other] : lse[t][r], row_delta = OwnKeys ? stats[step % 2][1][other] : delta[t][r];
-          const int own_row = m0 + query_of(lane, r), i = OwnKeys ? o0 + other : own_row, j = OwnKeys ? own_row : o0 + other;
-          const float product = weight[t][n].x[e];
-          float logit = product * (float)p.scale, factor = 1;
-          if constexpr (!Plain) {
-            logit = is_seen(p, s, i, j) ? logit_of<T>(p, s, head, i, j, product) : Limits<float>::lowest();
-            if (p.softcap != 0) factor = logit_slope(p, product) / (float)p.scale;
-          }
-          float w = Plain ? fast_exp2(fmag(product, unit, -row_lse)) : logit == Limits<float>::lowest() ? 0 : fast_exp2(fmag(logit, LOG2_E, -row_lse));
-          if (Plain && !whole && !is_seen(p, s, i, j)) w = 0;
-          weight[t][n].x[e] = w;
-          slope[t][n].x[e] = w == 0 ? 0 : w * (slope[t][n].x[e] - row_delta) * factor;
+        for (int r = 0; r < LANE_QUERIES; r++) {
+          const int m = m0 + query_of(lane, r);
+          seen[r] = OwnKeys ? queries_seeing(p, s, m, m) : keys_seen(p, s, m, m);
+          if (whole) seen[r] = {o0, o0 + Others};
+          else if (m >= mine) seen[r].end = seen[r].begin;
         }
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+          for (int e = 0; e < ACC; e++) {
+            const int other = 16 * n + other_of(lane, e), r = query_slot(e);
+            const float row_lse = OwnKeys ? stats[step % 2][0][other] : lse[t][r], row_delta = OwnKeys ? stats[step % 2][1][other] : delta[t][r];
+            const float power = fast_exp2(fmag(weight[t][n].x[e], unit, -row_lse)), w = o0 + other >= seen[r].begin && o0 + other < seen[r].end ? power : 0;
+            const float g = w * (slope[t][n].x[e] - row_delta);
+            weight[t][n].x[e] = w;
+            slope[t][n].x[e] = w == 0 ? 0 : g;
+          }
+      } else {
+        UNROLL(N, 1)
+        for (int n = 0; n < N; n++) {
+          UNROLL(ACC, 1)
+          for (int e = 0; e < ACC; e++) {
+            const int other = 16 * n + other_of(lane, e), r = query_slot(e), own_row = m0 + query_of(lane, r);
+            const float row_lse = OwnKeys ? stats[step % 2][0][other] : r ? lse[t][LANE_QUERIES - 1] : lse[t][0];
+            const float row_delta = OwnKeys ? stats[step % 2][1][other] : r ? delta[t][LANE_QUERIES - 1] : delta[t][0];
+            const int i = OwnKeys ? o0 + other : own_row, j = OwnKeys ? own_row : o0 + other;
+            const float product = weight[t][0].x[0];
+            float w = 0, g = 0;
+            if (is_seen(p, s, i, j)) {
+              float factor;
+              const float logit = biased_of<T>(p, s, head, i, j, capped_of(p, product, factor));
+              factor = p.softcap != 0 ? factor / (float)p.scale : 1.0f;
+              w = logit == Limits<float>::lowest() ? 0 : fast_exp2(fmag(logit, LOG2_E, -row_lse));
+              if (w != 0) g = w * (slope[t][0].x[0] - row_delta) * factor;
+            }
+            weight[t][0].x[0] = w;
+            slope[t][0].x[0] = g;
+            move_up(weight[t][0].x);
+            move_up(slope[t][0].x);
+          }
+          move_up(weight[t]);
+          move_up(slope[t]);
+        }
+      }
     }
 
+    Frag w[Tiles][N], g[Tiles][N];
 #pragma unroll
-    for (int n = 0; n < N; n++) {
-      Frag w[Tiles], g[Tiles];
+    for (int t = 0; t < Tiles; t++)
 #pragma unroll
-      for (int t = 0; t < Tiles; t++) {
-        g[t] = to_operand<T>(slope[t][n]);
-        if constexpr (OwnKeys) w[t] = to_operand<T>(weight[t][n]);
+      for (int n = 0; n < N; n++) {
+        g[t][n] = to_operand<T>(slope[t][n]);
+        if constexpr (OwnKeys) w[t][n] = to_operand<T>(weight[t][n]);
       }
+    UNROLL(N, N)
+    for (int n = 0; n < N; n++) {
 #pragma unroll
       for (int d = 0; d < Parts; d++) {
         Frag fx = load_frag<!RESULT_IS_LEFT, false>(x + 16 * n * Pitch + 16 * d, Pitch);
 #pragma unroll
         for (int t = 0; t < Tiles; t++) {
-          if constexpr (RESULT_IS_LEFT) multiply<T>(sum[t][d], g[t], fx);
-          else multiply<T>(sum[t][d], fx, g[t]);
+          if constexpr (RESULT_IS_LEFT) multiply<T>(sum[t][d], g[t][0], fx);
+          else multiply<T>(sum[t][d], fx, g[t][0]);
         }
         if constexpr (OwnKeys) {
           Frag fy = load_frag<!RESULT_IS_LEFT, false>(y + 16 * n * Pitch + 16 * d, Pitch);
 #pragma unroll
           for (int t = 0; t < Tiles; t++) {
-            if constexpr (RESULT_IS_LEFT) multiply<T>(value_sum[t][d], w[t], fy);
-            else multiply<T>(value_sum[t][d], fy, w[t]);
+            if constexpr (RESULT_IS_LEFT) multiply<T>(value_sum[t][d], w[t][0], fy);
+            else multiply<T>(value_sum[t][d], fy, w[t][0]);
           }
         }
 #pragma unroll
@@ -171,32 +215,39 @@ template <class T, int D, int Tiles, int Others, int Stages, bool OwnKeys, bool 
           if constexpr (OwnKeys) settle_rdna(value_sum[t][d]);
         }
       }
+#pragma unroll
+      for (int t = 0; t < Tiles; t++) {
+        move_up(g[t]);
+        if constexpr (OwnKeys) move_up(w[t]);
+      }
     }
-    if (OwnKeys && more) keep_stat(step + 1, next);
-    if (Stages == 1) {
-      __syncthreads();
-      if (more) load_step(step + 1);
-    }
+    if (Ahead) keep_stat();
   }
 
+  UNROLL(Tiles, 1)
+  for (int t = 0; t < Tiles; t++) {
+    UNROLL(Parts, 1)
+    for (int d = 0; d < Parts; d++) {
 #pragma unroll
-  for (int t = 0; t < Tiles; t++)
-#pragma unroll
-    for (int r = 0; r < LANE_QUERIES; r++) {
-      const int m = r0 + row0 + 16 * t + query_of(lane, r);
-      if (m >= mine) continue;
-      T* to = OwnKeys ? key_row<T>(p, p.dk, p.dk_strides, s, kv_head, m) : query_row<T>(p.dq, p.dq_strides, s, head0, m);
-      T* to_v = OwnKeys ? key_row<T>(p, p.dv, p.dv_strides, s, kv_head, m) : nullptr;
-#pragma unroll
-      for (int d = 0; d < Parts; d++)
+      for (int r = 0; r < LANE_QUERIES; r++) {
+        const int m = r0 + row0 + 16 * t + query_of(lane, r);
+        if (m >= mine) continue;
+        T* to = OwnKeys ? key_row<T>(p, p.dk, p.dk_strides, s, kv_head, m) : query_row<T>(p.dq, p.dq_strides, s, head0, m);
+        T* to_v = OwnKeys ? key_row<T>(p, p.dv, p.dv_strides, s, kv_head, m) : nullptr;
 #pragma unroll
         for (int e = 0; e < ACC; e++) {
           const int at = 16 * d + other_of(lane, e);
           if (query_slot(e) != r || at >= p.dim) continue;
-          to[at] = round_to<T>(sum[t][d].x[e] * (float)p.scale);
-          if constexpr (OwnKeys) to_v[at] = round_to<T>(value_sum[t][d].x[e]);
+          to[at] = round_to<T>(sum[0][0].x[e] * (float)p.scale);
+          if constexpr (OwnKeys) to_v[at] = round_to<T>(value_sum[0][0].x[e]);
         }
+      }
+      move_up(sum[0]);
+      if constexpr (OwnKeys) move_up(value_sum[0]);
     }
+    move_up(sum);
+    if constexpr (OwnKeys) move_up(value_sum);
+  }
 }
 
 #define ATTENTION_BACKWARD_MATRIX(name, T, KEYS)                                                                              \

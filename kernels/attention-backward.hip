@@ -21,109 +21,146 @@ template <class T> WICK_FN void attention_delta(const Attention& p) {
   if (i < s.nq && lane == 0) ((A*)p.delta)[lse_index(p, s, head, i)] = sum;
 }
 
-// The weight of a pair from its product, as the forward pass had it.
-template <class T, class A> WICK_FN A weight_of(const Attention& p, const Sequence& s, int head, int i, int j, A product, A lse) {
-  if (!is_seen(p, s, i, j)) return 0;
-  A x = logit_of<T>(p, s, head, i, j, product);
-  return x == Limits<A>::lowest() ? A(0) : expg(x - lse);
+// A tile of queries and one of keys: from products to weights, in `tile`, and gradients of products, over the operands, pitch B + 1.
+template <class T, class A, int B>
+WICK_FN void weights_and_gradients(const Attention& p, const Sequence& s, int head, int i0, int j0, A (&stage)[2][B][33], A (&tile)[B][B + 1],
+                                   const i64 (&queries)[2][B], const i64 (&keys)[2][B]) {
+  constexpr int R = tile_side<T>;
+  const int tx = threadIdx.x % 16, ty = threadIdx.x / 16;
+  A* gradients = &stage[0][0][0];
+  UNROLL(2, 1)
+  for (int which = 0; which < 2; which++) {
+    A acc[R][R] = {};
+    tile_dot<T>(acc, stage, p.dim, which ? p.dout : p.q, queries[which], which ? p.v : p.k, keys[which]);
+    if (which) __syncthreads();  // operands have been read; results take their place
+    A* to = which ? gradients : &tile[0][0];
+#pragma unroll
+    for (int r = 0; r < R; r++)
+#pragma unroll
+      for (int c = 0; c < R; c++) to[(ty + 16 * r) * (B + 1) + tx + 16 * c] = acc[r][c];
+  }
+  // A thread's numbers lie in shared memory, so that loops over them need not be unrolled.
+  const bool plain = is_plain(p);
+  UNROLL(1, 1)
+  for (int r = 0; r < R; r++) {
+    const int row = ty + 16 * r, i = i0 + row;
+    const Range seen = keys_of(p, s, i);
+    const i64 at = lse_index(p, s, head, i < s.nq ? i : s.nq - 1);
+    const A lse = ((const A*)p.lse)[at], delta = ((const A*)p.delta)[at];
+    A* gradient = gradients + row * (B + 1);
+    if (plain) {
+#pragma unroll
+      for (int c = 0; c < R; c++) {
+        const int column = tx + 16 * c, j = j0 + column;
+        const A x = tile[row][column] * (A)p.scale, power = expg(x - lse);
+        const A w = j >= seen.begin && j < seen.end && x != Limits<A>::lowest() ? power : A(0);
+        const A g = w * (gradient[column] - delta) * (A)p.scale;
+        tile[row][column] = w;
+        gradient[column] = w == 0 ? A(0) : g;
+      }
+    } else {
+      UNROLL(1, 1)
+      for (int c = 0; c < R; c++) {
+        const int column = tx + 16 * c, j = j0 + column;
+        const A product = tile[row][column];
+        A w = 0, g = 0;
+        if (j >= seen.begin && j < seen.end) {
+          A slope;
+          const A x = biased_of<T>(p, s, head, i, j, capped_of(p, product, slope));
+          w = x == Limits<A>::lowest() ? A(0) : expg(x - lse);
+          if (w != 0) g = w * (gradient[column] - delta) * slope;
+        }
+        tile[row][column] = w;
+        gradient[column] = g;
+      }
+    }
+  }
 }
 
 template <class T, int D> WICK_FN void attention_backward_query(const Attention& p) {
   typedef compute_t<T> A;
   constexpr int R = tile_side<T>, B = 16 * R;
-  __shared__ A left[B][33], right[B][33], slopes[B][B + 1];
-  int tx = threadIdx.x % 16, ty = threadIdx.x / 16, head = blockIdx.y, kv_head = head / (p.heads / p.kv_heads);
-  Sequence s = sequence_of(p, blockIdx.z);
-  int i0 = blockIdx.x * B;
+  __shared__ A stage[2][B][33], tile[B][B + 1];
+  __shared__ i64 queries[2][B], keys[2][B];  // with gradients of outputs, and with values
+  const int head = blockIdx.y, kv_head = head / (p.heads / p.kv_heads);
+  const Sequence s = sequence_of(p, blockIdx.z);
+  const int i0 = blockIdx.x * B;
   if (i0 >= s.nq) return;
-  Range keys = keys_seen(p, s, i0, i0 + B - 1);
+  const Range seen = keys_seen(p, s, i0, i0 + B - 1);
   A dq[R][D / 16] = {};
-  auto q = [&](int r) { return i0 + r < s.nq ? query_row<const T>(p.q, p.q_strides, s, head, i0 + r) : nullptr; };
-  auto dout = [&](int r) { return i0 + r < s.nq ? query_row<const T>(p.dout, p.dout_strides, s, head, i0 + r) : nullptr; };
+  find_queries<T>(queries, p, s, head, i0);
 
-  for (int j0 = keys.begin / B * B; j0 < keys.end; j0 += B) {
-    auto k = [&](int r) { return j0 + r < s.nk ? key_row<const T>(p, p.k, p.k_strides, s, kv_head, j0 + r) : nullptr; };
-    auto v = [&](int r) { return j0 + r < s.nk ? key_row<const T>(p, p.v, p.v_strides, s, kv_head, j0 + r) : nullptr; };
-    A product[R][R] = {}, dweight[R][R] = {};
-    tile_dot<T>(product, left, right, p.dim, q, k);
-    tile_dot<T>(dweight, left, right, p.dim, dout, v);
+  UNROLL(1, 1)
+  for (int j0 = seen.begin / B * B; j0 < seen.end; j0 += B) {
+    find_keys<T>(keys, p, s, kv_head, j0);
+    weights_and_gradients<T>(p, s, head, i0, j0, stage, tile, queries, keys);
 #pragma unroll
-    for (int r = 0; r < R; r++) {
-      int i = i0 + ty + 16 * r;
-      i64 at = lse_index(p, s, head, i < s.nq ? i : s.nq - 1);
-      A lse = ((const A*)p.lse)[at], delta = ((const A*)p.delta)[at];
+    for (int r = 0; r < R; r++)
 #pragma unroll
       for (int c = 0; c < R; c++) {
-        int j = j0 + tx + 16 * c;
-        A w = weight_of<T>(p, s, head, i, j, product[r][c], lse);
-        slopes[ty + 16 * r][tx + 16 * c] = w == 0 ? A(0) : w * (dweight[r][c] - delta) * logit_slope(p, product[r][c]);
+        const int row = threadIdx.x / 16 + 16 * r, column = threadIdx.x % 16 + 16 * c;
+        tile[row][column] = (&stage[0][0][0])[row * (B + 1) + column];
       }
-    }
-    tile_sum<T, false>(dq, slopes, right, p.dim, k);
+    tile_sum<T, false>(dq, tile, stage, p.dim, p.k, keys[0]);
   }
-#pragma unroll
-  for (int r = 0; r < R; r++) {
-    int i = i0 + ty + 16 * r;
-    if (i >= s.nq) continue;
-    T* row = query_row<T>(p.dq, p.dq_strides, s, head, i);
-#pragma unroll
-    for (int e = 0; e < D / 16; e++) if (tx + 16 * e < p.dim) row[tx + 16 * e] = from_compute<T>(dq[r][e]);
-  }
+  tile_store(dq, tile, s.nq - i0, p.dim, [&](int r, int d, A x) { query_row<T>(p.dq, p.dq_strides, s, head, i0 + r)[d] = from_compute<T>(x); });
 }
 
 template <class T, int D> WICK_FN void attention_backward_key(const Attention& p) {
   typedef compute_t<T> A;
-  constexpr int R = tile_side<T>, B = 16 * R;
-  __shared__ A left[B][33], right[B][33], tile[B][B + 1];
-  int tx = threadIdx.x % 16, ty = threadIdx.x / 16, kv_head = blockIdx.y, group = p.heads / p.kv_heads;
-  Sequence s = sequence_of(p, blockIdx.z);
-  int j0 = blockIdx.x * B;
+  constexpr int R = tile_side<T>, B = 16 * R, E = D / 16;
+  __shared__ A stage[2][B][33], tile[B][B + 1];
+  __shared__ i64 queries[2][B], keys[2][B];
+  const int tx = threadIdx.x % 16, ty = threadIdx.x / 16, kv_head = blockIdx.y, group = p.heads / p.kv_heads;
+  const Sequence s = sequence_of(p, blockIdx.z);
+  const int j0 = blockIdx.x * B;
   if (j0 >= s.nk) return;
-  Range queries = queries_seeing(p, s, j0, j0 + B - 1);
-  A dk[R][D / 16] = {}, dv[R][D / 16] = {};
-  auto k = [&](int r) { return j0 + r < s.nk ? key_row<const T>(p, p.k, p.k_strides, s, kv_head, j0 + r) : nullptr; };
-  auto v = [&](int r) { return j0 + r < s.nk ? key_row<const T>(p, p.v, p.v_strides, s, kv_head, j0 + r) : nullptr; };
-
-  for (int head = kv_head * group; head < (kv_head + 1) * group; head++) {
-    for (int i0 = queries.begin / B * B; i0 < queries.end; i0 += B) {
-      auto q = [&](int r) { return i0 + r < s.nq ? query_row<const T>(p.q, p.q_strides, s, head, i0 + r) : nullptr; };
-      auto dout = [&](int r) { return i0 + r < s.nq ? query_row<const T>(p.dout, p.dout_strides, s, head, i0 + r) : nullptr; };
-      A product[R][R] = {}, dweight[R][R] = {};
-      tile_dot<T>(product, left, right, p.dim, q, k);
-      tile_dot<T>(dweight, left, right, p.dim, dout, v);
+  const Range seeing = queries_seeing(p, s, j0, j0 + B - 1);
+  A now[R][E] = {}, then[R][E] = {};  // gradients of values and of keys, which take turns
+  auto take_turns = [&]() {
 #pragma unroll
-      for (int r = 0; r < R; r++) {
-        int i = i0 + ty + 16 * r;
-        i64 at = lse_index(p, s, head, i < s.nq ? i : s.nq - 1);
-        A lse = ((const A*)p.lse)[at], delta = ((const A*)p.delta)[at];
+    for (int r = 0; r < R; r++)
 #pragma unroll
-        for (int c = 0; c < R; c++) {
-          A w = weight_of<T>(p, s, head, i, j0 + tx + 16 * c, product[r][c], lse);
-          tile[ty + 16 * r][tx + 16 * c] = w;
-          product[r][c] = w == 0 ? A(0) : w * (dweight[r][c] - delta) * logit_slope(p, product[r][c]);
-        }
+      for (int e = 0; e < E; e++) {
+        const A x = now[r][e];
+        now[r][e] = then[r][e];
+        then[r][e] = x;
       }
-      tile_sum<T, true>(dv, tile, right, p.dim, dout);
-      __syncthreads();  // the weights have been read; their gradients take the place
+  };
+  find_keys<T>(keys, p, s, kv_head, j0);
+
+  UNROLL(1, 1)
+  for (int head = kv_head * group; head < (kv_head + 1) * group; head++) {
+    UNROLL(1, 1)
+    for (int i0 = seeing.begin / B * B; i0 < seeing.end; i0 += B) {
+      find_queries<T>(queries, p, s, head, i0);
+      weights_and_gradients<T>(p, s, head, i0, j0, stage, tile, queries, keys);
+      A gradient[R][R];
 #pragma unroll
       for (int r = 0; r < R; r++)
 #pragma unroll
-        for (int c = 0; c < R; c++) tile[ty + 16 * r][tx + 16 * c] = product[r][c];
-      tile_sum<T, true>(dk, tile, right, p.dim, q);
+        for (int c = 0; c < R; c++) gradient[r][c] = (&stage[0][0][0])[(ty + 16 * r) * (B + 1) + tx + 16 * c];
+      UNROLL(2, 1)
+      for (int which = 0; which < 2; which++) {
+        tile_sum<T, true>(now, tile, stage, p.dim, which ? p.q : p.dout, queries[1 - which]);
+        __syncthreads();  // the weights have been read; the gradients of products take their place
+        if (which == 0) {
+#pragma unroll
+          for (int r = 0; r < R; r++)
+#pragma unroll
+            for (int c = 0; c < R; c++) tile[ty + 16 * r][tx + 16 * c] = gradient[r][c];
+        }
+        take_turns();
+      }
     }
   }
-#pragma unroll
-  for (int r = 0; r < R; r++) {
-    int j = j0 + ty + 16 * r;
-    if (j >= s.nk) continue;
-    T* to_k = key_row<T>(p, p.dk, p.dk_strides, s, kv_head, j);
-    T* to_v = key_row<T>(p, p.dv, p.dv_strides, s, kv_head, j);
-#pragma unroll
-    for (int e = 0; e < D / 16; e++) {
-      if (tx + 16 * e >= p.dim) continue;
-      to_k[tx + 16 * e] = from_compute<T>(dk[r][e]);
-      to_v[tx + 16 * e] = from_compute<T>(dv[r][e]);
-    }
+  UNROLL(2, 1)
+  for (int which = 0; which < 2; which++) {
+    tile_store(now, tile, s.nk - j0, p.dim, [&](int r, int d, A x) {
+      T* to = which ? key_row<T>(p, p.dk, p.dk_strides, s, kv_head, j0 + r) : key_row<T>(p, p.dv, p.dv_strides, s, kv_head, j0 + r);
+      to[d] = from_compute<T>(x);
+    });
+    take_turns();
   }
 }
 

@@ -39,3 +39,20 @@ template <class T> WICK_FN Frag to_operand(const Acc& acc) {
   }
   return f;
 }
+
+/** All move up by one: a loop that is not unrolled works on the first each time, and arrays keep to registers. */
+template <class A, int N> WICK_FN void move_up(A (&many)[N]) {
+  const A first = many[0];
+#pragma unroll
+  for (int i = 0; i + 1 < N; i++) many[i] = many[i + 1];
+  many[N - 1] = first;
+}
+template <class A, int N, int M> WICK_FN void move_up(A (&many)[N][M]) {
+#pragma unroll
+  for (int m = 0; m < M; m++) {
+    const A first = many[0][m];
+#pragma unroll
+    for (int i = 0; i + 1 < N; i++) many[i][m] = many[i + 1][m];
+    many[N - 1][m] = first;
+  }
+}

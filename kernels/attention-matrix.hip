@@ -22,26 +22,31 @@ template <class T, int D, int Tiles, int Keys, int Stages> WICK_FN void attentio
   Range keys = keys_seen(p, s, i0, i0 + Rows - 1);
   int first = keys.begin / Keys, last = (keys.end + Keys - 1) / Keys;
 
-  auto load_row = [&](T* to, const T* from, int c) {
-    u32 bytes = from && 8 * c < p.dim ? (p.dim - 8 * c < 8 ? (p.dim - 8 * c) * 2 : 16) : 0;
-    async_copy16(to + 8 * c, bytes ? from + 8 * c : (const T*)p.q, bytes);
-  };
+  // Rows of 16-byte parts, which are there or are zeros as a whole.
+  auto load_row = [&](T* to, const T* from, int c, bool in) { async_copy16(to + 8 * c, in ? from + 8 * c : (const T*)p.q, in ? 16 : 0); };
   auto load_keys = [&](int tile) {
-    T* k = stages + tile % Stages * 2 * Keys * Pitch;
-    T* v = k + Keys * Pitch;
-    for (int at = threadIdx.x; at < Keys * D / 8; at += ATTENTION_THREADS) {
-      int r = at / (D / 8), c = at % (D / 8), j = tile * Keys + r;
-      load_row(k + r * Pitch, j < s.nk ? key_row<const T>(p, p.k, p.k_strides, s, kv_head, j) : nullptr, c);
-      load_row(v + r * Pitch, j < s.nk ? key_row<const T>(p, p.v, p.v_strides, s, kv_head, j) : nullptr, c);
+    constexpr int Copies = Keys * D / 8 / ATTENTION_THREADS;
+    T* to = stages + tile % Stages * 2 * Keys * Pitch;
+    UNROLL(2, 1)
+    for (int which = 0; which < 2; which++) {
+      const void* base = which ? p.v : p.k;
+      const i64 strides[3] = {which ? p.v_strides[0] : p.k_strides[0], which ? p.v_strides[1] : p.k_strides[1], which ? p.v_strides[2] : p.k_strides[2]};
+      UNROLL(Copies, 1)
+      for (int n = 0; n < Copies; n++) {
+        const int at = threadIdx.x + n * ATTENTION_THREADS, r = at / (D / 8), c = at % (D / 8), j = tile * Keys + r;
+        const bool in = j < s.nk && 8 * c < p.dim;
+        load_row(to + (which * Keys + r) * Pitch, in ? key_row<const T>(p, base, strides, s, kv_head, j) : (const T*)p.q, c, in);
+      }
     }
     async_commit();
   };
-  for (int at = threadIdx.x; at < Rows * D / 8; at += ATTENTION_THREADS) {
-    int r = at / (D / 8);
-    load_row(queries + r * Pitch, i0 + r < s.nq ? query_row<const T>(p.q, p.q_strides, s, head, i0 + r) : nullptr, at % (D / 8));
+  constexpr int Copies = Rows * D / 8 / ATTENTION_THREADS;
+  UNROLL(Copies, 1)
+  for (int n = 0; n < Copies; n++) {
+    const int at = threadIdx.x + n * ATTENTION_THREADS, r = at / (D / 8), c = at % (D / 8);
+    load_row(queries + r * Pitch, query_row<const T>(p.q, p.q_strides, s, head, i0 + r), c, i0 + r < s.nq && 8 * c < p.dim);
   }
-  if (first < last) load_keys(first);
-  else async_commit();
+  async_commit();
 
   Acc out[Tiles][Parts] = {};
   float top[Tiles][LANE_QUERIES], sum[Tiles][LANE_QUERIES] = {};
@@ -53,16 +58,24 @@ template <class T, int D, int Tiles, int Keys, int Stages> WICK_FN void attentio
   const float unit = plain ? (float)p.scale * 1.44269504f : 1.44269504f;  // from a score to a power of two
   const int row0 = wave * 16 * Tiles;
 
-  for (int tile = first; tile < last; tile++) {
+  UNROLL(1, 1)
+  for (int tile = Stages > 1 ? first - 1 : first; tile < last; tile++) {
+    if (Stages == 1) {
+      __syncthreads();
+      load_keys(tile);
+    }
     async_wait<0>();
     __syncthreads();
-    if (Stages > 1 && tile + 1 < last) load_keys(tile + 1);
+    if (Stages > 1) {
+      if (tile + 1 < last) load_keys(tile + 1);
+      if (tile < first) continue;  // the first round only asks for keys and values
+    }
     const T* k = stages + tile % Stages * 2 * Keys * Pitch;
     const T* v = k + Keys * Pitch;
     int j0 = tile * Keys;
 
     Acc score[Tiles][KeyTiles] = {};
-#pragma unroll
+    UNROLL(Parts, 2)
     for (int d = 0; d < Parts; d++) {
       Frag q[Tiles];
 #pragma unroll
@@ -82,17 +95,49 @@ template <class T, int D, int Tiles, int Keys, int Stages> WICK_FN void attentio
 #pragma unroll
     for (int t = 0; t < Tiles; t++) {
       int q0 = i0 + row0 + 16 * t;
-      if (!plain || !all_seen(p, s, q0, q0 + 15, j0, j0 + Keys - 1)) {
-#pragma unroll
-        for (int n = 0; n < KeyTiles; n++)
-#pragma unroll
-          for (int e = 0; e < ACC; e++) {
-            int i = q0 + query_of(lane, query_slot(e)), j = j0 + 16 * n + other_of(lane, e);
-            float x = score[t][n].x[e];
-            if (!is_seen(p, s, i, j)) x = Limits<float>::lowest();
-            else if (!plain) x = logit_of<T>(p, s, head, i, j, x);
-            score[t][n].x[e] = x;
+      if (!plain) {
+        if (p.softcap != 0) {
+          UNROLL(KeyTiles, 1)
+          for (int n = 0; n < KeyTiles; n++) {
+            UNROLL(ACC, 1)
+            for (int e = 0; e < ACC; e++) {
+              score[t][0].x[0] = capped_of(p, score[t][0].x[0]);
+              move_up(score[t][0].x);
+            }
+            move_up(score[t]);
           }
+        } else {
+#pragma unroll
+          for (int n = 0; n < KeyTiles; n++)
+#pragma unroll
+            for (int e = 0; e < ACC; e++) score[t][n].x[e] *= (float)p.scale;
+        }
+        UNROLL(KeyTiles, 1)
+        for (int n = 0; n < KeyTiles; n++) {
+          UNROLL(ACC / 2, 1)
+          for (int e = 0; e < ACC; e += 2) {
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+              const int i = q0 + query_of(lane, query_slot(e)), j = j0 + 16 * n + other_of(lane, e + h);
+              if (is_seen(p, s, i, j)) score[t][0].x[0] = biased_of<T>(p, s, head, i, j, score[t][0].x[0]);
+              move_up(score[t][0].x);
+            }
+          }
+          move_up(score[t]);
+        }
+      }
+      if (!all_seen(p, s, q0, q0 + 15, j0, j0 + Keys - 1)) {
+#pragma unroll
+        for (int r = 0; r < LANE_QUERIES; r++) {
+          const Range seen = keys_of(p, s, q0 + query_of(lane, r));
+#pragma unroll
+          for (int n = 0; n < KeyTiles; n++)
+#pragma unroll
+            for (int e = 0; e < ACC; e++) {
+              const int j = j0 + 16 * n + other_of(lane, e);
+              if (query_slot(e) == r && (j < seen.begin || j >= seen.end)) score[t][n].x[e] = Limits<float>::lowest();
+            }
+        }
       }
       float shift[LANE_QUERIES], keep[LANE_QUERIES], added[LANE_QUERIES] = {};
 #pragma unroll
@@ -124,54 +169,70 @@ template <class T, int D, int Tiles, int Keys, int Stages> WICK_FN void attentio
         for (int e = 0; e < ACC; e++) out[t][d].x[e] *= keep[query_slot(e)];
     }
 
+    Frag w[Tiles][KeyTiles];
 #pragma unroll
+    for (int t = 0; t < Tiles; t++)
+#pragma unroll
+      for (int n = 0; n < KeyTiles; n++) w[t][n] = to_operand<T>(score[t][n]);
+    UNROLL(KeyTiles, 1)
     for (int n = 0; n < KeyTiles; n++) {
-      Frag w[Tiles];
-#pragma unroll
-      for (int t = 0; t < Tiles; t++) w[t] = to_operand<T>(score[t][n]);
 #pragma unroll
       for (int d = 0; d < Parts; d++) {
         Frag value = load_frag<!RESULT_IS_LEFT, false>(v + 16 * n * Pitch + 16 * d, Pitch);
 #pragma unroll
         for (int t = 0; t < Tiles; t++) {
-          if constexpr (RESULT_IS_LEFT) multiply<T>(out[t][d], w[t], value);
-          else multiply<T>(out[t][d], value, w[t]);
+          if constexpr (RESULT_IS_LEFT) multiply<T>(out[t][d], w[t][0], value);
+          else multiply<T>(out[t][d], value, w[t][0]);
         }
 #pragma unroll
         for (int t = 0; t < Tiles; t++) settle_rdna(out[t][d]);
       }
-    }
-    if (Stages == 1) {
-      __syncthreads();
-      if (tile + 1 < last) load_keys(tile + 1);
+#pragma unroll
+      for (int t = 0; t < Tiles; t++) move_up(w[t]);
     }
   }
 
-#pragma unroll
-  for (int t = 0; t < Tiles; t++)
-#pragma unroll
+  UNROLL(Tiles, 1)
+  for (int t = 0; t < Tiles; t++) {
+    UNROLL(LANE_QUERIES, 1)
     for (int r = 0; r < LANE_QUERIES; r++) {
-      int i = i0 + row0 + 16 * t + query_of(lane, r);
-      float total = over_query(sum[t][r], [](float a, float b) { return a + b; });
-      float best = top[t][r] == Limits<float>::lowest() ? top[t][r] : plain ? top[t][r] * (float)p.scale : top[t][r], keep = 1;
+      const int i = i0 + row0 + 16 * t + query_of(lane, r);
+      float total = over_query(sum[0][0], [](float a, float b) { return a + b; });
+      float best = top[0][0] == Limits<float>::lowest() ? top[0][0] : plain ? top[0][0] * (float)p.scale : top[0][0], keep = 1;
       if (p.sinks) {
         float with = fmaxf(best, p.sinks[head]);
         keep = best == Limits<float>::lowest() ? 0 : expg(best - with);
         total = total * keep + expg(p.sinks[head] - with);
         best = with;
       }
-      float scale = total > 0 ? keep / total : 0;
-      if (i >= s.nq) continue;
-      T* row = query_row<T>(p.out, p.out_strides, s, head, i);
+      sum[0][0] = total > 0 ? keep / total : 0;  // from here what a row is multiplied by
+      if (p.lse && i < s.nq && other_of(lane, 2 * r) == 0) ((float*)p.lse)[lse_index(p, s, head, i)] = best + logg(total);
+      move_up(top[0]);
+      move_up(sum[0]);
+    }
+    move_up(top);
+    move_up(sum);
+  }
+  UNROLL(Tiles, 1)
+  for (int t = 0; t < Tiles; t++) {
+    const int i = i0 + row0 + 16 * t;
+    UNROLL(Parts, 1)
+    for (int d = 0; d < Parts; d++) {
 #pragma unroll
-      for (int d = 0; d < Parts; d++)
+      for (int r = 0; r < LANE_QUERIES; r++) {
+        const int row = i + query_of(lane, r);
+        T* to = query_row<T>(p.out, p.out_strides, s, head, row);
 #pragma unroll
         for (int e = 0; e < ACC; e++) {
-          int at = 16 * d + other_of(lane, e);
-          if (query_slot(e) == r && at < p.dim) row[at] = round_to<T>(out[t][d].x[e] * scale);
+          const int at = 16 * d + other_of(lane, e);
+          if (query_slot(e) == r && row < s.nq && at < p.dim) to[at] = round_to<T>(out[0][0].x[e] * sum[0][r]);
         }
-      if (p.lse && other_of(lane, 2 * r) == 0) ((float*)p.lse)[lse_index(p, s, head, i)] = best + logg(total);
+      }
+      move_up(out[0]);
     }
+    move_up(out);
+    move_up(sum);
+  }
 }
 
 #define ATTENTION_MATRIX(name, T)                                                                       \

@@ -1,6 +1,7 @@
 // What kernels with one or few queries share: rows read once, eight numbers a lane, and sums scattered over lanes.
 #pragma once
 #include "portable.h"
+#include "settle.h"
 
 /** A load of what is read once, which need not stay in the nearest cache; an early one stays ahead of begin_in_turn where it is written so. */
 template <bool Early = false> WICK_FN word4 load_once(const word4* p) {
@@ -13,35 +14,58 @@ template <bool Early = false> WICK_FN word4 load_once(const word4* p) {
   return *p;
 #endif
 }
+/** The same where `in`, else zeros: one conditional load, where a branch around each of many would take compilers long. */
+template <bool Early = false> WICK_FN word4 load_once_if(bool in, const word4* p) {
+#if defined(WICK_NVIDIA) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 700
+#define LOAD_ONCE_IF                                                                                                     \
+  ("{\n.reg .pred p;\nsetp.ne.b32 p, %5, 0;\nmov.b32 %0, 0;\nmov.b32 %1, 0;\nmov.b32 %2, 0;\nmov.b32 %3, 0;\n"          \
+   "@p ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];\n}"                                                      \
+   : "=&r"(v.x), "=&r"(v.y), "=&r"(v.z), "=&r"(v.w) : "l"(p), "r"((u32)in))
+  word4 v;
+  if constexpr (Early) asm volatile LOAD_ONCE_IF;
+  else asm LOAD_ONCE_IF;
+  return v;
+#else
+  return in ? *p : word4{};
+#endif
+}
 /** Eight numbers of a row as they lie in memory. */
 template <class T> struct Eight {
   word4 w[sizeof(T) / 2];
 };
-/** Numbers at .. at+7 of a row, zeros from dim on; `whole` where 16-byte loads serve. */
-template <class T, bool Early = false> WICK_FN Eight<T> load_eight(const T* row, int at, int dim, bool whole) {
+/** Numbers at .. at+7 of a row by 16-byte loads where `in`, else zeros. */
+template <bool Early = false, class T> WICK_FN Eight<T> load_eight_if(bool in, const T* at) {
   Eight<T> r;
-  u32 words[4];
 #pragma unroll
-  for (int i = 0; i < (int)sizeof(T) / 2; i++) {
-    if (whole) {
-      r.w[i] = load_once<Early>((const word4*)(row + at) + i);
-      continue;
-    }
-#pragma unroll
-    for (int k = 0; k < 4; k++) {
-      words[k] = 0;
-      constexpr int Each = sizeof(T) == 2 ? 2 : 1;
-#pragma unroll
-      for (int h = 0; h < Each; h++) {
-        int e = at + (4 * i + k) * Each + h;
-        if (e >= dim) continue;
-        if constexpr (sizeof(T) == 2) words[k] |= (u32)row[e].bits << 16 * h;
-        else words[k] = bits_as<u32>(row[e]);
-      }
-    }
-    r.w[i] = join_words(words);
-  }
+  for (int i = 0; i < (int)sizeof(T) / 2; i++) r.w[i] = load_once_if<Early>(in, (const word4*)at + i);
   return r;
+}
+/** Numbers at .. at+7 of N rows that may begin anywhere and end before at+7, zeros from dim on; row(n, in) is a row that is there, and `in` whether it is wanted. */
+template <class T, int N, class F> WICK_FN void load_eights_anywhere(Eight<T> (&to)[N], int at, int dim, F row) {
+  constexpr int Words = sizeof(T) * 2, Each = sizeof(T) == 2 ? 2 : 1;
+  UNROLL(1, 1)
+  for (int n = 0; n < N; n++) {
+    bool in = true;
+    const T* from = row(n, in);
+    u32 words[Words] = {};
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+      const bool inside = in && at + i < dim;
+      const T x = from[inside ? at + i : 0];
+      u32 bits;
+      if constexpr (sizeof(T) == 2) bits = (u32)x.bits << 16 * (i % 2);
+      else bits = bits_as<u32>(x);
+      words[i / Each] |= inside ? bits : 0u;
+    }
+    // One text for all rows: what is there moves up, and arrays keep to registers.
+#pragma unroll
+    for (int i = 0; i + 1 < N; i++) to[i] = to[i + 1];
+#pragma unroll
+    for (int i = 0; i < Words / 4; i++) {
+      const u32 four[4] = {words[4 * i], words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]};
+      to[N - 1].w[i] = join_words(four);
+    }
+  }
 }
 template <class T> WICK_FN void unpack_eight(const Eight<T>& from, float (&to)[8]) {
 #pragma unroll

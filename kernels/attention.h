@@ -108,10 +108,21 @@ WICK_FN bool all_seen(const Attention& p, const Sequence& s, int first, int last
 // A score that is only scaled can skip logit_of.
 WICK_FN bool is_plain(const Attention& p) { return p.softcap == 0 && !p.slopes && p.mask_kind == 0; }
 
-// From the product of query and key to the logit: scale, cap, alibi, mask; -infinity where the mask forbids.
-template <class T, class A> WICK_FN A logit_of(const Attention& p, const Sequence& s, int head, int i, int j, A product) {
-  A x = product * (A)p.scale;
-  if (p.softcap != 0) x = (A)p.softcap * tanhg(x / (A)p.softcap);
+// From the product of query and key to the logit: scale and cap, then alibi and mask; -infinity where the mask forbids.
+template <class A> WICK_FN A capped_of(const Attention& p, A product) {
+  const A x = product * (A)p.scale;
+  return p.softcap != 0 ? (A)p.softcap * tanhg(x / (A)p.softcap) : x;
+}
+// The same, and its derivative by the product.
+template <class A> WICK_FN A capped_of(const Attention& p, A product, A& slope) {
+  const A x = product * (A)p.scale;
+  slope = (A)p.scale;
+  if (p.softcap == 0) return x;
+  const A t = tanhg(x / (A)p.softcap);
+  slope *= 1 - t * t;
+  return (A)p.softcap * t;
+}
+template <class T, class A> WICK_FN A biased_of(const Attention& p, const Sequence& s, int head, int i, int j, A x) {
   if (p.slopes) x -= (A)p.slopes[head] * (A)(i + s.offset > j ? i + s.offset - j : j - i - s.offset);
   if (p.mask_kind) {
     i64 at = s.batch * p.mask_strides[0] + head * p.mask_strides[1] + i * p.mask_strides[2] + j * p.mask_strides[3];
@@ -120,9 +131,12 @@ template <class T, class A> WICK_FN A logit_of(const Attention& p, const Sequenc
   }
   return x;
 }
-// The derivative of the logit by the product.
-template <class A> WICK_FN A logit_slope(const Attention& p, A product) {
-  if (p.softcap == 0) return (A)p.scale;
-  A t = tanhg(product * (A)p.scale / (A)p.softcap);
-  return (A)p.scale * (1 - t * t);
+template <class T, class A> WICK_FN A logit_of(const Attention& p, const Sequence& s, int head, int i, int j, A product) {
+  return biased_of<T>(p, s, head, i, j, capped_of(p, product));
+}
+// The keys that query i sees; none for a query that is not there.
+WICK_FN Range keys_of(const Attention& p, const Sequence& s, int i) {
+  Range r = keys_seen(p, s, i, i);
+  if (i >= s.nq) r.end = r.begin;
+  return r;
 }

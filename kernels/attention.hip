@@ -9,63 +9,90 @@
 template <class T, int D> WICK_FN void attention_forward(const Attention& p) {
   typedef compute_t<T> A;
   constexpr int R = tile_side<T>, B = 16 * R;
-  __shared__ A left[B][33], right[B][33], weights[B][B + 1];
-  int tx = threadIdx.x % 16, ty = threadIdx.x / 16, head = blockIdx.y, kv_head = head / (p.heads / p.kv_heads);
-  Sequence s = sequence_of(p, blockIdx.z);
-  int i0 = blockIdx.x * B;
+  __shared__ A stage[2][B][33], weights[B][B + 1], tops[B], sums[B], keeps[B];
+  __shared__ i64 queries[2][B], keys_values[2][B];
+  const int tx = threadIdx.x % 16, ty = threadIdx.x / 16, head = blockIdx.y, kv_head = head / (p.heads / p.kv_heads);
+  const Sequence s = sequence_of(p, blockIdx.z);
+  const int i0 = blockIdx.x * B;
   if (i0 >= s.nq) return;
-  Range keys = keys_seen(p, s, i0, i0 + B - 1);
-  A out[R][D / 16] = {}, top[R], sum[R] = {};
-#pragma unroll
-  for (int r = 0; r < R; r++) top[r] = Limits<A>::lowest();
+  const Range keys = keys_seen(p, s, i0, i0 + B - 1);
+  const bool plain = is_plain(p);
+  const A unit = plain ? (A)p.scale : A(1);  // what makes a logit of what lies in `weights`
+  A out[R][D / 16] = {};
+  if (threadIdx.x < B) tops[threadIdx.x] = Limits<A>::lowest(), sums[threadIdx.x] = 0;
+  find_queries<T>(queries, p, s, head, i0);
 
+  UNROLL(1, 1)
   for (int j0 = keys.begin / B * B; j0 < keys.end; j0 += B) {
+    find_keys<T>(keys_values, p, s, kv_head, j0);
     A score[R][R] = {};
-    tile_dot<T>(score, left, right, p.dim,
-      [&](int r) { return i0 + r < s.nq ? query_row<const T>(p.q, p.q_strides, s, head, i0 + r) : nullptr; },
-      [&](int r) { return j0 + r < s.nk ? key_row<const T>(p, p.k, p.k_strides, s, kv_head, j0 + r) : nullptr; });
+    tile_dot<T>(score, stage, p.dim, p.q, queries[0], p.k, keys_values[0]);
 #pragma unroll
-    for (int r = 0; r < R; r++) {
-      int i = i0 + ty + 16 * r;
-      A best = top[r];
+    for (int r = 0; r < R; r++)
+#pragma unroll
+      for (int c = 0; c < R; c++) weights[ty + 16 * r][tx + 16 * c] = score[r][c];
+    // From here a thread's numbers lie in shared memory, so that loops over them need not be unrolled.
+    if (!plain) {
+      UNROLL(1, 1)
+      for (int n = 0; n < R * R; n++) {
+        const int row = ty + n / R * 16, column = tx + n % R * 16;
+        if (is_seen(p, s, i0 + row, j0 + column)) weights[row][column] = logit_of<T>(p, s, head, i0 + row, j0 + column, weights[row][column]);
+      }
+    }
+    UNROLL(1, 1)
+    for (int row = ty; row < B; row += 16) {
+      const Range seen = keys_of(p, s, i0 + row);
+      const A top = tops[row];
+      A x[R], best = top, added = 0;
 #pragma unroll
       for (int c = 0; c < R; c++) {
-        int j = j0 + tx + 16 * c;
-        score[r][c] = is_seen(p, s, i, j) ? logit_of<T>(p, s, head, i, j, score[r][c]) : Limits<A>::lowest();
-        best = score[r][c] > best ? score[r][c] : best;
+        const int j = j0 + tx + 16 * c;
+        x[c] = j >= seen.begin && j < seen.end ? weights[row][tx + 16 * c] * unit : Limits<A>::lowest();
+        best = x[c] > best ? x[c] : best;
       }
+#pragma unroll
       for (int m = 8; m; m /= 2) {
-        A other = shfl_xor(best, m, 16);
+        const A other = shfl_xor(best, m, 16);
         best = other > best ? other : best;
       }
-      A keep = top[r] == best ? A(1) : expg(top[r] - best), added = 0;
+      const A raised = expg(top - best), keep = top == best ? A(1) : raised;
 #pragma unroll
       for (int c = 0; c < R; c++) {
-        A w = score[r][c] == Limits<A>::lowest() ? A(0) : expg(score[r][c] - best);
-        weights[ty + 16 * r][tx + 16 * c] = w;
+        const A power = expg(x[c] - best), w = x[c] == Limits<A>::lowest() ? A(0) : power;
+        weights[row][tx + 16 * c] = w;
         added += w;
       }
+#pragma unroll
       for (int m = 8; m; m /= 2) added += shfl_xor(added, m, 16);
-      sum[r] = sum[r] * keep + added;
-      top[r] = best;
+      if (tx == 0) sums[row] = sums[row] * keep + added, tops[row] = best, keeps[row] = keep;
+    }
+    sync_wave();
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+      const A keep = keeps[ty + 16 * r];
 #pragma unroll
       for (int e = 0; e < D / 16; e++) out[r][e] *= keep;
     }
-    tile_sum<T, false>(out, weights, right, p.dim,
-      [&](int r) { return j0 + r < s.nk ? key_row<const T>(p, p.v, p.v_strides, s, kv_head, j0 + r) : nullptr; });
+    tile_sum<T, false>(out, weights, stage, p.dim, p.v, keys_values[1]);
   }
 
-#pragma unroll
-  for (int r = 0; r < R; r++) {
-    int i = i0 + ty + 16 * r;
-    if (p.sinks) add_sink(p.sinks[head], top[r], sum[r], out[r]);
-    if (i >= s.nq) continue;
-    A scale = sum[r] > 0 ? 1 / sum[r] : A(0);
-    T* row = query_row<T>(p.out, p.out_strides, s, head, i);
-#pragma unroll
-    for (int e = 0; e < D / 16; e++) if (tx + 16 * e < p.dim) row[tx + 16 * e] = from_compute<T>(out[r][e] * scale);
-    if (p.lse && tx == 0) ((A*)p.lse)[lse_index(p, s, head, i)] = top[r] + logg(sum[r]);
+  __syncthreads();
+  if (threadIdx.x < B) {
+    const int r = threadIdx.x, i = i0 + r;
+    A top = tops[r], sum = sums[r], keep = 1;
+    if (p.sinks) {  // takes part in the sum only
+      const A sink = (A)p.sinks[head], best = sink > top ? sink : top;
+      if (top != best) keep = expg(top - best);
+      sum = sum * keep + expg(sink - best);
+      top = best;
+    }
+    keeps[r] = keep;
+    sums[r] = sum > 0 ? 1 / sum : A(0);
+    if (p.lse && i < s.nq) ((A*)p.lse)[lse_index(p, s, head, i)] = top + logg(sum);
   }
+  tile_store(out, weights, s.nq - i0, p.dim, [&](int r, int d, A x) {
+    query_row<T>(p.out, p.out_strides, s, head, i0 + r)[d] = from_compute<T>(x * keeps[r] * sums[r]);
+  });
 }
 
 #define ATTENTION_FORWARD(name, T)                                            \
@@ -82,11 +109,11 @@ FOR_REALS(ATTENTION_FORWARD, attention)
 
 constexpr int SPLIT_THREADS = 128;
 
-template <class T, int D, int G, int Unroll, int Threads, bool Ahead> WICK_FN void attention_split(const Attention& p) {
-  constexpr int Lanes = D / 8, Groups = Threads / Lanes, Step = Groups * Unroll, HeadLanes = Lanes / G;
+template <class T, int D, int G, int Unroll> WICK_FN void attention_split(const Attention& p) {
+  constexpr int Threads = SPLIT_THREADS, Lanes = D / 8, Groups = Threads / Lanes, Step = Groups * Unroll, HeadLanes = Lanes / G;
   constexpr int N = G * Unroll, Slots = N > Lanes ? N / Lanes : 1, Copies = N < Lanes ? Lanes / N : 1;  // scores: results a lane has, lanes a result has
   __shared__ float merged[Groups][G][2];
-  __shared__ float outputs[Groups][D];
+  __shared__ __attribute__((aligned(16))) float queries_outputs[(G > Groups ? G : Groups) * D];
   const int lane = threadIdx.x % Lanes, group = threadIdx.x / Lanes, split = blockIdx.x;
   const int head0 = blockIdx.y * G, kv_head = head0 / (p.heads / p.kv_heads), batch = blockIdx.z / p.tq, i = blockIdx.z % p.tq;
   const Sequence s = sequence_of(p, batch);
@@ -97,42 +124,63 @@ template <class T, int D, int G, int Unroll, int Threads, bool Ahead> WICK_FN vo
   const int begin = keys.begin + split * each, end = begin + each < keys.end ? begin + each : keys.end;
   const bool plain = is_plain(p);
   bool whole = p.dim % 8 == 0 && aligned16(p.k) && aligned16(p.v);
+#pragma unroll
   for (int d = 0; d < 3; d++) whole &= p.k_strides[d] % 8 == 0 && p.v_strides[d] % 8 == 0;
   const float unit = plain ? (float)p.scale * 1.44269504f : 1.44269504f;  // from a score to a power of two
 
+  UNROLL(1, 1)
+  for (int t = threadIdx.x; t < G * D; t += Threads) {
+    const int d = t % D;
+    queries_outputs[t] = i < s.nq && d < p.dim ? (float)to_compute(query_row<const T>(p.q, p.q_strides, s, head0 + t / D, i)[d]) : 0.0f;
+  }
+  __syncthreads();
   float query[G][8], out[G][8] = {};
 #pragma unroll
   for (int g = 0; g < G; g++)
 #pragma unroll
-    for (int e = 0; e < 8; e++) {
-      int d = 8 * lane + e;
-      query[g][e] = i < s.nq && d < p.dim ? (float)to_compute(query_row<const T>(p.q, p.q_strides, s, head0 + g, i)[d]) : 0.0f;
-    }
+    for (int e = 0; e < 8; e++) query[g][e] = queries_outputs[g * D + 8 * lane + e];
+  __syncthreads();
   // This lane's share of the scores: of head `own`, keys `from` and following of a step.
   const int own = lane / HeadLanes, from = lane % HeadLanes * Slots / Copies;
   float top = Limits<float>::lowest(), sum = 0;
-  auto fetch = [&](Eight<T> (&to)[Unroll], const void* base, const i64 (&strides)[3], int j0) {
-    const T* at = p.pages ? nullptr : key_row<const T>(p, base, strides, s, kv_head, j0 + group);
-    const i64 step = Groups * strides[2];
-#pragma unroll
-    for (int u = 0; u < Unroll; u++) {
-      const int j = j0 + u * Groups + group;
-      to[u] = Eight<T>{};
-      if (j < end && 8 * lane < p.dim) to[u] = load_eight(p.pages ? key_row<const T>(p, base, strides, s, kv_head, j) : at, 8 * lane, p.dim, whole);
-      if (!p.pages) at += step;
-    }
-  };
 
-  Eight<T> key[Unroll], value[Unroll];
-  if (Ahead) fetch(key, p.k, p.k_strides, begin);
+  Eight<T> rows[2 * Unroll];  // of keys, then of values
   // Every group makes as many steps, since all lanes of a wave take part in shuffles.
+  UNROLL(1, 1)
   for (int j0 = begin; j0 < begin + each && j0 < keys.end; j0 += Step) {
-    if (!Ahead) fetch(key, p.k, p.k_strides, j0);
-    fetch(value, p.v, p.v_strides, j0);
+    const int first = j0 + group;
+    if (!whole) {
+      load_eights_anywhere(rows, 8 * lane, p.dim, [&](int n, bool& in) {
+        const bool value = n >= Unroll;
+        const int j = first + n % Unroll * Groups;
+        const i64 strides[3] = {value ? p.v_strides[0] : p.k_strides[0], value ? p.v_strides[1] : p.k_strides[1], value ? p.v_strides[2] : p.k_strides[2]};
+        in = j < end;
+        return key_row<const T>(p, value ? p.v : p.k, strides, s, kv_head, in ? j : begin);
+      });
+    } else {
+#pragma unroll
+      for (int which = 0; which < 2; which++) {
+        const T* base = (const T*)(which ? p.v : p.k) + 8 * lane;
+        const i64(&strides)[3] = which ? p.v_strides : p.k_strides;
+        i64 at[Unroll];
+        if (p.pages) {
+          const int j = first + lane % Unroll * Groups;  // a page is looked up by one lane for all of the group
+          const i64 own_row = key_row<const T>(p, nullptr, strides, s, kv_head, j < end ? j : begin) - (const T*)nullptr;
+#pragma unroll
+          for (int u = 0; u < Unroll; u++) at[u] = shfl(own_row, u, Lanes);
+        } else {
+          at[0] = key_row<const T>(p, nullptr, strides, s, kv_head, first) - (const T*)nullptr;
+#pragma unroll
+          for (int u = 1; u < Unroll; u++) at[u] = at[u - 1] + Groups * strides[2];
+        }
+#pragma unroll
+        for (int u = 0; u < Unroll; u++) rows[which * Unroll + u] = load_eight_if(first + u * Groups < end && 8 * lane < p.dim, base + at[u]);
+      }
+    }
     float score[N], x[8];
 #pragma unroll
     for (int u = 0; u < Unroll; u++) {
-      unpack_eight(key[u], x);
+      unpack_eight(rows[u], x);
 #pragma unroll
       for (int g = 0; g < G; g++) {
         float dot = 0;
@@ -141,13 +189,21 @@ template <class T, int D, int G, int Unroll, int Threads, bool Ahead> WICK_FN vo
         score[g * Unroll + u] = dot;
       }
     }
-    if (Ahead) fetch(key, p.k, p.k_strides, j0 + Step);
     scatter_sums<N, Lanes / 2, Lanes>(score, lane);
+    if (!plain) {
+      UNROLL(1, 1)
+      for (int c = 0; c < Slots; c++) {
+        const int j = first + (from + c) * Groups;
+        const float logit = j < end ? logit_of<T>(p, s, head0 + own, i, j, score[0]) : 0;
+#pragma unroll
+        for (int n = 0; n + 1 < Slots; n++) score[n] = score[n + 1];
+        score[Slots - 1] = logit;
+      }
+    }
     float best = top;
 #pragma unroll
     for (int c = 0; c < Slots; c++) {
-      const int j = j0 + (from + c) * Groups + group;
-      score[c] = j >= end ? Limits<float>::lowest() : plain ? score[c] * unit : logit_of<T>(p, s, head0 + own, i, j, score[c]) * unit;
+      score[c] = first + (from + c) * Groups < end ? score[c] * unit : Limits<float>::lowest();
       best = fmaxf(best, score[c]);
     }
 #pragma unroll
@@ -170,7 +226,7 @@ template <class T, int D, int G, int Unroll, int Threads, bool Ahead> WICK_FN vo
     top = best;
 #pragma unroll
     for (int u = 0; u < Unroll; u++) {
-      unpack_eight(value[u], x);
+      unpack_eight(rows[Unroll + u], x);
 #pragma unroll
       for (int g = 0; g < G; g++) {
         const int n = g * Unroll + u;
@@ -185,75 +241,107 @@ template <class T, int D, int G, int Unroll, int Threads, bool Ahead> WICK_FN vo
   for (int m = HeadLanes / 2; m; m /= 2) sum += shfl_xor(sum, m, HeadLanes);
   if (lane % HeadLanes == 0) merged[group][own][0] = top, merged[group][own][1] = sum / Copies;
   __syncthreads();
-#pragma unroll
+  UNROLL(1, 1)
   for (int g = 0; g < G; g++) {
     float best = Limits<float>::lowest(), total = 0;
+    UNROLL(4, 4)
     for (int w = 0; w < Groups; w++) best = fmaxf(best, merged[w][g][0]);
-    for (int w = 0; w < Groups; w++) if (merged[w][g][1] > 0) total += merged[w][g][1] * fast_exp2(merged[w][g][0] - best);
+    UNROLL(4, 4)
+    for (int w = 0; w < Groups; w++) {
+      const float weighed = merged[w][g][1] * fast_exp2(merged[w][g][0] - best);
+      if (merged[w][g][1] > 0) total += weighed;
+    }
     const float keep = merged[group][g][1] > 0 ? fast_exp2(merged[group][g][0] - best) : 0;
 #pragma unroll
-    for (int e = 0; e < 8; e++) outputs[group][8 * lane + e] = out[g][e] * keep;
+    for (int e = 0; e < 8; e++) queries_outputs[group * D + 8 * lane + e] = out[0][e] * keep;
     __syncthreads();
     if (i < s.nq) {
       i64 row = (((i64)batch * p.heads + head0 + g) * p.tq + i) * p.splits + split;
+      UNROLL(1, 1)
       for (int d = threadIdx.x; d < p.dim; d += Threads) {
         float added = 0;
 #pragma unroll
-        for (int w = 0; w < Groups; w++) added += outputs[w][d];
+        for (int w = 0; w < Groups; w++) added += queries_outputs[w * D + d];
         ((float*)p.partial)[row * p.dim + d] = total > 0 ? added / total : 0;
       }
       if (threadIdx.x == 0) ((float*)p.partial_lse)[row] = total > 0 ? best * 0.69314718f + logg(total) : Limits<float>::lowest();
     }
     __syncthreads();
+#pragma unroll
+    for (int n = 0; n + 1 < G; n++)  // the next head's turn
+#pragma unroll
+      for (int e = 0; e < 8; e++) out[n][e] = out[n + 1][e];
   }
 }
 
 /** Rows a lane has under way for eight heads; on AMD as many as leave registers for the rest. */
 #ifdef WICK_AMD
-template <class T, int D> constexpr int EIGHT_AHEAD = sizeof(T) == 4 || D == 256 ? 2 : 4;
+template <class T, int D> constexpr int EIGHT_AHEAD = 2;
 #else
 template <class T, int D> constexpr int EIGHT_AHEAD = 4;
 #endif
-#define ATTENTION_SPLIT(name, T, D)                                                                            \
-  KERNEL(SPLIT_THREADS) name##_##D##_1(Attention p) { attention_split<T, D, 1, sizeof(T) == 4 ? 4 : 8, SPLIT_THREADS, false>(p); }  \
-  KERNEL(SPLIT_THREADS) name##_##D##_2(Attention p) { attention_split<T, D, 2, sizeof(T) == 4 ? 4 : 8, SPLIT_THREADS, false>(p); }  \
-  KERNEL(SPLIT_THREADS) name##_##D##_4(Attention p) { attention_split<T, D, 4, 4, SPLIT_THREADS, false>(p); }  \
-  KERNEL(SPLIT_THREADS) name##_##D##_8(Attention p) { attention_split<T, D, 8, EIGHT_AHEAD<T, D>, SPLIT_THREADS, false>(p); }
-#define ATTENTION_SPLITS(name, T) \
-  ATTENTION_SPLIT(name, T, 64)    \
-  ATTENTION_SPLIT(name, T, 128)   \
-  ATTENTION_SPLIT(name, T, 256)
-ATTENTION_SPLITS(attention_split_f32, float)
-ATTENTION_SPLITS(attention_split_f16, half)
-ATTENTION_SPLITS(attention_split_bf16, bfloat)
+/** The block that bounds registers: on NVIDIA four blocks are to have room side by side where up to four heads share rows of 16-bit numbers. */
+#ifdef WICK_NVIDIA
+constexpr int SPLIT_BOUND = 4 * SPLIT_THREADS;
+#else
+constexpr int SPLIT_BOUND = SPLIT_THREADS;
+#endif
+#define ATTENTION_SPLIT(name, T, D, BOUND)                                                                         \
+  KERNEL(BOUND) name##_##D##_1(Attention p) { attention_split<T, D, 1, sizeof(T) == 4 ? 4 : 8>(p); }               \
+  KERNEL(BOUND) name##_##D##_2(Attention p) { attention_split<T, D, 2, sizeof(T) == 4 ? 4 : 8>(p); }               \
+  KERNEL(BOUND) name##_##D##_4(Attention p) { attention_split<T, D, 4, 4>(p); }                                    \
+  KERNEL(SPLIT_THREADS) name##_##D##_8(Attention p) { attention_split<T, D, 8, EIGHT_AHEAD<T, D>>(p); }
+#define ATTENTION_SPLITS(name, T, BOUND) \
+  ATTENTION_SPLIT(name, T, 64, BOUND)    \
+  ATTENTION_SPLIT(name, T, 128, BOUND)   \
+  ATTENTION_SPLIT(name, T, 256, BOUND)
+ATTENTION_SPLITS(attention_split_f32, float, SPLIT_THREADS)
+ATTENTION_SPLITS(attention_split_f16, half, SPLIT_BOUND)
+ATTENTION_SPLITS(attention_split_bf16, bfloat, SPLIT_BOUND)
 
 // attention_combine_T: grid (tq, heads, batch), COMBINE_THREADS threads: the splits of a row weighed by their lse. Threads with the same
 // number of the head dimension share out the splits, many loads under way at once.
 constexpr int COMBINE_THREADS = 512;
 template <class T> WICK_FN void attention_combine(const Attention& p) {
   __shared__ float sums[COMBINE_THREADS], slots[WAVE_SLOTS];
-  const int i = blockIdx.x, head = blockIdx.y, width = p.dim <= 64 ? 64 : p.dim <= 128 ? 128 : 256, parts = COMBINE_THREADS / width;
+  const int i = blockIdx.x, head = blockIdx.y, bits = p.dim <= 64 ? 6 : p.dim <= 128 ? 7 : 8, width = 1 << bits, parts = COMBINE_THREADS >> bits;
   const Sequence s = sequence_of(p, blockIdx.z);
   if (i >= s.nq) return;
   const i64 first = (((i64)blockIdx.z * p.heads + head) * p.tq + i) * p.splits;
   const float* lse = (const float*)p.partial_lse + first;
-  const int d = threadIdx.x % width, part = threadIdx.x / width;
+  const int d = threadIdx.x & (width - 1), part = threadIdx.x >> bits;
   const float* partial = (const float*)p.partial + first * p.dim + (d < p.dim ? d : 0);
   float top = p.sinks ? p.sinks[head] : Limits<float>::lowest();
+  UNROLL(1, 1)
   for (int w = threadIdx.x; w < p.splits; w += COMBINE_THREADS) top = fmaxf(top, lse[w]);
   top = group_max(top, COMBINE_THREADS, slots);
   float sum = 0, out = 0;
-#pragma unroll 8
-  for (int w = part; w < p.splits; w += parts) {
-    const float weight = lse[w] == Limits<float>::lowest() ? 0.0f : expg(lse[w] - top);
-    sum += weight;  // the same for every number of a part
-    out = fmaf(weight, partial[(i64)w * p.dim], out);
+  UNROLL(1, 1)
+  for (int w0 = 0; w0 < p.splits; w0 += COMBINE_THREADS) {
+    const int own = w0 + threadIdx.x, count = p.splits - w0 < COMBINE_THREADS ? p.splits - w0 : COMBINE_THREADS;
+    if (w0 > 0) __syncthreads();
+    if (own < p.splits) sums[threadIdx.x] = lse[own] == Limits<float>::lowest() ? 0.0f : expg(lse[own] - top);
+    __syncthreads();
+    const float* rows = partial + (i64)w0 * p.dim;
+    UNROLL(1, 1)
+    for (int u0 = part; u0 < count; u0 += 8 * parts) {
+#pragma unroll
+      for (int u = 0; u < 8; u++) {
+        const bool in = u0 + u * parts < count;
+        const int w = in ? u0 + u * parts : part;
+        const float weight = sums[w], x = rows[(i64)w * p.dim];
+        if (in) sum += weight;  // the same for every number of a part
+        if (in) out = fmaf(weight, x, out);
+      }
+    }
   }
+  __syncthreads();
   sums[threadIdx.x] = out;
   sum = group_sum(d == 0 ? sum : 0.0f, COMBINE_THREADS, slots);
   if (p.sinks) sum += expg(p.sinks[head] - top);
   __syncthreads();
   if (part == 0 && d < p.dim) {
+    UNROLL(1, 1)
     for (int w = 1; w < parts; w++) out += sums[w * width + d];
     query_row<T>(p.out, p.out_strides, s, head, i)[d] = from_compute<T>(sum > 0 ? out / sum : 0.0f);
   }

@@ -23,6 +23,13 @@ struct NewToken {
   float scale;
 };
 
+/** The same number, of which compilers do not know that it is the same each time round a loop: they would make a loop for each case. */
+WICK_FN int unknown(int n) {
+#ifdef WICK_NVIDIA
+  asm volatile("" : "+r"(n));
+#endif
+  return n;
+}
 template <class T> WICK_FN float rounded(float x) { return to_compute(from_compute<T>(x)); }
 
 template <class T, int D, int G, int Unroll> WICK_FN void decode_attention(const NewToken& p) {
@@ -43,42 +50,42 @@ template <class T, int D, int G, int Unroll> WICK_FN void decode_attention(const
   const bool whole = p.dim % 8 == 0, newest = split == active - 1;
   T* const keys = (T*)p.keys + (i64)kv_head * p.room * p.dim;
   T* const values = (T*)p.values + (i64)kv_head * p.room * p.dim;
-  auto fetch = [&](Eight<T> (&to)[Unroll], const T* base, int j0) {
+  Eight<T> rows[2 * Unroll];  // of keys, then of values
+  auto fetch = [&](int which, int j0) {
+    const int first = j0 + group;
+    const T* at = (which ? values : keys) + (i64)first * p.dim + 8 * lane;
 #pragma unroll
-    for (int u = 0; u < Unroll; u++) {
-      const int j = j0 + u * Groups + group;
-      to[u] = Eight<T>{};
-      if (j < end && 8 * lane < p.dim) to[u] = load_eight<T, true>(base + (i64)j * p.dim, 8 * lane, p.dim, whole);
-    }
+    for (int u = 0; u < Unroll; u++) rows[which * Unroll + u] = load_eight_if<true>(whole && first + u * Groups < end && 8 * lane < p.dim, at + u * Groups * p.dim);
   };
-  Eight<T> key[Unroll], value[Unroll];
-  fetch(key, keys, begin);
-  fetch(value, values, begin);
+  fetch(0, begin);
+  fetch(1, begin);
   begin_in_turn();
 
   // The new query of each head, and the new key and value where they are needed.
   const T* qkv = (const T*)p.qkv;
   const T* cos = (const T*)p.cos + (i64)position * half_dim;
   const T* sin = (const T*)p.sin + (i64)position * half_dim;
-  for (int t = threadIdx.x; t < (G + 1) * half_dim; t += DECODE_SPLIT) {
+  UNROLL(1, 1)
+  for (int t = threadIdx.x; t < (newest ? G + 1 : G) * half_dim; t += DECODE_SPLIT) {
     const int g = t / half_dim, i = t % half_dim;
-    if (g == G && !newest) continue;
     const T* from = qkv + (i64)(g < G ? head0 + g : p.heads + kv_head) * p.dim;
     float* to = g < G ? queries[g] : key_new;
     const float c = to_compute(cos[i]), s = to_compute(sin[i]), a = to_compute(from[i]), b = to_compute(from[i + half_dim]);
     to[i] = rounded<T>(a * c - b * s);
     to[i + half_dim] = rounded<T>(a * s + b * c);
   }
+  UNROLL(1, 1)
   for (int d = p.dim + threadIdx.x; d < D; d += DECODE_SPLIT) {
+    UNROLL(1, 1)
     for (int g = 0; g < G; g++) queries[g][d] = 0;
     key_new[d] = value_new[d] = 0;
   }
-  if (newest) {
-    const T* from = qkv + (i64)(p.heads + p.kv_heads + kv_head) * p.dim;
-    for (int d = threadIdx.x; d < p.dim; d += DECODE_SPLIT) value_new[d] = to_compute(from[d]);
-  }
+  const T* new_value = qkv + (i64)(p.heads + p.kv_heads + kv_head) * p.dim;
+  UNROLL(1, 1)
+  for (int d = threadIdx.x; d < p.dim; d += DECODE_SPLIT) value_new[d] = newest ? to_compute(new_value[d]) : 0.0f;
   __syncthreads();
   if (newest && head0 % share == 0) {
+    UNROLL(1, 1)
     for (int d = threadIdx.x; d < p.dim; d += DECODE_SPLIT) {
       keys[(i64)position * p.dim + d] = from_compute<T>(key_new[d]);
       values[(i64)position * p.dim + d] = from_compute<T>(value_new[d]);
@@ -108,11 +115,19 @@ template <class T, int D, int G, int Unroll> WICK_FN void decode_attention(const
   const int own = lane / HeadLanes, from = lane % HeadLanes * Slots / Copies;
   float top = Limits<float>::lowest(), sum = 0;
   // Every group makes as many steps, since all lanes of a wave take part in shuffles.
+  UNROLL(1, 1)
   for (int j0 = begin; j0 < end; j0 += Step) {
+    if (!whole) {
+      load_eights_anywhere(rows, 8 * lane, p.dim, [&](int n, bool& in) {
+        const int j = j0 + group + n % Unroll * Groups;
+        in = j < end;
+        return (n < Unroll ? keys : values) + (i64)(in ? j : begin) * p.dim;
+      });
+    }
     float score[N], x[8];
 #pragma unroll
     for (int u = 0; u < Unroll; u++) {
-      unpack_eight(key[u], x);
+      unpack_eight(rows[u], x);
 #pragma unroll
       for (int g = 0; g < G; g++) {
         float dot = 0;
@@ -121,7 +136,7 @@ template <class T, int D, int G, int Unroll> WICK_FN void decode_attention(const
         score[g * Unroll + u] = dot;
       }
     }
-    fetch(key, keys, j0 + Step);
+    fetch(0, j0 + Step);
     scatter_sums<N, Lanes / 2, Lanes>(score, lane);
     float best = top;
 #pragma unroll
@@ -149,7 +164,7 @@ template <class T, int D, int G, int Unroll> WICK_FN void decode_attention(const
     top = best;
 #pragma unroll
     for (int u = 0; u < Unroll; u++) {
-      unpack_eight(value[u], x);
+      unpack_eight(rows[Unroll + u], x);
 #pragma unroll
       for (int g = 0; g < G; g++) {
         const int n = g * Unroll + u;
@@ -158,7 +173,7 @@ template <class T, int D, int G, int Unroll> WICK_FN void decode_attention(const
         for (int e = 0; e < 8; e++) out[g][e] = fmaf(w, x[e], out[g][e]);
       }
     }
-    fetch(value, values, j0 + Step);
+    fetch(1, j0 + Step);
   }
 
 #pragma unroll
@@ -168,9 +183,9 @@ template <class T, int D, int G, int Unroll> WICK_FN void decode_attention(const
   if (threadIdx.x < G) {
     const int g = threadIdx.x;
     float best = Limits<float>::lowest(), total = 0;
-#pragma unroll
+    UNROLL(Groups + 1, 4)
     for (int w = 0; w <= Groups; w++) best = fmaxf(best, merged[w][g][0]);
-#pragma unroll
+    UNROLL(Groups + 1, 4)
     for (int w = 0; w <= Groups; w++) {
       const float factor = merged[w][g][1] > 0 ? fast_exp2(merged[w][g][0] - best) : 0;
       factors[w][g] = factor;
@@ -185,13 +200,14 @@ template <class T, int D, int G, int Unroll> WICK_FN void decode_attention(const
     for (int e = 0; e < 8; e++) outputs[g][group][8 * lane + e] = out[g][e];
   __syncthreads();
   T* const result = (T*)p.out + (i64)head0 * p.dim;
+  UNROLL(1, 1)
   for (int t = threadIdx.x; t < G * p.dim; t += DECODE_SPLIT) {
     const int g = t / p.dim, d = t % p.dim;
-    float added = newest ? factors[Groups][g] * value_new[d] : 0.0f;
+    float added = factors[Groups][g] * value_new[d];
 #pragma unroll
     for (int w = 0; w < Groups; w++) added = fmaf(factors[w][g], outputs[g][w][d], added);
     added /= totals[g];
-    if (active == 1) result[t] = from_compute<T>(added);
+    if (unknown(active) == 1) result[t] = from_compute<T>(added);
     else p.partial[((i64)(head0 + g) * splits + split) * (p.dim + 1) + 1 + d] = added;
   }
   if (active == 1) return;
@@ -202,18 +218,26 @@ template <class T, int D, int G, int Unroll> WICK_FN void decode_attention(const
   if (before != (u32)active - 1) return;
   if (threadIdx.x == 0) p.arrived[blockIdx.y] = 0;
   const i64 next = p.dim + 1;
+  UNROLL(1, 1)
   for (int t = threadIdx.x; t < G * p.dim; t += DECODE_SPLIT) {
     const int g = t / p.dim, d = t % p.dim;
     const float* part = p.partial + (i64)(head0 + g) * splits * next;
     float best = Limits<float>::lowest(), total = 0, added = 0;
-#pragma unroll 8
-    for (int w = 0; w < active; w++) best = fmaxf(best, part[w * next]);
-#pragma unroll 8
-    for (int w = 0; w < active; w++) {
-      const float weight = fast_exp2(part[w * next] - best);
-      total += weight;
-      added = fmaf(weight, part[w * next + 1 + d], added);
-    }
+    // Eight loads under way; past the last one it is read again and left out.
+    UNROLL(1, 1)
+    for (int w0 = 0; w0 < active; w0 += 8)
+#pragma unroll
+      for (int u = 0; u < 8; u++) best = fmaxf(best, part[(w0 + u < active ? w0 + u : active - 1) * next]);
+    UNROLL(1, 1)
+    for (int w0 = 0; w0 < active; w0 += 8)
+#pragma unroll
+      for (int u = 0; u < 8; u++) {
+        const bool in = w0 + u < active;
+        const float* from = part + (in ? w0 + u : active - 1) * next;
+        const float weight = fast_exp2(from[0] - best), x = from[1 + d];
+        if (in) total += weight;
+        if (in) added = fmaf(weight, x, added);
+      }
     result[t] = from_compute<T>(added / total);
   }
 }

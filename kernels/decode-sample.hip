@@ -7,6 +7,7 @@
 //   decode_sample_draw        collects the tokens that can be drawn; the block that comes last sorts them, cuts, draws and moves the state on
 // A draw from more than SAMPLE_MOST tokens is left to the host, told by the token -1.
 #include "block.h"
+#include "settle.h"
 
 constexpr int SAMPLE_THREADS = 256;
 constexpr int SAMPLE_PARTS = 128, SAMPLE_BINS = 1024, SAMPLE_REACH = 32, SAMPLE_MOST = 2048;
@@ -43,11 +44,13 @@ template <class T> WICK_FN void decode_sample_top(const Sampling& p) {
   begin_in_turn();
   const Stretch s = stretch_of(p.n, blockIdx.x);
   const T* logits = (const T*)p.logits;
+  UNROLL(1, 1)
   for (int i = s.begin + threadIdx.x; i < s.end; i += SAMPLE_THREADS) p.work[i] = (float)to_compute(logits[i]);
   if (p.penalty != 1) {
     __syncthreads();
     const int position = p.state[1], first = position + 1 - p.window > 0 ? position + 1 - p.window : 0;
     // A token that is there twice is written twice, with the same value.
+    UNROLL(1, 1)
     for (int t = first + threadIdx.x; t <= position; t += SAMPLE_THREADS) {
       const int i = p.tokens[t];
       if (i < s.begin || i >= s.end) continue;
@@ -57,6 +60,7 @@ template <class T> WICK_FN void decode_sample_top(const Sampling& p) {
     __syncthreads();
   }
   float top = Limits<float>::lowest();
+  UNROLL(1, 1)
   for (int i = s.begin + threadIdx.x; i < s.end; i += SAMPLE_THREADS) top = p.work[i] > top ? p.work[i] : top;
   top = group_max(top, SAMPLE_THREADS, slots);
   if (threadIdx.x == 0) p.tops[blockIdx.x] = top;
@@ -69,12 +73,14 @@ KERNEL(SAMPLE_THREADS) decode_sample_weigh(Sampling p) {
   __shared__ float slots[WAVE_SLOTS];
   __shared__ double sums[WAVE_SLOTS];
   __shared__ u32 bins[SAMPLE_BINS];
+  UNROLL(1, 1)
   for (int b = threadIdx.x; b < SAMPLE_BINS; b += SAMPLE_THREADS) bins[b] = 0;
   begin_in_turn();
   const float top = top_of(p, slots);
   const Stretch s = stretch_of(p.n, blockIdx.x);
   const bool filter = has_filter(p);
   double mass = 0;
+  UNROLL(1, 1)
   for (int i = s.begin + threadIdx.x; i < s.end; i += SAMPLE_THREADS) {
     const double far = distance(p, top, p.work[i]), weight = expg(-far);
     if (filter && !(far < SAMPLE_REACH && weight >= p.min_p)) continue;
@@ -84,6 +90,7 @@ KERNEL(SAMPLE_THREADS) decode_sample_weigh(Sampling p) {
   mass = group_sum(mass, SAMPLE_THREADS, sums);
   if (threadIdx.x == 0) p.masses[blockIdx.x] = mass;
   __syncthreads();
+  UNROLL(1, 1)
   for (int b = threadIdx.x; filter && b < SAMPLE_BINS; b += SAMPLE_THREADS) if (bins[b]) atomic_add(&p.bins[b], bins[b]);
 }
 
@@ -91,6 +98,7 @@ KERNEL(SAMPLE_THREADS) decode_sample_weigh(Sampling p) {
 template <class A> WICK_FN A block_prefix(A value, A* shared) {
   __syncthreads();
   shared[threadIdx.x] = value;
+  UNROLL(1, 1)
   for (int step = 1; step < SAMPLE_THREADS; step *= 2) {
     __syncthreads();
     const A before = (int)threadIdx.x >= step ? shared[threadIdx.x - step] : A(0);
@@ -135,9 +143,11 @@ WICK_FN void draw_from_all(const Sampling& p, float top, double uniform, double*
   const Stretch s = stretch_of(p.n, part);
   const int each = (s.end - s.begin + SAMPLE_THREADS - 1) / SAMPLE_THREADS, begin = s.begin + threadIdx.x * each, end = begin + each < s.end ? begin + each : s.end;
   double own = 0;
+  UNROLL(1, 1)
   for (int i = begin; i < end; i++) own += expg(-distance(p, top, p.work[i]));
   double before = block_prefix(own, prefix) - own;
   u32 found = s.end - 1;
+  UNROLL(1, 1)
   for (int i = begin; i < end && found == (u32)s.end - 1; i++) {
     before += expg(-distance(p, top, p.work[i]));
     if (before > target) found = i;
@@ -165,6 +175,7 @@ KERNEL(SAMPLE_THREADS) decode_sample_draw(Sampling p) {
   constexpr int Each = SAMPLE_BINS / SAMPLE_THREADS;
   u32 number = 0;
   double weight = 0;
+  UNROLL(1, 1)
   for (int b = threadIdx.x * Each; b < ((int)threadIdx.x + 1) * Each; b++) {
     number += p.bins[b];
     weight += p.bins[b] * expg(-(b + 1) * (double)SAMPLE_REACH / SAMPLE_BINS);
@@ -175,6 +186,7 @@ KERNEL(SAMPLE_THREADS) decode_sample_draw(Sampling p) {
   const u32 group = block_least(enough ? threadIdx.x : SAMPLE_THREADS - 1, &least);
   const double furthest = (group + 1) * (double)(SAMPLE_REACH * Each) / SAMPLE_BINS;
   const Stretch s = stretch_of(p.n, blockIdx.x);
+  UNROLL(1, 1)
   for (int i = s.begin + threadIdx.x; i < s.end; i += SAMPLE_THREADS) {
     const double far = distance(p, top, p.work[i]);
     if (!(far < furthest && expg(-far) >= p.min_p)) continue;
@@ -189,18 +201,24 @@ KERNEL(SAMPLE_THREADS) decode_sample_draw(Sampling p) {
   const u32 found = load_acquire(count);
   const int n = found < SAMPLE_MOST ? found : SAMPLE_MOST;
   __syncthreads();
+  UNROLL(1, 1)
   for (int b = threadIdx.x; b < SAMPLE_BINS + 2; b += SAMPLE_THREADS) p.bins[b] = 0;
   if (found > SAMPLE_MOST) {
     if (threadIdx.x == 0) move_on(p, -1);
     return;
   }
   int padded = 1;
+  UNROLL(1, 1)
   while (padded < n) padded *= 2;
+  UNROLL(1, 1)
   for (int i = threadIdx.x; i < padded; i += SAMPLE_THREADS) ranks[i] = i < n ? p.candidates[i] : 0;
   // Largest first.
+  UNROLL(1, 1)
   for (int size = 2; size <= padded; size *= 2) {
+    UNROLL(1, 1)
     for (int gap = size / 2; gap; gap /= 2) {
       __syncthreads();
+      UNROLL(1, 1)
       for (int t = threadIdx.x; t < padded / 2; t += SAMPLE_THREADS) {
         const int i = t / gap * 2 * gap + t % gap, j = i + gap;
         const bool falling = (i & size) == 0;
@@ -213,13 +231,16 @@ KERNEL(SAMPLE_THREADS) decode_sample_draw(Sampling p) {
   const int kept = p.top_k > 0 && p.top_k < n ? p.top_k : n, share = (kept + SAMPLE_THREADS - 1) / SAMPLE_THREADS;
   const int begin = threadIdx.x * share, end = begin + share < kept ? begin + share : kept;
   double own = 0;
+  UNROLL(1, 1)
   for (int i = begin; i < end; i++) own += weights[i] = expg(-distance(p, top, value_of(ranks[i])));
   double upto = block_prefix(own, prefix) - own;
+  UNROLL(1, 1)
   for (int i = begin; i < end; i++) weights[i] = upto += weights[i];
   __syncthreads();
   const double total = p.top_k > 0 ? weights[kept - 1] : mass;
   u32 last = kept - 1;
   if (p.top_p < 1) {
+    UNROLL(1, 1)
     for (int i = begin; i < end; i++) if (weights[i] >= p.top_p * total) {
       last = i;
       break;
@@ -228,6 +249,7 @@ KERNEL(SAMPLE_THREADS) decode_sample_draw(Sampling p) {
   }
   const double target = uniform * weights[last];
   u32 chosen = last;
+  UNROLL(1, 1)
   for (int i = begin; i < end && i < (int)last; i++) if (weights[i] > target) {
     chosen = i;
     break;

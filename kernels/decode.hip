@@ -52,22 +52,18 @@ WICK_FN void decode_rows(const T* x, const T* norm, float eps, const T* w, const
     int i = first + r % Results;
     rows[r] = w + (i64)((i < n ? i : n - 1) + (r >= Results ? n : 0)) * k + from;
   }
-  word4 held[U][R], scale[U];
-  auto fetch = [&](int c0) {
+  float sums[R] = {}, squares = 0;
+  UNROLL(1, 1)
+  for (int c0 = 0; c0 < k; c0 += U * chunk) {
+    word4 held[U][R], scale[U];
 #pragma unroll
     for (int u = 0; u < U; u++) {
       const int c = c0 + u * chunk;
-      const bool inside = c + from < k;
 #pragma unroll
-      for (int r = 0; r < R; r++) held[u][r] = inside ? load_once<true>((const word4*)(rows[r] + c)) : word4{};
-      scale[u] = inside && norm ? *(const word4*)(norm + c + from) : word4{};
+      for (int r = 0; r < R; r++) held[u][r] = load_once_if<true>(c + from < k, (const word4*)(rows[r] + c));
+      scale[u] = c + from < k && norm ? *(const word4*)(norm + c + from) : word4{};
     }
-  };
-  fetch(0);
-  begin_in_turn();
-  float sums[R] = {}, squares = 0;
-  for (int c0 = 0; c0 < k; c0 += U * chunk) {
-    if (c0) fetch(c0);
+    if (c0 == 0) begin_in_turn();
 #pragma unroll
     for (int u = 0; u < U; u++) {
       const int c = c0 + u * chunk + from;
@@ -92,6 +88,7 @@ WICK_FN void decode_rows(const T* x, const T* norm, float eps, const T* w, const
   scatter_sums<R, WICK_WAVE / 2, WICK_WAVE>(sums, lane);
   if (lane % (WICK_WAVE / R) == 0) parts[wave][lane / (WICK_WAVE / R)] = sums[0];
   if (norm) {
+#pragma unroll
     for (int m = WICK_WAVE / 2; m; m /= 2) squares += shfl_xor(squares, m, WICK_WAVE);
     if (lane == 0) parts[wave][R] = squares;
   }
@@ -101,7 +98,9 @@ WICK_FN void decode_rows(const T* x, const T* norm, float eps, const T* w, const
   u64 rank = 0;
   if (lane < Results && i < n) {
     float value = 0, up = 0, square = 0;
-    for (int o = 0; o < waves; o++) {
+    UNROLL(4, 4)
+    for (int o = 0; o < DECODE_WAVES; o++) {
+      if (o >= waves) break;
       value += parts[o][lane];
       if (Gate) up += parts[o][Results + lane];
       if (norm) square += parts[o][R];
@@ -117,6 +116,7 @@ WICK_FN void decode_rows(const T* x, const T* norm, float eps, const T* w, const
     if (value == value) rank = rank_of(value, i);
   }
   if (!best) return;
+  UNROLL(1, 1)
   for (int m = Results / 2; m; m /= 2) {
     u64 other = shfl_xor(rank, m, WICK_WAVE);
     rank = other > rank ? other : rank;
