@@ -93,6 +93,7 @@ template <int V, class S> WICK_FN auto load_some(const S* p) {
   if constexpr (V == 1) return *p;
   else return load_pack(p);
 }
+template <class S> WICK_FN void keep_packed(S&) {}
 template <class S> WICK_FN void unpack(S one, compute_t<S> (&x)[1]) { x[0] = to_compute(one); }
 
 /** One lane's share of a row in registers: P vectors, unpacked where they are ROOM numbers at most. What the row does not fill is `missing`, so that nothing is asked later. */
@@ -101,7 +102,8 @@ template <class S, int V, int P, int ROOM = 32> struct Share {
   static constexpr int VECTORS = P, WIDTH = V;
   static constexpr bool WIDE = P * V <= ROOM;
   A x[WIDE ? P : 1][V];
-  Pack<S> packs[WIDE ? 1 : P];
+  typedef decltype(load_some<V>((const S*)nullptr)) Stored;
+  Stored packs[WIDE ? 1 : P];
   u32 n, lane, lanes;
   WICK_MEMBER Share(i64 cols, u32 at, u32 of) : n((u32)cols), lane(at), lanes(of) {}
   /** The column where vector p begins; a held row is short, so 32 bits count its columns. */
@@ -116,9 +118,13 @@ template <class S, int V, int P, int ROOM = 32> struct Share {
       }
     } else {
       fill(x[0], missing);
-      const Pack<S> none = packed<S>(x[0]);
+      Stored none;
+      store_v<V>((S*)&none, x[0]);
 #pragma unroll
-      for (int p = 0; p < P; p++) packs[p] = has(p) ? load_pack(row + column(p)) : none;
+      for (int p = 0; p < P; p++) {
+        packs[p] = none;
+        if (has(p)) packs[p] = load_some<V>(row + column(p));
+      }
     }
   }
   /** Vector p as numbers; what is changed in it stays where WIDE. */
@@ -128,6 +134,16 @@ template <class S, int V, int P, int ROOM = 32> struct Share {
       keep_packed(packs[p]);
       unpack(packs[p], x[0]);
       return x[0];
+    }
+  }
+  /** Every vector becomes the one after it: loops that stay rolled find theirs at 0. */
+  WICK_MEMBER void next() {
+#pragma unroll
+    for (int p = 0; p + 1 < P; p++) {
+      if constexpr (WIDE) {
+#pragma unroll
+        for (int i = 0; i < V; i++) x[p][i] = x[p + 1][i];
+      } else packs[p] = packs[p + 1];
     }
   }
   static WICK_MEMBER void fill(A (&v)[V], A value) {

@@ -170,7 +170,7 @@ WICK_FN void flat(F f, u64 n, u32 scalars, D* out, const S0* p0, const S1* p1, c
 /** Element offsets of N operands at U positions of the layout; i is used up. Rolled: a copy for each dimension there may be is more code than the rest of the kernel. */
 template <int N, int U> WICK_FN void offsets(const Layout32& l, u32 (&i)[U], i64 (&at)[U][N]) {
   i32 sum[U][N] = {};
-  ROLLED
+#pragma unroll 2
   for (int d = (int)l.rank - 1; d >= 0; d--) {
 #pragma unroll
     for (int u = 0; u < U; u++) {

@@ -64,11 +64,15 @@ template <bool CENTER, int V, class S, class W, class A> WICK_FN Stats<A> row_st
   return stats;
 }
 
-/** V weights or biases, `otherwise` where there are none; they are read from `any` then, for a choice between loads would make each wait for the one before. */
-template <int V, class S, class A> WICK_FN void load_or(const S* from, const S* any, i64 c, A otherwise, A (&v)[V]) {
-  load_v<V>((from ? from : any) + c, v);
+/** V weights or biases, `otherwise` where there are none: asked anew each time, for compilers would make a loop for every answer. */
+template <int V, class S, class A> WICK_FN void load_or(const S* from, i64 c, A otherwise, A (&v)[V]) {
+#ifdef WICK_NVIDIA
+  asm volatile("" : "+l"(from));
+#endif
+  if (from) load_v<V>(from + c, v);
+  else
 #pragma unroll
-  for (int i = 0; i < V; i++) v[i] = from ? v[i] : otherwise;
+    for (int i = 0; i < V; i++) v[i] = otherwise;
 }
 /** The weights or biases of a share as they are stored, all on their way at once. */
 template <int V, int P, class S, class X> WICK_FN void open_factors(decltype(load_some<V>((const S*)nullptr)) (&held)[P], const S* from, compute_t<S> otherwise, const X& x) {
@@ -98,8 +102,8 @@ WICK_FN void norm_rows(const S* src, S* dst, const S* weight, const S* bias, i64
       for (i64 c = (i64)walk.lane * V; c < n; c += (i64)walk.lanes * V) {
         A v[V];
         load_v<V>(src + at + c, v);
-        load_or<V>(weight, src + at, c, (A)1, scale);
-        if constexpr (CENTER) load_or<V>(bias, src + at, c, -(A)0, shift);  // leaves the sign of a zero alone
+        load_or<V>(weight, c, (A)1, scale);
+        if constexpr (CENTER) load_or<V>(bias, c, -(A)0, shift);  // leaves the sign of a zero alone
 #pragma unroll
         for (int i = 0; i < V; i++) {
           const A y = (v[i] - stats.mean) * stats.rstd;
@@ -111,21 +115,21 @@ WICK_FN void norm_rows(const S* src, S* dst, const S* weight, const S* bias, i64
       Share<S, V, P> x(n, walk.lane, walk.lanes);
       x.open(src + at, (A)0);
       const Stats<A> stats = share_stats<CENTER>(x, walk, cols, eps, slots);
-      decltype(load_some<V>(src)) w[P], b[P];
-      open_factors<V>(w, weight, (A)1, x);
-      if constexpr (CENTER) open_factors<V>(b, bias, -(A)0, x);
-#pragma unroll
-      for (int p = 0; p < P; p++) {
-        const A* v = x.at(p);
+      // One vector after the other from the same registers: unrolled, this would be most of the code.
+      ROLLED
+      for (int p = 0; p < P; p++, x.next()) {
+        const u32 c = x.column(p);
+        if (c >= x.n) break;
+        const A* v = x.at(0);
         A y[V];
-        unpack(w[p], scale);
-        if constexpr (CENTER) unpack(b[p], shift);
+        load_or<V>(weight, c, (A)1, scale);
+        if constexpr (CENTER) load_or<V>(bias, c, -(A)0, shift);  // leaves the sign of a zero alone
 #pragma unroll
         for (int i = 0; i < V; i++) {
           y[i] = (x.WIDE || !CENTER ? v[i] : v[i] - stats.mean) * stats.rstd;
           y[i] = CENTER ? fmag(y[i], scale[i], shift[i]) : y[i] * scale[i];
         }
-        if (x.has(p)) store_v<V>(dst + at + x.column(p), y);
+        store_v<V>(dst + at + c, y);
       }
     }
   }
@@ -226,7 +230,7 @@ WICK_FN void norm_stream(const S* src, S* dst, const S* weight, const S* bias, i
   int turn = 0;  // rows use slots by turns, so that a barrier a sum is enough
   for (i64 row = blockIdx.x; row < rows; row += gridDim.x, turn ^= 2) {
     A x[P][V];
-    stream.take(x, (A)0);
+    stream.take(x);
     const A square = deviate<CENTER>(x, cols, cols, lane, lanes, [&](A v, int which) { return block_sum(v, slots[turn + which]); });
     put_deviations<CENTER>(dst + row * cols, x, rsqrtg(square / (A)cols + (A)eps), w, b, cols, lane, lanes);
   }
@@ -253,7 +257,7 @@ WICK_FN void norm_grad_rows(const S* src, const S* grad, const S* weight, S* dx,
       const auto both = [&](i64 c) {
         load_v<V>(src + at + c, xhat);
         load_v<V>(grad + at + c, gw);
-        load_or<V>(weight, src + at, c, (A)1, w);
+        load_or<V>(weight, c, (A)1, w);
 #pragma unroll
         for (int i = 0; i < V; i++) gw[i] *= w[i], xhat[i] = (xhat[i] - stats.mean) * stats.rstd;
       };
@@ -276,40 +280,40 @@ WICK_FN void norm_grad_rows(const S* src, const S* grad, const S* weight, S* dx,
         store_v<V>(dx + at + c, gw);
       }
     } else {
-      Share<S, V, P, 16> x(n, walk.lane, walk.lanes), g(n, walk.lane, walk.lanes);
-      constexpr bool WIDE = decltype(x)::WIDE;
+      // Packed, and small floats' weights too: registers decide how many rows are under way. What is wider is read again instead.
+      Share<S, V, P, 0> x(n, walk.lane, walk.lanes), g(n, walk.lane, walk.lanes);
+      constexpr bool HOLD = is_small_float<S> && V > 1;
       x.open(src + at, (A)0);
       g.open(grad + at, (A)0);
       const Stats<A> stats = share_stats<CENTER>(x, walk, cols, eps, slots);
       if (kept && live && walk.lane == 0) kept[row] = stats;
-      decltype(load_some<V>(src)) held[P];
-      open_factors<V>(held, weight, (A)1, x);
-      const A middle = WIDE ? (A)0 : stats.mean;  // deviations already, where they are unpacked
+      decltype(load_some<V>(src)) held[HOLD ? P : 1];
+      if constexpr (HOLD) open_factors<V>(held, weight, (A)1, x);
+      A xhat[V], gw[V];
+      const auto both = [&](int p) {
+        if constexpr (HOLD) unpack(held[p], w);
+        else load_or<V>(weight, x.has(p) ? x.column(p) : 0, (A)1, w);
+        const A *u = x.at(p), *d = g.at(p);
+#pragma unroll
+        for (int i = 0; i < V; i++) xhat[i] = (CENTER ? u[i] - stats.mean : u[i]) * stats.rstd, gw[i] = d[i] * w[i];
+      };
 #pragma unroll
       for (int p = 0; p < P; p++) {
-        A *xhat = x.at(p), *gw = g.at(p);
-        unpack(held[p], w);
+        both(p);
 #pragma unroll
         for (int i = 0; i < V; i++) {
-          const A h = (CENTER && !WIDE ? xhat[i] - middle : xhat[i]) * stats.rstd, weighted = gw[i] * w[i];
-          along += weighted * h;
-          if constexpr (CENTER) mean += weighted;
-          if constexpr (WIDE) xhat[i] = h, gw[i] = weighted;
+          along += gw[i] * xhat[i];
+          if constexpr (CENTER) mean += gw[i];
         }
       }
       along = walk.join(along, slots, Add()) / (A)cols;
       if constexpr (CENTER) mean = walk.join(mean, slots, Add()) / (A)cols;
 #pragma unroll
       for (int p = 0; p < P; p++) {
-        const A *xhat = x.at(p), *gw = g.at(p);
-        A d[V];
-        if constexpr (!WIDE) unpack(held[p], w);
+        both(p);
 #pragma unroll
-        for (int i = 0; i < V; i++) {
-          const A h = WIDE ? xhat[i] : (CENTER ? xhat[i] - middle : xhat[i]) * stats.rstd, weighted = WIDE ? gw[i] : gw[i] * w[i];
-          d[i] = stats.rstd * (weighted - mean - h * along);
-        }
-        if (x.has(p)) store_v<V>(dx + at + x.column(p), d);
+        for (int i = 0; i < V; i++) gw[i] = stats.rstd * (gw[i] - mean - xhat[i] * along);
+        if (x.has(p)) store_v<V>(dx + at + x.column(p), gw);
       }
     }
   }

@@ -6,7 +6,7 @@ struct Words { u32 w[4]; };
 
 WICK_FN Words philox(u64 block, u32 stream, u64 seed) {
   u32 c0 = (u32)block, c1 = (u32)(block >> 32), c2 = stream, c3 = 0, k0 = (u32)seed, k1 = (u32)(seed >> 32);
-#pragma unroll 5
+#pragma unroll
   for (int round = 0; round < 10; round++) {
     const u32 h0 = mulhi32(0xd2511f53u, c0), l0 = 0xd2511f53u * c0, h1 = mulhi32(0xcd9e8d57u, c2), l1 = 0xcd9e8d57u * c2;
     c0 = h1 ^ c1 ^ k0;

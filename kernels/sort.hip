@@ -11,7 +11,6 @@
 //                 The first pass reads the values and makes the keys
 //   take_sorted_bB, take_front   values in the order of the indices; the first indices of each row
 #include "block.h"
-#include "settle.h"
 
 // ---- keys: unsigned integers in the order of the values; -0 equals +0 and NaN is the largest ----
 
@@ -170,9 +169,9 @@ typedef u32 WaveMask;
 #else
 typedef u64 WaveMask;
 #endif
-/** The lanes among the valid ones that hold the same byte as this one. */
-WICK_FN WaveMask same_byte(u32 byte, bool valid) {
-  WaveMask same = (WaveMask)ballot64(valid);
+/** The lanes that hold the same byte as this one. */
+WICK_FN WaveMask same_byte(u32 byte) {
+  WaveMask same = (WaveMask)~(WaveMask)0;
 #pragma unroll
   for (u32 bit = 1; bit < 256; bit *= 2) {
 #ifdef WICK_NVIDIA
@@ -275,8 +274,8 @@ KERNEL(1024) radix_scan(u32* counts, const i64 size) {
 /** Threads of a block that moves a tile: more than count it, so that each has few keys. */
 constexpr int SCATTER_THREADS = 512, SCATTER_WAVES = SCATTER_THREADS / WICK_WAVE;
 
-/** Sum of the values of the threads before this one in such a block, and of all of them. */
-WICK_FN u32 scatter_scan(u32 value, u32* slots, u32& total) {
+/** Sum of the values of the threads before this one in such a block. */
+WICK_FN u32 scatter_scan(u32 value, u32* slots) {
   const u32 lane = threadIdx.x % WICK_WAVE, wave = threadIdx.x / WICK_WAVE;
   u32 sum = value;
   ROLLED
@@ -286,15 +285,10 @@ WICK_FN u32 scatter_scan(u32 value, u32* slots, u32& total) {
   }
   if (lane == WICK_WAVE - 1) slots[wave] = sum;
   __syncthreads();
-  u32 base = 0;
-  total = 0;
+  sum -= value;
   ROLLED
-  for (u32 w = 0; w < SCATTER_WAVES; w++) {
-    const u32 all = slots[w];
-    if (w < wave) base += all;
-    total += all;
-  }
-  return base + sum - value;
+  for (u32 w = 0; w < wave; w++) sum += slots[w];
+  return sum;
 }
 
 /** Block (row, tile): moves its keys and indices to their places. Equal bytes keep their order: waves, rounds and lanes are ranked in turn. */
@@ -313,10 +307,10 @@ template <class K> WICK_FN void radix_scatter(const K& keys, const u32* order, c
   U key[ITEMS];
   const u32 mine = wave * (WICK_WAVE * ITEMS) + lane;  // in the tile
   const i64 from = (i64)tile * TILE + mine;
-  const i32 left = (i32)(cols - from < TILE ? cols - from : TILE);  // from this thread's first element on
+  const i32 total = (i32)(cols - from + mine < TILE ? cols - from + mine : TILE), left = total - (i32)mine;  // in the tile, and from this thread's first element on
   // All keys are on their way before the ranking, whose steps wait for each other; the indices come while places are counted.
 #pragma unroll
-  for (int i = 0; i < ITEMS; i++) key[i] = i * WICK_WAVE < left ? keys[base + from + i * WICK_WAVE] : (U)0;
+  for (int i = 0; i < ITEMS; i++) key[i] = i * WICK_WAVE < left ? keys[base + from + i * WICK_WAVE] : (U)~(U)0;  // past the end: sorted behind all others
   // The ranking finds them in memory: its loop is long and stays rolled.
 #pragma unroll
   for (int i = 0; i < ITEMS; i++) shared_keys[mine + i * WICK_WAVE] = key[i];
@@ -324,12 +318,11 @@ template <class K> WICK_FN void radix_scatter(const K& keys, const u32* order, c
   const WaveMask before = ((WaveMask)1 << lane) - 1;
   ROLLED
   for (int i = 0; i < ITEMS; i++) {
-    const bool valid = i * WICK_WAVE < left;
     const u32 digit = (u32)(shared_keys[mine + i * WICK_WAVE] >> shift) & 255;
-    const WaveMask same = same_byte(digit, valid);
+    const WaveMask same = same_byte(digit);
     const u32 prior = seen[wave][digit], ahead = lanes_in(same & before);
     sync_wave();
-    if (valid && ahead == 0) seen[wave][digit] = (u16)(prior + lanes_in(same));
+    if (ahead == 0) seen[wave][digit] = (u16)(prior + lanes_in(same));
     sync_wave();
     shared_order[mine + i * WICK_WAVE] = prior + ahead;
   }
@@ -342,14 +335,14 @@ template <class K> WICK_FN void radix_scatter(const K& keys, const u32* order, c
   }
   __syncthreads();
   // Thread t owns byte t: where it begins within the tile, for each wave.
-  u32 count = 0, total;
+  u32 count = 0;
   if (t < 256)
-    UNROLL(4, 4)
+    ROLLED
     for (u32 w = 0; w < SCATTER_WAVES; w++) count += seen[w][t];
-  u32 first = scatter_scan(count, slots, total);
+  u32 first = scatter_scan(count, slots);
   if (t < 256) {
     ahead_of[t] = begin - first;  // from a place in the tile to one in the row, modulo 2^32
-    UNROLL(4, 4)
+    ROLLED
     for (u32 w = 0; w < SCATTER_WAVES; w++) {
       const u32 c = seen[w][t];
       seen[w][t] = (u16)first;
@@ -359,7 +352,6 @@ template <class K> WICK_FN void radix_scatter(const K& keys, const u32* order, c
   __syncthreads();
 #pragma unroll
   for (int i = 0; i < ITEMS; i++) {
-    if (i * WICK_WAVE >= left) continue;
     const u32 digit = (u32)(key[i] >> shift) & 255, at = seen[wave][digit] + place[i];
     shared_keys[at] = key[i];
     shared_order[at] = index[i];
@@ -368,15 +360,11 @@ template <class K> WICK_FN void radix_scatter(const K& keys, const u32* order, c
   U* const keys_to = keys_out + base;
   u32* const order_to = order_out + base;
   ROLLED
-  for (u32 two = t; two < total; two += 2 * SCATTER_THREADS) {
-#pragma unroll
-    for (u32 at = two; at <= two + SCATTER_THREADS; at += SCATTER_THREADS) {
-      if (at >= total) break;
-      const U k = shared_keys[at];
-      const u32 to = ahead_of[(u32)(k >> shift) & 255] + at;
-      if (keys_out) keys_to[to] = k;
-      order_to[to] = shared_order[at];
-    }
+  for (u32 at = t; at < (u32)total; at += SCATTER_THREADS) {
+    const U k = shared_keys[at];
+    const u32 to = ahead_of[(u32)(k >> shift) & 255] + at;
+    if (keys_out) keys_to[to] = k;
+    order_to[to] = shared_order[at];
   }
 }
 #define RADIX_SCATTER(NAME, U)                                                                                                 \

@@ -27,7 +27,13 @@ template <class S> struct RowStream {
 #pragma unroll
     for (int s = 0; s < STAGES; s++) fetch();
   }
-  /** The next row into registers as what is computed in, `missing` where it ends before them; the copy of a later one takes its place. */
+  /** The next row into registers as what is computed in; the copy of a later one takes its place. */
+  WICK_MEMBER void take(compute_t<S> (&x)[P][V]) {
+    async_wait<STAGES - 1>();
+    each_vector<V, P>(cols, threadIdx.x, blockDim.x, [&](int p, i64) { load_v<V>((const S*)at(p), x[p]); });
+    fetch();
+  }
+  /** The same with `missing` where it ends before the registers do. */
   WICK_MEMBER void take(compute_t<S> (&x)[P][V], compute_t<S> missing) {
     async_wait<STAGES - 1>();
 #pragma unroll
@@ -48,7 +54,6 @@ template <class A> WICK_FN A block_sum(A v, A* slots) {
   if (lane_id() == 0) slots[wave_id()] = v;
   __syncthreads();
   v = slots[lane_id() % waves];
-  ROLLED
   for (u32 m = waves / 2; m; m >>= 1) v += shfl_xor(v, m, waves);
   return v;
 }
