@@ -82,4 +82,69 @@ template <class T> WICK_FN void product(float (&d)[64], const u32* a, u64 b) {
   else PRODUCT_REGISTERS_64("bf16");
 }
 
+#define F16(d, i) F4(d, i), F4(d, i + 4), F4(d, i + 8), F4(d, i + 12)
+#define R4(a, i) "r"(a[i]), "r"(a[i + 1]), "r"(a[i + 2]), "r"(a[i + 3])
+#define REGISTERS_32                                        \
+  "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15," \
+  "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, "
+#define REGISTERS_64                                                  \
+  "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"           \
+  "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"  \
+  "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"  \
+  "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}, "
+// A run of products is one statement, since compilers take long over each statement of so many operands; `a` and `b` move on in it.
+#define SHARED_64(TYPE, add) "wgmma.mma_async.sync.aligned.m64n128k16.f32." TYPE "." TYPE " " REGISTERS_64 "a, b, " add ", 1, 1, 0, 0;\n"
+#define SHARED_64_FOUR(TYPE, add)                                                                              \
+  SHARED_64(TYPE, add) "add.s64 a, a, 2;\nadd.s64 b, b, 2;\n" SHARED_64(TYPE, "1") "add.s64 a, a, 2;\nadd.s64 b, b, 2;\n" \
+  SHARED_64(TYPE, "1") "add.s64 a, a, 2;\nadd.s64 b, b, 2;\n" SHARED_64(TYPE, "1")
+#define SHARED_64_OUT(d) : F16(d, 0), F16(d, 16), F16(d, 32), F16(d, 48)
+/** d = a b^T over 64 or 128 of k: both in shared memory with k contiguous, 64 of k in a line and the next 64 `far` bytes on; 128 columns. */
+template <class T, int K> WICK_FN void products(float (&d)[64], u64 a, u64 b, u32 a_far, u32 b_far) {
+  const i64 a_next = (a_far >> 4) - 6, b_next = (b_far >> 4) - 6;
+#define PRODUCTS_64(TYPE) \
+  asm volatile("{\n.reg .b64 a, b;\nmov.b64 a, %64;\nmov.b64 b, %65;\n" SHARED_64_FOUR(TYPE, "0") "}" SHARED_64_OUT(d) : "l"(a), "l"(b))
+#define PRODUCTS_128(TYPE)                                                                                                            \
+  asm volatile("{\n.reg .b64 a, b;\nmov.b64 a, %64;\nmov.b64 b, %65;\n" SHARED_64_FOUR(TYPE, "0") "add.s64 a, a, %66;\nadd.s64 b, b, %67;\n" \
+               SHARED_64_FOUR(TYPE, "1") "}" SHARED_64_OUT(d) : "l"(a), "l"(b), "l"(a_next), "l"(b_next))
+  if constexpr (K == 64 && same<T, half>) PRODUCTS_64("f16");
+  else if constexpr (K == 64) PRODUCTS_64("bf16");
+  else if constexpr (same<T, half>) PRODUCTS_128("f16");
+  else PRODUCTS_128("bf16");
+}
+#define REGISTERS_STEP_32(TYPE, left, add) "wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE " " REGISTERS_32 left ", b, " add ", 1, 1, 1;\n"
+#define PRODUCTS_REGISTERS_32(TYPE) \
+  asm volatile("{\n.reg .pred p;\n.reg .b64 b;\nsetp.ne.b32 p, %65, 0;\nmov.b64 b, %64;\n" \
+               REGISTERS_STEP_32(TYPE, "{%32,%33,%34,%35}", "p") "add.s64 b, b, 128;\n" \
+               REGISTERS_STEP_32(TYPE, "{%36,%37,%38,%39}", "1") "add.s64 b, b, 128;\n" \
+               REGISTERS_STEP_32(TYPE, "{%40,%41,%42,%43}", "1") "add.s64 b, b, 128;\n" \
+               REGISTERS_STEP_32(TYPE, "{%44,%45,%46,%47}", "1") "add.s64 b, b, 128;\n" \
+               REGISTERS_STEP_32(TYPE, "{%48,%49,%50,%51}", "1") "add.s64 b, b, 128;\n" \
+               REGISTERS_STEP_32(TYPE, "{%52,%53,%54,%55}", "1") "add.s64 b, b, 128;\n" \
+               REGISTERS_STEP_32(TYPE, "{%56,%57,%58,%59}", "1") "add.s64 b, b, 128;\n" \
+               REGISTERS_STEP_32(TYPE, "{%60,%61,%62,%63}", "1") "}" \
+               : F16(d, 0), F16(d, 16) \
+               : R4(a, 0), R4(a, 4), R4(a, 8), R4(a, 12), R4(a, 16), R4(a, 20), R4(a, 24), R4(a, 28), "l"(b), "r"(add))
+#define REGISTERS_STEP_64(TYPE, left, add) "wgmma.mma_async.sync.aligned.m64n128k16.f32." TYPE "." TYPE " " REGISTERS_64 left ", b, " add ", 1, 1, 1;\n"
+#define PRODUCTS_REGISTERS_64(TYPE) \
+  asm volatile("{\n.reg .pred p;\n.reg .b64 b;\nsetp.ne.b32 p, %97, 0;\nmov.b64 b, %96;\n" \
+               REGISTERS_STEP_64(TYPE, "{%64,%65,%66,%67}", "p") "add.s64 b, b, 128;\n" \
+               REGISTERS_STEP_64(TYPE, "{%68,%69,%70,%71}", "1") "add.s64 b, b, 128;\n" \
+               REGISTERS_STEP_64(TYPE, "{%72,%73,%74,%75}", "1") "add.s64 b, b, 128;\n" \
+               REGISTERS_STEP_64(TYPE, "{%76,%77,%78,%79}", "1") "add.s64 b, b, 128;\n" \
+               REGISTERS_STEP_64(TYPE, "{%80,%81,%82,%83}", "1") "add.s64 b, b, 128;\n" \
+               REGISTERS_STEP_64(TYPE, "{%84,%85,%86,%87}", "1") "add.s64 b, b, 128;\n" \
+               REGISTERS_STEP_64(TYPE, "{%88,%89,%90,%91}", "1") "add.s64 b, b, 128;\n" \
+               REGISTERS_STEP_64(TYPE, "{%92,%93,%94,%95}", "1") "}" \
+               : F16(d, 0), F16(d, 16), F16(d, 32), F16(d, 48) \
+               : R4(a, 0), R4(a, 4), R4(a, 8), R4(a, 12), R4(a, 16), R4(a, 20), R4(a, 24), R4(a, 28), "l"(b), "r"(add))
+/** d (+)= a b over 128 of k: a in registers, b in shared memory with columns contiguous; 64 or 128 columns. */
+template <class T> WICK_FN void products(float (&d)[32], const u32 (&a)[32], u64 b, u32 add) {
+  if constexpr (same<T, half>) PRODUCTS_REGISTERS_32("f16");
+  else PRODUCTS_REGISTERS_32("bf16");
+}
+template <class T> WICK_FN void products(float (&d)[64], const u32 (&a)[32], u64 b, u32 add) {
+  if constexpr (same<T, half>) PRODUCTS_REGISTERS_64("f16");
+  else PRODUCTS_REGISTERS_64("bf16");
+}
+
 #endif
