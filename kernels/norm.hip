@@ -137,11 +137,10 @@ WICK_FN void norm_rows(const S* src, S* dst, const S* weight, const S* bias, i64
 /** P vectors of weights or biases in registers, `otherwise` where there are none: no choice is left to the rows. */
 template <int P, class S> WICK_FN void hold(Pack<S> (&held)[P], const S* from, float otherwise, i64 cols, u32 lane, u32 lanes) {
   constexpr int V = pack_size<S>;
-  compute_t<S> none[V];
 #pragma unroll
-  for (int i = 0; i < V; i++) none[i] = otherwise;
+  for (int p = 0; p < P; p++)
 #pragma unroll
-  for (int p = 0; p < P; p++) held[p] = packed<S>(none);
+    for (int i = 0; i < V; i++) held[p].v[i] = from_compute<S>((compute_t<S>)otherwise);
   if (from) each_vector<V, P>(cols, lane, lanes, [&](int p, i64 c) { held[p] = load_pack(from + c); });
 }
 /** Deviations from the mean in place of one lane's share of a row, and the sum of their squares; `sum` joins lanes. */
@@ -216,6 +215,21 @@ WICK_FN void norm_short(const S* src, S* dst, const S* weight, const S* bias, i6
     norm_rows<CENTER, S, V, P, BLOCK>(src, dst, weight, bias, rows, cols, lanes, eps);                                                 \
   }
 
+/** The same element by element: one block a multiprocessor waits for nothing but its own arithmetic, and this way it is scheduled best. */
+template <bool CENTER, int P, class S, int V, class A>
+WICK_FN void stream_deviations(S* dst, A (&x)[P][V], A rstd, const Pack<S> (&w)[P], const Pack<S> (&b)[P], i64 n, u32 lane, u32 lanes) {
+  each_vector<V, P>(n, lane, lanes, [&](int p, i64 c) {
+#pragma unroll
+    for (int i = 0; i < V; i++) {
+      const A y = x[p][i] * rstd, weight = to_compute(w[p].v[i]);
+      x[p][i] = CENTER ? fmag(y, weight, to_compute(b[p].v[i])) : y * weight;
+    }
+    Pack<S> pack;
+#pragma unroll
+    for (int v = 0; v < V; v++) pack.v[v] = from_compute<S>(x[p][v]);
+    store_pack(dst + c, pack);
+  });
+}
 template <bool CENTER, class S>
 WICK_FN void norm_stream(const S* src, S* dst, const S* weight, const S* bias, i64 rows, i64 cols, double eps) {
   typedef compute_t<S> A;
@@ -232,7 +246,7 @@ WICK_FN void norm_stream(const S* src, S* dst, const S* weight, const S* bias, i
     A x[P][V];
     stream.take(x);
     const A square = deviate<CENTER>(x, cols, cols, lane, lanes, [&](A v, int which) { return block_sum(v, slots[turn + which]); });
-    put_deviations<CENTER>(dst + row * cols, x, rsqrtg(square / (A)cols + (A)eps), w, b, cols, lane, lanes);
+    stream_deviations<CENTER>(dst + row * cols, x, rsqrtg(square / (A)cols + (A)eps), w, b, cols, lane, lanes);
   }
 }
 #define NORM_STREAM(NAME, S, CENTER)                                                                                                \

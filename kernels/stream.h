@@ -30,7 +30,11 @@ template <class S> struct RowStream {
   /** The next row into registers as what is computed in; the copy of a later one takes its place. */
   WICK_MEMBER void take(compute_t<S> (&x)[P][V]) {
     async_wait<STAGES - 1>();
-    each_vector<V, P>(cols, threadIdx.x, blockDim.x, [&](int p, i64) { load_v<V>((const S*)at(p), x[p]); });
+    each_vector<V, P>(cols, threadIdx.x, blockDim.x, [&](int p, i64) {
+      const Pack<S> pack = load_pack((const S*)at(p));
+#pragma unroll
+      for (int v = 0; v < V; v++) x[p][v] = to_compute(pack.v[v]);
+    });
     fetch();
   }
   /** The same with `missing` where it ends before the registers do. */
