@@ -281,10 +281,10 @@ template <class T, int D> constexpr int EIGHT_AHEAD = 2;
 template <class T, int D> constexpr int EIGHT_AHEAD = 4;
 #endif
 /** The block that bounds registers: on NVIDIA four blocks are to have room side by side where up to four heads share rows of 16-bit numbers. */
-#ifdef WICK_NVIDIA
-constexpr int SPLIT_BOUND = 512;
-#else
+#ifndef WICK_NVIDIA
 constexpr int SPLIT_BOUND = 128;
+#else
+constexpr int SPLIT_BOUND = 512;
 #endif
 #define ATTENTION_SPLIT(name, T, D, BOUND)                                                                         \
   KERNEL(BOUND) name##_##D##_1(Attention p) { attention_split<T, D, 1, sizeof(T) == 4 ? 4 : 8>(p); }               \
