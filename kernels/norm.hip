@@ -115,21 +115,36 @@ WICK_FN void norm_rows(const S* src, S* dst, const S* weight, const S* bias, i64
       Share<S, V, P> x(n, walk.lane, walk.lanes);
       x.open(src + at, (A)0);
       const Stats<A> stats = share_stats<CENTER>(x, walk, cols, eps, slots);
-      // One vector after the other from the same registers: unrolled, this would be most of the code.
-      ROLLED
-      for (int p = 0; p < P; p++, x.next()) {
-        const u32 c = x.column(p);
-        if (c >= x.n) break;
-        const A* v = x.at(0);
+      const auto put = [&](const A* v, u32 c) {
         A y[V];
-        load_or<V>(weight, c, (A)1, scale);
-        if constexpr (CENTER) load_or<V>(bias, c, -(A)0, shift);  // leaves the sign of a zero alone
 #pragma unroll
         for (int i = 0; i < V; i++) {
           y[i] = (x.WIDE || !CENTER ? v[i] : v[i] - stats.mean) * stats.rstd;
           y[i] = CENTER ? fmag(y[i], scale[i], shift[i]) : y[i] * scale[i];
         }
         store_v<V>(dst + at + c, y);
+      };
+      if constexpr (BLOCK) {
+        // One vector after the other from the same registers: unrolled, this would be most of the code.
+        ROLLED
+        for (int p = 0; p < P; p++, x.next()) {
+          const u32 c = x.column(p);
+          if (c >= x.n) break;
+          load_or<V>(weight, c, (A)1, scale);
+          if constexpr (CENTER) load_or<V>(bias, c, -(A)0, shift);  // leaves the sign of a zero alone
+          put(x.at(0), c);
+        }
+      } else {
+        // A wave's rows are short: waiting for weights one by one would be a third of their time.
+        decltype(load_some<V>(src)) w[P], b[P];
+        open_factors<V>(w, weight, (A)1, x);
+        if constexpr (CENTER) open_factors<V>(b, bias, -(A)0, x);
+#pragma unroll
+        for (int p = 0; p < P; p++) {
+          unpack(w[p], scale);
+          if constexpr (CENTER) unpack(b[p], shift);
+          if (x.has(p)) put(x.at(p), x.column(p));
+        }
       }
     }
   }
