@@ -4,7 +4,7 @@
 //   layernorm_rows_T_vVpP, rmsnorm_rows_T_vVpP             y = (x - mean) * rstd * w + b; w and b may be null, and RMS norms have no b
 //   layernorm_grad_rows_T_vVpP, rmsnorm_grad_rows_T_vVpP   dx; leaves (mean, rstd) of each row in stats unless it is null
 //     V and P as in softmax.hip
-//   layernorm_shortL_T                                     16-bit layer norms of rows of at most 2 vectors a lane, L = 4 to 32 lanes, two rows a group at a time
+//   layernorm_shortL_T, rmsnorm_shortL_T                   16-bit norms of rows of at most 2 vectors a lane, L = 4 to 32 lanes, two rows a group at a time
 //   layernorm_stream_T, rmsnorm_stream_T                   the same for long rows of which there are many: a block a row, as many blocks as the device
 //                                                          holds, the weights in registers, the next rows on their way (stream.h)
 //   norm_grad_weights_T                                    dw and db partial sums [chunks, cols] from stats: block (32, 8), grid (cols / 32, chunks)
@@ -194,14 +194,14 @@ WICK_FN void put_deviations(S* dst, A (&x)[P][V], A rstd, const Pack<S> (&w)[P],
 }
 
 /** Short rows: two at a time, so that one's loads run beside the other's arithmetic, with the weights read once for both. */
-template <u32 lanes, class S>
+template <bool CENTER, u32 lanes, class S>
 WICK_FN void norm_short(const S* src, S* dst, const S* weight, const S* bias, i64 rows, i64 cols, double eps) {
   typedef compute_t<S> A;
   constexpr int V = pack_size<S>, P = 2, R = 2;
   const RowWalk walk(lanes);
   Pack<S> w[P], b[P];
   hold(w, weight, 1, cols, walk.lane, lanes);
-  hold(b, bias, 0, cols, walk.lane, lanes);
+  if constexpr (CENTER) hold(b, bias, 0, cols, walk.lane, lanes);
   const i64 first = (i64)blockIdx.x * walk.groups * R + walk.group;
   Pack<S> held[R][P];
 #pragma unroll
@@ -215,13 +215,13 @@ WICK_FN void norm_short(const S* src, S* dst, const S* weight, const S* bias, i6
     A x[P][V];
 #pragma unroll
     for (int p = 0; p < P; p++) unpack(held[r][p], x[p]);
-    const A square = deviate<true>(x, n, cols, walk.lane, lanes, [](A v, int) { return group_sum(v, lanes, (A*)nullptr); });
-    put_deviations<true>(dst + row * cols, x, rsqrtg(square / (A)cols + (A)eps), w, b, n, walk.lane, lanes);
+    const A square = deviate<CENTER>(x, n, cols, walk.lane, lanes, [](A v, int) { return group_sum(v, lanes, (A*)nullptr); });
+    put_deviations<CENTER>(dst + row * cols, x, rsqrtg(square / (A)cols + (A)eps), w, b, n, walk.lane, lanes);
   }
 }
-#define NORM_SHORT(NAME, S, LANES)                                                                                                  \
+#define NORM_SHORT(NAME, S, CENTER, LANES)                                                                                          \
   KERNEL(256) NAME(const S* src, S* dst, const S* weight, const S* bias, const i64 rows, const i64 cols, const double eps) {        \
-    norm_short<LANES>(src, dst, weight, bias, rows, cols, eps);                                                                     \
+    norm_short<CENTER, LANES>(src, dst, weight, bias, rows, cols, eps);                                                             \
   }
 
 #define NORM_ROWS(NAME, S, CENTER, V, P, BLOCK, THREADS)                                                                                        \
@@ -423,10 +423,14 @@ FOR_REALS(ALL_NORMS, )
   NORM_STREAM(layernorm_stream##NAME, S, true)     \
   NORM_STREAM(rmsnorm_stream##NAME, S, false)
 FOR_STREAMS(ALL_STREAMS)
-#define ALL_SHORT(NAME, S)                  \
-  NORM_SHORT(layernorm_short4##NAME, S, 4)   \
-  NORM_SHORT(layernorm_short8##NAME, S, 8)   \
-  NORM_SHORT(layernorm_short16##NAME, S, 16) \
-  NORM_SHORT(layernorm_short32##NAME, S, 32)
+#define ALL_SHORT(NAME, S)                         \
+  NORM_SHORT(layernorm_short4##NAME, S, true, 4)    \
+  NORM_SHORT(layernorm_short8##NAME, S, true, 8)    \
+  NORM_SHORT(layernorm_short16##NAME, S, true, 16)  \
+  NORM_SHORT(layernorm_short32##NAME, S, true, 32)  \
+  NORM_SHORT(rmsnorm_short4##NAME, S, false, 4)     \
+  NORM_SHORT(rmsnorm_short8##NAME, S, false, 8)     \
+  NORM_SHORT(rmsnorm_short16##NAME, S, false, 16)   \
+  NORM_SHORT(rmsnorm_short32##NAME, S, false, 32)
 ALL_SHORT(_f16, half)
 ALL_SHORT(_bf16, bfloat)

@@ -89,10 +89,10 @@ export function normLaunch(o: NormOptions, dtype: DType, rows: number, cols: num
   const { ending, lanes } = rowVariant(dtype, cols, aligned, heldVectors(target));
   const args = [at('src'), at('dst'), o.weight ? at('weight') : 0, o.bias ? at('bias') : 0, rows, cols];
   const packs = cols / packOf(dtype);
-  if (o.kind === 'layer' && (dtype === 'f16' || dtype === 'bf16') && ending.startsWith('vp') && packs > 4 && packs <= 64) {
+  if ((dtype === 'f16' || dtype === 'bf16') && ending.startsWith('vp') && packs > 4 && packs <= 64) {
     const few = powerAbove(ceilDiv(packs, 2));
     const blocks = ceilDiv(rows, 2 * (256 / few));
-    if (blocks <= 2 ** 22) return single(launch('norm', `layernorm_short${few}_${dtype}`, [blocks], 256, [...args, o.eps]));
+    if (blocks <= 2 ** 22) return single(launch('norm', `${o.kind}norm_short${few}_${dtype}`, [blocks], 256, [...args, o.eps]));
   }
   // Weights of long rows cost as much as the rows unless they stay in registers.
   const stream = ending.startsWith('vp') && cols > 8192 ? rowStream(dtype, rows, cols, target) : undefined;
