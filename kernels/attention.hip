@@ -64,6 +64,7 @@ template <class T, int D> WICK_FN void attention_forward(const Attention& p) {
       }
 #pragma unroll
       for (int m = 8; m; m /= 2) added += shfl_xor(added, m, 16);
+      sync_wave();  // all have read the row's top: shuffles order no memory
       if (tx == 0) sums[row] = sums[row] * keep + added, tops[row] = best, keeps[row] = keep;
     }
     sync_wave();
