@@ -12,9 +12,9 @@ import type { Device } from '../src/driver/driver.js';
 import { buildKernels, jobsFor, targetsOf } from '../src/kernels/aot.js';
 import { KernelCache } from '../src/kernels/cache.js';
 import { codeFor, compilerFor } from '../src/kernels/compile.js';
-import { findPrebuilt, prebuiltTargets, withoutServed, writePrebuilt } from '../src/kernels/prebuilt.js';
+import { findExact, findPrebuilt, prebuiltTargets, withoutServed, writePrebuilt } from '../src/kernels/prebuilt.js';
 import { kernelModule, unitOf } from '../src/kernels/source.js';
-import { belongs, lowerPtx, servedBy, targetFor } from '../src/kernels/targets.js';
+import { belongs, lowerPtx, runsAsIs, servedBy, targetFor } from '../src/kernels/targets.js';
 
 const dir = mkdtempSync(join(tmpdir(), 'wick-aot-'));
 after(() => rmSync(dir, { recursive: true, force: true }));
@@ -45,6 +45,16 @@ describe('targets', () => {
     assert.deepEqual(servedBy('sm_70', atHand), []);
     assert.deepEqual(servedBy('gfx1100', atHand), ['gfx1100']);
     assert.deepEqual(servedBy('gfx1101', atHand), []);
+  });
+  test('machine code runs on newer GPUs of its generation, and on no other', () => {
+    const atHand = ['sm_80', 'sm_86', 'sm_90', 'sm_90a', 'gfx1100', 'compute_80'];
+    assert.deepEqual(runsAsIs('sm_89', atHand), ['sm_86', 'sm_80']);
+    assert.deepEqual(runsAsIs('sm_86', atHand), ['sm_86', 'sm_80']);
+    assert.deepEqual(runsAsIs('sm_80', atHand), ['sm_80']);
+    assert.deepEqual(runsAsIs('sm_90a', atHand), ['sm_90a']);
+    assert.deepEqual(runsAsIs('sm_120', atHand), []);
+    assert.deepEqual(runsAsIs('gfx1101', atHand), []);
+    assert.deepEqual(servedBy('sm_89', atHand), ['sm_86', 'sm_80', 'compute_80']);
   });
 });
 
@@ -110,6 +120,24 @@ describe('packs', () => {
     bytes[bytes.length >> 1] ^= 0xff;
     writeFileSync(join(broken, 'compute_80.pack'), bytes);
     assert.throws(() => findPrebuilt(softmax, 'sm_90', [broken]), (e) => e instanceof CompileError && /is damaged/.test(e.message));
+  });
+});
+
+describe('machine code made ahead of time', () => {
+  test('serves newer GPUs of its generation, before PTX', async () => {
+    const shipped = join(dir, 'machine');
+    await writePrebuilt(shipped, 'sm_80', 'NVRTC 13.0', [{ units: [softmax], code: code('machine code') }]);
+    await writePrebuilt(shipped, 'compute_80', 'NVRTC 13.0', [{ units: [softmax], code: code('ptx') }]);
+    assert.deepEqual(findExact(softmax, 'sm_86', [shipped], 13000), code('machine code'));
+    assert.deepEqual(findPrebuilt(softmax, 'sm_86', [shipped], 13000), code('machine code'));
+    assert.equal(findExact(softmax, 'sm_90', [shipped], 13000), undefined);
+    assert.deepEqual(findPrebuilt(softmax, 'sm_90', [shipped], 13000), code('ptx'));
+  });
+  test('is left alone where its compiler is newer than the driver', () => {
+    const shipped = join(dir, 'machine');
+    assert.equal(findExact(softmax, 'sm_86', [shipped], 12080), undefined);
+    assert.deepEqual(findPrebuilt(softmax, 'sm_86', [shipped], 12080), code('ptx'));
+    assert.deepEqual(findExact(softmax, 'sm_86', [shipped], undefined), code('machine code'));
   });
 });
 

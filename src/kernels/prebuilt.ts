@@ -5,8 +5,9 @@ import { delimiter, join } from 'node:path';
 import { promisify } from 'node:util';
 import { brotliCompress, brotliDecompressSync, constants } from 'node:zlib';
 import { CompileError } from '../base/errors.js';
+import { cudaDriverVersion, cudaVersion } from '../driver/cuda-version.js';
 import { kernelsDir, type Unit } from './source.js';
-import { servedBy } from './targets.js';
+import { runsAsIs, servedBy } from './targets.js';
 
 const FORMAT = 'wick-prebuilt-1';
 /** Texts of neighbours are alike, so they are compressed together, in parts small enough to open at once. */
@@ -137,24 +138,33 @@ function packOf(dir: string, target: string): Pack {
   return known;
 }
 
-/** Code made for exactly this target and source text, if any folder holds it: as good as compiling, and sooner. */
-export function findExact(unit: Unit, target: string, dirs: readonly string[] = prebuiltDirs()): Uint8Array | undefined {
+/** Why the NVIDIA driver here does not take a pack's code: machine code of a newer CUDA major than its own. */
+function refusal({ path, index: { target, compiler } }: Pack, driver: number | undefined): string | undefined {
+  const made = /^NVRTC (\d+)/.exec(compiler)?.[1];
+  if (!target.startsWith('sm_') || made === undefined || driver === undefined || Number(made) <= Math.floor(driver / 1000)) return undefined;
+  return `${path} was made by ${compiler}, which is newer than the driver (CUDA ${cudaVersion(driver)})`;
+}
+
+/** Machine code made from exactly this source text for a GPU that runs it as it is, if any folder holds it: as good as compiling, and sooner. */
+export function findExact(unit: Unit, target: string, dirs: readonly string[] = prebuiltDirs(), driver = cudaDriverVersion()): Uint8Array | undefined {
   for (const dir of dirs) {
-    const found = existsSync(join(dir, `${target}.json`)) ? packOf(dir, target).find(unit) : '';
-    if (typeof found !== 'string') return found;
+    for (const pack of runsAsIs(target, prebuiltTargets(dir)).map((t) => packOf(dir, t))) {
+      const found = refusal(pack, driver) ?? pack.find(unit);
+      if (typeof found !== 'string') return found;
+    }
   }
   return undefined;
 }
 
 /** Code that serves a target from the folders, or the sentence that says what was looked for. */
-export function findPrebuilt(unit: Unit, target: string, dirs: readonly string[] = prebuiltDirs()): Uint8Array | string {
+export function findPrebuilt(unit: Unit, target: string, dirs: readonly string[] = prebuiltDirs(), driver = cudaDriverVersion()): Uint8Array | string {
   const reasons: string[] = [];
   for (const dir of dirs) {
     const atHand = prebuiltTargets(dir);
     const serving = servedBy(target, atHand);
     if (serving.length === 0) reasons.push(atHand.length === 0 ? `${dir} holds no kernels` : `${dir} is for ${atHand.join(', ')}`);
-    for (const t of serving) {
-      const found = packOf(dir, t).find(unit);
+    for (const pack of serving.map((t) => packOf(dir, t))) {
+      const found = refusal(pack, driver) ?? pack.find(unit);
       if (typeof found !== 'string') return found;
       reasons.push(found);
     }

@@ -23,16 +23,26 @@ export function belongs(unit: Pick<Unit, 'needs'>, arch: string): boolean {
   return number !== undefined && need?.[2] === number && suffix === need[3];
 }
 
-/** Which of the targets at hand serve a device's target, best first: its own code, then PTX of the same or an older GPU. */
+const numberOf = (target: string): number => Number(NVIDIA.exec(target)?.[2]);
+const newestFirst = (a: string, b: string): number => numberOf(b) - numberOf(a);
+
+/** Machine code at hand that a device's target runs as it is: its own, then that of older GPUs of its generation (8.0 for 8.6), newest first. */
+export function runsAsIs(target: string, atHand: readonly string[]): string[] {
+  const generation = (t: string): number => Math.floor(numberOf(t) / 10);
+  const plain = (t: string): boolean => /^sm_\d+$/.test(t);
+  const older = plain(target) ? atHand.filter((t) => plain(t) && generation(t) === generation(target) && numberOf(t) < numberOf(target)) : [];
+  return [...atHand.filter((t) => t === target), ...older.sort(newestFirst)];
+}
+
+/** Which of the targets at hand serve a device's target, best first: machine code, then PTX of the same or an older GPU. */
 export function servedBy(target: string, atHand: readonly string[]): string[] {
   const want = NVIDIA.exec(target);
-  const rest = atHand.filter((t) => {
+  const ptx = atHand.filter((t) => {
     const have = NVIDIA.exec(t);
     if (!want || t === target || have?.[1] !== 'compute') return false;
     return want[3] || have[3] ? want[3] === have[3] && want[2] === have[2] : Number(have[2]) <= Number(want[2]);
   });
-  const number = (t: string): number => Number(NVIDIA.exec(t)?.[2]);
-  return [...atHand.filter((t) => t === target), ...rest.sort((a, b) => number(b) - number(a))];
+  return [...runsAsIs(target, atHand), ...ptx.sort(newestFirst)];
 }
 
 /** The PTX version that brought each target; a driver refuses text of a version newer than itself. */
