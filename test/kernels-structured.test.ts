@@ -106,7 +106,7 @@ for (const [dtype, rows, cols, aligned] of [
       const sum = r.reduce((a, v, c) => a + (log ? g[i][c] : v * g[i][c]), 0);
       return r.map((v, c) => (log ? g[i][c] - Math.exp(v) * sum : v * (g[i][c] - sum)));
     });
-    cases.push({ name: `gradient of ${what}`, plan: () => softmaxGradLaunch(log, dtype, rows, cols, aligned), inputs: { out: y, grad }, outputs: { dx: { dtype, values: dx } }, bound: dtype === 'f32' ? 1e-5 : undefined });
+    cases.push({ name: `gradient of ${what}`, plan: (t) => softmaxGradLaunch(log, dtype, rows, cols, t, aligned), inputs: { out: y, grad }, outputs: { dx: { dtype, values: dx } }, bound: dtype === 'f32' ? 1e-5 : undefined });
   }
 }
 /** A Hopper GPU of one multiprocessor: its launches run here too, as far as shared memory goes. */

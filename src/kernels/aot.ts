@@ -49,7 +49,7 @@ function spread(jobs: readonly Job[], sample: number | undefined): readonly Job[
 /** Kernels for matrix units are never launched on GPUs without them, nor tiles for NVIDIA's larger shared memory on AMD's, which have 64 KiB (gfx950: 160), nor rows that do not fit registers. */
 const launched = (symbol: string, arch: string): boolean => {
   if (arch.startsWith('gfx') && /_stream_/.test(symbol)) return false;
-  if (/norm_\w+_vp8$/.test(symbol) && heldVectors({ arch }, /norm_grad_/.test(symbol)) < 8) return false;
+  if (/(norm|softmax_grad)_\w+_vp8$/.test(symbol) && heldVectors({ arch }, /norm_grad_/.test(symbol)) < 8) return false;
   if (!hasMatrixUnits({ arch })) return !/_(mma|matrix|async)_/.test(symbol);
   return !arch.startsWith('gfx') || !(arch === 'gfx950' ? /_async_\w+_large$/ : /_(matrix|async)_\w+_large$/).test(symbol);
 };

@@ -70,8 +70,8 @@ export function softmaxLaunch(log: boolean, dtype: DType, rows: number, cols: nu
   return single(launch('softmax', `${stem}_rows_${dtype}_${ending}`, [grid], block, [at('src'), at('dst'), rows, cols, lanes]));
 }
 /** Its gradient from the output. Buffers: out, grad, dx, all contiguous and 16-byte aligned where `aligned`. */
-export function softmaxGradLaunch(log: boolean, dtype: DType, rows: number, cols: number, aligned: boolean): Plan {
-  const { ending, lanes } = rowVariant(dtype, cols, aligned);
+export function softmaxGradLaunch(log: boolean, dtype: DType, rows: number, cols: number, target: Target, aligned: boolean): Plan {
+  const { ending, lanes } = rowVariant(dtype, cols, aligned, heldVectors(target));
   const { grid, block } = rowGrid(rows, lanes);
   const symbol = `${log ? 'log_softmax' : 'softmax'}_grad_rows_${dtype}_${ending}`;
   return single(launch('softmax', symbol, [grid], block, [at('out'), at('grad'), at('dx'), rows, cols, lanes]));

@@ -70,7 +70,7 @@ export function runSoftmax(gpu: GpuContext, row: KernelRow, inputs: readonly Vie
   const cols = out.layout.rank === 0 ? 1 : out.layout.shape[dim];
   const rows = out.layout.size / cols;
   alongLast(gpu, inputs, viewOf(out), dim, ([a, b], o) => {
-    if (b) runPlan(gpu, softmaxGradLaunch(log, o.dtype, rows, cols, aligned16(a, b, o)), { out: addressOf(a), grad: addressOf(b), dx: addressOf(o) });
+    if (b) runPlan(gpu, softmaxGradLaunch(log, o.dtype, rows, cols, gpu.device.info, aligned16(a, b, o)), { out: addressOf(a), grad: addressOf(b), dx: addressOf(o) });
     else runPlan(gpu, softmaxLaunch(log, o.dtype, rows, cols, gpu.device.info, aligned16(a, o)), { src: addressOf(a), dst: addressOf(o) });
   });
 }
