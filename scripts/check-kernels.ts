@@ -22,10 +22,6 @@ import { hiprtc7Command } from './fetch-rocm.js';
 
 const TOGETHER = 32;
 const SECONDS = 1200;
-/** Kernels that may use private memory on a target, and why; elsewhere it is a problem. */
-const EXCUSED: readonly (readonly [target: string, symbols: RegExp, why: string])[] = [
-  ['gfx906', /^layernorm_rows_f16_vp0$/, 'blocks of 1024 threads have 64 registers each there, and it wants two more; only rows of more than 8192 numbers come to it'],
-];
 /** Of the elementwise kernels, of which there are thousands: every row and cast once, two rows in all variants on all dtypes, all copies. Each template is met with each type. */
 function elementwiseSymbols(): Set<string> {
   const some = elementwiseRows.map((r, i) => {
@@ -142,9 +138,7 @@ class Target {
 
   #one(m: CompiledModule, f: Found): void {
     const problems = [...f.problems];
-    const excuse = EXCUSED.find(([target, symbols]) => target === this.arch && symbols.test(f.symbol));
-    if (f.scratch > 0 && excuse) m.excused = [...(m.excused ?? []), `${f.symbol}: ${f.scratch} bytes of private memory: ${excuse[2]}`];
-    else if (f.scratch > 0) problems.push(`${f.scratch} bytes of private memory, ${f.spilled} registers spilled`);
+    if (f.scratch > 0) problems.push(`${f.scratch} bytes of private memory, ${f.spilled} registers spilled`);
     m.problems.push(...problems.map((p) => `${f.symbol}: ${p}`));
     if (problems.length === 0) m.good++;
     m.lds = Math.max(m.lds, f.lds);

@@ -26,8 +26,6 @@ export interface CompiledModule {
   vgprs: number;
   /** 'symbol: what' */
   readonly problems: string[];
-  /** 'symbol: private memory: why it may' */
-  excused?: string[];
 }
 /** By module; a later run of some modules replaces theirs alone. */
 export type CompiledTarget = Readonly<Record<string, CompiledModule>>;

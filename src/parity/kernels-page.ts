@@ -51,8 +51,7 @@ function compiledTable(modules: readonly Count[], compiled: Compiled): string {
     return [`\`${module}\``, ...records.map((r) => (r ? `${r.good === r.kernels ? r.good : `**${r.good} of ${r.kernels}**`}${r.of ? ` (of ${r.of})` : ''}` : '')), most('lds'), most('vgprs')];
   });
   const all = targets.map((t) => sum(Object.values(compiled[t]).map((r) => r.good)));
-  const excused = targets.flatMap((t) => Object.values(compiled[t]).flatMap((r) => (r.excused ?? []).map((e) => `- ${t}: ${e}`)));
-  return [table(['module', ...targets, 'most shared bytes', 'most vector registers'], [...lines, ['all', ...all, '', '']]), ...(excused.length ? [`With private memory, and why that may be:\n\n${excused.join('\n')}`] : [])].join('\n\n');
+  return table(['module', ...targets, 'most shared bytes', 'most vector registers'], [...lines, ['all', ...all, '', '']]);
 }
 
 export function kernelsPage(evidence: readonly Evidence[], compiled: Compiled, ran: Readonly<Record<string, RanDevice>>): string {
