@@ -128,16 +128,16 @@ describe('machine code made ahead of time', () => {
     const shipped = join(dir, 'machine');
     await writePrebuilt(shipped, 'sm_80', 'NVRTC 13.0', [{ units: [softmax], code: code('machine code') }]);
     await writePrebuilt(shipped, 'compute_80', 'NVRTC 13.0', [{ units: [softmax], code: code('ptx') }]);
-    assert.deepEqual(findExact(softmax, 'sm_86', [shipped], 13000), code('machine code'));
-    assert.deepEqual(findPrebuilt(softmax, 'sm_86', [shipped], 13000), code('machine code'));
-    assert.equal(findExact(softmax, 'sm_90', [shipped], 13000), undefined);
-    assert.deepEqual(findPrebuilt(softmax, 'sm_90', [shipped], 13000), code('ptx'));
+    assert.deepEqual(findExact(softmax, 'sm_86', [shipped], () => 13000), code('machine code'));
+    assert.deepEqual(findPrebuilt(softmax, 'sm_86', [shipped], () => 13000), code('machine code'));
+    assert.equal(findExact(softmax, 'sm_90', [shipped], () => 13000), undefined);
+    assert.deepEqual(findPrebuilt(softmax, 'sm_90', [shipped], () => 13000), code('ptx'));
   });
   test('is left alone where its compiler is newer than the driver', () => {
     const shipped = join(dir, 'machine');
-    assert.equal(findExact(softmax, 'sm_86', [shipped], 12080), undefined);
-    assert.deepEqual(findPrebuilt(softmax, 'sm_86', [shipped], 12080), code('ptx'));
-    assert.deepEqual(findExact(softmax, 'sm_86', [shipped], undefined), code('machine code'));
+    assert.equal(findExact(softmax, 'sm_86', [shipped], () => 12080), undefined);
+    assert.deepEqual(findPrebuilt(softmax, 'sm_86', [shipped], () => 12080), code('ptx'));
+    assert.deepEqual(findExact(softmax, 'sm_86', [shipped], () => undefined), code('machine code'));
   });
 });
 

@@ -138,18 +138,20 @@ function packOf(dir: string, target: string): Pack {
   return known;
 }
 
+type DriverVersion = typeof cudaDriverVersion;
 /** Why the NVIDIA driver here does not take a pack's code: machine code of a newer CUDA major than its own. */
-function refusal({ path, index: { target, compiler } }: Pack, driver: number | undefined): string | undefined {
+function refusal({ path, index: { target, compiler } }: Pack, version: DriverVersion): string | undefined {
   const made = /^NVRTC (\d+)/.exec(compiler)?.[1];
-  if (!target.startsWith('sm_') || made === undefined || driver === undefined || Number(made) <= Math.floor(driver / 1000)) return undefined;
+  const driver = target.startsWith('sm_') ? version() : undefined; // AMD's code asks no NVIDIA driver
+  if (made === undefined || driver === undefined || Number(made) <= Math.floor(driver / 1000)) return undefined;
   return `${path} was made by ${compiler}, which is newer than the driver (CUDA ${cudaVersion(driver)})`;
 }
 
 /** Machine code made from exactly this source text for a GPU that runs it as it is, if any folder holds it: as good as compiling, and sooner. */
-export function findExact(unit: Unit, target: string, dirs: readonly string[] = prebuiltDirs(), driver = cudaDriverVersion()): Uint8Array | undefined {
+export function findExact(unit: Unit, target: string, dirs: readonly string[] = prebuiltDirs(), version: DriverVersion = cudaDriverVersion): Uint8Array | undefined {
   for (const dir of dirs) {
     for (const pack of runsAsIs(target, prebuiltTargets(dir)).map((t) => packOf(dir, t))) {
-      const found = refusal(pack, driver) ?? pack.find(unit);
+      const found = refusal(pack, version) ?? pack.find(unit);
       if (typeof found !== 'string') return found;
     }
   }
@@ -157,14 +159,14 @@ export function findExact(unit: Unit, target: string, dirs: readonly string[] = 
 }
 
 /** Code that serves a target from the folders, or the sentence that says what was looked for. */
-export function findPrebuilt(unit: Unit, target: string, dirs: readonly string[] = prebuiltDirs(), driver = cudaDriverVersion()): Uint8Array | string {
+export function findPrebuilt(unit: Unit, target: string, dirs: readonly string[] = prebuiltDirs(), version: DriverVersion = cudaDriverVersion): Uint8Array | string {
   const reasons: string[] = [];
   for (const dir of dirs) {
     const atHand = prebuiltTargets(dir);
     const serving = servedBy(target, atHand);
     if (serving.length === 0) reasons.push(atHand.length === 0 ? `${dir} holds no kernels` : `${dir} is for ${atHand.join(', ')}`);
     for (const pack of serving.map((t) => packOf(dir, t))) {
-      const found = refusal(pack, driver) ?? pack.find(unit);
+      const found = refusal(pack, version) ?? pack.find(unit);
       if (typeof found !== 'string') return found;
       reasons.push(found);
     }
