@@ -31,16 +31,36 @@ function* works(device: Device): Generator<() => unknown> {
   for (const dtype of DTYPES) {
     const make = (...shape: number[]): Tensor => randn(shape, { dtype, device, seed: 1 });
     const [x, y, w] = [make(64, 4096), make(64, 4096), make(4096)];
-    yield* ['exp', 'gelu', 'silu', 'tanh', 'sigmoid', 'relu', 'sqrt', 'neg'].map((name) => () => (x as unknown as Record<string, () => Tensor>)[name]());
-    yield* [() => x.add(y), () => x.mul(y), () => x.div(y), () => x.add(w), () => x.affine(2, 1), () => x.gt(y).where(x, y), () => x.castTo(dtype === 'f32' ? 'bf16' : 'f32')];
+    yield* ['exp', 'gelu', 'silu', 'tanh', 'sigmoid', 'relu', 'sqrt', 'neg'].map(
+      (name) => () => (x as unknown as Record<string, () => Tensor>)[name](),
+    );
+    yield* [
+      () => x.add(y),
+      () => x.mul(y),
+      () => x.div(y),
+      () => x.add(w),
+      () => x.affine(2, 1),
+      () => x.gt(y).where(x, y),
+      () => x.castTo(dtype === 'f32' ? 'bf16' : 'f32'),
+    ];
     yield* [() => x.t().copy(), () => x.narrow(1, 1, 4000).copy(), () => x.permute([1, 0]).add(y.t())];
     yield* [() => x.sum(-1), () => x.mean(-1), () => x.max(-1), () => x.argmax(-1), () => x.sum(0), () => x.cumsum(-1)];
     yield* [() => x.softmax(-1), () => x.logSoftmax(-1), () => x.layerNorm(w, w), () => x.rmsNorm(w)];
     yield* [() => x.argsort(-1), () => x.topk(8), () => make(64, 65536).argsort(-1)];
     const ids = randint(0, 64, [64], { dtype: 'u32', device, seed: 2 });
-    yield* [() => x.indexSelect(0, ids), () => x.embedding(ids), () => x.scatterAdd(0, ids.unsqueeze(1).broadcastTo([64, 4096]).copy(), y), () => x.gather(0, ids.unsqueeze(1).broadcastTo([64, 4096]).copy())];
+    yield* [
+      () => x.indexSelect(0, ids),
+      () => x.embedding(ids),
+      () => x.scatterAdd(0, ids.unsqueeze(1).broadcastTo([64, 4096]).copy(), y),
+      () => x.gather(0, ids.unsqueeze(1).broadcastTo([64, 4096]).copy()),
+    ];
     const [image, filter] = [make(2, 16, 32, 32), make(16, 16, 3, 3)];
-    yield* [() => image.conv2d(filter, { padding: 1 }), () => image.convTranspose2d(filter, { padding: 1 }), () => image.maxPool2d(2), () => image.upsampleNearest2d([64, 64])];
+    yield* [
+      () => image.conv2d(filter, { padding: 1 }),
+      () => image.convTranspose2d(filter, { padding: 1 }),
+      () => image.maxPool2d(2),
+      () => image.upsampleNearest2d([64, 64]),
+    ];
     yield* [() => x.matmul(y.t()), () => make(256, 256).matmul(make(256, 256))];
     const [cos, sin, heads] = [make(64, 64), make(64, 64), make(1, 8, 64, 128)];
     yield () => heads.rope(cos, sin);
@@ -50,10 +70,14 @@ function* works(device: Device): Generator<() => unknown> {
   }
 }
 
-const quantile = (sorted: readonly number[], q: number): number => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * q))];
+const quantile = (sorted: readonly number[], q: number): number =>
+  sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * q))];
 
 /** A text no compiler has seen: NVRTC keeps what it compiled on disk, and would only look it up. */
-const unseen = (unit: Unit): Unit => ({ ...unit, source: `${unit.source}static constexpr int wick_first_use_${randomBytes(8).toString('hex')} = 0;\n` });
+const unseen = (unit: Unit): Unit => ({
+  ...unit,
+  source: `${unit.source}static constexpr int wick_first_use_${randomBytes(8).toString('hex')} = 0;\n`,
+});
 
 /** Every kernel those works launch, compiled and loaded as if for the first time; our own kernels serve where a library would. To be called before other work, which would have them loaded. */
 export function firstUse(device: Device): FirstUse {
@@ -95,7 +119,13 @@ export function firstUse(device: Device): FirstUse {
   cached.sort((a, b) => a - b);
   const times = first.map((f) => f.ms);
   return {
-    kernels: first.length, median: quantile(times, 0.5), p75: quantile(times, 0.75), worst: times[times.length - 1], under150: times.filter((ms) => ms < 150).length,
-    cachedMedian: quantile(cached, 0.5), cachedWorst: cached[cached.length - 1], above150: first.filter((f) => f.ms >= 150).reverse(),
+    kernels: first.length,
+    median: quantile(times, 0.5),
+    p75: quantile(times, 0.75),
+    worst: times[times.length - 1],
+    under150: times.filter((ms) => ms < 150).length,
+    cachedMedian: quantile(cached, 0.5),
+    cachedWorst: cached[cached.length - 1],
+    above150: first.filter((f) => f.ms >= 150).reverse(),
   };
 }

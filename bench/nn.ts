@@ -12,7 +12,15 @@ import { Sampler } from '../src/engine/sampler.js';
 import { Llama, type LlamaConfig } from '../src/models/index.js';
 import { AdamW, clipGradNorm, FlatParameters, initialise, normal, ONE, VarBuilder, VarMap } from '../src/nn/index.js';
 
-const { values: v } = parseArgs({ options: { device: { type: 'string', default: 'cpu' }, only: { type: 'string', default: 'copy,attention,attention-decode,train,1b,8b' }, dtype: { type: 'string' }, json: { type: 'string' }, 'no-peers': { type: 'boolean', default: false } } });
+const { values: v } = parseArgs({
+  options: {
+    device: { type: 'string', default: 'cpu' },
+    only: { type: 'string', default: 'copy,attention,attention-decode,train,1b,8b' },
+    dtype: { type: 'string' },
+    json: { type: 'string' },
+    'no-peers': { type: 'boolean', default: false },
+  },
+});
 const device = Device.get(v.device);
 const small = device.name === 'cpu' || device.name.startsWith('sim');
 const dtype = (v.dtype ?? (small ? 'f32' : 'bf16')) as DType;
@@ -43,18 +51,37 @@ async function time(f: () => void, rounds = 5, seconds = 0.2): Promise<number> {
 const random = (shape: number[], seed: number): Tensor => randn(shape, { seed, device }).cast(dtype);
 
 async function attentionForward(): Promise<void> {
-  const sizes = small ? [[1, 8, 512, 64], [1, 4, 1024, 128]] : [[4, 32, 4096, 128], [16, 16, 1024, 64], [4, 16, 4096, 256], [1, 16, 131072, 128]];
-  for (const [b, h, t, d] of sizes) for (const causal of [true, false]) {
-    const [q, k, x] = [1, 2, 3].map((s) => random([b, h, t, d], s));
-    const seconds = await time(() => scope(() => noGrad(() => void q.sdpa(k, x, { causal }))), 3);
-    report(`attention forward ${dtype} ${b}x${h}x${t}x${d}${causal ? ' causal' : ''}`, (4 * b * h * t * t * d * (causal ? 0.5 : 1)) / seconds / 1e12, 'TFLOP/s');
-    for (const y of [q, k, x]) y.dispose();
-  }
+  const sizes = small
+    ? [
+        [1, 8, 512, 64],
+        [1, 4, 1024, 128],
+      ]
+    : [
+        [4, 32, 4096, 128],
+        [16, 16, 1024, 64],
+        [4, 16, 4096, 256],
+        [1, 16, 131072, 128],
+      ];
+  for (const [b, h, t, d] of sizes)
+    for (const causal of [true, false]) {
+      const [q, k, x] = [1, 2, 3].map((s) => random([b, h, t, d], s));
+      const seconds = await time(() => scope(() => noGrad(() => void q.sdpa(k, x, { causal }))), 3);
+      report(
+        `attention forward ${dtype} ${b}x${h}x${t}x${d}${causal ? ' causal' : ''}`,
+        (4 * b * h * t * t * d * (causal ? 0.5 : 1)) / seconds / 1e12,
+        'TFLOP/s',
+      );
+      for (const y of [q, k, x]) y.dispose();
+    }
   const [b, h, t, d] = small ? [1, 4, 256, 64] : [4, 16, 2048, 64];
   const [q, k, x] = [1, 2, 3].map((s) => random([b, h, t, d], s).requireGrad());
   const grad = random([b, h, t, d], 4);
   const seconds = await time(() => scope(() => void q.sdpa(k, x, { causal: true }).backward({ grad })), 3);
-  report(`attention forward and backward ${dtype} ${b}x${h}x${t}x${d} causal`, (3.5 * 4 * b * h * t * t * d * 0.5) / seconds / 1e12, 'TFLOP/s');
+  report(
+    `attention forward and backward ${dtype} ${b}x${h}x${t}x${d} causal`,
+    (3.5 * 4 * b * h * t * t * d * 0.5) / seconds / 1e12,
+    'TFLOP/s',
+  );
 }
 
 async function attentionDecode(): Promise<void> {
@@ -62,40 +89,110 @@ async function attentionDecode(): Promise<void> {
   const q = random([1, h, 1, d], 1);
   const [k, x] = [2, 3].map((s) => random([1, hk, t, d], s));
   const seconds = await time(() => scope(() => noGrad(() => void q.sdpa(k, x))));
-  report(`decode attention ${dtype} ${h} heads, ${t} keys of ${d}`, (2 * hk * t * d * (dtype === 'f32' ? 4 : 2)) / seconds / 1e9, 'GB/s');
+  report(
+    `decode attention ${dtype} ${h} heads, ${t} keys of ${d}`,
+    (2 * hk * t * d * (dtype === 'f32' ? 4 : 2)) / seconds / 1e9,
+    'GB/s',
+  );
 }
 
 async function trainingStep(): Promise<void> {
   const [hidden, layers, batch, context] = small ? [128, 2, 4, 64] : [512, 8, 32, 1024];
   const config: LlamaConfig = {
-    vocabSize: 8192, hiddenSize: hidden, intermediateSize: Math.round((hidden * 8) / 3 / 64) * 64, layers, heads: hidden / 64, kvHeads: hidden / 64, headDim: 64, maxPositions: context,
-    normEps: 1e-5, ropeTheta: 10000, tiedEmbeddings: true, eosTokenIds: [],
+    vocabSize: 8192,
+    hiddenSize: hidden,
+    intermediateSize: Math.round((hidden * 8) / 3 / 64) * 64,
+    layers,
+    heads: hidden / 64,
+    kvHeads: hidden / 64,
+    headDim: 64,
+    maxPositions: context,
+    normEps: 1e-5,
+    ropeTheta: 10000,
+    tiedEmbeddings: true,
+    eosTokenIds: [],
   };
   const model = new Llama(config, VarBuilder.fromVarMap(new VarMap(), { device, generator: new Generator(1) }));
   const flat = new FlatParameters(model, dtype);
   const optimizer = new AdamW([flat.master], { learningRate: 1e-4 });
-  const ids = tensor(Int32Array.from({ length: batch * context }, (_, i) => (i * 7919) % 8192), { shape: [batch, context], device });
-  const seconds = await time(() => scope(() => {
-    const grads = model.forward(ids).cast('f32').crossEntropy(ids).backward();
-    flat.step(optimizer, clipGradNorm([flat.gather(grads)], 1).grads[0]);
-  }), 3, 0.5);
-  report(`training step of ${(flat.size / 1e6).toFixed(1)}M parameters ${dtype}, ${batch}x${context} tokens`, (batch * context) / seconds, 'tokens/s');
+  const ids = tensor(
+    Int32Array.from({ length: batch * context }, (_, i) => (i * 7919) % 8192),
+    { shape: [batch, context], device },
+  );
+  const seconds = await time(
+    () =>
+      scope(() => {
+        const grads = model.forward(ids).cast('f32').crossEntropy(ids).backward();
+        flat.step(optimizer, clipGradNorm([flat.gather(grads)], 1).grads[0]);
+      }),
+    3,
+    0.5,
+  );
+  report(
+    `training step of ${(flat.size / 1e6).toFixed(1)}M parameters ${dtype}, ${batch}x${context} tokens`,
+    (batch * context) / seconds,
+    'tokens/s',
+  );
 }
 
 const LLAMA: Readonly<Record<string, Partial<LlamaConfig>>> = {
-  '1b': { hiddenSize: 2048, intermediateSize: 8192, layers: 16, heads: 32, kvHeads: 8, headDim: 64, tiedEmbeddings: true },
-  '8b': { hiddenSize: 4096, intermediateSize: 14336, layers: 32, heads: 32, kvHeads: 8, headDim: 128, tiedEmbeddings: false },
-  tiny: { hiddenSize: 256, intermediateSize: 768, layers: 4, heads: 4, kvHeads: 2, headDim: 64, tiedEmbeddings: true, vocabSize: 4096 },
+  '1b': {
+    hiddenSize: 2048,
+    intermediateSize: 8192,
+    layers: 16,
+    heads: 32,
+    kvHeads: 8,
+    headDim: 64,
+    tiedEmbeddings: true,
+  },
+  '8b': {
+    hiddenSize: 4096,
+    intermediateSize: 14336,
+    layers: 32,
+    heads: 32,
+    kvHeads: 8,
+    headDim: 128,
+    tiedEmbeddings: false,
+  },
+  tiny: {
+    hiddenSize: 256,
+    intermediateSize: 768,
+    layers: 4,
+    heads: 4,
+    kvHeads: 2,
+    headDim: 64,
+    tiedEmbeddings: true,
+    vocabSize: 4096,
+  },
 };
 async function language(name: string): Promise<void> {
-  const config = { vocabSize: 128256, maxPositions: 4096, normEps: 1e-5, ropeTheta: 500000, eosTokenIds: [], ...LLAMA[name] } as LlamaConfig;
+  const config = {
+    vocabSize: 128256,
+    maxPositions: 4096,
+    normEps: 1e-5,
+    ropeTheta: 500000,
+    eosTokenIds: [],
+    ...LLAMA[name],
+  } as LlamaConfig;
   let seed = 1;
-  const source = { has: (name: string) => !name.endsWith('.bias'), get: (tensor: string, shape: readonly number[] | undefined) => initialise(tensor.includes('norm') ? ONE : normal(0, 0.02), shape ?? [], { dtype, device, generator: new Generator(seed++) }) };
+  const source = {
+    has: (name: string) => !name.endsWith('.bias'),
+    get: (tensor: string, shape: readonly number[] | undefined) =>
+      initialise(tensor.includes('norm') ? ONE : normal(0, 0.02), shape ?? [], {
+        dtype,
+        device,
+        generator: new Generator(seed++),
+      }),
+  };
   const model = noGrad(() => new Llama(config, new VarBuilder(source, { dtype, device })));
   model.requireGrad(false).eval();
   const prompt = Array.from({ length: small ? 64 : 2048 }, (_, i) => (i * 7919) % config.vocabSize);
   const ids = tensor(Int32Array.from(prompt), { shape: [1, prompt.length], device });
-  const prefill = await time(() => scope(() => noGrad(() => void model.forward(ids, undefined, { last: true }))), 3, 0.3);
+  const prefill = await time(
+    () => scope(() => noGrad(() => void model.forward(ids, undefined, { last: true }))),
+    3,
+    0.3,
+  );
   report(`prefill ${prompt.length} tokens, Llama ${name} ${dtype}`, prompt.length / prefill, 'tokens/s');
   const decoder = GraphDecoder.serves(model) ? new GraphDecoder(model, 4096) : new PlainDecoder(model);
   let token = await decoder.runGreedy(prompt.slice(0, 32));
@@ -106,7 +203,11 @@ async function language(name: string): Promise<void> {
   };
   await run(8);
   const rates = [await run(small ? 16 : 200), await run(small ? 16 : 200), await run(small ? 16 : 200)];
-  report(`decode, Llama ${name} ${dtype}, batch 1, ${decoder instanceof GraphDecoder ? 'by graph' : 'op by op'}`, Math.max(...rates), 'tokens/s');
+  report(
+    `decode, Llama ${name} ${dtype}, batch 1, ${decoder instanceof GraphDecoder ? 'by graph' : 'op by op'}`,
+    Math.max(...rates),
+    'tokens/s',
+  );
   const sampler = new Sampler({ temperature: 0.8, topK: 40, topP: 0.95, repetitionPenalty: 1.1, seed: 1 });
   const history = [token];
   const draw = async (n: number): Promise<number> => {
@@ -115,7 +216,11 @@ async function language(name: string): Promise<void> {
     return n / ((performance.now() - begin) / 1000);
   };
   await draw(8);
-  report(`decode, Llama ${name} ${dtype}, batch 1, drawn by top-k 40, top-p 0.95 and a penalty`, Math.max(await draw(small ? 16 : 200), await draw(small ? 16 : 200)), 'tokens/s');
+  report(
+    `decode, Llama ${name} ${dtype}, batch 1, drawn by top-k 40, top-p 0.95 and a penalty`,
+    Math.max(await draw(small ? 16 : 200), await draw(small ? 16 : 200)),
+    'tokens/s',
+  );
   decoder.dispose();
   model.dispose();
   device.trim();
@@ -123,7 +228,12 @@ async function language(name: string): Promise<void> {
 
 /** What bench/peers/pytorch-nn.py measures for the same names, where PyTorch is installed. */
 function torchValues(): Readonly<Record<string, number>> {
-  const parts = [['attention', 'attention'], ['train', 'train'], ['1b', 'prefill'], ['8b', 'prefill']].flatMap(([ours, theirs]) => (v.only.split(',').includes(ours) ? [theirs] : []));
+  const parts = [
+    ['attention', 'attention'],
+    ['train', 'train'],
+    ['1b', 'prefill'],
+    ['8b', 'prefill'],
+  ].flatMap(([ours, theirs]) => (v.only.split(',').includes(ours) ? [theirs] : []));
   const script = join(dirname(fileURLToPath(import.meta.url)), '..', '..', 'bench', 'peers', 'pytorch-nn.py');
   const run = spawnSync('python3', [script, [...new Set(parts)].join(',')], { encoding: 'utf8', maxBuffer: 2 ** 24 });
   return run.status === 0 ? (JSON.parse(run.stdout) as Record<string, number>) : {};
@@ -136,16 +246,41 @@ async function copyRate(): Promise<void> {
   x.dispose();
 }
 
-const JOBS: Readonly<Record<string, () => Promise<void>>> = { copy: copyRate, attention: attentionForward, 'attention-decode': attentionDecode, train: trainingStep, '1b': () => language('1b'), '8b': () => language('8b'), tiny: () => language('tiny') };
+const JOBS: Readonly<Record<string, () => Promise<void>>> = {
+  copy: copyRate,
+  attention: attentionForward,
+  'attention-decode': attentionDecode,
+  train: trainingStep,
+  '1b': () => language('1b'),
+  '8b': () => language('8b'),
+  tiny: () => language('tiny'),
+};
 console.log(`${device.name}: ${device.description}`);
 for (const name of v.only.split(',')) {
-  if (!Object.hasOwn(JOBS, name)) throw new Error(`bench: unknown part ${JSON.stringify(name)}; known are ${Object.keys(JOBS).join(', ')}`);
+  if (!Object.hasOwn(JOBS, name))
+    throw new Error(`bench: unknown part ${JSON.stringify(name)}; known are ${Object.keys(JOBS).join(', ')}`);
   await JOBS[name]();
 }
 if (!small && !v['no-peers']) {
   device.trim();
   const torch = torchValues();
-  for (const r of results) if (torch[r.name] !== undefined) Object.assign(r, { torch: torch[r.name], ofTorch: r.value / torch[r.name] });
-  console.log(table(['work', 'wick', 'unit', 'PyTorch', 'wick / PyTorch'], results.map((r) => [r.name, r.value.toPrecision(4), r.unit, r.torch?.toPrecision(4) ?? '', r.ofTorch?.toFixed(2) ?? ''])));
+  for (const r of results)
+    if (torch[r.name] !== undefined) Object.assign(r, { torch: torch[r.name], ofTorch: r.value / torch[r.name] });
+  console.log(
+    table(
+      ['work', 'wick', 'unit', 'PyTorch', 'wick / PyTorch'],
+      results.map((r) => [
+        r.name,
+        r.value.toPrecision(4),
+        r.unit,
+        r.torch?.toPrecision(4) ?? '',
+        r.ofTorch?.toFixed(2) ?? '',
+      ]),
+    ),
+  );
 }
-if (v.json) writeFileSync(v.json, `${JSON.stringify({ device: device.description, date: new Date().toISOString(), results }, null, 1)}\n`);
+if (v.json)
+  writeFileSync(
+    v.json,
+    `${JSON.stringify({ device: device.description, date: new Date().toISOString(), results }, null, 1)}\n`,
+  );

@@ -18,18 +18,28 @@ export function writeCurve(path: string, title: string, series: readonly Series[
   const span = high - low || 1;
   const px = (x: number): number => left + (x / maxX) * (w - left - 20);
   const py = (y: number): number => top + ((high - y) / span) * (h - top - bottom);
-  const lines = series.map((s, i) =>
-    `<polyline fill="none" stroke="${COLOURS[i % COLOURS.length]}" stroke-width="1.5" points="${s.points.filter(([, y]) => Number.isFinite(y)).map(([x, y]) => `${px(x).toFixed(1)},${py(y).toFixed(1)}`).join(' ')}"/>` +
-    `<text x="${w - 150}" y="${top + 18 * (i + 1)}" fill="${COLOURS[i % COLOURS.length]}">${s.name}</text>`);
+  const lines = series.map(
+    (s, i) =>
+      `<polyline fill="none" stroke="${COLOURS[i % COLOURS.length]}" stroke-width="1.5" points="${s.points
+        .filter(([, y]) => Number.isFinite(y))
+        .map(([x, y]) => `${px(x).toFixed(1)},${py(y).toFixed(1)}`)
+        .join(' ')}"/>` +
+      `<text x="${w - 150}" y="${top + 18 * (i + 1)}" fill="${COLOURS[i % COLOURS.length]}">${s.name}</text>`,
+  );
   const ticks = Array.from({ length: 6 }, (_, i) => {
     const y = low + (span * i) / 5;
     const x = (maxX * i) / 5;
     const at = py(y).toFixed(1);
-    return `<line x1="${left}" x2="${w - 20}" y1="${at}" y2="${at}" stroke="#ddd"/><text x="${left - 8}" y="${(py(y) + 4).toFixed(1)}" text-anchor="end">${y.toFixed(2)}</text>` +
-      `<text x="${px(x).toFixed(1)}" y="${h - bottom + 18}" text-anchor="middle">${Math.round(x)}</text>`;
+    return (
+      `<line x1="${left}" x2="${w - 20}" y1="${at}" y2="${at}" stroke="#ddd"/><text x="${left - 8}" y="${(py(y) + 4).toFixed(1)}" text-anchor="end">${y.toFixed(2)}</text>` +
+      `<text x="${px(x).toFixed(1)}" y="${h - bottom + 18}" text-anchor="middle">${Math.round(x)}</text>`
+    );
   });
-  writeFileSync(path, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${w} ${h}" font-family="sans-serif" font-size="12"><rect width="${w}" height="${h}" fill="#fff"/>` +
-    `<text x="${left}" y="22" font-size="15">${title}</text><text x="${w / 2}" y="${h - 8}" text-anchor="middle">steps</text>${ticks.join('')}${lines.join('')}</svg>\n`);
+  writeFileSync(
+    path,
+    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${w} ${h}" font-family="sans-serif" font-size="12"><rect width="${w}" height="${h}" fill="#fff"/>` +
+      `<text x="${left}" y="22" font-size="15">${title}</text><text x="${w / 2}" y="${h - 8}" text-anchor="middle">steps</text>${ticks.join('')}${lines.join('')}</svg>\n`,
+  );
 }
 
 /** One line that is written over; on a file, a line now and then. */

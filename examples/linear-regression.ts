@@ -5,7 +5,10 @@ import { linear, SGD, VarBuilder, VarMap } from '../src/nn/index.js';
 const generator = new Generator(1);
 const truth = { weight: Tensor.from([[2, -3, 0.5]]), bias: Tensor.from([4]) };
 const x = randn([256, 3], { generator });
-const y = x.matmul(truth.weight.t()).add(truth.bias).add(randn([256, 1], { generator, std: 0.1 }));
+const y = x
+  .matmul(truth.weight.t())
+  .add(truth.bias)
+  .add(randn([256, 1], { generator, std: 0.1 }));
 
 const vars = new VarMap();
 const model = linear(3, 1, VarBuilder.fromVarMap(vars, { generator }));

@@ -10,21 +10,51 @@ import { randomStream } from '../src/engine/sampler.js';
 import { saveTensors } from '../src/io/index.js';
 import { defaultGenerator } from '../src/tensor/random.js';
 import { Llama, type LlamaConfig, llamaJson } from '../src/models/index.js';
-import { AdamW, clipGradNorm, cosineDecay, FlatParameters, loadCheckpoint, saveCheckpoint, VarBuilder, VarMap, warmup } from '../src/nn/index.js';
+import {
+  AdamW,
+  clipGradNorm,
+  cosineDecay,
+  FlatParameters,
+  loadCheckpoint,
+  saveCheckpoint,
+  VarBuilder,
+  VarMap,
+  warmup,
+} from '../src/nn/index.js';
 import { Progress, type Series, writeCurve } from './chart.js';
 
 const option = (value: string) => ({ type: 'string', default: value }) as const;
 const { values: v } = parseArgs({
   options: {
-    text: { type: 'string' }, out: option('train-gpt'), device: option('cpu'), dtype: option('f32'), seed: option('1'),
-    vocab: option('1024'), hidden: option('256'), layers: option('4'), heads: option('4'), 'kv-heads': option('2'), intermediate: option('704'), context: option('256'),
-    batch: option('32'), steps: option('2000'), rate: option('1e-3'), 'weight-decay': option('0.1'), dropout: option('0.1'), 'log-every': option('10'), 'eval-every': option('200'),
-    prompt: option('\n'), resume: { type: 'boolean', default: false }, help: { type: 'boolean', default: false },
+    text: { type: 'string' },
+    out: option('train-gpt'),
+    device: option('cpu'),
+    dtype: option('f32'),
+    seed: option('1'),
+    vocab: option('1024'),
+    hidden: option('256'),
+    layers: option('4'),
+    heads: option('4'),
+    'kv-heads': option('2'),
+    intermediate: option('704'),
+    context: option('256'),
+    batch: option('32'),
+    steps: option('2000'),
+    rate: option('1e-3'),
+    'weight-decay': option('0.1'),
+    dropout: option('0.1'),
+    'log-every': option('10'),
+    'eval-every': option('200'),
+    prompt: option('\n'),
+    resume: { type: 'boolean', default: false },
+    help: { type: 'boolean', default: false },
   },
 });
 if (v.help || v.text === undefined) {
-  console.error('train-gpt --text FILE [--out DIR] [--device cpu] [--dtype f32|bf16] [--steps N] [--batch N] [--context N] [--vocab N] [--hidden N] [--layers N] [--heads N] [--kv-heads N]\n' +
-    '          [--intermediate N] [--rate R] [--weight-decay W] [--dropout P] [--log-every N] [--eval-every N] [--prompt TEXT] [--seed S] [--resume]');
+  console.error(
+    'train-gpt --text FILE [--out DIR] [--device cpu] [--dtype f32|bf16] [--steps N] [--batch N] [--context N] [--vocab N] [--hidden N] [--layers N] [--heads N] [--kv-heads N]\n' +
+      '          [--intermediate N] [--rate R] [--weight-decay W] [--dropout P] [--log-every N] [--eval-every N] [--prompt TEXT] [--seed S] [--resume]',
+  );
   process.exit(v.help ? 0 : 2);
 }
 const n = (name: keyof typeof v): number => Number(v[name]);
@@ -39,7 +69,14 @@ const tokenizerPath = join(v.out, 'tokenizer.json');
 if (!v.resume || !existsSync(tokenizerPath)) {
   console.error(`learning a vocabulary of ${v.vocab} from ${text.length} characters`);
   writeFileSync(tokenizerPath, JSON.stringify(trainBpe(text, n('vocab'))));
-  writeFileSync(join(v.out, 'tokenizer_config.json'), JSON.stringify({ tokenizer_class: 'PreTrainedTokenizerFast', bos_token: '<|endoftext|>', eos_token: '<|endoftext|>' }));
+  writeFileSync(
+    join(v.out, 'tokenizer_config.json'),
+    JSON.stringify({
+      tokenizer_class: 'PreTrainedTokenizerFast',
+      bos_token: '<|endoftext|>',
+      eos_token: '<|endoftext|>',
+    }),
+  );
 }
 const tokenizer = Tokenizer.load(v.out);
 // Long texts are encoded by paragraphs: the tokenizer's time grows faster than the text.
@@ -50,8 +87,19 @@ const [train, held] = [tokens.subarray(0, split), tokens.subarray(split)];
 // ---- the model ----
 const START = 0; // the first token of every vocabulary made here
 const config: LlamaConfig = {
-  vocabSize: tokenizer.vocabSize, hiddenSize: n('hidden'), intermediateSize: n('intermediate'), layers: n('layers'), heads: n('heads'), kvHeads: n('kv-heads'),
-  headDim: n('hidden') / n('heads'), maxPositions: context, normEps: 1e-5, ropeTheta: 10000, tiedEmbeddings: true, bosTokenId: START, eosTokenIds: [START],
+  vocabSize: tokenizer.vocabSize,
+  hiddenSize: n('hidden'),
+  intermediateSize: n('intermediate'),
+  layers: n('layers'),
+  heads: n('heads'),
+  kvHeads: n('kv-heads'),
+  headDim: n('hidden') / n('heads'),
+  maxPositions: context,
+  normEps: 1e-5,
+  ropeTheta: 10000,
+  tiedEmbeddings: true,
+  bosTokenId: START,
+  eosTokenIds: [START],
 };
 const generator = new Generator(n('seed'));
 const model = new Llama(config, VarBuilder.fromVarMap(new VarMap(), { device, generator }), { dropout: n('dropout') });
@@ -59,7 +107,9 @@ const flat = new FlatParameters(model, dtype);
 const optimizer = new AdamW([flat.master], { learningRate: n('rate'), beta2: 0.95, weightDecay: n('weight-decay') });
 const schedule = warmup(Math.min(100, Math.ceil(steps / 10)), cosineDecay(steps, 0.1));
 writeFileSync(join(v.out, 'config.json'), `${JSON.stringify(llamaJson(config, 'bf16'), null, 1)}\n`);
-console.error(`${(flat.size / 1e6).toFixed(2)}M parameters in ${dtype} on ${device.name} (${device.description}); ${tokens.length} tokens, ${train.length} to learn from`);
+console.error(
+  `${(flat.size / 1e6).toFixed(2)}M parameters in ${dtype} on ${device.name} (${device.description}); ${tokens.length} tokens, ${train.length} to learn from`,
+);
 
 // ---- batches: windows at places drawn beforehand, so that a resumed run sees what the whole one would have ----
 function windows(from: Int32Array, count: number, at: (i: number) => number): { x: Tensor; y: Tensor } {
@@ -74,13 +124,23 @@ function windows(from: Int32Array, count: number, at: (i: number) => number): { 
   return { x: on(x), y: on(y) };
 }
 /** 0 where the start token stands, at the head of every window: so the model learns what it will see before a prompt. */
-const later = tensor(Int32Array.from({ length: context }, (_, i) => (i === 0 ? START : 1)), { shape: [1, context], device });
+const later = tensor(
+  Int32Array.from({ length: context }, (_, i) => (i === 0 ? START : 1)),
+  { shape: [1, context], device },
+);
 // Text and places lie on the device: a step uploads nothing and so waits for nothing.
 const random = randomStream(n('seed'));
-const places = tensor(Int32Array.from({ length: steps * batch }, () => Math.floor(random() * (train.length - context - 1))), { shape: [steps, batch], device });
+const places = tensor(
+  Int32Array.from({ length: steps * batch }, () => Math.floor(random() * (train.length - context - 1))),
+  { shape: [steps, batch], device },
+);
 const learned = tensor(Int32Array.from(train), { device });
 const drawn = (step: number): { x: Tensor; y: Tensor } => {
-  const at = places.get(step - 1).unsqueeze(1).add(arange(0, context, 1, { dtype: 'i32', device })).reshape([-1]);
+  const at = places
+    .get(step - 1)
+    .unsqueeze(1)
+    .add(arange(0, context, 1, { dtype: 'i32', device }))
+    .reshape([-1]);
   const take = (ids: Tensor): Tensor => learned.indexSelect(0, ids).reshape([batch, context]);
   return { x: take(at).mul(later), y: take(at.affine(1, 1)) };
 };
@@ -92,7 +152,9 @@ async function evaluate(): Promise<number> {
   const stride = Math.max(1, Math.floor((held.length - context - 1) / (count * batch)));
   let sum = 0;
   for (let b = 0; b < count; b++) {
-    const loss = scope(() => noGrad(() => lossOf(windows(held, batch, (i) => Math.min(held.length - context - 1, (b * batch + i) * stride)))));
+    const loss = scope(() =>
+      noGrad(() => lossOf(windows(held, batch, (i) => Math.min(held.length - context - 1, (b * batch + i) * stride)))),
+    );
     sum += Number((await loss.data())[0]);
     loss.dispose();
   }
@@ -104,7 +166,13 @@ async function sample(seed: number): Promise<string> {
   model.eval();
   const writer = new LanguageModel(model, tokenizer, (m) => new PlainDecoder(m));
   let out = '';
-  for await (const piece of writer.generate(v.prompt, { maxTokens: Math.min(120, context - 8), temperature: 0.8, topP: 0.95, seed })) out += piece;
+  for await (const piece of writer.generate(v.prompt, {
+    maxTokens: Math.min(120, context - 8),
+    temperature: 0.8,
+    topP: 0.95,
+    seed,
+  }))
+    out += piece;
   model.train();
   return out;
 }
@@ -112,7 +180,11 @@ async function sample(seed: number): Promise<string> {
 // ---- the run ----
 const log = join(v.out, 'training.jsonl');
 const checkpoint = join(v.out, 'checkpoint.safetensors');
-const parts = { tensors: new Map([['master', flat.master]]), optimizer, generators: { generator, dropout: defaultGenerator } };
+const parts = {
+  tensors: new Map([['master', flat.master]]),
+  optimizer,
+  generators: { generator, dropout: defaultGenerator },
+};
 const curve: { train: [number, number][]; held: [number, number][] } = { train: [], held: [] };
 let best = Infinity;
 let first = 0;
@@ -125,9 +197,11 @@ if (v.resume && existsSync(checkpoint)) {
   console.error(`going on from step ${first}`);
 } else writeFileSync(log, '');
 
-const draw = (): void => writeCurve(join(v.out, 'loss.svg'), `loss of ${(flat.size / 1e6).toFixed(1)}M parameters`, [
-  { name: 'training', points: curve.train }, { name: 'held-back text', points: curve.held },
-] satisfies Series[]);
+const draw = (): void =>
+  writeCurve(join(v.out, 'loss.svg'), `loss of ${(flat.size / 1e6).toFixed(1)}M parameters`, [
+    { name: 'training', points: curve.train },
+    { name: 'held-back text', points: curve.held },
+  ] satisfies Series[]);
 const progress = new Progress(steps - first);
 const begin = performance.now();
 /** Time spent on evaluating and writing, which does not count as training. */
@@ -144,7 +218,10 @@ async function settle(): Promise<void> {
   const now = performance.now();
   const rate = (batch * context * (step - first)) / ((now - begin - paused) / 1000);
   curve.train.push([step, value]);
-  appendFileSync(log, `${JSON.stringify({ step, loss: value, tokensPerSecond: Math.round(rate), learningRate: optimizer.learningRate, seconds: Math.round((now - begin) / 100) / 10 })}\n`);
+  appendFileSync(
+    log,
+    `${JSON.stringify({ step, loss: value, tokensPerSecond: Math.round(rate), learningRate: optimizer.learningRate, seconds: Math.round((now - begin) / 100) / 10 })}\n`,
+  );
   progress.show(step - first, `loss ${value.toFixed(4)} ${Math.round(rate)} tokens/s`);
   if (!Number.isFinite(value)) throw new Error(`the loss is ${value} at step ${step}`);
 }
@@ -154,7 +231,9 @@ for (let step = first + 1; step <= steps; step++) {
   const loss = scope(() => {
     const l = lossOf(drawn(step));
     const grads = l.backward();
-    const { grads: [clipped] } = clipGradNorm([flat.gather(grads)], 1);
+    const {
+      grads: [clipped],
+    } = clipGradNorm([flat.gather(grads)], 1);
     flat.step(optimizer, clipped);
     return l.detach();
   });
@@ -170,13 +249,25 @@ for (let step = first + 1; step <= steps; step++) {
     appendFileSync(log, `${JSON.stringify({ step, heldLoss: value })}\n`);
     if (value < best) {
       best = value;
-      noGrad(() => scope(() => saveTensors(join(v.out, 'model.safetensors'), new Map([...model.hfTensors()].map(([name, t]) => [name, t.cast('bf16')])), { metadata: { format: 'pt' } })));
+      noGrad(() =>
+        scope(() =>
+          saveTensors(
+            join(v.out, 'model.safetensors'),
+            new Map([...model.hfTensors()].map(([name, t]) => [name, t.cast('bf16')])),
+            { metadata: { format: 'pt' } },
+          ),
+        ),
+      );
     }
     saveCheckpoint(checkpoint, parts, { step, extra: { best, curve } });
     draw();
-    console.error(`\nstep ${step}: held-back loss ${value.toFixed(4)} (best ${best.toFixed(4)})\n--- ${JSON.stringify(v.prompt)} ->${await sample(step)}\n---`);
+    console.error(
+      `\nstep ${step}: held-back loss ${value.toFixed(4)} (best ${best.toFixed(4)})\n--- ${JSON.stringify(v.prompt)} ->${await sample(step)}\n---`,
+    );
     paused += performance.now() - stopped;
   }
 }
 const seconds = (performance.now() - begin) / 1000;
-console.error(`${steps - first} steps in ${seconds.toFixed(1)} s, ${Math.round((batch * context * (steps - first)) / seconds)} tokens/s overall; best held-back loss ${best.toFixed(4)}; ${v.out}`);
+console.error(
+  `${steps - first} steps in ${seconds.toFixed(1)} s, ${Math.round((batch * context * (steps - first)) / seconds)} tokens/s overall; best held-back loss ${best.toFixed(4)}; ${v.out}`,
+);

@@ -28,9 +28,17 @@ function elementwiseSymbols(): Set<string> {
     const c = rowChain(r, r.dtypes[i % r.dtypes.length]);
     return symbolFor(c, variantsOf(c)[i % variantsOf(c).length]);
   });
-  const casts = FLOATS.flatMap((from) => DTYPES.filter((to) => to !== from).map((to) => symbolFor(castChain(from, to), 'flat')));
-  const wide = elementwiseRows.filter((r) => r.name === 'add' || r.name === 'affine').flatMap((r) => r.dtypes.map((d) => rowChain(r, d)));
-  return new Set([...some, ...casts, ...[...wide, ...[1, 2, 4, 8].map(copyChain)].flatMap((c) => variantsOf(c).map((v) => symbolFor(c, v)))]);
+  const casts = FLOATS.flatMap((from) =>
+    DTYPES.filter((to) => to !== from).map((to) => symbolFor(castChain(from, to), 'flat')),
+  );
+  const wide = elementwiseRows
+    .filter((r) => r.name === 'add' || r.name === 'affine')
+    .flatMap((r) => r.dtypes.map((d) => rowChain(r, d)));
+  return new Set([
+    ...some,
+    ...casts,
+    ...[...wide, ...[1, 2, 4, 8].map(copyChain)].flatMap((c) => variantsOf(c).map((v) => symbolFor(c, v))),
+  ]);
 }
 
 const DTYPE_IN_NAME = new RegExp(`_(${DTYPES.join('|')})(?=_|$)`, 'g');
@@ -49,7 +57,8 @@ type Runner = { readonly command: string; readonly args: readonly string[] };
 /** How Node is run for a target: as it is, or under hipRTC 7's own C library. */
 function runner(arch: string): Runner | string {
   if (!arch.startsWith('gfx')) {
-    if (typeof compilerFor(arch) !== 'string' || spawnSync('nvcc', ['--version']).status === 0) return { command: process.execPath, args: [] };
+    if (typeof compilerFor(arch) !== 'string' || spawnSync('nvcc', ['--version']).status === 0)
+      return { command: process.execPath, args: [] };
     return 'neither NVRTC nor nvcc was found';
   }
   const own = compilerFor(arch);
@@ -70,7 +79,11 @@ class Worker {
 
   ask(part: Part): Promise<Answer> {
     const child = (this.#child ??= fork(join(dirname(fileURLToPath(import.meta.url)), 'check-kernels-worker.js'), [], {
-      execPath: this.#how.command, execArgv: [...this.#how.args], serialization: 'advanced', stdio: ['ignore', 'ignore', 'pipe', 'ipc'], env: { ...process.env, AMD_COMGR_CACHE: '0' },
+      execPath: this.#how.command,
+      execArgv: [...this.#how.args],
+      serialization: 'advanced',
+      stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
+      env: { ...process.env, AMD_COMGR_CACHE: '0' },
     }));
     return new Promise((resolve) => {
       let log = '';
@@ -85,7 +98,12 @@ class Worker {
       };
       const ended = (code: number | null, signal: string | null): void => {
         this.#child = undefined;
-        finish({ error: signal === 'SIGKILL' ? `took more than ${SECONDS} s` : `the compiler's process ended with ${signal ?? code}: ${log.slice(-500)}` });
+        finish({
+          error:
+            signal === 'SIGKILL'
+              ? `took more than ${SECONDS} s`
+              : `the compiler's process ended with ${signal ?? code}: ${log.slice(-500)}`,
+        });
       };
       child.on('message', finish);
       child.on('exit', ended);
@@ -117,9 +135,18 @@ class Target {
       if (sample) symbols = sampled(symbols, candle);
       if (symbols.length === 0) continue;
       this.record[module] = {
-        date: new Date().toISOString().slice(0, 10), compiler: '', source: compiledFrom(module, 'amd'), kernels: symbols.length, ...(symbols.length < whole && { of: whole }), good: 0, lds: 0, vgprs: 0, problems: [],
+        date: new Date().toISOString().slice(0, 10),
+        compiler: '',
+        source: compiledFrom(module, 'amd'),
+        kernels: symbols.length,
+        ...(symbols.length < whole && { of: whole }),
+        good: 0,
+        lds: 0,
+        vgprs: 0,
+        problems: [],
       };
-      for (let i = 0; i < symbols.length; i += TOGETHER) this.parts.push({ arch, module, symbols: symbols.slice(i, i + TOGETHER) });
+      for (let i = 0; i < symbols.length; i += TOGETHER)
+        this.parts.push({ arch, module, symbols: symbols.slice(i, i + TOGETHER) });
       this.#left.set(module, { parts: Math.ceil(symbols.length / TOGETHER), seconds: 0 });
     }
   }
@@ -133,7 +160,8 @@ class Target {
     }
     const left = this.#left.get(part.module)!;
     left.seconds += seconds;
-    if (--left.parts === 0) console.log(`  ${part.module} ${this.arch}: ${m.good} of ${m.kernels}, ${left.seconds.toFixed(1)} s`);
+    if (--left.parts === 0)
+      console.log(`  ${part.module} ${this.arch}: ${m.good} of ${m.kernels}, ${left.seconds.toFixed(1)} s`);
   }
 
   #one(m: CompiledModule, f: Found): void {
@@ -148,7 +176,9 @@ class Target {
 
 function report(targets: readonly Target[], modules: readonly string[]): void {
   const width = 18;
-  console.log(`\nkernels that pass, of those compiled (most shared memory; most vector registers)\n${''.padEnd(26)}${targets.map((t) => t.arch.padEnd(width + 6)).join('')}`);
+  console.log(
+    `\nkernels that pass, of those compiled (most shared memory; most vector registers)\n${''.padEnd(26)}${targets.map((t) => t.arch.padEnd(width + 6)).join('')}`,
+  );
   for (const module of modules) {
     const cells = targets.map((t) => {
       const m = t.record[module];
@@ -156,20 +186,32 @@ function report(targets: readonly Target[], modules: readonly string[]): void {
     });
     console.log(`${module.padEnd(26)}${cells.join('')}`);
   }
-  const sum = (t: Target, of: (m: CompiledModule) => number): number => Object.values(t.record).reduce((n, m) => n + of(m), 0);
-  console.log(`${'all'.padEnd(26)}${targets.map((t) => `${sum(t, (m) => m.good)}/${sum(t, (m) => m.kernels)}`.padEnd(width + 6)).join('')}`);
-  for (const t of targets) console.log(`${t.arch}: ${[...new Set(Object.values(t.record).map((m) => m.compiler))].join(', ')}, ${t.seconds} s`);
+  const sum = (t: Target, of: (m: CompiledModule) => number): number =>
+    Object.values(t.record).reduce((n, m) => n + of(m), 0);
+  console.log(
+    `${'all'.padEnd(26)}${targets.map((t) => `${sum(t, (m) => m.good)}/${sum(t, (m) => m.kernels)}`.padEnd(width + 6)).join('')}`,
+  );
+  for (const t of targets)
+    console.log(
+      `${t.arch}: ${[...new Set(Object.values(t.record).map((m) => m.compiler))].join(', ')}, ${t.seconds} s`,
+    );
   const candle = compareWithCandle();
   console.log("\nCandle's symbols: present of total, missing, different");
-  for (const c of candle) console.log(`  ${c.file.padEnd(20)}${c.present} of ${c.total}, ${c.missing.length} missing, ${c.different.length} different`);
+  for (const c of candle)
+    console.log(
+      `  ${c.file.padEnd(20)}${c.present} of ${c.total}, ${c.missing.length} missing, ${c.different.length} different`,
+    );
   for (const d of candle.flatMap((c) => c.different)) console.log(`  different: ${d}`);
 }
 
 async function main(): Promise<number> {
   const { values } = parseArgs({
     options: {
-      arch: { type: 'string', default: 'gfx906,gfx908,gfx90a,gfx1030,gfx942,gfx1100,gfx1201,compute_80' }, module: { type: 'string' },
-      sample: { type: 'boolean', default: false }, jobs: { type: 'string', default: String(availableParallelism()) }, json: { type: 'string' },
+      arch: { type: 'string', default: 'gfx906,gfx908,gfx90a,gfx1030,gfx942,gfx1100,gfx1201,compute_80' },
+      module: { type: 'string' },
+      sample: { type: 'boolean', default: false },
+      jobs: { type: 'string', default: String(availableParallelism()) },
+      json: { type: 'string' },
     },
   });
   const modules = values.module?.split(',') ?? moduleNames();
@@ -184,22 +226,31 @@ async function main(): Promise<number> {
     targets.push(target);
     const began = performance.now();
     const queue = [...target.parts];
-    await Promise.all(Array.from({ length: Number(values.jobs) }, async () => {
-      const worker = new Worker(how);
-      for (let part = queue.shift(); part; part = queue.shift()) {
-        const asked = performance.now();
-        target.take(part, await worker.ask(part), (performance.now() - asked) / 1000);
-      }
-      worker.close();
-    }));
+    await Promise.all(
+      Array.from({ length: Number(values.jobs) }, async () => {
+        const worker = new Worker(how);
+        for (let part = queue.shift(); part; part = queue.shift()) {
+          const asked = performance.now();
+          target.take(part, await worker.ask(part), (performance.now() - asked) / 1000);
+        }
+        worker.close();
+      }),
+    );
     target.seconds = Math.round((performance.now() - began) / 1000);
     if (values.json !== undefined) {
-      const kept = existsSync(values.json) ? (JSON.parse(readFileSync(values.json, 'utf8')) as Record<string, CompiledTarget>) : {};
-      writeFileSync(values.json, `${JSON.stringify({ ...kept, [arch]: { ...kept[arch], ...target.record } }, null, 1)}\n`);
+      const kept = existsSync(values.json)
+        ? (JSON.parse(readFileSync(values.json, 'utf8')) as Record<string, CompiledTarget>)
+        : {};
+      writeFileSync(
+        values.json,
+        `${JSON.stringify({ ...kept, [arch]: { ...kept[arch], ...target.record } }, null, 1)}\n`,
+      );
     }
   }
   report(targets, modules);
-  const problems = targets.flatMap((t) => Object.entries(t.record).flatMap(([module, m]) => m.problems.map((p) => `${t.arch} ${module} ${p}`)));
+  const problems = targets.flatMap((t) =>
+    Object.entries(t.record).flatMap(([module, m]) => m.problems.map((p) => `${t.arch} ${module} ${p}`)),
+  );
   console.log(problems.length === 0 ? 'no problems' : `${problems.length} problems`);
   for (const p of problems.slice(0, 60)) console.log(`  ${p}`);
   return problems.length === 0 ? 0 : 1;

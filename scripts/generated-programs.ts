@@ -19,8 +19,15 @@ const BATCH = 20;
 const LEVELS = ['-O3', '-O0'];
 const BYTES = GRID * BLOCK * OUTPUT_WORDS * 4;
 
-interface Expected { readonly first: number; readonly sums: Record<string, string> }
-const checksum = (words: Uint32Array): string => createHash('sha256').update(new Uint8Array(words.buffer, words.byteOffset, words.byteLength)).digest('hex').slice(0, 24);
+interface Expected {
+  readonly first: number;
+  readonly sums: Record<string, string>;
+}
+const checksum = (words: Uint32Array): string =>
+  createHash('sha256')
+    .update(new Uint8Array(words.buffer, words.byteOffset, words.byteLength))
+    .digest('hex')
+    .slice(0, 24);
 
 function expect(file: string, first: number, count: number): void {
   const batches: Expected[] = [];
@@ -40,7 +47,11 @@ function nvrtc(source: string, level: string, arch: string): Uint8Array {
   const calls = new Calls(NVRTC_TABLE, raw, { errorName: (s) => nativeString(raw.errorString(s)), outOfMemory: [1] });
   const options = [`--gpu-architecture=${arch}`, '-std=c++17', '--fmad=false', `--ptxas-options=${level}`];
   return compileProgram('NVRTC', calls, { source, name: 'generated.cu', arch, defines: {} }, options, (p) =>
-    fetchBytes((c) => calls.call('cubinSize', p, c), (t) => calls.call('cubin', p, t)));
+    fetchBytes(
+      (c) => calls.call('cubinSize', p, c),
+      (t) => calls.call('cubin', p, t),
+    ),
+  );
 }
 
 function check(file: string, part: number, parts: number): number {
@@ -63,7 +74,18 @@ function check(file: string, part: number, parts: number): number {
       const module = device.loadModule(nvrtc(source, level, device.info.arch), 'generated');
       for (const name of names) {
         device.memset(to, 0, BYTES, stream);
-        device.launch(device.getFunction(module, name), GRID, 1, 1, BLOCK, 1, 1, 0, stream, args.reset().pointer(from).pointer(to));
+        device.launch(
+          device.getFunction(module, name),
+          GRID,
+          1,
+          1,
+          BLOCK,
+          1,
+          1,
+          0,
+          stream,
+          args.reset().pointer(from).pointer(to),
+        );
         const out = new Uint8Array(BYTES);
         device.copyOut(out, to, stream);
         runs++;
@@ -80,7 +102,9 @@ function check(file: string, part: number, parts: number): number {
     device.free(from);
     device.free(to);
   }
-  console.log(`part ${part} of ${parts}: ${runs} runs of generated programs on ${device.info.name} through NVRTC ${compiler.version}, ${wrong.length} differ from host C++${wrong.length ? `: ${wrong.join(', ')}` : ''}`);
+  console.log(
+    `part ${part} of ${parts}: ${runs} runs of generated programs on ${device.info.name} through NVRTC ${compiler.version}, ${wrong.length} differ from host C++${wrong.length ? `: ${wrong.join(', ')}` : ''}`,
+  );
   return wrong.length ? 1 : 0;
 }
 

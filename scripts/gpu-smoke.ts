@@ -33,7 +33,7 @@ const must = (condition: boolean, what: string): void => {
 };
 const bytesOf = (a: ArrayBufferView): Uint8Array => new Uint8Array(a.buffer, a.byteOffset, a.byteLength);
 /** A repeatable stream of numbers in [-1, 1). */
-const randoms = (seed: number) => (): number => ((seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0) / 2 ** 31) - 1;
+const randoms = (seed: number) => (): number => (seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0) / 2 ** 31 - 1;
 const upload = (d: Device, s: Stream, data: Uint8Array): number => {
   const p = d.alloc(Math.max(data.length, 1));
   d.copyIn(p, data, s);
@@ -71,10 +71,16 @@ const CHECKS: Record<string, Check> = {
     d.memset(p, 0xab, 1 << 20, s);
     const out = new Uint8Array(1 << 20);
     d.copyOut(out, p, s);
-    must(out.every((v) => v === 0xab), 'memset');
+    must(
+      out.every((v) => v === 0xab),
+      'memset',
+    );
     d.memset32(p, 0xdeadbeef, 1 << 18, s);
     d.copyOut(out, p, s);
-    must(new Uint32Array(out.buffer).every((v) => v === 0xdeadbeef), 'memset32');
+    must(
+      new Uint32Array(out.buffer).every((v) => v === 0xdeadbeef),
+      'memset32',
+    );
     d.free(p);
     const q = d.allocAsync(1 << 20, s);
     d.memset(q, 1, 1 << 20, s);
@@ -106,11 +112,15 @@ const CHECKS: Record<string, Check> = {
     d.copyInAsync(q, host.address, 65536, s);
     const back = new Uint8Array(65536);
     d.copyOut(back, q, s);
-    must(back.every((v) => v === 7), 'copyInAsync');
+    must(
+      back.every((v) => v === 7),
+      'copyInAsync',
+    );
     // 100 rows of 30 bytes out of pitch 64 into pitch 48
     d.copy2D({ dst: q, dstPitch: 48, src: p, srcPitch: 64, width: 30, height: 100 }, s);
     d.copyOut(back, q, s);
-    for (let r = 0; r < 100; r++) for (let c = 0; c < 48; c++) must(back[r * 48 + c] === (c < 30 ? data[r * 64 + c] : 7), `copy2D at ${r},${c}`);
+    for (let r = 0; r < 100; r++)
+      for (let c = 0; c < 48; c++) must(back[r * 48 + c] === (c < 30 ? data[r * 64 + c] : 7), `copy2D at ${r},${c}`);
     d.copyPeer(q, d, p, 65536, s);
     d.copyOut(back, q, s);
     must(Buffer.compare(back, data) === 0, 'copyPeer');
@@ -147,12 +157,26 @@ const CHECKS: Record<string, Check> = {
     d.launch(axpy, Math.ceil(n / 256), 1, 1, 256, 1, 1, 0, s, args.reset().pointer(po).pointer(px).f32(0.5).u32(n));
     const out = new Float32Array(n);
     d.copyOut(bytesOf(out), po, s);
-    must(out.every((v, i) => v === i * 0.5), 'axpy');
-    args.reset().pointer(po).u8(200).u16(60000).u32(4e9).i64(-(2 ** 40)).f32(1.5).f64(Math.PI);
+    must(
+      out.every((v, i) => v === i * 0.5),
+      'axpy',
+    );
+    args
+      .reset()
+      .pointer(po)
+      .u8(200)
+      .u16(60000)
+      .u32(4e9)
+      .i64(-(2 ** 40))
+      .f32(1.5)
+      .f64(Math.PI);
     d.launch(d.getFunction(m, 'mixed'), 1, 1, 1, 1, 1, 1, 0, s, args);
     const six = new Float64Array(6);
     d.copyOut(bytesOf(six), po, s);
-    must([200, 60000, 4e9, -(2 ** 40), 1.5, Math.PI].every((v, i) => six[i] === v), `mixed arguments: ${six}`);
+    must(
+      [200, 60000, 4e9, -(2 ** 40), 1.5, Math.PI].every((v, i) => six[i] === v),
+      `mixed arguments: ${six}`,
+    );
     const biggest = d.getFunction(m, 'biggest');
     d.setMaxDynamicShared(biggest, d.info.sharedPerBlockOptin);
     d.launch(biggest, 1, 1, 1, 512, 1, 1, d.info.sharedPerBlockOptin, s, args.reset().pointer(po));
@@ -182,16 +206,24 @@ const CHECKS: Record<string, Check> = {
       return times.sort((a, b) => a - b)[10];
     };
     const emptyUs = perLaunch(one);
-    const packedUs = perLaunch(() => d.launch(axpy, 1, 1, 1, 32, 1, 1, 0, s, args.reset().pointer(po).pointer(px).f32(0.5).u32(32)));
+    const packedUs = perLaunch(() =>
+      d.launch(axpy, 1, 1, 1, 32, 1, 1, 0, s, args.reset().pointer(po).pointer(px).f32(0.5).u32(32)),
+    );
     const result = {
-      compileMs, codeBytes: code.length, emptyLaunchUs: emptyUs, packedLaunchUs: packedUs,
-      registers: d.functionAttribute(axpy, 'registers'), occupancy256: d.occupancy(axpy, 256, 0), refused,
+      compileMs,
+      codeBytes: code.length,
+      emptyLaunchUs: emptyUs,
+      packedLaunchUs: packedUs,
+      registers: d.functionAttribute(axpy, 'registers'),
+      occupancy256: d.occupancy(axpy, 256, 0),
+      refused,
     };
     // Graph: 100 launches captured, replayed, updated.
     d.memset(po, 0, n * 4, s);
     const capture = (a: number): number => {
       d.beginCapture(s);
-      for (let i = 0; i < 100; i++) d.launch(axpy, Math.ceil(n / 256), 1, 1, 256, 1, 1, 0, s, args.reset().pointer(po).pointer(px).f32(a).u32(n));
+      for (let i = 0; i < 100; i++)
+        d.launch(axpy, Math.ceil(n / 256), 1, 1, 256, 1, 1, 0, s, args.reset().pointer(po).pointer(px).f32(a).u32(n));
       return d.endCapture(s);
     };
     const g1 = capture(1);
@@ -219,17 +251,40 @@ const CHECKS: Record<string, Check> = {
     const worst: Record<string, number | string> = {};
     const bound = { f64: 1e-13, f32: 1e-5, f16: 2e-3, bf16: 1e-2 };
     for (const dtype of GEMM_DTYPES) {
-      for (const [ao, bo, dO, bias] of [['row', 'row', 'row', false], ['col', 'row', 'row', true], ['row', 'col', 'row', false], ['col', 'col', 'col', false], ['row', 'row', 'col', false]] as const) {
+      for (const [ao, bo, dO, bias] of [
+        ['row', 'row', 'row', false],
+        ['col', 'row', 'row', true],
+        ['row', 'col', 'row', false],
+        ['col', 'col', 'col', false],
+        ['row', 'row', 'col', false],
+      ] as const) {
         if (bias && dtype === 'f64') continue;
         const [batch, m, n, k] = [3, 48, 40, 56];
         const ld = (o: string, rows: number, cols: number) => (o === 'row' ? cols : rows) + 8; // gaps between rows
-        const layout = (o: 'row' | 'col', rows: number, cols: number) => ({ order: o, ld: ld(o, rows, cols), batchStride: ld(o, rows, cols) * (o === 'row' ? rows : cols) });
-        const spec: GemmSpec = { dtype, batch, m, n, k, a: layout(ao, m, k), b: layout(bo, k, n), d: layout(dO, m, n), bias, tf32: false };
+        const layout = (o: 'row' | 'col', rows: number, cols: number) => ({
+          order: o,
+          ld: ld(o, rows, cols),
+          batchStride: ld(o, rows, cols) * (o === 'row' ? rows : cols),
+        });
+        const spec: GemmSpec = {
+          dtype,
+          batch,
+          m,
+          n,
+          k,
+          a: layout(ao, m, k),
+          b: layout(bo, k, n),
+          d: layout(dO, m, n),
+          bias,
+          tf32: false,
+        };
         const rnd = randoms(7);
-        const fill = (l: { batchStride: number }) => decode(encode(Float64Array.from({ length: l.batchStride * batch }, rnd), dtype), dtype);
+        const fill = (l: { batchStride: number }) =>
+          decode(encode(Float64Array.from({ length: l.batchStride * batch }, rnd), dtype), dtype);
         const [A, B, D] = [fill(spec.a), fill(spec.b), fill(spec.d)];
         const C = decode(encode(Float64Array.from({ length: n }, rnd), dtype), dtype);
-        const at = (l: GemmSpec['a'], b: number, i: number, j: number) => b * l.batchStride + (l.order === 'row' ? i * l.ld + j : j * l.ld + i);
+        const at = (l: GemmSpec['a'], b: number, i: number, j: number) =>
+          b * l.batchStride + (l.order === 'row' ? i * l.ld + j : j * l.ld + i);
         const [pa, pb, pd, pc] = [A, B, D, C].map((v) => upload(d, s, encode(v, dtype)));
         const label = `${dtype} ${ao},${bo}->${dO}${bias ? '+bias' : ''}`;
         try {
@@ -259,7 +314,13 @@ const CHECKS: Record<string, Check> = {
       }
     }
     const speed: Record<string, number> = {};
-    for (const [dtype, n, tf32] of [['bf16', 8192, false], ['f16', 8192, false], ['f32', 4096, false], ['f32', 4096, true], ['f64', 4096, false]] as const) {
+    for (const [dtype, n, tf32] of [
+      ['bf16', 8192, false],
+      ['f16', 8192, false],
+      ['f32', 4096, false],
+      ['f32', 4096, true],
+      ['f64', 4096, false],
+    ] as const) {
       const bytes = n * n * DTYPE[dtype].bytes;
       const [a, b, c] = [d.alloc(bytes), d.alloc(bytes), d.alloc(bytes)];
       const rnd = randoms(3);
@@ -267,13 +328,25 @@ const CHECKS: Record<string, Check> = {
       for (const p of [a, b]) for (let o = 0; o < bytes; o += values.length) d.copyIn(p + o, values, s);
       const l = { order: 'row', ld: n, batchStride: 0 } as const;
       const plan = blas.plan({ dtype, batch: 1, m: n, n, k: n, a: l, b: l, d: l, bias: false, tf32 });
-      speed[`${dtype}${tf32 ? ' tf32' : ''} ${n} TFLOP/s`] = (2 * n ** 3) / (time(d, s, 10, () => blas.run(plan, a, b, c, 0, 1, 0, s)) * 1e9);
+      speed[`${dtype}${tf32 ? ' tf32' : ''} ${n} TFLOP/s`] =
+        (2 * n ** 3) / (time(d, s, 10, () => blas.run(plan, a, b, c, 0, 1, 0, s)) * 1e9);
       for (const p of [a, b, c]) d.free(p);
     }
     const tiny = (() => {
       const p = d.alloc(1 << 16);
       const l = { order: 'row', ld: 32, batchStride: 0 } as const;
-      const plan = blas.plan({ dtype: 'f32', batch: 1, m: 32, n: 32, k: 32, a: l, b: l, d: l, bias: false, tf32: false });
+      const plan = blas.plan({
+        dtype: 'f32',
+        batch: 1,
+        m: 32,
+        n: 32,
+        k: 32,
+        a: l,
+        b: l,
+        d: l,
+        bias: false,
+        tf32: false,
+      });
       for (let i = 0; i < 1000; i++) blas.run(plan, p, p + 4096, p + 8192, 0, 1, 0, s);
       d.synchronizeStream(s);
       const t = performance.now();
@@ -295,14 +368,20 @@ const CHECKS: Record<string, Check> = {
     ] as const;
     for (const dtype of ['f32', 'f16', 'bf16'] as const) {
       for (const c of cases) {
-        const out = (i: 0 | 1) => Math.floor((c.x[2 + i] + 2 * c.padding[i] - c.dilation[i] * (c.filter[2 + i] - 1) - 1) / c.stride[i]) + 1;
+        const out = (i: 0 | 1) =>
+          Math.floor((c.x[2 + i] + 2 * c.padding[i] - c.dilation[i] * (c.filter[2 + i] - 1) - 1) / c.stride[i]) + 1;
         const y = [c.x[0], c.filter[0], out(0), out(1)] as const;
         for (const kind of ['forward', 'backward-data', 'backward-filter'] as const) {
           const spec: ConvSpec = { kind, dtype, ...c, y, tf32: false };
           const rnd = randoms(5);
-          const make = (shape: readonly number[]) => decode(encode(Float64Array.from({ length: shape.reduce((a, b) => a * b, 1) }, rnd), dtype), dtype);
+          const make = (shape: readonly number[]) =>
+            decode(encode(Float64Array.from({ length: shape.reduce((a, b) => a * b, 1) }, rnd), dtype), dtype);
           const host = { x: make(c.x), filter: make(c.filter), y: make(y) };
-          const p = { x: upload(d, s, encode(host.x, dtype)), filter: upload(d, s, encode(host.filter, dtype)), y: upload(d, s, encode(host.y, dtype)) };
+          const p = {
+            x: upload(d, s, encode(host.x, dtype)),
+            filter: upload(d, s, encode(host.filter, dtype)),
+            y: upload(d, s, encode(host.y, dtype)),
+          };
           try {
             dnn.run(dnn.plan(spec), p.x, p.filter, p.y, s);
           } catch (e) {
@@ -323,9 +402,25 @@ const CHECKS: Record<string, Check> = {
       }
     }
     const speed: Record<string, unknown> = {};
-    for (const [dtype, tf32] of [['f32', false], ['f32', true], ['f16', false], ['bf16', false]] as const) {
+    for (const [dtype, tf32] of [
+      ['f32', false],
+      ['f32', true],
+      ['f16', false],
+      ['bf16', false],
+    ] as const) {
       for (const kind of ['forward', 'backward-data'] as const) {
-        const spec: ConvSpec = { kind, dtype, x: [32, 64, 56, 56], filter: [64, 64, 3, 3], y: [32, 64, 56, 56], padding: [1, 1], stride: [1, 1], dilation: [1, 1], groups: 1, tf32 };
+        const spec: ConvSpec = {
+          kind,
+          dtype,
+          x: [32, 64, 56, 56],
+          filter: [64, 64, 3, 3],
+          y: [32, 64, 56, 56],
+          padding: [1, 1],
+          stride: [1, 1],
+          dilation: [1, 1],
+          groups: 1,
+          tf32,
+        };
         const bytes = 32 * 64 * 56 * 56 * DTYPE[dtype].bytes;
         const [x, w, y] = [d.alloc(bytes), d.alloc(64 * 64 * 9 * 4), d.alloc(bytes)];
         for (const p of [x, y]) d.memset(p, 0, bytes, s);
@@ -334,7 +429,12 @@ const CHECKS: Record<string, Check> = {
         const guessed = time(d, s, 20, () => dnn.run(plan, x, w, y, s));
         const before = plan.description;
         dnn.tune(plan, x, w, y, s);
-        speed[`${dtype}${tf32 ? ' tf32' : ''} ${kind} ms`] = { guessed, before, tuned: time(d, s, 20, () => dnn.run(plan, x, w, y, s)), after: plan.description };
+        speed[`${dtype}${tf32 ? ' tf32' : ''} ${kind} ms`] = {
+          guessed,
+          before,
+          tuned: time(d, s, 20, () => dnn.run(plan, x, w, y, s)),
+          after: plan.description,
+        };
         for (const p of [x, w, y]) d.free(p);
       }
     }
@@ -347,7 +447,9 @@ function naiveConv(s: ConvSpec, h: { x: Float64Array; filter: Float64Array; y: F
   const [n, c, ih, iw] = s.x;
   const [k, cg, r, t] = s.filter;
   const [, , oh, ow] = s.y;
-  const out = new Float64Array(s.kind === 'forward' ? h.y.length : s.kind === 'backward-data' ? h.x.length : h.filter.length);
+  const out = new Float64Array(
+    s.kind === 'forward' ? h.y.length : s.kind === 'backward-data' ? h.x.length : h.filter.length,
+  );
   for (let b = 0; b < n; b++) {
     for (let o = 0; o < k; o++) {
       for (let q = 0; q < cg; q++) {

@@ -48,9 +48,24 @@ const GUARDS: Readonly<Record<string, { ops?: readonly string[]; tests?: readonl
   'attention-split.h': { ops: ['sdpa', 'sdpaRun'], tests: ['kernels-attention', 'engine-decode'] },
   'attention-tile.h': { ops: ['sdpa', 'sdpaBackward'], tests: ['kernels-attention'] },
   'binary.hip': { tests: ['kernels-golden'] },
-  'block.h': { ops: ['sum', 'max', 'argmax', 'softmax', 'layerNorm'], tests: ['kernels-structured', 'kernels-structured-golden'] },
+  'block.h': {
+    ops: ['sum', 'max', 'argmax', 'softmax', 'layerNorm'],
+    tests: ['kernels-structured', 'kernels-structured-golden'],
+  },
   'cast.hip': { tests: ['kernels-golden', 'kernels-conversions'] },
-  'conv.hip': { ops: ['conv1d', 'conv2d', 'convTranspose1d', 'convTranspose2d', 'avgPool2d', 'maxPool2d', 'upsampleNearest2d', 'upsampleBilinear2d'], tests: ['kernels-col2im', 'kernels-structured', 'kernels-structured-golden'] },
+  'conv.hip': {
+    ops: [
+      'conv1d',
+      'conv2d',
+      'convTranspose1d',
+      'convTranspose2d',
+      'avgPool2d',
+      'maxPool2d',
+      'upsampleNearest2d',
+      'upsampleBilinear2d',
+    ],
+    tests: ['kernels-col2im', 'kernels-structured', 'kernels-structured-golden'],
+  },
   'decode.hip': { tests: ['engine-decode'] },
   'decode-attention.hip': { tests: ['engine-decode'] },
   'decode-sample.hip': { tests: ['engine-decode'] },
@@ -58,9 +73,15 @@ const GUARDS: Readonly<Record<string, { ops?: readonly string[]; tests?: readonl
   'fill.hip': { ops: ['newFull', 'newArange'], tests: ['kernels-golden', 'kernels-conversions'] },
   'gemm.h': { ops: ['bmm', 'matmul'], tests: ['kernels-structured'] },
   'gemm.hip': { ops: ['bmm', 'matmul'], tests: ['kernels-structured'] },
-  'indexing.hip': { ops: ['gather', 'indexSelect', 'indexAdd', 'scatter', 'scatterAdd', 'sliceScatter'], tests: ['kernels-structured', 'kernels-structured-golden'] },
+  'indexing.hip': {
+    ops: ['gather', 'indexSelect', 'indexAdd', 'scatter', 'scatterAdd', 'sliceScatter'],
+    tests: ['kernels-structured', 'kernels-structured-golden'],
+  },
   'matrix.h': { ops: ['bmm', 'matmul'], tests: ['kernels-structured', 'kernels-attention'] },
-  'norm.hip': { ops: ['layerNorm', 'rmsNorm', 'layerNormBackward', 'rmsNormBackward'], tests: ['kernels-structured', 'kernels-structured-golden'] },
+  'norm.hip': {
+    ops: ['layerNorm', 'rmsNorm', 'layerNormBackward', 'rmsNormBackward'],
+    tests: ['kernels-structured', 'kernels-structured-golden'],
+  },
   'portable.h': { ops: ['exp', 'sum'], tests: ['kernels-conversions', 'kernels-structured'] },
   'portable/access.h': { ops: ['sum', 'softmax'], tests: ['kernels-structured', 'kernels-quantized'] },
   'portable/atomics.h': { ops: ['scatterAdd', 'indexAdd'], tests: ['kernels-structured'] },
@@ -73,11 +94,17 @@ const GUARDS: Readonly<Record<string, { ops?: readonly string[]; tests?: readonl
   'quant-blocks.h': { tests: ['kernels-quantized'] },
   'quantized.hip': { tests: ['kernels-quantized'] },
   'random.hip': { ops: ['randUniform', 'randNormal'], tests: ['kernels-conversions'] },
-  'reduce.hip': { ops: ['sum', 'max', 'argmax', 'prod'], tests: ['kernels-long', 'kernels-structured', 'kernels-structured-golden'] },
+  'reduce.hip': {
+    ops: ['sum', 'max', 'argmax', 'prod'],
+    tests: ['kernels-long', 'kernels-structured', 'kernels-structured-golden'],
+  },
   'rope.hip': { ops: ['rope', 'ropeI', 'ropeThd'], tests: ['kernels-structured', 'kernels-structured-golden'] },
   'scan.hip': { ops: ['cumsum'], tests: ['kernels-structured'] },
   'settle.h': { ops: ['bmm'], tests: ['kernels-quantized'] },
-  'softmax.hip': { ops: ['softmax', 'logSoftmax', 'softmaxBackward'], tests: ['kernels-structured', 'kernels-structured-golden'] },
+  'softmax.hip': {
+    ops: ['softmax', 'logSoftmax', 'softmaxBackward'],
+    tests: ['kernels-structured', 'kernels-structured-golden'],
+  },
   'sort.hip': { ops: ['argsort', 'topk'], tests: ['kernels-long', 'kernels-structured', 'kernels-structured-golden'] },
   'stream.h': { ops: ['sum', 'softmax', 'layerNorm', 'rmsNorm'], tests: ['kernels-structured'] },
   'ternary.hip': { tests: ['kernels-golden'] },
@@ -87,7 +114,10 @@ const GUARDS: Readonly<Record<string, { ops?: readonly string[]; tests?: readonl
 };
 /** Files for one GPU alone (`// arch: sm_90a`): the simulation cannot run them, so the runs on that GPU speak for them. */
 const forOneGpu = (file: string): boolean => /^\/\/ arch: \S+$/m.test(readFileSync(join(kernelsDir, file), 'utf8'));
-const kernelFiles = (): string[] => readdirSync(kernelsDir, { recursive: true, encoding: 'utf8' }).filter((f) => /\.(hip|h)$/.test(f)).sort();
+const kernelFiles = (): string[] =>
+  readdirSync(kernelsDir, { recursive: true, encoding: 'utf8' })
+    .filter((f) => /\.(hip|h)$/.test(f))
+    .sort();
 /** Files that nobody speaks for: a run says so and fails. */
 export const unguarded = (): string[] => kernelFiles().filter((f) => !Object.hasOwn(GUARDS, f) && !forOneGpu(f));
 
@@ -98,7 +128,12 @@ function spread<T>(all: readonly T[], most: number): T[] {
 }
 
 /** Whether the simulation compiles a branch: a condition that asks for a vendor is false there, one that asks for the host is true, any other may be. */
-const ofSim = (condition: string): boolean | undefined => (/WICK_(NVIDIA|AMD)|__HIP|__CUDA|__AMDGCN|__gfx|MATRIX_(MMA|WMMA|MFMA)|__clang__/.test(condition) ? false : /WICK_(SIM|HOST)/.test(condition) ? true : undefined);
+const ofSim = (condition: string): boolean | undefined =>
+  /WICK_(NVIDIA|AMD)|__HIP|__CUDA|__AMDGCN|__gfx|MATRIX_(MMA|WMMA|MFMA)|__clang__/.test(condition)
+    ? false
+    : /WICK_(SIM|HOST)/.test(condition)
+      ? true
+      : undefined;
 /** By line: whether the simulation may compile it. */
 function linesOfSim(text: string): boolean[] {
   const stack: { active: boolean; taken: boolean }[] = [];
@@ -122,7 +157,9 @@ function linesOfSim(text: string): boolean[] {
 /** The modules that a file is, or is included by, directly or not. */
 function modulesOf(file: string): string[] {
   if (file.endsWith('.hip')) return [file.slice(0, -4)];
-  const includers = kernelFiles().filter((f) => readFileSync(join(kernelsDir, f), 'utf8').includes(`#include "${file}"`));
+  const includers = kernelFiles().filter((f) =>
+    readFileSync(join(kernelsDir, f), 'utf8').includes(`#include "${file}"`),
+  );
   return [...new Set(includers.flatMap(modulesOf))].sort();
 }
 
@@ -134,7 +171,10 @@ function partAround(text: string, line: number): string {
   while (from > 0 && !begins(lines[from])) from--;
   // A template's head may stand on a line of its own.
   while (from > 0 && begins(lines[from - 1]) && lines[from - 1].startsWith('template')) from--;
-  const ends = (i: number): boolean => (lines[from].startsWith('#define') ? !lines[i].endsWith('\\') : lines[i].startsWith('}') || (i === line && begins(lines[i]) && /[;}]$/.test(lines[i])));
+  const ends = (i: number): boolean =>
+    lines[from].startsWith('#define')
+      ? !lines[i].endsWith('\\')
+      : lines[i].startsWith('}') || (i === line && begins(lines[i]) && /[;}]$/.test(lines[i]));
   let to = line;
   while (to < lines.length - 1 && !ends(to)) to++;
   return lines.slice(from, to + 1).join('\n');
@@ -147,30 +187,66 @@ function ofFile(file: string, perRule: number): Mutant[] {
   const comments = [...text.matchAll(/\/\*[\s\S]*?\*\//g)].map((c) => [c.index, c.index + c[0].length] as const);
   const lineOf = (at: number): number => text.slice(0, at).split('\n').length;
   return RULES.flatMap((rule) => {
-    const places = [...text.matchAll(rule.find)].filter((m) => !text.slice(text.lastIndexOf('\n', m.index) + 1, m.index).includes('//') && active[lineOf(m.index) - 1] && !comments.some(([from, to]) => m.index >= from && m.index < to));
+    const places = [...text.matchAll(rule.find)].filter(
+      (m) =>
+        !text.slice(text.lastIndexOf('\n', m.index) + 1, m.index).includes('//') &&
+        active[lineOf(m.index) - 1] &&
+        !comments.some(([from, to]) => m.index >= from && m.index < to),
+    );
     return spread(places, perRule).map((m) => {
-      const changed = text.slice(0, m.index) + m[0].replace(new RegExp(rule.find.source), rule.put) + text.slice(m.index + m[0].length);
+      const changed =
+        text.slice(0, m.index) +
+        m[0].replace(new RegExp(rule.find.source), rule.put) +
+        text.slice(m.index + m[0].length);
       const line = lineOf(m.index);
       return {
-        name: `kernels/${file}:${line} ${rule.what}`, file, text: changed, line: text.split('\n')[line - 1].trim(), part: partAround(changed, line - 1),
-        ops: guard.ops ?? [], tests: guard.tests ?? [], modules: modulesOf(file),
+        name: `kernels/${file}:${line} ${rule.what}`,
+        file,
+        text: changed,
+        line: text.split('\n')[line - 1].trim(),
+        part: partAround(changed, line - 1),
+        ops: guard.ops ?? [],
+        tests: guard.tests ?? [],
+        modules: modulesOf(file),
       };
     });
   });
 }
 
 const SWAPS: readonly (readonly [RegExp, string, string])[] = [
-  [/ \+ /, ' - ', '+ becomes -'], [/ \* /, ' + ', '* becomes +'], [/ \/ /, ' * ', '/ becomes *'], [/ < /, ' > ', '< becomes >'], [/ > /, ' < ', '> becomes <'],
-  [/ == /, ' != ', '== becomes !='], [/\bmaxg\b/, 'ming', 'max becomes min'], [/\bming\b/, 'maxg', 'min becomes max'], [/\bsing\b/, 'cosg', 'sin becomes cos'], [/^-x$/, 'x', 'the sign is lost'],
+  [/ \+ /, ' - ', '+ becomes -'],
+  [/ \* /, ' + ', '* becomes +'],
+  [/ \/ /, ' * ', '/ becomes *'],
+  [/ < /, ' > ', '< becomes >'],
+  [/ > /, ' < ', '> becomes <'],
+  [/ == /, ' != ', '== becomes !='],
+  [/\bmaxg\b/, 'ming', 'max becomes min'],
+  [/\bming\b/, 'maxg', 'min becomes max'],
+  [/\bsing\b/, 'cosg', 'sin becomes cos'],
+  [/^-x$/, 'x', 'the sign is lost'],
 ];
 function ofExpression(row: ElementwiseRow<any>): Mutant[] {
-  const swap = SWAPS.find(([find]) => find.test(row.gpu));
-  const text = swap && row.gpu.replace(swap[0], swap[1]);
-  return swap && text ? [{ name: `expression of ${row.name}: ${swap[2]}`, text, line: row.gpu, part: text, ops: [row.name], tests: [], modules: ['elementwise'] }] : [];
+  const swap = SWAPS.find(([find]) => find.test(row.kernel));
+  const text = swap && row.kernel.replace(swap[0], swap[1]);
+  return swap && text
+    ? [
+        {
+          name: `expression of ${row.name}: ${swap[2]}`,
+          text,
+          line: row.kernel,
+          part: text,
+          ops: [row.name],
+          tests: [],
+          modules: ['elementwise'],
+        },
+      ]
+    : [];
 }
 
 const byTurns = <T>(lists: readonly (readonly T[])[]): T[] =>
-  Array.from({ length: Math.max(...lists.map((l) => l.length)) }, (_, i) => lists.flatMap((l) => (i < l.length ? [l[i]] : []))).flat();
+  Array.from({ length: Math.max(...lists.map((l) => l.length)) }, (_, i) =>
+    lists.flatMap((l) => (i < l.length ? [l[i]] : [])),
+  ).flat();
 
 /** Survivors that no result can tell apart, with the reason: by file, rule and the very line that is changed. */
 interface Equivalent {
@@ -178,8 +254,11 @@ interface Equivalent {
   readonly line: string;
   readonly reason: string;
 }
-const EQUIVALENT = JSON.parse(readFileSync(join(packageRoot, 'scripts', 'mutants-equivalent.json'), 'utf8')) as readonly Equivalent[];
-export const equivalence = (m: Mutant): string | undefined => EQUIVALENT.find((e) => e.mutant === m.name.replace(/:\d+/, '') && e.line === m.line)?.reason;
+const EQUIVALENT = JSON.parse(
+  readFileSync(join(packageRoot, 'scripts', 'mutants-equivalent.json'), 'utf8'),
+) as readonly Equivalent[];
+export const equivalence = (m: Mutant): string | undefined =>
+  EQUIVALENT.find((e) => e.mutant === m.name.replace(/:\d+/, '') && e.line === m.line)?.reason;
 
 export function allMutants(perRule: number): Mutant[] {
   const files = kernelFiles().filter((f) => Object.hasOwn(GUARDS, f));

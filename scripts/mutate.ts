@@ -8,7 +8,17 @@
 //   npm run mutate -- --list            names only
 import { type ChildProcess, spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -21,8 +31,13 @@ import { allMutants, equivalence, type Mutant, unguarded } from './mutants.js';
 
 const { values } = parseArgs({
   options: {
-    only: { type: 'string', default: '' }, 'per-rule': { type: 'string', default: '1' }, list: { type: 'boolean' }, quick: { type: 'boolean' }, fresh: { type: 'boolean' },
-    jobs: { type: 'string', default: String(availableParallelism()) }, json: { type: 'string', default: join(packageRoot, 'docs/mutation.json') },
+    only: { type: 'string', default: '' },
+    'per-rule': { type: 'string', default: '1' },
+    list: { type: 'boolean' },
+    quick: { type: 'boolean' },
+    fresh: { type: 'boolean' },
+    jobs: { type: 'string', default: String(availableParallelism()) },
+    json: { type: 'string', default: join(packageRoot, 'docs/mutation.json') },
   },
 });
 const everyMutant = allMutants(Number(values['per-rule']));
@@ -43,14 +58,25 @@ process.on('exit', () => {
 });
 process.on('SIGINT', () => process.exit(130));
 process.on('SIGTERM', () => process.exit(143));
-const env = { ...process.env, WICK_CACHE_DIR: join(work, 'cache'), WICK_GOLDEN: goldenFolder(), WICK_TEST_DEVICES: 'sim:32' };
+const env = {
+  ...process.env,
+  WICK_CACHE_DIR: join(work, 'cache'),
+  WICK_GOLDEN: goldenFolder(),
+  WICK_TEST_DEVICES: 'sim:32',
+};
 
 /** A copy of what runs, so that several mutants live side by side; what they do not change is compiled once for all. */
 function makeBox(name: string): string {
   const box = join(work, name);
   mkdirSync(box);
-  for (const part of ['dist', 'kernels', 'native']) cpSync(join(packageRoot, part), join(box, part), { recursive: true, dereference: true, filter: (f) => !f.endsWith('.map') });
-  for (const part of ['node_modules', 'package.json', 'test']) if (existsSync(join(packageRoot, part))) symlinkSync(join(packageRoot, part), join(box, part));
+  for (const part of ['dist', 'kernels', 'native'])
+    cpSync(join(packageRoot, part), join(box, part), {
+      recursive: true,
+      dereference: true,
+      filter: (f) => !f.endsWith('.map'),
+    });
+  for (const part of ['node_modules', 'package.json', 'test'])
+    if (existsSync(join(packageRoot, part))) symlinkSync(join(packageRoot, part), join(box, part));
   return box;
 }
 
@@ -61,35 +87,62 @@ interface Stage {
   readonly ops?: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
 }
-const run = (box: string, stage: Stage): Promise<boolean> => new Promise((done) => {
-  const child = spawn('bash', ['-c', `ulimit -t ${LIMIT_S}; exec "$0" "$@"`, process.execPath, ...stage.args], { cwd: box, env: { ...env, ...stage.env }, stdio: 'ignore' });
-  live.add(child);
-  child.on('exit', (code) => {
-    live.delete(child);
-    done(code === 0);
+const run = (box: string, stage: Stage): Promise<boolean> =>
+  new Promise((done) => {
+    const child = spawn('bash', ['-c', `ulimit -t ${LIMIT_S}; exec "$0" "$@"`, process.execPath, ...stage.args], {
+      cwd: box,
+      env: { ...env, ...stage.env },
+      stdio: 'ignore',
+    });
+    live.add(child);
+    child.on('exit', (code) => {
+      live.delete(child);
+      done(code === 0);
+    });
   });
-});
 
 function stagesOf(m: Mutant): Stage[] {
   const parity = (what: string, device: string, ...more: string[]): Stage => ({
-    name: `${m.ops.join(', ')} in ${what} on ${device}`, ops: m.ops,
-    args: ['dist/src/cli/main.js', 'parity', '--jobs', '1', '--bail', '--device', device, '--against', 'reference,candle', ...more, ...m.ops.flatMap((o) => ['--op', o])],
+    name: `${m.ops.join(', ')} in ${what} on ${device}`,
+    ops: m.ops,
+    args: [
+      'dist/src/cli/main.js',
+      'parity',
+      '--jobs',
+      '1',
+      '--bail',
+      '--device',
+      device,
+      '--against',
+      'reference,candle',
+      ...more,
+      ...m.ops.flatMap((o) => ['--op', o]),
+    ],
   });
   const one = (stage: Stage): Stage => ({ ...stage, env: { WICK_SIM_UNITS: 'one' } });
   const tests = m.tests.map((t): Stage => {
-    const [file, pattern = file === 'kernels-structured-golden' ? `kernels/(${m.modules.join('|')})` : undefined] = t.split(': ') as [string, string?];
-    return { name: `${t}.test of ${m.modules.join(', ')}`, args: [...(pattern ? [`--test-name-pattern=${pattern}`] : []), `dist/test/${file}.test.js`], env: { WICK_MODULES: m.modules.join() } };
+    const [file, pattern = file === 'kernels-structured-golden' ? `kernels/(${m.modules.join('|')})` : undefined] =
+      t.split(': ') as [string, string?];
+    return {
+      name: `${t}.test of ${m.modules.join(', ')}`,
+      args: [...(pattern ? [`--test-name-pattern=${pattern}`] : []), `dist/test/${file}.test.js`],
+      env: { WICK_MODULES: m.modules.join() },
+    };
   });
   const f32 = m.ops.length > 0 ? ['sim:32', 'sim:64'].map((d) => one(parity('f32', d, '--dtype', 'f32'))) : [];
   if (values.quick) return f32;
   return [...f32, ...tests, ...(m.ops.length > 0 ? [parity('every dtype', 'sim:32')] : [])];
 }
 /** Ops that committed evidence shows to pass on the simulation as it is. */
-const proven = new Set(readEvidence().flatMap(({ report: r }) => {
-  const cells = r.cells.filter((c) => c.device.startsWith('sim:') && (c.against === 'reference' || c.against === 'candle'));
-  const failing = new Set(cells.filter((c) => c.verdict === 'failed').map((c) => c.op));
-  return cells.map((c) => c.op).filter((op) => !failing.has(op));
-}));
+const proven = new Set(
+  readEvidence().flatMap(({ report: r }) => {
+    const cells = r.cells.filter(
+      (c) => c.device.startsWith('sim:') && (c.against === 'reference' || c.against === 'candle'),
+    );
+    const failing = new Set(cells.filter((c) => c.verdict === 'failed').map((c) => c.op));
+    return cells.map((c) => c.op).filter((op) => !failing.has(op));
+  }),
+);
 let intact: string | undefined;
 const sound = new Map<string, Promise<boolean>>();
 /** A suite that fails on sound kernels proves nothing about broken ones. */
@@ -104,13 +157,20 @@ function put(m: Mutant, box: string): () => void {
   const path = join(box, m.file ? `kernels/${m.file}` : 'dist/src/ops/table.js');
   const before = readFileSync(path, 'utf8');
   // The reference keeps its own formula: only what devices compile is changed.
-  writeFileSync(path, m.file ? m.text : `${before}\nObject.assign(OPS.${m.ops[0]}, { gpu: ${JSON.stringify(m.text)} });\n`);
+  writeFileSync(
+    path,
+    m.file ? m.text : `${before}\nObject.assign(OPS.${m.ops[0]}, { kernel: ${JSON.stringify(m.text)} });\n`,
+  );
   return () => writeFileSync(path, before);
 }
 
 type Outcome = Mutation['results'][number];
 /** The same change of the same function is judged once: `commit` says with which tree. `--fresh` judges all again. */
-const hashOf = (m: Mutant): string => createHash('sha256').update(JSON.stringify([m.file, m.name.replace(/:\d+/, ''), m.part])).digest('hex').slice(0, 12);
+const hashOf = (m: Mutant): string =>
+  createHash('sha256')
+    .update(JSON.stringify([m.file, m.name.replace(/:\d+/, ''), m.part]))
+    .digest('hex')
+    .slice(0, 12);
 async function judge(m: Mutant, box: string): Promise<Outcome | undefined> {
   const head = { name: m.name, hash: hashOf(m), commit: commitNow() };
   const undo = put(m, box);
@@ -138,8 +198,17 @@ function save(): Outcome[] {
     return o ? [{ ...o, name: m.name, ...(!o.killed && reason && { reason }) }] : [];
   });
   const killed = results.filter((o) => o.killed).length;
-  const head = { commit: commitNow(), date: new Date().toISOString(), killed, total: results.length, notRun: everyMutant.length - results.length };
-  writeFileSync(`${file}.part`, `${JSON.stringify({ ...head, results: [] }, null, 1).slice(0, -4)}[\n${results.map((o) => `  ${JSON.stringify(o)}`).join(',\n')}\n ]\n}\n`);
+  const head = {
+    commit: commitNow(),
+    date: new Date().toISOString(),
+    killed,
+    total: results.length,
+    notRun: everyMutant.length - results.length,
+  };
+  writeFileSync(
+    `${file}.part`,
+    `${JSON.stringify({ ...head, results: [] }, null, 1).slice(0, -4)}[\n${results.map((o) => `  ${JSON.stringify(o)}`).join(',\n')}\n ]\n}\n`,
+  );
   renameSync(`${file}.part`, file);
   return results;
 }
@@ -148,23 +217,29 @@ const queue = mutants.filter((m) => !outcomes.has(hashOf(m)) && (!values.quick |
 console.log(`${mutants.length} mutants, ${mutants.length - queue.length} known from before`);
 let done = 0;
 const waiting = queue.length;
-await Promise.all(Array.from({ length: Math.min(Number(values.jobs), waiting) }, async (_, job) => {
-  const box = makeBox(`job-${job}`);
-  for (let m = queue.shift(); m; m = queue.shift()) {
-    const o = await judge(m, box);
-    done++;
-    if (!o) {
-      console.log(`${String(done).padStart(3)}/${waiting} open     ${m.name}`);
-      continue;
+await Promise.all(
+  Array.from({ length: Math.min(Number(values.jobs), waiting) }, async (_, job) => {
+    const box = makeBox(`job-${job}`);
+    for (let m = queue.shift(); m; m = queue.shift()) {
+      const o = await judge(m, box);
+      done++;
+      if (!o) {
+        console.log(`${String(done).padStart(3)}/${waiting} open     ${m.name}`);
+        continue;
+      }
+      outcomes.set(o.hash, o);
+      save();
+      console.log(
+        `${String(done).padStart(3)}/${waiting} ${o.killed ? 'killed  ' : 'SURVIVED'} ${o.name}${o.by ? ` (${o.by})` : o.reason ? ` (${o.reason})` : ''}`,
+      );
     }
-    outcomes.set(o.hash, o);
-    save();
-    console.log(`${String(done).padStart(3)}/${waiting} ${o.killed ? 'killed  ' : 'SURVIVED'} ${o.name}${o.by ? ` (${o.by})` : o.reason ? ` (${o.reason})` : ''}`);
-  }
-}));
+  }),
+);
 const results = save();
 const killed = results.filter((o) => o.killed).length;
 const open = results.filter((o) => !o.killed && !o.reason);
-console.log(`\n${killed} of ${results.length} mutants killed, ${results.length - killed - open.length} survive with a reason, ${open.length} without`);
+console.log(
+  `\n${killed} of ${results.length} mutants killed, ${results.length - killed - open.length} survive with a reason, ${open.length} without`,
+);
 for (const f of unguarded()) console.log(`nobody speaks for kernels/${f}: scripts/mutants.ts lists who does`);
 process.exitCode = open.length + unguarded().length > 0 ? 1 : 0;

@@ -8,13 +8,27 @@ import { buildNative, enginePackage, hostArch, packageRoot } from '../src/backen
 const { values } = parseArgs({ options: { out: { type: 'string', default: 'release' } } });
 const arch = hostArch();
 const root = packageRoot();
-const { version, license } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as { version: string; license: string };
+const { version, license } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
+  version: string;
+  license: string;
+};
 const name = enginePackage(arch);
 const folder = resolve(values.out as string, name);
 rmSync(folder, { recursive: true, force: true });
 mkdirSync(folder, { recursive: true });
 await buildNative(join(folder, 'libwick.so'));
 if (existsSync(join(root, 'LICENSE'))) copyFileSync(join(root, 'LICENSE'), join(folder, 'LICENSE')); // a bundle for a test machine has none
-const manifest = { name, version, description: `The CPU engine of wick for Linux ${arch}.`, license, os: ['linux'], cpu: [arch], libc: ['glibc'], files: ['libwick.so'] };
+const manifest = {
+  name,
+  version,
+  description: `The CPU engine of wick for Linux ${arch}.`,
+  license,
+  os: ['linux'],
+  cpu: [arch],
+  libc: ['glibc'],
+  files: ['libwick.so'],
+};
 writeFileSync(join(folder, 'package.json'), `${JSON.stringify(manifest, null, 2)}\n`);
-console.log(`${folder}: ${name}@${version}. Publish it, then the main package with "optionalDependencies": { "${name}": "${version}" }.`);
+console.log(
+  `${folder}: ${name}@${version}. Publish it, then the main package with "optionalDependencies": { "${name}": "${version}" }.`,
+);

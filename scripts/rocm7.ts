@@ -9,7 +9,10 @@ const command = hiprtc7Command();
 if (typeof command === 'string') console.log(`skipped: ${command}`);
 else {
   const main = join(dirname(fileURLToPath(import.meta.url)), '../src/cli/main.js');
-  const { status, error } = spawnSync(command[0], [...command.slice(1), main, ...process.argv.slice(2)], { stdio: 'inherit', env: { ...process.env, AMD_COMGR_CACHE: '0' } });
+  const { status, error } = spawnSync(command[0], [...command.slice(1), main, ...process.argv.slice(2)], {
+    stdio: 'inherit',
+    env: { ...process.env, AMD_COMGR_CACHE: '0' },
+  });
   if (error) throw error;
   process.exitCode = status ?? 1;
 }

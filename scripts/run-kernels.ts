@@ -12,7 +12,11 @@ import { compiledFrom, type RanDevice } from '../src/parity/compiled.js';
 import { commitNow } from '../src/parity/provenance.js';
 
 const { values } = parseArgs({
-  options: { on: { type: 'string', default: 'sim' }, jobs: { type: 'string', default: String(availableParallelism()) }, json: { type: 'string' } },
+  options: {
+    on: { type: 'string', default: 'sim' },
+    jobs: { type: 'string', default: String(availableParallelism()) },
+    json: { type: 'string' },
+  },
 });
 const folder = join(dirname(fileURLToPath(import.meta.url)), '..', 'test');
 const notes = mkdtempSync(join(tmpdir(), 'wick-launched-'));
@@ -25,12 +29,21 @@ function run(file: string): Promise<{ pass: number; fail: number }> {
   child.stdout.on('data', (d: Buffer) => (text += d.toString()));
   child.stderr.on('data', (d: Buffer) => (text += d.toString()));
   const count = (what: string): number => Number(new RegExp(`^# ${what} (\\d+)`, 'm').exec(text)?.[1] ?? 0);
-  return new Promise((resolve) => child.on('close', () => {
-    const outcome = { pass: count('pass'), fail: count('fail') };
-    console.log(`${file}: ${outcome.pass} passed, ${outcome.fail} failed`);
-    if (outcome.fail > 0 || outcome.pass === 0) console.log(text.split('\n').filter((l) => /^\s*not ok|error:|^\s+'/.test(l)).slice(0, 30).join('\n') || text.slice(-2000));
-    resolve(outcome);
-  }));
+  return new Promise((resolve) =>
+    child.on('close', () => {
+      const outcome = { pass: count('pass'), fail: count('fail') };
+      console.log(`${file}: ${outcome.pass} passed, ${outcome.fail} failed`);
+      if (outcome.fail > 0 || outcome.pass === 0)
+        console.log(
+          text
+            .split('\n')
+            .filter((l) => /^\s*not ok|error:|^\s+'/.test(l))
+            .slice(0, 30)
+            .join('\n') || text.slice(-2000),
+        );
+      resolve(outcome);
+    }),
+  );
 }
 
 const PLATFORM: Readonly<Record<string, Platform>> = { sim: 'host', cuda: 'nvidia' };
@@ -40,36 +53,62 @@ const platform = PLATFORM[values.on] ?? 'amd';
 function collect(fails: number, passes: number): Record<string, RanDevice> {
   const ran = new Map<string, Set<string>>();
   for (const file of readdirSync(notes)) {
-    for (const { device, symbols } of JSON.parse(readFileSync(join(notes, file), 'utf8')) as { device: string; symbols: string[] }[]) {
+    for (const { device, symbols } of JSON.parse(readFileSync(join(notes, file), 'utf8')) as {
+      device: string;
+      symbols: string[];
+    }[]) {
       ran.set(device, new Set([...(ran.get(device) ?? []), ...symbols]));
     }
   }
   const ours = [...ourSymbols()];
   const candle = new Set(readManifest().map((c) => c.symbol));
-  return Object.fromEntries([...ran].map(([device, symbols]) => {
-    const modules = [...new Set(ours.map(([, { module }]) => module))].flatMap((m) => {
-      const all = ours.filter(([, { module }]) => module === m);
-      const hit = all.filter(([s]) => symbols.has(s)).length;
-      const missed = all.map(([s]) => s).filter((s) => candle.has(s) && !symbols.has(s));
-      return hit > 0 ? [[m, { source: compiledFrom(m, platform), ran: hit, of: all.length, missed }] as const] : [];
-    });
-    return [device, { date: new Date().toISOString().slice(0, 10), commit: commitNow(), platform, pass: passes, fail: fails, modules: Object.fromEntries(modules) }];
-  }));
+  return Object.fromEntries(
+    [...ran].map(([device, symbols]) => {
+      const modules = [...new Set(ours.map(([, { module }]) => module))].flatMap((m) => {
+        const all = ours.filter(([, { module }]) => module === m);
+        const hit = all.filter(([s]) => symbols.has(s)).length;
+        const missed = all.map(([s]) => s).filter((s) => candle.has(s) && !symbols.has(s));
+        return hit > 0 ? [[m, { source: compiledFrom(m, platform), ran: hit, of: all.length, missed }] as const] : [];
+      });
+      return [
+        device,
+        {
+          date: new Date().toISOString().slice(0, 10),
+          commit: commitNow(),
+          platform,
+          pass: passes,
+          fail: fails,
+          modules: Object.fromEntries(modules),
+        },
+      ];
+    }),
+  );
 }
 
 const FILES = /^kernels-(attention|col2im|conversions|golden|quantized|rest|structured|structured-golden)\.test\.js$/;
 const queue = readdirSync(folder).filter((f) => FILES.test(f));
 const outcomes: { pass: number; fail: number }[] = [];
-await Promise.all(Array.from({ length: Number(values.jobs) }, async () => {
-  for (let file = queue.shift(); file; file = queue.shift()) outcomes.push(await run(file));
-}));
+await Promise.all(
+  Array.from({ length: Number(values.jobs) }, async () => {
+    for (let file = queue.shift(); file; file = queue.shift()) outcomes.push(await run(file));
+  }),
+);
 const sum = (key: 'pass' | 'fail'): number => outcomes.reduce((n, o) => n + o[key], 0);
 const record = collect(sum('fail'), sum('pass'));
 for (const [device, r] of Object.entries(record)) {
-  console.log(`${device}: ${Object.entries(r.modules).map(([m, { ran, of, missed }]) => `${m} ${ran} of ${of}${missed.length ? ` (of Candle's not ${missed.join(' ')})` : ''}`).join('\n  ')}`);
+  console.log(
+    `${device}: ${Object.entries(r.modules)
+      .map(
+        ([m, { ran, of, missed }]) =>
+          `${m} ${ran} of ${of}${missed.length ? ` (of Candle's not ${missed.join(' ')})` : ''}`,
+      )
+      .join('\n  ')}`,
+  );
 }
 if (values.json) {
-  const kept = existsSync(values.json) ? (JSON.parse(readFileSync(values.json, 'utf8')) as Record<string, RanDevice>) : {};
+  const kept = existsSync(values.json)
+    ? (JSON.parse(readFileSync(values.json, 'utf8')) as Record<string, RanDevice>)
+    : {};
   writeFileSync(values.json, `${JSON.stringify({ ...kept, ...record }, null, 1)}\n`);
 }
 rmSync(notes, { recursive: true, force: true });

@@ -32,7 +32,13 @@ const THREADS_ALL = 4096;
 
 /** Rows of so many elements take blocks of several waves that the thread sanitizer can still follow. */
 const ROW = 900;
-const shortened = (c: Case): Case => ({ ...c, sample: { ...c.sample, inputs: c.sample.inputs.map((i) => ({ ...i, shape: i.shape.map((n) => Math.min(n, ROW)) })) } as Case['sample'] });
+const shortened = (c: Case): Case => ({
+  ...c,
+  sample: {
+    ...c.sample,
+    inputs: c.sample.inputs.map((i) => ({ ...i, shape: i.shape.map((n) => Math.min(n, ROW)) })),
+  } as Case['sample'],
+});
 
 /** Cases of each op: its largest sample, the same with shorter rows, then others in other layouts, dtypes in turn. */
 function casesFor(ops: readonly string[], per: number): Case[] {
@@ -42,7 +48,9 @@ function casesFor(ops: readonly string[], per: number): Case[] {
     if (all.length === 0) throw new Error(`no op is called ${op}`);
     const dtypes = [...new Set(all.map((c) => c.dtype))];
     return Array.from({ length: per }, (_, k) => {
-      const of = all.filter((c) => c.dtype === dtypes[turn % dtypes.length] && (c.layout === 'contiguous') === k < 2).sort((a, b) => elements(b) - elements(a));
+      const of = all
+        .filter((c) => c.dtype === dtypes[turn % dtypes.length] && (c.layout === 'contiguous') === k < 2)
+        .sort((a, b) => elements(b) - elements(a));
       return k === 1 ? shortened(of[0]) : of[k % of.length];
     }).filter((c) => c !== undefined);
   });
@@ -51,7 +59,12 @@ function casesFor(ops: readonly string[], per: number): Case[] {
 // ---- a child, which the address sanitizer may end at any time ----
 
 /** A launch with the memory it works on, as native/sim-main.cpp reads it. */
-function encodeLaunch(symbol: string, geometry: readonly number[], args: Uint8Array, blocks: ReadonlyMap<Address, number>): Buffer {
+function encodeLaunch(
+  symbol: string,
+  geometry: readonly number[],
+  args: Uint8Array,
+  blocks: ReadonlyMap<Address, number>,
+): Buffer {
   const u32 = (...values: number[]): Buffer => Buffer.from(Uint32Array.from(values).buffer);
   const u64 = (value: number): Buffer => Buffer.from(BigUint64Array.of(BigInt(value)).buffer);
   const padded = Buffer.alloc(Math.ceil(args.length / 8) * 8);
@@ -67,8 +80,15 @@ function encodeLaunch(symbol: string, geometry: readonly number[], args: Uint8Ar
     places.push(u32(word, index), u64(value - block[0]));
   }
   return Buffer.concat([
-    u32(symbol.length), Buffer.from(symbol), u32(...geometry), u32(padded.length), padded,
-    u32(used.length), ...used.flatMap(([at, bytes]) => [u64(bytes), Buffer.from(nativeView(at, bytes))]), u32(places.length / 2), ...places,
+    u32(symbol.length),
+    Buffer.from(symbol),
+    u32(...geometry),
+    u32(padded.length),
+    padded,
+    u32(used.length),
+    ...used.flatMap(([at, bytes]) => [u64(bytes), Buffer.from(nativeView(at, bytes))]),
+    u32(places.length / 2),
+    ...places,
   ]);
 }
 
@@ -102,7 +122,11 @@ function instrument(device: Device, folder: string, launched: Set<string>): () =
     if (kept) most.set(symbol, threads);
     launched.add(symbol);
     // Before the launch: it may change what it reads.
-    if (module) writeFileSync(join(folder, `${module}.${symbol}`), encodeLaunch(symbol, [gx, gy, gz, bx, by, bz, shared], nativeView(args.address, args.size), blocks));
+    if (module)
+      writeFileSync(
+        join(folder, `${module}.${symbol}`),
+        encodeLaunch(symbol, [gx, gy, gz, bx, by, bz, shared], nativeView(args.address, args.size), blocks),
+      );
     launch(fn, gx, gy, gz, bx, by, bz, shared, stream, args);
   };
   return () => {
@@ -122,7 +146,10 @@ function child(wave: string, folder: string, ops: readonly string[], per: number
   for (const [i, c] of casesFor(ops, per).entries()) {
     if (i < from) continue;
     process.send?.({ i, name: c.name, launched: [...launched] });
-    for (const [reverse, poison] of [[false, 0x7f], [true, 0xff]] as const) {
+    for (const [reverse, poison] of [
+      [false, 0x7f],
+      [true, 0xff],
+    ] as const) {
       Object.assign(simOptions, { reverse, poison });
       try {
         scope(() => {
@@ -150,9 +177,17 @@ interface Ran {
   readonly cases: number;
   readonly problems: string[];
 }
-const run = (command: string, args: readonly string[], env: NodeJS.ProcessEnv, onMessage?: (m: Progress) => void): Promise<{ status: number | null; text: string }> =>
+const run = (
+  command: string,
+  args: readonly string[],
+  env: NodeJS.ProcessEnv,
+  onMessage?: (m: Progress) => void,
+): Promise<{ status: number | null; text: string }> =>
   new Promise((resolve) => {
-    const p = spawn(command, args, { env, stdio: onMessage ? ['ignore', 'pipe', 'pipe', 'ipc'] : ['ignore', 'pipe', 'pipe'] });
+    const p = spawn(command, args, {
+      env,
+      stdio: onMessage ? ['ignore', 'pipe', 'pipe', 'ipc'] : ['ignore', 'pipe', 'pipe'],
+    });
     let text = '';
     p.stdout!.on('data', (d: Buffer) => (text += d.toString()));
     p.stderr!.on('data', (d: Buffer) => (text += d.toString()));
@@ -160,15 +195,32 @@ const run = (command: string, args: readonly string[], env: NodeJS.ProcessEnv, o
     p.on('close', (status) => resolve({ status, text }));
   });
 /** The lines of a sanitizer's report that say what and where. */
-const gist = (text: string): string => text.split('\n').filter((l) => /ERROR|runtime error|WARNING: Thread|#[0-4] |Error:|SUMMARY/.test(l)).slice(0, 9).join('\n    ') || text.slice(-400);
+const gist = (text: string): string =>
+  text
+    .split('\n')
+    .filter((l) => /ERROR|runtime error|WARNING: Thread|#[0-4] |Error:|SUMMARY/.test(l))
+    .slice(0, 9)
+    .join('\n    ') || text.slice(-400);
 
-async function underAddress(asan: string, wave: string, folder: string, ops: readonly string[], per: number, launched: Set<string>): Promise<Ran> {
+async function underAddress(
+  asan: string,
+  wave: string,
+  folder: string,
+  ops: readonly string[],
+  per: number,
+  launched: Set<string>,
+): Promise<Ran> {
   const total = casesFor(ops, per).length;
   const problems: string[] = [];
-  for (let from = 0; from < total;) {
+  for (let from = 0; from < total; ) {
     let last: Progress = { i: from, name: '', launched: [] };
     const env = { ...process.env, LD_PRELOAD: asan, ASAN_OPTIONS: 'detect_leaks=0', WICK_SIM_SANITIZE: 'address' };
-    const { status, text } = await run(process.execPath, [fileURLToPath(import.meta.url), '--child', wave, folder, ops.join(), String(per), String(from)], env, (m) => (last = m));
+    const { status, text } = await run(
+      process.execPath,
+      [fileURLToPath(import.meta.url), '--child', wave, folder, ops.join(), String(per), String(from)],
+      env,
+      (m) => (last = m),
+    );
     for (const symbol of last.launched) launched.add(symbol);
     if (status === 0) break;
     problems.push(`${last.name} on sim:${wave}, address and undefined-behaviour sanitizers:\n    ${gist(text)}`);
@@ -179,26 +231,56 @@ async function underAddress(asan: string, wave: string, folder: string, ops: rea
 
 /** All kept launches of a module in one program. */
 async function underThread(module: string, wave: string, folder: string): Promise<Ran> {
-  const files = readdirSync(folder).filter((f) => f.startsWith(`${module}.`)).sort();
-  const unit = unitOf(module, files.map((f) => f.slice(module.length + 1)));
+  const files = readdirSync(folder)
+    .filter((f) => f.startsWith(`${module}.`))
+    .sort();
+  const unit = unitOf(
+    module,
+    files.map((f) => f.slice(module.length + 1)),
+  );
   const main = readFileSync(join(packageRoot, 'native', 'sim-main.cpp'), 'utf8');
   const program = await buildHostAsync(module, `${hostSource(unit, Number(wave))}\n${main}`, 'thread', true);
   const record = join(folder, `${module}-all`);
-  writeFileSync(record, Buffer.concat([Buffer.from(Uint32Array.of(files.length).buffer), ...files.map((f) => readFileSync(join(folder, f)))]));
+  writeFileSync(
+    record,
+    Buffer.concat([
+      Buffer.from(Uint32Array.of(files.length).buffer),
+      ...files.map((f) => readFileSync(join(folder, f))),
+    ]),
+  );
   // The thread sanitizer's memory layout does not fit randomised addresses.
-  const { status, text } = await run('setarch', ['-R', program, 'replay', record, '0', '0x7f'], { ...process.env, TSAN_OPTIONS: 'halt_on_error=1' });
+  const { status, text } = await run('setarch', ['-R', program, 'replay', record, '0', '0x7f'], {
+    ...process.env,
+    TSAN_OPTIONS: 'halt_on_error=1',
+  });
   if (/unexpected memory mapping|CHECK failed/.test(text)) {
-    console.log(`  ${module}: the thread sanitizer did not run: ${text.split('\n').find((l) => /unexpected|CHECK/.test(l))}`);
+    console.log(
+      `  ${module}: the thread sanitizer did not run: ${text.split('\n').find((l) => /unexpected|CHECK/.test(l))}`,
+    );
     return { cases: 0, problems: [] };
   }
-  return { cases: files.length, problems: status === 0 ? [] : [`${module} on sim:${wave}, thread sanitizer, after ${text.split('\n').filter((l) => /^\w+$/.test(l)).at(-1)}:\n    ${gist(text)}`] };
+  return {
+    cases: files.length,
+    problems:
+      status === 0
+        ? []
+        : [
+            `${module} on sim:${wave}, thread sanitizer, after ${text
+              .split('\n')
+              .filter((l) => /^\w+$/.test(l))
+              .at(-1)}:\n    ${gist(text)}`,
+          ],
+  };
 }
 
 async function main(): Promise<number> {
   const { values } = parseArgs({
     options: {
-      ops: { type: 'string', default: structured.join() }, waves: { type: 'string', default: '32,64' }, per: { type: 'string', default: '2' },
-      jobs: { type: 'string', default: String(Math.min(2, availableParallelism())) }, 'no-thread': { type: 'boolean', default: false },
+      ops: { type: 'string', default: structured.join() },
+      waves: { type: 'string', default: '32,64' },
+      per: { type: 'string', default: '2' },
+      jobs: { type: 'string', default: String(Math.min(2, availableParallelism())) },
+      'no-thread': { type: 'boolean', default: false },
     },
   });
   const asan = (await run(process.env.CXX ?? 'g++', ['-print-file-name=libasan.so'], process.env)).text.trim();
@@ -214,26 +296,38 @@ async function main(): Promise<number> {
     const inParallel = async <T>(items: readonly T[], each: (item: T) => Promise<Ran>): Promise<number> => {
       const queue = [...items];
       let cases = 0;
-      await Promise.all(Array.from({ length: jobs }, async () => {
-        for (let item = queue.shift(); item !== undefined; item = queue.shift()) {
-          const ran = await each(item);
-          cases += ran.cases;
-          problems.push(...ran.problems);
-        }
-      }));
+      await Promise.all(
+        Array.from({ length: jobs }, async () => {
+          for (let item = queue.shift(); item !== undefined; item = queue.shift()) {
+            const ran = await each(item);
+            cases += ran.cases;
+            problems.push(...ran.problems);
+          }
+        }),
+      );
       return cases;
     };
     for (const wave of values.waves!.split(',')) {
       mkdirSync(join(folder, wave));
-      const shares = Array.from({ length: jobs }, (_, j) => ops.filter((_op, i) => i % jobs === j)).filter((s) => s.length > 0);
+      const shares = Array.from({ length: jobs }, (_, j) => ops.filter((_op, i) => i % jobs === j)).filter(
+        (s) => s.length > 0,
+      );
       const symbols = new Set<string>();
-      const cases = await inParallel(shares, (share) => underAddress(asan, wave, join(folder, wave), share, Number(values.per), symbols));
+      const cases = await inParallel(shares, (share) =>
+        underAddress(asan, wave, join(folder, wave), share, Number(values.per), symbols),
+      );
       const modules = [...new Set(readdirSync(join(folder, wave)).map((f) => f.slice(0, f.indexOf('.'))))];
-      console.log(`sim:${wave}: ${cases} cases of ${ops.length} ops, ${symbols.size} kernels, forward and reverse, two kinds of garbage, under the address and undefined-behaviour sanitizers`);
+      console.log(
+        `sim:${wave}: ${cases} cases of ${ops.length} ops, ${symbols.size} kernels, forward and reverse, two kinds of garbage, under the address and undefined-behaviour sanitizers`,
+      );
       console.log(`  ${[...symbols].sort().join(' ')}`);
       if (values['no-thread'] || !existsSync('/usr/bin/setarch')) continue;
       const launches = await inParallel(modules, (m) => underThread(m, wave, join(folder, wave)));
-      console.log(launches > 0 ? `sim:${wave}: ${launches} launches under the thread sanitizer` : `sim:${wave}: the thread sanitizer does not run here`);
+      console.log(
+        launches > 0
+          ? `sim:${wave}: ${launches} launches under the thread sanitizer`
+          : `sim:${wave}: the thread sanitizer does not run here`,
+      );
     }
     for (const p of problems) console.log(p);
     console.log(`${problems.length} problems`);

@@ -9,7 +9,11 @@ const folder = resolve('.cache', `node-${VERSION}`);
 const binary = join(folder, 'node_modules', platform, 'bin', 'node');
 if (!existsSync(binary)) {
   mkdirSync(folder, { recursive: true });
-  const got = spawnSync('npm', ['install', '--prefix', folder, '--no-save', '--no-package-lock', '--ignore-scripts', `${platform}@${VERSION}`], { encoding: 'utf8' });
+  const got = spawnSync(
+    'npm',
+    ['install', '--prefix', folder, '--no-save', '--no-package-lock', '--ignore-scripts', `${platform}@${VERSION}`],
+    { encoding: 'utf8' },
+  );
   if (got.status !== 0 || !existsSync(binary)) {
     console.log(`smoke test skipped: ${platform}@${VERSION} could not be fetched`);
     process.exit(0);

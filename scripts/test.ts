@@ -11,11 +11,18 @@ import { parseArgs } from 'node:util';
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
-  options: { case: { type: 'string' }, devices: { type: 'string' }, golden: { type: 'string' }, jobs: { type: 'string', default: '2' } },
+  options: {
+    case: { type: 'string' },
+    devices: { type: 'string' },
+    golden: { type: 'string' },
+    jobs: { type: 'string', default: '2' },
+  },
 });
 const folder = join(dirname(fileURLToPath(import.meta.url)), '..', 'test');
 const wanted = (f: string): boolean => positionals.length === 0 || positionals.some((p) => f.startsWith(p));
-const files = readdirSync(folder).filter((f) => f.endsWith('.test.js') && wanted(f)).sort();
+const files = readdirSync(folder)
+  .filter((f) => f.endsWith('.test.js') && wanted(f))
+  .sort();
 if (files.length === 0) {
   console.error(`no test file begins with ${positionals.join(' or ')}`);
   process.exit(2);
@@ -26,5 +33,9 @@ const env: NodeJS.ProcessEnv = {
   ...(values.devices !== undefined && { WICK_TEST_DEVICES: values.devices }),
   ...(values.golden !== undefined && { WICK_GOLDEN: values.golden }),
 };
-const run = spawnSync(process.execPath, ['--test', `--test-concurrency=${values.jobs}`, ...files.map((f) => join(folder, f))], { stdio: 'inherit', env });
+const run = spawnSync(
+  process.execPath,
+  ['--test', `--test-concurrency=${values.jobs}`, ...files.map((f) => join(folder, f))],
+  { stdio: 'inherit', env },
+);
 process.exit(run.status ?? 1);

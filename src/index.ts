@@ -6,13 +6,43 @@ export * from './base/errors.js';
 export { Layout } from './base/layout.js';
 export type { Shape } from './base/shape.js';
 export { type BackwardOptions, enableGrad, gradOf, Gradients, noGrad } from './tensor/autograd.js';
-export type { CustomCall, CustomKernel, CustomLaunch, CustomOperand, GradContext, Grads, Params, Sig } from './ops/op.js';
+export type {
+  CustomCall,
+  CustomKernel,
+  CustomLaunch,
+  CustomOperand,
+  GradContext,
+  Grads,
+  Params,
+  Sig,
+} from './ops/op.js';
 export {
-  arange, cat, eye, full, linspace, meshgrid, ones, rand, randint, randn, stack, tensor, zeros,
-  type NestedInput, type RandomOptions, type TensorOptions,
+  arange,
+  cat,
+  eye,
+  full,
+  linspace,
+  meshgrid,
+  ones,
+  rand,
+  randint,
+  randn,
+  stack,
+  tensor,
+  zeros,
+  type NestedInput,
+  type RandomOptions,
+  type TensorOptions,
 } from './tensor/create.js';
 export {
-  type CustomArguments, defineOp, type ElementwiseDefinition, type ElementwiseOp, type HostData, type HostOperand, type KernelDefinition, type KernelOp,
+  type CustomArguments,
+  defineOp,
+  type ElementwiseDefinition,
+  type ElementwiseOp,
+  type HostData,
+  type HostOperand,
+  type KernelDefinition,
+  type KernelOp,
 } from './tensor/custom.js';
 export type { Replay } from './backends/gpu/gpu.js';
 export { Device } from './tensor/device.js';

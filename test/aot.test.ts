@@ -30,12 +30,21 @@ describe('targets', () => {
     assert.equal(targetFor(hopper, 'sm_90'), 'sm_90a');
     assert.equal(targetFor(hopper, 'compute_90'), 'compute_90a');
     assert.equal(targetFor(softmax, 'sm_90'), 'sm_90');
-    assert.throws(() => targetFor(hopper, 'sm_80'), (e) => e instanceof CompileError && /attention-hopper.hip is for sm_90a alone, not for sm_80/.test(e.message));
+    assert.throws(
+      () => targetFor(hopper, 'sm_80'),
+      (e) => e instanceof CompileError && /attention-hopper.hip is for sm_90a alone, not for sm_80/.test(e.message),
+    );
     assert.throws(() => targetFor(hopper, 'gfx1100'), CompileError);
   });
   test('builds for a special target hold what needs it, others all the rest', () => {
-    assert.deepEqual(['sm_90', 'compute_80', 'gfx1100', 'compute_90a'].map((t) => belongs(softmax, t)), [true, true, true, false]);
-    assert.deepEqual(['sm_90', 'compute_80', 'gfx1100', 'compute_90a'].map((t) => belongs(hopper, t)), [false, false, false, true]);
+    assert.deepEqual(
+      ['sm_90', 'compute_80', 'gfx1100', 'compute_90a'].map((t) => belongs(softmax, t)),
+      [true, true, true, false],
+    );
+    assert.deepEqual(
+      ['sm_90', 'compute_80', 'gfx1100', 'compute_90a'].map((t) => belongs(hopper, t)),
+      [false, false, false, true],
+    );
   });
   test('own code first, then PTX of the same or older GPUs, newest first', () => {
     const atHand = ['compute_75', 'compute_80', 'compute_90a', 'compute_100', 'gfx1100', 'sm_90'];
@@ -59,10 +68,14 @@ describe('targets', () => {
 });
 
 describe('PTX versions', () => {
-  const ptx = (target: string, body: string): string => `// text\n.version 9.0\n.target ${target}\n.address_size 64\n${body}\n`;
+  const ptx = (target: string, body: string): string =>
+    `// text\n.version 9.0\n.target ${target}\n.address_size 64\n${body}\n`;
   const versionOf = (text: string): string => /^\.version (\S+)/m.exec(text)?.[1] ?? '';
   test('the target sets the lowest version', () => {
-    assert.deepEqual(['sm_70', 'sm_75', 'sm_80', 'sm_86', 'sm_90', 'sm_90a'].map((t) => versionOf(lowerPtx(ptx(t, '')))), ['6.0', '6.3', '7.0', '7.1', '7.8', '8.0']);
+    assert.deepEqual(
+      ['sm_70', 'sm_75', 'sm_80', 'sm_86', 'sm_90', 'sm_90a'].map((t) => versionOf(lowerPtx(ptx(t, '')))),
+      ['6.0', '6.3', '7.0', '7.1', '7.8', '8.0'],
+    );
   });
   test('an instruction that came later raises it', () => {
     assert.equal(versionOf(lowerPtx(ptx('sm_70', 'nanosleep.u32 20;'))), '6.3');
@@ -76,7 +89,7 @@ describe('PTX versions', () => {
     assert.equal(versionOf(lowered), '7.0');
     assert.ok(!lowered.includes('used_bytes_mask') && lowered.includes('ld.global.v4.u32'));
   });
-  test('a version is never raised above the compiler\'s own, and unknown targets are left alone', () => {
+  test("a version is never raised above the compiler's own, and unknown targets are left alone", () => {
     const old = ptx('sm_80', '').replace('9.0', '7.0');
     assert.equal(lowerPtx(old), old);
     assert.equal(versionOf(lowerPtx(ptx('sm_999', ''))), '9.0');
@@ -88,7 +101,10 @@ describe('packs', () => {
   const pack = join(dir, 'pack');
   const other = unitOf('softmax', ['softmax_rows_f16_vp4']);
   before(async () => {
-    await writePrebuilt(pack, 'compute_80', 'test 1', [{ units: [softmax], code: code('first') }, { units: [other], code: code('second') }]);
+    await writePrebuilt(pack, 'compute_80', 'test 1', [
+      { units: [softmax], code: code('first') },
+      { units: [other], code: code('second') },
+    ]);
   });
   test('each kernel comes back as it was written, for every target it serves', () => {
     assert.deepEqual(prebuiltTargets(pack), ['compute_80']);
@@ -100,14 +116,27 @@ describe('packs', () => {
     assert.match(String(findPrebuilt(missing, 'sm_90', [pack])), /compute_80\.pack has no softmax_rows_f64_vp4/);
     assert.match(String(findPrebuilt(softmax, 'gfx1100', [pack])), /is for compute_80/);
     assert.match(String(findPrebuilt(softmax, 'sm_90', [join(dir, 'nowhere')])), /holds no kernels/);
-    assert.match(String(findPrebuilt({ ...softmax, source: `${softmax.source} ` }, 'sm_90', [pack])), /made from other source text/);
+    assert.match(
+      String(findPrebuilt({ ...softmax, source: `${softmax.source} ` }, 'sm_90', [pack])),
+      /made from other source text/,
+    );
   });
-  test('PTX for a newer GPU that equals an older one\'s but for its version and target is not written again, and is found all the same', async () => {
+  test("PTX for a newer GPU that equals an older one's but for its version and target is not written again, and is found all the same", async () => {
     const both = join(dir, 'both');
-    const ptx = (version: string, target: string, body: string): Uint8Array => code(`.version ${version}\n.target ${target}\n${body}`);
-    await writePrebuilt(both, 'compute_75', 'test 1', [{ units: [softmax], code: ptx('6.3', 'sm_75', 'same') }, { units: [other], code: ptx('6.3', 'sm_75', 'plain') }]);
-    const newer = withoutServed(both, 'compute_80', [{ units: [softmax], code: ptx('7.0', 'sm_80', 'same') }, { units: [other], code: ptx('7.0', 'sm_80', 'better') }]);
-    assert.deepEqual(newer.map((m) => m.units[0]), [other]);
+    const ptx = (version: string, target: string, body: string): Uint8Array =>
+      code(`.version ${version}\n.target ${target}\n${body}`);
+    await writePrebuilt(both, 'compute_75', 'test 1', [
+      { units: [softmax], code: ptx('6.3', 'sm_75', 'same') },
+      { units: [other], code: ptx('6.3', 'sm_75', 'plain') },
+    ]);
+    const newer = withoutServed(both, 'compute_80', [
+      { units: [softmax], code: ptx('7.0', 'sm_80', 'same') },
+      { units: [other], code: ptx('7.0', 'sm_80', 'better') },
+    ]);
+    assert.deepEqual(
+      newer.map((m) => m.units[0]),
+      [other],
+    );
     await writePrebuilt(both, 'compute_80', 'test 1', newer);
     assert.deepEqual(findPrebuilt(softmax, 'sm_90', [both]), ptx('6.3', 'sm_75', 'same'));
     assert.deepEqual(findPrebuilt(other, 'sm_90', [both]), ptx('7.0', 'sm_80', 'better'));
@@ -119,7 +148,10 @@ describe('packs', () => {
     const bytes = readFileSync(join(broken, 'compute_80.pack'));
     bytes[bytes.length >> 1] ^= 0xff;
     writeFileSync(join(broken, 'compute_80.pack'), bytes);
-    assert.throws(() => findPrebuilt(softmax, 'sm_90', [broken]), (e) => e instanceof CompileError && /is damaged/.test(e.message));
+    assert.throws(
+      () => findPrebuilt(softmax, 'sm_90', [broken]),
+      (e) => e instanceof CompileError && /is damaged/.test(e.message),
+    );
   });
 });
 
@@ -128,16 +160,37 @@ describe('machine code made ahead of time', () => {
     const shipped = join(dir, 'machine');
     await writePrebuilt(shipped, 'sm_80', 'NVRTC 13.0', [{ units: [softmax], code: code('machine code') }]);
     await writePrebuilt(shipped, 'compute_80', 'NVRTC 13.0', [{ units: [softmax], code: code('ptx') }]);
-    assert.deepEqual(findExact(softmax, 'sm_86', [shipped], () => 13000), code('machine code'));
-    assert.deepEqual(findPrebuilt(softmax, 'sm_86', [shipped], () => 13000), code('machine code'));
-    assert.equal(findExact(softmax, 'sm_90', [shipped], () => 13000), undefined);
-    assert.deepEqual(findPrebuilt(softmax, 'sm_90', [shipped], () => 13000), code('ptx'));
+    assert.deepEqual(
+      findExact(softmax, 'sm_86', [shipped], () => 13000),
+      code('machine code'),
+    );
+    assert.deepEqual(
+      findPrebuilt(softmax, 'sm_86', [shipped], () => 13000),
+      code('machine code'),
+    );
+    assert.equal(
+      findExact(softmax, 'sm_90', [shipped], () => 13000),
+      undefined,
+    );
+    assert.deepEqual(
+      findPrebuilt(softmax, 'sm_90', [shipped], () => 13000),
+      code('ptx'),
+    );
   });
   test('is left alone where its compiler is newer than the driver', () => {
     const shipped = join(dir, 'machine');
-    assert.equal(findExact(softmax, 'sm_86', [shipped], () => 12080), undefined);
-    assert.deepEqual(findPrebuilt(softmax, 'sm_86', [shipped], () => 12080), code('ptx'));
-    assert.deepEqual(findExact(softmax, 'sm_86', [shipped], () => undefined), code('machine code'));
+    assert.equal(
+      findExact(softmax, 'sm_86', [shipped], () => 12080),
+      undefined,
+    );
+    assert.deepEqual(
+      findPrebuilt(softmax, 'sm_86', [shipped], () => 12080),
+      code('ptx'),
+    );
+    assert.deepEqual(
+      findExact(softmax, 'sm_86', [shipped], () => undefined),
+      code('machine code'),
+    );
   });
 });
 
@@ -159,7 +212,8 @@ describe('without a compiler', () => {
   });
   const loaded: string[] = [];
   const device = {
-    driver: { name: 'cuda' }, info: { arch: 'sm_90' },
+    driver: { name: 'cuda' },
+    info: { arch: 'sm_90' },
     loadModule: (bytes: Uint8Array) => loaded.push(new TextDecoder().decode(bytes)),
     getFunction: (module: number, symbol: string) => module * 1000 + symbol.length,
   } as unknown as Device;
@@ -171,11 +225,22 @@ describe('without a compiler', () => {
     assert.deepEqual(loaded, ['ptx of softmax']);
   });
   test('one that was not made says what was looked for', () => {
-    assert.throws(() => new Functions(device).ofModule('softmax', 'softmax_rows_f64_vp4'), (e) => e instanceof CompileError &&
-      /softmax_rows_f64_vp4 for sm_90: it cannot be compiled here, and was not made ahead of time/.test(e.message) && /WICK_NO_RTC/.test(e.message) && e.message.includes(shipped));
+    assert.throws(
+      () => new Functions(device).ofModule('softmax', 'softmax_rows_f64_vp4'),
+      (e) =>
+        e instanceof CompileError &&
+        /softmax_rows_f64_vp4 for sm_90: it cannot be compiled here, and was not made ahead of time/.test(e.message) &&
+        /WICK_NO_RTC/.test(e.message) &&
+        e.message.includes(shipped),
+    );
   });
   test('a build says that there is no compiler', async () => {
-    await assert.rejects(() => buildKernels({ arch: 'compute_80', out: dir }), (e) => e instanceof CompileError && /building kernels for compute_80: run-time compilers are switched off/.test(e.message));
+    await assert.rejects(
+      () => buildKernels({ arch: 'compute_80', out: dir }),
+      (e) =>
+        e instanceof CompileError &&
+        /building kernels for compute_80: run-time compilers are switched off/.test(e.message),
+    );
   });
 });
 
@@ -185,19 +250,32 @@ describe('what a build compiles', () => {
     assert.ok(symbols(['tanh']).includes('flat_tanh_f32') && symbols(['tanh']).every((s) => /tanh/.test(s)));
     assert.ok([...kernelModule('rope').entries.keys()].every((s) => symbols(['rope']).includes(s)));
     assert.deepEqual(symbols(['softmax_rows_f32_vp4']), ['softmax_rows_f32_vp4']);
-    assert.ok(symbols(['attention', 'attention-matrix']).length > symbols(['attention-matrix']).length, 'one name may begin with another');
-    assert.throws(() => symbols(['tahn']), (e) => e instanceof CompileError && /no kernel belongs to tahn/.test(e.message));
+    assert.ok(
+      symbols(['attention', 'attention-matrix']).length > symbols(['attention-matrix']).length,
+      'one name may begin with another',
+    );
+    assert.throws(
+      () => symbols(['tahn']),
+      (e) => e instanceof CompileError && /no kernel belongs to tahn/.test(e.message),
+    );
   });
   test('a GPU with special features is built for twice, where what is chosen uses them', () => {
     assert.deepEqual(targetsOf('sm_90'), ['sm_90', 'sm_90a']);
     assert.deepEqual(targetsOf('sm_90', { ops: ['tanh'] }), ['sm_90']);
-    assert.deepEqual([targetsOf('compute_80'), targetsOf('gfx1100'), targetsOf('compute_90a')], [['compute_80'], ['gfx1100'], ['compute_90a']]);
+    assert.deepEqual(
+      [targetsOf('compute_80'), targetsOf('gfx1100'), targetsOf('compute_90a')],
+      [['compute_80'], ['gfx1100'], ['compute_90a']],
+    );
   });
   test('symbols are unique, so that an index by symbol holds them all', () => {
     const all = jobsFor('compute_80').map((j) => j.symbol);
     assert.equal(new Set(all).size, all.length);
     assert.ok(!all.some((s) => s.startsWith('attention_hopper')));
-    assert.ok(all.some((s) => s.startsWith('attention_matrix')) && !jobsFor('gfx1030').some((j) => j.symbol.startsWith('attention_matrix')), 'matrix units');
+    assert.ok(
+      all.some((s) => s.startsWith('attention_matrix')) &&
+        !jobsFor('gfx1030').some((j) => j.symbol.startsWith('attention_matrix')),
+      'matrix units',
+    );
     assert.ok(jobsFor('compute_90a').every((j) => j.symbol.includes('_hopper_')));
   });
 });
@@ -206,10 +284,15 @@ describe('real PTX', { skip: typeof compiler === 'string' ? compiler : false }, 
   const outOf = (arch: string): string => join(dir, `ptx-${arch}`);
   const ops = ['softmax_rows_f32_vp4', 'flat_add_bf16'];
   test('is made, lowered and found', async () => {
-    for (const [arch, version] of [['compute_75', '6.3'], ['compute_80', '7.0']]) {
+    for (const [arch, version] of [
+      ['compute_75', '6.3'],
+      ['compute_80', '7.0'],
+    ]) {
       const summary = await buildKernels({ arch, ops, out: outOf(arch) });
       assert.deepEqual([summary.kernels, summary.failed], [2, []]);
-      const text = new TextDecoder().decode(findPrebuilt(softmax, arch.replace('compute', 'sm'), [outOf(arch)]) as Uint8Array);
+      const text = new TextDecoder().decode(
+        findPrebuilt(softmax, arch.replace('compute', 'sm'), [outOf(arch)]) as Uint8Array,
+      );
       assert.match(text, new RegExp(`^\\.version ${version.replace('.', '\\.')}$`, 'm'));
       assert.match(text, /\.entry softmax_rows_f32_vp4\(/);
     }
@@ -217,10 +300,18 @@ describe('real PTX', { skip: typeof compiler === 'string' ? compiler : false }, 
   test('assembles for the GPUs it is to serve', (t) => {
     const ptxas = ['ptxas', '/usr/local/cuda/bin/ptxas'].find((p) => spawnSync(p, ['--version']).status === 0);
     if (!ptxas) return t.skip('ptxas was not found');
-    for (const [from, to] of [['compute_75', 'sm_75'], ['compute_80', 'sm_80'], ['compute_80', 'sm_90']]) {
+    for (const [from, to] of [
+      ['compute_75', 'sm_75'],
+      ['compute_80', 'sm_80'],
+      ['compute_80', 'sm_90'],
+    ]) {
       const text = findPrebuilt(softmax, from.replace('compute', 'sm'), [outOf(from)]) as Uint8Array;
       writeFileSync(join(dir, 'k.ptx'), text);
-      const r: { status: number | null; stderr: string } = spawnSync(ptxas, [`-arch=${to}`, join(dir, 'k.ptx'), '-o', join(dir, 'k.cubin')], { encoding: 'utf8' });
+      const r: { status: number | null; stderr: string } = spawnSync(
+        ptxas,
+        [`-arch=${to}`, join(dir, 'k.ptx'), '-o', join(dir, 'k.cubin')],
+        { encoding: 'utf8' },
+      );
       assert.equal(r.status, 0, `${from} for ${to}: ${r.stderr}`);
     }
   });

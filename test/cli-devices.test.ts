@@ -17,7 +17,8 @@ const wick = (args: string[], env: NodeJS.ProcessEnv = {}): { status: number | n
 test('devices lists every kind, and gives a reason for each that is missing', () => {
   const { status, stdout } = wick(['devices']);
   assert.equal(status, 0);
-  for (const name of ['cpu', 'reference', 'cuda:0', 'rocm:0', 'sim:32', 'sim:64']) assert.match(stdout, new RegExp(`^${name} +(yes|no)`, 'm'));
+  for (const name of ['cpu', 'reference', 'cuda:0', 'rocm:0', 'sim:32', 'sim:64'])
+    assert.match(stdout, new RegExp(`^${name} +(yes|no)`, 'm'));
   for (const [, name] of stdout.matchAll(/^(\S+:\d+) +no/gm)) assert.match(stdout, new RegExp(`^- ${name}: \\S`, 'm'));
   for (const library of ['NVRTC', 'hipRTC']) assert.match(stdout, new RegExp(`^${library} `, 'm'));
 });
@@ -25,10 +26,18 @@ test('devices lists every kind, and gives a reason for each that is missing', ()
 test('devices --json says the same to programs', () => {
   const { status, stdout } = wick(['devices', '--json']);
   assert.equal(status, 0);
-  const report = JSON.parse(stdout) as { host: { device: string; here: boolean }[]; drivers: { name: string; missing?: string; devices: unknown[] }[]; libraries: { name: string }[] };
-  assert.deepEqual(report.host.map((h) => h.device), ['cpu', 'reference', 'sim:32', 'sim:64']);
+  const report = JSON.parse(stdout) as {
+    host: { device: string; here: boolean }[];
+    drivers: { name: string; missing?: string; devices: unknown[] }[];
+    libraries: { name: string }[];
+  };
+  assert.deepEqual(
+    report.host.map((h) => h.device),
+    ['cpu', 'reference', 'sim:32', 'sim:64'],
+  );
   assert.deepEqual(report.drivers.map((d) => d.name).sort(), ['cuda', 'hip']);
-  for (const d of report.drivers) assert.ok(d.devices.length > 0 || d.missing, `${d.name} has neither a device nor a reason`);
+  for (const d of report.drivers)
+    assert.ok(d.devices.length > 0 || d.missing, `${d.name} has neither a device nor a reason`);
   assert.ok(report.libraries.some((l) => l.name === 'NVRTC'));
 });
 
@@ -41,8 +50,14 @@ test('kernels build refuses what it cannot do in one line', () => {
   const off = { WICK_NO_RTC: '1', WICK_CACHE_DIR: dir };
   const refused = wick(['kernels', 'build', '--arch', 'gfx1100'], off);
   assert.equal(refused.status, 1);
-  assert.match(refused.stderr, /CompileError \[E_COMPILE\]: building kernels for gfx1100: run-time compilers are switched off/);
-  assert.match(wick(['kernels', 'build', '--arch', 'sm_90', '--sample', '0'], off).stderr, /--sample 0 is no whole number from 1/);
+  assert.match(
+    refused.stderr,
+    /CompileError \[E_COMPILE\]: building kernels for gfx1100: run-time compilers are switched off/,
+  );
+  assert.match(
+    wick(['kernels', 'build', '--arch', 'sm_90', '--sample', '0'], off).stderr,
+    /--sample 0 is no whole number from 1/,
+  );
   assert.equal(wick(['kernels', 'burn'], off).status, 1);
   assert.equal(wick(['kernels', 'build', '--archs', 'x'], off).status, 2);
 });

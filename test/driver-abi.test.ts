@@ -33,12 +33,13 @@ test('a wrong number, struct and prototype are each found', { skip: !compiler &&
 });
 
 const SETS = { 'the installed': defaultFolders(), "ROCm 7's": [join(HEADERS7, 'usr/include')] };
-for (const target of PROBE_TARGETS) for (const [whose, folders] of Object.entries(SETS)) {
-  if (folders !== SETS['the installed'] && /^(CUDA|NV|cu)/.test(target.name)) continue;
-  test(`${target.name} agrees with ${whose} headers`, { skip: !compiler && 'no C++ compiler' }, (t) => {
-    const r = probe(target, folders);
-    if (r.skipped) return t.skip(r.skipped);
-    assert.deepEqual(r.differences, []);
-    assert.ok(r.checked.prototypes + r.absent.length === Object.keys(target.table).length);
-  });
-}
+for (const target of PROBE_TARGETS)
+  for (const [whose, folders] of Object.entries(SETS)) {
+    if (folders !== SETS['the installed'] && /^(CUDA|NV|cu)/.test(target.name)) continue;
+    test(`${target.name} agrees with ${whose} headers`, { skip: !compiler && 'no C++ compiler' }, (t) => {
+      const r = probe(target, folders);
+      if (r.skipped) return t.skip(r.skipped);
+      assert.deepEqual(r.differences, []);
+      assert.ok(r.checked.prototypes + r.absent.length === Object.keys(target.table).length);
+    });
+  }

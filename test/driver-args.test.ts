@@ -17,7 +17,16 @@ test('every argument is at its natural alignment', () => {
   assert.equal(args.size, size);
   const view = new DataView(args.snapshot().buffer);
   assert.deepEqual(
-    [view.getUint8(0), view.getUint16(2, true), view.getUint32(4, true), view.getUint8(8), view.getBigUint64(16, true), view.getFloat32(24, true), view.getFloat64(32, true), view.getInt16(40, true)],
+    [
+      view.getUint8(0),
+      view.getUint16(2, true),
+      view.getUint32(4, true),
+      view.getUint8(8),
+      view.getBigUint64(16, true),
+      view.getFloat32(24, true),
+      view.getFloat64(32, true),
+      view.getInt16(40, true),
+    ],
     [1, 2, 3, 4, 5n, 6, 7, -8],
   );
 });
@@ -37,7 +46,10 @@ test('64-bit values keep all their bits', () => {
 
 test('structs by value are aligned as asked', () => {
   const args = new ArgBuffer().u8(1).struct(Uint8Array.of(9, 8, 7), 4);
-  assert.deepEqual([...args.snapshot()].filter((_, i) => i >= 4), [9, 8, 7]);
+  assert.deepEqual(
+    [...args.snapshot()].filter((_, i) => i >= 4),
+    [9, 8, 7],
+  );
 });
 
 test('more than a launch can carry is refused', () => {
@@ -58,7 +70,10 @@ test('cells read pointers, ints and floats', () => {
 });
 
 test('errors show arguments, not the cells results go to', () => {
-  assert.equal(formatArgs([new Uint32Array(2), 1073741824, 'name', new Uint8Array(5)]), '1073741824, "name", [5 bytes]');
+  assert.equal(
+    formatArgs([new Uint32Array(2), 1073741824, 'name', new Uint8Array(5)]),
+    '1073741824, "name", [5 bytes]',
+  );
 });
 
 /** The product a library would compute, from the column-major view, on plain arrays. */
@@ -66,7 +81,8 @@ function columnMajorProduct(s: GemmSpec, a: number[], b: number[]): number[] {
   const cm = columnMajor(s);
   const [left, right] = cm.swap ? [b, a] : [a, b];
   const out = new Array<number>(s.d.ld * (s.d.order === 'row' ? s.m : s.n)).fill(0);
-  const at = (m: number[], o: { transposed: boolean; ld: number }, i: number, j: number) => (o.transposed ? m[i * o.ld + j] : m[j * o.ld + i]);
+  const at = (m: number[], o: { transposed: boolean; ld: number }, i: number, j: number) =>
+    o.transposed ? m[i * o.ld + j] : m[j * o.ld + i];
   for (let i = 0; i < cm.m; i++) {
     for (let j = 0; j < cm.n; j++) {
       for (let x = 0; x < cm.k; x++) out[j * cm.d.ld + i] += at(left, cm.a, i, x) * at(right, cm.b, x, j);
@@ -77,20 +93,38 @@ function columnMajorProduct(s: GemmSpec, a: number[], b: number[]): number[] {
 
 test('all eight layouts of a product reach the column-major libraries unharmed', () => {
   const [m, n, k] = [2, 3, 4];
-  for (const ao of ['row', 'col'] as const) for (const bo of ['row', 'col'] as const) for (const dO of ['row', 'col'] as const) {
-    const layout = (order: 'row' | 'col', rows: number, cols: number) => ({ order, ld: (order === 'row' ? cols : rows) + 1, batchStride: 0 });
-    const s: GemmSpec = { dtype: 'f32', batch: 1, m, n, k, a: layout(ao, m, k), b: layout(bo, k, n), d: layout(dO, m, n), bias: false, tf32: false };
-    assert.equal(checkGemm(s), true);
-    const index = (l: GemmSpec['a'], i: number, j: number) => (l.order === 'row' ? i * l.ld + j : j * l.ld + i);
-    const a = Array.from({ length: 30 }, (_, i) => i + 1);
-    const b = Array.from({ length: 30 }, (_, i) => (i * 7) % 11);
-    const got = columnMajorProduct(s, a, b);
-    for (let i = 0; i < m; i++) for (let j = 0; j < n; j++) {
-      let want = 0;
-      for (let x = 0; x < k; x++) want += a[index(s.a, i, x)] * b[index(s.b, x, j)];
-      assert.equal(got[index(s.d, i, j)], want, `${ao} ${bo} ${dO} at ${i},${j}`);
-    }
-  }
+  for (const ao of ['row', 'col'] as const)
+    for (const bo of ['row', 'col'] as const)
+      for (const dO of ['row', 'col'] as const) {
+        const layout = (order: 'row' | 'col', rows: number, cols: number) => ({
+          order,
+          ld: (order === 'row' ? cols : rows) + 1,
+          batchStride: 0,
+        });
+        const s: GemmSpec = {
+          dtype: 'f32',
+          batch: 1,
+          m,
+          n,
+          k,
+          a: layout(ao, m, k),
+          b: layout(bo, k, n),
+          d: layout(dO, m, n),
+          bias: false,
+          tf32: false,
+        };
+        assert.equal(checkGemm(s), true);
+        const index = (l: GemmSpec['a'], i: number, j: number) => (l.order === 'row' ? i * l.ld + j : j * l.ld + i);
+        const a = Array.from({ length: 30 }, (_, i) => i + 1);
+        const b = Array.from({ length: 30 }, (_, i) => (i * 7) % 11);
+        const got = columnMajorProduct(s, a, b);
+        for (let i = 0; i < m; i++)
+          for (let j = 0; j < n; j++) {
+            let want = 0;
+            for (let x = 0; x < k; x++) want += a[index(s.a, i, x)] * b[index(s.b, x, j)];
+            assert.equal(got[index(s.d, i, j)], want, `${ao} ${bo} ${dO} at ${i},${j}`);
+          }
+      }
 });
 
 test('products that no library runs are refused with the rule', () => {
@@ -105,7 +139,18 @@ test('products that no library runs are refused with the rule', () => {
 });
 
 test('convolutions whose shapes disagree are refused with the rule', () => {
-  const s: ConvSpec = { kind: 'forward', dtype: 'f32', x: [1, 4, 8, 8], filter: [6, 2, 3, 3], y: [1, 6, 8, 8], padding: [1, 1], stride: [1, 1], dilation: [1, 1], groups: 2, tf32: false };
+  const s: ConvSpec = {
+    kind: 'forward',
+    dtype: 'f32',
+    x: [1, 4, 8, 8],
+    filter: [6, 2, 3, 3],
+    y: [1, 6, 8, 8],
+    padding: [1, 1],
+    stride: [1, 1],
+    dilation: [1, 1],
+    groups: 2,
+    tf32: false,
+  };
   assert.equal(checkConv(s), true);
   assert.match(String(checkConv({ ...s, groups: 1 })), /x has 4 channels, the filter 2/);
   assert.match(String(checkConv({ ...s, y: [1, 6, 8, 7] })), /spatial dimension 1, the formula gives 8/);
@@ -113,7 +158,10 @@ test('convolutions whose shapes disagree are refused with the rule', () => {
 });
 
 test('targets: wave sizes and suffixes', () => {
-  assert.deepEqual(['gfx906', 'gfx90a', 'gfx942', 'gfx1030', 'gfx1201', 'sm_90'].map(waveSize), [64, 64, 64, 32, 32, 32]);
+  assert.deepEqual(
+    ['gfx906', 'gfx90a', 'gfx942', 'gfx1030', 'gfx1201', 'sm_90'].map(waveSize),
+    [64, 64, 64, 32, 32, 32],
+  );
   assert.equal(plainArch('gfx90a:sramecc+:xnack-'), 'gfx90a');
   assert.equal(hipVersion(50221153), '5.2.21153');
 });

@@ -1,7 +1,18 @@
 // The kernel cache: what its keys tell apart, what it refuses to believe, and processes that race for one entry.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, truncateSync, utimesSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
@@ -16,8 +27,13 @@ const code = (text: string): Uint8Array => Buffer.from(text);
 test('a key changes with every part, and parts do not run into each other', () => {
   const base = { source: 'ab', options: ['x', 'y'], arch: 'gfx1030', compiler: 'hipRTC 5' };
   const keys = [
-    base, { ...base, source: 'ac' }, { ...base, options: ['xy'] }, { ...base, options: ['y', 'x'] }, { ...base, arch: 'gfx1031' },
-    { ...base, compiler: 'hipRTC 6' }, { ...base, source: 'abx', options: ['', 'y'] },
+    base,
+    { ...base, source: 'ac' },
+    { ...base, options: ['xy'] },
+    { ...base, options: ['y', 'x'] },
+    { ...base, arch: 'gfx1031' },
+    { ...base, compiler: 'hipRTC 6' },
+    { ...base, source: 'abx', options: ['', 'y'] },
   ].map(cacheKey);
   assert.equal(new Set(keys).size, keys.length);
   assert.equal(cacheKey(base), cacheKey({ ...base }));
@@ -88,7 +104,10 @@ test('beyond its bound the cache drops what was used longest ago', () => {
   }
   cache.get('k0', 'a'); // used now: no longer the oldest
   cache.put('k4', 'a', new Uint8Array(size * 1.5));
-  assert.deepEqual(['k0', 'k1', 'k2', 'k3', 'k4'].map((k) => existsSync(cache.path(k))), [true, false, false, true, true]);
+  assert.deepEqual(
+    ['k0', 'k1', 'k2', 'k3', 'k4'].map((k) => existsSync(cache.path(k))),
+    [true, false, false, true, true],
+  );
   assert.ok(cache.stats().bytes <= 10_000);
 });
 
@@ -145,13 +164,20 @@ test('processes that race for the same entries all see whole ones', async () => 
       }
     }`;
   const children = Array.from({ length: 4 }, (_, i) => {
-    const child = spawn(process.execPath, ['--input-type=module', '-e', script, String(i)], { stdio: ['ignore', 'ignore', 'pipe'] });
+    const child = spawn(process.execPath, ['--input-type=module', '-e', script, String(i)], {
+      stdio: ['ignore', 'ignore', 'pipe'],
+    });
     let stderr = '';
     child.stderr.on('data', (d) => (stderr += d));
-    return new Promise<string>((done) => child.on('close', (status) => done(status === 0 ? '' : `${status}: ${stderr}`)));
+    return new Promise<string>((done) =>
+      child.on('close', (status) => done(status === 0 ? '' : `${status}: ${stderr}`)),
+    );
   });
   assert.deepEqual(await Promise.all(children), ['', '', '', '']);
-  assert.deepEqual(readdirSync(dir).filter((n) => n.endsWith('.tmp')), []);
+  assert.deepEqual(
+    readdirSync(dir).filter((n) => n.endsWith('.tmp')),
+    [],
+  );
 });
 
 test('readers never meet an entry that is only partly written', async () => {
@@ -170,10 +196,14 @@ test('readers never meet an entry that is only partly written', async () => {
     } else for (writeFileSync(ready + process.argv[1], ''); !existsSync(done);) cache.get('key', 'sm_90');
     if (cache.stats().dropped > 0) { console.error(cache.stats().dropped + ' entries were torn'); process.exit(1); }`;
   const children = ['write', 'a', 'b'].map((role) => {
-    const child = spawn(process.execPath, ['--input-type=module', '-e', script, role], { stdio: ['ignore', 'ignore', 'pipe'] });
+    const child = spawn(process.execPath, ['--input-type=module', '-e', script, role], {
+      stdio: ['ignore', 'ignore', 'pipe'],
+    });
     let stderr = '';
     child.stderr.on('data', (d) => (stderr += d));
-    return new Promise<string>((done) => child.on('close', (status) => done(status === 0 ? '' : `${status}: ${stderr}`)));
+    return new Promise<string>((done) =>
+      child.on('close', (status) => done(status === 0 ? '' : `${status}: ${stderr}`)),
+    );
   });
   assert.deepEqual(await Promise.all(children), ['', '', '']);
 });

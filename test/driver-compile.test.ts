@@ -36,11 +36,18 @@ for (const [name, family] of Object.entries(FAMILIES)) {
     test('errors in the source come with the log', () => {
       assert.throws(
         () => compile('extern "C" __global__ void f() { oops; }', 'bad.hip', { arch: family.any, cache: false }),
-        (e) => e instanceof CompileError && /bad\.hip/.test(e.message) && /oops/.test(e.message) && e.message.includes(family.any),
+        (e) =>
+          e instanceof CompileError &&
+          /bad\.hip/.test(e.message) &&
+          /oops/.test(e.message) &&
+          e.message.includes(family.any),
       );
     });
     test('an unknown target is an error, not a crash', () => {
-      assert.throws(() => compile(SOURCE, 'scale.hip', { arch: family.unknown, cache: false }), (e) => e instanceof CompileError && e.message.includes(family.unknown));
+      assert.throws(
+        () => compile(SOURCE, 'scale.hip', { arch: family.unknown, cache: false }),
+        (e) => e instanceof CompileError && e.message.includes(family.unknown),
+      );
     });
     test('contraction is off', () => {
       const source = 'extern "C" __global__ void f(float *o, float a, float b) { o[0] = a * b + o[1]; }';
@@ -60,7 +67,9 @@ for (const [name, family] of Object.entries(FAMILIES)) {
     });
     if (name === 'NVRTC') {
       test('compute targets give PTX text', () => {
-        const ptx = Buffer.from(compile(SOURCE, 'scale.hip', { arch: 'compute_80', defines: { EXTRA: 1 }, cache: false })).toString();
+        const ptx = Buffer.from(
+          compile(SOURCE, 'scale.hip', { arch: 'compute_80', defines: { EXTRA: 1 }, cache: false }),
+        ).toString();
         assert.match(ptx, /\.target sm_80/);
         assert.ok(!ptx.includes('\0'));
         assert.ok(!/fma\.rn\.f32/.test(ptx), 'no contraction');
@@ -74,20 +83,32 @@ for (const [name, family] of Object.entries(FAMILIES)) {
 }
 
 test('targets of no vendor are refused', () => {
-  assert.throws(() => compile(SOURCE, 'scale.hip', { arch: 'avx2' }), (e) => e instanceof CompileError && /no compiler makes code for 'avx2'/.test(e.message));
+  assert.throws(
+    () => compile(SOURCE, 'scale.hip', { arch: 'avx2' }),
+    (e) => e instanceof CompileError && /no compiler makes code for 'avx2'/.test(e.message),
+  );
 });
 
 test('without libraries the sentence says what was looked for', () => {
   const script = join(dir, 'absent.mjs');
   const at = (path: string) => JSON.stringify(new URL(path, import.meta.url).href);
-  writeFileSync(script, `
+  writeFileSync(
+    script,
+    `
     import { LIBCUDA } from ${at('../src/driver/cuda-version.js')};
     import { openLibrary, libraryReports } from ${at('../src/driver/ffi.js')};
     const said = openLibrary({ ...LIBCUDA, name: 'libabsent', sonames: ['libabsent-wick.so.9', 'libabsent-wick.so'] });
-    console.log(JSON.stringify({ said, reports: libraryReports() }));`);
-  const r = spawnSync(process.execPath, [script], { encoding: 'utf8', env: { ...process.env, WICK_LIBRARY_PATH: dir } });
+    console.log(JSON.stringify({ said, reports: libraryReports() }));`,
+  );
+  const r = spawnSync(process.execPath, [script], {
+    encoding: 'utf8',
+    env: { ...process.env, WICK_LIBRARY_PATH: dir },
+  });
   const { said, reports } = JSON.parse(r.stdout) as { said: string; reports: { name: string; missing: string }[] };
-  assert.match(said, /libabsent was not found: looked for libabsent-wick\.so\.9, libabsent-wick\.so in the loader's path and /);
+  assert.match(
+    said,
+    /libabsent was not found: looked for libabsent-wick\.so\.9, libabsent-wick\.so in the loader's path and /,
+  );
   assert.ok(said.includes(dir), 'WICK_LIBRARY_PATH is among the places');
   assert.equal(reports[0].missing, said);
 });
@@ -95,20 +116,29 @@ test('without libraries the sentence says what was looked for', () => {
 test('a file that is no library is named with the reason', () => {
   writeFileSync(join(dir, 'libbroken-wick.so.1'), 'not an ELF file');
   const script = join(dir, 'broken.mjs');
-  writeFileSync(script, `
+  writeFileSync(
+    script,
+    `
     import { openLibrary } from ${JSON.stringify(new URL('../src/driver/ffi.js', import.meta.url).href)};
-    console.log(openLibrary({ name: 'libbroken', sonames: ['libbroken-wick.so.1'], vendor: 'host' }));`);
-  const r = spawnSync(process.execPath, [script], { encoding: 'utf8', env: { ...process.env, WICK_LIBRARY_PATH: dir } });
+    console.log(openLibrary({ name: 'libbroken', sonames: ['libbroken-wick.so.1'], vendor: 'host' }));`,
+  );
+  const r = spawnSync(process.execPath, [script], {
+    encoding: 'utf8',
+    env: { ...process.env, WICK_LIBRARY_PATH: dir },
+  });
   assert.match(r.stdout, /libbroken was not found: .*; not loadable: .*libbroken-wick\.so\.1: /);
 });
 
 const seven = hiprtc7Command();
 test('hipRTC 7 compiles for gfx942, gfx1100 and gfx1201', { skip: typeof seven === 'string' && seven }, () => {
   const script = join(dir, 'seven.mjs');
-  writeFileSync(script, `
+  writeFileSync(
+    script,
+    `
     import { compile, compilerFor } from ${JSON.stringify(new URL('../src/kernels/compile.js', import.meta.url).href)};
     const sizes = ['gfx942', 'gfx1100', 'gfx1201'].map((arch) => compile(${JSON.stringify(SOURCE)}, 'scale.hip', { arch, defines: { EXTRA: 1 }, cache: false }).length);
-    console.log(JSON.stringify({ version: compilerFor('gfx942').version, sizes }));`);
+    console.log(JSON.stringify({ version: compilerFor('gfx942').version, sizes }));`,
+  );
   const [command, ...args] = seven as string[];
   const r = spawnSync(command, [...args, script], { encoding: 'utf8', env: { ...process.env, AMD_COMGR_CACHE: '0' } });
   assert.equal(r.status, 0, r.stderr);

@@ -22,15 +22,35 @@ import { ROCBLAS } from '../src/driver/rocblas.js';
 const dir = mkdtempSync(join(tmpdir(), 'wick-fake-'));
 after(() => rmSync(dir, { recursive: true, force: true }));
 const source = fileURLToPath(new URL('../../test/fake-gpu.c', import.meta.url));
-const build = (name: string, ...flags: string[]) => spawnSync('cc', ['-O1', '-shared', '-fPIC', ...flags, '-o', join(dir, name), source], { encoding: 'utf8' });
+const build = (name: string, ...flags: string[]) =>
+  spawnSync('cc', ['-O1', '-shared', '-fPIC', ...flags, '-o', join(dir, name), source], { encoding: 'utf8' });
 const built = [build('libcuda.so.1', '-DCUDA'), build('libamdhip64.so.7')];
 const failed = built.find((b) => b.status !== 0);
-const skip = failed && (failed.error ? 'no C compiler here (cc)' : `the fake driver does not compile: ${failed.stderr}`);
+const skip =
+  failed && (failed.error ? 'no C compiler here (cc)' : `the fake driver does not compile: ${failed.stderr}`);
 process.env.WICK_LIBRARY_PATH = dir;
 
 const VENDORS = {
-  cuda: { open: openCuda, name: 'CUDA driver 13.0', arch: ['sm_90', 'sm_90'], full: 'sm_90', warp: 32, pools: true, alloc: 'cuMemAlloc_v2', full2: 'CUDA_ERROR_OUT_OF_MEMORY' },
-  hip: { open: openHip, name: 'HIP 7.2.53211', arch: ['gfx90a', 'gfx1100'], full: 'gfx90a:sramecc+:xnack-', warp: 64, pools: false, alloc: 'hipMalloc', full2: 'hipErrorOutOfMemory' },
+  cuda: {
+    open: openCuda,
+    name: 'CUDA driver 13.0',
+    arch: ['sm_90', 'sm_90'],
+    full: 'sm_90',
+    warp: 32,
+    pools: true,
+    alloc: 'cuMemAlloc_v2',
+    full2: 'CUDA_ERROR_OUT_OF_MEMORY',
+  },
+  hip: {
+    open: openHip,
+    name: 'HIP 7.2.53211',
+    arch: ['gfx90a', 'gfx1100'],
+    full: 'gfx90a:sramecc+:xnack-',
+    warp: 64,
+    pools: false,
+    alloc: 'hipMalloc',
+    full2: 'hipErrorOutOfMemory',
+  },
 } as const;
 
 for (const [vendor, want] of Object.entries(VENDORS)) {
@@ -53,7 +73,10 @@ for (const [vendor, want] of Object.entries(VENDORS)) {
       assert.equal(device.info.warp, want.warp);
       assert.equal(device.info.memoryPools, want.pools);
       assert.equal(device.info.totalBytes, 2 ** 30);
-      assert.throws(() => driver.open(2), (e) => e instanceof DeviceError && /there is no such device; .* sees 2/.test(e.message));
+      assert.throws(
+        () => driver.open(2),
+        (e) => e instanceof DeviceError && /there is no such device; .* sees 2/.test(e.message),
+      );
     });
 
     test('allocates, fills, copies and frees', () => {
@@ -93,10 +116,19 @@ for (const [vendor, want] of Object.entries(VENDORS)) {
     });
 
     test('refuses what is wrong before or after the call, by name', () => {
-      assert.throws(() => device.alloc(2 ** 31), (e) => e instanceof OutOfMemoryError && e.message === `${want.alloc}(2147483648): ${want.full2} (2)`);
+      assert.throws(
+        () => device.alloc(2 ** 31),
+        (e) => e instanceof OutOfMemoryError && e.message === `${want.alloc}(2147483648): ${want.full2} (2)`,
+      );
       assert.throws(() => device.alloc(0), ArgumentError);
-      assert.throws(() => device.free(12345), (e) => e instanceof DriverError && /\(12345\): .*Invalid.* \(1\)/i.test(e.message));
-      assert.throws(() => device.copy2D({ dst: 0, dstPitch: 4, src: 0, srcPitch: 8, width: 5, height: 1 }, 0), ArgumentError);
+      assert.throws(
+        () => device.free(12345),
+        (e) => e instanceof DriverError && /\(12345\): .*Invalid.* \(1\)/i.test(e.message),
+      );
+      assert.throws(
+        () => device.copy2D({ dst: 0, dstPitch: 4, src: 0, srcPitch: 8, width: 5, height: 1 }, 0),
+        ArgumentError,
+      );
     });
 
     test('copies of no bytes make no call', () => {
@@ -125,12 +157,21 @@ for (const [vendor, want] of Object.entries(VENDORS)) {
     });
 
     test('loads modules, launches with packed arguments, replays and updates graphs', () => {
-      assert.throws(() => device.loadModule(Buffer.from('broken'), 'm.hip'), (e) => e instanceof DriverError && e.message.includes('m.hip') && (vendor !== 'cuda' || e.message.includes('ptxas says no')));
+      assert.throws(
+        () => device.loadModule(Buffer.from('broken'), 'm.hip'),
+        (e) =>
+          e instanceof DriverError &&
+          e.message.includes('m.hip') &&
+          (vendor !== 'cuda' || e.message.includes('ptxas says no')),
+      );
       const m = device.loadModule(Buffer.from('fake'), 'm.hip');
       const fn = device.getFunction(m, 'axpy');
       assert.equal(device.findFunction(m, 'absent'), undefined);
       assert.throws(() => device.getFunction(m, 'absent'), /no kernel 'absent'/);
-      assert.deepEqual(FUNCTION_ATTRIBUTES.map((a) => device.functionAttribute(fn, a)), [10, 11, 12, 13, 14, 18]);
+      assert.deepEqual(
+        FUNCTION_ATTRIBUTES.map((a) => device.functionAttribute(fn, a)),
+        [10, 11, 12, 13, 14, 18],
+      );
       assert.equal(device.occupancy(fn, 256, 2048), 6);
       device.setMaxDynamicShared(fn, 60000);
       assert.throws(() => device.setMaxDynamicShared(fn, 300000), vendor === 'cuda' ? DriverError : ArgumentError);
@@ -151,7 +192,10 @@ for (const [vendor, want] of Object.entries(VENDORS)) {
       assert.equal(read(), 4, 'a launch with leave to begin early runs too');
       device.launch(fn, 1, 1, 1, 256, 1, 1, 0, s, pack(1), true);
       device.launch(device.getFunction(m, 'none'), 1, 1, 1, 1, 1, 1, 0, s, args.reset());
-      assert.throws(() => device.launch(fn, 0, 1, 1, 256, 1, 1, 0, s, pack(2)), (e) => e instanceof DriverError && /grid 0x1x1, block 256x1x1/.test(e.message));
+      assert.throws(
+        () => device.launch(fn, 0, 1, 1, 256, 1, 1, 0, s, pack(2)),
+        (e) => e instanceof DriverError && /grid 0x1x1, block 256x1x1/.test(e.message),
+      );
       const capture = (...factors: number[]) => {
         device.beginCapture(s);
         for (const f of factors) device.launch(fn, 1, 1, 1, 256, 1, 1, 0, s, pack(f));
@@ -176,7 +220,11 @@ for (const [vendor, want] of Object.entries(VENDORS)) {
     test('says why there is no device', () => {
       const says = (variable: string, pattern: RegExp) => {
         process.env[variable] = '1';
-        assert.throws(() => want.open(), (e) => e instanceof DeviceError && pattern.test(e.message), variable);
+        assert.throws(
+          () => want.open(),
+          (e) => e instanceof DeviceError && pattern.test(e.message),
+          variable,
+        );
         delete process.env[variable];
       };
       says('FAKE_NO_DEVICE', /no (NVIDIA|AMD) GPU: .*NO_?DEVICE \(100\)/i);
@@ -185,7 +233,9 @@ for (const [vendor, want] of Object.entries(VENDORS)) {
     });
 
     test('libraries that are not there are sentences', (t) => {
-      const there = (vendor === 'cuda' ? [CUBLASLT, CUDNN] : [HIPBLASLT, ROCBLAS, MIOPEN]).find((l) => typeof openLibrary(l) !== 'string');
+      const there = (vendor === 'cuda' ? [CUBLASLT, CUDNN] : [HIPBLASLT, ROCBLAS, MIOPEN]).find(
+        (l) => typeof openLibrary(l) !== 'string',
+      );
       if (there) return t.skip(`${there.name} is installed here, and no fake`);
       const { blas, dnn } = device.libraries;
       for (const l of [blas, dnn]) assert.match(String(l), /was not found: looked for lib/);

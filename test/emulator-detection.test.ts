@@ -34,14 +34,22 @@ const LINES = `extern "C" __global__ void turn(float* o) {
 for (const target of ['gfx90a', 'gfx1030']) {
   const skip = missing(target);
   const code = skip ? new Uint8Array() : hiprtc(SOURCE, target, ['-O2']);
-  const fails = (f: () => unknown, pattern: RegExp): void => assert.throws(f, (e: unknown) => e instanceof EmulatorError && pattern.test(e.message) && assert.ok(e.finding.instruction) === undefined);
+  const fails = (f: () => unknown, pattern: RegExp): void =>
+    assert.throws(
+      f,
+      (e: unknown) =>
+        e instanceof EmulatorError && pattern.test(e.message) && assert.ok(e.finding.instruction) === undefined,
+    );
   const words = (r: LaunchReport): string[] => r.findings.map((f) => f.what.split(':')[0]);
 
   test(`${target}: an access past an allocation names the work-item`, { skip }, () => {
     const b = new Bench(target);
     const [a, o] = [b.buffer(1000 * 4), b.buffer(1000 * 4)];
     b.launch(code, 'copy', 4, 256, [{ p: a }, { p: o }, 1000]);
-    fails(() => b.launch(code, 'copy', 4, 256, [{ p: a }, { p: o }, 1001]), /out of bounds: 4 bytes.*work-item \(232, 0, 0\) of group \(3, 0, 0\)/);
+    fails(
+      () => b.launch(code, 'copy', 4, 256, [{ p: a }, { p: o }, 1001]),
+      /out of bounds: 4 bytes.*work-item \(232, 0, 0\) of group \(3, 0, 0\)/,
+    );
   });
   test(`${target}: freed memory and null are out of bounds`, { skip }, () => {
     const b = new Bench(target);
@@ -56,13 +64,18 @@ for (const target of ['gfx90a', 'gfx1030']) {
     const o = b.buffer(1024);
     b.launch(code, 'gather', 1, 256, [{ p: b.buffer(at) }, { p: o }]);
     at[77] = 256;
-    fails(() => b.launch(code, 'gather', 1, 256, [{ p: b.buffer(at) }, { p: o }]), /LDS offset 1024 of 1024 bytes.*work-item \(77, 0, 0\)/);
+    fails(
+      () => b.launch(code, 'gather', 1, 256, [{ p: b.buffer(at) }, { p: o }]),
+      /LDS offset 1024 of 1024 bytes.*work-item \(77, 0, 0\)/,
+    );
   });
   test(`${target}: a removed barrier is a race, with it there is none`, { skip }, () => {
     const b = new Bench(target, { checked: true });
     const o = b.buffer(new Float32Array(256));
     assert.deepEqual(b.launch(code, 'reverse', 1, 256, [{ p: o }, 1]).findings, []);
-    assert.ok(words(b.launch(code, 'reverse', 1, 256, [{ p: o }, 0])).some((w) => w === 'race' || w === 'uninitialised LDS'));
+    assert.ok(
+      words(b.launch(code, 'reverse', 1, 256, [{ p: o }, 0])).some((w) => w === 'race' || w === 'uninitialised LDS'),
+    );
   });
   test(`${target}: LDS that was never written`, { skip }, () => {
     const b = new Bench(target, { checked: true });
@@ -106,20 +119,31 @@ for (const target of ['gfx90a', 'gfx1030']) {
   });
   test(`${target}: an endless loop ends with an error`, { skip }, () => {
     const b = new Bench(target, { maxBlocks: 200_000 });
-    assert.throws(() => b.launch(code, 'endless', 1, 64, [{ p: b.buffer(new Int32Array(2)) }]), /endless: still running after 200000 blocks/);
+    assert.throws(
+      () => b.launch(code, 'endless', 1, 64, [{ p: b.buffer(new Int32Array(2)) }]),
+      /endless: still running after 200000 blocks/,
+    );
   });
   test(`${target}: a trap names its instruction`, { skip }, () => {
     const b = new Bench(target);
     b.launch(code, 'trap', 1, 64, [{ p: b.buffer(new Int32Array(1)) }]);
-    assert.throws(() => b.launch(code, 'trap', 1, 64, [{ p: b.buffer(new Int32Array([1])) }]), /trap: trap 2 by "s_trap 2"/);
+    assert.throws(
+      () => b.launch(code, 'trap', 1, 64, [{ p: b.buffer(new Int32Array([1])) }]),
+      /trap: trap 2 by "s_trap 2"/,
+    );
   });
   test(`${target}: with line tables, errors and races quote the source line`, { skip }, () => {
     const lines = hiprtc(LINES, target, ['-O2', '-gline-tables-only', '-gdwarf-5', '-gembed-source']);
     const b = new Bench(target, { checked: true });
     const o = b.buffer(1024);
-    const found = b.launch(lines, 'turn', 1, 256, [{ p: o }]).findings.find((f) => f.what.startsWith('race') || f.what.startsWith('uninitialised'));
+    const found = b
+      .launch(lines, 'turn', 1, 256, [{ p: o }])
+      .findings.find((f) => f.what.startsWith('race') || f.what.startsWith('uninitialised'));
     assert.equal(found?.source, 'test:4: "o[threadIdx.x] = s[255 - threadIdx.x];"');
-    fails(() => b.launch(lines, 'turn', 1, 256, [{ p: b.buffer(1020) }]), /out of bounds.*line test:4: "o\[threadIdx\.x\] = s\[255 - threadIdx\.x\];", work-item \(255, 0, 0\)/);
+    fails(
+      () => b.launch(lines, 'turn', 1, 256, [{ p: b.buffer(1020) }]),
+      /out of bounds.*line test:4: "o\[threadIdx\.x\] = s\[255 - threadIdx\.x\];", work-item \(255, 0, 0\)/,
+    );
     const plain = hiprtc(LINES, target, ['-O2', '-gline-tables-only']); // version 4 or 5 of the tables, no text
     fails(() => b.launch(plain, 'turn', 1, 256, [{ p: b.buffer(1020) }]), /out of bounds.*line test:4, work-item/);
   });

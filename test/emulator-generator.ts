@@ -4,7 +4,18 @@ import { random } from '../src/emulator/executor.js';
 const TYPES = ['u32', 'i32', 'u64', 'i64', 'f32', 'f64', 'u16', 'i16', 'u8', 'f16'] as const;
 type T = (typeof TYPES)[number];
 const FLOATS: readonly T[] = ['f32', 'f64', 'f16'];
-const BITS: Record<T, number> = { u32: 32, i32: 32, u64: 64, i64: 64, f32: 32, f64: 64, u16: 16, i16: 16, u8: 8, f16: 16 };
+const BITS: Record<T, number> = {
+  u32: 32,
+  i32: 32,
+  u64: 64,
+  i64: 64,
+  f32: 32,
+  f64: 64,
+  u16: 16,
+  i16: 16,
+  u8: 8,
+  f16: 16,
+};
 const UNSIGNED: Partial<Record<T, string>> = { i32: 'u32', i64: 'u64', u16: 'u32', i16: 'u32', u8: 'u32' };
 
 export const BLOCK = 128;
@@ -77,7 +88,10 @@ export interface GeneratedProgram {
   readonly host: string;
 }
 
-interface Var { readonly name: string; readonly t: T }
+interface Var {
+  readonly name: string;
+  readonly t: T;
+}
 
 class Generator {
   readonly rnd: () => number;
@@ -93,11 +107,16 @@ class Generator {
     return list[this.int(list.length)];
   }
   constant(t: T): string {
-    if (t === 'f16') return `half_of((u16)${this.pick([0x3c00, 0xbc00, 0x4200, 0x2e66, 0x0001, 0x7bff, this.int(0x7c00)])})`;
-    if (t === 'f32') return `float_of(${this.pick([0x3f800000, 0xbf000000, 0x40490fdb, 0x00000001, 0x7f7fffff, 0x3dcccccd, this.int(0x7f800000)])}u)`;
-    if (t === 'f64') return `(${this.pick(['1.0', '-0.5', '3.25', '1e-300', '0x1p-1060', '1e17', (this.rnd() * 200 - 100).toFixed(6)])})`;
+    if (t === 'f16')
+      return `half_of((u16)${this.pick([0x3c00, 0xbc00, 0x4200, 0x2e66, 0x0001, 0x7bff, this.int(0x7c00)])})`;
+    if (t === 'f32')
+      return `float_of(${this.pick([0x3f800000, 0xbf000000, 0x40490fdb, 0x00000001, 0x7f7fffff, 0x3dcccccd, this.int(0x7f800000)])}u)`;
+    if (t === 'f64')
+      return `(${this.pick(['1.0', '-0.5', '3.25', '1e-300', '0x1p-1060', '1e17', (this.rnd() * 200 - 100).toFixed(6)])})`;
     const v = this.pick([0, 1, 2, 3, 7, 31, 255, 0x80, 0xffff, 0x8000, this.int(2 ** 31)]);
-    return BITS[t] === 64 ? `(${t})${v}${this.rnd() < 0.3 ? `ull * 0x${(this.int(2 ** 30) + 1).toString(16)}ull` : 'ull'}` : `(${t})${v}u`;
+    return BITS[t] === 64
+      ? `(${t})${v}${this.rnd() < 0.3 ? `ull * 0x${(this.int(2 ** 30) + 1).toString(16)}ull` : 'ull'}`
+      : `(${t})${v}u`;
   }
   leaf(t: T): string {
     const same = this.vars.filter((v) => v.t === t);
@@ -110,22 +129,36 @@ class Generator {
   convert(v: Var, t: T): string {
     if (v.t === t) return v.name;
     const from = FLOATS.includes(v.t);
-    if (from && !FLOATS.includes(t)) return BITS[t] === 64 ? `to_${t}((f64)${v.name})` : t === 'u32' ? `to_u32((f64)${v.name})` : `(${t})to_i32((f64)${v.name})`;
+    if (from && !FLOATS.includes(t))
+      return BITS[t] === 64
+        ? `to_${t}((f64)${v.name})`
+        : t === 'u32'
+          ? `to_u32((f64)${v.name})`
+          : `(${t})to_i32((f64)${v.name})`;
     if (t === 'f16') return `(f16)(f32)${v.name}`;
     return `(${t})${v.name}`;
   }
   load(t: T): string {
     const at = this.expr('u32', 2);
     switch (t) {
-      case 'u8': return `in8[(${at}) & ${INPUT_WORDS * 4 - 1}u]`;
-      case 'u16': return `in16[(${at}) & ${INPUT_WORDS * 2 - 1}u]`;
-      case 'i16': return `((const i16*)in16)[(${at}) & ${INPUT_WORDS * 2 - 1}u]`;
-      case 'u64': return `in64[(${at}) & ${INPUT_WORDS / 2 - 1}u]`;
-      case 'i64': return `(i64)in64[(${at}) & ${INPUT_WORDS / 2 - 1}u]`;
-      case 'f32': return `float_of(in[(${at}) & ${INPUT_WORDS - 1}u])`;
-      case 'f64': return `double_of(in64[(${at}) & ${INPUT_WORDS / 2 - 1}u])`;
-      case 'f16': return `half_of(in16[(${at}) & ${INPUT_WORDS * 2 - 1}u])`;
-      default: return `(${t})in[(${at}) & ${INPUT_WORDS - 1}u]`;
+      case 'u8':
+        return `in8[(${at}) & ${INPUT_WORDS * 4 - 1}u]`;
+      case 'u16':
+        return `in16[(${at}) & ${INPUT_WORDS * 2 - 1}u]`;
+      case 'i16':
+        return `((const i16*)in16)[(${at}) & ${INPUT_WORDS * 2 - 1}u]`;
+      case 'u64':
+        return `in64[(${at}) & ${INPUT_WORDS / 2 - 1}u]`;
+      case 'i64':
+        return `(i64)in64[(${at}) & ${INPUT_WORDS / 2 - 1}u]`;
+      case 'f32':
+        return `float_of(in[(${at}) & ${INPUT_WORDS - 1}u])`;
+      case 'f64':
+        return `double_of(in64[(${at}) & ${INPUT_WORDS / 2 - 1}u])`;
+      case 'f16':
+        return `half_of(in16[(${at}) & ${INPUT_WORDS * 2 - 1}u])`;
+      default:
+        return `(${t})in[(${at}) & ${INPUT_WORDS - 1}u]`;
     }
   }
   expr(t: T, depth = 0): string {
@@ -134,51 +167,116 @@ class Generator {
     const r = this.rnd();
     if (r < 0.12) return `(${this.condition(depth + 1)} ? ${e()} : ${e()})`;
     if (FLOATS.includes(t)) {
-      const op = this.pick(['+', '-', '*', '*', '+', 'fma', 'div', 'sqrt', 'abs', 'neg', 'min', 'max', 'floor', 'trunc', 'rint']);
+      const op = this.pick([
+        '+',
+        '-',
+        '*',
+        '*',
+        '+',
+        'fma',
+        'div',
+        'sqrt',
+        'abs',
+        'neg',
+        'min',
+        'max',
+        'floor',
+        'trunc',
+        'rint',
+      ]);
       const f = t === 'f32' ? 'f' : '';
-      if (t === 'f16') return op === '+' || op === '-' || op === '*' ? `(f16)(${e()} ${op} ${e()})` : op === 'neg' ? `(f16)(-${e()})` : this.leaf(t);
+      if (t === 'f16')
+        return op === '+' || op === '-' || op === '*'
+          ? `(f16)(${e()} ${op} ${e()})`
+          : op === 'neg'
+            ? `(f16)(-${e()})`
+            : this.leaf(t);
       if (op === 'fma') return `fma_${t}(${e()}, ${e()}, ${e()})`;
       if (op === 'div') return `(${e()} / ${e()})`;
       if (op === 'sqrt') return `${f ? 'sqrtf' : 'sqrt'}(${e()})`;
       if (op === 'abs') return `__builtin_fabs${f}(${e()})`;
       if (op === 'neg') return `(-${e()})`;
       if (op === 'floor' || op === 'trunc' || op === 'rint') return `__builtin_${op}${f}(${e()})`;
-      if (op === 'min' || op === 'max') return `(${e()} ${op === 'min' ? '<' : '>'} ${this.leaf(t)} ? ${this.leaf(t)} : ${this.leaf(t)})`;
+      if (op === 'min' || op === 'max')
+        return `(${e()} ${op === 'min' ? '<' : '>'} ${this.leaf(t)} ? ${this.leaf(t)} : ${this.leaf(t)})`;
       return `(${e()} ${op} ${e()})`;
     }
     const bits = Math.max(BITS[t], 32);
     const u = UNSIGNED[t] ?? t;
     const cast = (x: string) => `(${t})(${x})`;
-    const op = this.pick(['+', '-', '*', '&', '|', '^', '<<', '>>', '/', '%', '~', 'popc', 'clz', 'ctz', 'field', 'rot', 'hi', 'mad', 'min', 'max', 'cmp', 'sext', 'bytes', 'conv']);
+    const op = this.pick([
+      '+',
+      '-',
+      '*',
+      '&',
+      '|',
+      '^',
+      '<<',
+      '>>',
+      '/',
+      '%',
+      '~',
+      'popc',
+      'clz',
+      'ctz',
+      'field',
+      'rot',
+      'hi',
+      'mad',
+      'min',
+      'max',
+      'cmp',
+      'sext',
+      'bytes',
+      'conv',
+    ]);
     switch (op) {
-      case '<<': return cast(`(${u})${e()} << (${e('u32')} & ${bits - 1}u)`);
-      case '>>': return cast(`(${t})${e()} >> (${e('u32')} & ${BITS[t] - 1}u)`);
-      case '/': case '%': {
+      case '<<':
+        return cast(`(${u})${e()} << (${e('u32')} & ${bits - 1}u)`);
+      case '>>':
+        return cast(`(${t})${e()} >> (${e('u32')} & ${BITS[t] - 1}u)`);
+      case '/':
+      case '%': {
         // The constant keeps the sign bits unknown: LLVM before 18 divides sign-extended operands as 24-bit numbers, also unsigned ones.
         const mixed = BITS[t] === 64 ? '0x5bd1e9955bd1e995ull' : '0x5bd1e995u';
         return cast(`((${u})${e()} ^ ${mixed}) ${op} ((${u})${e()} | 1u)`);
       }
-      case '~': return cast(`~${e()}`);
-      case 'popc': return cast(`__builtin_popcount${bits === 64 ? 'll' : ''}(${e()})`);
-      case 'clz': return cast(`__builtin_clz${bits === 64 ? 'll' : ''}((${u})${e()} | 1u)`);
-      case 'ctz': return cast(`__builtin_ctz((u32)${e()} | 0x80000000u)`);
-      case 'field': return cast(`((${u})${e()} >> ${this.int(bits)}) & ${2 ** (1 + this.int(16)) - 1}u`);
+      case '~':
+        return cast(`~${e()}`);
+      case 'popc':
+        return cast(`__builtin_popcount${bits === 64 ? 'll' : ''}(${e()})`);
+      case 'clz':
+        return cast(`__builtin_clz${bits === 64 ? 'll' : ''}((${u})${e()} | 1u)`);
+      case 'ctz':
+        return cast(`__builtin_ctz((u32)${e()} | 0x80000000u)`);
+      case 'field':
+        return cast(`((${u})${e()} >> ${this.int(bits)}) & ${2 ** (1 + this.int(16)) - 1}u`);
       case 'rot': {
         const n = 1 + this.int(31);
         const x = this.leaf('u32');
         return cast(`(${x} << ${n}) | (${x} >> ${32 - n})`);
       }
-      case 'hi': return cast(`((u64)${e('u32')} * (u64)${e('u32')}) >> 32`);
-      case 'mad': return cast(`(${u})${e()} * (${u})${e()} + (${u})${e()}`);
-      case 'min': case 'max': {
+      case 'hi':
+        return cast(`((u64)${e('u32')} * (u64)${e('u32')}) >> 32`);
+      case 'mad':
+        return cast(`(${u})${e()} * (${u})${e()} + (${u})${e()}`);
+      case 'min':
+      case 'max': {
         const [x, y] = [this.leaf(t), this.leaf(t)];
         return cast(`${x} ${op === 'min' ? '<' : '>'} ${y} ? ${x} : ${y}`);
       }
-      case 'cmp': return cast(`${this.condition(depth + 1)}`);
-      case 'sext': return cast(`(${this.pick(['i32)(i16', 'i32)(signed char', 'u32)(u16', 'u32)(u8'])})${e('u32')}`);
-      case 'bytes': return cast(`(${this.leaf('u32')} & 0xff00u) | ((${this.leaf('u32')} >> 24) & 0xffu) | (${this.leaf('u32')} << 16)`);
-      case 'conv': return this.vars.length ? this.convert(this.pick(this.vars), t) : this.leaf(t);
-      default: return cast(`(${u})${e()} ${op} (${u})${e()}`);
+      case 'cmp':
+        return cast(`${this.condition(depth + 1)}`);
+      case 'sext':
+        return cast(`(${this.pick(['i32)(i16', 'i32)(signed char', 'u32)(u16', 'u32)(u8'])})${e('u32')}`);
+      case 'bytes':
+        return cast(
+          `(${this.leaf('u32')} & 0xff00u) | ((${this.leaf('u32')} >> 24) & 0xffu) | (${this.leaf('u32')} << 16)`,
+        );
+      case 'conv':
+        return this.vars.length ? this.convert(this.pick(this.vars), t) : this.leaf(t);
+      default:
+        return cast(`(${u})${e()} ${op} (${u})${e()}`);
     }
   }
   condition(depth: number): string {
@@ -196,7 +294,8 @@ class Generator {
       const r = this.rnd();
       const v = this.pick(this.vars);
       if (r < 0.55 || depth >= 2) out += `${v.name} = ${this.expr(v.t)};\n`;
-      else if (r < 0.8) out += `if (${this.condition(0)}) {\n${this.local(depth + 1)}}${this.rnd() < 0.5 ? ` else {\n${this.local(depth + 1)}}` : ''}\n`;
+      else if (r < 0.8)
+        out += `if (${this.condition(0)}) {\n${this.local(depth + 1)}}${this.rnd() < 0.5 ? ` else {\n${this.local(depth + 1)}}` : ''}\n`;
       else {
         const i = `i${this.depth++}`;
         const bound = this.rnd() < 0.5 ? `${1 + this.int(5)}u` : `(${this.leaf('u32')} & 7u)`;
@@ -221,9 +320,16 @@ export function generate(seed: number): GeneratedProgram {
     g.vars = [];
     const i = INPUT_WORDS;
     const from: Record<T, string> = {
-      u32: `in[${at} & ${i - 1}u]`, i32: `(i32)in[${at} & ${i - 1}u]`, u64: `in64[${at} & ${i / 2 - 1}u]`, i64: `(i64)in64[${at} & ${i / 2 - 1}u]`,
-      f32: `float_of(in[${at} & ${i - 1}u])`, f64: `(f64)(i32)in[${at} & ${i - 1}u] * 0.001`, u16: `in16[${at} & ${2 * i - 1}u]`, i16: `(i16)in16[${at} & ${2 * i - 1}u]`,
-      u8: `in8[${at} & ${4 * i - 1}u]`, f16: `half_of(in16[${at} & ${2 * i - 1}u])`,
+      u32: `in[${at} & ${i - 1}u]`,
+      i32: `(i32)in[${at} & ${i - 1}u]`,
+      u64: `in64[${at} & ${i / 2 - 1}u]`,
+      i64: `(i64)in64[${at} & ${i / 2 - 1}u]`,
+      f32: `float_of(in[${at} & ${i - 1}u])`,
+      f64: `(f64)(i32)in[${at} & ${i - 1}u] * 0.001`,
+      u16: `in16[${at} & ${2 * i - 1}u]`,
+      i16: `(i16)in16[${at} & ${2 * i - 1}u]`,
+      u8: `in8[${at} & ${4 * i - 1}u]`,
+      f16: `half_of(in16[${at} & ${2 * i - 1}u])`,
     };
     return from[v.t];
   });
@@ -231,7 +337,8 @@ export function generate(seed: number): GeneratedProgram {
   let hip = '';
   let host = '';
   // Host code sees arrays: one name per thread.
-  const perThread = (code: string): string => `for (u32 t = 0; t < ${BLOCK}u; t++) {\n${vars.map((v) => `${v.t} &${v.name} = a_${v.name}[t];`).join(' ')}\n${code}}\n`;
+  const perThread = (code: string): string =>
+    `for (u32 t = 0; t < ${BLOCK}u; t++) {\n${vars.map((v) => `${v.t} &${v.name} = a_${v.name}[t];`).join(' ')}\n${code}}\n`;
   const steps = 3 + g.int(4);
   for (let s = 0; s < steps; s++) {
     const kind = g.rnd();
@@ -246,8 +353,19 @@ export function generate(seed: number): GeneratedProgram {
       const n = g.int(31) + 1;
       const how = g.pick(['xor', 'idx', 'up', 'down']);
       const index = vars.find((x) => x.t === 'u32')!.name;
-      hip += { xor: `${w.name} = __shfl_xor(${v.name}, ${n}, 32);`, idx: `${w.name} = __shfl(${v.name}, (int)(${index} & 31u), 32);`, up: `${w.name} = __shfl_up(${v.name}, ${n}, 32);`, down: `${w.name} = __shfl_down(${v.name}, ${n}, 32);` }[how]! + '\n';
-      const from = { xor: `(t & ~31u) | ((t ^ ${n}u) & 31u)`, idx: `(t & ~31u) | (a_${index}[t] & 31u)`, up: `(t & 31u) < ${n}u ? t : t - ${n}u`, down: `(t & 31u) + ${n}u > 31u ? t : t + ${n}u` }[how]!;
+      hip +=
+        {
+          xor: `${w.name} = __shfl_xor(${v.name}, ${n}, 32);`,
+          idx: `${w.name} = __shfl(${v.name}, (int)(${index} & 31u), 32);`,
+          up: `${w.name} = __shfl_up(${v.name}, ${n}, 32);`,
+          down: `${w.name} = __shfl_down(${v.name}, ${n}, 32);`,
+        }[how]! + '\n';
+      const from = {
+        xor: `(t & ~31u) | ((t ^ ${n}u) & 31u)`,
+        idx: `(t & ~31u) | (a_${index}[t] & 31u)`,
+        up: `(t & 31u) < ${n}u ? t : t - ${n}u`,
+        down: `(t & 31u) + ${n}u > 31u ? t : t + ${n}u`,
+      }[how]!;
       host += `{ ${v.t} copy[${BLOCK}]; for (u32 t = 0; t < ${BLOCK}u; t++) copy[t] = a_${v.name}[t]; ${v.t} next[${BLOCK}]; for (u32 t = 0; t < ${BLOCK}u; t++) next[t] = copy[${from}]; for (u32 t = 0; t < ${BLOCK}u; t++) a_${w.name}[t] = next[t]; }\n`;
     } else if (kind < 0.92) {
       const x = g.pick(vars);
@@ -258,27 +376,37 @@ export function generate(seed: number): GeneratedProgram {
     } else {
       const u = vars.find((x) => x.t === 'u32')!;
       const op = g.pick(['Add', 'Max', 'Xor', 'Or']);
-      const apply = { Add: (a: string, b: string) => `${a} += ${b}`, Max: (a: string, b: string) => `${a} = ${a} > ${b} ? ${a} : ${b}`, Xor: (a: string, b: string) => `${a} ^= ${b}`, Or: (a: string, b: string) => `${a} |= ${b}` }[op]!;
+      const apply = {
+        Add: (a: string, b: string) => `${a} += ${b}`,
+        Max: (a: string, b: string) => `${a} = ${a} > ${b} ? ${a} : ${b}`,
+        Xor: (a: string, b: string) => `${a} ^= ${b}`,
+        Or: (a: string, b: string) => `${a} |= ${b}`,
+      }[op]!;
       hip += `{ __shared__ u32 bin[16]; if (t < 16u) bin[t] = t; __syncthreads(); atomic${op}(&bin[${u.name} & 15u], ${u.name} >> 3); __syncthreads(); ${u.name} ^= bin[t & 15u]; __syncthreads(); }\n`;
       host += `{ u32 bin[16]; for (u32 t = 0; t < 16u; t++) bin[t] = t; for (u32 t = 0; t < ${BLOCK}u; t++) { ${apply(`bin[a_${u.name}[t] & 15u]`, `(a_${u.name}[t] >> 3)`)}; } for (u32 t = 0; t < ${BLOCK}u; t++) a_${u.name}[t] ^= bin[t & 15u]; }\n`;
     }
   }
   const emit = (base: string) => {
     let at = 0;
-    return vars.map((v) => {
-      const bits = { f16: `(u32)bits16(${v.name})`, f32: `bits32(${v.name})` }[v.t as string] ?? `(u32)${v.name}`;
-      if (BITS[v.t] < 64) return `${base}[${at++}] = ${bits};`;
-      const q = v.t === 'f64' ? `bits64(${v.name})` : `(u64)${v.name}`;
-      return `${base}[${at++}] = (u32)${q}; ${base}[${at++}] = (u32)(${q} >> 32);`;
-    }).join(' ');
+    return vars
+      .map((v) => {
+        const bits = { f16: `(u32)bits16(${v.name})`, f32: `bits32(${v.name})` }[v.t as string] ?? `(u32)${v.name}`;
+        if (BITS[v.t] < 64) return `${base}[${at++}] = ${bits};`;
+        const q = v.t === 'f64' ? `bits64(${v.name})` : `(u64)${v.name}`;
+        return `${base}[${at++}] = (u32)${q}; ${base}[${at++}] = (u32)(${q} >> 32);`;
+      })
+      .join(' ');
   };
-  const views = 'const u8* in8 = (const u8*)in; const u16* in16 = (const u16*)in; const u64* in64 = (const u64*)in; (void)in8; (void)in16; (void)in64;';
+  const views =
+    'const u8* in8 = (const u8*)in; const u16* in16 = (const u16*)in; const u64* in64 = (const u64*)in; (void)in8; (void)in16; (void)in64;';
   return {
     name,
-    hip: `KERNEL(${BLOCK}) ${name}(const u32* in, u32* out) {\n${views}\nconst u32 t = threadIdx.x; in += blockIdx.x * ${INPUT_WORDS}u; in8 += blockIdx.x * ${INPUT_WORDS * 4}u; in16 += blockIdx.x * ${INPUT_WORDS * 2}u; in64 += blockIdx.x * ${INPUT_WORDS / 2}u;\n`
-      + `${vars.map((v, k) => `${v.t} ${v.name} = ${setup[k]};`).join('\n')}\n${hip}u32* o = out + (blockIdx.x * ${BLOCK}u + t) * ${OUTPUT_WORDS}u;\n${emit('o')}\n}\n`,
-    host: `extern "C" void ${name}(const u32* all, u32* out) {\nfor (u32 block = 0; block < ${GRID}u; block++) { const u32* in = all + block * ${INPUT_WORDS}u; ${views}\n`
-      + `${vars.map((v, k) => `${v.t} a_${v.name}[${BLOCK}]; for (u32 t = 0; t < ${BLOCK}u; t++) a_${v.name}[t] = ${setup[k]};`).join('\n')}\n${host}`
-      + `${perThread(`u32* o = out + (block * ${BLOCK}u + t) * ${OUTPUT_WORDS}u; ${emit('o')}\n`)}}\n}\n`,
+    hip:
+      `KERNEL(${BLOCK}) ${name}(const u32* in, u32* out) {\n${views}\nconst u32 t = threadIdx.x; in += blockIdx.x * ${INPUT_WORDS}u; in8 += blockIdx.x * ${INPUT_WORDS * 4}u; in16 += blockIdx.x * ${INPUT_WORDS * 2}u; in64 += blockIdx.x * ${INPUT_WORDS / 2}u;\n` +
+      `${vars.map((v, k) => `${v.t} ${v.name} = ${setup[k]};`).join('\n')}\n${hip}u32* o = out + (blockIdx.x * ${BLOCK}u + t) * ${OUTPUT_WORDS}u;\n${emit('o')}\n}\n`,
+    host:
+      `extern "C" void ${name}(const u32* all, u32* out) {\nfor (u32 block = 0; block < ${GRID}u; block++) { const u32* in = all + block * ${INPUT_WORDS}u; ${views}\n` +
+      `${vars.map((v, k) => `${v.t} a_${v.name}[${BLOCK}]; for (u32 t = 0; t < ${BLOCK}u; t++) a_${v.name}[t] = ${setup[k]};`).join('\n')}\n${host}` +
+      `${perThread(`u32* o = out + (block * ${BLOCK}u + t) * ${OUTPUT_WORDS}u; ${emit('o')}\n`)}}\n}\n`,
   };
 }

@@ -21,7 +21,18 @@ const fr = Math.fround;
 const f64view = new DataView(new ArrayBuffer(8));
 const rows: Row[] = [];
 const row = (asm: string, to: T, from: string, f: (...v: never[]) => V | boolean, extra: Partial<Row> = {}): void => {
-  rows.push({ asm: asm.includes('%') ? asm : `${asm} %0, ${from.split(' ').map((_, k) => `%${k + 1}`).join(', ')}`, to, from: from.split(' ') as T[], f, ...extra });
+  rows.push({
+    asm: asm.includes('%')
+      ? asm
+      : `${asm} %0, ${from
+          .split(' ')
+          .map((_, k) => `%${k + 1}`)
+          .join(', ')}`,
+    to,
+    from: from.split(' ') as T[],
+    f,
+    ...extra,
+  });
 };
 const rne = (x: number): number => {
   if (!(Math.abs(x) < 2 ** 52)) return x;
@@ -98,7 +109,10 @@ row('v_exp_f16', 'f16', 'f16', (a: number) => h(2 ** a), { ulp: 1 });
 row('v_fma_f16', 'f16', 'f16 f16 f16', (a: number, b: number, c: number) => h(a * b + c), { ulp: 1 });
 
 // Conversions: truncation, saturation, NaN is 0.
-const sat = (lo: number, hi: number) => (a: number): number => (a !== a ? 0 : Math.min(hi, Math.max(lo, Math.trunc(a))));
+const sat =
+  (lo: number, hi: number) =>
+  (a: number): number =>
+    a !== a ? 0 : Math.min(hi, Math.max(lo, Math.trunc(a)));
 row('v_cvt_i32_f32', 'i32', 'f32', sat(-(2 ** 31), 2 ** 31 - 1));
 row('v_cvt_u32_f32', 'u32', 'f32', sat(0, 2 ** 32 - 1));
 row('v_cvt_f32_i32', 'f32', 'i32', (a: number) => fr(a));
@@ -118,15 +132,27 @@ row('v_cvt_f32_ubyte3', 'f32', 'u32', (a: number) => a >>> 24);
 row('v_add_u32', 'u32', 'u32 u32', (a: number, b: number) => (a + b) >>> 0, { only: old });
 row('v_add_nc_u32', 'u32', 'u32 u32', (a: number, b: number) => (a + b) >>> 0, { only: rdna });
 row('v_sub_u32', 'u32', 'u32 u32', (a: number, b: number) => (a - b) >>> 0, { only: old });
-row('v_add_u32_e64 %0, %1, %2 clamp', 'u32', 'u32 u32', (a: number, b: number) => Math.min(a + b, 2 ** 32 - 1), { only: old });
-row('v_add_nc_u32_e64 %0, %1, %2 clamp', 'u32', 'u32 u32', (a: number, b: number) => Math.min(a + b, 2 ** 32 - 1), { only: rdna });
-row('v_add_nc_i32 %0, %1, %2 clamp', 'i32', 'i32 i32', (a: number, b: number) => Math.max(-(2 ** 31), Math.min(a + b, 2 ** 31 - 1)), { only: rdna });
+row('v_add_u32_e64 %0, %1, %2 clamp', 'u32', 'u32 u32', (a: number, b: number) => Math.min(a + b, 2 ** 32 - 1), {
+  only: old,
+});
+row('v_add_nc_u32_e64 %0, %1, %2 clamp', 'u32', 'u32 u32', (a: number, b: number) => Math.min(a + b, 2 ** 32 - 1), {
+  only: rdna,
+});
+row(
+  'v_add_nc_i32 %0, %1, %2 clamp',
+  'i32',
+  'i32 i32',
+  (a: number, b: number) => Math.max(-(2 ** 31), Math.min(a + b, 2 ** 31 - 1)),
+  { only: rdna },
+);
 row('v_mul_lo_u32', 'u32', 'u32 u32', (a: number, b: number) => Math.imul(a, b) >>> 0);
 row('v_mul_hi_u32', 'u32', 'u32 u32', (a: number, b: number) => u32((big(a) * big(b)) >> 32n));
 row('v_mul_hi_i32', 'i32', 'i32 i32', (a: number, b: number) => Number((big(a) * big(b)) >> 32n));
 row('v_mul_u32_u24', 'u32', 'u32 u32', (a: number, b: number) => u32(big(a & 0xffffff) * big(b & 0xffffff)));
 row('v_mul_i32_i24', 'i32', 'i32 i32', (a: number, b: number) => Math.imul((a << 8) >> 8, (b << 8) >> 8));
-row('v_mad_u32_u24', 'u32', 'u32 u32 u32', (a: number, b: number, c: number) => u32(big(a & 0xffffff) * big(b & 0xffffff) + big(c)));
+row('v_mad_u32_u24', 'u32', 'u32 u32 u32', (a: number, b: number, c: number) =>
+  u32(big(a & 0xffffff) * big(b & 0xffffff) + big(c)),
+);
 row('v_min_i32', 'i32', 'i32 i32', Math.min);
 row('v_max_i32', 'i32', 'i32 i32', Math.max);
 row('v_min_u32', 'u32', 'u32 u32', Math.min);
@@ -139,18 +165,33 @@ row('v_ashrrev_i32', 'i32', 'u32 i32', (a: number, b: number) => b >> (a & 31));
 row('v_lshlrev_b64', 'u64', 'u32 u64', (a: number, b: bigint) => BigInt.asUintN(64, b << big(a & 63)));
 row('v_lshrrev_b64', 'u64', 'u32 u64', (a: number, b: bigint) => b >> big(a & 63));
 row('v_ashrrev_i64', 'i64', 'u32 i64', (a: number, b: bigint) => b >> big(a & 63));
-row('v_bfe_u32', 'u32', 'u32 u32 u32', (a: number, o: number, w: number) => u32((big(a) >> shift(o)) & ((1n << shift(w)) - 1n)));
-row('v_bfe_i32', 'i32', 'i32 u32 u32', (a: number, o: number, w: number) => ((w & 31) === 0 ? 0 : Number(BigInt.asIntN(w & 31, big(a) >> shift(o)))));
+row('v_bfe_u32', 'u32', 'u32 u32 u32', (a: number, o: number, w: number) =>
+  u32((big(a) >> shift(o)) & ((1n << shift(w)) - 1n)),
+);
+row('v_bfe_i32', 'i32', 'i32 u32 u32', (a: number, o: number, w: number) =>
+  (w & 31) === 0 ? 0 : Number(BigInt.asIntN(w & 31, big(a) >> shift(o))),
+);
 row('v_bfi_b32', 'u32', 'u32 u32 u32', (s: number, a: number, b: number) => ((s & a) | (~s & b)) >>> 0);
 row('v_bfm_b32', 'u32', 'u32 u32', (a: number, b: number) => u32(((1n << shift(a)) - 1n) << shift(b)));
-row('v_alignbit_b32', 'u32', 'u32 u32 u32', (a: number, b: number, n: number) => u32(((big(a) << 32n) | big(b)) >> shift(n)));
-row('v_alignbyte_b32', 'u32', 'u32 u32 u32', (a: number, b: number, n: number) => u32(((big(a) << 32n) | big(b)) >> big(8 * (n & 3))));
+row('v_alignbit_b32', 'u32', 'u32 u32 u32', (a: number, b: number, n: number) =>
+  u32(((big(a) << 32n) | big(b)) >> shift(n)),
+);
+row('v_alignbyte_b32', 'u32', 'u32 u32 u32', (a: number, b: number, n: number) =>
+  u32(((big(a) << 32n) | big(b)) >> big(8 * (n & 3))),
+);
 row('v_perm_b32', 'u32', 'u32 u32 u32', (a: number, b: number, s: number) => {
   const all = (big(a) << 32n) | big(b);
   let out = 0;
   for (let k = 0; k < 4; k++) {
     const x = (s >>> (8 * k)) & 255;
-    const v = x < 8 ? Number((all >> big(8 * x)) & 255n) : x < 12 ? Number((all >> big(16 * (x - 8) + 15)) & 1n) * 255 : x === 12 ? 0 : 255;
+    const v =
+      x < 8
+        ? Number((all >> big(8 * x)) & 255n)
+        : x < 12
+          ? Number((all >> big(16 * (x - 8) + 15)) & 1n) * 255
+          : x === 12
+            ? 0
+            : 255;
     out |= v << (8 * k);
   }
   return out >>> 0;
@@ -158,7 +199,12 @@ row('v_perm_b32', 'u32', 'u32 u32 u32', (a: number, b: number, s: number) => {
 row('v_bfrev_b32', 'u32', 'u32', (a: number) => parseInt([...a.toString(2).padStart(32, '0')].reverse().join(''), 2));
 row('v_ffbh_u32', 'i32', 'u32', (a: number) => (a === 0 ? -1 : Math.clz32(a)), { only: /gfx9|gfx10/ });
 row('v_ffbl_b32', 'i32', 'u32', (a: number) => (a === 0 ? -1 : 31 - Math.clz32(a & -a)), { only: /gfx9|gfx10/ });
-row('v_bcnt_u32_b32', 'u32', 'u32 u32', (a: number, b: number) => ([...a.toString(2)].filter((x) => x === '1').length + b) >>> 0);
+row(
+  'v_bcnt_u32_b32',
+  'u32',
+  'u32 u32',
+  (a: number, b: number) => ([...a.toString(2)].filter((x) => x === '1').length + b) >>> 0,
+);
 row('v_not_b32', 'u32', 'u32', (a: number) => ~a >>> 0);
 row('v_lshl_add_u32', 'u32', 'u32 u32 u32', (a: number, n: number, b: number) => ((a << (n & 31)) + b) >>> 0);
 row('v_add_lshl_u32', 'u32', 'u32 u32 u32', (a: number, b: number, n: number) => (((a + b) >>> 0) << (n & 31)) >>> 0);
@@ -167,18 +213,49 @@ row('v_and_or_b32', 'u32', 'u32 u32 u32', (a: number, b: number, c: number) => (
 row('v_or3_b32', 'u32', 'u32 u32 u32', (a: number, b: number, c: number) => (a | b | c) >>> 0);
 row('v_add3_u32', 'u32', 'u32 u32 u32', (a: number, b: number, c: number) => (a + b + c) % 2 ** 32);
 row('v_xad_u32', 'u32', 'u32 u32 u32', (a: number, b: number, c: number) => (((a ^ b) >>> 0) + c) % 2 ** 32);
-row('v_sad_u8', 'u32', 'u32 u32 u32', (a: number, b: number, c: number) => [0, 8, 16, 24].reduce((s, k) => s + Math.abs(((a >>> k) & 255) - ((b >>> k) & 255)), c) % 2 ** 32);
-row('v_cvt_pk_u16_u32', 'u32', 'u32 u32', (a: number, b: number) => (Math.min(a, 65535) | (Math.min(b, 65535) << 16)) >>> 0);
+row(
+  'v_sad_u8',
+  'u32',
+  'u32 u32 u32',
+  (a: number, b: number, c: number) =>
+    [0, 8, 16, 24].reduce((s, k) => s + Math.abs(((a >>> k) & 255) - ((b >>> k) & 255)), c) % 2 ** 32,
+);
+row(
+  'v_cvt_pk_u16_u32',
+  'u32',
+  'u32 u32',
+  (a: number, b: number) => (Math.min(a, 65535) | (Math.min(b, 65535) << 16)) >>> 0,
+);
 row('v_cvt_pk_i16_i32', 'u32', 'i32 i32', (a: number, b: number) => {
   const c = (x: number) => Math.max(-32768, Math.min(32767, x)) & 65535;
   return (c(a) | (c(b) << 16)) >>> 0;
 });
 // Compares and carries through the mask register.
 const select = '\n v_cndmask_b32 %0, 0, 1, {vcc}';
-for (const [t, list] of [['f32', ['lt', 'eq', 'le', 'gt', 'lg', 'ge', 'o', 'u', 'nge', 'nlg', 'ngt', 'nle', 'neq', 'nlt']], ['i32', ['lt', 'eq', 'le', 'gt', 'ne', 'ge']], ['u32', ['lt', 'gt']], ['u64', ['lt', 'eq']], ['i64', ['lt', 'ge']], ['f64', ['lt', 'nge', 'u']]] as const) {
+for (const [t, list] of [
+  ['f32', ['lt', 'eq', 'le', 'gt', 'lg', 'ge', 'o', 'u', 'nge', 'nlg', 'ngt', 'nle', 'neq', 'nlt']],
+  ['i32', ['lt', 'eq', 'le', 'gt', 'ne', 'ge']],
+  ['u32', ['lt', 'gt']],
+  ['u64', ['lt', 'eq']],
+  ['i64', ['lt', 'ge']],
+  ['f64', ['lt', 'nge', 'u']],
+] as const) {
   const test: Record<string, (a: never, b: never) => boolean> = {
-    lt: (a, b) => a < b, eq: (a, b) => a === b, le: (a, b) => a <= b, gt: (a, b) => a > b, ge: (a, b) => a >= b, ne: (a, b) => a !== b, lg: (a, b) => a < b || a > b,
-    o: (a, b) => a === a && b === b, u: (a, b) => a !== a || b !== b, nge: (a, b) => !(a >= b), nlg: (a, b) => !(a < b || a > b), ngt: (a, b) => !(a > b), nle: (a, b) => !(a <= b), neq: (a, b) => !(a === b), nlt: (a, b) => !(a < b),
+    lt: (a, b) => a < b,
+    eq: (a, b) => a === b,
+    le: (a, b) => a <= b,
+    gt: (a, b) => a > b,
+    ge: (a, b) => a >= b,
+    ne: (a, b) => a !== b,
+    lg: (a, b) => a < b || a > b,
+    o: (a, b) => a === a && b === b,
+    u: (a, b) => a !== a || b !== b,
+    nge: (a, b) => !(a >= b),
+    nlg: (a, b) => !(a < b || a > b),
+    ngt: (a, b) => !(a > b),
+    nle: (a, b) => !(a <= b),
+    neq: (a, b) => !(a === b),
+    nlt: (a, b) => !(a < b),
   };
   for (const op of list) row(`v_cmp_${op}_${t} {vcc}, %1, %2${select}`, 'u32', `${t} ${t}`, test[op] as never);
 }
@@ -191,12 +268,35 @@ row(`v_cmp_class_f32 {vcc}, %1, %2${select}`, 'u32', 'u32 u32', (x: number, m: n
   return ((m >>> bit) & 1) === 1;
 });
 // Packed integers.
-const pku = (f: (a: number, b: number) => number) => (a: number, b: number): number => ((f(a & 65535, b & 65535) & 65535) | (f(a >>> 16, b >>> 16) << 16)) >>> 0;
-row('v_pk_add_u16', 'u32', 'u32 u32', pku((a, b) => a + b));
-row('v_pk_sub_i16', 'u32', 'u32 u32', pku((a, b) => a - b));
-row('v_pk_mul_lo_u16', 'u32', 'u32 u32', pku((a, b) => a * b));
+const pku =
+  (f: (a: number, b: number) => number) =>
+  (a: number, b: number): number =>
+    ((f(a & 65535, b & 65535) & 65535) | (f(a >>> 16, b >>> 16) << 16)) >>> 0;
+row(
+  'v_pk_add_u16',
+  'u32',
+  'u32 u32',
+  pku((a, b) => a + b),
+);
+row(
+  'v_pk_sub_i16',
+  'u32',
+  'u32 u32',
+  pku((a, b) => a - b),
+);
+row(
+  'v_pk_mul_lo_u16',
+  'u32',
+  'u32 u32',
+  pku((a, b) => a * b),
+);
 row('v_pk_max_u16', 'u32', 'u32 u32', pku(Math.max));
-row('v_pk_lshlrev_b16', 'u32', 'u32 u32', pku((a, b) => b << (a & 15)));
+row(
+  'v_pk_lshlrev_b16',
+  'u32',
+  'u32 u32',
+  pku((a, b) => b << (a & 15)),
+);
 
 // The mode register: products toward zero, and denormals flushed at both ends.
 const mode = (offset: number, value: number) => `s_setreg_imm32_b32 hwreg(HW_REG_MODE, ${offset}, 2), ${value}\n `;
@@ -216,7 +316,10 @@ const exact = (x: number): Exact => {
   const m = (bits & (2n ** 52n - 1n)) | (e ? 2n ** 52n : 0n);
   return [bits >> 63n ? -m : m, (e || 1) - 1075];
 };
-const sumOf = ([m, e]: Exact, [n, g]: Exact): Exact => [(m << big(e - Math.min(e, g))) + (n << big(g - Math.min(e, g))), Math.min(e, g)];
+const sumOf = ([m, e]: Exact, [n, g]: Exact): Exact => [
+  (m << big(e - Math.min(e, g))) + (n << big(g - Math.min(e, g))),
+  Math.min(e, g),
+];
 const timesOf = ([m, e]: Exact, [n, g]: Exact): Exact => [m * n, e + g];
 const compare = (a: Exact, b: Exact): number => {
   const [m] = sumOf(a, [-b[0], b[1]]);
@@ -240,33 +343,78 @@ const step32 = (x: number, up: boolean): number => {
   f64view.setUint32(0, f64view.getUint32(0) + (up === x > 0 || Object.is(x, up ? 0 : -0) ? 1 : -1));
   return f64view.getFloat32(0);
 };
-const step16 = (x: number, up: boolean): number => fromF16Bits(toF16Bits(x) + (up === x > 0 || Object.is(x, up ? 0 : -0) ? 1 : -1));
+const step16 = (x: number, up: boolean): number =>
+  fromF16Bits(toF16Bits(x) + (up === x > 0 || Object.is(x, up ? 0 : -0) ? 1 : -1));
 const finite = (...v: number[]): boolean => v.every((x) => Number.isFinite(x));
 /** An exact zero of unlike signs is -0 when rounding down. */
 const added = (a: number, b: number, way: number, sum: number, next: typeof step64): number =>
-  !finite(a, b) ? a + b : a + b === 0 && compare(sumOf(exact(a), exact(b)), [0n, 0]) === 0 ? (Object.is(a, b) ? a : way === 2 ? -0 : 0) : directed(sum, sumOf(exact(a), exact(b)), way, next);
-const multiplied = (a: number, b: number, way: number, product: number, next: typeof step64): number => (finite(a, b) ? directed(product, timesOf(exact(a), exact(b)), way, next) : a * b);
+  !finite(a, b)
+    ? a + b
+    : a + b === 0 && compare(sumOf(exact(a), exact(b)), [0n, 0]) === 0
+      ? Object.is(a, b)
+        ? a
+        : way === 2
+          ? -0
+          : 0
+      : directed(sum, sumOf(exact(a), exact(b)), way, next);
+const multiplied = (a: number, b: number, way: number, product: number, next: typeof step64): number =>
+  finite(a, b) ? directed(product, timesOf(exact(a), exact(b)), way, next) : a * b;
 for (const way of [1, 2, 3]) {
   const within = (offset: number, text: string): string => `${mode(offset, way)}${text}\n ${mode(offset, 0)}`;
-  row(within(0, 'v_add_f32 %0, %1, %2'), 'f32', 'f32 f32', (a: number, b: number) => added(a, b, way, fr(a + b), step32));
-  row(within(0, 'v_mul_f32 %0, %1, %2'), 'f32', 'f32 f32', (a: number, b: number) => multiplied(a, b, way, fr(a * b), step32));
+  row(within(0, 'v_add_f32 %0, %1, %2'), 'f32', 'f32 f32', (a: number, b: number) =>
+    added(a, b, way, fr(a + b), step32),
+  );
+  row(within(0, 'v_mul_f32 %0, %1, %2'), 'f32', 'f32 f32', (a: number, b: number) =>
+    multiplied(a, b, way, fr(a * b), step32),
+  );
   row(within(2, 'v_add_f64 %0, %1, %2'), 'f64', 'f64 f64', (a: number, b: number) => added(a, b, way, a + b, step64));
-  row(within(2, 'v_mul_f64 %0, %1, %2'), 'f64', 'f64 f64', (a: number, b: number) => multiplied(a, b, way, a * b, step64));
-  row(within(2, 'v_add_f16 %0, %1, %2'), 'f16', 'f16 f16', (a: number, b: number) => added(a, b, way, fromF16Bits(toF16Bits(a + b)), step16));
-  row(within(2, 'v_mul_f16 %0, %1, %2'), 'f16', 'f16 f16', (a: number, b: number) => multiplied(a, b, way, fromF16Bits(toF16Bits(a * b)), step16));
+  row(within(2, 'v_mul_f64 %0, %1, %2'), 'f64', 'f64 f64', (a: number, b: number) =>
+    multiplied(a, b, way, a * b, step64),
+  );
+  row(within(2, 'v_add_f16 %0, %1, %2'), 'f16', 'f16 f16', (a: number, b: number) =>
+    added(a, b, way, fromF16Bits(toF16Bits(a + b)), step16),
+  );
+  row(within(2, 'v_mul_f16 %0, %1, %2'), 'f16', 'f16 f16', (a: number, b: number) =>
+    multiplied(a, b, way, fromF16Bits(toF16Bits(a * b)), step16),
+  );
 }
-row(`${mode(4, 0)}v_mul_f32 %0, %1, %2\n ${mode(4, 3)}`, 'f32', 'f32 f32', (a: number, b: number) => flush(fr(flush(a) * flush(b))));
+row(`${mode(4, 0)}v_mul_f32 %0, %1, %2\n ${mode(4, 3)}`, 'f32', 'f32 f32', (a: number, b: number) =>
+  flush(fr(flush(a) * flush(b))),
+);
 // Sub-dword operands.
 const sdwa = /gfx9|gfx10/;
-row('v_and_b32_sdwa %0, %1, %2 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:BYTE_1 src1_sel:WORD_1', 'u32', 'u32 u32', (a: number, b: number) => ((a >>> 8) & 255) & (b >>> 16), { only: sdwa });
-row('v_or_b32_sdwa %0, %1, sext(%2) dst_sel:WORD_1 dst_unused:UNUSED_PAD src0_sel:DWORD src1_sel:BYTE_3', 'u32', 'u32 u32', (a: number, b: number) => ((a | (b >> 24)) << 16) >>> 0, { only: sdwa });
-row('v_cvt_f32_f16_sdwa %0, %1 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:WORD_1', 'f32', 'u32', (a: number) => fromF16Bits(a >>> 16), { only: sdwa });
+row(
+  'v_and_b32_sdwa %0, %1, %2 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:BYTE_1 src1_sel:WORD_1',
+  'u32',
+  'u32 u32',
+  (a: number, b: number) => (a >>> 8) & 255 & (b >>> 16),
+  { only: sdwa },
+);
+row(
+  'v_or_b32_sdwa %0, %1, sext(%2) dst_sel:WORD_1 dst_unused:UNUSED_PAD src0_sel:DWORD src1_sel:BYTE_3',
+  'u32',
+  'u32 u32',
+  (a: number, b: number) => ((a | (b >> 24)) << 16) >>> 0,
+  { only: sdwa },
+);
+row(
+  'v_cvt_f32_f16_sdwa %0, %1 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:WORD_1',
+  'f32',
+  'u32',
+  (a: number) => fromF16Bits(a >>> 16),
+  { only: sdwa },
+);
 
 const N = 256;
 const rnd = random(2024);
-const EDGES32 = [0, 0x80000000, 1, 0xffffffff, 0x7f800000, 0xff800000, 0x7fc00000, 0x3f800000, 0xbf800000, 0x00800000, 0x007fffff, 0x7f7fffff, 0x4b000001, 0x3f000000, 0xc0200000, 31, 32, 0x7fffffff, 0xff7fffff, 0x4f000000];
+const EDGES32 = [
+  0, 0x80000000, 1, 0xffffffff, 0x7f800000, 0xff800000, 0x7fc00000, 0x3f800000, 0xbf800000, 0x00800000, 0x007fffff,
+  0x7f7fffff, 0x4b000001, 0x3f000000, 0xc0200000, 31, 32, 0x7fffffff, 0xff7fffff, 0x4f000000,
+];
 const EDGES16 = [0, 0x8000, 1, 0x7bff, 0x7c00, 0xfc00, 0x7e00, 0x3c00, 0xbc00, 0x0400, 0x03ff, 0x3555];
-const EDGES64 = [0, 0x8000000000000000, 0x3ff0000000000000, 0x7ff0000000000000, 0x7ff8000000000000, 1, 0x0010000000000000].map((x) => BigInt(x));
+const EDGES64 = [
+  0, 0x8000000000000000, 0x3ff0000000000000, 0x7ff0000000000000, 0x7ff8000000000000, 1, 0x0010000000000000,
+].map((x) => BigInt(x));
 
 function sample(t: T, k: number): bigint {
   const noise = (): number => Math.floor(rnd() * 2 ** 32);
@@ -283,15 +431,24 @@ function sample(t: T, k: number): bigint {
 function decode(t: T, bits: bigint): V {
   f64view.setBigUint64(0, bits);
   switch (t) {
-    case 'u32': return f64view.getUint32(4);
-    case 'i32': return f64view.getInt32(4);
-    case 'f32': return f64view.getFloat32(4);
-    case 'f64': return f64view.getFloat64(0);
-    case 'u64': return bits;
-    case 'i64': return BigInt.asIntN(64, bits);
-    case 'u16': return Number(bits & 65535n);
-    case 'i16': return Number(BigInt.asIntN(16, bits));
-    default: return fromF16Bits(Number(bits & 65535n));
+    case 'u32':
+      return f64view.getUint32(4);
+    case 'i32':
+      return f64view.getInt32(4);
+    case 'f32':
+      return f64view.getFloat32(4);
+    case 'f64':
+      return f64view.getFloat64(0);
+    case 'u64':
+      return bits;
+    case 'i64':
+      return BigInt.asIntN(64, bits);
+    case 'u16':
+      return Number(bits & 65535n);
+    case 'i16':
+      return Number(BigInt.asIntN(16, bits));
+    default:
+      return fromF16Bits(Number(bits & 65535n));
   }
 }
 /** Distance in units of the last place of the wanted value. */
@@ -304,17 +461,36 @@ function distance(t: T, got: number, want: number): number {
   const unit = 2 ** (Math.max(Math.floor(Math.log2(Math.abs(want))), smallest) - mantissa);
   return Math.abs(got - want) / unit;
 }
-const C: Record<T, string> = { u32: 'unsigned', i32: 'int', f32: 'float', u64: 'unsigned long', i64: 'long', f64: 'double', f16: '_Float16', u16: 'unsigned short', i16: 'short' };
+const C: Record<T, string> = {
+  u32: 'unsigned',
+  i32: 'int',
+  f32: 'float',
+  u64: 'unsigned long',
+  i64: 'long',
+  f64: 'double',
+  f16: '_Float16',
+  u16: 'unsigned short',
+  i16: 'short',
+};
 
 for (const target of ['gfx906', 'gfx90a', 'gfx1030']) {
   const mine = rows.filter((r) => !r.only || r.only.test(target));
-  test(`${mine.length} instructions of ${target} match their formulas on ${N} values each`, { skip: missing(target) }, () => {
+  test(`${mine.length} instructions of ${target} match their formulas on ${N} values each`, {
+    skip: missing(target),
+  }, () => {
     const vcc = target.startsWith('gfx9') ? 'vcc' : 'vcc_lo';
-    const source = mine.map((r, k) => {
-      const read = r.from.map((t, n) => `${C[t]} s${n}; { unsigned long w = in[${n} * ${N} + i]; __builtin_memcpy(&s${n}, &w, sizeof s${n}); }`).join(' ');
-      const asm = `asm volatile("${r.asm.replaceAll('{vcc}', vcc).replaceAll('\n', '\\n')}" : "=&v"(d) : ${r.from.map((_, n) => `"v"(s${n})`).join(', ')} : "vcc");`;
-      return `extern "C" __global__ void k${k}(const unsigned long* in, unsigned long* out) { int i = blockIdx.x * blockDim.x + threadIdx.x; ${read} ${C[r.to]} d; ${asm} unsigned long w = 0; __builtin_memcpy(&w, &d, sizeof d); out[i] = w; }`;
-    }).join('\n');
+    const source = mine
+      .map((r, k) => {
+        const read = r.from
+          .map(
+            (t, n) =>
+              `${C[t]} s${n}; { unsigned long w = in[${n} * ${N} + i]; __builtin_memcpy(&s${n}, &w, sizeof s${n}); }`,
+          )
+          .join(' ');
+        const asm = `asm volatile("${r.asm.replaceAll('{vcc}', vcc).replaceAll('\n', '\\n')}" : "=&v"(d) : ${r.from.map((_, n) => `"v"(s${n})`).join(', ')} : "vcc");`;
+        return `extern "C" __global__ void k${k}(const unsigned long* in, unsigned long* out) { int i = blockIdx.x * blockDim.x + threadIdx.x; ${read} ${C[r.to]} d; ${asm} unsigned long w = 0; __builtin_memcpy(&w, &d, sizeof d); out[i] = w; }`;
+      })
+      .join('\n');
     const code = hiprtc(source, target, ['-O1']);
     const bench = new Bench(target);
     const out = bench.buffer(N * 8);
@@ -332,7 +508,8 @@ for (const target of ['gfx906', 'gfx90a', 'gfx1030']) {
         const w = r.f(...(args as never[]));
         const want = typeof w === 'boolean' ? Number(w) : w;
         const g = decode(r.to, got[i]);
-        const ok = typeof want === 'bigint' || r.to[0] !== 'f' ? g === want : distance(r.to, g as number, want) <= (r.ulp ?? 0);
+        const ok =
+          typeof want === 'bigint' || r.to[0] !== 'f' ? g === want : distance(r.to, g as number, want) <= (r.ulp ?? 0);
         if (!ok) {
           wrong.push(`${r.asm.split('\n')[0]}: ${args.join(', ')} gives ${g}, the formula ${want}`);
           break;

@@ -43,11 +43,28 @@ extern "C" __global__ void bf16(const short* a, const short* b, float* c) { int 
 `;
 
 /** Small integers, so that every order of sums gives the same result. */
-function check(bench: Bench, code: Uint8Array, kernel: string, m: number, n: number, k: number, encode: (x: number[]) => ArrayBufferView, wave: number, double = false): void {
+function check(
+  bench: Bench,
+  code: Uint8Array,
+  kernel: string,
+  m: number,
+  n: number,
+  k: number,
+  encode: (x: number[]) => ArrayBufferView,
+  wave: number,
+  double = false,
+): void {
   const rnd = random(m * 100 + k);
   const ints = (count: number): number[] => Array.from({ length: count }, () => Math.floor(rnd() * 17) - 8);
   const [a, b, c] = [ints(m * k), ints(n * k), ints(m * n)];
-  const want = c.map((v, at) => v + Array.from({ length: k }, (_, e) => a[Math.floor(at / n) * k + e] * b[(at % n) * k + e]).reduce((s, x) => s + x, 0));
+  const want = c.map(
+    (v, at) =>
+      v +
+      Array.from({ length: k }, (_, e) => a[Math.floor(at / n) * k + e] * b[(at % n) * k + e]).reduce(
+        (s, x) => s + x,
+        0,
+      ),
+  );
   const out = bench.buffer(double ? new Float64Array(c) : new Float32Array(c));
   bench.launch(code, kernel, 1, wave, [{ p: bench.buffer(encode(a)) }, { p: bench.buffer(encode(b)) }, { p: out }]);
   const got = double ? bench.read(Float64Array, out, m * n * 8) : bench.read(Float32Array, out, m * n * 4);

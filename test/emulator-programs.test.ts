@@ -20,16 +20,21 @@ for (let from = first; from < first + count; from += BATCH) {
   const programs = Array.from({ length: Math.min(BATCH, first + count - from) }, (_, k) => generate(from + k));
   const input = randomInput(random(from));
   let host: Map<string, Uint32Array> | undefined;
-  test(`programs ${from} to ${from + programs.length - 1} on the simulated GPU agree with host C++, waves of 32 and 64`, { skip: only === 'emu' }, () => {
+  test(`programs ${from} to ${from + programs.length - 1} on the simulated GPU agree with host C++, waves of 32 and 64`, {
+    skip: only === 'emu',
+  }, () => {
     host ??= runOnHost(programs, input);
     const wrong: string[] = [];
     for (const wave of [32, 64] as const) {
-      for (const [name, got] of runOnSim(wave, programs, input)) if (firstDifference(got, host.get(name)!) >= 0) wrong.push(`${name} sim:${wave}`);
+      for (const [name, got] of runOnSim(wave, programs, input))
+        if (firstDifference(got, host.get(name)!) >= 0) wrong.push(`${name} sim:${wave}`);
     }
     assert.deepEqual(wrong, []);
   });
   for (const target of targets) {
-    test(`programs ${from} to ${from + programs.length - 1} on ${target} agree with host C++ at ${LEVELS.join(' ')}`, { skip: missing(target) }, () => {
+    test(`programs ${from} to ${from + programs.length - 1} on ${target} agree with host C++ at ${LEVELS.join(' ')}`, {
+      skip: missing(target),
+    }, () => {
       host ??= runOnHost(programs, input);
       const wrong: string[] = [];
       for (const level of LEVELS) {
@@ -40,7 +45,9 @@ for (let from = first; from < first + count; from += BATCH) {
           if (got instanceof Error) wrong.push(`${name} ${level}: ${got.message}`);
           else if (firstDifference(got, want) >= 0) {
             const at = firstDifference(got, want);
-            wrong.push(`${name} ${level}: thread ${Math.floor(at / 16)} word ${at % 16} is 0x${got[at].toString(16)}, on the host 0x${want[at].toString(16)}`);
+            wrong.push(
+              `${name} ${level}: thread ${Math.floor(at / 16)} word ${at % 16} is 0x${got[at].toString(16)}, on the host 0x${want[at].toString(16)}`,
+            );
           }
         }
       }

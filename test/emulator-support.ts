@@ -10,7 +10,16 @@ import { LIBHIP } from '../src/driver/hip.js';
 import { HIPRTC, HIPRTC_TABLE, openHiprtc } from '../src/driver/hiprtc.js';
 import { EmulatedGpu, type GpuOptions, type LaunchReport } from '../src/emulator/gpu.js';
 import { customUnit } from '../src/kernels/source.js';
-import { BLOCK, GRID, HIP_PRELUDE, HOST_PRELUDE, INPUT_WORDS, OUTPUT_WORDS, SIM_PRELUDE, type GeneratedProgram } from './emulator-generator.js';
+import {
+  BLOCK,
+  GRID,
+  HIP_PRELUDE,
+  HOST_PRELUDE,
+  INPUT_WORDS,
+  OUTPUT_WORDS,
+  SIM_PRELUDE,
+  type GeneratedProgram,
+} from './emulator-generator.js';
 import { SimRunner } from './sim-support.js';
 
 /** Why a target cannot be tested here, or undefined. */
@@ -28,8 +37,17 @@ export function hiprtc(source: string, target: string, options: readonly string[
   if (typeof library === 'string') throw new Error(library);
   const raw = library.bind(HIPRTC_TABLE);
   const calls = new Calls(HIPRTC_TABLE, raw, { errorName: (s) => nativeString(raw.errorString(s)), outOfMemory: [1] });
-  return compileProgram('hipRTC', calls, { source, name: 'test.hip', arch: target, defines: {} }, [`--offload-arch=${target}`, ...options], (p) =>
-    fetchBytes((c) => calls.call('codeSize', p, c), (t) => calls.call('code', p, t)));
+  return compileProgram(
+    'hipRTC',
+    calls,
+    { source, name: 'test.hip', arch: target, defines: {} },
+    [`--offload-arch=${target}`, ...options],
+    (p) =>
+      fetchBytes(
+        (c) => calls.call('codeSize', p, c),
+        (t) => calls.call('code', p, t),
+      ),
+  );
 }
 
 /** Runs programs as host C++; the results by name. */
@@ -37,18 +55,40 @@ export function runOnHost(programs: readonly GeneratedProgram[], input: Uint32Ar
   const dir = mkdtempSync(join(tmpdir(), 'wick-emulator-'));
   try {
     writeFileSync(join(dir, 'p.cpp'), HOST_PRELUDE + programs.map((p) => p.host).join('\n'));
-    execFileSync('g++', ['-O1', '-w', '-std=c++17', '-ffp-contract=off', '-fwrapv', '-fno-strict-aliasing', '-shared', '-fPIC', '-o', join(dir, 'p.so'), join(dir, 'p.cpp')], { stdio: ['ignore', 'pipe', 'inherit'] });
+    execFileSync(
+      'g++',
+      [
+        '-O1',
+        '-w',
+        '-std=c++17',
+        '-ffp-contract=off',
+        '-fwrapv',
+        '-fno-strict-aliasing',
+        '-shared',
+        '-fPIC',
+        '-o',
+        join(dir, 'p.so'),
+        join(dir, 'p.cpp'),
+      ],
+      { stdio: ['ignore', 'pipe', 'inherit'] },
+    );
     const lib = koffi.load(join(dir, 'p.so'));
-    return new Map(programs.map((p) => {
-      const out = new Uint32Array(GRID * BLOCK * OUTPUT_WORDS);
-      (lib.func(`void ${p.name}(void *in, void *out)`) as unknown as (a: Uint32Array, b: Uint32Array) => void)(input, out);
-      return [p.name, out];
-    }));
+    return new Map(
+      programs.map((p) => {
+        const out = new Uint32Array(GRID * BLOCK * OUTPUT_WORDS);
+        (lib.func(`void ${p.name}(void *in, void *out)`) as unknown as (a: Uint32Array, b: Uint32Array) => void)(
+          input,
+          out,
+        );
+        return [p.name, out];
+      }),
+    );
   } finally {
     rmSync(dir, { recursive: true, force: true });
   }
 }
-export const hipSource = (programs: readonly GeneratedProgram[]): string => HIP_PRELUDE + programs.map((p) => p.hip).join('\n');
+export const hipSource = (programs: readonly GeneratedProgram[]): string =>
+  HIP_PRELUDE + programs.map((p) => p.hip).join('\n');
 
 /** Bits that reach every class of number: small integers, floats near 1, denormals, infinities, NaN, noise. */
 export function randomInput(rnd: () => number): Uint32Array {
@@ -75,14 +115,22 @@ export class Bench {
   buffer(data: ArrayBufferView | number): number {
     const bytes = typeof data === 'number' ? data : data.byteLength;
     const at = this.gpu.memory.alloc(bytes);
-    if (typeof data !== 'number') this.gpu.memory.range(at, bytes, 'test').set(new Uint8Array(data.buffer, data.byteOffset, bytes));
+    if (typeof data !== 'number')
+      this.gpu.memory.range(at, bytes, 'test').set(new Uint8Array(data.buffer, data.byteOffset, bytes));
     return at;
   }
   read<A>(Type: new (b: ArrayBuffer) => A, at: number, bytes: number): A {
     return new Type(new Uint8Array(this.gpu.memory.range(at, bytes, 'test')).buffer);
   }
   /** Runs a kernel of a code object; arguments: { p: address }, { f: float }, { d: double }, or an integer. */
-  launch(code: Uint8Array, kernel: string, grid: number, block: number, args: readonly (number | { p: number } | { f: number } | { d: number })[], shared = 0): LaunchReport {
+  launch(
+    code: Uint8Array,
+    kernel: string,
+    grid: number,
+    block: number,
+    args: readonly (number | { p: number } | { f: number } | { d: number })[],
+    shared = 0,
+  ): LaunchReport {
     const view = new DataView(new ArrayBuffer(256));
     let at = 0;
     for (const a of args) {
@@ -104,26 +152,38 @@ export class Bench {
 }
 
 /** All programs of a code object on the emulator; the results by name. */
-export function runOnEmulator(code: Uint8Array, target: string, programs: readonly GeneratedProgram[], input: Uint32Array, options: GpuOptions = {}): Map<string, Uint32Array | Error> {
+export function runOnEmulator(
+  code: Uint8Array,
+  target: string,
+  programs: readonly GeneratedProgram[],
+  input: Uint32Array,
+  options: GpuOptions = {},
+): Map<string, Uint32Array | Error> {
   const bench = new Bench(target, options);
   const a = bench.buffer(input);
   const bytes = GRID * BLOCK * OUTPUT_WORDS * 4;
   const o = bench.buffer(bytes);
   const module = bench.gpu.load(code, 'generated');
-  return new Map(programs.map((p): [string, Uint32Array | Error] => {
-    bench.gpu.memory.range(o, bytes, 'test').fill(0);
-    const args = new Uint8Array(new BigUint64Array([BigInt(a), BigInt(o)]).buffer);
-    try {
-      bench.gpu.launch(module, p.name, [GRID, 1, 1], [BLOCK, 1, 1], args);
-      return [p.name, bench.read(Uint32Array, o, bytes)];
-    } catch (e) {
-      return [p.name, e as Error];
-    }
-  }));
+  return new Map(
+    programs.map((p): [string, Uint32Array | Error] => {
+      bench.gpu.memory.range(o, bytes, 'test').fill(0);
+      const args = new Uint8Array(new BigUint64Array([BigInt(a), BigInt(o)]).buffer);
+      try {
+        bench.gpu.launch(module, p.name, [GRID, 1, 1], [BLOCK, 1, 1], args);
+        return [p.name, bench.read(Uint32Array, o, bytes)];
+      } catch (e) {
+        return [p.name, e as Error];
+      }
+    }),
+  );
 }
 
 /** All programs on the simulated GPU; the results by name. */
-export function runOnSim(wave: 32 | 64, programs: readonly GeneratedProgram[], input: Uint32Array): Map<string, Uint32Array> {
+export function runOnSim(
+  wave: 32 | 64,
+  programs: readonly GeneratedProgram[],
+  input: Uint32Array,
+): Map<string, Uint32Array> {
   const run = new SimRunner(wave);
   const unit = customUnit('generated', SIM_PRELUDE + programs.map((p) => p.hip).join('\n'));
   const from = run.buffer(input);

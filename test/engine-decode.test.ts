@@ -51,17 +51,25 @@ for (const { name, device, missing } of testDevices('sim:32')) {
     graph.dispose();
     plain.dispose();
   });
-  test(`a graph on ${name} follows the token it is given, not the one it chose`, { skip: missing ?? absent }, async () => {
+  test(`a graph on ${name} follows the token it is given, not the one it chose`, {
+    skip: missing ?? absent,
+  }, async () => {
     const model = Llama.load(dir as string, { device: device as Device });
     const [graph, plain] = [new GraphDecoder(model, 32), new PlainDecoder(model)];
     assert.equal(await graph.runGreedy([1, 5, 9]), await plain.runGreedy([1, 5, 9]));
-    for (const token of [20, 7, 7, 31]) assert.equal(await graph.runGreedy([token]), await plain.runGreedy([token]), `after ${token}`);
+    for (const token of [20, 7, 7, 31])
+      assert.equal(await graph.runGreedy([token]), await plain.runGreedy([token]), `after ${token}`);
     graph.dispose();
     plain.dispose();
   });
-  test(`a graph on ${name} draws the tokens that the sampler draws from logits`, { skip: missing ?? absent }, async () => {
+  test(`a graph on ${name} draws the tokens that the sampler draws from logits`, {
+    skip: missing ?? absent,
+  }, async () => {
     const model = Llama.load(dir as string, { device: device as Device });
-    for (const options of [{ temperature: 0.9, topK: 20, topP: 0.9, repetitionPenalty: 1.3, seed: 5 }, { temperature: 0, repetitionPenalty: 1.5 }]) {
+    for (const options of [
+      { temperature: 0.9, topK: 20, topP: 0.9, repetitionPenalty: 1.3, seed: 5 },
+      { temperature: 0, repetitionPenalty: 1.5 },
+    ]) {
       const runs: number[][] = [];
       for (const decoder of [new GraphDecoder(model, 32), new PlainDecoder(model)]) {
         const sampler = new Sampler(options);
@@ -74,52 +82,76 @@ for (const { name, device, missing } of testDevices('sim:32')) {
     }
   });
   // The simulation runs threads in both orders: what one order does by chance the other does not.
-  for (const reverse of name.startsWith('sim') ? [false, true] : [false]) test(`draws on ${name} are those of the sampler${reverse ? ', last thread first' : ''}`, { skip: missing }, (t) => {
-    const before = simOptions.reverse;
-    simOptions.reverse = reverse;
-    t.after(() => (simOptions.reverse = before));
-    const on = device as Device;
-    const steps = new DecodeSteps(on.backend, 'f32');
-    const n = 12_000; // a block's stretch is longer than a wave
-    const [recent, draws] = [[3, 77, 3, 2999, 500], 6];
-    const random = randomStream(9);
-    const sharp = Float32Array.from({ length: n }, () => Math.log(random()) * -4 + 3 * random());
-    sharp[77] = 38; // what the penalty is for: drawn before, and likely
-    const flat = Float32Array.from({ length: n }, () => random() * 0.01);
-    const cases: (readonly [Float32Array, SamplingOptions])[] = [
-      [sharp, { temperature: 1 }], [flat, { temperature: 1 }], [sharp, { temperature: 0.7, topK: 40 }], [sharp, { temperature: 1.3, topP: 0.9 }], [sharp, { temperature: 1, minP: 0.05 }],
-      [sharp, { temperature: 0.8, topK: 50, topP: 0.8, minP: 0.01, repetitionPenalty: 1.4, repetitionWindow: 3 }], [sharp, { temperature: 2, topK: 100, repetitionPenalty: 1.2 }], [sharp, { temperature: 0.01, topK: 40 }],
-    ];
-    const make = (data: Float32Array | Int32Array | Float64Array): Tensor => tensor(data, { device: on });
-    const b = {
-      work: make(new Float32Array(n)), tops: make(new Float32Array(SAMPLE.parts)), masses: make(new Float64Array(SAMPLE.parts)), bins: make(new Int32Array(SAMPLE.bins + 2)),
-      candidates: make(new Float64Array(SAMPLE.most)),
-    };
-    const drawn = (logits: Float32Array, sampler: Sampler): number[] => {
-      const uniforms = make(Float64Array.from({ length: 16 }, (_, i) => sampler.uniform(i - recent.length + 1)));
-      const at = recent.length - 1;
-      return Array.from({ length: draws }, (_, i) => {
-        // Always after the same tokens, with a random number of its own.
-        const tokens = make(Int32Array.from({ length: 17 }, (__, t) => recent[t - i] ?? 0));
-        const state = make(Int32Array.of(0, at + i, at + i + 1));
-        steps.draw({ ...b, logits: make(logits), uniforms, tokens, state }, sampler.options);
-        assert.deepEqual(Array.from(state.dataSync() as Int32Array).slice(1), [at + i + 1, at + i + 2]);
-        return Number(tokens.dataSync()[at + i + 1]);
-      });
-    };
-    for (const [logits, options] of cases) {
-      const want = new Sampler({ ...options, seed: 3 });
-      const window = options.repetitionWindow ?? 5;
-      const expected = Array.from({ length: draws }, () => want.sample(Float32Array.from(logits), recent.slice(-window)));
-      const got = drawn(logits, new Sampler({ repetitionWindow: window, ...options, seed: 3 }));
-      assert.deepEqual(got, expected, JSON.stringify(options));
-    }
-    assert.deepEqual(drawn(flat, new Sampler({ temperature: 1, topP: 0.99 })), Array(draws).fill(-1), 'more tokens than the list holds are left to the host');
-    assert.ok((b.bins.dataSync() as Int32Array).every((x) => x === 0), 'counts are left at zero');
-  });
-  for (const [rows, k] of [[9, 64], [10, 5000]]) {
+  for (const reverse of name.startsWith('sim') ? [false, true] : [false])
+    test(`draws on ${name} are those of the sampler${reverse ? ', last thread first' : ''}`, { skip: missing }, (t) => {
+      const before = simOptions.reverse;
+      simOptions.reverse = reverse;
+      t.after(() => (simOptions.reverse = before));
+      const on = device as Device;
+      const steps = new DecodeSteps(on.backend, 'f32');
+      const n = 12_000; // a block's stretch is longer than a wave
+      const [recent, draws] = [[3, 77, 3, 2999, 500], 6];
+      const random = randomStream(9);
+      const sharp = Float32Array.from({ length: n }, () => Math.log(random()) * -4 + 3 * random());
+      sharp[77] = 38; // what the penalty is for: drawn before, and likely
+      const flat = Float32Array.from({ length: n }, () => random() * 0.01);
+      const cases: (readonly [Float32Array, SamplingOptions])[] = [
+        [sharp, { temperature: 1 }],
+        [flat, { temperature: 1 }],
+        [sharp, { temperature: 0.7, topK: 40 }],
+        [sharp, { temperature: 1.3, topP: 0.9 }],
+        [sharp, { temperature: 1, minP: 0.05 }],
+        [sharp, { temperature: 0.8, topK: 50, topP: 0.8, minP: 0.01, repetitionPenalty: 1.4, repetitionWindow: 3 }],
+        [sharp, { temperature: 2, topK: 100, repetitionPenalty: 1.2 }],
+        [sharp, { temperature: 0.01, topK: 40 }],
+      ];
+      const make = (data: Float32Array | Int32Array | Float64Array): Tensor => tensor(data, { device: on });
+      const b = {
+        work: make(new Float32Array(n)),
+        tops: make(new Float32Array(SAMPLE.parts)),
+        masses: make(new Float64Array(SAMPLE.parts)),
+        bins: make(new Int32Array(SAMPLE.bins + 2)),
+        candidates: make(new Float64Array(SAMPLE.most)),
+      };
+      const drawn = (logits: Float32Array, sampler: Sampler): number[] => {
+        const uniforms = make(Float64Array.from({ length: 16 }, (_, i) => sampler.uniform(i - recent.length + 1)));
+        const at = recent.length - 1;
+        return Array.from({ length: draws }, (_, i) => {
+          // Always after the same tokens, with a random number of its own.
+          const tokens = make(Int32Array.from({ length: 17 }, (__, t) => recent[t - i] ?? 0));
+          const state = make(Int32Array.of(0, at + i, at + i + 1));
+          steps.draw({ ...b, logits: make(logits), uniforms, tokens, state }, sampler.options);
+          assert.deepEqual(Array.from(state.dataSync() as Int32Array).slice(1), [at + i + 1, at + i + 2]);
+          return Number(tokens.dataSync()[at + i + 1]);
+        });
+      };
+      for (const [logits, options] of cases) {
+        const want = new Sampler({ ...options, seed: 3 });
+        const window = options.repetitionWindow ?? 5;
+        const expected = Array.from({ length: draws }, () =>
+          want.sample(Float32Array.from(logits), recent.slice(-window)),
+        );
+        const got = drawn(logits, new Sampler({ repetitionWindow: window, ...options, seed: 3 }));
+        assert.deepEqual(got, expected, JSON.stringify(options));
+      }
+      assert.deepEqual(
+        drawn(flat, new Sampler({ temperature: 1, topP: 0.99 })),
+        Array(draws).fill(-1),
+        'more tokens than the list holds are left to the host',
+      );
+      assert.ok(
+        (b.bins.dataSync() as Int32Array).every((x) => x === 0),
+        'counts are left at zero',
+      );
+    });
+  for (const [rows, k] of [
+    [9, 64],
+    [10, 5000],
+  ]) {
     // 5000 numbers are more than a block has in flight: rows are read in several turns.
-    test(`products with rows of ${k} on ${name}: norm, bias, residual and gate against sums in double`, { skip: missing }, () => {
+    test(`products with rows of ${k} on ${name}: norm, bias, residual and gate against sums in double`, {
+      skip: missing,
+    }, () => {
       const on = device as Device;
       const steps = new DecodeSteps(on.backend, 'f32');
       const random = randomStream(k);
@@ -128,19 +160,33 @@ for (const { name, device, missing } of testDevices('sim:32')) {
       const [x, norm, weight, bias, residual] = [make(k), make(k), make(2 * rows * k), make(rows), make(rows)];
       const factor = 1 / Math.sqrt(x.reduce((a, v) => a + v * v, 0) / k + 1e-5);
       const sum = (row: number): number => x.reduce((a, v, i) => a + v * norm[i] * weight[row * k + i], 0) * factor;
-      const close = (got: Tensor, want: (row: number) => number): void => (got.dataSync() as Float32Array).forEach((v, r) => {
-        assert.ok(Math.abs(v - want(r)) <= 1e-5 * Math.sqrt(k), `row ${r}: ${v} instead of ${want(r)}`);
-      });
+      const close = (got: Tensor, want: (row: number) => number): void =>
+        (got.dataSync() as Float32Array).forEach((v, r) => {
+          assert.ok(Math.abs(v - want(r)) <= 1e-5 * Math.sqrt(k), `row ${r}: ${v} instead of ${want(r)}`);
+        });
       const out = put(new Float32Array(rows));
       const by = { x: put(x), norm: { weight: put(norm), eps: 1e-5 }, out };
-      steps.product({ ...by, weight: put(weight.slice(0, rows * k), [rows, k]), bias: put(bias), residual: put(residual) });
+      steps.product({
+        ...by,
+        weight: put(weight.slice(0, rows * k), [rows, k]),
+        bias: put(bias),
+        residual: put(residual),
+      });
       close(out, (r) => sum(r) + bias[r] + residual[r]);
       steps.gate({ ...by, weight: put(weight, [2 * rows, k]) });
       close(out, (r) => (sum(r) / (1 + Math.exp(-sum(r)))) * sum(rows + r));
     });
   }
-  for (const [heads, kvHeads, dim] of [[8, 2, 64], [8, 1, 64], [3, 3, 40], [4, 2, 128], [2, 2, 256]]) {
-    test(`attention of a new token on ${name}: ${heads} heads over ${kvHeads}, dimension ${dim}, split or not`, { skip: missing }, () => {
+  for (const [heads, kvHeads, dim] of [
+    [8, 2, 64],
+    [8, 1, 64],
+    [3, 3, 40],
+    [4, 2, 128],
+    [2, 2, 256],
+  ]) {
+    test(`attention of a new token on ${name}: ${heads} heads over ${kvHeads}, dimension ${dim}, split or not`, {
+      skip: missing,
+    }, () => {
       const on = device as Device;
       const steps = new DecodeSteps(on.backend, 'f32');
       const room = 640;
@@ -151,39 +197,63 @@ for (const { name, device, missing } of testDevices('sim:32')) {
       const [cos, sin] = [angles.map(Math.cos), angles.map(Math.sin)];
       const [keys, values] = [make(kvHeads * room * dim), make(kvHeads * room * dim)];
       const arrived = put(new Int32Array(heads), [heads]);
-      const partial = put(new Float32Array(heads * steps.splits(heads, kvHeads, room) * (dim + 1)), [heads * steps.splits(heads, kvHeads, room) * (dim + 1)]);
+      const partial = put(new Float32Array(heads * steps.splits(heads, kvHeads, room) * (dim + 1)), [
+        heads * steps.splits(heads, kvHeads, room) * (dim + 1),
+      ]);
       const cache = [keys, values].map((data) => put(data, [1, kvHeads, room, dim]));
       for (const position of [0, 1, 70, 600]) {
         const qkv = make((heads + 2 * kvHeads) * dim);
         const out = put(new Float32Array(heads * dim), [1, heads, 1, dim]);
         steps.attend({
-          qkv: put(qkv, [qkv.length]), cos: put(cos, [room, dim / 2]), sin: put(sin, [room, dim / 2]), state: put(Int32Array.of(0, position, position + 1), [3]),
-          keys: cache[0], values: cache[1], out, partial, arrived,
+          qkv: put(qkv, [qkv.length]),
+          cos: put(cos, [room, dim / 2]),
+          sin: put(sin, [room, dim / 2]),
+          state: put(Int32Array.of(0, position, position + 1), [3]),
+          keys: cache[0],
+          values: cache[1],
+          out,
+          partial,
+          arrived,
         });
-        const turned = (head: number): number[] => Array.from({ length: dim }, (_, d) => {
-          const [half, i] = [dim / 2, d % (dim / 2)];
-          const [c, s] = [cos[position * half + i], sin[position * half + i]];
-          const [a, b] = [qkv[head * dim + i], qkv[head * dim + i + half]];
-          return d < half ? a * c - b * s : a * s + b * c;
-        });
+        const turned = (head: number): number[] =>
+          Array.from({ length: dim }, (_, d) => {
+            const [half, i] = [dim / 2, d % (dim / 2)];
+            const [c, s] = [cos[position * half + i], sin[position * half + i]];
+            const [a, b] = [qkv[head * dim + i], qkv[head * dim + i + half]];
+            return d < half ? a * c - b * s : a * s + b * c;
+          });
         for (let h = 0; h < kvHeads; h++) {
           keys.set(turned(heads + h), (h * room + position) * dim);
-          values.set(qkv.subarray((heads + kvHeads + h) * dim, (heads + kvHeads + h + 1) * dim), (h * room + position) * dim);
+          values.set(
+            qkv.subarray((heads + kvHeads + h) * dim, (heads + kvHeads + h + 1) * dim),
+            (h * room + position) * dim,
+          );
         }
         const got = out.dataSync() as Float32Array;
         for (let h = 0; h < heads; h++) {
           const first = Math.floor(h / (heads / kvHeads)) * room;
           const q = turned(h);
-          const scores = Array.from({ length: position + 1 }, (_, j) => q.reduce((a, x, d) => a + x * keys[(first + j) * dim + d], 0) / Math.sqrt(dim));
+          const scores = Array.from(
+            { length: position + 1 },
+            (_, j) => q.reduce((a, x, d) => a + x * keys[(first + j) * dim + d], 0) / Math.sqrt(dim),
+          );
           const top = Math.max(...scores);
           const weights = scores.map((x) => Math.exp(x - top));
           const total = weights.reduce((a, b) => a + b, 0);
           for (let d = 0; d < dim; d++) {
             const want = weights.reduce((a, w, j) => a + w * values[(first + j) * dim + d], 0) / total;
-            assert.ok(Math.abs(got[h * dim + d] - want) < 2e-5, `position ${position}, head ${h}, ${d}: ${got[h * dim + d]} instead of ${want}`);
+            assert.ok(
+              Math.abs(got[h * dim + d] - want) < 2e-5,
+              `position ${position}, head ${h}, ${d}: ${got[h * dim + d]} instead of ${want}`,
+            );
           }
         }
-        cache.forEach((t, i) => assert.ok((t.dataSync() as Float32Array).every((x, j) => Math.abs(x - [keys, values][i][j]) < 1e-6), 'the cache has the new key and value'));
+        cache.forEach((t, i) =>
+          assert.ok(
+            (t.dataSync() as Float32Array).every((x, j) => Math.abs(x - [keys, values][i][j]) < 1e-6),
+            'the cache has the new key and value',
+          ),
+        );
         assert.ok((arrived.dataSync() as Int32Array).every((x) => x === 0));
       }
     });

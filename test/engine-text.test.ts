@@ -10,7 +10,8 @@ const TEXT = 'the cat sat on the mat, the cat ran. Größe 12 €! the mat sat.\
 const tokenizer = new Tokenizer(trainBpe(TEXT, 300));
 
 test('a learned vocabulary gives every text back and shortens its own', () => {
-  for (const text of [TEXT, 'unseen words: zebra 99', 'emoji 😀 and 漢字\t\n  x']) assert.equal(tokenizer.decode(tokenizer.encode(text)), text);
+  for (const text of [TEXT, 'unseen words: zebra 99', 'emoji 😀 and 漢字\t\n  x'])
+    assert.equal(tokenizer.decode(tokenizer.encode(text)), text);
   assert.ok(tokenizer.encode(TEXT).length < TEXT.length / 2);
   assert.deepEqual(trainBpe(TEXT, 300), trainBpe(TEXT, 300));
   assert.throws(() => trainBpe('x', 200), /257 or more/);
@@ -50,17 +51,43 @@ test('draws follow the probabilities, and a seed repeats them', () => {
   const exp = [...logits()].map(Math.exp);
   const sum = exp.reduce((a, b) => a + b);
   exp.forEach((e, i) => assert.ok(Math.abs(counts[i] / 4000 - e / sum) < 0.03, `token ${i}`));
-  const run = (seed: number): number[] => Array.from({ length: 20 }, ((x) => () => x.sample(logits()))(new Sampler({ seed })));
+  const run = (seed: number): number[] =>
+    Array.from(
+      { length: 20 },
+      (
+        (x) => () =>
+          x.sample(logits())
+      )(new Sampler({ seed })),
+    );
   assert.deepEqual(run(3), run(3));
   assert.notDeepEqual(run(3), run(4));
 });
 
 const small = (): LanguageModel => {
-  const config = llamaConfig({ ...llamaJson({
-    vocabSize: 300, hiddenSize: 32, intermediateSize: 48, layers: 2, heads: 4, kvHeads: 2, headDim: 8, maxPositions: 64, normEps: 1e-5, ropeTheta: 10000, tiedEmbeddings: true,
-    bosTokenId: 0, eosTokenIds: [299],
-  }, 'f32') });
-  return new LanguageModel(new Llama(config, VarBuilder.fromVarMap(new VarMap(), { generator: new Generator(2) })).eval(), tokenizer);
+  const config = llamaConfig({
+    ...llamaJson(
+      {
+        vocabSize: 300,
+        hiddenSize: 32,
+        intermediateSize: 48,
+        layers: 2,
+        heads: 4,
+        kvHeads: 2,
+        headDim: 8,
+        maxPositions: 64,
+        normEps: 1e-5,
+        ropeTheta: 10000,
+        tiedEmbeddings: true,
+        bosTokenId: 0,
+        eosTokenIds: [299],
+      },
+      'f32',
+    ),
+  });
+  return new LanguageModel(
+    new Llama(config, VarBuilder.fromVarMap(new VarMap(), { generator: new Generator(2) })).eval(),
+    tokenizer,
+  );
 };
 
 test('a model streams as many tokens as asked, the same for the same seed, and stops when told', async () => {
@@ -76,9 +103,12 @@ test('a model streams as many tokens as asked, the same for the same seed, and s
   assert.equal(await write({ maxTokens: 12, seed: 5 }), one);
   const abort = new AbortController();
   let seen = 0;
-  for await (const _ of model.tokens([0, 5], { maxTokens: 50, seed: 1, signal: abort.signal })) if (++seen === 3) abort.abort();
+  for await (const _ of model.tokens([0, 5], { maxTokens: 50, seed: 1, signal: abort.signal }))
+    if (++seen === 3) abort.abort();
   assert.equal(seen, 3);
   const stopAt = one.slice(3, 5);
   assert.equal(await write({ maxTokens: 12, seed: 5, stop: [stopAt] }), one.slice(0, one.indexOf(stopAt)));
-  await assert.rejects(async () => { for await (const _ of model.tokens(new Array(70).fill(1))) assert.fail(); }, /70 tokens, the model has 64 positions/);
+  await assert.rejects(async () => {
+    for await (const _ of model.tokens(new Array(70).fill(1))) assert.fail();
+  }, /70 tokens, the model has 64 positions/);
 });

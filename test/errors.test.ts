@@ -1,7 +1,20 @@
 // Refusals: every row's error samples throw the stated code and sentence on each device, and misuse of the API never crashes.
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
-import { arange, cat, einsum, full, ones, rand, stack, tensor, Tensor, UnsupportedError, WickError, zeros } from '../src/index.js';
+import {
+  arange,
+  cat,
+  einsum,
+  full,
+  ones,
+  rand,
+  stack,
+  tensor,
+  Tensor,
+  UnsupportedError,
+  WickError,
+  zeros,
+} from '../src/index.js';
 import type { DType } from '../src/base/dtype.js';
 import type { CompositeErrorSample, ErrorSample, Row } from '../src/ops/op.js';
 import { opList } from '../src/ops/table.js';
@@ -23,7 +36,12 @@ function provoke(row: Row, sample: ErrorSample | CompositeErrorSample, device: D
     scope(() => {
       const inputs = sample.inputs.map((spec) => {
         const dtype = spec.dtype ?? dtypeOf(row);
-        return placed(inputValues(spec, dtype, row.domain ?? [-1, 1], randomizer(1)), LAYOUTS.contiguous(spec.shape), dtype, device);
+        return placed(
+          inputValues(spec, dtype, row.domain ?? [-1, 1], randomizer(1)),
+          LAYOUTS.contiguous(spec.shape),
+          dtype,
+          device,
+        );
       });
       // Devices that only enqueue may find a bad index later: reading waits for it.
       for (const t of runCase({ row, sample, dtype: dtypeOf(row) }, inputs, device)) t.bytesSync();
@@ -45,7 +63,10 @@ for (const { name, device, missing } of testDevices('reference,cpu')) {
           unsupported++;
           continue;
         }
-        assert.ok(e instanceof WickError, `${row.name} error sample ${i}: ${e === undefined ? 'nothing was thrown' : String(e)}`);
+        assert.ok(
+          e instanceof WickError,
+          `${row.name} error sample ${i}: ${e === undefined ? 'nothing was thrown' : String(e)}`,
+        );
         assert.equal(e.code, s.code, `${row.name} error sample ${i}: ${String(e)}`);
         assert.match(e.message, s.says, `${row.name} error sample ${i}`);
         refused++;
@@ -60,9 +81,33 @@ const MISUSE: readonly (readonly [what: string, code: string, call: (d: Device) 
   ['a fraction beside an integer tensor', 'E_DTYPE', (d) => ones([2], { device: d, dtype: 'i32' }).add(0.5)],
   ['a float function of integers', 'E_DTYPE', (d) => ones([2], { device: d, dtype: 'i32' }).exp()],
   ['shapes that do not broadcast', 'E_SHAPE', (d) => ones([2, 3], { device: d }).add(ones([4], { device: d }))],
-  ['a disposed tensor', 'E_DISPOSED', (d) => { const t = ones([2], { device: d }); t.dispose(); return t.add(1); }],
-  ['a view of a disposed tensor', 'E_DISPOSED', (d) => { const t = ones([2, 2], { device: d }); t.dispose(); return t.t(); }],
-  ['reading a disposed tensor', 'E_DISPOSED', (d) => { const t = ones([2], { device: d }); t.dispose(); return t.dataSync(); }],
+  [
+    'a disposed tensor',
+    'E_DISPOSED',
+    (d) => {
+      const t = ones([2], { device: d });
+      t.dispose();
+      return t.add(1);
+    },
+  ],
+  [
+    'a view of a disposed tensor',
+    'E_DISPOSED',
+    (d) => {
+      const t = ones([2, 2], { device: d });
+      t.dispose();
+      return t.t();
+    },
+  ],
+  [
+    'reading a disposed tensor',
+    'E_DISPOSED',
+    (d) => {
+      const t = ones([2], { device: d });
+      t.dispose();
+      return t.dataSync();
+    },
+  ],
   ['a NaN dimension', 'E_SHAPE', (d) => zeros([2, NaN], { device: d })],
   ['a fractional dimension', 'E_SHAPE', (d) => zeros([1.5], { device: d })],
   ['a negative dimension', 'E_SHAPE', (d) => zeros([-1], { device: d })],
@@ -86,15 +131,30 @@ const MISUSE: readonly (readonly [what: string, code: string, call: (d: Device) 
   ['cat of nothing', 'E_ARGUMENT', () => cat([])],
   ['stack of nothing', 'E_ARGUMENT', () => stack([])],
   ['cat of unlike shapes', 'E_SHAPE', (d) => cat([ones([2, 2], { device: d }), ones([3, 3], { device: d })])],
-  ['matmul of unlike inner dimensions', 'E_SHAPE', (d) => ones([2, 3], { device: d }).matmul(ones([4, 5], { device: d }))],
+  [
+    'matmul of unlike inner dimensions',
+    'E_SHAPE',
+    (d) => ones([2, 3], { device: d }).matmul(ones([4, 5], { device: d })),
+  ],
   ['an einsum of the wrong rank', 'E_SHAPE', (d) => einsum('ijk->i', ones([2, 2], { device: d }))],
-  ['an index out of range', 'E_INDEX', (d) => ones([3], { device: d }).indexSelect(0, tensor([7n], { device: d })).dataSync()],
+  [
+    'an index out of range',
+    'E_INDEX',
+    (d) =>
+      ones([3], { device: d })
+        .indexSelect(0, tensor([7n], { device: d }))
+        .dataSync(),
+  ],
   ['item of many', 'E_SHAPE', (d) => ones([2], { device: d }).item()],
   ['an unknown device', 'E_DEVICE', () => Device.get('abacus:0')],
   ['backward without a graph', 'E_GRAD', (d) => ones([1], { device: d }).sum().backward()],
   ['backward of many numbers', 'E_GRAD', (d) => ones([2], { device: d, requiresGrad: true }).mul(2).backward()],
   ['a gradient for integers', 'E_GRAD', (d) => ones([2], { device: d, dtype: 'i32' }).requireGrad()],
-  ['assign of another dtype', 'E_DTYPE', (d) => ones([2], { device: d }).assign(ones([2], { device: d, dtype: 'f64' }))],
+  [
+    'assign of another dtype',
+    'E_DTYPE',
+    (d) => ones([2], { device: d }).assign(ones([2], { device: d, dtype: 'f64' })),
+  ],
   ['assign of another shape', 'E_SHAPE', (d) => ones([2], { device: d }).assign(ones([3], { device: d }))],
   ['fromBytes of the wrong length', 'E_SHAPE', (d) => Tensor.fromBytes(new Uint8Array(3), [1], 'f32', d)],
   ['random integers in no range', 'E_DTYPE', (d) => rand([2], { device: d, dtype: 'i32' })],
@@ -103,11 +163,18 @@ const MISUSE: readonly (readonly [what: string, code: string, call: (d: Device) 
 for (const { name, device, missing } of testDevices('reference,cpu')) {
   for (const [what, code, call] of MISUSE) {
     test(`${what} on ${name}: ${code}`, { skip: missing }, () => {
-      assert.throws(() => call(device as Device), (e: unknown) => e instanceof WickError && e.code === code && e.message.length > 10 || assert.fail(String(e)));
+      assert.throws(
+        () => call(device as Device),
+        (e: unknown) => (e instanceof WickError && e.code === code && e.message.length > 10) || assert.fail(String(e)),
+      );
     });
   }
-  test(`operands on different devices, ${name} and reference`, { skip: missing ?? (name === 'reference' ? 'it is the other device' : false) }, () => {
-    assert.throws(() => full([2], 1, { device: device as Device }).add(full([2], 1, { device: Device.reference() })), { code: 'E_DEVICE' });
+  test(`operands on different devices, ${name} and reference`, {
+    skip: missing ?? (name === 'reference' ? 'it is the other device' : false),
+  }, () => {
+    assert.throws(() => full([2], 1, { device: device as Device }).add(full([2], 1, { device: Device.reference() })), {
+      code: 'E_DEVICE',
+    });
   });
 }
 
@@ -115,7 +182,8 @@ after(() => console.log(`errors: ${refused} samples refused as stated, ${unsuppo
 
 test('errors of an op that runs by another row name the op that was called', () => {
   const make = (dtype: DType): Tensor => full([1, 2, 3, 4], 1, { dtype, device: Device.reference() });
-  const says = (call: () => unknown, text: RegExp): void => assert.throws(call, (e: Error) => text.test(e.message) || assert.fail(e.message));
+  const says = (call: () => unknown, text: RegExp): void =>
+    assert.throws(call, (e: Error) => text.test(e.message) || assert.fail(e.message));
   says(() => make('i32').sdpa(make('i32'), make('i32')), /^sdpa: does not take i32/);
   says(() => make('f32').sdpa(make('f64'), make('f32')), /^sdpa: operands are f32, f64, f32/);
   says(() => make('f32').sdpa(undefined as never, make('f32')), /^sdpa: operand 1 is undefined/);
@@ -123,15 +191,20 @@ test('errors of an op that runs by another row name the op that was called', () 
 
 test('arguments of the wrong kind give a typed error, or a result, on every op', () => {
   const wrong: readonly unknown[] = [undefined, null, 'a', {}, [], NaN, -1, 1.5, 1e12, true, Symbol.iterator];
-  for (const row of opList) for (const bad of wrong) for (const count of [1, 2, 3]) {
-    const what = `${row.name}(${Array.from({ length: count }, () => (typeof bad === 'symbol' ? 'symbol' : JSON.stringify(bad) ?? 'undefined')).join(', ')})`;
-    scope(() => {
-      const x = tensor([[1, 2, 3], [4, 5, 6]]) as unknown as Record<string, (...args: unknown[]) => unknown>;
-      try {
-        x[row.name](...Array.from({ length: count }, () => bad));
-      } catch (e) {
-        assert.ok(e instanceof WickError, `${what}: ${String(e)}`);
+  for (const row of opList)
+    for (const bad of wrong)
+      for (const count of [1, 2, 3]) {
+        const what = `${row.name}(${Array.from({ length: count }, () => (typeof bad === 'symbol' ? 'symbol' : (JSON.stringify(bad) ?? 'undefined'))).join(', ')})`;
+        scope(() => {
+          const x = tensor([
+            [1, 2, 3],
+            [4, 5, 6],
+          ]) as unknown as Record<string, (...args: unknown[]) => unknown>;
+          try {
+            x[row.name](...Array.from({ length: count }, () => bad));
+          } catch (e) {
+            assert.ok(e instanceof WickError, `${what}: ${String(e)}`);
+          }
+        });
       }
-    });
-  }
 });

@@ -10,7 +10,7 @@ import { testDevices } from '../src/testing/devices.js';
 /** How often a kernel is launched by f. */
 function launches(device: Device, f: () => void): number | undefined {
   const { backend } = device;
-  if (!(backend instanceof GpuBackend)) return f(), undefined;
+  if (!(backend instanceof GpuBackend)) return (f(), undefined);
   const { context } = backend;
   const launch = context.launch.bind(context);
   let count = 0;
@@ -25,12 +25,17 @@ function launches(device: Device, f: () => void): number | undefined {
 const bits = (t: Tensor): unknown[] => [...t.castTo('f64').dataSync()];
 
 for (const { name, device: found, missing } of testDevices('reference,cpu,sim:32,sim:64')) {
-  const run = (what: string, f: (d: Device) => void): void => void test(`${what} on ${name}`, { skip: missing }, () => scope(() => f(found as Device)));
+  const run = (what: string, f: (d: Device) => void): void =>
+    void test(`${what} on ${name}`, { skip: missing }, () => scope(() => f(found as Device)));
 
   for (const dtype of ['f32', 'bf16', 'f16'] as DType[]) {
     run(`a chain of ${dtype} gives the bits of its ops in one launch`, (d) => {
       const f = (x: Tensor, w: Tensor, b: Tensor): Tensor => x.mul(w).add(b).gelu().affine(0.5, 1).div(w.abs().add(1));
-      const [x, w, b] = [randn([33, 40], { dtype, device: d, seed: 1 }), randn([40], { dtype, device: d, seed: 2 }), randn([33, 1], { dtype, device: d, seed: 3 })];
+      const [x, w, b] = [
+        randn([33, 40], { dtype, device: d, seed: 1 }),
+        randn([40], { dtype, device: d, seed: 2 }),
+        randn([33, 1], { dtype, device: d, seed: 3 }),
+      ];
       const fused = fuse(f);
       const plain = f(x, w, b);
       let got: Tensor | undefined;
@@ -39,7 +44,10 @@ for (const { name, device: found, missing } of testDevices('reference,cpu,sim:32
       assert.deepEqual(bits(got as Tensor), bits(plain));
       if (count !== undefined) assert.equal(count, 1);
       // Other shapes and layouts through the same trace.
-      const [xt, ones] = [randn([40, 7], { dtype, device: d, seed: 4 }).t(), randn([7, 40], { dtype, device: d, seed: 5 })];
+      const [xt, ones] = [
+        randn([40, 7], { dtype, device: d, seed: 4 }).t(),
+        randn([7, 40], { dtype, device: d, seed: 5 }),
+      ];
       assert.deepEqual(bits(fused(xt, w, ones)), bits(f(xt, w, ones)));
     });
   }
@@ -50,12 +58,19 @@ for (const { name, device: found, missing } of testDevices('reference,cpu,sim:32
     assert.deepEqual(bits(fuse(f)(x, y)), bits(f(x, y)));
   });
 
-  run('steps that the result does not need are left out, and a function that does nothing answers its argument', (d) => {
-    const x = randn([10], { device: d, seed: 1 });
-    const f = fuse((t: Tensor) => { const y = t.exp(); t.sin(); return y; });
-    assert.deepEqual(bits(f(x)), bits(x.exp()));
-    assert.equal(fuse((t: Tensor) => t)(x), x);
-  });
+  run(
+    'steps that the result does not need are left out, and a function that does nothing answers its argument',
+    (d) => {
+      const x = randn([10], { device: d, seed: 1 });
+      const f = fuse((t: Tensor) => {
+        const y = t.exp();
+        t.sin();
+        return y;
+      });
+      assert.deepEqual(bits(f(x)), bits(x.exp()));
+      assert.equal(fuse((t: Tensor) => t)(x), x);
+    },
+  );
 
   run('gradients flow as without fuse', (d) => {
     const f = (x: Tensor, y: Tensor): Tensor => x.mul(y).tanh();
@@ -68,11 +83,26 @@ for (const { name, device: found, missing } of testDevices('reference,cpu,sim:32
   run('what is not elementwise is refused on GPUs', (d) => {
     const x = randn([4, 4], { device: d, seed: 1 });
     if (!d.backend.runChain) return;
-    assert.throws(() => fuse((t: Tensor) => t.exp().sum(-1))(x), (e) => e instanceof UnsupportedError && /fuse: sum is no elementwise op/.test(e.message));
-    assert.throws(() => fuse((t: Tensor) => t.unsqueeze(0).exp())(x), (e) => e instanceof UnsupportedError && /fuse: \w+ is no elementwise op/.test(e.message));
+    assert.throws(
+      () => fuse((t: Tensor) => t.exp().sum(-1))(x),
+      (e) => e instanceof UnsupportedError && /fuse: sum is no elementwise op/.test(e.message),
+    );
+    assert.throws(
+      () => fuse((t: Tensor) => t.unsqueeze(0).exp())(x),
+      (e) => e instanceof UnsupportedError && /fuse: \w+ is no elementwise op/.test(e.message),
+    );
     const y = randn([4, 4], { device: d, seed: 2 });
-    assert.throws(() => fuse((a: Tensor, b: Tensor, c: Tensor, e: Tensor, g: Tensor) => a.add(b).add(c).add(e).add(g))(x, y, x.exp(), y.exp(), x.sin()),
-      (e) => e instanceof ArgumentError && /5 inputs; at most 4/.test(e.message));
+    assert.throws(
+      () =>
+        fuse((a: Tensor, b: Tensor, c: Tensor, e: Tensor, g: Tensor) => a.add(b).add(c).add(e).add(g))(
+          x,
+          y,
+          x.exp(),
+          y.exp(),
+          x.sin(),
+        ),
+      (e) => e instanceof ArgumentError && /5 inputs; at most 4/.test(e.message),
+    );
     // The device still runs things after a refusal.
     assert.equal(x.exp().sum().shape.length, 0);
   });

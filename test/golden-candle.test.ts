@@ -16,7 +16,13 @@ const absent = present ? false : 'no golden folder here: set WICK_GOLDEN to one'
 
 for (const { name, device, missing } of testDevices('reference,cpu')) {
   const counts = noCounts();
-  if (device && golden) before(() => void warm(device, (dry) => { for (const c of golden.cases) attempt(() => void runCandleCase(golden, c, dry)); }));
+  if (device && golden)
+    before(
+      () =>
+        void warm(device, (dry) => {
+          for (const c of golden.cases) attempt(() => void runCandleCase(golden, c, dry));
+        }),
+    );
   for (const [op, cases] of golden?.byOp() ?? [['all', []]]) {
     test(`${op} on ${name}: ${cases.length} cases of Candle`, { skip: missing ?? absent }, () => {
       const failures: string[] = [];
@@ -25,8 +31,14 @@ for (const { name, device, missing } of testDevices('reference,cpu')) {
         counts[r.verdict]++;
         if (r.verdict === 'failed') failures.push(`${r.name}: ${r.why}`);
       }
-      assert.equal(failures.length, 0, `${failures.length} of ${cases.length} failed:\n  ${failures.slice(0, 12).join('\n  ')}`);
+      assert.equal(
+        failures.length,
+        0,
+        `${failures.length} of ${cases.length} failed:\n  ${failures.slice(0, 12).join('\n  ')}`,
+      );
     });
   }
-  after(() => { if (!missing && golden) console.log(`candle on ${name}: ${VERDICTS.map((v) => `${counts[v]} ${v}`).join(', ')}`); });
+  after(() => {
+    if (!missing && golden) console.log(`candle on ${name}: ${VERDICTS.map((v) => `${counts[v]} ${v}`).join(', ')}`);
+  });
 }

@@ -22,18 +22,41 @@ export interface Stored {
   readonly raw: RawArray;
 }
 const NAMES: Readonly<Record<string, DType>> = {
-  U8: 'u8', U32: 'u32', I16: 'i16', I32: 'i32', I64: 'i64', F8_E4M3: 'f8e4m3', BF16: 'bf16', F16: 'f16', F32: 'f32', F64: 'f64',
+  U8: 'u8',
+  U32: 'u32',
+  I16: 'i16',
+  I32: 'i32',
+  I64: 'i64',
+  F8_E4M3: 'f8e4m3',
+  BF16: 'bf16',
+  F16: 'f16',
+  F32: 'f32',
+  F64: 'f64',
 };
 
 function readStored(file: Buffer): Map<string, Stored> {
   const length = Number(file.readBigUInt64LE(0));
-  const header = JSON.parse(file.toString('utf8', 8, 8 + length)) as Record<string, { dtype: string; shape: number[]; data_offsets: [number, number] }>;
-  return new Map(Object.entries(header).filter(([name]) => name !== '__metadata__').map(([name, t]) => {
-    const bytes = new Uint8Array(file.subarray(8 + length + t.data_offsets[0], 8 + length + t.data_offsets[1]));
-    const dtype = NAMES[t.dtype];
-    return [name, { dtype, shape: t.shape, raw: new DTYPE[dtype].Raw(bytes.buffer, 0, bytes.length / DTYPE[dtype].bytes) }];
-  }));
+  const header = JSON.parse(file.toString('utf8', 8, 8 + length)) as Record<
+    string,
+    { dtype: string; shape: number[]; data_offsets: [number, number] }
+  >;
+  return new Map(
+    Object.entries(header)
+      .filter(([name]) => name !== '__metadata__')
+      .map(([name, t]) => {
+        const bytes = new Uint8Array(file.subarray(8 + length + t.data_offsets[0], 8 + length + t.data_offsets[1]));
+        const dtype = NAMES[t.dtype];
+        return [
+          name,
+          { dtype, shape: t.shape, raw: new DTYPE[dtype].Raw(bytes.buffer, 0, bytes.length / DTYPE[dtype].bytes) },
+        ];
+      }),
+  );
 }
 
-export const goldenCases: readonly GoldenCase[] = present ? (JSON.parse(Buffer.from(readGolden(folder, 'candle-cuda.json')).toString()) as { cases: GoldenCase[] }).cases : [];
-export const goldenTensors: ReadonlyMap<string, Stored> = present ? readStored(Buffer.from(readGolden(folder, 'candle-cuda.safetensors'))) : new Map();
+export const goldenCases: readonly GoldenCase[] = present
+  ? (JSON.parse(Buffer.from(readGolden(folder, 'candle-cuda.json')).toString()) as { cases: GoldenCase[] }).cases
+  : [];
+export const goldenTensors: ReadonlyMap<string, Stored> = present
+  ? readStored(Buffer.from(readGolden(folder, 'candle-cuda.safetensors')))
+  : new Map();

@@ -16,7 +16,13 @@ const absent = present ? false : 'no golden folder here: set WICK_GOLDEN to one'
 
 for (const { name, device, missing } of testDevices('reference,cpu')) {
   const counts = noCounts();
-  if (device && golden) before(() => void warm(device, (dry) => { for (const c of golden.cases) if (hasTorchCall(c)) attempt(() => void runTorchCase(golden, c, dry)); }));
+  if (device && golden)
+    before(
+      () =>
+        void warm(device, (dry) => {
+          for (const c of golden.cases) if (hasTorchCall(c)) attempt(() => void runTorchCase(golden, c, dry));
+        }),
+    );
   for (const [op, cases] of golden?.byOp() ?? [['all', []]]) {
     const uncalled = golden && !hasTorchCall(cases[0]) ? `${op} is not in the table of calls` : undefined;
     test(`${op} on ${name}: ${cases.length} cases of PyTorch`, { skip: missing ?? (absent || uncalled) }, () => {
@@ -26,13 +32,19 @@ for (const { name, device, missing } of testDevices('reference,cpu')) {
         counts[r.verdict]++;
         if (r.verdict === 'failed') failures.push(`${r.name}: ${r.why}`);
       }
-      assert.equal(failures.length, 0, `${failures.length} of ${cases.length} failed:\n  ${failures.slice(0, 12).join('\n  ')}`);
+      assert.equal(
+        failures.length,
+        0,
+        `${failures.length} of ${cases.length} failed:\n  ${failures.slice(0, 12).join('\n  ')}`,
+      );
     });
   }
   const uncalled = golden?.cases.filter((c) => !hasTorchCall(c)) ?? [];
   after(() => {
     if (missing || !golden) return;
-    const left = uncalled.length ? `; ${uncalled.length} not in the table of calls: ${[...new Set(uncalled.map((c) => c.op))].join(', ')}` : '';
+    const left = uncalled.length
+      ? `; ${uncalled.length} not in the table of calls: ${[...new Set(uncalled.map((c) => c.op))].join(', ')}`
+      : '';
     console.log(`torch on ${name}: ${VERDICTS.map((v) => `${counts[v]} ${v}`).join(', ')}${left}`);
   });
 }

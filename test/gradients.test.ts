@@ -25,7 +25,10 @@ function loss(outputs: readonly Tensor[], device: Device): Tensor | undefined {
   let total: Tensor | undefined;
   for (const o of outputs) {
     if (o.dtype !== 'f64') continue;
-    const weights = tensor(Float64Array.from({ length: o.size }, () => 0.5 + random()), { shape: o.shape, device });
+    const weights = tensor(
+      Float64Array.from({ length: o.size }, () => 0.5 + random()),
+      { shape: o.shape, device },
+    );
     const part = o.mul(weights).sum();
     total = total ? total.add(part) : part;
   }
@@ -41,12 +44,14 @@ function variables(c: Case, device: Device): { inputs: Tensor[]; floats: number[
 }
 
 function nudged(c: Case, inputs: readonly Tensor[], which: number, at: number, by: number, device: Device): number {
-  return scope(() => noGrad(() => {
-    const data = Float64Array.from(inputs[which].dataSync() as Float64Array);
-    data[at] += by;
-    const moved = inputs.map((t, i) => (i === which ? tensor(data, { shape: t.shape, device }) : t));
-    return (loss(runCase(c, moved, device), device) as Tensor).item();
-  }));
+  return scope(() =>
+    noGrad(() => {
+      const data = Float64Array.from(inputs[which].dataSync() as Float64Array);
+      data[at] += by;
+      const moved = inputs.map((t, i) => (i === which ? tensor(data, { shape: t.shape, device }) : t));
+      return (loss(runCase(c, moved, device), device) as Tensor).item();
+    }),
+  );
 }
 
 function close(got: number, want: number, scale: number): boolean {
@@ -73,7 +78,11 @@ function checkCase(c: Case, device: Device): void {
 
 /** Second order: the gradient along a direction is itself differentiated and compared with differences of first gradients. */
 function checkSecond(c: Case, device: Device): void {
-  const gradientSum = (inputs: readonly Tensor[], floats: readonly number[], createGraph: boolean): Tensor | undefined => {
+  const gradientSum = (
+    inputs: readonly Tensor[],
+    floats: readonly number[],
+    createGraph: boolean,
+  ): Tensor | undefined => {
     const grads = loss(runCase(c, inputs, device), device)?.backward({ createGraph });
     if (!grads) return undefined;
     let sum: Tensor | undefined;
@@ -98,15 +107,23 @@ function checkSecond(c: Case, device: Device): void {
     return (gradientSum(moved, floats, false) as Tensor).item();
   };
   const want = (move(STEP) - move(-STEP)) / (2 * STEP);
-  assert.ok(close(got ? got[at] : 0, want, scale), `${c.name}: second derivative at input ${i}[${at}]: got ${got?.[at]}, finite difference ${want}`);
+  assert.ok(
+    close(got ? got[at] : 0, want, scale),
+    `${c.name}: second derivative at input ${i}[${at}]: got ${got?.[at]}, finite difference ${want}`,
+  );
 }
 
 for (const { name, device, missing } of testDevices('reference')) {
   for (const [index, row] of opList.filter(differentiable).entries()) {
     if (!inShard(index)) continue;
     const cases = [...casesOf([row])].filter(
-      (c) => c.dtype === 'f64' && !c.values && c.name.startsWith(only) && c.sample.inputs.some((s) => !s.dtype) &&
-        c.sample.inputs.reduce((n, s) => n + s.shape.reduce((a, b) => a * b, 1), 0) <= LARGEST && c.sample.inputs.every((s) => s.shape.every((d) => d > 0)),
+      (c) =>
+        c.dtype === 'f64' &&
+        !c.values &&
+        c.name.startsWith(only) &&
+        c.sample.inputs.some((s) => !s.dtype) &&
+        c.sample.inputs.reduce((n, s) => n + s.shape.reduce((a, b) => a * b, 1), 0) <= LARGEST &&
+        c.sample.inputs.every((s) => s.shape.every((d) => d > 0)),
     );
     if (cases.length === 0) continue;
     test(`gradient of ${row.name} on ${name}: ${cases.length} cases`, { skip: missing }, () => {

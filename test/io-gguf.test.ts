@@ -38,92 +38,224 @@ const scalar: fc.Arbitrary<GgufValue> = fc.oneof(
 );
 const array: fc.Arbitrary<GgufValue> = fc.oneof(
   fc.array(fc.string({ unit: 'grapheme' })).map((value): GgufValue => ({ type: 'array', of: 'string', value })),
-  fc.float32Array({ noNaN: true }).map((value): GgufValue => ({ type: 'array', of: 'f32', value: Float32Array.from(value) })),
+  fc
+    .float32Array({ noNaN: true })
+    .map((value): GgufValue => ({ type: 'array', of: 'f32', value: Float32Array.from(value) })),
   fc.array(fc.boolean()).map((value): GgufValue => ({ type: 'array', of: 'bool', value })),
-  fc.array(fc.int32Array().map((value): GgufValue => ({ type: 'array', of: 'i32', value: Int32Array.from(value) })), { maxLength: 3 })
+  fc
+    .array(
+      fc.int32Array().map((value): GgufValue => ({ type: 'array', of: 'i32', value: Int32Array.from(value) })),
+      { maxLength: 3 },
+    )
     .map((value): GgufValue => ({ type: 'array', of: 'array', value })),
 );
 
 test('metadata and tensors are read back as written', () => {
-  fc.assert(fc.property(fc.dictionary(fc.string(), fc.oneof(scalar, array)), fc.integer({ min: 0, max: 3 }), (entries, rows) => {
-    const metadata = new Map(Object.entries(entries).filter(([key]) => key !== 'general.alignment'));
-    const bytes = Uint8Array.from({ length: rows * 34 }, (_, i) => i);
-    const read = Gguf.open(ggufBytes(metadata, [
-      { name: 'q', type: ggmlType('q8_0'), shape: [rows, 32], bytes }, { name: 'f', type: ggmlType('f16'), shape: [3], bytes: new Uint8Array([1, 2, 3, 4, 5, 6]) },
-    ]));
-    assert.deepEqual(read.metadata, metadata);
-    assert.deepEqual(read.names, ['q', 'f']);
-    assert.deepEqual(read.info('q').shape, [rows, 32]);
-    assert.deepEqual(read.raw('q'), bytes);
-    assert.deepEqual([read.record('f').dtype, read.record('f').read()], ['f16', new Uint8Array([1, 2, 3, 4, 5, 6])]);
-  }), { numRuns: 200 });
+  fc.assert(
+    fc.property(
+      fc.dictionary(fc.string(), fc.oneof(scalar, array)),
+      fc.integer({ min: 0, max: 3 }),
+      (entries, rows) => {
+        const metadata = new Map(Object.entries(entries).filter(([key]) => key !== 'general.alignment'));
+        const bytes = Uint8Array.from({ length: rows * 34 }, (_, i) => i);
+        const read = Gguf.open(
+          ggufBytes(metadata, [
+            { name: 'q', type: ggmlType('q8_0'), shape: [rows, 32], bytes },
+            { name: 'f', type: ggmlType('f16'), shape: [3], bytes: new Uint8Array([1, 2, 3, 4, 5, 6]) },
+          ]),
+        );
+        assert.deepEqual(read.metadata, metadata);
+        assert.deepEqual(read.names, ['q', 'f']);
+        assert.deepEqual(read.info('q').shape, [rows, 32]);
+        assert.deepEqual(read.raw('q'), bytes);
+        assert.deepEqual(
+          [read.record('f').dtype, read.record('f').read()],
+          ['f16', new Uint8Array([1, 2, 3, 4, 5, 6])],
+        );
+      },
+    ),
+    { numRuns: 200 },
+  );
 });
 
 test('version 1 has 32-bit counts and lengths', () => {
   const name = Buffer.from('t');
-  const v1 = Buffer.concat([MAGIC, u32(1), u32(1, 1), u32(3), Buffer.from('key'), u32(GGUF_TYPES.indexOf('u32'), 7), u32(1), name, u32(1, 2, 0), u64(0)]);
-  const padded = Buffer.concat([v1, Buffer.alloc(32 - (v1.length % 32)), Buffer.from(Float32Array.from([1, 2]).buffer)]);
+  const v1 = Buffer.concat([
+    MAGIC,
+    u32(1),
+    u32(1, 1),
+    u32(3),
+    Buffer.from('key'),
+    u32(GGUF_TYPES.indexOf('u32'), 7),
+    u32(1),
+    name,
+    u32(1, 2, 0),
+    u64(0),
+  ]);
+  const padded = Buffer.concat([
+    v1,
+    Buffer.alloc(32 - (v1.length % 32)),
+    Buffer.from(Float32Array.from([1, 2]).buffer),
+  ]);
   const read = Gguf.open(new Uint8Array(padded));
   assert.deepEqual([read.version, read.get('key'), [...floats(read.record('t').read())]], [1, 7, [1, 2]]);
 });
 
-const nest = (depth: number): Buffer => (depth === 0 ? Buffer.concat([u32(0), u64(0)]) : Buffer.concat([u32(9), u64(1), nest(depth - 1)]));
+const nest = (depth: number): Buffer =>
+  depth === 0 ? Buffer.concat([u32(0), u64(0)]) : Buffer.concat([u32(9), u64(1), nest(depth - 1)]);
 const BAD: [name: string, bytes: Uint8Array, message: RegExp][] = [
   ['another magic', new Uint8Array(64), /at byte 0: magic: must be "GGUF"/],
   ['version 4', new Uint8Array(Buffer.concat([MAGIC, u32(4), Buffer.alloc(64)])), /at byte 4: version 4 is not known/],
-  ['big-endian files', new Uint8Array(Buffer.concat([MAGIC, Buffer.from([0, 0, 0, 3]), Buffer.alloc(64)])), /big-endian files are not read/],
-  ['a tensor count beyond the file', file(u64(2n ** 62n, 0)), /number of tensors is 4611686018427387904, the rest of the file has room for 0/],
-  ['a metadata count beyond the file', file(u64(0, 2n ** 40n), Buffer.alloc(90)), /number of metadata entries is 1099511627776, the rest of the file has room for 10/],
-  ['a key longer than the file', file(u64(0, 1), u64(2n ** 63n), Buffer.alloc(9)), /length of key 0 is 9223372036854775808/],
+  [
+    'big-endian files',
+    new Uint8Array(Buffer.concat([MAGIC, Buffer.from([0, 0, 0, 3]), Buffer.alloc(64)])),
+    /big-endian files are not read/,
+  ],
+  [
+    'a tensor count beyond the file',
+    file(u64(2n ** 62n, 0)),
+    /number of tensors is 4611686018427387904, the rest of the file has room for 0/,
+  ],
+  [
+    'a metadata count beyond the file',
+    file(u64(0, 2n ** 40n), Buffer.alloc(90)),
+    /number of metadata entries is 1099511627776, the rest of the file has room for 10/,
+  ],
+  [
+    'a key longer than the file',
+    file(u64(0, 1), u64(2n ** 63n), Buffer.alloc(9)),
+    /length of key 0 is 9223372036854775808/,
+  ],
   ['an unknown value type', file(u64(0, 1), text('k'), u32(13), Buffer.alloc(8)), /metadata "k": type 13 is not known/],
-  ['an array longer than the file', file(u64(0, 1), text('k'), u32(9, 4), u64(2n ** 61n)), /length of k is 2305843009213693952/],
+  [
+    'an array longer than the file',
+    file(u64(0, 1), text('k'), u32(9, 4), u64(2n ** 61n)),
+    /length of k is 2305843009213693952/,
+  ],
   ['arrays nested without end', file(u64(0, 1), text('k'), u32(9), nest(5)), /nested deeper than 4/],
   ['a bool of 2', file(u64(0, 1), text('k'), u32(7), Buffer.from([2])), /a bool is 0 or 1, not 2/],
-  ['a key twice', file(u64(0, 2), text('k'), u32(0), Buffer.from([1]), text('k'), u32(0), Buffer.from([1])), /key "k" is there twice/],
-  ['an odd alignment', file(u64(0, 1), text('general.alignment'), u32(4, 24)), /general.alignment 24 is no power of two/],
+  [
+    'a key twice',
+    file(u64(0, 2), text('k'), u32(0), Buffer.from([1]), text('k'), u32(0), Buffer.from([1])),
+    /key "k" is there twice/,
+  ],
+  [
+    'an odd alignment',
+    file(u64(0, 1), text('general.alignment'), u32(4, 24)),
+    /general.alignment 24 is no power of two/,
+  ],
   ['an alignment of 0', file(u64(0, 1), text('general.alignment'), u32(4, 0)), /general.alignment 0/],
   ['an unknown tensor type', tensorFile([4], 99, 0), /tensor "t": type 99 is not known/],
   ['a rank of 9', tensorFile([1, 1, 1, 1, 1, 1, 1, 1, 1], 0, 0), /rank 9 is beyond 8/],
-  ['rows that are no whole blocks', tensorFile([33], 2, 0), /rows of 33 elements are not whole blocks of Q4_0, which have 32/],
+  [
+    'rows that are no whole blocks',
+    tensorFile([33], 2, 0),
+    /rows of 33 elements are not whole blocks of Q4_0, which have 32/,
+  ],
   ['dimensions that overflow', tensorFile([2n ** 40n, 2n ** 40n], 0, 0), /takes \d+ bytes, more than the file has/],
   ['a dimension beyond 2^53', tensorFile([2n ** 63n], 0, 0), /dimension is 9223372036854775808/],
   ['an offset beyond the file', tensorFile([4], 0, 4096), /leave the file/],
   ['an offset that is not aligned', tensorFile([4], 0, 8), /offset 8 is no multiple of 32/],
-  ['overlapping tensors', file(u64(2, 0), text('a'), u32(1), u64(64), u32(0), u64(0), text('b'), u32(1), u64(4), u32(0), u64(32), Buffer.alloc(1024)), /tensor "b" overlaps another/],
-  ['a tensor name twice', file(u64(2, 0), text('a'), u32(1), u64(1), u32(0), u64(0), text('a'), u32(1), u64(1), u32(0), u64(32), Buffer.alloc(1024)), /"a": is there twice/],
+  [
+    'overlapping tensors',
+    file(
+      u64(2, 0),
+      text('a'),
+      u32(1),
+      u64(64),
+      u32(0),
+      u64(0),
+      text('b'),
+      u32(1),
+      u64(4),
+      u32(0),
+      u64(32),
+      Buffer.alloc(1024),
+    ),
+    /tensor "b" overlaps another/,
+  ],
+  [
+    'a tensor name twice',
+    file(
+      u64(2, 0),
+      text('a'),
+      u32(1),
+      u64(1),
+      u32(0),
+      u64(0),
+      text('a'),
+      u32(1),
+      u64(1),
+      u32(0),
+      u64(32),
+      Buffer.alloc(1024),
+    ),
+    /"a": is there twice/,
+  ],
 ];
 for (const [name, bytes, message] of BAD) {
   test(`refuses ${name}`, () => {
-    const held = heldBytes(() => assert.throws(() => Gguf.open(bytes), (e: Error) => e instanceof FormatError && message.test(e.message)));
+    const held = heldBytes(() =>
+      assert.throws(
+        () => Gguf.open(bytes),
+        (e: Error) => e instanceof FormatError && message.test(e.message),
+      ),
+    );
     assert.ok(held < 1 << 20);
   });
 }
 
 test('damaged files give a result or a typed error', () => {
-  const good = ggufBytes(new Map<string, GgufValue>([
-    ['general.name', { type: 'string', value: 'm' }], ['tokens', { type: 'array', of: 'string', value: ['a', 'bc'] }], ['n', { type: 'u32', value: 3 }],
-  ]), [{ name: 'w', type: ggmlType('Q4_K'), shape: [1, 256], bytes: new Uint8Array(144) }, { name: 'b', type: ggmlType('F32'), shape: [4], bytes: new Uint8Array(16) }]);
-  const readAll = (bytes: Uint8Array) => survives(() => {
-    const g = Gguf.open(bytes);
-    for (const name of g.names) g.dequantize(name, { widen: true }).read();
-  });
+  const good = ggufBytes(
+    new Map<string, GgufValue>([
+      ['general.name', { type: 'string', value: 'm' }],
+      ['tokens', { type: 'array', of: 'string', value: ['a', 'bc'] }],
+      ['n', { type: 'u32', value: 3 }],
+    ]),
+    [
+      { name: 'w', type: ggmlType('Q4_K'), shape: [1, 256], bytes: new Uint8Array(144) },
+      { name: 'b', type: ggmlType('F32'), shape: [4], bytes: new Uint8Array(16) },
+    ],
+  );
+  const readAll = (bytes: Uint8Array) =>
+    survives(() => {
+      const g = Gguf.open(bytes);
+      for (const name of g.names) g.dequantize(name, { widen: true }).read();
+    });
   assert.equal(readAll(good), true);
-  fc.assert(fc.property(broken(good), (bytes) => void readAll(bytes)), { numRuns: 2000 });
+  fc.assert(
+    fc.property(broken(good), (bytes) => void readAll(bytes)),
+    { numRuns: 2000 },
+  );
 });
 
 test('quantized tensors are not plain records, and ranges of the decoded are ranges of the whole', () => {
   const x = Float32Array.from({ length: 96 }, (_, i) => Math.sin(i));
-  const g = Gguf.open(ggufBytes(new Map(), [{ name: 'w', type: ggmlType('Q5_1'), shape: [3, 32], bytes: quantize(ggmlType('Q5_1'), x) }]));
-  assert.throws(() => g.record('w'), (e: Error) => e instanceof DTypeError && /is quantized as Q5_1/.test(e.message));
+  const g = Gguf.open(
+    ggufBytes(new Map(), [{ name: 'w', type: ggmlType('Q5_1'), shape: [3, 32], bytes: quantize(ggmlType('Q5_1'), x) }]),
+  );
+  assert.throws(
+    () => g.record('w'),
+    (e: Error) => e instanceof DTypeError && /is quantized as Q5_1/.test(e.message),
+  );
   const record = g.dequantize('w');
   const all = record.read();
   assert.equal(all.length, 384);
-  for (const [a, b] of [[0, 4], [100, 300], [127, 129], [384, 384]]) assert.deepEqual(record.read(a, b), all.slice(a, b));
+  for (const [a, b] of [
+    [0, 4],
+    [100, 300],
+    [127, 129],
+    [384, 384],
+  ])
+    assert.deepEqual(record.read(a, b), all.slice(a, b));
   assert.throws(() => g.raw('w', 0, 1000), ArgumentError);
 });
 
 test('types that are only named are refused with the list of those decoded', () => {
-  assert.throws(() => dequantize(ggmlType('IQ2_XXS'), new Uint8Array(66)), (e: Error) => e instanceof UnsupportedError && /IQ2_XXS is not decoded/.test(e.message));
+  assert.throws(
+    () => dequantize(ggmlType('IQ2_XXS'), new Uint8Array(66)),
+    (e: Error) => e instanceof UnsupportedError && /IQ2_XXS is not decoded/.test(e.message),
+  );
   assert.throws(() => quantize(ggmlType('Q4_K'), new Float32Array(256)), UnsupportedError);
   assert.throws(() => quantize(ggmlType('Q4_0'), new Float32Array(31)), ShapeError);
   assert.throws(() => dequantize(ggmlType('Q4_0'), new Uint8Array(17)), FormatError);
@@ -134,15 +266,22 @@ test('each encoder loses at most its step, and encodes what it decoded to the sa
   const steps: Record<string, number> = { Q4_0: 1 / 8, Q4_1: 1 / 15, Q5_0: 1 / 16, Q5_1: 1 / 31, Q8_0: 1 / 127 };
   const names = GGML_TYPES.filter(canQuantize).map((t) => t.name);
   assert.deepEqual(names.sort(), Object.keys(steps).sort());
-  fc.assert(fc.property(fc.float32Array({ minLength: 32, maxLength: 32, min: -8, max: 8, noNaN: true }), fc.constantFrom(...names), (x, name) => {
-    const type = ggmlType(name);
-    const y = dequantize(type, quantize(type, x));
-    const spread = Math.max(...x) - Math.min(...x);
-    const reach = name.endsWith('_1') ? spread : Math.max(...x.map(Math.abs));
-    // Scale and minimum are kept in f16, hence the share of the largest magnitude.
-    const bound = steps[name] * reach + Math.max(...x.map(Math.abs)) * 2 ** -9 + 2 ** -18;
-    for (let i = 0; i < 32; i++) assert.ok(Math.abs(x[i] - y[i]) <= bound, `${name}: ${x[i]} became ${y[i]}, bound ${bound}`);
-  }));
+  fc.assert(
+    fc.property(
+      fc.float32Array({ minLength: 32, maxLength: 32, min: -8, max: 8, noNaN: true }),
+      fc.constantFrom(...names),
+      (x, name) => {
+        const type = ggmlType(name);
+        const y = dequantize(type, quantize(type, x));
+        const spread = Math.max(...x) - Math.min(...x);
+        const reach = name.endsWith('_1') ? spread : Math.max(...x.map(Math.abs));
+        // Scale and minimum are kept in f16, hence the share of the largest magnitude.
+        const bound = steps[name] * reach + Math.max(...x.map(Math.abs)) * 2 ** -9 + 2 ** -18;
+        for (let i = 0; i < 32; i++)
+          assert.ok(Math.abs(x[i] - y[i]) <= bound, `${name}: ${x[i]} became ${y[i]}, bound ${bound}`);
+      },
+    ),
+  );
 });
 
 test('dequantize: blocks made by hand for the types without golden cases', () => {
@@ -159,7 +298,13 @@ test('dequantize: blocks made by hand for the types without golden cases', () =>
 });
 
 test('dequantize: bit for bit what Candle gives on CUDA, f32 and f16', { skip: noGolden }, () => {
-  interface Case { op: string; dtype: string; params: { quant: string }; inputs: { blocks: string }; outputs: { y: string } }
+  interface Case {
+    op: string;
+    dtype: string;
+    params: { quant: string };
+    inputs: { blocks: string };
+    outputs: { y: string };
+  }
   using st = SafeTensors.open(golden('candle-cuda.safetensors'));
   const { cases } = JSON.parse(readFileSync(golden('candle-cuda.json'), 'utf8')) as { cases: Case[] };
   const mine = cases.filter((c) => c.op === 'dequantize');
@@ -189,7 +334,10 @@ test('quantize: byte for byte what ggml gives; the others decode close to their 
 
 test('a real model: what llama.cpp quantized is what we quantize, tensor by tensor', { skip: noGolden }, () => {
   using plain = Gguf.open(golden('stories260K', 'gguf', 'stories260K.gguf'));
-  assert.deepEqual([plain.version, plain.names.length, plain.get('general.architecture'), plain.get('llama.block_count')], [3, 48, 'llama', 5]);
+  assert.deepEqual(
+    [plain.version, plain.names.length, plain.get('general.architecture'), plain.get('llama.block_count')],
+    [3, 48, 'llama', 5],
+  );
   assert.equal((plain.get('tokenizer.ggml.tokens') as string[]).length, 512);
   let compared = 0;
   for (const kind of ['Q4_0', 'Q5_1', 'Q8_0', 'F16']) {
@@ -198,7 +346,11 @@ test('a real model: what llama.cpp quantized is what we quantize, tensor by tens
       const { type, shape } = packed.info(name);
       assert.deepEqual(shape, plain.info(name).shape);
       const x = floats(plain.record(name).read());
-      const want = canQuantize(type) ? quantize(type, x) : type.name === 'F16' ? new Uint8Array(Uint16Array.from(x, toF16Bits).buffer) : new Uint8Array(x.buffer);
+      const want = canQuantize(type)
+        ? quantize(type, x)
+        : type.name === 'F16'
+          ? new Uint8Array(Uint16Array.from(x, toF16Bits).buffer)
+          : new Uint8Array(x.buffer);
       assert.deepEqual(Buffer.from(packed.raw(name)), Buffer.from(want), `${kind} ${name} ${type.name}`);
       compared++;
     }
@@ -207,7 +359,11 @@ test('a real model: what llama.cpp quantized is what we quantize, tensor by tens
 });
 
 test('vocabularies without tensors', { skip: noGolden }, () => {
-  for (const [name, tokens] of [['gpt-2', 50257], ['llama-spm', 32000], ['bert-bge', 30522]] as const) {
+  for (const [name, tokens] of [
+    ['gpt-2', 50257],
+    ['llama-spm', 32000],
+    ['bert-bge', 30522],
+  ] as const) {
     using g = Gguf.open(golden('vocab', `ggml-vocab-${name}.gguf`));
     assert.equal(g.names.length, 0);
     assert.equal((g.get('tokenizer.ggml.tokens') as string[]).length, tokens);

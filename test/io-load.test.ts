@@ -20,7 +20,12 @@ import * as p from './io-torch-build.js';
 const dir = scratch();
 const device = Device.get('reference');
 const make = (shape: number[], dtype: (typeof DTYPES)[number]): Tensor =>
-  Tensor.fromBytes(Uint8Array.from({ length: shape.reduce((a, b) => a * b, 1) * bytesOf(dtype) }, (_, i) => (i * 7) & 0x3f), shape, dtype, device);
+  Tensor.fromBytes(
+    Uint8Array.from({ length: shape.reduce((a, b) => a * b, 1) * bytesOf(dtype) }, (_, i) => (i * 7) & 0x3f),
+    shape,
+    dtype,
+    device,
+  );
 
 async function same(got: Tensor, want: Tensor): Promise<void> {
   assert.deepEqual([got.dtype, got.shape], [want.dtype, want.shape]);
@@ -63,8 +68,18 @@ test('gguf: plain tensors round trip, quantized ones ask for dequantize', async 
   const path = join(dir, 'm.gguf');
   saveTensors(path, { w: make([2, 4], 'f32'), h: make([4], 'bf16') });
   await same(loadTensors(path, { device }).get('w')!, make([2, 4], 'f32'));
-  const bytes = ggufBytes(new Map(), [{ name: 'q', type: ggmlType('Q8_0'), shape: [32], bytes: quantize(ggmlType('Q8_0'), new Float32Array(32).fill(127)) }]);
-  assert.throws(() => loadTensors(bytes, { device }), (e: Error) => e instanceof DTypeError && /quantized as Q8_0/.test(e.message));
+  const bytes = ggufBytes(new Map(), [
+    {
+      name: 'q',
+      type: ggmlType('Q8_0'),
+      shape: [32],
+      bytes: quantize(ggmlType('Q8_0'), new Float32Array(32).fill(127)),
+    },
+  ]);
+  assert.throws(
+    () => loadTensors(bytes, { device }),
+    (e: Error) => e instanceof DTypeError && /quantized as Q8_0/.test(e.message),
+  );
   const wide = loadTensors(bytes, { device, dequantize: true }).get('q')!;
   assert.deepEqual([...(await wide.data())], new Array(32).fill(127));
 });
@@ -78,7 +93,10 @@ test('a checkpoint gives its tensors under a prefix, and refuses those only fore
   assert.deepEqual([...(await tensors.get('w')!.data())], [1, 2]);
   assert.throws(() => loadTensors(good, { device, prefix: 'net.' }), /no tensor's name starts with "net."/);
   const odd = p.zipFile(p.dict([p.str('s'), p.call(p.global('my', 'rebuild'), w)]), storages);
-  assert.throws(() => loadTensors(odd, { device }), (e: Error) => e instanceof UnsupportedError && /s: is built by my.rebuild/.test(e.message));
+  assert.throws(
+    () => loadTensors(odd, { device }),
+    (e: Error) => e instanceof UnsupportedError && /s: is built by my.rebuild/.test(e.message),
+  );
 });
 
 test('the content tells the format, not the name', () => {

@@ -21,17 +21,21 @@ function file(header: unknown, data: Uint8Array | number = 0, length?: bigint): 
 const entry = (dtype: string, shape: unknown, data_offsets: unknown) => ({ dtype, shape, data_offsets });
 
 test('what is written is read back, byte for byte, in every dtype', () => {
-  fc.assert(fc.property(anyRecords(), fc.dictionary(fc.string(), fc.string()), (records, metadata) => {
-    const st = SafeTensors.open(safetensorsBytes(records, metadata));
-    assert.equal(st.names.length, records.length);
-    for (const record of records) sameRecord(st.record(record.name), record);
-    assert.deepEqual(Object.fromEntries(st.metadata), Object.fromEntries(Object.entries(metadata)));
-  }));
+  fc.assert(
+    fc.property(anyRecords(), fc.dictionary(fc.string(), fc.string()), (records, metadata) => {
+      const st = SafeTensors.open(safetensorsBytes(records, metadata));
+      assert.equal(st.names.length, records.length);
+      for (const record of records) sameRecord(st.record(record.name), record);
+      assert.deepEqual(Object.fromEntries(st.metadata), Object.fromEntries(Object.entries(metadata)));
+    }),
+  );
 });
 
 test('tensors are written with wide elements first, aligned to their element', () => {
   const bytes = safetensorsBytes([
-    memoryRecord('a', 'u8', [3], new Uint8Array(3)), memoryRecord('b', 'f64', [1], new Uint8Array(8)), memoryRecord('c', 'f16', [1], new Uint8Array(2)),
+    memoryRecord('a', 'u8', [3], new Uint8Array(3)),
+    memoryRecord('b', 'f64', [1], new Uint8Array(8)),
+    memoryRecord('c', 'f16', [1], new Uint8Array(2)),
   ]);
   const st = SafeTensors.open(bytes);
   assert.deepEqual(st.names, ['b', 'c', 'a']);
@@ -44,24 +48,55 @@ const BAD: [name: string, bytes: Uint8Array, message: RegExp][] = [
   ['a header length of 2^64 - 1', file('{}', 0, 2n ** 64n - 1n), /header length is 18446744073709551615/],
   ['a header that is no JSON', file('{"a":'), /at byte 8: header: is no JSON/],
   ['a header that is an array', file('[]'), /must begin with "\{"/],
-  ['bytes that are no UTF-8', file('{"a\xff":1}'.replace('\xff', '�')).map((b) => (b === 0xef ? 0xff : b)), /is no JSON/],
+  [
+    'bytes that are no UTF-8',
+    file('{"a\xff":1}'.replace('\xff', '�')).map((b) => (b === 0xef ? 0xff : b)),
+    /is no JSON/,
+  ],
   ['an unknown dtype', file({ t: entry('F99', [1], [0, 4]) }, 4), /tensor "t": dtype "F99" is not known/],
   ['a dtype from the prototype', file({ t: entry('toString', [1], [0, 4]) }, 4), /dtype "toString" is not known/],
   ['a negative dimension', file({ t: entry('F32', [-1], [0, 4]) }, 4), /shape \[-1\] must be whole numbers/],
   ['a fractional dimension', file({ t: entry('F32', [1.5], [0, 6]) }, 6), /must be whole numbers/],
-  ['a shape that does not fit its bytes', file({ t: entry('F32', [2], [0, 4]) }, 4), /F32 of shape \[2\] takes 8 bytes, data_offsets hold 4/],
-  ['a shape whose product overflows', file({ t: entry('F32', [2 ** 52, 2 ** 52], [0, 4]) }, 4), /takes no possible number of bytes/],
-  ['offsets beyond the data', file({ t: entry('F32', [2], [0, 8]) }, 4), /data_offsets \[0, 8\] leave the 4 bytes of data/],
+  [
+    'a shape that does not fit its bytes',
+    file({ t: entry('F32', [2], [0, 4]) }, 4),
+    /F32 of shape \[2\] takes 8 bytes, data_offsets hold 4/,
+  ],
+  [
+    'a shape whose product overflows',
+    file({ t: entry('F32', [2 ** 52, 2 ** 52], [0, 4]) }, 4),
+    /takes no possible number of bytes/,
+  ],
+  [
+    'offsets beyond the data',
+    file({ t: entry('F32', [2], [0, 8]) }, 4),
+    /data_offsets \[0, 8\] leave the 4 bytes of data/,
+  ],
   ['offsets in reverse', file({ t: entry('F32', [1], [4, 0]) }, 4), /data_offsets \[4, 0\]/],
-  ['overlapping tensors', file({ a: entry('F32', [1], [0, 4]), b: entry('F32', [1], [2, 6]) }, 6), /"b" starts at byte \d+: it overlaps another/],
-  ['a gap between tensors', file({ a: entry('F32', [1], [0, 4]), b: entry('F32', [1], [8, 12]) }, 12), /a gap lies before it/],
-  ['bytes after the last tensor', file({ a: entry('F32', [1], [0, 4]) }, 5), /1 bytes after the last tensor belong to none/],
+  [
+    'overlapping tensors',
+    file({ a: entry('F32', [1], [0, 4]), b: entry('F32', [1], [2, 6]) }, 6),
+    /"b" starts at byte \d+: it overlaps another/,
+  ],
+  [
+    'a gap between tensors',
+    file({ a: entry('F32', [1], [0, 4]), b: entry('F32', [1], [8, 12]) }, 12),
+    /a gap lies before it/,
+  ],
+  [
+    'bytes after the last tensor',
+    file({ a: entry('F32', [1], [0, 4]) }, 5),
+    /1 bytes after the last tensor belong to none/,
+  ],
   ['metadata that is no text', file({ __metadata__: { a: 1 } }), /__metadata__: "a" must be a string/],
   ['an entry that is null', file({ a: null }), /tensor "a": must be an object/],
 ];
 for (const [name, bytes, message] of BAD) {
   test(`refuses ${name} and says where`, () => {
-    assert.throws(() => SafeTensors.open(bytes), (e: Error) => e instanceof FormatError && message.test(e.message) && e.message.startsWith('buffer: at byte'));
+    assert.throws(
+      () => SafeTensors.open(bytes),
+      (e: Error) => e instanceof FormatError && message.test(e.message) && e.message.startsWith('buffer: at byte'),
+    );
   });
 }
 
@@ -70,12 +105,30 @@ test('a huge length is refused before any memory is taken for it', () => {
 });
 
 test('foreign dtypes are refused by name and widened without loss on request', () => {
-  const st = SafeTensors.open(file({
-    b: entry('BOOL', [2], [0, 2]), c: entry('I8', [2], [2, 4]), d: entry('U16', [2], [4, 8]), e: entry('F8_E5M2', [2], [8, 10]), f: entry('U64', [1], [10, 18]),
-  }, new Uint8Array([1, 0, 0x80, 0x7f, 0xff, 0xff, 1, 0, 0x3c, 0xc0, 1, 2, 3, 4, 5, 6, 7, 8])));
-  assert.throws(() => st.read('b'), (e: Error) => e instanceof DTypeError && /dtype bool is none of .*\{ widen: true \} reads it as u8/.test(e.message));
-  assert.throws(() => st.record('f', { widen: true }), (e: Error) => e instanceof DTypeError && /dtype u64 .*no type here holds it without loss/.test(e.message));
-  const wide = (name: string) => { const r = st.record(name, { widen: true }); return [r.dtype, r.read()] as const; };
+  const st = SafeTensors.open(
+    file(
+      {
+        b: entry('BOOL', [2], [0, 2]),
+        c: entry('I8', [2], [2, 4]),
+        d: entry('U16', [2], [4, 8]),
+        e: entry('F8_E5M2', [2], [8, 10]),
+        f: entry('U64', [1], [10, 18]),
+      },
+      new Uint8Array([1, 0, 0x80, 0x7f, 0xff, 0xff, 1, 0, 0x3c, 0xc0, 1, 2, 3, 4, 5, 6, 7, 8]),
+    ),
+  );
+  assert.throws(
+    () => st.read('b'),
+    (e: Error) => e instanceof DTypeError && /dtype bool is none of .*\{ widen: true \} reads it as u8/.test(e.message),
+  );
+  assert.throws(
+    () => st.record('f', { widen: true }),
+    (e: Error) => e instanceof DTypeError && /dtype u64 .*no type here holds it without loss/.test(e.message),
+  );
+  const wide = (name: string) => {
+    const r = st.record(name, { widen: true });
+    return [r.dtype, r.read()] as const;
+  };
   assert.deepEqual(wide('b'), ['u8', new Uint8Array([1, 0])]);
   const [i16, c] = wide('c');
   assert.deepEqual([i16, ...new Int16Array(c.slice().buffer)], ['i16', -128, 127]);
@@ -113,7 +166,8 @@ test('a shard index joins files, and may not name files elsewhere', () => {
   const part = (name: string, v: number) => memoryRecord(name, 'u8', [2], new Uint8Array([v, v]));
   writeSafetensors(join(model, 'x-1.safetensors'), [part('a', 1), part('b', 2)]);
   writeSafetensors(join(model, 'x-2.safetensors'), [part('c', 3)]);
-  const index = (map: Record<string, string>) => writeFileSync(join(model, 'model.safetensors.index.json'), JSON.stringify({ weight_map: map }));
+  const index = (map: Record<string, string>) =>
+    writeFileSync(join(model, 'model.safetensors.index.json'), JSON.stringify({ weight_map: map }));
   index({ a: 'x-1.safetensors', b: 'x-1.safetensors', c: 'x-2.safetensors' });
   for (const from of [model, join(model, 'model.safetensors.index.json')]) {
     using st = SafeTensors.open(from);
@@ -121,7 +175,10 @@ test('a shard index joins files, and may not name files elsewhere', () => {
     assert.deepEqual(st.read('c'), new Uint8Array([3, 3]));
   }
   index({ a: '../secret.safetensors' });
-  assert.throws(() => SafeTensors.open(model), /names "..\/secret.safetensors", which is no \*.safetensors file beside it/);
+  assert.throws(
+    () => SafeTensors.open(model),
+    /names "..\/secret.safetensors", which is no \*.safetensors file beside it/,
+  );
   index({ z: 'x-1.safetensors' });
   assert.throws(() => SafeTensors.open(model), /tensor "z" is not in x-1.safetensors/);
 });
@@ -141,7 +198,12 @@ test('a write that fails leaves the old file and no draft', () => {
   mkdirSync(home);
   const path = join(home, 'm.safetensors');
   writeSafetensors(path, [memoryRecord('a', 'u8', [1], new Uint8Array([7]))]);
-  const failing = { ...memoryRecord('a', 'u8', [1], new Uint8Array(1)), read: () => { throw new Error('device lost'); } };
+  const failing = {
+    ...memoryRecord('a', 'u8', [1], new Uint8Array(1)),
+    read: () => {
+      throw new Error('device lost');
+    },
+  };
   assert.throws(() => writeSafetensors(path, [failing]), /device lost/);
   assert.deepEqual(readdirSync(home), ['m.safetensors']);
   assert.deepEqual(SafeTensors.open(path).read('a'), new Uint8Array([7]));
@@ -149,14 +211,27 @@ test('a write that fails leaves the old file and no draft', () => {
 
 test('missing names and files are named', () => {
   assert.throws(() => SafeTensors.open(file('{}')).info('w'), /no tensor "w" in buffer/);
-  assert.throws(() => SafeTensors.open(join(dir, 'none.safetensors')), (e: Error) => e instanceof FormatError && /cannot be opened: ENOENT/.test(e.message));
+  assert.throws(
+    () => SafeTensors.open(join(dir, 'none.safetensors')),
+    (e: Error) => e instanceof FormatError && /cannot be opened: ENOENT/.test(e.message),
+  );
 });
 
 test('damaged files give a result or a typed error', () => {
-  const good = safetensorsBytes([memoryRecord('weight', 'f32', [2, 3], new Uint8Array(24)), memoryRecord('b', 'i16', [4], new Uint8Array(8))], { k: 'v' });
-  fc.assert(fc.property(broken(good), (bytes) => {
-    survives(() => SafeTensors.open(bytes).records({ widen: true }).forEach((r) => r.read()));
-  }), { numRuns: 500 });
+  const good = safetensorsBytes(
+    [memoryRecord('weight', 'f32', [2, 3], new Uint8Array(24)), memoryRecord('b', 'i16', [4], new Uint8Array(8))],
+    { k: 'v' },
+  );
+  fc.assert(
+    fc.property(broken(good), (bytes) => {
+      survives(() =>
+        SafeTensors.open(bytes)
+          .records({ widen: true })
+          .forEach((r) => r.read()),
+      );
+    }),
+    { numRuns: 500 },
+  );
 });
 
 test('reads the files Hugging Face and PyTorch wrote', { skip: noGolden }, () => {

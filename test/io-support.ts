@@ -25,13 +25,19 @@ export function scratch(): string {
 const shapes = fc.array(fc.nat(5), { maxLength: 4 });
 
 export const anyRecord = (dtypes: readonly DType[] = DTYPES): fc.Arbitrary<TensorRecord> =>
-  fc.tuple(fc.constantFrom(...dtypes), shapes, fc.string({ minLength: 1, maxLength: 12, unit: 'grapheme' })).chain(([dtype, shape, name]) => {
-    const length = shape.reduce((n, d) => n * d, 1) * bytesOf(dtype);
-    return fc.uint8Array({ minLength: length, maxLength: length }).map((bytes) => memoryRecord(name, dtype, shape, bytes));
-  });
+  fc
+    .tuple(fc.constantFrom(...dtypes), shapes, fc.string({ minLength: 1, maxLength: 12, unit: 'grapheme' }))
+    .chain(([dtype, shape, name]) => {
+      const length = shape.reduce((n, d) => n * d, 1) * bytesOf(dtype);
+      return fc
+        .uint8Array({ minLength: length, maxLength: length })
+        .map((bytes) => memoryRecord(name, dtype, shape, bytes));
+    });
 
 export const anyRecords = (dtypes?: readonly DType[]): fc.Arbitrary<TensorRecord[]> =>
-  fc.uniqueArray(anyRecord(dtypes), { maxLength: 6, selector: (r) => r.name }).filter((rs) => rs.every((r) => r.name !== '__metadata__'));
+  fc
+    .uniqueArray(anyRecord(dtypes), { maxLength: 6, selector: (r) => r.name })
+    .filter((rs) => rs.every((r) => r.name !== '__metadata__'));
 
 export function sameRecord(got: TensorRecord, want: TensorRecord): void {
   assert.equal(got.dtype, want.dtype);

@@ -17,15 +17,22 @@ const bytesOf = (a: ArrayBufferView): Uint8Array => new Uint8Array(a.buffer, a.b
 const f32 = (...v: number[]): Uint8Array => bytesOf(Float32Array.from(v));
 const floats = (b: Uint8Array): number[] => [...new Float32Array(b.slice().buffer)];
 const counted = f32(0, 1, 2, 3, 4, 5);
-const open = (root: Buffer, storages: Record<string, Uint8Array> = {}, extra?: Record<string, Uint8Array>) => TorchFile.open(p.zipFile(root, storages, extra));
+const open = (root: Buffer, storages: Record<string, Uint8Array> = {}, extra?: Record<string, Uint8Array>) =>
+  TorchFile.open(p.zipFile(root, storages, extra));
 const load = (b: Buffer): unknown => unpickle(new Cursor(new MemorySource(new Uint8Array(b))));
 
 test('nested structures become dotted names, and all else metadata', () => {
-  const file = open(p.dict(
-    [p.str('model'), p.dict([p.str('w'), p.tensor(p.storage('FloatStorage', '0', 6), 0, [2, 3], [3, 1])])],
-    [p.str('list'), p.list(p.int(1), p.tuple(p.tensor(p.storage('FloatStorage', '0', 6), 5, [], [])))],
-    [p.str('epoch'), p.int(3)], [p.str('name'), p.str('x')], [p.str('dims'), p.tuple(p.int(1), p.int(2))], [p.str('none'), p.none()],
-  ), { 0: counted });
+  const file = open(
+    p.dict(
+      [p.str('model'), p.dict([p.str('w'), p.tensor(p.storage('FloatStorage', '0', 6), 0, [2, 3], [3, 1])])],
+      [p.str('list'), p.list(p.int(1), p.tuple(p.tensor(p.storage('FloatStorage', '0', 6), 5, [], [])))],
+      [p.str('epoch'), p.int(3)],
+      [p.str('name'), p.str('x')],
+      [p.str('dims'), p.tuple(p.int(1), p.int(2))],
+      [p.str('none'), p.none()],
+    ),
+    { 0: counted },
+  );
   assert.deepEqual(file.names, ['model.w', 'list.1.0']);
   assert.deepEqual(floats(file.read('model.w')), [0, 1, 2, 3, 4, 5]);
   assert.deepEqual(floats(file.read('list.1.0')), [5]);
@@ -34,10 +41,15 @@ test('nested structures become dotted names, and all else metadata', () => {
 
 test('strided, offset and expanded views are read in row-major order, in any range', () => {
   const s = p.storage('FloatStorage', '0', 6);
-  const file = open(p.dict(
-    [p.str('t'), p.tensor(s, 0, [3, 2], [1, 3])], [p.str('o'), p.tensor(s, 1, [2, 2], [3, 1])], [p.str('e'), p.tensor(s, 2, [3], [0])],
-    [p.str('z'), p.tensor(s, 6, [0, 4], [4, 1])],
-  ), { 0: counted });
+  const file = open(
+    p.dict(
+      [p.str('t'), p.tensor(s, 0, [3, 2], [1, 3])],
+      [p.str('o'), p.tensor(s, 1, [2, 2], [3, 1])],
+      [p.str('e'), p.tensor(s, 2, [3], [0])],
+      [p.str('z'), p.tensor(s, 6, [0, 4], [4, 1])],
+    ),
+    { 0: counted },
+  );
   assert.deepEqual(floats(file.read('t')), [0, 3, 1, 4, 2, 5]);
   assert.deepEqual(floats(file.read('o')), [1, 2, 4, 5]);
   assert.deepEqual(floats(file.read('e')), [2, 2, 2]);
@@ -49,14 +61,41 @@ test('strided, offset and expanded views are read in row-major order, in any ran
 
 test('parameters, subclasses and untyped storages with a dtype are tensors', () => {
   const plain = p.tensor(p.storage('FloatStorage', '0', 6), 0, [6], [1]);
-  const inner = p.tuple(p.storage('FloatStorage', '0', 6), p.int(0), p.tuple(p.int(2)), p.tuple(p.int(1)), p.yes(false), p.none());
-  const v3 = p.call(p.global('torch._utils', '_rebuild_tensor_v3'), p.storage('UntypedStorage', '1', 4), p.int(1), p.tuple(p.int(3)), p.tuple(p.int(1)),
-    p.yes(false), p.none(), p.global('torch', 'float8_e4m3fn'));
-  const file = open(p.dict(
-    [p.str('param'), p.call(p.global('torch._utils', '_rebuild_parameter'), plain, p.yes(true), p.none())],
-    [p.str('sub'), p.call(p.global('torch._tensor', '_rebuild_from_type_v2'), p.global('torch._utils', '_rebuild_tensor_v2'), p.global('my', 'Kind'), inner, p.none())],
-    [p.str('f8'), v3],
-  ), { 0: counted, 1: new Uint8Array([1, 2, 3, 4]) });
+  const inner = p.tuple(
+    p.storage('FloatStorage', '0', 6),
+    p.int(0),
+    p.tuple(p.int(2)),
+    p.tuple(p.int(1)),
+    p.yes(false),
+    p.none(),
+  );
+  const v3 = p.call(
+    p.global('torch._utils', '_rebuild_tensor_v3'),
+    p.storage('UntypedStorage', '1', 4),
+    p.int(1),
+    p.tuple(p.int(3)),
+    p.tuple(p.int(1)),
+    p.yes(false),
+    p.none(),
+    p.global('torch', 'float8_e4m3fn'),
+  );
+  const file = open(
+    p.dict(
+      [p.str('param'), p.call(p.global('torch._utils', '_rebuild_parameter'), plain, p.yes(true), p.none())],
+      [
+        p.str('sub'),
+        p.call(
+          p.global('torch._tensor', '_rebuild_from_type_v2'),
+          p.global('torch._utils', '_rebuild_tensor_v2'),
+          p.global('my', 'Kind'),
+          inner,
+          p.none(),
+        ),
+      ],
+      [p.str('f8'), v3],
+    ),
+    { 0: counted, 1: new Uint8Array([1, 2, 3, 4]) },
+  );
   assert.deepEqual(floats(file.read('param')), [0, 1, 2, 3, 4, 5]);
   assert.deepEqual(floats(file.read('sub')), [0, 1]);
   assert.deepEqual([file.record('f8').dtype, file.read('f8')], ['f8e4m3', new Uint8Array([2, 3, 4])]);
@@ -64,7 +103,15 @@ test('parameters, subclasses and untyped storages with a dtype are tensors', () 
 
 test('a pickled module gives the names of its state dict', () => {
   const module = (params: [Buffer, Buffer][], modules: [Buffer, Buffer][]) =>
-    p.build(p.call(p.global('my', 'Net')), p.dict([p.str('_parameters'), p.dict(...params)], [p.str('_buffers'), p.dict()], [p.str('_modules'), p.dict(...modules)], [p.str('training'), p.yes(true)]));
+    p.build(
+      p.call(p.global('my', 'Net')),
+      p.dict(
+        [p.str('_parameters'), p.dict(...params)],
+        [p.str('_buffers'), p.dict()],
+        [p.str('_modules'), p.dict(...modules)],
+        [p.str('training'), p.yes(true)],
+      ),
+    );
   const w = p.tensor(p.storage('FloatStorage', '0', 6), 0, [6], [1]);
   const file = open(module([[p.str('w'), w]], [[p.str('fc'), module([[p.str('bias'), w]], [])]]), { 0: counted });
   assert.deepEqual(file.names, ['w', 'fc.bias']);
@@ -81,22 +128,36 @@ test('big-endian archives are swapped, and an unknown byte order refused', () =>
 
 test('the pickle sequence before zip: storages and views of them', () => {
   const view = p.tuple(p.str('v'), p.int(2), p.int(3));
-  const root = p.dict([p.str('w'), p.tensor(p.storage('FloatStorage', 'k', 6), 1, [2], [2])], [p.str('v'), p.tensor(p.storage('FloatStorage', 'k', 6, view), 1, [2], [1])]);
+  const root = p.dict(
+    [p.str('w'), p.tensor(p.storage('FloatStorage', 'k', 6), 1, [2], [2])],
+    [p.str('v'), p.tensor(p.storage('FloatStorage', 'k', 6, view), 1, [2], [1])],
+  );
   const file = TorchFile.open(p.legacyFile(root, [['k', 6, counted]]));
   assert.deepEqual(floats(file.read('w')), [1, 3]);
   assert.deepEqual(floats(file.read('v')), [3, 4]);
-  assert.throws(() => TorchFile.open(p.legacyFile(root, [['k', 2 ** 40, counted]])), /length of storage k is 1099511627776, at most 6 can be/);
+  assert.throws(
+    () => TorchFile.open(p.legacyFile(root, [['k', 2 ** 40, counted]])),
+    /length of storage k is 1099511627776, at most 6 can be/,
+  );
   assert.throws(() => TorchFile.open(p.legacyFile(root, [])), /storage "k" is not in the file/);
   assert.throws(() => TorchFile.open(new Uint8Array(p.pickle(p.int(1)))), /its magic number is missing/);
 });
 
 test('the tar before that: tensors, storages and views in members of their own', () => {
-  const file = TorchFile.open(p.tarFile({
-    sys_info: p.pickle(p.dict()),
-    pickle: p.pickle(p.dict([p.str('a'), p.persistent(p.int(7))], [p.str('b'), p.persistent(p.int(8))])),
-    tensors: p.tarTensors([[7, 1, 'FloatTensor', [2, 2], [1, 2], 1], [8, 2, 'FloatTensor', [2], [1], 0]]),
-    storages: p.tarStorages([[1, 'FloatStorage', 6, counted]], p.list(p.tuple(p.int(2), p.int(1), p.int(4), p.int(2)))),
-  }));
+  const file = TorchFile.open(
+    p.tarFile({
+      sys_info: p.pickle(p.dict()),
+      pickle: p.pickle(p.dict([p.str('a'), p.persistent(p.int(7))], [p.str('b'), p.persistent(p.int(8))])),
+      tensors: p.tarTensors([
+        [7, 1, 'FloatTensor', [2, 2], [1, 2], 1],
+        [8, 2, 'FloatTensor', [2], [1], 0],
+      ]),
+      storages: p.tarStorages(
+        [[1, 'FloatStorage', 6, counted]],
+        p.list(p.tuple(p.int(2), p.int(1), p.int(4), p.int(2))),
+      ),
+    }),
+  );
   assert.deepEqual(floats(file.read('a')), [1, 3, 2, 4]);
   assert.deepEqual(floats(file.read('b')), [4, 5]);
 });
@@ -107,30 +168,53 @@ test('a tar header that fails its checksum is refused, and so is an archive with
   const second = 1024; // pickle's header and its one block come first
   tar[second + 1] ^= 1;
   assert.throws(() => TorchFile.open(tar), /at byte 1024: tar header: its checksum is wrong/);
-  assert.throws(() => TorchFile.open(p.tarFile({ other: Buffer.from('x') })), /holds no "storages", so it is no PyTorch file/);
+  assert.throws(
+    () => TorchFile.open(p.tarFile({ other: Buffer.from('x') })),
+    /holds no "storages", so it is no PyTorch file/,
+  );
 });
 
 test('unknown globals are kept as records, run nothing, and are an error only for the tensor that needs them', () => {
   const flag = join(dir, 'ran');
-  const file = open(p.dict(
-    [p.str('evil'), p.call(p.global('os', 'system'), p.str(`touch ${flag}`))],
-    [p.str('q'), p.call(p.global('torch._utils', '_rebuild_qtensor'), p.storage('QInt8Storage', '0', 6))],
-    [p.str('w'), p.tensor(p.storage('FloatStorage', '0', 6), 0, [6], [1])],
-  ), { 0: counted });
+  const file = open(
+    p.dict(
+      [p.str('evil'), p.call(p.global('os', 'system'), p.str(`touch ${flag}`))],
+      [p.str('q'), p.call(p.global('torch._utils', '_rebuild_qtensor'), p.storage('QInt8Storage', '0', 6))],
+      [p.str('w'), p.tensor(p.storage('FloatStorage', '0', 6), 0, [6], [1])],
+    ),
+    { 0: counted },
+  );
   assert.equal(existsSync(flag), false);
   const evil = file.metadata.get('evil');
   assert.ok(evil instanceof PickleObject && evil.global.id === 'os.system');
   assert.deepEqual(file.names, ['w']);
   assert.equal(file.opaque.get('q'), 'torch._utils._rebuild_qtensor');
-  assert.throws(() => file.record('q'), (e: Error) => e instanceof UnsupportedError && /q: is built by torch._utils._rebuild_qtensor, which is not understood and never run/.test(e.message));
+  assert.throws(
+    () => file.record('q'),
+    (e: Error) =>
+      e instanceof UnsupportedError &&
+      /q: is built by torch._utils._rebuild_qtensor, which is not understood and never run/.test(e.message),
+  );
   assert.throws(() => file.records(), UnsupportedError);
 });
 
 test('element types without a place here are named when read', () => {
-  const file = open(p.dict([p.str('c'), p.tensor(p.storage('ComplexFloatStorage', '0', 1), 0, [1], [1])], [p.str('q'), p.tensor(p.storage('QInt8Storage', '0', 1), 0, [1], [1])],
-    [p.str('b'), p.tensor(p.storage('BoolStorage', '0', 2), 0, [2], [1])]), { 0: new Uint8Array([1, 0, 0, 0, 0, 0, 0, 0]) });
-  assert.throws(() => file.record('c'), (e: Error) => e instanceof DTypeError && /dtype c64/.test(e.message));
-  assert.throws(() => file.record('q'), (e: Error) => e instanceof DTypeError && /torch.QInt8Storage are not known/.test(e.message));
+  const file = open(
+    p.dict(
+      [p.str('c'), p.tensor(p.storage('ComplexFloatStorage', '0', 1), 0, [1], [1])],
+      [p.str('q'), p.tensor(p.storage('QInt8Storage', '0', 1), 0, [1], [1])],
+      [p.str('b'), p.tensor(p.storage('BoolStorage', '0', 2), 0, [2], [1])],
+    ),
+    { 0: new Uint8Array([1, 0, 0, 0, 0, 0, 0, 0]) },
+  );
+  assert.throws(
+    () => file.record('c'),
+    (e: Error) => e instanceof DTypeError && /dtype c64/.test(e.message),
+  );
+  assert.throws(
+    () => file.record('q'),
+    (e: Error) => e instanceof DTypeError && /torch.QInt8Storage are not known/.test(e.message),
+  );
   assert.throws(() => file.record('b'), DTypeError);
   assert.deepEqual(file.read('b', { widen: true }), new Uint8Array([1, 0]));
 });
@@ -141,16 +225,39 @@ const HOSTILE: [name: string, root: Buffer, message: RegExp][] = [
   ['an offset beyond the storage', p.tensor(s6, 6, [1], [1]), /reach element 7/],
   ['strides that leave the storage', p.tensor(s6, 0, [2, 2], [5, 2]), /reach element 8/],
   ['a shape that overflows', p.tensor(s6, 0, [2 ** 52, 2 ** 52], [0, 0]), /reach element 1, storage 0/],
-  ['a view expanded beyond reason', p.tensor(s6, 0, [2 ** 40], [0]), /24 bytes of file claim to be 4398046511104 bytes/],
-  ['a storage that claims more than there is', p.tensor(p.storage('FloatStorage', '0', 7), 0, [1], [1]), /should hold 28 bytes, 24 are there/],
-  ['a storage that is not there', p.tensor(p.storage('FloatStorage', '../x', 6), 0, [1], [1]), /storage "..\/x" is not in the file/],
+  [
+    'a view expanded beyond reason',
+    p.tensor(s6, 0, [2 ** 40], [0]),
+    /24 bytes of file claim to be 4398046511104 bytes/,
+  ],
+  [
+    'a storage that claims more than there is',
+    p.tensor(p.storage('FloatStorage', '0', 7), 0, [1], [1]),
+    /should hold 28 bytes, 24 are there/,
+  ],
+  [
+    'a storage that is not there',
+    p.tensor(p.storage('FloatStorage', '../x', 6), 0, [1], [1]),
+    /storage "..\/x" is not in the file/,
+  ],
   ['a persistent id that is no storage', p.persistent(p.int(1)), /a persistent id that is no storage/],
-  ['two tensors of one name', p.dict([p.str('a.b'), p.tensor(s6, 0, [1], [1])], [p.str('a'), p.dict([p.str('b'), p.tensor(s6, 0, [1], [1])])]), /two tensors are named "a.b"/],
-  ['nesting without end', Buffer.concat([Buffer.from(']'.repeat(5000)), Buffer.from('a'.repeat(4999))]), /nested deeper than 256/],
+  [
+    'two tensors of one name',
+    p.dict([p.str('a.b'), p.tensor(s6, 0, [1], [1])], [p.str('a'), p.dict([p.str('b'), p.tensor(s6, 0, [1], [1])])]),
+    /two tensors are named "a.b"/,
+  ],
+  [
+    'nesting without end',
+    Buffer.concat([Buffer.from(']'.repeat(5000)), Buffer.from('a'.repeat(4999))]),
+    /nested deeper than 256/,
+  ],
 ];
 for (const [name, root, message] of HOSTILE) {
   test(`refuses ${name}`, () => {
-    assert.throws(() => open(root, { 0: counted }), (e: Error) => e instanceof FormatError && message.test(e.message));
+    assert.throws(
+      () => open(root, { 0: counted }),
+      (e: Error) => e instanceof FormatError && message.test(e.message),
+    );
   });
 }
 
@@ -159,22 +266,40 @@ test('parts shared without end are refused before they multiply', () => {
   const steps: Buffer[] = [p.put(root, 0)];
   for (let i = 1; i < 60; i++) steps.push(p.put(p.list(p.get(i - 1), p.get(i - 1)), i));
   root = p.tuple(...steps);
-  assert.throws(() => open(root), (e: Error) => e instanceof FormatError && /too many times over/.test(e.message));
+  assert.throws(
+    () => open(root),
+    (e: Error) => e instanceof FormatError && /too many times over/.test(e.message),
+  );
 });
 
 test('many views of one storage are refused by their sum', () => {
   const big = new Uint8Array(2 ** 20);
-  const views = Array.from({ length: 200 }, (_, i): [Buffer, Buffer] => [p.str(`v${i}`), p.tensor(p.storage('ByteStorage', '0', 2 ** 20), 0, [2 ** 20], [1])]);
+  const views = Array.from({ length: 200 }, (_, i): [Buffer, Buffer] => [
+    p.str(`v${i}`),
+    p.tensor(p.storage('ByteStorage', '0', 2 ** 20), 0, [2 ** 20], [1]),
+  ]);
   assert.throws(() => open(p.dict(...views), { 0: big }), /claim to be 209715200 bytes/);
 });
 
 test('structures that hold themselves end', () => {
   const self = Buffer.concat([p.put(Buffer.from(']'), 0), p.get(0), Buffer.from('a')]);
   assert.deepEqual(open(self).names, []);
-  const again = p.call(p.global('torch._tensor', '_rebuild_from_type_v2'), p.global('torch._tensor', '_rebuild_from_type_v2'), p.none(), self);
+  const again = p.call(
+    p.global('torch._tensor', '_rebuild_from_type_v2'),
+    p.global('torch._tensor', '_rebuild_from_type_v2'),
+    p.none(),
+    self,
+  );
   assert.deepEqual(open(again).names, []);
   const fromType = p.global('torch._tensor', '_rebuild_from_type_v2');
-  const args = Buffer.concat([p.put(Buffer.from(']'), 0), Buffer.from('('), fromType, p.none(), p.get(0), Buffer.from('e')]);
+  const args = Buffer.concat([
+    p.put(Buffer.from(']'), 0),
+    Buffer.from('('),
+    fromType,
+    p.none(),
+    p.get(0),
+    Buffer.from('e'),
+  ]);
   assert.deepEqual(open(Buffer.concat([fromType, args, Buffer.from('R')])).names, []);
 });
 
@@ -184,7 +309,11 @@ const BAD_PICKLE: [name: string, bytes: Buffer, message: RegExp][] = [
   ['an end without STOP', Buffer.from([0x80, 2, 0x4e]), /pickle opcode needs 1 bytes, 0 are left/],
   ['an empty stack', Buffer.from('.'), /the stack is empty/],
   ['a missing mark', Buffer.from('t.'), /no mark on the stack/],
-  ['a string longer than the file', Buffer.from([0x8d, 255, 255, 255, 255, 255, 255, 255, 0, 0x2e]), /pickle string is \d+, at most|pickle string needs/],
+  [
+    'a string longer than the file',
+    Buffer.from([0x8d, 255, 255, 255, 255, 255, 255, 255, 0, 0x2e]),
+    /pickle string is \d+, at most|pickle string needs/,
+  ],
   ['a number of 4 GiB', Buffer.from([0x8b, 255, 255, 255, 255, 0x2e]), /a number of 4294967295 bytes/],
   ['memory never stored', Buffer.from('h\x05.'), /nothing is remembered as 5/],
   ['a call of a string', Buffer.concat([p.str('f'), Buffer.from(')R.')]), /only a global can be called/],
@@ -196,13 +325,30 @@ const BAD_PICKLE: [name: string, bytes: Buffer, message: RegExp][] = [
 ];
 for (const [name, bytes, message] of BAD_PICKLE) {
   test(`pickle: refuses ${name}`, () => {
-    assert.throws(() => load(bytes), (e: Error) => e instanceof FormatError && message.test(e.message));
+    assert.throws(
+      () => load(bytes),
+      (e: Error) => e instanceof FormatError && message.test(e.message),
+    );
   });
 }
 
 test('pickle: values of every protocol', () => {
-  assert.deepEqual(load(Buffer.from("(I1\nI01\nF2.5\nL123L\nVa\\u0041\nS'b'\nl.", 'latin1')), [1, true, 2.5, 123, 'aA', 'b']);
-  assert.deepEqual(load(Buffer.concat([Buffer.from([0x80, 4, 0x95, 9, 0, 0, 0, 0, 0, 0, 0, 0x8c, 1, 97, 0x94, 0x4b, 1, 0x86, 0x94, 0x2e])])), ['a', 1]);
+  assert.deepEqual(load(Buffer.from("(I1\nI01\nF2.5\nL123L\nVa\\u0041\nS'b'\nl.", 'latin1')), [
+    1,
+    true,
+    2.5,
+    123,
+    'aA',
+    'b',
+  ]);
+  assert.deepEqual(
+    load(
+      Buffer.concat([
+        Buffer.from([0x80, 4, 0x95, 9, 0, 0, 0, 0, 0, 0, 0, 0x8c, 1, 97, 0x94, 0x4b, 1, 0x86, 0x94, 0x2e]),
+      ]),
+    ),
+    ['a', 1],
+  );
   assert.deepEqual(load(Buffer.from([0x8a, 1, 0xff, 0x2e])), -1);
   assert.deepEqual(load(Buffer.from([0x8a, 0, 0x2e])), 0);
   assert.deepEqual(load(Buffer.from([0x8f, 0x28, 0x4b, 1, 0x4b, 2, 0x90, 0x2e])), new Set([1, 2]));
@@ -213,38 +359,89 @@ test('pickle: values of every protocol', () => {
 });
 
 test('random opcode streams end, with a value or a typed error', () => {
-  const codes = [...Buffer.from('(.012NIJKMLFGSTUVXBC)tl]ae}dsucRoibPQghjpqr\n', 'latin1'), 0x80, 0x81, 0x85, 0x86, 0x87, 0x88, 0x89, 0x8a, 0x8c, 0x8f, 0x90, 0x91, 0x92, 0x93, 0x94, 0, 1, 2, 3];
-  fc.assert(fc.property(fc.array(fc.constantFrom(...codes), { maxLength: 60 }), (bytes) => {
-    survives(() => load(Buffer.from([...bytes, 0x2e])));
-    survives(() => open(Buffer.from(bytes)));
-  }), { numRuns: 3000 });
+  const codes = [
+    ...Buffer.from('(.012NIJKMLFGSTUVXBC)tl]ae}dsucRoibPQghjpqr\n', 'latin1'),
+    0x80,
+    0x81,
+    0x85,
+    0x86,
+    0x87,
+    0x88,
+    0x89,
+    0x8a,
+    0x8c,
+    0x8f,
+    0x90,
+    0x91,
+    0x92,
+    0x93,
+    0x94,
+    0,
+    1,
+    2,
+    3,
+  ];
+  fc.assert(
+    fc.property(fc.array(fc.constantFrom(...codes), { maxLength: 60 }), (bytes) => {
+      survives(() => load(Buffer.from([...bytes, 0x2e])));
+      survives(() => open(Buffer.from(bytes)));
+    }),
+    { numRuns: 3000 },
+  );
 });
 
 test('damaged files of each format give a result or a typed error, in bounded memory', () => {
-  const root = p.dict([p.str('w'), p.tensor(p.storage('FloatStorage', '0', 6), 0, [3, 2], [1, 3])], [p.str('n'), p.int(4)]);
+  const root = p.dict(
+    [p.str('w'), p.tensor(p.storage('FloatStorage', '0', 6), 0, [3, 2], [1, 3])],
+    [p.str('n'), p.int(4)],
+  );
   const tar = p.tarFile({
-    sys_info: p.pickle(p.dict()), pickle: p.pickle(p.dict([p.str('a'), p.persistent(p.int(7))])),
-    tensors: p.tarTensors([[7, 1, 'FloatTensor', [2, 2], [1, 2], 1]]), storages: p.tarStorages([[1, 'FloatStorage', 6, counted]]),
+    sys_info: p.pickle(p.dict()),
+    pickle: p.pickle(p.dict([p.str('a'), p.persistent(p.int(7))])),
+    tensors: p.tarTensors([[7, 1, 'FloatTensor', [2, 2], [1, 2], 1]]),
+    storages: p.tarStorages([[1, 'FloatStorage', 6, counted]]),
   });
-  const readAll = (bytes: Uint8Array) => survives(() => TorchFile.open(bytes).records({ widen: true }).forEach((r) => r.read()));
+  const readAll = (bytes: Uint8Array) =>
+    survives(() =>
+      TorchFile.open(bytes)
+        .records({ widen: true })
+        .forEach((r) => r.read()),
+    );
   for (const good of [p.zipFile(root, { 0: counted }), p.legacyFile(root, [['0', 6, counted]]), tar]) {
     assert.equal(readAll(good), true);
-    fc.assert(fc.property(broken(good), (bytes) => void readAll(bytes)), { numRuns: 500 });
+    fc.assert(
+      fc.property(broken(good), (bytes) => void readAll(bytes)),
+      { numRuns: 500 },
+    );
   }
   // The checksum hides the pickle from damage, so it is damaged before it is packed.
-  const held = heldBytes(() => fc.assert(fc.property(broken(root), (bytes) => void readAll(p.zipFile(Buffer.from(bytes), { 0: counted }))), { numRuns: 2000 }));
+  const held = heldBytes(() =>
+    fc.assert(
+      fc.property(broken(root), (bytes) => void readAll(p.zipFile(Buffer.from(bytes), { 0: counted }))),
+      { numRuns: 2000 },
+    ),
+  );
   assert.ok(held < 512 * 2 ** 20, `${held} bytes held`);
 });
 
 test('every fixture PyTorch wrote gives the tensors PyTorch reads from it', { skip: noGolden }, () => {
-  const expected = JSON.parse(readFileSync(join(ROOT, 'test/io-torch-expected.json'), 'utf8')) as Record<string, Record<string, string>>;
+  const expected = JSON.parse(readFileSync(join(ROOT, 'test/io-torch-expected.json'), 'utf8')) as Record<
+    string,
+    Record<string, string>
+  >;
   let files = 0;
   for (const folder of ['candle', 'torch-pt']) {
     for (const name of readdirSync(golden('fixtures', folder)).filter((f) => /\.(pt|pth|tar)$/.test(f))) {
       if (name === 'reader__test_data__broken.pt') continue;
       using file = TorchFile.open(golden('fixtures', folder, name));
-      const got = Object.fromEntries(file.records({ widen: true }).map((r) =>
-        [r.name, `${r.dtype} [${r.shape.join(',')}] ${createHash('md5').update(r.read()).digest('hex').slice(0, 12)}`]));
+      const got = Object.fromEntries(
+        file
+          .records({ widen: true })
+          .map((r) => [
+            r.name,
+            `${r.dtype} [${r.shape.join(',')}] ${createHash('md5').update(r.read()).digest('hex').slice(0, 12)}`,
+          ]),
+      );
       assert.deepEqual(got, expected[name], name);
       files++;
     }
@@ -253,7 +450,10 @@ test('every fixture PyTorch wrote gives the tensors PyTorch reads from it', { sk
 });
 
 test('the broken fixture is refused by name', { skip: noGolden }, () => {
-  assert.throws(() => TorchFile.open(golden('fixtures', 'torch-pt', 'reader__test_data__broken.pt')), (e: Error) => e instanceof FormatError && /broken\.pt: at byte 0: is no PyTorch file/.test(e.message));
+  assert.throws(
+    () => TorchFile.open(golden('fixtures', 'torch-pt', 'reader__test_data__broken.pt')),
+    (e: Error) => e instanceof FormatError && /broken\.pt: at byte 0: is no PyTorch file/.test(e.message),
+  );
 });
 
 test('metadata of a fixture with a config', { skip: noGolden }, () => {

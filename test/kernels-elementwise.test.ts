@@ -5,7 +5,16 @@ import { type DType, DTYPE, DTYPES, type Value } from '../src/base/dtype.js';
 import { Layout } from '../src/base/layout.js';
 import { ArgBuffer } from '../src/driver/args.js';
 import { magicDivisor, packElementwise, planElementwise } from '../src/kernels/elementwise-plan.js';
-import { castChain, chain, type Chain, copyChain, elementwiseUnit, rowChain, standardChains, VARIANTS } from '../src/kernels/elementwise.js';
+import {
+  castChain,
+  chain,
+  type Chain,
+  copyChain,
+  elementwiseUnit,
+  rowChain,
+  standardChains,
+  VARIANTS,
+} from '../src/kernels/elementwise.js';
 import type { Unit } from '../src/kernels/source.js';
 import type { ElementwiseRow } from '../src/ops/op.js';
 import { elementwiseRows, OPS } from '../src/ops/table.js';
@@ -15,25 +24,44 @@ const row = (name: keyof typeof OPS): ElementwiseRow<any> => OPS[name] as unknow
 const args = new ArgBuffer();
 const GUARD = 64;
 
-const fused = chain(['f16', 'f32', 'f16'], [
-  { row: row('mul'), dtype: 'f16', args: [0, 2] },
-  { cast: 'f32', args: [3] },
-  { row: row('affine'), dtype: 'f32', args: [1] },
-  { row: row('add'), dtype: 'f32', args: [4, 5] },
-  { cast: 'bf16', args: [6] },
-]);
+const fused = chain(
+  ['f16', 'f32', 'f16'],
+  [
+    { row: row('mul'), dtype: 'f16', args: [0, 2] },
+    { cast: 'f32', args: [3] },
+    { row: row('affine'), dtype: 'f32', args: [1] },
+    { row: row('add'), dtype: 'f32', args: [4, 5] },
+    { cast: 'bf16', args: [6] },
+  ],
+);
 const CHAINS: Chain[] = [
-  rowChain(row('add'), 'f32'), rowChain(row('add'), 'f16'), rowChain(row('mul'), 'u8'), rowChain(row('sub'), 'i64'), rowChain(row('lt'), 'f64'),
-  rowChain(row('where'), 'bf16'), rowChain(row('neg'), 'f32'), rowChain(row('affine'), 'i16'), rowChain(row('clamp'), 'f8e4m3'),
-  castChain('f32', 'f16'), castChain('f64', 'u8'), castChain('u8', 'f64'), castChain('bf16', 'f32'),
-  copyChain(1), copyChain(2), copyChain(4), copyChain(8), fused,
+  rowChain(row('add'), 'f32'),
+  rowChain(row('add'), 'f16'),
+  rowChain(row('mul'), 'u8'),
+  rowChain(row('sub'), 'i64'),
+  rowChain(row('lt'), 'f64'),
+  rowChain(row('where'), 'bf16'),
+  rowChain(row('neg'), 'f32'),
+  rowChain(row('affine'), 'i16'),
+  rowChain(row('clamp'), 'f8e4m3'),
+  castChain('f32', 'f16'),
+  castChain('f64', 'u8'),
+  castChain('u8', 'f64'),
+  castChain('bf16', 'f32'),
+  copyChain(1),
+  copyChain(2),
+  copyChain(4),
+  copyChain(8),
+  fused,
 ];
 const unit: Unit = elementwiseUnit(CHAINS);
 
 /** Storage with a guard behind it, so that writes past the layout show. */
 function storage(dtype: DType, layout: Layout, seed: number): Value[] {
   const int = DTYPE[dtype].kind !== 'float';
-  return Array.from({ length: layout.end + GUARD }, (_, i) => (int ? BigInt((i * 7 + seed) % 100) : (((i * 37 + seed * 11) % 201) - 100) / 8));
+  return Array.from({ length: layout.end + GUARD }, (_, i) =>
+    int ? BigInt((i * 7 + seed) % 100) : (((i * 37 + seed * 11) % 201) - 100) / 8,
+  );
 }
 
 /** The chain in TypeScript: every step in double or bigint, rounded to its dtype. */
@@ -49,12 +77,15 @@ function expected(c: Chain, values: readonly Value[], scalars: readonly number[]
       d = step.cast;
       const from = inputs[0];
       // Floats to u8 go through 32 unsigned bits, as on CUDA.
-      v = typeof from === 'number' && d === 'u8' ? BigInt(from !== from ? 0 : Math.trunc(Math.min(Math.max(from, 0), 2 ** 32 - 1))) : from;
+      v =
+        typeof from === 'number' && d === 'u8'
+          ? BigInt(from !== from ? 0 : Math.trunc(Math.min(Math.max(from, 0), 2 ** 32 - 1)))
+          : from;
     } else {
       d = step.row.result === 'u8' ? 'u8' : step.dtype;
       const own = step.row.scalars.map(() => scalars[s++]);
       const int = DTYPE[step.dtype].kind !== 'float';
-      v = int ? step.row.int!(...inputs.map(BigInt), ...own.map(BigInt)) : step.row.cpu(...inputs.map(Number), ...own);
+      v = int ? step.row.int!(...inputs.map(BigInt), ...own.map(BigInt)) : step.row.exact(...inputs.map(Number), ...own);
     }
     const raw = encode(d, [v]);
     held.push(decode(d, raw)[0]);
@@ -85,21 +116,45 @@ function check(run: SimRunner, c: Chain, out: Layout, inputs: readonly Layout[],
     const values = inputs.map((_, k) => decode(c.inputs[k], encode(c.inputs[k], [data[k][at[k][i]]]))[0]);
     result[index] = expected(c, values, scalars);
   });
-  assert.deepEqual(got, result, `${plan.symbol} ${out.shape.join('x')} strides ${inputs.map((l) => l.strides.join()).join(' ')}`);
+  assert.deepEqual(
+    got,
+    result,
+    `${plan.symbol} ${out.shape.join('x')} strides ${inputs.map((l) => l.strides.join()).join(' ')}`,
+  );
   run.free();
 }
 
 for (const wave of [32, 64] as const) {
   test(`every chain is right when all is contiguous, whole tiles and tails, wave ${wave}`, () => {
     const run = new SimRunner(wave);
-    for (const c of CHAINS) for (const n of [1, 7, 5000]) check(run, c, Layout.contiguous([n]), c.inputs.map(() => Layout.contiguous([n])), 'flat');
+    for (const c of CHAINS)
+      for (const n of [1, 7, 5000])
+        check(
+          run,
+          c,
+          Layout.contiguous([n]),
+          c.inputs.map(() => Layout.contiguous([n])),
+          'flat',
+        );
   });
   test(`operands that start off 16 bytes and single elements for all are right, wave ${wave}`, () => {
     const run = new SimRunner(wave);
     for (const c of CHAINS) {
-      check(run, c, Layout.contiguous([4200], 3), c.inputs.map((_, i) => Layout.contiguous([4200], i + 1)), 'flat');
+      check(
+        run,
+        c,
+        Layout.contiguous([4200], 3),
+        c.inputs.map((_, i) => Layout.contiguous([4200], i + 1)),
+        'flat',
+      );
       if (c.inputs.length > 1) {
-        check(run, c, Layout.contiguous([4200]), c.inputs.map((_, i) => (i === 1 ? new Layout([4200], [0], 2) : Layout.contiguous([4200]))), 'flat');
+        check(
+          run,
+          c,
+          Layout.contiguous([4200]),
+          c.inputs.map((_, i) => (i === 1 ? new Layout([4200], [0], 2) : Layout.contiguous([4200]))),
+          'flat',
+        );
       }
     }
   });
@@ -116,7 +171,13 @@ for (const wave of [32, 64] as const) {
     for (const c of CHAINS.filter((x) => x.inputs.length === 1)) {
       check(run, c, new Layout([5, 3, 7], [40, 9, 1], 4), [Layout.contiguous([5, 3, 7])], 'strided');
       check(run, c, new Layout([4, 32], [128, 1], 64), [Layout.contiguous([4, 32])], 'groups');
-      check(run, c, Layout.contiguous([2, 3, 4, 5]).permute([3, 1, 0, 2]), [Layout.contiguous([5, 3, 2, 4])], 'strided');
+      check(
+        run,
+        c,
+        Layout.contiguous([2, 3, 4, 5]).permute([3, 1, 0, 2]),
+        [Layout.contiguous([5, 3, 2, 4])],
+        'strided',
+      );
     }
   });
   test(`transposed inputs go through tiles, whole and ragged, with batches, wave ${wave}`, () => {
@@ -124,35 +185,66 @@ for (const wave of [32, 64] as const) {
     for (const c of CHAINS.filter((x) => x.inputs.length === 1)) {
       check(run, c, Layout.contiguous([80, 96]), [Layout.contiguous([96, 80]).permute([1, 0])], 'transposeGroups');
       check(run, c, Layout.contiguous([19, 33]), [Layout.contiguous([33, 19]).permute([1, 0])], 'transpose');
-      check(run, c, Layout.contiguous([3, 17, 2, 20]), [Layout.contiguous([2, 20, 3, 17]).permute([2, 3, 0, 1])], 'transpose');
+      check(
+        run,
+        c,
+        Layout.contiguous([3, 17, 2, 20]),
+        [Layout.contiguous([2, 20, 3, 17]).permute([2, 3, 0, 1])],
+        'transpose',
+      );
     }
   });
 }
 
 test('a fused chain gives the bits of its ops run one after another', () => {
   const run = new SimRunner(32);
-  check(run, fused, Layout.contiguous([3, 40]), [Layout.contiguous([3, 40]), new Layout([3, 40], [0, 1]), Layout.contiguous([40, 3]).permute([1, 0])], 'strided');
+  check(
+    run,
+    fused,
+    Layout.contiguous([3, 40]),
+    [Layout.contiguous([3, 40]), new Layout([3, 40], [0, 1]), Layout.contiguous([40, 3]).permute([1, 0])],
+    'strided',
+  );
 });
 
 test('64-bit layouts give what 32-bit ones give', () => {
   const run = new SimRunner(64);
-  for (const c of CHAINS.filter((x) => x.inputs.length === 1)) check(run, c, new Layout([5, 3, 7], [40, 9, 1], 4), [Layout.contiguous([5, 3, 7])], 'strided64', true);
+  for (const c of CHAINS.filter((x) => x.inputs.length === 1))
+    check(run, c, new Layout([5, 3, 7], [40, 9, 1], 4), [Layout.contiguous([5, 3, 7])], 'strided64', true);
   for (const c of CHAINS.filter((x) => x.inputs.length === 2)) {
-    check(run, c, Layout.contiguous([6, 64]), [Layout.contiguous([6, 64]), new Layout([6, 64], [0, 1])], 'groups64', true);
+    check(
+      run,
+      c,
+      Layout.contiguous([6, 64]),
+      [Layout.contiguous([6, 64]), new Layout([6, 64], [0, 1])],
+      'groups64',
+      true,
+    );
   }
 });
 
 test('plans of tensors beyond 2^31 elements use 64-bit layouts', () => {
   const big = new Layout([3, 2 ** 30], [2 ** 31, 1]);
-  assert.equal(planElementwise(rowChain(row('add'), 'f32'), big, [big, new Layout([3, 2 ** 30], [0, 1])]).variant, 'groups64');
-  assert.equal(planElementwise(rowChain(row('add'), 'f32'), big, [big, new Layout([3, 2 ** 30], [0, 2])]).variant, 'strided64');
-  assert.equal(planElementwise(copyChain(1), Layout.contiguous([2 ** 33]), [Layout.contiguous([2 ** 33])]).grid, 2 ** 33 / 4096);
+  assert.equal(
+    planElementwise(rowChain(row('add'), 'f32'), big, [big, new Layout([3, 2 ** 30], [0, 1])]).variant,
+    'groups64',
+  );
+  assert.equal(
+    planElementwise(rowChain(row('add'), 'f32'), big, [big, new Layout([3, 2 ** 30], [0, 2])]).variant,
+    'strided64',
+  );
+  assert.equal(
+    planElementwise(copyChain(1), Layout.contiguous([2 ** 33]), [Layout.contiguous([2 ** 33])]).grid,
+    2 ** 33 / 4096,
+  );
 });
 
 test('magic divisors divide exactly below 2^31', () => {
   for (const d of [1, 2, 3, 5, 7, 10, 63, 64, 65, 641, 65535, 65537, 1000003, 2 ** 30 - 1, 2 ** 30, 2 ** 31 - 1]) {
     const { magic, shift } = magicDivisor(d);
-    for (const n of [0, 1, d - 1, d, d + 1, 2 * d - 1, 2 * d, 123456789, 2 ** 31 - 1].filter((x) => x >= 0 && x < 2 ** 31)) {
+    for (const n of [0, 1, d - 1, d, d + 1, 2 * d - 1, 2 * d, 123456789, 2 ** 31 - 1].filter(
+      (x) => x >= 0 && x < 2 ** 31,
+    )) {
       const q = Number(((BigInt(n) * BigInt(magic)) >> 32n) + BigInt(n)) / 2 ** shift;
       assert.equal(Math.floor(q), Math.floor(n / d), `${n} / ${d}`);
     }
@@ -166,7 +258,10 @@ test('every row, cast and copy has chains of its own name', () => {
 });
 
 test('every variant is generated for one input, and all but the transposes for more', () => {
-  assert.deepEqual(elementwiseUnit([castChain('f32', 'i64')]).entries.map((e) => e.symbol.split('_')[0]), [...VARIANTS]);
+  assert.deepEqual(
+    elementwiseUnit([castChain('f32', 'i64')]).entries.map((e) => e.symbol.split('_')[0]),
+    [...VARIANTS],
+  );
   assert.equal(elementwiseUnit([rowChain(row('add'), 'f32')]).entries.length, VARIANTS.length - 2);
   assert.ok(DTYPES.every((d) => elementwiseUnit([rowChain(row('add'), d)], ['flat']).entries.length === 1));
 });

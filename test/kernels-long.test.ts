@@ -12,7 +12,12 @@ const x = Float32Array.from({ length: N }, (_, i) => (i % 37) - 18);
 const NONE = [N, 1, 0] as const;
 
 /** Module, symbol, arguments after x and before y are known, and what element i becomes. */
-const SIMPLE: readonly (readonly [string, string, (x: number, y: number) => ArgValue[], (v: number, i: number) => number])[] = [
+const SIMPLE: readonly (readonly [
+  string,
+  string,
+  (x: number, y: number) => ArgValue[],
+  (v: number, i: number) => number,
+])[] = [
   ['unary', 'usqr_f32', (a, y) => [...NONE, a, y], (v) => v * v],
   ['binary', 'badd_f32', (a, y) => [...NONE, a, a, y], (v) => 2 * v],
   ['affine', 'affine_f32', (a, y) => [...NONE, a, y, 3, 0.5], (v) => 3 * v + 0.5],
@@ -21,7 +26,9 @@ const SIMPLE: readonly (readonly [string, string, (x: number, y: number) => ArgV
 ];
 for (const wave of [32, 64] as const) {
   for (const [module, symbol, args, want] of SIMPLE) {
-    test(`${symbol} with 64 threads for ${N} elements, wave ${wave}`, { skip: only && !only.includes(module) ? 'another module is asked for' : false }, () => {
+    test(`${symbol} with 64 threads for ${N} elements, wave ${wave}`, {
+      skip: only && !only.includes(module) ? 'another module is asked for' : false,
+    }, () => {
       const run = new SimRunner(wave);
       const y = run.buffer(N * 4);
       run.launch(unitOf(module, [symbol]), symbol, 1, 64, args(run.buffer(x), y));
@@ -31,32 +38,49 @@ for (const wave of [32, 64] as const) {
   }
 }
 
-const runs = (module: string): { skip: string | false } => ({ skip: only && !only.includes(module) ? 'another module is asked for' : false });
-
-test('sums by atomics over the first and last of three dimensions, contiguous and turned, with fewer threads than elements', runs('reduce'), () => {
-  const run = new SimRunner(32);
-  const [a, b, c] = [3, 4, 50];
-  const values = Uint32Array.from({ length: a * b * c }, (_, i) => i % 11);
-  // What is summed has lengths a and c, a step apart of b * c and 1 in row-major order of the logical shape.
-  for (const strides of [[b * c, c, 1], [1, a, a * b]]) {
-    const want = new Uint32Array(b);
-    for (let i = 0; i < a; i++) for (let j = 0; j < b; j++) for (let k = 0; k < c; k++) want[j] += values[i * strides[0] + j * strides[1] + k * strides[2]];
-    const y = run.buffer(new Uint32Array(b));
-    const info = run.buffer(BigUint64Array.from([a, b, c, ...strides, a, c, b * c, 1].map(BigInt)));
-    run.launch(unitOf('reduce', ['sum_u32']), 'sum_u32', 1, 64, [values.length, 3, 2, info, run.buffer(values), y]);
-    assert.deepEqual(run.read('u32', y, b), want, `strides ${strides.join()}`);
-  }
-  run.free();
+const runs = (module: string): { skip: string | false } => ({
+  skip: only && !only.includes(module) ? 'another module is asked for' : false,
 });
 
-for (const [cols, shared] of [[700, 1024 * 4], [9000, 0]] as const) {
+test(
+  'sums by atomics over the first and last of three dimensions, contiguous and turned, with fewer threads than elements',
+  runs('reduce'),
+  () => {
+    const run = new SimRunner(32);
+    const [a, b, c] = [3, 4, 50];
+    const values = Uint32Array.from({ length: a * b * c }, (_, i) => i % 11);
+    // What is summed has lengths a and c, a step apart of b * c and 1 in row-major order of the logical shape.
+    for (const strides of [
+      [b * c, c, 1],
+      [1, a, a * b],
+    ]) {
+      const want = new Uint32Array(b);
+      for (let i = 0; i < a; i++)
+        for (let j = 0; j < b; j++)
+          for (let k = 0; k < c; k++) want[j] += values[i * strides[0] + j * strides[1] + k * strides[2]];
+      const y = run.buffer(new Uint32Array(b));
+      const info = run.buffer(BigUint64Array.from([a, b, c, ...strides, a, c, b * c, 1].map(BigInt)));
+      run.launch(unitOf('reduce', ['sum_u32']), 'sum_u32', 1, 64, [values.length, 3, 2, info, run.buffer(values), y]);
+      assert.deepEqual(run.read('u32', y, b), want, `strides ${strides.join()}`);
+    }
+    run.free();
+  },
+);
+
+for (const [cols, shared] of [
+  [700, 1024 * 4],
+  [9000, 0],
+] as const) {
   test(`asort of rows of ${cols} by 64 threads`, runs('sort'), () => {
     const run = new SimRunner(32);
     const rows = 2;
     const keys = Float32Array.from({ length: rows * cols }, (_, i) => (Math.imul(i + 1, 2654435761) >>> 0) % 5000);
     const y = run.buffer(rows * cols * 4);
     const unit = unitOf('sort', ['asort_asc_f32', 'asort_desc_f32']);
-    for (const [symbol, sign] of [['asort_asc_f32', 1], ['asort_desc_f32', -1]] as const) {
+    for (const [symbol, sign] of [
+      ['asort_asc_f32', 1],
+      ['asort_desc_f32', -1],
+    ] as const) {
       run.launch(unit, symbol, [1, rows], 64, [run.buffer(keys), y, cols, 2 ** Math.ceil(Math.log2(cols))], shared);
       const got = run.read('u32', y, rows * cols) as Uint32Array;
       for (let r = 0; r < rows; r++) {

@@ -36,23 +36,33 @@ test('the module has the 142 symbols of Candle and no other', () => {
   assert.deepEqual([...kernelModule('quantized').entries.keys()].sort(), names.sort());
 });
 
-for (const wave of [32, 64] as const) test(`dequantized blocks equal those of Candle bit for bit, wave ${wave}`, { skip }, () => {
-  const cases = goldenCases.filter((c) => c.op === 'dequantize');
-  assert.equal(cases.length, 22);
-  const run = new SimRunner(wave);
-  const unit = unitOf('quantized', cases.map((c) => c.kernel));
-  for (const c of cases) {
-    const { quant, elements } = c.params;
-    const [want, blocks] = [c.outputs.y, c.inputs.blocks].map((name) => new Uint8Array(goldenTensors.get(name)!.raw.buffer));
-    const out = run.buffer(want.length);
-    const fifth = quant === 'q5_0' || quant === 'q5_1';
-    const small = !quant.endsWith('K');
-    const count = fifth ? elements : elements / 32;
-    run.launch(unit, c.kernel, Math.ceil(elements / (fifth ? 512 : 256)), fifth ? 256 : 32, [run.buffer(blocks), out, ...(small ? [count] : [])]);
-    assert.deepEqual(run.read('u8', out, want.length), want, c.kernel);
-    run.free();
-  }
-});
+for (const wave of [32, 64] as const)
+  test(`dequantized blocks equal those of Candle bit for bit, wave ${wave}`, { skip }, () => {
+    const cases = goldenCases.filter((c) => c.op === 'dequantize');
+    assert.equal(cases.length, 22);
+    const run = new SimRunner(wave);
+    const unit = unitOf(
+      'quantized',
+      cases.map((c) => c.kernel),
+    );
+    for (const c of cases) {
+      const { quant, elements } = c.params;
+      const [want, blocks] = [c.outputs.y, c.inputs.blocks].map(
+        (name) => new Uint8Array(goldenTensors.get(name)!.raw.buffer),
+      );
+      const out = run.buffer(want.length);
+      const fifth = quant === 'q5_0' || quant === 'q5_1';
+      const small = !quant.endsWith('K');
+      const count = fifth ? elements : elements / 32;
+      run.launch(unit, c.kernel, Math.ceil(elements / (fifth ? 512 : 256)), fifth ? 256 : 32, [
+        run.buffer(blocks),
+        out,
+        ...(small ? [count] : []),
+      ]);
+      assert.deepEqual(run.read('u8', out, want.length), want, c.kernel);
+      run.free();
+    }
+  });
 
 let seed = 1;
 const random = (): number => (seed = (Math.imul(seed, 1103515245) + 12345) >>> 0) / 2 ** 32;
@@ -62,7 +72,9 @@ function randomBlocks(f: Format, count: number): Uint8Array {
   const { bytes, scales } = FORMATS[f];
   const out = Uint8Array.from({ length: bytes * count }, () => Math.floor(random() * 256));
   const view = new DataView(out.buffer);
-  for (let b = 0; b < count; b++) for (const s of scales) view.setUint16(b * bytes + s, (random() < 0.3 ? 0x8000 : 0) | (0x2400 + Math.floor(random() * 0xc00)), true);
+  for (let b = 0; b < count; b++)
+    for (const s of scales)
+      view.setUint16(b * bytes + s, (random() < 0.3 ? 0x8000 : 0) | (0x2400 + Math.floor(random() * 0xc00)), true);
   return out;
 }
 /** Numbers that q8_1 holds exactly (every 32 have a largest of 127/32 and an even sum within 2048), so that one reference serves all products. */
@@ -86,7 +98,11 @@ class Bench {
     const out = this.run.buffer(values * 4);
     const fifth = f === 'q5_0' || f === 'q5_1';
     const count = FORMATS[f].values === 256 ? [] : [fifth ? values : values / 32];
-    this.run.launch(this.unit, `dequantize_block_${f}_f32`, Math.ceil(values / (fifth ? 512 : 256)), fifth ? 256 : 32, [this.run.buffer(blocks), out, ...count]);
+    this.run.launch(this.unit, `dequantize_block_${f}_f32`, Math.ceil(values / (fifth ? 512 : 256)), fifth ? 256 : 32, [
+      this.run.buffer(blocks),
+      out,
+      ...count,
+    ]);
     return this.run.read('f32', out, values) as Float32Array;
   }
   quantize(x: Float32Array, k: number, rows: number): { address: number; padded: number } {
@@ -97,7 +113,15 @@ class Bench {
   }
 }
 
-function assertRow(got: number, weights: Float32Array, row: number, x: Float32Array, column: number, k: number, what: string): void {
+function assertRow(
+  got: number,
+  weights: Float32Array,
+  row: number,
+  x: Float32Array,
+  column: number,
+  k: number,
+  what: string,
+): void {
   let sum = 0;
   let size = 0;
   for (let i = 0; i < k; i++) {
@@ -112,8 +136,13 @@ function assertRow(got: number, weights: Float32Array, row: number, x: Float32Ar
 function checkProducts(wave: 32 | 64, f: Format, columns: readonly number[]): void {
   const moe = 'moe' in FORMATS[f] ? `indexed_moe_forward_${FORMATS[f].moe}_q8_1` : undefined;
   const symbols = [
-    `dequantize_block_${f}_f32`, 'quantize_q8_1', `get_rows_${f}`, vec(f), `mul_mat_${f}`,
-    ...columns.map((n) => `mul_mat_vec_${f}_q8_1_cuda${n}`), ...(moe ? [moe] : []),
+    `dequantize_block_${f}_f32`,
+    'quantize_q8_1',
+    `get_rows_${f}`,
+    vec(f),
+    `mul_mat_${f}`,
+    ...columns.map((n) => `mul_mat_vec_${f}_q8_1_cuda${n}`),
+    ...(moe ? [moe] : []),
   ];
   const bench = new Bench(wave, unitOf('quantized', symbols));
   const { run, unit } = bench;
@@ -127,54 +156,108 @@ function checkProducts(wave: 32 | 64, f: Format, columns: readonly number[]): vo
   const guard = (count: number): number => run.buffer(new Float32Array(count + 8).fill(-777));
   const read = (address: number, count: number): Float32Array => {
     const all = run.read('f32', address, count + 8) as Float32Array;
-    assert.ok(all.subarray(count).every((v) => v === -777), `${f}: nothing is written past the end`);
+    assert.ok(
+      all.subarray(count).every((v) => v === -777),
+      `${f}: nothing is written past the end`,
+    );
     return all;
   };
 
   for (const n of columns) {
     const out = guard(rows * n);
-    run.launch(unit, `mul_mat_vec_${f}_q8_1_cuda${n}`, n === 1 ? rows : Math.ceil(rows / 2), [32, n <= 4 ? 4 : 2], [w, y.address, out, k, rows, y.padded, rows]);
+    run.launch(
+      unit,
+      `mul_mat_vec_${f}_q8_1_cuda${n}`,
+      n === 1 ? rows : Math.ceil(rows / 2),
+      [32, n <= 4 ? 4 : 2],
+      [w, y.address, out, k, rows, y.padded, rows],
+    );
     const got = read(out, rows * n);
-    for (let c = 0; c < n; c++) for (let r = 0; r < rows; r++) assertRow(got[c * rows + r], weights, r, x, c, k, `${f} x ${n}`);
+    for (let c = 0; c < n; c++)
+      for (let r = 0; r < rows; r++) assertRow(got[c * rows + r], weights, r, x, c, k, `${f} x ${n}`);
   }
   const out = guard(rows * wide);
-  run.launch(unit, `mul_mat_${f}`, [Math.ceil(rows / tile[1]), Math.ceil(wide / tile[0])], [32, 4], [w, y.address, out, k, rows, wide, y.padded, rows]);
+  run.launch(
+    unit,
+    `mul_mat_${f}`,
+    [Math.ceil(rows / tile[1]), Math.ceil(wide / tile[0])],
+    [32, 4],
+    [w, y.address, out, k, rows, wide, y.padded, rows],
+  );
   const got = read(out, rows * wide);
-  for (let c = 0; c < wide; c++) for (let r = 0; r < rows; r++) assertRow(got[c * rows + r], weights, r, x, c, k, `${f} tiled`);
+  for (let c = 0; c < wide; c++)
+    for (let r = 0; r < rows; r++) assertRow(got[c * rows + r], weights, r, x, c, k, `${f} tiled`);
 
   const single = guard(rows);
   run.launch(unit, vec(f), rows, [32, 1], [w, run.buffer(x), single, k, ...(f === 'q5_K' ? [] : [rows])]);
-  read(single, rows).subarray(0, rows).forEach((v, r) => assertRow(v, weights, r, x, 0, k, `${f} dequantized`));
+  read(single, rows)
+    .subarray(0, rows)
+    .forEach((v, r) => assertRow(v, weights, r, x, 0, k, `${f} dequantized`));
 
   const ids = Uint32Array.of(3, 0, 6, 3);
   const picked = guard(ids.length * k);
-  run.launch(unit, `get_rows_${f}`, [ids.length, values === 32 ? 1 : k / 256], values === 32 ? 256 : 64, [w, run.buffer(ids), picked, k, (k / values) * bytes]);
+  run.launch(unit, `get_rows_${f}`, [ids.length, values === 32 ? 1 : k / 256], values === 32 ? 256 : 64, [
+    w,
+    run.buffer(ids),
+    picked,
+    k,
+    (k / values) * bytes,
+  ]);
   const all = read(picked, ids.length * k);
-  ids.forEach((id, i) => assert.deepEqual(all.subarray(i * k, (i + 1) * k), weights.subarray(id * k, (id + 1) * k), `${f} row ${id}`));
+  ids.forEach((id, i) =>
+    assert.deepEqual(all.subarray(i * k, (i + 1) * k), weights.subarray(id * k, (id + 1) * k), `${f} row ${id}`),
+  );
 
   if (moe) {
     // Three experts of two rows; two tokens choose two each, with an input of their own or a shared one.
     const experts = Uint32Array.of(2, 0, 1, 2);
     for (const shared of [1, 2]) {
       const result = guard(8);
-      run.launch(unit, moe, [2, 2, 2], [32, 4], [w, y.address, run.buffer(experts), result, 2, k, 2, 2, y.padded, shared]);
+      run.launch(
+        unit,
+        moe,
+        [2, 2, 2],
+        [32, 4],
+        [w, y.address, run.buffer(experts), result, 2, k, 2, 2, y.padded, shared],
+      );
       const values2 = read(result, 8);
       experts.forEach((e, task) => {
-        for (let r = 0; r < 2; r++) assertRow(values2[task * 2 + r], weights, e * 2 + r, x, shared === 1 ? task >> 1 : task, k, `${f} expert ${e}`);
+        for (let r = 0; r < 2; r++)
+          assertRow(
+            values2[task * 2 + r],
+            weights,
+            e * 2 + r,
+            x,
+            shared === 1 ? task >> 1 : task,
+            k,
+            `${f} expert ${e}`,
+          );
       });
     }
   }
   run.free();
 }
 
-for (const f of formats) for (const wave of [32, 64] as const) {
-  test(`${f}: products with vectors, matrices and experts, and rows by index, agree with sums in double, wave ${wave}`, () => checkProducts(wave, f, [1, 2, 3, 4, 5, 6, 7, 8]));
-}
+for (const f of formats)
+  for (const wave of [32, 64] as const) {
+    test(`${f}: products with vectors, matrices and experts, and rows by index, agree with sums in double, wave ${wave}`, () =>
+      checkProducts(wave, f, [1, 2, 3, 4, 5, 6, 7, 8]));
+  }
 
-for (const [wave, f] of [[32, 'q4_0'], [64, 'q6_K']] as const) {
+for (const [wave, f] of [
+  [32, 'q4_0'],
+  [64, 'q6_K'],
+] as const) {
   test(`${f}: rows so long that every thread of a vector product takes several chunks, waves of ${wave}`, () => {
     const columns = [1, 5];
-    const bench = new Bench(wave, unitOf('quantized', [`dequantize_block_${f}_f32`, 'quantize_q8_1', ...columns.map((n) => `mul_mat_vec_${f}_q8_1_cuda${n}`)]));
+    const bench = new Bench(
+      wave,
+      unitOf('quantized', [
+        `dequantize_block_${f}_f32`,
+        'quantize_q8_1',
+        ...columns.map((n) => `mul_mat_vec_${f}_q8_1_cuda${n}`),
+      ]),
+    );
     const [k, rows] = [4608, 3]; // 144 chunks of 32 for 128 threads
     const blocks = randomBlocks(f, (rows * k) / FORMATS[f].values);
     const weights = bench.dequantize(f, blocks, rows * k);
@@ -182,9 +265,16 @@ for (const [wave, f] of [[32, 'q4_0'], [64, 'q6_K']] as const) {
     const y = bench.quantize(x, k, 5);
     for (const n of columns) {
       const out = bench.run.buffer(rows * n * 4);
-      bench.run.launch(bench.unit, `mul_mat_vec_${f}_q8_1_cuda${n}`, n === 1 ? rows : Math.ceil(rows / 2), [32, n <= 4 ? 4 : 2], [bench.run.buffer(blocks), y.address, out, k, rows, y.padded, rows]);
+      bench.run.launch(
+        bench.unit,
+        `mul_mat_vec_${f}_q8_1_cuda${n}`,
+        n === 1 ? rows : Math.ceil(rows / 2),
+        [32, n <= 4 ? 4 : 2],
+        [bench.run.buffer(blocks), y.address, out, k, rows, y.padded, rows],
+      );
       const got = bench.run.read('f32', out, rows * n) as Float32Array;
-      for (let c = 0; c < n; c++) for (let r = 0; r < rows; r++) assertRow(got[c * rows + r], weights, r, x, c, k, `${f} x ${n}`);
+      for (let c = 0; c < n; c++)
+        for (let r = 0; r < rows; r++) assertRow(got[c * rows + r], weights, r, x, c, k, `${f} x ${n}`);
     }
     bench.run.free();
   });

@@ -9,7 +9,11 @@ import { packageRoot } from '../src/kernels/source.js';
 
 const { NODE_TEST_CONTEXT: _, ...env } = process.env; // the children are no tests
 const sanitize = (root: string, ops: string, waves: string): { status: number | null; text: string } => {
-  const r = spawnSync(process.execPath, [join(root, 'dist/scripts/sanitize-kernels.js'), '--ops', ops, '--waves', waves], { encoding: 'utf8', env });
+  const r = spawnSync(
+    process.execPath,
+    [join(root, 'dist/scripts/sanitize-kernels.js'), '--ops', ops, '--waves', waves],
+    { encoding: 'utf8', env },
+  );
   return { status: r.status, text: r.stdout + r.stderr };
 };
 
@@ -26,10 +30,15 @@ test('a kernel that has lost a barrier is reported as a race, in a copy of the p
   const copy = mkdtempSync(join(tmpdir(), 'wick-race-'));
   t.after(() => rmSync(copy, { recursive: true, force: true }));
   mkdirSync(join(copy, 'dist'));
-  for (const part of ['dist/src', 'dist/scripts', 'kernels', 'native', 'package.json']) cpSync(join(packageRoot, part), join(copy, part), { recursive: true, filter: (f) => !f.endsWith('.map') });
+  for (const part of ['dist/src', 'dist/scripts', 'kernels', 'native', 'package.json'])
+    cpSync(join(packageRoot, part), join(copy, part), { recursive: true, filter: (f) => !f.endsWith('.map') });
   symlinkSync(join(packageRoot, 'node_modules'), join(copy, 'node_modules'));
   // Where a block joins its waves: between what they write and what all of them read.
-  const [path, written, barrier] = [join(copy, 'kernels/block.h'), 'mine[lane / WICK_WAVE] = v;\n', '    __syncthreads();\n'];
+  const [path, written, barrier] = [
+    join(copy, 'kernels/block.h'),
+    'mine[lane / WICK_WAVE] = v;\n',
+    '    __syncthreads();\n',
+  ];
   const text = readFileSync(path, 'utf8');
   const at = text.indexOf(written) + written.length;
   assert.ok(at > written.length && text.startsWith(barrier, at), 'the barrier is there');

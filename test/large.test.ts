@@ -7,7 +7,8 @@ import { arange, Device, full, scope, tensor, zeros } from '../src/index.js';
 
 const GIB = 2 ** 30;
 const names = (process.env.WICK_TEST_DEVICES ?? '').split(',').filter((n) => /^(cuda|rocm):/.test(n));
-const skip = names.length === 0 && 'no GPU is named in WICK_TEST_DEVICES: 5 GiB are too much for the engines of the host';
+const skip =
+  names.length === 0 && 'no GPU is named in WICK_TEST_DEVICES: 5 GiB are too much for the engines of the host';
 /** Rows of the large tensors, all of them 5 GiB. */
 const ROWS = 5120;
 
@@ -27,7 +28,10 @@ describe('tensors larger than 4 GiB', { skip }, () => {
         assert.deepEqual([...rows.min(-1).dataSync()], picked);
         device.trim();
         const turned = x.t().copy();
-        assert.deepEqual([...turned.narrow(0, cols - 1, 1).dataSync()], Array.from({ length: ROWS }, (_, i) => i));
+        assert.deepEqual(
+          [...turned.narrow(0, cols - 1, 1).dataSync()],
+          Array.from({ length: ROWS }, (_, i) => i),
+        );
       });
       device.trim();
     });
@@ -37,13 +41,23 @@ describe('tensors larger than 4 GiB', { skip }, () => {
       scope(() => {
         const cols = (5 * GIB) / ROWS;
         const x = full([ROWS, cols], 3, { dtype: 'u8', device });
-        x.narrow(0, ROWS - 1, 1).narrow(1, cols - 1, 1).assign(full([1, 1], 9, { dtype: 'u8', device }));
+        x.narrow(0, ROWS - 1, 1)
+          .narrow(1, cols - 1, 1)
+          .assign(full([1, 1], 9, { dtype: 'u8', device }));
         const y = x.add(x);
         assert.equal(y.flatten().min(0).dataSync()[0], 6);
         const tops = y.max(-1).dataSync();
         for (let r = 0; r < ROWS; r++) assert.equal(tops[r], r === ROWS - 1 ? 18 : 6, `row ${r}`);
         assert.equal(y.argmax(-1).dataSync()[ROWS - 1], cols - 1);
-        assert.deepEqual([...y.indexSelect(0, tensor([ROWS - 1, 4096], { dtype: 'u32', device })).max(-1).dataSync()], [18, 6]);
+        assert.deepEqual(
+          [
+            ...y
+              .indexSelect(0, tensor([ROWS - 1, 4096], { dtype: 'u32', device }))
+              .max(-1)
+              .dataSync(),
+          ],
+          [18, 6],
+        );
         const strided = y.narrow(1, 1, cols - 1).eq(y.narrow(1, 0, cols - 1));
         assert.equal(strided.flatten().min(0).dataSync()[0], 0);
         assert.deepEqual([...strided.min(-1).dataSync()].indexOf(0), ROWS - 1);
@@ -59,8 +73,17 @@ describe('tensors larger than 4 GiB', { skip }, () => {
         const marks = [0, 7, 2 ** 30, length - 500, length - 1];
         marks.forEach((m, i) => x.narrow(2, m, 1).assign(full([1, 1, 1], i + 1, { dtype: 'f16', device })));
         const y = x.conv1d(tensor([[[1, 2, 3]]], { dtype: 'f16', device }), { padding: 1 });
-        const near = (m: number): number[] => [m - 1, m, m + 1].map((at) => (at < 0 || at >= length ? NaN : Number(y.narrow(2, at, 1).castTo('f32').dataSync()[0])));
-        marks.forEach((m, i) => assert.deepEqual(near(m), [3, 2, 1].map((w, k) => (m + k - 1 < 0 || m + k - 1 >= length ? NaN : w * (i + 1))), `around ${m}`));
+        const near = (m: number): number[] =>
+          [m - 1, m, m + 1].map((at) =>
+            at < 0 || at >= length ? NaN : Number(y.narrow(2, at, 1).castTo('f32').dataSync()[0]),
+          );
+        marks.forEach((m, i) =>
+          assert.deepEqual(
+            near(m),
+            [3, 2, 1].map((w, k) => (m + k - 1 < 0 || m + k - 1 >= length ? NaN : w * (i + 1))),
+            `around ${m}`,
+          ),
+        );
       });
       device.trim();
     });
@@ -69,15 +92,31 @@ describe('tensors larger than 4 GiB', { skip }, () => {
       const device = Device.get(name);
       const { total } = (device.backend as GpuBackend).context.device.memory();
       const want = Math.ceil(total / GIB) + 8;
-      assert.throws(() => zeros([want, GIB], { dtype: 'u8', device }), (e) => {
-        assert.ok(e instanceof OutOfMemoryError, String(e));
-        assert.match(e.message, new RegExp(`no room for ${want * GIB} bytes \\(${want}\\.00 GiB\\): .* GiB of .* GiB are free`));
-        return true;
-      });
+      assert.throws(
+        () => zeros([want, GIB], { dtype: 'u8', device }),
+        (e) => {
+          assert.ok(e instanceof OutOfMemoryError, String(e));
+          assert.match(
+            e.message,
+            new RegExp(`no room for ${want * GIB} bytes \\(${want}\\.00 GiB\\): .* GiB of .* GiB are free`),
+          );
+          return true;
+        },
+      );
       scope(() => {
         // What is kept for reuse gives way: each of these fits only after the one before was given back.
         const most = Math.floor((total / GIB) * 0.6);
-        for (let i = 0; i < 3; i++) scope(() => assert.equal(full([most + 8 * i, GIB], i, { dtype: 'u8', device }).narrow(0, most - 1, 1).flatten().max(0).dataSync()[0], i));
+        for (let i = 0; i < 3; i++)
+          scope(() =>
+            assert.equal(
+              full([most + 8 * i, GIB], i, { dtype: 'u8', device })
+                .narrow(0, most - 1, 1)
+                .flatten()
+                .max(0)
+                .dataSync()[0],
+              i,
+            ),
+          );
         assert.deepEqual([...arange(0, 4, 1, { device }).add(1).dataSync()], [1, 2, 3, 4]);
       });
       device.trim();
@@ -89,7 +128,11 @@ describe('tensors larger than 4 GiB', { skip }, () => {
       scope(() => {
         const x = arange(0, 24, 1, { device }).reshape([2, 3, 4]);
         const ids = tensor([1, 0, 2, 1, 1, 0], { dtype: 'u32', device }).reshape([1, 3, 2]);
-        const work = (): unknown[] => [...x.permute([0, 2, 1]).add(1).dataSync(), ...x.gather(2, ids).dataSync(), ...x.flip([1]).dataSync()];
+        const work = (): unknown[] => [
+          ...x.permute([0, 2, 1]).add(1).dataSync(),
+          ...x.gather(2, ids).dataSync(),
+          ...x.flip([1]).dataSync(),
+        ];
         const first = work();
         const copyIn = low.copyIn.bind(low);
         let uploads = 0;

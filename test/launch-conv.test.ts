@@ -5,8 +5,20 @@ import { type ConvShape, convLaunch } from '../src/kernels/launch-matrix.js';
 
 const TARGET = { warp: 32, multiprocessors: 132, arch: 'sm_90' };
 const shape = (over: Partial<ConvShape>): ConvShape => ({
-  batch: 1, groups: 1, channels: 32, outputs: 32, input: [1, 4096], output: [1, 4096], kernel: [1, 3], stride: [1, 1], padding: [0, 1], dilation: [1, 1],
-  inputStrides: [1, 1, 1, 1], kernelStrides: [1, 1, 1, 1], bias: false, ...over,
+  batch: 1,
+  groups: 1,
+  channels: 32,
+  outputs: 32,
+  input: [1, 4096],
+  output: [1, 4096],
+  kernel: [1, 3],
+  stride: [1, 1],
+  padding: [0, 1],
+  dilation: [1, 1],
+  inputStrides: [1, 1, 1, 1],
+  kernelStrides: [1, 1, 1, 1],
+  bias: false,
+  ...over,
 });
 const symbolOf = (over: Partial<ConvShape>): string => convLaunch(false, 'f32', shape(over), TARGET).launches[0].symbol;
 
@@ -22,9 +34,13 @@ describe('convolutions of our own', () => {
     assert.equal(symbolOf({ batch: 4096, input: [1024, 1024], output: [1024, 1024] }), 'conv_direct_f32');
   });
   test('sizes of images reach the kernel in 64 bits', () => {
-    const { args } = convLaunch(false, 'f32', shape({ input: [1, 2 ** 31 + 7], output: [1, 2 ** 31 + 7] }), TARGET).launches[0];
+    const { args } = convLaunch(false, 'f32', shape({ input: [1, 2 ** 31 + 7], output: [1, 2 ** 31 + 7] }), TARGET)
+      .launches[0];
     const struct = args[4] as Uint8Array;
     const view = new DataView(struct.buffer, struct.byteOffset);
-    assert.deepEqual([0, 1, 2, 3].map((i) => view.getBigInt64(48 + 8 * i, true)), [1n, 2n ** 31n + 7n, 1n, 2n ** 31n + 7n]);
+    assert.deepEqual(
+      [0, 1, 2, 3].map((i) => view.getBigInt64(48 + 8 * i, true)),
+      [1n, 2n ** 31n + 7n, 1n, 2n ** 31n + 7n],
+    );
   });
 });

@@ -14,7 +14,9 @@ function loss(x: Tensor, w: Tensor, b: Tensor): Tensor {
   return x.matmul(w).add(b).gelu().reshape([-1]).sqr().mean();
 }
 const parts = (d: Device): [Tensor, Tensor, Tensor] => [
-  randn([8, 16], { device: d, seed: 1 }), randn([16, 4], { device: d, seed: 2, requiresGrad: true }), zeros([4], { device: d, requiresGrad: true }),
+  randn([8, 16], { device: d, seed: 1 }),
+  randn([16, 4], { device: d, seed: 2, requiresGrad: true }),
+  zeros([4], { device: d, requiresGrad: true }),
 ];
 
 for (const { name, device, missing } of testDevices('reference,cpu')) {
@@ -52,7 +54,11 @@ for (const { name, device, missing } of testDevices('reference,cpu')) {
   run('using disposes at the end of the block', (d) => {
     // What `using` compiles to: the method is called when the block is left, also by an error.
     const t = zeros([100], { device: d });
-    try { t.sum().dispose(); } finally { t[Symbol.dispose](); }
+    try {
+      t.sum().dispose();
+    } finally {
+      t[Symbol.dispose]();
+    }
     assert.ok(t.isDisposed);
   });
   run('scope frees what it does not return', (d) => {
@@ -64,7 +70,14 @@ for (const { name, device, missing } of testDevices('reference,cpu')) {
     kept.list[0].dispose();
   });
   run('scope frees when it is left by an error', (d) => {
-    assert.throws(() => scope(() => { zeros([100], { device: d }); throw new Error('out'); }), /out/);
+    assert.throws(
+      () =>
+        scope(() => {
+          zeros([100], { device: d });
+          throw new Error('out');
+        }),
+      /out/,
+    );
   });
   run('nested scopes hand results outwards', (d) => {
     scope(() => {
@@ -80,7 +93,10 @@ for (const { name, device, missing } of testDevices('reference,cpu')) {
     });
   });
   run('noGrad records nothing', (d) => {
-    scope(() => { const [x, w, b] = parts(d); noGrad(() => loss(x, w, b)); });
+    scope(() => {
+      const [x, w, b] = parts(d);
+      noGrad(() => loss(x, w, b));
+    });
   });
 
   test(`2000 training steps on ${name} do not grow`, { skip: missing }, () => {
@@ -112,18 +128,23 @@ for (const { name, device, missing } of testDevices('reference,cpu')) {
         for (let i = 0; i < 2000; i++) { step(); if (i % 100 === 0) await rest(); }
         const now = await settle();
         console.log(now <= before ? 'collected' : now - before + ' bytes stayed');`;
-      const child = spawnSync(process.execPath, ['--expose-gc', '--input-type=module', '-e', code], { encoding: 'utf8' });
+      const child = spawnSync(process.execPath, ['--expose-gc', '--input-type=module', '-e', code], {
+        encoding: 'utf8',
+      });
       assert.equal(child.stdout.trim(), 'collected', child.stderr);
     });
   };
   collected('unreachable tensors are collected', 'randn([1000], { device: d, requiresGrad: true }).mul(2).sum();');
   // The parts of a first graph that the second does not reach wait for the collector.
-  collected('gradients of gradients are collected', `
+  collected(
+    'gradients of gradients are collected',
+    `
     scope(() => {
       const w = randn([16, 4], { device: d, requiresGrad: true });
       const first = randn([8, 16], { device: d }).matmul(w).gelu().sqr().mean().backward({ createGraph: true }).of(w);
       first.sqr().sum().backward();
-    });`);
+    });`,
+  );
 
   test(`a tensor from data holds exactly its bytes on ${name}`, { skip: missing }, () => {
     const d = device as Device;

@@ -34,12 +34,23 @@ function chosen(row: Row, n: number): Case[] {
 /** Rows whose results are sums judge errors against the largest result: cancellation makes single results meaningless. */
 const normwise = (row: Row): boolean => row.family !== 'elementwise';
 
-function results(c: Case, device: Device): { scale?: number; dtype: Tensor['dtype']; values: ReturnType<typeof decodeValues>; shape: readonly number[] }[] {
+function results(
+  c: Case,
+  device: Device,
+): { scale?: number; dtype: Tensor['dtype']; values: ReturnType<typeof decodeValues>; shape: readonly number[] }[] {
   let out: ReturnType<typeof results> = [];
   scope(() => {
     const { tensors, values } = buildInputs(c, device);
-    const scale = Math.max(0, ...values.map((v) => v.reduce<number>((m, x) => Math.max(m, Math.abs(Number(x)) || 0), 0)));
-    out = runCase(c, tensors, device).map((t) => ({ scale, dtype: t.dtype, shape: t.shape, values: decodeValues(t.bytesSync(), t.dtype) }));
+    const scale = Math.max(
+      0,
+      ...values.map((v) => v.reduce<number>((m, x) => Math.max(m, Math.abs(Number(x)) || 0), 0)),
+    );
+    out = runCase(c, tensors, device).map((t) => ({
+      scale,
+      dtype: t.dtype,
+      shape: t.shape,
+      values: decodeValues(t.bytesSync(), t.dtype),
+    }));
   });
   return out;
 }
@@ -71,10 +82,17 @@ function warmFor(device: Device): void {
       }
     }
   });
-  if (kernels > 0) console.log(`${device.name}: ${kernels} kernels for ${asked} cases compiled in ${((performance.now() - began) / 1000).toFixed(1)} s`);
+  if (kernels > 0)
+    console.log(
+      `${device.name}: ${kernels} kernels for ${asked} cases compiled in ${((performance.now() - began) / 1000).toFixed(1)} s`,
+    );
 }
 
-test('every op of the table has cases', () => assert.deepEqual(opList.filter((row) => casesOf([row]).next().done).map((row) => row.name), []));
+test('every op of the table has cases', () =>
+  assert.deepEqual(
+    opList.filter((row) => casesOf([row]).next().done).map((row) => row.name),
+    [],
+  ));
 
 for (const { name, device, missing } of testDevices()) {
   if (device) before(() => warmFor(device));
@@ -98,9 +116,17 @@ for (const { name, device, missing } of testDevices()) {
         }
       }
       totals.failed += failures.length;
-      assert.equal(failures.length, 0, `${failures.length} of ${cases.length} failed:\n  ${failures.slice(0, 12).join('\n  ')}`);
+      assert.equal(
+        failures.length,
+        0,
+        `${failures.length} of ${cases.length} failed:\n  ${failures.slice(0, 12).join('\n  ')}`,
+      );
     });
   }
 }
 
-after(() => console.log(`matrix: ${totals.passed} cases passed, ${totals.failed} failed, ${totals.unsupported} unsupported with a sentence`));
+after(() =>
+  console.log(
+    `matrix: ${totals.passed} cases passed, ${totals.failed} failed, ${totals.unsupported} unsupported with a sentence`,
+  ),
+);

@@ -13,7 +13,9 @@ import { scope } from '../src/tensor/scope.js';
 import type { Tensor } from '../src/tensor/tensor.js';
 import { testDevices } from '../src/testing/devices.js';
 
-const folders = [process.env.WICK_GOLDEN, goldenFolder(), join(packageRoot(), '../shared/golden')].filter((d): d is string => d !== undefined);
+const folders = [process.env.WICK_GOLDEN, goldenFolder(), join(packageRoot(), '../shared/golden')].filter(
+  (d): d is string => d !== undefined,
+);
 const find = (path: string): string | undefined => folders.map((d) => join(d, path)).find(existsSync);
 
 const argmax = (logits: Tensor): number => logits.reshape([-1]).argmax(0).item();
@@ -23,7 +25,13 @@ function greedy(model: Llama, prompt: readonly number[], steps: number, cached: 
   const cache = cached ? model.newCache() : undefined;
   let next = ids;
   for (let i = 0; i < steps; i++) {
-    const token = scope(() => noGrad(() => argmax(model.forward(tensor(Int32Array.from(next), { device: model.device }).unsqueeze(0), cache, { last: true }))));
+    const token = scope(() =>
+      noGrad(() =>
+        argmax(
+          model.forward(tensor(Int32Array.from(next), { device: model.device }).unsqueeze(0), cache, { last: true }),
+        ),
+      ),
+    );
     ids.push(token);
     next = cached ? [token] : ids;
   }
@@ -35,14 +43,16 @@ for (const { name, device, missing } of testDevices('cpu')) {
   for (const family of ['llama', 'llama3-rope']) {
     const dir = find(`hf/${family}/model.safetensors`)?.replace('/model.safetensors', '');
     const skip = missing ?? (dir ? undefined : 'no golden folder here: set WICK_GOLDEN to one');
-    test(`${family} on ${name}: logits of transformers`, { skip }, () => scope(() => {
-      const golden = loadTensors(join(dir as string, 'golden.safetensors'), { device: device as Device });
-      const model = Llama.load(dir as string, { device: device as Device });
-      const got = noGrad(() => model.forward(golden.get('input_ids') as Tensor));
-      const want = golden.get('logits') as Tensor;
-      const error = got.sub(want).abs().max().item() / want.abs().max().item();
-      assert.ok(error <= 1e-4, `off by ${error} of the largest logit`);
-    }));
+    test(`${family} on ${name}: logits of transformers`, { skip }, () =>
+      scope(() => {
+        const golden = loadTensors(join(dir as string, 'golden.safetensors'), { device: device as Device });
+        const model = Llama.load(dir as string, { device: device as Device });
+        const got = noGrad(() => model.forward(golden.get('input_ids') as Tensor));
+        const want = golden.get('logits') as Tensor;
+        const error = got.sub(want).abs().max().item() / want.abs().max().item();
+        assert.ok(error <= 1e-4, `off by ${error} of the largest logit`);
+      }),
+    );
     test(`${family} on ${name}: greedy tokens with and without a cache`, { skip }, () => {
       const golden = loadTensors(join(dir as string, 'golden.safetensors'), { device: 'cpu' });
       const model = Llama.load(dir as string, { device: device as Device });
@@ -52,14 +62,22 @@ for (const { name, device, missing } of testDevices('cpu')) {
     });
   }
   const stories = find('stories260K/hf/model.safetensors')?.replace('/hf/model.safetensors', '');
-  test(`stories260K on ${name}: 200 greedy tokens give the expected text`, { skip: missing ?? (stories ? undefined : 'no stories260K here: set WICK_GOLDEN') }, () => {
+  test(`stories260K on ${name}: 200 greedy tokens give the expected text`, {
+    skip: missing ?? (stories ? undefined : 'no stories260K here: set WICK_GOLDEN'),
+  }, () => {
     const model = Llama.load(join(stories as string, 'hf'), { device: device as Device });
     const pieces = llama2cPieces(readFileSync(join(stories as string, 'tok512.bin')), model.config.vocabSize);
     const want = readFileSync(join(stories as string, 'expected_greedy_200.txt'), 'utf8');
     const text = decodePieces(greedy(model, [1], 199, true), pieces);
-    assert.ok(text.length > 100 && want.trimEnd().startsWith(text.trimEnd().slice(0, want.trimEnd().length)), `got ${JSON.stringify(text.slice(0, 200))}`);
+    assert.ok(
+      text.length > 100 && want.trimEnd().startsWith(text.trimEnd().slice(0, want.trimEnd().length)),
+      `got ${JSON.stringify(text.slice(0, 200))}`,
+    );
     assert.equal(text.trimEnd(), want.trimEnd().slice(0, text.trimEnd().length));
-    assert.ok(text.trimEnd().length >= want.trimEnd().length - 12, `the text has ${text.length} characters, expected are ${want.length}`);
+    assert.ok(
+      text.trimEnd().length >= want.trimEnd().length - 12,
+      `the text has ${text.length} characters, expected are ${want.length}`,
+    );
   });
 }
 
@@ -75,10 +93,12 @@ function llama2cPieces(data: Buffer, count: number): Buffer[] {
 }
 /** The piece after the start token loses its leading space; <0xHH> is a byte. */
 function decodePieces(ids: readonly number[], pieces: readonly Buffer[]): string {
-  return Buffer.concat(ids.slice(1).map((id, i) => {
-    const piece = pieces[id];
-    const byte = /^<0x([0-9A-F]{2})>$/.exec(piece.toString('latin1'));
-    if (byte) return Buffer.from([Number.parseInt(byte[1], 16)]);
-    return ids[i] === 1 && piece[0] === 32 ? piece.subarray(1) : piece;
-  })).toString('utf8');
+  return Buffer.concat(
+    ids.slice(1).map((id, i) => {
+      const piece = pieces[id];
+      const byte = /^<0x([0-9A-F]{2})>$/.exec(piece.toString('latin1'));
+      if (byte) return Buffer.from([Number.parseInt(byte[1], 16)]);
+      return ids[i] === 1 && piece[0] === 32 ? piece.subarray(1) : piece;
+    }),
+  ).toString('utf8');
 }

@@ -20,7 +20,8 @@ function view(dtype: DType, shape: number[], raw: Uint8Array): View {
   engine.write(memory, 0, raw);
   return { memory, layout: Layout.contiguous(shape), dtype };
 }
-const floats = (shape: number[], values: readonly number[]): View => view('f32', shape, new Uint8Array(Float32Array.from(values).buffer));
+const floats = (shape: number[], values: readonly number[]): View =>
+  view('f32', shape, new Uint8Array(Float32Array.from(values).buffer));
 function bytes(v: View, length: number): Uint8Array {
   const out = new Uint8Array(length);
   engine.readSync(v.memory, 0, out);
@@ -33,7 +34,10 @@ test('blocks are aligned to 64 bytes, reused after free, and live bytes return t
   const sizes = [1, 64, 100, 4096, 4097, 1 << 20];
   const blocks = sizes.map((n) => pool.alloc(n));
   for (const b of blocks) assert.equal(b.address % 64, 0);
-  assert.equal(pool.memory().liveBytes, sizes.reduce((a, b) => a + b));
+  assert.equal(
+    pool.memory().liveBytes,
+    sizes.reduce((a, b) => a + b),
+  );
   for (const b of blocks) pool.free(b);
   assert.deepEqual([pool.memory().liveBytes, pool.memory().liveBlocks], [0, 0]);
   assert.equal(pool.alloc(1 << 20).address, blocks[5].address);
@@ -50,7 +54,10 @@ test('a block has room for what was asked and wastes at most half of a small and
 });
 
 test('a token frees the count without keeping the buffer', () => {
-  const pool = new MemoryPool(() => 4096, () => undefined);
+  const pool = new MemoryPool(
+    () => 4096,
+    () => undefined,
+  );
   const block = pool.alloc(5000);
   pool.free(block.token);
   assert.deepEqual(pool.stats(), { liveBytes: 0, liveBlocks: 0, cachedBytes: 0, peakBytes: 5000 });
@@ -60,8 +67,12 @@ test('an index out of range is an IndexError that names op, index, place and siz
   const x = floats([3, 2], [1, 2, 3, 4, 5, 6]);
   const ids = view('u32', [2], new Uint8Array(Uint32Array.from([1, 7]).buffer));
   const out = floats([2, 2], [0, 0, 0, 0]);
-  assert.throws(() => engine.run(row('indexSelect'), [x, ids], [out], { dim: 0 }), (e: unknown) =>
-    e instanceof IndexError && /indexSelect: index 7 at position 1 is out of range for a dimension of size 3/.test(e.message));
+  assert.throws(
+    () => engine.run(row('indexSelect'), [x, ids], [out], { dim: 0 }),
+    (e: unknown) =>
+      e instanceof IndexError &&
+      /indexSelect: index 7 at position 1 is out of range for a dimension of size 3/.test(e.message),
+  );
 });
 
 test('sums, products and softmax give the same bits with one thread and with three', () => {
@@ -85,40 +96,73 @@ test('sums, products and softmax give the same bits with one thread and with thr
 
 test('WICK_CPU_ISA forces an instruction set, and an unknown one is refused with a sentence', () => {
   const open = (isa: string) =>
-    spawnSync(process.execPath, ['-e', `import(${JSON.stringify(new URL('../src/backends/cpu.js', import.meta.url).href)}).then((m) => console.log(new m.CpuBackend().isa))`], {
-      encoding: 'utf8', env: { ...process.env, WICK_CPU_ISA: isa },
-    });
+    spawnSync(
+      process.execPath,
+      [
+        '-e',
+        `import(${JSON.stringify(new URL('../src/backends/cpu.js', import.meta.url).href)}).then((m) => console.log(new m.CpuBackend().isa))`,
+      ],
+      {
+        encoding: 'utf8',
+        env: { ...process.env, WICK_CPU_ISA: isa },
+      },
+    );
   const baseline = process.arch === 'x64' ? 'sse2' : 'neon';
   assert.equal(open(baseline).stdout.trim(), baseline);
   assert.match(open('mmx').stderr, /WICK_CPU_ISA is "mmx"; known are/);
 });
 
 const cpu = Device.get('cpu');
-const wave = (n: number): Float64Array => Float64Array.from({ length: n }, (_, i) => Math.sin(i * 0.7) * 3 + Math.cos(i * 0.013));
+const wave = (n: number): Float64Array =>
+  Float64Array.from({ length: n }, (_, i) => Math.sin(i * 0.7) * 3 + Math.cos(i * 0.013));
 
 test('a transposed copy moves every element, in blocks of whole lines and in what is left over', () => {
-  for (const [dtype, rows, columns] of [['u8', 150, 5000], ['bf16', 70, 3000], ['f32', 37, 1100], ['f64', 21, 700], ['f32', 5, 9]] as const) {
-    const x = Tensor.from(Array.from({ length: rows * columns }, (_, i) => (i * 7) % 251), { device: cpu, dtype: 'f32' }).cast(dtype).reshape([rows, columns]);
+  for (const [dtype, rows, columns] of [
+    ['u8', 150, 5000],
+    ['bf16', 70, 3000],
+    ['f32', 37, 1100],
+    ['f64', 21, 700],
+    ['f32', 5, 9],
+  ] as const) {
+    const x = Tensor.from(
+      Array.from({ length: rows * columns }, (_, i) => (i * 7) % 251),
+      { device: cpu, dtype: 'f32' },
+    )
+      .cast(dtype)
+      .reshape([rows, columns]);
     const [from, to] = [x.cast('f32').dataSync(), x.t().copy().cast('f32').dataSync()];
     let wrong = 0;
-    for (let i = 0; i < rows; i++) for (let j = 0; j < columns; j++) if (from[i * columns + j] !== to[j * rows + i]) wrong++;
+    for (let i = 0; i < rows; i++)
+      for (let j = 0; j < columns; j++) if (from[i * columns + j] !== to[j * rows + i]) wrong++;
     assert.equal(wrong, 0, `${dtype} ${rows}x${columns}`);
   }
 });
 
 test('products of few and of many rows agree with sums in double, whatever lies transposed', () => {
-  for (const [m, n, k] of [[5, 700, 801], [64, 300, 130], [200, 1001, 64], [300, 64, 500], [301, 13, 77]]) {
+  for (const [m, n, k] of [
+    [5, 700, 801],
+    [64, 300, 130],
+    [200, 1001, 64],
+    [300, 64, 500],
+    [301, 13, 77],
+  ]) {
     const [a, b] = [wave(m * k), wave(k * n)];
-    for (const [turnA, turnB] of [[false, false], [true, false], [false, true]]) {
+    for (const [turnA, turnB] of [
+      [false, false],
+      [true, false],
+      [false, true],
+    ]) {
       const x = Tensor.from(Float32Array.from(a), { device: cpu }).reshape(turnA ? [k, m] : [m, k]);
       const y = Tensor.from(Float32Array.from(b), { device: cpu }).reshape(turnB ? [n, k] : [k, n]);
       const got = (turnA ? x.t() : x).matmul(turnB ? y.t() : y).dataSync();
       let worst = 0;
-      for (let i = 0; i < m; i += 7) for (let j = 0; j < n; j += 3) {
-        let sum = 0;
-        for (let q = 0; q < k; q++) sum += Math.fround(a[turnA ? q * m + i : i * k + q]) * Math.fround(b[turnB ? j * k + q : q * n + j]);
-        worst = Math.max(worst, Math.abs(Number(got[i * n + j]) - sum));
-      }
+      for (let i = 0; i < m; i += 7)
+        for (let j = 0; j < n; j += 3) {
+          let sum = 0;
+          for (let q = 0; q < k; q++)
+            sum += Math.fround(a[turnA ? q * m + i : i * k + q]) * Math.fround(b[turnB ? j * k + q : q * n + j]);
+          worst = Math.max(worst, Math.abs(Number(got[i * n + j]) - sum));
+        }
       assert.ok(worst < 1e-5 * k, `${m}x${k} by ${k}x${n}, ${turnA} ${turnB}: ${worst}`);
     }
   }
@@ -126,7 +170,12 @@ test('products of few and of many rows agree with sums in double, whatever lies 
 
 test('norms hold where the first element of a row is far from the rest, and where the mean is', () => {
   const n = 1000;
-  for (const [first, mean] of [[1e4, 0], [0, 0], [0, 300], [-1e6, 5]]) {
+  for (const [first, mean] of [
+    [1e4, 0],
+    [0, 0],
+    [0, 300],
+    [-1e6, 5],
+  ]) {
     const row = wave(n).map((v, i) => Math.fround(i === 0 ? first : v + mean));
     const centre = row.reduce((s, v) => s + v, 0) / n;
     const factor = 1 / Math.sqrt(row.reduce((s, v) => s + (v - centre) ** 2, 0) / n + 1e-5);

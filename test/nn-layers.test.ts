@@ -7,9 +7,42 @@ import { test } from 'node:test';
 import { Device, Generator, noGrad, randn, scope, Tensor, zeros } from '../src/index.js';
 import { saveTensors } from '../src/io/index.js';
 import {
-  activation, ACTIVATIONS, AdamW, batchNorm, BatchNorm, clipGradNorm, Conv2d, cosineDecay, Dropout, embedding, fans, FlatParameters, GradAccumulator, GradScaler, GRU, gru,
-  initialise, kaiming, KvCache, Layer, Lion, Linear, linear, loadCheckpoint, lstm, normal, oneCycle, RotatingKvCache, saveCheckpoint, seq, Sequential, SGD, stepDecay, VarBuilder,
-  VarMap, warmup,
+  activation,
+  ACTIVATIONS,
+  AdamW,
+  batchNorm,
+  BatchNorm,
+  clipGradNorm,
+  Conv2d,
+  cosineDecay,
+  Dropout,
+  embedding,
+  fans,
+  FlatParameters,
+  GradAccumulator,
+  GradScaler,
+  GRU,
+  gru,
+  initialise,
+  kaiming,
+  KvCache,
+  Layer,
+  Lion,
+  Linear,
+  linear,
+  loadCheckpoint,
+  lstm,
+  normal,
+  oneCycle,
+  RotatingKvCache,
+  saveCheckpoint,
+  seq,
+  Sequential,
+  SGD,
+  stepDecay,
+  VarBuilder,
+  VarMap,
+  warmup,
 } from '../src/nn/index.js';
 
 const near = (got: Tensor, want: Tensor, tolerance = 1e-5): void => {
@@ -30,46 +63,67 @@ const net = (vb: VarBuilder): Sequential => seq(linear(4, 8, vb.pp('0')), (x) =>
 test('a module knows its parameters by name, each once', () => {
   const vars = new VarMap();
   const model = net(VarBuilder.fromVarMap(vars));
-  assert.deepEqual([...model.namedParameters().keys()], ['layers.0.weight', 'layers.0.bias', 'layers.2.weight', 'layers.2.bias']);
+  assert.deepEqual(
+    [...model.namedParameters().keys()],
+    ['layers.0.weight', 'layers.0.bias', 'layers.2.weight', 'layers.2.bias'],
+  );
   assert.deepEqual(vars.names(), ['0.weight', '0.bias', '2.weight', '2.bias']);
   assert.equal(model.parameterCount(), 4 * 8 + 8 + 8 * 3 + 3);
   const tied = new (class extends Layer {
     a = new Linear(vars.all()[0]);
     b = new Linear(vars.all()[0]);
-    forward(x: Tensor): Tensor { return x; }
+    forward(x: Tensor): Tensor {
+      return x;
+    }
   })();
   assert.equal(tied.parameters().length, 1);
 });
 
-test('linear is x W\' + b and the weight (out, in)', () => {
-  const l = new Linear(Tensor.from([[1, 2], [3, 4], [5, 6]]), Tensor.from([1, 0, -1]));
+test("linear is x W' + b and the weight (out, in)", () => {
+  const l = new Linear(
+    Tensor.from([
+      [1, 2],
+      [3, 4],
+      [5, 6],
+    ]),
+    Tensor.from([1, 0, -1]),
+  );
   assert.deepEqual(l.forward(Tensor.from([[1, 1]])).toArray(), [[4, 7, 10]]);
   assert.deepEqual(l.forward(zeros([2, 5, 2])).shape, [2, 5, 3]);
 });
 
-test('a builder reads safetensors, npz and gguf files, renames, casts, and says what is missing', () => inFolder((dir) => {
-  const tensors = { 'a.weight': randn([3, 4], { seed: 1 }), 'a.bias': randn([3], { seed: 2 }) };
-  for (const ending of ['safetensors', 'npz', 'gguf']) {
-    const path = join(dir, `w.${ending}`);
-    saveTensors(path, tensors);
-    const vb = VarBuilder.fromFiles(path);
-    near(linear(4, 3, vb.pp('a')).weight, tensors['a.weight'], 0);
-    assert.equal(vb.withDType('bf16').get([3], 'a.bias').dtype, 'bf16');
-    near(vb.rename((n) => n.replace('b.', 'a.')).pp('b').get([3], 'bias'), tensors['a.bias'], 0);
-    near(vb.shard('a.weight', { dim: 1, rank: 1, worldSize: 2 }), tensors['a.weight'].narrow(1, 2, 2), 0);
-    assert.throws(() => vb.get([3], 'c.bias'), /no tensor "c.bias" among 2; similar names: a.bias/);
-    assert.throws(() => vb.get([4], 'a.bias'), /a.bias is \[3\], asked for as \[4\]/);
-  }
-}));
+test('a builder reads safetensors, npz and gguf files, renames, casts, and says what is missing', () =>
+  inFolder((dir) => {
+    const tensors = { 'a.weight': randn([3, 4], { seed: 1 }), 'a.bias': randn([3], { seed: 2 }) };
+    for (const ending of ['safetensors', 'npz', 'gguf']) {
+      const path = join(dir, `w.${ending}`);
+      saveTensors(path, tensors);
+      const vb = VarBuilder.fromFiles(path);
+      near(linear(4, 3, vb.pp('a')).weight, tensors['a.weight'], 0);
+      assert.equal(vb.withDType('bf16').get([3], 'a.bias').dtype, 'bf16');
+      near(
+        vb
+          .rename((n) => n.replace('b.', 'a.'))
+          .pp('b')
+          .get([3], 'bias'),
+        tensors['a.bias'],
+        0,
+      );
+      near(vb.shard('a.weight', { dim: 1, rank: 1, worldSize: 2 }), tensors['a.weight'].narrow(1, 2, 2), 0);
+      assert.throws(() => vb.get([3], 'c.bias'), /no tensor "c.bias" among 2; similar names: a.bias/);
+      assert.throws(() => vb.get([4], 'a.bias'), /a.bias is \[3\], asked for as \[4\]/);
+    }
+  }));
 
-test('a var map saves and loads what it made', () => inFolder((dir) => {
-  const [one, two] = [new VarMap(), new VarMap()];
-  const [a, b] = [net(VarBuilder.fromVarMap(one)), net(VarBuilder.fromVarMap(two))];
-  one.save(join(dir, 'm.safetensors'));
-  two.load(join(dir, 'm.safetensors'));
-  const x = randn([2, 4], { seed: 3 });
-  near(a.forward(x), b.forward(x), 0);
-}));
+test('a var map saves and loads what it made', () =>
+  inFolder((dir) => {
+    const [one, two] = [new VarMap(), new VarMap()];
+    const [a, b] = [net(VarBuilder.fromVarMap(one)), net(VarBuilder.fromVarMap(two))];
+    one.save(join(dir, 'm.safetensors'));
+    two.load(join(dir, 'm.safetensors'));
+    const x = randn([2, 4], { seed: 3 });
+    near(a.forward(x), b.forward(x), 0);
+  }));
 
 test('batch norm learns statistics while training and uses them afterwards', () => {
   const bn = batchNorm(3, VarBuilder.fromVarMap(new VarMap()), { momentum: 0.25 });
@@ -81,12 +135,21 @@ test('batch norm learns statistics while training and uses them afterwards', () 
   near(bn.runningMean, x.mean([0, 2], false).affine(0.25, 0));
   near(bn.runningVar, x.variance([0, 2], false, 1).affine(0.25, 0.75));
   bn.eval();
-  near(bn.forward(x), x.sub(bn.runningMean.reshape([3, 1])).div(bn.runningVar.affine(1, 1e-5).sqrt().reshape([3, 1])), 1e-5);
+  near(
+    bn.forward(x),
+    x.sub(bn.runningMean.reshape([3, 1])).div(bn.runningVar.affine(1, 1e-5).sqrt().reshape([3, 1])),
+    1e-5,
+  );
 });
 
 test('a convolution absorbs the batch norm after it', () => {
   const conv = new Conv2d(randn([5, 2, 3, 3], { seed: 5 }), randn([5], { seed: 6 }), { padding: 1 });
-  const bn = new BatchNorm(randn([5], { seed: 7 }), randn([5], { seed: 8 }).abs(), randn([5], { seed: 9 }), randn([5], { seed: 10 })).eval();
+  const bn = new BatchNorm(
+    randn([5], { seed: 7 }),
+    randn([5], { seed: 8 }).abs(),
+    randn([5], { seed: 9 }),
+    randn([5], { seed: 10 }),
+  ).eval();
   const x = randn([1, 2, 6, 6], { seed: 11 });
   near(conv.absorbBatchNorm(bn).forward(x), bn.forward(conv.forward(x)), 1e-4);
 });
@@ -117,7 +180,13 @@ test('initialisers have the spread they promise', () => {
   assert.ok(Math.abs(t.std().item() - Math.sqrt(2 / 128)) < 0.005);
   const u = initialise(kaiming('uniform', 'linear'), [256, 128], { generator: new Generator(1) });
   assert.ok(u.abs().max().item() <= Math.sqrt(3 / 128) && u.abs().max().item() > 0.9 * Math.sqrt(3 / 128));
-  assert.equal(embedding(10, 4, VarBuilder.fromVarMap(new VarMap()), normal(5, 0)).forward(Tensor.from([3], { dtype: 'u32' })).mean().item(), 5);
+  assert.equal(
+    embedding(10, 4, VarBuilder.fromVarMap(new VarMap()), normal(5, 0))
+      .forward(Tensor.from([3], { dtype: 'u32' }))
+      .mean()
+      .item(),
+    5,
+  );
 });
 
 test('recurrent layers step as they run, forwards and backwards', () => {
@@ -143,9 +212,13 @@ test('a growing cache gives everything appended, a rotating one the last tokens'
     near(k, all.narrow(2, 0, at + n), 0);
     const [r] = ring.append(part, part);
     at += n;
-    const rows = (t: Tensor): string[] => (t.permute([2, 0, 1, 3]).reshape([t.shape[2], 8]).toArray() as number[][]).map(String);
+    const rows = (t: Tensor): string[] =>
+      (t.permute([2, 0, 1, 3]).reshape([t.shape[2], 8]).toArray() as number[][]).map(String);
     const held = Math.min(6, at - n);
-    const want = n === 1 ? rows(all.narrow(2, Math.max(0, at - 6), Math.min(6, at))) : rows(all.narrow(2, at - n - held, n + held));
+    const want =
+      n === 1
+        ? rows(all.narrow(2, Math.max(0, at - 6), Math.min(6, at)))
+        : rows(all.narrow(2, at - n - held, n + held));
     assert.deepEqual(n === 1 ? rows(r).sort() : rows(r), n === 1 ? want.sort() : want, `after ${at}`);
   }
   assert.equal(grow.length, 20);
@@ -171,7 +244,18 @@ test('a module computes in bf16 while its master copy keeps f32', () => {
   const flat = new FlatParameters(model, 'bf16');
   const optimizer = new SGD([flat.master], { learningRate: 1e-4 });
   const before = flat.master.copy();
-  scope(() => flat.step(optimizer, flat.gather(model.forward(randn([2, 4]).cast('bf16')).cast('f32').sum().backward())));
+  scope(() =>
+    flat.step(
+      optimizer,
+      flat.gather(
+        model
+          .forward(randn([2, 4]).cast('bf16'))
+          .cast('f32')
+          .sum()
+          .backward(),
+      ),
+    ),
+  );
   assert.equal(model.parameters()[0].dtype, 'bf16');
   assert.ok(flat.master.sub(before).abs().max().item() > 0);
 });
@@ -188,7 +272,15 @@ test('accumulated gradients of parts are the gradient of the whole', () => {
   const w = randn([3], { seed: 1 }).requireGrad();
   const x = randn([4, 3], { seed: 2 });
   const sum = new GradAccumulator([w]);
-  for (let i = 0; i < 2; i++) sum.add(x.narrow(0, 2 * i, 2).matmul(w).sqr().mean().backward());
+  for (let i = 0; i < 2; i++)
+    sum.add(
+      x
+        .narrow(0, 2 * i, 2)
+        .matmul(w)
+        .sqr()
+        .mean()
+        .backward(),
+    );
   near(sum.take().get(w) as Tensor, x.matmul(w).sqr().mean().backward().of(w), 1e-6);
   assert.throws(() => sum.take(), /nothing was added/);
 });
@@ -219,28 +311,34 @@ test('Lion steps by the sign of its mix', () => {
   near(p, Tensor.from([1 - 0.05 - 0.1, 1 - 0.05 + 0.1]), 1e-6);
 });
 
-test('a run that stops and resumes ends bit for bit where the whole run does', () => inFolder((dir) => {
-  const path = join(dir, 'c.safetensors');
-  const start = () => {
-    const vars = new VarMap();
-    const model = net(VarBuilder.fromVarMap(vars, { generator: new Generator(1) }));
-    const generator = new Generator(7);
-    const optimizer = new AdamW(model.parameters(), { learningRate: 0.01 });
-    const step = (): void => scope(() => {
-      const x = randn([5, 4], { generator });
-      const dropped = x.dropout(0.3, noGrad(() => randn(x.shape, { generator }).abs().clamp(0, 1)));
-      optimizer.backwardStep(model.forward(dropped).sqr().mean());
-    });
-    return { vars, step, parts: { tensors: vars.entries(), optimizer, generators: { data: generator } } };
-  };
-  const whole = start();
-  for (let i = 0; i < 6; i++) whole.step();
-  const first = start();
-  for (let i = 0; i < 3; i++) first.step();
-  saveCheckpoint(path, first.parts, { step: 3, extra: { note: 'half way' } });
-  const second = start();
-  const { step, extra } = loadCheckpoint(path, second.parts, Device.cpu());
-  assert.deepEqual([step, extra], [3, { note: 'half way' }]);
-  for (let i = step; i < 6; i++) second.step();
-  for (const [name, t] of whole.vars.entries()) assert.deepEqual(second.vars.entries().get(name)?.bytesSync(), t.bytesSync(), name);
-}));
+test('a run that stops and resumes ends bit for bit where the whole run does', () =>
+  inFolder((dir) => {
+    const path = join(dir, 'c.safetensors');
+    const start = () => {
+      const vars = new VarMap();
+      const model = net(VarBuilder.fromVarMap(vars, { generator: new Generator(1) }));
+      const generator = new Generator(7);
+      const optimizer = new AdamW(model.parameters(), { learningRate: 0.01 });
+      const step = (): void =>
+        scope(() => {
+          const x = randn([5, 4], { generator });
+          const dropped = x.dropout(
+            0.3,
+            noGrad(() => randn(x.shape, { generator }).abs().clamp(0, 1)),
+          );
+          optimizer.backwardStep(model.forward(dropped).sqr().mean());
+        });
+      return { vars, step, parts: { tensors: vars.entries(), optimizer, generators: { data: generator } } };
+    };
+    const whole = start();
+    for (let i = 0; i < 6; i++) whole.step();
+    const first = start();
+    for (let i = 0; i < 3; i++) first.step();
+    saveCheckpoint(path, first.parts, { step: 3, extra: { note: 'half way' } });
+    const second = start();
+    const { step, extra } = loadCheckpoint(path, second.parts, Device.cpu());
+    assert.deepEqual([step, extra], [3, { note: 'half way' }]);
+    for (let i = step; i < 6; i++) second.step();
+    for (const [name, t] of whole.vars.entries())
+      assert.deepEqual(second.vars.entries().get(name)?.bytesSync(), t.bytesSync(), name);
+  }));

@@ -10,11 +10,16 @@ import { packageRoot } from '../src/kernels/source.js';
 
 test('every name the table calls ours is an export of wick/nn or a method of Tensor', () => {
   for (const { ours, names, note } of CANDLE_NAMES) {
-    for (const name of ours.split(' ').filter(Boolean)) assert.ok(name.startsWith('.') ? name.slice(1) in Tensor.prototype : name in nn, `${name}, for ${names}`);
+    for (const name of ours.split(' ').filter(Boolean))
+      assert.ok(name.startsWith('.') ? name.slice(1) in Tensor.prototype : name in nn, `${name}, for ${names}`);
     assert.ok(ours || note, `${names}: neither an answer nor a reason`);
   }
 });
 
 test('docs/nn.md is what the table gives', () => {
-  assert.equal(readFileSync(join(packageRoot, 'docs', 'nn.md'), 'utf8'), namesMarkdown(), 'run node dist/scripts/nn-docs.js');
+  assert.equal(
+    readFileSync(join(packageRoot, 'docs', 'nn.md'), 'utf8'),
+    namesMarkdown(),
+    'run node dist/scripts/nn-docs.js',
+  );
 });

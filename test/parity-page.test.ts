@@ -12,7 +12,11 @@ import type { Report } from '../src/parity/report.js';
 
 const chromium = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(existsSync);
 const playwright = await import('playwright-core').catch(() => undefined);
-const skip = !chromium ? 'no Chromium here (Debian: apt install chromium)' : !playwright ? 'playwright-core is not installed' : false;
+const skip = !chromium
+  ? 'no Chromium here (Debian: apt install chromium)'
+  : !playwright
+    ? 'playwright-core is not installed'
+    : false;
 
 let report: Report;
 let dir: string;
@@ -21,15 +25,48 @@ let browser: Awaited<ReturnType<NonNullable<typeof playwright>['chromium']['laun
 
 before(async () => {
   if (skip) return;
-  report = await runParity({ devices: ['cpu', 'reference'], against: ['reference', 'candle', 'torch'], ops: ['relu', 'exp', 'sum', 'argmax', 'matmul', 'permute'] });
+  report = await runParity({
+    devices: ['cpu', 'reference'],
+    against: ['reference', 'candle', 'torch'],
+    ops: ['relu', 'exp', 'sum', 'argmax', 'matmul', 'permute'],
+  });
   // A failure and hostile text: neither may break the page.
-  report.cells.push({ ...report.cells[0], op: 'exp', dtype: 'u8', verdict: 'failed', error: null, why: ['</script><b>bold</b> & "quotes"'] });
+  report.cells.push({
+    ...report.cells[0],
+    op: 'exp',
+    dtype: 'u8',
+    verdict: 'failed',
+    error: null,
+    why: ['</script><b>bold</b> & "quotes"'],
+  });
   dir = mkdtempSync(join(tmpdir(), 'wick-page-'));
   const file = join(dir, 'report.html');
-  writeFileSync(file, reportPage(report, {
-    benches: [{ device: 'a device', date: '2026-01-01', results: [{ name: 'add 64 MiB', gbPerSecond: 100, ofCopy: 0.9 }, { name: 'exp 64 MiB', gbPerSecond: 50, ofCopy: 0.45 }] }],
-    mutation: { commit: 'abc', date: '2026-01-01', killed: 1, total: 2, notRun: 0, results: [{ name: 'a', hash: '1', commit: 'abc', killed: true, by: 'sum' }, { name: 'b', hash: '2', commit: 'abc', killed: false, reason: 'it is the same' }] },
-  }));
+  writeFileSync(
+    file,
+    reportPage(report, {
+      benches: [
+        {
+          device: 'a device',
+          date: '2026-01-01',
+          results: [
+            { name: 'add 64 MiB', gbPerSecond: 100, ofCopy: 0.9 },
+            { name: 'exp 64 MiB', gbPerSecond: 50, ofCopy: 0.45 },
+          ],
+        },
+      ],
+      mutation: {
+        commit: 'abc',
+        date: '2026-01-01',
+        killed: 1,
+        total: 2,
+        notRun: 0,
+        results: [
+          { name: 'a', hash: '1', commit: 'abc', killed: true, by: 'sum' },
+          { name: 'b', hash: '2', commit: 'abc', killed: false, reason: 'it is the same' },
+        ],
+      },
+    }),
+  );
   url = pathToFileURL(file).href;
   browser = await playwright!.chromium.launch({ executablePath: chromium as string, args: ['--no-sandbox'] });
 });
@@ -43,8 +80,12 @@ async function open(width: number, height: number) {
   const page = await context.newPage();
   const problems: string[] = [];
   page.on('pageerror', (e) => problems.push(String(e)));
-  page.on('console', (m) => { if (m.type() === 'error') problems.push(m.text()); });
-  page.on('request', (r) => { if (!r.url().startsWith('file:')) problems.push(`asked the network for ${r.url()}`); });
+  page.on('console', (m) => {
+    if (m.type() === 'error') problems.push(m.text());
+  });
+  page.on('request', (r) => {
+    if (!r.url().startsWith('file:')) problems.push(`asked the network for ${r.url()}`);
+  });
   await page.goto(url);
   return { page, problems, close: () => context.close() };
 }
@@ -52,14 +93,20 @@ async function open(width: number, height: number) {
 test('the page shows every measured cell, in words and signs, without the network', { skip }, async () => {
   const { page, problems, close } = await open(1280, 900);
   const cells = new Set(report.cells.map((c) => `${c.op} ${c.dtype}`));
-  const labels = await page.locator('#matrix button').evaluateAll((all) => all.map((b) => b.getAttribute('aria-label') as string));
+  const labels = await page
+    .locator('#matrix button')
+    .evaluateAll((all) => all.map((b) => b.getAttribute('aria-label') as string));
   assert.equal(labels.length, cells.size);
-  for (const l of labels) assert.match(l, /^\w+ \w+: (bit for bit|within the bound|closer to the exact result|deliberate difference|unsupported|failed), \d+ cases/);
+  for (const l of labels)
+    assert.match(
+      l,
+      /^\w+ \w+: (bit for bit|within the bound|closer to the exact result|deliberate difference|unsupported|failed), \d+ cases/,
+    );
   assert.match(await page.locator('#about').innerText(), /cases on cpu, reference/);
   assert.match(await page.locator('#unproved').innerText(), /AMD/);
   assert.equal(await page.locator('#bench').isVisible(), true);
   assert.match(await page.locator('#mutants').innerText(), /noticed 1 of 2[^]*b: it is the same/);
-  assert.equal(await page.locator('main svg[role=img] circle').count() > 0, true);
+  assert.equal((await page.locator('main svg[role=img] circle').count()) > 0, true);
   assert.deepEqual(problems, []);
   await close();
 });
@@ -70,7 +117,8 @@ test('filters narrow the matrix and say so', { skip }, async () => {
   assert.deepEqual(await page.locator('#matrix tbody tr:not(.family) th').allInnerTexts(), ['relu']);
   assert.match(await page.locator('#shown').innerText(), /^1 of \d+ ops shown/);
   await page.getByLabel('Op', { exact: true }).fill('');
-  for (const words of ['bit for bit', 'within the bound', 'closer', 'deliberate', 'unsupported']) await page.getByLabel(new RegExp(words)).first().uncheck();
+  for (const words of ['bit for bit', 'within the bound', 'closer', 'deliberate', 'unsupported'])
+    await page.getByLabel(new RegExp(words)).first().uncheck();
   assert.equal(await page.locator('#matrix button').count(), 1);
   await close();
 });
@@ -80,7 +128,9 @@ test('a cell opens by keyboard, tells its source and origin, and gives the focus
   await page.locator('#matrix button[tabindex="0"]').focus();
   await page.keyboard.press('ArrowDown');
   await page.keyboard.press('ArrowRight');
-  const label = await page.evaluate(() => (globalThis as any).document.activeElement.getAttribute('aria-label') as string);
+  const label = await page.evaluate(
+    () => (globalThis as any).document.activeElement.getAttribute('aria-label') as string,
+  );
   assert.match(label, /^relu f32/);
   await page.keyboard.press('Enter');
   const text = await page.getByRole('dialog').innerText();
@@ -105,7 +155,10 @@ test('hostile text stays text', { skip }, async () => {
 
 test('on a phone nothing is cut off, and cells are large enough to touch', { skip }, async () => {
   const { page, close } = await open(390, 844);
-  const { scroll, client } = await page.evaluate(() => { const d = (globalThis as any).document.documentElement; return { scroll: d.scrollWidth as number, client: d.clientWidth as number }; });
+  const { scroll, client } = await page.evaluate(() => {
+    const d = (globalThis as any).document.documentElement;
+    return { scroll: d.scrollWidth as number, client: d.clientWidth as number };
+  });
   assert.ok(scroll <= client, `the page is ${scroll} wide on a screen of ${client}`);
   const box = await page.locator('#matrix button').first().boundingBox();
   assert.ok(box && box.width >= 40 && box.height >= 36, JSON.stringify(box));
@@ -118,9 +171,16 @@ test('on a phone nothing is cut off, and cells are large enough to touch', { ski
 test('headings, landmarks and names are there for screen readers', { skip }, async () => {
   const { page, close } = await open(1280, 900);
   assert.deepEqual(await page.getByRole('heading', { level: 1 }).allInnerTexts(), ['wick parity']);
-  for (const name of ['Summary', 'Ops by dtype', 'Error against the bound', 'Devices', 'Unproved']) assert.equal(await page.getByRole('region', { name }).count(), 1, name);
+  for (const name of ['Summary', 'Ops by dtype', 'Error against the bound', 'Devices', 'Unproved'])
+    assert.equal(await page.getByRole('region', { name }).count(), 1, name);
   assert.equal(await page.getByRole('search').count(), 1);
-  const unnamed = await page.locator('button, select, input, svg[role=img]').evaluateAll((all) => (all as any[]).filter((e) => !(e.getAttribute('aria-label') || e.labels?.length || e.textContent.trim())).length);
+  const unnamed = await page
+    .locator('button, select, input, svg[role=img]')
+    .evaluateAll(
+      (all) =>
+        (all as any[]).filter((e) => !(e.getAttribute('aria-label') || e.labels?.length || e.textContent.trim()))
+          .length,
+    );
   assert.equal(unnamed, 0);
   assert.equal(await page.locator('th:not([scope])').count(), 0);
   await close();

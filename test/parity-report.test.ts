@@ -20,7 +20,8 @@ import { failed, kindOf, totals, unprovedOn } from '../src/parity/report.js';
 import { runParity } from '../src/parity/run.js';
 import { judgeValues, noCounts } from '../src/parity/verdict.js';
 
-const judge = (got: number[], want: number[], exact?: number[], bound = 1) => judgeValues({ got, want, ...(exact && { exact }), dtype: 'f32', bound, normwise: false }).verdict;
+const judge = (got: number[], want: number[], exact?: number[], bound = 1) =>
+  judgeValues({ got, want, ...(exact && { exact }), dtype: 'f32', bound, normwise: false }).verdict;
 const next = (v: number, ulps: number): number => v + ulps * 2 ** (Math.floor(Math.log2(v)) - 23);
 
 test('verdicts: exact, within, closer and failed, the worst element deciding', () => {
@@ -39,20 +40,37 @@ test('zeros of different sign are half a unit apart: exact ops do not mix them',
   assert.equal(judge([-0], [0], undefined, 1), 'within');
 });
 test('integers agree or fail', () => {
-  const ints = (got: bigint[], want: bigint[]) => judgeValues({ got, want, dtype: 'i64', bound: 5, normwise: true }).verdict;
+  const ints = (got: bigint[], want: bigint[]) =>
+    judgeValues({ got, want, dtype: 'i64', bound: 5, normwise: true }).verdict;
   assert.equal(ints([2n], [2n]), 'exact');
   assert.equal(ints([2n], [3n]), 'failed');
 });
 
-test('a deliberate difference excuses only the values it speaks of', { skip: goldenFolder() ? false : 'no golden folder' }, () => {
+test('a deliberate difference excuses only the values it speaks of', {
+  skip: goldenFolder() ? false : 'no golden folder',
+}, () => {
   const golden = new Golden(goldenFolder() as string, 'candle-cuda');
   const c = golden.cases.find((k) => k.op === 'argmin' && k.dtype === 'f32');
   assert.ok(c);
   const theirs = golden.values(c.outputs.y) as bigint[];
   const first = theirs.map((v, row) => (row === 2 ? 5n : v)); // row 2 holds its minimum at 5 and at 30
   assert.match(reasonFor(golden, c, first) ?? '', /first index/);
-  assert.equal(reasonFor(golden, c, theirs.map((v, row) => (row === 2 ? 6n : v))), undefined);
-  assert.equal(reasonFor(golden, c, theirs.map((v, row) => (row === 0 ? 0n : v))), undefined);
+  assert.equal(
+    reasonFor(
+      golden,
+      c,
+      theirs.map((v, row) => (row === 2 ? 6n : v)),
+    ),
+    undefined,
+  );
+  assert.equal(
+    reasonFor(
+      golden,
+      c,
+      theirs.map((v, row) => (row === 0 ? 0n : v)),
+    ),
+    undefined,
+  );
 });
 
 const small = { devices: ['reference', 'abacus:0'], against: ['candle', 'torch'] as const, ops: ['relu', 'add'] };
@@ -61,9 +79,15 @@ test('a run counts cases, names missing devices and what is unproved', async () 
   const r = await runParity(small);
   assert.equal(r.complete, true);
   assert.equal(failed(r), false);
-  assert.deepEqual(r.missing.map((m) => m.name), ['abacus:0']);
+  assert.deepEqual(
+    r.missing.map((m) => m.name),
+    ['abacus:0'],
+  );
   assert.equal(totals(r.cells).failed, 0);
-  assert.equal(r.cells.filter((c) => c.against === 'candle').reduce((n, c) => n + c.cases, 0), 15);
+  assert.equal(
+    r.cells.filter((c) => c.against === 'candle').reduce((n, c) => n + c.cases, 0),
+    15,
+  );
   assert.ok(r.unproved.some((u) => u.includes('AMD')));
   assert.deepEqual(unprovedOn([{ name: 'rocm:0', description: '' }]), []);
 });
@@ -80,7 +104,10 @@ test('reports survive JSON, with infinite errors as null', async () => {
   const back = parseReport(reportJson(r), 'test');
   assert.equal(back.cells.length, r.cells.length);
   assert.equal(back.cells[0].error, null);
-  assert.deepEqual(back.cells.map((c) => c.counts), r.cells.map((c) => c.counts));
+  assert.deepEqual(
+    back.cells.map((c) => c.counts),
+    r.cells.map((c) => c.counts),
+  );
   assert.throws(() => parseReport('{"version":9}', 'x.json'), /x\.json: not a parity report/);
 });
 
@@ -88,40 +115,92 @@ test('evidence is stale once what it speaks of changes, op by op, and only then'
   const report = await runParity({ ...small, devices: ['sim:32'], against: ['reference'], dtypes: ['f32'] });
   if (report.devices.length === 0) return; // no host compiler: other tests say so
   assert.deepEqual(report.uses, { relu: ['elementwise'], add: ['elementwise'] });
-  const on = (name: string) => [{ file: 'docs/parity/x.json', report: { ...report, devices: [{ name, description: '' }], cells: report.cells.map((c) => ({ ...c, device: name })) } }];
+  const on = (name: string) => [
+    {
+      file: 'docs/parity/x.json',
+      report: {
+        ...report,
+        devices: [{ name, description: '' }],
+        cells: report.cells.map((c) => ({ ...c, device: name })),
+      },
+    },
+  ];
   const now = sourcesNow();
-  const changed = (platform: Platform, module: string): typeof now => ({ ...now, modules: { ...now.modules, [platform]: { ...now.modules[platform], [module]: 'changed' } } });
+  const changed = (platform: Platform, module: string): typeof now => ({
+    ...now,
+    modules: { ...now.modules, [platform]: { ...now.modules[platform], [module]: 'changed' } },
+  });
   const kernels = changed('host', 'elementwise');
   const table = { ...now, rows: { ...now.rows, relu: 'changed' } };
   const says = (device: string, sources: typeof now) => staleEvidence(on(device), sources).flatMap(staleText);
   assert.deepEqual(says('cpu', now), []);
   assert.deepEqual(says('cpu', kernels), []);
-  assert.deepEqual(says('cpu', { ...now, native: 'changed' }), ['docs/parity/x.json: cpu: measured before native/ changed: relu add']);
-  assert.deepEqual(says('sim:64', kernels), ['docs/parity/x.json: sim:64: measured before kernels/elementwise.hip changed: relu add']);
+  assert.deepEqual(says('cpu', { ...now, native: 'changed' }), [
+    'docs/parity/x.json: cpu: measured before native/ changed: relu add',
+  ]);
+  assert.deepEqual(says('sim:64', kernels), [
+    'docs/parity/x.json: sim:64: measured before kernels/elementwise.hip changed: relu add',
+  ]);
   assert.deepEqual(says('sim:64', changed('host', 'sort')), []);
   assert.deepEqual(says('cuda:0', changed('amd', 'elementwise')), []);
-  assert.deepEqual(says('emu:gfx90a', changed('amd', 'elementwise')), ['docs/parity/x.json: emu:gfx90a: measured before kernels/elementwise.hip changed: relu add']);
-  assert.deepEqual(says('rocm:0', table), ['docs/parity/x.json: rocm:0: measured before the row of the op table changed: relu']);
+  assert.deepEqual(says('emu:gfx90a', changed('amd', 'elementwise')), [
+    'docs/parity/x.json: emu:gfx90a: measured before kernels/elementwise.hip changed: relu add',
+  ]);
+  assert.deepEqual(says('rocm:0', table), [
+    'docs/parity/x.json: rocm:0: measured before the row of the op table changed: relu',
+  ]);
   assert.deepEqual(says('rocm:0', { ...now, native: 'changed' }), []);
 });
 test('reports are joined with devices side by side, each with its own date, and parted again', async () => {
   const report = await runParity({ ...small, devices: ['reference'], against: ['candle'] });
-  const older = { ...report, date: '2020-01-01T00:00:00Z', commit: 'old', sources: { ...report.sources, rows: { ...report.sources.rows, relu: 'other' } } };
-  const both = mergeReports([{ name: 'new', report }, { name: 'old', report: older }]);
-  assert.deepEqual(both.devices.map((d) => [d.name, d.measured?.date]), [['new', report.date], ['old', older.date]]);
+  const older = {
+    ...report,
+    date: '2020-01-01T00:00:00Z',
+    commit: 'old',
+    sources: { ...report.sources, rows: { ...report.sources.rows, relu: 'other' } },
+  };
+  const both = mergeReports([
+    { name: 'new', report },
+    { name: 'old', report: older },
+  ]);
+  assert.deepEqual(
+    both.devices.map((d) => [d.name, d.measured?.date]),
+    [
+      ['new', report.date],
+      ['old', older.date],
+    ],
+  );
   assert.deepEqual(both.devices[1].stale, { relu: 'the row of the op table' });
   assert.equal(both.cells.length, 2 * report.cells.length);
-  assert.deepEqual(onlyDevices(both, ['old']).cells.map((c) => c.device), report.cells.map(() => 'old'));
+  assert.deepEqual(
+    onlyDevices(both, ['old']).cells.map((c) => c.device),
+    report.cells.map(() => 'old'),
+  );
 });
 test('processes share a run and find what one finds', async () => {
-  const scope = { devices: ['cpu'], against: ['reference', 'candle'] as const, ops: ['relu', 'add', 'sum', 'gather'], dtypes: ['f32', 'i64'] };
+  const scope = {
+    devices: ['cpu'],
+    against: ['reference', 'candle'] as const,
+    ops: ['relu', 'add', 'sum', 'gather'],
+    dtypes: ['f32', 'i64'],
+  };
   const [one, two] = [await runParity({ ...scope, jobs: 1 }), await runParity({ ...scope, jobs: 2 })];
   assert.equal(two.complete, true);
   assert.deepEqual(two.cells, one.cells);
 });
 test('the page of ops has a line for every op and the marks of the evidence', async () => {
   const report = await runParity({ ...small, devices: ['reference'] });
-  report.cells.push({ device: 'reference', against: 'candle', op: 'tanh', dtype: 'f32', verdict: 'failed', cases: 1, counts: { ...noCounts(), failed: 1 }, error: 9, bound: 2 });
+  report.cells.push({
+    device: 'reference',
+    against: 'candle',
+    op: 'tanh',
+    dtype: 'f32',
+    verdict: 'failed',
+    cases: 1,
+    counts: { ...noCounts(), failed: 1 },
+    error: 9,
+    bound: 2,
+  });
   const page = opsPage([{ file: 'docs/parity/x.json', report }]);
   for (const row of opList) assert.ok(page.includes(`| \`${row.name}\` |`), row.name);
   assert.match(page, /\| `tanh` \|.*\| ✗ f32, else not measured \|/);
@@ -141,7 +220,8 @@ const wick = (...args: string[]) => spawnSync(process.execPath, [main, ...args],
 test('wick ops NAME tells formula, bound, gradient, origin and source', () => {
   const { stdout, status } = wick('ops', 'tanh');
   assert.equal(status, 0);
-  for (const part of [/tanh x/, /unary\.cu:\d+-\d+/, /utanh_f32/, /op_tanh/, /gradient +yes/]) assert.match(stdout, part);
+  for (const part of [/tanh x/, /unary\.cu:\d+-\d+/, /utanh_f32/, /op_tanh/, /gradient +yes/])
+    assert.match(stdout, part);
   const wrong = wick('ops', 'tan');
   assert.equal(wrong.status, 0);
   assert.equal(wick('ops', 'nothing').status, 1);
@@ -150,7 +230,8 @@ test('wick ops tells of every op what it computes, its dtypes, bound, gradient, 
   const { describe } = await import('../src/cli/ops.js');
   for (const row of opList) {
     const text = describe(row);
-    for (const what of ['computes', 'dtypes', 'bound', 'gradient', 'candle', 'differs']) assert.match(text, new RegExp(`^  ${what} +\\S`, 'm'), `${row.name}: ${what}`);
+    for (const what of ['computes', 'dtypes', 'bound', 'gradient', 'candle', 'differs'])
+      assert.match(text, new RegExp(`^  ${what} +\\S`, 'm'), `${row.name}: ${what}`);
     assert.doesNotMatch(text, /undefined \(|:(Infinity|0)-/, row.name);
   }
 });
@@ -171,7 +252,11 @@ test('Ctrl-C leaves a valid partial report', async () => {
   const dir = mkdtempSync(join(tmpdir(), 'wick-parity-'));
   const file = join(dir, 'report.json');
   // A run of many minutes, so that the signal comes before its end on any machine.
-  const child = spawn(process.execPath, [main, 'parity', '--device', 'cpu', '--device', 'reference', '--against', 'reference,candle,torch', '--save', file], { stdio: ['ignore', 'pipe', 'pipe'] });
+  const child = spawn(
+    process.execPath,
+    [main, 'parity', '--device', 'cpu', '--device', 'reference', '--against', 'reference,candle,torch', '--save', file],
+    { stdio: ['ignore', 'pipe', 'pipe'] },
+  );
   child.stderr.once('data', () => child.kill('SIGINT'));
   const status = await new Promise((done) => child.on('exit', done));
   assert.equal(status, 130);

@@ -26,7 +26,10 @@ function checkout(files: Readonly<Record<string, string>>, check: (dir: string) 
 test("748 of 748 kernels are here with Candle's parameters", () => {
   const s = compareSignatures();
   assert.deepEqual(s.problems, []);
-  assert.equal(s.files.reduce((n, f) => n + f.present - f.different.length, 0), 748);
+  assert.equal(
+    s.files.reduce((n, f) => n + f.present - f.different.length, 0),
+    748,
+  );
   assert.equal(s.files.length, 11);
   assert.ok(s.extra.length > 100);
 });
@@ -34,7 +37,10 @@ test("748 of 748 kernels are here with Candle's parameters", () => {
 test('every pinned kernel has a file and a line', () => {
   const kernels = readManifest().filter((s) => s.kind === 'global');
   assert.equal(kernels.length, 991);
-  assert.deepEqual(kernels.filter((s) => !s.line).map((s) => s.symbol), []);
+  assert.deepEqual(
+    kernels.filter((s) => !s.line).map((s) => s.symbol),
+    [],
+  );
 });
 
 test('rows with a Candle kernel name ones that exist', () => {
@@ -42,37 +48,56 @@ test('rows with a Candle kernel name ones that exist', () => {
     const o = originOf(row);
     if (typeof o === 'string') assert.ok(o.length > 5, row.name);
     else {
-      assert.ok(o.symbols.length > 0, `${row.name}: no kernel of Candle's begins with ${'symbol' in row.candle ? row.candle.symbol : ''}`);
+      assert.ok(
+        o.symbols.length > 0,
+        `${row.name}: no kernel of Candle's begins with ${'symbol' in row.candle ? row.candle.symbol : ''}`,
+      );
       assert.ok(sourceOf(row), `${row.name}: no source of ours`);
     }
   }
 });
 
 test('macros, guards, headers and comments of a checkout are read as a compiler would', () => {
-  checkout({
-    'macros.cuh': '#define MAKE(T, NAME, EXPR) \\\nextern "C" __global__ void NAME(const size_t n, \\\n  const T *x, T *y) { y[0] = EXPR; }\n#define BOTH(N, E) MAKE(float, N##_f32, E) \\\n MAKE(double, N##_f64, E)\n',
-    'unary.cu': '#include "macros.cuh"\n// MAKE(float, commented_f32, x[0])\n#if __CUDA_ARCH__ >= 800\nMAKE(__half, plain_f16, x[0])\n#endif\nBOTH(pair, f(x[0], 2))\n/* extern "C" __global__ void hidden(int a) {} */\nextern "C" __global__ void __launch_bounds__(256, 1) direct(\n    const float * __restrict__ a, // first\n    unsigned int b) { }\ntemplate <typename T> __global__ void no_symbol(T* x) {}\n',
-  }, (dir) => {
-    assert.deepEqual(readCandle(dir).symbols.map((s) => [s.symbol, s.file, s.line, s.params]), [
-      ['direct', 'unary.cu', 8, ['const float* a', 'unsigned int b']],
-      ['plain_f16', 'unary.cu', 4, ['const size_t n', 'const __half* x', '__half* y']],
-      ['pair_f32', 'unary.cu', 6, ['const size_t n', 'const float* x', 'float* y']],
-      ['pair_f64', 'unary.cu', 6, ['const size_t n', 'const double* x', 'double* y']],
-    ]);
-  });
+  checkout(
+    {
+      'macros.cuh':
+        '#define MAKE(T, NAME, EXPR) \\\nextern "C" __global__ void NAME(const size_t n, \\\n  const T *x, T *y) { y[0] = EXPR; }\n#define BOTH(N, E) MAKE(float, N##_f32, E) \\\n MAKE(double, N##_f64, E)\n',
+      'unary.cu':
+        '#include "macros.cuh"\n// MAKE(float, commented_f32, x[0])\n#if __CUDA_ARCH__ >= 800\nMAKE(__half, plain_f16, x[0])\n#endif\nBOTH(pair, f(x[0], 2))\n/* extern "C" __global__ void hidden(int a) {} */\nextern "C" __global__ void __launch_bounds__(256, 1) direct(\n    const float * __restrict__ a, // first\n    unsigned int b) { }\ntemplate <typename T> __global__ void no_symbol(T* x) {}\n',
+    },
+    (dir) => {
+      assert.deepEqual(
+        readCandle(dir).symbols.map((s) => [s.symbol, s.file, s.line, s.params]),
+        [
+          ['direct', 'unary.cu', 8, ['const float* a', 'unsigned int b']],
+          ['plain_f16', 'unary.cu', 4, ['const size_t n', 'const __half* x', '__half* y']],
+          ['pair_f32', 'unary.cu', 6, ['const size_t n', 'const float* x', 'float* y']],
+          ['pair_f64', 'unary.cu', 6, ['const size_t n', 'const double* x', 'double* y']],
+        ],
+      );
+    },
+  );
 });
 
 test('a checkout that has moved on is told apart: added, removed, changed, missing and different', () => {
   const relu = readManifest().find((s) => s.symbol === 'urelu_f32');
   assert.ok(relu);
-  checkout({ 'unary.cu': `extern "C" __global__ void urelu_f32(${relu.params.join(', ')}) {}\nextern "C" __global__ void uexp_f32(int surprise) {}\nextern "C" __global__ void unew_f32(float* x) {}\n` }, (dir) => {
-    const s = compareSignatures(dir);
-    assert.deepEqual(s.problems, ['unary.cu:3 unew_f32: missing here', 'unary.cu:2 uexp_f32: 5 parameters, Candle has 1']);
-    assert.deepEqual(s.moved?.added, ['unary.cu:3 unew_f32']);
-    assert.equal(s.moved?.changed.length, 1);
-    assert.match(s.moved?.changed[0] ?? '', /^unary\.cu:2 uexp_f32\(int surprise\), was \(const size_t numel/);
-    assert.equal(s.moved?.removed.length, 989);
-  });
+  checkout(
+    {
+      'unary.cu': `extern "C" __global__ void urelu_f32(${relu.params.join(', ')}) {}\nextern "C" __global__ void uexp_f32(int surprise) {}\nextern "C" __global__ void unew_f32(float* x) {}\n`,
+    },
+    (dir) => {
+      const s = compareSignatures(dir);
+      assert.deepEqual(s.problems, [
+        'unary.cu:3 unew_f32: missing here',
+        'unary.cu:2 uexp_f32: 5 parameters, Candle has 1',
+      ]);
+      assert.deepEqual(s.moved?.added, ['unary.cu:3 unew_f32']);
+      assert.equal(s.moved?.changed.length, 1);
+      assert.match(s.moved?.changed[0] ?? '', /^unary\.cu:2 uexp_f32\(int surprise\), was \(const size_t numel/);
+      assert.equal(s.moved?.removed.length, 989);
+    },
+  );
 });
 
 test('a folder that is no checkout is refused by name', () => {

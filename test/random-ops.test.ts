@@ -23,8 +23,15 @@ test('philox gives the published blocks', () => {
 });
 
 test('the normal quantile has known values in the centre and both tails, and is odd', () => {
-  const known: [number, number][] = [[0.5, 0], [0.975, 1.959963984540054], [0.25, -0.6744897501960817], [1e-3, -3.090232306167813], [1e-15, -7.941345326170997]];
-  for (const [p, x] of known) assert.ok(Math.abs(normalQuantile(p) - x) <= 4e-15 * Math.max(1, Math.abs(x)), `${p}: ${normalQuantile(p)}`);
+  const known: [number, number][] = [
+    [0.5, 0],
+    [0.975, 1.959963984540054],
+    [0.25, -0.6744897501960817],
+    [1e-3, -3.090232306167813],
+    [1e-15, -7.941345326170997],
+  ];
+  for (const [p, x] of known)
+    assert.ok(Math.abs(normalQuantile(p) - x) <= 4e-15 * Math.max(1, Math.abs(x)), `${p}: ${normalQuantile(p)}`);
   for (const p of [2 ** -3, 2 ** -10, 2 ** -40]) assert.equal(normalQuantile(p), -normalQuantile(1 - p));
 });
 
@@ -47,9 +54,16 @@ test('a part of a stream equals the stream from its offset, at every alignment',
 
 test('uniform numbers of every float dtype stay in [lo, up), also where rounding would leave it', () => {
   for (const dtype of FLOATS) {
-    for (const [lo, up] of [[0, 1], [-3, 0.3], [0.1, 0.3]]) {
+    for (const [lo, up] of [
+      [0, 1],
+      [-3, 0.3],
+      [0.1, 0.3],
+    ]) {
       const v = list(uniform([2000], { dtype, lo, up }));
-      assert.ok(v.every((x) => x >= lo && x < up), `${dtype} [${lo}, ${up})`);
+      assert.ok(
+        v.every((x) => x >= lo && x < up),
+        `${dtype} [${lo}, ${up})`,
+      );
     }
   }
   assert.deepEqual(uniformRange('bf16', 0, 1), { bottom: 0, top: 0.99609375 });

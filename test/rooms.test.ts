@@ -26,7 +26,9 @@ const MAY: Readonly<Record<string, readonly string[]>> = {
 const FREE = ['cli', ''];
 
 const src = join(packageRoot, 'src');
-const files = readdirSync(src, { recursive: true, encoding: 'utf8' }).filter((f) => f.endsWith('.ts')).map((f) => f.replaceAll('\\', '/'));
+const files = readdirSync(src, { recursive: true, encoding: 'utf8' })
+  .filter((f) => f.endsWith('.ts'))
+  .map((f) => f.replaceAll('\\', '/'));
 const roomOf = (file: string): string => (file.includes('/') ? file.slice(0, file.indexOf('/')) : '');
 const IMPORT = /(?:^|\n)\s*(import|export)\s+(type\s+)?([^'";]*?)from\s+'([^']+)'|import\('([^']+)'\)/g;
 
@@ -38,11 +40,22 @@ interface Import {
 function importsOf(file: string): Import[] {
   const text = readFileSync(join(src, file), 'utf8');
   return [...text.matchAll(IMPORT)].map((m) => {
-    const names = /\{([^}]*)\}/.exec(m[3] ?? '')?.[1].split(',').map((n) => n.trim()).filter(Boolean) ?? [];
-    return { target: m[4] ?? m[5], typeOnly: m[2] !== undefined || (names.length > 0 && names.every((n) => n.startsWith('type '))) };
+    const names =
+      /\{([^}]*)\}/
+        .exec(m[3] ?? '')?.[1]
+        .split(',')
+        .map((n) => n.trim())
+        .filter(Boolean) ?? [];
+    return {
+      target: m[4] ?? m[5],
+      typeOnly: m[2] !== undefined || (names.length > 0 && names.every((n) => n.startsWith('type '))),
+    };
   });
 }
-const resolve = (file: string, target: string): string => relative(src, join(src, file, '..', target)).replaceAll('\\', '/').replace(/\.js$/, '.ts');
+const resolve = (file: string, target: string): string =>
+  relative(src, join(src, file, '..', target))
+    .replaceAll('\\', '/')
+    .replace(/\.js$/, '.ts');
 
 test('every room is in the table', () => {
   const unknown = [...new Set(files.map(roomOf))].filter((r) => !FREE.includes(r) && !Object.hasOwn(MAY, r));
@@ -57,14 +70,17 @@ test('rooms import only what the house plan allows', () => {
     for (const { target, typeOnly } of importsOf(file)) {
       if (!target.startsWith('.') || typeOnly) continue;
       const other = roomOf(resolve(file, target));
-      if (other !== room && other !== 'base' && !MAY[room]?.includes(other)) wrong.push(`${file}: ${room}/ may not import ${other || 'the front door'}/`);
+      if (other !== room && other !== 'base' && !MAY[room]?.includes(other))
+        wrong.push(`${file}: ${room}/ may not import ${other || 'the front door'}/`);
     }
   }
   assert.deepEqual(wrong, [], `\n  ${wrong.join('\n  ')}`);
 });
 
 test('only driver/ffi.ts imports the FFI library', () => {
-  const wrong = files.filter((f) => f !== 'driver/ffi.ts' && importsOf(f).some((i) => i.target === 'koffi' && !i.typeOnly));
+  const wrong = files.filter(
+    (f) => f !== 'driver/ffi.ts' && importsOf(f).some((i) => i.target === 'koffi' && !i.typeOnly),
+  );
   assert.deepEqual(wrong, [], `${wrong.join(', ')}: the FFI library is imported by driver/ffi.ts alone`);
 });
 
@@ -72,7 +88,8 @@ test('imports exist and carry their suffix', () => {
   const known = new Set(files);
   const wrong: string[] = [];
   for (const file of files) {
-    for (const { target } of importsOf(file)) if (target.startsWith('.') && !known.has(resolve(file, target))) wrong.push(`${file}: ${target}`);
+    for (const { target } of importsOf(file))
+      if (target.startsWith('.') && !known.has(resolve(file, target))) wrong.push(`${file}: ${target}`);
   }
   assert.deepEqual(wrong, []);
 });

@@ -17,7 +17,9 @@ function unitFrom(name: string, kernels: string): Unit {
   return assemble(name, shared, [...entries.values()]);
 }
 
-const good = unitFrom('good', `
+const good = unitFrom(
+  'good',
+  `
 template <class T> WICK_FN T block_sum(T v) {
   __shared__ T part[32];
   for (u32 m = WICK_WAVE / 2; m; m >>= 1) v += shfl_xor(v, m, WICK_WAVE);
@@ -72,9 +74,12 @@ KERNEL(64) peek(u32* out) {
   __shared__ u32 never_set[4];
   if (threadIdx.x == 0) out[0] = never_set[2];
 }
-`);
+`,
+);
 
-const bad = unitFrom('bad', `
+const bad = unitFrom(
+  'bad',
+  `
 KERNEL(64) half_barrier(float* y) { if (threadIdx.x < 16) __syncthreads(); y[threadIdx.x] = 1; }
 KERNEL(64) two_barriers(float* y) {
   if (threadIdx.x < 16) { y[0] = 1;
@@ -84,7 +89,8 @@ KERNEL(64) two_barriers(float* y) {
 KERNEL(64) lone_shuffle(float* y) { if (threadIdx.x < 5) y[threadIdx.x] = shfl_xor(y[0], 1, WICK_WAVE); else __syncthreads(); }
 KERNEL(64) nobody(u32* flag) { while (!load_acquire(flag)) spin_wait(); }
 KERNEL(64) early(float* y) { if (threadIdx.x == 3) return; y[threadIdx.x] = shfl_xor(y[0], 1, WICK_WAVE); }
-`);
+`,
+);
 
 for (const wave of [32, 64] as const) {
   for (const reverse of [false, true]) {
@@ -110,9 +116,17 @@ for (const wave of [32, 64] as const) {
 
       const turned = run.buffer(1024);
       run.launch(good, 'reverse', 1, 256, [run.buffer(Uint32Array.from({ length: 256 }, (_, i) => i)), turned], 1024);
-      assert.deepEqual([...run.read('u32', turned, 256)], Array.from({ length: 256 }, (_, i) => 255 - i));
+      assert.deepEqual(
+        [...run.read('u32', turned, 256)],
+        Array.from({ length: 256 }, (_, i) => 255 - i),
+      );
 
-      const [f, h, b, big] = [run.buffer(new Float32Array(1)), run.buffer(new Uint16Array(2)), run.buffer(new Uint8Array(4)), run.buffer(BigInt64Array.of(5n, -3n))];
+      const [f, h, b, big] = [
+        run.buffer(new Float32Array(1)),
+        run.buffer(new Uint16Array(2)),
+        run.buffer(new Uint8Array(4)),
+        run.buffer(BigInt64Array.of(5n, -3n)),
+      ];
       run.launch(good, 'adds', 2, 128, [f, h, b, big]);
       assert.equal(run.read('f32', f, 1)[0], 128);
       assert.deepEqual([...run.read('f16', h, 2)], [0, 0x5c00]);
@@ -121,7 +135,10 @@ for (const wave of [32, 64] as const) {
 
       const order = run.buffer(256);
       run.launch(good, 'relay', 1, 64, [run.buffer(new Uint32Array(64)), order]);
-      assert.deepEqual([...run.read('u32', order, 64)], Array.from({ length: 64 }, (_, i) => 100 + i));
+      assert.deepEqual(
+        [...run.read('u32', order, 64)],
+        Array.from({ length: 64 }, (_, i) => 100 + i),
+      );
       run.free();
     });
   }
@@ -130,7 +147,10 @@ for (const wave of [32, 64] as const) {
     const run = new SimRunner(wave);
     const y = run.buffer(new Float32Array(64));
     const fails = (symbol: string, says: RegExp): void =>
-      assert.throws(() => run.launch(bad, symbol, 1, 64, [run.buffer(new Float32Array(64))]), (e: Error & { code?: string }) => e.code === 'E_DRIVER' && e.message.includes(symbol) && says.test(e.message));
+      assert.throws(
+        () => run.launch(bad, symbol, 1, 64, [run.buffer(new Float32Array(64))]),
+        (e: Error & { code?: string }) => e.code === 'E_DRIVER' && e.message.includes(symbol) && says.test(e.message),
+      );
     fails('half_barrier', /16 threads wait in __syncthreads and 48 of 64 have returned/);
     fails('two_barriers', /different __syncthreads/);
     fails('lone_shuffle', /some lanes are at a barrier/);
@@ -139,7 +159,10 @@ for (const wave of [32, 64] as const) {
     // And the device is usable afterwards.
     run.launch(good, 'row_sum', 1, 64, [run.buffer(new Float32Array(64).fill(2)), y, 64]);
     assert.equal(run.read('f32', y, 1)[0], 128);
-    assert.throws(() => run.launch(good, 'row_sum', 1, 512, [y, y, 1]), /a block of 512 threads, where launch bounds allow 256/);
+    assert.throws(
+      () => run.launch(good, 'row_sum', 1, 512, [y, y, 1]),
+      /a block of 512 threads, where launch bounds allow 256/,
+    );
     assert.throws(() => run.launch(good, 'row_sum', 0, 64, [y, y, 1]), /empty grids/);
     run.free();
   });
@@ -164,7 +187,9 @@ test('shared and device memory begin with the poison asked for', (t) => {
 
 test('a bug that only waves of 64 have shows with waves of 64 only', () => {
   // Half a wave of 64 is never added up when the code counts on 32 lanes.
-  const unit = unitFrom('wave-bug', `
+  const unit = unitFrom(
+    'wave-bug',
+    `
 KERNEL(64) sum64(const float* x, float* y) {
   float v = x[threadIdx.x];
   __shared__ float part[2];
@@ -172,7 +197,8 @@ KERNEL(64) sum64(const float* x, float* y) {
   if (lane_id() == 0) part[wave_id()] = v;
   __syncthreads();
   if (threadIdx.x == 0) y[0] = part[0] + part[1];
-}`);
+}`,
+  );
   const sums = ([32, 64] as const).map((wave) => {
     const run = new SimRunner(wave);
     const y = run.buffer(4);
@@ -213,7 +239,9 @@ test('the driver knows its two devices and refuses others', () => {
 
 // ---- sanitizers, in processes of their own ----
 
-const racy = unitFrom('racy', `
+const racy = unitFrom(
+  'racy',
+  `
 KERNEL(64) turned(const float* x, float* y) {
   __shared__ float tile[64];
   tile[threadIdx.x] = x[threadIdx.x];
@@ -238,7 +266,8 @@ KERNEL(64) beyond_dynamic(const float* x, float* y) {
   __syncthreads();
   y[threadIdx.x] = tile[threadIdx.x];
 }
-`);
+`,
+);
 
 function runUnder(sanitizer: Sanitizer, symbol: string, wave: number): { status: number | null; text: string } {
   const source = `${hostSource(racy, wave)}\n${readFileSync(join(packageRoot, 'native', 'sim-main.cpp'), 'utf8')}`;
@@ -246,7 +275,10 @@ function runUnder(sanitizer: Sanitizer, symbol: string, wave: number): { status:
   const args = [symbol, '1', '1', '1', '64', '1', '1', '256', '0', '0x7f', 'p:256', 'p:256'];
   // ThreadSanitizer's memory layout does not fit randomised addresses.
   const [command, ...rest] = sanitizer === 'thread' ? ['setarch', '-R', program, ...args] : [program, ...args];
-  const r = spawnSync(command, rest, { encoding: 'utf8', env: { ...process.env, ASAN_OPTIONS: 'detect_leaks=0', LD_PRELOAD: '' } });
+  const r = spawnSync(command, rest, {
+    encoding: 'utf8',
+    env: { ...process.env, ASAN_OPTIONS: 'detect_leaks=0', LD_PRELOAD: '' },
+  });
   return { status: r.status, text: r.stdout + r.stderr };
 }
 
@@ -254,12 +286,18 @@ for (const wave of [32, 64]) {
   test(`the address sanitizer sees accesses beyond global, shared and dynamic shared memory, wave ${wave}`, () => {
     assert.match(runUnder('address', 'turned', wave).text, /^done/);
     assert.match(runUnder('address', 'beyond_global', wave).text, /AddressSanitizer: heap-buffer-overflow/);
-    assert.match(runUnder('address', 'beyond_shared', wave).text, /AddressSanitizer: global-buffer-overflow|index 64 out of bounds for type 'float \[64\]'/);
+    assert.match(
+      runUnder('address', 'beyond_shared', wave).text,
+      /AddressSanitizer: global-buffer-overflow|index 64 out of bounds for type 'float \[64\]'/,
+    );
     assert.match(runUnder('address', 'beyond_dynamic', wave).text, /AddressSanitizer: heap-buffer-overflow/);
   });
-  test(`the thread sanitizer sees a removed barrier, wave ${wave}`, { skip: existsSync('/usr/bin/setarch') ? false : 'setarch is not installed' }, (t) => {
+  test(`the thread sanitizer sees a removed barrier, wave ${wave}`, {
+    skip: existsSync('/usr/bin/setarch') ? false : 'setarch is not installed',
+  }, (t) => {
     const clean = runUnder('thread', 'turned', wave);
-    if (/unexpected memory mapping|CHECK failed/.test(clean.text)) return t.skip(`ThreadSanitizer does not run here: ${clean.text.slice(0, 200)}`);
+    if (/unexpected memory mapping|CHECK failed/.test(clean.text))
+      return t.skip(`ThreadSanitizer does not run here: ${clean.text.slice(0, 200)}`);
     assert.equal(clean.text, 'done\n');
     assert.match(runUnder('thread', 'turned_without', wave).text, /ThreadSanitizer: data race/);
   });

@@ -25,7 +25,9 @@ function openFor(wave: 32 | 64): Device {
 const launched = new Map<string, Set<string>>();
 if (process.env.WICK_LAUNCHED) {
   const path = join(process.env.WICK_LAUNCHED, `${process.pid}.json`);
-  process.on('exit', () => writeFileSync(path, JSON.stringify([...launched].map(([device, symbols]) => ({ device, symbols: [...symbols] })))));
+  process.on('exit', () =>
+    writeFileSync(path, JSON.stringify([...launched].map(([device, symbols]) => ({ device, symbols: [...symbols] })))),
+  );
 }
 /** Kernels that hipRTC gets at once: whole modules would take minutes. */
 const TOGETHER = 16;
@@ -45,7 +47,8 @@ export class SimRunner {
     const bytes = typeof data === 'number' ? data : data.byteLength;
     const address = this.device.alloc(Math.max(bytes, 1));
     this.#blocks.push(address);
-    if (typeof data !== 'number' && bytes > 0) this.device.copyIn(address, new Uint8Array(data.buffer, data.byteOffset, bytes), 0);
+    if (typeof data !== 'number' && bytes > 0)
+      this.device.copyIn(address, new Uint8Array(data.buffer, data.byteOffset, bytes), 0);
     return address;
   }
   of(dtype: DType, values: readonly Value[]): number {
@@ -66,7 +69,9 @@ export class SimRunner {
     let parts = this.#parts.get(unit);
     if (!parts) {
       const { shared, own } = unit.parts;
-      parts = Array.from({ length: Math.ceil(unit.entries.length / TOGETHER) }, (_, k) => assemble(unit.name, shared, unit.entries.slice(k * TOGETHER, (k + 1) * TOGETHER), own));
+      parts = Array.from({ length: Math.ceil(unit.entries.length / TOGETHER) }, (_, k) =>
+        assemble(unit.name, shared, unit.entries.slice(k * TOGETHER, (k + 1) * TOGETHER), own),
+      );
       this.#parts.set(unit, parts);
     }
     return parts.find((p) => p.entries.some((e) => e.symbol === symbol)) ?? unit;
@@ -85,7 +90,14 @@ export class SimRunner {
     const device = this.device as Device & { describe(fn: number): string };
     return device.describe(device.getFunction(this.#module(unit, symbol), symbol));
   }
-  launch(unit: Unit, symbol: string, grid: number | readonly number[], block: number | readonly number[], values: readonly ArgValue[], shared = 0): void {
+  launch(
+    unit: Unit,
+    symbol: string,
+    grid: number | readonly number[],
+    block: number | readonly number[],
+    values: readonly ArgValue[],
+    shared = 0,
+  ): void {
     const module = this.#module(unit, symbol);
     const entry = unit.entries.find((e) => e.symbol === symbol);
     if (!entry) throw new Error(`no ${symbol} in ${unit.name}`);
@@ -108,7 +120,8 @@ export function encode(dtype: DType, values: readonly Value[]): RawArray {
   values.forEach((v, i) => ((raw as unknown as Value[])[i] = DTYPE[dtype].encode(v)));
   return raw;
 }
-export const decode = (dtype: DType, raw: RawArray): Value[] => Array.from(raw as Iterable<number | bigint>, (v) => DTYPE[dtype].decode(v));
+export const decode = (dtype: DType, raw: RawArray): Value[] =>
+  Array.from(raw as Iterable<number | bigint>, (v) => DTYPE[dtype].decode(v));
 
 const units = new Map<string, Unit>();
 /** A whole module as one unit, made once. */

@@ -17,23 +17,33 @@ import { scope } from '../src/tensor/scope.js';
 import { isHuge, runGraph, scalar, TYPES, unsupported, valuesOf, type WebnnCase } from './webnn/graph.js';
 
 const FILE = 'webnn/webnn-conformance.json.gz';
-const path = [process.env.WICK_GOLDEN && goldenFolder(), join(packageRoot, '../shared/golden')].map((d) => d && join(d, FILE)).find((p) => p && existsSync(p));
+const path = [process.env.WICK_GOLDEN && goldenFolder(), join(packageRoot, '../shared/golden')]
+  .map((d) => d && join(d, FILE))
+  .find((p) => p && existsSync(p));
 const absent = path ? false : 'no WebNN data here: set WICK_GOLDEN to a folder that holds webnn/';
-const files = path ? (JSON.parse(gunzipSync(readFileSync(path)).toString()) as { files: Record<string, WebnnCase[]> }).files : { all: [] };
+const files = path
+  ? (JSON.parse(gunzipSync(readFileSync(path)).toString()) as { files: Record<string, WebnnCase[]> }).files
+  : { all: [] };
 
 /** Units in the last place, or a share of the largest magnitude: sums cancel, and the data were computed by others in their own order. */
 /** Files whose data are coarser than that: erf's were made with an approximation good to six digits. */
 const COARSE: Readonly<Record<string, number>> = { erf: 1e-5 };
 const TOLERANCE = { f32: { ulp: 8, share: 4e-6 }, f16: { ulp: 2, share: 2e-3 } } as const;
 
-function wrong(got: readonly Value[], want: readonly Value[], dtype: 'f32' | 'f16', coarse: number): string | undefined {
+function wrong(
+  got: readonly Value[],
+  want: readonly Value[],
+  dtype: 'f32' | 'f16',
+  coarse: number,
+): string | undefined {
   const scale = want.reduce<number>((m, v) => (Number.isFinite(Number(v)) ? Math.max(m, Math.abs(Number(v))) : m), 0);
   const { ulp, share } = TOLERANCE[dtype];
   for (let i = 0; i < want.length; i++) {
     const [g, w] = [Number(got[i]), Number(want[i])];
     if (Object.is(g, w) || g === w || (g !== g && w !== w)) continue;
     const off = Math.abs(g - w);
-    if (!(off <= Math.max(ulp * ulpOf(w, dtype), Math.max(share, coarse) * scale))) return `element ${i}: got ${g}, want ${w} (${(off / ulpOf(w, dtype)).toPrecision(3)} ulp)`;
+    if (!(off <= Math.max(ulp * ulpOf(w, dtype), Math.max(share, coarse) * scale)))
+      return `element ${i}: got ${g}, want ${w} (${(off / ulpOf(w, dtype)).toPrecision(3)} ulp)`;
   }
   return undefined;
 }
@@ -56,7 +66,10 @@ function check(c: WebnnCase, device: Device, coarse: number): string | undefined
       else {
         // One input of the int32 quantizing case is no f32: its expectation was computed before rounding it.
         const slack = c.name === 'quantizeLinear float32 tensor with int32 zeroPoint' ? 1n : 0n;
-        const at = want.findIndex((w, i) => { const d = BigInt(w) - (got[i] as bigint); return d > slack || -d > slack; });
+        const at = want.findIndex((w, i) => {
+          const d = BigInt(w) - (got[i] as bigint);
+          return d > slack || -d > slack;
+        });
         if (at >= 0) failure ??= `element ${at}: got ${String(got[at])}, want ${String(want[at])}`;
       }
     }
@@ -85,12 +98,18 @@ for (const { name, device, missing } of testDevices('reference,cpu')) {
         if (why) skipped.set(why, (skipped.get(why) ?? 0) + 1);
       }
       counts.failed += failures.length;
-      assert.equal(failures.length, 0, `${failures.length} of ${cases.length} failed:\n  ${failures.slice(0, 8).join('\n  ')}`);
+      assert.equal(
+        failures.length,
+        0,
+        `${failures.length} of ${cases.length} failed:\n  ${failures.slice(0, 8).join('\n  ')}`,
+      );
     });
   }
   after(() => {
     if (missing || !path) return;
     const left = [...skipped].map(([why, n]) => `${n} (${why})`).join(', ');
-    console.log(`webnn on ${name}: ${counts.passed} passed, ${counts.failed} failed, ${left ? `skipped ${left}` : 'none skipped'}`);
+    console.log(
+      `webnn on ${name}: ${counts.passed} passed, ${counts.failed} failed, ${left ? `skipped ${left}` : 'none skipped'}`,
+    );
   });
 }

@@ -30,7 +30,10 @@ function message(...fields: readonly Field[]): Uint8Array {
 
 const FLOAT = 1;
 const tensor = (name: string, shape: readonly number[]): Uint8Array =>
-  message([1, name], [2, message([1, message([1, FLOAT], [2, message(...shape.map((d): Field => [1, message([1, d])]))])])]);
+  message(
+    [1, name],
+    [2, message([1, message([1, FLOAT], [2, message(...shape.map((d): Field => [1, message([1, d])]))])])],
+  );
 
 function attribute(name: string, value: number | readonly number[] | string): Uint8Array {
   if (typeof value === 'number') return message([1, name], [3, value], [20, 2]);
@@ -41,7 +44,21 @@ function attribute(name: string, value: number | readonly number[] | string): Ui
 /** Inputs are x0, x1, ...; the output is y. */
 export function oneNode({ op, domain, inputs, output, attributes = {} }: OneNode): Uint8Array {
   const names = inputs.map((_, i) => `x${i}`);
-  const node = message(...names.map((n): Field => [1, n]), [2, 'y'], [4, op], ...(domain ? [[7, domain] as Field] : []), ...Object.entries(attributes).map(([k, v]): Field => [5, attribute(k, v)]));
-  const graph = message([1, node], [2, 'bench'], ...inputs.map((shape, i): Field => [11, tensor(names[i], shape)]), [12, tensor('y', output)]);
-  return message([1, 9], [8, message([1, ''], [2, 20])], ...(domain ? [[8, message([1, domain], [2, 1])] as Field] : []), [7, graph]);
+  const node = message(
+    ...names.map((n): Field => [1, n]),
+    [2, 'y'],
+    [4, op],
+    ...(domain ? [[7, domain] as Field] : []),
+    ...Object.entries(attributes).map(([k, v]): Field => [5, attribute(k, v)]),
+  );
+  const graph = message([1, node], [2, 'bench'], ...inputs.map((shape, i): Field => [11, tensor(names[i], shape)]), [
+    12,
+    tensor('y', output),
+  ]);
+  return message(
+    [1, 9],
+    [8, message([1, ''], [2, 20])],
+    ...(domain ? [[8, message([1, domain], [2, 1])] as Field] : []),
+    [7, graph],
+  );
 }

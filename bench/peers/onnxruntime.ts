@@ -15,10 +15,19 @@ const [folder, threads, work] = process.argv.slice(2);
 const { InferenceSession, Tensor } = createRequire(join(folder, 'package.json'))('onnxruntime-node') as Runtime;
 
 const size = (shape: readonly number[]): number => shape.reduce((a, b) => a * b, 1);
-const filled = (shape: readonly number[]): unknown => new Tensor('float32', Float32Array.from({ length: size(shape) }, (_, i) => Math.sin(i * 0.37) * 4), shape);
+const filled = (shape: readonly number[]): unknown =>
+  new Tensor(
+    'float32',
+    Float32Array.from({ length: size(shape) }, (_, i) => Math.sin(i * 0.37) * 4),
+    shape,
+  );
 
 async function time(node: OneNode): Promise<number> {
-  const session = await InferenceSession.create(oneNode(node), { intraOpNumThreads: Number(threads), interOpNumThreads: 1, executionMode: 'sequential' });
+  const session = await InferenceSession.create(oneNode(node), {
+    intraOpNumThreads: Number(threads),
+    interOpNumThreads: 1,
+    executionMode: 'sequential',
+  });
   const feeds = Object.fromEntries(node.inputs.map((shape, i) => [`x${i}`, filled(shape)]));
   const fetches = { y: filled(node.output) };
   let best = Infinity;

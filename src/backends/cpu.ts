@@ -60,11 +60,18 @@ function load(): Engine {
   const wanted = process.env.WICK_CPU_ISA ?? '';
   const status = engine.select(wanted);
   if (status === 1) throw new NativeError(`WICK_CPU_ISA is ${wanted}, but this CPU lacks those instructions`);
-  if (status !== 0) throw new NativeError(`WICK_CPU_ISA is ${JSON.stringify(wanted)}; known are ${process.arch === 'x64' ? 'sse2, avx2, avx512' : 'neon'}`);
+  if (status !== 0)
+    throw new NativeError(
+      `WICK_CPU_ISA is ${JSON.stringify(wanted)}; known are ${process.arch === 'x64' ? 'sse2, avx2, avx512' : 'neon'}`,
+    );
   return engine;
 }
 
-const FAILURES: Record<number, new (message: string) => WickError> = { 1: IndexError, 2: UnsupportedError, 3: OutOfMemoryError };
+const FAILURES: Record<number, new (message: string) => WickError> = {
+  1: IndexError,
+  2: UnsupportedError,
+  3: OutOfMemoryError,
+};
 
 export class CpuBackend implements Backend {
   readonly name = 'cpu';
@@ -137,7 +144,10 @@ export class CpuBackend implements Backend {
       for (let i = 0; i < ins.length; i++) at = putLine(block, at, ins[i], size);
       putLine(block, at, outputs[0], size);
     } else {
-      if (ins.length + outputs.length > MAX_OPERANDS) throw new UnsupportedError(`${row.name}: ${ins.length + outputs.length} operands; the CPU engine takes ${MAX_OPERANDS}`);
+      if (ins.length + outputs.length > MAX_OPERANDS)
+        throw new UnsupportedError(
+          `${row.name}: ${ins.length + outputs.length} operands; the CPU engine takes ${MAX_OPERANDS}`,
+        );
       let at = FIRST_OPERAND;
       for (const v of ins) at = putView(block, at, v, row);
       for (const v of outputs) at = putView(block, at, v, row);

@@ -1,7 +1,19 @@
 // Finds the CPU engine's shared library: prebuilt in an optional package, built before, or built now with the C++ compiler found.
 import { spawn, spawnSync } from 'node:child_process';
 import { createHash, randomUUID } from 'node:crypto';
-import { accessSync, constants, existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  accessSync,
+  constants,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { createRequire } from 'node:module';
 import { availableParallelism, homedir, tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -27,15 +39,45 @@ export const ISAS: { readonly [A in NativeArch]: readonly Isa[] } = {
   x64: [
     { name: 'SSE2', flags: [] },
     { name: 'AVX2', flags: ['-mavx2', '-mfma', '-mf16c', '-mtune=haswell'] },
-    { name: 'AVX512', flags: ['-mavx512f', '-mavx512bw', '-mavx512dq', '-mavx512vl', '-mfma', '-mf16c', '-mprefer-vector-width=512'] },
+    {
+      name: 'AVX512',
+      flags: ['-mavx512f', '-mavx512bw', '-mavx512dq', '-mavx512vl', '-mfma', '-mf16c', '-mprefer-vector-width=512'],
+    },
   ],
 };
 // No flag may change a value: products and sums are rounded one by one, infinities and NaN hold.
 export const COMMON_FLAGS = [
-  '-std=c++17', '-O2', '-ftree-vectorize', '-fPIC', '-fvisibility=hidden', '-fwrapv', '-fno-strict-aliasing',
-  '-ffp-contract=off', '-fno-math-errno', '-fno-trapping-math', '-pthread', '-Wall', '-Wno-psabi', '-Wno-unused-function', '-Wno-ignored-attributes',
+  '-std=c++17',
+  '-O2',
+  '-ftree-vectorize',
+  '-fPIC',
+  '-fvisibility=hidden',
+  '-fwrapv',
+  '-fno-strict-aliasing',
+  '-ffp-contract=off',
+  '-fno-math-errno',
+  '-fno-trapping-math',
+  '-pthread',
+  '-Wall',
+  '-Wno-psabi',
+  '-Wno-unused-function',
+  '-Wno-ignored-attributes',
 ];
-const BASELINE = ['engine', 'threads', 'strided', 'movement', 'reductions', 'products', 'indexing', 'convolution', 'planes', 'rowwise', 'sorting', 'random', 'attention'];
+const BASELINE = [
+  'engine',
+  'threads',
+  'strided',
+  'movement',
+  'reductions',
+  'products',
+  'indexing',
+  'convolution',
+  'planes',
+  'rowwise',
+  'sorting',
+  'random',
+  'attention',
+];
 const PER_ISA = ['gemm', 'lanes', 'reduce', 'cast', 'attention-rows', 'peak'];
 const ELEMENTWISE_PARTS = 5;
 const COMPILERS = ['g++', 'clang++', 'c++'];
@@ -44,7 +86,8 @@ export function packageRoot(): string {
   let dir = dirname(fileURLToPath(import.meta.url));
   while (!existsSync(join(dir, 'native', 'engine.cpp'))) {
     const up = dirname(dir);
-    if (up === dir) throw new NativeError('the CPU engine: the folder native/ with its sources is not part of this installation');
+    if (up === dir)
+      throw new NativeError('the CPU engine: the folder native/ with its sources is not part of this installation');
     dir = up;
   }
   return dir;
@@ -54,15 +97,24 @@ export function packageRoot(): string {
 export function units(arch: NativeArch): Unit[] {
   const isaUnits = ISAS[arch].flatMap(({ name, flags }) => [
     ...Array.from({ length: ELEMENTWISE_PARTS }, (_, part) => ({
-      name: `elementwise-${part}-${name}`, source: 'elementwise.cpp', flags: [...flags, `-DWICK_ISA_${name}`, `-DWICK_PART=${part}`],
+      name: `elementwise-${part}-${name}`,
+      source: 'elementwise.cpp',
+      flags: [...flags, `-DWICK_ISA_${name}`, `-DWICK_PART=${part}`],
     })),
-    ...PER_ISA.map((file) => ({ name: `${file}-${name}`, source: `${file}.cpp`, flags: [...flags, `-DWICK_ISA_${name}`] })),
+    ...PER_ISA.map((file) => ({
+      name: `${file}-${name}`,
+      source: `${file}.cpp`,
+      flags: [...flags, `-DWICK_ISA_${name}`],
+    })),
   ]);
   return [...isaUnits, ...BASELINE.map((file) => ({ name: file, source: `${file}.cpp`, flags: [] }))];
 }
 
 /** The generated headers by file name. */
-export const generatedHeaders = (): Record<string, string> => ({ 'table.h': expressionTable(opList), 'rows.h': nativeRows(opList) });
+export const generatedHeaders = (): Record<string, string> => ({
+  'table.h': expressionTable(opList),
+  'rows.h': nativeRows(opList),
+});
 
 const hash = (...parts: readonly string[]): string => {
   const h = createHash('sha256');
@@ -78,7 +130,8 @@ export const hostArch = (): NativeArch => {
   throw new NativeError(`the CPU engine runs on Linux x64 and arm64, not on ${process.platform} ${process.arch}`);
 };
 
-const cacheRoot = (): string => join(process.env.WICK_CACHE ?? join(process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache'), 'wick'), 'native');
+const cacheRoot = (): string =>
+  join(process.env.WICK_CACHE ?? join(process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache'), 'wick'), 'native');
 
 const writable = (dir: string): boolean => {
   try {
@@ -102,8 +155,11 @@ function buildRoot(): string {
     // It may be there from an earlier run; what counts is looked at next.
   }
   const stat = lstatSync(own, { throwIfNoEntry: false });
-  if (stat?.isDirectory() && stat.uid === uid && (stat.mode & 0o022) === 0 && writable(join(own, 'native'))) return join(own, 'native');
-  throw new NativeError(`the CPU engine cannot be built: neither ${root} nor ${own} can be written; set WICK_CACHE to a folder that can`);
+  if (stat?.isDirectory() && stat.uid === uid && (stat.mode & 0o022) === 0 && writable(join(own, 'native')))
+    return join(own, 'native');
+  throw new NativeError(
+    `the CPU engine cannot be built: neither ${root} nor ${own} can be written; set WICK_CACHE to a folder that can`,
+  );
 }
 
 function compiler(): { path: string; version: string } | undefined {
@@ -125,12 +181,22 @@ interface Plan {
 function plan(arch: NativeArch, cxx: { path: string; version: string }, root: string): Plan {
   const native = join(packageRoot(), 'native');
   const read = (name: string): string => readFileSync(join(native, name), 'utf8');
-  const headers = readdirSync(native).filter((f) => f.endsWith('.h')).sort().map(read);
+  const headers = readdirSync(native)
+    .filter((f) => f.endsWith('.h'))
+    .sort()
+    .map(read);
   const generated = generatedHeaders();
   const generatedText = Object.values(generated);
   const objects = units(arch).map((unit) => {
     const usesTable = unit.source === 'elementwise.cpp' || unit.source === 'engine.cpp';
-    const key = hash(cxx.version, ...COMMON_FLAGS, ...unit.flags, read(unit.source), ...headers, ...(usesTable ? generatedText : []));
+    const key = hash(
+      cxx.version,
+      ...COMMON_FLAGS,
+      ...unit.flags,
+      read(unit.source),
+      ...headers,
+      ...(usesTable ? generatedText : []),
+    );
     return { file: join(root, 'objects', `${unit.name}-${key}.o`), unit };
   });
   const key = hash(arch, ...objects.map((o) => o.file));
@@ -176,9 +242,15 @@ export function ensureNative(): string {
   const { library } = plan(arch, cxx, buildRoot());
   if (existsSync(library)) return library;
   // Compiling in parallel needs an event loop; the caller has none to give.
-  const child = spawnSync(process.execPath, ['-e', `import(${JSON.stringify(import.meta.url)}).then((m) => m.buildNative())`], {
-    encoding: 'utf8', stdio: ['ignore', 'ignore', 'pipe'], maxBuffer: 1 << 26,
-  });
+  const child = spawnSync(
+    process.execPath,
+    ['-e', `import(${JSON.stringify(import.meta.url)}).then((m) => m.buildNative())`],
+    {
+      encoding: 'utf8',
+      stdio: ['ignore', 'ignore', 'pipe'],
+      maxBuffer: 1 << 26,
+    },
+  );
   if (child.status !== 0 || !existsSync(library)) {
     throw new NativeError(`the CPU engine could not be built with ${cxx.path}: ${firstErrors(child.stderr)}`);
   }
@@ -244,7 +316,16 @@ async function whole(file: string, make: (part: string) => Promise<void>): Promi
 }
 
 const link = (p: Plan, flags: readonly string[], to: string): Promise<void> =>
-  run(p.compiler, ['-shared', '-pthread', ...flags, '-Wl,--no-undefined', '-o', to, ...p.objects.map((o) => o.file), '-lm']);
+  run(p.compiler, [
+    '-shared',
+    '-pthread',
+    ...flags,
+    '-Wl,--no-undefined',
+    '-o',
+    to,
+    ...p.objects.map((o) => o.file),
+    '-lm',
+  ]);
 
 /** Builds the library into the cache unless it is there; answers its path. With `copy`, one that needs no C++ run time is linked there too. */
 export async function buildNative(copy?: string): Promise<string> {
@@ -262,7 +343,18 @@ export async function buildNative(copy?: string): Promise<string> {
     const job = async (): Promise<void> => {
       for (let next = waiting.shift(); next; next = waiting.shift()) {
         const { file, unit } = next;
-        await whole(file, (part) => run(p.compiler, [...COMMON_FLAGS, ...unit.flags, `-I${native}`, `-I${p.headers}`, '-c', join(native, unit.source), '-o', part]));
+        await whole(file, (part) =>
+          run(p.compiler, [
+            ...COMMON_FLAGS,
+            ...unit.flags,
+            `-I${native}`,
+            `-I${p.headers}`,
+            '-c',
+            join(native, unit.source),
+            '-o',
+            part,
+          ]),
+        );
       }
     };
     await Promise.all(Array.from({ length: Math.max(2, Math.min(8, availableParallelism())) }, job));

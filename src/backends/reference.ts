@@ -43,12 +43,16 @@ function store(view: View, data: readonly Value[]): void {
   view.layout.forEach((at, index) => (target[index] = encode(data[at]) as never));
 }
 
-const empty = (view: View): RefTensor => ({ shape: view.layout.shape, dtype: view.dtype, data: new Array<Value>(view.layout.size) });
+const empty = (view: View): RefTensor => ({
+  shape: view.layout.shape,
+  dtype: view.dtype,
+  data: new Array<Value>(view.layout.size),
+});
 
 /** The scalar function for a dtype: double, exact integer, or the 16-bit NaN rule. */
 function elementFunction(row: ElementwiseRow<any>, dtype: DType): (...v: any[]) => Value {
   if (!isFloat(dtype)) return row.int as (...v: any[]) => Value;
-  return (dtype === 'f16' || dtype === 'bf16') && row.cpu16 ? row.cpu16 : row.cpu;
+  return (dtype === 'f16' || dtype === 'bf16') && row.exact16 ? row.exact16 : row.exact;
 }
 
 function runElementwise(row: ElementwiseRow<any>, inputs: readonly View[], out: View, params: Params): void {

@@ -13,7 +13,8 @@ type Open = (argument: string) => Backend;
 
 function ordinal(kind: string, argument: string): number {
   const n = argument === '' ? 0 : Number(argument);
-  if (!Number.isInteger(n) || n < 0) throw new ArgumentError(`device "${kind}:${argument}": the part after the colon is a number from 0`);
+  if (!Number.isInteger(n) || n < 0)
+    throw new ArgumentError(`device "${kind}:${argument}": the part after the colon is a number from 0`);
   return n;
 }
 
@@ -24,15 +25,27 @@ const openers: Record<string, Open> = {
   rocm: (n) => new GpuBackend(`rocm:${ordinal('rocm', n)}`, openDriver('hip').open(ordinal('rocm', n))),
   emu: (target) => {
     const device = openEmulated(target);
-    return new GpuBackend(`emu:${device.info.arch}`, device, `${device.info.arch} code objects run by the emulator (for tests; slow)`);
+    return new GpuBackend(
+      `emu:${device.info.arch}`,
+      device,
+      `${device.info.arch} code objects run by the emulator (for tests; slow)`,
+    );
   },
   dry: (target) => {
     const device = openDry(target);
-    return new GpuBackend(`dry:${device.info.arch}`, device, `takes the kernels of ${device.info.arch} and runs none: tells which are needed`);
+    return new GpuBackend(
+      `dry:${device.info.arch}`,
+      device,
+      `takes the kernels of ${device.info.arch} and runs none: tells which are needed`,
+    );
   },
   sim: (wave) => {
     const device = openSim().open(ordinal('sim', wave || '32'));
-    return new GpuBackend(`sim:${device.info.warp}`, device, `GPU kernels run on the host, waves of ${device.info.warp} (for tests; slow)`);
+    return new GpuBackend(
+      `sim:${device.info.warp}`,
+      device,
+      `GPU kernels run on the host, waves of ${device.info.warp} (for tests; slow)`,
+    );
   },
 };
 
@@ -41,6 +54,7 @@ export const deviceKinds = (): string[] => Object.keys(openers);
 export function openBackend(name: string): Backend {
   const [kind, argument = ''] = name.split(':', 2);
   const open = Object.hasOwn(openers, kind) ? openers[kind] : undefined;
-  if (!open) throw new DeviceError(`unknown device ${JSON.stringify(name)}; known kinds are ${deviceKinds().join(', ')}`);
+  if (!open)
+    throw new DeviceError(`unknown device ${JSON.stringify(name)}; known kinds are ${deviceKinds().join(', ')}`);
   return open(argument);
 }

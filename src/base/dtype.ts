@@ -7,7 +7,14 @@ export type DType = (typeof DTYPES)[number];
 
 /** Typed arrays that hold an element type's raw bits. */
 export type RawArray =
-  | Uint8Array | Uint16Array | Uint32Array | Int16Array | Int32Array | BigInt64Array | Float32Array | Float64Array;
+  | Uint8Array
+  | Uint16Array
+  | Uint32Array
+  | Int16Array
+  | Int32Array
+  | BigInt64Array
+  | Float32Array
+  | Float64Array;
 /** Integers are bigint, floats are double: the rule of the reference engine. */
 export type Value = number | bigint;
 
@@ -17,7 +24,11 @@ export interface DTypeInfo {
   readonly bytes: number;
   readonly kind: 'uint' | 'int' | 'float';
   /** The typed array over raw storage; f16, bf16 and f8e4m3 are seen as their bits. */
-  readonly Raw: new (buffer: ArrayBufferLike, byteOffset?: number, length?: number) => RawArray;
+  readonly Raw: new (
+    buffer: ArrayBufferLike,
+    byteOffset?: number,
+    length?: number,
+  ) => RawArray;
   /** Bits of one raw element to its value. */
   readonly decode: (raw: number | bigint) => Value;
   /** A value to the raw element: floats round to nearest even, integers wrap. */
@@ -26,8 +37,10 @@ export interface DTypeInfo {
 
 const same = (x: number | bigint): Value => x;
 const big = (x: number | bigint): bigint => BigInt(x);
-const wrap = (bits: number, signed: boolean) => (v: Value): number =>
-  Number((signed ? BigInt.asIntN : BigInt.asUintN)(bits, toBig(v)));
+const wrap =
+  (bits: number, signed: boolean) =>
+  (v: Value): number =>
+    Number((signed ? BigInt.asIntN : BigInt.asUintN)(bits, toBig(v)));
 
 /** A double or bigint as bigint: truncation toward zero, NaN is 0, infinities saturate to 64 bits. */
 export function toBig(v: Value): bigint {
@@ -39,8 +52,12 @@ export function toBig(v: Value): bigint {
 }
 
 const info = (
-  name: DType, bytes: number, kind: DTypeInfo['kind'], Raw: unknown,
-  decode: DTypeInfo['decode'], encode: DTypeInfo['encode'],
+  name: DType,
+  bytes: number,
+  kind: DTypeInfo['kind'],
+  Raw: unknown,
+  decode: DTypeInfo['decode'],
+  encode: DTypeInfo['encode'],
 ): DTypeInfo => ({ name, id: DTYPES.indexOf(name), bytes, kind, Raw: Raw as DTypeInfo['Raw'], decode, encode });
 const fp = (decode: (bits: number) => number, encode: (x: number) => number) =>
   [(r: number | bigint) => decode(r as number), (v: Value) => encode(Number(v))] as const;

@@ -1,8 +1,19 @@
 // One error base class with stable codes; every message names the op, what it got and the rule.
 
 export const ERROR_CODES = [
-  'E_SHAPE', 'E_DTYPE', 'E_INDEX', 'E_ARGUMENT', 'E_DEVICE', 'E_UNSUPPORTED', 'E_DISPOSED',
-  'E_MEMORY', 'E_FORMAT', 'E_GRAD', 'E_DRIVER', 'E_COMPILE', 'E_NATIVE',
+  'E_SHAPE',
+  'E_DTYPE',
+  'E_INDEX',
+  'E_ARGUMENT',
+  'E_DEVICE',
+  'E_UNSUPPORTED',
+  'E_DISPOSED',
+  'E_MEMORY',
+  'E_FORMAT',
+  'E_GRAD',
+  'E_DRIVER',
+  'E_COMPILE',
+  'E_NATIVE',
 ] as const;
 export type ErrorCode = (typeof ERROR_CODES)[number];
 

@@ -39,7 +39,11 @@ export class Layout {
   }
 
   permute(dims: readonly number[]): Layout {
-    return new Layout(dims.map((d) => this.shape[d]), dims.map((d) => this.strides[d]), this.offset);
+    return new Layout(
+      dims.map((d) => this.shape[d]),
+      dims.map((d) => this.strides[d]),
+      this.offset,
+    );
   }
 
   transpose(a: number, b: number): Layout {
@@ -156,7 +160,11 @@ export function mergeDims(layouts: readonly Layout[]): { shape: number[]; stride
 
 /** Python-like slice bounds on one dimension: negatives count from the end, bounds are clamped. */
 export function sliceBounds(
-  op: string, length: number, start: number | undefined, end: number | undefined, step: number,
+  op: string,
+  length: number,
+  start: number | undefined,
+  end: number | undefined,
+  step: number,
 ): { start: number; length: number } {
   if (!Number.isInteger(step) || step < 1) throw new ArgumentError(`${op}: step ${step} is not a whole number from 1`);
   const clamp = (v: number) => Math.min(Math.max(v < 0 ? v + length : v, 0), length);
@@ -167,4 +175,3 @@ export function sliceBounds(
   }
   return { start: from, length: Math.max(0, Math.ceil((to - from) / step)) };
 }
-

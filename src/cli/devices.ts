@@ -34,9 +34,14 @@ export function wrap(text: string, indent = '  ', width = WIDTH): string {
 }
 
 export function run(argv: readonly string[]): number {
-  const { values } = parseArgs({ args: [...argv], options: { help: { type: 'boolean', short: 'h' }, json: { type: 'boolean' } } });
+  const { values } = parseArgs({
+    args: [...argv],
+    options: { help: { type: 'boolean', short: 'h' }, json: { type: 'boolean' } },
+  });
   if (values.help) {
-    console.log('wick devices          the devices found here, library versions, and why anything is missing\nwick devices --json   the same for programs');
+    console.log(
+      'wick devices          the devices found here, library versions, and why anything is missing\nwick devices --json   the same for programs',
+    );
     return 0;
   }
   const report = machineReport();
@@ -46,9 +51,13 @@ export function run(argv: readonly string[]): number {
   });
   const gpus = report.drivers.flatMap((d): Row[] => {
     const kind = KIND[d.name as keyof typeof KIND];
-    if (d.devices.length === 0) return [{ device: `${kind}:0`, here: false, what: d.version ?? '', why: d.missing ?? 'the driver sees no device' }];
+    if (d.devices.length === 0)
+      return [
+        { device: `${kind}:0`, here: false, what: d.version ?? '', why: d.missing ?? 'the driver sees no device' },
+      ];
     return d.devices.map(({ ordinal, info, freeBytes }) => ({
-      device: `${kind}:${ordinal}`, here: true,
+      device: `${kind}:${ordinal}`,
+      here: true,
       what: `${info.name} (${info.fullArch}), ${bytes(freeBytes)} of ${bytes(info.totalBytes)} free, ${info.multiprocessors} multiprocessors, waves of ${info.warp}, ${d.version}`,
     }));
   });
@@ -58,16 +67,43 @@ export function run(argv: readonly string[]): number {
     return 0;
   }
   const rows = [...host.slice(0, 2), ...gpus, ...host.slice(2)];
-  console.log(table(['device', 'here', 'what'], rows.map((r) => [r.device, r.here ? 'yes' : 'no', r.what])));
+  console.log(
+    table(
+      ['device', 'here', 'what'],
+      rows.map((r) => [r.device, r.here ? 'yes' : 'no', r.what]),
+    ),
+  );
   const libraries = report.libraries.filter((l) => l.name !== 'the CPU engine');
-  console.log(`\n${table(['library', 'version', 'file'], libraries.map((l) => [l.name, l.missing === undefined ? (l.version ?? '') : '', l.missing === undefined ? (l.found ?? '') : 'missing']))}`);
+  console.log(
+    `\n${table(
+      ['library', 'version', 'file'],
+      libraries.map((l) => [
+        l.name,
+        l.missing === undefined ? (l.version ?? '') : '',
+        l.missing === undefined ? (l.found ?? '') : 'missing',
+      ]),
+    )}`,
+  );
   for (const d of report.drivers.filter((r) => r.devices.length > 0)) {
-    console.log(wrap(`\n${KIND[d.name as keyof typeof KIND]}: matrix products by ${d.blas}; convolutions by ${d.dnn}`.trimStart()));
+    console.log(
+      wrap(
+        `\n${KIND[d.name as keyof typeof KIND]}: matrix products by ${d.blas}; convolutions by ${d.dnn}`.trimStart(),
+      ),
+    );
   }
-  console.log(`\nkernels made ahead of time: ${prebuilt.map((p) => `${p.dir}: ${p.targets.join(', ') || 'none'}`).join('; ')}`);
-  const reasons = [...new Set([...rows.map((r) => (r.here ? undefined : `${r.device}: ${r.why}`)), ...libraries.map((l) => l.missing)].filter((s): s is string => s !== undefined))];
+  console.log(
+    `\nkernels made ahead of time: ${prebuilt.map((p) => `${p.dir}: ${p.targets.join(', ') || 'none'}`).join('; ')}`,
+  );
+  const reasons = [
+    ...new Set(
+      [...rows.map((r) => (r.here ? undefined : `${r.device}: ${r.why}`)), ...libraries.map((l) => l.missing)].filter(
+        (s): s is string => s !== undefined,
+      ),
+    ),
+  ];
   // A device's reason often is its library's: that is said once.
   const said = reasons.filter((r) => !reasons.some((o) => o !== r && o.includes(r)));
-  if (said.length > 0) console.log(`\nwhat is missing, and where it was looked for:\n${said.map((r) => wrap(`- ${r}`)).join('\n')}`);
+  if (said.length > 0)
+    console.log(`\nwhat is missing, and where it was looked for:\n${said.map((r) => wrap(`- ${r}`)).join('\n')}`);
   return 0;
 }

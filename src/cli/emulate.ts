@@ -26,14 +26,26 @@ Arguments, separated by blanks, in the kernel's order:
   --seed N          orders the waves, fills random buffers (1)
   --threads N       threads that share the work-groups (the machine's cores)`;
 
-interface Kind { readonly bytes: number; set(v: DataView, at: number, x: number): void; get(v: DataView, at: number): number | bigint }
+interface Kind {
+  readonly bytes: number;
+  set(v: DataView, at: number, x: number): void;
+  get(v: DataView, at: number): number | bigint;
+}
 const KINDS: Record<string, Kind> = {
   u8: { bytes: 1, set: (v, at, x) => v.setUint8(at, x), get: (v, at) => v.getUint8(at) },
   i8: { bytes: 1, set: (v, at, x) => v.setInt8(at, x), get: (v, at) => v.getInt8(at) },
   i16: { bytes: 2, set: (v, at, x) => v.setInt16(at, x, true), get: (v, at) => v.getInt16(at, true) },
   u16: { bytes: 2, set: (v, at, x) => v.setUint16(at, x, true), get: (v, at) => v.getUint16(at, true) },
-  f16: { bytes: 2, set: (v, at, x) => v.setUint16(at, toF16Bits(x), true), get: (v, at) => fromF16Bits(v.getUint16(at, true)) },
-  bf16: { bytes: 2, set: (v, at, x) => v.setUint16(at, toBf16Bits(x), true), get: (v, at) => fromBf16Bits(v.getUint16(at, true)) },
+  f16: {
+    bytes: 2,
+    set: (v, at, x) => v.setUint16(at, toF16Bits(x), true),
+    get: (v, at) => fromF16Bits(v.getUint16(at, true)),
+  },
+  bf16: {
+    bytes: 2,
+    set: (v, at, x) => v.setUint16(at, toBf16Bits(x), true),
+    get: (v, at) => fromBf16Bits(v.getUint16(at, true)),
+  },
   i32: { bytes: 4, set: (v, at, x) => v.setInt32(at, x, true), get: (v, at) => v.getInt32(at, true) },
   u32: { bytes: 4, set: (v, at, x) => v.setUint32(at, x, true), get: (v, at) => v.getUint32(at, true) },
   f32: { bytes: 4, set: (v, at, x) => v.setFloat32(at, x, true), get: (v, at) => v.getFloat32(at, true) },
@@ -42,7 +54,12 @@ const KINDS: Record<string, Kind> = {
   f64: { bytes: 8, set: (v, at, x) => v.setFloat64(at, x, true), get: (v, at) => v.getFloat64(at, true) },
 };
 
-interface Buffer { readonly spec: string; readonly kind: Kind; readonly count: number; readonly address: number }
+interface Buffer {
+  readonly spec: string;
+  readonly kind: Kind;
+  readonly count: number;
+  readonly address: number;
+}
 
 /** Bytes of a buffer by what follows the '='. */
 function fill(kind: Kind, count: number, how: string, rnd: () => number): Uint8Array {
@@ -51,7 +68,11 @@ function fill(kind: Kind, count: number, how: string, rnd: () => number): Uint8A
   if (how.startsWith('@')) out.set(readFileSync(how.slice(1)).subarray(0, out.length));
   else if (how === 'random') for (let k = 0; k < count; k++) kind.set(view, k * kind.bytes, rnd() * 2 - 1);
   else if (how === 'iota') for (let k = 0; k < count; k++) kind.set(view, k * kind.bytes, k);
-  else if (how) how.split(',').slice(0, count).forEach((x, k) => kind.set(view, k * kind.bytes, Number(x)));
+  else if (how)
+    how
+      .split(',')
+      .slice(0, count)
+      .forEach((x, k) => kind.set(view, k * kind.bytes, Number(x)));
   return out;
 }
 
@@ -64,7 +85,10 @@ function packArguments(gpu: EmulatedGpu, text: string, seed: number): { bytes: U
     const buffer = /^(\w+)\[(\d+)\](?:=(.*))?$/.exec(spec);
     const value = /^(\w+):(.+)$/.exec(spec);
     const kind = KINDS[(buffer ?? value)?.[1] ?? ''];
-    if (!kind) throw new ArgumentError(`emulate: argument ${JSON.stringify(spec)} is neither TYPE:VALUE nor TYPE[COUNT]; types are ${Object.keys(KINDS).join(', ')}`);
+    if (!kind)
+      throw new ArgumentError(
+        `emulate: argument ${JSON.stringify(spec)} is neither TYPE:VALUE nor TYPE[COUNT]; types are ${Object.keys(KINDS).join(', ')}`,
+      );
     const bytes = buffer ? 8 : kind.bytes;
     at = Math.ceil(at / bytes) * bytes;
     if (buffer) {
@@ -81,7 +105,8 @@ function packArguments(gpu: EmulatedGpu, text: string, seed: number): { bytes: U
 
 const triple = (text: string | undefined, name: string): [number, number, number] => {
   const list = (text ?? '1').split(',').map(Number);
-  if (list.length > 3 || list.some((n) => !Number.isInteger(n) || n < 1)) throw new ArgumentError(`emulate: --${name} ${text}: one to three whole numbers from 1 are wanted`);
+  if (list.length > 3 || list.some((n) => !Number.isInteger(n) || n < 1))
+    throw new ArgumentError(`emulate: --${name} ${text}: one to three whole numbers from 1 are wanted`);
   return [list[0], list[1] ?? 1, list[2] ?? 1];
 };
 
@@ -96,16 +121,26 @@ function codeOf(file: string, target: string): Uint8Array {
   if (!/\.(hip|cu|cpp|cc|c)$/.test(file)) return bytes;
   process.env.WICK_KERNEL_LINES = '1'; // reports quote the source
   const compiler = openHiprtc();
-  if (typeof compiler === 'string') throw new ArgumentError(`emulate: ${file} is source, and there is no compiler for it: ${compiler}`);
+  if (typeof compiler === 'string')
+    throw new ArgumentError(`emulate: ${file} is source, and there is no compiler for it: ${compiler}`);
   return compiler.compile({ source: Buffer.from(bytes).toString(), name: basename(file), arch: target, defines: {} });
 }
 
 export function run(argv: readonly string[]): number {
   const { values, positionals } = parseArgs({
-    args: [...argv], allowPositionals: true,
+    args: [...argv],
+    allowPositionals: true,
     options: {
-      args: { type: 'string' }, grid: { type: 'string' }, block: { type: 'string' }, shared: { type: 'string' }, show: { type: 'string' },
-      target: { type: 'string' }, check: { type: 'boolean' }, seed: { type: 'string' }, threads: { type: 'string' }, help: { type: 'boolean' },
+      args: { type: 'string' },
+      grid: { type: 'string' },
+      block: { type: 'string' },
+      shared: { type: 'string' },
+      show: { type: 'string' },
+      target: { type: 'string' },
+      check: { type: 'boolean' },
+      seed: { type: 'string' },
+      threads: { type: 'string' },
+      help: { type: 'boolean' },
     },
   });
   const [file, name] = positionals;
@@ -116,23 +151,50 @@ export function run(argv: readonly string[]): number {
   const bytes = codeOf(file, values.target ?? 'gfx1030');
   const code = readCodeObject(bytes, file);
   if (!name) {
-    const rows = [...code.kernels.values()].map((k) => [k.name, k.wave, k.vgprs, k.ldsBytes, k.privateBytes, k.args.filter((a) => !a.kind.startsWith('hidden_')).map((a) => `${a.name || a.kind}@${a.offset}:${a.size}`).join(' ')]);
-    console.log(`${file}: ${code.target}, code object version ${code.codeVersion}\n${table(['kernel', 'wave', 'vgprs', 'lds', 'private', 'parameters (offset:size)'], rows)}`);
+    const rows = [...code.kernels.values()].map((k) => [
+      k.name,
+      k.wave,
+      k.vgprs,
+      k.ldsBytes,
+      k.privateBytes,
+      k.args
+        .filter((a) => !a.kind.startsWith('hidden_'))
+        .map((a) => `${a.name || a.kind}@${a.offset}:${a.size}`)
+        .join(' '),
+    ]);
+    console.log(
+      `${file}: ${code.target}, code object version ${code.codeVersion}\n${table(['kernel', 'wave', 'vgprs', 'lds', 'private', 'parameters (offset:size)'], rows)}`,
+    );
     return 0;
   }
   const seed = Number(values.seed ?? 1);
-  const gpu = new EmulatedGpu(code.target, { seed, checked: values.check ?? false, ...(values.threads && { threads: Number(values.threads) }) });
+  const gpu = new EmulatedGpu(code.target, {
+    seed,
+    checked: values.check ?? false,
+    ...(values.threads && { threads: Number(values.threads) }),
+  });
   try {
     const module = gpu.load(bytes, basename(file));
     const { bytes: packed, buffers } = packArguments(gpu, values.args ?? '', seed);
-    const report = gpu.launch(module, name, triple(values.grid, 'grid'), triple(values.block, 'block'), packed, Number(values.shared ?? 0));
+    const report = gpu.launch(
+      module,
+      name,
+      triple(values.grid, 'grid'),
+      triple(values.block, 'block'),
+      packed,
+      Number(values.shared ?? 0),
+    );
     const show = Number(values.show ?? 8);
     for (const b of buffers) {
       const raw = new Uint8Array(gpu.memory.range(b.address, b.count * b.kind.bytes, 'emulate'));
       const view = new DataView(raw.buffer);
-      console.log(`${b.spec}: ${Array.from({ length: Math.min(show, b.count) }, (_, k) => b.kind.get(view, k * b.kind.bytes)).join(' ')}${b.count > show ? ' ...' : ''}`);
+      console.log(
+        `${b.spec}: ${Array.from({ length: Math.min(show, b.count) }, (_, k) => b.kind.get(view, k * b.kind.bytes)).join(' ')}${b.count > show ? ' ...' : ''}`,
+      );
     }
-    console.log(`${report.groups} groups, ${report.waves} wave instructions, ${report.lanes} lane instructions, ${report.read} bytes read, ${report.written} written, ${report.milliseconds.toFixed(1)} ms`);
+    console.log(
+      `${report.groups} groups, ${report.waves} wave instructions, ${report.lanes} lane instructions, ${report.read} bytes read, ${report.written} written, ${report.milliseconds.toFixed(1)} ms`,
+    );
     for (const f of report.findings) console.log(describe(f));
     return report.findings.length ? 1 : 0;
   } finally {

@@ -21,17 +21,28 @@ Text goes to stdout, everything else to stderr.`;
 function number(name: string, text: string | undefined): number | undefined {
   if (text === undefined) return undefined;
   const n = Number(text);
-  if (text.trim() === '' || !Number.isFinite(n)) throw new ArgumentError(`generate: --${name} ${JSON.stringify(text)} is not a number`);
+  if (text.trim() === '' || !Number.isFinite(n))
+    throw new ArgumentError(`generate: --${name} ${JSON.stringify(text)} is not a number`);
   return n;
 }
 
 export async function run(argv: readonly string[]): Promise<number> {
   const option = { type: 'string' } as const;
   const { values: v, positionals } = parseArgs({
-    args: [...argv], allowPositionals: true,
+    args: [...argv],
+    allowPositionals: true,
     options: {
-      model: option, device: option, dtype: option, 'max-tokens': option, temperature: option, 'top-k': option, 'top-p': option, 'min-p': option,
-      'repetition-penalty': option, seed: option, help: { type: 'boolean', short: 'h' },
+      model: option,
+      device: option,
+      dtype: option,
+      'max-tokens': option,
+      temperature: option,
+      'top-k': option,
+      'top-p': option,
+      'min-p': option,
+      'repetition-penalty': option,
+      seed: option,
+      help: { type: 'boolean', short: 'h' },
     },
   });
   if (v.help) {
@@ -39,7 +50,8 @@ export async function run(argv: readonly string[]): Promise<number> {
     return 0;
   }
   const dir = v.model ?? builtinModel;
-  if (v.model === undefined && !existsSync(dir)) throw new ArgumentError('generate: the built-in model is not part of this installation; give --model DIR');
+  if (v.model === undefined && !existsSync(dir))
+    throw new ArgumentError('generate: the built-in model is not part of this installation; give --model DIR');
   const prompt = positionals.join(' ');
   const device = v.device ? Device.get(v.device) : Device.best();
   const begin = performance.now();
@@ -51,11 +63,17 @@ export async function run(argv: readonly string[]): Promise<number> {
   process.stdout.write(prompt);
   let stats: GenerateStats | undefined;
   const sampling = {
-    temperature: number('temperature', v.temperature), topK: number('top-k', v['top-k']), topP: number('top-p', v['top-p']), minP: number('min-p', v['min-p']),
-    repetitionPenalty: number('repetition-penalty', v['repetition-penalty']), seed: number('seed', v.seed) ?? Date.now(), maxTokens: number('max-tokens', v['max-tokens']) ?? 200,
+    temperature: number('temperature', v.temperature),
+    topK: number('top-k', v['top-k']),
+    topP: number('top-p', v['top-p']),
+    minP: number('min-p', v['min-p']),
+    repetitionPenalty: number('repetition-penalty', v['repetition-penalty']),
+    seed: number('seed', v.seed) ?? Date.now(),
+    maxTokens: number('max-tokens', v['max-tokens']) ?? 200,
   };
   const given = Object.fromEntries(Object.entries(sampling).filter(([, value]) => value !== undefined));
-  for await (const piece of model.generate(prompt, { ...given, signal: abort.signal, onDone: (s) => (stats = s) })) process.stdout.write(piece);
+  for await (const piece of model.generate(prompt, { ...given, signal: abort.signal, onDone: (s) => (stats = s) }))
+    process.stdout.write(piece);
   process.stdout.write('\n');
   process.removeListener('SIGINT', stop);
   if (stats) console.error(report(stats, device, model.model.parameterCount(), model.model.dtype, loaded));
@@ -63,8 +81,11 @@ export async function run(argv: readonly string[]): Promise<number> {
 }
 
 function report(s: GenerateStats, device: Device, parameters: number, dtype: string, loaded: number): string {
-  const rate = (n: number, seconds: number): string => (seconds > 0 ? (n / seconds).toFixed(n / seconds < 100 ? 1 : 0) : '-');
+  const rate = (n: number, seconds: number): string =>
+    seconds > 0 ? (n / seconds).toFixed(n / seconds < 100 ? 1 : 0) : '-';
   const size = parameters >= 1e9 ? `${(parameters / 1e9).toFixed(1)}B` : `${(parameters / 1e6).toFixed(1)}M`;
-  return `${size} parameters in ${dtype} on ${device.name} (${device.description}); loaded in ${loaded.toFixed(2)} s; ` +
-    `prompt ${s.promptTokens} tokens at ${rate(s.promptTokens, s.prefillSeconds)} tokens/s; ${s.tokens} tokens at ${rate(Math.max(0, s.tokens - 1), s.decodeSeconds)} tokens/s`;
+  return (
+    `${size} parameters in ${dtype} on ${device.name} (${device.description}); loaded in ${loaded.toFixed(2)} s; ` +
+    `prompt ${s.promptTokens} tokens at ${rate(s.promptTokens, s.prefillSeconds)} tokens/s; ${s.tokens} tokens at ${rate(Math.max(0, s.tokens - 1), s.decodeSeconds)} tokens/s`
+  );
 }

@@ -28,8 +28,14 @@ export async function run(argv: readonly string[]): Promise<number> {
     args: [...argv],
     allowPositionals: true,
     options: {
-      help: { type: 'boolean', short: 'h' }, arch: { type: 'string', multiple: true }, out: { type: 'string' },
-      ops: { type: 'string', multiple: true }, sample: { type: 'string' }, clear: { type: 'boolean' }, jobs: { type: 'string' }, share: { type: 'string' },
+      help: { type: 'boolean', short: 'h' },
+      arch: { type: 'string', multiple: true },
+      out: { type: 'string' },
+      ops: { type: 'string', multiple: true },
+      sample: { type: 'string' },
+      clear: { type: 'boolean' },
+      jobs: { type: 'string' },
+      share: { type: 'string' },
     },
   });
   const [command] = positionals;
@@ -37,17 +43,24 @@ export async function run(argv: readonly string[]): Promise<number> {
     console.log(HELP);
     return 0;
   }
-  const list = (v: readonly string[] | undefined): string[] | undefined => v?.flatMap((s) => s.split(',')).map((s) => s.trim()).filter(Boolean);
+  const list = (v: readonly string[] | undefined): string[] | undefined =>
+    v
+      ?.flatMap((s) => s.split(','))
+      .map((s) => s.trim())
+      .filter(Boolean);
   if (command === 'cache') return cache(values.clear ?? false);
-  if (command !== 'build') throw new ArgumentError(`wick kernels: there is no command ${JSON.stringify(command)}; build and cache are`);
+  if (command !== 'build')
+    throw new ArgumentError(`wick kernels: there is no command ${JSON.stringify(command)}; build and cache are`);
   const whole = (name: 'sample' | 'jobs'): number | undefined => {
     const n = values[name] === undefined ? undefined : Number(values[name]);
-    if (n !== undefined && !(Number.isInteger(n) && n > 0)) throw new ArgumentError(`wick kernels build: --${name} ${values[name]} is no whole number from 1`);
+    if (n !== undefined && !(Number.isInteger(n) && n > 0))
+      throw new ArgumentError(`wick kernels build: --${name} ${values[name]} is no whole number from 1`);
     return n;
   };
   const archs = list(values.arch) ?? gpusHere();
   const options = { out: values.out, ops: list(values.ops), sample: whole('sample') };
-  if (values.share !== undefined) { // one of the processes started below
+  if (values.share !== undefined) {
+    // one of the processes started below
     const [index, of] = values.share.split('/').map(Number);
     return build(archs, { ...options, share: { index, of } });
   }
@@ -57,16 +70,37 @@ export async function run(argv: readonly string[]): Promise<number> {
 type Options = Selection & { readonly out?: string; readonly cache?: KernelCache };
 
 /** Shares the kernels out to processes that compile into a cache, then takes them all from there. */
-async function inProcesses(jobs: number, argv: readonly string[], archs: readonly string[], options: Options): Promise<number> {
+async function inProcesses(
+  jobs: number,
+  argv: readonly string[],
+  archs: readonly string[],
+  options: Options,
+): Promise<number> {
   if (jobs === 1) return build(archs, options);
   const dir = options.out === undefined ? kernelCache().dir : mkdtempSync(join(tmpdir(), 'wick-build-'));
   try {
     // A share goes into the cache whatever the whole is for; what fails there fails again, and is told, below.
-    const shared = argv.filter((a, i) => a !== '--out' && argv[i - 1] !== '--out' && !a.startsWith('--out=') && !a.startsWith('--arch') && argv[i - 1] !== '--arch');
-    await Promise.all(Array.from({ length: jobs }, (_, i) => new Promise((resolve) => {
-      const args = [process.argv[1], 'kernels', ...shared, '--arch', archs.join(), '--share', `${i}/${jobs}`];
-      spawn(process.execPath, args, { stdio: ['ignore', 'ignore', i === 0 ? 'inherit' : 'ignore'], env: { ...process.env, WICK_CACHE_DIR: dir } }).on('close', resolve);
-    })));
+    const shared = argv.filter(
+      (a, i) =>
+        a !== '--out' &&
+        argv[i - 1] !== '--out' &&
+        !a.startsWith('--out=') &&
+        !a.startsWith('--arch') &&
+        argv[i - 1] !== '--arch',
+    );
+    await Promise.all(
+      Array.from(
+        { length: jobs },
+        (_, i) =>
+          new Promise((resolve) => {
+            const args = [process.argv[1], 'kernels', ...shared, '--arch', archs.join(), '--share', `${i}/${jobs}`];
+            spawn(process.execPath, args, {
+              stdio: ['ignore', 'ignore', i === 0 ? 'inherit' : 'ignore'],
+              env: { ...process.env, WICK_CACHE_DIR: dir },
+            }).on('close', resolve);
+          }),
+      ),
+    );
     return await build(archs, { ...options, cache: new KernelCache(dir, Infinity) });
   } finally {
     if (options.out !== undefined) rmSync(dir, { recursive: true, force: true });
@@ -75,8 +109,13 @@ async function inProcesses(jobs: number, argv: readonly string[], archs: readonl
 
 function gpusHere(): string[] {
   const found = (['cuda', 'hip'] as const).map(driverOrSentence);
-  const archs = found.flatMap((d) => (typeof d === 'string' ? [] : Array.from({ length: d.deviceCount }, (_, i) => d.info(i).arch)));
-  if (archs.length === 0) throw new ArgumentError(`wick kernels build: there is no GPU here to build for; name targets with --arch. ${found.join('; ')}`);
+  const archs = found.flatMap((d) =>
+    typeof d === 'string' ? [] : Array.from({ length: d.deviceCount }, (_, i) => d.info(i).arch),
+  );
+  if (archs.length === 0)
+    throw new ArgumentError(
+      `wick kernels build: there is no GPU here to build for; name targets with --arch. ${found.join('; ')}`,
+    );
   return [...new Set(archs)];
 }
 
@@ -93,10 +132,28 @@ async function build(archs: readonly string[], options: Options): Promise<number
     summaries.push(await buildKernels({ arch, ...options, onKernel })); // in turn: PTX of a newer target leaves out what an older one's folder holds
   }
   const { dir } = kernelCache();
-  console.log(table(
-    ['target', 'compiler', 'kernels', 'failed', 'code', ...(options.out === undefined ? ['kept in'] : ['written', 'files']), 'seconds'],
-    summaries.map((s) => [s.arch, s.compiler, s.kernels, s.failed.length, bytes(s.bytes), ...(options.out === undefined ? [dir] : [s.written, bytes(s.packed)]), s.seconds.toFixed(1)]),
-  ));
+  console.log(
+    table(
+      [
+        'target',
+        'compiler',
+        'kernels',
+        'failed',
+        'code',
+        ...(options.out === undefined ? ['kept in'] : ['written', 'files']),
+        'seconds',
+      ],
+      summaries.map((s) => [
+        s.arch,
+        s.compiler,
+        s.kernels,
+        s.failed.length,
+        bytes(s.bytes),
+        ...(options.out === undefined ? [dir] : [s.written, bytes(s.packed)]),
+        s.seconds.toFixed(1),
+      ]),
+    ),
+  );
   const failed = summaries.flatMap((s) => s.failed.map((f) => `${s.arch} ${f}`));
   for (const f of failed) console.error(f);
   return failed.length > 0 ? 1 : 0;
@@ -106,7 +163,9 @@ function cache(clear: boolean): number {
   const store = kernelCache();
   if (clear) store.clear();
   const s = store.stats();
-  const rows: (string | number)[][] = [[s.dir, 'cache', s.entries, `${bytes(s.bytes)} of at most ${bytes(s.maxBytes)}`]];
+  const rows: (string | number)[][] = [
+    [s.dir, 'cache', s.entries, `${bytes(s.bytes)} of at most ${bytes(s.maxBytes)}`],
+  ];
   for (const dir of prebuiltDirs()) {
     const targets = prebuiltTargets(dir);
     rows.push([dir, 'ahead of time', targets.length, targets.length > 0 ? targets.join(', ') : 'nothing']);

@@ -11,10 +11,19 @@ interface Command {
 const COMMANDS: Readonly<Record<string, Command>> = {
   tour: { summary: 'a short look around: devices, a few tensors, golden results', load: () => import('./tour.js') },
   generate: { summary: 'text from a language model, token by token', load: () => import('./generate.js') },
-  parity: { summary: 'how far every device is from the reference, from Candle and from PyTorch; kernel signatures', load: () => import('./parity.js') },
+  parity: {
+    summary: 'how far every device is from the reference, from Candle and from PyTorch; kernel signatures',
+    load: () => import('./parity.js'),
+  },
   ops: { summary: 'the op table: formulas, dtypes, bounds, gradients, origins', load: () => import('./ops.js') },
-  kernels: { summary: 'compiles kernels ahead of use; what the cache on disk holds', load: () => import('./kernels.js') },
-  devices: { summary: 'the devices found here, their libraries, and why any is missing', load: () => import('./devices.js') },
+  kernels: {
+    summary: 'compiles kernels ahead of use; what the cache on disk holds',
+    load: () => import('./kernels.js'),
+  },
+  devices: {
+    summary: 'the devices found here, their libraries, and why any is missing',
+    load: () => import('./devices.js'),
+  },
   emulate: { summary: 'run one kernel of an AMD code object with no GPU', load: () => import('./emulate.js') },
 };
 

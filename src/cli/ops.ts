@@ -9,17 +9,26 @@ import { table } from './table.js';
 export function run(argv: readonly string[]): number {
   const [name] = argv.filter((a) => !a.startsWith('-'));
   if (argv.includes('--help')) {
-    console.log('wick ops          lists the ops\nwick ops NAME     formula, dtypes, bounds, gradient, Candle\'s kernel, our source, deliberate differences, measured errors');
+    console.log(
+      "wick ops          lists the ops\nwick ops NAME     formula, dtypes, bounds, gradient, Candle's kernel, our source, deliberate differences, measured errors",
+    );
     return 0;
   }
   if (name === undefined) {
-    console.log(table(['op', 'family', 'dtypes', 'what it computes'], opList.map((r) => [r.name, r.family, r.dtypes.length === 10 ? 'all' : r.dtypes.join(' '), r.formula])));
+    console.log(
+      table(
+        ['op', 'family', 'dtypes', 'what it computes'],
+        opList.map((r) => [r.name, r.family, r.dtypes.length === 10 ? 'all' : r.dtypes.join(' '), r.formula]),
+      ),
+    );
     return 0;
   }
   const row = opList.find((r) => r.name === name);
   if (!row) {
     const near = opList.filter((r) => r.name.toLowerCase().includes(name.toLowerCase())).map((r) => r.name);
-    console.error(`wick ops: there is no op ${JSON.stringify(name)}${near.length ? `; near are ${near.join(', ')}` : ''}`);
+    console.error(
+      `wick ops: there is no op ${JSON.stringify(name)}${near.length ? `; near are ${near.join(', ')}` : ''}`,
+    );
     return 1;
   }
   console.log(describe(row));
@@ -29,24 +38,51 @@ export function run(argv: readonly string[]): number {
 /** The kernel files that GPUs of any kind launched for the op, as runs recorded them. */
 function kernelFiles(row: Row): string | undefined {
   const modules = new Set(readEvidence().flatMap((e) => e.report.uses?.[row.name] ?? []));
-  return modules.size > 0 ? `on GPUs by ${[...modules].sort().map((m) => `kernels/${m}.hip`).join(', ')}` : undefined;
+  return modules.size > 0
+    ? `on GPUs by ${[...modules]
+        .sort()
+        .map((m) => `kernels/${m}.hip`)
+        .join(', ')}`
+    : undefined;
 }
 
 export function describe(row: Row): string {
   const bounds = row.dtypes.map((d) => `${d} ${boundFor(row.ulp, d)}`).join(', ');
   const lines: (readonly [string, string | undefined])[] = [
-    ['computes', row.formula], ['family', row.family], ['dtypes', row.dtypes.join(', ')], ['without', row.without],
+    ['computes', row.formula],
+    ['family', row.family],
+    ['dtypes', row.dtypes.join(', ')],
+    ['without', row.without],
     ['bound', typeof row.ulp === 'number' ? (row.ulp === 0 ? 'bit for bit' : `${row.ulp} ulp`) : `ulp: ${bounds}`],
-    ['gradient', row.noGrad ? `none: ${row.noGrad}` : row.family === 'composite' ? 'yes, by the ops it is made of' : 'grad' in row && row.grad ? 'yes, a rule in the row' : 'none'],
-    ['candle', originText(row)], ['differs', row.differs ?? 'in nothing on purpose'], ['runs', kernelFiles(row)],
+    [
+      'gradient',
+      row.noGrad
+        ? `none: ${row.noGrad}`
+        : row.family === 'composite'
+          ? 'yes, by the ops it is made of'
+          : 'grad' in row && row.grad
+            ? 'yes, a rule in the row'
+            : 'none',
+    ],
+    ['candle', originText(row)],
+    ['differs', row.differs ?? 'in nothing on purpose'],
+    ['runs', kernelFiles(row)],
   ];
   const origin = originOf(row);
   const source = sourceOf(row);
   const parts = [
     row.name,
-    lines.filter(([, v]) => v).map(([k, v]) => `  ${k.padEnd(9)} ${v}`).join('\n'),
+    lines
+      .filter(([, v]) => v)
+      .map(([k, v]) => `  ${k.padEnd(9)} ${v}`)
+      .join('\n'),
     typeof origin === 'string' ? '' : `  kernels   ${origin.symbols.join(' ')}`,
-    source ? `\n  ${source.file}:\n${source.text.split('\n').map((l) => `    ${l}`).join('\n')}` : '',
+    source
+      ? `\n  ${source.file}:\n${source.text
+          .split('\n')
+          .map((l) => `    ${l}`)
+          .join('\n')}`
+      : '',
     measured(row),
   ];
   return parts.filter(Boolean).join('\n');
@@ -54,8 +90,24 @@ export function describe(row: Row): string {
 
 /** What committed evidence says of the op; numbers older than what they speak of are marked. */
 function measured(row: Row): string {
-  const cells = readEvidence().flatMap(({ report }) => report.cells.filter((c) => c.op === row.name).map((c) => ({ ...c, date: report.date.slice(0, 10), stale: staleReason(report, c.device, c.op) })));
+  const cells = readEvidence().flatMap(({ report }) =>
+    report.cells
+      .filter((c) => c.op === row.name)
+      .map((c) => ({ ...c, date: report.date.slice(0, 10), stale: staleReason(report, c.device, c.op) })),
+  );
   if (cells.length === 0) return '';
   const error = (e: number | null): string => (e === null ? 'different' : e.toPrecision(3));
-  return `\n${table(['device', 'against', 'dtype', 'cases', 'verdict', 'largest error', 'bound', 'measured'], cells.map((c) => [c.device, c.against, c.dtype, c.cases, c.verdict, error(c.error), c.bound, c.stale ? `${c.date}, before ${c.stale} changed` : c.date]))}`;
+  return `\n${table(
+    ['device', 'against', 'dtype', 'cases', 'verdict', 'largest error', 'bound', 'measured'],
+    cells.map((c) => [
+      c.device,
+      c.against,
+      c.dtype,
+      c.cases,
+      c.verdict,
+      error(c.error),
+      c.bound,
+      c.stale ? `${c.date}, before ${c.stale} changed` : c.date,
+    ]),
+  )}`;
 }

@@ -54,14 +54,21 @@ export async function run(argv: readonly string[]): Promise<number> {
   return measure(argv);
 }
 
-const clock = (seconds: number): string => `${Math.floor(seconds / 60)}:${String(Math.floor(seconds % 60)).padStart(2, '0')}`;
+const clock = (seconds: number): string =>
+  `${Math.floor(seconds / 60)}:${String(Math.floor(seconds % 60)).padStart(2, '0')}`;
 
 /** One line on the error stream, drawn over itself, with the time left; where nobody watches, only that the run has begun. */
 function progressBar(): { show: (done: number, all: number, what: string) => void; end: () => void } {
   const out = process.stderr;
   const start = Date.now();
   let last = 0;
-  if (!out.isTTY) return { show: (_, all) => { if (last++ === 0) out.write(`measuring ${all} cases\n`); }, end: () => {} };
+  if (!out.isTTY)
+    return {
+      show: (_, all) => {
+        if (last++ === 0) out.write(`measuring ${all} cases\n`);
+      },
+      end: () => {},
+    };
   return {
     show: (done, all, what) => {
       const now = Date.now();
@@ -79,14 +86,18 @@ function progressBar(): { show: (done: number, all: number, what: string) => voi
 
 function wholeNumber(option: string, text: string): number {
   const n = Number(text);
-  if (!Number.isInteger(n) || n < 1) throw new ArgumentError(`parity: ${option} ${text}; a whole number from 1 is needed`);
+  if (!Number.isInteger(n) || n < 1)
+    throw new ArgumentError(`parity: ${option} ${text}; a whole number from 1 is needed`);
   return n;
 }
 
 /** A run with a progress bar. The first Ctrl-C ends it with what there is; a second one ends it at once. */
 async function watched(run: (w: Pick<RunOptions, 'progress' | 'stopped'>) => Promise<Report>): Promise<Report> {
   let stop = false;
-  const onSignal = (): void => { if (stop) process.exit(130); stop = true; };
+  const onSignal = (): void => {
+    if (stop) process.exit(130);
+    stop = true;
+  };
   process.on('SIGINT', onSignal);
   const bar = progressBar();
   const report = await run({ progress: bar.show, stopped: () => stop });
@@ -96,27 +107,51 @@ async function watched(run: (w: Pick<RunOptions, 'progress' | 'stopped'>) => Pro
 }
 
 const OPTIONS = {
-  device: { type: 'string', multiple: true }, against: { type: 'string', multiple: true }, op: { type: 'string', multiple: true }, dtype: { type: 'string', multiple: true },
-  model: { type: 'string', multiple: true }, golden: { type: 'string' }, jobs: { type: 'string' }, bail: { type: 'boolean' }, json: { type: 'boolean' }, save: { type: 'string' }, html: { type: 'string' }, bench: { type: 'string', multiple: true }, from: { type: 'string', multiple: true },
+  device: { type: 'string', multiple: true },
+  against: { type: 'string', multiple: true },
+  op: { type: 'string', multiple: true },
+  dtype: { type: 'string', multiple: true },
+  model: { type: 'string', multiple: true },
+  golden: { type: 'string' },
+  jobs: { type: 'string' },
+  bail: { type: 'boolean' },
+  json: { type: 'boolean' },
+  save: { type: 'string' },
+  html: { type: 'string' },
+  bench: { type: 'string', multiple: true },
+  from: { type: 'string', multiple: true },
 } as const;
 
 async function measure(argv: readonly string[]): Promise<number> {
   const { values } = parseArgs({ args: [...argv], options: OPTIONS });
-  const against = (values.against?.flatMap((a) => a.split(',')) ?? (values.model ? ['models'] : values.op ? AGAINST.filter((a) => a !== 'models') : AGAINST)) as Against[];
+  const against = (values.against?.flatMap((a) => a.split(',')) ??
+    (values.model ? ['models'] : values.op ? AGAINST.filter((a) => a !== 'models') : AGAINST)) as Against[];
   const bad = against.find((a) => !AGAINST.includes(a));
   if (bad) throw new ArgumentError(`parity: --against ${bad}; it takes ${AGAINST.join(', ')}`);
   const unknown = values.op?.find((o) => !opList.some((r) => r.name === o));
   if (unknown) throw new ArgumentError(`parity: --op ${unknown} is no row of the op table; wick ops lists them`);
   for (const d of values.dtype ?? []) asDType(d, 'parity: --dtype');
   if (values.from) return show(onlyDevices(mergeReports(readReports(values.from)), values.device), values);
-  const report = await watched((w) => runParity({
-    devices: values.device ?? DEFAULT_DEVICES, against, ...(values.op && { ops: values.op }), ...(values.dtype && { dtypes: values.dtype }), ...(values.model && { models: values.model }),
-    ...(values.golden && { golden: values.golden }), ...(values.bail && { bail: true }), ...(values.jobs && { jobs: wholeNumber('--jobs', values.jobs) }), ...w,
-  }));
+  const report = await watched((w) =>
+    runParity({
+      devices: values.device ?? DEFAULT_DEVICES,
+      against,
+      ...(values.op && { ops: values.op }),
+      ...(values.dtype && { dtypes: values.dtype }),
+      ...(values.model && { models: values.model }),
+      ...(values.golden && { golden: values.golden }),
+      ...(values.bail && { bail: true }),
+      ...(values.jobs && { jobs: wholeNumber('--jobs', values.jobs) }),
+      ...w,
+    }),
+  );
   return show(report, values);
 }
 
-function show(report: Report, values: { save?: string; html?: string; json?: boolean; bench?: string[]; device?: string[] }): number {
+function show(
+  report: Report,
+  values: { save?: string; html?: string; json?: boolean; bench?: string[]; device?: string[] },
+): number {
   const benches = (values.bench ?? []).map((file) => readBench(readFileSync(file, 'utf8'), file));
   if (values.save) writeFileSync(values.save, reportJson(report));
   if (values.html) writeFileSync(values.html, reportPage(report, { benches, mutation: readMutation() }));
@@ -128,11 +163,25 @@ function show(report: Report, values: { save?: string; html?: string; json?: boo
 }
 
 function print(report: Report, asked: boolean): void {
-  const groups = report.devices.flatMap((d) => AGAINST.map((a) => ({ device: d.name, against: a, cells: report.cells.filter((c) => c.device === d.name && c.against === a) })));
-  const rows = groups.filter((g) => g.cells.length > 0).map((g) => {
-    const t = totals(g.cells);
-    return [g.device, g.against, new Set(g.cells.map((c) => c.op)).size, g.cells.reduce((n, c) => n + c.cases, 0), ...VERDICTS.map((v) => t[v])];
-  });
+  const groups = report.devices.flatMap((d) =>
+    AGAINST.map((a) => ({
+      device: d.name,
+      against: a,
+      cells: report.cells.filter((c) => c.device === d.name && c.against === a),
+    })),
+  );
+  const rows = groups
+    .filter((g) => g.cells.length > 0)
+    .map((g) => {
+      const t = totals(g.cells);
+      return [
+        g.device,
+        g.against,
+        new Set(g.cells.map((c) => c.op)).size,
+        g.cells.reduce((n, c) => n + c.cases, 0),
+        ...VERDICTS.map((v) => t[v]),
+      ];
+    });
   console.log(table(['device', 'against', 'ops', 'cases', ...VERDICTS], rows));
   const say = (title: string, lines: readonly string[], most = 20): void => {
     if (lines.length === 0) return;
@@ -140,34 +189,81 @@ function print(report: Report, asked: boolean): void {
     for (const l of lines.slice(0, most)) console.log(`  ${l}`);
     if (lines.length > most) console.log(`  and ${lines.length - most} more: see --json or --html`);
   };
-  const cells = (v: string): string[] => [...new Set(report.cells.filter((c) => c.verdict === v).flatMap((c) => (c.why ?? []).map((w) => `${c.device} ${c.op} ${v === 'failed' ? '' : `${c.dtype} `}${w}`)))];
+  const cells = (v: string): string[] => [
+    ...new Set(
+      report.cells
+        .filter((c) => c.verdict === v)
+        .flatMap((c) => (c.why ?? []).map((w) => `${c.device} ${c.op} ${v === 'failed' ? '' : `${c.dtype} `}${w}`)),
+    ),
+  ];
   say('Failed:', cells('failed'));
-  say('Deliberate differences:', [...new Set(report.cells.filter((c) => c.verdict === 'differs').flatMap((c) => (c.why ?? []).map((w) => `${c.op}: ${w}`)))]);
-  say('Unsupported:', [...new Set(report.cells.filter((c) => c.counts.unsupported > 0).flatMap((c) => (c.why ?? []).map((w) => `${c.device}: ${w}`)))], 12);
-  say(asked ? 'Not here, though asked for:' : 'Not here:', report.missing.map((m) => `${m.name}: ${m.why.split('\n')[0]}`));
-  if (!report.cells.some((c) => c.against !== 'reference')) say('No golden numbers took part:', ['a clone has them in test/golden; --golden DIR names another folder']);
+  say('Deliberate differences:', [
+    ...new Set(
+      report.cells.filter((c) => c.verdict === 'differs').flatMap((c) => (c.why ?? []).map((w) => `${c.op}: ${w}`)),
+    ),
+  ]);
+  say(
+    'Unsupported:',
+    [
+      ...new Set(
+        report.cells
+          .filter((c) => c.counts.unsupported > 0)
+          .flatMap((c) => (c.why ?? []).map((w) => `${c.device}: ${w}`)),
+      ),
+    ],
+    12,
+  );
+  say(
+    asked ? 'Not here, though asked for:' : 'Not here:',
+    report.missing.map((m) => `${m.name}: ${m.why.split('\n')[0]}`),
+  );
+  if (!report.cells.some((c) => c.against !== 'reference'))
+    say('No golden numbers took part:', ['a clone has them in test/golden; --golden DIR names another folder']);
   say('Unproved:', report.unproved);
   const t = totals(report.cells);
-  console.log(`\n${report.complete ? 'Done' : 'Stopped early, what is above holds'}: ${report.cells.reduce((n, c) => n + c.cases, 0)} cases in ${report.seconds} s, ${t.failed} failed.`);
+  console.log(
+    `\n${report.complete ? 'Done' : 'Stopped early, what is above holds'}: ${report.cells.reduce((n, c) => n + c.cases, 0)} cases in ${report.seconds} s, ${t.failed} failed.`,
+  );
 }
 
 async function evidence(argv: readonly string[]): Promise<number> {
-  const { values } = parseArgs({ args: [...argv], options: { device: { type: 'string', multiple: true }, jobs: { type: 'string' }, out: { type: 'string' } } });
+  const { values } = parseArgs({
+    args: [...argv],
+    options: { device: { type: 'string', multiple: true }, jobs: { type: 'string' }, out: { type: 'string' } },
+  });
   const out = values.out ?? join(packageRoot, 'docs', 'parity');
-  const report = await watched((w) => runParity({ devices: values.device ?? ['cpu', 'sim:32', 'sim:64'], against: AGAINST, ...(values.jobs && { jobs: wholeNumber('--jobs', values.jobs) }), ...w }));
+  const report = await watched((w) =>
+    runParity({
+      devices: values.device ?? ['cpu', 'sim:32', 'sim:64'],
+      against: AGAINST,
+      ...(values.jobs && { jobs: wholeNumber('--jobs', values.jobs) }),
+      ...w,
+    }),
+  );
   print(report, true);
   if (!report.complete || report.missing.length > 0) return 1; // half a run is no evidence
   mkdirSync(out, { recursive: true });
   for (const file of new Set(report.devices.map(evidenceName))) {
     const path = join(out, `${file}.json`);
-    writeFileSync(path, reportJson(onlyDevices(report, report.devices.filter((d) => evidenceName(d) === file).map((d) => d.name))));
+    writeFileSync(
+      path,
+      reportJson(
+        onlyDevices(
+          report,
+          report.devices.filter((d) => evidenceName(d) === file).map((d) => d.name),
+        ),
+      ),
+    );
     console.log(`wrote ${path}`);
   }
   return failed(report) ? 1 : 0;
 }
 
 function signatures(argv: readonly string[]): number {
-  const { values } = parseArgs({ args: [...argv], options: { candle: { type: 'string' }, json: { type: 'boolean' }, pin: { type: 'boolean' } } });
+  const { values } = parseArgs({
+    args: [...argv],
+    options: { candle: { type: 'string' }, json: { type: 'boolean' }, pin: { type: 'boolean' } },
+  });
   if (values.pin) {
     if (!values.candle) throw new ArgumentError('parity signatures: --pin needs --candle DIR, the checkout to pin');
     console.log(`pinned ${pinManifest(values.candle)} kernels`);
@@ -181,22 +277,40 @@ function signatures(argv: readonly string[]): number {
   const total = s.files.reduce((n, f) => n + f.total, 0);
   const good = s.files.reduce((n, f) => n + f.present - f.different.length, 0);
   console.log(`Candle: ${s.source}\n`);
-  console.log(table(['file', 'kernels', 'present', 'missing', 'different'], s.files.map((f) => [f.file, f.total, f.present, f.missing.length, f.different.length])));
+  console.log(
+    table(
+      ['file', 'kernels', 'present', 'missing', 'different'],
+      s.files.map((f) => [f.file, f.total, f.present, f.missing.length, f.different.length]),
+    ),
+  );
   for (const p of s.problems) console.log(p);
   console.log(`\n${good} of ${total} kernels are here with Candle's parameters; ${s.extra.length} more are our own.`);
   if (s.moved) {
     const { added, removed, changed, commit } = s.moved;
-    if (added.length + removed.length + changed.length === 0) console.log(`The checkout${commit ? ` (${commit.slice(0, 12)})` : ''} and the pinned manifest hold the same kernels.`);
+    if (added.length + removed.length + changed.length === 0)
+      console.log(
+        `The checkout${commit ? ` (${commit.slice(0, 12)})` : ''} and the pinned manifest hold the same kernels.`,
+      );
     else {
-      console.log(`Candle has moved on from the manifest: ${added.length} kernels added, ${removed.length} removed, ${changed.length} changed.`);
-      for (const [sign, list] of [['+', added], ['-', removed], ['~', changed]] as const) for (const l of list.slice(0, 40)) console.log(`  ${sign} ${l}`);
+      console.log(
+        `Candle has moved on from the manifest: ${added.length} kernels added, ${removed.length} removed, ${changed.length} changed.`,
+      );
+      for (const [sign, list] of [
+        ['+', added],
+        ['-', removed],
+        ['~', changed],
+      ] as const)
+        for (const l of list.slice(0, 40)) console.log(`  ${sign} ${l}`);
     }
   }
   return wrong ? 1 : 0;
 }
 
 function docs(argv: readonly string[]): number {
-  const { values } = parseArgs({ args: [...argv], options: { check: { type: 'boolean' }, strict: { type: 'boolean' } } });
+  const { values } = parseArgs({
+    args: [...argv],
+    options: { check: { type: 'boolean' }, strict: { type: 'boolean' } },
+  });
   if (!values.check) {
     for (const file of writeDocs()) console.log(`wrote ${file}`);
     return 0;
@@ -206,7 +320,10 @@ function docs(argv: readonly string[]): number {
   for (const s of old) console.error(`stale: ${s}`);
   const wrong = pages.length > 0 || (values.strict === true && old.length > 0);
   if (pages.length > 0) console.log('wick parity docs writes the pages');
-  if (old.length > 0) console.log('npm run evidence measures the CPU and the simulation anew and writes the pages; wick parity evidence --device NAME measures others');
+  if (old.length > 0)
+    console.log(
+      'npm run evidence measures the CPU and the simulation anew and writes the pages; wick parity evidence --device NAME measures others',
+    );
   if (pages.length + old.length === 0) console.log('pages and evidence are up to date');
   return wrong ? 1 : 0;
 }

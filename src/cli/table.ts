@@ -4,8 +4,16 @@
 export function table(head: readonly string[], rows: readonly (readonly (string | number)[])[]): string {
   const cells = rows.map((r) => r.map(String));
   const width = head.map((h, i) => Math.max(h.length, ...cells.map((r) => (r[i] ?? '').length)));
-  const right = head.map((_, i) => rows.length > 0 && rows.every((r) => typeof r[i] === 'number' || r[i] === '' || /^[\d.,%x-]+$/.test(String(r[i]))));
-  const line = (r: readonly string[]): string => r.map((c, i) => (right[i] ? c.padStart(width[i]) : c.padEnd(width[i]))).join('  ').trimEnd();
+  const right = head.map(
+    (_, i) =>
+      rows.length > 0 &&
+      rows.every((r) => typeof r[i] === 'number' || r[i] === '' || /^[\d.,%x-]+$/.test(String(r[i]))),
+  );
+  const line = (r: readonly string[]): string =>
+    r
+      .map((c, i) => (right[i] ? c.padStart(width[i]) : c.padEnd(width[i])))
+      .join('  ')
+      .trimEnd();
   return [line(head), width.map((w) => '-'.repeat(w)).join('  '), ...cells.map(line)].join('\n');
 }
 

@@ -10,7 +10,13 @@ export async function run(): Promise<number> {
   console.log('Devices\n');
   devices([]);
   console.log(`\nTensors on ${Device.default.name}\n`);
-  const x = Tensor.from([[1, 2], [3, 4]], { requiresGrad: true });
+  const x = Tensor.from(
+    [
+      [1, 2],
+      [3, 4],
+    ],
+    { requiresGrad: true },
+  );
   show('const x = Tensor.from([[1, 2], [3, 4]], { requiresGrad: true })', x);
   show('x.matmul(x.t()).softmax(-1)', x.matmul(x.t()).softmax(-1));
   show('x.sqr().sum().backward().of(x)', x.sqr().sum().backward().of(x));

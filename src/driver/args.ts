@@ -44,7 +44,8 @@ export class ArgBuffer implements Arguments {
   /** Where the next value of so many bytes goes. */
   #place(align: number, bytes: number): number {
     const at = (this.size + align - 1) & -align;
-    if (at + bytes > CAPACITY) throw new ArgumentError(`kernel arguments: ${at + bytes} bytes; at most ${CAPACITY} are allowed`);
+    if (at + bytes > CAPACITY)
+      throw new ArgumentError(`kernel arguments: ${at + bytes} bytes; at most ${CAPACITY} are allowed`);
     this.size = at + bytes;
     return at;
   }

@@ -45,7 +45,16 @@ export interface Blas {
   /** Cached by the spec's values. Throws UnsupportedError with the sentence of `supports`. */
   plan(spec: GemmSpec): GemmPlan;
   /** Enqueues; `bias` is ignored (give 0) where the spec has none. */
-  run(plan: GemmPlan, a: Address, b: Address, d: Address, bias: Address, alpha: number, beta: number, stream: Stream): void;
+  run(
+    plan: GemmPlan,
+    a: Address,
+    b: Address,
+    d: Address,
+    bias: Address,
+    alpha: number,
+    beta: number,
+    stream: Stream,
+  ): void;
   dispose(): void;
 }
 
@@ -64,7 +73,11 @@ export interface ColumnMajor {
 /** Row-major memory is the column-major transpose: D^T = B^T A^T needs no copy. */
 export function columnMajor(s: GemmSpec): ColumnMajor {
   const swap = s.d.order === 'row';
-  const side = (l: MatrixLayout) => ({ transposed: (l.order === 'row') !== swap, ld: l.ld, batchStride: l.batchStride });
+  const side = (l: MatrixLayout) => ({
+    transposed: (l.order === 'row') !== swap,
+    ld: l.ld,
+    batchStride: l.batchStride,
+  });
   return {
     m: swap ? s.n : s.m,
     n: swap ? s.m : s.n,
@@ -85,17 +98,20 @@ export function gemmKey(s: GemmSpec): string {
 /** Rules that hold for every library; the sentence names the one that is broken. */
 export function checkGemm(s: GemmSpec): true | string {
   for (const name of ['batch', 'm', 'n', 'k'] as const) {
-    if (!Number.isInteger(s[name]) || s[name] < 1 || s[name] > 0x7fffffff) return `${name} is ${s[name]}; it must be 1 to 2^31-1`;
+    if (!Number.isInteger(s[name]) || s[name] < 1 || s[name] > 0x7fffffff)
+      return `${name} is ${s[name]}; it must be 1 to 2^31-1`;
   }
   const sizes = { a: [s.m, s.k], b: [s.k, s.n], d: [s.m, s.n] } as const;
   for (const name of ['a', 'b', 'd'] as const) {
     const l = s[name];
     const least = sizes[name][l.order === 'row' ? 1 : 0];
-    if (l.ld < least || l.ld > 0x7fffffff) return `leading dimension of ${name} is ${l.ld}; it must be ${least} to 2^31-1`;
+    if (l.ld < least || l.ld > 0x7fffffff)
+      return `leading dimension of ${name} is ${l.ld}; it must be ${least} to 2^31-1`;
   }
   if (s.batch > 1 && s.d.batchStride === 0) return 'the result repeats one matrix (batch stride 0)';
   const out = s.outDtype ?? s.dtype;
-  if (out !== s.dtype && !(out === 'f32' && (s.dtype === 'f16' || s.dtype === 'bf16'))) return `no product of ${s.dtype} gives ${out}`;
+  if (out !== s.dtype && !(out === 'f32' && (s.dtype === 'f16' || s.dtype === 'bf16')))
+    return `no product of ${s.dtype} gives ${out}`;
   if (s.bias && s.d.order !== 'row') return 'a bias needs a row-major result';
   return true;
 }

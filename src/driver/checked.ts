@@ -7,7 +7,13 @@ import { symbolOf } from './ffi.js';
 export function formatArgs(args: readonly NativeArg[]): string {
   return args
     .filter((a) => !(ArrayBuffer.isView(a) && !(a instanceof Uint8Array)))
-    .map((a) => (ArrayBuffer.isView(a) || a instanceof ArrayBuffer ? `[${a.byteLength} bytes]` : typeof a === 'string' ? JSON.stringify(a.slice(0, 60)) : `${a}`))
+    .map((a) =>
+      ArrayBuffer.isView(a) || a instanceof ArrayBuffer
+        ? `[${a.byteLength} bytes]`
+        : typeof a === 'string'
+          ? JSON.stringify(a.slice(0, 60))
+          : `${a}`,
+    )
     .join(', ');
 }
 
@@ -18,7 +24,13 @@ export interface CallRules {
   readonly outOfMemory: readonly number[];
 }
 
-export function callError(symbol: string, args: readonly NativeArg[], status: number, rules: CallRules, detail = ''): DriverError | OutOfMemoryError {
+export function callError(
+  symbol: string,
+  args: readonly NativeArg[],
+  status: number,
+  rules: CallRules,
+  detail = '',
+): DriverError | OutOfMemoryError {
   const message = `${symbol}(${formatArgs(args)}): ${rules.errorName(status)} (${status})${detail && `\n${detail}`}`;
   return rules.outOfMemory.includes(status) ? new OutOfMemoryError(message) : new DriverError(message);
 }
@@ -54,7 +66,8 @@ export class Calls<T extends Table> {
   status(name: keyof T & string, ...args: NativeArg[]): number {
     const fn = this.raw[name] as Native | undefined;
     const p = this.#table[name];
-    if (fn === undefined) throw new DriverError(`${this.symbol(name)}: not in this library; ${typeof p === 'string' ? '' : p.since}`);
+    if (fn === undefined)
+      throw new DriverError(`${this.symbol(name)}: not in this library; ${typeof p === 'string' ? '' : p.since}`);
     return fn(...args);
   }
 

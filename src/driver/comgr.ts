@@ -6,7 +6,8 @@ import { Cell, nativeString, noteLibrary, openLibrary, type LibrarySpec } from '
 /** ROCm 5 and early 6 have version 2, later releases 3; taking the compiler's own keeps one LLVM in the process. */
 export const COMGR = (rocm: number): LibrarySpec => ({
   name: 'comgr',
-  sonames: rocm < 6 ? ['libamd_comgr.so.2', 'libamd_comgr.so'] : ['libamd_comgr.so.3', 'libamd_comgr.so.2', 'libamd_comgr.so'],
+  sonames:
+    rocm < 6 ? ['libamd_comgr.so.2', 'libamd_comgr.so'] : ['libamd_comgr.so.3', 'libamd_comgr.so.2', 'libamd_comgr.so'],
   vendor: 'rocm',
 });
 
@@ -24,7 +25,10 @@ export function comgrTargets(rocm: number): Maybe<ReadonlySet<string>> {
   const library = openLibrary(COMGR(rocm));
   if (typeof library === 'string') return library;
   const raw = library.bind(COMGR_TABLE);
-  const calls = new Calls(COMGR_TABLE, raw, { errorName: () => 'AMD_COMGR_STATUS_ERROR', outOfMemory: [OUT_OF_RESOURCES] });
+  const calls = new Calls(COMGR_TABLE, raw, {
+    errorName: () => 'AMD_COMGR_STATUS_ERROR',
+    outOfMemory: [OUT_OF_RESOURCES],
+  });
   const [a, b] = [new Cell(), new Cell()];
   raw.version(a.raw, b.raw);
   noteLibrary({ name: 'comgr', version: `${a.value}.${b.value}` });

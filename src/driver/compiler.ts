@@ -48,7 +48,11 @@ const COMPILATION = 6;
 
 /** Creates, compiles and destroys a program; `take` fetches the code from a compiled one. */
 export function compileProgram<T extends ReturnType<typeof rtcTable> & Table>(
-  compiler: string, calls: Calls<T>, request: CompileRequest, options: readonly string[], take: (program: number) => Uint8Array,
+  compiler: string,
+  calls: Calls<T>,
+  request: CompileRequest,
+  options: readonly string[],
+  take: (program: number) => Uint8Array,
 ): Uint8Array {
   const raw = calls.raw as unknown as Bound<ReturnType<typeof rtcTable>>;
   const program = new Cell();
@@ -64,7 +68,9 @@ export function compileProgram<T extends ReturnType<typeof rtcTable> & Table>(
     if (size.value > 1) raw.log(program.value, text);
     const log = text.toString().replace(/\0+$/, '').trim();
     const what = status === COMPILATION ? 'the source does not compile' : calls.rules.errorName(status);
-    throw new CompileError(`${compiler} ${request.name} for ${request.arch}: ${what} (${status})\noptions: ${options.join(' ')}\n${log || 'no log'}`);
+    throw new CompileError(
+      `${compiler} ${request.name} for ${request.arch}: ${what} (${status})\noptions: ${options.join(' ')}\n${log || 'no log'}`,
+    );
   } finally {
     raw.destroy(program.raw);
   }

@@ -6,7 +6,11 @@ import type { Device, Maybe } from './driver.js';
 import { nativeString, noteLibrary, openLibrary, type LibrarySpec } from './ffi.js';
 import { LtBlas, ltTable, type LtNumbers } from './lt.js';
 
-export const CUBLASLT: LibrarySpec = { name: 'cuBLASLt', sonames: ['libcublasLt.so.13', 'libcublasLt.so.12', 'libcublasLt.so'], vendor: 'cuda' };
+export const CUBLASLT: LibrarySpec = {
+  name: 'cuBLASLt',
+  sonames: ['libcublasLt.so.13', 'libcublasLt.so.12', 'libcublasLt.so'],
+  vendor: 'cuda',
+};
 
 export const CUBLASLT_TABLE = {
   ...ltTable('cublasLt'),
@@ -34,6 +38,9 @@ export function openCublasLt(device: Device): Maybe<Blas> {
   const v = raw.version();
   const version = `${Math.floor(v / 10000)}.${Math.floor(v / 100) % 100}.${v % 100}`;
   noteLibrary({ name: CUBLASLT.name, version });
-  const calls = new Calls(CUBLASLT_TABLE, raw, { errorName: (s) => nativeString(raw.statusName(s)), outOfMemory: [ALLOC_FAILED] });
+  const calls = new Calls(CUBLASLT_TABLE, raw, {
+    errorName: (s) => nativeString(raw.statusName(s)),
+    outOfMemory: [ALLOC_FAILED],
+  });
   return new LtBlas(`cuBLASLt ${version}`, device, calls, CUBLASLT_NUMBERS);
 }

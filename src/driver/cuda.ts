@@ -1,7 +1,18 @@
 // NVIDIA's driver API (libcuda): its symbols, its devices and the few places where it differs from HIP.
 import { DeviceError, DriverError } from '../base/errors.js';
 import { Calls, type CallRules } from './checked.js';
-import type { Copy2D, Device, DeviceInfo, DeviceLibraries, Driver, Fn, Graph, GraphExec, Module, Stream } from './driver.js';
+import type {
+  Copy2D,
+  Device,
+  DeviceInfo,
+  DeviceLibraries,
+  Driver,
+  Fn,
+  Graph,
+  GraphExec,
+  Module,
+  Stream,
+} from './driver.js';
 import { cudaDriverVersion, cudaVersion, DRIVER_VERSION, LIBCUDA } from './cuda-version.js';
 import { Cell, nativeBlock, nativeString, noteLibrary, openLibrary, type Native } from './ffi.js';
 import { CUDA_NUMBERS as N, CUDA_STRUCTS } from './structs.js';
@@ -36,7 +47,8 @@ export const CUDA_TABLE = {
   copyHtoD: 'int cuMemcpyHtoDAsync_v2(uintptr_t dst, void *src, size_t bytes, uintptr_t stream)',
   copyDtoH: 'int cuMemcpyDtoHAsync_v2(void *dst, uintptr_t src, size_t bytes, uintptr_t stream)',
   copyDtoD: 'int cuMemcpyDtoDAsync_v2(uintptr_t dst, uintptr_t src, size_t bytes, uintptr_t stream)',
-  copyPeer: 'int cuMemcpyPeerAsync(uintptr_t dst, uintptr_t dstContext, uintptr_t src, uintptr_t srcContext, size_t bytes, uintptr_t stream)',
+  copyPeer:
+    'int cuMemcpyPeerAsync(uintptr_t dst, uintptr_t dstContext, uintptr_t src, uintptr_t srcContext, size_t bytes, uintptr_t stream)',
   copy2D: 'int cuMemcpy2DAsync_v2(void *copy, uintptr_t stream)',
   streamCreate: 'int cuStreamCreate(void *stream, uint flags)',
   streamDestroy: 'int cuStreamDestroy_v2(uintptr_t stream)',
@@ -54,8 +66,10 @@ export const CUDA_TABLE = {
   moduleFunction: 'int cuModuleGetFunction(void *function, uintptr_t module, const char *name)',
   funcAttribute: 'int cuFuncGetAttribute(void *value, int attribute, uintptr_t function)',
   funcSetAttribute: 'int cuFuncSetAttribute(uintptr_t function, int attribute, int value)',
-  occupancy: 'int cuOccupancyMaxActiveBlocksPerMultiprocessor(void *blocks, uintptr_t function, int threads, size_t shared)',
-  launch: 'int cuLaunchKernel(uintptr_t f, uint gx, uint gy, uint gz, uint bx, uint by, uint bz, uint shared, uintptr_t stream, uintptr_t params, uintptr_t extra)',
+  occupancy:
+    'int cuOccupancyMaxActiveBlocksPerMultiprocessor(void *blocks, uintptr_t function, int threads, size_t shared)',
+  launch:
+    'int cuLaunchKernel(uintptr_t f, uint gx, uint gy, uint gz, uint bx, uint by, uint bz, uint shared, uintptr_t stream, uintptr_t params, uintptr_t extra)',
   launchEx: 'int cuLaunchKernelEx(uintptr_t config, uintptr_t f, uintptr_t params, uintptr_t extra)',
   beginCapture: 'int cuStreamBeginCapture_v2(uintptr_t stream, int mode)',
   endCapture: 'int cuStreamEndCapture(uintptr_t stream, void *graph)',
@@ -72,20 +86,35 @@ export function openCuda(): Driver {
   if (typeof library === 'string') throw new DeviceError(`no NVIDIA driver: ${library}`);
   // Asked before the rest is bound, since an old driver lacks some of it.
   const found = cudaDriverVersion() ?? OLDEST;
-  if (found < OLDEST) throw new DeviceError(`the NVIDIA driver ${library.path} is too old: it is of CUDA ${cudaVersion(found)}; ${cudaVersion(OLDEST)} or newer is needed`);
+  if (found < OLDEST)
+    throw new DeviceError(
+      `the NVIDIA driver ${library.path} is too old: it is of CUDA ${cudaVersion(found)}; ${cudaVersion(OLDEST)} or newer is needed`,
+    );
   const cell = new Cell();
   const raw = library.bind(CUDA_TABLE);
-  const rules: CallRules = { errorName: (status) => errorName(raw.errorName, status), outOfMemory: [N.CUDA_ERROR_OUT_OF_MEMORY] };
+  const rules: CallRules = {
+    errorName: (status) => errorName(raw.errorName, status),
+    outOfMemory: [N.CUDA_ERROR_OUT_OF_MEMORY],
+  };
   const calls = new Calls(CUDA_TABLE, raw, rules);
   const ready = calls.status('init', 0);
-  if (ready !== 0) throw new DeviceError(`no NVIDIA GPU: cuInit of ${library.path} says ${rules.errorName(ready)} (${ready})`);
+  if (ready !== 0)
+    throw new DeviceError(`no NVIDIA GPU: cuInit of ${library.path} says ${rules.errorName(ready)} (${ready})`);
   calls.call('driverVersion', cell.clear().raw);
   const version = cudaVersion(cell.int);
   noteLibrary({ name: LIBCUDA.name, version });
   calls.call('deviceCount', cell.clear().raw);
   const deviceCount = cell.int;
-  if (deviceCount === 0) throw new DeviceError(`no NVIDIA GPU: the driver ${library.path} (CUDA ${version}) sees none; CUDA_VISIBLE_DEVICES is ${process.env.CUDA_VISIBLE_DEVICES ?? 'not set'}`);
-  return vendorDriver({ name: 'cuda', version: `CUDA driver ${version}`, deviceCount }, (o) => cudaInfo(calls, o), calls, cudaRules(calls));
+  if (deviceCount === 0)
+    throw new DeviceError(
+      `no NVIDIA GPU: the driver ${library.path} (CUDA ${version}) sees none; CUDA_VISIBLE_DEVICES is ${process.env.CUDA_VISIBLE_DEVICES ?? 'not set'}`,
+    );
+  return vendorDriver(
+    { name: 'cuda', version: `CUDA driver ${version}`, deviceCount },
+    (o) => cudaInfo(calls, o),
+    calls,
+    cudaRules(calls),
+  );
 }
 
 function errorName(call: Native, status: number): string {
@@ -125,7 +154,8 @@ function cudaInfo(calls: Calls<typeof CUDA_TABLE>, ordinal: number): DeviceInfo 
 }
 
 /** The text before the first NUL. */
-export const text = (bytes: Uint8Array): string => Buffer.from(bytes.subarray(0, bytes.indexOf(0) < 0 ? bytes.length : bytes.indexOf(0))).toString();
+export const text = (bytes: Uint8Array): string =>
+  Buffer.from(bytes.subarray(0, bytes.indexOf(0) < 0 ? bytes.length : bytes.indexOf(0))).toString();
 
 /** The current device is per thread, and so is this module: it outlives any one driver object. */
 let current = -1;
@@ -183,10 +213,12 @@ function cudaRules(calls: Calls<typeof CUDA_TABLE>): VendorRules {
       if (status !== 0) throw calls.error('moduleLoad', [name, image], status, text(new Uint8Array(log.buffer)));
       return cell.value;
     },
-    setMaxDynamicShared: (fn: Fn, bytes: number) => calls.call('funcSetAttribute', fn, N.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes),
+    setMaxDynamicShared: (fn: Fn, bytes: number) =>
+      calls.call('funcSetAttribute', fn, N.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes),
     updateGraph: (exec: GraphExec, graph: Graph): boolean => {
       const status = calls.status('graphUpdate', exec, graph, result.fill(0));
-      if (status !== 0 && status !== N.CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE) throw calls.error('graphUpdate', [exec, graph], status);
+      if (status !== 0 && status !== N.CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE)
+        throw calls.error('graphUpdate', [exec, graph], status);
       return status === 0;
     },
     launch: configuredLaunch(calls.raw.launchEx as Native),

@@ -10,8 +10,15 @@ export const CUDNN_GRAPH_TABLE = {
   descriptorCreate: { optional: 'int cudnnBackendCreateDescriptor(int type, void *descriptor)', since },
   descriptorDestroy: { optional: 'int cudnnBackendDestroyDescriptor(uintptr_t descriptor)', since },
   descriptorFinalize: { optional: 'int cudnnBackendFinalize(uintptr_t descriptor)', since },
-  attributeSet: { optional: 'int cudnnBackendSetAttribute(uintptr_t descriptor, int name, int type, int64_t count, void *values)', since },
-  attributeGet: { optional: 'int cudnnBackendGetAttribute(uintptr_t descriptor, int name, int type, int64_t wanted, void *found, void *values)', since },
+  attributeSet: {
+    optional: 'int cudnnBackendSetAttribute(uintptr_t descriptor, int name, int type, int64_t count, void *values)',
+    since,
+  },
+  attributeGet: {
+    optional:
+      'int cudnnBackendGetAttribute(uintptr_t descriptor, int name, int type, int64_t wanted, void *found, void *values)',
+    since,
+  },
   execute: { optional: 'int cudnnBackendExecute(uintptr_t handle, uintptr_t plan, uintptr_t pack)', since },
 } as const;
 
@@ -82,17 +89,37 @@ export const CUDNN_GRAPH_NUMBERS = {
 const N = CUDNN_GRAPH_NUMBERS;
 
 /** Results must not change from run to run, and sums are kept in float. */
-const REFUSED: readonly number[] = [N.CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS, N.CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION, N.CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC];
+const REFUSED: readonly number[] = [
+  N.CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS,
+  N.CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION,
+  N.CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC,
+];
 /** The matrix units take f32 as TF32, which is for those who ask for it. */
-const refusedFor = ({ dtype, tf32 }: ConvSpec): readonly number[] => (dtype === 'f32' && !tf32 ? [...REFUSED, N.CUDNN_NUMERICAL_NOTE_TENSOR_CORE] : REFUSED);
+const refusedFor = ({ dtype, tf32 }: ConvSpec): readonly number[] =>
+  dtype === 'f32' && !tf32 ? [...REFUSED, N.CUDNN_NUMERICAL_NOTE_TENSOR_CORE] : REFUSED;
 /** The operation of a kind: its descriptor, its first attribute (alpha, beta and the convolution follow in order), and its tensors'. */
 const OPERATIONS = {
-  forward: { type: N.CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, alpha: N.CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
-    x: N.CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, filter: N.CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, y: N.CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y },
-  'backward-data': { type: N.CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR, alpha: N.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
-    x: N.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, filter: N.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, y: N.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY },
-  'backward-filter': { type: N.CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR, alpha: N.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
-    x: N.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, filter: N.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, y: N.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY },
+  forward: {
+    type: N.CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+    alpha: N.CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+    x: N.CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+    filter: N.CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+    y: N.CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+  },
+  'backward-data': {
+    type: N.CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+    alpha: N.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+    x: N.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+    filter: N.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+    y: N.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+  },
+  'backward-filter': {
+    type: N.CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+    alpha: N.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+    x: N.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+    filter: N.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+    y: N.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+  },
 } as const;
 const IDS = { x: 1, filter: 2, y: 3 } as const;
 /** Engine configurations asked for, plans kept for measuring, and packs of addresses kept for the next run. */
@@ -141,7 +168,12 @@ export class CudnnGraphs {
     };
     const plans: EnginePlan[] = [];
     const heuristics = make(N.CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
-    this.#set(heuristics, N.CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, N.CUDNN_TYPE_BACKEND_DESCRIPTOR, int64(this.#graph(spec, make)));
+    this.#set(
+      heuristics,
+      N.CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH,
+      N.CUDNN_TYPE_BACKEND_DESCRIPTOR,
+      int64(this.#graph(spec, make)),
+    );
     this.#set(heuristics, N.CUDNN_ATTR_ENGINEHEUR_MODE, N.CUDNN_TYPE_HEUR_MODE, int32(N.CUDNN_HEUR_MODE_A));
     if (this.#calls.status('descriptorFinalize', heuristics) !== 0) return { plans, descriptors };
     const configs = int64(...Array.from({ length: WANTED }, () => make(N.CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)));
@@ -188,7 +220,15 @@ export class CudnnGraphs {
   /** Fills `values` as far as the library has them; how many it has, 0 where it refuses. */
   #get(d: Handle, name: number, type: number, values: BigInt64Array | Int32Array): number {
     const found = new Cell();
-    const status = this.#calls.status('attributeGet', d, name, type, values.length, found.raw, new Uint8Array(values.buffer));
+    const status = this.#calls.status(
+      'attributeGet',
+      d,
+      name,
+      type,
+      values.length,
+      found.raw,
+      new Uint8Array(values.buffer),
+    );
     return status === 0 ? Math.min(found.value, values.length) : 0;
   }
 
@@ -220,7 +260,8 @@ export class CudnnGraphs {
     this.#set(op, kind.alpha, N.CUDNN_TYPE_FLOAT, Float32Array.of(1));
     this.#set(op, kind.alpha + 1, N.CUDNN_TYPE_FLOAT, Float32Array.of(0));
     this.#set(op, kind.alpha + 2, N.CUDNN_TYPE_BACKEND_DESCRIPTOR, int64(conv));
-    for (const name of ['x', 'filter', 'y'] as const) this.#set(op, kind[name], N.CUDNN_TYPE_BACKEND_DESCRIPTOR, int64(tensor(IDS[name], spec[name])));
+    for (const name of ['x', 'filter', 'y'] as const)
+      this.#set(op, kind[name], N.CUDNN_TYPE_BACKEND_DESCRIPTOR, int64(tensor(IDS[name], spec[name])));
     finalized(op);
     const graph = make(N.CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     this.#set(graph, N.CUDNN_ATTR_OPERATIONGRAPH_HANDLE, N.CUDNN_TYPE_HANDLE, int64(this.#handle));
@@ -233,7 +274,12 @@ export class CudnnGraphs {
     const engine = int64(make(N.CUDNN_BACKEND_ENGINE_DESCRIPTOR));
     if (this.#get(config, N.CUDNN_ATTR_ENGINECFG_ENGINE, N.CUDNN_TYPE_BACKEND_DESCRIPTOR, engine) === 0) return [];
     const notes = new Int32Array(16);
-    return [...notes.subarray(0, this.#get(Number(engine[0]), N.CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, N.CUDNN_TYPE_NUMERICAL_NOTE, notes))];
+    return [
+      ...notes.subarray(
+        0,
+        this.#get(Number(engine[0]), N.CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, N.CUDNN_TYPE_NUMERICAL_NOTE, notes),
+      ),
+    ];
   }
 
   #pack(x: Address, filter: Address, y: Address, workspace: Address): Handle {

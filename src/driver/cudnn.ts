@@ -14,8 +14,10 @@ import { Workspaces } from './workspace.js';
 export const CUDNN: LibrarySpec = { name: 'cuDNN', sonames: ['libcudnn.so.9', 'libcudnn.so'], vendor: 'cuda' };
 
 const handles = 'uintptr_t handle, uintptr_t first, uintptr_t second, uintptr_t conv, uintptr_t third';
-const measured = 'uintptr_t handle, uintptr_t d1, uintptr_t p1, uintptr_t d2, uintptr_t p2, uintptr_t conv, uintptr_t d3, uintptr_t p3, int wanted, void *found, void *results, uintptr_t workspace, size_t bytes';
-const running = 'uintptr_t handle, uintptr_t alpha, uintptr_t d1, uintptr_t p1, uintptr_t d2, uintptr_t p2, uintptr_t conv, int algo, uintptr_t workspace, size_t bytes, uintptr_t beta, uintptr_t d3, uintptr_t p3';
+const measured =
+  'uintptr_t handle, uintptr_t d1, uintptr_t p1, uintptr_t d2, uintptr_t p2, uintptr_t conv, uintptr_t d3, uintptr_t p3, int wanted, void *found, void *results, uintptr_t workspace, size_t bytes';
+const running =
+  'uintptr_t handle, uintptr_t alpha, uintptr_t d1, uintptr_t p1, uintptr_t d2, uintptr_t p2, uintptr_t conv, int algo, uintptr_t workspace, size_t bytes, uintptr_t beta, uintptr_t d3, uintptr_t p3';
 export const CUDNN_TABLE = {
   create: 'int cudnnCreate(void *handle)',
   destroy: 'int cudnnDestroy(uintptr_t handle)',
@@ -29,7 +31,8 @@ export const CUDNN_TABLE = {
   filterSet: 'int cudnnSetFilter4dDescriptor(uintptr_t desc, int type, int format, int k, int c, int h, int w)',
   filterDestroy: 'int cudnnDestroyFilterDescriptor(uintptr_t desc)',
   convCreate: 'int cudnnCreateConvolutionDescriptor(void *desc)',
-  convSet: 'int cudnnSetConvolution2dDescriptor(uintptr_t desc, int padH, int padW, int strideH, int strideW, int dilationH, int dilationW, int mode, int type)',
+  convSet:
+    'int cudnnSetConvolution2dDescriptor(uintptr_t desc, int padH, int padW, int strideH, int strideW, int dilationH, int dilationW, int mode, int type)',
   convGroups: 'int cudnnSetConvolutionGroupCount(uintptr_t desc, int groups)',
   convMath: 'int cudnnSetConvolutionMathType(uintptr_t desc, int math)',
   convDestroy: 'int cudnnDestroyConvolutionDescriptor(uintptr_t desc)',
@@ -60,15 +63,41 @@ export const CUDNN_NUMBERS = {
   CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED: 4004,
 } as const;
 /** One of the algorithms a search answers; the three kinds share the layout. */
-export const CUDNN_PERF = { size: 48, fields: { algo: 0, status: 4, time: 8, memory: 16, determinism: 24, mathType: 28 } } as const;
+export const CUDNN_PERF = {
+  size: 48,
+  fields: { algo: 0, status: 4, time: 8, memory: 16, determinism: 24, mathType: 28 },
+} as const;
 
 const N = CUDNN_NUMBERS;
-const TYPES: { readonly [D in ConvDType]: number } = { f32: N.CUDNN_DATA_FLOAT, f64: N.CUDNN_DATA_DOUBLE, f16: N.CUDNN_DATA_HALF, bf16: N.CUDNN_DATA_BFLOAT16 };
+const TYPES: { readonly [D in ConvDType]: number } = {
+  f32: N.CUDNN_DATA_FLOAT,
+  f64: N.CUDNN_DATA_DOUBLE,
+  f16: N.CUDNN_DATA_HALF,
+  bf16: N.CUDNN_DATA_BFLOAT16,
+};
 /** Which call serves a kind, and the order of its operands: two that are read, one that is written. */
 const KINDS = {
-  forward: { guess: 'guessForward', bytes: 'bytesForward', tune: 'tuneForward', run: 'runForward', order: ['x', 'filter', 'y'] },
-  'backward-data': { guess: 'guessData', bytes: 'bytesData', tune: 'tuneData', run: 'runData', order: ['filter', 'y', 'x'] },
-  'backward-filter': { guess: 'guessFilter', bytes: 'bytesFilter', tune: 'tuneFilter', run: 'runFilter', order: ['x', 'y', 'filter'] },
+  forward: {
+    guess: 'guessForward',
+    bytes: 'bytesForward',
+    tune: 'tuneForward',
+    run: 'runForward',
+    order: ['x', 'filter', 'y'],
+  },
+  'backward-data': {
+    guess: 'guessData',
+    bytes: 'bytesData',
+    tune: 'tuneData',
+    run: 'runData',
+    order: ['filter', 'y', 'x'],
+  },
+  'backward-filter': {
+    guess: 'guessFilter',
+    bytes: 'bytesFilter',
+    tune: 'tuneFilter',
+    run: 'runFilter',
+    order: ['x', 'y', 'filter'],
+  },
 } as const;
 const HALVES: readonly ConvDType[] = ['f16', 'bf16'];
 /** Rounds of runs: what calls the driver often is slow at first, and the host is never quiet. */
@@ -109,7 +138,10 @@ export function openCudnn(device: Device): Maybe<Dnn> {
   const v = raw.version();
   const version = `${Math.floor(v / 10000)}.${Math.floor(v / 100) % 100}.${v % 100}`;
   noteLibrary({ name: CUDNN.name, version });
-  const rules = { errorName: (s: number) => nativeString(raw.errorString(s)), outOfMemory: [N.CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED] };
+  const rules = {
+    errorName: (s: number) => nativeString(raw.errorString(s)),
+    outOfMemory: [N.CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED],
+  };
   const graph = new Calls(CUDNN_GRAPH_TABLE, library.bind(CUDNN_GRAPH_TABLE), rules);
   return new Cudnn(`cuDNN ${version}`, device, new Calls(CUDNN_TABLE, raw, rules), graph);
 }
@@ -168,7 +200,20 @@ class Cudnn implements Dnn {
   #buildGraph(graphs: CudnnGraphs, spec: ConvSpec): CudnnPlan | undefined {
     const engines = graphs.engines(spec, MOST_WORKSPACE);
     const [engine] = engines.plans;
-    if (engine) return { spec, x: 0, filter: 0, y: 0, conv: 0, algorithm: -1, math: 0, engines, engine, workspaceBytes: engine.workspaceBytes, description: describe(engine) };
+    if (engine)
+      return {
+        spec,
+        x: 0,
+        filter: 0,
+        y: 0,
+        conv: 0,
+        algorithm: -1,
+        math: 0,
+        engines,
+        engine,
+        workspaceBytes: engine.workspaceBytes,
+        description: describe(engine),
+      };
     graphs.release(engines);
     return undefined;
   }
@@ -188,9 +233,24 @@ class Cudnn implements Dnn {
     c.call('convSet', conv, ...spec.padding, ...spec.stride, ...spec.dilation, N.CUDNN_CROSS_CORRELATION, compute);
     c.call('convGroups', conv, spec.groups);
     // The default lets f32 go through TF32; FMA keeps it out.
-    const math = spec.dtype === 'f16' || spec.dtype === 'bf16' ? N.CUDNN_TENSOR_OP_MATH : spec.tf32 ? N.CUDNN_DEFAULT_MATH : N.CUDNN_FMA_MATH;
+    const math =
+      spec.dtype === 'f16' || spec.dtype === 'bf16'
+        ? N.CUDNN_TENSOR_OP_MATH
+        : spec.tf32
+          ? N.CUDNN_DEFAULT_MATH
+          : N.CUDNN_FMA_MATH;
     c.call('convMath', conv, math);
-    const plan: CudnnPlan = { spec, x: tensor(spec.x), filter, y: tensor(spec.y), conv, algorithm: -1, math, workspaceBytes: 0, description: key };
+    const plan: CudnnPlan = {
+      spec,
+      x: tensor(spec.x),
+      filter,
+      y: tensor(spec.y),
+      conv,
+      algorithm: -1,
+      math,
+      workspaceBytes: 0,
+      description: key,
+    };
     const kind = KINDS[spec.kind];
     const [first, second, third] = kind.order.map((o) => plan[o]);
     const results = nativeBlock(CUDNN_PERF.size * WANTED);
@@ -213,7 +273,11 @@ class Cudnn implements Dnn {
       const algorithm = view.getInt32(at + CUDNN_PERF.fields.algo, true);
       const math = view.getInt32(at + CUDNN_PERF.fields.mathType, true);
       this.#calls.call('convMath', plan.conv, math); // an answer holds for its math type
-      if (this.#calls.status(kind.bytes, this.#handle, first, second, plan.conv, third, algorithm, bytes.clear().raw) !== 0) continue;
+      if (
+        this.#calls.status(kind.bytes, this.#handle, first, second, plan.conv, third, algorithm, bytes.clear().raw) !==
+        0
+      )
+        continue;
       if (bytes.value > MOST_WORKSPACE) continue;
       plan.algorithm = algorithm;
       plan.math = math;
@@ -230,7 +294,8 @@ class Cudnn implements Dnn {
     this.#use(stream);
     if (p.conv !== 0) this.#tuneAlgorithms(p, { x, filter, y }, stream);
     if (!p.engines) return;
-    const algorithm = p.conv === 0 ? Infinity : this.#measure(() => this.#runAlgorithm(p, { x, filter, y }, stream), stream, Infinity);
+    const algorithm =
+      p.conv === 0 ? Infinity : this.#measure(() => this.#runAlgorithm(p, { x, filter, y }, stream), stream, Infinity);
     this.#tuneEngines(p, p.engines.plans, algorithm, (e) => this.#runEngine(e, x, filter, y, stream), stream);
   }
 
@@ -242,8 +307,20 @@ class Cudnn implements Dnn {
     const bytes = Math.max(p.workspaceBytes, 256 << 20);
     const chosen = { math: p.math, description: p.description };
     const status = this.#calls.status(
-      kind.tune, this.#handle, p[o1], data[o1], p[o2], data[o2], p.conv, p[o3], data[o3], WANTED, found.raw, results.address,
-      this.#workspaces.get(stream, bytes), bytes,
+      kind.tune,
+      this.#handle,
+      p[o1],
+      data[o1],
+      p[o2],
+      data[o2],
+      p.conv,
+      p[o3],
+      data[o3],
+      WANTED,
+      found.raw,
+      results.address,
+      this.#workspaces.get(stream, bytes),
+      bytes,
     );
     if (status === 0 && this.#take(p, results.buffer, found.int, true)) return;
     // The first choice stands; trying others has changed the math type.
@@ -279,7 +356,13 @@ class Cudnn implements Dnn {
   }
 
   /** Keeps the fastest engine that takes less than `best` milliseconds; one that fails is passed over. */
-  #tuneEngines(p: CudnnPlan, plans: readonly EnginePlan[], best: number, run: (e: EnginePlan) => void, stream: Stream): void {
+  #tuneEngines(
+    p: CudnnPlan,
+    plans: readonly EnginePlan[],
+    best: number,
+    run: (e: EnginePlan) => void,
+    stream: Stream,
+  ): void {
     for (const engine of plans) {
       const ms = this.#measure(() => run(engine), stream, best);
       if (ms >= best) continue;
@@ -305,7 +388,20 @@ class Cudnn implements Dnn {
     const beta = this.#scalars.address + (wide ? 16 : 4);
     const workspace = this.#workspaces.get(stream, p.workspaceBytes);
     this.#calls.call(
-      kind.run, this.#handle, alpha, p[o1], data[o1], p[o2], data[o2], p.conv, p.algorithm, workspace, p.workspaceBytes, beta, p[o3], data[o3],
+      kind.run,
+      this.#handle,
+      alpha,
+      p[o1],
+      data[o1],
+      p[o2],
+      data[o2],
+      p.conv,
+      p.algorithm,
+      workspace,
+      p.workspaceBytes,
+      beta,
+      p[o3],
+      data[o3],
     );
   }
 

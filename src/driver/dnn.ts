@@ -52,11 +52,15 @@ const outSize = (size: number, filter: number, padding: number, stride: number, 
 /** The rules of shape that hold for every library. */
 export function checkConv(s: ConvSpec): true | string {
   const sizes = [...s.x, ...s.filter, ...s.y];
-  if (sizes.some((d) => !Number.isInteger(d) || d < 1 || d > 0x7fffffff)) return `sizes ${sizes.join(', ')}; each must be 1 to 2^31-1`;
-  if ([s.x, s.filter, s.y].some((dims) => dims.reduce((a, b) => a * b, 1) > 0x7fffffff)) return 'a tensor has 2^31 elements or more, which these libraries do not take';
+  if (sizes.some((d) => !Number.isInteger(d) || d < 1 || d > 0x7fffffff))
+    return `sizes ${sizes.join(', ')}; each must be 1 to 2^31-1`;
+  if ([s.x, s.filter, s.y].some((dims) => dims.reduce((a, b) => a * b, 1) > 0x7fffffff))
+    return 'a tensor has 2^31 elements or more, which these libraries do not take';
   if (s.x[0] !== s.y[0]) return `batch of x is ${s.x[0]}, of y ${s.y[0]}`;
-  if (s.x[1] !== s.filter[1] * s.groups) return `x has ${s.x[1]} channels, the filter ${s.filter[1]} in each of ${s.groups} groups`;
-  if (s.y[1] !== s.filter[0] || s.filter[0] % s.groups !== 0) return `y has ${s.y[1]} channels, the filter ${s.filter[0]} in ${s.groups} groups`;
+  if (s.x[1] !== s.filter[1] * s.groups)
+    return `x has ${s.x[1]} channels, the filter ${s.filter[1]} in each of ${s.groups} groups`;
+  if (s.y[1] !== s.filter[0] || s.filter[0] % s.groups !== 0)
+    return `y has ${s.y[1]} channels, the filter ${s.filter[0]} in ${s.groups} groups`;
   for (const i of [0, 1] as const) {
     const want = outSize(s.x[2 + i], s.filter[2 + i], s.padding[i], s.stride[i], s.dilation[i]);
     if (s.y[2 + i] !== want) return `y is ${s.y[2 + i]} along spatial dimension ${i}, the formula gives ${want}`;

@@ -86,7 +86,14 @@ export interface Arguments {
   readonly size: number;
 }
 
-export const FUNCTION_ATTRIBUTES = ['maxThreadsPerBlock', 'staticShared', 'constantBytes', 'localBytes', 'registers', 'maxDynamicShared'] as const;
+export const FUNCTION_ATTRIBUTES = [
+  'maxThreadsPerBlock',
+  'staticShared',
+  'constantBytes',
+  'localBytes',
+  'registers',
+  'maxDynamicShared',
+] as const;
 export type FunctionAttribute = (typeof FUNCTION_ATTRIBUTES)[number];
 
 /** One device: its memory, streams, events, modules, launches and graphs. */
@@ -157,8 +164,17 @@ export interface Device {
    * With `early` it may begin while the launch before it ends, for kernels that wait by themselves; drivers that cannot do so begin in turn.
    */
   launch(
-    fn: Fn, gridX: number, gridY: number, gridZ: number, blockX: number, blockY: number, blockZ: number,
-    dynamicShared: number, stream: Stream, args: Arguments, early?: boolean,
+    fn: Fn,
+    gridX: number,
+    gridY: number,
+    gridZ: number,
+    blockX: number,
+    blockY: number,
+    blockZ: number,
+    dynamicShared: number,
+    stream: Stream,
+    args: Arguments,
+    early?: boolean,
   ): void;
 
   /** Work enqueued on the stream between the two is recorded, not run; the stream must not be the default one. */

@@ -15,7 +15,11 @@ class DryDevice extends EmuDevice {
     return ++this.#functions;
   }
   override functionAttribute(_fn: Fn, attribute: FunctionAttribute): number {
-    return attribute === 'maxThreadsPerBlock' ? this.info.maxThreadsPerBlock : attribute === 'maxDynamicShared' ? this.info.sharedPerBlockOptin : 0;
+    return attribute === 'maxThreadsPerBlock'
+      ? this.info.maxThreadsPerBlock
+      : attribute === 'maxDynamicShared'
+        ? this.info.sharedPerBlockOptin
+        : 0;
   }
   override setMaxDynamicShared(): void {}
   override launch(): void {}

@@ -2,22 +2,45 @@
 import { ArgumentError, DeviceError, DriverError } from '../base/errors.js';
 import type { Kernel } from '../emulator/code-object.js';
 import { describe } from '../emulator/executor.js';
-import { EMULATED_TARGETS, EmulatedGpu, type GpuOptions, type LaunchReport, type LoadedModule } from '../emulator/gpu.js';
+import {
+  EMULATED_TARGETS,
+  EmulatedGpu,
+  type GpuOptions,
+  type LaunchReport,
+  type LoadedModule,
+} from '../emulator/gpu.js';
 import { waveSize } from './compiler.js';
 import type {
-  Address, Arguments, Copy2D, Device, DeviceInfo, DeviceLibraries, Driver, Fn, FunctionAttribute, HostBuffer, Module, Stream,
+  Address,
+  Arguments,
+  Copy2D,
+  Device,
+  DeviceInfo,
+  DeviceLibraries,
+  Driver,
+  Fn,
+  FunctionAttribute,
+  HostBuffer,
+  Module,
+  Stream,
 } from './driver.js';
 import { nativeBlock, nativeView } from './ffi.js';
 import { ImmediateDevice } from './immediate.js';
 
 const SHARED = 64 << 10;
-interface LoadedKernel { readonly module: LoadedModule; readonly kernel: Kernel }
+interface LoadedKernel {
+  readonly module: LoadedModule;
+  readonly kernel: Kernel;
+}
 /** Called after every launch: counts that do not depend on the machine, and what checks found. Without one, findings are errors. */
 export type LaunchListener = (symbol: string, report: LaunchReport) => void;
 
 export class EmuDevice extends ImmediateDevice implements Device {
   readonly gpu: EmulatedGpu;
-  readonly libraries: DeviceLibraries = { blas: 'the emulator has no BLAS library', dnn: 'the emulator has no convolution library' };
+  readonly libraries: DeviceLibraries = {
+    blas: 'the emulator has no BLAS library',
+    dnn: 'the emulator has no convolution library',
+  };
   onLaunch: LaunchListener | undefined;
   readonly #modules: (LoadedModule | undefined)[] = [];
   readonly #kernels: LoadedKernel[] = [];
@@ -51,7 +74,8 @@ export class EmuDevice extends ImmediateDevice implements Device {
   memset32(address: Address, word: number, count: number, stream: Stream): void {
     this.enqueue(stream, () => {
       const range = this.gpu.memory.range(address, count * 4, 'memset32');
-      if (range.byteOffset % 4) throw new ArgumentError(`memset32(0x${address.toString(16)}): the address is no multiple of 4`);
+      if (range.byteOffset % 4)
+        throw new ArgumentError(`memset32(0x${address.toString(16)}): the address is no multiple of 4`);
       new Uint32Array(range.buffer, range.byteOffset, count).fill(word);
     });
   }
@@ -70,16 +94,22 @@ export class EmuDevice extends ImmediateDevice implements Device {
     this.enqueue(stream, () => nativeView(host, bytes).set(this.gpu.memory.range(src, bytes, 'copyOutAsync')));
   }
   copy(dst: Address, src: Address, bytes: number, stream: Stream): void {
-    this.enqueue(stream, () => this.gpu.memory.range(dst, bytes, 'copy').set(this.gpu.memory.range(src, bytes, 'copy')));
+    this.enqueue(stream, () =>
+      this.gpu.memory.range(dst, bytes, 'copy').set(this.gpu.memory.range(src, bytes, 'copy')),
+    );
   }
   copyPeer(dst: Address, from: Device, src: Address, bytes: number, stream: Stream): void {
     if (!(from instanceof EmuDevice)) throw new ArgumentError('copyPeer: the other device is not an emulated one');
-    this.enqueue(stream, () => this.gpu.memory.range(dst, bytes, 'copyPeer').set(from.gpu.memory.range(src, bytes, 'copyPeer')));
+    this.enqueue(stream, () =>
+      this.gpu.memory.range(dst, bytes, 'copyPeer').set(from.gpu.memory.range(src, bytes, 'copyPeer')),
+    );
   }
   copy2D(c: Copy2D, stream: Stream): void {
     this.enqueue(stream, () => {
       for (let row = 0; row < c.height; row++) {
-        this.gpu.memory.range(c.dst + row * c.dstPitch, c.width, 'copy2D').set(this.gpu.memory.range(c.src + row * c.srcPitch, c.width, 'copy2D'));
+        this.gpu.memory
+          .range(c.dst + row * c.dstPitch, c.width, 'copy2D')
+          .set(this.gpu.memory.range(c.src + row * c.srcPitch, c.width, 'copy2D'));
       }
     });
   }
@@ -103,38 +133,76 @@ export class EmuDevice extends ImmediateDevice implements Device {
   }
   /** Offsets and sizes of a kernel's parameters as its metadata has them. */
   describe(fn: Fn): string {
-    return this.#kernels[fn - 1].kernel.args.filter((a) => !a.kind.startsWith('hidden_')).map((a) => `${a.offset}:${a.size}`).join(' ');
+    return this.#kernels[fn - 1].kernel.args
+      .filter((a) => !a.kind.startsWith('hidden_'))
+      .map((a) => `${a.offset}:${a.size}`)
+      .join(' ');
   }
   functionAttribute(fn: Fn, attribute: FunctionAttribute): number {
     const { kernel } = this.#kernels[fn - 1];
     const known: Record<FunctionAttribute, number> = {
-      maxThreadsPerBlock: kernel.maxThreads, staticShared: kernel.ldsBytes, constantBytes: 0, localBytes: kernel.privateBytes,
-      registers: kernel.vgprs, maxDynamicShared: SHARED - kernel.ldsBytes,
+      maxThreadsPerBlock: kernel.maxThreads,
+      staticShared: kernel.ldsBytes,
+      constantBytes: 0,
+      localBytes: kernel.privateBytes,
+      registers: kernel.vgprs,
+      maxDynamicShared: SHARED - kernel.ldsBytes,
     };
     return known[attribute];
   }
   setMaxDynamicShared(fn: Fn, bytes: number): void {
     const { kernel } = this.#kernels[fn - 1];
-    if (kernel.ldsBytes + bytes > SHARED) throw new DriverError(`setMaxDynamicShared(${kernel.name}, ${bytes}): at most ${SHARED - kernel.ldsBytes} bytes`);
+    if (kernel.ldsBytes + bytes > SHARED)
+      throw new DriverError(`setMaxDynamicShared(${kernel.name}, ${bytes}): at most ${SHARED - kernel.ldsBytes} bytes`);
   }
   launch(
-    fn: Fn, gridX: number, gridY: number, gridZ: number, blockX: number, blockY: number, blockZ: number,
-    dynamicShared: number, stream: Stream, args: Arguments,
+    fn: Fn,
+    gridX: number,
+    gridY: number,
+    gridZ: number,
+    blockX: number,
+    blockY: number,
+    blockZ: number,
+    dynamicShared: number,
+    stream: Stream,
+    args: Arguments,
   ): void {
     const { module, kernel } = this.#kernels[fn - 1];
     const packed = nativeView(args.address, args.size).slice();
     this.enqueue(stream, () => {
-      const report = this.gpu.launch(module, kernel.name, [gridX, gridY, gridZ], [blockX, blockY, blockZ], packed, dynamicShared);
+      const report = this.gpu.launch(
+        module,
+        kernel.name,
+        [gridX, gridY, gridZ],
+        [blockX, blockY, blockZ],
+        packed,
+        dynamicShared,
+      );
       if (this.onLaunch) this.onLaunch(kernel.name, report);
-      else if (report.findings.length > 0) throw new DriverError(`${report.findings.length} findings in a checked launch:\n  ${report.findings.map(describe).join('\n  ')}`);
+      else if (report.findings.length > 0)
+        throw new DriverError(
+          `${report.findings.length} findings in a checked launch:\n  ${report.findings.map(describe).join('\n  ')}`,
+        );
     });
   }
 }
 
 /** 4 GiB is what one WebAssembly memory addresses. */
 const info = (arch: string): DeviceInfo => ({
-  name: `emulated ${arch}`, arch, fullArch: arch, warp: waveSize(arch), multiprocessors: 4, maxThreadsPerBlock: 1024, maxThreadsPerMultiprocessor: 2048,
-  sharedPerBlock: SHARED, sharedPerBlockOptin: SHARED, registersPerBlock: 65536, l2Bytes: 4 << 20, totalBytes: 4 * 2 ** 30 - 65536, integrated: false, memoryPools: true,
+  name: `emulated ${arch}`,
+  arch,
+  fullArch: arch,
+  warp: waveSize(arch),
+  multiprocessors: 4,
+  maxThreadsPerBlock: 1024,
+  maxThreadsPerMultiprocessor: 2048,
+  sharedPerBlock: SHARED,
+  sharedPerBlockOptin: SHARED,
+  registersPerBlock: 65536,
+  l2Bytes: 4 << 20,
+  totalBytes: 4 * 2 ** 30 - 65536,
+  integrated: false,
+  memoryPools: true,
 });
 
 let opened: Driver | undefined;
@@ -143,11 +211,17 @@ const devices = new Map<number, EmuDevice>();
 export function openEmu(): Driver {
   const arch = (ordinal: number): string => {
     const found = EMULATED_TARGETS[ordinal];
-    if (found === undefined) throw new DeviceError(`emu: there is no device ${ordinal}; emulated are ${EMULATED_TARGETS.map((t) => `emu:${t}`).join(', ')}`);
+    if (found === undefined)
+      throw new DeviceError(
+        `emu: there is no device ${ordinal}; emulated are ${EMULATED_TARGETS.map((t) => `emu:${t}`).join(', ')}`,
+      );
     return found;
   };
   opened ??= {
-    name: 'emu', version: 'emulated AMD GPU', deviceCount: EMULATED_TARGETS.length, info: (n) => info(arch(n)),
+    name: 'emu',
+    version: 'emulated AMD GPU',
+    deviceCount: EMULATED_TARGETS.length,
+    info: (n) => info(arch(n)),
     open: (n) => {
       const known = devices.get(n);
       if (known) return known;
@@ -165,6 +239,9 @@ export function openEmu(): Driver {
 /** The emulated device of a target: 'gfx1030'. */
 export function openEmulated(target: string): EmuDevice {
   const n = (EMULATED_TARGETS as readonly string[]).indexOf(target || 'gfx1030');
-  if (n < 0) throw new DeviceError(`emu:${target}: there is no such device; emulated are ${EMULATED_TARGETS.map((t) => `emu:${t}`).join(', ')}`);
+  if (n < 0)
+    throw new DeviceError(
+      `emu:${target}: there is no such device; emulated are ${EMULATED_TARGETS.map((t) => `emu:${t}`).join(', ')}`,
+    );
   return openEmu().open(n) as EmuDevice;
 }

@@ -57,7 +57,9 @@ export class Library {
     try {
       return this.#handle.func(prototype) as unknown as Native;
     } catch (cause) {
-      throw new DeviceError(`${this.name}: ${this.path} lacks ${symbolOf(prototype)}; it is older than wick supports`, { cause });
+      throw new DeviceError(`${this.name}: ${this.path} lacks ${symbolOf(prototype)}; it is older than wick supports`, {
+        cause,
+      });
     }
   }
 
@@ -90,7 +92,9 @@ export function openLibrary(spec: LibrarySpec): Library | string {
   if (known !== undefined) return known;
   const result = search(spec);
   opened.set(spec.name, result);
-  noteLibrary(typeof result === 'string' ? { name: spec.name, missing: result } : { name: spec.name, found: result.path });
+  noteLibrary(
+    typeof result === 'string' ? { name: spec.name, missing: result } : { name: spec.name, found: result.path },
+  );
   return result;
 }
 
@@ -100,15 +104,22 @@ function search(spec: LibrarySpec): Library | string {
   for (const soname of spec.sonames) {
     // A bare name lets the loader use LD_LIBRARY_PATH, its cache and the system's folders; only WICK_LIBRARY_PATH comes before it.
     const own = ownDirs().map((d) => join(d, soname));
-    const candidates = [...own, soname, ...dirs.map((d) => join(d, soname)).filter((p) => !own.includes(p))].filter((p) => p === soname || existsSync(p));
+    const candidates = [...own, soname, ...dirs.map((d) => join(d, soname)).filter((p) => !own.includes(p))].filter(
+      (p) => p === soname || existsSync(p),
+    );
     for (const path of candidates) {
       try {
-        if (spec.beside && path !== soname) list(dirname(path), spec.beside).forEach((p) => held.push(koffi.load(p, { lazy: true })));
+        if (spec.beside && path !== soname)
+          list(dirname(path), spec.beside).forEach((p) => held.push(koffi.load(p, { lazy: true })));
         const handle = koffi.load(path, { lazy: true });
         return new Library(spec.name, loadedFile(soname) ?? path, handle);
       } catch (e) {
         const why = (e as Error).message.replace(/^Failed to load shared library: /, '');
-        if (!why.startsWith(`${soname}: cannot open`) && !why.startsWith('cannot open shared object file: No such file')) broken.push(`${path}: ${why}`);
+        if (
+          !why.startsWith(`${soname}: cannot open`) &&
+          !why.startsWith('cannot open shared object file: No such file')
+        )
+          broken.push(`${path}: ${why}`);
       }
     }
   }
@@ -129,13 +140,20 @@ function loadedFile(soname: string): string | undefined {
 
 const list = (dir: string, keep: RegExp): string[] => {
   try {
-    return readdirSync(dir).filter((n) => keep.test(n)).sort().reverse().map((n) => join(dir, n));
+    return readdirSync(dir)
+      .filter((n) => keep.test(n))
+      .sort()
+      .reverse()
+      .map((n) => join(dir, n));
   } catch {
     return []; // a folder that is not there holds nothing
   }
 };
-const present = (dirs: (string | undefined)[]): string[] => [...new Set(dirs.filter((d): d is string => d !== undefined && existsSync(d)))];
-const env = (name: string, ...tail: string[]): string | undefined => process.env[name] && join(process.env[name], ...tail);
+const present = (dirs: (string | undefined)[]): string[] => [
+  ...new Set(dirs.filter((d): d is string => d !== undefined && existsSync(d))),
+];
+const env = (name: string, ...tail: string[]): string | undefined =>
+  process.env[name] && join(process.env[name], ...tail);
 
 const ownDirs = (): string[] => (process.env.WICK_LIBRARY_PATH ?? '').split(delimiter).filter(Boolean);
 
@@ -144,16 +162,40 @@ export function libraryDirs(vendor: LibrarySpec['vendor']): string[] {
   const own = ownDirs();
   if (vendor === 'host') return present(own);
   if (vendor === 'rocm') {
-    return present([...own, env('ROCM_PATH', 'lib'), '/opt/rocm/lib', ...list('/opt', /^rocm-/).map((d) => join(d, 'lib'))]);
+    return present([
+      ...own,
+      env('ROCM_PATH', 'lib'),
+      '/opt/rocm/lib',
+      ...list('/opt', /^rocm-/).map((d) => join(d, 'lib')),
+    ]);
   }
-  const onPath = (process.env.PATH ?? '').split(delimiter).filter((d) => existsSync(join(d, 'python3'))).map((d) => join(dirname(d), 'lib'));
-  const pythons = [...new Set([env('VIRTUAL_ENV', 'lib'), env('CONDA_PREFIX', 'lib'), ...onPath, '/opt/conda/lib', '/usr/local/lib', join(homedir(), '.local/lib'), '/usr/lib'])]
+  const onPath = (process.env.PATH ?? '')
+    .split(delimiter)
+    .filter((d) => existsSync(join(d, 'python3')))
+    .map((d) => join(dirname(d), 'lib'));
+  const pythons = [
+    ...new Set([
+      env('VIRTUAL_ENV', 'lib'),
+      env('CONDA_PREFIX', 'lib'),
+      ...onPath,
+      '/opt/conda/lib',
+      '/usr/local/lib',
+      join(homedir(), '.local/lib'),
+      '/usr/lib',
+    ]),
+  ]
     .flatMap((d) => (d ? list(d, /^python3/) : []))
     .flatMap((d) => [join(d, 'site-packages/nvidia'), join(d, 'dist-packages/nvidia')])
     .flatMap((d) => list(d, /./).map((p) => join(p, 'lib')));
   return present([
-    ...own, env('CUDA_HOME', 'lib64'), env('CUDA_PATH', 'lib64'), env('CONDA_PREFIX', 'lib'),
-    '/usr/local/cuda/lib64', ...list('/usr/local', /^cuda-/).map((d) => join(d, 'lib64')), '/usr/lib/wsl/lib', ...pythons,
+    ...own,
+    env('CUDA_HOME', 'lib64'),
+    env('CUDA_PATH', 'lib64'),
+    env('CONDA_PREFIX', 'lib'),
+    '/usr/local/cuda/lib64',
+    ...list('/usr/local', /^cuda-/).map((d) => join(d, 'lib64')),
+    '/usr/lib/wsl/lib',
+    ...pythons,
   ]);
 }
 
@@ -170,7 +212,8 @@ export function nativeBlock(bytes: number): NativeBlock {
 }
 
 /** Bytes at a native address, valid as long as their owner keeps them. */
-export const nativeView = (address: number, bytes: number): Uint8Array => new Uint8Array(koffi.view(BigInt(address), bytes));
+export const nativeView = (address: number, bytes: number): Uint8Array =>
+  new Uint8Array(koffi.view(BigInt(address), bytes));
 /** The text at a native `const char *`; '' for null. */
 export const nativeString = (address: number): string => (address === 0 ? '' : koffi.decode.string(BigInt(address)));
 

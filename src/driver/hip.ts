@@ -2,7 +2,18 @@
 import { ArgumentError, DeviceError } from '../base/errors.js';
 import { Calls, type CallRules } from './checked.js';
 import { orSentence, text } from './cuda.js';
-import type { Copy2D, Device, DeviceInfo, DeviceLibraries, Driver, Fn, Graph, GraphExec, Module, Stream } from './driver.js';
+import type {
+  Copy2D,
+  Device,
+  DeviceInfo,
+  DeviceLibraries,
+  Driver,
+  Fn,
+  Graph,
+  GraphExec,
+  Module,
+  Stream,
+} from './driver.js';
 import { Cell, nativeString, noteLibrary, openLibrary, type LibrarySpec } from './ffi.js';
 import { HIP_NUMBERS as N, HIP_PROPERTIES } from './structs.js';
 import { vendorDriver, type VendorRules, type VendorTable } from './vendor.js';
@@ -26,12 +37,18 @@ export const HIP_TABLE = {
   deviceTotalMem: 'int hipDeviceTotalMem(void *bytes, int device)',
   deviceAttribute: 'int hipDeviceGetAttribute(void *value, int attribute, int device)',
   properties5: 'int hipGetDeviceProperties(void *properties, int device)',
-  properties6: { optional: 'int hipGetDevicePropertiesR0600(void *properties, int device)', since: 'it came with ROCm 6.0' },
+  properties6: {
+    optional: 'int hipGetDevicePropertiesR0600(void *properties, int device)',
+    since: 'it came with ROCm 6.0',
+  },
   deviceSync: 'int hipDeviceSynchronize()',
   errorName: 'uintptr_t hipGetErrorName(int error)',
   memAlloc: 'int hipMalloc(void *address, size_t bytes)',
   memFree: 'int hipFree(uintptr_t address)',
-  memAllocAsync: { optional: 'int hipMallocAsync(void *address, size_t bytes, uintptr_t stream)', since: 'it came with ROCm 5.1' },
+  memAllocAsync: {
+    optional: 'int hipMallocAsync(void *address, size_t bytes, uintptr_t stream)',
+    since: 'it came with ROCm 5.1',
+  },
   memFreeAsync: { optional: 'int hipFreeAsync(uintptr_t address, uintptr_t stream)', since: 'it came with ROCm 5.1' },
   memInfo: 'int hipMemGetInfo(void *free, void *total)',
   hostAlloc: 'int hipHostMalloc(void *address, size_t bytes, uint flags)',
@@ -41,8 +58,10 @@ export const HIP_TABLE = {
   copyHtoD: 'int hipMemcpyHtoDAsync(uintptr_t dst, void *src, size_t bytes, uintptr_t stream)',
   copyDtoH: 'int hipMemcpyDtoHAsync(void *dst, uintptr_t src, size_t bytes, uintptr_t stream)',
   copyDtoD: 'int hipMemcpyDtoDAsync(uintptr_t dst, uintptr_t src, size_t bytes, uintptr_t stream)',
-  copyPeer: 'int hipMemcpyPeerAsync(uintptr_t dst, int dstDevice, uintptr_t src, int srcDevice, size_t bytes, uintptr_t stream)',
-  copy2D: 'int hipMemcpy2DAsync(uintptr_t dst, size_t dstPitch, uintptr_t src, size_t srcPitch, size_t width, size_t height, int kind, uintptr_t stream)',
+  copyPeer:
+    'int hipMemcpyPeerAsync(uintptr_t dst, int dstDevice, uintptr_t src, int srcDevice, size_t bytes, uintptr_t stream)',
+  copy2D:
+    'int hipMemcpy2DAsync(uintptr_t dst, size_t dstPitch, uintptr_t src, size_t srcPitch, size_t width, size_t height, int kind, uintptr_t stream)',
   streamCreate: 'int hipStreamCreateWithFlags(void *stream, uint flags)',
   streamDestroy: 'int hipStreamDestroy(uintptr_t stream)',
   streamQuery: 'int hipStreamQuery(uintptr_t stream)',
@@ -58,8 +77,10 @@ export const HIP_TABLE = {
   moduleUnload: 'int hipModuleUnload(uintptr_t module)',
   moduleFunction: 'int hipModuleGetFunction(void *function, uintptr_t module, const char *name)',
   funcAttribute: 'int hipFuncGetAttribute(void *value, int attribute, uintptr_t function)',
-  occupancy: 'int hipModuleOccupancyMaxActiveBlocksPerMultiprocessor(void *blocks, uintptr_t function, int threads, size_t shared)',
-  launch: 'int hipModuleLaunchKernel(uintptr_t f, uint gx, uint gy, uint gz, uint bx, uint by, uint bz, uint shared, uintptr_t stream, uintptr_t params, uintptr_t extra)',
+  occupancy:
+    'int hipModuleOccupancyMaxActiveBlocksPerMultiprocessor(void *blocks, uintptr_t function, int threads, size_t shared)',
+  launch:
+    'int hipModuleLaunchKernel(uintptr_t f, uint gx, uint gy, uint gz, uint bx, uint by, uint bz, uint shared, uintptr_t stream, uintptr_t params, uintptr_t extra)',
   beginCapture: 'int hipStreamBeginCapture(uintptr_t stream, int mode)',
   endCapture: 'int hipStreamEndCapture(uintptr_t stream, void *graph)',
   instantiate: 'int hipGraphInstantiateWithFlags(void *exec, uintptr_t graph, uint64_t flags)',
@@ -74,7 +95,10 @@ export function openHip(): Driver {
   const library = openLibrary(LIBHIP);
   if (typeof library === 'string') throw new DeviceError(`no AMD runtime: ${library}`);
   const raw = library.bind(HIP_TABLE);
-  const rules: CallRules = { errorName: (status) => nativeString(raw.errorName(status)) || 'unknown HIP error', outOfMemory: [N.hipErrorOutOfMemory] };
+  const rules: CallRules = {
+    errorName: (status) => nativeString(raw.errorName(status)) || 'unknown HIP error',
+    outOfMemory: [N.hipErrorOutOfMemory],
+  };
   const calls = new Calls(HIP_TABLE, raw, rules);
   const cell = new Cell();
   // Answered without a GPU in some releases only; the version then stays unknown.
@@ -84,10 +108,16 @@ export function openHip(): Driver {
   const status = calls.status('init', 0) || calls.status('deviceCount', cell.clear().raw);
   const where = `${library.path} (HIP ${version})`;
   const visible = `HIP_VISIBLE_DEVICES is ${process.env.HIP_VISIBLE_DEVICES ?? process.env.ROCR_VISIBLE_DEVICES ?? 'not set'}`;
-  if (status !== 0) throw new DeviceError(`no AMD GPU: ${where} says ${rules.errorName(status)} (${status}); ${visible}`);
+  if (status !== 0)
+    throw new DeviceError(`no AMD GPU: ${where} says ${rules.errorName(status)} (${status}); ${visible}`);
   const deviceCount = cell.int;
   if (deviceCount === 0) throw new DeviceError(`no AMD GPU: ${where} sees none; ${visible}`);
-  return vendorDriver({ name: 'hip', version: `HIP ${version}`, deviceCount }, (o) => hipInfo(calls, o), calls, hipRules(calls));
+  return vendorDriver(
+    { name: 'hip', version: `HIP ${version}`, deviceCount },
+    (o) => hipInfo(calls, o),
+    calls,
+    hipRules(calls),
+  );
 }
 
 /** 50221153 is 5.2.21153. */
@@ -112,7 +142,9 @@ function hipInfo(calls: Calls<typeof HIP_TABLE>, ordinal: number): DeviceInfo {
   calls.call('deviceTotalMem', cell.clear().raw, ordinal);
   const totalBytes = cell.value;
   const shared = attribute(N.hipDeviceAttributeMaxSharedMemoryPerBlock);
-  const pools = calls.status('deviceAttribute', cell.clear().raw, N.hipDeviceAttributeMemoryPoolsSupported, ordinal) === 0 && cell.int !== 0;
+  const pools =
+    calls.status('deviceAttribute', cell.clear().raw, N.hipDeviceAttributeMemoryPoolsSupported, ordinal) === 0 &&
+    cell.int !== 0;
   return {
     name: text(name),
     arch: plainArch(fullArch),
@@ -157,11 +189,13 @@ function hipRules(calls: Calls<typeof HIP_TABLE>): VendorRules {
     },
     // hipFuncSetAttribute takes host functions only, and AMD has no limit to raise.
     setMaxDynamicShared: (_fn: Fn, bytes: number, info: DeviceInfo) => {
-      if (bytes > info.sharedPerBlock) throw new ArgumentError(`setMaxDynamicShared: ${bytes} bytes; ${info.name} has ${info.sharedPerBlock} a block`);
+      if (bytes > info.sharedPerBlock)
+        throw new ArgumentError(`setMaxDynamicShared: ${bytes} bytes; ${info.name} has ${info.sharedPerBlock} a block`);
     },
     updateGraph: (exec: GraphExec, graph: Graph): boolean => {
       const status = calls.status('graphUpdate', exec, graph, node.clear().raw, result.clear().raw);
-      if (status !== 0 && status !== N.hipErrorGraphExecUpdateFailure) throw calls.error('graphUpdate', [exec, graph], status);
+      if (status !== 0 && status !== N.hipErrorGraphExecUpdateFailure)
+        throw calls.error('graphUpdate', [exec, graph], status);
       return status === 0;
     },
     libraries: hipLibraries,

@@ -5,9 +5,16 @@ import type { Device, Maybe } from './driver.js';
 import { Cell, noteLibrary, openLibrary, type LibrarySpec } from './ffi.js';
 import { LtBlas, ltTable, made, type LtNumbers } from './lt.js';
 
-export const HIPBLASLT: LibrarySpec = { name: 'hipBLASLt', sonames: ['libhipblaslt.so.1', 'libhipblaslt.so.0', 'libhipblaslt.so'], vendor: 'rocm' };
+export const HIPBLASLT: LibrarySpec = {
+  name: 'hipBLASLt',
+  sonames: ['libhipblaslt.so.1', 'libhipblaslt.so.0', 'libhipblaslt.so'],
+  vendor: 'rocm',
+};
 
-export const HIPBLASLT_TABLE = { ...ltTable('hipblasLt'), version: 'int hipblasLtGetVersion(uintptr_t handle, void *version)' } as const;
+export const HIPBLASLT_TABLE = {
+  ...ltTable('hipblasLt'),
+  version: 'int hipblasLtGetVersion(uintptr_t handle, void *version)',
+} as const;
 
 export const HIPBLASLT_NUMBERS = {
   layout: { batchCount: 0, batchStride: 1 },
@@ -21,8 +28,18 @@ export const HIPBLASLT_NUMBERS = {
 } as const satisfies LtNumbers;
 
 export const HIPBLAS_STATUS = [
-  'SUCCESS', 'NOT_INITIALIZED', 'ALLOC_FAILED', 'INVALID_VALUE', 'MAPPING_ERROR', 'EXECUTION_FAILED',
-  'INTERNAL_ERROR', 'NOT_SUPPORTED', 'ARCH_MISMATCH', 'HANDLE_IS_NULLPTR', 'INVALID_ENUM', 'UNKNOWN',
+  'SUCCESS',
+  'NOT_INITIALIZED',
+  'ALLOC_FAILED',
+  'INVALID_VALUE',
+  'MAPPING_ERROR',
+  'EXECUTION_FAILED',
+  'INTERNAL_ERROR',
+  'NOT_SUPPORTED',
+  'ARCH_MISMATCH',
+  'HANDLE_IS_NULLPTR',
+  'INVALID_ENUM',
+  'UNKNOWN',
 ] as const;
 const ALLOC_FAILED = HIPBLAS_STATUS.indexOf('ALLOC_FAILED');
 /** ROCm 6.2: the data type and compute type numbers before it were others. */
@@ -32,7 +49,10 @@ export function openHipblasLt(device: Device): Maybe<Blas> {
   const library = openLibrary(HIPBLASLT);
   if (typeof library === 'string') return library;
   const raw = library.bind(HIPBLASLT_TABLE);
-  const rules = { errorName: (s: number) => `HIPBLAS_STATUS_${HIPBLAS_STATUS[s] ?? 'UNKNOWN'}`, outOfMemory: [ALLOC_FAILED] };
+  const rules = {
+    errorName: (s: number) => `HIPBLAS_STATUS_${HIPBLAS_STATUS[s] ?? 'UNKNOWN'}`,
+    outOfMemory: [ALLOC_FAILED],
+  };
   const calls = new Calls(HIPBLASLT_TABLE, raw, rules);
   const handle = made((cell) => calls.call('create', cell));
   const cell = new Cell();
@@ -41,6 +61,7 @@ export function openHipblasLt(device: Device): Maybe<Blas> {
   const v = cell.int;
   const version = `${Math.floor(v / 100000)}.${Math.floor(v / 100) % 1000}.${v % 100}`;
   noteLibrary({ name: HIPBLASLT.name, version });
-  if (v < OLDEST) return `hipBLASLt ${version} at ${library.path} is older than 0.8 (ROCm 6.2), the oldest wick speaks to`;
+  if (v < OLDEST)
+    return `hipBLASLt ${version} at ${library.path} is older than 0.8 (ROCm 6.2), the oldest wick speaks to`;
   return new LtBlas(`hipBLASLt ${version}`, device, calls, HIPBLASLT_NUMBERS);
 }

@@ -7,7 +7,11 @@ import type { Maybe } from './driver.js';
 import { Cell, Library, nativeString, noteLibrary, openLibrary, type LibrarySpec } from './ffi.js';
 import { LIBHIP, plainArch } from './hip.js';
 
-export const HIPRTC: LibrarySpec = { name: 'hipRTC', sonames: ['libhiprtc.so.7', 'libhiprtc.so.6', 'libhiprtc.so.5', 'libhiprtc.so'], vendor: 'rocm' };
+export const HIPRTC: LibrarySpec = {
+  name: 'hipRTC',
+  sonames: ['libhiprtc.so.7', 'libhiprtc.so.6', 'libhiprtc.so.5', 'libhiprtc.so'],
+  vendor: 'rocm',
+};
 
 export const HIPRTC_TABLE = {
   ...rtcTable('hiprtc'),
@@ -26,7 +30,10 @@ function open(): Maybe<Compiler> {
   const library = find();
   if (typeof library === 'string') return library;
   const raw = library.bind(HIPRTC_TABLE);
-  const calls = new Calls(HIPRTC_TABLE, raw, { errorName: (s) => nativeString(raw.errorString(s)), outOfMemory: [OUT_OF_MEMORY] });
+  const calls = new Calls(HIPRTC_TABLE, raw, {
+    errorName: (s) => nativeString(raw.errorString(s)),
+    outOfMemory: [OUT_OF_MEMORY],
+  });
   const [major, minor] = [new Cell(), new Cell()];
   calls.call('version', major.raw, minor.raw);
   // It calls itself 9.0 in every release; the file's name holds the release.
@@ -59,8 +66,11 @@ function hiprtcCompiler(calls: Calls<typeof HIPRTC_TABLE>, version: string): Com
   ];
   const accepts = (arch: string): true | string => {
     targets ??= comgrTargets(Number.parseInt(version, 10));
-    if (typeof targets === 'string') return `hipRTC ${version} cannot be used safely: its targets are unknown, and it aborts on an unknown one: ${targets}`;
-    return targets.has(plainArch(arch)) ? true : `hipRTC ${version} does not know the target '${arch}'; it knows ${[...targets].join(', ')}`;
+    if (typeof targets === 'string')
+      return `hipRTC ${version} cannot be used safely: its targets are unknown, and it aborts on an unknown one: ${targets}`;
+    return targets.has(plainArch(arch))
+      ? true
+      : `hipRTC ${version} does not know the target '${arch}'; it knows ${[...targets].join(', ')}`;
   };
   return {
     name: 'hipRTC',
@@ -71,7 +81,10 @@ function hiprtcCompiler(calls: Calls<typeof HIPRTC_TABLE>, version: string): Com
       const ok = accepts(request.arch);
       if (ok !== true) throw new CompileError(`hipRTC ${request.name}: ${ok}`);
       return compileProgram('hipRTC', calls, request, options(request), (program) =>
-        fetchBytes((c) => calls.call('codeSize', program, c), (t) => calls.call('code', program, t)),
+        fetchBytes(
+          (c) => calls.call('codeSize', program, c),
+          (t) => calls.call('code', program, t),
+        ),
       );
     },
   };

@@ -10,7 +10,14 @@ import { CompileError } from '../base/errors.js';
 export type Sanitizer = 'none' | 'address' | 'thread';
 export const SANITIZER_FLAGS: Readonly<Record<Sanitizer, readonly string[]>> = {
   none: ['-Og'], // kernels of tests run once or twice: compiling them is most of the time
-  address: ['-O1', '-g1', '-fno-omit-frame-pointer', '-fsanitize=address,undefined', '-fsanitize-sections=gpushared', '-fno-sanitize-recover=undefined'],
+  address: [
+    '-O1',
+    '-g1',
+    '-fno-omit-frame-pointer',
+    '-fsanitize=address,undefined',
+    '-fsanitize-sections=gpushared',
+    '-fno-sanitize-recover=undefined',
+  ],
   thread: ['-O1', '-g1', '-fsanitize=thread'],
 };
 /** No contraction, wrapping integers: what the kernels are promised everywhere. */
@@ -23,17 +30,28 @@ const command = (): string => process.env.CXX ?? 'g++';
 /** 'g++ (Debian 12.2.0) 12.2.0', or a CompileError that says what is missing. */
 export function hostCompiler(): string {
   try {
-    return (versionLine ??= execFileSync(command(), ['--version'], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).split('\n')[0]);
+    return (versionLine ??= execFileSync(command(), ['--version'], {
+      encoding: 'utf8',
+      stdio: ['ignore', 'pipe', 'ignore'],
+    }).split('\n')[0]);
   } catch (cause) {
-    throw new CompileError(`no C++ compiler: "${command()}" does not run; the sim driver compiles kernels with g++ (or what CXX names)`, { cause });
+    throw new CompileError(
+      `no C++ compiler: "${command()}" does not run; the sim driver compiles kernels with g++ (or what CXX names)`,
+      { cause },
+    );
   }
 }
 
-export const cacheDir = (): string => join(process.env.WICK_CACHE_DIR || join(process.env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'wick'), 'sim');
+export const cacheDir = (): string =>
+  join(process.env.WICK_CACHE_DIR || join(process.env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'wick'), 'sim');
 
 function place(source: string, sanitizer: Sanitizer, executable: boolean): { path: string; flags: string[] } {
   const flags = [...SANITIZER_FLAGS[sanitizer], executable ? '-pie' : '-shared', ...COMMON];
-  const key = createHash('sha256').update(JSON.stringify([hostCompiler(), process.arch, flags])).update(source).digest('hex').slice(0, 32);
+  const key = createHash('sha256')
+    .update(JSON.stringify([hostCompiler(), process.arch, flags]))
+    .update(source)
+    .digest('hex')
+    .slice(0, 32);
   return { path: join(cacheDir(), `${key}${executable ? '' : '.so'}`), flags };
 }
 /** The file gets its name only when it is whole, so that processes may compile the same thing at once. */
@@ -52,7 +70,12 @@ export function buildHost(name: string, source: string, sanitizer: Sanitizer = '
   mkdirSync(cacheDir(), { recursive: true });
   const folder = mkdtempSync(join(cacheDir(), 'tmp-'));
   try {
-    execFileSync(command(), ['-o', join(folder, 'out'), ...flags], { input: source, encoding: 'utf8', stdio: ['pipe', 'ignore', 'pipe'], maxBuffer: 64 << 20 });
+    execFileSync(command(), ['-o', join(folder, 'out'), ...flags], {
+      input: source,
+      encoding: 'utf8',
+      stdio: ['pipe', 'ignore', 'pipe'],
+      maxBuffer: 64 << 20,
+    });
     finish(folder, path);
   } catch (cause) {
     throw failure(name, cause);
@@ -63,14 +86,21 @@ export function buildHost(name: string, source: string, sanitizer: Sanitizer = '
 }
 
 /** The same without blocking, for building many ahead of use. */
-export async function buildHostAsync(name: string, source: string, sanitizer: Sanitizer = 'none', executable = false): Promise<string> {
+export async function buildHostAsync(
+  name: string,
+  source: string,
+  sanitizer: Sanitizer = 'none',
+  executable = false,
+): Promise<string> {
   const { path, flags } = place(source, sanitizer, executable);
   if (existsSync(path)) return path;
   mkdirSync(cacheDir(), { recursive: true });
   const folder = mkdtempSync(join(cacheDir(), 'tmp-'));
   try {
     writeFileSync(join(folder, 'in.cpp'), source);
-    await promisify(execFile)(command(), ['-o', join(folder, 'out'), ...flags.slice(0, -3), join(folder, 'in.cpp')], { maxBuffer: 64 << 20 });
+    await promisify(execFile)(command(), ['-o', join(folder, 'out'), ...flags.slice(0, -3), join(folder, 'in.cpp')], {
+      maxBuffer: 64 << 20,
+    });
     finish(folder, path);
   } catch (cause) {
     throw failure(name, cause);

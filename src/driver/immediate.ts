@@ -36,10 +36,12 @@ export abstract class ImmediateDevice {
     return this.#capturing.has(stream);
   }
   protected refuseWhileRecorded(stream: Stream, call: string): void {
-    if (this.#capturing.has(stream)) throw new DriverError(`${call}: ordinary memory cannot be copied while the stream is recorded`);
+    if (this.#capturing.has(stream))
+      throw new DriverError(`${call}: ordinary memory cannot be copied while the stream is recorded`);
   }
   protected checkBytes(bytes: number): void {
-    if (!Number.isSafeInteger(bytes) || bytes <= 0) throw new ArgumentError(`alloc: ${bytes} bytes; a whole number from 1 is needed`);
+    if (!Number.isSafeInteger(bytes) || bytes <= 0)
+      throw new ArgumentError(`alloc: ${bytes} bytes; a whole number from 1 is needed`);
   }
 
   /** Threads share the memory, so there is nothing to switch. */
@@ -82,7 +84,8 @@ export abstract class ImmediateDevice {
 
   getFunction(module: Module, symbol: string): Fn {
     const fn = this.findFunction(module, symbol);
-    if (fn === undefined) throw new DriverError(`getFunction(${symbol}): the module ${this.moduleName(module)} has no such kernel`);
+    if (fn === undefined)
+      throw new DriverError(`getFunction(${symbol}): the module ${this.moduleName(module)} has no such kernel`);
     return fn;
   }
   occupancy(_fn: Fn, threads: number): number {

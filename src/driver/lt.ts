@@ -1,7 +1,16 @@
 // Matrix products through the "Lt" interface, which cuBLASLt and hipBLASLt share call for call; their files hold symbols and numbers.
 import { DTYPE } from '../base/dtype.js';
 import { ArgumentError, UnsupportedError } from '../base/errors.js';
-import { checkGemm, columnMajor, gemmKey, type Blas, type ColumnMajor, type GemmDType, type GemmPlan, type GemmSpec } from './blas.js';
+import {
+  checkGemm,
+  columnMajor,
+  gemmKey,
+  type Blas,
+  type ColumnMajor,
+  type GemmDType,
+  type GemmPlan,
+  type GemmSpec,
+} from './blas.js';
 import type { Calls } from './checked.js';
 import type { Address, Device, Stream } from './driver.js';
 import { Cell, nativeBlock, type Native, type Table } from './ffi.js';
@@ -48,7 +57,12 @@ export const ltTable = (p: 'cublasLt' | 'hipblasLt') =>
 /** The numbers on which the two libraries differ. */
 export interface LtNumbers {
   readonly layout: { readonly batchCount: number; readonly batchStride: number };
-  readonly desc: { readonly transA: number; readonly transB: number; readonly epilogue: number; readonly biasPointer: number };
+  readonly desc: {
+    readonly transA: number;
+    readonly transB: number;
+    readonly epilogue: number;
+    readonly biasPointer: number;
+  };
   readonly pref: { readonly maxWorkspace: number; readonly minAlignment: readonly number[] };
   readonly epilogueBias: number;
   readonly opN: number;
@@ -173,7 +187,16 @@ export class LtBlas implements Blas {
     return plan;
   }
 
-  run(plan: GemmPlan, a: Address, b: Address, d: Address, bias: Address, alpha: number, beta: number, stream: Stream): void {
+  run(
+    plan: GemmPlan,
+    a: Address,
+    b: Address,
+    d: Address,
+    bias: Address,
+    alpha: number,
+    beta: number,
+    stream: Stream,
+  ): void {
     const p = plan as LtPlan;
     this.#device.makeCurrent();
     if (p.spec.bias && p.bias !== bias) {
@@ -201,7 +224,22 @@ export class LtBlas implements Blas {
     const right = p.cm.swap ? a : b;
     const [la, lb, ld] = p.layouts;
     const status = this.#matmul(
-      this.#handle, p.desc, at, left, la, right, lb, at + 8, d, ld, d, ld, algorithm.address, workspace, bytes, stream,
+      this.#handle,
+      p.desc,
+      at,
+      left,
+      la,
+      right,
+      lb,
+      at + 8,
+      d,
+      ld,
+      d,
+      ld,
+      algorithm.address,
+      workspace,
+      bytes,
+      stream,
     );
     if (status !== 0) throw this.#calls.error('matmul', [gemmKey(p.spec)], status);
   }
@@ -209,7 +247,10 @@ export class LtBlas implements Blas {
   #better(p: LtPlan, align: number): Algorithm {
     const found = this.#choose(p, align);
     if (typeof found !== 'string') return found;
-    if (p.least === undefined || align < DTYPE[p.spec.dtype].bytes) throw new ArgumentError(`matmul: addresses are aligned to ${align} bytes, less than an element of ${p.spec.dtype}`);
+    if (p.least === undefined || align < DTYPE[p.spec.dtype].bytes)
+      throw new ArgumentError(
+        `matmul: addresses are aligned to ${align} bytes, less than an element of ${p.spec.dtype}`,
+      );
     return p.least;
   }
 
@@ -227,7 +268,10 @@ export class LtBlas implements Blas {
       if (status !== 0 || found.int === 0) {
         return `${this.name} has no algorithm for ${gemmKey(p.spec)} at alignment ${align} (${c.rules.errorName(status)})`;
       }
-      return { address: results.address, workspace: Number(new DataView(results.buffer).getBigUint64(result.workspaceSize, true)) };
+      return {
+        address: results.address,
+        workspace: Number(new DataView(results.buffer).getBigUint64(result.workspaceSize, true)),
+      };
     } finally {
       c.call('prefDestroy', pref);
     }

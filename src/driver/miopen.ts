@@ -9,7 +9,8 @@ import { Workspaces } from './workspace.js';
 export const MIOPEN: LibrarySpec = { name: 'MIOpen', sonames: ['libMIOpen.so.1', 'libMIOpen.so'], vendor: 'rocm' };
 
 const handles = 'uintptr_t handle, uintptr_t first, uintptr_t second, uintptr_t conv, uintptr_t third';
-const running = 'uintptr_t handle, uintptr_t d1, uintptr_t p1, uintptr_t d2, uintptr_t p2, uintptr_t conv, uintptr_t d3, uintptr_t p3, uintptr_t workspace, size_t bytes, uint64_t solution';
+const running =
+  'uintptr_t handle, uintptr_t d1, uintptr_t p1, uintptr_t d2, uintptr_t p2, uintptr_t conv, uintptr_t d3, uintptr_t p3, uintptr_t workspace, size_t bytes, uint64_t solution';
 export const MIOPEN_TABLE = {
   create: 'int miopenCreate(void *handle)',
   destroy: 'int miopenDestroy(uintptr_t handle)',
@@ -20,7 +21,8 @@ export const MIOPEN_TABLE = {
   tensorSet: 'int miopenSet4dTensorDescriptor(uintptr_t desc, int type, int n, int c, int h, int w)',
   tensorDestroy: 'int miopenDestroyTensorDescriptor(uintptr_t desc)',
   convCreate: 'int miopenCreateConvolutionDescriptor(void *desc)',
-  convSet: 'int miopenInitConvolutionDescriptor(uintptr_t desc, int mode, int padH, int padW, int strideH, int strideW, int dilationH, int dilationW)',
+  convSet:
+    'int miopenInitConvolutionDescriptor(uintptr_t desc, int mode, int padH, int padW, int strideH, int strideW, int dilationH, int dilationW)',
   convGroups: 'int miopenSetConvolutionGroupCount(uintptr_t desc, int groups)',
   convDestroy: 'int miopenDestroyConvolutionDescriptor(uintptr_t desc)',
   solveForward: `int miopenConvolutionForwardGetSolution(${handles}, size_t wanted, void *found, void *solutions)`,
@@ -34,11 +36,26 @@ export const MIOPEN_TABLE = {
   runFilter: `int miopenConvolutionBackwardWeightsImmediate(${running})`,
 } as const;
 
-export const MIOPEN_NUMBERS = { miopenHalf: 0, miopenFloat: 1, miopenBFloat16: 5, miopenDouble: 6, miopenConvolution: 0, miopenStatusAllocFailed: 4 } as const;
-export const MIOPEN_SOLUTION = { size: 32, fields: { time: 0, workspace_size: 8, solution_id: 16, algorithm: 24 } } as const;
+export const MIOPEN_NUMBERS = {
+  miopenHalf: 0,
+  miopenFloat: 1,
+  miopenBFloat16: 5,
+  miopenDouble: 6,
+  miopenConvolution: 0,
+  miopenStatusAllocFailed: 4,
+} as const;
+export const MIOPEN_SOLUTION = {
+  size: 32,
+  fields: { time: 0, workspace_size: 8, solution_id: 16, algorithm: 24 },
+} as const;
 
 const N = MIOPEN_NUMBERS;
-const TYPES: { readonly [D in ConvDType]: number } = { f16: N.miopenHalf, f32: N.miopenFloat, bf16: N.miopenBFloat16, f64: N.miopenDouble };
+const TYPES: { readonly [D in ConvDType]: number } = {
+  f16: N.miopenHalf,
+  f32: N.miopenFloat,
+  bf16: N.miopenBFloat16,
+  f64: N.miopenDouble,
+};
 /** Operand order by kind; forward names the filter first, unlike cuDNN. */
 const KINDS = {
   forward: { solve: 'solveForward', compile: 'compileForward', run: 'runForward', order: ['filter', 'x', 'y'] },
@@ -68,7 +85,10 @@ export function openMiopen(device: Device): Maybe<Dnn> {
   const library = openLibrary(MIOPEN);
   if (typeof library === 'string') return library;
   const raw = library.bind(MIOPEN_TABLE);
-  const calls = new Calls(MIOPEN_TABLE, raw, { errorName: (s) => nativeString(raw.errorString(s)), outOfMemory: [N.miopenStatusAllocFailed] });
+  const calls = new Calls(MIOPEN_TABLE, raw, {
+    errorName: (s) => nativeString(raw.errorString(s)),
+    outOfMemory: [N.miopenStatusAllocFailed],
+  });
   const [major, minor, patch] = [new Cell(), new Cell(), new Cell()];
   calls.call('version', major.raw, minor.raw, patch.raw);
   const version = `${major.value}.${minor.value}.${patch.value}`;
@@ -122,11 +142,14 @@ class Miopen implements Dnn {
     const status = c.status(kind.solve, this.#handle, first, second, conv, third, WANTED, found.raw, block.address);
     const view = new DataView(block.buffer);
     const at = MIOPEN_SOLUTION.fields;
-    const solutions = Array.from({ length: status === 0 ? found.value : 0 }, (_, i): Solution => ({
-      id: Number(view.getBigUint64(i * MIOPEN_SOLUTION.size + at.solution_id, true)),
-      workspace: Number(view.getBigUint64(i * MIOPEN_SOLUTION.size + at.workspace_size, true)),
-      time: view.getFloat32(i * MIOPEN_SOLUTION.size + at.time, true),
-    })).filter((s) => s.workspace <= MOST_WORKSPACE);
+    const solutions = Array.from(
+      { length: status === 0 ? found.value : 0 },
+      (_, i): Solution => ({
+        id: Number(view.getBigUint64(i * MIOPEN_SOLUTION.size + at.solution_id, true)),
+        workspace: Number(view.getBigUint64(i * MIOPEN_SOLUTION.size + at.workspace_size, true)),
+        time: view.getFloat32(i * MIOPEN_SOLUTION.size + at.time, true),
+      }),
+    ).filter((s) => s.workspace <= MOST_WORKSPACE);
     const plan: MiopenPlan = { spec, ...descs, conv, solutions, solution: -1, workspaceBytes: 0, description: key };
     if (solutions.length === 0) {
       this.#release(plan);
@@ -175,7 +198,20 @@ class Miopen implements Dnn {
     const data = { x, filter, y };
     const [o1, o2, o3] = kind.order;
     const workspace = this.#workspaces.get(stream, p.workspaceBytes);
-    this.#calls.call(kind.run, this.#handle, p[o1], data[o1], p[o2], data[o2], p.conv, p[o3], data[o3], workspace, p.workspaceBytes, p.solution);
+    this.#calls.call(
+      kind.run,
+      this.#handle,
+      p[o1],
+      data[o1],
+      p[o2],
+      data[o2],
+      p.conv,
+      p[o3],
+      data[o3],
+      workspace,
+      p.workspaceBytes,
+      p.solution,
+    );
   }
 
   #release(p: MiopenPlan): void {

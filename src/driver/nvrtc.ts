@@ -31,7 +31,10 @@ function open(): Maybe<Compiler> {
   const library = openLibrary(forDriver(NVRTC));
   if (typeof library === 'string') return library;
   const raw = library.bind(NVRTC_TABLE);
-  const calls = new Calls(NVRTC_TABLE, raw, { errorName: (s) => nativeString(raw.errorString(s)), outOfMemory: [OUT_OF_MEMORY] });
+  const calls = new Calls(NVRTC_TABLE, raw, {
+    errorName: (s) => nativeString(raw.errorString(s)),
+    outOfMemory: [OUT_OF_MEMORY],
+  });
   const [major, minor] = [new Cell(), new Cell()];
   calls.call('version', major.raw, minor.raw);
   const version = `${major.int}.${minor.int}`;
@@ -39,7 +42,11 @@ function open(): Maybe<Compiler> {
   calls.call('archCount', major.clear().raw);
   const archs = new Int32Array(major.int);
   calls.call('archs', archs);
-  return nvrtcCompiler(calls, version, [...archs].sort((a, b) => a - b));
+  return nvrtcCompiler(
+    calls,
+    version,
+    [...archs].sort((a, b) => a - b),
+  );
 }
 
 function nvrtcCompiler(calls: Calls<typeof NVRTC_TABLE>, version: string, archs: readonly number[]): Compiler {
@@ -72,8 +79,15 @@ function nvrtcCompiler(calls: Calls<typeof NVRTC_TABLE>, version: string, archs:
       if (ok !== true) throw new CompileError(`NVRTC ${request.name}: ${ok}`);
       const ptx = target(request.arch).startsWith('compute_');
       return compileProgram('NVRTC', calls, request, options(request), (program) => {
-        if (!ptx) return fetchBytes((c) => calls.call('cubinSize', program, c), (t) => calls.call('cubin', program, t));
-        const text = fetchBytes((c) => calls.call('ptxSize', program, c), (t) => calls.call('ptx', program, t));
+        if (!ptx)
+          return fetchBytes(
+            (c) => calls.call('cubinSize', program, c),
+            (t) => calls.call('cubin', program, t),
+          );
+        const text = fetchBytes(
+          (c) => calls.call('ptxSize', program, c),
+          (t) => calls.call('ptx', program, t),
+        );
         return text[text.length - 1] === 0 ? text.subarray(0, -1) : text;
       });
     },

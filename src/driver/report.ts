@@ -28,14 +28,19 @@ function reportOf(name: VendorName): DriverReport {
   // Started, so that their versions are known.
   const { blas, dnn } = driver.open(0).libraries;
   const devices = Array.from({ length: driver.deviceCount }, (_, ordinal) => ({
-    ordinal, info: driver.info(ordinal), freeBytes: driver.open(ordinal).memory().free,
+    ordinal,
+    info: driver.info(ordinal),
+    freeBytes: driver.open(ordinal).memory().free,
   }));
   const say = (l: string | { readonly name: string }): string => (typeof l === 'string' ? l : l.name);
   return { name, version: driver.version, blas: say(blas), dnn: say(dnn), devices };
 }
 
 /** Opens what can be opened; libraries beside the drivers are looked for, and started only where a device is. */
-export function machineReport(): { readonly drivers: readonly DriverReport[]; readonly libraries: readonly LibraryReport[] } {
+export function machineReport(): {
+  readonly drivers: readonly DriverReport[];
+  readonly libraries: readonly LibraryReport[];
+} {
   const drivers = (['hip', 'cuda'] as const).map(reportOf);
   openHiprtc();
   openNvrtc();

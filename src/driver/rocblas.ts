@@ -1,12 +1,25 @@
 // rocBLAS: matrix products on every AMD GPU, ROCm 5.2 to 7, where hipBLASLt is absent or does not know the GPU.
 import { UnsupportedError } from '../base/errors.js';
-import { checkGemm, columnMajor, gemmKey, type Blas, type ColumnMajor, type GemmDType, type GemmPlan, type GemmSpec } from './blas.js';
+import {
+  checkGemm,
+  columnMajor,
+  gemmKey,
+  type Blas,
+  type ColumnMajor,
+  type GemmDType,
+  type GemmPlan,
+  type GemmSpec,
+} from './blas.js';
 import { Calls } from './checked.js';
 import type { Address, Device, Maybe, Stream } from './driver.js';
 import { nativeBlock, nativeString, noteLibrary, openLibrary, type LibrarySpec, type Native } from './ffi.js';
 import { made } from './lt.js';
 
-export const ROCBLAS: LibrarySpec = { name: 'rocBLAS', sonames: ['librocblas.so.5', 'librocblas.so.4', 'librocblas.so.0', 'librocblas.so'], vendor: 'rocm' };
+export const ROCBLAS: LibrarySpec = {
+  name: 'rocBLAS',
+  sonames: ['librocblas.so.5', 'librocblas.so.4', 'librocblas.so.0', 'librocblas.so'],
+  vendor: 'rocm',
+};
 
 export const ROCBLAS_TABLE = {
   create: 'int rocblas_create_handle(void *handle)',
@@ -39,7 +52,10 @@ export const ROCBLAS_NUMBERS = {
 } as const;
 const N = ROCBLAS_NUMBERS;
 const TYPES: { readonly [D in GemmDType]: number } = {
-  f16: N.rocblas_datatype_f16_r, bf16: N.rocblas_datatype_bf16_r, f32: N.rocblas_datatype_f32_r, f64: N.rocblas_datatype_f64_r,
+  f16: N.rocblas_datatype_f16_r,
+  bf16: N.rocblas_datatype_bf16_r,
+  f32: N.rocblas_datatype_f32_r,
+  f64: N.rocblas_datatype_f64_r,
 };
 
 interface RocPlan extends GemmPlan {
@@ -50,7 +66,10 @@ export function openRocblas(device: Device): Maybe<Blas> {
   const library = openLibrary(ROCBLAS);
   if (typeof library === 'string') return library;
   const raw = library.bind(ROCBLAS_TABLE);
-  const calls = new Calls(ROCBLAS_TABLE, raw, { errorName: (s) => nativeString(raw.statusName(s)), outOfMemory: [N.rocblas_status_memory_error] });
+  const calls = new Calls(ROCBLAS_TABLE, raw, {
+    errorName: (s) => nativeString(raw.statusName(s)),
+    outOfMemory: [N.rocblas_status_memory_error],
+  });
   const text = new Uint8Array(128);
   calls.call('version', text, text.length);
   const version = Buffer.from(text.subarray(0, text.indexOf(0))).toString();
@@ -96,7 +115,16 @@ class RocBlas implements Blas {
     return plan;
   }
 
-  run(plan: GemmPlan, a: Address, b: Address, d: Address, _bias: Address, alpha: number, beta: number, stream: Stream): void {
+  run(
+    plan: GemmPlan,
+    a: Address,
+    b: Address,
+    d: Address,
+    _bias: Address,
+    alpha: number,
+    beta: number,
+    stream: Stream,
+  ): void {
     const { spec, cm } = plan as RocPlan;
     this.#device.makeCurrent();
     if (stream !== this.#stream) {
@@ -122,10 +150,35 @@ class RocBlas implements Blas {
     const outType = TYPES[spec.outDtype ?? spec.dtype];
     const at = this.#scalars.address;
     const status = this.#gemm(
-      this.#handle, op(cm.a.transposed), op(cm.b.transposed), cm.m, cm.n, cm.k, at,
-      cm.swap ? b : a, type, cm.a.ld, cm.a.batchStride, cm.swap ? a : b, type, cm.b.ld, cm.b.batchStride, at + 8,
-      d, outType, cm.d.ld, cm.d.batchStride, d, outType, cm.d.ld, cm.d.batchStride, spec.batch,
-      wide ? TYPES.f64 : TYPES.f32, N.rocblas_gemm_algo_standard, 0, N.rocblas_gemm_flags_none,
+      this.#handle,
+      op(cm.a.transposed),
+      op(cm.b.transposed),
+      cm.m,
+      cm.n,
+      cm.k,
+      at,
+      cm.swap ? b : a,
+      type,
+      cm.a.ld,
+      cm.a.batchStride,
+      cm.swap ? a : b,
+      type,
+      cm.b.ld,
+      cm.b.batchStride,
+      at + 8,
+      d,
+      outType,
+      cm.d.ld,
+      cm.d.batchStride,
+      d,
+      outType,
+      cm.d.ld,
+      cm.d.batchStride,
+      spec.batch,
+      wide ? TYPES.f64 : TYPES.f32,
+      N.rocblas_gemm_algo_standard,
+      0,
+      N.rocblas_gemm_flags_none,
     );
     if (status !== 0) throw this.#calls.error('gemm', [gemmKey(spec)], status);
   }

@@ -5,7 +5,18 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { DeviceError, DriverError, OutOfMemoryError } from '../base/errors.js';
 import type {
-  Address, Arguments, Copy2D, Device, DeviceInfo, DeviceLibraries, Driver, Fn, FunctionAttribute, HostBuffer, Module, Stream,
+  Address,
+  Arguments,
+  Copy2D,
+  Device,
+  DeviceInfo,
+  DeviceLibraries,
+  Driver,
+  Fn,
+  FunctionAttribute,
+  HostBuffer,
+  Module,
+  Stream,
 } from './driver.js';
 import { koffi, nativeBlock, nativeView } from './ffi.js';
 import { buildHost, cacheDir, hostCompiler } from './host-cc.js';
@@ -38,7 +49,9 @@ type Calls<T> = { readonly [K in keyof T]: (...args: (number | string | ArrayBuf
 
 function bind<T extends Record<string, string>>(path: string, table: T): Calls<T> {
   const library = koffi.load(path);
-  return Object.fromEntries(Object.entries(table).map(([k, prototype]) => [k, library.func(prototype)])) as unknown as Calls<T>;
+  return Object.fromEntries(
+    Object.entries(table).map(([k, prototype]) => [k, library.func(prototype)]),
+  ) as unknown as Calls<T>;
 }
 
 const MODULE = {
@@ -69,7 +82,10 @@ function nativeFile(name: string): string {
 const SHARED = 64 << 10;
 
 class SimDevice extends ImmediateDevice implements Device {
-  readonly libraries: DeviceLibraries = { blas: 'the sim driver has no BLAS library', dnn: 'the sim driver has no convolution library' };
+  readonly libraries: DeviceLibraries = {
+    blas: 'the sim driver has no BLAS library',
+    dnn: 'the sim driver has no convolution library',
+  };
 
   readonly #memory: Calls<typeof MEMORY>;
   readonly #blocks = new Map<Address, number>();
@@ -87,7 +103,10 @@ class SimDevice extends ImmediateDevice implements Device {
   alloc(bytes: number): Address {
     this.checkBytes(bytes);
     const address = this.#liveBytes + bytes > this.info.totalBytes ? 0 : this.#memory.alloc(bytes, simOptions.poison);
-    if (address === 0) throw new OutOfMemoryError(`${this.info.name}: alloc(${bytes}): ${this.#liveBytes} of ${this.info.totalBytes} bytes are in use`);
+    if (address === 0)
+      throw new OutOfMemoryError(
+        `${this.info.name}: alloc(${bytes}): ${this.#liveBytes} of ${this.info.totalBytes} bytes are in use`,
+      );
     this.#blocks.set(address, bytes);
     this.#liveBytes += bytes;
     return address;
@@ -168,7 +187,9 @@ class SimDevice extends ImmediateDevice implements Device {
   functionAttribute(fn: Fn, attribute: FunctionAttribute): number {
     const { entry, module } = this.#kernels[fn - 1];
     const known: Partial<Record<FunctionAttribute, number>> = {
-      maxThreadsPerBlock: module.calls.threads(entry), staticShared: module.calls.shared(), maxDynamicShared: SHARED,
+      maxThreadsPerBlock: module.calls.threads(entry),
+      staticShared: module.calls.shared(),
+      maxDynamicShared: SHARED,
     };
     return known[attribute] ?? 0;
   }
@@ -180,19 +201,41 @@ class SimDevice extends ImmediateDevice implements Device {
     return cText(out).trim();
   }
   setMaxDynamicShared(fn: Fn, bytes: number): void {
-    if (bytes > SHARED) throw new DriverError(`setMaxDynamicShared(${this.#kernels[fn - 1].symbol}, ${bytes}): at most ${SHARED} bytes`);
+    if (bytes > SHARED)
+      throw new DriverError(`setMaxDynamicShared(${this.#kernels[fn - 1].symbol}, ${bytes}): at most ${SHARED} bytes`);
   }
   launch(
-    fn: Fn, gridX: number, gridY: number, gridZ: number, blockX: number, blockY: number, blockZ: number,
-    dynamicShared: number, stream: Stream, args: Arguments,
+    fn: Fn,
+    gridX: number,
+    gridY: number,
+    gridZ: number,
+    blockX: number,
+    blockY: number,
+    blockZ: number,
+    dynamicShared: number,
+    stream: Stream,
+    args: Arguments,
   ): void {
     const kernel = this.#kernels[fn - 1];
     const what = `launch(${kernel.symbol}, grid ${gridX}x${gridY}x${gridZ}, block ${blockX}x${blockY}x${blockZ})`;
-    if (!(gridX > 0 && gridY > 0 && gridZ > 0 && blockX > 0 && blockY > 0 && blockZ > 0)) throw new DriverError(`${what}: empty grids and blocks are refused`);
-    if (gridY > 65535 || gridZ > 65535 || gridX > 2 ** 31 - 1) throw new DriverError(`${what}: the grid is too large; y and z end at 65535`);
-    if (dynamicShared > SHARED) throw new DriverError(`${what}: ${dynamicShared} bytes of dynamic shared memory; at most ${SHARED}`);
+    if (!(gridX > 0 && gridY > 0 && gridZ > 0 && blockX > 0 && blockY > 0 && blockZ > 0))
+      throw new DriverError(`${what}: empty grids and blocks are refused`);
+    if (gridY > 65535 || gridZ > 65535 || gridX > 2 ** 31 - 1)
+      throw new DriverError(`${what}: the grid is too large; y and z end at 65535`);
+    if (dynamicShared > SHARED)
+      throw new DriverError(`${what}: ${dynamicShared} bytes of dynamic shared memory; at most ${SHARED}`);
     const run = (address: Address): void => {
-      this.#geometry.set([gridX, gridY, gridZ, blockX, blockY, blockZ, dynamicShared, simOptions.reverse ? 1 : 0, simOptions.poison]);
+      this.#geometry.set([
+        gridX,
+        gridY,
+        gridZ,
+        blockX,
+        blockY,
+        blockZ,
+        dynamicShared,
+        simOptions.reverse ? 1 : 0,
+        simOptions.poison,
+      ]);
       this.#error[0] = 0;
       simLaunched.add(kernel.symbol);
       if (kernel.module.calls.launch(kernel.entry, this.#geometry, address, this.#error, this.#error.length) !== 0) {
@@ -222,12 +265,26 @@ export function openSim(): Driver {
     return found;
   };
   const info = (ordinal: number): DeviceInfo => ({
-    name: `simulated GPU with waves of ${wave(ordinal)}`, arch: 'sim', fullArch: `sim:${wave(ordinal)}`, warp: wave(ordinal),
-    multiprocessors: 4, maxThreadsPerBlock: 1024, maxThreadsPerMultiprocessor: 2048, sharedPerBlock: SHARED, sharedPerBlockOptin: SHARED,
-    registersPerBlock: 65536, l2Bytes: 4 << 20, totalBytes: 8 * 2 ** 30, integrated: true, memoryPools: true,
+    name: `simulated GPU with waves of ${wave(ordinal)}`,
+    arch: 'sim',
+    fullArch: `sim:${wave(ordinal)}`,
+    warp: wave(ordinal),
+    multiprocessors: 4,
+    maxThreadsPerBlock: 1024,
+    maxThreadsPerMultiprocessor: 2048,
+    sharedPerBlock: SHARED,
+    sharedPerBlockOptin: SHARED,
+    registersPerBlock: 65536,
+    l2Bytes: 4 << 20,
+    totalBytes: 8 * 2 ** 30,
+    integrated: true,
+    memoryPools: true,
   });
   const driver: Driver = {
-    name: 'sim', version, deviceCount: 2, info,
+    name: 'sim',
+    version,
+    deviceCount: 2,
+    info,
     open: (ordinal) => {
       const w = wave(ordinal);
       const device = devices.get(w) ?? new SimDevice(driver, w, info(w), memory);

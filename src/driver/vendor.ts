@@ -1,25 +1,81 @@
 // What HIP and CUDA have in common, which is nearly all: one device class over a table of calls with equal signatures.
 import { ArgumentError, DeviceError, DriverError } from '../base/errors.js';
 import type {
-  Address, Arguments, Copy2D, Device, DeviceInfo, DeviceLibraries, Driver, Event, Fn, FunctionAttribute, Graph, GraphExec, HostBuffer, Module, Stream,
+  Address,
+  Arguments,
+  Copy2D,
+  Device,
+  DeviceInfo,
+  DeviceLibraries,
+  Driver,
+  Event,
+  Fn,
+  FunctionAttribute,
+  Graph,
+  GraphExec,
+  HostBuffer,
+  Module,
+  Stream,
 } from './driver.js';
 import type { Calls } from './checked.js';
 import { Cell, nativeBlock, nativeView, type Native, type Table } from './ffi.js';
 
 /** The calls both vendors have under names of their own; the tables in cuda.ts and hip.ts hold the symbols. */
 export const SHARED_CALLS = [
-  'memAlloc', 'memFree', 'memInfo', 'hostAlloc', 'hostFree', 'memset8', 'memset32', 'copyHtoD', 'copyDtoH', 'copyDtoD', 'copyPeer',
-  'streamCreate', 'streamDestroy', 'streamQuery', 'streamSync', 'streamWait', 'deviceSync',
-  'eventCreate', 'eventDestroy', 'eventRecord', 'eventQuery', 'eventSync', 'eventElapsed',
-  'moduleUnload', 'moduleFunction', 'funcAttribute', 'occupancy', 'launch',
-  'beginCapture', 'endCapture', 'instantiate', 'graphLaunch', 'graphDestroy', 'execDestroy',
+  'memAlloc',
+  'memFree',
+  'memInfo',
+  'hostAlloc',
+  'hostFree',
+  'memset8',
+  'memset32',
+  'copyHtoD',
+  'copyDtoH',
+  'copyDtoD',
+  'copyPeer',
+  'streamCreate',
+  'streamDestroy',
+  'streamQuery',
+  'streamSync',
+  'streamWait',
+  'deviceSync',
+  'eventCreate',
+  'eventDestroy',
+  'eventRecord',
+  'eventQuery',
+  'eventSync',
+  'eventElapsed',
+  'moduleUnload',
+  'moduleFunction',
+  'funcAttribute',
+  'occupancy',
+  'launch',
+  'beginCapture',
+  'endCapture',
+  'instantiate',
+  'graphLaunch',
+  'graphDestroy',
+  'execDestroy',
 ] as const;
 type SharedCall = (typeof SHARED_CALLS)[number];
-export type VendorTable = Table & { readonly [K in SharedCall]: string } & { readonly memAllocAsync: Table[string]; readonly memFreeAsync: Table[string] };
+export type VendorTable = Table & { readonly [K in SharedCall]: string } & {
+  readonly memAllocAsync: Table[string];
+  readonly memFreeAsync: Table[string];
+};
 
 /** `list` is the address of the list that names packed arguments, 0 for none; `early` is leave to begin before the launch before has ended. */
 export type LaunchCall = (
-  fn: Fn, gridX: number, gridY: number, gridZ: number, blockX: number, blockY: number, blockZ: number, shared: number, stream: Stream, list: number, early: boolean,
+  fn: Fn,
+  gridX: number,
+  gridY: number,
+  gridZ: number,
+  blockX: number,
+  blockY: number,
+  blockZ: number,
+  shared: number,
+  stream: Stream,
+  list: number,
+  early: boolean,
 ) => number;
 
 /** What the vendors do differently. */
@@ -44,7 +100,12 @@ export interface VendorRules {
 
 /** Both vendors number these alike. */
 const ATTRIBUTE_NUMBERS: { readonly [A in FunctionAttribute]: number } = {
-  maxThreadsPerBlock: 0, staticShared: 1, constantBytes: 2, localBytes: 3, registers: 4, maxDynamicShared: 8,
+  maxThreadsPerBlock: 0,
+  staticShared: 1,
+  constantBytes: 2,
+  localBytes: 3,
+  registers: 4,
+  maxDynamicShared: 8,
 };
 const NON_BLOCKING = 1;
 const NO_TIMING = 2;
@@ -73,7 +134,10 @@ export class VendorDevice implements Device {
     this.#calls = calls;
     this.#rules = rules;
     const plain = calls.raw.launch as Native;
-    this.#launch = rules.launch ?? ((fn, gx, gy, gz, bx, by, bz, shared, stream, list) => plain(fn, gx, gy, gz, bx, by, bz, shared, stream, 0, list));
+    this.#launch =
+      rules.launch ??
+      ((fn, gx, gy, gz, bx, by, bz, shared, stream, list) =>
+        plain(fn, gx, gy, gz, bx, by, bz, shared, stream, 0, list));
     const block = nativeBlock(48);
     this.#extraAddress = block.address;
     this.#extra = new Uint32Array(block.buffer);
@@ -158,12 +222,17 @@ export class VendorDevice implements Device {
     if (bytes > 0) this.#call('copyDtoD', dst, src, bytes, stream);
   }
   copyPeer(dst: Address, from: Device, src: Address, bytes: number, stream: Stream): void {
-    if (from.driver !== this.driver) throw new ArgumentError(`copyPeer: from a ${from.driver.name} device to a ${this.driver.name} one; go through host memory`);
-    if (bytes > 0) this.#call('copyPeer', dst, this.#rules.place(this.ordinal), src, this.#rules.place(from.ordinal), bytes, stream);
+    if (from.driver !== this.driver)
+      throw new ArgumentError(
+        `copyPeer: from a ${from.driver.name} device to a ${this.driver.name} one; go through host memory`,
+      );
+    if (bytes > 0)
+      this.#call('copyPeer', dst, this.#rules.place(this.ordinal), src, this.#rules.place(from.ordinal), bytes, stream);
   }
   copy2D(copy: Copy2D, stream: Stream): void {
     const { width, height, srcPitch, dstPitch } = copy;
-    if (width > srcPitch || width > dstPitch) throw new ArgumentError(`copy2D: rows of ${width} bytes do not fit pitches ${srcPitch} and ${dstPitch}`);
+    if (width > srcPitch || width > dstPitch)
+      throw new ArgumentError(`copy2D: rows of ${width} bytes do not fit pitches ${srcPitch} and ${dstPitch}`);
     if (width === 0 || height === 0) return;
     this.#rules.use(this.ordinal);
     this.#rules.copy2D(copy, stream);
@@ -251,8 +320,17 @@ export class VendorDevice implements Device {
     return this.#cell.int;
   }
   launch(
-    fn: Fn, gridX: number, gridY: number, gridZ: number, blockX: number, blockY: number, blockZ: number,
-    dynamicShared: number, stream: Stream, args: Arguments, early = false,
+    fn: Fn,
+    gridX: number,
+    gridY: number,
+    gridZ: number,
+    blockX: number,
+    blockY: number,
+    blockZ: number,
+    dynamicShared: number,
+    stream: Stream,
+    args: Arguments,
+    early = false,
   ): void {
     this.#rules.use(this.ordinal);
     const extra = this.#extra;
@@ -298,7 +376,10 @@ export class VendorDevice implements Device {
 
 /** A driver from what a vendor's file knows: one device object per ordinal, ordinals checked. */
 export function vendorDriver(
-  head: Pick<Driver, 'name' | 'version' | 'deviceCount'>, info: (ordinal: number) => DeviceInfo, calls: Calls<VendorTable>, rules: VendorRules,
+  head: Pick<Driver, 'name' | 'version' | 'deviceCount'>,
+  info: (ordinal: number) => DeviceInfo,
+  calls: Calls<VendorTable>,
+  rules: VendorRules,
 ): Driver {
   const devices = new Map<number, Device>();
   const infos = new Map<number, DeviceInfo>();
@@ -306,7 +387,9 @@ export function vendorDriver(
     ...head,
     info: (ordinal) => {
       if (!Number.isInteger(ordinal) || ordinal < 0 || ordinal >= head.deviceCount) {
-        throw new DeviceError(`${head.name}:${ordinal}: there is no such device; ${head.version} sees ${head.deviceCount} (numbered from 0)`);
+        throw new DeviceError(
+          `${head.name}:${ordinal}: there is no such device; ${head.version} sees ${head.deviceCount} (numbered from 0)`,
+        );
       }
       const known = infos.get(ordinal) ?? info(ordinal);
       infos.set(ordinal, known);
@@ -322,5 +405,6 @@ export function vendorDriver(
 }
 
 function checkBytes(call: string, bytes: number): void {
-  if (!Number.isSafeInteger(bytes) || bytes <= 0) throw new ArgumentError(`${call}: ${bytes} bytes; a whole number from 1 is needed`);
+  if (!Number.isSafeInteger(bytes) || bytes <= 0)
+    throw new ArgumentError(`${call}: ${bytes} bytes; a whole number from 1 is needed`);
 }

@@ -15,7 +15,11 @@ export function globalAddress(c: Context, at: I64, bytes: number, lane: I32): I3
   const from = i32.sub(low, i32.load(site, 0));
   const room = i32.sub(i32.load(site, 4), i32.const(bytes));
   // Empty entries have length 0: the unsigned room is then huge, so the length is tested too.
-  const hit = and(i32.eq(high, i32.const(GLOBAL_HIGH)), i32.ge_u(i32.load(site, 4), i32.const(bytes)), i32.le_u(from, room));
+  const hit = and(
+    i32.eq(high, i32.const(GLOBAL_HIGH)),
+    i32.ge_u(i32.load(site, 4), i32.const(bytes)),
+    i32.le_u(from, room),
+  );
   return choose(hit, low, c.h.import('resolve', low, high, i32.const(bytes), i32.const(c.site), lane, c.w) as I32);
 }
 function siteAddress(c: Context): I32 {
@@ -45,8 +49,15 @@ export function flatAddress(c: Context, at: I64, bytes: number): I32 {
   const a = c.f.let(at);
   const high = c.f.let(i32.wrap(i64.shr_u(a, i64.const(32))));
   const out = c.f.local('i32');
-  c.f.when(i32.eq(high, i32.const(SHARED_HIGH)), () => c.f.emit(out.set(ldsAddress(c, i32.wrap(a), bytes))),
-    () => c.f.when(i32.eq(high, i32.const(PRIVATE_HIGH)), () => c.f.emit(out.set(privateAddress(c, i32.wrap(a), bytes))),
-      () => c.f.emit(out.set(globalAddress(c, a, bytes, c.lane.get)))));
+  c.f.when(
+    i32.eq(high, i32.const(SHARED_HIGH)),
+    () => c.f.emit(out.set(ldsAddress(c, i32.wrap(a), bytes))),
+    () =>
+      c.f.when(
+        i32.eq(high, i32.const(PRIVATE_HIGH)),
+        () => c.f.emit(out.set(privateAddress(c, i32.wrap(a), bytes))),
+        () => c.f.emit(out.set(globalAddress(c, a, bytes, c.lane.get))),
+      ),
+  );
   return out.get;
 }

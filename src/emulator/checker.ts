@@ -11,11 +11,26 @@ export interface Finding {
   group?: number[];
   item?: number[];
 }
-export interface Access { readonly site: number; readonly lane: number; readonly w: number; readonly wave: number; text(site: number): string }
+export interface Access {
+  readonly site: number;
+  readonly lane: number;
+  readonly w: number;
+  readonly wave: number;
+  text(site: number): string;
+}
 type Note = (f: { what: string; w: number; site?: number; lane?: number }) => void;
 
 /** The last write and the reads since, each with the time it happened. */
-interface Touch { writer: number; wrote: number; atomic: boolean; writeSite: number; reader: number; read: number; otherReader: number; readSite: number }
+interface Touch {
+  writer: number;
+  wrote: number;
+  atomic: boolean;
+  writeSite: number;
+  reader: number;
+  read: number;
+  otherReader: number;
+  readSite: number;
+}
 
 export class AccessChecker {
   private readonly lds: number;
@@ -54,13 +69,24 @@ export class AccessChecker {
     const atomic = kind === ACCESS.LDS_ATOMIC || kind === ACCESS.ATOMIC;
     // Compilers join two halves in LDS into one word, whose address the hardware does not mind.
     const align = Math.min(bytes & -bytes, lds ? 2 : 4);
-    if (at % align !== 0) this.note({ what: `misaligned: ${bytes} bytes at an address that is no multiple of ${align}`, w: a.w, site: a.site, lane: a.lane });
+    if (at % align !== 0)
+      this.note({
+        what: `misaligned: ${bytes} bytes at an address that is no multiple of ${align}`,
+        w: a.w,
+        site: a.site,
+        lane: a.lane,
+      });
     if (lds) {
       const from = at - this.lds;
       if (!write) {
         for (let k = 0; k < bytes; k++) {
           if (!this.written[from + k]) {
-            this.note({ what: `uninitialised LDS: byte ${from + k} was never written`, w: a.w, site: a.site, lane: a.lane });
+            this.note({
+              what: `uninitialised LDS: byte ${from + k} was never written`,
+              w: a.w,
+              site: a.site,
+              lane: a.lane,
+            });
             break;
           }
         }
@@ -73,15 +99,31 @@ export class AccessChecker {
     for (let p = at; p < at + bytes; p += unit) this.touch(words, bytes < 4 ? p + unit / 8 : p, lds, write, atomic, a);
   }
 
-  private touch(words: Map<number, Touch>, key: number, lds: boolean, write: boolean, atomic: boolean, a: Access): void {
+  private touch(
+    words: Map<number, Touch>,
+    key: number,
+    lds: boolean,
+    write: boolean,
+    atomic: boolean,
+    a: Access,
+  ): void {
     const who = lds ? a.wave : this.group * 64 + a.wave;
     const now = ++this.time;
     if (atomic && !lds) this.atomicAt.set(this.group, now);
     let t = words.get(key);
-    if (!t) words.set(key, (t = { writer: -1, wrote: 0, atomic: false, writeSite: 0, reader: -1, read: 0, otherReader: -1, readSite: 0 }));
+    if (!t)
+      words.set(
+        key,
+        (t = { writer: -1, wrote: 0, atomic: false, writeSite: 0, reader: -1, read: 0, otherReader: -1, readSite: 0 }),
+      );
     const changes = write || atomic;
     if (!this.ordered(t.writer, t.wrote, who, lds) && !(atomic && t.atomic)) this.race(lds, a, t.writeSite);
-    else if (changes && !(atomic && t.atomic) && (!this.ordered(t.reader, t.read, who, lds) || !this.ordered(t.otherReader, t.read, who, lds))) this.race(lds, a, t.readSite);
+    else if (
+      changes &&
+      !(atomic && t.atomic) &&
+      (!this.ordered(t.reader, t.read, who, lds) || !this.ordered(t.otherReader, t.read, who, lds))
+    )
+      this.race(lds, a, t.readSite);
     if (changes) Object.assign(t, { writer: who, wrote: now, atomic, writeSite: a.site, reader: -1, otherReader: -1 });
     else {
       // Two readers are enough: whoever writes next clashes with one of them.
@@ -90,7 +132,12 @@ export class AccessChecker {
     }
   }
   private race(lds: boolean, a: Access, other: number): void {
-    this.note({ what: `race: ${lds ? 'LDS' : 'global'} word also touched by another wave with no barrier or atomic between ("${a.text(other)})`, w: a.w, site: a.site, lane: a.lane });
+    this.note({
+      what: `race: ${lds ? 'LDS' : 'global'} word also touched by another wave with no barrier or atomic between ("${a.text(other)})`,
+      w: a.w,
+      site: a.site,
+      lane: a.lane,
+    });
   }
 
   /** Whether an earlier access by `other` is ordered before one by `who` now. */

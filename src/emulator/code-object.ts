@@ -73,7 +73,15 @@ export function readCodeObject(file: Uint8Array, name = 'code object'): CodeObje
   };
   const sections = Array.from({ length: u16(60) }, (_, i) => {
     const at = u64(40) + i * 64;
-    return { label: u32(at), type: u32(at + 4), flags: u64(at + 8), addr: u64(at + 16), offset: u64(at + 24), size: u64(at + 32), link: u32(at + 40) };
+    return {
+      label: u32(at),
+      type: u32(at + 4),
+      flags: u64(at + 8),
+      addr: u64(at + 16),
+      offset: u64(at + 24),
+      size: u64(at + 32),
+      link: u32(at + 40),
+    };
   });
   const segments = Array.from({ length: u16(56) }, (_, i) => {
     const at = u64(32) + i * 56;
@@ -102,7 +110,8 @@ export function readCodeObject(file: Uint8Array, name = 'code object'): CodeObje
     if (s.type !== SHT_RELA) continue;
     for (let p = s.offset; p < s.offset + s.size; p += 24) {
       const type = u32(p + 8);
-      if (type !== R_RELATIVE64 && type !== R_ABS64) throw new FormatError(`${name}: relocation type ${type} is not one a linked code object has`);
+      if (type !== R_RELATIVE64 && type !== R_ABS64)
+        throw new FormatError(`${name}: relocation type ${type} is not one a linked code object has`);
       relocations.push({ at: u64(p), value: u64(p + 16) + (type === R_ABS64 ? dynsym[u32(p + 12)] : 0) });
     }
   }
@@ -121,11 +130,23 @@ export function readCodeObject(file: Uint8Array, name = 'code object'): CodeObje
     return s ? file.subarray(s.offset, s.offset + s.size) : new Uint8Array();
   };
   let lineOf: CodeObject['lineOf'] | undefined;
-  const target = String(metadata['amdhsa.target'] ?? '').replace(/^.*--/, '').replace(/:.*/, '');
+  const target = String(metadata['amdhsa.target'] ?? '')
+    .replace(/^.*--/, '')
+    .replace(/:.*/, '');
   return {
-    target, codeVersion: file[8] + 2, image, relocations, symbols, kernels,
+    target,
+    codeVersion: file[8] + 2,
+    image,
+    relocations,
+    symbols,
+    kernels,
     text: { start: text.addr, end: text.addr + text.size },
-    lineOf: (at) => (lineOf ??= readLineTable({ line: named('.debug_line'), lineStrings: named('.debug_line_str'), strings: named('.debug_str') }))(at),
+    lineOf: (at) =>
+      (lineOf ??= readLineTable({
+        line: named('.debug_line'),
+        lineStrings: named('.debug_line_str'),
+        strings: named('.debug_str'),
+      }))(at),
   };
 }
 
@@ -136,18 +157,25 @@ function readKernel(k: MsgpackMap, image: DataView, symbols: CodeObject['symbols
   if (!descriptor) throw new FormatError(`${file}: kernel ${name} has no descriptor symbol ${k['.symbol']}`);
   const at = descriptor.at;
   const wave = num('.wavefront_size');
-  if (wave !== 32 && wave !== 64) throw new FormatError(`${file}: kernel ${name} has wave size ${wave}; 32 and 64 exist`);
+  if (wave !== 32 && wave !== 64)
+    throw new FormatError(`${file}: kernel ${name} has wave size ${wave}; 32 and 64 exist`);
   return {
-    name, wave,
+    name,
+    wave,
     args: ((k['.args'] ?? []) as MsgpackMap[]).map((a) => ({
-      name: String(a['.name'] ?? ''), offset: Number(a['.offset']), size: Number(a['.size']), kind: String(a['.value_kind']),
+      name: String(a['.name'] ?? ''),
+      offset: Number(a['.offset']),
+      size: Number(a['.size']),
+      kind: String(a['.value_kind']),
     })),
     kernargBytes: num('.kernarg_segment_size'),
     ldsBytes: num('.group_segment_fixed_size'),
     privateBytes: num('.private_segment_fixed_size'),
     dynamicStack: Boolean(k['.uses_dynamic_stack']),
     maxThreads: num('.max_flat_workgroup_size') || 1024,
-    vgprs: num('.vgpr_count'), sgprs: num('.sgpr_count'), spilled: num('.vgpr_spill_count') + num('.sgpr_spill_count'),
+    vgprs: num('.vgpr_count'),
+    sgprs: num('.sgpr_count'),
+    spilled: num('.vgpr_spill_count') + num('.sgpr_spill_count'),
     entry: at + Number(image.getBigInt64(at + 16, true)),
     rsrc1: image.getUint32(at + 48, true),
     rsrc2: image.getUint32(at + 52, true),

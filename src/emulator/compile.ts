@@ -36,7 +36,8 @@ export interface Program {
   readonly hasCalls: boolean;
 }
 
-const NOPS = /^(s_nop|s_waitcnt\w*|s_wait_\w+|s_clause|s_delay_alu|s_inst_prefetch|s_set_inst_prefetch_distance|s_sleep|s_sleep_var|s_setprio|s_sendmsg|s_dcache_\w+|s_icache_inv|s_gl1_inv|buffer_gl[01]_inv|buffer_wbl2|buffer_wbinvl1\w*|buffer_inv\w*|global_inv|global_wb\w*|s_ttracedata\w*|s_barrier_signal|s_version|s_round_mode|s_denorm_mode|s_incperflevel|s_decperflevel|s_prefetch_\w+|v_nop|s_sethalt|s_endpgm_saved)$/;
+const NOPS =
+  /^(s_nop|s_waitcnt\w*|s_wait_\w+|s_clause|s_delay_alu|s_inst_prefetch|s_set_inst_prefetch_distance|s_sleep|s_sleep_var|s_setprio|s_sendmsg|s_dcache_\w+|s_icache_inv|s_gl1_inv|buffer_gl[01]_inv|buffer_wbl2|buffer_wbinvl1\w*|buffer_inv\w*|global_inv|global_wb\w*|s_ttracedata\w*|s_barrier_signal|s_version|s_round_mode|s_denorm_mode|s_incperflevel|s_decperflevel|s_prefetch_\w+|v_nop|s_sethalt|s_endpgm_saved)$/;
 const TERMINATORS = /^(s_branch|s_cbranch_\w+|s_endpgm|s_barrier|s_setpc_b64|s_swappc_b64|s_call_b64)$/;
 
 const branchTarget = (i: Instruction, operand = 0): number => {
@@ -56,7 +57,12 @@ export function compileKernel(code: CodeObject, lines: readonly Line[], kernel: 
   const flow = discover(code, lines, kernel);
   const module = new ModuleBuilder();
   const h = new Helpers(module);
-  const counters: Counters = { waves: module.counter('waves'), lanes: module.counter('lanes'), read: module.counter('read'), written: module.counter('written') };
+  const counters: Counters = {
+    waves: module.counter('waves'),
+    lanes: module.counter('lanes'),
+    read: module.counter('read'),
+    written: module.counter('written'),
+  };
   const sites: Instruction[] = [];
   const matrices: MatrixOp[] = [];
   const ids = new Map([...flow.leaders.keys()].sort((a, b) => a - b).map((at, id) => [at, id]));
@@ -86,7 +92,14 @@ export function compileKernel(code: CodeObject, lines: readonly Line[], kernel: 
   module.add(dispatcher(module), 'run');
   module.setTable(functions);
   return {
-    kernel, target, sites, matrices, vregs, bytes: module.encode(MAX_PAGES), blocks: ids, entry: ids.get(kernel.entry)!,
+    kernel,
+    target,
+    sites,
+    matrices,
+    vregs,
+    bytes: module.encode(MAX_PAGES),
+    blocks: ids,
+    entry: ids.get(kernel.entry)!,
     hasCalls: sites.some((i) => i.name === 's_swappc_b64'),
   };
 }
@@ -112,7 +125,11 @@ function dispatcher(module: ModuleBuilder): Func {
 
 // ---- control flow graph ---------------------------------------------------------------------------
 
-interface Block { readonly list: Instruction[]; readonly mode: Mode; readonly next: number }
+interface Block {
+  readonly list: Instruction[];
+  readonly mode: Mode;
+  readonly next: number;
+}
 
 /** Where lines are by address, made once for the many kernels of a code object. */
 const indexes = new WeakMap<readonly Line[], ReadonlyMap<number, number>>();
@@ -138,7 +155,10 @@ function discover(code: CodeObject, lines: readonly Line[], kernel: Kernel): { l
   const work: number[] = [];
   const visit = (address: number, mode: Mode, from: Instruction | undefined): void => {
     const known = modes.get(address);
-    if (known && modeBits(known) !== modeBits(mode)) throw new UnsupportedError(`emulator: ${kernel.name}: the float mode at 0x${address.toString(16)} depends on the path taken${from ? `, by ${from.text}` : ''}`);
+    if (known && modeBits(known) !== modeBits(mode))
+      throw new UnsupportedError(
+        `emulator: ${kernel.name}: the float mode at 0x${address.toString(16)} depends on the path taken${from ? `, by ${from.text}` : ''}`,
+      );
     if (known) return;
     if (!at(address)) return; // past the end: reported if it is ever reached
     modes.set(address, mode);
@@ -161,7 +181,8 @@ function discover(code: CodeObject, lines: readonly Line[], kernel: Kernel): { l
       if (i.name === 's_call_b64') visit(branchTarget(i, 1), mode, i);
       if (i.name === 's_swappc_b64' && !calls) {
         calls = true;
-        for (const r of code.relocations) if (r.value >= code.text.start && r.value < code.text.end) visit(r.value, mode, i);
+        for (const r of code.relocations)
+          if (r.value >= code.text.start && r.value < code.text.end) visit(r.value, mode, i);
       }
       if (i.name !== 's_branch' && i.name !== 's_endpgm' && i.name !== 's_setpc_b64') visit(after, mode, i);
       break;
@@ -212,13 +233,18 @@ const hwreg = (text: string): { name: string; offset: number; size: number } | u
   const m = /hwreg\((\w+)(?:,\s*(\d+),\s*(\d+))?\)/.exec(text);
   return m ? { name: m[1], offset: Number(m[2] ?? 0), size: Number(m[3] ?? 32) } : undefined;
 };
-const setsMode = (i: Instruction): boolean => i.name === 's_round_mode' || i.name === 's_denorm_mode' || (i.name.startsWith('s_setreg') && i.text.includes('HW_REG_MODE'));
+const setsMode = (i: Instruction): boolean =>
+  i.name === 's_round_mode' ||
+  i.name === 's_denorm_mode' ||
+  (i.name.startsWith('s_setreg') && i.text.includes('HW_REG_MODE'));
 
 /** The float mode after an instruction: constants only, so that generated code knows it. */
 function modeAfter(i: Instruction, mode: Mode, at: (a: number) => Instruction | undefined): Mode {
   if (!setsMode(i)) return mode;
-  if (i.name === 's_round_mode') return { ...mode, round32: Number(i.ops[0].int!) & 3, round64: (Number(i.ops[0].int!) >> 2) & 3 };
-  if (i.name === 's_denorm_mode') return { ...mode, denorm32: Number(i.ops[0].int!) & 3, denorm64: (Number(i.ops[0].int!) >> 2) & 3 };
+  if (i.name === 's_round_mode')
+    return { ...mode, round32: Number(i.ops[0].int!) & 3, round64: (Number(i.ops[0].int!) >> 2) & 3 };
+  if (i.name === 's_denorm_mode')
+    return { ...mode, denorm32: Number(i.ops[0].int!) & 3, denorm64: (Number(i.ops[0].int!) >> 2) & 3 };
   const field = hwreg(i.text)!;
   let value = i.ops[1].int;
   if (value === undefined) {
@@ -238,19 +264,28 @@ function modeAfter(i: Instruction, mode: Mode, at: (a: number) => Instruction | 
 const handlers = new Map<string, Handler | undefined>();
 function handlerOf(name: string): Handler | undefined {
   if (!handlers.has(name)) {
-    handlers.set(name, special(name) ?? crossLaneHandler(name) ?? (/^(s|v_s)_/.test(name) ? scalarHandler(name) : memoryHandler(name) ?? packedHandlerOf(name) ?? vectorHandler(name)));
+    handlers.set(
+      name,
+      special(name) ??
+        crossLaneHandler(name) ??
+        (/^(s|v_s)_/.test(name)
+          ? scalarHandler(name)
+          : (memoryHandler(name) ?? packedHandlerOf(name) ?? vectorHandler(name))),
+    );
   }
   return handlers.get(name);
 }
 /** Whether an instruction is modelled; for reports. */
-export const isKnown = (name: string): boolean => NOPS.test(name) || TERMINATORS.test(name) || handlerOf(name) !== undefined || matrixHandler(name) !== undefined;
+export const isKnown = (name: string): boolean =>
+  NOPS.test(name) || TERMINATORS.test(name) || handlerOf(name) !== undefined || matrixHandler(name) !== undefined;
 
 /** Modelled with rounding to nearest alone. */
 const NEAREST_ONLY = /^v_(pk_(add|mul|fma)|mad_mix|fma_mix|dot|dual_(add|sub|mul|fma)|mfma|wmma|smfmac|swmmac)/;
 
 function instruction(c: Context, i: Instruction, matrices: MatrixOp[]): void {
   if (NOPS.test(i.name)) return;
-  if ((c.mode.round32 !== 0 || c.mode.round64 !== 0) && NEAREST_ONLY.test(i.name)) c.unsupported(i, 'rounding other than to nearest');
+  if ((c.mode.round32 !== 0 || c.mode.round64 !== 0) && NEAREST_ONLY.test(i.name))
+    c.unsupported(i, 'rounding other than to nearest');
   const matrix = matrixHandler(i.name);
   if (matrix) {
     c.flush();
@@ -268,23 +303,38 @@ function instruction(c: Context, i: Instruction, matrices: MatrixOp[]): void {
 function special(name: string): Handler | undefined {
   switch (name) {
     case 's_getpc_b64':
-      return (c, i) => c.scalar(() => c.sset(i.ops[0].reg, i64.add(i64.load(c.w, IMAGE_AT), i64.const(i.at + i.bytes))));
+      return (c, i) =>
+        c.scalar(() => c.sset(i.ops[0].reg, i64.add(i64.load(c.w, IMAGE_AT), i64.const(i.at + i.bytes))));
     case 's_getreg_b32':
-      return (c, i) => c.scalar(() => {
-        const field = hwreg(i.text);
-        const values: Record<string, number> = { HW_REG_SH_MEM_BASES: (PRIVATE_HIGH >>> 16) | (SHARED_HIGH & 0xffff0000), HW_REG_MODE: modeBits(c.mode), HW_REG_STATUS: 0, HW_REG_HW_ID: 0, HW_REG_HW_ID1: 0, HW_REG_HW_ID2: 0, HW_REG_XCC_ID: 0, HW_REG_IB_STS: 0, HW_REG_TRAPSTS: 0 };
-        let v: I32;
-        if (field?.name === 'HW_REG_SHADER_CYCLES' || field?.name === 'HW_REG_SHADER_CYCLES_LO') v = i32.wrap(c.h.import('clock') as I64);
-        else if (field && field.name in values) v = i32.const(Math.floor((values[field.name] >>> 0) / 2 ** field.offset) % 2 ** field.size | 0);
-        else return c.unsupported(i, 'unknown hardware register');
-        c.sset(i.ops[0].reg, v);
-      });
+      return (c, i) =>
+        c.scalar(() => {
+          const field = hwreg(i.text);
+          const values: Record<string, number> = {
+            HW_REG_SH_MEM_BASES: (PRIVATE_HIGH >>> 16) | (SHARED_HIGH & 0xffff0000),
+            HW_REG_MODE: modeBits(c.mode),
+            HW_REG_STATUS: 0,
+            HW_REG_HW_ID: 0,
+            HW_REG_HW_ID1: 0,
+            HW_REG_HW_ID2: 0,
+            HW_REG_XCC_ID: 0,
+            HW_REG_IB_STS: 0,
+            HW_REG_TRAPSTS: 0,
+          };
+          let v: I32;
+          if (field?.name === 'HW_REG_SHADER_CYCLES' || field?.name === 'HW_REG_SHADER_CYCLES_LO')
+            v = i32.wrap(c.h.import('clock') as I64);
+          else if (field && field.name in values)
+            v = i32.const((Math.floor((values[field.name] >>> 0) / 2 ** field.offset) % 2 ** field.size) | 0);
+          else return c.unsupported(i, 'unknown hardware register');
+          c.sset(i.ops[0].reg, v);
+        });
     case 's_setreg_b32':
     case 's_setreg_imm32_b32':
       // The mode is followed when compiling; the scratch registers are not used, since private memory has its own path.
       return (c, i) => {
         const field = hwreg(i.text);
-        if (!field || !/^HW_REG_(MODE|FLAT_SCR_LO|FLAT_SCR_HI|SCHED_MODE|WAVE_SCHED_MODE|WAVE_MODE)$/.test(field.name)) c.unsupported(i, 'unknown hardware register');
+        if (!field || !/^HW_REG_(MODE|FLAT_SCR_LO|FLAT_SCR_HI|SCHED_MODE|WAVE_SCHED_MODE|WAVE_MODE)$/.test(field.name))
+          c.unsupported(i, 'unknown hardware register');
       };
     case 's_memtime':
     case 's_memrealtime':
@@ -295,7 +345,16 @@ function special(name: string): Handler | undefined {
     case 's_trap':
       return (c, i) => {
         c.flush();
-        c.f.emit(callVoid(c.h.index('fail'), i32.const(FAIL.TRAP), i32.const(c.site), i32.const(-1), c.w, i32.const(Number(i.ops[0]?.int ?? 0n))));
+        c.f.emit(
+          callVoid(
+            c.h.index('fail'),
+            i32.const(FAIL.TRAP),
+            i32.const(c.site),
+            i32.const(-1),
+            c.w,
+            i32.const(Number(i.ops[0]?.int ?? 0n)),
+          ),
+        );
       };
     default:
       return undefined;
@@ -303,9 +362,12 @@ function special(name: string): Handler | undefined {
 }
 
 const CONDITIONS: Record<string, (c: Context) => I32> = {
-  scc0: (c) => i32.eqz(c.scc), scc1: (c) => c.scc,
-  vccz: (c) => c.maskIsZero(SREG.VCC), vccnz: (c) => i32.eqz(c.maskIsZero(SREG.VCC)),
-  execz: (c) => c.maskIsZero(SREG.EXEC), execnz: (c) => i32.eqz(c.maskIsZero(SREG.EXEC)),
+  scc0: (c) => i32.eqz(c.scc),
+  scc1: (c) => c.scc,
+  vccz: (c) => c.maskIsZero(SREG.VCC),
+  vccnz: (c) => i32.eqz(c.maskIsZero(SREG.VCC)),
+  execz: (c) => c.maskIsZero(SREG.EXEC),
+  execnz: (c) => i32.eqz(c.maskIsZero(SREG.EXEC)),
 };
 
 function terminate(c: Context, i: Instruction, ids: ReadonlyMap<number, number>): void {

@@ -3,7 +3,22 @@ import { UnsupportedError } from '../base/errors.js';
 import { SREG, type Instruction } from './instruction.js';
 import { MAX_ROWS, ROW_BYTES, WAVE } from './layout.js';
 import type { Helpers } from './numeric.js';
-import { copyBytes, count, type Code, f32, Func, i32, i64, Local, store, type Expr, type F32, type I32, type I64, callVoid } from './wasm.js';
+import {
+  copyBytes,
+  count,
+  type Code,
+  f32,
+  Func,
+  i32,
+  i64,
+  Local,
+  store,
+  type Expr,
+  type F32,
+  type I32,
+  type I64,
+  callVoid,
+} from './wasm.js';
 
 /** Float behaviour, known when compiling: from the kernel descriptor and constant writes to the mode register. */
 export interface Mode {
@@ -14,7 +29,12 @@ export interface Mode {
   readonly denorm32: number;
   readonly denorm64: number;
 }
-export const modeFromBits = (bits: number): Mode => ({ round32: bits & 3, round64: (bits >> 2) & 3, denorm32: (bits >> 4) & 3, denorm64: (bits >> 6) & 3 });
+export const modeFromBits = (bits: number): Mode => ({
+  round32: bits & 3,
+  round64: (bits >> 2) & 3,
+  denorm32: (bits >> 4) & 3,
+  denorm64: (bits >> 6) & 3,
+});
 export const modeBits = (m: Mode): number => m.round32 | (m.round64 << 2) | (m.denorm32 << 4) | (m.denorm64 << 6);
 
 export interface Target {
@@ -22,7 +42,12 @@ export interface Target {
   readonly generation: 9 | 10 | 11 | 12;
   readonly wave: 32 | 64;
 }
-export interface Counters { readonly waves: number; readonly lanes: number; readonly read: number; readonly written: number }
+export interface Counters {
+  readonly waves: number;
+  readonly lanes: number;
+  readonly read: number;
+  readonly written: number;
+}
 
 /** Where a vector register's value is inside the lane loop: any of its forms may be present. */
 interface Held {
@@ -93,7 +118,10 @@ export class Context {
     const code = this.f.body;
     this.f.body = main;
     const s = this.segment;
-    const clash = s && ([...this.scalarReads].some((r) => s.writes.has(r)) || [...this.scalarWrites].some((r) => s.reads.has(r) || s.writes.has(r)));
+    const clash =
+      s &&
+      ([...this.scalarReads].some((r) => s.writes.has(r)) ||
+        [...this.scalarWrites].some((r) => s.reads.has(r) || s.writes.has(r)));
     if (clash) this.flush();
     this.f.emit(code);
   }
@@ -186,7 +214,8 @@ export class Context {
     const { f, target } = this;
     const wide = target.wave === 64;
     f.emit(s.before);
-    for (const m of s.masks.values()) f.emit(m.all.t === 'i64' ? (m.all as Local<'i64'>).set(i64.const(0)) : (m.all as Local<'i32'>).set(i32.const(0)));
+    for (const m of s.masks.values())
+      f.emit(m.all.t === 'i64' ? (m.all as Local<'i64'>).set(i64.const(0)) : (m.all as Local<'i32'>).set(i32.const(0)));
     if (s.instructions > 0) {
       const exec = this.getMask(SREG.EXEC);
       f.emit((this.pending as Local<'i32'>).set(exec as I32));
@@ -195,24 +224,32 @@ export class Context {
       tally(this.counters.lanes, s.instructions);
       tally(this.counters.read, s.bytesRead);
       tally(this.counters.written, s.bytesWritten);
-      const some = wide ? i64.ne(this.pending.get as I64, i64.const(0)) : this.pending.get as I32;
-      f.when(some, () => f.repeat(() => {
-        const e = this.pending.get;
-        f.emit(this.lane.set(e.t === 'i64' ? i32.wrap(i64.ctz(e)) : i32.ctz(e as I32)));
-        f.emit(this.p.set(i32.add(this.w, i32.shl(this.lane.get, i32.const(2)))));
-        f.emit(s.body);
-        for (const [reg, held] of s.held) if (held.dirty) f.emit(store(this.p.get, this.current(held), this.vreg(reg)));
-        for (const m of s.masks.values()) {
-          if (m.all.t === 'i64') f.emit((m.all as Local<'i64'>).set(i64.or(m.all.get as I64, i64.shl(i64.extend_u(m.bit), i64.extend_u(this.lane.get)))));
-          else f.emit((m.all as Local<'i32'>).set(i32.or(m.all.get as I32, i32.shl(m.bit, this.lane.get))));
-        }
-        if (e.t === 'i64') {
-          f.emit((this.pending as Local<'i64'>).set(i64.and(e as I64, i64.sub(e as I64, i64.const(1)))));
-          return i64.ne(e as I64, i64.const(0));
-        }
-        f.emit((this.pending as Local<'i32'>).set(i32.and(e as I32, i32.sub(e as I32, i32.const(1)))));
-        return e as I32;
-      }));
+      const some = wide ? i64.ne(this.pending.get as I64, i64.const(0)) : (this.pending.get as I32);
+      f.when(some, () =>
+        f.repeat(() => {
+          const e = this.pending.get;
+          f.emit(this.lane.set(e.t === 'i64' ? i32.wrap(i64.ctz(e)) : i32.ctz(e as I32)));
+          f.emit(this.p.set(i32.add(this.w, i32.shl(this.lane.get, i32.const(2)))));
+          f.emit(s.body);
+          for (const [reg, held] of s.held)
+            if (held.dirty) f.emit(store(this.p.get, this.current(held), this.vreg(reg)));
+          for (const m of s.masks.values()) {
+            if (m.all.t === 'i64')
+              f.emit(
+                (m.all as Local<'i64'>).set(
+                  i64.or(m.all.get as I64, i64.shl(i64.extend_u(m.bit), i64.extend_u(this.lane.get))),
+                ),
+              );
+            else f.emit((m.all as Local<'i32'>).set(i32.or(m.all.get as I32, i32.shl(m.bit, this.lane.get))));
+          }
+          if (e.t === 'i64') {
+            f.emit((this.pending as Local<'i64'>).set(i64.and(e as I64, i64.sub(e as I64, i64.const(1)))));
+            return i64.ne(e as I64, i64.const(0));
+          }
+          f.emit((this.pending as Local<'i32'>).set(i32.and(e as I32, i32.sub(e as I32, i32.const(1)))));
+          return e as I32;
+        }),
+      );
     }
     for (const [reg, m] of s.masks) if (reg !== SREG.NULL) f.emit(store(this.w, m.all.get, WAVE.SREGS + reg * 4));
   }
@@ -235,19 +272,25 @@ export class Context {
   }
   vget(reg: number): I32 {
     const h = this.hold(reg);
-    if (!h.i) h.i = this.f.let(h.f ? i32.fromBits(h.f) : h.wide ? (this.current(h) as I32) : i32.load(this.p.get, this.vreg(reg)));
+    if (!h.i)
+      h.i = this.f.let(
+        h.f ? i32.fromBits(h.f) : h.wide ? (this.current(h) as I32) : i32.load(this.p.get, this.vreg(reg)),
+      );
     return h.i;
   }
   vgetF(reg: number): F32 {
     const h = this.hold(reg);
-    if (!h.f) h.f = this.f.let(h.i || h.wide ? f32.fromBits(this.current(h) as I32) : f32.load(this.p.get, this.vreg(reg)));
+    if (!h.f)
+      h.f = this.f.let(h.i || h.wide ? f32.fromBits(this.current(h) as I32) : f32.load(this.p.get, this.vreg(reg)));
     return h.f;
   }
   vget64(reg: number): I64 {
     const lo = this.hold(reg);
     const hi = this.hold(reg + 1);
     if (lo.wide && !lo.wide.high && hi.wide?.high && lo.wide.q === hi.wide.q) return lo.wide.q;
-    const q = this.f.let(i64.or(i64.extend_u(this.vget(reg)), i64.shl(i64.extend_u(this.vget(reg + 1)), i64.const(32))));
+    const q = this.f.let(
+      i64.or(i64.extend_u(this.vget(reg)), i64.shl(i64.extend_u(this.vget(reg + 1)), i64.const(32))),
+    );
     lo.wide = { q, high: false };
     hi.wide = { q, high: true };
     return q;
@@ -273,8 +316,18 @@ export class Context {
       if (t === 'i64') s.reads.add(reg + 1);
       const l = this.f.local(t);
       const at = WAVE.SREGS + reg * 4;
-      const value = reg === SREG.NULL ? (t === 'i64' ? i64.const(0) : t === 'f32' ? f32.const(0) : i32.const(0))
-        : t === 'i64' ? i64.load(this.w, at) : t === 'f32' ? f32.load(this.w, at) : i32.load(this.w, at);
+      const value =
+        reg === SREG.NULL
+          ? t === 'i64'
+            ? i64.const(0)
+            : t === 'f32'
+              ? f32.const(0)
+              : i32.const(0)
+          : t === 'i64'
+            ? i64.load(this.w, at)
+            : t === 'f32'
+              ? f32.load(this.w, at)
+              : i32.load(this.w, at);
       s.before.push(l.set(value as never));
       s.hoisted.set(key, (e = l.get));
     }
@@ -290,10 +343,15 @@ export class Context {
   maskBit(reg: number): I32 {
     const own = this.open().masks.get(reg);
     if (own) return own.bit;
-    return this.bitOf(this.target.wave === 64 ? (this.uniform(reg, 'i64') as I64) : (this.uniform(reg, 'i32') as I32), this.lane.get);
+    return this.bitOf(
+      this.target.wave === 64 ? (this.uniform(reg, 'i64') as I64) : (this.uniform(reg, 'i32') as I32),
+      this.lane.get,
+    );
   }
   bitOf(mask: I32 | I64, lane: I32): I32 {
-    return mask.t === 'i64' ? i32.and(i32.wrap(i64.shr_u(mask, i64.extend_u(lane))), i32.const(1)) : i32.and(i32.shr_u(mask as I32, lane), i32.const(1));
+    return mask.t === 'i64'
+      ? i32.and(i32.wrap(i64.shr_u(mask, i64.extend_u(lane))), i32.const(1))
+      : i32.and(i32.shr_u(mask as I32, lane), i32.const(1));
   }
   /** Gives this lane's bit of a mask register that is complete after the loop. */
   setMaskBit(reg: number, bit: I32): void {
@@ -313,7 +371,9 @@ export class Context {
     const s = this.open();
     return regs.map((reg) => {
       const at = WAVE.ROWS + s.rows++ * ROW_BYTES;
-      s.before.push(copyBytes(i32.add(this.w, i32.const(at)), i32.add(this.w, i32.const(this.vreg(reg))), this.target.wave * 4));
+      s.before.push(
+        copyBytes(i32.add(this.w, i32.const(at)), i32.add(this.w, i32.const(this.vreg(reg))), this.target.wave * 4),
+      );
       return at;
     });
   }
@@ -329,4 +389,3 @@ export class Context {
     throw new UnsupportedError(`emulator: ${why}: ${i.text}`);
   }
 }
-

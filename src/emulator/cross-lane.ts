@@ -28,7 +28,10 @@ const CONTROLS: Record<string, (lane: I32, n: number, wave: number) => { from: I
   wave_shr: (l) => ({ from: i32.sub(l, K(1)), ok: i32.gt_u(l, K(0)) }),
   wave_rol: (l, _, w) => ({ from: i32.and(i32.add(l, K(1)), K(w - 1)) }),
   wave_ror: (l, _, w) => ({ from: i32.and(i32.sub(l, K(1)), K(w - 1)) }),
-  row_bcast: (l, n) => (n === 15 ? { from: i32.sub(i32.and(l, K(~15)), K(1)), ok: i32.ge_u(l, K(16)) } : { from: K(31), ok: i32.ge_u(l, K(32)) }),
+  row_bcast: (l, n) =>
+    n === 15
+      ? { from: i32.sub(i32.and(l, K(~15)), K(1)), ok: i32.ge_u(l, K(16)) }
+      : { from: K(31), ok: i32.ge_u(l, K(32)) },
 };
 
 /** Prepares a DPP source before the lane loop; the function it gives reads it inside the loop. Undefined for other encodings. */
@@ -85,13 +88,20 @@ const readFirstLane: Handler = (c, i) => {
   c.commit(s.reg);
   c.scalar(() => {
     const e = c.f.let(c.getMask(SREG.EXEC));
-    const first = e.t === 'i64' ? select(i64.eqz(e as I64), K(0), i32.wrap(i64.ctz(e as I64))) : select(i32.eqz(e as I32), K(0), i32.ctz(e as I32));
+    const first =
+      e.t === 'i64'
+        ? select(i64.eqz(e as I64), K(0), i32.wrap(i64.ctz(e as I64)))
+        : select(i32.eqz(e as I32), K(0), i32.ctz(e as I32));
     c.sset(d.reg, vectorAt(c, s.reg, first));
   });
 };
 const writeLane: Handler = (c, i) => {
   c.forget(i.ops[0].reg);
-  c.scalar(() => c.f.emit(store(i32.add(c.w, i32.shl(laneIndex(c, i.ops[2]), K(2))), scalarRead(c, i.ops[1], 'b32'), c.vreg(i.ops[0].reg))));
+  c.scalar(() =>
+    c.f.emit(
+      store(i32.add(c.w, i32.shl(laneIndex(c, i.ops[2]), K(2))), scalarRead(c, i.ops[1], 'b32'), c.vreg(i.ops[0].reg)),
+    ),
+  );
 };
 
 /** Lanes ask for the value of the lane whose number times 4 they hold; an inactive lane gives 0. */
@@ -102,7 +112,10 @@ const bpermute: Handler = (c, i) => {
     const at = i32.add(c.vget(a.reg), K(modNumber(i, 'offset')));
     const from = c.f.let(i32.and(i32.shr_u(at, K(2)), K(c.target.wave - 1)));
     // Generations 10 and later permute within halves of a 64-lane wave.
-    const half = c.target.wave === 64 && c.target.generation >= 10 ? c.f.let(i32.or(i32.and(from, K(31)), i32.and(c.lane.get, K(32)))) : from;
+    const half =
+      c.target.wave === 64 && c.target.generation >= 10
+        ? c.f.let(i32.or(i32.and(from, K(31)), i32.and(c.lane.get, K(32))))
+        : from;
     const active = i.name.includes('_fi_') ? K(1) : c.bitOf(c.exec(), half);
     c.vset(d.reg, select(active, c.rowAt(row, half), K(0)));
   });
@@ -119,7 +132,10 @@ const permute: Handler = (c, i) => {
     c.f.emit(out.set(K(0)));
     c.f.emit(n.set(K(0)));
     c.f.repeat(() => {
-      const target = i32.and(i32.shr_u(i32.add(c.rowAt(to, n.get), K(modNumber(i, 'offset'))), K(2)), K(c.target.wave - 1));
+      const target = i32.and(
+        i32.shr_u(i32.add(c.rowAt(to, n.get), K(modNumber(i, 'offset'))), K(2)),
+        K(c.target.wave - 1),
+      );
       const hit = and(i32.eq(target, c.lane.get), c.bitOf(exec, n.get));
       c.f.emit(out.set(select(hit, c.rowAt(data, n.get), out.get)));
       c.f.emit(n.set(i32.add(n.get, K(1))));
@@ -132,7 +148,8 @@ const permute: Handler = (c, i) => {
 const swizzle: Handler = (c, i) => {
   const [d, s] = i.ops;
   const [row] = c.rows(s.reg);
-  const m = /^swizzle\((\w+)(?:,\s*(.*))?\)$/.exec(i.mods.offset ?? '') ?? /offset:swizzle\((\w+)(?:,\s*(.*))?\)/.exec(i.text);
+  const m =
+    /^swizzle\((\w+)(?:,\s*(.*))?\)$/.exec(i.mods.offset ?? '') ?? /offset:swizzle\((\w+)(?:,\s*(.*))?\)/.exec(i.text);
   let from: (lane: I32) => I32;
   if (m) {
     const [, kind, list = ''] = m;
@@ -152,8 +169,15 @@ const swizzle: Handler = (c, i) => {
     } else return c.unsupported(i, 'unknown swizzle');
   } else {
     const offset = modNumber(i, 'offset');
-    if (offset & 0x8000) from = (l) => i32.or(i32.and(l, K(~3)), i32.and(i32.shr_u(K(offset & 255), i32.shl(i32.and(l, K(3)), K(1))), K(3)));
-    else from = (l) => i32.or(i32.and(l, K(32)), i32.xor(i32.or(i32.and(l, K(offset & 31)), K((offset >> 5) & 31)), K((offset >> 10) & 31)));
+    if (offset & 0x8000)
+      from = (l) =>
+        i32.or(i32.and(l, K(~3)), i32.and(i32.shr_u(K(offset & 255), i32.shl(i32.and(l, K(3)), K(1))), K(3)));
+    else
+      from = (l) =>
+        i32.or(
+          i32.and(l, K(32)),
+          i32.xor(i32.or(i32.and(l, K(offset & 31)), K((offset >> 5) & 31)), K((offset >> 10) & 31)),
+        );
   }
   c.lanes(i, () => {
     const at = c.f.let(from(c.lane.get));
@@ -162,23 +186,26 @@ const swizzle: Handler = (c, i) => {
 };
 
 /** Lanes of a row of 16 pick by nibbles of two scalars, from their own row or the one beside it. */
-const permlane = (crossRow: boolean): Handler => (c, i) => {
-  const [d, s, lo, hi] = i.ops;
-  const [row] = c.rows(s.reg);
-  const opSel = modList(i, 'op_sel', 0, 2);
-  c.lanes(i, () => {
-    const scalar = (o: Operand): I32 => (o.kind === 's' ? (c.uniform(o.reg, 'i32') as I32) : K(Number(BigInt.asIntN(32, o.int ?? 0n))));
-    const n = c.f.let(i32.and(c.lane.get, K(15)));
-    const word = select(i32.lt_u(n, K(8)), scalar(lo), scalar(hi));
-    const nibble = i32.and(i32.shr_u(word, i32.shl(i32.and(n, K(7)), K(2))), K(15));
-    const base = i32.and(crossRow ? i32.xor(c.lane.get, K(16)) : c.lane.get, K(~15));
-    const from = c.f.let(i32.or(base, nibble));
-    const fi = opSel[0] === 1;
-    const active = fi ? K(1) : c.bitOf(c.exec(), from);
-    const other = opSel[1] === 1 ? K(0) : c.vget(d.reg);
-    c.vset(d.reg, select(active, c.rowAt(row, from), other));
-  });
-};
+const permlane =
+  (crossRow: boolean): Handler =>
+  (c, i) => {
+    const [d, s, lo, hi] = i.ops;
+    const [row] = c.rows(s.reg);
+    const opSel = modList(i, 'op_sel', 0, 2);
+    c.lanes(i, () => {
+      const scalar = (o: Operand): I32 =>
+        o.kind === 's' ? (c.uniform(o.reg, 'i32') as I32) : K(Number(BigInt.asIntN(32, o.int ?? 0n)));
+      const n = c.f.let(i32.and(c.lane.get, K(15)));
+      const word = select(i32.lt_u(n, K(8)), scalar(lo), scalar(hi));
+      const nibble = i32.and(i32.shr_u(word, i32.shl(i32.and(n, K(7)), K(2))), K(15));
+      const base = i32.and(crossRow ? i32.xor(c.lane.get, K(16)) : c.lane.get, K(~15));
+      const from = c.f.let(i32.or(base, nibble));
+      const fi = opSel[0] === 1;
+      const active = fi ? K(1) : c.bitOf(c.exec(), from);
+      const other = opSel[1] === 1 ? K(0) : c.vget(d.reg);
+      c.vset(d.reg, select(active, c.rowAt(row, from), other));
+    });
+  };
 
 const permlane64: Handler = (c, i) => {
   const [row] = c.rows(i.ops[1].reg);
@@ -186,17 +213,33 @@ const permlane64: Handler = (c, i) => {
 };
 
 /** Bits of a mask below this lane, plus a base. */
-const mbcnt = (high: boolean): Handler => (c, i) => c.lanes(i, () => {
-  const value = (o: Operand): I32 => (o.kind === 'v' ? c.vget(o.reg) : o.kind === 's' ? (c.uniform(o.reg, 'i32') as I32) : K(Number(BigInt.asIntN(32, o.int!))));
-  const below = i64.sub(i64.shl(i64.const(1), i64.extend_u(c.lane.get)), i64.const(1));
-  const mask = i32.wrap(high ? i64.shr_u(below, i64.const(32)) : below);
-  c.vset(i.ops[0].reg, i32.add(i32.popcnt(i32.and(value(i.ops[1]), mask)), value(i.ops[2])));
-});
+const mbcnt =
+  (high: boolean): Handler =>
+  (c, i) =>
+    c.lanes(i, () => {
+      const value = (o: Operand): I32 =>
+        o.kind === 'v'
+          ? c.vget(o.reg)
+          : o.kind === 's'
+            ? (c.uniform(o.reg, 'i32') as I32)
+            : K(Number(BigInt.asIntN(32, o.int!)));
+      const below = i64.sub(i64.shl(i64.const(1), i64.extend_u(c.lane.get)), i64.const(1));
+      const mask = i32.wrap(high ? i64.shr_u(below, i64.const(32)) : below);
+      c.vset(i.ops[0].reg, i32.add(i32.popcnt(i32.and(value(i.ops[1]), mask)), value(i.ops[2])));
+    });
 
 const HANDLERS: Record<string, Handler> = {
-  v_readlane_b32: readLane, v_readfirstlane_b32: readFirstLane, v_writelane_b32: writeLane,
-  ds_bpermute_b32: bpermute, ds_bpermute_fi_b32: bpermute, ds_permute_b32: permute, ds_swizzle_b32: swizzle,
-  v_permlane16_b32: permlane(false), v_permlanex16_b32: permlane(true), v_permlane64_b32: permlane64,
-  v_mbcnt_lo_u32_b32: mbcnt(false), v_mbcnt_hi_u32_b32: mbcnt(true),
+  v_readlane_b32: readLane,
+  v_readfirstlane_b32: readFirstLane,
+  v_writelane_b32: writeLane,
+  ds_bpermute_b32: bpermute,
+  ds_bpermute_fi_b32: bpermute,
+  ds_permute_b32: permute,
+  ds_swizzle_b32: swizzle,
+  v_permlane16_b32: permlane(false),
+  v_permlanex16_b32: permlane(true),
+  v_permlane64_b32: permlane64,
+  v_mbcnt_lo_u32_b32: mbcnt(false),
+  v_mbcnt_hi_u32_b32: mbcnt(true),
 };
 export const crossLaneHandler = (name: string): Handler | undefined => HANDLERS[name];

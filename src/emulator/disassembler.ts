@@ -14,7 +14,11 @@ export interface Line {
   readonly text: string;
 }
 
-const COMGR = { name: 'comgr', sonames: ['libamd_comgr.so.3', 'libamd_comgr.so.2', 'libamd_comgr.so'], vendor: 'rocm' } as const;
+const COMGR = {
+  name: 'comgr',
+  sonames: ['libamd_comgr.so.3', 'libamd_comgr.so.2', 'libamd_comgr.so'],
+  vendor: 'rocm',
+} as const;
 
 type Disassemble = (image: Uint8Array, at: number) => { text: string; bytes: number } | undefined;
 const open = new Map<string, Disassemble>();
@@ -29,7 +33,9 @@ function disassembler(target: string): Disassemble {
   const readMemory = koffi.proto(`uint64_t ${name('read')}(uint64_t from, void *to, uint64_t size, void *user)`);
   const print = koffi.proto(`void ${name('print')}(const char *text, void *user)`);
   const address = koffi.proto(`void ${name('address')}(uint64_t at, void *user)`);
-  const create = lib.func(`int amd_comgr_create_disassembly_info(const char *isa, void *read, void *print, void *address, void *out)`);
+  const create = lib.func(
+    `int amd_comgr_create_disassembly_info(const char *isa, void *read, void *print, void *address, void *out)`,
+  );
   const step = lib.func('int amd_comgr_disassemble_instruction(uint64_t info, uint64_t at, void *user, void *size)');
   let image = new Uint8Array();
   let text = '';
@@ -44,8 +50,17 @@ function disassembler(target: string): Disassemble {
   }, koffi.pointer(print));
   const onAddress = koffi.register(() => undefined, koffi.pointer(address));
   const handle = new BigUint64Array(1);
-  const status = (create as unknown as (...a: unknown[]) => number)(`amdgcn-amd-amdhsa--${target}`, read, onText, onAddress, handle);
-  if (status !== 0) throw new DeviceError(`emulator: amd_comgr_create_disassembly_info(${target}): status ${status}; this comgr does not know the target`);
+  const status = (create as unknown as (...a: unknown[]) => number)(
+    `amdgcn-amd-amdhsa--${target}`,
+    read,
+    onText,
+    onAddress,
+    handle,
+  );
+  if (status !== 0)
+    throw new DeviceError(
+      `emulator: amd_comgr_create_disassembly_info(${target}): status ${status}; this comgr does not know the target`,
+    );
   const size = new BigUint64Array(1);
   const run: Disassemble = (bytes, at) => {
     image = bytes as Uint8Array<ArrayBuffer>;
@@ -61,7 +76,12 @@ const cacheFolder = (): string => join(cacheDir(), 'disassembly');
 /** The whole code section, from the disk cache where it was read before. */
 export function disassemble(code: CodeObject): Line[] {
   const { start, end } = code.text;
-  const key = createHash('sha256').update(code.target).update(`${start}`).update(code.image.subarray(start, end)).digest('hex').slice(0, 32);
+  const key = createHash('sha256')
+    .update(code.target)
+    .update(`${start}`)
+    .update(code.image.subarray(start, end))
+    .digest('hex')
+    .slice(0, 32);
   const file = join(cacheFolder(), `${key}.txt`);
   const cached = readCache(file);
   if (cached) return cached;
@@ -86,9 +106,12 @@ function readCache(file: string): Line[] | undefined {
   } catch {
     return undefined; // not read before
   }
-  return text.trimEnd().split('\n').map((l) => {
-    const a = l.indexOf(' ');
-    const b = l.indexOf(' ', a + 1);
-    return { at: parseInt(l.slice(0, a), 16), bytes: Number(l.slice(a + 1, b)), text: l.slice(b + 1) };
-  });
+  return text
+    .trimEnd()
+    .split('\n')
+    .map((l) => {
+      const a = l.indexOf(' ');
+      const b = l.indexOf(' ', a + 1);
+      return { at: parseInt(l.slice(0, a), 16), bytes: Number(l.slice(a + 1, b)), text: l.slice(b + 1) };
+    });
 }

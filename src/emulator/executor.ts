@@ -33,7 +33,12 @@ export interface Launch {
   readonly maxBlocks: number;
 }
 
-export interface Site { readonly text: string; readonly at: number; readonly name: string; readonly source?: string }
+export interface Site {
+  readonly text: string;
+  readonly at: number;
+  readonly name: string;
+  readonly source?: string;
+}
 export interface LoadedProgram {
   readonly module: WasmModule;
   readonly entry: number;
@@ -43,7 +48,13 @@ export interface LoadedProgram {
   readonly matrices: readonly MatrixOp[];
 }
 
-export interface Counts { waves: number; lanes: number; read: number; written: number; groups: number }
+export interface Counts {
+  waves: number;
+  lanes: number;
+  read: number;
+  written: number;
+  groups: number;
+}
 
 /** An error a kernel made: which kernel, instruction and work-item. */
 export class EmulatorError extends DriverError {
@@ -176,7 +187,13 @@ export class Executor {
         u32[at + 3] = SCRATCH_MARK;
         s += 4;
       }
-      for (const [bit, value] of [[2, l.packet], [4, 0], [8, l.kernarg], [16, 0], [32, 0]] as const) {
+      for (const [bit, value] of [
+        [2, l.packet],
+        [4, 0],
+        [8, l.kernarg],
+        [16, 0],
+        [32, 0],
+      ] as const) {
         if (kernel.properties & bit) {
           set64(s, value);
           s += 2;
@@ -189,7 +206,12 @@ export class Executor {
         u32[at + SREG.TTMP + 9] = gx;
         u32[at + SREG.TTMP + 7] = gy | (gz << 16);
       } else {
-        for (const [bit, v] of [[7, gx], [8, gy], [9, gz]] as const) if ((kernel.rsrc2 >>> bit) & 1) u32[at + s++] = v;
+        for (const [bit, v] of [
+          [7, gx],
+          [8, gy],
+          [9, gz],
+        ] as const)
+          if ((kernel.rsrc2 >>> bit) & 1) u32[at + s++] = v;
         if ((kernel.rsrc2 >>> 10) & 1) u32[at + s++] = 0;
         if (kernel.rsrc2 & 1) u32[at + s] = 0; // the wave's scratch offset: each has memory of its own here
       }
@@ -247,7 +269,8 @@ export class Executor {
           left--;
         } else if (result === BARRIER) state[n] = 'barrier';
         else if (result === NO_BLOCK) this.raise({ what: 'control left the code', w });
-        else if (++turns * l.fuel > l.maxBlocks) this.raise({ what: `still running after ${l.maxBlocks} blocks: an endless loop?`, w });
+        else if (++turns * l.fuel > l.maxBlocks)
+          this.raise({ what: `still running after ${l.maxBlocks} blocks: an endless loop?`, w });
       }
       if (moved) continue;
       this.checker?.barrier(() => this.checkBarrier(state));
@@ -259,16 +282,21 @@ export class Executor {
   private checkBarrier(state: readonly string[]): void {
     const { u32, launch: l } = this;
     const threads = l.block[0] * l.block[1] * l.block[2];
-    const waiting = state.map((s, n) => ({ s, n, w: (this.base + n * this.waveBytes) / 4 })).filter((x) => x.s === 'barrier');
+    const waiting = state
+      .map((s, n) => ({ s, n, w: (this.base + n * this.waveBytes) / 4 }))
+      .filter((x) => x.s === 'barrier');
     const first = waiting[0];
     for (const x of waiting) {
       const active = Math.min(l.kernel.wave, threads - x.n * l.kernel.wave);
       const lo = active >= 32 ? 0xffffffff : 2 ** active - 1;
       const hi = l.kernel.wave === 64 && active > 32 ? (active >= 64 ? 0xffffffff : 2 ** (active - 32) - 1) : 0;
-      if (u32[x.w + SREG.EXEC] !== lo || (l.kernel.wave === 64 && u32[x.w + SREG.EXEC + 1] !== hi)) this.note({ what: 'divergent barrier: part of a wave does not reach it', w: x.w * 4 });
-      if (u32[x.w + WAVE.PC / 4] !== u32[first.w + WAVE.PC / 4]) this.note({ what: 'divergent barrier: waves wait at different barriers', w: x.w * 4 });
+      if (u32[x.w + SREG.EXEC] !== lo || (l.kernel.wave === 64 && u32[x.w + SREG.EXEC + 1] !== hi))
+        this.note({ what: 'divergent barrier: part of a wave does not reach it', w: x.w * 4 });
+      if (u32[x.w + WAVE.PC / 4] !== u32[first.w + WAVE.PC / 4])
+        this.note({ what: 'divergent barrier: waves wait at different barriers', w: x.w * 4 });
     }
-    if (state.includes('done')) this.note({ what: 'divergent barrier: some waves ended without reaching it', w: first.w * 4 });
+    if (state.includes('done'))
+      this.note({ what: 'divergent barrier: some waves ended without reaching it', w: first.w * 4 });
   }
 
   // ---- errors ---------------------------------------------------------------------------------
@@ -302,24 +330,47 @@ export class Executor {
     if (known) return known;
     const env: Record<string, unknown> = {
       memory: this.memory,
-      resolve: (low: number, high: number, bytes: number, site: number, lane: number, w: number) => this.resolve(low >>> 0, high >>> 0, bytes, site, lane, w),
+      resolve: (low: number, high: number, bytes: number, site: number, lane: number, w: number) =>
+        this.resolve(low >>> 0, high >>> 0, bytes, site, lane, w),
       jump: (low: number, high: number, w: number) => {
         const at = (high >>> 0) * 2 ** 32 + (low >>> 0) - GLOBAL_BASE - (this.launch.image >>> 0);
         const block = this.program.blocks.get(at);
-        if (block === undefined) this.raise({ what: `jump to 0x${((high >>> 0) * 2 ** 32 + (low >>> 0)).toString(16)}, where no code was found`, w });
+        if (block === undefined)
+          this.raise({
+            what: `jump to 0x${((high >>> 0) * 2 ** 32 + (low >>> 0)).toString(16)}, where no code was found`,
+            w,
+          });
         return block;
       },
-      fail: (reason: number, site: number, lane: number, w: number, detail: number) => this.fail(reason, site, lane, w, detail >>> 0),
+      fail: (reason: number, site: number, lane: number, w: number, detail: number) =>
+        this.fail(reason, site, lane, w, detail >>> 0),
       access: (kind: number, at: number, bytes: number, site: number, lane: number, w: number) => {
         const wave = Math.floor((w - this.base) / this.waveBytes);
-        this.checker?.access(kind, at >>> 0, bytes, { site, lane, w, wave, text: (s) => `${this.program.sites[s].text}"${this.program.sites[s].source ? `, line ${this.program.sites[s].source}` : ''}` });
+        this.checker?.access(kind, at >>> 0, bytes, {
+          site,
+          lane,
+          w,
+          wave,
+          text: (s) =>
+            `${this.program.sites[s].text}"${this.program.sites[s].source ? `, line ${this.program.sites[s].source}` : ''}`,
+        });
       },
-      exp2: (x: number) => 2 ** x, log2: Math.log2, sin: Math.sin, cos: Math.cos, fma64, fmaScaled64, fmaDirected64, trigPreop,
-      matrix: (index: number, w: number) => runMatrix(this.program.matrices[index], this.memory.buffer, w, this.launch.kernel.wave),
+      exp2: (x: number) => 2 ** x,
+      log2: Math.log2,
+      sin: Math.sin,
+      cos: Math.cos,
+      fma64,
+      fmaScaled64,
+      fmaDirected64,
+      trigPreop,
+      matrix: (index: number, w: number) =>
+        runMatrix(this.program.matrices[index], this.memory.buffer, w, this.launch.kernel.wave),
       clock: () => process.hrtime.bigint(),
     };
     const exports = new Wasm.Instance(p.module, { env }).exports;
-    const counters = Object.fromEntries(['waves', 'lanes', 'read', 'written'].map((k) => [k, exports[k]])) as Instance['counters'];
+    const counters = Object.fromEntries(
+      ['waves', 'lanes', 'read', 'written'].map((k) => [k, exports[k]]),
+    ) as Instance['counters'];
     const made = { run: exports.run as Instance['run'], counters };
     this.instances.set(id, made);
     return made;
@@ -330,8 +381,17 @@ export class Executor {
     // Scalar loads fetch whole groups of words: padding after the kernel arguments may be read.
     const slack = lane < 0 ? 64 : 0;
     if (!hit || low + bytes > hit.end + slack) {
-      const where = hit ? `${low - hit.start} of an allocation of ${hit.end - hit.start}` : high === 0 && low < 65536 ? 'the null page' : 'no allocation';
-      this.raise({ what: `out of bounds: ${bytes} bytes at 0x${(high * 2 ** 32 + low).toString(16)}, ${where}`, w, site, lane });
+      const where = hit
+        ? `${low - hit.start} of an allocation of ${hit.end - hit.start}`
+        : high === 0 && low < 65536
+          ? 'the null page'
+          : 'no allocation';
+      this.raise({
+        what: `out of bounds: ${bytes} bytes at 0x${(high * 2 ** 32 + low).toString(16)}, ${where}`,
+        w,
+        site,
+        lane,
+      });
     }
     const entry = (this.sites + site * 8) / 4;
     this.u32[entry] = hit.start;

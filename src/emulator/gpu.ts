@@ -33,9 +33,16 @@ export interface LoadedModule {
   readonly image: number;
   readonly name: string;
 }
-export interface LaunchReport extends Counts { readonly milliseconds: number; readonly findings: readonly Finding[] }
+export interface LaunchReport extends Counts {
+  readonly milliseconds: number;
+  readonly findings: readonly Finding[];
+}
 
-interface Compiled { readonly id: number; readonly program: Program; readonly loaded: LoadedProgram }
+interface Compiled {
+  readonly id: number;
+  readonly program: Program;
+  readonly loaded: LoadedProgram;
+}
 
 /** Programs kept ready: one takes about a megabyte of compiled code. */
 const PROGRAMS_KEPT = 512;
@@ -75,12 +82,13 @@ export class EmulatedGpu {
     this.options = options;
     this.memory = new DeviceMemory(options.memoryBytes);
     this.executor = new Executor(this.memory.memory);
-    this.threads = options.checked ? 1 : options.threads ?? availableParallelism();
+    this.threads = options.checked ? 1 : (options.threads ?? availableParallelism());
   }
 
   load(file: Uint8Array, name = 'module'): LoadedModule {
     const code = readCodeObject(file, name);
-    if (code.target !== this.target) throw new DeviceError(`load ${name}: the code object is for ${code.target}, the device is ${this.target}`);
+    if (code.target !== this.target)
+      throw new DeviceError(`load ${name}: the code object is for ${code.target}, the device is ${this.target}`);
     const image = this.memory.alloc(code.image.length);
     this.memory.bytes.set(code.image, image - GLOBAL_BASE);
     const view = new DataView(this.memory.bytes.buffer);
@@ -106,12 +114,19 @@ export class EmulatedGpu {
     let c = programs.get(name);
     if (!c) {
       const kernel = module.code.kernels.get(name);
-      if (!kernel) throw new ArgumentError(`launch ${name}: ${module.name} has no such kernel; it has ${[...module.code.kernels.keys()].join(', ')}`);
+      if (!kernel)
+        throw new ArgumentError(
+          `launch ${name}: ${module.name} has no such kernel; it has ${[...module.code.kernels.keys()].join(', ')}`,
+        );
       let lines = this.lines.get(module.code);
       if (!lines) this.lines.set(module.code, (lines = disassemble(module.code)));
       const program = compileKernel(module.code, lines, kernel, this.options.checked ?? false);
       const loaded: LoadedProgram = {
-        module: new Wasm.Module(program.bytes), entry: program.entry, blocks: program.blocks, vregs: program.vregs, matrices: program.matrices,
+        module: new Wasm.Module(program.bytes),
+        entry: program.entry,
+        blocks: program.blocks,
+        vregs: program.vregs,
+        matrices: program.matrices,
         sites: program.sites.map(({ text, at, name: n }) => ({ text, at, name: n, ...sourceOf(module, at) })),
       };
       c = { id: this.nextProgram++, program, loaded };
@@ -134,29 +149,57 @@ export class EmulatedGpu {
   }
 
   /** Runs a kernel to its end. `args` is the packed parameter list, as a C struct would hold it. */
-  launch(module: LoadedModule, name: string, grid: readonly [number, number, number], block: readonly [number, number, number], args: Uint8Array, dynamicShared = 0): LaunchReport {
+  launch(
+    module: LoadedModule,
+    name: string,
+    grid: readonly [number, number, number],
+    block: readonly [number, number, number],
+    args: Uint8Array,
+    dynamicShared = 0,
+  ): LaunchReport {
     const began = performance.now();
     const { id, program, loaded } = this.compile(module, name);
     const { kernel } = program;
     const items = block[0] * block[1] * block[2];
     const groups = grid[0] * grid[1] * grid[2];
-    if (!(items >= 1 && groups >= 1)) throw new ArgumentError(`launch ${name}: grid (${grid.join(', ')}) of blocks (${block.join(', ')}) is empty`);
-    if (items > kernel.maxThreads) throw new ArgumentError(`launch ${name}: ${items} threads a block; it was compiled for at most ${kernel.maxThreads}`);
+    if (!(items >= 1 && groups >= 1))
+      throw new ArgumentError(`launch ${name}: grid (${grid.join(', ')}) of blocks (${block.join(', ')}) is empty`);
+    if (items > kernel.maxThreads)
+      throw new ArgumentError(
+        `launch ${name}: ${items} threads a block; it was compiled for at most ${kernel.maxThreads}`,
+      );
     const ldsBytes = kernel.ldsBytes + dynamicShared;
-    if (ldsBytes > MAX_LDS) throw new ArgumentError(`launch ${name}: ${ldsBytes} bytes of shared memory; a block has ${MAX_LDS}`);
+    if (ldsBytes > MAX_LDS)
+      throw new ArgumentError(`launch ${name}: ${ldsBytes} bytes of shared memory; a block has ${MAX_LDS}`);
     const kernarg = this.packArguments(kernel, grid, block, args, dynamicShared);
     const packet = this.dispatchPacket(kernel, grid, block, ldsBytes);
     const plain = Math.ceil(kernel.privateBytes / 16) * 16;
     const launch: Launch = {
-      program: id, kernel, target: this.target, generation: program.target.generation, grid: [...grid], block: [...block], kernarg, packet,
-      image: (module.image - GLOBAL_BASE) | 0, ldsBytes: Math.ceil(ldsBytes / 16) * 16,
+      program: id,
+      kernel,
+      target: this.target,
+      generation: program.target.generation,
+      grid: [...grid],
+      block: [...block],
+      kernarg,
+      packet,
+      image: (module.image - GLOBAL_BASE) | 0,
+      ldsBytes: Math.ceil(ldsBytes / 16) * 16,
       privateBytes: plain + (kernel.dynamicStack || program.hasCalls ? DYNAMIC_STACK : 0),
-      seed: (this.options.seed ?? 1) + this.launches++, checked: this.options.checked ?? false, allocations: this.memory.table(), poison: POISONS[0],
-      fuel: 1 << 16, maxBlocks: this.options.maxBlocks ?? 2 ** 34,
+      seed: (this.options.seed ?? 1) + this.launches++,
+      checked: this.options.checked ?? false,
+      allocations: this.memory.table(),
+      poison: POISONS[0],
+      fuel: 1 << 16,
+      maxBlocks: this.options.maxBlocks ?? 2 ** 34,
     };
     try {
       const threads = Math.min(this.threads, groups, items * groups >= THREADED_ITEMS ? Infinity : 1);
-      const counts = launch.checked ? this.runTwice(launch, loaded, groups) : threads > 1 ? this.runThreaded(launch, loaded, threads, groups) : this.runHere(launch, loaded, groups);
+      const counts = launch.checked
+        ? this.runTwice(launch, loaded, groups)
+        : threads > 1
+          ? this.runThreaded(launch, loaded, threads, groups)
+          : this.runHere(launch, loaded, groups);
       for (const k of Object.keys(counts) as (keyof Counts)[]) this.totals[k] += counts[k];
       const findings = this.executor.findings.splice(0);
       return { ...counts, milliseconds: performance.now() - began, findings };
@@ -180,7 +223,10 @@ export class EmulatedGpu {
   }
   /** Runs with two contents of registers and LDS never written: where results differ, they depend on them. */
   private runTwice(launch: Launch, loaded: LoadedProgram, groups: number): Counts {
-    const blocks = Array.from({ length: launch.allocations.length / 2 }, (_, k) => [launch.allocations[2 * k] >>> 0, launch.allocations[2 * k + 1] >>> 0] as const);
+    const blocks = Array.from(
+      { length: launch.allocations.length / 2 },
+      (_, k) => [launch.allocations[2 * k] >>> 0, launch.allocations[2 * k + 1] >>> 0] as const,
+    );
     const save = () => blocks.map(([from, to]) => this.memory.bytes.slice(from, to));
     const before = save();
     this.runHere({ ...launch, poison: POISONS[1] }, loaded, groups);
@@ -191,7 +237,11 @@ export class EmulatedGpu {
     blocks.forEach(([from, to], k) => {
       const now = this.memory.bytes.subarray(from, to);
       const at = first[k].findIndex((b, n) => b !== now[n]);
-      if (at >= 0) this.executor.findings.push({ kernel: launch.kernel.name, what: `undefined: byte ${at} of the allocation of ${to - from} at 0x${(GLOBAL_BASE + from).toString(16)} depends on registers or LDS that were never written` });
+      if (at >= 0)
+        this.executor.findings.push({
+          kernel: launch.kernel.name,
+          what: `undefined: byte ${at} of the allocation of ${to - from} at 0x${(GLOBAL_BASE + from).toString(16)} depends on registers or LDS that were never written`,
+        });
     });
     return counts;
   }
@@ -208,10 +258,19 @@ export class EmulatedGpu {
 
   // ---- what the runtime hands a kernel ----------------------------------------------------------
 
-  private packArguments(kernel: Kernel, grid: readonly number[], block: readonly number[], args: Uint8Array, dynamicShared: number): number {
+  private packArguments(
+    kernel: Kernel,
+    grid: readonly number[],
+    block: readonly number[],
+    args: Uint8Array,
+    dynamicShared: number,
+  ): number {
     const explicit = kernel.args.filter((a) => !a.kind.startsWith('hidden_'));
     const end = explicit.reduce((e, a) => Math.max(e, a.offset + a.size), 0);
-    if (args.length < end) throw new ArgumentError(`launch ${kernel.name}: ${args.length} bytes of arguments; the kernel takes ${end}: ${explicit.map((a) => `${a.size} at ${a.offset}`).join(', ')}`);
+    if (args.length < end)
+      throw new ArgumentError(
+        `launch ${kernel.name}: ${args.length} bytes of arguments; the kernel takes ${end}: ${explicit.map((a) => `${a.size} at ${a.offset}`).join(', ')}`,
+      );
     const address = this.memory.alloc(Math.max(kernel.kernargBytes, args.length, 16));
     const at = address - GLOBAL_BASE;
     const { bytes } = this.memory;
@@ -223,7 +282,8 @@ export class EmulatedGpu {
       const p = at + a.offset;
       if (a.kind.startsWith('hidden_block_count_')) view.setUint32(p, grid[axis(a.kind)], true);
       else if (a.kind.startsWith('hidden_group_size_')) view.setUint16(p, block[axis(a.kind)], true);
-      else if (a.kind === 'hidden_grid_dims') view.setUint16(p, grid[2] * block[2] > 1 ? 3 : grid[1] * block[1] > 1 ? 2 : 1, true);
+      else if (a.kind === 'hidden_grid_dims')
+        view.setUint16(p, grid[2] * block[2] > 1 ? 3 : grid[1] * block[1] > 1 ? 2 : 1, true);
       else if (a.kind === 'hidden_dynamic_lds_size') view.setUint32(p, dynamicShared, true);
       // Remainders are 0, since grids are whole blocks; offsets, queues and buffers of the runtime are absent.
     }

@@ -7,13 +7,35 @@ export interface SourceLine {
   /** The line's text, where the code object holds the source (-gembed-source). */
   readonly text?: string;
 }
-export interface DebugSections { readonly line: Uint8Array; readonly lineStrings: Uint8Array; readonly strings: Uint8Array }
+export interface DebugSections {
+  readonly line: Uint8Array;
+  readonly lineStrings: Uint8Array;
+  readonly strings: Uint8Array;
+}
 
-interface File { readonly name: string; readonly source?: string }
+interface File {
+  readonly name: string;
+  readonly source?: string;
+}
 const baseName = (f: File): string => f.name.replace(/^.*\//, '');
-interface Row { readonly at: number; readonly file: File | undefined; readonly line: number }
+interface Row {
+  readonly at: number;
+  readonly file: File | undefined;
+  readonly line: number;
+}
 
-const FORM = { BLOCK: 0x09, DATA1: 0x0b, DATA2: 0x05, DATA4: 0x06, DATA8: 0x07, DATA16: 0x1e, STRING: 0x08, STRP: 0x0e, LINE_STRP: 0x1f, UDATA: 0x0f } as const;
+const FORM = {
+  BLOCK: 0x09,
+  DATA1: 0x0b,
+  DATA2: 0x05,
+  DATA4: 0x06,
+  DATA8: 0x07,
+  DATA16: 0x1e,
+  STRING: 0x08,
+  STRP: 0x0e,
+  LINE_STRP: 0x1f,
+  UDATA: 0x0f,
+} as const;
 const CONTENT = { PATH: 1, LLVM_SOURCE: 0x2001 } as const;
 const OP = { COPY: 1, ADVANCE_PC: 2, ADVANCE_LINE: 3, SET_FILE: 4, CONST_ADD_PC: 8, FIXED_ADVANCE_PC: 9 } as const;
 const EXTENDED = { END: 1, SET_ADDRESS: 2 } as const;
@@ -55,20 +77,30 @@ class Reader {
 /** A value of an entry in the tables of folders and files. */
 function form(r: Reader, kind: number, s: DebugSections): string | number {
   switch (kind) {
-    case FORM.STRING: return r.text();
-    case FORM.LINE_STRP: return new Reader(s.lineStrings, r.u32()).text();
-    case FORM.STRP: return new Reader(s.strings, r.u32()).text();
-    case FORM.UDATA: return r.leb();
-    case FORM.DATA1: return r.u8();
-    case FORM.DATA2: return r.u16();
-    case FORM.DATA4: return r.u32();
-    case FORM.DATA8: return r.u64();
-    case FORM.DATA16: return (r.at += 16);
+    case FORM.STRING:
+      return r.text();
+    case FORM.LINE_STRP:
+      return new Reader(s.lineStrings, r.u32()).text();
+    case FORM.STRP:
+      return new Reader(s.strings, r.u32()).text();
+    case FORM.UDATA:
+      return r.leb();
+    case FORM.DATA1:
+      return r.u8();
+    case FORM.DATA2:
+      return r.u16();
+    case FORM.DATA4:
+      return r.u32();
+    case FORM.DATA8:
+      return r.u64();
+    case FORM.DATA16:
+      return (r.at += 16);
     case FORM.BLOCK: {
       const n = r.leb();
       return (r.at += n);
     }
-    default: throw new FormatError(`line table: form 0x${kind.toString(16)} is not one that DWARF 5 allows here`);
+    default:
+      throw new FormatError(`line table: form 0x${kind.toString(16)} is not one that DWARF 5 allows here`);
   }
 }
 
@@ -77,7 +109,10 @@ function entries5(r: Reader, s: DebugSections): File[] {
   return Array.from({ length: r.leb() }, () => {
     const values = new Map(formats.map(([content, kind]) => [content, form(r, kind, s)]));
     const source = values.get(CONTENT.LLVM_SOURCE);
-    return { name: String(values.get(CONTENT.PATH) ?? ''), ...(typeof source === 'string' && source !== '' && { source }) };
+    return {
+      name: String(values.get(CONTENT.PATH) ?? ''),
+      ...(typeof source === 'string' && source !== '' && { source }),
+    };
   });
 }
 
@@ -146,7 +181,10 @@ function readUnit(r: Reader, s: DebugSections, rows: Row[]): void {
 export function readLineTable(s: DebugSections): (at: number) => SourceLine | undefined {
   const rows: Row[] = [];
   for (const r = new Reader(s.line); r.at < s.line.length; ) readUnit(r, s, rows);
-  const sorted = rows.map((row, k) => ({ row, k })).sort((a, b) => a.row.at - b.row.at || a.k - b.k).map(({ row }) => row);
+  const sorted = rows
+    .map((row, k) => ({ row, k }))
+    .sort((a, b) => a.row.at - b.row.at || a.k - b.k)
+    .map(({ row }) => row);
   const texts = new Map<File, string[]>();
   return (at) => {
     let [low, high] = [0, sorted.length];

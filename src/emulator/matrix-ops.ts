@@ -5,10 +5,25 @@ import type { Instruction, Operand } from './instruction.js';
 import { WAVE } from './layout.js';
 
 type Element = 'f16' | 'bf16' | 'f32' | 'f64' | 'i8' | 'u8' | 'i4' | 'u4' | 'xf32' | 'fp8' | 'bf8';
-const BITS: Record<Element, number> = { f16: 16, bf16: 16, f32: 32, f64: 64, i8: 8, u8: 8, i4: 4, u4: 4, xf32: 32, fp8: 8, bf8: 8 };
+const BITS: Record<Element, number> = {
+  f16: 16,
+  bf16: 16,
+  f32: 32,
+  f64: 64,
+  i8: 8,
+  u8: 8,
+  i4: 4,
+  u4: 4,
+  xf32: 32,
+  fp8: 8,
+  bf8: 8,
+};
 
 /** An operand: a register, or a constant for C. */
-interface Place { readonly reg: number; readonly constant?: number }
+interface Place {
+  readonly reg: number;
+  readonly constant?: number;
+}
 
 /** One matrix instruction of a program, run by the host on a whole wave. */
 export interface MatrixOp {
@@ -31,7 +46,8 @@ export interface MatrixOp {
   readonly c: Place;
 }
 
-const NAME = /^v_(mfma|wmma)_(f32|f16|bf16|i32|f64)_(\d+)x(\d+)x(\d+)(?:_(\d+)b)?_?(f16|bf16|f32|f64|i8|iu8|iu4|xf32|fp8|bf8)(?:_(fp8|bf8))?(_1k)?$/;
+const NAME =
+  /^v_(mfma|wmma)_(f32|f16|bf16|i32|f64)_(\d+)x(\d+)x(\d+)(?:_(\d+)b)?_?(f16|bf16|f32|f64|i8|iu8|iu4|xf32|fp8|bf8)(?:_(fp8|bf8))?(_1k)?$/;
 
 /** Recognises a matrix instruction by name; the function it gives reads one's operands. */
 export function matrixHandler(name: string): ((i: Instruction, generation: number) => MatrixOp) | undefined {
@@ -39,19 +55,39 @@ export function matrixHandler(name: string): ((i: Instruction, generation: numbe
   if (!m) return undefined;
   const [, unit, result, M, N, K, , input, second] = m;
   return (i, generation) => {
-    for (const key of ['cbsz', 'abid', 'blgp', 'op_sel', 'neg_hi']) if (i.mods[key] && !/^(0|\[0(,0)*\])$/.test(i.mods[key])) throw new UnsupportedError(`emulator: ${key} on a matrix instruction: ${i.text}`);
+    for (const key of ['cbsz', 'abid', 'blgp', 'op_sel', 'neg_hi'])
+      if (i.mods[key] && !/^(0|\[0(,0)*\])$/.test(i.mods[key]))
+        throw new UnsupportedError(`emulator: ${key} on a matrix instruction: ${i.text}`);
     const signs = (i.mods.neg_lo ?? '[0,0,0]').replace(/[[\]]/g, '').split(',').map(Number);
-    if (signs.some((s) => s) && !input.startsWith('iu')) throw new UnsupportedError(`emulator: neg_lo on a matrix instruction: ${i.text}`);
+    if (signs.some((s) => s) && !input.startsWith('iu'))
+      throw new UnsupportedError(`emulator: neg_lo on a matrix instruction: ${i.text}`);
     // The iu forms say by neg_lo which operand is signed.
-    const element = (k: number): Element => (input.startsWith('iu') ? (`${signs[k] ? 'i' : 'u'}${input.slice(2)}` as Element) : ((k === 1 && second ? second : input) as Element));
+    const element = (k: number): Element =>
+      input.startsWith('iu')
+        ? (`${signs[k] ? 'i' : 'u'}${input.slice(2)}` as Element)
+        : ((k === 1 && second ? second : input) as Element);
     const perLane = (i.ops[1].n * 32) / BITS[element(0)];
     const replicated = unit === 'wmma' && generation === 11;
     const lanes = unit === 'wmma' ? 32 : 64;
     const blocks = unit === 'wmma' ? 1 : (lanes * perLane) / (Number(M) * Number(K));
-    const place = (o: Operand): Place => (o.kind === 'v' ? { reg: o.reg } : { reg: 0, constant: o.float ?? Number(o.int ?? 0n) });
+    const place = (o: Operand): Place =>
+      o.kind === 'v' ? { reg: o.reg } : { reg: 0, constant: o.float ?? Number(o.int ?? 0n) };
     return {
-      text: i.text, unit: unit as 'mfma', replicated, m: Number(M), n: Number(N), k: Number(K), blocks, a: element(0), b: element(1), result: result as 'f32', perLane,
-      d: place(i.ops[0]), av: place(i.ops[1]), bv: place(i.ops[2]), c: place(i.ops[3]),
+      text: i.text,
+      unit: unit as 'mfma',
+      replicated,
+      m: Number(M),
+      n: Number(N),
+      k: Number(K),
+      blocks,
+      a: element(0),
+      b: element(1),
+      result: result as 'f32',
+      perLane,
+      d: place(i.ops[0]),
+      av: place(i.ops[1]),
+      bv: place(i.ops[2]),
+      c: place(i.ops[3]),
     };
   };
 }
@@ -60,9 +96,16 @@ export function matrixHandler(name: string): ((i: Instruction, generation: numbe
 function resultAt(op: MatrixOp, lane: number, r: number, wave: number): [number, number, number] {
   if (op.unit === 'wmma') {
     const groups = wave / 16;
-    return [0, op.replicated ? r * groups + Math.floor(lane / 16) : Math.floor(lane / 16) * (16 / groups) + r, lane % 16];
+    return [
+      0,
+      op.replicated ? r * groups + Math.floor(lane / 16) : Math.floor(lane / 16) * (16 / groups) + r,
+      lane % 16,
+    ];
   }
-  if (op.result === 'f64') return op.m === 16 ? [0, Math.floor(lane / 16) + 4 * r, lane % 16] : [Math.floor(lane / 4) % 4, Math.floor(lane / 16), lane % 4];
+  if (op.result === 'f64')
+    return op.m === 16
+      ? [0, Math.floor(lane / 16) + 4 * r, lane % 16]
+      : [Math.floor(lane / 4) % 4, Math.floor(lane / 16), lane % 4];
   if (op.m === 32) return [r >> 4, 8 * ((r & 15) >> 2) + 4 * Math.floor(lane / 32) + (r & 3), lane % 32];
   if (op.m === 16) return [r >> 2, 4 * Math.floor(lane / 16) + (r & 3), lane % 16];
   return [Math.floor(lane / 4), r, lane % 4];
@@ -70,22 +113,30 @@ function resultAt(op: MatrixOp, lane: number, r: number, wave: number): [number,
 
 /** Row (or column), block and first k of a lane's share of an operand. */
 function operandAt(op: MatrixOp, lane: number, side: number): { row: number; block: number; k: number } {
-  if (op.unit === 'wmma') return { row: lane % 16, block: 0, k: op.replicated ? 0 : Math.floor(lane / 16) * op.perLane };
+  if (op.unit === 'wmma')
+    return { row: lane % 16, block: 0, k: op.replicated ? 0 : Math.floor(lane / 16) * op.perLane };
   const rest = Math.floor(lane / side);
   return { row: lane % side, block: rest % op.blocks, k: Math.floor(rest / op.blocks) * op.perLane };
 }
 
 const scratch = new DataView(new ArrayBuffer(8));
-const f8 = (mantissa: number, bias: number) => (b: number): number => {
-  // The forms without infinities: 0x80 is the only NaN, and the bias is one larger than the other standard's.
-  if (b === 0x80) return NaN;
-  const e = (b & 127) >> mantissa;
-  const f = b & (2 ** mantissa - 1);
-  const v = e ? (1 + f / 2 ** mantissa) * 2 ** (e - bias) : f * 2 ** (1 - bias - mantissa);
-  return b & 128 ? -v : v;
-};
+const f8 =
+  (mantissa: number, bias: number) =>
+  (b: number): number => {
+    // The forms without infinities: 0x80 is the only NaN, and the bias is one larger than the other standard's.
+    if (b === 0x80) return NaN;
+    const e = (b & 127) >> mantissa;
+    const f = b & (2 ** mantissa - 1);
+    const v = e ? (1 + f / 2 ** mantissa) * 2 ** (e - bias) : f * 2 ** (1 - bias - mantissa);
+    return b & 128 ? -v : v;
+  };
 const DECODE: Record<Exclude<Element, 'f64'>, (bits: number) => number> = {
-  f16: fromF16Bits, bf16: fromBf16Bits, i8: (b) => (b << 24) >> 24, u8: (b) => b, i4: (b) => (b << 28) >> 28, u4: (b) => b,
+  f16: fromF16Bits,
+  bf16: fromBf16Bits,
+  i8: (b) => (b << 24) >> 24,
+  u8: (b) => b,
+  i4: (b) => (b << 28) >> 28,
+  u4: (b) => b,
   f32: (b) => {
     scratch.setUint32(0, b);
     return scratch.getFloat32(0);
@@ -94,7 +145,8 @@ const DECODE: Record<Exclude<Element, 'f64'>, (bits: number) => number> = {
     scratch.setUint32(0, b & 0xffffe000); // ten bits of mantissa take part
     return scratch.getFloat32(0);
   },
-  fp8: f8(3, 8), bf8: f8(2, 16),
+  fp8: f8(3, 8),
+  bf8: f8(2, 16),
 };
 
 /** Runs one on the wave at `w`: all lanes take part, whatever EXEC holds. */
@@ -142,7 +194,15 @@ export function runMatrix(op: MatrixOp, memory: ArrayBufferLike, w: number, wave
   for (const { lane, r, v } of out) writeResult(op, regs, lane, r, v, wave, packed);
 }
 
-function readResult(op: MatrixOp, regs: Uint32Array, reg: number, lane: number, r: number, wave: number, packed: number): number {
+function readResult(
+  op: MatrixOp,
+  regs: Uint32Array,
+  reg: number,
+  lane: number,
+  r: number,
+  wave: number,
+  packed: number,
+): number {
   if (op.result === 'f64') {
     scratch.setUint32(4, regs[(reg + 2 * r) * wave + lane]);
     scratch.setUint32(0, regs[(reg + 2 * r + 1) * wave + lane]);
@@ -155,7 +215,15 @@ function readResult(op: MatrixOp, regs: Uint32Array, reg: number, lane: number, 
   return op.result === 'f16' ? fromF16Bits(bits) : fromBf16Bits(bits);
 }
 
-function writeResult(op: MatrixOp, regs: Uint32Array, lane: number, r: number, v: number, wave: number, packed: number): void {
+function writeResult(
+  op: MatrixOp,
+  regs: Uint32Array,
+  lane: number,
+  r: number,
+  v: number,
+  wave: number,
+  packed: number,
+): void {
   const { reg } = op.d;
   if (op.result === 'f64') {
     scratch.setFloat64(0, v);

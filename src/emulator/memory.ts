@@ -30,22 +30,28 @@ export class DeviceMemory {
 
   /** All of memory; a new view after it has grown. */
   get bytes(): Uint8Array<SharedArrayBuffer> {
-    if (this.cache?.length !== this.memory.buffer.byteLength) this.cache = new Uint8Array(this.memory.buffer as unknown as SharedArrayBuffer);
+    if (this.cache?.length !== this.memory.buffer.byteLength)
+      this.cache = new Uint8Array(this.memory.buffer as unknown as SharedArrayBuffer);
     return this.cache!;
   }
 
   alloc(bytes: number, visible = true): number {
-    if (!Number.isSafeInteger(bytes) || bytes < 0) throw new ArgumentError(`alloc: ${bytes} bytes; a whole number from 0 is wanted`);
+    if (!Number.isSafeInteger(bytes) || bytes < 0)
+      throw new ArgumentError(`alloc: ${bytes} bytes; a whole number from 0 is wanted`);
     const need = Math.ceil((bytes + GAP) / ALIGN) * ALIGN;
     const at = this.free.findIndex(([a, b]) => b - a >= need);
-    if (at < 0) throw new OutOfMemoryError(`alloc(${bytes}): the emulated device has ${this.limit} bytes, ${this.used} are in use`);
+    if (at < 0)
+      throw new OutOfMemoryError(
+        `alloc(${bytes}): the emulated device has ${this.limit} bytes, ${this.used} are in use`,
+      );
     const [a, b] = this.free[at];
     if (b - a === need) this.free.splice(at, 1);
     else this.free[at] = [a + need, b];
     const end = a + need;
     const have = this.memory.buffer.byteLength;
     // Growing in steps of an eighth keeps views from being remade for every block.
-    if (end > have) this.memory.grow(Math.min(Math.ceil(Math.max(end - have, have / 8) / PAGE), MAX_PAGES - have / PAGE));
+    if (end > have)
+      this.memory.grow(Math.min(Math.ceil(Math.max(end - have, have / 8) / PAGE), MAX_PAGES - have / PAGE));
     this.live.set(a, { bytes, visible });
     this.sorted = undefined;
     this.used += need;
@@ -78,7 +84,9 @@ export class DeviceMemory {
     const at = address - GLOBAL_BASE;
     const hit = findBlock(this.table(), at);
     if (bytes > 0 && (hit === undefined || at + bytes > hit.end)) {
-      throw new ArgumentError(`${call}: ${bytes} bytes at 0x${address.toString(16)} are outside every allocation${hit ? `: the one there ends after ${hit.end - at}` : ''}`);
+      throw new ArgumentError(
+        `${call}: ${bytes} bytes at 0x${address.toString(16)} are outside every allocation${hit ? `: the one there ends after ${hit.end - at}` : ''}`,
+      );
     }
     return this.bytes.subarray(at, at + bytes);
   }
@@ -103,7 +111,7 @@ export function findBlock(table: Int32Array, at: number): { start: number; end: 
   let hi = table.length / 2;
   while (lo < hi) {
     const mid = (lo + hi) >> 1;
-    if ((table[2 * mid] >>> 0) <= at) lo = mid + 1;
+    if (table[2 * mid] >>> 0 <= at) lo = mid + 1;
     else hi = mid;
   }
   if (lo === 0) return undefined;

@@ -2,18 +2,22 @@
 import { FormatError } from '../base/errors.js';
 
 export type Msgpack = null | boolean | number | string | Uint8Array | Msgpack[] | MsgpackMap;
-export interface MsgpackMap { [key: string]: Msgpack }
+export interface MsgpackMap {
+  [key: string]: Msgpack;
+}
 
 export function decodeMsgpack(bytes: Uint8Array): MsgpackMap {
   const dv = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   let at = 0;
   const unsigned = (n: 1 | 2 | 4 | 8): number => {
-    const v = n === 1 ? dv.getUint8(at) : n === 2 ? dv.getUint16(at) : n === 4 ? dv.getUint32(at) : Number(dv.getBigUint64(at));
+    const v =
+      n === 1 ? dv.getUint8(at) : n === 2 ? dv.getUint16(at) : n === 4 ? dv.getUint32(at) : Number(dv.getBigUint64(at));
     at += n;
     return v;
   };
   const signed = (n: 1 | 2 | 4 | 8): number => {
-    const v = n === 1 ? dv.getInt8(at) : n === 2 ? dv.getInt16(at) : n === 4 ? dv.getInt32(at) : Number(dv.getBigInt64(at));
+    const v =
+      n === 1 ? dv.getInt8(at) : n === 2 ? dv.getInt16(at) : n === 4 ? dv.getInt32(at) : Number(dv.getBigInt64(at));
     at += n;
     return v;
   };
@@ -48,6 +52,7 @@ export function decodeMsgpack(bytes: Uint8Array): MsgpackMap {
     throw new FormatError(`msgpack: byte 0x${c?.toString(16)} at ${at - 1} starts no value used in metadata`);
   }
   const out = value();
-  if (out === null || typeof out !== 'object' || Array.isArray(out) || out instanceof Uint8Array) throw new FormatError('msgpack: the top value is not a map');
+  if (out === null || typeof out !== 'object' || Array.isArray(out) || out instanceof Uint8Array)
+    throw new FormatError('msgpack: the top value is not a map');
   return out;
 }

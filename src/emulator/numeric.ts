@@ -1,5 +1,24 @@
 // Number helpers that generated code calls: half and fused arithmetic with single rounding, division steps, classes. Each is a WebAssembly function made on demand.
-import { call, choose, f32, f64, Func, i32, i64, and, or, not, select, type Expr, type F32, type F64, type I32, type I64, type ModuleBuilder, type Type } from './wasm.js';
+import {
+  call,
+  choose,
+  f32,
+  f64,
+  Func,
+  i32,
+  i64,
+  and,
+  or,
+  not,
+  select,
+  type Expr,
+  type F32,
+  type F64,
+  type I32,
+  type I64,
+  type ModuleBuilder,
+  type Type,
+} from './wasm.js';
 
 /** Functions of the host, in the order every module imports them. */
 export const IMPORTS = {
@@ -11,7 +30,10 @@ export const IMPORTS = {
   fail: [['i32', 'i32', 'i32', 'i32', 'i32'], []],
   /** kind, offset, bytes, site, lane, wave: a memory access, in checked mode only. */
   access: [['i32', 'i32', 'i32', 'i32', 'i32', 'i32'], []],
-  exp2: [['f64'], ['f64']], log2: [['f64'], ['f64']], sin: [['f64'], ['f64']], cos: [['f64'], ['f64']],
+  exp2: [['f64'], ['f64']],
+  log2: [['f64'], ['f64']],
+  sin: [['f64'], ['f64']],
+  cos: [['f64'], ['f64']],
   fma64: [['f64', 'f64', 'f64'], ['f64']],
   /** (a*b+c) * 2^n with one rounding. */
   fmaScaled64: [['f64', 'f64', 'f64', 'i32'], ['f64']],
@@ -28,7 +50,11 @@ interface Helper<R extends Type = Type> {
   readonly result: R;
   build(f: Func, h: Helpers): void;
 }
-const helper = <R extends Type>(params: readonly Type[], result: R, build: (f: Func, h: Helpers) => void): Helper<R> => ({ params, result, build });
+const helper = <R extends Type>(
+  params: readonly Type[],
+  result: R,
+  build: (f: Func, h: Helpers) => void,
+): Helper<R> => ({ params, result, build });
 
 const ABS = 0x7fffffff;
 const isNaN32 = (x: F32): I32 => f32.ne(x, x);
@@ -37,7 +63,11 @@ const exp32 = (bits: I32): I32 => i32.and(i32.shr_u(bits, i32.const(23)), i32.co
 const exp64 = (bits: I64): I32 => i32.and(i32.wrap(i64.shr_u(bits, i64.const(52))), i32.const(2047));
 const pow2 = (n: I32): F64 => f64.fromBits(i64.shl(i64.extend_s(i32.add(n, i32.const(1023))), i64.const(52)));
 /** IEEE minNum and maxNum: a NaN loses, -0 is below +0. */
-const minMax = <T extends 'f32' | 'f64'>(t: T, ops: { min: Function; max: Function; ne: Function }, which: 'min' | 'max') =>
+const minMax = <T extends 'f32' | 'f64'>(
+  t: T,
+  ops: { min: Function; max: Function; ne: Function },
+  which: 'min' | 'max',
+) =>
   helper([t, t], t, (f) => {
     const [a, b] = [f.param<T>(0), f.param<T>(1)];
     f.emit(select(ops.ne(a, a) as I32, b, select(ops.ne(b, b) as I32, a, ops[which](a, b) as Expr<T>)).b);
@@ -63,7 +93,11 @@ const HELPERS = {
     const small = i32.sub(i32.fromBits(f32.add(f32.fromBits(u), f32.const(0.5))), i32.const(0x3f000000));
     const odd = i32.and(i32.shr_u(u, i32.const(13)), i32.const(1));
     const normal = i32.shr_u(i32.add(i32.add(u, i32.const(0xc8000fff | 0)), odd), i32.const(13));
-    const magnitude = select(i32.ge_u(u, i32.const(0x47800000)), big, select(i32.lt_u(u, i32.const(0x38800000)), small, normal));
+    const magnitude = select(
+      i32.ge_u(u, i32.const(0x47800000)),
+      big,
+      select(i32.lt_u(u, i32.const(0x38800000)), small, normal),
+    );
     f.emit(i32.or(sign, magnitude).b);
   }),
   /** Float to half bits, toward zero. */
@@ -91,7 +125,12 @@ const HELPERS = {
     const bb = f.let(f64.sub(s, p));
     const e = f.let(f64.add(f64.sub(p, f64.sub(s, bb)), f64.sub(c, bb)));
     const bits = f.let(i64.fromBits(s));
-    const inexact = and(f64.ne(e, f64.const(0)), i64.eqz(i64.and(bits, i64.const(1))), f64.lt(f64.abs(s), f64.const(Infinity)), f64.eq(e, e));
+    const inexact = and(
+      f64.ne(e, f64.const(0)),
+      i64.eqz(i64.and(bits, i64.const(1))),
+      f64.lt(f64.abs(s), f64.const(Infinity)),
+      f64.eq(e, e),
+    );
     const step = select(i32.eq(f64.gt(e, f64.const(0)), f64.gt(s, f64.const(0))), i64.const(1), i64.const(-1));
     f.emit(choose(inexact, f64.fromBits(i64.add(bits, step)), s).b);
   }),
@@ -114,7 +153,12 @@ const HELPERS = {
       const m = f.let(f64.abs(x));
       return and(f64.gt(m, f64.const(lo)), f64.lt(m, f64.const(hi)));
     };
-    const safe = and(inRange(a, 2 ** -400, 2 ** 400), inRange(b, 2 ** -400, 2 ** 400), inRange(c, 2 ** -700, 2 ** 900), inRange(p, 2 ** -700, 2 ** 900));
+    const safe = and(
+      inRange(a, 2 ** -400, 2 ** 400),
+      inRange(b, 2 ** -400, 2 ** 400),
+      inRange(c, 2 ** -700, 2 ** 900),
+      inRange(p, 2 ** -700, 2 ** 900),
+    );
     f.when(not(safe), () => f.ret(h.import('fma64', a, b, c) as F64));
     const split = (x: F64) => {
       const t = f.let(f64.mul(x, f64.const(134217729)));
@@ -128,12 +172,17 @@ const HELPERS = {
     };
     const [ah, al] = split(a);
     const [bh, bl] = split(b);
-    const err = f.let(f64.sub(f64.mul(al, bl), f64.sub(f64.sub(f64.sub(p, f64.mul(ah, bh)), f64.mul(al, bh)), f64.mul(ah, bl))));
+    const err = f.let(
+      f64.sub(f64.mul(al, bl), f64.sub(f64.sub(f64.sub(p, f64.mul(ah, bh)), f64.mul(al, bh)), f64.mul(ah, bl))),
+    );
     const [th, tl] = twoSum(c, err);
     const [vh, vl] = twoSum(p, th);
     f.emit(f64.add(vh, h.call('sumOdd', tl, vl)).b);
   }),
-  min32: minMax('f32', f32, 'min'), max32: minMax('f32', f32, 'max'), min64: minMax('f64', f64, 'min'), max64: minMax('f64', f64, 'max'),
+  min32: minMax('f32', f32, 'min'),
+  max32: minMax('f32', f32, 'max'),
+  min64: minMax('f64', f64, 'min'),
+  max64: minMax('f64', f64, 'max'),
   med32: helper(['f32', 'f32', 'f32'], 'f32', (f, h) => {
     const [a, b, c] = [f.param<'f32'>(0), f.param<'f32'>(1), f.param<'f32'>(2)];
     f.when(or(isNaN32(a), isNaN32(b), isNaN32(c)), () => f.ret(h.call('min32', h.call('min32', a, b), c)));
@@ -174,7 +223,13 @@ const HELPERS = {
   frexpExp32: helper(['f32'], 'i32', (f) => {
     const b = f.let(i64.fromBits(f64.promote(f.param<'f32'>(0)))); // doubles have no float denormals
     const e = f.let(exp64(b));
-    f.emit(select(or(i32.eq(e, i32.const(2047)), i64.eqz(i64.shl(b, i64.const(1)))), i32.const(0), i32.sub(e, i32.const(1022))).b);
+    f.emit(
+      select(
+        or(i32.eq(e, i32.const(2047)), i64.eqz(i64.shl(b, i64.const(1)))),
+        i32.const(0),
+        i32.sub(e, i32.const(1022)),
+      ).b,
+    );
   }),
   frexpMant32: helper(['f32'], 'f32', (f, h) => {
     const x = f.param<'f32'>(0);
@@ -187,7 +242,13 @@ const HELPERS = {
     const e = f.let(exp64(i64.fromBits(x)));
     const denormal = i32.sub(exp64(scaled), i32.const(1022 + 60));
     const zero = f64.eq(x, f64.const(0));
-    f.emit(select(or(i32.eq(e, i32.const(2047)), zero), i32.const(0), select(i32.eqz(e), denormal, i32.sub(e, i32.const(1022)))).b);
+    f.emit(
+      select(
+        or(i32.eq(e, i32.const(2047)), zero),
+        i32.const(0),
+        select(i32.eqz(e), denormal, i32.sub(e, i32.const(1022))),
+      ).b,
+    );
   }),
   frexpMant64: helper(['f64'], 'f64', (f, h) => {
     const x = f.param<'f64'>(0);
@@ -271,11 +332,22 @@ const HELPERS = {
     const byte = f.local('i32');
     for (let k = 0; k < 4; k++) {
       const s = f.let(i32.and(i32.shr_u(sel, i32.const(8 * k)), i32.const(255)));
-      const picked = i32.and(i32.wrap(i64.shr_u(all, i64.extend_u(i32.shl(i32.and(s, i32.const(7)), i32.const(3))))), i32.const(255));
+      const picked = i32.and(
+        i32.wrap(i64.shr_u(all, i64.extend_u(i32.shl(i32.and(s, i32.const(7)), i32.const(3))))),
+        i32.const(255),
+      );
       // 8..11: the sign of byte 1, 3, 5, 7.
       const signAt = i32.add(i32.shl(i32.and(s, i32.const(3)), i32.const(4)), i32.const(15));
       const sign = i32.mul(i32.and(i32.wrap(i64.shr_u(all, i64.extend_u(signAt))), i32.const(1)), i32.const(255));
-      f.emit(byte.set(select(i32.lt_u(s, i32.const(8)), picked, select(i32.lt_u(s, i32.const(12)), sign, select(i32.eq(s, i32.const(12)), i32.const(0), i32.const(255))))));
+      f.emit(
+        byte.set(
+          select(
+            i32.lt_u(s, i32.const(8)),
+            picked,
+            select(i32.lt_u(s, i32.const(12)), sign, select(i32.eq(s, i32.const(12)), i32.const(0), i32.const(255))),
+          ),
+        ),
+      );
       f.emit(out.set(i32.or(out.get, i32.shl(byte.get, i32.const(8 * k)))));
     }
     f.emit(out.get.b);
@@ -283,24 +355,64 @@ const HELPERS = {
   brev: helper(['i32'], 'i32', (f) => {
     const x = f.local('i32');
     f.emit(x.set(f.param<'i32'>(0)));
-    for (const [mask, n] of [[0x55555555, 1], [0x33333333, 2], [0x0f0f0f0f, 4], [0x00ff00ff, 8], [0x0000ffff, 16]]) {
-      f.emit(x.set(i32.or(i32.and(i32.shr_u(x.get, i32.const(n)), i32.const(mask)), i32.shl(i32.and(x.get, i32.const(mask)), i32.const(n)))));
+    for (const [mask, n] of [
+      [0x55555555, 1],
+      [0x33333333, 2],
+      [0x0f0f0f0f, 4],
+      [0x00ff00ff, 8],
+      [0x0000ffff, 16],
+    ]) {
+      f.emit(
+        x.set(
+          i32.or(
+            i32.and(i32.shr_u(x.get, i32.const(n)), i32.const(mask)),
+            i32.shl(i32.and(x.get, i32.const(mask)), i32.const(n)),
+          ),
+        ),
+      );
     }
     f.emit(x.get.b);
   }),
   /** Host transcendental, rounded once to float; denormal arguments and results are zero as the hardware's. */
-  ...Object.fromEntries(([['exp2_32', 'exp2'], ['log2_32', 'log2']] as const).map(([name, host]) => [name, helper(['f32'], 'f32', (f, h) => {
-    f.emit(h.call('flush32', f32.demote(h.import(host, f64.promote(h.call('flush32', f.param<'f32'>(0)))) as F64)).b);
-  })])) as Record<'exp2_32' | 'log2_32', Helper<'f32'>>,
-  ...Object.fromEntries((['sin', 'cos'] as const).map((host) => [`${host}_32`, helper(['f32'], 'f32', (f, h) => {
-    // The argument is in turns; beyond 256 turns the hardware gives sin 0 and cos 1.
-    const x = f.let(f64.promote(f.param<'f32'>(0)));
-    const turn = f.let(f64.sub(x, f64.nearest(x)));
-    const r = h.import(host, f64.mul(turn, f64.const(2 * Math.PI))) as F64;
-    f.emit(choose(f64.le(f64.abs(x), f64.const(256)), f32.demote(r), choose(f64.lt(f64.abs(x), f64.const(Infinity)), f32.const(host === 'sin' ? 0 : 1), f32.const(NaN))).b);
-  })])) as Record<'sin_32' | 'cos_32', Helper<'f32'>>,
-  rcp32: helper(['f32'], 'f32', (f, h) => f.emit(h.call('flush32', f32.demote(f64.div(f64.const(1), f64.promote(h.call('flush32', f.param<'f32'>(0)))))).b)),
-  rsq32: helper(['f32'], 'f32', (f, h) => f.emit(f32.demote(f64.div(f64.const(1), f64.sqrt(f64.promote(h.call('flush32', f.param<'f32'>(0)))))).b)),
+  ...(Object.fromEntries(
+    (
+      [
+        ['exp2_32', 'exp2'],
+        ['log2_32', 'log2'],
+      ] as const
+    ).map(([name, host]) => [
+      name,
+      helper(['f32'], 'f32', (f, h) => {
+        f.emit(
+          h.call('flush32', f32.demote(h.import(host, f64.promote(h.call('flush32', f.param<'f32'>(0)))) as F64)).b,
+        );
+      }),
+    ]),
+  ) as Record<'exp2_32' | 'log2_32', Helper<'f32'>>),
+  ...(Object.fromEntries(
+    (['sin', 'cos'] as const).map((host) => [
+      `${host}_32`,
+      helper(['f32'], 'f32', (f, h) => {
+        // The argument is in turns; beyond 256 turns the hardware gives sin 0 and cos 1.
+        const x = f.let(f64.promote(f.param<'f32'>(0)));
+        const turn = f.let(f64.sub(x, f64.nearest(x)));
+        const r = h.import(host, f64.mul(turn, f64.const(2 * Math.PI))) as F64;
+        f.emit(
+          choose(
+            f64.le(f64.abs(x), f64.const(256)),
+            f32.demote(r),
+            choose(f64.lt(f64.abs(x), f64.const(Infinity)), f32.const(host === 'sin' ? 0 : 1), f32.const(NaN)),
+          ).b,
+        );
+      }),
+    ]),
+  ) as Record<'sin_32' | 'cos_32', Helper<'f32'>>),
+  rcp32: helper(['f32'], 'f32', (f, h) =>
+    f.emit(h.call('flush32', f32.demote(f64.div(f64.const(1), f64.promote(h.call('flush32', f.param<'f32'>(0)))))).b),
+  ),
+  rsq32: helper(['f32'], 'f32', (f, h) =>
+    f.emit(f32.demote(f64.div(f64.const(1), f64.sqrt(f64.promote(h.call('flush32', f.param<'f32'>(0)))))).b),
+  ),
   sqrt32: helper(['f32'], 'f32', (f) => f.emit(f32.sqrt(f.param<'f32'>(0)).b)),
   /** The double helpers are seeds: 26 bits are kept, within the documented 2^29 ULP, so that code must refine them. */
   seed64: helper(['f64'], 'f64', (f) => {
@@ -360,7 +472,8 @@ export class Helpers {
 
   constructor(module: ModuleBuilder) {
     this.module = module;
-    for (const [name, [params, results]] of Object.entries(IMPORTS)) this.imported.set(name as ImportName, module.import(name, params, results));
+    for (const [name, [params, results]] of Object.entries(IMPORTS))
+      this.imported.set(name as ImportName, module.import(name, params, results));
   }
   call<N extends HelperName>(name: N, ...args: readonly Expr[]): Expr<ResultOf<N>> {
     const spec = HELPERS[name] as Helper;

@@ -17,7 +17,12 @@ const doubleBits = (x: number): bigint => {
 };
 
 function specialBits(o: Operand): bigint {
-  const high = { shared_base: SHARED_HIGH, private_base: PRIVATE_HIGH, shared_limit: SHARED_HIGH, private_limit: PRIVATE_HIGH }[o.special!];
+  const high = {
+    shared_base: SHARED_HIGH,
+    private_base: PRIVATE_HIGH,
+    shared_limit: SHARED_HIGH,
+    private_limit: PRIVATE_HIGH,
+  }[o.special!];
   if (high === undefined) throw new Error(`special operand ${o.text}`);
   return (BigInt(high) << 32n) | (o.special!.endsWith('limit') ? 0xffffffffn : 0n);
 }
@@ -54,7 +59,8 @@ export function scalarRead(c: Context, o: Operand, t: OpType): Expr {
     const q = o.kind === 's' ? c.sget64(o.reg) : i64.const(constantBits(o, t));
     return t === 'f64' ? f64.fromBits(q) : q;
   }
-  const v = o.kind === 's' ? c.sget(o.reg) : i32.const(Number(BigInt.asIntN(32, constantBits(o, t === 'f16' ? 'f16' : 'b32'))));
+  const v =
+    o.kind === 's' ? c.sget(o.reg) : i32.const(Number(BigInt.asIntN(32, constantBits(o, t === 'f16' ? 'f16' : 'b32'))));
   if (t !== 'f32') return v;
   let x: F32 = f32.fromBits(v);
   if (o.abs) x = f32.abs(x);
@@ -127,11 +133,25 @@ export function readVector(c: Context, o: Operand, t: OpType, s?: Source): Expr 
 }
 
 /** Instructions that keep the high half of a 16-bit result already on generation 9. */
-const KEEPS_HIGH = new Set(['v_fma_f16', 'v_mad_f16', 'v_mad_u16', 'v_mad_i16', 'v_div_fixup_f16', 'v_fma_mixlo_f16', 'v_fma_mixhi_f16', 'v_mad_mixlo_f16', 'v_mad_mixhi_f16']);
+const KEEPS_HIGH = new Set([
+  'v_fma_f16',
+  'v_mad_f16',
+  'v_mad_u16',
+  'v_mad_i16',
+  'v_div_fixup_f16',
+  'v_fma_mixlo_f16',
+  'v_fma_mixhi_f16',
+  'v_mad_mixlo_f16',
+  'v_mad_mixhi_f16',
+]);
 
 /** The register's new bits for a 16-bit result. */
 export function merge16(c: Context, i: Instruction, o: Operand, bits: I32): I32 {
-  const high = o.half !== undefined ? o.half === 1 : i.name.endsWith('mixhi_f16') || modList(i, 'op_sel', 0, 4)[i.mods.op_sel ? i.mods.op_sel.split(',').length - 1 : 3] === 1;
+  const high =
+    o.half !== undefined
+      ? o.half === 1
+      : i.name.endsWith('mixhi_f16') ||
+        modList(i, 'op_sel', 0, 4)[i.mods.op_sel ? i.mods.op_sel.split(',').length - 1 : 3] === 1;
   if (high) return i32.or(i32.and(c.vget(o.reg), i32.const(0xffff)), i32.shl(bits, i32.const(16)));
   const low = i32.and(bits, i32.const(0xffff));
   if (c.target.generation === 9 && !KEEPS_HIGH.has(i.name)) return low;
@@ -164,7 +184,9 @@ export function finishFloat<T extends F32 | F64>(c: Context, i: Instruction, x: 
   if (i.mods.clamp) {
     const v = c.f.let(y as Expr) as F32 | F64;
     // NaN clamps to 0.
-    y = isF32 ? select(f32.gt(v as F32, f32.const(0)), f32.min(v as F32, f32.const(1)), f32.const(0)) : select(f64.gt(v as F64, f64.const(0)), f64.min(v as F64, f64.const(1)), f64.const(0));
+    y = isF32
+      ? select(f32.gt(v as F32, f32.const(0)), f32.min(v as F32, f32.const(1)), f32.const(0))
+      : select(f64.gt(v as F64, f64.const(0)), f64.min(v as F64, f64.const(1)), f64.const(0));
   }
   return y as T;
 }

@@ -18,13 +18,17 @@ export type Answer = { readonly counts: Counts } | { readonly finding: Finding }
 
 export class ThreadPool {
   private readonly control = new Int32Array(new SharedArrayBuffer(64));
-  private readonly workers: { readonly worker: Worker; readonly port: MessagePort; readonly programs: Set<number> }[] = [];
+  private readonly workers: { readonly worker: Worker; readonly port: MessagePort; readonly programs: Set<number> }[] =
+    [];
   private forgotten: number[] = [];
 
   constructor(memory: WasmMemory, workers: number) {
     for (let k = 0; k < workers; k++) {
       const { port1, port2 } = new MessageChannel();
-      const worker = new Worker(new URL('./worker.js', import.meta.url), { workerData: { memory, control: this.control, port: port2 }, transferList: [port2] });
+      const worker = new Worker(new URL('./worker.js', import.meta.url), {
+        workerData: { memory, control: this.control, port: port2 },
+        transferList: [port2],
+      });
       worker.unref();
       port1.unref();
       this.workers.push({ worker, port: port1, programs: new Set() });
@@ -34,12 +38,24 @@ export class ThreadPool {
     this.forgotten.push(program);
   }
 
-  run(executor: Executor, launch: Launch, program: LoadedProgram, arenas: readonly { at: number; bytes: number }[], groups: number): Counts {
+  run(
+    executor: Executor,
+    launch: Launch,
+    program: LoadedProgram,
+    arenas: readonly { at: number; bytes: number }[],
+    groups: number,
+  ): Counts {
     const { control } = this;
     Atomics.store(control, CONTROL.NEXT, 0);
     Atomics.store(control, CONTROL.BUSY, this.workers.length);
     this.workers.forEach((w, k) => {
-      const job: Job = { launch, arena: arenas[k + 1], groups, program: w.programs.has(launch.program) ? undefined : program, forget: this.forgotten };
+      const job: Job = {
+        launch,
+        arena: arenas[k + 1],
+        groups,
+        program: w.programs.has(launch.program) ? undefined : program,
+        forget: this.forgotten,
+      };
       for (const id of this.forgotten) w.programs.delete(id);
       w.programs.add(launch.program);
       w.port.postMessage(job);
@@ -55,7 +71,8 @@ export class ThreadPool {
       failure = e;
       Atomics.store(control, CONTROL.NEXT, groups); // nobody starts another
     }
-    for (let busy = Atomics.load(control, CONTROL.BUSY); busy > 0; busy = Atomics.load(control, CONTROL.BUSY)) Atomics.wait(control, CONTROL.BUSY, busy);
+    for (let busy = Atomics.load(control, CONTROL.BUSY); busy > 0; busy = Atomics.load(control, CONTROL.BUSY))
+      Atomics.wait(control, CONTROL.BUSY, busy);
     for (const w of this.workers) {
       const answer = receiveMessageOnPort(w.port)?.message as Answer | undefined;
       if (!answer) failure ??= new Error('emulator: a worker gave no answer');

@@ -71,8 +71,19 @@ rule('bfe_i32', 'b32', 'b32 b32 b32', (_, a, o, w) => {
   const up = i64.extend_u(i32.sub(k(64), i32.and(w, k(31))));
   return select(i32.eqz(i32.and(w, k(31))), k(0), i32.wrap(i64.shr_s(i64.shl(i64.extend_s(i32.shr_s(a, o)), up), up)));
 });
-rule('alignbit_b32', 'b32', 'b32 b32 b32', (_, a, b, n) => i32.wrap(i64.shr_u(i64.or(i64.shl(i64.extend_u(a), i64.const(32)), i64.extend_u(b)), i64.extend_u(i32.and(n, k(31))))));
-rule('alignbyte_b32', 'b32', 'b32 b32 b32', (_, a, b, n) => i32.wrap(i64.shr_u(i64.or(i64.shl(i64.extend_u(a), i64.const(32)), i64.extend_u(b)), i64.extend_u(i32.shl(i32.and(n, k(3)), k(3))))));
+rule('alignbit_b32', 'b32', 'b32 b32 b32', (_, a, b, n) =>
+  i32.wrap(
+    i64.shr_u(i64.or(i64.shl(i64.extend_u(a), i64.const(32)), i64.extend_u(b)), i64.extend_u(i32.and(n, k(31)))),
+  ),
+);
+rule('alignbyte_b32', 'b32', 'b32 b32 b32', (_, a, b, n) =>
+  i32.wrap(
+    i64.shr_u(
+      i64.or(i64.shl(i64.extend_u(a), i64.const(32)), i64.extend_u(b)),
+      i64.extend_u(i32.shl(i32.and(n, k(3)), k(3))),
+    ),
+  ),
+);
 rule('perm_b32', 'b32', 'b32 b32 b32', (h, a, b, s) => h.call('perm', a, b, s));
 rule('lshl_add_u32', 'b32', 'b32 b32 b32', (_, a, n, b) => i32.add(i32.shl(a, n), b));
 rule('add_lshl_u32', 'b32', 'b32 b32 b32', (_, a, b, n) => i32.shl(i32.add(a, b), n));
@@ -108,7 +119,12 @@ rule('mul_hi_u32_u24', 'b32', 'b32 b32', (_, a, b) => hi(i64.mul(i64.extend_u(u2
 rule('mul_hi_i32_i24', 'b32', 'b32 b32', (_, a, b) => hi(i64.mul(i64.extend_s(i24(a)), i64.extend_s(i24(b)))));
 rule('mad_u32_u24', 'b32', 'b32 b32 b32', (_, a, b, c) => i32.add(i32.mul(u24(a), u24(b)), c));
 rule('mad_i32_i24', 'b32', 'b32 b32 b32', (_, a, b, c) => i32.add(i32.mul(i24(a), i24(b)), c));
-for (const [t, min, max] of [['i32', smin, smax], ['u32', umin, umax], ['i16', smin, smax], ['u16', umin, umax]] as const) {
+for (const [t, min, max] of [
+  ['i32', smin, smax],
+  ['u32', umin, umax],
+  ['i16', smin, smax],
+  ['u16', umin, umax],
+] as const) {
   rule(`min_${t}`, t, `${t} ${t}`, (_, a, b) => min(a, b));
   rule(`max_${t}`, t, `${t} ${t}`, (_, a, b) => max(a, b));
   rule(`min3_${t}`, t, `${t} ${t} ${t}`, (_, a, b, c) => min(min(a, b), c));
@@ -118,12 +134,23 @@ for (const [t, min, max] of [['i32', smin, smax], ['u32', umin, umax], ['i16', s
   rule(`maxmin_${t}`, t, `${t} ${t} ${t}`, (_, a, b, c) => min(max(a, b), c));
 }
 const absDiff = (a: I32, b: I32) => select(i32.gt_u(a, b), i32.sub(a, b), i32.sub(b, a));
-rule('sad_u8', 'b32', 'b32 b32 b32', (_, a, b, c) => [0, 1, 2, 3].reduce((s: I32, n) => i32.add(s, absDiff(byte(a, n), byte(b, n))), c));
-rule('sad_u16', 'b32', 'b32 b32 b32', (_, a, b, c) => [0, 16].reduce((s: I32, n) => i32.add(s, absDiff(i32.and(i32.shr_u(a, k(n)), k(65535)), i32.and(i32.shr_u(b, k(n)), k(65535)))), c));
+rule('sad_u8', 'b32', 'b32 b32 b32', (_, a, b, c) =>
+  [0, 1, 2, 3].reduce((s: I32, n) => i32.add(s, absDiff(byte(a, n), byte(b, n))), c),
+);
+rule('sad_u16', 'b32', 'b32 b32 b32', (_, a, b, c) =>
+  [0, 16].reduce(
+    (s: I32, n) => i32.add(s, absDiff(i32.and(i32.shr_u(a, k(n)), k(65535)), i32.and(i32.shr_u(b, k(n)), k(65535)))),
+    c,
+  ),
+);
 rule('sad_u32', 'b32', 'b32 b32 b32', (_, a, b, c) => i32.add(absDiff(a, b), c));
 
 // ---- floats
-for (const [t, o] of [['f32', f32], ['f64', f64], ['f16', f32]] as const) {
+for (const [t, o] of [
+  ['f32', f32],
+  ['f64', f64],
+  ['f16', f32],
+] as const) {
   const n = t === 'f64' ? '64' : '32';
   const ops = o as typeof f32;
   const tt = `${t} ${t}`;
@@ -149,14 +176,28 @@ for (const [t, o] of [['f32', f32], ['f64', f64], ['f16', f32]] as const) {
     rule(`maximum_${t}`, t, tt, (_, a, b) => f32.max(a, b));
   }
 }
-rule('fma_f32 fmac_f32 fmamk_f32 fmaak_f32 fma_dx9_zero_f32', 'f32', 'f32 f32 f32', (h, a, b, c) => h.call('fma32', a, b, c));
+rule('fma_f32 fmac_f32 fmamk_f32 fmaak_f32 fma_dx9_zero_f32', 'f32', 'f32 f32 f32', (h, a, b, c) =>
+  h.call('fma32', a, b, c),
+);
 rule('fma_f64 fmac_f64', 'f64', 'f64 f64 f64', (h, a, b, c) => h.call('fma64', a, b, c));
-rule('fma_f16 fmac_f16 fmamk_f16 fmaak_f16 fma_legacy_f16', 'f16', 'f16 f16 f16', (h, a, b, c) => h.call('fma16', a, b, c), { halfBits: true });
+rule(
+  'fma_f16 fmac_f16 fmamk_f16 fmaak_f16 fma_legacy_f16',
+  'f16',
+  'f16 f16 f16',
+  (h, a, b, c) => h.call('fma16', a, b, c),
+  { halfBits: true },
+);
 delete rules.v_fma_dx9_zero_f32; // its zero rule is not modelled
 rule('mad_f32 mac_f32 madmk_f32 madak_f32', 'f32', 'f32 f32 f32', (_, a, b, c) => f32.add(f32.mul(a, b), c));
-rule('mad_legacy_f32 mac_legacy_f32', 'f32', 'f32 f32 f32', (_, a, b, c) => f32.add(choose(or(f32.eq(a, f32.const(0)), f32.eq(b, f32.const(0))), f32.const(0), f32.mul(a, b)), c));
-rule('mul_legacy_f32 mul_dx9_zero_f32', 'f32', 'f32 f32', (_, a, b) => choose(or(f32.eq(a, f32.const(0)), f32.eq(b, f32.const(0))), f32.const(0), f32.mul(a, b)));
-rule('mad_f16 mac_f16 mad_legacy_f16', 'f16', 'f16 f16 f16', (h, a, b, c) => f32.add(h.call('h2f', h.call('f2h', f32.mul(a, b))), c));
+rule('mad_legacy_f32 mac_legacy_f32', 'f32', 'f32 f32 f32', (_, a, b, c) =>
+  f32.add(choose(or(f32.eq(a, f32.const(0)), f32.eq(b, f32.const(0))), f32.const(0), f32.mul(a, b)), c),
+);
+rule('mul_legacy_f32 mul_dx9_zero_f32', 'f32', 'f32 f32', (_, a, b) =>
+  choose(or(f32.eq(a, f32.const(0)), f32.eq(b, f32.const(0))), f32.const(0), f32.mul(a, b)),
+);
+rule('mad_f16 mac_f16 mad_legacy_f16', 'f16', 'f16 f16 f16', (h, a, b, c) =>
+  f32.add(h.call('h2f', h.call('f2h', f32.mul(a, b))), c),
+);
 rule('ldexp_f32', 'f32', 'f32 b32', (h, a, n) => h.call('ldexp32', a, n));
 rule('ldexp_f64', 'f64', 'f64 b32', (h, a, n) => h.call('ldexp64', a, n));
 rule('ldexp_f16', 'f16', 'f16 i16', (h, a, n) => h.call('ldexp32', a, n));
@@ -182,7 +223,9 @@ rule('log_f16', 'f16', 'f16', host16('log2'), { halfBits: true });
 rule('sin_f16', 'f16', 'f16', (h, a) => h.call('sin_32', a));
 rule('cos_f16', 'f16', 'f16', (h, a) => h.call('cos_32', a));
 rule('rcp_f16', 'f16', 'f16', (h, a) => h.call('d2h', f64.div(f64.const(1), f64.promote(a))), { halfBits: true });
-rule('rsq_f16', 'f16', 'f16', (h, a) => h.call('d2h', f64.div(f64.const(1), f64.sqrt(f64.promote(a)))), { halfBits: true });
+rule('rsq_f16', 'f16', 'f16', (h, a) => h.call('d2h', f64.div(f64.const(1), f64.sqrt(f64.promote(a)))), {
+  halfBits: true,
+});
 rule('sqrt_f16', 'f16', 'f16', (h, a) => h.call('d2h', f64.sqrt(f64.promote(a))), { halfBits: true });
 rule('rcp_f64', 'f64', 'f64', (h, a) => h.call('seed64', f64.div(f64.const(1), a)));
 rule('rsq_f64', 'f64', 'f64', (h, a) => h.call('seed64', f64.div(f64.const(1), f64.sqrt(a))));
@@ -217,7 +260,9 @@ for (const n of [0, 1, 2, 3]) rule(`cvt_f32_ubyte${n}`, 'f32', 'b32', (_, a) => 
 const pack = (a: I32, b: I32) => i32.or(i32.and(a, k(65535)), i32.shl(b, k(16)));
 rule('cvt_pk_rtz_f16_f32', 'b32', 'f32 f32', (h, a, b) => pack(h.call('f2hz', a), h.call('f2hz', b)));
 rule('cvt_pk_u16_u32', 'b32', 'b32 b32', (_, a, b) => pack(umin(a, k(65535)), umin(b, k(65535))));
-rule('cvt_pk_i16_i32', 'b32', 'b32 b32', (_, a, b) => pack(smax(smin(a, k(32767)), k(-32768)), smax(smin(b, k(32767)), k(-32768))));
+rule('cvt_pk_i16_i32', 'b32', 'b32 b32', (_, a, b) =>
+  pack(smax(smin(a, k(32767)), k(-32768)), smax(smin(b, k(32767)), k(-32768))),
+);
 rule('cvt_pk_u8_f32', 'b32', 'f32 b32 b32', (_, a, n, c) => {
   const at = i32.shl(i32.and(n, k(3)), k(3));
   return i32.or(i32.and(c, i32.xor(i32.shl(k(255), at), k(-1))), i32.shl(umin(i32.sat_f32_u(a), k(255)), at));
@@ -230,7 +275,11 @@ rule('sat_pk_u8_i16', 'b16', 'b32', (_, a) => {
 // Brain floats of generation 9.5 and 12: nearest even, a NaN stays one.
 const bf16 = (x: F32): I32 => {
   const u = i32.fromBits(x);
-  return select(f32.ne(x, x), i32.or(i32.shr_u(u, k(16)), k(0x40)), i32.shr_u(i32.add(u, i32.add(k(0x7fff), i32.and(i32.shr_u(u, k(16)), k(1)))), k(16)));
+  return select(
+    f32.ne(x, x),
+    i32.or(i32.shr_u(u, k(16)), k(0x40)),
+    i32.shr_u(i32.add(u, i32.add(k(0x7fff), i32.and(i32.shr_u(u, k(16)), k(1)))), k(16)),
+  );
 };
 rule('cvt_pk_bf16_f32', 'b32', 'f32 f32', (_, a, b) => pack(bf16(a), bf16(b)));
 

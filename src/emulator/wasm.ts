@@ -47,13 +47,36 @@ type Unary<A extends Type, R extends Type> = (a: Expr<A>) => Expr<R>;
 type Binary<A extends Type, R extends Type> = (a: Expr<A>, b: Expr<A>) => Expr<R>;
 
 /** Consecutive opcodes with the names given, from a first code. */
-function family<N extends string, A extends Type, R extends Type, F>(first: number, names: readonly N[], r: R): Record<N, F> {
-  return Object.fromEntries(names.map((n, i) => [n, (...args: Expr<A>[]) => op(r, first + i, ...args)])) as Record<N, F>;
+function family<N extends string, A extends Type, R extends Type, F>(
+  first: number,
+  names: readonly N[],
+  r: R,
+): Record<N, F> {
+  return Object.fromEntries(names.map((n, i) => [n, (...args: Expr<A>[]) => op(r, first + i, ...args)])) as Record<
+    N,
+    F
+  >;
 }
 
 const INT_CMP = ['eq', 'ne', 'lt_s', 'lt_u', 'gt_s', 'gt_u', 'le_s', 'le_u', 'ge_s', 'ge_u'] as const;
 const INT_UN = ['clz', 'ctz', 'popcnt'] as const;
-const INT_BIN = ['add', 'sub', 'mul', 'div_s', 'div_u', 'rem_s', 'rem_u', 'and', 'or', 'xor', 'shl', 'shr_s', 'shr_u', 'rotl', 'rotr'] as const;
+const INT_BIN = [
+  'add',
+  'sub',
+  'mul',
+  'div_s',
+  'div_u',
+  'rem_s',
+  'rem_u',
+  'and',
+  'or',
+  'xor',
+  'shl',
+  'shr_s',
+  'shr_u',
+  'rotl',
+  'rotr',
+] as const;
 const FLT_CMP = ['eq', 'ne', 'lt', 'gt', 'le', 'ge'] as const;
 const FLT_UN = ['abs', 'neg', 'ceil', 'floor', 'trunc', 'nearest', 'sqrt'] as const;
 const FLT_BIN = ['add', 'sub', 'mul', 'div', 'min', 'max', 'copysign'] as const;
@@ -73,8 +96,14 @@ function floats<T extends 'f32' | 'f64'>(t: T, cmp: number, un: number) {
     ...family<(typeof FLT_BIN)[number], T, T, Binary<T, T>>(un + 7, FLT_BIN, t),
   };
 }
-const conv = <A extends Type, R extends Type>(r: R, ...code: number[]) => (a: Expr<A>): Expr<R> => op(r, code, a);
-const load = <T extends Type>(t: T, code: number, align = 0) => (at: I32, offset = 0): Expr<T> => op(t, [code, align, ...leb(offset)], at);
+const conv =
+  <A extends Type, R extends Type>(r: R, ...code: number[]) =>
+  (a: Expr<A>): Expr<R> =>
+    op(r, code, a);
+const load =
+  <T extends Type>(t: T, code: number, align = 0) =>
+  (at: I32, offset = 0): Expr<T> =>
+    op(t, [code, align, ...leb(offset)], at);
 
 export const i32 = {
   const: (v: number): I32 => ({ t: 'i32', b: [0x41, ...sleb(BigInt(v | 0))] }),
@@ -87,7 +116,11 @@ export const i32 = {
   sat_f32_u: conv<'f32', 'i32'>('i32', 0xfc, 1),
   sat_f64_s: conv<'f64', 'i32'>('i32', 0xfc, 2),
   sat_f64_u: conv<'f64', 'i32'>('i32', 0xfc, 3),
-  load: load('i32', 0x28), load8_s: load('i32', 0x2c), load8_u: load('i32', 0x2d), load16_s: load('i32', 0x2e), load16_u: load('i32', 0x2f),
+  load: load('i32', 0x28),
+  load8_s: load('i32', 0x2c),
+  load8_u: load('i32', 0x2d),
+  load16_s: load('i32', 0x2e),
+  load16_u: load('i32', 0x2f),
 };
 export const i64 = {
   const: (v: bigint | number): I64 => ({ t: 'i64', b: [0x42, ...sleb(BigInt.asIntN(64, BigInt(v)))] }),
@@ -108,7 +141,8 @@ export const f32 = {
   },
   ...floats('f32', 0x5b, 0x8b),
   fromBits: conv<'i32', 'f32'>('f32', 0xbe),
-  convert_i32_s: conv<'i32', 'f32'>('f32', 0xb2), convert_i32_u: conv<'i32', 'f32'>('f32', 0xb3),
+  convert_i32_s: conv<'i32', 'f32'>('f32', 0xb2),
+  convert_i32_u: conv<'i32', 'f32'>('f32', 0xb3),
   demote: conv<'f64', 'f32'>('f32', 0xb6),
   load: load('f32', 0x2a),
 };
@@ -119,7 +153,8 @@ export const f64 = {
   },
   ...floats('f64', 0x61, 0x99),
   fromBits: conv<'i64', 'f64'>('f64', 0xbf),
-  convert_i32_s: conv<'i32', 'f64'>('f64', 0xb7), convert_i32_u: conv<'i32', 'f64'>('f64', 0xb8),
+  convert_i32_s: conv<'i32', 'f64'>('f64', 0xb7),
+  convert_i32_u: conv<'i32', 'f64'>('f64', 0xb8),
   promote: conv<'f32', 'f64'>('f64', 0xbb),
 };
 
@@ -127,7 +162,8 @@ export const f64 = {
 export const select = <T extends Type>(cond: I32, a: Expr<T>, b: Expr<T>): Expr<T> => op(a.t, 0x1b, a, b, cond);
 /** Only one is evaluated. */
 export const choose = <T extends Type>(cond: I32, a: Expr<T>, b: Expr<T>): Expr<T> => ({
-  t: a.t, b: [cond.b, 0x04, TYPE_BYTE[a.t], a.b, 0x05, b.b, 0x0b],
+  t: a.t,
+  b: [cond.b, 0x04, TYPE_BYTE[a.t], a.b, 0x05, b.b, 0x0b],
 });
 export const and = (...conds: I32[]): I32 => conds.reduce((a, b) => i32.and(a, b));
 export const or = (...conds: I32[]): I32 => conds.reduce((a, b) => i32.or(a, b));
@@ -217,7 +253,10 @@ export class Local<T extends Type> {
   }
 }
 
-interface Import { readonly name: string; readonly type: number }
+interface Import {
+  readonly name: string;
+  readonly type: number;
+}
 
 /** A module with one shared memory and one function table, both imported; functions are exported by name or put in the table. */
 export class ModuleBuilder {
@@ -292,10 +331,19 @@ export class ModuleBuilder {
         ...this.imports.map((i) => [...str('env'), ...str(i.name), 0, ...leb(i.type)]),
         [...str('env'), ...str('memory'), 2, 3, 1, ...leb(maxPages)],
       ]),
-      section(3, this.funcs.map(({ type }) => leb(type))),
+      section(
+        3,
+        this.funcs.map(({ type }) => leb(type)),
+      ),
       n ? section(4, [[0x70, 0, ...leb(n)]]) : [],
-      section(6, this.globals.map(() => [0x7e, 1, 0x42, 0, 0x0b])),
-      section(7, this.exports.map((e) => [...str(e.name), e.kind, ...leb(e.index)])),
+      section(
+        6,
+        this.globals.map(() => [0x7e, 1, 0x42, 0, 0x0b]),
+      ),
+      section(
+        7,
+        this.exports.map((e) => [...str(e.name), e.kind, ...leb(e.index)]),
+      ),
       n ? section(9, [[0, 0x41, 0, 0x0b, ...leb(n), ...this.table.flatMap(leb)]]) : [],
       section(10, codes),
     ];
@@ -309,7 +357,8 @@ export class ModuleBuilder {
   }
 }
 
-export const call = <T extends Type>(t: T, index: number, ...args: readonly Expr[]): Expr<T> => op(t, [0x10, ...leb(index)], ...args);
+export const call = <T extends Type>(t: T, index: number, ...args: readonly Expr[]): Expr<T> =>
+  op(t, [0x10, ...leb(index)], ...args);
 export const callVoid = (index: number, ...args: readonly Expr[]): Code => [...args.map((a) => a.b), 0x10, leb(index)];
 /** counter += value. */
 export const count = (counter: number, v: I64): Code => [0x23, leb(counter), v.b, 0x7c, 0x24, leb(counter)];

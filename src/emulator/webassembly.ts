@@ -1,8 +1,13 @@
 // The engine's WebAssembly, typed here because Node's type library leaves it to the DOM's.
 
-export interface WasmMemory { readonly buffer: ArrayBufferLike; grow(pages: number): number }
+export interface WasmMemory {
+  readonly buffer: ArrayBufferLike;
+  grow(pages: number): number;
+}
 export type WasmModule = object;
-export interface WasmGlobal { value: bigint }
+export interface WasmGlobal {
+  value: bigint;
+}
 export type WasmImports = Record<string, Record<string, unknown>>;
 
 interface Namespace {

@@ -21,7 +21,10 @@ interface Word {
 function countWords(text: string): Word[] {
   const counts = new Map<string, number>();
   for (const [word] of text.matchAll(SPLIT)) counts.set(word, (counts.get(word) ?? 0) + 1);
-  return [...counts].map(([word, count]) => ({ symbols: [...Buffer.from(word)].map((b) => BYTE_CHARACTERS[b]), count }));
+  return [...counts].map(([word, count]) => ({
+    symbols: [...Buffer.from(word)].map((b) => BYTE_CHARACTERS[b]),
+    count,
+  }));
 }
 
 /** The merges that shorten the text most, one after another; ties go to the smaller pair, so that a text always gives one vocabulary. */
@@ -67,14 +70,42 @@ function learnMerges(words: readonly Word[], wanted: number): [string, string][]
 
 /** tokenizer.json for a vocabulary of a given size: an end token, 256 bytes, then merges. */
 export function trainBpe(text: string, vocabSize: number): object {
-  if (!Number.isInteger(vocabSize) || vocabSize < 257) throw new ArgumentError(`trainBpe: a vocabulary of ${vocabSize}; it takes 257 or more: an end token and all bytes`);
+  if (!Number.isInteger(vocabSize) || vocabSize < 257)
+    throw new ArgumentError(`trainBpe: a vocabulary of ${vocabSize}; it takes 257 or more: an end token and all bytes`);
   const merges = learnMerges(countWords(text), vocabSize - 257);
-  const vocab = Object.fromEntries([END_OF_TEXT, ...BYTE_CHARACTERS, ...merges.map(([a, b]) => a + b)].map((token, id) => [token, id]));
+  const vocab = Object.fromEntries(
+    [END_OF_TEXT, ...BYTE_CHARACTERS, ...merges.map(([a, b]) => a + b)].map((token, id) => [token, id]),
+  );
   return {
-    version: '1.0', truncation: null, padding: null,
-    added_tokens: [{ id: 0, content: END_OF_TEXT, single_word: false, lstrip: false, rstrip: false, normalized: false, special: true }],
-    normalizer: null, pre_tokenizer: { type: 'ByteLevel', add_prefix_space: false, trim_offsets: true, use_regex: true },
-    post_processor: null, decoder: { type: 'ByteLevel', add_prefix_space: true, trim_offsets: true, use_regex: true },
-    model: { type: 'BPE', dropout: null, unk_token: null, continuing_subword_prefix: null, end_of_word_suffix: null, fuse_unk: false, byte_fallback: false, ignore_merges: false, vocab, merges: merges.map((m) => m.join(' ')) },
+    version: '1.0',
+    truncation: null,
+    padding: null,
+    added_tokens: [
+      {
+        id: 0,
+        content: END_OF_TEXT,
+        single_word: false,
+        lstrip: false,
+        rstrip: false,
+        normalized: false,
+        special: true,
+      },
+    ],
+    normalizer: null,
+    pre_tokenizer: { type: 'ByteLevel', add_prefix_space: false, trim_offsets: true, use_regex: true },
+    post_processor: null,
+    decoder: { type: 'ByteLevel', add_prefix_space: true, trim_offsets: true, use_regex: true },
+    model: {
+      type: 'BPE',
+      dropout: null,
+      unk_token: null,
+      continuing_subword_prefix: null,
+      end_of_word_suffix: null,
+      fuse_unk: false,
+      byte_fallback: false,
+      ignore_merges: false,
+      vocab,
+      merges: merges.map((m) => m.join(' ')),
+    },
   };
 }

@@ -75,9 +75,17 @@ export class GraphDecoder implements Decoder {
     const room = (shape: number[], dtype = model.dtype): Tensor => keep(Tensor.empty(shape, dtype, model.device));
     const zero = (n: number): Tensor => keep(zeros([n], { dtype: 'i32', device: model.device }));
     this.#b = {
-      x: room([hiddenSize]), h: room([hiddenSize]), qkv: room([(heads + 2 * kvHeads) * headDim]), y: room([1, heads, 1, headDim]), gated: room([intermediateSize]),
-      logits: room([vocabSize]), partial: room([heads * this.#steps.splits(heads, kvHeads, capacity) * (headDim + 1)], 'f32'), arrived: zero(heads), best: zero(2),
-      state: room([3], 'i32'), tokens: zero(capacity + 1),
+      x: room([hiddenSize]),
+      h: room([hiddenSize]),
+      qkv: room([(heads + 2 * kvHeads) * headDim]),
+      y: room([1, heads, 1, headDim]),
+      gated: room([intermediateSize]),
+      logits: room([vocabSize]),
+      partial: room([heads * this.#steps.splits(heads, kvHeads, capacity) * (headDim + 1)], 'f32'),
+      arrived: zero(heads),
+      best: zero(2),
+      state: room([3], 'i32'),
+      tokens: zero(capacity + 1),
     };
     this.#slots = [this.#steps.slot(), this.#steps.slot()];
   }
@@ -102,7 +110,14 @@ export class GraphDecoder implements Decoder {
       s.gate({ x: h, weight: mlp.gateUp.weight, out: gated, norm: norm2 });
       s.product({ x: gated, weight: mlp.down.weight, out: x, bias: mlp.down.bias, residual: h });
     });
-    s.product({ x, weight: m.head.weight, out: logits, norm: m.norm, bias: m.head.bias, best: choice === 'greedy' ? best : undefined });
+    s.product({
+      x,
+      weight: m.head.weight,
+      out: logits,
+      norm: m.norm,
+      bias: m.head.bias,
+      best: choice === 'greedy' ? best : undefined,
+    });
     if (choice === 'greedy') s.advance(best, state, tokens);
     else if (choice !== 'logits') s.draw(this.#drawBuffers(), choice);
   }
@@ -112,7 +127,14 @@ export class GraphDecoder implements Decoder {
     const on = (size: number, dtype: DType): Tensor => keep(zeros([size], { dtype, device: this.#model.device }));
     const { parts, bins, most } = SAMPLE;
     return (this.#drawing = {
-      logits, tokens, state, work: on(logits.size, 'f32'), tops: on(parts, 'f32'), masses: on(parts, 'f64'), bins: on(bins + 2, 'i32'), candidates: on(most, 'f64'),
+      logits,
+      tokens,
+      state,
+      work: on(logits.size, 'f32'),
+      tops: on(parts, 'f32'),
+      masses: on(parts, 'f64'),
+      bins: on(bins + 2, 'i32'),
+      candidates: on(most, 'f64'),
       uniforms: on(this.#capacity, 'f64'),
     });
   }
@@ -139,17 +161,20 @@ export class GraphDecoder implements Decoder {
     return graph;
   }
   #check(count: number): void {
-    if (this.#length + count > this.#capacity) throw new ArgumentError(`decoder: ${this.#length + count} tokens do not fit its cache of ${this.#capacity}`);
+    if (this.#length + count > this.#capacity)
+      throw new ArgumentError(`decoder: ${this.#length + count} tokens do not fit its cache of ${this.#capacity}`);
   }
 
   /** Several tokens at once, op by op; answers the last one's logits. */
   #prefill(tokens: readonly number[]): Tensor {
     this.#check(tokens.length);
     for (const c of this.#cache) c.truncate(this.#length);
-    const logits = scope(() => noGrad(() => {
-      const ids = tensor(Int32Array.from(tokens), { shape: [1, tokens.length], device: this.#model.device });
-      return this.#model.forward(ids, this.#cache, { last: true }).reshape([-1]).cast('f32');
-    }));
+    const logits = scope(() =>
+      noGrad(() => {
+        const ids = tensor(Int32Array.from(tokens), { shape: [1, tokens.length], device: this.#model.device });
+        return this.#model.forward(ids, this.#cache, { last: true }).reshape([-1]).cast('f32');
+      }),
+    );
     this.#write(this.#b.tokens, this.#length, Int32Array.from(tokens));
     this.#ahead = undefined;
     this.#length += tokens.length;
@@ -186,7 +211,9 @@ export class GraphDecoder implements Decoder {
     if (tokens.length > 1 || this.#length === 0) return sampler.sample(await this.run(tokens), history);
     const { temperature, topK, topP, minP, repetitionPenalty, repetitionWindow } = sampler.options;
     const penalty = { repetitionPenalty, repetitionWindow };
-    const choice = sampler.greedy ? { temperature: 1, topK: 1, topP: 1, minP: 0, ...penalty } : { temperature, topK, topP, minP, ...penalty };
+    const choice = sampler.greedy
+      ? { temperature: 1, topK: 1, topP: 1, minP: 0, ...penalty }
+      : { temperature, topK, topP, minP, ...penalty };
     const position = this.#length;
     this.#drawBuffers();
     const token = await this.#choose(tokens[0], choice, (at) => this.#bringUniforms(sampler, position, at));
@@ -204,7 +231,9 @@ export class GraphDecoder implements Decoder {
     const key = `${sampler.options.seed} ${sampler.drawn - position}`;
     if (key === this.#uniforms.key && at < this.#uniforms.until) return;
     const until = Math.min(at + UNIFORMS, this.#capacity);
-    const numbers = Float64Array.from({ length: until - at }, (_, i) => sampler.uniform(sampler.drawn + at - position + i));
+    const numbers = Float64Array.from({ length: until - at }, (_, i) =>
+      sampler.uniform(sampler.drawn + at - position + i),
+    );
     this.#write(this.#drawBuffers().uniforms as Tensor, at, numbers);
     this.#uniforms = { key, until };
   }

@@ -2,6 +2,12 @@
 export { END_OF_TEXT, trainBpe } from './bpe.js';
 export { type Decoder, PlainDecoder } from './decoder.js';
 export { GraphDecoder } from './graph-decoder.js';
-export { builtinModel, type GenerateOptions, type GenerateStats, LanguageModel, type ModelOptions } from './language-model.js';
+export {
+  builtinModel,
+  type GenerateOptions,
+  type GenerateStats,
+  LanguageModel,
+  type ModelOptions,
+} from './language-model.js';
 export { Sampler, type SamplingOptions } from './sampler.js';
 export { TextStream, Tokenizer } from './tokenizer.js';

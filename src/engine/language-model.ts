@@ -43,7 +43,8 @@ const FAMILIES = ['llama', 'mistral', 'qwen2'];
 const STORED: Readonly<Record<string, DType>> = { float32: 'f32', bfloat16: 'bf16', float16: 'f16' };
 
 /** By graph where the device can, else op by op. */
-export const fastest = (model: Llama): Decoder => (GraphDecoder.serves(model) ? new GraphDecoder(model) : new PlainDecoder(model));
+export const fastest = (model: Llama): Decoder =>
+  GraphDecoder.serves(model) ? new GraphDecoder(model) : new PlainDecoder(model);
 
 export class LanguageModel {
   readonly model: Llama;
@@ -58,9 +59,19 @@ export class LanguageModel {
   /** A folder in the layout of the Hugging Face hub: config.json, tokenizer.json, safetensors; without one, the built-in model. */
   static async load(dir: string = builtinModel, options: ModelOptions = {}): Promise<LanguageModel> {
     const path = join(dir, 'config.json');
-    if (!existsSync(path)) throw new ArgumentError(`model: ${path} is not there; give a folder with config.json, tokenizer.json and safetensors files`);
-    const config = JSON.parse(readFileSync(path, 'utf8')) as { model_type?: string; torch_dtype?: string; dtype?: string };
-    if (!FAMILIES.includes(config.model_type ?? '')) throw new UnsupportedError(`model: ${path} is of type ${JSON.stringify(config.model_type)}; known are ${FAMILIES.join(', ')}`);
+    if (!existsSync(path))
+      throw new ArgumentError(
+        `model: ${path} is not there; give a folder with config.json, tokenizer.json and safetensors files`,
+      );
+    const config = JSON.parse(readFileSync(path, 'utf8')) as {
+      model_type?: string;
+      torch_dtype?: string;
+      dtype?: string;
+    };
+    if (!FAMILIES.includes(config.model_type ?? ''))
+      throw new UnsupportedError(
+        `model: ${path} is of type ${JSON.stringify(config.model_type)}; known are ${FAMILIES.join(', ')}`,
+      );
     const device = Device.of(options.device);
     const stored = STORED[config.dtype ?? config.torch_dtype ?? 'float32'] ?? 'f32';
     const dtype = options.dtype ?? (device.name === 'cpu' || device.name === 'reference' ? 'f32' : stored);
@@ -75,7 +86,10 @@ export class LanguageModel {
     const { maxTokens = 256, signal } = options;
     const { eosTokenIds, maxPositions } = this.model.config;
     if (prompt.length === 0) throw new ArgumentError('generate: an empty prompt and no start token; give some text');
-    if (prompt.length >= maxPositions) throw new ArgumentError(`generate: the prompt has ${prompt.length} tokens, the model has ${maxPositions} positions`);
+    if (prompt.length >= maxPositions)
+      throw new ArgumentError(
+        `generate: the prompt has ${prompt.length} tokens, the model has ${maxPositions} positions`,
+      );
     const sampler = new Sampler(options);
     const decoder = this.#decoder(this.model);
     const history = [...prompt];
@@ -91,7 +105,9 @@ export class LanguageModel {
           reason = 'aborted';
           break;
         }
-        const token = sampler.plainGreedy ? await decoder.runGreedy(next) : await decoder.runSampled(next, sampler, history);
+        const token = sampler.plainGreedy
+          ? await decoder.runGreedy(next)
+          : await decoder.runSampled(next, sampler, history);
         if (count === 0) prefillEnd = performance.now();
         if (eosTokenIds.includes(token)) {
           reason = 'end';
@@ -106,7 +122,13 @@ export class LanguageModel {
       decoder.dispose();
     }
     const end = performance.now();
-    return { promptTokens: prompt.length, tokens: count, prefillSeconds: (prefillEnd - begin) / 1000, decodeSeconds: (end - prefillEnd) / 1000, reason };
+    return {
+      promptTokens: prompt.length,
+      tokens: count,
+      prefillSeconds: (prefillEnd - begin) / 1000,
+      decodeSeconds: (end - prefillEnd) / 1000,
+      reason,
+    };
   }
 
   /** Text, piece by piece: `for await (const piece of model.generate(prompt)) ...`. */
@@ -124,7 +146,13 @@ export class LanguageModel {
       if (cut !== Infinity) {
         if (cut > 0) yield held.slice(0, cut);
         await source.return(undefined as never);
-        const stats: GenerateStats = { promptTokens: ids.length, tokens: 0, prefillSeconds: 0, decodeSeconds: 0, reason: 'stop' };
+        const stats: GenerateStats = {
+          promptTokens: ids.length,
+          tokens: 0,
+          prefillSeconds: 0,
+          decodeSeconds: 0,
+          reason: 'stop',
+        };
         options.onDone?.(stats);
         return stats;
       }

@@ -72,7 +72,11 @@ interface Weighed {
  * Tokens that top-k, top-p and min-p may leave, likeliest first, and the weight of all that min-p leaves. Distances are counted in bins
  * first, so that only as much of a large vocabulary is sorted as it takes. kernels/decode-sample.hip does the same.
  */
-function shortlist(logits: Float32Array, top: number, { temperature, topK, topP, minP }: Resolved): { list: Weighed[]; mass: number } {
+function shortlist(
+  logits: Float32Array,
+  top: number,
+  { temperature, topK, topP, minP }: Resolved,
+): { list: Weighed[]; mass: number } {
   const bins = new Uint32Array(BINS);
   const far = new Float64Array(logits.length);
   let mass = 0;
@@ -99,7 +103,15 @@ function shortlist(logits: Float32Array, top: number, { temperature, topK, topP,
 
 /** Options with nothing left open. */
 export type Resolved = Required<SamplingOptions>;
-const DEFAULTS: Resolved = { temperature: 0.8, topK: 0, topP: 1, minP: 0, repetitionPenalty: 1, repetitionWindow: 64, seed: 0 };
+const DEFAULTS: Resolved = {
+  temperature: 0.8,
+  topK: 0,
+  topP: 1,
+  minP: 0,
+  repetitionPenalty: 1,
+  repetitionWindow: 64,
+  seed: 0,
+};
 
 export class Sampler {
   readonly options: Resolved;
@@ -107,7 +119,11 @@ export class Sampler {
   drawn = 0;
   constructor(options: SamplingOptions = {}) {
     checkSampling(options);
-    const given = Object.fromEntries(Object.keys(DEFAULTS).flatMap((k) => (options[k as keyof Resolved] === undefined ? [] : [[k, options[k as keyof Resolved]]])));
+    const given = Object.fromEntries(
+      Object.keys(DEFAULTS).flatMap((k) =>
+        options[k as keyof Resolved] === undefined ? [] : [[k, options[k as keyof Resolved]]],
+      ),
+    );
     this.options = { ...DEFAULTS, ...given };
   }
   get greedy(): boolean {
@@ -125,7 +141,8 @@ export class Sampler {
   /** Changes logits in place. */
   sample(logits: Float32Array, history: readonly number[] = []): number {
     const { temperature, topK, topP, minP, repetitionPenalty, repetitionWindow } = this.options;
-    if (repetitionPenalty !== 1) penalise(logits, history.slice(Math.max(0, history.length - repetitionWindow)), repetitionPenalty);
+    if (repetitionPenalty !== 1)
+      penalise(logits, history.slice(Math.max(0, history.length - repetitionWindow)), repetitionPenalty);
     if (temperature === 0) return argmax(logits);
     const top = logits[argmax(logits)];
     const uniform = this.uniform(this.drawn++);

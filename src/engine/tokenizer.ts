@@ -20,7 +20,10 @@ export class Tokenizer {
     const path = join(dir, 'tokenizer.json');
     if (!existsSync(path)) throw new FormatError(`tokenizer: ${path} is not there`);
     const config = join(dir, 'tokenizer_config.json');
-    return new Tokenizer(JSON.parse(readFileSync(path, 'utf8')) as object, existsSync(config) ? (JSON.parse(readFileSync(config, 'utf8')) as object) : {});
+    return new Tokenizer(
+      JSON.parse(readFileSync(path, 'utf8')) as object,
+      existsSync(config) ? (JSON.parse(readFileSync(config, 'utf8')) as object) : {},
+    );
   }
   get vocabSize(): number {
     return this.#vocabSize;
@@ -29,7 +32,12 @@ export class Tokenizer {
     return this.#inner.encode(text, { add_special_tokens: options.special ?? true }).ids;
   }
   decode(ids: readonly number[], options: { readonly special?: boolean } = {}): string {
-    return ids.length === 0 ? '' : this.#inner.decode([...ids], { skip_special_tokens: !(options.special ?? false), clean_up_tokenization_spaces: false });
+    return ids.length === 0
+      ? ''
+      : this.#inner.decode([...ids], {
+          skip_special_tokens: !(options.special ?? false),
+          clean_up_tokenization_spaces: false,
+        });
   }
   id(token: string): number | undefined {
     return this.#inner.token_to_id(token);

@@ -11,7 +11,8 @@ export function writeAtomic(path: string, fill: (write: Write) => void): void {
   let open = true;
   try {
     fill((bytes) => {
-      for (let done = 0; done < bytes.length; ) done += writeSync(fd, bytes, done, Math.min(2 ** 30, bytes.length - done));
+      for (let done = 0; done < bytes.length; )
+        done += writeSync(fd, bytes, done, Math.min(2 ** 30, bytes.length - done));
     });
     fsyncSync(fd);
     closeSync(fd);

@@ -21,7 +21,9 @@ export const badFormat = (source: string, offset: number, message: string, cause
 
 export function allocate(bytes: number, what: string): Uint8Array {
   if (bytes > MAX_BYTES) {
-    throw new OutOfMemoryError(`${what}: ${bytes} bytes do not fit one Uint8Array (at most ${MAX_BYTES}); read it in slices`);
+    throw new OutOfMemoryError(
+      `${what}: ${bytes} bytes do not fit one Uint8Array (at most ${MAX_BYTES}); read it in slices`,
+    );
   }
   try {
     return new Uint8Array(bytes);
@@ -113,9 +115,12 @@ export function windowOf(source: ByteSource, name: string, start: number, size: 
     throw badFormat(source.name, start, `${name} is said to take ${size} bytes, the file ends at byte ${source.size}`);
   }
   return {
-    name, size, close: () => {},
+    name,
+    size,
+    close: () => {},
     readInto(offset, target) {
-      if (offset + target.length > size) throw badFormat(name, offset, `${target.length} bytes wanted, ${size - offset} are there`);
+      if (offset + target.length > size)
+        throw badFormat(name, offset, `${target.length} bytes wanted, ${size - offset} are there`);
       source.readInto(start + offset, target);
     },
   };

@@ -102,22 +102,45 @@ const iq4Xs: Decode = (b, p, y, o) => {
   }
 };
 
-const int8s = (scale: (b: Uint8Array, p: number) => number, at: number, count: number): Decode => (b, p, y, o) => {
-  const d = scale(b, p);
-  for (let j = 0; j < count; j++) y[o + j] = d * i8(b, p + at + j);
-};
+const int8s =
+  (scale: (b: Uint8Array, p: number) => number, at: number, count: number): Decode =>
+  (b, p, y, o) => {
+    const d = scale(b, p);
+    for (let j = 0; j < count; j++) y[o + j] = d * i8(b, p + at + j);
+  };
 const f32At = (b: Uint8Array, p: number): number => new DataView(b.buffer, b.byteOffset + p, 4).getFloat32(0, true);
 
 const DECODE: Record<string, Decode> = {
-  Q4_0: (b, p, y, o) => { const d = f16(b, p); nibbles(b, p + 2, y, o, (q) => d * q - 8 * d); },
-  Q4_1: (b, p, y, o) => { const d = f16(b, p); const m = f16(b, p + 2); nibbles(b, p + 4, y, o, (q) => d * q + m); },
-  Q5_0: (b, p, y, o) => { const d = f16(b, p); nibbles(b, p + 6, y, o, (q, j) => d * ((q | fifth(b, p + 2, j)) - 16)); },
-  Q5_1: (b, p, y, o) => { const d = f16(b, p); const m = f16(b, p + 2); nibbles(b, p + 8, y, o, (q, j) => d * (q | fifth(b, p + 4, j)) + m); },
+  Q4_0: (b, p, y, o) => {
+    const d = f16(b, p);
+    nibbles(b, p + 2, y, o, (q) => d * q - 8 * d);
+  },
+  Q4_1: (b, p, y, o) => {
+    const d = f16(b, p);
+    const m = f16(b, p + 2);
+    nibbles(b, p + 4, y, o, (q) => d * q + m);
+  },
+  Q5_0: (b, p, y, o) => {
+    const d = f16(b, p);
+    nibbles(b, p + 6, y, o, (q, j) => d * ((q | fifth(b, p + 2, j)) - 16));
+  },
+  Q5_1: (b, p, y, o) => {
+    const d = f16(b, p);
+    const m = f16(b, p + 2);
+    nibbles(b, p + 8, y, o, (q, j) => d * (q | fifth(b, p + 4, j)) + m);
+  },
   Q8_0: int8s(f16, 2, 32),
   Q8_1: int8s(f16, 4, 32),
-  Q2_K: q2K, Q3_K: q3K, Q4_K: q4K, Q5_K: q5K, Q6_K: q6K,
+  Q2_K: q2K,
+  Q3_K: q3K,
+  Q4_K: q4K,
+  Q5_K: q5K,
+  Q6_K: q6K,
   Q8_K: int8s(f32At, 4, 256),
-  IQ4_NL: (b, p, y, o) => { const d = f16(b, p); nibbles(b, p + 2, y, o, (q) => d * IQ4[q]); },
+  IQ4_NL: (b, p, y, o) => {
+    const d = f16(b, p);
+    nibbles(b, p + 2, y, o, (q) => d * IQ4[q]);
+  },
   IQ4_XS: iq4Xs,
 };
 
@@ -125,8 +148,14 @@ export const canDequantize = (type: GgmlType): boolean => Object.hasOwn(DECODE, 
 
 /** All blocks of a quantized type as f32. */
 export function dequantize(type: GgmlType, blocks: Uint8Array): Float32Array {
-  if (!canDequantize(type)) throw new UnsupportedError(`dequantize: ${type.name} is not decoded; decoded are ${Object.keys(DECODE).join(', ')}`);
-  if (blocks.length % type.bytes) throw new FormatError(`dequantize: ${blocks.length} bytes are not whole blocks of ${type.name}, which have ${type.bytes}`);
+  if (!canDequantize(type))
+    throw new UnsupportedError(
+      `dequantize: ${type.name} is not decoded; decoded are ${Object.keys(DECODE).join(', ')}`,
+    );
+  if (blocks.length % type.bytes)
+    throw new FormatError(
+      `dequantize: ${blocks.length} bytes are not whole blocks of ${type.name}, which have ${type.bytes}`,
+    );
   const y = new Float32Array((blocks.length / type.bytes) * type.block);
   const decode = DECODE[type.name];
   for (let p = 0, o = 0; p < blocks.length; p += type.bytes, o += type.block) decode(blocks, p, y, o);

@@ -4,11 +4,34 @@ import type { Cursor } from './byte-source.js';
 
 export const GGUF_MAGIC = 0x46554747; // "GGUF"
 export const GGUF_ALIGNMENT = 32;
-export const GGUF_TYPES = ['u8', 'i8', 'u16', 'i16', 'u32', 'i32', 'f32', 'bool', 'string', 'array', 'u64', 'i64', 'f64'] as const;
+export const GGUF_TYPES = [
+  'u8',
+  'i8',
+  'u16',
+  'i16',
+  'u32',
+  'i32',
+  'f32',
+  'bool',
+  'string',
+  'array',
+  'u64',
+  'i64',
+  'f64',
+] as const;
 export type GgufType = (typeof GGUF_TYPES)[number];
 
 type NumberArray =
-  | Uint8Array | Int8Array | Uint16Array | Int16Array | Uint32Array | Int32Array | Float32Array | Float64Array | BigUint64Array | BigInt64Array;
+  | Uint8Array
+  | Int8Array
+  | Uint16Array
+  | Int16Array
+  | Uint32Array
+  | Int32Array
+  | Float32Array
+  | Float64Array
+  | BigUint64Array
+  | BigInt64Array;
 export type GgufScalar = number | bigint | boolean | string | NumberArray | boolean[] | string[] | GgufValue[];
 
 /** A value with its type; arrays also say the type of their elements. */
@@ -18,11 +41,21 @@ export interface GgufValue {
   readonly value: GgufScalar;
 }
 
-interface Numeric { readonly bytes: number; readonly Raw: new (buffer: ArrayBufferLike) => NumberArray }
+interface Numeric {
+  readonly bytes: number;
+  readonly Raw: new (buffer: ArrayBufferLike) => NumberArray;
+}
 const NUMERIC: Partial<Record<GgufType, Numeric>> = {
-  u8: { bytes: 1, Raw: Uint8Array }, i8: { bytes: 1, Raw: Int8Array }, u16: { bytes: 2, Raw: Uint16Array }, i16: { bytes: 2, Raw: Int16Array },
-  u32: { bytes: 4, Raw: Uint32Array }, i32: { bytes: 4, Raw: Int32Array }, f32: { bytes: 4, Raw: Float32Array },
-  u64: { bytes: 8, Raw: BigUint64Array }, i64: { bytes: 8, Raw: BigInt64Array }, f64: { bytes: 8, Raw: Float64Array },
+  u8: { bytes: 1, Raw: Uint8Array },
+  i8: { bytes: 1, Raw: Int8Array },
+  u16: { bytes: 2, Raw: Uint16Array },
+  i16: { bytes: 2, Raw: Int16Array },
+  u32: { bytes: 4, Raw: Uint32Array },
+  i32: { bytes: 4, Raw: Int32Array },
+  f32: { bytes: 4, Raw: Float32Array },
+  u64: { bytes: 8, Raw: BigUint64Array },
+  i64: { bytes: 8, Raw: BigInt64Array },
+  f64: { bytes: 8, Raw: Float64Array },
 };
 const MAX_DEPTH = 4;
 // A nested array costs some hundred bytes for twelve of file; no real file has this many.
@@ -52,12 +85,19 @@ function readBool(cursor: Cursor, key: string): boolean {
   return b === 1;
 }
 
-export function readGgufValue(cursor: Cursor, key: string, length: ReadLength, type = readType(cursor, key), depth = 0): GgufValue {
+export function readGgufValue(
+  cursor: Cursor,
+  key: string,
+  length: ReadLength,
+  type = readType(cursor, key),
+  depth = 0,
+): GgufValue {
   const numeric = NUMERIC[type];
   if (numeric) return { type, value: small(new numeric.Raw(cursor.bytes(numeric.bytes, key).buffer)[0]) };
   if (type === 'bool') return { type, value: readBool(cursor, key) };
   if (type === 'string') return { type, value: readText(cursor, key, length) };
-  if (depth >= MAX_DEPTH) throw cursor.fail(`metadata ${JSON.stringify(key)}: arrays are nested deeper than ${MAX_DEPTH}`);
+  if (depth >= MAX_DEPTH)
+    throw cursor.fail(`metadata ${JSON.stringify(key)}: arrays are nested deeper than ${MAX_DEPTH}`);
   const of = readType(cursor, key);
   return { type, of, value: readArray(cursor, key, length, of, depth) };
 }
@@ -70,7 +110,8 @@ function readArray(cursor: Cursor, key: string, length: ReadLength, of: GgufType
   if (numeric) return new numeric.Raw(cursor.bytes(count * numeric.bytes, key).slice().buffer);
   if (of === 'bool') return Array.from({ length: count }, () => readBool(cursor, key));
   if (of === 'string') return Array.from({ length: count }, () => readText(cursor, key, length));
-  if (count > MAX_NESTED) throw cursor.fail(`metadata ${JSON.stringify(key)}: ${count} arrays in an array, at most ${MAX_NESTED} are read`);
+  if (count > MAX_NESTED)
+    throw cursor.fail(`metadata ${JSON.stringify(key)}: ${count} arrays in an array, at most ${MAX_NESTED} are read`);
   return Array.from({ length: count }, () => readGgufValue(cursor, key, length, 'array', depth + 1));
 }
 
@@ -99,8 +140,11 @@ export function ggufValueBytes(key: string, { type, of, value }: GgufValue): Buf
   }
   if (type === 'bool') return Buffer.from([value ? 1 : 0]);
   if (type === 'string') return ggufText(value as string);
-  if (of === undefined) throw new ArgumentError(`gguf: metadata ${JSON.stringify(key)}: an array must say what it is of`);
+  if (of === undefined)
+    throw new ArgumentError(`gguf: metadata ${JSON.stringify(key)}: an array must say what it is of`);
   const items = value as ArrayLike<number | bigint | boolean | string | GgufValue>;
-  const parts = Array.from(items, (item) => ggufValueBytes(key, of === 'array' ? (item as GgufValue) : { type: of, value: item as GgufScalar }));
+  const parts = Array.from(items, (item) =>
+    ggufValueBytes(key, of === 'array' ? (item as GgufValue) : { type: of, value: item as GgufScalar }),
+  );
   return Buffer.concat([ggufU32(GGUF_TYPES.indexOf(of)), ggufU64(items.length), ...parts]);
 }

@@ -3,7 +3,16 @@ import { ArgumentError } from '../base/errors.js';
 import { sizeOf, type Shape } from '../base/shape.js';
 import { collect, writeAtomic, type Write } from './atomic-file.js';
 import type { GgmlType } from './ggml-types.js';
-import { GGUF_ALIGNMENT, GGUF_MAGIC, GGUF_TYPES, ggufText, ggufU32, ggufU64, ggufValueBytes, type GgufValue } from './gguf-value.js';
+import {
+  GGUF_ALIGNMENT,
+  GGUF_MAGIC,
+  GGUF_TYPES,
+  ggufText,
+  ggufU32,
+  ggufU64,
+  ggufValueBytes,
+  type GgufValue,
+} from './gguf-value.js';
 
 export interface GgufTensor {
   readonly name: string;
@@ -25,9 +34,17 @@ function emit(metadata: ReadonlyMap<string, GgufValue>, tensors: readonly GgufTe
   for (const { name, type, shape, bytes } of tensors) {
     const want = (sizeOf(shape) / type.block) * type.bytes;
     if (want !== bytes.length || (shape.at(-1) ?? 1) % type.block) {
-      throw new ArgumentError(`gguf: tensor ${JSON.stringify(name)}: ${type.name} [${shape.join(', ')}] takes ${want} bytes in whole blocks, ${bytes.length} given`);
+      throw new ArgumentError(
+        `gguf: tensor ${JSON.stringify(name)}: ${type.name} [${shape.join(', ')}] takes ${want} bytes in whole blocks, ${bytes.length} given`,
+      );
     }
-    head.push(ggufText(name), ggufU32(shape.length), ...[...shape].reverse().map(ggufU64), ggufU32(type.id), ggufU64(offset));
+    head.push(
+      ggufText(name),
+      ggufU32(shape.length),
+      ...[...shape].reverse().map(ggufU64),
+      ggufU32(type.id),
+      ggufU64(offset),
+    );
     offset += pad(bytes.length, alignment);
   }
   const header = Buffer.concat(head);
@@ -39,7 +56,10 @@ function emit(metadata: ReadonlyMap<string, GgufValue>, tensors: readonly GgufTe
   }
 }
 
-export const writeGguf = (path: string, metadata: ReadonlyMap<string, GgufValue>, tensors: readonly GgufTensor[]): void =>
-  writeAtomic(path, (write) => emit(metadata, tensors, write));
+export const writeGguf = (
+  path: string,
+  metadata: ReadonlyMap<string, GgufValue>,
+  tensors: readonly GgufTensor[],
+): void => writeAtomic(path, (write) => emit(metadata, tensors, write));
 export const ggufBytes = (metadata: ReadonlyMap<string, GgufValue>, tensors: readonly GgufTensor[]): Uint8Array =>
   collect((write) => emit(metadata, tensors, write));

@@ -84,7 +84,10 @@ export class Gguf {
   record(name: string, options: ReadOptions = {}): TensorRecord {
     const { type, shape } = this.info(name);
     const where = `${this.#source.name}: ${name}`;
-    if (!type.plain) throw new DTypeError(`${where}: is quantized as ${type.name}; dequantize("${name}") gives f32, raw("${name}") its blocks`);
+    if (!type.plain)
+      throw new DTypeError(
+        `${where}: is quantized as ${type.name}; dequantize("${name}") gives f32, raw("${name}") its blocks`,
+      );
     return storedRecord(where, name, type.plain, shape, options, (start, end) => this.raw(name, start, end));
   }
 
@@ -96,7 +99,10 @@ export class Gguf {
     const byteLength = sizeOf(shape) * 4;
     const wide = type.block * 4;
     return {
-      name, dtype: 'f32', shape, byteLength,
+      name,
+      dtype: 'f32',
+      shape,
+      byteLength,
       read: (start = 0, end = byteLength) => {
         checkRange(where, start, end, byteLength);
         const first = Math.floor(start / wide);
@@ -121,7 +127,10 @@ function readVersion(cursor: Cursor): number {
   const version = cursor.u32('version');
   if (version >= 1 && version <= 3) return version;
   // A big-endian file shows its version in the upper byte.
-  throw cursor.fail(version & 0xffff ? `version ${version} is not known (1, 2 and 3 are)` : 'big-endian files are not read', 4);
+  throw cursor.fail(
+    version & 0xffff ? `version ${version} is not known (1, 2 and 3 are)` : 'big-endian files are not read',
+    4,
+  );
 }
 
 /** A count that the rest of the file can hold, `least` bytes each. */
@@ -157,7 +166,14 @@ function alignmentOf(cursor: Cursor, metadata: ReadonlyMap<string, GgufValue>): 
   throw cursor.fail(`general.alignment ${String(n)} is no power of two up to ${MAX_ALIGNMENT}`);
 }
 
-interface Entry { name: string; type: GgmlType; shape: number[]; offset: number; bytes: number; at: number }
+interface Entry {
+  name: string;
+  type: GgmlType;
+  shape: number[];
+  offset: number;
+  bytes: number;
+  at: number;
+}
 
 function readInfo(cursor: Cursor, version: number): Entry {
   const at = cursor.at;
@@ -170,10 +186,12 @@ function readInfo(cursor: Cursor, version: number): Entry {
   const offset = cursor.size('offset');
   const type = ggmlTypeById(id);
   if (!type) throw bad(`type ${id} is not known`);
-  if ((dims[0] ?? 1) % type.block) throw bad(`rows of ${dims[0] ?? 1} elements are not whole blocks of ${type.name}, which have ${type.block}`);
+  if ((dims[0] ?? 1) % type.block)
+    throw bad(`rows of ${dims[0] ?? 1} elements are not whole blocks of ${type.name}, which have ${type.block}`);
   const elements = dims.reduce((n, d) => n * BigInt(d), 1n);
   const bytes = (elements / BigInt(type.block)) * BigInt(type.bytes);
-  if (bytes > BigInt(cursor.source.size)) throw bad(`${type.name} of shape [${dims.join(', ')}] takes ${bytes} bytes, more than the file has`);
+  if (bytes > BigInt(cursor.source.size))
+    throw bad(`${type.name} of shape [${dims.join(', ')}] takes ${bytes} bytes, more than the file has`);
   return { name, type, shape: dims.reverse(), offset, bytes: Number(bytes), at };
 }
 
@@ -184,7 +202,8 @@ function place(cursor: Cursor, table: readonly Entry[], data: number, alignment:
     const bad = (rule: string) => cursor.fail(`tensor ${JSON.stringify(name)}: ${rule}`, at);
     if (out.has(name)) throw bad('is there twice');
     if (offset % alignment) throw bad(`offset ${offset} is no multiple of ${alignment}`);
-    if (data + offset + bytes > cursor.source.size) throw bad(`bytes ${data + offset} to ${data + offset + bytes} leave the file of ${cursor.source.size}`);
+    if (data + offset + bytes > cursor.source.size)
+      throw bad(`bytes ${data + offset} to ${data + offset + bytes} leave the file of ${cursor.source.size}`);
     out.set(name, { name, type, shape, start: data + offset, bytes });
   }
   let free = data;
@@ -194,4 +213,3 @@ function place(cursor: Cursor, table: readonly Entry[], data: number, alignment:
   }
   return out;
 }
-

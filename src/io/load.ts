@@ -37,7 +37,8 @@ export function loadTensors(from: string | Uint8Array, options: LoadOptions = {}
   const file = openTensors(from, options);
   try {
     const names = file.names.filter((name) => name.startsWith(prefix));
-    if (prefix && names.length === 0) throw new ArgumentError(`loadTensors: no tensor's name starts with ${JSON.stringify(prefix)}`);
+    if (prefix && names.length === 0)
+      throw new ArgumentError(`loadTensors: no tensor's name starts with ${JSON.stringify(prefix)}`);
     return new Map(names.map((name) => [name.slice(prefix.length), toTensor(file.record(name), device)]));
   } finally {
     file.close();
@@ -67,19 +68,30 @@ const SAVE: Record<string, Save> = {
   '.safetensors': (path, records, { metadata }) => writeSafetensors(path, records, metadata),
   '.npz': (path, records, { deflate }) => writeNpz(path, records, { deflate }),
   '.npy': (path, records) => {
-    if (records.length !== 1) throw new ArgumentError(`saveTensors: an .npy file holds one tensor, ${records.length} given; use .npz`);
+    if (records.length !== 1)
+      throw new ArgumentError(`saveTensors: an .npy file holds one tensor, ${records.length} given; use .npz`);
     writeNpy(path, records[0]);
   },
   '.gguf': (path, records) =>
-    writeGguf(path, new Map(), records.map((r) => ({ name: r.name, type: ggmlType(r.dtype), shape: r.shape, bytes: r.read() }))),
+    writeGguf(
+      path,
+      new Map(),
+      records.map((r) => ({ name: r.name, type: ggmlType(r.dtype), shape: r.shape, bytes: r.read() })),
+    ),
 };
 
 /** Writes tensors to a file whose ending names the format; the file appears whole or not at all. */
 export function saveTensors(
-  path: string, tensors: ReadonlyMap<string, Tensor> | Readonly<Record<string, Tensor>>, options: SaveOptions = {},
+  path: string,
+  tensors: ReadonlyMap<string, Tensor> | Readonly<Record<string, Tensor>>,
+  options: SaveOptions = {},
 ): void {
   const save = Object.hasOwn(SAVE, extname(path)) ? SAVE[extname(path)] : undefined;
   if (!save) throw new ArgumentError(`saveTensors: ${path}: the name must end with ${Object.keys(SAVE).join(', ')}`);
   const entries = tensors instanceof Map ? [...tensors] : Object.entries(tensors as Readonly<Record<string, Tensor>>);
-  save(path, entries.map(([name, tensor]) => fromTensor(name, tensor as Tensor)), options);
+  save(
+    path,
+    entries.map(([name, tensor]) => fromTensor(name, tensor as Tensor)),
+    options,
+  );
 }

@@ -7,7 +7,14 @@ import { Cursor, badFormat, openSource, readBytes, type ByteSource, type From } 
 import { MAX_RANK } from './limits.js';
 import { parseLiteral } from './python-literal.js';
 import {
-  bitsOf, slices, storedBytes, storedRecord, swapBytes, type ReadOptions, type StoredDType, type TensorRecord,
+  bitsOf,
+  slices,
+  storedBytes,
+  storedRecord,
+  swapBytes,
+  type ReadOptions,
+  type StoredDType,
+  type TensorRecord,
 } from './stored-dtype.js';
 import { gatherBytes } from './strided.js';
 import { ZipFile, writeZip } from './zip.js';
@@ -16,11 +23,30 @@ const MAGIC = [0x93, 0x4e, 0x55, 0x4d, 0x50, 0x59];
 /** NumPy itself trusts headers up to 10,000 bytes. */
 const MAX_HEADER = 65536;
 const KINDS: Record<string, StoredDType> = {
-  u1: 'u8', u4: 'u32', i2: 'i16', i4: 'i32', i8: 'i64', f2: 'f16', f4: 'f32', f8: 'f64',
-  b1: 'bool', i1: 'i8', u2: 'u16', u8: 'u64', c8: 'c64', c16: 'c128',
+  u1: 'u8',
+  u4: 'u32',
+  i2: 'i16',
+  i4: 'i32',
+  i8: 'i64',
+  f2: 'f16',
+  f4: 'f32',
+  f8: 'f64',
+  b1: 'bool',
+  i1: 'i8',
+  u2: 'u16',
+  u8: 'u64',
+  c8: 'c64',
+  c16: 'c128',
 };
 const CODE: Partial<Record<DType, string>> = {
-  u8: '|u1', u32: '<u4', i16: '<i2', i32: '<i4', i64: '<i8', f16: '<f2', f32: '<f4', f64: '<f8',
+  u8: '|u1',
+  u32: '<u4',
+  i16: '<i2',
+  i32: '<i4',
+  i64: '<i8',
+  f16: '<f2',
+  f32: '<f4',
+  f64: '<f8',
 };
 
 function parseNpy(source: ByteSource, name: string, options: ReadOptions): TensorRecord {
@@ -33,21 +59,34 @@ function parseNpy(source: ByteSource, name: string, options: ReadOptions): Tenso
   const length = version === 1 ? cursor.u16('header length') : cursor.u32('header length');
   if (length > MAX_HEADER) throw cursor.fail(`header length ${length} is beyond ${MAX_HEADER}`);
   const at = cursor.at;
-  const header = parseLiteral(new TextDecoder(version === 3 ? 'utf-8' : 'latin1').decode(cursor.bytes(length, 'header')), source.name, at);
+  const header = parseLiteral(
+    new TextDecoder(version === 3 ? 'utf-8' : 'latin1').decode(cursor.bytes(length, 'header')),
+    source.name,
+    at,
+  );
   if (!(header instanceof Map)) throw badFormat(source.name, at, 'header: must be a dict');
   const descr = header.get('descr');
   const fortran = header.get('fortran_order');
   const shape = header.get('shape');
   if (typeof fortran !== 'boolean') throw badFormat(source.name, at, 'header: fortran_order must be True or False');
-  if (!Array.isArray(shape) || shape.length > MAX_RANK || !shape.every((d): d is number => Number.isSafeInteger(d) && (d as number) >= 0)) {
+  if (
+    !Array.isArray(shape) ||
+    shape.length > MAX_RANK ||
+    !shape.every((d): d is number => Number.isSafeInteger(d) && (d as number) >= 0)
+  ) {
     throw badFormat(source.name, at, `header: shape must be a tuple of at most ${MAX_RANK} whole numbers from 0`);
   }
   const match = typeof descr === 'string' ? /^([<>|=])([a-z]\d+)$/.exec(descr) : null;
   const stored = match && Object.hasOwn(KINDS, match[2]) ? KINDS[match[2]] : undefined;
-  if (!stored) throw new DTypeError(`${source.name}: at byte ${at}: descr ${JSON.stringify(descr)} is none of the number types that are read`);
+  if (!stored)
+    throw new DTypeError(
+      `${source.name}: at byte ${at}: descr ${JSON.stringify(descr)} is none of the number types that are read`,
+    );
   const bytes = storedBytes(stored, shape);
   if (bytes !== cursor.left) {
-    throw cursor.fail(`data: ${String(descr)} of shape [${shape.join(', ')}] takes ${bytes ?? 'too many'} bytes, the file holds ${cursor.left}`);
+    throw cursor.fail(
+      `data: ${String(descr)} of shape [${shape.join(', ')}] takes ${bytes ?? 'too many'} bytes, the file holds ${cursor.left}`,
+    );
   }
   const data = cursor.at;
   const width = bitsOf(stored) / 8;
@@ -55,7 +94,8 @@ function parseNpy(source: ByteSource, name: string, options: ReadOptions): Tenso
   if (fortran && shape.length > 1) {
     const layout = Layout.contiguous([...shape].reverse()).permute(shape.map((_, i) => shape.length - 1 - i));
     return storedRecord(source.name, name, stored, shape, options, (start, end) =>
-      native(gatherBytes(range(0, bytes), layout, width).slice(start, end), match![1], width));
+      native(gatherBytes(range(0, bytes), layout, width).slice(start, end), match![1], width),
+    );
   }
   return storedRecord(source.name, name, stored, shape, options, (start, end) => {
     const first = Math.floor(start / width) * width; // whole elements, so that swapping sees them
@@ -63,7 +103,8 @@ function parseNpy(source: ByteSource, name: string, options: ReadOptions): Tenso
   });
 }
 
-const native = (bytes: Uint8Array, order: string, width: number): Uint8Array => (order === '>' ? swapBytes(bytes, width) : bytes);
+const native = (bytes: Uint8Array, order: string, width: number): Uint8Array =>
+  order === '>' ? swapBytes(bytes, width) : bytes;
 
 export function openNpy(from: From, options: ReadOptions = {}): TensorRecord {
   return parseNpy(openSource(from), '', options);
@@ -111,8 +152,13 @@ const emit = (record: TensorRecord) => (write: Write) => {
 
 const emitZip = (records: Iterable<TensorRecord>, deflate: boolean) => (write: Write) =>
   writeZip(
-    [...records].map((r) => ({ name: `${r.name}.npy`, size: npyHeader(r).length + r.byteLength, slices: () => npyParts(r) })),
-    deflate, write,
+    [...records].map((r) => ({
+      name: `${r.name}.npy`,
+      size: npyHeader(r).length + r.byteLength,
+      slices: () => npyParts(r),
+    })),
+    deflate,
+    write,
   );
 
 export const writeNpy = (path: string, record: TensorRecord): void => writeAtomic(path, emit(record));

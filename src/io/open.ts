@@ -27,15 +27,18 @@ export interface TensorFile {
 const starts = (lead: Uint8Array, text: string): boolean => Buffer.from(lead).toString('latin1').startsWith(text);
 
 function sniff(from: string | Uint8Array): TensorFormat {
-  if (typeof from === 'string' && (from.endsWith('.json') || statSync(from, { throwIfNoEntry: false })?.isDirectory())) return 'safetensors';
+  if (typeof from === 'string' && (from.endsWith('.json') || statSync(from, { throwIfNoEntry: false })?.isDirectory()))
+    return 'safetensors';
   const source = openSource(from);
   try {
     const lead = readBytes(source, 0, Math.min(8, source.size));
     if (starts(lead, 'GGUF')) return 'gguf';
     if (starts(lead, '\x93NUMPY')) return 'npy';
-    if (starts(lead, 'PK')) return [...new ZipFile(source).entries.keys()].every((name) => name.endsWith('.npy')) ? 'npz' : 'torch';
+    if (starts(lead, 'PK'))
+      return [...new ZipFile(source).entries.keys()].every((name) => name.endsWith('.npy')) ? 'npz' : 'torch';
     // A safetensors header may by chance begin with 0x80: its JSON tells it apart.
-    if (lead[0] === 0x80 && !(source.size > 8 && readBytes(source, 8, 1)[0] === 0x7b && lead[6] === 0 && lead[7] === 0)) return 'torch';
+    if (lead[0] === 0x80 && !(source.size > 8 && readBytes(source, 8, 1)[0] === 0x7b && lead[6] === 0 && lead[7] === 0))
+      return 'torch';
     return isTar(source) ? 'torch' : 'safetensors';
   } finally {
     source.close();
@@ -47,7 +50,9 @@ function openNumpy(format: 'npy' | 'npz', from: string | Uint8Array, options: Op
   const source = openSource(from);
   const records = format === 'npy' ? new Map([['', openNpy(source, options)]]) : openNpz(source, options);
   return {
-    format, names: [...records.keys()], close: () => source.close(),
+    format,
+    names: [...records.keys()],
+    close: () => source.close(),
     record(name) {
       const found = records.get(name);
       if (!found) throw new ArgumentError(`openTensors: no tensor ${JSON.stringify(name)} in ${source.name}`);
@@ -62,7 +67,9 @@ export function openTensors(from: string | Uint8Array, options: OpenOptions = {}
   if (format === 'gguf') {
     const file = Gguf.open(from);
     return {
-      format, names: file.names, close: () => file.close(),
+      format,
+      names: file.names,
+      close: () => file.close(),
       record: (key) => (options.dequantize ? file.dequantize(key, options) : file.record(key, options)),
     };
   }

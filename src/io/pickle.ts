@@ -35,7 +35,8 @@ export class PickleDict extends Map<unknown, unknown> {
 /** A key as text; never walks into containers, which may be deep or hold themselves. */
 export function keyText(key: unknown): string {
   if (key === null) return 'None';
-  if (typeof key === 'object') return Array.isArray(key) && key.every((k) => typeof k !== 'object') ? `(${key.join(', ')})` : '(object)';
+  if (typeof key === 'object')
+    return Array.isArray(key) && key.every((k) => typeof k !== 'object') ? `(${key.join(', ')})` : '(object)';
   return String(key);
 }
 
@@ -118,7 +119,8 @@ function line(m: Machine): string {
 }
 
 /** Python's whole numbers: numbers where exact, else bigint. */
-const whole = (v: bigint): number | bigint => (v >= Number.MIN_SAFE_INTEGER && v <= Number.MAX_SAFE_INTEGER ? Number(v) : v);
+const whole = (v: bigint): number | bigint =>
+  v >= Number.MIN_SAFE_INTEGER && v <= Number.MAX_SAFE_INTEGER ? Number(v) : v;
 
 function long(m: Machine, length: number): number | bigint {
   if (length > MAX_INT_BYTES) throw fail(m, `a number of ${length} bytes, at most ${MAX_INT_BYTES} are read`);
@@ -136,7 +138,8 @@ function parseWhole(m: Machine, s: string): number | bigint {
 const ESCAPES: Record<string, string> = { n: '\n', t: '\t', r: '\r' };
 const unescape = (s: string): string =>
   s.replace(/\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|(.))/gi, (_, x?: string, u?: string, c?: string) =>
-    x ?? u ? String.fromCharCode(parseInt((x ?? u)!, 16)) : (ESCAPES[c!] ?? c!));
+    (x ?? u) ? String.fromCharCode(parseInt((x ?? u)!, 16)) : (ESCAPES[c!] ?? c!),
+  );
 
 function toDict(m: Machine, items: readonly unknown[]): PickleDict {
   return setItems(m, made(m, new PickleDict()), items) as PickleDict;
@@ -199,27 +202,46 @@ function recall(m: Machine, key: number): void {
   push(m, m.memo.get(key));
 }
 
-const tuple = (count: number) => (m: Machine): void => {
-  if (m.stack.length < count) throw fail(m, 'the stack is empty');
-  push(m, made(m, m.stack.splice(m.stack.length - count)));
-};
+const tuple =
+  (count: number) =>
+  (m: Machine): void => {
+    if (m.stack.length < count) throw fail(m, 'the stack is empty');
+    push(m, made(m, m.stack.splice(m.stack.length - count)));
+  };
 
 const number = (m: Machine, s: string): number => Number(parseWhole(m, s));
 type Step = (m: Machine) => void;
 const STEPS: readonly (readonly [code: string | number, step: Step])[] = [
-  [0x80, (m) => { // PROTO
-    const version = m.in.u8();
-    if (version > MAX_PROTOCOL) throw fail(m, `protocol ${version} is not known, ${MAX_PROTOCOL} is the last that is`);
-  }],
+  [
+    0x80,
+    (m) => {
+      // PROTO
+      const version = m.in.u8();
+      if (version > MAX_PROTOCOL)
+        throw fail(m, `protocol ${version} is not known, ${MAX_PROTOCOL} is the last that is`);
+    },
+  ],
   [0x95, (m) => m.in.need(m.in.size('frame'), 'pickle frame')], // FRAME
-  ['(', (m) => { m.outer.push(made(m, m.stack)); m.stack = []; }],
+  [
+    '(',
+    (m) => {
+      m.outer.push(made(m, m.stack));
+      m.stack = [];
+    },
+  ],
   ['0', (m) => void (m.stack.length ? pop(m) : popMark(m))],
   ['1', (m) => void popMark(m)],
   ['2', (m) => push(m, top(m))],
   ['N', (m) => push(m, null)],
   [0x88, (m) => push(m, true)],
   [0x89, (m) => push(m, false)],
-  ['I', (m) => { const s = line(m); push(m, s === '01' ? true : s === '00' ? false : parseWhole(m, s)); }],
+  [
+    'I',
+    (m) => {
+      const s = line(m);
+      push(m, s === '01' ? true : s === '00' ? false : parseWhole(m, s));
+    },
+  ],
   ['J', (m) => push(m, m.in.i32())],
   ['K', (m) => push(m, m.in.u8())],
   ['M', (m) => push(m, m.in.u16())],
@@ -246,22 +268,92 @@ const STEPS: readonly (readonly [code: string | number, step: Step])[] = [
   [0x87, tuple(3)],
   [']', (m) => push(m, made(m, []))],
   ['l', (m) => push(m, made(m, popMark(m)))],
-  ['a', (m) => { const item = pop(m); append(m, [item]); }],
-  ['e', (m) => { const items = popMark(m); append(m, items); }],
+  [
+    'a',
+    (m) => {
+      const item = pop(m);
+      append(m, [item]);
+    },
+  ],
+  [
+    'e',
+    (m) => {
+      const items = popMark(m);
+      append(m, items);
+    },
+  ],
   ['}', (m) => push(m, made(m, new PickleDict()))],
   ['d', (m) => push(m, toDict(m, popMark(m)))],
-  ['s', (m) => { const value = pop(m); const key = pop(m); setItems(m, top(m), [key, value]); }],
-  ['u', (m) => { const items = popMark(m); setItems(m, top(m), items); }],
+  [
+    's',
+    (m) => {
+      const value = pop(m);
+      const key = pop(m);
+      setItems(m, top(m), [key, value]);
+    },
+  ],
+  [
+    'u',
+    (m) => {
+      const items = popMark(m);
+      setItems(m, top(m), items);
+    },
+  ],
   [0x8f, (m) => push(m, made(m, new Set()))],
   [0x90, addToSet],
   [0x91, (m) => push(m, made(m, new Set(popMark(m))))],
-  ['c', (m) => { const module = line(m); global(m, module, line(m)); }],
-  [0x93, (m) => { const name = pop(m); global(m, pop(m), name); }],
-  ['R', (m) => { const args = pop(m); call(m, pop(m), args); }],
-  [0x81, (m) => { const args = pop(m); call(m, pop(m), args); }],
-  [0x92, (m) => { const named = pop(m); const args = pop(m); call(m, pop(m), args, named); }],
-  ['o', (m) => { const [callable, ...args] = popMark(m); call(m, callable, args); }],
-  ['i', (m) => { const module = line(m); const name = line(m); const args = popMark(m); call(m, new PickleGlobal(module, name), args); }],
+  [
+    'c',
+    (m) => {
+      const module = line(m);
+      global(m, module, line(m));
+    },
+  ],
+  [
+    0x93,
+    (m) => {
+      const name = pop(m);
+      global(m, pop(m), name);
+    },
+  ],
+  [
+    'R',
+    (m) => {
+      const args = pop(m);
+      call(m, pop(m), args);
+    },
+  ],
+  [
+    0x81,
+    (m) => {
+      const args = pop(m);
+      call(m, pop(m), args);
+    },
+  ],
+  [
+    0x92,
+    (m) => {
+      const named = pop(m);
+      const args = pop(m);
+      call(m, pop(m), args, named);
+    },
+  ],
+  [
+    'o',
+    (m) => {
+      const [callable, ...args] = popMark(m);
+      call(m, callable, args);
+    },
+  ],
+  [
+    'i',
+    (m) => {
+      const module = line(m);
+      const name = line(m);
+      const args = popMark(m);
+      call(m, new PickleGlobal(module, name), args);
+    },
+  ],
   ['b', build],
   ['P', (m) => persistent(m, line(m))],
   ['Q', (m) => persistent(m, pop(m))],

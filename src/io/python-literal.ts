@@ -4,8 +4,13 @@ import { badFormat } from './byte-source.js';
 export type Literal = string | number | boolean | null | Literal[] | Map<string, Literal>;
 
 const MAX_DEPTH = 8;
-const WORDS = new Map<string, Literal>([['True', true], ['False', false], ['None', null]]);
-const TOKEN = /\s*(?:'([^'\\]*(?:\\.[^'\\]*)*)'|"([^"\\]*(?:\\.[^"\\]*)*)"|(-?\d{1,20})L?\b|(True|False|None)\b|([{}()[\],:]))/y;
+const WORDS = new Map<string, Literal>([
+  ['True', true],
+  ['False', false],
+  ['None', null],
+]);
+const TOKEN =
+  /\s*(?:'([^'\\]*(?:\\.[^'\\]*)*)'|"([^"\\]*(?:\\.[^"\\]*)*)"|(-?\d{1,20})L?\b|(True|False|None)\b|([{}()[\],:]))/y;
 
 export function parseLiteral(text: string, source: string, offset: number): Literal {
   let at = 0;

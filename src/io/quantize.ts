@@ -39,23 +39,29 @@ function pack(out: DataView, p: number, bits: 4 | 5, code: (j: number) => number
 }
 
 /** Codes around zero: the extreme value gets the lowest code. */
-const signed = (bits: 4 | 5): Encode => (x, o, out, p) => {
-  const half = 2 ** (bits - 1);
-  const d = fround(extreme(x, o) / -half);
-  const id = invert(d);
-  f16(out, p, d);
-  pack(out, p + 2, bits, (j) => Math.min(2 * half - 1, Math.trunc(fround(fround(x[o + j] * id) + (half + 0.5)))));
-};
+const signed =
+  (bits: 4 | 5): Encode =>
+  (x, o, out, p) => {
+    const half = 2 ** (bits - 1);
+    const d = fround(extreme(x, o) / -half);
+    const id = invert(d);
+    f16(out, p, d);
+    pack(out, p + 2, bits, (j) => Math.min(2 * half - 1, Math.trunc(fround(fround(x[o + j] * id) + (half + 0.5)))));
+  };
 
 /** Codes from the smallest to the largest value. */
-const offset = (bits: 4 | 5): Encode => (x, o, out, p) => {
-  const [min, max] = range(x, o);
-  const d = fround(fround(max - min) / (2 ** bits - 1));
-  const id = invert(d);
-  f16(out, p, d);
-  f16(out, p + 2, min);
-  pack(out, p + 4, bits, (j) => Math.min(2 ** bits - 1, Math.trunc(fround(fround(fround(x[o + j] - min) * id) + 0.5))));
-};
+const offset =
+  (bits: 4 | 5): Encode =>
+  (x, o, out, p) => {
+    const [min, max] = range(x, o);
+    const d = fround(fround(max - min) / (2 ** bits - 1));
+    const id = invert(d);
+    f16(out, p, d);
+    f16(out, p + 2, min);
+    pack(out, p + 4, bits, (j) =>
+      Math.min(2 ** bits - 1, Math.trunc(fround(fround(fround(x[o + j] - min) * id) + 0.5))),
+    );
+  };
 
 const q80: Encode = (x, o, out, p) => {
   const d = fround(Math.abs(extreme(x, o)) / 127);
@@ -67,13 +73,23 @@ const q80: Encode = (x, o, out, p) => {
   }
 };
 
-const ENCODE: Record<string, Encode> = { Q4_0: signed(4), Q4_1: offset(4), Q5_0: signed(5), Q5_1: offset(5), Q8_0: q80 };
+const ENCODE: Record<string, Encode> = {
+  Q4_0: signed(4),
+  Q4_1: offset(4),
+  Q5_0: signed(5),
+  Q5_1: offset(5),
+  Q8_0: q80,
+};
 
 export const canQuantize = (type: GgmlType): boolean => Object.hasOwn(ENCODE, type.name);
 
 export function quantize(type: GgmlType, x: Float32Array): Uint8Array {
-  if (!canQuantize(type)) throw new UnsupportedError(`quantize: ${type.name} is not encoded; encoded are ${Object.keys(ENCODE).join(', ')}`);
-  if (x.length % type.block) throw new ShapeError(`quantize: ${x.length} elements are not whole blocks of ${type.name}, which have ${type.block}`);
+  if (!canQuantize(type))
+    throw new UnsupportedError(`quantize: ${type.name} is not encoded; encoded are ${Object.keys(ENCODE).join(', ')}`);
+  if (x.length % type.block)
+    throw new ShapeError(
+      `quantize: ${x.length} elements are not whole blocks of ${type.name}, which have ${type.block}`,
+    );
   const out = new Uint8Array((x.length / type.block) * type.bytes);
   const view = new DataView(out.buffer);
   for (let o = 0, p = 0; o < x.length; o += type.block, p += type.bytes) ENCODE[type.name](x, o, view, p);

@@ -7,12 +7,38 @@ import type { Shape } from '../base/shape.js';
 import { collect, writeAtomic, type Write } from './atomic-file.js';
 import { Cursor, badFormat, openSource, readBytes, type ByteSource } from './byte-source.js';
 import { MAX_RANK } from './limits.js';
-import { slices, storedBytes, storedRecord, type ReadOptions, type StoredDType, type TensorRecord } from './stored-dtype.js';
+import {
+  slices,
+  storedBytes,
+  storedRecord,
+  type ReadOptions,
+  type StoredDType,
+  type TensorRecord,
+} from './stored-dtype.js';
 
 const NAMES: Record<string, StoredDType> = {
-  U8: 'u8', U32: 'u32', I16: 'i16', I32: 'i32', I64: 'i64', F8_E4M3: 'f8e4m3', BF16: 'bf16', F16: 'f16', F32: 'f32', F64: 'f64',
-  BOOL: 'bool', I8: 'i8', U16: 'u16', U64: 'u64', F8_E5M2: 'f8e5m2', F8_E8M0: 'f8e8m0', F8_E4M3FNUZ: 'f8e4m3fnuz',
-  F8_E5M2FNUZ: 'f8e5m2fnuz', F4: 'f4', F6_E2M3: 'f6e2m3', F6_E3M2: 'f6e3m2', C64: 'c64',
+  U8: 'u8',
+  U32: 'u32',
+  I16: 'i16',
+  I32: 'i32',
+  I64: 'i64',
+  F8_E4M3: 'f8e4m3',
+  BF16: 'bf16',
+  F16: 'f16',
+  F32: 'f32',
+  F64: 'f64',
+  BOOL: 'bool',
+  I8: 'i8',
+  U16: 'u16',
+  U64: 'u64',
+  F8_E5M2: 'f8e5m2',
+  F8_E8M0: 'f8e8m0',
+  F8_E4M3FNUZ: 'f8e4m3fnuz',
+  F8_E5M2FNUZ: 'f8e5m2fnuz',
+  F4: 'f4',
+  F6_E2M3: 'f6e2m3',
+  F6_E3M2: 'f6e3m2',
+  C64: 'c64',
 };
 const NAME_OF = new Map(Object.entries(NAMES).map(([name, stored]) => [stored, name]));
 /** The format's own limit on headers. */
@@ -34,7 +60,11 @@ export class SafeTensors {
   readonly #infos: ReadonlyMap<string, SafeTensorInfo>;
   readonly #sources: readonly ByteSource[];
 
-  private constructor(infos: ReadonlyMap<string, SafeTensorInfo>, metadata: ReadonlyMap<string, string>, sources: readonly ByteSource[]) {
+  private constructor(
+    infos: ReadonlyMap<string, SafeTensorInfo>,
+    metadata: ReadonlyMap<string, string>,
+    sources: readonly ByteSource[],
+  ) {
     this.#infos = infos;
     this.metadata = metadata;
     this.#sources = sources;
@@ -64,11 +94,16 @@ export class SafeTensors {
     for (const file of files) {
       for (const [name, info] of file.#infos) {
         const other = all.get(name);
-        if (other) throw new FormatError(`${info.source.name}: tensor ${JSON.stringify(name)} is also in ${other.source.name}`);
+        if (other)
+          throw new FormatError(`${info.source.name}: tensor ${JSON.stringify(name)} is also in ${other.source.name}`);
         all.set(name, info);
       }
     }
-    return new SafeTensors(all, new Map(files.flatMap((f) => [...f.metadata])), files.flatMap((f) => f.#sources));
+    return new SafeTensors(
+      all,
+      new Map(files.flatMap((f) => [...f.metadata])),
+      files.flatMap((f) => f.#sources),
+    );
   }
 
   static #sharded(path: string): SafeTensors {
@@ -81,7 +116,11 @@ export class SafeTensors {
       infos.set(name, info);
     }
     const files = [...shards.values()];
-    return new SafeTensors(infos, new Map(files.flatMap((f) => [...f.metadata])), files.flatMap((f) => f.#sources));
+    return new SafeTensors(
+      infos,
+      new Map(files.flatMap((f) => [...f.metadata])),
+      files.flatMap((f) => f.#sources),
+    );
   }
 
   get names(): string[] {
@@ -95,12 +134,16 @@ export class SafeTensors {
   info(name: string): SafeTensorInfo {
     const info = this.#infos.get(name);
     if (info) return info;
-    throw new ArgumentError(`SafeTensors: no tensor ${JSON.stringify(name)} in ${this.#sources.map((s) => s.name).join(', ')}`);
+    throw new ArgumentError(
+      `SafeTensors: no tensor ${JSON.stringify(name)} in ${this.#sources.map((s) => s.name).join(', ')}`,
+    );
   }
 
   record(name: string, options: ReadOptions = {}): TensorRecord {
     const { dtype, shape, start, source } = this.info(name);
-    return storedRecord(`${source.name}: ${name}`, name, dtype, shape, options, (from, to) => readBytes(source, start + from, to - from));
+    return storedRecord(`${source.name}: ${name}`, name, dtype, shape, options, (from, to) =>
+      readBytes(source, start + from, to - from),
+    );
   }
 
   records(options: ReadOptions = {}): TensorRecord[] {
@@ -124,7 +167,9 @@ export class SafeTensors {
 /** What a model directory means: its index, else the one file, else every safetensors file in it. */
 function fileOf(dir: string): string | string[] {
   for (const name of [INDEX, 'model.safetensors']) if (existsSync(join(dir, name))) return join(dir, name);
-  const files = readdirSync(dir).filter((f) => f.endsWith('.safetensors')).sort();
+  const files = readdirSync(dir)
+    .filter((f) => f.endsWith('.safetensors'))
+    .sort();
   if (files.length === 0) throw new FormatError(`${dir}: holds no ${INDEX} and no *.safetensors file`);
   return files.map((f) => join(dir, f));
 }
@@ -140,7 +185,9 @@ function readIndex(path: string): [name: string, file: string][] {
   return Object.entries(map).map(([name, file]) => {
     // A shard lies beside its index; anything else could reach files it has no business with.
     if (typeof file !== 'string' || file !== basename(file) || !file.endsWith('.safetensors')) {
-      throw new FormatError(`${path}: weight_map: ${JSON.stringify(name)} names ${JSON.stringify(file)}, which is no *.safetensors file beside it`);
+      throw new FormatError(
+        `${path}: weight_map: ${JSON.stringify(name)} names ${JSON.stringify(file)}, which is no *.safetensors file beside it`,
+      );
     }
     return [name, file];
   });
@@ -168,7 +215,8 @@ function parseHeader(source: ByteSource): { infos: Map<string, SafeTensorInfo>; 
     if (name === '__metadata__') {
       if (!isRecord(entry)) throw badFormat(source.name, 8, 'header: __metadata__ must be an object of strings');
       for (const [key, value] of Object.entries(entry)) {
-        if (typeof value !== 'string') throw badFormat(source.name, 8, `header: __metadata__: ${JSON.stringify(key)} must be a string`);
+        if (typeof value !== 'string')
+          throw badFormat(source.name, 8, `header: __metadata__: ${JSON.stringify(key)} must be a string`);
         metadata.set(key, value);
       }
     } else {
@@ -191,7 +239,8 @@ function checkNesting(source: ByteSource, text: Uint8Array): void {
       for (i++; i < text.length && text[i] !== QUOTE; i++) if (text[i] === BACKSLASH) i++;
     } else if (c === 0x7b || c === 0x5b) {
       depth++;
-      if (c === 0x7b ? depth > 2 : depth !== 3) throw badFormat(source.name, 8 + i, 'header: must be an object of objects with flat lists');
+      if (c === 0x7b ? depth > 2 : depth !== 3)
+        throw badFormat(source.name, 8 + i, 'header: must be an object of objects with flat lists');
     } else if (c === 0x7d || c === 0x5d) depth--;
   }
 }
@@ -200,16 +249,22 @@ function parseEntry(source: ByteSource, name: string, entry: unknown, data: numb
   const bad = (rule: string) => badFormat(source.name, 8, `header: tensor ${JSON.stringify(name)}: ${rule}`);
   if (!isRecord(entry)) throw bad('must be an object');
   const { dtype: label, shape, data_offsets: range } = entry;
-  if (typeof label !== 'string' || !Object.hasOwn(NAMES, label)) throw bad(`dtype ${JSON.stringify(label)} is not known`);
-  if (!Array.isArray(shape) || shape.length > MAX_RANK) throw bad(`shape must be a list of at most ${MAX_RANK} dimensions`);
+  if (typeof label !== 'string' || !Object.hasOwn(NAMES, label))
+    throw bad(`dtype ${JSON.stringify(label)} is not known`);
+  if (!Array.isArray(shape) || shape.length > MAX_RANK)
+    throw bad(`shape must be a list of at most ${MAX_RANK} dimensions`);
   if (!shape.every(isCount)) throw bad(`shape ${JSON.stringify(shape)} must be whole numbers from 0`);
-  if (!Array.isArray(range) || range.length !== 2 || !range.every(isCount)) throw bad(`data_offsets ${JSON.stringify(range)} must be two whole numbers`);
+  if (!Array.isArray(range) || range.length !== 2 || !range.every(isCount))
+    throw bad(`data_offsets ${JSON.stringify(range)} must be two whole numbers`);
   const [start, end] = range as [number, number];
-  if (start > end || end > source.size - data) throw bad(`data_offsets [${start}, ${end}] leave the ${source.size - data} bytes of data`);
+  if (start > end || end > source.size - data)
+    throw bad(`data_offsets [${start}, ${end}] leave the ${source.size - data} bytes of data`);
   const dtype = NAMES[label];
   const want = storedBytes(dtype, shape);
   if (want !== end - start) {
-    throw bad(`${label} of shape [${shape.join(', ')}] takes ${want ?? 'no possible number of'} bytes, data_offsets hold ${end - start}`);
+    throw bad(
+      `${label} of shape [${shape.join(', ')}] takes ${want ?? 'no possible number of'} bytes, data_offsets hold ${end - start}`,
+    );
   }
   return { dtype, shape, start: data + start, end: data + end, source };
 }
@@ -219,15 +274,24 @@ function checkTiling(source: ByteSource, infos: ReadonlyMap<string, SafeTensorIn
   let at = data;
   for (const [name, { start, end }] of [...infos].sort(([, a], [, b]) => a.start - b.start || a.end - b.end)) {
     if (start !== at) {
-      throw badFormat(source.name, at, `tensor ${JSON.stringify(name)} starts at byte ${start}: ${start < at ? 'it overlaps another' : 'a gap lies before it'}`);
+      throw badFormat(
+        source.name,
+        at,
+        `tensor ${JSON.stringify(name)} starts at byte ${start}: ${start < at ? 'it overlaps another' : 'a gap lies before it'}`,
+      );
     }
     at = end;
   }
-  if (at !== source.size) throw badFormat(source.name, at, `${source.size - at} bytes after the last tensor belong to none`);
+  if (at !== source.size)
+    throw badFormat(source.name, at, `${source.size - at} bytes after the last tensor belong to none`);
 }
 
 /** Header and data of a file; wide elements first, so that every tensor is aligned to its element. */
-function emit(records: Iterable<TensorRecord>, metadata: Readonly<Record<string, string>> | undefined, write: Write): void {
+function emit(
+  records: Iterable<TensorRecord>,
+  metadata: Readonly<Record<string, string>> | undefined,
+  write: Write,
+): void {
   const sorted = [...records].sort((a, b) => bytesOf(b.dtype) - bytesOf(a.dtype) || (a.name < b.name ? -1 : 1));
   const entries: [string, unknown][] = metadata && Object.keys(metadata).length ? [['__metadata__', metadata]] : [];
   let at = 0;
@@ -238,9 +302,12 @@ function emit(records: Iterable<TensorRecord>, metadata: Readonly<Record<string,
   const names = new Set(entries.map(([name]) => name));
   if (names.size !== entries.length) throw new ArgumentError('writeSafetensors: two tensors have one name');
   // Written pair by pair: an object would move keys that look like numbers to the front and lose "__proto__".
-  const json = Buffer.from(`{${entries.map(([name, entry]) => `${JSON.stringify(name)}:${JSON.stringify(entry)}`).join(',')}}`);
+  const json = Buffer.from(
+    `{${entries.map(([name, entry]) => `${JSON.stringify(name)}:${JSON.stringify(entry)}`).join(',')}}`,
+  );
   const length = Math.ceil(json.length / 8) * 8;
-  if (length > MAX_HEADER) throw new ArgumentError(`writeSafetensors: a header of ${length} bytes, the format allows ${MAX_HEADER}`);
+  if (length > MAX_HEADER)
+    throw new ArgumentError(`writeSafetensors: a header of ${length} bytes, the format allows ${MAX_HEADER}`);
   const head = Buffer.alloc(8 + length, ' ');
   head.writeBigUInt64LE(BigInt(length));
   json.copy(head, 8);
@@ -248,9 +315,15 @@ function emit(records: Iterable<TensorRecord>, metadata: Readonly<Record<string,
   for (const record of sorted) for (const part of slices(record)) write(part);
 }
 
-export function writeSafetensors(path: string, records: Iterable<TensorRecord>, metadata?: Readonly<Record<string, string>>): void {
+export function writeSafetensors(
+  path: string,
+  records: Iterable<TensorRecord>,
+  metadata?: Readonly<Record<string, string>>,
+): void {
   writeAtomic(path, (write) => emit(records, metadata, write));
 }
 
-export const safetensorsBytes = (records: Iterable<TensorRecord>, metadata?: Readonly<Record<string, string>>): Uint8Array =>
-  collect((write) => emit(records, metadata, write));
+export const safetensorsBytes = (
+  records: Iterable<TensorRecord>,
+  metadata?: Readonly<Record<string, string>>,
+): Uint8Array => collect((write) => emit(records, metadata, write));

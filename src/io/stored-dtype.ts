@@ -71,7 +71,11 @@ export interface TensorRecord {
 
 /** A record over stored bytes that converts where the stored type is foreign. */
 export function storedRecord(
-  where: string, name: string, stored: StoredDType, shape: Shape, options: ReadOptions,
+  where: string,
+  name: string,
+  stored: StoredDType,
+  shape: Shape,
+  options: ReadOptions,
   readStored: (start: number, end: number) => Uint8Array,
 ): TensorRecord {
   const dtype = targetDType(where, stored, options.widen ?? false);
@@ -79,7 +83,10 @@ export function storedRecord(
   const byteLength = storedBytes(stored, shape)! * ratio;
   const convert = isOurs(stored) ? undefined : (FOREIGN[stored] as Foreign).widen!.convert;
   return {
-    name, dtype, shape, byteLength,
+    name,
+    dtype,
+    shape,
+    byteLength,
     read(start = 0, end = byteLength) {
       checkRange(where, start, end, byteLength);
       if (!convert) return readStored(start, end);
@@ -105,12 +112,14 @@ export function* slices(record: TensorRecord, bytes = SLICE): Generator<Uint8Arr
 /** A record over bytes in memory. */
 export function memoryRecord(name: string, dtype: DType, shape: Shape, bytes: Uint8Array): TensorRecord {
   const want = storedBytes(dtype, shape);
-  if (want !== bytes.length) throw new ArgumentError(`${name}: ${bytes.length} bytes given, ${dtype} [${shape.join(', ')}] takes ${want}`);
+  if (want !== bytes.length)
+    throw new ArgumentError(`${name}: ${bytes.length} bytes given, ${dtype} [${shape.join(', ')}] takes ${want}`);
   return storedRecord(name, name, dtype, shape, {}, (start, end) => bytes.subarray(start, end));
 }
 
 /** Reverses the bytes of each element in place. */
 export function swapBytes(bytes: Uint8Array, elementBytes: number): Uint8Array {
-  if (elementBytes > 1) for (let i = 0; i < bytes.length; i += elementBytes) bytes.subarray(i, i + elementBytes).reverse();
+  if (elementBytes > 1)
+    for (let i = 0; i < bytes.length; i += elementBytes) bytes.subarray(i, i + elementBytes).reverse();
   return bytes;
 }

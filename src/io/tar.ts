@@ -5,7 +5,10 @@ const BLOCK = 512;
 const MAX_MEMBERS = 100_000;
 
 const field = (head: Uint8Array, at: number, length: number): string =>
-  Buffer.from(head.subarray(at, at + length)).toString('latin1').replace(/\0.*$/s, '').trim();
+  Buffer.from(head.subarray(at, at + length))
+    .toString('latin1')
+    .replace(/\0.*$/s, '')
+    .trim();
 
 export function isTar(source: ByteSource): boolean {
   return source.size >= BLOCK && checksumHolds(readBytes(source, 0, BLOCK));
@@ -27,11 +30,13 @@ export function readTar(source: ByteSource): Map<string, ByteSource> {
     if (!checksumHolds(head)) throw badFormat(source.name, at, 'tar header: its checksum is wrong');
     const name = field(head, 0, 100).replace(/^\.\//, '');
     const digits = field(head, 124, 12);
-    if (!/^[0-7]{1,12}$/.test(digits)) throw badFormat(source.name, at + 124, 'tar header: the size is no octal number');
+    if (!/^[0-7]{1,12}$/.test(digits))
+      throw badFormat(source.name, at + 124, 'tar header: the size is no octal number');
     const size = parseInt(digits, 8);
     const isFile = head[156] === 0 || head[156] === 0x30;
     const member = windowOf(source, `${source.name}: ${name}`, at + BLOCK, size);
-    if (isFile && members.has(name)) throw badFormat(source.name, at, `tar member ${JSON.stringify(name)} is there twice`);
+    if (isFile && members.has(name))
+      throw badFormat(source.name, at, `tar member ${JSON.stringify(name)} is there twice`);
     if (isFile) members.set(name, member);
     if (members.size > MAX_MEMBERS) throw badFormat(source.name, at, `more than ${MAX_MEMBERS} tar members`);
     at += BLOCK + Math.ceil(size / BLOCK) * BLOCK;

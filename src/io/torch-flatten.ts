@@ -31,7 +31,8 @@ export function flattenCheckpoint(root: unknown, source: string, pickled: number
     for (const [key, value] of entries) walk(value, name === '' ? keyText(key) : `${name}.${keyText(key)}`, depth + 1);
   };
   const put = <T>(map: Map<string, T>, name: string, value: T): void => {
-    if (out.tensors.has(name) || out.opaque.has(name)) throw new FormatError(`${source}: two tensors are named ${JSON.stringify(name)}`);
+    if (out.tensors.has(name) || out.opaque.has(name))
+      throw new FormatError(`${source}: two tensors are named ${JSON.stringify(name)}`);
     map.set(name, value);
   };
   const object = (value: PickleObject, name: string, depth: number): void => {
@@ -45,15 +46,19 @@ export function flattenCheckpoint(root: unknown, source: string, pickled: number
     const state = value.state as Map<unknown, unknown>;
     const isModule = MODULE_PARTS.every((part) => state.get(part) instanceof Map);
     for (const [key, part] of state) {
-      if (isModule && MODULE_PARTS.includes(keyText(key))) enter(part as object, name, depth + 1, () => children(part as Map<unknown, unknown>, name, depth + 1));
+      if (isModule && MODULE_PARTS.includes(keyText(key)))
+        enter(part as object, name, depth + 1, () => children(part as Map<unknown, unknown>, name, depth + 1));
       else children([[key, part]], name, depth);
     }
   };
   const walk = (value: unknown, name: string, depth: number): void => {
-    if (--visits < 0) throw new FormatError(`${source}: ${name.slice(0, 80)}: the structure holds its own parts too many times over`);
-    if (name.length > MAX_NAME) throw new FormatError(`${source}: ${name.slice(0, 80)}...: a name longer than ${MAX_NAME}`);
+    if (--visits < 0)
+      throw new FormatError(`${source}: ${name.slice(0, 80)}: the structure holds its own parts too many times over`);
+    if (name.length > MAX_NAME)
+      throw new FormatError(`${source}: ${name.slice(0, 80)}...: a name longer than ${MAX_NAME}`);
     if (value instanceof TorchTensor) put(out.tensors, name, value);
-    else if (value instanceof Map) enter(value, name, depth, () => children(value as Map<unknown, unknown>, name, depth));
+    else if (value instanceof Map)
+      enter(value, name, depth, () => children(value as Map<unknown, unknown>, name, depth));
     else if (Array.isArray(value) && value.some((v) => typeof v === 'object' && v !== null)) {
       enter(value, name, depth, () => children(value.entries(), name, depth));
     } else if (value instanceof PickleObject) enter(value, name, depth, () => object(value, name, depth));

@@ -5,15 +5,48 @@ import { PickleDict, PickleGlobal } from './pickle.js';
 import type { StoredDType } from './stored-dtype.js';
 
 const STORAGES: Record<string, StoredDType> = {
-  FloatStorage: 'f32', DoubleStorage: 'f64', HalfStorage: 'f16', BFloat16Storage: 'bf16', ByteStorage: 'u8', CharStorage: 'i8',
-  ShortStorage: 'i16', IntStorage: 'i32', LongStorage: 'i64', BoolStorage: 'bool', ComplexFloatStorage: 'c64',
-  ComplexDoubleStorage: 'c128', UntypedStorage: 'u8',
+  FloatStorage: 'f32',
+  DoubleStorage: 'f64',
+  HalfStorage: 'f16',
+  BFloat16Storage: 'bf16',
+  ByteStorage: 'u8',
+  CharStorage: 'i8',
+  ShortStorage: 'i16',
+  IntStorage: 'i32',
+  LongStorage: 'i64',
+  BoolStorage: 'bool',
+  ComplexFloatStorage: 'c64',
+  ComplexDoubleStorage: 'c128',
+  UntypedStorage: 'u8',
 };
 const DTYPES: Record<string, StoredDType> = {
-  float32: 'f32', float: 'f32', float64: 'f64', double: 'f64', float16: 'f16', half: 'f16', bfloat16: 'bf16', uint8: 'u8',
-  int8: 'i8', int16: 'i16', short: 'i16', int32: 'i32', int: 'i32', int64: 'i64', long: 'i64', bool: 'bool',
-  uint16: 'u16', uint32: 'u32', uint64: 'u64', complex32: 'c32', complex64: 'c64', complex128: 'c128',
-  float8_e4m3fn: 'f8e4m3', float8_e5m2: 'f8e5m2', float8_e4m3fnuz: 'f8e4m3fnuz', float8_e5m2fnuz: 'f8e5m2fnuz', float8_e8m0fnu: 'f8e8m0',
+  float32: 'f32',
+  float: 'f32',
+  float64: 'f64',
+  double: 'f64',
+  float16: 'f16',
+  half: 'f16',
+  bfloat16: 'bf16',
+  uint8: 'u8',
+  int8: 'i8',
+  int16: 'i16',
+  short: 'i16',
+  int32: 'i32',
+  int: 'i32',
+  int64: 'i64',
+  long: 'i64',
+  bool: 'bool',
+  uint16: 'u16',
+  uint32: 'u32',
+  uint64: 'u64',
+  complex32: 'c32',
+  complex64: 'c64',
+  complex128: 'c128',
+  float8_e4m3fn: 'f8e4m3',
+  float8_e5m2: 'f8e5m2',
+  float8_e4m3fnuz: 'f8e4m3fnuz',
+  float8_e5m2fnuz: 'f8e5m2fnuz',
+  float8_e8m0fnu: 'f8e8m0',
 };
 
 export class TorchStorage {
@@ -43,7 +76,13 @@ export class TorchTensor {
   readonly strides: readonly number[];
   readonly requiresGrad: boolean;
   constructor(
-    storage: TorchStorage, dtype: StoredDType | undefined, type: string, offset: number, shape: Shape, strides: readonly number[], requiresGrad: boolean,
+    storage: TorchStorage,
+    dtype: StoredDType | undefined,
+    type: string,
+    offset: number,
+    shape: Shape,
+    strides: readonly number[],
+    requiresGrad: boolean,
   ) {
     this.storage = storage;
     this.dtype = dtype;
@@ -55,7 +94,8 @@ export class TorchTensor {
   }
 }
 
-const lookup = (table: Record<string, StoredDType>, name: string) => (Object.hasOwn(table, name) ? table[name] : undefined);
+const lookup = (table: Record<string, StoredDType>, name: string) =>
+  Object.hasOwn(table, name) ? table[name] : undefined;
 const isCount = (x: unknown): x is number => Number.isSafeInteger(x) && (x as number) >= 0;
 const isCounts = (x: unknown): x is number[] => Array.isArray(x) && x.length <= MAX_RANK && x.every(isCount);
 
@@ -65,7 +105,8 @@ export const storageDType = (type: PickleGlobal): StoredDType | undefined => loo
 export function storageOf(id: unknown): TorchStorage | undefined {
   if (!Array.isArray(id) || id[0] !== 'storage') return undefined;
   const [, type, key, , count, view] = id as unknown[];
-  if (!(type instanceof PickleGlobal) || (typeof key !== 'string' && typeof key !== 'number') || !isCount(count)) return undefined;
+  if (!(type instanceof PickleGlobal) || (typeof key !== 'string' && typeof key !== 'number') || !isCount(count))
+    return undefined;
   const dtype = storageDType(type);
   if (!Array.isArray(view)) return new TorchStorage(String(key), type.id, dtype, count);
   const [, start, size] = view as unknown[];
@@ -76,7 +117,8 @@ function tensorOf(args: readonly unknown[], dtype?: PickleGlobal): TorchTensor |
   const [first, offset, shape, strides, requiresGrad] = args;
   // The tar files of some writers hold the storage's tuple in place of a persistent id.
   const storage = first instanceof TorchStorage ? first : storageOf(first);
-  if (!storage || !isCount(offset) || !isCounts(shape) || !isCounts(strides) || shape.length !== strides.length) return undefined;
+  if (!storage || !isCount(offset) || !isCounts(shape) || !isCounts(strides) || shape.length !== strides.length)
+    return undefined;
   const type = dtype ? lookup(DTYPES, dtype.name) : storage.dtype;
   return new TorchTensor(storage, type, dtype?.id ?? storage.type, offset, shape, strides, requiresGrad === true);
 }
@@ -84,10 +126,13 @@ function tensorOf(args: readonly unknown[], dtype?: PickleGlobal): TorchTensor |
 type Call = (args: readonly unknown[]) => unknown;
 const first: Call = ([data]) => (data instanceof TorchTensor ? data : undefined);
 const pairs: Call = ([items]) =>
-  items === undefined ? new PickleDict()
-  : items instanceof Map ? new PickleDict(items)
-  : Array.isArray(items) && items.every((p): p is [unknown, unknown] => Array.isArray(p) && p.length === 2) ? new PickleDict(items)
-  : undefined;
+  items === undefined
+    ? new PickleDict()
+    : items instanceof Map
+      ? new PickleDict(items)
+      : Array.isArray(items) && items.every((p): p is [unknown, unknown] => Array.isArray(p) && p.length === 2)
+        ? new PickleDict(items)
+        : undefined;
 /** A subclass of Tensor: built by another call with arguments of its own. */
 const fromType: Call = ([inner, , args]) => {
   const build = inner instanceof PickleGlobal && Array.isArray(args) ? CALLS.get(inner.id) : undefined;
@@ -102,7 +147,10 @@ const CALLS: ReadonlyMap<string, Call> = new Map<string, Call>([
   ['torch.Size', ([shape]) => (Array.isArray(shape) ? shape : undefined)],
   ['torch._utils._rebuild_tensor', (args) => tensorOf(args)],
   ['torch._utils._rebuild_tensor_v2', (args) => tensorOf(args)],
-  ['torch._utils._rebuild_tensor_v3', (args) => (args[6] instanceof PickleGlobal ? tensorOf(args, args[6]) : undefined)],
+  [
+    'torch._utils._rebuild_tensor_v3',
+    (args) => (args[6] instanceof PickleGlobal ? tensorOf(args, args[6]) : undefined),
+  ],
   ['torch._utils._rebuild_parameter', first],
   ['torch._utils._rebuild_parameter_with_state', first],
   ['torch.nn.parameter.Parameter', first],

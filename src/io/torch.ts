@@ -4,7 +4,16 @@ import { Layout } from '../base/layout.js';
 import { Cursor, badFormat, openSource, readBytes, windowOf, type ByteSource } from './byte-source.js';
 import { MAX_RANK, checkGrowth } from './limits.js';
 import { PickleGlobal, keyText, unpickle } from './pickle.js';
-import { bitsOf, storedBytes, storedRecord, swapBytes, targetDType, type ReadOptions, type StoredDType, type TensorRecord } from './stored-dtype.js';
+import {
+  bitsOf,
+  storedBytes,
+  storedRecord,
+  swapBytes,
+  targetDType,
+  type ReadOptions,
+  type StoredDType,
+  type TensorRecord,
+} from './stored-dtype.js';
 import { gatherBytes } from './strided.js';
 import { isTar, readTar } from './tar.js';
 import { flattenCheckpoint } from './torch-flatten.js';
@@ -87,7 +96,13 @@ export class TorchFile {
     targetDType(where, dtype, options.widen ?? false);
     const { shape, strides, offset, storage, requiresGrad } = tensor;
     const read = this.#reader(tensor, dtype);
-    return { ...storedRecord(where, name, dtype, shape, options, read), strides, offset, storage: storage.key, requiresGrad };
+    return {
+      ...storedRecord(where, name, dtype, shape, options, read),
+      strides,
+      offset,
+      storage: storage.key,
+      requiresGrad,
+    };
   }
 
   records(options: ReadOptions = {}): TorchRecord[] {
@@ -115,12 +130,18 @@ export class TorchFile {
     const { end } = new Layout(shape, strides, offset);
     const held = (storage.count * bitsOf(storage.dtype)) / 8;
     if (bytes === undefined || !Number.isSafeInteger(end) || (end * bitsOf(dtype)) / 8 > held) {
-      throw new FormatError(`${where}: shape [${shape.join(', ')}], strides [${strides.join(', ')}] and offset ${offset} reach element ${end}, storage ${storage.key} holds ${held} bytes`);
+      throw new FormatError(
+        `${where}: shape [${shape.join(', ')}], strides [${strides.join(', ')}] and offset ${offset} reach element ${end}, storage ${storage.key} holds ${held} bytes`,
+      );
     }
     const size = this.#file.sizeOf(storage.key);
     const need = (storage.start * bitsOf(storage.dtype)) / 8 + held;
-    if (size === undefined) throw new FormatError(`${where}: storage ${JSON.stringify(storage.key)} is not in the file`);
-    if (!(need <= size)) throw new FormatError(`${where}: storage ${JSON.stringify(storage.key)} should hold ${need} bytes, ${size} are there`);
+    if (size === undefined)
+      throw new FormatError(`${where}: storage ${JSON.stringify(storage.key)} is not in the file`);
+    if (!(need <= size))
+      throw new FormatError(
+        `${where}: storage ${JSON.stringify(storage.key)} should hold ${need} bytes, ${size} are there`,
+      );
     checkGrowth(where, bytes, held);
     return bytes;
   }
@@ -160,13 +181,15 @@ function readCheckpoint(source: ByteSource): Checkpoint {
   throw badFormat(source.name, 0, 'is no PyTorch file: neither a zip archive, a tar archive nor a pickle');
 }
 
-const persistent = (cursor: Cursor) => (id: unknown): unknown => {
-  const storage = storageOf(id);
-  if (storage) return storage;
-  // ('module', class, file, source): the class is all that data can need.
-  if (Array.isArray(id) && id[0] === 'module') return (id as unknown[])[1];
-  throw cursor.fail('pickle: a persistent id that is no storage');
-};
+const persistent =
+  (cursor: Cursor) =>
+  (id: unknown): unknown => {
+    const storage = storageOf(id);
+    if (storage) return storage;
+    // ('module', class, file, source): the class is all that data can need.
+    if (Array.isArray(id) && id[0] === 'module') return (id as unknown[])[1];
+    throw cursor.fail('pickle: a persistent id that is no storage');
+  };
 
 function readObject(cursor: Cursor): unknown {
   return unpickle(cursor, { call: torchCall, persistent: persistent(cursor) });
@@ -179,12 +202,15 @@ function readZipFormat(source: ByteSource): Checkpoint {
   const folder = main.slice(0, -'data.pkl'.length);
   const order = zip.entries.has(`${folder}byteorder`) ? zip.open(`${folder}byteorder`) : undefined;
   const endian = order ? new TextDecoder().decode(readBytes(order, 0, Math.min(16, order.size))).trim() : 'little';
-  if (endian !== 'little' && endian !== 'big') throw badFormat(order!.name, 0, `byte order ${JSON.stringify(endian)} is neither little nor big`);
+  if (endian !== 'little' && endian !== 'big')
+    throw badFormat(order!.name, 0, `byte order ${JSON.stringify(endian)} is neither little nor big`);
   const cursor = new Cursor(zip.open(main));
   const root = readObject(cursor);
   const place = (key: string) => `${folder}data/${key}`;
   return {
-    root, pickled: cursor.at, bigEndian: endian === 'big',
+    root,
+    pickled: cursor.at,
+    bigEndian: endian === 'big',
     sizeOf: (key) => zip.entries.get(place(key))?.size,
     storage: (key) => zip.open(place(key)),
   };
@@ -192,10 +218,12 @@ function readZipFormat(source: ByteSource): Checkpoint {
 
 function readLegacyFormat(source: ByteSource): Checkpoint {
   const cursor = new Cursor(source);
-  if (unpickle(cursor) !== MAGIC) throw badFormat(source.name, 0, 'is a pickle, but not one that PyTorch wrote: its magic number is missing');
+  if (unpickle(cursor) !== MAGIC)
+    throw badFormat(source.name, 0, 'is a pickle, but not one that PyTorch wrote: its magic number is missing');
   const at = cursor.at;
   const protocol = unpickle(cursor);
-  if (protocol !== LEGACY_PROTOCOL) throw cursor.fail(`protocol ${keyText(protocol)} is not known, ${LEGACY_PROTOCOL} is`, at);
+  if (protocol !== LEGACY_PROTOCOL)
+    throw cursor.fail(`protocol ${keyText(protocol)} is not known, ${LEGACY_PROTOCOL} is`, at);
   unpickle(cursor); // the writing machine's sizes; numbers are little-endian whatever it was
   const widths = new Map<string, number>();
   const start = cursor.at;
@@ -213,7 +241,8 @@ function readLegacyFormat(source: ByteSource): Checkpoint {
   const found = new Map<string, ByteSource>();
   for (const key of keys as unknown[]) {
     const width = widths.get(keyText(key));
-    if (width === undefined) throw cursor.fail(`storage ${keyText(key)} has no known type, so its length cannot be told`);
+    if (width === undefined)
+      throw cursor.fail(`storage ${keyText(key)} has no known type, so its length cannot be told`);
     found.set(keyText(key), rawStorage(cursor, keyText(key), width));
   }
   return { root, pickled, bigEndian: false, sizeOf: (key) => found.get(key)?.size, storage: (key) => found.get(key)! };
@@ -231,7 +260,8 @@ function readTarFormat(source: ByteSource): Checkpoint {
   const members = readTar(source);
   const member = (name: string): Cursor => {
     const found = members.get(name);
-    if (!found) throw badFormat(source.name, 0, `the tar archive holds no ${JSON.stringify(name)}, so it is no PyTorch file`);
+    if (!found)
+      throw badFormat(source.name, 0, `the tar archive holds no ${JSON.stringify(name)}, so it is no PyTorch file`);
     return new Cursor(found);
   };
   const cursor = member('storages');
@@ -244,16 +274,26 @@ function readTarFormat(source: ByteSource): Checkpoint {
     if (!dtype) throw cursor.fail(`storage ${keyText(key)} has no known type, so its length cannot be told`);
     const bytes = rawStorage(cursor, keyText(key), bitsOf(dtype) / 8);
     found.set(keyText(key), bytes);
-    storages.set(keyText(key), new TorchStorage(keyText(key), (type as PickleGlobal).id, dtype, (bytes.size * 8) / bitsOf(dtype)));
+    storages.set(
+      keyText(key),
+      new TorchStorage(keyText(key), (type as PickleGlobal).id, dtype, (bytes.size * 8) / bitsOf(dtype)),
+    );
   }
   if (cursor.left > 0) addViews(cursor, storages);
   const tensors = members.has('tensors') ? readTensors(member('tensors'), storages) : new Map<string, TorchTensor>();
   const main = member('pickle');
   const root = unpickle(main, {
     call: torchCall,
-    persistent: (id) => tensors.get(keyText(Array.isArray(id) ? id[0] : id)) ?? storages.get(keyText(id)) ?? persistent(main)(id),
+    persistent: (id) =>
+      tensors.get(keyText(Array.isArray(id) ? id[0] : id)) ?? storages.get(keyText(id)) ?? persistent(main)(id),
   });
-  return { root, pickled: main.at, bigEndian: false, sizeOf: (key) => found.get(key)?.size, storage: (key) => found.get(key)! };
+  return {
+    root,
+    pickled: main.at,
+    bigEndian: false,
+    sizeOf: (key) => found.get(key)?.size,
+    storage: (key) => found.get(key)!,
+  };
 }
 
 function count(cursor: Cursor, what: string): number {
@@ -268,9 +308,14 @@ function addViews(cursor: Cursor, storages: Map<string, TorchStorage>): void {
   for (const view of Array.isArray(views) ? (views as unknown[]) : []) {
     const [key, root, offset, size] = Array.isArray(view) ? (view as unknown[]) : [];
     const base = storages.get(keyText(root));
-    const fits = Number.isSafeInteger(offset) && Number.isSafeInteger(size) && (offset as number) >= 0 && (size as number) >= 0;
-    if (!base || !fits || (offset as number) + (size as number) > base.count) throw cursor.fail(`view ${keyText(key)} does not lie in a storage`);
-    storages.set(keyText(key), new TorchStorage(base.key, base.type, base.dtype, size as number, base.start + (offset as number)));
+    const fits =
+      Number.isSafeInteger(offset) && Number.isSafeInteger(size) && (offset as number) >= 0 && (size as number) >= 0;
+    if (!base || !fits || (offset as number) + (size as number) > base.count)
+      throw cursor.fail(`view ${keyText(key)} does not lie in a storage`);
+    storages.set(
+      keyText(key),
+      new TorchStorage(base.key, base.type, base.dtype, size as number, base.start + (offset as number)),
+    );
   }
 }
 
@@ -287,7 +332,10 @@ function readTensors(cursor: Cursor, storages: ReadonlyMap<string, TorchStorage>
     if (rank > MAX_RANK) throw cursor.fail(`tensor ${keyText(key)}: rank ${rank} is beyond ${MAX_RANK}`);
     const shape = Array.from({ length: rank }, () => cursor.size('dimension'));
     const strides = Array.from({ length: rank }, () => cursor.size('stride'));
-    out.set(keyText(key), new TorchTensor(storage, storage.dtype, storage.type, cursor.size('offset'), shape, strides, false));
+    out.set(
+      keyText(key),
+      new TorchTensor(storage, storage.dtype, storage.type, cursor.size('offset'), shape, strides, false),
+    );
   }
   return out;
 }

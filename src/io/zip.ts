@@ -46,7 +46,8 @@ export class ZipFile {
     const entry = this.entries.get(name);
     if (!entry) throw new ArgumentError(`${this.#source.name}: no member ${JSON.stringify(name)} in the archive`);
     const packed = this.#packed(entry);
-    const content = entry.method === STORED ? packed : new MemorySource(inflate(entry, packed, this.#maxGrowth), packed.name);
+    const content =
+      entry.method === STORED ? packed : new MemorySource(inflate(entry, packed, this.#maxGrowth), packed.name);
     verify(entry, content);
     this.#opened.set(name, content);
     return content;
@@ -63,7 +64,8 @@ export class ZipFile {
 
 function inflate(entry: ZipEntry, packed: ByteSource, maxGrowth: number): Uint8Array {
   checkGrowth(packed.name, entry.size, entry.packed, maxGrowth);
-  if (entry.size > MAX_INFLATE) throw new UnsupportedError(`${packed.name}: deflated members over ${MAX_INFLATE} bytes cannot be read`);
+  if (entry.size > MAX_INFLATE)
+    throw new UnsupportedError(`${packed.name}: deflated members over ${MAX_INFLATE} bytes cannot be read`);
   try {
     // The stated size bounds the output: a stream that goes on is an error, never more memory.
     const out = inflateRawSync(readBytes(packed, 0, packed.size), { maxOutputLength: Math.max(1, entry.size) });
@@ -89,7 +91,12 @@ const hex = (x: number): string => x.toString(16).padStart(8, '0');
 
 function readDirectory(source: ByteSource, maxGrowth: number): Map<string, ZipEntry> {
   const { at, size, count, end } = findDirectory(source);
-  if (at + size > end) throw badFormat(source.name, end, `the directory of ${size} bytes at byte ${at} does not end before its end record`);
+  if (at + size > end)
+    throw badFormat(
+      source.name,
+      end,
+      `the directory of ${size} bytes at byte ${at} does not end before its end record`,
+    );
   // A directory record has 46 bytes at least.
   if (count * 46 > size) throw badFormat(source.name, end, `${count} members do not fit a directory of ${size} bytes`);
   const entries = new Map<string, ZipEntry>();
@@ -102,9 +109,15 @@ function readDirectory(source: ByteSource, maxGrowth: number): Map<string, ZipEn
   let free = 0;
   for (const e of [...entries.values()].sort((a, b) => a.headerAt - b.headerAt)) {
     // Overlapping members are how small archives unpack to huge ones.
-    if (e.headerAt < free) throw badFormat(source.name, e.headerAt, `member ${JSON.stringify(e.name)} overlaps another`);
+    if (e.headerAt < free)
+      throw badFormat(source.name, e.headerAt, `member ${JSON.stringify(e.name)} overlaps another`);
     free = e.headerAt + 30 + e.packed;
-    if (free > at) throw badFormat(source.name, e.headerAt, `member ${JSON.stringify(e.name)} of ${e.packed} bytes runs into the directory`);
+    if (free > at)
+      throw badFormat(
+        source.name,
+        e.headerAt,
+        `member ${JSON.stringify(e.name)} of ${e.packed} bytes runs into the directory`,
+      );
   }
   // Inflated members stay in memory, so their sum counts as well as each.
   const inflated = [...entries.values()].reduce((n, e) => n + (e.method === STORED ? 0 : e.size), 0);
@@ -133,7 +146,8 @@ function findDirectory(source: ByteSource): { at: number; size: number; count: n
       return readEnd64(new Cursor(source, locator.size('zip64 end record', end)));
     }
   }
-  if (disks.some((d) => d !== 0) || counts[0] !== counts[1]) throw badFormat(source.name, end, 'archives in several parts are not read');
+  if (disks.some((d) => d !== 0) || counts[0] !== counts[1])
+    throw badFormat(source.name, end, 'archives in several parts are not read');
   return { at, size, count: counts[1], end };
 }
 
@@ -161,12 +175,15 @@ function readEntry(cursor: Cursor): ZipEntry {
   cursor.bytes(8);
   fields.push(cursor.u32());
   const name = new TextDecoder().decode(cursor.bytes(nameLength, 'member name'));
-  const extra = new Cursor(new MemorySource(cursor.bytes(extraLength, 'extra fields'), `${cursor.source.name}: extra fields of ${name}`));
+  const extra = new Cursor(
+    new MemorySource(cursor.bytes(extraLength, 'extra fields'), `${cursor.source.name}: extra fields of ${name}`),
+  );
   cursor.bytes(commentLength, 'comment');
   const [packed, size, headerAt] = wideFields(fields, extra);
   const bad = (rule: string) => cursor.fail(`member ${JSON.stringify(name)}: ${rule}`, start);
   if (flags & 1) throw bad('is encrypted');
-  if (method !== STORED && method !== DEFLATED) throw bad(`compression method ${method} is not read, only stored and deflated`);
+  if (method !== STORED && method !== DEFLATED)
+    throw bad(`compression method ${method} is not read, only stored and deflated`);
   if (method === STORED && packed !== size) throw bad(`is stored, but ${packed} bytes are to be ${size}`);
   return { name, method, crc, packed, size, headerAt };
 }
@@ -190,7 +207,14 @@ export interface ZipMember {
   readonly slices: () => Iterable<Uint8Array>;
 }
 
-interface Written { name: Buffer; method: number; crc: number; packed: number; size: number; at: number }
+interface Written {
+  name: Buffer;
+  method: number;
+  crc: number;
+  packed: number;
+  size: number;
+  at: number;
+}
 
 /** Writes members one after another; deflated ones are packed in memory, stored ones streamed twice (checksum, bytes). */
 export function writeZip(members: Iterable<ZipMember>, deflate: boolean, write: Write): void {
@@ -205,7 +229,14 @@ export function writeZip(members: Iterable<ZipMember>, deflate: boolean, write: 
     let crc = 0;
     for (const part of member.slices()) crc = crc32(part, crc);
     const body = deflate ? deflateRawSync(Buffer.concat([...member.slices()])) : undefined;
-    const w = { name, method: deflate ? DEFLATED : STORED, crc: crc >>> 0, packed: body?.length ?? member.size, size: member.size, at };
+    const w = {
+      name,
+      method: deflate ? DEFLATED : STORED,
+      crc: crc >>> 0,
+      packed: body?.length ?? member.size,
+      size: member.size,
+      at,
+    };
     put(localHeader(w));
     if (body) put(body);
     else for (const part of member.slices()) put(part);
@@ -234,29 +265,97 @@ const clip = (x: number): number => Math.min(x, MAX32);
 
 function localHeader(w: Written): Buffer {
   const wide = w.size >= MAX32 || w.packed >= MAX32;
-  const extra = wide ? record([[2, 1], [2, 16], [8, w.size], [8, w.packed]]) : Buffer.alloc(0);
+  const extra = wide
+    ? record([
+        [2, 1],
+        [2, 16],
+        [8, w.size],
+        [8, w.packed],
+      ])
+    : Buffer.alloc(0);
   const sizes = wide ? [MAX32, MAX32] : [w.packed, w.size];
   return Buffer.concat([
-    record([[4, LOCAL], [2, wide ? 45 : 20], [2, UTF8], [2, w.method], [2, 0], [2, DATE], [4, w.crc], [4, sizes[0]], [4, sizes[1]],
-      [2, w.name.length], [2, extra.length]]),
-    w.name, extra,
+    record([
+      [4, LOCAL],
+      [2, wide ? 45 : 20],
+      [2, UTF8],
+      [2, w.method],
+      [2, 0],
+      [2, DATE],
+      [4, w.crc],
+      [4, sizes[0]],
+      [4, sizes[1]],
+      [2, w.name.length],
+      [2, extra.length],
+    ]),
+    w.name,
+    extra,
   ]);
 }
 
 function centralRecord(w: Written): Buffer {
   const wide = [w.size, w.packed, w.at].filter((x) => x >= MAX32);
-  const extra = wide.length ? record([[2, 1], [2, wide.length * 8], ...wide.map((x) => [8, x] as const)]) : Buffer.alloc(0);
+  const extra = wide.length
+    ? record([[2, 1], [2, wide.length * 8], ...wide.map((x) => [8, x] as const)])
+    : Buffer.alloc(0);
   const version = wide.length ? 45 : 20;
   return Buffer.concat([
-    record([[4, CENTRAL], [2, version], [2, version], [2, UTF8], [2, w.method], [2, 0], [2, DATE], [4, w.crc], [4, clip(w.packed)],
-      [4, clip(w.size)], [2, w.name.length], [2, extra.length], [2, 0], [2, 0], [2, 0], [4, 0], [4, clip(w.at)]]),
-    w.name, extra,
+    record([
+      [4, CENTRAL],
+      [2, version],
+      [2, version],
+      [2, UTF8],
+      [2, w.method],
+      [2, 0],
+      [2, DATE],
+      [4, w.crc],
+      [4, clip(w.packed)],
+      [4, clip(w.size)],
+      [2, w.name.length],
+      [2, extra.length],
+      [2, 0],
+      [2, 0],
+      [2, 0],
+      [4, 0],
+      [4, clip(w.at)],
+    ]),
+    w.name,
+    extra,
   ]);
 }
 
 function endRecords(count: number, at: number, size: number): Buffer {
-  const short = record([[4, END], [2, 0], [2, 0], [2, Math.min(count, 0xffff)], [2, Math.min(count, 0xffff)], [4, clip(size)], [4, clip(at)], [2, 0]]);
+  const short = record([
+    [4, END],
+    [2, 0],
+    [2, 0],
+    [2, Math.min(count, 0xffff)],
+    [2, Math.min(count, 0xffff)],
+    [4, clip(size)],
+    [4, clip(at)],
+    [2, 0],
+  ]);
   if (count < 0xffff && at < MAX32 && size < MAX32) return short;
-  const wide = record([[4, END64], [8, 44], [2, 45], [2, 45], [4, 0], [4, 0], [8, count], [8, count], [8, size], [8, at]]);
-  return Buffer.concat([wide, record([[4, LOCATOR64], [4, 0], [8, at + size], [4, 1]]), short]);
+  const wide = record([
+    [4, END64],
+    [8, 44],
+    [2, 45],
+    [2, 45],
+    [4, 0],
+    [4, 0],
+    [8, count],
+    [8, count],
+    [8, size],
+    [8, at],
+  ]);
+  return Buffer.concat([
+    wide,
+    record([
+      [4, LOCATOR64],
+      [4, 0],
+      [8, at + size],
+      [4, 1],
+    ]),
+    short,
+  ]);
 }

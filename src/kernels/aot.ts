@@ -30,7 +30,12 @@ const ofChain = (c: Chain): Job[] => {
   return variantsOf(c).map((v) => ({ symbol: symbolFor(c, v), names, unit: () => elementwiseUnit([c], [v]) }));
 };
 const ofModule = (module: string): Job[] =>
-  [...kernelModule(module).entries.keys()].map((symbol) => ({ symbol, names: [module], unit: () => unitOf(module, [symbol]), needs: moduleNeeds(module) }));
+  [...kernelModule(module).entries.keys()].map((symbol) => ({
+    symbol,
+    names: [module],
+    unit: () => unitOf(module, [symbol]),
+    needs: moduleNeeds(module),
+  }));
 
 export interface Selection {
   /** Rows (tanh), modules (softmax, gemm) or beginnings of symbols (softmax_rows); all unless given. */
@@ -51,12 +56,19 @@ const launched = (symbol: string, arch: string): boolean => {
   if (arch.startsWith('gfx') && /_stream_/.test(symbol)) return false;
   if (/(norm|softmax_grad)_\w+_vp8$/.test(symbol) && heldVectors({ arch }, /norm_grad_/.test(symbol)) < 8) return false;
   if (!hasMatrixUnits({ arch })) return !/_(mma|matrix|async)_/.test(symbol);
-  return !arch.startsWith('gfx') || !(arch === 'gfx950' ? /_async_\w+_large$/ : /_(matrix|async)_\w+_large$/).test(symbol);
+  return (
+    !arch.startsWith('gfx') || !(arch === 'gfx950' ? /_async_\w+_large$/ : /_(matrix|async)_\w+_large$/).test(symbol)
+  );
 };
 
 /** What a build for a target compiles, each unit exactly as the backend asks for it. */
 export function jobsFor(arch: string, { ops, sample, share }: Selection = {}): Job[] {
-  const groups = [...moduleNames().filter((m) => m !== 'elementwise').map(ofModule), standardChains(elementwiseRows).flatMap(ofChain)];
+  const groups = [
+    ...moduleNames()
+      .filter((m) => m !== 'elementwise')
+      .map(ofModule),
+    standardChains(elementwiseRows).flatMap(ofChain),
+  ];
   const unknown = new Set(ops);
   const wanted = (j: Job): boolean => {
     const hits = ops?.filter((o) => j.names.includes(o) || j.symbol.startsWith(`${o}_`) || j.symbol === o) ?? [];
@@ -64,8 +76,16 @@ export function jobsFor(arch: string, { ops, sample, share }: Selection = {}): J
     return ops === undefined || hits.length > 0;
   };
   const chosen = groups.map((g) => g.filter(wanted));
-  if (unknown.size > 0) throw new CompileError(`no kernel belongs to ${[...unknown].join(', ')}; name rows (tanh), modules (${moduleNames().join(', ')}) or beginnings of symbols`);
-  const all = chosen.flatMap((g) => spread(g.filter((j) => belongs(j, arch) && launched(j.symbol, arch)), sample));
+  if (unknown.size > 0)
+    throw new CompileError(
+      `no kernel belongs to ${[...unknown].join(', ')}; name rows (tanh), modules (${moduleNames().join(', ')}) or beginnings of symbols`,
+    );
+  const all = chosen.flatMap((g) =>
+    spread(
+      g.filter((j) => belongs(j, arch) && launched(j.symbol, arch)),
+      sample,
+    ),
+  );
   return share ? all.filter((_, i) => i % share.of === share.index) : all;
 }
 
@@ -115,7 +135,12 @@ function requireCompiler(arch: string): Compiler {
 }
 
 /** The code of jobs: AMD's compiler is slow to start and gets many at once, unless one of them fails; NVIDIA's one by one, as they are loaded. */
-function* codeOf(jobs: readonly Job[], arch: string, options: BuildOptions, fail: (job: Job, e: CompileError) => void): Generator<Made> {
+function* codeOf(
+  jobs: readonly Job[],
+  arch: string,
+  options: BuildOptions,
+  fail: (job: Job, e: CompileError) => void,
+): Generator<Made> {
   const one = (unit: Unit): Uint8Array => {
     if (options.out === undefined) return codeFor(unit, arch, options.cache);
     return portable(compile(unit.source, unit.name, { arch, cache: options.cache ?? false }), arch);
@@ -125,7 +150,11 @@ function* codeOf(jobs: readonly Job[], arch: string, options: BuildOptions, fail
     const some = jobs.slice(i, i + step);
     if (some.length > 1) {
       try {
-        yield* codeTogether(some.map((j) => j.unit()), arch, options.cache);
+        yield* codeTogether(
+          some.map((j) => j.unit()),
+          arch,
+          options.cache,
+        );
         continue;
       } catch (e) {
         if (!(e instanceof CompileError)) throw e;
@@ -161,5 +190,14 @@ export async function buildKernels(options: BuildOptions): Promise<BuildSummary>
   }
   const own = out !== undefined && arch.startsWith('compute_') ? withoutServed(out, arch, made) : made;
   const packed = out === undefined ? 0 : await writePrebuilt(out, arch, `${compiler.name} ${compiler.version}`, own);
-  return { arch, compiler: `${compiler.name} ${compiler.version}`, kernels, written: own.length, bytes, packed, seconds: (performance.now() - started) / 1000, failed };
+  return {
+    arch,
+    compiler: `${compiler.name} ${compiler.version}`,
+    kernels,
+    written: own.length,
+    bytes,
+    packed,
+    seconds: (performance.now() - started) / 1000,
+    failed,
+  };
 }

@@ -4,16 +4,57 @@ import type { DeviceInfo } from '../driver/driver.js';
 import { hasMatrixUnits } from './launch-matrix.js';
 
 const POINTERS = [
-  'q', 'k', 'v', 'out', 'lse', 'mask', 'slopes', 'sinks', 'qStarts', 'kStarts', 'lengths', 'pages',
-  'dout', 'delta', 'dq', 'dk', 'dv', 'partial', 'partialLse',
+  'q',
+  'k',
+  'v',
+  'out',
+  'lse',
+  'mask',
+  'slopes',
+  'sinks',
+  'qStarts',
+  'kStarts',
+  'lengths',
+  'pages',
+  'dout',
+  'delta',
+  'dq',
+  'dk',
+  'dv',
+  'partial',
+  'partialLse',
 ] as const;
 /** Batch, head, row. */
-const STRIDES = ['qStrides', 'kStrides', 'vStrides', 'outStrides', 'doutStrides', 'dqStrides', 'dkStrides', 'dvStrides'] as const;
-const SCALARS = ['heads', 'kvHeads', 'tq', 'tk', 'dim', 'left', 'right', 'maskKind', 'pageRows', 'pageTable', 'splits', 'batch'] as const;
+const STRIDES = [
+  'qStrides',
+  'kStrides',
+  'vStrides',
+  'outStrides',
+  'doutStrides',
+  'dqStrides',
+  'dkStrides',
+  'dvStrides',
+] as const;
+const SCALARS = [
+  'heads',
+  'kvHeads',
+  'tq',
+  'tk',
+  'dim',
+  'left',
+  'right',
+  'maskKind',
+  'pageRows',
+  'pageTable',
+  'splits',
+  'batch',
+] as const;
 type Stride = readonly [number, number, number];
 
 /** The struct Attention of kernels/attention.h; device addresses and strides in elements. What is left out is 0 (null), bounds are -1. */
-export type AttentionCall = { readonly [P in (typeof POINTERS)[number]]?: number } & { readonly [S in (typeof STRIDES)[number]]?: Stride } & {
+export type AttentionCall = { readonly [P in (typeof POINTERS)[number]]?: number } & {
+  readonly [S in (typeof STRIDES)[number]]?: Stride;
+} & {
   readonly lseStrides?: readonly [number, number];
   readonly maskStrides?: readonly [number, number, number, number];
   readonly scale: number;
@@ -89,7 +130,13 @@ const HOPPER = { 64: { teams: 2, rows: 128 }, 128: { teams: 2, rows: 128 } } as 
 /** Rows that 16-byte copies can read: whole multiples of 8 numbers everywhere. */
 function copies16(c: AttentionCall): boolean {
   const even = (s?: Stride): boolean => (s ?? []).every((x) => x % 8 === 0);
-  return c.dim % 8 === 0 && even(c.qStrides) && even(c.kStrides) && even(c.vStrides) && [c.q, c.k, c.v].every((p) => (p ?? 0) % 16 === 0);
+  return (
+    c.dim % 8 === 0 &&
+    even(c.qStrides) &&
+    even(c.kStrides) &&
+    even(c.vStrides) &&
+    [c.q, c.k, c.v].every((p) => (p ?? 0) % 16 === 0)
+  );
 }
 
 const onlyScaled = (c: AttentionCall): boolean => !c.softcap && !c.slopes && !c.maskKind;
@@ -103,19 +150,31 @@ export function forwardLaunch(c: AttentionCall, dtype: AttentionDType, device: D
   if (small && copies16(c) && onlyScaled(c) && outEven && device.arch === 'sm_90' && (c.dim === 64 || c.dim === 128)) {
     const { teams, rows } = HOPPER[c.dim];
     return {
-      module: 'attention-hopper', symbol: `attention_hopper_${dtype}_${c.dim}`,
-      grid: [Math.min(device.multiprocessors, divUp(c.tq, rows) * c.heads * c.batch), 1, 1], block: 128 * (1 + teams), shared: 1024 + 2 * c.dim * (2 * rows + 512),
+      module: 'attention-hopper',
+      symbol: `attention_hopper_${dtype}_${c.dim}`,
+      grid: [Math.min(device.multiprocessors, divUp(c.tq, rows) * c.heads * c.batch), 1, 1],
+      block: 128 * (1 + teams),
+      shared: 1024 + 2 * c.dim * (2 * rows + 512),
     };
   }
   const unit = MATRIX.find((m) => m.dim === dim && m.shared <= device.sharedPerBlockOptin);
   if (small && copies16(c) && unit && hasMatrixUnits(device)) {
     return {
-      module: 'attention-matrix', symbol: `attention_matrix_${dtype}_${unit.suffix}`, grid: [divUp(c.tq, unit.rows), c.heads, c.batch],
-      block: 4 * device.warp, shared: unit.shared,
+      module: 'attention-matrix',
+      symbol: `attention_matrix_${dtype}_${unit.suffix}`,
+      grid: [divUp(c.tq, unit.rows), c.heads, c.batch],
+      block: 4 * device.warp,
+      shared: unit.shared,
     };
   }
   const rows = dtype === 'f64' ? 32 : 64;
-  return { module: 'attention', symbol: `attention_${dtype}_${dim}`, grid: [divUp(c.tq, rows), c.heads, c.batch], block: 256, shared: 0 };
+  return {
+    module: 'attention',
+    symbol: `attention_${dtype}_${dim}`,
+    grid: [divUp(c.tq, rows), c.heads, c.batch],
+    block: 256,
+    shared: 0,
+  };
 }
 
 /** Query heads a block of the split kernel takes together: those of one key head, up to 8. */
@@ -128,11 +187,26 @@ export function splitsFor(c: AttentionCall, device: DeviceInfo): number {
 }
 
 /** The pair for decoding: partial is [batch, heads, tq, splits, dim] and partialLse [batch, heads, tq, splits], both float. */
-export function splitLaunches(c: AttentionCall, dtype: Exclude<AttentionDType, 'f64'>): readonly [AttentionLaunch, AttentionLaunch] {
+export function splitLaunches(
+  c: AttentionCall,
+  dtype: Exclude<AttentionDType, 'f64'>,
+): readonly [AttentionLaunch, AttentionLaunch] {
   const g = together(c);
   return [
-    { module: 'attention', symbol: `attention_split_${dtype}_${padded(c.dim)}_${g}`, grid: [c.splits ?? 1, c.heads / g, c.batch * c.tq], block: 128, shared: 0 },
-    { module: 'attention', symbol: `attention_combine_${dtype}`, grid: [c.tq, c.heads, c.batch], block: 512, shared: 0 },
+    {
+      module: 'attention',
+      symbol: `attention_split_${dtype}_${padded(c.dim)}_${g}`,
+      grid: [c.splits ?? 1, c.heads / g, c.batch * c.tq],
+      block: 128,
+      shared: 0,
+    },
+    {
+      module: 'attention',
+      symbol: `attention_combine_${dtype}`,
+      grid: [c.tq, c.heads, c.batch],
+      block: 512,
+      shared: 0,
+    },
   ];
 }
 
@@ -145,17 +219,32 @@ const BACKWARD_MATRIX = [
 ] as const;
 
 /** Delta, then the gradient of the queries, then those of keys and values. */
-export function backwardLaunches(c: AttentionCall, dtype: AttentionDType, device: DeviceInfo): readonly AttentionLaunch[] {
+export function backwardLaunches(
+  c: AttentionCall,
+  dtype: AttentionDType,
+  device: DeviceInfo,
+): readonly AttentionLaunch[] {
   const rows = dtype === 'f64' ? 32 : 64;
   const dim = padded(c.dim);
-  const make = (symbol: string, grid: AttentionLaunch['grid']): AttentionLaunch => ({ module: 'attention-backward', symbol, grid, block: 256, shared: 0 });
+  const make = (symbol: string, grid: AttentionLaunch['grid']): AttentionLaunch => ({
+    module: 'attention-backward',
+    symbol,
+    grid,
+    block: 256,
+    shared: 0,
+  });
   const delta = make(`attention_delta_${dtype}`, [divUp(c.tq, 8), c.heads, c.batch]);
-  const unit = BACKWARD_MATRIX.find((m) => m.dim === dim && m.plain === onlyScaled(c) && m.shared <= device.sharedPerBlockOptin);
+  const unit = BACKWARD_MATRIX.find(
+    (m) => m.dim === dim && m.plain === onlyScaled(c) && m.shared <= device.sharedPerBlockOptin,
+  );
   const even = (c.doutStrides ?? []).every((x) => x % 8 === 0) && (c.dout ?? 0) % 16 === 0;
   if ((dtype === 'f16' || dtype === 'bf16') && unit && copies16(c) && even && hasMatrixUnits(device)) {
     const on = (side: string, count: number, heads: number): AttentionLaunch => ({
-      module: 'attention-backward-matrix', symbol: `attention_backward_matrix_${side}_${dtype}_${unit.suffix}`, grid: [divUp(count, unit.rows), heads, c.batch],
-      block: 4 * device.warp, shared: unit.shared,
+      module: 'attention-backward-matrix',
+      symbol: `attention_backward_matrix_${side}_${dtype}_${unit.suffix}`,
+      grid: [divUp(count, unit.rows), heads, c.batch],
+      block: 4 * device.warp,
+      shared: unit.shared,
     });
     return [delta, on('query', c.tq, c.heads), on('key', c.tk, c.kvHeads)];
   }

@@ -1,6 +1,16 @@
 // Compiled kernels on disk: keyed by all that shapes the code, safe under concurrent processes, checked on every read, bounded in size.
 import { createHash, randomBytes } from 'node:crypto';
-import { existsSync, mkdirSync, readFileSync, readdirSync, renameSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  statSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 
@@ -26,11 +36,14 @@ export interface KeyParts {
 
 export function cacheKey(parts: KeyParts): string {
   // JSON keeps the borders between parts: no two lists of parts give one text.
-  return createHash('sha256').update(JSON.stringify([FORMAT, parts.compiler, parts.arch, parts.options, parts.source])).digest('hex');
+  return createHash('sha256')
+    .update(JSON.stringify([FORMAT, parts.compiler, parts.arch, parts.options, parts.source]))
+    .digest('hex');
 }
 
 /** WICK_CACHE_DIR, else wick in XDG_CACHE_HOME, else ~/.cache/wick. */
-export const defaultCacheDir = (): string => process.env.WICK_CACHE_DIR || join(process.env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'wick');
+export const defaultCacheDir = (): string =>
+  process.env.WICK_CACHE_DIR || join(process.env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'wick');
 
 /** An entry: magic, SHA-256 of all that follows, arch, code. */
 export function encodeEntry(arch: string, code: Uint8Array): Buffer {
@@ -44,7 +57,8 @@ export function decodeEntry(entry: Uint8Array, arch: string): Uint8Array | strin
   const head = MAGIC.length + 32;
   if (entry.length < head + 1 || !MAGIC.equals(entry.subarray(0, MAGIC.length))) return 'not a kernel entry';
   const body = entry.subarray(head);
-  if (!createHash('sha256').update(body).digest().equals(entry.subarray(MAGIC.length, head))) return 'its checksum is wrong';
+  if (!createHash('sha256').update(body).digest().equals(entry.subarray(MAGIC.length, head)))
+    return 'its checksum is wrong';
   const name = Buffer.from(body.subarray(1, 1 + body[0])).toString();
   if (name !== arch) return `it is for ${name}, not ${arch}`;
   return body.subarray(1 + body[0]);
@@ -154,8 +168,14 @@ export class KernelCache {
   stats(): CacheStats {
     const kept = this.#list().filter((e) => e.path.endsWith(SUFFIX));
     return {
-      dir: this.dir, entries: kept.length, bytes: kept.reduce((n, e) => n + e.bytes, 0), maxBytes: this.maxBytes,
-      hits: this.#hits, misses: this.#misses, dropped: this.#dropped, disabled: this.#disabled,
+      dir: this.dir,
+      entries: kept.length,
+      bytes: kept.reduce((n, e) => n + e.bytes, 0),
+      maxBytes: this.maxBytes,
+      hits: this.#hits,
+      misses: this.#misses,
+      dropped: this.#dropped,
+      disabled: this.#disabled,
     };
   }
 
@@ -166,11 +186,13 @@ export class KernelCache {
     } catch {
       return []; // nothing was ever kept
     }
-    return names.filter((n) => n.includes(SUFFIX)).flatMap((n) => {
-      const path = join(this.dir, n);
-      const s = statSync(path, { throwIfNoEntry: false }); // another process may have removed it
-      return s ? [{ path, bytes: s.size, time: s.mtimeMs }] : [];
-    });
+    return names
+      .filter((n) => n.includes(SUFFIX))
+      .flatMap((n) => {
+        const path = join(this.dir, n);
+        const s = statSync(path, { throwIfNoEntry: false }); // another process may have removed it
+        return s ? [{ path, bytes: s.size, time: s.mtimeMs }] : [];
+      });
   }
 
   #renew(path: string): void {

@@ -39,7 +39,12 @@ export function compile(source: string, name: string, options: CompileOptions): 
   const build = (): Uint8Array => compiler.compile({ source, name, arch, defines });
   if (options.cache === false) return build();
   const cache = options.cache ?? kernelCache();
-  const key = cacheKey({ source, options: compiler.options({ arch, defines }), arch, compiler: `${compiler.name} ${compiler.version}` });
+  const key = cacheKey({
+    source,
+    options: compiler.options({ arch, defines }),
+    arch,
+    compiler: `${compiler.name} ${compiler.version}`,
+  });
   return cache.getOrBuild(key, arch, build);
 }
 
@@ -51,7 +56,12 @@ export function codeFor(unit: Unit, arch: string, cache: KernelCache = kernelCac
   if (typeof compiler === 'string') why = compiler;
   else {
     const defines = { WICK_WAVE: waveSize(target) };
-    const key = cacheKey({ source: unit.source, options: compiler.options({ arch: target, defines }), arch: target, compiler: `${compiler.name} ${compiler.version}` });
+    const key = cacheKey({
+      source: unit.source,
+      options: compiler.options({ arch: target, defines }),
+      arch: target,
+      compiler: `${compiler.name} ${compiler.version}`,
+    });
     // The compiler is asked about the target only on a miss: hipRTC loads a large library to answer.
     const known = cache.get(key, target);
     if (known) return known;
@@ -68,5 +78,7 @@ export function codeFor(unit: Unit, arch: string, cache: KernelCache = kernelCac
   const found = findPrebuilt(unit, target);
   if (typeof found !== 'string') return found;
   const symbols = unit.entries.map((e) => e.symbol).join(', ');
-  throw new CompileError(`${symbols} for ${target}: it cannot be compiled here, and was not made ahead of time. Compiler: ${why}. Ahead of time: ${found}`);
+  throw new CompileError(
+    `${symbols} for ${target}: it cannot be compiled here, and was not made ahead of time. Compiler: ${why}. Ahead of time: ${found}`,
+  );
 }

@@ -3,7 +3,17 @@ import { type DType, DTYPE, type Value } from '../base/dtype.js';
 import { UnsupportedError } from '../base/errors.js';
 import { type Layout, mergeDims } from '../base/layout.js';
 import type { ArgBuffer } from '../driver/args.js';
-import { type Chain, flatShape, flatTile, groupElements, MAX_DIMS, symbolFor, transposeGroup, transposeTile, type Variant } from './elementwise.js';
+import {
+  type Chain,
+  flatShape,
+  flatTile,
+  groupElements,
+  MAX_DIMS,
+  symbolFor,
+  transposeGroup,
+  transposeTile,
+  type Variant,
+} from './elementwise.js';
 
 /** What to launch; it depends on layouts and dtypes only, so callers may keep it by shape. */
 export interface ElementwisePlan {
@@ -30,7 +40,12 @@ export function magicDivisor(d: number): { magic: number; shift: number } {
 }
 
 /** struct Layout32 or Layout64 of elementwise.hip. */
-function layoutBytes(wide: boolean, count: number, shape: readonly number[], strides: readonly (readonly number[])[]): Uint8Array {
+function layoutBytes(
+  wide: boolean,
+  count: number,
+  shape: readonly number[],
+  strides: readonly (readonly number[])[],
+): Uint8Array {
   const word = wide ? 8 : 4;
   const bytes = new Uint8Array(word * (2 + MAX_DIMS * (wide ? 1 : 3) + MAX_DIMS * OPERANDS));
   const view = new DataView(bytes.buffer);
@@ -79,7 +94,14 @@ export function planElementwise(c: Chain, out: Layout, inputs: readonly Layout[]
   const all = [out, ...inputs];
   const dtypes = [c.output, ...c.inputs];
   const offsets = all.map((l, i) => l.offset * DTYPE[dtypes[i]].bytes);
-  const plan = (variant: Variant, grid: number, head: Uint8Array): ElementwisePlan => ({ variant, symbol: symbolFor(c, variant), grid, block: variant === 'flat' ? flatShape(c).block : 256, offsets, head });
+  const plan = (variant: Variant, grid: number, head: Uint8Array): ElementwisePlan => ({
+    variant,
+    symbol: symbolFor(c, variant),
+    grid,
+    block: variant === 'flat' ? flatShape(c).block : 256,
+    offsets,
+    head,
+  });
 
   if (out.isContiguous && inputs.every((l) => l.isContiguous || constant(l))) {
     let scalars = 0;
@@ -89,7 +111,9 @@ export function planElementwise(c: Chain, out: Layout, inputs: readonly Layout[]
 
   const { shape, strides } = mergeDims(all);
   if (shape.length > MAX_DIMS) {
-    throw new UnsupportedError(`${c.name}: the layouts do not merge below ${shape.length} dimensions; kernels take ${MAX_DIMS}; make an operand contiguous`);
+    throw new UnsupportedError(
+      `${c.name}: the layouts do not merge below ${shape.length} dimensions; kernels take ${MAX_DIMS}; make an operand contiguous`,
+    );
   }
   const last = shape.length - 1;
   const turned = transposed(c, shape, strides, offsets);
@@ -97,9 +121,17 @@ export function planElementwise(c: Chain, out: Layout, inputs: readonly Layout[]
 
   // Groups of E: the innermost dimension is contiguous (or still) for everyone and everything is aligned to whole groups.
   const e = groupElements(c);
-  const inGroups = e > 1 && shape[last] % e === 0 && strides[0][last] === 1 && strides.every((s, k) =>
-    s[last] <= 1 && s[last] >= 0 && ((k > 0 && s[last] === 0) || s.every((v, d) => d === last || v % e === 0)) &&
-    (s[last] === 0 || offsets[k] % Math.min(16, e * DTYPE[dtypes[k]].bytes) === 0));
+  const inGroups =
+    e > 1 &&
+    shape[last] % e === 0 &&
+    strides[0][last] === 1 &&
+    strides.every(
+      (s, k) =>
+        s[last] <= 1 &&
+        s[last] >= 0 &&
+        ((k > 0 && s[last] === 0) || s.every((v, d) => d === last || v % e === 0)) &&
+        (s[last] === 0 || offsets[k] % Math.min(16, e * DTYPE[dtypes[k]].bytes) === 0),
+    );
   const size = inGroups ? shape.map((d, i) => (i === last ? d / e : d)) : shape;
   const step = inGroups ? strides.map((s) => s.map((v, d) => (d === last ? v * e : v))) : strides;
   const count = inGroups ? out.size / e : out.size;
@@ -108,18 +140,34 @@ export function planElementwise(c: Chain, out: Layout, inputs: readonly Layout[]
   let splats = 0;
   if (inGroups) strides.slice(1).forEach((s, i) => (splats |= s[last] === 0 ? 1 << i : 0));
   const variant = `${inGroups ? 'groups' : 'strided'}${w64 ? '64' : ''}` as Variant;
-  return plan(variant, Math.ceil(count / (256 * (inGroups ? 2 : 4))), join(layoutBytes(w64, count, size, step), { u32: splats }));
+  return plan(
+    variant,
+    Math.ceil(count / (256 * (inGroups ? 2 : 4))),
+    join(layoutBytes(w64, count, size, step), { u32: splats }),
+  );
 }
 
 /** One input that is contiguous along another dimension than the output, both long enough to fill tiles. */
 function transposed(
-  c: Chain, shape: readonly number[], strides: readonly (readonly number[])[], offsets: readonly number[],
+  c: Chain,
+  shape: readonly number[],
+  strides: readonly (readonly number[])[],
+  offsets: readonly number[],
 ): { variant: Variant; grid: number; head: Uint8Array } | undefined {
   if (strides.length !== 2) return undefined;
   const [to, from] = strides;
   const column = to.indexOf(1);
   const row = from.findIndex((s, d) => s === 1 && d !== column);
-  if (column < 0 || row < 0 || from[column] === 1 || shape[row] < 16 || shape[column] < 16 || shape[row] >= LIMIT || shape[column] >= LIMIT) return undefined;
+  if (
+    column < 0 ||
+    row < 0 ||
+    from[column] === 1 ||
+    shape[row] < 16 ||
+    shape[column] < 16 ||
+    shape[row] >= LIMIT ||
+    shape[column] >= LIMIT
+  )
+    return undefined;
   const tile = transposeTile(c);
   const rest = shape.map((_, d) => d).filter((d) => d !== row && d !== column);
   const batches = rest.reduce((n, d) => n * shape[d], 1);
@@ -127,17 +175,33 @@ function transposed(
   if (grid >= LIMIT) return undefined;
   const e = transposeGroup(c);
   const whole = (v: number): boolean => v % e === 0;
-  const inGroups = whole(shape[row]) && whole(shape[column]) && to.every((v, d) => d === column || whole(v)) && from.every((v, d) => d === row || whole(v)) &&
+  const inGroups =
+    whole(shape[row]) &&
+    whole(shape[column]) &&
+    to.every((v, d) => d === column || whole(v)) &&
+    from.every((v, d) => d === row || whole(v)) &&
     offsets.every((o, k) => o % Math.min(16, e * DTYPE[k === 0 ? c.output : c.inputs[0]].bytes) === 0);
-  const layout = layoutBytes(true, batches, rest.map((d) => shape[d]), [rest.map((d) => to[d]), rest.map((d) => from[d])]);
+  const layout = layoutBytes(
+    true,
+    batches,
+    rest.map((d) => shape[d]),
+    [rest.map((d) => to[d]), rest.map((d) => from[d])],
+  );
   return {
-    variant: inGroups ? 'transposeGroups' : 'transpose', grid,
+    variant: inGroups ? 'transposeGroups' : 'transpose',
+    grid,
     head: join(layout, { u32: shape[row] }, { u32: shape[column] }, { i64: to[row] }, { i64: from[column] }),
   };
 }
 
 /** Fills the argument buffer: addresses of the memory of output and inputs, scalars in the chain's order. */
-export function packElementwise(args: ArgBuffer, c: Chain, plan: ElementwisePlan, addresses: readonly number[], scalars: readonly Value[]): void {
+export function packElementwise(
+  args: ArgBuffer,
+  c: Chain,
+  plan: ElementwisePlan,
+  addresses: readonly number[],
+  scalars: readonly Value[],
+): void {
   args.reset().struct(plan.head, 8);
   addresses.forEach((a, i) => args.pointer(a + plan.offsets[i]));
   scalars.forEach((v, i) => packScalar(args, c.scalars[i], v));
@@ -147,14 +211,33 @@ export function packElementwise(args: ArgBuffer, c: Chain, plan: ElementwisePlan
 export function packScalar(args: ArgBuffer, dtype: DType, value: Value): void {
   const raw = DTYPE[dtype].encode(value);
   switch (dtype) {
-    case 'f32': args.f32(raw as number); break;
-    case 'f64': args.f64(raw as number); break;
-    case 'i64': args.bigint(raw as bigint); break;
-    case 'u32': args.u32(raw as number); break;
-    case 'i32': args.i32(raw as number); break;
-    case 'i16': args.i16(raw as number); break;
-    case 'f16': case 'bf16': args.u16(raw as number); break;
-    case 'u8': case 'f8e4m3': args.u8(raw as number); break;
-    default: dtype satisfies never;
+    case 'f32':
+      args.f32(raw as number);
+      break;
+    case 'f64':
+      args.f64(raw as number);
+      break;
+    case 'i64':
+      args.bigint(raw as bigint);
+      break;
+    case 'u32':
+      args.u32(raw as number);
+      break;
+    case 'i32':
+      args.i32(raw as number);
+      break;
+    case 'i16':
+      args.i16(raw as number);
+      break;
+    case 'f16':
+    case 'bf16':
+      args.u16(raw as number);
+      break;
+    case 'u8':
+    case 'f8e4m3':
+      args.u8(raw as number);
+      break;
+    default:
+      dtype satisfies never;
   }
 }

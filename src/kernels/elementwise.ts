@@ -9,7 +9,16 @@ import { assemble, kernelModule, moduleText, type Unit } from './source.js';
 
 /** Element types as the kernels name them. */
 export const CTYPE: { readonly [D in DType]: string } = {
-  u8: 'u8', u32: 'u32', i16: 'i16', i32: 'i32', i64: 'i64', f8e4m3: 'fp8', bf16: 'bfloat', f16: 'half', f32: 'float', f64: 'double',
+  u8: 'u8',
+  u32: 'u32',
+  i16: 'i16',
+  i32: 'i32',
+  i64: 'i64',
+  f8e4m3: 'fp8',
+  bf16: 'bfloat',
+  f16: 'half',
+  f32: 'float',
+  f64: 'double',
 };
 /** What an element type is computed in, and scalars are passed as. */
 export const computeDType = (d: DType): DType => (DTYPE[d].kind === 'float' && DTYPE[d].bytes < 4 ? 'f32' : d);
@@ -39,17 +48,28 @@ const stepDType = (s: Step): DType => ('cast' in s ? s.cast : s.row.result === '
 
 /** A chain with its name and scalars worked out. */
 export function chain(inputs: readonly DType[], steps: readonly Step[]): Chain {
-  if (inputs.length > MAX_INPUTS) throw new ArgumentError(`fused elementwise chain: ${inputs.length} inputs; at most ${MAX_INPUTS} are allowed`);
+  if (inputs.length > MAX_INPUTS)
+    throw new ArgumentError(`fused elementwise chain: ${inputs.length} inputs; at most ${MAX_INPUTS} are allowed`);
   const dtypes = [...inputs, ...steps.map(stepDType)];
   steps.forEach((s, i) => {
     for (const a of s.args) {
-      if (!(Number.isInteger(a) && a >= 0 && a < inputs.length + i)) throw new ArgumentError(`fused elementwise chain: step ${i} takes value ${a}, which comes later or never`);
+      if (!(Number.isInteger(a) && a >= 0 && a < inputs.length + i))
+        throw new ArgumentError(`fused elementwise chain: step ${i} takes value ${a}, which comes later or never`);
     }
   });
-  const parts = steps.map((s) => ('cast' in s ? `cast_${s.cast}` : `${s.row.name}_${s.dtype}`) + (steps.length > 1 ? `_${s.args.join('')}` : ''));
+  const parts = steps.map(
+    (s) =>
+      ('cast' in s ? `cast_${s.cast}` : `${s.row.name}_${s.dtype}`) + (steps.length > 1 ? `_${s.args.join('')}` : ''),
+  );
   const scalars = steps.flatMap((s) => ('cast' in s ? [] : s.row.scalars.map(() => computeDType(s.dtype))));
   const plain = steps.length === 1 && !('cast' in steps[0]);
-  return { name: plain ? parts[0] : [inputs.join('_'), ...parts].join('_'), inputs, steps, output: dtypes[dtypes.length - 1], scalars };
+  return {
+    name: plain ? parts[0] : [inputs.join('_'), ...parts].join('_'),
+    inputs,
+    steps,
+    output: dtypes[dtypes.length - 1],
+    scalars,
+  };
 }
 
 /** One row on one dtype. */
@@ -75,7 +95,9 @@ const SCALAR = (i: number): string => `s${i}`;
 
 /** The functor: loads nothing, computes one element from the elements of all inputs. */
 function functor(c: Chain): string {
-  const operands = Array.from({ length: MAX_INPUTS }, (_, i) => (i < c.inputs.length ? `${CTYPE[c.inputs[i]]} v${i}` : 'None'));
+  const operands = Array.from({ length: MAX_INPUTS }, (_, i) =>
+    i < c.inputs.length ? `${CTYPE[c.inputs[i]]} v${i}` : 'None',
+  );
   let scalar = 0;
   const lines = c.steps.map((s, i): string => {
     const to = `const ${CTYPE[stepDType(s)]} v${c.inputs.length + i} = `;
@@ -100,7 +122,7 @@ export function groupElements(c: Chain): number {
 }
 /** Threads of a block of the flat kernel and bytes of every operand a thread has in flight: half where the function has slow paths that every copy of it repeats. */
 export function flatShape(c: Chain): { readonly block: number; readonly inFlight: number } {
-  const long = c.steps.some((s) => 'row' in s && s.dtype === 'f32' && /\b(sin|cos|tan)g\(/.test(s.row.gpu));
+  const long = c.steps.some((s) => 'row' in s && s.dtype === 'f32' && /\b(sin|cos|tan)g\(/.test(s.row.kernel));
   return { block: 128, inFlight: long ? 16 : 32 };
 }
 /** Elements of a block's tile in the flat kernel. */
@@ -111,15 +133,20 @@ export function flatTile(c: Chain): number {
   return block * e * Math.max(1, Math.floor(inFlight / (e * most)));
 }
 export const transposeGroup = (c: Chain): number => 16 / Math.max(DTYPE[c.output].bytes, DTYPE[c.inputs[0]].bytes);
-export const transposeTile = (c: Chain): number => (Math.max(DTYPE[c.output].bytes, DTYPE[c.inputs[0]].bytes) > 4 ? 32 : 64);
+export const transposeTile = (c: Chain): number =>
+  Math.max(DTYPE[c.output].bytes, DTYPE[c.inputs[0]].bytes) > 4 ? 32 : 64;
 
 function kernelText(c: Chain, variant: Variant): string {
   const pointers = [`${CTYPE[c.output]}* out`, ...c.inputs.map((d, i) => `const ${CTYPE[d]}* in${i}`)];
   const scalars = c.scalars.map((d, i) => `${CTYPE[d]} ${SCALAR(i)}`);
   const f = `F_${c.name}{${c.scalars.map((_, i) => SCALAR(i)).join(', ')}}`;
-  const all = ['out', ...Array.from({ length: MAX_INPUTS }, (_, i) => (i < c.inputs.length ? `in${i}` : '(const None*)nullptr'))].join(', ');
+  const all = [
+    'out',
+    ...Array.from({ length: MAX_INPUTS }, (_, i) => (i < c.inputs.length ? `in${i}` : '(const None*)nullptr')),
+  ].join(', ');
   const wide = variant.endsWith('64') ? 'Layout64' : 'Layout32';
-  const head = (...own: string[]): string => `KERNEL(256) ${symbolFor(c, variant)}(${[...own, ...pointers, ...scalars].join(', ')})`;
+  const head = (...own: string[]): string =>
+    `KERNEL(256) ${symbolFor(c, variant)}(${[...own, ...pointers, ...scalars].join(', ')})`;
   switch (variant) {
     case 'flat':
       return `${head('u64 n', 'u32 scalars')} { flat<${flatShape(c).block}, ${flatShape(c).inFlight}>(${f}, n, scalars, ${all}); }`;
@@ -143,7 +170,13 @@ export const variantsOf = (c: Chain): readonly Variant[] => (c.inputs.length ===
 
 /** The unit with the given variants of some chains: one for a GPU's first use, many for the simulation and ahead-of-time builds. */
 export function elementwiseUnit(chains: readonly Chain[], variants?: readonly Variant[]): Unit {
-  const texts = chains.map((c) => `${functor(c)}\n${variantsOf(c).filter((v) => !variants || variants.includes(v)).map((v) => kernelText(c, v)).join('\n')}`);
+  const texts = chains.map(
+    (c) =>
+      `${functor(c)}\n${variantsOf(c)
+        .filter((v) => !variants || variants.includes(v))
+        .map((v) => kernelText(c, v))
+        .join('\n')}`,
+  );
   const { shared } = kernelModule('elementwise');
   // Parsed like a file, so that entries and parameter lists come from the text itself.
   const parsed = parseModule('elementwise', `${moduleText('elementwise.hip')}\n${texts.join('\n')}`);

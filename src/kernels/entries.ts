@@ -32,8 +32,24 @@ export interface ModuleSource {
 }
 
 const SIZES: Record<string, number> = {
-  u8: 1, i8: 1, fp8: 1, bool: 1, char: 1, u16: 2, i16: 2, half: 2, bfloat: 2, u32: 4, i32: 4, int: 4, unsigned: 4, float: 4,
-  u64: 8, i64: 8, size_t: 8, double: 8,
+  u8: 1,
+  i8: 1,
+  fp8: 1,
+  bool: 1,
+  char: 1,
+  u16: 2,
+  i16: 2,
+  half: 2,
+  bfloat: 2,
+  u32: 4,
+  i32: 4,
+  int: 4,
+  unsigned: 4,
+  float: 4,
+  u64: 8,
+  i64: 8,
+  size_t: 8,
+  double: 8,
 };
 interface CType {
   readonly size: number;
@@ -43,7 +59,9 @@ interface CType {
 /** Sizes of plain structs, which may be passed by value: members of known types, arrays of constant length. */
 function readStructs(code: string): Map<string, CType> {
   const types = new Map<string, CType>(Object.entries(SIZES).map(([k, size]) => [k, { size, align: size }]));
-  const constants = new Map([...code.matchAll(/\bconstexpr\s+\w+\s+(\w+)\s*=\s*(\d+)\s*;/g)].map((m) => [m[1], Number(m[2])]));
+  const constants = new Map(
+    [...code.matchAll(/\bconstexpr\s+\w+\s+(\w+)\s*=\s*(\d+)\s*;/g)].map((m) => [m[1], Number(m[2])]),
+  );
   for (const m of code.matchAll(/\bstruct\s+(?:alignas\((\d+)\)\s*)?(\w+)\s*\{/g)) {
     const body = code.slice(m.index + m[0].length, closing(code, m.index + m[0].length - 1) - 1);
     // Methods hold no storage: drop them with their bodies and initialisers.
@@ -51,7 +69,10 @@ function readStructs(code: string): Map<string, CType> {
     let size = 0;
     let align = Number(m[1] ?? 1);
     let known = true;
-    for (const field of fields.split(';').map((f) => f.trim()).filter((f) => f && !f.startsWith('static'))) {
+    for (const field of fields
+      .split(';')
+      .map((f) => f.trim())
+      .filter((f) => f && !f.startsWith('static'))) {
       const [, type, list] = /^(?:const\s+)?(\w+)\b\s*(.*)$/s.exec(field) ?? [];
       for (const item of splitArgs(list ?? '')) {
         const t = item.startsWith('*') ? { size: 8, align: 8 } : types.get(type ?? '');
@@ -60,7 +81,8 @@ function readStructs(code: string): Map<string, CType> {
           break;
         }
         let count = 1;
-        for (const [, n] of item.matchAll(/\[\s*(\w+)\s*\]/g)) count *= Number.isNaN(Number(n)) ? (constants.get(n) ?? NaN) : Number(n);
+        for (const [, n] of item.matchAll(/\[\s*(\w+)\s*\]/g))
+          count *= Number.isNaN(Number(n)) ? (constants.get(n) ?? NaN) : Number(n);
         size = Math.ceil(size / t.align) * t.align + t.size * count;
         align = Math.max(align, t.align);
       }
@@ -74,26 +96,38 @@ function readStructs(code: string): Map<string, CType> {
 const computeType = (type: string): string =>
   type.replace(/^compute_t<\s*(\w+)\s*>$/, (_, s: string) => (['half', 'bfloat', 'fp8'].includes(s) ? 'float' : s));
 
-function readParams(symbol: string, text: string, types: ReadonlyMap<string, CType>): { params: Param[]; size: number } {
+function readParams(
+  symbol: string,
+  text: string,
+  types: ReadonlyMap<string, CType>,
+): { params: Param[]; size: number } {
   let at = 0;
-  const params = splitArgs(text, true).filter(Boolean).map((p): Param => {
-    const clean = p.replace(/\b(const|__restrict__|volatile)\b/g, ' ').replace(/\s+/g, ' ').trim();
-    const [, named, name = ''] = /^(.*\*|[\w:]+(?:<.*>)?)\s*(\w*)$/.exec(clean) ?? [];
-    const pointer = named?.endsWith('*') ?? false;
-    const base = computeType(named ?? '');
-    const known = pointer ? { size: 8, align: 8 } : types.get(base);
-    if (!known) throw new CompileError(`kernel ${symbol}: the size of parameter "${p}" is not known; scalars, pointers and plain structs are`);
-    const offset = Math.ceil(at / known.align) * known.align;
-    at = offset + known.size;
-    return { name, type: base.replace(/\s*\*$/, '*'), pointer, ...known, offset };
-  });
+  const params = splitArgs(text, true)
+    .filter(Boolean)
+    .map((p): Param => {
+      const clean = p
+        .replace(/\b(const|__restrict__|volatile)\b/g, ' ')
+        .replace(/\s+/g, ' ')
+        .trim();
+      const [, named, name = ''] = /^(.*\*|[\w:]+(?:<.*>)?)\s*(\w*)$/.exec(clean) ?? [];
+      const pointer = named?.endsWith('*') ?? false;
+      const base = computeType(named ?? '');
+      const known = pointer ? { size: 8, align: 8 } : types.get(base);
+      if (!known)
+        throw new CompileError(
+          `kernel ${symbol}: the size of parameter "${p}" is not known; scalars, pointers and plain structs are`,
+        );
+      const offset = Math.ceil(at / known.align) * known.align;
+      at = offset + known.size;
+      return { name, type: base.replace(/\s*\*$/, '*'), pointer, ...known, offset };
+    });
   return { params, size: at };
 }
 
 /** Macros whose use at file scope makes kernels: those with KERNEL( in them, directly, through others, or through a macro given by name. */
 function kernelMacros(macros: ReadonlyMap<string, Macro>): Set<string> {
   const made = new Set<string>();
-  for (let grown = true; grown;) {
+  for (let grown = true; grown; ) {
     grown = false;
     for (const m of macros.values()) {
       if (made.has(m.name) || m.name === 'KERNEL') continue;
@@ -122,10 +156,19 @@ export function parseModule(name: string, text: string): ModuleSource {
       const end = closing(made, made.indexOf('{', close));
       const symbol = m[2];
       if (entries.has(symbol)) throw new CompileError(`${name}.hip: kernel ${symbol} is defined twice`);
-      const constant = new RegExp(`\\bconstexpr\\s+\\w+\\s+${m[1]}\\s*=\\s*(\\d+)(\\s*/\\s*64\\s*\\*\\s*WICK_WAVE)?`).exec(code) ?? new RegExp(`#define\\s+${m[1]}\\s+(\\d+)`).exec(code);
+      const constant =
+        new RegExp(`\\bconstexpr\\s+\\w+\\s+${m[1]}\\s*=\\s*(\\d+)(\\s*/\\s*64\\s*\\*\\s*WICK_WAVE)?`).exec(code) ??
+        new RegExp(`#define\\s+${m[1]}\\s+(\\d+)`).exec(code);
       const threads = /^\d+$/.test(m[1]) ? Number(m[1]) : Number(constant?.[1] ?? NaN);
-      if (!Number.isInteger(threads)) throw new CompileError(`kernel ${symbol}: KERNEL(${m[1]}) must be a number or a constexpr of the file`);
-      entries.set(symbol, { symbol, threads, byWaves: constant?.[2] !== undefined, ...readParams(symbol, made.slice(open + 1, close - 1), types), text: made.slice(m.index, end) });
+      if (!Number.isInteger(threads))
+        throw new CompileError(`kernel ${symbol}: KERNEL(${m[1]}) must be a number or a constexpr of the file`);
+      entries.set(symbol, {
+        symbol,
+        threads,
+        byWaves: constant?.[2] !== undefined,
+        ...readParams(symbol, made.slice(open + 1, close - 1), types),
+        text: made.slice(m.index, end),
+      });
       head.lastIndex = end;
     }
   };
@@ -133,7 +176,7 @@ export function parseModule(name: string, text: string): ModuleSource {
   // Walk the file scope: skip directives and braces, take out whatever makes kernels.
   let shared = '';
   let from = 0;
-  for (let i = 0; i < code.length;) {
+  for (let i = 0; i < code.length; ) {
     if (code[i] === '#') {
       while (i < code.length && !(code[i] === '\n' && code[i - 1] !== '\\')) i++;
     } else if (code[i] === '{') i = closing(code, i);

@@ -19,12 +19,20 @@ export interface Forms {
 }
 
 /** One row: `C(v)` becomes a constant of T; a row that answers truth values returns whatever a comparison gives. */
-export function rowFunction(row: ElementwiseRow<any>, { small, general }: Forms = { small: true, general: true }): string {
+export function rowFunction(
+  row: ElementwiseRow<any>,
+  { small, general }: Forms = { small: true, general: true },
+): string {
   const masked = isMasked(row);
   const operands = OPERANDS.slice(0, row.arity).map((name, i) => `${masked && i === 0 ? 'M' : 'T'} ${name}`);
   const scalars = SCALARS.slice(0, row.scalars.length).map((name) => `T ${name}`);
   const text = (expression: string): string => `return ${expression.replace(/\bC\(/g, 'T(')};`;
-  const body = !row.small || !small ? text(row.gpu) : general ? `if constexpr (is_small_float<S>) ${text(row.small)} else ${text(row.gpu)}` : text(row.small);
+  const body =
+    !row.small || !small
+      ? text(row.kernel)
+      : general
+        ? `if constexpr (is_small_float<S>) ${text(row.small)} else ${text(row.kernel)}`
+        : text(row.small);
   return (
     `template <class S, class T${masked ? ', class M' : ''}> WICK_FN ${row.result === 'same' ? 'T' : 'auto'} ` +
     `op_${row.name}(${[...operands, ...scalars].join(', ')}) { ${body} }`
@@ -33,7 +41,10 @@ export function rowFunction(row: ElementwiseRow<any>, { small, general }: Forms 
 
 /** table.h of the CPU engine: the functions alone; its vectors have mathematics of their own. */
 export const expressionTable = (table: Iterable<Row>): string =>
-  HEADER + elementwiseRows(table).map((row) => rowFunction(row, { small: false, general: true }) + '\n').join('');
+  HEADER +
+  elementwiseRows(table)
+    .map((row) => rowFunction(row, { small: false, general: true }) + '\n')
+    .join('');
 
 /** rows.h: what the CPU engine must know of each row to build its kernels, and their names in order. */
 export function nativeRows(table: Iterable<Row>): string {
@@ -42,7 +53,10 @@ export function nativeRows(table: Iterable<Row>): string {
     const masked = isMasked(row);
     const scalars = SCALARS.slice(0, row.scalars.length);
     const operands = OPERANDS.slice(0, row.arity);
-    const taken = [...operands.map((name, i) => `${masked && i === 0 ? 'M' : 'T'} ${name}`), ...(masked ? [] : ['T a', 'T b'])];
+    const taken = [
+      ...operands.map((name, i) => `${masked && i === 0 ? 'M' : 'T'} ${name}`),
+      ...(masked ? [] : ['T a', 'T b']),
+    ];
     return [
       `struct Row_${row.name} {`,
       `  static constexpr int ARITY = ${row.arity}, SCALARS = ${scalars.length};`,
@@ -55,7 +69,10 @@ export function nativeRows(table: Iterable<Row>): string {
   };
   const bits = (row: ElementwiseRow<any>): number => row.dtypes.reduce((m, d) => m | (1 << DTYPE[d].id), 0);
   return (
-    HEADER + '#ifndef WICK_NAMES_ONLY\n' + list.map((r) => describe(r) + '\n').join('') + '#endif\n' +
+    HEADER +
+    '#ifndef WICK_NAMES_ONLY\n' +
+    list.map((r) => describe(r) + '\n').join('') +
+    '#endif\n' +
     `#define WICK_ROWS(X, S, ID) ${list.map((r) => `\\\n  X(S, ID, ${r.name}, ${bits(r)})`).join(' ')}\n`
   );
 }

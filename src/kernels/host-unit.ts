@@ -28,7 +28,8 @@ export const compileForSim = (unit: Unit, wave: number): Uint8Array =>
 export async function warmSim(units: readonly Unit[], wave: number): Promise<void> {
   const queue = [...units];
   const worker = async (): Promise<void> => {
-    for (let unit = queue.shift(); unit; unit = queue.shift()) await buildHostAsync(unit.name, hostSource(unit, waveFor(unit, wave)), simSanitizer());
+    for (let unit = queue.shift(); unit; unit = queue.shift())
+      await buildHostAsync(unit.name, hostSource(unit, waveFor(unit, wave)), simSanitizer());
   };
   await Promise.all([worker(), worker()]);
 }

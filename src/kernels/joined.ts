@@ -8,11 +8,16 @@ import { joinUnits, type Unit } from './source.js';
 const TOGETHER = 32;
 
 /** Code objects that hold the kernels of all units, each with the units it serves: from the cache where they were made before, in whatever company. */
-export function codeTogether(units: readonly Unit[], arch: string, cache: KernelCache = kernelCache()): { readonly units: readonly Unit[]; readonly code: Uint8Array }[] {
+export function codeTogether(
+  units: readonly Unit[],
+  arch: string,
+  cache: KernelCache = kernelCache(),
+): { readonly units: readonly Unit[]; readonly code: Uint8Array }[] {
   const compiler = compilerFor(arch);
   if (typeof compiler === 'string') return units.map((u) => ({ units: [u], code: codeFor(u, arch, cache) }));
   const options = compiler.options({ arch, defines: { WICK_WAVE: waveSize(arch) } });
-  const keyOf = (source: string): string => cacheKey({ source, options, arch, compiler: `${compiler.name} ${compiler.version}` });
+  const keyOf = (source: string): string =>
+    cacheKey({ source, options, arch, compiler: `${compiler.name} ${compiler.version}` });
   /** Where the cache says in which unit's company a unit was compiled. */
   const placeOf = (u: Unit): string => keyOf(`joined ${u.source}`);
   const found = new Map<string, { units: Unit[]; code: Uint8Array }>();

@@ -35,7 +35,12 @@ export interface Target {
 
 export const at = (buffer: string, offset = 0): Pointer => ({ buffer, offset });
 export const launch = (
-  module: string, symbol: string, grid: readonly number[], block: number | readonly number[], args: readonly LaunchArg[], shared = 0,
+  module: string,
+  symbol: string,
+  grid: readonly number[],
+  block: number | readonly number[],
+  args: readonly LaunchArg[],
+  shared = 0,
 ): Launch => {
   const three = ([x, y = 1, z = 1]: readonly number[]): Triple => [x, y, z];
   return { module, symbol, grid: three(grid), block: three(typeof block === 'number' ? [block] : block), shared, args };
@@ -54,7 +59,9 @@ export const clamp = (x: number, low: number, high: number): number => Math.max(
 export const strideGrid = (n: number, block = 256): number => clamp(ceilDiv(n, block), 1, 2 ** 20);
 
 /** A struct's bytes from its members. */
-export function structBytes(members: readonly { readonly i32?: readonly number[]; readonly i64?: readonly number[] }[]): Uint8Array {
+export function structBytes(
+  members: readonly { readonly i32?: readonly number[]; readonly i64?: readonly number[] }[],
+): Uint8Array {
   const bytes = new Uint8Array(512);
   const view = new DataView(bytes.buffer);
   let end = 0;
@@ -82,10 +89,16 @@ export function rowGrid(rows: number, lanes: number): { grid: number; block: num
  * Vectors of a row that a thread holds beside others: GPUs of gfx900 to gfx909 have half of others' registers, and AMD's newer compilers
  * keep rows of 16-bit floats and of their gradients as floats, for which all registers are too few.
  */
-export const heldVectors = ({ arch }: Pick<Target, 'arch'>, gradients = false): 4 | 8 => (/^gfx90\d$/.test(arch) || (gradients && arch.startsWith('gfx')) ? 4 : 8);
+export const heldVectors = ({ arch }: Pick<Target, 'arch'>, gradients = false): 4 | 8 =>
+  /^gfx90\d$/.test(arch) || (gradients && arch.startsWith('gfx')) ? 4 : 8;
 
 /** Rows held in registers: the symbol's ending (16-byte accesses or not; p: groups of lanes, or b: a block a row; vectors a thread, at most `held`) and the threads a row. */
-export function rowVariant(dtype: DType, cols: number, aligned: boolean, held: 4 | 8 = 8): { ending: string; lanes: number } {
+export function rowVariant(
+  dtype: DType,
+  cols: number,
+  aligned: boolean,
+  held: 4 | 8 = 8,
+): { ending: string; lanes: number } {
   const pack = packOf(dtype);
   if (!aligned || cols % pack !== 0) {
     const lanes = powerAbove(ceilDiv(cols, 4));
@@ -103,7 +116,12 @@ export function rowVariant(dtype: DType, cols: number, aligned: boolean, held: 4
  * Long rows that pass through shared memory on their way (kernels/stream.h), where copies run beside arithmetic and three rows have room:
  * threads, blocks and shared memory. Undefined where rows are few or do not fit.
  */
-export function rowStream(dtype: DType, rows: number, cols: number, target: Target): { block: number; grid: number; shared: number } | undefined {
+export function rowStream(
+  dtype: DType,
+  rows: number,
+  cols: number,
+  target: Target,
+): { block: number; grid: number; shared: number } | undefined {
   // Hopper and the data-centre GPUs after it: 227 KiB a block.
   if (!/^sm_(90|100|103)$/.test(target.arch) || !['f32', 'f16', 'bf16'].includes(dtype)) return undefined;
   const vectors = dtype === 'f32' ? 8 : 4;

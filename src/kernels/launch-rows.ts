@@ -1,6 +1,22 @@
 // Launches of reductions, softmax, norms, rotary embeddings and running sums over contiguous operands.
 import { DTYPE, type DType } from '../base/dtype.js';
-import { at, ceilDiv, clamp, heldVectors, launch, packOf, type Plan, powerAbove, rowGrid, rowStream, rowVariant, single, strideGrid, suffixOf, type Target } from './launch-plan.js';
+import {
+  at,
+  ceilDiv,
+  clamp,
+  heldVectors,
+  launch,
+  packOf,
+  type Plan,
+  powerAbove,
+  rowGrid,
+  rowStream,
+  rowVariant,
+  single,
+  strideGrid,
+  suffixOf,
+  type Target,
+} from './launch-plan.js';
 
 export const REDUCTIONS = ['sum', 'mean', 'prod', 'min', 'max', 'argmin', 'argmax'] as const;
 export type Reduction = (typeof REDUCTIONS)[number];
@@ -15,21 +31,45 @@ export function accumulatorBytes(op: Reduction, dtype: DType): number {
 }
 
 /** x as [outer, n, inner], contiguous, reduced over n (from 1) into [outer, inner]. Buffers: src, dst. `aligned`: src is 16-byte aligned. */
-export function reduceLaunch(op: Reduction, dtype: DType, outer: number, n: number, inner: number, target: Target, aligned: boolean): Plan {
+export function reduceLaunch(
+  op: Reduction,
+  dtype: DType,
+  outer: number,
+  n: number,
+  inner: number,
+  target: Target,
+  aligned: boolean,
+): Plan {
   const name = `${op}_${suffixOf(dtype)}`;
   const bytes = accumulatorBytes(op, dtype);
   const merge = (count: number, chunks: number): Plan['launches'][number] =>
-    launch('reduce', `merge_${name}`, [clamp(ceilDiv(count, 8), 1, 2 ** 22)], 256, [at('scratch'), at('dst'), outer, chunks, inner, n]);
+    launch('reduce', `merge_${name}`, [clamp(ceilDiv(count, 8), 1, 2 ** 22)], 256, [
+      at('scratch'),
+      at('dst'),
+      outer,
+      chunks,
+      inner,
+      n,
+    ]);
 
   if (inner === 1) {
     const pack = aligned && n % packOf(dtype) === 0 ? packOf(dtype) : 1;
     const ending = pack === 1 ? 'v1' : 'v';
     // Few long rows leave most of the device idle with a block each.
-    const chunks = outer < 2 * target.multiprocessors ? clamp(ceilDiv(4 * target.multiprocessors, outer), 1, Math.min(1024, Math.floor(n / 8192))) : 1;
+    const chunks =
+      outer < 2 * target.multiprocessors
+        ? clamp(ceilDiv(4 * target.multiprocessors, outer), 1, Math.min(1024, Math.floor(n / 8192)))
+        : 1;
     if (chunks > 1) {
       const size = ceilDiv(ceilDiv(n, chunks), 16) * 16;
       const used = ceilDiv(n, size);
-      const part = launch('reduce', `part_${name}_${ending}`, [used, Math.min(outer, 65535)], 256, [at('src'), at('scratch'), outer, n, size]);
+      const part = launch('reduce', `part_${name}_${ending}`, [used, Math.min(outer, 65535)], 256, [
+        at('src'),
+        at('scratch'),
+        outer,
+        n,
+        size,
+      ]);
       return { launches: [part, merge(outer, used)], scratch: outer * used * bytes };
     }
     const vectors = ceilDiv(n, pack);
@@ -38,21 +78,47 @@ export function reduceLaunch(op: Reduction, dtype: DType, outer: number, n: numb
     const lanes = clamp(powerAbove(ceilDiv(vectors, short ? 4 : op.startsWith('arg') ? 16 : 8)), 1, 512);
     const { grid, block } = rowGrid(outer, lanes);
     const held = short && pack > 1 && lanes >= 4;
-    return single(launch('reduce', `row_${name}_${held ? `held${lanes}` : ending}`, [grid], block, [at('src'), at('dst'), outer, n, ...(held ? [] : [lanes])]));
+    return single(
+      launch('reduce', `row_${name}_${held ? `held${lanes}` : ending}`, [grid], block, [
+        at('src'),
+        at('dst'),
+        outer,
+        n,
+        ...(held ? [] : [lanes]),
+      ]),
+    );
   }
 
   const x = Math.min(32, powerAbove(inner));
   const y = 256 / x;
   const tiles = ceilDiv(inner, x) * outer;
-  const chunks = tiles < 2 * target.multiprocessors ? clamp(ceilDiv(4 * target.multiprocessors, tiles), 1, Math.max(1, Math.min(1024, Math.floor(n / (y * 8))))) : 1;
+  const chunks =
+    tiles < 2 * target.multiprocessors
+      ? clamp(ceilDiv(4 * target.multiprocessors, tiles), 1, Math.max(1, Math.min(1024, Math.floor(n / (y * 8)))))
+      : 1;
   const size = ceilDiv(n, chunks);
   const used = ceilDiv(n, size);
-  const cols = launch('reduce', `col_${name}`, [clamp(tiles, 1, 2 ** 22), used], [x, y], [at('src'), at('dst'), used > 1 ? at('scratch') : 0, outer, n, inner, size]);
-  return used > 1 ? { launches: [cols, merge(outer * inner, used)], scratch: outer * inner * used * bytes } : single(cols);
+  const cols = launch(
+    'reduce',
+    `col_${name}`,
+    [clamp(tiles, 1, 2 ** 22), used],
+    [x, y],
+    [at('src'), at('dst'), used > 1 ? at('scratch') : 0, outer, n, inner, size],
+  );
+  return used > 1
+    ? { launches: [cols, merge(outer * inner, used)], scratch: outer * inner * used * bytes }
+    : single(cols);
 }
 
 /** Softmax (or its logarithm) over [rows, cols]. Buffers: src, dst. `aligned`: both are 16-byte aligned. */
-export function softmaxLaunch(log: boolean, dtype: DType, rows: number, cols: number, target: Target, aligned: boolean): Plan {
+export function softmaxLaunch(
+  log: boolean,
+  dtype: DType,
+  rows: number,
+  cols: number,
+  target: Target,
+  aligned: boolean,
+): Plan {
   const stem = log ? 'log_softmax' : 'softmax';
   const { ending, lanes } = rowVariant(dtype, cols, aligned);
   if (rows < target.multiprocessors && rows <= 65535 && cols >= 32768) {
@@ -60,17 +126,43 @@ export function softmaxLaunch(log: boolean, dtype: DType, rows: number, cols: nu
     const size = ceilDiv(cols, chunks);
     const grid = [ceilDiv(cols, size), rows];
     const part = launch('softmax', `softmax_part_${dtype}`, grid, 512, [at('src'), at('scratch'), cols, size]);
-    const apply = launch('softmax', `${stem}_apply_${dtype}`, grid, 512, [at('src'), at('scratch'), at('dst'), cols, size]);
+    const apply = launch('softmax', `${stem}_apply_${dtype}`, grid, 512, [
+      at('src'),
+      at('scratch'),
+      at('dst'),
+      cols,
+      size,
+    ]);
     return { launches: [part, apply], scratch: rows * grid[0] * (dtype === 'f64' ? 16 : 8) };
   }
   // Where exponentials need all the registers, arithmetic and memory take turns unless the next rows are on their way.
-  const stream = dtype === 'f32' && ending.startsWith('vp') && cols > 8192 ? rowStream(dtype, rows, cols, target) : undefined;
-  if (stream) return single(launch('softmax', `${stem}_stream_${dtype}`, [stream.grid], stream.block, [at('src'), at('dst'), rows, cols], stream.shared));
+  const stream =
+    dtype === 'f32' && ending.startsWith('vp') && cols > 8192 ? rowStream(dtype, rows, cols, target) : undefined;
+  if (stream)
+    return single(
+      launch(
+        'softmax',
+        `${stem}_stream_${dtype}`,
+        [stream.grid],
+        stream.block,
+        [at('src'), at('dst'), rows, cols],
+        stream.shared,
+      ),
+    );
   const { grid, block } = rowGrid(rows, lanes);
-  return single(launch('softmax', `${stem}_rows_${dtype}_${ending}`, [grid], block, [at('src'), at('dst'), rows, cols, lanes]));
+  return single(
+    launch('softmax', `${stem}_rows_${dtype}_${ending}`, [grid], block, [at('src'), at('dst'), rows, cols, lanes]),
+  );
 }
 /** Its gradient from the output. Buffers: out, grad, dx, all contiguous and 16-byte aligned where `aligned`. */
-export function softmaxGradLaunch(log: boolean, dtype: DType, rows: number, cols: number, target: Target, aligned: boolean): Plan {
+export function softmaxGradLaunch(
+  log: boolean,
+  dtype: DType,
+  rows: number,
+  cols: number,
+  target: Target,
+  aligned: boolean,
+): Plan {
   const { ending, lanes } = rowVariant(dtype, cols, aligned, heldVectors(target));
   const { grid, block } = rowGrid(rows, lanes);
   const symbol = `${log ? 'log_softmax' : 'softmax'}_grad_rows_${dtype}_${ending}`;
@@ -85,42 +177,92 @@ export interface NormOptions {
   readonly bias: boolean;
 }
 /** Layer or RMS norm of [rows, cols]. Buffers: src, dst, weight, bias (the last two where given). */
-export function normLaunch(o: NormOptions, dtype: DType, rows: number, cols: number, target: Target, aligned: boolean): Plan {
+export function normLaunch(
+  o: NormOptions,
+  dtype: DType,
+  rows: number,
+  cols: number,
+  target: Target,
+  aligned: boolean,
+): Plan {
   const { ending, lanes } = rowVariant(dtype, cols, aligned, heldVectors(target));
   const args = [at('src'), at('dst'), o.weight ? at('weight') : 0, o.bias ? at('bias') : 0, rows, cols];
   const packs = cols / packOf(dtype);
   if ((dtype === 'f16' || dtype === 'bf16') && ending.startsWith('vp') && packs > 4 && packs <= 64) {
     const few = powerAbove(ceilDiv(packs, 2));
     const blocks = ceilDiv(rows, 2 * (256 / few));
-    if (blocks <= 2 ** 22) return single(launch('norm', `${o.kind}norm_short${few}_${dtype}`, [blocks], 256, [...args, o.eps]));
+    if (blocks <= 2 ** 22)
+      return single(launch('norm', `${o.kind}norm_short${few}_${dtype}`, [blocks], 256, [...args, o.eps]));
   }
   // Weights of long rows cost as much as the rows unless they stay in registers.
   const stream = ending.startsWith('vp') && cols > 8192 ? rowStream(dtype, rows, cols, target) : undefined;
-  if (stream) return single(launch('norm', `${o.kind}norm_stream_${dtype}`, [stream.grid], stream.block, [...args, o.eps], stream.shared));
+  if (stream)
+    return single(
+      launch('norm', `${o.kind}norm_stream_${dtype}`, [stream.grid], stream.block, [...args, o.eps], stream.shared),
+    );
   const { grid, block } = rowGrid(rows, lanes);
   return single(launch('norm', `${o.kind}norm_rows_${dtype}_${ending}`, [grid], block, [...args, lanes, o.eps]));
 }
 /** Gradients. Buffers: src, grad, weight (where given), dx, and dweight, dbias where `o` has them and `weights` asks for them. */
-export function normGradLaunch(o: NormOptions, dtype: DType, rows: number, cols: number, target: Target, aligned: boolean, weights: boolean): Plan {
+export function normGradLaunch(
+  o: NormOptions,
+  dtype: DType,
+  rows: number,
+  cols: number,
+  target: Target,
+  aligned: boolean,
+  weights: boolean,
+): Plan {
   const { ending, lanes } = rowVariant(dtype, cols, aligned, heldVectors(target, true));
   const { grid, block } = rowGrid(rows, lanes);
   const wide = dtype === 'f64' ? 8 : 4;
   const wanted = weights && (o.weight || o.bias);
   const tiles = ceilDiv(cols, 32);
-  const chunks = clamp(ceilDiv(4 * target.multiprocessors, tiles), 1, Math.max(1, Math.min(512, Math.floor(rows / 32))));
+  const chunks = clamp(
+    ceilDiv(4 * target.multiprocessors, tiles),
+    1,
+    Math.max(1, Math.min(512, Math.floor(rows / 32))),
+  );
   const size = ceilDiv(rows, chunks);
   const used = ceilDiv(rows, size);
   const stats = rows * 2 * wide;
   const part = used * cols * wide;
-  const launches = [launch('norm', `${o.kind}norm_grad_rows_${dtype}_${ending}`, [grid], block, [
-    at('src'), at('grad'), o.weight ? at('weight') : 0, at('dx'), wanted ? at('scratch') : 0, rows, cols, lanes, o.eps,
-  ])];
+  const launches = [
+    launch('norm', `${o.kind}norm_grad_rows_${dtype}_${ending}`, [grid], block, [
+      at('src'),
+      at('grad'),
+      o.weight ? at('weight') : 0,
+      at('dx'),
+      wanted ? at('scratch') : 0,
+      rows,
+      cols,
+      lanes,
+      o.eps,
+    ]),
+  ];
   if (wanted) {
-    launches.push(launch('norm', `norm_grad_weights_${dtype}`, [tiles, used], [32, 8], [
-      at('src'), at('grad'), at('scratch'), o.weight ? at('scratch', stats) : 0, o.bias ? at('scratch', stats + part) : 0, rows, cols, size,
-    ]));
+    launches.push(
+      launch(
+        'norm',
+        `norm_grad_weights_${dtype}`,
+        [tiles, used],
+        [32, 8],
+        [
+          at('src'),
+          at('grad'),
+          at('scratch'),
+          o.weight ? at('scratch', stats) : 0,
+          o.bias ? at('scratch', stats + part) : 0,
+          rows,
+          cols,
+          size,
+        ],
+      ),
+    );
     const merge = (offset: number, to: string): void => {
-      launches.push(launch('norm', `norm_merge_${dtype}`, [strideGrid(cols)], 256, [at('scratch', offset), at(to), used, cols]));
+      launches.push(
+        launch('norm', `norm_merge_${dtype}`, [strideGrid(cols)], 256, [at('scratch', offset), at(to), used, cols]),
+      );
     };
     if (o.weight) merge(stats, 'dweight');
     if (o.bias) merge(stats + part, 'dbias');
@@ -145,22 +287,61 @@ export function ropeLaunch(s: RopeShape, dtype: DType, aligned: boolean): Plan {
   const pack = aligned && (s.d / 2) % packOf(dtype) === 0 ? packOf(dtype) : 1;
   const rows = s.b * s.h * s.t;
   const symbol = `${s.kind === 'pairs' ? 'rope_pairs' : 'rope_rows'}_${dtype}_${pack === 1 ? 'v1' : 'v'}`;
-  return single(launch('rope', symbol, [strideGrid((rows * s.d) / 2 / pack)], 256, [
-    at('src'), at('cos'), at('sin'), at('dst'), rows, s.h, s.t, s.d, s.kind === 'thd' ? 1 : 0, s.batched ? 1 : 0, s.inverse ? -1 : 1,
-  ]));
+  return single(
+    launch('rope', symbol, [strideGrid((rows * s.d) / 2 / pack)], 256, [
+      at('src'),
+      at('cos'),
+      at('sin'),
+      at('dst'),
+      rows,
+      s.h,
+      s.t,
+      s.d,
+      s.kind === 'thd' ? 1 : 0,
+      s.batched ? 1 : 0,
+      s.inverse ? -1 : 1,
+    ]),
+  );
 }
 
 /** Running sums of [outer, n, inner] along n. Buffers: src, dst. */
-export function scanLaunch(dtype: DType, outer: number, n: number, inner: number, reverse: boolean, exclusive: boolean, target: Target): Plan {
+export function scanLaunch(
+  dtype: DType,
+  outer: number,
+  n: number,
+  inner: number,
+  reverse: boolean,
+  exclusive: boolean,
+  target: Target,
+): Plan {
   const name = suffixOf(dtype);
   const flags = [reverse ? 1 : 0, exclusive ? 1 : 0];
   if (inner > 1 || outer > 65535) {
-    return single(launch('scan', `cumsum_cols_${name}`, [strideGrid(outer * inner)], 256, [at('src'), at('dst'), outer, n, inner, ...flags]));
+    return single(
+      launch('scan', `cumsum_cols_${name}`, [strideGrid(outer * inner)], 256, [
+        at('src'),
+        at('dst'),
+        outer,
+        n,
+        inner,
+        ...flags,
+      ]),
+    );
   }
-  const chunks = outer < 2 * target.multiprocessors ? clamp(ceilDiv(4 * target.multiprocessors, outer), 1, Math.max(1, Math.floor(n / 4096))) : 1;
+  const chunks =
+    outer < 2 * target.multiprocessors
+      ? clamp(ceilDiv(4 * target.multiprocessors, outer), 1, Math.max(1, Math.floor(n / 4096)))
+      : 1;
   const size = chunks > 1 ? ceilDiv(ceilDiv(n, chunks), 1024) * 1024 : n;
   const used = Math.max(1, ceilDiv(n, size));
-  const rows = launch('scan', `cumsum_rows_${name}`, [used, outer], 256, [at('src'), at('dst'), used > 1 ? at('scratch') : 0, n, size, ...flags]);
+  const rows = launch('scan', `cumsum_rows_${name}`, [used, outer], 256, [
+    at('src'),
+    at('dst'),
+    used > 1 ? at('scratch') : 0,
+    n,
+    size,
+    ...flags,
+  ]);
   if (used === 1) return single(rows);
   const spine = { f64: 'f64', i64: 'u64', u8: 'u32', u32: 'u32', i16: 'u32', i32: 'u32' }[dtype as string] ?? 'f32';
   return {

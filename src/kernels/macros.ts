@@ -9,16 +9,28 @@ export interface Macro {
 
 /** Comments become blanks (line structure stays), so that later scans see code only. */
 export function stripComments(text: string): string {
-  return text.replace(/\/\*[\s\S]*?\*\/|\/\/[^\n]*|"(?:\\.|[^"\\\n])*"/g, (m) => (m[0] === '"' ? m : m.replace(/[^\n]/g, ' ')));
+  return text.replace(/\/\*[\s\S]*?\*\/|\/\/[^\n]*|"(?:\\.|[^"\\\n])*"/g, (m) =>
+    m[0] === '"' ? m : m.replace(/[^\n]/g, ' '),
+  );
 }
 
 /** All function-like macros of a text; continued lines are joined. */
 export function readMacros(text: string): Map<string, Macro> {
   const macros = new Map<string, Macro>();
-  for (const [, name, list, body] of text.replace(/\\\n/g, ' ').matchAll(/^[ \t]*#[ \t]*define[ \t]+(\w+)\(([^)]*)\)(.*)$/gm)) {
-    const params = list.split(',').map((p) => p.trim()).filter(Boolean);
+  for (const [, name, list, body] of text
+    .replace(/\\\n/g, ' ')
+    .matchAll(/^[ \t]*#[ \t]*define[ \t]+(\w+)\(([^)]*)\)(.*)$/gm)) {
+    const params = list
+      .split(',')
+      .map((p) => p.trim())
+      .filter(Boolean);
     const variadic = params.at(-1) === '...';
-    macros.set(name, { name, params: variadic ? params.slice(0, -1) : params, variadic, body: body.trim().replace(/\s+/g, ' ') });
+    macros.set(name, {
+      name,
+      params: variadic ? params.slice(0, -1) : params,
+      variadic,
+      body: body.trim().replace(/\s+/g, ' '),
+    });
   }
   return macros;
 }
@@ -71,7 +83,12 @@ function substitute(macro: Macro, args: readonly string[]): string {
 }
 
 /** Expands uses of those macros that `wanted` names, over and over; everything else stays as it is. */
-export function expand(text: string, macros: ReadonlyMap<string, Macro>, wanted: (name: string) => boolean, depth = 0): string {
+export function expand(
+  text: string,
+  macros: ReadonlyMap<string, Macro>,
+  wanted: (name: string) => boolean,
+  depth = 0,
+): string {
   if (depth > 50) throw new SyntaxError('kernel source: macros expand without end');
   const use = /\b([A-Za-z_]\w*)\s*\(/g;
   let out = '';

@@ -25,8 +25,18 @@ export interface Comparison {
 
 /** Both sides' spellings of one type. */
 const SPELLINGS: Readonly<Record<string, string>> = {
-  size_t: 'u64', uint8_t: 'u8', uint32_t: 'u32', 'unsigned int': 'u32', unsigned: 'u32', int16_t: 'i16', int32_t: 'i32', int: 'i32', int64_t: 'i64',
-  __half: 'half', __nv_bfloat16: 'bfloat', __nv_fp8_e4m3: 'fp8',
+  size_t: 'u64',
+  uint8_t: 'u8',
+  uint32_t: 'u32',
+  'unsigned int': 'u32',
+  unsigned: 'u32',
+  int16_t: 'i16',
+  int32_t: 'i32',
+  int: 'i32',
+  int64_t: 'i64',
+  __half: 'half',
+  __nv_bfloat16: 'bfloat',
+  __nv_fp8_e4m3: 'fp8',
 };
 
 export const readManifest = (): CandleSymbol[] =>
@@ -34,21 +44,28 @@ export const readManifest = (): CandleSymbol[] =>
 
 /** 'const __half* inp' and 'half*' alike become 'half*'. */
 export function plainType(text: string): string {
-  const clean = text.replace(/\b(const|__restrict__|volatile)\b/g, ' ').replace(/\s+/g, ' ').trim();
+  const clean = text
+    .replace(/\b(const|__restrict__|volatile)\b/g, ' ')
+    .replace(/\s+/g, ' ')
+    .trim();
   const pointer = clean.includes('*');
   const base = pointer ? clean.slice(0, clean.indexOf('*')).trim() : clean;
   return (SPELLINGS[base] ?? base) + (pointer ? '*' : '');
 }
 /** Reductions name their result by their operator: an index for ArgMin and ArgMax, else the element type. */
-const resultType = (type: string): string => type.replace(/^Arg\w+<\w+>::Out\*$/, 'u32*').replace(/^\w+<(\w+)>::Out\*$/, '$1*');
+const resultType = (type: string): string =>
+  type.replace(/^Arg\w+<\w+>::Out\*$/, 'u32*').replace(/^\w+<(\w+)>::Out\*$/, '$1*');
 /** Quantized kernels of Candle take untyped pointers where ours name the block: any two pointers of equal place agree there. */
 const agree = (ours: string, theirs: string): boolean =>
-  ours === theirs || (ours.endsWith('*') && theirs.endsWith('*') && (theirs === 'void*' || theirs === 'dfloat*' || ours === 'void*'));
+  ours === theirs ||
+  (ours.endsWith('*') && theirs.endsWith('*') && (theirs === 'void*' || theirs === 'dfloat*' || ours === 'void*'));
 
-const typeOf = (param: string): string => plainType(param.includes('*') ? param.slice(0, param.lastIndexOf('*') + 1) : param.replace(/\s*\w+$/, ''));
+const typeOf = (param: string): string =>
+  plainType(param.includes('*') ? param.slice(0, param.lastIndexOf('*') + 1) : param.replace(/\s*\w+$/, ''));
 
 function differences(entry: Entry, c: CandleSymbol): string | undefined {
-  if (entry.params.length !== c.params.length) return `${c.symbol}: ${entry.params.length} parameters, Candle has ${c.params.length}`;
+  if (entry.params.length !== c.params.length)
+    return `${c.symbol}: ${entry.params.length} parameters, Candle has ${c.params.length}`;
   for (const [i, p] of entry.params.entries()) {
     const [ours, theirs] = [plainType(resultType(p.type)), typeOf(c.params[i])];
     if (!agree(ours, theirs)) return `${c.symbol}: parameter ${i} is ${ours}, Candle has ${theirs}`;
@@ -59,7 +76,8 @@ function differences(entry: Entry, c: CandleSymbol): string | undefined {
 /** All our symbols by name, whatever module they are in. */
 export function ourSymbols(): Map<string, { module: string; entry: Entry }> {
   const out = new Map<string, { module: string; entry: Entry }>();
-  for (const module of moduleNames()) for (const [symbol, entry] of kernelModule(module).entries) out.set(symbol, { module, entry });
+  for (const module of moduleNames())
+    for (const [symbol, entry] of kernelModule(module).entries) out.set(symbol, { module, entry });
   return out;
 }
 

@@ -26,12 +26,15 @@ function closingAngle(text: string, open: number): number {
 /** The names a declaration declares; undefined where they are not plain to see. */
 function declared(text: string): string[] | undefined {
   let t = text.trim();
-  for (let m = /^template\s*</.exec(t); m; m = /^template\s*</.exec(t)) t = t.slice(closingAngle(t, m[0].length - 1)).trim();
+  for (let m = /^template\s*</.exec(t); m; m = /^template\s*</.exec(t))
+    t = t.slice(closingAngle(t, m[0].length - 1)).trim();
   const type = /^(?:struct|class|union)\s+(?:alignas\(\d+\)\s*)?(\w+)/.exec(t) ?? /^using\s+(\w+)\s*=/.exec(t);
   if (type) return [type[1]];
-  if (t.startsWith('typedef')) return /(\w+)\s*;\s*$/.exec(t.replace(/__attribute__\s*\(\(.*?\)\)\s*(?=;|\w)/g, ''))?.slice(1);
+  if (t.startsWith('typedef'))
+    return /(\w+)\s*;\s*$/.exec(t.replace(/__attribute__\s*\(\(.*?\)\)\s*(?=;|\w)/g, ''))?.slice(1);
   const head = /^[^=({;]*/.exec(t)?.[0] ?? '';
-  if (/^(static_assert|enum|extern|namespace)\b|\boperator\b|\b(__attribute__|decltype|alignas)\s*$/.test(head)) return undefined;
+  if (/^(static_assert|enum|extern|namespace)\b|\boperator\b|\b(__attribute__|decltype|alignas)\s*$/.test(head))
+    return undefined;
   const first = /(\w+)\s*(?:<[^=]*>)?\s*(?:\[[^\]]*\]\s*)*$/.exec(head);
   if (!first) return undefined;
   // One declaration may give several constants their values.
@@ -49,19 +52,30 @@ function splitItems(text: string, macros: ReadonlyMap<string, Macro>): Item[] | 
       while (i < text.length && !(text[i] === '\n' && text[i - 1] !== '\\')) i++;
       const line = text.slice(from, i);
       const define = /^#\s*define\s+(\w+)/.exec(line);
-      items.push({ text: line, names: define ? [define[1]] : undefined, refs: /^#\s*(pragma|error)/.test(line) ? [] : identifiers(line) });
+      items.push({
+        text: line,
+        names: define ? [define[1]] : undefined,
+        refs: /^#\s*(pragma|error)/.test(line) ? [] : identifiers(line),
+      });
       continue;
     }
     const word = /^\w+/.exec(text.slice(i, i + 100))?.[0] ?? '';
     if (macros.has(word) && text[i + word.length] === '(') {
       i = closing(text, i + word.length);
       const use = text.slice(from, i);
-      const made = splitItems(expand(use, macros, () => true), new Map());
-      items.push({ text: use, names: made?.every((m) => m.names) ? made.flatMap((m) => m.names as string[]) : undefined, refs: [word, ...(made ?? []).flatMap((m) => m.refs)] });
+      const made = splitItems(
+        expand(use, macros, () => true),
+        new Map(),
+      );
+      items.push({
+        text: use,
+        names: made?.every((m) => m.names) ? made.flatMap((m) => m.names as string[]) : undefined,
+        refs: [word, ...(made ?? []).flatMap((m) => m.refs)],
+      });
       continue;
     }
     const isType = /^(template\s*<[^{;]*>\s*)*(struct|class|union|typedef|enum)\b/.test(text.slice(i, i + 2000));
-    for (let done = false; !done;) {
+    for (let done = false; !done; ) {
       const c = text[i];
       if (i >= text.length || c === '#') return undefined;
       if (c === '(' || c === '[') i = closing(text, i);
@@ -83,7 +97,8 @@ function splitItems(text: string, macros: ReadonlyMap<string, Macro>): Item[] | 
 }
 
 /** Comments and blank lines go: compilers need not read them either. */
-export const stripped = (text: string): string => text.replace(/\/\/[^\n]*|\/\*[\s\S]*?\*\//g, '').replace(/\n\s*\n+/g, '\n');
+export const stripped = (text: string): string =>
+  text.replace(/\/\/[^\n]*|\/\*[\s\S]*?\*\//g, '').replace(/\n\s*\n+/g, '\n');
 
 const known = new Map<string, Item[] | undefined>();
 /** The items of a text whose macros may be those of `all`; texts that many units share are taken apart once. */
@@ -96,7 +111,7 @@ function itemsOf(text: string, all: string): Item[] | undefined {
 /** Conditionals with nothing in them. */
 function dropEmpty(text: string): string {
   const empty = /^#[ \t]*if(?:def|ndef)?\b[^\n]*\n(?:#[ \t]*(?:elif|else)\b[^\n]*\n)*#[ \t]*endif[^\n]*\n/gm;
-  for (let before = ''; before !== text;) {
+  for (let before = ''; before !== text; ) {
     before = text;
     text = text.replace(empty, '');
   }
@@ -128,5 +143,10 @@ export function needed(texts: readonly string[], kernels: string): string {
     seen.add(name);
     byName.get(name)?.forEach(keep);
   }
-  return dropEmpty(items.filter((i) => kept.has(i)).map((i) => `${i.text}\n`).join(''));
+  return dropEmpty(
+    items
+      .filter((i) => kept.has(i))
+      .map((i) => `${i.text}\n`)
+      .join(''),
+  );
 }

@@ -7,15 +7,29 @@ import type { Entry, Param } from './entries.js';
 export type ArgValue = number | bigint | Uint8Array;
 
 const writers: Readonly<Record<string, (a: ArgBuffer, v: number) => void>> = {
-  u8: (a, v) => a.u8(v), i8: (a, v) => a.u8(v), bool: (a, v) => a.u8(v), fp8: (a, v) => a.u8(v),
-  u16: (a, v) => a.u16(v), half: (a, v) => a.u16(v), bfloat: (a, v) => a.u16(v), i16: (a, v) => a.i16(v),
-  u32: (a, v) => a.u32(v), unsigned: (a, v) => a.u32(v), i32: (a, v) => a.i32(v), int: (a, v) => a.i32(v), float: (a, v) => a.f32(v),
-  u64: (a, v) => a.u64(v), size_t: (a, v) => a.u64(v), i64: (a, v) => a.i64(v), double: (a, v) => a.f64(v),
+  u8: (a, v) => a.u8(v),
+  i8: (a, v) => a.u8(v),
+  bool: (a, v) => a.u8(v),
+  fp8: (a, v) => a.u8(v),
+  u16: (a, v) => a.u16(v),
+  half: (a, v) => a.u16(v),
+  bfloat: (a, v) => a.u16(v),
+  i16: (a, v) => a.i16(v),
+  u32: (a, v) => a.u32(v),
+  unsigned: (a, v) => a.u32(v),
+  i32: (a, v) => a.i32(v),
+  int: (a, v) => a.i32(v),
+  float: (a, v) => a.f32(v),
+  u64: (a, v) => a.u64(v),
+  size_t: (a, v) => a.u64(v),
+  i64: (a, v) => a.i64(v),
+  double: (a, v) => a.f64(v),
 };
 
 function packParam(args: ArgBuffer, symbol: string, p: Param, v: ArgValue): void {
   if (v instanceof Uint8Array) {
-    if (v.length !== p.size) throw new ArgumentError(`${symbol}: parameter ${p.name} (${p.type}) has ${p.size} bytes, ${v.length} were given`);
+    if (v.length !== p.size)
+      throw new ArgumentError(`${symbol}: parameter ${p.name} (${p.type}) has ${p.size} bytes, ${v.length} were given`);
     args.struct(v, p.align as 1 | 2 | 4 | 8 | 16);
   } else if (typeof v === 'bigint') args.bigint(v);
   else if (p.pointer) args.pointer(v);
@@ -28,7 +42,9 @@ function packParam(args: ArgBuffer, symbol: string, p: Param, v: ArgValue): void
 
 export function packEntry(args: ArgBuffer, entry: Entry, values: readonly ArgValue[]): ArgBuffer {
   if (values.length !== entry.params.length) {
-    throw new ArgumentError(`${entry.symbol}: ${entry.params.length} arguments are needed (${entry.params.map((p) => p.name).join(', ')}), ${values.length} were given`);
+    throw new ArgumentError(
+      `${entry.symbol}: ${entry.params.length} arguments are needed (${entry.params.map((p) => p.name).join(', ')}), ${values.length} were given`,
+    );
   }
   args.reset();
   entry.params.forEach((p, i) => packParam(args, entry.symbol, p, values[i]));

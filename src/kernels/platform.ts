@@ -5,7 +5,13 @@ export type Platform = (typeof PLATFORMS)[number];
 
 /** The platform that a device's kernels are compiled for; undefined where it runs none. */
 export function platformOf(device: string): Platform | undefined {
-  const kinds: Readonly<Record<string, Platform>> = { cuda: 'nvidia', rocm: 'amd', emu: 'amd', dry: 'amd', sim: 'host' };
+  const kinds: Readonly<Record<string, Platform>> = {
+    cuda: 'nvidia',
+    rocm: 'amd',
+    emu: 'amd',
+    dry: 'amd',
+    sim: 'host',
+  };
   const kind = device.split(':')[0];
   return Object.hasOwn(kinds, kind) ? kinds[kind] : undefined;
 }
@@ -58,11 +64,13 @@ function decide(condition: string, platform: Platform): Maybe {
       return isDefined(name, platform);
     }
     // A comparison or a call: nothing is known of it.
-    for (let depth = 0; at < tokens.length && (depth > 0 || !['&&', '||', ')'].includes(tokens[at])); at++) depth += tokens[at] === '(' ? 1 : tokens[at] === ')' ? -1 : 0;
+    for (let depth = 0; at < tokens.length && (depth > 0 || !['&&', '||', ')'].includes(tokens[at])); at++)
+      depth += tokens[at] === '(' ? 1 : tokens[at] === ')' ? -1 : 0;
     return undefined;
   };
   const both = (a: Maybe, b: Maybe): Maybe => (a === false || b === false ? false : a && b);
-  const either = (a: Maybe, b: Maybe): Maybe => (a === true || b === true ? true : a === false ? b : b === false ? a : undefined);
+  const either = (a: Maybe, b: Maybe): Maybe =>
+    a === true || b === true ? true : a === false ? b : b === false ? a : undefined;
   return any();
 }
 
@@ -92,10 +100,18 @@ export function forPlatform(text: string, platform: Platform): string {
     }
     if (word.startsWith('if')) chains.push({ keep: false, closed: false, open: false });
     const chain = chains[chains.length - 1];
-    const condition = word === 'else' ? '' : word === 'ifdef' ? `defined(${rest.trim()})` : word === 'ifndef' ? `!defined(${rest.trim()})` : rest;
+    const condition =
+      word === 'else'
+        ? ''
+        : word === 'ifdef'
+          ? `defined(${rest.trim()})`
+          : word === 'ifndef'
+            ? `!defined(${rest.trim()})`
+            : rest;
     const value = chain.closed ? false : word === 'else' ? true : decide(condition, platform);
     chain.keep = true; // so that the directive itself is judged by the chains around it
-    if (kept() && value !== false && (value === undefined || chain.open)) out.push(value === true ? '#else' : `${chain.open ? '#elif' : '#if'} ${condition.trim()}`);
+    if (kept() && value !== false && (value === undefined || chain.open))
+      out.push(value === true ? '#else' : `${chain.open ? '#elif' : '#if'} ${condition.trim()}`);
     chain.keep = value !== false;
     chain.open ||= value === undefined;
     chain.closed ||= value === true;

@@ -1,6 +1,16 @@
 // Kernels made ahead of time: a folder with, for each target, an index of symbols (TARGET.json) and their code in compressed parts (TARGET.pack).
 import { createHash } from 'node:crypto';
-import { closeSync, existsSync, mkdirSync, openSync, readdirSync, readFileSync, readSync, renameSync, writeFileSync } from 'node:fs';
+import {
+  closeSync,
+  existsSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  readSync,
+  renameSync,
+  writeFileSync,
+} from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { promisify } from 'node:util';
 import { brotliCompress, brotliDecompressSync, constants } from 'node:zlib';
@@ -36,7 +46,12 @@ export interface Made {
 }
 
 /** Writes the pack, then the index: a reader sees both or neither. Answers the bytes on disk. */
-export async function writePrebuilt(dir: string, target: string, compiler: string, made: readonly Made[]): Promise<number> {
+export async function writePrebuilt(
+  dir: string,
+  target: string,
+  compiler: string,
+  made: readonly Made[],
+): Promise<number> {
   const kernels: Record<string, [number, number, number, string]> = {};
   const plain: Uint8Array[][] = [];
   let size = PART_BYTES;
@@ -77,7 +92,8 @@ class Pack {
   constructor(dir: string, target: string) {
     this.path = join(dir, `${target}.pack`);
     const index = JSON.parse(readFileSync(join(dir, `${target}.json`), 'utf8')) as Index;
-    if (index.format !== FORMAT) throw new CompileError(`${join(dir, target)}.json has the format ${JSON.stringify(index.format)}, not ${FORMAT}`);
+    if (index.format !== FORMAT)
+      throw new CompileError(`${join(dir, target)}.json has the format ${JSON.stringify(index.format)}, not ${FORMAT}`);
     this.index = index;
   }
 
@@ -108,7 +124,8 @@ class Pack {
     } finally {
       closeSync(file);
     }
-    if (sha(packed) !== hash) throw new CompileError(`${this.path} is damaged: the checksum of part ${part} is wrong; build it anew`);
+    if (sha(packed) !== hash)
+      throw new CompileError(`${this.path} is damaged: the checksum of part ${part} is wrong; build it anew`);
     return new Uint8Array(brotliDecompressSync(packed));
   }
 }
@@ -118,17 +135,32 @@ const body = (code: Uint8Array): string => new TextDecoder().decode(code).replac
 
 /** Leaves out what PTX for an older GPU in the same folder serves as well: text for a newer one then holds only what it does better. */
 export function withoutServed(dir: string, target: string, made: readonly Made[]): Made[] {
-  const older = servedBy(target, prebuiltTargets(dir)).filter((t) => t !== target).map((t) => new Pack(dir, t));
-  return made.filter(({ units, code }) => !older.some((pack) => units.every((u) => {
-    const known = pack.find(u);
-    return typeof known !== 'string' && body(known) === body(code);
-  })));
+  const older = servedBy(target, prebuiltTargets(dir))
+    .filter((t) => t !== target)
+    .map((t) => new Pack(dir, t));
+  return made.filter(
+    ({ units, code }) =>
+      !older.some((pack) =>
+        units.every((u) => {
+          const known = pack.find(u);
+          return typeof known !== 'string' && body(known) === body(code);
+        }),
+      ),
+  );
 }
 
 /** Folders with kernels made ahead of time: those WICK_PREBUILT_DIR names, then the package's own. */
-export const prebuiltDirs = (): string[] => [...(process.env.WICK_PREBUILT_DIR ?? '').split(delimiter).filter(Boolean), join(kernelsDir, 'prebuilt')];
+export const prebuiltDirs = (): string[] => [
+  ...(process.env.WICK_PREBUILT_DIR ?? '').split(delimiter).filter(Boolean),
+  join(kernelsDir, 'prebuilt'),
+];
 export const prebuiltTargets = (dir: string): string[] =>
-  existsSync(dir) ? readdirSync(dir).filter((f) => f.endsWith('.json')).map((f) => f.slice(0, -5)).sort() : [];
+  existsSync(dir)
+    ? readdirSync(dir)
+        .filter((f) => f.endsWith('.json'))
+        .map((f) => f.slice(0, -5))
+        .sort()
+    : [];
 
 const packs = new Map<string, Pack>();
 function packOf(dir: string, target: string): Pack {
@@ -148,7 +180,12 @@ function refusal({ path, index: { target, compiler } }: Pack, version: DriverVer
 }
 
 /** Machine code made from exactly this source text for a GPU that runs it as it is, if any folder holds it: as good as compiling, and sooner. */
-export function findExact(unit: Unit, target: string, dirs: readonly string[] = prebuiltDirs(), version: DriverVersion = cudaDriverVersion): Uint8Array | undefined {
+export function findExact(
+  unit: Unit,
+  target: string,
+  dirs: readonly string[] = prebuiltDirs(),
+  version: DriverVersion = cudaDriverVersion,
+): Uint8Array | undefined {
   for (const dir of dirs) {
     for (const pack of runsAsIs(target, prebuiltTargets(dir)).map((t) => packOf(dir, t))) {
       const found = refusal(pack, version) ?? pack.find(unit);
@@ -159,12 +196,18 @@ export function findExact(unit: Unit, target: string, dirs: readonly string[] = 
 }
 
 /** Code that serves a target from the folders, or the sentence that says what was looked for. */
-export function findPrebuilt(unit: Unit, target: string, dirs: readonly string[] = prebuiltDirs(), version: DriverVersion = cudaDriverVersion): Uint8Array | string {
+export function findPrebuilt(
+  unit: Unit,
+  target: string,
+  dirs: readonly string[] = prebuiltDirs(),
+  version: DriverVersion = cudaDriverVersion,
+): Uint8Array | string {
   const reasons: string[] = [];
   for (const dir of dirs) {
     const atHand = prebuiltTargets(dir);
     const serving = servedBy(target, atHand);
-    if (serving.length === 0) reasons.push(atHand.length === 0 ? `${dir} holds no kernels` : `${dir} is for ${atHand.join(', ')}`);
+    if (serving.length === 0)
+      reasons.push(atHand.length === 0 ? `${dir} holds no kernels` : `${dir} is for ${atHand.join(', ')}`);
     for (const pack of serving.map((t) => packOf(dir, t))) {
       const found = refusal(pack, version) ?? pack.find(unit);
       if (typeof found !== 'string') return found;

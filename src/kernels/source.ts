@@ -13,7 +13,10 @@ import { needed, stripped } from './needed.js';
 export const packageRoot: string = (() => {
   for (let dir = dirname(fileURLToPath(import.meta.url)); ; dir = dirname(dir)) {
     if (existsSync(join(dir, 'kernels', 'portable.h'))) return dir;
-    if (dir === dirname(dir)) throw new ArgumentError('kernels/portable.h was not found in any folder above this file; the package is incomplete');
+    if (dir === dirname(dir))
+      throw new ArgumentError(
+        'kernels/portable.h was not found in any folder above this file; the package is incomplete',
+      );
   }
 })();
 export const kernelsDir: string = join(packageRoot, 'kernels');
@@ -56,7 +59,10 @@ export function moduleText(file: string): string {
 
 /** Names of all modules: kernels/NAME.hip. */
 export const moduleNames = (): string[] =>
-  readdirSync(kernelsDir).filter((f) => f.endsWith('.hip')).map((f) => f.slice(0, -4)).sort();
+  readdirSync(kernelsDir)
+    .filter((f) => f.endsWith('.hip'))
+    .map((f) => f.slice(0, -4))
+    .sort();
 
 /** A module taken apart: its symbols and their parameters. */
 export function kernelModule(name: string): ModuleSource {
@@ -83,11 +89,14 @@ export function tableFor(text: string): string {
     const forms = used.get(name) ?? { small: false, general: false };
     used.set(name, { small: forms.small || !OTHER.test(type), general: forms.general || !SMALL.test(type) });
   }
-  return [...used].sort(([a], [b]) => (a < b ? -1 : 1)).map(([name, forms]) => {
-    const row = rowByName.get(name);
-    if (!row) throw new ArgumentError(`kernel source: op_${name} names no elementwise row of the op table`);
-    return rowFunction(row, forms);
-  }).join('\n');
+  return [...used]
+    .sort(([a], [b]) => (a < b ? -1 : 1))
+    .map(([name, forms]) => {
+      const row = rowByName.get(name);
+      if (!row) throw new ArgumentError(`kernel source: op_${name} names no elementwise row of the op table`);
+      return rowFunction(row, forms);
+    })
+    .join('\n');
 }
 
 /** The source that defines some kernels of a module, or all of them. */
@@ -101,7 +110,8 @@ export function unitOf(module: string, symbols?: readonly string[]): Unit {
   return { ...assemble(module, shared, wanted), needs: moduleNeeds(module) };
 }
 /** The target a module's file asks for in a line of its own. */
-export const moduleNeeds = (module: string): string | undefined => /^\/\/ arch: (\S+)$/m.exec(moduleText(`${module}.hip`))?.[1];
+export const moduleNeeds = (module: string): string | undefined =>
+  /^\/\/ arch: (\S+)$/m.exec(moduleText(`${module}.hip`))?.[1];
 
 /** Joins shared text, expressions, definitions of its own and kernels; expressions go where the text includes table.h, and what no kernel uses is left out. */
 export function assemble(name: string, common: string, entries: readonly Entry[], own = ''): Unit {
@@ -123,12 +133,22 @@ export function joinUnits(units: readonly Unit[], most: number): Unit[] {
     else groups.set(u.parts!.shared, [u]);
   }
   const joined = [...groups.values()].flatMap((group) => {
-    const bySymbol = new Map(group.flatMap((u) => u.entries.map((entry) => [entry.symbol, { entry, own: u.parts!.own }] as const)));
+    const bySymbol = new Map(
+      group.flatMap((u) => u.entries.map((entry) => [entry.symbol, { entry, own: u.parts!.own }] as const)),
+    );
     const all = [...bySymbol.values()];
     return Array.from({ length: Math.ceil(all.length / most) }, (_, k): Unit => {
       const some = all.slice(k * most, (k + 1) * most);
       const own = [...new Set(some.map((s) => s.own))].join('\n');
-      return { ...assemble(group[0].name, group[0].parts!.shared, some.map((s) => s.entry), own), needs: group[0].needs };
+      return {
+        ...assemble(
+          group[0].name,
+          group[0].parts!.shared,
+          some.map((s) => s.entry),
+          own,
+        ),
+        needs: group[0].needs,
+      };
     });
   });
   return [...alone, ...joined];

@@ -11,7 +11,8 @@ export function targetFor(unit: Pick<Unit, 'name' | 'needs'>, arch: string): str
   const need = NVIDIA.exec(unit.needs);
   const have = NVIDIA.exec(arch);
   if (!need) throw new CompileError(`kernels/${unit.name}.hip: "// arch: ${unit.needs}" is no target like sm_90a`);
-  if (have?.[2] !== need[2]) throw new CompileError(`kernels/${unit.name}.hip is for ${unit.needs} alone, not for ${arch}`);
+  if (have?.[2] !== need[2])
+    throw new CompileError(`kernels/${unit.name}.hip is for ${unit.needs} alone, not for ${arch}`);
   return `${have[1]}_${need[2]}${need[3]}`;
 }
 
@@ -30,7 +31,9 @@ const newestFirst = (a: string, b: string): number => numberOf(b) - numberOf(a);
 export function runsAsIs(target: string, atHand: readonly string[]): string[] {
   const generation = (t: string): number => Math.floor(numberOf(t) / 10);
   const plain = (t: string): boolean => /^sm_\d+$/.test(t);
-  const older = plain(target) ? atHand.filter((t) => plain(t) && generation(t) === generation(target) && numberOf(t) < numberOf(target)) : [];
+  const older = plain(target)
+    ? atHand.filter((t) => plain(t) && generation(t) === generation(target) && numberOf(t) < numberOf(target))
+    : [];
   return [...atHand.filter((t) => t === target), ...older.sort(newestFirst)];
 }
 
@@ -47,8 +50,28 @@ export function servedBy(target: string, atHand: readonly string[]): string[] {
 
 /** The PTX version that brought each target; a driver refuses text of a version newer than itself. */
 const TARGET_VERSION: Readonly<Record<string, string>> = {
-  '50': '4.0', '52': '4.1', '53': '4.2', '60': '5.0', '61': '5.0', '62': '5.0', '70': '6.0', '72': '6.1', '75': '6.3', '80': '7.0', '86': '7.1', '87': '7.4',
-  '88': '9.0', '89': '7.8', '90': '7.8', '90a': '8.0', '100': '8.6', '100a': '8.6', '103': '8.8', '103a': '8.8', '120': '8.7', '120a': '8.7',
+  '50': '4.0',
+  '52': '4.1',
+  '53': '4.2',
+  '60': '5.0',
+  '61': '5.0',
+  '62': '5.0',
+  '70': '6.0',
+  '72': '6.1',
+  '75': '6.3',
+  '80': '7.0',
+  '86': '7.1',
+  '87': '7.4',
+  '88': '9.0',
+  '89': '7.8',
+  '90': '7.8',
+  '90a': '8.0',
+  '100': '8.6',
+  '100a': '8.6',
+  '103': '8.8',
+  '103a': '8.8',
+  '120': '8.7',
+  '120a': '8.7',
 };
 /** Instructions our kernels use, or the compiler may choose, that came later than some target they run on. */
 const FEATURE_VERSION: readonly (readonly [RegExp, string])[] = [
@@ -78,7 +101,8 @@ const newer = (a: string, b: string): string => {
 export function lowerPtx(text: string): string {
   const own = /^\.version\s+(\d+\.\d+)\s*$/m.exec(text)?.[1];
   const target = /^\.target\s+sm_(\d+[af]?)/m.exec(text)?.[1];
-  if (own === undefined || target === undefined) throw new CompileError('this is no PTX: it has no .version or no .target line');
+  if (own === undefined || target === undefined)
+    throw new CompileError('this is no PTX: it has no .version or no .target line');
   const floor = TARGET_VERSION[target];
   if (floor === undefined) return text; // a target newer than this table keeps what its compiler wrote
   const plain = text.replace(HINT, '');

@@ -44,21 +44,36 @@ type Json = Readonly<Record<string, any>>;
 /** Names as transformers writes them in config.json. */
 export function llamaConfig(json: Json): LlamaConfig {
   const need = (name: string): number => {
-    if (typeof json[name] !== 'number') throw new FormatError(`config.json: ${name} is ${JSON.stringify(json[name])}, not a number`);
+    if (typeof json[name] !== 'number')
+      throw new FormatError(`config.json: ${name} is ${JSON.stringify(json[name])}, not a number`);
     return json[name] as number;
   };
-  if (json.hidden_act !== undefined && json.hidden_act !== 'silu') throw new UnsupportedError(`llama: hidden_act ${JSON.stringify(json.hidden_act)}; the model is defined with silu`);
+  if (json.hidden_act !== undefined && json.hidden_act !== 'silu')
+    throw new UnsupportedError(`llama: hidden_act ${JSON.stringify(json.hidden_act)}; the model is defined with silu`);
   const rope: Json = json.rope_parameters ?? json.rope_scaling ?? {};
   const type: string = rope.rope_type ?? rope.type ?? 'default';
   const heads = need('num_attention_heads');
   const hiddenSize = need('hidden_size');
   const eos = json.eos_token_id;
   return {
-    vocabSize: need('vocab_size'), hiddenSize, intermediateSize: need('intermediate_size'), layers: need('num_hidden_layers'), heads,
-    kvHeads: json.num_key_value_heads ?? heads, headDim: json.head_dim ?? hiddenSize / heads, maxPositions: json.max_position_embeddings ?? 2048,
-    normEps: json.rms_norm_eps ?? 1e-6, ropeTheta: json.rope_theta ?? rope.rope_theta ?? 10000,
+    vocabSize: need('vocab_size'),
+    hiddenSize,
+    intermediateSize: need('intermediate_size'),
+    layers: need('num_hidden_layers'),
+    heads,
+    kvHeads: json.num_key_value_heads ?? heads,
+    headDim: json.head_dim ?? hiddenSize / heads,
+    maxPositions: json.max_position_embeddings ?? 2048,
+    normEps: json.rms_norm_eps ?? 1e-6,
+    ropeTheta: json.rope_theta ?? rope.rope_theta ?? 10000,
     ...(type !== 'default' && {
-      ropeScaling: { type, factor: rope.factor, lowFreqFactor: rope.low_freq_factor, highFreqFactor: rope.high_freq_factor, originalMaxPositions: rope.original_max_position_embeddings },
+      ropeScaling: {
+        type,
+        factor: rope.factor,
+        lowFreqFactor: rope.low_freq_factor,
+        highFreqFactor: rope.high_freq_factor,
+        originalMaxPositions: rope.original_max_position_embeddings,
+      },
     }),
     tiedEmbeddings: json.tie_word_embeddings ?? false,
     ...(typeof json.bos_token_id === 'number' && { bosTokenId: json.bos_token_id }),
@@ -67,10 +82,24 @@ export function llamaConfig(json: Json): LlamaConfig {
 }
 /** The other way: what config.json must hold. */
 export const llamaJson = (c: LlamaConfig, dtype: DType): Json => ({
-  architectures: ['LlamaForCausalLM'], model_type: 'llama', vocab_size: c.vocabSize, hidden_size: c.hiddenSize, intermediate_size: c.intermediateSize,
-  num_hidden_layers: c.layers, num_attention_heads: c.heads, num_key_value_heads: c.kvHeads, head_dim: c.headDim, max_position_embeddings: c.maxPositions,
-  rms_norm_eps: c.normEps, rope_theta: c.ropeTheta, hidden_act: 'silu', tie_word_embeddings: c.tiedEmbeddings, attention_bias: false, mlp_bias: false,
-  ...(c.bosTokenId !== undefined && { bos_token_id: c.bosTokenId }), ...(c.eosTokenIds.length > 0 && { eos_token_id: c.eosTokenIds.length === 1 ? c.eosTokenIds[0] : c.eosTokenIds }),
+  architectures: ['LlamaForCausalLM'],
+  model_type: 'llama',
+  vocab_size: c.vocabSize,
+  hidden_size: c.hiddenSize,
+  intermediate_size: c.intermediateSize,
+  num_hidden_layers: c.layers,
+  num_attention_heads: c.heads,
+  num_key_value_heads: c.kvHeads,
+  head_dim: c.headDim,
+  max_position_embeddings: c.maxPositions,
+  rms_norm_eps: c.normEps,
+  rope_theta: c.ropeTheta,
+  hidden_act: 'silu',
+  tie_word_embeddings: c.tiedEmbeddings,
+  attention_bias: false,
+  mlp_bias: false,
+  ...(c.bosTokenId !== undefined && { bos_token_id: c.bosTokenId }),
+  ...(c.eosTokenIds.length > 0 && { eos_token_id: c.eosTokenIds.length === 1 ? c.eosTokenIds[0] : c.eosTokenIds }),
   torch_dtype: { f32: 'float32', bf16: 'bfloat16', f16: 'float16' }[dtype as 'f32'] ?? 'float32',
 });
 
@@ -81,7 +110,8 @@ export function inverseFrequencies(c: Pick<LlamaConfig, 'headDim' | 'ropeTheta' 
   if (!s) return base;
   const { factor = 1 } = s;
   if (s.type === 'linear') return base.map((f) => f / factor);
-  if (s.type !== 'llama3') throw new UnsupportedError(`llama: rope type ${JSON.stringify(s.type)}; known are default, linear and llama3`);
+  if (s.type !== 'llama3')
+    throw new UnsupportedError(`llama: rope type ${JSON.stringify(s.type)}; known are default, linear and llama3`);
   const { lowFreqFactor: low = 1, highFreqFactor: high = 4, originalMaxPositions: positions = 8192 } = s;
   return base.map((f) => {
     const length = (2 * Math.PI) / f;
@@ -96,11 +126,17 @@ export function inverseFrequencies(c: Pick<LlamaConfig, 'headDim' | 'ropeTheta' 
 export class Rotary {
   readonly cos: Tensor;
   readonly sin: Tensor;
-  constructor(c: Pick<LlamaConfig, 'headDim' | 'ropeTheta' | 'ropeScaling'>, positions: number, dtype: DType, device: Device) {
+  constructor(
+    c: Pick<LlamaConfig, 'headDim' | 'ropeTheta' | 'ropeScaling'>,
+    positions: number,
+    dtype: DType,
+    device: Device,
+  ) {
     const freqs = inverseFrequencies(c);
     const table = (f: (x: number) => number): Tensor => {
       const data = new Float32Array(positions * freqs.length);
-      for (let p = 0; p < positions; p++) freqs.forEach((w, i) => (data[p * freqs.length + i] = f(Math.fround(p * Math.fround(w)))));
+      for (let p = 0; p < positions; p++)
+        freqs.forEach((w, i) => (data[p * freqs.length + i] = f(Math.fround(p * Math.fround(w)))));
       return keep(tensor(data, { shape: [positions, freqs.length], device }).cast(dtype));
     };
     this.cos = table(Math.cos);
@@ -123,11 +159,13 @@ export class LlamaAttention extends Module {
     const { heads, kvHeads, headDim } = this.#c;
     const [b, t] = x.shape;
     const all = this.qkv.forward(x); // (b, t, (heads + 2 kvHeads) headDim)
-    const part = (from: number, n: number): Tensor => all.narrow(2, from * headDim, n * headDim).reshape([b, t, n, headDim]);
+    const part = (from: number, n: number): Tensor =>
+      all.narrow(2, from * headDim, n * headDim).reshape([b, t, n, headDim]);
     const q = part(0, heads).ropeThd(cos, sin); // (b, t, heads, headDim)
     const k = part(heads, kvHeads).ropeThd(cos, sin);
     const v = part(heads + kvHeads, kvHeads);
-    if (!cache) return this.out.forward(q.sdpa(k, v, { causal: true, layout: 'bthd' }).reshape([b, t, heads * headDim]));
+    if (!cache)
+      return this.out.forward(q.sdpa(k, v, { causal: true, layout: 'bthd' }).reshape([b, t, heads * headDim]));
     const [keys, values] = cache.append(k.permute([0, 2, 1, 3]), v.permute([0, 2, 1, 3])); // (b, kvHeads, all, headDim)
     const y = q.permute([0, 2, 1, 3]).sdpa(keys, values, { causal: true }); // (b, heads, t, headDim)
     return this.out.forward(y.permute([0, 2, 1, 3]).reshape([b, t, heads * headDim]));
@@ -191,12 +229,35 @@ export class Llama extends Module {
       const mlp = layer.pp('mlp');
       const width = c.heads * c.headDim;
       const attention = new LlamaAttention(
-        joined(attn, [['q_proj', width], ['k_proj', c.kvHeads * c.headDim], ['v_proj', c.kvHeads * c.headDim]], c.hiddenSize), joined(attn, [['o_proj', c.hiddenSize]], width, deep), c);
-      const feed = new LlamaMlp(joined(mlp, [['gate_proj', c.intermediateSize], ['up_proj', c.intermediateSize]], c.hiddenSize), joined(mlp, [['down_proj', c.hiddenSize]], c.intermediateSize, deep));
+        joined(
+          attn,
+          [
+            ['q_proj', width],
+            ['k_proj', c.kvHeads * c.headDim],
+            ['v_proj', c.kvHeads * c.headDim],
+          ],
+          c.hiddenSize,
+        ),
+        joined(attn, [['o_proj', c.hiddenSize]], width, deep),
+        c,
+      );
+      const feed = new LlamaMlp(
+        joined(
+          mlp,
+          [
+            ['gate_proj', c.intermediateSize],
+            ['up_proj', c.intermediateSize],
+          ],
+          c.hiddenSize,
+        ),
+        joined(mlp, [['down_proj', c.hiddenSize]], c.intermediateSize, deep),
+      );
       return new LlamaBlock(norm('input_layernorm'), attention, norm('post_attention_layernorm'), feed);
     });
     this.norm = new RmsNorm(vb.get([c.hiddenSize], 'model.norm.weight', ONE), c.normEps);
-    this.head = new Linear(c.tiedEmbeddings ? this.embed.weight : vb.get([c.vocabSize, c.hiddenSize], 'lm_head.weight', normal(0, 0.02)));
+    this.head = new Linear(
+      c.tiedEmbeddings ? this.embed.weight : vb.get([c.vocabSize, c.hiddenSize], 'lm_head.weight', normal(0, 0.02)),
+    );
   }
 
   /** A folder with config.json and model.safetensors (or shards and their index). */
@@ -213,8 +274,18 @@ export class Llama extends Module {
   }
   /** Tables of the rotary embedding for at least this many positions. */
   rotary(positions: number = this.config.maxPositions): Rotary {
-    if (!this.#rotary || this.#rotary.cos.shape[0] < positions || this.#rotary.cos.device !== this.device || this.#rotary.cos.dtype !== this.dtype) {
-      this.#rotary = new Rotary(this.config, Math.max(positions, Math.min(this.config.maxPositions, 8192)), this.dtype, this.device);
+    if (
+      !this.#rotary ||
+      this.#rotary.cos.shape[0] < positions ||
+      this.#rotary.cos.device !== this.device ||
+      this.#rotary.cos.dtype !== this.dtype
+    ) {
+      this.#rotary = new Rotary(
+        this.config,
+        Math.max(positions, Math.min(this.config.maxPositions, 8192)),
+        this.dtype,
+        this.device,
+      );
     }
     return this.#rotary;
   }
@@ -224,7 +295,8 @@ export class Llama extends Module {
 
   /** Logits (b, t, vocab) of token numbers (b, t); with a cache the tokens follow those already in it. `last` gives the last position only. */
   forward(ids: Tensor, cache?: readonly Cache[], options: { readonly last?: boolean } = {}): Tensor {
-    if (ids.rank !== 2) throw new ArgumentError(`llama: token numbers have shape [${ids.shape.join(', ')}]; they must be (batch, time)`);
+    if (ids.rank !== 2)
+      throw new ArgumentError(`llama: token numbers have shape [${ids.shape.join(', ')}]; they must be (batch, time)`);
     const t = ids.shape[1];
     const start = cache?.[0].length ?? 0;
     const rotary = this.rotary(start + t);
@@ -250,10 +322,19 @@ export class Llama extends Module {
     };
     this.blocks.forEach((b, i) => {
       const at = `model.layers.${i}`;
-      out.set(`${at}.input_layernorm.weight`, b.norm1.weight).set(`${at}.post_attention_layernorm.weight`, b.norm2.weight);
-      put(`${at}.self_attn`, b.attention.qkv, [['q_proj', c.heads * c.headDim], ['k_proj', c.kvHeads * c.headDim], ['v_proj', c.kvHeads * c.headDim]]);
+      out
+        .set(`${at}.input_layernorm.weight`, b.norm1.weight)
+        .set(`${at}.post_attention_layernorm.weight`, b.norm2.weight);
+      put(`${at}.self_attn`, b.attention.qkv, [
+        ['q_proj', c.heads * c.headDim],
+        ['k_proj', c.kvHeads * c.headDim],
+        ['v_proj', c.kvHeads * c.headDim],
+      ]);
       put(`${at}.self_attn`, b.attention.out, [['o_proj', c.hiddenSize]]);
-      put(`${at}.mlp`, b.mlp.gateUp, [['gate_proj', c.intermediateSize], ['up_proj', c.intermediateSize]]);
+      put(`${at}.mlp`, b.mlp.gateUp, [
+        ['gate_proj', c.intermediateSize],
+        ['up_proj', c.intermediateSize],
+      ]);
       put(`${at}.mlp`, b.mlp.down, [['down_proj', c.hiddenSize]]);
     });
     out.set('model.norm.weight', this.norm.weight);
@@ -267,17 +348,30 @@ export class Llama extends Module {
 }
 
 /** One product for several stored ones that share an input; biases where the file has them. */
-function joined(vb: VarBuilder, parts: readonly (readonly [name: string, outputs: number])[], inputs: number, init: Init = normal(0, 0.02)): Linear {
+function joined(
+  vb: VarBuilder,
+  parts: readonly (readonly [name: string, outputs: number])[],
+  inputs: number,
+  init: Init = normal(0, 0.02),
+): Linear {
   const [[first, n]] = parts;
   const together = parts.map(([name]) => name).join('+');
   // A map of trained tensors keeps what belongs together as one.
-  if (!vb.has(`${first}.weight`)) return new Linear(vb.get([parts.reduce((a, [, k]) => a + k, 0), inputs], `${together}.weight`, init));
-  if (parts.length === 1) return new Linear(vb.get([n, inputs], `${first}.weight`, init), vb.has(`${first}.bias`) ? vb.get([n], `${first}.bias`) : undefined);
+  if (!vb.has(`${first}.weight`))
+    return new Linear(vb.get([parts.reduce((a, [, k]) => a + k, 0), inputs], `${together}.weight`, init));
+  if (parts.length === 1)
+    return new Linear(
+      vb.get([n, inputs], `${first}.weight`, init),
+      vb.has(`${first}.bias`) ? vb.get([n], `${first}.bias`) : undefined,
+    );
   const cat = (suffix: string, shape: (k: number) => number[]): Tensor => {
     const stored = parts.map(([name, k]) => vb.get(shape(k), `${name}.${suffix}`));
     const whole = keep(stored[0].cat(stored.slice(1), 0));
     for (const t of stored) t.dispose();
     return whole;
   };
-  return new Linear(cat('weight', (k) => [k, inputs]), parts.every(([name]) => vb.has(`${name}.bias`)) ? cat('bias', (k) => [k]) : undefined);
+  return new Linear(
+    cat('weight', (k) => [k, inputs]),
+    parts.every(([name]) => vb.has(`${name}.bias`)) ? cat('bias', (k) => [k]) : undefined,
+  );
 }

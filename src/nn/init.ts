@@ -12,10 +12,21 @@ export type Init =
   | { readonly kind: 'const'; readonly value: number }
   | { readonly kind: 'normal'; readonly mean: number; readonly std: number }
   | { readonly kind: 'uniform'; readonly lo: number; readonly up: number }
-  | { readonly kind: 'kaiming'; readonly dist: 'normal' | 'uniform'; readonly fan: 'in' | 'out'; readonly nonLinearity: NonLinearity }
+  | {
+      readonly kind: 'kaiming';
+      readonly dist: 'normal' | 'uniform';
+      readonly fan: 'in' | 'out';
+      readonly nonLinearity: NonLinearity;
+    }
   | { readonly kind: 'xavier'; readonly dist: 'normal' | 'uniform'; readonly gain: number };
 
-const GAINS: Readonly<Record<Exclude<NonLinearity, object>, number>> = { linear: 1, sigmoid: 1, relu: Math.SQRT2, tanh: 5 / 3, selu: 0.75 };
+const GAINS: Readonly<Record<Exclude<NonLinearity, object>, number>> = {
+  linear: 1,
+  sigmoid: 1,
+  relu: Math.SQRT2,
+  tanh: 5 / 3,
+  selu: 0.75,
+};
 export const gainOf = (n: NonLinearity): number => (typeof n === 'string' ? GAINS[n] : n.gain);
 
 export const constant = (value: number): Init => ({ kind: 'const', value });
@@ -23,7 +34,11 @@ export const ZERO = constant(0);
 export const ONE = constant(1);
 export const normal = (mean = 0, std = 1): Init => ({ kind: 'normal', mean, std });
 export const uniform = (lo = -1, up = 1): Init => ({ kind: 'uniform', lo, up });
-export const kaiming = (dist: 'normal' | 'uniform' = 'uniform', nonLinearity: NonLinearity = 'relu', fan: 'in' | 'out' = 'in'): Init => ({ kind: 'kaiming', dist, fan, nonLinearity });
+export const kaiming = (
+  dist: 'normal' | 'uniform' = 'uniform',
+  nonLinearity: NonLinearity = 'relu',
+  fan: 'in' | 'out' = 'in',
+): Init => ({ kind: 'kaiming', dist, fan, nonLinearity });
 export const xavier = (dist: 'normal' | 'uniform' = 'uniform', gain = 1): Init => ({ kind: 'xavier', dist, gain });
 export const KAIMING_UNIFORM = kaiming('uniform');
 export const KAIMING_NORMAL = kaiming('normal');
@@ -47,14 +62,21 @@ export function initialise(init: Init, shape: Shape, options: InitOptions = {}):
   const dtype = options.dtype ?? 'f32';
   const drawn = dtype === 'f64' ? 'f64' : 'f32';
   const spread = (std: number, dist: 'normal' | 'uniform'): Tensor =>
-    dist === 'normal' ? randn(shape, { std, dtype: drawn, device, generator }) : rand(shape, { lo: -std * Math.sqrt(3), up: std * Math.sqrt(3), dtype: drawn, device, generator });
+    dist === 'normal'
+      ? randn(shape, { std, dtype: drawn, device, generator })
+      : rand(shape, { lo: -std * Math.sqrt(3), up: std * Math.sqrt(3), dtype: drawn, device, generator });
   const make = (): Tensor => {
     switch (init.kind) {
-      case 'const': return full(shape, init.value, { dtype: drawn, device });
-      case 'normal': return randn(shape, { mean: init.mean, std: init.std, dtype: drawn, device, generator });
-      case 'uniform': return rand(shape, { lo: init.lo, up: init.up, dtype: drawn, device, generator });
-      case 'kaiming': return spread(gainOf(init.nonLinearity) / Math.sqrt(fans(shape)[init.fan]), init.dist);
-      case 'xavier': return spread(init.gain * Math.sqrt(2 / (fans(shape).in + fans(shape).out)), init.dist);
+      case 'const':
+        return full(shape, init.value, { dtype: drawn, device });
+      case 'normal':
+        return randn(shape, { mean: init.mean, std: init.std, dtype: drawn, device, generator });
+      case 'uniform':
+        return rand(shape, { lo: init.lo, up: init.up, dtype: drawn, device, generator });
+      case 'kaiming':
+        return spread(gainOf(init.nonLinearity) / Math.sqrt(fans(shape)[init.fan]), init.dist);
+      case 'xavier':
+        return spread(init.gain * Math.sqrt(2 / (fans(shape).in + fans(shape).out)), init.dist);
     }
     return init satisfies never;
   };

@@ -61,7 +61,8 @@ export class KvCache implements Cache {
   }
   /** Forgets tokens from `length` on. */
   truncate(length: number): void {
-    if (length < 0 || length > this.length) throw new ArgumentError(`KvCache: cannot truncate ${this.length} tokens to ${length}`);
+    if (length < 0 || length > this.length)
+      throw new ArgumentError(`KvCache: cannot truncate ${this.length} tokens to ${length}`);
     this.length = length;
   }
   reset(): void {
@@ -82,7 +83,8 @@ export class RotatingKvCache implements Cache {
   #v: Tensor | undefined;
   length = 0;
   constructor(window: number) {
-    if (!Number.isInteger(window) || window < 1) throw new ArgumentError(`RotatingKvCache: window ${window} is not a whole number from 1`);
+    if (!Number.isInteger(window) || window < 1)
+      throw new ArgumentError(`RotatingKvCache: window ${window} is not a whole number from 1`);
     this.window = window;
   }
   append(k: Tensor, v: Tensor): readonly [Tensor, Tensor] {
@@ -104,7 +106,10 @@ export class RotatingKvCache implements Cache {
       const kept = Math.min(this.window, held + t);
       const start = (this.length + t - kept) % this.window;
       const first = Math.min(kept, this.window - start);
-      for (const [buffer, whole] of [[kb, all[0]], [vb, all[1]]] as const) {
+      for (const [buffer, whole] of [
+        [kb, all[0]],
+        [vb, all[1]],
+      ] as const) {
         const from = whole.shape[2] - kept;
         buffer.narrow(2, start, first).assign(whole.narrow(2, from, first));
         if (kept > first) buffer.narrow(2, 0, kept - first).assign(whole.narrow(2, from + first, kept - first));
@@ -173,15 +178,25 @@ export class PagedKvCache {
   append(sequence: number, k: Tensor, v: Tensor): void {
     const table = this.#table(sequence);
     const [h, t, d] = k.shape;
-    if (h !== this.k.shape[1] || d !== this.k.shape[3]) throw new ShapeError(`PagedKvCache: ${formatShape(k.shape)} must be (${this.k.shape[1]}, time, ${this.k.shape[3]})`);
+    if (h !== this.k.shape[1] || d !== this.k.shape[3])
+      throw new ShapeError(
+        `PagedKvCache: ${formatShape(k.shape)} must be (${this.k.shape[1]}, time, ${this.k.shape[3]})`,
+      );
     let at = this.lengthOf(sequence);
     noGrad(() => {
       for (let done = 0; done < t; ) {
         if (at % this.pageRows === 0) table.push(this.#take());
         const page = table[Math.floor(at / this.pageRows)];
         const n = Math.min(t - done, this.pageRows - (at % this.pageRows));
-        for (const [pool, x] of [[this.k, k], [this.v, v]] as const) {
-          pool.narrow(0, page, 1).squeeze([0]).narrow(1, at % this.pageRows, n).assign(x.narrow(1, done, n));
+        for (const [pool, x] of [
+          [this.k, k],
+          [this.v, v],
+        ] as const) {
+          pool
+            .narrow(0, page, 1)
+            .squeeze([0])
+            .narrow(1, at % this.pageRows, n)
+            .assign(x.narrow(1, done, n));
         }
         done += n;
         at += n;
@@ -191,15 +206,26 @@ export class PagedKvCache {
   }
   #take(): number {
     const page = this.#free.pop();
-    if (page === undefined) throw new ArgumentError(`PagedKvCache: all ${this.k.shape[0]} pages are in use; close a sequence`);
+    if (page === undefined)
+      throw new ArgumentError(`PagedKvCache: all ${this.k.shape[0]} pages are in use; close a sequence`);
     return page;
   }
   /** Attention of (sequences, heads, time, dim) queries over everything each sequence holds. */
-  attend(q: Tensor, sequences: readonly number[], options: Omit<SdpaOptions, 'mask' | 'lengths' | 'layout'> = {}): Tensor {
+  attend(
+    q: Tensor,
+    sequences: readonly number[],
+    options: Omit<SdpaOptions, 'mask' | 'lengths' | 'layout'> = {},
+  ): Tensor {
     const tables = sequences.map((s) => this.#table(s));
     const width = Math.max(1, ...tables.map((t) => t.length));
-    const pages = tensor(Int32Array.from(tables.flatMap((t) => [...t, ...new Array<number>(width - t.length).fill(0)])), { shape: [tables.length, width], device: q.device });
-    const lengths = tensor(Int32Array.from(sequences, (s) => this.lengthOf(s)), { device: q.device });
+    const pages = tensor(
+      Int32Array.from(tables.flatMap((t) => [...t, ...new Array<number>(width - t.length).fill(0)])),
+      { shape: [tables.length, width], device: q.device },
+    );
+    const lengths = tensor(
+      Int32Array.from(sequences, (s) => this.lengthOf(s)),
+      { device: q.device },
+    );
     return q.sdpaPaged(this.k, this.v, pages, { ...options, lengths });
   }
 }

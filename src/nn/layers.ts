@@ -26,9 +26,17 @@ export interface LinearOptions {
   readonly bias?: boolean;
   readonly init?: Init;
 }
-export function linear(inputs: number, outputs: number, vb: VarBuilder, { bias = true, init = kaiming('normal') }: LinearOptions = {}): Linear {
+export function linear(
+  inputs: number,
+  outputs: number,
+  vb: VarBuilder,
+  { bias = true, init = kaiming('normal') }: LinearOptions = {},
+): Linear {
   const bound = 1 / Math.sqrt(inputs);
-  return new Linear(vb.get([outputs, inputs], 'weight', init), bias ? vb.get([outputs], 'bias', uniform(-bound, bound)) : undefined);
+  return new Linear(
+    vb.get([outputs, inputs], 'weight', init),
+    bias ? vb.get([outputs], 'bias', uniform(-bound, bound)) : undefined,
+  );
 }
 
 /** Rows of a table by number. */
@@ -42,7 +50,8 @@ export class Embedding extends Layer {
     return this.weight.embedding(ids);
   }
 }
-export const embedding = (entries: number, width: number, vb: VarBuilder, init: Init = normal()): Embedding => new Embedding(vb.get([entries, width], 'weight', init));
+export const embedding = (entries: number, width: number, vb: VarBuilder, init: Init = normal()): Embedding =>
+  new Embedding(vb.get([entries, width], 'weight', init));
 
 export interface ConvConfig {
   readonly stride?: number | readonly number[];
@@ -101,15 +110,27 @@ export class ConvTranspose2d extends Conv {
 }
 
 type ConvClass<T> = new (weight: Tensor, bias?: Tensor, config?: ConvTransposeConfig) => T;
-const convolution = <T>(Class: ConvClass<T>, rank: 1 | 2, transposed: boolean) =>
-  (inputs: number, outputs: number, kernel: number | readonly number[], vb: VarBuilder, config: ConvTransposeConfig & { readonly useBias?: boolean } = {}): T => {
+const convolution =
+  <T>(Class: ConvClass<T>, rank: 1 | 2, transposed: boolean) =>
+  (
+    inputs: number,
+    outputs: number,
+    kernel: number | readonly number[],
+    vb: VarBuilder,
+    config: ConvTransposeConfig & { readonly useBias?: boolean } = {},
+  ): T => {
     const { useBias = true, ...rest } = config;
     const space = typeof kernel === 'number' ? Array.from({ length: rank }, () => kernel) : [...kernel];
-    if (space.length !== rank) throw new ArgumentError(`convolution: ${space.length} kernel sizes for ${rank} dimensions`);
+    if (space.length !== rank)
+      throw new ArgumentError(`convolution: ${space.length} kernel sizes for ${rank} dimensions`);
     const groups = rest.groups ?? 1;
     const shape = transposed ? [inputs, outputs / groups, ...space] : [outputs, inputs / groups, ...space];
     const bound = 1 / Math.sqrt((inputs / groups) * space.reduce((a, b) => a * b, 1));
-    return new Class(vb.get(shape, 'weight', transposed ? uniform(-bound, bound) : kaiming('normal')), useBias ? vb.get([outputs], 'bias', uniform(-bound, bound)) : undefined, rest);
+    return new Class(
+      vb.get(shape, 'weight', transposed ? uniform(-bound, bound) : kaiming('normal')),
+      useBias ? vb.get([outputs], 'bias', uniform(-bound, bound)) : undefined,
+      rest,
+    );
   };
 export const conv1d = convolution(Conv1d, 1, false);
 export const conv2d = convolution(Conv2d, 2, false);
@@ -140,9 +161,17 @@ export class LayerNorm extends Layer {
     return this.bias ? y.add(this.bias) : y;
   }
 }
-export const layerNorm = (size: number, vb: VarBuilder, config: NormConfig & { readonly useBias?: boolean } = {}): LayerNorm => {
+export const layerNorm = (
+  size: number,
+  vb: VarBuilder,
+  config: NormConfig & { readonly useBias?: boolean } = {},
+): LayerNorm => {
   const affine = config.affine ?? true;
-  return new LayerNorm(affine ? vb.get([size], 'weight', ONE) : undefined, affine && (config.useBias ?? true) ? vb.get([size], 'bias', ZERO) : undefined, config);
+  return new LayerNorm(
+    affine ? vb.get([size], 'weight', ONE) : undefined,
+    affine && (config.useBias ?? true) ? vb.get([size], 'bias', ZERO) : undefined,
+    config,
+  );
 };
 
 export class RmsNorm extends Layer {
@@ -157,7 +186,8 @@ export class RmsNorm extends Layer {
     return x.rmsNorm(this.weight, { eps: this.eps });
   }
 }
-export const rmsNorm = (size: number, vb: VarBuilder, eps = 1e-5): RmsNorm => new RmsNorm(vb.get([size], 'weight', ONE), eps);
+export const rmsNorm = (size: number, vb: VarBuilder, eps = 1e-5): RmsNorm =>
+  new RmsNorm(vb.get([size], 'weight', ONE), eps);
 
 export class GroupNorm extends Layer {
   weight: Tensor;
@@ -205,7 +235,8 @@ export class BatchNorm extends Layer {
     return ['runningMean', 'runningVar'];
   }
   forward(x: Tensor): Tensor {
-    if (!this.training) return x.batchNorm(this.weight, this.bias, { eps: this.eps, mean: this.runningMean, var: this.runningVar });
+    if (!this.training)
+      return x.batchNorm(this.weight, this.bias, { eps: this.eps, mean: this.runningMean, var: this.runningVar });
     noGrad(() => {
       const rest = x.shape.map((_, i) => i).filter((i) => i !== 1);
       const wide = x.detach().cast(this.runningMean.dtype);
@@ -218,8 +249,11 @@ export class BatchNorm extends Layer {
 export const batchNorm = (channels: number, vb: VarBuilder, config: BatchNormConfig = {}): BatchNorm => {
   const affine = config.affine ?? true;
   return new BatchNorm(
-    vb.get([channels], 'running_mean', ZERO), vb.get([channels], 'running_var', ONE),
-    affine ? vb.get([channels], 'weight', ONE) : undefined, affine ? vb.get([channels], 'bias', ZERO) : undefined, config,
+    vb.get([channels], 'running_mean', ZERO),
+    vb.get([channels], 'running_var', ONE),
+    affine ? vb.get([channels], 'weight', ONE) : undefined,
+    affine ? vb.get([channels], 'bias', ZERO) : undefined,
+    config,
   );
 };
 
@@ -251,7 +285,8 @@ export class PReLU extends Layer {
     return x.prelu(this.weight);
   }
 }
-export const prelu = (channels: number | undefined, vb: VarBuilder): PReLU => new PReLU(vb.get([channels ?? 1], 'weight', constant(0.25)));
+export const prelu = (channels: number | undefined, vb: VarBuilder): PReLU =>
+  new PReLU(vb.get([channels ?? 1], 'weight', constant(0.25)));
 
 export class Identity extends Layer {
   forward(x: Tensor): Tensor {

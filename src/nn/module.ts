@@ -27,7 +27,15 @@ export abstract class Module {
   /** Every tensor field of this module and of modules in its fields, arrays included. */
   *#slots(prefix = ''): Generator<Slot> {
     const buffers = this.buffers();
-    for (const [key, value] of Object.entries(this)) yield* slotsOf(value, this as unknown as Record<string, unknown>, key, `${prefix}${key}`, buffers.includes(key), (m, p) => m.#slots(p));
+    for (const [key, value] of Object.entries(this))
+      yield* slotsOf(
+        value,
+        this as unknown as Record<string, unknown>,
+        key,
+        `${prefix}${key}`,
+        buffers.includes(key),
+        (m, p) => m.#slots(p),
+      );
   }
 
   /** Parameters and buffers by name. */
@@ -47,7 +55,8 @@ export abstract class Module {
     for (const [name, t] of this.stateDict()) {
       const source = from.get(name);
       if (!source) throw new ArgumentError(`loadStateDict: there is no ${JSON.stringify(name)}`);
-      if (!sameShape(source.shape, t.shape)) throw new ShapeError(`loadStateDict: ${name} is ${formatShape(t.shape)}, given ${formatShape(source.shape)}`);
+      if (!sameShape(source.shape, t.shape))
+        throw new ShapeError(`loadStateDict: ${name} is ${formatShape(t.shape)}, given ${formatShape(source.shape)}`);
       noGrad(() => t.assign(source.to(t.device).cast(t.dtype)));
     }
     return this;
@@ -67,11 +76,13 @@ export abstract class Module {
 
   /** Moves to a device or a dtype (floats only); parameters stay parameters. */
   to(device: Device | undefined, dtype?: DType): this {
-    return this.replace((t) => noGrad(() => {
-      const there = device ? t.to(device) : t;
-      const cast = dtype && isFloat(there.dtype) ? there.cast(dtype) : there;
-      return cast === t ? t : keep(cast).requireGrad(t.requiresGrad);
-    }));
+    return this.replace((t) =>
+      noGrad(() => {
+        const there = device ? t.to(device) : t;
+        const cast = dtype && isFloat(there.dtype) ? there.cast(dtype) : there;
+        return cast === t ? t : keep(cast).requireGrad(t.requiresGrad);
+      }),
+    );
   }
 
   train(on = true): this {
@@ -101,11 +112,18 @@ export abstract class Layer extends Module {
 }
 
 function* slotsOf(
-  value: unknown, owner: Record<string, unknown>, key: string, name: string, buffer: boolean, inner: (m: Module, prefix: string) => Generator<Slot>,
+  value: unknown,
+  owner: Record<string, unknown>,
+  key: string,
+  name: string,
+  buffer: boolean,
+  inner: (m: Module, prefix: string) => Generator<Slot>,
 ): Generator<Slot> {
   if (value instanceof Tensor) yield { name, owner, key, buffer };
   else if (value instanceof Module) yield* inner(value, `${name}.`);
-  else if (Array.isArray(value)) for (let i = 0; i < value.length; i++) yield* slotsOf(value[i], value as unknown as Record<string, unknown>, String(i), `${name}.${i}`, buffer, inner);
+  else if (Array.isArray(value))
+    for (let i = 0; i < value.length; i++)
+      yield* slotsOf(value[i], value as unknown as Record<string, unknown>, String(i), `${name}.${i}`, buffer, inner);
 }
 
 function eachModule(value: unknown, visit: (m: Module) => void): void {

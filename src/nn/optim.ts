@@ -69,7 +69,8 @@ export abstract class Optimizer {
     this.steps = steps;
     for (const [key, value] of from) {
       const p = this.params[Number(key.split('.')[0])];
-      if (!p) throw new ArgumentError(`${this.constructor.name}: the state ${JSON.stringify(key)} belongs to no parameter`);
+      if (!p)
+        throw new ArgumentError(`${this.constructor.name}: the state ${JSON.stringify(key)} belongs to no parameter`);
       this.#state.get(key)?.dispose();
       this.#state.set(key, keep(value.to(p.device).copy()));
     }
@@ -112,7 +113,12 @@ export class Adam extends Optimizer {
   readonly options: Required<Omit<AdamOptions, 'learningRate'>>;
   constructor(params: readonly Tensor[], options: AdamOptions = {}) {
     super(params, options.learningRate ?? 1e-3);
-    this.options = { beta1: options.beta1 ?? 0.9, beta2: options.beta2 ?? 0.999, eps: options.eps ?? 1e-8, weightDecay: options.weightDecay ?? this.defaultDecay() };
+    this.options = {
+      beta1: options.beta1 ?? 0.9,
+      beta2: options.beta2 ?? 0.999,
+      eps: options.eps ?? 1e-8,
+      weightDecay: options.weightDecay ?? this.defaultDecay(),
+    };
   }
   protected defaultDecay(): number {
     return 0;
@@ -159,7 +165,13 @@ export class RMSprop extends Optimizer {
     const g = weightDecay ? grad.add(p.affine(weightDecay, 0)) : grad;
     const v = this.keepState('v', i, this.state('v', i).emaSqr(g, alpha));
     if (momentum === 0) return p.adamStep(g, v, this.learningRate, eps);
-    const m = this.keepState('momentum', i, this.state('momentum', i).affine(momentum, 0).add(g.div(v.sqrt().affine(1, eps))));
+    const m = this.keepState(
+      'momentum',
+      i,
+      this.state('momentum', i)
+        .affine(momentum, 0)
+        .add(g.div(v.sqrt().affine(1, eps))),
+    );
     return p.sub(m.affine(this.learningRate, 0));
   }
 }

@@ -68,7 +68,10 @@ abstract class Rnn<S extends GruState> extends Module {
   }
   /** Hidden states as (batch, time, hidden). */
   statesToTensor(states: readonly S[]): Tensor {
-    return stack(states.map((s) => s.h), 1);
+    return stack(
+      states.map((s) => s.h),
+      1,
+    );
   }
   forward(x: Tensor): Tensor {
     return this.statesToTensor(this.seq(x));
@@ -100,13 +103,25 @@ export class GRU extends Rnn<GruState> {
   }
 }
 
-function weights(gates: number, inputs: number, hidden: number, vb: VarBuilder, { bias = true, layer = 0, reverse = false }: RnnOptions): [Tensor, Tensor, Tensor | undefined, Tensor | undefined, boolean] {
+function weights(
+  gates: number,
+  inputs: number,
+  hidden: number,
+  vb: VarBuilder,
+  { bias = true, layer = 0, reverse = false }: RnnOptions,
+): [Tensor, Tensor, Tensor | undefined, Tensor | undefined, boolean] {
   const init = uniform(-1 / Math.sqrt(hidden), 1 / Math.sqrt(hidden));
-  const get = (shape: Shape, name: string): Tensor => vb.get(shape, `${name}_l${layer}${reverse ? '_reverse' : ''}`, init);
+  const get = (shape: Shape, name: string): Tensor =>
+    vb.get(shape, `${name}_l${layer}${reverse ? '_reverse' : ''}`, init);
   return [
-    get([gates * hidden, inputs], 'weight_ih'), get([gates * hidden, hidden], 'weight_hh'),
-    bias ? get([gates * hidden], 'bias_ih') : undefined, bias ? get([gates * hidden], 'bias_hh') : undefined, reverse,
+    get([gates * hidden, inputs], 'weight_ih'),
+    get([gates * hidden, hidden], 'weight_hh'),
+    bias ? get([gates * hidden], 'bias_ih') : undefined,
+    bias ? get([gates * hidden], 'bias_hh') : undefined,
+    reverse,
   ];
 }
-export const lstm = (inputs: number, hidden: number, vb: VarBuilder, options: RnnOptions = {}): LSTM => new LSTM(...weights(4, inputs, hidden, vb, options));
-export const gru = (inputs: number, hidden: number, vb: VarBuilder, options: RnnOptions = {}): GRU => new GRU(...weights(3, inputs, hidden, vb, options));
+export const lstm = (inputs: number, hidden: number, vb: VarBuilder, options: RnnOptions = {}): LSTM =>
+  new LSTM(...weights(4, inputs, hidden, vb, options));
+export const gru = (inputs: number, hidden: number, vb: VarBuilder, options: RnnOptions = {}): GRU =>
+  new GRU(...weights(3, inputs, hidden, vb, options));

@@ -26,11 +26,13 @@ export class FlatParameters {
     this.master = keep(noGrad(() => flat[0].cat(flat.slice(1), 0)));
     this.#working = dtype === 'f32' ? this.master : keep(this.master.cast(dtype));
     let at = 0;
-    const places = new Map(params.map((p) => {
-      const place = [p, at] as const;
-      at += p.size;
-      return place;
-    }));
+    const places = new Map(
+      params.map((p) => {
+        const place = [p, at] as const;
+        at += p.size;
+        return place;
+      }),
+    );
     module.replace((t) => {
       const start = places.get(t);
       if (start === undefined) return t; // a buffer
@@ -60,7 +62,12 @@ export class FlatParameters {
 
 /** The norm of all gradients together, as a 0-d f32 tensor. */
 export const gradNorm = (grads: readonly Tensor[]): Tensor =>
-  noGrad(() => grads.map((g) => g.cast('f32').sqr().sum()).reduce((a, b) => a.add(b)).sqrt());
+  noGrad(() =>
+    grads
+      .map((g) => g.cast('f32').sqr().sum())
+      .reduce((a, b) => a.add(b))
+      .sqrt(),
+  );
 
 /** Gradients scaled down so that their joint norm is at most `max`; nothing is read back. */
 export function clipGradNorm(grads: readonly Tensor[], max: number): { grads: Tensor[]; norm: Tensor } {
@@ -111,7 +118,14 @@ export class GradScaler {
   readonly backoff: number;
   readonly interval: number;
   #good = 0;
-  constructor(options: { readonly scale?: number; readonly growth?: number; readonly backoff?: number; readonly interval?: number } = {}) {
+  constructor(
+    options: {
+      readonly scale?: number;
+      readonly growth?: number;
+      readonly backoff?: number;
+      readonly interval?: number;
+    } = {},
+  ) {
     this.scale = options.scale ?? 65536;
     this.growth = options.growth ?? 2;
     this.backoff = options.backoff ?? 0.5;
@@ -150,8 +164,18 @@ export function saveCheckpoint(path: string, parts: CheckpointParts, { step, ext
   const all = new Map<string, Tensor>();
   for (const [name, t] of parts.tensors) all.set(`model.${name}`, t);
   for (const [name, t] of parts.optimizer.stateDict()) all.set(`optimizer.${name}`, t);
-  const generators = Object.fromEntries(Object.entries(parts.generators ?? {}).map(([name, g]) => [name, [String(g.seed), String(g.offset)]]));
-  const metadata = { checkpoint: JSON.stringify({ step, extra, generators, optimizerSteps: parts.optimizer.steps, learningRate: parts.optimizer.learningRate }) };
+  const generators = Object.fromEntries(
+    Object.entries(parts.generators ?? {}).map(([name, g]) => [name, [String(g.seed), String(g.offset)]]),
+  );
+  const metadata = {
+    checkpoint: JSON.stringify({
+      step,
+      extra,
+      generators,
+      optimizerSteps: parts.optimizer.steps,
+      learningRate: parts.optimizer.learningRate,
+    }),
+  };
   saveTensors(path, all, { metadata });
 }
 
@@ -160,8 +184,13 @@ export function loadCheckpoint(path: string, parts: CheckpointParts, device?: De
   const text = file.metadata.get('checkpoint');
   file.close();
   if (text === undefined) throw new ArgumentError(`loadCheckpoint: ${path} is a safetensors file but no checkpoint`);
-  const { step, extra, generators, optimizerSteps, learningRate } = JSON.parse(text) as
-    { step: number; extra: Record<string, unknown>; generators: Record<string, [string, string]>; optimizerSteps: number; learningRate: number };
+  const { step, extra, generators, optimizerSteps, learningRate } = JSON.parse(text) as {
+    step: number;
+    extra: Record<string, unknown>;
+    generators: Record<string, [string, string]>;
+    optimizerSteps: number;
+    learningRate: number;
+  };
   const stored = loadTensors(path, device ? { device } : {});
   const state = new Map<string, Tensor>();
   for (const [name, t] of parts.tensors) {
@@ -174,7 +203,8 @@ export function loadCheckpoint(path: string, parts: CheckpointParts, device?: De
   parts.optimizer.learningRate = learningRate;
   for (const [name, g] of Object.entries(parts.generators ?? {})) {
     const [seed, offset] = generators[name] ?? [];
-    if (seed === undefined) throw new ArgumentError(`loadCheckpoint: ${path} has no random stream ${JSON.stringify(name)}`);
+    if (seed === undefined)
+      throw new ArgumentError(`loadCheckpoint: ${path} has no random stream ${JSON.stringify(name)}`);
     g.seed = BigInt(seed);
     g.offset = BigInt(offset);
   }

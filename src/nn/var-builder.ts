@@ -29,10 +29,12 @@ export class VarMap implements VarSource {
   get(name: string, shape: Shape | undefined, init: Init, options: VarOptions): Tensor {
     const known = this.#vars.get(name);
     if (known) {
-      if (shape && !sameShape(shape, known.shape)) throw new ShapeError(`VarMap: ${name} is ${formatShape(known.shape)}, asked for as ${formatShape(shape)}`);
+      if (shape && !sameShape(shape, known.shape))
+        throw new ShapeError(`VarMap: ${name} is ${formatShape(known.shape)}, asked for as ${formatShape(shape)}`);
       return known;
     }
-    if (!shape) throw new ArgumentError(`VarMap: there is no ${JSON.stringify(name)}, and without a shape none can be made`);
+    if (!shape)
+      throw new ArgumentError(`VarMap: there is no ${JSON.stringify(name)}, and without a shape none can be made`);
     const made = keep(initialise(init, shape, options)).requireGrad();
     this.#vars.set(name, made);
     return made;
@@ -99,10 +101,13 @@ const fromFiles = (files: readonly TensorFile[]): VarSource => {
 function missing(name: string, known: readonly string[]): ArgumentError {
   const last = name.split('.').pop() as string;
   const near = known.filter((k) => k.endsWith(last)).slice(0, 4);
-  return new ArgumentError(`VarBuilder: there is no tensor ${JSON.stringify(name)} among ${known.length}${near.length ? `; similar names: ${near.join(', ')}` : ''}`);
+  return new ArgumentError(
+    `VarBuilder: there is no tensor ${JSON.stringify(name)} among ${known.length}${near.length ? `; similar names: ${near.join(', ')}` : ''}`,
+  );
 }
 function checked(name: string, t: Tensor, shape: Shape | undefined): Tensor {
-  if (shape && !sameShape(shape, t.shape)) throw new ShapeError(`VarBuilder: ${name} is ${formatShape(t.shape)}, asked for as ${formatShape(shape)}`);
+  if (shape && !sameShape(shape, t.shape))
+    throw new ShapeError(`VarBuilder: ${name} is ${formatShape(t.shape)}, asked for as ${formatShape(shape)}`);
   return t;
 }
 
@@ -128,7 +133,12 @@ export class VarBuilder {
   readonly device: Device;
   readonly generator: Generator | undefined;
 
-  constructor(source: VarSource, options: BuilderOptions = {}, path: readonly string[] = [], rename: (name: string) => string = (n) => n) {
+  constructor(
+    source: VarSource,
+    options: BuilderOptions = {},
+    path: readonly string[] = [],
+    rename: (name: string) => string = (n) => n,
+  ) {
     this.#source = source;
     this.#path = path;
     this.#rename = rename;
@@ -150,11 +160,23 @@ export class VarBuilder {
   }
   /** Zeros of every shape asked for. */
   static zeros(options: BuilderOptions = {}): VarBuilder {
-    return new VarBuilder({ has: () => true, get: (_name, shape, _init, o) => initialise(ZERO, shape ?? [], o) }, options);
+    return new VarBuilder(
+      { has: () => true, get: (_name, shape, _init, o) => initialise(ZERO, shape ?? [], o) },
+      options,
+    );
   }
 
-  #with(change: { path?: readonly string[]; dtype?: DType; device?: Device; rename?: (name: string) => string }): VarBuilder {
-    const options = { dtype: change.dtype ?? this.dtype, device: change.device ?? this.device, generator: this.generator };
+  #with(change: {
+    path?: readonly string[];
+    dtype?: DType;
+    device?: Device;
+    rename?: (name: string) => string;
+  }): VarBuilder {
+    const options = {
+      dtype: change.dtype ?? this.dtype,
+      device: change.device ?? this.device,
+      generator: this.generator,
+    };
     return new VarBuilder(this.#source, options, change.path ?? this.#path, change.rename ?? this.#rename);
   }
   /** The same builder inside `name`; several names at once are joined by dots. */
@@ -191,7 +213,10 @@ export class VarBuilder {
   shard(name: string, { dim, rank, worldSize }: Shard): Tensor {
     const whole = this.get(undefined, name);
     const n = whole.shape[dim];
-    if (n % worldSize !== 0) throw new ShapeError(`shard: dimension ${dim} of ${name} ${formatShape(whole.shape)} does not divide into ${worldSize} parts`);
+    if (n % worldSize !== 0)
+      throw new ShapeError(
+        `shard: dimension ${dim} of ${name} ${formatShape(whole.shape)} does not divide into ${worldSize} parts`,
+      );
     const part = keep(whole.narrow(dim, (n / worldSize) * rank, n / worldSize).copy());
     whole.dispose();
     return part;

@@ -4,7 +4,16 @@ import { ArgumentError, ShapeError } from '../base/errors.js';
 import type { Layout } from '../base/layout.js';
 import { formatShape, normalizeDim, type Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
-import { type AssembleRow, type Call, type GradContext, type Grads, type Params, type Piece, rows, type Sig } from './op.js';
+import {
+  type AssembleRow,
+  type Call,
+  type GradContext,
+  type Grads,
+  type Params,
+  type Piece,
+  rows,
+  type Sig,
+} from './op.js';
 
 type Assemble<A extends readonly unknown[], P extends Params> = Omit<AssembleRow<P>, 'name' | 'args'> & {
   readonly args: (x: Tensor, ...rest: A) => Call<P>;
@@ -20,12 +29,17 @@ export const assembleOps = rows({
   cat: assemble({
     formula: 'tensors one after another along dim',
     args: (x: Tensor, others: readonly Tensor[] | Tensor, dim: number): Call<{ dim: number }> => ({
-      inputs: [x, ...(Array.isArray(others) ? others : [others as Tensor])], params: { dim: normalizeDim('cat', dim, x.rank) },
+      inputs: [x, ...(Array.isArray(others) ? others : [others as Tensor])],
+      params: { dim: normalizeDim('cat', dim, x.rank) },
     }),
     infer: (inputs: readonly Sig[], { dim }: { dim: number }): readonly Sig[] => {
       const first = inputs[0];
       for (const t of inputs) {
-        if (t.dtype !== first.dtype || t.shape.length !== first.shape.length || t.shape.some((d, i) => i !== dim && d !== first.shape[i])) {
+        if (
+          t.dtype !== first.dtype ||
+          t.shape.length !== first.shape.length ||
+          t.shape.some((d, i) => i !== dim && d !== first.shape[i])
+        ) {
           throw new ShapeError(
             `cat: ${formatShape(t.shape)} ${t.dtype} does not fit ${formatShape(first.shape)} ${first.dtype}: dtypes and all dimensions but ${dim} must be equal`,
           );
@@ -47,7 +61,14 @@ export const assembleOps = rows({
       { inputs: [{ shape: [2, 3] }, { shape: [2, 1] }, { shape: [2, 4] }], params: { dim: 1 } },
       { inputs: [{ shape: [2, 3] }, { shape: [0, 3] }, { shape: [1, 3] }], params: { dim: 0 } },
     ],
-    errors: () => [{ inputs: [{ shape: [2, 3] }, { shape: [3, 3] }], params: { dim: 1 }, code: 'E_SHAPE', says: /cat: \[3, 3\] \w+ does not fit \[2, 3\]/ }],
+    errors: () => [
+      {
+        inputs: [{ shape: [2, 3] }, { shape: [3, 3] }],
+        params: { dim: 1 },
+        code: 'E_SHAPE',
+        says: /cat: \[3, 3\] \w+ does not fit \[2, 3\]/,
+      },
+    ],
     grad: ({ inputs, grad, params: { dim } }: GradContext<{ dim: number }>): Grads => {
       let at = 0;
       return inputs.map((t) => grad.narrow(dim, (at += t.shape[dim]) - t.shape[dim], t.shape[dim]));
@@ -55,43 +76,75 @@ export const assembleOps = rows({
   }),
   place: assemble({
     formula: 'x at `starts`, every `steps`, in a tensor of `shape` filled with `value`',
-    args: (x: Tensor, shape: Shape, starts: readonly number[], steps?: readonly number[], value: number = 0): Call<PlaceParams> => ({
-      inputs: [x], params: { shape, starts, steps: steps ?? shape.map(() => 1), value },
+    args: (
+      x: Tensor,
+      shape: Shape,
+      starts: readonly number[],
+      steps?: readonly number[],
+      value: number = 0,
+    ): Call<PlaceParams> => ({
+      inputs: [x],
+      params: { shape, starts, steps: steps ?? shape.map(() => 1), value },
     }),
     infer: ([x]: readonly Sig[], { shape, starts, steps }: PlaceParams): readonly Sig[] => {
-      const fits = shape.length === x.shape.length && shape.every((d, i) => x.shape[i] === 0 || (starts[i] >= 0 && starts[i] + (x.shape[i] - 1) * steps[i] < d));
-      if (!fits) throw new ShapeError(`place: ${formatShape(x.shape)} at ${formatShape(starts)} every ${formatShape(steps)} does not lie within ${formatShape(shape)}`);
+      const fits =
+        shape.length === x.shape.length &&
+        shape.every((d, i) => x.shape[i] === 0 || (starts[i] >= 0 && starts[i] + (x.shape[i] - 1) * steps[i] < d));
+      if (!fits)
+        throw new ShapeError(
+          `place: ${formatShape(x.shape)} at ${formatShape(starts)} every ${formatShape(steps)} does not lie within ${formatShape(shape)}`,
+        );
       return [{ shape, dtype: x.dtype }];
     },
     fill: ({ value }: PlaceParams): number => value,
     pieces: ([x]: readonly Sig[], { starts, steps }: PlaceParams): readonly Piece[] => [
       { input: 0, into: (l: Layout): Layout => x.shape.reduce((a, n, i) => a.slice(i, starts[i], n, steps[i]), l) },
     ],
-    samples: () => [{ inputs: [{ shape: [2, 3] }], params: { shape: [5, 7], starts: [1, 0], steps: [2, 3], value: 0 } }],
-    errors: () => [{ inputs: [{ shape: [4] }], params: { shape: [5], starts: [2], steps: [1], value: 0 }, code: 'E_SHAPE', says: /place: \[4\] at \[2\]/ }],
+    samples: () => [
+      { inputs: [{ shape: [2, 3] }], params: { shape: [5, 7], starts: [1, 0], steps: [2, 3], value: 0 } },
+    ],
+    errors: () => [
+      {
+        inputs: [{ shape: [4] }],
+        params: { shape: [5], starts: [2], steps: [1], value: 0 },
+        code: 'E_SHAPE',
+        says: /place: \[4\] at \[2\]/,
+      },
+    ],
     grad: ({ x, grad, params: { starts, steps } }: GradContext<PlaceParams>): Grads => [
-      x.shape.reduce((g, n, i) => g.slice(i, starts[i], n === 0 ? starts[i] : starts[i] + (n - 1) * steps[i] + 1, steps[i]), grad),
+      x.shape.reduce(
+        (g, n, i) => g.slice(i, starts[i], n === 0 ? starts[i] : starts[i] + (n - 1) * steps[i] + 1, steps[i]),
+        grad,
+      ),
     ],
   }),
   repeat: assemble({
     formula: 'x tiled `repeats` times along each dimension; missing leading ones count as 1',
     args: (x: Tensor, repeats: readonly number[]): Call<{ repeats: number[] }> => {
       const rank = Math.max(x.rank, repeats.length);
-      if (repeats.some((r) => !Number.isInteger(r) || r < 0)) throw new ArgumentError(`repeat: ${formatShape(repeats)} holds no counts from 0`);
+      if (repeats.some((r) => !Number.isInteger(r) || r < 0))
+        throw new ArgumentError(`repeat: ${formatShape(repeats)} holds no counts from 0`);
       const wide = x.rank < rank ? x.reshape([...new Array<number>(rank - x.rank).fill(1), ...x.shape]) : x;
       return { inputs: [wide], params: { repeats: [...new Array<number>(rank - repeats.length).fill(1), ...repeats] } };
     },
-    infer: ([x]: readonly Sig[], { repeats }: { repeats: number[] }): readonly Sig[] => [{ shape: x.shape.map((d, i) => d * repeats[i]), dtype: x.dtype }],
+    infer: ([x]: readonly Sig[], { repeats }: { repeats: number[] }): readonly Sig[] => [
+      { shape: x.shape.map((d, i) => d * repeats[i]), dtype: x.dtype },
+    ],
     // One copy: x seen as [1, d0, 1, d1, ...] broadcast onto the result seen as [r0, d0, r1, d1, ...].
     pieces: ([x]: readonly Sig[], { repeats }: { repeats: number[] }): readonly Piece[] => {
       const split = x.shape.flatMap((d, i) => [repeats[i], d]);
-      return [{
-        input: 0,
-        from: (l: Layout): Layout => x.shape.reduce((a, _, i) => a.unsqueeze(2 * i), l).broadcastTo('repeat', split),
-        into: (l: Layout): Layout => l.reshape(split) as Layout,
-      }];
+      return [
+        {
+          input: 0,
+          from: (l: Layout): Layout => x.shape.reduce((a, _, i) => a.unsqueeze(2 * i), l).broadcastTo('repeat', split),
+          into: (l: Layout): Layout => l.reshape(split) as Layout,
+        },
+      ];
     },
-    samples: () => [{ inputs: [{ shape: [2, 3] }], params: { repeats: [2, 3] } }, { inputs: [{ shape: [2, 3] }], params: { repeats: [1, 0] } }],
+    samples: () => [
+      { inputs: [{ shape: [2, 3] }], params: { repeats: [2, 3] } },
+      { inputs: [{ shape: [2, 3] }], params: { repeats: [1, 0] } },
+    ],
     errors: () => [],
     grad: ({ x, grad, params: { repeats } }: GradContext<{ repeats: number[] }>): Grads => [
       grad.reshape(x.shape.flatMap((d, i) => [repeats[i], d])).sum(x.shape.map((_, i) => 2 * i)),
@@ -108,12 +161,22 @@ export const assembleOps = rows({
     infer: ([x]: readonly Sig[]): readonly Sig[] => [x],
     pieces: ([x]: readonly Sig[], { shift, dim }: { shift: number; dim: number }): readonly Piece[] => {
       const n = x.shape[dim];
-      return [[0, n - shift, shift], [n - shift, shift, 0]].map(([start, length, to]) => ({
-        input: 0, from: (l: Layout): Layout => l.slice(dim, start, length), into: (l: Layout): Layout => l.slice(dim, to, length),
+      return [
+        [0, n - shift, shift],
+        [n - shift, shift, 0],
+      ].map(([start, length, to]) => ({
+        input: 0,
+        from: (l: Layout): Layout => l.slice(dim, start, length),
+        into: (l: Layout): Layout => l.slice(dim, to, length),
       }));
     },
-    samples: () => [{ inputs: [{ shape: [3, 5] }], params: { shift: 2, dim: 1 } }, { inputs: [{ shape: [3, 5] }], params: { shift: 0, dim: 0 } }],
+    samples: () => [
+      { inputs: [{ shape: [3, 5] }], params: { shift: 2, dim: 1 } },
+      { inputs: [{ shape: [3, 5] }], params: { shift: 0, dim: 0 } },
+    ],
     errors: () => [],
-    grad: ({ grad, params: { shift, dim } }: GradContext<{ shift: number; dim: number }>): Grads => [grad.roll(-shift, dim)],
+    grad: ({ grad, params: { shift, dim } }: GradContext<{ shift: number; dim: number }>): Grads => [
+      grad.roll(-shift, dim),
+    ],
   }),
 });

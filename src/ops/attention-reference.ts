@@ -34,12 +34,19 @@ export interface Sizes {
   readonly dim: number;
 }
 export const sizesOf = (shape: Shape, layout: SdpaParams['layout']): Sizes =>
-  layout === 'bhtd' ? { batch: shape[0], heads: shape[1], rows: shape[2], dim: shape[3] } : { batch: shape[0], heads: shape[2], rows: shape[1], dim: shape[3] };
+  layout === 'bhtd'
+    ? { batch: shape[0], heads: shape[1], rows: shape[2], dim: shape[3] }
+    : { batch: shape[0], heads: shape[2], rows: shape[1], dim: shape[3] };
 export const shapeOf = ({ batch, heads, rows, dim }: Sizes, layout: SdpaParams['layout']): number[] =>
   layout === 'bhtd' ? [batch, heads, rows, dim] : [batch, rows, heads, dim];
 
 /** Sequences of a call: how many, and the longest of queries and keys. */
-export function extent(q: Sig, k: Sig, p: SdpaParams, extra: { readonly [K in Extra]?: Sig }): { batch: number; tq: number; tk: number } {
+export function extent(
+  q: Sig,
+  k: Sig,
+  p: SdpaParams,
+  extra: { readonly [K in Extra]?: Sig },
+): { batch: number; tq: number; tk: number } {
   const [qs, ks] = [sizesOf(q.shape, p.layout), sizesOf(k.shape, p.layout)];
   if (extra.qStarts) return { batch: extra.qStarts.shape[0] - 1, tq: p.longest[0], tk: p.longest[1] };
   if (extra.pages) return { batch: qs.batch, tq: qs.rows, tk: extra.pages.shape[1] * ks.rows };
@@ -55,19 +62,32 @@ interface Sequence {
 
 /** Calls visit for every query with the offsets of its rows and of the keys it sees. */
 export function eachQuery(
-  inputs: readonly RefTensor[], p: SdpaParams,
-  visit: (at: { q: number; lse: number; head: number; seen: { k: number; logit: (product: number) => number }[] }) => void,
+  inputs: readonly RefTensor[],
+  p: SdpaParams,
+  visit: (at: {
+    q: number;
+    lse: number;
+    head: number;
+    seen: { k: number; logit: (product: number) => number }[];
+  }) => void,
 ): void {
   const [q, k, , ...rest] = inputs;
   const extra = extrasOf(rest, p.extras);
   const [qs, ks] = [sizesOf(q.shape, p.layout), sizesOf(k.shape, p.layout)];
   const { batch } = extent(q, k, p, extra);
   const ints = (t: RefTensor | undefined): number[] | undefined => t?.data.map(Number);
-  const [qStarts, kStarts, lengths, pages] = [ints(extra.qStarts), ints(extra.kStarts), ints(extra.lengths), ints(extra.pages)];
-  const place = (s: Sizes, b: number, h: number, i: number): number => (p.layout === 'bhtd' ? (b * s.heads + h) * s.rows + i : (b * s.rows + i) * s.heads + h) * s.dim;
+  const [qStarts, kStarts, lengths, pages] = [
+    ints(extra.qStarts),
+    ints(extra.kStarts),
+    ints(extra.lengths),
+    ints(extra.pages),
+  ];
+  const place = (s: Sizes, b: number, h: number, i: number): number =>
+    (p.layout === 'bhtd' ? (b * s.heads + h) * s.rows + i : (b * s.rows + i) * s.heads + h) * s.dim;
   const sequence = (b: number): Sequence =>
-    qStarts && kStarts ? { qRow: qStarts[b], nq: qStarts[b + 1] - qStarts[b], kRow: kStarts[b], nk: kStarts[b + 1] - kStarts[b] }
-    : { qRow: 0, kRow: 0, nq: qs.rows, nk: lengths ? lengths[b] : ks.rows };
+    qStarts && kStarts
+      ? { qRow: qStarts[b], nq: qStarts[b + 1] - qStarts[b], kRow: kStarts[b], nk: kStarts[b + 1] - kStarts[b] }
+      : { qRow: 0, kRow: 0, nq: qs.rows, nk: lengths ? lengths[b] : ks.rows };
   for (let b = 0; b < batch; b++) {
     const s = sequence(b);
     const offset = s.nk - s.nq;
@@ -85,10 +105,21 @@ export function eachQuery(
           const added = extra.mask && !isBool ? numbers(extra.mask)[m] : 0;
           if ((isBool && Number(extra.mask?.data[m]) === 0) || added === -Infinity) continue;
           const bias = added - (extra.slopes ? numbers(extra.slopes)[h] * Math.abs(x - j) : 0);
-          const row = pages && extra.pages ? place(ks, pages[b * extra.pages.shape[1] + Math.floor(j / ks.rows)], kvHead, j % ks.rows) : place(ks, entry, kvHead, s.kRow + j);
-          seen.push({ k: row, logit: (z) => (p.softcap === 0 ? z * p.scale : p.softcap * Math.tanh((z * p.scale) / p.softcap)) + bias });
+          const row =
+            pages && extra.pages
+              ? place(ks, pages[b * extra.pages.shape[1] + Math.floor(j / ks.rows)], kvHead, j % ks.rows)
+              : place(ks, entry, kvHead, s.kRow + j);
+          seen.push({
+            k: row,
+            logit: (z) => (p.softcap === 0 ? z * p.scale : p.softcap * Math.tanh((z * p.scale) / p.softcap)) + bias,
+          });
         }
-        visit({ q: place(qs, entry, h, s.qRow + i), lse: (entry * qs.heads + h) * qs.rows + s.qRow + i, head: h, seen });
+        visit({
+          q: place(qs, entry, h, s.qRow + i),
+          lse: (entry * qs.heads + h) * qs.rows + s.qRow + i,
+          head: h,
+          seen,
+        });
       }
     }
   }
@@ -113,7 +144,8 @@ export function referenceForward(inputs: readonly RefTensor[], [out, lse]: reado
     const weights = logits.map((l) => Math.exp(l - top));
     const sum = weights.reduce((a, b) => a + b, sinks ? Math.exp(sink - top) : 0);
     lse.data[at.lse] = sum > 0 ? top + Math.log(sum) : -Infinity;
-    for (let d = 0; d < dim; d++) out.data[at.q + d] = sum > 0 ? at.seen.reduce((a, s, n) => a + weights[n] * v[s.k + d], 0) / sum : 0;
+    for (let d = 0; d < dim; d++)
+      out.data[at.q + d] = sum > 0 ? at.seen.reduce((a, s, n) => a + weights[n] * v[s.k + d], 0) / sum : 0;
   });
 }
 
@@ -138,25 +170,46 @@ export function referenceBackward(inputs: readonly RefTensor[], outputs: readonl
 }
 
 /** out times dout over the head dimension, as (batch, heads, rows). */
-export function referenceDelta([out, dout]: readonly RefTensor[], [delta]: readonly RefTensor[], layout: SdpaParams['layout']): void {
+export function referenceDelta(
+  [out, dout]: readonly RefTensor[],
+  [delta]: readonly RefTensor[],
+  layout: SdpaParams['layout'],
+): void {
   const { batch, heads, rows, dim } = sizesOf(out.shape, layout);
   const [a, b] = [numbers(out), numbers(dout)];
-  for (let n = 0, to = 0; n < batch; n++) for (let h = 0; h < heads; h++) for (let i = 0; i < rows; i++) {
-    const at = (layout === 'bhtd' ? (n * heads + h) * rows + i : (n * rows + i) * heads + h) * dim;
-    delta.data[to++] = product(a, at, b, at, dim);
-  }
+  for (let n = 0, to = 0; n < batch; n++)
+    for (let h = 0; h < heads; h++)
+      for (let i = 0; i < rows; i++) {
+        const at = (layout === 'bhtd' ? (n * heads + h) * rows + i : (n * rows + i) * heads + h) * dim;
+        delta.data[to++] = product(a, at, b, at, dim);
+      }
 }
 
 /** Checks shapes of a call and answers its sizes. */
 export function checkCall(op: string, q: Sig, k: Sig, v: Sig, p: SdpaParams): { q: Sizes; k: Sizes } {
-  for (const [name, t] of [['q', q], ['k', k], ['v', v]] as const) {
-    if (t.shape.length !== 4) throw new ShapeError(`${op}: ${name} ${formatShape(t.shape)} has rank ${t.shape.length}; it takes rank 4: ${p.layout === 'bhtd' ? '(batch, heads, time, dim)' : '(batch, time, heads, dim)'}`);
+  for (const [name, t] of [
+    ['q', q],
+    ['k', k],
+    ['v', v],
+  ] as const) {
+    if (t.shape.length !== 4)
+      throw new ShapeError(
+        `${op}: ${name} ${formatShape(t.shape)} has rank ${t.shape.length}; it takes rank 4: ${p.layout === 'bhtd' ? '(batch, heads, time, dim)' : '(batch, time, heads, dim)'}`,
+      );
   }
   const [qs, ks, vs] = [sizesOf(q.shape, p.layout), sizesOf(k.shape, p.layout), sizesOf(v.shape, p.layout)];
-  if (formatShape(k.shape) !== formatShape(v.shape)) throw new ShapeError(`${op}: keys ${formatShape(k.shape)} and values ${formatShape(v.shape)} must have one shape`);
-  if (qs.dim !== ks.dim || vs.dim < 1) throw new ShapeError(`${op}: queries ${formatShape(q.shape)} and keys ${formatShape(k.shape)} must have one head dimension`);
+  if (formatShape(k.shape) !== formatShape(v.shape))
+    throw new ShapeError(`${op}: keys ${formatShape(k.shape)} and values ${formatShape(v.shape)} must have one shape`);
+  if (qs.dim !== ks.dim || vs.dim < 1)
+    throw new ShapeError(
+      `${op}: queries ${formatShape(q.shape)} and keys ${formatShape(k.shape)} must have one head dimension`,
+    );
   if (qs.dim > 256) throw new ShapeError(`${op}: head dimension ${qs.dim} is beyond 256`);
-  if (ks.heads < 1 || qs.heads % ks.heads !== 0) throw new ShapeError(`${op}: ${qs.heads} query heads do not divide into groups over ${ks.heads} key heads`);
-  if (!p.extras.includes('pages') && qs.batch !== ks.batch) throw new ShapeError(`${op}: queries ${formatShape(q.shape)} and keys ${formatShape(k.shape)} must have one batch size`);
+  if (ks.heads < 1 || qs.heads % ks.heads !== 0)
+    throw new ShapeError(`${op}: ${qs.heads} query heads do not divide into groups over ${ks.heads} key heads`);
+  if (!p.extras.includes('pages') && qs.batch !== ks.batch)
+    throw new ShapeError(
+      `${op}: queries ${formatShape(q.shape)} and keys ${formatShape(k.shape)} must have one batch size`,
+    );
   return { q: qs, k: ks };
 }

@@ -4,11 +4,31 @@ import { ArgumentError, DTypeError, GradError, ShapeError } from '../base/errors
 import { formatShape, sameShape, type Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
 import {
-  checkCall, EXTRAS, type Extra, extent, extrasOf, referenceBackward, referenceDelta, referenceForward, type SdpaParams, shapeOf, sizesOf,
+  checkCall,
+  EXTRAS,
+  type Extra,
+  extent,
+  extrasOf,
+  referenceBackward,
+  referenceDelta,
+  referenceForward,
+  type SdpaParams,
+  shapeOf,
+  sizesOf,
 } from './attention-reference.js';
 import { composite, type Kernel, kernel, requireOptions } from './kernel-row.js';
 import {
-  rows, type Call, type CompositeErrorSample, type CompositeSample, type ErrorSample, type GradContext, type Grads, type InputSpec, type RefTensor, type Sample, type Sig,
+  rows,
+  type Call,
+  type CompositeErrorSample,
+  type CompositeSample,
+  type ErrorSample,
+  type GradContext,
+  type Grads,
+  type InputSpec,
+  type RefTensor,
+  type Sample,
+  type Sig,
 } from './op.js';
 
 export interface SdpaOptions {
@@ -53,12 +73,19 @@ const many = <A extends readonly unknown[]>(row: Kernel<A, SdpaParams>): Many<A>
 const wideOf = (d: DType): DType => (d === 'f64' ? 'f64' : 'f32');
 
 function bounds(o: Pick<SdpaOptions, 'causal' | 'window'>): { left: number; right: number } {
-  const [left, right] = o.window === undefined ? [-1, -1] : typeof o.window === 'number' ? [o.window, o.window] : o.window;
-  for (const n of [left, right]) if (!Number.isInteger(n) || n < -1) throw new ArgumentError(`sdpa: window ${n} is not a whole number from -1`);
+  const [left, right] =
+    o.window === undefined ? [-1, -1] : typeof o.window === 'number' ? [o.window, o.window] : o.window;
+  for (const n of [left, right])
+    if (!Number.isInteger(n) || n < -1) throw new ArgumentError(`sdpa: window ${n} is not a whole number from -1`);
   return { left, right: o.causal ? 0 : right };
 }
 
-function paramsOf(q: Tensor, o: SdpaOptions, extras: readonly Extra[], longest: readonly [number, number] = [0, 0]): SdpaParams {
+function paramsOf(
+  q: Tensor,
+  o: SdpaOptions,
+  extras: readonly Extra[],
+  longest: readonly [number, number] = [0, 0],
+): SdpaParams {
   const scale = o.scale ?? 1 / Math.sqrt(q.shape[q.rank - 1]);
   return { layout: o.layout ?? 'bhtd', scale, softcap: o.softcap ?? 0, ...bounds(o), extras, longest };
 }
@@ -69,17 +96,26 @@ function gather(given: { readonly [K in Extra]?: Tensor }): { extras: Extra[]; t
   return { extras, tensors: extras.map((name) => given[name] as Tensor) };
 }
 
-function infer(op: string, inputs: readonly Sig[], p: SdpaParams, rest: readonly Sig[]): { out: Sig; lse: Sig; k: Sig } {
+function infer(
+  op: string,
+  inputs: readonly Sig[],
+  p: SdpaParams,
+  rest: readonly Sig[],
+): { out: Sig; lse: Sig; k: Sig } {
   const [q, k, v] = inputs;
   const { q: qs } = checkCall(op, q, k, v, p);
-  if (k.dtype !== q.dtype || v.dtype !== q.dtype) throw new DTypeError(`${op}: operands are ${q.dtype}, ${k.dtype}, ${v.dtype}; they must have one dtype`);
-  if (!Number.isFinite(p.scale) || !(p.softcap >= 0)) throw new ArgumentError(`${op}: scale ${p.scale} must be finite and softcap ${p.softcap} not negative`);
+  if (k.dtype !== q.dtype || v.dtype !== q.dtype)
+    throw new DTypeError(`${op}: operands are ${q.dtype}, ${k.dtype}, ${v.dtype}; they must have one dtype`);
+  if (!Number.isFinite(p.scale) || !(p.softcap >= 0))
+    throw new ArgumentError(`${op}: scale ${p.scale} must be finite and softcap ${p.softcap} not negative`);
   const extra = extrasOf(rest, p.extras);
   const { batch, tq, tk } = extent(q, k, p, extra);
   const want = (name: Extra, shape: readonly number[], dtypes: readonly DType[]): void => {
     const t = extra[name];
-    if (t && !sameShape(t.shape, shape)) throw new ShapeError(`${op}: ${name} ${formatShape(t.shape)} must be ${formatShape(shape)}`);
-    if (t && !dtypes.includes(t.dtype)) throw new DTypeError(`${op}: ${name} is ${t.dtype}; it must be ${dtypes.join(' or ')}`);
+    if (t && !sameShape(t.shape, shape))
+      throw new ShapeError(`${op}: ${name} ${formatShape(t.shape)} must be ${formatShape(shape)}`);
+    if (t && !dtypes.includes(t.dtype))
+      throw new DTypeError(`${op}: ${name} is ${t.dtype}; it must be ${dtypes.join(' or ')}`);
   };
   want('mask', [batch, qs.heads, tq, tk], ['u8', q.dtype]);
   want('slopes', [qs.heads], ['f32']);
@@ -98,7 +134,12 @@ const turned = (t: Tensor, p: SdpaParams): Tensor => (p.layout === 'bhtd' ? t : 
 /** Key heads repeated for their query heads, and summed back. */
 const spread = (t: Tensor, heads: number): Tensor => {
   const [b, h, n, d] = t.shape;
-  return h === heads ? t : t.unsqueeze(2).broadcastTo([b, h, heads / h, n, d]).reshape([b, heads, n, d]);
+  return h === heads
+    ? t
+    : t
+        .unsqueeze(2)
+        .broadcastTo([b, h, heads / h, n, d])
+        .reshape([b, heads, n, d]);
 };
 const gathered = (t: Tensor, heads: number): Tensor => {
   const [b, h, n, d] = t.shape;
@@ -115,14 +156,22 @@ interface Composed {
   readonly bend: Tensor | undefined;
   readonly distance: Tensor;
 }
-function composed(inputs: readonly Tensor[], lse: Tensor, extra: { readonly [K in Extra]?: Tensor }, p: SdpaParams): Composed {
+function composed(
+  inputs: readonly Tensor[],
+  lse: Tensor,
+  extra: { readonly [K in Extra]?: Tensor },
+  p: SdpaParams,
+): Composed {
   const wide = wideOf(inputs[0].dtype);
   const q = turned(inputs[0], p).cast(wide);
   const heads = q.shape[1];
   const [k, v] = [inputs[1], inputs[2]].map((t) => spread(turned(t, p).cast(wide), heads));
   const [tq, tk] = [q.shape[2], k.shape[2]];
   const key = q.newArange(tk, 'i32');
-  const query = q.newArange(tq, 'i32').affine(1, tk - tq).unsqueeze(1);
+  const query = q
+    .newArange(tq, 'i32')
+    .affine(1, tk - tq)
+    .unsqueeze(1);
   const distance = query.sub(key);
   let z = q.matmul(k.t()).affine(p.scale, 0);
   let slope: Tensor | number = p.scale;
@@ -148,21 +197,40 @@ function composed(inputs: readonly Tensor[], lse: Tensor, extra: { readonly [K i
 const scaled = (t: Tensor, by: Tensor | number): Tensor => (typeof by === 'number' ? t.affine(by, 0) : t.mul(by));
 
 function gradForward(ctx: GradContext<SdpaParams>): Grads {
-  const { inputs, outputs: [out, lse], grads, params: p, needs } = ctx;
+  const {
+    inputs,
+    outputs: [out, lse],
+    grads,
+    params: p,
+    needs,
+  } = ctx;
   const [q, k, v, ...rest] = inputs;
   const extra = extrasOf(rest, p.extras);
-  if (extra.lengths || extra.pages) throw new GradError('sdpa: caches with lengths or pages are for inference; there is no gradient through them');
+  if (extra.lengths || extra.pages)
+    throw new GradError('sdpa: caches with lengths or pages are for inference; there is no gradient through them');
   const dout = grads[0] ?? out.zerosLike();
   const flow = out.sdpaDelta(dout, p.layout);
   const delta = grads[1] ? flow.sub(grads[1]) : flow; // d lse / d logit is the weight, as in delta with the other sign
   const [dq, dk, dv] = needs(0) || needs(1) || needs(2) ? q.sdpaBackward(k, v, dout, lse, delta, p, rest) : [];
-  const c = p.extras.some((name, i) => (name === 'mask' || name === 'slopes') && needs(3 + i)) ? composed(inputs, lse, extra, p) : undefined;
+  const c = p.extras.some((name, i) => (name === 'mask' || name === 'slopes') && needs(3 + i))
+    ? composed(inputs, lse, extra, p)
+    : undefined;
   const dlogits = c?.weights.mul(turned(dout, p).cast(c.q.dtype).matmul(c.v.t()).sub(delta.unsqueeze(3)));
   const ofExtra = (name: Extra, i: number): Tensor | undefined => {
     if (!needs(3 + i)) return undefined;
-    if (name === 'sinks') return extra.sinks?.cast(lse.dtype).reshape([1, -1, 1]).sub(lse).exp().mul(delta).sum([0, 2], false).neg().cast('f32');
+    if (name === 'sinks')
+      return extra.sinks
+        ?.cast(lse.dtype)
+        .reshape([1, -1, 1])
+        .sub(lse)
+        .exp()
+        .mul(delta)
+        .sum([0, 2], false)
+        .neg()
+        .cast('f32');
     if (name === 'mask') return dlogits?.cast(q.dtype);
-    if (name === 'slopes' && c) return dlogits?.mul(c.distance.abs().cast(c.q.dtype)).sum([0, 2, 3], false).neg().cast('f32');
+    if (name === 'slopes' && c)
+      return dlogits?.mul(c.distance.abs().cast(c.q.dtype)).sum([0, 2, 3], false).neg().cast('f32');
     return undefined;
   };
   return [dq, dk, dv, ...p.extras.map(ofExtra)];
@@ -175,7 +243,8 @@ function gradBackward({ inputs, grads, params: p }: GradContext<SdpaParams>): Gr
   if (extra.qStarts) throw new GradError('sdpa: packed sequences have a first gradient only');
   const { q, k, v, weights: w, slope, bend } = composed([q0, k0, v0], lse, extra, p);
   const heads = q.shape[1];
-  const of = (t: Tensor | undefined, like: Tensor): Tensor => spread(turned(t ?? like.zerosLike(), p).cast(q.dtype), heads);
+  const of = (t: Tensor | undefined, like: Tensor): Tensor =>
+    spread(turned(t ?? like.zerosLike(), p).cast(q.dtype), heads);
   const [a, b, c, g] = [of(grads[0], q0), of(grads[1], k0), of(grads[2], v0), of(g0, g0)];
   const inner = g.matmul(v.t()).sub(delta.unsqueeze(3));
   const flow = w.mul(inner);
@@ -185,7 +254,8 @@ function gradBackward({ inputs, grads, params: p }: GradContext<SdpaParams>): Gr
   const dinner = dflow.mul(w);
   const dlogit = g.matmul(c.t()).add(dflow.mul(inner)).mul(w);
   const dz = bend ? scaled(dlogit, slope).add(dh.mul(flow).mul(bend)) : scaled(dlogit, slope);
-  const back = (t: Tensor, like: Tensor): Tensor => turned(gathered(t, sizesOf(like.shape, p.layout).heads), p).cast(like.dtype);
+  const back = (t: Tensor, like: Tensor): Tensor =>
+    turned(gathered(t, sizesOf(like.shape, p.layout).heads), p).cast(like.dtype);
   return [
     back(dz.matmul(k).add(h.matmul(b)), q0),
     back(dz.t().matmul(q).add(h.t().matmul(a)), k0),
@@ -215,91 +285,179 @@ const samples = (): readonly Sample<SdpaParams>[] => [
   { inputs: [s(1, 3, 2, 4), s(1, 5, 1, 4), s(1, 5, 1, 4)], params: of({ layout: 'bthd', softcap: 2 }) },
   { inputs: [s(1, 2, 4, 2), s(1, 2, 4, 2), s(1, 2, 4, 2)], params: of({ left: 1, right: 1 }) },
   { inputs: [s(1, 2, 2, 3), s(1, 2, 3, 3), s(1, 2, 3, 3), s(1, 2, 2, 3)], params: of({ extras: ['mask'] }) },
-  { inputs: [s(1, 2, 3, 2), s(1, 2, 3, 2), s(1, 2, 3, 2), perHead(2), perHead(2)], params: of({ extras: ['slopes', 'sinks'], right: 0 }) },
+  {
+    inputs: [s(1, 2, 3, 2), s(1, 2, 3, 2), s(1, 2, 3, 2), perHead(2), perHead(2)],
+    params: of({ extras: ['slopes', 'sinks'], right: 0 }),
+  },
   { inputs: [s(2, 2, 37, 16), s(2, 1, 70, 16), s(2, 1, 70, 16)], params: of({ right: 0, scale: 0.25 }) },
-  { inputs: [s(1, 2, 1, 40), s(1, 1, 130, 40), s(1, 1, 130, 40), { shape: [1], dtype: 'i32', ints: [90, 90] }], params: of({ right: 0, extras: ['lengths'] }) },
-  { inputs: [s(1, 4, 1, 72), s(1, 2, 9, 72), s(1, 2, 9, 72), { shape: [1, 4, 1, 9], dtype: 'u8', ints: [0, 1] }], params: of({ extras: ['mask'], scale: 0.1 }) },
-  { inputs: [s(1, 3, 2, 160), s(1, 4, 2, 160), s(1, 4, 2, 160)], params: of({ layout: 'bthd', scale: 0.05, left: 2, right: 0 }) },
+  {
+    inputs: [s(1, 2, 1, 40), s(1, 1, 130, 40), s(1, 1, 130, 40), { shape: [1], dtype: 'i32', ints: [90, 90] }],
+    params: of({ right: 0, extras: ['lengths'] }),
+  },
+  {
+    inputs: [s(1, 4, 1, 72), s(1, 2, 9, 72), s(1, 2, 9, 72), { shape: [1, 4, 1, 9], dtype: 'u8', ints: [0, 1] }],
+    params: of({ extras: ['mask'], scale: 0.1 }),
+  },
+  {
+    inputs: [s(1, 3, 2, 160), s(1, 4, 2, 160), s(1, 4, 2, 160)],
+    params: of({ layout: 'bthd', scale: 0.05, left: 2, right: 0 }),
+  },
   { inputs: [s(1, 1, 3, 33), s(1, 1, 3, 33), s(1, 1, 3, 33)], params: of() }, // one number beyond a stage of 32
 ];
-const backwardSamples = (): readonly Sample<SdpaParams>[] => samples().filter(({ params }) => !params.extras.includes('lengths')).map(({ inputs: [q, k, v, ...rest], params }) => {
-  const { batch, heads, rows: n } = sizesOf(q.shape, params.layout);
-  const wide: InputSpec = { shape: [batch, heads, n], domain: [0.5, 1.5] };
-  return { inputs: [q, k, v, q, wide, wide, ...rest], params };
-});
+const backwardSamples = (): readonly Sample<SdpaParams>[] =>
+  samples()
+    .filter(({ params }) => !params.extras.includes('lengths'))
+    .map(({ inputs: [q, k, v, ...rest], params }) => {
+      const { batch, heads, rows: n } = sizesOf(q.shape, params.layout);
+      const wide: InputSpec = { shape: [batch, heads, n], domain: [0.5, 1.5] };
+      return { inputs: [q, k, v, q, wide, wide, ...rest], params };
+    });
 
 export const attention = rows({
   sdpaRun: many({
-    family: 'attention', serves: 'sdpa',
-    formula: 'softmax(f(scale q k\') + bias) v over the keys a query sees, and the log of the sum of exponentials',
-    dtypes: REALS, without: WITHOUT, domain: [-1, 1], ulp: ULP,
+    family: 'attention',
+    serves: 'sdpa',
+    formula: "softmax(f(scale q k') + bias) v over the keys a query sees, and the log of the sum of exponentials",
+    dtypes: REALS,
+    without: WITHOUT,
+    domain: [-1, 1],
+    ulp: ULP,
     candle: { none: 'Candle has attention for Metal, for the CPU and in a separate crate for CUDA' },
     infer: (inputs: readonly Sig[], p: SdpaParams): readonly Sig[] => {
       const { out, lse } = infer('sdpa', inputs, p, inputs.slice(3));
       return [out, lse];
     },
-    reference: (inputs: readonly RefTensor[], outputs: readonly RefTensor[], p: SdpaParams): void => referenceForward(inputs, outputs, p),
+    reference: (inputs: readonly RefTensor[], outputs: readonly RefTensor[], p: SdpaParams): void =>
+      referenceForward(inputs, outputs, p),
     grad: gradForward,
-    args: (q: Tensor, k: Tensor, v: Tensor, p: SdpaParams, extras: readonly Tensor[]): Call<SdpaParams> => ({ inputs: [q, k, v, ...extras], params: p }),
+    args: (q: Tensor, k: Tensor, v: Tensor, p: SdpaParams, extras: readonly Tensor[]): Call<SdpaParams> => ({
+      inputs: [q, k, v, ...extras],
+      params: p,
+    }),
     samples,
     errors: (): readonly ErrorSample<SdpaParams>[] => [
-      { inputs: [s(1, 3, 2, 4), s(1, 2, 2, 4), s(1, 2, 2, 4)], params: of(), code: 'E_SHAPE', says: /3 query heads do not divide into groups over 2 key heads/ },
-      { inputs: [s(1, 2, 2, 4), s(1, 2, 2, 3), s(1, 2, 2, 3)], params: of(), code: 'E_SHAPE', says: /must have one head dimension/ },
-      { inputs: [s(1, 2, 2, 4), s(1, 2, 2, 4), s(1, 2, 3, 4)], params: of(), code: 'E_SHAPE', says: /keys \[1, 2, 2, 4\] and values \[1, 2, 3, 4\] must have one shape/ },
-      { inputs: [s(1, 2, 2, 4), s(1, 2, 2, 4), s(1, 2, 2, 4), s(1, 2, 2, 3)], params: of({ extras: ['mask'] }), code: 'E_SHAPE', says: /mask \[1, 2, 2, 3\] must be \[1, 2, 2, 2\]/ },
+      {
+        inputs: [s(1, 3, 2, 4), s(1, 2, 2, 4), s(1, 2, 2, 4)],
+        params: of(),
+        code: 'E_SHAPE',
+        says: /3 query heads do not divide into groups over 2 key heads/,
+      },
+      {
+        inputs: [s(1, 2, 2, 4), s(1, 2, 2, 3), s(1, 2, 2, 3)],
+        params: of(),
+        code: 'E_SHAPE',
+        says: /must have one head dimension/,
+      },
+      {
+        inputs: [s(1, 2, 2, 4), s(1, 2, 2, 4), s(1, 2, 3, 4)],
+        params: of(),
+        code: 'E_SHAPE',
+        says: /keys \[1, 2, 2, 4\] and values \[1, 2, 3, 4\] must have one shape/,
+      },
+      {
+        inputs: [s(1, 2, 2, 4), s(1, 2, 2, 4), s(1, 2, 2, 4), s(1, 2, 2, 3)],
+        params: of({ extras: ['mask'] }),
+        code: 'E_SHAPE',
+        says: /mask \[1, 2, 2, 3\] must be \[1, 2, 2, 2\]/,
+      },
     ],
   }),
 
   sdpaBackward: many({
-    family: 'attention', serves: 'sdpa',
-    formula: 'dq = H k, dk = H\' q, dv = P\' dout with P = exp(logit - lse) and H = P (dout v\' - delta) f\'',
-    dtypes: REALS, without: WITHOUT, domain: [-1, 1], ulp: BACKWARD_ULP,
-    candle: { none: 'Candle\'s attention has no gradient' },
+    family: 'attention',
+    serves: 'sdpa',
+    formula: "dq = H k, dk = H' q, dv = P' dout with P = exp(logit - lse) and H = P (dout v' - delta) f'",
+    dtypes: REALS,
+    without: WITHOUT,
+    domain: [-1, 1],
+    ulp: BACKWARD_ULP,
+    candle: { none: "Candle's attention has no gradient" },
     infer: (inputs: readonly Sig[], p: SdpaParams): readonly Sig[] => {
       const { out, lse, k } = infer('sdpaBackward', inputs, p, inputs.slice(6));
-      for (const [i, want] of [[3, out], [4, lse], [5, lse]] as const) {
-        if (!sameShape(inputs[i].shape, want.shape)) throw new ShapeError(`sdpaBackward: input ${i} ${formatShape(inputs[i].shape)} must be ${formatShape(want.shape)}`);
-        if (inputs[i].dtype !== want.dtype && inputs[i].dtype !== out.dtype) throw new DTypeError(`sdpaBackward: input ${i} is ${inputs[i].dtype}; it must be ${want.dtype}`);
+      for (const [i, want] of [
+        [3, out],
+        [4, lse],
+        [5, lse],
+      ] as const) {
+        if (!sameShape(inputs[i].shape, want.shape))
+          throw new ShapeError(
+            `sdpaBackward: input ${i} ${formatShape(inputs[i].shape)} must be ${formatShape(want.shape)}`,
+          );
+        if (inputs[i].dtype !== want.dtype && inputs[i].dtype !== out.dtype)
+          throw new DTypeError(`sdpaBackward: input ${i} is ${inputs[i].dtype}; it must be ${want.dtype}`);
       }
       return [out, k, k];
     },
-    reference: (inputs: readonly RefTensor[], outputs: readonly RefTensor[], p: SdpaParams): void => referenceBackward(inputs, outputs, p),
+    reference: (inputs: readonly RefTensor[], outputs: readonly RefTensor[], p: SdpaParams): void =>
+      referenceBackward(inputs, outputs, p),
     grad: gradBackward,
-    args: (q: Tensor, k: Tensor, v: Tensor, dout: Tensor, lse: Tensor, delta: Tensor, p: SdpaParams, extras: readonly Tensor[]): Call<SdpaParams> =>
-      ({ inputs: [q, k, v, dout, lse, delta, ...extras], params: p }),
+    args: (
+      q: Tensor,
+      k: Tensor,
+      v: Tensor,
+      dout: Tensor,
+      lse: Tensor,
+      delta: Tensor,
+      p: SdpaParams,
+      extras: readonly Tensor[],
+    ): Call<SdpaParams> => ({ inputs: [q, k, v, dout, lse, delta, ...extras], params: p }),
     samples: backwardSamples,
     errors: (): readonly ErrorSample<SdpaParams>[] => [
-      { inputs: [s(1, 2, 2, 4), s(1, 2, 2, 4), s(1, 2, 2, 4), s(1, 2, 3, 4), s(1, 2, 2), s(1, 2, 2)], params: of(), code: 'E_SHAPE', says: /input 3 \[1, 2, 3, 4\] must be \[1, 2, 2, 4\]/ },
+      {
+        inputs: [s(1, 2, 2, 4), s(1, 2, 2, 4), s(1, 2, 2, 4), s(1, 2, 3, 4), s(1, 2, 2), s(1, 2, 2)],
+        params: of(),
+        code: 'E_SHAPE',
+        says: /input 3 \[1, 2, 3, 4\] must be \[1, 2, 2, 4\]/,
+      },
     ],
   }),
 
   sdpaDelta: kernel({
-    family: 'attention', serves: 'sdpa',
+    family: 'attention',
+    serves: 'sdpa',
     formula: 'sum of out * dout over the head dimension, as (batch, heads, time)',
-    dtypes: REALS, without: WITHOUT, domain: [-1, 1], ulp: ULP,
+    dtypes: REALS,
+    without: WITHOUT,
+    domain: [-1, 1],
+    ulp: ULP,
     candle: { none: 'part of a gradient Candle does not have' },
     infer: ([out, dout]: readonly Sig[], p: { layout: 'bhtd' | 'bthd' }): readonly Sig[] => {
-      if (!sameShape(out.shape, dout.shape)) throw new ShapeError(`sdpaDelta: ${formatShape(out.shape)} and ${formatShape(dout.shape)} must have one shape`);
+      if (!sameShape(out.shape, dout.shape))
+        throw new ShapeError(`sdpaDelta: ${formatShape(out.shape)} and ${formatShape(dout.shape)} must have one shape`);
       const { batch, heads, rows: n } = sizesOf(out.shape, p.layout);
       return [{ shape: [batch, heads, n], dtype: wideOf(out.dtype) }];
     },
-    reference: (inputs: readonly RefTensor[], outputs: readonly RefTensor[], p: { layout: 'bhtd' | 'bthd' }): void => referenceDelta(inputs, outputs, p.layout),
+    reference: (inputs: readonly RefTensor[], outputs: readonly RefTensor[], p: { layout: 'bhtd' | 'bthd' }): void =>
+      referenceDelta(inputs, outputs, p.layout),
     grad: ({ x, y, grad, params: p, needs }: GradContext<{ layout: 'bhtd' | 'bthd' }>): Grads => {
       const g = p.layout === 'bhtd' ? grad.unsqueeze(3) : grad.permute([0, 2, 1]).unsqueeze(3);
       const times = (t: Tensor): Tensor => t.cast(g.dtype).mul(g).cast(t.dtype);
       return [needs(0) ? times(y) : undefined, needs(1) ? times(x) : undefined];
     },
-    args: (out: Tensor, dout: Tensor, layout: 'bhtd' | 'bthd'): Call<{ layout: 'bhtd' | 'bthd' }> => ({ inputs: [out, dout], params: { layout } }),
+    args: (out: Tensor, dout: Tensor, layout: 'bhtd' | 'bthd'): Call<{ layout: 'bhtd' | 'bthd' }> => ({
+      inputs: [out, dout],
+      params: { layout },
+    }),
     samples: (): readonly Sample<{ layout: 'bhtd' | 'bthd' }>[] => [
       { inputs: [s(1, 2, 3, 5), s(1, 2, 3, 5)], params: { layout: 'bhtd' } },
       { inputs: [s(2, 4, 3, 40), s(2, 4, 3, 40)], params: { layout: 'bthd' } },
     ],
-    errors: (): readonly ErrorSample<{ layout: 'bhtd' | 'bthd' }>[] => [{ inputs: [s(2, 3, 4, 5), s(2, 3, 4, 4)], params: { layout: 'bhtd' }, code: 'E_SHAPE', says: /must have one shape/ }],
+    errors: (): readonly ErrorSample<{ layout: 'bhtd' | 'bthd' }>[] => [
+      {
+        inputs: [s(2, 3, 4, 5), s(2, 3, 4, 4)],
+        params: { layout: 'bhtd' },
+        code: 'E_SHAPE',
+        says: /must have one shape/,
+      },
+    ],
   }),
 
   sdpa: composite({
     formula: 'scaled-dot-product attention of queries over keys and values',
-    dtypes: REALS, without: WITHOUT, domain: [-1, 1], ulp: ULP,
+    dtypes: REALS,
+    without: WITHOUT,
+    domain: [-1, 1],
+    ulp: ULP,
     candle: { none: 'candle_nn::ops::sdpa is for Metal' },
     compose: (q: Tensor, k: Tensor, v: Tensor, options: SdpaOptions = {}): Tensor => {
       requireOptions('sdpa', options, OPTIONS);
@@ -310,7 +468,12 @@ export const attention = rows({
         const [qs, ks] = [sizesOf(q.shape, layout), sizesOf(k.shape, layout)];
         mask = mask.broadcastTo([qs.batch, qs.heads, qs.rows, ks.rows]);
       }
-      const { extras, tensors } = gather({ mask, slopes: options.alibi?.cast('f32'), sinks: options.sinks?.cast('f32'), lengths: options.lengths });
+      const { extras, tensors } = gather({
+        mask,
+        slopes: options.alibi?.cast('f32'),
+        sinks: options.sinks?.cast('f32'),
+        lengths: options.lengths,
+      });
       return q.sdpaRun(k, v, paramsOf(q, options, extras), tensors)[0];
     },
     samples: (): readonly CompositeSample[] => [
@@ -318,40 +481,88 @@ export const attention = rows({
       { inputs: [s(2, 3, 4), s(2, 5, 4), s(2, 5, 4)], args: [{ input: 1 }, { input: 2 }, { window: 1, softcap: 3 }] },
     ],
     errors: (): readonly CompositeErrorSample[] => [
-      { inputs: [s(1, 2, 3, 4), s(1, 2, 3, 4), s(1, 2, 3, 4)], args: [{ input: 1 }, { input: 2 }, { casual: true }], code: 'E_ARGUMENT', says: /unknown option "casual"/ },
-      { inputs: [s(1, 2, 3, 4), s(1, 2, 3, 4), s(1, 2, 3, 4)], args: [{ input: 1 }, { input: 2 }, { window: -2 }], code: 'E_ARGUMENT', says: /window -2/ },
+      {
+        inputs: [s(1, 2, 3, 4), s(1, 2, 3, 4), s(1, 2, 3, 4)],
+        args: [{ input: 1 }, { input: 2 }, { casual: true }],
+        code: 'E_ARGUMENT',
+        says: /unknown option "casual"/,
+      },
+      {
+        inputs: [s(1, 2, 3, 4), s(1, 2, 3, 4), s(1, 2, 3, 4)],
+        args: [{ input: 1 }, { input: 2 }, { window: -2 }],
+        code: 'E_ARGUMENT',
+        says: /window -2/,
+      },
     ],
   }),
 
   sdpaVarlen: composite({
     formula: 'attention within packed sequences: q (total, heads, dim); starts are row numbers, batch + 1 of them',
-    dtypes: REALS, without: WITHOUT, domain: [-1, 1], ulp: ULP,
+    dtypes: REALS,
+    without: WITHOUT,
+    domain: [-1, 1],
+    ulp: ULP,
     candle: { none: 'candle_flash_attn::flash_attn_varlen is a separate crate' },
     compose: (q: Tensor, k: Tensor, v: Tensor, qStarts: Tensor, kStarts: Tensor, options: VarlenOptions): Tensor => {
-      requireOptions('sdpaVarlen', options, [...OPTIONS.filter((n) => n !== 'layout' && n !== 'lengths' && n !== 'mask'), 'maxQueries', 'maxKeys']);
-      const { extras, tensors } = gather({ slopes: options.alibi?.cast('f32'), sinks: options.sinks?.cast('f32'), qStarts, kStarts });
+      requireOptions('sdpaVarlen', options, [
+        ...OPTIONS.filter((n) => n !== 'layout' && n !== 'lengths' && n !== 'mask'),
+        'maxQueries',
+        'maxKeys',
+      ]);
+      const { extras, tensors } = gather({
+        slopes: options.alibi?.cast('f32'),
+        sinks: options.sinks?.cast('f32'),
+        qStarts,
+        kStarts,
+      });
       const p = { ...paramsOf(q, options, extras, [options.maxQueries, options.maxKeys]), layout: 'bthd' as const };
       return q.unsqueeze(0).sdpaRun(k.unsqueeze(0), v.unsqueeze(0), p, tensors)[0].squeeze([0]);
     },
     samples: (): readonly CompositeSample[] => [
-      { inputs: [s(6, 2, 4), s(9, 1, 4), s(9, 1, 4), starts(0, 2, 3, 6), starts(0, 4, 4, 9)], args: [...packed, { causal: true, maxQueries: 3, maxKeys: 5 }] },
-      { inputs: [s(40, 2, 16), s(70, 2, 16), s(70, 2, 16), starts(0, 37, 40), starts(0, 5, 70)], args: [...packed, { window: 20, maxQueries: 37, maxKeys: 65 }] },
+      {
+        inputs: [s(6, 2, 4), s(9, 1, 4), s(9, 1, 4), starts(0, 2, 3, 6), starts(0, 4, 4, 9)],
+        args: [...packed, { causal: true, maxQueries: 3, maxKeys: 5 }],
+      },
+      {
+        inputs: [s(40, 2, 16), s(70, 2, 16), s(70, 2, 16), starts(0, 37, 40), starts(0, 5, 70)],
+        args: [...packed, { window: 20, maxQueries: 37, maxKeys: 65 }],
+      },
     ],
     errors: () => [],
   }),
 
   sdpaPaged: composite({
-    formula: 'attention over keys and values in pages: k (pages, heads, rows, dim), page numbers by batch entry in `pages` (batch, n)',
-    dtypes: REALS, without: WITHOUT, domain: [-1, 1], ulp: ULP, noGrad: 'a cache is for inference',
+    formula:
+      'attention over keys and values in pages: k (pages, heads, rows, dim), page numbers by batch entry in `pages` (batch, n)',
+    dtypes: REALS,
+    without: WITHOUT,
+    domain: [-1, 1],
+    ulp: ULP,
+    noGrad: 'a cache is for inference',
     candle: { none: 'candle_flash_attn::flash_attn_varlen_paged_windowed is a separate crate' },
     compose: (q: Tensor, k: Tensor, v: Tensor, pages: Tensor, options: PagedOptions): Tensor => {
-      requireOptions('sdpaPaged', options, OPTIONS.filter((n) => n !== 'mask'));
-      const { extras, tensors } = gather({ slopes: options.alibi?.cast('f32'), sinks: options.sinks?.cast('f32'), lengths: options.lengths, pages });
+      requireOptions(
+        'sdpaPaged',
+        options,
+        OPTIONS.filter((n) => n !== 'mask'),
+      );
+      const { extras, tensors } = gather({
+        slopes: options.alibi?.cast('f32'),
+        sinks: options.sinks?.cast('f32'),
+        lengths: options.lengths,
+        pages,
+      });
       return q.sdpaRun(k, v, paramsOf(q, options, extras), tensors)[0];
     },
     samples: (): readonly CompositeSample[] => [
-      { inputs: [s(2, 2, 1, 4), s(5, 1, 3, 4), s(5, 1, 3, 4), pageTable(2, 3, 4, 0, 2, 1, 3, 0), lengths(8, 4)], args: paged },
-      { inputs: [s(1, 4, 3, 16), s(3, 2, 16, 16), s(3, 2, 16, 16), pageTable(1, 3, 2, 0, 1), lengths(40)], args: paged },
+      {
+        inputs: [s(2, 2, 1, 4), s(5, 1, 3, 4), s(5, 1, 3, 4), pageTable(2, 3, 4, 0, 2, 1, 3, 0), lengths(8, 4)],
+        args: paged,
+      },
+      {
+        inputs: [s(1, 4, 3, 16), s(3, 2, 16, 16), s(3, 2, 16, 16), pageTable(1, 3, 2, 0, 1), lengths(40)],
+        args: paged,
+      },
     ],
     errors: () => [],
   }),

@@ -6,13 +6,26 @@ import type { Tensor } from '../tensor/tensor.js';
 import { type CompositeErrorSample, type CompositeRow, type CompositeSample, rows } from './op.js';
 import type { Dims } from './reduce.js';
 
-type Composite<A extends readonly unknown[], R> = Omit<CompositeRow, 'name' | 'compose'> & { readonly compose: (x: Tensor, ...rest: A) => R };
+type Composite<A extends readonly unknown[], R> = Omit<CompositeRow, 'name' | 'compose'> & {
+  readonly compose: (x: Tensor, ...rest: A) => R;
+};
 const of = <A extends readonly unknown[], R extends Tensor | readonly Tensor[]>(
-  formula: string, compose: (x: Tensor, ...rest: A) => R, samples: readonly CompositeSample[],
-  more: Partial<Pick<CompositeRow, 'dtypes' | 'ulp' | 'domain' | 'noGrad' | 'without'>> & { errors?: readonly CompositeErrorSample[] } = {},
+  formula: string,
+  compose: (x: Tensor, ...rest: A) => R,
+  samples: readonly CompositeSample[],
+  more: Partial<Pick<CompositeRow, 'dtypes' | 'ulp' | 'domain' | 'noGrad' | 'without'>> & {
+    errors?: readonly CompositeErrorSample[];
+  } = {},
 ): Composite<A, R> => ({
-  family: 'composite', formula, compose, dtypes: DTYPES, ulp: 0, candle: { none: 'made of other ops' }, ...more,
-  samples: () => samples, errors: () => more.errors ?? [],
+  family: 'composite',
+  formula,
+  compose,
+  dtypes: DTYPES,
+  ulp: 0,
+  candle: { none: 'made of other ops' },
+  ...more,
+  samples: () => samples,
+  errors: () => more.errors ?? [],
 });
 const on = (shape: Shape, ...args: unknown[]): CompositeSample => ({ inputs: [{ shape }], args });
 const sums = { ulp: { f32: 32, f64: 32, f16: 2, bf16: 2, f8e4m3: 1 }, domain: [0.1, 2] as const };
@@ -22,113 +35,284 @@ export const wide = (x: Tensor, f: (x: Tensor) => Tensor): Tensor =>
   x.dtype === 'f32' || x.dtype === 'f64' ? f(x) : f(x.cast('f32')).cast(x.dtype);
 
 export const compositeOps = rows({
-  cast: of('x in another dtype; x itself where it has it already', (x: Tensor, dtype: DType): Tensor => (x.dtype === dtype ? x : x.castTo(dtype)), [on([2, 3], 'f32')], { ulp: { f16: 0 } }),
-  contiguous: of('x, copied only if its layout has gaps', (x: Tensor): Tensor => (x.layout.isContiguous ? x : x.copy()), [on([2, 3])]),
-  zerosLike: of('zeros of the same shape and dtype', (x: Tensor): Tensor => x.newFull(x.shape, 0), [on([2, 3])], { noGrad: 'a constant' }),
-  onesLike: of('ones of the same shape and dtype', (x: Tensor): Tensor => x.newFull(x.shape, 1), [on([2, 3])], { noGrad: 'a constant' }),
-  newZeros: of('zeros on the same device', (x: Tensor, shape: Shape, dtype?: DType): Tensor => x.newFull(shape, 0, dtype), [on([2], [3, 4])], { noGrad: 'a constant' }),
-  reshape: of('the same elements in row-major order under another shape; one dimension may be -1; copies only where strides demand it', (x: Tensor, shape: Shape): Tensor => {
-    const to = resolveReshape('reshape', x.shape, shape);
-    return (x.layout.reshape(to) ? x : x.copy()).viewAs(to);
-  }, [on([2, 3, 4], [4, 6]), on([2, 3, 4], [-1, 2]), on([2, 1, 3], [6]), on([0, 3], [3, 0])], {
-    errors: [{ ...on([2, 3], [4, -1]), code: 'E_SHAPE', says: /reshape: \[2, 3\] has 6 elements, \[4, -1\] needs a multiple of 4/ }],
+  cast: of(
+    'x in another dtype; x itself where it has it already',
+    (x: Tensor, dtype: DType): Tensor => (x.dtype === dtype ? x : x.castTo(dtype)),
+    [on([2, 3], 'f32')],
+    { ulp: { f16: 0 } },
+  ),
+  contiguous: of(
+    'x, copied only if its layout has gaps',
+    (x: Tensor): Tensor => (x.layout.isContiguous ? x : x.copy()),
+    [on([2, 3])],
+  ),
+  zerosLike: of('zeros of the same shape and dtype', (x: Tensor): Tensor => x.newFull(x.shape, 0), [on([2, 3])], {
+    noGrad: 'a constant',
   }),
-  transpose: of('two dimensions exchanged', (x: Tensor, a: number = -2, b: number = -1): Tensor => {
-    const [p, q] = [normalizeDim('transpose', a, x.rank), normalizeDim('transpose', b, x.rank)];
-    return x.permute(x.shape.map((_, i) => (i === p ? q : i === q ? p : i)));
-  }, [on([2, 3, 4], 0, 2), on([2, 3, 4], -1, -2)], { errors: [{ ...on([2, 3], 0, 2), code: 'E_SHAPE', says: /transpose: dimension 2 is out of range for rank 2/ }] }),
+  onesLike: of('ones of the same shape and dtype', (x: Tensor): Tensor => x.newFull(x.shape, 1), [on([2, 3])], {
+    noGrad: 'a constant',
+  }),
+  newZeros: of(
+    'zeros on the same device',
+    (x: Tensor, shape: Shape, dtype?: DType): Tensor => x.newFull(shape, 0, dtype),
+    [on([2], [3, 4])],
+    { noGrad: 'a constant' },
+  ),
+  reshape: of(
+    'the same elements in row-major order under another shape; one dimension may be -1; copies only where strides demand it',
+    (x: Tensor, shape: Shape): Tensor => {
+      const to = resolveReshape('reshape', x.shape, shape);
+      return (x.layout.reshape(to) ? x : x.copy()).viewAs(to);
+    },
+    [on([2, 3, 4], [4, 6]), on([2, 3, 4], [-1, 2]), on([2, 1, 3], [6]), on([0, 3], [3, 0])],
+    {
+      errors: [
+        {
+          ...on([2, 3], [4, -1]),
+          code: 'E_SHAPE',
+          says: /reshape: \[2, 3\] has 6 elements, \[4, -1\] needs a multiple of 4/,
+        },
+      ],
+    },
+  ),
+  transpose: of(
+    'two dimensions exchanged',
+    (x: Tensor, a: number = -2, b: number = -1): Tensor => {
+      const [p, q] = [normalizeDim('transpose', a, x.rank), normalizeDim('transpose', b, x.rank)];
+      return x.permute(x.shape.map((_, i) => (i === p ? q : i === q ? p : i)));
+    },
+    [on([2, 3, 4], 0, 2), on([2, 3, 4], -1, -2)],
+    { errors: [{ ...on([2, 3], 0, 2), code: 'E_SHAPE', says: /transpose: dimension 2 is out of range for rank 2/ }] },
+  ),
   t: of('the transposed matrix', (x: Tensor): Tensor => x.transpose(-2, -1), [on([2, 3])]),
-  flatten: of('dimensions from..to (inclusive) joined into one', (x: Tensor, from: number = 0, to: number = -1): Tensor => {
-    if (x.rank === 0) return x.reshape([1]);
-    const [a, b] = [normalizeDim('flatten', from, x.rank), normalizeDim('flatten', to, x.rank)];
-    const size = x.shape.slice(a, b + 1).reduce((p, d) => p * d, 1);
-    return x.reshape([...x.shape.slice(0, a), size, ...x.shape.slice(b + 1)]);
-  }, [on([2, 3, 4]), on([2, 3, 4], 1)]),
-  get: of('element i along the first dimension', (x: Tensor, i: number, dim: number = 0): Tensor => x.narrow(dim, i, 1).squeeze(dim), [on([3, 4], 1), on([3, 4], -1, 1)]),
-  chunk: of('n nearly equal parts along dim', (x: Tensor, n: number, dim: number = 0): Tensor[] => {
-    if (!Number.isInteger(n) || n < 1) throw new ArgumentError(`chunk: ${n} parts; it takes a whole number from 1`);
-    const d = normalizeDim('chunk', dim, x.rank);
-    const per = Math.ceil(x.shape[d] / n) || 1;
-    return x.split(Array.from({ length: Math.ceil(x.shape[d] / per) }, (_, i) => Math.min(per, x.shape[d] - i * per)), d);
-  }, [on([7, 2], 3)]),
-  split: of('parts of the given sizes along dim', (x: Tensor, sizes: number | readonly number[], dim: number = 0): Tensor[] => {
-    const d = normalizeDim('split', dim, x.rank);
-    const n = x.shape[d];
-    const list = typeof sizes === 'number' ? Array.from({ length: Math.ceil(n / sizes) }, (_, i) => Math.min(sizes, n - i * sizes)) : sizes;
-    if (list.reduce((a, b) => a + b, 0) !== n) throw new ShapeError(`split: sizes ${formatShape(list)} do not add up to ${n}, dimension ${d} of ${formatShape(x.shape)}`);
-    let at = 0;
-    return list.map((s) => x.narrow(d, (at += s) - s, s));
-  }, [on([7, 2], [3, 4]), on([2, 7], 3, 1)]),
-  stack: of('tensors along a new dimension', (x: Tensor, others: readonly Tensor[] | Tensor, dim: number): Tensor => {
-    const all = [x, ...(Array.isArray(others) ? (others as Tensor[]) : [others as Tensor])];
-    const bad = all.find((t) => t.rank !== x.rank || t.shape.some((s, i) => s !== x.shape[i]));
-    if (bad) throw new ShapeError(`stack: ${formatShape(bad.shape)} differs from ${formatShape(x.shape)}; all shapes must be equal`);
-    const d = normalizeDim('stack', dim, x.rank, 1);
-    const [first, ...rest] = all.map((t) => t.unsqueeze(d));
-    return first.cat(rest, d);
-  }, [{ inputs: [{ shape: [2, 3] }, { shape: [2, 3] }], args: [{ input: 1 }, 1] }]),
-  sumTo: of('summed over the dimensions that broadcasting from `shape` added', (x: Tensor, shape: Shape): Tensor => {
-    const lead = x.rank - shape.length;
-    const dims = x.shape.map((_, i) => i).filter((i) => i < lead || (shape[i - lead] === 1 && x.shape[i] !== 1));
-    if (dims.length === 0) return x;
-    return x.sum(dims, true).reshape(shape);
-  }, [on([2, 3, 4], [3, 1])], sums),
-  variance: of('mean squared distance from the mean over dims, with n - correction in the denominator', (x: Tensor, dims?: Dims, keepdim: boolean = false, correction: number = 1): Tensor =>
-    wide(x, (w) => {
-      const list = normalizeDims('variance', dims, w.rank);
-      const n = list.reduce((a, d) => a * w.shape[d], 1);
-      return w.sub(w.mean(list, true)).sqr().sum(list, keepdim).affine(1 / Math.max(0, n - correction), 0);
-    }), [on([3, 5], 1), on([3, 5], 0, true, 0)], { ...sums, dtypes: FLOATS }),
-  std: of('square root of the variance', (x: Tensor, dims?: Dims, keepdim: boolean = false, correction: number = 1): Tensor => wide(x, (w) => w.variance(dims, keepdim, correction).sqrt()), [on([3, 5], 1)], { ...sums, dtypes: FLOATS }),
-  logSumExp: of('ln of the sum of e^x over dims, stable', (x: Tensor, dims?: Dims, keepdim: boolean = false): Tensor =>
-    wide(x, (w) => {
-      const list = normalizeDims('logSumExp', dims, w.rank);
-      const top = w.detach().max(list, true);
-      const m = top.abs().eq(Infinity).where(top.zerosLike(), top); // an infinite maximum must not be subtracted from itself
-      const s = w.sub(m).exp().sum(list, true).log().add(m);
-      return keepdim ? s : s.squeeze(list);
-    }), [on([3, 5], 1), on([2, 3, 4], [0, 2], true)], { ...sums, dtypes: FLOATS }),
-  norm: of('(sum of |x|^p)^(1/p) over dims', (x: Tensor, p: number = 2, dims?: Dims, keepdim: boolean = false): Tensor =>
-    wide(x, (w) =>
-      p === 1 ? w.abs().sum(dims, keepdim)
-      : p === Infinity ? w.abs().max(dims, keepdim)
-      : p === 2 ? w.sqr().sum(dims, keepdim).sqrt()
-      : w.abs().powf(p).sum(dims, keepdim).powf(1 / p)), [on([3, 5]), on([3, 5], 1, 1), on([3, 5], 3, 0)], { ...sums, dtypes: FLOATS }),
-  dot: of('inner product of two vectors', (x: Tensor, y: Tensor): Tensor => {
-    if (x.rank !== 1 || y.rank !== 1) throw new ShapeError(`dot: takes two vectors, not ${formatShape(x.shape)} and ${formatShape(y.shape)}`);
-    return x.matmul(y);
-  }, [{ inputs: [{ shape: [5] }, { shape: [5] }], args: [{ input: 1 }] }], { ...sums, dtypes: REALS }),
-  flip: of('order reversed along dims', (x: Tensor, dims?: Dims): Tensor =>
-    normalizeDims('flip', dims, x.rank).reduce((t, d) => (t.shape[d] === 0 ? t : t.indexSelect(d, t.newArange(t.shape[d], 'i64').affine(-1, t.shape[d] - 1))), x), [on([3, 5], 1), on([3, 5])]),
-  pad: of('`value` added around: [before, after] pairs, last dimension first', (x: Tensor, pads: readonly number[], value: number = 0): Tensor => {
-    if (pads.length % 2 !== 0 || pads.length > 2 * x.rank || pads.some((p) => !Number.isInteger(p))) {
-      throw new ArgumentError(`pad: ${formatShape(pads)} is no list of whole [before, after] pairs for at most ${x.rank} dimensions`);
-    }
-    const side = (i: number, after: 0 | 1): number => pads[2 * (x.rank - 1 - i) + after] ?? 0;
-    const cut = x.shape.reduce((t, n, i) => (side(i, 0) < 0 || side(i, 1) < 0 ? t.slice(i, Math.max(0, -side(i, 0)), n + Math.min(0, side(i, 1))) : t), x); // negative pads crop
-    const shape = cut.shape.map((d, i) => d + Math.max(0, side(i, 0)) + Math.max(0, side(i, 1)));
-    return cut.place(shape, cut.shape.map((_, i) => Math.max(0, side(i, 0))), undefined, value);
-  }, [on([2, 3], [1, 2]), on([2, 3], [1, 2, 0, 3])], { errors: [{ ...on([3], [1, 2, 3]), code: 'E_ARGUMENT', says: /pad: \[1, 2, 3\]/ }] }),
-  padSame: of('edge elements repeated before and after along dim', (x: Tensor, dim: number, before: number, after: number): Tensor => {
-    const d = normalizeDim('padSame', dim, x.rank);
-    const n = x.shape[d];
-    if (n === 0 && before + after > 0) throw new ShapeError(`padSame: dimension ${d} of ${formatShape(x.shape)} is empty and has no edge to repeat`);
-    const edge = (at: number, times: number): Tensor => x.narrow(d, at, 1).broadcastTo(x.shape.map((s, i) => (i === d ? times : s)));
-    return (before ? edge(0, before).cat([x], d) : x).cat(after ? [edge(n - 1, after)] : [], d);
-  }, [on([2, 3], 1, 2, 1)]),
-  tril: of('the part on and below diagonal k; 0 elsewhere', (x: Tensor, k: number = 0): Tensor => triangle(x, k, true), [on([3, 4]), on([3, 4], 1)]),
-  triu: of('the part on and above diagonal k; 0 elsewhere', (x: Tensor, k: number = 0): Tensor => triangle(x, k, false), [on([3, 4]), on([3, 4], -1)]),
-  any: of('1 where any element over dims is not 0', (x: Tensor, dims?: Dims, keepdim: boolean = false): Tensor => x.ne(0).max(dims, keepdim), [on([3, 5], 1)], { noGrad: 'the result is a truth value' }),
-  all: of('1 where all elements over dims are not 0', (x: Tensor, dims?: Dims, keepdim: boolean = false): Tensor => x.ne(0).min(dims, keepdim), [on([3, 5], 1)], { noGrad: 'the result is a truth value' }),
-  roundTo: of('rounded to `decimals` places', (x: Tensor, decimals: number): Tensor => x.affine(10 ** decimals, 0).round().div(10 ** decimals), [on([3, 5], 2)], { dtypes: REALS, ulp: 2 }),
-  softcap: of('cap * tanh(x / cap)', (x: Tensor, cap: number): Tensor => x.div(cap).tanh().affine(cap, 0), [on([3, 5], 3)], { dtypes: REALS, ulp: 4 }),
+  flatten: of(
+    'dimensions from..to (inclusive) joined into one',
+    (x: Tensor, from: number = 0, to: number = -1): Tensor => {
+      if (x.rank === 0) return x.reshape([1]);
+      const [a, b] = [normalizeDim('flatten', from, x.rank), normalizeDim('flatten', to, x.rank)];
+      const size = x.shape.slice(a, b + 1).reduce((p, d) => p * d, 1);
+      return x.reshape([...x.shape.slice(0, a), size, ...x.shape.slice(b + 1)]);
+    },
+    [on([2, 3, 4]), on([2, 3, 4], 1)],
+  ),
+  get: of(
+    'element i along the first dimension',
+    (x: Tensor, i: number, dim: number = 0): Tensor => x.narrow(dim, i, 1).squeeze(dim),
+    [on([3, 4], 1), on([3, 4], -1, 1)],
+  ),
+  chunk: of(
+    'n nearly equal parts along dim',
+    (x: Tensor, n: number, dim: number = 0): Tensor[] => {
+      if (!Number.isInteger(n) || n < 1) throw new ArgumentError(`chunk: ${n} parts; it takes a whole number from 1`);
+      const d = normalizeDim('chunk', dim, x.rank);
+      const per = Math.ceil(x.shape[d] / n) || 1;
+      return x.split(
+        Array.from({ length: Math.ceil(x.shape[d] / per) }, (_, i) => Math.min(per, x.shape[d] - i * per)),
+        d,
+      );
+    },
+    [on([7, 2], 3)],
+  ),
+  split: of(
+    'parts of the given sizes along dim',
+    (x: Tensor, sizes: number | readonly number[], dim: number = 0): Tensor[] => {
+      const d = normalizeDim('split', dim, x.rank);
+      const n = x.shape[d];
+      const list =
+        typeof sizes === 'number'
+          ? Array.from({ length: Math.ceil(n / sizes) }, (_, i) => Math.min(sizes, n - i * sizes))
+          : sizes;
+      if (list.reduce((a, b) => a + b, 0) !== n)
+        throw new ShapeError(
+          `split: sizes ${formatShape(list)} do not add up to ${n}, dimension ${d} of ${formatShape(x.shape)}`,
+        );
+      let at = 0;
+      return list.map((s) => x.narrow(d, (at += s) - s, s));
+    },
+    [on([7, 2], [3, 4]), on([2, 7], 3, 1)],
+  ),
+  stack: of(
+    'tensors along a new dimension',
+    (x: Tensor, others: readonly Tensor[] | Tensor, dim: number): Tensor => {
+      const all = [x, ...(Array.isArray(others) ? (others as Tensor[]) : [others as Tensor])];
+      const bad = all.find((t) => t.rank !== x.rank || t.shape.some((s, i) => s !== x.shape[i]));
+      if (bad)
+        throw new ShapeError(
+          `stack: ${formatShape(bad.shape)} differs from ${formatShape(x.shape)}; all shapes must be equal`,
+        );
+      const d = normalizeDim('stack', dim, x.rank, 1);
+      const [first, ...rest] = all.map((t) => t.unsqueeze(d));
+      return first.cat(rest, d);
+    },
+    [{ inputs: [{ shape: [2, 3] }, { shape: [2, 3] }], args: [{ input: 1 }, 1] }],
+  ),
+  sumTo: of(
+    'summed over the dimensions that broadcasting from `shape` added',
+    (x: Tensor, shape: Shape): Tensor => {
+      const lead = x.rank - shape.length;
+      const dims = x.shape.map((_, i) => i).filter((i) => i < lead || (shape[i - lead] === 1 && x.shape[i] !== 1));
+      if (dims.length === 0) return x;
+      return x.sum(dims, true).reshape(shape);
+    },
+    [on([2, 3, 4], [3, 1])],
+    sums,
+  ),
+  variance: of(
+    'mean squared distance from the mean over dims, with n - correction in the denominator',
+    (x: Tensor, dims?: Dims, keepdim: boolean = false, correction: number = 1): Tensor =>
+      wide(x, (w) => {
+        const list = normalizeDims('variance', dims, w.rank);
+        const n = list.reduce((a, d) => a * w.shape[d], 1);
+        return w
+          .sub(w.mean(list, true))
+          .sqr()
+          .sum(list, keepdim)
+          .affine(1 / Math.max(0, n - correction), 0);
+      }),
+    [on([3, 5], 1), on([3, 5], 0, true, 0)],
+    { ...sums, dtypes: FLOATS },
+  ),
+  std: of(
+    'square root of the variance',
+    (x: Tensor, dims?: Dims, keepdim: boolean = false, correction: number = 1): Tensor =>
+      wide(x, (w) => w.variance(dims, keepdim, correction).sqrt()),
+    [on([3, 5], 1)],
+    { ...sums, dtypes: FLOATS },
+  ),
+  logSumExp: of(
+    'ln of the sum of e^x over dims, stable',
+    (x: Tensor, dims?: Dims, keepdim: boolean = false): Tensor =>
+      wide(x, (w) => {
+        const list = normalizeDims('logSumExp', dims, w.rank);
+        const top = w.detach().max(list, true);
+        const m = top.abs().eq(Infinity).where(top.zerosLike(), top); // an infinite maximum must not be subtracted from itself
+        const s = w.sub(m).exp().sum(list, true).log().add(m);
+        return keepdim ? s : s.squeeze(list);
+      }),
+    [on([3, 5], 1), on([2, 3, 4], [0, 2], true)],
+    { ...sums, dtypes: FLOATS },
+  ),
+  norm: of(
+    '(sum of |x|^p)^(1/p) over dims',
+    (x: Tensor, p: number = 2, dims?: Dims, keepdim: boolean = false): Tensor =>
+      wide(x, (w) =>
+        p === 1
+          ? w.abs().sum(dims, keepdim)
+          : p === Infinity
+            ? w.abs().max(dims, keepdim)
+            : p === 2
+              ? w.sqr().sum(dims, keepdim).sqrt()
+              : w
+                  .abs()
+                  .powf(p)
+                  .sum(dims, keepdim)
+                  .powf(1 / p),
+      ),
+    [on([3, 5]), on([3, 5], 1, 1), on([3, 5], 3, 0)],
+    { ...sums, dtypes: FLOATS },
+  ),
+  dot: of(
+    'inner product of two vectors',
+    (x: Tensor, y: Tensor): Tensor => {
+      if (x.rank !== 1 || y.rank !== 1)
+        throw new ShapeError(`dot: takes two vectors, not ${formatShape(x.shape)} and ${formatShape(y.shape)}`);
+      return x.matmul(y);
+    },
+    [{ inputs: [{ shape: [5] }, { shape: [5] }], args: [{ input: 1 }] }],
+    { ...sums, dtypes: REALS },
+  ),
+  flip: of(
+    'order reversed along dims',
+    (x: Tensor, dims?: Dims): Tensor =>
+      normalizeDims('flip', dims, x.rank).reduce(
+        (t, d) => (t.shape[d] === 0 ? t : t.indexSelect(d, t.newArange(t.shape[d], 'i64').affine(-1, t.shape[d] - 1))),
+        x,
+      ),
+    [on([3, 5], 1), on([3, 5])],
+  ),
+  pad: of(
+    '`value` added around: [before, after] pairs, last dimension first',
+    (x: Tensor, pads: readonly number[], value: number = 0): Tensor => {
+      if (pads.length % 2 !== 0 || pads.length > 2 * x.rank || pads.some((p) => !Number.isInteger(p))) {
+        throw new ArgumentError(
+          `pad: ${formatShape(pads)} is no list of whole [before, after] pairs for at most ${x.rank} dimensions`,
+        );
+      }
+      const side = (i: number, after: 0 | 1): number => pads[2 * (x.rank - 1 - i) + after] ?? 0;
+      const cut = x.shape.reduce(
+        (t, n, i) =>
+          side(i, 0) < 0 || side(i, 1) < 0 ? t.slice(i, Math.max(0, -side(i, 0)), n + Math.min(0, side(i, 1))) : t,
+        x,
+      ); // negative pads crop
+      const shape = cut.shape.map((d, i) => d + Math.max(0, side(i, 0)) + Math.max(0, side(i, 1)));
+      return cut.place(
+        shape,
+        cut.shape.map((_, i) => Math.max(0, side(i, 0))),
+        undefined,
+        value,
+      );
+    },
+    [on([2, 3], [1, 2]), on([2, 3], [1, 2, 0, 3])],
+    { errors: [{ ...on([3], [1, 2, 3]), code: 'E_ARGUMENT', says: /pad: \[1, 2, 3\]/ }] },
+  ),
+  padSame: of(
+    'edge elements repeated before and after along dim',
+    (x: Tensor, dim: number, before: number, after: number): Tensor => {
+      const d = normalizeDim('padSame', dim, x.rank);
+      const n = x.shape[d];
+      if (n === 0 && before + after > 0)
+        throw new ShapeError(`padSame: dimension ${d} of ${formatShape(x.shape)} is empty and has no edge to repeat`);
+      const edge = (at: number, times: number): Tensor =>
+        x.narrow(d, at, 1).broadcastTo(x.shape.map((s, i) => (i === d ? times : s)));
+      return (before ? edge(0, before).cat([x], d) : x).cat(after ? [edge(n - 1, after)] : [], d);
+    },
+    [on([2, 3], 1, 2, 1)],
+  ),
+  tril: of(
+    'the part on and below diagonal k; 0 elsewhere',
+    (x: Tensor, k: number = 0): Tensor => triangle(x, k, true),
+    [on([3, 4]), on([3, 4], 1)],
+  ),
+  triu: of(
+    'the part on and above diagonal k; 0 elsewhere',
+    (x: Tensor, k: number = 0): Tensor => triangle(x, k, false),
+    [on([3, 4]), on([3, 4], -1)],
+  ),
+  any: of(
+    '1 where any element over dims is not 0',
+    (x: Tensor, dims?: Dims, keepdim: boolean = false): Tensor => x.ne(0).max(dims, keepdim),
+    [on([3, 5], 1)],
+    { noGrad: 'the result is a truth value' },
+  ),
+  all: of(
+    '1 where all elements over dims are not 0',
+    (x: Tensor, dims?: Dims, keepdim: boolean = false): Tensor => x.ne(0).min(dims, keepdim),
+    [on([3, 5], 1)],
+    { noGrad: 'the result is a truth value' },
+  ),
+  roundTo: of(
+    'rounded to `decimals` places',
+    (x: Tensor, decimals: number): Tensor =>
+      x
+        .affine(10 ** decimals, 0)
+        .round()
+        .div(10 ** decimals),
+    [on([3, 5], 2)],
+    { dtypes: REALS, ulp: 2 },
+  ),
+  softcap: of(
+    'cap * tanh(x / cap)',
+    (x: Tensor, cap: number): Tensor => x.div(cap).tanh().affine(cap, 0),
+    [on([3, 5], 3)],
+    { dtypes: REALS, ulp: 4 },
+  ),
 });
 
 function triangle(x: Tensor, k: number, lower: boolean): Tensor {
-  if (x.rank < 2) throw new ShapeError(`${lower ? 'tril' : 'triu'}: ${formatShape(x.shape)} has fewer than two dimensions`);
+  if (x.rank < 2)
+    throw new ShapeError(`${lower ? 'tril' : 'triu'}: ${formatShape(x.shape)} has fewer than two dimensions`);
   const [m, n] = x.shape.slice(-2);
   const col = x.newArange(n, 'i32');
   const row = x.newArange(m, 'i32').affine(1, k).unsqueeze(1);
   return (lower ? col.le(row) : col.ge(row)).where(x, x.constant(0));
 }
-

@@ -11,10 +11,10 @@ interface Common {
   readonly formula: string;
   readonly dtypes: readonly DType[];
   readonly without?: string;
-  readonly cpu: (...values: number[]) => number;
+  readonly exact: (...values: number[]) => number;
   readonly int?: (...values: bigint[]) => bigint;
-  readonly cpu16?: (...values: number[]) => number;
-  readonly gpu: string;
+  readonly exact16?: (...values: number[]) => number;
+  readonly kernel: string;
   readonly small?: string;
   readonly candle: ElementwiseRow['candle'];
   readonly differs?: string;
@@ -26,7 +26,9 @@ interface OneGrad<P extends Params> {
   readonly grad?: (ctx: GradContext<P>) => Tensor;
 }
 
-export type UnaryRow = Omit<ElementwiseRow<NoParams>, 'name' | 'args'> & { readonly args: (x: Tensor) => Call<NoParams> };
+export type UnaryRow = Omit<ElementwiseRow<NoParams>, 'name' | 'args'> & {
+  readonly args: (x: Tensor) => Call<NoParams>;
+};
 export type BinaryRow = Omit<ElementwiseRow<NoParams>, 'name' | 'args'> & {
   readonly args: (x: Tensor, y: Operand) => Call<NoParams>;
 };
@@ -43,26 +45,40 @@ const twoInputs = (x: Tensor, y: Operand): Call<NoParams> => ({
 export function unary(def: Common & OneGrad<NoParams>): UnaryRow {
   const { grad, ...rest } = def;
   return {
-    family: 'elementwise', arity: 1, result: 'same', scalars: [], args: oneInput, ...rest,
+    family: 'elementwise',
+    arity: 1,
+    result: 'same',
+    scalars: [],
+    args: oneInput,
+    ...rest,
     ...(grad && { grad: (ctx) => [grad(ctx)] }),
   };
 }
 
 /** A unary op that answers 0 or 1 in u8. */
 export const predicate = (def: Common): UnaryRow => ({
-  family: 'elementwise', arity: 1, result: 'u8', scalars: [], args: oneInput, ...def,
+  family: 'elementwise',
+  arity: 1,
+  result: 'u8',
+  scalars: [],
+  args: oneInput,
+  ...def,
 });
 
 export function scalar<A extends readonly unknown[], P extends Params>(
-  def: Common & OneGrad<P> & {
-    readonly scalars: readonly (keyof P & string)[];
-    readonly args: (x: Tensor, ...rest: A) => Call<P>;
-    readonly samples: () => readonly Sample<P>[];
-  },
+  def: Common &
+    OneGrad<P> & {
+      readonly scalars: readonly (keyof P & string)[];
+      readonly args: (x: Tensor, ...rest: A) => Call<P>;
+      readonly samples: () => readonly Sample<P>[];
+    },
 ): ScalarRow<A> {
   const { grad, ...rest } = def;
   return {
-    family: 'elementwise', arity: 1, result: 'same', ...rest,
+    family: 'elementwise',
+    arity: 1,
+    result: 'same',
+    ...rest,
     ...(grad && { grad: (ctx: GradContext<P>) => [grad(ctx)] }),
   };
 }
@@ -72,6 +88,10 @@ export const binary = (
 ): BinaryRow => ({ family: 'elementwise', arity: 2, result: 'same', scalars: [], args: twoInputs, ...def });
 
 export const comparison = (def: Common): BinaryRow => ({
-  family: 'elementwise', arity: 2, result: 'u8', scalars: [], args: twoInputs,
+  family: 'elementwise',
+  arity: 2,
+  result: 'u8',
+  scalars: [],
+  args: twoInputs,
   ...def,
 });

@@ -37,30 +37,44 @@ export interface OneHotOptions {
 export type PadMode = 'constant' | 'reflect' | 'replicate' | 'circular';
 
 const ours = { candle: { none: 'a composite there too' } } as const;
-const FLOAT = { dtypes: REALS, without: 'losses are defined for floats of 16 bits and more; cast first', domain: [-2, 2] as const, ulp: { bf16: 2, f16: 2, f32: 64, f64: 64 } };
+const FLOAT = {
+  dtypes: REALS,
+  without: 'losses are defined for floats of 16 bits and more; cast first',
+  domain: [-2, 2] as const,
+  ulp: { bf16: 2, f16: 2, f32: 64, f64: 64 },
+};
 const classes = (shape: Shape, n: number): InputSpec => ({ shape, dtype: 'i64', ints: [0, n - 1] });
 const s = (...shape: number[]): InputSpec => ({ shape });
 
 const reduced = (op: string, x: Tensor, reduction: Reduction = 'mean'): Tensor => {
   if (reduction === 'none') return x;
-  if (reduction !== 'mean' && reduction !== 'sum') throw new ArgumentError(`${op}: reduction ${JSON.stringify(reduction)}; known are mean, sum, none`);
+  if (reduction !== 'mean' && reduction !== 'sum')
+    throw new ArgumentError(`${op}: reduction ${JSON.stringify(reduction)}; known are mean, sum, none`);
   return reduction === 'sum' ? x.sum() : x.mean();
 };
 function sameSizes(op: string, x: Tensor, y: Tensor): void {
-  if (!sameShape(x.shape, y.shape)) throw new ShapeError(`${op}: input ${formatShape(x.shape)} and target ${formatShape(y.shape)} must have one shape`);
+  if (!sameShape(x.shape, y.shape))
+    throw new ShapeError(`${op}: input ${formatShape(x.shape)} and target ${formatShape(y.shape)} must have one shape`);
 }
 
 /** Log-probabilities (..., classes) and targets (...) as (n, classes) and (n). */
 function flatten(op: string, x: Tensor, target: Tensor): [Tensor, Tensor] {
   if (x.rank < 1 || !sameShape(x.shape.slice(0, -1), target.shape)) {
-    throw new ShapeError(`${op}: targets ${formatShape(target.shape)} must be ${formatShape(x.shape.slice(0, -1))}: ${formatShape(x.shape)} without its last dimension, the classes`);
+    throw new ShapeError(
+      `${op}: targets ${formatShape(target.shape)} must be ${formatShape(x.shape.slice(0, -1))}: ${formatShape(x.shape)} without its last dimension, the classes`,
+    );
   }
-  if (isFloat(target.dtype)) throw new DTypeError(`${op}: targets are class numbers of an integer dtype, not ${target.dtype}`);
+  if (isFloat(target.dtype))
+    throw new DTypeError(`${op}: targets are class numbers of an integer dtype, not ${target.dtype}`);
   return [x.reshape([-1, x.shape[x.rank - 1]]), target.reshape([-1])];
 }
 
 /** Picked log-probabilities with their weights; targets to ignore weigh nothing. */
-function picked(x: Tensor, target: Tensor, o: NllOptions): { losses: Tensor; weights: Tensor | undefined; keep: Tensor | undefined; safe: Tensor } {
+function picked(
+  x: Tensor,
+  target: Tensor,
+  o: NllOptions,
+): { losses: Tensor; weights: Tensor | undefined; keep: Tensor | undefined; safe: Tensor } {
   const ignore = o.ignoreIndex ?? -100;
   const unsigned = target.dtype === 'u8' || target.dtype === 'u32';
   const keep = unsigned && ignore < 0 ? undefined : target.ne(ignore);
@@ -74,7 +88,8 @@ function picked(x: Tensor, target: Tensor, o: NllOptions): { losses: Tensor; wei
 function nllOf(op: string, x: Tensor, target: Tensor, o: NllOptions, shape: Shape): Tensor {
   const { losses, weights } = picked(x, target, o);
   const weighted = weights ? losses.mul(weights) : losses;
-  if (o.reduction === 'mean' || o.reduction === undefined) return weights ? weighted.sum().div(weights.sum()) : weighted.mean();
+  if (o.reduction === 'mean' || o.reduction === undefined)
+    return weights ? weighted.sum().div(weights.sum()) : weighted.mean();
   return reduced(op, weighted.reshape(shape), o.reduction);
 }
 
@@ -96,8 +111,16 @@ const SOURCES: Readonly<Record<Exclude<PadMode, 'constant'>, (i: number, n: numb
 
 function padDim(x: Tensor, dim: number, before: number, after: number, mode: Exclude<PadMode, 'constant'>): Tensor {
   const n = x.shape[dim];
-  if (before < 0 || after < 0 || (mode === 'reflect' && Math.max(before, after) >= n) || (mode === 'circular' && Math.max(before, after) > n) || (n === 0 && before + after > 0)) {
-    throw new ArgumentError(`padMode: ${mode} cannot add ${before} and ${after} to dimension ${dim} of ${formatShape(x.shape)}`);
+  if (
+    before < 0 ||
+    after < 0 ||
+    (mode === 'reflect' && Math.max(before, after) >= n) ||
+    (mode === 'circular' && Math.max(before, after) > n) ||
+    (n === 0 && before + after > 0)
+  ) {
+    throw new ArgumentError(
+      `padMode: ${mode} cannot add ${before} and ${after} to dimension ${dim} of ${formatShape(x.shape)}`,
+    );
   }
   const at = Array.from({ length: n + before + after }, (_, i) => SOURCES[mode](i - before, n));
   // Runs of neighbours are slices; the others are single elements.
@@ -111,8 +134,17 @@ function padDim(x: Tensor, dim: number, before: number, after: number, mode: Exc
   return rest.length === 0 ? first : first.cat(rest, dim);
 }
 
-const row = (def: { errors?: readonly CompositeErrorSample[]; samples: readonly CompositeSample[] } & Partial<Pick<CompositeRow, 'noGrad' | 'dtypes' | 'ulp' | 'domain' | 'without'>>) =>
-  ({ ...FLOAT, ...ours, ...def, samples: (): readonly CompositeSample[] => def.samples, errors: (): readonly CompositeErrorSample[] => def.errors ?? [] });
+const row = (
+  def: { errors?: readonly CompositeErrorSample[]; samples: readonly CompositeSample[] } & Partial<
+    Pick<CompositeRow, 'noGrad' | 'dtypes' | 'ulp' | 'domain' | 'without'>
+  >,
+) => ({
+  ...FLOAT,
+  ...ours,
+  ...def,
+  samples: (): readonly CompositeSample[] => def.samples,
+  errors: (): readonly CompositeErrorSample[] => def.errors ?? [],
+});
 
 export const functional = rows({
   swiglu: composite({
@@ -120,7 +152,10 @@ export const functional = rows({
     formula: 'silu(a) * b for the halves a and b of the last dimension',
     compose: (x: Tensor): Tensor => {
       const n = x.shape[x.rank - 1];
-      if (n % 2 !== 0) throw new ShapeError(`swiglu: the last dimension of ${formatShape(x.shape)} is odd; it must split into two halves`);
+      if (n % 2 !== 0)
+        throw new ShapeError(
+          `swiglu: the last dimension of ${formatShape(x.shape)} is odd; it must split into two halves`,
+        );
       return x.narrow(-1, 0, n / 2).siluMul(x.narrow(-1, n / 2, n / 2));
     },
   }),
@@ -132,19 +167,44 @@ export const functional = rows({
       return a.gelu().mul(b);
     },
   }),
-  relu2: composite({ ...row({ samples: [{ inputs: [s(3, 5)], args: [] }] }), formula: 'max(x, 0)^2', compose: (x: Tensor): Tensor => x.relu().sqr() }),
-  relu6: composite({ ...row({ samples: [{ inputs: [s(3, 5)], args: [] }], domain: [-8, 8] }), formula: 'min(max(x, 0), 6)', compose: (x: Tensor): Tensor => x.clamp(0, 6) }),
+  relu2: composite({
+    ...row({ samples: [{ inputs: [s(3, 5)], args: [] }] }),
+    formula: 'max(x, 0)^2',
+    compose: (x: Tensor): Tensor => x.relu().sqr(),
+  }),
+  relu6: composite({
+    ...row({ samples: [{ inputs: [s(3, 5)], args: [] }], domain: [-8, 8] }),
+    formula: 'min(max(x, 0), 6)',
+    compose: (x: Tensor): Tensor => x.clamp(0, 6),
+  }),
   prelu: composite({
-    ...row({ samples: [{ inputs: [s(2, 3, 4), s(3)], args: [{ input: 1 }] }, { inputs: [s(2, 3), s(1)], args: [{ input: 1 }] }] }),
+    ...row({
+      samples: [
+        { inputs: [s(2, 3, 4), s(3)], args: [{ input: 1 }] },
+        { inputs: [s(2, 3), s(1)], args: [{ input: 1 }] },
+      ],
+    }),
     formula: 'x >= 0 ? x : slope * x, one slope or one per channel',
     compose: (x: Tensor, slope: Tensor): Tensor => {
-      if (slope.size !== 1 && slope.size !== x.shape[1]) throw new ShapeError(`prelu: ${slope.size} slopes for ${x.shape[1]} channels of ${formatShape(x.shape)}; it takes one, or one per channel`);
-      const by = slope.size === 1 ? slope.reshape(x.shape.map(() => 1)) : slope.reshape([slope.size, ...x.shape.slice(2).map(() => 1)]);
+      if (slope.size !== 1 && slope.size !== x.shape[1])
+        throw new ShapeError(
+          `prelu: ${slope.size} slopes for ${x.shape[1]} channels of ${formatShape(x.shape)}; it takes one, or one per channel`,
+        );
+      const by =
+        slope.size === 1
+          ? slope.reshape(x.shape.map(() => 1))
+          : slope.reshape([slope.size, ...x.shape.slice(2).map(() => 1)]);
       return x.ge(0).where(x, x.mul(by));
     },
   }),
   dropout: composite({
-    ...row({ samples: [0.25, 0.9].map((p) => ({ inputs: [s(3, 5), { shape: [3, 5], domain: [0, 1] }], args: [p, { input: 1 }] })), errors: [{ inputs: [s(3)], args: [1.5], code: 'E_ARGUMENT', says: /dropout: probability 1.5/ }] }),
+    ...row({
+      samples: [0.25, 0.9].map((p) => ({
+        inputs: [s(3, 5), { shape: [3, 5], domain: [0, 1] }],
+        args: [p, { input: 1 }],
+      })),
+      errors: [{ inputs: [s(3)], args: [1.5], code: 'E_ARGUMENT', says: /dropout: probability 1.5/ }],
+    }),
     formula: 'elements kept with probability 1 - p and divided by it; 0 elsewhere; `mask` holds uniform numbers',
     compose: (x: Tensor, p: number, mask: Tensor): Tensor => {
       if (!(p >= 0 && p < 1)) throw new ArgumentError(`dropout: probability ${p} is not in [0, 1)`);
@@ -152,7 +212,12 @@ export const functional = rows({
     },
   }),
   oneHot: composite({
-    ...row({ samples: [{ inputs: [{ shape: [2, 3] }], args: [4] }], dtypes: INTS.filter((d) => d !== 'i16' && d !== 'i32'), noGrad: 'indices have none', domain: [0, 3] }),
+    ...row({
+      samples: [{ inputs: [{ shape: [2, 3] }], args: [4] }],
+      dtypes: INTS.filter((d) => d !== 'i16' && d !== 'i32'),
+      noGrad: 'indices have none',
+      domain: [0, 3],
+    }),
     formula: 'a new last dimension with `on` at the index and `off` elsewhere; an index of -1 gives `off` everywhere',
     compose: (ids: Tensor, depth: number, options: OneHotOptions = {}): Tensor => {
       requireOptions('oneHot', options, ['on', 'off', 'dtype']);
@@ -163,34 +228,58 @@ export const functional = rows({
     },
   }),
   pixelShuffle: composite({
-    ...row({ samples: [{ inputs: [s(2, 8, 3, 2)], args: [2] }], ulp: 0, errors: [{ inputs: [s(1, 6, 2, 2)], args: [2], code: 'E_SHAPE', says: /6 channels do not divide by 4/ }] }),
+    ...row({
+      samples: [{ inputs: [s(2, 8, 3, 2)], args: [2] }],
+      ulp: 0,
+      errors: [{ inputs: [s(1, 6, 2, 2)], args: [2], code: 'E_SHAPE', says: /6 channels do not divide by 4/ }],
+    }),
     formula: '(n, c r r, h, w) to (n, c, h r, w r)',
     compose: (x: Tensor, r: number): Tensor => {
       const [n, c, h, w] = x.shape;
-      if (x.rank !== 4 || c % (r * r) !== 0) throw new ShapeError(`pixelShuffle: ${c} channels do not divide by ${r * r} in ${formatShape(x.shape)}`);
-      return x.reshape([n, c / (r * r), r, r, h, w]).permute([0, 1, 4, 2, 5, 3]).reshape([n, c / (r * r), h * r, w * r]);
+      if (x.rank !== 4 || c % (r * r) !== 0)
+        throw new ShapeError(`pixelShuffle: ${c} channels do not divide by ${r * r} in ${formatShape(x.shape)}`);
+      return x
+        .reshape([n, c / (r * r), r, r, h, w])
+        .permute([0, 1, 4, 2, 5, 3])
+        .reshape([n, c / (r * r), h * r, w * r]);
     },
   }),
   pixelUnshuffle: composite({
-    ...row({ samples: [{ inputs: [s(2, 2, 4, 6)], args: [2] }], ulp: 0, errors: [{ inputs: [s(1, 2, 3, 4)], args: [2], code: 'E_SHAPE', says: /do not divide by 2/ }] }),
+    ...row({
+      samples: [{ inputs: [s(2, 2, 4, 6)], args: [2] }],
+      ulp: 0,
+      errors: [{ inputs: [s(1, 2, 3, 4)], args: [2], code: 'E_SHAPE', says: /do not divide by 2/ }],
+    }),
     formula: '(n, c, h r, w r) to (n, c r r, h, w)',
     compose: (x: Tensor, r: number): Tensor => {
       const [n, c, h, w] = x.shape;
-      if (x.rank !== 4 || h % r !== 0 || w % r !== 0) throw new ShapeError(`pixelUnshuffle: the last dimensions of ${formatShape(x.shape)} do not divide by ${r}`);
-      return x.reshape([n, c, h / r, r, w / r, r]).permute([0, 1, 3, 5, 2, 4]).reshape([n, c * r * r, h / r, w / r]);
+      if (x.rank !== 4 || h % r !== 0 || w % r !== 0)
+        throw new ShapeError(`pixelUnshuffle: the last dimensions of ${formatShape(x.shape)} do not divide by ${r}`);
+      return x
+        .reshape([n, c, h / r, r, w / r, r])
+        .permute([0, 1, 3, 5, 2, 4])
+        .reshape([n, c * r * r, h / r, w / r]);
     },
   }),
   padMode: composite({
     ...row({
       ulp: 0,
-      samples: [{ inputs: [s(2, 4, 5)], args: [[2, 1], 'reflect'] }, { inputs: [s(2, 3)], args: [[2, 1, 1, 0], 'replicate'] }, { inputs: [s(2, 3)], args: [[3, 1], 'circular'] }],
+      samples: [
+        { inputs: [s(2, 4, 5)], args: [[2, 1], 'reflect'] },
+        { inputs: [s(2, 3)], args: [[2, 1, 1, 0], 'replicate'] },
+        { inputs: [s(2, 3)], args: [[3, 1], 'circular'] },
+      ],
       errors: [{ inputs: [s(3)], args: [[3, 0], 'reflect'], code: 'E_ARGUMENT', says: /reflect cannot add 3 and 0/ }],
     }),
     formula: 'reflected, repeated or wrapped elements around: [before, after] pairs, last dimension first',
     compose: (x: Tensor, pads: readonly number[], mode: PadMode, value: number = 0): Tensor => {
       if (mode === 'constant') return x.pad(pads, value);
-      if (!Object.hasOwn(SOURCES, mode)) throw new ArgumentError(`padMode: unknown mode ${JSON.stringify(mode)}; known are constant, ${Object.keys(SOURCES).join(', ')}`);
-      if (pads.length % 2 !== 0 || pads.length > 2 * x.rank) throw new ArgumentError(`padMode: ${formatShape(pads)} is no list of pairs for at most ${x.rank} dimensions`);
+      if (!Object.hasOwn(SOURCES, mode))
+        throw new ArgumentError(
+          `padMode: unknown mode ${JSON.stringify(mode)}; known are constant, ${Object.keys(SOURCES).join(', ')}`,
+        );
+      if (pads.length % 2 !== 0 || pads.length > 2 * x.rank)
+        throw new ArgumentError(`padMode: ${formatShape(pads)} is no list of pairs for at most ${x.rank} dimensions`);
       let out = x;
       for (let k = 0; k < pads.length; k += 2) out = padDim(out, x.rank - 1 - k / 2, pads[k], pads[k + 1], mode);
       return out;
@@ -200,10 +289,20 @@ export const functional = rows({
     ...row({ samples: [{ inputs: [s(3, 5), { shape: [3, 5], domain: [0.1, 0.9] }], args: [0.5, { input: 1 }] }] }),
     formula: 'softmax((x - ln(-ln(u))) / temperature) along dim, for uniform numbers u',
     compose: (x: Tensor, temperature: number, uniform: Tensor, dim: number = -1): Tensor =>
-      wide(x, (w) => w.sub(uniform.cast(w.dtype).log().neg().log()).affine(1 / temperature, 0).softmax(normalizeDim('gumbelSoftmax', dim, x.rank))),
+      wide(x, (w) =>
+        w
+          .sub(uniform.cast(w.dtype).log().neg().log())
+          .affine(1 / temperature, 0)
+          .softmax(normalizeDim('gumbelSoftmax', dim, x.rank)),
+      ),
   }),
   nll: composite({
-    ...row({ samples: [{ inputs: [s(4, 5), classes([4], 5)], args: [{ input: 1 }] }, { inputs: [s(2, 3, 4), classes([2, 3], 4)], args: [{ input: 1 }, { reduction: 'sum', ignoreIndex: 1 }] }] }),
+    ...row({
+      samples: [
+        { inputs: [s(4, 5), classes([4], 5)], args: [{ input: 1 }] },
+        { inputs: [s(2, 3, 4), classes([2, 3], 4)], args: [{ input: 1 }, { reduction: 'sum', ignoreIndex: 1 }] },
+      ],
+    }),
     formula: '-x[target], averaged; x holds log-probabilities over the last dimension',
     compose: (x: Tensor, target: Tensor, options: NllOptions = {}): Tensor => {
       requireOptions('nll', options, ['reduction', 'weight', 'ignoreIndex']);
@@ -217,7 +316,14 @@ export const functional = rows({
         { inputs: [s(4, 5), classes([4], 5)], args: [{ input: 1 }] },
         { inputs: [s(2, 3, 4), classes([2, 3], 4)], args: [{ input: 1 }, { labelSmoothing: 0.1, ignoreIndex: 2 }] },
       ],
-      errors: [{ inputs: [s(4, 5), classes([3], 5)], args: [{ input: 1 }], code: 'E_SHAPE', says: /targets \[3\] must be \[4\]/ }],
+      errors: [
+        {
+          inputs: [s(4, 5), classes([3], 5)],
+          args: [{ input: 1 }],
+          code: 'E_SHAPE',
+          says: /targets \[3\] must be \[4\]/,
+        },
+      ],
     }),
     formula: '-logSoftmax(x)[target] over the last dimension, averaged',
     compose: (x: Tensor, target: Tensor, options: CrossEntropyOptions = {}): Tensor => {
@@ -232,7 +338,12 @@ export const functional = rows({
         const byClass = rest.weight ? logs.mul(rest.weight.cast(w.dtype)) : logs;
         const even = byClass.sum([1], false).affine(-1 / w.shape[1], 0);
         const counted = keep ? even.mul(keep.cast(w.dtype)) : even;
-        const soft = rest.reduction === undefined || rest.reduction === 'mean' ? (weights ? counted.sum().div(weights.sum()) : counted.mean()) : reduced('crossEntropy', counted.reshape(target.shape), rest.reduction);
+        const soft =
+          rest.reduction === undefined || rest.reduction === 'mean'
+            ? weights
+              ? counted.sum().div(weights.sum())
+              : counted.mean()
+            : reduced('crossEntropy', counted.reshape(target.shape), rest.reduction);
         return hard.affine(1 - spread, 0).add(soft.affine(spread, 0));
       });
     },
@@ -270,9 +381,15 @@ export const functional = rows({
       return wide(x, (w) => {
         const t = y.cast(w.dtype);
         const soft = w.neg().softplus();
-        const bent = options.posWeight ? soft.mul(t.mul(options.posWeight.cast(w.dtype).affine(1, -1)).affine(1, 1)) : soft;
+        const bent = options.posWeight
+          ? soft.mul(t.mul(options.posWeight.cast(w.dtype).affine(1, -1)).affine(1, 1))
+          : soft;
         const each = bent.add(w.mul(t.affine(-1, 1)));
-        return reduced('bceWithLogits', options.weight ? each.mul(options.weight.cast(w.dtype)) : each, options.reduction);
+        return reduced(
+          'bceWithLogits',
+          options.weight ? each.mul(options.weight.cast(w.dtype)) : each,
+          options.reduction,
+        );
       });
     },
   }),

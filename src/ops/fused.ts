@@ -4,9 +4,16 @@ import type { Tensor } from '../tensor/tensor.js';
 import type { Call, ElementwiseRow, GradContext, Grads, Params } from './op.js';
 import { rows } from './op.js';
 
-type Fused<A extends readonly unknown[], P extends Params> = Omit<ElementwiseRow<P>, 'name' | 'args'> & { readonly args: (x: Tensor, ...rest: A) => Call<P> };
-const fused = <A extends readonly unknown[], P extends Params>(row: Omit<Fused<A, P>, 'family' | 'result' | 'candle'>): Fused<A, P> => ({
-  family: 'elementwise', result: 'same', candle: { none: 'composed of several ops there' }, ...row,
+type Fused<A extends readonly unknown[], P extends Params> = Omit<ElementwiseRow<P>, 'name' | 'args'> & {
+  readonly args: (x: Tensor, ...rest: A) => Call<P>;
+};
+const fused = <A extends readonly unknown[], P extends Params>(
+  row: Omit<Fused<A, P>, 'family' | 'result' | 'candle'>,
+): Fused<A, P> => ({
+  family: 'elementwise',
+  result: 'same',
+  candle: { none: 'composed of several ops there' },
+  ...row,
 });
 
 const WITHOUT = 'only floats have fractions';
@@ -15,52 +22,133 @@ const SIGMOID = 'select(x < C(0), expg(-absg(x)), C(1)) / (C(1) + expg(-absg(x))
 const noEdges = 'steps in between leave the range of f32 where double does not';
 const ULP = { f32: 6, f64: 6, f16: 1, bf16: 1, f8e4m3: 1 } as const;
 type None = Record<never, never>;
-export interface Decay extends Record<string, unknown> { decay: number }
-export interface Step extends Record<string, unknown> { rate: number; eps: number }
-const decaySamples = (): readonly { inputs: { shape: number[] }[]; params: Decay }[] => [{ inputs: [{ shape: [3, 5] }, { shape: [3, 5] }], params: { decay: 0.9 } }];
+export interface Decay extends Record<string, unknown> {
+  decay: number;
+}
+export interface Step extends Record<string, unknown> {
+  rate: number;
+  eps: number;
+}
+const decaySamples = (): readonly { inputs: { shape: number[] }[]; params: Decay }[] => [
+  { inputs: [{ shape: [3, 5] }, { shape: [3, 5] }], params: { decay: 0.9 } },
+];
 
 export const fusedOps = rows({
   siluMul: fused({
-    arity: 2, noEdges, scalars: [], formula: 'silu(x) * y', dtypes: FLOATS, without: WITHOUT, domain: [-6, 6], ulp: ULP,
-    cpu: (x, y) => x * sigmoid(x) * y, gpu: `x * (${SIGMOID}) * y`, small: 'x * small_sigmoid<S>(x) * y',
+    arity: 2,
+    noEdges,
+    scalars: [],
+    formula: 'silu(x) * y',
+    dtypes: FLOATS,
+    without: WITHOUT,
+    domain: [-6, 6],
+    ulp: ULP,
+    exact: (x, y) => x * sigmoid(x) * y,
+    kernel: `x * (${SIGMOID}) * y`,
+    small: 'x * small_sigmoid<S>(x) * y',
     args: (x: Tensor, y: Tensor): Call<None> => ({ inputs: [x, y], params: {} }),
-    grad: ({ x, y, grad, needs }: GradContext<None>): Grads => [needs(0) ? x.siluMulGrad(y, grad) : undefined, needs(1) ? x.siluMul(grad) : undefined],
+    grad: ({ x, y, grad, needs }: GradContext<None>): Grads => [
+      needs(0) ? x.siluMulGrad(y, grad) : undefined,
+      needs(1) ? x.siluMul(grad) : undefined,
+    ],
   }),
   siluMulGrad: fused({
-    arity: 3, noEdges, scalars: [], formula: 'silu\'(x) * y * z', dtypes: FLOATS, without: WITHOUT, domain: [-1, 4], ulp: { f32: 16, f64: 16, f16: 1, bf16: 1, f8e4m3: 1 }, // silu' is 0 at -1.28: no unit to measure by near it
-    cpu: (x, y, z) => sigmoid(x) * (1 + x * (1 - sigmoid(x))) * y * z, gpu: `(${SIGMOID}) * (C(1) + x * (C(1) - (${SIGMOID}))) * y * z`,
+    arity: 3,
+    noEdges,
+    scalars: [],
+    formula: "silu'(x) * y * z",
+    dtypes: FLOATS,
+    without: WITHOUT,
+    domain: [-1, 4],
+    ulp: { f32: 16, f64: 16, f16: 1, bf16: 1, f8e4m3: 1 }, // silu' is 0 at -1.28: no unit to measure by near it
+    exact: (x, y, z) => sigmoid(x) * (1 + x * (1 - sigmoid(x))) * y * z,
+    kernel: `(${SIGMOID}) * (C(1) + x * (C(1) - (${SIGMOID}))) * y * z`,
     small: 'small_sigmoid<S>(x) * (C(1) + x * (C(1) - small_sigmoid<S>(x))) * y * z',
     args: (x: Tensor, y: Tensor, z: Tensor): Call<None> => ({ inputs: [x, y, z], params: {} }),
     grad: ({ inputs: [x, y, z], grad, needs }: GradContext<None>): Grads => {
       const bent = (): Tensor => {
         const s = x.sigmoid();
-        return s.mul(s.affine(-1, 1)).mul(x.mul(s.affine(-2, 1)).affine(1, 2)).mul(y).mul(z).mul(grad);
+        return s
+          .mul(s.affine(-1, 1))
+          .mul(x.mul(s.affine(-2, 1)).affine(1, 2))
+          .mul(y)
+          .mul(z)
+          .mul(grad);
       };
-      return [needs(0) ? bent() : undefined, needs(1) ? x.siluMulGrad(grad, z) : undefined, needs(2) ? x.siluMulGrad(y, grad) : undefined];
+      return [
+        needs(0) ? bent() : undefined,
+        needs(1) ? x.siluMulGrad(grad, z) : undefined,
+        needs(2) ? x.siluMulGrad(y, grad) : undefined,
+      ];
     },
   }),
   ema: fused({
-    arity: 2, noEdges, scalars: ['decay'], formula: 'decay * x + (1 - decay) * y', dtypes: REALS, without: WITHOUT, domain: [0.1, 2], ulp: ULP,
-    cpu: (x, y, decay) => decay * x + (1 - decay) * y, gpu: 'fmag(a, x, (C(1) - a) * y)',
+    arity: 2,
+    noEdges,
+    scalars: ['decay'],
+    formula: 'decay * x + (1 - decay) * y',
+    dtypes: REALS,
+    without: WITHOUT,
+    domain: [0.1, 2],
+    ulp: ULP,
+    exact: (x, y, decay) => decay * x + (1 - decay) * y,
+    kernel: 'fmag(a, x, (C(1) - a) * y)',
     args: (x: Tensor, y: Tensor, decay: number): Call<Decay> => ({ inputs: [x, y], params: { decay } }),
     samples: decaySamples,
-    grad: ({ grad, params: { decay } }: GradContext<Decay>): Grads => [grad.affine(decay, 0), grad.affine(1 - decay, 0)],
+    grad: ({ grad, params: { decay } }: GradContext<Decay>): Grads => [
+      grad.affine(decay, 0),
+      grad.affine(1 - decay, 0),
+    ],
   }),
   emaSqr: fused({
-    arity: 2, noEdges, scalars: ['decay'], formula: 'decay * x + (1 - decay) * y^2', dtypes: REALS, without: WITHOUT, domain: [0.1, 2], ulp: ULP,
-    cpu: (x, y, decay) => decay * x + (1 - decay) * y * y, gpu: 'fmag(a, x, (C(1) - a) * y * y)',
+    arity: 2,
+    noEdges,
+    scalars: ['decay'],
+    formula: 'decay * x + (1 - decay) * y^2',
+    dtypes: REALS,
+    without: WITHOUT,
+    domain: [0.1, 2],
+    ulp: ULP,
+    exact: (x, y, decay) => decay * x + (1 - decay) * y * y,
+    kernel: 'fmag(a, x, (C(1) - a) * y * y)',
     args: (x: Tensor, y: Tensor, decay: number): Call<Decay> => ({ inputs: [x, y], params: { decay } }),
     samples: decaySamples,
-    grad: ({ y, grad, params: { decay } }: GradContext<Decay>): Grads => [grad.affine(decay, 0), grad.mul(y).affine(2 * (1 - decay), 0)],
+    grad: ({ y, grad, params: { decay } }: GradContext<Decay>): Grads => [
+      grad.affine(decay, 0),
+      grad.mul(y).affine(2 * (1 - decay), 0),
+    ],
   }),
   adamStep: fused({
-    arity: 3, noEdges, scalars: ['rate', 'eps'], formula: 'x - rate * y / (sqrt(z) + eps)', dtypes: REALS, without: WITHOUT, domain: [0.1, 2], ulp: ULP,
-    cpu: (x, y, z, rate, eps) => x - (rate * y) / (Math.sqrt(z) + eps), gpu: 'x - divg(a * y, sqrtg(z) + b)', small: 'x - a * y * small_recip<S>(small_root(z) + b)',
-    args: (x: Tensor, y: Tensor, z: Tensor, rate: number, eps: number): Call<Step> => ({ inputs: [x, y, z], params: { rate, eps } }),
-    samples: () => [{ inputs: [{ shape: [3, 5] }, { shape: [3, 5] }, { shape: [3, 5] }], params: { rate: 2 ** -6, eps: 0.125 } }],
+    arity: 3,
+    noEdges,
+    scalars: ['rate', 'eps'],
+    formula: 'x - rate * y / (sqrt(z) + eps)',
+    dtypes: REALS,
+    without: WITHOUT,
+    domain: [0.1, 2],
+    ulp: ULP,
+    exact: (x, y, z, rate, eps) => x - (rate * y) / (Math.sqrt(z) + eps),
+    kernel: 'x - divg(a * y, sqrtg(z) + b)',
+    small: 'x - a * y * small_recip<S>(small_root(z) + b)',
+    args: (x: Tensor, y: Tensor, z: Tensor, rate: number, eps: number): Call<Step> => ({
+      inputs: [x, y, z],
+      params: { rate, eps },
+    }),
+    samples: () => [
+      { inputs: [{ shape: [3, 5] }, { shape: [3, 5] }, { shape: [3, 5] }], params: { rate: 2 ** -6, eps: 0.125 } },
+    ],
     grad: ({ inputs: [, y, z], grad, params: { rate, eps }, needs }: GradContext<Step>): Grads => {
       const d = z.sqrt().affine(1, eps);
-      return [grad, needs(1) ? grad.div(d).affine(-rate, 0) : undefined, needs(2) ? grad.mul(y).div(d.sqr().mul(z.sqrt())).affine(rate / 2, 0) : undefined];
+      return [
+        grad,
+        needs(1) ? grad.div(d).affine(-rate, 0) : undefined,
+        needs(2)
+          ? grad
+              .mul(y)
+              .div(d.sqr().mul(z.sqrt()))
+              .affine(rate / 2, 0)
+          : undefined,
+      ];
     },
   }),
 });

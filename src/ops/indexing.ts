@@ -5,8 +5,19 @@ import { formatShape, normalizeDim, sizeOf, type Shape } from '../base/shape.js'
 import type { Tensor } from '../tensor/tensor.js';
 import type { Operand } from './elementwise.js';
 import { composite, kernel, lanes, replaceDim, requireRank, requireSameDType, requireWhole } from './kernel-row.js';
-import { rows, type Call, type CompositeErrorSample, type CompositeSample, type ErrorSample, type GradContext, type Grads,
-  type InputSpec, type RefTensor, type Sample, type Sig } from './op.js';
+import {
+  rows,
+  type Call,
+  type CompositeErrorSample,
+  type CompositeSample,
+  type ErrorSample,
+  type GradContext,
+  type Grads,
+  type InputSpec,
+  type RefTensor,
+  type Sample,
+  type Sig,
+} from './op.js';
 
 export interface DimParams extends Record<string, unknown> {
   readonly dim: number;
@@ -15,7 +26,8 @@ export interface SliceScatterParams extends DimParams {
   readonly start: number;
 }
 
-const SENTINEL = 'The largest value of the index dtype reads 0 and writes nothing, for every value dtype (Candle\'s f8 kernels skip that check).';
+const SENTINEL =
+  "The largest value of the index dtype reads 0 and writes nothing, for every value dtype (Candle's f8 kernels skip that check).";
 const ANY_LAYOUT = 'Operands and indices may have any layout, and indices may be i16 and i32 as well.';
 // Sums of a few values, rounded once by the reference: bounds count units of the largest partial sum.
 const SUM_ULP = { f8e4m3: 2, bf16: 2, f16: 2, f32: 4, f64: 4 } as const;
@@ -35,7 +47,9 @@ function requireIndex(op: string, ids: Sig): void {
 /** ids has the rank of x and is no larger than x except along dim. */
 function requireInside(op: string, what: string, inner: Shape, x: Shape, dim: number): void {
   if (inner.length === x.length && inner.every((d, i) => i === dim || d <= x[i])) return;
-  throw new ShapeError(`${op}: ${what} ${formatShape(inner)} must have the rank of ${formatShape(x)} and be no larger except in dimension ${dim}`);
+  throw new ShapeError(
+    `${op}: ${what} ${formatShape(inner)} must have the rank of ${formatShape(x)} and be no larger except in dimension ${dim}`,
+  );
 }
 
 function inferScatter(op: string, [x, ids, src]: readonly Sig[], dim: number): Sig[] {
@@ -43,14 +57,21 @@ function inferScatter(op: string, [x, ids, src]: readonly Sig[], dim: number): S
   requireIndex(op, ids);
   requireSameDType(op, [x, src]);
   if (formatShape(ids.shape) !== formatShape(src.shape)) {
-    throw new ShapeError(`${op}: indices ${formatShape(ids.shape)} and source ${formatShape(src.shape)} must have one shape`);
+    throw new ShapeError(
+      `${op}: indices ${formatShape(ids.shape)} and source ${formatShape(src.shape)} must have one shape`,
+    );
   }
   requireInside(op, 'source', src.shape, x.shape, dim);
   return [x];
 }
 
 /** Calls visit(position in the small tensor, position in the large one of its lane's start, step of the large one). */
-function alongside(small: Shape, large: Shape, dim: number, visit: (at: number, base: number, step: number) => void): void {
+function alongside(
+  small: Shape,
+  large: Shape,
+  dim: number,
+  visit: (at: number, base: number, step: number) => void,
+): void {
   const rank = small.length;
   const step = new Array<number>(rank);
   for (let i = rank - 1, s = 1; i >= 0; i--) {
@@ -85,7 +106,10 @@ function scatterInto(op: string, [x, ids, src]: readonly RefTensor[], out: RefTe
 /** Ones where a scattered element is the last one written to its place, so only it receives a gradient. */
 function lastWriters(x: Tensor, dim: number, ids: Tensor): Tensor {
   const n = ids.shape[dim];
-  const order = x.newArange(n, 'u32').reshape(ids.shape.map((_, i) => (i === dim ? n : 1))).broadcastTo(ids.shape);
+  const order = x
+    .newArange(n, 'u32')
+    .reshape(ids.shape.map((_, i) => (i === dim ? n : 1)))
+    .broadcastTo(ids.shape);
   return x.newZeros(x.shape, 'u32').scatter(dim, ids, order).gather(dim, ids).eq(order);
 }
 
@@ -100,11 +124,31 @@ const scatterSamples = (): readonly Sample<DimParams>[] => [
   { inputs: [{ shape: [4, 5] }, ids([0, 5], 4), { shape: [0, 5] }], params: { dim: 0 } },
 ];
 const scatterErrors = (): readonly ErrorSample<DimParams>[] => [
-  { inputs: [{ shape: [3, 4] }, ids([2, 4], 3), { shape: [3, 4] }], params: { dim: 0 }, code: 'E_SHAPE', says: /must have one shape/ },
-  { inputs: [{ shape: [3, 4] }, ids([2, 5], 3), { shape: [2, 5] }], params: { dim: 0 }, code: 'E_SHAPE', says: /no larger except in dimension 0/ },
-  { inputs: [{ shape: [3, 4] }, { shape: [3, 4], dtype: 'f32' }, { shape: [3, 4] }], params: { dim: 0 }, code: 'E_DTYPE', says: /indices are f32/ },
+  {
+    inputs: [{ shape: [3, 4] }, ids([2, 4], 3), { shape: [3, 4] }],
+    params: { dim: 0 },
+    code: 'E_SHAPE',
+    says: /must have one shape/,
+  },
+  {
+    inputs: [{ shape: [3, 4] }, ids([2, 5], 3), { shape: [2, 5] }],
+    params: { dim: 0 },
+    code: 'E_SHAPE',
+    says: /no larger except in dimension 0/,
+  },
+  {
+    inputs: [{ shape: [3, 4] }, { shape: [3, 4], dtype: 'f32' }, { shape: [3, 4] }],
+    params: { dim: 0 },
+    code: 'E_DTYPE',
+    says: /indices are f32/,
+  },
   { inputs: [{ shape: [3, 4] }, ids([3, 4], 3), { shape: [3, 4] }], ...BAD_DIM },
-  { inputs: [{ shape: [3, 4] }, { shape: [3, 4], dtype: 'u32', ints: [7, 7] }, { shape: [3, 4] }], params: { dim: 0 }, code: 'E_INDEX', says: /index 7 at position 0 is out of range for a dimension of size 3/ },
+  {
+    inputs: [{ shape: [3, 4] }, { shape: [3, 4], dtype: 'u32', ints: [7, 7] }, { shape: [3, 4] }],
+    params: { dim: 0 },
+    code: 'E_INDEX',
+    says: /index 7 at position 0 is out of range for a dimension of size 3/,
+  },
 ];
 
 export const indexing = rows({
@@ -128,9 +172,13 @@ export const indexing = rows({
         out.data[at] = place < 0 ? 0 : x.data[base + place * step];
       });
     },
-    grad: ({ inputs: [x, ids], grad, params: { dim } }: GradContext<DimParams>): Grads => [x.zerosLike().scatterAdd(dim, ids, grad), undefined],
+    grad: ({ inputs: [x, ids], grad, params: { dim } }: GradContext<DimParams>): Grads => [
+      x.zerosLike().scatterAdd(dim, ids, grad),
+      undefined,
+    ],
     args: (x: Tensor, dim: number, ids: Tensor): Call<DimParams> => ({
-      inputs: [x, ids], params: { dim: normalizeDim('gather', dim, x.shape.length) },
+      inputs: [x, ids],
+      params: { dim: normalizeDim('gather', dim, x.shape.length) },
     }),
     samples: (): readonly Sample<DimParams>[] => [
       { inputs: [{ shape: [5, 4] }, ids([3, 4], 5)], params: { dim: 0 } },
@@ -139,10 +187,25 @@ export const indexing = rows({
       { inputs: [{ shape: [3, 4] }, ids([3, 0], 4)], params: { dim: 1 } },
     ],
     errors: (): readonly ErrorSample<DimParams>[] => [
-      { inputs: [{ shape: [3, 4] }, ids([3, 5], 3)], params: { dim: 0 }, code: 'E_SHAPE', says: /no larger except in dimension 0/ },
-      { inputs: [{ shape: [3, 4] }, { shape: [3, 4], dtype: 'f32' }], params: { dim: 0 }, code: 'E_DTYPE', says: /indices are f32/ },
+      {
+        inputs: [{ shape: [3, 4] }, ids([3, 5], 3)],
+        params: { dim: 0 },
+        code: 'E_SHAPE',
+        says: /no larger except in dimension 0/,
+      },
+      {
+        inputs: [{ shape: [3, 4] }, { shape: [3, 4], dtype: 'f32' }],
+        params: { dim: 0 },
+        code: 'E_DTYPE',
+        says: /indices are f32/,
+      },
       { inputs: [{ shape: [3, 4] }, ids([3, 4], 3)], ...BAD_DIM },
-      { inputs: [{ shape: [3, 4] }, { shape: [3, 4], dtype: 'u32', ints: [9, 9] }], params: { dim: 0 }, code: 'E_INDEX', says: /index 9 at position 0 is out of range for a dimension of size 3/ },
+      {
+        inputs: [{ shape: [3, 4] }, { shape: [3, 4], dtype: 'u32', ints: [9, 9] }],
+        params: { dim: 0 },
+        code: 'E_INDEX',
+        says: /index 9 at position 0 is out of range for a dimension of size 3/,
+      },
     ],
   }),
 
@@ -164,12 +227,17 @@ export const indexing = rows({
       const sentinel = maxInt(ids.dtype);
       const places = ids.data.map((id, at) => placeOf('indexSelect', id, at, n, sentinel));
       for (let l = 0, to = 0; l < left; l++) {
-        for (const p of places) for (let r = 0; r < right; r++) out.data[to++] = p < 0 ? 0 : x.data[(l * n + p) * right + r];
+        for (const p of places)
+          for (let r = 0; r < right; r++) out.data[to++] = p < 0 ? 0 : x.data[(l * n + p) * right + r];
       }
     },
-    grad: ({ inputs: [x, ids], grad, params: { dim } }: GradContext<DimParams>): Grads => [x.zerosLike().indexAdd(dim, ids, grad), undefined],
+    grad: ({ inputs: [x, ids], grad, params: { dim } }: GradContext<DimParams>): Grads => [
+      x.zerosLike().indexAdd(dim, ids, grad),
+      undefined,
+    ],
     args: (x: Tensor, dim: number, ids: Tensor): Call<DimParams> => ({
-      inputs: [x, ids], params: { dim: normalizeDim('indexSelect', dim, x.shape.length) },
+      inputs: [x, ids],
+      params: { dim: normalizeDim('indexSelect', dim, x.shape.length) },
     }),
     samples: (): readonly Sample<DimParams>[] => [
       { inputs: [{ shape: [5, 4] }, ids([7], 5)], params: { dim: 0 } },
@@ -178,10 +246,25 @@ export const indexing = rows({
       { inputs: [{ shape: [3, 7] }, ids([0], 7)], params: { dim: 0 } },
     ],
     errors: (): readonly ErrorSample<DimParams>[] => [
-      { inputs: [{ shape: [3, 4] }, ids([2, 2], 3)], params: { dim: 0 }, code: 'E_SHAPE', says: /indices \[2, 2\] has rank 2; it takes rank 1/ },
-      { inputs: [{ shape: [3, 4] }, { shape: [2], dtype: 'f32' }], params: { dim: 0 }, code: 'E_DTYPE', says: /indices are f32/ },
+      {
+        inputs: [{ shape: [3, 4] }, ids([2, 2], 3)],
+        params: { dim: 0 },
+        code: 'E_SHAPE',
+        says: /indices \[2, 2\] has rank 2; it takes rank 1/,
+      },
+      {
+        inputs: [{ shape: [3, 4] }, { shape: [2], dtype: 'f32' }],
+        params: { dim: 0 },
+        code: 'E_DTYPE',
+        says: /indices are f32/,
+      },
       { inputs: [{ shape: [3, 4] }, ids([2], 3)], ...BAD_DIM },
-      { inputs: [{ shape: [3, 4] }, { shape: [2], dtype: 'i64', ints: [-1, -1] }], params: { dim: 0 }, code: 'E_INDEX', says: /index -1 at position 0 is out of range for a dimension of size 3/ },
+      {
+        inputs: [{ shape: [3, 4] }, { shape: [2], dtype: 'i64', ints: [-1, -1] }],
+        params: { dim: 0 },
+        code: 'E_INDEX',
+        says: /index -1 at position 0 is out of range for a dimension of size 3/,
+      },
     ],
   }),
 
@@ -200,7 +283,9 @@ export const indexing = rows({
       requireSameDType('indexAdd', [x, src]);
       const want = replaceDim(x.shape, dim, ids.shape[0]);
       if (formatShape(src.shape) !== formatShape(want)) {
-        throw new ShapeError(`indexAdd: source ${formatShape(src.shape)} must be ${formatShape(want)}: x ${formatShape(x.shape)} with ${ids.shape[0]} indices in dimension ${dim}`);
+        throw new ShapeError(
+          `indexAdd: source ${formatShape(src.shape)} must be ${formatShape(want)}: x ${formatShape(x.shape)} with ${ids.shape[0]} indices in dimension ${dim}`,
+        );
       }
       return [x];
     },
@@ -217,10 +302,13 @@ export const indexing = rows({
       }
     },
     grad: ({ inputs: [, ids], grad, params: { dim }, needs }: GradContext<DimParams>): Grads => [
-      grad, undefined, needs(2) ? grad.indexSelect(dim, ids) : undefined,
+      grad,
+      undefined,
+      needs(2) ? grad.indexSelect(dim, ids) : undefined,
     ],
     args: (x: Tensor, dim: number, ids: Tensor, src: Tensor): Call<DimParams> => ({
-      inputs: [x, ids, src], params: { dim: normalizeDim('indexAdd', dim, x.shape.length) },
+      inputs: [x, ids, src],
+      params: { dim: normalizeDim('indexAdd', dim, x.shape.length) },
     }),
     samples: (): readonly Sample<DimParams>[] => [
       { inputs: [{ shape: [5, 4] }, ids([7], 5), { shape: [7, 4] }], params: { dim: 0 } },
@@ -228,10 +316,25 @@ export const indexing = rows({
       { inputs: [{ shape: [3, 7] }, ids([3], 7, 'u8'), { shape: [3, 3] }], params: { dim: 1 } },
     ],
     errors: (): readonly ErrorSample<DimParams>[] => [
-      { inputs: [{ shape: [3, 4] }, ids([2], 3), { shape: [3, 4] }], params: { dim: 0 }, code: 'E_SHAPE', says: /source \[3, 4\] must be \[2, 4\]/ },
-      { inputs: [{ shape: [3, 4] }, { shape: [2], dtype: 'f32' }, { shape: [2, 4] }], params: { dim: 0 }, code: 'E_DTYPE', says: /indices are f32/ },
+      {
+        inputs: [{ shape: [3, 4] }, ids([2], 3), { shape: [3, 4] }],
+        params: { dim: 0 },
+        code: 'E_SHAPE',
+        says: /source \[3, 4\] must be \[2, 4\]/,
+      },
+      {
+        inputs: [{ shape: [3, 4] }, { shape: [2], dtype: 'f32' }, { shape: [2, 4] }],
+        params: { dim: 0 },
+        code: 'E_DTYPE',
+        says: /indices are f32/,
+      },
       { inputs: [{ shape: [3, 4] }, ids([2], 3), { shape: [2, 4] }], ...BAD_DIM },
-      { inputs: [{ shape: [3, 4] }, { shape: [2], dtype: 'u8', ints: [3, 3] }, { shape: [2, 4] }], params: { dim: 0 }, code: 'E_INDEX', says: /index 3 at position 0 is out of range for a dimension of size 3/ },
+      {
+        inputs: [{ shape: [3, 4] }, { shape: [2], dtype: 'u8', ints: [3, 3] }, { shape: [2, 4] }],
+        params: { dim: 0 },
+        code: 'E_INDEX',
+        says: /index 3 at position 0 is out of range for a dimension of size 3/,
+      },
     ],
   }),
 
@@ -243,14 +346,16 @@ export const indexing = rows({
     differs: `Arguments are (dim, ids, src); source and indices may be smaller than x. Overwritten elements of x and src get no gradient (Candle passes it through). ${SENTINEL} ${ANY_LAYOUT}`,
     ulp: 0,
     infer: (inputs: readonly Sig[], { dim }: DimParams): readonly Sig[] => inferScatter('scatter', inputs, dim),
-    reference: (inputs: readonly RefTensor[], [out]: readonly RefTensor[], { dim }: DimParams): void => scatterInto('scatter', inputs, out, dim, false),
+    reference: (inputs: readonly RefTensor[], [out]: readonly RefTensor[], { dim }: DimParams): void =>
+      scatterInto('scatter', inputs, out, dim, false),
     grad: ({ inputs: [x, ids, src], grad, params: { dim }, needs }: GradContext<DimParams>): Grads => [
       needs(0) ? grad.scatter(dim, ids, src.zerosLike()) : undefined,
       undefined,
       needs(2) ? lastWriters(x, dim, ids).where(grad.gather(dim, ids), src.zerosLike()) : undefined,
     ],
     args: (x: Tensor, dim: number, ids: Tensor, src: Tensor): Call<DimParams> => ({
-      inputs: [x, ids, src], params: { dim: normalizeDim('scatter', dim, x.shape.length) },
+      inputs: [x, ids, src],
+      params: { dim: normalizeDim('scatter', dim, x.shape.length) },
     }),
     samples: scatterSamples,
     errors: scatterErrors,
@@ -265,12 +370,16 @@ export const indexing = rows({
     ulp: SUM_ULP,
     domain: [0.25, 4],
     infer: (inputs: readonly Sig[], { dim }: DimParams): readonly Sig[] => inferScatter('scatterAdd', inputs, dim),
-    reference: (inputs: readonly RefTensor[], [out]: readonly RefTensor[], { dim }: DimParams): void => scatterInto('scatterAdd', inputs, out, dim, true),
+    reference: (inputs: readonly RefTensor[], [out]: readonly RefTensor[], { dim }: DimParams): void =>
+      scatterInto('scatterAdd', inputs, out, dim, true),
     grad: ({ inputs: [, ids], grad, params: { dim }, needs }: GradContext<DimParams>): Grads => [
-      grad, undefined, needs(2) ? grad.gather(dim, ids) : undefined,
+      grad,
+      undefined,
+      needs(2) ? grad.gather(dim, ids) : undefined,
     ],
     args: (x: Tensor, dim: number, ids: Tensor, src: Tensor): Call<DimParams> => ({
-      inputs: [x, ids, src], params: { dim: normalizeDim('scatterAdd', dim, x.shape.length) },
+      inputs: [x, ids, src],
+      params: { dim: normalizeDim('scatterAdd', dim, x.shape.length) },
     }),
     samples: scatterSamples,
     errors: scatterErrors,
@@ -286,13 +395,21 @@ export const indexing = rows({
       normalizeDim('sliceScatter', dim, x.shape.length);
       requireSameDType('sliceScatter', [x, src]);
       requireWhole('sliceScatter', 'start', [start], 0);
-      const fits = src.shape.length === x.shape.length && src.shape.every((d, i) => (i === dim ? start + d <= x.shape[i] : d === x.shape[i]));
+      const fits =
+        src.shape.length === x.shape.length &&
+        src.shape.every((d, i) => (i === dim ? start + d <= x.shape[i] : d === x.shape[i]));
       if (!fits) {
-        throw new ShapeError(`sliceScatter: source ${formatShape(src.shape)} does not fit x ${formatShape(x.shape)} from ${start} in dimension ${dim}`);
+        throw new ShapeError(
+          `sliceScatter: source ${formatShape(src.shape)} does not fit x ${formatShape(x.shape)} from ${start} in dimension ${dim}`,
+        );
       }
       return [x];
     },
-    reference: ([x, src]: readonly RefTensor[], [out]: readonly RefTensor[], { dim, start }: SliceScatterParams): void => {
+    reference: (
+      [x, src]: readonly RefTensor[],
+      [out]: readonly RefTensor[],
+      { dim, start }: SliceScatterParams,
+    ): void => {
       const { left, n, right } = lanes(x.shape, dim);
       const run = src.shape[dim] * right;
       x.data.forEach((v, i) => (out.data[i] = v));
@@ -305,7 +422,8 @@ export const indexing = rows({
       needs(1) ? grad.narrow(dim, start, src.shape[dim]) : undefined,
     ],
     args: (x: Tensor, dim: number, start: number, src: Tensor): Call<SliceScatterParams> => ({
-      inputs: [x, src], params: { dim: normalizeDim('sliceScatter', dim, x.shape.length), start },
+      inputs: [x, src],
+      params: { dim: normalizeDim('sliceScatter', dim, x.shape.length), start },
     }),
     samples: (): readonly Sample<SliceScatterParams>[] => [
       { inputs: [{ shape: [5, 4] }, { shape: [2, 4] }], params: { dim: 0, start: 3 } },
@@ -313,8 +431,18 @@ export const indexing = rows({
       { inputs: [{ shape: [3, 6] }, { shape: [3, 6] }], params: { dim: 1, start: 0 } },
     ],
     errors: (): readonly ErrorSample<SliceScatterParams>[] => [
-      { inputs: [{ shape: [5, 4] }, { shape: [3, 4] }], params: { dim: 0, start: 3 }, code: 'E_SHAPE', says: /source \[3, 4\] does not fit x \[5, 4\] from 3 in dimension 0/ },
-      { inputs: [{ shape: [5, 4] }, { shape: [3, 4] }], params: { dim: 0, start: -1 }, code: 'E_ARGUMENT', says: /start -1/ },
+      {
+        inputs: [{ shape: [5, 4] }, { shape: [3, 4] }],
+        params: { dim: 0, start: 3 },
+        code: 'E_SHAPE',
+        says: /source \[3, 4\] does not fit x \[5, 4\] from 3 in dimension 0/,
+      },
+      {
+        inputs: [{ shape: [5, 4] }, { shape: [3, 4] }],
+        params: { dim: 0, start: -1 },
+        code: 'E_ARGUMENT',
+        says: /start -1/,
+      },
     ],
   }),
 
@@ -325,11 +453,15 @@ export const indexing = rows({
     ulp: 0,
     compose: (x: Tensor, ranges: readonly (readonly [number, number])[], src: Tensor): Tensor => {
       if (ranges.length > x.shape.length) {
-        throw new ArgumentError(`sliceAssign: ${ranges.length} ranges for ${formatShape(x.shape)}, which has rank ${x.shape.length}`);
+        throw new ArgumentError(
+          `sliceAssign: ${ranges.length} ranges for ${formatShape(x.shape)}, which has rank ${x.shape.length}`,
+        );
       }
       ranges.forEach(([from, to], i) => {
         if (!(from >= 0 && from <= to && to <= x.shape[i])) {
-          throw new ShapeError(`sliceAssign: range ${from} to ${to} of dimension ${i} is outside ${formatShape(x.shape)}`);
+          throw new ShapeError(
+            `sliceAssign: range ${from} to ${to} of dimension ${i} is outside ${formatShape(x.shape)}`,
+          );
         }
       });
       const place = (whole: Tensor, dim: number): Tensor => {
@@ -340,12 +472,46 @@ export const indexing = rows({
       return place(x, 0);
     },
     samples: (): readonly CompositeSample[] => [
-      { inputs: [{ shape: [5, 4] }, { shape: [2, 3] }], args: [[[1, 3], [0, 3]], { input: 1 }] },
-      { inputs: [{ shape: [3, 4, 5] }, { shape: [3, 2, 5] }], args: [[[0, 3], [2, 4]], { input: 1 }] },
+      {
+        inputs: [{ shape: [5, 4] }, { shape: [2, 3] }],
+        args: [
+          [
+            [1, 3],
+            [0, 3],
+          ],
+          { input: 1 },
+        ],
+      },
+      {
+        inputs: [{ shape: [3, 4, 5] }, { shape: [3, 2, 5] }],
+        args: [
+          [
+            [0, 3],
+            [2, 4],
+          ],
+          { input: 1 },
+        ],
+      },
     ],
     errors: (): readonly CompositeErrorSample[] => [
-      { inputs: [{ shape: [5, 4] }, { shape: [2, 3] }], args: [[[4, 6]], { input: 1 }], code: 'E_SHAPE', says: /range 4 to 6 of dimension 0/ },
-      { inputs: [{ shape: [5] }, { shape: [2, 3] }], args: [[[0, 2], [0, 3]], { input: 1 }], code: 'E_ARGUMENT', says: /2 ranges for \[5\]/ },
+      {
+        inputs: [{ shape: [5, 4] }, { shape: [2, 3] }],
+        args: [[[4, 6]], { input: 1 }],
+        code: 'E_SHAPE',
+        says: /range 4 to 6 of dimension 0/,
+      },
+      {
+        inputs: [{ shape: [5] }, { shape: [2, 3] }],
+        args: [
+          [
+            [0, 2],
+            [0, 3],
+          ],
+          { input: 1 },
+        ],
+        code: 'E_ARGUMENT',
+        says: /2 ranges for \[5\]/,
+      },
     ],
   }),
 
@@ -378,7 +544,12 @@ export const indexing = rows({
       { inputs: [{ shape: [2, 3, 4] }, { shape: [1, 4], dtype: 'u8', ints: [0, 1] }], args: [{ input: 1 }, 1] },
     ],
     errors: (): readonly CompositeErrorSample[] => [
-      { inputs: [{ shape: [3, 4] }, { shape: [3, 5], dtype: 'u8', ints: [0, 1] }], args: [{ input: 1 }, 3], code: 'E_SHAPE', says: /\[3, 5\] does not broadcast to \[3, 4\]/ },
+      {
+        inputs: [{ shape: [3, 4] }, { shape: [3, 5], dtype: 'u8', ints: [0, 1] }],
+        args: [{ input: 1 }, 3],
+        code: 'E_SHAPE',
+        says: /\[3, 5\] does not broadcast to \[3, 4\]/,
+      },
     ],
   }),
 });

@@ -16,7 +16,10 @@ export const kernel = <A extends readonly unknown[], P extends Params>(row: Kern
 export type Composite<A extends readonly unknown[], R> = Omit<CompositeRow, 'name' | 'compose'> & {
   readonly compose: (x: Tensor, ...rest: A) => R;
 };
-export const composite = <A extends readonly unknown[], R>(row: Omit<Composite<A, R>, 'family'>): Composite<A, R> => ({ family: 'composite', ...row });
+export const composite = <A extends readonly unknown[], R>(row: Omit<Composite<A, R>, 'family'>): Composite<A, R> => ({
+  family: 'composite',
+  ...row,
+});
 
 /** A contiguous shape seen as left x n x right around one dimension. */
 export interface Lanes {
@@ -45,7 +48,8 @@ export const numbers = (t: RefTensor): number[] => t.data as number[];
 /** The zero to start such a loop from. */
 export const zeroOf = (t: RefTensor): number => (isFloat(t.dtype) ? 0 : (0n as unknown as number));
 
-export const replaceDim = (shape: Shape, dim: number, size: number): number[] => shape.map((d, i) => (i === dim ? size : d));
+export const replaceDim = (shape: Shape, dim: number, size: number): number[] =>
+  shape.map((d, i) => (i === dim ? size : d));
 
 export function requireRank(op: string, what: string, shape: Shape, rank: number, dims: string): void {
   if (shape.length === rank) return;
@@ -54,7 +58,8 @@ export function requireRank(op: string, what: string, shape: Shape, rank: number
 
 export function requireSameDType(op: string, inputs: readonly Sig[]): void {
   const other = inputs.find((s) => s.dtype !== inputs[0].dtype);
-  if (other) throw new DTypeError(`${op}: operands are ${inputs.map((s) => s.dtype).join(', ')}; they must have one dtype`);
+  if (other)
+    throw new DTypeError(`${op}: operands are ${inputs.map((s) => s.dtype).join(', ')}; they must have one dtype`);
 }
 
 /** Whole numbers from `min`: strides, sizes, paddings. */
@@ -70,6 +75,7 @@ export function requireWhole(op: string, name: string, values: readonly number[]
 /** Refuses a misspelt option instead of ignoring it. */
 export function requireOptions(op: string, options: object, known: readonly string[]): void {
   for (const name of Object.keys(options)) {
-    if (!known.includes(name)) throw new ArgumentError(`${op}: unknown option ${JSON.stringify(name)}; known are ${known.join(', ')}`);
+    if (!known.includes(name))
+      throw new ArgumentError(`${op}: unknown option ${JSON.stringify(name)}; known are ${known.join(', ')}`);
   }
 }

@@ -14,15 +14,25 @@ const without = 'matrix products are defined for floats of 16 bits and more; cas
 
 export const matmulOps = rows({
   bmm: {
-    family: 'matmul', formula: 'out[..., m, n] = sum over k of x[..., m, k] * y[..., k, n]', dtypes: REALS, without, ulp: bound,
-    candle: { none: 'Candle calls the BLAS' }, differs: 'any rank and strides; 16-bit floats add up in f32', domain: [-1, 1],
+    family: 'matmul',
+    formula: 'out[..., m, n] = sum over k of x[..., m, k] * y[..., k, n]',
+    dtypes: REALS,
+    without,
+    ulp: bound,
+    candle: { none: 'Candle calls the BLAS' },
+    differs: 'any rank and strides; 16-bit floats add up in f32',
+    domain: [-1, 1],
     args: (x: Tensor, y: Tensor): Call<{}> => ({ inputs: [x, y], params: {} }),
     infer: ([x, y]: readonly Sig[]): readonly Sig[] => {
       const shapes = `lhs ${formatShape(x.shape)}, rhs ${formatShape(y.shape)}`;
-      if (x.shape.length < 2 || y.shape.length < 2) throw new ShapeError(`matmul: both sides need two dimensions or more: ${shapes}`);
+      if (x.shape.length < 2 || y.shape.length < 2)
+        throw new ShapeError(`matmul: both sides need two dimensions or more: ${shapes}`);
       const [m, k] = x.shape.slice(-2);
       const [k2, n] = y.shape.slice(-2);
-      if (k !== k2) throw new ShapeError(`matmul: inner dimensions differ: lhs ${formatShape(x.shape)} has ${k}, rhs ${formatShape(y.shape)} has ${k2}`);
+      if (k !== k2)
+        throw new ShapeError(
+          `matmul: inner dimensions differ: lhs ${formatShape(x.shape)} has ${k}, rhs ${formatShape(y.shape)} has ${k2}`,
+        );
       const batch = broadcastShapes('matmul', x.shape.slice(0, -2), y.shape.slice(0, -2));
       return [{ shape: [...batch, m, n], dtype: x.dtype }];
     },
@@ -32,7 +42,9 @@ export const matmulOps = rows({
       const batch = out.shape.slice(0, -2);
       const starts = (shape: readonly number[], unit: number): number[] => {
         const list: number[] = [];
-        Layout.contiguous(shape.slice(0, -2)).broadcastTo('matmul', batch).forEach((_, i) => list.push(i * unit));
+        Layout.contiguous(shape.slice(0, -2))
+          .broadcastTo('matmul', batch)
+          .forEach((_, i) => list.push(i * unit));
         return list;
       };
       const xs = starts(x.shape, m * k);
@@ -41,7 +53,8 @@ export const matmulOps = rows({
         for (let i = 0; i < m; i++) {
           for (let j = 0; j < n; j++) {
             let sum = 0;
-            for (let c = 0; c < k; c++) sum += (x.data[xs[b] + i * k + c] as number) * (y.data[ys[b] + c * n + j] as number);
+            for (let c = 0; c < k; c++)
+              sum += (x.data[xs[b] + i * k + c] as number) * (y.data[ys[b] + c * n + j] as number);
             out.data[(b * m + i) * n + j] = sum;
           }
         }
@@ -57,7 +70,12 @@ export const matmulOps = rows({
       { inputs: [{ shape: [3, 0] }, { shape: [0, 2] }], params: {} },
     ],
     errors: () => [
-      { inputs: [{ shape: [2, 3] }, { shape: [4, 5] }], params: {}, code: 'E_SHAPE', says: /matmul: inner dimensions differ: lhs \[2, 3\] has 3, rhs \[4, 5\] has 4/ },
+      {
+        inputs: [{ shape: [2, 3] }, { shape: [4, 5] }],
+        params: {},
+        code: 'E_SHAPE',
+        says: /matmul: inner dimensions differ: lhs \[2, 3\] has 3, rhs \[4, 5\] has 4/,
+      },
       { inputs: [{ shape: [2, 2, 3] }, { shape: [3, 3, 5] }], params: {}, code: 'E_SHAPE', says: /do not broadcast/ },
     ],
     grad: ({ x, y, grad, needs }: GradContext): Grads => [
@@ -66,18 +84,33 @@ export const matmulOps = rows({
     ],
   } satisfies BmmRow as BmmRow,
   matmul: {
-    family: 'composite', formula: 'matrix product of any ranks; a vector is a row on the left, a column on the right', dtypes: REALS, without,
-    ulp: bound, candle: { none: 'Candle calls the BLAS' }, domain: [-1, 1],
+    family: 'composite',
+    formula: 'matrix product of any ranks; a vector is a row on the left, a column on the right',
+    dtypes: REALS,
+    without,
+    ulp: bound,
+    candle: { none: 'Candle calls the BLAS' },
+    domain: [-1, 1],
     compose: (x: Tensor, y: Tensor): Tensor => {
       if (x.rank === 0 || y.rank === 0) {
-        throw new ShapeError(`matmul: a rank-0 tensor has no dimension to multiply along: lhs ${formatShape(x.shape)}, rhs ${formatShape(y.shape)}`);
+        throw new ShapeError(
+          `matmul: a rank-0 tensor has no dimension to multiply along: lhs ${formatShape(x.shape)}, rhs ${formatShape(y.shape)}`,
+        );
       }
-      if (x.rank === 1) return x.unsqueeze(0).matmul(y).squeeze(y.rank === 1 ? -1 : -2);
+      if (x.rank === 1)
+        return x
+          .unsqueeze(0)
+          .matmul(y)
+          .squeeze(y.rank === 1 ? -1 : -2);
       if (y.rank === 1) return x.matmul(y.unsqueeze(1)).squeeze(-1);
       // A stack of rows times one matrix is one larger product.
       if (x.rank > 2 && y.rank === 2 && x.layout.isContiguous) {
         const k = x.shape[x.rank - 1];
-        if (k === y.shape[0] && k > 0) return x.reshape([x.size / k, k]).bmm(y).reshape([...x.shape.slice(0, -1), y.shape[1]]);
+        if (k === y.shape[0] && k > 0)
+          return x
+            .reshape([x.size / k, k])
+            .bmm(y)
+            .reshape([...x.shape.slice(0, -1), y.shape[1]]);
       }
       return x.bmm(y);
     },

@@ -10,7 +10,7 @@ function bigToNumber(v: bigint): number {
   if (a < 2n ** 53n) return Number(v);
   const shift = BigInt(a.toString(2).length - 53);
   const head = a >> shift;
-  const sticky = (head << shift) !== a ? 1n : 0n;
+  const sticky = head << shift !== a ? 1n : 0n;
   const n = Number(head | sticky) * 2 ** Number(shift);
   return v < 0n ? -n : n;
 }
@@ -27,7 +27,9 @@ export function castValue(v: Value, to: DType): Value {
   return v !== v ? 0n : b;
 }
 
-type CastRow = Omit<KernelRow<{ dtype: DType }>, 'name' | 'args'> & { readonly args: (x: Tensor, dtype: DType) => Call<{ dtype: DType }> };
+type CastRow = Omit<KernelRow<{ dtype: DType }>, 'name' | 'args'> & {
+  readonly args: (x: Tensor, dtype: DType) => Call<{ dtype: DType }>;
+};
 type CopyRow = Omit<KernelRow<{}>, 'name' | 'args'> & { readonly args: (x: Tensor) => Call<{}> };
 type FillParams = { shape: Shape; dtype: DType; value: number };
 type ArangeParams = { size: number; dtype: DType; start: number; step: number };
@@ -40,9 +42,17 @@ type FillRow = Omit<KernelRow<FillParams>, 'name' | 'args'> & {
 
 export const movementOps = rows({
   castTo: {
-    family: 'cast', formula: 'x in another dtype', dtypes: DTYPES, ulp: 0, candle: { file: 'cast.cu', symbol: 'cast' },
-    differs: 'all pairs of dtypes (Candle lacks i16, i32 and i64 with 16-bit floats)', domain: [0, 100],
-    args: (x: Tensor, dtype: DType): Call<{ dtype: DType }> => ({ inputs: [x], params: { dtype: asDType(dtype, 'cast') } }),
+    family: 'cast',
+    formula: 'x in another dtype',
+    dtypes: DTYPES,
+    ulp: 0,
+    candle: { file: 'cast.cu', symbol: 'cast' },
+    differs: 'all pairs of dtypes (Candle lacks i16, i32 and i64 with 16-bit floats)',
+    domain: [0, 100],
+    args: (x: Tensor, dtype: DType): Call<{ dtype: DType }> => ({
+      inputs: [x],
+      params: { dtype: asDType(dtype, 'cast') },
+    }),
     infer: ([x], { dtype }): readonly Sig[] => [{ shape: x.shape, dtype }],
     reference: ([x], [out], { dtype }): void => {
       for (let i = 0; i < x.data.length; i++) out.data[i] = castValue(x.data[i], dtype);
@@ -52,7 +62,11 @@ export const movementOps = rows({
     grad: ({ x, grad }: GradContext<any>): Grads => [grad.cast(x.dtype)],
   } satisfies CastRow as CastRow,
   copy: {
-    family: 'copy', formula: 'x, contiguous in memory of its own', dtypes: DTYPES, ulp: 0, candle: { file: 'unary.cu', symbol: 'ucopy' },
+    family: 'copy',
+    formula: 'x, contiguous in memory of its own',
+    dtypes: DTYPES,
+    ulp: 0,
+    candle: { file: 'unary.cu', symbol: 'ucopy' },
     args: (x: Tensor): Call<{}> => ({ inputs: [x], params: {} }),
     infer: ([x]): readonly Sig[] => [x],
     reference: ([x]: readonly RefTensor[], [out]: readonly RefTensor[]): void => {
@@ -63,10 +77,15 @@ export const movementOps = rows({
     grad: ({ grad }: GradContext<any>): Grads => [grad],
   } satisfies CopyRow as CopyRow,
   newFull: {
-    family: 'fill', formula: 'a tensor of one value', dtypes: DTYPES, ulp: 0, candle: { file: 'fill.cu', symbol: 'const_set' },
+    family: 'fill',
+    formula: 'a tensor of one value',
+    dtypes: DTYPES,
+    ulp: 0,
+    candle: { file: 'fill.cu', symbol: 'const_set' },
     // The tensor only lends its device and, if none is given, its dtype.
     args: (x: Tensor, shape: Shape, value: number, dtype?: DType): Call<FillParams> => ({
-      inputs: [], params: { shape, dtype: dtype ?? x.dtype, value },
+      inputs: [],
+      params: { shape, dtype: dtype ?? x.dtype, value },
     }),
     infer: (_: readonly Sig[], { shape, dtype }: FillParams): readonly Sig[] => [{ shape, dtype }],
     reference: (_: readonly RefTensor[], [out]: readonly RefTensor[], { value, dtype }: FillParams): void => {
@@ -77,13 +96,22 @@ export const movementOps = rows({
     noGrad: 'a constant',
   } satisfies FillRow as FillRow,
   newArange: {
-    family: 'fill', formula: 'start + i * step', dtypes: DTYPES, ulp: 0, candle: { none: 'Candle fills it on the host' },
+    family: 'fill',
+    formula: 'start + i * step',
+    dtypes: DTYPES,
+    ulp: 0,
+    candle: { none: 'Candle fills it on the host' },
     differs: 'each element is computed from its index (Candle adds up the step, and its error)',
     args: (_: Tensor, size: number, dtype: DType, start: number = 0, step: number = 1): Call<ArangeParams> => ({
-      inputs: [], params: { size, dtype, start, step },
+      inputs: [],
+      params: { size, dtype, start, step },
     }),
     infer: (_: readonly Sig[], { size, dtype }: ArangeParams): readonly Sig[] => [{ shape: [size], dtype }],
-    reference: (_: readonly RefTensor[], [out]: readonly RefTensor[], { size, dtype, start, step }: ArangeParams): void => {
+    reference: (
+      _: readonly RefTensor[],
+      [out]: readonly RefTensor[],
+      { size, dtype, start, step }: ArangeParams,
+    ): void => {
       for (let i = 0; i < size; i++) out.data[i] = castValue(start + i * step, dtype);
     },
     samples: () => [{ inputs: [], params: { size: 7, dtype: 'f32', start: 2, step: 3 } }],

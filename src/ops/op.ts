@@ -120,7 +120,7 @@ export interface CustomLaunch {
   readonly args: readonly (CustomOperand | number | bigint)[];
 }
 
-/** out[i] = f(x[i], y[i], ...; params). One expression serves GPU kernels and the CPU engine; `cpu` is the oracle. */
+/** out[i] = f(x[i], y[i], ...; params). One expression serves GPU kernels and the CPU engine; `exact` is the oracle. */
 export interface ElementwiseRow<P extends Params = Params> extends RowBase<P> {
   readonly family: 'elementwise';
   readonly arity: 1 | 2 | 3;
@@ -131,15 +131,15 @@ export interface ElementwiseRow<P extends Params = Params> extends RowBase<P> {
   /** Names of scalar parameters in order; in the expression they are a, b. */
   readonly scalars: readonly string[];
   /** One element in double. */
-  readonly cpu: (...values: number[]) => number;
+  readonly exact: (...values: number[]) => number;
   /** One element of an integer dtype. */
   readonly int?: (...values: bigint[]) => bigint;
   /** The dtypes whose NaN rule differs (Candle's 16-bit max, min and relu propagate NaN). */
-  readonly cpu16?: (...values: number[]) => number;
+  readonly exact16?: (...values: number[]) => number;
   /** Why edge values (infinities, denormals, overflow) are not compared with the double result. */
   readonly noEdges?: string;
   /** The expression in the kernel language (kernels/README.md): operands x, y, z; scalars a, b. */
-  readonly gpu: string;
+  readonly kernel: string;
   /** A quicker one for kernels whose result is rounded to f16, bf16 or f8 (kernels/portable/small.h). */
   readonly small?: string;
   readonly args: (x: Tensor, ...rest: never[]) => Call<P>;
@@ -203,8 +203,24 @@ export interface CompositeErrorSample extends CompositeSample {
 
 /** Families a backend implements besides 'elementwise'; a row's name picks the member within its family. */
 export const KERNEL_FAMILIES = [
-  'cast', 'copy', 'fill', 'reduce', 'scan', 'matmul', 'index', 'conv', 'pool', 'resample', 'sort', 'random',
-  'softmax', 'norm', 'rope', 'attention', 'quantized', 'custom',
+  'cast',
+  'copy',
+  'fill',
+  'reduce',
+  'scan',
+  'matmul',
+  'index',
+  'conv',
+  'pool',
+  'resample',
+  'sort',
+  'random',
+  'softmax',
+  'norm',
+  'rope',
+  'attention',
+  'quantized',
+  'custom',
 ] as const;
 export type KernelFamily = (typeof KERNEL_FAMILIES)[number];
 export type Row = ElementwiseRow<any> | KernelRow<any> | ViewRow<any> | AssembleRow<any> | CompositeRow;
@@ -222,9 +238,12 @@ export type MethodOf<R> = R extends { family: 'composite'; compose: (x: Tensor, 
 export type MethodsOf<T> = { [K in keyof T]: MethodOf<T[K]> };
 
 /** Names rows by their keys, keeping the exact type of each row for its method. */
-export function rows<const T extends Record<string, Omit<Row, 'name'>>>(table: T): { [K in keyof T]: T[K] & { name: string } } {
+export function rows<const T extends Record<string, Omit<Row, 'name'>>>(
+  table: T,
+): { [K in keyof T]: T[K] & { name: string } } {
   for (const [name, row] of Object.entries(table)) Object.assign(row, { name });
   return table as { [K in keyof T]: T[K] & { name: string } };
 }
 
-export const boundFor = (bound: Bound, dtype: DType): number => (typeof bound === 'number' ? bound : (bound[dtype] ?? 0));
+export const boundFor = (bound: Bound, dtype: DType): number =>
+  typeof bound === 'number' ? bound : (bound[dtype] ?? 0);

@@ -4,8 +4,18 @@ import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape, pair, type Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { composite, kernel, numbers, requireOptions, requireRank, requireWhole, zeroOf } from './kernel-row.js';
-import { rows, type Call, type CompositeErrorSample, type CompositeSample, type ErrorSample, type GradContext, type Grads,
-  type RefTensor, type Sample, type Sig } from './op.js';
+import {
+  rows,
+  type Call,
+  type CompositeErrorSample,
+  type CompositeSample,
+  type ErrorSample,
+  type GradContext,
+  type Grads,
+  type RefTensor,
+  type Sample,
+  type Sig,
+} from './op.js';
 
 /** Pairs are [height, width]. */
 export interface PoolParams extends Record<string, unknown> {
@@ -21,16 +31,23 @@ type Pair = number | readonly [number, number];
 
 const DTYPES = [...REALS, 'u8', 'u32'] as const;
 const WITHOUT = 'pooling takes f16, bf16, f32, f64, u8 and u32, as in Candle';
-const DIFFERS = 'Padding is an option, and the gradient exists for every stride (Candle: only where it equals the kernel).';
+const DIFFERS =
+  'Padding is an option, and the gradient exists for every stride (Candle: only where it equals the kernel).';
 
-const poolCall = (op: string) => (x: Tensor, size: Pair, stride?: Pair, options: PoolOptions = {}): Call<PoolParams> => {
-  requireOptions(op, options, ['padding']);
-  const kernelSize = pair(op, 'kernel', size);
-  return {
-    inputs: [x],
-    params: { kernel: kernelSize, stride: pair(op, 'stride', stride ?? kernelSize), padding: pair(op, 'padding', options.padding ?? 0) },
+const poolCall =
+  (op: string) =>
+  (x: Tensor, size: Pair, stride?: Pair, options: PoolOptions = {}): Call<PoolParams> => {
+    requireOptions(op, options, ['padding']);
+    const kernelSize = pair(op, 'kernel', size);
+    return {
+      inputs: [x],
+      params: {
+        kernel: kernelSize,
+        stride: pair(op, 'stride', stride ?? kernelSize),
+        padding: pair(op, 'padding', options.padding ?? 0),
+      },
+    };
   };
-};
 
 function inferPool(op: string, x: Sig, p: PoolParams): number[] {
   requireRank(op, 'input', x.shape, 4, '(batch, channels, height, width)');
@@ -38,27 +55,41 @@ function inferPool(op: string, x: Sig, p: PoolParams): number[] {
   requireWhole(op, 'stride', p.stride, 1);
   requireWhole(op, 'padding', p.padding, 0);
   const size = p.kernel.map((k, i) => {
-    if (2 * p.padding[i] > k) throw new ArgumentError(`${op}: padding ${p.padding[i]} is more than half the kernel ${k}, so a window could hold nothing else`);
+    if (2 * p.padding[i] > k)
+      throw new ArgumentError(
+        `${op}: padding ${p.padding[i]} is more than half the kernel ${k}, so a window could hold nothing else`,
+      );
     const padded = x.shape[i + 2] + 2 * p.padding[i];
-    if (padded < k) throw new ShapeError(`${op}: kernel ${formatShape(p.kernel)} is larger than the padded input ${formatShape(x.shape)}`);
+    if (padded < k)
+      throw new ShapeError(
+        `${op}: kernel ${formatShape(p.kernel)} is larger than the padded input ${formatShape(x.shape)}`,
+      );
     return Math.floor((padded - k) / p.stride[i]) + 1;
   });
   return [x.shape[0], x.shape[1], ...size];
 }
 
 /** Calls visit(result position, positions in the input plane, where the plane starts) for every window. */
-function eachWindow(x: Shape, out: Shape, p: PoolParams, visit: (to: number, inside: readonly number[], plane: number) => void): void {
+function eachWindow(
+  x: Shape,
+  out: Shape,
+  p: PoolParams,
+  visit: (to: number, inside: readonly number[], plane: number) => void,
+): void {
   const [, , H, W] = x;
   const [n, c, h, w] = out;
-  for (let plane = 0, to = 0; plane < n * c; plane++) for (let y = 0; y < h; y++) for (let z = 0; z < w; z++, to++) {
-    const inside: number[] = [];
-    for (let i = 0; i < p.kernel[0]; i++) for (let j = 0; j < p.kernel[1]; j++) {
-      const r = y * p.stride[0] + i - p.padding[0];
-      const s = z * p.stride[1] + j - p.padding[1];
-      if (r >= 0 && r < H && s >= 0 && s < W) inside.push(r * W + s);
-    }
-    visit(to, inside, plane * H * W);
-  }
+  for (let plane = 0, to = 0; plane < n * c; plane++)
+    for (let y = 0; y < h; y++)
+      for (let z = 0; z < w; z++, to++) {
+        const inside: number[] = [];
+        for (let i = 0; i < p.kernel[0]; i++)
+          for (let j = 0; j < p.kernel[1]; j++) {
+            const r = y * p.stride[0] + i - p.padding[0];
+            const s = z * p.stride[1] + j - p.padding[1];
+            if (r >= 0 && r < H && s >= 0 && s < W) inside.push(r * W + s);
+          }
+        visit(to, inside, plane * H * W);
+      }
 }
 
 /** Position of a window's first maximum; NaN is passed over, but wins in f16 and bf16: the rule of maximum. */
@@ -79,17 +110,24 @@ function spreadEvenly(x: Tensor, grad: Tensor, p: PoolParams): Tensor {
   const [n, c, H, W] = x.shape;
   const [, , h, w] = grad.shape;
   const [kh, kw] = p.kernel;
-  const rest = (size: number, out: number, i: number): number => size + 2 * p.padding[i] - p.kernel[i] - (out - 1) * p.stride[i];
+  const rest = (size: number, out: number, i: number): number =>
+    size + 2 * p.padding[i] - p.kernel[i] - (out - 1) * p.stride[i];
   return grad
     .reshape([n * c, 1, h, w])
     .convTranspose2d(x.newFull([1, 1, kh, kw], 1, x.dtype), {
-      stride: p.stride, padding: p.padding, outputPadding: [rest(H, h, 0), rest(W, w, 1)],
+      stride: p.stride,
+      padding: p.padding,
+      outputPadding: [rest(H, h, 0), rest(W, w, 1)],
     })
     .affine(1 / (kh * kw), 0) // after the sum: 1 / 9 rounded to 16 bits would cost more
     .reshape(x.shape);
 }
 
-const pooled = (kernelSize: [number, number], stride: [number, number], padding: [number, number] = [0, 0]): PoolParams => ({ kernel: kernelSize, stride, padding });
+const pooled = (
+  kernelSize: [number, number],
+  stride: [number, number],
+  padding: [number, number] = [0, 0],
+): PoolParams => ({ kernel: kernelSize, stride, padding });
 const samples = (): readonly Sample<PoolParams>[] => [
   { inputs: [{ shape: [2, 3, 6, 8], distinct: true }], params: pooled([2, 2], [2, 2]) },
   { inputs: [{ shape: [1, 2, 7, 5], distinct: true }], params: pooled([3, 2], [1, 2]) },
@@ -97,10 +135,25 @@ const samples = (): readonly Sample<PoolParams>[] => [
   { inputs: [{ shape: [1, 4, 3, 3], distinct: true }], params: pooled([3, 3], [3, 3]) },
 ];
 const errors = (): readonly ErrorSample<PoolParams>[] => [
-  { inputs: [{ shape: [2, 3, 2, 4] }], params: pooled([3, 3], [1, 1]), code: 'E_SHAPE', says: /kernel \[3, 3\] is larger than the padded input \[2, 3, 2, 4\]/ },
-  { inputs: [{ shape: [3, 5, 4] }], params: pooled([2, 2], [1, 1]), code: 'E_SHAPE', says: /has rank 3; it takes rank 4/ },
+  {
+    inputs: [{ shape: [2, 3, 2, 4] }],
+    params: pooled([3, 3], [1, 1]),
+    code: 'E_SHAPE',
+    says: /kernel \[3, 3\] is larger than the padded input \[2, 3, 2, 4\]/,
+  },
+  {
+    inputs: [{ shape: [3, 5, 4] }],
+    params: pooled([2, 2], [1, 1]),
+    code: 'E_SHAPE',
+    says: /has rank 3; it takes rank 4/,
+  },
   { inputs: [{ shape: [2, 3, 5, 4] }], params: pooled([2, 2], [0, 1]), code: 'E_ARGUMENT', says: /stride \[0, 1\]/ },
-  { inputs: [{ shape: [2, 3, 5, 4] }], params: pooled([2, 2], [1, 1], [2, 0]), code: 'E_ARGUMENT', says: /padding 2 is more than half the kernel 2/ },
+  {
+    inputs: [{ shape: [2, 3, 5, 4] }],
+    params: pooled([2, 2], [1, 1], [2, 0]),
+    code: 'E_ARGUMENT',
+    says: /padding 2 is more than half the kernel 2/,
+  },
 ];
 
 /** Means of `out` windows along a dimension, which overlap where its size is no multiple of `out`. */
@@ -135,90 +188,140 @@ export const pool = rows({
   avgPool2d: kernel({
     family: 'pool',
     formula: 'sum of a window / (kernel height * kernel width)',
-    dtypes: DTYPES, without: WITHOUT,
+    dtypes: DTYPES,
+    without: WITHOUT,
     candle: { file: 'conv.cu', symbol: 'avg_pool2d' },
     differs: `${DIFFERS} The sum of integers does not wrap and its quotient is exact, truncated; f64 divides in f64 (Candle multiplies by a rounded float).`,
     // Positive domain: no cancellation in the sum of a window.
-    domain: [0.25, 4], ulp: { bf16: 1, f16: 1, f32: 8, f64: 8 },
-    infer: ([x]: readonly Sig[], p: PoolParams): readonly Sig[] => [{ shape: inferPool('avgPool2d', x, p), dtype: x.dtype }],
+    domain: [0.25, 4],
+    ulp: { bf16: 1, f16: 1, f32: 8, f64: 8 },
+    infer: ([x]: readonly Sig[], p: PoolParams): readonly Sig[] => [
+      { shape: inferPool('avgPool2d', x, p), dtype: x.dtype },
+    ],
     reference: ([x]: readonly RefTensor[], [out]: readonly RefTensor[], p: PoolParams): void => {
       const [data, to] = [numbers(x), numbers(out)];
       const zero = zeroOf(x);
       const area = p.kernel[0] * p.kernel[1];
       const count = isFloat(x.dtype) ? area : (BigInt(area) as unknown as number);
-      eachWindow(x.shape, out.shape, p, (at, inside, plane) => (to[at] = inside.reduce((sum, i) => sum + data[plane + i], zero) / count));
+      eachWindow(
+        x.shape,
+        out.shape,
+        p,
+        (at, inside, plane) => (to[at] = inside.reduce((sum, i) => sum + data[plane + i], zero) / count),
+      );
     },
     grad: ({ x, grad, params }: GradContext<PoolParams>): Grads => [spreadEvenly(x, grad, params)],
-    args: (x: Tensor, size: Pair, stride?: Pair, options?: PoolOptions): Call<PoolParams> => poolCall('avgPool2d')(x, size, stride, options),
-    samples, errors,
+    args: (x: Tensor, size: Pair, stride?: Pair, options?: PoolOptions): Call<PoolParams> =>
+      poolCall('avgPool2d')(x, size, stride, options),
+    samples,
+    errors,
   }),
 
   maxPool2d: kernel({
     family: 'pool',
     formula: 'largest element of a window',
-    dtypes: DTYPES, without: WITHOUT,
+    dtypes: DTYPES,
+    without: WITHOUT,
     candle: { file: 'conv.cu', symbol: 'max_pool2d' },
     differs: `${DIFFERS} Of equal maxima the first takes the whole gradient, as in PyTorch. NaN is passed over, but wins in f16 and bf16: the rule of maximum.`,
     ulp: 0,
-    infer: ([x]: readonly Sig[], p: PoolParams): readonly Sig[] => [{ shape: inferPool('maxPool2d', x, p), dtype: x.dtype }],
+    infer: ([x]: readonly Sig[], p: PoolParams): readonly Sig[] => [
+      { shape: inferPool('maxPool2d', x, p), dtype: x.dtype },
+    ],
     reference: ([x]: readonly RefTensor[], [out]: readonly RefTensor[], p: PoolParams): void =>
-      eachWindow(x.shape, out.shape, p, (at, inside, plane) => (out.data[at] = x.data[plane + firstMax(x, inside, plane)])),
+      eachWindow(
+        x.shape,
+        out.shape,
+        p,
+        (at, inside, plane) => (out.data[at] = x.data[plane + firstMax(x, inside, plane)]),
+      ),
     grad: ({ x, grad, params }: GradContext<PoolParams>): Grads => {
       const [n, c, H, W] = x.shape;
       const ids = x.argMaxPool2d(params);
       const flat = [n, c, grad.shape[2] * grad.shape[3]];
-      return [x.newZeros([n, c, H * W], x.dtype).scatterAdd(2, ids.reshape(flat), grad.reshape(flat)).reshape(x.shape)];
+      return [
+        x
+          .newZeros([n, c, H * W], x.dtype)
+          .scatterAdd(2, ids.reshape(flat), grad.reshape(flat))
+          .reshape(x.shape),
+      ];
     },
-    args: (x: Tensor, size: Pair, stride?: Pair, options?: PoolOptions): Call<PoolParams> => poolCall('maxPool2d')(x, size, stride, options),
-    samples, errors,
+    args: (x: Tensor, size: Pair, stride?: Pair, options?: PoolOptions): Call<PoolParams> =>
+      poolCall('maxPool2d')(x, size, stride, options),
+    samples,
+    errors,
   }),
 
   argMaxPool2d: kernel({
     family: 'pool',
     formula: 'row * width + column (u32) of the first largest element of a window',
-    dtypes: DTYPES, without: WITHOUT,
+    dtypes: DTYPES,
+    without: WITHOUT,
     candle: { none: 'Candle compares with the upsampled result instead' },
     ulp: 0,
     noGrad: 'the result is an index',
-    infer: ([x]: readonly Sig[], p: PoolParams): readonly Sig[] => [{ shape: inferPool('argMaxPool2d', x, p), dtype: 'u32' }],
+    infer: ([x]: readonly Sig[], p: PoolParams): readonly Sig[] => [
+      { shape: inferPool('argMaxPool2d', x, p), dtype: 'u32' },
+    ],
     reference: ([x]: readonly RefTensor[], [out]: readonly RefTensor[], p: PoolParams): void =>
       eachWindow(x.shape, out.shape, p, (at, inside, plane) => (out.data[at] = BigInt(firstMax(x, inside, plane)))),
-    args: (x: Tensor, p: PoolParams): Call<PoolParams> => ({ inputs: [x], params: { kernel: p.kernel, stride: p.stride, padding: p.padding } }),
-    samples, errors,
+    args: (x: Tensor, p: PoolParams): Call<PoolParams> => ({
+      inputs: [x],
+      params: { kernel: p.kernel, stride: p.stride, padding: p.padding },
+    }),
+    samples,
+    errors,
   }),
 
   avgPool1d: composite({
-    formula: 'sum of a window / its length', dtypes: DTYPES, without: WITHOUT,
-    candle: { none: 'Candle pools in two dimensions only' }, domain: [0.25, 4], ulp: { bf16: 1, f16: 1, f32: 8, f64: 8 },
+    formula: 'sum of a window / its length',
+    dtypes: DTYPES,
+    without: WITHOUT,
+    candle: { none: 'Candle pools in two dimensions only' },
+    domain: [0.25, 4],
+    ulp: { bf16: 1, f16: 1, f32: 8, f64: 8 },
     compose: (x: Tensor, size: number, stride: number = size, options: { readonly padding?: number } = {}): Tensor =>
       asLine(asPicture('avgPool1d', x).avgPool2d([1, size], [1, stride], { padding: [0, options.padding ?? 0] })),
-    samples: lineSamples, errors: lineErrors,
+    samples: lineSamples,
+    errors: lineErrors,
   }),
 
   maxPool1d: composite({
-    formula: 'largest element of a window', dtypes: DTYPES, without: WITHOUT,
-    candle: { none: 'Candle pools in two dimensions only' }, ulp: 0,
+    formula: 'largest element of a window',
+    dtypes: DTYPES,
+    without: WITHOUT,
+    candle: { none: 'Candle pools in two dimensions only' },
+    ulp: 0,
     compose: (x: Tensor, size: number, stride: number = size, options: { readonly padding?: number } = {}): Tensor =>
       asLine(asPicture('maxPool1d', x).maxPool2d([1, size], [1, stride], { padding: [0, options.padding ?? 0] })),
-    samples: lineSamples, errors: lineErrors,
+    samples: lineSamples,
+    errors: lineErrors,
   }),
 
   globalAvgPool2d: composite({
-    formula: 'mean of each channel, as (batch, channels, 1, 1)', dtypes: REALS,
+    formula: 'mean of each channel, as (batch, channels, 1, 1)',
+    dtypes: REALS,
     without: 'the mean of integers is no integer, and f8e4m3 has no arithmetic of its own; cast first',
-    candle: { none: 'mean over two dimensions there' }, domain: [0.25, 4], ulp: { bf16: 1, f16: 1, f32: 8, f64: 8 },
+    candle: { none: 'mean over two dimensions there' },
+    domain: [0.25, 4],
+    ulp: { bf16: 1, f16: 1, f32: 8, f64: 8 },
     compose: (x: Tensor): Tensor => {
       requireRank('globalAvgPool2d', 'input', x.shape, 4, '(batch, channels, height, width)');
       return x.mean([2, 3], true);
     },
     samples: (): readonly CompositeSample[] => [{ inputs: [{ shape: [2, 3, 4, 5] }], args: [] }],
-    errors: (): readonly CompositeErrorSample[] => [{ inputs: [{ shape: [3, 4, 5] }], args: [], code: 'E_SHAPE', says: /has rank 3; it takes rank 4/ }],
+    errors: (): readonly CompositeErrorSample[] => [
+      { inputs: [{ shape: [3, 4, 5] }], args: [], code: 'E_SHAPE', says: /has rank 3; it takes rank 4/ },
+    ],
   }),
 
   adaptiveAvgPool2d: composite({
-    formula: 'means of size[0] x size[1] windows from floor(i * in / out) to ceil((i + 1) * in / out)', dtypes: REALS,
+    formula: 'means of size[0] x size[1] windows from floor(i * in / out) to ceil((i + 1) * in / out)',
+    dtypes: REALS,
     without: 'the mean of integers is no integer, and f8e4m3 has no arithmetic of its own; cast first',
-    candle: { none: 'Candle has no adaptive pooling' }, domain: [0.25, 4], ulp: { bf16: 2, f16: 2, f32: 8, f64: 8 },
+    candle: { none: 'Candle has no adaptive pooling' },
+    domain: [0.25, 4],
+    ulp: { bf16: 2, f16: 2, f32: 8, f64: 8 },
     compose: (x: Tensor, size: Pair): Tensor => {
       requireRank('adaptiveAvgPool2d', 'input', x.shape, 4, '(batch, channels, height, width)');
       const [h, w] = pair('adaptiveAvgPool2d', 'size', size);
@@ -229,6 +332,8 @@ export const pool = rows({
       { inputs: [{ shape: [2, 3, 6, 8] }], args: [[3, 2]] },
       { inputs: [{ shape: [1, 2, 7, 5] }], args: [[3, 6]] },
     ],
-    errors: (): readonly CompositeErrorSample[] => [{ inputs: [{ shape: [1, 2, 7, 5] }], args: [0], code: 'E_ARGUMENT', says: /size \[0, 0\]/ }],
+    errors: (): readonly CompositeErrorSample[] => [
+      { inputs: [{ shape: [1, 2, 7, 5] }], args: [0], code: 'E_ARGUMENT', says: /size \[0, 0\]/ },
+    ],
   }),
 });

@@ -83,22 +83,34 @@ function eachDraw(p: RandomParams, stream: number, per: 1 | 2, visit: (i: number
  */
 export const NORMAL_TABLE = {
   centre: {
-    over: [3.387132872796366608, 133.14166789178437745, 1971.5909503065514427, 13731.693765509461125, 45921.953931549871457,
-      67265.770927008700853, 33430.575583588128105, 2509.0809287301226727],
-    under: [1, 42.313330701600911252, 687.1870074920579083, 5394.1960214247511077, 21213.794301586595867, 39307.89580009271061,
-      28729.085735721942674, 5226.495278852854561],
+    over: [
+      3.387132872796366608, 133.14166789178437745, 1971.5909503065514427, 13731.693765509461125, 45921.953931549871457,
+      67265.770927008700853, 33430.575583588128105, 2509.0809287301226727,
+    ],
+    under: [
+      1, 42.313330701600911252, 687.1870074920579083, 5394.1960214247511077, 21213.794301586595867,
+      39307.89580009271061, 28729.085735721942674, 5226.495278852854561,
+    ],
   },
   near: {
-    over: [1.42343711074968357734, 4.6303378461565452959, 5.7694972214606914055, 3.64784832476320460504, 1.27045825245236838258,
-      0.24178072517745061177, 0.0227238449892691845833, 7.7454501427834140764e-4],
-    under: [1, 2.05319162663775882187, 1.6763848301838038494, 0.68976733498510000455, 0.14810397642748007459,
-      0.0151986665636164571966, 5.475938084995344946e-4, 1.05075007164441684324e-9],
+    over: [
+      1.42343711074968357734, 4.6303378461565452959, 5.7694972214606914055, 3.64784832476320460504,
+      1.27045825245236838258, 0.24178072517745061177, 0.0227238449892691845833, 7.7454501427834140764e-4,
+    ],
+    under: [
+      1, 2.05319162663775882187, 1.6763848301838038494, 0.68976733498510000455, 0.14810397642748007459,
+      0.0151986665636164571966, 5.475938084995344946e-4, 1.05075007164441684324e-9,
+    ],
   },
   far: {
-    over: [6.6579046435011037772, 5.4637849111641143699, 1.7848265399172913358, 0.29656057182850489123, 0.026532189526576123093,
-      0.0012426609473880784386, 2.71155556874348757815e-5, 2.01033439929228813265e-7],
-    under: [1, 0.59983220655588793769, 0.13692988092273580531, 0.0148753612908506148525, 7.868691311456132591e-4,
-      1.8463183175100546818e-5, 1.4215117583164458887e-7, 2.04426310338993978564e-15],
+    over: [
+      6.6579046435011037772, 5.4637849111641143699, 1.7848265399172913358, 0.29656057182850489123,
+      0.026532189526576123093, 0.0012426609473880784386, 2.71155556874348757815e-5, 2.01033439929228813265e-7,
+    ],
+    under: [
+      1, 0.59983220655588793769, 0.13692988092273580531, 0.0148753612908506148525, 7.868691311456132591e-4,
+      1.8463183175100546818e-5, 1.4215117583164458887e-7, 2.04426310338993978564e-15,
+    ],
   },
   /** ln m = 2 s (1 + s^2/3 + s^4/5 + ...) with s = (m - 1) / (m + 1); |s| < 0.172, so 13 terms leave nothing. */
   log: [1, 1 / 3, 1 / 5, 1 / 7, 1 / 9, 1 / 11, 1 / 13, 1 / 15, 1 / 17, 1 / 19, 1 / 21, 1 / 23, 1 / 25],
@@ -163,7 +175,8 @@ function neighbour(dtype: DType, x: number, way: 1 | -1): number {
 
 /** The smallest value of the dtype not below lo and the largest below up: what a uniform number is clamped to before rounding. */
 export function uniformRange(dtype: DType, lo: number, up: number): { bottom: number; top: number } {
-  if (!isFloat(dtype)) throw new DTypeError(`randUniform: ${dtype} is no float; random numbers are floats: cast them, or use randint`);
+  if (!isFloat(dtype))
+    throw new DTypeError(`randUniform: ${dtype} is no float; random numbers are floats: cast them, or use randint`);
   const near = { lo: round(dtype, lo), up: round(dtype, up) };
   const bottom = near.lo >= lo ? near.lo : neighbour(dtype, near.lo, 1);
   const top = near.up < up ? near.up : neighbour(dtype, near.up, -1);
@@ -175,20 +188,39 @@ export function uniformRange(dtype: DType, lo: number, up: number): { bottom: nu
 
 function inferRandom(op: string, p: RandomParams): Sig[] {
   checkShape(op, p.shape);
-  for (const [name, v] of [['seed', p.seed], ['offset', p.offset]] as const) {
-    if (typeof v !== 'bigint' || v < 0n || v >= 1n << 64n) throw new ArgumentError(`${op}: ${name} ${String(v)} is not a bigint of 64 bits`);
+  for (const [name, v] of [
+    ['seed', p.seed],
+    ['offset', p.offset],
+  ] as const) {
+    if (typeof v !== 'bigint' || v < 0n || v >= 1n << 64n)
+      throw new ArgumentError(`${op}: ${name} ${String(v)} is not a bigint of 64 bits`);
   }
   return [{ shape: p.shape, dtype: p.dtype }];
 }
 
-const uniform = (shape: Shape, dtype: DType, lo: number, up: number, seed = 42n, offset = 0n): UniformParams => ({ shape, dtype, seed, offset, lo, up });
-const normal = (shape: Shape, dtype: DType, mean: number, std: number, seed = 42n, offset = 0n): NormalParams => ({ shape, dtype, seed, offset, mean, std });
+const uniform = (shape: Shape, dtype: DType, lo: number, up: number, seed = 42n, offset = 0n): UniformParams => ({
+  shape,
+  dtype,
+  seed,
+  offset,
+  lo,
+  up,
+});
+const normal = (shape: Shape, dtype: DType, mean: number, std: number, seed = 42n, offset = 0n): NormalParams => ({
+  shape,
+  dtype,
+  seed,
+  offset,
+  mean,
+  std,
+});
 
 export const random = rows({
   randUniform: kernel({
     family: 'random',
     formula: 'numbers spread evenly over [lo, up), by seed and offset',
-    dtypes: FLOATS, without: 'random numbers are floats; cast them',
+    dtypes: FLOATS,
+    without: 'random numbers are floats; cast them',
     candle: { none: 'Candle calls cuRAND' },
     differs: 'The same numbers on every device, in every float dtype; up itself never comes.',
     ulp: 0,
@@ -203,7 +235,8 @@ export const random = rows({
         const v = p.lo + u * (p.up - p.lo);
         out.data[i] = v < bottom ? bottom : v > top ? top : v;
       };
-      if (p.dtype === 'f64') eachDraw(p, STREAM.uniform53, 2, (i, a, b) => place(i, ((a >>> 5) * 2 ** 26 + (b >>> 6)) * 2 ** -53));
+      if (p.dtype === 'f64')
+        eachDraw(p, STREAM.uniform53, 2, (i, a, b) => place(i, ((a >>> 5) * 2 ** 26 + (b >>> 6)) * 2 ** -53));
       else eachDraw(p, STREAM.uniform24, 1, (i, a) => place(i, (a >>> 8) * 2 ** -24));
     },
     // The tensor only lends its device.
@@ -216,7 +249,12 @@ export const random = rows({
     ],
     errors: (): readonly ErrorSample<UniformParams>[] => [
       { inputs: [], params: uniform([3], 'f32', 1, 1), code: 'E_ARGUMENT', says: /no f32 lies in \[1, 1\)/ },
-      { inputs: [], params: uniform([3], 'f32', 0, 1, -1n), code: 'E_ARGUMENT', says: /seed -1 is not a bigint of 64 bits/ },
+      {
+        inputs: [],
+        params: uniform([3], 'f32', 0, 1, -1n),
+        code: 'E_ARGUMENT',
+        says: /seed -1 is not a bigint of 64 bits/,
+      },
       { inputs: [], params: uniform([-3], 'f32', 0, 1), code: 'E_SHAPE', says: /holds -3/ },
     ],
   }),
@@ -224,7 +262,8 @@ export const random = rows({
   randNormal: kernel({
     family: 'random',
     formula: 'mean + std * standard normal numbers, by seed and offset',
-    dtypes: FLOATS, without: 'random numbers are floats; cast them',
+    dtypes: FLOATS,
+    without: 'random numbers are floats; cast them',
     candle: { none: 'Candle calls cuRAND' },
     differs: 'The same numbers on every device; those of a smaller dtype are those of f64, rounded.',
     ulp: 0,
@@ -247,7 +286,12 @@ export const random = rows({
     ],
     errors: (): readonly ErrorSample<NormalParams>[] => [
       { inputs: [], params: normal([3], 'f32', 0, -1), code: 'E_ARGUMENT', says: /mean 0 and std -1/ },
-      { inputs: [], params: normal([3], 'f32', 0, 1, 0n, 1n << 64n), code: 'E_ARGUMENT', says: /offset 18446744073709551616/ },
+      {
+        inputs: [],
+        params: normal([3], 'f32', 0, 1, 0n, 1n << 64n),
+        code: 'E_ARGUMENT',
+        says: /offset 18446744073709551616/,
+      },
     ],
   }),
 });

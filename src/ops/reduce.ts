@@ -4,7 +4,17 @@ import { ShapeError } from '../base/errors.js';
 import { Layout } from '../base/layout.js';
 import { formatShape, normalizeDim, normalizeDims, type Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
-import { type Call, type ErrorSample, type GradContext, type Grads, type KernelRow, type RefTensor, rows, type Sample, type Sig } from './op.js';
+import {
+  type Call,
+  type ErrorSample,
+  type GradContext,
+  type Grads,
+  type KernelRow,
+  type RefTensor,
+  rows,
+  type Sample,
+  type Sig,
+} from './op.js';
 
 export type Dims = number | readonly number[];
 export type ReduceParams = { readonly dims: readonly number[]; readonly keepdim: boolean };
@@ -15,15 +25,22 @@ type ReduceRow<A extends readonly unknown[]> = Omit<KernelRow<ReduceParams>, 'na
 export const reducedShape = (shape: Shape, { dims, keepdim }: ReduceParams): number[] =>
   keepdim ? shape.map((d, i) => (dims.includes(i) ? 1 : d)) : shape.filter((_, i) => !dims.includes(i));
 
-const inferLike = (dtype?: DType) => (inputs: readonly Sig[], params: ReduceParams): readonly Sig[] => [
-  { shape: reducedShape(inputs[0].shape, params), dtype: dtype ?? inputs[0].dtype },
-];
+const inferLike =
+  (dtype?: DType) =>
+  (inputs: readonly Sig[], params: ReduceParams): readonly Sig[] => [
+    { shape: reducedShape(inputs[0].shape, params), dtype: dtype ?? inputs[0].dtype },
+  ];
 
 /** Calls each(outIndex, values of the group) for every result element. */
 function groups(x: RefTensor, dims: readonly number[], each: (at: number, values: Value[]) => void): void {
   const kept = x.shape.map((_, i) => i).filter((i) => !dims.includes(i));
   const { shape, strides } = Layout.contiguous(x.shape);
-  const pick = (which: readonly number[], offset: number) => new Layout(which.map((i) => shape[i]), which.map((i) => strides[i]), offset);
+  const pick = (which: readonly number[], offset: number) =>
+    new Layout(
+      which.map((i) => shape[i]),
+      which.map((i) => strides[i]),
+      offset,
+    );
   pick(kept, 0).forEach((at, base) => {
     const values: Value[] = [];
     pick(dims, base).forEach((_, index) => values.push(x.data[index]));
@@ -44,16 +61,21 @@ export function exactSum(values: readonly Value[]): Value {
   return Number.isFinite(lost) ? sum + lost : sum;
 }
 
-const overDims = (op: string) => (x: Tensor, dims?: Dims, keepdim = false): Call<ReduceParams> => ({
-  inputs: [x], params: { dims: normalizeDims(op, dims, x.shape.length), keepdim },
-});
-const samples = (distinct = false) => (): readonly Sample<ReduceParams>[] => [
-  { inputs: [{ shape: [3, 5], distinct }], params: { dims: [1], keepdim: false } },
-  { inputs: [{ shape: [3, 5], distinct }], params: { dims: [0], keepdim: true } },
-  { inputs: [{ shape: [2, 3, 4], distinct }], params: { dims: [0, 2], keepdim: false } },
-  { inputs: [{ shape: [2, 3, 4], distinct }], params: { dims: [0, 1, 2], keepdim: false } },
-  { inputs: [{ shape: [7, 33], distinct }], params: { dims: [1], keepdim: false } },
-];
+const overDims =
+  (op: string) =>
+  (x: Tensor, dims?: Dims, keepdim = false): Call<ReduceParams> => ({
+    inputs: [x],
+    params: { dims: normalizeDims(op, dims, x.shape.length), keepdim },
+  });
+const samples =
+  (distinct = false) =>
+  (): readonly Sample<ReduceParams>[] => [
+    { inputs: [{ shape: [3, 5], distinct }], params: { dims: [1], keepdim: false } },
+    { inputs: [{ shape: [3, 5], distinct }], params: { dims: [0], keepdim: true } },
+    { inputs: [{ shape: [2, 3, 4], distinct }], params: { dims: [0, 2], keepdim: false } },
+    { inputs: [{ shape: [2, 3, 4], distinct }], params: { dims: [0, 1, 2], keepdim: false } },
+    { inputs: [{ shape: [7, 33], distinct }], params: { dims: [1], keepdim: false } },
+  ];
 const noErrors = (): readonly ErrorSample<ReduceParams>[] => [];
 
 /** A gradient of the reduced shape, spread back over the input's. */
@@ -65,16 +87,22 @@ const sumBound = { f32: 8, f64: 8, f16: 1, bf16: 1, f8e4m3: 1 };
 
 function refuseEmpty(op: string, x: Sig, dims: readonly number[]): void {
   if (dims.some((d) => x.shape[d] === 0)) {
-    throw new ShapeError(`${op}: shape ${formatShape(x.shape)} has nothing along dimensions ${formatShape(dims)}; only sums of nothing are defined`);
+    throw new ShapeError(
+      `${op}: shape ${formatShape(x.shape)} has nothing along dimensions ${formatShape(dims)}; only sums of nothing are defined`,
+    );
   }
 }
 
 function extremum(op: 'max' | 'min', candleSymbol: string): ReduceRow<OverDims> {
   const better = op === 'max' ? (a: Value, b: Value): boolean => a > b : (a: Value, b: Value): boolean => a < b;
   return {
-    family: 'reduce', formula: `${op === 'max' ? 'largest' : 'smallest'} element over dims`, dtypes: DTYPES, ulp: 0,
+    family: 'reduce',
+    formula: `${op === 'max' ? 'largest' : 'smallest'} element over dims`,
+    dtypes: DTYPES,
+    ulp: 0,
     candle: { file: 'reduce.cu', symbol: candleSymbol },
-    differs: 'NaN is ignored unless all are NaN, but wins in f16 and bf16: the rule of maximum. Tied elements share the gradient (Candle gives each the whole)',
+    differs:
+      'NaN is ignored unless all are NaN, but wins in f16 and bf16: the rule of maximum. Tied elements share the gradient (Candle gives each the whole)',
     args: overDims(op),
     infer: (inputs: readonly Sig[], params: ReduceParams): readonly Sig[] => {
       refuseEmpty(op, inputs[0], params.dims);
@@ -91,7 +119,14 @@ function extremum(op: 'max' | 'min', candleSymbol: string): ReduceRow<OverDims> 
       });
     },
     samples: samples(true),
-    errors: () => [{ inputs: [{ shape: [2, 0] }], params: { dims: [1], keepdim: false }, code: 'E_SHAPE', says: /nothing along dimensions \[1\]/ }],
+    errors: () => [
+      {
+        inputs: [{ shape: [2, 0] }],
+        params: { dims: [1], keepdim: false },
+        code: 'E_SHAPE',
+        says: /nothing along dimensions \[1\]/,
+      },
+    ],
     grad: ({ x, out, grad, params }: GradContext<ReduceParams>): Grads => {
       const mask = x.eq(spread(x, out, params)).cast(x.dtype);
       const share = grad.div(mask.sum(params.dims, params.keepdim));
@@ -103,9 +138,13 @@ function extremum(op: 'max' | 'min', candleSymbol: string): ReduceRow<OverDims> 
 function argExtremum(op: 'argmax' | 'argmin', candleSymbol: string): ReduceRow<[dim?: number, keepdim?: boolean]> {
   const better = op === 'argmax' ? (a: Value, b: Value): boolean => a > b : (a: Value, b: Value): boolean => a < b;
   return {
-    family: 'reduce', formula: `index (u32) of the first ${op === 'argmax' ? 'largest' : 'smallest'} element along dim`, dtypes: DTYPES, ulp: 0,
+    family: 'reduce',
+    formula: `index (u32) of the first ${op === 'argmax' ? 'largest' : 'smallest'} element along dim`,
+    dtypes: DTYPES,
+    ulp: 0,
     candle: { file: 'reduce.cu', symbol: candleSymbol },
-    differs: 'ties give the first index at every length; NaN is passed over unless the row begins with it and holds nothing else (Candle: by position)',
+    differs:
+      'ties give the first index at every length; NaN is passed over unless the row begins with it and holds nothing else (Candle: by position)',
     args: (x: Tensor, dim?: number, keepdim = false): Call<ReduceParams> =>
       dim === undefined
         ? { inputs: [x.reshape([x.size])], params: { dims: [0], keepdim: false } }
@@ -123,37 +162,69 @@ function argExtremum(op: 'argmax' | 'argmin', candleSymbol: string): ReduceRow<[
         out.data[at] = BigInt(best);
       }),
     samples: () => samples()().filter((s) => s.params.dims.length === 1),
-    errors: () => [{ inputs: [{ shape: [0, 3] }], params: { dims: [0], keepdim: false }, code: 'E_SHAPE', says: /nothing along/ }],
+    errors: () => [
+      { inputs: [{ shape: [0, 3] }], params: { dims: [0], keepdim: false }, code: 'E_SHAPE', says: /nothing along/ },
+    ],
     noGrad: 'the result is an index',
   };
 }
 
 export const reduceOps = rows({
   sum: {
-    family: 'reduce', formula: 'sum over dims', dtypes: DTYPES, ulp: sumBound, candle: { file: 'reduce.cu', symbol: 'fast_sum' },
-    differs: '16-bit floats add up in f32 and round once (Candle adds in 16 bits)', domain: [0.1, 2],
-    args: overDims('sum'), infer: inferLike(),
-    reference: ([x], [out], { dims }): void => groups(x, dims, (at, values) => { out.data[at] = values.length ? exactSum(values) : isFloat(x.dtype) ? 0 : 0n; }),
-    samples: samples(), errors: noErrors,
+    family: 'reduce',
+    formula: 'sum over dims',
+    dtypes: DTYPES,
+    ulp: sumBound,
+    candle: { file: 'reduce.cu', symbol: 'fast_sum' },
+    differs: '16-bit floats add up in f32 and round once (Candle adds in 16 bits)',
+    domain: [0.1, 2],
+    args: overDims('sum'),
+    infer: inferLike(),
+    reference: ([x], [out], { dims }): void =>
+      groups(x, dims, (at, values) => {
+        out.data[at] = values.length ? exactSum(values) : isFloat(x.dtype) ? 0 : 0n;
+      }),
+    samples: samples(),
+    errors: noErrors,
     grad: ({ x, grad, params }: GradContext<ReduceParams>): Grads => [spread(x, grad, params)],
   } satisfies ReduceRow<OverDims> as ReduceRow<OverDims>,
   mean: {
-    family: 'reduce', formula: 'sum over dims / count', dtypes: REALS, without: 'the mean of integers is no integer, and f8e4m3 has no arithmetic of its own; cast first',
-    ulp: sumBound, candle: { none: 'Candle multiplies the sum by 1/n' }, domain: [0.1, 2],
-    args: overDims('mean'), infer: inferLike(),
-    reference: ([x], [out], { dims }): void => groups(x, dims, (at, values) => { out.data[at] = values.length ? (exactSum(values) as number) / values.length : NaN; }),
-    samples: samples(), errors: noErrors,
-    grad: ({ x, out, grad, params }: GradContext<ReduceParams>): Grads => [spread(x, grad, params).affine(out.size / x.size, 0)],
-  } satisfies ReduceRow<OverDims> as ReduceRow<OverDims>,
-  prod: {
-    family: 'reduce', formula: 'product over dims', dtypes: DTYPES, ulp: { f32: 16, f64: 16, f16: 1, bf16: 1, f8e4m3: 1 },
-    candle: { none: 'Candle has no product' }, domain: [0.5, 1.5],
-    args: overDims('prod'), infer: inferLike(),
+    family: 'reduce',
+    formula: 'sum over dims / count',
+    dtypes: REALS,
+    without: 'the mean of integers is no integer, and f8e4m3 has no arithmetic of its own; cast first',
+    ulp: sumBound,
+    candle: { none: 'Candle multiplies the sum by 1/n' },
+    domain: [0.1, 2],
+    args: overDims('mean'),
+    infer: inferLike(),
     reference: ([x], [out], { dims }): void =>
       groups(x, dims, (at, values) => {
-        out.data[at] = isFloat(x.dtype) ? (values as number[]).reduce((a, b) => a * b, 1) : (values as bigint[]).reduce((a, b) => BigInt.asIntN(64, a * b), 1n);
+        out.data[at] = values.length ? (exactSum(values) as number) / values.length : NaN;
       }),
-    samples: samples(), errors: noErrors,
+    samples: samples(),
+    errors: noErrors,
+    grad: ({ x, out, grad, params }: GradContext<ReduceParams>): Grads => [
+      spread(x, grad, params).affine(out.size / x.size, 0),
+    ],
+  } satisfies ReduceRow<OverDims> as ReduceRow<OverDims>,
+  prod: {
+    family: 'reduce',
+    formula: 'product over dims',
+    dtypes: DTYPES,
+    ulp: { f32: 16, f64: 16, f16: 1, bf16: 1, f8e4m3: 1 },
+    candle: { none: 'Candle has no product' },
+    domain: [0.5, 1.5],
+    args: overDims('prod'),
+    infer: inferLike(),
+    reference: ([x], [out], { dims }): void =>
+      groups(x, dims, (at, values) => {
+        out.data[at] = isFloat(x.dtype)
+          ? (values as number[]).reduce((a, b) => a * b, 1)
+          : (values as bigint[]).reduce((a, b) => BigInt.asIntN(64, a * b), 1n);
+      }),
+    samples: samples(),
+    errors: noErrors,
     grad: ({ x, out, grad, params }: GradContext<ReduceParams>): Grads => [spread(x, grad.mul(out), params).div(x)],
     differs: 'the gradient divides by x, so it is not defined where an element is 0',
   } satisfies ReduceRow<OverDims> as ReduceRow<OverDims>,
@@ -170,17 +241,29 @@ type ScanRow = Omit<KernelRow<ScanParams>, 'name' | 'args'> & {
 
 export const scanOps = rows({
   cumsum: {
-    family: 'scan', formula: 'running sum along dim', dtypes: DTYPES, ulp: { f32: 16, f64: 16, f16: 1, bf16: 1, f8e4m3: 1 },
-    candle: { none: 'Candle multiplies by a triangular matrix: quadratic time, floats only' }, domain: [0.1, 2],
-    args: (x: Tensor, dim: number, { reverse = false, exclusive = false }: { reverse?: boolean; exclusive?: boolean } = {}): Call<ScanParams> => ({
-      inputs: [x], params: { dim: normalizeDim('cumsum', dim, x.shape.length), reverse, exclusive },
+    family: 'scan',
+    formula: 'running sum along dim',
+    dtypes: DTYPES,
+    ulp: { f32: 16, f64: 16, f16: 1, bf16: 1, f8e4m3: 1 },
+    candle: { none: 'Candle multiplies by a triangular matrix: quadratic time, floats only' },
+    domain: [0.1, 2],
+    args: (
+      x: Tensor,
+      dim: number,
+      { reverse = false, exclusive = false }: { reverse?: boolean; exclusive?: boolean } = {},
+    ): Call<ScanParams> => ({
+      inputs: [x],
+      params: { dim: normalizeDim('cumsum', dim, x.shape.length), reverse, exclusive },
     }),
     infer: ([x]: readonly Sig[]): readonly Sig[] => [x],
     reference: ([x], [out], { dim, reverse, exclusive }): void => {
       const { shape, strides } = Layout.contiguous(x.shape);
       const n = shape[dim];
       const zero: Value = isFloat(x.dtype) ? 0 : 0n;
-      new Layout(shape.map((d, i) => (i === dim ? 1 : d)), strides).forEach((_, base) => {
+      new Layout(
+        shape.map((d, i) => (i === dim ? 1 : d)),
+        strides,
+      ).forEach((_, base) => {
         let acc: any = zero;
         for (let k = 0; k < n; k++) {
           const at = base + (reverse ? n - 1 - k : k) * strides[dim];
@@ -191,11 +274,18 @@ export const scanOps = rows({
       });
     },
     samples: () =>
-      [{ reverse: false, exclusive: false }, { reverse: true, exclusive: false }, { reverse: false, exclusive: true }, { reverse: true, exclusive: true }].flatMap((o) => [
+      [
+        { reverse: false, exclusive: false },
+        { reverse: true, exclusive: false },
+        { reverse: false, exclusive: true },
+        { reverse: true, exclusive: true },
+      ].flatMap((o) => [
         { inputs: [{ shape: [3, 5] }], params: { dim: 1, ...o } },
         { inputs: [{ shape: [4, 3, 2] }], params: { dim: 0, ...o } },
       ]),
     errors: () => [],
-    grad: ({ grad, params: { dim, reverse, exclusive } }: GradContext<ScanParams>): Grads => [grad.cumsum(dim, { reverse: !reverse, exclusive })],
+    grad: ({ grad, params: { dim, reverse, exclusive } }: GradContext<ScanParams>): Grads => [
+      grad.cumsum(dim, { reverse: !reverse, exclusive }),
+    ],
   } satisfies ScanRow as ScanRow,
 });

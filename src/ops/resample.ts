@@ -4,7 +4,16 @@ import { ArgumentError } from '../base/errors.js';
 import { sizeOf } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { kernel, numbers, requireOptions, requireRank, requireWhole } from './kernel-row.js';
-import { rows, type Call, type ErrorSample, type GradContext, type Grads, type RefTensor, type Sample, type Sig } from './op.js';
+import {
+  rows,
+  type Call,
+  type ErrorSample,
+  type GradContext,
+  type Grads,
+  type RefTensor,
+  type Sample,
+  type Sig,
+} from './op.js';
 
 export interface NearestParams extends Record<string, unknown> {
   /** [length] or [height, width] of the result. */
@@ -29,10 +38,17 @@ const DTYPES = [...REALS, 'u8', 'u32'] as const;
 const WITHOUT = 'resizing takes f16, bf16, f32, f64, u8 and u32, as in Candle';
 
 /** The element that place i of `out` shows; the quotient is taken first, in double, on every device. */
-export const nearestSource = (i: number, size: number, out: number): number => Math.min(Math.floor(i * (size / out)), size - 1);
+export const nearestSource = (i: number, size: number, out: number): number =>
+  Math.min(Math.floor(i * (size / out)), size - 1);
 
 /** Where place i of a resized axis lies: between `low` and `high`, `weight` of the way. */
-export function bilinearSource(i: number, size: number, out: number, alignCorners: boolean, scale: number | undefined): { low: number; high: number; weight: number } {
+export function bilinearSource(
+  i: number,
+  size: number,
+  out: number,
+  alignCorners: boolean,
+  scale: number | undefined,
+): { low: number; high: number; weight: number } {
   const step = alignCorners ? (out > 1 ? (size - 1) / (out - 1) : 0) : scale ? 1 / scale : size / out;
   const at = alignCorners ? step * i : Math.max(0, step * (i + 0.5) - 0.5);
   const low = Math.min(Math.floor(at), size - 1);
@@ -53,8 +69,17 @@ function nearestBackward(x: Tensor, grad: Tensor): Tensor {
   for (let dim = x.shape.length - 1; dim >= 2; dim--) {
     const [size, out] = [x.shape[dim], g.shape[dim]];
     if (size === out) continue;
-    const ids = x.newArange(out, 'f64').affine(size / out, 0).floor().cast('u32');
-    g = g.newZeros(g.shape.map((d, i) => (i === dim ? size : d)), g.dtype).indexAdd(dim, ids, g);
+    const ids = x
+      .newArange(out, 'f64')
+      .affine(size / out, 0)
+      .floor()
+      .cast('u32');
+    g = g
+      .newZeros(
+        g.shape.map((d, i) => (i === dim ? size : d)),
+        g.dtype,
+      )
+      .indexAdd(dim, ids, g);
   }
   return g;
 }
@@ -63,36 +88,50 @@ function referenceNearest([x]: readonly RefTensor[], [out]: readonly RefTensor[]
   const [h, w] = out.shape.length === 3 ? [1, out.shape[2]] : [out.shape[2], out.shape[3]];
   const [H, W] = x.shape.length === 3 ? [1, x.shape[2]] : [x.shape[2], x.shape[3]];
   for (let plane = 0, to = 0; plane < x.shape[0] * x.shape[1]; plane++) {
-    for (let y = 0; y < h; y++) for (let z = 0; z < w; z++) {
-      out.data[to++] = x.data[(plane * H + nearestSource(y, H, h)) * W + nearestSource(z, W, w)];
-    }
+    for (let y = 0; y < h; y++)
+      for (let z = 0; z < w; z++) {
+        out.data[to++] = x.data[(plane * H + nearestSource(y, H, h)) * W + nearestSource(z, W, w)];
+      }
   }
 }
 
 /** Calls visit(large-side plane position, input position, weight) for the four neighbours of every resized pixel. */
-function eachNeighbour([H, W]: readonly number[], p: BilinearParams, visit: (to: number, from: number, weight: number) => void): void {
+function eachNeighbour(
+  [H, W]: readonly number[],
+  p: BilinearParams,
+  visit: (to: number, from: number, weight: number) => void,
+): void {
   const [h, w] = p.size;
-  for (let y = 0; y < h; y++) for (let z = 0; z < w; z++) {
-    const r = bilinearSource(y, H, h, p.alignCorners, p.scale?.[0]);
-    const c = bilinearSource(z, W, w, p.alignCorners, p.scale?.[1]);
-    visit(y * w + z, r.low * W + c.low, (1 - r.weight) * (1 - c.weight));
-    visit(y * w + z, r.low * W + c.high, (1 - r.weight) * c.weight);
-    visit(y * w + z, r.high * W + c.low, r.weight * (1 - c.weight));
-    visit(y * w + z, r.high * W + c.high, r.weight * c.weight);
-  }
+  for (let y = 0; y < h; y++)
+    for (let z = 0; z < w; z++) {
+      const r = bilinearSource(y, H, h, p.alignCorners, p.scale?.[0]);
+      const c = bilinearSource(z, W, w, p.alignCorners, p.scale?.[1]);
+      visit(y * w + z, r.low * W + c.low, (1 - r.weight) * (1 - c.weight));
+      visit(y * w + z, r.low * W + c.high, (1 - r.weight) * c.weight);
+      visit(y * w + z, r.high * W + c.low, r.weight * (1 - c.weight));
+      visit(y * w + z, r.high * W + c.high, r.weight * c.weight);
+    }
 }
 
 function requireScale(op: string, { scale }: BilinearParams): void {
-  if (scale && !scale.every((s) => Number.isFinite(s) && s > 0)) throw new ArgumentError(`${op}: scale [${scale.join(', ')}] must be two positive numbers`);
+  if (scale && !scale.every((s) => Number.isFinite(s) && s > 0))
+    throw new ArgumentError(`${op}: scale [${scale.join(', ')}] must be two positive numbers`);
 }
 
-const bilinear = (h: number, w: number, alignCorners: boolean, scale: [number, number] | null = null): BilinearParams => ({ size: [h, w], alignCorners, scale });
+const bilinear = (
+  h: number,
+  w: number,
+  alignCorners: boolean,
+  scale: [number, number] | null = null,
+): BilinearParams => ({ size: [h, w], alignCorners, scale });
 
 export const resample = rows({
   upsampleNearest1d: kernel({
     family: 'resample',
     formula: 'out[n,c,i] = x[n,c,floor(i * in / out)]',
-    dtypes: DTYPES, without: WITHOUT, ulp: 0,
+    dtypes: DTYPES,
+    without: WITHOUT,
+    ulp: 0,
     candle: { none: 'Candle has it on the CPU only' },
     differs: 'Any size has a gradient (Candle: whole factors), and gradients add up.',
     infer: ([x]: readonly Sig[], { size }: NearestParams): readonly Sig[] => inferResize('upsampleNearest1d', x, size),
@@ -104,7 +143,12 @@ export const resample = rows({
       { inputs: [{ shape: [1, 2, 9] }], params: { size: [4] } },
     ],
     errors: (): readonly ErrorSample<NearestParams>[] => [
-      { inputs: [{ shape: [2, 5] }], params: { size: [3] }, code: 'E_SHAPE', says: /input \[2, 5\] has rank 2; it takes rank 3/ },
+      {
+        inputs: [{ shape: [2, 5] }],
+        params: { size: [3] },
+        code: 'E_SHAPE',
+        says: /input \[2, 5\] has rank 2; it takes rank 3/,
+      },
       { inputs: [{ shape: [2, 3, 5] }], params: { size: [0] }, code: 'E_ARGUMENT', says: /size 0/ },
     ],
   }),
@@ -112,7 +156,9 @@ export const resample = rows({
   upsampleNearest2d: kernel({
     family: 'resample',
     formula: 'out[n,c,y,x] = in[n,c,floor(y * H / h),floor(x * W / w)]',
-    dtypes: DTYPES, without: WITHOUT, ulp: 0,
+    dtypes: DTYPES,
+    without: WITHOUT,
+    ulp: 0,
     candle: { file: 'conv.cu', symbol: 'upsample_nearest2d' },
     differs: 'Any size has a gradient (Candle: one whole factor), and gradients add up.',
     infer: ([x]: readonly Sig[], { size }: NearestParams): readonly Sig[] => inferResize('upsampleNearest2d', x, size),
@@ -125,18 +171,25 @@ export const resample = rows({
       { inputs: [{ shape: [2, 1, 3, 3] }], params: { size: [3, 9] } },
     ],
     errors: (): readonly ErrorSample<NearestParams>[] => [
-      { inputs: [{ shape: [2, 5, 4] }], params: { size: [3, 3] }, code: 'E_SHAPE', says: /has rank 3; it takes rank 4/ },
+      {
+        inputs: [{ shape: [2, 5, 4] }],
+        params: { size: [3, 3] },
+        code: 'E_SHAPE',
+        says: /has rank 3; it takes rank 4/,
+      },
       { inputs: [{ shape: [2, 3, 5, 4] }], params: { size: [3, 1.5] }, code: 'E_ARGUMENT', says: /size \[3, 1.5\]/ },
     ],
   }),
 
   upsampleBilinear2d: kernel({
     family: 'resample',
-    formula: 'weighted mean of the four source pixels around each place (PyTorch\'s pixel areas)',
-    dtypes: DTYPES, without: WITHOUT,
+    formula: "weighted mean of the four source pixels around each place (PyTorch's pixel areas)",
+    dtypes: DTYPES,
+    without: WITHOUT,
     candle: { file: 'conv.cu', symbol: 'upsample_bilinear2d' },
     differs: 'It has a gradient.',
-    domain: [0.25, 4], ulp: { bf16: 1, f16: 1, f32: 4, f64: 4 },
+    domain: [0.25, 4],
+    ulp: { bf16: 1, f16: 1, f32: 4, f64: 4 },
     infer: ([x]: readonly Sig[], p: BilinearParams): readonly Sig[] => {
       requireScale('upsampleBilinear2d', p);
       return inferResize('upsampleBilinear2d', x, p.size);
@@ -146,13 +199,22 @@ export const resample = rows({
       const area = p.size[0] * p.size[1];
       out.data.fill(0);
       for (let plane = 0; plane < n * c; plane++) {
-        eachNeighbour([H, W], p, (to, from, weight) => (numbers(out)[plane * area + to] += Number(x.data[plane * H * W + from]) * weight));
+        eachNeighbour(
+          [H, W],
+          p,
+          (to, from, weight) => (numbers(out)[plane * area + to] += Number(x.data[plane * H * W + from]) * weight),
+        );
       }
     },
-    grad: ({ x, grad, params }: GradContext<BilinearParams>): Grads => [grad.upsampleBilinear2dBackward({ ...params, inputSize: [x.shape[2], x.shape[3]] })],
+    grad: ({ x, grad, params }: GradContext<BilinearParams>): Grads => [
+      grad.upsampleBilinear2dBackward({ ...params, inputSize: [x.shape[2], x.shape[3]] }),
+    ],
     args: (x: Tensor, size: readonly [number, number], options: BilinearOptions = {}): Call<BilinearParams> => {
       requireOptions('upsampleBilinear2d', options, ['alignCorners', 'scale']);
-      return { inputs: [x], params: { size, alignCorners: options.alignCorners ?? false, scale: options.scale ?? null } };
+      return {
+        inputs: [x],
+        params: { size, alignCorners: options.alignCorners ?? false, scale: options.scale ?? null },
+      };
     },
     samples: (): readonly Sample<BilinearParams>[] => [
       { inputs: [{ shape: [2, 3, 4, 5] }], params: bilinear(8, 10, false) },
@@ -161,22 +223,37 @@ export const resample = rows({
       { inputs: [{ shape: [1, 2, 3, 4] }], params: bilinear(6, 9, false, [2.1, 2.3]) },
     ],
     errors: (): readonly ErrorSample<BilinearParams>[] => [
-      { inputs: [{ shape: [2, 5, 4] }], params: bilinear(3, 3, true), code: 'E_SHAPE', says: /has rank 3; it takes rank 4/ },
+      {
+        inputs: [{ shape: [2, 5, 4] }],
+        params: bilinear(3, 3, true),
+        code: 'E_SHAPE',
+        says: /has rank 3; it takes rank 4/,
+      },
       { inputs: [{ shape: [2, 3, 5, 4] }], params: bilinear(3, 0, true), code: 'E_ARGUMENT', says: /size \[3, 0\]/ },
-      { inputs: [{ shape: [2, 3, 5, 4] }], params: bilinear(3, 3, false, [0, 1]), code: 'E_ARGUMENT', says: /scale \[0, 1\]/ },
+      {
+        inputs: [{ shape: [2, 3, 5, 4] }],
+        params: bilinear(3, 3, false, [0, 1]),
+        code: 'E_ARGUMENT',
+        says: /scale \[0, 1\]/,
+      },
     ],
   }),
 
   upsampleBilinear2dBackward: kernel({
     family: 'resample',
-    formula: 'every resized pixel\'s gradient, shared among its four source pixels by their weights',
-    dtypes: REALS, without: 'gradients are floats of 16 bits and more',
+    formula: "every resized pixel's gradient, shared among its four source pixels by their weights",
+    dtypes: REALS,
+    without: 'gradients are floats of 16 bits and more',
     candle: { none: 'Candle has no gradient of it' },
-    domain: [0.25, 4], ulp: { bf16: 2, f16: 2, f32: 16, f64: 16 },
+    domain: [0.25, 4],
+    ulp: { bf16: 2, f16: 2, f32: 16, f64: 16 },
     infer: ([g]: readonly Sig[], p: BilinearBackwardParams): readonly Sig[] => {
       const like = { shape: [g.shape[0], g.shape[1], ...p.inputSize], dtype: g.dtype };
       const [out] = inferResize('upsampleBilinear2dBackward', g.shape.length === 4 ? like : g, p.size);
-      if (sizeOf(out.shape) !== sizeOf(g.shape)) throw new ArgumentError(`upsampleBilinear2dBackward: gradient [${g.shape.join(', ')}] is not of size [${p.size.join(', ')}]`);
+      if (sizeOf(out.shape) !== sizeOf(g.shape))
+        throw new ArgumentError(
+          `upsampleBilinear2dBackward: gradient [${g.shape.join(', ')}] is not of size [${p.size.join(', ')}]`,
+        );
       return [like];
     },
     reference: ([g]: readonly RefTensor[], [out]: readonly RefTensor[], p: BilinearBackwardParams): void => {
@@ -184,21 +261,31 @@ export const resample = rows({
       const area = p.size[0] * p.size[1];
       out.data.fill(0);
       for (let plane = 0; plane < n * c; plane++) {
-        eachNeighbour([H, W], p, (to, from, weight) => (numbers(out)[plane * H * W + from] += numbers(g)[plane * area + to] * weight));
+        eachNeighbour(
+          [H, W],
+          p,
+          (to, from, weight) => (numbers(out)[plane * H * W + from] += numbers(g)[plane * area + to] * weight),
+        );
       }
     },
     grad: ({ grad, params: { size, alignCorners, scale } }: GradContext<BilinearBackwardParams>): Grads => [
       grad.upsampleBilinear2d(size, scale ? { alignCorners, scale } : { alignCorners }),
     ],
     args: (g: Tensor, p: BilinearBackwardParams): Call<BilinearBackwardParams> => ({
-      inputs: [g], params: { size: p.size, alignCorners: p.alignCorners, scale: p.scale, inputSize: p.inputSize },
+      inputs: [g],
+      params: { size: p.size, alignCorners: p.alignCorners, scale: p.scale, inputSize: p.inputSize },
     }),
     samples: (): readonly Sample<BilinearBackwardParams>[] => [
       { inputs: [{ shape: [2, 3, 8, 10] }], params: { ...bilinear(8, 10, false), inputSize: [4, 5] } },
       { inputs: [{ shape: [1, 2, 7, 3] }], params: { ...bilinear(7, 3, true), inputSize: [4, 5] } },
     ],
     errors: (): readonly ErrorSample<BilinearBackwardParams>[] => [
-      { inputs: [{ shape: [2, 3, 8, 9] }], params: { ...bilinear(8, 10, false), inputSize: [4, 5] }, code: 'E_ARGUMENT', says: /gradient \[2, 3, 8, 9\] is not of size \[8, 10\]/ },
+      {
+        inputs: [{ shape: [2, 3, 8, 9] }],
+        params: { ...bilinear(8, 10, false), inputSize: [4, 5] },
+        code: 'E_ARGUMENT',
+        says: /gradient \[2, 3, 8, 9\] is not of size \[8, 10\]/,
+      },
     ],
   }),
 });

@@ -4,29 +4,51 @@ import { ShapeError } from '../base/errors.js';
 import { formatShape, normalizeDim, sameShape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { eachLane, kernel, numbers, requireSameDType } from './kernel-row.js';
-import { rows, type Call, type ErrorSample, type GradContext, type Grads, type RefTensor, type Sample, type Sig } from './op.js';
+import {
+  rows,
+  type Call,
+  type ErrorSample,
+  type GradContext,
+  type Grads,
+  type RefTensor,
+  type Sample,
+  type Sig,
+} from './op.js';
 
 export interface SoftmaxParams extends Record<string, unknown> {
   readonly dim: number;
 }
 
 const WITHOUT = 'softmax is defined for floats of 16 bits and more; cast first';
-const DIFFERS = 'Any dimension and layout, with a gradient. 16-bit floats are computed in f32 and rounded once (Candle rounds exponentials and the inverse sum to the dtype).';
+const DIFFERS =
+  'Any dimension and layout, with a gradient. 16-bit floats are computed in f32 and rounded once (Candle rounds exponentials and the inverse sum to the dtype).';
 
-const inferOne = (op: string) => ([x]: readonly Sig[], { dim }: SoftmaxParams): readonly Sig[] => {
-  normalizeDim(op, dim, x.shape.length);
-  return [x];
-};
-const inferTwo = (op: string) => (inputs: readonly Sig[], { dim }: SoftmaxParams): readonly Sig[] => {
-  const [y, g] = inputs;
-  normalizeDim(op, dim, y.shape.length);
-  requireSameDType(op, inputs);
-  if (!sameShape(y.shape, g.shape)) throw new ShapeError(`${op}: result ${formatShape(y.shape)} and gradient ${formatShape(g.shape)} must have one shape`);
-  return [y];
-};
+const inferOne =
+  (op: string) =>
+  ([x]: readonly Sig[], { dim }: SoftmaxParams): readonly Sig[] => {
+    normalizeDim(op, dim, x.shape.length);
+    return [x];
+  };
+const inferTwo =
+  (op: string) =>
+  (inputs: readonly Sig[], { dim }: SoftmaxParams): readonly Sig[] => {
+    const [y, g] = inputs;
+    normalizeDim(op, dim, y.shape.length);
+    requireSameDType(op, inputs);
+    if (!sameShape(y.shape, g.shape))
+      throw new ShapeError(
+        `${op}: result ${formatShape(y.shape)} and gradient ${formatShape(g.shape)} must have one shape`,
+      );
+    return [y];
+  };
 
 /** Runs f over each lane's values. */
-function mapLanes(from: readonly RefTensor[], out: RefTensor, dim: number, f: (...lanes: number[][]) => number[]): void {
+function mapLanes(
+  from: readonly RefTensor[],
+  out: RefTensor,
+  dim: number,
+  f: (...lanes: number[][]) => number[],
+): void {
   eachLane(out.shape, dim, (start, step, n) => {
     const lanes = from.map((t) => Array.from({ length: n }, (_, i) => numbers(t)[start + i * step]));
     f(...lanes).forEach((v, i) => (out.data[start + i * step] = v));
@@ -46,21 +68,35 @@ const samples = (): readonly Sample<SoftmaxParams>[] => [
   { inputs: [{ shape: [2, 1500] }], params: { dim: 1 } },
   { inputs: [{ shape: [3, 1] }], params: { dim: 1 } },
 ];
-const twoSamples = (): readonly Sample<SoftmaxParams>[] => samples().map(({ inputs: [x], params }) => ({ inputs: [x, { ...x, domain: [-1, 1] }], params }));
+const twoSamples = (): readonly Sample<SoftmaxParams>[] =>
+  samples().map(({ inputs: [x], params }) => ({ inputs: [x, { ...x, domain: [-1, 1] }], params }));
 const errors = (op: string) => (): readonly ErrorSample<SoftmaxParams>[] => [
-  { inputs: [{ shape: [4, 7] }], params: { dim: 2 }, code: 'E_SHAPE', says: new RegExp(`${op}: dimension 2 is out of range for rank 2`) },
+  {
+    inputs: [{ shape: [4, 7] }],
+    params: { dim: 2 },
+    code: 'E_SHAPE',
+    says: new RegExp(`${op}: dimension 2 is out of range for rank 2`),
+  },
 ];
 const twoErrors = (): readonly ErrorSample<SoftmaxParams>[] => [
-  { inputs: [{ shape: [4, 7] }, { shape: [4, 6] }], params: { dim: 1 }, code: 'E_SHAPE', says: /result \[4, 7\] and gradient \[4, 6\] must have one shape/ },
+  {
+    inputs: [{ shape: [4, 7] }, { shape: [4, 6] }],
+    params: { dim: 1 },
+    code: 'E_SHAPE',
+    says: /result \[4, 7\] and gradient \[4, 6\] must have one shape/,
+  },
 ];
 
 export const softmax = rows({
   softmax: kernel({
     family: 'softmax',
     formula: 'exp(x - max) / sum(exp(x - max)) along dim',
-    dtypes: REALS, without: WITHOUT, differs: DIFFERS,
+    dtypes: REALS,
+    without: WITHOUT,
+    differs: DIFFERS,
     candle: { file: 'reduce.cu', symbol: 'softmax' },
-    domain: [-8, 8], ulp: { bf16: 1, f16: 1, f32: 16, f64: 16 },
+    domain: [-8, 8],
+    ulp: { bf16: 1, f16: 1, f32: 16, f64: 16 },
     infer: inferOne('softmax'),
     reference: ([x]: readonly RefTensor[], [out]: readonly RefTensor[], { dim }: SoftmaxParams): void =>
       mapLanes([x], out, dim, (v) => {
@@ -69,17 +105,24 @@ export const softmax = rows({
         return exps.map((e) => e / sum);
       }),
     grad: ({ out, grad, params: { dim } }: GradContext<SoftmaxParams>): Grads => [out.softmaxBackward(grad, dim)],
-    args: (x: Tensor, dim: number): Call<SoftmaxParams> => ({ inputs: [x], params: { dim: normalizeDim('softmax', dim, x.shape.length) } }),
-    samples, errors: errors('softmax'),
+    args: (x: Tensor, dim: number): Call<SoftmaxParams> => ({
+      inputs: [x],
+      params: { dim: normalizeDim('softmax', dim, x.shape.length) },
+    }),
+    samples,
+    errors: errors('softmax'),
   }),
 
   logSoftmax: kernel({
     family: 'softmax',
     formula: 'x - max - ln(sum(exp(x - max))) along dim',
-    dtypes: REALS, without: WITHOUT, differs: DIFFERS,
+    dtypes: REALS,
+    without: WITHOUT,
+    differs: DIFFERS,
     candle: { none: 'a composite there' },
     // Where one element holds nearly all, the result is near 0 and its units are small: the bound is wide for that.
-    domain: [-8, 8], ulp: { bf16: 1, f16: 1, f32: 64, f64: 64 },
+    domain: [-8, 8],
+    ulp: { bf16: 1, f16: 1, f32: 64, f64: 64 },
     infer: inferOne('logSoftmax'),
     reference: ([x]: readonly RefTensor[], [out]: readonly RefTensor[], { dim }: SoftmaxParams): void =>
       mapLanes([x], out, dim, (v) => {
@@ -88,17 +131,23 @@ export const softmax = rows({
         return v.map((e) => e - max - log);
       }),
     grad: ({ out, grad, params: { dim } }: GradContext<SoftmaxParams>): Grads => [out.logSoftmaxBackward(grad, dim)],
-    args: (x: Tensor, dim: number): Call<SoftmaxParams> => ({ inputs: [x], params: { dim: normalizeDim('logSoftmax', dim, x.shape.length) } }),
-    samples, errors: errors('logSoftmax'),
+    args: (x: Tensor, dim: number): Call<SoftmaxParams> => ({
+      inputs: [x],
+      params: { dim: normalizeDim('logSoftmax', dim, x.shape.length) },
+    }),
+    samples,
+    errors: errors('logSoftmax'),
   }),
 
   softmaxBackward: kernel({
     family: 'softmax',
     formula: 'y * (g - sum(g * y)) for y = softmax(x)',
-    dtypes: REALS, without: WITHOUT,
-    candle: { none: 'Candle\'s fused softmax has no gradient' },
+    dtypes: REALS,
+    without: WITHOUT,
+    candle: { none: "Candle's fused softmax has no gradient" },
     // g - sum(g * y) cancels; the bound counts units of the largest result.
-    domain: [0.01, 1], ulp: { bf16: 2, f16: 2, f32: 64, f64: 64 },
+    domain: [0.01, 1],
+    ulp: { bf16: 2, f16: 2, f32: 64, f64: 64 },
     infer: inferTwo('softmaxBackward'),
     reference: ([y, g]: readonly RefTensor[], [out]: readonly RefTensor[], { dim }: SoftmaxParams): void =>
       mapLanes([y, g], out, dim, (ys, gs) => {
@@ -110,17 +159,21 @@ export const softmax = rows({
       needs(1) ? y.softmaxBackward(h, dim) : undefined,
     ],
     args: (y: Tensor, grad: Tensor, dim: number): Call<SoftmaxParams> => ({
-      inputs: [y, grad], params: { dim: normalizeDim('softmaxBackward', dim, y.shape.length) },
+      inputs: [y, grad],
+      params: { dim: normalizeDim('softmaxBackward', dim, y.shape.length) },
     }),
-    samples: twoSamples, errors: twoErrors,
+    samples: twoSamples,
+    errors: twoErrors,
   }),
 
   logSoftmaxBackward: kernel({
     family: 'softmax',
     formula: 'g - exp(y) * sum(g) for y = logSoftmax(x)',
-    dtypes: REALS, without: WITHOUT,
+    dtypes: REALS,
+    without: WITHOUT,
     candle: { none: 'Candle differentiates its composite' },
-    domain: [-4, 0], ulp: { bf16: 2, f16: 2, f32: 64, f64: 64 },
+    domain: [-4, 0],
+    ulp: { bf16: 2, f16: 2, f32: 64, f64: 64 },
     infer: inferTwo('logSoftmaxBackward'),
     reference: ([y, g]: readonly RefTensor[], [out]: readonly RefTensor[], { dim }: SoftmaxParams): void =>
       mapLanes([y, g], out, dim, (ys, gs) => {
@@ -128,12 +181,19 @@ export const softmax = rows({
         return ys.map((v, i) => gs[i] - Math.exp(v) * sum);
       }),
     grad: ({ inputs: [y, g], grad: h, params: { dim }, needs }: GradContext<SoftmaxParams>): Grads => [
-      needs(0) ? h.mul(y.exp()).mul(g.sum([dim], true)).neg() : undefined,
+      needs(0)
+        ? h
+            .mul(y.exp())
+            .mul(g.sum([dim], true))
+            .neg()
+        : undefined,
       needs(1) ? h.sub(h.mul(y.exp()).sum([dim], true)) : undefined,
     ],
     args: (y: Tensor, grad: Tensor, dim: number): Call<SoftmaxParams> => ({
-      inputs: [y, grad], params: { dim: normalizeDim('logSoftmaxBackward', dim, y.shape.length) },
+      inputs: [y, grad],
+      params: { dim: normalizeDim('logSoftmaxBackward', dim, y.shape.length) },
     }),
-    samples: twoSamples, errors: twoErrors,
+    samples: twoSamples,
+    errors: twoErrors,
   }),
 });

@@ -4,7 +4,16 @@ import { ArgumentError } from '../base/errors.js';
 import { normalizeDim } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { composite, eachLane, kernel, requireOptions } from './kernel-row.js';
-import { rows, type Call, type CompositeErrorSample, type CompositeSample, type ErrorSample, type RefTensor, type Sample, type Sig } from './op.js';
+import {
+  rows,
+  type Call,
+  type CompositeErrorSample,
+  type CompositeSample,
+  type ErrorSample,
+  type RefTensor,
+  type Sample,
+  type Sig,
+} from './op.js';
 
 export interface ArgsortParams extends Record<string, unknown> {
   readonly dim: number;
@@ -35,12 +44,17 @@ export const sort = rows({
     reference: ([x]: readonly RefTensor[], [out]: readonly RefTensor[], { dim, descending }: ArgsortParams): void =>
       eachLane(x.shape, dim, (start, step, n) => {
         const value = (i: number): Value => x.data[start + i * step];
-        const sorted = Array.from({ length: n }, (_, i) => i).sort((a, b) => (descending ? order(value(b), value(a)) : order(value(a), value(b))));
+        const sorted = Array.from({ length: n }, (_, i) => i).sort((a, b) =>
+          descending ? order(value(b), value(a)) : order(value(a), value(b)),
+        );
         sorted.forEach((from, to) => (out.data[start + to * step] = BigInt(from)));
       }),
     args: (x: Tensor, dim: number = -1, options: SortOptions = {}): Call<ArgsortParams> => {
       requireOptions('argsort', options, ['descending']);
-      return { inputs: [x], params: { dim: normalizeDim('argsort', dim, x.shape.length), descending: options.descending ?? false } };
+      return {
+        inputs: [x],
+        params: { dim: normalizeDim('argsort', dim, x.shape.length), descending: options.descending ?? false },
+      };
     },
     samples: (): readonly Sample<ArgsortParams>[] => [
       { inputs: [{ shape: [4, 9] }], params: { dim: 1, descending: false } },
@@ -50,7 +64,12 @@ export const sort = rows({
       { inputs: [{ shape: [1, 1500] }], params: { dim: 1, descending: false } },
     ],
     errors: (): readonly ErrorSample<ArgsortParams>[] => [
-      { inputs: [{ shape: [4, 9] }], params: { dim: 2, descending: false }, code: 'E_SHAPE', says: /argsort: dimension 2 is out of range for rank 2/ },
+      {
+        inputs: [{ shape: [4, 9] }],
+        params: { dim: 2, descending: false },
+        code: 'E_SHAPE',
+        says: /argsort: dimension 2 is out of range for rank 2/,
+      },
       { inputs: [{ shape: [] }], params: { dim: 0, descending: false }, code: 'E_SHAPE', says: /rank-0/ },
     ],
   }),
@@ -71,7 +90,12 @@ export const sort = rows({
     ],
     errors: (): readonly CompositeErrorSample[] => [
       { inputs: [{ shape: [4, 9] }], args: [2], code: 'E_SHAPE', says: /dimension 2 is out of range/ },
-      { inputs: [{ shape: [4, 9] }], args: [1, { ascending: true }], code: 'E_ARGUMENT', says: /unknown option "ascending"/ },
+      {
+        inputs: [{ shape: [4, 9] }],
+        args: [1, { ascending: true }],
+        code: 'E_ARGUMENT',
+        says: /unknown option "ascending"/,
+      },
     ],
   }),
 
@@ -81,11 +105,18 @@ export const sort = rows({
     candle: { none: 'Candle has no top-k' },
     differs: NAN,
     ulp: 0,
-    compose: (x: Tensor, k: number, dim: number = -1, options: { readonly largest?: boolean } = {}): readonly [values: Tensor, indices: Tensor] => {
+    compose: (
+      x: Tensor,
+      k: number,
+      dim: number = -1,
+      options: { readonly largest?: boolean } = {},
+    ): readonly [values: Tensor, indices: Tensor] => {
       requireOptions('topk', options, ['largest']);
       const d = normalizeDim('topk', dim, x.shape.length);
       if (!Number.isInteger(k) || k < 0 || k > x.shape[d]) {
-        throw new ArgumentError(`topk: k ${k} must be a whole number from 0 to ${x.shape[d]}, the size of dimension ${dim}`);
+        throw new ArgumentError(
+          `topk: k ${k} must be a whole number from 0 to ${x.shape[d]}, the size of dimension ${dim}`,
+        );
       }
       const ids = x.argsort(d, { descending: options.largest ?? true }).narrow(d, 0, k);
       return [x.gather(d, ids), ids];

@@ -22,12 +22,35 @@ import { unaryOps } from './unary.js';
 import { viewOps } from './views.js';
 
 export const OPS = {
-  ...unaryOps, ...binaryOps, ...compareOps, ...choiceOps, ...movementOps, ...viewOps, ...assembleOps, ...reduceOps, ...scanOps,
-  ...matmulOps, ...indexing, ...conv, ...pool, ...resample, ...sort, ...random, ...softmax, ...norm, ...rope, ...attention, ...fusedOps, ...functional, ...compositeOps,
+  ...unaryOps,
+  ...binaryOps,
+  ...compareOps,
+  ...choiceOps,
+  ...movementOps,
+  ...viewOps,
+  ...assembleOps,
+  ...reduceOps,
+  ...scanOps,
+  ...matmulOps,
+  ...indexing,
+  ...conv,
+  ...pool,
+  ...resample,
+  ...sort,
+  ...random,
+  ...softmax,
+  ...norm,
+  ...rope,
+  ...attention,
+  ...fusedOps,
+  ...functional,
+  ...compositeOps,
 };
 export type OpName = keyof typeof OPS;
 /** Tensor's methods, one a row. */
 export type TableMethods = MethodsOf<typeof OPS>;
 
 export const opList: readonly Row[] = Object.values(OPS) as unknown as readonly Row[];
-export const elementwiseRows: readonly ElementwiseRow<any>[] = opList.filter((r): r is ElementwiseRow<any> => r.family === 'elementwise');
+export const elementwiseRows: readonly ElementwiseRow<any>[] = opList.filter(
+  (r): r is ElementwiseRow<any> => r.family === 'elementwise',
+);

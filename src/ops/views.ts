@@ -20,14 +20,18 @@ export const viewOps = rows({
     args: (x: Tensor, dims: readonly number[]): Call<{ dims: number[] }> => {
       const list = dims.map((d) => normalizeDim('permute', d, x.rank));
       if (list.length !== x.rank || new Set(list).size !== x.rank) {
-        throw new ShapeError(`permute: ${formatShape(dims)} does not name each of the ${x.rank} dimensions of ${formatShape(x.shape)} once`);
+        throw new ShapeError(
+          `permute: ${formatShape(dims)} does not name each of the ${x.rank} dimensions of ${formatShape(x.shape)} once`,
+        );
       }
       return { inputs: [x], params: { dims: list } };
     },
     layout: (l: Layout, { dims }: { dims: number[] }): Layout => l.permute(dims),
     samples: () => [{ inputs: one([2, 3, 4]), params: { dims: [2, 0, 1] } }],
     errors: () => [],
-    grad: ({ grad, params: { dims } }: GradContext<{ dims: number[] }>): Grads => [grad.permute(dims.map((_, i) => dims.indexOf(i)))],
+    grad: ({ grad, params: { dims } }: GradContext<{ dims: number[] }>): Grads => [
+      grad.permute(dims.map((_, i) => dims.indexOf(i))),
+    ],
   }),
   slice: view({
     formula: 'elements start, start+step, ... before end along dim; negative bounds count from the end',
@@ -42,7 +46,11 @@ export const viewOps = rows({
     ],
     errors: () => [],
     grad: ({ x, grad, params: { dim, start, step } }: GradContext<SliceParams>): Grads => [
-      grad.place(x.shape, x.shape.map((_, i) => (i === dim ? start : 0)), x.shape.map((_, i) => (i === dim ? step : 1))),
+      grad.place(
+        x.shape,
+        x.shape.map((_, i) => (i === dim ? start : 0)),
+        x.shape.map((_, i) => (i === dim ? step : 1)),
+      ),
     ],
   }),
   narrow: view({
@@ -50,8 +58,16 @@ export const viewOps = rows({
     args: (x: Tensor, dim: number, start: number, length: number): Call<SliceParams> => {
       const d = normalizeDim('narrow', dim, x.rank);
       const from = start < 0 ? start + x.shape[d] : start;
-      if (!Number.isInteger(from) || !Number.isInteger(length) || from < 0 || length < 0 || from + length > x.shape[d]) {
-        throw new ShapeError(`narrow: ${length} elements from ${start} do not lie within dimension ${d} of ${formatShape(x.shape)}, which has ${x.shape[d]}`);
+      if (
+        !Number.isInteger(from) ||
+        !Number.isInteger(length) ||
+        from < 0 ||
+        length < 0 ||
+        from + length > x.shape[d]
+      ) {
+        throw new ShapeError(
+          `narrow: ${length} elements from ${start} do not lie within dimension ${d} of ${formatShape(x.shape)}, which has ${x.shape[d]}`,
+        );
       }
       return { inputs: [x], params: { dim: d, start: from, length, step: 1 } };
     },
@@ -59,13 +75,17 @@ export const viewOps = rows({
     samples: () => [{ inputs: one([2, 9]), params: { dim: 1, start: 3, length: 4, step: 1 } }],
     errors: () => [],
     grad: ({ x, grad, params: { dim, start } }: GradContext<SliceParams>): Grads => [
-      grad.place(x.shape, x.shape.map((_, i) => (i === dim ? start : 0))),
+      grad.place(
+        x.shape,
+        x.shape.map((_, i) => (i === dim ? start : 0)),
+      ),
     ],
   }),
   squeeze: view({
     formula: 'dimensions of size 1 removed: those named (others stay), or all',
     args: (x: Tensor, dims?: number | readonly number[]): Call<{ dims: number[] }> => ({
-      inputs: [x], params: { dims: normalizeDims('squeeze', dims, x.rank).filter((d) => x.shape[d] === 1) },
+      inputs: [x],
+      params: { dims: normalizeDims('squeeze', dims, x.rank).filter((d) => x.shape[d] === 1) },
     }),
     layout: (l: Layout, { dims }: { dims: number[] }): Layout => l.squeeze(dims),
     samples: () => [{ inputs: one([2, 1, 4, 1]), params: { dims: [1, 3] } }],
@@ -74,7 +94,10 @@ export const viewOps = rows({
   }),
   unsqueeze: view({
     formula: 'a dimension of size 1 inserted at dim',
-    args: (x: Tensor, dim: number): Call<{ dim: number }> => ({ inputs: [x], params: { dim: normalizeDim('unsqueeze', dim, x.rank, 1) } }),
+    args: (x: Tensor, dim: number): Call<{ dim: number }> => ({
+      inputs: [x],
+      params: { dim: normalizeDim('unsqueeze', dim, x.rank, 1) },
+    }),
     layout: (l: Layout, { dim }: { dim: number }): Layout => l.unsqueeze(dim),
     samples: () => [{ inputs: one([2, 3]), params: { dim: 1 } }],
     errors: () => [],
@@ -85,19 +108,29 @@ export const viewOps = rows({
     args: (x: Tensor, shape: Shape): Call<{ shape: Shape }> => ({ inputs: [x], params: { shape } }),
     layout: (l: Layout, { shape }: { shape: Shape }): Layout => l.broadcastTo('broadcastTo', shape),
     samples: () => [{ inputs: one([3, 1]), params: { shape: [2, 3, 4] } }],
-    errors: () => [{ inputs: one([3]), params: { shape: [2, 4] }, code: 'E_SHAPE', says: /\[3\] does not broadcast to \[2, 4\]/ }],
+    errors: () => [
+      { inputs: one([3]), params: { shape: [2, 4] }, code: 'E_SHAPE', says: /\[3\] does not broadcast to \[2, 4\]/ },
+    ],
     grad: ({ x, grad }: GradContext<any>): Grads => [grad.sumTo(x.shape)],
   }),
   viewAs: view({
     formula: 'the same elements in row-major order under another shape, where strides allow it without a copy',
-    args: (x: Tensor, shape: Shape): Call<{ shape: Shape }> => ({ inputs: [x], params: { shape: resolveReshape('viewAs', x.shape, shape) } }),
+    args: (x: Tensor, shape: Shape): Call<{ shape: Shape }> => ({
+      inputs: [x],
+      params: { shape: resolveReshape('viewAs', x.shape, shape) },
+    }),
     layout: (l: Layout, { shape }: { shape: Shape }): Layout => {
       const view = l.reshape(shape);
       if (view) return view;
-      throw new ShapeError(`viewAs: ${formatShape(l.shape)} with strides ${formatShape(l.strides)} is no view of shape ${formatShape(shape)}; reshape copies where it must`);
+      throw new ShapeError(
+        `viewAs: ${formatShape(l.shape)} with strides ${formatShape(l.strides)} is no view of shape ${formatShape(shape)}; reshape copies where it must`,
+      );
     },
     // Dimensions taken apart, and ones of size 1: views whatever the strides are.
-    samples: () => [{ inputs: one([4, 6]), params: { shape: [2, 2, 3, 2] } }, { inputs: one([3, 5]), params: { shape: [3, 1, 5] } }],
+    samples: () => [
+      { inputs: one([4, 6]), params: { shape: [2, 2, 3, 2] } },
+      { inputs: one([3, 5]), params: { shape: [3, 1, 5] } },
+    ],
     errors: () => [],
     grad: ({ x, grad }: GradContext<any>): Grads => [grad.reshape(x.shape)],
   }),
@@ -106,7 +139,9 @@ export const viewOps = rows({
     args: (x: Tensor, dim: number, size: number, step: number): Call<UnfoldParams> => {
       const d = normalizeDim('unfold', dim, x.rank);
       if (!(Number.isInteger(size) && size >= 1 && size <= x.shape[d] && Number.isInteger(step) && step >= 1)) {
-        throw new ShapeError(`unfold: windows of ${size} every ${step} do not fit dimension ${d} of ${formatShape(x.shape)}`);
+        throw new ShapeError(
+          `unfold: windows of ${size} every ${step} do not fit dimension ${d} of ${formatShape(x.shape)}`,
+        );
       }
       return { inputs: [x], params: { dim: d, size, step } };
     },
@@ -121,8 +156,14 @@ export const viewOps = rows({
       const count = grad.shape[dim];
       let sum: Tensor | undefined;
       for (let k = 0; k < size; k++) {
-        const part = grad.narrow(-1, k, 1).squeeze(-1)
-          .place(x.shape, x.shape.map((_, i) => (i === dim ? k : 0)), x.shape.map((_, i) => (i === dim && count > 1 ? step : 1)));
+        const part = grad
+          .narrow(-1, k, 1)
+          .squeeze(-1)
+          .place(
+            x.shape,
+            x.shape.map((_, i) => (i === dim ? k : 0)),
+            x.shape.map((_, i) => (i === dim && count > 1 ? step : 1)),
+          );
         sum = sum ? sum.add(part) : part;
       }
       return [sum];

@@ -18,18 +18,30 @@ export interface CandleCall {
 
 const call = (row: OpName, run: CandleCall['run']): CandleCall => ({ row, run });
 const camel = (name: string): string => name.replace(/_(\w)/g, (_, c: string) => c.toUpperCase());
-const method = (t: Tensor, name: OpName): ((...args: unknown[]) => Tensor) => (t as unknown as Record<string, (...a: unknown[]) => Tensor>)[name].bind(t);
+const method = (t: Tensor, name: OpName): ((...args: unknown[]) => Tensor) =>
+  (t as unknown as Record<string, (...a: unknown[]) => Tensor>)[name].bind(t);
 
 /** The stored input is the base; the op ran on the base permuted. */
 const seen = (x: Tensor, p: P): Tensor => (p.layout === 'permute' ? x.permute(p.perm) : x);
-const unary = (name: string): CandleCall => call(camel(name) as OpName, ({ x }, p) => method(seen(x, p), camel(name) as OpName)());
+const unary = (name: string): CandleCall =>
+  call(camel(name) as OpName, ({ x }, p) => method(seen(x, p), camel(name) as OpName)());
 const binary = (name: string): CandleCall => call(name as OpName, ({ x, y }) => method(x, name as OpName)(y));
 const reduce = (name: OpName): CandleCall => call(name, ({ x }, p) => method(x, name)(p.dim));
-const each = (make: (name: string) => CandleCall, names: string): Record<string, CandleCall> => Object.fromEntries(names.split(' ').map((n) => [n, make(n)]));
-const convOptions = (p: P): P => ({ stride: p.stride, padding: p.padding, dilation: p.dilation, groups: p.groups, ...(p.output_padding !== undefined && { outputPadding: p.output_padding }) });
+const each = (make: (name: string) => CandleCall, names: string): Record<string, CandleCall> =>
+  Object.fromEntries(names.split(' ').map((n) => [n, make(n)]));
+const convOptions = (p: P): P => ({
+  stride: p.stride,
+  padding: p.padding,
+  dilation: p.dilation,
+  groups: p.groups,
+  ...(p.output_padding !== undefined && { outputPadding: p.output_padding }),
+});
 
 export const CANDLE_CALLS: Readonly<Record<string, CandleCall>> = {
-  ...each(unary, 'copy neg recip exp log sin cos tanh erf ceil floor round normcdf abs sqr sqrt gelu gelu_erf relu silu sign sigmoid'),
+  ...each(
+    unary,
+    'copy neg recip exp log sin cos tanh erf ceil floor round normcdf abs sqr sqrt gelu gelu_erf relu silu sign sigmoid',
+  ),
   ...each(binary, 'add sub mul div minimum maximum eq ne lt le gt ge'),
   ...each((n) => reduce(n as OpName), 'sum min max argmin argmax softmax'),
   elu: call('elu', ({ x }, p) => x.elu(p.param)),
@@ -55,9 +67,15 @@ export const CANDLE_CALLS: Readonly<Record<string, CandleCall>> = {
   avg_pool2d: call('avgPool2d', ({ x }, p) => x.avgPool2d(p.kernel, p.stride)),
   max_pool2d: call('maxPool2d', ({ x }, p) => x.maxPool2d(p.kernel, p.stride)),
   upsample_nearest2d: call('upsampleNearest2d', ({ x }, p) => x.upsampleNearest2d(p.size)),
-  upsample_bilinear2d: call('upsampleBilinear2d', ({ x }, p) => x.upsampleBilinear2d(p.size, { alignCorners: p.align_corners })),
+  upsample_bilinear2d: call('upsampleBilinear2d', ({ x }, p) =>
+    x.upsampleBilinear2d(p.size, { alignCorners: p.align_corners }),
+  ),
   // Blocks are decoded on the host, as the loader does it; the device only casts.
-  dequantize: { row: undefined, run: ({ blocks }, p, c) => tensor(dequantize(ggmlType(p.quant), blocks.bytesSync()), { device: blocks.device }).cast(c.dtype) },
+  dequantize: {
+    row: undefined,
+    run: ({ blocks }, p, c) =>
+      tensor(dequantize(ggmlType(p.quant), blocks.bytesSync()), { device: blocks.device }).cast(c.dtype),
+  },
 };
 
 /** Elementwise rows without parameters need no line of their own: another golden set may hold any of them. */
@@ -67,6 +85,7 @@ function plainCall(op: string): CandleCall | undefined {
   if (row?.family !== 'elementwise' || row.scalars.length > 0 || row.masked || row.arity > 2) return undefined;
   return row.arity === 1 ? unary(op) : call(name as OpName, ({ x, y }) => method(x, name as OpName)(y));
 }
-export const candleCall = (op: string): CandleCall | undefined => (Object.hasOwn(CANDLE_CALLS, op) ? CANDLE_CALLS[op] : plainCall(op));
+export const candleCall = (op: string): CandleCall | undefined =>
+  Object.hasOwn(CANDLE_CALLS, op) ? CANDLE_CALLS[op] : plainCall(op);
 
 export const rowOfCall = (c: CandleCall): (typeof OPS)[OpName] | undefined => (c.row ? OPS[c.row] : undefined);

@@ -5,24 +5,31 @@ import { ArgumentError } from '../base/errors.js';
 import { closing, expand, type Macro, readMacros, splitArgs, stripComments } from '../kernels/macros.js';
 import type { CandleSymbol } from '../kernels/manifest.js';
 
-const HEAD = /extern\s+"C"\s+__global__\s+(?:void\s+)?(?:__launch_bounds__\s*\([^()]*(?:\([^()]*\)[^()]*)*\)\s*)?(?:void\s+)?(\w+)\s*\(/g;
+const HEAD =
+  /extern\s+"C"\s+__global__\s+(?:void\s+)?(?:__launch_bounds__\s*\([^()]*(?:\([^()]*\)[^()]*)*\)\s*)?(?:void\s+)?(\w+)\s*\(/g;
 
 /** A file and the headers of its own folder, headers first. */
 function withHeaders(path: string, seen: Set<string>): string {
   if (seen.has(path) || !existsSync(path)) return '';
   seen.add(path);
   const text = readFileSync(path, 'utf8');
-  const headers = [...text.matchAll(/^[ \t]*#[ \t]*include[ \t]*"([^"]+)"/gm)].map((m) => withHeaders(join(dirname(path), m[1]), seen));
+  const headers = [...text.matchAll(/^[ \t]*#[ \t]*include[ \t]*"([^"]+)"/gm)].map((m) =>
+    withHeaders(join(dirname(path), m[1]), seen),
+  );
   return `${headers.join('\n')}\n${text}`;
 }
 
 /** Macros that make kernels: the extern "C" stands in them or in a macro they use. */
 function makers(macros: ReadonlyMap<string, Macro>): Set<string> {
   const found = new Set<string>();
-  for (let grown = true; grown;) {
+  for (let grown = true; grown; ) {
     grown = false;
     for (const m of macros.values()) {
-      if (found.has(m.name) || !(m.body.includes('__global__') || [...m.body.matchAll(/\b(\w+)\s*\(/g)].some((c) => found.has(c[1])))) continue;
+      if (
+        found.has(m.name) ||
+        !(m.body.includes('__global__') || [...m.body.matchAll(/\b(\w+)\s*\(/g)].some((c) => found.has(c[1])))
+      )
+        continue;
       found.add(m.name);
       grown = true;
     }
@@ -31,11 +38,22 @@ function makers(macros: ReadonlyMap<string, Macro>): Set<string> {
 }
 
 /** 'const float * x' as the manifest spells it: 'const float* x'. */
-const tidy = (param: string): string => param.replace(/\s+/g, ' ').replace(/\s*\*\s*/g, '* ').replace(/\* (?=\*)/g, '*').replace(/\b__restrict__ ?/g, '').trim();
+const tidy = (param: string): string =>
+  param
+    .replace(/\s+/g, ' ')
+    .replace(/\s*\*\s*/g, '* ')
+    .replace(/\* (?=\*)/g, '*')
+    .replace(/\b__restrict__ ?/g, '')
+    .trim();
 
 /** Object-like macros inside parameter lists: #define dfloat float. */
 function constants(text: string): Map<string, string> {
-  return new Map([...text.matchAll(/^[ \t]*#[ \t]*define[ \t]+([a-z]\w*)[ \t]+([A-Za-z_][\w ]*?)[ \t]*$/gm)].map((m) => [m[1], m[2]]));
+  return new Map(
+    [...text.matchAll(/^[ \t]*#[ \t]*define[ \t]+([a-z]\w*)[ \t]+([A-Za-z_][\w ]*?)[ \t]*$/gm)].map((m) => [
+      m[1],
+      m[2],
+    ]),
+  );
 }
 
 export function readCandleFile(path: string, file: string): CandleSymbol[] {
@@ -44,14 +62,18 @@ export function readCandleFile(path: string, file: string): CandleSymbol[] {
   const aliases = constants(all);
   const making = makers(macros);
   // Directives go, lines stay: what is left is what stands in the file itself. A guarded kernel counts, whatever its guard.
-  const code = stripComments(readFileSync(path, 'utf8')).replace(/^[ \t]*#(?:[^\n]*\\\n)*[^\n]*/gm, (m) => m.replace(/[^\n]/g, ''));
+  const code = stripComments(readFileSync(path, 'utf8')).replace(/^[ \t]*#(?:[^\n]*\\\n)*[^\n]*/gm, (m) =>
+    m.replace(/[^\n]/g, ''),
+  );
   const symbols = new Map<string, CandleSymbol>();
   const collect = (text: string, lineOf: (at: number) => number): void => {
     for (const m of text.matchAll(HEAD)) {
       const open = m.index + m[0].length - 1;
       const list = text.slice(open + 1, closing(text, open) - 1);
       if (symbols.has(m[1])) continue; // a fallback for older devices repeats the name
-      const params = splitArgs(list, true).filter(Boolean).map((p) => tidy(p.replace(/\b\w+\b/g, (w) => aliases.get(w) ?? w)));
+      const params = splitArgs(list, true)
+        .filter(Boolean)
+        .map((p) => tidy(p.replace(/\b\w+\b/g, (w) => aliases.get(w) ?? w)));
       symbols.set(m[1], { symbol: m[1], file, line: lineOf(m.index), kind: 'global', params });
     }
   };
@@ -69,15 +91,23 @@ export function readCandleFile(path: string, file: string): CandleSymbol[] {
 /** All kernels of a checkout, by file: the crate's root, candle-kernels or its src. */
 export function readCandle(dir: string): { symbols: CandleSymbol[]; commit?: string } {
   const src = [join(dir, 'candle-kernels', 'src'), join(dir, 'src'), dir].find((d) => existsSync(join(d, 'unary.cu')));
-  if (!src) throw new ArgumentError(`parity signatures: ${dir} holds no Candle checkout: no candle-kernels/src/unary.cu under it`);
-  const files = readdirSync(src, { recursive: true, encoding: 'utf8' }).map((f) => f.replaceAll('\\', '/')).filter((f) => f.endsWith('.cu')).sort();
+  if (!src)
+    throw new ArgumentError(
+      `parity signatures: ${dir} holds no Candle checkout: no candle-kernels/src/unary.cu under it`,
+    );
+  const files = readdirSync(src, { recursive: true, encoding: 'utf8' })
+    .map((f) => f.replaceAll('\\', '/'))
+    .filter((f) => f.endsWith('.cu'))
+    .sort();
   const commit = headCommit(dir);
   return { symbols: files.flatMap((f) => readCandleFile(join(src, f), f)), ...(commit && { commit }) };
 }
 
 /** The checkout's commit, where its .git says so. */
 function headCommit(dir: string): string | undefined {
-  const git = [dir, dirname(dir), dirname(dirname(dir))].map((d) => join(d, '.git')).find((d) => existsSync(join(d, 'HEAD')));
+  const git = [dir, dirname(dir), dirname(dirname(dir))]
+    .map((d) => join(d, '.git'))
+    .find((d) => existsSync(join(d, 'HEAD')));
   if (!git) return undefined;
   const head = readFileSync(join(git, 'HEAD'), 'utf8').trim();
   const ref = /^ref: (.+)$/.exec(head)?.[1];

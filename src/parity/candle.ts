@@ -29,7 +29,13 @@ export interface CaseResult {
 export const caseName = (c: GoldenCase): string => `candle/${c.op}/${c.dtype}/${c.id}`;
 
 /** Runs a call and gives the result's values; inputs wider than they are stored where `wide`. */
-function results(golden: Golden, c: GoldenCase, call: CandleCall, device: Device, wide: boolean): { dtype: DType; values: Value[] } {
+function results(
+  golden: Golden,
+  c: GoldenCase,
+  call: CandleCall,
+  device: Device,
+  wide: boolean,
+): { dtype: DType; values: Value[] } {
   return noGrad(() => {
     let out: { dtype: DType; values: Value[] } | undefined;
     scope(() => {
@@ -57,7 +63,8 @@ export function runCandleCase(golden: Golden, c: GoldenCase, device: Device): Ca
     const bound = row && isFloat(stored.dtype) ? boundFor(row.ulp as Bound, stored.dtype) : 0;
     head = { ...head, bound };
     const got = results(golden, c, call, device, false);
-    if (got.dtype !== stored.dtype) return { ...head, verdict: 'failed', why: `the result is ${got.dtype}, Candle's ${stored.dtype}` };
+    if (got.dtype !== stored.dtype)
+      return { ...head, verdict: 'failed', why: `the result is ${got.dtype}, Candle's ${stored.dtype}` };
     const judged = judge(golden, c, call, got.values, bound, stored.dtype);
     if (judged.verdict !== 'failed') return { ...head, ...judged };
     const reason = reasonFor(golden, c, got.values);
@@ -67,7 +74,14 @@ export function runCandleCase(golden: Golden, c: GoldenCase, device: Device): Ca
   }
 }
 
-function judge(golden: Golden, c: GoldenCase, call: CandleCall, got: readonly Value[], bound: number, dtype: DType): Judged {
+function judge(
+  golden: Golden,
+  c: GoldenCase,
+  call: CandleCall,
+  got: readonly Value[],
+  bound: number,
+  dtype: DType,
+): Judged {
   const want = golden.values(Object.values(c.outputs)[0]);
   const normwise = rowOfCall(call)?.family !== 'elementwise';
   const plain = judgeValues({ got, want, dtype, bound, normwise });

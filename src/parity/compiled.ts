@@ -35,8 +35,11 @@ export type Compiled = Readonly<Record<string, CompiledTarget>>;
 export function compiledFrom(module: string, platform: Platform): string {
   const { modules: all, rows } = sourcesNow();
   const modules = all[platform];
-  const table = module === 'elementwise' || moduleText(`${module}.hip`).includes('//@table') ? Object.values(rows).join() : '';
-  return table ? createHash('sha256').update(`${modules[module]} ${table}`).digest('hex').slice(0, 12) : modules[module];
+  const table =
+    module === 'elementwise' || moduleText(`${module}.hip`).includes('//@table') ? Object.values(rows).join() : '';
+  return table
+    ? createHash('sha256').update(`${modules[module]} ${table}`).digest('hex').slice(0, 12)
+    : modules[module];
 }
 
 export function readCompiled(file = join(packageRoot, COMPILED)): Compiled {
@@ -50,8 +53,14 @@ export function staleCompiled(compiled: Compiled = readCompiled()): string[] {
   const redo = 'npm run kernels:check -- --json docs/kernels-amd.json --arch';
   return AMD_TARGETS.flatMap((target) => {
     const record = compiled[target] ?? {};
-    const old = modulesOf(target).filter((m) => record[m]?.source !== compiledFrom(m, 'amd') || record[m].of !== undefined);
-    return old.length > 0 ? [`${COMPILED}: ${target}: compiled before these changed, or never whole: ${old.join(' ')} (${redo} ${target} --module ${old.join()})`] : [];
+    const old = modulesOf(target).filter(
+      (m) => record[m]?.source !== compiledFrom(m, 'amd') || record[m].of !== undefined,
+    );
+    return old.length > 0
+      ? [
+          `${COMPILED}: ${target}: compiled before these changed, or never whole: ${old.join(' ')} (${redo} ${target} --module ${old.join()})`,
+        ]
+      : [];
   });
 }
 
@@ -64,7 +73,12 @@ export interface RanDevice {
   readonly pass: number;
   readonly fail: number;
   /** Symbols that ran, of those the module has, and those of Candle's that did not; generated elementwise kernels are the op matrix's. */
-  readonly modules: Readonly<Record<string, { readonly source: string; readonly ran: number; readonly of: number; readonly missed: readonly string[] }>>;
+  readonly modules: Readonly<
+    Record<
+      string,
+      { readonly source: string; readonly ran: number; readonly of: number; readonly missed: readonly string[] }
+    >
+  >;
 }
 export const RAN = 'docs/kernels-run.json';
 export function readRan(file = join(packageRoot, RAN)): Readonly<Record<string, RanDevice>> {
@@ -73,7 +87,11 @@ export function readRan(file = join(packageRoot, RAN)): Readonly<Record<string, 
 /** Sentences about devices that ran other kernels than the present ones. */
 export function staleRan(ran: Readonly<Record<string, RanDevice>> = readRan()): string[] {
   return Object.entries(ran).flatMap(([device, r]) => {
-    const old = Object.entries(r.modules).filter(([m, { source }]) => source !== compiledFrom(m, r.platform)).map(([m]) => m);
-    return old.length > 0 ? [`${RAN}: ${device}: ran before these changed: ${old.join(' ')} (npm run kernels:run -- --json ${RAN})`] : [];
+    const old = Object.entries(r.modules)
+      .filter(([m, { source }]) => source !== compiledFrom(m, r.platform))
+      .map(([m]) => m);
+    return old.length > 0
+      ? [`${RAN}: ${device}: ran before these changed: ${old.join(' ')} (npm run kernels:run -- --json ${RAN})`]
+      : [];
   });
 }

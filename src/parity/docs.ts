@@ -18,11 +18,24 @@ interface Column {
   readonly evidence: Evidence;
   readonly cells: readonly Cell[];
 }
-const columnsOf = (evidence: readonly Evidence[]): Column[] => evidence.flatMap((e) => e.report.devices.map((device) => ({
-  label: e.report.devices.length === 1 ? e.file.replace(/.*\/|\.json$/g, '') : device.name, device, evidence: e, cells: e.report.cells.filter((c) => c.device === device.name),
-})));
+const columnsOf = (evidence: readonly Evidence[]): Column[] =>
+  evidence.flatMap((e) =>
+    e.report.devices.map((device) => ({
+      label: e.report.devices.length === 1 ? e.file.replace(/.*\/|\.json$/g, '') : device.name,
+      device,
+      evidence: e,
+      cells: e.report.cells.filter((c) => c.device === device.name),
+    })),
+  );
 
-const MARK: Readonly<Record<Verdict, string>> = { exact: '=', within: '≈', closer: '≈', differs: '≠', unsupported: '–', failed: '✗' };
+const MARK: Readonly<Record<Verdict, string>> = {
+  exact: '=',
+  within: '≈',
+  closer: '≈',
+  differs: '≠',
+  unsupported: '–',
+  failed: '✗',
+};
 
 /** Marks of an op on a device: one where all dtypes agree, else the dtypes of each and "else" for the most common. */
 function marks(cells: readonly Cell[], row: Row): string {
@@ -33,17 +46,33 @@ function marks(cells: readonly Cell[], row: Row): string {
     byMark.set(mark, [...(byMark.get(mark) ?? []), dtype]);
   }
   const groups = [...byMark].sort((a, b) => a[1].length - b[1].length);
-  return groups.map(([mark, dtypes], i) => (groups.length === 1 ? mark : i === groups.length - 1 ? `else ${mark || 'not measured'}` : `${mark || 'not measured'} ${dtypes.join(' ')}`)).join(', ');
+  return groups
+    .map(([mark, dtypes], i) =>
+      groups.length === 1
+        ? mark
+        : i === groups.length - 1
+          ? `else ${mark || 'not measured'}`
+          : `${mark || 'not measured'} ${dtypes.join(' ')}`,
+    )
+    .join(', ');
 }
 const escape = (s: string): string => s.replaceAll('|', '\\|').replaceAll('<', '&lt;');
-const bound = (row: Row): string => (typeof row.ulp === 'number' ? (row.ulp === 0 ? 'exact' : String(row.ulp)) : Object.entries(row.ulp).map(([d, u]) => `${d} ${u}`).join(', '));
+const bound = (row: Row): string =>
+  typeof row.ulp === 'number'
+    ? row.ulp === 0
+      ? 'exact'
+      : String(row.ulp)
+    : Object.entries(row.ulp)
+        .map(([d, u]) => `${d} ${u}`)
+        .join(', ');
 
 function opLine(row: Row, columns: readonly Column[]): string {
   const gradient = row.noGrad ? `none: ${row.noGrad}` : 'yes';
   return `| \`${row.name}\` | ${escape(row.formula)} | ${bound(row)} | ${escape(gradient)} | ${escape(originText(row))} | ${columns.map((c) => marks(c.cells, row)).join(' | ')} |`;
 }
 
-const provenance = (r: Report): string => `${r.date.slice(0, 10)}, commit ${r.commit || 'unknown'}, Node ${r.node}, ${r.host}`;
+const provenance = (r: Report): string =>
+  `${r.date.slice(0, 10)}, commit ${r.commit || 'unknown'}, Node ${r.node}, ${r.host}`;
 
 function mutants(m: Mutation): string {
   const survivors = m.results.filter((r) => !r.killed);
@@ -56,18 +85,33 @@ function mutants(m: Mutation): string {
 export function opsPage(evidence: readonly Evidence[], mutation?: Mutation): string {
   const columns = columnsOf(evidence);
   const families = [...new Set(opList.map((r) => r.family))];
-  const sources = columns.map((c) => `- ${c.label}: ${c.device.description} (${kindOf(c.device.name)}); ${provenance(c.evidence.report)}; [${c.evidence.file}](${c.evidence.file.replace('docs/', '')})`);
+  const sources = columns.map(
+    (c) =>
+      `- ${c.label}: ${c.device.description} (${kindOf(c.device.name)}); ${provenance(c.evidence.report)}; [${c.evidence.file}](${c.evidence.file.replace('docs/', '')})`,
+  );
   const head = `| op | what it computes | bound (ulp) | gradient | Candle's kernel | ${columns.map((c) => c.label).join(' | ')} |\n|---|---|---|---|---|${columns.map(() => '---|').join('')}`;
   const differing = opList.filter((r) => r.differs).map((r) => `- \`${r.name}\`: ${r.differs}`);
-  return [
-    '<!-- Made by `wick parity docs` from the op table and docs/parity; do not edit. -->',
-    `# Ops\n\n${opList.length} ops, declared once each in [src/ops](../src/ops); \`wick ops NAME\` tells more. Marks, as measured over all dtypes or those named: \`=\` bit for bit, \`≈\` within the op's bound, \`≠\` a deliberate difference from Candle, \`–\` unsupported with a sentence, \`✗\` failed.`,
-    `Evidence:\n\n${sources.join('\n') || '- none measured'}`,
-    ...families.map((f) => `## ${f}\n\n${head}\n${opList.filter((r) => r.family === f).map((r) => opLine(r, columns)).join('\n')}`),
-    `## Deliberate differences from Candle\n\n${differing.join('\n')}`,
-    ...(mutation ? [mutants(mutation)] : []),
-    `## Unproved\n\n${unprovedBy(evidence).map((u) => `- ${u}`).join('\n') || '- nothing: AMD hardware is part of the evidence'}`,
-  ].join('\n\n') + '\n';
+  return (
+    [
+      '<!-- Made by `wick parity docs` from the op table and docs/parity; do not edit. -->',
+      `# Ops\n\n${opList.length} ops, declared once each in [src/ops](../src/ops); \`wick ops NAME\` tells more. Marks, as measured over all dtypes or those named: \`=\` bit for bit, \`≈\` within the op's bound, \`≠\` a deliberate difference from Candle, \`–\` unsupported with a sentence, \`✗\` failed.`,
+      `Evidence:\n\n${sources.join('\n') || '- none measured'}`,
+      ...families.map(
+        (f) =>
+          `## ${f}\n\n${head}\n${opList
+            .filter((r) => r.family === f)
+            .map((r) => opLine(r, columns))
+            .join('\n')}`,
+      ),
+      `## Deliberate differences from Candle\n\n${differing.join('\n')}`,
+      ...(mutation ? [mutants(mutation)] : []),
+      `## Unproved\n\n${
+        unprovedBy(evidence)
+          .map((u) => `- ${u}`)
+          .join('\n') || '- nothing: AMD hardware is part of the evidence'
+      }`,
+    ].join('\n\n') + '\n'
+  );
 }
 
 /** What no evidence shows: of the reports' lists, the one of the run that had most. */
@@ -85,8 +129,15 @@ export function supportTable(evidence: readonly Evidence[]): string {
     const ops = new Set(own.filter((c) => c.against === 'reference').map((c) => c.op)).size;
     return `| ${label} | ${kindOf(device.name)}: ${escape(device.description)} | ${ops} of ${opList.length} | ${own.reduce((n, c) => n + c.cases, 0)} | ${t.exact} | ${t.within + t.closer} | ${t.differs} | ${t.unsupported} | ${t.failed} | [${e.report.date.slice(0, 10)}](${e.file}) |`;
   });
-  const amd = columns.some((c) => c.device.name.startsWith('rocm:')) ? [] : ['| rocm | AMD GPU | 0 of ' + opList.length + ' | | | | | | | not yet: no AMD GPU has run it |'];
-  return ['| device | what | ops | cases | bit for bit | within the bound | deliberately different | unsupported | failed | measured |', '|---|---|---|---|---|---|---|---|---|---|', ...lines, ...amd].join('\n');
+  const amd = columns.some((c) => c.device.name.startsWith('rocm:'))
+    ? []
+    : ['| rocm | AMD GPU | 0 of ' + opList.length + ' | | | | | | | not yet: no AMD GPU has run it |'];
+  return [
+    '| device | what | ops | cases | bit for bit | within the bound | deliberately different | unsupported | failed | measured |',
+    '|---|---|---|---|---|---|---|---|---|---|',
+    ...lines,
+    ...amd,
+  ].join('\n');
 }
 
 const OPS = 'docs/ops.md';
@@ -106,7 +157,9 @@ function pages(): Map<string, string> {
   return new Map([
     [OPS, opsPage(evidence, readMutation())],
     [KERNELS_PAGE, kernelsPage(evidence, readCompiled(), readRan())],
-    ...(existsSync(readme) ? [[README, readmeWith(readFileSync(readme, 'utf8'), supportTable(evidence))] as const] : []),
+    ...(existsSync(readme)
+      ? [[README, readmeWith(readFileSync(readme, 'utf8'), supportTable(evidence))] as const]
+      : []),
   ]);
 }
 
@@ -124,7 +177,8 @@ export interface DocsState {
 }
 
 export function checkDocs(): DocsState {
-  const differs = ([file, text]: readonly [string, string]): boolean => !existsSync(join(packageRoot, file)) || readFileSync(join(packageRoot, file), 'utf8') !== text;
+  const differs = ([file, text]: readonly [string, string]): boolean =>
+    !existsSync(join(packageRoot, file)) || readFileSync(join(packageRoot, file), 'utf8') !== text;
   return {
     pages: [...pages()].filter(differs).map(([file]) => `${file}: not what the op table and the evidence give`),
     evidence: [...staleEvidence(readEvidence()).flatMap(staleText), ...staleCompiled(), ...staleRan()],

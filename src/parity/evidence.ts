@@ -19,18 +19,35 @@ export interface Evidence {
 export function evidenceName({ name, description }: DeviceEntry): string {
   const [kind, which = ''] = name.split(':');
   if (kind === 'sim') return kind;
-  const part = kind === 'cpu' ? /with (\w+) instructions/.exec(description)?.[1] : kind === 'emu' ? which : description.split('(')[0].replace(/nvidia|amd|geforce|radeon/gi, '').trim().toLowerCase().replace(/[^a-z0-9]+/g, '-');
+  const part =
+    kind === 'cpu'
+      ? /with (\w+) instructions/.exec(description)?.[1]
+      : kind === 'emu'
+        ? which
+        : description
+            .split('(')[0]
+            .replace(/nvidia|amd|geforce|radeon/gi, '')
+            .trim()
+            .toLowerCase()
+            .replace(/[^a-z0-9]+/g, '-');
   return part ? `${kind}-${part}` : kind;
 }
 
 export function readEvidence(dir = join(packageRoot, 'docs', 'parity')): Evidence[] {
   if (!existsSync(dir)) return [];
-  return readdirSync(dir).filter((f) => f.endsWith('.json')).sort()
+  return readdirSync(dir)
+    .filter((f) => f.endsWith('.json'))
+    .sort()
     .map((f) => ({ file: `docs/parity/${f}`, report: parseReport(readFileSync(join(dir, f), 'utf8'), f) }));
 }
 
 /** Why a device's numbers of an op are old: what it is computed by has changed since; undefined where nothing has. */
-export function staleReason(report: Report, device: string, op: string, now: Sources = sourcesNow()): string | undefined {
+export function staleReason(
+  report: Report,
+  device: string,
+  op: string,
+  now: Sources = sourcesNow(),
+): string | undefined {
   const { sources, uses } = report;
   if (!Object.hasOwn(now.rows, op)) return undefined; // a golden set's own name: judged by the rows it stands for
   if (!sources.rows || sources.rows[op] !== now.rows[op]) return 'the row of the op table';
@@ -52,19 +69,27 @@ export interface Stale {
 
 /** Evidence older than what it speaks of, op by op: a change to one kernel file leaves the rest as good as it was. */
 export function staleEvidence(evidence: readonly Evidence[], now: Sources = sourcesNow()): Stale[] {
-  return evidence.flatMap(({ file, report }) => report.devices.flatMap((d) => {
-    const measured = new Set(report.cells.filter((c) => c.device === d.name && c.against === 'reference').map((c) => c.op));
-    const ops = new Map<string, string[]>();
-    for (const op of measured) {
-      const why = staleReason(report, d.name, op, now);
-      if (why) ops.set(why, [...(ops.get(why) ?? []), op]);
-    }
-    // A part of the table may be measured on purpose (an emulator is slow); what claims the whole must hold it.
-    const absent = measured.size * 2 > opList.length ? opList.filter((r) => !measured.has(r.name) && !casesOf([r]).next().done).map((r) => r.name) : [];
-    return ops.size + absent.length > 0 ? [{ file, device: d.name, ops, absent }] : [];
-  }));
+  return evidence.flatMap(({ file, report }) =>
+    report.devices.flatMap((d) => {
+      const measured = new Set(
+        report.cells.filter((c) => c.device === d.name && c.against === 'reference').map((c) => c.op),
+      );
+      const ops = new Map<string, string[]>();
+      for (const op of measured) {
+        const why = staleReason(report, d.name, op, now);
+        if (why) ops.set(why, [...(ops.get(why) ?? []), op]);
+      }
+      // A part of the table may be measured on purpose (an emulator is slow); what claims the whole must hold it.
+      const absent =
+        measured.size * 2 > opList.length
+          ? opList.filter((r) => !measured.has(r.name) && !casesOf([r]).next().done).map((r) => r.name)
+          : [];
+      return ops.size + absent.length > 0 ? [{ file, device: d.name, ops, absent }] : [];
+    }),
+  );
 }
-const few = (names: readonly string[]): string => (names.length > 6 ? `${names.slice(0, 5).join(' ')} and ${names.length - 5} more` : names.join(' '));
+const few = (names: readonly string[]): string =>
+  names.length > 6 ? `${names.slice(0, 5).join(' ')} and ${names.length - 5} more` : names.join(' ');
 export const staleText = ({ file, device, ops, absent }: Stale): string[] => [
   ...[...ops].map(([why, names]) => `${file}: ${device}: measured before ${why} changed: ${few(names)}`),
   ...(absent.length ? [`${file}: ${device}: never measured: ${few(absent)}`] : []),
@@ -78,7 +103,14 @@ export interface Mutation {
   readonly total: number;
   /** Mutants listed by the rules that no run has judged. */
   readonly notRun: number;
-  readonly results: readonly { readonly name: string; readonly hash: string; readonly commit: string; readonly killed: boolean; readonly by?: string; readonly reason?: string }[];
+  readonly results: readonly {
+    readonly name: string;
+    readonly hash: string;
+    readonly commit: string;
+    readonly killed: boolean;
+    readonly by?: string;
+    readonly reason?: string;
+  }[];
 }
 export function readMutation(file = join(packageRoot, 'docs', 'mutation.json')): Mutation | undefined {
   return existsSync(file) ? (JSON.parse(readFileSync(file, 'utf8')) as Mutation) : undefined;

@@ -43,13 +43,15 @@ export function goldenFolder(named: string | undefined = process.env.WICK_GOLDEN
   if (named !== undefined) {
     const dir = resolve(root, named);
     if (!existsSync(dir)) throw new ArgumentError(`golden: there is no folder ${dir}`);
-    if (!GOLDEN_FILES.some((f) => hasGolden(dir, f))) throw new ArgumentError(`golden: ${dir} holds none of ${GOLDEN_FILES.join(', ')}`);
+    if (!GOLDEN_FILES.some((f) => hasGolden(dir, f)))
+      throw new ArgumentError(`golden: ${dir} holds none of ${GOLDEN_FILES.join(', ')}`);
     return dir;
   }
   return PLACES.map((p) => join(root, p)).find((dir) => hasGolden(dir, 'candle-cuda.json'));
 }
 
-export const hasGolden = (dir: string, file: string): boolean => existsSync(join(dir, file)) || existsSync(join(dir, `${file}.br`));
+export const hasGolden = (dir: string, file: string): boolean =>
+  existsSync(join(dir, file)) || existsSync(join(dir, `${file}.br`));
 
 /** A file of the folder, unpacked where it is packed. */
 export function readGolden(dir: string, file: string): Uint8Array {
@@ -83,10 +85,13 @@ const namesTensors = (v: unknown): boolean => isRecord(v) && Object.values(v).ev
 
 /** A case as it must be: what is wrong with it is said once, by its place in the file. */
 function checkedCase(c: unknown, where: string): GoldenCase {
-  const bad = (rule: string): never => { throw new FormatError(`${where}: ${rule}`); };
+  const bad = (rule: string): never => {
+    throw new FormatError(`${where}: ${rule}`);
+  };
   if (!isRecord(c)) return bad('not an object');
   for (const key of ['op', 'dtype'] as const) if (typeof c[key] !== 'string') bad(`"${key}" must be a text`);
-  for (const key of ['inputs', 'outputs'] as const) if (!namesTensors(c[key])) bad(`"${key}" must give tensors' names by input or output`);
+  for (const key of ['inputs', 'outputs'] as const)
+    if (!namesTensors(c[key])) bad(`"${key}" must give tensors' names by input or output`);
   if (Object.keys(c.outputs as object).length === 0) bad('"outputs" names nothing to compare with');
   if (c.grads !== undefined && !namesTensors(c.grads)) bad('"grads" must give tensors\' names by input');
   if (c.params !== undefined && c.params !== null && !isRecord(c.params)) bad('"params" must be an object');

@@ -19,9 +19,17 @@ export interface Bench {
 }
 /** Reads what `npm run bench` wrote, on a GPU or the CPU. */
 export function readBench(text: string, name: string): Bench {
-  const b = JSON.parse(text) as { device?: string; hardware?: string; engine?: string; date?: string; results?: { name: string; gbPerSecond?: number; ofCopy?: number; share?: number }[] };
+  const b = JSON.parse(text) as {
+    device?: string;
+    hardware?: string;
+    engine?: string;
+    date?: string;
+    results?: { name: string; gbPerSecond?: number; ofCopy?: number; share?: number }[];
+  };
   if (!Array.isArray(b.results)) throw new FormatError(`${name}: no list "results" of a benchmark`);
-  const results = b.results.flatMap((r) => (r.gbPerSecond ? [{ name: r.name, gbPerSecond: r.gbPerSecond, ofCopy: r.ofCopy ?? r.share }] : []));
+  const results = b.results.flatMap((r) =>
+    r.gbPerSecond ? [{ name: r.name, gbPerSecond: r.gbPerSecond, ofCopy: r.ofCopy ?? r.share }] : [],
+  );
   return { device: b.device ?? [b.hardware, b.engine].filter(Boolean).join(', '), date: b.date ?? '', results };
 }
 
@@ -30,9 +38,19 @@ function opEntry(row: Row): object {
   const origin = originOf(row);
   const source = sourceOf(row);
   return {
-    name: row.name, family: row.family, formula: row.formula, dtypes: row.dtypes, bounds: Object.fromEntries(row.dtypes.map((d) => [d, boundFor(row.ulp, d)])),
-    gradient: row.noGrad ? `none: ${row.noGrad}` : 'yes', ...(row.differs && { differs: row.differs }), ...(row.without && { without: row.without }),
-    candle: typeof origin === 'string' ? { none: origin } : { file: origin.file, lines: origin.lines, symbols: origin.symbols }, ...(source && { source }),
+    name: row.name,
+    family: row.family,
+    formula: row.formula,
+    dtypes: row.dtypes,
+    bounds: Object.fromEntries(row.dtypes.map((d) => [d, boundFor(row.ulp, d)])),
+    gradient: row.noGrad ? `none: ${row.noGrad}` : 'yes',
+    ...(row.differs && { differs: row.differs }),
+    ...(row.without && { without: row.without }),
+    candle:
+      typeof origin === 'string'
+        ? { none: origin }
+        : { file: origin.file, lines: origin.lines, symbols: origin.symbols },
+    ...(source && { source }),
   };
 }
 
@@ -40,13 +58,36 @@ function opEntry(row: Row): object {
 const embed = (value: unknown): string => JSON.stringify(value).replaceAll('<', '\\u003c');
 const escape = (s: string): string => s.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
 
-export function reportPage(report: Report, beside: { readonly benches?: readonly Bench[]; readonly mutation?: Mutation | undefined } = {}): string {
+export function reportPage(
+  report: Report,
+  beside: { readonly benches?: readonly Bench[]; readonly mutation?: Mutation | undefined } = {},
+): string {
   const used = new Set(report.cells.map((c) => c.op));
   const known = opList.filter((r) => used.has(r.name)).map(opEntry);
-  const others = [...used].filter((op) => !opList.some((r) => r.name === op)).map((name) => ({ name, family: 'golden', formula: 'cases of the golden set', dtypes: [], bounds: {}, gradient: '', candle: { none: '' } }));
-  const foreign = [...new Set(report.cells.map((c) => c.dtype))].filter((d) => !(DTYPES as readonly string[]).includes(d));
+  const others = [...used]
+    .filter((op) => !opList.some((r) => r.name === op))
+    .map((name) => ({
+      name,
+      family: 'golden',
+      formula: 'cases of the golden set',
+      dtypes: [],
+      bounds: {},
+      gradient: '',
+      candle: { none: '' },
+    }));
+  const foreign = [...new Set(report.cells.map((c) => c.dtype))].filter(
+    (d) => !(DTYPES as readonly string[]).includes(d),
+  );
   const kinds = Object.fromEntries(report.devices.map((d) => [d.name, kindOf(d.name)]));
-  const data = { report: { ...report, uses: undefined, sources: undefined, cells: report.cells.map(slim) }, kinds, ops: [...known, ...others], dtypes: [...[...DTYPES].reverse(), ...foreign], candle: manifestSource(), benches: beside.benches ?? [], ...(beside.mutation && { mutation: beside.mutation }) };
+  const data = {
+    report: { ...report, uses: undefined, sources: undefined, cells: report.cells.map(slim) },
+    kinds,
+    ops: [...known, ...others],
+    dtypes: [...[...DTYPES].reverse(), ...foreign],
+    candle: manifestSource(),
+    benches: beside.benches ?? [],
+    ...(beside.mutation && { mutation: beside.mutation }),
+  };
   return `<!doctype html>
 <html lang="en">
 <head>

@@ -5,11 +5,18 @@ import { VERDICTS } from './verdict.js';
 
 /** Zero counts are left out; three digits say enough about an error. */
 export function slim(c: Cell): object {
-  const round = (v: number | null | undefined): number | null | undefined => (typeof v === 'number' ? Number(v.toPrecision(3)) : v);
+  const round = (v: number | null | undefined): number | null | undefined =>
+    typeof v === 'number' ? Number(v.toPrecision(3)) : v;
   return {
-    ...c, error: round(c.error), ...(c.theirs !== undefined && { theirs: round(c.theirs) }),
+    ...c,
+    error: round(c.error),
+    ...(c.theirs !== undefined && { theirs: round(c.theirs) }),
     counts: Object.fromEntries(VERDICTS.filter((v) => c.counts[v] > 0).map((v) => [v, c.counts[v]])),
-    ...(c.layouts && { layouts: Object.fromEntries(Object.entries(c.layouts).map(([k, l]) => [k, { cases: l.cases, ulp: round(l.ulp) }])) }),
+    ...(c.layouts && {
+      layouts: Object.fromEntries(
+        Object.entries(c.layouts).map(([k, l]) => [k, { cases: l.cases, ulp: round(l.ulp) }]),
+      ),
+    }),
   };
 }
 

@@ -7,7 +7,8 @@ import type { Evidence } from './evidence.js';
 import { type Cell, totals } from './report.js';
 
 const row = (cells: readonly (string | number)[]): string => `| ${cells.join(' | ')} |`;
-const table = (head: readonly string[], lines: readonly (readonly (string | number)[])[]): string => [row(head), `|${head.map(() => '---|').join('')}`, ...lines.map(row)].join('\n');
+const table = (head: readonly string[], lines: readonly (readonly (string | number)[])[]): string =>
+  [row(head), `|${head.map(() => '---|').join('')}`, ...lines.map(row)].join('\n');
 const sum = (list: readonly number[]): number => list.reduce((n, x) => n + x, 0);
 
 interface Count {
@@ -22,13 +23,19 @@ function counts(): Count[] {
   const generated = jobsFor('compute_80').filter((j) => j.names[0] === 'elementwise').length;
   return moduleNames().map((module) => {
     const own = ours.filter(([, o]) => o.module === module).map(([s]) => s);
-    return { module, kernels: own.length + (module === 'elementwise' ? generated : 0), candle: own.filter((s) => candle.has(s)).length };
+    return {
+      module,
+      kernels: own.length + (module === 'elementwise' ? generated : 0),
+      candle: own.filter((s) => candle.has(s)).length,
+    };
   });
 }
 
 /** Cases of a device's evidence whose op launched a kernel of the module. */
 function casesOn(evidence: readonly Evidence[], device: (name: string) => boolean, module: string): Cell[] {
-  return evidence.flatMap(({ report }) => report.cells.filter((c) => device(c.device) && report.uses[c.op]?.includes(module)));
+  return evidence.flatMap(({ report }) =>
+    report.cells.filter((c) => device(c.device) && report.uses[c.op]?.includes(module)),
+  );
 }
 function outcome(cells: readonly Cell[]): string {
   const t = totals(cells);
@@ -37,50 +44,87 @@ function outcome(cells: readonly Cell[]): string {
 }
 
 /** Kernels that ran, and those of Candle's among them. */
-const ranText = (r: RanDevice['modules'][string] | undefined, candle: number): string => (r ? `${r.ran}${candle ? ` (${candle - r.missed.length} of Candle's)` : ''}` : '');
+const ranText = (r: RanDevice['modules'][string] | undefined, candle: number): string =>
+  r ? `${r.ran}${candle ? ` (${candle - r.missed.length} of Candle's)` : ''}` : '';
 
 const COLUMNS: readonly (readonly [title: string, device: (name: string) => boolean])[] = [
-  ['sim:32', (d) => d === 'sim:32'], ['sim:64', (d) => d === 'sim:64'], ['emulated AMD', (d) => d.startsWith('emu:')], ['NVIDIA GPU', (d) => d.startsWith('cuda:')], ['AMD GPU', (d) => d.startsWith('rocm:')],
+  ['sim:32', (d) => d === 'sim:32'],
+  ['sim:64', (d) => d === 'sim:64'],
+  ['emulated AMD', (d) => d.startsWith('emu:')],
+  ['NVIDIA GPU', (d) => d.startsWith('cuda:')],
+  ['AMD GPU', (d) => d.startsWith('rocm:')],
 ];
 
 function compiledTable(modules: readonly Count[], compiled: Compiled): string {
   const targets = AMD_TARGETS.filter((t) => compiled[t]);
-  const lines = modules.filter((m) => targets.some((t) => compiled[t][m.module])).map(({ module }) => {
-    const records = targets.map((t) => compiled[t][module]);
-    const most = (of: 'lds' | 'vgprs'): number => Math.max(...records.map((r) => r?.[of] ?? 0));
-    return [`\`${module}\``, ...records.map((r) => (r ? `${r.good === r.kernels ? r.good : `**${r.good} of ${r.kernels}**`}${r.of ? ` (of ${r.of})` : ''}` : '')), most('lds'), most('vgprs')];
-  });
+  const lines = modules
+    .filter((m) => targets.some((t) => compiled[t][m.module]))
+    .map(({ module }) => {
+      const records = targets.map((t) => compiled[t][module]);
+      const most = (of: 'lds' | 'vgprs'): number => Math.max(...records.map((r) => r?.[of] ?? 0));
+      return [
+        `\`${module}\``,
+        ...records.map((r) =>
+          r ? `${r.good === r.kernels ? r.good : `**${r.good} of ${r.kernels}**`}${r.of ? ` (of ${r.of})` : ''}` : '',
+        ),
+        most('lds'),
+        most('vgprs'),
+      ];
+    });
   const all = targets.map((t) => sum(Object.values(compiled[t]).map((r) => r.good)));
-  return table(['module', ...targets, 'most shared bytes', 'most vector registers'], [...lines, ['all', ...all, '', '']]);
+  return table(
+    ['module', ...targets, 'most shared bytes', 'most vector registers'],
+    [...lines, ['all', ...all, '', '']],
+  );
 }
 
-export function kernelsPage(evidence: readonly Evidence[], compiled: Compiled, ran: Readonly<Record<string, RanDevice>>): string {
+export function kernelsPage(
+  evidence: readonly Evidence[],
+  compiled: Compiled,
+  ran: Readonly<Record<string, RanDevice>>,
+): string {
   const modules = counts();
   const candle = readManifest().filter((c) => c.kind === 'global');
   const present = sum(modules.map((m) => m.candle));
   const devices = Object.keys(ran);
   const columns = COLUMNS.filter(([, is]) => evidence.some((e) => e.report.devices.some((d) => is(d.name))));
-  const golden = (cells: readonly Cell[]): Cell[] => cells.filter((c) => c.against === 'candle' || c.against === 'torch');
+  const golden = (cells: readonly Cell[]): Cell[] =>
+    cells.filter((c) => c.against === 'candle' || c.against === 'torch');
   const nvidia = COLUMNS[3][1];
   const used = modules.filter(({ module }) => columns.some(([, is]) => casesOn(evidence, is, module).length > 0));
   const compilers = [...new Set(AMD_TARGETS.flatMap((t) => Object.values(compiled[t] ?? {}).map((r) => r.compiler)))];
-  return [
-    '<!-- Made by `wick parity docs` from kernels/, docs/kernels-amd.json, docs/kernels-run.json and docs/parity; do not edit. -->',
-    `# Kernels\n\n${sum(modules.map((m) => m.kernels))} kernels in ${modules.length} modules of [kernels/](../kernels), one source for every GPU. ${present} have the names and parameters of Candle's (all ${candle.filter((c) => c.file !== 'mmvq_gguf.cu').length} of its eleven PTX modules); the rest are our own. Elementwise kernels are generated from the op table: ${modules.find((m) => m.module === 'elementwise')!.kernels} are made ahead of time, fused chains as they come.`,
-    `## Compiled for AMD\n\nKernels that were found in order, by target: symbol, offset and size of every argument as the launch code packs them, block size, shared memory within 64 KiB, and no private memory, so no spilled register. Compiled by ${compilers.join(' and ') || 'nothing yet'}; the record is [kernels-amd.json](kernels-amd.json), and \`npm run evidence:check\` fails where it is of other kernels than the present. Of the elementwise kernels every row and cast once and two rows in all variants are compiled; kernels for matrix units only where a GPU has them.\n\n${compiledTable(modules, compiled)}`,
-    ...(devices.length > 0 ? [`## Run one by one\n\nSymbols that the kernel tests launched, of those a module has (\`npm run kernels:run\`; [kernels-run.json](kernels-run.json)); results are held against Candle's CUDA numbers and plain loops.\n\n${table(
-      ['module', 'kernels', "Candle's", ...devices],
-      modules.filter((m) => devices.some((d) => ran[d].modules[m.module])).map(({ module, kernels, candle: theirs }) => [`\`${module}\``, kernels, theirs || '', ...devices.map((d) => ranText(ran[d].modules[module], theirs))]),
-    )}\n\nTests: ${devices.map((d) => `${d} ${ran[d].pass} passed, ${ran[d].fail} failed (${ran[d].date})`).join('; ')}.`] : []),
-    `## Run by ops\n\nCases of ops that launch a kernel of the module, from the evidence in [docs/parity](parity): bit for bit / within the bound / different on purpose, against the double-precision reference; the last column against Candle's CUDA output and PyTorch's numbers on the NVIDIA GPU.\n\n${table(
-      ['module', 'kernels', ...columns.map(([title]) => title), 'golden cases on NVIDIA'],
-      used.map(({ module, kernels }) => [
-        `\`${module}\`${moduleNeeds(module) ? ` (${moduleNeeds(module)})` : ''}`, kernels,
-        ...columns.map(([, is]) => outcome(casesOn(evidence, is, module).filter((c) => c.against === 'reference'))), outcome(golden(casesOn(evidence, nvidia, module))),
-      ]),
-    )}`,
-    `Modules that no op launches by itself: those under Candle's names (above), \`decode*\` and \`quantized\` (the text engine: \`wick generate\`, its tests and [docs/bench-h200.json](bench-h200.json)), and \`*-hopper\`, which only GPUs of sm_90 run.`,
-  ].join('\n\n') + '\n';
+  return (
+    [
+      '<!-- Made by `wick parity docs` from kernels/, docs/kernels-amd.json, docs/kernels-run.json and docs/parity; do not edit. -->',
+      `# Kernels\n\n${sum(modules.map((m) => m.kernels))} kernels in ${modules.length} modules of [kernels/](../kernels), one source for every GPU. ${present} have the names and parameters of Candle's (all ${candle.filter((c) => c.file !== 'mmvq_gguf.cu').length} of its eleven PTX modules); the rest are our own. Elementwise kernels are generated from the op table: ${modules.find((m) => m.module === 'elementwise')!.kernels} are made ahead of time, fused chains as they come.`,
+      `## Compiled for AMD\n\nKernels that were found in order, by target: symbol, offset and size of every argument as the launch code packs them, block size, shared memory within 64 KiB, and no private memory, so no spilled register. Compiled by ${compilers.join(' and ') || 'nothing yet'}; the record is [kernels-amd.json](kernels-amd.json), and \`npm run evidence:check\` fails where it is of other kernels than the present. Of the elementwise kernels every row and cast once and two rows in all variants are compiled; kernels for matrix units only where a GPU has them.\n\n${compiledTable(modules, compiled)}`,
+      ...(devices.length > 0
+        ? [
+            `## Run one by one\n\nSymbols that the kernel tests launched, of those a module has (\`npm run kernels:run\`; [kernels-run.json](kernels-run.json)); results are held against Candle's CUDA numbers and plain loops.\n\n${table(
+              ['module', 'kernels', "Candle's", ...devices],
+              modules
+                .filter((m) => devices.some((d) => ran[d].modules[m.module]))
+                .map(({ module, kernels, candle: theirs }) => [
+                  `\`${module}\``,
+                  kernels,
+                  theirs || '',
+                  ...devices.map((d) => ranText(ran[d].modules[module], theirs)),
+                ]),
+            )}\n\nTests: ${devices.map((d) => `${d} ${ran[d].pass} passed, ${ran[d].fail} failed (${ran[d].date})`).join('; ')}.`,
+          ]
+        : []),
+      `## Run by ops\n\nCases of ops that launch a kernel of the module, from the evidence in [docs/parity](parity): bit for bit / within the bound / different on purpose, against the double-precision reference; the last column against Candle's CUDA output and PyTorch's numbers on the NVIDIA GPU.\n\n${table(
+        ['module', 'kernels', ...columns.map(([title]) => title), 'golden cases on NVIDIA'],
+        used.map(({ module, kernels }) => [
+          `\`${module}\`${moduleNeeds(module) ? ` (${moduleNeeds(module)})` : ''}`,
+          kernels,
+          ...columns.map(([, is]) => outcome(casesOn(evidence, is, module).filter((c) => c.against === 'reference'))),
+          outcome(golden(casesOn(evidence, nvidia, module))),
+        ]),
+      )}`,
+      `Modules that no op launches by itself: those under Candle's names (above), \`decode*\` and \`quantized\` (the text engine: \`wick generate\`, its tests and [docs/bench-h200.json](bench-h200.json)), and \`*-hopper\`, which only GPUs of sm_90 run.`,
+    ].join('\n\n') + '\n'
+  );
 }
 
 export const KERNELS_PAGE = 'docs/kernels.md';

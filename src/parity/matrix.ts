@@ -19,7 +19,11 @@ interface Outcome {
 function outcomes(c: Case, inputs: readonly Stored[], device: Device): Outcome[] {
   let out: Outcome[] = [];
   scope(() => {
-    out = runCase(c, inputs.map((i) => put(i, device)), device).map((t) => ({ dtype: t.dtype, shape: t.shape, bytes: t.bytesSync() }));
+    out = runCase(
+      c,
+      inputs.map((i) => put(i, device)),
+      device,
+    ).map((t) => ({ dtype: t.dtype, shape: t.shape, bytes: t.bytesSync() }));
   });
   return out;
 }
@@ -36,7 +40,10 @@ export class MatrixCase {
     this.case = c;
     const { inputs, values } = storedInputs(c);
     this.#inputs = inputs;
-    this.#scale = values.reduce((most, v) => v.reduce<number>((m, x) => Math.max(m, Math.abs(Number(x)) || 0), most), 0);
+    this.#scale = values.reduce(
+      (most, v) => v.reduce<number>((m, x) => Math.max(m, Math.abs(Number(x)) || 0), most),
+      0,
+    );
   }
 
   run(device: Device): CaseResult {
@@ -50,11 +57,21 @@ export class MatrixCase {
       for (const [i, w] of want.entries()) {
         const g = got[i];
         if (g.dtype !== w.dtype || g.shape.join() !== w.shape.join()) {
-          return { ...head, verdict: 'failed', why: `result ${i} is ${g.dtype} [${g.shape.join(', ')}], not ${w.dtype} [${w.shape.join(', ')}]` };
+          return {
+            ...head,
+            verdict: 'failed',
+            why: `result ${i} is ${g.dtype} [${g.shape.join(', ')}], not ${w.dtype} [${w.shape.join(', ')}]`,
+          };
         }
         if (sameBytes(g.bytes, w.bytes)) continue;
         // Sums are judged against the largest result: cancellation makes single results meaningless.
-        const d = difference(decodeValues(g.bytes, g.dtype), decodeValues(w.bytes, w.dtype), w.dtype, c.row.family !== 'elementwise', this.#scale);
+        const d = difference(
+          decodeValues(g.bytes, g.dtype),
+          decodeValues(w.bytes, w.dtype),
+          w.dtype,
+          c.row.family !== 'elementwise',
+          this.#scale,
+        );
         ulp = Math.max(ulp, d.ulp);
         const wrong = judge(d, isFloat(w.dtype) ? c.row.ulp : 0, w.dtype);
         if (wrong) return { ...head, verdict: 'failed', ulp, why: `result ${i}, ${wrong}` };

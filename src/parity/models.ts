@@ -22,7 +22,13 @@ const FAMILIES: Readonly<Record<string, (dir: string, device: Device) => Llama>>
 };
 
 /** Models of a golden folder: the folders of its hf/. */
-export const goldenModels = (dir: string): string[] => (existsSync(join(dir, 'hf')) ? readdirSync(join(dir, 'hf'), { withFileTypes: true }).filter((f) => f.isDirectory()).map((f) => f.name).sort() : []);
+export const goldenModels = (dir: string): string[] =>
+  existsSync(join(dir, 'hf'))
+    ? readdirSync(join(dir, 'hf'), { withFileTypes: true })
+        .filter((f) => f.isDirectory())
+        .map((f) => f.name)
+        .sort()
+    : [];
 
 let scratch: string | undefined;
 /** A model's folder with its files as loaders want them: packed ones are unpacked once, into a folder that goes with the process. */
@@ -37,7 +43,8 @@ export function modelFolder(dir: string, name: string): string {
   const out = join(scratch, name);
   if (existsSync(out)) return out;
   mkdirSync(out);
-  for (const f of files) writeFileSync(join(out, f.replace(/\.br$/, '')), readGolden(dir, `hf/${name}/${f.replace(/\.br$/, '')}`));
+  for (const f of files)
+    writeFileSync(join(out, f.replace(/\.br$/, '')), readGolden(dir, `hf/${name}/${f.replace(/\.br$/, '')}`));
   return out;
 }
 
@@ -46,7 +53,15 @@ function greedy(model: Llama, prompt: readonly number[], length: number, cached:
   const cache = cached ? model.newCache() : undefined;
   let next = ids;
   while (ids.length < length) {
-    const token = scope(() => noGrad(() => model.forward(tensor(Int32Array.from(next), { device: model.device }).unsqueeze(0), cache, { last: true }).reshape([-1]).argmax(0).item()));
+    const token = scope(() =>
+      noGrad(() =>
+        model
+          .forward(tensor(Int32Array.from(next), { device: model.device }).unsqueeze(0), cache, { last: true })
+          .reshape([-1])
+          .argmax(0)
+          .item(),
+      ),
+    );
     ids.push(token);
     next = cached ? [token] : ids;
   }
@@ -54,14 +69,21 @@ function greedy(model: Llama, prompt: readonly number[], length: number, cached:
   return ids;
 }
 
-const missing = (file: string, key: string): never => { throw new FormatError(`${file}: no tensor ${JSON.stringify(key)}`); };
+const missing = (file: string, key: string): never => {
+  throw new FormatError(`${file}: no tensor ${JSON.stringify(key)}`);
+};
 
 export function runModel(dir: string, name: string, device: Device): CaseResult {
   const head = { name: `models/${name}`, op: name, dtype: 'f32' as const, bound: MODEL_TOLERANCE };
   try {
     const { model_type: family } = readJson(dir, `hf/${name}/config.json`) as { model_type?: unknown };
     const load = typeof family === 'string' && Object.hasOwn(FAMILIES, family) ? FAMILIES[family] : undefined;
-    if (!load) return { ...head, verdict: 'unsupported', why: `models of the family ${JSON.stringify(family) ?? 'that config.json does not name'} are not served; known are ${Object.keys(FAMILIES).join(', ')}` };
+    if (!load)
+      return {
+        ...head,
+        verdict: 'unsupported',
+        why: `models of the family ${JSON.stringify(family) ?? 'that config.json does not name'} are not served; known are ${Object.keys(FAMILIES).join(', ')}`,
+      };
     const folder = modelFolder(dir, name);
     let error = 0;
     let why: string | undefined;
@@ -73,8 +95,14 @@ export function runModel(dir: string, name: string, device: Device): CaseResult 
       const got = noGrad(() => model.forward(part('input_ids')));
       error = got.sub(want).abs().max().item() / want.abs().max().item();
       const [prompt, tokens] = ['prompt', 'greedy'].map((n) => (part(n).toArray() as number[][])[0]);
-      const wrong = [true, false].find((cached) => greedy(model, prompt, tokens.length, cached).join() !== tokens.join());
-      why = !(error <= MODEL_TOLERANCE) ? `logits are off by ${error.toPrecision(3)} of the largest` : wrong === undefined ? undefined : `greedy tokens differ ${wrong ? 'with' : 'without'} a cache`;
+      const wrong = [true, false].find(
+        (cached) => greedy(model, prompt, tokens.length, cached).join() !== tokens.join(),
+      );
+      why = !(error <= MODEL_TOLERANCE)
+        ? `logits are off by ${error.toPrecision(3)} of the largest`
+        : wrong === undefined
+          ? undefined
+          : `greedy tokens differ ${wrong ? 'with' : 'without'} a cache`;
     });
     return { ...head, verdict: why ? 'failed' : error === 0 ? 'exact' : 'within', ulp: error, ...(why && { why }) };
   } catch (e) {

@@ -19,7 +19,13 @@ export function originOf(row: Row): Origin | string {
   if ('none' in row.candle) return row.candle.none;
   const { file, symbol } = row.candle;
   manifest ??= readManifest();
-  const own = manifest.filter((s) => s.kind === 'global' && s.file === file && s.symbol.startsWith(symbol) && SUFFIX.test(s.symbol.slice(symbol.length)));
+  const own = manifest.filter(
+    (s) =>
+      s.kind === 'global' &&
+      s.file === file &&
+      s.symbol.startsWith(symbol) &&
+      SUFFIX.test(s.symbol.slice(symbol.length)),
+  );
   const lines = own.map((s) => s.line ?? 0);
   return { file, lines: [Math.min(...lines), Math.max(...lines)], symbols: own.map((s) => s.symbol) };
 }
@@ -32,8 +38,10 @@ export const originText = (row: Row): string => {
 
 /** Our source for a row: its expression, the ops it is made of, or the kernel that bears Candle's name in f32 (or its first dtype). */
 export function sourceOf(row: Row): { readonly file: string; readonly text: string } | undefined {
-  if (row.family === 'elementwise') return { file: 'the op table, compiled into every engine', text: rowFunction(row as ElementwiseRow<any>) };
-  if (row.family === 'composite') return { file: 'src/ops, made of other ops', text: String((row as CompositeRow).compose) };
+  if (row.family === 'elementwise')
+    return { file: 'the op table, compiled into every engine', text: rowFunction(row as ElementwiseRow<any>) };
+  if (row.family === 'composite')
+    return { file: 'src/ops, made of other ops', text: String((row as CompositeRow).compose) };
   const o = originOf(row);
   if (typeof o === 'string') return undefined;
   const ours = ourSymbols();

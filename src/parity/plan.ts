@@ -60,44 +60,64 @@ function matrixSteps(rows: readonly Row[], wants: (c: { dtype: string }) => bool
   return rows.flatMap((row) => {
     const dtypes = row.dtypes.filter((dtype) => wants({ dtype }));
     const parts = whole ? [dtypes] : dtypes.map((d) => [d]);
-    return parts.filter((p) => p.length > 0).map((part): Step => ({
-      what: whole ? row.name : `${row.name} ${part[0]}`, against: 'reference', op: row.name, dtype: part[0],
-      cases: part.reduce((n, d) => n + count(casesOf([row], d)), 0),
-      *run(cells, devices) {
-        for (const dtype of part) {
-          for (const c of casesOf([row], dtype)) {
-            const one = new MatrixCase(c);
-            let well = true;
-            for (const d of devices) {
-              if (d.name === 'reference') continue;
-              const result = one.run(d);
-              addTo(cells, d.name, 'reference', result, c.values ? 'edges' : c.layout);
-              well &&= result.verdict !== 'failed';
+    return parts
+      .filter((p) => p.length > 0)
+      .map(
+        (part): Step => ({
+          what: whole ? row.name : `${row.name} ${part[0]}`,
+          against: 'reference',
+          op: row.name,
+          dtype: part[0],
+          cases: part.reduce((n, d) => n + count(casesOf([row], d)), 0),
+          *run(cells, devices) {
+            for (const dtype of part) {
+              for (const c of casesOf([row], dtype)) {
+                const one = new MatrixCase(c);
+                let well = true;
+                for (const d of devices) {
+                  if (d.name === 'reference') continue;
+                  const result = one.run(d);
+                  addTo(cells, d.name, 'reference', result, c.values ? 'edges' : c.layout);
+                  well &&= result.verdict !== 'failed';
+                }
+                yield well;
+              }
             }
-            yield well;
-          }
-        }
-      },
-    }));
+          },
+        }),
+      );
   });
 }
 
 function goldenSteps(golden: Golden, against: 'candle' | 'torch', wants: (c: GoldenCase) => boolean): Step[] {
   const one = against === 'candle' ? runCandleCase : runTorchCase;
-  return [...golden.byOp()].map(([op, all]) => [op, all.filter(wants)] as const).filter(([, cases]) => cases.length > 0).map(([op, cases]): Step => ({
-    what: `${op} of ${against}`, against, op, dtype: cases[0].dtype, cases: cases.length,
-    *run(cells, devices) {
-      for (const c of cases) {
-        const results = devices.map((d) => one(golden, c, d));
-        results.forEach((r, i) => addTo(cells, devices[i].name, against, r));
-        yield results.every((r) => r.verdict !== 'failed');
-      }
-    },
-  }));
+  return [...golden.byOp()]
+    .map(([op, all]) => [op, all.filter(wants)] as const)
+    .filter(([, cases]) => cases.length > 0)
+    .map(
+      ([op, cases]): Step => ({
+        what: `${op} of ${against}`,
+        against,
+        op,
+        dtype: cases[0].dtype,
+        cases: cases.length,
+        *run(cells, devices) {
+          for (const c of cases) {
+            const results = devices.map((d) => one(golden, c, d));
+            results.forEach((r, i) => addTo(cells, devices[i].name, against, r));
+            yield results.every((r) => r.verdict !== 'failed');
+          }
+        },
+      }),
+    );
 }
 
 const modelStep = (dir: string, name: string): Step => ({
-  what: `model ${name}`, against: 'models', op: name, dtype: 'f32', cases: 1,
+  what: `model ${name}`,
+  against: 'models',
+  op: name,
+  dtype: 'f32',
+  cases: 1,
   *run(cells, devices) {
     for (const d of devices) {
       const result = runModel(dir, name, d);
@@ -108,11 +128,15 @@ const modelStep = (dir: string, name: string): Step => ({
 });
 
 const camel = (name: string): string => name.replace(/_(\w)/g, (_, c: string) => c.toUpperCase());
-const named = (ops: readonly string[] | undefined) => (c: GoldenCase): boolean =>
-  !ops || ops.includes(c.op) || ops.includes(camel(c.op)) || ops.includes(candleCall(c.op)?.row ?? '');
+const named =
+  (ops: readonly string[] | undefined) =>
+  (c: GoldenCase): boolean =>
+    !ops || ops.includes(c.op) || ops.includes(camel(c.op)) || ops.includes(candleCall(c.op)?.row ?? '');
 
 /** Rows that take longest stand first, so that no process is left with one of them at the end: those that are not elementwise, by their cases. */
-const longestFirst = (a: Row, b: Row): number => Number(a.family === 'elementwise') - Number(b.family === 'elementwise') || b.dtypes.filter(isFloat).length - a.dtypes.filter(isFloat).length;
+const longestFirst = (a: Row, b: Row): number =>
+  Number(a.family === 'elementwise') - Number(b.family === 'elementwise') ||
+  b.dtypes.filter(isFloat).length - a.dtypes.filter(isFloat).length;
 
 export function planParity(scope: Scope): Plan {
   const found = scope.devices.map(probe);
@@ -127,13 +151,21 @@ export function planParity(scope: Scope): Plan {
   const wanted = named(scope.ops);
   const served = scope.against.includes('models') && dir ? goldenModels(dir) : [];
   const unknown = scope.models?.find((m) => !served.includes(m));
-  if (unknown !== undefined) throw new ArgumentError(`parity: there is no model ${JSON.stringify(unknown)} in ${dir ? `hf/ of ${dir}` : 'any golden folder'}; there are ${served.join(', ') || 'none'}`);
+  if (unknown !== undefined)
+    throw new ArgumentError(
+      `parity: there is no model ${JSON.stringify(unknown)} in ${dir ? `hf/ of ${dir}` : 'any golden folder'}; there are ${served.join(', ') || 'none'}`,
+    );
   const models = served.filter((m) => !scope.models || scope.models.includes(m));
   const ofDtype = (c: { dtype: string }): boolean => !scope.dtypes || scope.dtypes.includes(c.dtype);
   const steps = [
     ...models.map((m) => modelStep(dir as string, m)),
-    ...(scope.against.includes('reference') && devices.some((d) => d.name !== 'reference') ? matrixSteps(rows, ofDtype, devices.some(compilesByOp)) : []),
-    ...(['candle', 'torch'] as const).flatMap((a) => { const g = goldens[a]; return g ? goldenSteps(g, a, (c) => ofDtype(c) && wanted(c)) : []; }),
+    ...(scope.against.includes('reference') && devices.some((d) => d.name !== 'reference')
+      ? matrixSteps(rows, ofDtype, devices.some(compilesByOp))
+      : []),
+    ...(['candle', 'torch'] as const).flatMap((a) => {
+      const g = goldens[a];
+      return g ? goldenSteps(g, a, (c) => ofDtype(c) && wanted(c)) : [];
+    }),
   ];
   return { found, devices, goldens, steps };
 }
@@ -151,7 +183,13 @@ function attempt(run: () => void): void {
 const moduleOf = (unit: string): string => (Object.hasOwn(sourcesNow().modules.host, unit) ? unit : 'elementwise');
 
 /** Runs a step, telling which kernel modules it launched; `rest` is told after each case whether all is well, and says whether to stop. Resolves to whether it came to its end. */
-export async function runStep(step: Step, devices: readonly Device[], cells: Map<string, Cell>, uses: Record<string, string[]>, rest: (well: boolean) => Promise<boolean>): Promise<boolean> {
+export async function runStep(
+  step: Step,
+  devices: readonly Device[],
+  cells: Map<string, Cell>,
+  uses: Record<string, string[]>,
+  rest: (well: boolean) => Promise<boolean>,
+): Promise<boolean> {
   for (const d of devices) warm(d, (dry) => attempt(() => count(step.run(new Map(), [dry]))));
   const gpus = devices.flatMap((d) => (d.backend instanceof GpuBackend ? [d.backend.context] : []));
   for (const gpu of gpus) gpu.launched = new Set();
@@ -161,7 +199,8 @@ export async function runStep(step: Step, devices: readonly Device[], cells: Map
   } finally {
     for (const gpu of gpus) {
       const modules = [...(gpu.launched ?? [])].map((fn) => moduleOf(gpu.functions.moduleOf.get(fn) as string));
-      if (step.against === 'reference' && modules.length > 0) uses[step.op] = [...new Set([...(uses[step.op] ?? []), ...modules])].sort();
+      if (step.against === 'reference' && modules.length > 0)
+        uses[step.op] = [...new Set([...(uses[step.op] ?? []), ...modules])].sort();
       gpu.launched = undefined;
     }
   }

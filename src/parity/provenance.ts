@@ -10,7 +10,11 @@ import { opList } from '../ops/table.js';
 
 const git = (...args: string[]): string => {
   try {
-    return execFileSync('git', args, { cwd: packageRoot, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).trim();
+    return execFileSync('git', args, {
+      cwd: packageRoot,
+      encoding: 'utf8',
+      stdio: ['ignore', 'pipe', 'ignore'],
+    }).trim();
   } catch {
     return ''; // an installed package has no history
   }
@@ -23,7 +27,8 @@ export const commitNow = (): string => {
   const commit = git('rev-parse', '--short=12', 'HEAD');
   return commit && `${commit}${git('status', '--porcelain', '--', 'kernels', 'native', 'src/ops') ? '+' : ''}`;
 };
-export const versionNow = (): string => (JSON.parse(readFileSync(join(packageRoot, 'package.json'), 'utf8')) as { version: string }).version;
+export const versionNow = (): string =>
+  (JSON.parse(readFileSync(join(packageRoot, 'package.json'), 'utf8')) as { version: string }).version;
 
 /** Hashes of what numbers speak of; evidence whose hashes differ from today's is stale. */
 export interface Sources {
@@ -42,15 +47,30 @@ const sha = (parts: Iterable<string | Uint8Array>): string => {
 const nativeHash = (): string => {
   const dir = join(packageRoot, 'native');
   // The simulation's own files are no part of the CPU engine.
-  return sha(readdirSync(dir).filter((f) => /\.(cpp|h)$/.test(f) && !/^(sim|selftest)/.test(f)).sort().flatMap((f) => [f, readFileSync(join(dir, f))]));
+  return sha(
+    readdirSync(dir)
+      .filter((f) => /\.(cpp|h)$/.test(f) && !/^(sim|selftest)/.test(f))
+      .sort()
+      .flatMap((f) => [f, readFileSync(join(dir, f))]),
+  );
 };
 /** Comments and blank lines say nothing to a compiler. */
 const bare = (text: string): string => text.replace(/\/\/[^\n]*|\/\*[\s\S]*?\*\//g, '').replace(/\s*\n\s*/g, '\n');
-const rowHash = (r: Row): string => sha([JSON.stringify([r.name, r.dtypes, r.ulp]), ...(r.family === 'elementwise' ? [(r as ElementwiseRow<any>).gpu, (r as ElementwiseRow<any>).small ?? ''] : [])]);
+const rowHash = (r: Row): string =>
+  sha([
+    JSON.stringify([r.name, r.dtypes, r.ulp]),
+    ...(r.family === 'elementwise' ? [(r as ElementwiseRow<any>).kernel, (r as ElementwiseRow<any>).small ?? ''] : []),
+  ]);
 
 let known: Sources | undefined;
-export const sourcesNow = (): Sources => (known ??= {
-  native: nativeHash(),
-  modules: Object.fromEntries(PLATFORMS.map((p) => [p, Object.fromEntries(moduleNames().map((m) => [m, sha([bare(forPlatform(moduleText(`${m}.hip`), p))])]))])) as Sources['modules'],
-  rows: Object.fromEntries(opList.map((r) => [r.name, rowHash(r)])),
-});
+export const sourcesNow = (): Sources =>
+  (known ??= {
+    native: nativeHash(),
+    modules: Object.fromEntries(
+      PLATFORMS.map((p) => [
+        p,
+        Object.fromEntries(moduleNames().map((m) => [m, sha([bare(forPlatform(moduleText(`${m}.hip`), p))])])),
+      ]),
+    ) as Sources['modules'],
+    rows: Object.fromEntries(opList.map((r) => [r.name, rowHash(r)])),
+  });

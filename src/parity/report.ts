@@ -55,7 +55,14 @@ export interface Report {
   cells: Cell[];
 }
 
-const KINDS = { cpu: 'CPU', reference: 'the oracle, in double precision', sim: 'simulated', emu: 'emulated', cuda: 'NVIDIA GPU', rocm: 'AMD GPU' } as const;
+const KINDS = {
+  cpu: 'CPU',
+  reference: 'the oracle, in double precision',
+  sim: 'simulated',
+  emu: 'emulated',
+  cuda: 'NVIDIA GPU',
+  rocm: 'AMD GPU',
+} as const;
 /** What kind of thing a device is: simulated and emulated ones are no hardware, and are said so wherever they are named. */
 export const kindOf = (device: string): string => KINDS[/^[a-z]*/.exec(device)?.[0] as keyof typeof KINDS] ?? 'device';
 
@@ -74,16 +81,38 @@ export function unprovedOn(devices: readonly DeviceEntry[]): string[] {
 }
 
 const MOST_REASONS = 5;
-export const keyOf = (c: Pick<Cell, 'device' | 'against' | 'op' | 'dtype'>): string => `${c.device}|${c.against}|${c.op}|${c.dtype}`;
+export const keyOf = (c: Pick<Cell, 'device' | 'against' | 'op' | 'dtype'>): string =>
+  `${c.device}|${c.against}|${c.op}|${c.dtype}`;
 const finite = (v: number | undefined): number | null => (v === undefined || Number.isFinite(v) ? (v ?? 0) : null);
-const larger = (a: number | null, b: number | null): number | null => (a === null || b === null ? null : Math.max(a, b));
+const larger = (a: number | null, b: number | null): number | null =>
+  a === null || b === null ? null : Math.max(a, b);
 
 /** Adds a case's result to its cell. */
-export function addTo(cells: Map<string, Cell>, device: string, against: Against, r: CaseResult, layout?: string): Cell {
+export function addTo(
+  cells: Map<string, Cell>,
+  device: string,
+  against: Against,
+  r: CaseResult,
+  layout?: string,
+): Cell {
   const op = r.row ?? r.op;
   const key = keyOf({ device, against, op, dtype: r.dtype });
   let cell = cells.get(key);
-  if (!cell) cells.set(key, (cell = { device, against, op, dtype: r.dtype, verdict: 'exact', cases: 0, counts: noCounts(), error: 0, bound: r.bound }));
+  if (!cell)
+    cells.set(
+      key,
+      (cell = {
+        device,
+        against,
+        op,
+        dtype: r.dtype,
+        verdict: 'exact',
+        cases: 0,
+        counts: noCounts(),
+        error: 0,
+        bound: r.bound,
+      }),
+    );
   cell.cases++;
   cell.counts[r.verdict]++;
   cell.verdict = worse(cell.verdict, r.verdict);
@@ -126,11 +155,19 @@ export function mergeInto(cells: Map<string, Cell>, other: Cell): void {
 /** Cells in the order of devices, sides, the op table and dtypes, whatever order they were measured in. */
 export function inOrder(cells: Iterable<Cell>, devices: readonly DeviceEntry[]): Cell[] {
   const rank = new Map<string, number>(opList.map((r, i) => [r.name, i]));
-  const place = (c: Cell): (number | string)[] => [devices.findIndex((d) => d.name === c.device), AGAINST.indexOf(c.against), rank.get(c.op) ?? rank.size, c.op, DTYPES.indexOf(c.dtype as (typeof DTYPES)[number])];
-  return Array.from(cells, (c) => [place(c), c] as const).sort(([a], [b]) => {
-    const i = a.findIndex((v, k) => v !== b[k]);
-    return i < 0 ? 0 : a[i] < b[i] ? -1 : 1;
-  }).map(([, c]) => c);
+  const place = (c: Cell): (number | string)[] => [
+    devices.findIndex((d) => d.name === c.device),
+    AGAINST.indexOf(c.against),
+    rank.get(c.op) ?? rank.size,
+    c.op,
+    DTYPES.indexOf(c.dtype as (typeof DTYPES)[number]),
+  ];
+  return Array.from(cells, (c) => [place(c), c] as const)
+    .sort(([a], [b]) => {
+      const i = a.findIndex((v, k) => v !== b[k]);
+      return i < 0 ? 0 : a[i] < b[i] ? -1 : 1;
+    })
+    .map(([, c]) => c);
 }
 
 export const totals = (cells: readonly Cell[]): Counts => {

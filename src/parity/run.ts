@@ -28,17 +28,41 @@ export async function runParity(options: RunOptions): Promise<Report> {
   const stopped = (): boolean => (bail === true && broken) || (options.stopped?.() ?? false);
   const plan = planParity(scope);
   const all = plan.steps.reduce((n, s) => n + s.cases, 0);
-  const processes = Math.min(jobs ?? availableParallelism(), plan.steps.length, jobs ? Infinity : Math.ceil((all * plan.devices.length) / CASES_A_JOB));
+  const processes = Math.min(
+    jobs ?? availableParallelism(),
+    plan.steps.length,
+    jobs ? Infinity : Math.ceil((all * plan.devices.length) / CASES_A_JOB),
+  );
   const devices = plan.devices.map((d) => ({ name: d.name, description: d.description }));
   const cells = new Map<string, Cell>();
   const report: Report = {
-    version: 1, wick: versionNow(), commit: commitNow(), date: new Date().toISOString(), node: process.version,
-    host: `${cpus()[0]?.model ?? 'unknown'}, ${cpus().length} cores, ${platform()} ${arch()}`, sources: sourcesNow(), devices,
+    version: 1,
+    wick: versionNow(),
+    commit: commitNow(),
+    date: new Date().toISOString(),
+    node: process.version,
+    host: `${cpus()[0]?.model ?? 'unknown'}, ${cpus().length} cores, ${platform()} ${arch()}`,
+    sources: sourcesNow(),
+    devices,
     missing: plan.found.filter((p) => p.missing).map((p) => ({ name: p.name, why: p.missing as string })),
-    golden: Object.fromEntries(Object.entries(plan.goldens).map(([a, g]) => [a, g.source])), unproved: unprovedOn(devices), uses: {},
-    complete: false, seconds: 0, cells: [],
+    golden: Object.fromEntries(Object.entries(plan.goldens).map(([a, g]) => [a, g.source])),
+    unproved: unprovedOn(devices),
+    uses: {},
+    complete: false,
+    seconds: 0,
+    cells: [],
   };
-  if (processes > 1) report.complete = await runShared(plan, scope, processes, { cells, uses: report.uses, all, stopped, failed: () => { broken = true; }, ...(progress && { progress }) });
+  if (processes > 1)
+    report.complete = await runShared(plan, scope, processes, {
+      cells,
+      uses: report.uses,
+      all,
+      stopped,
+      failed: () => {
+        broken = true;
+      },
+      ...(progress && { progress }),
+    });
   else {
     let done = 0;
     let looked = Date.now();

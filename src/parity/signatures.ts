@@ -1,7 +1,13 @@
 // Our kernel symbols beside Candle's: the pinned manifest, and a checkout where the user has one.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type CandleSymbol, compareWithCandle, type Comparison, ourSymbols, readManifest } from '../kernels/manifest.js';
+import {
+  type CandleSymbol,
+  compareWithCandle,
+  type Comparison,
+  ourSymbols,
+  readManifest,
+} from '../kernels/manifest.js';
 import { kernelsDir } from '../kernels/source.js';
 import { readCandle } from './candle-source.js';
 
@@ -14,12 +20,18 @@ export interface Signatures {
   /** Kernels of our own. */
   readonly extra: readonly string[];
   /** How the checkout differs from the manifest; undefined without one. */
-  readonly moved?: { readonly commit: string | undefined; readonly added: readonly string[]; readonly removed: readonly string[]; readonly changed: readonly string[] };
+  readonly moved?: {
+    readonly commit: string | undefined;
+    readonly added: readonly string[];
+    readonly removed: readonly string[];
+    readonly changed: readonly string[];
+  };
 }
 
 /** Candle's modules whose kernels it loads by name; the others are linked into a library of its own and called through C functions. */
 export const isModule = (file: string): boolean => !file.includes('/') && file !== 'mmvq_gguf.cu';
-export const manifestSource = (): string => (JSON.parse(readFileSync(join(kernelsDir, 'candle-manifest.json'), 'utf8')) as { source: string }).source;
+export const manifestSource = (): string =>
+  (JSON.parse(readFileSync(join(kernelsDir, 'candle-manifest.json'), 'utf8')) as { source: string }).source;
 const place = (s: CandleSymbol): string => `${s.file}${s.line ? `:${s.line}` : ''}`;
 
 export function compareSignatures(candleDir?: string): Signatures {
@@ -28,25 +40,41 @@ export function compareSignatures(candleDir?: string): Signatures {
   const theirs = checkout?.symbols ?? pinned;
   const files = compareWithCandle(theirs).filter((f) => isModule(f.file));
   const bySymbol = new Map(theirs.map((s) => [s.symbol, s]));
-  const at = (symbol: string): string => { const s = bySymbol.get(symbol); return s ? place(s) : ''; };
+  const at = (symbol: string): string => {
+    const s = bySymbol.get(symbol);
+    return s ? place(s) : '';
+  };
   return {
     source: checkout ? `${candleDir}${checkout.commit ? ` at ${checkout.commit.slice(0, 12)}` : ''}` : manifestSource(),
     files,
-    problems: files.flatMap((f) => [...f.missing.map((s) => `${at(s)} ${s}: missing here`), ...f.different.map((d) => `${at(d.slice(0, d.indexOf(':')))} ${d}`)]),
+    problems: files.flatMap((f) => [
+      ...f.missing.map((s) => `${at(s)} ${s}: missing here`),
+      ...f.different.map((d) => `${at(d.slice(0, d.indexOf(':')))} ${d}`),
+    ]),
     extra: [...ourSymbols().keys()].filter((s) => !bySymbol.has(s)).sort(),
     ...(checkout && { moved: movement(pinned, checkout.symbols, checkout.commit) }),
   };
 }
 
-function movement(pinned: readonly CandleSymbol[], now: readonly CandleSymbol[], commit: string | undefined): NonNullable<Signatures['moved']> {
+function movement(
+  pinned: readonly CandleSymbol[],
+  now: readonly CandleSymbol[],
+  commit: string | undefined,
+): NonNullable<Signatures['moved']> {
   const before = new Map(pinned.map((s) => [s.symbol, s]));
   const after = new Map(now.map((s) => [s.symbol, s]));
-  const same = (a: CandleSymbol, b: CandleSymbol): boolean => a.file === b.file && a.params.join(';') === b.params.join(';');
+  const same = (a: CandleSymbol, b: CandleSymbol): boolean =>
+    a.file === b.file && a.params.join(';') === b.params.join(';');
   return {
     commit,
     added: now.filter((s) => !before.has(s.symbol)).map((s) => `${place(s)} ${s.symbol}`),
     removed: pinned.filter((s) => !after.has(s.symbol)).map((s) => `${place(s)} ${s.symbol}`),
-    changed: now.filter((s) => { const b = before.get(s.symbol); return b && !same(b, s); }).map((s) => `${place(s)} ${s.symbol}(${s.params.join(', ')}), was (${before.get(s.symbol)?.params.join(', ')})`),
+    changed: now
+      .filter((s) => {
+        const b = before.get(s.symbol);
+        return b && !same(b, s);
+      })
+      .map((s) => `${place(s)} ${s.symbol}(${s.params.join(', ')}), was (${before.get(s.symbol)?.params.join(', ')})`),
   };
 }
 
@@ -55,8 +83,15 @@ export function pinManifest(candleDir: string, source?: string): number {
   const { symbols, commit } = readCandle(candleDir);
   const hosts = readManifest().filter((s) => s.kind !== 'global');
   const header = source ?? (commit ? `huggingface/candle ${commit}, candle-kernels/src` : manifestSource());
-  const lines = [...symbols, ...hosts].map(({ symbol, file, line, kind, params }) =>
-    `    ${JSON.stringify({ symbol, file, ...(line && { line }), kind, params }).replaceAll('":', '": ').replaceAll(',"', ', "')}`);
-  writeFileSync(join(kernelsDir, 'candle-manifest.json'), `{\n  "source": ${JSON.stringify(header)},\n  "symbols": [\n${lines.join(',\n')}\n  ]\n}\n`);
+  const lines = [...symbols, ...hosts].map(
+    ({ symbol, file, line, kind, params }) =>
+      `    ${JSON.stringify({ symbol, file, ...(line && { line }), kind, params })
+        .replaceAll('":', '": ')
+        .replaceAll(',"', ', "')}`,
+  );
+  writeFileSync(
+    join(kernelsDir, 'candle-manifest.json'),
+    `{\n  "source": ${JSON.stringify(header)},\n  "symbols": [\n${lines.join(',\n')}\n  ]\n}\n`,
+  );
   return symbols.length;
 }

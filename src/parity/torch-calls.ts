@@ -13,44 +13,110 @@ type P = any;
 export type TorchCall = (inputs: Inputs, params: P) => Tensor | readonly Tensor[];
 
 const camel = (name: string): string => name.replace(/_(\w)/g, (_, c: string) => c.toUpperCase());
-const method = (t: Tensor, name: string): ((...args: unknown[]) => Tensor) => (t as unknown as Record<string, (...a: unknown[]) => Tensor>)[name].bind(t);
-const each = (make: (name: string) => TorchCall, names: string): Record<string, TorchCall> => Object.fromEntries(names.split(' ').map((n) => [n, make(n)]));
-const unary = (name: string): TorchCall => ({ x }) => method(x, camel(name))();
-const binary = (name: string): TorchCall => ({ x, y }) => method(x, name)(y);
-const overDims = (name: string): TorchCall => ({ x }, p) => method(x, camel(name))(p.dims, p.keepdim);
-const alongDim = (name: string): TorchCall => ({ x }, p) => method(x, camel(name))(p.dim);
-const sized = (name: string): TorchCall => ({ x }, p) => method(x, camel(name))(p.size);
-const pool = (name: string): TorchCall => ({ x }, p) => method(x, camel(name))(p.kernel, p.stride);
-const scatter = (name: string, ours: string): Record<string, TorchCall> => ({ [name]: ({ x, ids, src }, p) => method(x, ours)(p.dim, ids, src) });
-const conv = (name: string): TorchCall => ({ x, w, b }, p) =>
-  method(x, camel(name))(w, { stride: p.stride, padding: p.padding, dilation: p.dilation, groups: p.groups, ...(p.output_padding !== undefined && { outputPadding: p.output_padding }), ...(b && { bias: b }) });
+const method = (t: Tensor, name: string): ((...args: unknown[]) => Tensor) =>
+  (t as unknown as Record<string, (...a: unknown[]) => Tensor>)[name].bind(t);
+const each = (make: (name: string) => TorchCall, names: string): Record<string, TorchCall> =>
+  Object.fromEntries(names.split(' ').map((n) => [n, make(n)]));
+const unary =
+  (name: string): TorchCall =>
+  ({ x }) =>
+    method(x, camel(name))();
+const binary =
+  (name: string): TorchCall =>
+  ({ x, y }) =>
+    method(x, name)(y);
+const overDims =
+  (name: string): TorchCall =>
+  ({ x }, p) =>
+    method(x, camel(name))(p.dims, p.keepdim);
+const alongDim =
+  (name: string): TorchCall =>
+  ({ x }, p) =>
+    method(x, camel(name))(p.dim);
+const sized =
+  (name: string): TorchCall =>
+  ({ x }, p) =>
+    method(x, camel(name))(p.size);
+const pool =
+  (name: string): TorchCall =>
+  ({ x }, p) =>
+    method(x, camel(name))(p.kernel, p.stride);
+const scatter = (name: string, ours: string): Record<string, TorchCall> => ({
+  [name]: ({ x, ids, src }, p) => method(x, ours)(p.dim, ids, src),
+});
+const conv =
+  (name: string): TorchCall =>
+  ({ x, w, b }, p) =>
+    method(x, camel(name))(w, {
+      stride: p.stride,
+      padding: p.padding,
+      dilation: p.dilation,
+      groups: p.groups,
+      ...(p.output_padding !== undefined && { outputPadding: p.output_padding }),
+      ...(b && { bias: b }),
+    });
 
-const sgd = (params: Tensor[], h: P): Optimizer => new SGD(params, { learningRate: h.lr, momentum: h.momentum, dampening: h.dampening, nesterov: h.nesterov, weightDecay: h.weight_decay });
+const sgd = (params: Tensor[], h: P): Optimizer =>
+  new SGD(params, {
+    learningRate: h.lr,
+    momentum: h.momentum,
+    dampening: h.dampening,
+    nesterov: h.nesterov,
+    weightDecay: h.weight_decay,
+  });
 /** PyTorch's optimizers, with its hyperparameters by our names. */
 export const OPTIMIZERS: Readonly<Record<string, (params: Tensor[], h: P) => Optimizer>> = {
   sgd,
   sgd_momentum: sgd,
-  adam: (params, h) => new Adam(params, { learningRate: h.lr, beta1: h.betas[0], beta2: h.betas[1], eps: h.eps, weightDecay: h.weight_decay }),
-  adamw: (params, h) => new AdamW(params, { learningRate: h.lr, beta1: h.betas[0], beta2: h.betas[1], eps: h.eps, weightDecay: h.weight_decay }),
-  rmsprop: (params, h) => new RMSprop(params, { learningRate: h.lr, alpha: h.alpha, eps: h.eps, momentum: h.momentum, weightDecay: h.weight_decay }),
+  adam: (params, h) =>
+    new Adam(params, {
+      learningRate: h.lr,
+      beta1: h.betas[0],
+      beta2: h.betas[1],
+      eps: h.eps,
+      weightDecay: h.weight_decay,
+    }),
+  adamw: (params, h) =>
+    new AdamW(params, {
+      learningRate: h.lr,
+      beta1: h.betas[0],
+      beta2: h.betas[1],
+      eps: h.eps,
+      weightDecay: h.weight_decay,
+    }),
+  rmsprop: (params, h) =>
+    new RMSprop(params, {
+      learningRate: h.lr,
+      alpha: h.alpha,
+      eps: h.eps,
+      momentum: h.momentum,
+      weightDecay: h.weight_decay,
+    }),
 };
 /** The parameter after each step with the gradients given. */
 function trained(optimizer: Optimizer, p: Tensor, grads: Tensor): Tensor {
-  return stack(Array.from({ length: grads.shape[0] }, (_, i) => {
-    optimizer.step({ get: () => grads.get(i) });
-    return p.copy();
-  }));
+  return stack(
+    Array.from({ length: grads.shape[0] }, (_, i) => {
+      optimizer.step({ get: () => grads.get(i) });
+      return p.copy();
+    }),
+  );
 }
 
 export const TORCH_CALLS: Readonly<Record<string, TorchCall>> = {
-  ...each(unary, 'neg exp sin cos tanh erf abs sqr relu silu sigmoid gelu gelu_erf mish hard_swish hard_sigmoid softplus log sqrt recip selu norm'),
+  ...each(
+    unary,
+    'neg exp sin cos tanh erf abs sqr relu silu sigmoid gelu gelu_erf mish hard_swish hard_sigmoid softplus log sqrt recip selu norm',
+  ),
   ...each(binary, 'add sub mul div minimum maximum pow'),
   ...each(overDims, 'sum mean log_sum_exp'),
   ...each(alongDim, 'max min cumsum softmax log_softmax'),
   ...each(sized, 'upsample_nearest1d upsample_nearest2d'),
   ...each(pool, 'avg_pool2d max_pool2d'),
   ...each(conv, 'conv1d conv2d conv_transpose1d conv_transpose2d'),
-  ...scatter('index_add', 'indexAdd'), ...scatter('scatter_add', 'scatterAdd'), ...scatter('scatter_set', 'scatter'),
+  ...scatter('index_add', 'indexAdd'),
+  ...scatter('scatter_add', 'scatterAdd'),
+  ...scatter('scatter_set', 'scatter'),
   var: ({ x }, p) => x.variance(p.dim),
   argmax: ({ x }, p) => x.argmax(p.dim).cast('i64'),
   argmin: ({ x }, p) => x.argmin(p.dim).cast('i64'),
@@ -82,8 +148,19 @@ export const TORCH_CALLS: Readonly<Record<string, TorchCall>> = {
   rms_norm: ({ x, w }, p) => x.rmsNorm(w, { eps: p.eps }),
   group_norm: ({ x, w, b }, p) => x.groupNorm(p.groups, w, b, { eps: p.eps }),
   batch_norm: ({ x, w, b }, p) => x.batchNorm(w, b, { eps: p.eps }),
-  sdpa: ({ q, k, v, mask }, p) => q.sdpa(k, v, { causal: p.causal, layout: p.layout, ...(p.scale !== null && { scale: p.scale }), ...(mask && { mask }) }),
-  cross_entropy: ({ x, t, w }, p) => x.crossEntropy(t, { labelSmoothing: p.label_smoothing ?? 0, ...(p.ignore_index !== undefined && { ignoreIndex: p.ignore_index }), ...(w && { weight: w }) }),
+  sdpa: ({ q, k, v, mask }, p) =>
+    q.sdpa(k, v, {
+      causal: p.causal,
+      layout: p.layout,
+      ...(p.scale !== null && { scale: p.scale }),
+      ...(mask && { mask }),
+    }),
+  cross_entropy: ({ x, t, w }, p) =>
+    x.crossEntropy(t, {
+      labelSmoothing: p.label_smoothing ?? 0,
+      ...(p.ignore_index !== undefined && { ignoreIndex: p.ignore_index }),
+      ...(w && { weight: w }),
+    }),
   nll: ({ x, t }) => x.nll(t),
   mse: ({ x, y }) => x.mse(y),
   huber: ({ x, y }, p) => x.huber(y, { delta: p.delta }),
@@ -100,4 +177,5 @@ function plainCall(op: string): TorchCall | undefined {
   if (row?.family !== 'elementwise' || row.scalars.length > 0 || row.masked || row.arity > 2) return undefined;
   return row.arity === 1 ? unary(op) : binary(name);
 }
-export const torchCall = (op: string): TorchCall | undefined => (Object.hasOwn(TORCH_CALLS, op) ? TORCH_CALLS[op] : plainCall(op));
+export const torchCall = (op: string): TorchCall | undefined =>
+  Object.hasOwn(TORCH_CALLS, op) ? TORCH_CALLS[op] : plainCall(op);

@@ -17,11 +17,21 @@ const CANCELLED = 1e-3;
 
 /** Where PyTorch itself is imprecise: what our gradient becomes with its constant, and the sentence. */
 const IMPRECISE: Readonly<Record<string, { readonly asTheirs: (v: number) => number; readonly reason: string }>> = {
-  hard_sigmoid: { asTheirs: (v) => v * 6 * Math.fround(1 / 6), reason: "PyTorch multiplies the gradient by 1/6 rounded to single precision; ours is 1/6 in the tensor's own" },
+  hard_sigmoid: {
+    asTheirs: (v) => v * 6 * Math.fround(1 / 6),
+    reason: "PyTorch multiplies the gradient by 1/6 rounded to single precision; ours is 1/6 in the tensor's own",
+  },
 };
 
 /** Our row of a PyTorch op, where its name is not simply ours spelt another way. */
-const ROWS: Readonly<Record<string, string>> = { var: 'variance', scatter_set: 'scatter', where_cond: 'where', slice_step: 'slice', broadcast_as: 'broadcastTo', bce_with_logits: 'bceWithLogits' };
+const ROWS: Readonly<Record<string, string>> = {
+  var: 'variance',
+  scatter_set: 'scatter',
+  where_cond: 'where',
+  slice_step: 'slice',
+  broadcast_as: 'broadcastTo',
+  bce_with_logits: 'bceWithLogits',
+};
 function rowOf(op: string): { row?: string } {
   const name = ROWS[op] ?? op.replace(/_(\w)/g, (_, c: string) => c.toUpperCase());
   return Object.hasOwn(OPS, name) ? { row: name } : {};
@@ -30,7 +40,8 @@ function rowOf(op: string): { row?: string } {
 export const torchName = (c: GoldenCase): string => `torch/${c.op}/${c.dtype}/${c.id}`;
 export const hasTorchCall = (c: GoldenCase): boolean => torchCall(c.op) !== undefined;
 
-const largest = (values: readonly Value[]): number => values.reduce<number>((most, v) => (Number.isFinite(Number(v)) ? Math.max(most, Math.abs(Number(v))) : most), 0);
+const largest = (values: readonly Value[]): number =>
+  values.reduce<number>((most, v) => (Number.isFinite(Number(v)) ? Math.max(most, Math.abs(Number(v))) : most), 0);
 
 /** Largest difference over the largest magnitude, or over the floor where that is more; Infinity where integers, shapes, NaN or infinities differ. */
 function share(got: readonly Value[], want: readonly Value[], dtype: DType, floor: number): number {
@@ -50,19 +61,34 @@ interface Part {
   readonly why?: string;
 }
 
-function compare(golden: Golden, what: string, got: Tensor | undefined, name: string, floor = 0, adjust?: (v: number) => number): Part {
+function compare(
+  golden: Golden,
+  what: string,
+  got: Tensor | undefined,
+  name: string,
+  floor = 0,
+  adjust?: (v: number) => number,
+): Part {
   const stored = golden.tensor(name);
   const want = decodeValues(stored.bytes, stored.dtype);
   // PyTorch's indices are i64, ours u32: the numbers count.
   const own = got && !isFloat(got.dtype) && got.dtype !== stored.dtype ? got.cast(stored.dtype) : got;
-  if (!own) return want.every((v) => Number(v) === 0) ? { error: 0 } : { error: Infinity, why: `${what}: nothing flowed there` };
+  if (!own)
+    return want.every((v) => Number(v) === 0)
+      ? { error: 0 }
+      : { error: Infinity, why: `${what}: nothing flowed there` };
   if (own.dtype !== stored.dtype || own.shape.join() !== stored.shape.join()) {
-    return { error: Infinity, why: `${what}: ${own.dtype} [${own.shape.join(', ')}], PyTorch's is ${stored.dtype} [${stored.shape.join(', ')}]` };
+    return {
+      error: Infinity,
+      why: `${what}: ${own.dtype} [${own.shape.join(', ')}], PyTorch's is ${stored.dtype} [${stored.shape.join(', ')}]`,
+    };
   }
   const values = decodeValues(own.bytesSync(), own.dtype);
   const error = share(adjust ? values.map((v) => adjust(Number(v))) : values, want, stored.dtype, floor);
   const allowed = TORCH_TOLERANCE[stored.dtype] ?? 0;
-  return error <= allowed ? { error } : { error, why: `${what}: off by ${error.toPrecision(3)} of the largest magnitude, allowed ${allowed}` };
+  return error <= allowed
+    ? { error }
+    : { error, why: `${what}: off by ${error.toPrecision(3)} of the largest magnitude, allowed ${allowed}` };
 }
 
 export function runTorchCase(golden: Golden, c: GoldenCase, device: Device): CaseResult {
@@ -88,7 +114,17 @@ export function runTorchCase(golden: Golden, c: GoldenCase, device: Device): Cas
       if (wanted.length > 0 && c.grad_output) {
         const grads = outs[0].backward({ grad: golden.on(device, c.grad_output).reshape(outs[0].shape) });
         const floor = CANCELLED * largest(golden.values(c.grad_output));
-        for (const name of wanted) parts.push(compare(golden, `gradient of ${name}`, grads.get(inputs[name]), c.grads?.[name] as string, floor, known?.asTheirs));
+        for (const name of wanted)
+          parts.push(
+            compare(
+              golden,
+              `gradient of ${name}`,
+              grads.get(inputs[name]),
+              c.grads?.[name] as string,
+              floor,
+              known?.asTheirs,
+            ),
+          );
       }
       error = Math.max(...parts.map((p) => p.error));
       why = parts.find((p) => p.why)?.why;

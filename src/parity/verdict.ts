@@ -13,10 +13,14 @@ export const worse = (a: Verdict, b: Verdict): Verdict => (VERDICTS.indexOf(a) >
 /** What an error thrown by a case means. A defect fails its case like a wrong number, and the other cases go on. */
 export function caught(e: unknown): { readonly verdict: 'unsupported' | 'failed'; readonly why: string } {
   if (e instanceof UnsupportedError) return { verdict: 'unsupported', why: e.message };
-  return { verdict: 'failed', why: e instanceof WickError ? String(e) : `not what the op takes, or a defect of ours: ${String(e)}` };
+  return {
+    verdict: 'failed',
+    why: e instanceof WickError ? String(e) : `not what the op takes, or a defect of ours: ${String(e)}`,
+  };
 }
 /** The sentence about a dtype that is not one of the ten; undefined for those. */
-export const unknownDType = (name: string): string | undefined => (Object.hasOwn(DTYPE, name) ? undefined : `${name} is not one of the dtypes here: ${DTYPES.join(', ')}`);
+export const unknownDType = (name: string): string | undefined =>
+  Object.hasOwn(DTYPE, name) ? undefined : `${name} is not one of the dtypes here: ${DTYPES.join(', ')}`;
 
 export interface Judged {
   readonly verdict: 'exact' | 'within' | 'closer' | 'failed';
@@ -56,10 +60,12 @@ export interface Sides {
   readonly normwise: boolean;
 }
 
-const largest = (values: readonly Value[]): number => values.reduce<number>((m, v) => (Number.isFinite(Number(v)) ? Math.max(m, Math.abs(Number(v))) : m), 0);
+const largest = (values: readonly Value[]): number =>
+  values.reduce<number>((m, v) => (Number.isFinite(Number(v)) ? Math.max(m, Math.abs(Number(v))) : m), 0);
 
 export function judgeValues({ got, want, exact, dtype, bound, normwise }: Sides): Judged {
-  if (got.length !== want.length) return { verdict: 'failed', ulp: Infinity, why: `${got.length} elements, ${want.length} wanted` };
+  if (got.length !== want.length)
+    return { verdict: 'failed', ulp: Infinity, why: `${got.length} elements, ${want.length} wanted` };
   const scale = normwise && isFloat(dtype) ? largest(want) : 0;
   let verdict: Judged['verdict'] = 'exact';
   let why: string | undefined;
@@ -72,8 +78,16 @@ export function judgeValues({ got, want, exact, dtype, bound, normwise }: Sides)
     const their = exact ? fromExact(want[i], exact[i], dtype, scale) : Infinity;
     ulp = Math.max(ulp, d);
     if (exact) [ownUlp, theirUlp] = [Math.max(ownUlp, own), Math.max(theirUlp, their)];
-    const here = d === 0 ? 'exact' : d <= bound ? 'within' : own <= Math.max(their, 0.5) && Number.isFinite(own) ? 'closer' : 'failed';
-    if (here === 'failed' && verdict !== 'failed') why = `element ${i}: got ${String(got[i])}, want ${String(want[i])}${exact ? `, exactly ${String(exact[i])}` : ''}: ${d.toPrecision(3)} ulp, allowed ${bound}`;
+    const here =
+      d === 0
+        ? 'exact'
+        : d <= bound
+          ? 'within'
+          : own <= Math.max(their, 0.5) && Number.isFinite(own)
+            ? 'closer'
+            : 'failed';
+    if (here === 'failed' && verdict !== 'failed')
+      why = `element ${i}: got ${String(got[i])}, want ${String(want[i])}${exact ? `, exactly ${String(exact[i])}` : ''}: ${d.toPrecision(3)} ulp, allowed ${bound}`;
     verdict = worse(verdict, here) as Judged['verdict'];
   }
   return { verdict, ulp, ...(exact && { ownUlp, theirUlp }), ...(why && { why }) };
@@ -83,7 +97,11 @@ export function judgeValues({ got, want, exact, dtype, bound, normwise }: Sides)
 function fromExact(v: Value, exact: Value, dtype: DType, scale: number): number {
   if (!isFloat(dtype)) return Infinity;
   const near = rounded(exact, dtype);
-  if (!Number.isFinite(Number(near)) || !Number.isFinite(Number(exact)) || Number(near) !== Number(exact) && Math.abs(Number(near) - Number(exact)) > ulpOf(Number(near), dtype)) {
+  if (
+    !Number.isFinite(Number(near)) ||
+    !Number.isFinite(Number(exact)) ||
+    (Number(near) !== Number(exact) && Math.abs(Number(near) - Number(exact)) > ulpOf(Number(near), dtype))
+  ) {
     return Object.is(near, v) ? 0 : Infinity;
   }
   return distance(v, exact, dtype, scale);

@@ -44,7 +44,10 @@ export class Gradients {
   /** The gradient, or an error when the loss does not depend on t. */
   of(t: Tensor): Tensor {
     const g = this.get(t);
-    if (!g) throw new GradError(`gradient: the result does not depend on this tensor of shape ${formatShape(t.shape)}, or it does not require a gradient`);
+    if (!g)
+      throw new GradError(
+        `gradient: the result does not depend on this tensor of shape ${formatShape(t.shape)}, or it does not require a gradient`,
+      );
     return g;
   }
   set(t: Tensor, grad: Tensor): void {
@@ -100,20 +103,36 @@ function context(node: Node, grads: readonly (Tensor | undefined)[]): GradContex
   const { inputs, outputs, params, row } = node;
   inputs.concat(outputs).forEach((t, i) => {
     if (t.storage.version !== node.versions[i]) {
-      throw new GradError(`${row.serves ?? row.name}: a tensor of shape ${formatShape(t.shape)} that its gradient needs was changed in place after it was used`);
+      throw new GradError(
+        `${row.serves ?? row.name}: a tensor of shape ${formatShape(t.shape)} that its gradient needs was changed in place after it was used`,
+      );
     }
   });
   const grad = grads[0] ?? (outputs[0].zerosLike() as Tensor);
-  return { inputs, outputs, x: inputs[0], y: inputs[1], out: outputs[0], grad, grads, params, needs: (i) => inputs[i].requiresGrad };
+  return {
+    inputs,
+    outputs,
+    x: inputs[0],
+    y: inputs[1],
+    out: outputs[0],
+    grad,
+    grads,
+    params,
+    needs: (i) => inputs[i].requiresGrad,
+  };
 }
 
 export function backward(result: Tensor, options: BackwardOptions = {}): Gradients {
   if (!result.requiresGrad) throw new GradError('backward: nothing this result was made of requires a gradient');
   if (!options.grad && result.size !== 1) {
-    throw new GradError(`backward: the result has shape ${formatShape(result.shape)}; give { grad } for a result that is not a single number`);
+    throw new GradError(
+      `backward: the result has shape ${formatShape(result.shape)}; give { grad } for a result that is not a single number`,
+    );
   }
   if (options.grad && !sameShape(options.grad.shape, result.shape)) {
-    throw new GradError(`backward: grad has shape ${formatShape(options.grad.shape)}, the result ${formatShape(result.shape)}`);
+    throw new GradError(
+      `backward: grad has shape ${formatShape(options.grad.shape)}, the result ${formatShape(result.shape)}`,
+    );
   }
   return withGrad(options.createGraph ?? false, () => {
     const grads = new Map<number, Tensor>();
@@ -124,7 +143,10 @@ export function backward(result: Tensor, options: BackwardOptions = {}): Gradien
       const own = node.outputs.map((o) => grads.get(o.id));
       if (own.every((g) => g === undefined)) continue;
       const rule = node.row.grad;
-      if (!rule) throw new GradError(`${node.row.serves ?? node.row.name}: no gradient: ${node.row.noGrad ?? 'its row has no rule'}`);
+      if (!rule)
+        throw new GradError(
+          `${node.row.serves ?? node.row.name}: no gradient: ${node.row.noGrad ?? 'its row has no rule'}`,
+        );
       const back = rule(context(node, own));
       node.inputs.forEach((input, i) => {
         let g = back[i];

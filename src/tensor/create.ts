@@ -24,8 +24,14 @@ export interface RandomOptions extends TensorOptions {
 export type NestedInput = number | boolean | bigint | readonly NestedInput[] | ArrayBufferView;
 
 const TYPED = new Map<unknown, DType>([
-  [Uint8Array, 'u8'], [Uint8ClampedArray, 'u8'], [Uint32Array, 'u32'], [Int16Array, 'i16'], [Int32Array, 'i32'],
-  [BigInt64Array, 'i64'], [Float32Array, 'f32'], [Float64Array, 'f64'],
+  [Uint8Array, 'u8'],
+  [Uint8ClampedArray, 'u8'],
+  [Uint32Array, 'u32'],
+  [Int16Array, 'i16'],
+  [Int32Array, 'i32'],
+  [BigInt64Array, 'i64'],
+  [Float32Array, 'f32'],
+  [Float64Array, 'f64'],
 ]);
 
 function finish(t: Tensor, { requiresGrad }: TensorOptions): Tensor {
@@ -34,7 +40,10 @@ function finish(t: Tensor, { requiresGrad }: TensorOptions): Tensor {
 
 function fromTyped(data: ArrayBufferView, shape: Shape | undefined, options: TensorOptions): Tensor {
   const natural = TYPED.get(data.constructor);
-  if (!natural) throw new DTypeError(`from: ${data.constructor.name} holds no dtype of ours; use one of ${[...TYPED.keys()].map((k) => (k as { name: string }).name).join(', ')}`);
+  if (!natural)
+    throw new DTypeError(
+      `from: ${data.constructor.name} holds no dtype of ours; use one of ${[...TYPED.keys()].map((k) => (k as { name: string }).name).join(', ')}`,
+    );
   const { length } = data as unknown as { length: number };
   const dims = shape ?? [length];
   if (sizeOf(dims) !== length) throw new ShapeError(`from: ${length} elements do not fill shape ${formatShape(dims)}`);
@@ -50,14 +59,22 @@ export function tensor(data: NestedInput, options: TensorOptions & { shape?: Sha
   const flat: (number | bigint | boolean)[] = [];
   const walk = (v: NestedInput, depth: number, path: string): void => {
     if (!Array.isArray(v)) {
-      if (depth !== found.length && flat.length > 0) throw new ShapeError(`from: element ${path} is a number where others are arrays: nested arrays must all be equally deep`);
-      if (typeof v !== 'number' && typeof v !== 'bigint' && typeof v !== 'boolean') throw new ArgumentError(`from: ${path === '' ? 'the input' : `element ${path}`} is ${v === null ? 'null' : typeof v}, not a number`);
+      if (depth !== found.length && flat.length > 0)
+        throw new ShapeError(
+          `from: element ${path} is a number where others are arrays: nested arrays must all be equally deep`,
+        );
+      if (typeof v !== 'number' && typeof v !== 'bigint' && typeof v !== 'boolean')
+        throw new ArgumentError(
+          `from: ${path === '' ? 'the input' : `element ${path}`} is ${v === null ? 'null' : typeof v}, not a number`,
+        );
       flat.push(v);
       return;
     }
     if (flat.length === 0 && depth === found.length) found.push(v.length);
     if (depth >= found.length || found[depth] !== v.length) {
-      throw new ShapeError(`from: array ${path || 'at the top'} has ${v.length} elements where others at its depth have ${found[depth] ?? 'none'}`);
+      throw new ShapeError(
+        `from: array ${path || 'at the top'} has ${v.length} elements where others at its depth have ${found[depth] ?? 'none'}`,
+      );
     }
     v.forEach((e: NestedInput, i: number) => walk(e, depth + 1, `${path}[${i}]`));
   };
@@ -67,10 +84,14 @@ export function tensor(data: NestedInput, options: TensorOptions & { shape?: Sha
   const info = DTYPE[dtype];
   const raw = new info.Raw(new ArrayBuffer(flat.length * info.bytes));
   flat.forEach((v, i) => {
-    if (!isFloat(dtype) && typeof v === 'number' && !Number.isInteger(v)) throw new DTypeError(`from: ${v} is no ${dtype}; it is not whole`);
+    if (!isFloat(dtype) && typeof v === 'number' && !Number.isInteger(v))
+      throw new DTypeError(`from: ${v} is no ${dtype}; it is not whole`);
     raw[i] = info.encode(isFloat(dtype) ? Number(v) : BigInt(v)) as never;
   });
-  return finish(Tensor.fromBytes(new Uint8Array(raw.buffer), options.shape ?? found, dtype, Device.of(options.device)), options);
+  return finish(
+    Tensor.fromBytes(new Uint8Array(raw.buffer), options.shape ?? found, dtype, Device.of(options.device)),
+    options,
+  );
 }
 
 const make = (row: unknown, params: Record<string, unknown>, options: TensorOptions): Tensor =>
@@ -93,25 +114,46 @@ export function arange(start: number, end?: number, step = 1, options: TensorOpt
 /** n evenly spaced numbers from start to end, both included. */
 export function linspace(start: number, end: number, n: number, options: TensorOptions = {}): Tensor {
   if (!Number.isInteger(n) || n < 1) throw new ArgumentError(`linspace: ${n} points; it takes a whole number from 1`);
-  return make(movementOps.newArange, { size: n, dtype: options.dtype ?? 'f32', start, step: n > 1 ? (end - start) / (n - 1) : 0 }, options);
+  return make(
+    movementOps.newArange,
+    { size: n, dtype: options.dtype ?? 'f32', start, step: n > 1 ? (end - start) / (n - 1) : 0 },
+    options,
+  );
 }
 /** The identity matrix. */
 export function eye(n: number, options: TensorOptions = {}): Tensor {
   const i = arange(0, n, 1, { dtype: 'i32', device: options.device });
-  return finish(i.unsqueeze(1).eq(i).cast(options.dtype ?? 'f32'), options);
+  return finish(
+    i
+      .unsqueeze(1)
+      .eq(i)
+      .cast(options.dtype ?? 'f32'),
+    options,
+  );
 }
 
-const stream = ({ generator, seed }: RandomOptions): Generator | undefined => generator ?? (seed === undefined ? undefined : new Generator(seed));
+const stream = ({ generator, seed }: RandomOptions): Generator | undefined =>
+  generator ?? (seed === undefined ? undefined : new Generator(seed));
 /** Uniform numbers in [lo, up). */
 export const rand = (shape: Shape, options: RandomOptions & { lo?: number; up?: number } = {}): Tensor =>
-  make(random.randUniform, { ...draw(shape, options.dtype ?? 'f32', stream(options)), lo: options.lo ?? 0, up: options.up ?? 1 }, options);
+  make(
+    random.randUniform,
+    { ...draw(shape, options.dtype ?? 'f32', stream(options)), lo: options.lo ?? 0, up: options.up ?? 1 },
+    options,
+  );
 /** Normally distributed numbers. */
 export const randn = (shape: Shape, options: RandomOptions & { mean?: number; std?: number } = {}): Tensor =>
-  make(random.randNormal, { ...draw(shape, options.dtype ?? 'f32', stream(options)), mean: options.mean ?? 0, std: options.std ?? 1 }, options);
+  make(
+    random.randNormal,
+    { ...draw(shape, options.dtype ?? 'f32', stream(options)), mean: options.mean ?? 0, std: options.std ?? 1 },
+    options,
+  );
 /** Whole numbers in [lo, up). */
 export function randint(lo: number, up: number, shape: Shape, options: RandomOptions = {}): Tensor {
   const { requiresGrad: _, ...rest } = options;
-  return rand(shape, { ...rest, dtype: 'f64', lo, up }).floor().castTo(options.dtype ?? 'i64');
+  return rand(shape, { ...rest, dtype: 'f64', lo, up })
+    .floor()
+    .castTo(options.dtype ?? 'i64');
 }
 
 /** Tensors along an existing dimension, and along a new one. */
@@ -125,7 +167,8 @@ export function stack(tensors: readonly Tensor[], dim = 0): Tensor {
 }
 /** Coordinate grids of vectors; 'xy' exchanges the first two dimensions. */
 export function meshgrid(vectors: readonly Tensor[], indexing: 'ij' | 'xy' = 'ij'): Tensor[] {
-  if (vectors.length < 2 || vectors.some((v) => v.rank !== 1)) throw new ArgumentError('meshgrid: takes two vectors or more');
+  if (vectors.length < 2 || vectors.some((v) => v.rank !== 1))
+    throw new ArgumentError('meshgrid: takes two vectors or more');
   const order = indexing === 'xy' ? [1, 0, ...vectors.map((_, i) => i).slice(2)] : vectors.map((_, i) => i);
   const shape = order.map((i) => vectors[i].size);
   return vectors.map((v, i) => v.reshape(shape.map((_, d) => (order[d] === i ? v.size : 1))).broadcastTo(shape));

@@ -72,7 +72,8 @@ function check(d: ElementwiseDefinition | KernelDefinition): void {
   if (names.has(d.name) || Object.hasOwn(OPS, d.name)) refuse('there is already an op of this name');
   if (!Number.isInteger(d.inputs) || d.inputs < 1) refuse(`inputs is ${d.inputs}; an op takes one tensor or more`);
   const strange = d.dtypes.find((t) => !Object.hasOwn(DTYPE, t));
-  if (d.dtypes.length === 0 || strange !== undefined) refuse(strange === undefined ? 'dtypes is empty' : `there is no dtype ${JSON.stringify(strange)}`);
+  if (d.dtypes.length === 0 || strange !== undefined)
+    refuse(strange === undefined ? 'dtypes is empty' : `there is no dtype ${JSON.stringify(strange)}`);
   if ('infer' in d) return;
   if (d.inputs > 3) refuse(`an elementwise op takes up to 3 tensors, not ${d.inputs}`);
   if ((d.scalars?.length ?? 0) > 2) refuse('an elementwise op takes up to 2 scalars');
@@ -80,10 +81,19 @@ function check(d: ElementwiseDefinition | KernelDefinition): void {
   if (whole !== undefined && !d.int) refuse(`it takes ${whole}, so it needs \`int\`, its function on integers`);
 }
 
-function common(d: CommonDefinition): Pick<KernelRow, 'name' | 'formula' | 'dtypes' | 'candle' | 'ulp' | 'args' | 'samples' | 'errors'> & Partial<KernelRow> {
+function common(
+  d: CommonDefinition,
+): Pick<KernelRow, 'name' | 'formula' | 'dtypes' | 'candle' | 'ulp' | 'args' | 'samples' | 'errors'> &
+  Partial<KernelRow> {
   const { grad } = d;
   return {
-    name: d.name, formula: 'defined by defineOp', dtypes: d.dtypes, candle: { none: 'a custom op' }, ulp: 0, samples: () => [], errors: () => [],
+    name: d.name,
+    formula: 'defined by defineOp',
+    dtypes: d.dtypes,
+    candle: { none: 'a custom op' },
+    ulp: 0,
+    samples: () => [],
+    errors: () => [],
     args: (x) => ({ inputs: [x], params: {} }),
     ...(grad && {
       grad: (ctx: GradContext): Grads => {
@@ -96,7 +106,14 @@ function common(d: CommonDefinition): Pick<KernelRow, 'name' | 'formula' | 'dtyp
 
 const elementwiseRow = (d: ElementwiseDefinition): ElementwiseRow => ({
   ...(common(d) as Omit<ElementwiseRow, 'family'>),
-  family: 'elementwise', arity: d.inputs as 1 | 2 | 3, result: 'same', scalars: d.scalars ?? [], cpu: d.cpu, int: d.int, gpu: d.gpu, custom: {},
+  family: 'elementwise',
+  arity: d.inputs as 1 | 2 | 3,
+  result: 'same',
+  scalars: d.scalars ?? [],
+  exact: d.cpu,
+  int: d.int,
+  kernel: d.gpu,
+  custom: {},
 });
 
 function kernelRow(d: KernelDefinition): KernelRow {
@@ -107,14 +124,22 @@ function kernelRow(d: KernelDefinition): KernelRow {
     return { shape: t.shape, dtype: t.dtype, data };
   };
   return {
-    ...common(d), family: 'custom', infer: d.infer, custom: { kernel: d.gpu },
+    ...common(d),
+    family: 'custom',
+    infer: d.infer,
+    custom: { kernel: d.gpu },
     reference: (inputs, outputs, params) => {
       const outs = outputs.map((o) => host(o, true));
-      d.cpu(inputs.map((t) => host(t, false)), outs, params);
+      d.cpu(
+        inputs.map((t) => host(t, false)),
+        outs,
+        params,
+      );
       outs.forEach((o, i) => {
         // Numbers become what the dtype holds when they are stored; integers are bigints until then.
         const whole = !isFloat(o.dtype) && o.data instanceof Float64Array;
-        for (let k = 0; k < o.data.length; k++) outputs[i].data[k] = whole ? BigInt(Math.trunc(Number(o.data[k]))) : o.data[k];
+        for (let k = 0; k < o.data.length; k++)
+          outputs[i].data[k] = whole ? BigInt(Math.trunc(Number(o.data[k]))) : o.data[k];
       });
     },
   };
@@ -125,8 +150,16 @@ function run(row: GradRow, d: ElementwiseDefinition | KernelDefinition, args: Cu
   const given = args.slice(0, d.inputs);
   const rest = args.slice(d.inputs);
   const params = (rest[0] ?? {}) as Params;
-  if (!(first instanceof Tensor) || given.length !== d.inputs || rest.length > 1 || typeof params !== 'object' || rest[0] instanceof Tensor) {
-    throw new ArgumentError(`${d.name}: takes ${d.inputs} tensor${d.inputs === 1 ? '' : 's'} and an object of parameters where it has any; got ${args.map(say).join(', ')}`);
+  if (
+    !(first instanceof Tensor) ||
+    given.length !== d.inputs ||
+    rest.length > 1 ||
+    typeof params !== 'object' ||
+    rest[0] instanceof Tensor
+  ) {
+    throw new ArgumentError(
+      `${d.name}: takes ${d.inputs} tensor${d.inputs === 1 ? '' : 's'} and an object of parameters where it has any; got ${args.map(say).join(', ')}`,
+    );
   }
   const inputs = given.map((x) => {
     if (x instanceof Tensor) return x;
@@ -134,11 +167,18 @@ function run(row: GradRow, d: ElementwiseDefinition | KernelDefinition, args: Cu
     throw new ArgumentError(`${d.name}: takes ${d.inputs} tensors; got ${args.map(say).join(', ')}`);
   });
   if (!('infer' in d)) {
-    for (const name of d.scalars ?? []) if (typeof params[name] !== 'number') throw new ArgumentError(`${d.name}: the parameter ${name} is ${say(params[name])}, not a number`);
+    for (const name of d.scalars ?? [])
+      if (typeof params[name] !== 'number')
+        throw new ArgumentError(`${d.name}: the parameter ${name} is ${say(params[name])}, not a number`);
   }
   const wrong = 'infer' in d ? inputs.find((t) => !d.dtypes.includes(t.dtype)) : undefined;
   if (wrong) throw new DTypeError(`${d.name}: does not take ${wrong.dtype} (it takes ${d.dtypes.join(', ')})`);
   return apply(row, inputs, params);
 }
 
-const say = (v: unknown): string => (v instanceof Tensor ? `a tensor ${formatShape(v.shape)} of ${v.dtype}` : typeof v === 'object' ? JSON.stringify(v) : String(v));
+const say = (v: unknown): string =>
+  v instanceof Tensor
+    ? `a tensor ${formatShape(v.shape)} of ${v.dtype}`
+    : typeof v === 'object'
+      ? JSON.stringify(v)
+      : String(v);

@@ -36,7 +36,9 @@ export class Device {
     if (device === undefined) return Device.default;
     if (typeof device === 'string') return Device.get(device);
     if (device instanceof Device) return device;
-    throw new ArgumentError(`device: expected a Device or a name such as 'cpu' or 'cuda:0', not ${device === null ? 'null' : typeof device}`);
+    throw new ArgumentError(
+      `device: expected a Device or a name such as 'cpu' or 'cuda:0', not ${device === null ? 'null' : typeof device}`,
+    );
   }
   static cpu(): Device {
     return Device.get('cpu');
@@ -125,7 +127,9 @@ export class Device {
    */
   capture(f: () => void): Replay {
     if (this.backend instanceof GpuBackend) return this.backend.capture(f);
-    throw new UnsupportedError(`capture: ${this.name} runs everything at once and records nothing; GPUs (cuda, rocm) and their simulation (sim) do`);
+    throw new UnsupportedError(
+      `capture: ${this.name} runs everything at once and records nothing; GPUs (cuda, rocm) and their simulation (sim) do`,
+    );
   }
   /** Waits until everything enqueued is done. */
   sync(): Promise<void> {
@@ -140,6 +144,8 @@ function checkInteger(value: number, dtype: DType): void {
   const max = maxInt(dtype);
   const min = DTYPE[dtype].kind === 'uint' ? 0n : -max - 1n;
   if (!Number.isInteger(value) || BigInt(value) > max || BigInt(value) < min) {
-    throw new DTypeError(`${value} is no ${dtype} (whole numbers ${min} to ${max}); cast the tensor to a float dtype first`);
+    throw new DTypeError(
+      `${value} is no ${dtype} (whole numbers ${min} to ${max}); cast the tensor to a float dtype first`,
+    );
   }
 }

@@ -38,7 +38,9 @@ function checkSupport(backend: Backend, row: RunRow, dtype: DType): void {
   if (!dtypes) rows.set(row, (dtypes = new Map()));
   if (dtypes.has(dtype)) return;
   if (!row.dtypes.includes(dtype)) {
-    throw new DTypeError(`${row.serves ?? row.name}: does not take ${dtype} (it takes ${row.dtypes.join(', ')})${row.without ? `: ${row.without}` : ''}`);
+    throw new DTypeError(
+      `${row.serves ?? row.name}: does not take ${dtype} (it takes ${row.dtypes.join(', ')})${row.without ? `: ${row.without}` : ''}`,
+    );
   }
   const answer = backend.supports(row, dtype);
   if (answer !== true) throw new UnsupportedError(`${row.serves ?? row.name}: ${answer}`);
@@ -48,16 +50,23 @@ function checkSupport(backend: Backend, row: RunRow, dtype: DType): void {
 export function sameDevice(name: string, inputs: readonly Tensor[]): Device {
   const device = inputs[0]?.device;
   for (let i = 0; i < inputs.length; i++) {
-    if (!(inputs[i] instanceof Tensor)) throw new ArgumentError(`${name}: operand ${i} is ${inputs[i] === null ? 'null' : typeof inputs[i]}, not a tensor`);
+    if (!(inputs[i] instanceof Tensor))
+      throw new ArgumentError(
+        `${name}: operand ${i} is ${inputs[i] === null ? 'null' : typeof inputs[i]}, not a tensor`,
+      );
     if (inputs[i].device !== device) {
-      throw new DeviceError(`${name}: operands are on different devices, ${device.name} and ${inputs[i].device.name}; move one with .to(device)`);
+      throw new DeviceError(
+        `${name}: operands are on different devices, ${device.name} and ${inputs[i].device.name}; move one with .to(device)`,
+      );
     }
   }
   return device;
 }
 
 function differ(row: { readonly name: string }, a: Tensor, b: Tensor): never {
-  throw new DTypeError(`${row.name}: operands have different dtypes, ${a.dtype} ${formatShape(a.shape)} and ${b.dtype} ${formatShape(b.shape)}; cast one`);
+  throw new DTypeError(
+    `${row.name}: operands have different dtypes, ${a.dtype} ${formatShape(a.shape)} and ${b.dtype} ${formatShape(b.shape)}; cast one`,
+  );
 }
 
 export function broadcast(t: Tensor, name: string, shape: Shape): View {
@@ -79,18 +88,21 @@ function sameShapes(inputs: readonly Tensor[]): boolean {
 function runElementwise(row: ElementwiseRow<any>, inputs: readonly Tensor[], params: Params, device: Device): Tensor {
   const first = row.masked ? 1 : 0;
   const { dtype } = inputs[first];
-  if (row.masked && inputs[0].dtype !== 'u8') throw new DTypeError(`${row.name}: the condition is ${inputs[0].dtype}, not u8`);
+  if (row.masked && inputs[0].dtype !== 'u8')
+    throw new DTypeError(`${row.name}: the condition is ${inputs[0].dtype}, not u8`);
   for (let i = first + 1; i < inputs.length; i++) if (inputs[i].dtype !== dtype) differ(row, inputs[first], inputs[i]);
   for (const name of row.scalars) {
     const v = params[name];
-    if (typeof v !== 'number' && typeof v !== 'bigint') throw new ArgumentError(`${row.name}: ${name} is ${v === null ? 'null' : typeof v}, not a number`);
+    if (typeof v !== 'number' && typeof v !== 'bigint')
+      throw new ArgumentError(`${row.name}: ${name} is ${v === null ? 'null' : typeof v}, not a number`);
   }
   checkSupport(device.backend, row, dtype);
   const equal = sameShapes(inputs);
   const shape = equal ? inputs[0].shape : broadcastShapes(row.name, ...inputs.map((t) => t.shape));
   const out = Tensor.empty(shape, row.result === 'same' ? dtype : row.result, device);
-  if (tracer) return tracer.run(row, inputs, out, params), out;
-  if (out.size > 0) device.backend.run(row, equal ? inputs : inputs.map((t) => broadcast(t, row.name, shape)), [out], params);
+  if (tracer) return (tracer.run(row, inputs, out, params), out);
+  if (out.size > 0)
+    device.backend.run(row, equal ? inputs : inputs.map((t) => broadcast(t, row.name, shape)), [out], params);
   return out;
 }
 
@@ -98,7 +110,7 @@ function runKernel(row: KernelRow<any>, inputs: readonly Tensor[], params: Param
   const sigs = row.infer(inputs, params);
   checkSupport(device.backend, row, inputs.length > 0 ? inputs[0].dtype : sigs[0].dtype);
   const outs = sigs.map((s) => Tensor.empty(s.shape, s.dtype, device));
-  if (tracer) return tracer.run(row, inputs, outs[0], params), outs;
+  if (tracer) return (tracer.run(row, inputs, outs[0], params), outs);
   if (outs.some((o) => o.size > 0)) device.backend.run(row, inputs, outs, params);
   return outs;
 }
@@ -117,7 +129,9 @@ function runAssemble(row: AssembleRow<any>, inputs: readonly Tensor[], params: P
   if (value !== undefined) device.backend.run(FILL, EMPTY, [out], { shape: sig.shape, dtype: sig.dtype, value });
   for (const piece of row.pieces(inputs, params)) {
     const input = inputs[piece.input];
-    const from: View = piece.from ? { memory: input.memory, layout: piece.from(input.layout), dtype: input.dtype } : input;
+    const from: View = piece.from
+      ? { memory: input.memory, layout: piece.from(input.layout), dtype: input.dtype }
+      : input;
     const into: View = { memory: out.memory, layout: piece.into(out.layout), dtype: out.dtype };
     if (from.layout.size > 0) device.backend.run(COPY, [from], [into], {});
   }
@@ -126,15 +140,24 @@ function runAssemble(row: AssembleRow<any>, inputs: readonly Tensor[], params: P
 
 function execute(row: GradRow, inputs: readonly Tensor[], params: Params, device: Device): Tensor[] {
   switch (row.family) {
-    case 'elementwise': return [runElementwise(row, inputs, params, device)];
-    case 'view': return tracer ? refuse(row) : [inputs[0].withLayout((row as ViewRow).layout(inputs[0].layout, params))];
-    case 'assemble': return [runAssemble(row as AssembleRow, inputs, params, device)];
-    default: return runKernel(row as KernelRow, inputs, params, device);
+    case 'elementwise':
+      return [runElementwise(row, inputs, params, device)];
+    case 'view':
+      return tracer ? refuse(row) : [inputs[0].withLayout((row as ViewRow).layout(inputs[0].layout, params))];
+    case 'assemble':
+      return [runAssemble(row as AssembleRow, inputs, params, device)];
+    default:
+      return runKernel(row as KernelRow, inputs, params, device);
   }
 }
 
 /** Runs a row. `device` is needed only where there are no inputs. */
-export function apply(row: GradRow, inputs: readonly Tensor[], params: Params, device: Device = sameDevice(row.serves ?? row.name, inputs)): Tensor[] {
+export function apply(
+  row: GradRow,
+  inputs: readonly Tensor[],
+  params: Params,
+  device: Device = sameDevice(row.serves ?? row.name, inputs),
+): Tensor[] {
   if (inputs.length > 1) sameDevice(row.serves ?? row.name, inputs);
   const outs = execute(row, inputs, params, device);
   if (row.grad && gradEnabled() && inputs.some((t) => t.requiresGrad)) record(row, inputs, outs, params);
@@ -145,8 +168,17 @@ function record(row: GradRow, inputs: readonly Tensor[], outs: readonly Tensor[]
   for (const o of outs) o.requiresGrad = true;
   const saved = inputs.map((t) => t.alias());
   const results = outs.map((t) => t.alias());
-  const node: Node = { row, params, inputs: saved, outputs: results, versions: [...saved, ...results].map((t) => t.storage.version) };
-  outs.forEach((o, i) => { o.node = node; results[i].node = node; });
+  const node: Node = {
+    row,
+    params,
+    inputs: saved,
+    outputs: results,
+    versions: [...saved, ...results].map((t) => t.storage.version),
+  };
+  outs.forEach((o, i) => {
+    o.node = node;
+    results[i].node = node;
+  });
 }
 
 /** Writes src into dst's elements in place; dtypes and shapes are equal. */
@@ -160,4 +192,3 @@ export function copyInto(dst: Tensor, src: Tensor): void {
   safe?.dispose();
   dst.storage.version++;
 }
-

@@ -16,7 +16,8 @@ export const printOptions: PrintOptions = { precision: 4, threshold: 1000, edgeI
 /** Picks one way of writing all numbers: whole, fixed or scientific. */
 function formatter(values: readonly number[], float: boolean): (v: number) => string {
   const { precision } = printOptions;
-  const special = (v: number): string | undefined => (v !== v ? 'nan' : v === Infinity ? 'inf' : v === -Infinity ? '-inf' : undefined);
+  const special = (v: number): string | undefined =>
+    v !== v ? 'nan' : v === Infinity ? 'inf' : v === -Infinity ? '-inf' : undefined;
   const sign = (v: number, s: string): string => (Object.is(v, -0) && !s.startsWith('-') ? `-${s}` : s);
   if (!float) return String;
   const finite = values.filter(Number.isFinite).map(Math.abs);

@@ -7,7 +7,8 @@ import type { Tensor } from './tensor.js';
 export function einsum(equation: string, ...tensors: Tensor[]): Tensor {
   const [left, right] = equation.replace(/\s+/g, '').split('->');
   const parts = left.split(',');
-  if (parts.length !== tensors.length) throw new ArgumentError(`einsum: "${equation}" names ${parts.length} tensors, ${tensors.length} were given`);
+  if (parts.length !== tensors.length)
+    throw new ArgumentError(`einsum: "${equation}" names ${parts.length} tensors, ${tensors.length} were given`);
   if (!/^[A-Za-z.,]*$/.test(left) || (right !== undefined && !/^[A-Za-z.]*$/.test(right))) {
     throw new ArgumentError(`einsum: "${equation}" holds something else than letters, commas, '...' and '->'`);
   }
@@ -18,19 +19,24 @@ export function einsum(equation: string, ...tensors: Tensor[]): Tensor {
   const open = (p: string, span: number): string => p.replace('...', hidden.slice(widest - span).join(''));
   let terms = parts.map((p, i) => {
     const labels = [...open(p, spans[i])];
-    if (labels.length !== tensors[i].rank) throw new ShapeError(`einsum: "${p}" does not fit tensor ${i} of shape ${formatShape(tensors[i].shape)}`);
+    if (labels.length !== tensors[i].rank)
+      throw new ShapeError(`einsum: "${p}" does not fit tensor ${i} of shape ${formatShape(tensors[i].shape)}`);
     return diagonals({ labels, t: tensors[i] });
   });
   const all = terms.flatMap((x) => x.labels);
   const once = [...new Set(all)].filter((l) => !hidden.includes(l) && parts.join('').split(l).length === 2).sort();
   const output = right === undefined ? [...hidden, ...once] : [...open(right, widest)];
   const unknown = output.find((l, i) => !all.includes(l) || output.indexOf(l) !== i);
-  if (unknown) throw new ArgumentError(`einsum: "${unknown}" on the right of "${equation}" does not stand on its left, or stands twice on the right`);
+  if (unknown)
+    throw new ArgumentError(
+      `einsum: "${unknown}" on the right of "${equation}" does not stand on its left, or stands twice on the right`,
+    );
   const sizes = new Map<string, number>();
   for (const { labels, t } of terms) {
     labels.forEach((l, d) => {
       const n = sizes.get(l) ?? 1;
-      if (n !== 1 && t.shape[d] !== 1 && n !== t.shape[d]) throw new ShapeError(`einsum: "${l}" in "${equation}" is ${n} in one tensor and ${t.shape[d]} in another`);
+      if (n !== 1 && t.shape[d] !== 1 && n !== t.shape[d])
+        throw new ShapeError(`einsum: "${l}" in "${equation}" is ${n} in one tensor and ${t.shape[d]} in another`);
       sizes.set(l, Math.max(n, t.shape[d]) === 1 ? 1 : t.shape[d] === 1 ? n : t.shape[d]);
     });
   }
@@ -56,9 +62,15 @@ function diagonals({ labels, t }: Term): Term {
   const i = labels.findIndex((l, k) => labels.indexOf(l) !== k);
   if (i < 0) return { labels, t };
   const first = labels.indexOf(labels[i]);
-  if (t.shape[first] !== t.shape[i]) throw new ShapeError(`einsum: "${labels[i]}" stands for ${t.shape[first]} and ${t.shape[i]} in a tensor of shape ${formatShape(t.shape)}`);
+  if (t.shape[first] !== t.shape[i])
+    throw new ShapeError(
+      `einsum: "${labels[i]}" stands for ${t.shape[first]} and ${t.shape[i]} in a tensor of shape ${formatShape(t.shape)}`,
+    );
   const rest = labels.map((_, k) => k).filter((k) => k !== first && k !== i);
-  return diagonals({ labels: [...rest.map((k) => labels[k]), labels[i]], t: t.permute([...rest, first, i]).diagonal() });
+  return diagonals({
+    labels: [...rest.map((k) => labels[k]), labels[i]],
+    t: t.permute([...rest, first, i]).diagonal(),
+  });
 }
 
 /** Two terms to one: shared letters that stay are batch, shared letters that go are multiplied along, the rest is the outside. */

@@ -19,25 +19,43 @@ interface Traced {
 class Recorder implements Tracer {
   readonly values: Tensor[];
   readonly arguments: number;
-  readonly made: { readonly row: RunRow; readonly inputs: readonly Tensor[]; readonly out: Tensor; readonly params: ChainStep['params'] }[] = [];
+  readonly made: {
+    readonly row: RunRow;
+    readonly inputs: readonly Tensor[];
+    readonly out: Tensor;
+    readonly params: ChainStep['params'];
+  }[] = [];
   constructor(inputs: readonly Tensor[]) {
     this.values = [...inputs];
     this.arguments = inputs.length;
   }
   run(row: RunRow, inputs: readonly Tensor[], out: Tensor, params: ChainStep['params']): void {
-    if (row.family !== 'elementwise' && row.family !== 'cast') throw new UnsupportedError(`fuse: ${row.name} is no elementwise op; call it outside the fused function`);
+    if (row.family !== 'elementwise' && row.family !== 'cast')
+      throw new UnsupportedError(`fuse: ${row.name} is no elementwise op; call it outside the fused function`);
     this.made.push({ row, inputs, out, params });
   }
 
   /** The steps that the result needs, with values numbered as a chain wants them: arguments, captured tensors, results in order. */
   traced(result: Tensor): Traced | undefined {
     const needed = new Set<Tensor>([result]);
-    const used = [...this.made].reverse().filter((s) => needed.has(s.out) && s.inputs.every((t) => needed.add(t))).reverse();
+    const used = [...this.made]
+      .reverse()
+      .filter((s) => needed.has(s.out) && s.inputs.every((t) => needed.add(t)))
+      .reverse();
     if (used.length === 0 || used[used.length - 1].out !== result) return undefined;
     const results = new Set(used.map((s) => s.out));
-    const captured = [...new Set(used.flatMap((s) => s.inputs))].filter((t) => !this.values.includes(t) && !results.has(t));
+    const captured = [...new Set(used.flatMap((s) => s.inputs))].filter(
+      (t) => !this.values.includes(t) && !results.has(t),
+    );
     const order = [...this.values, ...captured, ...used.map((s) => s.out)];
-    const steps = used.map((s): ChainStep => ({ row: s.row, dtype: s.row.family === 'cast' ? s.out.dtype : s.inputs[s.inputs.length - 1].dtype, args: s.inputs.map((t) => order.indexOf(t)), params: s.params }));
+    const steps = used.map(
+      (s): ChainStep => ({
+        row: s.row,
+        dtype: s.row.family === 'cast' ? s.out.dtype : s.inputs[s.inputs.length - 1].dtype,
+        args: s.inputs.map((t) => order.indexOf(t)),
+        params: s.params,
+      }),
+    );
     return { steps, captured, result: result.dtype };
   }
 }
@@ -49,15 +67,16 @@ class Recorder implements Tracer {
  */
 export function fuse<A extends readonly Tensor[]>(f: (...inputs: A) => Tensor): (...inputs: A) => Tensor {
   const known = new WeakMap<object, Map<string, Traced | undefined>>();
-  const trace = (inputs: A): Traced | undefined => scope(() => {
-    const stand = inputs.map((t) => Tensor.empty([1], t.dtype, t.device)) as unknown as A;
-    const recorder = new Recorder(stand);
-    const result = withTracer(recorder, () => f(...stand));
-    if (!(result instanceof Tensor)) throw new ArgumentError('fuse: the function must answer one tensor');
-    const traced = recorder.traced(result);
-    for (const t of traced?.captured ?? []) keep(t);
-    return traced as never;
-  }) as Traced | undefined;
+  const trace = (inputs: A): Traced | undefined =>
+    scope(() => {
+      const stand = inputs.map((t) => Tensor.empty([1], t.dtype, t.device)) as unknown as A;
+      const recorder = new Recorder(stand);
+      const result = withTracer(recorder, () => f(...stand));
+      if (!(result instanceof Tensor)) throw new ArgumentError('fuse: the function must answer one tensor');
+      const traced = recorder.traced(result);
+      for (const t of traced?.captured ?? []) keep(t);
+      return traced as never;
+    }) as Traced | undefined;
 
   return (...inputs: A): Tensor => {
     if (inputs.length === 0) throw new ArgumentError('fuse: the function was called without tensors');
@@ -72,7 +91,12 @@ export function fuse<A extends readonly Tensor[]>(f: (...inputs: A) => Tensor): 
     const all = [...inputs, ...traced.captured];
     const shape = broadcastShapes('fuse', ...all.map((t) => t.shape));
     const out = Tensor.empty(shape, traced.result, inputs[0].device);
-    if (out.size > 0) backend.runChain(traced.steps, all.map((t) => broadcast(t, 'fuse', shape)), out);
+    if (out.size > 0)
+      backend.runChain(
+        traced.steps,
+        all.map((t) => broadcast(t, 'fuse', shape)),
+        out,
+      );
     return out;
   };
 }

@@ -5,12 +5,22 @@ import { tensor } from './create.js';
 import type { Tensor } from './tensor.js';
 
 /** A number picks, [start, end, step] slices, ':' takes all, null adds a dimension, '...' fills up, a tensor selects (u8: as a mask). */
-export type Index = number | readonly [start?: number | undefined, end?: number | undefined, step?: number | undefined] | ':' | null | '...' | Tensor;
+export type Index =
+  | number
+  | readonly [start?: number | undefined, end?: number | undefined, step?: number | undefined]
+  | ':'
+  | null
+  | '...'
+  | Tensor;
 
 export function at(x: Tensor, ...indices: Index[]): Tensor {
-  const used = indices.filter((i) => i !== null && i !== '...').reduce((n: number, i) => n + (isMask(i) ? (i as Tensor).rank : 1), 0);
+  const used = indices
+    .filter((i) => i !== null && i !== '...')
+    .reduce((n: number, i) => n + (isMask(i) ? (i as Tensor).rank : 1), 0);
   if (used > x.rank || indices.filter((i) => i === '...').length > 1) {
-    throw new ShapeError(`at: ${indices.length} indices do not fit shape ${formatShape(x.shape)}, or more than one is '...'`);
+    throw new ShapeError(
+      `at: ${indices.length} indices do not fit shape ${formatShape(x.shape)}, or more than one is '...'`,
+    );
   }
   let dim = 0;
   let out = x;
@@ -26,11 +36,13 @@ export function at(x: Tensor, ...indices: Index[]): Tensor {
   return out;
 }
 
-const isMask = (i: unknown): boolean => typeof i === 'object' && i !== null && 'dtype' in i && (i as Tensor).dtype === 'u8';
+const isMask = (i: unknown): boolean =>
+  typeof i === 'object' && i !== null && 'dtype' in i && (i as Tensor).dtype === 'u8';
 
 function checkIndex(x: Tensor, dim: number, i: number): number {
   const n = x.shape[dim];
-  if (!Number.isInteger(i) || i < -n || i >= n) throw new ShapeError(`at: index ${i} is out of range for dimension ${dim} of ${formatShape(x.shape)}`);
+  if (!Number.isInteger(i) || i < -n || i >= n)
+    throw new ShapeError(`at: index ${i} is out of range for dimension ${dim} of ${formatShape(x.shape)}`);
   return i < 0 ? i + n : i;
 }
 
@@ -49,16 +61,27 @@ export function nonzero(x: Tensor): Tensor {
 /** Elements of x along dims dim..dim+mask.rank where the mask is not 0, those dimensions joined into one. */
 function selectMasked(x: Tensor, mask: Tensor, dim: number): Tensor {
   const covered = x.shape.slice(dim, dim + mask.rank);
-  if (!sameShape(covered, mask.shape)) throw new ShapeError(`mask: shape ${formatShape(mask.shape)} does not lie on dimensions ${dim}... of ${formatShape(x.shape)}`);
+  if (!sameShape(covered, mask.shape))
+    throw new ShapeError(
+      `mask: shape ${formatShape(mask.shape)} does not lie on dimensions ${dim}... of ${formatShape(x.shape)}`,
+    );
   const flags = mask.ne(0).bytesSync();
   const ids: bigint[] = [];
-  flags.forEach((f, i) => { if (f) ids.push(BigInt(i)); });
-  const joined = mask.rank === 0 ? x.unsqueeze(dim) : x.reshape([...x.shape.slice(0, dim), mask.size, ...x.shape.slice(dim + mask.rank)]);
+  flags.forEach((f, i) => {
+    if (f) ids.push(BigInt(i));
+  });
+  const joined =
+    mask.rank === 0
+      ? x.unsqueeze(dim)
+      : x.reshape([...x.shape.slice(0, dim), mask.size, ...x.shape.slice(dim + mask.rank)]);
   return joined.indexSelect(dim, tensor(BigInt64Array.from(ids), { device: x.device }));
 }
 
 /** Elements where the mask is not 0, as a vector (or along the leading dimensions the mask covers). */
 export function maskedSelect(x: Tensor, mask: Tensor): Tensor {
-  if (mask.rank > x.rank) throw new ArgumentError(`maskedSelect: mask ${formatShape(mask.shape)} has more dimensions than ${formatShape(x.shape)}`);
+  if (mask.rank > x.rank)
+    throw new ArgumentError(
+      `maskedSelect: mask ${formatShape(mask.shape)} has more dimensions than ${formatShape(x.shape)}`,
+    );
   return selectMasked(x, mask, 0);
 }

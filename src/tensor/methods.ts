@@ -12,12 +12,16 @@ import { keep } from './scope.js';
 import { connect, Tensor } from './tensor.js';
 import { transferRow } from './transfer.js';
 
-const kindOf = (v: unknown): string => (v instanceof Tensor ? 'Tensor' : Array.isArray(v) ? 'array' : v === null ? 'null' : typeof v);
+const kindOf = (v: unknown): string =>
+  v instanceof Tensor ? 'Tensor' : Array.isArray(v) ? 'array' : v === null ? 'null' : typeof v;
 
 /** What JavaScript says of arguments of the wrong kind, in a sentence that names the op. */
 function named(row: Row, args: readonly unknown[], e: unknown): unknown {
   if (!(e instanceof TypeError)) return e;
-  return new ArgumentError(`${row.serves ?? row.name}: cannot take the arguments (${args.map(kindOf).join(', ')}): ${e.message}`, { cause: e });
+  return new ArgumentError(
+    `${row.serves ?? row.name}: cannot take the arguments (${args.map(kindOf).join(', ')}): ${e.message}`,
+    { cause: e },
+  );
 }
 
 function method(row: Row): (this: Tensor, ...args: never[]) => unknown {
@@ -49,9 +53,15 @@ for (const row of opList) {
 }
 
 Tensor.from = tensor;
-Tensor.prototype.at = function (...indices: Index[]) { return at(this, ...indices); };
-Tensor.prototype.maskedSelect = function (mask: Tensor) { return maskedSelect(this, mask); };
-Tensor.prototype.nonzero = function () { return nonzero(this); };
+Tensor.prototype.at = function (...indices: Index[]) {
+  return at(this, ...indices);
+};
+Tensor.prototype.maskedSelect = function (mask: Tensor) {
+  return maskedSelect(this, mask);
+};
+Tensor.prototype.nonzero = function () {
+  return nonzero(this);
+};
 
 connect({
   display,

@@ -32,5 +32,8 @@ export interface DrawParams extends Record<string, unknown> {
   offset: bigint;
 }
 export const draw = (shape: Shape, dtype: DType, generator: Generator = defaultGenerator): DrawParams => ({
-  shape, dtype, seed: generator.seed, offset: generator.take(sizeOf(shape)),
+  shape,
+  dtype,
+  seed: generator.seed,
+  offset: generator.take(sizeOf(shape)),
 });

@@ -14,7 +14,16 @@ export function keep<T extends Tensor>(t: T): T {
   return t;
 }
 
-type Held = Tensor | undefined | null | string | number | boolean | bigint | readonly Held[] | { readonly [key: string]: unknown };
+type Held =
+  | Tensor
+  | undefined
+  | null
+  | string
+  | number
+  | boolean
+  | bigint
+  | readonly Held[]
+  | { readonly [key: string]: unknown };
 
 function collect(value: unknown, found: Set<Tensor>, seen: Set<unknown>): void {
   if (value === null || typeof value !== 'object' || seen.has(value)) return;
@@ -24,7 +33,12 @@ function collect(value: unknown, found: Set<Tensor>, seen: Set<unknown>): void {
     return;
   }
   if (ArrayBuffer.isView(value)) return;
-  const inner = value instanceof Map ? value.values() : Symbol.iterator in value ? (value as Iterable<unknown>) : Object.values(value);
+  const inner =
+    value instanceof Map
+      ? value.values()
+      : Symbol.iterator in value
+        ? (value as Iterable<unknown>)
+        : Object.values(value);
   for (const v of inner) collect(v, found, seen);
 }
 

@@ -64,7 +64,9 @@ export class Tensor {
   static fromBytes(bytes: Uint8Array, shape: Shape, dtype: DType, device: Device): Tensor {
     const want = sizeOf(shape) * bytesOf(dtype);
     if (bytes.byteLength !== want) {
-      throw new ShapeError(`fromBytes: shape ${formatShape(shape)} of ${dtype} needs ${want} bytes, got ${bytes.byteLength}`);
+      throw new ShapeError(
+        `fromBytes: shape ${formatShape(shape)} of ${dtype} needs ${want} bytes, got ${bytes.byteLength}`,
+      );
     }
     const t = Tensor.empty(shape, dtype, device);
     if (want > 0) device.backend.write(t.memory, 0, bytes);
@@ -109,7 +111,8 @@ export class Tensor {
 
   /** Marks a leaf whose gradient is wanted. */
   requireGrad(on = true): this {
-    if (on && !isFloat(this.dtype)) throw new GradError(`requireGrad: only floats have gradients, this is ${this.dtype}`);
+    if (on && !isFloat(this.dtype))
+      throw new GradError(`requireGrad: only floats have gradients, this is ${this.dtype}`);
     this.requiresGrad = on;
     return this;
   }
@@ -140,7 +143,10 @@ export class Tensor {
     return device === this.device ? this : moveTo(this, device);
   }
 
-  #contiguousBytes<T>(read: (memory: Memory, offset: number, target: Uint8Array) => T): { target: Uint8Array<ArrayBuffer>; done: T | undefined } {
+  #contiguousBytes<T>(read: (memory: Memory, offset: number, target: Uint8Array) => T): {
+    target: Uint8Array<ArrayBuffer>;
+    done: T | undefined;
+  } {
     const size = this.size * bytesOf(this.dtype);
     const target = new Uint8Array(size);
     if (size === 0) return { target, done: undefined };
@@ -173,7 +179,8 @@ export class Tensor {
   }
   /** The single element of a tensor that has one. */
   item(): number {
-    if (this.size !== 1) throw new ShapeError(`item: shape ${formatShape(this.shape)} has ${this.size} elements, not one`);
+    if (this.size !== 1)
+      throw new ShapeError(`item: shape ${formatShape(this.shape)} has ${this.size} elements, not one`);
     return this.#numbers()[0];
   }
   #numbers(): ArrayLike<number> {
@@ -201,7 +208,8 @@ export class Tensor {
 
 function safeNumber(v: bigint): number {
   const n = Number(v);
-  if (!Number.isSafeInteger(n)) throw new DTypeError(`toArray: ${v} is beyond 2^53 and no exact number; data() gives bigint`);
+  if (!Number.isSafeInteger(n))
+    throw new DTypeError(`toArray: ${v} is beyond 2^53 and no exact number; data() gives bigint`);
   return n;
 }
 
@@ -230,7 +238,11 @@ let moveTo: (t: Tensor, device: Device | string) => Tensor;
 let untrack: (t: Tensor) => void;
 const detached = (t: Tensor): Tensor => (t.requiresGrad ? t.detach() : t);
 
-export function connect(parts: { display: typeof display; assignInto: typeof assignInto; moveTo: typeof moveTo; untrack: typeof untrack }): void {
+export function connect(parts: {
+  display: typeof display;
+  assignInto: typeof assignInto;
+  moveTo: typeof moveTo;
+  untrack: typeof untrack;
+}): void {
   ({ display, assignInto, moveTo, untrack } = parts);
 }
-

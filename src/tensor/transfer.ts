@@ -7,11 +7,17 @@ import { Tensor } from './tensor.js';
 
 /** Only named in graphs and errors: the copy itself is made here, not by a backend. */
 const row: GradRow = {
-  name: 'to', family: 'copy', formula: 'x on another device', dtypes: DTYPES, ulp: 0, candle: { none: 'a copy between devices' },
+  name: 'to',
+  family: 'copy',
+  formula: 'x on another device',
+  dtypes: DTYPES,
+  ulp: 0,
+  candle: { none: 'a copy between devices' },
   args: (x: Tensor): Call => ({ inputs: [x], params: {} }),
   infer: ([x]: readonly Sig[]): readonly Sig[] => [x],
   reference: (): void => {},
-  samples: () => [], errors: () => [],
+  samples: () => [],
+  errors: () => [],
   grad: ({ x, grad }: GradContext): Grads => [grad.to(x.device)],
 };
 

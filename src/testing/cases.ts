@@ -30,7 +30,17 @@ function elementwiseSamples(row: Row & { family: 'elementwise' }): Sample[] {
   const params = row.samples?.()[0].params ?? {};
   const plain = ELEMENTWISE_SHAPES.map((shape) => ({ inputs: inputsOf(row, shape, shape), params }));
   const extra = row.samples?.().map((s: Sample) => ({ inputs: s.inputs, params: s.params })) ?? [];
-  const mixed: readonly (readonly [Shape, Shape])[] = row.arity > 1 ? [[[3, 1, 4], [2, 1]], [[2, 3], []], [[5], [4, 5]]] : [];
+  const mixed: readonly (readonly [Shape, Shape])[] =
+    row.arity > 1
+      ? [
+          [
+            [3, 1, 4],
+            [2, 1],
+          ],
+          [[2, 3], []],
+          [[5], [4, 5]],
+        ]
+      : [];
   return [...plain, ...extra, ...mixed.map(([a, b]) => ({ inputs: inputsOf(row, a, b), params }))];
 }
 
@@ -41,7 +51,8 @@ function inputsOf(row: Row & { family: 'elementwise' }, a: Shape, b: Shape): Inp
   });
 }
 
-const samplesOf = (row: Row): readonly (Sample | CompositeSample)[] => (row.family === 'elementwise' ? elementwiseSamples(row) : row.samples());
+const samplesOf = (row: Row): readonly (Sample | CompositeSample)[] =>
+  row.family === 'elementwise' ? elementwiseSamples(row) : row.samples();
 
 /** Every case of a row, or of all rows; of one dtype where it is named. */
 export function* casesOf(rows: readonly Row[] = opList, only?: DType): Generator<Case> {
@@ -55,7 +66,8 @@ export function* casesOf(rows: readonly Row[] = opList, only?: DType): Generator
           const fits = sample.inputs.length === 0 || sample.inputs.some((s) => LAYOUTS[layout](s.shape) !== undefined);
           if (fits) yield { name: `${row.name}/${dtype}/${layout}/${i}`, row, dtype, layout, sample };
         }
-        if (sample.inputs.some((s) => sizeOf(s.shape) > 1)) yield { name: `${row.name}/${dtype}/broadcast/${i}`, row, dtype, layout: 'broadcast', sample };
+        if (sample.inputs.some((s) => sizeOf(s.shape) > 1))
+          yield { name: `${row.name}/${dtype}/broadcast/${i}`, row, dtype, layout: 'broadcast', sample };
       }
       if (row.family === 'elementwise' && isFloat(dtype) && !row.noEdges) yield edgeCase(row, dtype);
     }
@@ -85,7 +97,8 @@ export function storedInputs(c: Case): { inputs: Stored[]; values: Value[][] } {
   const all: Value[][] = [];
   c.sample.inputs.forEach((spec, i) => {
     const dtype = spec.dtype ?? c.dtype;
-    let values = c.values && !spec.ints && !spec.values ? edgeValues(c, i, dtype) : inputValues(spec, dtype, domain, random);
+    let values =
+      c.values && !spec.ints && !spec.values ? edgeValues(c, i, dtype) : inputValues(spec, dtype, domain, random);
     // Index operands and distinct values must not be thinned out by a broadcast.
     const spread = c.layout === 'broadcast' && !spec.distinct && !spec.values ? broadcastLayout(spec.shape) : undefined;
     if (spread) {
@@ -118,11 +131,17 @@ function edgeValues(c: Case, input: number, dtype: DType): Value[] {
   };
   if (c.sample.inputs.length === 1) return EDGES.map(round);
   // All pairs: the first value operand changes slowly, the second fast.
-  return Array.from({ length: n * n }, (_, i) => round(EDGES[input === c.sample.inputs.length - 1 ? i % n : Math.floor(i / n)]));
+  return Array.from({ length: n * n }, (_, i) =>
+    round(EDGES[input === c.sample.inputs.length - 1 ? i % n : Math.floor(i / n)]),
+  );
 }
 
 /** Runs a case's op on inputs. */
-export function runCase(c: { readonly row: Row; readonly sample: Sample | CompositeSample; readonly dtype: DType }, inputs: readonly Tensor[], device: Device): Tensor[] {
+export function runCase(
+  c: { readonly row: Row; readonly sample: Sample | CompositeSample; readonly dtype: DType },
+  inputs: readonly Tensor[],
+  device: Device,
+): Tensor[] {
   if (c.row.family === 'composite') {
     const args = (c.sample as CompositeSample).args.map((a) => fill(a, inputs));
     const result = (c.row as CompositeRow).compose(inputs[0], ...(args as never[]));
@@ -136,5 +155,7 @@ export function runCase(c: { readonly row: Row; readonly sample: Sample | Compos
 function fill(arg: unknown, inputs: readonly Tensor[]): unknown {
   if (Array.isArray(arg)) return arg.map((a) => fill(a, inputs));
   if (typeof arg !== 'object' || arg === null) return arg;
-  return 'input' in arg ? inputs[(arg as { input: number }).input] : Object.fromEntries(Object.entries(arg).map(([name, a]) => [name, fill(a, inputs)]));
+  return 'input' in arg
+    ? inputs[(arg as { input: number }).input]
+    : Object.fromEntries(Object.entries(arg).map(([name, a]) => [name, fill(a, inputs)]));
 }

@@ -3,7 +3,11 @@ import { DTYPE, type DType, isFloat, type Value } from '../base/dtype.js';
 import { type Bound, boundFor } from '../ops/op.js';
 
 const MANTISSA: Partial<Record<DType, readonly [bits: number, minExponent: number]>> = {
-  f64: [52, -1022], f32: [23, -126], bf16: [7, -126], f16: [10, -14], f8e4m3: [3, -6],
+  f64: [52, -1022],
+  f32: [23, -126],
+  bf16: [7, -126],
+  f16: [10, -14],
+  f8e4m3: [3, -6],
 };
 
 /** Spacing of representable values around |x|. */
@@ -29,13 +33,25 @@ export interface Difference {
  * Errors in ulp of the wanted value, or of the largest wanted magnitude where `normwise` (sums: cancellation makes the result's own ulp meaningless),
  * but never of less than a hundredth of the largest input: a variance of equal numbers is 0 with the rounding of their mean.
  */
-export function difference(got: readonly Value[], want: readonly Value[], dtype: DType, normwise = false, inputScale = 0): Difference {
+export function difference(
+  got: readonly Value[],
+  want: readonly Value[],
+  dtype: DType,
+  normwise = false,
+  inputScale = 0,
+): Difference {
   let worst = 0;
   let at = 0;
   let exact = 0;
   const tiny = 2 ** (MANTISSA[dtype]?.[1] ?? 0);
-  const scale = normwise ? want.reduce<number>((m, v) => (Number.isFinite(Number(v)) ? Math.max(m, Math.abs(Number(v))) : m), inputScale / 100) : 0;
-  if (got.length !== want.length) return { ulp: Infinity, exact: 0, count: want.length, at: Math.min(got.length, want.length) };
+  const scale = normwise
+    ? want.reduce<number>(
+        (m, v) => (Number.isFinite(Number(v)) ? Math.max(m, Math.abs(Number(v))) : m),
+        inputScale / 100,
+      )
+    : 0;
+  if (got.length !== want.length)
+    return { ulp: Infinity, exact: 0, count: want.length, at: Math.min(got.length, want.length) };
   for (let i = 0; i < want.length; i++) {
     const g = got[i];
     const w = want[i];
@@ -45,9 +61,11 @@ export function difference(got: readonly Value[], want: readonly Value[], dtype:
     }
     let u: number;
     if (!isFloat(dtype) || typeof g === 'bigint' || typeof w === 'bigint') u = Infinity;
-    else if (g === w) u = 0.5; // only the sign of zero differs
+    else if (g === w)
+      u = 0.5; // only the sign of zero differs
     else if (!Number.isFinite(g) || !Number.isFinite(w)) u = besideInfinity(g, w, dtype);
-    else if (scale < tiny && Math.max(Math.abs(g), Math.abs(w)) < tiny) u = Math.abs(g - w) / Math.max(ulpOf(0, dtype), tiny * 2 ** -10); // an intermediate below the normal range has few bits
+    else if (scale < tiny && Math.max(Math.abs(g), Math.abs(w)) < tiny)
+      u = Math.abs(g - w) / Math.max(ulpOf(0, dtype), tiny * 2 ** -10); // an intermediate below the normal range has few bits
     else u = Math.abs(g - w) / ulpOf(Math.max(Math.abs(w), scale), dtype);
     if (u > worst) {
       worst = u;

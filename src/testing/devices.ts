@@ -15,9 +15,13 @@ export function probe(name: string): Probe {
   try {
     const device = Device.get(name);
     // The reference engine may serve under the name of an engine that could not be opened: that proves nothing about it.
-    if (name !== 'reference' && device.backend instanceof ReferenceBackend) return { name, missing: `${name} could not be opened; the reference engine serves in its place` };
+    if (name !== 'reference' && device.backend instanceof ReferenceBackend)
+      return { name, missing: `${name} could not be opened; the reference engine serves in its place` };
     // The emulator itself needs nothing; what it runs comes from hipRTC.
-    const compiles = name.startsWith('emu:') && device.backend instanceof GpuBackend ? device.backend.context.functions.compiles() : true;
+    const compiles =
+      name.startsWith('emu:') && device.backend instanceof GpuBackend
+        ? device.backend.context.functions.compiles()
+        : true;
     if (compiles !== true) return { name, missing: `${name}: no kernels can be compiled for it: ${compiles}` };
     return device.name === name ? { name, device } : { name, missing: `${name} is served by ${device.name} here` };
   } catch (e) {
@@ -26,7 +30,8 @@ export function probe(name: string): Probe {
   }
 }
 
-export const testDevices = (fallback = 'cpu'): Probe[] => (process.env.WICK_TEST_DEVICES ?? fallback).split(',').map((s) => probe(s.trim()));
+export const testDevices = (fallback = 'cpu'): Probe[] =>
+  (process.env.WICK_TEST_DEVICES ?? fallback).split(',').map((s) => probe(s.trim()));
 
 /** WICK_SHARD=i/n runs every n-th part from the i-th (0 first), so that several processes share a run. */
 export function inShard(index: number): boolean {

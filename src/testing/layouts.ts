@@ -20,7 +20,10 @@ export const LAYOUTS = {
   stepped: (shape: Shape): Layout | undefined => {
     if (shape.length === 0) return undefined;
     const last = shape.length - 1;
-    return Layout.contiguous(shape.map((d, i) => (i === last ? d * 2 : d)), 1).slice(last, 0, shape[last], 2);
+    return Layout.contiguous(
+      shape.map((d, i) => (i === last ? d * 2 : d)),
+      1,
+    ).slice(last, 0, shape[last], 2);
   },
   gapped: (shape: Shape): Layout | undefined => {
     if (shape.length < 2) return undefined;
@@ -61,4 +64,5 @@ export function put({ bytes, layout, dtype }: Stored, device: Device): Tensor {
 }
 
 /** A tensor with these logical values in this layout. */
-export const placed = (values: readonly Value[], layout: Layout, dtype: DType, device: Device): Tensor => put(stored(values, layout, dtype), device);
+export const placed = (values: readonly Value[], layout: Layout, dtype: DType, device: Device): Tensor =>
+  put(stored(values, layout, dtype), device);

@@ -22,12 +22,48 @@ export function seedOf(name: string): number {
 }
 
 export const EDGES: readonly number[] = [
-  0, -0, 1, -1, 0.5, -0.5, 1.5, -1.5, 2.5, -2.5, Infinity, -Infinity, NaN, 1e-45, -1e-45, 1e-40, 6e-8, -6e-8, 1e-30, 65504, -65504,
-  3e38, -3e38, 100.25, -100.25, 0.1, 3.1415926, 448, -448, 1e-3, 255.5, 1e10, -1e10,
+  0,
+  -0,
+  1,
+  -1,
+  0.5,
+  -0.5,
+  1.5,
+  -1.5,
+  2.5,
+  -2.5,
+  Infinity,
+  -Infinity,
+  NaN,
+  1e-45,
+  -1e-45,
+  1e-40,
+  6e-8,
+  -6e-8,
+  1e-30,
+  65504,
+  -65504,
+  3e38,
+  -3e38,
+  100.25,
+  -100.25,
+  0.1,
+  3.1415926,
+  448,
+  -448,
+  1e-3,
+  255.5,
+  1e10,
+  -1e10,
 ];
 
 /** Values of one input in the dtype under test, already rounded to it. */
-export function inputValues(spec: InputSpec, dtype: DType, domain: readonly [number, number], random: () => number): Value[] {
+export function inputValues(
+  spec: InputSpec,
+  dtype: DType,
+  domain: readonly [number, number],
+  random: () => number,
+): Value[] {
   const n = sizeOf(spec.shape);
   const [lo, up] = spec.domain ?? domain;
   const float = isFloat(dtype);
@@ -40,7 +76,9 @@ export function inputValues(spec: InputSpec, dtype: DType, domain: readonly [num
   if (spec.values) return spec.values.map((v) => (float ? round(v) : BigInt(v)));
   if (spec.ints) {
     const [a, b] = spec.ints;
-    return Array.from({ length: n }, () => (float ? round(a + Math.floor(random() * (b - a + 1))) : BigInt(a + Math.floor(random() * (b - a + 1)))));
+    return Array.from({ length: n }, () =>
+      float ? round(a + Math.floor(random() * (b - a + 1))) : BigInt(a + Math.floor(random() * (b - a + 1))),
+    );
   }
   if (spec.distinct) {
     // A shuffled ramp: all different as long as the dtype can tell the steps apart.
@@ -49,7 +87,11 @@ export function inputValues(spec: InputSpec, dtype: DType, domain: readonly [num
       const j = Math.floor(random() * (i + 1));
       [order[i], order[j]] = [order[j], order[i]];
     }
-    return order.map((i) => (float ? round(n > 8 && dtype === 'f8e4m3' ? (i % 8) + 8 : lo + ((up - lo) * i) / n) : BigInt(dtype === 'u8' ? i % 256 : i)));
+    return order.map((i) =>
+      float
+        ? round(n > 8 && dtype === 'f8e4m3' ? (i % 8) + 8 : lo + ((up - lo) * i) / n)
+        : BigInt(dtype === 'u8' ? i % 256 : i),
+    );
   }
   if (!float) {
     const a = kind === 'uint' ? 1 : Math.min(-6, Math.floor(lo));

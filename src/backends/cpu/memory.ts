@@ -95,7 +95,12 @@ export class MemoryPool {
   }
 
   stats(): MemoryStats {
-    return { liveBytes: this.#liveBytes, liveBlocks: this.#liveBlocks, cachedBytes: this.#keptBytes, peakBytes: this.#peak };
+    return {
+      liveBytes: this.#liveBytes,
+      liveBlocks: this.#liveBlocks,
+      cachedBytes: this.#keptBytes,
+      peakBytes: this.#peak,
+    };
   }
 
   trim(): void {
@@ -121,7 +126,10 @@ export class MemoryPool {
     try {
       buffer = new ArrayBuffer(room + ALIGN);
     } catch (cause) {
-      throw new OutOfMemoryError(`cpu: no memory for a block of ${room} bytes (${this.#liveBytes} bytes are in use by tensors)`, { cause });
+      throw new OutOfMemoryError(
+        `cpu: no memory for a block of ${room} bytes (${this.#liveBytes} bytes are in use by tensors)`,
+        { cause },
+      );
     }
     const base = this.#address(buffer);
     const address = Math.ceil(base / ALIGN) * ALIGN;

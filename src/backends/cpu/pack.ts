@@ -37,7 +37,8 @@ const PACKS: { readonly [F in KernelFamily]?: Pack } = {
   scan: (block, at, p) => put(block, at, [p.dim, flag(p.reverse), flag(p.exclusive)]),
   matmul: nothing,
   index: (block, at, p) => put(block, at, [p.dim, p.start ?? 0]),
-  conv: (block, at, p) => put(block, at, [...plane(p.stride, 1), ...plane(p.padding, 0), ...plane(p.dilation, 1), p.groups]),
+  conv: (block, at, p) =>
+    put(block, at, [...plane(p.stride, 1), ...plane(p.padding, 0), ...plane(p.dilation, 1), p.groups]),
   pool: (block, at, p) => put(block, at, [...p.kernel, ...p.stride, ...p.padding]),
   resample: (block, at, p) => put(block, at, [...plane(p.size, 1), flag(p.alignCorners), ...(p.scale ?? [0, 0])]),
   sort: (block, at, p) => put(block, at, [p.dim, flag(p.descending)]),
@@ -45,9 +46,16 @@ const PACKS: { readonly [F in KernelFamily]?: Pack } = {
   softmax: (block, at, p) => (block[at] = p.dim),
   norm: (block, at, p) => put(block, at, [p.eps, flag(p.weight), flag(p.bias)]),
   rope: nothing,
-  attention: (block, at, p) => put(block, at, [
-    flag(p.layout === 'bthd'), p.scale ?? 1, p.softcap ?? 0, p.left ?? -1, p.right ?? -1, ...(p.longest ?? [0, 0]), ...EXTRAS.map((e) => flag(p.extras?.includes(e))),
-  ]),
+  attention: (block, at, p) =>
+    put(block, at, [
+      flag(p.layout === 'bthd'),
+      p.scale ?? 1,
+      p.softcap ?? 0,
+      p.left ?? -1,
+      p.right ?? -1,
+      ...(p.longest ?? [0, 0]),
+      ...EXTRAS.map((e) => flag(p.extras?.includes(e))),
+    ]),
 };
 
 /** The batch dimensions of both sides, spread to those of the result. */

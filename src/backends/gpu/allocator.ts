@@ -106,7 +106,8 @@ export class Allocator {
   }
   #take(capacity: number): Address {
     // Ordered allocations made while a stream is recorded would become part of the graph, which then runs only once.
-    const address = this.#current === this.#shared ? this.#device.allocAsync(capacity, this.#stream) : this.#device.alloc(capacity);
+    const address =
+      this.#current === this.#shared ? this.#device.allocAsync(capacity, this.#stream) : this.#device.alloc(capacity);
     this.#reserved += capacity;
     return address;
   }

@@ -38,7 +38,17 @@ export class GpuContext {
   }
 
   /** Enqueues a kernel whose arguments are packed in `args`. */
-  launch(fn: Fn, gridX: number, gridY: number, gridZ: number, blockX: number, blockY = 1, blockZ = 1, shared = 0, early = false): void {
+  launch(
+    fn: Fn,
+    gridX: number,
+    gridY: number,
+    gridZ: number,
+    blockX: number,
+    blockY = 1,
+    blockZ = 1,
+    shared = 0,
+    early = false,
+  ): void {
     this.launched?.add(fn);
     this.device.launch(fn, gridX, gridY, gridZ, blockX, blockY, blockZ, shared, this.stream, this.args, early);
   }
@@ -77,6 +87,8 @@ export class GpuContext {
     this.device.copyOut(word, this.#fault.address, this.stream);
     if (word[0] === 0) return;
     this.device.memset(this.#fault.address, 0, 4, this.stream);
-    throw new IndexError(`${op}, or an indexing op after it: an index was out of range for its dimension (found when results were read on ${this.device.info.name})`);
+    throw new IndexError(
+      `${op}, or an indexing op after it: an index was out of range for its dimension (found when results were read on ${this.device.info.name})`,
+    );
   }
 }

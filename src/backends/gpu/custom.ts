@@ -25,14 +25,27 @@ const three = (v: number | readonly number[]): readonly [number, number, number]
 /** What a block may use without asking. */
 const SHARED_AS_IS = 48 << 10;
 
-function launchOne(gpu: GpuContext, row: KernelRow, unit: Unit, dtype: DType, l: CustomLaunch, pointers: ReadonlyMap<unknown, number>): void {
+function launchOne(
+  gpu: GpuContext,
+  row: KernelRow,
+  unit: Unit,
+  dtype: DType,
+  l: CustomLaunch,
+  pointers: ReadonlyMap<unknown, number>,
+): void {
   const entry = unit.entries.find((e) => e.symbol === l.kernel);
-  if (!entry) throw new CompileError(`${row.name}: its source defines no kernel ${l.kernel}; it defines ${unit.entries.map((e) => e.symbol).join(', ') || 'none: a kernel is KERNEL(threads) name(parameters) { ... }'}`);
+  if (!entry)
+    throw new CompileError(
+      `${row.name}: its source defines no kernel ${l.kernel}; it defines ${unit.entries.map((e) => e.symbol).join(', ') || 'none: a kernel is KERNEL(threads) name(parameters) { ... }'}`,
+    );
   const fn = gpu.functions.own(`${row.name}/${dtype}/${l.kernel}`, l.kernel, () => unit);
   const args = l.args.map((a) => {
     if (typeof a === 'number' || typeof a === 'bigint') return a;
     const address = pointers.get(a);
-    if (address === undefined) throw new ArgumentError(`${row.name}: an argument of ${l.kernel} is neither a number nor one of the call's inputs and outputs`);
+    if (address === undefined)
+      throw new ArgumentError(
+        `${row.name}: an argument of ${l.kernel} is neither a number nor one of the call's inputs and outputs`,
+      );
     return address;
   });
   packEntry(gpu.args, entry, args);
@@ -40,7 +53,13 @@ function launchOne(gpu: GpuContext, row: KernelRow, unit: Unit, dtype: DType, l:
   gpu.launch(fn, ...three(l.grid), ...three(l.block), l.shared ?? 0);
 }
 
-export function runCustom(gpu: GpuContext, row: KernelRow, inputs: readonly View[], outputs: readonly View[], params: Params): void {
+export function runCustom(
+  gpu: GpuContext,
+  row: KernelRow,
+  inputs: readonly View[],
+  outputs: readonly View[],
+  params: Params,
+): void {
   const kernel = row.custom?.kernel as CustomKernel; // supportsRow refuses rows without one
   const { dtype } = inputs[0];
   const unit = unitFor(row, kernel, dtype);
@@ -52,7 +71,13 @@ export function runCustom(gpu: GpuContext, row: KernelRow, inputs: readonly View
       return o;
     };
     const { warp, multiprocessors, arch } = gpu.device.info;
-    const launches = kernel.launch({ inputs: inputs.map((v) => operand(t.dense(v))), outputs: outputs.map(operand), params, device: { warp, multiprocessors, arch } });
-    for (const l of Array.isArray(launches) ? (launches as readonly CustomLaunch[]) : [launches as CustomLaunch]) launchOne(gpu, row, unit, dtype, l, pointers);
+    const launches = kernel.launch({
+      inputs: inputs.map((v) => operand(t.dense(v))),
+      outputs: outputs.map(operand),
+      params,
+      device: { warp, multiprocessors, arch },
+    });
+    for (const l of Array.isArray(launches) ? (launches as readonly CustomLaunch[]) : [launches as CustomLaunch])
+      launchOne(gpu, row, unit, dtype, l, pointers);
   });
 }

@@ -87,7 +87,8 @@ export class DecodeSteps {
   readonly dtype: DType;
   constructor(backend: Backend, dtype: DType) {
     if (!(backend instanceof GpuBackend)) throw new UnsupportedError(`decoding by graph: ${backend.name} is no GPU`);
-    if (!DECODE_DTYPES.includes(dtype)) throw new UnsupportedError(`decoding by graph: ${dtype}; it takes ${DECODE_DTYPES.join(', ')}`);
+    if (!DECODE_DTYPES.includes(dtype))
+      throw new UnsupportedError(`decoding by graph: ${dtype}; it takes ${DECODE_DTYPES.join(', ')}`);
     this.#backend = backend;
     this.#gpu = backend.context;
     this.dtype = dtype;
@@ -110,27 +111,54 @@ export class DecodeSteps {
   /** A row of the table by the token in state. */
   embed(table: View, state: View, out: View): void {
     const n = out.layout.size;
-    this.#run(`decode_embed_${this.dtype}`, [Math.ceil(n / BLOCK)], BLOCK, [addressOf(table), addressOf(state), addressOf(out), n]);
+    this.#run(`decode_embed_${this.dtype}`, [Math.ceil(n / BLOCK)], BLOCK, [
+      addressOf(table),
+      addressOf(state),
+      addressOf(out),
+      n,
+    ]);
   }
   /** out = weight norm(x) + bias + residual. */
   product({ x, weight, out, norm, bias, residual, best }: Product): void {
     const [n, k] = weight.layout.shape;
     const { tile, rows, threads } = this.#tile(k);
     const or0 = (v?: View): number => (v ? addressOf(v) : 0);
-    const args = [addressOf(x), or0(norm?.weight), norm?.eps ?? 0, addressOf(weight), or0(bias), or0(residual), addressOf(out), or0(best), n, k];
+    const args = [
+      addressOf(x),
+      or0(norm?.weight),
+      norm?.eps ?? 0,
+      addressOf(weight),
+      or0(bias),
+      or0(residual),
+      addressOf(out),
+      or0(best),
+      n,
+      k,
+    ];
     this.#run(`decode_product_${this.dtype}_${tile}`, [Math.ceil(n / rows)], threads, args);
   }
   /** out = silu(gate norm(x)) * (up norm(x)); the weight holds gate over up. */
   gate({ x, weight, out, norm }: Pick<Product, 'x' | 'weight' | 'out' | 'norm'>): void {
     const [n2, k] = weight.layout.shape;
     const { tile, rows, threads } = this.#tile(k);
-    const args = [addressOf(x), norm ? addressOf(norm.weight) : 0, norm?.eps ?? 0, addressOf(weight), addressOf(out), n2 / 2, k];
+    const args = [
+      addressOf(x),
+      norm ? addressOf(norm.weight) : 0,
+      norm?.eps ?? 0,
+      addressOf(weight),
+      addressOf(out),
+      n2 / 2,
+      k,
+    ];
     this.#run(`decode_gate_${this.dtype}_${tile}`, [Math.ceil(n2 / rows)], threads, args);
   }
   /** How many blocks share the keys of a head, at most. */
   splits(heads: number, kvHeads: number, room: number): number {
     const blocks = heads / together(heads, kvHeads);
-    return Math.max(1, Math.min(Math.ceil(room / SPLIT_KEYS), Math.ceil((this.#gpu.device.info.multiprocessors * 4) / blocks)));
+    return Math.max(
+      1,
+      Math.min(Math.ceil(room / SPLIT_KEYS), Math.ceil((this.#gpu.device.info.multiprocessors * 4) / blocks)),
+    );
   }
   /** Queries and keys turned, key and value into the cache, one query over all keys, at the position in state. */
   attend(t: NewToken): void {
@@ -138,11 +166,19 @@ export class DecodeSteps {
     const [, kvHeads, room] = t.keys.layout.shape;
     const g = together(heads, kvHeads);
     const bytes = new DataView(new ArrayBuffer(96));
-    [t.qkv, t.cos, t.sin, t.state, t.keys, t.values, t.out, t.partial, t.arrived].forEach((v, i) => bytes.setBigUint64(8 * i, BigInt(addressOf(v)), true));
+    [t.qkv, t.cos, t.sin, t.state, t.keys, t.values, t.out, t.partial, t.arrived].forEach((v, i) =>
+      bytes.setBigUint64(8 * i, BigInt(addressOf(v)), true),
+    );
     [heads, kvHeads, dim, room].forEach((v, i) => bytes.setInt32(72 + 4 * i, v, true));
     bytes.setFloat32(88, 1 / Math.sqrt(dim), true);
     const wide = [64, 128, 256].find((d) => dim <= d);
-    this.#run(`decode_attention_${this.dtype}_${wide}_${g}`, [this.splits(heads, kvHeads, room), heads / g], SPLIT_BLOCK, [new Uint8Array(bytes.buffer)], 'decode-attention');
+    this.#run(
+      `decode_attention_${this.dtype}_${wide}_${g}`,
+      [this.splits(heads, kvHeads, room), heads / g],
+      SPLIT_BLOCK,
+      [new Uint8Array(bytes.buffer)],
+      'decode-attention',
+    );
   }
   /** The best logit's token is the next one; state moves on, `tokens` remembers it by its position. */
   advance(best: View, state: View, tokens: View): void {
@@ -151,7 +187,9 @@ export class DecodeSteps {
   /** The next token is drawn; -1 where too many can be. State moves on. */
   draw(b: DrawBuffers, d: Draw): void {
     const bytes = new DataView(new ArrayBuffer(120));
-    [b.logits, b.work, b.tops, b.masses, b.bins, b.candidates, b.uniforms, b.tokens, b.state].forEach((v, i) => bytes.setBigUint64(8 * i, BigInt(addressOf(v)), true));
+    [b.logits, b.work, b.tops, b.masses, b.bins, b.candidates, b.uniforms, b.tokens, b.state].forEach((v, i) =>
+      bytes.setBigUint64(8 * i, BigInt(addressOf(v)), true),
+    );
     [d.temperature, d.topP, d.minP, d.repetitionPenalty].forEach((v, i) => bytes.setFloat64(72 + 8 * i, v, true));
     [d.repetitionWindow, d.topK, b.logits.layout.size].forEach((v, i) => bytes.setInt32(104 + 4 * i, v, true));
     for (const symbol of [`decode_sample_top_${this.dtype}`, 'decode_sample_weigh', 'decode_sample_draw']) {

@@ -2,7 +2,18 @@
 import { type DType, isFloat, toBig, type Value } from '../../base/dtype.js';
 import type { Layout } from '../../base/layout.js';
 import { type ElementwisePlan, packElementwise, packScalar, planElementwise } from '../../kernels/elementwise-plan.js';
-import { chain, type Chain, type Step, elementwiseUnit, flatShape, flatTile, rowChain, symbolFor, type Variant, variantsOf } from '../../kernels/elementwise.js';
+import {
+  chain,
+  type Chain,
+  type Step,
+  elementwiseUnit,
+  flatShape,
+  flatTile,
+  rowChain,
+  symbolFor,
+  type Variant,
+  variantsOf,
+} from '../../kernels/elementwise.js';
 import type { ElementwiseRow, Params } from '../../ops/op.js';
 import { elementwiseRows } from '../../ops/table.js';
 import type { ChainStep, View } from '../backend.js';
@@ -19,7 +30,12 @@ export interface Prepared {
   flat?: Fn;
   readonly plans: Map<string, ElementwisePlan>;
 }
-export const prepare = (chain: Chain): Prepared => ({ chain, tile: flatTile(chain), block: flatShape(chain).block, plans: new Map() });
+export const prepare = (chain: Chain): Prepared => ({
+  chain,
+  tile: flatTile(chain),
+  block: flatShape(chain).block,
+  plans: new Map(),
+});
 
 const byRow = new WeakMap<ElementwiseRow<any>, Map<DType, Prepared>>();
 function preparedRow(row: ElementwiseRow<any>, dtype: DType): Prepared {
@@ -33,20 +49,33 @@ function preparedRow(row: ElementwiseRow<any>, dtype: DType): Prepared {
 const flatFns = new WeakMap<GpuContext, Map<Prepared, Fn>>();
 
 /** Variants for more than 2^32 elements, which few runs need, are compiled apart from the others. */
-const together = (c: Chain, variant: Variant): readonly Variant[] => variantsOf(c).filter((v) => v.endsWith('64') === variant.endsWith('64'));
+const together = (c: Chain, variant: Variant): readonly Variant[] =>
+  variantsOf(c).filter((v) => v.endsWith('64') === variant.endsWith('64'));
 /** The simulation's compiler is given all dtypes of a row at once. */
 function fnOf(gpu: GpuContext, p: Prepared, variant: Variant, siblings: () => readonly Chain[]): Fn {
-  return gpu.functions.get(symbolFor(p.chain, variant), () => (gpu.functions.grouped ? elementwiseUnit(siblings(), together(p.chain, variant)) : elementwiseUnit([p.chain], [variant])));
+  return gpu.functions.get(symbolFor(p.chain, variant), () =>
+    gpu.functions.grouped
+      ? elementwiseUnit(siblings(), together(p.chain, variant))
+      : elementwiseUnit([p.chain], [variant]),
+  );
 }
 
 const isConstant = (l: Layout): boolean => {
   for (let i = 0; i < l.strides.length; i++) if (l.strides[i] !== 0 && l.shape[i] !== 1) return false;
   return true;
 };
-const layoutKey = (views: readonly View[]): string => views.map((v) => `${v.layout.strides.join()}@${v.layout.offset}`).join(';') + `/${views[0].layout.shape.join()}`;
+const layoutKey = (views: readonly View[]): string =>
+  views.map((v) => `${v.layout.strides.join()}@${v.layout.offset}`).join(';') + `/${views[0].layout.shape.join()}`;
 
 /** Launches a prepared chain on operands of one shape. */
-export function launchChain(gpu: GpuContext, p: Prepared, inputs: readonly View[], out: View, scalars: readonly Value[], siblings: () => readonly Chain[]): void {
+export function launchChain(
+  gpu: GpuContext,
+  p: Prepared,
+  inputs: readonly View[],
+  out: View,
+  scalars: readonly Value[],
+  siblings: () => readonly Chain[],
+): void {
   const { args } = gpu;
   let flat = out.layout.isContiguous;
   let splats = 0;
@@ -61,8 +90,13 @@ export function launchChain(gpu: GpuContext, p: Prepared, inputs: readonly View[
     let fn = fns.get(p);
     if (fn === undefined) fns.set(p, (fn = fnOf(gpu, p, 'flat', siblings)));
     const { size } = out.layout;
-    args.reset().u64(size).u32(splats).pointer(out.memory.address + out.layout.offset * bytes(p.chain.output));
-    for (let i = 0; i < inputs.length; i++) args.pointer(inputs[i].memory.address + inputs[i].layout.offset * bytes(p.chain.inputs[i]));
+    args
+      .reset()
+      .u64(size)
+      .u32(splats)
+      .pointer(out.memory.address + out.layout.offset * bytes(p.chain.output));
+    for (let i = 0; i < inputs.length; i++)
+      args.pointer(inputs[i].memory.address + inputs[i].layout.offset * bytes(p.chain.inputs[i]));
     for (let i = 0; i < scalars.length; i++) packScalar(args, p.chain.scalars[i], scalars[i]);
     gpu.launch(fn, Math.ceil(size / p.tile), 1, 1, p.block);
     return;
@@ -71,18 +105,42 @@ export function launchChain(gpu: GpuContext, p: Prepared, inputs: readonly View[
   let plan = p.plans.get(key);
   if (!plan) {
     if (p.plans.size >= PLANS_KEPT) p.plans.clear();
-    p.plans.set(key, (plan = planElementwise(p.chain, out.layout, inputs.map((v) => v.layout))));
+    p.plans.set(
+      key,
+      (plan = planElementwise(
+        p.chain,
+        out.layout,
+        inputs.map((v) => v.layout),
+      )),
+    );
   }
   packElementwise(args, p.chain, plan, [out.memory.address, ...inputs.map((v) => v.memory.address)], scalars);
   gpu.launch(fnOf(gpu, p, plan.variant, siblings), plan.grid, 1, 1, plan.block);
 }
 
-const SIZES: Readonly<Record<DType, number>> = { u8: 1, u32: 4, i16: 2, i32: 4, i64: 8, f8e4m3: 1, bf16: 2, f16: 2, f32: 4, f64: 8 };
+const SIZES: Readonly<Record<DType, number>> = {
+  u8: 1,
+  u32: 4,
+  i16: 2,
+  i32: 4,
+  i64: 8,
+  f8e4m3: 1,
+  bf16: 2,
+  f16: 2,
+  f32: 4,
+  f64: 8,
+};
 const bytes = (d: DType): number => SIZES[d];
 
 const scalarOf = (dtype: DType, value: number): Value => (isFloat(dtype) ? value : toBig(value));
 
-export function runElementwise(gpu: GpuContext, row: ElementwiseRow<any>, inputs: readonly View[], outputs: readonly View[], params: Params): void {
+export function runElementwise(
+  gpu: GpuContext,
+  row: ElementwiseRow<any>,
+  inputs: readonly View[],
+  outputs: readonly View[],
+  params: Params,
+): void {
   const { dtype } = inputs[inputs.length - 1];
   const p = preparedRow(row, dtype);
   const scalars: Value[] = [];
@@ -95,9 +153,20 @@ const chains = new WeakMap<readonly ChainStep[], { readonly prepared: Prepared; 
 export function runSteps(gpu: GpuContext, steps: readonly ChainStep[], inputs: readonly View[], out: View): void {
   let known = chains.get(steps);
   if (!known) {
-    const prepared = prepare(chain(inputs.map((v) => v.dtype), steps.map((s): Step => (s.row.family === 'elementwise'
-      ? { row: s.row, dtype: s.dtype, args: s.args } : { cast: s.dtype, args: [s.args[0]] }))));
-    const scalars = steps.flatMap((s) => (s.row.family === 'elementwise' ? s.row.scalars.map((n) => scalarOf(s.dtype, s.params[n] as number)) : []));
+    const prepared = prepare(
+      chain(
+        inputs.map((v) => v.dtype),
+        steps.map(
+          (s): Step =>
+            s.row.family === 'elementwise'
+              ? { row: s.row, dtype: s.dtype, args: s.args }
+              : { cast: s.dtype, args: [s.args[0]] },
+        ),
+      ),
+    );
+    const scalars = steps.flatMap((s) =>
+      s.row.family === 'elementwise' ? s.row.scalars.map((n) => scalarOf(s.dtype, s.params[n] as number)) : [],
+    );
     chains.set(steps, (known = { prepared, scalars }));
   }
   const { prepared, scalars } = known;

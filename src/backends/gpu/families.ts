@@ -12,7 +12,13 @@ import { runCast, runCopy, runFill } from './movement.js';
 import { runNorm, runReduce, runRope, runScan, runSoftmax } from './rows.js';
 import { runConv, runPool, runResample } from './spatial.js';
 
-export type Runner = (gpu: GpuContext, row: any, inputs: readonly View[], outputs: readonly View[], params: any) => void;
+export type Runner = (
+  gpu: GpuContext,
+  row: any,
+  inputs: readonly View[],
+  outputs: readonly View[],
+  params: any,
+) => void;
 
 export const FAMILIES: Partial<Record<RunRow['family'], Runner>> = {
   elementwise: runElementwise,

@@ -12,7 +12,13 @@ export type CodeSource = (unit: Unit, device: Device) => Uint8Array;
 const runtimeCompiler: CodeSource = (unit, { info }) => codeFor(unit, info.arch);
 const hostCompiler: CodeSource = (unit, { info }) => compileForSim(unit, info.warp);
 const nothing: CodeSource = () => new Uint8Array();
-const SOURCES: Readonly<Record<Device['driver']['name'], CodeSource>> = { sim: hostCompiler, dry: nothing, cuda: runtimeCompiler, hip: runtimeCompiler, emu: runtimeCompiler };
+const SOURCES: Readonly<Record<Device['driver']['name'], CodeSource>> = {
+  sim: hostCompiler,
+  dry: nothing,
+  cuda: runtimeCompiler,
+  hip: runtimeCompiler,
+  emu: runtimeCompiler,
+};
 export const codeSourceOf = (device: Device): CodeSource => SOURCES[device.driver.name];
 
 const DTYPE_PART = /_(u8|u32|i16|i32|i64|f8_?e4m3|bf16|f16|f32|f64|b1|b2|b4|b8)(?=_|$)/g;
@@ -53,7 +59,10 @@ export class Functions {
 
   /** A kernel of kernels/MODULE.hip. */
   ofModule(module: string, symbol: string): Fn {
-    return this.#functions.get(symbol) ?? this.#load(symbol, unitOf(module, this.grouped ? siblings(module, symbol) : [symbol]));
+    return (
+      this.#functions.get(symbol) ??
+      this.#load(symbol, unitOf(module, this.grouped ? siblings(module, symbol) : [symbol]))
+    );
   }
 
   /** A kernel of a unit of its own, whose names may repeat names used elsewhere: found again by `key`. */

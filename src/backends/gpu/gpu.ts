@@ -46,7 +46,8 @@ export class GpuBackend implements Backend {
     this.name = name;
     this.context = new GpuContext(device);
     const { info, driver } = device;
-    this.description = description ?? `${info.name} (${info.arch}), ${(info.totalBytes / 2 ** 30).toFixed(0)} GiB, ${driver.version}`;
+    this.description =
+      description ?? `${info.name} (${info.arch}), ${(info.totalBytes / 2 ** 30).toFixed(0)} GiB, ${driver.version}`;
   }
 
   alloc(bytes: number): Memory {
@@ -91,7 +92,13 @@ export class GpuBackend implements Backend {
   }
 
   run(row: RunRow, inputs: readonly View[], outputs: readonly View[], params: Params): void {
-    (FAMILIES[row.family] as NonNullable<(typeof FAMILIES)[typeof row.family]>)(this.context, row, inputs, outputs, params);
+    (FAMILIES[row.family] as NonNullable<(typeof FAMILIES)[typeof row.family]>)(
+      this.context,
+      row,
+      inputs,
+      outputs,
+      params,
+    );
   }
   runChain(steps: readonly ChainStep[], inputs: readonly View[], out: View): void {
     runSteps(this.context, steps, inputs, out);

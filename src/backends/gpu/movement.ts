@@ -18,14 +18,21 @@ const cast = (from: DType, to: DType): Prepared => {
 };
 export function runCast(gpu: GpuContext, row: KernelRow, [x]: readonly View[], [out]: readonly View[]): void {
   if (x.dtype === out.dtype) return runCopy(gpu, row, [x], [out]); // the same bits, and no kernel of its own
-  launchChain(gpu, cast(x.dtype, out.dtype), [x], out, [], () => DTYPES.filter((to) => to !== x.dtype).map((to): Chain => cast(x.dtype, to).chain));
+  launchChain(gpu, cast(x.dtype, out.dtype), [x], out, [], () =>
+    DTYPES.filter((to) => to !== x.dtype).map((to): Chain => cast(x.dtype, to).chain),
+  );
 }
 
 const copies = new Map<number, Prepared>([1, 2, 4, 8].map((n) => [n, prepare(copyChain(n))]));
 export function runCopy(gpu: GpuContext, _row: KernelRow, [x]: readonly View[], [out]: readonly View[]): void {
   const size = bytesOf(x.dtype);
   if (x.layout.isContiguous && out.layout.isContiguous) {
-    gpu.device.copy(out.memory.address + out.layout.offset * size, x.memory.address + x.layout.offset * size, x.layout.size * size, gpu.stream);
+    gpu.device.copy(
+      out.memory.address + out.layout.offset * size,
+      x.memory.address + x.layout.offset * size,
+      x.layout.size * size,
+      gpu.stream,
+    );
     return;
   }
   launchChain(gpu, copies.get(size) as Prepared, [x], out, [], () => [...copies.values()].map((c) => c.chain));
@@ -38,7 +45,13 @@ const blocks = (n: number): number => Math.min(Math.ceil(n / BLOCK), 65536);
 
 type FillParams = { readonly value: number } | { readonly size: number; readonly start: number; readonly step: number };
 
-export function runFill(gpu: GpuContext, _row: KernelRow, _inputs: readonly View[], [out]: readonly View[], params: FillParams): void {
+export function runFill(
+  gpu: GpuContext,
+  _row: KernelRow,
+  _inputs: readonly View[],
+  [out]: readonly View[],
+  params: FillParams,
+): void {
   const base = out.memory.address + out.layout.offset * bytesOf(out.dtype);
   const n = out.layout.size;
   if ('step' in params) {
@@ -69,7 +82,16 @@ function fillStrided(gpu: GpuContext, out: View, value: Value): void {
   packScalar(gpu.args, out.dtype, value);
   gpu.args.u64(1);
   gpu.launch(gpu.functions.ofModule('fill', `fill_${suffix(out.dtype)}`), 1, 1, 1, BLOCK);
-  const everywhere = { memory: one, dtype: out.dtype, layout: new Layout(out.layout.shape, out.layout.shape.map(() => 0)) };
-  launchChain(gpu, copies.get(bytesOf(out.dtype)) as Prepared, [everywhere], out, [], () => [...copies.values()].map((c) => c.chain));
+  const everywhere = {
+    memory: one,
+    dtype: out.dtype,
+    layout: new Layout(
+      out.layout.shape,
+      out.layout.shape.map(() => 0),
+    ),
+  };
+  launchChain(gpu, copies.get(bytesOf(out.dtype)) as Prepared, [everywhere], out, [], () =>
+    [...copies.values()].map((c) => c.chain),
+  );
   gpu.allocator.free(one);
 }

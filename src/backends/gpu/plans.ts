@@ -42,14 +42,17 @@ function prepare(gpu: GpuContext, l: Launch): Ready {
 
 /** Enqueues a plan; `buffers` names every buffer it mentions but 'scratch'. */
 export function runPlan(gpu: GpuContext, plan: Plan, buffers: Buffers): void {
-  if (plan.scratch > 0) gpu.scratch(plan.scratch, (scratch) => runLaunches(gpu, plan.launches, { ...buffers, scratch }));
+  if (plan.scratch > 0)
+    gpu.scratch(plan.scratch, (scratch) => runLaunches(gpu, plan.launches, { ...buffers, scratch }));
   else runLaunches(gpu, plan.launches, buffers);
 }
 
 function runLaunches(gpu: GpuContext, launches: readonly Launch[], buffers: Buffers): void {
   for (const l of launches) {
     const { fn, entry } = prepare(gpu, l);
-    const values = l.args.map((a): ArgValue => (typeof a === 'number' || a instanceof Uint8Array ? a : buffers[a.buffer] + a.offset));
+    const values = l.args.map(
+      (a): ArgValue => (typeof a === 'number' || a instanceof Uint8Array ? a : buffers[a.buffer] + a.offset),
+    );
     packEntry(gpu.args, entry, values);
     gpu.launch(fn, ...l.grid, ...l.block, l.shared, l.early);
   }

@@ -1,7 +1,16 @@
 // Reductions, running sums, softmax, norms and rotary embeddings: work along rows of contiguous operands.
 import { sizeOf } from '../../base/shape.js';
 import {
-  normGradLaunch, normLaunch, type NormOptions, reduceLaunch, type Reduction, ropeLaunch, type RopeShape, scanLaunch, softmaxGradLaunch, softmaxLaunch,
+  normGradLaunch,
+  normLaunch,
+  type NormOptions,
+  reduceLaunch,
+  type Reduction,
+  ropeLaunch,
+  type RopeShape,
+  scanLaunch,
+  softmaxGradLaunch,
+  softmaxLaunch,
 } from '../../kernels/launch.js';
 import type { KernelRow } from '../../ops/op.js';
 import type { View } from '../backend.js';
@@ -10,10 +19,17 @@ import { runCopy } from './movement.js';
 import { addressOf, aligned16, permuted, runPlan, type Temporaries, viewOf, withTemporaries } from './plans.js';
 
 /** A contiguous operand as [outer, n, inner] around the given dimensions; copied into that order where they do not lie side by side. */
-function threeParts(t: Temporaries, x: View, dims: readonly number[]): { x: View; outer: number; n: number; inner: number } {
+function threeParts(
+  t: Temporaries,
+  x: View,
+  dims: readonly number[],
+): { x: View; outer: number; n: number; inner: number } {
   const { shape } = x.layout;
   const n = sizeOf(dims.map((d) => shape[d]));
-  const between = dims.length === 0 ? [] : shape.slice(dims[0], dims[dims.length - 1] + 1).filter((_, i) => !dims.includes(dims[0] + i));
+  const between =
+    dims.length === 0
+      ? []
+      : shape.slice(dims[0], dims[dims.length - 1] + 1).filter((_, i) => !dims.includes(dims[0] + i));
   if (x.layout.isContiguous && between.every((d) => d === 1)) {
     const first = dims[0] ?? shape.length;
     const last = dims[dims.length - 1] ?? shape.length - 1;
@@ -24,12 +40,21 @@ function threeParts(t: Temporaries, x: View, dims: readonly number[]): { x: View
   return { x: dense, n, outer: sizeOf(kept.map((d) => shape[d])), inner: 1 };
 }
 
-export function runReduce(gpu: GpuContext, row: KernelRow, [x]: readonly View[], [out]: readonly View[], params: { dims: readonly number[] }): void {
+export function runReduce(
+  gpu: GpuContext,
+  row: KernelRow,
+  [x]: readonly View[],
+  [out]: readonly View[],
+  params: { dims: readonly number[] },
+): void {
   withTemporaries(gpu, (t) => {
     const p = threeParts(t, x, params.dims);
     const op = row.name as Reduction;
     if (p.n === 0) return reduceNothing(gpu, op, out);
-    runPlan(gpu, reduceLaunch(op, x.dtype, p.outer, p.n, p.inner, gpu.device.info, aligned16(p.x)), { src: addressOf(p.x), dst: addressOf(out) });
+    runPlan(gpu, reduceLaunch(op, x.dtype, p.outer, p.n, p.inner, gpu.device.info, aligned16(p.x)), {
+      src: addressOf(p.x),
+      dst: addressOf(out),
+    });
   });
 }
 
@@ -38,19 +63,39 @@ function reduceNothing(gpu: GpuContext, op: Reduction, out: View): void {
   gpu.fill(out, op === 'prod' ? 1 : op === 'mean' ? NaN : 0);
 }
 
-export function runScan(gpu: GpuContext, _row: KernelRow, [x]: readonly View[], [out]: readonly View[], params: { dim: number; reverse: boolean; exclusive: boolean }): void {
+export function runScan(
+  gpu: GpuContext,
+  _row: KernelRow,
+  [x]: readonly View[],
+  [out]: readonly View[],
+  params: { dim: number; reverse: boolean; exclusive: boolean },
+): void {
   withTemporaries(gpu, (t) => {
     const dense = t.dense(x);
     const { shape } = x.layout;
     const outer = sizeOf(shape.slice(0, params.dim));
     const inner = sizeOf(shape.slice(params.dim + 1));
-    const plan = scanLaunch(x.dtype, outer, shape[params.dim], inner, params.reverse, params.exclusive, gpu.device.info);
+    const plan = scanLaunch(
+      x.dtype,
+      outer,
+      shape[params.dim],
+      inner,
+      params.reverse,
+      params.exclusive,
+      gpu.device.info,
+    );
     runPlan(gpu, plan, { src: addressOf(dense), dst: addressOf(out) });
   });
 }
 
 /** Runs f on operands whose dimension `dim` is last and contiguous; its result goes where `out` wants it. */
-function alongLast(gpu: GpuContext, views: readonly View[], out: View, dim: number, f: (dense: readonly View[], out: View) => void): void {
+function alongLast(
+  gpu: GpuContext,
+  views: readonly View[],
+  out: View,
+  dim: number,
+  f: (dense: readonly View[], out: View) => void,
+): void {
   withTemporaries(gpu, (t) => {
     const rank = out.layout.rank;
     const last = dim === rank - 1;
@@ -65,20 +110,46 @@ function alongLast(gpu: GpuContext, views: readonly View[], out: View, dim: numb
   });
 }
 
-export function runSoftmax(gpu: GpuContext, row: KernelRow, inputs: readonly View[], [out]: readonly View[], { dim }: { dim: number }): void {
+export function runSoftmax(
+  gpu: GpuContext,
+  row: KernelRow,
+  inputs: readonly View[],
+  [out]: readonly View[],
+  { dim }: { dim: number },
+): void {
   const log = row.name.startsWith('log');
   const cols = out.layout.rank === 0 ? 1 : out.layout.shape[dim];
   const rows = out.layout.size / cols;
   alongLast(gpu, inputs, viewOf(out), dim, ([a, b], o) => {
-    if (b) runPlan(gpu, softmaxGradLaunch(log, o.dtype, rows, cols, gpu.device.info, aligned16(a, b, o)), { out: addressOf(a), grad: addressOf(b), dx: addressOf(o) });
-    else runPlan(gpu, softmaxLaunch(log, o.dtype, rows, cols, gpu.device.info, aligned16(a, o)), { src: addressOf(a), dst: addressOf(o) });
+    if (b)
+      runPlan(gpu, softmaxGradLaunch(log, o.dtype, rows, cols, gpu.device.info, aligned16(a, b, o)), {
+        out: addressOf(a),
+        grad: addressOf(b),
+        dx: addressOf(o),
+      });
+    else
+      runPlan(gpu, softmaxLaunch(log, o.dtype, rows, cols, gpu.device.info, aligned16(a, o)), {
+        src: addressOf(a),
+        dst: addressOf(o),
+      });
   });
 }
 
-export function runNorm(gpu: GpuContext, row: KernelRow, inputs: readonly View[], [out]: readonly View[], params: { eps: number; weight: boolean; bias: boolean }): void {
+export function runNorm(
+  gpu: GpuContext,
+  row: KernelRow,
+  inputs: readonly View[],
+  [out]: readonly View[],
+  params: { eps: number; weight: boolean; bias: boolean },
+): void {
   const backward = row.name.endsWith('Backward');
   const kind: NormOptions['kind'] = row.name.startsWith('layer') ? 'layer' : 'rms';
-  const options: NormOptions = { kind, eps: params.eps, weight: params.weight, bias: backward ? false : (params.bias ?? false) };
+  const options: NormOptions = {
+    kind,
+    eps: params.eps,
+    weight: params.weight,
+    bias: backward ? false : (params.bias ?? false),
+  };
   const { shape } = out.layout;
   const cols = shape[shape.length - 1];
   const rows = out.layout.size / cols;
@@ -88,7 +159,14 @@ export function runNorm(gpu: GpuContext, row: KernelRow, inputs: readonly View[]
     const weight = params.weight ? rest.shift() : undefined;
     const bias = options.bias ? rest.shift() : undefined;
     const given = [x, out, grad, weight, bias].filter((v): v is View => v !== undefined);
-    const buffers = { src: addressOf(x), dst: addressOf(out), dx: addressOf(out), grad: grad ? addressOf(grad) : 0, weight: weight ? addressOf(weight) : 0, bias: bias ? addressOf(bias) : 0 };
+    const buffers = {
+      src: addressOf(x),
+      dst: addressOf(out),
+      dx: addressOf(out),
+      grad: grad ? addressOf(grad) : 0,
+      weight: weight ? addressOf(weight) : 0,
+      bias: bias ? addressOf(bias) : 0,
+    };
     const plan = backward
       ? normGradLaunch(options, x.dtype, rows, cols, gpu.device.info, aligned16(...given), false)
       : normLaunch(options, x.dtype, rows, cols, gpu.device.info, aligned16(...given));
