@@ -58,7 +58,7 @@ function casesFor(ops: readonly string[], per: number): Case[] {
 
 // ---- a child, which the address sanitizer may end at any time ----
 
-/** A launch with the memory it works on, as native/sim-main.cpp reads it. */
+/** A launch with the memory it works on, as native/simulation/main.cpp reads it. */
 function encodeLaunch(
   symbol: string,
   geometry: readonly number[],
@@ -238,7 +238,7 @@ async function underThread(module: string, wave: string, folder: string): Promis
     module,
     files.map((f) => f.slice(module.length + 1)),
   );
-  const main = readFileSync(join(packageRoot, 'native', 'sim-main.cpp'), 'utf8');
+  const main = readFileSync(join(packageRoot, 'native', 'simulation', 'main.cpp'), 'utf8');
   const program = await buildHostAsync(module, `${hostSource(unit, Number(wave))}\n${main}`, 'thread', true);
   const record = join(folder, `${module}-all`);
   writeFileSync(

@@ -85,7 +85,9 @@ function expected(c: Chain, values: readonly Value[], scalars: readonly number[]
       d = step.row.result === 'u8' ? 'u8' : step.dtype;
       const own = step.row.scalars.map(() => scalars[s++]);
       const int = DTYPE[step.dtype].kind !== 'float';
-      v = int ? step.row.int!(...inputs.map(BigInt), ...own.map(BigInt)) : step.row.exact(...inputs.map(Number), ...own);
+      v = int
+        ? step.row.int!(...inputs.map(BigInt), ...own.map(BigInt))
+        : step.row.exact(...inputs.map(Number), ...own);
     }
     const raw = encode(d, [v]);
     held.push(decode(d, raw)[0]);

@@ -270,7 +270,7 @@ KERNEL(64) beyond_dynamic(const float* x, float* y) {
 );
 
 function runUnder(sanitizer: Sanitizer, symbol: string, wave: number): { status: number | null; text: string } {
-  const source = `${hostSource(racy, wave)}\n${readFileSync(join(packageRoot, 'native', 'sim-main.cpp'), 'utf8')}`;
+  const source = `${hostSource(racy, wave)}\n${readFileSync(join(packageRoot, 'native', 'simulation', 'main.cpp'), 'utf8')}`;
   const program = buildHost('racy', source, sanitizer, true);
   const args = [symbol, '1', '1', '1', '64', '1', '1', '256', '0', '0x7f', 'p:256', 'p:256'];
   // ThreadSanitizer's memory layout does not fit randomised addresses.

@@ -9,7 +9,7 @@ import { type Arrange, arrangeFor, type Pack, packFor } from './cpu/pack.js';
 import { ensureNative } from './native-build.js';
 import { ReferenceBackend, runReference } from './reference.js';
 
-// Slots of the call block; native/engine.cpp reads the same.
+// Slots of the call block; native/engine/engine.cpp reads the same.
 const OP = 0;
 const INPUTS = 1;
 const OPERANDS = 2;

@@ -7,7 +7,6 @@ import {
   existsSync,
   lstatSync,
   mkdirSync,
-  readdirSync,
   readFileSync,
   renameSync,
   rmSync,
@@ -16,7 +15,7 @@ import {
 } from 'node:fs';
 import { createRequire } from 'node:module';
 import { availableParallelism, homedir, tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { dirname, join, posix } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { NativeError } from '../base/errors.js';
 import { expressionTable, nativeRows } from '../kernels/expressions.js';
@@ -63,28 +62,21 @@ export const COMMON_FLAGS = [
   '-Wno-unused-function',
   '-Wno-ignored-attributes',
 ];
+// Compiled once for every CPU, and once per instruction set; files of equal names in ops/ and vector/ are the two halves of a family.
 const BASELINE = [
-  'engine',
-  'threads',
-  'strided',
-  'movement',
-  'reductions',
-  'products',
-  'indexing',
-  'convolution',
-  'planes',
-  'rowwise',
-  'sorting',
-  'random',
-  'attention',
+  ...['engine', 'threads', 'strided'].map((f) => `engine/${f}`),
+  ...['attention', 'cast', 'conv', 'indexing', 'matmul', 'pool', 'random', 'reduce', 'rows', 'sort'].map(
+    (f) => `ops/${f}`,
+  ),
 ];
-const PER_ISA = ['gemm', 'lanes', 'reduce', 'cast', 'attention-rows', 'peak'];
+const PER_ISA = ['matmul', 'rows', 'reduce', 'cast', 'attention', 'peak'].map((f) => `vector/${f}`);
+const objectName = (source: string): string => source.replace('/', '-');
 const ELEMENTWISE_PARTS = 5;
 const COMPILERS = ['g++', 'clang++', 'c++'];
 
 export function packageRoot(): string {
   let dir = dirname(fileURLToPath(import.meta.url));
-  while (!existsSync(join(dir, 'native', 'engine.cpp'))) {
+  while (!existsSync(join(dir, 'native', 'engine', 'engine.cpp'))) {
     const up = dirname(dir);
     if (up === dir)
       throw new NativeError('the CPU engine: the folder native/ with its sources is not part of this installation');
@@ -97,17 +89,17 @@ export function packageRoot(): string {
 export function units(arch: NativeArch): Unit[] {
   const isaUnits = ISAS[arch].flatMap(({ name, flags }) => [
     ...Array.from({ length: ELEMENTWISE_PARTS }, (_, part) => ({
-      name: `elementwise-${part}-${name}`,
-      source: 'elementwise.cpp',
+      name: `vector-elementwise-${part}-${name}`,
+      source: 'vector/elementwise.cpp',
       flags: [...flags, `-DWICK_ISA_${name}`, `-DWICK_PART=${part}`],
     })),
     ...PER_ISA.map((file) => ({
-      name: `${file}-${name}`,
+      name: `${objectName(file)}-${name}`,
       source: `${file}.cpp`,
       flags: [...flags, `-DWICK_ISA_${name}`],
     })),
   ]);
-  return [...isaUnits, ...BASELINE.map((file) => ({ name: file, source: `${file}.cpp`, flags: [] }))];
+  return [...isaUnits, ...BASELINE.map((file) => ({ name: objectName(file), source: `${file}.cpp`, flags: [] }))];
 }
 
 /** The generated headers by file name. */
@@ -178,25 +170,29 @@ interface Plan {
   readonly generated: Record<string, string>;
 }
 
+const INCLUDE = /^#include "([^"]+)"/gm;
+
+/** A source and every file of ours that it includes, by path: what its object depends on. */
+function textsOf(
+  path: string,
+  read: (path: string) => string,
+  generated: Record<string, string>,
+  seen = new Map<string, string>(),
+): Map<string, string> {
+  if (seen.has(path)) return seen;
+  const text = path.startsWith('generated/') ? generated[path.slice('generated/'.length)] : read(path);
+  seen.set(path, text);
+  for (const [, name] of text.matchAll(INCLUDE))
+    textsOf(name.includes('/') ? name : `${posix.dirname(path)}/${name}`, read, generated, seen);
+  return seen;
+}
+
 function plan(arch: NativeArch, cxx: { path: string; version: string }, root: string): Plan {
   const native = join(packageRoot(), 'native');
   const read = (name: string): string => readFileSync(join(native, name), 'utf8');
-  const headers = readdirSync(native)
-    .filter((f) => f.endsWith('.h'))
-    .sort()
-    .map(read);
   const generated = generatedHeaders();
-  const generatedText = Object.values(generated);
   const objects = units(arch).map((unit) => {
-    const usesTable = unit.source === 'elementwise.cpp' || unit.source === 'engine.cpp';
-    const key = hash(
-      cxx.version,
-      ...COMMON_FLAGS,
-      ...unit.flags,
-      read(unit.source),
-      ...headers,
-      ...(usesTable ? generatedText : []),
-    );
+    const key = hash(cxx.version, ...COMMON_FLAGS, ...unit.flags, ...textsOf(unit.source, read, generated).values());
     return { file: join(root, 'objects', `${unit.name}-${key}.o`), unit };
   });
   const key = hash(arch, ...objects.map((o) => o.file));

@@ -257,7 +257,7 @@ export function openSim(): Driver {
   if (opened) return opened;
   const version = `host simulation, ${hostCompiler()}`;
   const sanitizer = process.env.WICK_SIM_SANITIZE === 'address' ? 'address' : 'none';
-  const memory = bind(buildHost('sim-memory', nativeFile('sim-memory.cpp'), sanitizer), MEMORY);
+  const memory = bind(buildHost('sim-memory', nativeFile('simulation/memory.cpp'), sanitizer), MEMORY);
   const devices = new Map<number, Device>();
   const wave = (ordinal: number): number => {
     const found = ({ 0: 32, 1: 64, 32: 32, 64: 64 } as Record<number, number>)[ordinal];

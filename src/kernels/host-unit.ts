@@ -5,7 +5,7 @@ import { inlined, packageRoot, type Unit } from './source.js';
 
 let header: string | undefined;
 /** The simulation's header with its parts in place: what is compiled, and kept by its hash, is one text. */
-const simt = (): string => (header ??= inlined('simt.h', join(packageRoot, 'native')));
+const simt = (): string => (header ??= inlined('simt.h', join(packageRoot, 'native', 'simulation')));
 
 /** What g++ compiles. The unnamed namespace keeps templates out of the linker's hands, so that shared memory can have its section. */
 export function hostSource(unit: Unit, wave: number): string {

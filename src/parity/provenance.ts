@@ -48,8 +48,8 @@ const nativeHash = (): string => {
   const dir = join(packageRoot, 'native');
   // The simulation's own files are no part of the CPU engine.
   return sha(
-    readdirSync(dir)
-      .filter((f) => /\.(cpp|h)$/.test(f) && !/^(sim|selftest)/.test(f))
+    readdirSync(dir, { recursive: true, encoding: 'utf8' })
+      .filter((f) => /\.(cpp|h)$/.test(f) && !/^simulation|selftest/.test(f))
       .sort()
       .flatMap((f) => [f, readFileSync(join(dir, f))]),
   );

@@ -1,6 +1,6 @@
 // Launches: a kernel called with its packed arguments for every block of a grid, and the list of kernels that a unit exports.
 #pragma once
-#include "simt-scheduler.h"
+#include "scheduler.h"
 
 namespace simt {
 

@@ -1,6 +1,6 @@
 // What kernels call: barriers, shuffles, votes, atomics and shared memory, under the names that HIP and CUDA give them.
 #pragma once
-#include "simt-fibers.h"
+#include "fibers.h"
 
 #define __global__
 #define __device__

@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "ops.h"
-#include "strided.h"
-#include "threads.h"
+#include "engine/strided.h"
+#include "engine/threads.h"
 
 namespace wick {
 namespace {

@@ -1,7 +1,7 @@
 // Casts, copies and fills.
 #include "ops.h"
-#include "strided.h"
-#include "threads.h"
+#include "engine/strided.h"
+#include "engine/threads.h"
 
 namespace wick {
 namespace {

@@ -1,6 +1,6 @@
 // The engine's ops outside the elementwise table, by the names of their rows.
 #pragma once
-#include "kernels.h"
+#include "engine/kernels.h"
 
 namespace wick {
 

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "ops.h"
-#include "threads.h"
+#include "engine/threads.h"
 
 namespace wick {
 namespace {

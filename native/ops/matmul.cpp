@@ -1,7 +1,7 @@
 // Batched matrix products over operands of any strides.
 #include "ops.h"
-#include "strided.h"
-#include "threads.h"
+#include "engine/strided.h"
+#include "engine/threads.h"
 
 namespace wick {
 namespace {

@@ -1,9 +1,9 @@
 // Opens a file that is compiled once per instruction set: intrinsics, the unnamed namespace's contents, and the exported name.
 // Nothing here may instantiate templates of the standard library: the linker could hand baseline code a copy made for a newer CPU.
 #pragma once
-#include "abi.h"
-#include "kernels.h"
-#include "threads.h"
+#include "engine/abi.h"
+#include "engine/kernels.h"
+#include "engine/threads.h"
 
 #if defined(WICK_ISA_NEON)
 #include <arm_neon.h>

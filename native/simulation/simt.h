@@ -18,8 +18,8 @@
 #define WICK_WAVE 32
 #endif
 
-#include "simt-machine.h"
-#include "simt-fibers.h"
-#include "simt-device.h"
-#include "simt-scheduler.h"
-#include "simt-launch.h"
+#include "machine.h"
+#include "fibers.h"
+#include "device.h"
+#include "scheduler.h"
+#include "launch.h"

@@ -1,6 +1,6 @@
 // The simulated GPU's state: the threads of the block under way, the stacks they stop on, and what a launch asked for.
 #pragma once
-#include "simt-sanitizers.h"
+#include "sanitizers.h"
 
 namespace simt {
 

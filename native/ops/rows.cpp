@@ -1,7 +1,7 @@
 // Softmax, norms and rotary turns: lanes of any operand layout, gathered where they are not contiguous.
 #include "ops.h"
-#include "strided.h"
-#include "threads.h"
+#include "engine/strided.h"
+#include "engine/threads.h"
 
 namespace wick {
 namespace {

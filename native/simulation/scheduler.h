@@ -1,6 +1,6 @@
 // The scheduler: runs a block wave by wave until everyone waits or is done, opens barriers, and reports those that never can open.
 #pragma once
-#include "simt-fibers.h"
+#include "fibers.h"
 
 extern "C" __attribute__((weak, visibility("hidden"))) char __start_gpushared[], __stop_gpushared[];
 extern "C" __attribute__((visibility("hidden"))) char __bss_start[], _end[];

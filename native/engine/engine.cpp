@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "ops.h"
+#include "ops/ops.h"
 #include "strided.h"
 #include "threads.h"
 #if defined(__aarch64__)

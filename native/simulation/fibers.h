@@ -1,6 +1,6 @@
 // Stacks and the switch between them: the scheduler enters a fiber, a thread on it leaves when it must wait.
 #pragma once
-#include "simt-machine.h"
+#include "machine.h"
 
 namespace simt {
 

@@ -3,8 +3,8 @@
 #include <cstdlib>
 
 #include "ops.h"
-#include "strided.h"
-#include "threads.h"
+#include "engine/strided.h"
+#include "engine/threads.h"
 
 namespace wick {
 namespace {
