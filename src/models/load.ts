@@ -1,0 +1,51 @@
+// Files to a model through the registry: the family is found, built, and nothing that the files say may be left over.
+import { UnsupportedError } from '../base/errors.js';
+import type { Module } from '../nn/module.js';
+import type { BuilderOptions } from '../nn/var-builder.js';
+import { noGrad } from '../tensor/autograd.js';
+import { Config } from './config.js';
+import type { ModelKind, ModelOptions, ModelRow } from './model-row.js';
+import { rowFor } from './registry.js';
+import { openModel, type OpenedModel } from './source.js';
+
+export interface LoadModelOptions extends BuilderOptions, ModelOptions {
+  /** What the caller can use; a model of another kind is refused. */
+  readonly kind?: ModelKind;
+  /** The types that the caller is a class for: Llama.load takes llama alone. */
+  readonly types?: readonly string[];
+}
+export interface LoadedModel<M extends Module = Module> {
+  readonly model: M;
+  readonly row: ModelRow;
+  /** config.json's model_type, or GGUF's architecture. */
+  readonly type: string;
+}
+
+/** Which row serves a folder or file, without reading its tensors. */
+export function familyOf({ json, source }: OpenedModel): { row: ModelRow; type: string } {
+  const gguf = source.format === 'gguf';
+  const type = gguf ? source.metadata.get('general.architecture') : json.model_type;
+  return { row: rowFor(type, source.format, source.path), type: type as string };
+}
+
+/** Loads a model of any registered family: a folder of the Hugging Face hub or a GGUF file. */
+export function loadModel<M extends Module = Module>(path: string, options: LoadModelOptions = {}): LoadedModel<M> {
+  const opened = openModel(path, options);
+  const { source } = opened;
+  try {
+    const { row, type } = familyOf(opened);
+    if (options.kind && row.kind !== options.kind)
+      throw new UnsupportedError(`${path}: is of type ${type}, a model of kind ${row.kind}, not ${options.kind}`);
+    if (options.types && !options.types.includes(type))
+      throw new UnsupportedError(
+        `${path}: is of type ${JSON.stringify(type)}; this class is for ${options.types.join(', ')}`,
+      );
+    const config = new Config(opened.json, source.format === 'gguf' ? path : `${path}/config.json`);
+    const model = noGrad(() => row.build(config, source, options)).eval();
+    if (source.format === 'huggingface') config.refuseUnread();
+    source.refuseUnused();
+    return { model: model as M, row, type };
+  } finally {
+    source.close();
+  }
+}

@@ -1,0 +1,24 @@
+// What a row of the registry says: how files of a family become a module.
+import type { Module } from '../nn/module.js';
+import type { Config } from './config.js';
+import type { ModelSource } from './source.js';
+
+/** What a model does, which is what its class can be asked for. */
+export const KINDS = ['decoder', 'encoder', 'seq2seq', 'speech', 'vision', 'image-text'] as const;
+export type ModelKind = (typeof KINDS)[number];
+
+export interface ModelOptions {
+  /** Share of additions dropped while training; decoders only. */
+  readonly dropout?: number;
+}
+
+/** A row: how files of a family become a module. The loader checks afterwards that no config field and no tensor was left over. */
+export interface ModelRow<M extends Module = Module> {
+  readonly kind: ModelKind;
+  /** config.json's model_type. */
+  readonly types: readonly string[];
+  /** GGUF's general.architecture. */
+  readonly architectures?: readonly string[];
+  /** Builds the module from a config and the tensors of a folder or a GGUF file. */
+  readonly build: (config: Config, source: ModelSource, options: ModelOptions) => M;
+}

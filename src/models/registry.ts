@@ -1,0 +1,21 @@
+// One table of model families: config.json's model_type and GGUF's architecture to what loads them. Loader, parity and tests read it alike.
+import { UnsupportedError } from '../base/errors.js';
+import type { ModelRow } from './model-row.js';
+import type { ModelFormat } from './source.js';
+
+/** Every family; a new one is a row in families/ or a file of its own, and a line here. */
+export const MODELS: readonly ModelRow[] = [];
+
+const namesOf = (row: ModelRow, format: ModelFormat): readonly string[] =>
+  format === 'gguf' ? (row.architectures ?? []) : row.types;
+
+/** The row for a model_type (or, for GGUF, an architecture); one that no row serves is refused with the list of those served. */
+export function rowFor(name: unknown, format: ModelFormat, where: string): ModelRow {
+  const row = MODELS.find((r) => typeof name === 'string' && namesOf(r, format).includes(name));
+  if (row) return row;
+  const known = MODELS.flatMap((r) => namesOf(r, format)).sort();
+  const what = format === 'gguf' ? 'general.architecture' : 'model_type';
+  throw new UnsupportedError(
+    `${where}: ${what} is ${JSON.stringify(name) ?? 'missing'}; served are ${known.join(', ')}`,
+  );
+}

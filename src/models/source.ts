@@ -1,0 +1,156 @@
+// Where a model comes from: a Hugging Face folder or a GGUF file (in shards, too), its tensors handed out once and counted.
+import { existsSync, readFileSync, statSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import type { DType } from '../base/dtype.js';
+import { ArgumentError, FormatError, ShapeError, UnsupportedError } from '../base/errors.js';
+import { formatShape, sameShape, type Shape } from '../base/shape.js';
+import { Gguf } from '../io/gguf.js';
+import { toTensor } from '../io/load.js';
+import { SafeTensors } from '../io/safetensors.js';
+import type { TensorRecord } from '../io/stored-dtype.js';
+import type { BuilderOptions, VarOptions, VarSource } from '../nn/var-builder.js';
+import { VarBuilder } from '../nn/var-builder.js';
+import type { Init } from '../nn/init.js';
+import { keep } from '../tensor/scope.js';
+import type { Tensor } from '../tensor/tensor.js';
+import { isObject, type Json } from './config.js';
+
+export type ModelFormat = 'huggingface' | 'gguf';
+/** The config's names of dtypes. */
+export const STORED_DTYPES: Readonly<Record<string, DType>> = { float32: 'f32', bfloat16: 'bf16', float16: 'f16' };
+
+/** Tensors by name; remembers which were asked for. */
+export class ModelSource implements VarSource {
+  readonly format: ModelFormat;
+  /** The folder or file, as errors call it. */
+  readonly path: string;
+  /** GGUF's metadata; empty for folders. */
+  readonly metadata: ReadonlyMap<string, unknown>;
+  readonly builder: VarBuilder;
+  readonly #records: ReadonlyMap<string, () => TensorRecord>;
+  readonly #used = new Set<string>();
+  readonly #close: () => void;
+
+  constructor(
+    format: ModelFormat,
+    path: string,
+    records: ReadonlyMap<string, () => TensorRecord>,
+    options: BuilderOptions,
+    close: () => void = () => {},
+    metadata: ReadonlyMap<string, unknown> = new Map(),
+  ) {
+    this.format = format;
+    this.path = path;
+    this.metadata = metadata;
+    this.#records = records;
+    this.#close = close;
+    this.builder = new VarBuilder(this, options);
+  }
+  get names(): string[] {
+    return [...this.#records.keys()];
+  }
+  has(name: string): boolean {
+    return this.#records.has(name);
+  }
+  #record(name: string): TensorRecord {
+    const open = this.#records.get(name);
+    if (!open) throw new FormatError(`${this.path}: there is no tensor ${JSON.stringify(name)}${this.#near(name)}`);
+    this.#used.add(name);
+    return open();
+  }
+  #near(name: string): string {
+    const last = name.split('.').slice(-2).join('.');
+    const near = this.names.filter((k) => k.endsWith(last)).slice(0, 3);
+    return near.length ? `; there are ${near.join(', ')}` : ` among ${this.#records.size}`;
+  }
+  shapeOf(name: string): Shape {
+    const open = this.#records.get(name);
+    if (!open) throw new FormatError(`${this.path}: there is no tensor ${JSON.stringify(name)}${this.#near(name)}`);
+    return open().shape;
+  }
+  get(name: string, shape: Shape | undefined, _init: Init, { dtype, device }: VarOptions): Tensor {
+    const record = this.#record(name);
+    if (shape && !sameShape(shape, record.shape))
+      throw new ShapeError(
+        `${this.path}: ${name} is ${formatShape(record.shape)}; by the config it is ${formatShape(shape)}`,
+      );
+    const stored = toTensor(record, device);
+    const t = stored.cast(dtype);
+    if (t !== stored) stored.dispose();
+    return keep(t);
+  }
+  /** A small tensor's numbers on the host. */
+  numbers(name: string): number[] {
+    const record = this.#record(name);
+    if (record.dtype !== 'f32') throw new FormatError(`${this.path}: ${name} is ${record.dtype}, expected f32`);
+    const bytes = record.read();
+    return Array.from(new Float32Array(bytes.slice().buffer, 0, bytes.length / 4));
+  }
+  /** Tensors that are known to be of no use: masks and tables that old files carry. */
+  ignore(pattern: RegExp): void {
+    for (const name of this.names) if (pattern.test(name)) this.#used.add(name);
+  }
+  refuseUnused(): void {
+    const left = this.names.filter((n) => !this.#used.has(n));
+    if (left.length > 0)
+      throw new UnsupportedError(
+        `${this.path}: nothing used ${left.length === 1 ? 'the tensor' : `${left.length} tensors:`} ${left.slice(0, 4).join(', ')}${left.length > 4 ? ', ...' : ''}; the model would not be the one that was stored`,
+      );
+  }
+  close(): void {
+    this.#close();
+  }
+}
+
+export interface OpenedModel {
+  /** The config as Hugging Face writes it; for GGUF the families make it from the metadata. */
+  readonly json: Json;
+  readonly source: ModelSource;
+}
+
+function readJson(path: string): Json {
+  let json: unknown;
+  try {
+    json = JSON.parse(readFileSync(path, 'utf8'));
+  } catch (cause) {
+    throw new FormatError(`${path}: is not JSON: ${(cause as Error).message}`, { cause });
+  }
+  if (!isObject(json)) throw new FormatError(`${path}: holds no object`);
+  return json;
+}
+
+/** All files of a sharded GGUF model, from any of them. */
+export function ggufShards(path: string): string[] {
+  const m = /^(.*)-(\d{5})-of-(\d{5})\.gguf$/.exec(basename(path));
+  if (!m) return [path];
+  return Array.from({ length: Number(m[3]) }, (_, i) =>
+    join(dirname(path), `${m[1]}-${String(i + 1).padStart(5, '0')}-of-${m[3]}.gguf`),
+  );
+}
+
+function openGguf(path: string, options: BuilderOptions): OpenedModel {
+  const shards = ggufShards(path);
+  const absent = shards.find((p) => !existsSync(p));
+  if (absent) throw new ArgumentError(`model: ${absent} is not there; the model has ${shards.length} files`);
+  const files = shards.map((p) => Gguf.open(p));
+  const close = (): void => files.forEach((f) => f.close());
+  const records = new Map(
+    files.flatMap((f) => f.names.map((name) => [name, (): TensorRecord => f.dequantize(name)] as const)),
+  );
+  const metadata = new Map([...files[0].metadata].map(([k, v]) => [k, v.value as unknown]));
+  return { json: {}, source: new ModelSource('gguf', path, records, options, close, metadata) };
+}
+
+/** A folder with config.json and safetensors, or a GGUF file. */
+export function openModel(path: string, options: BuilderOptions = {}): OpenedModel {
+  if (path.endsWith('.gguf')) return openGguf(path, options);
+  const config = join(path, 'config.json');
+  if (!statSync(path, { throwIfNoEntry: false })?.isDirectory() || !existsSync(config))
+    throw new ArgumentError(
+      `model: ${config} is not there; give a folder with config.json and safetensors files, or a .gguf file`,
+    );
+  const json = readJson(config);
+  const file = SafeTensors.open(path);
+  const records = new Map(file.names.map((name) => [name, (): TensorRecord => file.record(name)] as const));
+  return { json, source: new ModelSource('huggingface', path, records, options, () => file.close()) };
+}
