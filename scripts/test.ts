@@ -4,7 +4,8 @@
 //   npm test -- --devices cpu,sim:64   on these devices
 //   npm test -- --golden DIR           golden numbers from another folder
 import { spawnSync } from 'node:child_process';
-import { readdirSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
@@ -33,9 +34,23 @@ const env: NodeJS.ProcessEnv = {
   ...(values.devices !== undefined && { WICK_TEST_DEVICES: values.devices }),
   ...(values.golden !== undefined && { WICK_GOLDEN: values.golden }),
 };
+// Node's own report as it would be, and beside it the counts that are printed last.
+const scratch = mkdtempSync(join(tmpdir(), 'wick-test-'));
+const counts = join(scratch, 'summary');
+const usual = process.stdout.isTTY || Number(process.versions.node.split('.')[0]) >= 23 ? 'spec' : 'tap';
+const reporters = [
+  [usual, 'stdout'],
+  [join(folder, '..', 'scripts', 'test-summary.js'), counts],
+].flatMap(([reporter, to]) => [`--test-reporter=${reporter}`, `--test-reporter-destination=${to}`]);
 const run = spawnSync(
   process.execPath,
-  ['--test', `--test-concurrency=${values.jobs}`, ...files.map((f) => join(folder, f))],
+  ['--test', `--test-concurrency=${values.jobs}`, ...reporters, ...files.map((f) => join(folder, f))],
   { stdio: 'inherit', env },
 );
+try {
+  process.stdout.write(readFileSync(counts, 'utf8'));
+} catch {
+  console.error('the tests ended before they could be counted');
+}
+rmSync(scratch, { recursive: true, force: true });
 process.exit(run.status ?? 1);

@@ -12,7 +12,8 @@ import { GGUF_TYPES, type GgufValue } from '../src/io/gguf-value.js';
 import { ggufBytes } from '../src/io/gguf-write.js';
 import { canQuantize, quantize } from '../src/io/quantize.js';
 import { SafeTensors } from '../src/io/safetensors.js';
-import { broken, golden, heldBytes, noGolden, survives } from './io-support.js';
+import { missingGolden } from '../src/parity/golden.js';
+import { broken, golden, heldBytes, survives } from './io-support.js';
 
 const floats = (b: Uint8Array): Float32Array => new Float32Array(b.slice().buffer);
 const u32 = (...v: number[]): Buffer => Buffer.from(Uint32Array.from(v).buffer);
@@ -297,7 +298,9 @@ test('dequantize: blocks made by hand for the types without golden cases', () =>
   assert.deepEqual([...dequantize(ggmlType('Q8_1'), q).subarray(0, 3)], [2, -256, 0]);
 });
 
-test('dequantize: bit for bit what Candle gives on CUDA, f32 and f16', { skip: noGolden }, () => {
+test('dequantize: bit for bit what Candle gives on CUDA, f32 and f16', {
+  skip: missingGolden('candle-cuda.json'),
+}, () => {
   interface Case {
     op: string;
     dtype: string;
@@ -316,7 +319,9 @@ test('dequantize: bit for bit what Candle gives on CUDA, f32 and f16', { skip: n
   }
 });
 
-test('quantize: byte for byte what ggml gives; the others decode close to their input', { skip: noGolden }, () => {
+test('quantize: byte for byte what ggml gives; the others decode close to their input', {
+  skip: missingGolden('quants'),
+}, () => {
   const far: Record<string, number> = { iq4_nl: 0.09, q2_k: 0.35, q3_k: 0.25, q4_k: 0.08, q5_k: 0.04, q6_k: 0.02 };
   let exact = 0;
   for (const name of readdirSync(golden('quants')).filter((f) => f.endsWith('_noim_input.bin'))) {
@@ -332,7 +337,9 @@ test('quantize: byte for byte what ggml gives; the others decode close to their 
   assert.equal(exact, 5);
 });
 
-test('a real model: what llama.cpp quantized is what we quantize, tensor by tensor', { skip: noGolden }, () => {
+test('a real model: what llama.cpp quantized is what we quantize, tensor by tensor', {
+  skip: missingGolden('stories260K'),
+}, () => {
   using plain = Gguf.open(golden('stories260K', 'gguf', 'stories260K.gguf'));
   assert.deepEqual(
     [plain.version, plain.names.length, plain.get('general.architecture'), plain.get('llama.block_count')],
@@ -358,7 +365,7 @@ test('a real model: what llama.cpp quantized is what we quantize, tensor by tens
   assert.equal(compared, 192);
 });
 
-test('vocabularies without tensors', { skip: noGolden }, () => {
+test('vocabularies without tensors', { skip: missingGolden('vocab') }, () => {
   for (const [name, tokens] of [
     ['gpt-2', 50257],
     ['llama-spm', 32000],

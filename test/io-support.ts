@@ -1,5 +1,5 @@
 // What the IO tests share: where golden files lie, random records, and files broken at random.
-import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import assert from 'node:assert/strict';
@@ -7,13 +7,12 @@ import { after } from 'node:test';
 import fc from 'fast-check';
 import { DTYPES, bytesOf, type DType } from '../src/base/dtype.js';
 import { WickError } from '../src/base/errors.js';
+import { findGolden } from '../src/parity/golden.js';
 import { memoryRecord, type TensorRecord } from '../src/io/stored-dtype.js';
 
 export const ROOT = resolve(import.meta.dirname, '../..');
-export const GOLDEN = resolve(ROOT, process.env.WICK_GOLDEN ?? '../shared/golden');
-export const golden = (...parts: string[]): string => join(GOLDEN, ...parts);
-/** For the `skip` option: a sentence where the golden files are absent. */
-export const noGolden: string | false = existsSync(GOLDEN) ? false : `the golden files are not at ${GOLDEN}`;
+/** A golden file or folder that is there; tests ask missingGolden first. */
+export const golden = (...parts: string[]): string => findGolden(...parts) as string;
 
 /** A directory of its own that goes when the test file ends. */
 export function scratch(): string {

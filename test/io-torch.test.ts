@@ -9,7 +9,8 @@ import { DTypeError, FormatError, UnsupportedError } from '../src/base/errors.js
 import { Cursor, MemorySource } from '../src/io/byte-source.js';
 import { PickleDict, PickleGlobal, PickleObject, unpickle } from '../src/io/pickle.js';
 import { TorchFile } from '../src/io/torch.js';
-import { ROOT, broken, golden, heldBytes, noGolden, scratch, survives } from './io-support.js';
+import { missingGolden } from '../src/parity/golden.js';
+import { ROOT, broken, golden, heldBytes, scratch, survives } from './io-support.js';
 import * as p from './io-torch-build.js';
 
 const dir = scratch();
@@ -424,7 +425,9 @@ test('damaged files of each format give a result or a typed error, in bounded me
   assert.ok(held < 512 * 2 ** 20, `${held} bytes held`);
 });
 
-test('every fixture PyTorch wrote gives the tensors PyTorch reads from it', { skip: noGolden }, () => {
+test('every fixture PyTorch wrote gives the tensors PyTorch reads from it', {
+  skip: missingGolden('fixtures/torch-pt'),
+}, () => {
   const expected = JSON.parse(readFileSync(join(ROOT, 'test/io-torch-expected.json'), 'utf8')) as Record<
     string,
     Record<string, string>
@@ -449,14 +452,14 @@ test('every fixture PyTorch wrote gives the tensors PyTorch reads from it', { sk
   assert.equal(files, Object.keys(expected).length);
 });
 
-test('the broken fixture is refused by name', { skip: noGolden }, () => {
+test('the broken fixture is refused by name', { skip: missingGolden('fixtures/torch-pt') }, () => {
   assert.throws(
     () => TorchFile.open(golden('fixtures', 'torch-pt', 'reader__test_data__broken.pt')),
     (e: Error) => e instanceof FormatError && /broken\.pt: at byte 0: is no PyTorch file/.test(e.message),
   );
 });
 
-test('metadata of a fixture with a config', { skip: noGolden }, () => {
+test('metadata of a fixture with a config', { skip: missingGolden('fixtures/torch-pt') }, () => {
   using file = TorchFile.open(golden('fixtures', 'torch-pt', 'config__weights_with_config.pt'));
   assert.deepEqual(file.names, ['my_model.fc1.weight', 'my_model.fc1.bias', 'my_model.fc2.weight']);
   assert.equal(file.metadata.get('my_config.d_model'), 512);

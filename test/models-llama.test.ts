@@ -1,22 +1,17 @@
 // Llama against transformers: logits and greedy tokens, with and without a cache, on every device under test.
 import assert from 'node:assert/strict';
-import { existsSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { loadTensors } from '../src/io/index.js';
 import { Llama } from '../src/models/index.js';
-import { goldenFolder, packageRoot } from '../src/parity/golden.js';
+import { findGolden, missingGolden } from '../src/parity/golden.js';
 import { noGrad } from '../src/tensor/autograd.js';
 import { tensor } from '../src/tensor/create.js';
 import type { Device } from '../src/tensor/device.js';
 import { scope } from '../src/tensor/scope.js';
 import type { Tensor } from '../src/tensor/tensor.js';
 import { testDevices } from '../src/testing/devices.js';
-
-const folders = [process.env.WICK_GOLDEN, goldenFolder(), join(packageRoot(), '../shared/golden')].filter(
-  (d): d is string => d !== undefined,
-);
-const find = (path: string): string | undefined => folders.map((d) => join(d, path)).find(existsSync);
 
 const argmax = (logits: Tensor): number => logits.reshape([-1]).argmax(0).item();
 
@@ -41,8 +36,8 @@ function greedy(model: Llama, prompt: readonly number[], steps: number, cached: 
 
 for (const { name, device, missing } of testDevices('cpu')) {
   for (const family of ['llama', 'llama3-rope']) {
-    const dir = find(`hf/${family}/model.safetensors`)?.replace('/model.safetensors', '');
-    const skip = missing ?? (dir ? undefined : 'no golden folder here: set WICK_GOLDEN to one');
+    const dir = findGolden('hf', family);
+    const skip = missing ?? missingGolden(`hf/${family}`);
     test(`${family} on ${name}: logits of transformers`, { skip }, () =>
       scope(() => {
         const golden = loadTensors(join(dir as string, 'golden.safetensors'), { device: device as Device });
@@ -61,9 +56,9 @@ for (const { name, device, missing } of testDevices('cpu')) {
       assert.deepEqual(greedy(model, prompt, want.length - prompt.length, false), want, 'without a cache');
     });
   }
-  const stories = find('stories260K/hf/model.safetensors')?.replace('/hf/model.safetensors', '');
+  const stories = findGolden('stories260K');
   test(`stories260K on ${name}: 200 greedy tokens give the expected text`, {
-    skip: missing ?? (stories ? undefined : 'no stories260K here: set WICK_GOLDEN'),
+    skip: missing ?? missingGolden('stories260K'),
   }, () => {
     const model = Llama.load(join(stories as string, 'hf'), { device: device as Device });
     const pieces = llama2cPieces(readFileSync(join(stories as string, 'tok512.bin')), model.config.vocabSize);

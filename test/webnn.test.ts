@@ -1,14 +1,12 @@
 // W3C's WebNN conformance cases: 2482 graphs of other people's making, run on our tensors.
 import assert from 'node:assert/strict';
-import { existsSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { readFileSync } from 'node:fs';
 import { after, test } from 'node:test';
 import { gunzipSync } from 'node:zlib';
 import '../src/index.js';
 import { isFloat, type Value } from '../src/base/dtype.js';
 import { UnsupportedError } from '../src/base/errors.js';
-import { packageRoot } from '../src/kernels/source.js';
-import { goldenFolder } from '../src/parity/golden.js';
+import { findGolden, missingGolden } from '../src/parity/golden.js';
 import { ulpOf } from '../src/testing/compare.js';
 import { testDevices } from '../src/testing/devices.js';
 import { decodeValues } from '../src/testing/values.js';
@@ -17,10 +15,8 @@ import { scope } from '../src/tensor/scope.js';
 import { isHuge, runGraph, scalar, TYPES, unsupported, valuesOf, type WebnnCase } from './webnn/graph.js';
 
 const FILE = 'webnn/webnn-conformance.json.gz';
-const path = [process.env.WICK_GOLDEN && goldenFolder(), join(packageRoot, '../shared/golden')]
-  .map((d) => d && join(d, FILE))
-  .find((p) => p && existsSync(p));
-const absent = path ? false : 'no WebNN data here: set WICK_GOLDEN to a folder that holds webnn/';
+const path = findGolden(FILE);
+const absent = missingGolden(FILE);
 const files = path
   ? (JSON.parse(gunzipSync(readFileSync(path)).toString()) as { files: Record<string, WebnnCase[]> }).files
   : { all: [] };

@@ -1,6 +1,16 @@
 // The golden folder: numbers computed by Candle, PyTorch and transformers, read from where they lie or from the packed copy in test/golden.
-import { existsSync, readFileSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join, resolve } from 'node:path';
 import { brotliDecompressSync } from 'node:zlib';
 import type { DType, Value } from '../base/dtype.js';
 import { ArgumentError, FormatError } from '../base/errors.js';
@@ -52,6 +62,48 @@ export function goldenFolder(named: string | undefined = process.env.WICK_GOLDEN
 
 export const hasGolden = (dir: string, file: string): boolean =>
   existsSync(join(dir, file)) || existsSync(join(dir, `${file}.br`));
+
+let scratch: string | undefined;
+/** A file or folder of golden data as loaders want it: packed parts are unpacked once, into a folder that goes with the process. */
+export function unpacked(dir: string, path: string): string {
+  const plain = join(dir, path);
+  const isFolder = existsSync(plain) && statSync(plain).isDirectory();
+  const files = isFolder ? (readdirSync(plain, { recursive: true, encoding: 'utf8' }) as string[]) : [];
+  if (existsSync(plain) && !files.some((f) => f.endsWith('.br'))) return plain;
+  if (!scratch) {
+    const made = (scratch = mkdtempSync(join(tmpdir(), 'wick-golden-')));
+    process.on('exit', () => rmSync(made, { recursive: true, force: true }));
+  }
+  const out = join(scratch, Buffer.from(resolve(dir)).toString('base64url').slice(-24), path);
+  if (existsSync(out)) return out;
+  const take = (file: string): void => {
+    mkdirSync(dirname(join(out, file)), { recursive: true });
+    writeFileSync(join(out, file), readGolden(dir, join(path, file)));
+  };
+  for (const f of isFolder ? files : ['']) {
+    if (!isFolder || statSync(join(plain, f)).isFile()) take(f.replace(/\.br$/, ''));
+  }
+  return out;
+}
+
+/** Where golden data may lie: WICK_GOLDEN's folder first, then the copy in the repository, then the folder beside it. */
+const folders = (): string[] =>
+  [process.env.WICK_GOLDEN, ...PLACES]
+    .filter((p) => p !== undefined && p !== '')
+    .map((p) => resolve(root, p as string));
+
+/** A golden file or folder by its path ('hf/llama', 'gguf/llama/f32.gguf') as loaders want it; undefined where no folder holds it. */
+export function findGolden(...parts: readonly string[]): string | undefined {
+  const path = join(...parts);
+  const dir = folders().find((d) => hasGolden(d, path));
+  return dir === undefined ? undefined : unpacked(dir, path);
+}
+
+/** For the `skip` option of tests: false where every path is there, else the sentence that says what is missing. */
+export function missingGolden(...paths: readonly string[]): string | false {
+  const absent = paths.filter((p) => !folders().some((d) => hasGolden(d, p)));
+  return absent.length > 0 && `no golden data ${absent.join(', ')} here: set WICK_GOLDEN to a folder that holds it`;
+}
 
 /** A file of the folder, unpacked where it is packed. */
 export function readGolden(dir: string, file: string): Uint8Array {

@@ -1,6 +1,5 @@
 // Whole models against transformers: logits within a share of the largest, greedy tokens equal with and without a cache.
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { FormatError } from '../base/errors.js';
 import { loadTensors } from '../io/load.js';
@@ -11,7 +10,7 @@ import { Device } from '../tensor/device.js';
 import { scope } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { CaseResult } from './candle.js';
-import { readGolden, readJson } from './golden.js';
+import { readJson, unpacked } from './golden.js';
 import { caught } from './verdict.js';
 
 /** Largest error of a logit, as a share of the largest logit. */
@@ -30,23 +29,8 @@ export const goldenModels = (dir: string): string[] =>
         .sort()
     : [];
 
-let scratch: string | undefined;
-/** A model's folder with its files as loaders want them: packed ones are unpacked once, into a folder that goes with the process. */
-export function modelFolder(dir: string, name: string): string {
-  const plain = join(dir, 'hf', name);
-  const files = readdirSync(plain);
-  if (!files.some((f) => f.endsWith('.br'))) return plain;
-  if (!scratch) {
-    const made = (scratch = mkdtempSync(join(tmpdir(), 'wick-models-')));
-    process.on('exit', () => rmSync(made, { recursive: true, force: true }));
-  }
-  const out = join(scratch, name);
-  if (existsSync(out)) return out;
-  mkdirSync(out);
-  for (const f of files)
-    writeFileSync(join(out, f.replace(/\.br$/, '')), readGolden(dir, `hf/${name}/${f.replace(/\.br$/, '')}`));
-  return out;
-}
+/** A model's folder with its files as loaders want them. */
+export const modelFolder = (dir: string, name: string): string => unpacked(dir, `hf/${name}`);
 
 function greedy(model: Llama, prompt: readonly number[], length: number, cached: boolean): number[] {
   const ids = [...prompt];
