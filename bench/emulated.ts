@@ -1,7 +1,7 @@
 // `npm run bench -- --device emu:gfx1030`: what kernels execute and move on an emulated GPU. No clock is read: the figures are the same on every machine.
 import { GpuBackend } from '../src/backends/gpu/gpu.js';
 import { bytesOf, type DType } from '../src/base/dtype.js';
-import { EmuDevice } from '../src/driver/emu.js';
+import { EmuDevice } from '../src/emulator/device.js';
 import { type Device, randint, randn, scope, type Tensor } from '../src/index.js';
 import { warm } from '../src/testing/warm.js';
 

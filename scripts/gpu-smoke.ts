@@ -75,12 +75,6 @@ const CHECKS: Record<string, Check> = {
       out.every((v) => v === 0xab),
       'memset',
     );
-    d.memset32(p, 0xdeadbeef, 1 << 18, s);
-    d.copyOut(out, p, s);
-    must(
-      new Uint32Array(out.buffer).every((v) => v === 0xdeadbeef),
-      'memset32',
-    );
     d.free(p);
     const q = d.allocAsync(1 << 20, s);
     d.memset(q, 1, 1 << 20, s);
@@ -108,36 +102,18 @@ const CHECKS: Record<string, Check> = {
     d.synchronizeEvent(e);
     must(d.queryEvent(e), 'event not done after synchronize');
     must(Buffer.compare(host.bytes, data) === 0, 'copyOutAsync');
-    host.bytes.fill(7);
-    d.copyInAsync(q, host.address, 65536, s);
-    const back = new Uint8Array(65536);
-    d.copyOut(back, q, s);
-    must(
-      back.every((v) => v === 7),
-      'copyInAsync',
-    );
-    // 100 rows of 30 bytes out of pitch 64 into pitch 48
-    d.copy2D({ dst: q, dstPitch: 48, src: p, srcPitch: 64, width: 30, height: 100 }, s);
-    d.copyOut(back, q, s);
-    for (let r = 0; r < 100; r++)
-      for (let c = 0; c < 48; c++) must(back[r * 48 + c] === (c < 30 ? data[r * 64 + c] : 7), `copy2D at ${r},${c}`);
-    d.copyPeer(q, d, p, 65536, s);
-    d.copyOut(back, q, s);
-    must(Buffer.compare(back, data) === 0, 'copyPeer');
     d.destroyEvent(e);
     d.freeHost(host);
     d.free(p);
     d.free(q);
     return {};
   },
-  streams: (d, s) => {
+  streams: (d) => {
     const other = d.createStream();
     const e = d.createEvent(false);
-    d.record(e, s);
-    d.streamWaitEvent(other, e);
+    d.record(e, other);
     d.synchronizeStream(other);
-    must(d.queryStream(other), 'stream not done');
-    d.synchronize();
+    must(d.queryEvent(e), 'stream not done');
     d.destroyEvent(e);
     d.destroyStream(other);
     return {};
@@ -147,7 +123,13 @@ const CHECKS: Record<string, Check> = {
     const code = compile(SOURCE, 'smoke.hip', { arch: d.info.arch, cache: false });
     const compileMs = performance.now() - began;
     const m = d.loadModule(code, 'smoke.hip');
-    must(d.findFunction(m, 'nope') === undefined, 'findFunction of an absent kernel');
+    let absent = '';
+    try {
+      d.getFunction(m, 'nope');
+    } catch (e) {
+      absent = String(e);
+    }
+    must(absent.includes('DriverError'), 'an absent kernel was found');
     const args = new ArgBuffer();
     const axpy = d.getFunction(m, 'axpy');
     const n = 100_003;
@@ -214,11 +196,9 @@ const CHECKS: Record<string, Check> = {
       codeBytes: code.length,
       emptyLaunchUs: emptyUs,
       packedLaunchUs: packedUs,
-      registers: d.functionAttribute(axpy, 'registers'),
-      occupancy256: d.occupancy(axpy, 256, 0),
       refused,
     };
-    // Graph: 100 launches captured, replayed, updated.
+    // Graph: 100 launches captured, replayed.
     d.memset(po, 0, n * 4, s);
     const capture = (a: number): number => {
       d.beginCapture(s);
@@ -226,19 +206,13 @@ const CHECKS: Record<string, Check> = {
         d.launch(axpy, Math.ceil(n / 256), 1, 1, 256, 1, 1, 0, s, args.reset().pointer(po).pointer(px).f32(a).u32(n));
       return d.endCapture(s);
     };
-    const g1 = capture(1);
-    const exec = d.instantiate(g1);
+    const graph = capture(1);
+    const exec = d.instantiate(graph);
     d.launchGraph(exec, s);
     d.copyOut(bytesOf(out), po, s);
     must(out[10] === 1000, `graph: ${out[10]}`);
-    const g2 = capture(2);
-    must(d.updateGraph(exec, g2), 'graph update refused');
-    d.launchGraph(exec, s);
-    d.copyOut(bytesOf(out), po, s);
-    must(out[10] === 3000, `updated graph: ${out[10]}`);
     const graphUs = (time(d, s, 20, () => d.launchGraph(exec, s)) * 1000) / 100;
-    d.destroyGraph(g1);
-    d.destroyGraph(g2);
+    d.destroyGraph(graph);
     d.destroyGraphExec(exec);
     d.unloadModule(m);
     d.free(px);

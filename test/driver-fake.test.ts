@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url';
 import { ArgumentError, DeviceError, DriverError, OutOfMemoryError } from '../src/base/errors.js';
 import { ArgBuffer } from '../src/driver/args.js';
 import { openCuda } from '../src/driver/cuda.js';
-import { FUNCTION_ATTRIBUTES, type Device, type Driver } from '../src/driver/driver.js';
+import type { Device, Driver } from '../src/driver/driver.js';
 import { CUBLASLT } from '../src/driver/cublaslt.js';
 import { forDriver } from '../src/driver/cuda-version.js';
 import { CUDNN } from '../src/driver/cudnn.js';
@@ -87,27 +87,18 @@ for (const [vendor, want] of Object.entries(VENDORS)) {
       const back = new Uint8Array(4096);
       device.copyOut(back, p, 0);
       assert.ok(back.every((b) => b === 0xab));
-      device.memset32(p, 0xdeadbeef, 2, 0);
-      device.copyOut(back, p, 0);
-      assert.deepEqual([...new Uint32Array(back.buffer, 0, 3)], [0xdeadbeef, 0xdeadbeef, 0xabababab]);
       const data = Uint8Array.from({ length: 4096 }, (_, i) => i * 7);
       device.copyIn(p, data.subarray(100, 200), 0);
       device.copy(p + 2000, p, 100, 0);
       device.copyOut(back, p, 0);
       assert.deepEqual(back.slice(2000, 2100), data.slice(100, 200));
       const host = device.allocHost(64);
-      host.bytes.fill(9);
-      device.copyInAsync(p, host.address, 64, 0);
       device.copyOutAsync(host.address, p + 2000, 64, 0);
       assert.deepEqual(new Uint8Array(host.bytes), data.slice(100, 164));
       device.freeHost(host);
       device.copyIn(p, data, 0);
       const q = device.allocAsync(4096, 0);
-      device.memset(q, 0, 4096, 0);
-      device.copy2D({ dst: q, dstPitch: 16, src: p, srcPitch: 32, width: 5, height: 3 }, 0);
-      device.copyOut(back, q, 0);
-      assert.deepEqual([...back.slice(0, 21)], [...data.slice(0, 5), ...Array(11).fill(0), ...data.slice(32, 37)]);
-      driver.open(1).copyPeer(q, device, p, 4096, 0);
+      device.copy(q, p, 4096, 0);
       device.copyOut(back, q, 0);
       assert.deepEqual(back, data);
       device.freeAsync(q, 0);
@@ -125,10 +116,6 @@ for (const [vendor, want] of Object.entries(VENDORS)) {
         () => device.free(12345),
         (e) => e instanceof DriverError && /\(12345\): .*Invalid.* \(1\)/i.test(e.message),
       );
-      assert.throws(
-        () => device.copy2D({ dst: 0, dstPitch: 4, src: 0, srcPitch: 8, width: 5, height: 1 }, 0),
-        ArgumentError,
-      );
     });
 
     test('copies of no bytes make no call', () => {
@@ -144,19 +131,16 @@ for (const [vendor, want] of Object.entries(VENDORS)) {
       device.record(a, s);
       device.record(b, s);
       assert.equal(device.elapsed(a, b), 0.5);
-      assert.deepEqual([device.queryStream(s), device.queryStream(s)], [false, true]);
-      assert.ok(device.queryEvent(b));
-      device.streamWaitEvent(s, a);
+      assert.deepEqual([device.queryEvent(b), device.queryEvent(b)], [false, true]);
       device.synchronizeEvent(b);
       device.synchronizeStream(s);
-      device.synchronize();
       const untimed = device.createEvent(false);
       assert.throws(() => device.elapsed(untimed, untimed), DriverError);
       for (const e of [a, b, untimed]) device.destroyEvent(e);
       device.destroyStream(s);
     });
 
-    test('loads modules, launches with packed arguments, replays and updates graphs', () => {
+    test('loads modules, launches with packed arguments, replays graphs', () => {
       assert.throws(
         () => device.loadModule(Buffer.from('broken'), 'm.hip'),
         (e) =>
@@ -166,13 +150,7 @@ for (const [vendor, want] of Object.entries(VENDORS)) {
       );
       const m = device.loadModule(Buffer.from('fake'), 'm.hip');
       const fn = device.getFunction(m, 'axpy');
-      assert.equal(device.findFunction(m, 'absent'), undefined);
       assert.throws(() => device.getFunction(m, 'absent'), /no kernel 'absent'/);
-      assert.deepEqual(
-        FUNCTION_ATTRIBUTES.map((a) => device.functionAttribute(fn, a)),
-        [10, 11, 12, 13, 14, 18],
-      );
-      assert.equal(device.occupancy(fn, 256, 2048), 6);
       device.setMaxDynamicShared(fn, 60000);
       assert.throws(() => device.setMaxDynamicShared(fn, 300000), vendor === 'cuda' ? DriverError : ArgumentError);
       const s = device.createStream();
@@ -201,16 +179,14 @@ for (const [vendor, want] of Object.entries(VENDORS)) {
         for (const f of factors) device.launch(fn, 1, 1, 1, 256, 1, 1, 0, s, pack(f));
         return device.endCapture(s);
       };
-      const [g1, g2, g3] = [capture(1, 2), capture(10, 20), capture(1)];
+      const graph = capture(1, 2);
       assert.equal(read(), 8, 'capturing runs nothing');
-      const exec = device.instantiate(g1);
+      const exec = device.instantiate(graph);
       device.launchGraph(exec, s);
       assert.equal(read(), 8 + 12);
-      assert.equal(device.updateGraph(exec, g2), true);
-      assert.equal(device.updateGraph(exec, g3), false, 'another topology is refused');
       device.launchGraph(exec, s);
-      assert.equal(read(), 20 + 120);
-      for (const g of [g1, g2, g3]) device.destroyGraph(g);
+      assert.equal(read(), 8 + 24);
+      device.destroyGraph(graph);
       device.destroyGraphExec(exec);
       device.unloadModule(m);
       device.free(x);
@@ -242,10 +218,6 @@ for (const [vendor, want] of Object.entries(VENDORS)) {
     });
   });
 }
-
-test('copies between vendors are refused with a way out', { skip }, () => {
-  assert.throws(() => openCuda().open(0).copyPeer(1, openHip().open(0), 1, 1, 0), /go through host memory/);
-});
 
 test('reports say which files were opened', { skip }, () => {
   const found = Object.fromEntries(libraryReports().map((r) => [r.name, r]));

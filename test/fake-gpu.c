@@ -12,7 +12,7 @@
 #define END 3
 #endif
 #define TOTAL (1ull << 30)
-enum { OK = 0, INVALID = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, NOT_FOUND = 500, NOT_READY = 600, UPDATE_FAILED = 910 };
+enum { OK = 0, INVALID = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, NOT_FOUND = 500, NOT_READY = 600 };
 
 typedef struct { void *base; size_t bytes; } Block;
 static Block blocks[1024];
@@ -51,7 +51,6 @@ int hipGetDevicePropertiesR0600(char *p, int d) { strcpy(p + 1160, d ? "gfx1100"
 int hipSetDevice(int d) { current = d; return OK; }
 const char *hipGetErrorName(int e) { return e == OUT_OF_MEMORY ? "hipErrorOutOfMemory" : e == NO_DEVICE ? "hipErrorNoDevice" : "hipErrorInvalidValue"; }
 #endif
-int NAME(cuCtxSynchronize, hipDeviceSynchronize)(void) { return current < 0 ? INVALID : OK; }
 
 int NAME(cuMemAlloc_v2, hipMalloc)(void **p, size_t n) {
   if (current < 0) return INVALID;
@@ -76,40 +75,19 @@ int NAME(cuMemGetInfo_v2, hipMemGetInfo)(size_t *f, size_t *t) { *t = TOTAL; *f 
 int NAME(cuMemHostAlloc, hipHostMalloc)(void **p, size_t n, unsigned flags) { *p = malloc(n); return flags == 1 ? OK : INVALID; }
 int NAME(cuMemFreeHost, hipHostFree)(void *p) { free(p); return OK; }
 int NAME(cuMemsetD8Async, hipMemsetD8Async)(void *p, unsigned char v, size_t n, void *s) { (void)s; if (!owned((uint64_t)p, n)) return INVALID; memset(p, v, n); return OK; }
-int NAME(cuMemsetD32Async, hipMemsetD32Async)(uint32_t *p, unsigned v, size_t n, void *s) { (void)s; if (!owned((uint64_t)p, n * 4)) return INVALID; while (n--) *p++ = v; return OK; }
 int NAME(cuMemcpyHtoDAsync_v2, hipMemcpyHtoDAsync)(void *d, const void *h, size_t n, void *s) { (void)s; if (!owned((uint64_t)d, n)) return INVALID; memcpy(d, h, n); return OK; }
 int NAME(cuMemcpyDtoHAsync_v2, hipMemcpyDtoHAsync)(void *h, const void *d, size_t n, void *s) { (void)s; if (!owned((uint64_t)d, n)) return INVALID; memcpy(h, d, n); return OK; }
 int NAME(cuMemcpyDtoDAsync_v2, hipMemcpyDtoDAsync)(void *d, const void *c, size_t n, void *s) { (void)s; if (!owned((uint64_t)d, n) || !owned((uint64_t)c, n)) return INVALID; memmove(d, c, n); return OK; }
-#ifdef CUDA
-int cuMemcpyPeerAsync(void *d, void *dc, const void *c, void *cc, size_t n, void *s) { return dc == (void *)0x1001 && cc == (void *)0x1000 ? cuMemcpyDtoDAsync_v2(d, c, n, s) : INVALID; }
-typedef struct { size_t sx, sy; int st; void *sh; char *sd; void *sa; size_t sp, dx, dy; int dt; void *dh; char *dd; void *da; size_t dp, w, h; } Copy2D;
-int cuMemcpy2DAsync_v2(const Copy2D *c, void *s) {
-  (void)s;
-  if (c->st != 2 || c->dt != 2) return INVALID;
-  for (size_t i = 0; i < c->h; i++) memcpy(c->dd + i * c->dp, c->sd + i * c->sp, c->w);
-  return OK;
-}
-#else
-int hipMemcpyPeerAsync(void *d, int dd, const void *c, int cd, size_t n, void *s) { return dd == 1 && cd == 0 ? hipMemcpyDtoDAsync(d, c, n, s) : INVALID; }
-int hipMemcpy2DAsync(char *d, size_t dp, const char *c, size_t sp, size_t w, size_t h, int kind, void *s) {
-  (void)s;
-  if (kind != 3) return INVALID;
-  for (size_t i = 0; i < h; i++) memcpy(d + i * dp, c + i * sp, w);
-  return OK;
-}
-#endif
 int NAME(cuStreamCreate, hipStreamCreateWithFlags)(void **s, unsigned flags) { *s = malloc(8); return flags == 1 ? OK : INVALID; }
 int NAME(cuStreamDestroy_v2, hipStreamDestroy)(void *s) { free(s); return OK; }
-static int polls;
-int NAME(cuStreamQuery, hipStreamQuery)(void *s) { return s && polls++ % 2 == 0 ? NOT_READY : OK; }
 int NAME(cuStreamSynchronize, hipStreamSynchronize)(void *s) { (void)s; return OK; }
-int NAME(cuStreamWaitEvent, hipStreamWaitEvent)(void *s, void *e, unsigned f) { return s && e && !f ? OK : INVALID; }
 typedef struct { unsigned flags; int at; } Event;
 static int clock_;
 int NAME(cuEventCreate, hipEventCreateWithFlags)(Event **e, unsigned flags) { *e = calloc(1, sizeof(Event)); (*e)->flags = flags; return OK; }
 int NAME(cuEventDestroy_v2, hipEventDestroy)(Event *e) { free(e); return OK; }
 int NAME(cuEventRecord, hipEventRecord)(Event *e, void *s) { (void)s; e->at = ++clock_; return OK; }
-int NAME(cuEventQuery, hipEventQuery)(Event *e) { return e ? OK : INVALID; }
+static int polls;
+int NAME(cuEventQuery, hipEventQuery)(Event *e) { return !e ? INVALID : polls++ % 2 == 0 ? NOT_READY : OK; }
 int NAME(cuEventSynchronize, hipEventSynchronize)(Event *e) { return e ? OK : INVALID; }
 int NAME(cuEventElapsedTime, hipEventElapsedTime)(float *ms, Event *a, Event *b) { if (a->flags || b->flags) return INVALID; *ms = (b->at - a->at) * 0.5f; return OK; }
 
@@ -131,8 +109,6 @@ int NAME(cuModuleGetFunction, hipModuleGetFunction)(void **f, void *m, const cha
   *f = !strcmp(name, "axpy") ? &axpy : !strcmp(name, "none") ? &none : 0;
   return *f ? OK : NOT_FOUND;
 }
-int NAME(cuFuncGetAttribute, hipFuncGetAttribute)(int *v, int a, void *f) { *v = 10 + a; return f ? OK : INVALID; }
-int NAME(cuOccupancyMaxActiveBlocksPerMultiprocessor, hipModuleOccupancyMaxActiveBlocksPerMultiprocessor)(int *n, void *f, int threads, size_t shared) { *n = f ? (int)(2048 / threads - shared / 1024) : 0; return OK; }
 
 typedef struct { void *f; unsigned grid, block; char args[64]; size_t size; } Launch;
 typedef struct { int n; Launch list[64]; } Graph;
@@ -167,12 +143,6 @@ int cuLaunchKernelEx(const Config *c, void *f, void **params, void **extra) {
 int NAME(cuStreamBeginCapture_v2, hipStreamBeginCapture)(void *s, int mode) { capturing = calloc(1, sizeof(Graph)); return s && mode == 2 ? OK : INVALID; }
 int NAME(cuStreamEndCapture, hipStreamEndCapture)(void *s, Graph **g) { (void)s; *g = capturing; capturing = 0; return *g ? OK : INVALID; }
 int NAME(cuGraphInstantiateWithFlags, hipGraphInstantiateWithFlags)(Graph **e, const Graph *g, unsigned long long flags) { *e = malloc(sizeof *g); **e = *g; return flags ? INVALID : OK; }
-static int update(Graph *e, const Graph *g) { if (e->n != g->n) return UPDATE_FAILED; *e = *g; return OK; }
-#ifdef CUDA
-int cuGraphExecUpdate_v2(Graph *e, const Graph *g, int *result) { *result = 0; return update(e, g); }
-#else
-int hipGraphExecUpdate(Graph *e, const Graph *g, void **node, int *result) { *node = 0; *result = 0; return update(e, g); }
-#endif
 int NAME(cuGraphLaunch, hipGraphLaunch)(const Graph *e, void *s) { (void)s; for (int i = 0; i < e->n; i++) if (run(&e->list[i])) return INVALID; return OK; }
 int NAME(cuGraphDestroy, hipGraphDestroy)(Graph *g) { free(g); return OK; }
 int NAME(cuGraphExecDestroy, hipGraphExecDestroy)(Graph *g) { free(g); return OK; }

@@ -218,12 +218,12 @@ test('recorded work runs on replay only, with the arguments of its time', () => 
   const [a, b] = [run.buffer(Uint32Array.of(7)), run.buffer(Uint32Array.of(0))];
   device.beginCapture(stream);
   device.copy(b, a, 4, stream);
-  device.memset32(a, 9, 1, stream);
+  device.memset(a, 9, 4, stream);
   const exec = device.instantiate(device.endCapture(stream));
   assert.equal(run.read('u32', b, 1)[0], 0);
   device.launchGraph(exec, stream);
   device.launchGraph(exec, stream);
-  assert.deepEqual([run.read('u32', a, 1)[0], run.read('u32', b, 1)[0]], [9, 9]);
+  assert.deepEqual([run.read('u32', a, 1)[0], run.read('u32', b, 1)[0]], [0x09090909, 0x09090909]);
   run.free();
 });
 

@@ -7,7 +7,7 @@ import { type DType, DTYPE, type RawArray, type Value } from '../src/base/dtype.
 import { ArgBuffer } from '../src/driver/args.js';
 import type { Device, Module } from '../src/driver/driver.js';
 import { openDriver } from '../src/driver/drivers.js';
-import { openEmulated } from '../src/driver/emu.js';
+import { openEmulated } from '../src/emulator/device.js';
 import { openSim } from '../src/driver/sim.js';
 import { codeFor } from '../src/kernels/compile.js';
 import { compileForSim } from '../src/kernels/host-unit.js';

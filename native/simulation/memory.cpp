@@ -13,10 +13,4 @@ void* sim_alloc(size_t bytes, int poison) {
 void sim_free(void* p) { free(p); }
 void sim_copy(void* dst, const void* src, size_t bytes) { memmove(dst, src, bytes); }
 void sim_set8(void* dst, int byte, size_t bytes) { memset(dst, byte, bytes); }
-void sim_set32(uint32_t* dst, uint32_t word, size_t count) {
-  for (size_t i = 0; i < count; i++) dst[i] = word;
-}
-void sim_copy2d(char* dst, size_t dst_pitch, const char* src, size_t src_pitch, size_t width, size_t height) {
-  for (size_t y = 0; y < height; y++) memmove(dst + y * dst_pitch, src + y * src_pitch, width);
-}
 }

@@ -1,8 +1,8 @@
 // Device names to backends, each opened on first use.
 import { ArgumentError, DeviceError } from '../base/errors.js';
-import { openDriver } from '../driver/drivers.js';
-import { openEmulated } from '../driver/emu.js';
-import { openDry } from '../driver/emu-dry.js';
+import { openDriver, VENDOR_NAMES, type VendorName, VENDORS } from '../driver/drivers.js';
+import { openEmulated } from '../emulator/device.js';
+import { openDry } from '../emulator/dry-device.js';
 import { openSim } from '../driver/sim.js';
 import type { Backend } from './backend.js';
 import { openCpu } from './cpu.js';
@@ -18,11 +18,18 @@ function ordinal(kind: string, argument: string): number {
   return n;
 }
 
+const vendorOpener =
+  (name: VendorName): Open =>
+  (argument) => {
+    const { kind } = VENDORS[name];
+    const n = ordinal(kind, argument);
+    return new GpuBackend(`${kind}:${n}`, openDriver(name).open(n));
+  };
+
 const openers: Record<string, Open> = {
   cpu: () => openCpu(),
   reference: () => new ReferenceBackend('reference'),
-  cuda: (n) => new GpuBackend(`cuda:${ordinal('cuda', n)}`, openDriver('cuda').open(ordinal('cuda', n))),
-  rocm: (n) => new GpuBackend(`rocm:${ordinal('rocm', n)}`, openDriver('hip').open(ordinal('rocm', n))),
+  ...Object.fromEntries(VENDOR_NAMES.map((name) => [VENDORS[name].kind, vendorOpener(name)])),
   emu: (target) => {
     const device = openEmulated(target);
     return new GpuBackend(

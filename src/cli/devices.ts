@@ -8,7 +8,6 @@ import { bytes, table } from './table.js';
 
 /** Devices of this process; GPUs come from their drivers' own report. */
 const HOST = ['cpu', 'reference', 'sim:32', 'sim:64'];
-const KIND = { cuda: 'cuda', hip: 'rocm' } as const;
 const WIDTH = 100;
 
 interface Row {
@@ -50,7 +49,7 @@ export function run(argv: readonly string[]): number {
     return { device: name, here: device !== undefined, what: device?.description ?? '', why: missing };
   });
   const gpus = report.drivers.flatMap((d): Row[] => {
-    const kind = KIND[d.name as keyof typeof KIND];
+    const { kind } = d;
     if (d.devices.length === 0)
       return [
         { device: `${kind}:0`, here: false, what: d.version ?? '', why: d.missing ?? 'the driver sees no device' },
@@ -85,11 +84,7 @@ export function run(argv: readonly string[]): number {
     )}`,
   );
   for (const d of report.drivers.filter((r) => r.devices.length > 0)) {
-    console.log(
-      wrap(
-        `\n${KIND[d.name as keyof typeof KIND]}: matrix products by ${d.blas}; convolutions by ${d.dnn}`.trimStart(),
-      ),
-    );
+    console.log(wrap(`\n${d.kind}: matrix products by ${d.blas}; convolutions by ${d.dnn}`.trimStart()));
   }
   console.log(
     `\nkernels made ahead of time: ${prebuilt.map((p) => `${p.dir}: ${p.targets.join(', ') || 'none'}`).join('; ')}`,

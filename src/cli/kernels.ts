@@ -5,7 +5,7 @@ import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { ArgumentError } from '../base/errors.js';
-import { driverOrSentence } from '../driver/drivers.js';
+import { driverOrSentence, VENDOR_NAMES } from '../driver/drivers.js';
 import { buildKernels, type BuildSummary, type Selection, targetsOf } from '../kernels/aot.js';
 import { KernelCache } from '../kernels/cache.js';
 import { kernelCache } from '../kernels/compile.js';
@@ -108,7 +108,7 @@ async function inProcesses(
 }
 
 function gpusHere(): string[] {
-  const found = (['cuda', 'hip'] as const).map(driverOrSentence);
+  const found = VENDOR_NAMES.map(driverOrSentence);
   const archs = found.flatMap((d) =>
     typeof d === 'string' ? [] : Array.from({ length: d.deviceCount }, (_, i) => d.info(i).arch),
   );

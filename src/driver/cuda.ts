@@ -1,22 +1,11 @@
 // NVIDIA's driver API (libcuda): its symbols, its devices and the few places where it differs from HIP.
-import { DeviceError, DriverError } from '../base/errors.js';
+import { DeviceError } from '../base/errors.js';
 import { Calls, type CallRules } from './checked.js';
-import type {
-  Copy2D,
-  Device,
-  DeviceInfo,
-  DeviceLibraries,
-  Driver,
-  Fn,
-  Graph,
-  GraphExec,
-  Module,
-  Stream,
-} from './driver.js';
+import type { Device, DeviceInfo, DeviceLibraries, Driver, Fn, Module } from './driver.js';
 import { cudaDriverVersion, cudaVersion, DRIVER_VERSION, LIBCUDA } from './cuda-version.js';
 import { Cell, nativeBlock, nativeString, noteLibrary, openLibrary, type Native } from './ffi.js';
 import { CUDA_NUMBERS as N, CUDA_STRUCTS } from './structs.js';
-import { type LaunchCall, vendorDriver, type VendorRules, type VendorTable } from './vendor.js';
+import { type LaunchCall, orSentence, text, vendorDriver, type VendorRules, type VendorTable } from './vendor.js';
 import { openCublasLt } from './cublaslt.js';
 import { openCudnn } from './cudnn.js';
 
@@ -33,7 +22,6 @@ export const CUDA_TABLE = {
   deviceAttribute: 'int cuDeviceGetAttribute(void *value, int attribute, int device)',
   contextRetain: 'int cuDevicePrimaryCtxRetain(void *context, int device)',
   contextSet: 'int cuCtxSetCurrent(uintptr_t context)',
-  deviceSync: 'int cuCtxSynchronize()',
   errorName: 'int cuGetErrorName(int error, void *name)',
   memAlloc: 'int cuMemAlloc_v2(void *address, size_t bytes)',
   memFree: 'int cuMemFree_v2(uintptr_t address)',
@@ -43,18 +31,12 @@ export const CUDA_TABLE = {
   hostAlloc: 'int cuMemHostAlloc(void *address, size_t bytes, uint flags)',
   hostFree: 'int cuMemFreeHost(uintptr_t address)',
   memset8: 'int cuMemsetD8Async(uintptr_t address, uint8_t value, size_t count, uintptr_t stream)',
-  memset32: 'int cuMemsetD32Async(uintptr_t address, uint value, size_t count, uintptr_t stream)',
   copyHtoD: 'int cuMemcpyHtoDAsync_v2(uintptr_t dst, void *src, size_t bytes, uintptr_t stream)',
   copyDtoH: 'int cuMemcpyDtoHAsync_v2(void *dst, uintptr_t src, size_t bytes, uintptr_t stream)',
   copyDtoD: 'int cuMemcpyDtoDAsync_v2(uintptr_t dst, uintptr_t src, size_t bytes, uintptr_t stream)',
-  copyPeer:
-    'int cuMemcpyPeerAsync(uintptr_t dst, uintptr_t dstContext, uintptr_t src, uintptr_t srcContext, size_t bytes, uintptr_t stream)',
-  copy2D: 'int cuMemcpy2DAsync_v2(void *copy, uintptr_t stream)',
   streamCreate: 'int cuStreamCreate(void *stream, uint flags)',
   streamDestroy: 'int cuStreamDestroy_v2(uintptr_t stream)',
-  streamQuery: 'int cuStreamQuery(uintptr_t stream)',
   streamSync: 'int cuStreamSynchronize(uintptr_t stream)',
-  streamWait: 'int cuStreamWaitEvent(uintptr_t stream, uintptr_t event, uint flags)',
   eventCreate: 'int cuEventCreate(void *event, uint flags)',
   eventDestroy: 'int cuEventDestroy_v2(uintptr_t event)',
   eventRecord: 'int cuEventRecord(uintptr_t event, uintptr_t stream)',
@@ -64,17 +46,13 @@ export const CUDA_TABLE = {
   moduleLoad: 'int cuModuleLoadDataEx(void *module, void *image, uint options, void *keys, void *values)',
   moduleUnload: 'int cuModuleUnload(uintptr_t module)',
   moduleFunction: 'int cuModuleGetFunction(void *function, uintptr_t module, const char *name)',
-  funcAttribute: 'int cuFuncGetAttribute(void *value, int attribute, uintptr_t function)',
   funcSetAttribute: 'int cuFuncSetAttribute(uintptr_t function, int attribute, int value)',
-  occupancy:
-    'int cuOccupancyMaxActiveBlocksPerMultiprocessor(void *blocks, uintptr_t function, int threads, size_t shared)',
   launch:
     'int cuLaunchKernel(uintptr_t f, uint gx, uint gy, uint gz, uint bx, uint by, uint bz, uint shared, uintptr_t stream, uintptr_t params, uintptr_t extra)',
   launchEx: 'int cuLaunchKernelEx(uintptr_t config, uintptr_t f, uintptr_t params, uintptr_t extra)',
   beginCapture: 'int cuStreamBeginCapture_v2(uintptr_t stream, int mode)',
   endCapture: 'int cuStreamEndCapture(uintptr_t stream, void *graph)',
   instantiate: 'int cuGraphInstantiateWithFlags(void *exec, uintptr_t graph, uint64_t flags)',
-  graphUpdate: 'int cuGraphExecUpdate_v2(uintptr_t exec, uintptr_t graph, void *result)',
   graphLaunch: 'int cuGraphLaunch(uintptr_t exec, uintptr_t stream)',
   graphDestroy: 'int cuGraphDestroy(uintptr_t graph)',
   execDestroy: 'int cuGraphExecDestroy(uintptr_t exec)',
@@ -153,10 +131,6 @@ function cudaInfo(calls: Calls<typeof CUDA_TABLE>, ordinal: number): DeviceInfo 
   };
 }
 
-/** The text before the first NUL. */
-export const text = (bytes: Uint8Array): string =>
-  Buffer.from(bytes.subarray(0, bytes.indexOf(0) < 0 ? bytes.length : bytes.indexOf(0))).toString();
-
 /** The current device is per thread, and so is this module: it outlives any one driver object. */
 let current = -1;
 const contexts = new Map<number, number>();
@@ -178,30 +152,12 @@ function cudaRules(calls: Calls<typeof CUDA_TABLE>): VendorRules {
     calls.call('contextSet', context(ordinal));
     current = ordinal;
   };
-  const copy = nativeBlock(CUDA_STRUCTS.CUDA_MEMCPY2D.size);
-  const words = new BigUint64Array(copy.buffer);
   const log = nativeBlock(8192);
-  const result = new Uint32Array(CUDA_STRUCTS.CUgraphExecUpdateResultInfo.size / 4);
   return {
     launchEnd: 0,
     notReady: N.CUDA_ERROR_NOT_READY,
     notFound: N.CUDA_ERROR_NOT_FOUND,
     use,
-    place: context,
-    copy2D: (c: Copy2D, stream: Stream) => {
-      const at = CUDA_STRUCTS.CUDA_MEMCPY2D.fields;
-      const put = (field: keyof typeof at, value: number) => (words[at[field] / 8] = BigInt(value));
-      words.fill(0n);
-      put('srcMemoryType', N.CU_MEMORYTYPE_DEVICE);
-      put('srcDevice', c.src);
-      put('srcPitch', c.srcPitch);
-      put('dstMemoryType', N.CU_MEMORYTYPE_DEVICE);
-      put('dstDevice', c.dst);
-      put('dstPitch', c.dstPitch);
-      put('WidthInBytes', c.width);
-      put('Height', c.height);
-      calls.call('copy2D', copy.address, stream);
-    },
     loadModule: (code: Uint8Array, name: string): Module => {
       // PTX is text and ends with NUL; its translation may fail with a log worth reading.
       const image = code[0] === 0x7f ? code : Buffer.concat([code, Buffer.of(0)]);
@@ -215,12 +171,6 @@ function cudaRules(calls: Calls<typeof CUDA_TABLE>): VendorRules {
     },
     setMaxDynamicShared: (fn: Fn, bytes: number) =>
       calls.call('funcSetAttribute', fn, N.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes),
-    updateGraph: (exec: GraphExec, graph: Graph): boolean => {
-      const status = calls.status('graphUpdate', exec, graph, result.fill(0));
-      if (status !== 0 && status !== N.CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE)
-        throw calls.error('graphUpdate', [exec, graph], status);
-      return status === 0;
-    },
     launch: configuredLaunch(calls.raw.launchEx as Native),
     libraries: cudaLibraries,
   };
@@ -268,14 +218,4 @@ function cudaLibraries(device: Device): DeviceLibraries {
       return (dnn ??= orSentence(() => openCudnn(device)));
     },
   };
-}
-
-/** A library that is there but refuses to start is a sentence too; the backend then uses its own kernels and says so. */
-export function orSentence<T>(open: () => T | string): T | string {
-  try {
-    return open();
-  } catch (e) {
-    if (e instanceof DeviceError || e instanceof DriverError) return e.message;
-    throw e;
-  }
 }

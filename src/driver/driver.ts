@@ -4,9 +4,6 @@
 // Calls without "async" in their description return when done; everything that takes a stream is only enqueued on it.
 // Failures throw: DeviceError (no such device, no driver), OutOfMemoryError, DriverError (any other failed call), ArgumentError.
 
-export const DRIVER_NAMES = ['cuda', 'hip', 'sim', 'emu', 'dry'] as const;
-export type DriverName = (typeof DRIVER_NAMES)[number];
-
 /** A device address, in bytes; 0 is the null pointer. */
 export type Address = number;
 /** Opaque handles: each is valid only on the device that made it. 0 is the default stream. */
@@ -55,7 +52,8 @@ export interface LibraryReport {
 }
 
 export interface Driver {
-  readonly name: DriverName;
+  /** 'cuda', 'hip', 'sim', 'emu' or 'dry'. */
+  readonly name: string;
   /** 'CUDA driver 13.0', 'HIP 5.2.21153': one line for people. */
   readonly version: string;
   readonly deviceCount: number;
@@ -70,31 +68,11 @@ export interface HostBuffer {
   readonly bytes: Uint8Array;
 }
 
-/** `height` rows of `width` bytes, `pitch` bytes from one row to the next. */
-export interface Copy2D {
-  readonly dst: Address;
-  readonly dstPitch: number;
-  readonly src: Address;
-  readonly srcPitch: number;
-  readonly width: number;
-  readonly height: number;
-}
-
 /** Packed kernel arguments at a stable address: each at its natural alignment, as a C struct would hold them (args.ts makes them). */
 export interface Arguments {
   readonly address: Address;
   readonly size: number;
 }
-
-export const FUNCTION_ATTRIBUTES = [
-  'maxThreadsPerBlock',
-  'staticShared',
-  'constantBytes',
-  'localBytes',
-  'registers',
-  'maxDynamicShared',
-] as const;
-export type FunctionAttribute = (typeof FUNCTION_ATTRIBUTES)[number];
 
 /** One device: its memory, streams, events, modules, launches and graphs. */
 export interface Device {
@@ -113,30 +91,21 @@ export interface Device {
   allocHost(bytes: number): HostBuffer;
   freeHost(buffer: HostBuffer): void;
 
-  /** Sets bytes, or 32-bit words (`count` of them). */
+  /** Sets bytes. */
   memset(address: Address, byte: number, bytes: number, stream: Stream): void;
-  memset32(address: Address, word: number, count: number, stream: Stream): void;
 
   /** From ordinary memory, after what is on the stream; the bytes are on the device when it returns. */
   copyIn(dst: Address, src: Uint8Array, stream: Stream): void;
   /** To ordinary memory, after what is on the stream; done when it returns. */
   copyOut(target: Uint8Array, src: Address, stream: Stream): void;
-  /** To and from pinned memory: enqueued only; the host buffer is in use until the stream gets there. */
-  copyInAsync(dst: Address, host: Address, bytes: number, stream: Stream): void;
+  /** To pinned memory: enqueued only; the host buffer is in use until the stream gets there. */
   copyOutAsync(host: Address, src: Address, bytes: number, stream: Stream): void;
   /** Device to device. */
   copy(dst: Address, src: Address, bytes: number, stream: Stream): void;
-  /** To this device from another of the same driver. */
-  copyPeer(dst: Address, from: Device, src: Address, bytes: number, stream: Stream): void;
-  copy2D(copy: Copy2D, stream: Stream): void;
 
   createStream(): Stream;
   destroyStream(stream: Stream): void;
-  /** Whether everything on it is done. */
-  queryStream(stream: Stream): boolean;
   synchronizeStream(stream: Stream): void;
-  streamWaitEvent(stream: Stream, event: Event): void;
-  synchronize(): void;
 
   /** Events without timing are cheaper; elapsed needs timing. */
   createEvent(timing: boolean): Event;
@@ -151,14 +120,10 @@ export interface Device {
   /** From what the compiler made: cubin, PTX or an AMD code object. */
   loadModule(code: Uint8Array, name: string): Module;
   unloadModule(module: Module): void;
+  /** A DriverError says so where the module has no such kernel. */
   getFunction(module: Module, symbol: string): Fn;
-  /** Whether the module has it: getFunction without the throw. */
-  findFunction(module: Module, symbol: string): Fn | undefined;
-  functionAttribute(fn: Fn, attribute: FunctionAttribute): number;
   /** Allows launches with up to so many bytes of dynamic shared memory (at most info.sharedPerBlockOptin). */
   setMaxDynamicShared(fn: Fn, bytes: number): void;
-  /** Blocks of so many threads that fit one multiprocessor at a time. */
-  occupancy(fn: Fn, threads: number, dynamicShared: number): number;
   /**
    * Grid in blocks, block in threads; empty grids are refused. The arguments are taken before it returns.
    * With `early` it may begin while the launch before it ends, for kernels that wait by themselves; drivers that cannot do so begin in turn.
@@ -181,8 +146,6 @@ export interface Device {
   beginCapture(stream: Stream): void;
   endCapture(stream: Stream): Graph;
   instantiate(graph: Graph): GraphExec;
-  /** Takes over a graph of the same topology; false when it has to be instantiated anew. */
-  updateGraph(exec: GraphExec, graph: Graph): boolean;
   launchGraph(exec: GraphExec, stream: Stream): void;
   destroyGraph(graph: Graph): void;
   destroyGraphExec(exec: GraphExec): void;

@@ -1,22 +1,10 @@
 // AMD's HIP runtime (libamdhip64, ROCm 5.2 to 7): its symbols, its devices and the few places where it differs from CUDA.
 import { ArgumentError, DeviceError } from '../base/errors.js';
 import { Calls, type CallRules } from './checked.js';
-import { orSentence, text } from './cuda.js';
-import type {
-  Copy2D,
-  Device,
-  DeviceInfo,
-  DeviceLibraries,
-  Driver,
-  Fn,
-  Graph,
-  GraphExec,
-  Module,
-  Stream,
-} from './driver.js';
+import type { Device, DeviceInfo, DeviceLibraries, Driver, Fn, Module } from './driver.js';
 import { Cell, nativeString, noteLibrary, openLibrary, type LibrarySpec } from './ffi.js';
 import { HIP_NUMBERS as N, HIP_PROPERTIES } from './structs.js';
-import { vendorDriver, type VendorRules, type VendorTable } from './vendor.js';
+import { orSentence, text, vendorDriver, type VendorRules, type VendorTable } from './vendor.js';
 import { openHipblasLt } from './hipblaslt.js';
 import { openMiopen } from './miopen.js';
 import { openRocblas } from './rocblas.js';
@@ -41,7 +29,6 @@ export const HIP_TABLE = {
     optional: 'int hipGetDevicePropertiesR0600(void *properties, int device)',
     since: 'it came with ROCm 6.0',
   },
-  deviceSync: 'int hipDeviceSynchronize()',
   errorName: 'uintptr_t hipGetErrorName(int error)',
   memAlloc: 'int hipMalloc(void *address, size_t bytes)',
   memFree: 'int hipFree(uintptr_t address)',
@@ -54,19 +41,12 @@ export const HIP_TABLE = {
   hostAlloc: 'int hipHostMalloc(void *address, size_t bytes, uint flags)',
   hostFree: 'int hipHostFree(uintptr_t address)',
   memset8: 'int hipMemsetD8Async(uintptr_t address, uint8_t value, size_t count, uintptr_t stream)',
-  memset32: 'int hipMemsetD32Async(uintptr_t address, uint value, size_t count, uintptr_t stream)',
   copyHtoD: 'int hipMemcpyHtoDAsync(uintptr_t dst, void *src, size_t bytes, uintptr_t stream)',
   copyDtoH: 'int hipMemcpyDtoHAsync(void *dst, uintptr_t src, size_t bytes, uintptr_t stream)',
   copyDtoD: 'int hipMemcpyDtoDAsync(uintptr_t dst, uintptr_t src, size_t bytes, uintptr_t stream)',
-  copyPeer:
-    'int hipMemcpyPeerAsync(uintptr_t dst, int dstDevice, uintptr_t src, int srcDevice, size_t bytes, uintptr_t stream)',
-  copy2D:
-    'int hipMemcpy2DAsync(uintptr_t dst, size_t dstPitch, uintptr_t src, size_t srcPitch, size_t width, size_t height, int kind, uintptr_t stream)',
   streamCreate: 'int hipStreamCreateWithFlags(void *stream, uint flags)',
   streamDestroy: 'int hipStreamDestroy(uintptr_t stream)',
-  streamQuery: 'int hipStreamQuery(uintptr_t stream)',
   streamSync: 'int hipStreamSynchronize(uintptr_t stream)',
-  streamWait: 'int hipStreamWaitEvent(uintptr_t stream, uintptr_t event, uint flags)',
   eventCreate: 'int hipEventCreateWithFlags(void *event, uint flags)',
   eventDestroy: 'int hipEventDestroy(uintptr_t event)',
   eventRecord: 'int hipEventRecord(uintptr_t event, uintptr_t stream)',
@@ -76,15 +56,11 @@ export const HIP_TABLE = {
   moduleLoad: 'int hipModuleLoadData(void *module, void *image)',
   moduleUnload: 'int hipModuleUnload(uintptr_t module)',
   moduleFunction: 'int hipModuleGetFunction(void *function, uintptr_t module, const char *name)',
-  funcAttribute: 'int hipFuncGetAttribute(void *value, int attribute, uintptr_t function)',
-  occupancy:
-    'int hipModuleOccupancyMaxActiveBlocksPerMultiprocessor(void *blocks, uintptr_t function, int threads, size_t shared)',
   launch:
     'int hipModuleLaunchKernel(uintptr_t f, uint gx, uint gy, uint gz, uint bx, uint by, uint bz, uint shared, uintptr_t stream, uintptr_t params, uintptr_t extra)',
   beginCapture: 'int hipStreamBeginCapture(uintptr_t stream, int mode)',
   endCapture: 'int hipStreamEndCapture(uintptr_t stream, void *graph)',
   instantiate: 'int hipGraphInstantiateWithFlags(void *exec, uintptr_t graph, uint64_t flags)',
-  graphUpdate: 'int hipGraphExecUpdate(uintptr_t exec, uintptr_t graph, void *node, void *result)',
   graphLaunch: 'int hipGraphLaunch(uintptr_t exec, uintptr_t stream)',
   graphDestroy: 'int hipGraphDestroy(uintptr_t graph)',
   execDestroy: 'int hipGraphExecDestroy(uintptr_t exec)',
@@ -167,8 +143,6 @@ function hipInfo(calls: Calls<typeof HIP_TABLE>, ordinal: number): DeviceInfo {
 let current = -1;
 
 function hipRules(calls: Calls<typeof HIP_TABLE>): VendorRules {
-  const node = new Cell();
-  const result = new Cell();
   return {
     launchEnd: 3,
     notReady: N.hipErrorNotReady,
@@ -178,9 +152,6 @@ function hipRules(calls: Calls<typeof HIP_TABLE>): VendorRules {
       calls.call('deviceSet', ordinal);
       current = ordinal;
     },
-    place: (ordinal) => ordinal,
-    copy2D: (c: Copy2D, stream: Stream) =>
-      calls.call('copy2D', c.dst, c.dstPitch, c.src, c.srcPitch, c.width, c.height, N.hipMemcpyDeviceToDevice, stream),
     loadModule: (code: Uint8Array, name: string): Module => {
       const cell = new Cell();
       const status = calls.status('moduleLoad', cell.raw, code);
@@ -191,12 +162,6 @@ function hipRules(calls: Calls<typeof HIP_TABLE>): VendorRules {
     setMaxDynamicShared: (_fn: Fn, bytes: number, info: DeviceInfo) => {
       if (bytes > info.sharedPerBlock)
         throw new ArgumentError(`setMaxDynamicShared: ${bytes} bytes; ${info.name} has ${info.sharedPerBlock} a block`);
-    },
-    updateGraph: (exec: GraphExec, graph: Graph): boolean => {
-      const status = calls.status('graphUpdate', exec, graph, node.clear().raw, result.clear().raw);
-      if (status !== 0 && status !== N.hipErrorGraphExecUpdateFailure)
-        throw calls.error('graphUpdate', [exec, graph], status);
-      return status === 0;
     },
     libraries: hipLibraries,
   };

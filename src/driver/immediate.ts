@@ -23,7 +23,7 @@ export abstract class ImmediateDevice {
   /** Device memory filled with something, and its return. */
   abstract alloc(bytes: number): Address;
   abstract free(address: Address): void;
-  abstract findFunction(module: Module, symbol: string): Fn | undefined;
+  protected abstract findFunction(module: Module, symbol: string): Fn | undefined;
   protected abstract moduleName(module: Module): string;
 
   /** Does it now, or writes it down where the stream records. */
@@ -59,12 +59,7 @@ export abstract class ImmediateDevice {
   destroyStream(stream: Stream): void {
     this.#capturing.delete(stream);
   }
-  queryStream(): boolean {
-    return true;
-  }
   synchronizeStream(): void {}
-  streamWaitEvent(): void {}
-  synchronize(): void {}
   createEvent(): Event {
     return this.#events.push(-1);
   }
@@ -88,9 +83,6 @@ export abstract class ImmediateDevice {
       throw new DriverError(`getFunction(${symbol}): the module ${this.moduleName(module)} has no such kernel`);
     return fn;
   }
-  occupancy(_fn: Fn, threads: number): number {
-    return Math.max(1, Math.floor(this.info.maxThreadsPerMultiprocessor / threads));
-  }
 
   beginCapture(stream: Stream): void {
     if (stream === 0) throw new DriverError('beginCapture: the default stream cannot be recorded');
@@ -104,11 +96,6 @@ export abstract class ImmediateDevice {
   }
   instantiate(graph: Graph): GraphExec {
     return this.#graphs.push(this.#graphs[graph - 1]);
-  }
-  updateGraph(exec: GraphExec, graph: Graph): boolean {
-    if (this.#graphs[exec - 1].length !== this.#graphs[graph - 1].length) return false;
-    this.#graphs[exec - 1] = this.#graphs[graph - 1];
-    return true;
   }
   launchGraph(exec: GraphExec, stream: Stream): void {
     for (const work of this.#graphs[exec - 1]) this.enqueue(stream, work);

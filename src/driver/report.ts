@@ -1,18 +1,12 @@
 // What this machine has: drivers, devices and vendor libraries, with the reason for everything that is missing.
-import { CUBLASLT } from './cublaslt.js';
-import { forDriver } from './cuda-version.js';
-import { CUDNN } from './cudnn.js';
-import type { DeviceInfo, DriverName, LibraryReport } from './driver.js';
-import { driverOrSentence, type VendorName } from './drivers.js';
+import type { DeviceInfo, LibraryReport } from './driver.js';
+import { driverOrSentence, VENDOR_NAMES, type VendorName, VENDORS } from './drivers.js';
 import { libraryReports, openLibrary } from './ffi.js';
-import { HIPBLASLT } from './hipblaslt.js';
-import { openHiprtc } from './hiprtc.js';
-import { MIOPEN } from './miopen.js';
-import { openNvrtc } from './nvrtc.js';
-import { ROCBLAS } from './rocblas.js';
 
 export interface DriverReport {
-  readonly name: DriverName;
+  /** The driver's name, and what its devices are called. */
+  readonly name: VendorName;
+  readonly kind: string;
   readonly version?: string;
   /** Why there is no device; undefined when there is. */
   readonly missing?: string;
@@ -23,8 +17,9 @@ export interface DriverReport {
 }
 
 function reportOf(name: VendorName): DriverReport {
+  const { kind } = VENDORS[name];
   const driver = driverOrSentence(name);
-  if (typeof driver === 'string') return { name, missing: driver, devices: [] };
+  if (typeof driver === 'string') return { name, kind, missing: driver, devices: [] };
   // Started, so that their versions are known.
   const { blas, dnn } = driver.open(0).libraries;
   const devices = Array.from({ length: driver.deviceCount }, (_, ordinal) => ({
@@ -33,7 +28,7 @@ function reportOf(name: VendorName): DriverReport {
     freeBytes: driver.open(ordinal).memory().free,
   }));
   const say = (l: string | { readonly name: string }): string => (typeof l === 'string' ? l : l.name);
-  return { name, version: driver.version, blas: say(blas), dnn: say(dnn), devices };
+  return { name, kind, version: driver.version, blas: say(blas), dnn: say(dnn), devices };
 }
 
 /** Opens what can be opened; libraries beside the drivers are looked for, and started only where a device is. */
@@ -41,9 +36,8 @@ export function machineReport(): {
   readonly drivers: readonly DriverReport[];
   readonly libraries: readonly LibraryReport[];
 } {
-  const drivers = (['hip', 'cuda'] as const).map(reportOf);
-  openHiprtc();
-  openNvrtc();
-  for (const spec of [HIPBLASLT, ROCBLAS, MIOPEN, forDriver(CUBLASLT), CUDNN]) openLibrary(spec);
+  const drivers = VENDOR_NAMES.map(reportOf);
+  for (const name of VENDOR_NAMES) VENDORS[name].compiler();
+  for (const name of VENDOR_NAMES) for (const spec of VENDORS[name].libraries()) openLibrary(spec);
   return { drivers, libraries: libraryReports() };
 }

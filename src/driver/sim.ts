@@ -7,13 +7,11 @@ import { DeviceError, DriverError, OutOfMemoryError } from '../base/errors.js';
 import type {
   Address,
   Arguments,
-  Copy2D,
   Device,
   DeviceInfo,
   DeviceLibraries,
   Driver,
   Fn,
-  FunctionAttribute,
   HostBuffer,
   Module,
   Stream,
@@ -42,8 +40,6 @@ const MEMORY = {
   copyIn: 'void sim_copy(uintptr_t dst, void *src, size_t bytes)',
   copyOut: 'void sim_copy(void *dst, uintptr_t src, size_t bytes)',
   set8: 'void sim_set8(uintptr_t dst, int byte, size_t bytes)',
-  set32: 'void sim_set32(uintptr_t dst, uint32_t word, size_t count)',
-  copy2D: 'void sim_copy2d(uintptr_t dst, size_t dp, uintptr_t src, size_t sp, size_t width, size_t height)',
 };
 type Calls<T> = { readonly [K in keyof T]: (...args: (number | string | ArrayBufferView)[]) => number };
 
@@ -56,8 +52,6 @@ function bind<T extends Record<string, string>>(path: string, table: T): Calls<T
 
 const MODULE = {
   find: 'int wick_sim_find(const char *name)',
-  threads: 'int wick_sim_threads(int entry)',
-  shared: 'int wick_sim_shared()',
   describe: 'void wick_sim_describe(int entry, void *out, int bytes)',
   launch: 'int wick_sim_launch(int entry, void *geometry, uintptr_t args, void *error, int bytes)',
 };
@@ -132,9 +126,6 @@ class SimDevice extends ImmediateDevice implements Device {
   memset(address: Address, byte: number, bytes: number, stream: Stream): void {
     this.enqueue(stream, () => this.#memory.set8(address, byte, bytes));
   }
-  memset32(address: Address, word: number, count: number, stream: Stream): void {
-    this.enqueue(stream, () => this.#memory.set32(address, word >>> 0, count));
-  }
   copyIn(dst: Address, src: Uint8Array, stream: Stream): void {
     this.refuseWhileRecorded(stream, 'copyIn');
     this.#memory.copyIn(dst, src, src.byteLength);
@@ -143,20 +134,11 @@ class SimDevice extends ImmediateDevice implements Device {
     this.refuseWhileRecorded(stream, 'copyOut');
     this.#memory.copyOut(target, src, target.byteLength);
   }
-  copyInAsync(dst: Address, host: Address, bytes: number, stream: Stream): void {
-    this.enqueue(stream, () => this.#memory.copy(dst, host, bytes));
-  }
   copyOutAsync(host: Address, src: Address, bytes: number, stream: Stream): void {
     this.enqueue(stream, () => this.#memory.copy(host, src, bytes));
   }
   copy(dst: Address, src: Address, bytes: number, stream: Stream): void {
     this.enqueue(stream, () => this.#memory.copy(dst, src, bytes));
-  }
-  copyPeer(dst: Address, _from: Device, src: Address, bytes: number, stream: Stream): void {
-    this.copy(dst, src, bytes, stream);
-  }
-  copy2D(c: Copy2D, stream: Stream): void {
-    this.enqueue(stream, () => this.#memory.copy2D(c.dst, c.dstPitch, c.src, c.srcPitch, c.width, c.height));
   }
 
   loadModule(code: Uint8Array, name: string): Module {
@@ -176,22 +158,13 @@ class SimDevice extends ImmediateDevice implements Device {
     }
   }
   unloadModule(): void {} // stays loaded: its stacks may be reused by a later load of the same file
-  findFunction(module: Module, symbol: string): Fn | undefined {
+  protected findFunction(module: Module, symbol: string): Fn | undefined {
     const loaded = this.#modules[module - 1];
     const entry = loaded.calls.find(symbol);
     return entry < 0 ? undefined : this.#kernels.push({ symbol, entry, module: loaded });
   }
   protected moduleName(module: Module): string {
     return this.#modules[module - 1].name;
-  }
-  functionAttribute(fn: Fn, attribute: FunctionAttribute): number {
-    const { entry, module } = this.#kernels[fn - 1];
-    const known: Partial<Record<FunctionAttribute, number>> = {
-      maxThreadsPerBlock: module.calls.threads(entry),
-      staticShared: module.calls.shared(),
-      maxDynamicShared: SHARED,
-    };
-    return known[attribute] ?? 0;
   }
   /** "offset:size ..." of a kernel's parameters as the C++ compiler lays them out: what packed arguments must agree with. */
   describe(fn: Fn): string {

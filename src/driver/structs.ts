@@ -7,27 +7,6 @@ export interface StructLayout {
 }
 
 export const CUDA_STRUCTS = {
-  CUDA_MEMCPY2D: {
-    size: 128,
-    fields: {
-      srcXInBytes: 0,
-      srcY: 8,
-      srcMemoryType: 16,
-      srcHost: 24,
-      srcDevice: 32,
-      srcArray: 40,
-      srcPitch: 48,
-      dstXInBytes: 56,
-      dstY: 64,
-      dstMemoryType: 72,
-      dstHost: 80,
-      dstDevice: 88,
-      dstArray: 96,
-      dstPitch: 104,
-      WidthInBytes: 112,
-      Height: 120,
-    },
-  },
   CUlaunchConfig: {
     size: 56,
     fields: {
@@ -44,7 +23,6 @@ export const CUDA_STRUCTS = {
     },
   },
   CUlaunchAttribute: { size: 72, fields: { id: 0, value: 8 } },
-  CUgraphExecUpdateResultInfo: { size: 24, fields: { result: 0, errorNode: 8, errorFromNode: 16 } },
 } as const satisfies Record<string, StructLayout>;
 
 /** Attribute and status numbers of the CUDA driver. */
@@ -61,26 +39,18 @@ export const CUDA_NUMBERS = {
   CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: 76,
   CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: 97,
   CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED: 115,
-  CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: 0,
-  CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES: 1,
-  CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES: 2,
-  CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES: 3,
-  CU_FUNC_ATTRIBUTE_NUM_REGS: 4,
   CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: 8,
   CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION: 6,
-  CU_MEMORYTYPE_DEVICE: 2,
   CU_STREAM_NON_BLOCKING: 1,
   CU_EVENT_DISABLE_TIMING: 2,
   CU_MEMHOSTALLOC_PORTABLE: 1,
   CU_STREAM_CAPTURE_MODE_RELAXED: 2,
-  CU_JIT_INFO_LOG_BUFFER: 3,
   CU_JIT_ERROR_LOG_BUFFER: 5,
   CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES: 6,
   CUDA_ERROR_OUT_OF_MEMORY: 2,
   CUDA_ERROR_NO_DEVICE: 100,
   CUDA_ERROR_NOT_FOUND: 500,
   CUDA_ERROR_NOT_READY: 600,
-  CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE: 910,
 } as const;
 
 /** The two layouts of hipDeviceProp_t: ROCm 5, and `hipGetDevicePropertiesR0600` from ROCm 6 on. */
@@ -99,13 +69,6 @@ export const HIP_NUMBERS = {
   hipDeviceAttributeIntegrated: 16,
   hipDeviceAttributeL2CacheSize: 19,
   hipDeviceAttributeMemoryPoolsSupported: 88,
-  HIP_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: 0,
-  HIP_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES: 1,
-  HIP_FUNC_ATTRIBUTE_CONST_SIZE_BYTES: 2,
-  HIP_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES: 3,
-  HIP_FUNC_ATTRIBUTE_NUM_REGS: 4,
-  HIP_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: 8,
-  hipMemcpyDeviceToDevice: 3,
   hipStreamNonBlocking: 1,
   hipEventDisableTiming: 2,
   hipHostMallocPortable: 1,
@@ -115,5 +78,4 @@ export const HIP_NUMBERS = {
   hipErrorInvalidDevice: 101,
   hipErrorNotFound: 500,
   hipErrorNotReady: 600,
-  hipErrorGraphExecUpdateFailure: 910,
 } as const;

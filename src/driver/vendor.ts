@@ -3,14 +3,12 @@ import { ArgumentError, DeviceError, DriverError } from '../base/errors.js';
 import type {
   Address,
   Arguments,
-  Copy2D,
   Device,
   DeviceInfo,
   DeviceLibraries,
   Driver,
   Event,
   Fn,
-  FunctionAttribute,
   Graph,
   GraphExec,
   HostBuffer,
@@ -28,17 +26,12 @@ export const SHARED_CALLS = [
   'hostAlloc',
   'hostFree',
   'memset8',
-  'memset32',
   'copyHtoD',
   'copyDtoH',
   'copyDtoD',
-  'copyPeer',
   'streamCreate',
   'streamDestroy',
-  'streamQuery',
   'streamSync',
-  'streamWait',
-  'deviceSync',
   'eventCreate',
   'eventDestroy',
   'eventRecord',
@@ -47,8 +40,6 @@ export const SHARED_CALLS = [
   'eventElapsed',
   'moduleUnload',
   'moduleFunction',
-  'funcAttribute',
-  'occupancy',
   'launch',
   'beginCapture',
   'endCapture',
@@ -87,26 +78,13 @@ export interface VendorRules {
   readonly notFound: number;
   /** Makes the device current on this thread. */
   readonly use: (ordinal: number) => void;
-  /** What peer copies call a device: its context or its ordinal. */
-  readonly place: (ordinal: number) => number;
-  readonly copy2D: (copy: Copy2D, stream: Stream) => void;
   /** Where there is a better way to launch than the shared call; answers the status. */
   readonly launch?: LaunchCall;
   readonly loadModule: (code: Uint8Array, name: string) => Module;
   readonly setMaxDynamicShared: (fn: Fn, bytes: number, info: DeviceInfo) => void;
-  readonly updateGraph: (exec: GraphExec, graph: Graph) => boolean;
   readonly libraries: (device: Device) => DeviceLibraries;
 }
 
-/** Both vendors number these alike. */
-const ATTRIBUTE_NUMBERS: { readonly [A in FunctionAttribute]: number } = {
-  maxThreadsPerBlock: 0,
-  staticShared: 1,
-  constantBytes: 2,
-  localBytes: 3,
-  registers: 4,
-  maxDynamicShared: 8,
-};
 const NON_BLOCKING = 1;
 const NO_TIMING = 2;
 const PORTABLE = 1;
@@ -196,9 +174,6 @@ export class VendorDevice implements Device {
   memset(address: Address, byte: number, bytes: number, stream: Stream): void {
     if (bytes > 0) this.#call('memset8', address, byte & 255, bytes, stream);
   }
-  memset32(address: Address, word: number, count: number, stream: Stream): void {
-    if (count > 0) this.#call('memset32', address, word >>> 0, count, stream);
-  }
 
   // Copies
 
@@ -212,30 +187,11 @@ export class VendorDevice implements Device {
     this.#call('copyDtoH', target, src, target.length, stream);
     this.synchronizeStream(stream);
   }
-  copyInAsync(dst: Address, host: Address, bytes: number, stream: Stream): void {
-    if (bytes > 0) this.#call('copyHtoD', dst, host, bytes, stream);
-  }
   copyOutAsync(host: Address, src: Address, bytes: number, stream: Stream): void {
     if (bytes > 0) this.#call('copyDtoH', host, src, bytes, stream);
   }
   copy(dst: Address, src: Address, bytes: number, stream: Stream): void {
     if (bytes > 0) this.#call('copyDtoD', dst, src, bytes, stream);
-  }
-  copyPeer(dst: Address, from: Device, src: Address, bytes: number, stream: Stream): void {
-    if (from.driver !== this.driver)
-      throw new ArgumentError(
-        `copyPeer: from a ${from.driver.name} device to a ${this.driver.name} one; go through host memory`,
-      );
-    if (bytes > 0)
-      this.#call('copyPeer', dst, this.#rules.place(this.ordinal), src, this.#rules.place(from.ordinal), bytes, stream);
-  }
-  copy2D(copy: Copy2D, stream: Stream): void {
-    const { width, height, srcPitch, dstPitch } = copy;
-    if (width > srcPitch || width > dstPitch)
-      throw new ArgumentError(`copy2D: rows of ${width} bytes do not fit pitches ${srcPitch} and ${dstPitch}`);
-    if (width === 0 || height === 0) return;
-    this.#rules.use(this.ordinal);
-    this.#rules.copy2D(copy, stream);
   }
 
   // Streams and events
@@ -247,17 +203,8 @@ export class VendorDevice implements Device {
   destroyStream(stream: Stream): void {
     this.#call('streamDestroy', stream);
   }
-  queryStream(stream: Stream): boolean {
-    return this.#ready('streamQuery', stream);
-  }
   synchronizeStream(stream: Stream): void {
     this.#call('streamSync', stream);
-  }
-  streamWaitEvent(stream: Stream, event: Event): void {
-    this.#call('streamWait', stream, event, 0);
-  }
-  synchronize(): void {
-    this.#call('deviceSync');
   }
   createEvent(timing: boolean): Event {
     this.#call('eventCreate', this.#cell.clear().raw, timing ? 0 : NO_TIMING);
@@ -270,7 +217,10 @@ export class VendorDevice implements Device {
     this.#call('eventRecord', event, stream);
   }
   queryEvent(event: Event): boolean {
-    return this.#ready('eventQuery', event);
+    this.#rules.use(this.ordinal);
+    const status = this.#calls.status('eventQuery', event);
+    if (status !== 0 && status !== this.#rules.notReady) throw this.#calls.error('eventQuery', [event], status);
+    return status === 0;
   }
   synchronizeEvent(event: Event): void {
     this.#call('eventSync', event);
@@ -278,12 +228,6 @@ export class VendorDevice implements Device {
   elapsed(start: Event, end: Event): number {
     this.#call('eventElapsed', this.#cell.clear().raw, start, end);
     return this.#cell.float;
-  }
-  #ready(name: 'streamQuery' | 'eventQuery', handle: number): boolean {
-    this.#rules.use(this.ordinal);
-    const status = this.#calls.status(name, handle);
-    if (status !== 0 && status !== this.#rules.notReady) throw this.#calls.error(name, [handle], status);
-    return status === 0;
   }
 
   // Modules and launches
@@ -295,29 +239,16 @@ export class VendorDevice implements Device {
   unloadModule(module: Module): void {
     this.#call('moduleUnload', module);
   }
-  findFunction(module: Module, symbol: string): Fn | undefined {
+  getFunction(module: Module, symbol: string): Fn {
     this.#rules.use(this.ordinal);
     const status = this.#calls.status('moduleFunction', this.#cell.clear().raw, module, symbol);
-    if (status === this.#rules.notFound) return undefined;
+    if (status === this.#rules.notFound) throw new DriverError(`getFunction: the module has no kernel '${symbol}'`);
     if (status !== 0) throw this.#calls.error('moduleFunction', [module, symbol], status);
     return this.#cell.value;
-  }
-  getFunction(module: Module, symbol: string): Fn {
-    const fn = this.findFunction(module, symbol);
-    if (fn === undefined) throw new DriverError(`getFunction: the module has no kernel '${symbol}'`);
-    return fn;
-  }
-  functionAttribute(fn: Fn, attribute: FunctionAttribute): number {
-    this.#call('funcAttribute', this.#cell.clear().raw, ATTRIBUTE_NUMBERS[attribute], fn);
-    return this.#cell.int;
   }
   setMaxDynamicShared(fn: Fn, bytes: number): void {
     this.#rules.use(this.ordinal);
     this.#rules.setMaxDynamicShared(fn, bytes, this.info);
-  }
-  occupancy(fn: Fn, threads: number, dynamicShared: number): number {
-    this.#call('occupancy', this.#cell.clear().raw, fn, threads, dynamicShared);
-    return this.#cell.int;
   }
   launch(
     fn: Fn,
@@ -358,10 +289,6 @@ export class VendorDevice implements Device {
   instantiate(graph: Graph): GraphExec {
     this.#call('instantiate', this.#cell.clear().raw, graph, 0);
     return this.#cell.value;
-  }
-  updateGraph(exec: GraphExec, graph: Graph): boolean {
-    this.#rules.use(this.ordinal);
-    return this.#rules.updateGraph(exec, graph);
   }
   launchGraph(exec: GraphExec, stream: Stream): void {
     this.#call('graphLaunch', exec, stream);
@@ -407,4 +334,18 @@ export function vendorDriver(
 function checkBytes(call: string, bytes: number): void {
   if (!Number.isSafeInteger(bytes) || bytes <= 0)
     throw new ArgumentError(`${call}: ${bytes} bytes; a whole number from 1 is needed`);
+}
+
+/** The text before the first NUL. */
+export const text = (bytes: Uint8Array): string =>
+  Buffer.from(bytes.subarray(0, bytes.indexOf(0) < 0 ? bytes.length : bytes.indexOf(0))).toString();
+
+/** A library that is there but refuses to start is a sentence too; the backend then uses its own kernels and says so. */
+export function orSentence<T>(open: () => T | string): T | string {
+  try {
+    return open();
+  } catch (e) {
+    if (e instanceof DeviceError || e instanceof DriverError) return e.message;
+    throw e;
+  }
 }

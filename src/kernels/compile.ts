@@ -1,8 +1,7 @@
 // From source text to code for a target: picks the compiler, adds the wave size, goes through the cache on disk.
 import { CompileError } from '../base/errors.js';
 import { waveSize, type Compiler } from '../driver/compiler.js';
-import { openHiprtc } from '../driver/hiprtc.js';
-import { openNvrtc } from '../driver/nvrtc.js';
+import { VENDORS } from '../driver/drivers.js';
 import { cacheKey, KernelCache } from './cache.js';
 import { findExact, findPrebuilt } from './prebuilt.js';
 import type { Unit } from './source.js';
@@ -25,8 +24,7 @@ export const kernelCache = (): KernelCache => (shared ??= new KernelCache());
 /** The compiler for a target, or the sentence that says why there is none. */
 export function compilerFor(arch: string): Compiler | string {
   if (process.env.WICK_NO_RTC === '1') return 'run-time compilers are switched off (WICK_NO_RTC is 1)';
-  if (/^gfx/.test(arch)) return openHiprtc();
-  if (/^(sm|compute)_/.test(arch)) return openNvrtc();
+  for (const vendor of Object.values(VENDORS)) if (vendor.targets.test(arch)) return vendor.compiler();
   return `no compiler makes code for '${arch}': targets are named gfx…, sm_… or compute_…`;
 }
 

@@ -1,6 +1,6 @@
 // A device that takes kernels and runs none: what it is asked for tells which kernels a program needs on a target.
-import { type Driver, type Fn, type FunctionAttribute, type Module } from './driver.js';
-import { EmuDevice, openEmulated } from './emu.js';
+import { type Driver, type Fn, type Module } from '../driver/driver.js';
+import { EmuDevice, openEmulated } from './device.js';
 
 class DryDevice extends EmuDevice {
   #functions = 0;
@@ -8,18 +8,8 @@ class DryDevice extends EmuDevice {
     return 1;
   }
   override unloadModule(): void {}
-  override findFunction(): Fn {
-    return ++this.#functions;
-  }
   override getFunction(): Fn {
     return ++this.#functions;
-  }
-  override functionAttribute(_fn: Fn, attribute: FunctionAttribute): number {
-    return attribute === 'maxThreadsPerBlock'
-      ? this.info.maxThreadsPerBlock
-      : attribute === 'maxDynamicShared'
-        ? this.info.sharedPerBlockOptin
-        : 0;
   }
   override setMaxDynamicShared(): void {}
   override launch(): void {}

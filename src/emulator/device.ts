@@ -1,31 +1,23 @@
 // The emu driver: AMD code objects run by the emulator; each target is a device, and work is done when it is enqueued.
 import { ArgumentError, DeviceError, DriverError } from '../base/errors.js';
-import type { Kernel } from '../emulator/code-object.js';
-import { describe } from '../emulator/executor.js';
-import {
-  EMULATED_TARGETS,
-  EmulatedGpu,
-  type GpuOptions,
-  type LaunchReport,
-  type LoadedModule,
-} from '../emulator/gpu.js';
-import { waveSize } from './compiler.js';
+import type { Kernel } from './code-object.js';
+import { describe } from './executor.js';
+import { EMULATED_TARGETS, EmulatedGpu, type GpuOptions, type LaunchReport, type LoadedModule } from './gpu.js';
+import { waveSize } from '../driver/compiler.js';
 import type {
   Address,
   Arguments,
-  Copy2D,
   Device,
   DeviceInfo,
   DeviceLibraries,
   Driver,
   Fn,
-  FunctionAttribute,
   HostBuffer,
   Module,
   Stream,
-} from './driver.js';
-import { nativeBlock, nativeView } from './ffi.js';
-import { ImmediateDevice } from './immediate.js';
+} from '../driver/driver.js';
+import { nativeBlock, nativeView } from '../driver/ffi.js';
+import { ImmediateDevice } from '../driver/immediate.js';
 
 const SHARED = 64 << 10;
 interface LoadedKernel {
@@ -71,14 +63,6 @@ export class EmuDevice extends ImmediateDevice implements Device {
   memset(address: Address, byte: number, bytes: number, stream: Stream): void {
     this.enqueue(stream, () => this.gpu.memory.range(address, bytes, 'memset').fill(byte));
   }
-  memset32(address: Address, word: number, count: number, stream: Stream): void {
-    this.enqueue(stream, () => {
-      const range = this.gpu.memory.range(address, count * 4, 'memset32');
-      if (range.byteOffset % 4)
-        throw new ArgumentError(`memset32(0x${address.toString(16)}): the address is no multiple of 4`);
-      new Uint32Array(range.buffer, range.byteOffset, count).fill(word);
-    });
-  }
   copyIn(dst: Address, src: Uint8Array, stream: Stream): void {
     this.refuseWhileRecorded(stream, 'copyIn');
     this.gpu.memory.range(dst, src.byteLength, 'copyIn').set(src);
@@ -87,9 +71,6 @@ export class EmuDevice extends ImmediateDevice implements Device {
     this.refuseWhileRecorded(stream, 'copyOut');
     target.set(this.gpu.memory.range(src, target.byteLength, 'copyOut'));
   }
-  copyInAsync(dst: Address, host: Address, bytes: number, stream: Stream): void {
-    this.enqueue(stream, () => this.gpu.memory.range(dst, bytes, 'copyInAsync').set(nativeView(host, bytes)));
-  }
   copyOutAsync(host: Address, src: Address, bytes: number, stream: Stream): void {
     this.enqueue(stream, () => nativeView(host, bytes).set(this.gpu.memory.range(src, bytes, 'copyOutAsync')));
   }
@@ -97,21 +78,6 @@ export class EmuDevice extends ImmediateDevice implements Device {
     this.enqueue(stream, () =>
       this.gpu.memory.range(dst, bytes, 'copy').set(this.gpu.memory.range(src, bytes, 'copy')),
     );
-  }
-  copyPeer(dst: Address, from: Device, src: Address, bytes: number, stream: Stream): void {
-    if (!(from instanceof EmuDevice)) throw new ArgumentError('copyPeer: the other device is not an emulated one');
-    this.enqueue(stream, () =>
-      this.gpu.memory.range(dst, bytes, 'copyPeer').set(from.gpu.memory.range(src, bytes, 'copyPeer')),
-    );
-  }
-  copy2D(c: Copy2D, stream: Stream): void {
-    this.enqueue(stream, () => {
-      for (let row = 0; row < c.height; row++) {
-        this.gpu.memory
-          .range(c.dst + row * c.dstPitch, c.width, 'copy2D')
-          .set(this.gpu.memory.range(c.src + row * c.srcPitch, c.width, 'copy2D'));
-      }
-    });
   }
 
   loadModule(code: Uint8Array, name: string): Module {
@@ -123,7 +89,7 @@ export class EmuDevice extends ImmediateDevice implements Device {
     this.#modules[module - 1] = undefined;
     this.gpu.unload(loaded);
   }
-  findFunction(module: Module, symbol: string): Fn | undefined {
+  protected findFunction(module: Module, symbol: string): Fn | undefined {
     const loaded = this.#modules[module - 1];
     const kernel = loaded && this.gpu.kernel(loaded, symbol);
     return kernel && this.#kernels.push({ module: loaded, kernel });
@@ -137,18 +103,6 @@ export class EmuDevice extends ImmediateDevice implements Device {
       .filter((a) => !a.kind.startsWith('hidden_'))
       .map((a) => `${a.offset}:${a.size}`)
       .join(' ');
-  }
-  functionAttribute(fn: Fn, attribute: FunctionAttribute): number {
-    const { kernel } = this.#kernels[fn - 1];
-    const known: Record<FunctionAttribute, number> = {
-      maxThreadsPerBlock: kernel.maxThreads,
-      staticShared: kernel.ldsBytes,
-      constantBytes: 0,
-      localBytes: kernel.privateBytes,
-      registers: kernel.vgprs,
-      maxDynamicShared: SHARED - kernel.ldsBytes,
-    };
-    return known[attribute];
   }
   setMaxDynamicShared(fn: Fn, bytes: number): void {
     const { kernel } = this.#kernels[fn - 1];
