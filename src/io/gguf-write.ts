@@ -2,7 +2,7 @@
 import { ArgumentError } from '../base/errors.js';
 import { sizeOf, type Shape } from '../base/shape.js';
 import { collect, writeAtomic, type Write } from './atomic-file.js';
-import type { GgmlType } from './ggml-types.js';
+import type { GgmlType } from '../base/blocks/types.js';
 import {
   GGUF_ALIGNMENT,
   GGUF_MAGIC,

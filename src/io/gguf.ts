@@ -2,8 +2,8 @@
 import { ArgumentError, DTypeError } from '../base/errors.js';
 import { sizeOf, type Shape } from '../base/shape.js';
 import { Cursor, openSource, readBytes, type ByteSource } from './byte-source.js';
-import { dequantize } from './dequantize.js';
-import { ggmlTypeById, type GgmlType } from './ggml-types.js';
+import { dequantize } from '../base/blocks/decode.js';
+import { ggmlTypeById, type GgmlType } from '../base/blocks/types.js';
 import { GGUF_ALIGNMENT, GGUF_MAGIC, readGgufValue, type GgufScalar, type GgufValue } from './gguf-value.js';
 import { checkRange, storedRecord, type ReadOptions, type TensorRecord } from './stored-dtype.js';
 

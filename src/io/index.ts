@@ -1,6 +1,6 @@
 // wick/io: tensor files of every format, as records or as tensors.
-export { dequantize, canDequantize } from './dequantize.js';
-export { GGML_TYPES, ggmlType, ggmlTypeById, type GgmlType } from './ggml-types.js';
+export { dequantize, canDequantize } from '../base/blocks/decode.js';
+export { GGML_TYPES, ggmlType, ggmlTypeById, type GgmlType } from '../base/blocks/types.js';
 export { Gguf, type GgufTensorInfo } from './gguf.js';
 export { type GgufScalar, type GgufType, type GgufValue } from './gguf-value.js';
 export { ggufBytes, writeGguf, type GgufTensor } from './gguf-write.js';
@@ -8,7 +8,7 @@ export { fromTensor, loadTensors, saveTensors, toTensor, type LoadOptions, type 
 export { npyBytes, npyHolds, npzBytes, openNpy, openNpz, writeNpy, writeNpz } from './npy.js';
 export { openTensors, type OpenOptions, type TensorFile, type TensorFormat } from './open.js';
 export { PickleDict, PickleGlobal, PickleObject } from './pickle.js';
-export { canQuantize, quantize } from './quantize.js';
+export { canQuantize, quantize } from '../base/blocks/encode.js';
 export { SafeTensors, safetensorsBytes, writeSafetensors, type SafeTensorInfo } from './safetensors.js';
 export { memoryRecord, slices, type ReadOptions, type StoredDType, type TensorRecord } from './stored-dtype.js';
 export { TorchFile, type TorchRecord } from './torch.js';

@@ -5,7 +5,7 @@ import { ArgumentError } from '../base/errors.js';
 import { Device } from '../tensor/device.js';
 import '../tensor/methods.js'; // gives tensors the methods that copying views needs
 import { Tensor } from '../tensor/tensor.js';
-import { ggmlType } from './ggml-types.js';
+import { ggmlType } from '../base/blocks/types.js';
 import { writeGguf } from './gguf-write.js';
 import { writeNpy, writeNpz } from './npy.js';
 import { openTensors, type OpenOptions } from './open.js';

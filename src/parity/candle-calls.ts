@@ -1,7 +1,7 @@
 // Candle's cases as calls on our tensors: one line an op, with the row whose bounds hold.
 import type { DType } from '../base/dtype.js';
-import { dequantize } from '../io/dequantize.js';
-import { ggmlType } from '../io/ggml-types.js';
+import { dequantize } from '../base/blocks/decode.js';
+import { ggmlType } from '../base/blocks/types.js';
 import { type OpName, OPS } from '../ops/table.js';
 import { tensor } from '../tensor/create.js';
 import type { Tensor } from '../tensor/tensor.js';

@@ -1,7 +1,7 @@
 // ggml's quantized blocks to f32, in plain TypeScript: the reference the kernels are held against.
-import { FormatError, UnsupportedError } from '../base/errors.js';
-import { fromF16Bits } from '../base/float.js';
-import type { GgmlType } from './ggml-types.js';
+import { FormatError, UnsupportedError } from '../errors.js';
+import { fromF16Bits } from '../float.js';
+import type { GgmlType } from './types.js';
 
 /** One block at byte `p` of b to y from index o on. Scales round to f32; scale * quant + offset rounds once, as a fused multiply-add does. */
 type Decode = (b: Uint8Array, p: number, y: Float32Array, o: number) => void;
@@ -34,7 +34,30 @@ function scale3(b: Uint8Array, p: number, j: number): number {
 }
 
 /** The uneven steps of IQ4_NL and IQ4_XS. */
-const IQ4 = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
+export const IQ4 = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
+
+/** Twice the values of a 4-bit float (two bits of exponent, one of mantissa), so that they are whole. */
+export const FP4 = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
+/** Half of the power of two that a byte of exponent stands for: FP4 holds doubled values. */
+export const e8m0Half = (e: number): number => 2 ** (e - 128);
+/** Half of an unsigned 8-bit float (four bits of exponent, three of mantissa); 0x7F, its NaN, counts as 0. */
+export function ue4m3Half(b: number): number {
+  const exponent = (b >> 3) & 15;
+  const mantissa = b & 7;
+  if ((b & 0x7f) === 0x7f) return 0;
+  return (exponent === 0 ? mantissa * 2 ** -9 : (1 + mantissa / 8) * 2 ** (exponent - 7)) / 2;
+}
+
+const nvfp4: Decode = (b, p, y, o) => {
+  for (let s = 0; s < 4; s++) {
+    const d = ue4m3Half(b[p + s]);
+    for (let j = 0; j < 8; j++) {
+      const byte = b[p + 4 + s * 8 + j];
+      y[o + s * 16 + j] = d * FP4[byte & 15];
+      y[o + s * 16 + j + 8] = d * FP4[byte >> 4];
+    }
+  }
+};
 
 const q2K: Decode = (b, p, y, o) => {
   const d = f16(b, p + 80);
@@ -142,8 +165,15 @@ const DECODE: Record<string, Decode> = {
     nibbles(b, p + 2, y, o, (q) => d * IQ4[q]);
   },
   IQ4_XS: iq4Xs,
+  MXFP4: (b, p, y, o) => {
+    const d = e8m0Half(b[p]);
+    nibbles(b, p + 1, y, o, (q) => d * FP4[q]);
+  },
+  NVFP4: nvfp4,
 };
 
+/** Types that are decoded, by name. */
+export const DECODED: readonly string[] = Object.keys(DECODE);
 export const canDequantize = (type: GgmlType): boolean => Object.hasOwn(DECODE, type.name);
 
 /** All blocks of a quantized type as f32. */

@@ -1,6 +1,8 @@
 // ggml's element types: names, ids, block lengths and bytes, and which of them are plain numbers.
-import { FormatError } from '../base/errors.js';
-import type { StoredDType } from './stored-dtype.js';
+import { FormatError } from '../errors.js';
+
+/** The element types ggml stores one number at a time. */
+export type PlainType = 'f32' | 'f16' | 'bf16' | 'f64' | 'i8' | 'i16' | 'i32' | 'i64';
 
 export interface GgmlType {
   readonly id: number;
@@ -9,10 +11,10 @@ export interface GgmlType {
   readonly block: number;
   readonly bytes: number;
   /** The element type where a block is one number; undefined for quantized types. */
-  readonly plain?: StoredDType;
+  readonly plain?: PlainType;
 }
 
-const type = (id: number, name: string, block: number, bytes: number, plain?: StoredDType): GgmlType => ({
+const type = (id: number, name: string, block: number, bytes: number, plain?: PlainType): GgmlType => ({
   id,
   name,
   block,
@@ -53,6 +55,7 @@ export const GGML_TYPES: readonly GgmlType[] = [
   type(34, 'TQ1_0', 256, 54),
   type(35, 'TQ2_0', 256, 66),
   type(39, 'MXFP4', 32, 17),
+  type(40, 'NVFP4', 64, 36),
 ];
 
 const BY_ID = new Map(GGML_TYPES.map((t) => [t.id, t]));
