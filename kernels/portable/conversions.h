@@ -101,15 +101,18 @@ template <class S, class T> WICK_FN S from_compute(T t) {
   else return (S)t;
 }
 
-/** A float to an integer: truncates, saturates at the 32 or 64 bits converted through, NaN is 0; u8 and i16 keep the low bits. */
+/** A float to an integer: truncates, saturates, NaN is 0. */
 template <class D, class T> WICK_FN D to_int(T t) {
   constexpr bool wide = sizeof(D) == 8, plain = same<D, u8> || same<D, u32>;
-  const T top = wide ? (T)9223372036854775808.0 : plain ? (T)4294967296.0 : (T)2147483648.0;
+  // The first power of two above the type: exact in T where the type's largest value is not.
+  const T top = (T)(wide ? 9223372036854775808.0 : same<D, u32> ? 4294967296.0 : sizeof(D) == 4 ? 2147483648.0 : plain ? 256.0 : 32768.0);
   const T bottom = plain ? (T)0 : -top;
   if (t != t) return 0;
-  if constexpr (wide) return t >= top ? Limits<i64>::highest() : t <= bottom ? Limits<i64>::lowest() : (i64)t;
-  else if constexpr (plain) return (D)(t >= top ? Limits<u32>::highest() : t <= bottom ? 0u : (u32)t);
-  else return (D)(t >= top ? Limits<i32>::highest() : t <= bottom ? Limits<i32>::lowest() : (i32)t);
+  if (t >= top) return Limits<D>::highest();
+  if (t <= bottom) return Limits<D>::lowest();
+  if constexpr (wide) return (i64)t;
+  else if constexpr (plain) return (D)(u32)t;
+  else return (D)(i32)t;
 }
 
 /** Any storage type to any other, as a cast of tensors does it. */

@@ -8,16 +8,12 @@ constexpr int CHUNK = 256;
 
 template <class From, class To> WICK_FN To convert(From v) {
   if constexpr (isFloating<From> && !isFloating<To>) {
-    // u8 goes through u32 and keeps the low byte, as the GPU instruction does.
-    if constexpr (Same<To, uint8_t>::value) return (uint8_t)convert<From, uint32_t>(v);
-    else {
-      constexpr double lo = To(-1) < To(0) ? -(double)(1ull << (sizeof(To) * 8 - 1)) : 0.0;
-      constexpr double hi = To(-1) < To(0) ? (double)(1ull << (sizeof(To) * 8 - 1)) : (double)(1ull << (sizeof(To) * 8 % 64));
-      const To least = To(-1) < To(0) ? To(1ull << (sizeof(To) * 8 - 1)) : To(0);
-      const To most = To(~least);
-      double d = v;
-      return d >= hi ? most : d > lo ? (To)d : d == d ? least : To(0);
-    }
+    constexpr double lo = To(-1) < To(0) ? -(double)(1ull << (sizeof(To) * 8 - 1)) : 0.0;
+    constexpr double hi = To(-1) < To(0) ? (double)(1ull << (sizeof(To) * 8 - 1)) : (double)(1ull << (sizeof(To) * 8 % 64));
+    const To least = To(-1) < To(0) ? To(1ull << (sizeof(To) * 8 - 1)) : To(0);
+    const To most = To(~least);
+    double d = v;
+    return d >= hi ? most : d > lo ? (To)d : d == d ? least : To(0);
   } else return (To)v;
 }
 

@@ -1,5 +1,5 @@
 // The reference engine: plain TypeScript in double precision, the oracle the others are held against.
-import { DTYPE, type DType, isFloat, type RawArray, toBig, type Value } from '../base/dtype.js';
+import { DTYPE, type DType, isFloat, type RawArray, type Value } from '../base/dtype.js';
 import { OutOfMemoryError } from '../base/errors.js';
 import type { ElementwiseRow, Params, RefTensor, RunRow } from '../ops/op.js';
 import type { Backend, Memory, MemoryStats, View } from './backend.js';
@@ -59,8 +59,8 @@ function runElementwise(row: ElementwiseRow<any>, inputs: readonly View[], out: 
   const values = inputs.map((v) => load(v).data);
   const dtype = inputs[inputs.length - 1].dtype;
   const scalars = row.scalars.map((name) => {
-    const v = params[name] as number;
-    return isFloat(dtype) ? (DTYPE[dtype].bytes < 8 ? Math.fround(v) : v) : toBig(v);
+    const v = params[name] as Value; // whole and in range where the elements are integers: dispatch has seen to it
+    return isFloat(dtype) ? (DTYPE[dtype].bytes < 8 ? Math.fround(Number(v)) : Number(v)) : BigInt(v);
   });
   const f = elementFunction(row, dtype);
   const result = new Array<Value>(out.layout.size);

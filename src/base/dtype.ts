@@ -1,5 +1,5 @@
 // The ten element types: sizes, kinds, storage views and exact encoding of values.
-import { DTypeError } from './errors.js';
+import { ArgumentError, DTypeError } from './errors.js';
 import { fromBf16Bits, fromF16Bits, fromF8Bits, toBf16Bits, toF16Bits, toF8Bits } from './float.js';
 
 export const DTYPES = ['u8', 'u32', 'i16', 'i32', 'i64', 'f8e4m3', 'bf16', 'f16', 'f32', 'f64'] as const;
@@ -94,4 +94,41 @@ export function asDType(name: string, op = 'dtype'): DType {
 export function maxInt(d: DType): bigint {
   const { bytes, kind } = DTYPE[d];
   return 2n ** BigInt(bytes * 8 - (kind === 'int' ? 1 : 0)) - 1n;
+}
+export const minInt = (d: DType): bigint => (DTYPE[d].kind === 'int' ? -maxInt(d) - 1n : 0n);
+
+/** A number or bigint as the nearest value of an integer dtype: truncated toward zero, saturated, NaN is 0. */
+export function saturate(v: Value, d: DType): bigint {
+  const [whole, min, max] = [toBig(v), minInt(d), maxInt(d)];
+  return whole < min ? min : whole > max ? max : whole;
+}
+
+/** Refuses a number that the dtype does not hold: a value to fill with must not change on its way into an integer tensor. */
+export function checkValue(op: string, value: Value, d: DType): void {
+  if (DTYPE[d].kind === 'float') return;
+  const whole = typeof value === 'bigint' || Number.isInteger(value);
+  if (!whole || BigInt(value) > maxInt(d) || BigInt(value) < minInt(d)) {
+    throw new DTypeError(
+      `${op}: ${value} is no ${d} (whole numbers ${minInt(d)} to ${maxInt(d)}); cast the tensor to a float dtype first`,
+    );
+  }
+}
+
+/**
+ * A scalar parameter as every engine takes it for elements of an integer dtype. A bound saturates: beyond the dtype it bounds nothing.
+ * Other scalars are whole and are taken modulo 2^bits, as the products and sums they go into. Floats are passed on.
+ */
+export function scalarFor(op: string, name: string, value: Value, d: DType, bound: boolean): Value {
+  const { kind, bytes } = DTYPE[d];
+  if (bound && value !== value) throw new ArgumentError(`${op}: ${name} is NaN, which bounds nothing`);
+  if (kind === 'float') return value;
+  const infinite = value === Infinity || value === -Infinity;
+  if (!(typeof value === 'bigint' || Number.isInteger(value) || (bound && infinite)))
+    throw new DTypeError(
+      `${op}: ${name} ${value} is no whole number, and the elements are ${d}; cast to a float dtype first`,
+    );
+  if (typeof value === 'bigint' && BigInt(Number(value)) !== value)
+    throw new DTypeError(`${op}: ${name} ${value} is beyond 2^53 and no exact number, as scalar parameters are`);
+  if (bound) return saturate(value, d);
+  return (kind === 'int' ? BigInt.asIntN : BigInt.asUintN)(bytes * 8, BigInt(value));
 }

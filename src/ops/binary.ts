@@ -103,10 +103,16 @@ export const binaryOps = rows({
     domain: [0.25, 3],
     candle: { none: 'Candle computes exp(y * log(x))' },
     differs: 'negative bases work, as in C (Candle gives NaN)',
-    grad: ({ x, y, out, grad, needs }): Grads => [
-      needs(0) ? grad.mul(y).mul(x.pow(y.affine(1, -1))) : undefined,
-      needs(1) ? grad.mul(x.eq(0).where(x.zerosLike(), out.mul(x.log()))) : undefined,
-    ],
+    grad: ({ x, y, out, grad, needs }): Grads => {
+      // Where a power of 0 is constant on one side (0^0 by its base, 0^y by y from 0 on), the slope is 0 and not 0 times an infinity.
+      const zero = x.eq(0);
+      const flatBase = zero.logicalAnd(y.eq(0));
+      const flatExponent = zero.logicalAnd(y.ge(0));
+      return [
+        needs(0) ? grad.mul(y).mul(x.pow(flatBase.where(1, y).affine(1, -1))) : undefined,
+        needs(1) ? grad.mul(out).mul(flatExponent.where(1, x).log()) : undefined,
+      ];
+    },
   }),
 });
 

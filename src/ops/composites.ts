@@ -3,6 +3,7 @@ import { type DType, DTYPES, FLOATS, REALS } from '../base/dtype.js';
 import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape, normalizeDim, normalizeDims, resolveReshape, type Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
+import { requireWhole } from './kernel-row.js';
 import { type CompositeErrorSample, type CompositeRow, type CompositeSample, rows } from './op.js';
 import type { Dims } from './reduce.js';
 
@@ -33,6 +34,12 @@ const sums = { ulp: { f32: 32, f64: 32, f16: 2, bf16: 2, f8e4m3: 1 }, domain: [0
 /** Small floats are widened for a computation of several steps and rounded once at its end. */
 export const wide = (x: Tensor, f: (x: Tensor) => Tensor): Tensor =>
   x.dtype === 'f32' || x.dtype === 'f64' ? f(x) : f(x.cast('f32')).cast(x.dtype);
+
+/** f(x) where x is not 0; where it is, `zero`, with no gradient: the slope of a root is infinite there, and PyTorch's choice is 0. */
+const rootOrZero = (x: Tensor, f: (x: Tensor) => Tensor, zero = 0): Tensor => {
+  const none = x.eq(0);
+  return none.where(zero, f(none.where(1, x)));
+};
 
 export const compositeOps = rows({
   cast: of(
@@ -118,6 +125,8 @@ export const compositeOps = rows({
     (x: Tensor, sizes: number | readonly number[], dim: number = 0): Tensor[] => {
       const d = normalizeDim('split', dim, x.rank);
       const n = x.shape[d];
+      if (typeof sizes === 'number') requireWhole('split', 'size', [sizes], 1);
+      else requireWhole('split', 'sizes', sizes, 0);
       const list =
         typeof sizes === 'number'
           ? Array.from({ length: Math.ceil(n / sizes) }, (_, i) => Math.min(sizes, n - i * sizes))
@@ -130,6 +139,12 @@ export const compositeOps = rows({
       return list.map((s) => x.narrow(d, (at += s) - s, s));
     },
     [on([7, 2], [3, 4]), on([2, 7], 3, 1)],
+    {
+      errors: [
+        { ...on([4], 0), code: 'E_ARGUMENT', says: /split: size 0 is not made of whole numbers from 1/ },
+        { ...on([4], [6, -2]), code: 'E_ARGUMENT', says: /split: sizes \[6, -2\]/ },
+      ],
+    },
   ),
   stack: of(
     'tensors along a new dimension',
@@ -175,7 +190,7 @@ export const compositeOps = rows({
   std: of(
     'square root of the variance',
     (x: Tensor, dims?: Dims, keepdim: boolean = false, correction: number = 1): Tensor =>
-      wide(x, (w) => w.variance(dims, keepdim, correction).sqrt()),
+      wide(x, (w) => rootOrZero(w.variance(dims, keepdim, correction), (v) => v.sqrt())),
     [on([3, 5], 1)],
     { ...sums, dtypes: FLOATS },
   ),
@@ -193,22 +208,37 @@ export const compositeOps = rows({
     { ...sums, dtypes: FLOATS },
   ),
   norm: of(
-    '(sum of |x|^p)^(1/p) over dims',
+    '(sum of |x|^p)^(1/p) over dims; p = 0 counts what is not 0, infinite p is the largest or smallest |x|',
     (x: Tensor, p: number = 2, dims?: Dims, keepdim: boolean = false): Tensor =>
-      wide(x, (w) =>
-        p === 1
-          ? w.abs().sum(dims, keepdim)
-          : p === Infinity
-            ? w.abs().max(dims, keepdim)
-            : p === 2
-              ? w.sqr().sum(dims, keepdim).sqrt()
-              : w
-                  .abs()
-                  .powf(p)
-                  .sum(dims, keepdim)
-                  .powf(1 / p),
-      ),
-    [on([3, 5]), on([3, 5], 1, 1), on([3, 5], 3, 0)],
+      wide(x, (w) => {
+        if (Number.isNaN(p)) throw new ArgumentError('norm: the order is NaN');
+        const list = normalizeDims('norm', dims, w.rank);
+        if (p === 0) return w.ne(0).cast(w.dtype).sum(list, keepdim);
+        const size = w.abs();
+        if (p === 1 || list.some((d) => w.shape[d] === 0)) return size.sum(list, keepdim);
+        if (p === Infinity) return size.max(list, keepdim);
+        if (p === -Infinity) return size.min(list, keepdim);
+        // Powers of numbers around 1, so that neither large nor small ones leave the range.
+        const top = p > 0 ? size.detach().max(list, true) : size.detach().min(list, true);
+        const unit = top.gt(0).logicalAnd(top.lt(Infinity)).where(top, top.onesLike());
+        const ratio = size.div(unit);
+        const root = (s: Tensor): Tensor => (p === 2 ? s.sqrt() : s.powf(1 / p));
+        const power = p === 2 ? ratio.sqr() : rootOrZero(ratio, (r) => r.powf(p), p < 0 ? Infinity : 0);
+        const length = rootOrZero(power.sum(list, true), root).mul(unit);
+        return keepdim ? length : length.squeeze(list);
+      }),
+    [
+      on([3, 5]),
+      on([3, 5], 1, 1),
+      on([3, 5], 3, 0),
+      on([3, 5], 0, 1),
+      on([3, 5], -2, 1),
+      on([3, 5], 0.5, 1),
+      on([3, 5], Infinity, 1),
+      on([3, 5], -Infinity, 1, true),
+      { inputs: [{ shape: [3, 5], domain: [-3e4, 3e4] }], args: [2, 1] },
+      on([0, 5], 2, 0),
+    ],
     { ...sums, dtypes: FLOATS },
   ),
   dot: of(

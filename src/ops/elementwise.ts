@@ -1,7 +1,7 @@
 // Builders of elementwise rows: what unary, binary and comparison rows have in common.
 import type { DType } from '../base/dtype.js';
 import type { Tensor } from '../tensor/tensor.js';
-import type { Bound, Call, ElementwiseRow, GradContext, Params, Sample } from './op.js';
+import type { Bound, Call, ElementwiseRow, ErrorSample, GradContext, Params, Sample } from './op.js';
 
 type NoParams = Readonly<Record<never, never>>;
 /** A tensor, or a number that takes the dtype and device of the tensor beside it. */
@@ -21,6 +21,7 @@ interface Common {
   readonly domain?: readonly [number, number];
   readonly ulp: Bound;
   readonly noGrad?: string;
+  readonly bounds?: true;
 }
 interface OneGrad<P extends Params> {
   readonly grad?: (ctx: GradContext<P>) => Tensor;
@@ -71,6 +72,7 @@ export function scalar<A extends readonly unknown[], P extends Params>(
       readonly scalars: readonly (keyof P & string)[];
       readonly args: (x: Tensor, ...rest: A) => Call<P>;
       readonly samples: () => readonly Sample<P>[];
+      readonly errors?: () => readonly ErrorSample<P>[];
     },
 ): ScalarRow<A> {
   const { grad, ...rest } = def;

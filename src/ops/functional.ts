@@ -4,7 +4,7 @@ import { ArgumentError, DTypeError, ShapeError } from '../base/errors.js';
 import { formatShape, normalizeDim, sameShape, type Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { wide } from './composites.js';
-import { composite, requireOptions } from './kernel-row.js';
+import { composite, requireOptions, requireWhole } from './kernel-row.js';
 import { rows, type CompositeErrorSample, type CompositeRow, type CompositeSample, type InputSpec } from './op.js';
 
 export type Reduction = 'mean' | 'sum' | 'none';
@@ -172,11 +172,6 @@ export const functional = rows({
     formula: 'max(x, 0)^2',
     compose: (x: Tensor): Tensor => x.relu().sqr(),
   }),
-  relu6: composite({
-    ...row({ samples: [{ inputs: [s(3, 5)], args: [] }], domain: [-8, 8] }),
-    formula: 'min(max(x, 0), 6)',
-    compose: (x: Tensor): Tensor => x.clamp(0, 6),
-  }),
   prelu: composite({
     ...row({
       samples: [
@@ -184,7 +179,7 @@ export const functional = rows({
         { inputs: [s(2, 3), s(1)], args: [{ input: 1 }] },
       ],
     }),
-    formula: 'x >= 0 ? x : slope * x, one slope or one per channel',
+    formula: 'x > 0 ? x : slope * x, one slope or one per channel',
     compose: (x: Tensor, slope: Tensor): Tensor => {
       if (slope.size !== 1 && slope.size !== x.shape[1])
         throw new ShapeError(
@@ -194,7 +189,7 @@ export const functional = rows({
         slope.size === 1
           ? slope.reshape(x.shape.map(() => 1))
           : slope.reshape([slope.size, ...x.shape.slice(2).map(() => 1)]);
-      return x.ge(0).where(x, x.mul(by));
+      return x.gt(0).where(x, x.mul(by));
     },
   }),
   dropout: composite({
@@ -221,6 +216,7 @@ export const functional = rows({
     formula: 'a new last dimension with `on` at the index and `off` elsewhere; an index of -1 gives `off` everywhere',
     compose: (ids: Tensor, depth: number, options: OneHotOptions = {}): Tensor => {
       requireOptions('oneHot', options, ['on', 'off', 'dtype']);
+      requireWhole('oneHot', 'depth', [depth], 0);
       if (isFloat(ids.dtype)) throw new DTypeError(`oneHot: indices are ${ids.dtype}; they must be integers`);
       const hit = ids.cast('i64').unsqueeze(-1).eq(ids.newArange(depth, 'i64'));
       const one = (v: number): Tensor => ids.newFull([], v, options.dtype ?? 'f32');
@@ -236,6 +232,7 @@ export const functional = rows({
     formula: '(n, c r r, h, w) to (n, c, h r, w r)',
     compose: (x: Tensor, r: number): Tensor => {
       const [n, c, h, w] = x.shape;
+      requireWhole('pixelShuffle', 'factor', [r], 1);
       if (x.rank !== 4 || c % (r * r) !== 0)
         throw new ShapeError(`pixelShuffle: ${c} channels do not divide by ${r * r} in ${formatShape(x.shape)}`);
       return x
@@ -253,6 +250,7 @@ export const functional = rows({
     formula: '(n, c, h r, w r) to (n, c r r, h, w)',
     compose: (x: Tensor, r: number): Tensor => {
       const [n, c, h, w] = x.shape;
+      requireWhole('pixelUnshuffle', 'factor', [r], 1);
       if (x.rank !== 4 || h % r !== 0 || w % r !== 0)
         throw new ShapeError(`pixelUnshuffle: the last dimensions of ${formatShape(x.shape)} do not divide by ${r}`);
       return x
@@ -278,8 +276,10 @@ export const functional = rows({
         throw new ArgumentError(
           `padMode: unknown mode ${JSON.stringify(mode)}; known are constant, ${Object.keys(SOURCES).join(', ')}`,
         );
-      if (pads.length % 2 !== 0 || pads.length > 2 * x.rank)
-        throw new ArgumentError(`padMode: ${formatShape(pads)} is no list of pairs for at most ${x.rank} dimensions`);
+      if (pads.length % 2 !== 0 || pads.length > 2 * x.rank || pads.some((p) => !Number.isInteger(p)))
+        throw new ArgumentError(
+          `padMode: ${formatShape(pads)} is no list of whole pairs for at most ${x.rank} dimensions`,
+        );
       let out = x;
       for (let k = 0; k < pads.length; k += 2) out = padDim(out, x.rank - 1 - k / 2, pads[k], pads[k + 1], mode);
       return out;
@@ -352,6 +352,7 @@ export const functional = rows({
     ...row({ samples: [{ inputs: [s(3, 4), s(3, 4)], args: [{ input: 1 }] }] }),
     formula: '(x - y)^2, averaged',
     compose: (x: Tensor, y: Tensor, options: LossOptions = {}): Tensor => {
+      requireOptions('mse', options, ['reduction']);
       sameSizes('mse', x, y);
       return wide(x, (w) => reduced('mse', w.sub(y.cast(w.dtype)).sqr(), options.reduction));
     },
@@ -360,6 +361,7 @@ export const functional = rows({
     ...row({ samples: [{ inputs: [s(3, 4), s(3, 4)], args: [{ input: 1 }] }] }),
     formula: '|x - y|, averaged',
     compose: (x: Tensor, y: Tensor, options: LossOptions = {}): Tensor => {
+      requireOptions('l1Loss', options, ['reduction']);
       sameSizes('l1Loss', x, y);
       return wide(x, (w) => reduced('l1Loss', w.sub(y.cast(w.dtype)).abs(), options.reduction));
     },
@@ -368,6 +370,7 @@ export const functional = rows({
     ...row({ samples: [{ inputs: [s(3, 4), s(3, 4)], args: [{ input: 1 }, { delta: 0.7 }] }] }),
     formula: '(x - y)^2 / 2 within delta, delta (|x - y| - delta / 2) beyond, averaged',
     compose: (x: Tensor, y: Tensor, options: HuberOptions = {}): Tensor => {
+      requireOptions('huber', options, ['reduction', 'delta']);
       sameSizes('huber', x, y);
       return wide(x, (w) => reduced('huber', huberOf(w, y.cast(w.dtype), options.delta ?? 1), options.reduction));
     },

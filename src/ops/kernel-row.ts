@@ -72,8 +72,13 @@ export function requireWhole(op: string, name: string, values: readonly number[]
   }
 }
 
-/** Refuses a misspelt option instead of ignoring it. */
+/** Refuses a misspelt option, or a number or tensor in the place of the options, instead of ignoring it. */
 export function requireOptions(op: string, options: object, known: readonly string[]): void {
+  const proto: unknown = typeof options === 'object' && options !== null ? Object.getPrototypeOf(options) : undefined;
+  if (proto !== Object.prototype && proto !== null) {
+    const given = typeof options === 'object' && options !== null ? options.constructor.name : String(options);
+    throw new ArgumentError(`${op}: ${given} stands where options do; they are an object of ${known.join(', ')}`);
+  }
   for (const name of Object.keys(options)) {
     if (!known.includes(name))
       throw new ArgumentError(`${op}: unknown option ${JSON.stringify(name)}; known are ${known.join(', ')}`);

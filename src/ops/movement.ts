@@ -1,5 +1,5 @@
 // Rows that move values without computing: cast, copy, fill.
-import { asDType, DTYPE, type DType, DTYPES, isFloat, maxInt, toBig, type Value } from '../base/dtype.js';
+import { asDType, checkValue, type DType, DTYPES, isFloat, saturate, type Value } from '../base/dtype.js';
 import type { Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { type Call, type Grads, type GradContext, type KernelRow, type RefTensor, rows, type Sig } from './op.js';
@@ -15,16 +15,11 @@ function bigToNumber(v: bigint): number {
   return v < 0n ? -n : n;
 }
 
-/** One value from dtype to dtype, as Candle's CUDA casts do. */
+/** One value from dtype to dtype: floats truncate and saturate to integers, NaN is 0; integers keep their low bits. */
 export function castValue(v: Value, to: DType): Value {
   if (isFloat(to)) return typeof v === 'number' ? v : to === 'f64' ? Number(v) : bigToNumber(v);
   if (typeof v === 'bigint') return v; // integers wrap when they are stored
-  // Floats truncate and saturate; u8 goes through u32 and keeps the low byte.
-  const d = to === 'u8' ? 'u32' : to;
-  const max = maxInt(d);
-  const min = DTYPE[d].kind === 'uint' ? 0n : -max - 1n;
-  const b = v >= Number(max) ? max : v <= Number(min) ? min : toBig(v);
-  return v !== v ? 0n : b;
+  return saturate(v, to);
 }
 
 type CastRow = Omit<KernelRow<{ dtype: DType }>, 'name' | 'args'> & {
@@ -47,7 +42,8 @@ export const movementOps = rows({
     dtypes: DTYPES,
     ulp: 0,
     candle: { file: 'cast.cu', symbol: 'cast' },
-    differs: 'all pairs of dtypes (Candle lacks i16, i32 and i64 with 16-bit floats)',
+    differs:
+      'all pairs of dtypes (Candle lacks i16, i32 and i64 with 16-bit floats). Floats beyond an integer dtype saturate and NaN is 0 (Candle, and its kernels by name here, keep the low bits for u8 and i16)',
     domain: [0, 100],
     args: (x: Tensor, dtype: DType): Call<{ dtype: DType }> => ({
       inputs: [x],
@@ -57,7 +53,13 @@ export const movementOps = rows({
     reference: ([x], [out], { dtype }): void => {
       for (let i = 0; i < x.data.length; i++) out.data[i] = castValue(x.data[i], dtype);
     },
-    samples: () => DTYPES.map((dtype) => ({ inputs: [{ shape: [3, 5] }], params: { dtype } })),
+    samples: () =>
+      DTYPES.flatMap((dtype) => [
+        { inputs: [{ shape: [3, 5] }], params: { dtype } },
+        // Beyond every integer dtype but the widest, on both sides.
+        { inputs: [{ shape: [41], domain: [-70000, 70000] }], params: { dtype } },
+        { inputs: [{ shape: [41], domain: [-2e10, 2e10] }], params: { dtype } },
+      ]),
     errors: () => [],
     grad: ({ x, grad }: GradContext<any>): Grads => [grad.cast(x.dtype)],
   } satisfies CastRow as CastRow,
@@ -87,7 +89,10 @@ export const movementOps = rows({
       inputs: [],
       params: { shape, dtype: dtype ?? x.dtype, value },
     }),
-    infer: (_: readonly Sig[], { shape, dtype }: FillParams): readonly Sig[] => [{ shape, dtype }],
+    infer: (_: readonly Sig[], { shape, dtype, value }: FillParams): readonly Sig[] => {
+      checkValue('full', value, dtype);
+      return [{ shape, dtype }];
+    },
     reference: (_: readonly RefTensor[], [out]: readonly RefTensor[], { value, dtype }: FillParams): void => {
       out.data.fill(castValue(value, dtype));
     },

@@ -130,6 +130,8 @@ export interface ElementwiseRow<P extends Params = Params> extends RowBase<P> {
   readonly result: 'same' | 'u8';
   /** Names of scalar parameters in order; in the expression they are a, b. */
   readonly scalars: readonly string[];
+  /** The scalars are bounds: beyond an integer dtype they saturate. Others must be whole there and wrap as arithmetic does. */
+  readonly bounds?: true;
   /** One element in double. */
   readonly exact: (...values: number[]) => number;
   /** One element of an integer dtype. */

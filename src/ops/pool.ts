@@ -280,8 +280,11 @@ export const pool = rows({
     candle: { none: 'Candle pools in two dimensions only' },
     domain: [0.25, 4],
     ulp: { bf16: 1, f16: 1, f32: 8, f64: 8 },
-    compose: (x: Tensor, size: number, stride: number = size, options: { readonly padding?: number } = {}): Tensor =>
-      asLine(asPicture('avgPool1d', x).avgPool2d([1, size], [1, stride], { padding: [0, options.padding ?? 0] })),
+    compose: (x: Tensor, size: number, stride: number = size, options: { readonly padding?: number } = {}): Tensor => {
+      requireOptions('avgPool1d', options, ['padding']);
+      const padding = [0, options.padding ?? 0] as const;
+      return asLine(asPicture('avgPool1d', x).avgPool2d([1, size], [1, stride], { padding }));
+    },
     samples: lineSamples,
     errors: lineErrors,
   }),
@@ -292,8 +295,11 @@ export const pool = rows({
     without: WITHOUT,
     candle: { none: 'Candle pools in two dimensions only' },
     ulp: 0,
-    compose: (x: Tensor, size: number, stride: number = size, options: { readonly padding?: number } = {}): Tensor =>
-      asLine(asPicture('maxPool1d', x).maxPool2d([1, size], [1, stride], { padding: [0, options.padding ?? 0] })),
+    compose: (x: Tensor, size: number, stride: number = size, options: { readonly padding?: number } = {}): Tensor => {
+      requireOptions('maxPool1d', options, ['padding']);
+      const padding = [0, options.padding ?? 0] as const;
+      return asLine(asPicture('maxPool1d', x).maxPool2d([1, size], [1, stride], { padding }));
+    },
     samples: lineSamples,
     errors: lineErrors,
   }),

@@ -4,6 +4,7 @@ import { ShapeError } from '../base/errors.js';
 import { Layout } from '../base/layout.js';
 import { formatShape, normalizeDim, normalizeDims, type Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
+import { requireOptions } from './kernel-row.js';
 import {
   type Call,
   type ErrorSample,
@@ -81,6 +82,33 @@ const noErrors = (): readonly ErrorSample<ReduceParams>[] => [];
 /** A gradient of the reduced shape, spread back over the input's. */
 const spread = (x: Tensor, g: Tensor, { dims, keepdim }: ReduceParams): Tensor =>
   (keepdim ? g : g.reshape(reducedShape(x.shape, { dims, keepdim: true }))).broadcastTo(x.shape);
+
+/**
+ * g times the product of all other elements over dims, for each element. A tree of products serves where dividing by the element would
+ * not: at zeros, and in gradients of any order.
+ */
+function timesOthers(x: Tensor, g: Tensor, dims: readonly number[]): Tensor {
+  if (x.size === 0) return x.zerosLike();
+  const order = [...x.shape.map((_, i) => i).filter((i) => !dims.includes(i)), ...dims];
+  const turned = x.permute(order);
+  const n = dims.reduce((p, d) => p * x.shape[d], 1);
+  const levels = [turned.reshape([-1, n])]; // (groups, elements), then halves multiplied until one is left
+  for (let size = n; size > 1; size = levels[levels.length - 1].shape[1]) {
+    const last = levels.length - 1;
+    if (size % 2 === 1) levels[last] = levels[last].pad([0, 1], 1);
+    const half = levels[last].shape[1] / 2;
+    levels.push(levels[last].narrow(1, 0, half).mul(levels[last].narrow(1, half, half)));
+  }
+  let back = g.reshape([-1, 1]);
+  for (const level of levels.slice(0, -1).reverse()) {
+    const half = level.shape[1] / 2;
+    const [a, b] = [level.narrow(1, 0, half), level.narrow(1, half, half)];
+    const down = back.narrow(1, 0, half);
+    back = down.mul(b).cat([down.mul(a)], 1);
+  }
+  const inverse = order.map((_, i) => order.indexOf(i));
+  return back.narrow(1, 0, n).reshape(turned.shape).permute(inverse);
+}
 
 type OverDims = [dims?: Dims, keepdim?: boolean];
 const sumBound = { f32: 8, f64: 8, f16: 1, bf16: 1, f8e4m3: 1 };
@@ -225,8 +253,7 @@ export const reduceOps = rows({
       }),
     samples: samples(),
     errors: noErrors,
-    grad: ({ x, out, grad, params }: GradContext<ReduceParams>): Grads => [spread(x, grad.mul(out), params).div(x)],
-    differs: 'the gradient divides by x, so it is not defined where an element is 0',
+    grad: ({ x, grad, params }: GradContext<ReduceParams>): Grads => [timesOthers(x, grad, params.dims)],
   } satisfies ReduceRow<OverDims> as ReduceRow<OverDims>,
   max: extremum('max', 'fast_max'),
   min: extremum('min', 'fast_min'),
@@ -247,14 +274,11 @@ export const scanOps = rows({
     ulp: { f32: 16, f64: 16, f16: 1, bf16: 1, f8e4m3: 1 },
     candle: { none: 'Candle multiplies by a triangular matrix: quadratic time, floats only' },
     domain: [0.1, 2],
-    args: (
-      x: Tensor,
-      dim: number,
-      { reverse = false, exclusive = false }: { reverse?: boolean; exclusive?: boolean } = {},
-    ): Call<ScanParams> => ({
-      inputs: [x],
-      params: { dim: normalizeDim('cumsum', dim, x.shape.length), reverse, exclusive },
-    }),
+    args: (x: Tensor, dim: number, options: { reverse?: boolean; exclusive?: boolean } = {}): Call<ScanParams> => {
+      requireOptions('cumsum', options, ['reverse', 'exclusive']);
+      const { reverse = false, exclusive = false } = options;
+      return { inputs: [x], params: { dim: normalizeDim('cumsum', dim, x.shape.length), reverse, exclusive } };
+    },
     infer: ([x]: readonly Sig[]): readonly Sig[] => [x],
     reference: ([x], [out], { dim, reverse, exclusive }): void => {
       const { shape, strides } = Layout.contiguous(x.shape);

@@ -288,6 +288,18 @@ export const unaryOps = rows({
     differs: 'the gradient at 0 is 0 (Candle: 1). NaN gives 0, but stays NaN in f16 and bf16, as in Candle',
     grad: ({ x, grad }): Tensor => grad.mul(x.gt(0).cast(x.dtype)),
   }),
+  relu6: unary({
+    formula: 'min(max(x, 0), 6)',
+    dtypes: FLOATS,
+    without: floatsOnly,
+    exact: (x) => (x < 0 ? 0 : x > 6 ? 6 : x),
+    kernel: 'select(x < C(0), C(0), select(x > C(6), C(6), x))',
+    ulp: 0,
+    domain: [-8, 8],
+    candle: { none: 'Candle composes it of maximum and minimum' },
+    differs: 'NaN stays NaN; the gradient at 0 and at 6 is 0',
+    grad: ({ x, grad }): Tensor => grad.mul(x.gt(0).logicalAnd(x.lt(6)).cast(x.dtype)),
+  }),
   sigmoid: unary({
     formula: '1 / (1 + e^-x)',
     dtypes: FLOATS,
@@ -522,6 +534,15 @@ export const unaryOps = rows({
     samples: () => [
       { inputs: [{ shape: [3, 5] }], params: { mul: 2, add: 3 } },
       { inputs: [{ shape: [9] }], params: { mul: 5, add: 1 } },
+      { inputs: [{ shape: [9] }], params: { mul: -1, add: 255 } },
+    ],
+    errors: () => [
+      {
+        inputs: [{ shape: [3], dtype: 'i32', ints: [0, 3] }],
+        params: { mul: 0.5, add: 1.5 },
+        code: 'E_DTYPE',
+        says: /affine: mul 0.5 is no whole number/,
+      },
     ],
     grad: ({ grad, params }): Tensor => grad.affine(params.mul, 0),
   }),
@@ -529,18 +550,41 @@ export const unaryOps = rows({
     formula: 'min(max(x, min), max)',
     dtypes: DTYPES,
     scalars: ['min', 'max'],
+    bounds: true,
     args: (x: Tensor, min: number, max: number): Call<{ min: number; max: number }> => ({
       inputs: [x],
       params: { min, max },
     }),
-    exact: (x, min, max) => (x < min ? min : x > max ? max : x),
-    int: (x, min, max) => (x < min ? min : x > max ? max : x),
-    kernel: 'select(x < a, a, select(x > b, b, x))',
+    // In this order: where min is above max, every number becomes max.
+    exact: (x, min, max) => {
+      const raised = x < min ? min : x;
+      return raised > max ? max : raised;
+    },
+    int: (x, min, max) => {
+      const raised = x < min ? min : x;
+      return raised > max ? max : raised;
+    },
+    kernel: 'select(select(x < a, a, x) > b, b, select(x < a, a, x))',
     ulp: 0,
     candle: { none: 'Candle composes it of maximum and minimum' },
     domain: [-4, 4],
     differs: 'NaN stays NaN',
-    samples: () => [{ inputs: [{ shape: [3, 5] }], params: { min: 1, max: 2 } }],
+    samples: () => [
+      { inputs: [{ shape: [3, 5] }], params: { min: 1, max: 2 } },
+      { inputs: [{ shape: [3, 5] }], params: { min: 2, max: 1 } },
+      { inputs: [{ shape: [3, 5] }], params: { min: -1, max: 300 } },
+      { inputs: [{ shape: [3, 5] }], params: { min: 0, max: Infinity } },
+      { inputs: [{ shape: [3, 5] }], params: { min: -(2 ** 70), max: 2 } },
+    ],
+    errors: () => [
+      { inputs: [{ shape: [3] }], params: { min: NaN, max: 1 }, code: 'E_ARGUMENT', says: /clamp: min is NaN/ },
+      {
+        inputs: [{ shape: [3], dtype: 'i32', ints: [0, 3] }],
+        params: { min: 0.5, max: 1 },
+        code: 'E_DTYPE',
+        says: /clamp: min 0.5 is no whole number/,
+      },
+    ],
     grad: ({ x, grad, params: { min, max } }): Tensor => grad.mul(x.ge(min).mul(x.le(max)).cast(x.dtype)),
   }),
 });

@@ -1,7 +1,8 @@
 // Functions that make tensors: from data, filled, counted, random.
-import { DTYPE, type DType, isFloat } from '../base/dtype.js';
+import { asDType, checkValue, DTYPE, type DType, isFloat } from '../base/dtype.js';
 import { ArgumentError, DTypeError, ShapeError } from '../base/errors.js';
 import { formatShape, type Shape, sizeOf } from '../base/shape.js';
+import { requireOptions } from '../ops/kernel-row.js';
 import { movementOps } from '../ops/movement.js';
 import { random } from '../ops/random.js';
 import type { GradRow } from './autograd.js';
@@ -34,6 +35,14 @@ const TYPED = new Map<unknown, DType>([
   [Float64Array, 'f64'],
 ]);
 
+const OPTIONS = ['dtype', 'device', 'requiresGrad'];
+const RANDOM_OPTIONS = [...OPTIONS, 'generator', 'seed'];
+/** Refuses options that would be ignored: misspelt ones, or a dtype given alone. */
+function checkOptions(op: string, options: TensorOptions, known: readonly string[] = OPTIONS): void {
+  requireOptions(op, options, known);
+  if (options.dtype !== undefined) asDType(options.dtype, op);
+}
+
 function finish(t: Tensor, { requiresGrad }: TensorOptions): Tensor {
   return requiresGrad ? t.requireGrad() : t;
 }
@@ -54,6 +63,7 @@ function fromTyped(data: ArrayBufferView, shape: Shape | undefined, options: Ten
 
 /** A tensor from numbers nested as deep as the rank, or from a typed array with a shape. */
 export function tensor(data: NestedInput, options: TensorOptions & { shape?: Shape } = {}): Tensor {
+  checkOptions('from', options, [...OPTIONS, 'shape']);
   if (ArrayBuffer.isView(data)) return fromTyped(data, options.shape, options);
   const found: number[] = [];
   const flat: (number | bigint | boolean)[] = [];
@@ -86,6 +96,7 @@ export function tensor(data: NestedInput, options: TensorOptions & { shape?: Sha
   flat.forEach((v, i) => {
     if (!isFloat(dtype) && typeof v === 'number' && !Number.isInteger(v))
       throw new DTypeError(`from: ${v} is no ${dtype}; it is not whole`);
+    if (!isFloat(dtype)) checkValue('from', BigInt(v), dtype);
     raw[i] = info.encode(isFloat(dtype) ? Number(v) : BigInt(v)) as never;
   });
   return finish(
@@ -97,8 +108,10 @@ export function tensor(data: NestedInput, options: TensorOptions & { shape?: Sha
 const make = (row: unknown, params: Record<string, unknown>, options: TensorOptions): Tensor =>
   finish(apply(row as GradRow, [], params, Device.of(options.device))[0], options);
 
-export const full = (shape: Shape, value: number, options: TensorOptions = {}): Tensor =>
-  make(movementOps.newFull, { shape, dtype: options.dtype ?? 'f32', value }, options);
+export function full(shape: Shape, value: number, options: TensorOptions = {}): Tensor {
+  checkOptions('full', options);
+  return make(movementOps.newFull, { shape, dtype: options.dtype ?? 'f32', value }, options);
+}
 export const zeros = (shape: Shape, options: TensorOptions = {}): Tensor => full(shape, 0, options);
 export const ones = (shape: Shape, options: TensorOptions = {}): Tensor => full(shape, 1, options);
 
@@ -108,12 +121,20 @@ export function arange(start: number, end?: number, step = 1, options: TensorOpt
   if (!Number.isFinite(from) || !Number.isFinite(to) || !Number.isFinite(step) || step === 0) {
     throw new ArgumentError(`arange: from ${from} to ${to} by ${step}; bounds must be finite and the step not 0`);
   }
+  checkOptions('arange', options);
+  const dtype = options.dtype ?? 'f32';
+  if (!isFloat(dtype) && !(Number.isInteger(from) && Number.isInteger(step)))
+    throw new DTypeError(`arange: from ${from} by ${step} gives no ${dtype}; both must be whole`);
   const size = Math.max(0, Math.ceil((to - from) / step));
-  return make(movementOps.newArange, { size, dtype: options.dtype ?? 'f32', start: from, step }, options);
+  if (size > 0) for (const v of [from, from + (size - 1) * step]) checkValue('arange', v, dtype);
+  return make(movementOps.newArange, { size, dtype, start: from, step }, options);
 }
 /** n evenly spaced numbers from start to end, both included. */
 export function linspace(start: number, end: number, n: number, options: TensorOptions = {}): Tensor {
   if (!Number.isInteger(n) || n < 1) throw new ArgumentError(`linspace: ${n} points; it takes a whole number from 1`);
+  if (!Number.isFinite(start) || !Number.isFinite(end))
+    throw new ArgumentError(`linspace: from ${start} to ${end}; both must be finite`);
+  checkOptions('linspace', options);
   return make(
     movementOps.newArange,
     { size: n, dtype: options.dtype ?? 'f32', start, step: n > 1 ? (end - start) / (n - 1) : 0 },
@@ -122,6 +143,8 @@ export function linspace(start: number, end: number, n: number, options: TensorO
 }
 /** The identity matrix. */
 export function eye(n: number, options: TensorOptions = {}): Tensor {
+  if (!Number.isSafeInteger(n) || n < 0) throw new ArgumentError(`eye: size ${n}; it takes a whole number from 0`);
+  checkOptions('eye', options);
   const i = arange(0, n, 1, { dtype: 'i32', device: options.device });
   return finish(
     i
@@ -135,21 +158,28 @@ export function eye(n: number, options: TensorOptions = {}): Tensor {
 const stream = ({ generator, seed }: RandomOptions): Generator | undefined =>
   generator ?? (seed === undefined ? undefined : new Generator(seed));
 /** Uniform numbers in [lo, up). */
-export const rand = (shape: Shape, options: RandomOptions & { lo?: number; up?: number } = {}): Tensor =>
-  make(
+export function rand(shape: Shape, options: RandomOptions & { lo?: number; up?: number } = {}): Tensor {
+  checkOptions('rand', options, [...RANDOM_OPTIONS, 'lo', 'up']);
+  return make(
     random.randUniform,
     { ...draw(shape, options.dtype ?? 'f32', stream(options)), lo: options.lo ?? 0, up: options.up ?? 1 },
     options,
   );
+}
 /** Normally distributed numbers. */
-export const randn = (shape: Shape, options: RandomOptions & { mean?: number; std?: number } = {}): Tensor =>
-  make(
+export function randn(shape: Shape, options: RandomOptions & { mean?: number; std?: number } = {}): Tensor {
+  checkOptions('randn', options, [...RANDOM_OPTIONS, 'mean', 'std']);
+  return make(
     random.randNormal,
     { ...draw(shape, options.dtype ?? 'f32', stream(options)), mean: options.mean ?? 0, std: options.std ?? 1 },
     options,
   );
+}
 /** Whole numbers in [lo, up). */
 export function randint(lo: number, up: number, shape: Shape, options: RandomOptions = {}): Tensor {
+  checkOptions('randint', options, RANDOM_OPTIONS);
+  if (!Number.isSafeInteger(lo) || !Number.isSafeInteger(up) || lo >= up)
+    throw new ArgumentError(`randint: from ${lo} up to ${up}; both must be whole, the first below the second`);
   const { requiresGrad: _, ...rest } = options;
   return rand(shape, { ...rest, dtype: 'f64', lo, up })
     .floor()

@@ -2,8 +2,8 @@
 import type { Backend, MemoryStats } from '../backends/backend.js';
 import { GpuBackend, type Replay } from '../backends/gpu/gpu.js';
 import { openBackend } from '../backends/registry.js';
-import { DTYPE, type DType, isFloat, maxInt } from '../base/dtype.js';
-import { ArgumentError, DTypeError, UnsupportedError } from '../base/errors.js';
+import { checkValue, DTYPE, type DType, isFloat } from '../base/dtype.js';
+import { ArgumentError, UnsupportedError } from '../base/errors.js';
 import { keep } from './scope.js';
 import { Tensor } from './tensor.js';
 
@@ -93,7 +93,7 @@ export class Device {
     if (!byValue) this.#constants.set(dtype, (byValue = new Map()));
     const known = Object.is(value, -0) ? undefined : byValue.get(value); // a Map takes -0 for 0
     if (known) return known;
-    if (!isFloat(dtype)) checkInteger(value, dtype);
+    checkValue('constant', value, dtype);
     const info = DTYPE[dtype];
     const raw = new info.Raw(new ArrayBuffer(info.bytes));
     raw[0] = info.encode(isFloat(dtype) ? value : BigInt(value)) as never;
@@ -137,15 +137,5 @@ export class Device {
   }
   toString(): string {
     return this.name;
-  }
-}
-
-function checkInteger(value: number, dtype: DType): void {
-  const max = maxInt(dtype);
-  const min = DTYPE[dtype].kind === 'uint' ? 0n : -max - 1n;
-  if (!Number.isInteger(value) || BigInt(value) > max || BigInt(value) < min) {
-    throw new DTypeError(
-      `${value} is no ${dtype} (whole numbers ${min} to ${max}); cast the tensor to a float dtype first`,
-    );
   }
 }

@@ -1,6 +1,6 @@
 // From a row and its inputs to results: checks, broadcasting, allocation, the backend's run, and the autograd record.
 import type { Backend, View } from '../backends/backend.js';
-import type { DType } from '../base/dtype.js';
+import { checkValue, type DType, scalarFor } from '../base/dtype.js';
 import { ArgumentError, DeviceError, DTypeError, UnsupportedError } from '../base/errors.js';
 import { broadcastShapes, formatShape, type Shape } from '../base/shape.js';
 import { movementOps } from '../ops/movement.js';
@@ -85,18 +85,26 @@ function sameShapes(inputs: readonly Tensor[]): boolean {
   return true;
 }
 
+/** Scalar parameters as kernels of a dtype take them: one rule for every engine. */
+function scalarsFor(row: ElementwiseRow<any>, params: Params, dtype: DType): Params {
+  const converted: Record<string, unknown> = { ...params };
+  for (const name of row.scalars) {
+    const v = params[name];
+    if (typeof v !== 'number' && typeof v !== 'bigint')
+      throw new ArgumentError(`${row.name}: ${name} is ${v === null ? 'null' : typeof v}, not a number`);
+    converted[name] = scalarFor(row.name, name, v, dtype, row.bounds === true);
+  }
+  return converted;
+}
+
 function runElementwise(row: ElementwiseRow<any>, inputs: readonly Tensor[], params: Params, device: Device): Tensor {
   const first = row.masked ? 1 : 0;
   const { dtype } = inputs[first];
   if (row.masked && inputs[0].dtype !== 'u8')
     throw new DTypeError(`${row.name}: the condition is ${inputs[0].dtype}, not u8`);
   for (let i = first + 1; i < inputs.length; i++) if (inputs[i].dtype !== dtype) differ(row, inputs[first], inputs[i]);
-  for (const name of row.scalars) {
-    const v = params[name];
-    if (typeof v !== 'number' && typeof v !== 'bigint')
-      throw new ArgumentError(`${row.name}: ${name} is ${v === null ? 'null' : typeof v}, not a number`);
-  }
   checkSupport(device.backend, row, dtype);
+  if (row.scalars.length > 0) params = scalarsFor(row, params, dtype);
   const equal = sameShapes(inputs);
   const shape = equal ? inputs[0].shape : broadcastShapes(row.name, ...inputs.map((t) => t.shape));
   const out = Tensor.empty(shape, row.result === 'same' ? dtype : row.result, device);
@@ -125,6 +133,7 @@ function runAssemble(row: AssembleRow<any>, inputs: readonly Tensor[], params: P
   const out = Tensor.empty(sig.shape, sig.dtype, device);
   if (out.size === 0) return out;
   const value = row.fill?.(params);
+  if (value !== undefined) checkValue(row.serves ?? row.name, value, sig.dtype);
   checkSupport(device.backend, COPY, sig.dtype);
   if (value !== undefined) device.backend.run(FILL, EMPTY, [out], { shape: sig.shape, dtype: sig.dtype, value });
   for (const piece of row.pieces(inputs, params)) {

@@ -5,12 +5,16 @@ import type { Tensor } from './tensor.js';
 
 /** 'ij,jk->ik'; an ellipsis stands for leading dimensions that broadcast; without '->' letters seen once are kept, sorted. */
 export function einsum(equation: string, ...tensors: Tensor[]): Tensor {
-  const [left, right] = equation.replace(/\s+/g, '').split('->');
+  const [left, right, ...more] = equation.replace(/\s+/g, '').split('->');
+  if (more.length > 0) throw new ArgumentError(`einsum: "${equation}" has more than one "->"`);
   const parts = left.split(',');
   if (parts.length !== tensors.length)
     throw new ArgumentError(`einsum: "${equation}" names ${parts.length} tensors, ${tensors.length} were given`);
-  if (!/^[A-Za-z.,]*$/.test(left) || (right !== undefined && !/^[A-Za-z.]*$/.test(right))) {
-    throw new ArgumentError(`einsum: "${equation}" holds something else than letters, commas, '...' and '->'`);
+  const term = /^[A-Za-z]*(\.\.\.)?[A-Za-z]*$/;
+  if (!parts.every((p) => term.test(p)) || (right !== undefined && !term.test(right))) {
+    throw new ArgumentError(
+      `einsum: "${equation}" holds something else than letters, commas, one '...' a tensor and '->'`,
+    );
   }
   // Ellipsis dimensions become letters of their own, aligned at the right.
   const spans = parts.map((p, i) => (p.includes('...') ? tensors[i].rank - (p.length - 3) : 0));

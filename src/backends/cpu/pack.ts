@@ -72,7 +72,7 @@ export function packFor(row: RunRow): Pack | undefined {
   const { scalars } = row;
   if (scalars.length === 0) return nothing;
   return (block, at, params: Params) => {
-    for (let i = 0; i < scalars.length; i++) block[at + i] = params[scalars[i]] as number;
+    for (let i = 0; i < scalars.length; i++) block[at + i] = Number(params[scalars[i]]);
   };
 }
 

@@ -1,5 +1,5 @@
 // Elementwise rows on a GPU: straight to the flat kernel where all is contiguous, else by a plan kept per layout.
-import { type DType, isFloat, toBig, type Value } from '../../base/dtype.js';
+import type { DType, Value } from '../../base/dtype.js';
 import type { Layout } from '../../base/layout.js';
 import { type ElementwisePlan, packElementwise, packScalar, planElementwise } from '../../kernels/elementwise-plan.js';
 import {
@@ -132,8 +132,6 @@ const SIZES: Readonly<Record<DType, number>> = {
 };
 const bytes = (d: DType): number => SIZES[d];
 
-const scalarOf = (dtype: DType, value: number): Value => (isFloat(dtype) ? value : toBig(value));
-
 export function runElementwise(
   gpu: GpuContext,
   row: ElementwiseRow<any>,
@@ -144,7 +142,7 @@ export function runElementwise(
   const { dtype } = inputs[inputs.length - 1];
   const p = preparedRow(row, dtype);
   const scalars: Value[] = [];
-  for (const name of row.scalars) scalars.push(scalarOf(dtype, params[name] as number));
+  for (const name of row.scalars) scalars.push(params[name] as Value);
   launchChain(gpu, p, inputs, outputs[0], scalars, () => row.dtypes.map((d) => preparedRow(row, d).chain));
 }
 
@@ -165,7 +163,7 @@ export function runSteps(gpu: GpuContext, steps: readonly ChainStep[], inputs: r
       ),
     );
     const scalars = steps.flatMap((s) =>
-      s.row.family === 'elementwise' ? s.row.scalars.map((n) => scalarOf(s.dtype, s.params[n] as number)) : [],
+      s.row.family === 'elementwise' ? s.row.scalars.map((n) => s.params[n] as Value) : [],
     );
     chains.set(steps, (known = { prepared, scalars }));
   }
