@@ -1,7 +1,7 @@
 // What a weak proof would let through: changed kernels, enumerated by rule from the kernel files and the op table's expressions.
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { kernelsDir, packageRoot } from '../src/kernels/source.js';
+import { kernelsDir, packageRoot } from '../src/base/paths.js';
 import type { ElementwiseRow } from '../src/ops/op.js';
 import { elementwiseRows } from '../src/ops/table.js';
 

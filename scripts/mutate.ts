@@ -23,7 +23,7 @@ import { availableParallelism, tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import '../src/index.js';
-import { packageRoot } from '../src/kernels/source.js';
+import { packageRoot } from '../src/base/paths.js';
 import { type Mutation, readEvidence, readMutation } from '../src/parity/evidence.js';
 import { goldenFolder } from '../src/parity/golden.js';
 import { commitNow } from '../src/parity/provenance.js';

@@ -2,6 +2,6 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { namesMarkdown } from '../src/nn/names.js';
-import { packageRoot } from '../src/kernels/source.js';
+import { packageRoot } from '../src/base/paths.js';
 
 writeFileSync(join(packageRoot, 'docs', 'nn.md'), namesMarkdown());

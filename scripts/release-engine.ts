@@ -3,12 +3,12 @@
 import { copyFileSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
-import { buildNative, enginePackage, hostArch, packageRoot } from '../src/backends/native-build.js';
+import { packageRoot } from '../src/base/paths.js';
+import { buildNative, enginePackage, hostArch } from '../src/backends/native-build.js';
 
 const { values } = parseArgs({ options: { out: { type: 'string', default: 'release' } } });
 const arch = hostArch();
-const root = packageRoot();
-const { version, license } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
+const { version, license } = JSON.parse(readFileSync(join(packageRoot, 'package.json'), 'utf8')) as {
   version: string;
   license: string;
 };
@@ -17,7 +17,7 @@ const folder = resolve(values.out as string, name);
 rmSync(folder, { recursive: true, force: true });
 mkdirSync(folder, { recursive: true });
 await buildNative(join(folder, 'libwick.so'));
-if (existsSync(join(root, 'LICENSE'))) copyFileSync(join(root, 'LICENSE'), join(folder, 'LICENSE')); // a bundle for a test machine has none
+if (existsSync(join(packageRoot, 'LICENSE'))) copyFileSync(join(packageRoot, 'LICENSE'), join(folder, 'LICENSE')); // a bundle for a test machine has none
 const manifest = {
   name,
   version,

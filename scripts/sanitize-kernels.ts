@@ -17,7 +17,8 @@ import { nativeView } from '../src/driver/ffi.js';
 import { buildHostAsync } from '../src/driver/host-cc.js';
 import { simOptions } from '../src/driver/sim.js';
 import { hostSource } from '../src/kernels/host-unit.js';
-import { findSymbol, packageRoot, unitOf } from '../src/kernels/source.js';
+import { simulationDir } from '../src/base/paths.js';
+import { findSymbol, unitOf } from '../src/kernels/source.js';
 import { opList } from '../src/ops/table.js';
 import { Device } from '../src/tensor/device.js';
 import { scope } from '../src/tensor/scope.js';
@@ -238,7 +239,7 @@ async function underThread(module: string, wave: string, folder: string): Promis
     module,
     files.map((f) => f.slice(module.length + 1)),
   );
-  const main = readFileSync(join(packageRoot, 'native', 'simulation', 'main.cpp'), 'utf8');
+  const main = readFileSync(join(simulationDir, 'main.cpp'), 'utf8');
   const program = await buildHostAsync(module, `${hostSource(unit, Number(wave))}\n${main}`, 'thread', true);
   const record = join(folder, `${module}-all`);
   writeFileSync(

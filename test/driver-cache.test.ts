@@ -16,7 +16,8 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { cacheKey, decodeEntry, defaultCacheDir, encodeEntry, KernelCache } from '../src/kernels/cache.js';
+import { cacheDir } from '../src/base/paths.js';
+import { cacheKey, decodeEntry, encodeEntry, KernelCache } from '../src/kernels/cache.js';
 
 const root = mkdtempSync(join(tmpdir(), 'wick-cache-'));
 after(() => rmSync(root, { recursive: true, force: true }));
@@ -135,11 +136,11 @@ test('the folder comes from WICK_CACHE_DIR, then XDG_CACHE_HOME, then the home',
   try {
     process.env.WICK_CACHE_DIR = '/x/own';
     process.env.XDG_CACHE_HOME = '/x/xdg';
-    assert.equal(defaultCacheDir(), '/x/own');
+    assert.equal(cacheDir(), '/x/own');
     delete process.env.WICK_CACHE_DIR;
-    assert.equal(defaultCacheDir(), '/x/xdg/wick');
+    assert.equal(cacheDir(), '/x/xdg/wick');
     delete process.env.XDG_CACHE_HOME;
-    assert.match(defaultCacheDir(), /\/\.cache\/wick$/);
+    assert.match(cacheDir(), /\/\.cache\/wick$/);
   } finally {
     process.env = saved;
   }

@@ -5,7 +5,7 @@ import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writ
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { packageRoot } from '../src/kernels/source.js';
+import { packageRoot } from '../src/base/paths.js';
 
 const { NODE_TEST_CONTEXT: _, ...env } = process.env; // the children are no tests
 const sanitize = (root: string, ops: string, waves: string): { status: number | null; text: string } => {

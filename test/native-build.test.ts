@@ -14,7 +14,8 @@ import {
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after, test } from 'node:test';
-import { enginePackage, hostArch, packageRoot, units } from '../src/backends/native-build.js';
+import { nativeDir } from '../src/base/paths.js';
+import { enginePackage, hostArch, units } from '../src/backends/native-build.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'wick-native-'));
 after(() => rmSync(folder, { recursive: true, force: true }));
@@ -53,13 +54,13 @@ const asked = (log: string, flag: string): string[] =>
 test('two processes that need the engine at once build it once, whole, and not beside its sources', async () => {
   const { path, log } = fakeCompiler();
   const cache = fresh();
-  const before = readdirSync(join(packageRoot(), 'native'));
+  const before = readdirSync(nativeDir);
   const { WICK_NATIVE: _, ...rest } = process.env;
   const both = await Promise.all(
     [0, 1].map(
       () =>
         new Promise<string>((done) => {
-          const p = spawn(process.execPath, ['-e', ENSURE], { env: { ...rest, CXX: path, WICK_CACHE: cache } });
+          const p = spawn(process.execPath, ['-e', ENSURE], { env: { ...rest, CXX: path, WICK_CACHE_DIR: cache } });
           let out = '';
           p.stdout.on('data', (d) => (out += d));
           p.on('close', () => done(out.trim()));
@@ -78,12 +79,12 @@ test('two processes that need the engine at once build it once, whole, and not b
     readdirSync(join(cache, 'native')).filter((f) => f.endsWith('.lock')),
     [],
   );
-  assert.deepEqual(readdirSync(join(packageRoot(), 'native')), before);
+  assert.deepEqual(readdirSync(nativeDir), before);
 });
 
 test('a builder that died leaves no one waiting', () => {
   const { path } = fakeCompiler();
-  const env = { CXX: path, WICK_CACHE: fresh() };
+  const env = { CXX: path, WICK_CACHE_DIR: fresh() };
   const library = child(ENSURE, env).stdout.trim();
   rmSync(library);
   const lock = `${dirname(library)}.lock`;
@@ -94,7 +95,7 @@ test('a builder that died leaves no one waiting', () => {
 
 test('a source that does not compile is named with its error, and the next try builds', () => {
   const { path, log } = fakeCompiler();
-  const env = { CXX: path, WICK_CACHE: fresh() };
+  const env = { CXX: path, WICK_CACHE_DIR: fresh() };
   const failed = child(ENSURE, { ...env, BROKEN: 'sort' });
   assert.notEqual(failed.status, 0);
   assert.match(failed.stderr, /the CPU engine could not be built with .*cxx.*sort\.cpp:1:1: error: broken on purpose/s);
@@ -106,20 +107,23 @@ test('a cache that cannot be written gives way to a folder of the user among the
   const { path } = fakeCompiler();
   const temporary = fresh();
   mkdirSync(temporary);
-  const env = { CXX: path, WICK_CACHE: '/dev/null/cache', TMPDIR: temporary };
+  const env = { CXX: path, WICK_CACHE_DIR: '/dev/null/cache', TMPDIR: temporary };
   const library = child(ENSURE, env).stdout.trim();
   const own = join(temporary, `wick-${process.getuid?.()}`);
   assert.ok(library.startsWith(own) && existsSync(library), library);
   rmSync(library);
   chmodSync(own, 0o777);
-  assert.match(child(ENSURE, env).stderr, /neither \/dev\/null\/cache\/native nor .* can be written; set WICK_CACHE/);
+  assert.match(
+    child(ENSURE, env).stderr,
+    /neither \/dev\/null\/cache\/native nor .* can be written; set WICK_CACHE_DIR/,
+  );
 });
 
 test('without a compiler and without a package a sentence says so, and the reference engine serves', () => {
   const { status, stdout, stderr } = child(COMPUTE, {
     PATH: NOWHERE,
     CXX: undefined,
-    WICK_CACHE: fresh(),
+    WICK_CACHE_DIR: fresh(),
     WICK_CPU_ISA: undefined,
   });
   assert.equal(status, 0, stderr);
@@ -146,7 +150,7 @@ test('the package that release:engine makes is found beside others and computes 
     version: string;
   };
   assert.deepEqual([os, cpu], [['linux'], [process.arch]]);
-  const env = { NODE_PATH: modules, PATH: NOWHERE, CXX: undefined, WICK_CACHE: fresh() };
+  const env = { NODE_PATH: modules, PATH: NOWHERE, CXX: undefined, WICK_CACHE_DIR: fresh() };
   assert.equal(child(ENSURE, env).stdout.trim(), join(dirname(manifest), 'libwick.so'));
   const { stdout, stderr } = child(COMPUTE, env);
   assert.match(stdout, /^CpuBackend 10\.1073/, stderr);

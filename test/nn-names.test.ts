@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import { Tensor } from '../src/index.js';
 import * as nn from '../src/nn/index.js';
 import { CANDLE_NAMES, namesMarkdown } from '../src/nn/names.js';
-import { packageRoot } from '../src/kernels/source.js';
+import { packageRoot } from '../src/base/paths.js';
 
 test('every name the table calls ours is an export of wick/nn or a method of Tensor', () => {
   for (const { ours, names, note } of CANDLE_NAMES) {

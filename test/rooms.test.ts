@@ -3,7 +3,8 @@ import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { test } from 'node:test';
-import { packageRoot } from '../src/kernels/source.js';
+import { VARIABLES } from '../src/base/environment.js';
+import { packageRoot } from '../src/base/paths.js';
 
 /** Rooms each room may import besides itself; base is open to all. Types may be imported from anywhere. */
 const MAY: Readonly<Record<string, readonly string[]>> = {
@@ -91,6 +92,25 @@ test('only driver/ffi.ts imports the FFI library', () => {
     (f) => f !== 'driver/ffi.ts' && importsOf(f).some((i) => i.target === 'koffi' && !i.typeOnly),
   );
   assert.deepEqual(wrong, [], `${wrong.join(', ')}: the FFI library is imported by driver/ffi.ts alone`);
+});
+
+test('the environment is read in one place, and every variable is declared there', () => {
+  // Giving the whole of it to a child process, and setting what a child or a library reads, is no reading.
+  const wrong = files
+    .filter((f) => f !== 'base/environment.ts')
+    .filter((f) => /(?<!\.\.\.)process\.env\b(?!\.\w+ = )/.test(readFileSync(join(src, f), 'utf8')));
+  assert.deepEqual(wrong, [], `${wrong.join(', ')}: src/base/environment.ts alone reads the environment`);
+  const foreign = ['RESULT', 'NODE_TEST_CONTEXT']; // of a test's own children, and of Node
+  const undeclared: string[] = [];
+  for (const folder of ['scripts', 'bench', 'test', '.ci'])
+    for (const file of readdirSync(join(packageRoot, folder), { recursive: true, encoding: 'utf8' })) {
+      if (!/\.ts$|^run$/.test(file)) continue;
+      const text = readFileSync(join(packageRoot, folder, file), 'utf8');
+      for (const [, a, b] of text.matchAll(/process\.env\.(\w+)|\b(WICK_\w+)(?==|: (?!string))/g))
+        if (!Object.hasOwn(VARIABLES, a ?? b) && !foreign.includes(a ?? b))
+          undeclared.push(`${folder}/${file}: ${a ?? b}`);
+    }
+  assert.deepEqual(undeclared, [], 'declare it in src/base/environment.ts');
 });
 
 test('imports exist and carry their suffix', () => {

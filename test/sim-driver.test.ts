@@ -8,7 +8,8 @@ import { buildHost, type Sanitizer } from '../src/driver/host-cc.js';
 import { openSim, simOptions } from '../src/driver/sim.js';
 import { parseModule } from '../src/kernels/entries.js';
 import { hostSource } from '../src/kernels/host-unit.js';
-import { assemble, moduleText, packageRoot, type Unit } from '../src/kernels/source.js';
+import { simulationDir } from '../src/base/paths.js';
+import { assemble, moduleText, type Unit } from '../src/kernels/source.js';
 import { SimRunner } from './sim-support.js';
 
 /** A unit from kernels written here. */
@@ -270,7 +271,7 @@ KERNEL(64) beyond_dynamic(const float* x, float* y) {
 );
 
 function runUnder(sanitizer: Sanitizer, symbol: string, wave: number): { status: number | null; text: string } {
-  const source = `${hostSource(racy, wave)}\n${readFileSync(join(packageRoot, 'native', 'simulation', 'main.cpp'), 'utf8')}`;
+  const source = `${hostSource(racy, wave)}\n${readFileSync(join(simulationDir, 'main.cpp'), 'utf8')}`;
   const program = buildHost('racy', source, sanitizer, true);
   const args = [symbol, '1', '1', '1', '64', '1', '1', '256', '0', '0x7f', 'p:256', 'p:256'];
   // ThreadSanitizer's memory layout does not fit randomised addresses.

@@ -1,4 +1,5 @@
 // The CPU engine: C++ kernels behind one foreign call that takes one preallocated block of numbers.
+import { env } from '../base/environment.js';
 import { DTYPE, type DType } from '../base/dtype.js';
 import { IndexError, NativeError, OutOfMemoryError, UnsupportedError, type WickError } from '../base/errors.js';
 import { nativeString, openLibrary } from '../driver/ffi.js';
@@ -57,7 +58,7 @@ function load(): Engine {
     read: library.func('void wick_read(double from, double bytes)'),
     peak: library.func('double wick_peak(double rounds)'),
   } as unknown as Engine;
-  const wanted = process.env.WICK_CPU_ISA ?? '';
+  const wanted = env('WICK_CPU_ISA') ?? '';
   const status = engine.select(wanted);
   if (status === 1) throw new NativeError(`WICK_CPU_ISA is ${wanted}, but this CPU lacks those instructions`);
   if (status !== 0)
@@ -236,7 +237,7 @@ export function openCpu(): Backend {
   try {
     return new CpuBackend();
   } catch (e) {
-    if (!(e instanceof NativeError) || process.env.WICK_CPU_ISA) throw e;
+    if (!(e instanceof NativeError) || env('WICK_CPU_ISA')) throw e;
     process.emitWarning(`${e.message}. Tensors on 'cpu' are computed by the slow reference engine.`, 'WickWarning');
     return new ReferenceBackend('cpu');
   }

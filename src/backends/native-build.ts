@@ -14,10 +14,11 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { createRequire } from 'node:module';
-import { availableParallelism, homedir, tmpdir } from 'node:os';
+import { availableParallelism, tmpdir } from 'node:os';
 import { dirname, join, posix } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { env } from '../base/environment.js';
 import { NativeError } from '../base/errors.js';
+import { engineCacheDir, nativeDir, packageRoot } from '../base/paths.js';
 import { expressionTable, nativeRows } from '../kernels/expressions.js';
 import { opList } from '../ops/table.js';
 
@@ -74,17 +75,6 @@ const objectName = (source: string): string => source.replace('/', '-');
 const ELEMENTWISE_PARTS = 5;
 const COMPILERS = ['g++', 'clang++', 'c++'];
 
-export function packageRoot(): string {
-  let dir = dirname(fileURLToPath(import.meta.url));
-  while (!existsSync(join(dir, 'native', 'engine', 'engine.cpp'))) {
-    const up = dirname(dir);
-    if (up === dir)
-      throw new NativeError('the CPU engine: the folder native/ with its sources is not part of this installation');
-    dir = up;
-  }
-  return dir;
-}
-
 /** What is compiled, largest first so that two jobs end together. */
 export function units(arch: NativeArch): Unit[] {
   const isaUnits = ISAS[arch].flatMap(({ name, flags }) => [
@@ -122,9 +112,6 @@ export const hostArch = (): NativeArch => {
   throw new NativeError(`the CPU engine runs on Linux x64 and arm64, not on ${process.platform} ${process.arch}`);
 };
 
-const cacheRoot = (): string =>
-  join(process.env.WICK_CACHE ?? join(process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache'), 'wick'), 'native');
-
 const writable = (dir: string): boolean => {
   try {
     mkdirSync(dir, { recursive: true });
@@ -137,7 +124,7 @@ const writable = (dir: string): boolean => {
 
 /** Where to build: the cache, or a folder of this user alone among the temporary files. What is loaded from there must be ours. */
 function buildRoot(): string {
-  const root = cacheRoot();
+  const root = engineCacheDir();
   if (writable(root)) return root;
   const uid = process.getuid?.() ?? 0;
   const own = join(tmpdir(), `wick-${uid}`);
@@ -150,12 +137,13 @@ function buildRoot(): string {
   if (stat?.isDirectory() && stat.uid === uid && (stat.mode & 0o022) === 0 && writable(join(own, 'native')))
     return join(own, 'native');
   throw new NativeError(
-    `the CPU engine cannot be built: neither ${root} nor ${own} can be written; set WICK_CACHE to a folder that can`,
+    `the CPU engine cannot be built: neither ${root} nor ${own} can be written; set WICK_CACHE_DIR to a folder that can`,
   );
 }
 
 function compiler(): { path: string; version: string } | undefined {
-  for (const path of process.env.CXX ? [process.env.CXX] : COMPILERS) {
+  const named = env('CXX');
+  for (const path of named ? [named] : COMPILERS) {
     const r = spawnSync(path, ['--version'], { encoding: 'utf8' });
     if (r.status === 0) return { path, version: r.stdout };
   }
@@ -188,8 +176,9 @@ function textsOf(
 }
 
 function plan(arch: NativeArch, cxx: { path: string; version: string }, root: string): Plan {
-  const native = join(packageRoot(), 'native');
-  const read = (name: string): string => readFileSync(join(native, name), 'utf8');
+  if (!existsSync(nativeDir))
+    throw new NativeError('the CPU engine: the folder native/ with its sources is not part of this installation');
+  const read = (name: string): string => readFileSync(join(nativeDir, name), 'utf8');
   const generated = generatedHeaders();
   const objects = units(arch).map((unit) => {
     const key = hash(cxx.version, ...COMMON_FLAGS, ...unit.flags, ...textsOf(unit.source, read, generated).values());
@@ -215,7 +204,7 @@ function prebuilt(arch: NativeArch): Prebuilt {
   } catch {
     return {}; // the optional package is not installed
   }
-  const [theirs, ours] = [versionOf(manifest), versionOf(join(packageRoot(), 'package.json'))];
+  const [theirs, ours] = [versionOf(manifest), versionOf(join(packageRoot, 'package.json'))];
   const library = join(dirname(manifest), 'libwick.so');
   if (theirs !== ours) return { unfit: `${name} is version ${theirs}, but this is wick ${ours}` };
   return existsSync(library) ? { library } : { unfit: `${library} is missing` };
@@ -224,16 +213,17 @@ function prebuilt(arch: NativeArch): Prebuilt {
 /** The path of the shared library; a NativeError says what is missing. Blocks while it builds. */
 export function ensureNative(): string {
   const arch = hostArch();
-  if (process.env.WICK_NATIVE) return process.env.WICK_NATIVE;
+  const named = env('WICK_NATIVE');
+  if (named) return named;
   const { library: ready, unfit } = prebuilt(arch);
   if (ready) return ready;
   const cxx = compiler();
   if (!cxx) {
     throw new NativeError(
-      `the CPU engine is not built: ${unfit ?? `no prebuilt package ${enginePackage(arch)}`} and no C++ compiler (${process.env.CXX ?? COMPILERS.join(', ')}); install one, for instance with: apt install g++`,
+      `the CPU engine is not built: ${unfit ?? `no prebuilt package ${enginePackage(arch)}`} and no C++ compiler (${env('CXX') ?? COMPILERS.join(', ')}); install one, for instance with: apt install g++`,
     );
   }
-  const before = plan(arch, cxx, cacheRoot()).library;
+  const before = plan(arch, cxx, engineCacheDir()).library;
   if (existsSync(before)) return before;
   const { library } = plan(arch, cxx, buildRoot());
   if (existsSync(library)) return library;
@@ -328,7 +318,6 @@ export async function buildNative(copy?: string): Promise<string> {
   const cxx = compiler();
   if (!cxx) throw new NativeError('no C++ compiler');
   const p = plan(hostArch(), cxx, buildRoot());
-  const native = join(packageRoot(), 'native');
   mkdirSync(dirname(p.library), { recursive: true });
   await locked(`${dirname(p.library)}.lock`, async () => {
     const waiting = p.objects.filter((o) => !existsSync(o.file));
@@ -343,10 +332,10 @@ export async function buildNative(copy?: string): Promise<string> {
           run(p.compiler, [
             ...COMMON_FLAGS,
             ...unit.flags,
-            `-I${native}`,
+            `-I${nativeDir}`,
             `-I${p.headers}`,
             '-c',
-            join(native, unit.source),
+            join(nativeDir, unit.source),
             '-o',
             part,
           ]),

@@ -4,11 +4,10 @@ import { parseArgs } from 'node:util';
 import { machineReport } from '../driver/report.js';
 import { prebuiltDirs, prebuiltTargets } from '../kernels/prebuilt.js';
 import { probe } from '../testing/devices.js';
-import { bytes, table } from './table.js';
+import { bytes, table, wrap } from './table.js';
 
 /** Devices of this process; GPUs come from their drivers' own report. */
 const HOST = ['cpu', 'reference', 'sim:32', 'sim:64'];
-const WIDTH = 100;
 
 interface Row {
   readonly device: string;
@@ -16,20 +15,6 @@ interface Row {
   readonly what: string;
   /** Why it is missing. */
   readonly why?: string;
-}
-
-/** Lines of at most WIDTH characters, all but the first moved in. */
-export function wrap(text: string, indent = '  ', width = WIDTH): string {
-  const lines: string[] = [];
-  let line = '';
-  for (const word of text.split(/\s+/)) {
-    if (line !== '' && line.length + 1 + word.length > width) {
-      lines.push(line);
-      line = indent;
-    }
-    line += line === '' || line === indent ? word : ` ${word}`;
-  }
-  return [...lines, line].join('\n');
 }
 
 export function run(argv: readonly string[]): number {

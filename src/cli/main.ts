@@ -24,6 +24,7 @@ const COMMANDS: Readonly<Record<string, Command>> = {
     summary: 'the devices found here, their libraries, and why any is missing',
     load: () => import('./devices.js'),
   },
+  env: { summary: 'the environment variables that wick reads, and how they are set', load: () => import('./env.js') },
   emulate: { summary: 'run one kernel of an AMD code object with no GPU', load: () => import('./emulate.js') },
 };
 

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { asDType } from '../base/dtype.js';
 import { ArgumentError } from '../base/errors.js';
-import { packageRoot } from '../kernels/source.js';
+import { packageRoot } from '../base/paths.js';
 import { opList } from '../ops/table.js';
 import { checkDocs, writeDocs } from '../parity/docs.js';
 import { evidenceName, readMutation } from '../parity/evidence.js';

@@ -1,4 +1,5 @@
 // NVIDIA's driver API (libcuda): its symbols, its devices and the few places where it differs from HIP.
+import { env } from '../base/environment.js';
 import { DeviceError } from '../base/errors.js';
 import { Calls, type CallRules } from './checked.js';
 import type { Device, DeviceInfo, DeviceLibraries, Driver, Fn, Module } from './driver.js';
@@ -85,7 +86,7 @@ export function openCuda(): Driver {
   const deviceCount = cell.int;
   if (deviceCount === 0)
     throw new DeviceError(
-      `no NVIDIA GPU: the driver ${library.path} (CUDA ${version}) sees none; CUDA_VISIBLE_DEVICES is ${process.env.CUDA_VISIBLE_DEVICES ?? 'not set'}`,
+      `no NVIDIA GPU: the driver ${library.path} (CUDA ${version}) sees none; CUDA_VISIBLE_DEVICES is ${env('CUDA_VISIBLE_DEVICES') ?? 'not set'}`,
     );
   return vendorDriver(
     { name: 'cuda', version: `CUDA driver ${version}`, deviceCount },

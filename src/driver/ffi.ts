@@ -3,6 +3,7 @@ import { existsSync, readFileSync, readdirSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { delimiter, dirname, join } from 'node:path';
 import koffi from 'koffi';
+import { env, type VariableName } from '../base/environment.js';
 import { DeviceError } from '../base/errors.js';
 import type { LibraryReport } from './driver.js';
 
@@ -152,10 +153,12 @@ const list = (dir: string, keep: RegExp): string[] => {
 const present = (dirs: (string | undefined)[]): string[] => [
   ...new Set(dirs.filter((d): d is string => d !== undefined && existsSync(d))),
 ];
-const env = (name: string, ...tail: string[]): string | undefined =>
-  process.env[name] && join(process.env[name], ...tail);
+const below = (name: VariableName, ...tail: string[]): string | undefined => {
+  const dir = env(name);
+  return dir && join(dir, ...tail);
+};
 
-const ownDirs = (): string[] => (process.env.WICK_LIBRARY_PATH ?? '').split(delimiter).filter(Boolean);
+const ownDirs = (): string[] => (env('WICK_LIBRARY_PATH') ?? '').split(delimiter).filter(Boolean);
 
 /** Folders besides the loader's own: WICK_LIBRARY_PATH first, then the vendors' usual places, then Python's NVIDIA packages. */
 export function libraryDirs(vendor: LibrarySpec['vendor']): string[] {
@@ -164,19 +167,19 @@ export function libraryDirs(vendor: LibrarySpec['vendor']): string[] {
   if (vendor === 'rocm') {
     return present([
       ...own,
-      env('ROCM_PATH', 'lib'),
+      below('ROCM_PATH', 'lib'),
       '/opt/rocm/lib',
       ...list('/opt', /^rocm-/).map((d) => join(d, 'lib')),
     ]);
   }
-  const onPath = (process.env.PATH ?? '')
+  const onPath = (env('PATH') ?? '')
     .split(delimiter)
     .filter((d) => existsSync(join(d, 'python3')))
     .map((d) => join(dirname(d), 'lib'));
   const pythons = [
     ...new Set([
-      env('VIRTUAL_ENV', 'lib'),
-      env('CONDA_PREFIX', 'lib'),
+      below('VIRTUAL_ENV', 'lib'),
+      below('CONDA_PREFIX', 'lib'),
       ...onPath,
       '/opt/conda/lib',
       '/usr/local/lib',
@@ -189,9 +192,9 @@ export function libraryDirs(vendor: LibrarySpec['vendor']): string[] {
     .flatMap((d) => list(d, /./).map((p) => join(p, 'lib')));
   return present([
     ...own,
-    env('CUDA_HOME', 'lib64'),
-    env('CUDA_PATH', 'lib64'),
-    env('CONDA_PREFIX', 'lib'),
+    below('CUDA_HOME', 'lib64'),
+    below('CUDA_PATH', 'lib64'),
+    below('CONDA_PREFIX', 'lib'),
     '/usr/local/cuda/lib64',
     ...list('/usr/local', /^cuda-/).map((d) => join(d, 'lib64')),
     '/usr/lib/wsl/lib',

@@ -1,4 +1,5 @@
 // AMD's HIP runtime (libamdhip64, ROCm 5.2 to 7): its symbols, its devices and the few places where it differs from CUDA.
+import { env } from '../base/environment.js';
 import { ArgumentError, DeviceError } from '../base/errors.js';
 import { Calls, type CallRules } from './checked.js';
 import type { Device, DeviceInfo, DeviceLibraries, Driver, Fn, Module } from './driver.js';
@@ -83,7 +84,7 @@ export function openHip(): Driver {
   // 100 and 101 both mean "no device", by release; initialisation itself may already say so.
   const status = calls.status('init', 0) || calls.status('deviceCount', cell.clear().raw);
   const where = `${library.path} (HIP ${version})`;
-  const visible = `HIP_VISIBLE_DEVICES is ${process.env.HIP_VISIBLE_DEVICES ?? process.env.ROCR_VISIBLE_DEVICES ?? 'not set'}`;
+  const visible = `HIP_VISIBLE_DEVICES is ${env('HIP_VISIBLE_DEVICES') ?? env('ROCR_VISIBLE_DEVICES') ?? 'not set'}`;
   if (status !== 0)
     throw new DeviceError(`no AMD GPU: ${where} says ${rules.errorName(status)} (${status}); ${visible}`);
   const deviceCount = cell.int;

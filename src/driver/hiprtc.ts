@@ -1,4 +1,5 @@
 // hipRTC, AMD's run-time compiler: a library of its own from ROCm 5.3 on, part of libamdhip64 before. It needs no GPU.
+import { env } from '../base/environment.js';
 import { CompileError } from '../base/errors.js';
 import { Calls } from './checked.js';
 import { comgrTargets } from './comgr.js';
@@ -20,7 +21,7 @@ export const HIPRTC_TABLE = {
 } as const;
 
 /** Line tables with the source in them, for the emulator's reports; the machine code stays the same. */
-const wantsLines = (): boolean => process.env.WICK_EMU_CHECK === '1' || process.env.WICK_KERNEL_LINES === '1';
+const wantsLines = (): boolean => env('WICK_EMU_CHECK') === '1' || env('WICK_KERNEL_LINES') === '1';
 
 const OUT_OF_MEMORY = 1;
 let opened: Maybe<Compiler> | undefined;

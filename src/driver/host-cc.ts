@@ -2,10 +2,11 @@
 import { execFile, execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
-import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
+import { env } from '../base/environment.js';
 import { CompileError } from '../base/errors.js';
+import { simulationCacheDir } from '../base/paths.js';
 
 export type Sanitizer = 'none' | 'address' | 'thread';
 export const SANITIZER_FLAGS: Readonly<Record<Sanitizer, readonly string[]>> = {
@@ -25,7 +26,7 @@ const COMMON = ['-std=c++17', '-fPIC', '-ffp-contract=off', '-fwrapv', '-fno-str
 
 let versionLine: string | undefined;
 /** The compiler's command: CXX or g++. */
-const command = (): string => process.env.CXX ?? 'g++';
+const command = (): string => env('CXX') ?? 'g++';
 
 /** 'g++ (Debian 12.2.0) 12.2.0', or a CompileError that says what is missing. */
 export function hostCompiler(): string {
@@ -42,9 +43,6 @@ export function hostCompiler(): string {
   }
 }
 
-export const cacheDir = (): string =>
-  join(process.env.WICK_CACHE_DIR || join(process.env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'wick'), 'sim');
-
 function place(source: string, sanitizer: Sanitizer, executable: boolean): { path: string; flags: string[] } {
   const flags = [...SANITIZER_FLAGS[sanitizer], executable ? '-pie' : '-shared', ...COMMON];
   const key = createHash('sha256')
@@ -52,7 +50,7 @@ function place(source: string, sanitizer: Sanitizer, executable: boolean): { pat
     .update(source)
     .digest('hex')
     .slice(0, 32);
-  return { path: join(cacheDir(), `${key}${executable ? '' : '.so'}`), flags };
+  return { path: join(simulationCacheDir(), `${key}${executable ? '' : '.so'}`), flags };
 }
 /** The file gets its name only when it is whole, so that processes may compile the same thing at once. */
 function finish(folder: string, path: string): void {
@@ -67,8 +65,8 @@ const failure = (name: string, cause: unknown): CompileError => {
 export function buildHost(name: string, source: string, sanitizer: Sanitizer = 'none', executable = false): string {
   const { path, flags } = place(source, sanitizer, executable);
   if (existsSync(path)) return path;
-  mkdirSync(cacheDir(), { recursive: true });
-  const folder = mkdtempSync(join(cacheDir(), 'tmp-'));
+  mkdirSync(simulationCacheDir(), { recursive: true });
+  const folder = mkdtempSync(join(simulationCacheDir(), 'tmp-'));
   try {
     execFileSync(command(), ['-o', join(folder, 'out'), ...flags], {
       input: source,
@@ -94,8 +92,8 @@ export async function buildHostAsync(
 ): Promise<string> {
   const { path, flags } = place(source, sanitizer, executable);
   if (existsSync(path)) return path;
-  mkdirSync(cacheDir(), { recursive: true });
-  const folder = mkdtempSync(join(cacheDir(), 'tmp-'));
+  mkdirSync(simulationCacheDir(), { recursive: true });
+  const folder = mkdtempSync(join(simulationCacheDir(), 'tmp-'));
   try {
     writeFileSync(join(folder, 'in.cpp'), source);
     await promisify(execFile)(command(), ['-o', join(folder, 'out'), ...flags.slice(0, -3), join(folder, 'in.cpp')], {

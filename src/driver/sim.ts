@@ -1,9 +1,10 @@
 // The sim driver: kernels compiled as host C++ run in this process with waves of 32 or 64 lanes, and misuse of barriers is an error.
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { join } from 'node:path';
+import { env } from '../base/environment.js';
 import { DeviceError, DriverError, OutOfMemoryError } from '../base/errors.js';
+import { simulationCacheDir, simulationDir } from '../base/paths.js';
 import type {
   Address,
   Arguments,
@@ -17,7 +18,7 @@ import type {
   Stream,
 } from './driver.js';
 import { koffi, nativeBlock, nativeView } from './ffi.js';
-import { buildHost, cacheDir, hostCompiler } from './host-cc.js';
+import { buildHost, hostCompiler } from './host-cc.js';
 import { ImmediateDevice } from './immediate.js';
 
 /** How blocks are run: settings to find bugs that one order or one kind of garbage would hide. */
@@ -27,8 +28,8 @@ export interface SimOptions {
   poison: number;
 }
 export const simOptions: SimOptions = {
-  reverse: process.env.WICK_SIM_ORDER === 'reverse',
-  poison: Number(process.env.WICK_SIM_POISON ?? 0x7f) & 0xff,
+  reverse: env('WICK_SIM_ORDER') === 'reverse',
+  poison: Number(env('WICK_SIM_POISON') ?? 0x7f) & 0xff,
 };
 /** Every symbol launched so far, for coverage. */
 export const simLaunched = new Set<string>();
@@ -63,14 +64,6 @@ interface Kernel {
   readonly symbol: string;
   readonly entry: number;
   readonly module: Loaded;
-}
-
-/** native/ lies in the package's folder, above the compiled files. */
-function nativeFile(name: string): string {
-  for (let dir = dirname(fileURLToPath(import.meta.url)); dir !== dirname(dir); dir = dirname(dir)) {
-    if (existsSync(join(dir, 'native', name))) return readFileSync(join(dir, 'native', name), 'utf8');
-  }
-  throw new DeviceError(`native/${name} was not found in any folder above this file; the package is incomplete`);
 }
 
 const SHARED = 64 << 10;
@@ -144,9 +137,9 @@ class SimDevice extends ImmediateDevice implements Device {
   loadModule(code: Uint8Array, name: string): Module {
     // The loader takes files only; one file per content, whole when it gets its name.
     const key = createHash('sha256').update(code).digest('hex').slice(0, 32);
-    const path = join(cacheDir(), `module-${key}.so`);
+    const path = join(simulationCacheDir(), `module-${key}.so`);
     if (!existsSync(path)) {
-      mkdirSync(cacheDir(), { recursive: true });
+      mkdirSync(simulationCacheDir(), { recursive: true });
       const part = `${path}.${process.pid}`;
       writeFileSync(part, code);
       renameSync(part, path);
@@ -229,8 +222,11 @@ let opened: Driver | undefined;
 export function openSim(): Driver {
   if (opened) return opened;
   const version = `host simulation, ${hostCompiler()}`;
-  const sanitizer = process.env.WICK_SIM_SANITIZE === 'address' ? 'address' : 'none';
-  const memory = bind(buildHost('sim-memory', nativeFile('simulation/memory.cpp'), sanitizer), MEMORY);
+  const sanitizer = env('WICK_SIM_SANITIZE') === 'address' ? 'address' : 'none';
+  const memory = bind(
+    buildHost('sim-memory', readFileSync(join(simulationDir, 'memory.cpp'), 'utf8'), sanitizer),
+    MEMORY,
+  );
   const devices = new Map<number, Device>();
   const wave = (ordinal: number): number => {
     const found = ({ 0: 32, 1: 64, 32: 32, 64: 64 } as Record<number, number>)[ordinal];

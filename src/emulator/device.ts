@@ -1,4 +1,5 @@
 // The emu driver: AMD code objects run by the emulator; each target is a device, and work is done when it is enqueued.
+import { env } from '../base/environment.js';
 import { ArgumentError, DeviceError, DriverError } from '../base/errors.js';
 import type { Kernel } from './code-object.js';
 import { describe } from './executor.js';
@@ -179,9 +180,9 @@ export function openEmu(): Driver {
     open: (n) => {
       const known = devices.get(n);
       if (known) return known;
-      const checked = process.env.WICK_EMU_CHECK === '1';
-      const seed = Number(process.env.WICK_EMU_SEED ?? 1);
-      const threads = process.env.WICK_EMU_THREADS ? Number(process.env.WICK_EMU_THREADS) : undefined;
+      const checked = env('WICK_EMU_CHECK') === '1';
+      const seed = Number(env('WICK_EMU_SEED') ?? 1);
+      const threads = Number(env('WICK_EMU_THREADS') ?? 0) || undefined;
       const device = new EmuDevice(opened!, n, info(arch(n)), { checked, seed, ...(threads && { threads }) });
       devices.set(n, device);
       return device;

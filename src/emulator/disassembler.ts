@@ -3,8 +3,8 @@ import { createHash } from 'node:crypto';
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DeviceError } from '../base/errors.js';
+import { disassemblyCacheDir } from '../base/paths.js';
 import { koffi, openLibrary } from '../driver/ffi.js';
-import { cacheDir } from '../driver/host-cc.js';
 import type { CodeObject } from './code-object.js';
 
 export interface Line {
@@ -71,8 +71,6 @@ function disassembler(target: string): Disassemble {
   return run;
 }
 
-const cacheFolder = (): string => join(cacheDir(), 'disassembly');
-
 /** The whole code section, from the disk cache where it was read before. */
 export function disassemble(code: CodeObject): Line[] {
   const { start, end } = code.text;
@@ -82,7 +80,7 @@ export function disassemble(code: CodeObject): Line[] {
     .update(code.image.subarray(start, end))
     .digest('hex')
     .slice(0, 32);
-  const file = join(cacheFolder(), `${key}.txt`);
+  const file = join(disassemblyCacheDir(), `${key}.txt`);
   const cached = readCache(file);
   if (cached) return cached;
   const step = disassembler(code.target);
@@ -92,7 +90,7 @@ export function disassemble(code: CodeObject): Line[] {
     lines.push({ at, bytes: one?.bytes ?? 4, text: one?.text ?? '' }); // data and padding between functions do not decode
     at += one?.bytes ?? 4;
   }
-  mkdirSync(cacheFolder(), { recursive: true });
+  mkdirSync(disassemblyCacheDir(), { recursive: true });
   const partial = `${file}.${process.pid}`;
   writeFileSync(partial, lines.map((l) => `${l.at.toString(16)} ${l.bytes} ${l.text}\n`).join(''));
   renameSync(partial, file);

@@ -11,8 +11,8 @@ import {
   utimesSync,
   writeFileSync,
 } from 'node:fs';
-import { homedir } from 'node:os';
 import { join } from 'node:path';
+import { cacheDir } from '../base/paths.js';
 
 /** Changing the file format or the meaning of a key makes old entries unreachable. */
 const FORMAT = 'wick-kernel-1';
@@ -40,10 +40,6 @@ export function cacheKey(parts: KeyParts): string {
     .update(JSON.stringify([FORMAT, parts.compiler, parts.arch, parts.options, parts.source]))
     .digest('hex');
 }
-
-/** WICK_CACHE_DIR, else wick in XDG_CACHE_HOME, else ~/.cache/wick. */
-export const defaultCacheDir = (): string =>
-  process.env.WICK_CACHE_DIR || join(process.env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'wick');
 
 /** An entry: magic, SHA-256 of all that follows, arch, code. */
 export function encodeEntry(arch: string, code: Uint8Array): Buffer {
@@ -86,7 +82,7 @@ export class KernelCache {
   #unchecked = Infinity;
   #disabled: string | undefined;
 
-  constructor(dir = defaultCacheDir(), maxBytes = DEFAULT_BYTES) {
+  constructor(dir = cacheDir(), maxBytes = DEFAULT_BYTES) {
     this.dir = dir;
     this.maxBytes = maxBytes;
   }

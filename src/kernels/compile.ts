@@ -1,4 +1,5 @@
 // From source text to code for a target: picks the compiler, adds the wave size, goes through the cache on disk.
+import { env } from '../base/environment.js';
 import { CompileError } from '../base/errors.js';
 import { waveSize, type Compiler } from '../driver/compiler.js';
 import { VENDORS } from '../driver/drivers.js';
@@ -23,7 +24,7 @@ export const kernelCache = (): KernelCache => (shared ??= new KernelCache());
 
 /** The compiler for a target, or the sentence that says why there is none. */
 export function compilerFor(arch: string): Compiler | string {
-  if (process.env.WICK_NO_RTC === '1') return 'run-time compilers are switched off (WICK_NO_RTC is 1)';
+  if (env('WICK_NO_RTC') === '1') return 'run-time compilers are switched off (WICK_NO_RTC is 1)';
   for (const vendor of Object.values(VENDORS)) if (vendor.targets.test(arch)) return vendor.compiler();
   return `no compiler makes code for '${arch}': targets are named gfx…, sm_… or compute_…`;
 }

@@ -1,11 +1,12 @@
 // A unit as host C++ for the sim driver: the simulation's header, the kernels in a namespace of their own, and the list of entries.
-import { join } from 'node:path';
 import { buildHost, buildHostAsync, readObject, type Sanitizer } from '../driver/host-cc.js';
-import { inlined, packageRoot, type Unit } from './source.js';
+import { env } from '../base/environment.js';
+import { simulationDir } from '../base/paths.js';
+import { inlined, type Unit } from './source.js';
 
 let header: string | undefined;
 /** The simulation's header with its parts in place: what is compiled, and kept by its hash, is one text. */
-const simt = (): string => (header ??= inlined('simt.h', join(packageRoot, 'native', 'simulation')));
+const simt = (): string => (header ??= inlined('simt.h', simulationDir));
 
 /** What g++ compiles. The unnamed namespace keeps templates out of the linker's hands, so that shared memory can have its section. */
 export function hostSource(unit: Unit, wave: number): string {
@@ -14,7 +15,7 @@ export function hostSource(unit: Unit, wave: number): string {
 }
 
 /** The sanitizer the environment asks for: WICK_SIM_SANITIZE=address (the process must be run under its library). */
-export const simSanitizer = (): Sanitizer => (process.env.WICK_SIM_SANITIZE === 'address' ? 'address' : 'none');
+export const simSanitizer = (): Sanitizer => (env('WICK_SIM_SANITIZE') === 'address' ? 'address' : 'none');
 
 const WAVE_WORDS = /^(?!#).*\b(WICK_WAVE|lane_id|wave_id|lanes_before|sync_wave|ballot64|shfl\w*|WAVE\w*)\b/m;
 /** Kernels whose source, which holds only what they use, names nothing of waves are the same for every wave size, and are compiled once. */

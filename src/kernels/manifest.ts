@@ -2,7 +2,8 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Entry } from './entries.js';
-import { kernelModule, kernelsDir, moduleNames } from './source.js';
+import { kernelsDir } from '../base/paths.js';
+import { kernelModule, moduleNames } from './source.js';
 
 export interface CandleSymbol {
   readonly symbol: string;

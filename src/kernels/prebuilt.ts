@@ -16,7 +16,9 @@ import { promisify } from 'node:util';
 import { brotliCompress, brotliDecompressSync, constants } from 'node:zlib';
 import { CompileError } from '../base/errors.js';
 import { cudaDriverVersion, cudaVersion } from '../driver/cuda-version.js';
-import { kernelsDir, type Unit } from './source.js';
+import { env } from '../base/environment.js';
+import { kernelsDir } from '../base/paths.js';
+import { type Unit } from './source.js';
 import { runsAsIs, servedBy } from './targets.js';
 
 const FORMAT = 'wick-prebuilt-1';
@@ -151,7 +153,7 @@ export function withoutServed(dir: string, target: string, made: readonly Made[]
 
 /** Folders with kernels made ahead of time: those WICK_PREBUILT_DIR names, then the package's own. */
 export const prebuiltDirs = (): string[] => [
-  ...(process.env.WICK_PREBUILT_DIR ?? '').split(delimiter).filter(Boolean),
+  ...(env('WICK_PREBUILT_DIR') ?? '').split(delimiter).filter(Boolean),
   join(kernelsDir, 'prebuilt'),
 ];
 export const prebuiltTargets = (dir: string): string[] =>

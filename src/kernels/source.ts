@@ -1,25 +1,13 @@
 // From symbols to source text: what a compiler is given holds the headers, the module's templates and only the kernels asked for.
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { ArgumentError } from '../base/errors.js';
+import { kernelsDir } from '../base/paths.js';
 import type { ElementwiseRow } from '../ops/op.js';
 import { elementwiseRows } from '../ops/table.js';
 import { type Entry, type ModuleSource, parseModule } from './entries.js';
 import { rowFunction } from './expressions.js';
 import { needed, stripped } from './needed.js';
-
-/** The package's folder: kernels/ and native/ lie in it. */
-export const packageRoot: string = (() => {
-  for (let dir = dirname(fileURLToPath(import.meta.url)); ; dir = dirname(dir)) {
-    if (existsSync(join(dir, 'kernels', 'portable.h'))) return dir;
-    if (dir === dirname(dir))
-      throw new ArgumentError(
-        'kernels/portable.h was not found in any folder above this file; the package is incomplete',
-      );
-  }
-})();
-export const kernelsDir: string = join(packageRoot, 'kernels');
 
 /** A compilation unit: portable source text and the kernels it defines. */
 export interface Unit {

@@ -4,7 +4,8 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { jobsFor } from '../kernels/aot.js';
 import type { Platform } from '../kernels/platform.js';
-import { moduleText, packageRoot } from '../kernels/source.js';
+import { packageRoot } from '../base/paths.js';
+import { moduleText } from '../kernels/source.js';
 import { sourcesNow } from './provenance.js';
 
 export const COMPILED = 'docs/kernels-amd.json';

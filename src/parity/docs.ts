@@ -1,7 +1,8 @@
 // Pages made from the op table and committed evidence: docs/ops.md, docs/kernels.md and the README's table. A check says what is stale.
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { packageRoot } from '../kernels/source.js';
+import { environmentPage } from '../base/environment.js';
+import { packageRoot } from '../base/paths.js';
 import type { Row } from '../ops/op.js';
 import { opList } from '../ops/table.js';
 import { type Evidence, type Mutation, readEvidence, readMutation, staleEvidence, staleText } from './evidence.js';
@@ -141,6 +142,7 @@ export function supportTable(evidence: readonly Evidence[]): string {
 }
 
 const OPS = 'docs/ops.md';
+const ENVIRONMENT = 'docs/environment.md';
 const README = 'README.md';
 const BEGIN = '<!-- support: made by `wick parity docs`, do not edit -->';
 const END = '<!-- /support -->';
@@ -156,6 +158,7 @@ function pages(): Map<string, string> {
   const readme = join(packageRoot, README);
   return new Map([
     [OPS, opsPage(evidence, readMutation())],
+    [ENVIRONMENT, environmentPage()],
     [KERNELS_PAGE, kernelsPage(evidence, readCompiled(), readRan())],
     ...(existsSync(readme)
       ? [[README, readmeWith(readFileSync(readme, 'utf8'), supportTable(evidence))] as const]

@@ -2,7 +2,7 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { platformOf } from '../kernels/platform.js';
-import { packageRoot } from '../kernels/source.js';
+import { packageRoot } from '../base/paths.js';
 import { opList } from '../ops/table.js';
 import { casesOf } from '../testing/cases.js';
 import { parseReport } from './json.js';

@@ -16,7 +16,8 @@ import type { DType, Value } from '../base/dtype.js';
 import { ArgumentError, FormatError } from '../base/errors.js';
 import type { Shape } from '../base/shape.js';
 import { SafeTensors } from '../io/safetensors.js';
-import { packageRoot as root } from '../kernels/source.js';
+import { env } from '../base/environment.js';
+import { packageRoot as root } from '../base/paths.js';
 import type { Device } from '../tensor/device.js';
 import { Tensor } from '../tensor/tensor.js';
 import { decodeValues } from '../testing/values.js';
@@ -49,7 +50,7 @@ export const packageRoot = (): string => root;
 const PLACES = ['test/golden', '../shared/golden'];
 
 /** The folder named, else WICK_GOLDEN's, else the copy in the repository; undefined where none is there. */
-export function goldenFolder(named: string | undefined = process.env.WICK_GOLDEN || undefined): string | undefined {
+export function goldenFolder(named: string | undefined = env('WICK_GOLDEN')): string | undefined {
   if (named !== undefined) {
     const dir = resolve(root, named);
     if (!existsSync(dir)) throw new ArgumentError(`golden: there is no folder ${dir}`);
@@ -88,9 +89,7 @@ export function unpacked(dir: string, path: string): string {
 
 /** Where golden data may lie: WICK_GOLDEN's folder first, then the copy in the repository, then the folder beside it. */
 const folders = (): string[] =>
-  [process.env.WICK_GOLDEN, ...PLACES]
-    .filter((p) => p !== undefined && p !== '')
-    .map((p) => resolve(root, p as string));
+  [env('WICK_GOLDEN'), ...PLACES].filter((p) => p !== undefined && p !== '').map((p) => resolve(root, p as string));
 
 /** A golden file or folder by its path ('hf/llama', 'gguf/llama/f32.gguf') as loaders want it; undefined where no folder holds it. */
 export function findGolden(...parts: readonly string[]): string | undefined {

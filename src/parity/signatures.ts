@@ -8,7 +8,7 @@ import {
   ourSymbols,
   readManifest,
 } from '../kernels/manifest.js';
-import { kernelsDir } from '../kernels/source.js';
+import { kernelsDir } from '../base/paths.js';
 import { readCandle } from './candle-source.js';
 
 export interface Signatures {

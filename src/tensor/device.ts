@@ -1,4 +1,5 @@
 // Devices by name: one cached object each, with its backend, its constants and its memory counters.
+import { env } from '../base/environment.js';
 import type { Backend, MemoryStats } from '../backends/backend.js';
 import { GpuBackend, type Replay } from '../backends/gpu/gpu.js';
 import { openBackend } from '../backends/registry.js';
@@ -74,7 +75,7 @@ export class Device {
   }
   /** Where tensors are made when nothing is said: the CPU, or what was set. */
   static get default(): Device {
-    return (Device.#default ??= Device.get(process.env.WICK_DEVICE ?? 'cpu'));
+    return (Device.#default ??= Device.get(env('WICK_DEVICE') ?? 'cpu'));
   }
   static set default(device: Device) {
     Device.#default = device;

@@ -1,4 +1,5 @@
 // Which devices a test run covers: named by WICK_TEST_DEVICES, else the CPU engines that can be had here.
+import { env } from '../base/environment.js';
 import { GpuBackend } from '../backends/gpu/gpu.js';
 import { ReferenceBackend } from '../backends/reference.js';
 import { WickError } from '../base/errors.js';
@@ -31,10 +32,10 @@ export function probe(name: string): Probe {
 }
 
 export const testDevices = (fallback = 'cpu'): Probe[] =>
-  (process.env.WICK_TEST_DEVICES ?? fallback).split(',').map((s) => probe(s.trim()));
+  (env('WICK_TEST_DEVICES') ?? fallback).split(',').map((s) => probe(s.trim()));
 
 /** WICK_SHARD=i/n runs every n-th part from the i-th (0 first), so that several processes share a run. */
 export function inShard(index: number): boolean {
-  const [i, n] = (process.env.WICK_SHARD ?? '0/1').split('/').map(Number);
+  const [i, n] = (env('WICK_SHARD') ?? '0/1').split('/').map(Number);
   return index % n === i;
 }

@@ -1,4 +1,5 @@
 // Kernels by symbol: source, compiled code, loaded module and function, each made once.
+import { env } from '../../base/environment.js';
 import { compileForSim } from '../../kernels/host-unit.js';
 import { codeFor, compilerFor } from '../../kernels/compile.js';
 import { codeTogether } from '../../kernels/joined.js';
@@ -43,7 +44,7 @@ export class Functions {
   constructor(device: Device, code: CodeSource = codeSourceOf(device)) {
     this.#device = device;
     this.#code = code;
-    this.grouped = device.driver.name === 'sim' && process.env.WICK_SIM_UNITS !== 'one';
+    this.grouped = device.driver.name === 'sim' && env('WICK_SIM_UNITS') !== 'one';
   }
 
   /** Whether a run-time compiler for this device is here, or why not. */
