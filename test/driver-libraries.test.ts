@@ -12,6 +12,7 @@ import { openCuda } from '../src/driver/cuda.js';
 import type { ConvSpec, Dnn } from '../src/driver/dnn.js';
 import type { Device } from '../src/driver/driver.js';
 import { openHip } from '../src/driver/hip.js';
+import { openHipblasLt } from '../src/driver/hipblaslt.js';
 import { openRocblas } from '../src/driver/rocblas.js';
 
 const dir = mkdtempSync(join(tmpdir(), 'wick-fake-'));
@@ -59,7 +60,7 @@ const numbers = (n: number, seed: number): Float32Array =>
 
 const PRODUCTS = {
   cuBLASLt: { open: openCuda, blas: (d: Device) => d.libraries.blas, name: 'cuBLASLt 13.1.1', bias: true },
-  hipBLASLt: { open: openHip, blas: (d: Device) => d.libraries.blas, name: 'hipBLASLt 1.2.2', bias: true },
+  hipBLASLt: { open: openHip, blas: (d: Device) => openHipblasLt(d), name: 'hipBLASLt 1.2.2', bias: true },
   rocBLAS: { open: openHip, blas: (d: Device) => openRocblas(d), name: 'rocBLAS 5.2.0.fake', bias: false },
 } as const;
 for (const [library, { open, blas: find, name, bias: hasBias }] of Object.entries(PRODUCTS)) {

@@ -4,6 +4,8 @@ import { openDriver, VENDOR_NAMES, type VendorName, VENDORS } from '../driver/dr
 import { openEmulated } from '../emulator/device.js';
 import { openDry } from '../emulator/dry-device.js';
 import { openSim } from '../driver/sim.js';
+import { standIns } from '../driver/stand-ins/index.js';
+import type { HostedDevice } from '../driver/stand-ins/library.js';
 import type { Backend } from './backend.js';
 import { openCpu } from './cpu.js';
 import { GpuBackend } from './gpu/gpu.js';
@@ -25,17 +27,21 @@ const vendorOpener =
     const n = ordinal(kind, argument);
     return new GpuBackend(`${kind}:${n}`, openDriver(name).open(n));
   };
+const withStandIns = (libraries: readonly string[]): string =>
+  libraries.length > 0 ? `, with stand-ins of ${libraries.join(', ')}` : '';
 
 const openers: Record<string, Open> = {
   cpu: () => openCpu(),
   reference: () => new ReferenceBackend('reference'),
   ...Object.fromEntries(VENDOR_NAMES.map((name) => [VENDORS[name].kind, vendorOpener(name)])),
-  emu: (target) => {
+  emu: (argument) => {
+    const [target, ...libraries] = argument.split('+');
     const device = openEmulated(target);
     return new GpuBackend(
-      `emu:${device.info.arch}`,
+      [`emu:${device.info.arch}`, ...libraries].join('+'),
       device,
-      `${device.info.arch} code objects run by the emulator (for tests; slow)`,
+      `${device.info.arch} code objects run by the emulator (for tests; slow)${withStandIns(libraries)}`,
+      libraries.length > 0 ? standIns(device, libraries) : undefined,
     );
   },
   dry: (target) => {
@@ -46,12 +52,14 @@ const openers: Record<string, Open> = {
       `takes the kernels of ${device.info.arch} and runs none: tells which are needed`,
     );
   },
-  sim: (wave) => {
+  sim: (argument) => {
+    const [wave, ...libraries] = argument.split('+');
     const device = openSim().open(ordinal('sim', wave || '32'));
     return new GpuBackend(
-      `sim:${device.info.warp}`,
+      [`sim:${device.info.warp}`, ...libraries].join('+'),
       device,
-      `GPU kernels run on the host, waves of ${device.info.warp} (for tests; slow)`,
+      `GPU kernels run on the host, waves of ${device.info.warp} (for tests; slow)${withStandIns(libraries)}`,
+      libraries.length > 0 ? standIns(device as HostedDevice, libraries) : undefined,
     );
   },
 };

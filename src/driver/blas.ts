@@ -1,5 +1,6 @@
 // The seam to matrix-product libraries (cuBLASLt, hipBLASLt, rocBLAS): plan a product once per shape, run it with addresses.
-import type { Address, Stream } from './driver.js';
+import { UnsupportedError } from '../base/errors.js';
+import type { Address, Maybe, Stream } from './driver.js';
 
 export const GEMM_DTYPES = ['f16', 'bf16', 'f32', 'f64'] as const;
 export type GemmDType = (typeof GEMM_DTYPES)[number];
@@ -56,6 +57,78 @@ export interface Blas {
     stream: Stream,
   ): void;
   dispose(): void;
+}
+
+/** The first library, and the second for what the first does not take; the second is opened when it is first needed. */
+export function withFallback(first: Maybe<Blas>, openSecond: () => Maybe<Blas>): Maybe<Blas> {
+  if (typeof first !== 'string') return new BlasPair(first, openSecond);
+  const second = openSecond();
+  return typeof second === 'string' ? `${first}; ${second}` : second;
+}
+
+interface PairPlan extends GemmPlan {
+  readonly library: Blas;
+  readonly plan: GemmPlan;
+}
+
+class BlasPair implements Blas {
+  readonly name: string;
+  readonly #first: Blas;
+  readonly #openSecond: () => Maybe<Blas>;
+  #second: Maybe<Blas> | undefined;
+  readonly #plans = new Map<string, PairPlan | string>();
+
+  constructor(first: Blas, openSecond: () => Maybe<Blas>) {
+    this.name = first.name;
+    this.#first = first;
+    this.#openSecond = openSecond;
+  }
+
+  #known(spec: GemmSpec): PairPlan | string {
+    const key = gemmKey(spec);
+    let plan = this.#plans.get(key);
+    if (plan === undefined) this.#plans.set(key, (plan = this.#choose(spec)));
+    return plan;
+  }
+  #choose(spec: GemmSpec): PairPlan | string {
+    const planned = (library: Blas): PairPlan => {
+      const plan = library.plan(spec);
+      return { spec, description: `${library.name}: ${plan.description}`, library, plan };
+    };
+    const why = this.#first.supports(spec);
+    if (why === true) return planned(this.#first);
+    const second = (this.#second ??= this.#openSecond());
+    const whyNot = typeof second === 'string' ? second : second.supports(spec);
+    return whyNot === true ? planned(second as Blas) : `${why}; ${whyNot}`;
+  }
+
+  supports(spec: GemmSpec): true | string {
+    const plan = this.#known(spec);
+    return typeof plan === 'string' ? plan : true;
+  }
+  plan(spec: GemmSpec): GemmPlan {
+    const plan = this.#known(spec);
+    if (typeof plan === 'string') throw new UnsupportedError(`matmul: ${plan}`);
+    return plan;
+  }
+  run(
+    plan: GemmPlan,
+    a: Address,
+    b: Address,
+    d: Address,
+    bias: Address,
+    alpha: number,
+    beta: number,
+    stream: Stream,
+  ): void {
+    const p = plan as PairPlan;
+    p.library.run(p.plan, a, b, d, bias, alpha, beta, stream);
+  }
+  dispose(): void {
+    this.#plans.clear();
+    this.#first.dispose();
+    if (this.#second && typeof this.#second !== 'string') this.#second.dispose();
+  }
 }
 
 /** The product as the libraries' column-major view has it: d' = a' b' with rows and columns exchanged when d is row-major. */

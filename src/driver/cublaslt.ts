@@ -3,7 +3,7 @@ import type { Blas } from './blas.js';
 import { Calls } from './checked.js';
 import { forDriver } from './cuda-version.js';
 import type { Device, Maybe } from './driver.js';
-import { nativeString, noteLibrary, openLibrary, type LibrarySpec } from './ffi.js';
+import { type FindLibrary, nativeString, openLibrary, type LibrarySpec } from './ffi.js';
 import { LtBlas, ltTable, type LtNumbers } from './lt.js';
 
 export const CUBLASLT: LibrarySpec = {
@@ -31,13 +31,13 @@ export const CUBLASLT_NUMBERS = {
 
 const ALLOC_FAILED = 3;
 
-export function openCublasLt(device: Device): Maybe<Blas> {
-  const library = openLibrary(forDriver(CUBLASLT));
+export function openCublasLt(device: Device, find: FindLibrary = openLibrary): Maybe<Blas> {
+  const library = find(forDriver(CUBLASLT));
   if (typeof library === 'string') return library;
   const raw = library.bind(CUBLASLT_TABLE);
   const v = raw.version();
   const version = `${Math.floor(v / 10000)}.${Math.floor(v / 100) % 100}.${v % 100}`;
-  noteLibrary({ name: CUBLASLT.name, version });
+  library.note(version);
   const calls = new Calls(CUBLASLT_TABLE, raw, {
     errorName: (s) => nativeString(raw.statusName(s)),
     outOfMemory: [ALLOC_FAILED],

@@ -6,7 +6,7 @@ import { forDriver } from './cuda-version.js';
 import { CUDNN_GRAPH_TABLE, CudnnGraphs, type EnginePlan, type Engines } from './cudnn-graph.js';
 import { checkConv, type ConvDType, type ConvPlan, ConvPlans, type ConvSpec, type Dnn } from './dnn.js';
 import type { Address, Device, Maybe, Stream } from './driver.js';
-import { Cell, nativeBlock, nativeString, noteLibrary, openLibrary, type LibrarySpec } from './ffi.js';
+import { Cell, type FindLibrary, nativeBlock, nativeString, openLibrary, type LibrarySpec } from './ffi.js';
 import { made } from './lt.js';
 import { NVRTC } from './nvrtc.js';
 import { Workspaces } from './workspace.js';
@@ -69,7 +69,7 @@ export const CUDNN_PERF = {
 } as const;
 
 const N = CUDNN_NUMBERS;
-const TYPES: { readonly [D in ConvDType]: number } = {
+export const CUDNN_TYPES: { readonly [D in ConvDType]: number } = {
   f32: N.CUDNN_DATA_FLOAT,
   f64: N.CUDNN_DATA_DOUBLE,
   f16: N.CUDNN_DATA_HALF,
@@ -128,16 +128,16 @@ interface CudnnPlan extends ConvPlan {
   engine?: EnginePlan;
 }
 
-export function openCudnn(device: Device): Maybe<Dnn> {
+export function openCudnn(device: Device, find: FindLibrary = openLibrary): Maybe<Dnn> {
   // cuDNN loads these two by name and would not find them in Python's packages by itself.
-  openLibrary(forDriver(CUBLASLT));
-  openLibrary(forDriver(NVRTC));
-  const library = openLibrary(CUDNN);
+  find(forDriver(CUBLASLT));
+  find(forDriver(NVRTC));
+  const library = find(CUDNN);
   if (typeof library === 'string') return library;
   const raw = library.bind(CUDNN_TABLE);
   const v = raw.version();
   const version = `${Math.floor(v / 10000)}.${Math.floor(v / 100) % 100}.${v % 100}`;
-  noteLibrary({ name: CUDNN.name, version });
+  library.note(version);
   const rules = {
     errorName: (s: number) => nativeString(raw.errorString(s)),
     outOfMemory: [N.CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED],
@@ -164,7 +164,7 @@ class Cudnn implements Dnn {
     this.#calls = calls;
     this.#workspaces = new Workspaces(device);
     this.#handle = made((cell) => calls.call('create', cell));
-    this.#graphs = graph.has('execute') ? new CudnnGraphs(graph, this.#handle, TYPES) : undefined;
+    this.#graphs = graph.has('execute') ? new CudnnGraphs(graph, this.#handle, CUDNN_TYPES) : undefined;
     const view = new DataView(this.#scalars.buffer);
     view.setFloat32(0, 1, true);
     view.setFloat64(8, 1, true);
@@ -220,7 +220,7 @@ class Cudnn implements Dnn {
 
   #buildAlgorithms(spec: ConvSpec, key: string): CudnnPlan | string {
     const c = this.#calls;
-    const type = TYPES[spec.dtype];
+    const type = CUDNN_TYPES[spec.dtype];
     const tensor = ([n, ch, h, w]: ConvSpec['x']): number => {
       const t = made((cell) => c.call('tensorCreate', cell));
       c.call('tensorSet', t, N.CUDNN_TENSOR_NCHW, type, n, ch, h, w);

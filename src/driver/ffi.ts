@@ -32,6 +32,11 @@ export interface LibrarySpec {
   readonly beside?: RegExp;
 }
 
+/** What bindings ask of a library: one that was opened, or a stand-in of it. */
+export type Bindable = Pick<Library, 'path' | 'bind' | 'note'>;
+/** Finds a library: openLibrary, or what stands in for it. */
+export type FindLibrary = (spec: LibrarySpec) => Bindable | string;
+
 /** An opened library. It stays open: drivers do not survive being unloaded. */
 export class Library {
   readonly name: string;
@@ -62,6 +67,11 @@ export class Library {
         cause,
       });
     }
+  }
+
+  /** Its version as it tells it itself, for error messages and `wick devices`. */
+  note(version: string): void {
+    noteLibrary({ name: this.name, version });
   }
 
   bind<T extends Table>(table: T): Bound<T> {

@@ -1,6 +1,7 @@
 // AMD's HIP runtime (libamdhip64, ROCm 5.2 to 7): its symbols, its devices and the few places where it differs from CUDA.
 import { env } from '../base/environment.js';
 import { ArgumentError, DeviceError } from '../base/errors.js';
+import { withFallback } from './blas.js';
 import { Calls, type CallRules } from './checked.js';
 import type { Device, DeviceInfo, DeviceLibraries, Driver, Fn, Module } from './driver.js';
 import { Cell, nativeString, noteLibrary, openLibrary, type LibrarySpec } from './ffi.js';
@@ -168,7 +169,7 @@ function hipRules(calls: Calls<typeof HIP_TABLE>): VendorRules {
   };
 }
 
-/** hipBLASLt where it knows the GPU, else rocBLAS, which knows them all. */
+/** hipBLASLt where it knows the GPU and has the product, else rocBLAS, which knows them all. */
 function hipLibraries(device: Device): DeviceLibraries {
   let blas: DeviceLibraries['blas'] | undefined;
   let dnn: DeviceLibraries['dnn'] | undefined;
@@ -176,9 +177,7 @@ function hipLibraries(device: Device): DeviceLibraries {
     get blas() {
       if (blas !== undefined) return blas;
       const lt = orSentence(() => openHipblasLt(device));
-      if (typeof lt !== 'string') return (blas = lt);
-      const roc = orSentence(() => openRocblas(device));
-      return (blas = typeof roc === 'string' ? `${lt}; ${roc}` : roc);
+      return (blas = withFallback(lt, () => orSentence(() => openRocblas(device))));
     },
     get dnn() {
       return (dnn ??= orSentence(() => openMiopen(device)));

@@ -2,7 +2,7 @@
 import type { Blas } from './blas.js';
 import { Calls } from './checked.js';
 import type { Device, Maybe } from './driver.js';
-import { Cell, noteLibrary, openLibrary, type LibrarySpec } from './ffi.js';
+import { Cell, type FindLibrary, openLibrary, type LibrarySpec } from './ffi.js';
 import { LtBlas, ltTable, made, type LtNumbers } from './lt.js';
 
 export const HIPBLASLT: LibrarySpec = {
@@ -45,8 +45,8 @@ const ALLOC_FAILED = HIPBLAS_STATUS.indexOf('ALLOC_FAILED');
 /** ROCm 6.2: the data type and compute type numbers before it were others. */
 const OLDEST = 800;
 
-export function openHipblasLt(device: Device): Maybe<Blas> {
-  const library = openLibrary(HIPBLASLT);
+export function openHipblasLt(device: Device, find: FindLibrary = openLibrary): Maybe<Blas> {
+  const library = find(HIPBLASLT);
   if (typeof library === 'string') return library;
   const raw = library.bind(HIPBLASLT_TABLE);
   const rules = {
@@ -60,7 +60,7 @@ export function openHipblasLt(device: Device): Maybe<Blas> {
   calls.call('destroy', handle);
   const v = cell.int;
   const version = `${Math.floor(v / 100000)}.${Math.floor(v / 100) % 1000}.${v % 100}`;
-  noteLibrary({ name: HIPBLASLT.name, version });
+  library.note(version);
   if (v < OLDEST)
     return `hipBLASLt ${version} at ${library.path} is older than 0.8 (ROCm 6.2), the oldest wick speaks to`;
   return new LtBlas(`hipBLASLt ${version}`, device, calls, HIPBLASLT_NUMBERS);

@@ -27,7 +27,7 @@ export abstract class ImmediateDevice {
   protected abstract moduleName(module: Module): string;
 
   /** Does it now, or writes it down where the stream records. */
-  protected enqueue(stream: Stream, work: Work): void {
+  enqueue(stream: Stream, work: Work): void {
     const recording = this.#capturing.get(stream);
     if (recording) recording.push(work);
     else work();

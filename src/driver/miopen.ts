@@ -2,7 +2,7 @@
 import { Calls } from './checked.js';
 import { checkConv, type ConvDType, type ConvPlan, ConvPlans, type ConvSpec, type Dnn } from './dnn.js';
 import type { Address, Device, Maybe, Stream } from './driver.js';
-import { Cell, nativeBlock, nativeString, noteLibrary, openLibrary, type LibrarySpec } from './ffi.js';
+import { Cell, type FindLibrary, nativeBlock, nativeString, openLibrary, type LibrarySpec } from './ffi.js';
 import { made } from './lt.js';
 import { Workspaces } from './workspace.js';
 
@@ -50,7 +50,7 @@ export const MIOPEN_SOLUTION = {
 } as const;
 
 const N = MIOPEN_NUMBERS;
-const TYPES: { readonly [D in ConvDType]: number } = {
+export const MIOPEN_TYPES: { readonly [D in ConvDType]: number } = {
   f16: N.miopenHalf,
   f32: N.miopenFloat,
   bf16: N.miopenBFloat16,
@@ -81,8 +81,8 @@ interface MiopenPlan extends ConvPlan {
   description: string;
 }
 
-export function openMiopen(device: Device): Maybe<Dnn> {
-  const library = openLibrary(MIOPEN);
+export function openMiopen(device: Device, find: FindLibrary = openLibrary): Maybe<Dnn> {
+  const library = find(MIOPEN);
   if (typeof library === 'string') return library;
   const raw = library.bind(MIOPEN_TABLE);
   const calls = new Calls(MIOPEN_TABLE, raw, {
@@ -92,7 +92,7 @@ export function openMiopen(device: Device): Maybe<Dnn> {
   const [major, minor, patch] = [new Cell(), new Cell(), new Cell()];
   calls.call('version', major.raw, minor.raw, patch.raw);
   const version = `${major.value}.${minor.value}.${patch.value}`;
-  noteLibrary({ name: MIOPEN.name, version });
+  library.note(version);
   return new Miopen(`MIOpen ${version}`, device, calls);
 }
 
@@ -128,7 +128,7 @@ class Miopen implements Dnn {
     const c = this.#calls;
     const tensor = ([n, ch, h, w]: readonly [number, number, number, number]): number => {
       const t = made((cell) => c.call('tensorCreate', cell));
-      c.call('tensorSet', t, TYPES[spec.dtype], n, ch, h, w);
+      c.call('tensorSet', t, MIOPEN_TYPES[spec.dtype], n, ch, h, w);
       return t;
     };
     const conv = made((cell) => c.call('convCreate', cell));

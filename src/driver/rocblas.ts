@@ -12,7 +12,7 @@ import {
 } from './blas.js';
 import { Calls } from './checked.js';
 import type { Address, Device, Maybe, Stream } from './driver.js';
-import { nativeBlock, nativeString, noteLibrary, openLibrary, type LibrarySpec, type Native } from './ffi.js';
+import { type FindLibrary, nativeBlock, nativeString, openLibrary, type LibrarySpec, type Native } from './ffi.js';
 import { made } from './lt.js';
 
 export const ROCBLAS: LibrarySpec = {
@@ -48,10 +48,11 @@ export const ROCBLAS_NUMBERS = {
   rocblas_gemm_flags_none: 0,
   rocblas_default_math: 0,
   rocblas_xf32_xdl_math_op: 1,
+  rocblas_status_not_implemented: 2,
   rocblas_status_memory_error: 5,
 } as const;
 const N = ROCBLAS_NUMBERS;
-const TYPES: { readonly [D in GemmDType]: number } = {
+export const ROCBLAS_TYPES: { readonly [D in GemmDType]: number } = {
   f16: N.rocblas_datatype_f16_r,
   bf16: N.rocblas_datatype_bf16_r,
   f32: N.rocblas_datatype_f32_r,
@@ -62,8 +63,8 @@ interface RocPlan extends GemmPlan {
   readonly cm: ColumnMajor;
 }
 
-export function openRocblas(device: Device): Maybe<Blas> {
-  const library = openLibrary(ROCBLAS);
+export function openRocblas(device: Device, find: FindLibrary = openLibrary): Maybe<Blas> {
+  const library = find(ROCBLAS);
   if (typeof library === 'string') return library;
   const raw = library.bind(ROCBLAS_TABLE);
   const calls = new Calls(ROCBLAS_TABLE, raw, {
@@ -73,7 +74,7 @@ export function openRocblas(device: Device): Maybe<Blas> {
   const text = new Uint8Array(128);
   calls.call('version', text, text.length);
   const version = Buffer.from(text.subarray(0, text.indexOf(0))).toString();
-  noteLibrary({ name: ROCBLAS.name, version });
+  library.note(version);
   return new RocBlas(`rocBLAS ${version}`, device, calls);
 }
 
@@ -146,8 +147,8 @@ class RocBlas implements Blas {
       view.setFloat32(8, beta, true);
     }
     const op = (t: boolean) => (t ? N.rocblas_operation_transpose : N.rocblas_operation_none);
-    const type = TYPES[spec.dtype];
-    const outType = TYPES[spec.outDtype ?? spec.dtype];
+    const type = ROCBLAS_TYPES[spec.dtype];
+    const outType = ROCBLAS_TYPES[spec.outDtype ?? spec.dtype];
     const at = this.#scalars.address;
     const status = this.#gemm(
       this.#handle,
@@ -175,11 +176,14 @@ class RocBlas implements Blas {
       cm.d.ld,
       cm.d.batchStride,
       spec.batch,
-      wide ? TYPES.f64 : TYPES.f32,
+      wide ? ROCBLAS_TYPES.f64 : ROCBLAS_TYPES.f32,
       N.rocblas_gemm_algo_standard,
       0,
       N.rocblas_gemm_flags_none,
     );
+    // It has no call that asks beforehand.
+    if (status === N.rocblas_status_not_implemented)
+      throw new UnsupportedError(`matmul: ${this.name} has no kernel for ${gemmKey(spec)}`);
     if (status !== 0) throw this.#calls.error('gemm', [gemmKey(spec)], status);
   }
 

@@ -105,6 +105,11 @@ class SimDevice extends ImmediateDevice implements Device {
     this.#liveBytes -= bytes;
     this.#memory.free(address);
   }
+  /** Whether these bytes lie in one block that alloc gave. */
+  holds(address: Address, bytes: number): boolean {
+    for (const [at, size] of this.#blocks) if (address >= at && address + bytes <= at + size) return true;
+    return false;
+  }
   memory(): { free: number; total: number } {
     return { free: this.info.totalBytes - this.#liveBytes, total: this.info.totalBytes };
   }

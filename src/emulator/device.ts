@@ -52,6 +52,10 @@ export class EmuDevice extends ImmediateDevice implements Device {
   free(address: Address): void {
     this.gpu.memory.release(address);
   }
+  /** Whether these bytes lie in one block that alloc gave. */
+  holds(address: Address, bytes: number): boolean {
+    return this.gpu.memory.holds(address, bytes);
+  }
   memory(): { free: number; total: number } {
     return { free: this.info.totalBytes - this.gpu.memory.used, total: this.info.totalBytes };
   }

@@ -79,6 +79,13 @@ export class DeviceMemory {
     merge(k - 1);
   }
 
+  /** Whether a visible block has these bytes. */
+  holds(address: number, bytes: number): boolean {
+    const at = address - GLOBAL_BASE;
+    const hit = findBlock(this.table(), at);
+    return hit !== undefined && at + bytes <= hit.end;
+  }
+
   /** Bytes of a visible block from an address, checked; what a copy works on. */
   range(address: number, bytes: number, call: string): Uint8Array<SharedArrayBuffer> {
     const at = address - GLOBAL_BASE;

@@ -10,7 +10,7 @@ import { Device } from '../tensor/device.js';
 export function warm(device: Device, program: (dry: Device) => void): number {
   const { backend } = device;
   if (!device.name.startsWith('emu:') || !(backend instanceof GpuBackend)) return 0;
-  const dry = Device.get(device.name.replace('emu:', 'dry:'));
+  const dry = Device.get(device.name.replace('emu:', 'dry:').replace(/\+.*/, ''));
   const { functions } = (dry.backend as GpuBackend).context;
   const units: Unit[] = [];
   functions.onUnit = (unit) => units.push(unit);

@@ -22,10 +22,13 @@ export class GpuContext {
   useLibraries = true;
   /** Functions launched since someone asked to be told: evidence names the kernels it speaks of. */
   launched: Set<Fn> | undefined;
+  readonly #libraries: DeviceLibraries | undefined;
   #fault: GpuMemory | undefined;
   #suspect: string | undefined;
 
-  constructor(device: Device) {
+  /** `libraries` in the place of the device's own. */
+  constructor(device: Device, libraries?: DeviceLibraries) {
+    this.#libraries = libraries;
     this.device = device;
     this.stream = device.createStream();
     this.allocator = new Allocator(device, this.stream);
@@ -34,7 +37,7 @@ export class GpuContext {
 
   /** The vendor's matrix products and convolutions, or the sentence that says why not. */
   get libraries(): DeviceLibraries {
-    return this.useLibraries ? this.device.libraries : NONE;
+    return this.useLibraries ? (this.#libraries ?? this.device.libraries) : NONE;
   }
 
   /** Enqueues a kernel whose arguments are packed in `args`. */

@@ -1,6 +1,6 @@
 // The GPU backend: one for every driver. HIP, CUDA, the simulation and the emulator differ below the driver seam only.
 import type { DType } from '../../base/dtype.js';
-import type { Device, HostBuffer } from '../../driver/driver.js';
+import type { Device, DeviceLibraries, HostBuffer } from '../../driver/driver.js';
 import type { Params, RunRow } from '../../ops/op.js';
 import type { Backend, ChainStep, Memory, MemoryStats, View } from '../backend.js';
 import { type GpuMemory, Pool } from './allocator.js';
@@ -42,9 +42,9 @@ export class GpuBackend implements Backend {
   readonly context: GpuContext;
   readonly #staging: HostBuffer[] = [];
 
-  constructor(name: string, device: Device, description?: string) {
+  constructor(name: string, device: Device, description?: string, libraries?: DeviceLibraries) {
     this.name = name;
-    this.context = new GpuContext(device);
+    this.context = new GpuContext(device, libraries);
     const { info, driver } = device;
     this.description =
       description ?? `${info.name} (${info.arch}), ${(info.totalBytes / 2 ** 30).toFixed(0)} GiB, ${driver.version}`;

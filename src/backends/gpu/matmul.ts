@@ -1,5 +1,6 @@
 // Matrix products: the vendor's library where there is one and it takes the layout, else our own kernel, which takes any.
 import { bytesOf } from '../../base/dtype.js';
+import { UnsupportedError } from '../../base/errors.js';
 import type { Layout } from '../../base/layout.js';
 import { sizeOf } from '../../base/shape.js';
 import type { Blas, GemmDType, GemmPlan, GemmSpec, MatrixLayout } from '../../driver/blas.js';
@@ -58,11 +59,13 @@ export function runMatmul(gpu: GpuContext, _row: unknown, [lhs, rhs]: readonly V
 }
 
 const plans = new WeakMap<Blas, Map<string, GemmPlan | undefined>>();
+const keyOf = ({ a, b, ...spec }: GemmSpec): string =>
+  `${spec.dtype},${spec.batch},${spec.m},${spec.n},${spec.k},${a.order}${a.ld},${a.batchStride},${b.order}${b.ld},${b.batchStride},${spec.tf32 ? 1 : 0}`;
+const forgetPlan = (blas: Blas, spec: GemmSpec): unknown => plans.get(blas)?.set(keyOf(spec), undefined);
 function planOf(blas: Blas, spec: GemmSpec): GemmPlan | undefined {
   let known = plans.get(blas);
   if (!known) plans.set(blas, (known = new Map()));
-  const { a, b } = spec;
-  const key = `${spec.dtype},${spec.batch},${spec.m},${spec.n},${spec.k},${a.order}${a.ld},${a.batchStride},${b.order}${b.ld},${b.batchStride},${spec.tf32 ? 1 : 0}`;
+  const key = keyOf(spec);
   if (!known.has(key)) known.set(key, blas.supports(spec) === true ? blas.plan(spec) : undefined);
   return known.get(key);
 }
@@ -96,7 +99,13 @@ function byLibrary(
   };
   const plan = planOf(blas, spec);
   if (!plan) return false;
-  blas.run(plan, addressOf(a), addressOf(b), addressOf(out), 0, 1, 0, gpu.stream);
+  try {
+    blas.run(plan, addressOf(a), addressOf(b), addressOf(out), 0, 1, 0, gpu.stream);
+  } catch (e) {
+    if (!(e instanceof UnsupportedError)) throw e;
+    forgetPlan(blas, spec); // what a library cannot run is known for the next time
+    return false;
+  }
   return true;
 }
 

@@ -1,0 +1,210 @@
+// A stand-in of cuDNN's algorithms; its graph interface is in cudnn-graph.ts.
+import { CUDNN_NUMBERS as N, CUDNN_PERF, CUDNN_TYPES } from '../cudnn.js';
+import type { ConvSpec } from '../dnn.js';
+import type { NativeArg } from '../ffi.js';
+import { checkConvolution, type Convolution, convolve, type Plane } from './convolution.js';
+import { graphSymbols } from './cudnn-graph.js';
+import {
+  Handles,
+  hostMemory,
+  type HostedDevice,
+  Misuse,
+  StandIn,
+  type Symbols,
+  textAddress,
+  typeOf,
+  useWorkspace,
+} from './library.js';
+
+export interface CudnnHandle {
+  stream: number;
+}
+type Setting = Partial<Pick<Convolution, 'padding' | 'stride' | 'dilation'>> & {
+  groups: number;
+  math: number;
+  compute: number;
+};
+/** Algorithms by rank: the first fails when it is tried, the last needs no workspace. */
+const ALGORITHMS = [
+  { number: 7, status: 3000, workspace: 0 },
+  { number: 1, status: 0, workspace: 1 << 13 },
+  { number: 0, status: 0, workspace: 0 },
+] as const;
+/** cuDNN's words for the kinds, and the order in which each call names its operands. */
+const KINDS = {
+  Forward: { kind: 'forward', order: ['x', 'filter', 'y'] },
+  BackwardData: { kind: 'backward-data', order: ['filter', 'y', 'x'] },
+  BackwardFilter: { kind: 'backward-filter', order: ['x', 'y', 'filter'] },
+} as const satisfies Record<string, { kind: ConvSpec['kind']; order: readonly ('x' | 'filter' | 'y')[] }>;
+
+export function cudnnStandIn(device: HostedDevice): StandIn {
+  const handles = new Handles();
+  const symbols: Record<string, Symbols[string]> = {
+    cudnnCreate: (cell: NativeArg) => handles.make(cell, 'handle', { stream: 0 } satisfies CudnnHandle),
+    cudnnDestroy: (h: number) => handles.destroy(h, 'handle'),
+    cudnnGetVersion: () => 92400,
+    cudnnGetErrorString: (s: number) => textAddress(s === 0 ? 'CUDNN_STATUS_SUCCESS' : `CUDNN_STATUS_${s}`),
+    cudnnSetStream: (h: number, stream: number) => {
+      handles.get<CudnnHandle>(h, 'handle').stream = stream;
+      return 0;
+    },
+    cudnnCreateTensorDescriptor: (cell: NativeArg) => handles.make(cell, 'tensor', {}),
+    cudnnSetTensor4dDescriptor: (h: number, format: number, type: number, ...dims: number[]) => {
+      if (format !== N.CUDNN_TENSOR_NCHW) throw new Misuse(`format ${format}`);
+      Object.assign(handles.get<object>(h, 'tensor'), { dtype: typeOf(CUDNN_TYPES, type), dims });
+      return 0;
+    },
+    cudnnDestroyTensorDescriptor: (h: number) => handles.destroy(h, 'tensor'),
+    cudnnCreateFilterDescriptor: (cell: NativeArg) => handles.make(cell, 'filter', {}),
+    cudnnSetFilter4dDescriptor: (h: number, type: number, format: number, ...dims: number[]) => {
+      if (format !== N.CUDNN_TENSOR_NCHW) throw new Misuse(`format ${format}`);
+      Object.assign(handles.get<object>(h, 'filter'), { dtype: typeOf(CUDNN_TYPES, type), dims });
+      return 0;
+    },
+    cudnnDestroyFilterDescriptor: (h: number) => handles.destroy(h, 'filter'),
+    cudnnCreateConvolutionDescriptor: (cell: NativeArg) =>
+      handles.make(cell, 'convolution', { groups: 1, math: N.CUDNN_DEFAULT_MATH, compute: -1 } satisfies Setting),
+    cudnnSetConvolution2dDescriptor: (h: number, ...n: number[]) => {
+      const [padH, padW, strideH, strideW, dilationH, dilationW, mode, compute] = n;
+      if (mode !== N.CUDNN_CROSS_CORRELATION) throw new Misuse(`mode ${mode}`);
+      const setting = { padding: [padH, padW], stride: [strideH, strideW], dilation: [dilationH, dilationW], compute };
+      Object.assign(handles.get<object>(h, 'convolution'), setting);
+      return 0;
+    },
+    cudnnSetConvolutionGroupCount: (h: number, groups: number) => {
+      handles.get<Setting>(h, 'convolution').groups = groups;
+      return 0;
+    },
+    cudnnSetConvolutionMathType: (h: number, math: number) => {
+      handles.get<Setting>(h, 'convolution').math = math;
+      return 0;
+    },
+    cudnnDestroyConvolutionDescriptor: (h: number) => handles.destroy(h, 'convolution'),
+    ...graphSymbols(device, handles),
+  };
+  for (const [name, { kind, order }] of Object.entries(KINDS)) {
+    const convolution = (h: number, operands: readonly number[], conv: number): Convolution & { math: number } => {
+      handles.get(h, 'handle');
+      const setting = handles.get<Setting>(conv, 'convolution');
+      if (!setting.padding) throw new Misuse('the convolution was not set');
+      const plane = (o: 'x' | 'filter' | 'y', i: number): Plane =>
+        handles.get<Plane>(operands[i], o === 'filter' ? 'filter' : 'tensor');
+      const c = {
+        kind,
+        ...Object.fromEntries(order.map((o, i) => [o, plane(o, i)])),
+        ...setting,
+      } as unknown as Convolution & Setting;
+      if (order.some((o) => !c[o].dims)) throw new Misuse('a tensor was not set');
+      checkConvolution(c);
+      const wide = c.x.dtype === 'f64';
+      if (typeOf(CUDNN_TYPES, c.compute) !== (wide ? 'f64' : 'f32'))
+        throw new Misuse(`compute type ${c.compute} for ${c.x.dtype}`);
+      const half = c.x.dtype === 'f16' || c.x.dtype === 'bf16';
+      const maths = half
+        ? [N.CUDNN_TENSOR_OP_MATH]
+        : [N.CUDNN_FMA_MATH, ...(c.x.dtype === 'f32' ? [N.CUDNN_DEFAULT_MATH] : [])];
+      if (!(maths as readonly number[]).includes(c.math)) throw new Misuse(`math type ${c.math} for ${c.x.dtype}`);
+      return c;
+    };
+    const algorithm = (number: number): (typeof ALGORITHMS)[number] => {
+      const found = ALGORITHMS.find((a) => a.number === number && a.status === 0);
+      if (!found) throw new Misuse(`algorithm ${number} was not offered, or offered with a failure`);
+      return found;
+    };
+    const answer = (math: number, wanted: number, found: NativeArg, results: NativeArg): number => {
+      const { size, fields } = CUDNN_PERF;
+      const out = hostMemory(results, size * wanted);
+      const list = ALGORITHMS.slice(0, wanted);
+      list.forEach((a, i) => {
+        out.setInt32(i * size + fields.algo, a.number, true);
+        out.setInt32(i * size + fields.status, a.status, true);
+        out.setFloat32(i * size + fields.time, 0.25 * (i + 1), true);
+        out.setBigUint64(i * size + fields.memory, BigInt(a.workspace), true);
+        out.setInt32(i * size + fields.mathType, math, true);
+      });
+      hostMemory(found, 4).setInt32(0, list.length, true);
+      return 0;
+    };
+    symbols[`cudnnGetConvolution${name}Algorithm_v7`] = (
+      h: number,
+      a: number,
+      b: number,
+      conv: number,
+      c: number,
+      wanted: number,
+      found: NativeArg,
+      results: NativeArg,
+    ) => answer(convolution(h, [a, b, c], conv).math, wanted, found, results);
+    symbols[`cudnnGetConvolution${name}WorkspaceSize`] = (
+      h: number,
+      a: number,
+      b: number,
+      conv: number,
+      c: number,
+      number: number,
+      bytes: NativeArg,
+    ) => {
+      convolution(h, [a, b, c], conv);
+      hostMemory(bytes, 8).setBigUint64(0, BigInt(algorithm(number).workspace), true);
+      return 0;
+    };
+    const runIt = (
+      h: number,
+      c: Convolution,
+      pointers: readonly number[],
+      workspace: number,
+      bytes: number,
+      need: number,
+    ) => {
+      const { stream } = handles.get<CudnnHandle>(h, 'handle');
+      if (stream === 0) throw new Misuse('no stream was set');
+      const at = Object.fromEntries(order.map((o, i) => [o, pointers[i]])) as Record<'x' | 'filter' | 'y', number>;
+      device.enqueue(stream, () => {
+        useWorkspace(device, workspace, bytes, need);
+        convolve(device, c, at.x, at.filter, at.y);
+      });
+      return 0;
+    };
+    symbols[`cudnnFindConvolution${name}AlgorithmEx`] = (
+      h: number,
+      a: number,
+      pa: number,
+      b: number,
+      pb: number,
+      conv: number,
+      c: number,
+      pc: number,
+      wanted: number,
+      found: NativeArg,
+      results: NativeArg,
+      workspace: number,
+      bytes: number,
+    ) => {
+      const convolved = convolution(h, [a, b, c], conv);
+      runIt(h, convolved, [pa, pb, pc], workspace, bytes, Math.min(bytes, 1 << 13));
+      return answer(convolved.math, wanted, found, results);
+    };
+    symbols[`cudnnConvolution${name}`] = (
+      h: number,
+      alpha: number,
+      a: number,
+      pa: number,
+      b: number,
+      pb: number,
+      conv: number,
+      number: number,
+      workspace: number,
+      bytes: number,
+      beta: number,
+      c: number,
+      pc: number,
+    ) => {
+      const convolved = convolution(h, [a, b, c], conv);
+      const scalar = (at: number): number =>
+        convolved.x.dtype === 'f64' ? hostMemory(at, 8).getFloat64(0, true) : hostMemory(at, 4).getFloat32(0, true);
+      if (scalar(alpha) !== 1 || scalar(beta) !== 0) throw new Misuse(`alpha ${scalar(alpha)}, beta ${scalar(beta)}`);
+      return runIt(h, convolved, [pa, pb, pc], workspace, bytes, algorithm(number).workspace);
+    };
+  }
+  return new StandIn('cuDNN', symbols);
+}

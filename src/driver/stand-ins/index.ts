@@ -1,0 +1,43 @@
+// Stand-ins of vendor libraries for devices that live on the host: 'sim:32+hipblaslt+rocblas+miopen'.
+import { DeviceError } from '../../base/errors.js';
+import { type Blas, withFallback } from '../blas.js';
+import { openCublasLt } from '../cublaslt.js';
+import { openCudnn } from '../cudnn.js';
+import type { Dnn } from '../dnn.js';
+import type { DeviceLibraries, Maybe } from '../driver.js';
+import { openHipblasLt } from '../hipblaslt.js';
+import { openMiopen } from '../miopen.js';
+import { openRocblas } from '../rocblas.js';
+import { cudnnStandIn } from './cudnn.js';
+import type { HostedDevice } from './library.js';
+import { ltStandIn } from './lt.js';
+import { miopenStandIn } from './miopen.js';
+import { rocblasStandIn } from './rocblas.js';
+
+type Open<T> = (device: HostedDevice) => Maybe<T>;
+const PRODUCTS: Readonly<Record<string, Open<Blas>>> = {
+  cublaslt: (d) => openCublasLt(d, () => ltStandIn('cublasLt', d)),
+  hipblaslt: (d) => openHipblasLt(d, () => ltStandIn('hipblasLt', d)),
+  rocblas: (d) => openRocblas(d, () => rocblasStandIn(d)),
+};
+const CONVOLUTIONS: Readonly<Record<string, Open<Dnn>>> = {
+  cudnn: (d) => openCudnn(d, () => cudnnStandIn(d)),
+  miopen: (d) => openMiopen(d, () => miopenStandIn(d)),
+};
+
+export const STAND_INS = [...Object.keys(PRODUCTS), ...Object.keys(CONVOLUTIONS)];
+
+/** The libraries named: of those for products the first is asked first, the next what it refuses. */
+export function standIns(device: HostedDevice, names: readonly string[]): DeviceLibraries {
+  const unknown = names.find((n) => !STAND_INS.includes(n));
+  if (unknown !== undefined)
+    throw new DeviceError(`${JSON.stringify(unknown)} is no stand-in of a library; there are ${STAND_INS.join(', ')}`);
+  const [first, ...others] = names.flatMap((n) => PRODUCTS[n] ?? []);
+  const dnn = names.flatMap((n) => CONVOLUTIONS[n] ?? [])[0];
+  return {
+    blas: first
+      ? others.reduce<Maybe<Blas>>((blas, next) => withFallback(blas, () => next(device)), first(device))
+      : 'no stand-in for products was named',
+    dnn: dnn ? dnn(device) : 'no stand-in for convolutions was named',
+  };
+}
