@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { waveSize } from '../src/driver/compiler.js';
 import { type CodeObject, readCodeObject } from '../src/emulator/code-object.js';
-import { jobsFor, type Job } from '../src/kernels/aot.js';
+import { jobsFor, type Job } from '../src/backends/gpu/aot.js';
 import { compile, compilerFor } from '../src/kernels/compile.js';
 import { codeTogether } from '../src/kernels/joined.js';
 import { joinUnits, type Unit } from '../src/kernels/source.js';

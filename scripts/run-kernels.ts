@@ -6,7 +6,7 @@ import { availableParallelism, tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { ourSymbols, readManifest } from '../src/kernels/manifest.js';
+import { ourSymbols, readManifest } from '../src/parity/manifest.js';
 import type { Platform } from '../src/kernels/platform.js';
 import { compiledFrom, type RanDevice } from '../src/parity/compiled.js';
 import { commitNow } from '../src/parity/provenance.js';

@@ -18,7 +18,7 @@ import { buildHostAsync } from '../src/driver/host-cc.js';
 import { simOptions } from '../src/driver/sim.js';
 import { hostSource } from '../src/kernels/host-unit.js';
 import { simulationDir } from '../src/base/paths.js';
-import { findSymbol, unitOf } from '../src/kernels/source.js';
+import { findSymbol, unitOf } from '../src/backends/gpu/modules.js';
 import { opList } from '../src/ops/table.js';
 import { Device } from '../src/tensor/device.js';
 import { scope } from '../src/tensor/scope.js';

@@ -9,11 +9,11 @@ import '../src/index.js';
 import { Functions } from '../src/backends/gpu/functions.js';
 import { CompileError } from '../src/base/errors.js';
 import type { Device } from '../src/driver/driver.js';
-import { buildKernels, jobsFor, targetsOf } from '../src/kernels/aot.js';
+import { buildKernels, jobsFor, targetsOf } from '../src/backends/gpu/aot.js';
 import { KernelCache } from '../src/kernels/cache.js';
 import { codeFor, compilerFor } from '../src/kernels/compile.js';
 import { findExact, findPrebuilt, prebuiltTargets, withoutServed, writePrebuilt } from '../src/kernels/prebuilt.js';
-import { kernelModule, unitOf } from '../src/kernels/source.js';
+import { kernelModule, unitOf } from '../src/backends/gpu/modules.js';
 import { belongs, lowerPtx, runsAsIs, servedBy, targetFor } from '../src/kernels/targets.js';
 
 const dir = mkdtempSync(join(tmpdir(), 'wick-aot-'));

@@ -11,7 +11,8 @@ import {
   packAttention,
   splitLaunches,
 } from '../src/kernels/attention.js';
-import { kernelModule, type Unit, unitOf } from '../src/kernels/source.js';
+import type { Unit } from '../src/kernels/source.js';
+import { kernelModule, unitOf } from '../src/backends/gpu/modules.js';
 import { decode, SimRunner } from './sim-support.js';
 
 interface Options {

@@ -1,7 +1,7 @@
 // col2im1d, which is here under Candle's name and which no op of ours launches: windows that overlap add up.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { unitOf } from '../src/kernels/source.js';
+import { unitOf } from '../src/backends/gpu/modules.js';
 import { decode, SimRunner } from './sim-support.js';
 
 for (const [batch, lengthIn, channels, kernel, stride] of [

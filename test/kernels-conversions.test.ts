@@ -6,9 +6,9 @@ import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import { DTYPE, DTYPES, type DType, FLOATS, type RawArray, type Value } from '../src/base/dtype.js';
 import { sizeOf } from '../src/base/shape.js';
-import { compareWithCandle } from '../src/kernels/manifest.js';
+import { compareWithCandle } from '../src/parity/manifest.js';
 import { expand, readMacros, splitArgs } from '../src/kernels/macros.js';
-import { kernelModule, moduleNames, unitOf } from '../src/kernels/source.js';
+import { kernelModule, moduleNames, unitOf } from '../src/backends/gpu/modules.js';
 import { type NormalParams, random, type UniformParams, uniformRange } from '../src/ops/random.js';
 import { decode, encode, SimRunner, wholeModule } from './sim-support.js';
 

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type DType, DTYPE, isFloat, type RawArray } from '../src/base/dtype.js';
 import { Layout } from '../src/base/layout.js';
-import type { ArgValue } from '../src/kernels/pack.js';
+import type { ArgValue } from '../src/kernels/declare.js';
 import { unaryOps } from '../src/ops/unary.js';
 import {
   type GoldenCase as Case,

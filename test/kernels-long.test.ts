@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import '../src/index.js';
-import type { ArgValue } from '../src/kernels/pack.js';
-import { unitOf } from '../src/kernels/source.js';
+import type { ArgValue } from '../src/kernels/declare.js';
+import { unitOf } from '../src/backends/gpu/modules.js';
 import { SimRunner } from './sim-support.js';
 
 const only = process.env.WICK_MODULES?.split(',');
@@ -44,7 +44,7 @@ const runs = (module: string): { skip: string | false } => ({
 
 test(
   'sums by atomics over the first and last of three dimensions, contiguous and turned, with fewer threads than elements',
-  runs('reduce'),
+  runs('candle/reduce'),
   () => {
     const run = new SimRunner(32);
     const [a, b, c] = [3, 4, 50];
@@ -60,7 +60,14 @@ test(
           for (let k = 0; k < c; k++) want[j] += values[i * strides[0] + j * strides[1] + k * strides[2]];
       const y = run.buffer(new Uint32Array(b));
       const info = run.buffer(BigUint64Array.from([a, b, c, ...strides, a, c, b * c, 1].map(BigInt)));
-      run.launch(unitOf('reduce', ['sum_u32']), 'sum_u32', 1, 64, [values.length, 3, 2, info, run.buffer(values), y]);
+      run.launch(unitOf('candle/reduce', ['sum_u32']), 'sum_u32', 1, 64, [
+        values.length,
+        3,
+        2,
+        info,
+        run.buffer(values),
+        y,
+      ]);
       assert.deepEqual(run.read('u32', y, b), want, `strides ${strides.join()}`);
     }
     run.free();

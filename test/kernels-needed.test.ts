@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { needed } from '../src/kernels/needed.js';
-import { kernelModule, moduleNames, unitOf } from '../src/kernels/source.js';
+import { kernelModule, moduleNames, unitOf } from '../src/backends/gpu/modules.js';
 
 const HEAD = `
 #ifdef WICK_HOST

@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { forPlatform, PLATFORMS } from '../src/kernels/platform.js';
-import { moduleNames, moduleText } from '../src/kernels/source.js';
+import { moduleText } from '../src/kernels/source.js';
+import { moduleNames } from '../src/backends/gpu/modules.js';
 
 const CHAIN = `before
 #if defined(WICK_NVIDIA)

@@ -1,7 +1,8 @@
 // The quantized kernels under Candle's names and launches, run by the host simulation: Candle's own numbers, and plain sums in double.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { kernelModule, type Unit, unitOf } from '../src/kernels/source.js';
+import type { Unit } from '../src/kernels/source.js';
+import { kernelModule, unitOf } from '../src/backends/gpu/modules.js';
 import { goldenCases, goldenTensors, skip } from './golden-support.js';
 import { SimRunner } from './sim-support.js';
 

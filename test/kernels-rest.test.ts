@@ -3,8 +3,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type DType, DTYPE, type Value } from '../src/base/dtype.js';
 import { Layout } from '../src/base/layout.js';
-import type { ArgValue } from '../src/kernels/pack.js';
-import { kernelModule, type Unit, unitOf } from '../src/kernels/source.js';
+import type { ArgValue } from '../src/kernels/declare.js';
+import type { Unit } from '../src/kernels/source.js';
+import { kernelModule, unitOf } from '../src/backends/gpu/modules.js';
 import { decode, SimRunner } from './sim-support.js';
 
 const F8: DType = 'f8e4m3';
@@ -331,7 +332,7 @@ for (const wave of [32, 64] as const) {
     const dtypes = ['f32', 'f64', 'f16', 'bf16', 'u32'] as const;
     const bench = new Bench(
       wave,
-      'reduce',
+      'candle/reduce',
       dtypes.map((d) => `sum_${d}`),
     );
     for (const d of dtypes)

@@ -3,12 +3,13 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { isFloat } from '../src/base/dtype.js';
 import { Layout } from '../src/base/layout.js';
-import type { ArgValue } from '../src/kernels/pack.js';
-import { kernelModule, type Unit, unitOf } from '../src/kernels/source.js';
+import type { ArgValue } from '../src/kernels/declare.js';
+import type { Unit } from '../src/kernels/source.js';
+import { kernelModule, unitOf } from '../src/backends/gpu/modules.js';
 import { type GoldenCase as Case, goldenCases, goldenTensors as stored, skip } from './golden-support.js';
 import { decode, SimRunner } from './sim-support.js';
 
-const MODULES = ['reduce', 'indexing', 'sort', 'conv'] as const;
+const MODULES = ['candle/reduce', 'indexing', 'sort', 'conv'] as const;
 const moduleOf = (c: Case): (typeof MODULES)[number] | undefined =>
   MODULES.find((m) => kernelModule(m).entries.has(c.kernel));
 const cases = goldenCases.filter(moduleOf);

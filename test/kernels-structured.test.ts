@@ -16,8 +16,6 @@ import {
   normLaunch,
   type Plan,
   poolLaunch,
-  reduceLaunch,
-  type Reduction,
   ropeLaunch,
   scanLaunch,
   scatterLaunch,
@@ -29,7 +27,11 @@ import {
   transposeLaunch,
 } from '../src/kernels/launch.js';
 import { at, launch, rowStream, single } from '../src/kernels/launch-plan.js';
-import { type Unit, unitOf } from '../src/kernels/source.js';
+import type { Unit } from '../src/kernels/source.js';
+import { unitOf } from '../src/backends/gpu/modules.js';
+import { type Launches, valuesOf } from '../src/backends/gpu/plan.js';
+import { reduceLaunch } from '../src/backends/gpu/reduce.js';
+import { type ReduceRow, reduceOps } from '../src/ops/reduce.js';
 import { decode, SimRunner } from './sim-support.js';
 
 interface Data {
@@ -38,7 +40,7 @@ interface Data {
 }
 interface Case {
   readonly name: string;
-  readonly plan: (target: Target) => Plan;
+  readonly plan: (target: Target) => Plan | Launches;
   readonly inputs: Readonly<Record<string, Data>>;
   /** What must be found in buffers after the launches; a buffer that is an input too starts with it. */
   readonly outputs: Readonly<Record<string, Data>>;
@@ -69,6 +71,8 @@ const REALS: readonly DType[] = ['f32', 'f64', 'f16', 'bf16'];
 
 // ---- reductions ----
 
+type Reduction = keyof typeof reduceOps;
+const reduceRow = (op: Reduction): ReduceRow => reduceOps[op] as unknown as ReduceRow;
 function reduced(op: Reduction, v: readonly number[]): number {
   const numbers = v.filter((x) => x === x);
   const sum = v.reduce((a, b) => a + b, 0);
@@ -102,7 +106,7 @@ function addReduce(op: Reduction, dtype: DType, outer: number, n: number, inner:
         : { dtype, values: out.map((v) => rounded(dtype, BigInt(v))) };
   cases.push({
     name: `${op} ${dtype} [${outer}, ${n}, ${inner}]${aligned ? ' aligned' : ''}`,
-    plan: (t) => reduceLaunch(op, dtype, outer, n, inner, t, aligned),
+    plan: (t) => reduceLaunch(reduceRow(op), dtype, outer, n, inner, t, aligned),
     inputs: { src },
     outputs: { dst: wrapped },
     bound: dtype === 'f32' && op === 'prod' ? 1e-4 : undefined,
@@ -139,14 +143,14 @@ for (const [op, out] of [
 ] as const) {
   cases.push({
     name: `${op} passes over NaN`,
-    plan: (t) => reduceLaunch(op, 'f32', 2, 8, 1, t, true),
+    plan: (t) => reduceLaunch(reduceRow(op), 'f32', 2, 8, 1, t, true),
     inputs: { src: { dtype: 'f32', values: nans } },
     outputs: { dst: same(op === 'max' ? 'f32' : 'u32', out as unknown as number[]) },
   });
 }
 cases.push({
   name: 'max of bf16 keeps NaN',
-  plan: (t) => reduceLaunch('max', 'bf16', 1, 16, 1, t, true),
+  plan: (t) => reduceLaunch(reduceRow('max'), 'bf16', 1, 16, 1, t, true),
   inputs: { src: { dtype: 'bf16', values: nans } },
   outputs: { dst: { dtype: 'bf16', values: [NaN] } },
 });
@@ -860,6 +864,14 @@ function check(run: SimRunner, c: Case, target: Target, units: ReadonlyMap<strin
   for (const [name, d] of Object.entries(c.outputs)) if (!buffers.has(name)) buffers.set(name, run.buffer(bytesIn(d)));
   buffers.set('scratch', run.buffer(plan.scratch));
   for (const l of plan.launches) {
+    if ('kernel' in l) {
+      const { entries } = units.get(l.kernel.module.name)!;
+      const entry = entries.find((e) => e.symbol === l.symbol)!;
+      const none = (): never => assert.fail('no views here');
+      const values = valuesOf(l, entry, (name) => buffers.get(name)!, none);
+      run.launch(units.get(l.kernel.module.name)!, l.symbol, l.grid, l.block, values, l.shared);
+      continue;
+    }
     const args = l.args.map((a) =>
       typeof a === 'object' && 'buffer' in a && 'offset' in a && typeof a.buffer === 'string'
         ? buffers.get(a.buffer)! + a.offset
@@ -882,6 +894,8 @@ function check(run: SimRunner, c: Case, target: Target, units: ReadonlyMap<strin
   }
   return undefined;
 }
+const moduleOf = (l: (Plan | Launches)['launches'][number]): string =>
+  'kernel' in l ? l.kernel.module.name : l.module;
 /** WICK_MODULES=reduce,softmax runs only what launches these. */
 const only = process.env.WICK_MODULES?.split(',');
 for (const wave of [32, 64] as const) {
@@ -889,9 +903,10 @@ for (const wave of [32, 64] as const) {
     const run = new SimRunner(wave);
     const target = run.device.info;
     const wanted = new Map<string, Set<string>>();
-    const chosen = cases.filter((c) => !only || c.plan(target).launches.some((l) => only.includes(l.module)));
+    const chosen = cases.filter((c) => !only || c.plan(target).launches.some((l) => only.includes(moduleOf(l))));
     for (const c of chosen)
-      for (const l of c.plan(target).launches) wanted.set(l.module, (wanted.get(l.module) ?? new Set()).add(l.symbol));
+      for (const l of c.plan(target).launches)
+        wanted.set(moduleOf(l), (wanted.get(moduleOf(l)) ?? new Set()).add(l.symbol));
     const units = new Map([...wanted].map(([module, symbols]) => [module, unitOf(module, [...symbols].sort())]));
     const kept = { ...simOptions };
     const bad = new Set<string>();

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import '../src/index.js';
-import { readManifest } from '../src/kernels/manifest.js';
+import { readManifest } from '../src/parity/manifest.js';
 import { opList } from '../src/ops/table.js';
 import { readCandle } from '../src/parity/candle-source.js';
 import { originOf, sourceOf } from '../src/parity/origin.js';

@@ -11,8 +11,9 @@ import { openEmulated } from '../src/emulator/device.js';
 import { openSim } from '../src/driver/sim.js';
 import { codeFor } from '../src/kernels/compile.js';
 import { compileForSim } from '../src/kernels/host-unit.js';
-import { type ArgValue, packEntry } from '../src/kernels/pack.js';
-import { assemble, type Unit, unitOf } from '../src/kernels/source.js';
+import { type ArgValue, packEntry } from '../src/kernels/declare.js';
+import { assemble, type Unit } from '../src/kernels/source.js';
+import { unitOf } from '../src/backends/gpu/modules.js';
 
 const on = process.env.WICK_KERNELS_ON;
 const onGpu = on === 'cuda' || on === 'hip';

@@ -4,7 +4,8 @@ import { test } from 'node:test';
 import '../src/index.js';
 import { elementwiseUnit, rowChain } from '../src/kernels/elementwise.js';
 import { waveFor } from '../src/kernels/host-unit.js';
-import { customUnit, unitOf } from '../src/kernels/source.js';
+import { customUnit } from '../src/kernels/source.js';
+import { unitOf } from '../src/backends/gpu/modules.js';
 import { OPS } from '../src/ops/table.js';
 
 test('units without a word about waves are the same for 32 and 64 lanes', () => {

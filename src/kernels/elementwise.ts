@@ -2,10 +2,10 @@
 import { type DType, DTYPE, DTYPES } from '../base/dtype.js';
 import { ArgumentError } from '../base/errors.js';
 import type { ElementwiseRow } from '../ops/op.js';
-import type { Entry } from './entries.js';
+import type { Entry } from './declare.js';
 import { isMasked } from './expressions.js';
 import { parseModule } from './entries.js';
-import { assemble, kernelModule, moduleText, type Unit } from './source.js';
+import { assemble, parsedModule, moduleText, type Unit } from './source.js';
 
 /** Element types as the kernels name them. */
 export const CTYPE: { readonly [D in DType]: string } = {
@@ -177,7 +177,7 @@ export function elementwiseUnit(chains: readonly Chain[], variants?: readonly Va
         .map((v) => kernelText(c, v))
         .join('\n')}`,
   );
-  const { shared } = kernelModule('elementwise');
+  const { shared } = parsedModule('elementwise');
   // Parsed like a file, so that entries and parameter lists come from the text itself.
   const parsed = parseModule('elementwise', `${moduleText('elementwise.hip')}\n${texts.join('\n')}`);
   const structs = chains.map(functor).join('\n');

@@ -1,29 +1,8 @@
 // Finds the kernels of a .hip file with their parameters, and splits the file into what all kernels share and one text per kernel.
 import { CompileError } from '../base/errors.js';
+import type { Entry, Param } from './declare.js';
 import { closing, expand, type Macro, readMacros, splitArgs, stripComments } from './macros.js';
 
-export interface Param {
-  readonly name: string;
-  /** The C type without const: 'float', 'u64*'. */
-  readonly type: string;
-  readonly pointer: boolean;
-  readonly size: number;
-  readonly align: number;
-  /** Where the packed arguments hold it. */
-  readonly offset: number;
-}
-export interface Entry {
-  readonly symbol: string;
-  /** The largest block it takes; with waves of 64 where it goes by waves. */
-  readonly threads: number;
-  /** A number of waves, not of threads: written `256 / 64 * WICK_WAVE`. */
-  readonly byWaves: boolean;
-  readonly params: readonly Param[];
-  /** Bytes of all parameters. */
-  readonly size: number;
-  /** The kernel's own source text. */
-  readonly text: string;
-}
 export interface ModuleSource {
   readonly name: string;
   /** Everything but the kernels, headers included. */

@@ -1,5 +1,5 @@
 // Launches of reductions, softmax, norms, rotary embeddings and running sums over contiguous operands.
-import { DTYPE, type DType } from '../base/dtype.js';
+import type { DType } from '../base/dtype.js';
 import {
   at,
   ceilDiv,
@@ -18,97 +18,7 @@ import {
   type Target,
 } from './launch-plan.js';
 
-export const REDUCTIONS = ['sum', 'mean', 'prod', 'min', 'max', 'argmin', 'argmax'] as const;
-export type Reduction = (typeof REDUCTIONS)[number];
-
 const isWide = (d: DType): boolean => d === 'f64' || d === 'i64';
-const small = (d: DType): boolean => d === 'f16' || d === 'bf16' || d === 'f8e4m3';
-/** Bytes of a reduction's accumulator: a sum, a value, or a value with its index. */
-export function accumulatorBytes(op: Reduction, dtype: DType): number {
-  if (op === 'argmin' || op === 'argmax') return isWide(dtype) ? 16 : 8;
-  if (op === 'min' || op === 'max') return small(dtype) ? 4 : DTYPE[dtype].bytes;
-  return isWide(dtype) ? 8 : 4;
-}
-
-/** x as [outer, n, inner], contiguous, reduced over n (from 1) into [outer, inner]. Buffers: src, dst. `aligned`: src is 16-byte aligned. */
-export function reduceLaunch(
-  op: Reduction,
-  dtype: DType,
-  outer: number,
-  n: number,
-  inner: number,
-  target: Target,
-  aligned: boolean,
-): Plan {
-  const name = `${op}_${suffixOf(dtype)}`;
-  const bytes = accumulatorBytes(op, dtype);
-  const merge = (count: number, chunks: number): Plan['launches'][number] =>
-    launch('reduce', `merge_${name}`, [clamp(ceilDiv(count, 8), 1, 2 ** 22)], 256, [
-      at('scratch'),
-      at('dst'),
-      outer,
-      chunks,
-      inner,
-      n,
-    ]);
-
-  if (inner === 1) {
-    const pack = aligned && n % packOf(dtype) === 0 ? packOf(dtype) : 1;
-    const ending = pack === 1 ? 'v1' : 'v';
-    // Few long rows leave most of the device idle with a block each.
-    const chunks =
-      outer < 2 * target.multiprocessors
-        ? clamp(ceilDiv(4 * target.multiprocessors, outer), 1, Math.min(1024, Math.floor(n / 8192)))
-        : 1;
-    if (chunks > 1) {
-      const size = ceilDiv(ceilDiv(n, chunks), 16) * 16;
-      const used = ceilDiv(n, size);
-      const part = launch('reduce', `part_${name}_${ending}`, [used, Math.min(outer, 65535)], 256, [
-        at('src'),
-        at('scratch'),
-        outer,
-        n,
-        size,
-      ]);
-      return { launches: [part, merge(outer, used)], scratch: outer * used * bytes };
-    }
-    const vectors = ceilDiv(n, pack);
-    const short = vectors <= 128;
-    // Places are looked for at the end of a lane's share, so shares are longer there.
-    const lanes = clamp(powerAbove(ceilDiv(vectors, short ? 4 : op.startsWith('arg') ? 16 : 8)), 1, 512);
-    const { grid, block } = rowGrid(outer, lanes);
-    const held = short && pack > 1 && lanes >= 4;
-    return single(
-      launch('reduce', `row_${name}_${held ? `held${lanes}` : ending}`, [grid], block, [
-        at('src'),
-        at('dst'),
-        outer,
-        n,
-        ...(held ? [] : [lanes]),
-      ]),
-    );
-  }
-
-  const x = Math.min(32, powerAbove(inner));
-  const y = 256 / x;
-  const tiles = ceilDiv(inner, x) * outer;
-  const chunks =
-    tiles < 2 * target.multiprocessors
-      ? clamp(ceilDiv(4 * target.multiprocessors, tiles), 1, Math.max(1, Math.min(1024, Math.floor(n / (y * 8)))))
-      : 1;
-  const size = ceilDiv(n, chunks);
-  const used = ceilDiv(n, size);
-  const cols = launch(
-    'reduce',
-    `col_${name}`,
-    [clamp(tiles, 1, 2 ** 22), used],
-    [x, y],
-    [at('src'), at('dst'), used > 1 ? at('scratch') : 0, outer, n, inner, size],
-  );
-  return used > 1
-    ? { launches: [cols, merge(outer * inner, used)], scratch: outer * inner * used * bytes }
-    : single(cols);
-}
 
 /** Softmax (or its logarithm) over [rows, cols]. Buffers: src, dst. `aligned`: both are 16-byte aligned. */
 export function softmaxLaunch(

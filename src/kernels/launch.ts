@@ -1,13 +1,9 @@
 // Which kernel runs a structured op, and how it is launched: pure functions from shapes to plans.
 export { type Launch, type LaunchArg, type Plan, type Pointer, type Target, type Triple } from './launch-plan.js';
 export {
-  accumulatorBytes,
   normGradLaunch,
   normLaunch,
   type NormOptions,
-  reduceLaunch,
-  type Reduction,
-  REDUCTIONS,
   ropeLaunch,
   type RopeShape,
   scanLaunch,

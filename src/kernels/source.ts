@@ -5,7 +5,8 @@ import { ArgumentError } from '../base/errors.js';
 import { kernelsDir } from '../base/paths.js';
 import type { ElementwiseRow } from '../ops/op.js';
 import { elementwiseRows } from '../ops/table.js';
-import { type Entry, type ModuleSource, parseModule } from './entries.js';
+import type { Entry, KernelModule } from './declare.js';
+import { type ModuleSource, parseModule } from './entries.js';
 import { rowFunction } from './expressions.js';
 import { needed, stripped } from './needed.js';
 
@@ -46,14 +47,14 @@ export function moduleText(file: string): string {
 }
 
 /** Names of all modules: kernels/NAME.hip. */
-export const moduleNames = (): string[] =>
+export const parsedModuleNames = (): string[] =>
   readdirSync(kernelsDir)
     .filter((f) => f.endsWith('.hip'))
     .map((f) => f.slice(0, -4))
     .sort();
 
 /** A module taken apart: its symbols and their parameters. */
-export function kernelModule(name: string): ModuleSource {
+export function parsedModule(name: string): ModuleSource {
   const known = modules.get(name) ?? parseModule(name, moduleText(`${name}.hip`));
   modules.set(name, known);
   return known;
@@ -87,18 +88,24 @@ export function tableFor(text: string): string {
     .join('\n');
 }
 
+/** The source that defines kernels of a declared module. */
+export const declaredUnit = (module: KernelModule, entries: readonly Entry[]): Unit => ({
+  ...assemble(module.name, moduleText(`${module.name}.hip`), entries),
+  needs: module.needs,
+});
+
 /** The source that defines some kernels of a module, or all of them. */
-export function unitOf(module: string, symbols?: readonly string[]): Unit {
-  const { shared, entries } = kernelModule(module);
+export function parsedUnit(module: string, symbols?: readonly string[]): Unit {
+  const { shared, entries } = parsedModule(module);
   const wanted = (symbols ?? [...entries.keys()]).map((s) => {
     const entry = entries.get(s);
     if (!entry) throw new ArgumentError(`kernels/${module}.hip has no kernel ${s}`);
     return entry;
   });
-  return { ...assemble(module, shared, wanted), needs: moduleNeeds(module) };
+  return { ...assemble(module, shared, wanted), needs: parsedNeeds(module) };
 }
 /** The target a module's file asks for in a line of its own. */
-export const moduleNeeds = (module: string): string | undefined =>
+export const parsedNeeds = (module: string): string | undefined =>
   /^\/\/ arch: (\S+)$/m.exec(moduleText(`${module}.hip`))?.[1];
 
 /** Joins shared text, expressions, definitions of its own and kernels; expressions go where the text includes table.h, and what no kernel uses is left out. */
@@ -146,13 +153,4 @@ export function joinUnits(units: readonly Unit[], most: number): Unit[] {
 export function customUnit(name: string, source: string): Unit {
   const { shared, entries } = parseModule(name, `${moduleText('portable.h')}\n${source}`);
   return assemble(name, shared, [...entries.values()]);
-}
-
-/** The whole of a module by which symbol? Answers where a symbol lives. */
-export function findSymbol(symbol: string): { module: string; entry: Entry } | undefined {
-  for (const module of moduleNames()) {
-    const entry = kernelModule(module).entries.get(symbol);
-    if (entry) return { module, entry };
-  }
-  return undefined;
 }

@@ -19,9 +19,18 @@ import {
 
 export type Dims = number | readonly number[];
 export type ReduceParams = { readonly dims: readonly number[]; readonly keepdim: boolean };
-type ReduceRow<A extends readonly unknown[]> = Omit<KernelRow<ReduceParams>, 'name' | 'args'> & {
-  readonly args: (x: Tensor, ...rest: A) => Call<ReduceParams>;
-};
+/** What GPU kernels must know of a reduction. */
+export interface ReduceKernel {
+  /** The struct template of kernels/block.h that joins elements. */
+  readonly functor: string;
+  /** What it keeps on the way: a sum in the wide type, a value in the type computed in, or a value with its place. */
+  readonly accumulator: 'sum' | 'value' | 'place';
+  /** The result over no elements. */
+  readonly empty: number;
+}
+export type ReduceRow = KernelRow<ReduceParams> & ReduceKernel;
+type ReduceDef<A extends readonly unknown[]> = Omit<KernelRow<ReduceParams>, 'name' | 'args'> &
+  ReduceKernel & { readonly args: (x: Tensor, ...rest: A) => Call<ReduceParams> };
 
 export const reducedShape = (shape: Shape, { dims, keepdim }: ReduceParams): number[] =>
   keepdim ? shape.map((d, i) => (dims.includes(i) ? 1 : d)) : shape.filter((_, i) => !dims.includes(i));
@@ -121,10 +130,13 @@ function refuseEmpty(op: string, x: Sig, dims: readonly number[]): void {
   }
 }
 
-function extremum(op: 'max' | 'min', candleSymbol: string): ReduceRow<OverDims> {
+function extremum(op: 'max' | 'min', candleSymbol: string): ReduceDef<OverDims> {
   const better = op === 'max' ? (a: Value, b: Value): boolean => a > b : (a: Value, b: Value): boolean => a < b;
   return {
     family: 'reduce',
+    functor: op === 'max' ? 'Max' : 'Min',
+    accumulator: 'value',
+    empty: 0, // never asked for: shapes without elements are refused
     formula: `${op === 'max' ? 'largest' : 'smallest'} element over dims`,
     dtypes: DTYPES,
     ulp: 0,
@@ -163,10 +175,13 @@ function extremum(op: 'max' | 'min', candleSymbol: string): ReduceRow<OverDims> 
   };
 }
 
-function argExtremum(op: 'argmax' | 'argmin', candleSymbol: string): ReduceRow<[dim?: number, keepdim?: boolean]> {
+function argExtremum(op: 'argmax' | 'argmin', candleSymbol: string): ReduceDef<[dim?: number, keepdim?: boolean]> {
   const better = op === 'argmax' ? (a: Value, b: Value): boolean => a > b : (a: Value, b: Value): boolean => a < b;
   return {
     family: 'reduce',
+    functor: op === 'argmax' ? 'ArgMax' : 'ArgMin',
+    accumulator: 'place',
+    empty: 0,
     formula: `index (u32) of the first ${op === 'argmax' ? 'largest' : 'smallest'} element along dim`,
     dtypes: DTYPES,
     ulp: 0,
@@ -200,6 +215,9 @@ function argExtremum(op: 'argmax' | 'argmin', candleSymbol: string): ReduceRow<[
 export const reduceOps = rows({
   sum: {
     family: 'reduce',
+    functor: 'Sum',
+    accumulator: 'sum',
+    empty: 0,
     formula: 'sum over dims',
     dtypes: DTYPES,
     ulp: sumBound,
@@ -215,9 +233,12 @@ export const reduceOps = rows({
     samples: samples(),
     errors: noErrors,
     grad: ({ x, grad, params }: GradContext<ReduceParams>): Grads => [spread(x, grad, params)],
-  } satisfies ReduceRow<OverDims> as ReduceRow<OverDims>,
+  } satisfies ReduceDef<OverDims> as ReduceDef<OverDims>,
   mean: {
     family: 'reduce',
+    functor: 'Mean',
+    accumulator: 'sum',
+    empty: NaN,
     formula: 'sum over dims / count',
     dtypes: REALS,
     without: 'the mean of integers is no integer, and f8e4m3 has no arithmetic of its own; cast first',
@@ -235,9 +256,12 @@ export const reduceOps = rows({
     grad: ({ x, out, grad, params }: GradContext<ReduceParams>): Grads => [
       spread(x, grad, params).affine(out.size / x.size, 0),
     ],
-  } satisfies ReduceRow<OverDims> as ReduceRow<OverDims>,
+  } satisfies ReduceDef<OverDims> as ReduceDef<OverDims>,
   prod: {
     family: 'reduce',
+    functor: 'Prod',
+    accumulator: 'sum',
+    empty: 1,
     formula: 'product over dims',
     dtypes: DTYPES,
     ulp: { f32: 16, f64: 16, f16: 1, bf16: 1, f8e4m3: 1 },
@@ -254,7 +278,7 @@ export const reduceOps = rows({
     samples: samples(),
     errors: noErrors,
     grad: ({ x, grad, params }: GradContext<ReduceParams>): Grads => [timesOthers(x, grad, params.dims)],
-  } satisfies ReduceRow<OverDims> as ReduceRow<OverDims>,
+  } satisfies ReduceDef<OverDims> as ReduceDef<OverDims>,
   max: extremum('max', 'fast_max'),
   min: extremum('min', 'fast_min'),
   argmax: argExtremum('argmax', 'fast_argmax'),

@@ -3,7 +3,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { ArgumentError } from '../base/errors.js';
 import { closing, expand, type Macro, readMacros, splitArgs, stripComments } from '../kernels/macros.js';
-import type { CandleSymbol } from '../kernels/manifest.js';
+import type { CandleSymbol } from './manifest.js';
 
 const HEAD =
   /extern\s+"C"\s+__global__\s+(?:void\s+)?(?:__launch_bounds__\s*\([^()]*(?:\([^()]*\)[^()]*)*\)\s*)?(?:void\s+)?(\w+)\s*\(/g;

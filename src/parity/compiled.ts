@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { jobsFor } from '../kernels/aot.js';
+import { jobsFor } from '../backends/gpu/aot.js';
 import type { Platform } from '../kernels/platform.js';
 import { packageRoot } from '../base/paths.js';
 import { moduleText } from '../kernels/source.js';

@@ -1,7 +1,7 @@
 // docs/kernels.md: by module, how many kernels there are, which targets they were compiled for, and where they ran with what result.
-import { jobsFor } from '../kernels/aot.js';
-import { ourSymbols, readManifest } from '../kernels/manifest.js';
-import { moduleNames, moduleNeeds } from '../kernels/source.js';
+import { jobsFor } from '../backends/gpu/aot.js';
+import { ourSymbols, readManifest } from './manifest.js';
+import { moduleNames, moduleNeeds } from '../backends/gpu/modules.js';
 import { AMD_TARGETS, type Compiled, type RanDevice } from './compiled.js';
 import type { Evidence } from './evidence.js';
 import { type Cell, totals } from './report.js';

@@ -1,6 +1,6 @@
 // Where a row comes from: the Candle kernels that correspond to it, with file and lines, and our own source.
 import { rowFunction } from '../kernels/expressions.js';
-import { type CandleSymbol, ourSymbols, readManifest } from '../kernels/manifest.js';
+import { type CandleSymbol, ourSymbols, readManifest } from './manifest.js';
 import type { CompositeRow, ElementwiseRow, Row } from '../ops/op.js';
 
 export interface Origin {

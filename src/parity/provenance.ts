@@ -4,8 +4,9 @@ import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { forPlatform, type Platform, PLATFORMS } from '../kernels/platform.js';
+import { moduleNames } from '../backends/gpu/modules.js';
 import { packageRoot } from '../base/paths.js';
-import { moduleNames, moduleText } from '../kernels/source.js';
+import { moduleText } from '../kernels/source.js';
 import type { ElementwiseRow, Row } from '../ops/op.js';
 import { opList } from '../ops/table.js';
 

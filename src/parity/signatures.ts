@@ -1,14 +1,8 @@
 // Our kernel symbols beside Candle's: the pinned manifest, and a checkout where the user has one.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import {
-  type CandleSymbol,
-  compareWithCandle,
-  type Comparison,
-  ourSymbols,
-  readManifest,
-} from '../kernels/manifest.js';
 import { kernelsDir } from '../base/paths.js';
+import { type CandleSymbol, compareWithCandle, type Comparison, ourSymbols, readManifest } from './manifest.js';
 import { readCandle } from './candle-source.js';
 
 export interface Signatures {

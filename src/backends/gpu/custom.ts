@@ -2,7 +2,7 @@
 import type { DType } from '../../base/dtype.js';
 import { ArgumentError, CompileError } from '../../base/errors.js';
 import { CTYPE } from '../../kernels/elementwise.js';
-import { packEntry } from '../../kernels/pack.js';
+import { packEntry } from '../../kernels/declare.js';
 import { customUnit, type Unit } from '../../kernels/source.js';
 import type { CustomKernel, CustomLaunch, CustomOperand, KernelRow, Params } from '../../ops/op.js';
 import type { View } from '../backend.js';

@@ -1,6 +1,7 @@
 // The families of ops a GPU runs, each in a file of its own.
 import type { DType } from '../../base/dtype.js';
-import type { RunRow } from '../../ops/op.js';
+import type { DeviceInfo } from '../../driver/driver.js';
+import type { Params, RunRow } from '../../ops/op.js';
 import type { View } from '../backend.js';
 import type { GpuContext } from './context.js';
 import { runAttention } from './attention.js';
@@ -9,7 +10,11 @@ import { runElementwise } from './elementwise.js';
 import { runIndex, runRandom, runSort } from './indexing.js';
 import { runMatmul } from './matmul.js';
 import { runCast, runCopy, runFill } from './movement.js';
-import { runNorm, runReduce, runRope, runScan, runSoftmax } from './rows.js';
+import type { FamilyPlan, Plan } from './plan.js';
+import { Planner } from './plan.js';
+import { planReduce } from './reduce.js';
+import { runNorm, runRope, runScan, runSoftmax } from './rows.js';
+import { runPlan } from './run-plan.js';
 import { runConv, runPool, runResample } from './spatial.js';
 
 export type Runner = (
@@ -20,12 +25,32 @@ export type Runner = (
   params: any,
 ) => void;
 
+/** Families whose ops are planned first and then run. */
+const PLANS: Partial<Record<RunRow['family'], FamilyPlan<any, any>>> = {
+  reduce: planReduce,
+};
+
+/** The steps that run a row on operands: a pure function of layouts, dtypes, addresses and the device's description. */
+export function planRow(
+  row: RunRow,
+  inputs: readonly View[],
+  outputs: readonly View[],
+  params: Params,
+  device: DeviceInfo,
+): Plan {
+  const planner = new Planner(device);
+  (PLANS[row.family] as FamilyPlan<any, any>)(planner, row, inputs, outputs, params);
+  return planner.steps;
+}
+const planned: Runner = (gpu, row, inputs, outputs, params) =>
+  runPlan(gpu, planRow(row, inputs, outputs, params, gpu.device.info), row.name);
+
 export const FAMILIES: Partial<Record<RunRow['family'], Runner>> = {
+  ...Object.fromEntries(Object.keys(PLANS).map((family) => [family, planned])),
   elementwise: runElementwise,
   cast: runCast,
   copy: runCopy,
   fill: runFill,
-  reduce: runReduce,
   scan: runScan,
   matmul: runMatmul,
   index: runIndex,

@@ -3,8 +3,8 @@ import { env } from '../../base/environment.js';
 import { compileForSim } from '../../kernels/host-unit.js';
 import { codeFor, compilerFor } from '../../kernels/compile.js';
 import { codeTogether } from '../../kernels/joined.js';
-import type { Unit } from '../../kernels/source.js';
-import { kernelModule, unitOf } from '../../kernels/source.js';
+import type { Axes, Kernel, VariantOf } from '../../kernels/declare.js';
+import { declaredUnit, parsedModule, parsedUnit, type Unit } from '../../kernels/source.js';
 import type { Device, Fn, Module } from '../../driver/driver.js';
 
 /** Where code comes from: a run-time compiler, the host compiler for the simulation, or files made ahead of time. */
@@ -26,7 +26,7 @@ const DTYPE_PART = /_(u8|u32|i16|i32|i64|f8_?e4m3|bf16|f16|f32|f64|b1|b2|b4|b8)(
 /** Kernels of a module that differ from a symbol by their dtypes only. */
 function siblings(module: string, symbol: string): string[] {
   const stem = (s: string): string => s.replace(DTYPE_PART, '_T');
-  return [...kernelModule(module).entries.keys()].filter((s) => stem(s) === stem(symbol));
+  return [...parsedModule(module).entries.keys()].filter((s) => stem(s) === stem(symbol));
 }
 
 export class Functions {
@@ -58,11 +58,26 @@ export class Functions {
     return this.#functions.get(symbol) ?? this.#load(symbol, make());
   }
 
+  /** One variant of a declared kernel. */
+  ofKernel(kernel: Kernel, variant: VariantOf<Axes>): Fn {
+    const { symbol } = kernel.entry(variant);
+    return (
+      this.#functions.get(symbol) ??
+      this.#load(
+        symbol,
+        declaredUnit(
+          kernel.module,
+          (this.grouped ? kernel.alike(variant) : [variant]).map((v) => kernel.entry(v)),
+        ),
+      )
+    );
+  }
+
   /** A kernel of kernels/MODULE.hip. */
   ofModule(module: string, symbol: string): Fn {
     return (
       this.#functions.get(symbol) ??
-      this.#load(symbol, unitOf(module, this.grouped ? siblings(module, symbol) : [symbol]))
+      this.#load(symbol, parsedUnit(module, this.grouped ? siblings(module, symbol) : [symbol]))
     );
   }
 

@@ -16,7 +16,7 @@ const cast = (from: DType, to: DType): Prepared => {
   casts.set(key, known);
   return known;
 };
-export function runCast(gpu: GpuContext, row: KernelRow, [x]: readonly View[], [out]: readonly View[]): void {
+export function runCast(gpu: GpuContext, row: unknown, [x]: readonly View[], [out]: readonly View[]): void {
   if (x.dtype === out.dtype) return runCopy(gpu, row, [x], [out]); // the same bits, and no kernel of its own
   launchChain(gpu, cast(x.dtype, out.dtype), [x], out, [], () =>
     DTYPES.filter((to) => to !== x.dtype).map((to): Chain => cast(x.dtype, to).chain),
@@ -24,7 +24,7 @@ export function runCast(gpu: GpuContext, row: KernelRow, [x]: readonly View[], [
 }
 
 const copies = new Map<number, Prepared>([1, 2, 4, 8].map((n) => [n, prepare(copyChain(n))]));
-export function runCopy(gpu: GpuContext, _row: KernelRow, [x]: readonly View[], [out]: readonly View[]): void {
+export function runCopy(gpu: GpuContext, _row: unknown, [x]: readonly View[], [out]: readonly View[]): void {
   const size = bytesOf(x.dtype);
   if (x.layout.isContiguous && out.layout.isContiguous) {
     gpu.device.copy(

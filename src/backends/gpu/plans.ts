@@ -3,10 +3,10 @@ import { bytesOf } from '../../base/dtype.js';
 import { Layout } from '../../base/layout.js';
 import { sizeOf, type Shape } from '../../base/shape.js';
 import type { Address, Fn } from '../../driver/driver.js';
-import type { Entry } from '../../kernels/entries.js';
+import type { Entry } from '../../kernels/declare.js';
 import type { Launch, Plan } from '../../kernels/launch.js';
-import { type ArgValue, packEntry } from '../../kernels/pack.js';
-import { kernelModule } from '../../kernels/source.js';
+import { type ArgValue, packEntry } from '../../kernels/declare.js';
+import { parsedModule } from '../../kernels/source.js';
 import type { View } from '../backend.js';
 import type { GpuMemory } from './allocator.js';
 import type { GpuContext } from './context.js';
@@ -29,7 +29,7 @@ function prepare(gpu: GpuContext, l: Launch): Ready {
   if (!known) ready.set(gpu, (known = new Map()));
   let r = known.get(l.symbol);
   if (!r) {
-    const entry = kernelModule(l.module).entries.get(l.symbol);
+    const entry = parsedModule(l.module).entries.get(l.symbol);
     r = { fn: gpu.functions.ofModule(l.module, l.symbol), entry: entry as Entry, shared: SHARED_AS_IS };
     known.set(l.symbol, r);
   }

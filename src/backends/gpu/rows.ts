@@ -4,8 +4,6 @@ import {
   normGradLaunch,
   normLaunch,
   type NormOptions,
-  reduceLaunch,
-  type Reduction,
   ropeLaunch,
   type RopeShape,
   scanLaunch,
@@ -16,52 +14,7 @@ import type { KernelRow } from '../../ops/op.js';
 import type { View } from '../backend.js';
 import type { GpuContext } from './context.js';
 import { runCopy } from './movement.js';
-import { addressOf, aligned16, permuted, runPlan, type Temporaries, viewOf, withTemporaries } from './plans.js';
-
-/** A contiguous operand as [outer, n, inner] around the given dimensions; copied into that order where they do not lie side by side. */
-function threeParts(
-  t: Temporaries,
-  x: View,
-  dims: readonly number[],
-): { x: View; outer: number; n: number; inner: number } {
-  const { shape } = x.layout;
-  const n = sizeOf(dims.map((d) => shape[d]));
-  const between =
-    dims.length === 0
-      ? []
-      : shape.slice(dims[0], dims[dims.length - 1] + 1).filter((_, i) => !dims.includes(dims[0] + i));
-  if (x.layout.isContiguous && between.every((d) => d === 1)) {
-    const first = dims[0] ?? shape.length;
-    const last = dims[dims.length - 1] ?? shape.length - 1;
-    return { x, n, outer: sizeOf(shape.slice(0, first)), inner: sizeOf(shape.slice(last + 1)) };
-  }
-  const kept = shape.map((_, i) => i).filter((i) => !dims.includes(i));
-  const dense = t.dense(permuted(x, [...kept, ...dims]));
-  return { x: dense, n, outer: sizeOf(kept.map((d) => shape[d])), inner: 1 };
-}
-
-export function runReduce(
-  gpu: GpuContext,
-  row: KernelRow,
-  [x]: readonly View[],
-  [out]: readonly View[],
-  params: { dims: readonly number[] },
-): void {
-  withTemporaries(gpu, (t) => {
-    const p = threeParts(t, x, params.dims);
-    const op = row.name as Reduction;
-    if (p.n === 0) return reduceNothing(gpu, op, out);
-    runPlan(gpu, reduceLaunch(op, x.dtype, p.outer, p.n, p.inner, gpu.device.info, aligned16(p.x)), {
-      src: addressOf(p.x),
-      dst: addressOf(out),
-    });
-  });
-}
-
-/** Sums of nothing are 0, products 1, means 0/0. */
-function reduceNothing(gpu: GpuContext, op: Reduction, out: View): void {
-  gpu.fill(out, op === 'prod' ? 1 : op === 'mean' ? NaN : 0);
-}
+import { addressOf, aligned16, permuted, runPlan, viewOf, withTemporaries } from './plans.js';
 
 export function runScan(
   gpu: GpuContext,

@@ -1,16 +1,17 @@
 // Compiling ahead of use: every kernel the backend may ask for, one by one, for a target, into the cache on disk or a folder to ship.
-import { CompileError } from '../base/errors.js';
-import type { Compiler } from '../driver/compiler.js';
-import { elementwiseRows } from '../ops/table.js';
-import type { KernelCache } from './cache.js';
-import { codeFor, compile, compilerFor } from './compile.js';
-import { type Chain, elementwiseUnit, standardChains, symbolFor, variantsOf } from './elementwise.js';
-import { codeTogether } from './joined.js';
-import { hasMatrixUnits } from './launch-matrix.js';
-import { heldVectors } from './launch-plan.js';
-import { type Made, withoutServed, writePrebuilt } from './prebuilt.js';
-import { kernelModule, moduleNames, moduleNeeds, type Unit, unitOf } from './source.js';
-import { belongs, lowerPtx } from './targets.js';
+import { CompileError } from '../../base/errors.js';
+import type { Compiler } from '../../driver/compiler.js';
+import { elementwiseRows } from '../../ops/table.js';
+import type { KernelCache } from '../../kernels/cache.js';
+import { codeFor, compile, compilerFor } from '../../kernels/compile.js';
+import { type Chain, elementwiseUnit, standardChains, symbolFor, variantsOf } from '../../kernels/elementwise.js';
+import { codeTogether } from '../../kernels/joined.js';
+import { hasMatrixUnits } from '../../kernels/launch-matrix.js';
+import { heldVectors } from '../../kernels/launch-plan.js';
+import { type Made, withoutServed, writePrebuilt } from '../../kernels/prebuilt.js';
+import type { Unit } from '../../kernels/source.js';
+import { kernelModule, moduleNames, moduleNeeds, unitOf } from './modules.js';
+import { belongs, lowerPtx } from '../../kernels/targets.js';
 
 /** Kernels given to a compiler at once where that is faster. */
 const TOGETHER = 32;

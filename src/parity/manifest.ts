@@ -1,9 +1,9 @@
 // Candle's kernel symbols beside ours: which are there, which differ in their parameters, which are missing.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Entry } from './entries.js';
+import { kernelModule, moduleNames } from '../backends/gpu/modules.js';
 import { kernelsDir } from '../base/paths.js';
-import { kernelModule, moduleNames } from './source.js';
+import type { Entry } from '../kernels/declare.js';
 
 export interface CandleSymbol {
   readonly symbol: string;

@@ -1,0 +1,47 @@
+// All kernel modules by name: what builds ahead of time, the signature check and tests go through.
+import { ArgumentError } from '../../base/errors.js';
+import type { Entry, KernelModule } from '../../kernels/declare.js';
+import {
+  declaredUnit,
+  parsedModule,
+  parsedModuleNames,
+  parsedNeeds,
+  parsedUnit,
+  moduleText,
+  type Unit,
+} from '../../kernels/source.js';
+import { REDUCE } from './reduce.js';
+import { CANDLE_MODULES } from '../../kernels/candle.js';
+
+const MODULES: ReadonlyMap<string, KernelModule> = new Map([REDUCE, ...CANDLE_MODULES].map((m) => [m.name, m]));
+
+export const moduleNames = (): string[] => [...new Set([...MODULES.keys(), ...parsedModuleNames()])].sort();
+
+export const kernelModule = (
+  name: string,
+): { readonly entries: ReadonlyMap<string, Entry>; readonly shared: string } => {
+  const known = MODULES.get(name);
+  return known ? { entries: known.entries, shared: moduleText(`${name}.hip`) } : parsedModule(name);
+};
+export const moduleNeeds = (name: string): string | undefined => MODULES.get(name)?.needs ?? parsedNeeds(name);
+
+/** The source that defines some kernels of a module, or all of them. */
+export function unitOf(name: string, symbols?: readonly string[]): Unit {
+  const module = MODULES.get(name);
+  if (!module) return parsedUnit(name, symbols);
+  const wanted = (symbols ?? [...module.entries.keys()]).map((s) => {
+    const entry = module.entries.get(s);
+    if (!entry) throw new ArgumentError(`kernels/${name}.hip has no kernel ${s}`);
+    return entry;
+  });
+  return declaredUnit(module, wanted);
+}
+
+/** Where a symbol lives. */
+export function findSymbol(symbol: string): { module: string; entry: Entry } | undefined {
+  for (const module of moduleNames()) {
+    const entry = kernelModule(module).entries.get(symbol);
+    if (entry) return { module, entry };
+  }
+  return undefined;
+}

@@ -1,0 +1,175 @@
+// What a family's plan answers: launches with their arguments by name, and the copies around them. Plans touch no device.
+import { bytesOf, DTYPE, type DType } from '../../base/dtype.js';
+import { Layout } from '../../base/layout.js';
+import { sizeOf, type Shape } from '../../base/shape.js';
+import type { DeviceInfo } from '../../driver/driver.js';
+import type { Axes, Entry, FieldValues, Kernel, ParamType, Struct, VariantOf } from '../../kernels/declare.js';
+import type { Memory, View } from '../backend.js';
+
+/** A place in a named buffer, in bytes; null pointers are the number 0. */
+export interface Pointer {
+  readonly buffer: string;
+  readonly offset: number;
+}
+/** Numbers and bigints for scalars, fields by name for structs. */
+export type LaunchArg = number | bigint | Pointer | FieldValues<any, View>;
+type ArgOf<T> = T extends Struct<infer F> ? FieldValues<F, View> : number | bigint | Pointer;
+export type ArgsOf<P> = { readonly [K in keyof P]: ArgOf<P[K]> };
+export type Triple = readonly [x: number, y: number, z: number];
+export interface Launch {
+  readonly kernel: Kernel;
+  readonly variant: VariantOf<Axes>;
+  readonly symbol: string;
+  readonly grid: Triple;
+  readonly block: Triple;
+  /** Bytes of dynamic shared memory. */
+  readonly shared: number;
+  readonly args: Readonly<Record<string, LaunchArg>>;
+  /** The kernel waits by itself for the launch before (begin_in_turn), so that it may begin early. */
+  readonly early?: boolean;
+}
+/** Launches in order, and bytes of the buffer 'scratch' they share; it needs no initial contents. */
+export interface Launches {
+  readonly launches: readonly Launch[];
+  readonly scratch: number;
+}
+
+const three = (v: number | readonly number[]): Triple => {
+  if (typeof v === 'number') return [v, 1, 1];
+  const [x, y = 1, z = 1] = v;
+  return [x, y, z];
+};
+/** A launch of one variant of a kernel. */
+export const launch = <A extends Axes, P extends Readonly<Record<string, ParamType>>>(
+  kernel: Kernel<A, P>,
+  variant: VariantOf<A>,
+  grid: number | readonly number[],
+  block: number | readonly number[],
+  args: ArgsOf<P>,
+  shared = 0,
+): Launch => ({
+  kernel,
+  variant,
+  symbol: kernel.spec.symbol(variant),
+  grid: three(grid),
+  block: three(block),
+  shared,
+  args: args as Launch['args'],
+});
+export const at = (buffer: string, offset = 0): Pointer => ({ buffer, offset });
+export const single = (l: Launch): Launches => ({ launches: [l], scratch: 0 });
+
+/** A launch's arguments in the order of the parameters, as the packer wants them. */
+export function valuesOf(
+  { symbol, args }: Pick<Launch, 'symbol' | 'args'>,
+  entry: Entry,
+  buffer: (name: string) => number,
+  address: (v: View) => number,
+): (number | bigint | Uint8Array)[] {
+  return entry.params.map((p) => {
+    const v = args[p.name];
+    if (v === undefined) throw new TypeError(`${symbol}: no argument for parameter ${p.name}`);
+    if (typeof v !== 'object') return v;
+    if (p.struct) return p.struct.pack(v as FieldValues<any, View>, address);
+    const { buffer: name, offset } = v as Pointer;
+    return buffer(name) + offset;
+  });
+}
+
+// ---- plans ----
+
+/** Memory for the time of one plan. Blocks are aligned to 256 bytes, so that 0 tells the truth about its alignment. */
+export class Temporary implements Memory {
+  readonly bytes: number;
+  readonly address = 0;
+  constructor(bytes: number) {
+    this.bytes = bytes;
+  }
+}
+/** Words in device memory that kernels set when an index is out of range. */
+export const FAULT = { fault: true } as const;
+/** Numbers that a kernel reads from device memory, 64 bits each; uploaded once per content. */
+export interface Uploaded {
+  readonly upload: readonly number[];
+}
+/** What a named buffer is; undefined is null. */
+export type Buffers = Readonly<Record<string, View | Uploaded | typeof FAULT | undefined>>;
+
+export type Step =
+  | { readonly copy: View; readonly to: View }
+  | { readonly cast: View; readonly to: View }
+  | { readonly fill: View; readonly value: number }
+  | ({ readonly buffers: Buffers } & Launches);
+/** Steps in order. */
+export type Plan = readonly Step[];
+
+/** What a choice of kernel depends on. */
+export type Target = Pick<DeviceInfo, 'warp' | 'multiprocessors' | 'arch'>;
+
+/** Collects a plan's steps. */
+export class Planner {
+  readonly device: DeviceInfo;
+  readonly steps: Step[] = [];
+  constructor(device: DeviceInfo) {
+    this.device = device;
+  }
+  /** A fresh contiguous view. */
+  make(shape: Shape, dtype: DType): View {
+    const memory = new Temporary(Math.max(1, sizeOf(shape) * bytesOf(dtype)));
+    return { memory, dtype, layout: Layout.contiguous(shape) };
+  }
+  /** The view itself where it is contiguous, else a contiguous copy. */
+  dense(v: View): View {
+    if (v.layout.isContiguous) return v;
+    const to = this.make(v.layout.shape, v.dtype);
+    this.copy(v, to);
+    return to;
+  }
+  copy(from: View, to: View): void {
+    this.steps.push({ copy: from, to });
+  }
+  /** A contiguous copy in another type; the dense view itself where it has that type. */
+  wide(v: View, dtype: DType): View {
+    if (v.dtype === dtype) return this.dense(v);
+    const to = this.make(v.layout.shape, dtype);
+    this.steps.push({ cast: v, to });
+    return to;
+  }
+  fill(view: View, value: number): void {
+    this.steps.push({ fill: view, value });
+  }
+  run({ launches, scratch }: Launches, buffers: Buffers = {}): void {
+    this.steps.push({ launches, scratch, buffers });
+  }
+}
+
+/** One family of ops: from a row and its operands to the steps that run it. */
+export type FamilyPlan<R, P> = (
+  p: Planner,
+  row: R,
+  inputs: readonly View[],
+  outputs: readonly View[],
+  params: P,
+) => void;
+
+// ---- views ----
+
+export const addressOf = (v: View): number => v.memory.address + v.layout.offset * bytesOf(v.dtype);
+/** Blocks are aligned to 256 bytes or more; what remains is the view's offset. */
+export const aligned16 = (...views: readonly View[]): boolean => views.every((v) => addressOf(v) % 16 === 0);
+/** The largest power of two up to 16 that divides the addresses of all views. */
+export const alignmentOf = (...views: readonly View[]): number =>
+  [16, 8, 4, 2].find((w) => views.every((v) => addressOf(v) % w === 0)) ?? 1;
+export const viewOf = ({ memory, layout, dtype }: View): View => ({ memory, layout, dtype });
+export const permuted = (v: View, dims: readonly number[]): View => ({ ...viewOf(v), layout: v.layout.permute(dims) });
+
+// ---- sizes ----
+
+/** Elements of 16 bytes. */
+export const packOf = (dtype: DType): number => 16 / DTYPE[dtype].bytes;
+export const ceilDiv = (a: number, b: number): number => Math.ceil(a / b);
+/** The smallest power of two that is not below n. */
+export const powerAbove = (n: number): number => 2 ** Math.max(0, Math.ceil(Math.log2(Math.max(1, n))));
+export const clamp = (x: number, low: number, high: number): number => Math.max(low, Math.min(high, x));
+/** Blocks for a grid-stride loop over n elements: enough to fill any device, few enough to stay within every limit. */
+export const strideGrid = (n: number, block = 256): number => clamp(ceilDiv(n, block), 1, 2 ** 20);
