@@ -1,6 +1,6 @@
 // A layout maps a shape onto storage: strides and offset in elements. Views are new layouts over the same storage.
 import { ArgumentError, ShapeError } from './errors.js';
-import { contiguousStrides, formatShape, type Shape } from './shape.js';
+import { checkShape, contiguousStrides, formatShape, type Shape } from './shape.js';
 
 export class Layout {
   readonly shape: Shape;
@@ -9,11 +9,15 @@ export class Layout {
   readonly size: number;
   /** Row-major without gaps; dimensions of size 1 do not count. */
   readonly isContiguous: boolean;
+  /** Made from the shape alone, so that a tensor of the same shape in memory of its own may share it. */
+  readonly isPlain: boolean;
 
-  constructor(shape: Shape, strides: readonly number[], offset = 0) {
+  /** The lists become the layout's own: nobody else may keep them. */
+  constructor(shape: Shape, strides: readonly number[], offset = 0, plain = false) {
     this.shape = shape;
     this.strides = strides;
     this.offset = offset;
+    this.isPlain = plain;
     let size = 1;
     let dense = true;
     for (let i = shape.length - 1; i >= 0; i--) {
@@ -25,7 +29,27 @@ export class Layout {
   }
 
   static contiguous(shape: Shape, offset = 0): Layout {
-    return new Layout(shape, contiguousStrides(shape), offset);
+    return new Layout(shape.slice(), contiguousStrides(shape), offset, offset === 0);
+  }
+
+  /**
+   * Whether every element lies within a storage of `room` elements. Looks at the lists as they are now, because nothing but this stands
+   * between a list that somebody changed and memory that belongs to others.
+   */
+  fits(room: number): boolean {
+    const { shape, strides } = this;
+    let size = 1;
+    let begin = this.offset;
+    let end = this.offset;
+    for (let i = 0; i < shape.length; i++) {
+      const d = shape[i];
+      const stride = strides[i];
+      if (!Number.isSafeInteger(d) || d < 0 || !Number.isSafeInteger(stride)) return false;
+      if (stride < 0) begin += (d - 1) * stride;
+      else end += (d - 1) * stride;
+      size *= d;
+    }
+    return size === this.size && (size === 0 || (Number.isSafeInteger(begin) && begin >= 0 && end < room));
   }
 
   get rank(): number {
@@ -74,6 +98,7 @@ export class Layout {
   }
 
   broadcastTo(op: string, shape: Shape): Layout {
+    checkShape(op, shape);
     const lead = shape.length - this.rank;
     const strides = shape.map((d, i) => {
       const own = i < lead ? 1 : this.shape[i - lead];
@@ -82,7 +107,7 @@ export class Layout {
       throw new ShapeError(`${op}: ${formatShape(this.shape)} does not broadcast to ${formatShape(shape)}`);
     });
     if (lead < 0) throw new ShapeError(`${op}: ${formatShape(this.shape)} does not broadcast to ${formatShape(shape)}`);
-    return new Layout(shape, strides, this.offset);
+    return new Layout(shape.slice(), strides, this.offset);
   }
 
   /** The same elements under another shape, or undefined when strides do not allow it without a copy. */
@@ -117,7 +142,7 @@ export class Layout {
         s *= shape[k];
       }
     }
-    return new Layout(shape, strides, this.offset);
+    return new Layout(shape.slice(), strides, this.offset);
   }
 
   /** Calls visit(position, element index) in row-major order. */

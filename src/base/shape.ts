@@ -17,15 +17,26 @@ export function contiguousStrides(shape: Shape): number[] {
 }
 
 export function checkShape(op: string, shape: Shape): void {
-  for (const d of shape) {
+  if (!Array.isArray(shape)) {
+    const kind = shape === null ? 'null' : typeof shape;
+    throw new ShapeError(`${op}: the shape is ${kind}, not an array of whole numbers`);
+  }
+  let size = 1;
+  for (let i = 0; i < shape.length; i++) {
+    const d = shape[i];
     if (!Number.isSafeInteger(d) || d < 0) {
-      throw new ShapeError(`${op}: shape ${formatShape(shape)} holds ${d}; dimensions are whole numbers from 0`);
+      throw new ShapeError(
+        `${op}: shape [${shape.map(said).join(', ')}] holds ${said(d)}; dimensions are whole numbers from 0`,
+      );
     }
+    size *= d;
   }
-  if (!Number.isSafeInteger(sizeOf(shape))) {
-    throw new ShapeError(`${op}: shape ${formatShape(shape)} has more than 2^53 elements`);
-  }
+  // Sizes in bytes are numbers too, and an element has up to eight.
+  if (size > MOST_ELEMENTS) throw new ShapeError(`${op}: shape ${formatShape(shape)} has more than 2^50 elements`);
 }
+const MOST_ELEMENTS = 2 ** 50;
+/** What stands where a number should, without asking it to turn itself into one. */
+const said = (v: unknown): string => (typeof v === 'number' ? String(v) : v === null ? 'null' : typeof v);
 
 /** A dimension argument, negative from the end; `extra` 1 allows the place after the last (unsqueeze, stack). */
 export function normalizeDim(op: string, dim: number, rank: number, extra = 0): number {

@@ -4,6 +4,7 @@ import { ArgumentError, ShapeError } from '../base/errors.js';
 import type { Layout } from '../base/layout.js';
 import { formatShape, normalizeDim, type Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
+import { requireNumbers, requireWhole } from './kernel-row.js';
 import {
   type AssembleRow,
   type Call,
@@ -86,10 +87,16 @@ export const assembleOps = rows({
       inputs: [x],
       params: { shape, starts, steps: steps ?? shape.map(() => 1), value },
     }),
-    infer: ([x]: readonly Sig[], { shape, starts, steps }: PlaceParams): readonly Sig[] => {
+    infer: ([x]: readonly Sig[], { shape, starts, steps, value }: PlaceParams): readonly Sig[] => {
+      requireNumbers('place', { value });
+      requireWhole('place', 'starts', starts, 0);
+      requireWhole('place', 'steps', steps, 1);
+      const rank = x.shape.length;
       const fits =
-        shape.length === x.shape.length &&
-        shape.every((d, i) => x.shape[i] === 0 || (starts[i] >= 0 && starts[i] + (x.shape[i] - 1) * steps[i] < d));
+        shape.length === rank &&
+        starts.length === rank &&
+        steps.length === rank &&
+        shape.every((d, i) => x.shape[i] === 0 || starts[i] + (x.shape[i] - 1) * steps[i] < d);
       if (!fits)
         throw new ShapeError(
           `place: ${formatShape(x.shape)} at ${formatShape(starts)} every ${formatShape(steps)} does not lie within ${formatShape(shape)}`,
@@ -109,6 +116,12 @@ export const assembleOps = rows({
         params: { shape: [5], starts: [2], steps: [1], value: 0 },
         code: 'E_SHAPE',
         says: /place: \[4\] at \[2\]/,
+      },
+      {
+        inputs: [{ shape: [4] }],
+        params: { shape: [4], starts: [3], steps: [-1], value: 0 },
+        code: 'E_ARGUMENT',
+        says: /place: steps -1 is not made of whole numbers from 1/,
       },
     ],
     grad: ({ x, grad, params: { starts, steps } }: GradContext<PlaceParams>): Grads => [

@@ -316,6 +316,7 @@ const backwardSamples = (): readonly Sample<SdpaParams>[] =>
 export const attention = rows({
   sdpaRun: many({
     family: 'attention',
+    mixed: true,
     serves: 'sdpa',
     formula: "softmax(f(scale q k') + bias) v over the keys a query sees, and the log of the sum of exponentials",
     dtypes: REALS,
@@ -365,6 +366,7 @@ export const attention = rows({
 
   sdpaBackward: many({
     family: 'attention',
+    mixed: true,
     serves: 'sdpa',
     formula: "dq = H k, dk = H' q, dv = P' dout with P = exp(logit - lse) and H = P (dout v' - delta) f'",
     dtypes: REALS,

@@ -154,6 +154,7 @@ const scatterErrors = (): readonly ErrorSample<DimParams>[] => [
 export const indexing = rows({
   gather: kernel({
     family: 'index',
+    mixed: true,
     formula: 'out[i][j] = x[ids[i][j]][j] for dim 0',
     dtypes: DTYPES,
     candle: { file: 'indexing.cu', symbol: 'gather' },
@@ -211,6 +212,7 @@ export const indexing = rows({
 
   indexSelect: kernel({
     family: 'index',
+    mixed: true,
     formula: 'out[i] = x[ids[i]] along dim',
     dtypes: DTYPES,
     candle: { file: 'indexing.cu', symbol: 'is' },
@@ -270,6 +272,7 @@ export const indexing = rows({
 
   indexAdd: kernel({
     family: 'index',
+    mixed: true,
     formula: 'out = x, then out[ids[i]] += src[i] along dim',
     dtypes: DTYPES,
     candle: { file: 'indexing.cu', symbol: 'ia' },
@@ -340,6 +343,7 @@ export const indexing = rows({
 
   scatter: kernel({
     family: 'index',
+    mixed: true,
     formula: 'out = x, then out[ids[i][j]][j] = src[i][j] for dim 0; the last write wins',
     dtypes: DTYPES,
     candle: { file: 'indexing.cu', symbol: 's' },
@@ -363,6 +367,7 @@ export const indexing = rows({
 
   scatterAdd: kernel({
     family: 'index',
+    mixed: true,
     formula: 'out = x, then out[ids[i][j]][j] += src[i][j] for dim 0',
     dtypes: DTYPES,
     candle: { file: 'indexing.cu', symbol: 'sa' },

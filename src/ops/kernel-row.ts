@@ -72,6 +72,14 @@ export function requireWhole(op: string, name: string, values: readonly number[]
   }
 }
 
+/** Numbers as such: what is nearly one (a string, a tensor) is not asked to become one. */
+export function requireNumbers(op: string, values: Readonly<Record<string, unknown>>): void {
+  for (const [name, v] of Object.entries(values)) {
+    if (typeof v !== 'number')
+      throw new ArgumentError(`${op}: ${name} is ${v === null ? 'null' : typeof v}, not a number`);
+  }
+}
+
 /** Refuses a misspelt option, or a number or tensor in the place of the options, instead of ignoring it. */
 export function requireOptions(op: string, options: object, known: readonly string[]): void {
   const proto: unknown = typeof options === 'object' && options !== null ? Object.getPrototypeOf(options) : undefined;

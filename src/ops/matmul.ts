@@ -15,6 +15,7 @@ const without = 'matrix products are defined for floats of 16 bits and more; cas
 export const matmulOps = rows({
   bmm: {
     family: 'matmul',
+    serves: 'matmul',
     formula: 'out[..., m, n] = sum over k of x[..., m, k] * y[..., k, n]',
     dtypes: REALS,
     without,
@@ -77,6 +78,12 @@ export const matmulOps = rows({
         says: /matmul: inner dimensions differ: lhs \[2, 3\] has 3, rhs \[4, 5\] has 4/,
       },
       { inputs: [{ shape: [2, 2, 3] }, { shape: [3, 3, 5] }], params: {}, code: 'E_SHAPE', says: /do not broadcast/ },
+      {
+        inputs: [{ shape: [2, 3] }, { shape: [3, 5], dtype: 'u8' }],
+        params: {},
+        code: 'E_DTYPE',
+        says: /matmul: operands have different dtypes, \w+ \[2, 3\] and u8 \[3, 5\]; cast one/,
+      },
     ],
     grad: ({ x, y, grad, needs }: GradContext): Grads => [
       needs(0) ? grad.bmm(y.transpose(-1, -2)).sumTo(x.shape) : undefined,

@@ -2,6 +2,7 @@
 import { asDType, checkValue, type DType, DTYPES, isFloat, saturate, type Value } from '../base/dtype.js';
 import type { Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
+import { requireNumbers } from './kernel-row.js';
 import { type Call, type Grads, type GradContext, type KernelRow, type RefTensor, rows, type Sig } from './op.js';
 
 /** Nearest-even rounding of a 64-bit integer to a float with few bits: a sticky bit stands for what the double cannot hold. */
@@ -90,6 +91,7 @@ export const movementOps = rows({
       params: { shape, dtype: dtype ?? x.dtype, value },
     }),
     infer: (_: readonly Sig[], { shape, dtype, value }: FillParams): readonly Sig[] => {
+      requireNumbers('full', { value });
       checkValue('full', value, dtype);
       return [{ shape, dtype }];
     },
@@ -111,7 +113,10 @@ export const movementOps = rows({
       inputs: [],
       params: { size, dtype, start, step },
     }),
-    infer: (_: readonly Sig[], { size, dtype }: ArangeParams): readonly Sig[] => [{ shape: [size], dtype }],
+    infer: (_: readonly Sig[], { size, dtype, start, step }: ArangeParams): readonly Sig[] => {
+      requireNumbers('arange', { start, step });
+      return [{ shape: [size], dtype }];
+    },
     reference: (
       _: readonly RefTensor[],
       [out]: readonly RefTensor[],

@@ -79,6 +79,8 @@ interface RowBase<P extends Params> {
   /** One line of mathematics, for the documentation. */
   readonly formula: string;
   readonly dtypes: readonly DType[];
+  /** Operands differ in dtype by design (indices, masks, starts), and `infer` checks each; all others must have one dtype. */
+  readonly mixed?: true;
   readonly candle: CandleOrigin;
   /** Deliberate differences from Candle, with the reason. */
   readonly differs?: string;

@@ -126,6 +126,7 @@ function kernelRow(d: KernelDefinition): KernelRow {
   return {
     ...common(d),
     family: 'custom',
+    mixed: true,
     infer: d.infer,
     custom: { kernel: d.gpu },
     reference: (inputs, outputs, params) => {

@@ -2,11 +2,12 @@
 import type { Backend, View } from '../backends/backend.js';
 import { checkValue, type DType, scalarFor } from '../base/dtype.js';
 import { ArgumentError, DeviceError, DTypeError, UnsupportedError } from '../base/errors.js';
-import { broadcastShapes, formatShape, type Shape } from '../base/shape.js';
+import { broadcastShapes, type Shape } from '../base/shape.js';
 import { movementOps } from '../ops/movement.js';
 import type { AssembleRow, ElementwiseRow, KernelRow, Params, RunRow, ViewRow } from '../ops/op.js';
 import { gradEnabled, type GradRow, type Node } from './autograd.js';
 import type { Device } from './device.js';
+import { checkDTypes, checkParams, differ, launch } from './guard.js';
 import { Tensor } from './tensor.js';
 
 const COPY = movementOps.copy as unknown as KernelRow;
@@ -63,21 +64,15 @@ export function sameDevice(name: string, inputs: readonly Tensor[]): Device {
   return device;
 }
 
-function differ(row: { readonly name: string }, a: Tensor, b: Tensor): never {
-  throw new DTypeError(
-    `${row.name}: operands have different dtypes, ${a.dtype} ${formatShape(a.shape)} and ${b.dtype} ${formatShape(b.shape)}; cast one`,
-  );
-}
-
 export function broadcast(t: Tensor, name: string, shape: Shape): View {
-  if (t.shape === shape) return t;
+  if (t.layout.shape === shape) return t;
   return { memory: t.memory, layout: t.layout.broadcastTo(name, shape), dtype: t.dtype };
 }
 
 function sameShapes(inputs: readonly Tensor[]): boolean {
-  const { shape } = inputs[0];
+  const { shape } = inputs[0].layout;
   for (let k = 1; k < inputs.length; k++) {
-    const other = inputs[k].shape;
+    const other = inputs[k].layout.shape;
     if (other === shape) continue;
     if (other.length !== shape.length) return false;
     for (let i = 0; i < shape.length; i++) if (other[i] !== shape[i]) return false;
@@ -106,20 +101,30 @@ function runElementwise(row: ElementwiseRow<any>, inputs: readonly Tensor[], par
   checkSupport(device.backend, row, dtype);
   if (row.scalars.length > 0) params = scalarsFor(row, params, dtype);
   const equal = sameShapes(inputs);
-  const shape = equal ? inputs[0].shape : broadcastShapes(row.name, ...inputs.map((t) => t.shape));
-  const out = Tensor.empty(shape, row.result === 'same' ? dtype : row.result, device);
+  const like = inputs[0].layout;
+  const shape = equal ? like.shape : broadcastShapes(row.name, ...inputs.map((t) => t.layout.shape));
+  const result = row.result === 'same' ? dtype : row.result;
+  const out = equal && like.isPlain ? Tensor.ofLayout(like, result, device) : Tensor.empty(shape, result, device);
   if (tracer) return (tracer.run(row, inputs, out, params), out);
   if (out.size > 0)
-    device.backend.run(row, equal ? inputs : inputs.map((t) => broadcast(t, row.name, shape)), [out], params);
+    launch(
+      device.backend,
+      row,
+      equal ? inputs : inputs.map((t) => broadcast(t, row.name, out.layout.shape)),
+      [out],
+      params,
+    );
   return out;
 }
 
 function runKernel(row: KernelRow<any>, inputs: readonly Tensor[], params: Params, device: Device): Tensor[] {
+  if (!row.custom) checkParams(row, params);
   const sigs = row.infer(inputs, params);
+  checkDTypes(row, inputs);
   checkSupport(device.backend, row, inputs.length > 0 ? inputs[0].dtype : sigs[0].dtype);
   const outs = sigs.map((s) => Tensor.empty(s.shape, s.dtype, device));
   if (tracer) return (tracer.run(row, inputs, outs[0], params), outs);
-  if (outs.some((o) => o.size > 0)) device.backend.run(row, inputs, outs, params);
+  if (outs.some((o) => o.size > 0)) launch(device.backend, row, inputs, outs, params);
   return outs;
 }
 
@@ -129,20 +134,22 @@ function refuse(row: { readonly name: string }): never {
 
 function runAssemble(row: AssembleRow<any>, inputs: readonly Tensor[], params: Params, device: Device): Tensor {
   if (tracer) refuse(row);
+  checkParams(row, params);
   const [sig] = row.infer(inputs, params);
+  checkDTypes(row, inputs);
   const out = Tensor.empty(sig.shape, sig.dtype, device);
   if (out.size === 0) return out;
   const value = row.fill?.(params);
   if (value !== undefined) checkValue(row.serves ?? row.name, value, sig.dtype);
   checkSupport(device.backend, COPY, sig.dtype);
-  if (value !== undefined) device.backend.run(FILL, EMPTY, [out], { shape: sig.shape, dtype: sig.dtype, value });
+  if (value !== undefined) launch(device.backend, FILL, EMPTY, [out], { shape: sig.shape, dtype: sig.dtype, value });
   for (const piece of row.pieces(inputs, params)) {
     const input = inputs[piece.input];
     const from: View = piece.from
       ? { memory: input.memory, layout: piece.from(input.layout), dtype: input.dtype }
       : input;
     const into: View = { memory: out.memory, layout: piece.into(out.layout), dtype: out.dtype };
-    if (from.layout.size > 0) device.backend.run(COPY, [from], [into], {});
+    if (from.layout.size > 0) launch(device.backend, COPY, [from], [into], {});
   }
   return out;
 }
@@ -192,12 +199,13 @@ function record(row: GradRow, inputs: readonly Tensor[], outs: readonly Tensor[]
 
 /** Writes src into dst's elements in place; dtypes and shapes are equal. */
 export function copyInto(dst: Tensor, src: Tensor): void {
+  sameDevice('assign', [dst, src]);
   if (dst.dtype !== src.dtype) differ({ name: 'assign' }, dst, src);
   if (dst.size === 0) return;
   const from = broadcast(src, 'assign', dst.shape);
   // The source may be a view of the destination.
   const safe = src.storage === dst.storage ? src.copy() : undefined;
-  dst.device.backend.run(COPY, [safe ? broadcast(safe, 'assign', dst.shape) : from], [dst], {});
+  launch(dst.device.backend, COPY, [safe ? broadcast(safe, 'assign', dst.shape) : from], [dst], {});
   safe?.dispose();
   dst.storage.version++;
 }

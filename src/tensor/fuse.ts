@@ -5,6 +5,7 @@ import { broadcastShapes } from '../base/shape.js';
 import type { RunRow } from '../ops/op.js';
 import { gradEnabled } from './autograd.js';
 import { broadcast, sameDevice, type Tracer, withTracer } from './dispatch.js';
+import { launchChain } from './guard.js';
 import { keep, scope } from './scope.js';
 import { Tensor } from './tensor.js';
 
@@ -92,7 +93,8 @@ export function fuse<A extends readonly Tensor[]>(f: (...inputs: A) => Tensor): 
     const shape = broadcastShapes('fuse', ...all.map((t) => t.shape));
     const out = Tensor.empty(shape, traced.result, inputs[0].device);
     if (out.size > 0)
-      backend.runChain(
+      launchChain(
+        backend,
         traced.steps,
         all.map((t) => broadcast(t, 'fuse', shape)),
         out,

@@ -56,7 +56,10 @@ export class Tensor {
   /** Uninitialised memory. */
   static empty(shape: Shape, dtype: DType, device: Device): Tensor {
     checkShape('empty', shape);
-    const layout = Layout.contiguous(shape);
+    return Tensor.ofLayout(Layout.contiguous(shape), dtype, device);
+  }
+  /** The same for a plain layout, which tensors may share. */
+  static ofLayout(layout: Layout, dtype: DType, device: Device): Tensor {
     return new Tensor(device, new Storage(device.backend, layout.size * bytesOf(dtype)), layout, dtype);
   }
 
@@ -73,8 +76,9 @@ export class Tensor {
     return t;
   }
 
+  /** A copy: whoever changes it changes nothing of the tensor. (A frozen list would make slices of shapes twenty times as slow.) */
   get shape(): Shape {
-    return this.layout.shape;
+    return this.layout.shape.slice();
   }
   get rank(): number {
     return this.layout.shape.length;
@@ -92,7 +96,11 @@ export class Tensor {
 
   /** Another tensor over the same storage. */
   withLayout(layout: Layout): Tensor {
-    if (this.#disposed) void this.memory;
+    const { bytes } = this.memory;
+    if (!layout.fits(bytes / bytesOf(this.dtype)))
+      throw new ShapeError(
+        `withLayout: shape ${formatShape(layout.shape)} with strides ${formatShape(layout.strides)} from ${layout.offset} does not lie within the ${bytes} bytes of this ${this.dtype} tensor`,
+      );
     return new Tensor(this.device, this.storage, layout, this.dtype);
   }
   /** Another handle of this very tensor, same id: what graphs hold. */

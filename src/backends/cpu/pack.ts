@@ -1,4 +1,5 @@
 // How each family's parameters stand in the engine's call block; numbers only, in the order native/ reads them.
+import { ArgumentError } from '../../base/errors.js';
 import type { Layout } from '../../base/layout.js';
 import { EXTRAS } from '../../ops/attention-reference.js';
 import type { KernelFamily, KernelRow, Params, RunRow } from '../../ops/op.js';
@@ -11,7 +12,13 @@ export type Pack = (block: Float64Array, at: number, params: any) => void;
 export type Arrange = (inputs: readonly View[], outputs: readonly View[]) => readonly View[];
 
 const nothing: Pack = () => undefined;
-const put = (block: Float64Array, at: number, values: readonly number[]): void => block.set(values, at);
+/** Nothing but numbers goes into the block: an object that turns into one may run code, which would fill the block anew. */
+const put = (block: Float64Array, at: number, values: readonly number[]): void => {
+  for (let i = 0; i < values.length; i++)
+    if (typeof values[i] !== 'number')
+      throw new ArgumentError(`a parameter is ${values[i] === null ? 'null' : typeof values[i]}, not a number`);
+  block.set(values, at);
+};
 const flag = (b: unknown): number => (b ? 1 : 0);
 /** (height, width): a line is a picture of height 1. */
 const plane = (v: readonly number[], or: number): readonly number[] => (v.length === 1 ? [or, v[0]] : v);
@@ -43,7 +50,7 @@ const PACKS: { readonly [F in KernelFamily]?: Pack } = {
   resample: (block, at, p) => put(block, at, [...plane(p.size, 1), flag(p.alignCorners), ...(p.scale ?? [0, 0])]),
   sort: (block, at, p) => put(block, at, [p.dim, flag(p.descending)]),
   random,
-  softmax: (block, at, p) => (block[at] = p.dim),
+  softmax: (block, at, p) => put(block, at, [p.dim]),
   norm: (block, at, p) => put(block, at, [p.eps, flag(p.weight), flag(p.bias)]),
   rope: nothing,
   attention: (block, at, p) =>
