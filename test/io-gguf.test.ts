@@ -55,7 +55,7 @@ const array: fc.Arbitrary<GgufValue> = fc.oneof(
 test('metadata and tensors are read back as written', () => {
   fc.assert(
     fc.property(
-      fc.dictionary(fc.string(), fc.oneof(scalar, array)),
+      fc.dictionary(fc.string({ minLength: 1 }), fc.oneof(scalar, array)),
       fc.integer({ min: 0, max: 3 }),
       (entries, rows) => {
         const metadata = new Map(Object.entries(entries).filter(([key]) => key !== 'general.alignment'));
@@ -147,14 +147,47 @@ const BAD: [name: string, bytes: Uint8Array, message: RegExp][] = [
     /general.alignment 24 is no power of two/,
   ],
   ['an alignment of 0', file(u64(0, 1), text('general.alignment'), u32(4, 0)), /general.alignment 0/],
+  [
+    'an alignment of another type',
+    file(u64(0, 1), text('general.alignment'), u32(10), u64(32)),
+    /at byte 24: general.alignment must be a u32, here it is of type u64/,
+  ],
+  ['an empty key', file(u64(0, 1), text(''), u32(4, 1)), /at byte 24: key 0 has 0 bytes, the format allows 1 to 65535/],
+  [
+    'a name of 64 bytes',
+    tensorFile([4], 0, 0, 'n'.repeat(64)),
+    /at byte 24: tensor name has 64 bytes, the format allows 0 to 63/,
+  ],
+  [
+    'a key that is no UTF-8',
+    file(u64(0, 1), u64(2), Buffer.from([0x61, 0xff]), u32(4, 1)),
+    /at byte 32: key 0: is no UTF-8/,
+  ],
+  [
+    'a text that is no UTF-8',
+    file(u64(0, 1), text('k'), u32(8), u64(1), Buffer.from([0x80])),
+    /metadata "k": is no UTF-8/,
+  ],
+  [
+    'an array of texts that are no UTF-8',
+    file(u64(0, 1), text('k'), u32(9, 8), u64(1), u64(2), Buffer.from([0xc3, 0x28])),
+    /metadata "k": is no UTF-8/,
+  ],
+  [
+    'a tensor name that is no UTF-8',
+    file(u64(1, 0), u64(1), Buffer.from([0xff]), u32(1), u64(4), u32(0), u64(0), Buffer.alloc(64)),
+    /at byte 32: tensor name: is no UTF-8/,
+  ],
   ['an unknown tensor type', tensorFile([4], 99, 0), /tensor "t": type 99 is not known/],
-  ['a rank of 9', tensorFile([1, 1, 1, 1, 1, 1, 1, 1, 1], 0, 0), /rank 9 is beyond 8/],
+  ['a rank of 5', tensorFile([1, 1, 1, 1, 1], 0, 0), /rank 5 is beyond 4/],
   [
     'rows that are no whole blocks',
     tensorFile([33], 2, 0),
     /rows of 33 elements are not whole blocks of Q4_0, which have 32/,
   ],
-  ['dimensions that overflow', tensorFile([2n ** 40n, 2n ** 40n], 0, 0), /takes \d+ bytes, more than the file has/],
+  ['dimensions that overflow', tensorFile([2n ** 40n, 2n ** 40n], 0, 0), /more elements than a 64-bit/],
+  ['dimensions that overflow beside a 0', tensorFile([2n ** 40n, 2n ** 40n, 0], 0, 0), /more elements than a 64-bit/],
+  ['more bytes than the file has', tensorFile([2n ** 40n], 0, 0), /takes \d+ bytes, more than the file has/],
   ['a dimension beyond 2^53', tensorFile([2n ** 63n], 0, 0), /dimension is 9223372036854775808/],
   ['an offset beyond the file', tensorFile([4], 0, 4096), /leave the file/],
   ['an offset that is not aligned', tensorFile([4], 0, 8), /offset 8 is no multiple of 32/],

@@ -14,6 +14,7 @@ export const ERROR_CODES = [
   'E_DRIVER',
   'E_COMPILE',
   'E_NATIVE',
+  'E_FILE',
 ] as const;
 export type ErrorCode = (typeof ERROR_CODES)[number];
 
@@ -55,3 +56,5 @@ export class GradError extends errorClass('E_GRAD') {}
 export class DriverError extends errorClass('E_DRIVER') {}
 export class CompileError extends errorClass('E_COMPILE') {}
 export class NativeError extends errorClass('E_NATIVE') {}
+/** A file that cannot be written: no such folder, no right, no room. */
+export class FileError extends errorClass('E_FILE') {}

@@ -2,10 +2,20 @@
 import { closeSync, fsyncSync, openSync, renameSync, unlinkSync, writeSync } from 'node:fs';
 import { randomBytes } from 'node:crypto';
 import { basename, dirname, join } from 'node:path';
+import { FileError, WickError } from '../base/errors.js';
 
 export type Write = (bytes: Uint8Array) => void;
 
 export function writeAtomic(path: string, fill: (write: Write) => void): void {
+  try {
+    writeAside(path, fill);
+  } catch (cause) {
+    if (cause instanceof WickError) throw cause;
+    throw new FileError(`${path}: cannot be written: ${(cause as Error).message}`, { cause });
+  }
+}
+
+function writeAside(path: string, fill: (write: Write) => void): void {
   const draft = join(dirname(path), `.${basename(path)}.${randomBytes(6).toString('hex')}.part`);
   const fd = openSync(draft, 'wx');
   let open = true;

@@ -1,11 +1,14 @@
 // Random access to bytes, on disk or in memory, and a cursor that parses them with every length checked first.
-import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
+import { closeSync, constants, fstatSync, openSync, readSync, statSync, type Stats } from 'node:fs';
 import { ArgumentError, FormatError, OutOfMemoryError } from '../base/errors.js';
+import { Budget } from './limits.js';
 
 export interface ByteSource {
   /** What error messages call it: a path, or a path and a member of an archive. */
   readonly name: string;
   readonly size: number;
+  /** Bytes that really take room, where that is less than the size: a sparse file's, a deflated member's. */
+  readonly stored?: number;
   /** Fills target with the bytes from offset on; the range must lie inside the source. */
   readInto(offset: number, target: Uint8Array): void;
   close(): void;
@@ -50,17 +53,33 @@ function release(held: { fd: number }): void {
   held.fd = -1;
 }
 
+const cannotOpen = (path: string, cause: unknown): FormatError =>
+  new FormatError(`${path}: cannot be opened: ${(cause as Error).message}`, { cause });
+
+/** What lies at a path, undefined where nothing does; a path that cannot be followed is a FormatError. */
+export function pathKind(path: string): Stats | undefined {
+  try {
+    return statSync(path, { throwIfNoEntry: false });
+  } catch (cause) {
+    throw cannotOpen(path, cause);
+  }
+}
+
 export class FileSource implements ByteSource {
   readonly name: string;
   readonly size: number;
+  readonly stored: number;
   readonly #held: { fd: number };
 
   constructor(path: string) {
     this.name = path;
+    // A pipe would wait for a writer and a device may act on being opened: both are refused before that.
+    const before = pathKind(path);
+    if (before && !before.isFile()) throw new FormatError(`${path}: is not a regular file`);
     try {
-      this.#held = { fd: openSync(path, 'r') };
+      this.#held = { fd: openSync(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0)) };
     } catch (cause) {
-      throw new FormatError(`${path}: cannot be opened: ${(cause as Error).message}`, { cause });
+      throw cannotOpen(path, cause);
     }
     const stat = fstatSync(this.#held.fd);
     if (!stat.isFile()) {
@@ -68,15 +87,25 @@ export class FileSource implements ByteSource {
       throw new FormatError(`${path}: is not a regular file`);
     }
     this.size = stat.size;
+    // Some file systems count no blocks at all.
+    this.stored = stat.blocks > 0 ? Math.min(stat.size, stat.blocks * 512) : stat.size;
     forgotten.register(this, this.#held, this);
   }
 
   readInto(offset: number, target: Uint8Array): void {
     if (this.#held.fd < 0) throw new ArgumentError(`${this.name}: read after close()`);
     for (let done = 0; done < target.length; ) {
-      const n = readSync(this.#held.fd, target, done, Math.min(SLICE, target.length - done), offset + done);
+      const n = this.#readSome(target, done, offset + done);
       if (n === 0) throw badFormat(this.name, offset + done, `the file ends here, ${target.length - done} bytes short`);
       done += n;
+    }
+  }
+
+  #readSome(target: Uint8Array, at: number, offset: number): number {
+    try {
+      return readSync(this.#held.fd, target, at, Math.min(SLICE, target.length - at), offset);
+    } catch (cause) {
+      throw badFormat(this.name, offset, `cannot be read: ${(cause as Error).message}`, cause);
     }
   }
 
@@ -89,10 +118,12 @@ export class FileSource implements ByteSource {
 export class MemorySource implements ByteSource {
   readonly name: string;
   readonly bytes: Uint8Array;
+  readonly stored: number;
 
-  constructor(bytes: Uint8Array, name = 'buffer') {
+  constructor(bytes: Uint8Array, name = 'buffer', stored = bytes.length) {
     this.bytes = bytes;
     this.name = name;
+    this.stored = stored;
   }
 
   get size(): number {
@@ -117,6 +148,7 @@ export function windowOf(source: ByteSource, name: string, start: number, size: 
   return {
     name,
     size,
+    stored: Math.min(size, source.stored ?? source.size),
     close: () => {},
     readInto(offset, target) {
       if (offset + target.length > size)
@@ -132,18 +164,54 @@ export type From = string | Uint8Array | ByteSource;
 export const openSource = (from: From): ByteSource =>
   typeof from === 'string' ? new FileSource(from) : from instanceof Uint8Array ? new MemorySource(from) : from;
 
+/** Opens, reads, and closes what was opened here if reading fails. */
+export function opening<T>(from: From, read: (source: ByteSource) => T): T {
+  const source = openSource(from);
+  try {
+    return read(source);
+  } catch (error) {
+    if (source !== from) source.close();
+    throw error;
+  }
+}
+
+/** A small text file as a whole: an index, a configuration. */
+export function readText(path: string, most: number): string {
+  const source = new FileSource(path);
+  try {
+    if (source.size > most) throw badFormat(path, most, `goes on beyond the ${most} bytes that are read`);
+    new Budget(path, source.stored).memory(source.size, 0);
+    return decodeUtf8(readBytes(source, 0, source.size), path, 0, 'text');
+  } finally {
+    source.close();
+  }
+}
+
+const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+/** Bytes as text; what is no UTF-8 is refused, since two different names could become one. */
+export function decodeUtf8(bytes: Uint8Array, source: string, at: number, what: string): string {
+  try {
+    return utf8.decode(bytes);
+  } catch (cause) {
+    throw badFormat(source, at, `${what}: is no UTF-8 text`, cause);
+  }
+}
+
 const WINDOW = 1 << 16;
 
 /** Reads little-endian fields one after another; every error says the byte where the field began. */
 export class Cursor {
   readonly source: ByteSource;
+  /** What reading from here on may cost; cursors over parts of one file share it. */
+  readonly budget: Budget;
   at: number;
   #view: DataView = new DataView(new ArrayBuffer(0));
   #start = 0;
 
-  constructor(source: ByteSource, at = 0) {
+  constructor(source: ByteSource, at = 0, budget = new Budget(source.name, source.stored ?? source.size)) {
     this.source = source;
     this.at = at;
+    this.budget = budget;
   }
 
   get left(): number {
@@ -208,8 +276,22 @@ export class Cursor {
     return Number(value);
   }
 
+  /** Pays for objects that what was read here takes. */
+  pay(bytes: number, steps = 1): void {
+    this.budget.memory(bytes, this.at, this.source.name);
+    this.budget.work(steps, this.at, this.source.name);
+  }
+
+  text(length: number, what: string): string {
+    const at = this.at;
+    this.pay(2 * length + 32);
+    return decodeUtf8(this.bytes(length, what), this.source.name, at, what);
+  }
+
+  /** The next bytes in memory of their own. */
   bytes(length: number, what = 'bytes'): Uint8Array {
     this.need(length, what);
+    this.pay(length);
     if (length <= 256) {
       const at = this.#field(length, what);
       return new Uint8Array(this.#view.buffer, at, length).slice();

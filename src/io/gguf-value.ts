@@ -4,6 +4,11 @@ import type { Cursor } from './byte-source.js';
 
 export const GGUF_MAGIC = 0x46554747; // "GGUF"
 export const GGUF_ALIGNMENT = 32;
+export const ALIGNMENT_KEY = 'general.alignment';
+/** The format's bounds, as llama.cpp holds to them: dimensions, bytes of a tensor's name, bytes of a key. */
+export const MAX_GGUF_RANK = 4;
+export const MAX_NAME_BYTES = 63;
+export const MAX_KEY_BYTES = 65535;
 export const GGUF_TYPES = [
   'u8',
   'i8',
@@ -58,9 +63,8 @@ const NUMERIC: Partial<Record<GgufType, Numeric>> = {
   f64: { bytes: 8, Raw: Float64Array },
 };
 const MAX_DEPTH = 4;
-// A nested array costs some hundred bytes for twelve of file; no real file has this many.
-const MAX_NESTED = 65536;
-const utf8 = new TextDecoder();
+/** What values take in memory: an element of an array of booleans, an array in an array. */
+const COST = { slot: 8, nested: 400 } as const;
 
 /** Reads a length that must leave `least` bytes for each. */
 type ReadLength = (what: string, least: number) => number;
@@ -76,7 +80,7 @@ function readType(cursor: Cursor, key: string): GgufType {
 }
 
 function readText(cursor: Cursor, key: string, length: ReadLength): string {
-  return utf8.decode(cursor.bytes(length(`length of ${key}`, 1), key));
+  return cursor.text(length(`length of ${key}`, 1), `metadata ${JSON.stringify(key)}`);
 }
 
 function readBool(cursor: Cursor, key: string): boolean {
@@ -107,11 +111,11 @@ function readArray(cursor: Cursor, key: string, length: ReadLength, of: GgufType
   // An array in an array needs its type and a 32-bit length at least, a string its length.
   const least = numeric?.bytes ?? (of === 'bool' ? 1 : of === 'string' ? 4 : 8);
   const count = length(`length of ${key}`, least);
-  if (numeric) return new numeric.Raw(cursor.bytes(count * numeric.bytes, key).slice().buffer);
+  if (numeric) return new numeric.Raw(cursor.bytes(count * numeric.bytes, key).buffer);
+  // Paid for before the array is made: a hole in the file reads as so many zeros.
+  cursor.pay(count * (of === 'array' ? COST.nested : COST.slot), count);
   if (of === 'bool') return Array.from({ length: count }, () => readBool(cursor, key));
   if (of === 'string') return Array.from({ length: count }, () => readText(cursor, key, length));
-  if (count > MAX_NESTED)
-    throw cursor.fail(`metadata ${JSON.stringify(key)}: ${count} arrays in an array, at most ${MAX_NESTED} are read`);
   return Array.from({ length: count }, () => readGgufValue(cursor, key, length, 'array', depth + 1));
 }
 

@@ -4,9 +4,13 @@ import { sizeOf, type Shape } from '../base/shape.js';
 import { collect, writeAtomic, type Write } from './atomic-file.js';
 import type { GgmlType } from '../base/blocks/types.js';
 import {
+  ALIGNMENT_KEY,
   GGUF_ALIGNMENT,
   GGUF_MAGIC,
   GGUF_TYPES,
+  MAX_GGUF_RANK,
+  MAX_KEY_BYTES,
+  MAX_NAME_BYTES,
   ggufText,
   ggufU32,
   ggufU64,
@@ -25,13 +29,23 @@ export interface GgufTensor {
 const pad = (n: number, to: number): number => Math.ceil(n / to) * to;
 
 function emit(metadata: ReadonlyMap<string, GgufValue>, tensors: readonly GgufTensor[], write: Write): void {
-  const alignment = Number(metadata.get('general.alignment')?.value ?? GGUF_ALIGNMENT);
+  const stated = metadata.get(ALIGNMENT_KEY);
+  if (stated && (stated.type !== 'u32' || !(Number(stated.value) >= 1) || Math.log2(Number(stated.value)) % 1 !== 0))
+    throw new ArgumentError(`gguf: ${ALIGNMENT_KEY} must be a u32 power of two, not ${stated.type} ${stated.value}`);
+  const alignment = Number(stated?.value ?? GGUF_ALIGNMENT);
   const head: Buffer[] = [ggufU32(GGUF_MAGIC), ggufU32(3), ggufU64(tensors.length), ggufU64(metadata.size)];
   for (const [key, value] of metadata) {
+    const length = Buffer.byteLength(key);
+    if (length < 1 || length > MAX_KEY_BYTES)
+      throw new ArgumentError(`gguf: a metadata key has 1 to ${MAX_KEY_BYTES} bytes, not ${length}`);
     head.push(ggufText(key), ggufU32(GGUF_TYPES.indexOf(value.type)), ggufValueBytes(key, value));
   }
   let offset = 0;
   for (const { name, type, shape, bytes } of tensors) {
+    if (Buffer.byteLength(name) > MAX_NAME_BYTES || shape.length > MAX_GGUF_RANK)
+      throw new ArgumentError(
+        `gguf: tensor ${JSON.stringify(name)} [${shape.join(', ')}]: the format holds names of ${MAX_NAME_BYTES} bytes and ${MAX_GGUF_RANK} dimensions at most`,
+      );
     const want = (sizeOf(shape) / type.block) * type.bytes;
     if (want !== bytes.length || (shape.at(-1) ?? 1) % type.block) {
       throw new ArgumentError(

@@ -1,15 +1,26 @@
 // GGUF files, versions 1 to 3: metadata and tensor table checked against the file's size, tensor bytes read when asked.
 import { ArgumentError, DTypeError } from '../base/errors.js';
 import { sizeOf, type Shape } from '../base/shape.js';
-import { Cursor, openSource, readBytes, type ByteSource } from './byte-source.js';
+import { Cursor, opening, readBytes, type ByteSource } from './byte-source.js';
 import { dequantize } from '../base/blocks/decode.js';
 import { ggmlTypeById, type GgmlType } from '../base/blocks/types.js';
-import { GGUF_ALIGNMENT, GGUF_MAGIC, readGgufValue, type GgufScalar, type GgufValue } from './gguf-value.js';
+import {
+  ALIGNMENT_KEY,
+  GGUF_ALIGNMENT,
+  GGUF_MAGIC,
+  MAX_GGUF_RANK,
+  MAX_KEY_BYTES,
+  MAX_NAME_BYTES,
+  readGgufValue,
+  type GgufScalar,
+  type GgufValue,
+} from './gguf-value.js';
 import { checkRange, storedRecord, type ReadOptions, type TensorRecord } from './stored-dtype.js';
 
-const MAX_RANK = 8;
-const utf8 = new TextDecoder();
+/** Bytes that an entry of the metadata or of the table takes in memory. */
+const ENTRY = 400;
 const MAX_ALIGNMENT = 2 ** 20;
+const MAX_ELEMENTS = 2n ** 63n - 1n;
 
 export interface GgufTensorInfo {
   readonly name: string;
@@ -37,20 +48,14 @@ export class Gguf {
     const tensors = count('number of tensors', 20);
     const entries = count('number of metadata entries', 9);
     this.metadata = readMetadata(cursor, entries, this.version);
-    this.alignment = alignmentOf(cursor, this.metadata);
+    this.alignment = Number(this.get(ALIGNMENT_KEY) ?? GGUF_ALIGNMENT);
     const table = Array.from({ length: tensors }, () => readInfo(cursor, this.version));
     const data = Math.ceil(cursor.at / this.alignment) * this.alignment;
     this.#infos = place(cursor, table, data, this.alignment);
   }
 
   static open(from: string | Uint8Array): Gguf {
-    const source = openSource(from);
-    try {
-      return new Gguf(source);
-    } catch (error) {
-      source.close();
-      throw error;
-    }
+    return opening(from, (source) => new Gguf(source));
   }
 
   get names(): string[] {
@@ -142,8 +147,13 @@ function readCount(cursor: Cursor, version: number, what: string, least: number)
   return Number(n);
 }
 
-function readString(cursor: Cursor, version: number, what: string): string {
-  return utf8.decode(cursor.bytes(readCount(cursor, version, `length of ${what}`, 1), what));
+/** A text whose length the format bounds. */
+function readName(cursor: Cursor, version: number, what: string, shortest: number, longest: number): string {
+  const at = cursor.at;
+  const length = readCount(cursor, version, `length of ${what}`, 1);
+  if (length < shortest || length > longest)
+    throw cursor.fail(`${what} has ${length} bytes, the format allows ${shortest} to ${longest}`, at);
+  return cursor.text(length, what);
 }
 
 function readMetadata(cursor: Cursor, entries: number, version: number): Map<string, GgufValue> {
@@ -151,19 +161,20 @@ function readMetadata(cursor: Cursor, entries: number, version: number): Map<str
   const length = (what: string, least: number) => readCount(cursor, version, what, least);
   for (let i = 0; i < entries; i++) {
     const at = cursor.at;
-    const key = readString(cursor, version, `key ${i}`);
+    cursor.pay(ENTRY, 10);
+    const key = readName(cursor, version, `key ${i}`, 1, MAX_KEY_BYTES);
     if (out.has(key)) throw cursor.fail(`metadata key ${JSON.stringify(key)} is there twice`, at);
-    out.set(key, readGgufValue(cursor, key, length));
+    const value = readGgufValue(cursor, key, length);
+    if (key === ALIGNMENT_KEY) checkAlignment(cursor, at, value);
+    out.set(key, value);
   }
   return out;
 }
 
-function alignmentOf(cursor: Cursor, metadata: ReadonlyMap<string, GgufValue>): number {
-  const stated = metadata.get('general.alignment');
-  if (!stated) return GGUF_ALIGNMENT;
-  const n = stated.value;
-  if (typeof n === 'number' && n >= 1 && n <= MAX_ALIGNMENT && Number.isInteger(Math.log2(n))) return n;
-  throw cursor.fail(`general.alignment ${String(n)} is no power of two up to ${MAX_ALIGNMENT}`);
+function checkAlignment(cursor: Cursor, at: number, { type, value: n }: GgufValue): void {
+  if (type !== 'u32') throw cursor.fail(`${ALIGNMENT_KEY} must be a u32, here it is of type ${type}`, at);
+  if (typeof n === 'number' && n >= 1 && n <= MAX_ALIGNMENT && Number.isInteger(Math.log2(n))) return;
+  throw cursor.fail(`${ALIGNMENT_KEY} ${String(n)} is no power of two up to ${MAX_ALIGNMENT}`, at);
 }
 
 interface Entry {
@@ -177,10 +188,11 @@ interface Entry {
 
 function readInfo(cursor: Cursor, version: number): Entry {
   const at = cursor.at;
-  const name = readString(cursor, version, 'tensor name');
+  cursor.pay(ENTRY, 10);
+  const name = readName(cursor, version, 'tensor name', 0, MAX_NAME_BYTES);
   const bad = (rule: string) => cursor.fail(`tensor ${JSON.stringify(name)}: ${rule}`, at);
   const rank = cursor.u32('rank');
-  if (rank > MAX_RANK) throw bad(`rank ${rank} is beyond ${MAX_RANK}`);
+  if (rank > MAX_GGUF_RANK) throw bad(`rank ${rank} is beyond ${MAX_GGUF_RANK}`);
   const dims = Array.from({ length: rank }, () => (version === 1 ? cursor.u32('dimension') : cursor.size('dimension')));
   const id = cursor.u32('type');
   const offset = cursor.size('offset');
@@ -188,7 +200,10 @@ function readInfo(cursor: Cursor, version: number): Entry {
   if (!type) throw bad(`type ${id} is not known`);
   if ((dims[0] ?? 1) % type.block)
     throw bad(`rows of ${dims[0] ?? 1} elements are not whole blocks of ${type.name}, which have ${type.block}`);
-  const elements = dims.reduce((n, d) => n * BigInt(d), 1n);
+  // Without the zeros first: they must not hide dimensions that overflow.
+  const most = dims.reduce((n, d) => n * BigInt(d || 1), 1n);
+  if (most > MAX_ELEMENTS) throw bad(`shape [${dims.join(', ')}] has more elements than a 64-bit number counts`);
+  const elements = dims.includes(0) ? 0n : most;
   const bytes = (elements / BigInt(type.block)) * BigInt(type.bytes);
   if (bytes > BigInt(cursor.source.size))
     throw bad(`${type.name} of shape [${dims.join(', ')}] takes ${bytes} bytes, more than the file has`);

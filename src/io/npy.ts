@@ -3,8 +3,8 @@ import type { DType } from '../base/dtype.js';
 import { DTypeError } from '../base/errors.js';
 import { Layout } from '../base/layout.js';
 import { collect, writeAtomic, type Write } from './atomic-file.js';
-import { Cursor, badFormat, openSource, readBytes, type ByteSource, type From } from './byte-source.js';
-import { MAX_RANK } from './limits.js';
+import { Cursor, badFormat, opening, readBytes, type ByteSource, type From } from './byte-source.js';
+import { Budget, MAX_RANK } from './limits.js';
 import { parseLiteral } from './python-literal.js';
 import {
   bitsOf,
@@ -49,8 +49,11 @@ const CODE: Partial<Record<DType, string>> = {
   f64: '<f8',
 };
 
-function parseNpy(source: ByteSource, name: string, options: ReadOptions): TensorRecord {
-  const cursor = new Cursor(source);
+/** Bytes of objects that a byte of header can become. */
+const HEADER_COST = 16;
+
+function parseNpy(source: ByteSource, name: string, options: ReadOptions, budget?: Budget): TensorRecord {
+  const cursor = new Cursor(source, 0, budget);
   const magic = cursor.bytes(6, 'magic');
   if (MAGIC.some((b, i) => magic[i] !== b)) throw badFormat(source.name, 0, 'magic: must be \\x93NUMPY');
   const version = cursor.u8('version');
@@ -59,6 +62,7 @@ function parseNpy(source: ByteSource, name: string, options: ReadOptions): Tenso
   const length = version === 1 ? cursor.u16('header length') : cursor.u32('header length');
   if (length > MAX_HEADER) throw cursor.fail(`header length ${length} is beyond ${MAX_HEADER}`);
   const at = cursor.at;
+  cursor.pay(length * HEADER_COST, length);
   const header = parseLiteral(
     new TextDecoder(version === 3 ? 'utf-8' : 'latin1').decode(cursor.bytes(length, 'header')),
     source.name,
@@ -94,7 +98,7 @@ function parseNpy(source: ByteSource, name: string, options: ReadOptions): Tenso
   if (fortran && shape.length > 1) {
     const layout = Layout.contiguous([...shape].reverse()).permute(shape.map((_, i) => shape.length - 1 - i));
     return storedRecord(source.name, name, stored, shape, options, (start, end) =>
-      native(gatherBytes(range(0, bytes), layout, width).slice(start, end), match![1], width),
+      native(gatherBytes(range(0, bytes), layout, width), match![1], width).slice(start, end),
     );
   }
   return storedRecord(source.name, name, stored, shape, options, (start, end) => {
@@ -107,20 +111,23 @@ const native = (bytes: Uint8Array, order: string, width: number): Uint8Array =>
   order === '>' ? swapBytes(bytes, width) : bytes;
 
 export function openNpy(from: From, options: ReadOptions = {}): TensorRecord {
-  return parseNpy(openSource(from), '', options);
+  return opening(from, (source) => parseNpy(source, '', options));
 }
 
 /** The arrays of an .npz archive by name (without .npy); each is inflated when it is opened here. */
 export function openNpz(from: From, options: ReadOptions & { maxGrowth?: number } = {}): Map<string, TensorRecord> {
-  const source = openSource(from);
-  const zip = new ZipFile(source, options.maxGrowth);
-  const out = new Map<string, TensorRecord>();
-  for (const member of zip.entries.keys()) {
-    if (!member.endsWith('.npy')) throw badFormat(source.name, 0, `member ${JSON.stringify(member)} is no .npy file`);
-    const name = member.slice(0, -4);
-    out.set(name, parseNpy(zip.open(member), name, options));
-  }
-  return out;
+  return opening(from, (source) => {
+    const budget = new Budget(source.name, source.stored ?? source.size);
+    const zip = new ZipFile(source, { maxGrowth: options.maxGrowth, budget });
+    const out = new Map<string, TensorRecord>();
+    for (const [member, { headerAt }] of zip.entries) {
+      if (!member.endsWith('.npy'))
+        throw badFormat(source.name, headerAt, `member ${JSON.stringify(member)} is no .npy file`);
+      const name = member.slice(0, -4);
+      out.set(name, parseNpy(zip.open(member), name, options, budget));
+    }
+    return out;
+  });
 }
 
 function npyHeader({ dtype, shape, name }: TensorRecord): Uint8Array {

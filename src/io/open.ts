@@ -1,7 +1,6 @@
 // Any tensor file by its content: safetensors (one, sharded, a directory), PyTorch, NumPy or GGUF, behind one interface.
-import { statSync } from 'node:fs';
 import { ArgumentError } from '../base/errors.js';
-import { openSource, readBytes } from './byte-source.js';
+import { openSource, opening, pathKind, readBytes, type ByteSource } from './byte-source.js';
 import { Gguf } from './gguf.js';
 import { openNpy, openNpz } from './npy.js';
 import { SafeTensors } from './safetensors.js';
@@ -27,8 +26,7 @@ export interface TensorFile {
 const starts = (lead: Uint8Array, text: string): boolean => Buffer.from(lead).toString('latin1').startsWith(text);
 
 function sniff(from: string | Uint8Array): TensorFormat {
-  if (typeof from === 'string' && (from.endsWith('.json') || statSync(from, { throwIfNoEntry: false })?.isDirectory()))
-    return 'safetensors';
+  if (typeof from === 'string' && (from.endsWith('.json') || pathKind(from)?.isDirectory())) return 'safetensors';
   const source = openSource(from);
   try {
     const lead = readBytes(source, 0, Math.min(8, source.size));
@@ -47,7 +45,10 @@ function sniff(from: string | Uint8Array): TensorFormat {
 
 /** NumPy's files have no class of their own: a map of records over an open source. */
 function openNumpy(format: 'npy' | 'npz', from: string | Uint8Array, options: OpenOptions): TensorFile {
-  const source = openSource(from);
+  return opening(from, (source) => numpyFile(format, source, options));
+}
+
+function numpyFile(format: 'npy' | 'npz', source: ByteSource, options: OpenOptions): TensorFile {
   const records = format === 'npy' ? new Map([['', openNpy(source, options)]]) : openNpz(source, options);
   return {
     format,

@@ -1,5 +1,6 @@
 // A pickle reader that runs no code: it builds data, and keeps every global and object it meets as an inert record.
 import type { Cursor } from './byte-source.js';
+import { MAX_ENTRIES } from './limits.js';
 
 /** A class or function the stream names; never looked up. */
 export class PickleGlobal {
@@ -32,24 +33,27 @@ export class PickleDict extends Map<unknown, unknown> {
   attributes: unknown;
 }
 
-/** A key as text; never walks into containers, which may be deep or hold themselves. */
+const MAX_KEY_PARTS = 16;
+const MAX_KEY_PART = 256;
+const isShort = (k: unknown): boolean => typeof k !== 'object' && !(typeof k === 'string' && k.length > MAX_KEY_PART);
+
+/** A key as text; never walks into containers, which may be deep or hold themselves, nor copies long ones. */
 export function keyText(key: unknown): string {
   if (key === null) return 'None';
-  if (typeof key === 'object')
-    return Array.isArray(key) && key.every((k) => typeof k !== 'object') ? `(${key.join(', ')})` : '(object)';
-  return String(key);
+  if (typeof key !== 'object') return String(key);
+  const isPlain = Array.isArray(key) && key.length <= MAX_KEY_PARTS && key.every(isShort);
+  return isPlain ? `(${(key as unknown[]).join(', ')})` : '(object)';
 }
 
 export interface PickleHooks {
-  /** Makes data of a call; undefined keeps it as a PickleObject. */
-  call?: (callable: PickleGlobal, args: readonly unknown[]) => unknown;
+  /** Makes data of a call; undefined keeps it as a PickleObject. What it copies it pays for with the cursor. */
+  call?: (callable: PickleGlobal, args: readonly unknown[], cursor: Cursor) => unknown;
   /** Resolves a persistent id; without it such ids are an error. */
   persistent?: (id: unknown) => unknown;
 }
 
-// Each container costs some hundred bytes for one byte of stream; no real file has this many.
-const MAX_CONTAINERS = 2_000_000;
-const MAX_STACK = 10_000_000;
+/** What things take in memory, in bytes, roughly and rather more than less. */
+const COST = { slot: 8, list: 48, entry: 48, dict: 250, set: 250, global: 120, object: 640, number: 16 } as const;
 const MAX_INT_BYTES = 1024;
 const MAX_LINE = 8192;
 const MAX_PROTOCOL = 5;
@@ -60,12 +64,11 @@ interface Machine {
   readonly memo: Map<number, unknown>;
   readonly outer: unknown[][];
   stack: unknown[];
-  containers: number;
 }
 
 /** Reads one pickle and leaves the cursor after its STOP. */
 export function unpickle(cursor: Cursor, hooks: PickleHooks = {}): unknown {
-  const m: Machine = { in: cursor, hooks, memo: new Map(), outer: [], stack: [], containers: 0 };
+  const m: Machine = { in: cursor, hooks, memo: new Map(), outer: [], stack: [] };
   for (;;) {
     const at = cursor.at;
     const code = cursor.u8('pickle opcode');
@@ -97,17 +100,25 @@ function popMark(m: Machine): unknown[] {
   return items;
 }
 
-function made<T>(m: Machine, container: T): T {
-  if (++m.containers > MAX_CONTAINERS) throw fail(m, `more than ${MAX_CONTAINERS} containers`);
-  return container;
+/** Pays for what is made. */
+function made<T>(m: Machine, bytes: number, thing: T): T {
+  m.in.pay(bytes);
+  return thing;
 }
 
 function push(m: Machine, value: unknown): void {
-  if (m.stack.push(value) > MAX_STACK) throw fail(m, `more than ${MAX_STACK} values on the stack`);
+  m.in.pay(typeof value === 'number' || typeof value === 'bigint' ? COST.number : COST.slot);
+  m.stack.push(value);
 }
 
-const utf8 = new TextDecoder();
-const text = (m: Machine, length: number): string => utf8.decode(m.in.bytes(length, 'pickle string'));
+/** A Map or Set that has room for so many more. */
+function room<T extends { readonly size: number }>(m: Machine, into: T, more: number): T {
+  if (into.size + more > MAX_ENTRIES) throw fail(m, `more than ${MAX_ENTRIES} entries`);
+  m.in.pay(more * COST.entry, more);
+  return into;
+}
+
+const text = (m: Machine, length: number): string => m.in.text(length, 'pickle string');
 
 function line(m: Machine): string {
   let out = '';
@@ -142,13 +153,14 @@ const unescape = (s: string): string =>
   );
 
 function toDict(m: Machine, items: readonly unknown[]): PickleDict {
-  return setItems(m, made(m, new PickleDict()), items) as PickleDict;
+  return setItems(m, made(m, COST.dict, new PickleDict()), items) as PickleDict;
 }
 
 function setItems(m: Machine, target: unknown, items: readonly unknown[]): unknown {
   if (items.length % 2) throw fail(m, 'a key without a value');
   const map = target instanceof Map ? target : target instanceof PickleObject ? target.entries : undefined;
   if (!map) throw fail(m, 'items are set on something that is no dict');
+  room(m, map, items.length / 2);
   for (let i = 0; i < items.length; i += 2) map.set(items[i], items[i + 1]);
   return target;
 }
@@ -157,6 +169,7 @@ function append(m: Machine, items: readonly unknown[]): void {
   const target = top(m);
   const list = Array.isArray(target) ? target : target instanceof PickleObject ? target.items : undefined;
   if (!list) throw fail(m, 'items are appended to something that is no list');
+  m.in.pay(items.length * COST.slot, items.length);
   for (const item of items) list.push(item);
 }
 
@@ -164,21 +177,22 @@ function addToSet(m: Machine): void {
   const items = popMark(m);
   const target = top(m);
   if (!(target instanceof Set)) throw fail(m, 'items are added to something that is no set');
+  room(m, target, items.length);
   for (const item of items) target.add(item);
 }
 
 function global(m: Machine, module: unknown, name: unknown): void {
   if (typeof module !== 'string' || typeof name !== 'string') throw fail(m, 'a global needs two strings');
-  push(m, made(m, new PickleGlobal(module, name)));
+  push(m, made(m, COST.global, new PickleGlobal(module, name)));
 }
 
 function call(m: Machine, callable: unknown, args: unknown, named?: unknown): void {
   if (!(callable instanceof PickleGlobal)) throw fail(m, 'only a global can be called');
   if (!Array.isArray(args)) throw fail(m, `${callable.id}: arguments must be a tuple`);
-  const known = named === undefined ? m.hooks.call?.(callable, args) : undefined;
-  const object = known ?? new PickleObject(callable, args);
+  const known = named === undefined ? m.hooks.call?.(callable, args, m.in) : undefined;
+  const object = known ?? made(m, COST.object, new PickleObject(callable, args));
   if (named !== undefined && object instanceof PickleObject) object.state = named;
-  push(m, made(m, object));
+  push(m, object);
 }
 
 function build(m: Machine): void {
@@ -194,7 +208,7 @@ function persistent(m: Machine, id: unknown): void {
 }
 
 function remember(m: Machine, key: number): void {
-  m.memo.set(key, top(m));
+  room(m, m.memo, 1).set(key, top(m));
 }
 
 function recall(m: Machine, key: number): void {
@@ -206,7 +220,7 @@ const tuple =
   (count: number) =>
   (m: Machine): void => {
     if (m.stack.length < count) throw fail(m, 'the stack is empty');
-    push(m, made(m, m.stack.splice(m.stack.length - count)));
+    push(m, made(m, COST.list, m.stack.splice(m.stack.length - count)));
   };
 
 const number = (m: Machine, s: string): number => Number(parseWhole(m, s));
@@ -225,7 +239,7 @@ const STEPS: readonly (readonly [code: string | number, step: Step])[] = [
   [
     '(',
     (m) => {
-      m.outer.push(made(m, m.stack));
+      m.outer.push(made(m, COST.list + COST.slot, m.stack));
       m.stack = [];
     },
   ],
@@ -257,17 +271,17 @@ const STEPS: readonly (readonly [code: string | number, step: Step])[] = [
   ['X', (m) => push(m, text(m, m.in.u32()))],
   [0x8c, (m) => push(m, text(m, m.in.u8()))],
   [0x8d, (m) => push(m, text(m, m.in.size('pickle string')))],
-  ['B', (m) => push(m, made(m, m.in.bytes(m.in.u32(), 'pickle bytes')))],
-  ['C', (m) => push(m, made(m, m.in.bytes(m.in.u8(), 'pickle bytes')))],
-  [0x8e, (m) => push(m, made(m, m.in.bytes(m.in.size('pickle bytes'), 'pickle bytes')))],
-  [0x96, (m) => push(m, made(m, m.in.bytes(m.in.size('pickle bytes'), 'pickle bytes')))],
-  [')', (m) => push(m, made(m, []))],
-  ['t', (m) => push(m, made(m, popMark(m)))],
+  ['B', (m) => push(m, made(m, COST.list, m.in.bytes(m.in.u32(), 'pickle bytes')))],
+  ['C', (m) => push(m, made(m, COST.list, m.in.bytes(m.in.u8(), 'pickle bytes')))],
+  [0x8e, (m) => push(m, made(m, COST.list, m.in.bytes(m.in.size('pickle bytes'), 'pickle bytes')))],
+  [0x96, (m) => push(m, made(m, COST.list, m.in.bytes(m.in.size('pickle bytes'), 'pickle bytes')))],
+  [')', (m) => push(m, made(m, COST.list, []))],
+  ['t', (m) => push(m, made(m, COST.list, popMark(m)))],
   [0x85, tuple(1)],
   [0x86, tuple(2)],
   [0x87, tuple(3)],
-  [']', (m) => push(m, made(m, []))],
-  ['l', (m) => push(m, made(m, popMark(m)))],
+  [']', (m) => push(m, made(m, COST.list, []))],
+  ['l', (m) => push(m, made(m, COST.list, popMark(m)))],
   [
     'a',
     (m) => {
@@ -282,7 +296,7 @@ const STEPS: readonly (readonly [code: string | number, step: Step])[] = [
       append(m, items);
     },
   ],
-  ['}', (m) => push(m, made(m, new PickleDict()))],
+  ['}', (m) => push(m, made(m, COST.dict, new PickleDict()))],
   ['d', (m) => push(m, toDict(m, popMark(m)))],
   [
     's',
@@ -299,9 +313,17 @@ const STEPS: readonly (readonly [code: string | number, step: Step])[] = [
       setItems(m, top(m), items);
     },
   ],
-  [0x8f, (m) => push(m, made(m, new Set()))],
+  [0x8f, (m) => push(m, made(m, COST.set, new Set()))],
   [0x90, addToSet],
-  [0x91, (m) => push(m, made(m, new Set(popMark(m))))],
+  [
+    0x91,
+    (m) => {
+      const items = popMark(m);
+      const set = room(m, made(m, COST.set, new Set<unknown>()), items.length);
+      for (const item of items) set.add(item);
+      push(m, set);
+    },
+  ],
   [
     'c',
     (m) => {
@@ -341,8 +363,9 @@ const STEPS: readonly (readonly [code: string | number, step: Step])[] = [
   [
     'o',
     (m) => {
-      const [callable, ...args] = popMark(m);
-      call(m, callable, args);
+      const args = popMark(m);
+      m.in.pay(0, args.length / 8);
+      call(m, args.shift(), args);
     },
   ],
   [
@@ -351,7 +374,7 @@ const STEPS: readonly (readonly [code: string | number, step: Step])[] = [
       const module = line(m);
       const name = line(m);
       const args = popMark(m);
-      call(m, new PickleGlobal(module, name), args);
+      call(m, made(m, COST.global, new PickleGlobal(module, name)), args);
     },
   ],
   ['b', build],

@@ -1,12 +1,13 @@
 // safetensors files: headers checked to the last byte, tensors read by range, shards joined, files written atomically.
-import { existsSync, readFileSync, readdirSync, statSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { ArgumentError, FormatError } from '../base/errors.js';
 import { bytesOf } from '../base/dtype.js';
 import type { Shape } from '../base/shape.js';
 import { collect, writeAtomic, type Write } from './atomic-file.js';
-import { Cursor, badFormat, openSource, readBytes, type ByteSource } from './byte-source.js';
+import { Cursor, badFormat, openSource, pathKind, readBytes, readText, type ByteSource } from './byte-source.js';
 import { MAX_RANK } from './limits.js';
+import { headerCount, headerText, parseHeaderJson, type Header, type HeaderValue } from './safetensors-header.js';
 import {
   slices,
   storedBytes,
@@ -43,6 +44,8 @@ const NAMES: Record<string, StoredDType> = {
 const NAME_OF = new Map(Object.entries(NAMES).map(([name, stored]) => [stored, name]));
 /** The format's own limit on headers. */
 const MAX_HEADER = 100_000_000;
+/** Bytes that a tensor's description takes in memory. */
+const ENTRY = 400;
 const INDEX = 'model.safetensors.index.json';
 
 export interface SafeTensorInfo {
@@ -73,8 +76,8 @@ export class SafeTensors {
   /** Opens a file, its bytes, a shard index (`*.index.json`) or a directory that holds one of these. */
   static open(from: string | Uint8Array): SafeTensors {
     if (typeof from !== 'string') return SafeTensors.#single(openSource(from));
-    const path = statSync(from, { throwIfNoEntry: false })?.isDirectory() ? fileOf(from) : from;
-    if (Array.isArray(path)) return SafeTensors.#join(path.map((p) => SafeTensors.open(p)));
+    const path = pathKind(from)?.isDirectory() ? fileOf(from) : from;
+    if (Array.isArray(path)) return SafeTensors.#together((open) => SafeTensors.#join(path.map(open)));
     if (path.endsWith('.json')) return SafeTensors.#sharded(path);
     return SafeTensors.#single(openSource(path));
   }
@@ -107,20 +110,38 @@ export class SafeTensors {
   }
 
   static #sharded(path: string): SafeTensors {
-    const shards = new Map<string, SafeTensors>();
-    const infos = new Map<string, SafeTensorInfo>();
-    for (const [name, file] of readIndex(path)) {
-      if (!shards.has(file)) shards.set(file, SafeTensors.open(join(dirname(path), file)));
-      const info = shards.get(file)!.#infos.get(name);
-      if (!info) throw new FormatError(`${path}: weight_map: tensor ${JSON.stringify(name)} is not in ${file}`);
-      infos.set(name, info);
+    const index = readIndex(path);
+    return SafeTensors.#together((open) => {
+      const shards = new Map<string, SafeTensors>();
+      const infos = new Map<string, SafeTensorInfo>();
+      for (const [name, file] of index) {
+        if (!shards.has(file)) shards.set(file, open(join(dirname(path), file)));
+        const info = shards.get(file)!.#infos.get(name);
+        if (!info) throw new FormatError(`${path}: weight_map: tensor ${JSON.stringify(name)} is not in ${file}`);
+        infos.set(name, info);
+      }
+      const files = [...shards.values()];
+      return new SafeTensors(
+        infos,
+        new Map(files.flatMap((f) => [...f.metadata])),
+        files.flatMap((f) => f.#sources),
+      );
+    });
+  }
+
+  /** Makes one of several files; where that fails, none stays open. */
+  static #together(make: (open: (path: string) => SafeTensors) => SafeTensors): SafeTensors {
+    const opened: SafeTensors[] = [];
+    try {
+      return make((path) => {
+        const file = SafeTensors.#single(openSource(path));
+        opened.push(file);
+        return file;
+      });
+    } catch (error) {
+      for (const file of opened) file.close();
+      throw error;
     }
-    const files = [...shards.values()];
-    return new SafeTensors(
-      infos,
-      new Map(files.flatMap((f) => [...f.metadata])),
-      files.flatMap((f) => f.#sources),
-    );
   }
 
   get names(): string[] {
@@ -177,8 +198,9 @@ function fileOf(dir: string): string | string[] {
 function readIndex(path: string): [name: string, file: string][] {
   let map: unknown;
   try {
-    map = (JSON.parse(readFileSync(path, 'utf8')) as { weight_map?: unknown } | null)?.weight_map;
+    map = (JSON.parse(readText(path, MAX_HEADER)) as { weight_map?: unknown } | null)?.weight_map;
   } catch (cause) {
+    if (cause instanceof FormatError) throw cause;
     throw new FormatError(`${path}: cannot be read as JSON: ${(cause as Error).message}`, { cause });
   }
   if (!isRecord(map)) throw new FormatError(`${path}: weight_map must be an object of tensor names and files`);
@@ -194,76 +216,60 @@ function readIndex(path: string): [name: string, file: string][] {
 }
 
 const isRecord = (x: unknown): x is Record<string, unknown> => typeof x === 'object' && x !== null && !Array.isArray(x);
-const isCount = (x: unknown): x is number => Number.isSafeInteger(x) && (x as number) >= 0;
 
 function parseHeader(source: ByteSource): { infos: Map<string, SafeTensorInfo>; metadata: Map<string, string> } {
   const cursor = new Cursor(source);
   const length = cursor.size('header length', Math.min(MAX_HEADER, Math.max(0, source.size - 8)));
-  const text = cursor.bytes(length, 'header');
-  if (text[0] !== 0x7b) throw badFormat(source.name, 8, `header: must begin with "{"`);
-  checkNesting(source, text);
-  let header: Record<string, unknown>;
-  try {
-    header = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(text)) as Record<string, unknown>;
-  } catch (cause) {
-    throw badFormat(source.name, 8, `header: is no JSON: ${(cause as Error).message}`, cause);
-  }
+  const { entries, placeOf } = parseHeaderJson(cursor.text(length, 'header'), 8, cursor);
   const data = 8 + length;
   const metadata = new Map<string, string>();
   const infos = new Map<string, SafeTensorInfo>();
-  for (const [name, entry] of Object.entries(header)) {
+  for (const [name, entry] of entries) {
     if (name === '__metadata__') {
-      if (!isRecord(entry)) throw badFormat(source.name, 8, 'header: __metadata__ must be an object of strings');
-      for (const [key, value] of Object.entries(entry)) {
-        if (typeof value !== 'string')
-          throw badFormat(source.name, 8, `header: __metadata__: ${JSON.stringify(key)} must be a string`);
-        metadata.set(key, value);
+      if (!('entries' in entry)) throw cursor.fail('header: __metadata__ must be an object of strings', placeOf(entry));
+      for (const [key, value] of entry.entries) {
+        if (!('text' in value))
+          throw cursor.fail(`header: __metadata__: ${JSON.stringify(key)} must be a string`, placeOf(value));
+        metadata.set(key, value.text);
       }
     } else {
-      infos.set(name, parseEntry(source, name, entry, data));
+      cursor.pay(ENTRY, 10);
+      infos.set(name, parseEntry(source, name, entry, data, placeOf));
     }
   }
   checkTiling(source, infos, data);
   return { infos, metadata };
 }
 
-const QUOTE = 0x22;
-const BACKSLASH = 0x5c;
-
-/** A header is an object of objects whose only arrays are flat; anything deeper would cost far more memory than its text. */
-function checkNesting(source: ByteSource, text: Uint8Array): void {
-  let depth = 0;
-  for (let i = 0; i < text.length; i++) {
-    const c = text[i];
-    if (c === QUOTE) {
-      for (i++; i < text.length && text[i] !== QUOTE; i++) if (text[i] === BACKSLASH) i++;
-    } else if (c === 0x7b || c === 0x5b) {
-      depth++;
-      if (c === 0x7b ? depth > 2 : depth !== 3)
-        throw badFormat(source.name, 8 + i, 'header: must be an object of objects with flat lists');
-    } else if (c === 0x7d || c === 0x5d) depth--;
-  }
-}
-
-function parseEntry(source: ByteSource, name: string, entry: unknown, data: number): SafeTensorInfo {
-  const bad = (rule: string) => badFormat(source.name, 8, `header: tensor ${JSON.stringify(name)}: ${rule}`);
-  if (!isRecord(entry)) throw bad('must be an object');
-  const { dtype: label, shape, data_offsets: range } = entry;
-  if (typeof label !== 'string' || !Object.hasOwn(NAMES, label))
-    throw bad(`dtype ${JSON.stringify(label)} is not known`);
-  if (!Array.isArray(shape) || shape.length > MAX_RANK)
-    throw bad(`shape must be a list of at most ${MAX_RANK} dimensions`);
-  if (!shape.every(isCount)) throw bad(`shape ${JSON.stringify(shape)} must be whole numbers from 0`);
-  if (!Array.isArray(range) || range.length !== 2 || !range.every(isCount))
-    throw bad(`data_offsets ${JSON.stringify(range)} must be two whole numbers`);
-  const [start, end] = range as [number, number];
+function parseEntry(
+  source: ByteSource,
+  name: string,
+  entry: HeaderValue,
+  data: number,
+  placeOf: Header['placeOf'],
+): SafeTensorInfo {
+  const bad = (rule: string, value: HeaderValue | undefined = entry) =>
+    badFormat(source.name, placeOf(value), `header: tensor ${JSON.stringify(name)}: ${rule}`);
+  if (!('entries' in entry)) throw bad('must be an object');
+  const [label, dims, range] = ['dtype', 'shape', 'data_offsets'].map((key) => entry.entries.get(key));
+  if (!label || !('text' in label) || !Object.hasOwn(NAMES, label.text))
+    throw bad(`dtype ${headerText(label)} is not known`, label);
+  if (!dims || !('list' in dims) || dims.list.length > MAX_RANK)
+    throw bad(`shape must be a list of at most ${MAX_RANK} dimensions`, dims);
+  const shape = dims.list.map((d) => headerCount(d));
+  if (!shape.every((d) => d !== undefined)) throw bad(`shape ${headerText(dims)} must be whole numbers from 0`, dims);
+  const places = range && 'list' in range ? range.list.map((d) => headerCount(d)) : [];
+  if (places.length !== 2 || !places.every((d) => d !== undefined))
+    throw bad(`data_offsets ${headerText(range)} must be two whole numbers`, range);
+  const [start, end] = places as number[];
   if (start > end || end > source.size - data)
-    throw bad(`data_offsets [${start}, ${end}] leave the ${source.size - data} bytes of data`);
-  const dtype = NAMES[label];
+    throw bad(`data_offsets [${start}, ${end}] leave the ${source.size - data} bytes of data`, range);
+  const dtype = NAMES[label.text];
   const want = storedBytes(dtype, shape);
   if (want !== end - start) {
     throw bad(
-      `${label} of shape [${shape.join(', ')}] takes ${want ?? 'no possible number of'} bytes, data_offsets hold ${end - start}`,
+      `${label.text} of shape [${shape.join(', ')}] takes ${want ?? 'no possible number of'} bytes, data_offsets hold ${end - start}`,
+      dims,
     );
   }
   return { dtype, shape, start: data + start, end: data + end, source };

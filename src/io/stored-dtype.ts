@@ -47,11 +47,16 @@ export function targetDType(where: string, stored: StoredDType, widen: boolean):
   );
 }
 
-/** Product of dimensions as bytes, or undefined where it is no whole number of bytes below 2^53. */
+/** Product of dimensions as bytes, or undefined where it or a product on the way is no whole number of bytes below 2^53. */
 export function storedBytes(stored: StoredDType, shape: Shape): number | undefined {
-  let bits = BigInt(bitsOf(stored));
-  for (const d of shape) bits *= BigInt(d);
-  return bits % 8n || bits / 8n > BigInt(Number.MAX_SAFE_INTEGER) ? undefined : Number(bits / 8n);
+  const bits = BigInt(bitsOf(stored));
+  let elements = 1n;
+  for (const d of shape) {
+    elements *= BigInt(d);
+    // Checked at every step: a 0 further on must not hide dimensions that overflow.
+    if ((elements * bits) / 8n > BigInt(Number.MAX_SAFE_INTEGER)) return undefined;
+  }
+  return (elements * bits) % 8n ? undefined : Number((elements * bits) / 8n);
 }
 
 export interface ReadOptions {
@@ -90,9 +95,11 @@ export function storedRecord(
     read(start = 0, end = byteLength) {
       checkRange(where, start, end, byteLength);
       if (!convert) return readStored(start, end);
-      const from = Math.floor(start / ratio);
-      const wide = convert(readStored(from, Math.ceil(end / ratio)));
-      return wide.subarray(start - from * ratio, end - from * ratio);
+      // Whole elements, wherever the range begins.
+      const width = bytesOf(dtype);
+      const first = Math.floor(start / width);
+      const wide = convert(readStored((first * width) / ratio, (Math.ceil(end / width) * width) / ratio));
+      return wide.subarray(start - first * width, end - first * width);
     },
   };
 }

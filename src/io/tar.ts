@@ -1,4 +1,5 @@
 // Tar archives, as far as PyTorch's first file format needs them: members by name, checked headers.
+import type { Budget } from './limits.js';
 import { badFormat, readBytes, windowOf, type ByteSource } from './byte-source.js';
 
 const BLOCK = 512;
@@ -22,9 +23,14 @@ function checksumHolds(head: Uint8Array): boolean {
   return sum === parseInt(stated, 8);
 }
 
-export function readTar(source: ByteSource): Map<string, ByteSource> {
+/** Bytes that a member's name and window take. */
+const MEMBER = 600;
+
+export function readTar(source: ByteSource, budget: Budget): Map<string, ByteSource> {
   const members = new Map<string, ByteSource>();
   for (let at = 0; at + BLOCK <= source.size; ) {
+    budget.memory(MEMBER, at);
+    budget.work(BLOCK, at);
     const head = readBytes(source, at, BLOCK);
     if (head.every((b) => b === 0)) break;
     if (!checksumHolds(head)) throw badFormat(source.name, at, 'tar header: its checksum is wrong');

@@ -1,6 +1,7 @@
 // What PyTorch files are made of: storages, tensors over them, and the few calls that are understood as data.
 import type { Shape } from '../base/shape.js';
-import { MAX_RANK } from './limits.js';
+import type { Cursor } from './byte-source.js';
+import { MAX_ENTRIES, MAX_RANK } from './limits.js';
 import { PickleDict, PickleGlobal } from './pickle.js';
 import type { StoredDType } from './stored-dtype.js';
 
@@ -75,6 +76,8 @@ export class TorchTensor {
   readonly shape: Shape;
   readonly strides: readonly number[];
   readonly requiresGrad: boolean;
+  /** Where in its pickle the tensor was built. */
+  readonly at: number;
   constructor(
     storage: TorchStorage,
     dtype: StoredDType | undefined,
@@ -83,6 +86,7 @@ export class TorchTensor {
     shape: Shape,
     strides: readonly number[],
     requiresGrad: boolean,
+    at: number,
   ) {
     this.storage = storage;
     this.dtype = dtype;
@@ -91,6 +95,7 @@ export class TorchTensor {
     this.shape = shape;
     this.strides = strides;
     this.requiresGrad = requiresGrad;
+    this.at = at;
   }
 }
 
@@ -113,43 +118,55 @@ export function storageOf(id: unknown): TorchStorage | undefined {
   return isCount(start) && isCount(size) ? new TorchStorage(String(key), type.id, dtype, size, start) : undefined;
 }
 
-function tensorOf(args: readonly unknown[], dtype?: PickleGlobal): TorchTensor | undefined {
+/** Bytes that a tensor's or a storage's description takes. */
+const TENSOR = 400;
+const ENTRY = 48;
+
+function tensorOf(args: readonly unknown[], cursor: Cursor, dtype?: PickleGlobal): TorchTensor | undefined {
   const [first, offset, shape, strides, requiresGrad] = args;
   // The tar files of some writers hold the storage's tuple in place of a persistent id.
   const storage = first instanceof TorchStorage ? first : storageOf(first);
   if (!storage || !isCount(offset) || !isCounts(shape) || !isCounts(strides) || shape.length !== strides.length)
     return undefined;
+  cursor.pay(TENSOR, MAX_RANK);
   const type = dtype ? lookup(DTYPES, dtype.name) : storage.dtype;
-  return new TorchTensor(storage, type, dtype?.id ?? storage.type, offset, shape, strides, requiresGrad === true);
+  const name = dtype?.id ?? storage.type;
+  return new TorchTensor(storage, type, name, offset, shape, strides, requiresGrad === true, cursor.at);
 }
 
-type Call = (args: readonly unknown[]) => unknown;
+type Call = (args: readonly unknown[], cursor: Cursor) => unknown;
 const first: Call = ([data]) => (data instanceof TorchTensor ? data : undefined);
-const pairs: Call = ([items]) =>
-  items === undefined
-    ? new PickleDict()
-    : items instanceof Map
-      ? new PickleDict(items)
-      : Array.isArray(items) && items.every((p): p is [unknown, unknown] => Array.isArray(p) && p.length === 2)
-        ? new PickleDict(items)
-        : undefined;
+const isPair = (p: unknown): p is [unknown, unknown] => Array.isArray(p) && p.length === 2;
+/** A dict of a dict's or a list's pairs; each call copies them, so each pays for the copy. */
+const pairs: Call = ([items], cursor) => {
+  if (items === undefined) {
+    cursor.pay(5 * ENTRY);
+    return new PickleDict();
+  }
+  const count = items instanceof Map ? items.size : Array.isArray(items) ? items.length : undefined;
+  if (count === undefined) return undefined;
+  if (count > MAX_ENTRIES) throw cursor.fail(`pickle: a dict of ${count} entries, more than ${MAX_ENTRIES}`);
+  cursor.pay((5 + count) * ENTRY, count);
+  if (items instanceof Map) return new PickleDict(items);
+  return (items as unknown[]).every(isPair) ? new PickleDict(items as [unknown, unknown][]) : undefined;
+};
 /** A subclass of Tensor: built by another call with arguments of its own. */
-const fromType: Call = ([inner, , args]) => {
+const fromType: Call = ([inner, , args], cursor) => {
   const build = inner instanceof PickleGlobal && Array.isArray(args) ? CALLS.get(inner.id) : undefined;
   // Never itself: arguments that hold themselves would go round for ever.
-  return build && build !== fromType ? build(args as unknown[]) : undefined;
+  return build && build !== fromType ? build(args as unknown[], cursor) : undefined;
 };
 
 const CALLS: ReadonlyMap<string, Call> = new Map<string, Call>([
   ['collections.OrderedDict', pairs],
   ['builtins.dict', pairs],
-  ['collections.defaultdict', () => new PickleDict()],
+  ['collections.defaultdict', (_, cursor) => pairs([], cursor)],
   ['torch.Size', ([shape]) => (Array.isArray(shape) ? shape : undefined)],
-  ['torch._utils._rebuild_tensor', (args) => tensorOf(args)],
-  ['torch._utils._rebuild_tensor_v2', (args) => tensorOf(args)],
+  ['torch._utils._rebuild_tensor', (args, cursor) => tensorOf(args, cursor)],
+  ['torch._utils._rebuild_tensor_v2', (args, cursor) => tensorOf(args, cursor)],
   [
     'torch._utils._rebuild_tensor_v3',
-    (args) => (args[6] instanceof PickleGlobal ? tensorOf(args, args[6]) : undefined),
+    (args, cursor) => (args[6] instanceof PickleGlobal ? tensorOf(args, cursor, args[6]) : undefined),
   ],
   ['torch._utils._rebuild_parameter', first],
   ['torch._utils._rebuild_parameter_with_state', first],
@@ -159,6 +176,6 @@ const CALLS: ReadonlyMap<string, Call> = new Map<string, Call>([
 ]);
 
 /** The data a call stands for, or undefined: then it stays an inert record. */
-export function torchCall(callable: PickleGlobal, args: readonly unknown[]): unknown {
-  return CALLS.get(callable.id)?.(args);
+export function torchCall(callable: PickleGlobal, args: readonly unknown[], cursor: Cursor): unknown {
+  return CALLS.get(callable.id)?.(args, cursor);
 }

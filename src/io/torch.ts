@@ -1,8 +1,8 @@
 // PyTorch checkpoints (.pt, .pth, .tar): the zip format, the pickle sequence before it, and the tar before that.
-import { ArgumentError, DTypeError, FormatError, UnsupportedError } from '../base/errors.js';
+import { ArgumentError, DTypeError, UnsupportedError } from '../base/errors.js';
 import { Layout } from '../base/layout.js';
-import { Cursor, badFormat, openSource, readBytes, windowOf, type ByteSource } from './byte-source.js';
-import { MAX_RANK, checkGrowth } from './limits.js';
+import { Cursor, badFormat, opening, readBytes, windowOf, type ByteSource } from './byte-source.js';
+import { Budget, MAX_RANK, checkGrowth } from './limits.js';
 import { PickleGlobal, keyText, unpickle } from './pickle.js';
 import {
   bitsOf,
@@ -22,6 +22,8 @@ import { ZipFile } from './zip.js';
 
 const MAGIC = 0x1950a86a20f9469cfc6cn;
 const LEGACY_PROTOCOL = 1001;
+/** Bytes that the description of a storage takes. */
+const STORAGE = 400;
 
 export interface TorchRecord extends TensorRecord {
   /** As stored: in elements, over the storage named `storage`. `read()` gives row-major bytes whatever they are. */
@@ -34,8 +36,8 @@ export interface TorchRecord extends TensorRecord {
 /** What each of the three formats boils down to. */
 interface Checkpoint {
   root: unknown;
-  /** Bytes of the pickle, which bound how much structure it can hold. */
-  pickled: number;
+  /** The pickle's cursor at its end: its name and budget. */
+  pickle: Cursor;
   /** Length of a storage in bytes, undefined where there is none. */
   sizeOf: (key: string) => number | undefined;
   storage: (key: string) => ByteSource;
@@ -54,7 +56,7 @@ export class TorchFile {
   readonly #source: ByteSource;
 
   private constructor(source: ByteSource, file: Checkpoint) {
-    const flat = flattenCheckpoint(file.root, source.name, file.pickled);
+    const flat = flattenCheckpoint(file.root, file.pickle);
     this.root = file.root;
     this.metadata = flat.metadata;
     this.opaque = flat.opaque;
@@ -63,17 +65,11 @@ export class TorchFile {
     this.#source = source;
     let total = 0;
     for (const [name, tensor] of flat.tensors) total += this.#check(name, tensor);
-    checkGrowth(source.name, total, source.size);
+    checkGrowth(source.name, total, source.stored ?? source.size, undefined, file.pickle.at);
   }
 
   static open(from: string | Uint8Array): TorchFile {
-    const source = openSource(from);
-    try {
-      return new TorchFile(source, readCheckpoint(source));
-    } catch (error) {
-      source.close();
-      throw error;
-    }
+    return opening(from, (source) => new TorchFile(source, readCheckpoint(source)));
   }
 
   get names(): string[] {
@@ -92,8 +88,9 @@ export class TorchFile {
       if (call) throw new UnsupportedError(`${where}: is built by ${call}, which is not understood and never run`);
       throw new ArgumentError(`TorchFile: no tensor ${JSON.stringify(name)} in ${this.#source.name}`);
     }
-    const dtype = knownDType(where, tensor);
-    targetDType(where, dtype, options.widen ?? false);
+    const built = `${this.#file.pickle.source.name}: at byte ${tensor.at}: tensor ${JSON.stringify(name)}`;
+    const dtype = knownDType(built, tensor);
+    targetDType(built, dtype, options.widen ?? false);
     const { shape, strides, offset, storage, requiresGrad } = tensor;
     const read = this.#reader(tensor, dtype);
     return {
@@ -123,26 +120,24 @@ export class TorchFile {
   }
 
   /** Bounds of a tensor in its storage; returns the bytes it takes when read. */
-  #check(name: string, { storage, dtype, shape, strides, offset }: TorchTensor): number {
+  #check(name: string, { storage, dtype, shape, strides, offset, at }: TorchTensor): number {
     if (!dtype || !storage.dtype) return 0;
-    const where = `${this.#source.name}: tensor ${JSON.stringify(name)}`;
+    const { pickle, sizeOf } = this.#file;
+    const bad = (rule: string) => pickle.fail(`tensor ${JSON.stringify(name)}: ${rule}`, at);
     const bytes = storedBytes(dtype, shape);
     const { end } = new Layout(shape, strides, offset);
     const held = (storage.count * bitsOf(storage.dtype)) / 8;
     if (bytes === undefined || !Number.isSafeInteger(end) || (end * bitsOf(dtype)) / 8 > held) {
-      throw new FormatError(
-        `${where}: shape [${shape.join(', ')}], strides [${strides.join(', ')}] and offset ${offset} reach element ${end}, storage ${storage.key} holds ${held} bytes`,
+      throw bad(
+        `shape [${shape.join(', ')}], strides [${strides.join(', ')}] and offset ${offset} reach element ${end}, storage ${storage.key} holds ${held} bytes`,
       );
     }
-    const size = this.#file.sizeOf(storage.key);
+    const size = sizeOf(storage.key);
     const need = (storage.start * bitsOf(storage.dtype)) / 8 + held;
-    if (size === undefined)
-      throw new FormatError(`${where}: storage ${JSON.stringify(storage.key)} is not in the file`);
+    if (size === undefined) throw bad(`storage ${JSON.stringify(storage.key)} is not in the file`);
     if (!(need <= size))
-      throw new FormatError(
-        `${where}: storage ${JSON.stringify(storage.key)} should hold ${need} bytes, ${size} are there`,
-      );
-    checkGrowth(where, bytes, held);
+      throw bad(`storage ${JSON.stringify(storage.key)} should hold ${need} bytes, ${size} are there`);
+    checkGrowth(`${pickle.source.name}: tensor ${JSON.stringify(name)}`, bytes, held, undefined, at);
     return bytes;
   }
 
@@ -196,7 +191,8 @@ function readObject(cursor: Cursor): unknown {
 }
 
 function readZipFormat(source: ByteSource): Checkpoint {
-  const zip = new ZipFile(source);
+  const budget = new Budget(source.name, source.stored ?? source.size);
+  const zip = new ZipFile(source, { budget });
   const main = [...zip.entries.keys()].find((name) => name === 'data.pkl' || /^[^/]*\/data\.pkl$/.test(name));
   if (main === undefined) throw badFormat(source.name, 0, 'the archive holds no data.pkl, so it is no PyTorch file');
   const folder = main.slice(0, -'data.pkl'.length);
@@ -204,12 +200,12 @@ function readZipFormat(source: ByteSource): Checkpoint {
   const endian = order ? new TextDecoder().decode(readBytes(order, 0, Math.min(16, order.size))).trim() : 'little';
   if (endian !== 'little' && endian !== 'big')
     throw badFormat(order!.name, 0, `byte order ${JSON.stringify(endian)} is neither little nor big`);
-  const cursor = new Cursor(zip.open(main));
+  const cursor = new Cursor(zip.open(main), 0, budget);
   const root = readObject(cursor);
   const place = (key: string) => `${folder}data/${key}`;
   return {
     root,
-    pickled: cursor.at,
+    pickle: cursor,
     bigEndian: endian === 'big',
     sizeOf: (key) => zip.entries.get(place(key))?.size,
     storage: (key) => zip.open(place(key)),
@@ -226,7 +222,6 @@ function readLegacyFormat(source: ByteSource): Checkpoint {
     throw cursor.fail(`protocol ${keyText(protocol)} is not known, ${LEGACY_PROTOCOL} is`, at);
   unpickle(cursor); // the writing machine's sizes; numbers are little-endian whatever it was
   const widths = new Map<string, number>();
-  const start = cursor.at;
   const root = unpickle(cursor, {
     call: torchCall,
     persistent: (id) => {
@@ -235,7 +230,6 @@ function readLegacyFormat(source: ByteSource): Checkpoint {
       return made;
     },
   });
-  const pickled = cursor.at - start;
   const keys = unpickle(cursor);
   if (!Array.isArray(keys)) throw cursor.fail('the list of storages is missing');
   const found = new Map<string, ByteSource>();
@@ -243,9 +237,16 @@ function readLegacyFormat(source: ByteSource): Checkpoint {
     const width = widths.get(keyText(key));
     if (width === undefined)
       throw cursor.fail(`storage ${keyText(key)} has no known type, so its length cannot be told`);
+    cursor.pay(STORAGE);
     found.set(keyText(key), rawStorage(cursor, keyText(key), width));
   }
-  return { root, pickled, bigEndian: false, sizeOf: (key) => found.get(key)?.size, storage: (key) => found.get(key)! };
+  return {
+    root,
+    pickle: cursor,
+    bigEndian: false,
+    sizeOf: (key) => found.get(key)?.size,
+    storage: (key) => found.get(key)!,
+  };
 }
 
 /** A count of elements, then the elements. */
@@ -257,12 +258,13 @@ function rawStorage(cursor: Cursor, key: string, width: number): ByteSource {
 }
 
 function readTarFormat(source: ByteSource): Checkpoint {
-  const members = readTar(source);
+  const budget = new Budget(source.name, source.stored ?? source.size);
+  const members = readTar(source, budget);
   const member = (name: string): Cursor => {
     const found = members.get(name);
     if (!found)
       throw badFormat(source.name, 0, `the tar archive holds no ${JSON.stringify(name)}, so it is no PyTorch file`);
-    return new Cursor(found);
+    return new Cursor(found, 0, budget);
   };
   const cursor = member('storages');
   const storages = new Map<string, TorchStorage>();
@@ -272,6 +274,7 @@ function readTarFormat(source: ByteSource): Checkpoint {
     const [key, , type] = Array.isArray(head) ? (head as unknown[]) : [];
     const dtype = type instanceof PickleGlobal ? storageDType(type) : undefined;
     if (!dtype) throw cursor.fail(`storage ${keyText(key)} has no known type, so its length cannot be told`);
+    cursor.pay(STORAGE);
     const bytes = rawStorage(cursor, keyText(key), bitsOf(dtype) / 8);
     found.set(keyText(key), bytes);
     storages.set(
@@ -289,7 +292,7 @@ function readTarFormat(source: ByteSource): Checkpoint {
   });
   return {
     root,
-    pickled: main.at,
+    pickle: main,
     bigEndian: false,
     sizeOf: (key) => found.get(key)?.size,
     storage: (key) => found.get(key)!,
@@ -327,6 +330,7 @@ function readTensors(cursor: Cursor, storages: ReadonlyMap<string, TorchStorage>
     const [key, storageKey] = Array.isArray(head) ? (head as unknown[]) : [];
     const storage = storages.get(keyText(storageKey));
     if (!storage) throw cursor.fail(`tensor ${keyText(key)}: storage ${keyText(storageKey)} is not in the file`);
+    cursor.pay(STORAGE);
     const rank = cursor.u32('rank');
     cursor.u32('padding');
     if (rank > MAX_RANK) throw cursor.fail(`tensor ${keyText(key)}: rank ${rank} is beyond ${MAX_RANK}`);
@@ -334,7 +338,7 @@ function readTensors(cursor: Cursor, storages: ReadonlyMap<string, TorchStorage>
     const strides = Array.from({ length: rank }, () => cursor.size('stride'));
     out.set(
       keyText(key),
-      new TorchTensor(storage, storage.dtype, storage.type, cursor.size('offset'), shape, strides, false),
+      new TorchTensor(storage, storage.dtype, storage.type, cursor.size('offset'), shape, strides, false, 0),
     );
   }
   return out;

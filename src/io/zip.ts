@@ -3,7 +3,7 @@ import { crc32, deflateRawSync, inflateRawSync } from 'node:zlib';
 import { ArgumentError, UnsupportedError } from '../base/errors.js';
 import type { Write } from './atomic-file.js';
 import { Cursor, MemorySource, badFormat, readBytes, windowOf, type ByteSource } from './byte-source.js';
-import { MAX_GROWTH, checkGrowth } from './limits.js';
+import { Budget, MAX_ENTRIES, MAX_GROWTH, checkGrowth } from './limits.js';
 
 const LOCAL = 0x04034b50;
 const CENTRAL = 0x02014b50;
@@ -27,16 +27,25 @@ export interface ZipEntry {
   readonly headerAt: number;
 }
 
+export interface ZipOptions {
+  /** Most bytes of inflated members for a byte of file. */
+  maxGrowth?: number;
+  /** What opening may cost; shared with whoever reads the members. */
+  budget?: Budget;
+}
+
 export class ZipFile {
   readonly entries: ReadonlyMap<string, ZipEntry>;
   readonly #source: ByteSource;
   readonly #maxGrowth: number;
+  readonly #budget: Budget;
   readonly #opened = new Map<string, ByteSource>();
 
-  constructor(source: ByteSource, maxGrowth = MAX_GROWTH) {
+  constructor(source: ByteSource, options: ZipOptions = {}) {
     this.#source = source;
-    this.#maxGrowth = maxGrowth;
-    this.entries = readDirectory(source, maxGrowth);
+    this.#maxGrowth = options.maxGrowth ?? MAX_GROWTH;
+    this.#budget = options.budget ?? new Budget(source.name, source.stored ?? source.size);
+    this.entries = readDirectory(source, this.#maxGrowth, this.#budget);
   }
 
   /** A member's content, its checksum verified; stored members stay on disk, deflated ones are inflated once. */
@@ -46,15 +55,18 @@ export class ZipFile {
     const entry = this.entries.get(name);
     if (!entry) throw new ArgumentError(`${this.#source.name}: no member ${JSON.stringify(name)} in the archive`);
     const packed = this.#packed(entry);
+    this.#budget.scan(entry.packed + entry.size, entry.headerAt);
     const content =
-      entry.method === STORED ? packed : new MemorySource(inflate(entry, packed, this.#maxGrowth), packed.name);
+      entry.method === STORED
+        ? packed
+        : new MemorySource(inflate(entry, packed, this.#maxGrowth), packed.name, packed.stored);
     verify(entry, content);
     this.#opened.set(name, content);
     return content;
   }
 
   #packed(entry: ZipEntry): ByteSource {
-    const cursor = new Cursor(this.#source, entry.headerAt);
+    const cursor = new Cursor(this.#source, entry.headerAt, this.#budget);
     if (cursor.u32('local header') !== LOCAL) throw cursor.fail(`${entry.name}: no local header here`, entry.headerAt);
     cursor.bytes(22, 'local header');
     const names = cursor.u16() + cursor.u16();
@@ -63,7 +75,7 @@ export class ZipFile {
 }
 
 function inflate(entry: ZipEntry, packed: ByteSource, maxGrowth: number): Uint8Array {
-  checkGrowth(packed.name, entry.size, entry.packed, maxGrowth);
+  checkGrowth(packed.name, entry.size, packed.stored ?? entry.packed, maxGrowth);
   if (entry.size > MAX_INFLATE)
     throw new UnsupportedError(`${packed.name}: deflated members over ${MAX_INFLATE} bytes cannot be read`);
   try {
@@ -89,7 +101,10 @@ function verify(entry: ZipEntry, content: ByteSource): void {
 
 const hex = (x: number): string => x.toString(16).padStart(8, '0');
 
-function readDirectory(source: ByteSource, maxGrowth: number): Map<string, ZipEntry> {
+/** Bytes that a member's entry takes. */
+const ENTRY = 400;
+
+function readDirectory(source: ByteSource, maxGrowth: number, budget: Budget): Map<string, ZipEntry> {
   const { at, size, count, end } = findDirectory(source);
   if (at + size > end)
     throw badFormat(
@@ -99,9 +114,11 @@ function readDirectory(source: ByteSource, maxGrowth: number): Map<string, ZipEn
     );
   // A directory record has 46 bytes at least.
   if (count * 46 > size) throw badFormat(source.name, end, `${count} members do not fit a directory of ${size} bytes`);
+  if (count > MAX_ENTRIES) throw badFormat(source.name, end, `${count} members, at most ${MAX_ENTRIES} are read`);
   const entries = new Map<string, ZipEntry>();
-  const cursor = new Cursor(windowOf(source, source.name, 0, at + size), at);
+  const cursor = new Cursor(windowOf(source, source.name, 0, at + size), at, budget);
   for (let i = 0; i < count; i++) {
+    cursor.pay(ENTRY, 10);
     const entry = readEntry(cursor);
     if (entries.has(entry.name)) throw cursor.fail(`member ${JSON.stringify(entry.name)} is listed twice`);
     entries.set(entry.name, entry);
@@ -121,7 +138,7 @@ function readDirectory(source: ByteSource, maxGrowth: number): Map<string, ZipEn
   }
   // Inflated members stay in memory, so their sum counts as well as each.
   const inflated = [...entries.values()].reduce((n, e) => n + (e.method === STORED ? 0 : e.size), 0);
-  checkGrowth(source.name, inflated, source.size, maxGrowth);
+  checkGrowth(source.name, inflated, source.stored ?? source.size, maxGrowth, at);
   return entries;
 }
 
