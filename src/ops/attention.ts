@@ -29,6 +29,7 @@ import {
   type RefTensor,
   type Sample,
   type Sig,
+  ulps,
 } from './op.js';
 
 export interface SdpaOptions {
@@ -62,8 +63,6 @@ export interface PagedOptions extends Omit<SdpaOptions, 'mask'> {
 
 const OPTIONS = ['causal', 'mask', 'scale', 'softcap', 'window', 'alibi', 'sinks', 'layout', 'lengths'];
 const WITHOUT = 'attention is defined for floats of 16 bits and more; cast first';
-const ULP = { bf16: 4, f16: 4, f32: 64, f64: 64 } as const;
-const BACKWARD_ULP = { bf16: 8, f16: 8, f32: 512, f64: 512 } as const;
 
 /** Rows whose method answers all results. */
 type Many<A extends readonly unknown[]> = Kernel<A, SdpaParams> & { readonly many: true };
@@ -322,7 +321,7 @@ export const attention = rows({
     dtypes: REALS,
     without: WITHOUT,
     domain: [-1, 1],
-    ulp: ULP,
+    ulp: ulps(64, 4),
     candle: { none: 'Candle has attention for Metal, for the CPU and in a separate crate for CUDA' },
     infer: (inputs: readonly Sig[], p: SdpaParams): readonly Sig[] => {
       const { out, lse } = infer('sdpa', inputs, p, inputs.slice(3));
@@ -372,7 +371,7 @@ export const attention = rows({
     dtypes: REALS,
     without: WITHOUT,
     domain: [-1, 1],
-    ulp: BACKWARD_ULP,
+    ulp: ulps(24, 4),
     candle: { none: "Candle's attention has no gradient" },
     infer: (inputs: readonly Sig[], p: SdpaParams): readonly Sig[] => {
       const { out, lse, k } = infer('sdpaBackward', inputs, p, inputs.slice(6));
@@ -421,7 +420,7 @@ export const attention = rows({
     dtypes: REALS,
     without: WITHOUT,
     domain: [-1, 1],
-    ulp: ULP,
+    ulp: ulps(10, 4),
     candle: { none: 'part of a gradient Candle does not have' },
     infer: ([out, dout]: readonly Sig[], p: { layout: 'bhtd' | 'bthd' }): readonly Sig[] => {
       if (!sameShape(out.shape, dout.shape))
@@ -459,7 +458,7 @@ export const attention = rows({
     dtypes: REALS,
     without: WITHOUT,
     domain: [-1, 1],
-    ulp: ULP,
+    ulp: ulps(12),
     candle: { none: 'candle_nn::ops::sdpa is for Metal' },
     compose: (q: Tensor, k: Tensor, v: Tensor, options: SdpaOptions = {}): Tensor => {
       requireOptions('sdpa', options, OPTIONS);
@@ -503,7 +502,7 @@ export const attention = rows({
     dtypes: REALS,
     without: WITHOUT,
     domain: [-1, 1],
-    ulp: ULP,
+    ulp: ulps(20, 4),
     candle: { none: 'candle_flash_attn::flash_attn_varlen is a separate crate' },
     compose: (q: Tensor, k: Tensor, v: Tensor, qStarts: Tensor, kStarts: Tensor, options: VarlenOptions): Tensor => {
       requireOptions('sdpaVarlen', options, [
@@ -539,7 +538,7 @@ export const attention = rows({
     dtypes: REALS,
     without: WITHOUT,
     domain: [-1, 1],
-    ulp: ULP,
+    ulp: ulps(16),
     noGrad: 'a cache is for inference',
     candle: { none: 'candle_flash_attn::flash_attn_varlen_paged_windowed is a separate crate' },
     compose: (q: Tensor, k: Tensor, v: Tensor, pages: Tensor, options: PagedOptions): Tensor => {

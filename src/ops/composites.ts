@@ -4,7 +4,7 @@ import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape, normalizeDim, normalizeDims, resolveReshape, type Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { requireWhole } from './kernel-row.js';
-import { type CompositeErrorSample, type CompositeRow, type CompositeSample, rows } from './op.js';
+import { type CompositeErrorSample, type CompositeRow, type CompositeSample, rows, ulps } from './op.js';
 import type { Dims } from './reduce.js';
 
 type Composite<A extends readonly unknown[], R> = Omit<CompositeRow, 'name' | 'compose'> & {
@@ -29,7 +29,7 @@ const of = <A extends readonly unknown[], R extends Tensor | readonly Tensor[]>(
   errors: () => more.errors ?? [],
 });
 const on = (shape: Shape, ...args: unknown[]): CompositeSample => ({ inputs: [{ shape }], args });
-const sums = { ulp: { f32: 32, f64: 32, f16: 2, bf16: 2, f8e4m3: 1 }, domain: [0.1, 2] as const };
+const sums = { ulp: ulps(4), domain: [0.1, 2] as const };
 
 /** Small floats are widened for a computation of several steps and rounded once at its end. */
 export const wide = (x: Tensor, f: (x: Tensor) => Tensor): Tensor =>
@@ -185,7 +185,7 @@ export const compositeOps = rows({
           .affine(1 / Math.max(0, n - correction), 0);
       }),
     [on([3, 5], 1), on([3, 5], 0, true, 0)],
-    { ...sums, dtypes: FLOATS },
+    { ...sums, dtypes: FLOATS, ulp: ulps(8) },
   ),
   std: of(
     'square root of the variance',
@@ -328,13 +328,13 @@ export const compositeOps = rows({
         .round()
         .div(10 ** decimals),
     [on([3, 5], 2)],
-    { dtypes: REALS, ulp: 2 },
+    { dtypes: REALS, ulp: ulps(1) },
   ),
   softcap: of(
     'cap * tanh(x / cap)',
     (x: Tensor, cap: number): Tensor => x.div(cap).tanh().affine(cap, 0),
     [on([3, 5], 3)],
-    { dtypes: REALS, ulp: 4 },
+    { dtypes: REALS, ulp: ulps(4) },
   ),
 });
 

@@ -14,6 +14,7 @@ import {
   type RefTensor,
   type Sample,
   type Sig,
+  ulps,
 } from './op.js';
 
 /** One entry per spatial dimension: [l] in 1-D, [h, w] in 2-D. */
@@ -42,7 +43,6 @@ type Axes = number | readonly [number, number];
 const DTYPES = [...REALS, 'u8', 'u32'] as const;
 const WITHOUT = 'convolutions take f16, bf16, f32, f64, u8 and u32, as in Candle';
 // Sums of channels x kernel products over a positive domain; the reference sums in double and rounds once.
-const ULP = { bf16: 2, f16: 2, f32: 32, f64: 32 } as const;
 const DOMAIN = [0.25, 2] as const;
 const DIFFERS =
   'Stride, padding and dilation may differ by axis, groups run in one call, a bias may be added, and any layout is accepted (Candle reads a non-contiguous kernel wrongly).';
@@ -314,7 +314,7 @@ export const conv = rows({
     formula: 'out[n,o,l] = b[o] + sum_{c,k} x[n,c,l*stride + k*dilation - padding] * w[o,c,k]',
     dtypes: DTYPES,
     without: WITHOUT,
-    ulp: ULP,
+    ulp: ulps(8, 2),
     domain: DOMAIN,
     candle: { file: 'conv.cu', symbol: 'conv1d' },
     differs: `${DIFFERS} Dilation multiplies the kernel position alone (Candle's direct kernel multiplies both).`,
@@ -359,7 +359,7 @@ export const conv = rows({
     formula: 'out[n,o,y,x] = b[o] + sum_{c,i,j} in[n,c,y*sh + i*dh - ph, x*sw + j*dw - pw] * w[o,c,i,j]',
     dtypes: DTYPES,
     without: WITHOUT,
-    ulp: ULP,
+    ulp: ulps(12, 2),
     domain: DOMAIN,
     candle: { file: 'conv.cu', symbol: 'conv2d' },
     differs: DIFFERS,
@@ -402,7 +402,7 @@ export const conv = rows({
     formula: 'out[n,o,l*stride + k*dilation - padding] = b[o] + sum x[n,c,l] * w[c,o,k]',
     dtypes: DTYPES,
     without: WITHOUT,
-    ulp: ULP,
+    ulp: ulps(8, 2),
     domain: DOMAIN,
     candle: { file: 'conv.cu', symbol: 'conv_transpose1d' },
     differs: `${DIFFERS} It has a gradient.`,
@@ -439,7 +439,7 @@ export const conv = rows({
     formula: 'out[n,o,y*sh + i*dh - ph, x*sw + j*dw - pw] = b[o] + sum in[n,c,y,x] * w[c,o,i,j]',
     dtypes: DTYPES,
     without: WITHOUT,
-    ulp: ULP,
+    ulp: ulps(8, 2),
     domain: DOMAIN,
     candle: { file: 'conv.cu', symbol: 'conv_transpose2d' },
     differs: DIFFERS,

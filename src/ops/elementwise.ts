@@ -20,6 +20,7 @@ interface Common {
   readonly differs?: string;
   readonly domain?: readonly [number, number];
   readonly ulp: Bound;
+  readonly loose?: string;
   readonly noGrad?: string;
   readonly bounds?: true;
 }

@@ -5,7 +5,14 @@ import { formatShape, normalizeDim, sameShape, type Shape } from '../base/shape.
 import type { Tensor } from '../tensor/tensor.js';
 import { wide } from './composites.js';
 import { composite, requireOptions, requireWhole } from './kernel-row.js';
-import { rows, type CompositeErrorSample, type CompositeRow, type CompositeSample, type InputSpec } from './op.js';
+import {
+  rows,
+  type CompositeErrorSample,
+  type CompositeRow,
+  type CompositeSample,
+  type InputSpec,
+  ulps,
+} from './op.js';
 
 export type Reduction = 'mean' | 'sum' | 'none';
 export interface LossOptions {
@@ -41,7 +48,7 @@ const FLOAT = {
   dtypes: REALS,
   without: 'losses are defined for floats of 16 bits and more; cast first',
   domain: [-2, 2] as const,
-  ulp: { bf16: 2, f16: 2, f32: 64, f64: 64 },
+  ulp: ulps(8),
 };
 const classes = (shape: Shape, n: number): InputSpec => ({ shape, dtype: 'i64', ints: [0, n - 1] });
 const s = (...shape: number[]): InputSpec => ({ shape });
@@ -148,7 +155,7 @@ const row = (
 
 export const functional = rows({
   swiglu: composite({
-    ...row({ samples: [{ inputs: [s(3, 8)], args: [] }] }),
+    ...row({ ulp: ulps(4), samples: [{ inputs: [s(3, 8)], args: [] }] }),
     formula: 'silu(a) * b for the halves a and b of the last dimension',
     compose: (x: Tensor): Tensor => {
       const n = x.shape[x.rank - 1];
@@ -160,7 +167,7 @@ export const functional = rows({
     },
   }),
   geglu: composite({
-    ...row({ samples: [{ inputs: [s(3, 8)], args: [] }] }),
+    ...row({ ulp: ulps(4), samples: [{ inputs: [s(3, 8)], args: [] }] }),
     formula: 'gelu(a) * b for the halves a and b of the last dimension',
     compose: (x: Tensor): Tensor => {
       const [a, b] = x.chunk(2, -1);
@@ -168,12 +175,13 @@ export const functional = rows({
     },
   }),
   relu2: composite({
-    ...row({ samples: [{ inputs: [s(3, 5)], args: [] }] }),
+    ...row({ ulp: 0, samples: [{ inputs: [s(3, 5)], args: [] }] }),
     formula: 'max(x, 0)^2',
     compose: (x: Tensor): Tensor => x.relu().sqr(),
   }),
   prelu: composite({
     ...row({
+      ulp: 0,
       samples: [
         { inputs: [s(2, 3, 4), s(3)], args: [{ input: 1 }] },
         { inputs: [s(2, 3), s(1)], args: [{ input: 1 }] },
@@ -194,6 +202,7 @@ export const functional = rows({
   }),
   dropout: composite({
     ...row({
+      ulp: 0,
       samples: [0.25, 0.9].map((p) => ({
         inputs: [s(3, 5), { shape: [3, 5], domain: [0, 1] }],
         args: [p, { input: 1 }],
@@ -286,7 +295,10 @@ export const functional = rows({
     },
   }),
   gumbelSoftmax: composite({
-    ...row({ samples: [{ inputs: [s(3, 5), { shape: [3, 5], domain: [0.1, 0.9] }], args: [0.5, { input: 1 }] }] }),
+    ...row({
+      ulp: ulps(12),
+      samples: [{ inputs: [s(3, 5), { shape: [3, 5], domain: [0.1, 0.9] }], args: [0.5, { input: 1 }] }],
+    }),
     formula: 'softmax((x - ln(-ln(u))) / temperature) along dim, for uniform numbers u',
     compose: (x: Tensor, temperature: number, uniform: Tensor, dim: number = -1): Tensor =>
       wide(x, (w) =>
@@ -358,7 +370,7 @@ export const functional = rows({
     },
   }),
   l1Loss: composite({
-    ...row({ samples: [{ inputs: [s(3, 4), s(3, 4)], args: [{ input: 1 }] }] }),
+    ...row({ ulp: ulps(4), samples: [{ inputs: [s(3, 4), s(3, 4)], args: [{ input: 1 }] }] }),
     formula: '|x - y|, averaged',
     compose: (x: Tensor, y: Tensor, options: LossOptions = {}): Tensor => {
       requireOptions('l1Loss', options, ['reduction']);

@@ -2,7 +2,7 @@
 import { FLOATS, REALS } from '../base/dtype.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { Call, ElementwiseRow, GradContext, Grads, Params } from './op.js';
-import { rows } from './op.js';
+import { rows, ulps } from './op.js';
 
 type Fused<A extends readonly unknown[], P extends Params> = Omit<ElementwiseRow<P>, 'name' | 'args'> & {
   readonly args: (x: Tensor, ...rest: A) => Call<P>;
@@ -90,7 +90,7 @@ export const fusedOps = rows({
     dtypes: REALS,
     without: WITHOUT,
     domain: [0.1, 2],
-    ulp: ULP,
+    ulp: ulps(4),
     exact: (x, y, decay) => decay * x + (1 - decay) * y,
     kernel: 'fmag(a, x, (C(1) - a) * y)',
     args: (x: Tensor, y: Tensor, decay: number): Call<Decay> => ({ inputs: [x, y], params: { decay } }),
@@ -108,7 +108,7 @@ export const fusedOps = rows({
     dtypes: REALS,
     without: WITHOUT,
     domain: [0.1, 2],
-    ulp: ULP,
+    ulp: ulps(4),
     exact: (x, y, decay) => decay * x + (1 - decay) * y * y,
     kernel: 'fmag(a, x, (C(1) - a) * y * y)',
     args: (x: Tensor, y: Tensor, decay: number): Call<Decay> => ({ inputs: [x, y], params: { decay } }),
@@ -126,7 +126,7 @@ export const fusedOps = rows({
     dtypes: REALS,
     without: WITHOUT,
     domain: [0.1, 2],
-    ulp: ULP,
+    ulp: ulps(4),
     exact: (x, y, z, rate, eps) => x - (rate * y) / (Math.sqrt(z) + eps),
     kernel: 'x - divg(a * y, sqrtg(z) + b)',
     small: 'x - a * y * small_recip<S>(small_root(z) + b)',

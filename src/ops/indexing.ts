@@ -17,6 +17,7 @@ import {
   type RefTensor,
   type Sample,
   type Sig,
+  ulps,
 } from './op.js';
 
 export interface DimParams extends Record<string, unknown> {
@@ -277,7 +278,7 @@ export const indexing = rows({
     dtypes: DTYPES,
     candle: { file: 'indexing.cu', symbol: 'ia' },
     differs: `Arguments are (dim, ids, src). ${SENTINEL} ${ANY_LAYOUT}`,
-    ulp: SUM_ULP,
+    ulp: ulps(4),
     domain: [0.25, 4],
     infer: ([x, ids, src]: readonly Sig[], { dim }: DimParams): readonly Sig[] => {
       normalizeDim('indexAdd', dim, x.shape.length);

@@ -4,12 +4,20 @@ import { ShapeError } from '../base/errors.js';
 import { Layout } from '../base/layout.js';
 import { broadcastShapes, formatShape, sizeOf } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
-import { type Call, type CompositeRow, type GradContext, type Grads, type KernelRow, rows, type Sig } from './op.js';
+import {
+  type Call,
+  type CompositeRow,
+  type GradContext,
+  type Grads,
+  type KernelRow,
+  rows,
+  type Sig,
+  ulps,
+} from './op.js';
 
 type BmmRow = Omit<KernelRow<{}>, 'name' | 'args'> & { readonly args: (x: Tensor, y: Tensor) => Call<{}> };
 type MatmulRow = Omit<CompositeRow, 'name' | 'compose'> & { readonly compose: (x: Tensor, y: Tensor) => Tensor };
 
-const bound = { f32: 32, f64: 32, f16: 2, bf16: 2 };
 const without = 'matrix products are defined for floats of 16 bits and more; cast first';
 
 export const matmulOps = rows({
@@ -19,7 +27,7 @@ export const matmulOps = rows({
     formula: 'out[..., m, n] = sum over k of x[..., m, k] * y[..., k, n]',
     dtypes: REALS,
     without,
-    ulp: bound,
+    ulp: ulps(28),
     candle: { none: 'Candle calls the BLAS' },
     differs: 'any rank and strides; 16-bit floats add up in f32',
     domain: [-1, 1],
@@ -95,7 +103,7 @@ export const matmulOps = rows({
     formula: 'matrix product of any ranks; a vector is a row on the left, a column on the right',
     dtypes: REALS,
     without,
-    ulp: bound,
+    ulp: ulps(8),
     candle: { none: 'Candle calls the BLAS' },
     domain: [-1, 1],
     compose: (x: Tensor, y: Tensor): Tensor => {

@@ -16,6 +16,7 @@ import {
   type RefTensor,
   type Sample,
   type Sig,
+  ulps,
 } from './op.js';
 
 export interface NormParams extends Record<string, unknown> {
@@ -37,7 +38,6 @@ export interface BatchNormOptions extends NormOptions {
 const WITHOUT = 'norms are defined for floats of 16 bits and more; cast first';
 // x - mean cancels near the mean; bounds count units of the largest result.
 const ULP = { bf16: 2, f16: 2, f32: 32, f64: 32 } as const;
-const BACKWARD_ULP = { bf16: 4, f16: 8, f32: 128, f64: 128 } as const;
 const DIFFERS =
   'It has a gradient, takes any layout, sums f64 in f64 and finds the variance in two passes (Candle: f32, E[x^2] - E[x]^2).';
 
@@ -286,7 +286,7 @@ export const norm = rows({
     dtypes: REALS,
     without: WITHOUT,
     domain: [-2, 2],
-    ulp: BACKWARD_ULP,
+    ulp: ulps(36, 8),
     candle: { none: "Candle's fused norm has no gradient" },
     infer: (inputs: readonly Sig[], p: NormParams): readonly Sig[] => inferBackward('layerNormBackward', inputs, p),
     reference: (inputs: readonly RefTensor[], outputs: readonly RefTensor[], p: NormParams): void =>
@@ -304,7 +304,7 @@ export const norm = rows({
     dtypes: REALS,
     without: WITHOUT,
     domain: [-2, 2],
-    ulp: BACKWARD_ULP,
+    ulp: ulps(70, 2),
     candle: { none: "Candle's fused norm has no gradient" },
     infer: (inputs: readonly Sig[], p: NormParams): readonly Sig[] => inferBackward('rmsNormBackward', inputs, p),
     reference: (inputs: readonly RefTensor[], outputs: readonly RefTensor[], p: NormParams): void =>
@@ -321,7 +321,7 @@ export const norm = rows({
     dtypes: REALS,
     without: WITHOUT,
     domain: [-2, 2],
-    ulp: ULP,
+    ulp: ulps(12),
     candle: { none: 'a composite there too' },
     compose: (x: Tensor, groups: number, weight?: Tensor, bias?: Tensor, options: NormOptions = {}): Tensor => {
       requireOptions('groupNorm', options, ['eps']);
@@ -355,7 +355,7 @@ export const norm = rows({
     dtypes: REALS,
     without: WITHOUT,
     domain: [-2, 2],
-    ulp: ULP,
+    ulp: ulps(12),
     candle: { none: 'a composite there too' },
     compose: (x: Tensor, weight?: Tensor, bias?: Tensor, options: BatchNormOptions = {}): Tensor => {
       const op = 'batchNorm';

@@ -86,6 +86,8 @@ interface RowBase<P extends Params> {
   readonly differs?: string;
   readonly domain?: readonly [number, number];
   readonly ulp: Bound;
+  /** Why the bound is more than four times the worst error seen. */
+  readonly loose?: string;
   /** Why a dtype is left out, said by errors, skips and docs. */
   readonly without?: string;
   readonly grad?: (ctx: GradContext<P>) => Grads;
@@ -249,5 +251,13 @@ export function rows<const T extends Record<string, Omit<Row, 'name'>>>(
   return table as { [K in keyof T]: T[K] & { name: string } };
 }
 
+/** One bound for f32 and f64, whose errors have one cause, and one for smaller floats, which are rounded once at the end. */
+export const ulps = (wide: number, narrow = 1): Bound => ({
+  f32: wide,
+  f64: wide,
+  f16: narrow,
+  bf16: narrow,
+  f8e4m3: narrow,
+});
 export const boundFor = (bound: Bound, dtype: DType): number =>
   typeof bound === 'number' ? bound : (bound[dtype] ?? 0);

@@ -15,6 +15,7 @@ import {
   type RefTensor,
   type Sample,
   type Sig,
+  ulps,
 } from './op.js';
 
 /** Pairs are [height, width]. */
@@ -194,7 +195,7 @@ export const pool = rows({
     differs: `${DIFFERS} The sum of integers does not wrap and its quotient is exact, truncated; f64 divides in f64 (Candle multiplies by a rounded float).`,
     // Positive domain: no cancellation in the sum of a window.
     domain: [0.25, 4],
-    ulp: { bf16: 1, f16: 1, f32: 8, f64: 8 },
+    ulp: ulps(4),
     infer: ([x]: readonly Sig[], p: PoolParams): readonly Sig[] => [
       { shape: inferPool('avgPool2d', x, p), dtype: x.dtype },
     ],
@@ -279,7 +280,7 @@ export const pool = rows({
     without: WITHOUT,
     candle: { none: 'Candle pools in two dimensions only' },
     domain: [0.25, 4],
-    ulp: { bf16: 1, f16: 1, f32: 8, f64: 8 },
+    ulp: ulps(4),
     compose: (x: Tensor, size: number, stride: number = size, options: { readonly padding?: number } = {}): Tensor => {
       requireOptions('avgPool1d', options, ['padding']);
       const padding = [0, options.padding ?? 0] as const;
@@ -310,7 +311,7 @@ export const pool = rows({
     without: 'the mean of integers is no integer, and f8e4m3 has no arithmetic of its own; cast first',
     candle: { none: 'mean over two dimensions there' },
     domain: [0.25, 4],
-    ulp: { bf16: 1, f16: 1, f32: 8, f64: 8 },
+    ulp: ulps(4),
     compose: (x: Tensor): Tensor => {
       requireRank('globalAvgPool2d', 'input', x.shape, 4, '(batch, channels, height, width)');
       return x.mean([2, 3], true);
@@ -327,7 +328,7 @@ export const pool = rows({
     without: 'the mean of integers is no integer, and f8e4m3 has no arithmetic of its own; cast first',
     candle: { none: 'Candle has no adaptive pooling' },
     domain: [0.25, 4],
-    ulp: { bf16: 2, f16: 2, f32: 8, f64: 8 },
+    ulp: ulps(4),
     compose: (x: Tensor, size: Pair): Tensor => {
       requireRank('adaptiveAvgPool2d', 'input', x.shape, 4, '(batch, channels, height, width)');
       const [h, w] = pair('adaptiveAvgPool2d', 'size', size);

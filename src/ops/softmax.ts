@@ -13,6 +13,7 @@ import {
   type RefTensor,
   type Sample,
   type Sig,
+  ulps,
 } from './op.js';
 
 export interface SoftmaxParams extends Record<string, unknown> {
@@ -96,7 +97,7 @@ export const softmax = rows({
     differs: DIFFERS,
     candle: { file: 'reduce.cu', symbol: 'softmax' },
     domain: [-8, 8],
-    ulp: { bf16: 1, f16: 1, f32: 16, f64: 16 },
+    ulp: ulps(8),
     infer: inferOne('softmax'),
     reference: ([x]: readonly RefTensor[], [out]: readonly RefTensor[], { dim }: SoftmaxParams): void =>
       mapLanes([x], out, dim, (v) => {
@@ -122,7 +123,7 @@ export const softmax = rows({
     candle: { none: 'a composite there' },
     // Where one element holds nearly all, the result is near 0 and its units are small: the bound is wide for that.
     domain: [-8, 8],
-    ulp: { bf16: 1, f16: 1, f32: 64, f64: 64 },
+    ulp: ulps(4),
     infer: inferOne('logSoftmax'),
     reference: ([x]: readonly RefTensor[], [out]: readonly RefTensor[], { dim }: SoftmaxParams): void =>
       mapLanes([x], out, dim, (v) => {
@@ -173,7 +174,7 @@ export const softmax = rows({
     without: WITHOUT,
     candle: { none: 'Candle differentiates its composite' },
     domain: [-4, 0],
-    ulp: { bf16: 2, f16: 2, f32: 64, f64: 64 },
+    ulp: ulps(28),
     infer: inferTwo('logSoftmaxBackward'),
     reference: ([y, g]: readonly RefTensor[], [out]: readonly RefTensor[], { dim }: SoftmaxParams): void =>
       mapLanes([y, g], out, dim, (ys, gs) => {

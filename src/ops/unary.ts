@@ -167,6 +167,7 @@ export const unaryOps = rows({
     kernel: 'normcdfg(x)',
     small: 'small_normcdf<S>(x)',
     ulp: { f32: 8, f64: 256, f16: 1, bf16: 1, f8e4m3: 1 },
+    loose: 'the CPU engine is up to 118 ulp from Candle in the far tail, where no case of our own lies',
     domain: [-4, 4],
     candle: unaryCu('unormcdf') /* far out, x^2 magnifies the rounding of x / sqrt(2) */,
     grad: ({ x, grad }): Tensor => grad.mul(x.sqr().affine(-0.5, 0).exp().affine(INV_SQRT_2PI, 0)),
@@ -358,6 +359,7 @@ export const unaryOps = rows({
     kernel: 'x * normcdfg(x)',
     small: 'x * small_normcdf<S>(x)',
     ulp: { f32: 8, f64: 256, f16: 1, bf16: 1, f8e4m3: 1 },
+    loose: 'the CPU engine is up to 118 ulp from Candle in the far tail, where no case of our own lies',
     domain: [-4, 4],
     candle: unaryCu('ugelu_erf') /* as normcdf */,
     grad: ({ x, grad }): Tensor =>
