@@ -14,7 +14,7 @@ const HARMLESS = new Set(
   residual_dropout resid_dropout embd_dropout ffn_dropout classifier_dropout classifier_dropout_prob dropout activation_dropout dropout_rate
   layerdrop residual_dropout_prob summary_activation summary_first_dropout summary_proj_to_labels summary_type summary_use_proj
   output_attentions output_hidden_states return_dict return_dict_in_generate output_scores torchscript pruned_heads chunk_size_feed_forward
-  bos_token_id eos_token_id pad_token_id sep_token_id unk_token_id decoder_start_token_id forced_bos_token_id forced_eos_token_id
+  bos_token_id eos_token_id pad_token_id sep_token_id unk_token_id eod_token_id decoder_start_token_id forced_bos_token_id forced_eos_token_id
   begin_suppress_tokens suppress_tokens image_token_index image_token_id boi_token_index eoi_token_index vocab_size
   gradient_checkpointing use_bfloat16 tf_legacy_loss pretraining_tp router_jitter_noise jitter_noise input_jitter_noise
   router_aux_loss_coef output_router_logits aux_loss_alpha seq_aux router_z_loss_coef load_balance_coeff ep_size
@@ -37,7 +37,7 @@ export class Config {
   /** What errors call the source: 'config.json', 'model.gguf'. */
   readonly where: string;
   readonly #read = new Set<string>();
-  readonly #inner: Config[] = [];
+  readonly #inner = new Map<string, Config>();
   readonly #prefix: string;
 
   constructor(json: Json, where = 'config.json', prefix = '') {
@@ -98,8 +98,8 @@ export class Config {
     const v = this.get(name);
     if (v === undefined) return undefined;
     if (!isObject(v)) throw new FormatError(`${this.where}: ${this.#name(name)} is ${shown(v)}, not an object`);
-    const config = new Config(v, this.where, `${this.#name(name)}.`);
-    this.#inner.push(config);
+    const config = this.#inner.get(name) ?? new Config(v, this.where, `${this.#name(name)}.`);
+    this.#inner.set(name, config);
     return config;
   }
   /** Refuses every value of a field but these; absent is always fine. */
@@ -122,6 +122,6 @@ export class Config {
         `${this.where}: ${this.#name(name)} is ${shown(value)}; nothing here honours this field, and the model's answers could depend on it`,
       );
     }
-    for (const c of this.#inner) c.refuseUnread();
+    for (const c of this.#inner.values()) c.refuseUnread();
   }
 }

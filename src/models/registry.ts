@@ -1,10 +1,11 @@
 // One table of model families: config.json's model_type and GGUF's architecture to what loads them. Loader, parity and tests read it alike.
 import { UnsupportedError } from '../base/errors.js';
+import { DECODER_FAMILIES } from './families/index.js';
 import type { ModelRow } from './model-row.js';
 import type { ModelFormat } from './source.js';
 
 /** Every family; a new one is a row in families/ or a file of its own, and a line here. */
-export const MODELS: readonly ModelRow[] = [];
+export const MODELS: readonly ModelRow[] = [...DECODER_FAMILIES];
 
 const namesOf = (row: ModelRow, format: ModelFormat): readonly string[] =>
   format === 'gguf' ? (row.architectures ?? []) : row.types;

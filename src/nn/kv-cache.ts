@@ -17,42 +17,78 @@ export interface Cache {
   reset(): void;
 }
 
-const room = (like: Tensor, time: number): Tensor => {
+const spaceFor = (like: Tensor, time: number): Tensor => {
   const [b, h, , d] = like.shape;
   return keep(Tensor.empty([b, h, time, d], like.dtype, like.device));
 };
 
-/** Grows by doubling; what append answers are views of its buffers, no copies. */
+/**
+ * Grows by doubling; what append answers are views of its buffers, no copies. Keys and values may differ in width. With a window it keeps
+ * the keys that later tokens can still see, in order: when its room is full, the last ones move to the front.
+ */
 export class KvCache implements Cache {
   #k: Tensor | undefined;
   #v: Tensor | undefined;
   #capacity: number;
-  length = 0;
-  constructor(initialCapacity = 64) {
+  #length = 0;
+  /** Tokens that were dropped from the front. */
+  #first = 0;
+  readonly window: number | undefined;
+  constructor(initialCapacity = 64, window?: number) {
+    if (window !== undefined && (!Number.isInteger(window) || window < 1))
+      throw new ArgumentError(`KvCache: window ${window} is not a whole number from 1`);
     this.#capacity = initialCapacity;
+    this.window = window;
+  }
+  /** Tokens seen so far. */
+  get length(): number {
+    return this.#length;
+  }
+  /** Set by whoever writes into the buffers itself. */
+  set length(n: number) {
+    this.#length = n;
+  }
+  /** The number of the first token that is still held. */
+  get first(): number {
+    return this.#first;
   }
   append(k: Tensor, v: Tensor): readonly [Tensor, Tensor] {
     return noGrad(() => {
       const t = k.shape[2];
-      const end = this.length + t;
-      if (!this.#k || !this.#v || end > this.#k.shape[2]) this.#grow(k, end);
+      this.#makeRoom(k, v, t);
       const [kb, vb] = [this.#k as Tensor, this.#v as Tensor];
-      kb.narrow(2, this.length, t).assign(k);
-      vb.narrow(2, this.length, t).assign(v);
-      this.length = end;
-      return [kb.narrow(2, 0, end), vb.narrow(2, 0, end)] as const;
+      const at = this.#length - this.#first;
+      kb.narrow(2, at, t).assign(k);
+      vb.narrow(2, at, t).assign(v);
+      this.#length += t;
+      return [kb.narrow(2, 0, at + t), vb.narrow(2, 0, at + t)] as const;
     });
   }
-  #grow(like: Tensor, end: number): void {
-    while (this.#capacity < end) this.#capacity *= 2;
-    const grown = (old: Tensor | undefined): Tensor => {
-      const fresh = room(like, this.#capacity);
-      if (old && this.length > 0) fresh.narrow(2, 0, this.length).assign(old.narrow(2, 0, this.length));
+  /** Room for t more: the window's part moves to the front, or the buffers grow. */
+  #makeRoom(k: Tensor, v: Tensor, t: number): void {
+    const held = this.#length - this.#first;
+    const room = this.#k?.shape[2] ?? 0;
+    if (held + t <= room) return;
+    const kept = this.window === undefined ? held : Math.min(held, this.window - 1);
+    const need = kept + t;
+    // A window is moved once in a while, not at every token.
+    const wanted = this.window === undefined ? need : Math.max(need, kept + Math.min(this.window, 256));
+    if (this.window === undefined) while (this.#capacity < wanted) this.#capacity *= 2;
+    const size = this.window === undefined ? this.#capacity : wanted;
+    const moved = (old: Tensor | undefined, like: Tensor): Tensor => {
+      const part = old && kept > 0 ? old.narrow(2, held - kept, kept) : undefined;
+      if (old && room >= wanted) {
+        if (part && held > kept) old.narrow(2, 0, kept).assign(part.copy());
+        return old;
+      }
+      const fresh = spaceFor(like, size);
+      if (part) fresh.narrow(2, 0, kept).assign(part);
       old?.dispose();
       return fresh;
     };
-    this.#k = grown(this.#k);
-    this.#v = grown(this.#v);
+    this.#k = moved(this.#k, k);
+    this.#v = moved(this.#v, v);
+    this.#first = this.#length - kept;
   }
   /** All its room, (batch, heads, capacity, dim); there is none before the first append. */
   buffers(): readonly [k: Tensor, v: Tensor] {
@@ -61,18 +97,22 @@ export class KvCache implements Cache {
   }
   /** Forgets tokens from `length` on. */
   truncate(length: number): void {
-    if (length < 0 || length > this.length)
-      throw new ArgumentError(`KvCache: cannot truncate ${this.length} tokens to ${length}`);
-    this.length = length;
+    if (length < 0 || length > this.#length)
+      throw new ArgumentError(`KvCache: cannot truncate ${this.#length} tokens to ${length}`);
+    if (this.#first > 0 && length - this.#first < (this.window as number) - 1)
+      throw new ArgumentError(
+        `KvCache: cannot go back to ${length} tokens; of a window of ${this.window} those before ${this.#first} are gone`,
+      );
+    this.#length = length;
   }
   reset(): void {
-    this.length = 0;
+    this.#length = this.#first = 0;
   }
   dispose(): void {
     this.#k?.dispose();
     this.#v?.dispose();
     this.#k = this.#v = undefined;
-    this.length = 0;
+    this.reset();
   }
 }
 
@@ -89,8 +129,8 @@ export class RotatingKvCache implements Cache {
   }
   append(k: Tensor, v: Tensor): readonly [Tensor, Tensor] {
     return noGrad(() => {
-      this.#k ??= room(k, this.window);
-      this.#v ??= room(v, this.window);
+      this.#k ??= spaceFor(k, this.window);
+      this.#v ??= spaceFor(v, this.window);
       const [kb, vb, t] = [this.#k, this.#v, k.shape[2]];
       const held = Math.min(this.length, this.window);
       if (t === 1) {

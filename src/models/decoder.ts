@@ -1,0 +1,255 @@
+// A decoder-only transformer of any family: token numbers in, logits out. What it is made of is said by its features alone.
+import type { DType } from '../base/dtype.js';
+import { ArgumentError, ShapeError } from '../base/errors.js';
+import { type Init, normal } from '../nn/init.js';
+import { dropout, Embedding, Linear } from '../nn/layers.js';
+import { Module } from '../nn/module.js';
+import { noGrad } from '../tensor/autograd.js';
+import { tensor } from '../tensor/create.js';
+import type { Device } from '../tensor/device.js';
+import { keep } from '../tensor/scope.js';
+import type { Tensor } from '../tensor/tensor.js';
+import type { Features, Layer, Mixer, Mlp } from './features.js';
+import { AttentionMixer, ConvMixer, LatentMixer, type MixerContext, Norm, norm } from './mixers.js';
+import { type Dense, dense, Mixture } from './mlp.js';
+import { type RopeFeature, ropeRegime, type RopeTable, ropeTable } from './rope.js';
+import { BatchStep, DecoderCache, type Step } from './step.js';
+import type { Weights } from './weights.js';
+
+export type MixerModule = AttentionMixer | LatentMixer | ConvMixer;
+export type MlpModule = Dense | Mixture;
+
+function mixer(w: Weights, f: Mixer, hidden: number, deep: Init): MixerModule {
+  switch (f.kind) {
+    case 'attention':
+      return new AttentionMixer(w, f, hidden, deep);
+    case 'latent':
+      return new LatentMixer(w, f, hidden, deep);
+    case 'conv':
+      return new ConvMixer(w, f, hidden, deep);
+  }
+}
+const mlp = (w: Weights, f: Mlp, hidden: number, deep: Init): MlpModule =>
+  f.kind === 'dense' ? dense(w, f, hidden, deep) : new Mixture(w, f, hidden);
+
+export class Block extends Module {
+  readonly beforeMixer: Norm | undefined;
+  readonly afterMixer: Norm | undefined;
+  readonly beforeMlp: Norm | undefined;
+  readonly afterMlp: Norm | undefined;
+  readonly mixer: MixerModule;
+  readonly mlp: MlpModule;
+  readonly #parallel: Features['parallel'];
+  readonly #factor: number;
+
+  constructor(w: Weights, layer: Layer, f: Features) {
+    super();
+    const { hiddenSize: n, norms } = f;
+    // What adds to the residual begins smaller in deep models.
+    const deep = normal(0, 0.02 / Math.sqrt(2 * f.layers.length));
+    const place = (role: keyof Features['norms']): Norm | undefined =>
+      norms[role] ? norm(w, role, f.norm, n) : undefined;
+    this.beforeMixer = place('beforeMixer');
+    this.afterMixer = place('afterMixer');
+    this.beforeMlp = f.parallel === 'shared' ? undefined : place('beforeMlp');
+    this.afterMlp = place('afterMlp');
+    this.mixer = mixer(w, layer.mixer, n, deep);
+    this.mlp = mlp(w, layer.mlp, n, deep);
+    this.#parallel = f.parallel;
+    this.#factor = f.branchFactor ?? 1;
+  }
+  forward(x: Tensor, context: MixerContext, drop = 0): Tensor {
+    const branch = (y: Tensor, after: Norm | undefined): Tensor => {
+      const z = after ? after.forward(y) : y;
+      return dropout(this.#factor === 1 ? z : z.affine(this.#factor, 0), drop);
+    };
+    const first = this.beforeMixer ? this.beforeMixer.forward(x) : x;
+    const mixed = branch(this.mixer.forward(first, context), this.afterMixer);
+    const h = this.#parallel ? x : x.add(mixed);
+    const second = this.#parallel === 'shared' ? first : this.beforeMlp ? this.beforeMlp.forward(h) : h;
+    const fed = branch(this.mlp.forward(second), this.afterMlp);
+    return this.#parallel ? x.add(mixed).add(fed) : h.add(fed);
+  }
+}
+
+export interface ForwardOptions {
+  /** Logits of the last position only. */
+  readonly last?: boolean;
+  /** Tokens of padding in front of each sequence; with a cache, given once with the first tokens. */
+  readonly pads?: readonly number[];
+}
+
+/** Tables that hold for one rope: made for its regime, and for more positions as they are needed. */
+interface Held {
+  readonly regime: number;
+  readonly positions: number;
+  readonly table: RopeTable;
+}
+
+export class CausalLM extends Module {
+  readonly config: Features;
+  readonly embed: Embedding;
+  readonly positions: Tensor | undefined;
+  readonly embedNorm: Norm | undefined;
+  readonly blocks: Block[];
+  readonly norm: Norm;
+  /** The embedding's own tensor where they are tied. */
+  readonly head: Linear;
+  /** Share of the residual's additions dropped while training. */
+  readonly dropout: number;
+  readonly #tables = new Map<RopeFeature, Held>();
+  readonly #columns = new Map<object, Tensor>();
+  readonly #rerun: RopeFeature | undefined;
+
+  constructor(features: Features, w: Weights, options: { readonly dropout?: number } = {}) {
+    super();
+    this.dropout = options.dropout ?? 0;
+    this.config = features;
+    const { vocabSize, hiddenSize, layers, learntPositions: learnt } = features;
+    this.embed = new Embedding(w.tensor('embed', [vocabSize, hiddenSize], normal(0, 0.02)));
+    if (learnt) {
+      const stored = w.tensor('positions', [learnt.count + learnt.offset, hiddenSize], normal(0, 0.02));
+      this.positions = learnt.offset === 0 ? stored : keep(stored.narrow(0, learnt.offset, learnt.count).copy());
+      if (this.positions !== stored) stored.dispose();
+    }
+    if (features.embedNorm) this.embedNorm = norm(w, 'embedNorm', features.norm, hiddenSize);
+    this.blocks = layers.map((layer, i) => {
+      const m = layer.mixer;
+      const sizes = m.kind === 'attention' ? m : { heads: 1, kvHeads: 1, headDim: hiddenSize };
+      return new Block(w.of(i, sizes), layer, features);
+    });
+    this.norm = norm(w, 'finalNorm', features.norm, hiddenSize);
+    this.head = new Linear(
+      features.tied ? this.embed.weight : w.tensor('head', [vocabSize, hiddenSize], normal(0, 0.02)),
+      w.has('head', 'bias') ? w.tensor('head', [vocabSize], undefined, 'bias') : undefined,
+    );
+    const ropes = layers.map(({ mixer: m }) => (m.kind === 'conv' ? undefined : m.rope));
+    this.#rerun = ropes.find((r) => r?.type === 'longrope');
+  }
+
+  get device(): Device {
+    return this.embed.weight.device;
+  }
+  get dtype(): DType {
+    return this.embed.weight.dtype;
+  }
+  newCache(capacity?: number): DecoderCache {
+    return new DecoderCache(this.config, capacity);
+  }
+  /** Cosines and sines for at least `length` positions, in the regime of that length. */
+  tables(rope: RopeFeature, length: number): RopeTable {
+    const held = this.#tables.get(rope);
+    const regime = ropeRegime(rope, length);
+    const { dtype, device } = this;
+    const fits = held?.table.cos.device === device && held.table.cos.dtype === dtype;
+    if (held && fits && held.regime === regime && held.positions >= length) return held.table;
+    held?.table.cos.dispose();
+    held?.table.sin.dispose();
+    const positions = Math.max(length, Math.min(this.config.maxPositions, 8192));
+    const table = ropeTable(rope, length, positions, dtype, device);
+    this.#tables.set(rope, { regime, positions, table });
+    return table;
+  }
+  #column(key: object, at: (position: number) => number, length: number): Tensor {
+    const held = this.#columns.get(key);
+    if (held && held.shape[0] >= length && held.device === this.device && held.dtype === this.dtype) return held;
+    held?.dispose();
+    const n = Math.max(length, Math.min(this.config.maxPositions, 8192));
+    const data = Float32Array.from({ length: n }, (_, i) => at(i));
+    const made = keep(tensor(data, { shape: [n, 1], device: this.device }).cast(this.dtype));
+    this.#columns.set(key, made);
+    return made;
+  }
+
+  /** Logits (b, t, vocab) of token numbers (b, t); with a cache the tokens follow those already in it. */
+  forward(ids: Tensor, cache?: DecoderCache, options: ForwardOptions = {}): Tensor {
+    if (ids.rank !== 2)
+      throw new ArgumentError(
+        `${this.config.family}: token numbers have shape [${ids.shape.join(', ')}]; they must be (batch, time)`,
+      );
+    const [b, t] = ids.shape;
+    const pads = this.#pads(b, t, cache, options.pads);
+    if (!this.#rerun || !cache) return this.#run(ids, cache, pads, options.last ? 1 : t);
+    // Keys turned for short sequences are of no use past the border: everything runs again.
+    const least = pads ? Math.min(...pads) : 0;
+    const [before, after] = [cache.length - least, cache.length + t - least];
+    const all = noGrad(() => keep(cache.ids ? cache.ids.cat([ids.cast(cache.ids.dtype)], 1) : ids.copy()));
+    const crossed = cache.length > 0 && ropeRegime(this.#rerun, before) !== ropeRegime(this.#rerun, after);
+    if (crossed) cache.reset();
+    else cache.ids?.dispose();
+    cache.ids = all;
+    return this.#run(crossed ? all : ids, cache, pads, options.last ? 1 : t);
+  }
+  #pads(
+    b: number,
+    t: number,
+    cache: DecoderCache | undefined,
+    given: readonly number[] | undefined,
+  ): readonly number[] | undefined {
+    if (!given) return cache?.pads;
+    if (cache && cache.length > 0)
+      throw new ArgumentError(`${this.config.family}: padding is given with a cache's first tokens only`);
+    if (given.length !== b || given.some((p) => !Number.isInteger(p) || p < 0 || p >= t))
+      throw new ShapeError(
+        `${this.config.family}: padding [${given.join(', ')}] must be ${b} whole numbers from 0 to ${t - 1}`,
+      );
+    const pads = given.some((p) => p > 0) ? [...given] : undefined;
+    if (cache) cache.pads = pads;
+    return pads;
+  }
+  #run(ids: Tensor, cache: DecoderCache | undefined, pads: readonly number[] | undefined, wanted: number): Tensor {
+    const step = new BatchStep(this.device, ids.shape[1], cache, pads);
+    const x = this.hidden(ids, step);
+    if (cache) {
+      cache.length += ids.shape[1];
+      cache.pads = pads;
+    }
+    const t = ids.shape[1];
+    return this.logits(wanted === t ? x : x.narrow(1, t - wanted, wanted));
+  }
+  /** The last layer's output before the final norm, (b, t, hidden), of tokens (b, t) that stand where the step says. */
+  hidden(ids: Tensor, step: Step): Tensor {
+    const { embedFactor, learntPositions, family } = this.config;
+    if (learntPositions && step.length > learntPositions.count)
+      throw new ArgumentError(
+        `${family}: ${step.length} tokens; the model has learnt ${learntPositions.count} positions`,
+      );
+    const drop = this.training ? this.dropout : 0;
+    let x = this.embed.forward(ids); // (b, t, hidden)
+    if (embedFactor !== undefined) x = x.mul(this.#rounded(embedFactor));
+    if (this.positions) x = x.add(step.rows(this.positions));
+    if (this.embedNorm) x = this.embedNorm.forward(x);
+    x = dropout(x, drop);
+    const tables = (r: RopeFeature): RopeTable => this.tables(r, step.length);
+    const column = (key: object, at: (p: number) => number): Tensor => this.#column(key, at, step.length);
+    this.blocks.forEach((block, layer) => (x = block.forward(x, { layer, step, tables, column }, drop)));
+    return x;
+  }
+  /** A factor as the weights' dtype holds it. */
+  #rounded(factor: number): number {
+    return this.dtype === 'f32' || this.dtype === 'f64'
+      ? factor
+      : tensor([factor], { device: 'cpu' }).cast(this.dtype).cast('f32').item();
+  }
+  logits(x: Tensor): Tensor {
+    const { logitFactor, logitSoftcap } = this.config;
+    let y = this.head.forward(this.norm.forward(x));
+    if (logitFactor !== undefined) y = y.affine(logitFactor, 0);
+    if (logitSoftcap !== undefined)
+      y = y
+        .affine(1 / logitSoftcap, 0)
+        .tanh()
+        .affine(logitSoftcap, 0);
+    return y;
+  }
+  override dispose(): void {
+    super.dispose();
+    for (const { table } of this.#tables.values()) {
+      table.cos.dispose();
+      table.sin.dispose();
+    }
+    for (const t of this.#columns.values()) t.dispose();
+    this.#tables.clear();
+    this.#columns.clear();
+  }
+}

@@ -1,0 +1,38 @@
+// Rows times the matrix of the expert each belongs to.
+import type { Tensor } from '../tensor/tensor.js';
+import { tensor } from '../tensor/create.js';
+
+/** Up to this many rows on a GPU, the chosen matrices are gathered and multiplied in one batch: nothing waits for the host. */
+const GATHERED_ROWS = 32;
+
+/** x (rows, in), weights (experts, out, in), ids (rows): row r times weights[ids[r]]; biases (experts, out). */
+export function expertProduct(x: Tensor, weights: Tensor, ids: Tensor, bias?: Tensor): Tensor {
+  const y = onHost(x) || x.shape[0] > GATHERED_ROWS ? byExpert(x, weights, ids) : gathered(x, weights, ids);
+  return bias ? y.add(bias.indexSelect(0, ids)) : y;
+}
+
+const onHost = (x: Tensor): boolean => x.device.name === 'cpu' || x.device.name === 'reference';
+
+const gathered = (x: Tensor, weights: Tensor, ids: Tensor): Tensor =>
+  x.unsqueeze(1).matmul(weights.indexSelect(0, ids).t()).squeeze([1]);
+
+/** One product an expert over the rows that chose it; experts that nobody chose are not touched. */
+function byExpert(x: Tensor, weights: Tensor, ids: Tensor): Tensor {
+  const chosen = Array.from(ids.dataSync() as Iterable<number | bigint>, Number);
+  const order = chosen.map((_, row) => row).sort((a, b) => chosen[a] - chosen[b] || a - b);
+  const back = new Uint32Array(order.length);
+  order.forEach((row, at) => (back[row] = at));
+  const index = (numbers: readonly number[] | Uint32Array): Tensor =>
+    tensor(Uint32Array.from(numbers), { device: x.device });
+  const sorted = x.indexSelect(0, index(order));
+  const parts: Tensor[] = [];
+  for (let from = 0; from < order.length; ) {
+    const expert = chosen[order[from]];
+    let to = from;
+    while (to < order.length && chosen[order[to]] === expert) to++;
+    const matrix = weights.narrow(0, expert, 1).squeeze([0]);
+    parts.push(sorted.narrow(0, from, to - from).matmul(matrix.t()));
+    from = to;
+  }
+  return parts[0].cat(parts.slice(1), 0).indexSelect(0, index(back));
+}

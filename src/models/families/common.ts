@@ -1,0 +1,265 @@
+// What family rows are written with: sizes that all configs have, ropes and masks by layer, the usual names and feed-forward parts.
+import { FormatError, UnsupportedError } from '../../base/errors.js';
+import { ACTIVATIONS } from '../../nn/activation.js';
+import type { Tensor } from '../../tensor/tensor.js';
+import type { Config } from '../config.js';
+import type { Attention, DenseMlp, Experts, Features, Layer, Mlp, NormFeature } from '../features.js';
+import { PRE_NORMS } from '../features.js';
+import { readRope, type RopeFeature, type RopeReading } from '../rope.js';
+import type { Names, Place, Rows } from '../weights.js';
+
+export interface Sizes {
+  readonly hidden: number;
+  readonly layers: number;
+  readonly heads: number;
+  readonly kvHeads: number;
+  readonly headDim: number;
+  readonly maxPositions: number;
+}
+/** The sizes under the names that nearly every config gives them. */
+export function sizesOf(c: Config): Sizes {
+  const hidden = c.count('hidden_size', undefined, 1);
+  const heads = c.count('num_attention_heads', undefined, 1);
+  const kvHeads = c.count('num_key_value_heads', heads, 1);
+  const headDim = c.has('head_dim') ? c.count('head_dim', undefined, 1) : hidden / heads;
+  return checked(c, {
+    hidden,
+    layers: c.count('num_hidden_layers', undefined, 1),
+    heads,
+    kvHeads,
+    headDim,
+    maxPositions: c.count('max_position_embeddings', 2048, 1),
+  });
+}
+export function checked(c: Config, s: Sizes): Sizes {
+  if (!Number.isInteger(s.headDim))
+    throw new FormatError(`${c.where}: hidden size ${s.hidden} does not divide into ${s.heads} heads`);
+  if (s.heads % s.kvHeads !== 0)
+    throw new FormatError(`${c.where}: ${s.heads} query heads do not divide into ${s.kvHeads} key heads`);
+  return s;
+}
+
+export const rms = (c: Config, fallback = 1e-6): NormFeature => ({
+  kind: 'rms',
+  eps: c.number('rms_norm_eps', fallback),
+});
+export const layerNorm = (c: Config, name: string, fallback = 1e-5): NormFeature => ({
+  kind: 'layer',
+  eps: c.number(name, fallback),
+});
+
+/** An activation's name, refused here if nobody knows it. */
+export function activationOf(c: Config, name = 'hidden_act', fallback = 'silu'): string {
+  const act = c.text(name, fallback);
+  if (!(ACTIVATIONS as readonly string[]).includes(act))
+    throw new UnsupportedError(`${c.where}: ${name} ${JSON.stringify(act)}; served are ${ACTIVATIONS.join(', ')}`);
+  return act;
+}
+export const gated = (c: Config, inner = c.count('intermediate_size', undefined, 1)): DenseMlp => ({
+  kind: 'dense',
+  inner,
+  gated: true,
+  activation: activationOf(c),
+});
+export const ungated = (inner: number, activation: string): DenseMlp => ({
+  kind: 'dense',
+  inner,
+  gated: false,
+  activation,
+});
+
+/** Old files give a rule where new ones list every layer's kind. */
+export function layerTypes(c: Config, layers: number, rule: (i: number) => string): readonly string[] {
+  if (!c.has('layer_types')) return Array.from({ length: layers }, (_, i) => rule(i));
+  const types = c.texts('layer_types');
+  if (types.length < layers)
+    throw new FormatError(`${c.where}: layer_types has ${types.length} entries for ${layers} layers`);
+  return types;
+}
+export const full = (): string => 'full_attention';
+/** The last of every `period` layers is full, the others slide. */
+export const lastFull =
+  (period: number) =>
+  (i: number): string =>
+    (i + 1) % period === 0 ? 'full_attention' : 'sliding_attention';
+
+/** Windows by a layer's type; other types than those named are refused. */
+export function windowsBy(c: Config, types: readonly string[], window: number | undefined): (number | undefined)[] {
+  return types.map((t) => {
+    if (t === 'full_attention') return undefined;
+    if (t !== 'sliding_attention')
+      throw new UnsupportedError(`${c.where}: layer_types holds ${JSON.stringify(t)}, which this family does not have`);
+    if (window === undefined) throw new FormatError(`${c.where}: layers slide but sliding_window is not given`);
+    return window;
+  });
+}
+/** Qwen's way: a window only with use_sliding_window, on layers from max_window_layers on. */
+export function qwenWindows(c: Config, layers: number): (number | undefined)[] {
+  const on = c.flag('use_sliding_window', false);
+  const window = c.optional('sliding_window');
+  const from = c.optional('max_window_layers') ?? 28;
+  const types = layerTypes(c, layers, (i) => (on && window !== undefined && i >= from ? 'sliding_attention' : full()));
+  return windowsBy(c, types, on ? window : undefined);
+}
+/** One window for all layers, or none. */
+export function sameWindow(c: Config, layers: number): (number | undefined)[] {
+  const window = c.optional('sliding_window');
+  return Array.from({ length: layers }, () => window);
+}
+
+export const ropeOf = (c: Config, s: Sizes, more: Partial<RopeReading> = {}): RopeFeature =>
+  readRope(c, { headDim: s.headDim, maxPositions: s.maxPositions, ...more });
+
+const numbersOf = (v: unknown): number[] =>
+  (Array.isArray(v) ? v : [v]).filter((x): x is number => typeof x === 'number' && Number.isInteger(x));
+
+/** What a row says about its family; the rest is Llama's. */
+export interface Recipe {
+  readonly norm: NormFeature;
+  readonly rope?: RopeFeature;
+  /** What differs by layer. */
+  readonly attention?: (i: number) => Partial<Attention>;
+  readonly mixer?: (i: number) => Layer['mixer'];
+  readonly mlp: (i: number) => Mlp;
+  readonly tied?: boolean;
+  readonly more?: Partial<Features>;
+}
+export function build(family: string, c: Config, s: Sizes, r: Recipe): Features {
+  const base: Attention = {
+    kind: 'attention',
+    heads: s.heads,
+    kvHeads: s.kvHeads,
+    headDim: s.headDim,
+    scale: 1 / Math.sqrt(s.headDim),
+    ...(r.rope && { rope: r.rope }),
+  };
+  const [bos] = numbersOf(c.get('bos_token_id'));
+  return {
+    family,
+    vocabSize: c.count('vocab_size', undefined, 1),
+    hiddenSize: s.hidden,
+    maxPositions: s.maxPositions,
+    layers: Array.from({ length: s.layers }, (_, i) => ({
+      mixer: r.mixer ? r.mixer(i) : { ...base, ...r.attention?.(i) },
+      mlp: r.mlp(i),
+    })),
+    norm: r.norm,
+    norms: PRE_NORMS,
+    tied: c.flag('tie_word_embeddings', r.tied ?? false),
+    ...(bos !== undefined && { bosTokenId: bos }),
+    eosTokenIds: numbersOf(c.get('eos_token_id')),
+    ...r.more,
+  };
+}
+
+// ---- names ----
+
+const PLAIN = (model: string): Names => ({
+  embed: `${model}embed_tokens`,
+  finalNorm: `${model}norm`,
+  head: 'lm_head',
+  layer: `${model}layers.{i}`,
+  beforeMixer: 'input_layernorm',
+  beforeMlp: 'post_attention_layernorm',
+  q: 'self_attn.q_proj',
+  k: 'self_attn.k_proj',
+  v: 'self_attn.v_proj',
+  o: 'self_attn.o_proj',
+  qNorm: 'self_attn.q_norm',
+  kNorm: 'self_attn.k_norm',
+  gate: 'mlp.gate_proj',
+  up: 'mlp.up_proj',
+  down: 'mlp.down_proj',
+});
+export const LLAMA_NAMES = PLAIN('model.');
+
+/** Rows of the parts of a fused tensor, one after the other, given how many heads each has. */
+export const headRows =
+  (
+    from: (s: { heads: number; kvHeads: number }) => number,
+    count: (s: { heads: number; kvHeads: number }) => number,
+  ): Rows =>
+  (t, s) =>
+    t.narrow(0, from(s) * s.headDim, count(s) * s.headDim);
+/** All queries, all keys, all values. */
+export const QKV: { readonly q: Rows; readonly k: Rows; readonly v: Rows } = {
+  q: headRows(
+    () => 0,
+    (s) => s.heads,
+  ),
+  k: headRows(
+    (s) => s.heads,
+    (s) => s.kvHeads,
+  ),
+  v: headRows(
+    (s) => s.heads + s.kvHeads,
+    (s) => s.kvHeads,
+  ),
+};
+/** Per group of a key head: its queries, the key, the value. With one query a group: per head q, k, v. */
+export const QKV_BY_GROUP: { readonly q: Rows; readonly k: Rows; readonly v: Rows } = (() => {
+  const part =
+    (which: 'q' | 'k' | 'v'): Rows =>
+    (t, s) => {
+      const each = s.heads / s.kvHeads;
+      const rest = t.shape.slice(1);
+      const grouped = t.reshape([s.kvHeads, each + 2, s.headDim, ...rest]);
+      const [from, n] = which === 'q' ? [0, each] : [which === 'k' ? each : each + 1, 1];
+      return grouped.narrow(1, from, n).reshape([s.kvHeads * n * s.headDim, ...rest]);
+    };
+  return { q: part('q'), k: part('k'), v: part('v') };
+})();
+export const fusedQkv = (
+  name: string,
+  rows: { readonly q: Rows; readonly k: Rows; readonly v: Rows } = QKV,
+  more: Partial<Place> = {},
+): Pick<Names, 'q' | 'k' | 'v'> => ({
+  q: { name, rows: rows.q, ...more },
+  k: { name, rows: rows.k, ...more },
+  v: { name, rows: rows.v, ...more },
+});
+const half =
+  (dim: number, i: 0 | 1) =>
+  (t: Tensor): Tensor =>
+    t.narrow(dim, (t.shape[dim] / 2) * i, t.shape[dim] / 2);
+/** Gates over ups in one tensor. */
+export const fusedGateUp = (name: string): Pick<Names, 'gate' | 'up'> => ({
+  gate: { name, rows: half(0, 0) },
+  up: { name, rows: half(0, 1) },
+});
+/** The same for stacked experts, (experts, 2 inner, hidden). */
+export const stackedGateUp = (
+  name: string,
+  more: Partial<Place> = {},
+): { readonly gate: Place; readonly up: Place } => ({
+  gate: { name, rows: half(1, 0), ...more },
+  up: { name, rows: half(1, 1), ...more },
+});
+/** Experts as separate tensors of a prefix, or (newer files) stacked. */
+export function expertNames(at: string, [gate, up, down] = ['gate_proj', 'up_proj', 'down_proj']): Partial<Names> {
+  const stacked = stackedGateUp(`${at}.experts.gate_up_proj`, { bare: true });
+  return {
+    router: `${at}.gate`,
+    expertGate: [`${at}.experts.{e}.${gate}`, stacked.gate],
+    expertUp: [`${at}.experts.{e}.${up}`, stacked.up],
+    expertDown: [`${at}.experts.{e}.${down}`, { name: `${at}.experts.down_proj`, bare: true }],
+  };
+}
+export const sharedNames = (at: string): Partial<Names> => ({
+  sharedGate: `${at}.gate_proj`,
+  sharedUp: `${at}.up_proj`,
+  sharedDown: `${at}.down_proj`,
+});
+
+/** The common part of mixtures. */
+export const experts = (c: Config, o: Omit<Experts, 'kind' | 'activation'>): Experts => ({
+  kind: 'experts',
+  activation: activationOf(c),
+  ...o,
+});
+/** A count that configs give different names. */
+export function firstCount(c: Config, ...names: readonly string[]): number {
+  const found = names.find((n) => c.has(n));
+  for (const n of names) c.get(n);
+  return c.count(found ?? names[0], undefined, 1);
+}

@@ -1,0 +1,173 @@
+// DeepSeek and its kin: latent attention, and mixtures whose router chooses groups of experts first.
+import type { Config } from '../config.js';
+import type { Experts, Features, LatentAttention, Mlp } from '../features.js';
+import type { RopeFeature } from '../rope.js';
+import {
+  build,
+  expertNames,
+  experts,
+  full,
+  gated,
+  LLAMA_NAMES,
+  layerTypes,
+  rms,
+  ropeOf,
+  sharedNames,
+  sizesOf,
+  windowsBy,
+} from './common.js';
+import { family } from './row.js';
+
+/** A yarn that stretches all dimensions raises the softmax's scale twice. */
+function yarnScale(rope: RopeFeature): number {
+  if (rope.type === 'default' || !rope.mscaleAllDim) return 1;
+  const factor = rope.factor ?? 1;
+  const m = factor <= 1 ? 1 : 0.1 * rope.mscaleAllDim * Math.log(factor) + 1;
+  return m * m;
+}
+function latent(c: Config, interleaved: boolean): LatentAttention {
+  const ropeDim = c.count('qk_rope_head_dim', 64, 1);
+  const nopeDim = c.count('qk_nope_head_dim', 128);
+  const maxPositions = c.count('max_position_embeddings', 2048, 1);
+  const rope = ropeOf(
+    c,
+    { headDim: ropeDim, maxPositions, hidden: 0, layers: 0, heads: 0, kvHeads: 0 },
+    { interleaved },
+  );
+  c.ignore('head_dim', 'qk_head_dim', 'num_key_value_heads', 'attention_bias', 'mlp_bias');
+  return {
+    kind: 'latent',
+    heads: c.count('num_attention_heads', undefined, 1),
+    ...(c.has('q_lora_rank') && { queryRank: c.count('q_lora_rank') }),
+    rank: c.count('kv_lora_rank', 512, 1),
+    nopeDim,
+    ropeDim,
+    valueDim: c.count('v_head_dim', 128, 1),
+    scale: yarnScale(rope) / Math.sqrt(nopeDim + ropeDim),
+    rope,
+    normEps: 1e-6,
+  };
+}
+
+/** Sigmoid scores, a bias in the choice, the two best of a group as its worth. */
+function biasedExperts(c: Config): Experts {
+  const inner = c.count('moe_intermediate_size', undefined, 1);
+  const shared = c.count('n_shared_experts', 0);
+  const groups = c.optional('n_group') ?? 1;
+  return experts(c, {
+    count: c.count('n_routed_experts', undefined, 1),
+    chosen: c.count('num_experts_per_tok', undefined, 1),
+    inner,
+    score: 'sigmoid',
+    choiceBias: true,
+    ...(groups > 1 && { groups: { count: groups, kept: c.count('topk_group', 1), worth: 'two best' } as const }),
+    weights: c.flag('norm_topk_prob', true) ? 'normalised' : 'kept',
+    sumGuard: { add: 1e-20 },
+    factor: c.number('routed_scaling_factor', 1),
+    ...(shared > 0 && { shared: { inner: inner * shared } }),
+  });
+}
+/** Dense layers first, then mixtures. */
+function denseFirst(c: Config, mixture: () => Experts, fallback = 0): (i: number) => Mlp {
+  const dense = c.count('first_k_dense_replace', fallback);
+  const types = c.has('mlp_layer_types') ? c.texts('mlp_layer_types') : undefined;
+  c.ignore('topk_group', 'n_group', 'num_nextn_predict_layers', 'moe_layer_freq', 'scoring_func', 'topk_method');
+  return (i) => ((types ? types[i] === 'dense' : i < dense) ? gated(c) : mixture());
+}
+
+function deepseekV2(c: Config): Features {
+  const s = { ...sizesOf(c), headDim: 1 };
+  c.only('topk_method', 'greedy', 'group_limited_greedy');
+  c.only('scoring_func', 'softmax');
+  const grouped = c.text('topk_method', 'greedy') === 'group_limited_greedy';
+  const mixer = latent(c, true);
+  const inner = c.count('moe_intermediate_size', undefined, 1);
+  const shared = c.count('n_shared_experts', 0);
+  // transformers never normalises these, whatever norm_topk_prob says.
+  c.ignore('norm_topk_prob');
+  const mixture = (): Experts =>
+    experts(c, {
+      count: c.count('n_routed_experts', undefined, 1),
+      chosen: c.count('num_experts_per_tok', undefined, 1),
+      inner,
+      score: 'softmax',
+      ...(grouped && { groups: { count: c.count('n_group'), kept: c.count('topk_group'), worth: 'best' } as const }),
+      weights: 'kept',
+      factor: c.number('routed_scaling_factor', 1),
+      ...(shared > 0 && { shared: { inner: inner * shared } }),
+    });
+  return build('deepseek_v2', c, s, { norm: rms(c), mixer: () => mixer, mlp: denseFirst(c, mixture) });
+}
+function deepseekV3(c: Config): Features {
+  const s = { ...sizesOf(c), headDim: 1 };
+  c.only('scoring_func', 'sigmoid');
+  const mixer = latent(c, c.flag('rope_interleave', true));
+  const norm = rms(c);
+  const type = c.json.model_type;
+  if (type === 'youtu') {
+    c.ignore('moe_intermediate_size', 'n_shared_experts');
+    return build('youtu', c, s, { norm, mixer: () => mixer, mlp: () => gated(c), tied: true });
+  }
+  const mlp = denseFirst(c, () => biasedExperts(c), type === 'deepseek_v3' ? 3 : 1);
+  return build('deepseek_v3', c, s, { norm, mixer: () => mixer, mlp });
+}
+
+const LATENT_NAMES = {
+  ...LLAMA_NAMES,
+  ...expertNames('mlp'),
+  ...sharedNames('mlp.shared_experts'),
+  choiceBias: { name: 'mlp.gate.e_score_correction_bias', bare: true },
+  qA: 'self_attn.q_a_proj',
+  qANorm: 'self_attn.q_a_layernorm',
+  qB: 'self_attn.q_b_proj',
+  kvA: 'self_attn.kv_a_proj_with_mqa',
+  kvANorm: 'self_attn.kv_a_layernorm',
+  kvB: 'self_attn.kv_b_proj',
+};
+/** Layers past the last are for predicting several tokens at once; a decoder does not run them. */
+const EXTRA_LAYERS = (c: Config): RegExp => {
+  const from = c.json.num_hidden_layers as number;
+  const more = (c.json.num_nextn_predict_layers as number | undefined) ?? 0;
+  const numbers = Array.from({ length: more }, (_, i) => from + i);
+  return new RegExp(`^model\\.layers\\.(${numbers.join('|') || 'none'})\\.`);
+};
+const deepseek2 = family({
+  types: ['deepseek_v2'],
+  features: deepseekV2,
+  names: LATENT_NAMES,
+  gguf: { architectures: ['deepseek2'] },
+});
+const deepseek3 = family({
+  types: ['deepseek_v3', 'kimi_k2', 'glm4_moe_lite', 'youtu'],
+  features: deepseekV3,
+  names: LATENT_NAMES,
+  ignored: EXTRA_LAYERS,
+});
+
+const glmMoe = family({
+  types: ['glm4_moe', 'dots1', 'solar_open'],
+  features: (c) => {
+    c.ignore('attention_bias', 'max_window_layers', 'aux_loss_alpha');
+    const s = sizesOf(c);
+    const type = c.json.model_type as string;
+    const norm = rms(c, type === 'dots1' ? 1e-6 : 1e-5);
+    const qk = type === 'dots1' || c.flag('use_qk_norm', false);
+    const windows = windowsBy(c, layerTypes(c, s.layers, full), c.optional('sliding_window'));
+    return build(type, c, s, {
+      norm,
+      rope: ropeOf(c, s, type === 'glm4_moe' ? { partial: 0.5 } : {}),
+      attention: (i) => ({ window: windows[i], ...(qk && { qkNorm: { norm, over: 'head' as const } }) }),
+      mlp: denseFirst(c, () => biasedExperts(c), type === 'glm4_moe' ? 1 : 0),
+    });
+  },
+  names: {
+    ...LLAMA_NAMES,
+    ...expertNames('mlp'),
+    ...sharedNames('mlp.shared_experts'),
+    choiceBias: { name: 'mlp.gate.e_score_correction_bias', bare: true },
+  },
+  ignored: EXTRA_LAYERS,
+  gguf: { architectures: ['glm4moe', 'dots1'] },
+});
+
+export const DEEPSEEK_FAMILIES = [deepseek2, deepseek3, glmMoe];

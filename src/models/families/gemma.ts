@@ -1,0 +1,115 @@
+// Gemma 1 to 3: norms around both branches with weights stored as differences from one, scaled embeddings, two ropes.
+import type { Config } from '../config.js';
+import { ALL_NORMS, type Features, type NormFeature } from '../features.js';
+import {
+  activationOf,
+  build,
+  full,
+  lastFull,
+  LLAMA_NAMES,
+  layerTypes,
+  rms,
+  ropeOf,
+  type Sizes,
+  sizesOf,
+  windowsBy,
+} from './common.js';
+import { family } from './row.js';
+
+const TANH = 'gelu_pytorch_tanh';
+const norm = (c: Config): NormFeature => ({ ...rms(c), plusOne: true });
+function common(c: Config): { s: Sizes; act: string } {
+  c.ignore('attention_bias');
+  c.only('use_bidirectional_attention', false);
+  // The first files said "gelu" and meant the tanh form; transformers reads hidden_activation, and without it the tanh form.
+  const act = c.has('hidden_activation') ? activationOf(c, 'hidden_activation') : TANH;
+  c.ignore('hidden_act');
+  return { s: sizesOf(c), act };
+}
+const softcap = (c: Config, name: string): number | undefined => c.optional(name);
+
+const gemma = family({
+  types: ['gemma'],
+  features: (c) => {
+    const { s, act } = common(c);
+    return build('gemma', c, s, {
+      norm: norm(c),
+      rope: ropeOf(c, s),
+      mlp: () => ({ kind: 'dense', inner: c.count('intermediate_size'), gated: true, activation: act }),
+      tied: true,
+      more: { embedFactor: Math.sqrt(s.hidden) },
+    });
+  },
+  names: LLAMA_NAMES,
+  gguf: { architectures: ['gemma'], oneAdded: true },
+});
+
+function later(c: Config, kind: 'gemma2' | 'gemma3' | 'vaultgemma'): Features {
+  const { s, act } = common(c);
+  const period = c.optional('sliding_window_pattern') ?? c.optional('_sliding_window_pattern') ?? 6;
+  const rule =
+    kind === 'gemma3' ? lastFull(period) : (i: number): string => (i % 2 === 0 ? 'sliding_attention' : full());
+  const types = layerTypes(c, s.layers, rule);
+  const windows = windowsBy(c, types, c.optional('sliding_window'));
+  const n = norm(c);
+  const nested = kind === 'gemma3';
+  const old = nested && c.has('rope_local_base_freq');
+  // Sliding layers turn by a rope of their own; older files give its base alone.
+  const ropes = {
+    full_attention: ropeOf(c, s, nested ? { layerType: 'full_attention', theta: 1e6 } : {}),
+    sliding_attention: old
+      ? {
+          type: 'default' as const,
+          theta: c.number('rope_local_base_freq'),
+          headDim: s.headDim,
+          rotated: s.headDim,
+          maxPositions: s.maxPositions,
+        }
+      : ropeOf(c, s, nested ? { layerType: 'sliding_attention', theta: 1e4 } : {}),
+  };
+  const cap = softcap(c, 'attn_logit_softcapping');
+  const logitCap = softcap(c, 'final_logit_softcapping');
+  c.ignore('cache_implementation');
+  return build(kind, c, s, {
+    norm: n,
+    attention: (i) => ({
+      rope: nested ? ropes[types[i] as keyof typeof ropes] : ropes.full_attention,
+      window: windows[i],
+      scale: 1 / Math.sqrt(c.number('query_pre_attn_scalar', 256)),
+      ...(cap !== undefined && { softcap: cap }),
+      ...(kind === 'gemma3' && { qkNorm: { norm: n, over: 'head' as const } }),
+    }),
+    mlp: () => ({ kind: 'dense', inner: c.count('intermediate_size'), gated: true, activation: act }),
+    tied: true,
+    more: {
+      ...(kind !== 'vaultgemma' && { norms: ALL_NORMS }),
+      embedFactor: Math.sqrt(s.hidden),
+      ...(logitCap !== undefined && { logitSoftcap: logitCap }),
+    },
+  });
+}
+const NAMES = {
+  ...LLAMA_NAMES,
+  afterMixer: 'post_attention_layernorm',
+  beforeMlp: 'pre_feedforward_layernorm',
+  afterMlp: 'post_feedforward_layernorm',
+};
+const gemma2 = family({
+  types: ['gemma2', 'vaultgemma'],
+  features: (c) => later(c, c.json.model_type === 'vaultgemma' ? 'vaultgemma' : 'gemma2'),
+  names: NAMES,
+  gguf: { architectures: ['gemma2'], oneAdded: true },
+});
+const gemma3 = family({
+  types: ['gemma3_text'],
+  features: (c) => later(c, 'gemma3'),
+  names: NAMES,
+  wrappers: {
+    types: ['gemma3'],
+    prefixes: ['model.language_model.', 'language_model.model.'],
+    ignored: /(vision_tower|multi_modal_projector)\./,
+  },
+  gguf: { architectures: ['gemma3'], oneAdded: true },
+});
+
+export const GEMMA_FAMILIES = [gemma, gemma2, gemma3];

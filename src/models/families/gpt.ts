@@ -1,0 +1,343 @@
+// GPT-2 and its descendants: layer norms with biases, feed-forward parts without a gate, fused projections.
+import { UnsupportedError } from '../../base/errors.js';
+import type { Config } from '../config.js';
+import type { Features } from '../features.js';
+import {
+  activationOf,
+  build,
+  checked,
+  experts,
+  full,
+  fusedQkv,
+  LLAMA_NAMES,
+  layerNorm,
+  layerTypes,
+  QKV_BY_GROUP,
+  rms,
+  ropeOf,
+  sameWindow,
+  type Sizes,
+  sizesOf,
+  ungated,
+  windowsBy,
+} from './common.js';
+import { family } from './row.js';
+import type { Names } from '../weights.js';
+
+function gptSizes(c: Config): Sizes {
+  const hidden = c.count('n_embd', undefined, 1);
+  const heads = c.count('n_head', undefined, 1);
+  c.ignore('n_ctx');
+  const maxPositions = c.count('n_positions', 1024, 1);
+  return checked(c, {
+    hidden,
+    layers: c.count('n_layer'),
+    heads,
+    kvHeads: heads,
+    headDim: hidden / heads,
+    maxPositions,
+  });
+}
+const inner = (c: Config, hidden: number): number => c.optional('n_inner') ?? 4 * hidden;
+
+function gpt2(c: Config): Features {
+  c.only('add_cross_attention', false);
+  c.ignore('reorder_and_upcast_attn', 'attention_softmax_in_fp32', 'scale_attention_softmax_in_fp32');
+  const big = c.json.model_type === 'gpt_bigcode';
+  const whole = gptSizes(c);
+  const s = big && c.flag('multi_query', true) ? { ...whole, kvHeads: 1 } : whole;
+  c.ignore('num_key_value_heads');
+  const scaled = c.flag('scale_attn_weights', true);
+  const byLayer = c.flag('scale_attn_by_inverse_layer_idx', false);
+  const act = activationOf(c, 'activation_function', big ? 'gelu_pytorch_tanh' : 'gelu_new');
+  return build('gpt2', c, s, {
+    norm: layerNorm(c, 'layer_norm_epsilon'),
+    attention: (i) => ({ scale: (scaled ? 1 / Math.sqrt(s.headDim) : 1) / (byLayer ? i + 1 : 1) }),
+    mlp: () => ungated(inner(c, s.hidden), act),
+    tied: true,
+    more: { learntPositions: { count: s.maxPositions, offset: 0 } },
+  });
+}
+const GPT2_NAMES: Names = {
+  embed: 'transformer.wte',
+  positions: 'transformer.wpe',
+  finalNorm: 'transformer.ln_f',
+  head: 'lm_head',
+  layer: 'transformer.h.{i}',
+  beforeMixer: 'ln_1',
+  beforeMlp: 'ln_2',
+  ...fusedQkv('attn.c_attn', undefined, { transposed: true }),
+  o: { name: 'attn.c_proj', transposed: true },
+  up: { name: 'mlp.c_fc', transposed: true },
+  down: { name: 'mlp.c_proj', transposed: true },
+};
+const gpt2Family = family({
+  types: ['gpt2'],
+  features: gpt2,
+  names: GPT2_NAMES,
+  gguf: { architectures: ['gpt2'], names: fusedQkv('attn_qkv') },
+});
+/** StarCoder 1: one key head for all, and matrices the usual way round. */
+const bigcode = family({
+  types: ['gpt_bigcode'],
+  features: gpt2,
+  names: (c) => ({
+    ...GPT2_NAMES,
+    ...fusedQkv('attn.c_attn', c.json.multi_query === false ? QKV_BY_GROUP : undefined),
+    o: 'attn.c_proj',
+    up: 'mlp.c_fc',
+    down: 'mlp.c_proj',
+  }),
+  gguf: { architectures: ['starcoder'], names: fusedQkv('attn_qkv') },
+});
+
+const gptj = family({
+  types: ['gptj'],
+  features: (c) => {
+    const s = gptSizes(c);
+    const rotated = c.optional('rotary_dim') ?? s.headDim;
+    return build('gptj', c, s, {
+      norm: layerNorm(c, 'layer_norm_epsilon'),
+      rope: ropeOf(c, s, { interleaved: true, partial: rotated / s.headDim }),
+      mlp: () => ungated(inner(c, s.hidden), activationOf(c, 'activation_function', 'gelu_new')),
+      more: { parallel: 'shared' },
+    });
+  },
+  names: {
+    embed: 'transformer.wte',
+    finalNorm: 'transformer.ln_f',
+    head: 'lm_head',
+    layer: 'transformer.h.{i}',
+    beforeMixer: 'ln_1',
+    q: 'attn.q_proj',
+    k: 'attn.k_proj',
+    v: 'attn.v_proj',
+    o: 'attn.out_proj',
+    up: 'mlp.fc_in',
+    down: 'mlp.fc_out',
+  },
+});
+
+const neox = family({
+  types: ['gpt_neox'],
+  features: (c) => {
+    c.ignore('attention_bias', 'is_decoder');
+    const s = sizesOf(c);
+    const parallel = c.flag('use_parallel_residual', true);
+    return build('gpt_neox', c, s, {
+      norm: layerNorm(c, 'layer_norm_eps'),
+      rope: ropeOf(c, s, { partial: 0.25, theta: c.optional('rotary_emb_base') ?? 10_000 }),
+      mlp: () => ungated(c.count('intermediate_size'), activationOf(c, 'hidden_act', 'gelu')),
+      more: parallel ? { parallel: 'own' } : {},
+    });
+  },
+  names: {
+    embed: 'gpt_neox.embed_in',
+    finalNorm: 'gpt_neox.final_layer_norm',
+    head: 'embed_out',
+    layer: 'gpt_neox.layers.{i}',
+    beforeMixer: 'input_layernorm',
+    beforeMlp: 'post_attention_layernorm',
+    ...fusedQkv('attention.query_key_value', QKV_BY_GROUP),
+    o: 'attention.dense',
+    up: 'mlp.dense_h_to_4h',
+    down: 'mlp.dense_4h_to_h',
+  },
+  gguf: { architectures: ['gptneox'], names: fusedQkv('attn_qkv') },
+});
+
+/** Slopes 2^(-8h/n); with a number of heads that is no power of two, those of the next one in between. */
+export function alibiSlopes(heads: number): number[] {
+  const power = 2 ** Math.floor(Math.log2(heads));
+  const base = 2 ** -(2 ** -(Math.log2(power) - 3));
+  const extra = 2 ** -(2 ** -(Math.log2(2 * power) - 3));
+  return Array.from({ length: heads }, (_, h) => (h < power ? base ** (h + 1) : extra ** (2 * (h - power) + 1)));
+}
+
+function falcon(c: Config): Features {
+  const whole = sizesOf(c);
+  const fresh = c.flag('new_decoder_architecture', false);
+  const one = c.flag('multi_query', true);
+  const kvHeads = fresh ? c.count('num_kv_heads', whole.heads) : one ? 1 : whole.heads;
+  c.ignore('num_kv_heads', 'bias', 'n_embed', 'n_head_kv');
+  const s = checked(c, { ...whole, kvHeads });
+  const norms = c.optional('num_ln_in_parallel_attn');
+  const parallel = fresh || c.flag('parallel_attn', true);
+  const alibi = c.flag('alibi', false);
+  const slopes = alibiSlopes(s.heads);
+  if (alibi && !Number.isInteger(Math.log2(s.heads)) && fresh)
+    throw new UnsupportedError(`${c.where}: alibi with ${s.heads} heads in the new architecture`);
+  const scale = 1 / Math.sqrt(s.headDim);
+  return build('falcon', c, s, {
+    norm: layerNorm(c, 'layer_norm_epsilon'),
+    ...(!alibi && { rope: ropeOf(c, s) }),
+    // Falcon adds the bias before it scales.
+    attention: () => (alibi ? { alibi: slopes.map((x) => x * scale) } : {}),
+    mlp: () => ungated(c.count('ffn_hidden_size', 4 * s.hidden), activationOf(c, 'activation', 'gelu')),
+    tied: true,
+    more: parallel ? { parallel: fresh && (norms ?? 2) === 2 ? 'own' : 'shared' } : {},
+  });
+}
+const falconFamily = family({
+  types: ['falcon'],
+  features: (c) => {
+    const f = falcon(c);
+    if (f.layers[0].mixer.kind === 'attention' && f.layers[0].mixer.alibi) c.ignore('rope_parameters', 'rope_theta');
+    return f;
+  },
+  names: (c) => ({
+    embed: 'transformer.word_embeddings',
+    finalNorm: 'transformer.ln_f',
+    head: 'lm_head',
+    layer: 'transformer.h.{i}',
+    beforeMixer: ['ln_attn', 'input_layernorm'],
+    beforeMlp: ['ln_mlp', 'post_attention_layernorm'],
+    ...fusedQkv(
+      'self_attention.query_key_value',
+      c.json.multi_query !== false && !c.json.new_decoder_architecture ? undefined : QKV_BY_GROUP,
+    ),
+    o: 'self_attention.dense',
+    up: 'mlp.dense_h_to_4h',
+    down: 'mlp.dense_4h_to_h',
+  }),
+  gguf: {
+    architectures: ['falcon'],
+    names: { ...fusedQkv('attn_qkv'), beforeMixer: ['attn_norm_2', 'attn_norm'], beforeMlp: 'attn_norm' },
+  },
+});
+
+const bloom = family({
+  types: ['bloom'],
+  features: (c) => {
+    c.only('apply_residual_connection_post_layernorm', false);
+    c.ignore('slow_but_exact', 'n_embed', 'seq_length', 'offset_alibi', 'attention_softmax_in_fp32', 'skip_bias_add');
+    c.ignore('skip_bias_add_qkv', 'bias_dropout_fusion', 'masked_softmax_fusion', 'hidden_dropout');
+    const hidden = c.has('hidden_size') ? c.count('hidden_size') : c.count('n_embed');
+    const heads = c.has('n_head') ? c.count('n_head') : c.count('num_attention_heads');
+    const s = checked(c, {
+      hidden,
+      layers: c.has('n_layer') ? c.count('n_layer') : c.count('num_hidden_layers'),
+      heads,
+      kvHeads: heads,
+      headDim: hidden / heads,
+      maxPositions: c.optional('seq_length') ?? 2048,
+    });
+    return build('bloom', c, s, {
+      norm: layerNorm(c, 'layer_norm_epsilon'),
+      attention: () => ({ alibi: alibiSlopes(heads) }),
+      mlp: () => ungated(4 * hidden, 'gelu_new'),
+      tied: true,
+      more: { embedNorm: true },
+    });
+  },
+  names: {
+    embed: 'transformer.word_embeddings',
+    embedNorm: 'transformer.word_embeddings_layernorm',
+    finalNorm: 'transformer.ln_f',
+    head: 'lm_head',
+    layer: 'transformer.h.{i}',
+    beforeMixer: 'input_layernorm',
+    beforeMlp: 'post_attention_layernorm',
+    ...fusedQkv('self_attention.query_key_value', QKV_BY_GROUP),
+    o: 'self_attention.dense',
+    up: 'mlp.dense_h_to_4h',
+    down: 'mlp.dense_4h_to_h',
+  },
+  gguf: { architectures: ['bloom'], names: fusedQkv('attn_qkv') },
+});
+
+const starcoder2 = family({
+  types: ['starcoder2'],
+  features: (c) => {
+    c.ignore('use_bias');
+    const s = sizesOf(c);
+    const windows = sameWindow(c, s.layers);
+    return build('starcoder2', c, s, {
+      norm: layerNorm(c, 'norm_epsilon'),
+      rope: ropeOf(c, s),
+      attention: (i) => ({ window: windows[i] }),
+      mlp: () => ungated(c.count('intermediate_size'), activationOf(c, 'hidden_act', 'gelu_pytorch_tanh')),
+      tied: true,
+    });
+  },
+  names: { ...LLAMA_NAMES, up: 'mlp.c_fc', down: 'mlp.c_proj' },
+  gguf: { architectures: ['starcoder2'] },
+});
+
+const opt = family({
+  types: ['opt'],
+  features: (c) => {
+    const s = sizesOf(c);
+    c.only('word_embed_proj_dim', s.hidden);
+    c.only('do_layer_norm_before', true);
+    c.only('_remove_final_layer_norm', false);
+    c.only('layer_norm_elementwise_affine', true);
+    c.ignore('enable_bias', 'init_std');
+    return build('opt', c, s, {
+      norm: { kind: 'layer', eps: 1e-5 },
+      mlp: () => ungated(c.count('ffn_dim'), activationOf(c, 'activation_function', 'relu')),
+      tied: true,
+      more: { learntPositions: { count: s.maxPositions, offset: 2 } },
+    });
+  },
+  names: {
+    embed: 'model.decoder.embed_tokens',
+    positions: 'model.decoder.embed_positions',
+    finalNorm: 'model.decoder.final_layer_norm',
+    head: 'lm_head',
+    layer: 'model.decoder.layers.{i}',
+    beforeMixer: 'self_attn_layer_norm',
+    beforeMlp: 'final_layer_norm',
+    q: 'self_attn.q_proj',
+    k: 'self_attn.k_proj',
+    v: 'self_attn.v_proj',
+    o: 'self_attn.out_proj',
+    up: 'fc1',
+    down: 'fc2',
+  },
+});
+
+/** GPT-OSS: sinks, windows on every other layer, experts with biases and clamped gates. */
+const even = (t: import('../../tensor/tensor.js').Tensor, at: 0 | 1): import('../../tensor/tensor.js').Tensor => {
+  const [e, n, ...rest] = t.shape;
+  return t
+    .reshape([e, n / 2, 2, ...rest])
+    .narrow(2, at, 1)
+    .reshape([e, n / 2, ...rest]);
+};
+const gptOss = family({
+  types: ['gpt_oss'],
+  features: (c) => {
+    c.ignore('attention_bias', 'initial_context_length');
+    const s = sizesOf(c);
+    const types = layerTypes(c, s.layers, (i) => (i % 2 === 0 ? 'sliding_attention' : full()));
+    const windows = windowsBy(c, types, c.optional('sliding_window'));
+    c.ignore('swiglu_limit', 'experts_per_token');
+    c.only('swiglu_limit', 7);
+    return build('gpt_oss', c, s, {
+      norm: rms(c, 1e-5),
+      rope: ropeOf(c, s, { theta: 150_000 }),
+      attention: (i) => ({ window: windows[i], sinks: true }),
+      mlp: () =>
+        experts(c, {
+          count: c.count('num_local_experts', undefined, 1),
+          chosen: c.count('num_experts_per_tok', undefined, 1),
+          inner: c.count('intermediate_size'),
+          score: 'logits',
+          weights: 'softmax',
+          clamped: { limit: 7, alpha: 1.702 },
+        }),
+    });
+  },
+  names: {
+    ...LLAMA_NAMES,
+    sinks: { name: 'self_attn.sinks', bare: true },
+    router: 'mlp.router',
+    expertGate: { name: 'mlp.experts.gate_up_proj', bare: true, transposed: true, rows: (t) => even(t, 0) },
+    expertUp: { name: 'mlp.experts.gate_up_proj', bare: true, transposed: true, rows: (t) => even(t, 1) },
+    expertDown: { name: 'mlp.experts.down_proj', bare: true, transposed: true },
+  },
+  gguf: { architectures: ['gpt-oss'], names: { beforeMlp: 'post_attention_norm', sinks: 'attn_sinks' } },
+});
+
+export const GPT_FAMILIES = [gpt2Family, bigcode, gptj, neox, falconFamily, bloom, starcoder2, opt, gptOss];

@@ -1,0 +1,18 @@
+// All decoder families.
+import { DEEPSEEK_FAMILIES } from './deepseek.js';
+import { GEMMA_FAMILIES } from './gemma.js';
+import { GPT_FAMILIES } from './gpt.js';
+import { LLAMA_FAMILIES } from './llama.js';
+import { OTHER_FAMILIES } from './others.js';
+import { PHI_FAMILIES } from './phi.js';
+import { QWEN_FAMILIES } from './qwen.js';
+
+export const DECODER_FAMILIES = [
+  ...LLAMA_FAMILIES,
+  ...QWEN_FAMILIES,
+  ...GEMMA_FAMILIES,
+  ...PHI_FAMILIES,
+  ...GPT_FAMILIES,
+  ...OTHER_FAMILIES,
+  ...DEEPSEEK_FAMILIES,
+];

@@ -1,0 +1,253 @@
+// Llama and the families that differ from it by a switch or two.
+import type { Config } from '../config.js';
+import type { Features } from '../features.js';
+import {
+  build,
+  experts,
+  full,
+  fusedGateUp,
+  gated,
+  LLAMA_NAMES,
+  layerTypes,
+  rms,
+  ropeOf,
+  sameWindow,
+  sharedNames,
+  sizesOf,
+  stackedGateUp,
+  ungated,
+  activationOf,
+  windowsBy,
+  firstCount,
+} from './common.js';
+import { family } from './row.js';
+
+/** Flags of biases: the tensors themselves say which there are. */
+const biases = (c: Config): void =>
+  c.ignore('attention_bias', 'mlp_bias', 'use_bias', 'attention_out_bias', 'qkv_bias');
+
+const llama = family({
+  types: ['llama', 'helium', 'seed_oss'],
+  features: (c) => {
+    biases(c);
+    const s = sizesOf(c);
+    const interleaved = c.json.model_type === 'helium';
+    return build('llama', c, s, { norm: rms(c), rope: ropeOf(c, s, { interleaved }), mlp: () => gated(c) });
+  },
+  names: LLAMA_NAMES,
+  gguf: { architectures: ['llama', 'seed_oss'], permuted: ['llama'] },
+});
+
+const mistral = family({
+  types: ['mistral', 'ministral', 'cwm'],
+  features: (c) => {
+    biases(c);
+    const s = sizesOf(c);
+    const window = c.optional('sliding_window');
+    const rule = (): string => (window === undefined ? full() : 'sliding_attention');
+    const types = layerTypes(c, s.layers, c.json.model_type === 'cwm' ? (i) => (i % 4 === 0 ? full() : rule()) : rule);
+    const windows = windowsBy(c, types, window);
+    return build('mistral', c, s, {
+      norm: rms(c),
+      rope: ropeOf(c, s),
+      attention: (i) => ({ window: windows[i] }),
+      mlp: () => gated(c),
+    });
+  },
+  names: LLAMA_NAMES,
+});
+
+const ministral3 = family({
+  types: ['ministral3'],
+  features: (c) => {
+    biases(c);
+    const s = sizesOf(c);
+    const windows = sameWindow(c, s.layers);
+    const rope = ropeOf(c, s);
+    const beta = c.inner('rope_parameters')?.optional('llama_4_scaling_beta');
+    c.inner('rope_parameters')?.ignore(...Object.keys(c.json.rope_parameters));
+    const temperature = { beta: beta ?? 0, scale: rope.original ?? s.maxPositions, offset: 0 };
+    return build('ministral3', c, s, {
+      norm: rms(c),
+      rope,
+      attention: (i) => ({ window: windows[i], ...(beta && { temperature }) }),
+      mlp: () => gated(c),
+    });
+  },
+  names: LLAMA_NAMES,
+  wrappers: {
+    types: ['mistral3'],
+    prefixes: ['model.language_model.', 'language_model.model.'],
+    ignored: /(vision_tower|multi_modal_projector)\./,
+  },
+  gguf: { architectures: ['mistral3'], permuted: ['mistral3'] },
+});
+
+const arcee = family({
+  types: ['arcee', 'apertus'],
+  features: (c) => {
+    biases(c);
+    const s = sizesOf(c);
+    const act = c.text('hidden_act', 'relu2');
+    const apertus = c.json.model_type === 'apertus';
+    if (!apertus) activationOf(c, 'hidden_act', 'relu2');
+    else c.only('hidden_act', 'xielu');
+    const norm = rms(c, 1e-5);
+    c.ignore('post_norm', 'qk_norm');
+    return build(apertus ? 'apertus' : 'arcee', c, s, {
+      norm,
+      rope: ropeOf(c, s),
+      attention: () => (apertus ? { qkNorm: { norm, over: 'head' } } : {}),
+      mlp: () => ungated(c.count('intermediate_size'), act),
+    });
+  },
+  names: {
+    ...LLAMA_NAMES,
+    beforeMixer: ['input_layernorm', 'attention_layernorm'],
+    beforeMlp: ['post_attention_layernorm', 'feedforward_layernorm'],
+    activation: { name: 'mlp.act_fn', bare: true },
+  },
+  gguf: { architectures: ['arcee'], permuted: ['arcee'] },
+});
+
+const smollm3 = family({
+  types: ['smollm3'],
+  features: (c) => {
+    biases(c);
+    const s = sizesOf(c);
+    const rope = ropeOf(c, s);
+    const step = c.optional('no_rope_layer_interval') ?? 4;
+    const turned = c.has('no_rope_layers')
+      ? c.numbers('no_rope_layers', s.layers)
+      : Array.from({ length: s.layers }, (_, i) => ((i + 1) % step === 0 ? 0 : 1));
+    const on = c.flag('use_sliding_window', false);
+    const window = c.optional('sliding_window');
+    const windows = windowsBy(
+      c,
+      layerTypes(c, s.layers, (i) => (on && window !== undefined && !turned[i] ? 'sliding_attention' : full())),
+      on ? window : undefined,
+    );
+    c.ignore('max_window_layers');
+    return build('smollm3', c, s, {
+      norm: rms(c),
+      attention: (i) => ({ window: windows[i], ...(turned[i] && { rope }) }),
+      mlp: () => gated(c),
+      tied: true,
+    });
+  },
+  names: LLAMA_NAMES,
+  gguf: { architectures: ['smollm3'], permuted: ['smollm3'] },
+});
+
+const graniteExperts = (c: Config, shared: number): ReturnType<typeof experts> =>
+  experts(c, {
+    count: firstCount(c, 'num_local_experts', 'num_experts'),
+    chosen: c.count('num_experts_per_tok', undefined, 1),
+    inner: c.count('intermediate_size'),
+    score: 'logits',
+    weights: 'softmax',
+    ...(shared > 0 && { shared: { inner: shared } }),
+  });
+const EXPERT_PARTS = stackedGateUp('block_sparse_moe.input_linear');
+const granite = family({
+  types: ['granite', 'granitemoe', 'granitemoeshared'],
+  features: (c) => graniteFeatures(c),
+  names: {
+    ...LLAMA_NAMES,
+    router: 'block_sparse_moe.router.layer',
+    expertGate: EXPERT_PARTS.gate,
+    expertUp: EXPERT_PARTS.up,
+    expertDown: 'block_sparse_moe.output_linear',
+    sharedGate: fusedGateUp('shared_mlp.input_linear').gate,
+    sharedUp: fusedGateUp('shared_mlp.input_linear').up,
+    sharedDown: 'shared_mlp.output_linear',
+  },
+  gguf: { architectures: ['granite', 'granitemoe'], permuted: ['granite', 'granitemoe'] },
+});
+function graniteFeatures(c: Config): Features {
+  biases(c);
+  const s = sizesOf(c);
+  const mixture = c.json.model_type !== 'granite';
+  const shared = c.optional('shared_intermediate_size') ?? 0;
+  return build('granite', c, s, {
+    norm: rms(c),
+    rope: ropeOf(c, s),
+    attention: () => ({ scale: c.number('attention_multiplier', 1) }),
+    mlp: () => (mixture ? graniteExperts(c, shared) : gated(c)),
+    more: {
+      embedFactor: c.number('embedding_multiplier', 1),
+      branchFactor: c.number('residual_multiplier', 1),
+      logitFactor: 1 / c.number('logits_scaling', 1),
+    },
+  });
+}
+
+/** Llama 4's text model. */
+const llama4 = family({
+  types: ['llama4_text'],
+  features: (c) => {
+    biases(c);
+    const s = sizesOf(c);
+    const rope = ropeOf(c, s, { interleaved: true });
+    const step = c.optional('no_rope_layer_interval') ?? 4;
+    const given = c.has('no_rope_layers') ? c.numbers('no_rope_layers') : [];
+    const turned =
+      given.length > 0 ? given : Array.from({ length: s.layers }, (_, i) => ((i + 1) % step === 0 ? 0 : 1));
+    c.ignore('layer_types', 'for_llm_compressor', 'max_position_embeddings', 'interleave_moe_layer_step');
+    const every = c.count('interleave_moe_layer_step', 1, 1);
+    const mixed = c.has('moe_layers')
+      ? c.numbers('moe_layers')
+      : Array.from({ length: s.layers }, (_, i) => i).filter((i) => (i + 1) % every === 0);
+    const chunk = c.optional('attention_chunk_size');
+    const tuned = c.flag('attn_temperature_tuning', true);
+    const temperature = { beta: c.number('attn_scale', 0.1), scale: c.number('floor_scale', 8192), offset: 1 };
+    const qk = c.flag('use_qk_norm', true);
+    const norm = rms(c, 1e-5);
+    const inner = c.count('intermediate_size');
+    const wide = c.count('intermediate_size_mlp', inner);
+    return build('llama4', c, s, {
+      norm,
+      attention: (i) =>
+        turned[i]
+          ? {
+              rope,
+              chunk,
+              ...(qk && { qkNorm: { norm: { ...norm, weightless: true }, over: 'head' as const, afterRope: true } }),
+            }
+          : tuned
+            ? { temperature }
+            : {},
+      mlp: (i) =>
+        mixed.includes(i)
+          ? experts(c, {
+              count: c.count('num_local_experts', undefined, 1),
+              chosen: c.count('num_experts_per_tok', undefined, 1),
+              inner,
+              score: 'logits',
+              weights: 'sigmoid',
+              onInput: true,
+              shared: { inner },
+            })
+          : gated(c, wide),
+    });
+  },
+  names: {
+    ...LLAMA_NAMES,
+    gate: 'feed_forward.gate_proj',
+    up: 'feed_forward.up_proj',
+    down: 'feed_forward.down_proj',
+    router: 'feed_forward.router',
+    expertGate: stackedGateUp('feed_forward.experts.gate_up_proj', { bare: true, transposed: true }).gate,
+    expertUp: stackedGateUp('feed_forward.experts.gate_up_proj', { bare: true, transposed: true }).up,
+    expertDown: { name: 'feed_forward.experts.down_proj', bare: true, transposed: true },
+    ...sharedNames('feed_forward.shared_expert'),
+  },
+  wrappers: {
+    types: ['llama4'],
+    prefixes: ['language_model.model.', 'model.language_model.'],
+    ignored: /(vision_model|multi_modal_projector)\./,
+  },
+  gguf: { architectures: ['llama4'] },
+});
+
+export const LLAMA_FAMILIES = [llama, mistral, ministral3, arcee, smollm3, granite, llama4];

@@ -1,0 +1,333 @@
+// OLMo, Cohere, GLM, StableLM, EXAONE, Nemotron, LFM2: norms in other places and of other kinds.
+import type { Config } from '../config.js';
+import { ALL_NORMS, type Features, POST_NORMS } from '../features.js';
+import type { Names } from '../weights.js';
+import {
+  activationOf,
+  build,
+  expertNames,
+  experts,
+  firstCount,
+  full,
+  fusedGateUp,
+  gated,
+  lastFull,
+  layerNorm,
+  layerTypes,
+  LLAMA_NAMES,
+  rms,
+  ropeOf,
+  sizesOf,
+  ungated,
+  windowsBy,
+} from './common.js';
+import { family } from './row.js';
+
+const olmo = family({
+  types: ['olmo'],
+  features: (c) => {
+    c.ignore('attention_bias');
+    const s = sizesOf(c);
+    const clip = c.optional('clip_qkv');
+    return build('olmo', c, s, {
+      norm: { kind: 'layer', eps: 1e-5, weightless: true },
+      rope: ropeOf(c, s),
+      attention: () => (clip !== undefined ? { clip } : {}),
+      mlp: () => gated(c),
+    });
+  },
+  names: LLAMA_NAMES,
+  gguf: { architectures: ['olmo'], permuted: ['olmo'] },
+});
+
+const POST_NAMES: Names = {
+  ...LLAMA_NAMES,
+  beforeMixer: undefined,
+  beforeMlp: undefined,
+  afterMixer: 'post_attention_layernorm',
+  afterMlp: 'post_feedforward_layernorm',
+};
+function olmo2(c: Config): Features {
+  c.ignore('attention_bias');
+  const s = sizesOf(c);
+  const norm = rms(c, 1e-5);
+  const types = layerTypes(c, s.layers, c.json.model_type === 'olmo3' ? lastFull(4) : full);
+  const windows = windowsBy(c, types, c.optional('sliding_window'));
+  const rope = ropeOf(c, s);
+  // Only full layers are stretched.
+  const { theta, headDim, rotated, maxPositions } = rope;
+  const plain = { type: 'default' as const, theta, headDim, rotated, maxPositions };
+  const mixture = c.json.model_type === 'flex_olmo';
+  return build('olmo2', c, s, {
+    norm,
+    attention: (i) => ({
+      rope: windows[i] === undefined ? rope : plain,
+      window: windows[i],
+      qkNorm: { norm, over: 'whole' },
+    }),
+    mlp: () => (mixture ? olmoExperts(c) : gated(c)),
+    more: { norms: POST_NORMS },
+  });
+}
+const olmoExperts = (c: Config): ReturnType<typeof experts> =>
+  experts(c, {
+    count: firstCount(c, 'num_experts', 'num_local_experts'),
+    chosen: c.count('num_experts_per_tok', undefined, 1),
+    inner: c.count('intermediate_size'),
+    score: 'softmax',
+    weights: c.flag('norm_topk_prob', false) ? 'normalised' : 'kept',
+  });
+const olmo2Family = family({
+  types: ['olmo2', 'olmo3', 'flex_olmo'],
+  features: olmo2,
+  names: { ...POST_NAMES, ...expertNames('mlp') },
+  gguf: { architectures: ['olmo2'] },
+});
+const olmoe = family({
+  types: ['olmoe'],
+  features: (c) => {
+    c.ignore('attention_bias');
+    const s = sizesOf(c);
+    const norm = rms(c, 1e-5);
+    const clip = c.optional('clip_qkv');
+    return build('olmoe', c, s, {
+      norm,
+      rope: ropeOf(c, s),
+      attention: () => ({ qkNorm: { norm, over: 'whole' }, ...(clip !== undefined && { clip }) }),
+      mlp: () => olmoExperts(c),
+    });
+  },
+  names: { ...LLAMA_NAMES, ...expertNames('mlp') },
+  gguf: { architectures: ['olmoe'] },
+});
+
+function cohere(c: Config): Features {
+  c.ignore('attention_bias', 'layer_switch', 'order_of_interleaved_layers', 'position_embedding_type', 'rotary_pct');
+  c.ignore('use_embedding_sharing', 'use_gated_activation', 'use_parallel_block', 'use_parallel_embedding');
+  const s = sizesOf(c);
+  const norm = layerNorm(c, 'layer_norm_eps');
+  const second = c.json.model_type === 'cohere2';
+  const period = c.optional('sliding_window_pattern') ?? c.optional('_sliding_window_pattern') ?? 4;
+  const windows = second
+    ? windowsBy(c, layerTypes(c, s.layers, lastFull(period)), c.optional('sliding_window') ?? 4096)
+    : [];
+  const rope = ropeOf(c, s, { interleaved: true });
+  const qk = c.flag('use_qk_norm', false);
+  return build(second ? 'cohere2' : 'cohere', c, s, {
+    norm,
+    attention: (i) => ({
+      ...((!second || windows[i] !== undefined) && { rope }),
+      window: windows[i],
+      ...(qk && { qkNorm: { norm, over: 'each' as const } }),
+    }),
+    mlp: () => gated(c),
+    tied: true,
+    more: { parallel: 'shared', logitFactor: c.number('logit_scale', 0.0625) },
+  });
+}
+const cohereFamily = family({
+  types: ['cohere', 'cohere2'],
+  features: cohere,
+  names: LLAMA_NAMES,
+  gguf: { architectures: ['command-r', 'cohere2'] },
+});
+
+const glm = family({
+  types: ['glm', 'glm4'],
+  features: (c) => {
+    c.ignore('attention_bias');
+    const s = sizesOf(c);
+    return build(c.json.model_type === 'glm4' ? 'glm4' : 'glm', c, s, {
+      norm: rms(c, 1.5625e-7),
+      rope: ropeOf(c, s, { interleaved: true, partial: 0.5 }),
+      mlp: () => gated(c),
+      more: c.json.model_type === 'glm4' ? { norms: ALL_NORMS } : {},
+    });
+  },
+  names: {
+    ...LLAMA_NAMES,
+    afterMixer: 'post_self_attn_layernorm',
+    afterMlp: 'post_mlp_layernorm',
+    ...fusedGateUp('mlp.gate_up_proj'),
+  },
+  gguf: { architectures: ['glm4'], names: fusedGateUp('ffn_up') },
+});
+
+const stablelm = family({
+  types: ['stablelm'],
+  features: (c) => {
+    c.ignore('use_qkv_bias');
+    const s = sizesOf(c);
+    const norm = layerNorm(c, 'layer_norm_eps');
+    const qk = c.flag('qk_layernorm', false);
+    return build('stablelm', c, s, {
+      norm,
+      rope: ropeOf(c, s, { partial: 0.25 }),
+      attention: () => (qk ? { qkNorm: { norm, over: 'each' } } : {}),
+      mlp: () => gated(c),
+      more: c.flag('use_parallel_residual', false) ? { parallel: 'shared' } : {},
+    });
+  },
+  names: { ...LLAMA_NAMES, qNorm: 'self_attn.q_layernorm.norms.{e}', kNorm: 'self_attn.k_layernorm.norms.{e}' },
+  gguf: { architectures: ['stablelm'] },
+});
+
+const exaone4 = family({
+  types: ['exaone4', 'exaone_moe'],
+  features: (c) => {
+    c.ignore('attention_bias');
+    const s = sizesOf(c);
+    const norm = rms(c, 1e-5);
+    const window = c.optional('sliding_window');
+    const pattern = c.get('sliding_window_pattern') ?? 4;
+    const slides = (i: number): boolean =>
+      typeof pattern === 'string' ? pattern[i % pattern.length] === 'L' : (i + 1) % (pattern as number) !== 0;
+    const rule = (i: number): string =>
+      window !== undefined && slides(i) && i < s.layers ? 'sliding_attention' : full();
+    const windows = windowsBy(c, layerTypes(c, s.layers, rule), window);
+    const rope = ropeOf(c, s);
+    const moe = c.json.model_type === 'exaone_moe';
+    const mixture = moe ? exaoneExperts(c, s.layers) : undefined;
+    return build('exaone4', c, s, {
+      norm,
+      attention: (i) => ({
+        ...((window === undefined || windows[i] !== undefined) && { rope }),
+        window: windows[i],
+        qkNorm: { norm, over: 'head' },
+      }),
+      mlp: (i) => mixture?.(i) ?? gated(c),
+      more: moe ? {} : { norms: POST_NORMS },
+    });
+  },
+  names: (c) =>
+    c.json.model_type === 'exaone_moe'
+      ? {
+          ...LLAMA_NAMES,
+          ...expertNames('mlp'),
+          choiceBias: { name: 'mlp.e_score_correction_bias', bare: true },
+          sharedGate: 'mlp.shared_experts.gate_proj',
+          sharedUp: 'mlp.shared_experts.up_proj',
+          sharedDown: 'mlp.shared_experts.down_proj',
+        }
+      : POST_NAMES,
+  gguf: { architectures: ['exaone4'] },
+});
+function exaoneExperts(c: Config, layers: number): (i: number) => ReturnType<typeof experts> | undefined {
+  const dense = c.count('first_k_dense_replace', 0);
+  const types = c.has('mlp_layer_types')
+    ? c.texts('mlp_layer_types')
+    : Array.from({ length: layers }, (_, i) => (i < dense ? 'dense' : 'sparse'));
+  const inner = c.count('moe_intermediate_size');
+  const mixture = experts(c, {
+    count: c.count('num_experts', undefined, 1),
+    chosen: c.count('num_experts_per_tok', undefined, 1),
+    inner,
+    score: 'sigmoid',
+    choiceBias: true,
+    groups: { count: c.count('n_group', 1), kept: c.count('topk_group', 1), worth: 'two best' },
+    weights: c.flag('norm_topk_prob', true) ? 'normalised' : 'kept',
+    sumGuard: { add: 1e-20 },
+    factor: c.number('routed_scaling_factor', 1),
+    shared: { inner: inner * c.count('num_shared_experts', 1) },
+  });
+  return (i) => (types[i] === 'sparse' ? mixture : undefined);
+}
+
+const nemotron = family({
+  types: ['nemotron', 'jais2'],
+  features: (c) => {
+    c.ignore('attention_bias', 'mlp_bias');
+    const s = sizesOf(c);
+    const jais = c.json.model_type === 'jais2';
+    return build('nemotron', c, s, {
+      norm: jais ? layerNorm(c, 'layer_norm_eps') : { ...layerNorm(c, 'norm_eps'), plusOne: true },
+      rope: ropeOf(c, s, jais ? {} : { partial: 0.5 }),
+      mlp: () => ungated(c.count('intermediate_size'), activationOf(c, 'hidden_act', 'relu2')),
+    });
+  },
+  names: LLAMA_NAMES,
+  gguf: { architectures: ['nemotron'], oneAdded: true },
+});
+
+function lfm2(c: Config): Features {
+  const s = sizesOf(c);
+  const moe = c.json.model_type === 'lfm2_moe';
+  const norm = { kind: 'rms', eps: c.number('norm_eps', 1e-5) } as const;
+  const attends = c.has('full_attn_idxs') ? c.numbers('full_attn_idxs') : undefined;
+  const types = layerTypes(c, s.layers, (i) => (!attends || attends.includes(i) ? full() : 'conv'));
+  c.ignore('conv_bias', 'conv_dim', 'conv_dim_out', 'conv_use_xavier_init', 'block_dim', 'block_mlp_init_scale');
+  c.ignore(
+    'block_out_init_scale',
+    'block_norm_eps',
+    'block_use_swiglu',
+    'block_use_xavier_init',
+    'num_heads',
+    'block_ff_dim',
+  );
+  c.only('block_use_swiglu', true);
+  const width = c.count('conv_L_cache', 3, 1);
+  const rope = ropeOf(c, s, { theta: 1e6 });
+  let inner = c.has('block_ff_dim') ? c.count('block_ff_dim') : c.count('intermediate_size');
+  if (!moe && c.flag('block_auto_adjust_ff_dim', true)) {
+    const third = Math.trunc((2 * inner) / 3);
+    const scaled = Math.trunc((c.optional('block_ffn_dim_multiplier') ?? 1) * third);
+    const unit = c.count('block_multiple_of', 256, 1);
+    inner = unit * Math.ceil(scaled / unit);
+  }
+  c.ignore('block_ffn_dim_multiplier', 'block_multiple_of', 'intermediate_size');
+  const dense = moe ? c.count('num_dense_layers', 0) : s.layers;
+  return build('lfm2', c, s, {
+    norm,
+    mixer: (i) =>
+      types[i] === 'conv'
+        ? { kind: 'conv', width }
+        : {
+            kind: 'attention',
+            heads: s.heads,
+            kvHeads: s.kvHeads,
+            headDim: s.headDim,
+            scale: 1 / Math.sqrt(s.headDim),
+            rope,
+            qkNorm: { norm, over: 'head' },
+          },
+    mlp: (i) =>
+      i < dense
+        ? { kind: 'dense', inner, gated: true, activation: 'silu' }
+        : {
+            kind: 'experts',
+            activation: 'silu',
+            count: c.count('num_experts', undefined, 1),
+            chosen: c.count('num_experts_per_tok', undefined, 1),
+            inner: c.count('moe_intermediate_size'),
+            score: 'sigmoid',
+            choiceBias: c.flag('use_expert_bias', true),
+            weights: c.flag('norm_topk_prob', true) ? 'normalised' : 'kept',
+            sumGuard: { add: 1e-6 },
+            factor: c.number('routed_scaling_factor', 1),
+          },
+    tied: c.flag('tie_embedding', true),
+  });
+}
+const lfm2Family = family({
+  types: ['lfm2', 'lfm2_moe'],
+  features: lfm2,
+  names: {
+    ...LLAMA_NAMES,
+    ...expertNames('feed_forward', ['w1', 'w3', 'w2']),
+    finalNorm: 'model.embedding_norm',
+    beforeMixer: 'operator_norm',
+    beforeMlp: 'ffn_norm',
+    o: 'self_attn.out_proj',
+    qNorm: 'self_attn.q_layernorm',
+    kNorm: 'self_attn.k_layernorm',
+    gate: 'feed_forward.w1',
+    up: 'feed_forward.w3',
+    down: 'feed_forward.w2',
+    choiceBias: { name: 'feed_forward.expert_bias', bare: true },
+    convIn: 'conv.in_proj',
+    conv: 'conv.conv',
+    convOut: 'conv.out_proj',
+  },
+});
+
+export const OTHER_FAMILIES = [olmo, olmo2Family, olmoe, cohereFamily, glm, stablelm, exaone4, nemotron, lfm2Family];

@@ -1,0 +1,151 @@
+// What a decoder-only transformer can differ in, as independent switches; a family's row turns its config into these.
+import type { RopeFeature } from './rope.js';
+
+export interface NormFeature {
+  readonly kind: 'rms' | 'layer';
+  readonly eps: number;
+  /** The stored weight is a difference from one. */
+  readonly plusOne?: boolean;
+  /** There is nothing to multiply by. */
+  readonly weightless?: boolean;
+}
+
+export interface QkNorm {
+  readonly norm: NormFeature;
+  /** One weight for every head, one for all heads together (over the whole row), or each head its own. */
+  readonly over: 'head' | 'whole' | 'each';
+  readonly afterRope?: boolean;
+}
+
+/** q *= 1 + beta ln(1 + floor((position + offset) / scale)) */
+export interface QueryTemperature {
+  readonly beta: number;
+  readonly scale: number;
+  readonly offset: number;
+}
+
+export interface Attention {
+  readonly kind: 'attention';
+  readonly heads: number;
+  readonly kvHeads: number;
+  readonly headDim: number;
+  readonly scale: number;
+  readonly rope?: RopeFeature;
+  /** ALiBi instead of a rope: -slope * distance, slopes by head. */
+  readonly alibi?: readonly number[];
+  /** Keys a query sees, itself counted. */
+  readonly window?: number;
+  /** A query sees its own chunk of this many positions. */
+  readonly chunk?: number;
+  readonly softcap?: number;
+  readonly sinks?: boolean;
+  /** Queries, keys and values are clamped to this magnitude. */
+  readonly clip?: number;
+  readonly qkNorm?: QkNorm;
+  readonly temperature?: QueryTemperature;
+  /** The output is multiplied by the sigmoid of a gate that the query product holds beside each head. */
+  readonly gated?: boolean;
+}
+
+/** Keys and values through a narrow latent vector, which alone is cached. */
+export interface LatentAttention {
+  readonly kind: 'latent';
+  readonly heads: number;
+  readonly queryRank?: number;
+  readonly rank: number;
+  readonly nopeDim: number;
+  readonly ropeDim: number;
+  readonly valueDim: number;
+  readonly scale: number;
+  readonly rope: RopeFeature;
+  readonly normEps: number;
+}
+
+/** C * conv(B * x), a short causal convolution by channel. */
+export interface ShortConv {
+  readonly kind: 'conv';
+  readonly width: number;
+}
+
+export type Mixer = Attention | LatentAttention | ShortConv;
+
+export interface DenseMlp {
+  readonly kind: 'dense';
+  readonly inner: number;
+  readonly gated: boolean;
+  readonly activation: string;
+}
+
+export interface Experts {
+  readonly kind: 'experts';
+  readonly count: number;
+  readonly chosen: number;
+  readonly inner: number;
+  readonly activation: string;
+  /** What a router's logits become before the choice. */
+  readonly score: 'softmax' | 'sigmoid' | 'logits';
+  /** A stored bias takes part in the choice but not in the weights. */
+  readonly choiceBias?: boolean;
+  /** Only the best groups of experts take part; a group's worth is its best or its two best scores. */
+  readonly groups?: { readonly count: number; readonly kept: number; readonly worth: 'best' | 'two best' };
+  /** What the chosen scores become. */
+  readonly weights: 'kept' | 'normalised' | 'softmax' | 'sigmoid';
+  /** Added to the sum that normalises, or its least value. */
+  readonly sumGuard?: { readonly add?: number; readonly least?: number };
+  readonly factor?: number;
+  /** The weight multiplies the expert's input. */
+  readonly onInput?: boolean;
+  /** Clamped gates: min(gate, limit), clamp(up, limit), gate * sigmoid(alpha gate) * (up + 1). */
+  readonly clamped?: { readonly limit: number; readonly alpha: number };
+  /** Two experts, chosen one after the other among logits near the largest (phimoe); the number is its jitter. */
+  readonly sparseMixer?: number;
+  readonly shared?: { readonly inner: number; readonly gated?: boolean };
+}
+
+export type Mlp = DenseMlp | Experts;
+
+export interface Layer {
+  readonly mixer: Mixer;
+  readonly mlp: Mlp;
+}
+
+export interface Features {
+  readonly family: string;
+  readonly vocabSize: number;
+  readonly hiddenSize: number;
+  readonly maxPositions: number;
+  readonly layers: readonly Layer[];
+  readonly norm: NormFeature;
+  /** Which norms stand around the two branches of a layer. */
+  readonly norms: {
+    readonly beforeMixer: boolean;
+    readonly afterMixer: boolean;
+    readonly beforeMlp: boolean;
+    readonly afterMlp: boolean;
+  };
+  /** Both branches read the same x: with a norm each, or one norm for both. */
+  readonly parallel?: 'own' | 'shared';
+  /** Each branch is multiplied by this before it is added. */
+  readonly branchFactor?: number;
+  /** Positions are learnt vectors added to the embedding; `offset` rows of the table come before position 0. */
+  readonly learntPositions?: { readonly count: number; readonly offset: number };
+  readonly embedFactor?: number;
+  /** A norm on the embedding. */
+  readonly embedNorm?: boolean;
+  readonly logitFactor?: number;
+  readonly logitSoftcap?: number;
+  readonly tied: boolean;
+  readonly bosTokenId?: number;
+  readonly eosTokenIds: readonly number[];
+}
+
+/** Sizes that slicing fused tensors needs. */
+export interface HeadSizes {
+  readonly heads: number;
+  readonly kvHeads: number;
+  readonly headDim: number;
+}
+
+export const PRE_NORMS = { beforeMixer: true, afterMixer: false, beforeMlp: true, afterMlp: false } as const;
+export const POST_NORMS = { beforeMixer: false, afterMixer: true, beforeMlp: false, afterMlp: true } as const;
+export const ALL_NORMS = { beforeMixer: true, afterMixer: true, beforeMlp: true, afterMlp: true } as const;

@@ -1,0 +1,283 @@
+// What mixes tokens in a layer: attention with every switch of its features, latent attention, short convolutions.
+import type { NormFeature, Attention, LatentAttention, QkNorm, ShortConv } from './features.js';
+import type { Init } from '../nn/init.js';
+import type { Linear } from '../nn/layers.js';
+import { Layer, Module } from '../nn/module.js';
+import { tensor } from '../tensor/create.js';
+import { keep, scope } from '../tensor/scope.js';
+import type { Tensor } from '../tensor/tensor.js';
+import { type RopeTable, rowOrder } from './rope.js';
+import type { Step } from './step.js';
+import { reorderHeads, type Role, type Weights } from './weights.js';
+
+/** Root-mean-square or layer norm, by its feature. A weight stored as a difference from one is kept in f32 with the one added. */
+export class Norm extends Layer {
+  weight: Tensor | undefined;
+  bias: Tensor | undefined;
+  readonly feature: NormFeature;
+  constructor(feature: NormFeature, weight?: Tensor, bias?: Tensor) {
+    super();
+    this.feature = feature;
+    this.weight = weight;
+    this.bias = bias;
+  }
+  get eps(): number {
+    return this.feature.eps;
+  }
+  forward(x: Tensor): Tensor {
+    const { kind, eps } = this.feature;
+    const wide = this.weight && this.weight.dtype !== x.dtype;
+    const from = wide ? x.cast(this.weight?.dtype as 'f32') : x;
+    const y =
+      kind === 'layer'
+        ? from.layerNorm(this.weight, wide ? this.bias?.cast('f32') : this.bias, { eps })
+        : from.rmsNorm(this.weight, { eps });
+    return wide ? y.cast(x.dtype) : y;
+  }
+}
+export function norm(w: Weights, role: Role, f: NormFeature, size: number): Norm {
+  if (f.weightless) return new Norm(f);
+  const weight = normWeight(w, role, f, [size]);
+  return new Norm(f, weight, w.has(role, 'bias') ? w.tensor(role, [size], undefined, 'bias') : undefined);
+}
+function normWeight(w: Weights, role: Role, f: NormFeature, shape: readonly number[]): Tensor {
+  if (!f.plusOne) return w.normWeight(role, shape);
+  const stored = w.normWeight(role, shape, 'f32');
+  const whole = keep(stored.affine(1, 1));
+  stored.dispose();
+  return whole;
+}
+
+/** A norm of queries or keys: over each head, over all of them together, or with weights for every head. */
+class HeadNorm extends Module {
+  readonly inner: Norm;
+  readonly weights: Tensor | undefined;
+  readonly over: QkNorm['over'];
+  constructor(w: Weights, role: 'qNorm' | 'kNorm', f: QkNorm, heads: number, dim: number, order?: readonly number[]) {
+    super();
+    this.over = f.over;
+    const shape = f.over === 'head' ? [dim] : f.over === 'whole' ? [heads * dim] : [heads, dim];
+    const load = (kind: 'weight' | 'bias'): Tensor | undefined => {
+      if (f.norm.weightless || (kind === 'bias' && !w.has(role, 'bias'))) return undefined;
+      const stored = kind === 'weight' ? normWeight(w, role, f.norm, shape) : w.tensor(role, shape, undefined, 'bias');
+      if (!order) return stored;
+      const moved = keep(
+        scope(() =>
+          reorderHeads(stored.reshape([-1]), order)
+            .reshape(shape)
+            .copy(),
+        ),
+      );
+      stored.dispose();
+      return moved;
+    };
+    const [weight, bias] = [load('weight'), load('bias')];
+    this.inner = f.over === 'each' ? new Norm({ ...f.norm, weightless: true }) : new Norm(f.norm, weight, bias);
+    this.weights = f.over === 'each' ? weight : undefined;
+  }
+  /** x is (b, t, heads, dim). */
+  forward(x: Tensor): Tensor {
+    if (this.over === 'whole') {
+      const [b, t, h, d] = x.shape;
+      return this.inner.forward(x.reshape([b, t, h * d])).reshape(x.shape);
+    }
+    const y = this.inner.forward(x);
+    return this.weights ? y.mul(this.weights) : y;
+  }
+}
+
+export interface MixerContext {
+  readonly layer: number;
+  readonly step: Step;
+  /** The tables that hold for this run. */
+  readonly tables: (rope: NonNullable<Attention['rope']>) => RopeTable;
+  /** A table of one number a position, made once. */
+  readonly column: (key: object, at: (position: number) => number) => Tensor;
+}
+
+export class AttentionMixer extends Module {
+  readonly feature: Attention;
+  /** Queries, keys and values in one product. */
+  readonly qkv: Linear;
+  readonly out: Linear;
+  readonly qNorm: HeadNorm | undefined;
+  readonly kNorm: HeadNorm | undefined;
+  readonly sinks: Tensor | undefined;
+  #slopes: Tensor | undefined;
+  constructor(w: Weights, f: Attention, hidden: number, deep?: Init) {
+    super();
+    this.feature = f;
+    const { heads, kvHeads, headDim } = f;
+    const order = rowOrder(f.rope);
+    this.qkv = w.linear(
+      [
+        { role: 'q', outputs: heads * headDim, order },
+        { role: 'k', outputs: kvHeads * headDim, order },
+        { role: 'v', outputs: kvHeads * headDim },
+      ],
+      hidden,
+    );
+    this.out = w.linear([{ role: 'o', outputs: hidden }], heads * headDim, deep);
+    if (f.qkNorm) {
+      this.qNorm = new HeadNorm(w, 'qNorm', f.qkNorm, heads, headDim, order);
+      this.kNorm = new HeadNorm(w, 'kNorm', f.qkNorm, kvHeads, headDim, order);
+    }
+    if (f.sinks) this.sinks = w.tensor('sinks', [heads], undefined, 'weight', 'f32');
+  }
+  forward(x: Tensor, context: MixerContext): Tensor {
+    const { heads, kvHeads, headDim, rope, clip, qkNorm, temperature, alibi, scale, window, chunk, softcap } =
+      this.feature;
+    const { step, layer } = context;
+    const [b, t] = x.shape;
+    const made = this.qkv.forward(x); // (b, t, (heads + 2 kvHeads) headDim)
+    const all = clip === undefined ? made : made.clamp(-clip, clip);
+    const part = (from: number, n: number): Tensor =>
+      all.narrow(2, from * headDim, n * headDim).reshape([b, t, n, headDim]);
+    let [q, k] = [part(0, heads), part(heads, kvHeads)];
+    const v = part(heads + kvHeads, kvHeads);
+    const normed = (): void => {
+      if (this.qNorm && this.kNorm) [q, k] = [this.qNorm.forward(q), this.kNorm.forward(k)];
+    };
+    if (!qkNorm?.afterRope) normed();
+    if (rope) {
+      const { cos, sin } = context.tables(rope);
+      const [c, s] = [step.rows(cos), step.rows(sin)];
+      [q, k] = [q.ropeThd(c, s), k.ropeThd(c, s)];
+    }
+    if (qkNorm?.afterRope) normed();
+    if (temperature) {
+      const { beta, scale: by, offset } = temperature;
+      const table = context.column(temperature, (p) => 1 + beta * Math.log(1 + Math.floor((p + offset) / by)));
+      q = q.mul(step.rows(table).reshape([-1, t, 1, 1]));
+    }
+    if (alibi) this.#slopes ??= keep(tensor(Float32Array.from(alibi), { device: x.device }));
+    const y = step.attend(layer, q, k, v, { scale, window, chunk, softcap, sinks: this.sinks, alibi: this.#slopes });
+    return this.out.forward(y.reshape([b, t, heads * headDim]));
+  }
+}
+
+/** Runs of fewer new tokens multiply by the latents themselves; longer ones make keys and values of them first. */
+const ABSORBED = 8;
+
+export class LatentMixer extends Module {
+  readonly feature: LatentAttention;
+  /** The query product, or its narrow first half, norm and second half. */
+  readonly q: Linear | undefined;
+  readonly qA: Linear | undefined;
+  readonly qANorm: Norm | undefined;
+  readonly qB: Linear | undefined;
+  readonly kvA: Linear;
+  readonly kvANorm: Norm;
+  /** From a latent to keys (heads, nope, rank) and values (heads, value, rank). */
+  readonly keyUp: Tensor;
+  readonly valueUp: Tensor;
+  readonly out: Linear;
+  constructor(w: Weights, f: LatentAttention, hidden: number, deep?: Init) {
+    super();
+    this.feature = f;
+    const { heads, rank, nopeDim, ropeDim, valueDim, queryRank } = f;
+    const turned = rowOrder(f.rope);
+    const after = (n: number): number[] | undefined =>
+      turned && [...Array.from({ length: n }, (_, i) => i), ...turned.map((i) => n + i)];
+    const queries = { outputs: heads * (nopeDim + ropeDim), order: after(nopeDim) };
+    const rms: NormFeature = { kind: 'rms', eps: f.normEps };
+    if (queryRank === undefined) this.q = w.linear([{ role: 'q', ...queries }], hidden);
+    else {
+      this.qA = w.linear([{ role: 'qA', outputs: queryRank }], hidden);
+      this.qANorm = norm(w, 'qANorm', rms, queryRank);
+      this.qB = w.linear([{ role: 'qB', ...queries }], queryRank);
+    }
+    this.kvA = w.linear([{ role: 'kvA', outputs: rank + ropeDim, order: after(rank) }], hidden);
+    this.kvANorm = norm(w, 'kvANorm', rms, rank);
+    // Older files keep both parts in one matrix, per head keys over values.
+    if (w.has('kvB')) {
+      const both = w.tensor('kvB', [heads * (nopeDim + valueDim), rank]);
+      const part = (from: number, n: number): Tensor =>
+        keep(
+          scope(() =>
+            both
+              .reshape([heads, nopeDim + valueDim, rank])
+              .narrow(1, from, n)
+              .copy(),
+          ),
+        );
+      [this.keyUp, this.valueUp] = [part(0, nopeDim), part(nopeDim, valueDim)];
+      both.dispose();
+    } else {
+      this.keyUp = w.tensor('k', [heads, nopeDim, rank]);
+      this.valueUp = w.tensor('v', [heads, valueDim, rank]);
+    }
+    this.out = w.linear([{ role: 'o', outputs: hidden }], heads * valueDim, deep);
+  }
+  forward(x: Tensor, { layer, step, tables }: MixerContext): Tensor {
+    const { heads, rank, nopeDim, ropeDim, valueDim, rope } = this.feature;
+    const [b, t] = x.shape;
+    const queries = this.q
+      ? this.q.forward(x)
+      : (this.qB as Linear).forward((this.qANorm as Norm).forward((this.qA as Linear).forward(x)));
+    const q = queries.reshape([b, t, heads, nopeDim + ropeDim]);
+    const { cos, sin } = tables(rope);
+    const [c, s] = [step.rows(cos), step.rows(sin)];
+    const qNope = q.narrow(3, 0, nopeDim).permute([0, 2, 1, 3]); // (b, heads, t, nope)
+    const qRope = q.narrow(3, nopeDim, ropeDim).ropeThd(c, s).permute([0, 2, 1, 3]);
+    const kv = this.kvA.forward(x); // (b, t, rank + rope)
+    const latent = this.kvANorm.forward(kv.narrow(2, 0, rank)).unsqueeze(1); // (b, 1, t, rank)
+    const turned = kv.narrow(2, rank, ropeDim).unsqueeze(2).ropeThd(c, s).permute([0, 2, 1, 3]); // (b, 1, t, rope)
+    const [latents, keys] = step.keepLatent(layer, latent, turned);
+    const y =
+      t < ABSORBED
+        ? this.#absorbed(qNope, qRope, latents, keys, step)
+        : this.#expanded(qNope, qRope, latents, keys, step);
+    return this.out.forward(y.permute([0, 2, 1, 3]).reshape([b, t, heads * valueDim]));
+  }
+  #absorbed(qNope: Tensor, qRope: Tensor, latents: Tensor, keys: Tensor, step: Step): Tensor {
+    const { scale } = this.feature;
+    const [, , t] = qNope.shape;
+    const toLatent = qNope.matmul(this.keyUp.unsqueeze(0)); // (b, heads, t, rank)
+    const logits = toLatent.matmul(latents.t()).add(qRope.matmul(keys.t())).affine(scale, 0); // (b, heads, t, all)
+    const n = latents.shape[2];
+    const open = t === 1 && !step.padded ? undefined : step.mask(t, n, qNope.device).ne(0).broadcastTo(logits.shape);
+    const masked = open ? open.where(logits, logits.constant(-1e30)) : logits;
+    const weights = masked.cast('f32').softmax(-1).cast(qNope.dtype);
+    return weights.matmul(latents).matmul(this.valueUp.t().unsqueeze(0)); // (b, heads, t, value)
+  }
+  #expanded(qNope: Tensor, qRope: Tensor, latents: Tensor, keys: Tensor, step: Step): Tensor {
+    const { heads, nopeDim, ropeDim, valueDim, scale } = this.feature;
+    const [b, , t] = qNope.shape;
+    const n = latents.shape[2];
+    const width = Math.max(nopeDim + ropeDim, valueDim);
+    const wide = (x: Tensor): Tensor =>
+      x.shape[3] === width ? x : x.cat([x.newZeros([...x.shape.slice(0, 3), width - x.shape[3]], x.dtype)], 3);
+    const k = latents.matmul(this.keyUp.t().unsqueeze(0)).cat([keys.broadcastTo([b, heads, n, ropeDim])], 3);
+    const v = latents.matmul(this.valueUp.t().unsqueeze(0));
+    const mask = step.padded ? { mask: step.mask(t, n, qNope.device) } : {};
+    const y = wide(qNope.cat([qRope], 3)).sdpa(wide(k), wide(v), { causal: true, scale, ...mask });
+    return y.narrow(3, 0, valueDim);
+  }
+}
+
+/** LFM2's short convolution: C * conv(B * x). */
+export class ConvMixer extends Module {
+  readonly feature: ShortConv;
+  readonly input: Linear;
+  /** (hidden, 1, width) */
+  readonly weight: Tensor;
+  readonly bias: Tensor | undefined;
+  readonly out: Linear;
+  constructor(w: Weights, f: ShortConv, hidden: number, deep?: Init) {
+    super();
+    this.feature = f;
+    this.input = w.linear([{ role: 'convIn', outputs: 3 * hidden }], hidden);
+    this.weight = w.tensor('conv', [hidden, 1, f.width]);
+    this.bias = w.has('conv', 'bias') ? w.tensor('conv', [hidden], undefined, 'bias') : undefined;
+    this.out = w.linear([{ role: 'convOut', outputs: hidden }], hidden, deep);
+  }
+  forward(x: Tensor, { layer, step }: MixerContext): Tensor {
+    const hidden = x.shape[2];
+    const all = this.input.forward(step.withoutPads(x)).permute([0, 2, 1]); // (b, 3 hidden, t)
+    const part = (i: number): Tensor => all.narrow(1, i * hidden, hidden);
+    const given = step.columns(layer, part(0).mul(part(2)), this.feature.width - 1);
+    const y = given.conv1d(this.weight, { groups: hidden, ...(this.bias && { bias: this.bias }) });
+    return this.out.forward(part(1).mul(y).permute([0, 2, 1]));
+  }
+}

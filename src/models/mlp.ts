@@ -1,0 +1,207 @@
+// Feed-forward branches: dense ones, gated or not, and mixtures of experts of which a router chooses a few for each token.
+import { activation } from '../nn/activation.js';
+import type { Init } from '../nn/init.js';
+import { Linear } from '../nn/layers.js';
+import { Layer } from '../nn/module.js';
+import type { Tensor } from '../tensor/tensor.js';
+import { expertProduct } from './experts.js';
+import type { DenseMlp, Experts } from './features.js';
+import type { Role, Weights } from './weights.js';
+
+/** Gate and up side by side in the last dimension: act(gate) * up. */
+export function gatedBy(name: string, x: Tensor): Tensor {
+  if (name === 'silu' || name === 'swish') return x.swiglu();
+  const last = x.rank - 1;
+  const half = x.shape[last] / 2;
+  return activation(name)(x.narrow(last, 0, half)).mul(x.narrow(last, half, half));
+}
+
+/** xIELU: a curve with two learnt slopes. */
+export class Xielu extends Layer {
+  alphaP: Tensor;
+  alphaN: Tensor;
+  beta: Tensor;
+  eps: Tensor;
+  constructor(alphaP: Tensor, alphaN: Tensor, beta: Tensor, eps: Tensor) {
+    super();
+    this.alphaP = alphaP;
+    this.alphaN = alphaN;
+    this.beta = beta;
+    this.eps = eps;
+  }
+  forward(x: Tensor): Tensor {
+    const positive = this.alphaP.softplus();
+    const negative = this.alphaN.softplus().add(this.beta);
+    const bend = x.minimum(this.eps).expm1().sub(x).mul(negative);
+    return x.gt(0).where(x.sqr().mul(positive), bend).add(x.mul(this.beta));
+  }
+}
+
+export class Dense extends Layer {
+  /** Gate and up in one product; up alone where there is no gate. */
+  readonly gateUp: Linear;
+  readonly down: Linear;
+  readonly feature: DenseMlp;
+  readonly xielu: Xielu | undefined;
+  constructor(gateUp: Linear, down: Linear, feature: DenseMlp, xielu?: Xielu) {
+    super();
+    this.gateUp = gateUp;
+    this.down = down;
+    this.feature = feature;
+    this.xielu = xielu;
+  }
+  forward(x: Tensor): Tensor {
+    const h = this.gateUp.forward(x);
+    const { gated, activation: name } = this.feature;
+    return this.down.forward(gated ? gatedBy(name, h) : this.xielu ? this.xielu.forward(h) : activation(name)(h));
+  }
+}
+
+const ROLES = { gate: 'gate', up: 'up', down: 'down' } as const;
+const SHARED = { gate: 'sharedGate', up: 'sharedUp', down: 'sharedDown' } as const;
+export function dense(
+  w: Weights,
+  f: DenseMlp,
+  hidden: number,
+  deep?: Init,
+  roles: { readonly gate: Role; readonly up: Role; readonly down: Role } = ROLES,
+): Dense {
+  const up = { role: roles.up, outputs: f.inner };
+  const xielu = f.activation === 'xielu';
+  const one = (name: string): Tensor => w.builder.get(undefined, `${w.nameOf('activation')}.${name}`);
+  return new Dense(
+    w.linear(f.gated ? [{ role: roles.gate, outputs: f.inner }, up] : [up], hidden),
+    w.linear([{ role: roles.down, outputs: hidden }], f.inner, deep),
+    f,
+    xielu ? new Xielu(one('alpha_p'), one('alpha_n'), one('beta'), one('eps')) : undefined,
+  );
+}
+
+/** Which experts a token goes to, and with what weight: both (tokens, chosen). */
+export interface Route {
+  readonly ids: Tensor;
+  readonly weights: Tensor;
+}
+
+export class Mixture extends Layer {
+  readonly feature: Experts;
+  /** Always f32: a rounding here would choose another expert. */
+  readonly router: Linear;
+  readonly choiceBias: Tensor | undefined;
+  /** (experts, 2 inner, hidden), gates over ups, and (experts, hidden, inner). */
+  readonly gateUp: Tensor;
+  readonly gateUpBias: Tensor | undefined;
+  readonly down: Tensor;
+  readonly downBias: Tensor | undefined;
+  readonly shared: Dense | undefined;
+  readonly sharedSwitch: Linear | undefined;
+
+  constructor(w: Weights, f: Experts, hidden: number) {
+    super();
+    this.feature = f;
+    const { count, inner } = f;
+    const optional = (role: Role, shape: number[], dtype?: 'f32'): Tensor | undefined =>
+      w.has(role, 'bias') ? w.tensor(role, shape, undefined, 'bias', dtype) : undefined;
+    this.router = new Linear(
+      w.tensor('router', [count, hidden], undefined, 'weight', 'f32'),
+      optional('router', [count], 'f32'),
+    );
+    if (f.choiceBias) this.choiceBias = w.tensor('choiceBias', [count], undefined, 'weight', 'f32');
+    const joined = (kind: 'weight' | 'bias', rest: number[]): Tensor => {
+      const [gate, up] = (['expertGate', 'expertUp'] as const).map((role) =>
+        w.tensor(role, [count, inner, ...rest], undefined, kind),
+      );
+      const both = gate.cat([up], 1);
+      gate.dispose();
+      up.dispose();
+      return both;
+    };
+    this.gateUp = joined('weight', [hidden]);
+    this.down = w.tensor('expertDown', [count, hidden, inner]);
+    if (w.has('expertGate', 'bias')) this.gateUpBias = joined('bias', []);
+    this.downBias = optional('expertDown', [count, hidden]);
+    if (f.shared) {
+      const part: DenseMlp = { kind: 'dense', inner: f.shared.inner, gated: true, activation: f.activation };
+      this.shared = dense(w, part, hidden, undefined, SHARED);
+      if (f.shared.gated) this.sharedSwitch = w.linear([{ role: 'sharedSwitch', outputs: 1 }], hidden);
+    }
+  }
+
+  /** The choice for every row of x (tokens, hidden). */
+  route(x: Tensor): Route {
+    const f = this.feature;
+    const logits = this.router.forward(x.cast('f32')); // (tokens, experts)
+    if (f.sparseMixer !== undefined) return sparseMixer(logits, f.sparseMixer);
+    const scores = f.score === 'softmax' ? logits.softmax(-1) : f.score === 'sigmoid' ? logits.sigmoid() : logits;
+    let choice = this.choiceBias ? scores.add(this.choiceBias) : scores;
+    if (f.groups && f.groups.count > 1) choice = withinGroups(choice, f.groups);
+    const [, ids] = choice.topk(f.chosen, -1);
+    const kept = scores.gather(1, ids);
+    return { ids, weights: this.#weigh(kept) };
+  }
+  #weigh(kept: Tensor): Tensor {
+    const { weights, factor = 1, sumGuard = {} } = this.feature;
+    const scaled = (t: Tensor): Tensor => (factor === 1 ? t : t.affine(factor, 0));
+    if (weights === 'softmax') return scaled(kept.softmax(-1));
+    if (weights === 'sigmoid') return scaled(kept.sigmoid());
+    if (weights === 'kept') return scaled(kept);
+    let sum = kept.sum([1], true);
+    if (sumGuard.add) sum = sum.affine(1, sumGuard.add);
+    if (sumGuard.least) sum = sum.clamp(sumGuard.least, Infinity);
+    return scaled(kept.div(sum));
+  }
+
+  forward(x: Tensor): Tensor {
+    const [b, t, hidden] = x.shape;
+    const { chosen, clamped, activation: name, onInput } = this.feature;
+    const rows = x.reshape([b * t, hidden]);
+    const { ids, weights } = this.route(rows);
+    const flat = ids.reshape([-1]); // (tokens * chosen)
+    const by = weights.reshape([-1, 1]).cast(x.dtype);
+    const each = rows
+      .unsqueeze(1)
+      .broadcastTo([b * t, chosen, hidden])
+      .reshape([b * t * chosen, hidden]);
+    const given = onInput ? each.mul(by) : each;
+    const h = expertProduct(given, this.gateUp, flat, this.gateUpBias);
+    const inner = clamped ? clampedGate(h, clamped) : gatedBy(name, h);
+    const out = expertProduct(inner, this.down, flat, this.downBias);
+    const y = (onInput ? out : out.mul(by)).reshape([b, t, chosen, hidden]).sum([2], false);
+    if (!this.shared) return y;
+    const s = this.shared.forward(x);
+    return y.add(this.sharedSwitch ? s.mul(this.sharedSwitch.forward(x).sigmoid()) : s);
+  }
+}
+
+function clampedGate(h: Tensor, { limit, alpha }: { readonly limit: number; readonly alpha: number }): Tensor {
+  const half = h.shape[1] / 2;
+  const gate = h.narrow(1, 0, half).clamp(-Infinity, limit);
+  const up = h.narrow(1, half, half).clamp(-limit, limit);
+  return gate.mul(gate.affine(alpha, 0).sigmoid()).mul(up.affine(1, 1));
+}
+
+/** Scores of experts outside the best groups are taken out of the choice. */
+function withinGroups(choice: Tensor, { count, kept, worth }: NonNullable<Experts['groups']>): Tensor {
+  const [n, experts] = choice.shape;
+  const grouped = choice.reshape([n, count, experts / count]);
+  const value = worth === 'best' ? grouped.max([2], false) : grouped.topk(2, -1)[0].sum([2], false); // (tokens, groups)
+  const [, best] = value.topk(kept, -1);
+  const mask = value.zerosLike().scatter(1, best, value.onesLike().narrow(1, 0, kept)); // (tokens, groups)
+  const open = mask.unsqueeze(2).broadcastTo(grouped.shape).reshape([n, experts]).ne(0);
+  return open.where(choice, choice.constant(worth === 'best' ? 0 : -Infinity));
+}
+
+/** Two choices, each the largest logit, weighed by a softmax over those near it. */
+function sparseMixer(logits: Tensor, jitter: number): Route {
+  const none = logits.constant(-Infinity);
+  const choose = (open: Tensor): readonly [ids: Tensor, weight: Tensor] => {
+    const [top, ids] = open.topk(1, -1); // (tokens, 1)
+    const distance = top.sub(logits).div(logits.abs().maximum(top.abs().broadcastTo(logits.shape)));
+    const near = distance.gt(2 * jitter).where(none, open);
+    return [ids, near.softmax(-1).gather(1, ids)];
+  };
+  const [first, w1] = choose(logits);
+  const without = logits.scatter(1, first, none.broadcastTo(logits.shape).narrow(1, 0, 1));
+  const [second, w2] = choose(without);
+  return { ids: first.cat([second], 1), weights: w1.cat([w2], 1) };
+}

@@ -1,0 +1,221 @@
+// Rotary embeddings: inverse frequencies of every kind that configs name, and tables of cosines and sines by position.
+import type { DType } from '../base/dtype.js';
+import { FormatError, UnsupportedError } from '../base/errors.js';
+import { tensor } from '../tensor/create.js';
+import type { Device } from '../tensor/device.js';
+import { keep } from '../tensor/scope.js';
+import type { Tensor } from '../tensor/tensor.js';
+import { Config } from './config.js';
+
+export const ROPE_TYPES = ['default', 'linear', 'dynamic', 'llama3', 'yarn', 'longrope', 'proportional'] as const;
+export type RopeType = (typeof ROPE_TYPES)[number];
+
+export interface RopeFeature {
+  readonly type: RopeType;
+  readonly theta: number;
+  /** The head's width, and how much of its front turns. */
+  readonly headDim: number;
+  readonly rotated: number;
+  /** Pairs are neighbours (2i, 2i + 1) in the stored rows, not (i, i + rotated / 2). */
+  readonly interleaved?: boolean;
+  readonly maxPositions: number;
+  readonly factor?: number;
+  readonly original?: number;
+  readonly lowFactor?: number;
+  readonly highFactor?: number;
+  readonly betaFast?: number;
+  readonly betaSlow?: number;
+  readonly truncate?: boolean;
+  readonly mscale?: number;
+  readonly mscaleAllDim?: number;
+  readonly attentionFactor?: number;
+  readonly shortFactors?: readonly number[];
+  readonly longFactors?: readonly number[];
+  /** dynamic with a fixed stretch of theta (hunyuan). */
+  readonly alpha?: number;
+  /** Frequencies are divided by these (GGUF's rope_freqs). */
+  readonly divisors?: readonly number[];
+}
+
+export interface RopeReading {
+  readonly headDim: number;
+  readonly maxPositions: number;
+  readonly interleaved?: boolean;
+  readonly theta?: number;
+  /** The part that turns where the config does not say. */
+  readonly partial?: number;
+  /** Nested parameters of one kind of layers: 'sliding_attention'. */
+  readonly layerType?: string;
+}
+
+const isNumber = (v: number | undefined): v is number => v !== undefined;
+
+/** Reads rope parameters as transformers 5 writes them (rope_parameters) and as older files do (rope_theta, rope_scaling, ...). */
+export function readRope(config: Config, o: RopeReading): RopeFeature {
+  const given = config.inner('rope_parameters') ?? config.inner('rope_scaling') ?? new Config({}, config.where);
+  const nested = o.layerType !== undefined ? given.inner(o.layerType) : undefined;
+  const r = nested ?? given;
+  // Every name is asked for, so that none counts as overlooked; the first that is given holds.
+  const [theta = 10_000] = [r.optional('rope_theta'), config.optional('rope_theta'), o.theta].filter(isNumber);
+  const [partial = 1] = [
+    r.optional('partial_rotary_factor'),
+    config.optional('partial_rotary_factor'),
+    config.optional('rotary_pct'),
+    o.partial,
+  ].filter(isNumber);
+  const { headDim, maxPositions, interleaved } = o;
+  let type = (r.get('rope_type') ?? r.get('type') ?? 'default') as string;
+  r.ignore('type');
+  if (type === 'su') type = 'longrope';
+  if (!(ROPE_TYPES as readonly string[]).includes(type))
+    throw new UnsupportedError(
+      `${config.where}: rope type ${JSON.stringify(type)}; served are ${ROPE_TYPES.join(', ')}`,
+    );
+  const rotated = type === 'proportional' ? headDim : Math.trunc(headDim * partial);
+  if (rotated % 2 !== 0 || rotated > headDim)
+    throw new FormatError(`${config.where}: ${rotated} of ${headDim} numbers of a head cannot turn in pairs`);
+  // Where both are given, the one outside of the rope's parameters counts (phi3).
+  const inside = r.optional('original_max_position_embeddings');
+  const original = config.optional('original_max_position_embeddings') ?? inside;
+  const base = { type: type as RopeType, theta, headDim, rotated, maxPositions, ...(interleaved && { interleaved }) };
+  switch (type as RopeType) {
+    case 'default':
+      // Old files carry these beside a default type; without a scaling they say nothing.
+      r.ignore('factor', 'original_max_position_embeddings');
+      return base;
+    case 'linear':
+      return { ...base, factor: r.number('factor') };
+    case 'proportional':
+      return { ...base, factor: r.optional('factor') ?? 1, rotated: 2 * Math.trunc((partial * headDim) / 2) };
+    case 'dynamic': {
+      const alpha = r.optional('alpha');
+      // Hunyuan's files carry yarn's numbers beside alpha; its rope does not read them.
+      if (alpha !== undefined) r.ignore('factor', 'beta_fast', 'beta_slow', 'mscale', 'mscale_all_dim');
+      return { ...base, factor: r.optional('factor') ?? 1, ...(alpha !== undefined && { alpha }) };
+    }
+    case 'llama3':
+      return {
+        ...base,
+        factor: r.number('factor'),
+        lowFactor: r.number('low_freq_factor'),
+        highFactor: r.number('high_freq_factor'),
+        original: original ?? maxPositions,
+      };
+    case 'yarn':
+      return {
+        ...base,
+        original: original ?? maxPositions,
+        factor: r.optional('factor') ?? maxPositions / (original ?? maxPositions),
+        betaFast: r.optional('beta_fast') || 32,
+        betaSlow: r.optional('beta_slow') || 1,
+        // transformers looks for `truncate` outside of nested parameters only.
+        truncate: nested ? (nested.get('truncate'), true) : r.flag('truncate', true),
+        mscale: r.optional('mscale'),
+        mscaleAllDim: r.optional('mscale_all_dim'),
+        attentionFactor: r.optional('attention_factor'),
+      };
+    case 'longrope':
+      r.ignore('mscale', 'short_mscale', 'long_mscale'); // the first Phi-3 files; transformers does not read them
+      return {
+        ...base,
+        original: original ?? maxPositions,
+        factor: r.optional('factor') ?? maxPositions / (original ?? maxPositions),
+        shortFactors: r.numbers('short_factor', rotated / 2),
+        longFactors: r.numbers('long_factor', rotated / 2),
+        attentionFactor: r.optional('attention_factor'),
+      };
+  }
+}
+
+/** Which of the tables for lengths so far holds: those of one regime share a table. */
+export function ropeRegime(r: RopeFeature, length: number): number {
+  if (r.type === 'dynamic' && r.alpha === undefined) return Math.max(length, r.maxPositions);
+  if (r.type === 'longrope') return length > (r.original as number) ? 1 : 0;
+  return 0;
+}
+
+const gain = (factor: number, m = 1): number => (factor <= 1 ? 1 : 0.1 * m * Math.log(factor) + 1);
+
+/** Frequencies of the pairs that turn, and what cosines and sines are multiplied by. `length`: tokens so far. */
+export function inverseFrequencies(r: RopeFeature, length = 0): { readonly inv: number[]; readonly factor: number } {
+  const n = r.rotated;
+  const plain = (theta: number, width = n): number[] =>
+    Array.from({ length: n / 2 }, (_, i) => 1 / theta ** ((2 * i) / width));
+  const inv = plain(r.theta).map((f, i) => f / (r.divisors?.[i] ?? 1));
+  const factor = r.factor ?? 1;
+  switch (r.type) {
+    case 'default':
+      return { inv, factor: r.attentionFactor ?? 1 };
+    case 'linear':
+      return { inv: inv.map((f) => f / factor), factor: 1 };
+    case 'proportional':
+      return { inv: plain(r.theta, r.headDim).map((f) => f / factor), factor: 1 };
+    case 'dynamic': {
+      if (r.alpha !== undefined) return { inv: plain(r.theta * r.alpha ** (r.headDim / (r.headDim - 2))), factor: 1 };
+      const stretch = (factor * Math.max(length, r.maxPositions)) / r.maxPositions - (factor - 1);
+      return { inv: plain(r.theta * stretch ** (n / (n - 2))), factor: 1 };
+    }
+    case 'llama3': {
+      const { lowFactor: low = 1, highFactor: high = 4, original = 8192 } = r;
+      const scaled = inv.map((f) => {
+        const wave = (2 * Math.PI) / f;
+        if (wave < original / high) return f;
+        if (wave > original / low) return f / factor;
+        const smooth = (original / wave - low) / (high - low);
+        return ((1 - smooth) * f) / factor + smooth * f;
+      });
+      return { inv: scaled, factor: 1 };
+    }
+    case 'yarn': {
+      const { original = r.maxPositions, betaFast = 32, betaSlow = 1, mscale, mscaleAllDim } = r;
+      const border = (b: number): number => (n * Math.log(original / (b * 2 * Math.PI))) / (2 * Math.log(r.theta));
+      const rounded = r.truncate ?? true;
+      const lo = Math.max(rounded ? Math.floor(border(betaFast)) : border(betaFast), 0);
+      const top = Math.min(rounded ? Math.ceil(border(betaSlow)) : border(betaSlow), n - 1);
+      const hi = top === lo ? top + 0.001 : top;
+      const ramp = (i: number): number => Math.min(1, Math.max(0, (i - lo) / (hi - lo)));
+      const own = mscale && mscaleAllDim ? gain(factor, mscale) / gain(factor, mscaleAllDim) : gain(factor);
+      return {
+        inv: inv.map((f, i) => f * (1 - ramp(i)) + (f / factor) * ramp(i)),
+        factor: r.attentionFactor ?? own,
+      };
+    }
+    case 'longrope': {
+      const { original = r.maxPositions } = r;
+      const by = (length > original ? r.longFactors : r.shortFactors) as readonly number[];
+      const own = factor <= 1 ? 1 : Math.sqrt(1 + Math.log(factor) / Math.log(original));
+      return { inv: inv.map((f, i) => f / by[i]), factor: r.attentionFactor ?? own };
+    }
+  }
+}
+
+/**
+ * The order in which a head's stored rows are read so that pairs stand at (i, i + headDim / 2), as every kernel here turns them: neighbours
+ * are taken apart, and the part that does not turn fills the rest of both halves. Undefined where the rows are in that order already.
+ */
+export function rowOrder(r: RopeFeature | undefined): number[] | undefined {
+  if (!r || (!r.interleaved && (r.rotated === r.headDim || r.type === 'proportional'))) return undefined;
+  const { headDim: d, rotated: n } = r;
+  const first = Array.from({ length: n / 2 }, (_, i) => (r.interleaved ? 2 * i : i));
+  const second = Array.from({ length: n / 2 }, (_, i) => (r.interleaved ? 2 * i + 1 : i + n / 2));
+  const rest = Array.from({ length: d - n }, (_, i) => n + i);
+  return [...first, ...rest.slice(0, (d - n) / 2), ...second, ...rest.slice((d - n) / 2)];
+}
+
+/** Cosines and sines by position, (positions, headDim / 2); the part that does not turn has cosine 1. */
+export interface RopeTable {
+  readonly cos: Tensor;
+  readonly sin: Tensor;
+}
+export function ropeTable(r: RopeFeature, length: number, positions: number, dtype: DType, device: Device): RopeTable {
+  const { inv, factor } = inverseFrequencies(r, length);
+  const half = r.headDim / 2;
+  const freqs = inv.map(Math.fround);
+  const table = (f: (x: number) => number, still: number): Tensor => {
+    const data = new Float32Array(positions * half).fill(still);
+    for (let p = 0; p < positions; p++)
+      for (let i = 0; i < freqs.length; i++) data[p * half + i] = f(Math.fround(p * freqs[i])) * factor;
+    return keep(tensor(data, { shape: [positions, half], device }).cast(dtype));
+  };
+  return { cos: table(Math.cos, 1), sin: table(Math.sin, 0) };
+}

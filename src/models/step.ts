@@ -1,0 +1,184 @@
+// One run of tokens through a decoder: at which positions they stand, and what their attention sees. Caches live here.
+import { ArgumentError } from '../base/errors.js';
+import { KvCache } from '../nn/kv-cache.js';
+import { noGrad } from '../tensor/autograd.js';
+import { tensor } from '../tensor/create.js';
+import type { Device } from '../tensor/device.js';
+import { keep } from '../tensor/scope.js';
+import type { Tensor } from '../tensor/tensor.js';
+import type { Attention, Features } from './features.js';
+
+/** What a layer asks of the run it is part of. Engines with pages or batches of their own implement this. */
+export interface Step {
+  /** Tokens of the longest sequence after this run; ropes that stretch with the length ask for it. */
+  readonly length: number;
+  /** Some sequences have padding in front. */
+  readonly padded: boolean;
+  /** x (b, t, hidden) with zeros at padding. */
+  withoutPads(x: Tensor): Tensor;
+  /** Rows of a table by position: (time, width), or (batch, time, width) where sequences stand at different positions. */
+  rows(table: Tensor): Tensor;
+  /** Attention of new tokens over all that the layer holds: q (b, t, heads, dim), k and v (b, t, kvHeads, dim) to (b, t, heads, dim). */
+  attend(layer: number, q: Tensor, k: Tensor, v: Tensor, how: AttendOptions): Tensor;
+  /** Keeps a latent (b, 1, t, rank) and a turned key (b, 1, t, dim) and answers all of them. */
+  keepLatent(layer: number, latent: Tensor, key: Tensor): readonly [latents: Tensor, keys: Tensor];
+  /** What new tokens see of `keys` latents, u8 (b or 1, 1, t, keys). */
+  mask(time: number, keys: number, device: Device): Tensor;
+  /** The last `count` columns before this run's, (b, channels, count), and remembers the last of these. */
+  columns(layer: number, x: Tensor, count: number): Tensor;
+}
+export type AttendOptions = Pick<Attention, 'scale' | 'window' | 'chunk' | 'softcap'> & {
+  readonly sinks?: Tensor;
+  readonly alibi?: Tensor;
+};
+
+/** A convolution's last inputs. */
+interface Columns {
+  last: Tensor | undefined;
+}
+export class DecoderCache {
+  readonly layers: readonly (KvCache | Columns)[];
+  /** Tokens seen so far, those of padding counted. */
+  length = 0;
+  /** Padding in front of each sequence. */
+  pads: readonly number[] | undefined;
+  /** All token numbers, where the model may have to run them anew. */
+  ids: Tensor | undefined;
+  constructor(features: Features, capacity?: number) {
+    this.layers = features.layers.map(({ mixer }) =>
+      mixer.kind === 'conv'
+        ? { last: undefined }
+        : new KvCache(capacity, mixer.kind === 'attention' ? (mixer.window ?? mixer.chunk) : undefined),
+    );
+  }
+  kv(layer: number): KvCache {
+    const found = this.layers[layer];
+    if (!(found instanceof KvCache)) throw new ArgumentError(`cache: layer ${layer} keeps no keys`);
+    return found;
+  }
+  /** Forgets tokens from `length` on. */
+  truncate(length: number): void {
+    if (length === this.length) return;
+    if (this.layers.some((l) => !(l instanceof KvCache)))
+      throw new ArgumentError('cache: a model with convolutions cannot go back; begin anew');
+    this.layers.forEach((l) => (l as KvCache).truncate(length));
+    const old = this.ids;
+    if (old) this.ids = length === 0 ? undefined : keep(old.narrow(1, 0, length).copy());
+    old?.dispose();
+    this.length = length;
+  }
+  reset(): void {
+    for (const l of this.layers) {
+      if (l instanceof KvCache) l.reset();
+      else {
+        l.last?.dispose();
+        l.last = undefined;
+      }
+    }
+    this.ids?.dispose();
+    this.ids = undefined;
+    this.pads = undefined;
+    this.length = 0;
+  }
+  dispose(): void {
+    this.reset();
+    for (const l of this.layers) if (l instanceof KvCache) l.dispose();
+  }
+}
+
+/** What queries at the end of `keys` keys see: causal, within a window or chunk, past the padding of each sequence. */
+function seen(
+  o: { time: number; keys: number; first: number; window?: number; chunk?: number },
+  pads: readonly number[],
+  device: Device,
+): Tensor {
+  const { time, keys, first, window = Infinity, chunk = Infinity } = o;
+  const bytes = new Uint8Array(pads.length * time * keys);
+  pads.forEach((pad, b) => {
+    for (let i = 0; i < time; i++) {
+      const query = first + keys - time + i;
+      for (let j = 0; j < keys; j++) {
+        const key = first + j;
+        const sameChunk = Math.floor((key - pad) / chunk) === Math.floor((query - pad) / chunk);
+        if (key >= pad && key <= query && query - key < window && sameChunk) bytes[(b * time + i) * keys + j] = 1;
+      }
+    }
+  });
+  return tensor(bytes, { shape: [pads.length, 1, time, keys], device });
+}
+
+/** Sequences of equal length in one batch, padded in front or not, with a cache or without. */
+export class BatchStep implements Step {
+  readonly length: number;
+  readonly #start: number;
+  readonly #time: number;
+  readonly #cache: DecoderCache | undefined;
+  readonly #pads: readonly number[] | undefined;
+  readonly #device: Device;
+  #positions: Tensor | undefined;
+
+  constructor(device: Device, time: number, cache: DecoderCache | undefined, pads: readonly number[] | undefined) {
+    this.#device = device;
+    this.#start = cache?.length ?? 0;
+    this.#time = time;
+    this.#cache = cache;
+    this.#pads = pads;
+    this.length = this.#start + time - (pads ? Math.min(...pads) : 0);
+  }
+  get padded(): boolean {
+    return this.#pads !== undefined;
+  }
+  withoutPads(x: Tensor): Tensor {
+    const pads = this.#pads;
+    if (!pads || this.#start >= Math.max(...pads)) return x;
+    const open = pads.flatMap((pad) => Array.from({ length: this.#time }, (_, i) => (this.#start + i < pad ? 0 : 1)));
+    const shape = [pads.length, this.#time, 1];
+    return x.mul(tensor(Float32Array.from(open), { shape, device: this.#device }).cast(x.dtype));
+  }
+  rows(table: Tensor): Tensor {
+    if (!this.#pads) return table.narrow(0, this.#start, this.#time);
+    const at = (pad: number, i: number): number => Math.max(0, this.#start + i - pad);
+    this.#positions ??= tensor(
+      Uint32Array.from(this.#pads.flatMap((pad) => Array.from({ length: this.#time }, (_, i) => at(pad, i)))),
+      { shape: [this.#pads.length, this.#time], device: this.#device },
+    );
+    return table.embedding(this.#positions);
+  }
+  attend(layer: number, q: Tensor, k: Tensor, v: Tensor, how: AttendOptions): Tensor {
+    const { window, chunk, alibi, sinks, scale, softcap } = how;
+    const extra = { scale, ...(softcap && { softcap }), ...(sinks && { sinks }), ...(alibi && { alibi }) };
+    const cache = this.#cache?.kv(layer);
+    const turned = (x: Tensor): Tensor => x.permute([0, 2, 1, 3]);
+    const [keys, values] = cache ? cache.append(turned(k), turned(v)) : [turned(k), turned(v)];
+    const n = keys.shape[2];
+    const first = cache?.first ?? 0;
+    const query = turned(q);
+    // Chunks begin where the position says; within the first one they are plain causal.
+    const chunked = chunk !== undefined && first + n > chunk;
+    if (!this.#pads && !chunked) {
+      const bounded = window !== undefined && n > window ? { window: [window - 1, 0] as [number, number] } : {};
+      return turned(query.sdpa(keys, values, { causal: true, ...extra, ...bounded }));
+    }
+    const pads = this.#pads ?? [0];
+    const mask = seen({ time: this.#time, keys: n, first, window, chunk }, pads, this.#device);
+    return turned(query.sdpa(keys, values, { causal: true, mask, ...extra }));
+  }
+  keepLatent(layer: number, latent: Tensor, key: Tensor): readonly [Tensor, Tensor] {
+    return this.#cache ? this.#cache.kv(layer).append(latent, key) : [latent, key];
+  }
+  mask(time: number, keys: number, device: Device): Tensor {
+    return seen({ time, keys, first: 0 }, this.#pads ?? [0], device);
+  }
+  columns(layer: number, x: Tensor, count: number): Tensor {
+    const [b, channels, t] = x.shape;
+    const state = this.#cache?.layers[layer] as Columns | undefined;
+    const before = state?.last ?? x.newZeros([b, channels, count], x.dtype);
+    const all = before.cat([x], 2); // (b, channels, count + t)
+    if (state) {
+      const last = noGrad(() => keep(all.narrow(2, t, count).copy()));
+      state.last?.dispose();
+      state.last = last;
+    }
+    return all;
+  }
+}

@@ -1,0 +1,201 @@
+// A decoder's tensors by the part they play: name maps say where each lies in a file and how fused ones are taken apart.
+import { ShapeError } from '../base/errors.js';
+import { formatShape, sameShape, type Shape } from '../base/shape.js';
+import { type Init, normal, ONE, ZERO } from '../nn/init.js';
+import { Linear } from '../nn/layers.js';
+import type { VarBuilder } from '../nn/var-builder.js';
+import { tensor } from '../tensor/create.js';
+import { keep, scope } from '../tensor/scope.js';
+import type { Tensor } from '../tensor/tensor.js';
+import type { HeadSizes } from './features.js';
+
+/** Parts of the whole model. */
+export const MODEL_ROLES = ['embed', 'positions', 'embedNorm', 'finalNorm', 'head'] as const;
+/** Parts of a layer. */
+export const LAYER_ROLES = [
+  ...['beforeMixer', 'afterMixer', 'beforeMlp', 'afterMlp'],
+  ...['q', 'k', 'v', 'o', 'qNorm', 'kNorm', 'sinks'],
+  ...['qA', 'qANorm', 'qB', 'kvA', 'kvANorm', 'kvB'],
+  ...['gate', 'up', 'down', 'activation'],
+  ...['router', 'choiceBias', 'expertGate', 'expertUp', 'expertDown'],
+  ...['sharedGate', 'sharedUp', 'sharedDown', 'sharedSwitch'],
+  ...['convIn', 'conv', 'convOut'],
+] as const;
+export type Role = (typeof MODEL_ROLES)[number] | (typeof LAYER_ROLES)[number];
+
+/** Takes a part out of a fused tensor; the first dimension is that of a weight's rows, a bias has no other. */
+export type Rows = (t: Tensor, s: HeadSizes) => Tensor;
+export interface Place {
+  /** '{e}' stands for an expert's number: such tensors are stacked. */
+  readonly name: string;
+  readonly rows?: Rows;
+  /** The last two dimensions are stored (in, out). */
+  readonly transposed?: boolean;
+  /** The tensor has this very name, its bias '_bias' after it; others are NAME.weight and NAME.bias. */
+  readonly bare?: boolean;
+}
+/** A name, a place, or several of which the first that is stored counts. */
+export type Where = string | Place | readonly (string | Place)[];
+export type Names = { readonly [R in Role]?: Where } & {
+  /** Layer names begin with this; '{i}' is the layer's number. */
+  readonly layer: string;
+};
+
+export const placesOf = (where: Where): readonly Place[] =>
+  (Array.isArray(where) ? where : [where]).map((p) => (typeof p === 'string' ? { name: p } : p) as Place);
+
+/** The rows of every head in another order. */
+export function reorderHeads(t: Tensor, order: readonly number[] | undefined): Tensor {
+  if (!order) return t;
+  const [rows, ...rest] = t.shape;
+  const ids = tensor(Uint32Array.from(order), { device: t.device });
+  return t
+    .reshape([rows / order.length, order.length, ...rest])
+    .indexSelect(1, ids)
+    .reshape(t.shape);
+}
+
+/** One tensor of all experts'. */
+function stacked(parts: readonly Tensor[], name: string): Tensor {
+  const odd = parts.find((t) => !sameShape(t.shape, parts[0].shape));
+  if (odd)
+    throw new ShapeError(
+      `${name}: experts are ${formatShape(parts[0].shape)} and ${formatShape(odd.shape)}; they must be alike`,
+    );
+  const rows = parts.map((t) => t.unsqueeze(0));
+  return rows[0].cat(rows.slice(1), 0);
+}
+
+export interface LinearPart {
+  readonly role: Role;
+  readonly outputs: number;
+  /** For queries and keys: how a head's rows are put in order for turning. */
+  readonly order?: readonly number[];
+}
+
+export class Weights {
+  readonly builder: VarBuilder;
+  readonly #names: Names;
+  readonly #sizes: HeadSizes;
+  readonly #prefix: string;
+  readonly layer: number | undefined;
+  /** The tensors come from files: one that is not there is an error, not a variable to make. */
+  readonly stored: boolean;
+
+  constructor(builder: VarBuilder, names: Names, sizes: HeadSizes, stored = false, layer?: number) {
+    this.builder = builder;
+    this.stored = stored;
+    this.#names = names;
+    this.#sizes = sizes;
+    this.layer = layer;
+    this.#prefix = layer === undefined ? '' : `${names.layer.replace('{i}', String(layer))}.`;
+  }
+  /** Those of one layer, whose heads may have sizes of their own. */
+  of(layer: number, sizes: HeadSizes = this.#sizes): Weights {
+    return new Weights(this.builder, this.#names, sizes, this.stored, layer);
+  }
+  #full(p: Place, kind: 'weight' | 'bias', expert = 0): string {
+    const name = p.name.replace('{e}', String(expert));
+    return `${this.#prefix}${name}${p.bare ? (kind === 'bias' ? '_bias' : '') : `.${kind}`}`;
+  }
+  #place(role: Role, kind: 'weight' | 'bias'): Place | undefined {
+    const places = this.#names[role] === undefined ? [] : placesOf(this.#names[role]);
+    return places.find((p) => this.builder.has(this.#full(p, kind))) ?? (kind === 'weight' ? places[0] : undefined);
+  }
+  has(role: Role, kind: 'weight' | 'bias' = 'weight'): boolean {
+    const p = this.#place(role, kind);
+    return p !== undefined && this.builder.has(this.#full(p, kind));
+  }
+  /** The name under which a part is (or would be) stored. */
+  nameOf(role: Role, kind: 'weight' | 'bias' = 'weight'): string {
+    const p = this.#place(role, kind);
+    return p ? this.#full(p, kind) : `${this.#prefix}${role}`;
+  }
+  /** A part as it is meant, fused or not; made by `init` where a map of variables is filled. */
+  tensor(
+    role: Role,
+    shape: Shape,
+    init: Init = ZERO,
+    kind: 'weight' | 'bias' = 'weight',
+    dtype = this.builder.dtype,
+  ): Tensor {
+    const p = this.#place(role, kind);
+    if (!p) throw new ShapeError(`weights: this family has no name for ${role} ${kind}`);
+    const name = this.#full(p, kind);
+    const plain = !p.rows && !p.transposed && !p.name.includes('{e}');
+    if (plain) return this.builder.get(shape, name, init, dtype);
+    const read: Tensor[] = [];
+    const part = scope(() => {
+      const stored = p.name.includes('{e}') ? Array.from({ length: shape[0] }, (_, e) => e) : [0];
+      const turned = stored.map((e) => {
+        const t = this.builder.get(undefined, this.#full(p, kind, e), ZERO, dtype);
+        read.push(t);
+        return p.transposed && kind === 'weight' ? t.t() : t;
+      });
+      const whole = p.name.includes('{e}') ? stacked(turned, name) : turned[0];
+      const t = p.rows ? p.rows(whole, this.#sizes) : whole;
+      if (!sameShape(t.shape, shape))
+        throw new ShapeError(
+          `${name}: its part for ${role} is ${formatShape(t.shape)}; by the config it is ${formatShape(shape)}`,
+        );
+      return t.copy();
+    });
+    for (const t of read) t.dispose();
+    return keep(part);
+  }
+
+  /** One product for several stored ones that share an input; biases where the file has them. */
+  linear(parts: readonly LinearPart[], inputs: number, init: Init = normal(0, 0.02)): Linear {
+    const [first] = parts;
+    if (!this.has(first.role)) {
+      const [p] = placesOf(this.#names[first.role] as Where);
+      if (parts.length === 1)
+        return new Linear(this.builder.get([first.outputs, inputs], this.#full(p, 'weight'), init));
+      // A map of trained tensors keeps what belongs together as one; files hold the first by its own name or lack it.
+      if (this.stored) this.builder.get([first.outputs, inputs], this.#full(p, 'weight'));
+      const together = parts.map(({ role }) =>
+        (placesOf(this.#names[role] as Where)[0] as Place).name.split('.').at(-1),
+      );
+      const at = p.name.includes('.') ? p.name.slice(0, p.name.lastIndexOf('.') + 1) : '';
+      const outputs = parts.reduce((n, x) => n + x.outputs, 0);
+      return new Linear(this.builder.get([outputs, inputs], `${this.#prefix}${at}${together.join('+')}.weight`, init));
+    }
+    const joined = (kind: 'weight' | 'bias'): Tensor => {
+      const shape = (n: number): number[] => (kind === 'weight' ? [n, inputs] : [n]);
+      const stored = parts.map((x) => {
+        const t = this.tensor(x.role, shape(x.outputs), init, kind);
+        if (!x.order) return t;
+        const moved = keep(scope(() => reorderHeads(t, x.order).copy()));
+        t.dispose();
+        return moved;
+      });
+      if (stored.length === 1) return stored[0];
+      const whole = keep(stored[0].cat(stored.slice(1), 0));
+      for (const t of stored) t.dispose();
+      return whole;
+    };
+    const biased = parts.map((x) => this.has(x.role, 'bias'));
+    // A part without a bias beside parts that have one is padded with zeros.
+    const bias = !biased.includes(true)
+      ? undefined
+      : biased.includes(false)
+        ? this.#paddedBias(parts, biased)
+        : joined('bias');
+    return new Linear(joined('weight'), bias);
+  }
+  #paddedBias(parts: readonly LinearPart[], biased: readonly boolean[]): Tensor {
+    return keep(
+      scope(() => {
+        const list = parts.map((x, i) => {
+          if (biased[i]) return reorderHeads(this.tensor(x.role, [x.outputs], ZERO, 'bias'), x.order);
+          return tensor(new Float32Array(x.outputs), { device: this.builder.device }).cast(this.builder.dtype);
+        });
+        return list[0].cat(list.slice(1), 0);
+      }),
+    );
+  }
+  /** A vector that norms multiply by. */
+  normWeight(role: Role, shape: Shape, dtype = this.builder.dtype): Tensor {
+    return this.tensor(role, shape, ONE, 'weight', dtype);
+  }
+}
