@@ -1,9 +1,10 @@
 // A model with its tokenizer: a prompt in, text out piece by piece.
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { DType } from '../base/dtype.js';
 import { ArgumentError, UnsupportedError } from '../base/errors.js';
+import { readJsonFile } from '../io/json-file.js';
 import { Llama } from '../models/llama.js';
 import { Device } from '../tensor/device.js';
 import { type Decoder, PlainDecoder } from './decoder.js';
@@ -63,7 +64,7 @@ export class LanguageModel {
       throw new ArgumentError(
         `model: ${path} is not there; give a folder with config.json, tokenizer.json and safetensors files`,
       );
-    const config = JSON.parse(readFileSync(path, 'utf8')) as {
+    const config = readJsonFile(path) as {
       model_type?: string;
       torch_dtype?: string;
       dtype?: string;

@@ -1,8 +1,9 @@
 // Text to token numbers and back by tokenizer.json; decoding in pieces that never cut a character in two.
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { Tokenizer as HfTokenizer } from '@huggingface/tokenizers';
 import { FormatError } from '../base/errors.js';
+import { readJsonFile } from '../io/json-file.js';
 
 export class Tokenizer {
   readonly #inner: HfTokenizer;
@@ -20,10 +21,7 @@ export class Tokenizer {
     const path = join(dir, 'tokenizer.json');
     if (!existsSync(path)) throw new FormatError(`tokenizer: ${path} is not there`);
     const config = join(dir, 'tokenizer_config.json');
-    return new Tokenizer(
-      JSON.parse(readFileSync(path, 'utf8')) as object,
-      existsSync(config) ? (JSON.parse(readFileSync(config, 'utf8')) as object) : {},
-    );
+    return new Tokenizer(readJsonFile(path), existsSync(config) ? readJsonFile(config) : {});
   }
   get vocabSize(): number {
     return this.#vocabSize;

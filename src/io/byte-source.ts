@@ -161,8 +161,14 @@ export function windowOf(source: ByteSource, name: string, start: number, size: 
 /** What can be opened: a path, bytes in memory, or a source of one's own. */
 export type From = string | Uint8Array | ByteSource;
 
-export const openSource = (from: From): ByteSource =>
-  typeof from === 'string' ? new FileSource(from) : from instanceof Uint8Array ? new MemorySource(from) : from;
+export function openSource(from: From): ByteSource {
+  if (typeof from === 'string') return new FileSource(from);
+  if (from instanceof Uint8Array) return new MemorySource(from);
+  if (typeof (from as Partial<ByteSource> | null | undefined)?.readInto === 'function') return from;
+  throw new ArgumentError(
+    `a file is given by its path, its bytes or a source of bytes, not by ${from === null ? 'null' : typeof from}`,
+  );
+}
 
 /** Opens, reads, and closes what was opened here if reading fails. */
 export function opening<T>(from: From, read: (source: ByteSource) => T): T {

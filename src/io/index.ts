@@ -4,6 +4,7 @@ export { GGML_TYPES, ggmlType, ggmlTypeById, type GgmlType } from '../base/block
 export { Gguf, type GgufTensorInfo } from './gguf.js';
 export { type GgufScalar, type GgufType, type GgufValue } from './gguf-value.js';
 export { ggufBytes, writeGguf, type GgufTensor } from './gguf-write.js';
+export { readJsonFile } from './json-file.js';
 export { fromTensor, loadTensors, saveTensors, toTensor, type LoadOptions, type SaveOptions } from './load.js';
 export { npyBytes, npyHolds, npzBytes, openNpy, openNpz, writeNpy, writeNpz } from './npy.js';
 export { openTensors, type OpenOptions, type TensorFile, type TensorFormat } from './open.js';

@@ -47,6 +47,7 @@ export function loadTensors(from: string | Uint8Array, options: LoadOptions = {}
 
 /** A tensor as a record that reads from its device. */
 export function fromTensor(name: string, tensor: Tensor): TensorRecord {
+  if (!(tensor instanceof Tensor)) throw new ArgumentError(`saveTensors: ${JSON.stringify(name)} is no tensor`);
   const base = tensor.layout.offset * bytesOf(tensor.dtype);
   return storedRecord(name, name, tensor.dtype, tensor.shape, {}, (start, end) => {
     if (!tensor.layout.isContiguous) return tensor.bytesSync().subarray(start, end);
@@ -86,8 +87,11 @@ export function saveTensors(
   tensors: ReadonlyMap<string, Tensor> | Readonly<Record<string, Tensor>>,
   options: SaveOptions = {},
 ): void {
+  if (typeof path !== 'string') throw new ArgumentError(`saveTensors: the path is ${typeof path}, not a text`);
   const save = Object.hasOwn(SAVE, extname(path)) ? SAVE[extname(path)] : undefined;
   if (!save) throw new ArgumentError(`saveTensors: ${path}: the name must end with ${Object.keys(SAVE).join(', ')}`);
+  if (typeof tensors !== 'object' || tensors === null)
+    throw new ArgumentError('saveTensors: takes tensors by name, in a Map or an object');
   const entries = tensors instanceof Map ? [...tensors] : Object.entries(tensors as Readonly<Record<string, Tensor>>);
   save(
     path,

@@ -1,8 +1,8 @@
 // Llama in one file: config.json and safetensors in, logits out. Mistral- and Qwen2-style variants differ by biases and names only.
-import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { DType } from '../base/dtype.js';
 import { ArgumentError, FormatError, UnsupportedError } from '../base/errors.js';
+import { readJsonFile } from '../io/json-file.js';
 import { saveTensors } from '../io/load.js';
 import { noGrad } from '../tensor/autograd.js';
 import { tensor } from '../tensor/create.js';
@@ -262,7 +262,7 @@ export class Llama extends Module {
 
   /** A folder with config.json and model.safetensors (or shards and their index). */
   static load(dir: string, options: BuilderOptions = {}): Llama {
-    const json = JSON.parse(readFileSync(join(dir, 'config.json'), 'utf8')) as Json;
+    const json = readJsonFile(join(dir, 'config.json')) as Json;
     return noGrad(() => new Llama(llamaConfig(json), VarBuilder.fromFiles(dir, options))).eval();
   }
 

@@ -1,10 +1,11 @@
 // Where a model comes from: a Hugging Face folder or a GGUF file (in shards, too), its tensors handed out once and counted.
-import { existsSync, readFileSync, statSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import type { DType } from '../base/dtype.js';
 import { ArgumentError, FormatError, ShapeError, UnsupportedError } from '../base/errors.js';
 import { formatShape, sameShape, type Shape } from '../base/shape.js';
 import { Gguf } from '../io/gguf.js';
+import { readJsonFile } from '../io/json-file.js';
 import { toTensor } from '../io/load.js';
 import { SafeTensors } from '../io/safetensors.js';
 import type { TensorRecord } from '../io/stored-dtype.js';
@@ -13,7 +14,7 @@ import { VarBuilder } from '../nn/var-builder.js';
 import type { Init } from '../nn/init.js';
 import { keep } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
-import { isObject, type Json } from './config.js';
+import type { Json } from './config.js';
 
 export type ModelFormat = 'huggingface' | 'gguf';
 /** The config's names of dtypes. */
@@ -108,17 +109,6 @@ export interface OpenedModel {
   readonly source: ModelSource;
 }
 
-function readJson(path: string): Json {
-  let json: unknown;
-  try {
-    json = JSON.parse(readFileSync(path, 'utf8'));
-  } catch (cause) {
-    throw new FormatError(`${path}: is not JSON: ${(cause as Error).message}`, { cause });
-  }
-  if (!isObject(json)) throw new FormatError(`${path}: holds no object`);
-  return json;
-}
-
 /** All files of a sharded GGUF model, from any of them. */
 export function ggufShards(path: string): string[] {
   const m = /^(.*)-(\d{5})-of-(\d{5})\.gguf$/.exec(basename(path));
@@ -149,7 +139,7 @@ export function openModel(path: string, options: BuilderOptions = {}): OpenedMod
     throw new ArgumentError(
       `model: ${config} is not there; give a folder with config.json and safetensors files, or a .gguf file`,
     );
-  const json = readJson(config);
+  const json = readJsonFile(config);
   const file = SafeTensors.open(path);
   const records = new Map(file.names.map((name) => [name, (): TensorRecord => file.record(name)] as const));
   return { json, source: new ModelSource('huggingface', path, records, options, () => file.close()) };

@@ -57,9 +57,20 @@ function fromTyped(data: ArrayBufferView, shape: Shape | undefined, options: Ten
   const dims = shape ?? [length];
   if (sizeOf(dims) !== length) throw new ShapeError(`from: ${length} elements do not fill shape ${formatShape(dims)}`);
   const device = Device.of(options.device);
-  const t = Tensor.fromBytes(new Uint8Array(data.buffer, data.byteOffset, data.byteLength), dims, natural, device);
+  const t = Tensor.fromBytes(bytesOfView(data), dims, natural, device);
   return finish(options.dtype && options.dtype !== natural ? t.castTo(options.dtype) : t, options);
 }
+
+function bytesOfView(data: ArrayBufferView): Uint8Array {
+  try {
+    return new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
+  } catch (cause) {
+    throw new ArgumentError(`from: the ${data.constructor.name}'s buffer was transferred away`, { cause });
+  }
+}
+
+/** As deep as NumPy's and PyTorch's arrays go; an array that holds itself goes deeper. */
+const MAX_DEPTH = 64;
 
 /** A tensor from numbers nested as deep as the rank, or from a typed array with a shape. */
 export function tensor(data: NestedInput, options: TensorOptions & { shape?: Shape } = {}): Tensor {
@@ -80,6 +91,8 @@ export function tensor(data: NestedInput, options: TensorOptions & { shape?: Sha
       flat.push(v);
       return;
     }
+    if (depth >= MAX_DEPTH)
+      throw new ShapeError(`from: arrays are nested deeper than ${MAX_DEPTH}, or one holds itself`);
     if (flat.length === 0 && depth === found.length) found.push(v.length);
     if (depth >= found.length || found[depth] !== v.length) {
       throw new ShapeError(
@@ -186,13 +199,18 @@ export function randint(lo: number, up: number, shape: Shape, options: RandomOpt
     .castTo(options.dtype ?? 'i64');
 }
 
+function requireTensors(op: string, tensors: readonly Tensor[]): void {
+  if (!Array.isArray(tensors) || tensors.length === 0 || !tensors.every((t) => t instanceof Tensor))
+    throw new ArgumentError(`${op}: needs an array of at least one tensor`);
+}
+
 /** Tensors along an existing dimension, and along a new one. */
 export function cat(tensors: readonly Tensor[], dim = 0): Tensor {
-  if (tensors.length === 0) throw new ArgumentError('cat: needs at least one tensor');
+  requireTensors('cat', tensors);
   return tensors[0].cat(tensors.slice(1), dim);
 }
 export function stack(tensors: readonly Tensor[], dim = 0): Tensor {
-  if (tensors.length === 0) throw new ArgumentError('stack: needs at least one tensor');
+  requireTensors('stack', tensors);
   return tensors[0].stack(tensors.slice(1), dim);
 }
 /** Coordinate grids of vectors; 'xy' exchanges the first two dimensions. */

@@ -5,6 +5,9 @@ import type { Tensor } from './tensor.js';
 
 /** 'ij,jk->ik'; an ellipsis stands for leading dimensions that broadcast; without '->' letters seen once are kept, sorted. */
 export function einsum(equation: string, ...tensors: Tensor[]): Tensor {
+  if (typeof equation !== 'string') throw new ArgumentError(`einsum: the equation is ${typeof equation}, not a text`);
+  const odd = tensors.findIndex((t) => !Array.isArray((t as Partial<Tensor> | null | undefined)?.shape));
+  if (odd >= 0) throw new ArgumentError(`einsum: operand ${odd} is ${typeof tensors[odd]}, not a tensor`);
   const [left, right, ...more] = equation.replace(/\s+/g, '').split('->');
   if (more.length > 0) throw new ArgumentError(`einsum: "${equation}" has more than one "->"`);
   const parts = left.split(',');

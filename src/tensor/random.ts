@@ -1,14 +1,24 @@
 // Random streams: a seed and a counter, so that the same seed gives the same numbers on every device.
 import type { DType } from '../base/dtype.js';
-import { type Shape, sizeOf } from '../base/shape.js';
+import { ArgumentError } from '../base/errors.js';
+import { checkShape, type Shape, sizeOf } from '../base/shape.js';
+
+/** A seed as 64 bits: a whole number that is exact, negative ones in two's complement. */
+function asSeed(seed: number | bigint): bigint {
+  const isWhole = typeof seed === 'bigint' || Number.isSafeInteger(seed);
+  const wide = isWhole ? BigInt(seed) : 2n ** 64n;
+  if (wide < -(2n ** 63n) || wide >= 2n ** 64n)
+    throw new ArgumentError(`seed: ${String(seed)}; it takes a whole number of 64 bits, beyond 2^53 as a bigint`);
+  return BigInt.asUintN(64, wide);
+}
 
 /** A seed and how many numbers were drawn; plain data to save and restore. */
 export class Generator {
   seed: bigint;
   offset: bigint;
   constructor(seed: number | bigint, offset: number | bigint = 0) {
-    this.seed = BigInt.asUintN(64, BigInt(seed));
-    this.offset = BigInt(offset);
+    this.seed = asSeed(seed);
+    this.offset = asSeed(offset);
   }
   /** The counter's start for n numbers, which are then spent. Draws begin at multiples of four, the generator's block. */
   take(n: number): bigint {
@@ -21,7 +31,7 @@ export class Generator {
 export const defaultGenerator = new Generator(299792458);
 /** Starts the default generator anew. */
 export function manualSeed(seed: number | bigint): void {
-  defaultGenerator.seed = BigInt.asUintN(64, BigInt(seed));
+  defaultGenerator.seed = asSeed(seed);
   defaultGenerator.offset = 0n;
 }
 
@@ -31,9 +41,7 @@ export interface DrawParams extends Record<string, unknown> {
   seed: bigint;
   offset: bigint;
 }
-export const draw = (shape: Shape, dtype: DType, generator: Generator = defaultGenerator): DrawParams => ({
-  shape,
-  dtype,
-  seed: generator.seed,
-  offset: generator.take(sizeOf(shape)),
-});
+export function draw(shape: Shape, dtype: DType, generator: Generator = defaultGenerator): DrawParams {
+  checkShape('rand', shape);
+  return { shape, dtype, seed: generator.seed, offset: generator.take(sizeOf(shape)) };
+}
