@@ -8,6 +8,7 @@
 #include "strided.h"
 #include "threads.h"
 #if defined(__aarch64__)
+#include <asm/hwcap.h>
 #include <sys/auxv.h>
 #endif
 #include <sys/mman.h>
@@ -41,6 +42,7 @@ namespace {
   void wick_gemm_##SUFFIX(IsaTable*);                                                                                       \
   void wick_lanes_##SUFFIX(IsaTable*);                                                                                      \
   void wick_attention_##SUFFIX(IsaTable*);                                                                                  \
+  void wick_quantized_##SUFFIX(IsaTable*);                                                                                  \
   void wick_peak_##SUFFIX(IsaTable*);                                                                                       \
   }                                                                                                                         \
   const IsaTable* table_##SUFFIX() {                                                                                        \
@@ -57,6 +59,7 @@ namespace {
     wick_gemm_##SUFFIX(&t);                                                                                                 \
     wick_lanes_##SUFFIX(&t);                                                                                                \
     wick_attention_##SUFFIX(&t);                                                                                            \
+    wick_quantized_##SUFFIX(&t);                                                                                            \
     wick_peak_##SUFFIX(&t);                                                                                                 \
     return &t;                                                                                                              \
   }
@@ -79,11 +82,24 @@ bool hasAvx512() {
   return hasAvx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
          __builtin_cpu_supports("avx512vl");
 }
+extern "C" void wick_quantized_vnni(IsaTable*);
+// CPUs with AVX-512 mostly multiply and add four bytes in one instruction, too.
+const IsaTable* table_best() {
+  const IsaTable* t = table_avx512();
+  if (__builtin_cpu_supports("avx512vnni")) wick_quantized_vnni(const_cast<IsaTable*>(t));
+  return t;
+}
 // Best last.
-const Choice CHOICES[] = {{"sse2", [] { return true; }, table_sse2}, {"avx2", hasAvx2, table_avx2}, {"avx512", hasAvx512, table_avx512}};
+const Choice CHOICES[] = {{"sse2", [] { return true; }, table_sse2}, {"avx2", hasAvx2, table_avx2}, {"avx512", hasAvx512, table_best}};
 #else
 WICK_DECLARE(neon)
-const Choice CHOICES[] = {{"neon", [] { return true; }, table_neon}};
+extern "C" void wick_quantized_dotprod(IsaTable*);
+const IsaTable* table_best() {
+  const IsaTable* t = table_neon();
+  if (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) wick_quantized_dotprod(const_cast<IsaTable*>(t));
+  return t;
+}
+const Choice CHOICES[] = {{"neon", [] { return true; }, table_best}};
 #endif
 constexpr int CHOICE_COUNT = sizeof CHOICES / sizeof CHOICES[0];
 
@@ -103,7 +119,7 @@ constexpr int ROW_COUNT = 0 WICK_ROWS(WICK_COUNT, , );
 const char* const ROW_NAMES[] = {WICK_ROWS(WICK_NAME, , ) nullptr};
 constexpr int MAX_OPS = 256;
 const Op* ops[MAX_OPS];  // by id - ROW_COUNT
-const Op* const LISTS[] = {MOVEMENT_OPS, REDUCTION_OPS, PRODUCT_OPS, INDEX_OPS, CONV_OPS, POOL_OPS, ROW_OPS, SORT_OPS, RANDOM_OPS, ATTENTION_OPS};
+const Op* const LISTS[] = {MOVEMENT_OPS, REDUCTION_OPS, PRODUCT_OPS, INDEX_OPS, CONV_OPS, POOL_OPS, ROW_OPS, SORT_OPS, RANDOM_OPS, ATTENTION_OPS, QUANTIZED_OPS};
 
 // ---- the call block: doubles only, so that JavaScript fills it without garbage ----
 enum Slot : int { OP, INPUTS, OPERANDS, PARAMS = 4, FIRST_OPERAND = PARAMS + MAX_PARAMS, MESSAGE = 960 };

@@ -1,6 +1,7 @@
 // The table an instruction set fills: kernels over contiguous runs, called by drivers that know layouts.
 #pragma once
 #include "abi.h"
+#include "quantized.h"
 
 namespace wick {
 
@@ -54,6 +55,8 @@ struct IsaTable {
   MatmulFn matmul[DTYPE_COUNT];
   LaneKernel lane[DTYPE_COUNT][LANE_COUNT];
   Attend attend[2];                          // float, double
+  BlockTable blocks;                         // by ggml's type number
+  RoundRow roundRow;
   double (*peak)(int64_t rounds, float* kept);  // operations done by multiply-adds alone
 };
 

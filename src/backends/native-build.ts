@@ -66,11 +66,16 @@ export const COMMON_FLAGS = [
 // Compiled once for every CPU, and once per instruction set; files of equal names in ops/ and vector/ are the two halves of a family.
 const BASELINE = [
   ...['engine', 'threads', 'strided'].map((f) => `engine/${f}`),
-  ...['attention', 'cast', 'conv', 'indexing', 'matmul', 'pool', 'random', 'reduce', 'rows', 'sort'].map(
+  ...['attention', 'cast', 'conv', 'indexing', 'matmul', 'pool', 'quantized', 'random', 'reduce', 'rows', 'sort'].map(
     (f) => `ops/${f}`,
   ),
 ];
-const PER_ISA = ['matmul', 'rows', 'reduce', 'cast', 'attention', 'peak'].map((f) => `vector/${f}`);
+const PER_ISA = ['matmul', 'rows', 'reduce', 'cast', 'attention', 'quantized', 'peak'].map((f) => `vector/${f}`);
+/** Products of whole numbers once more, for CPUs of the last instruction set that multiply and add four bytes at a time. */
+const DOT: { readonly [A in NativeArch]: { readonly name: string; readonly flags: readonly string[] } } = {
+  arm64: { name: 'dotprod', flags: ['-march=armv8.2-a+dotprod'] },
+  x64: { name: 'vnni', flags: ['-mavx512vnni'] },
+};
 const objectName = (source: string): string => source.replace('/', '-');
 const ELEMENTWISE_PARTS = 5;
 const COMPILERS = ['g++', 'clang++', 'c++'];
@@ -89,7 +94,13 @@ export function units(arch: NativeArch): Unit[] {
       flags: [...flags, `-DWICK_ISA_${name}`],
     })),
   ]);
-  return [...isaUnits, ...BASELINE.map((file) => ({ name: objectName(file), source: `${file}.cpp`, flags: [] }))];
+  const best = ISAS[arch][ISAS[arch].length - 1];
+  const dot = {
+    name: `vector-quantized-${DOT[arch].name}`,
+    source: 'vector/quantized.cpp',
+    flags: [...best.flags, ...DOT[arch].flags, `-DWICK_ISA_${best.name}`, `-DWICK_DOT=${DOT[arch].name}`],
+  };
+  return [...isaUnits, dot, ...BASELINE.map((file) => ({ name: objectName(file), source: `${file}.cpp`, flags: [] }))];
 }
 
 /** The generated headers by file name. */

@@ -58,6 +58,8 @@ export interface InputSpec {
   readonly distinct?: boolean;
   /** The whole numbers themselves, where they must fit together: starts of sequences, page numbers. */
   readonly values?: readonly number[];
+  /** Bytes of this ggml type's blocks, made by encoding numbers of the domain; the last dimension counts bytes. */
+  readonly blocks?: string;
 }
 export interface Sample<P extends Params = Params> {
   readonly inputs: readonly InputSpec[];

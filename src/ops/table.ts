@@ -12,6 +12,7 @@ import { movementOps } from './movement.js';
 import { norm } from './norm.js';
 import type { ElementwiseRow, MethodsOf, Row } from './op.js';
 import { pool } from './pool.js';
+import { quantized } from './quantized.js';
 import { random } from './random.js';
 import { reduceOps, scanOps } from './reduce.js';
 import { resample } from './resample.js';
@@ -42,6 +43,7 @@ export const OPS = {
   ...norm,
   ...rope,
   ...attention,
+  ...quantized,
   ...fusedOps,
   ...functional,
   ...compositeOps,

@@ -1,5 +1,7 @@
 // Test values: a small deterministic generator, numbers over a domain, and the edge values every float op must survive.
 import { DTYPE, type DType, isFloat, type Value } from '../base/dtype.js';
+import { quantize } from '../base/blocks/encode.js';
+import { ggmlType } from '../base/blocks/types.js';
 import { type Shape, sizeOf } from '../base/shape.js';
 import type { InputSpec } from '../ops/op.js';
 
@@ -74,6 +76,11 @@ export function inputValues(
     return decode(cell[0]);
   };
   if (spec.values) return spec.values.map((v) => (float ? round(v) : BigInt(v)));
+  if (spec.blocks) {
+    const type = ggmlType(spec.blocks);
+    const x = Float32Array.from({ length: (n / type.bytes) * type.block }, () => lo + random() * (up - lo));
+    return Array.from(quantize(type, x, { rowLength: type.block }), BigInt);
+  }
   if (spec.ints) {
     const [a, b] = spec.ints;
     return Array.from({ length: n }, () =>

@@ -1,5 +1,6 @@
 // How each family's parameters stand in the engine's call block; numbers only, in the order native/ reads them.
 import { ArgumentError } from '../../base/errors.js';
+import { ggmlType } from '../../base/blocks/types.js';
 import type { Layout } from '../../base/layout.js';
 import { EXTRAS } from '../../ops/attention-reference.js';
 import type { KernelFamily, KernelRow, Params, RunRow } from '../../ops/op.js';
@@ -53,6 +54,7 @@ const PACKS: { readonly [F in KernelFamily]?: Pack } = {
   softmax: (block, at, p) => put(block, at, [p.dim]),
   norm: (block, at, p) => put(block, at, [p.eps, flag(p.weight), flag(p.bias)]),
   rope: nothing,
+  quantized: (block, at, p) => put(block, at, [ggmlType(p.type).id, flag(p.quick)]),
   attention: (block, at, p) =>
     put(block, at, [
       flag(p.layout === 'bthd'),

@@ -1,0 +1,30 @@
+// What products with ggml's blocks need of an instruction set: decoding, rounding activations, and dot products of both.
+#pragma once
+#include <cstdint>
+
+namespace wick {
+
+// Rows of activations rounded to whole numbers: value = scale * q, a scale for every 32.
+struct Rounded {
+  const int8_t* q;      // [rows][n]
+  const float* scale;   // [rows][n / 32]
+  const float* sum;     // [rows][n / 16]: scale times the sum of 16 values, for formats with minima
+  int64_t n;
+};
+
+struct BlockKernels {
+  int values, bytes;  // of a block
+  // `blocks` blocks to floats.
+  void (*decode)(const uint8_t* w, float* y, int64_t blocks);
+  // out[m * pitch + r] = dot(row r of w, row m of a) for `rows` rows that are `rowBytes` apart.
+  void (*product)(const uint8_t* w, int64_t rowBytes, int64_t rows, const Rounded& a, int64_t m, float* out, int64_t pitch);
+};
+
+// By ggml's type number; null where a type is not computed with.
+constexpr int BLOCK_TYPE_COUNT = 41;
+typedef const BlockKernels* BlockTable[BLOCK_TYPE_COUNT];
+
+// Rounds one row of n values (a multiple of 32). Values that are not finite make their group's scale NaN.
+typedef void (*RoundRow)(const float* x, int64_t n, int8_t* q, float* scale, float* sum);
+
+}  // namespace wick

@@ -1,0 +1,207 @@
+// Weights in ggml's blocks: decoding, rows by number, products with whole matrices and with those of chosen experts.
+#include <cstdlib>
+
+#include "engine/strided.h"
+#include "engine/threads.h"
+#include "ops.h"
+
+namespace wick {
+namespace {
+
+constexpr int64_t GRAIN = 1 << 15;     // values a thread should at least get
+constexpr int64_t TILE_ROWS = 32;      // rows of weights that are decoded together
+constexpr int64_t TASK_VALUES = 1 << 16;
+
+// Blocks as rows of bytes.
+struct Weights {
+  const BlockKernels& type;
+  const uint8_t* data;
+  int64_t rows, rowBytes, length;  // values of a row
+};
+Weights weightsOf(const Call& c, const Operand& blocks) {
+  const BlockKernels& type = *isa->blocks[c.integer(0)];
+  const int64_t rowBytes = blocks.shape[blocks.rank - 1];
+  const uint8_t* data = reinterpret_cast<const uint8_t*>(contiguousData(blocks, SCRATCH_BLOCKS));
+  return {type, data, rowBytes ? blocks.size() / rowBytes : 0, rowBytes, rowBytes / type.bytes * type.values};
+}
+
+// Floats to the dtype of the result.
+void put(const float* y, const Operand& out, int64_t at, int64_t n) {
+  castRun(F32, out.dtype, y, out.data + at * out.bytes(), n);
+}
+
+void decodeRow(const Weights& w, int64_t row, const Operand& out, int64_t at) {
+  const uint8_t* from = w.data + row * w.rowBytes;
+  const int64_t blocks = w.rowBytes / w.type.bytes;
+  if (out.dtype == F32) return w.type.decode(from, out.as<float>() + at, blocks);
+  float* y = static_cast<float*>(scratch(SCRATCH_X, w.length * sizeof(float)));
+  w.type.decode(from, y, blocks);
+  put(y, out, at, w.length);
+}
+
+Status dequantize(const Call& c, const void*) {
+  const Weights w = weightsOf(c, c.in(0));
+  parallel(w.rows, GRAIN / (w.length + 1) + 1, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; r++) decodeRow(w, r, c.out(), r * w.length);
+  });
+  return OK;
+}
+
+// The place an index names: -1 for the dtype's largest value, -2 where it is out of range.
+int64_t placeAt(const Operand& ids, const char* data, int64_t i, int64_t n, int64_t* value) {
+  static const int64_t SENTINELS[] = {255, 0xffffffffll, 0x7fff, 0x7fffffffll, INT64_MAX};
+  switch (ids.dtype) {
+    case U8: *value = reinterpret_cast<const uint8_t*>(data)[i]; break;
+    case U32: *value = reinterpret_cast<const uint32_t*>(data)[i]; break;
+    case I16: *value = reinterpret_cast<const int16_t*>(data)[i]; break;
+    case I32: *value = reinterpret_cast<const int32_t*>(data)[i]; break;
+    default: *value = reinterpret_cast<const int64_t*>(data)[i];
+  }
+  if (*value == SENTINELS[ids.dtype]) return -1;
+  return *value >= 0 && *value < n ? *value : -2;
+}
+Status outOfRange(const Call& c, int64_t value, int64_t i, int64_t n) {
+  return fail(c, BAD_INDEX, "index %lld at position %lld is out of range for a dimension of size %lld", (long long)value, (long long)i, (long long)n);
+}
+Status checkIndices(const Call& c, const Operand& ids, const char* data, int64_t n) {
+  for (int64_t i = 0, count = ids.size(), value; i < count; i++)
+    if (placeAt(ids, data, i, n, &value) == -2) return outOfRange(c, value, i, n);
+  return OK;
+}
+
+Status rows(const Call& c, const void*) {
+  const Weights w = weightsOf(c, c.in(0));
+  const Operand& ids = c.in(1);
+  const char* data = contiguousData(ids, SCRATCH_Y);
+  if (Status bad = checkIndices(c, ids, data, w.rows)) return bad;
+  parallel(ids.size(), GRAIN / (w.length + 1) + 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin, value; i < end; i++) {
+      const int64_t row = placeAt(ids, data, i, w.rows, &value);
+      if (row >= 0) decodeRow(w, row, c.out(), i * w.length);
+      else memset(c.out().data + i * w.length * c.out().bytes(), 0, w.length * c.out().bytes());
+    }
+  });
+  return OK;
+}
+
+// ---- products ----
+
+// Activations as rows: floats as they are, or rounded to whole numbers.
+struct Activations {
+  const char* data;   // contiguous, of the call's dtype
+  int64_t rows, n;
+  const float* wide;  // as f32, unless the dtype is f64
+  Rounded rounded;
+};
+
+// Lays `a` out in scratch of the calling thread, which other threads may read while it waits for them.
+void widen(Activations& a, int dtype) {
+  if (dtype == F64) return;
+  if (dtype == F32) { a.wide = reinterpret_cast<const float*>(a.data); return; }
+  float* room = static_cast<float*>(scratch(SCRATCH_Z, a.rows * a.n * sizeof(float)));
+  castRun(dtype, F32, a.data, room, a.rows * a.n);
+  a.wide = room;
+}
+void roundAll(Activations& a) {
+  const int64_t groups = a.n / 32, size = a.rows * (a.n + groups * 12);
+  char* room = static_cast<char*>(scratch(SCRATCH_ROWS, size + 64));
+  float* scale = reinterpret_cast<float*>(room);
+  float* sum = scale + a.rows * groups;
+  int8_t* q = reinterpret_cast<int8_t*>(sum + a.rows * groups * 2);
+  parallel(a.rows, GRAIN / (a.n + 1) + 1, [&](int64_t begin, int64_t end) {
+    for (int64_t m = begin; m < end; m++) isa->roundRow(a.wide + m * a.n, a.n, q + m * a.n, scale + m * groups, sum + m * groups * 2);
+  });
+  a.rounded = {q, scale, sum, a.n};
+}
+
+// out[m * pitch + r] for rows [begin, end) of w, in f32 or f64 as the activations are, without rounding them.
+template <class E> void exactRows(const Weights& w, int64_t begin, int64_t end, const E* x, int64_t m, E* out, int64_t pitch) {
+  constexpr int dtype = sizeof(E) == 8 ? F64 : F32;
+  for (int64_t r = begin; r < end; r += TILE_ROWS) {
+    const int64_t count = end - r < TILE_ROWS ? end - r : TILE_ROWS, blocks = w.rowBytes / w.type.bytes;
+    float* y = static_cast<float*>(scratch(SCRATCH_X, count * w.length * (sizeof(float) + sizeof(E))));
+    w.type.decode(w.data + r * w.rowBytes, y, count * blocks);
+    const char* tile = reinterpret_cast<const char*>(y);
+    if (dtype == F64) {
+      E* wide = reinterpret_cast<E*>(y + count * w.length);
+      castRun(F32, F64, y, wide, count * w.length);
+      tile = reinterpret_cast<const char*>(wide);
+    }
+    const Product p = {m, count, w.length,
+                       {reinterpret_cast<const char*>(x), w.length, 1},
+                       {tile, 1, w.length},
+                       {reinterpret_cast<const char*>(out + r), pitch, 1}};
+    isa->matmul[dtype](p, false);
+  }
+}
+
+// Rows [first, first + count) of w against m rows of activations from `row` on; the result is contiguous, count wide.
+void multiply(const Weights& w, int64_t first, int64_t count, const Activations& a, int64_t row, int64_t m, bool quick,
+              const Operand& out, int64_t at) {
+  const int64_t task = TASK_VALUES / (w.length * (m < 8 ? 1 : 1)) + 1;
+  const int64_t tasks = (count + task - 1) / task;
+  // Results that are not f32 go through a block of floats first.
+  const bool direct = out.dtype == F32 || out.dtype == F64;
+  float* room = direct ? nullptr : static_cast<float*>(scratch(SCRATCH_Y, m * count * sizeof(float)));
+  parallelTasks(tasks, [&](int64_t begin, int64_t end) {
+    const int64_t from = begin * task, to = end * task < count ? end * task : count;
+    const Weights part = {w.type, w.data + first * w.rowBytes, count, w.rowBytes, w.length};
+    if (out.dtype == F64) return exactRows<double>(part, from, to, reinterpret_cast<const double*>(a.data) + row * a.n, m, out.as<double>() + at, count);
+    float* y = direct ? out.as<float>() + at : room;
+    if (!quick) return exactRows<float>(part, from, to, a.wide + row * a.n, m, y, count);
+    const int64_t groups = a.n / 32;
+    const Rounded r = {a.rounded.q + row * a.n, a.rounded.scale + row * groups, a.rounded.sum + row * groups * 2, a.n};
+    w.type.product(part.data + from * w.rowBytes, w.rowBytes, to - from, r, m, y + from, count);
+  });
+  if (room) put(room, out, at, m * count);
+}
+
+Activations activationsOf(const Operand& x, int64_t n, bool quick) {
+  Activations a = {contiguousData(x, SCRATCH_C), n ? x.size() / n : 0, n, nullptr, {}};
+  widen(a, x.dtype);
+  if (quick) roundAll(a);
+  return a;
+}
+
+Status matmul(const Call& c, const void*) {
+  const Operand& x = c.in(0);
+  if (c.out().size() == 0) return OK;
+  const Weights w = weightsOf(c, c.in(1));
+  const bool quick = c.params[1] != 0 && x.dtype != F64;
+  const Activations a = activationsOf(x, w.length, quick);
+  multiply(w, 0, w.rows, a, 0, a.rows, quick, c.out(), 0);
+  return OK;
+}
+
+Status experts(const Call& c, const void*) {
+  const Operand &x = c.in(0), &ids = c.in(2), &out = c.out();
+  if (out.size() == 0) return OK;
+  const Weights w = weightsOf(c, c.in(1));
+  const int64_t count = c.in(1).shape[0], outputs = c.in(1).shape[1], chosen = ids.shape[1], given = x.shape[1];
+  int64_t* places = static_cast<int64_t*>(malloc(ids.size() * sizeof(int64_t)));
+  if (!places) return fail(c, NO_MEMORY, "no memory for %lld indices", (long long)ids.size());
+  const char* data = contiguousData(ids, SCRATCH_Y);
+  Status status = checkIndices(c, ids, data, count);
+  for (int64_t i = 0, value; status == OK && i < ids.size(); i++) places[i] = placeAt(ids, data, i, count, &value);
+  if (status == OK) {
+    const bool quick = c.params[1] != 0 && x.dtype != F64;
+    const Activations a = activationsOf(x, w.length, quick);
+    for (int64_t i = 0; i < ids.size(); i++) {
+      const int64_t row = given == 1 ? i / chosen : i;
+      if (places[i] >= 0) multiply(w, places[i] * outputs, outputs, a, row, 1, quick, out, i * outputs);
+      else memset(out.data + i * outputs * out.bytes(), 0, outputs * out.bytes());
+    }
+  }
+  free(places);
+  return status;
+}
+
+}  // namespace
+
+const Op QUANTIZED_OPS[] = {{"dequantize", dequantize, nullptr},
+                            {"qrows", rows, nullptr},
+                            {"qmatmul", matmul, nullptr},
+                            {"qmatmulExperts", experts, nullptr},
+                            {nullptr, nullptr, nullptr}};
+
+}  // namespace wick
