@@ -180,6 +180,7 @@ export const quantized = rows({
 
   qrows: kernel<[indices: Tensor, type: string, dtype?: DType], DecodeParams>({
     family: 'quantized',
+    mixed: true,
     formula: 'rows of blocks by number, as floats: an embedding whose table is quantized',
     dtypes: ['u8'],
     without: 'blocks are bytes',
@@ -223,6 +224,7 @@ export const quantized = rows({
 
   qmatmul: kernel<[blocks: Tensor, type: string, options?: ProductOptions], ProductParams>({
     family: 'quantized',
+    mixed: true,
     formula: 'x times the transpose of quantized weights; quick: x rounded to 8 bits a value, a scale for every 32',
     dtypes: REALS,
     without: 'activations are floats',
@@ -283,6 +285,7 @@ export const quantized = rows({
 
   qmatmulExperts: kernel<[blocks: Tensor, indices: Tensor, type: string, options?: ProductOptions], ProductParams>({
     family: 'quantized',
+    mixed: true,
     formula: 'out[t, j] = x[t, j or 0] times the transpose of the quantized weights of expert ids[t, j]',
     dtypes: REALS,
     without: 'activations are floats',
