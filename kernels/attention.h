@@ -24,6 +24,7 @@ struct Attention {
   void* dv;
   void* partial;        // split keys: unscaled outputs and their lse, [batch, head, row, split]
   void* partial_lse;
+  u32* fault;           // set where a start, length or page number points outside its tensor; may be null
   i64 q_strides[3];     // batch, head, row
   i64 k_strides[3];
   i64 v_strides[3];
@@ -48,6 +49,10 @@ struct Attention {
   i32 page_table;       // entries of the block table a batch entry has
   i32 splits;
   i32 batch;
+  i32 q_rows;           // of packed queries, and of packed keys: what starts may reach
+  i32 k_rows;
+  i32 pages_there;      // what page numbers may reach
+  i32 unused;
 };
 
 // The sequence a block works on. Queries are aligned to the end of the keys: query i stands at position i + offset.
@@ -56,11 +61,29 @@ struct Sequence {
   i32 batch, nq, nk, offset;
 };
 
+WICK_FN void bad_place(const Attention& p) {
+  if (p.fault) *p.fault = 1;
+}
+// Rows starts[batch] .. starts[batch + 1] of a packed tensor; none where they are not rows of it, or more than there is a grid for.
+WICK_FN i32 packed_rows(const Attention& p, const i32* starts, int batch, i32 rows, i32 most, i64& row) {
+  const i32 from = starts[batch], to = starts[batch + 1];
+  if (from < 0 || to < from || to > rows || to - from > most) {
+    bad_place(p);
+    return 0;
+  }
+  row = from;
+  return to - from;
+}
+
 WICK_FN Sequence sequence_of(const Attention& p, int batch) {
   Sequence s = {0, 0, batch, p.tq, p.tk, 0};
-  if (p.q_starts) s.q_row = p.q_starts[batch], s.nq = p.q_starts[batch + 1] - p.q_starts[batch];
-  if (p.k_starts) s.k_row = p.k_starts[batch], s.nk = p.k_starts[batch + 1] - p.k_starts[batch];
-  if (p.lengths) s.nk = p.lengths[batch];
+  if (p.q_starts) s.nq = packed_rows(p, p.q_starts, batch, p.q_rows, p.tq, s.q_row);
+  if (p.k_starts) s.nk = packed_rows(p, p.k_starts, batch, p.k_rows, p.tk, s.k_row);
+  if (p.lengths) {
+    const i32 n = p.lengths[batch];
+    s.nk = n < 0 ? 0 : n > p.tk ? p.tk : n;
+    if (s.nk != n) bad_place(p);
+  }
   s.offset = s.nk - s.nq;
   return s;
 }
@@ -71,6 +94,10 @@ template <class T> WICK_FN T* query_row(const void* base, const i64 (&strides)[3
 template <class T> WICK_FN T* key_row(const Attention& p, const void* base, const i64 (&strides)[3], const Sequence& s, int head, int j) {
   if (p.pages) {
     i64 page = p.pages[(i64)s.batch * p.page_table + j / p.page_rows];
+    if ((u64)page >= (u64)p.pages_there) {  // negative ones are huge without their sign
+      bad_place(p);
+      page = 0;
+    }
     return (T*)base + page * strides[0] + head * strides[1] + j % p.page_rows * strides[2];
   }
   return (T*)base + s.batch * strides[0] + head * strides[1] + (s.k_row + j) * strides[2];

@@ -1,7 +1,8 @@
 // Reading and writing at indices, with Candle's indexing.cu symbol for symbol, and row moves at copy speed.
 //
 // The index dtype's largest value means "no element": it reads 0 and writes nothing, for every value dtype. An index that is neither
-// that nor inside its dimension is treated the same; our kernels also set *fault (when given), so that the backend can report it.
+// that nor inside its dimension is treated the same by Candle's; ours set *fault, so that the backend can report it, and read all bits set: NaN in
+// every float dtype, so that nobody takes the result for zeros.
 //
 // Candle's (a thread an element, grid-stride; ia, s, sa: a thread a lane, serial along the indices, so that results are deterministic):
 //   is_I_T gather_I_T ia_I_T s_I_T sa_I_T    left, dimension and right sizes in contiguous order; info of is_* is the source's layout, or null
@@ -17,15 +18,24 @@
 //                         indices, rows added in their original order, so the result is that of the serial loop
 #include "block.h"
 
-/** Where an index points in 0..n-1, or -1. */
+/** Where an index points in 0..n-1, -1 for the sentinel, -2 for one that is out of range where faults are told. */
 template <class I> WICK_FN i64 place(I id, u64 n, u32* fault) {
   if (id == Limits<I>::highest()) return -1;
   if ((u64)(i64)id >= n) {  // negative ones are huge without their sign
     if (fault) *fault = 1;
-    return -1;
+    return fault ? -2 : -1;
   }
   return (i64)id;
 }
+/** What stands for an element that is not there: 0 for the sentinel (-1), all bits set for a bad index (-2). */
+template <class W> WICK_FN W absent(i64 at) {
+  W bad;
+#pragma unroll
+  for (u32 i = 0; i < sizeof(W); i++) ((u8*)&bad)[i] = 0xff;
+  return at == -2 ? bad : W{};
+}
+/** The same as a key to sort by: what is no place comes last. */
+WICK_FN u32 key_of(i64 at) { return at < 0 ? 0xffffffffu : (u32)at; }
 template <class S> WICK_FN S zero() { return from_compute<S>((compute_t<S>)0); }
 template <class S> WICK_FN S plus(S a, S b) { return from_compute<S>((typename SumOf<S>::type)to_compute(a) + (typename SumOf<S>::type)to_compute(b)); }
 
@@ -105,7 +115,7 @@ WICK_FN void select_rows(const I* ids, i64 step, const W* src, W* dst, u32* faul
       i64 w = walk.lane;
       if (at < 0)
         ROLLED
-        for (; w < words; w += lanes) to[w] = W{};
+        for (; w < words; w += lanes) to[w] = absent<W>(at);
       ROLLED
       for (; w + 3 * (i64)lanes < words; w += 4 * (i64)lanes) {
         W x[4];
@@ -133,7 +143,7 @@ WICK_FN void select_rows(const I* ids, i64 step, const W* src, W* dst, u32* faul
       u64 of[2]; /* ids, src */                                                                                                  \
       strided_indices(i, rank, info, info + rank, of);                                                                           \
       const i64 at = place(ids[of[0]], dim_size, fault);                                                                         \
-      dst[i] = at < 0 ? W{} : src[of[1] + (u64)at * dim_stride];                                                                 \
+      dst[i] = at < 0 ? absent<W>(at) : src[of[1] + (u64)at * dim_stride];                                                       \
     }                                                                                                                            \
   }
 
@@ -168,7 +178,7 @@ WICK_FN void scatter_any(const I* ids, const S* src, S* dst, u32* fault, const u
                    const u64 dst_dim) {                                                                                           \
     GRID_STRIDE(e, lanes * count) {                                                                                               \
       const u64 i = e / count, j = e % count;                                                                                     \
-      keys[e] = (u32)place(ids[strided_index(i, rank, info, info + rank) + j * ids_step], dst_dim, fault);                        \
+      keys[e] = key_of(place(ids[strided_index(i, rank, info, info + rank) + j * ids_step], dst_dim, fault));                     \
     }                                                                                                                             \
   }
 /** One thread does each run of equal places: its first adds the run up in the order it came, its last is what stays. */
@@ -221,7 +231,7 @@ template <class S> WICK_FN void add_sorted(const u32* order, const u32* sorted, 
 /** Indices of any dtype as u32, what is no place as 0xffffffff, and for a strided index vector: what add_sorted and its sort read. */
 #define INDEX_KEYS(NAME, I)                                                                                              \
   KERNEL(256) NAME(const I* ids, const i64 step, u32* keys, u32* fault, const u64 n, const u64 dim) {                     \
-    GRID_STRIDE(i, n) keys[i] = (u32)place(ids[(i64)i * step], dim, fault);                                              \
+    GRID_STRIDE(i, n) keys[i] = key_of(place(ids[(i64)i * step], dim, fault));                                           \
   }
 
 // ---- symbols ----

@@ -145,6 +145,9 @@ class Problem {
       right: o.right ?? -1,
       pageRows: page ?? 0,
       pageTable: perBatch,
+      pagesThere: this.pages.length + 3,
+      qRows: this.rows.q,
+      kRows: this.rows.k,
     };
   }
 

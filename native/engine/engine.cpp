@@ -3,6 +3,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
+#include <new>
 
 #include "ops/ops.h"
 #include "strided.h"
@@ -152,6 +153,10 @@ Status runContiguous(Call& c, const Op& op) {
     Operand& o = c.operand[k];
     given[k] = o;
     blocks[k] = aligned_alloc(64, (size_t)(o.size() * o.bytes() + 127) / 64 * 64);
+    if (!blocks[k]) {
+      for (void* b : blocks) free(b);
+      return fail(c, NO_MEMORY, "no memory for %lld elements in order", (long long)o.size());
+    }
     o.data = static_cast<char*>(blocks[k]);
     int64_t n = 1;
     for (int d = o.rank - 1; d >= 0; d--) {
@@ -214,7 +219,11 @@ __attribute__((visibility("default"))) int wick_run(double address) {
   parse(block, c);
   int id = (int)block[OP];
   if (id < ROW_COUNT) return runElementwise(c, reinterpret_cast<const void*>((intptr_t)id));
-  return runContiguous(c, *ops[id - ROW_COUNT]);
+  try {
+    return runContiguous(c, *ops[id - ROW_COUNT]);
+  } catch (const std::bad_alloc&) {
+    return fail(c, NO_MEMORY, "no memory for the engine's own lists");
+  }
 }
 
 // For benchmarks: multiply-adds on all of the pool's threads; the answer is how many operations there were.

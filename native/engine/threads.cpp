@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 namespace wick {
@@ -89,7 +90,13 @@ void grow(int workers) {
     (void)once;
   }
   while (pool->workers < workers) {
-    std::thread(serve, pool, ++pool->workers, pool->generation.load()).detach();
+    try {
+      std::thread(serve, pool, pool->workers + 1, pool->generation.load()).detach();
+    } catch (const std::system_error&) {  // the system gives no more threads: those there are do the work
+      wanted = pool->workers + 1;
+      return;
+    }
+    pool->workers++;
   }
 }
 
@@ -115,6 +122,7 @@ void parallelRange(int64_t n, int64_t grain, bool exactly, void (*body)(void*, i
   if (threads == 1 || n <= grain || inside || !owner.try_lock()) return body(context, 0, n);
   grow(threads - 1);
   Pool& p = *pool;
+  if (threads > p.workers + 1) threads = p.workers + 1;
   // Four pieces a thread even out their speeds.
   int64_t piece = (n + threads * 4 - 1) / (threads * 4);
   p.job = {body, context, n, piece > grain && !exactly ? piece : grain, threads};

@@ -48,6 +48,37 @@ struct Problem {
     group = q.heads / k.heads;
     plain = softcap == 0 && !extra[MASK] && !extra[SLOPES];
   }
+  // Row numbers, lengths and page numbers are data: one that points outside its tensor is named before anything is read by it.
+  Status check(const Call& c) const {
+    const int64_t room = extra[PAGES] ? extra[PAGES]->shape[1] * k.rows : k.rows;
+    struct Starts { const char* name; int extra; int64_t rows, longest; };
+    for (const Starts& s : {Starts{"qStarts", Q_STARTS, q.rows, c.integer(LONGEST_Q)}, Starts{"kStarts", K_STARTS, k.rows, c.integer(LONGEST_K)}}) {
+      if (!extra[s.extra]) continue;
+      for (int64_t b = 0; b < batch; b++) {
+        const int64_t from = whole(s.extra, b), to = whole(s.extra, b + 1);
+        if (from < 0 || to < from || to > s.rows)
+          return fail(c, BAD_INDEX, "sdpa: %s runs from %lld to %lld at position %lld; starts ascend from 0 to the %lld rows there are", s.name, (long long)from,
+                      (long long)to, (long long)b, (long long)s.rows);
+        if (to - from > s.longest)
+          return fail(c, BAD_INDEX, "sdpa: %s holds a sequence of %lld rows at position %lld, longer than the %lld that were said to be the most", s.name,
+                      (long long)(to - from), (long long)b, (long long)s.longest);
+      }
+    }
+    if (!extra[LENGTHS]) return OK;
+    for (int64_t b = 0; b < batch; b++) {
+      const int64_t n = whole(LENGTHS, b);
+      if (n < 0 || n > room)
+        return fail(c, BAD_INDEX, "sdpa: length %lld at position %lld is out of range; there is room for 0 to %lld keys", (long long)n, (long long)b, (long long)room);
+      for (int64_t i = 0; extra[PAGES] && i * k.rows < n; i++) {
+        const Operand& table = *extra[PAGES];
+        const int64_t page = table.as<int32_t>()[b * table.stride[0] + i * table.stride[1]];
+        if (page < 0 || page >= k.batch)
+          return fail(c, BAD_INDEX, "sdpa: page %lld at position [%lld, %lld] is out of range; there are %lld pages", (long long)page, (long long)b, (long long)i,
+                      (long long)k.batch);
+      }
+    }
+    return OK;
+  }
   int64_t whole(int e, int64_t i) const { return extra[e]->as<int32_t>()[i * extra[e]->stride[0]]; }
   double real(int e, int64_t i) const { return extra[e]->as<float>()[i * extra[e]->stride[0]]; }
 };
@@ -199,6 +230,7 @@ int64_t tileQueries(const Problem& p) {
 
 template <class E> Status forward(const Call& c) {
   Problem p(c, 3);
+  if (Status bad = p.check(c)) return bad;
   const Rows out(c.out(), c.params[LAYOUT] != 0);
   const Operand& lse = c.out(1);
   if (p.extra[Q_STARTS]) {  // rows that belong to no sequence
@@ -294,6 +326,7 @@ template <class E> void backwardHead(const Call& c, const Problem& p, const Sequ
 
 template <class E> Status backward(const Call& c) {
   Problem p(c, 6);
+  if (Status bad = p.check(c)) return bad;
   if (p.extra[Q_STARTS])
     for (int i = 0; i < 3; i++) memset(c.out(i).data, 0, c.out(i).size() * c.out(i).bytes());
   parallel(p.batch * p.k.heads, 1, [&](int64_t begin, int64_t end) {

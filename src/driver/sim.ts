@@ -34,13 +34,18 @@ export const simOptions: SimOptions = {
 /** Every symbol launched so far, for coverage. */
 export const simLaunched = new Set<string>();
 
-const MEMORY = {
+/** The machine's own library, native/simulation/memory.cpp: memory, and modules of kernels, which run one launch at a time in a process. */
+const HOST = {
   alloc: 'uintptr_t sim_alloc(size_t bytes, int poison)',
   free: 'void sim_free(uintptr_t p)',
   copy: 'void sim_copy(uintptr_t dst, uintptr_t src, size_t bytes)',
   copyIn: 'void sim_copy(uintptr_t dst, void *src, size_t bytes)',
   copyOut: 'void sim_copy(void *dst, uintptr_t src, size_t bytes)',
   set8: 'void sim_set8(uintptr_t dst, int byte, size_t bytes)',
+  load: 'uintptr_t sim_load(const char *path, void *error, int bytes)',
+  find: 'int sim_find(uintptr_t module, const char *name)',
+  describe: 'void sim_describe(uintptr_t module, int entry, void *out, int bytes)',
+  launch: 'int sim_launch(uintptr_t module, int entry, void *geometry, uintptr_t args, void *error, int bytes)',
 };
 type Calls<T> = { readonly [K in keyof T]: (...args: (number | string | ArrayBufferView)[]) => number };
 
@@ -51,14 +56,9 @@ function bind<T extends Record<string, string>>(path: string, table: T): Calls<T
   ) as unknown as Calls<T>;
 }
 
-const MODULE = {
-  find: 'int wick_sim_find(const char *name)',
-  describe: 'void wick_sim_describe(int entry, void *out, int bytes)',
-  launch: 'int wick_sim_launch(int entry, void *geometry, uintptr_t args, void *error, int bytes)',
-};
 interface Loaded {
   readonly name: string;
-  readonly calls: Calls<typeof MODULE>;
+  readonly handle: number;
 }
 interface Kernel {
   readonly symbol: string;
@@ -74,7 +74,7 @@ class SimDevice extends ImmediateDevice implements Device {
     dnn: 'the sim driver has no convolution library',
   };
 
-  readonly #memory: Calls<typeof MEMORY>;
+  readonly #host: Calls<typeof HOST>;
   readonly #blocks = new Map<Address, number>();
   #liveBytes = 0;
   readonly #modules: Loaded[] = [];
@@ -82,14 +82,14 @@ class SimDevice extends ImmediateDevice implements Device {
   readonly #geometry = new Uint32Array(9);
   readonly #error = new Uint8Array(512);
 
-  constructor(driver: Driver, ordinal: number, info: DeviceInfo, memory: Calls<typeof MEMORY>) {
+  constructor(driver: Driver, ordinal: number, info: DeviceInfo, memory: Calls<typeof HOST>) {
     super(driver, ordinal, info);
-    this.#memory = memory;
+    this.#host = memory;
   }
 
   alloc(bytes: number): Address {
     this.checkBytes(bytes);
-    const address = this.#liveBytes + bytes > this.info.totalBytes ? 0 : this.#memory.alloc(bytes, simOptions.poison);
+    const address = this.#liveBytes + bytes > this.info.totalBytes ? 0 : this.#host.alloc(bytes, simOptions.poison);
     if (address === 0)
       throw new OutOfMemoryError(
         `${this.info.name}: alloc(${bytes}): ${this.#liveBytes} of ${this.info.totalBytes} bytes are in use`,
@@ -103,7 +103,7 @@ class SimDevice extends ImmediateDevice implements Device {
     if (bytes === undefined) throw new DriverError(`free(${address}): not an address that alloc gave, or freed before`);
     this.#blocks.delete(address);
     this.#liveBytes -= bytes;
-    this.#memory.free(address);
+    this.#host.free(address);
   }
   /** Whether these bytes lie in one block that alloc gave. */
   holds(address: Address, bytes: number): boolean {
@@ -114,29 +114,29 @@ class SimDevice extends ImmediateDevice implements Device {
     return { free: this.info.totalBytes - this.#liveBytes, total: this.info.totalBytes };
   }
   allocHost(bytes: number): HostBuffer {
-    const address = this.#memory.alloc(bytes, 0);
+    const address = this.#host.alloc(bytes, 0);
     return { address, bytes: nativeView(address, bytes) };
   }
   freeHost(buffer: HostBuffer): void {
-    this.#memory.free(buffer.address);
+    this.#host.free(buffer.address);
   }
 
   memset(address: Address, byte: number, bytes: number, stream: Stream): void {
-    this.enqueue(stream, () => this.#memory.set8(address, byte, bytes));
+    this.enqueue(stream, () => this.#host.set8(address, byte, bytes));
   }
   copyIn(dst: Address, src: Uint8Array, stream: Stream): void {
     this.refuseWhileRecorded(stream, 'copyIn');
-    this.#memory.copyIn(dst, src, src.byteLength);
+    this.#host.copyIn(dst, src, src.byteLength);
   }
   copyOut(target: Uint8Array, src: Address, stream: Stream): void {
     this.refuseWhileRecorded(stream, 'copyOut');
-    this.#memory.copyOut(target, src, target.byteLength);
+    this.#host.copyOut(target, src, target.byteLength);
   }
   copyOutAsync(host: Address, src: Address, bytes: number, stream: Stream): void {
-    this.enqueue(stream, () => this.#memory.copy(host, src, bytes));
+    this.enqueue(stream, () => this.#host.copy(host, src, bytes));
   }
   copy(dst: Address, src: Address, bytes: number, stream: Stream): void {
-    this.enqueue(stream, () => this.#memory.copy(dst, src, bytes));
+    this.enqueue(stream, () => this.#host.copy(dst, src, bytes));
   }
 
   loadModule(code: Uint8Array, name: string): Module {
@@ -149,16 +149,15 @@ class SimDevice extends ImmediateDevice implements Device {
       writeFileSync(part, code);
       renameSync(part, path);
     }
-    try {
-      return this.#modules.push({ name, calls: bind(path, MODULE) });
-    } catch (cause) {
-      throw new DriverError(`loadModule(${name}): ${(cause as Error).message}`, { cause });
-    }
+    this.#error[0] = 0;
+    const handle = this.#host.load(path, this.#error, this.#error.length);
+    if (handle === 0) throw new DriverError(`loadModule(${name}): ${cText(this.#error)}`);
+    return this.#modules.push({ name, handle });
   }
   unloadModule(): void {} // stays loaded: its stacks may be reused by a later load of the same file
   protected findFunction(module: Module, symbol: string): Fn | undefined {
     const loaded = this.#modules[module - 1];
-    const entry = loaded.calls.find(symbol);
+    const entry = this.#host.find(loaded.handle, symbol);
     return entry < 0 ? undefined : this.#kernels.push({ symbol, entry, module: loaded });
   }
   protected moduleName(module: Module): string {
@@ -168,7 +167,7 @@ class SimDevice extends ImmediateDevice implements Device {
   describe(fn: Fn): string {
     const { entry, module } = this.#kernels[fn - 1];
     const out = new Uint8Array(1024);
-    module.calls.describe(entry, out, out.length);
+    this.#host.describe(module.handle, entry, out, out.length);
     return cText(out).trim();
   }
   setMaxDynamicShared(fn: Fn, bytes: number): void {
@@ -209,9 +208,9 @@ class SimDevice extends ImmediateDevice implements Device {
       ]);
       this.#error[0] = 0;
       simLaunched.add(kernel.symbol);
-      if (kernel.module.calls.launch(kernel.entry, this.#geometry, address, this.#error, this.#error.length) !== 0) {
+      const { module, entry } = kernel;
+      if (this.#host.launch(module.handle, entry, this.#geometry, address, this.#error, this.#error.length) !== 0)
         throw new DriverError(`${what}: ${cText(this.#error)}`);
-      }
     };
     if (!this.isRecorded(stream)) return run(args.address);
     const kept = nativeBlock(Math.max(args.size, 1));
@@ -230,7 +229,7 @@ export function openSim(): Driver {
   const sanitizer = env('WICK_SIM_SANITIZE') === 'address' ? 'address' : 'none';
   const memory = bind(
     buildHost('sim-memory', readFileSync(join(simulationDir, 'memory.cpp'), 'utf8'), sanitizer),
-    MEMORY,
+    HOST,
   );
   const devices = new Map<number, Device>();
   const wave = (ordinal: number): number => {

@@ -23,6 +23,7 @@ const POINTERS = [
   'dv',
   'partial',
   'partialLse',
+  'fault',
 ] as const;
 /** Batch, head, row. */
 const STRIDES = [
@@ -48,6 +49,10 @@ const SCALARS = [
   'pageTable',
   'splits',
   'batch',
+  'qRows',
+  'kRows',
+  'pagesThere',
+  'unused',
 ] as const;
 type Stride = readonly [number, number, number];
 
@@ -73,6 +78,11 @@ export type AttentionCall = { readonly [P in (typeof POINTERS)[number]]?: number
   readonly pageRows?: number;
   readonly pageTable?: number;
   readonly splits?: number;
+  /** Rows of packed queries and keys, and pages: what starts and page numbers may reach. */
+  readonly qRows?: number;
+  readonly kRows?: number;
+  readonly pagesThere?: number;
+  readonly unused?: 0;
 };
 
 export const ATTENTION_BYTES = POINTERS.length * 8 + STRIDES.length * 24 + 2 * 8 + 4 * 8 + 2 * 8 + SCALARS.length * 4;

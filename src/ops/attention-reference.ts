@@ -1,5 +1,5 @@
 // Attention in double precision, one query at a time: the oracle, and where rows of packed and paged sequences lie.
-import { ShapeError } from '../base/errors.js';
+import { ArgumentError, IndexError, ShapeError } from '../base/errors.js';
 import { formatShape, type Shape } from '../base/shape.js';
 import { numbers } from './kernel-row.js';
 import type { RefTensor, Sig } from './op.js';
@@ -88,6 +88,7 @@ export function eachQuery(
     qStarts && kStarts
       ? { qRow: qStarts[b], nq: qStarts[b + 1] - qStarts[b], kRow: kStarts[b], nk: kStarts[b + 1] - kStarts[b] }
       : { qRow: 0, kRow: 0, nq: qs.rows, nk: lengths ? lengths[b] : ks.rows };
+  checkPlaces(p, { qStarts, kStarts, lengths, pages }, batch, qs, ks, extra.pages?.shape[1] ?? 0);
   for (let b = 0; b < batch; b++) {
     const s = sequence(b);
     const offset = s.nk - s.nq;
@@ -123,6 +124,37 @@ export function eachQuery(
       }
     }
   }
+}
+
+type Places = { readonly [K in 'qStarts' | 'kStarts' | 'lengths' | 'pages']?: readonly number[] };
+/** Row numbers, lengths and page numbers are data: one that points outside its tensor is named before anything is read by it. */
+function checkPlaces(p: SdpaParams, places: Places, batch: number, q: Sizes, k: Sizes, table: number): void {
+  const bad = (what: string): never => {
+    throw new IndexError(`sdpa: ${what}`);
+  };
+  for (const [name, rows, longest] of [
+    ['qStarts', q.rows, p.longest[0]],
+    ['kStarts', k.rows, p.longest[1]],
+  ] as const) {
+    places[name]?.slice(0, batch).forEach((from, b, all) => {
+      const to = places[name]?.[b + 1] ?? all[b];
+      if (from < 0 || to < from || to > rows)
+        bad(`${name} runs from ${from} to ${to} at position ${b}; starts ascend from 0 to the ${rows} rows there are`);
+      if (to - from > longest)
+        bad(
+          `${name} holds a sequence of ${to - from} rows at position ${b}, longer than the ${longest} that were said to be the most`,
+        );
+    });
+  }
+  const room = places.pages ? table * k.rows : k.rows;
+  places.lengths?.forEach((n, b) => {
+    if (n < 0 || n > room) bad(`length ${n} at position ${b} is out of range; there is room for 0 to ${room} keys`);
+    for (let i = 0; places.pages && i * k.rows < n; i++) {
+      const page = places.pages[b * table + i];
+      if (page < 0 || page >= k.batch)
+        bad(`page ${page} at position [${b}, ${i}] is out of range; there are ${k.batch} pages`);
+    }
+  });
 }
 
 const product = (a: readonly number[], x: number, b: readonly number[], y: number, n: number): number => {
@@ -186,7 +218,26 @@ export function referenceDelta(
 }
 
 /** Checks shapes of a call and answers its sizes. */
-export function checkCall(op: string, q: Sig, k: Sig, v: Sig, p: SdpaParams): { q: Sizes; k: Sizes } {
+export function checkCall(
+  op: string,
+  [q, k, v]: readonly Sig[],
+  rest: readonly Sig[],
+  p: SdpaParams,
+): { q: Sizes; k: Sizes } {
+  if (EXTRAS.filter((e) => p.extras.includes(e)).join() !== p.extras.join() || rest.length !== p.extras.length)
+    throw new ArgumentError(
+      `${op}: ${rest.length} optional inputs for [${p.extras.join(', ')}]; each is named once, in the order ${EXTRAS.join(', ')}`,
+    );
+  const has = (e: Extra): boolean => p.extras.includes(e);
+  if (has('qStarts') !== has('kStarts') || (has('pages') && (!has('lengths') || has('qStarts'))))
+    throw new ArgumentError(`${op}: starts of queries and of keys go together, and pages need lengths and no starts`);
+  if (
+    !p.longest.every((n) => Number.isSafeInteger(n) && n >= 0) ||
+    (has('qStarts') && (q.shape[0] !== 1 || k.shape[0] !== 1))
+  )
+    throw new ArgumentError(
+      `${op}: packed sequences are one entry of a batch, and the longest of them ${formatShape(p.longest)} are whole numbers`,
+    );
   for (const [name, t] of [
     ['q', q],
     ['k', k],

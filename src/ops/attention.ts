@@ -102,7 +102,7 @@ function infer(
   rest: readonly Sig[],
 ): { out: Sig; lse: Sig; k: Sig } {
   const [q, k, v] = inputs;
-  const { q: qs } = checkCall(op, q, k, v, p);
+  const { q: qs } = checkCall(op, inputs, rest, p);
   if (k.dtype !== q.dtype || v.dtype !== q.dtype)
     throw new DTypeError(`${op}: operands are ${q.dtype}, ${k.dtype}, ${v.dtype}; they must have one dtype`);
   if (!Number.isFinite(p.scale) || !(p.softcap >= 0))
@@ -119,10 +119,12 @@ function infer(
   want('mask', [batch, qs.heads, tq, tk], ['u8', q.dtype]);
   want('slopes', [qs.heads], ['f32']);
   want('sinks', [qs.heads], ['f32']);
+  if ((extra.qStarts && extra.qStarts.shape.length !== 1) || batch < 0)
+    throw new ShapeError(`${op}: qStarts ${formatShape(extra.qStarts?.shape ?? [])} must be (batch + 1)`);
   want('qStarts', [batch + 1], ['i32']);
   want('kStarts', [batch + 1], ['i32']);
   want('lengths', [batch], ['i32']);
-  if (extra.pages) want('pages', [batch, extra.pages.shape[1]], ['i32']);
+  if (extra.pages) want('pages', [batch, extra.pages.shape[1] ?? 0], ['i32']);
   const lse: Sig = { shape: [qs.batch, qs.heads, qs.rows], dtype: wideOf(q.dtype) };
   return { out: { shape: shapeOf(qs, p.layout), dtype: q.dtype }, lse, k };
 }

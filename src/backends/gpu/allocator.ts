@@ -3,6 +3,11 @@ import { OutOfMemoryError } from '../../base/errors.js';
 import type { Address, Device, Stream } from '../../driver/driver.js';
 import type { Memory, MemoryStats } from '../backend.js';
 
+export interface Suspect {
+  readonly op: string;
+  readonly look: number;
+}
+
 /** A block of device memory; `capacity` is what was really taken. */
 export class GpuMemory implements Memory {
   readonly address: Address;
@@ -10,6 +15,8 @@ export class GpuMemory implements Memory {
   readonly capacity: number;
   /** The pool it goes back to. */
   readonly pool: Pool;
+  /** Written at indices that only the device has seen: the op, and how many looks at its fault word there had been. */
+  suspect: Suspect | undefined = undefined;
   constructor(address: Address, bytes: number, capacity: number, pool: Pool) {
     this.address = address;
     this.bytes = bytes;

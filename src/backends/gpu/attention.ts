@@ -40,7 +40,15 @@ const strides = ({ layout: { shape, strides: s } }: View, packed: boolean): Trip
 ];
 
 /** Sizes, options and small inputs: what all kernels need. Slopes, sinks, starts, lengths and page numbers are read by index. */
-function common(t: Temporaries, q: View, k: View, extra: Extras, p: SdpaParams): AttentionCall {
+function common(
+  gpu: GpuContext,
+  t: Temporaries,
+  [q, k]: readonly View[],
+  extra: Extras,
+  outputs: readonly View[],
+  p: SdpaParams,
+): AttentionCall {
+  const guided = extra.qStarts || extra.lengths || extra.pages;
   const sig = (v: View): { shape: readonly number[]; dtype: DType } => ({ shape: v.layout.shape, dtype: v.dtype });
   const sigs = Object.fromEntries(Object.entries(extra).map(([name, v]) => [name, sig(v)]));
   const [qs, ks] = [sizesOf(q.layout.shape, p.layout), sizesOf(k.layout.shape, p.layout)];
@@ -52,6 +60,7 @@ function common(t: Temporaries, q: View, k: View, extra: Extras, p: SdpaParams):
   return {
     ...extent(sig(q), sig(k), p, sigs),
     ...dense,
+    ...(guided && { fault: gpu.fault('sdpa', outputs) }),
     heads: qs.heads,
     kvHeads: ks.heads,
     dim: qs.dim,
@@ -64,7 +73,8 @@ function common(t: Temporaries, q: View, k: View, extra: Extras, p: SdpaParams):
       maskKind: extra.mask.dtype === 'u8' ? 1 : 2,
       maskStrides: extra.mask.layout.strides as unknown as [number, number, number, number],
     }),
-    ...(extra.pages && { pageRows: ks.rows, pageTable: extra.pages.layout.shape[1] }),
+    ...(extra.pages && { pageRows: ks.rows, pageTable: extra.pages.layout.shape[1], pagesThere: ks.batch }),
+    ...(extra.qStarts && { qRows: qs.rows, kRows: ks.rows }),
   };
 }
 
@@ -95,7 +105,7 @@ function forward(
   const [q, k, v] = inputs.slice(0, 3).map((x) => rowsOf(t, x, p.layout));
   const o = turned(out, p.layout);
   const call: AttentionCall = {
-    ...common(t, inputs[0], inputs[1], extra, p),
+    ...common(gpu, t, inputs, extra, [out, lse], p),
     q: addressOf(q),
     k: addressOf(k),
     v: addressOf(v),
@@ -145,7 +155,7 @@ function backward(
   const [dq, dk, dv] = outputs.map((x) => turned(x, p.layout));
   if (packed) for (const o of outputs) gpu.fill(o, 0);
   const call: AttentionCall = {
-    ...common(t, inputs[0], inputs[1], extra, p),
+    ...common(gpu, t, inputs, extra, outputs, p),
     lse: addressOf(lse),
     delta: addressOf(delta),
     lseStrides: lseStrides(lse, packed),

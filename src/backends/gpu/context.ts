@@ -2,11 +2,13 @@
 import { IndexError } from '../../base/errors.js';
 import { ArgBuffer } from '../../driver/args.js';
 import type { Address, Device, DeviceLibraries, Fn, Stream } from '../../driver/driver.js';
-import type { View } from '../backend.js';
+import type { Memory, View } from '../backend.js';
 import { Allocator, type GpuMemory } from './allocator.js';
 import { Functions } from './functions.js';
 import { fillView } from './movement.js';
 
+/** More than there are ops that read indices. */
+const FAULT_WORDS = 32;
 const NONE: DeviceLibraries = { blas: 'libraries are switched off', dnn: 'libraries are switched off' };
 
 export class GpuContext {
@@ -23,8 +25,13 @@ export class GpuContext {
   /** Functions launched since someone asked to be told: evidence names the kernels it speaks of. */
   launched: Set<Fn> | undefined;
   readonly #libraries: DeviceLibraries | undefined;
-  #fault: GpuMemory | undefined;
-  #suspect: string | undefined;
+  /** A word for each op that reads indices, in the order they first ran. */
+  #faults: GpuMemory | undefined;
+  readonly #indexing: string[] = [];
+  #unseen = false;
+  #looks = 0;
+  /** Ops, with the look that found them out: results of theirs from before it are void. */
+  readonly #poisoned = new Set<string>();
 
   /** `libraries` in the place of the device's own. */
   constructor(device: Device, libraries?: DeviceLibraries) {
@@ -71,27 +78,42 @@ export class GpuContext {
     }
   }
 
-  /** A word that kernels set when an index is out of range; it is looked at when results are read. */
-  fault(op: string): Address {
-    if (!this.#fault) {
-      this.#fault = this.allocator.alloc(4);
-      this.device.memset(this.#fault.address, 0, 4, this.stream);
+  /**
+   * A word, the op's own, that kernels set when an index is out of range; looked at when results are read. `outputs` remember that it
+   * speaks for them, so that whoever reads one of them later is told again.
+   */
+  fault(op: string, outputs: readonly View[]): Address {
+    if (!this.#faults) {
+      this.#faults = this.allocator.alloc(4 * FAULT_WORDS);
+      this.device.memset(this.#faults.address, 0, 4 * FAULT_WORDS, this.stream);
     }
-    this.#suspect ??= op;
-    return this.#fault.address;
+    let at = this.#indexing.indexOf(op);
+    if (at < 0) at = this.#indexing.push(op) - 1;
+    this.#unseen = true;
+    for (const { memory } of outputs) (memory as GpuMemory).suspect = { op, look: this.#looks };
+    return this.#faults.address + 4 * at;
   }
 
-  /** Throws if an index was out of range in an op since the last look. */
-  checkFaults(): void {
-    if (!this.#fault || this.#suspect === undefined) return;
-    const op = this.#suspect;
-    this.#suspect = undefined;
-    const word = new Uint8Array(4);
-    this.device.copyOut(word, this.#fault.address, this.stream);
-    if (word[0] === 0) return;
-    this.device.memset(this.#fault.address, 0, 4, this.stream);
-    throw new IndexError(
-      `${op}, or an indexing op after it: an index was out of range for its dimension (found when results were read on ${this.device.info.name})`,
+  /** Throws if an index was out of range in an op since the last look, or in the op that made `memory`. */
+  checkFaults(memory?: Memory): void {
+    const suspect = (memory as GpuMemory | undefined)?.suspect;
+    if (this.#faults && this.#unseen) {
+      this.#unseen = false;
+      const look = this.#looks++;
+      const words = new Uint32Array(FAULT_WORDS);
+      this.device.copyOut(new Uint8Array(words.buffer), this.#faults.address, this.stream);
+      const found = this.#indexing.filter((_, i) => words[i] !== 0);
+      if (found.length > 0) {
+        this.device.memset(this.#faults.address, 0, 4 * FAULT_WORDS, this.stream);
+        for (const op of found) this.#poisoned.add(`${op} ${look}`);
+        if (!suspect || !found.includes(suspect.op)) throw this.#outOfRange(found.join(' or '));
+      }
+    }
+    if (suspect && this.#poisoned.has(`${suspect.op} ${suspect.look}`)) throw this.#outOfRange(suspect.op);
+  }
+  #outOfRange(op: string): IndexError {
+    return new IndexError(
+      `${op}: an index was out of range for its dimension, and what was made with it is void (found when results were read on ${this.device.info.name})`,
     );
   }
 }

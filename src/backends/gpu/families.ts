@@ -43,7 +43,7 @@ export function planRow(
   return planner.steps;
 }
 const planned: Runner = (gpu, row, inputs, outputs, params) =>
-  runPlan(gpu, planRow(row, inputs, outputs, params, gpu.device.info), row.name);
+  runPlan(gpu, planRow(row, inputs, outputs, params, gpu.device.info), row.name, outputs);
 
 export const FAMILIES: Partial<Record<RunRow['family'], Runner>> = {
   ...Object.fromEntries(Object.keys(PLANS).map((family) => [family, planned])),

@@ -61,7 +61,7 @@ export class GpuBackend implements Backend {
   }
   readSync(memory: Memory, byteOffset: number, target: Uint8Array): void {
     this.context.device.copyOut(target, memory.address + byteOffset, this.context.stream);
-    this.context.checkFaults();
+    this.context.checkFaults(memory);
   }
 
   /** Copies through pinned memory and waits by polling, so that the event loop goes on. */
@@ -81,7 +81,7 @@ export class GpuBackend implements Backend {
       device.destroyEvent(event);
       this.#staging.push(staging);
     }
-    this.context.checkFaults();
+    this.context.checkFaults(memory);
   }
   async #reached(event: number): Promise<void> {
     const { device } = this.context;

@@ -29,7 +29,7 @@ const select: Run<{ dim: number }> = (gpu, row, [x, ids], out, { dim }) =>
       ids.layout.strides[0] ?? 1,
       align,
     );
-    runPlan(gpu, plan, { ids: addressOf(ids), src, dst, fault: gpu.fault(row.name) });
+    runPlan(gpu, plan, { ids: addressOf(ids), src, dst, fault: gpu.fault(row.name, [out]) });
   });
 
 const gather: Run<{ dim: number }> = (gpu, row, [x, ids], out, { dim }) => {
@@ -43,7 +43,13 @@ const gather: Run<{ dim: number }> = (gpu, row, [x, ids], out, { dim }) => {
     x.layout.strides[dim],
     ids.layout.size,
   );
-  runPlan(gpu, plan, { ids: addressOf(ids), src: addressOf(x), dst: addressOf(out), fault: gpu.fault(row.name), info });
+  runPlan(gpu, plan, {
+    ids: addressOf(ids),
+    src: addressOf(x),
+    dst: addressOf(out),
+    fault: gpu.fault(row.name, [out]),
+    info,
+  });
 };
 
 const scatter: Run<{ dim: number }> = (gpu, row, [x, ids, src], out, { dim }) => {
@@ -69,7 +75,7 @@ const scatter: Run<{ dim: number }> = (gpu, row, [x, ids, src], out, { dim }) =>
     ids: addressOf(ids),
     src: addressOf(src),
     dst: addressOf(out),
-    fault: gpu.fault(row.name),
+    fault: gpu.fault(row.name, [out]),
     info,
   });
 };
@@ -89,7 +95,12 @@ const indexAdd: Run<{ dim: number }> = (gpu, row, [x, ids, src], out, { dim }) =
       sizeOf(shape.slice(dim + 1)),
       ids.layout.strides[0] ?? 1,
     );
-    runPlan(gpu, plan, { ids: addressOf(ids), src: addressOf(dense), dst: addressOf(out), fault: gpu.fault(row.name) });
+    runPlan(gpu, plan, {
+      ids: addressOf(ids),
+      src: addressOf(dense),
+      dst: addressOf(out),
+      fault: gpu.fault(row.name, [out]),
+    });
   });
 
 const sliceScatter: Run<{ dim: number; start: number }> = (gpu, row, [x, src], out, { dim, start }) => {

@@ -45,8 +45,8 @@ export function enqueue(
   gpu.launch(fn, ...l.grid, ...l.block, l.shared, l.early);
 }
 
-/** Enqueues a plan's steps; `op` is who is blamed for an index out of range. */
-export function runPlan(gpu: GpuContext, plan: Plan, op: string): void {
+/** Enqueues a plan's steps; `op` is who is blamed for an index out of range, and `outputs` are what is void then. */
+export function runPlan(gpu: GpuContext, plan: Plan, op: string, outputs: readonly View[]): void {
   const taken: GpuMemory[] = [];
   const memories = new Map<Memory, GpuMemory>();
   const take = (bytes: number): GpuMemory => {
@@ -68,7 +68,7 @@ export function runPlan(gpu: GpuContext, plan: Plan, op: string): void {
     const b = buffers[name];
     if (b === undefined) return 0;
     if ('layout' in b) return address(b);
-    return 'upload' in b ? uploaded(gpu, b.upload) : gpu.fault(op);
+    return 'upload' in b ? uploaded(gpu, b.upload) : gpu.fault(op, outputs);
   };
   try {
     for (const step of plan) {
