@@ -41,6 +41,7 @@ export const VARIABLES = {
     'The instruction set of the CPU engine: sse2, avx2, avx512 or neon; an error where the CPU lacks it.',
     'the best this CPU has',
   ),
+  WICK_THREADS: use('How many threads the CPU engine uses, at most 256.', 'one per core this process may use'),
   WICK_NATIVE: use("The path of the CPU engine's shared library.", 'the prebuilt package, else built and cached'),
 
   WICK_SIM_ORDER: kernels("reverse runs a simulated block's threads from the last to the first.", 'first to last'),
