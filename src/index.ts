@@ -50,6 +50,8 @@ export { printOptions } from './tensor/display.js';
 export { einsum } from './tensor/einsum.js';
 export { fuse } from './tensor/fuse.js';
 export { at, type Index, maskedSelect, nonzero } from './tensor/indexing.js';
+export { QTensor, type Weight } from './tensor/qtensor.js';
+export type { BlockType, ProductOptions } from './ops/quantized.js';
 export { Generator, manualSeed } from './tensor/random.js';
 export { keep, scope } from './tensor/scope.js';
 export { type Data, type Nested, Tensor } from './tensor/tensor.js';

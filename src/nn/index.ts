@@ -19,6 +19,7 @@ export {
   SGD,
   type SgdOptions,
 } from './optim.js';
+export { QEmbedding, QLinear, quantize, type QuantizeOptions, type QuantizeReport } from './quantize.js';
 export { GRU, gru, type GruState, LSTM, lstm, type LstmState, type RnnOptions } from './rnn.js';
 export * from './schedule.js';
 export {

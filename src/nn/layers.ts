@@ -1,24 +1,31 @@
 // The layers everyone uses: linear, embedding, convolutions, norms, dropout; each a class over its tensors and a function that builds it.
 import { type Init, constant, kaiming, normal, ONE, uniform, ZERO } from './init.js';
 import { Layer, Module } from './module.js';
+import type { DType } from '../base/dtype.js';
 import { ArgumentError } from '../base/errors.js';
+import type { ProductOptions } from '../ops/quantized.js';
 import { noGrad } from '../tensor/autograd.js';
 import { rand } from '../tensor/create.js';
+import { QTensor, type Weight } from '../tensor/qtensor.js';
 import type { Generator } from '../tensor/random.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { VarBuilder } from './var-builder.js';
 
 /** y = x W' + b; the weight is (out, in). */
-export class Linear extends Layer {
-  weight: Tensor;
+export class Linear<W extends Weight = Tensor> extends Layer {
+  /** A tensor, or one in ggml's blocks. */
+  weight: W;
   bias: Tensor | undefined;
-  constructor(weight: Tensor, bias?: Tensor) {
+  /** How products with quantized weights are computed; see QTensor.matmul. */
+  product: ProductOptions = {};
+  constructor(weight: W, bias?: Tensor) {
     super();
     this.weight = weight;
     this.bias = bias;
   }
   forward(x: Tensor): Tensor {
-    const y = x.matmul(this.weight.t());
+    const weight: Weight = this.weight;
+    const y = weight instanceof QTensor ? weight.matmul(x, this.product) : x.matmul(weight.t());
     return this.bias ? y.add(this.bias) : y;
   }
 }
@@ -40,14 +47,18 @@ export function linear(
 }
 
 /** Rows of a table by number. */
-export class Embedding extends Layer {
-  weight: Tensor;
-  constructor(weight: Tensor) {
+export class Embedding<W extends Weight = Tensor> extends Layer {
+  weight: W;
+  /** Of the rows that come out: the tensor's own; quantized tables have none. */
+  readonly dtype: DType;
+  constructor(weight: W, dtype: DType = weight instanceof QTensor ? 'f32' : (weight as Tensor).dtype) {
     super();
     this.weight = weight;
+    this.dtype = dtype;
   }
   forward(ids: Tensor): Tensor {
-    return this.weight.embedding(ids);
+    const weight: Weight = this.weight;
+    return weight instanceof QTensor ? weight.rows(ids, this.dtype) : weight.embedding(ids);
   }
 }
 export const embedding = (entries: number, width: number, vb: VarBuilder, init: Init = normal()): Embedding =>

@@ -6,6 +6,7 @@ import { formatShape, sameShape } from '../base/shape.js';
 import { noGrad } from '../tensor/autograd.js';
 import type { Device } from '../tensor/device.js';
 import { keep } from '../tensor/scope.js';
+import { QTensor } from '../tensor/qtensor.js';
 import { Tensor } from '../tensor/tensor.js';
 
 interface Slot {
@@ -120,10 +121,20 @@ function* slotsOf(
   inner: (m: Module, prefix: string) => Generator<Slot>,
 ): Generator<Slot> {
   if (value instanceof Tensor) yield { name, owner, key, buffer };
+  else if (value instanceof QTensor) yield* blocksOf(value, name);
   else if (value instanceof Module) yield* inner(value, `${name}.`);
   else if (Array.isArray(value))
     for (let i = 0; i < value.length; i++)
       yield* slotsOf(value[i], value as unknown as Record<string, unknown>, String(i), `${name}.${i}`, buffer, inner);
+}
+
+/** The bytes of quantized weights: saved and moved, never trained. */
+function* blocksOf(value: QTensor, name: string): Generator<Slot> {
+  const several = value.parts.length > 1;
+  for (const [i, part] of value.parts.entries()) {
+    const owner = part as unknown as Record<string, unknown>;
+    yield { name: `${name}.${part.type}${several ? `.${i}` : ''}`, owner, key: 'blocks', buffer: true };
+  }
 }
 
 function eachModule(value: unknown, visit: (m: Module) => void): void {

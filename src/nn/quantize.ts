@@ -1,0 +1,87 @@
+// Weights of a trained module in ggml's blocks: layers built from them, and whole modules turned over in place.
+import { ggmlType } from '../base/blocks/types.js';
+import { ArgumentError } from '../base/errors.js';
+import type { ProductOptions } from '../ops/quantized.js';
+import { noGrad } from '../tensor/autograd.js';
+import { QTensor, type Weight } from '../tensor/qtensor.js';
+import type { Tensor } from '../tensor/tensor.js';
+import { Embedding, Linear } from './layers.js';
+import { Module } from './module.js';
+
+/** A linear layer with quantized weights. */
+export class QLinear extends Linear<QTensor> {
+  constructor(weight: QTensor, bias?: Tensor, product: ProductOptions = {}) {
+    super(weight, bias);
+    this.product = product;
+  }
+  static from(layer: Linear<Weight>, type: string, product: ProductOptions = {}): QLinear {
+    return new QLinear(encoded(layer.weight, type), layer.bias, product);
+  }
+}
+
+/** A table of rows in blocks. */
+export class QEmbedding extends Embedding<QTensor> {
+  static from(layer: Embedding<Weight>, type: string): QEmbedding {
+    return new QEmbedding(encoded(layer.weight, type), layer.dtype);
+  }
+}
+
+const encoded = (weight: Weight, type: string): QTensor =>
+  weight instanceof QTensor ? weight : QTensor.quantize(weight, type);
+
+export interface QuantizeOptions {
+  /** Also tables of embeddings; default true. */
+  readonly embeddings?: boolean;
+  /** How products are computed afterwards. */
+  readonly product?: ProductOptions;
+  /** Layers by name that keep their weights. */
+  readonly keep?: (name: string) => boolean;
+}
+export interface QuantizeReport {
+  /** What became blocks, and what kept its floats and why. */
+  readonly changed: readonly string[];
+  readonly kept: readonly { readonly name: string; readonly why: string }[];
+}
+
+function* layersOf(
+  value: unknown,
+  name: string,
+): Generator<{ layer: Linear<Weight> | Embedding<Weight>; name: string }> {
+  if (value instanceof Linear || value instanceof Embedding) yield { layer: value, name };
+  else if (value instanceof Module)
+    for (const [key, inner] of Object.entries(value)) yield* layersOf(inner, name ? `${name}.${key}` : key);
+  else if (Array.isArray(value)) for (const [i, inner] of value.entries()) yield* layersOf(inner, `${name}.${i}`);
+}
+
+/** Turns the weights of all linear layers (and embeddings) of a module into blocks; a tensor with several names is encoded once. */
+export function quantize(module: Module, type: string, options: QuantizeOptions = {}): QuantizeReport {
+  const { block, name: typeName } = ggmlType(type);
+  const done = new Map<Tensor, QTensor>();
+  const changed: string[] = [];
+  const kept: { name: string; why: string }[] = [];
+  const all = [...layersOf(module, '')];
+  if (all.length === 0) throw new ArgumentError('quantize: the module has no linear layer and no embedding');
+  for (const { layer, name } of all) {
+    const { weight } = layer;
+    if (weight instanceof QTensor) continue;
+    const width = weight.shape.at(-1) as number;
+    const why = options.keep?.(name)
+      ? 'asked to be kept'
+      : layer instanceof Embedding && options.embeddings === false
+        ? 'an embedding'
+        : width % block
+          ? `rows of ${width} values are not whole blocks of ${typeName}, which have ${block}`
+          : undefined;
+    if (why) {
+      kept.push({ name, why });
+      continue;
+    }
+    const q = done.get(weight) ?? noGrad(() => QTensor.quantize(weight, type));
+    done.set(weight, q);
+    layer.weight = q;
+    if (layer instanceof Linear && options.product) layer.product = options.product;
+    changed.push(name);
+  }
+  for (const t of done.keys()) t.dispose();
+  return { changed, kept };
+}

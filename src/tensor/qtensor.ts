@@ -1,0 +1,172 @@
+// A matrix of weights in ggml's blocks: rows stay in the bytes they were stored in, and products read them as they are.
+import { type EncodeOptions, quantize as encodeBlocks } from '../base/blocks/encode.js';
+import { ggmlType } from '../base/blocks/types.js';
+import type { DType } from '../base/dtype.js';
+import { ArgumentError, ShapeError } from '../base/errors.js';
+import { formatShape, type Shape, sizeOf } from '../base/shape.js';
+import { type BlockType, blockType, type ProductOptions } from '../ops/quantized.js';
+import { noGrad } from './autograd.js';
+import { tensor } from './create.js';
+import type { Device } from './device.js';
+import { keep, scope } from './scope.js';
+import type { Tensor } from './tensor.js';
+
+/** Rows of one type: bytes of shape [...leading, rows, bytes of a row]. */
+export interface QPart {
+  readonly type: BlockType;
+  blocks: Tensor;
+}
+
+const valuesIn = ({ type, blocks }: QPart): number => {
+  const { block, bytes } = ggmlType(type);
+  return ((blocks.shape.at(-1) as number) / bytes) * block;
+};
+
+export class QTensor {
+  /** Rows follow one another; parts differ in type (files mix types, and joined products keep them so). */
+  readonly parts: readonly QPart[];
+  /** Of the values: [..., rows, values of a row]. */
+  readonly shape: Shape;
+
+  /** `parts` agree in everything but the number of rows and the type. */
+  constructor(parts: readonly QPart[]) {
+    const [first] = parts;
+    if (!first) throw new ArgumentError('QTensor: it has one part at least');
+    const width = valuesIn(first);
+    const leading = first.blocks.shape.slice(0, -2);
+    for (const p of parts) {
+      if (p.blocks.rank < 2 || p.blocks.dtype !== 'u8')
+        throw new ShapeError(
+          `QTensor: blocks are bytes of [..., rows, bytes], not ${p.blocks.dtype} ${formatShape(p.blocks.shape)}`,
+        );
+      if (!Number.isInteger(valuesIn(p)) || valuesIn(p) !== width)
+        throw new ShapeError(`QTensor: rows of ${valuesIn(p)} and ${width} values do not join`);
+      if (formatShape(p.blocks.shape.slice(0, -2)) !== formatShape(leading))
+        throw new ShapeError(
+          `QTensor: parts ${formatShape(first.blocks.shape)} and ${formatShape(p.blocks.shape)} do not join`,
+        );
+    }
+    this.parts = parts;
+    this.shape = Object.freeze([...leading, parts.reduce((n, p) => n + (p.blocks.shape.at(-2) as number), 0), width]);
+  }
+
+  /** Bytes of blocks as a file holds them, on a device. */
+  static fromBytes(type: string, shape: Shape, bytes: Uint8Array, device?: Device | string): QTensor {
+    const name = blockType('QTensor.fromBytes', type);
+    const { block, bytes: size } = ggmlType(name);
+    const width = shape.at(-1) ?? 0;
+    const want = (sizeOf(shape) / block) * size;
+    if (shape.length < 2 || width % block || bytes.length !== want)
+      throw new ShapeError(
+        `QTensor.fromBytes: ${name} of shape ${formatShape(shape)} takes ${want} bytes in rows of whole blocks of ` +
+          `${block}; ${bytes.length} were given`,
+      );
+    const blocks = tensor(bytes, { shape: [...shape.slice(0, -1), (width / block) * size], dtype: 'u8', device });
+    return new QTensor([{ type: name, blocks: keep(blocks) }]);
+  }
+
+  /** Encodes a tensor of floats; the blocks are on its device. */
+  static quantize(x: Tensor, type: string, options: Pick<EncodeOptions, 'importance'> = {}): QTensor {
+    const name = blockType('quantize', type);
+    const { block } = ggmlType(name);
+    const width = x.shape.at(-1);
+    if (x.rank < 2 || width === undefined || width % block)
+      throw new ShapeError(
+        `quantize: ${formatShape(x.shape)} has no rows of whole blocks: ${name} takes ${block} values a block`,
+      );
+    let values = new Float32Array();
+    noGrad(() => scope(() => void (values = x.detach().cast('f32').dataSync() as Float32Array<ArrayBuffer>)));
+    const bytes = encodeBlocks(ggmlType(name), values, { ...options, rowLength: width });
+    return QTensor.fromBytes(name, x.shape, bytes, x.device);
+  }
+
+  /** The type, or those of the parts joined by '+'. */
+  get type(): string {
+    return [...new Set(this.parts.map((p) => p.type))].join('+');
+  }
+  get device(): Device {
+    return this.parts[0].blocks.device;
+  }
+  get rank(): number {
+    return this.shape.length;
+  }
+  /** Bytes that the blocks take. */
+  get bytes(): number {
+    return this.parts.reduce((n, p) => n + p.blocks.size, 0);
+  }
+
+  dequantize(dtype: DType = 'f32'): Tensor {
+    return this.#joined((p) => p.blocks.dequantize(p.type, dtype), -2);
+  }
+
+  /** x times the transpose; gradients flow to x. */
+  matmul(x: Tensor, options: ProductOptions = {}): Tensor {
+    return this.#joined((p) => x.qmatmul(p.blocks, p.type, options), -1);
+  }
+
+  /** For weights [experts, rows, values]: each token's activations times those of the experts chosen for it. */
+  matmulExperts(x: Tensor, experts: Tensor, options: ProductOptions = {}): Tensor {
+    return this.#joined((p) => x.qmatmulExperts(p.blocks, experts, p.type, options), -1);
+  }
+
+  /** Rows by number: an embedding. */
+  rows(ids: Tensor, dtype: DType = 'f32'): Tensor {
+    if (this.parts.length > 1)
+      throw new ArgumentError(`QTensor.rows: rows of several types (${this.type}) cannot be looked up by number`);
+    return this.parts[0].blocks.qrows(ids, this.parts[0].type, dtype);
+  }
+
+  /** Root mean square of what encoding lost, over that of the original. */
+  error(original: Tensor): number {
+    return noGrad(() =>
+      scope(() => {
+        const x = original.detach().cast('f64');
+        const lost = this.dequantize('f32').cast('f64').sub(x);
+        return Math.sqrt(lost.sqr().sum().item() / x.sqr().sum().item());
+      }),
+    );
+  }
+
+  /** Rows after rows; equal types become one part. */
+  static cat(list: readonly QTensor[]): QTensor {
+    const joined: QPart[] = [];
+    for (const { type, blocks } of list.flatMap((q) => q.parts)) {
+      const last = joined.at(-1);
+      if (last?.type !== type) joined.push({ type, blocks });
+      else last.blocks = last.blocks.cat([blocks], -2);
+    }
+    return new QTensor(joined.map(({ type, blocks }) => ({ type, blocks: keep(blocks.copy()) })));
+  }
+
+  /** The same rows in another order or a part of them; `f` sees a tensor of the rows' bytes and may only move rows. */
+  mapRows(f: (rows: Tensor) => Tensor): QTensor {
+    if (this.parts.length > 1)
+      throw new ArgumentError(`QTensor: rows of several types (${this.type}) stay where they are`);
+    const [{ type, blocks }] = this.parts;
+    return new QTensor([{ type, blocks: keep(scope(() => f(blocks).copy())) }]);
+  }
+
+  to(device: Device | string): QTensor {
+    return new QTensor(this.parts.map(({ type, blocks }) => ({ type, blocks: keep(blocks.to(device)) })));
+  }
+  dispose(): void {
+    for (const { blocks } of this.parts) blocks.dispose();
+  }
+  [Symbol.dispose](): void {
+    this.dispose();
+  }
+  toString(): string {
+    return `QTensor ${this.type} ${formatShape(this.shape)} on ${this.device.name}, ${this.bytes} bytes`;
+  }
+  [Symbol.for('nodejs.util.inspect.custom')](): string {
+    return this.toString();
+  }
+
+  #joined(each: (p: QPart) => Tensor, dim: number): Tensor {
+    const list = this.parts.map(each);
+    return list.length === 1 ? list[0] : list[0].cat(list.slice(1), dim);
+  }
+}
+
+/** What a product's right-hand side may be. */
+export type Weight = Tensor | QTensor;

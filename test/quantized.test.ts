@@ -1,0 +1,115 @@
+// Quantized weights: QTensor, layers built from it, whole modules turned over, gradients through them.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { ArgumentError, Device, QTensor, randn, ShapeError, Tensor, tensor } from '../src/index.js';
+import { Embedding, Linear, Module, QEmbedding, QLinear, quantize } from '../src/nn/index.js';
+import { BLOCK_TYPES } from '../src/ops/quantized.js';
+
+const close = (got: Tensor, want: Tensor, by: number, what: string): void => {
+  const scale = Math.max(...(want.abs().flatten().toArray() as number[]));
+  const worst = Math.max(...(got.sub(want).abs().flatten().toArray() as number[]));
+  assert.ok(worst <= by * scale, `${what}: off by ${worst / scale} of the largest`);
+};
+
+for (const type of BLOCK_TYPES) {
+  test(`${type}: exact products are those of the decoded weights, quick ones near them`, () => {
+    const w = randn([24, 512], { seed: 3 });
+    const x = randn([5, 512], { seed: 4 });
+    const q = QTensor.quantize(w, type);
+    assert.deepEqual(q.shape, [24, 512]);
+    const want = x.matmul(q.dequantize().t());
+    close(q.matmul(x), want, 2e-6, 'exact');
+    close(q.matmul(x, { quick: true }), want, 0.012, 'quick');
+    const ids = tensor(Uint32Array.of(3, 0, 23));
+    assert.deepEqual(q.rows(ids).toArray(), q.dequantize().indexSelect(0, ids).toArray());
+    assert.ok(q.error(w) < 0.35 && q.error(w) > 0, `${q.error(w)}`);
+  });
+}
+
+test('a QTensor says what it is and refuses what does not fit', () => {
+  const q = QTensor.quantize(randn([4, 64], { seed: 1 }), 'q8_0');
+  assert.equal(q.bytes, 4 * 2 * 34);
+  assert.match(String(q), /^QTensor Q8_0 \[4, 64\] on cpu, 272 bytes$/);
+  assert.throws(() => QTensor.quantize(randn([4, 60], { seed: 1 }), 'q8_0'), ShapeError);
+  assert.throws(() => QTensor.fromBytes('Q8_0', [4, 64], new Uint8Array(271)), ShapeError);
+  assert.throws(() => QTensor.fromBytes('IQ1_S', [1, 256], new Uint8Array(50)), /IQ1_S are not computed with/);
+  assert.throws(() => q.matmul(randn([2, 32], { seed: 1 })), /inner dimensions differ/);
+  assert.throws(() => new QTensor([]), ArgumentError);
+});
+
+test('parts of several types join into one product', () => {
+  const [a, b, c] = [4, 6, 2].map((rows, i) => randn([rows, 256], { seed: 10 + i }));
+  const parts = [QTensor.quantize(a, 'q4_k'), QTensor.quantize(b, 'q4_k'), QTensor.quantize(c, 'q6_k')];
+  const joined = QTensor.cat(parts);
+  assert.deepEqual([joined.shape, joined.parts.length, joined.type], [[12, 256], 2, 'Q4_K+Q6_K']);
+  const x = randn([3, 256], { seed: 20 });
+  const want = parts[0].matmul(x).cat([parts[1].matmul(x), parts[2].matmul(x)], -1);
+  assert.deepEqual(joined.matmul(x).toArray(), want.toArray());
+  assert.throws(() => joined.rows(tensor(Uint32Array.of(0))), /several types/);
+});
+
+test('experts: each token meets the weights of those chosen for it', () => {
+  const w = randn([3, 8, 64], { seed: 5 });
+  const q = QTensor.quantize(w, 'q8_0');
+  const x = randn([4, 1, 64], { seed: 6 });
+  const ids = tensor(Uint32Array.of(0, 2, 1, 1, 2, 0, 0, 1), { shape: [4, 2] });
+  const y = q.matmulExperts(x, ids);
+  const plain = q.dequantize();
+  for (let t = 0; t < 4; t++)
+    for (let j = 0; j < 2; j++) {
+      const expert = Number(ids.at(t, j).item());
+      close(y.at(t, j), x.at(t).matmul(plain.at(expert).t()).squeeze(0), 2e-6, `token ${t}, choice ${j}`);
+    }
+});
+
+test('gradients flow to activations, so that adapters train on quantized weights', () => {
+  const q = QTensor.quantize(randn([6, 64], { seed: 7 }), 'q4_0');
+  const x = randn([3, 64], { seed: 8 }).requireGrad();
+  const grads = q.matmul(x).sqr().sum().backward();
+  const y = x.detach().requireGrad();
+  const want = y.matmul(q.dequantize().t()).sqr().sum().backward();
+  close(grads.of(x), want.of(y), 1e-5, 'gradient');
+});
+
+class Net extends Module {
+  embed = new Embedding(randn([16, 64], { seed: 30 }));
+  first = new Linear(randn([32, 64], { seed: 31 }), randn([32], { seed: 32 }));
+  odd = new Linear(randn([4, 33], { seed: 33 }));
+  layers = [new Linear(randn([64, 32], { seed: 34 }))];
+  head = new Linear(this.embed.weight);
+  forward(ids: Tensor): Tensor {
+    return this.head.forward(this.layers[0].forward(this.first.forward(this.embed.forward(ids)).relu()));
+  }
+}
+
+test('a module turned over keeps its answers, its ties and what does not fit', () => {
+  const net = new Net();
+  const ids = tensor(Uint32Array.of(1, 7, 15));
+  const want = net.forward(ids);
+  const report = quantize(net, 'q8_0');
+  assert.deepEqual(report.changed, ['embed', 'first', 'layers.0', 'head']);
+  assert.deepEqual(
+    report.kept.map((k) => k.name),
+    ['odd'],
+  );
+  assert.match(report.kept[0].why, /33 values are not whole blocks of Q8_0/);
+  assert.equal(net.embed.weight as unknown, net.head.weight as unknown);
+  close(net.forward(ids), want, 0.02, 'logits');
+  assert.deepEqual(
+    [...net.stateDict().keys()].filter((k) => k.startsWith('first')),
+    ['first.weight.Q8_0', 'first.bias'],
+  );
+  assert.ok(!net.namedParameters().has('first.weight.Q8_0'));
+  net.to(Device.reference());
+  close(net.forward(ids.to('reference')).to('cpu'), want, 0.02, 'on another device');
+});
+
+test('layers are built from quantized weights directly', () => {
+  const l = new Linear(randn([8, 32], { seed: 40 }), randn([8], { seed: 41 }));
+  const x = randn([2, 32], { seed: 42 });
+  close(QLinear.from(l, 'q8_0').forward(x), l.forward(x), 0.02, 'linear');
+  const e = new Embedding(randn([8, 32], { seed: 43 }).cast('f16'));
+  const rows = QEmbedding.from(e, 'q8_0').forward(tensor(Uint32Array.of(2, 5)));
+  assert.equal(rows.dtype, 'f16');
+  close(rows.cast('f32'), e.forward(tensor(Uint32Array.of(2, 5))).cast('f32'), 0.02, 'embedding');
+});
