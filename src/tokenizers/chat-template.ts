@@ -1,0 +1,174 @@
+// Chat templates: messages to the text that a model was trained on, by the Jinja program that comes with it.
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { Template } from '@huggingface/jinja';
+import { ArgumentError, FormatError } from '../base/errors.js';
+import type { Gguf } from '../io/gguf.js';
+
+export interface ChatMessage {
+  readonly role: string;
+  readonly content?: unknown;
+  /** Tool calls, names and whatever else a template reads. */
+  readonly [key: string]: unknown;
+}
+export interface ChatOptions {
+  /** End with what begins the model's answer; default true. */
+  readonly addGenerationPrompt?: boolean;
+  /** Leave the last message open, for the model to go on with it. */
+  readonly continueFinalMessage?: boolean;
+  /** Functions the model may call, as JSON schemas. */
+  readonly tools?: readonly unknown[];
+  readonly documents?: readonly unknown[];
+  /** For models that think before they answer, where their template asks. */
+  readonly enableThinking?: boolean;
+  /** One of several templates by its name, or a template of one's own. */
+  readonly template?: string;
+  /** Further names that the template may use. */
+  readonly variables?: Readonly<Record<string, unknown>>;
+  /** The time that templates see; default now. */
+  readonly now?: Date;
+}
+
+const DAYS = ['Sunday', 'Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 'Saturday'];
+const MONTHS = 'January February March April May June July August September October November December'.split(' ');
+const two = (n: number): string => String(n).padStart(2, '0');
+const DIRECTIVES: Readonly<Record<string, (d: Date) => string>> = {
+  a: (d) => DAYS[d.getDay()].slice(0, 3),
+  A: (d) => DAYS[d.getDay()],
+  b: (d) => MONTHS[d.getMonth()].slice(0, 3),
+  B: (d) => MONTHS[d.getMonth()],
+  d: (d) => two(d.getDate()),
+  e: (d) => String(d.getDate()).padStart(2, ' '),
+  H: (d) => two(d.getHours()),
+  I: (d) => two(d.getHours() % 12 || 12),
+  j: (d) =>
+    String(
+      Math.round((Date.UTC(d.getFullYear(), d.getMonth(), d.getDate()) - Date.UTC(d.getFullYear(), 0, 0)) / 864e5),
+    ).padStart(3, '0'),
+  m: (d) => two(d.getMonth() + 1),
+  M: (d) => two(d.getMinutes()),
+  p: (d) => (d.getHours() < 12 ? 'AM' : 'PM'),
+  S: (d) => two(d.getSeconds()),
+  y: (d) => two(d.getFullYear() % 100),
+  Y: (d) => String(d.getFullYear()),
+  F: (d) => `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())}`,
+  T: (d) => `${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}`,
+  w: (d) => String(d.getDay()),
+  '%': () => '%',
+};
+/** Dates as Python's strftime writes them; `-` takes a leading zero off. */
+export function strftime(date: Date, format: string): string {
+  return format.replace(/%(-?)(.)/g, (_whole, dash: string, c: string) => {
+    if (!Object.hasOwn(DIRECTIVES, c)) throw new ArgumentError(`chat template: strftime_now does not know %${c}`);
+    const text = DIRECTIVES[c](date);
+    return dash ? text.replace(/^[0 ](?=.)/, '') : text;
+  });
+}
+
+export class ChatTemplates {
+  readonly #sources: ReadonlyMap<string, string>;
+  readonly #compiled = new Map<string, Template>();
+  readonly #roles: Readonly<Record<string, string>>;
+  constructor(sources: ReadonlyMap<string, string>, roles: Readonly<Record<string, string>> = {}) {
+    this.#sources = sources;
+    this.#roles = roles;
+  }
+  /** Those of a folder: tokenizer_config.json, chat_template.jinja or .json, the files of chat_templates/. */
+  static fromFolder(
+    dir: string,
+    config: Readonly<Record<string, unknown>>,
+    roles: Readonly<Record<string, string>>,
+  ): ChatTemplates | undefined {
+    const sources = new Map<string, string>();
+    const stated = config.chat_template;
+    if (typeof stated === 'string') sources.set('default', stated);
+    else if (Array.isArray(stated))
+      for (const { name, template } of stated as { name: string; template: string }[]) sources.set(name, template);
+    const json = join(dir, 'chat_template.json');
+    if (existsSync(json)) {
+      const inside = (JSON.parse(readFileSync(json, 'utf8')) as { chat_template?: string }).chat_template;
+      if (typeof inside === 'string') sources.set('default', inside);
+    }
+    const jinja = join(dir, 'chat_template.jinja');
+    if (existsSync(jinja)) sources.set('default', readFileSync(jinja, 'utf8'));
+    for (const folder of ['chat_templates', 'additional_chat_templates']) {
+      const at = join(dir, folder);
+      if (!existsSync(at)) continue;
+      for (const file of readdirSync(at).filter((f) => f.endsWith('.jinja')))
+        sources.set(file.slice(0, -'.jinja'.length), readFileSync(join(at, file), 'utf8'));
+    }
+    return sources.size > 0 ? new ChatTemplates(sources, roles) : undefined;
+  }
+  static fromGguf(file: Pick<Gguf, 'get'>, roles: Readonly<Record<string, string>>): ChatTemplates | undefined {
+    const sources = new Map<string, string>();
+    const put = (name: string, key: string): void => {
+      const source = file.get(key);
+      if (typeof source === 'string') sources.set(name, source);
+    };
+    put('default', 'tokenizer.chat_template');
+    const names = file.get('tokenizer.chat_templates');
+    if (Array.isArray(names)) for (const name of names as string[]) put(name, `tokenizer.chat_template.${name}`);
+    return sources.size > 0 ? new ChatTemplates(sources, roles) : undefined;
+  }
+  get names(): string[] {
+    return [...this.#sources.keys()];
+  }
+  /** The program that these options would run. */
+  source(options: ChatOptions = {}): string {
+    const { template, tools } = options;
+    if (template !== undefined && !this.#sources.has(template)) {
+      if (/\{[{%#]/.test(template)) return template;
+      throw new ArgumentError(
+        `chat template: there is no ${JSON.stringify(template)}; there are ${this.names.join(', ')}`,
+      );
+    }
+    const name = template ?? (tools && this.#sources.has('tool_use') ? 'tool_use' : 'default');
+    const source = this.#sources.get(name);
+    if (source === undefined)
+      throw new ArgumentError(`chat template: none is named "default"; name one of ${this.names.join(', ')}`);
+    return source;
+  }
+  render(messages: readonly ChatMessage[], options: ChatOptions = {}): string {
+    const { addGenerationPrompt = !options.continueFinalMessage, continueFinalMessage = false } = options;
+    if (addGenerationPrompt && continueFinalMessage)
+      throw new ArgumentError('chat template: the last message cannot be left open and another one begun');
+    const source = this.source(options);
+    const now = options.now ?? new Date();
+    const tokens = Object.fromEntries(Object.entries(this.#roles).map(([role, token]) => [`${role}_token`, token]));
+    let text: string;
+    try {
+      let compiled = this.#compiled.get(source);
+      if (!compiled) this.#compiled.set(source, (compiled = new Template(source)));
+      text = compiled.render({
+        ...tokens,
+        messages,
+        tools: options.tools ?? null,
+        documents: options.documents ?? null,
+        add_generation_prompt: addGenerationPrompt,
+        ...(options.enableThinking !== undefined && { enable_thinking: options.enableThinking }),
+        raise_exception: (message: string) => {
+          throw new ArgumentError(`chat template: ${message}`);
+        },
+        strftime_now: (format: string) => strftime(now, format),
+        ...options.variables,
+      });
+    } catch (cause) {
+      if (cause instanceof ArgumentError) throw cause;
+      throw new FormatError(`chat template: ${(cause as Error).message}`, { cause });
+    }
+    return continueFinalMessage ? leftOpen(text, messages) : text;
+  }
+}
+
+/** The text up to the end of the last message's own words. */
+function leftOpen(text: string, messages: readonly ChatMessage[]): string {
+  const content = messages.at(-1)?.content;
+  const parts = Array.isArray(content) ? (content as { type?: string; text?: string }[]) : [];
+  const last = typeof content === 'string' ? content : parts.findLast((p) => p.text !== undefined)?.text;
+  if (last === undefined) throw new ArgumentError('chat template: the last message has no text to go on with');
+  const at = text.lastIndexOf(last.trim());
+  if (at < 0)
+    throw new ArgumentError('chat template: it changed the last message, which can therefore not be left open');
+  const kept = text.startsWith(last.trimStart(), at) ? last.trimStart() : last.trim();
+  return text.slice(0, at + kept.length);
+}

@@ -1,0 +1,76 @@
+// A tokenizer from where it lies: a folder in the layout of the Hugging Face hub, a single file, or a GGUF model.
+import { existsSync, readFileSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { FormatError } from '../base/errors.js';
+import { Gguf } from '../io/gguf.js';
+import { ChatTemplates } from './chat-template.js';
+import { tokenizerFromGguf } from './from-gguf.js';
+import { type Json, rolesOf, tokenizerFromJson } from './from-json.js';
+import { tokenizerFromSentencePiece } from './sentencepiece.js';
+import type { Tokenizer } from './tokenizer.js';
+
+const SENTENCEPIECE = ['tokenizer.model', 'spiece.model', 'sentencepiece.bpe.model'];
+
+function readJson(path: string): Json {
+  try {
+    return JSON.parse(readFileSync(path, 'utf8')) as Json;
+  } catch (cause) {
+    throw new FormatError(`${path}: ${(cause as Error).message}`, { cause });
+  }
+}
+
+/** Special tokens by role come from tokenizer_config.json, in older folders from special_tokens_map.json. */
+function configOf(dir: string): Json {
+  const [config, map] = ['tokenizer_config.json', 'special_tokens_map.json'].map((name) => {
+    const path = join(dir, name);
+    return existsSync(path) ? readJson(path) : {};
+  });
+  return { ...map, ...config };
+}
+
+function fromFolder(dir: string): Tokenizer {
+  const config = configOf(dir);
+  const templates = ChatTemplates.fromFolder(dir, config, rolesOf(config));
+  const json = join(dir, 'tokenizer.json');
+  if (existsSync(json)) return tokenizerFromJson(readJson(json), config, templates);
+  const model = SENTENCEPIECE.map((name) => join(dir, name)).find(existsSync);
+  if (model) return tokenizerFromSentencePiece(readFileSync(model), config, templates);
+  const [vocab, merges] = [join(dir, 'vocab.json'), join(dir, 'merges.txt')];
+  if (existsSync(vocab) && existsSync(merges))
+    return tokenizerFromJson(byteLevelJson(vocab, merges, config), config, templates);
+  throw new FormatError(
+    `tokenizer: ${dir} has neither tokenizer.json nor ${SENTENCEPIECE.join(', ')} nor vocab.json with merges.txt`,
+  );
+}
+
+/** GPT-2's two files, as the tokenizer.json that they amount to. */
+function byteLevelJson(vocab: string, merges: string, config: Json): Json {
+  const level = {
+    type: 'ByteLevel',
+    add_prefix_space: config.add_prefix_space === true,
+    trim_offsets: true,
+    use_regex: true,
+  };
+  const lines = readFileSync(merges, 'utf8').split('\n');
+  return {
+    pre_tokenizer: level,
+    decoder: level,
+    model: {
+      type: 'BPE',
+      vocab: readJson(vocab),
+      merges: lines.filter((l) => l !== '' && !l.startsWith('#version')),
+    },
+  };
+}
+
+/** From a folder, a tokenizer.json, a SentencePiece model or a GGUF file. */
+export function loadTokenizer(path: string): Tokenizer {
+  const stat = statSync(path, { throwIfNoEntry: false });
+  if (!stat) throw new FormatError(`tokenizer: ${path} is not there`);
+  if (stat.isDirectory()) return fromFolder(path);
+  if (path.endsWith('.gguf')) {
+    using file = Gguf.open(path);
+    return tokenizerFromGguf(file);
+  }
+  return path.endsWith('.json') ? tokenizerFromJson(readJson(path)) : tokenizerFromSentencePiece(readFileSync(path));
+}

@@ -1,0 +1,235 @@
+// SentencePiece's tokenizer.model: a protobuf of pieces with scores and of how text is made ready for them.
+import { FormatError, UnsupportedError } from '../base/errors.js';
+import type { AddedToken } from './added-tokens.js';
+import { CharsMap } from './charsmap.js';
+import type { ChatTemplates } from './chat-template.js';
+import { byteFallback, type DecodeStep } from './decoders.js';
+import { type Json, rolesOf, startAndEnd } from './from-json.js';
+import type { Normalizer } from './normalizers.js';
+import { Trie } from './pair-map.js';
+import { ScoredBpe, type ScoredOptions, Unigram } from './scored-pieces.js';
+import { Tokenizer } from './tokenizer.js';
+import { type TokenModel, Vocabulary } from './vocabulary.js';
+
+/** One field of a protobuf message: numbers for varints and fixed ones, bytes for the rest. */
+type Field = readonly [number: number, value: number | Uint8Array];
+
+function* fields(bytes: Uint8Array): Generator<Field> {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  let at = 0;
+  const varint = (): number => {
+    let value = 0;
+    for (let shift = 0; shift < 70; shift += 7) {
+      if (at >= bytes.length) throw new FormatError('tokenizer.model: it ends inside a number');
+      const b = bytes[at++];
+      value += (b & 0x7f) * 2 ** shift;
+      if (b < 0x80) return value >= 2 ** 63 ? value - 2 ** 64 : value;
+    }
+    throw new FormatError(`tokenizer.model: a number at byte ${at} has no end`);
+  };
+  const need = (n: number): void => {
+    if (at + n > bytes.length)
+      throw new FormatError(`tokenizer.model: ${n} bytes wanted at byte ${at}, the end is near`);
+  };
+  while (at < bytes.length) {
+    const tag = varint();
+    const [number, wire] = [Math.floor(tag / 8), tag % 8];
+    if (wire === 0) yield [number, varint()];
+    else if (wire === 2) {
+      const length = varint();
+      need(length);
+      yield [number, bytes.subarray(at, (at += length))];
+    } else if (wire === 5) {
+      need(4);
+      yield [number, view.getFloat32(at, true)];
+      at += 4;
+    } else if (wire === 1) {
+      need(8);
+      yield [number, view.getFloat64(at, true)];
+      at += 8;
+    } else throw new FormatError(`tokenizer.model: a field of wire type ${wire} at byte ${at}`);
+  }
+}
+const message = (bytes: unknown): Map<number, number | Uint8Array> =>
+  new Map(bytes instanceof Uint8Array ? fields(bytes) : []);
+const text = (v: unknown): string => (v instanceof Uint8Array ? Buffer.from(v).toString() : '');
+
+export const PIECE = { normal: 1, unknown: 2, control: 3, userDefined: 4, unused: 5, byte: 6 } as const;
+const MODEL_TYPES = ['', 'unigram', 'bpe', 'word', 'char'] as const;
+
+export interface SpaceRules {
+  readonly charsMap: CharsMap | undefined;
+  /** A space before the text. */
+  readonly prefix: boolean;
+  /** Spaces at the ends fall away, several become one. */
+  readonly squeeze: boolean;
+  /** Spaces as "\u2581". */
+  readonly escape: boolean;
+  /** The space of a word stands behind it. */
+  readonly suffix?: boolean;
+  /** Texts that stay as they are. */
+  readonly fixed: Trie | undefined;
+}
+const MARK = '\u2581';
+
+/** A text as SentencePiece makes it ready: replacements by the longest match, then spaces. */
+export function spaced(rules: SpaceRules): Normalizer {
+  const { charsMap, prefix, squeeze, escape, suffix = false, fixed } = rules;
+  const space = escape ? MARK : ' ';
+  const replaced = function* (input: string): Generator<string> {
+    const bytes = charsMap ? Buffer.from(input) : undefined;
+    for (let at = 0, byte = 0; at < input.length; ) {
+      const kept = fixed?.longest(input, at);
+      if (kept) {
+        const part = input.slice(at, kept[0]);
+        yield part;
+        at = kept[0];
+        byte += Buffer.byteLength(part);
+        continue;
+      }
+      let longest: readonly [number, number] | undefined;
+      if (bytes) for (const found of (charsMap as CharsMap).prefixes(bytes, byte)) longest = found;
+      if (longest) {
+        yield (charsMap as CharsMap).text(longest[1]);
+        at += (bytes as Buffer).toString('utf8', byte, byte + longest[0]).length;
+        byte += longest[0];
+      } else {
+        const c = String.fromCodePoint(input.codePointAt(at) as number);
+        yield c;
+        at += c.length;
+        byte += Buffer.byteLength(c);
+      }
+    }
+  };
+  return (input) => {
+    let out = '';
+    let spaceBefore = squeeze;
+    for (const part of replaced(input)) {
+      const kept = spaceBefore ? part.replace(/^ +/, '') : part;
+      if (kept === '') continue;
+      out += kept;
+      spaceBefore = squeeze && kept.endsWith(' ');
+    }
+    if (squeeze) out = out.replace(/ +$/, '');
+    if (out === '') return '';
+    const whole = prefix ? (suffix ? `${out} ` : ` ${out}`) : out;
+    return escape ? whole.replaceAll(' ', space) : whole;
+  };
+}
+
+/** Spaces and bytes back, and the space that was put before the text off. */
+export const unspaced =
+  (prefix: boolean): DecodeStep =>
+  (tokens) => {
+    const whole = byteFallback(tokens.map((t) => t.replaceAll(MARK, ' '))).join('');
+    return [prefix && whole.startsWith(' ') ? whole.slice(1) : whole];
+  };
+
+const specialPiece = (type: number): boolean => type === PIECE.control || type === PIECE.unknown;
+
+/** Pieces that are found as tokens before the model sees the text. */
+export const piecesFound = (vocabulary: Vocabulary, types: ArrayLike<number>, alsoUserDefined: boolean): AddedToken[] =>
+  vocabulary.tokens.flatMap((content, id) =>
+    content !== undefined && (specialPiece(types[id]) || (alsoUserDefined && types[id] === PIECE.userDefined))
+      ? [{ id, content, special: specialPiece(types[id]) }]
+      : [],
+  );
+
+/** Tokenizers whose numbers are not those of tokenizer.model. */
+const RENUMBERED = /XLMRoberta|Camembert|MBart|Nllb|Barthez|XGLM|Fairseq/i;
+
+export function tokenizerFromSentencePiece(
+  file: Uint8Array,
+  config: Json = {},
+  chatTemplates?: ChatTemplates,
+): Tokenizer {
+  const className = String(config.tokenizer_class ?? '');
+  if (RENUMBERED.test(className))
+    throw new UnsupportedError(
+      `tokenizer: ${className} numbers its tokens otherwise than tokenizer.model; give its tokenizer.json`,
+    );
+  const vocabulary = new Vocabulary();
+  const scores: number[] = [];
+  const types: number[] = [];
+  let [trainer, rules] = [new Map<number, number | Uint8Array>(), new Map<number, number | Uint8Array>()];
+  for (const [number, value] of fields(file)) {
+    if (number === 1) {
+      const piece = message(value);
+      vocabulary.add(text(piece.get(1)), scores.length);
+      scores.push((piece.get(2) as number | undefined) ?? 0);
+      types.push((piece.get(3) as number | undefined) ?? PIECE.normal);
+    } else if (number === 2) trainer = message(value);
+    else if (number === 3) rules = message(value);
+  }
+  if (scores.length === 0) throw new FormatError('tokenizer.model: there are no pieces in it');
+  const flag = (m: Map<number, number | Uint8Array>, key: number, fallback: boolean): boolean =>
+    m.has(key) ? m.get(key) !== 0 : fallback;
+  const kind = MODEL_TYPES[(trainer.get(3) as number | undefined) ?? 1];
+  const unknown = types.indexOf(PIECE.unknown);
+  const is =
+    (type: number) =>
+    (id: number): boolean =>
+      types[id] === type;
+  const bytes = flag(trainer, 35, false) ? vocabulary.byteIds() : undefined;
+  const options: ScoredOptions = {
+    scores: Float32Array.from(scores),
+    unknown: unknown < 0 ? undefined : unknown,
+    ...(bytes && { byteIds: bytes }),
+    usable: (id) => types[id] === PIECE.normal || types[id] === PIECE.userDefined || types[id] === PIECE.unused,
+    unused: is(PIECE.unused),
+    userDefined: is(PIECE.userDefined),
+  };
+  const best = scores.reduce((m, s, id) => (types[id] === PIECE.normal ? Math.max(m, s) : m), -Infinity);
+  const models: Readonly<Record<string, () => TokenModel>> = {
+    unigram: () => new Unigram(vocabulary, { ...options, single: true, userScore: (n) => Math.fround(n * best - 0.1) }),
+    bpe: () => new ScoredBpe(vocabulary, options),
+  };
+  if (!Object.hasOwn(models, kind))
+    throw new UnsupportedError(
+      `tokenizer.model: models of type ${kind ?? trainer.get(3)} are not known; unigram and bpe are`,
+    );
+  const fixed = new Trie();
+  vocabulary.tokens.forEach((t, id) => t && types[id] === PIECE.userDefined && fixed.add(t, id));
+  const charsMap = rules.get(2);
+  const prefix = flag(rules, 3, true);
+  const roles = { ...specialRoles(trainer, vocabulary), ...rolesOf(config) };
+  const role = (name: string): number | undefined => {
+    const token = (roles as Record<string, string | undefined>)[name];
+    return token === undefined ? undefined : vocabulary.id(token);
+  };
+  // Without a word about it in the configuration: T5's end with a token, Llama's begin with one.
+  const t5 = /T5/i.test(className);
+  const addBos = 'add_bos_token' in config ? config.add_bos_token === true : /Llama|Gemma|Mistral/i.test(className);
+  const addEos = 'add_eos_token' in config ? config.add_eos_token === true : t5;
+  return new Tokenizer({
+    model: models[kind](),
+    added: piecesFound(vocabulary, types, false),
+    normalizer: spaced({
+      charsMap: charsMap instanceof Uint8Array && charsMap.length > 0 ? new CharsMap(charsMap) : undefined,
+      prefix,
+      squeeze: flag(rules, 4, true),
+      escape: flag(rules, 5, true),
+      suffix: flag(trainer, 24, false),
+      fixed: fixed.empty ? undefined : fixed,
+    }),
+    postProcessor: startAndEnd(addBos ? role('bos') : undefined, addEos ? role('eos') : undefined),
+    decoder: unspaced(prefix),
+    roles,
+    ...(chatTemplates && { chatTemplates }),
+  });
+}
+
+/** The names that training gave to special pieces. */
+function specialRoles(trainer: Map<number, number | Uint8Array>, vocabulary: Vocabulary): Record<string, string> {
+  const roles: Record<string, string> = {};
+  for (const [role, field, fallback] of [
+    ['unk', 45, '<unk>'],
+    ['bos', 46, '<s>'],
+    ['eos', 47, '</s>'],
+    ['pad', 48, '<pad>'],
+  ] as const) {
+    const token = text(trainer.get(field)) || fallback;
+    if (vocabulary.id(token) !== undefined) roles[role] = token;
+  }
+  return roles;
+}

@@ -1,0 +1,148 @@
+// Text to token numbers and back: added tokens, normalizer, pre-tokenizer, model, special tokens; the same for every source of them.
+import { ArgumentError } from '../base/errors.js';
+import { type AddedToken, TokenFinder } from './added-tokens.js';
+import type { ChatTemplates } from './chat-template.js';
+import type { DecodeStep } from './decoders.js';
+import type { Normalizer } from './normalizers.js';
+import { addedBy, applyTemplate, type Encoded, PLAIN, type PostProcessor } from './post-processors.js';
+import type { PreTokenizer } from './pre-tokenizers.js';
+import type { TokenModel } from './vocabulary.js';
+
+export interface TokenizerParts {
+  readonly model: TokenModel;
+  readonly added?: readonly AddedToken[];
+  readonly normalizer?: Normalizer;
+  readonly preTokenizer?: PreTokenizer;
+  readonly postProcessor?: PostProcessor;
+  /** Without one, tokens are joined by spaces. */
+  readonly decoder?: DecodeStep;
+  /** Tokens by their role: bos, eos, unk, pad, sep, cls, mask. */
+  readonly roles?: Readonly<Record<string, string>>;
+  readonly chatTemplates?: ChatTemplates;
+  /** Whether special tokens written in a text are read as such; default true. */
+  readonly parseSpecial?: boolean;
+  /** How many tokens its model takes, where the files say so. */
+  readonly maxLength?: number;
+}
+export interface EncodeOptions {
+  /** Add the special tokens that belong around a text; default true. */
+  readonly special?: boolean;
+  /** Read special tokens written in the text as such; default true. */
+  readonly parseSpecial?: boolean;
+  /** A second text, for models that compare two. */
+  readonly pair?: string;
+  /** At most so many tokens, special ones included; the end of the text is cut off. */
+  readonly maxLength?: number;
+}
+export interface DecodeOptions {
+  /** Keep special tokens in the text; default false. */
+  readonly special?: boolean;
+}
+
+const MALFORMED = /\p{Surrogate}/u;
+
+export class Tokenizer {
+  readonly #parts: TokenizerParts;
+  readonly #raw: TokenFinder;
+  readonly #normalized: TokenFinder;
+  readonly #added: ReadonlyMap<number, AddedToken>;
+  readonly #addedIds: ReadonlyMap<string, number>;
+  readonly vocabSize: number;
+
+  constructor(parts: TokenizerParts) {
+    this.#parts = parts;
+    const added = parts.added ?? [];
+    this.#raw = new TokenFinder(added.filter((t) => !t.normalized));
+    this.#normalized = new TokenFinder(
+      added.filter((t) => t.normalized),
+      (t) => parts.normalizer?.(t.content) ?? t.content,
+    );
+    this.#added = new Map(added.map((t) => [t.id, t]));
+    this.#addedIds = new Map(added.map((t) => [t.content, t.id]));
+    this.vocabSize = added.reduce((n, t) => Math.max(n, t.id + 1), parts.model.vocabulary.size);
+  }
+
+  #ids(text: string, parseSpecial: boolean): number[] {
+    const { normalizer, preTokenizer, model } = this.#parts;
+    const out: number[] = [];
+    const clean = MALFORMED.test(text) ? Buffer.from(text).toString() : text;
+    for (const part of this.#raw.split(clean, parseSpecial)) {
+      if ('id' in part) {
+        out.push(part.id);
+        continue;
+      }
+      const normal = normalizer ? normalizer(part.text) : part.text;
+      for (const inner of this.#normalized.split(normal, parseSpecial)) {
+        if ('id' in inner) {
+          out.push(inner.id);
+          continue;
+        }
+        const piece = { text: inner.text, first: part.start === 0 && inner.start === 0 };
+        for (const { text: t } of preTokenizer ? preTokenizer([piece]) : [piece])
+          for (const id of model.encode(t)) out.push(id);
+      }
+    }
+    return out;
+  }
+  /** Token numbers, and which of two texts each belongs to. */
+  encodeParts(text: string, options: EncodeOptions = {}): Encoded {
+    const parse = options.parseSpecial ?? this.#parts.parseSpecial ?? true;
+    const post = (options.special ?? true) ? (this.#parts.postProcessor ?? PLAIN) : PLAIN;
+    const template = options.pair === undefined ? post.single : post.pair;
+    let a = this.#ids(text, parse);
+    let b = options.pair === undefined ? [] : this.#ids(options.pair, parse);
+    if (options.maxLength !== undefined) {
+      const room = options.maxLength - addedBy(template);
+      if (room < 0)
+        throw new ArgumentError(
+          `tokenizer: ${options.maxLength} tokens have no room for ${addedBy(template)} special ones`,
+        );
+      // The longer of two gives way first.
+      const total = a.length + b.length;
+      if (total > room) {
+        const short = Math.min(a.length, b.length, Math.floor(room / 2));
+        const [na, nb] = a.length >= b.length ? [room - Math.min(b.length, short), short] : [short, room - short];
+        a = a.slice(0, options.pair === undefined ? room : na);
+        b = b.slice(0, nb);
+      }
+    }
+    return applyTemplate(template, a, b);
+  }
+  encode(text: string, options: EncodeOptions = {}): number[] {
+    return this.encodeParts(text, options).ids;
+  }
+  decode(ids: Iterable<number>, options: DecodeOptions = {}): string {
+    const tokens: string[] = [];
+    for (const id of ids) {
+      const token = this.token(id);
+      if (token === undefined || (!options.special && this.#added.get(id)?.special)) continue;
+      tokens.push(token);
+    }
+    const { decoder } = this.#parts;
+    return decoder ? decoder(tokens).join('') : tokens.join(' ');
+  }
+  /** The token of a number as the vocabulary writes it. */
+  token(id: number): string | undefined {
+    return this.#added.get(id)?.content ?? this.#parts.model.vocabulary.tokens[id];
+  }
+  id(token: string): number | undefined {
+    return this.#addedIds.get(token) ?? this.#parts.model.vocabulary.id(token);
+  }
+  isSpecial(id: number): boolean {
+    return this.#added.get(id)?.special ?? false;
+  }
+  /** The token in a role, as text: 'bos', 'eos', 'unk', 'pad', 'sep', 'cls' or 'mask'. */
+  role(name: string): string | undefined {
+    return this.#parts.roles?.[name];
+  }
+  roleId(name: string): number | undefined {
+    const token = this.role(name);
+    return token === undefined ? undefined : this.id(token);
+  }
+  get maxLength(): number | undefined {
+    return this.#parts.maxLength;
+  }
+  get chatTemplates(): ChatTemplates | undefined {
+    return this.#parts.chatTemplates;
+  }
+}
