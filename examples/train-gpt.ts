@@ -5,7 +5,8 @@ import { appendFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } fr
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { arange, Device, type DType, Generator, noGrad, scope, tensor, type Tensor } from '../src/index.js';
-import { LanguageModel, PlainDecoder, Tokenizer, trainBpe } from '../src/engine/index.js';
+import { LanguageModel, PlainDecoder, trainBpe } from '../src/engine/index.js';
+import { loadTokenizer } from '../src/tokenizers/index.js';
 import { randomStream } from '../src/engine/sampler.js';
 import { saveTensors } from '../src/io/index.js';
 import { defaultGenerator } from '../src/tensor/random.js';
@@ -78,7 +79,7 @@ if (!v.resume || !existsSync(tokenizerPath)) {
     }),
   );
 }
-const tokenizer = Tokenizer.load(v.out);
+const tokenizer = loadTokenizer(v.out);
 // Long texts are encoded by paragraphs: the tokenizer's time grows faster than the text.
 const tokens = Int32Array.from(text.split(/(?<=\n\n)/).flatMap((part) => tokenizer.encode(part, { special: false })));
 const split = Math.floor(tokens.length * 0.9);

@@ -3,9 +3,10 @@ import assert from 'node:assert/strict';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { LanguageModel, Tokenizer } from '../src/engine/index.js';
+import { LanguageModel } from '../src/engine/index.js';
 import * as wick from '../src/index.js';
 import { loadTensors, openTensors, readJsonFile, saveTensors } from '../src/io/index.js';
+import { loadTokenizer } from '../src/tokenizers/index.js';
 import { scratch } from './io-support.js';
 
 type Any = any;
@@ -63,7 +64,7 @@ test('broken JSON beside a model is a FormatError that names the file', async ()
     const folder = join(dir, String(i));
     mkdirSync(folder);
     for (const file of ['config.json', 'tokenizer.json']) writeFileSync(join(folder, file), text);
-    for (const read of [() => readJsonFile(join(folder, 'config.json')), () => Tokenizer.load(folder)])
+    for (const read of [() => readJsonFile(join(folder, 'config.json')), () => loadTokenizer(folder)])
       assert.throws(
         read,
         (e: Error) => e instanceof wick.FormatError && e.message.includes(folder),

@@ -1,15 +1,9 @@
 // A small trainer of byte-level BPE vocabularies; what it gives is a tokenizer.json that others read too.
 import { ArgumentError } from '../base/errors.js';
+import { BYTE_CHARACTERS } from '../tokenizers/byte-level.js';
 
 /** Words with the space before them, numbers, runs of marks, spaces: how byte-level vocabularies split a text first. */
 const SPLIT = /'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+/gu;
-
-/** Bytes as characters that print: those that do stand for themselves, the others follow from 256 on. */
-export const BYTE_CHARACTERS: readonly string[] = (() => {
-  const plain = (b: number): boolean => (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || (b >= 174 && b <= 255);
-  let next = 256;
-  return Array.from({ length: 256 }, (_, b) => String.fromCodePoint(plain(b) ? b : next++));
-})();
 
 export const END_OF_TEXT = '<|endoftext|>';
 

@@ -10,4 +10,4 @@ export {
   type ModelOptions,
 } from './language-model.js';
 export { Sampler, type SamplingOptions } from './sampler.js';
-export { TextStream, Tokenizer } from './tokenizer.js';
+export { TextStream, Tokenizer } from '../tokenizers/index.js';

@@ -7,10 +7,10 @@ import { ArgumentError, UnsupportedError } from '../base/errors.js';
 import { readJsonFile } from '../io/json-file.js';
 import { Llama } from '../models/llama.js';
 import { Device } from '../tensor/device.js';
+import { loadTokenizer, StopWatch, TextStream, type Tokenizer } from '../tokenizers/index.js';
 import { type Decoder, PlainDecoder } from './decoder.js';
 import { GraphDecoder } from './graph-decoder.js';
 import { Sampler, type SamplingOptions } from './sampler.js';
-import { TextStream, Tokenizer } from './tokenizer.js';
 
 export interface GenerateOptions extends SamplingOptions {
   /** Default 256. */
@@ -76,7 +76,7 @@ export class LanguageModel {
     const device = Device.of(options.device);
     const stored = STORED[config.dtype ?? config.torch_dtype ?? 'float32'] ?? 'f32';
     const dtype = options.dtype ?? (device.name === 'cpu' || device.name === 'reference' ? 'f32' : stored);
-    return new LanguageModel(Llama.load(dir, { device, dtype }), Tokenizer.load(dir), options.decoder);
+    return new LanguageModel(Llama.load(dir, { device, dtype }), loadTokenizer(dir), options.decoder);
   }
   get device(): Device {
     return this.model.device;
@@ -136,20 +136,19 @@ export class LanguageModel {
   async *generate(prompt: string, options: GenerateOptions = {}): AsyncGenerator<string, GenerateStats> {
     const ids = this.encode(prompt);
     const stream = new TextStream(this.tokenizer, ids);
-    const stops = options.stop ?? [];
-    const longest = Math.max(0, ...stops.map((s) => s.length));
+    const stops = new StopWatch(options.stop ?? []);
     const source = this.tokens(ids, options);
-    let held = ''; // what may be the beginning of a stop text
+    let tokens = 0;
     let result = await source.next();
     for (; !result.done; result = await source.next()) {
-      held += stream.push(result.value);
-      const cut = Math.min(...stops.map((s) => held.indexOf(s)).filter((i) => i >= 0), Infinity);
-      if (cut !== Infinity) {
-        if (cut > 0) yield held.slice(0, cut);
+      tokens++;
+      const shown = stops.push(stream.push(result.value));
+      if (shown) yield shown;
+      if (stops.found !== undefined) {
         await source.return(undefined as never);
         const stats: GenerateStats = {
           promptTokens: ids.length,
-          tokens: 0,
+          tokens,
           prefillSeconds: 0,
           decodeSeconds: 0,
           reason: 'stop',
@@ -157,14 +156,9 @@ export class LanguageModel {
         options.onDone?.(stats);
         return stats;
       }
-      const keep = longest > 0 ? longest - 1 : 0;
-      if (held.length > keep) {
-        yield held.slice(0, held.length - keep);
-        held = held.slice(held.length - keep);
-      }
     }
-    held += stream.flush();
-    if (held) yield held;
+    const rest = stops.push(stream.flush()) + stops.flush();
+    if (rest) yield rest;
     options.onDone?.(result.value);
     return result.value;
   }

@@ -1,9 +1,10 @@
 // Chat templates: messages to the text that a model was trained on, by the Jinja program that comes with it.
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { Template } from '@huggingface/jinja';
+import { Environment, Interpreter, Template } from '@huggingface/jinja';
 import { ArgumentError, FormatError } from '../base/errors.js';
 import type { Gguf } from '../io/gguf.js';
+import { readJsonFile } from '../io/json-file.js';
 
 export interface ChatMessage {
   readonly role: string;
@@ -65,6 +66,20 @@ export function strftime(date: Date, format: string): string {
   });
 }
 
+/** What every template may use; the library's own set would not let the time be given. */
+const GLOBALS = {
+  true: true,
+  false: false,
+  none: null,
+  True: true,
+  False: false,
+  None: null,
+  range: (start: number, stop?: number, step = 1): number[] => {
+    const [from, to] = stop === undefined ? [0, start] : [start, stop];
+    return Array.from({ length: Math.max(0, Math.ceil((to - from) / step)) }, (_, i) => from + i * step);
+  },
+};
+
 export class ChatTemplates {
   readonly #sources: ReadonlyMap<string, string>;
   readonly #compiled = new Map<string, Template>();
@@ -86,7 +101,7 @@ export class ChatTemplates {
       for (const { name, template } of stated as { name: string; template: string }[]) sources.set(name, template);
     const json = join(dir, 'chat_template.json');
     if (existsSync(json)) {
-      const inside = (JSON.parse(readFileSync(json, 'utf8')) as { chat_template?: string }).chat_template;
+      const inside = readJsonFile(json).chat_template;
       if (typeof inside === 'string') sources.set('default', inside);
     }
     const jinja = join(dir, 'chat_template.jinja');
@@ -139,19 +154,23 @@ export class ChatTemplates {
     try {
       let compiled = this.#compiled.get(source);
       if (!compiled) this.#compiled.set(source, (compiled = new Template(source)));
-      text = compiled.render({
+      const environment = new Environment();
+      const names = {
+        ...GLOBALS,
+        raise_exception: (message: string) => {
+          throw new ArgumentError(`chat template: ${message}`);
+        },
+        strftime_now: (format: string) => strftime(now, format),
         ...tokens,
         messages,
         tools: options.tools ?? null,
         documents: options.documents ?? null,
         add_generation_prompt: addGenerationPrompt,
         ...(options.enableThinking !== undefined && { enable_thinking: options.enableThinking }),
-        raise_exception: (message: string) => {
-          throw new ArgumentError(`chat template: ${message}`);
-        },
-        strftime_now: (format: string) => strftime(now, format),
         ...options.variables,
-      });
+      };
+      for (const [name, value] of Object.entries(names)) environment.set(name, value);
+      text = (new Interpreter(environment).run(compiled.parsed) as { value: string }).value;
     } catch (cause) {
       if (cause instanceof ArgumentError) throw cause;
       throw new FormatError(`chat template: ${(cause as Error).message}`, { cause });

@@ -3,6 +3,7 @@ import { existsSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { FormatError } from '../base/errors.js';
 import { Gguf } from '../io/gguf.js';
+import { readJsonFile } from '../io/json-file.js';
 import { ChatTemplates } from './chat-template.js';
 import { tokenizerFromGguf } from './from-gguf.js';
 import { type Json, rolesOf, tokenizerFromJson } from './from-json.js';
@@ -11,19 +12,11 @@ import type { Tokenizer } from './tokenizer.js';
 
 const SENTENCEPIECE = ['tokenizer.model', 'spiece.model', 'sentencepiece.bpe.model'];
 
-function readJson(path: string): Json {
-  try {
-    return JSON.parse(readFileSync(path, 'utf8')) as Json;
-  } catch (cause) {
-    throw new FormatError(`${path}: ${(cause as Error).message}`, { cause });
-  }
-}
-
 /** Special tokens by role come from tokenizer_config.json, in older folders from special_tokens_map.json. */
 function configOf(dir: string): Json {
   const [config, map] = ['tokenizer_config.json', 'special_tokens_map.json'].map((name) => {
     const path = join(dir, name);
-    return existsSync(path) ? readJson(path) : {};
+    return existsSync(path) ? readJsonFile(path) : {};
   });
   return { ...map, ...config };
 }
@@ -32,7 +25,7 @@ function fromFolder(dir: string): Tokenizer {
   const config = configOf(dir);
   const templates = ChatTemplates.fromFolder(dir, config, rolesOf(config));
   const json = join(dir, 'tokenizer.json');
-  if (existsSync(json)) return tokenizerFromJson(readJson(json), config, templates);
+  if (existsSync(json)) return tokenizerFromJson(readJsonFile(json), config, templates);
   const model = SENTENCEPIECE.map((name) => join(dir, name)).find(existsSync);
   if (model) return tokenizerFromSentencePiece(readFileSync(model), config, templates);
   const [vocab, merges] = [join(dir, 'vocab.json'), join(dir, 'merges.txt')];
@@ -57,7 +50,7 @@ function byteLevelJson(vocab: string, merges: string, config: Json): Json {
     decoder: level,
     model: {
       type: 'BPE',
-      vocab: readJson(vocab),
+      vocab: readJsonFile(vocab),
       merges: lines.filter((l) => l !== '' && !l.startsWith('#version')),
     },
   };
@@ -72,5 +65,7 @@ export function loadTokenizer(path: string): Tokenizer {
     using file = Gguf.open(path);
     return tokenizerFromGguf(file);
   }
-  return path.endsWith('.json') ? tokenizerFromJson(readJson(path)) : tokenizerFromSentencePiece(readFileSync(path));
+  return path.endsWith('.json')
+    ? tokenizerFromJson(readJsonFile(path))
+    : tokenizerFromSentencePiece(readFileSync(path));
 }

@@ -102,26 +102,29 @@ export function spaced(rules: SpaceRules): Normalizer {
     }
   };
   return (input) => {
-    let out = '';
+    let body = '';
     let spaceBefore = squeeze;
+    let empty = true; // nothing but spaces so far
     for (const part of replaced(input)) {
+      empty &&= squeeze && part === ' ';
       const kept = spaceBefore ? part.replace(/^ +/, '') : part;
       if (kept === '') continue;
-      out += kept;
+      body += kept;
       spaceBefore = squeeze && kept.endsWith(' ');
     }
-    if (squeeze) out = out.replace(/ +$/, '');
-    if (out === '') return '';
-    const whole = prefix ? (suffix ? `${out} ` : ` ${out}`) : out;
-    return escape ? whole.replaceAll(' ', space) : whole;
+    if (empty) return '';
+    let out = (prefix && !suffix ? ` ${body}` : body).replaceAll(' ', space);
+    if (squeeze) while (out.endsWith(space)) out = out.slice(0, -1);
+    return prefix && suffix ? out + space : out;
   };
 }
 
-/** Spaces and bytes back, and the space that was put before the text off. */
+/** Spaces and bytes back, and the space that was put before the text off; all of them where no text begins with one. */
 export const unspaced =
-  (prefix: boolean): DecodeStep =>
+  (prefix: boolean, squeeze = false): DecodeStep =>
   (tokens) => {
     const whole = byteFallback(tokens.map((t) => t.replaceAll(MARK, ' '))).join('');
+    if (squeeze) return [whole.replace(/^ +/, '')];
     return [prefix && whole.startsWith(' ') ? whole.slice(1) : whole];
   };
 
@@ -179,7 +182,7 @@ export function tokenizerFromSentencePiece(
     unused: is(PIECE.unused),
     userDefined: is(PIECE.userDefined),
   };
-  const best = scores.reduce((m, s, id) => (types[id] === PIECE.normal ? Math.max(m, s) : m), -Infinity);
+  const best = scores.reduce((m, s) => Math.max(m, s), -Infinity);
   const models: Readonly<Record<string, () => TokenModel>> = {
     unigram: () => new Unigram(vocabulary, { ...options, single: true, userScore: (n) => Math.fround(n * best - 0.1) }),
     bpe: () => new ScoredBpe(vocabulary, options),
@@ -192,6 +195,7 @@ export function tokenizerFromSentencePiece(
   vocabulary.tokens.forEach((t, id) => t && types[id] === PIECE.userDefined && fixed.add(t, id));
   const charsMap = rules.get(2);
   const prefix = flag(rules, 3, true);
+  const squeeze = flag(rules, 4, true);
   const roles = { ...specialRoles(trainer, vocabulary), ...rolesOf(config) };
   const role = (name: string): number | undefined => {
     const token = (roles as Record<string, string | undefined>)[name];
@@ -207,13 +211,13 @@ export function tokenizerFromSentencePiece(
     normalizer: spaced({
       charsMap: charsMap instanceof Uint8Array && charsMap.length > 0 ? new CharsMap(charsMap) : undefined,
       prefix,
-      squeeze: flag(rules, 4, true),
+      squeeze,
       escape: flag(rules, 5, true),
       suffix: flag(trainer, 24, false),
       fixed: fixed.empty ? undefined : fixed,
     }),
     postProcessor: startAndEnd(addBos ? role('bos') : undefined, addEos ? role('eos') : undefined),
-    decoder: unspaced(prefix),
+    decoder: unspaced(prefix, squeeze),
     roles,
     ...(chatTemplates && { chatTemplates }),
   });

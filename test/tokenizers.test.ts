@@ -1,0 +1,234 @@
+// Tokenizers against Hugging Face's library, SentencePiece, llama.cpp and transformers' chat templates: token numbers and texts must be equal.
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { brotliDecompressSync } from 'node:zlib';
+import { ArgumentError, UnsupportedError } from '../src/base/errors.js';
+import { packageRoot } from '../src/base/paths.js';
+import { findGolden, missingGolden } from '../src/parity/golden.js';
+import {
+  ChatTemplates,
+  type ChatMessage,
+  loadTokenizer,
+  StopWatch,
+  TextStream,
+  Tokenizer,
+  tokenizerFromJson,
+  tokenizerFromSentencePiece,
+} from '../src/tokenizers/index.js';
+import { finder } from '../src/tokenizers/pattern.js';
+
+interface Row {
+  readonly text: string;
+  readonly ids: number[] | null;
+  readonly decoded: string | null;
+  readonly pair: string;
+  readonly pairIds: number[];
+  readonly typeIds: number[];
+}
+interface ChatRow {
+  readonly template: string;
+  readonly messages: string;
+  readonly options: {
+    readonly add_generation_prompt: boolean;
+    readonly tools?: unknown[];
+    readonly documents?: unknown[];
+    readonly enable_thinking?: boolean;
+    readonly continue_final_message?: boolean;
+  };
+  readonly text: string | null;
+}
+interface Golden {
+  readonly tokenizers: { readonly name: string; readonly json: Record<string, unknown>; readonly rows: Row[] }[];
+  readonly sentencepiece: { readonly name: string; readonly model: string; readonly rows: Row[] }[];
+  readonly chat: {
+    readonly templates: Record<string, string>;
+    readonly messages: Record<string, ChatMessage[]>;
+    readonly rows: ChatRow[];
+  };
+}
+const folder = join(packageRoot, 'test/golden');
+const golden = JSON.parse(brotliDecompressSync(readFileSync(join(folder, 'tokenizers.json.br'))).toString()) as Golden;
+
+for (const { name, json, rows } of golden.tokenizers) {
+  test(`tokenizer.json ${name}: numbers, text and pairs`, () => {
+    const tokenizer = tokenizerFromJson(json);
+    for (const row of rows) {
+      if (row.ids === null) {
+        assert.throws(() => tokenizer.encode(row.text), JSON.stringify(row.text));
+        continue;
+      }
+      assert.deepEqual(tokenizer.encode(row.text), row.ids, JSON.stringify(row.text));
+      assert.equal(tokenizer.decode(row.ids), row.decoded);
+      const pair = tokenizer.encodeParts(row.text, { pair: row.pair });
+      assert.deepEqual(pair, { ids: row.pairIds, typeIds: row.typeIds });
+    }
+  });
+}
+
+for (const { name, model, rows } of golden.sentencepiece) {
+  test(`SentencePiece model ${name}: numbers and text`, () => {
+    const tokenizer = tokenizerFromSentencePiece(Buffer.from(model, 'base64'));
+    for (const row of rows) {
+      assert.deepEqual(tokenizer.encode(row.text), row.ids, JSON.stringify(row.text));
+      if (row.decoded !== null) assert.equal(tokenizer.decode(row.ids as number[]), row.decoded);
+    }
+  });
+}
+
+const VOCABULARIES = ['bert-bge', 'gpt-2', 'llama-spm'].map((name) => `vocab/ggml-vocab-${name}.gguf`);
+test('GGUF vocabularies: the numbers of llama.cpp', { skip: missingGolden(...VOCABULARIES) }, () => {
+  for (const name of VOCABULARIES) {
+    const path = findGolden(name) as string;
+    const tokenizer = loadTokenizer(path);
+    const texts = readFileSync(`${path}.inp`, 'utf8').split('\n__ggml_vocab_test__\n');
+    const numbers = readFileSync(`${path}.out`, 'utf8').split('\n');
+    texts.forEach((text, i) => {
+      const want = (numbers[i] ?? '').trim().split(/\s+/).filter(Boolean).map(Number);
+      assert.deepEqual(tokenizer.encode(text, { special: false }), want, `${name}: ${JSON.stringify(text)}`);
+    });
+  }
+});
+for (const name of ['llama', 'qwen3']) {
+  test(`GGUF ${name}: plain and special tokens, and back`, { skip: missingGolden(`gguf/${name}`) }, () => {
+    const dir = findGolden(`gguf/${name}`) as string;
+    const tokenizer = loadTokenizer(join(dir, 'f32.gguf'));
+    const { texts } = JSON.parse(readFileSync(join(dir, 'tokens.json'), 'utf8')) as {
+      texts: { text: string; plain: number[]; special: number[]; back: string }[];
+    };
+    for (const { text, plain, special, back } of texts) {
+      assert.deepEqual(tokenizer.encode(text, { special: false, parseSpecial: false }), plain, text);
+      assert.deepEqual(tokenizer.encode(text, { special: false }), special, text);
+      assert.equal(tokenizer.decode(special, { special: true }), back);
+    }
+  });
+}
+
+test('chat templates: the text of transformers, or its refusal', () => {
+  const { templates, messages, rows } = golden.chat;
+  for (const { template, messages: name, options, text } of rows) {
+    const render = (): string =>
+      new ChatTemplates(new Map([['default', templates[template]]]), { bos: '<s>', eos: '</s>' }).render(
+        messages[name],
+        {
+          addGenerationPrompt: options.add_generation_prompt,
+          ...(options.tools && { tools: options.tools }),
+          ...(options.documents && { documents: options.documents }),
+          ...(options.enable_thinking !== undefined && { enableThinking: options.enable_thinking }),
+          ...(options.continue_final_message && { continueFinalMessage: true }),
+          now: new Date(2026, 2, 5, 14, 7, 9),
+        },
+      );
+    if (text === null) assert.throws(render, `${template} ${name}`);
+    else assert.equal(render(), text, `${template} ${name} ${JSON.stringify(options)}`);
+  }
+});
+test('a chat template by its name, tool_use when there are tools, and its own words on refusal', () => {
+  const templates = new ChatTemplates(
+    new Map([
+      ['default', 'plain'],
+      ['tool_use', 'with {{ tools|length }} tool'],
+      ['angry', '{{ raise_exception("not like this") }}'],
+    ]),
+  );
+  assert.equal(templates.render([]), 'plain');
+  assert.equal(templates.render([], { tools: [{}] }), 'with 1 tool');
+  assert.equal(templates.render([], { template: 'own {{ 1 + 1 }}' }), 'own 2');
+  assert.throws(() => templates.render([], { template: 'angry' }), { message: /not like this/ });
+  assert.throws(() => templates.render([], { template: 'none' }), ArgumentError);
+});
+
+const withBytes = golden.sentencepiece.find((s) => s.name === 'unigram-6') as Golden['sentencepiece'][0];
+const streams: [string, Tokenizer][] = [
+  ['byte fallback', tokenizerFromSentencePiece(Buffer.from(withBytes.model, 'base64'))],
+];
+const gpt2 = findGolden('tokenizer-gpt2');
+if (gpt2) streams.push(['byte level', loadTokenizer(gpt2)]);
+for (const [name, tokenizer] of streams) {
+  test(`text as it comes (${name}): whole characters only, and all of them`, () => {
+    for (const text of [
+      '漢字と仮名 and 😀👨‍👩‍👧 done',
+      'ééé x ßß',
+      'a\u0301b  c\n\n d',
+      '한국어세계'.repeat(9),
+      'плюс <0x41> x',
+    ]) {
+      const ids = tokenizer.encode(text, { special: false });
+      const stream = new TextStream(tokenizer);
+      const pieces = ids.map((id) => stream.push(id));
+      for (const piece of pieces) assert.doesNotMatch(piece, /\ufffd/, JSON.stringify(pieces));
+      assert.equal(pieces.join('') + stream.flush(), tokenizer.decode(ids));
+    }
+  });
+}
+test('half a character at the very end is shown as what it is', () => {
+  const [, tokenizer] = streams[0];
+  const ids = tokenizer.encode('x😀', { special: false }).slice(0, -1);
+  const stream = new TextStream(tokenizer);
+  assert.match(ids.map((id) => stream.push(id)).join('') + stream.flush(), /^x\ufffd+$/);
+});
+test('stop texts are found however they are cut, and only what may begin one waits', () => {
+  const watch = new StopWatch(['STOP', '\n\n']);
+  assert.deepEqual(
+    ['a S', 'x', 'b\n', 'c S', 'TO', 'P and more', 'x'].map((p) => watch.push(p)),
+    ['a ', 'Sx', 'b', '\nc ', '', '', ''],
+  );
+  assert.equal(watch.found, 'STOP');
+  const open = new StopWatch(['END']);
+  assert.equal(open.push('an EN') + open.flush(), 'an EN');
+});
+
+test('what is not known is refused by its name', () => {
+  const model = { type: 'WordLevel', vocab: { a: 0 }, unk_token: 'a' };
+  const refused = (json: Record<string, unknown>, message: RegExp): void =>
+    assert.throws(() => tokenizerFromJson(json), { name: 'UnsupportedError', message });
+  refused({ model: { ...model, type: 'Magic' } }, /model "Magic" is not known/);
+  refused({ model, normalizer: { type: 'Rot13' } }, /normalizer "Rot13"/);
+  refused({ model, pre_tokenizer: { type: 'Split', pattern: { String: 'x' }, behavior: 'Sideways' } }, /Sideways/);
+  refused({ model, pre_tokenizer: { type: 'Digits', individual_digits: true, roman: true } }, /roman is not honoured/);
+  refused({ model: { type: 'BPE', vocab: {}, merges: [], dropout: 0.1 } }, /dropout/);
+  assert.throws(() => tokenizerFromSentencePiece(Uint8Array.of(10, 200)), { name: 'FormatError' });
+  assert.throws(
+    () =>
+      tokenizerFromSentencePiece(Buffer.from(withBytes.model, 'base64'), { tokenizer_class: 'XLMRobertaTokenizer' }),
+    UnsupportedError,
+  );
+});
+test('regular expressions of tokenizer files: possessive, atomic, intersections, \\G, case', () => {
+  const all = (pattern: string, text: string): string[] =>
+    [...finder(pattern)(text)].map((m) => text.slice(m.start, m.end));
+  assert.deepEqual(all('a++b|a', 'aaab aa'), ['aaab', 'a', 'a']);
+  assert.deepEqual(all('(?>a|ab)c', 'abc ac'), ['ac']);
+  assert.deepEqual(all('[a-z&&[^aeiou]]+', 'tree'), ['tr']);
+  assert.deepEqual(all('\\G[a-z]', 'ab1c'), ['a', 'b']);
+  assert.deepEqual(all("(?i:'s)", "it'S 'ſ 's"), ["'S", "'ſ", "'s"]);
+  assert.deepEqual(all('\\s+$', 'a \nb  '), [' ', '  ']);
+  assert.throws(() => finder('(?<name'), { name: 'FormatError' });
+});
+test('a million characters without a space take no time to speak of', () => {
+  const bpe = golden.tokenizers.find(
+    (t) => (t.json.model as { type: string }).type === 'BPE',
+  ) as Golden['tokenizers'][0];
+  assert.ok(tokenizerFromJson({ model: bpe.json.model }).encode('ab'.repeat(500_000)).length > 0);
+  assert.ok(streams[0][1].encode('ab'.repeat(500_000)).length > 0);
+});
+test('at most so many tokens, special ones included', () => {
+  const special = { '<s>': { id: '<s>', ids: [0], tokens: ['<s>'] } };
+  const part = (id: string): object => ({ Sequence: { id, type_id: 0 } });
+  const start = { SpecialToken: { id: '<s>', type_id: 0 } };
+  const tokenizer = tokenizerFromJson({
+    model: { type: 'WordLevel', vocab: { '<s>': 0, a: 1, b: 2 }, unk_token: '<s>' },
+    pre_tokenizer: { type: 'WhitespaceSplit' },
+    post_processor: {
+      type: 'TemplateProcessing',
+      single: [start, part('A')],
+      pair: [start, part('A'), start, part('B')],
+      special_tokens: special,
+    },
+  });
+  assert.deepEqual(tokenizer.encode('a a a a', { maxLength: 3 }), [0, 1, 1]);
+  assert.deepEqual(tokenizer.encode('a a a a', { pair: 'b', maxLength: 5 }), [0, 1, 1, 0, 2]);
+  assert.deepEqual(tokenizer.encode('a a a a', { pair: 'b b b', maxLength: 6 }), [0, 1, 1, 0, 2, 2]);
+  assert.throws(() => tokenizer.encode('a', { maxLength: 0 }), ArgumentError);
+});
