@@ -258,7 +258,7 @@ interface Equivalent {
 const EQUIVALENT = JSON.parse(
   readFileSync(join(packageRoot, 'scripts', 'mutants-equivalent.json'), 'utf8'),
 ) as readonly Equivalent[];
-export const equivalence = (m: Mutant): string | undefined =>
+export const equivalence = (m: Pick<Mutant, 'name' | 'line'>): string | undefined =>
   EQUIVALENT.find((e) => e.mutant === m.name.replace(/:\d+/, '') && e.line === m.line)?.reason;
 
 export function allMutants(perRule: number): Mutant[] {

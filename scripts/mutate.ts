@@ -1,5 +1,6 @@
-// `npm run mutate`: breaks kernels on purpose, one change at a time, and asks the suite on the simulation to notice.
+// `npm run mutate`: breaks kernels and host code on purpose, one change at a time, and asks the suite to notice.
 //   npm run mutate -- --only reduce     only mutants whose name holds this
+//   npm run mutate -- --area io         only this area: kernels, host launch code, library glue, autograd, io, engine
 //   npm run mutate -- --per-rule 3      more places a rule and file (default 1)
 //   npm run mutate -- --jobs 16         mutants under way at once (default: the cores)
 //   npm run mutate -- --json FILE       where results go as they come (default docs/mutation.json); those of unchanged functions are kept
@@ -27,11 +28,13 @@ import { packageRoot } from '../src/base/paths.js';
 import { type Mutation, readEvidence, readMutation } from '../src/parity/evidence.js';
 import { goldenFolder } from '../src/parity/golden.js';
 import { commitNow } from '../src/parity/provenance.js';
+import { type Area, AREAS, type HostMutant, hostMutants } from './host-mutants.js';
 import { allMutants, equivalence, type Mutant, unguarded } from './mutants.js';
 
 const { values } = parseArgs({
   options: {
     only: { type: 'string', default: '' },
+    area: { type: 'string' },
     'per-rule': { type: 'string', default: '1' },
     list: { type: 'boolean' },
     quick: { type: 'boolean' },
@@ -40,8 +43,16 @@ const { values } = parseArgs({
     json: { type: 'string', default: join(packageRoot, 'docs/mutation.json') },
   },
 });
-const everyMutant = allMutants(Number(values['per-rule']));
-const mutants = everyMutant.filter((m) => m.name.includes(values.only as string));
+type AnyMutant = Mutant | HostMutant;
+const isHost = (m: AnyMutant): m is HostMutant => 'questions' in m;
+const areaOf = (m: AnyMutant): Area => (isHost(m) ? m.area : 'kernels');
+const everyMutant: readonly AnyMutant[] = [
+  ...allMutants(Number(values['per-rule'])),
+  ...hostMutants(Number(values['per-rule'])),
+];
+const mutants = everyMutant.filter(
+  (m) => m.name.includes(values.only as string) && (values.area === undefined || areaOf(m) === values.area),
+);
 if (values.list) {
   for (const m of mutants) console.log(m.name);
   console.log(`${mutants.length} mutants`);
@@ -75,7 +86,7 @@ function makeBox(name: string): string {
       dereference: true,
       filter: (f) => !f.endsWith('.map'),
     });
-  for (const part of ['node_modules', 'package.json', 'test'])
+  for (const part of ['node_modules', 'package.json', 'test', 'models', 'docs', 'scripts'])
     if (existsSync(join(packageRoot, part))) symlinkSync(join(packageRoot, part), join(box, part));
   return box;
 }
@@ -85,7 +96,7 @@ interface Stage {
   readonly name: string;
   readonly args: readonly string[];
   readonly ops?: readonly string[];
-  readonly env?: Readonly<Record<string, string>>;
+  readonly env?: Readonly<Record<string, string | undefined>>;
 }
 const run = (box: string, stage: Stage): Promise<boolean> =>
   new Promise((done) => {
@@ -101,7 +112,20 @@ const run = (box: string, stage: Stage): Promise<boolean> =>
     });
   });
 
-function stagesOf(m: Mutant): Stage[] {
+/** Kernels stay as they are: what was compiled before serves. */
+const questioned = (m: HostMutant): Stage[] =>
+  m.questions.map(({ test, cases, devices }) => ({
+    name: [test, cases, devices && `on ${devices}`].filter(Boolean).join(' '),
+    args: [`dist/test/${test}.test.js`],
+    env: {
+      WICK_CACHE_DIR: process.env.WICK_CACHE_DIR,
+      WICK_TEST_DEVICES: devices,
+      ...(cases !== undefined && { WICK_CASE: cases }),
+    },
+  }));
+
+function stagesOf(m: AnyMutant): Stage[] {
+  if (isHost(m)) return questioned(m);
   const parity = (what: string, device: string, ...more: string[]): Stage => ({
     name: `${m.ops.join(', ')} in ${what} on ${device}`,
     ops: m.ops,
@@ -153,9 +177,13 @@ function passesIntact(stage: Stage): Promise<boolean> {
   return known;
 }
 
-function put(m: Mutant, box: string): () => void {
-  const path = join(box, m.file ? `kernels/${m.file}` : 'dist/src/ops/table.js');
+function put(m: AnyMutant, box: string): () => void {
+  const path = join(box, isHost(m) ? m.path : m.file ? `kernels/${m.file}` : 'dist/src/ops/table.js');
   const before = readFileSync(path, 'utf8');
+  if (isHost(m)) {
+    writeFileSync(path, m.text);
+    return () => writeFileSync(path, before);
+  }
   // The reference keeps its own formula: only what devices compile is changed.
   writeFileSync(
     path,
@@ -166,13 +194,13 @@ function put(m: Mutant, box: string): () => void {
 
 type Outcome = Mutation['results'][number];
 /** The same change of the same function is judged once: `commit` says with which tree. `--fresh` judges all again. */
-const hashOf = (m: Mutant): string =>
+const hashOf = (m: AnyMutant): string =>
   createHash('sha256')
-    .update(JSON.stringify([m.file, m.name.replace(/:\d+/, ''), m.part]))
+    .update(JSON.stringify([isHost(m) ? m.path : m.file, m.name.replace(/:\d+/, ''), m.part]))
     .digest('hex')
     .slice(0, 12);
-async function judge(m: Mutant, box: string): Promise<Outcome | undefined> {
-  const head = { name: m.name, hash: hashOf(m), commit: commitNow() };
+async function judge(m: AnyMutant, box: string): Promise<Outcome | undefined> {
+  const head = { name: m.name, hash: hashOf(m), commit: commitNow(), ...(isHost(m) && { area: m.area }) };
   const undo = put(m, box);
   try {
     for (const stage of stagesOf(m)) {
@@ -213,7 +241,7 @@ function save(): Outcome[] {
   return results;
 }
 
-const queue = mutants.filter((m) => !outcomes.has(hashOf(m)) && (!values.quick || m.ops.length > 0));
+const queue = mutants.filter((m) => !outcomes.has(hashOf(m)) && (!values.quick || isHost(m) || m.ops.length > 0));
 console.log(`${mutants.length} mutants, ${mutants.length - queue.length} known from before`);
 let done = 0;
 const waiting = queue.length;
@@ -241,5 +269,13 @@ const open = results.filter((o) => !o.killed && !o.reason);
 console.log(
   `\n${killed} of ${results.length} mutants killed, ${results.length - killed - open.length} survive with a reason, ${open.length} without`,
 );
+for (const area of AREAS) {
+  const all = results.filter((o) => (o.area ?? 'kernels') === area);
+  const dead = all.filter((o) => o.killed).length;
+  const explained = all.filter((o) => !o.killed && o.reason).length;
+  console.log(
+    `  ${area}: ${dead} of ${all.length} killed, ${explained} explained, ${all.length - dead - explained} not`,
+  );
+}
 for (const f of unguarded()) console.log(`nobody speaks for kernels/${f}: scripts/mutants.ts lists who does`);
 process.exitCode = open.length + unguarded().length > 0 ? 1 : 0;

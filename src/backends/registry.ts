@@ -24,8 +24,16 @@ const vendorOpener =
   (name: VendorName): Open =>
   (argument) => {
     const { kind } = VENDORS[name];
-    const n = ordinal(kind, argument);
-    return new GpuBackend(`${kind}:${n}`, openDriver(name).open(n));
+    const [number, own, ...more] = argument.split('+');
+    const n = ordinal(kind, number);
+    if (own === undefined) return new GpuBackend(`${kind}:${n}`, openDriver(name).open(n));
+    if (own !== 'own' || more.length > 0)
+      throw new ArgumentError(
+        `device "${kind}:${argument}": what may follow is +own, our own kernels in libraries' place`,
+      );
+    const backend = new GpuBackend(`${kind}:${n}+own`, openDriver(name).open(n));
+    backend.context.useLibraries = false;
+    return backend;
   };
 const withStandIns = (libraries: readonly string[]): string =>
   libraries.length > 0 ? `, with stand-ins of ${libraries.join(', ')}` : '';

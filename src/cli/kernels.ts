@@ -62,9 +62,9 @@ export async function run(argv: readonly string[]): Promise<number> {
   if (values.share !== undefined) {
     // one of the processes started below
     const [index, of] = values.share.split('/').map(Number);
-    return build(archs, { ...options, share: { index, of } });
+    return show(await build(archs, { ...options, share: { index, of } }), options);
   }
-  return inProcesses(whole('jobs') ?? availableParallelism(), argv, archs, options);
+  return show(await inProcesses(whole('jobs') ?? availableParallelism(), argv, archs, options), options);
 }
 
 type Options = Selection & { readonly out?: string; readonly cache?: KernelCache };
@@ -75,7 +75,7 @@ async function inProcesses(
   argv: readonly string[],
   archs: readonly string[],
   options: Options,
-): Promise<number> {
+): Promise<BuildSummary[]> {
   if (jobs === 1) return build(archs, options);
   const dir = options.out === undefined ? kernelCache().dir : mkdtempSync(join(tmpdir(), 'wick-build-'));
   try {
@@ -119,7 +119,7 @@ function gpusHere(): string[] {
   return [...new Set(archs)];
 }
 
-async function build(archs: readonly string[], options: Options): Promise<number> {
+async function build(archs: readonly string[], options: Options): Promise<BuildSummary[]> {
   const live = process.stderr.isTTY;
   const summaries: BuildSummary[] = [];
   for (const arch of archs.flatMap((a) => targetsOf(a, options))) {
@@ -131,6 +131,14 @@ async function build(archs: readonly string[], options: Options): Promise<number
     };
     summaries.push(await buildKernels({ arch, ...options, onKernel })); // in turn: PTX of a newer target leaves out what an older one's folder holds
   }
+  return summaries;
+}
+
+/** Every kernel for a target, or some of each module, into the cache on disk. */
+export const compileAll = (arch: string, jobs: number, sample?: number): Promise<BuildSummary[]> =>
+  inProcesses(jobs, ['build', ...(sample ? ['--sample', `${sample}`] : [])], [arch], { sample });
+
+function show(summaries: readonly BuildSummary[], options: Options): number {
   const { dir } = kernelCache();
   console.log(
     table(

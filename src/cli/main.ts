@@ -15,6 +15,10 @@ const COMMANDS: Readonly<Record<string, Command>> = {
     summary: 'how far every device is from the reference, from Candle and from PyTorch; kernel signatures',
     load: () => import('./parity.js'),
   },
+  certify: {
+    summary: 'everything wick can check, on your GPU, in ten minutes, with one file to send in',
+    load: () => import('./certify.js'),
+  },
   ops: { summary: 'the op table: formulas, dtypes, bounds, gradients, origins', load: () => import('./ops.js') },
   kernels: {
     summary: 'compiles kernels ahead of use; what the cache on disk holds',

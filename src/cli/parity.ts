@@ -13,9 +13,10 @@ import { readBench, reportPage } from '../parity/html.js';
 import { reportJson } from '../parity/json.js';
 import { mergeReports, onlyDevices, readReports } from '../parity/merge.js';
 import { AGAINST, type Against, failed, type Report, totals } from '../parity/report.js';
-import { type RunOptions, runParity } from '../parity/run.js';
+import { runParity } from '../parity/run.js';
 import { compareSignatures, pinManifest } from '../parity/signatures.js';
 import { VERDICTS } from '../parity/verdict.js';
+import { watched } from './progress.js';
 import { table } from './table.js';
 
 const HELP = `wick parity [options]: every op x dtype x layout on every device present, against the double-precision reference,
@@ -54,56 +55,11 @@ export async function run(argv: readonly string[]): Promise<number> {
   return measure(argv);
 }
 
-const clock = (seconds: number): string =>
-  `${Math.floor(seconds / 60)}:${String(Math.floor(seconds % 60)).padStart(2, '0')}`;
-
-/** One line on the error stream, drawn over itself, with the time left; where nobody watches, only that the run has begun. */
-function progressBar(): { show: (done: number, all: number, what: string) => void; end: () => void } {
-  const out = process.stderr;
-  const start = Date.now();
-  let last = 0;
-  if (!out.isTTY)
-    return {
-      show: (_, all) => {
-        if (last++ === 0) out.write(`measuring ${all} cases\n`);
-      },
-      end: () => {},
-    };
-  return {
-    show: (done, all, what) => {
-      const now = Date.now();
-      if (now - last < 60 && done < all) return;
-      last = now;
-      const width = 24;
-      const filled = Math.min(width, Math.round((width * done) / all));
-      const left = now - start > 3000 ? `${clock(((now - start) / 1000 / done) * Math.max(all - done, 0))} left  ` : '';
-      const line = `${'█'.repeat(filled)}${'░'.repeat(width - filled)} ${String(Math.floor((100 * done) / all)).padStart(3)}%  ${left}${what}`;
-      out.write(`\r\x1b[2K${line.slice(0, (out.columns || 80) - 1)}`);
-    },
-    end: () => out.write('\r\x1b[2K'),
-  };
-}
-
 function wholeNumber(option: string, text: string): number {
   const n = Number(text);
   if (!Number.isInteger(n) || n < 1)
     throw new ArgumentError(`parity: ${option} ${text}; a whole number from 1 is needed`);
   return n;
-}
-
-/** A run with a progress bar. The first Ctrl-C ends it with what there is; a second one ends it at once. */
-async function watched(run: (w: Pick<RunOptions, 'progress' | 'stopped'>) => Promise<Report>): Promise<Report> {
-  let stop = false;
-  const onSignal = (): void => {
-    if (stop) process.exit(130);
-    stop = true;
-  };
-  process.on('SIGINT', onSignal);
-  const bar = progressBar();
-  const report = await run({ progress: bar.show, stopped: () => stop });
-  bar.end();
-  process.off('SIGINT', onSignal);
-  return report;
 }
 
 const OPTIONS = {
@@ -162,7 +118,7 @@ function show(
   return values.device && report.missing.length > 0 ? 1 : 0;
 }
 
-function print(report: Report, asked: boolean): void {
+export function print(report: Report, asked: boolean): void {
   const groups = report.devices.flatMap((d) =>
     AGAINST.map((a) => ({
       device: d.name,

@@ -107,6 +107,8 @@ export interface Mutation {
     readonly name: string;
     readonly hash: string;
     readonly commit: string;
+    /** Where it is; kernels unless said. */
+    readonly area?: string;
     readonly killed: boolean;
     readonly by?: string;
     readonly reason?: string;

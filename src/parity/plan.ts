@@ -28,7 +28,15 @@ export interface Scope {
   /** Only these models of the golden folder. */
   readonly models?: readonly string[];
   readonly golden?: string;
+  /** At most so many cases of an op in a dtype, spread over all of them. */
+  readonly sample?: number;
 }
+
+/** At most `most` of a list, spread over it. */
+const spread = <T>(all: readonly T[], most: number | undefined): readonly T[] =>
+  most === undefined || all.length <= most
+    ? all
+    : Array.from({ length: most }, (_, i) => all[Math.floor((i * all.length) / most)]);
 
 /** A step fills the cells of one op on all devices; it may be left between any two cases, and yields after each whether all is well. */
 export interface Step {
@@ -56,7 +64,12 @@ const count = (all: Iterable<unknown>): number => {
 /** Compilers that are slow to start are given an op's kernels of all dtypes at once; elsewhere a dtype is a step of its own. */
 const compilesByOp = (d: Device): boolean => /^(sim|emu):/.test(d.name);
 
-function matrixSteps(rows: readonly Row[], wants: (c: { dtype: string }) => boolean, whole: boolean): Step[] {
+function matrixSteps(
+  rows: readonly Row[],
+  wants: (c: { dtype: string }) => boolean,
+  whole: boolean,
+  sample: number | undefined,
+): Step[] {
   return rows.flatMap((row) => {
     const dtypes = row.dtypes.filter((dtype) => wants({ dtype }));
     const parts = whole ? [dtypes] : dtypes.map((d) => [d]);
@@ -68,10 +81,10 @@ function matrixSteps(rows: readonly Row[], wants: (c: { dtype: string }) => bool
           against: 'reference',
           op: row.name,
           dtype: part[0],
-          cases: part.reduce((n, d) => n + count(casesOf([row], d)), 0),
+          cases: part.reduce((n, d) => n + spread([...casesOf([row], d)], sample).length, 0),
           *run(cells, devices) {
             for (const dtype of part) {
-              for (const c of casesOf([row], dtype)) {
+              for (const c of spread([...casesOf([row], dtype)], sample)) {
                 const one = new MatrixCase(c);
                 let well = true;
                 for (const d of devices) {
@@ -89,10 +102,15 @@ function matrixSteps(rows: readonly Row[], wants: (c: { dtype: string }) => bool
   });
 }
 
-function goldenSteps(golden: Golden, against: 'candle' | 'torch', wants: (c: GoldenCase) => boolean): Step[] {
+function goldenSteps(
+  golden: Golden,
+  against: 'candle' | 'torch',
+  wants: (c: GoldenCase) => boolean,
+  sample: number | undefined,
+): Step[] {
   const one = against === 'candle' ? runCandleCase : runTorchCase;
   return [...golden.byOp()]
-    .map(([op, all]) => [op, all.filter(wants)] as const)
+    .map(([op, all]) => [op, spread(all.filter(wants), sample)] as const)
     .filter(([, cases]) => cases.length > 0)
     .map(
       ([op, cases]): Step => ({
@@ -160,11 +178,11 @@ export function planParity(scope: Scope): Plan {
   const steps = [
     ...models.map((m) => modelStep(dir as string, m)),
     ...(scope.against.includes('reference') && devices.some((d) => d.name !== 'reference')
-      ? matrixSteps(rows, ofDtype, devices.some(compilesByOp))
+      ? matrixSteps(rows, ofDtype, devices.some(compilesByOp), scope.sample)
       : []),
     ...(['candle', 'torch'] as const).flatMap((a) => {
       const g = goldens[a];
-      return g ? goldenSteps(g, a, (c) => ofDtype(c) && wanted(c)) : [];
+      return g ? goldenSteps(g, a, (c) => ofDtype(c) && wanted(c), scope.sample) : [];
     }),
   ];
   return { found, devices, goldens, steps };

@@ -1,0 +1,179 @@
+// Changed TypeScript: launch code, library glue, gradient rules, file formats and the engine, by rule from what the compiler made of them.
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { packageRoot } from '../src/base/paths.js';
+import { opList } from '../src/ops/table.js';
+
+/** One question to the suite: a test file, with the cases and devices of the matrix where it is that. */
+export interface Question {
+  readonly test: string;
+  readonly cases?: string;
+  readonly devices?: string;
+}
+export interface HostMutant {
+  readonly name: string;
+  readonly area: Area;
+  /** The file that is changed, from the package's folder, and its changed text. */
+  readonly path: string;
+  readonly text: string;
+  readonly line: string;
+  readonly part: string;
+  readonly questions: readonly Question[];
+}
+export const AREAS = ['kernels', 'host launch code', 'library glue', 'autograd', 'io', 'engine'] as const;
+export type Area = (typeof AREAS)[number];
+
+interface Rule {
+  readonly what: string;
+  readonly find: RegExp;
+  readonly put: string;
+}
+/** Mistakes a person makes; each is looked for in the compiled text, whose lines are the source's without types. */
+const RULES: readonly Rule[] = [
+  { what: 'two exchanged', find: /\[(\w+(?:\.\w+)?), (\w+(?:\.\w+)?)\](?! =)(?=[;,)])/g, put: '[$2, $1]' },
+  { what: 'product becomes sum', find: /(\w+(?:\.\w+|\[\w+\])*) \* (\w+)/g, put: '$1 + $2' },
+  { what: 'one too many', find: /(\w+(?:\.\w+)*) - 1\b/g, put: '$1' },
+  { what: 'bound off by one', find: /if \((\w+(?:\.\w+)*) < (\w+(?:\.\w+)*)/g, put: 'if ($1 <= $2' },
+  { what: 'equality turned', find: /(?<!typeof \w+ )=== ('\w+'|\d+|true)/g, put: '!== $1' },
+  { what: 'and becomes or', find: / && (?=[\w!(])/g, put: ' || ' },
+  { what: 'branches exchanged', find: / \? (\w+(?:\.\w+)*|\d+) : (\w+(?:\.\w+)*|\d+)(?=[;,)\]])/g, put: ' ? $2 : $1' },
+  { what: 'largest becomes smallest', find: /Math\.max\(/g, put: 'Math.min(' },
+  { what: 'rounded the other way', find: /Math\.(?:ceil)\(/g, put: 'Math.floor(' },
+];
+
+/** Who speaks for a file: the first that fails ends the questioning. */
+type Guard = readonly Question[];
+const tests = (...names: string[]): Guard => names.map((test) => ({ test }));
+const matrix = (cases: string, devices = 'sim:32'): Question => ({ test: 'matrix', cases, devices });
+const GLUE = tests('stand-ins', 'driver-libraries');
+const GUARDS: Readonly<Partial<Record<Area, Readonly<Record<string, Guard>>>>> = {
+  'library glue': Object.fromEntries(
+    ['blas', 'lt', 'cublaslt', 'hipblaslt', 'rocblas', 'workspace', 'dnn', 'cudnn', 'cudnn-graph', 'miopen'].map(
+      (f) => [`src/driver/${f}`, GLUE],
+    ),
+  ),
+  'host launch code': {
+    'src/backends/gpu/matmul': [matrix('bmm/f32,matmul/f32'), matrix('bmm/f32', 'sim:32+cublaslt'), ...tests('large')],
+    'src/backends/gpu/spatial': [matrix('conv,avgPool,maxPool,upsample'), matrix('conv', 'sim:32+cudnn')],
+    'src/backends/gpu/rows': [matrix('softmax,logSoftmax,layerNorm,rmsNorm,rope,sum,cumsum')],
+    'src/backends/gpu/reduce': [matrix('sum,max,min,argmax,prod,mean'), ...tests('kernels-long')],
+    'src/backends/gpu/indexing': [matrix('gather,scatter,index,sort,argsort,topk')],
+    'src/backends/gpu/movement': [matrix('copy,cat,place,new,castTo')],
+    'src/backends/gpu/elementwise': [matrix('add,exp,where,castTo,affine,powf'), ...tests('fuse')],
+    'src/backends/gpu/attention': [matrix('sdpa')],
+    'src/backends/gpu/allocator': tests('leaks', 'sim-driver'),
+    'src/kernels/launch-matrix': [matrix('bmm/,conv'), ...tests('launch-conv')],
+    'src/kernels/launch-rows': [matrix('softmax,logSoftmax,layerNorm,rmsNorm,sum,max,argmax')],
+    'src/kernels/launch-indexing': [matrix('gather,scatter,index,sort,argsort,topk,cumsum')],
+    'src/kernels/launch-plan': [matrix('softmax,layerNorm,bmm,sum')],
+    'src/kernels/elementwise-plan': [matrix('add,exp,where,castTo'), ...tests('kernels-elementwise')],
+    'src/kernels/attention': [matrix('sdpa'), ...tests('attention-grid')],
+  },
+  io: {
+    'src/io/safetensors': tests('io-safetensors', 'io-load'),
+    'src/io/safetensors-header': tests('io-safetensors', 'io-load'),
+    'src/io/npy': tests('io-npy'),
+    'src/io/gguf': tests('io-gguf'),
+    'src/io/gguf-value': tests('io-gguf'),
+    'src/io/gguf-write': tests('io-gguf'),
+    'src/io/pickle': tests('io-torch'),
+    'src/io/torch': tests('io-torch'),
+    'src/io/torch-types': tests('io-torch'),
+    'src/io/torch-flatten': tests('io-torch'),
+    'src/io/zip': tests('io-torch', 'io-npy'),
+    'src/io/tar': tests('io-torch'),
+    'src/io/strided': tests('io-torch', 'io-npy'),
+    'src/io/byte-source': tests('io-safetensors', 'io-gguf', 'io-npy'),
+    'src/io/stored-dtype': tests('io-safetensors', 'io-npy', 'io-torch'),
+    'src/io/load': tests('io-load'),
+  },
+  engine: {
+    'src/engine/sampler': tests('engine-text', 'engine-decode'),
+    'src/engine/bpe': tests('engine-text'),
+    'src/engine/tokenizer': tests('engine-text'),
+    'src/engine/decoder': tests('engine-text', 'engine-decode'),
+    'src/engine/graph-decoder': tests('engine-decode'),
+    'src/engine/language-model': tests('engine-text', 'engine-decode'),
+    'src/nn/kv-cache': tests('engine-text', 'nn-layers', 'models-llama'),
+  },
+};
+
+/** At most `most` places, spread over all of them. */
+const spread = <T>(all: readonly T[], most: number): T[] =>
+  all.length <= most
+    ? [...all]
+    : Array.from({ length: most }, (_, i) => all[Math.floor(((2 * i + 1) * all.length) / (2 * most))]);
+
+/** Text that is shown to people or never runs: imports, errors, descriptions, comments. */
+const idle = (line: string): boolean =>
+  /^\s*(import|export \{|\/\/|\*|\/\*)|throw new|Error\(|description|console\.|`[^`]*\$\{/.test(line);
+
+function ofFile(area: Area, source: string, questions: Guard, perRule: number): HostMutant[] {
+  const path = `dist/${source}.js`;
+  if (!existsSync(join(packageRoot, path))) return [];
+  const text = readFileSync(join(packageRoot, path), 'utf8');
+  const lines = text.split('\n');
+  return RULES.flatMap((rule) => {
+    const places = [...text.matchAll(rule.find)].filter((m) => {
+      const line = lines[text.slice(0, m.index).split('\n').length - 1];
+      return !idle(line);
+    });
+    return spread(places, perRule).map((m): HostMutant => {
+      const changed =
+        text.slice(0, m.index) +
+        rule.put.replace(/\$(\d)/g, (_, k: string) => m[Number(k)]) +
+        text.slice(m.index + m[0].length);
+      const at = text.slice(0, m.index).split('\n').length - 1;
+      return {
+        name: `${source}.ts:${at + 1} ${rule.what}`,
+        area,
+        path,
+        text: changed,
+        line: lines[at].trim(),
+        part: changed
+          .split('\n')
+          .slice(Math.max(0, at - 2), at + 3)
+          .join('\n'),
+        questions,
+      };
+    });
+  });
+}
+
+/** What is done to a gradient rule: every third row gets the same. */
+const GRADIENTS = [
+  ['its sign is turned', '(t) => t.neg()', 'first'],
+  ['it is a ten-thousandth too large', '(t) => t.mul(1.0001)', 'first'],
+  ['it is lost for the last input', '() => undefined', 'last'],
+] as const;
+function gradientMutants(): HostMutant[] {
+  const path = 'dist/src/ops/table.js';
+  const text = readFileSync(join(packageRoot, path), 'utf8');
+  const guarded = opList.filter((r) => 'grad' in r && r.grad && !r.noGrad && r.dtypes.includes('f64'));
+  return guarded.map((row, i): HostMutant => {
+    const [what, change, which] = GRADIENTS[i % GRADIENTS.length];
+    const wrapped = `{ const grad = OPS.${row.name}.grad; const change = ${change};
+  OPS.${row.name}.grad = (ctx) => { const g = [...grad(ctx)]; const at = g.map((t) => t !== undefined);
+    const i = at.${which === 'first' ? 'indexOf' : 'lastIndexOf'}(true); if (i >= 0) g[i] = change(g[i]); return g; }; }`;
+    return {
+      name: `gradient of ${row.name}: ${what}`,
+      area: 'autograd',
+      path,
+      text: `${text}\n${wrapped}\n`,
+      line: row.name,
+      part: wrapped,
+      questions: [{ test: 'gradients', cases: `${row.name}/`, devices: 'reference' }, ...tests('golden-torch')],
+    };
+  });
+}
+/** The machinery under the rules. */
+const AUTOGRAD: Guard = [{ test: 'gradients', cases: 's', devices: 'reference' }, ...tests('properties', 'leaks')];
+
+export function hostMutants(perRule: number): HostMutant[] {
+  const byFile = Object.entries(GUARDS).flatMap(([area, files]) =>
+    Object.entries(files).flatMap(([source, guard]) =>
+      ofFile(area as Area, source, guard, perRule * (area === 'library glue' ? 2 : 1)),
+    ),
+  );
+  return [...byFile, ...ofFile('autograd', 'src/tensor/autograd', AUTOGRAD, perRule), ...gradientMutants()];
+}

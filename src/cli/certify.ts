@@ -1,0 +1,206 @@
+// `wick certify`: everything wick can check, on the GPU at hand, in about ten minutes; ends with a table and one file to send in.
+import '../index.js';
+import { writeFileSync } from 'node:fs';
+import { availableParallelism, homedir } from 'node:os';
+import { resolve } from 'node:path';
+import { parseArgs } from 'node:util';
+import { GpuBackend } from '../backends/gpu/gpu.js';
+import { ArgumentError, WickError } from '../base/errors.js';
+import { machineReport } from '../driver/report.js';
+import { evidenceName } from '../parity/evidence.js';
+import { goldenFolder } from '../parity/golden.js';
+import { reportJson } from '../parity/json.js';
+import { goldenModels } from '../parity/models.js';
+import { AGAINST, type Cell, failed, type Report, totals } from '../parity/report.js';
+import { runParity } from '../parity/run.js';
+import { Device } from '../tensor/device.js';
+import { measureSpeed, type Speed } from './certify-speed.js';
+import { compileAll } from './kernels.js';
+import { clock, progressBar, watched } from './progress.js';
+import { table, wrap } from './table.js';
+
+const HELP = `wick certify [options]: checks wick on your GPU and writes one file to send in. About ten minutes on a GPU and eight cores; only the
+driver's user-space libraries are needed. It compiles every kernel, runs every op in every dtype and layout, compares with Candle's and
+PyTorch's numbers and with whole models, runs our own kernels where a library would serve, and takes a dozen times.
+  --device NAME   rocm:0, cuda:0 (default: the first GPU found); emu:gfx1030 and sim:32 run without a GPU, slowly: add --quick
+  --quick         a sample: two kernels of each module, one case of each op in f32, f16 and f64, one model
+  --out FILE      where the file goes (default: wick-certify-DEVICE.json)
+  --jobs N        processes (default: as many as there are cores)`;
+
+/** What the libraries serve where they are there: asked a second time with our own kernels. */
+const BY_LIBRARY = ['bmm', 'matmul', 'conv1d', 'conv2d', 'convTranspose1d', 'convTranspose2d'];
+const QUICK = { kernels: 2, cases: 1, dtypes: ['f32', 'f16', 'f64'], model: 'llama' } as const;
+
+interface Line {
+  readonly step: string;
+  readonly result: string;
+  readonly ok: boolean;
+  readonly seconds: number;
+}
+/** What a certificate adds to a report. */
+interface Certificate {
+  readonly quick: boolean;
+  readonly machine: unknown;
+  readonly steps: readonly Line[];
+  readonly speed: readonly Speed[];
+}
+
+export async function run(argv: readonly string[]): Promise<number> {
+  const { values } = parseArgs({
+    args: [...argv],
+    options: {
+      help: { type: 'boolean', short: 'h' },
+      device: { type: 'string' },
+      quick: { type: 'boolean', default: false },
+      out: { type: 'string' },
+      jobs: { type: 'string' },
+    },
+  });
+  if (values.help) {
+    console.log(HELP);
+    return 0;
+  }
+  const jobs = Number(values.jobs ?? availableParallelism());
+  if (!Number.isInteger(jobs) || jobs < 1)
+    throw new ArgumentError(`certify: --jobs ${values.jobs}; a whole number from 1 is needed`);
+  return certify(deviceFor(values.device), values.quick, jobs, values.out);
+}
+
+/** The device named, or the first GPU there is. */
+function deviceFor(name: string | undefined): Device {
+  const device = Device.get(name ?? firstGpu());
+  if (device.backend instanceof GpuBackend) return device;
+  throw new ArgumentError(`certify: ${device.name} is no GPU; wick parity --device ${device.name} measures it`);
+}
+function firstGpu(): string {
+  const { drivers } = machineReport();
+  const found = drivers.find((d) => d.devices.length > 0);
+  if (found) return `${found.kind}:0`;
+  throw new ArgumentError(
+    `certify: there is no GPU here. ${drivers.map((d) => d.missing).join('; ')}. To see what it does: wick certify --device emu:gfx1030 --quick`,
+  );
+}
+
+async function certify(device: Device, quick: boolean, jobs: number, out: string | undefined): Promise<number> {
+  const lines: Line[] = [];
+  const start = Date.now();
+  /** One step: what it says, and what it leaves; a step that throws is a failed one, and the others go on. */
+  const step = async <T>(title: string, work: () => Promise<{ says: Omit<Line, 'seconds'>[]; value?: T }>) => {
+    const began = Date.now();
+    process.stderr.write(`${clock((began - start) / 1000)}  ${title}\n`);
+    let done: { says: Omit<Line, 'seconds'>[]; value?: T };
+    try {
+      done = await work();
+    } catch (e) {
+      if (!(e instanceof WickError)) throw e;
+      done = { says: [{ step: title, result: e.message.split('\n')[0], ok: false }] };
+    }
+    const seconds = Math.round((Date.now() - began) / 100) / 10;
+    done.says.forEach((l, i) => lines.push({ ...l, seconds: i === 0 ? seconds : 0 }));
+    return done.value;
+  };
+  const { arch } = (device.backend as GpuBackend).context.device.info;
+  const real = /^(cuda|rocm):/.test(device.name);
+
+  const machine = await step('the machine', async () => {
+    const value = withoutHome(machineReport());
+    return { says: [{ step: 'device', result: `${device.name}: ${device.description}`, ok: true }], value };
+  });
+  if (arch !== 'sim')
+    await step('compiling every kernel', async () => {
+      const [s] = await compileAll(arch, jobs, quick ? QUICK.kernels : undefined);
+      const result = `${s.kernels} kernels by ${s.compiler}, ${s.failed.length} failed`;
+      return { says: [{ step: 'kernels', result, ok: s.failed.length === 0 }] };
+    });
+  const golden = goldenFolder();
+  const models = golden ? goldenModels(golden).filter((m) => m === QUICK.model) : [];
+  const scope = quick ? { sample: QUICK.cases, dtypes: QUICK.dtypes, models } : {};
+  const report = (await step('every op, Candle, PyTorch, models', async () => {
+    const value = await watched((w) => runParity({ devices: [device.name], against: AGAINST, jobs, ...scope, ...w }));
+    const says = AGAINST.map((a) =>
+      summary(
+        `against ${a}`,
+        value.cells.filter((c) => c.against === a),
+      ),
+    );
+    return { says: value.complete ? says : [...says, { step: 'numbers', result: 'stopped early', ok: false }], value };
+  })) as Report;
+  if (real)
+    await step("our own kernels in the libraries' place", async () => {
+      const own = `${device.name}+own`;
+      const value = await watched((w) =>
+        runParity({ devices: [own], against: ['reference', 'candle', 'torch'], ops: BY_LIBRARY, jobs, ...scope, ...w }),
+      );
+      report.cells.push(...value.cells);
+      report.devices.push({ name: own, description: `${device.description}, without libraries` });
+      return { says: [summary('own products', value.cells)] };
+    });
+  const speed = real
+    ? await step('speed', async () => {
+        const bar = progressBar('kinds of work');
+        const value = measureSpeed(device, bar.show);
+        bar.end();
+        const share = Math.min(...value.flatMap((s) => s.ofCopy ?? []));
+        return {
+          says: [{ step: 'speed', result: `${value.length} times; slowest share of copy ${share}`, ok: true }],
+          value,
+        };
+      })
+    : [];
+
+  const certificate: Certificate = { quick, machine, steps: lines, speed: speed ?? [] };
+  const file = resolve(
+    out ?? `wick-certify-${evidenceName({ name: device.name, description: device.description })}.json`,
+  );
+  writeFileSync(file, reportJson({ ...report, certificate } as Report));
+  const minutes = clock((Date.now() - start) / 1000);
+  tell(lines, speed ?? [], report);
+  console.log(
+    `\n${lines.every((l) => l.ok) ? 'Everything holds' : 'Not everything holds: the table says what'}, in ${minutes}.\n\n${wrap(
+      `Send it in: ${file} holds all of it (numbers, versions, no names or paths of yours). Open an issue in wick's repository, named after your GPU, and attach the file; failures are as welcome as successes. wick parity --from ${file} --html page.html shows it.`,
+    )}`,
+  );
+  return lines.every((l) => l.ok) ? 0 : 1;
+}
+
+function summary(step: string, cells: readonly Cell[]): Omit<Line, 'seconds'> {
+  const t = totals(cells);
+  const cases = cells.reduce((n, c) => n + c.cases, 0);
+  const result =
+    cases === 0
+      ? 'no numbers to compare with in this package'
+      : `${cases} cases of ${new Set(cells.map((c) => c.op)).size}: ${Object.entries(t)
+          .filter(([, n]) => n > 0)
+          .map(([v, n]) => `${n} ${v}`)
+          .join(', ')}`;
+  return { step, result, ok: t.failed === 0 };
+}
+
+function tell(lines: readonly Line[], speed: readonly Speed[], report: Report): void {
+  console.log(
+    table(
+      ['check', 'holds', 'result', 'seconds'],
+      lines.map((l) => [l.step, l.ok ? 'yes' : 'NO', l.result, l.seconds === 0 ? '' : l.seconds]),
+    ),
+  );
+  if (speed.length > 0)
+    console.log(
+      `\n${table(
+        ['work', 'ms', 'GB/s', 'of copy', 'TFLOP/s'],
+        speed.map((s) => [s.work, s.ms, s.gbPerSecond ?? '', s.ofCopy ?? '', s.tflops ?? '']),
+      )}`,
+    );
+  if (!failed(report)) return;
+  const said = report.cells.filter((c) => c.verdict === 'failed').flatMap((c) => c.why ?? []);
+  console.log(
+    `\nFailed:\n${said
+      .slice(0, 20)
+      .map((s) => `  ${s}`)
+      .join('\n')}`,
+  );
+  if (said.length > 20) console.log(`  and ${said.length - 20} more, in the file`);
+}
+
+/** The report of the machine with the user's folder called ~. */
+const withoutHome = (report: object): unknown =>
+  JSON.parse(JSON.stringify(report).replaceAll(JSON.stringify(homedir()).slice(1, -1), '~'));
