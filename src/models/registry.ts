@@ -1,11 +1,25 @@
 // One table of model families: config.json's model_type and GGUF's architecture to what loads them. Loader, parity and tests read it alike.
 import { UnsupportedError } from '../base/errors.js';
+import { BERT_FAMILIES } from './bert.js';
+import { IMAGE_TEXT_FAMILIES } from './clip.js';
 import { DECODER_FAMILIES } from './families/index.js';
 import type { ModelRow } from './model-row.js';
+import { ROTARY_BERT_FAMILIES } from './rotary-bert.js';
 import type { ModelFormat } from './source.js';
+import { T5_FAMILIES } from './t5.js';
+import { VIT_FAMILIES } from './vit.js';
+import { WHISPER_FAMILIES } from './whisper.js';
 
 /** Every family; a new one is a row in families/ or a file of its own, and a line here. */
-export const MODELS: readonly ModelRow[] = [...DECODER_FAMILIES];
+export const MODELS: readonly ModelRow[] = [
+  ...DECODER_FAMILIES,
+  ...BERT_FAMILIES,
+  ...ROTARY_BERT_FAMILIES,
+  ...T5_FAMILIES,
+  ...WHISPER_FAMILIES,
+  ...VIT_FAMILIES,
+  ...IMAGE_TEXT_FAMILIES,
+];
 
 const namesOf = (row: ModelRow, format: ModelFormat): readonly string[] =>
   format === 'gguf' ? (row.architectures ?? []) : row.types;

@@ -1,0 +1,294 @@
+// Encoders that turn queries and keys instead of adding positions: ModernBERT (norms before, windows) and Nomic BERT (norms after).
+import { UnsupportedError } from '../base/errors.js';
+import { type Embedding, embedding, type LayerNorm, layerNorm, type Linear, linear } from '../nn/layers.js';
+import { Module } from '../nn/module.js';
+import type { VarBuilder } from '../nn/var-builder.js';
+import type { Tensor } from '../tensor/tensor.js';
+import type { Config } from './config.js';
+import { type EncoderInput, type EncoderOutput, TASK_HEADS, TextEncoder } from './encoder.js';
+import type { ModelRow } from './model-row.js';
+import { chunks, GatedFeedForward, keysMask, MultiHead } from './parts.js';
+import { readRope, type RopeFeature, type RopeTable, ropeTable } from './rope.js';
+import type { ModelSource } from './source.js';
+
+interface RotaryBertConfig {
+  readonly vocabSize: number;
+  readonly width: number;
+  readonly layers: number;
+  readonly heads: number;
+  readonly inner: number;
+  readonly positions: number;
+  readonly eps: number;
+  readonly activation: string;
+}
+
+class RotaryBlock extends Module {
+  /** Absent: the input is normed already (ModernBERT's first layer). */
+  readonly norm1: LayerNorm | undefined;
+  readonly attention: MultiHead;
+  readonly norm2: LayerNorm;
+  readonly mlp: GatedFeedForward;
+  readonly #before: boolean;
+  readonly #window: number | undefined;
+  constructor(
+    parts: { norm1?: LayerNorm; attention: MultiHead; norm2: LayerNorm; mlp: GatedFeedForward },
+    before: boolean,
+    window?: number,
+  ) {
+    super();
+    this.norm1 = parts.norm1;
+    this.attention = parts.attention;
+    this.norm2 = parts.norm2;
+    this.mlp = parts.mlp;
+    this.#before = before;
+    this.#window = window;
+  }
+  forward(x: Tensor, rope: RopeTable, mask: Tensor | undefined): Tensor {
+    const options = { rope, ...(mask && { mask }), ...(this.#window !== undefined && { window: this.#window }) };
+    if (this.#before) {
+      const y = x.add(this.attention.forward(this.norm1?.forward(x) ?? x, options));
+      return y.add(this.mlp.forward(this.norm2.forward(y)));
+    }
+    const added = x.add(this.attention.forward(x, options));
+    const y = this.norm1?.forward(added) ?? added;
+    return this.norm2.forward(y.add(this.mlp.forward(y)));
+  }
+}
+
+export class RotaryBert extends TextEncoder {
+  readonly width: number;
+  readonly maxTokens: number;
+  readonly words: Embedding;
+  /** Added to every token where the model has token types. */
+  readonly types: Embedding | undefined;
+  readonly norm: LayerNorm;
+  readonly blocks: RotaryBlock[];
+  readonly finalNorm: LayerNorm | undefined;
+  readonly #ropes: readonly RopeFeature[];
+  #tables: { readonly length: number; readonly of: Map<RopeFeature, RopeTable> } | undefined;
+
+  constructor(
+    c: RotaryBertConfig,
+    parts: { words: Embedding; types?: Embedding; norm: LayerNorm; blocks: RotaryBlock[]; finalNorm?: LayerNorm },
+    ropes: readonly RopeFeature[],
+  ) {
+    super();
+    this.width = c.width;
+    this.maxTokens = c.positions;
+    this.words = parts.words;
+    this.types = parts.types;
+    this.norm = parts.norm;
+    this.blocks = parts.blocks;
+    this.finalNorm = parts.finalNorm;
+    this.#ropes = ropes;
+  }
+  /** Cosines and sines for a length, kept until another is asked for. */
+  #tablesFor(length: number): Map<RopeFeature, RopeTable> {
+    if (this.#tables?.length !== length) {
+      for (const t of this.#tables?.of.values() ?? []) {
+        t.cos.dispose();
+        t.sin.dispose();
+      }
+      const { dtype, device } = this.words.weight;
+      const of = new Map([...new Set(this.#ropes)].map((r) => [r, ropeTable(r, length, length, dtype, device)]));
+      this.#tables = { length, of };
+    }
+    return this.#tables.of;
+  }
+  forward(input: EncoderInput): EncoderOutput {
+    this.checkInput(input);
+    const { ids, mask, typeIds } = input;
+    const tables = this.#tablesFor(ids.shape[1]);
+    let x = this.words.forward(ids); // (b, t, width)
+    if (this.types) x = x.add(typeIds ? this.types.forward(typeIds) : this.types.weight.narrow(0, 0, 1));
+    x = this.norm.forward(x);
+    const seen = keysMask(mask);
+    this.blocks.forEach((block, i) => (x = block.forward(x, tables.get(this.#ropes[i]) as RopeTable, seen)));
+    return { hidden: this.finalNorm?.forward(x) ?? x };
+  }
+}
+
+function modernBert(c: Config, source: ModelSource): RotaryBert {
+  c.ignore(
+    'classifier_activation',
+    'classifier_bias',
+    'classifier_pooling',
+    'decoder_bias',
+    'deterministic_flash_attn',
+  );
+  c.ignore('initializer_cutoff_factor', 'mlp_dropout', 'sparse_pred_ignore_index', 'sparse_prediction');
+  c.ignore(
+    'tie_word_embeddings',
+    'cls_token_id',
+    'reference_compile',
+    'repad_logits_with_grad',
+    'position_embedding_type',
+  );
+  c.ignore('layer_norm_eps'); // norm_eps is the one that counts
+  source.ignore(TASK_HEADS);
+  const vb = source.has('model.embeddings.tok_embeddings.weight') ? source.builder.pp('model') : source.builder;
+  const config: RotaryBertConfig = {
+    vocabSize: c.count('vocab_size'),
+    width: c.count('hidden_size'),
+    layers: c.count('num_hidden_layers'),
+    heads: c.count('num_attention_heads', undefined, 1),
+    inner: c.count('intermediate_size'),
+    positions: c.count('max_position_embeddings'),
+    eps: c.number('norm_eps', 1e-5),
+    activation: c.text('hidden_activation', 'gelu'),
+  };
+  const { width, heads, inner } = config;
+  const [bias, mlpBias, useBias] = [
+    c.flag('attention_bias', false),
+    c.flag('mlp_bias', false),
+    c.flag('norm_bias', false),
+  ];
+  const every = c.count('global_attn_every_n_layers', 3, 1);
+  const kinds = c.has('layer_types')
+    ? c.texts('layer_types')
+    : Array.from({ length: config.layers }, (_, i) => (i % every ? 'sliding_attention' : 'full_attention'));
+  const half = Math.floor(c.count('local_attention', 128) / 2);
+  const rope = (kind: string, old: string, theta: number): RopeFeature =>
+    readRope(c, {
+      headDim: width / heads,
+      maxPositions: config.positions,
+      theta: c.number(old, theta),
+      layerType: kind,
+    });
+  const ropes: Readonly<Record<string, RopeFeature>> = {
+    full_attention: rope('full_attention', 'global_rope_theta', 160_000),
+    sliding_attention: rope('sliding_attention', 'local_rope_theta', 10_000),
+  };
+  const norm = (at: VarBuilder): LayerNorm => layerNorm(width, at, { eps: config.eps, useBias });
+  const blocks = kinds.map((kind, i) => {
+    if (!Object.hasOwn(ropes, kind)) throw new UnsupportedError(`${c.where}: layer_types has ${JSON.stringify(kind)}`);
+    const at = vb.pp('layers', i);
+    const [q, k, v] = chunks(linear(width, 3 * width, at.pp('attn.Wqkv'), { bias }), 3);
+    const [gate, up] = chunks(linear(width, 2 * inner, at.pp('mlp.Wi'), { bias: mlpBias }), 2);
+    return new RotaryBlock(
+      {
+        ...(i > 0 && { norm1: norm(at.pp('attn_norm')) }),
+        attention: new MultiHead({ q, k, v, out: linear(width, width, at.pp('attn.Wo'), { bias }) }, heads),
+        norm2: norm(at.pp('mlp_norm')),
+        mlp: new GatedFeedForward(
+          gate,
+          up,
+          linear(inner, width, at.pp('mlp.Wo'), { bias: mlpBias }),
+          config.activation,
+        ),
+      },
+      true,
+      kind === 'sliding_attention' ? half : undefined,
+    );
+  });
+  return new RotaryBert(
+    config,
+    {
+      words: embedding(config.vocabSize, width, vb.pp('embeddings.tok_embeddings')),
+      norm: norm(vb.pp('embeddings.norm')),
+      blocks,
+      finalNorm: norm(vb.pp('final_norm')),
+    },
+    kinds.map((kind) => ropes[kind]),
+  );
+}
+
+/** Fields of nomic's own files whose other values would change the result. */
+const NOMIC_ONLY: Readonly<Record<string, unknown>> = {
+  prenorm: false,
+  use_rms_norm: false,
+  parallel_block: false,
+  parallel_block_tied_norm: false,
+  rotary_emb_interleaved: false,
+  rotary_emb_scale_base: null,
+  qkv_proj_bias: false,
+  mlp_fc1_bias: false,
+  mlp_fc2_bias: false,
+  scale_attn_weights: true,
+  scale_attn_by_inverse_layer_idx: false,
+  causal: false,
+  activation_function: 'swiglu',
+  num_experts: 0,
+  rotary_emb_fraction: 1,
+};
+
+function nomicBert(c: Config, source: ModelSource): RotaryBert {
+  for (const [field, value] of Object.entries(NOMIC_ONLY)) c.only(field, value);
+  c.ignore('tie_word_embeddings', 'reorder_and_upcast_attn', 'use_xentropy', 'dense_seq_output', 'fused_bias_fc');
+  c.ignore('fused_dropout_add_ln', 'pad_vocab_size_multiple', 'last_layer_subset', 'max_trained_positions', 'head_dim');
+  c.ignore(
+    'moe_every_n_layers',
+    'moe_top_k',
+    'expert_choice_router',
+    'ffn_div',
+    'moe_impl',
+    'moe_normalize_expert_weights',
+  );
+  c.ignore('moe_resid_pdrop', 'num_shared_experts', 'router_aux_loss_coef', 'tie_embeddings');
+  c.only('rotary_scaling_factor', null);
+  source.ignore(TASK_HEADS);
+  // Files of the authors and of transformers name sizes and tensors differently.
+  const size = (theirs: string, ours: string, fallback?: number): number =>
+    c.has(theirs) ? c.count(theirs) : c.count(ours, fallback);
+  const config: RotaryBertConfig = {
+    vocabSize: c.count('vocab_size'),
+    width: size('n_embd', 'hidden_size'),
+    layers: size('n_layer', 'num_hidden_layers'),
+    heads: size('n_head', 'num_attention_heads'),
+    inner: size('n_inner', 'intermediate_size'),
+    positions: size('n_positions', 'max_position_embeddings'),
+    eps: c.has('layer_norm_epsilon') ? c.number('layer_norm_epsilon') : c.number('layer_norm_eps', 1e-12),
+    activation: c.text('hidden_act', 'silu'),
+  };
+  const { width, heads, inner, eps } = config;
+  const rope = readRope(c, {
+    headDim: width / heads,
+    maxPositions: config.positions,
+    theta: c.number('rotary_emb_base', 1000),
+  });
+  const types = c.count('type_vocab_size', 2);
+  const theirs = source.has('emb_ln.weight');
+  const vb = source.builder;
+  const bare = { bias: false };
+  const blocks = Array.from({ length: config.layers }, (_, i) => {
+    const at = theirs ? vb.pp('encoder.layers', i) : vb.pp('layers', i);
+    const part = (name: string): Linear => linear(width, width, at.pp('self_attn', name), bare);
+    const [q, k, v] = theirs
+      ? chunks(linear(width, 3 * width, at.pp('attn.Wqkv'), bare), 3)
+      : ['q_proj', 'k_proj', 'v_proj'].map(part);
+    const [up, gate, down] = theirs ? ['fc11', 'fc12', 'fc2'] : ['up_proj', 'gate_proj', 'down_proj'];
+    const norm = (name: string): LayerNorm => layerNorm(width, at.pp(name), { eps });
+    return new RotaryBlock(
+      {
+        norm1: norm(theirs ? 'norm1' : 'post_attention_layernorm'),
+        attention: new MultiHead(
+          { q, k, v, out: theirs ? linear(width, width, at.pp('attn.out_proj'), bare) : part('o_proj') },
+          heads,
+        ),
+        norm2: norm(theirs ? 'norm2' : 'post_mlp_layernorm'),
+        mlp: new GatedFeedForward(
+          linear(width, inner, at.pp('mlp', gate), bare),
+          linear(width, inner, at.pp('mlp', up), bare),
+          linear(inner, width, at.pp('mlp', down), bare),
+          config.activation,
+        ),
+      },
+      false,
+    );
+  });
+  return new RotaryBert(
+    config,
+    {
+      words: embedding(config.vocabSize, width, vb.pp('embeddings.word_embeddings')),
+      ...(types > 0 && { types: embedding(types, width, vb.pp('embeddings.token_type_embeddings')) }),
+      norm: layerNorm(width, vb.pp(theirs ? 'emb_ln' : 'embeddings.LayerNorm'), { eps }),
+      blocks,
+    },
+    blocks.map(() => rope),
+  );
+}
+
+export const ROTARY_BERT_FAMILIES: readonly ModelRow[] = [
+  { kind: 'encoder', types: ['modernbert'], build: modernBert },
+  { kind: 'encoder', types: ['nomic_bert'], build: nomicBert },
+];

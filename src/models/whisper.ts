@@ -1,0 +1,172 @@
+// Whisper: a log-mel spectrogram through two convolutions and an encoder; a decoder that writes what was said.
+import { ArgumentError } from '../base/errors.js';
+import { activation } from '../nn/activation.js';
+import { KvCache } from '../nn/kv-cache.js';
+import {
+  type Conv1d,
+  conv1d,
+  type Embedding,
+  embedding,
+  type LayerNorm,
+  layerNorm,
+  Linear,
+  linear,
+} from '../nn/layers.js';
+import { Module } from '../nn/module.js';
+import type { VarBuilder } from '../nn/var-builder.js';
+import type { Tensor } from '../tensor/tensor.js';
+import type { Config } from './config.js';
+import type { ModelRow } from './model-row.js';
+import { type AttendOptions, type FeedForward, feedForward, type MultiHead, multiHead } from './parts.js';
+import { Seq2Seq, type Seq2SeqState } from './seq2seq.js';
+import type { ModelSource } from './source.js';
+
+export interface WhisperConfig {
+  readonly vocabSize: number;
+  readonly width: number;
+  readonly bins: number;
+  readonly sourcePositions: number;
+  readonly targetPositions: number;
+  readonly activation: string;
+  readonly embedScale: number;
+}
+const ATTENTION = { q: 'q_proj', k: 'k_proj', v: 'v_proj', out: 'out_proj', biases: ['q', 'v', 'out'] } as const;
+
+class WhisperBlock extends Module {
+  readonly norm1: LayerNorm;
+  readonly self: MultiHead;
+  readonly crossNorm: LayerNorm | undefined;
+  readonly cross: MultiHead | undefined;
+  readonly norm2: LayerNorm;
+  readonly mlp: FeedForward;
+  constructor(vb: VarBuilder, width: number, heads: number, inner: number, f: string, decoder: boolean) {
+    super();
+    const norm = (name: string): LayerNorm => layerNorm(width, vb.pp(name));
+    this.norm1 = norm('self_attn_layer_norm');
+    this.self = multiHead(vb.pp('self_attn'), ATTENTION, width, heads);
+    this.crossNorm = decoder ? norm('encoder_attn_layer_norm') : undefined;
+    this.cross = decoder ? multiHead(vb.pp('encoder_attn'), ATTENTION, width, heads) : undefined;
+    this.norm2 = norm('final_layer_norm');
+    this.mlp = feedForward(vb, ['fc1', 'fc2'], width, inner, f);
+  }
+  forward(x: Tensor, self: AttendOptions, ready?: readonly [Tensor, Tensor]): Tensor {
+    let y = x.add(this.self.forward(this.norm1.forward(x), self));
+    if (this.cross && this.crossNorm && ready) y = y.add(this.cross.forward(this.crossNorm.forward(y), { ready }));
+    return y.add(this.mlp.forward(this.norm2.forward(y)));
+  }
+}
+
+export class Whisper extends Seq2Seq {
+  readonly config: WhisperConfig;
+  readonly conv1: Conv1d;
+  readonly conv2: Conv1d;
+  readonly sourcePositions: Embedding;
+  readonly encoderBlocks: WhisperBlock[];
+  readonly encoderNorm: LayerNorm;
+  readonly words: Embedding;
+  readonly targetPositions: Embedding;
+  readonly decoderBlocks: WhisperBlock[];
+  readonly decoderNorm: LayerNorm;
+  readonly head: Linear;
+  readonly #f: (x: Tensor) => Tensor;
+
+  constructor(
+    vb: VarBuilder,
+    c: WhisperConfig,
+    encoder: readonly [layers: number, heads: number, inner: number],
+    decoder: readonly [layers: number, heads: number, inner: number],
+    tied: boolean,
+  ) {
+    super();
+    this.config = c;
+    this.#f = activation(c.activation);
+    const blocks = (at: VarBuilder, [layers, heads, inner]: typeof encoder, isDecoder: boolean): WhisperBlock[] =>
+      Array.from(
+        { length: layers },
+        (_, i) => new WhisperBlock(at.pp('layers', i), c.width, heads, inner, c.activation, isDecoder),
+      );
+    const [e, d] = [vb.pp('model.encoder'), vb.pp('model.decoder')];
+    this.conv1 = conv1d(c.bins, c.width, 3, e.pp('conv1'), { padding: 1 });
+    this.conv2 = conv1d(c.width, c.width, 3, e.pp('conv2'), { padding: 1, stride: 2 });
+    this.sourcePositions = embedding(c.sourcePositions, c.width, e.pp('embed_positions'));
+    this.encoderBlocks = blocks(e, encoder, false);
+    this.encoderNorm = layerNorm(c.width, e.pp('layer_norm'));
+    this.words = embedding(c.vocabSize, c.width, d.pp('embed_tokens'));
+    this.targetPositions = embedding(c.targetPositions, c.width, d.pp('embed_positions'));
+    this.decoderBlocks = blocks(d, decoder, true);
+    this.decoderNorm = layerNorm(c.width, d.pp('layer_norm'));
+    this.head = tied ? new Linear(this.words.weight) : linear(c.width, c.vocabSize, vb.pp('proj_out'), { bias: false });
+  }
+  /** Log-mel features (b, bins, 2 * positions) as vectors (b, positions, width). */
+  encode(features: Tensor): Tensor {
+    const [, bins, frames] = features.shape;
+    const { sourcePositions, bins: wanted } = this.config;
+    if (features.rank !== 3 || bins !== wanted || frames !== 2 * sourcePositions)
+      throw new ArgumentError(
+        `whisper: features have shape [${features.shape.join(', ')}]; the model takes (batch, ${wanted}, ${2 * sourcePositions})`,
+      );
+    const heard = this.#f(this.conv2.forward(this.#f(this.conv1.forward(features))));
+    let x = heard.transpose(1, 2).add(this.sourcePositions.weight); // (b, t, width)
+    for (const block of this.encoderBlocks) x = block.forward(x, {});
+    return this.encoderNorm.forward(x);
+  }
+  begin(encoded: Tensor): Seq2SeqState {
+    return {
+      caches: this.decoderBlocks.map(() => new KvCache()),
+      crossed: this.decoderBlocks.map((b) => (b.cross as MultiHead).keysAndValues(encoded)),
+    };
+  }
+  decode(ids: Tensor, state: Seq2SeqState): Tensor {
+    const start = state.caches?.[0]?.length ?? 0;
+    const t = ids.shape[1];
+    if (start + t > this.config.targetPositions)
+      throw new ArgumentError(`whisper: ${start + t} tokens, the model has ${this.config.targetPositions} positions`);
+    const { embedScale } = this.config;
+    const words = this.words.forward(ids);
+    let x = (embedScale === 1 ? words : words.affine(embedScale, 0)).add(
+      this.targetPositions.weight.narrow(0, start, t),
+    );
+    this.decoderBlocks.forEach((block, i) => {
+      const cache = state.caches?.[i];
+      x = block.forward(x, { causal: true, ...(cache && { cache }) }, state.crossed[i]);
+    });
+    return this.head.forward(this.decoderNorm.forward(x));
+  }
+}
+
+function whisper(c: Config, source: ModelSource): Whisper {
+  c.ignore(
+    'apply_spec_augment',
+    'mask_feature_length',
+    'mask_feature_min_masks',
+    'mask_feature_prob',
+    'mask_time_length',
+  );
+  c.ignore(
+    'mask_time_min_masks',
+    'mask_time_prob',
+    'median_filter_width',
+    'classifier_proj_size',
+    'use_weighted_layer_sum',
+  );
+  c.ignore('encoder_layerdrop', 'decoder_layerdrop', 'init_std', 'forced_decoder_ids', 'num_hidden_layers');
+  const tied = c.flag('tie_word_embeddings', true);
+  const side = (name: string): readonly [number, number, number] => [
+    c.count(`${name}_layers`),
+    c.count(`${name}_attention_heads`, undefined, 1),
+    c.count(`${name}_ffn_dim`),
+  ];
+  const width = c.count('d_model');
+  if (tied) source.ignore(/^proj_out\.weight$/);
+  const config: WhisperConfig = {
+    vocabSize: c.count('vocab_size'),
+    width,
+    bins: c.count('num_mel_bins'),
+    sourcePositions: c.count('max_source_positions'),
+    targetPositions: c.count('max_target_positions'),
+    activation: c.text('activation_function', 'gelu'),
+    embedScale: c.flag('scale_embedding', false) ? Math.sqrt(width) : 1,
+  };
+  return new Whisper(source.builder, config, side('encoder'), side('decoder'), tied);
+}
+export const WHISPER_FAMILIES: readonly ModelRow[] = [{ kind: 'speech', types: ['whisper'], build: whisper }];

@@ -1,0 +1,143 @@
+// Encoders, encoder-decoders and vision models against transformers: hidden states, logits, embeddings and greedy answers.
+import assert from 'node:assert/strict';
+import { cpSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { FormatError, UnsupportedError } from '../src/base/errors.js';
+import { loadTensors, saveTensors } from '../src/io/index.js';
+import type { ImageText } from '../src/models/clip.js';
+import type { TextEncoder } from '../src/models/encoder.js';
+import { loadModel } from '../src/models/load.js';
+import type { Seq2Seq } from '../src/models/seq2seq.js';
+import { distanceBucket } from '../src/models/t5.js';
+import type { Vit } from '../src/models/vit.js';
+import { Module } from '../src/nn/module.js';
+import { findGolden, missingGolden } from '../src/parity/golden.js';
+import { noGrad } from '../src/tensor/autograd.js';
+import type { Device } from '../src/tensor/device.js';
+import { scope } from '../src/tensor/scope.js';
+import type { Tensor } from '../src/tensor/tensor.js';
+import { testDevices } from '../src/testing/devices.js';
+import { scratch } from './io-support.js';
+
+type Golden = Record<string, Tensor>;
+type Check = (model: any, g: Golden, close: (got: Tensor, name: string, mask?: Tensor) => void) => void;
+
+const encoder: Check = (model: TextEncoder, g, close) => {
+  const out = model.forward({ ids: g.input_ids, mask: g.attention_mask });
+  close(out.hidden, 'last_hidden_state', g.attention_mask);
+  assert.equal(out.pooled !== undefined, g.pooler !== undefined);
+  if (out.pooled) close(out.pooled, 'pooler');
+};
+const seq2seq: Check = (model: Seq2Seq, g, close) => {
+  const input = g.input_ids ?? g.input_features;
+  const encoded = model.encode(input, g.attention_mask);
+  close(encoded, 'encoder_last_hidden_state', g.attention_mask);
+  close(
+    model.decode(g.decoder_input_ids, { crossed: model.begin(encoded).crossed, ...maskOf(model, encoded, g) }),
+    'logits',
+  );
+  const greedy = g.greedy.toArray() as number[][];
+  const answer = model.answer(
+    input,
+    { start: [greedy[0][0]], end: [], maxTokens: greedy[0].length - 1 },
+    g.attention_mask,
+  );
+  assert.deepEqual(answer, greedy);
+};
+/** The mask of what was read, without the caches of a fresh answer. */
+const maskOf = (model: Seq2Seq, encoded: Tensor, g: Golden): { mask?: Tensor } => {
+  const { mask } = model.begin(encoded, g.attention_mask);
+  return mask ? { mask } : {};
+};
+
+const CHECKS: Readonly<Record<string, Check>> = {
+  bert: encoder,
+  roberta: encoder,
+  modernbert: encoder,
+  t5: seq2seq,
+  't5-v1_1': seq2seq,
+  whisper: seq2seq,
+  vit: (model: Vit, g, close) => {
+    close(model.hidden(g.pixel_values), 'last_hidden_state');
+    close(model.forward(g.pixel_values), 'logits');
+  },
+  clip: (model: ImageText, g, close) => {
+    close(model.text.hidden(g.input_ids, g.attention_mask), 'text_last_hidden_state', g.attention_mask);
+    close(model.vision.hidden(g.pixel_values), 'vision_last_hidden_state');
+    const texts = model.embedText(g.input_ids, g.attention_mask);
+    const images = model.embedImage(g.pixel_values);
+    close(texts, 'text_embeds');
+    close(images, 'image_embeds');
+    close(model.logits(images, texts), 'logits_per_image');
+  },
+};
+
+for (const { name, device, missing } of testDevices('cpu')) {
+  for (const [family, check] of Object.entries(CHECKS)) {
+    const skip = missing ?? missingGolden(`hf/${family}`);
+    test(`${family} on ${name}: the numbers of transformers`, { skip }, () =>
+      scope(() =>
+        noGrad(() => {
+          const dir = findGolden(`hf/${family}`) as string;
+          const golden = Object.fromEntries(
+            loadTensors(join(dir, 'golden.safetensors'), { device: device as Device }),
+          ) as Golden;
+          const { model } = loadModel(dir, { device: device as Device });
+          assert.ok(model instanceof Module);
+          check(model, golden, (got, what, mask) => {
+            let [a, b] = [got, golden[what]];
+            assert.deepEqual(a.shape, b.shape, what);
+            // Vectors at padding mean nothing.
+            const real = mask?.ne(0).cast('f32').unsqueeze(-1);
+            if (real) [a, b] = [a.mul(real), b.mul(real)];
+            const error = a.sub(b).abs().max().item() / b.abs().max().item();
+            assert.ok(error <= 1e-4, `${what} is off by ${error} of the largest`);
+          });
+        }),
+      ),
+    );
+  }
+}
+
+test('distances fall into the buckets of T5', () => {
+  const row = (bidirectional: boolean): number[] =>
+    [-200, -20, -9, -3, -1, 0, 1, 3, 9, 20, 200].map((d) => distanceBucket(d, bidirectional, 32, 128));
+  assert.deepEqual(row(true), [15, 10, 8, 3, 1, 0, 17, 19, 24, 26, 31]);
+  assert.deepEqual(row(false), [31, 17, 9, 3, 1, 0, 0, 0, 0, 0, 0]);
+});
+
+test('what a config says and is not honoured, and tensors over or missing, are refused by name', {
+  skip: missingGolden('hf/bert'),
+}, () => {
+  const dir = findGolden('hf/bert') as string;
+  const altered = (change: (config: Record<string, unknown>, tensors: Map<string, Tensor>) => void): string => {
+    const to = scratch();
+    cpSync(dir, to, { recursive: true });
+    const config = JSON.parse(readFileSync(join(dir, 'config.json'), 'utf8')) as Record<string, unknown>;
+    const tensors = loadTensors(join(dir, 'model.safetensors'));
+    change(config, tensors);
+    writeFileSync(join(to, 'config.json'), JSON.stringify(config));
+    saveTensors(join(to, 'model.safetensors'), tensors);
+    return to;
+  };
+  const refused = (
+    change: Parameters<typeof altered>[0],
+    kind: typeof UnsupportedError | typeof FormatError,
+    message: RegExp,
+  ): void => {
+    const at = altered(change);
+    assert.throws(
+      () => loadModel(at),
+      (e: Error) => e instanceof kind && message.test(e.message),
+    );
+  };
+  refused((c) => (c.position_embedding_type = 'relative_key'), UnsupportedError, /position_embedding_type/);
+  refused((c) => (c.new_switch = 3), UnsupportedError, /new_switch/);
+  refused(
+    (_, t) => t.set('encoder.layer.9.extra', t.get('pooler.dense.bias') as Tensor),
+    UnsupportedError,
+    /layer\.9\.extra/,
+  );
+  refused((_, t) => t.delete('encoder.layer.0.output.dense.bias'), FormatError, /output\.dense\.bias/);
+});
