@@ -122,7 +122,7 @@ export function kernelsPage(
           outcome(golden(casesOn(evidence, nvidia, module))),
         ]),
       )}`,
-      `Modules that no op launches by itself: those under Candle's names (above), \`decode*\` and \`quantized\` (the text engine: \`wick generate\`, its tests and [docs/bench-h200.json](bench-h200.json)), and \`*-hopper\`, which only GPUs of sm_90 run.`,
+      `Modules that no op launches by itself: those under Candle's names (above), \`decode*\` (the text engine: \`wick generate\`, its tests and [docs/bench-h200.json](bench-h200.json)), \`quantized\` where only its own tests launch it (above), and \`*-hopper\`, which only GPUs of sm_90 run.`,
     ].join('\n\n') + '\n'
   );
 }
