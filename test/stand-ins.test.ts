@@ -165,6 +165,47 @@ describe('hipBLASLt, then rocBLAS, then our own kernel', () => {
   });
 });
 
+describe('what a product may be', () => {
+  const LT = openCublasLt(device, () => ltStandIn('cublasLt', device)) as Blas;
+  const ROC = openRocblas(device, () => rocblasStandIn(device)) as Blas;
+  const HIP = openHipblasLt(device, () => ltStandIn('hipblasLt', device)) as Blas;
+  /** One by one: x * 1 as the library computes it. */
+  const times1 = (blas: Blas, more: Partial<GemmSpec>, x: number): number => {
+    const one = { order: 'row', ld: 1, batchStride: 0 } as const;
+    const spec: GemmSpec = { ...PRODUCT, batch: 1, m: 1, n: 1, k: 1, a: one, b: one, d: one, ...more };
+    const half = spec.dtype === 'f16';
+    const put = (v: number): number => {
+      const p = memory(256);
+      const raw = half ? Uint16Array.of(v === 1 ? 0x3c00 : 0x4200) : Float32Array.of(v);
+      device.copyIn(p, new Uint8Array(raw.buffer), 0);
+      return p;
+    };
+    const d = memory(256);
+    blas.run(blas.plan(spec), put(x), put(1), d, 0, 1, 0, stream);
+    const out = new Float32Array(1);
+    device.copyOut(new Uint8Array(out.buffer), d, 0);
+    return out[0];
+  };
+  const fine = 1 + 2 ** -12; // TF32 keeps ten bits of it
+  for (const [name, blas] of Object.entries({ cuBLASLt: LT, hipBLASLt: HIP, rocBLAS: ROC })) {
+    test(`${name} rounds f32 to TF32 when asked, and only then`, () => {
+      assert.equal(times1(blas, {}, fine), fine);
+      assert.equal(times1(blas, { tf32: true }, fine), 1);
+      assert.equal(times1(blas, {}, fine), fine, 'the product after it is exact again');
+    });
+    test(`${name} gives f32 from f16, TF32 allowed or not, and nothing narrower than its inputs`, () => {
+      for (const tf32 of [false, true]) assert.equal(times1(blas, { dtype: 'f16', outDtype: 'f32', tf32 }, 3), 3);
+      assert.match(String(blas.supports({ ...PRODUCT, outDtype: 'f16' })), /no product of f32 gives f16/);
+      assert.match(String(blas.supports({ ...PRODUCT, dtype: 'f64', outDtype: 'f32' })), /no product of f64 gives f32/);
+    });
+  }
+  test('hipBLASLt from 0.8 on is spoken to', () => {
+    const at = (version: number) => openHipblasLt(device, () => ltStandIn('hipblasLt', device, { version }));
+    assert.match(String(at(799)), /0\.7\.99 .*older than 0\.8/);
+    assert.equal((at(800) as Blas).name, 'hipBLASLt 0.8.0');
+  });
+});
+
 /** A library whose calls of one symbol arrive changed: what a mistake in the bindings would look like. */
 const tampered = (inner: StandIn, symbol: string, change: (args: NativeArg[]) => NativeArg[]) => ({
   path: inner.path,

@@ -47,11 +47,14 @@ const MARK = 0x4f474c41;
 const DEFAULT_ALIGNMENT = 256;
 const WORKSPACE = 1 << 16;
 
-/** `refused`: dtypes it has no algorithm for, as hipBLASLt has none for f64 on most GPUs. */
+/** `refused`: dtypes it has no algorithm for, as hipBLASLt has none for f64 on most GPUs; `version`: as it tells it. */
 export function ltStandIn(
   prefix: 'cublasLt' | 'hipblasLt',
   device: HostedDevice,
-  refused: readonly string[] = prefix === 'hipblasLt' ? ['f64'] : [],
+  {
+    refused = prefix === 'hipblasLt' ? ['f64'] : [],
+    version = prefix === 'cublasLt' ? 130101 : 100202,
+  }: { readonly refused?: readonly string[]; readonly version?: number } = {},
 ): StandIn {
   const numbers: LtNumbers = prefix === 'cublasLt' ? CUBLASLT_NUMBERS : HIPBLASLT_NUMBERS;
   const handles = new Handles();
@@ -99,10 +102,10 @@ export function ltStandIn(
   const symbols: Symbols = {
     [`${prefix}GetVersion`]:
       prefix === 'cublasLt'
-        ? () => 130101
-        : (handle: number, version: NativeArg) => {
+        ? () => version
+        : (handle: number, cell: NativeArg) => {
             handles.get(handle, 'handle');
-            hostMemory(version, 4).setInt32(0, 100202, true);
+            hostMemory(cell, 4).setInt32(0, version, true);
             return 0;
           },
     [`${prefix}GetStatusName`]: (s: number) => textAddress(s === 0 ? 'CUBLAS_STATUS_SUCCESS' : `CUBLAS_STATUS_${s}`),
