@@ -194,8 +194,8 @@ for (const [vendor, want] of Object.entries(VENDORS)) {
     });
 
     test('says why there is no device', () => {
-      const says = (variable: string, pattern: RegExp) => {
-        process.env[variable] = '1';
+      const says = (variable: string, pattern: RegExp, value = '1') => {
+        process.env[variable] = value;
         assert.throws(
           () => want.open(),
           (e) => e instanceof DeviceError && pattern.test(e.message),
@@ -205,6 +205,7 @@ for (const [vendor, want] of Object.entries(VENDORS)) {
       };
       says('FAKE_NO_DEVICE', /no (NVIDIA|AMD) GPU: .*NO_?DEVICE \(100\)/i);
       says('FAKE_EMPTY', /no (NVIDIA|AMD) GPU: .* sees none/);
+      for (const count of ['2000000000', '-1']) says('FAKE_COUNT', new RegExp(`tells of ${count} devices`), count);
       if (vendor === 'cuda') says('FAKE_OLD', /too old: it is of CUDA 11\.4; 12\.0 or newer is needed/);
     });
 

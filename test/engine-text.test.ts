@@ -1,7 +1,8 @@
 // Vocabularies, sampling and streaming text.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { LanguageModel, Sampler, TextStream, trainBpe } from '../src/engine/index.js';
+import { ArgumentError } from '../src/base/errors.js';
+import { type GenerateStats, LanguageModel, PlainDecoder, Sampler, TextStream, trainBpe } from '../src/engine/index.js';
 import { tokenizerFromJson } from '../src/tokenizers/index.js';
 import { Llama, llamaConfig, llamaJson } from '../src/models/index.js';
 import { VarBuilder, VarMap } from '../src/nn/index.js';
@@ -90,6 +91,51 @@ const small = (): LanguageModel => {
     tokenizer,
   );
 };
+
+test('whoever leaves the loop early frees the decoder, and is told what was drawn', async () => {
+  const model = small();
+  let live = 0;
+  const counted = new LanguageModel(model.model, model.tokenizer, (m) => {
+    const decoder = new PlainDecoder(m);
+    live++;
+    return new Proxy(decoder, {
+      get: (t, name) => {
+        if (name === 'dispose') return () => (live--, t.dispose());
+        const value = Reflect.get(t, name, t) as unknown;
+        return typeof value === 'function' ? value.bind(t) : value;
+      },
+    });
+  });
+  const bytes = (): number => model.device.memory().liveBytes;
+  for await (const _ of counted.generate('the cat', { maxTokens: 9 })); // tables that the model keeps are made here
+  const before = bytes();
+  const told: GenerateStats[] = [];
+  const onDone = (s: GenerateStats): number => told.push(s);
+  for (let i = 0; i < 3; i++) for await (const _ of counted.generate('the cat', { maxTokens: 9, onDone })) break;
+  assert.equal(live, 0, 'a decoder was not disposed of');
+  assert.equal(bytes(), before);
+  assert.deepEqual([...new Set(told.map((s) => s.reason))], ['aborted']);
+  assert.ok(told.every((s) => s.tokens >= 1 && s.promptTokens === counted.encode('the cat').length));
+  for await (const _ of counted.tokens([0, 5], { maxTokens: 9 })) break;
+  await assert.rejects(async () => {
+    for await (const _ of counted.generate('the cat', { maxTokens: 9 })) throw new Error('the reader fails');
+  }, /the reader fails/);
+  assert.equal(live, 0);
+
+  // A stop text: what was drawn counts.
+  let text = '';
+  for await (const piece of counted.generate('the cat', { maxTokens: 12, seed: 5 })) text += piece;
+  told.length = 0;
+  for await (const _ of counted.generate('the cat', { maxTokens: 12, seed: 5, stop: [text.slice(3, 5)], onDone }));
+  assert.equal(told[0].reason, 'stop');
+  assert.ok(told[0].tokens > 0 && told[0].tokens <= 12 && told[0].prefillSeconds > 0, JSON.stringify(told[0]));
+  assert.equal(live, 0);
+
+  for (const maxTokens of [Number.NaN, -1, 1.5, '5' as never])
+    await assert.rejects(counted.generate('the cat', { maxTokens }).next(), (e) => e instanceof ArgumentError);
+  for (const token of [-1, 1.5, Number.NaN, 1e9])
+    await assert.rejects(counted.tokens([0, token]).next(), /token .* at position 1 is none of the model's/);
+});
 
 test('a model streams as many tokens as asked, the same for the same seed, and stops when told', async () => {
   const model = small();

@@ -26,7 +26,7 @@ static int owned(uint64_t p, size_t n) {
 }
 int NAME(cuInit, hipInit)(unsigned flags) { return getenv("FAKE_NO_DEVICE") ? NO_DEVICE : flags ? INVALID : OK; }
 int NAME(cuDriverGetVersion, hipDriverGetVersion)(int *v) { *v = getenv("FAKE_OLD") ? 11040 : 13000; return OK; }
-int NAME(cuDeviceGetCount, hipGetDeviceCount)(int *n) { *n = getenv("FAKE_EMPTY") ? 0 : 2; return OK; }
+int NAME(cuDeviceGetCount, hipGetDeviceCount)(int *n) { const char *count = getenv("FAKE_COUNT"); *n = getenv("FAKE_EMPTY") ? 0 : count ? atoi(count) : 2; return OK; }
 int NAME(cuDeviceGetName, hipDeviceGetName)(char *s, int len, int d) { strncpy(s, d ? "Fake 1" : "Fake 0", len); return OK; }
 int NAME(cuDeviceTotalMem_v2, hipDeviceTotalMem)(size_t *n, int d) { (void)d; *n = TOTAL; return OK; }
 #ifdef CUDA

@@ -75,6 +75,10 @@ export const VARIABLES = {
     'The C++ compiler of the CPU engine and the simulation.',
     'g++, clang++ or c++, whichever is found first',
   ),
+  LD_LIBRARY_PATH: system(
+    "Where the system's loader looks for libraries first; they are checked before it loads them.",
+    'none',
+  ),
   XDG_CACHE_HOME: system('Where programs keep caches.', '~/.cache'),
   ROCM_PATH: system('Where ROCm is installed.', '/opt/rocm'),
   CUDA_HOME: system('Where the CUDA toolkit is installed.', '/usr/local/cuda'),

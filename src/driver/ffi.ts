@@ -6,6 +6,7 @@ import koffi from 'koffi';
 import { env, type VariableName } from '../base/environment.js';
 import { DeviceError } from '../base/errors.js';
 import type { LibraryReport } from './driver.js';
+import { brokenLibrary } from './elf.js';
 
 export { koffi };
 
@@ -120,6 +121,10 @@ function search(spec: LibrarySpec): Library | string {
     );
     for (const path of candidates) {
       try {
+        // A bare name is the loader's to find: it is looked up where the loader would take it from.
+        const file = path === soname ? loaderFile(soname) : path;
+        const broken = file && brokenLibrary(file);
+        if (broken) throw new Error(broken);
         if (spec.beside && path !== soname)
           list(dirname(path), spec.beside).forEach((p) => held.push(koffi.load(p, { lazy: true })));
         const handle = koffi.load(path, { lazy: true });
@@ -136,6 +141,16 @@ function search(spec: LibrarySpec): Library | string {
   }
   const tail = broken.length > 0 ? `; not loadable: ${broken.join('; ')}` : '';
   return `${spec.name} was not found: looked for ${spec.sonames.join(', ')} in the loader's path and ${dirs.join(', ') || 'no other folder'}${tail}`;
+}
+
+const SYSTEM_DIRS = ['/lib', '/usr/lib', '/usr/local/lib', '/lib64', '/usr/lib64'];
+/** The file the loader most likely takes for a bare name: LD_LIBRARY_PATH, then the system's folders and those of this machine's kind. */
+function loaderFile(soname: string): string | undefined {
+  if (soname.includes('/')) return existsSync(soname) ? soname : undefined;
+  const kind = process.arch === 'arm64' ? 'aarch64-linux-gnu' : 'x86_64-linux-gnu';
+  const dirs = [...(env('LD_LIBRARY_PATH') ?? '').split(delimiter).filter(Boolean)];
+  for (const d of SYSTEM_DIRS) dirs.push(join(d, kind), d);
+  return dirs.map((d) => join(d, soname)).find((p) => existsSync(p));
 }
 
 /** The file behind a loaded name, links followed: its name holds the exact version. */

@@ -301,6 +301,9 @@ export class VendorDevice implements Device {
   }
 }
 
+/** More than any machine has: a driver that tells of more is broken, and asking it for each would take for ever. */
+const MOST_DEVICES = 1024;
+
 /** A driver from what a vendor's file knows: one device object per ordinal, ordinals checked. */
 export function vendorDriver(
   head: Pick<Driver, 'name' | 'version' | 'deviceCount'>,
@@ -308,6 +311,10 @@ export function vendorDriver(
   calls: Calls<VendorTable>,
   rules: VendorRules,
 ): Driver {
+  if (head.deviceCount < 0 || head.deviceCount > MOST_DEVICES)
+    throw new DeviceError(
+      `${head.name}: ${head.version} tells of ${head.deviceCount} devices; at most ${MOST_DEVICES} are believed`,
+    );
   const devices = new Map<number, Device>();
   const infos = new Map<number, DeviceInfo>();
   const driver: Driver = {

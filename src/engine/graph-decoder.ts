@@ -1,5 +1,5 @@
 // Decoding on a GPU: one token's work captured once as a graph and replayed; the host reads one number a token, one step behind.
-import { ArgumentError } from '../base/errors.js';
+import { ArgumentError, IndexError } from '../base/errors.js';
 import { DecodeSteps, type Draw, type DrawBuffers, SAMPLE, type Slot } from '../backends/gpu/decode.js';
 import type { Replay } from '../backends/gpu/gpu.js';
 import { bytesOf, type DType } from '../base/dtype.js';
@@ -144,6 +144,9 @@ export class GraphDecoder implements Decoder {
   }
   /** Puts a token and its position where the graph reads them. */
   #place(token: number, position: number): void {
+    const { vocabSize } = this.#model.config;
+    if (!Number.isSafeInteger(token) || token < 0 || token >= vocabSize)
+      throw new IndexError(`decoder: token ${token} is none of the model's ${vocabSize}`);
     this.#write(this.#b.state, 0, Int32Array.of(token, position, position + 1));
     this.#write(this.#b.tokens, position, Int32Array.of(token));
   }

@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { DType } from '../base/dtype.js';
-import { ArgumentError, UnsupportedError } from '../base/errors.js';
+import { ArgumentError, IndexError, UnsupportedError } from '../base/errors.js';
 import { readJsonFile } from '../io/json-file.js';
 import { Llama } from '../models/llama.js';
 import { Device } from '../tensor/device.js';
@@ -19,7 +19,7 @@ export interface GenerateOptions extends SamplingOptions {
   readonly signal?: AbortSignal;
   /** Texts that end the answer and are left out of it. */
   readonly stop?: readonly string[];
-  /** Told at the end. */
+  /** Told at the end, also when the reader stops early ('aborted'); not when an error ends it. */
   readonly onDone?: (stats: GenerateStats) => void;
 }
 export interface GenerateStats {
@@ -84,37 +84,46 @@ export class LanguageModel {
 
   /** Token numbers, one by one, until an end token or the limit. */
   async *tokens(prompt: readonly number[], options: GenerateOptions = {}): AsyncGenerator<number, GenerateStats> {
+    const tally = new Tally(prompt.length);
+    yield* this.#draw(prompt, options, tally);
+    return tally.stats();
+  }
+
+  async *#draw(prompt: readonly number[], options: GenerateOptions, tally: Tally): AsyncGenerator<number, void> {
     const { maxTokens = 256, signal } = options;
-    const { eosTokenIds, maxPositions } = this.model.config;
+    const { eosTokenIds, maxPositions, vocabSize } = this.model.config;
+    if (maxTokens !== Infinity && (!Number.isSafeInteger(maxTokens) || maxTokens < 0))
+      throw new ArgumentError(`generate: maxTokens ${String(maxTokens)} is not a whole number from 0, nor Infinity`);
     if (prompt.length === 0) throw new ArgumentError('generate: an empty prompt and no start token; give some text');
     if (prompt.length >= maxPositions)
       throw new ArgumentError(
         `generate: the prompt has ${prompt.length} tokens, the model has ${maxPositions} positions`,
       );
+    prompt.forEach((token, i) => {
+      if (!Number.isSafeInteger(token) || token < 0 || token >= vocabSize)
+        throw new IndexError(`generate: token ${token} at position ${i} is none of the model's ${vocabSize}`);
+    });
     const sampler = new Sampler(options);
     const decoder = this.#decoder(this.model);
     const history = [...prompt];
     const limit = Math.min(maxTokens, maxPositions - prompt.length);
-    const begin = performance.now();
-    let prefillEnd = begin;
-    let count = 0;
-    let reason: GenerateStats['reason'] = 'length';
+    tally.begin();
     try {
       let next: readonly number[] = prompt;
-      while (count < limit) {
+      while (tally.tokens < limit) {
         if (signal?.aborted) {
-          reason = 'aborted';
+          tally.reason = 'aborted';
           break;
         }
         const token = sampler.plainGreedy
           ? await decoder.runGreedy(next)
           : await decoder.runSampled(next, sampler, history);
-        if (count === 0) prefillEnd = performance.now();
+        tally.ran();
         if (eosTokenIds.includes(token)) {
-          reason = 'end';
+          tally.reason = 'end';
           break;
         }
-        count++;
+        tally.tokens++;
         history.push(token);
         yield token;
         next = [token];
@@ -122,45 +131,35 @@ export class LanguageModel {
     } finally {
       decoder.dispose();
     }
-    const end = performance.now();
-    return {
-      promptTokens: prompt.length,
-      tokens: count,
-      prefillSeconds: (prefillEnd - begin) / 1000,
-      decodeSeconds: (end - prefillEnd) / 1000,
-      reason,
-    };
   }
 
-  /** Text, piece by piece: `for await (const piece of model.generate(prompt)) ...`. */
+  /** Text, piece by piece: `for await (const piece of model.generate(prompt)) ...`. Who breaks out of the loop ends it: memory goes at once. */
   async *generate(prompt: string, options: GenerateOptions = {}): AsyncGenerator<string, GenerateStats> {
     const ids = this.encode(prompt);
     const stream = new TextStream(this.tokenizer, ids);
     const stops = new StopWatch(options.stop ?? []);
-    const source = this.tokens(ids, options);
-    let tokens = 0;
-    let result = await source.next();
-    for (; !result.done; result = await source.next()) {
-      tokens++;
-      const shown = stops.push(stream.push(result.value));
-      if (shown) yield shown;
-      if (stops.found !== undefined) {
-        await source.return(undefined as never);
-        const stats: GenerateStats = {
-          promptTokens: ids.length,
-          tokens,
-          prefillSeconds: 0,
-          decodeSeconds: 0,
-          reason: 'stop',
-        };
-        options.onDone?.(stats);
-        return stats;
+    const tally = new Tally(ids.length);
+    let over: 'read' | 'left' | 'failed' = 'left';
+    try {
+      for await (const token of this.#draw(ids, options, tally)) {
+        const shown = stops.push(stream.push(token));
+        if (shown) yield shown;
+        if (stops.found === undefined) continue;
+        tally.reason = 'stop';
+        break;
       }
+      const rest = tally.reason === 'stop' ? '' : stops.push(stream.flush()) + stops.flush();
+      if (rest) yield rest;
+      over = 'read';
+    } catch (e) {
+      over = 'failed';
+      throw e;
+    } finally {
+      // The loop above has ended the source, and with it the decoder, whichever way it was left.
+      if (over === 'left') tally.reason = 'aborted';
+      if (over !== 'failed') options.onDone?.(tally.stats());
     }
-    const rest = stops.push(stream.flush()) + stops.flush();
-    if (rest) yield rest;
-    options.onDone?.(result.value);
-    return result.value;
+    return tally.stats();
   }
 
   /** The prompt's tokens, with the start token where the model has one and the tokenizer does not add it. */
@@ -171,5 +170,36 @@ export class LanguageModel {
   }
   dispose(): void {
     this.model.dispose();
+  }
+}
+
+/** What one answer took, counted while it is made. */
+class Tally {
+  readonly #promptTokens: number;
+  #begin = 0;
+  #prefillEnd = 0;
+  #end = 0;
+  tokens = 0;
+  reason: GenerateStats['reason'] = 'length';
+
+  constructor(promptTokens: number) {
+    this.#promptTokens = promptTokens;
+  }
+  begin(): void {
+    this.#begin = this.#prefillEnd = this.#end = performance.now();
+  }
+  /** A token came. */
+  ran(): void {
+    this.#end = performance.now();
+    if (this.tokens === 0) this.#prefillEnd = this.#end;
+  }
+  stats(): GenerateStats {
+    return {
+      promptTokens: this.#promptTokens,
+      tokens: this.tokens,
+      prefillSeconds: (this.#prefillEnd - this.#begin) / 1000,
+      decodeSeconds: (this.#end - this.#prefillEnd) / 1000,
+      reason: this.reason,
+    };
   }
 }

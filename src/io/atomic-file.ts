@@ -1,37 +1,20 @@
-// Files that appear whole or not at all: written beside their place, flushed, then renamed.
-import { closeSync, fsyncSync, openSync, renameSync, unlinkSync, writeSync } from 'node:fs';
-import { randomBytes } from 'node:crypto';
-import { basename, dirname, join } from 'node:path';
+// Files of users that appear whole or not at all. A link is followed, and a file that is there keeps its mode.
+import { realpathSync, statSync } from 'node:fs';
+import { basename, dirname } from 'node:path';
 import { FileError, WickError } from '../base/errors.js';
+import { sweep, type Write, writeWhole } from '../base/whole-file.js';
 
-export type Write = (bytes: Uint8Array) => void;
+export type { Write };
 
-export function writeAtomic(path: string, fill: (write: Write) => void): void {
+export function writeAtomic(given: string, fill: (write: Write) => void): void {
   try {
-    writeAside(path, fill);
+    const before = statSync(given, { throwIfNoEntry: false });
+    const path = before ? realpathSync(given) : given;
+    sweep(dirname(path), basename(path));
+    writeWhole(path, before ? before.mode & 0o777 : 0o666, fill, before !== undefined);
   } catch (cause) {
     if (cause instanceof WickError) throw cause;
-    throw new FileError(`${path}: cannot be written: ${(cause as Error).message}`, { cause });
-  }
-}
-
-function writeAside(path: string, fill: (write: Write) => void): void {
-  const draft = join(dirname(path), `.${basename(path)}.${randomBytes(6).toString('hex')}.part`);
-  const fd = openSync(draft, 'wx');
-  let open = true;
-  try {
-    fill((bytes) => {
-      for (let done = 0; done < bytes.length; )
-        done += writeSync(fd, bytes, done, Math.min(2 ** 30, bytes.length - done));
-    });
-    fsyncSync(fd);
-    closeSync(fd);
-    open = false;
-    renameSync(draft, path);
-  } catch (error) {
-    if (open) closeSync(fd);
-    unlinkSync(draft);
-    throw error;
+    throw new FileError(`${given}: cannot be written: ${(cause as Error).message}`, { cause });
   }
 }
 

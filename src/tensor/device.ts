@@ -6,6 +6,7 @@ import { openBackend } from '../backends/registry.js';
 import { checkValue, DTYPE, type DType, isFloat } from '../base/dtype.js';
 import { ArgumentError, UnsupportedError } from '../base/errors.js';
 import { keep } from './scope.js';
+import { settle } from './storage.js';
 import { Tensor } from './tensor.js';
 
 const CONSTANTS_KEPT = 256;
@@ -100,9 +101,12 @@ export class Device {
     raw[0] = info.encode(isFloat(dtype) ? value : BigInt(value)) as never;
     const t = keep(Tensor.fromBytes(new Uint8Array(raw.buffer), [], dtype, this));
     if (Object.is(value, -0)) return t;
+    t.lend();
     if (byValue.size >= CONSTANTS_KEPT) {
       // Let the oldest go when nothing else reaches it: a graph may still hold it.
-      byValue.delete(byValue.keys().next().value as number);
+      const [oldest, gone] = byValue.entries().next().value as [number, Tensor];
+      byValue.delete(oldest);
+      gone.lend(false);
       this.#constantBytes -= info.bytes;
     }
     byValue.set(value, t);
@@ -112,12 +116,13 @@ export class Device {
 
   /** Memory of tensors that are alive; constants kept for reuse do not count. */
   memory(): MemoryStats {
+    settle(); // a loop without a pause runs no finalisers: what the collector freed long ago would count as alive
     const stats = this.backend.memory();
     return { ...stats, liveBytes: stats.liveBytes - this.#constantBytes };
   }
   /** Gives memory kept for reuse back to the system. */
   trim(): void {
-    for (const byValue of this.#constants.values()) for (const t of byValue.values()) t.dispose();
+    for (const byValue of this.#constants.values()) for (const t of byValue.values()) t.lend(false).dispose();
     this.#constants.clear();
     this.#constantBytes = 0;
     this.backend.trim();

@@ -1,6 +1,7 @@
 // Storage: one block of device memory shared by the tensors that view it, freed when the last handle goes or nothing reaches it.
 import type { Backend, Memory } from '../backends/backend.js';
-import { DisposedError } from '../base/errors.js';
+import { collectGarbage, finalizeNow } from '../base/collect.js';
+import { DisposedError, OutOfMemoryError } from '../base/errors.js';
 
 interface Block {
   readonly backend: Backend;
@@ -8,7 +9,38 @@ interface Block {
 }
 
 // The held value must not reach the storage itself, or it would never be unreachable.
-const unreachable = new FinalizationRegistry<Block>(({ backend, memory }) => backend.free(memory));
+const unreachable = new FinalizationRegistry<Block>(({ backend, memory }) => {
+  backend.free(memory);
+  if (isUnseen(memory)) unseen -= memory.bytes;
+});
+
+/** Frees what tensors that nobody reaches hold, as far as the collector has found them already. */
+export const settle = (): void => finalizeNow(unreachable);
+
+/** Device memory costs V8 nothing, so it sees no reason to collect the small objects that hold it: we look after that. */
+let unseen = 0;
+let watermark = 2 ** 30;
+const isUnseen = (memory: Memory): boolean => memory.token === undefined && memory.address !== 0;
+
+function watch(bytes: number): void {
+  unseen += bytes;
+  if (unseen < watermark) return;
+  collectGarbage();
+  settle();
+  watermark = Math.max(2 ** 30, 1.5 * unseen);
+}
+
+/** Memory of a device; when there is none left, what garbage holds is given back first. */
+function take(backend: Backend, bytes: number): Memory {
+  try {
+    return backend.alloc(bytes);
+  } catch (e) {
+    if (!(e instanceof OutOfMemoryError)) throw e;
+    collectGarbage();
+    settle();
+    return backend.alloc(bytes);
+  }
+}
 
 export class Storage {
   readonly backend: Backend;
@@ -19,7 +51,8 @@ export class Storage {
 
   constructor(backend: Backend, bytes: number) {
     this.backend = backend;
-    this.#memory = backend.alloc(bytes);
+    this.#memory = take(backend, bytes);
+    if (isUnseen(this.#memory)) watch(bytes);
     unreachable.register(this, { backend, memory: this.#memory.token ?? this.#memory }, this);
   }
 
@@ -42,6 +75,7 @@ export class Storage {
     const memory = this.#memory;
     this.#memory = undefined;
     unreachable.unregister(this);
+    if (isUnseen(memory)) unseen -= memory.bytes;
     this.backend.free(memory);
   }
 }

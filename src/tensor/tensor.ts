@@ -42,6 +42,7 @@ export class Tensor {
   /** Keep this tensor's gradient although it is no leaf. */
   retainsGrad = false;
   #disposed = false;
+  #lent = false;
 
   /** Not for users: see the functions and static methods that make tensors. */
   constructor(device: Device, storage: Storage, layout: Layout, dtype: DType, id = nextId++) {
@@ -196,9 +197,15 @@ export class Tensor {
     return data instanceof BigInt64Array ? Array.from(data, safeNumber) : data;
   }
 
+  /** Not for users: a constant that its device keeps and lends; only the device lets it go. */
+  lend(on = true): this {
+    this.#lent = on;
+    return this;
+  }
+
   /** Gives the memory back once no other tensor shares it. Using a disposed tensor is an error; disposing twice is not. */
   dispose(): void {
-    if (this.#disposed) return;
+    if (this.#disposed || this.#lent) return;
     this.#disposed = true;
     this.storage.release();
   }
