@@ -219,6 +219,14 @@ template <class S, bool LARGEST, class A> WICK_FN A best_of(A a, A b) {
   else return ming<S>(a, b);
 }
 
+/** What our own sums and products come to: 64 bits for truth values and integers, whose results are i64. Candle's wrap in their type. */
+template <class S> struct TotalOf { typedef u64 sum; typedef i64 result; };
+template <> struct TotalOf<float> { typedef float sum; typedef float result; };
+template <> struct TotalOf<double> { typedef double sum; typedef double result; };
+template <> struct TotalOf<half> { typedef float sum; typedef half result; };
+template <> struct TotalOf<bfloat> { typedef float sum; typedef bfloat result; };
+template <> struct TotalOf<fp8> { typedef float sum; typedef fp8 result; };
+
 template <class S> struct Sum {
   static constexpr bool PLACES = false;
   typedef S Out;
@@ -232,8 +240,17 @@ template <class S> struct Mean : Sum<S> {
   typedef typename SumOf<S>::type A;
   static WICK_MEMBER S put(A a, i64 n) { return from_compute<S>(a / (A)n); }
 };
-template <class S> struct Prod : Sum<S> {
-  typedef typename SumOf<S>::type A;
+template <class S> struct Total {
+  static constexpr bool PLACES = false;
+  typedef typename TotalOf<S>::result Out;
+  typedef typename TotalOf<S>::sum A;
+  static WICK_MEMBER A identity() { return 0; }
+  static WICK_MEMBER A take(compute_t<S> x, i64) { return (A)x; }
+  static WICK_MEMBER A join(A a, A b) { return a + b; }
+  static WICK_MEMBER Out put(A a, i64) { return from_compute<Out>(a); }
+};
+template <class S> struct Prod : Total<S> {
+  typedef typename TotalOf<S>::sum A;
   static WICK_MEMBER A identity() { return 1; }
   static WICK_MEMBER A join(A a, A b) { return a * b; }
 };

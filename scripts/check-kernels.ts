@@ -12,7 +12,7 @@ import { parseArgs } from 'node:util';
 import { DTYPES, FLOATS } from '../src/base/dtype.js';
 import { jobsFor } from '../src/backends/gpu/aot.js';
 import { compilerFor } from '../src/kernels/compile.js';
-import { castChain, copyChain, rowChain, symbolFor, variantsOf } from '../src/kernels/elementwise.js';
+import { castChain, copyChain, kernelDTypes, rowChain, symbolFor, variantsOf } from '../src/kernels/elementwise.js';
 import { compareWithCandle, readManifest } from '../src/parity/manifest.js';
 import { moduleNames } from '../src/backends/gpu/modules.js';
 import { elementwiseRows } from '../src/ops/table.js';
@@ -33,7 +33,7 @@ function elementwiseSymbols(): Set<string> {
   );
   const wide = elementwiseRows
     .filter((r) => r.name === 'add' || r.name === 'affine')
-    .flatMap((r) => r.dtypes.map((d) => rowChain(r, d)));
+    .flatMap((r) => kernelDTypes(r).map((d) => rowChain(r, d)));
   return new Set([
     ...some,
     ...casts,

@@ -71,13 +71,20 @@ test('npy: versions 2 and 3 are read', () => {
   }
 });
 
+test('npy: truth values are bool, whatever byte stands for true', () => {
+  const bools = npy("{'descr': '|b1', 'fortran_order': False, 'shape': (3,), }", new Uint8Array([1, 0, 7]));
+  assert.equal(openNpy(bools).dtype, 'bool');
+  assert.deepEqual(openNpy(bools).read(), new Uint8Array([1, 0, 1]));
+  assert.deepEqual(openNpy(bools).read(2, 3), new Uint8Array([1]));
+});
+
 test('npy: foreign types are named, and widened on request', () => {
-  const bools = npy("{'descr': '|b1', 'fortran_order': False, 'shape': (2,), }", new Uint8Array([1, 0]));
+  const bytes = npy("{'descr': '|i1', 'fortran_order': False, 'shape': (2,), }", new Uint8Array([1, 0]));
   assert.throws(
-    () => openNpy(bools),
-    (e: Error) => e instanceof DTypeError && /dtype bool/.test(e.message),
+    () => openNpy(bytes),
+    (e: Error) => e instanceof DTypeError && /dtype i8/.test(e.message),
   );
-  assert.equal(openNpy(bools, { widen: true }).dtype, 'u8');
+  assert.equal(openNpy(bytes, { widen: true }).dtype, 'i16');
   for (const descr of ["'|O'", "[('a', '<f4')]", "'<U3'", "'toString'"]) {
     assert.throws(
       () => openNpy(npy(`{'descr': ${descr}, 'fortran_order': False, 'shape': (1,), }`, new Uint8Array(4))),

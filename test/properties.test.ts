@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import '../src/index.js';
-import { DTYPE, type DType, DTYPES, isFloat } from '../src/base/dtype.js';
+import { DTYPE, type DType, isFloat, NUMBERS } from '../src/base/dtype.js';
 import { fromBf16Bits, fromF16Bits, fromF8Bits, toBf16Bits, toF16Bits, toF8Bits } from '../src/base/float.js';
 import { Layout, mergeDims, sliceBounds } from '../src/base/layout.js';
 import { broadcastShapes, contiguousStrides, resolveReshape, sizeOf } from '../src/base/shape.js';
@@ -280,7 +280,7 @@ test('f32 and f64 keep what they hold; integers wrap', () => {
   );
   fc.assert(
     fc.property(fc.bigInt({ min: -(2n ** 70n), max: 2n ** 70n }), (v) => {
-      for (const d of DTYPES) {
+      for (const d of NUMBERS) {
         if (isFloat(d)) continue;
         const { bytes, kind, decode, encode, Raw } = DTYPE[d];
         const cell = new Raw(new ArrayBuffer(8), 0, 1);
@@ -293,7 +293,7 @@ test('f32 and f64 keep what they hold; integers wrap', () => {
 
 test('floats become integers by truncation and saturation', () => {
   fc.assert(
-    fc.property(fc.double({ noNaN: true }), fc.constantFrom<DType>('u32', 'i16', 'i32', 'i64'), (v, d) => {
+    fc.property(fc.double({ noNaN: true }), fc.constantFrom<DType>('u8', 'u32', 'i16', 'i32', 'i64'), (v, d) => {
       const { bytes, kind } = DTYPE[d];
       const max = 2n ** BigInt(bytes * 8 - (kind === 'int' ? 1 : 0)) - 1n;
       const min = kind === 'int' ? -max - 1n : 0n;
@@ -301,7 +301,11 @@ test('floats become integers by truncation and saturation', () => {
       assert.equal(castValue(v, d), whole > max ? max : whole < min ? min : whole);
     }),
   );
-  for (const d of DTYPES) if (!isFloat(d)) assert.equal(castValue(NaN, d), 0n);
+  for (const d of NUMBERS) if (!isFloat(d)) assert.equal(castValue(NaN, d), 0n);
+  assert.deepEqual(
+    [NaN, 0.25, -0, 0, 256n, 0n].map((v) => castValue(v, 'bool')),
+    [1n, 1n, 0n, 0n, 1n, 0n],
+  );
 });
 
 test('integers become floats rounded once', () => {

@@ -115,6 +115,9 @@ template <class D, class T> WICK_FN D to_int(T t) {
   else return (D)(i32)t;
 }
 
+/** Anything but zero is true; so is NaN. */
+template <class S> WICK_FN u8 truth(S s) { return to_compute(s) != 0; }
+
 /** Any storage type to any other, as a cast of tensors does it. */
 template <class D, class S> WICK_FN D convert(S s) {
   auto t = to_compute(s);

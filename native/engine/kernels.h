@@ -50,6 +50,7 @@ struct IsaTable {
   const char* name;
   const Kernel* elementwise[DTYPE_COUNT];    // by row number of generated/rows.h
   Kernel cast[DTYPE_COUNT][DTYPE_COUNT];     // [from][to]
+  Kernel truth[DTYPE_COUNT];                 // to u8: 1 for what is not 0
   ReduceRun reduceRun[DTYPE_COUNT][REDUCTION_COUNT];
   ReduceRows reduceRows[DTYPE_COUNT][REDUCTION_COUNT];
   MatmulFn matmul[DTYPE_COUNT];

@@ -7,7 +7,8 @@ namespace wick {
 namespace {
 
 Status cast(const Call& c, const void*) {
-  runStrided(isa->cast[c.in(0).dtype][c.out().dtype], c.operand, 1, c.out(), nullptr);
+  const bool truth = c.params[0] != 0;  // 1 for what is not 0, instead of the nearest u8
+  runStrided(truth ? isa->truth[c.in(0).dtype] : isa->cast[c.in(0).dtype][c.out().dtype], c.operand, 1, c.out(), nullptr);
   return OK;
 }
 

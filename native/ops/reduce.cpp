@@ -221,7 +221,7 @@ Status scan(const Call& c, const void*) {
   const int dim = (int)c.integer(0);
   const bool reverse = c.params[1] != 0, exclusive = c.params[2] != 0;
   Lanes in = lanesOf(x, dim), to = lanesOf(out, dim);
-  const int wide = wideType(x.dtype), bytes = x.bytes();
+  const int wide = wideType(x.dtype), bytes = x.bytes(), outBytes = out.bytes();
   const int64_t n = in.length;
   const int inner = in.rank - 1;
   if (n == 0 || in.count == 0) return OK;
@@ -245,14 +245,14 @@ Status scan(const Call& c, const void*) {
             a += b;
             memcpy(total + j, &a, 8);
           }
-          castRun(wide, x.dtype, exclusive ? before : total, out.data + (into.offset[0] + c0 + at * to.step) * bytes, m);
+          castRun(wide, out.dtype, exclusive ? before : total, out.data + (into.offset[0] + c0 + at * to.step) * outBytes, m);
         }
       }
     });
     return OK;
   }
   parallel(in.count, GRAIN / n + 1, [&](int64_t begin, int64_t end) {
-    char* raw = static_cast<char*>(scratch(SCRATCH_A, n * bytes));
+    char* raw = static_cast<char*>(scratch(SCRATCH_A, n * (bytes < outBytes ? outBytes : bytes)));
     void* lane = scratch(SCRATCH_B, n * 8);
     Walk from(in.rank, in.shape, in.stride, 1, begin), into(to.rank, to.shape, to.stride, 1, begin);
     for (int64_t i = begin; i < end; i++, from.next(), into.next()) {
@@ -260,8 +260,8 @@ Status scan(const Call& c, const void*) {
       castRun(x.dtype, wide, raw, lane, n);
       if (wide == F64) scanLane(static_cast<double*>(lane), n, reverse, exclusive);
       else scanLane(static_cast<int64_t*>(lane), n, reverse, exclusive);
-      castRun(wide, x.dtype, lane, raw, n);
-      scatterRun(out.data + into.offset[0] * bytes, to.step, raw, n, bytes);
+      castRun(wide, out.dtype, lane, raw, n);
+      scatterRun(out.data + into.offset[0] * outBytes, to.step, raw, n, outBytes);
     }
   });
   return OK;

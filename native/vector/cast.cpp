@@ -58,6 +58,21 @@ template <class From, class To> void run(const void* const* in, void* out, int64
   } else plain(from, to, n);
 }
 
+template <class From> void truths(const void* const* in, void* out, int64_t n, const double*) {
+  const From* from = static_cast<const From*>(in[0]);
+  uint8_t* to = static_cast<uint8_t*>(out);
+  if constexpr (isSmallFloat<From>) {
+    float wide[CHUNK];
+    for (int64_t i = 0; i < n; i += CHUNK) {
+      int64_t m = n - i < CHUNK ? n - i : CHUNK;
+      widenRun(from + i, wide, m);
+      for (int64_t j = 0; j < m; j++) to[i + j] = wide[j] != 0;
+    }
+  } else {
+    for (int64_t i = 0; i < n; i++) to[i] = from[i] != 0;
+  }
+}
+
 template <class From> void fill(wick::Kernel* row) {
   row[wick::U8] = run<From, uint8_t>;
   row[wick::U32] = run<From, uint32_t>;
@@ -75,13 +90,23 @@ template <class From> void fill(wick::Kernel* row) {
 
 extern "C" void WICK_EXPORT(wick_cast)(wick::IsaTable* t) {
   fill<uint8_t>(t->cast[wick::U8]);
+  t->truth[wick::U8] = truths<uint8_t>;
   fill<uint32_t>(t->cast[wick::U32]);
+  t->truth[wick::U32] = truths<uint32_t>;
   fill<int16_t>(t->cast[wick::I16]);
+  t->truth[wick::I16] = truths<int16_t>;
   fill<int32_t>(t->cast[wick::I32]);
+  t->truth[wick::I32] = truths<int32_t>;
   fill<int64_t>(t->cast[wick::I64]);
+  t->truth[wick::I64] = truths<int64_t>;
   fill<fp8>(t->cast[wick::F8]);
+  t->truth[wick::F8] = truths<fp8>;
   fill<bfloat>(t->cast[wick::BF16]);
+  t->truth[wick::BF16] = truths<bfloat>;
   fill<half>(t->cast[wick::F16]);
+  t->truth[wick::F16] = truths<half>;
   fill<float>(t->cast[wick::F32]);
+  t->truth[wick::F32] = truths<float>;
   fill<double>(t->cast[wick::F64]);
+  t->truth[wick::F64] = truths<double>;
 }

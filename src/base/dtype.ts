@@ -1,9 +1,14 @@
-// The ten element types: sizes, kinds, storage views and exact encoding of values.
+// The eleven element types: sizes, kinds, storage views and exact encoding of values.
 import { ArgumentError, DTypeError } from './errors.js';
 import { fromBf16Bits, fromF16Bits, fromF8Bits, toBf16Bits, toF16Bits, toF8Bits } from './float.js';
 
-export const DTYPES = ['u8', 'u32', 'i16', 'i32', 'i64', 'f8e4m3', 'bf16', 'f16', 'f32', 'f64'] as const;
+/** What can be added up; bool is the one dtype besides. */
+export const NUMBERS = ['u8', 'u32', 'i16', 'i32', 'i64', 'f8e4m3', 'bf16', 'f16', 'f32', 'f64'] as const;
+export const DTYPES = ['bool', ...NUMBERS] as const;
 export type DType = (typeof DTYPES)[number];
+/** Dtypes as engines know them: truth values lie in memory as u8, 0 or 1, and share its kernels. */
+export type KernelDType = (typeof NUMBERS)[number];
+export const kernelDType = (d: DType): KernelDType => (d === 'bool' ? 'u8' : d);
 
 /** Typed arrays that hold an element type's raw bits. */
 export type RawArray =
@@ -20,6 +25,7 @@ export type Value = number | bigint;
 
 export interface DTypeInfo {
   readonly name: DType;
+  /** The engines' number of it: bool has that of u8. */
   readonly id: number;
   readonly bytes: number;
   readonly kind: 'uint' | 'int' | 'float';
@@ -58,11 +64,20 @@ const info = (
   Raw: unknown,
   decode: DTypeInfo['decode'],
   encode: DTypeInfo['encode'],
-): DTypeInfo => ({ name, id: DTYPES.indexOf(name), bytes, kind, Raw: Raw as DTypeInfo['Raw'], decode, encode });
+): DTypeInfo => ({
+  name,
+  id: NUMBERS.indexOf(kernelDType(name)),
+  bytes,
+  kind,
+  Raw: Raw as DTypeInfo['Raw'],
+  decode,
+  encode,
+});
 const fp = (decode: (bits: number) => number, encode: (x: number) => number) =>
   [(r: number | bigint) => decode(r as number), (v: Value) => encode(Number(v))] as const;
 
 export const DTYPE: { readonly [D in DType]: DTypeInfo } = {
+  bool: info('bool', 1, 'uint', Uint8Array, big, (v) => (Number(v) === 0 ? 0 : 1)),
   u8: info('u8', 1, 'uint', Uint8Array, big, wrap(8, false)),
   u32: info('u32', 4, 'uint', Uint32Array, big, wrap(32, false)),
   i16: info('i16', 2, 'int', Int16Array, big, wrap(16, true)),
@@ -82,6 +97,9 @@ export const INTS = ['u8', 'u32', 'i16', 'i32', 'i64'] as const satisfies readon
 /** What may index: the largest value of each is the sentinel "no element". */
 export const INDEX_DTYPES = INTS;
 
+/** What sums and products of a dtype are: of truth values and integers below 64 bits i64, as in NumPy and PyTorch. */
+export const sumDType = (d: DType): DType => (DTYPE[d].kind === 'float' ? d : 'i64');
+
 export const isFloat = (d: DType): boolean => DTYPE[d].kind === 'float';
 export const bytesOf = (d: DType): number => DTYPE[d].bytes;
 
@@ -92,6 +110,7 @@ export function asDType(name: string, op = 'dtype'): DType {
 
 /** Largest value of an integer dtype: as an index it means "no element". */
 export function maxInt(d: DType): bigint {
+  if (d === 'bool') return 1n;
   const { bytes, kind } = DTYPE[d];
   return 2n ** BigInt(bytes * 8 - (kind === 'int' ? 1 : 0)) - 1n;
 }

@@ -39,6 +39,7 @@ const KINDS: Record<string, StoredDType> = {
   c16: 'c128',
 };
 const CODE: Partial<Record<DType, string>> = {
+  bool: '|b1',
   u8: '|u1',
   u32: '<u4',
   i16: '<i2',

@@ -1,4 +1,4 @@
-// Element types that files may hold: our ten, and foreign ones that are refused by name or widened without loss.
+// Element types that files may hold: our eleven, and foreign ones that are refused by name or widened without loss.
 import { DTYPE, DTYPES, bytesOf, type DType } from '../base/dtype.js';
 import { ArgumentError, DTypeError } from '../base/errors.js';
 import type { Shape } from '../base/shape.js';
@@ -13,8 +13,10 @@ const bytesOfView = (a: ArrayBufferView): Uint8Array => new Uint8Array(a.buffer,
 // Typed arrays need aligned starts, slices of files have none.
 const aligned = (b: Uint8Array): ArrayBuffer => b.slice().buffer;
 
+/** Files may hold any byte for true; kernels rely on 1. */
+const truths = (b: Uint8Array): Uint8Array => (b.some((x) => x > 1) ? b.map((x) => (x ? 1 : 0)) : b);
+
 export const FOREIGN = {
-  bool: { bits: 8, widen: { to: 'u8', convert: (b) => b } },
   i8: { bits: 8, widen: { to: 'i16', convert: (b) => bytesOfView(Int16Array.from(new Int8Array(aligned(b)))) } },
   u16: { bits: 16, widen: { to: 'u32', convert: (b) => bytesOfView(Uint32Array.from(new Uint16Array(aligned(b)))) } },
   // e5m2 is the upper half of an f16.
@@ -60,7 +62,7 @@ export function storedBytes(stored: StoredDType, shape: Shape): number | undefin
 }
 
 export interface ReadOptions {
-  /** Read bool, i8, u16 and f8e5m2 as the smallest type here that holds every value, instead of refusing them. */
+  /** Read i8, u16 and f8e5m2 as the smallest type here that holds every value, instead of refusing them. */
   widen?: boolean;
 }
 
@@ -86,7 +88,7 @@ export function storedRecord(
   const dtype = targetDType(where, stored, options.widen ?? false);
   const ratio = bytesOf(dtype) / (bitsOf(stored) / 8);
   const byteLength = storedBytes(stored, shape)! * ratio;
-  const convert = isOurs(stored) ? undefined : (FOREIGN[stored] as Foreign).widen!.convert;
+  const convert = stored === 'bool' ? truths : isOurs(stored) ? undefined : (FOREIGN[stored] as Foreign).widen!.convert;
   return {
     name,
     dtype,

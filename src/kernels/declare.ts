@@ -6,6 +6,7 @@ import type { ArgBuffer } from '../driver/args.js';
 
 /** Element types as the kernels name them. */
 export const CTYPE: { readonly [D in DType]: string } = {
+  bool: 'u8',
   u8: 'u8',
   u32: 'u32',
   i16: 'i16',

@@ -233,6 +233,7 @@ export function packScalar(args: ArgBuffer, dtype: DType, value: Value): void {
     case 'bf16':
       args.u16(raw as number);
       break;
+    case 'bool':
     case 'u8':
     case 'f8e4m3':
       args.u8(raw as number);

@@ -1,5 +1,5 @@
 // Fast elementwise kernels from rows of the op table: one op, a cast, a copy, or a chain of ops fused into one kernel.
-import { type DType, DTYPE, DTYPES } from '../base/dtype.js';
+import { type DType, DTYPE, DTYPES, kernelDType, NUMBERS } from '../base/dtype.js';
 import { ArgumentError } from '../base/errors.js';
 import type { ElementwiseRow } from '../ops/op.js';
 import type { Entry } from './declare.js';
@@ -9,6 +9,7 @@ import { assemble, parsedModule, moduleText, type Unit } from './source.js';
 
 /** Element types as the kernels name them. */
 export const CTYPE: { readonly [D in DType]: string } = {
+  bool: 'u8',
   u8: 'u8',
   u32: 'u32',
   i16: 'i16',
@@ -44,7 +45,8 @@ export const MAX_DIMS = 8;
 export const VARIANTS = ['flat', 'groups', 'groups64', 'strided', 'strided64', 'transpose', 'transposeGroups'] as const;
 export type Variant = (typeof VARIANTS)[number];
 
-const stepDType = (s: Step): DType => ('cast' in s ? s.cast : s.row.result === 'u8' ? 'u8' : s.dtype);
+const stepDType = (s: Step): DType =>
+  kernelDType('cast' in s ? s.cast : s.row.result === 'same' ? s.dtype : s.row.result);
 
 /** A chain with its name and scalars worked out. */
 export function chain(inputs: readonly DType[], steps: readonly Step[]): Chain {
@@ -73,7 +75,8 @@ export function chain(inputs: readonly DType[], steps: readonly Step[]): Chain {
 }
 
 /** One row on one dtype. */
-export function rowChain(row: ElementwiseRow<any>, dtype: DType): Chain {
+export function rowChain(row: ElementwiseRow<any>, on: DType): Chain {
+  const dtype = kernelDType(on);
   const inputs = Array.from({ length: row.arity }, (_, i): DType => (isMasked(row) && i === 0 ? 'u8' : dtype));
   return chain(inputs, [{ row, dtype, args: inputs.map((_, i) => i) }]);
 }
@@ -85,10 +88,13 @@ export function copyChain(bytes: number): Chain {
   return { ...chain([carrier], []), name: `copy_b${bytes}`, output: carrier };
 }
 
+/** The dtypes of a row as kernels have them. */
+export const kernelDTypes = (row: ElementwiseRow<any>): readonly DType[] => [...new Set(row.dtypes.map(kernelDType))];
+
 /** Every row on every dtype, every cast and every copy: what an ahead-of-time build compiles. */
 export function standardChains(rows: readonly ElementwiseRow<any>[]): Chain[] {
-  const casts = DTYPES.flatMap((from) => DTYPES.filter((to) => to !== from).map((to) => castChain(from, to)));
-  return [...rows.flatMap((r) => r.dtypes.map((d) => rowChain(r, d))), ...casts, ...[1, 2, 4, 8].map(copyChain)];
+  const casts = NUMBERS.flatMap((from) => DTYPES.filter((to) => to !== from).map((to) => castChain(from, to)));
+  return [...rows.flatMap((r) => kernelDTypes(r).map((d) => rowChain(r, d))), ...casts, ...[1, 2, 4, 8].map(copyChain)];
 }
 
 const SCALAR = (i: number): string => `s${i}`;
@@ -101,7 +107,8 @@ function functor(c: Chain): string {
   let scalar = 0;
   const lines = c.steps.map((s, i): string => {
     const to = `const ${CTYPE[stepDType(s)]} v${c.inputs.length + i} = `;
-    if ('cast' in s) return `${to}convert<${CTYPE[s.cast]}>(v${s.args[0]});`;
+    if ('cast' in s)
+      return s.cast === 'bool' ? `${to}truth(v${s.args[0]});` : `${to}convert<${CTYPE[s.cast]}>(v${s.args[0]});`;
     const S = CTYPE[s.dtype];
     const T = CTYPE[computeDType(s.dtype)];
     const masked = isMasked(s.row);

@@ -60,7 +60,7 @@ export function nativeRows(table: Iterable<Row>): string {
     return [
       `struct Row_${row.name} {`,
       `  static constexpr int ARITY = ${row.arity}, SCALARS = ${scalars.length};`,
-      `  static constexpr bool MASKED = ${masked}, TRUTH = ${row.result === 'u8'};`,
+      `  static constexpr bool MASKED = ${masked}, TRUTH = ${row.result === 'bool'};`,
       `  template <class S, class T${masked ? ', class M' : ''}> WICK_FN auto apply(${taken.join(', ')}) {`,
       `    ${masked ? '' : '(void)a; (void)b; '}return op_${row.name}<S, T>(${[...operands, ...scalars].join(', ')});`,
       '  }',

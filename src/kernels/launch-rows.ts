@@ -1,5 +1,5 @@
 // Launches of reductions, softmax, norms, rotary embeddings and running sums over contiguous operands.
-import type { DType } from '../base/dtype.js';
+import { type DType, sumDType } from '../base/dtype.js';
 import {
   at,
   ceilDiv,
@@ -253,13 +253,14 @@ export function scanLaunch(
     ...flags,
   ]);
   if (used === 1) return single(rows);
-  const spine = { f64: 'f64', i64: 'u64', u8: 'u32', u32: 'u32', i16: 'u32', i32: 'u32' }[dtype as string] ?? 'f32';
+  const total = sumDType(dtype);
+  const spine = total === 'i64' ? 'u64' : total === 'f64' ? 'f64' : 'f32';
   return {
     launches: [
       launch('scan', `cumsum_sums_${name}`, [used, outer], 256, [at('src'), at('scratch'), n, size, flags[0]]),
       launch('scan', `cumsum_spine_${spine}`, [1, outer], 256, [at('scratch'), used]),
       rows,
     ],
-    scratch: outer * used * (isWide(dtype) ? 8 : 4),
+    scratch: outer * used * (isWide(total) ? 8 : 4),
   };
 }

@@ -1,4 +1,5 @@
 // Attention in double precision, one query at a time: the oracle, and where rows of packed and paged sequences lie.
+import { isFloat } from '../base/dtype.js';
 import { ArgumentError, IndexError, ShapeError } from '../base/errors.js';
 import { formatShape, type Shape } from '../base/shape.js';
 import { numbers } from './kernel-row.js';
@@ -102,7 +103,7 @@ export function eachQuery(
         const seen: { k: number; logit: (product: number) => number }[] = [];
         for (let j = from; j <= to; j++) {
           const m = extra.mask ? ((b * qs.heads + h) * extra.mask.shape[2] + i) * extra.mask.shape[3] + j : 0;
-          const isBool = extra.mask?.dtype === 'u8';
+          const isBool = extra.mask !== undefined && !isFloat(extra.mask.dtype);
           const added = extra.mask && !isBool ? numbers(extra.mask)[m] : 0;
           if ((isBool && Number(extra.mask?.data[m]) === 0) || added === -Infinity) continue;
           const bias = added - (extra.slopes ? numbers(extra.slopes)[h] * Math.abs(x - j) : 0);

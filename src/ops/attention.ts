@@ -1,5 +1,5 @@
 // Scaled-dot-product attention: one call for every mask, window and layout, packed and paged sequences, with a gradient of any order.
-import { type DType, REALS } from '../base/dtype.js';
+import { type DType, isFloat, REALS } from '../base/dtype.js';
 import { ArgumentError, DTypeError, GradError, ShapeError } from '../base/errors.js';
 import { formatShape, sameShape, type Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
@@ -116,7 +116,7 @@ function infer(
     if (t && !dtypes.includes(t.dtype))
       throw new DTypeError(`${op}: ${name} is ${t.dtype}; it must be ${dtypes.join(' or ')}`);
   };
-  want('mask', [batch, qs.heads, tq, tk], ['u8', q.dtype]);
+  want('mask', [batch, qs.heads, tq, tk], ['bool', 'u8', q.dtype]);
   want('slopes', [qs.heads], ['f32']);
   want('sinks', [qs.heads], ['f32']);
   if ((extra.qStarts && extra.qStarts.shape.length !== 1) || batch < 0)
@@ -188,7 +188,7 @@ function composed(
   const seen: Tensor[] = [];
   if (p.right >= 0) seen.push(distance.ge(-p.right));
   if (p.left >= 0) seen.push(distance.le(p.left));
-  if (extra.mask?.dtype === 'u8') seen.push(extra.mask.ne(0));
+  if (extra.mask && !isFloat(extra.mask.dtype)) seen.push(extra.mask.ne(0));
   else if (extra.mask) z = z.add(extra.mask.cast(wide));
   const all = z.sub(lse.unsqueeze(3)).exp();
   const weights = seen.reduce((w, m) => m.broadcastTo(w.shape).where(w, w.constant(0)), all);
@@ -264,7 +264,9 @@ function gradBackward({ inputs, grads, params: p }: GradContext<SdpaParams>): Gr
     back(w.matmul(c).add(dinner.matmul(v)), g0),
     dlogit.sum([3], false).neg(),
     dinner.sum([3], false).neg(),
-    ...p.extras.map((name) => (name === 'mask' && extra.mask?.dtype !== 'u8' ? dlogit.cast(q0.dtype) : undefined)),
+    ...p.extras.map((name) =>
+      name === 'mask' && extra.mask && isFloat(extra.mask.dtype) ? dlogit.cast(q0.dtype) : undefined,
+    ),
   ];
 }
 

@@ -1,5 +1,5 @@
 // Binary, comparison and choice rows: operands broadcast against each other.
-import { type DType, DTYPES, FLOATS } from '../base/dtype.js';
+import { type DType, DTYPES, FLOATS, NUMBERS } from '../base/dtype.js';
 import { cpow } from '../base/special.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { binary, comparison, type Operand } from './elementwise.js';
@@ -7,6 +7,7 @@ import { type Call, type ElementwiseRow, type Grads, type GradContext, rows } fr
 
 const binaryCu = (symbol: string) => ({ file: 'binary.cu', symbol });
 const ours = { none: 'Candle has no kernel for it' };
+const noArithmetic = 'truth values have no arithmetic; use logicalAnd, logicalOr and logicalXor, or cast first';
 const truth = 'the result is a truth value';
 const bool = (b: boolean): number => (b ? 1 : 0);
 const bigBool = (b: boolean): bigint => (b ? 1n : 0n);
@@ -14,14 +15,15 @@ const bigBool = (b: boolean): bigint => (b ? 1n : 0n);
 /** Half of the gradient to each side where both are equal, as PyTorch does. */
 const share = ({ x, y, out, grad }: GradContext): Grads => {
   const mine = (side: Tensor, other: Tensor): Tensor =>
-    grad.mul(side.eq(out).cast(x.dtype)).mul(other.eq(out).mul(side.eq(out)).cast(x.dtype).affine(-0.5, 1));
+    grad.mul(side.eq(out).cast(x.dtype)).mul(other.eq(out).logicalAnd(side.eq(out)).cast(x.dtype).affine(-0.5, 1));
   return [mine(x, y), mine(y, x)];
 };
 
 export const binaryOps = rows({
   add: binary({
     formula: 'x + y',
-    dtypes: DTYPES,
+    dtypes: NUMBERS,
+    without: noArithmetic,
     exact: (x, y) => x + y,
     int: (x, y) => x + y,
     kernel: 'x + y',
@@ -31,7 +33,8 @@ export const binaryOps = rows({
   }),
   sub: binary({
     formula: 'x - y',
-    dtypes: DTYPES,
+    dtypes: NUMBERS,
+    without: noArithmetic,
     exact: (x, y) => x - y,
     int: (x, y) => x - y,
     kernel: 'x - y',
@@ -41,7 +44,8 @@ export const binaryOps = rows({
   }),
   mul: binary({
     formula: 'x * y',
-    dtypes: DTYPES,
+    dtypes: NUMBERS,
+    without: noArithmetic,
     exact: (x, y) => x * y,
     int: (x, y) => x * y,
     kernel: 'x * y',
@@ -51,7 +55,8 @@ export const binaryOps = rows({
   }),
   div: binary({
     formula: 'x / y',
-    dtypes: DTYPES,
+    dtypes: NUMBERS,
+    without: noArithmetic,
     exact: (x, y) => x / y,
     int: (x, y) => (y === 0n ? 0n : x / y),
     kernel: 'divg(x, y)',
@@ -212,7 +217,7 @@ export const compareOps = rows({
 type WhereRow = Omit<ElementwiseRow<any>, 'name' | 'args'> & {
   readonly args: (cond: Tensor, onTrue: Operand, onFalse: Operand) => Call<Record<never, never>>;
 };
-const CONDITIONS: readonly DType[] = ['u8'];
+const CONDITIONS: readonly DType[] = ['bool', 'u8'];
 
 export const choiceOps = rows({
   where: {

@@ -57,11 +57,11 @@ export function unary(def: Common & OneGrad<NoParams>): UnaryRow {
   };
 }
 
-/** A unary op that answers 0 or 1 in u8. */
+/** A unary op that answers true or false. */
 export const predicate = (def: Common): UnaryRow => ({
   family: 'elementwise',
   arity: 1,
-  result: 'u8',
+  result: 'bool',
   scalars: [],
   args: oneInput,
   ...def,
@@ -93,7 +93,7 @@ export const binary = (
 export const comparison = (def: Common): BinaryRow => ({
   family: 'elementwise',
   arity: 2,
-  result: 'u8',
+  result: 'bool',
   scalars: [],
   args: twoInputs,
   ...def,

@@ -1,5 +1,5 @@
 // Reading and writing at indices: gather, scatter, rows by number, slices. The index dtype's largest value means "no element".
-import { DTYPES, INDEX_DTYPES, maxInt, type DType, type Value } from '../base/dtype.js';
+import { DTYPES, INDEX_DTYPES, maxInt, NUMBERS, type DType, type Value } from '../base/dtype.js';
 import { ArgumentError, DTypeError, IndexError, ShapeError } from '../base/errors.js';
 import { formatShape, normalizeDim, sizeOf, type Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
@@ -275,7 +275,7 @@ export const indexing = rows({
     family: 'index',
     mixed: true,
     formula: 'out = x, then out[ids[i]] += src[i] along dim',
-    dtypes: DTYPES,
+    dtypes: NUMBERS,
     candle: { file: 'indexing.cu', symbol: 'ia' },
     differs: `Arguments are (dim, ids, src). ${SENTINEL} ${ANY_LAYOUT}`,
     ulp: ulps(4),
@@ -370,7 +370,7 @@ export const indexing = rows({
     family: 'index',
     mixed: true,
     formula: 'out = x, then out[ids[i][j]][j] += src[i][j] for dim 0',
-    dtypes: DTYPES,
+    dtypes: NUMBERS,
     candle: { file: 'indexing.cu', symbol: 'sa' },
     differs: `Arguments are (dim, ids, src); source and indices may be smaller than x. The gradient of x is not masked, for nothing is overwritten (Candle masks it). ${SENTINEL} ${ANY_LAYOUT}`,
     ulp: SUM_ULP,
@@ -546,7 +546,7 @@ export const indexing = rows({
     ulp: 0,
     compose: (x: Tensor, mask: Tensor, value: Operand): Tensor => mask.broadcastTo(x.shape).where(value, x),
     samples: (): readonly CompositeSample[] => [
-      { inputs: [{ shape: [3, 4] }, { shape: [3, 4], dtype: 'u8', ints: [0, 1] }], args: [{ input: 1 }, 3] },
+      { inputs: [{ shape: [3, 4] }, { shape: [3, 4], dtype: 'bool' }], args: [{ input: 1 }, 1] },
       { inputs: [{ shape: [2, 3, 4] }, { shape: [1, 4], dtype: 'u8', ints: [0, 1] }], args: [{ input: 1 }, 1] },
     ],
     errors: (): readonly CompositeErrorSample[] => [

@@ -1,5 +1,5 @@
 // Rows that move values without computing: cast, copy, fill.
-import { asDType, checkValue, type DType, DTYPES, isFloat, saturate, type Value } from '../base/dtype.js';
+import { asDType, checkValue, type DType, DTYPES, isFloat, NUMBERS, saturate, type Value } from '../base/dtype.js';
 import type { Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { requireNumbers } from './kernel-row.js';
@@ -16,9 +16,10 @@ function bigToNumber(v: bigint): number {
   return v < 0n ? -n : n;
 }
 
-/** One value from dtype to dtype: floats truncate and saturate to integers, NaN is 0; integers keep their low bits. */
+/** One value from dtype to dtype: floats truncate and saturate to integers, NaN is 0; integers keep their low bits; what is not 0 is true. */
 export function castValue(v: Value, to: DType): Value {
   if (isFloat(to)) return typeof v === 'number' ? v : to === 'f64' ? Number(v) : bigToNumber(v);
+  if (to === 'bool') return Number(v) === 0 ? 0n : 1n;
   if (typeof v === 'bigint') return v; // integers wrap when they are stored
   return saturate(v, to);
 }
@@ -98,14 +99,14 @@ export const movementOps = rows({
     reference: (_: readonly RefTensor[], [out]: readonly RefTensor[], { value, dtype }: FillParams): void => {
       out.data.fill(castValue(value, dtype));
     },
-    samples: () => [{ inputs: [], params: { shape: [3, 5], dtype: 'f32', value: 7 } }],
+    samples: () => [{ inputs: [], params: { shape: [3, 5], dtype: 'f32', value: 1 } }],
     errors: () => [],
     noGrad: 'a constant',
   } satisfies FillRow as FillRow,
   newArange: {
     family: 'fill',
     formula: 'start + i * step',
-    dtypes: DTYPES,
+    dtypes: NUMBERS,
     ulp: 0,
     candle: { none: 'Candle fills it on the host' },
     differs: 'each element is computed from its index (Candle adds up the step, and its error)',

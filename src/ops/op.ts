@@ -130,10 +130,10 @@ export interface CustomLaunch {
 export interface ElementwiseRow<P extends Params = Params> extends RowBase<P> {
   readonly family: 'elementwise';
   readonly arity: 1 | 2 | 3;
-  /** The first operand is a u8 mask (where); the dtype under test is that of the others. */
+  /** The first operand is a mask, bool or u8 (where); the dtype under test is that of the others. */
   readonly masked?: true;
-  /** 'same' as the value operands, or a fixed dtype (comparisons give u8). */
-  readonly result: 'same' | 'u8';
+  /** 'same' as the value operands, or a fixed dtype (comparisons give bool). */
+  readonly result: 'same' | 'bool';
   /** Names of scalar parameters in order; in the expression they are a, b. */
   readonly scalars: readonly string[];
   /** The scalars are bounds: beyond an integer dtype they saturate. Others must be whole there and wrap as arithmetic does. */

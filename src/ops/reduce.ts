@@ -1,5 +1,5 @@
 // Reductions over any dimensions, and running sums.
-import { DTYPES, isFloat, REALS, type DType, type Value } from '../base/dtype.js';
+import { DTYPES, isFloat, REALS, sumDType, type DType, type Value } from '../base/dtype.js';
 import { ShapeError } from '../base/errors.js';
 import { Layout } from '../base/layout.js';
 import { formatShape, normalizeDim, normalizeDims, type Shape } from '../base/shape.js';
@@ -41,6 +41,11 @@ const inferLike =
   (inputs: readonly Sig[], params: ReduceParams): readonly Sig[] => [
     { shape: reducedShape(inputs[0].shape, params), dtype: dtype ?? inputs[0].dtype },
   ];
+
+/** Sums and products of truth values and integers are i64. */
+const inferSum = (inputs: readonly Sig[], params: ReduceParams): readonly Sig[] => [
+  { shape: reducedShape(inputs[0].shape, params), dtype: sumDType(inputs[0].dtype) },
+];
 
 /** Calls each(outIndex, values of the group) for every result element. */
 function groups(x: RefTensor, dims: readonly number[], each: (at: number, values: Value[]) => void): void {
@@ -216,17 +221,18 @@ function argExtremum(op: 'argmax' | 'argmin', candleSymbol: string): ReduceDef<[
 export const reduceOps = rows({
   sum: {
     family: 'reduce',
-    functor: 'Sum',
+    functor: 'Total',
     accumulator: 'sum',
     empty: 0,
     formula: 'sum over dims',
     dtypes: DTYPES,
     ulp: ulps(4),
     candle: { file: 'reduce.cu', symbol: 'fast_sum' },
-    differs: '16-bit floats add up in f32 and round once (Candle adds in 16 bits)',
+    differs:
+      '16-bit floats add up in f32 and round once (Candle adds in 16 bits); truth values and integers give i64 (Candle wraps in the dtype, and so do its kernels by name)',
     domain: [0.1, 2],
     args: overDims('sum'),
-    infer: inferLike(),
+    infer: inferSum,
     reference: ([x], [out], { dims }): void =>
       groups(x, dims, (at, values) => {
         out.data[at] = values.length ? exactSum(values) : isFloat(x.dtype) ? 0 : 0n;
@@ -242,7 +248,7 @@ export const reduceOps = rows({
     empty: NaN,
     formula: 'sum over dims / count',
     dtypes: REALS,
-    without: 'the mean of integers is no integer, and f8e4m3 has no arithmetic of its own; cast first',
+    without: 'the mean of integers or truth values is none, and f8e4m3 has no arithmetic of its own; cast first',
     ulp: sumBound,
     candle: { none: 'Candle multiplies the sum by 1/n' },
     domain: [0.1, 2],
@@ -269,7 +275,7 @@ export const reduceOps = rows({
     candle: { none: 'Candle has no product' },
     domain: [0.5, 1.5],
     args: overDims('prod'),
-    infer: inferLike(),
+    infer: inferSum,
     reference: ([x], [out], { dims }): void =>
       groups(x, dims, (at, values) => {
         out.data[at] = isFloat(x.dtype)
@@ -304,7 +310,7 @@ export const scanOps = rows({
       const { reverse = false, exclusive = false } = options;
       return { inputs: [x], params: { dim: normalizeDim('cumsum', dim, x.shape.length), reverse, exclusive } };
     },
-    infer: ([x]: readonly Sig[]): readonly Sig[] => [x],
+    infer: ([x]: readonly Sig[]): readonly Sig[] => [{ shape: x.shape, dtype: sumDType(x.dtype) }],
     reference: ([x], [out], { dim, reverse, exclusive }): void => {
       const { shape, strides } = Layout.contiguous(x.shape);
       const n = shape[dim];

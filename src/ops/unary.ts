@@ -1,5 +1,5 @@
 // Unary rows: one element in, one out.
-import { DTYPES, FLOATS } from '../base/dtype.js';
+import { DTYPES, FLOATS, NUMBERS } from '../base/dtype.js';
 import { cpow, erf, normcdf, roundAway, roundEven } from '../base/special.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { predicate, scalar, unary } from './elementwise.js';
@@ -24,7 +24,7 @@ const softplus = (x: number): number => (x > 0 ? x + Math.log1p(Math.exp(-x)) : 
 export const unaryOps = rows({
   neg: unary({
     formula: '-x',
-    dtypes: DTYPES,
+    dtypes: NUMBERS,
     exact: (x) => -x,
     int: (x) => -x,
     kernel: '-x',
@@ -174,7 +174,7 @@ export const unaryOps = rows({
   }),
   ceil: unary({
     formula: 'smallest whole number >= x',
-    dtypes: DTYPES,
+    dtypes: NUMBERS,
     exact: Math.ceil,
     int: same,
     kernel: 'ceilg(x)',
@@ -184,7 +184,7 @@ export const unaryOps = rows({
   }),
   floor: unary({
     formula: 'largest whole number <= x',
-    dtypes: DTYPES,
+    dtypes: NUMBERS,
     exact: Math.floor,
     int: same,
     kernel: 'floorg(x)',
@@ -194,7 +194,7 @@ export const unaryOps = rows({
   }),
   round: unary({
     formula: 'nearest whole number, halves away from zero',
-    dtypes: DTYPES,
+    dtypes: NUMBERS,
     exact: roundAway,
     int: same,
     kernel: 'roundg(x)',
@@ -204,7 +204,7 @@ export const unaryOps = rows({
   }),
   roundEven: unary({
     formula: 'nearest whole number, halves to even',
-    dtypes: DTYPES,
+    dtypes: NUMBERS,
     exact: roundEven,
     int: same,
     kernel: 'rintg(x)',
@@ -214,7 +214,7 @@ export const unaryOps = rows({
   }),
   trunc: unary({
     formula: 'whole part of x',
-    dtypes: DTYPES,
+    dtypes: NUMBERS,
     exact: Math.trunc,
     int: same,
     kernel: 'truncg(x)',
@@ -224,7 +224,7 @@ export const unaryOps = rows({
   }),
   abs: unary({
     formula: '|x|',
-    dtypes: DTYPES,
+    dtypes: NUMBERS,
     exact: Math.abs,
     int: big.abs,
     kernel: 'absg(x)',
@@ -235,7 +235,7 @@ export const unaryOps = rows({
   }),
   sign: unary({
     formula: '1, 0 or -1; 0 for NaN and -0',
-    dtypes: DTYPES,
+    dtypes: NUMBERS,
     exact: (x) => (x > 0 ? 1 : x < 0 ? -1 : 0),
     int: big.sign,
     kernel: 'select(x > C(0), C(1), select(x < C(0), C(0) - C(1), C(0)))',
@@ -245,7 +245,7 @@ export const unaryOps = rows({
   }),
   sqr: unary({
     formula: 'x * x',
-    dtypes: DTYPES,
+    dtypes: NUMBERS,
     exact: (x) => x * x,
     int: (x) => x * x,
     kernel: 'x * x',
@@ -279,7 +279,7 @@ export const unaryOps = rows({
   }),
   relu: unary({
     formula: 'max(x, 0)',
-    dtypes: DTYPES,
+    dtypes: NUMBERS,
     exact: (x) => (x > 0 ? x : 0),
     exact16: (x) => (x <= 0 ? 0 : x),
     int: (x) => (x > 0n ? x : 0n),
@@ -521,7 +521,7 @@ export const unaryOps = rows({
   }),
   affine: scalar({
     formula: 'x * mul + add',
-    dtypes: DTYPES,
+    dtypes: NUMBERS,
     scalars: ['mul', 'add'],
     args: (x: Tensor, mul: number, add: number): Call<{ mul: number; add: number }> => ({
       inputs: [x],
@@ -550,7 +550,7 @@ export const unaryOps = rows({
   }),
   clamp: scalar({
     formula: 'min(max(x, min), max)',
-    dtypes: DTYPES,
+    dtypes: NUMBERS,
     scalars: ['min', 'max'],
     bounds: true,
     args: (x: Tensor, min: number, max: number): Call<{ min: number; max: number }> => ({
@@ -587,6 +587,6 @@ export const unaryOps = rows({
         says: /clamp: min 0.5 is no whole number/,
       },
     ],
-    grad: ({ x, grad, params: { min, max } }): Tensor => grad.mul(x.ge(min).mul(x.le(max)).cast(x.dtype)),
+    grad: ({ x, grad, params: { min, max } }): Tensor => grad.mul(x.ge(min).logicalAnd(x.le(max)).cast(x.dtype)),
   }),
 });

@@ -18,7 +18,7 @@ export function caught(e: unknown): { readonly verdict: 'unsupported' | 'failed'
     why: e instanceof WickError ? String(e) : `not what the op takes, or a defect of ours: ${String(e)}`,
   };
 }
-/** The sentence about a dtype that is not one of the ten; undefined for those. */
+/** The sentence about a dtype that is not one of ours; undefined for those. */
 export const unknownDType = (name: string): string | undefined =>
   Object.hasOwn(DTYPE, name) ? undefined : `${name} is not one of the dtypes here: ${DTYPES.join(', ')}`;
 

@@ -102,7 +102,7 @@ export function tensor(data: NestedInput, options: TensorOptions & { shape?: Sha
     v.forEach((e: NestedInput, i: number) => walk(e, depth + 1, `${path}[${i}]`));
   };
   walk(data, 0, '');
-  const natural: DType = typeof flat[0] === 'bigint' ? 'i64' : typeof flat[0] === 'boolean' ? 'u8' : 'f32';
+  const natural: DType = typeof flat[0] === 'bigint' ? 'i64' : typeof flat[0] === 'boolean' ? 'bool' : 'f32';
   const dtype = options.dtype ?? natural;
   const info = DTYPE[dtype];
   const raw = new info.Raw(new ArrayBuffer(flat.length * info.bytes));

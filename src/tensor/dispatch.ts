@@ -1,6 +1,6 @@
 // From a row and its inputs to results: checks, broadcasting, allocation, the backend's run, and the autograd record.
 import type { Backend, View } from '../backends/backend.js';
-import { checkValue, type DType, scalarFor } from '../base/dtype.js';
+import { checkValue, type DType, kernelDType, scalarFor } from '../base/dtype.js';
 import { ArgumentError, DeviceError, DTypeError, UnsupportedError } from '../base/errors.js';
 import { broadcastShapes, type Shape } from '../base/shape.js';
 import { movementOps } from '../ops/movement.js';
@@ -43,7 +43,7 @@ function checkSupport(backend: Backend, row: RunRow, dtype: DType): void {
       `${row.serves ?? row.name}: does not take ${dtype} (it takes ${row.dtypes.join(', ')})${row.without ? `: ${row.without}` : ''}`,
     );
   }
-  const answer = backend.supports(row, dtype);
+  const answer = backend.supports(row, kernelDType(dtype));
   if (answer !== true) throw new UnsupportedError(`${row.serves ?? row.name}: ${answer}`);
   dtypes.set(dtype, true);
 }
@@ -95,8 +95,8 @@ function scalarsFor(row: ElementwiseRow<any>, params: Params, dtype: DType): Par
 function runElementwise(row: ElementwiseRow<any>, inputs: readonly Tensor[], params: Params, device: Device): Tensor {
   const first = row.masked ? 1 : 0;
   const { dtype } = inputs[first];
-  if (row.masked && inputs[0].dtype !== 'u8')
-    throw new DTypeError(`${row.name}: the condition is ${inputs[0].dtype}, not u8`);
+  if (row.masked && kernelDType(inputs[0].dtype) !== 'u8')
+    throw new DTypeError(`${row.name}: the condition is ${inputs[0].dtype}, not bool or u8`);
   for (let i = first + 1; i < inputs.length; i++) if (inputs[i].dtype !== dtype) differ(row, inputs[first], inputs[i]);
   checkSupport(device.backend, row, dtype);
   if (row.scalars.length > 0) params = scalarsFor(row, params, dtype);

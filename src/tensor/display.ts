@@ -50,7 +50,8 @@ export function display(t: Tensor): string {
   });
   const values = Array.from(view.dataSync() as ArrayLike<number | bigint>);
   const exact = values.length > 0 && typeof values[0] === 'bigint';
-  const write = exact ? String : formatter(values as number[], isFloat(t.dtype));
+  const truth = (v: number): string => (v ? 'true' : 'false');
+  const write = exact ? String : t.dtype === 'bool' ? truth : formatter(values as number[], isFloat(t.dtype));
   const texts = values.map((v) => write(v as number));
   const width = Math.max(0, ...texts.map((s) => s.length));
   let at = 0;

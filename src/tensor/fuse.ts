@@ -1,5 +1,6 @@
 // Functions of elementwise ops as one kernel: traced once per dtypes and device, then launched whole.
 import type { ChainStep } from '../backends/backend.js';
+import { kernelDType } from '../base/dtype.js';
 import { ArgumentError, UnsupportedError } from '../base/errors.js';
 import { broadcastShapes } from '../base/shape.js';
 import type { RunRow } from '../ops/op.js';
@@ -52,7 +53,7 @@ class Recorder implements Tracer {
     const steps = used.map(
       (s): ChainStep => ({
         row: s.row,
-        dtype: s.row.family === 'cast' ? s.out.dtype : s.inputs[s.inputs.length - 1].dtype,
+        dtype: s.row.family === 'cast' ? s.out.dtype : kernelDType(s.inputs[s.inputs.length - 1].dtype),
         args: s.inputs.map((t) => order.indexOf(t)),
         params: s.params,
       }),

@@ -1,6 +1,6 @@
 // The one check in front of every call into a backend: native code believes whatever it is told.
 import type { Backend, ChainStep, View } from '../backends/backend.js';
-import { bytesOf, type DType } from '../base/dtype.js';
+import { bytesOf, type DType, kernelDType } from '../base/dtype.js';
 import { ArgumentError, DTypeError, ShapeError } from '../base/errors.js';
 import { formatShape } from '../base/shape.js';
 import type { Params, RunRow } from '../ops/op.js';
@@ -56,6 +56,14 @@ export function differ(row: Named, a: Typed, b: Typed): never {
   );
 }
 
+/** An operand as engines take it: truth values are u8 to them. */
+const kernelView = (v: View): View =>
+  v.dtype === 'bool' ? { memory: v.memory, layout: v.layout, dtype: kernelDType(v.dtype) } : v;
+function kernelViews(views: readonly View[]): readonly View[] {
+  for (let i = 0; i < views.length; i++) if (views[i].dtype === 'bool') return views.map(kernelView);
+  return views;
+}
+
 /** Runs a row on operands that lie within their memory. */
 export function launch(
   backend: Backend,
@@ -66,7 +74,7 @@ export function launch(
 ): void {
   for (let i = 0; i < inputs.length; i++) checkView(row, inputs[i]);
   for (let i = 0; i < outputs.length; i++) checkView(row, outputs[i]);
-  backend.run(row, inputs, outputs, params);
+  backend.run(row, kernelViews(inputs), kernelViews(outputs), params);
 }
 
 const FUSE: Named = { name: 'fuse' };
@@ -74,5 +82,5 @@ const FUSE: Named = { name: 'fuse' };
 export function launchChain(backend: Backend, steps: readonly ChainStep[], inputs: readonly View[], out: View): void {
   for (const view of inputs) checkView(FUSE, view);
   checkView(FUSE, out);
-  backend.runChain?.(steps, inputs, out);
+  backend.runChain?.(steps, kernelViews(inputs), kernelView(out));
 }

@@ -4,7 +4,7 @@ import { formatShape, sameShape } from '../base/shape.js';
 import { tensor } from './create.js';
 import type { Tensor } from './tensor.js';
 
-/** A number picks, [start, end, step] slices, ':' takes all, null adds a dimension, '...' fills up, a tensor selects (u8: as a mask). */
+/** A number picks, [start, end, step] slices, ':' takes all, null adds a dimension, '...' fills up, a tensor selects (bool and u8: as a mask). */
 export type Index =
   | number
   | readonly [start?: number | undefined, end?: number | undefined, step?: number | undefined]
@@ -50,7 +50,10 @@ function bounds(index: readonly unknown[]): [start: number | undefined, end: num
 }
 
 const isMask = (i: unknown): boolean =>
-  typeof i === 'object' && i !== null && 'dtype' in i && (i as Tensor).dtype === 'u8';
+  typeof i === 'object' &&
+  i !== null &&
+  'dtype' in i &&
+  ((i as Tensor).dtype === 'bool' || (i as Tensor).dtype === 'u8');
 
 function checkIndex(x: Tensor, dim: number, i: number): number {
   const n = x.shape[dim];

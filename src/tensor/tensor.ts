@@ -73,7 +73,9 @@ export class Tensor {
       );
     }
     const t = Tensor.empty(shape, dtype, device);
-    if (want > 0) device.backend.write(t.memory, 0, bytes);
+    // Kernels rely on 0 and 1 for truth values.
+    const held = dtype === 'bool' && bytes.some((b) => b > 1) ? bytes.map((b) => (b ? 1 : 0)) : bytes;
+    if (want > 0) device.backend.write(t.memory, 0, held);
     return t;
   }
 
@@ -174,7 +176,7 @@ export class Tensor {
   bytesSync(): Uint8Array<ArrayBuffer> {
     return this.#contiguousBytes((m, o, t) => this.device.backend.readSync(m, o, t)).target;
   }
-  /** Elements in row-major order; i64 as BigInt64Array, f16, bf16 and f8e4m3 widened to Float32Array. */
+  /** Elements in row-major order; bool as 0 and 1 in a Uint8Array, i64 as BigInt64Array, f16, bf16 and f8e4m3 widened to Float32Array. */
   async data(): Promise<Data> {
     return decode(await this.bytes(), this.dtype);
   }

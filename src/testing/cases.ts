@@ -47,7 +47,7 @@ function elementwiseSamples(row: Row & { family: 'elementwise' }): Sample[] {
 function inputsOf(row: Row & { family: 'elementwise' }, a: Shape, b: Shape): InputSpec[] {
   return Array.from({ length: row.arity }, (_, i) => {
     const shape = i === 0 ? a : b;
-    return row.masked && i === 0 ? { shape, dtype: 'u8', ints: [0, 1] } : { shape };
+    return row.masked && i === 0 ? { shape, dtype: 'bool' } : { shape };
   });
 }
 

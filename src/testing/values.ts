@@ -97,9 +97,12 @@ export function inputValues(
     return order.map((i) =>
       float
         ? round(n > 8 && dtype === 'f8e4m3' ? (i % 8) + 8 : lo + ((up - lo) * i) / n)
-        : BigInt(dtype === 'u8' ? i % 256 : i),
+        : dtype === 'bool'
+          ? BigInt(i % 2)
+          : BigInt(dtype === 'u8' ? i % 256 : i),
     );
   }
+  if (dtype === 'bool') return Array.from({ length: n }, () => BigInt(Math.floor(random() * 2)));
   if (!float) {
     const a = kind === 'uint' ? 1 : Math.min(-6, Math.floor(lo));
     const b = Math.max(9, Math.ceil(up));

@@ -38,7 +38,7 @@ const random: Pack = (block, at, p: UniformParams | NormalParams) => {
 };
 
 const PACKS: { readonly [F in KernelFamily]?: Pack } = {
-  cast: nothing,
+  cast: (block, at, p) => (block[at] = flag(p.dtype === 'bool')),
   copy: nothing,
   fill: (block, at, p) => put(block, at, 'step' in p ? [p.start, p.step] : [p.value]),
   reduce: (block, at, { dims }) => put(block, at, [dims.length, ...dims]),

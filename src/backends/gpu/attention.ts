@@ -135,7 +135,7 @@ function forward(
 function wide(gpu: GpuContext, t: Temporaries, v: View, dtype: DType): View {
   if (v.dtype === dtype) return t.dense(v);
   const out = t.make(v.layout.shape, dtype);
-  runCast(gpu, undefined as never, [v], [out]);
+  runCast(gpu, undefined as never, [v], [out], { dtype });
   return out;
 }
 

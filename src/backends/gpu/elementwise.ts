@@ -9,6 +9,7 @@ import {
   elementwiseUnit,
   flatShape,
   flatTile,
+  kernelDTypes,
   rowChain,
   symbolFor,
   type Variant,
@@ -119,6 +120,7 @@ export function launchChain(
 }
 
 const SIZES: Readonly<Record<DType, number>> = {
+  bool: 1,
   u8: 1,
   u32: 4,
   i16: 2,
@@ -143,7 +145,7 @@ export function runElementwise(
   const p = preparedRow(row, dtype);
   const scalars: Value[] = [];
   for (const name of row.scalars) scalars.push(params[name] as Value);
-  launchChain(gpu, p, inputs, outputs[0], scalars, () => row.dtypes.map((d) => preparedRow(row, d).chain));
+  launchChain(gpu, p, inputs, outputs[0], scalars, () => kernelDTypes(row).map((d) => preparedRow(row, d).chain));
 }
 
 /** A traced chain, with its kernel's scalars. */

@@ -16,9 +16,15 @@ const cast = (from: DType, to: DType): Prepared => {
   casts.set(key, known);
   return known;
 };
-export function runCast(gpu: GpuContext, row: unknown, [x]: readonly View[], [out]: readonly View[]): void {
-  if (x.dtype === out.dtype) return runCopy(gpu, row, [x], [out]); // the same bits, and no kernel of its own
-  launchChain(gpu, cast(x.dtype, out.dtype), [x], out, [], () =>
+export function runCast(
+  gpu: GpuContext,
+  row: unknown,
+  [x]: readonly View[],
+  [out]: readonly View[],
+  { dtype }: { dtype: DType },
+): void {
+  if (x.dtype === dtype) return runCopy(gpu, row, [x], [out]); // the same bits, and no kernel of its own
+  launchChain(gpu, cast(x.dtype, dtype), [x], out, [], () =>
     DTYPES.filter((to) => to !== x.dtype).map((to): Chain => cast(x.dtype, to).chain),
   );
 }

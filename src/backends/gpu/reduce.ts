@@ -1,5 +1,5 @@
 // Reductions over any dimensions: kernels/reduce.hip.
-import { bytesOf, type DType } from '../../base/dtype.js';
+import { bytesOf, type DType, kernelDType, sumDType } from '../../base/dtype.js';
 import { sizeOf } from '../../base/shape.js';
 import { ALL_TYPES, CTYPE, KernelModule, suffixOf } from '../../kernels/declare.js';
 import type { ReduceParams, ReduceRow } from '../../ops/reduce.js';
@@ -111,7 +111,7 @@ const isWide = (d: DType): boolean => d === 'f64' || d === 'i64';
 const isSmall = (d: DType): boolean => d === 'f16' || d === 'bf16' || d === 'f8e4m3';
 /** Bytes of an accumulator: a sum, a value in the type computed in, or a value with its index. */
 const ACCUMULATOR: Readonly<Record<ReduceRow['accumulator'], (d: DType) => number>> = {
-  sum: (d) => (isWide(d) ? 8 : 4),
+  sum: (d) => (isWide(sumDType(d)) ? 8 : 4),
   value: (d) => (isSmall(d) ? 4 : bytesOf(d)),
   place: (d) => (isWide(d) ? 16 : 8),
 };
@@ -119,13 +119,14 @@ const ACCUMULATOR: Readonly<Record<ReduceRow['accumulator'], (d: DType) => numbe
 /** x as [outer, n, inner], contiguous, reduced over n (from 1) into [outer, inner]. Buffers: src, dst. `aligned`: src is 16-byte aligned. */
 export function reduceLaunch(
   op: ReduceRow,
-  dtype: DType,
+  elements: DType,
   outer: number,
   n: number,
   inner: number,
   target: Target,
   aligned: boolean,
 ): Launches {
+  const dtype = kernelDType(elements);
   const bytes = ACCUMULATOR[op.accumulator](dtype);
   const [src, dst, scratch] = [at('src'), at('dst'), at('scratch')];
   const merged = (count: number, chunks: number): Launch =>

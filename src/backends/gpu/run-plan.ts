@@ -73,7 +73,7 @@ export function runPlan(gpu: GpuContext, plan: Plan, op: string, outputs: readon
   try {
     for (const step of plan) {
       if ('copy' in step) runCopy(gpu, undefined, [placed(step.copy)], [placed(step.to)]);
-      else if ('cast' in step) runCast(gpu, undefined, [placed(step.cast)], [placed(step.to)]);
+      else if ('cast' in step) runCast(gpu, undefined, [placed(step.cast)], [placed(step.to)], step.to);
       else if ('fill' in step) gpu.fill(placed(step.fill), step.value);
       else {
         const scratch = step.scratch > 0 ? take(step.scratch).address : undefined;
