@@ -1,7 +1,7 @@
 // Our own structured kernels, launched by their plans on the host simulation, against plain loops: both wave sizes, both orders, two poisons.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { DTYPE, type DType, isFloat, type Value } from '../src/base/dtype.js';
+import { DTYPE, type DType, isFloat, type Value, sumDType } from '../src/base/dtype.js';
 import { Layout } from '../src/base/layout.js';
 import { simOptions } from '../src/driver/sim.js';
 import {
@@ -98,12 +98,13 @@ function addReduce(op: Reduction, dtype: DType, outer: number, n: number, inner:
       range(n).map((k) => x[(Math.floor(i / inner) * n + k) * inner + (i % inner)]),
     ),
   );
+  const total = op === 'sum' || op === 'prod' ? sumDType(dtype) : dtype;
   const wrapped =
     op === 'argmin' || op === 'argmax'
       ? same('u32', out)
       : isFloat(dtype)
         ? { dtype, values: out }
-        : { dtype, values: out.map((v) => rounded(dtype, BigInt(v))) };
+        : { dtype: total, values: out.map((v) => rounded(total, BigInt(v))) };
   cases.push({
     name: `${op} ${dtype} [${outer}, ${n}, ${inner}]${aligned ? ' aligned' : ''}`,
     plan: (t) => reduceLaunch(reduceRow(op), dtype, outer, n, inner, t, aligned),
@@ -388,7 +389,7 @@ for (const [dtype, outer, n, inner] of [
         sum += x[i];
       }
     }
-    const dst = isFloat(dtype) ? { dtype, values: out } : { dtype, values: out.map((v) => rounded(dtype, BigInt(v))) };
+    const dst = isFloat(dtype) ? { dtype, values: out } : { dtype: sumDType(dtype), values: out.map(BigInt) };
     cases.push({
       name: `cumsum ${dtype} [${outer}, ${n}, ${inner}] reverse ${reverse} exclusive ${exclusive}`,
       plan: (t) => scanLaunch(dtype, outer, n, inner, reverse, exclusive, t),

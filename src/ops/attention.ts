@@ -167,13 +167,7 @@ function composed(
   const q = turned(inputs[0], p).cast(wide);
   const heads = q.shape[1];
   const [k, v] = [inputs[1], inputs[2]].map((t) => spread(turned(t, p).cast(wide), heads));
-  const [tq, tk] = [q.shape[2], k.shape[2]];
-  const key = q.newArange(tk, 'i32');
-  const query = q
-    .newArange(tq, 'i32')
-    .affine(1, tk - tq)
-    .unsqueeze(1);
-  const distance = query.sub(key);
+  const { distance, together } = places(q, k, extra);
   let z = q.matmul(k.t()).affine(p.scale, 0);
   let slope: Tensor | number = p.scale;
   let bend: Tensor | undefined;
@@ -185,17 +179,55 @@ function composed(
     bend = t.mul(flat).affine((-2 * p.scale * p.scale) / p.softcap, 0);
   }
   if (extra.slopes) z = z.sub(extra.slopes.cast(wide).reshape([heads, 1, 1]).mul(distance.abs().cast(wide)));
-  const seen: Tensor[] = [];
+  const seen: Tensor[] = together ? [together] : [];
   if (p.right >= 0) seen.push(distance.ge(-p.right));
   if (p.left >= 0) seen.push(distance.le(p.left));
   if (extra.mask && !isFloat(extra.mask.dtype)) seen.push(extra.mask.ne(0));
   else if (extra.mask) z = z.add(extra.mask.cast(wide));
-  const all = z.sub(lse.unsqueeze(3)).exp();
-  const weights = seen.reduce((w, m) => m.broadcastTo(w.shape).where(w, w.constant(0)), all);
-  return { q, k, v, weights, slope, bend, distance };
+  // Unseen keys leave before the exponential, which could overflow for them; a query that sees none has no sum, and weights of 0.
+  const visible = seen.reduce((l, m) => m.broadcastTo(l.shape).where(l, l.constant(-Infinity)), z);
+  const level = lse.eq(-Infinity).where(lse.zerosLike(), lse).unsqueeze(3);
+  return { q, k, v, weights: visible.sub(level).exp(), slope, bend, distance };
+}
+
+/** How far each query lies behind each key, (tq, tk), and where sequences are packed whether both lie in the same one. */
+function places(
+  q: Tensor,
+  k: Tensor,
+  { qStarts, kStarts }: { readonly [K in Extra]?: Tensor },
+): { distance: Tensor; together?: Tensor } {
+  const [tq, tk] = [q.shape[2], k.shape[2]];
+  const [query, key] = [q.newArange(tq, 'i32'), q.newArange(tk, 'i32')];
+  if (!qStarts || !kStarts)
+    return {
+      distance: query
+        .affine(1, tk - tq)
+        .unsqueeze(1)
+        .sub(key),
+    };
+  const count = qStarts.size - 1;
+  if (count === 0) return { distance: query.unsqueeze(1).sub(key), together: query.newFull([tq, tk], 0, 'bool') };
+  const within = (row: Tensor, starts: Tensor): { id: Tensor; at: Tensor; length: Tensor } => {
+    const id = row.unsqueeze(1).ge(starts).sum(1).cast('i32').affine(1, -1); // the last sequence that begins at or before the row
+    const known = id.clamp(0, count - 1);
+    const begin = starts.indexSelect(0, known);
+    return { id, at: row.sub(begin), length: starts.indexSelect(0, known.affine(1, 1)).sub(begin) };
+  };
+  const [mine, theirs] = [within(query, qStarts), within(key, kStarts)];
+  const keys = kStarts.narrow(0, 1, count).sub(kStarts.narrow(0, 0, count)); // how many each sequence has
+  const offset = keys.indexSelect(0, mine.id.clamp(0, count - 1)).sub(mine.length);
+  const packed = mine.id.ge(0).logicalAnd(mine.id.lt(count)); // rows outside all sequences see nothing
+  return {
+    distance: mine.at.add(offset).unsqueeze(1).sub(theirs.at),
+    together: mine.id.unsqueeze(1).eq(theirs.id).logicalAnd(packed.unsqueeze(1)),
+  };
 }
 
 const scaled = (t: Tensor, by: Tensor | number): Tensor => (typeof by === 'number' ? t.affine(by, 0) : t.mul(by));
+
+/** A slope takes its distance from every logit of its head. */
+const bySlope = (dlogits: Tensor, distance: Tensor): Tensor =>
+  dlogits.mul(distance.abs().cast(dlogits.dtype)).sum([0, 2, 3], false).neg().cast('f32');
 
 function gradForward(ctx: GradContext<SdpaParams>): Grads {
   const {
@@ -230,9 +262,7 @@ function gradForward(ctx: GradContext<SdpaParams>): Grads {
         .neg()
         .cast('f32');
     if (name === 'mask') return dlogits?.cast(q.dtype);
-    if (name === 'slopes' && c)
-      return dlogits?.mul(c.distance.abs().cast(c.q.dtype)).sum([0, 2, 3], false).neg().cast('f32');
-    return undefined;
+    return name === 'slopes' && c && dlogits ? bySlope(dlogits, c.distance) : undefined;
   };
   return [dq, dk, dv, ...p.extras.map(ofExtra)];
 }
@@ -241,8 +271,7 @@ function gradForward(ctx: GradContext<SdpaParams>): Grads {
 function gradBackward({ inputs, grads, params: p }: GradContext<SdpaParams>): Grads {
   const [q0, k0, v0, g0, lse, delta, ...rest] = inputs;
   const extra = extrasOf(rest, p.extras);
-  if (extra.qStarts) throw new GradError('sdpa: packed sequences have a first gradient only');
-  const { q, k, v, weights: w, slope, bend } = composed([q0, k0, v0], lse, extra, p);
+  const { q, k, v, weights: w, slope, bend, distance } = composed([q0, k0, v0], lse, extra, p);
   const heads = q.shape[1];
   const of = (t: Tensor | undefined, like: Tensor): Tensor =>
     spread(turned(t ?? like.zerosLike(), p).cast(q.dtype), heads);
@@ -265,7 +294,11 @@ function gradBackward({ inputs, grads, params: p }: GradContext<SdpaParams>): Gr
     dlogit.sum([3], false).neg(),
     dinner.sum([3], false).neg(),
     ...p.extras.map((name) =>
-      name === 'mask' && extra.mask && isFloat(extra.mask.dtype) ? dlogit.cast(q0.dtype) : undefined,
+      name === 'mask' && extra.mask && isFloat(extra.mask.dtype)
+        ? dlogit.cast(q0.dtype)
+        : name === 'slopes'
+          ? bySlope(dlogit, distance)
+          : undefined,
     ),
   ];
 }
@@ -483,6 +516,14 @@ export const attention = rows({
     },
     samples: (): readonly CompositeSample[] => [
       { inputs: [s(1, 2, 3, 4), s(1, 2, 3, 4), s(1, 2, 3, 4)], args: [{ input: 1 }, { input: 2 }, { causal: true }] },
+      {
+        inputs: [s(1, 2, 3, 2), s(1, 1, 4, 2), s(1, 1, 4, 2), perHead(2), perHead(2), { shape: [1, 1, 3, 4] }],
+        args: [
+          { input: 1 },
+          { input: 2 },
+          { alibi: { input: 3 }, sinks: { input: 4 }, mask: { input: 5 }, softcap: 2 },
+        ],
+      },
       { inputs: [s(2, 3, 4), s(2, 5, 4), s(2, 5, 4)], args: [{ input: 1 }, { input: 2 }, { window: 1, softcap: 3 }] },
     ],
     errors: (): readonly CompositeErrorSample[] => [
@@ -527,6 +568,10 @@ export const attention = rows({
       {
         inputs: [s(6, 2, 4), s(9, 1, 4), s(9, 1, 4), starts(0, 2, 3, 6), starts(0, 4, 4, 9)],
         args: [...packed, { causal: true, maxQueries: 3, maxKeys: 5 }],
+      },
+      {
+        inputs: [s(5, 2, 2), s(6, 2, 2), s(6, 2, 2), starts(0, 2, 5), starts(0, 3, 6), perHead(2), perHead(2)],
+        args: [...packed, { alibi: { input: 5 }, sinks: { input: 6 }, window: 1, maxQueries: 3, maxKeys: 3 }],
       },
       {
         inputs: [s(40, 2, 16), s(70, 2, 16), s(70, 2, 16), starts(0, 37, 40), starts(0, 5, 70)],

@@ -231,7 +231,6 @@ export const compositeOps = rows({
       on([3, 5]),
       on([3, 5], 1, 1),
       on([3, 5], 3, 0),
-      on([3, 5], 0, 1),
       on([3, 5], -2, 1),
       on([3, 5], 0.5, 1),
       on([3, 5], Infinity, 1),

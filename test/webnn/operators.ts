@@ -20,14 +20,16 @@ type Operator = (call: Call) => Tensor | readonly Tensor[];
 
 const method = (t: Tensor, name: string): ((...args: unknown[]) => Tensor) =>
   (t as unknown as Record<string, (...a: unknown[]) => Tensor>)[name].bind(t);
+/** WebNN's truth values are uint8. */
+const asBytes = (t: Tensor): Tensor => (t.dtype === 'bool' ? t.cast('u8') : t);
 const unary =
   (name: string): Operator =>
   ({ args: [x] }) =>
-    method(x, name)();
+    asBytes(method(x, name)());
 const binary =
   (name: string): Operator =>
   ({ args: [x, y] }) =>
-    method(x, name)(y);
+    asBytes(method(x, name)(y));
 const table = (make: (name: string) => Operator, names: Readonly<Record<string, string>>): Record<string, Operator> =>
   Object.fromEntries(Object.entries(names).map(([theirs, ours]) => [theirs, make(ours)]));
 
@@ -40,7 +42,7 @@ const axesOf = (x: Tensor, axes?: readonly number[]): readonly number[] => axes 
 const reduce =
   (f: (x: Tensor, axes: readonly number[], keep: boolean) => Tensor): Operator =>
   ({ args: [x], options: o }) =>
-    wide(x, (w) => f(w, axesOf(x, o.axes), o.keepDimensions ?? false));
+    wide(x, (w) => f(w, axesOf(x, o.axes), o.keepDimensions ?? false)).cast(x.dtype); // its sums keep their dtype
 const arg =
   (name: 'argmax' | 'argmin'): Operator =>
   ({ args: [x, axis], options: o }) =>
@@ -249,7 +251,7 @@ export const OPERATORS: Readonly<Record<string, Operator>> = {
   clamp,
   concat: ({ args: [list, axis] }) => cat(list, axis),
   cumulativeSum: ({ args: [x, axis], options: o }) =>
-    x.cumsum(axis, { exclusive: o.exclusive ?? false, reverse: o.reversed ?? false }),
+    x.cumsum(axis, { exclusive: o.exclusive ?? false, reverse: o.reversed ?? false }).cast(x.dtype),
   dequantizeLinear: dequantize,
   quantizeLinear: quantize,
   elu: ({ args: [x], options: o }) => x.elu(o.alpha ?? 1),
