@@ -185,6 +185,97 @@ struct Q8_K {
   static WICK_MEMBER Scale scale(const Block& b, int, int) { return {b.d, 0}; }
 };
 
+// ---- uneven levels: a nibble names one of sixteen signed bytes ----
+
+// Four bytes of 0 to 15 to the table's bytes; t holds it in four words.
+WICK_FN u32 look_up(u32 index, u32 t0, u32 t1, u32 t2, u32 t3) {
+#if defined(WICK_NVIDIA) || defined(WICK_AMD)
+  const u32 which = index & 0x07070707u, upper = (index >> 3 & 0x01010101u) * 0xffu;
+#if defined(WICK_NVIDIA)
+  const u32 pairs = (which | which >> 4) & 0x00ff00ffu, select = (pairs | pairs >> 8) & 0xffffu;
+  const u32 low = __byte_perm(t0, t1, select), high = __byte_perm(t2, t3, select);
+#else
+  const u32 low = __builtin_amdgcn_perm(t1, t0, which), high = __builtin_amdgcn_perm(t3, t2, which);
+#endif
+  return (low & ~upper) | (high & upper);
+#else
+  const u32 t[4] = {t0, t1, t2, t3};
+  u32 out = 0;
+  for (int i = 0; i < 32; i += 8) {
+    const u32 at = index >> i & 15;
+    out |= (t[at / 4] >> 8 * (at % 4) & 0xffu) << i;
+  }
+  return out;
+#endif
+}
+// -127 -104 -83 -65 -49 -35 -22 -10 1 13 25 38 53 69 89 113
+WICK_FN u32 iq4_levels(u32 index) { return look_up(index, 0xbfad9881u, 0xf6eaddcfu, 0x26190d01u, 0x71594535u); }
+// Twice the values of a 4-bit float: 0 1 2 3 4 6 8 12 and their opposites.
+WICK_FN u32 fp4_levels(u32 index) { return look_up(index, 0x03020100u, 0x0c080604u, 0xfdfeff00u, 0xf4f8fafcu); }
+
+struct IQ4_NL {
+  struct Block {
+    u16 d, qs[8];
+  };
+  static constexpr int chunks = 1, halves = 1, bias = 0;
+  static constexpr Min min = Min::none;
+  static WICK_MEMBER u32 quad(const Block& b, int, int k) { return iq4_levels(word16(b.qs, k & 3) >> (k & 4) & 0x0F0F0F0Fu); }
+  static WICK_MEMBER Scale scale(const Block& b, int, int) { return {half_value(b.d), 0}; }
+};
+
+struct IQ4_XS {
+  struct Block {
+    u16 d, high;
+    u8 low[4];
+    u32 qs[32];
+  };
+  static constexpr int chunks = 8, halves = 1, bias = 0;
+  static constexpr Min min = Min::none;
+  static WICK_MEMBER u32 quad(const Block& b, int c, int k) { return iq4_levels(b.qs[4 * c + (k & 3)] >> (k & 4) & 0x0F0F0F0Fu); }
+  static WICK_MEMBER Scale scale(const Block& b, int c, int) {
+    const int s = (b.low[c / 2] >> 4 * (c & 1) & 15) | (b.high >> 2 * c & 3) << 4;
+    return {half_value(b.d) * (s - 32), 0};
+  }
+};
+
+struct MXFP4 {
+  struct Block {
+    u8 e, qs[16];
+  };
+  static constexpr int chunks = 1, halves = 1, bias = 0;
+  static constexpr Min min = Min::none;
+  static WICK_MEMBER u32 quad(const Block& b, int, int k) {
+    const u8* p = b.qs + 4 * (k & 3);
+    return fp4_levels((p[0] | p[1] << 8 | p[2] << 16 | (u32)p[3] << 24) >> (k & 4) & 0x0F0F0F0Fu);
+  }
+  // Half of 2^(e - 127), since the levels are doubled.
+  static WICK_MEMBER Scale scale(const Block& b, int, int) {
+    return {bits_as<float>(b.e < 2 ? 0x00200000u << b.e : (u32)(b.e - 1) << 23), 0};
+  }
+};
+
+struct NVFP4 {
+  struct Block {
+    u8 d[4];
+    u32 qs[8];
+  };
+  static constexpr int chunks = 2, halves = 2, bias = 0;
+  static constexpr Min min = Min::none;
+  // Half a chunk is eight bytes, whose low nibbles are its first eight values.
+  static WICK_MEMBER u32 quad(const Block& b, int c, int k) {
+    return fp4_levels(b.qs[4 * c + 2 * (k / 4) + (k & 1)] >> 2 * (k & 2) & 0x0F0F0F0Fu);
+  }
+  static WICK_MEMBER Scale scale(const Block& b, int c, int h) {
+    const u32 code = b.d[2 * c + h] & 127, exponent = code >> 3, mantissa = code & 7;
+    const float tiny = (float)mantissa * 0.0009765625f;
+    const float d = exponent == 0 ? tiny : bits_as<float>((exponent + 119) << 23 | mantissa << 20);
+    return {code == 127 ? 0.0f : d, 0};
+  }
+};
+
+static_assert(sizeof(IQ4_NL::Block) == 18 && sizeof(IQ4_XS::Block) == 136, "block size");
+static_assert(sizeof(MXFP4::Block) == 17 && sizeof(NVFP4::Block) == 36, "block size");
+
 static_assert(sizeof(Q4_0::Block) == 18 && sizeof(Q4_1::Block) == 20 && sizeof(Q5_0::Block) == 22, "block size");
 static_assert(sizeof(Q5_1::Block) == 24 && sizeof(Q8_0::Block) == 34 && sizeof(Q8_1::Block) == 36, "block size");
 static_assert(sizeof(Q2_K::Block) == 84 && sizeof(Q3_K::Block) == 110 && sizeof(Q4_K::Block) == 144, "block size");

@@ -236,7 +236,7 @@ export interface KernelSpec<A extends Axes, P extends Params> {
 }
 
 /** Axes of element types: kernels that differ in nothing else are compiled together for the simulation. */
-const ELEMENT_AXES = ['dtype', 'ids', 'from', 'to', 'bytes'];
+const ELEMENT_AXES = ['dtype', 'ids', 'from', 'to', 'bytes', 'type'];
 
 export class Kernel<A extends Axes = any, P extends Params = any> {
   readonly module: KernelModule;

@@ -12,6 +12,7 @@ import { runMatmul } from './matmul.js';
 import { runCast, runCopy, runFill } from './movement.js';
 import type { FamilyPlan, Plan } from './plan.js';
 import { Planner } from './plan.js';
+import { runQuantized } from './quantized.js';
 import { planReduce } from './reduce.js';
 import { runNorm, runRope, runScan, runSoftmax } from './rows.js';
 import { runPlan } from './run-plan.js';
@@ -63,6 +64,7 @@ export const FAMILIES: Partial<Record<RunRow['family'], Runner>> = {
   norm: runNorm,
   rope: runRope,
   attention: runAttention,
+  quantized: runQuantized,
   custom: runCustom,
 };
 

@@ -10,10 +10,13 @@ import {
   moduleText,
   type Unit,
 } from '../../kernels/source.js';
+import { WEIGHTS } from './quantized.js';
 import { REDUCE } from './reduce.js';
 import { CANDLE_MODULES } from '../../kernels/candle.js';
 
-const MODULES: ReadonlyMap<string, KernelModule> = new Map([REDUCE, ...CANDLE_MODULES].map((m) => [m.name, m]));
+const MODULES: ReadonlyMap<string, KernelModule> = new Map(
+  [REDUCE, WEIGHTS, ...CANDLE_MODULES].map((m) => [m.name, m]),
+);
 
 export const moduleNames = (): string[] => [...new Set([...MODULES.keys(), ...parsedModuleNames()])].sort();
 

@@ -1,0 +1,212 @@
+// Products with weights in ggml's blocks, of our own design: every byte of the weights is read once, in 16-byte words, for up to eight rows
+// of activations.
+//
+// A group of 32 lanes owns a few rows. It copies a span of them (64 chunks of 32 values) from memory to its part of shared memory as plain
+// bytes, which any block format can be read from, and then every lane takes a chunk of each row and multiplies it with all activations. Groups
+// do not wait for one another: while some copy, others multiply.
+#include "quant-blocks.h"
+
+constexpr int GROUPS = 4;  // of 32 lanes in a block
+constexpr int SPAN = 64;   // chunks that are copied at a time
+
+// ---- blocks to floats ----
+
+template <class Q, class T> WICK_FN void decode_rows(const u8* w, T* out, i64 quads) {
+  GRID_STRIDE(q, quads) {
+    float v[4];
+    dequantize_quad<Q>((const typename Q::Block*)w, q, v);
+    for (int i = 0; i < 4; i++) out[4 * q + i] = from_compute<T>((compute_t<T>)v[i]);
+  }
+}
+
+// ids are 64-bit; `none` reads zeros, one that is out of range sets *fault and reads NaN.
+template <class Q, class T>
+WICK_FN void pick_rows(const u8* w, const i64* ids, T* out, u32* fault, i64 count, i64 rows, i64 quads, i64 row_bytes, i64 none) {
+  GRID_STRIDE(at, count * quads) {
+    const i64 i = (i64)at / quads, q = (i64)at % quads, id = ids[i];
+    float v[4] = {};
+    const bool inside = id >= 0 && id < rows;
+    if (inside && id != none) dequantize_quad<Q>((const typename Q::Block*)(w + id * row_bytes), q, v);
+    if (!inside && id != none) {
+      *fault = 1;
+      for (int j = 0; j < 4; j++) v[j] = bits_as<float>(0x7fc00000u);
+    }
+    for (int j = 0; j < 4; j++) out[4 * at + j] = from_compute<T>((compute_t<T>)v[j]);
+  }
+}
+
+// ---- activations rounded to whole numbers: a scale for every 32, and what minima multiply for every 16 ----
+
+template <class T> WICK_FN void round_values(const T* x, i8* q, float* scale, float* sum, i64 count) {
+  const u32 lane = threadIdx.x % 32;
+  for (i64 at = (i64)global_id(); at < (count + 63) / 64 * 64;  // whole waves: all lanes take part
+       at += (i64)global_size()) {
+    const float v = at < count ? (float)to_compute(x[at]) : 0;
+    const u32 magnitude = bits_as<u32>(v) & 0x7fffffffu;
+    u32 largest = magnitude;
+    for (int mask = 16; mask > 0; mask /= 2) {
+      const u32 other = shfl_xor(largest, mask, 32);
+      largest = other > largest ? other : largest;
+    }
+    const bool finite = largest < 0x7f800000u;
+    const float most = bits_as<float>(largest);
+    const float d = finite ? most / 127 : bits_as<float>(0x7fc00000u);
+    const float inverse = finite && largest > 0 ? 127 / most : 0;
+    const int whole = finite ? (int)rintf(v * inverse) : 0;
+    int part = whole;
+    for (int mask = 8; mask > 0; mask /= 2) part += shfl_xor(part, mask, 32);
+    if (at < count) {
+      q[at] = (i8)whole;
+      if (lane == 0) scale[at / 32] = d;
+      if (lane % 16 == 0) sum[at / 16] = d * part;
+    }
+  }
+}
+
+// ---- products ----
+
+// What 32 activations are multiplied as: whole numbers with a scale.
+struct Quick {
+  const i8* q;
+  const float *scale, *sum;
+  i64 n;
+  struct Values {
+    u32 u[8];
+    float scale, sum[2];
+  };
+  typedef float Sum;
+  WICK_MEMBER Values load(i64 row, i64 chunk) const {
+    Values v;
+    const word4* p = (const word4*)(q + row * n + chunk * 32);
+    split_words(p[0], v.u);
+    split_words(p[1], v.u + 4);
+    v.scale = scale[row * (n / 32) + chunk];
+    v.sum[0] = sum[row * (n / 16) + 2 * chunk];
+    v.sum[1] = sum[row * (n / 16) + 2 * chunk + 1];
+    return v;
+  }
+  template <class Q> static WICK_MEMBER float dot(const Chunk<Q>& w, const Values& v, float acc) {
+    float scaled = 0, taken = 0;
+#pragma unroll
+    for (int h = 0; h < Q::halves; h++) {
+      int whole = 0;
+#pragma unroll
+      for (int k = 8 / Q::halves * h; k < 8 / Q::halves * (h + 1); k++) whole = dp4a(w.v[k], (i32)v.u[k], whole);
+      scaled = fmaf(w.d[h], (float)whole, scaled);
+      taken = fmaf(w.m[h], Q::halves == 2 ? v.sum[h] : v.sum[0] + v.sum[1], taken);
+    }
+    return Q::min == Min::none && Q::bias == 0 ? fmaf(v.scale, scaled, acc) : fmaf(v.scale, scaled, acc) - taken;
+  }
+};
+
+// The activations as they are.
+template <class T> struct Exact {
+  const T* x;
+  i64 n;
+  typedef compute_t<T> Sum;
+  struct Values {
+    Sum v[32];
+  };
+  WICK_MEMBER Values load(i64 row, i64 chunk) const {
+    Values v;
+    const T* p = x + row * n + chunk * 32;
+#pragma unroll
+    for (int i = 0; i < 32; i++) v.v[i] = to_compute(p[i]);
+    return v;
+  }
+  template <class Q> static WICK_MEMBER Sum dot(const Chunk<Q>& w, const Values& v, Sum acc) {
+#pragma unroll
+    for (int k = 0; k < 8; k++) {
+#pragma unroll
+      for (int i = 0; i < 4; i++) {
+        const int h = k * Q::halves / 8;
+        const Sum value = (Sum)(w.d[h] * (float)quad_at((u32)w.v[k], i) - w.m[h]);
+        acc = fmag(value, v.v[4 * k + i], acc);
+      }
+    }
+    return acc;
+  }
+};
+
+// Bytes from memory to shared memory by one group; in the widest words that both ends allow.
+WICK_FN void copy_span(u8* to, const u8* from, i64 bytes, u32 lane) {
+  if (aligned16(from)) {
+    const i64 words = bytes / 16;
+    for (i64 i = lane; i < words; i += 32) ((word4*)to)[i] = ((const word4*)from)[i];
+    for (i64 i = words * 16 + lane; i < bytes; i += 32) to[i] = from[i];
+    return;
+  }
+  for (i64 i = lane; i < bytes; i += 32) to[i] = from[i];
+}
+
+template <class V> WICK_FN V sum_lanes(V v) {
+  for (int mask = 16; mask > 0; mask /= 2) v += shfl_xor(v, mask, 32);
+  return v;
+}
+
+// out[m][row] for the ROWS rows from `first` on and M rows of activations from `column` on.
+template <class Q, class A, int ROWS, int M, class T>
+WICK_FN void product_rows(const u8* w, const A& a, T* out, u8* room, i64 first, i64 rows, i64 row_bytes, i64 column, i64 columns, i64 pitch, i64 n) {
+  const u32 lane = threadIdx.x % 32;
+  constexpr i64 span = (i64)SPAN / Q::chunks * sizeof(typename Q::Block);
+  typename A::Sum acc[ROWS][M] = {};
+  const i64 chunks = n / 32;
+  ROLLED for (i64 from = 0; from < chunks; from += SPAN) {
+    const i64 offset = from / Q::chunks * (i64)sizeof(typename Q::Block);
+    const i64 bytes = row_bytes - offset < span ? row_bytes - offset : span;
+#pragma unroll
+    for (int r = 0; r < ROWS; r++)
+      if (first + r < rows) copy_span(room + r * span, w + (first + r) * row_bytes + offset, bytes, lane);
+    sync_wave();
+    ROLLED for (int c = lane; c < SPAN; c += 32) {
+      if (from + c >= chunks) break;
+      Chunk<Q> part[ROWS];
+#pragma unroll
+      for (int r = 0; r < ROWS; r++) part[r] = load_chunk<Q>((const typename Q::Block*)(room + r * span), c);
+#pragma unroll
+      for (int m = 0; m < M; m++) {
+        if (column + m >= columns) break;
+        const typename A::Values v = a.load(column + m, from + c);
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) acc[r][m] = A::template dot<Q>(part[r], v, acc[r][m]);
+      }
+    }
+    sync_wave();
+  }
+#pragma unroll
+  for (int r = 0; r < ROWS; r++) {
+#pragma unroll
+    for (int m = 0; m < M; m++) {
+      const auto sum = sum_lanes(acc[r][m]);
+      if (lane == 0 && first + r < rows && column + m < columns) out[(column + m) * pitch + first + r] = from_compute<T>((compute_t<T>)sum);
+    }
+  }
+}
+
+template <class Q, class A, int ROWS, int M, class T>
+WICK_FN void weights_product(const u8* w, const A& a, T* out, i64 rows, i64 row_bytes, i64 columns, i64 n) {
+  constexpr i64 span = (i64)SPAN / Q::chunks * sizeof(typename Q::Block);
+  __shared__ __attribute__((aligned(16))) u8 room[GROUPS][ROWS * span];
+  const u32 group = threadIdx.x / 32;
+  const i64 first = ((i64)blockIdx.x * GROUPS + group) * ROWS;
+  product_rows<Q, A, ROWS, M>(w, a, out, room[group], first, rows, row_bytes, (i64)blockIdx.y * M, columns, rows, n);
+}
+
+// Row i of the result is activations' row (given == 1 ? i / chosen : i) times the weights of expert ids[i].
+template <class Q, class A, class T>
+WICK_FN void weights_experts(const u8* w, const i64* ids, const A& a, T* out, u32* fault, i64 experts, i64 rows, i64 row_bytes, i64 chosen, i64 given,
+                             i64 n, i64 none) {
+  constexpr int ROWS = 2;
+  constexpr i64 span = (i64)SPAN / Q::chunks * sizeof(typename Q::Block);
+  __shared__ __attribute__((aligned(16))) u8 room[GROUPS][ROWS * span];
+  const u32 group = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const i64 i = blockIdx.y, id = ids[i];
+  const i64 first = ((i64)blockIdx.x * GROUPS + group) * ROWS, row = given == 1 ? i / chosen : i;
+  if (id >= 0 && id < experts && id != none) {
+    product_rows<Q, A, ROWS, 1>(w + id * rows * row_bytes, a, out + (i - row) * rows, room[group], first, rows, row_bytes, row, row + 1, rows, n);
+    return;
+  }
+  if (id != none && lane == 0) *fault = 1;
+  const float nothing = id == none ? 0.0f : bits_as<float>(0x7fc00000u);
+  if (lane < ROWS && first + lane < rows) out[i * rows + first + lane] = from_compute<T>((compute_t<T>)nothing);
+}
