@@ -10,7 +10,7 @@ import { testDevices } from '../src/testing/devices.js';
 /** How often a kernel is launched by f. */
 function launches(device: Device, f: () => void): number | undefined {
   const { backend } = device;
-  if (!(backend instanceof GpuBackend)) return (f(), undefined);
+  if (!(backend instanceof GpuBackend)) return f(), undefined;
   const { context } = backend;
   const launch = context.launch.bind(context);
   let count = 0;

@@ -105,7 +105,7 @@ function runElementwise(row: ElementwiseRow<any>, inputs: readonly Tensor[], par
   const shape = equal ? like.shape : broadcastShapes(row.name, ...inputs.map((t) => t.layout.shape));
   const result = row.result === 'same' ? dtype : row.result;
   const out = equal && like.isPlain ? Tensor.ofLayout(like, result, device) : Tensor.empty(shape, result, device);
-  if (tracer) return (tracer.run(row, inputs, out, params), out);
+  if (tracer) return tracer.run(row, inputs, out, params), out;
   if (out.size > 0)
     launch(
       device.backend,
@@ -123,7 +123,7 @@ function runKernel(row: KernelRow<any>, inputs: readonly Tensor[], params: Param
   checkDTypes(row, inputs);
   checkSupport(device.backend, row, inputs.length > 0 ? inputs[0].dtype : sigs[0].dtype);
   const outs = sigs.map((s) => Tensor.empty(s.shape, s.dtype, device));
-  if (tracer) return (tracer.run(row, inputs, outs[0], params), outs);
+  if (tracer) return tracer.run(row, inputs, outs[0], params), outs;
   if (outs.some((o) => o.size > 0)) launch(device.backend, row, inputs, outs, params);
   return outs;
 }

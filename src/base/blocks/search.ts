@@ -40,7 +40,7 @@ function fitLevels(x: Float32Array, n: number, w: Weights, level: (i: number) =>
 /** x ~ scale * (level - half), levels 0 to 2 half - 1: the best of 19 scales around the one that maps the extreme to level 0. */
 export function symmetric(x: Float32Array, n: number, half: number, levels: Uint8Array, w: Weights): number {
   const extreme = extremeOf(x, n);
-  if (extreme === 0) return (levels.fill(0, 0, n), 0);
+  if (extreme === 0) return levels.fill(0, 0, n), 0;
   const at = (inverse: number) => (i: number) => clamp(nearest(fround(inverse * x[i])), -half, half - 1);
   let level = at(fround(-half / extreme));
   let fit = fitLevels(x, n, w, level);
@@ -97,7 +97,7 @@ function refine(
 /** As symmetric, but from one scale whose levels are then moved one by one (Q3_K without a matrix). */
 export function symmetricByMoves(x: Float32Array, n: number, half: number, levels: Uint8Array): number {
   const extreme = extremeOf(x, n);
-  if (extreme === 0) return (levels.fill(0, 0, n), 0);
+  if (extreme === 0) return levels.fill(0, 0, n), 0;
   const inverse = fround(-half / extreme);
   const limit = (l: number): number => clamp(l, -half, half - 1);
   for (let i = 0; i < n; i++) levels[i] = limit(nearest(fround(inverse * x[i]))) + half;
@@ -111,7 +111,7 @@ export function symmetricByMoves(x: Float32Array, n: number, half: number, level
 export function positive(x: Float32Array, n: number, top: number, levels: Uint8Array, w: Float32Array): number {
   let largest = 0;
   for (let i = 0; i < n; i++) largest = most(largest, x[i]);
-  if (largest < EPSILON) return (levels.fill(0, 0, n), 0);
+  if (largest < EPSILON) return levels.fill(0, 0, n), 0;
   const errorOf = (inverse: number, limit: number): number => {
     const scale = fround(1 / inverse);
     let sum = 0;
