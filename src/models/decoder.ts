@@ -221,7 +221,7 @@ export class CausalLM extends Module {
     if (this.embedNorm) x = this.embedNorm.forward(x);
     x = dropout(x, drop);
     const tables = (r: RopeFeature): RopeTable => this.tables(r, step.length);
-    const column = (key: object, at: (p: number) => number): Tensor => this.#column(key, at, step.length);
+    const column = (key: object, at: (p: number) => number): Tensor => this.#column(key, at, step.slots);
     this.blocks.forEach((block, layer) => (x = block.forward(x, { layer, step, tables, column }, drop)));
     return x;
   }

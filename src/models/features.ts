@@ -22,6 +22,8 @@ export interface QueryTemperature {
   readonly beta: number;
   readonly scale: number;
   readonly offset: number;
+  /** Padding in front counts as positions. */
+  readonly withPads?: boolean;
 }
 
 export interface Attention {
@@ -39,7 +41,7 @@ export interface Attention {
   readonly chunk?: number;
   readonly softcap?: number;
   readonly sinks?: boolean;
-  /** Queries, keys and values are clamped to this magnitude. */
+  /** Queries, keys and values are clamped to this magnitude; where there are norms, after them. */
   readonly clip?: number;
   readonly qkNorm?: QkNorm;
   readonly temperature?: QueryTemperature;

@@ -130,15 +130,16 @@ export class AttentionMixer extends Module {
     const { step, layer } = context;
     const [b, t] = x.shape;
     const made = this.qkv.forward(x); // (b, t, (heads + 2 kvHeads) headDim)
-    const all = clip === undefined ? made : made.clamp(-clip, clip);
+    const all = clip === undefined || qkNorm ? made : made.clamp(-clip, clip);
     const part = (from: number, n: number): Tensor =>
       all.narrow(2, from * headDim, n * headDim).reshape([b, t, n, headDim]);
     let [q, k] = [part(0, heads), part(heads, kvHeads)];
-    const v = part(heads + kvHeads, kvHeads);
+    let v = part(heads + kvHeads, kvHeads);
     const normed = (): void => {
       if (this.qNorm && this.kNorm) [q, k] = [this.qNorm.forward(q), this.kNorm.forward(k)];
     };
     if (!qkNorm?.afterRope) normed();
+    if (qkNorm && clip !== undefined) [q, k, v] = [q, k, v].map((x) => x.clamp(-clip, clip));
     if (rope) {
       const { cos, sin } = context.tables(rope);
       const [c, s] = [step.rows(cos), step.rows(sin)];
@@ -146,9 +147,9 @@ export class AttentionMixer extends Module {
     }
     if (qkNorm?.afterRope) normed();
     if (temperature) {
-      const { beta, scale: by, offset } = temperature;
+      const { beta, scale: by, offset, withPads } = temperature;
       const table = context.column(temperature, (p) => 1 + beta * Math.log(1 + Math.floor((p + offset) / by)));
-      q = q.mul(step.rows(table).reshape([-1, t, 1, 1]));
+      q = q.mul(step.rows(table, withPads).reshape([-1, t, 1, 1]));
     }
     if (alibi) this.#slopes ??= keep(tensor(Float32Array.from(alibi), { device: x.device }));
     const y = step.attend(layer, q, k, v, { scale, window, chunk, softcap, sinks: this.sinks, alibi: this.#slopes });

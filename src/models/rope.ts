@@ -16,6 +16,8 @@ export interface RopeFeature {
   /** The head's width, and how much of its front turns. */
   readonly headDim: number;
   readonly rotated: number;
+  /** What exponents count with, where it is odd: its last pair is cut short. */
+  readonly span?: number;
   /** Pairs are neighbours (2i, 2i + 1) in the stored rows, not (i, i + rotated / 2). */
   readonly interleaved?: boolean;
   readonly maxPositions: number;
@@ -71,13 +73,14 @@ export function readRope(config: Config, o: RopeReading): RopeFeature {
     throw new UnsupportedError(
       `${config.where}: rope type ${JSON.stringify(type)}; served are ${ROPE_TYPES.join(', ')}`,
     );
-  const rotated = type === 'proportional' ? headDim : Math.trunc(headDim * partial);
-  if (rotated % 2 !== 0 || rotated > headDim)
+  const span = Math.trunc(headDim * partial);
+  const rotated = type === 'proportional' ? headDim : span + (span % 2);
+  if (headDim % 2 !== 0 || rotated > headDim)
     throw new FormatError(`${config.where}: ${rotated} of ${headDim} numbers of a head cannot turn in pairs`);
   // Where both are given, the one outside of the rope's parameters counts (phi3).
   const inside = r.optional('original_max_position_embeddings');
   const original = config.optional('original_max_position_embeddings') ?? inside;
-  const base = { type: type as RopeType, theta, headDim, rotated, maxPositions, ...(interleaved && { interleaved }) };
+  const base = { type: type as RopeType, theta, headDim, rotated, maxPositions, ...(interleaved && { interleaved }), ...(span !== rotated && { span }) };
   switch (type as RopeType) {
     case 'default':
       // Old files carry these beside a default type; without a scaling they say nothing.
@@ -139,7 +142,7 @@ const gain = (factor: number, m = 1): number => (factor <= 1 ? 1 : 0.1 * m * Mat
 /** Frequencies of the pairs that turn, and what cosines and sines are multiplied by. `length`: tokens so far. */
 export function inverseFrequencies(r: RopeFeature, length = 0): { readonly inv: number[]; readonly factor: number } {
   const n = r.rotated;
-  const plain = (theta: number, width = n): number[] =>
+  const plain = (theta: number, width = r.span ?? n): number[] =>
     Array.from({ length: n / 2 }, (_, i) => 1 / theta ** ((2 * i) / width));
   const inv = plain(r.theta).map((f, i) => f / (r.divisors?.[i] ?? 1));
   const factor = r.factor ?? 1;

@@ -12,12 +12,14 @@ import type { Attention, Features } from './features.js';
 export interface Step {
   /** Tokens of the longest sequence after this run; ropes that stretch with the length ask for it. */
   readonly length: number;
+  /** The same with padding counted. */
+  readonly slots: number;
   /** Some sequences have padding in front. */
   readonly padded: boolean;
   /** x (b, t, hidden) with zeros at padding. */
   withoutPads(x: Tensor): Tensor;
   /** Rows of a table by position: (time, width), or (batch, time, width) where sequences stand at different positions. */
-  rows(table: Tensor): Tensor;
+  rows(table: Tensor, withPads?: boolean): Tensor;
   /** Attention of new tokens over all that the layer holds: q (b, t, heads, dim), k and v (b, t, kvHeads, dim) to (b, t, heads, dim). */
   attend(layer: number, q: Tensor, k: Tensor, v: Tensor, how: AttendOptions): Tensor;
   /** Keeps a latent (b, 1, t, rank) and a turned key (b, 1, t, dim) and answers all of them. */
@@ -110,6 +112,7 @@ function seen(
 /** Sequences of equal length in one batch, padded in front or not, with a cache or without. */
 export class BatchStep implements Step {
   readonly length: number;
+  readonly slots: number;
   readonly #start: number;
   readonly #time: number;
   readonly #cache: DecoderCache | undefined;
@@ -123,7 +126,8 @@ export class BatchStep implements Step {
     this.#time = time;
     this.#cache = cache;
     this.#pads = pads;
-    this.length = this.#start + time - (pads ? Math.min(...pads) : 0);
+    this.slots = this.#start + time;
+    this.length = this.slots - (pads ? Math.min(...pads) : 0);
   }
   get padded(): boolean {
     return this.#pads !== undefined;
@@ -135,8 +139,8 @@ export class BatchStep implements Step {
     const shape = [pads.length, this.#time, 1];
     return x.mul(tensor(Float32Array.from(open), { shape, device: this.#device }).cast(x.dtype));
   }
-  rows(table: Tensor): Tensor {
-    if (!this.#pads) return table.narrow(0, this.#start, this.#time);
+  rows(table: Tensor, withPads = false): Tensor {
+    if (!this.#pads || withPads) return table.narrow(0, this.#start, this.#time);
     const at = (pad: number, i: number): number => Math.max(0, this.#start + i - pad);
     this.#positions ??= tensor(
       Uint32Array.from(this.#pads.flatMap((pad) => Array.from({ length: this.#time }, (_, i) => at(pad, i)))),

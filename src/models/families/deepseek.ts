@@ -71,7 +71,7 @@ function biasedExperts(c: Config): Experts {
 function denseFirst(c: Config, mixture: () => Experts, fallback = 0): (i: number) => Mlp {
   const dense = c.count('first_k_dense_replace', fallback);
   const types = c.has('mlp_layer_types') ? c.texts('mlp_layer_types') : undefined;
-  c.ignore('topk_group', 'n_group', 'num_nextn_predict_layers', 'moe_layer_freq', 'scoring_func', 'topk_method');
+  c.ignore('intermediate_size', 'topk_group', 'n_group', 'num_nextn_predict_layers', 'moe_layer_freq', 'scoring_func', 'topk_method');
   return (i) => ((types ? types[i] === 'dense' : i < dense) ? gated(c) : mixture());
 }
 
@@ -108,6 +108,20 @@ function deepseekV3(c: Config): Features {
     c.ignore('moe_intermediate_size', 'n_shared_experts');
     return build('youtu', c, s, { norm, mixer: () => mixer, mlp: () => gated(c), tied: true });
   }
+  if (type === 'minicpm3') {
+    c.ignore('moe_intermediate_size', 'n_shared_experts', 'pretraining_tp');
+    return build('minicpm3', c, s, {
+      norm,
+      mixer: () => mixer,
+      mlp: () => gated(c),
+      tied: true,
+      more: {
+        embedFactor: c.number('scale_emb', 1),
+        branchFactor: c.number('scale_depth', 1) / Math.sqrt(s.layers),
+        logitFactor: c.number('dim_model_base', s.hidden) / s.hidden,
+      },
+    });
+  }
   const mlp = denseFirst(c, () => biasedExperts(c), type === 'deepseek_v3' ? 3 : 1);
   return build('deepseek_v3', c, s, { norm, mixer: () => mixer, mlp });
 }
@@ -138,7 +152,7 @@ const deepseek2 = family({
   gguf: { architectures: ['deepseek2'] },
 });
 const deepseek3 = family({
-  types: ['deepseek_v3', 'kimi_k2', 'glm4_moe_lite', 'youtu'],
+  types: ['deepseek_v3', 'kimi_k2', 'glm4_moe_lite', 'youtu', 'minicpm3'],
   features: deepseekV3,
   names: LATENT_NAMES,
   ignored: EXTRA_LAYERS,

@@ -21,6 +21,7 @@ import {
   ungated,
   windowsBy,
 } from './common.js';
+import type { Tensor } from '../../tensor/tensor.js';
 import { family } from './row.js';
 import type { Names } from '../weights.js';
 
@@ -162,7 +163,7 @@ function falcon(c: Config): Features {
   c.ignore('num_kv_heads', 'bias', 'n_embed', 'n_head_kv');
   const s = checked(c, { ...whole, kvHeads });
   const norms = c.optional('num_ln_in_parallel_attn');
-  const parallel = fresh || c.flag('parallel_attn', true);
+  const parallel = c.flag('parallel_attn', true) || fresh;
   const alibi = c.flag('alibi', false);
   const slopes = alibiSlopes(s.heads);
   if (alibi && !Number.isInteger(Math.log2(s.heads)) && fresh)
@@ -246,6 +247,107 @@ const bloom = family({
   gguf: { architectures: ['bloom'], names: fusedQkv('attn_qkv') },
 });
 
+const mpt = family({
+  types: ['mpt'],
+  features: (c) => {
+    const hidden = c.count('d_model', undefined, 1);
+    const heads = c.count('n_heads', undefined, 1);
+    const attn = c.inner('attn_config');
+    attn?.only('attn_type', 'multihead_attention');
+    attn?.only('prefix_lm', false);
+    attn?.only('qk_ln', false);
+    attn?.only('alibi', true);
+    attn?.only('attn_uses_sequence_id', false);
+    attn?.only('alibi_bias_max', 8);
+    attn?.ignore('attn_impl', 'attn_pdrop', 'model_type', 'rope', 'rope_theta', 'kv_n_heads');
+    const clip = attn?.optional('clip_qkv');
+    const scale = attn?.optional('softmax_scale');
+    c.ignore('init_device', 'learned_pos_emb', 'embedding_fraction', 'emb_pdrop', 'norm_type', 'verbose', 'init_config');
+    c.only('no_bias', true);
+    c.only('logit_scale');
+    const s = checked(c, {
+      hidden,
+      layers: c.count('n_layers'),
+      heads,
+      kvHeads: heads,
+      headDim: hidden / heads,
+      maxPositions: c.count('max_seq_len', 2048),
+    });
+    return build('mpt', c, s, {
+      norm: layerNorm(c, 'layer_norm_epsilon'),
+      attention: () => ({
+        alibi: mptSlopes(heads),
+        ...(clip !== undefined && { clip }),
+        ...(scale !== undefined && { scale }),
+      }),
+      mlp: () => ungated(hidden * c.count('expansion_ratio', 4), 'gelu'),
+      tied: true,
+    });
+  },
+  names: {
+    embed: 'transformer.wte',
+    finalNorm: 'transformer.norm_f',
+    head: 'lm_head',
+    layer: 'transformer.blocks.{i}',
+    beforeMixer: 'norm_1',
+    beforeMlp: 'norm_2',
+    ...fusedQkv('attn.Wqkv'),
+    o: 'attn.out_proj',
+    up: 'ffn.up_proj',
+    down: 'ffn.down_proj',
+  },
+  gguf: { architectures: ['mpt'], names: fusedQkv('attn_qkv') },
+});
+/** MPT's slopes for other numbers of heads than powers of two: every second of the next power first. */
+function mptSlopes(heads: number): number[] {
+  const power = 2 ** Math.ceil(Math.log2(heads));
+  const all = Array.from({ length: power }, (_, i) => 2 ** ((-8 * (i + 1)) / power));
+  if (power === heads) return all;
+  return [...all.filter((_, i) => i % 2 === 1), ...all.filter((_, i) => i % 2 === 0)].slice(0, heads);
+}
+
+const persimmon = family({
+  types: ['persimmon'],
+  features: (c) => {
+    const s = sizesOf(c);
+    const norm = layerNorm(c, 'layer_norm_eps');
+    return build('persimmon', c, s, {
+      norm,
+      rope: ropeOf(c, s, { partial: 0.5 }),
+      attention: () => (c.flag('qk_layernorm', true) ? { qkNorm: { norm, over: 'head' } } : {}),
+      mlp: () => ungated(c.count('intermediate_size'), activationOf(c, 'hidden_act', 'relu2')),
+    });
+  },
+  names: {
+    ...LLAMA_NAMES,
+    finalNorm: 'model.final_layernorm',
+    ...fusedQkv('self_attn.query_key_value', QKV_BY_GROUP),
+    o: 'self_attn.dense',
+    qNorm: 'self_attn.q_layernorm',
+    kNorm: 'self_attn.k_layernorm',
+    up: 'mlp.dense_h_to_4h',
+    down: 'mlp.dense_4h_to_h',
+  },
+});
+
+const nanochat = family({
+  types: ['nanochat'],
+  features: (c) => {
+    c.ignore('attention_bias');
+    const s = sizesOf(c);
+    const norm = { ...rms(c), weightless: true };
+    const cap = c.optional('final_logit_softcapping');
+    return build('nanochat', c, s, {
+      norm,
+      rope: ropeOf(c, s),
+      attention: () => ({ qkNorm: { norm, over: 'head', afterRope: true } }),
+      mlp: () => ungated(c.count('intermediate_size'), activationOf(c, 'hidden_act', 'relu2')),
+      more: { embedNorm: true, ...(cap !== undefined && { logitSoftcap: cap }) },
+    });
+  },
+  names: { ...LLAMA_NAMES, up: 'mlp.fc1', down: 'mlp.fc2' },
+});
+
 const starcoder2 = family({
   types: ['starcoder2'],
   features: (c) => {
@@ -298,7 +400,7 @@ const opt = family({
 });
 
 /** GPT-OSS: sinks, windows on every other layer, experts with biases and clamped gates. */
-const even = (t: import('../../tensor/tensor.js').Tensor, at: 0 | 1): import('../../tensor/tensor.js').Tensor => {
+const even = (t: Tensor, at: 0 | 1): Tensor => {
   const [e, n, ...rest] = t.shape;
   return t
     .reshape([e, n / 2, 2, ...rest])
@@ -340,4 +442,4 @@ const gptOss = family({
   gguf: { architectures: ['gpt-oss'], names: { beforeMlp: 'post_attention_norm', sinks: 'attn_sinks' } },
 });
 
-export const GPT_FAMILIES = [gpt2Family, bigcode, gptj, neox, falconFamily, bloom, starcoder2, opt, gptOss];
+export const GPT_FAMILIES = [gpt2Family, bigcode, gptj, neox, falconFamily, bloom, mpt, persimmon, nanochat, starcoder2, opt, gptOss];

@@ -1,6 +1,6 @@
 // Llama and the families that differ from it by a switch or two.
 import type { Config } from '../config.js';
-import type { Features } from '../features.js';
+import { ALL_NORMS, type Features } from '../features.js';
 import {
   build,
   experts,
@@ -150,7 +150,7 @@ const graniteExperts = (c: Config, shared: number): ReturnType<typeof experts> =
   });
 const EXPERT_PARTS = stackedGateUp('block_sparse_moe.input_linear');
 const granite = family({
-  types: ['granite', 'granitemoe', 'granitemoeshared'],
+  types: ['granite', 'granitemoe', 'granitemoeshared', 'hyperclovax'],
   features: (c) => graniteFeatures(c),
   names: {
     ...LLAMA_NAMES,
@@ -161,13 +161,16 @@ const granite = family({
     sharedGate: fusedGateUp('shared_mlp.input_linear').gate,
     sharedUp: fusedGateUp('shared_mlp.input_linear').up,
     sharedDown: 'shared_mlp.output_linear',
+    afterMixer: 'post_norm1',
+    afterMlp: 'post_norm2',
   },
   gguf: { architectures: ['granite', 'granitemoe'], permuted: ['granite', 'granitemoe'] },
 });
 function graniteFeatures(c: Config): Features {
   biases(c);
   const s = sizesOf(c);
-  const mixture = c.json.model_type !== 'granite';
+  const mixture = ['granitemoe', 'granitemoeshared'].includes(c.json.model_type as string);
+  const around = c.flag('use_post_norm', false);
   const shared = c.optional('shared_intermediate_size') ?? 0;
   return build('granite', c, s, {
     norm: rms(c),
@@ -175,6 +178,7 @@ function graniteFeatures(c: Config): Features {
     attention: () => ({ scale: c.number('attention_multiplier', 1) }),
     mlp: () => (mixture ? graniteExperts(c, shared) : gated(c)),
     more: {
+      ...(around && { norms: ALL_NORMS }),
       embedFactor: c.number('embedding_multiplier', 1),
       branchFactor: c.number('residual_multiplier', 1),
       logitFactor: 1 / c.number('logits_scaling', 1),
@@ -200,7 +204,7 @@ const llama4 = family({
       : Array.from({ length: s.layers }, (_, i) => i).filter((i) => (i + 1) % every === 0);
     const chunk = c.optional('attention_chunk_size');
     const tuned = c.flag('attn_temperature_tuning', true);
-    const temperature = { beta: c.number('attn_scale', 0.1), scale: c.number('floor_scale', 8192), offset: 1 };
+    const temperature = { beta: c.number('attn_scale', 0.1), scale: c.number('floor_scale', 8192), offset: 1, withPads: true };
     const qk = c.flag('use_qk_norm', true);
     const norm = rms(c, 1e-5);
     const inner = c.count('intermediate_size');

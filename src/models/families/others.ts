@@ -53,10 +53,13 @@ function olmo2(c: Config): Features {
   const norm = rms(c, 1e-5);
   const types = layerTypes(c, s.layers, c.json.model_type === 'olmo3' ? lastFull(4) : full);
   const windows = windowsBy(c, types, c.optional('sliding_window'));
-  const rope = ropeOf(c, s);
-  // Only full layers are stretched.
+  const nested = c.inner('rope_parameters')?.has('full_attention');
+  const rope = ropeOf(c, s, { ...(nested && { layerType: 'full_attention' }), theta: 5e5 });
+  // Where the config gives one rope, only full layers are stretched.
   const { theta, headDim, rotated, maxPositions } = rope;
-  const plain = { type: 'default' as const, theta, headDim, rotated, maxPositions };
+  const plain = nested
+    ? ropeOf(c, s, { layerType: 'sliding_attention', theta: 5e5 })
+    : { type: 'default' as const, theta, headDim, rotated, maxPositions };
   const mixture = c.json.model_type === 'flex_olmo';
   return build('olmo2', c, s, {
     norm,
