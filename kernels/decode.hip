@@ -4,6 +4,7 @@
 // `state` is { token, position, length }. All matrices are row-major and 16-byte aligned, k a multiple of 16 bytes. Every launch may begin
 // early: weights are asked for before it is known that the vector is there.
 //   decode_embed_T            grid ceil(n / 256), block 256
+//   decode_store_T            grid ceil(heads * width / 256), block 256
 //   decode_product_T_RxU      grid ceil(n / R), block up to 256: a block makes R results, U words of each row under way a thread
 //   decode_gate_T_RxU         grid ceil(n / (R/2)): R/2 results, each of two rows
 //   decode_advance            one block: the best logit is the next token; state moves on, `tokens` remembers it by its position
@@ -17,6 +18,13 @@ template <class T> WICK_FN void decode_embed(const T* table, const i32* state, T
   begin_in_turn();
   int i = blockIdx.x * DECODE_THREADS + threadIdx.x;
   if (i < n) out[i] = table[(i64)state[0] * n + i];
+}
+
+// A new token's vectors, one a head, to its position in a cache of (heads, room, width).
+template <class T> WICK_FN void decode_store(const T* x, const i32* state, T* cache, i32 heads, i32 width, i32 room) {
+  begin_in_turn();
+  int i = blockIdx.x * DECODE_THREADS + threadIdx.x;
+  if (i < heads * width) cache[((i64)(i / width) * room + state[1]) * width + i % width] = x[i];
 }
 
 template <class T> WICK_FN void unpack_word(word4 word, float (&to)[pack_size<T>]) {
@@ -145,6 +153,9 @@ KERNEL(32) decode_advance(u64* best, i32* state, i32* tokens) {
   }
 #define DECODE(D, T)                                                                                                                             \
   KERNEL(DECODE_THREADS) decode_embed_##D(const T* table, const i32* state, T* out, i32 n) { decode_embed<T>(table, state, out, n); }             \
+  KERNEL(DECODE_THREADS) decode_store_##D(const T* x, const i32* state, T* cache, i32 heads, i32 width, i32 room) {                             \
+    decode_store<T>(x, state, cache, heads, width, room);                                                                                        \
+  }                                                                                                                                              \
   DECODE_ROWS(D, T, 8, 1)                                                                                                                        \
   DECODE_ROWS(D, T, 4, 4)
 DECODE(f32, float)

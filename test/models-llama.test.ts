@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { loadTensors } from '../src/io/index.js';
-import { Llama } from '../src/models/index.js';
+import { type CausalLM, Llama } from '../src/models/index.js';
 import { findGolden, missingGolden } from '../src/parity/golden.js';
 import { noGrad } from '../src/tensor/autograd.js';
 import { tensor } from '../src/tensor/create.js';
@@ -15,7 +15,7 @@ import { testDevices } from '../src/testing/devices.js';
 
 const argmax = (logits: Tensor): number => logits.reshape([-1]).argmax(0).item();
 
-function greedy(model: Llama, prompt: readonly number[], steps: number, cached: boolean): number[] {
+function greedy(model: CausalLM, prompt: readonly number[], steps: number, cached: boolean): number[] {
   const ids = [...prompt];
   const cache = cached ? model.newCache() : undefined;
   let next = ids;
@@ -30,7 +30,7 @@ function greedy(model: Llama, prompt: readonly number[], steps: number, cached: 
     ids.push(token);
     next = cached ? [token] : ids;
   }
-  cache?.forEach((c) => c.dispose());
+  cache?.dispose();
   return ids;
 }
 

@@ -1,6 +1,5 @@
 // How tokens run through a model: a prompt at once, then one at a time over a cache. Any device; GPUs may bring a faster one.
-import type { Llama } from '../models/llama.js';
-import type { KvCache } from '../nn/kv-cache.js';
+import type { CausalLM, DecoderCache } from '../models/index.js';
 import { noGrad } from '../tensor/autograd.js';
 import { tensor } from '../tensor/create.js';
 import { scope } from '../tensor/scope.js';
@@ -16,19 +15,21 @@ export interface Decoder {
   runGreedy(tokens: readonly number[]): Promise<number>;
   /** The same, answering the token that the sampler draws; `history` is all tokens so far, these included. */
   runSampled(tokens: readonly number[], sampler: Sampler, history: readonly number[]): Promise<number>;
+  /** Forgets all tokens; what was made for speed stays. */
+  reset(): void;
   dispose(): void;
 }
 
 /** Op by op, with a growing cache. */
 export class PlainDecoder implements Decoder {
-  readonly #model: Llama;
-  readonly #cache: KvCache[];
-  constructor(model: Llama) {
+  readonly #model: CausalLM;
+  readonly #cache: DecoderCache;
+  constructor(model: CausalLM) {
     this.#model = model;
     this.#cache = model.newCache();
   }
   get length(): number {
-    return this.#cache[0].length;
+    return this.#cache.length;
   }
   #logits(tokens: readonly number[]): Tensor {
     return noGrad(() => {
@@ -51,7 +52,10 @@ export class PlainDecoder implements Decoder {
   async runSampled(tokens: readonly number[], sampler: Sampler, history: readonly number[]): Promise<number> {
     return sampler.sample(await this.run(tokens), history);
   }
+  reset(): void {
+    this.#cache.reset();
+  }
   dispose(): void {
-    for (const c of this.#cache) c.dispose();
+    this.#cache.dispose();
   }
 }

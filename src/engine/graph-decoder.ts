@@ -3,31 +3,39 @@ import { ArgumentError, IndexError } from '../base/errors.js';
 import { DecodeSteps, type Draw, type DrawBuffers, SAMPLE, type Slot } from '../backends/gpu/decode.js';
 import type { Replay } from '../backends/gpu/gpu.js';
 import { bytesOf, type DType } from '../base/dtype.js';
-import type { Llama } from '../models/llama.js';
-import { KvCache } from '../nn/kv-cache.js';
+import { type CausalLM, DecoderCache } from '../models/index.js';
+import type { AttentionMixer, Norm } from '../models/mixers.js';
+import type { Dense } from '../models/mlp.js';
+import { ropeRegime } from '../models/rope.js';
+import { PRE_NORMS } from '../models/features.js';
 import { noGrad } from '../tensor/autograd.js';
 import { tensor, zeros } from '../tensor/create.js';
 import { keep, scope } from '../tensor/scope.js';
 import { Tensor } from '../tensor/tensor.js';
 import type { Decoder } from './decoder.js';
+import { GraphStep } from './graph-step.js';
 import type { Sampler } from './sampler.js';
 
-/** Vectors of one step; they keep their memory as long as the graph lives. */
+/** What every step needs. */
 interface Buffers {
-  readonly x: Tensor;
-  readonly qkv: Tensor;
-  readonly y: Tensor;
-  readonly h: Tensor;
-  readonly gated: Tensor;
   readonly logits: Tensor;
-  /** Attention's parts and their count, the largest logit. */
-  readonly partial: Tensor;
-  readonly arrived: Tensor;
+  /** The largest logit. */
   readonly best: Tensor;
   /** token, position, length */
   readonly state: Tensor;
   /** All tokens by position, for the host to fetch and the penalty to look at. */
   readonly tokens: Tensor;
+}
+/** Vectors of a step in Llama's shape; they keep their memory as long as the graph lives. */
+interface Vectors {
+  readonly x: Tensor;
+  readonly qkv: Tensor;
+  readonly y: Tensor;
+  readonly h: Tensor;
+  readonly gated: Tensor;
+  /** Attention's parts and their count. */
+  readonly partial: Tensor;
+  readonly arrived: Tensor;
 }
 /** How the token after a step is chosen: 'logits' leaves it to the host. */
 type Choice = 'logits' | 'greedy' | Draw;
@@ -36,15 +44,22 @@ interface Ahead {
   readonly choice: string;
   readonly slot: Slot;
 }
+const rmsOf = (norm: Norm | undefined): { weight: Tensor; eps: number } => {
+  const { weight, eps } = norm as Norm;
+  return { weight: weight as Tensor, eps };
+};
 /** Random numbers brought to the device at a time. */
 const UNIFORMS = 256;
 
 export class GraphDecoder implements Decoder {
-  readonly #model: Llama;
+  readonly #model: CausalLM;
   readonly #steps: DecodeSteps;
-  readonly #cache: KvCache[];
+  readonly #cache: DecoderCache;
   readonly #capacity: number;
   readonly #b: Buffers;
+  /** Where the model has Llama's shape: five launches a layer. Others are recorded op by op. */
+  readonly #vectors: Vectors | undefined;
+  readonly #places: Tensor;
   readonly #slots: readonly Slot[];
   #turn = 0;
   #drawing: DrawBuffers | undefined;
@@ -52,41 +67,83 @@ export class GraphDecoder implements Decoder {
   #uniforms = { key: '', until: 0 };
   /** Tokens whose keys are in the cache and known to the host. */
   #length = 0;
+  /** The tokens themselves, to run them anew past a rope's border. */
+  #history: number[] = [];
   readonly #graphs = new Map<string, Replay>();
   /** A step that runs before its turn, on the token chosen last. */
   #ahead: Ahead | undefined;
   #chosen = -1;
 
-  /** Whether a model can be decoded so: a GPU, a dtype and sizes the kernels take. */
-  static serves(model: Llama): boolean {
-    const { hiddenSize, intermediateSize, heads, headDim } = model.config;
+  /** Whether a model can be decoded so: a GPU, a dtype and layers that can be recorded. */
+  static serves(model: CausalLM): boolean {
+    const { hiddenSize, layers, logitFactor = 1 } = model.config;
+    const aligned = hiddenSize % (16 / bytesOf(model.dtype)) === 0;
+    const recorded = layers.every(({ mixer: m }) => m.kind !== 'attention' || m.chunk === undefined);
+    // A dynamic rope turns every new token by another table.
+    const still = layers.every(
+      ({ mixer: m }) => m.kind === 'conv' || m.rope?.type !== 'dynamic' || m.rope.alpha !== undefined,
+    );
+    return DecodeSteps.serves(model.device.backend, model.dtype) && aligned && recorded && still && logitFactor > 0;
+  }
+  /** Whether every layer is one of Llama's: their launches take norms, biases and residuals along. */
+  static #plain(model: CausalLM): boolean {
+    const f = model.config;
     const pack = 16 / bytesOf(model.dtype);
-    const biased = model.blocks.some((b) => b.mlp.gateUp.bias);
-    const widths = [hiddenSize, intermediateSize, heads * headDim];
-    return DecodeSteps.serves(model.device.backend, model.dtype) && !biased && widths.every((n) => n % pack === 0);
+    const usual =
+      f.norm.kind === 'rms' &&
+      !f.norm.plusOne &&
+      !f.norm.weightless &&
+      JSON.stringify(f.norms) === JSON.stringify(PRE_NORMS) &&
+      !f.parallel &&
+      f.branchFactor === undefined &&
+      !f.learntPositions &&
+      !f.embedNorm &&
+      [f.embedFactor, f.logitFactor, f.logitSoftcap].every((x) => x === undefined);
+    const alike = new Set(f.layers.map((l) => JSON.stringify(l))).size === 1;
+    const { mixer: a, mlp } = f.layers[0];
+    if (!usual || !alike || a.kind !== 'attention' || mlp.kind !== 'dense') return false;
+    const extras = [a.alibi, a.window, a.softcap, a.sinks, a.clip, a.qkNorm, a.temperature, a.gated];
+    const widths = [f.hiddenSize, mlp.inner, a.heads * a.headDim];
+    const biased = model.blocks.some((b) => (b.mlp as Dense).gateUp.bias);
+    return (
+      a.rope !== undefined &&
+      extras.every((x) => x === undefined || x === false) &&
+      mlp.gated &&
+      mlp.activation === 'silu' &&
+      !biased &&
+      a.headDim <= 256 &&
+      widths.every((n) => n % pack === 0)
+    );
   }
 
-  constructor(model: Llama, capacity = Math.min(model.config.maxPositions, 8192)) {
+  constructor(model: CausalLM, capacity = Math.min(model.config.maxPositions, 8192)) {
     this.#model = model;
     this.#capacity = capacity;
     this.#steps = new DecodeSteps(model.device.backend, model.dtype);
-    this.#cache = model.blocks.map(() => new KvCache(capacity));
-    const { hiddenSize, intermediateSize, heads, kvHeads, headDim, vocabSize } = model.config;
+    this.#cache = new DecoderCache(model.config, capacity, true);
+    const { hiddenSize, vocabSize, layers } = model.config;
     const room = (shape: number[], dtype = model.dtype): Tensor => keep(Tensor.empty(shape, dtype, model.device));
     const zero = (n: number): Tensor => keep(zeros([n], { dtype: 'i32', device: model.device }));
-    this.#b = {
-      x: room([hiddenSize]),
-      h: room([hiddenSize]),
-      qkv: room([(heads + 2 * kvHeads) * headDim]),
-      y: room([1, heads, 1, headDim]),
-      gated: room([intermediateSize]),
-      logits: room([vocabSize]),
-      partial: room([heads * this.#steps.splits(heads, kvHeads, capacity) * (headDim + 1)], 'f32'),
-      arrived: zero(heads),
-      best: zero(2),
-      state: room([3], 'i32'),
-      tokens: zero(capacity + 1),
-    };
+    this.#b = { logits: room([vocabSize]), best: zero(2), state: room([3], 'i32'), tokens: zero(capacity + 1) };
+    this.#places = keep(
+      tensor(
+        Int32Array.from({ length: capacity }, (_, i) => i),
+        { device: model.device },
+      ),
+    );
+    const { mixer: a, mlp } = layers[0];
+    if (GraphDecoder.#plain(model) && a.kind === 'attention' && mlp.kind === 'dense') {
+      const { heads, kvHeads, headDim } = a;
+      this.#vectors = {
+        x: room([hiddenSize]),
+        h: room([hiddenSize]),
+        qkv: room([(heads + 2 * kvHeads) * headDim]),
+        y: room([1, heads, 1, headDim]),
+        gated: room([mlp.inner]),
+        partial: room([heads * this.#steps.splits(heads, kvHeads, capacity) * (headDim + 1)], 'f32'),
+        arrived: zero(heads),
+      };
+    }
     this.#slots = [this.#steps.slot(), this.#steps.slot()];
   }
 
@@ -94,32 +151,70 @@ export class GraphDecoder implements Decoder {
     return this.#length;
   }
 
-  /** One token: five launches a layer. */
+  /** One token and the choice of the next. */
   #step(choice: Choice): void {
-    const { x, h, qkv, y, gated, logits, state, partial, arrived, best, tokens } = this.#b;
+    const { best, state, tokens } = this.#b;
+    const greedy = choice === 'greedy';
+    if (this.#vectors) this.#plainStep(this.#vectors, greedy ? best : undefined);
+    else this.#recordedStep(greedy);
+    if (greedy) this.#steps.advance(best, state, tokens);
+    else if (choice !== 'logits') this.#steps.draw(this.#drawBuffers(), choice);
+  }
+  /** Llama's shape: five launches a layer. */
+  #plainStep({ x, h, qkv, y, gated, partial, arrived }: Vectors, best: Tensor | undefined): void {
+    const { logits, state } = this.#b;
     const s = this.#steps;
     const m = this.#model;
-    const { cos, sin } = m.rotary(this.#capacity);
-    s.embed(m.embed.weight, state, x);
+    s.embed(m.embed.weight as Tensor, state, x);
     m.blocks.forEach((block, i) => {
-      const { attention, mlp, norm1, norm2 } = block;
-      const [keys, values] = this.#cache[i].buffers();
-      s.product({ x, weight: attention.qkv.weight, out: qkv, norm: norm1, bias: attention.qkv.bias });
-      s.attend({ qkv, cos, sin, state, keys, values, out: y, partial, arrived });
+      const [attention, mlp] = [block.mixer as AttentionMixer, block.mlp as Dense];
+      const { rope, scale } = attention.feature;
+      const { cos, sin } = m.tables(rope as NonNullable<typeof rope>, this.#tableLength());
+      const [keys, values] = this.#cache.kv(i).buffers();
+      s.product({
+        x,
+        weight: attention.qkv.weight,
+        out: qkv,
+        norm: rmsOf(block.beforeMixer),
+        bias: attention.qkv.bias,
+      });
+      s.attend({ qkv, cos, sin, state, keys, values, out: y, partial, arrived, scale });
       s.product({ x: y, weight: attention.out.weight, out: h, bias: attention.out.bias, residual: x });
-      s.gate({ x: h, weight: mlp.gateUp.weight, out: gated, norm: norm2 });
+      s.gate({ x: h, weight: mlp.gateUp.weight, out: gated, norm: rmsOf(block.beforeMlp) });
       s.product({ x: gated, weight: mlp.down.weight, out: x, bias: mlp.down.bias, residual: h });
     });
-    s.product({
-      x,
-      weight: m.head.weight,
-      out: logits,
-      norm: m.norm,
-      bias: m.head.bias,
-      best: choice === 'greedy' ? best : undefined,
-    });
-    if (choice === 'greedy') s.advance(best, state, tokens);
-    else if (choice !== 'logits') s.draw(this.#drawBuffers(), choice);
+    s.product({ x, weight: m.head.weight, out: logits, norm: rmsOf(m.norm), bias: m.head.bias, best });
+  }
+  /** Any other shape: the model's own ops, at the position that state holds. */
+  #recordedStep(greedy: boolean): void {
+    const { logits, state, best } = this.#b;
+    const m = this.#model;
+    scope(() =>
+      noGrad(() => {
+        const step = new GraphStep(this.#steps, this.#cache, state, this.#places, this.#tableLength());
+        const x = m.hidden(step.token, step);
+        // The largest logit stays the largest under a cap and a positive factor.
+        if (greedy)
+          this.#steps.product({
+            x: m.norm.forward(x).contiguous(),
+            weight: m.head.weight,
+            out: logits,
+            bias: m.head.bias,
+            best,
+          });
+        else logits.assign(m.logits(x).reshape([-1]));
+      }),
+    );
+  }
+  /** Tables cover the whole cache; where a rope has a border, those of the side that the next token is on. */
+  #tableLength(): number {
+    const border = this.#border();
+    return border !== undefined && this.#length < border ? Math.min(border, this.#capacity) : this.#capacity;
+  }
+  /** The length past which keys are turned by another table. */
+  #border(): number | undefined {
+    const ropes = this.#model.config.layers.map(({ mixer: m }) => (m.kind === 'conv' ? undefined : m.rope));
+    return ropes.find((r) => r?.type === 'longrope' && ropeRegime(r, this.#capacity) === 1)?.original;
   }
   #drawBuffers(): DrawBuffers {
     if (this.#drawing) return this.#drawing;
@@ -151,7 +246,7 @@ export class GraphDecoder implements Decoder {
     this.#write(this.#b.tokens, position, Int32Array.of(token));
   }
   #graph(choice: Choice): Replay {
-    const key = JSON.stringify(choice);
+    const key = JSON.stringify([choice, this.#tableLength()]);
     const known = this.#graphs.get(key);
     if (known) return known;
     // Everything runs once before it is captured: compiling and loading must not happen inside.
@@ -168,10 +263,20 @@ export class GraphDecoder implements Decoder {
       throw new ArgumentError(`decoder: ${this.#length + count} tokens do not fit its cache of ${this.#capacity}`);
   }
 
+  /** A prompt, or a token that crosses a rope's border, where everything runs anew. */
+  #atOnce(tokens: readonly number[]): boolean {
+    return tokens.length > 1 || this.#length === 0 || this.#length === this.#border();
+  }
   /** Several tokens at once, op by op; answers the last one's logits. */
-  #prefill(tokens: readonly number[]): Tensor {
-    this.#check(tokens.length);
-    for (const c of this.#cache) c.truncate(this.#length);
+  #prefill(added: readonly number[]): Tensor {
+    this.#check(added.length);
+    const border = this.#border() ?? Infinity;
+    const crossed = this.#length > 0 && this.#length <= border && this.#length + added.length > border;
+    const tokens = crossed ? [...this.#history.slice(0, this.#length), ...added] : added;
+    if (crossed) {
+      this.#cache.reset();
+      this.#length = 0;
+    } else this.#cache.truncate(this.#length);
     const logits = scope(() =>
       noGrad(() => {
         const ids = tensor(Int32Array.from(tokens), { shape: [1, tokens.length], device: this.#model.device });
@@ -180,12 +285,13 @@ export class GraphDecoder implements Decoder {
     );
     this.#write(this.#b.tokens, this.#length, Int32Array.from(tokens));
     this.#ahead = undefined;
+    this.#history = [...this.#history.slice(0, this.#length), ...tokens];
     this.#length += tokens.length;
     return logits;
   }
 
   async run(tokens: readonly number[]): Promise<Float32Array> {
-    if (tokens.length > 1 || this.#length === 0) {
+    if (this.#atOnce(tokens)) {
       const logits = this.#prefill(tokens);
       const data = (await logits.data()) as Float32Array;
       logits.dispose();
@@ -195,13 +301,14 @@ export class GraphDecoder implements Decoder {
     this.#ahead = undefined;
     this.#place(tokens[0], this.#length);
     this.#graph('logits').launch();
+    this.#history[this.#length] = tokens[0];
     this.#length++;
     this.#follow();
     return Float32Array.from((await this.#b.logits.data()) as Float32Array);
   }
 
   async runGreedy(tokens: readonly number[]): Promise<number> {
-    if (tokens.length > 1 || this.#length === 0) {
+    if (this.#atOnce(tokens)) {
       const best = scope(() => this.#prefill(tokens).argmax(0));
       const token = Number((await best.data())[0]);
       best.dispose();
@@ -211,7 +318,7 @@ export class GraphDecoder implements Decoder {
   }
 
   async runSampled(tokens: readonly number[], sampler: Sampler, history: readonly number[]): Promise<number> {
-    if (tokens.length > 1 || this.#length === 0) return sampler.sample(await this.run(tokens), history);
+    if (this.#atOnce(tokens)) return sampler.sample(await this.run(tokens), history);
     const { temperature, topK, topP, minP, repetitionPenalty, repetitionWindow } = sampler.options;
     const penalty = { repetitionPenalty, repetitionWindow };
     const choice = sampler.greedy
@@ -254,11 +361,12 @@ export class GraphDecoder implements Decoder {
     const { slot } = this.#ahead as Ahead;
     // The next step needs nothing from the host: it starts while this one's result travels.
     this.#ahead = undefined;
-    if (position + 1 < this.#capacity) {
+    if (position + 1 < this.#capacity && position + 1 !== this.#border()) {
       before(position + 1);
       this.#launch(choice, key, position + 1);
     }
     this.#chosen = await this.#steps.arrived(slot);
+    this.#history[position] = token;
     this.#length = position + 1;
     this.#follow();
     return this.#chosen;
@@ -272,15 +380,24 @@ export class GraphDecoder implements Decoder {
   }
   /** The caches count what the graph appended. */
   #follow(): void {
-    for (const c of this.#cache) c.length = this.#length;
+    this.#cache.follow(this.#length);
   }
 
+  reset(): void {
+    this.#steps.finish();
+    this.#ahead = undefined;
+    this.#chosen = -1;
+    this.#length = 0;
+    this.#history = [];
+    this.#cache.reset();
+  }
   dispose(): void {
     this.#steps.finish();
     for (const g of this.#graphs.values()) g.dispose();
-    for (const c of this.#cache) c.dispose();
+    this.#cache.dispose();
+    this.#places.dispose();
     for (const s of this.#slots) this.#steps.freeSlot(s);
     const { logits: _, tokens: __, state: ___, ...own } = this.#drawing ?? ({} as Partial<DrawBuffers>);
-    for (const t of [...Object.values(this.#b), ...Object.values(own)] as Tensor[]) t.dispose();
+    for (const t of [this.#b, this.#vectors ?? {}, own].flatMap((x) => Object.values(x) as Tensor[])) t.dispose();
   }
 }

@@ -1,11 +1,8 @@
 // A model with its tokenizer: a prompt in, text out piece by piece.
-import { existsSync } from 'node:fs';
-import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { DType } from '../base/dtype.js';
-import { ArgumentError, IndexError, UnsupportedError } from '../base/errors.js';
-import { readJsonFile } from '../io/json-file.js';
-import { Llama } from '../models/llama.js';
+import { ArgumentError, IndexError } from '../base/errors.js';
+import { type CausalLM, loadModel } from '../models/index.js';
 import { Device } from '../tensor/device.js';
 import { loadTokenizer, StopWatch, TextStream, type Tokenizer } from '../tokenizers/index.js';
 import { type Decoder, PlainDecoder } from './decoder.js';
@@ -33,50 +30,36 @@ export interface ModelOptions {
   readonly device?: Device | string;
   /** Default: what the file says, f32 on the CPU. */
   readonly dtype?: DType;
-  /** Makes the decoder of one answer; for measuring and tests. */
-  readonly decoder?: (model: Llama) => Decoder;
+  /** Makes a decoder; for measuring and tests. */
+  readonly decoder?: (model: CausalLM) => Decoder;
 }
 
 /** The folder of the model that comes with the package. */
 export const builtinModel = fileURLToPath(new URL('../../../models/builtin', import.meta.url));
 
-const FAMILIES = ['llama', 'mistral', 'qwen2'];
-const STORED: Readonly<Record<string, DType>> = { float32: 'f32', bfloat16: 'bf16', float16: 'f16' };
-
 /** By graph where the device can, else op by op. */
-export const fastest = (model: Llama): Decoder =>
+export const fastest = (model: CausalLM): Decoder =>
   GraphDecoder.serves(model) ? new GraphDecoder(model) : new PlainDecoder(model);
 
 export class LanguageModel {
-  readonly model: Llama;
+  readonly model: CausalLM;
   readonly tokenizer: Tokenizer;
-  readonly #decoder: (model: Llama) => Decoder;
+  readonly #make: (model: CausalLM) => Decoder;
+  /** A decoder that no answer uses at the moment: what it captured serves the next one. */
+  #idle: Decoder | undefined;
 
-  constructor(model: Llama, tokenizer: Tokenizer, decoder: (model: Llama) => Decoder = fastest) {
+  constructor(model: CausalLM, tokenizer: Tokenizer, decoder: (model: CausalLM) => Decoder = fastest) {
     this.model = model;
     this.tokenizer = tokenizer;
-    this.#decoder = decoder;
+    this.#make = decoder;
   }
-  /** A folder in the layout of the Hugging Face hub: config.json, tokenizer.json, safetensors; without one, the built-in model. */
-  static async load(dir: string = builtinModel, options: ModelOptions = {}): Promise<LanguageModel> {
-    const path = join(dir, 'config.json');
-    if (!existsSync(path))
-      throw new ArgumentError(
-        `model: ${path} is not there; give a folder with config.json, tokenizer.json and safetensors files`,
-      );
-    const config = readJsonFile(path) as {
-      model_type?: string;
-      torch_dtype?: string;
-      dtype?: string;
-    };
-    if (!FAMILIES.includes(config.model_type ?? ''))
-      throw new UnsupportedError(
-        `model: ${path} is of type ${JSON.stringify(config.model_type)}; known are ${FAMILIES.join(', ')}`,
-      );
+  /** A folder in the layout of the Hugging Face hub (config.json, tokenizer.json, safetensors) or a .gguf file of any registered decoder family; without one, the built-in model. */
+  static async load(path: string = builtinModel, options: ModelOptions = {}): Promise<LanguageModel> {
     const device = Device.of(options.device);
-    const stored = STORED[config.dtype ?? config.torch_dtype ?? 'float32'] ?? 'f32';
-    const dtype = options.dtype ?? (device.name === 'cpu' || device.name === 'reference' ? 'f32' : stored);
-    return new LanguageModel(Llama.load(dir, { device, dtype }), loadTokenizer(dir), options.decoder);
+    const onCpu = device.name === 'cpu' || device.name === 'reference';
+    const dtype = options.dtype ?? (onCpu ? 'f32' : 'stored');
+    const { model } = loadModel<CausalLM>(path, { device, dtype, kind: 'decoder' });
+    return new LanguageModel(model, loadTokenizer(path), options.decoder);
   }
   get device(): Device {
     return this.model.device;
@@ -104,7 +87,8 @@ export class LanguageModel {
         throw new IndexError(`generate: token ${token} at position ${i} is none of the model's ${vocabSize}`);
     });
     const sampler = new Sampler(options);
-    const decoder = this.#decoder(this.model);
+    const decoder = this.#idle ?? this.#make(this.model);
+    this.#idle = undefined;
     const history = [...prompt];
     const limit = Math.min(maxTokens, maxPositions - prompt.length);
     tally.begin();
@@ -129,7 +113,11 @@ export class LanguageModel {
         next = [token];
       }
     } finally {
-      decoder.dispose();
+      if (this.#idle) decoder.dispose();
+      else {
+        decoder.reset();
+        this.#idle = decoder;
+      }
     }
   }
 
@@ -169,6 +157,8 @@ export class LanguageModel {
     return bosTokenId !== undefined && ids[0] !== bosTokenId ? [bosTokenId, ...ids] : ids;
   }
   dispose(): void {
+    this.#idle?.dispose();
+    this.#idle = undefined;
     this.model.dispose();
   }
 }

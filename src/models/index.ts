@@ -1,13 +1,11 @@
-// wick/models: language models, one family a file.
-export {
-  inverseFrequencies,
-  Llama,
-  LlamaAttention,
-  LlamaBlock,
-  llamaConfig,
-  type LlamaConfig,
-  llamaJson,
-  LlamaMlp,
-  type RopeScaling,
-  Rotary,
-} from './llama.js';
+// wick/models: models of every registered family, loaded from Hugging Face folders and GGUF files.
+export { Config } from './config.js';
+export { Block, CausalLM, type ForwardOptions } from './decoder.js';
+export type { Features } from './features.js';
+export { Llama, llamaJson, type LlamaConfig } from './llama.js';
+export { familyOf, loadModel, type LoadedModel, type LoadModelOptions } from './load.js';
+export { KINDS, type ModelKind, type ModelRow } from './model-row.js';
+export { MODELS, rowFor } from './registry.js';
+export { inverseFrequencies, readRope, type RopeFeature, type RopeType } from './rope.js';
+export { ModelSource, openModel } from './source.js';
+export { type AttendOptions, BatchStep, DecoderCache, type Step } from './step.js';

@@ -1,4 +1,5 @@
 // Files to a model through the registry: the family is found, built, and nothing that the files say may be left over.
+import type { DType } from '../base/dtype.js';
 import { UnsupportedError } from '../base/errors.js';
 import type { Module } from '../nn/module.js';
 import type { BuilderOptions } from '../nn/var-builder.js';
@@ -8,7 +9,9 @@ import type { ModelKind, ModelOptions, ModelRow } from './model-row.js';
 import { rowFor } from './registry.js';
 import { openModel, type OpenedModel } from './source.js';
 
-export interface LoadModelOptions extends BuilderOptions, ModelOptions {
+export interface LoadModelOptions extends Omit<BuilderOptions, 'dtype'>, ModelOptions {
+  /** Default f32; 'stored': what the files say, where it is a float of 16 bits, else f32. */
+  readonly dtype?: DType | 'stored';
   /** What the caller can use; a model of another kind is refused. */
   readonly kind?: ModelKind;
   /** The types that the caller is a class for: Llama.load takes llama alone. */
@@ -30,7 +33,8 @@ export function familyOf({ json, source }: OpenedModel): { row: ModelRow; type: 
 
 /** Loads a model of any registered family: a folder of the Hugging Face hub or a GGUF file. */
 export function loadModel<M extends Module = Module>(path: string, options: LoadModelOptions = {}): LoadedModel<M> {
-  const opened = openModel(path, options);
+  const { dtype = 'f32', ...rest } = options;
+  const opened = openModel(path, { ...rest, dtype });
   const { source } = opened;
   try {
     const { row, type } = familyOf(opened);

@@ -237,7 +237,8 @@ export class LatentMixer extends Module {
     const toLatent = qNope.matmul(this.keyUp.unsqueeze(0)); // (b, heads, t, rank)
     const logits = toLatent.matmul(latents.t()).add(qRope.matmul(keys.t())).affine(scale, 0); // (b, heads, t, all)
     const n = latents.shape[2];
-    const open = t === 1 && !step.padded ? undefined : step.mask(t, n, qNope.device).ne(0).broadcastTo(logits.shape);
+    const open =
+      t === 1 && !step.padded && !step.open ? undefined : step.mask(t, n, qNope.device).ne(0).broadcastTo(logits.shape);
     const masked = open ? open.where(logits, logits.constant(-1e30)) : logits;
     const weights = masked.cast('f32').softmax(-1).cast(qNope.dtype);
     return weights.matmul(latents).matmul(this.valueUp.t().unsqueeze(0)); // (b, heads, t, value)

@@ -80,7 +80,15 @@ export function readRope(config: Config, o: RopeReading): RopeFeature {
   // Where both are given, the one outside of the rope's parameters counts (phi3).
   const inside = r.optional('original_max_position_embeddings');
   const original = config.optional('original_max_position_embeddings') ?? inside;
-  const base = { type: type as RopeType, theta, headDim, rotated, maxPositions, ...(interleaved && { interleaved }), ...(span !== rotated && { span }) };
+  const base = {
+    type: type as RopeType,
+    theta,
+    headDim,
+    rotated,
+    maxPositions,
+    ...(interleaved && { interleaved }),
+    ...(span !== rotated && { span }),
+  };
   switch (type as RopeType) {
     case 'default':
       // Old files carry these beside a default type; without a scaling they say nothing.

@@ -14,7 +14,7 @@ import { VarBuilder } from '../nn/var-builder.js';
 import type { Init } from '../nn/init.js';
 import { keep } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
-import type { Json } from './config.js';
+import { isObject, type Json } from './config.js';
 
 export type ModelFormat = 'huggingface' | 'gguf';
 /** The config's names of dtypes. */
@@ -118,7 +118,10 @@ export function ggufShards(path: string): string[] {
   );
 }
 
-function openGguf(path: string, options: BuilderOptions): OpenedModel {
+/** How a model's tensors are read; 'stored' is the files' own float of 16 bits, else f32. */
+export type OpenModelOptions = Omit<BuilderOptions, 'dtype'> & { readonly dtype?: DType | 'stored' };
+
+function openGguf(path: string, options: OpenModelOptions): OpenedModel {
   const shards = ggufShards(path);
   const absent = shards.find((p) => !existsSync(p));
   if (absent) throw new ArgumentError(`model: ${absent} is not there; the model has ${shards.length} files`);
@@ -128,19 +131,24 @@ function openGguf(path: string, options: BuilderOptions): OpenedModel {
     files.flatMap((f) => f.names.map((name) => [name, (): TensorRecord => f.dequantize(name)] as const)),
   );
   const metadata = new Map([...files[0].metadata].map(([k, v]) => [k, v.value as unknown]));
-  return { json: {}, source: new ModelSource('gguf', path, records, options, close, metadata) };
+  const [kind] = files.flatMap((f) => (f.has('token_embd.weight') ? [f.info('token_embd.weight').type.plain] : []));
+  const dtype = options.dtype === 'stored' ? (kind === 'f16' || kind === 'bf16' ? kind : 'f32') : options.dtype;
+  return { json: {}, source: new ModelSource('gguf', path, records, { ...options, dtype }, close, metadata) };
 }
 
 /** A folder with config.json and safetensors, or a GGUF file. */
-export function openModel(path: string, options: BuilderOptions = {}): OpenedModel {
+export function openModel(path: string, options: OpenModelOptions = {}): OpenedModel {
   if (path.endsWith('.gguf')) return openGguf(path, options);
   const config = join(path, 'config.json');
   if (!statSync(path, { throwIfNoEntry: false })?.isDirectory() || !existsSync(config))
     throw new ArgumentError(
       `model: ${config} is not there; give a folder with config.json and safetensors files, or a .gguf file`,
     );
-  const json = readJsonFile(config);
+  const json = readJsonFile(config) as Json;
+  const text = (isObject(json.text_config) ? json.text_config : {}) as Json;
+  const named = (json.dtype ?? json.torch_dtype ?? text.dtype ?? text.torch_dtype) as string;
+  const dtype = options.dtype === 'stored' ? (STORED_DTYPES[named] ?? 'f32') : options.dtype;
   const file = SafeTensors.open(path);
   const records = new Map(file.names.map((name) => [name, (): TensorRecord => file.record(name)] as const));
-  return { json, source: new ModelSource('huggingface', path, records, options, () => file.close()) };
+  return { json, source: new ModelSource('huggingface', path, records, { ...options, dtype }, () => file.close()) };
 }

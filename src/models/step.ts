@@ -16,6 +16,8 @@ export interface Step {
   readonly slots: number;
   /** Some sequences have padding in front. */
   readonly padded: boolean;
+  /** Keys past the last token are answered too and must be masked. */
+  readonly open: boolean;
   /** x (b, t, hidden) with zeros at padding. */
   withoutPads(x: Tensor): Tensor;
   /** Rows of a table by position: (time, width), or (batch, time, width) where sequences stand at different positions. */
@@ -46,17 +48,26 @@ export class DecoderCache {
   pads: readonly number[] | undefined;
   /** All token numbers, where the model may have to run them anew. */
   ids: Tensor | undefined;
-  constructor(features: Features, capacity?: number) {
+  /** `whole`: windows keep all keys too, in room that never moves. */
+  constructor(features: Features, capacity?: number, whole = false) {
     this.layers = features.layers.map(({ mixer }) =>
       mixer.kind === 'conv'
         ? { last: undefined }
-        : new KvCache(capacity, mixer.kind === 'attention' ? (mixer.window ?? mixer.chunk) : undefined),
+        : new KvCache(capacity, mixer.kind === 'attention' && !whole ? (mixer.window ?? mixer.chunk) : undefined),
     );
+  }
+  columns(layer: number): Columns {
+    return this.layers[layer] as Columns;
   }
   kv(layer: number): KvCache {
     const found = this.layers[layer];
     if (!(found instanceof KvCache)) throw new ArgumentError(`cache: layer ${layer} keeps no keys`);
     return found;
+  }
+  /** Counts tokens that somebody else wrote into the buffers. */
+  follow(length: number): void {
+    for (const l of this.layers) if (l instanceof KvCache) l.length = length;
+    this.length = length;
   }
   /** Forgets tokens from `length` on. */
   truncate(length: number): void {
@@ -129,6 +140,7 @@ export class BatchStep implements Step {
     this.slots = this.#start + time;
     this.length = this.slots - (pads ? Math.min(...pads) : 0);
   }
+  readonly open = false;
   get padded(): boolean {
     return this.#pads !== undefined;
   }

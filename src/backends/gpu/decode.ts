@@ -45,6 +45,8 @@ export interface NewToken {
   readonly out: View;
   /** heads * splits * (dim + 1) floats. */
   readonly partial: View;
+  /** What products of queries and keys are multiplied by; default 1 / sqrt(dim). */
+  readonly scale?: number;
   /** A zero for every head. */
   readonly arrived: View;
 }
@@ -118,6 +120,12 @@ export class DecodeSteps {
       n,
     ]);
   }
+  /** A new token's vectors (heads, width) to their place in a cache (1, heads, room, width), at the position in state. */
+  store(x: View, state: View, cache: View): void {
+    const [, heads, room, width] = cache.layout.shape;
+    const args = [addressOf(x), addressOf(state), addressOf(cache), heads, width, room];
+    this.#run(`decode_store_${this.dtype}`, [Math.ceil((heads * width) / BLOCK)], BLOCK, args);
+  }
   /** out = weight norm(x) + bias + residual. */
   product({ x, weight, out, norm, bias, residual, best }: Product): void {
     const [n, k] = weight.layout.shape;
@@ -170,7 +178,7 @@ export class DecodeSteps {
       bytes.setBigUint64(8 * i, BigInt(addressOf(v)), true),
     );
     [heads, kvHeads, dim, room].forEach((v, i) => bytes.setInt32(72 + 4 * i, v, true));
-    bytes.setFloat32(88, 1 / Math.sqrt(dim), true);
+    bytes.setFloat32(88, t.scale ?? 1 / Math.sqrt(dim), true);
     const wide = [64, 128, 256].find((d) => dim <= d);
     this.#run(
       `decode_attention_${this.dtype}_${wide}_${g}`,

@@ -262,7 +262,15 @@ const mpt = family({
     attn?.ignore('attn_impl', 'attn_pdrop', 'model_type', 'rope', 'rope_theta', 'kv_n_heads');
     const clip = attn?.optional('clip_qkv');
     const scale = attn?.optional('softmax_scale');
-    c.ignore('init_device', 'learned_pos_emb', 'embedding_fraction', 'emb_pdrop', 'norm_type', 'verbose', 'init_config');
+    c.ignore(
+      'init_device',
+      'learned_pos_emb',
+      'embedding_fraction',
+      'emb_pdrop',
+      'norm_type',
+      'verbose',
+      'init_config',
+    );
     c.only('no_bias', true);
     c.only('logit_scale');
     const s = checked(c, {
@@ -442,4 +450,17 @@ const gptOss = family({
   gguf: { architectures: ['gpt-oss'], names: { beforeMlp: 'post_attention_norm', sinks: 'attn_sinks' } },
 });
 
-export const GPT_FAMILIES = [gpt2Family, bigcode, gptj, neox, falconFamily, bloom, mpt, persimmon, nanochat, starcoder2, opt, gptOss];
+export const GPT_FAMILIES = [
+  gpt2Family,
+  bigcode,
+  gptj,
+  neox,
+  falconFamily,
+  bloom,
+  mpt,
+  persimmon,
+  nanochat,
+  starcoder2,
+  opt,
+  gptOss,
+];

@@ -26,14 +26,15 @@ import { family } from './row.js';
 const biases = (c: Config): void =>
   c.ignore('attention_bias', 'mlp_bias', 'use_bias', 'attention_out_bias', 'qkv_bias');
 
+export function llamaFeatures(c: Config): Features {
+  biases(c);
+  const s = sizesOf(c);
+  const interleaved = c.json.model_type === 'helium';
+  return build('llama', c, s, { norm: rms(c), rope: ropeOf(c, s, { interleaved }), mlp: () => gated(c) });
+}
 const llama = family({
   types: ['llama', 'helium', 'seed_oss'],
-  features: (c) => {
-    biases(c);
-    const s = sizesOf(c);
-    const interleaved = c.json.model_type === 'helium';
-    return build('llama', c, s, { norm: rms(c), rope: ropeOf(c, s, { interleaved }), mlp: () => gated(c) });
-  },
+  features: llamaFeatures,
   names: LLAMA_NAMES,
   gguf: { architectures: ['llama', 'seed_oss'], permuted: ['llama'] },
 });
@@ -204,7 +205,12 @@ const llama4 = family({
       : Array.from({ length: s.layers }, (_, i) => i).filter((i) => (i + 1) % every === 0);
     const chunk = c.optional('attention_chunk_size');
     const tuned = c.flag('attn_temperature_tuning', true);
-    const temperature = { beta: c.number('attn_scale', 0.1), scale: c.number('floor_scale', 8192), offset: 1, withPads: true };
+    const temperature = {
+      beta: c.number('attn_scale', 0.1),
+      scale: c.number('floor_scale', 8192),
+      offset: 1,
+      withPads: true,
+    };
     const qk = c.flag('use_qk_norm', true);
     const norm = rms(c, 1e-5);
     const inner = c.count('intermediate_size');
