@@ -1,7 +1,7 @@
 // GGUF metadata as the config that Hugging Face would have written, and the names that llama.cpp's converters give to tensors.
 import { FormatError, UnsupportedError } from '../../base/errors.js';
-import { Config } from '../config.js';
-import type { Attention, Features, Layer, LatentAttention, NormFeature } from '../features.js';
+import { Config, type Json } from '../config.js';
+import type { Features, Mixer, NormFeature } from '../features.js';
 import type { RopeFeature } from '../rope.js';
 import type { ModelSource } from '../source.js';
 import type { Names } from '../weights.js';
@@ -15,12 +15,356 @@ export interface GgufRow {
   readonly names?: Partial<Names>;
 }
 
-export const ggufFeatures = (row: GgufRow, features: (c: Config) => Features, source: ModelSource): Features => {
-  void [row, features, Config];
-  throw new UnsupportedError(`${source.path}: GGUF`);
+/** The keys of one architecture; remembers which were asked for. */
+export class Metadata {
+  readonly architecture: string;
+  readonly source: ModelSource;
+  readonly #read = new Set<string>();
+  constructor(source: ModelSource) {
+    this.source = source;
+    this.architecture = source.metadata.get('general.architecture') as string;
+  }
+  get(key: string): unknown {
+    this.#read.add(key);
+    const v = this.source.metadata.get(`${this.architecture}.${key}`);
+    return typeof v === 'bigint' ? Number(v) : v;
+  }
+  has(key: string): boolean {
+    return this.get(key) !== undefined;
+  }
+  number(key: string, fallback?: number): number {
+    const v = this.get(key) ?? fallback;
+    if (typeof v === 'number') return v;
+    throw new FormatError(
+      `${this.source.path}: ${this.architecture}.${key} is ${v === undefined ? 'missing' : 'no number'}`,
+    );
+  }
+  optional(key: string): number | undefined {
+    return this.has(key) ? this.number(key) : undefined;
+  }
+  /** A number that may be given for every layer; layers that differ are refused. */
+  same(key: string, fallback?: number): number {
+    const v = this.get(key);
+    if (typeof v !== 'object' || v === null) return this.number(key, fallback);
+    const list = Array.from(v as Iterable<number>, Number);
+    if (new Set(list).size === 1) return list[0];
+    throw new UnsupportedError(
+      `${this.source.path}: ${this.architecture}.${key} differs by layer: ${list.slice(0, 6).join(', ')}`,
+    );
+  }
+  list(key: string): (number | boolean)[] | undefined {
+    const v = this.get(key);
+    return typeof v === 'object' && v !== null ? Array.from(v as Iterable<number | boolean>) : undefined;
+  }
+  /** Keys that nobody asked for may change the result. */
+  refuseUnread(): void {
+    const harmless =
+      /^(vocab_size|context_length|block_count|rope\.dimension_count|rope\.dimension_sections|tensor_data_layout|rope\.scaling\.finetuned|attention\.causal|attention\.value_length|attention\.key_length|expert_feed_forward_length|feed_forward_length|nextn_predict_layers|.*_swa)$/;
+    for (const full of this.source.metadata.keys()) {
+      if (!full.startsWith(`${this.architecture}.`)) continue;
+      const key = full.slice(this.architecture.length + 1);
+      if (!this.#read.has(key) && !harmless.test(key))
+        throw new UnsupportedError(
+          `${this.source.path}: nothing here honours ${full}, and the model's answers could depend on it`,
+        );
+    }
+  }
+}
+
+/** Which Hugging Face type an architecture is; some stand for several. */
+const TYPES: Readonly<Record<string, string | ((m: Metadata) => string)>> = {
+  llama: (m) => ((m.optional('expert_count') ?? 0) > 0 ? 'mixtral' : 'llama'),
+  mistral3: 'ministral3',
+  phi2: 'phi',
+  gptneox: 'gpt_neox',
+  'gpt-oss': 'gpt_oss',
+  starcoder: 'gpt_bigcode',
+  qwen2moe: 'qwen2_moe',
+  qwen3moe: 'qwen3_moe',
+  gemma3: 'gemma3_text',
+  llama4: 'llama4_text',
+  'command-r': 'cohere',
+  olmo2: (m) => (m.has('attention.sliding_window') ? 'olmo3' : 'olmo2'),
+  granitemoe: (m) => ((m.optional('expert_shared_feed_forward_length') ?? 0) > 0 ? 'granitemoeshared' : 'granitemoe'),
+  deepseek2: (m) => (m.optional('expert_gating_func') === 2 ? 'deepseek_v3' : 'deepseek_v2'),
+  glm4moe: 'glm4_moe',
+  'minimax-m2': 'minimax_m2',
+  'hunyuan-dense': 'hunyuan_v1_dense',
+  'hunyuan-moe': 'hunyuan_v1_moe',
+  'ernie4_5-moe': 'ernie4_5_moe',
 };
-export const ggufNames = (row: GgufRow, features: Features): Names => {
-  void [row, features];
-  throw new FormatError('GGUF');
+export function ggufType(m: Metadata): string {
+  const t = TYPES[m.architecture];
+  return typeof t === 'function' ? t(m) : (t ?? m.architecture);
+}
+
+/** Windows by layer: a list of flags, a period whose last layer is full, or the architecture's own rule. */
+function layerTypes(m: Metadata, layers: number, rule: (i: number) => boolean): string[] {
+  const flags = m.list('attention.sliding_window_pattern');
+  const period = flags ? undefined : m.optional('attention.sliding_window_pattern');
+  const slides = (i: number): boolean =>
+    flags ? Boolean(flags[i]) : period !== undefined ? (i + 1) % period !== 0 : rule(i);
+  return Array.from({ length: layers }, (_, i) => (slides(i) ? 'sliding_attention' : 'full_attention'));
+}
+
+function ropeOf(m: Metadata, maxPositions: number): Json {
+  const { source } = m;
+  const type = (m.get('rope.scaling.type') as string | undefined) ?? 'none';
+  const factor = m.optional('rope.scaling.factor') ?? m.optional('rope.scale_linear');
+  const original = m.optional('rope.scaling.original_context_length');
+  const theta = m.number('rope.freq_base', 10_000);
+  const factors = ['short', 'long'].map((n) => `rope_factors_${n}.weight`);
+  const attn = m.optional('rope.scaling.attn_factor');
+  if (source.has(factors[0]) && source.has(factors[1]))
+    return {
+      rope_type: 'longrope',
+      rope_theta: theta,
+      original_max_position_embeddings: original ?? maxPositions,
+      short_factor: source.numbers(factors[0]),
+      long_factor: source.numbers(factors[1]),
+      ...(attn !== undefined && { attention_factor: attn }),
+    };
+  if (type === 'linear' && factor !== undefined) return { rope_type: 'linear', rope_theta: theta, factor };
+  if (type === 'yarn') {
+    const log = m.optional('rope.scaling.yarn_log_multiplier');
+    const all = log === undefined ? undefined : log / 0.1;
+    return {
+      rope_type: 'yarn',
+      rope_theta: theta,
+      factor,
+      original_max_position_embeddings: original ?? maxPositions,
+      ...(m.has('rope.scaling.yarn_beta_fast') && { beta_fast: m.number('rope.scaling.yarn_beta_fast') }),
+      ...(m.has('rope.scaling.yarn_beta_slow') && { beta_slow: m.number('rope.scaling.yarn_beta_slow') }),
+      ...(all !== undefined && { mscale: all, mscale_all_dim: all }),
+      ...(attn !== undefined && { attention_factor: attn }),
+      ...(m.architecture === 'gpt-oss' && { truncate: false }),
+    };
+  }
+  if (type !== 'none' && type !== 'linear')
+    throw new UnsupportedError(`${source.path}: rope.scaling.type ${JSON.stringify(type)} is not served`);
+  return { rope_type: 'default', rope_theta: theta };
+}
+
+/** What every architecture says, under all names that configs use. */
+function common(m: Metadata): Json {
+  const { source } = m;
+  const hidden = m.number('embedding_length');
+  const heads = m.same('attention.head_count');
+  const layers = m.number('block_count') - (m.optional('nextn_predict_layers') ?? 0);
+  const max = m.number('context_length');
+  const eps = m.optional('attention.layer_norm_rms_epsilon') ?? m.optional('attention.layer_norm_epsilon') ?? 1e-5;
+  m.get('attention.layer_norm_epsilon');
+  const headDim = m.optional('attention.key_length') ?? hidden / heads;
+  const turned = m.optional('rope.dimension_count') ?? headDim;
+  const inner = m.has('feed_forward_length') ? m.same('feed_forward_length') : 0;
+  const window = m.optional('attention.sliding_window') || undefined;
+  const expertsInner = m.optional('expert_feed_forward_length');
+  const id = (name: string): unknown => source.metadata.get(`tokenizer.ggml.${name}_token_id`);
+  const count = { num_hidden_layers: layers, n_layer: layers, n_layers: layers };
+  const width = { hidden_size: hidden, n_embd: hidden, d_model: hidden };
+  const sizes = { num_attention_heads: heads, n_head: heads, n_heads: heads };
+  const norms = { rms_norm_eps: eps, layer_norm_eps: eps, layer_norm_epsilon: eps, norm_epsilon: eps, norm_eps: eps };
+  return {
+    ...{ ...count, ...width, ...sizes, ...norms },
+    ...{ num_key_value_heads: m.same('attention.head_count_kv', heads), head_dim: headDim },
+    ...{ intermediate_size: inner, n_inner: inner, ffn_hidden_size: inner, ffn_dim: inner },
+    ...{ max_position_embeddings: max, n_positions: max, seq_length: max, max_seq_len: max },
+    vocab_size: source.shapeOf('token_embd.weight')[0],
+    tie_word_embeddings: !source.has('output.weight'),
+    partial_rotary_factor: turned / headDim,
+    rope_parameters: ropeOf(m, max),
+    sliding_window: window,
+    ...(m.has('expert_count') && {
+      ...{ num_local_experts: m.number('expert_count'), num_experts: m.number('expert_count') },
+      ...{ n_routed_experts: m.number('expert_count'), moe_num_experts: m.number('expert_count') },
+      ...{ num_experts_per_tok: m.number('expert_used_count'), moe_topk: m.number('expert_used_count') },
+      moe_k: m.number('expert_used_count'),
+      moe_intermediate_size: expertsInner ?? inner,
+      ...(expertsInner !== undefined && { expert_inner: expertsInner }),
+      n_shared_experts: m.optional('expert_shared_count') ?? 0,
+      moe_num_shared_experts: m.optional('expert_shared_count') ?? 0,
+      routed_scaling_factor: m.optional('expert_weights_scale') ?? 1,
+      norm_topk_prob: (m.get('expert_weights_norm') as boolean | undefined) ?? false,
+      n_group: m.optional('expert_group_count') ?? 1,
+      topk_group: m.optional('expert_group_used_count') ?? 1,
+      first_k_dense_replace: m.optional('leading_dense_block_count') ?? 0,
+    }),
+    bos_token_id: id('bos'),
+    eos_token_id: id('eos'),
+  };
+}
+
+/** What single architectures add or mean otherwise. */
+const MORE: Readonly<Record<string, (m: Metadata, c: Json) => Json>> = {
+  qwen2moe: (m) => ({ shared_expert_intermediate_size: m.number('expert_shared_feed_forward_length') }),
+  qwen3moe: () => ({ norm_topk_prob: true }),
+  gemma2: (m, c) => ({
+    query_pre_attn_scalar: c.num_hidden_layers === 46 ? c.hidden_size / c.num_attention_heads : c.head_dim,
+    attn_logit_softcapping: m.optional('attn_logit_softcapping') ?? 50,
+    final_logit_softcapping: m.optional('final_logit_softcapping') ?? 30,
+  }),
+  gemma3: (m, c) => ({
+    query_pre_attn_scalar: c.num_hidden_layers === 62 ? c.hidden_size / c.num_attention_heads : c.head_dim,
+    final_logit_softcapping: m.optional('final_logit_softcapping'),
+    layer_types: layerTypes(m, c.num_hidden_layers, (i) => (i + 1) % 6 !== 0),
+    rope_parameters: {
+      full_attention: { ...c.rope_parameters, rope_theta: m.number('rope.freq_base', 1e6) },
+      sliding_attention: { rope_type: 'default', rope_theta: m.optional('rope.freq_base_swa') ?? 10_000 },
+    },
+  }),
+  granite: (m) => ({
+    attention_multiplier: m.number('attention.scale', 1),
+    embedding_multiplier: m.number('embedding_scale', 1),
+    residual_multiplier: m.number('residual_scale', 1),
+    logits_scaling: m.number('logit_scale', 1),
+  }),
+  granitemoe: (m, c) => ({
+    ...MORE.granite(m, c),
+    shared_intermediate_size: m.optional('expert_shared_feed_forward_length') ?? 0,
+  }),
+  olmo: (m) => ({ clip_qkv: m.optional('attention.clamp_kqv') }),
+  mpt: (m, c) => ({
+    expansion_ratio: c.intermediate_size / c.hidden_size,
+    attn_config: {
+      clip_qkv: m.optional('attention.clamp_kqv'),
+      alibi_bias_max: m.optional('attention.max_alibi_bias') ?? 8,
+    },
+  }),
+  olmo2: (m, c) => ({
+    layer_types: layerTypes(m, c.num_hidden_layers, (i) => Boolean(c.sliding_window) && (i + 1) % 4 !== 0),
+  }),
+  'command-r': (m) => ({
+    logit_scale: m.number('logit_scale'),
+    use_qk_norm: m.source.has('blk.0.attn_q_norm.weight'),
+  }),
+  cohere2: (m, c) => ({
+    logit_scale: m.number('logit_scale'),
+    layer_types: layerTypes(m, c.num_hidden_layers, (i) => (i + 1) % 4 !== 0),
+  }),
+  gptneox: (m) => ({ use_parallel_residual: m.get('use_parallel_residual') ?? true }),
+  falcon: (m, c) => ({
+    new_decoder_architecture: m.source.has('blk.0.attn_norm_2.weight') || c.num_key_value_heads > 1,
+    num_ln_in_parallel_attn: m.source.has('blk.0.attn_norm_2.weight') ? 2 : 1,
+    multi_query: c.num_key_value_heads === 1,
+    num_kv_heads: c.num_key_value_heads,
+  }),
+  stablelm: (m) => ({
+    use_parallel_residual: !m.source.has('blk.0.ffn_norm.weight') || m.get('use_parallel_residual') === true,
+    qk_layernorm: m.source.has('blk.0.attn_q_norm.weight'),
+  }),
+  exaone4: (m, c) => ({
+    layer_types: layerTypes(m, c.num_hidden_layers, (i) => Boolean(c.sliding_window) && (i + 1) % 4 !== 0),
+  }),
+  'gpt-oss': (_m, c) => ({
+    intermediate_size: c.expert_inner ?? c.intermediate_size,
+    layer_types: Array.from({ length: c.num_hidden_layers }, (_, i) =>
+      i % 2 === 0 ? 'sliding_attention' : 'full_attention',
+    ),
+  }),
+  deepseek2: (m, c) => {
+    const rope = m.number('rope.dimension_count');
+    const latent = m.has('attention.key_length_mla');
+    return {
+      q_lora_rank: m.optional('attention.q_lora_rank') || undefined,
+      kv_lora_rank: m.number('attention.kv_lora_rank'),
+      qk_rope_head_dim: rope,
+      qk_nope_head_dim: (latent ? m.number('attention.key_length_mla') : m.number('attention.key_length')) - rope,
+      v_head_dim: latent ? m.number('attention.value_length_mla') : m.number('attention.value_length'),
+      num_key_value_heads: c.num_attention_heads,
+      partial_rotary_factor: 1,
+      topk_method: c.n_group > 1 ? 'group_limited_greedy' : 'greedy',
+      scoring_func: undefined,
+    };
+  },
+  glm4moe: (m) => ({ use_qk_norm: m.source.has('blk.0.attn_q_norm.weight') }),
+  dots1: (m) => (m.get('expert_gating_func'), {}),
+  smollm3: () => ({}),
+  'minimax-m2': (_m, c) => ({ intermediate_size: c.expert_inner ?? c.intermediate_size }),
+  'ernie4_5-moe': (m, c) => ({
+    moe_layer_start_index: c.first_k_dense_replace,
+    moe_layer_interval: m.optional('interleave_moe_layer_step') ?? 1,
+    moe_num_shared_experts: (m.optional('expert_shared_feed_forward_length') ?? 0) / c.moe_intermediate_size,
+  }),
+  'hunyuan-moe': (m, c) => (
+    m.get('expert_shared_feed_forward_length'), { intermediate_size: c.expert_inner ?? c.intermediate_size }
+  ),
+  llama4: (m, c) => ({
+    attention_chunk_size: m.optional('attention.chunk_size') ?? 8192,
+    interleave_moe_layer_step: m.optional('interleave_moe_layer_step') ?? 1,
+    intermediate_size_mlp: c.intermediate_size,
+    intermediate_size: c.expert_inner ?? c.intermediate_size,
+  }),
 };
-export type Unused = [Attention, Layer, LatentAttention, NormFeature, RopeFeature];
+
+/** The config that a file's metadata amounts to. */
+export function ggufConfig(m: Metadata): Json {
+  const base = common(m);
+  m.get('expert_gating_func');
+  return { ...base, ...MORE[m.architecture]?.(m, base), model_type: ggufType(m) };
+}
+
+const adjustNorm = (n: NormFeature, oneAdded: boolean): NormFeature => (oneAdded ? { ...n, plusOne: false } : n);
+
+/** Features of a GGUF file: those of its config, with what the converter did to the tensors taken into account. */
+export function ggufFeatures(row: GgufRow, features: (c: Config) => Features, m: Metadata): Features {
+  const { source } = m;
+  const f = features(new Config(ggufConfig(m), source.path));
+  m.refuseUnread();
+  const permuted = row.permuted?.includes(m.architecture) ?? false;
+  const divisors = source.has('rope_freqs.weight') ? source.numbers('rope_freqs.weight') : undefined;
+  const known = new Map<RopeFeature, RopeFeature>();
+  const turned = (r: RopeFeature): RopeFeature => {
+    const changed = known.get(r) ?? { ...r, ...(permuted && { interleaved: true }), ...(divisors && { divisors }) };
+    known.set(r, changed);
+    return changed;
+  };
+  const one = row.oneAdded ?? false;
+  const mixer = (x: Mixer): Mixer => {
+    if (x.kind === 'conv') return x;
+    if (x.kind === 'latent') return { ...x, rope: turned(x.rope) };
+    const qkNorm = x.qkNorm && { ...x.qkNorm, norm: adjustNorm(x.qkNorm.norm, one) };
+    return { ...x, ...(x.rope && { rope: turned(x.rope) }), ...(qkNorm && { qkNorm }) };
+  };
+  return { ...f, norm: adjustNorm(f.norm, one), layers: f.layers.map((l) => ({ ...l, mixer: mixer(l.mixer) })) };
+}
+
+/** llama.cpp's names, the same for all architectures but for what a row says. */
+const NAMES: Names = {
+  embed: 'token_embd',
+  positions: 'position_embd',
+  embedNorm: 'token_embd_norm',
+  finalNorm: 'output_norm',
+  head: 'output',
+  layer: 'blk.{i}',
+  beforeMixer: 'attn_norm',
+  afterMixer: 'post_attention_norm',
+  beforeMlp: 'ffn_norm',
+  afterMlp: 'post_ffw_norm',
+  q: 'attn_q',
+  // Latent attention's second halves, per head; keys are stored the other way round.
+  k: ['attn_k', { name: 'attn_k_b', transposed: true }],
+  v: ['attn_v', 'attn_v_b'],
+  o: 'attn_output',
+  qNorm: 'attn_q_norm',
+  kNorm: 'attn_k_norm',
+  sinks: 'attn_sinks',
+  qA: 'attn_q_a',
+  qANorm: 'attn_q_a_norm',
+  qB: 'attn_q_b',
+  kvA: 'attn_kv_a_mqa',
+  kvANorm: 'attn_kv_a_norm',
+  kvB: 'attn_kv_b',
+  gate: 'ffn_gate',
+  up: 'ffn_up',
+  down: 'ffn_down',
+  router: 'ffn_gate_inp',
+  choiceBias: ['exp_probs_b', { name: 'exp_probs_b.bias', bare: true }],
+  expertGate: 'ffn_gate_exps',
+  expertUp: 'ffn_up_exps',
+  expertDown: 'ffn_down_exps',
+  sharedGate: 'ffn_gate_shexp',
+  sharedUp: 'ffn_up_shexp',
+  sharedDown: 'ffn_down_shexp',
+  sharedSwitch: { name: 'ffn_gate_inp_shexp', rows: (t) => (t.rank === 1 ? t.unsqueeze(0) : t) },
+};
+export const ggufNames = (row: GgufRow): Names => ({ ...NAMES, ...row.names });

@@ -6,7 +6,8 @@ import type { Features } from '../features.js';
 import type { ModelOptions, ModelRow } from '../model-row.js';
 import type { ModelSource } from '../source.js';
 import { type Names, Weights } from '../weights.js';
-import { ggufFeatures, ggufNames, type GgufRow } from './gguf.js';
+import { ggufFeatures, ggufNames, type GgufRow, ggufType, Metadata } from './gguf.js';
+import { UnsupportedError } from '../../base/errors.js';
 
 export interface FamilyRow {
   readonly types: readonly string[];
@@ -50,13 +51,22 @@ function placed(names: Names, source: ModelSource, prefixes: readonly string[]):
   return out as Names;
 }
 
+/** Rows by type: some GGUF architectures stand for several. */
+const BY_TYPE = new Map<string, FamilyRow>();
+
 export function family(row: FamilyRow): ModelRow<CausalLM> {
+  for (const type of row.types) BY_TYPE.set(type, row);
   const build = (config: Config, source: ModelSource, options: ModelOptions): CausalLM => {
     const wrapped = row.wrappers && row.wrappers.types.includes(config.json.model_type as string);
     if (source.format === 'gguf') {
+      const metadata = new Metadata(source);
+      const type = ggufType(metadata);
+      const own = BY_TYPE.get(type);
+      if (!own) throw new UnsupportedError(`${source.path}: holds a ${type}, which no family serves`);
       const gguf = row.gguf as GgufRow;
-      const features = ggufFeatures(gguf, row.features, source);
-      const names = ggufNames(gguf, features);
+      const features = ggufFeatures(gguf, own.features, metadata);
+      const names = ggufNames({ ...gguf, names: { ...gguf.names, ...own.gguf?.names } });
+      if (features.tied) source.ignore(/^output\.weight$/);
       return new CausalLM(features, new Weights(source.builder, names, sizesFor(features), true), options);
     }
     const c = wrapped ? textConfig(config) : config;
