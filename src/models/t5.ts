@@ -218,7 +218,9 @@ function t5(c: Config, source: ModelSource): T5 {
   const tied = c.flag('tie_word_embeddings', true);
   // Files of models with a head of their own say tied while they hold one: what is stored counts.
   const own = source.has('lm_head.weight');
-  const scaled = c.has('scale_decoder_outputs') ? c.flag('scale_decoder_outputs') : tied && type !== 'umt5';
+  // T5 1.1 says so by not being tied; mT5 never scales what the head reads, uMT5 always does.
+  const stated = c.has('scale_decoder_outputs') ? c.flag('scale_decoder_outputs') : tied;
+  const scaled = type === 't5' ? stated : type === 'umt5';
   source.ignore(/^(encoder|decoder)\.embed_tokens\.weight$|EncDecAttention\.relative_attention_bias\.weight$/);
   if (own) c.ignore('tie_word_embeddings');
   return new T5(source.builder, config, {

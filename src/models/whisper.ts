@@ -1,6 +1,5 @@
 // Whisper: a log-mel spectrogram through two convolutions and an encoder; a decoder that writes what was said.
 import { ArgumentError } from '../base/errors.js';
-import { activation } from '../nn/activation.js';
 import { KvCache } from '../nn/kv-cache.js';
 import {
   type Conv1d,
@@ -28,7 +27,6 @@ export interface WhisperConfig {
   readonly sourcePositions: number;
   readonly targetPositions: number;
   readonly activation: string;
-  readonly embedScale: number;
 }
 const ATTENTION = { q: 'q_proj', k: 'k_proj', v: 'v_proj', out: 'out_proj', biases: ['q', 'v', 'out'] } as const;
 
@@ -68,7 +66,6 @@ export class Whisper extends Seq2Seq {
   readonly decoderBlocks: WhisperBlock[];
   readonly decoderNorm: LayerNorm;
   readonly head: Linear;
-  readonly #f: (x: Tensor) => Tensor;
 
   constructor(
     vb: VarBuilder,
@@ -79,7 +76,6 @@ export class Whisper extends Seq2Seq {
   ) {
     super();
     this.config = c;
-    this.#f = activation(c.activation);
     const blocks = (at: VarBuilder, [layers, heads, inner]: typeof encoder, isDecoder: boolean): WhisperBlock[] =>
       Array.from(
         { length: layers },
@@ -105,7 +101,8 @@ export class Whisper extends Seq2Seq {
       throw new ArgumentError(
         `whisper: features have shape [${features.shape.join(', ')}]; the model takes (batch, ${wanted}, ${2 * sourcePositions})`,
       );
-    const heard = this.#f(this.conv2.forward(this.#f(this.conv1.forward(features))));
+    // Always gelu, whatever activation the blocks have.
+    const heard = this.conv2.forward(this.conv1.forward(features).geluErf()).geluErf();
     let x = heard.transpose(1, 2).add(this.sourcePositions.weight); // (b, t, width)
     for (const block of this.encoderBlocks) x = block.forward(x, {});
     return this.encoderNorm.forward(x);
@@ -121,11 +118,7 @@ export class Whisper extends Seq2Seq {
     const t = ids.shape[1];
     if (start + t > this.config.targetPositions)
       throw new ArgumentError(`whisper: ${start + t} tokens, the model has ${this.config.targetPositions} positions`);
-    const { embedScale } = this.config;
-    const words = this.words.forward(ids);
-    let x = (embedScale === 1 ? words : words.affine(embedScale, 0)).add(
-      this.targetPositions.weight.narrow(0, start, t),
-    );
+    let x = this.words.forward(ids).add(this.targetPositions.weight.narrow(0, start, t));
     this.decoderBlocks.forEach((block, i) => {
       const cache = state.caches?.[i];
       x = block.forward(x, { causal: true, ...(cache && { cache }) }, state.crossed[i]);
@@ -150,6 +143,7 @@ function whisper(c: Config, source: ModelSource): Whisper {
     'use_weighted_layer_sum',
   );
   c.ignore('encoder_layerdrop', 'decoder_layerdrop', 'init_std', 'forced_decoder_ids', 'num_hidden_layers');
+  c.ignore('scale_embedding'); // written, and read by no program
   const tied = c.flag('tie_word_embeddings', true);
   const side = (name: string): readonly [number, number, number] => [
     c.count(`${name}_layers`),
@@ -165,7 +159,6 @@ function whisper(c: Config, source: ModelSource): Whisper {
     sourcePositions: c.count('max_source_positions'),
     targetPositions: c.count('max_target_positions'),
     activation: c.text('activation_function', 'gelu'),
-    embedScale: c.flag('scale_embedding', false) ? Math.sqrt(width) : 1,
   };
   return new Whisper(source.builder, config, side('encoder'), side('decoder'), tied);
 }

@@ -1,0 +1,126 @@
+// Pictures to classes, and pictures beside texts: vision models with what their folders say about pictures and words.
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { ArgumentError } from '../base/errors.js';
+import { readJsonFile } from '../io/json-file.js';
+import type { BuilderOptions } from '../nn/var-builder.js';
+import { noGrad } from '../tensor/autograd.js';
+import { tensor } from '../tensor/create.js';
+import type { Device } from '../tensor/device.js';
+import { keep, scope } from '../tensor/scope.js';
+import { Tensor } from '../tensor/tensor.js';
+import { loadTokenizer, type Tokenizer } from '../tokenizers/index.js';
+import type { ImageText } from './clip.js';
+import { Config } from './config.js';
+import { PictureProcessor, readPicture } from './images.js';
+import { loadModel } from './load.js';
+import type { Vit } from './vit.js';
+
+/** A file's path or bytes, or numbers (3, height, width) that are ready for the model. */
+export type ImageInput = string | Uint8Array | Tensor;
+
+function processorOf(dir: string): PictureProcessor {
+  const path = join(dir, 'preprocessor_config.json');
+  const c = new Config(existsSync(path) ? readJsonFile(path) : {}, path);
+  const processor = new PictureProcessor(c);
+  c.refuseUnread();
+  return processor;
+}
+/** Several pictures as one tensor (b, 3, height, width). */
+function pixels(images: readonly ImageInput[], processor: PictureProcessor, device: Device): Tensor {
+  if (images.length === 0) throw new ArgumentError('images: there are none');
+  const list = images.map((image) => {
+    if (image instanceof Tensor) return (image.rank === 3 ? image.unsqueeze(0) : image).to(device);
+    const { data, width, height } = processor.of(readPicture(image));
+    return tensor(data, { shape: [1, 3, height, width], device });
+  });
+  return list[0].cat(list.slice(1), 0);
+}
+const rowsOf = (t: Tensor): number[][] => t.cast('f32').toArray() as number[][];
+
+export interface Classified {
+  readonly label: string;
+  readonly score: number;
+}
+
+export class ImageClassifier {
+  readonly model: Vit;
+  readonly processor: PictureProcessor;
+  constructor(model: Vit, processor: PictureProcessor) {
+    this.model = model;
+    this.processor = processor;
+  }
+  static async load(dir: string, options: BuilderOptions = {}): Promise<ImageClassifier> {
+    const { model } = loadModel<Vit>(dir, { ...options, kind: 'vision' });
+    if (!model.classifier) throw new ArgumentError(`${dir}: the model has no classifier`);
+    return new ImageClassifier(model, processorOf(dir));
+  }
+  /** The likeliest classes of a picture, the best first. */
+  async classify(image: ImageInput, top = 5): Promise<Classified[]> {
+    const { dtype, device } = this.model.positions;
+    const [scores] = scope(() =>
+      noGrad(() => rowsOf(this.model.forward(pixels([image], this.processor, device).cast(dtype)).softmax(-1))),
+    );
+    return scores
+      .map((score, i) => ({ label: this.model.labels[i] ?? String(i), score }))
+      .sort((a, b) => b.score - a.score)
+      .slice(0, top);
+  }
+  dispose(): void {
+    this.model.dispose();
+  }
+}
+
+export class ImageTextModel {
+  readonly model: ImageText;
+  readonly tokenizer: Tokenizer;
+  readonly processor: PictureProcessor;
+  constructor(model: ImageText, tokenizer: Tokenizer, processor: PictureProcessor) {
+    this.model = model;
+    this.tokenizer = tokenizer;
+    this.processor = processor;
+  }
+  static async load(dir: string, options: BuilderOptions = {}): Promise<ImageTextModel> {
+    const { model } = loadModel<ImageText>(dir, { ...options, kind: 'image-text' });
+    return new ImageTextModel(model, loadTokenizer(dir), processorOf(dir));
+  }
+  #device(): Device {
+    return this.model.logitScale.device;
+  }
+  #texts(texts: readonly string[]): Tensor {
+    const limit = this.model.text.maxTokens;
+    const rows = texts.map((t) => this.tokenizer.encode(t, { maxLength: limit }));
+    // SigLIP was trained on texts padded to their full length, and looks at the padding.
+    const time = this.model.pairwise ? limit : Math.max(...rows.map((r) => r.length));
+    const pad = this.tokenizer.roleId('pad') ?? 0;
+    const shape = [rows.length, time];
+    const device = this.#device();
+    const ids = Int32Array.from(rows.flatMap((r) => [...r, ...Array<number>(time - r.length).fill(pad)]));
+    const mask = Float32Array.from(rows.flatMap((r) => Array.from({ length: time }, (_, i) => Number(i < r.length))));
+    return this.model.embedText(tensor(ids, { shape, device }), tensor(mask, { shape, device }));
+  }
+  #images(images: readonly ImageInput[]): Tensor {
+    return this.model.embedImage(pixels(images, this.processor, this.#device()).cast(this.model.logitScale.dtype));
+  }
+  /** Vectors of length 1. */
+  async embedTexts(texts: readonly string[]): Promise<Float32Array[]> {
+    return this.#vectors(() => this.#texts(texts));
+  }
+  async embedImages(images: readonly ImageInput[]): Promise<Float32Array[]> {
+    return this.#vectors(() => this.#images(images));
+  }
+  async #vectors(make: () => Tensor): Promise<Float32Array[]> {
+    const t = keep(scope(() => noGrad(() => make().cast('f32').contiguous())));
+    const data = (await t.data()) as Float32Array;
+    const [n, width] = t.shape;
+    t.dispose();
+    return Array.from({ length: n }, (_, i) => data.slice(i * width, (i + 1) * width));
+  }
+  /** How well each picture fits each text: shares that sum to 1 (CLIP), or a probability a pair (SigLIP). */
+  async scores(images: readonly ImageInput[], texts: readonly string[]): Promise<number[][]> {
+    return scope(() => noGrad(() => rowsOf(this.model.scores(this.#images(images), this.#texts(texts)))));
+  }
+  dispose(): void {
+    this.model.dispose();
+  }
+}

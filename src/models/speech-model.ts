@@ -1,0 +1,158 @@
+// Speech to text: a Whisper model with its tokenizer, the spectrogram it hears and the tokens that tell it its task.
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { ArgumentError, UnsupportedError } from '../base/errors.js';
+import { readJsonFile } from '../io/json-file.js';
+import type { BuilderOptions } from '../nn/var-builder.js';
+import { noGrad } from '../tensor/autograd.js';
+import { tensor } from '../tensor/create.js';
+import { keep, scope } from '../tensor/scope.js';
+import type { Tensor } from '../tensor/tensor.js';
+import { loadTokenizer, type Tokenizer } from '../tokenizers/index.js';
+import { LogMel, readWav } from './audio.js';
+import { Config } from './config.js';
+import { loadModel } from './load.js';
+import type { Whisper } from './whisper.js';
+
+export interface TranscribeOptions {
+  /** 'de' or '<|de|>'; default: what the model hears. */
+  readonly language?: string;
+  readonly task?: 'transcribe' | 'translate';
+  /** Tokens of each window's text; default: what the model has room for. */
+  readonly maxTokens?: number;
+}
+interface Tokens {
+  readonly start: number;
+  readonly end: readonly number[];
+  readonly languages: Readonly<Record<string, number>>;
+  readonly tasks: Readonly<Record<string, number>>;
+  readonly noTimestamps: number | undefined;
+  readonly suppressed: readonly number[];
+  readonly suppressedFirst: readonly number[];
+}
+
+export class SpeechModel {
+  readonly model: Whisper;
+  readonly tokenizer: Tokenizer;
+  readonly mel: LogMel;
+  readonly #tokens: Tokens;
+  constructor(model: Whisper, tokenizer: Tokenizer, mel: LogMel, tokens: Tokens) {
+    this.model = model;
+    this.tokenizer = tokenizer;
+    this.mel = mel;
+    this.#tokens = tokens;
+  }
+  static async load(dir: string, options: BuilderOptions = {}): Promise<SpeechModel> {
+    const { model } = loadModel<Whisper>(dir, { ...options, kind: 'speech' });
+    const path = join(dir, 'preprocessor_config.json');
+    const c = new Config(existsSync(path) ? readJsonFile(path) : {}, path);
+    const mel = new LogMel(c);
+    c.refuseUnread();
+    const { bins, sourcePositions } = model.config;
+    if (mel.bins !== bins || mel.frames !== 2 * sourcePositions)
+      throw new UnsupportedError(
+        `${path}: makes (${mel.bins}, ${mel.frames}) features; the model hears (${bins}, ${2 * sourcePositions})`,
+      );
+    return new SpeechModel(model, loadTokenizer(dir), mel, readTokens(dir));
+  }
+
+  /** What is said in a WAV file (its path or bytes) or in samples of the model's rate. */
+  async transcribe(sound: string | Uint8Array | Float32Array, options: TranscribeOptions = {}): Promise<string> {
+    const samples = this.#samples(sound);
+    let text = '';
+    for (let at = 0; at < samples.length; at += this.mel.window)
+      text += this.#window(samples.subarray(at, at + this.mel.window), options);
+    return text.trim();
+  }
+  #samples(sound: string | Uint8Array | Float32Array): Float32Array {
+    if (sound instanceof Float32Array) return sound;
+    const { samples, rate } = readWav(typeof sound === 'string' ? readFileSync(sound) : sound);
+    if (rate !== this.mel.rate)
+      throw new ArgumentError(
+        `speech: the file has ${rate} samples a second, the model hears ${this.mel.rate}; convert it first`,
+      );
+    return samples;
+  }
+  #window(samples: Float32Array, options: TranscribeOptions): string {
+    const { model, mel } = this;
+    const { dtype, device } = model.words.weight;
+    const features = keep(
+      scope(() => tensor(mel.of(samples), { shape: [1, mel.bins, mel.frames], device }).cast(dtype)),
+    );
+    try {
+      const start = this.#start(features, options);
+      const maxTokens = Math.min(options.maxTokens ?? Infinity, model.config.targetPositions - start.length);
+      const [row] = model.answer(features, {
+        start,
+        end: this.#tokens.end,
+        maxTokens,
+        adjust: (logits, step) => this.#without(logits, step === 0),
+      });
+      return this.tokenizer.decode(row.slice(start.length));
+    } finally {
+      features.dispose();
+    }
+  }
+  /** The start token, and for models of many languages the language, the task and that no times are wanted. */
+  #start(features: Tensor, { language, task = 'transcribe' }: TranscribeOptions): number[] {
+    const { start, languages, tasks, noTimestamps } = this.#tokens;
+    const out = [start];
+    if (Object.keys(languages).length > 0) {
+      out.push(language === undefined ? this.#heard(features) : this.#languageOf(language));
+      if (Object.hasOwn(tasks, task)) out.push(tasks[task]);
+    } else if (language !== undefined || task !== 'transcribe')
+      throw new ArgumentError('speech: this model knows one language and one task');
+    if (noTimestamps !== undefined) out.push(noTimestamps);
+    return out;
+  }
+  #languageOf(language: string): number {
+    const { languages } = this.#tokens;
+    const id = languages[language] ?? languages[`<|${language}|>`];
+    if (id === undefined)
+      throw new ArgumentError(
+        `speech: the language ${JSON.stringify(language)} is not known; known are ${Object.keys(languages).join(' ')}`,
+      );
+    return id;
+  }
+  #heard(features: Tensor): number {
+    const ids = Object.values(this.#tokens.languages);
+    return scope(() =>
+      noGrad(() => {
+        const crossed = this.model.begin(this.model.encode(features)).crossed;
+        const first = tensor(Int32Array.of(this.#tokens.start), { shape: [1, 1], device: features.device });
+        const logits = this.model.decode(first, { crossed }).reshape([-1]).cast('f32').toArray() as number[];
+        return ids.reduce((best, id) => (logits[id] > logits[best] ? id : best), ids[0]);
+      }),
+    );
+  }
+  /** Tokens that are never an answer count for nothing. */
+  #without(logits: Tensor, first: boolean): Tensor {
+    const ids = [...this.#tokens.suppressed, ...(first ? this.#tokens.suppressedFirst : [])];
+    if (ids.length === 0) return logits;
+    const bias = new Float32Array(logits.shape[1]);
+    for (const id of ids) bias[id] = -Infinity;
+    return logits.cast('f32').add(tensor(bias, { device: logits.device }));
+  }
+  dispose(): void {
+    this.model.dispose();
+  }
+}
+
+/** generation_config.json has the tokens; older folders have them in config.json. */
+function readTokens(dir: string): Tokens {
+  const path = join(dir, 'generation_config.json');
+  const g = { ...readJsonFile(join(dir, 'config.json')), ...(existsSync(path) ? readJsonFile(path) : {}) };
+  const list = (v: unknown): number[] =>
+    Array.isArray(v) ? (v as number[]).filter((id) => id >= 0) : typeof v === 'number' ? [v] : [];
+  const [start, noTimestamps] = [g.decoder_start_token_id, g.no_timestamps_token_id];
+  if (typeof start !== 'number') throw new UnsupportedError(`${dir}: no decoder_start_token_id is given`);
+  return {
+    start,
+    end: list(g.eos_token_id),
+    languages: (g.lang_to_id ?? {}) as Record<string, number>,
+    tasks: (g.task_to_id ?? {}) as Record<string, number>,
+    noTimestamps: typeof noTimestamps === 'number' ? noTimestamps : undefined,
+    suppressed: list(g.suppress_tokens),
+    suppressedFirst: list(g.begin_suppress_tokens),
+  };
+}

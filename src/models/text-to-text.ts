@@ -1,0 +1,62 @@
+// Text to text: an encoder-decoder with its tokenizer.
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { UnsupportedError } from '../base/errors.js';
+import { readJsonFile } from '../io/json-file.js';
+import type { BuilderOptions } from '../nn/var-builder.js';
+import { tensor } from '../tensor/create.js';
+import { loadTokenizer, type Tokenizer } from '../tokenizers/index.js';
+import { loadModel } from './load.js';
+import type { T5 } from './t5.js';
+
+export class TextToText {
+  readonly model: T5;
+  readonly tokenizer: Tokenizer;
+  readonly #start: number;
+  readonly #end: readonly number[];
+  constructor(model: T5, tokenizer: Tokenizer, start: number, end: readonly number[]) {
+    this.model = model;
+    this.tokenizer = tokenizer;
+    this.#start = start;
+    this.#end = end;
+  }
+  static async load(dir: string, options: BuilderOptions = {}): Promise<TextToText> {
+    const { model } = loadModel<T5>(dir, { ...options, kind: 'seq2seq' });
+    const path = join(dir, 'generation_config.json');
+    const c = { ...readJsonFile(join(dir, 'config.json')), ...(existsSync(path) ? readJsonFile(path) : {}) };
+    const start = c.decoder_start_token_id ?? c.pad_token_id;
+    if (typeof start !== 'number') throw new UnsupportedError(`${dir}: no decoder_start_token_id is given`);
+    const end = [c.eos_token_id].flat().filter((id): id is number => typeof id === 'number');
+    return new TextToText(model, loadTokenizer(dir), start, end);
+  }
+  /** The likeliest answer to each text. */
+  async generate(texts: readonly string[], options: { readonly maxTokens?: number } = {}): Promise<string[]> {
+    const rows = texts.map((t) => this.tokenizer.encode(t));
+    const time = Math.max(1, ...rows.map((r) => r.length));
+    const pad = this.tokenizer.roleId('pad') ?? 0;
+    const device = this.model.shared.weight.device;
+    const shape = [rows.length, time];
+    const ids = tensor(Int32Array.from(rows.flatMap((r) => [...r, ...Array<number>(time - r.length).fill(pad)])), {
+      shape,
+      device,
+    });
+    const mask = tensor(
+      Float32Array.from(rows.flatMap((r) => Array.from({ length: time }, (_, i) => Number(i < r.length)))),
+      { shape, device },
+    );
+    try {
+      const answers = this.model.answer(
+        ids,
+        { start: [this.#start], end: this.#end, maxTokens: options.maxTokens ?? 128 },
+        mask,
+      );
+      return answers.map((row) => this.tokenizer.decode(row.slice(1)));
+    } finally {
+      ids.dispose();
+      mask.dispose();
+    }
+  }
+  dispose(): void {
+    this.model.dispose();
+  }
+}

@@ -1,0 +1,200 @@
+// Texts to vectors, sound to spectrograms, pictures to numbers: what surrounds the models, against sentence-transformers' rules, transformers and Pillow.
+import assert from 'node:assert/strict';
+import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { brotliDecompressSync } from 'node:zlib';
+import { packageRoot } from '../src/base/paths.js';
+import { saveTensors } from '../src/io/index.js';
+import { LogMel, readWav } from '../src/models/audio.js';
+import { Config } from '../src/models/config.js';
+import { PictureProcessor, readPicture, resize } from '../src/models/images.js';
+import { EmbeddingModel, ImageClassifier, ImageTextModel, SpeechModel, TextToText } from '../src/models/index.js';
+import { findGolden, missingGolden } from '../src/parity/golden.js';
+import { tensor } from '../src/tensor/create.js';
+import { scratch } from './io-support.js';
+
+interface Golden {
+  readonly mel: { config: Record<string, unknown>; samples: number[]; features: number[] }[];
+  readonly resize: { image: string; w: number; h: number; r: number; out: number[] }[];
+  readonly proc: { name: string; config: Record<string, unknown>; image: string; shape: number[]; out: number[] }[];
+}
+const golden = JSON.parse(
+  brotliDecompressSync(readFileSync(join(packageRoot, 'test/golden/media.json.br'))).toString(),
+) as Golden;
+const picture = (base64: string) => readPicture(Buffer.from(base64, 'base64'));
+const worst = (got: ArrayLike<number>, want: readonly number[], step: number): number =>
+  want.reduce((w, v, i) => Math.max(w, Math.abs(v - got[i * step])), 0);
+
+test('log-mel spectrograms are those of transformers', () => {
+  for (const { config, samples, features } of golden.mel) {
+    const mel = new LogMel(new Config(config));
+    assert.ok(worst(mel.of(Float32Array.from(samples)), features, 11) < 1e-4);
+  }
+});
+test('pictures are resized as Pillow does it, to the last bit', () => {
+  for (const { image, w, h, r, out } of golden.resize)
+    assert.deepEqual([...resize(picture(image), w, h, r).rgb], out, `${w}x${h} filter ${r}`);
+});
+test('pictures become the numbers of the image processors of transformers', () => {
+  for (const { name, config, image, shape, out } of golden.proc) {
+    const c = new Config(config, name);
+    const got = new PictureProcessor(c).of(picture(image));
+    c.refuseUnread();
+    assert.deepEqual([3, got.height, got.width], shape);
+    assert.ok(worst(got.data, out, 97) < 1e-6, name);
+  }
+  assert.throws(() => readPicture(Buffer.from('GIF89a')), { name: 'FormatError' });
+  assert.throws(() => readPicture(Buffer.from(golden.resize[0].image, 'base64').subarray(0, 60)), {
+    name: 'FormatError',
+  });
+  assert.throws(() => new PictureProcessor(new Config({ image_processor_type: 'OtherImageProcessor' })), /Other/);
+});
+
+function wav(samples: readonly number[], rate: number, channels = 1): Uint8Array {
+  const b = Buffer.alloc(44 + samples.length * 2);
+  b.write('RIFF', 0);
+  b.writeUInt32LE(36 + samples.length * 2, 4);
+  b.write('WAVEfmt ', 8);
+  b.writeUInt32LE(16, 16);
+  b.writeUInt16LE(1, 20);
+  b.writeUInt16LE(channels, 22);
+  b.writeUInt32LE(rate, 24);
+  b.writeUInt32LE(rate * channels * 2, 28);
+  b.writeUInt16LE(channels * 2, 32);
+  b.writeUInt16LE(16, 34);
+  b.write('data', 36);
+  b.writeUInt32LE(samples.length * 2, 40);
+  samples.forEach((s, i) => b.writeInt16LE(s, 44 + 2 * i));
+  return b;
+}
+test('WAV files: samples, channels averaged, and what is not one', () => {
+  assert.deepEqual(readWav(wav([0, 16384, -32768], 8000)), { samples: Float32Array.of(0, 0.5, -1), rate: 8000 });
+  assert.deepEqual(readWav(wav([0, 16384, -16384, -16384], 16000, 2)).samples, Float32Array.of(0.25, -0.5));
+  for (const bad of [Buffer.from('RIFF'), wav([1], 8000).subarray(0, 30), wav([1], 8000).subarray(0, 36)])
+    assert.throws(() => readWav(bad), { name: 'FormatError' });
+});
+
+/** A golden model's folder with a small tokenizer beside it. */
+function withTokenizer(family: string): string {
+  const dir = scratch();
+  cpSync(findGolden(`hf/${family}`) as string, dir, { recursive: true });
+  const words = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', ...'the cat sat on a mat and dog ran'.split(' ')];
+  const special = (id: number): object => ({ id, content: words[id], special: true, normalized: false });
+  const json = {
+    model: { type: 'WordLevel', vocab: Object.fromEntries(words.map((w, i) => [w, i])), unk_token: '[UNK]' },
+    added_tokens: [0, 1, 2, 3].map(special),
+    pre_tokenizer: { type: 'WhitespaceSplit' },
+    post_processor: { type: 'BertProcessing', sep: ['[SEP]', 3], cls: ['[CLS]', 2] },
+    decoder: { type: 'Fuse' },
+  };
+  writeFileSync(join(dir, 'tokenizer.json'), JSON.stringify(json));
+  writeFileSync(join(dir, 'tokenizer_config.json'), JSON.stringify({ pad_token: '[PAD]' }));
+  return dir;
+}
+const near = (a: ArrayLike<number>, b: ArrayLike<number>, bound = 1e-5): void => {
+  assert.equal(a.length, b.length);
+  for (let i = 0; i < a.length; i++) assert.ok(Math.abs(a[i] - b[i]) <= bound, `${i}: ${a[i]} is not ${b[i]}`);
+};
+
+test('sentence vectors: pooling, a dense layer, length 1, prompts, and texts of any length in one call', {
+  skip: missingGolden('hf/bert'),
+}, async () => {
+  const dir = withTokenizer('bert');
+  const texts = ['the cat sat', 'a dog', 'the cat sat on a mat and a dog ran on'];
+  const plain = await EmbeddingModel.load(dir);
+  const { hidden } = plain.encoder.forward({ ids: tensor([plain.tokenizer.encode(texts[0])], { dtype: 'i32' }) });
+  const [rows] = hidden.toArray() as number[][][];
+  const mean = rows[0].map((_, j) => rows.reduce((s, r) => s + r[j], 0) / rows.length);
+  near((await plain.embed(texts))[0], mean);
+  near((await plain.embed(texts, { batchSize: 1 }))[1], (await plain.embed(texts))[1]);
+
+  for (const folder of ['1_Pooling', '2_Dense']) mkdirSync(join(dir, folder));
+  const type = (name: string): string => `sentence_transformers.models.${name}`;
+  writeFileSync(
+    join(dir, 'modules.json'),
+    JSON.stringify([
+      { idx: 0, name: '0', path: '', type: type('Transformer') },
+      { idx: 1, name: '1', path: '1_Pooling', type: type('Pooling') },
+      { idx: 2, name: '2', path: '2_Dense', type: type('Dense') },
+      { idx: 3, name: '3', path: '3_Normalize', type: type('Normalize') },
+    ]),
+  );
+  const pooling = { word_embedding_dimension: 64, pooling_mode_cls_token: true, pooling_mode_lasttoken: true };
+  writeFileSync(
+    join(dir, '1_Pooling/config.json'),
+    JSON.stringify({ ...pooling, pooling_mode_max_tokens: true, pooling_mode_mean_tokens: false }),
+  );
+  const dense = {
+    in_features: 192,
+    out_features: 5,
+    bias: true,
+    activation_function: 'torch.nn.modules.activation.Tanh',
+  };
+  writeFileSync(join(dir, '2_Dense/config.json'), JSON.stringify(dense));
+  const weight = Array.from({ length: 5 }, (_, i) => Array.from({ length: 192 }, (_, j) => Math.sin(i * 7 + j) / 9));
+  saveTensors(join(dir, '2_Dense/model.safetensors'), {
+    'linear.weight': tensor(weight),
+    'linear.bias': tensor([0.1, 0, -0.1, 0.2, 0]),
+  });
+  writeFileSync(
+    join(dir, 'config_sentence_transformers.json'),
+    JSON.stringify({ prompts: { query: 'a mat ' }, default_prompt_name: null }),
+  );
+  const model = await EmbeddingModel.load(dir);
+  const max = rows[0].map((_, j) => Math.max(...rows.map((r) => r[j])));
+  const side = [...rows[0], ...max, ...(rows.at(-1) as number[])];
+  const out = weight.map((w, i) => Math.tanh(w.reduce((s, v, j) => s + v * side[j], [0.1, 0, -0.1, 0.2, 0][i])));
+  const length = Math.hypot(...out);
+  const [got] = await model.embed(texts);
+  near(
+    got,
+    out.map((v) => v / length),
+  );
+  near((await model.embed(['sat'], { promptName: 'query' }))[0], (await model.embed(['a mat sat']))[0]);
+  await assert.rejects(model.embed(['x'], { promptName: 'none' }), /there are query/);
+  writeFileSync(join(dir, '1_Pooling/config.json'), JSON.stringify({ ...pooling, pooling_mode_odd: true }));
+  await assert.rejects(EmbeddingModel.load(dir), /pooling_mode_odd/);
+});
+
+test('the faces of the other models', { skip: missingGolden('hf/t5', 'hf/whisper', 'hf/vit', 'hf/clip') }, async () => {
+  const t5 = await TextToText.load(withTokenizer('t5'));
+  assert.equal((await t5.generate(['the cat', 'a dog ran on'], { maxTokens: 6 })).length, 2);
+  const classifier = await ImageClassifier.load(findGolden('hf/vit') as string);
+  const classes = await classifier.classify(
+    tensor(
+      Float32Array.from({ length: 3072 }, (_, i) => Math.sin(i)),
+      { shape: [3, 32, 32] },
+    ),
+    3,
+  );
+  assert.equal(classes.length, 3);
+  assert.match(classes[0].label, /^LABEL_\d$/);
+  await assert.rejects(classifier.classify(golden.resize[0].image), { name: 'Error' });
+  const clip = await ImageTextModel.load(withTokenizer('clip'));
+  const [scores] = await clip.scores(
+    [
+      tensor(
+        Float32Array.from({ length: 3072 }, (_, i) => Math.cos(i)),
+        { shape: [3, 32, 32] },
+      ),
+    ],
+    ['the cat', 'a dog ran'],
+  );
+  near([scores[0] + scores[1]], [1]);
+  const dir = withTokenizer('whisper');
+  writeFileSync(
+    join(dir, 'preprocessor_config.json'),
+    JSON.stringify({ feature_size: 16, chunk_length: 1, hop_length: 160, n_samples: 9600, sampling_rate: 16000 }),
+  );
+  const speech = await SpeechModel.load(dir);
+  assert.equal(
+    typeof (await speech.transcribe(
+      new Float32Array(12_000).map((_, i) => Math.sin(i / 9)),
+      { maxTokens: 5 },
+    )),
+    'string',
+  );
+  await assert.rejects(speech.transcribe(wav([1, 2], 8000)), /8000 samples a second/);
+  await assert.rejects(EmbeddingModel.load(dir), /kind speech/);
+});
