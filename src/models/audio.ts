@@ -1,6 +1,7 @@
 // Sound for speech models: WAV files to samples, and samples to log-mel spectrograms as transformers' Whisper extractor makes them.
 import { ArgumentError, FormatError } from '../base/errors.js';
 import { tensor } from '../tensor/create.js';
+import '../tensor/methods.js';
 import { scope } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { Config } from './config.js';
@@ -152,14 +153,16 @@ export class LogMel {
         odd[row + i] = a - b;
       }
     }
-    const levels = scope(() => {
+    const { energies } = scope(() => {
       const matrix = (data: Float64Array, rows: number): Tensor =>
         tensor(data, { shape: [rows, data.length / rows], device: 'cpu' });
       const real = matrix(even, frames).matmul(matrix(this.#cos, half + 1));
       const imaginary = matrix(odd, frames).matmul(matrix(this.#sin, half + 1));
       const power = real.sqr().add(imaginary.sqr()); // (frames, n / 2 + 1)
-      return matrix(this.#filters, this.bins).matmul(power.t()).contiguous().dataSync() as Float64Array;
-    }).map((energy) => Math.log10(Math.max(energy, 1e-10)));
+      const mel = matrix(this.#filters, this.bins).matmul(power.t()).contiguous();
+      return { energies: mel.dataSync() as Float64Array };
+    });
+    const levels = energies.map((energy) => Math.log10(Math.max(energy, 1e-10)));
     const loudest = levels.reduce((a, b) => Math.max(a, b), -Infinity);
     return Float32Array.from(levels, (level) => (Math.max(level, loudest - 8) + 4) / 4);
   }
