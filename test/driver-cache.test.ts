@@ -17,6 +17,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { cacheDir } from '../src/base/paths.js';
+import { processMark } from '../src/base/whole-file.js';
 import { cacheKey, decodeEntry, encodeEntry, KernelCache } from '../src/kernels/cache.js';
 
 const root = mkdtempSync(join(tmpdir(), 'wick-cache-'));
@@ -112,13 +113,12 @@ test('beyond its bound the cache drops what was used longest ago', () => {
   assert.ok(cache.stats().bytes <= 10_000);
 });
 
-test('what a dead writer left behind is removed after a while, and not before', () => {
+test('what a dead writer left behind is removed, and what a living one writes is not', () => {
   const cache = fresh();
   cache.put('k', 'a', code('x'));
-  const [stale, young] = [join(cache.dir, 'x.kernel.1.aa.tmp'), join(cache.dir, 'y.kernel.2.bb.tmp')];
+  const draft = (mark: string): string => join(cache.dir, `.x.kernel.${mark}.0123456789ab.part`);
+  const [stale, young] = [draft(`${process.pid}-1`), draft(processMark(process.pid) as string)];
   for (const p of [stale, young]) writeFileSync(p, 'half');
-  const old = new Date(Date.now() - 2 * 3600_000);
-  utimesSync(stale, old, old);
   cache.prune();
   assert.deepEqual([existsSync(stale), existsSync(young), existsSync(cache.path('k'))], [false, true, true]);
 });
@@ -176,7 +176,7 @@ test('processes that race for the same entries all see whole ones', async () => 
   });
   assert.deepEqual(await Promise.all(children), ['', '', '', '']);
   assert.deepEqual(
-    readdirSync(dir).filter((n) => n.endsWith('.tmp')),
+    readdirSync(dir).filter((n) => n.endsWith('.part')),
     [],
   );
 });

@@ -1,24 +1,15 @@
 // Finds the CPU engine's shared library: prebuilt in an optional package, built before, or built now with the C++ compiler found.
 import { spawn, spawnSync } from 'node:child_process';
-import { createHash, randomUUID } from 'node:crypto';
-import {
-  accessSync,
-  constants,
-  existsSync,
-  lstatSync,
-  mkdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from 'node:fs';
+import { createHash } from 'node:crypto';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { availableParallelism, tmpdir } from 'node:os';
+import { availableParallelism } from 'node:os';
 import { dirname, join, posix } from 'node:path';
 import { env } from '../base/environment.js';
 import { NativeError } from '../base/errors.js';
-import { engineCacheDir, nativeDir, packageRoot } from '../base/paths.js';
+import { cacheFolder, isIntact, keepAsync, oneAtATimeAsync } from '../base/kept-files.js';
+import { nativeDir, packageRoot } from '../base/paths.js';
+import { sweep } from '../base/whole-file.js';
 import { expressionTable, nativeRows } from '../kernels/expressions.js';
 import { opList } from '../ops/table.js';
 
@@ -123,35 +114,6 @@ export const hostArch = (): NativeArch => {
   throw new NativeError(`the CPU engine runs on Linux x64 and arm64, not on ${process.platform} ${process.arch}`);
 };
 
-const writable = (dir: string): boolean => {
-  try {
-    mkdirSync(dir, { recursive: true });
-    accessSync(dir, constants.W_OK);
-    return true;
-  } catch {
-    return false; // a read-only home, or one that belongs to someone else
-  }
-};
-
-/** Where to build: the cache, or a folder of this user alone among the temporary files. What is loaded from there must be ours. */
-function buildRoot(): string {
-  const root = engineCacheDir();
-  if (writable(root)) return root;
-  const uid = process.getuid?.() ?? 0;
-  const own = join(tmpdir(), `wick-${uid}`);
-  try {
-    mkdirSync(own, { mode: 0o700 });
-  } catch {
-    // It may be there from an earlier run; what counts is looked at next.
-  }
-  const stat = lstatSync(own, { throwIfNoEntry: false });
-  if (stat?.isDirectory() && stat.uid === uid && (stat.mode & 0o022) === 0 && writable(join(own, 'native')))
-    return join(own, 'native');
-  throw new NativeError(
-    `the CPU engine cannot be built: neither ${root} nor ${own} can be written; set WICK_CACHE_DIR to a folder that can`,
-  );
-}
-
 function compiler(): { path: string; version: string } | undefined {
   const named = env('CXX');
   for (const path of named ? [named] : COMPILERS) {
@@ -221,6 +183,14 @@ function prebuilt(arch: NativeArch): Prebuilt {
   return existsSync(library) ? { library } : { unfit: `${library} is missing` };
 }
 
+function engineFolder(writable: boolean): string {
+  try {
+    return cacheFolder('native', writable);
+  } catch (cause) {
+    throw new NativeError(`the CPU engine cannot be built: ${(cause as Error).message}`, { cause });
+  }
+}
+
 /** The path of the shared library; a NativeError says what is missing. Blocks while it builds. */
 export function ensureNative(): string {
   const arch = hostArch();
@@ -234,10 +204,10 @@ export function ensureNative(): string {
       `the CPU engine is not built: ${unfit ?? `no prebuilt package ${enginePackage(arch)}`} and no C++ compiler (${env('CXX') ?? COMPILERS.join(', ')}); install one, for instance with: apt install g++`,
     );
   }
-  const before = plan(arch, cxx, engineCacheDir()).library;
-  if (existsSync(before)) return before;
-  const { library } = plan(arch, cxx, buildRoot());
-  if (existsSync(library)) return library;
+  const before = plan(arch, cxx, engineFolder(false)).library;
+  if (isIntact(before)) return before;
+  const { library } = plan(arch, cxx, engineFolder(true));
+  if (isIntact(library)) return library;
   // Compiling in parallel needs an event loop; the caller has none to give.
   const child = spawnSync(
     process.execPath,
@@ -248,7 +218,7 @@ export function ensureNative(): string {
       maxBuffer: 1 << 26,
     },
   );
-  if (child.status !== 0 || !existsSync(library)) {
+  if (child.status !== 0 || !isIntact(library)) {
     throw new NativeError(`the CPU engine could not be built with ${cxx.path}: ${firstErrors(child.stderr)}`);
   }
   return library;
@@ -259,38 +229,6 @@ const firstErrors = (text: string): string => {
   return (lines.length > 0 ? lines : text.split('\n')).slice(0, 5).join('\n');
 };
 
-const pause = (ms: number): Promise<void> => new Promise((done) => setTimeout(done, ms));
-
-/** One builder at a time: the folder is the lock, its owner's process number lets a dead owner be noticed. */
-async function locked(dir: string, work: () => Promise<void>): Promise<void> {
-  for (;;) {
-    try {
-      mkdirSync(dir);
-      break;
-    } catch {
-      const age = Date.now() - (statSync(dir, { throwIfNoEntry: false })?.mtimeMs ?? Date.now());
-      const owner = Number(existsSync(join(dir, 'owner')) ? readFileSync(join(dir, 'owner'), 'utf8') : 0);
-      if (owner ? !alive(owner) : age > 10_000) rmSync(dir, { recursive: true, force: true });
-      else await pause(100);
-    }
-  }
-  writeFileSync(join(dir, 'owner'), String(process.pid));
-  try {
-    await work();
-  } finally {
-    rmSync(dir, { recursive: true, force: true });
-  }
-}
-
-const alive = (pid: number): boolean => {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch (e) {
-    return (e as NodeJS.ErrnoException).code === 'EPERM'; // another user's; else there is none
-  }
-};
-
 function run(command: string, args: readonly string[]): Promise<void> {
   return new Promise((done, failed) => {
     const child = spawn(command, args, { stdio: ['ignore', 'ignore', 'pipe'] });
@@ -299,17 +237,6 @@ function run(command: string, args: readonly string[]): Promise<void> {
     child.on('error', failed);
     child.on('close', (code) => (code === 0 ? done() : failed(new NativeError(text))));
   });
-}
-
-/** A file is made under a name of its own and renamed when it is whole, so that no one ever sees half of it. */
-async function whole(file: string, make: (part: string) => Promise<void>): Promise<void> {
-  const part = `${file}.${randomUUID()}`;
-  try {
-    await make(part);
-    renameSync(part, file);
-  } finally {
-    rmSync(part, { force: true });
-  }
 }
 
 const link = (p: Plan, flags: readonly string[], to: string): Promise<void> =>
@@ -328,18 +255,19 @@ const link = (p: Plan, flags: readonly string[], to: string): Promise<void> =>
 export async function buildNative(copy?: string): Promise<string> {
   const cxx = compiler();
   if (!cxx) throw new NativeError('no C++ compiler');
-  const p = plan(hostArch(), cxx, buildRoot());
+  const p = plan(hostArch(), cxx, engineFolder(true));
   mkdirSync(dirname(p.library), { recursive: true });
-  await locked(`${dirname(p.library)}.lock`, async () => {
-    const waiting = p.objects.filter((o) => !existsSync(o.file));
-    if (existsSync(p.library) && !(copy && waiting.length > 0)) return;
+  await oneAtATimeAsync(`${dirname(p.library)}.lock`, async () => {
+    const waiting = p.objects.filter((o) => !isIntact(o.file));
+    if (isIntact(p.library) && !(copy && waiting.length > 0)) return;
     mkdirSync(dirname(p.objects[0].file), { recursive: true });
+    for (const dir of [dirname(p.objects[0].file), dirname(p.library)]) sweep(dir);
     mkdirSync(join(p.headers, 'generated'), { recursive: true });
     for (const [name, text] of Object.entries(p.generated)) writeFileSync(join(p.headers, 'generated', name), text);
     const job = async (): Promise<void> => {
       for (let next = waiting.shift(); next; next = waiting.shift()) {
         const { file, unit } = next;
-        await whole(file, (part) =>
+        await keepAsync(file, (part) =>
           run(p.compiler, [
             ...COMMON_FLAGS,
             ...unit.flags,
@@ -354,8 +282,8 @@ export async function buildNative(copy?: string): Promise<string> {
       }
     };
     await Promise.all(Array.from({ length: Math.max(2, Math.min(8, availableParallelism())) }, job));
-    await whole(p.library, (part) => link(p, [], part));
+    await keepAsync(p.library, (part) => link(p, [], part));
   });
-  if (copy) await whole(copy, (part) => link(p, ['-static-libstdc++', '-static-libgcc', '-s'], part));
+  if (copy) await link(p, ['-static-libstdc++', '-static-libgcc', '-s'], copy);
   return p.library;
 }

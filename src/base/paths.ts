@@ -25,10 +25,6 @@ export const simulationDir: string = join(nativeDir, 'simulation');
 /** Pages, and evidence that was measured. */
 export const docsDir: string = join(packageRoot, 'docs');
 
-/** The cache on disk: WICK_CACHE_DIR, else wick in XDG_CACHE_HOME, else ~/.cache/wick. Compiled kernels lie in it. */
+/** The cache on disk: WICK_CACHE_DIR, else wick in XDG_CACHE_HOME, else ~/.cache/wick. kept-files.ts says whether it may be used. */
 export const cacheDir = (): string =>
   env('WICK_CACHE_DIR') ?? join(env('XDG_CACHE_HOME') ?? join(homedir(), '.cache'), 'wick');
-/** Parts of it: the CPU engine, kernels of the simulation, disassembled code objects. */
-export const engineCacheDir = (): string => join(cacheDir(), 'native');
-export const simulationCacheDir = (): string => join(cacheDir(), 'sim');
-export const disassemblyCacheDir = (): string => join(simulationCacheDir(), 'disassembly');

@@ -1,12 +1,12 @@
 // The host C++ compiler: makes shared objects from source text and keeps them on disk by a hash of everything that went in.
 import { execFile, execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { env } from '../base/environment.js';
 import { CompileError } from '../base/errors.js';
-import { simulationCacheDir } from '../base/paths.js';
+import { cacheFolder, keptOr, keptOrAsync } from '../base/kept-files.js';
 
 export type Sanitizer = 'none' | 'address' | 'thread';
 export const SANITIZER_FLAGS: Readonly<Record<Sanitizer, readonly string[]>> = {
@@ -50,11 +50,7 @@ function place(source: string, sanitizer: Sanitizer, executable: boolean): { pat
     .update(source)
     .digest('hex')
     .slice(0, 32);
-  return { path: join(simulationCacheDir(), `${key}${executable ? '' : '.so'}`), flags };
-}
-/** The file gets its name only when it is whole, so that processes may compile the same thing at once. */
-function finish(folder: string, path: string): void {
-  renameSync(join(folder, 'out'), path);
+  return { path: join(cacheFolder('sim', true), `${key}${executable ? '' : '.so'}`), flags };
 }
 const failure = (name: string, cause: unknown): CompileError => {
   const log = String((cause as { stderr?: string }).stderr ?? cause);
@@ -64,23 +60,18 @@ const failure = (name: string, cause: unknown): CompileError => {
 /** The path of the compiled object: from disk, or compiled now. */
 export function buildHost(name: string, source: string, sanitizer: Sanitizer = 'none', executable = false): string {
   const { path, flags } = place(source, sanitizer, executable);
-  if (existsSync(path)) return path;
-  mkdirSync(simulationCacheDir(), { recursive: true });
-  const folder = mkdtempSync(join(simulationCacheDir(), 'tmp-'));
-  try {
-    execFileSync(command(), ['-o', join(folder, 'out'), ...flags], {
-      input: source,
-      encoding: 'utf8',
-      stdio: ['pipe', 'ignore', 'pipe'],
-      maxBuffer: 64 << 20,
-    });
-    finish(folder, path);
-  } catch (cause) {
-    throw failure(name, cause);
-  } finally {
-    rmSync(folder, { recursive: true, force: true });
-  }
-  return path;
+  return keptOr(path, (draft) => {
+    try {
+      execFileSync(command(), ['-o', draft, ...flags], {
+        input: source,
+        encoding: 'utf8',
+        stdio: ['pipe', 'ignore', 'pipe'],
+        maxBuffer: 64 << 20,
+      });
+    } catch (cause) {
+      throw failure(name, cause);
+    }
+  });
 }
 
 /** The same without blocking, for building many ahead of use. */
@@ -91,21 +82,19 @@ export async function buildHostAsync(
   executable = false,
 ): Promise<string> {
   const { path, flags } = place(source, sanitizer, executable);
-  if (existsSync(path)) return path;
-  mkdirSync(simulationCacheDir(), { recursive: true });
-  const folder = mkdtempSync(join(simulationCacheDir(), 'tmp-'));
-  try {
-    writeFileSync(join(folder, 'in.cpp'), source);
-    await promisify(execFile)(command(), ['-o', join(folder, 'out'), ...flags.slice(0, -3), join(folder, 'in.cpp')], {
-      maxBuffer: 64 << 20,
-    });
-    finish(folder, path);
-  } catch (cause) {
-    throw failure(name, cause);
-  } finally {
-    rmSync(folder, { recursive: true, force: true });
-  }
-  return path;
+  return keptOrAsync(path, async (draft) => {
+    const text = `${draft.slice(0, -'.part'.length)}.cpp.part`;
+    try {
+      writeFileSync(text, source);
+      await promisify(execFile)(command(), ['-o', draft, ...flags.slice(0, -3), '-x', 'c++', text], {
+        maxBuffer: 64 << 20,
+      });
+    } catch (cause) {
+      throw failure(name, cause);
+    } finally {
+      rmSync(text, { force: true });
+    }
+  });
 }
 
 export const readObject = (path: string): Uint8Array => readFileSync(path);

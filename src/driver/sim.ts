@@ -1,10 +1,11 @@
 // The sim driver: kernels compiled as host C++ run in this process with waves of 32 or 64 lanes, and misuse of barriers is an error.
 import { createHash } from 'node:crypto';
-import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { env } from '../base/environment.js';
 import { DeviceError, DriverError, OutOfMemoryError } from '../base/errors.js';
-import { simulationCacheDir, simulationDir } from '../base/paths.js';
+import { cacheFolder, keptOr } from '../base/kept-files.js';
+import { simulationDir } from '../base/paths.js';
 import type {
   Address,
   Arguments,
@@ -142,13 +143,7 @@ class SimDevice extends ImmediateDevice implements Device {
   loadModule(code: Uint8Array, name: string): Module {
     // The loader takes files only; one file per content, whole when it gets its name.
     const key = createHash('sha256').update(code).digest('hex').slice(0, 32);
-    const path = join(simulationCacheDir(), `module-${key}.so`);
-    if (!existsSync(path)) {
-      mkdirSync(simulationCacheDir(), { recursive: true });
-      const part = `${path}.${process.pid}`;
-      writeFileSync(part, code);
-      renameSync(part, path);
-    }
+    const path = keptOr(join(cacheFolder('sim', true), `module-${key}.so`), (draft) => writeFileSync(draft, code));
     this.#error[0] = 0;
     const handle = this.#host.load(path, this.#error, this.#error.length);
     if (handle === 0) throw new DriverError(`loadModule(${name}): ${cText(this.#error)}`);

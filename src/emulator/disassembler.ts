@@ -1,9 +1,9 @@
 // Instruction text from the compiler's own disassembler (amd_comgr), one instruction at a time, kept on disk per code section.
 import { createHash } from 'node:crypto';
-import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DeviceError } from '../base/errors.js';
-import { disassemblyCacheDir } from '../base/paths.js';
+import { cacheFolder, isIntact, keep } from '../base/kept-files.js';
 import { koffi, openLibrary } from '../driver/ffi.js';
 import type { CodeObject } from './code-object.js';
 
@@ -80,7 +80,7 @@ export function disassemble(code: CodeObject): Line[] {
     .update(code.image.subarray(start, end))
     .digest('hex')
     .slice(0, 32);
-  const file = join(disassemblyCacheDir(), `${key}.txt`);
+  const file = join(cacheFolder('sim/disassembly', true), `${key}.txt`);
   const cached = readCache(file);
   if (cached) return cached;
   const step = disassembler(code.target);
@@ -90,21 +90,13 @@ export function disassemble(code: CodeObject): Line[] {
     lines.push({ at, bytes: one?.bytes ?? 4, text: one?.text ?? '' }); // data and padding between functions do not decode
     at += one?.bytes ?? 4;
   }
-  mkdirSync(disassemblyCacheDir(), { recursive: true });
-  const partial = `${file}.${process.pid}`;
-  writeFileSync(partial, lines.map((l) => `${l.at.toString(16)} ${l.bytes} ${l.text}\n`).join(''));
-  renameSync(partial, file);
+  keep(file, (draft) => writeFileSync(draft, lines.map((l) => `${l.at.toString(16)} ${l.bytes} ${l.text}\n`).join('')));
   return lines;
 }
 
 function readCache(file: string): Line[] | undefined {
-  let text: string;
-  try {
-    text = readFileSync(file, 'utf8');
-  } catch {
-    return undefined; // not read before
-  }
-  return text
+  if (!isIntact(file)) return undefined;
+  return readFileSync(file, 'utf8')
     .trimEnd()
     .split('\n')
     .map((l) => {

@@ -1,18 +1,10 @@
 // Compiled kernels on disk: keyed by all that shapes the code, safe under concurrent processes, checked on every read, bounded in size.
-import { createHash, randomBytes } from 'node:crypto';
-import {
-  existsSync,
-  mkdirSync,
-  readFileSync,
-  readdirSync,
-  renameSync,
-  rmSync,
-  statSync,
-  utimesSync,
-  writeFileSync,
-} from 'node:fs';
+import { createHash } from 'node:crypto';
+import { mkdirSync, readFileSync, readdirSync, rmSync, statSync, utimesSync } from 'node:fs';
 import { join } from 'node:path';
+import { cacheFolder } from '../base/kept-files.js';
 import { cacheDir } from '../base/paths.js';
+import { sweep, writeWhole } from '../base/whole-file.js';
 
 /** Changing the file format or the meaning of a key makes old entries unreachable. */
 const FORMAT = 'wick-kernel-1';
@@ -23,8 +15,6 @@ const DEFAULT_BYTES = 512 * 2 ** 20;
 const RENEW_MS = 3600_000;
 /** Looking at every entry takes long when there are many: done at a process's first write, and again after this share of the bound. */
 const PRUNE_SHARE = 1 / 16;
-/** Left over by a process that died while writing. */
-const STALE_MS = 3600_000;
 
 export interface KeyParts {
   readonly source: string;
@@ -82,9 +72,14 @@ export class KernelCache {
   #unchecked = Infinity;
   #disabled: string | undefined;
 
-  constructor(dir = cacheDir(), maxBytes = DEFAULT_BYTES) {
-    this.dir = dir;
+  constructor(dir?: string, maxBytes = DEFAULT_BYTES) {
     this.maxBytes = maxBytes;
+    try {
+      this.dir = dir ?? cacheFolder('');
+    } catch (e) {
+      this.dir = cacheDir();
+      this.#disabled = (e as Error).message;
+    }
   }
 
   path(key: string): string {
@@ -94,6 +89,10 @@ export class KernelCache {
   /** The code of an entry; a damaged or foreign one is dropped and counts as a miss. */
   get(key: string, arch: string): Uint8Array | undefined {
     const path = this.path(key);
+    if (this.#disabled !== undefined) {
+      this.#misses++;
+      return undefined;
+    }
     let entry: Buffer;
     try {
       entry = readFileSync(path);
@@ -116,17 +115,13 @@ export class KernelCache {
   /** Writes beside and renames: readers see the whole entry or none. A folder that cannot be written only costs time. */
   put(key: string, arch: string, code: Uint8Array): void {
     if (this.#disabled !== undefined) return;
-    const path = this.path(key);
-    const temporary = `${path}.${process.pid}.${randomBytes(6).toString('hex')}.tmp`;
     try {
-      mkdirSync(this.dir, { recursive: true });
-      writeFileSync(temporary, encodeEntry(arch, code));
-      renameSync(temporary, path);
+      mkdirSync(this.dir, { recursive: true, mode: 0o700 });
+      writeWhole(this.path(key), 0o600, (write) => write(encodeEntry(arch, code)));
       this.#unchecked += code.length;
       if (this.#unchecked > this.maxBytes * PRUNE_SHARE) this.prune();
     } catch (e) {
       this.#disabled = `kernels are not kept in ${this.dir}: ${(e as Error).message}`;
-      if (existsSync(temporary)) rmSync(temporary, { force: true });
     }
   }
 
@@ -142,12 +137,10 @@ export class KernelCache {
   /** Removes what was not used longest until four fifths of the bound are left, and what dead writers left behind. */
   prune(): void {
     this.#unchecked = 0;
-    const now = Date.now();
-    const entries = this.#list();
-    for (const e of entries) {
-      if (e.path.endsWith('.tmp') && now - e.time > STALE_MS) rmSync(e.path, { force: true });
-    }
-    const kept = entries.filter((e) => e.path.endsWith(SUFFIX)).sort((a, b) => a.time - b.time);
+    sweep(this.dir);
+    const kept = this.#list()
+      .filter((e) => e.path.endsWith(SUFFIX))
+      .sort((a, b) => a.time - b.time);
     let bytes = kept.reduce((n, e) => n + e.bytes, 0);
     if (bytes <= this.maxBytes) return;
     for (const e of kept) {
