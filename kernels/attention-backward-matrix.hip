@@ -249,14 +249,3 @@ template <class T, int D, int Tiles, int Others, int Stages, bool OwnKeys, bool 
     if constexpr (OwnKeys) move_up(value_sum);
   }
 }
-
-#define ATTENTION_BACKWARD_MATRIX(name, T, KEYS)                                                                              \
-  KERNEL(ATTENTION_THREADS) name##_64(Attention p) { attention_backward_matrix<T, 64, 1, 32, 2, KEYS, true>(p); }             \
-  KERNEL(ATTENTION_THREADS) name##_128(Attention p) { attention_backward_matrix<T, 128, 1, 32, 1, KEYS, true>(p); }           \
-  KERNEL(ATTENTION_THREADS) name##_128_large(Attention p) { attention_backward_matrix<T, 128, 1, 32, 2, KEYS, true>(p); }     \
-  KERNEL(ATTENTION_THREADS) name##_64_any(Attention p) { attention_backward_matrix<T, 64, 1, 16, 2, KEYS, false>(p); }        \
-  KERNEL(ATTENTION_THREADS) name##_128_any(Attention p) { attention_backward_matrix<T, 128, 1, 16, 1, KEYS, false>(p); }
-ATTENTION_BACKWARD_MATRIX(attention_backward_matrix_query_f16, half, false)
-ATTENTION_BACKWARD_MATRIX(attention_backward_matrix_query_bf16, bfloat, false)
-ATTENTION_BACKWARD_MATRIX(attention_backward_matrix_key_f16, half, true)
-ATTENTION_BACKWARD_MATRIX(attention_backward_matrix_key_bf16, bfloat, true)

@@ -163,16 +163,3 @@ template <class T, int D> WICK_FN void attention_backward_key(const Attention& p
     take_turns();
   }
 }
-
-#define ATTENTION_DELTA(name, T) KERNEL(256) name(Attention p) { attention_delta<T>(p); }
-FOR_REALS(ATTENTION_DELTA, attention_delta)
-#define ATTENTION_BACKWARD_QUERY(name, T)                                             \
-  KERNEL(256) name##_64(Attention p) { attention_backward_query<T, 64>(p); }          \
-  KERNEL(256) name##_128(Attention p) { attention_backward_query<T, 128>(p); }        \
-  KERNEL(256) name##_256(Attention p) { attention_backward_query<T, 256>(p); }
-FOR_REALS(ATTENTION_BACKWARD_QUERY, attention_backward_query)
-#define ATTENTION_BACKWARD_KEY(name, T)                                             \
-  KERNEL(256) name##_64(Attention p) { attention_backward_key<T, 64>(p); }          \
-  KERNEL(256) name##_128(Attention p) { attention_backward_key<T, 128>(p); }        \
-  KERNEL(256) name##_256(Attention p) { attention_backward_key<T, 256>(p); }
-FOR_REALS(ATTENTION_BACKWARD_KEY, attention_backward_key)

@@ -499,7 +499,3 @@ template <class T, int D, int Teams, bool Turns, bool Lazy> WICK_FN void attenti
 #endif
 
 // Shared bytes: 1024 + 2 * D * (2 * 64 * teams + 4 * 128).
-KERNEL(384) attention_hopper_f16_64(Attention p) { attention_hopper<half, 64, 2, true, false>(p); }
-KERNEL(384) attention_hopper_f16_128(Attention p) { attention_hopper_joined<half, 128, 2, false, true>(p); }
-KERNEL(384) attention_hopper_bf16_64(Attention p) { attention_hopper<bfloat, 64, 2, true, false>(p); }
-KERNEL(384) attention_hopper_bf16_128(Attention p) { attention_hopper_joined<bfloat, 128, 2, false, true>(p); }

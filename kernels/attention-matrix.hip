@@ -234,12 +234,3 @@ template <class T, int D, int Tiles, int Keys, int Stages> WICK_FN void attentio
     move_up(sum);
   }
 }
-
-#define ATTENTION_MATRIX(name, T)                                                                       \
-  KERNEL(ATTENTION_THREADS) name##_64(Attention p) { attention_matrix<T, 64, 2, 64, 2>(p); }            \
-  KERNEL(ATTENTION_THREADS) name##_128(Attention p) { attention_matrix<T, 128, 1, 32, 2>(p); }          \
-  KERNEL(ATTENTION_THREADS) name##_256(Attention p) { attention_matrix<T, 256, 1, 16, 1>(p); }          \
-  KERNEL(ATTENTION_THREADS) name##_128_large(Attention p) { attention_matrix<T, 128, 2, 64, 2>(p); }    \
-  KERNEL(ATTENTION_THREADS) name##_256_large(Attention p) { attention_matrix<T, 256, 1, 32, 2>(p); }
-ATTENTION_MATRIX(attention_matrix_f16, half)
-ATTENTION_MATRIX(attention_matrix_bf16, bfloat)

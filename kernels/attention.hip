@@ -96,12 +96,6 @@ template <class T, int D> WICK_FN void attention_forward(const Attention& p) {
   });
 }
 
-#define ATTENTION_FORWARD(name, T)                                            \
-  KERNEL(256) name##_64(Attention p) { attention_forward<T, 64>(p); }         \
-  KERNEL(256) name##_128(Attention p) { attention_forward<T, 128>(p); }       \
-  KERNEL(256) name##_256(Attention p) { attention_forward<T, 256>(p); }
-FOR_REALS(ATTENTION_FORWARD, attention)
-
 // ---- decoding: few queries, many keys -------------------------------------------------------------------------------------
 //
 // attention_split_T_D_G: grid (splits, query heads / G of one key head at a time, batch * tq), SPLIT_THREADS threads. A group of D/8
@@ -287,18 +281,6 @@ constexpr int SPLIT_BOUND = 128;
 #else
 constexpr int SPLIT_BOUND = 512;
 #endif
-#define ATTENTION_SPLIT(name, T, D, BOUND)                                                                         \
-  KERNEL(BOUND) name##_##D##_1(Attention p) { attention_split<T, D, 1, sizeof(T) == 4 ? 4 : 8>(p); }               \
-  KERNEL(BOUND) name##_##D##_2(Attention p) { attention_split<T, D, 2, sizeof(T) == 4 ? 4 : 8>(p); }               \
-  KERNEL(BOUND) name##_##D##_4(Attention p) { attention_split<T, D, 4, 4>(p); }                                    \
-  KERNEL(SPLIT_THREADS) name##_##D##_8(Attention p) { attention_split<T, D, 8, EIGHT_AHEAD<T, D>>(p); }
-#define ATTENTION_SPLITS(name, T, BOUND) \
-  ATTENTION_SPLIT(name, T, 64, BOUND)    \
-  ATTENTION_SPLIT(name, T, 128, BOUND)   \
-  ATTENTION_SPLIT(name, T, 256, BOUND)
-ATTENTION_SPLITS(attention_split_f32, float, SPLIT_THREADS)
-ATTENTION_SPLITS(attention_split_f16, half, SPLIT_BOUND)
-ATTENTION_SPLITS(attention_split_bf16, bfloat, SPLIT_BOUND)
 
 // attention_combine_T: grid (tq, heads, batch), COMBINE_THREADS threads: the splits of a row weighed by their lse. Threads with the same
 // number of the head dimension share out the splits, many loads under way at once.
@@ -348,6 +330,3 @@ template <class T> WICK_FN void attention_combine(const Attention& p) {
   }
   if (p.lse && threadIdx.x == 0) ((float*)p.lse)[lse_index(p, s, head, i)] = top + logg(sum);
 }
-KERNEL(COMBINE_THREADS) attention_combine_f32(Attention p) { attention_combine<float>(p); }
-KERNEL(COMBINE_THREADS) attention_combine_f16(Attention p) { attention_combine<half>(p); }
-KERNEL(COMBINE_THREADS) attention_combine_bf16(Attention p) { attention_combine<bfloat>(p); }

@@ -248,16 +248,3 @@ template <class T, int D, int G> constexpr int KEYS_AHEAD = G == 8 ? 2 : G < 4 &
 #else
 template <class T, int D, int G> constexpr int KEYS_AHEAD = G < 4 ? 8 : 4;
 #endif
-
-#define DECODE_ATTENTION(name, T, D)                                                                       \
-  KERNEL(DECODE_SPLIT) name##_##D##_1(NewToken p) { decode_attention<T, D, 1, KEYS_AHEAD<T, D, 1>>(p); }   \
-  KERNEL(DECODE_SPLIT) name##_##D##_2(NewToken p) { decode_attention<T, D, 2, KEYS_AHEAD<T, D, 2>>(p); }   \
-  KERNEL(DECODE_SPLIT) name##_##D##_4(NewToken p) { decode_attention<T, D, 4, KEYS_AHEAD<T, D, 4>>(p); }   \
-  KERNEL(DECODE_SPLIT) name##_##D##_8(NewToken p) { decode_attention<T, D, 8, KEYS_AHEAD<T, D, 8>>(p); }
-#define DECODE_ATTENTIONS(name, T) \
-  DECODE_ATTENTION(name, T, 64)    \
-  DECODE_ATTENTION(name, T, 128)   \
-  DECODE_ATTENTION(name, T, 256)
-DECODE_ATTENTIONS(decode_attention_f32, float)
-DECODE_ATTENTIONS(decode_attention_f16, half)
-DECODE_ATTENTIONS(decode_attention_bf16, bfloat)

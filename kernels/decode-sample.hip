@@ -65,11 +65,8 @@ template <class T> WICK_FN void decode_sample_top(const Sampling& p) {
   top = group_max(top, SAMPLE_THREADS, slots);
   if (threadIdx.x == 0) p.tops[blockIdx.x] = top;
 }
-KERNEL(SAMPLE_THREADS) decode_sample_top_f32(Sampling p) { decode_sample_top<float>(p); }
-KERNEL(SAMPLE_THREADS) decode_sample_top_f16(Sampling p) { decode_sample_top<half>(p); }
-KERNEL(SAMPLE_THREADS) decode_sample_top_bf16(Sampling p) { decode_sample_top<bfloat>(p); }
 
-KERNEL(SAMPLE_THREADS) decode_sample_weigh(Sampling p) {
+WICK_FN void weigh(const Sampling& p) {
   __shared__ float slots[WAVE_SLOTS];
   __shared__ double sums[WAVE_SLOTS];
   __shared__ u32 bins[SAMPLE_BINS];
@@ -156,7 +153,7 @@ WICK_FN void draw_from_all(const Sampling& p, float top, double uniform, double*
   if (threadIdx.x == 0) move_on(p, (i32)found);
 }
 
-KERNEL(SAMPLE_THREADS) decode_sample_draw(Sampling p) {
+WICK_FN void draw(const Sampling& p) {
   __shared__ float slots[WAVE_SLOTS];
   __shared__ double sums[WAVE_SLOTS], prefix[SAMPLE_THREADS], weights[SAMPLE_MOST];
   __shared__ u32 counts[SAMPLE_THREADS], least, before;

@@ -133,7 +133,7 @@ WICK_FN void decode_rows(const T* x, const T* norm, float eps, const T* w, const
   if (lane == 0 && rank > *(volatile u64*)best) atomic_max(best, rank);
 }
 
-KERNEL(32) decode_advance(u64* best, i32* state, i32* tokens) {
+WICK_FN void advance(u64* best, i32* state, i32* tokens) {
   begin_in_turn();
   if (threadIdx.x != 0) return;
   const i32 token = *best ? (i32)~(u32)*best : 0;
@@ -143,21 +143,3 @@ KERNEL(32) decode_advance(u64* best, i32* state, i32* tokens) {
   state[1] += 1;
   state[2] += 1;
 }
-
-#define DECODE_ROWS(D, T, R, U)                                                                                                                  \
-  KERNEL(DECODE_THREADS) decode_product_##D##_##R##x##U(const T* x, const T* norm, float eps, const T* w, const T* bias, const T* residual, T* out, u64* best, i32 n, i32 k) { \
-    decode_rows<T, R, U, false>(x, norm, eps, w, bias, residual, out, best, n, k);                                                               \
-  }                                                                                                                                              \
-  KERNEL(DECODE_THREADS) decode_gate_##D##_##R##x##U(const T* x, const T* norm, float eps, const T* w, T* out, i32 n, i32 k) {                   \
-    decode_rows<T, R, U, true>(x, norm, eps, w, nullptr, nullptr, out, nullptr, n, k);                                                           \
-  }
-#define DECODE(D, T)                                                                                                                             \
-  KERNEL(DECODE_THREADS) decode_embed_##D(const T* table, const i32* state, T* out, i32 n) { decode_embed<T>(table, state, out, n); }             \
-  KERNEL(DECODE_THREADS) decode_store_##D(const T* x, const i32* state, T* cache, i32 heads, i32 width, i32 room) {                             \
-    decode_store<T>(x, state, cache, heads, width, room);                                                                                        \
-  }                                                                                                                                              \
-  DECODE_ROWS(D, T, 8, 1)                                                                                                                        \
-  DECODE_ROWS(D, T, 4, 4)
-DECODE(f32, float)
-DECODE(f16, half)
-DECODE(bf16, bfloat)

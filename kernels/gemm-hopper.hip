@@ -160,17 +160,10 @@ template <class S, bool AK, bool BK>
 WICK_FN void gemm_hopper(const S*, const S*, const MatrixStore<S>&, i64, i64, i64, i64, i64, i64, i64, i64) { trap(); }  // launched without sm_90a
 #endif
 
-#define GEMM_HOPPER(NAME, S, AK, BK)                                                                                            \
-  KERNEL(384) NAME(const S* a, const S* b, S* c, product_t<S>* part, const S* bias, const Operand oa, const Operand ob, const Product p) { \
-    const Tile tile = tile_of(blockIdx.x, (p.m + TILE_M - 1) / TILE_M, (p.n + TILE_N - 1) / TILE_N);                            \
-    const i64 from = (i64)blockIdx.z * p.split, to = from + p.split < p.k ? from + p.split : p.k;                               \
-    gemm_hopper<S, AK, BK>(a + batch_offset(oa, p), b + batch_offset(ob, p), store_of(c, part, bias, p), AK ? oa.row : oa.k,    \
-                           BK ? ob.row : ob.k, tile.m * TILE_M, tile.n * TILE_N, p.m, p.n, from, to);                           \
-  }
-#define ALL_ORDERS(NAME, S)                  \
-  GEMM_HOPPER(NAME##_kk, S, true, true)      \
-  GEMM_HOPPER(NAME##_kr, S, true, false)     \
-  GEMM_HOPPER(NAME##_rk, S, false, true)     \
-  GEMM_HOPPER(NAME##_rr, S, false, false)
-ALL_ORDERS(gemm_hopper_f16, half)
-ALL_ORDERS(gemm_hopper_bf16, bfloat)
+template <class S, bool AK, bool BK>
+WICK_FN void gemm_hopper_tile(const S* a, const S* b, S* c, product_t<S>* part, const S* bias, const Operand& oa, const Operand& ob, const Product& p) {
+  const Tile tile = tile_of(blockIdx.x, (p.m + TILE_M - 1) / TILE_M, (p.n + TILE_N - 1) / TILE_N);
+  const i64 from = (i64)blockIdx.z * p.split, to = from + p.split < p.k ? from + p.split : p.k;
+  gemm_hopper<S, AK, BK>(a + batch_offset(oa, p), b + batch_offset(ob, p), store_of(c, part, bias, p), AK ? oa.row : oa.k,
+                         BK ? ob.row : ob.k, tile.m * TILE_M, tile.n * TILE_N, p.m, p.n, from, to);
+}

@@ -1,13 +1,12 @@
 // Matrix products of our own, for machines without a vendor's BLAS: C[b] = A[b] B[b] (+ bias), 16-bit floats adding up in float.
 //
-// Launch (src/kernels/launch.ts, gemmLaunch). C is [batch, m, n] contiguous; A and B have any strides (in elements): Operand says them.
-//   gemm_async_T_AB_{large,small}   f16, bf16 through the matrix units with asynchronous copies; A, B: k (contiguous along k) or r (along m or n);
-//                                   rows and base 16-byte aligned. Tiles 128 x 256 (8 waves) or 128 x 128 (8 waves, on AMD 4), dynamic shared memory
-//   gemm_mma_T                      f16, bf16 through the matrix units, any strides: tiles 64 x 64, 4 waves
-//   gemm_fma_T                      every dtype on every target: tiles 128 x 128 (f64: 64 x 64), 256 threads
-//   gemm_merge_T                    joins split-k partial sums [splits, batch, m, n]; a thread an element
-//   matvec_T_rN                     1 to 8 rows of A against B whose columns are contiguous along k, at copy speed; grid (n / 4, batch, splits), 128 threads
-// Grid of the first three: (tiles of m x tiles of n, batch, splits); with splits > 1 sums go to `part` in float (double) and gemm_merge follows.
+// Kernels and launches: src/backends/gpu/matmul.ts. C is [batch, m, n] contiguous; A and B have any strides (in elements): Operand says them.
+//   gemm_async_tile   f16, bf16 through the matrix units with asynchronous copies; AK, BK: contiguous along k, else along m or n; rows and
+//                     base 16-byte aligned. Tiles 128 x 256 (8 waves) or 128 x 128 (8 waves, on AMD 4), dynamic shared memory
+//   gemm_any          any strides. Through the matrix units: tiles 64 x 64, 4 waves; every dtype on every target: tiles 128 x 128 (f64: 64 x 64), 256 threads
+//   gemm_merge        joins split-k partial sums [splits, batch, m, n]; a thread an element
+//   matvec_part       1 to 8 rows of A against B whose columns are contiguous along k, at copy speed; grid (n / 4, batch, splits), 128 threads
+// Grid of the first two: (tiles of m x tiles of n, batch, splits); with splits > 1 sums go to `part` in float (double) and gemm_merge follows.
 #include "block.h"
 #include "gemm.h"
 
@@ -35,25 +34,25 @@ template <class S> struct StridedLoad {
     from += P::DEPTH * k;
   }
 };
-#define GEMM_ANY(NAME, S, HOW, TILE, THREADS)                                                                                   \
-  KERNEL(THREADS) NAME(const S* a, const S* b, S* c, product_t<S>* part, const S* bias, const Operand oa, const Operand ob, const Product p) { \
-    const Tile tile = tile_of(blockIdx.x, (p.m + TILE - 1) / TILE, (p.n + TILE - 1) / TILE);                                   \
-    StridedLoad<S> la = {a + batch_offset(oa, p), tile.m * TILE, p.m, oa.row, oa.k, oa.k <= oa.row};                      \
-    StridedLoad<S> lb = {b + batch_offset(ob, p), tile.n * TILE, p.n, ob.row, ob.k, ob.k <= ob.row};                      \
-    const i64 from = (i64)blockIdx.z * p.split, to = from + p.split < p.k ? from + p.split : p.k;                               \
-    HOW<S>(la, lb, store_of(c, part, bias, p), tile.m * TILE, tile.n * TILE, from, to);                                         \
-  }
-#define GEMM_FMA(NAME, S) GEMM_ANY(NAME, S, tile_fma, fma_tile<S>, 256)
-#define GEMM_MMA(NAME, S) GEMM_ANY(NAME, S, tile_mma, MMA_TILE, MMA_THREADS)
+/** Any strides: through the matrix units, or by multiplications of every dtype. */
+template <bool MATRIX, class S>
+WICK_FN void gemm_any(const S* a, const S* b, S* c, product_t<S>* part, const S* bias, const Operand& oa, const Operand& ob, const Product& p) {
+  constexpr int TILE = MATRIX ? MMA_TILE : fma_tile<S>;
+  const Tile tile = tile_of(blockIdx.x, (p.m + TILE - 1) / TILE, (p.n + TILE - 1) / TILE);
+  StridedLoad<S> la = {a + batch_offset(oa, p), tile.m * TILE, p.m, oa.row, oa.k, oa.k <= oa.row};
+  StridedLoad<S> lb = {b + batch_offset(ob, p), tile.n * TILE, p.n, ob.row, ob.k, ob.k <= ob.row};
+  const i64 from = (i64)blockIdx.z * p.split, to = from + p.split < p.k ? from + p.split : p.k;
+  if constexpr (MATRIX) tile_mma<S>(la, lb, store_of(c, part, bias, p), tile.m * TILE, tile.n * TILE, from, to);
+  else tile_fma<S>(la, lb, store_of(c, part, bias, p), tile.m * TILE, tile.n * TILE, from, to);
+}
 
-#define GEMM_MERGE(NAME, S)                                                                                        \
-  KERNEL(256) NAME(const product_t<S>* part, S* c, const S* bias, const i64 size, const i64 splits, const i64 n) {  \
-    GRID_STRIDE(i, size) {                                                                                         \
-      product_t<S> sum = bias ? (product_t<S>)to_compute(bias[i % n]) : (product_t<S>)0;                           \
-      for (i64 s = 0; s < splits; s++) sum += part[s * size + (i64)i];                                             \
-      c[i] = from_compute<S>(sum);                                                                                 \
-    }                                                                                                              \
+template <class S> WICK_FN void gemm_merge(const product_t<S>* part, S* c, const S* bias, i64 size, i64 splits, i64 n) {
+  GRID_STRIDE(i, size) {
+    product_t<S> sum = bias ? (product_t<S>)to_compute(bias[i % n]) : (product_t<S>)0;
+    for (i64 s = 0; s < splits; s++) sum += part[s * size + (i64)i];
+    c[i] = from_compute<S>(sum);
   }
+}
 
 // ---- asynchronous copies, several tiles in flight, 64 columns by 64 rows a wave, or by 32 ----
 
@@ -167,14 +166,13 @@ WICK_FN void gemm_async(const S* a, const S* b, const MatrixStore<S>& store, i64
     else store_staged<1, ROWS, BN, PITCH, THREADS>(staged, store, n0, row);
   }
 }
-#define GEMM_ASYNC(NAME, S, AK, BK, THREADS, BM, BN, KT, STAGES)                                                                          \
-  KERNEL(THREADS) NAME(const S* a, const S* b, S* c, product_t<S>* part, const S* bias, const Operand oa, const Operand ob, \
-                                                 const Product p) {                                                              \
-    const Tile tile = tile_of(blockIdx.x, (p.m + BM - 1) / BM, (p.n + BN - 1) / BN);                                             \
-    const i64 from = (i64)blockIdx.z * p.split, to = from + p.split < p.k ? from + p.split : p.k;                                \
-    gemm_async<THREADS, S, AK, BK, BM, BN, KT, STAGES>(a + batch_offset(oa, p), b + batch_offset(ob, p), store_of(c, part, bias, p), AK ? oa.row : oa.k, \
-                                              BK ? ob.row : ob.k, tile.m * BM, tile.n * BN, p.m, p.n, from, to);                 \
-  }
+template <int THREADS, class S, bool AK, bool BK, int BM, int BN, int KT, int STAGES>
+WICK_FN void gemm_async_tile(const S* a, const S* b, S* c, product_t<S>* part, const S* bias, const Operand& oa, const Operand& ob, const Product& p) {
+  const Tile tile = tile_of(blockIdx.x, (p.m + BM - 1) / BM, (p.n + BN - 1) / BN);
+  const i64 from = (i64)blockIdx.z * p.split, to = from + p.split < p.k ? from + p.split : p.k;
+  gemm_async<THREADS, S, AK, BK, BM, BN, KT, STAGES>(a + batch_offset(oa, p), b + batch_offset(ob, p), store_of(c, part, bias, p),
+                                                     AK ? oa.row : oa.k, BK ? ob.row : ob.k, tile.m * BM, tile.n * BN, p.m, p.n, from, to);
+}
 
 // ---- a few rows against a large matrix ----
 
@@ -218,34 +216,8 @@ WICK_FN void matvec(const S* a, const S* b, const MatrixStore<S>& store, const O
 #pragma unroll
   for (int r = 0; r < ROWS; r++) store.template put<1>(place, r, sum + r);
 }
-#define MATVEC(NAME, S, ROWS)                                                                                                    \
-  KERNEL(128) NAME(const S* a, const S* b, S* c, product_t<S>* part, const S* bias, const Operand oa, const Operand ob, const Product p) { \
-    const i64 from = (i64)blockIdx.z * p.split, to = from + p.split < p.k ? from + p.split : p.k;                                \
-    matvec<ROWS>(a + batch_offset(oa, p), b + batch_offset(ob, p), store_of(c, part, bias, p), oa, ob, p.n, from, to);           \
-  }
-
-// ---- symbols ----
-
-FOR_REALS(GEMM_FMA, gemm_fma)
-FOR_REALS(GEMM_MERGE, gemm_merge)
-#define MATVECS(NAME, S)      \
-  MATVEC(NAME##_r1, S, 1)     \
-  MATVEC(NAME##_r2, S, 2)     \
-  MATVEC(NAME##_r3, S, 3)     \
-  MATVEC(NAME##_r4, S, 4)     \
-  MATVEC(NAME##_r5, S, 5)     \
-  MATVEC(NAME##_r6, S, 6)     \
-  MATVEC(NAME##_r7, S, 7)     \
-  MATVEC(NAME##_r8, S, 8)
-FOR_REALS(MATVECS, matvec)
-#define ASYNC_ORDERS(NAME, S, SIZE, ...)                             \
-  GEMM_ASYNC(NAME##_kk_##SIZE, S, true, true, __VA_ARGS__)           \
-  GEMM_ASYNC(NAME##_kr_##SIZE, S, true, false, __VA_ARGS__)          \
-  GEMM_ASYNC(NAME##_rk_##SIZE, S, false, true, __VA_ARGS__)          \
-  GEMM_ASYNC(NAME##_rr_##SIZE, S, false, false, __VA_ARGS__)
-GEMM_MMA(gemm_mma_f16, half)
-GEMM_MMA(gemm_mma_bf16, bfloat)
-ASYNC_ORDERS(gemm_async_f16, half, small, SMALL_THREADS, 128, 128, SMALL_K, SMALL_STAGES)
-ASYNC_ORDERS(gemm_async_bf16, bfloat, small, SMALL_THREADS, 128, 128, SMALL_K, SMALL_STAGES)
-ASYNC_ORDERS(gemm_async_f16, half, large, LARGE_THREADS, 128, 256, LARGE_K, LARGE_STAGES)
-ASYNC_ORDERS(gemm_async_bf16, bfloat, large, LARGE_THREADS, 128, 256, LARGE_K, LARGE_STAGES)
+template <int ROWS, class S>
+WICK_FN void matvec_part(const S* a, const S* b, S* c, product_t<S>* part, const S* bias, const Operand& oa, const Operand& ob, const Product& p) {
+  const i64 from = (i64)blockIdx.z * p.split, to = from + p.split < p.k ? from + p.split : p.k;
+  matvec<ROWS>(a + batch_offset(oa, p), b + batch_offset(ob, p), store_of(c, part, bias, p), oa, ob, p.n, from, to);
+}

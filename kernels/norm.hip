@@ -1,14 +1,13 @@
 // Layer norm and RMS norm over contiguous rows, forward and backward, each row read once where it fits registers.
 //
-// Launch (src/kernels/launch.ts, normLaunch, normGradLaunch): [rows, cols], `lanes` threads a row, block 256 (or lanes when more).
-//   layernorm_rows_T_vVpP, rmsnorm_rows_T_vVpP             y = (x - mean) * rstd * w + b; w and b may be null, and RMS norms have no b
-//   layernorm_grad_rows_T_vVpP, rmsnorm_grad_rows_T_vVpP   dx; leaves (mean, rstd) of each row in stats unless it is null
-//     V and P as in softmax.hip
-//   layernorm_shortL_T, rmsnorm_shortL_T                   16-bit norms of rows of at most 2 vectors a lane, L = 4 to 32 lanes, two rows a group at a time
-//   layernorm_stream_T, rmsnorm_stream_T                   the same for long rows of which there are many: a block a row, as many blocks as the device
-//                                                          holds, the weights in registers, the next rows on their way (stream.h)
-//   norm_grad_weights_T                                    dw and db partial sums [chunks, cols] from stats: block (32, 8), grid (cols / 32, chunks)
-//   norm_merge_T                                           partial sums to dw or db, a thread a column
+// Kernels and launches (src/backends/gpu/norm.ts): [rows, cols], `lanes` threads a row, block 256 (or lanes when more); CENTER is the layer norm.
+//   norm_rows           y = (x - mean) * rstd * w + b; w and b may be null, and RMS norms have no b; V and P as in softmax.hip
+//   norm_grad_rows      dx; leaves (mean, rstd) of each row in stats unless it is null
+//   norm_short          16-bit norms of rows of at most 2 vectors a lane, 4 to 32 lanes, two rows a group at a time
+//   norm_stream         the same for long rows of which there are many: a block a row, as many blocks as the device holds, the weights in
+//                       registers, the next rows on their way (stream.h)
+//   norm_grad_weights   dw and db partial sums [chunks, cols] from stats: block (32, 8), grid (cols / 32, chunks)
+//   norm_merge          partial sums to dw or db, a thread a column
 // Variances are of the differences from the mean (two passes over registers); f16 and bf16 are computed in float.
 #include "stream.h"
 
@@ -219,16 +218,6 @@ WICK_FN void norm_short(const S* src, S* dst, const S* weight, const S* bias, i6
     put_deviations<CENTER>(dst + row * cols, x, rsqrtg(square / (A)cols + (A)eps), w, b, n, walk.lane, lanes);
   }
 }
-#define NORM_SHORT(NAME, S, CENTER, LANES)                                                                                          \
-  KERNEL(256) NAME(const S* src, S* dst, const S* weight, const S* bias, const i64 rows, const i64 cols, const double eps) {        \
-    norm_short<CENTER, LANES>(src, dst, weight, bias, rows, cols, eps);                                                             \
-  }
-
-#define NORM_ROWS(NAME, S, CENTER, V, P, BLOCK, THREADS)                                                                                        \
-  KERNEL(THREADS) NAME(const S* src, S* dst, const S* weight, const S* bias, const i64 rows, const i64 cols, const u32 lanes,       \
-                    const double eps) {                                                                                         \
-    norm_rows<CENTER, S, V, P, BLOCK>(src, dst, weight, bias, rows, cols, lanes, eps);                                                 \
-  }
 
 /** The same element by element: one block a multiprocessor waits for nothing but its own arithmetic, and this way it is scheduled best. */
 template <bool CENTER, int P, class S, int V, class A>
@@ -264,10 +253,6 @@ WICK_FN void norm_stream(const S* src, S* dst, const S* weight, const S* bias, i
     stream_deviations<CENTER>(dst + row * cols, x, rsqrtg(square / (A)cols + (A)eps), w, b, cols, lane, lanes);
   }
 }
-#define NORM_STREAM(NAME, S, CENTER)                                                                                                \
-  KERNEL(512) NAME(const S* src, S* dst, const S* weight, const S* bias, const i64 rows, const i64 cols, const double eps) {        \
-    norm_stream<CENTER>(src, dst, weight, bias, rows, cols, eps);                                                                   \
-  }
 
 template <bool CENTER, class S, int V, int P, bool BLOCK>
 WICK_FN void norm_grad_rows(const S* src, const S* grad, const S* weight, S* dx, Stats<compute_t<S>>* kept, i64 rows, i64 cols, u32 lanes,
@@ -347,11 +332,6 @@ WICK_FN void norm_grad_rows(const S* src, const S* grad, const S* weight, S* dx,
     }
   }
 }
-#define NORM_GRAD_ROWS(NAME, S, CENTER, V, P, BLOCK, THREADS)                                                                                    \
-  KERNEL(THREADS) NAME(const S* src, const S* grad, const S* weight, S* dx, Stats<compute_t<S>>* stats, const i64 rows, const i64 cols, \
-                    const u32 lanes, const double eps) {                                                                         \
-    norm_grad_rows<CENTER, S, V, P, BLOCK>(src, grad, weight, dx, stats, rows, cols, lanes, eps);                                       \
-  }
 
 /** A chunk of `size` rows: sums of dy * xhat and of dy down 32 neighbouring columns. Either target may be null. */
 template <class S>
@@ -384,11 +364,6 @@ WICK_FN void norm_grad_weights(const S* src, const S* grad, const Stats<compute_
     if (db) db[(i64)blockIdx.y * cols + c] = slots[1][rank];
   }
 }
-#define NORM_GRAD_WEIGHTS(NAME, S)                                                                                                  \
-  KERNEL(256) NAME(const S* src, const S* grad, const Stats<compute_t<S>>* stats, compute_t<S>* dw, compute_t<S>* db, const i64 rows, \
-                   const i64 cols, const i64 size) {                                                                                \
-    norm_grad_weights(src, grad, stats, dw, db, rows, cols, size);                                                                  \
-  }
 template <class S> WICK_FN void norm_merge(const compute_t<S>* part, S* dst, i64 chunks, i64 cols) {
   GRID_STRIDE(c, cols) {
     compute_t<S> sum = 0;
@@ -396,41 +371,3 @@ template <class S> WICK_FN void norm_merge(const compute_t<S>* part, S* dst, i64
     dst[c] = from_compute<S>(sum);
   }
 }
-#define NORM_MERGE(NAME, S) \
-  KERNEL(1024) NAME(const compute_t<S>* part, S* dst, const i64 chunks, const i64 cols) { norm_merge(part, dst, chunks, cols); }
-
-// ---- symbols ----
-
-// Rows held in registers need more of them a thread, so their blocks are smaller.
-#define EACH_WIDTH(M, NAME, S, ...)                           \
-  M(NAME##_v1p0, S, __VA_ARGS__, 1, 0, true, 1024)            \
-  M(NAME##_v1p4, S, __VA_ARGS__, 1, 4, false, 256)            \
-  M(NAME##_v1b4, S, __VA_ARGS__, 1, 4, true, 512)             \
-  M(NAME##_vp0, S, __VA_ARGS__, pack_size<S>, 0, true, 1024)  \
-  M(NAME##_vp1, S, __VA_ARGS__, pack_size<S>, 1, false, 256)  \
-  M(NAME##_vp4, S, __VA_ARGS__, pack_size<S>, 4, false, 256)  \
-  M(NAME##_vb4, S, __VA_ARGS__, pack_size<S>, 4, true, 512)   \
-  M(NAME##_vp8, S, __VA_ARGS__, pack_size<S>, 8, true, 512)
-#define ALL_NORMS(NAME, S)                                         \
-  EACH_WIDTH(NORM_ROWS, layernorm_rows##NAME, S, true)             \
-  EACH_WIDTH(NORM_ROWS, rmsnorm_rows##NAME, S, false)              \
-  EACH_WIDTH(NORM_GRAD_ROWS, layernorm_grad_rows##NAME, S, true)   \
-  EACH_WIDTH(NORM_GRAD_ROWS, rmsnorm_grad_rows##NAME, S, false)    \
-  NORM_GRAD_WEIGHTS(norm_grad_weights##NAME, S)                    \
-  NORM_MERGE(norm_merge##NAME, S)
-FOR_REALS(ALL_NORMS, )
-#define ALL_STREAMS(NAME, S)                       \
-  NORM_STREAM(layernorm_stream##NAME, S, true)     \
-  NORM_STREAM(rmsnorm_stream##NAME, S, false)
-FOR_STREAMS(ALL_STREAMS)
-#define ALL_SHORT(NAME, S)                         \
-  NORM_SHORT(layernorm_short4##NAME, S, true, 4)    \
-  NORM_SHORT(layernorm_short8##NAME, S, true, 8)    \
-  NORM_SHORT(layernorm_short16##NAME, S, true, 16)  \
-  NORM_SHORT(layernorm_short32##NAME, S, true, 32)  \
-  NORM_SHORT(rmsnorm_short4##NAME, S, false, 4)     \
-  NORM_SHORT(rmsnorm_short8##NAME, S, false, 8)     \
-  NORM_SHORT(rmsnorm_short16##NAME, S, false, 16)   \
-  NORM_SHORT(rmsnorm_short32##NAME, S, false, 32)
-ALL_SHORT(_f16, half)
-ALL_SHORT(_bf16, bfloat)

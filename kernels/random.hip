@@ -102,15 +102,3 @@ template <class S> WICK_FN void normal(u64 n, u64 seed, u64 offset, double mean,
     }
   }
 }
-
-#define UNIFORM(NAME, S)                                                                                                        \
-  KERNEL(256) NAME(u64 n, u64 seed, u64 offset, double lo, double span, double bottom, double top, S* out) {                    \
-    uniform<S>(n, seed, offset, lo, span, bottom, top, out);                                                                    \
-  }
-#define NORMAL(NAME, S)                                                                                                         \
-  KERNEL(256) NAME(u64 n, u64 seed, u64 offset, double mean, double std, S* out) { normal<S>(n, seed, offset, mean, std, out); }
-
-FOR_REALS(UNIFORM, rand_uniform)
-UNIFORM(rand_uniform_f8e4m3, fp8)
-FOR_REALS(NORMAL, rand_normal)
-NORMAL(rand_normal_f8e4m3, fp8)

@@ -1,7 +1,7 @@
 // Rotary embeddings at copy speed: 16-byte accesses, the three layouts in one kernel, and its backward (the inverse turn).
 //
-// Launch (src/kernels/launch.ts, ropeLaunch): x is [b, h, t, d] (layout 0 halves, 1 interleaved) or [b, t, h, d] (layout 2 halves).
-//   rope_rows_T_v, _v1   a thread V pairs; block 256, grid over (rows * d / 2) / V, rows = b * h * t
+// Launch (src/backends/gpu/rope.ts): x is [b, h, t, d] (layout 0 halves, 1 interleaved) or [b, t, h, d] (layout 2 halves).
+//   rope_rows   a thread V pairs; block 256, grid over (rows * d / 2) / V, rows = b * h * t
 // cos and sin are [t, d / 2], or [b, t, d / 2] when `batched`; `sign` -1 turns back, which is the gradient.
 #include "block.h"
 
@@ -53,17 +53,3 @@ WICK_FN void rope_rows(const S* src, const S* cos, const S* sin, S* dst, u32 row
     }
   }
 }
-#define ROPE_ROWS(NAME, S, PAIRS, V)                                                                                                  \
-  KERNEL(1024) NAME(const S* src, const S* cos, const S* sin, S* dst, const u32 rows, const u32 h, const u32 t, const u32 d, const u32 thd, \
-                    const u32 batched, const float sign) {                                                                            \
-    rope_rows<PAIRS, S, V>(src, cos, sin, dst, rows, h, t, d, thd, batched, sign);                                                    \
-  }
-
-// ---- symbols ----
-
-#define ALL_ROPES(NAME, S)                                    \
-  ROPE_ROWS(rope_rows##NAME##_v1, S, false, 1)                \
-  ROPE_ROWS(rope_rows##NAME##_v, S, false, pack_size<S>)      \
-  ROPE_ROWS(rope_pairs##NAME##_v1, S, true, 1)                \
-  ROPE_ROWS(rope_pairs##NAME##_v, S, true, pack_size<S>)
-FOR_REALS(ALL_ROPES, )

@@ -1,11 +1,11 @@
 // Softmax and log-softmax over contiguous rows, forward and backward, each row read once where it fits registers.
 //
-// Launch (src/kernels/launch.ts, softmaxLaunch): [rows, cols], `lanes` threads a row, block 256 (or lanes when more), grid-stride over rows.
-//   softmax_rows_T_vVpP, log_softmax_rows_T_vVpP                  y from x
-//   softmax_grad_rows_T_vVpP, log_softmax_grad_rows_T_vVpP        dx from y and dy
-//     V: v = 16-byte accesses (cols a multiple of the pack, aligned pointers), v1 = any; P: vectors a thread holds (1, 4, 8), 0 = reads again
-//   softmax_stream_f32, log_softmax_stream_f32                    long rows of which there are many: a block a row, the next rows on their way (stream.h)
-//   softmax_part_T, softmax_apply_T and the same with log_        few long rows: grid (chunks, rows), block 512; scratch [rows, chunks, 2]
+// Kernels and launches (src/backends/gpu/softmax.ts): [rows, cols], `lanes` threads a row, block 256 (or lanes when more), grid-stride over rows.
+//   softmax_rows        y from x
+//   softmax_grad_rows   dx from y and dy
+//     V: elements of an access, 16 bytes (cols a multiple of the pack, aligned pointers) or one; P: vectors a thread holds (1, 4, 8), 0 = reads again
+//   softmax_stream      long rows of which there are many: a block a row, the next rows on their way (stream.h)
+//   softmax_part, softmax_apply   few long rows: grid (chunks, rows), block 512; scratch [rows, chunks, 2]
 // f16 and bf16 are computed in float and rounded once.
 #include "stream.h"
 
@@ -92,10 +92,6 @@ template <bool LOG, class S, int V, int P, bool BLOCK> WICK_FN void softmax_rows
     }
   }
 }
-#define SOFTMAX_ROWS(NAME, S, LOG, V, P, BLOCK, THREADS)                                                    \
-  KERNEL(THREADS) NAME(const S* src, S* dst, const i64 rows, const i64 cols, const u32 lanes) { \
-    softmax_rows<LOG, S, V, P, BLOCK>(src, dst, rows, cols, lanes);                                \
-  }
 
 template <bool LOG, class S> WICK_FN void softmax_stream(const S* src, S* dst, i64 rows, i64 cols) {
   __shared__ compute_t<S> slots[2][WAVE_SLOTS];
@@ -108,8 +104,6 @@ template <bool LOG, class S> WICK_FN void softmax_stream(const S* src, S* dst, i
     softmax_share<LOG>(x, dst + row * cols, walk, slots);
   }
 }
-#define SOFTMAX_STREAM(NAME, S, LOG) \
-  KERNEL(512) NAME(const S* src, S* dst, const i64 rows, const i64 cols) { softmax_stream<LOG>(src, dst, rows, cols); }
 
 /** dx = y (dy - sum(y dy)), or dy - exp(y) sum(dy). */
 template <bool LOG, class S, int V, int P, bool BLOCK> WICK_FN void softmax_grad_rows(const S* out, const S* grad, S* dx, i64 rows, i64 cols, u32 lanes) {
@@ -160,10 +154,6 @@ template <bool LOG, class S, int V, int P, bool BLOCK> WICK_FN void softmax_grad
     }
   }
 }
-#define SOFTMAX_GRAD_ROWS(NAME, S, LOG, V, P, BLOCK, THREADS)                                                                   \
-  KERNEL(THREADS) NAME(const S* out, const S* grad, S* dx, const i64 rows, const i64 cols, const u32 lanes) {       \
-    softmax_grad_rows<LOG, S, V, P, BLOCK>(out, grad, dx, rows, cols, lanes);                                          \
-  }
 
 // ---- few long rows: several blocks a row, in two launches ----
 
@@ -193,10 +183,6 @@ template <class S> WICK_FN void softmax_part(const S* src, Online<compute_t<S>>*
   all = group_reduce(all, blockDim.x, slots, JoinOnline());
   if (threadIdx.x == 0) part[(i64)blockIdx.y * gridDim.x + blockIdx.x] = all;
 }
-#define SOFTMAX_PART(NAME, S)                                                                           \
-  KERNEL(1024) NAME(const S* src, Online<compute_t<S>>* part, const i64 cols, const i64 size) {         \
-    softmax_part(src, part, cols, size);                                                                \
-  }
 template <bool LOG, class S> WICK_FN void softmax_apply(const S* src, const Online<compute_t<S>>* part, S* dst, i64 cols, i64 size) {
   typedef compute_t<S> A;
   const i64 base = (i64)blockIdx.y * cols, from = (i64)blockIdx.x * size, to = from + size < cols ? from + size : cols;
@@ -208,36 +194,10 @@ template <bool LOG, class S> WICK_FN void softmax_apply(const S* src, const Onli
     dst[base + c] = from_compute<S>(LOG ? x - scale : expg(x) * scale);
   }
 }
-#define SOFTMAX_APPLY(NAME, S, LOG)                                                                                     \
-  KERNEL(1024) NAME(const S* src, const Online<compute_t<S>>* part, S* dst, const i64 cols, const i64 size) {           \
-    softmax_apply<LOG>(src, part, dst, cols, size);                                                                     \
-  }
 
-// ---- symbols ----
-
-// Held rows need registers, so blocks end at 512 threads; on NVIDIA MOST keeps the forward pass at 64 a thread, two such blocks a multiprocessor.
+// Held rows need registers, so blocks end at 512 threads; on NVIDIA a larger bound keeps the forward pass at 64 a thread, two such blocks a multiprocessor.
 #ifndef WICK_NVIDIA
 constexpr int FORWARD_BOUND = 512;
 #else
 constexpr int FORWARD_BOUND = 1024;
 #endif
-#define EACH_WIDTH(M, NAME, S, MOST, ...)                     \
-  M(NAME##_v1p0, S, __VA_ARGS__, 1, 0, true, 1024)            \
-  M(NAME##_v1p4, S, __VA_ARGS__, 1, 4, false, 256)            \
-  M(NAME##_v1b4, S, __VA_ARGS__, 1, 4, true, 512)             \
-  M(NAME##_vp0, S, __VA_ARGS__, pack_size<S>, 0, true, 1024)  \
-  M(NAME##_vp1, S, __VA_ARGS__, pack_size<S>, 1, false, 256)  \
-  M(NAME##_vp4, S, __VA_ARGS__, pack_size<S>, 4, false, 256)  \
-  M(NAME##_vb4, S, __VA_ARGS__, pack_size<S>, 4, true, 512)   \
-  M(NAME##_vp8, S, __VA_ARGS__, pack_size<S>, 8, true, MOST)
-#define ALL_SOFTMAX(NAME, S)                                      \
-  EACH_WIDTH(SOFTMAX_ROWS, softmax_rows##NAME, S, FORWARD_BOUND, false)          \
-  EACH_WIDTH(SOFTMAX_ROWS, log_softmax_rows##NAME, S, FORWARD_BOUND, true)       \
-  EACH_WIDTH(SOFTMAX_GRAD_ROWS, softmax_grad_rows##NAME, S, 512, false) \
-  EACH_WIDTH(SOFTMAX_GRAD_ROWS, log_softmax_grad_rows##NAME, S, 512, true) \
-  SOFTMAX_PART(softmax_part##NAME, S)                             \
-  SOFTMAX_APPLY(softmax_apply##NAME, S, false)                    \
-  SOFTMAX_APPLY(log_softmax_apply##NAME, S, true)
-FOR_REALS(ALL_SOFTMAX, )
-SOFTMAX_STREAM(softmax_stream_f32, float, false)
-SOFTMAX_STREAM(log_softmax_stream_f32, float, true)

@@ -1,73 +1,13 @@
-// Sorting rows: stable, any length and dtype, NaN above everything; with Candle's sort.cu symbol for symbol.
+// Sorting rows: stable, any length and dtype, NaN above everything. Kernels and launches: src/backends/gpu/sort.ts.
 //
-// Candle's: asort_asc_T, asort_desc_T   grid of rows in x or y, any block; dynamic shared memory ncols_pad * 4 bytes up to ncols_pad 8192, none above
-//
-// Ours (launch: src/kernels/launch.ts, sortLaunch):
-//   sort_rows_T   rows up to 4096 (8-byte keys: 2048) in one block: 4 elements a thread, `lanes` = padded length / 4 threads a row, block 256 or
+//   sort_rows     rows up to 4096 (8-byte keys: 2048) in one block: 4 elements a thread, `lanes` = padded length / 4 threads a row, block 256 or
 //                 lanes when more; a bitonic network through registers, shuffles and, beyond a wave, shared memory (16 * lanes * element bytes).
 //                 Writes the first `keep` indices, and values where asked: top-k is the same launch
-//   radix_count_first_T, radix_scatter_first_T, radix_count_kB, radix_scan, radix_scatter_kB   longer rows: B passes of 8 bits over keys of B bytes;
-//                 blocks of 256 (count) and 512 threads (scatter) take tiles of 4096 (8-byte keys: 2048); count -> scan -> scatter each pass, indices carried along.
-//                 The first pass reads the values and makes the keys
-//   take_sorted_bB, take_front   values in the order of the indices; the first indices of each row
-#include "block.h"
-
-// ---- keys: unsigned integers in the order of the values; -0 equals +0 and NaN is the largest ----
-
-template <int BYTES> struct UnsignedOf { typedef u32 type; };
-template <> struct UnsignedOf<1> { typedef u8 type; };
-template <> struct UnsignedOf<2> { typedef u16 type; };
-template <> struct UnsignedOf<8> { typedef u64 type; };
-template <class S> using key_t_of = typename UnsignedOf<sizeof(S)>::type;
-
-template <class S> WICK_FN key_t_of<S> sort_key(S x, bool descending) {
-  typedef key_t_of<S> U;
-  constexpr U sign = (U)((U)1 << (sizeof(U) * 8 - 1));
-  U key = bits_as<U>(x);
-  if constexpr (is_float<S>) {
-    const auto v = to_compute(x);
-    if (v != v) key = (U)~(U)0;
-    else if (v == 0) key = sign;
-    else key = key & sign ? (U)~key : (U)(key | sign);
-  } else if constexpr (S(-1) < S(0)) key = (U)(key ^ sign);
-  return descending ? (U)~key : key;
-}
-
-// ---- Candle's ----
-
-template <class S> WICK_FN void asort(const S* x, u32* dst, i64 cols, i64 padded, bool descending) {
-  DYNAMIC_SHARED(u32, kept);
-  const i64 row = (i64)blockIdx.x + (i64)gridDim.x * blockIdx.y;
-  const S* from = x + row * cols;
-  u32* order = padded <= 8192 ? kept : dst + row * cols;
-  for (i64 i = threadIdx.x; i < cols; i += blockDim.x) order[i] = (u32)i;
-  // Every comparison puts the smaller in front, so that places past the end can be thought of as larger than all and never move.
-  const auto settle = [&](i64 a, i64 b) {
-    if (b >= cols) return;
-    const u32 p = order[a], q = order[b];
-    const key_t_of<S> kp = sort_key(from[p], descending), kq = sort_key(from[q], descending);
-    if (kq < kp || (kq == kp && q < p)) {
-      order[a] = q;
-      order[b] = p;
-    }
-  };
-  for (i64 k = 2; k <= padded; k *= 2) {
-    __syncthreads();
-    for (i64 p = threadIdx.x; p < padded / 2; p += blockDim.x) {
-      const i64 base = p / (k / 2) * k, at = p % (k / 2);
-      settle(base + at, base + k - 1 - at);
-    }
-    for (i64 j = k / 4; j > 0; j /= 2) {
-      __syncthreads();
-      for (i64 p = threadIdx.x; p < padded / 2; p += blockDim.x) settle(p / j * 2 * j + p % j, p / j * 2 * j + p % j + j);
-    }
-  }
-  __syncthreads();
-  if (order == kept)
-    for (i64 i = threadIdx.x; i < cols; i += blockDim.x) dst[row * cols + i] = order[i];
-}
-#define ASORT(NAME, S, DESCENDING) \
-  KERNEL(1024) NAME(const S* x, u32* dst, const int ncols, int ncols_pad) { asort(x, dst, ncols, ncols_pad, DESCENDING); }
+//   radix_count, radix_starts, radix_scatter   longer rows: passes of 8 bits over the keys; blocks of 256 (count) and 512 threads (scatter) take
+//                 tiles of 4096 (8-byte keys: 2048); count -> starts -> scatter each pass, indices carried along. The first pass reads the
+//                 values and makes the keys
+//   take_values, take_indices   values in the order of the indices; the first indices of each row
+#include "sort-key.h"
 
 // ---- rows in a block ----
 
@@ -154,11 +94,6 @@ template <class S> WICK_FN void sort_rows(const S* src, u32* indices, S* values,
     }
   }
 }
-#define SORT_ROWS(NAME, S)                                                                                                       \
-  KERNEL(1024) NAME(const S* src, u32* indices, S* values, const i64 rows, const i64 cols, const i64 keep, const u32 descending, \
-                    const u32 lanes) {                                                                                           \
-    sort_rows(src, indices, values, rows, cols, keep, descending, lanes);                                                        \
-  }
 
 // ---- longer rows: radix passes from the lowest byte up ----
 
@@ -229,15 +164,9 @@ template <class K> WICK_FN void radix_count(const K& keys, u32* counts, i64 cols
   for (u32 w = 0; w < RADIX_WAVES; w++) sum += seen[w][threadIdx.x];
   counts[(row * 256 + threadIdx.x) * tiles + tile] = sum;
 }
-#define RADIX_COUNT(NAME, U) \
-  KERNEL(256) NAME(const U* keys, u32* counts, const i64 cols, const i64 tiles, const u32 shift) { radix_count(MadeKeys<U>{keys}, counts, cols, tiles, shift); }
-#define RADIX_COUNT_FIRST(NAME, S)                                                                                       \
-  KERNEL(256) NAME(const S* src, u32* counts, const i64 cols, const i64 tiles, const u32 descending) {                   \
-    radix_count(KeysOf<S>{src, descending != 0}, counts, cols, tiles, 0);                                                \
-  }
 
 /** A block a row: counts become the places where each byte of each tile begins. */
-KERNEL(1024) radix_scan(u32* counts, const i64 size) {
+WICK_FN void radix_starts(u32* counts, i64 size) {
   constexpr int EACH_SUM = 8, WAVES = 1024 / WICK_WAVE;
   __shared__ u32 slots[2][WAVES];
   u32* row = counts + (i64)blockIdx.x * size;
@@ -367,45 +296,11 @@ template <class K> WICK_FN void radix_scatter(const K& keys, const u32* order, c
     order_to[to] = shared_order[at];
   }
 }
-#define RADIX_SCATTER(NAME, U)                                                                                                 \
-  KERNEL(SCATTER_THREADS) NAME(const U* keys, const u32* order, const u32* starts, U* keys_out, u32* order_out, const i64 cols, const i64 tiles, \
-                   const u32 shift) {                                                                                          \
-    radix_scatter(MadeKeys<U>{keys}, order, starts, keys_out, order_out, cols, tiles, shift);                                  \
-  }
-#define RADIX_SCATTER_FIRST(NAME, S)                                                                                           \
-  KERNEL(SCATTER_THREADS) NAME(const S* src, const u32* starts, key_t_of<S>* keys_out, u32* order_out, const i64 cols, const i64 tiles,    \
-                   const u32 descending) {                                                                                     \
-    radix_scatter(KeysOf<S>{src, descending != 0}, (const u32*)nullptr, starts, keys_out, order_out, cols, tiles, 0);          \
-  }
-#define TAKE_SORTED(NAME, W)                                                                                                   \
-  KERNEL(256) NAME(const W* src, const u32* order, W* dst, const u64 rows, const u64 cols, const u64 keep) {                    \
-    GRID_STRIDE(i, rows * keep) dst[i] = src[i / keep * cols + order[i / keep * cols + i % keep]];                             \
-  }
-
-/** The first `keep` indices of each row. */
-KERNEL(256) take_front(const u32* order, u32* dst, const u64 rows, const u64 cols, const u64 keep) {
-  GRID_STRIDE(i, rows * keep) dst[i] = order[i / keep * cols + i % keep];
+template <class W> WICK_FN void take_values(const W* src, const u32* order, W* dst, u64 rows, u64 cols, u64 keep) {
+  GRID_STRIDE(i, rows * keep) dst[i] = src[i / keep * cols + order[i / keep * cols + i % keep]];
 }
 
-// ---- symbols ----
-
-#define ALL_SORTS(NAME, S)                  \
-  ASORT(asort_asc##NAME, S, false)          \
-  ASORT(asort_desc##NAME, S, true)          \
-  SORT_ROWS(sort_rows##NAME, S)             \
-  RADIX_COUNT_FIRST(radix_count_first##NAME, S)   \
-  RADIX_SCATTER_FIRST(radix_scatter_first##NAME, S)
-FOR_REALS(ALL_SORTS, )
-FOR_INTS(ALL_SORTS, )
-ALL_SORTS(_f8_e4m3, fp8)
-#define EACH_KEY(NAME, U)                   \
-  RADIX_COUNT(radix_count##NAME, U)         \
-  RADIX_SCATTER(radix_scatter##NAME, U)
-EACH_KEY(_k1, u8)
-EACH_KEY(_k2, u16)
-EACH_KEY(_k4, u32)
-EACH_KEY(_k8, u64)
-TAKE_SORTED(take_sorted_b1, u8)
-TAKE_SORTED(take_sorted_b2, u16)
-TAKE_SORTED(take_sorted_b4, u32)
-TAKE_SORTED(take_sorted_b8, u64)
+/** The first `keep` indices of each row. */
+WICK_FN void take_indices(const u32* order, u32* dst, u64 rows, u64 cols, u64 keep) {
+  GRID_STRIDE(i, rows * keep) dst[i] = order[i / keep * cols + i % keep];
+}

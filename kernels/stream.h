@@ -61,8 +61,3 @@ template <class A> WICK_FN A block_sum(A v, A* slots) {
   for (u32 m = waves / 2; m; m >>= 1) v += shfl_xor(v, m, waves);
   return v;
 }
-
-#define FOR_STREAMS(M) \
-  M(_f32, float)       \
-  M(_f16, half)        \
-  M(_bf16, bfloat)

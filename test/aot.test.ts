@@ -14,13 +14,15 @@ import { KernelCache } from '../src/kernels/cache.js';
 import { codeFor, compilerFor } from '../src/kernels/compile.js';
 import { findExact, findPrebuilt, prebuiltTargets, withoutServed, writePrebuilt } from '../src/kernels/prebuilt.js';
 import { kernelModule, unitOf } from '../src/backends/gpu/modules.js';
+import { SOFTMAX } from '../src/backends/gpu/softmax.js';
 import { belongs, lowerPtx, runsAsIs, servedBy, targetFor } from '../src/kernels/targets.js';
 
 const dir = mkdtempSync(join(tmpdir(), 'wick-aot-'));
 after(() => rmSync(dir, { recursive: true, force: true }));
 const compiler = compilerFor('compute_80');
 
-const softmax = unitOf('softmax', ['softmax_rows_f32_vp4']);
+const variant = (dtype: string): Record<string, unknown> => ({ log: false, width: 'packs4', dtype });
+const softmax = unitOf('softmax', ['softmax_rows_f32_packs4']);
 const hopper = unitOf('attention-hopper', [[...kernelModule('attention-hopper').entries.keys()][0]]);
 const code = (text: string): Uint8Array => new TextEncoder().encode(text);
 
@@ -99,7 +101,7 @@ describe('PTX versions', () => {
 
 describe('packs', () => {
   const pack = join(dir, 'pack');
-  const other = unitOf('softmax', ['softmax_rows_f16_vp4']);
+  const other = unitOf('softmax', ['softmax_rows_f16_packs4']);
   before(async () => {
     await writePrebuilt(pack, 'compute_80', 'test 1', [
       { units: [softmax], code: code('first') },
@@ -112,8 +114,8 @@ describe('packs', () => {
     assert.deepEqual(findPrebuilt(softmax, 'sm_80', [pack]), code('first'));
   });
   test('what is not there is said: the symbol, the target, the source', () => {
-    const missing = unitOf('softmax', ['softmax_rows_f64_vp4']);
-    assert.match(String(findPrebuilt(missing, 'sm_90', [pack])), /compute_80\.pack has no softmax_rows_f64_vp4/);
+    const missing = unitOf('softmax', ['softmax_rows_f64_packs4']);
+    assert.match(String(findPrebuilt(missing, 'sm_90', [pack])), /compute_80\.pack has no softmax_rows_f64_packs4/);
     assert.match(String(findPrebuilt(softmax, 'gfx1100', [pack])), /is for compute_80/);
     assert.match(String(findPrebuilt(softmax, 'sm_90', [join(dir, 'nowhere')])), /holds no kernels/);
     assert.match(
@@ -220,16 +222,18 @@ describe('without a compiler', () => {
 
   test('a kernel made ahead of time is loaded once', () => {
     const functions = new Functions(device);
-    const fn = functions.ofModule('softmax', 'softmax_rows_f32_vp4');
-    assert.equal(functions.ofModule('softmax', 'softmax_rows_f32_vp4'), fn);
+    const fn = functions.ofKernel(SOFTMAX.kernels[0], variant('f32'));
+    assert.equal(functions.ofKernel(SOFTMAX.kernels[0], variant('f32')), fn);
     assert.deepEqual(loaded, ['ptx of softmax']);
   });
   test('one that was not made says what was looked for', () => {
     assert.throws(
-      () => new Functions(device).ofModule('softmax', 'softmax_rows_f64_vp4'),
+      () => new Functions(device).ofKernel(SOFTMAX.kernels[0], variant('f64')),
       (e) =>
         e instanceof CompileError &&
-        /softmax_rows_f64_vp4 for sm_90: it cannot be compiled here, and was not made ahead of time/.test(e.message) &&
+        /softmax_rows_f64_packs4 for sm_90: it cannot be compiled here, and was not made ahead of time/.test(
+          e.message,
+        ) &&
         /WICK_NO_RTC/.test(e.message) &&
         e.message.includes(shipped),
     );
@@ -249,7 +253,7 @@ describe('what a build compiles', () => {
     const symbols = (ops: string[]): string[] => jobsFor('compute_80', { ops }).map((j) => j.symbol);
     assert.ok(symbols(['tanh']).includes('flat_tanh_f32') && symbols(['tanh']).every((s) => /tanh/.test(s)));
     assert.ok([...kernelModule('rope').entries.keys()].every((s) => symbols(['rope']).includes(s)));
-    assert.deepEqual(symbols(['softmax_rows_f32_vp4']), ['softmax_rows_f32_vp4']);
+    assert.deepEqual(symbols(['softmax_rows_f32_packs4']), ['softmax_rows_f32_packs4']);
     assert.ok(
       symbols(['attention', 'attention-matrix']).length > symbols(['attention-matrix']).length,
       'one name may begin with another',
@@ -282,7 +286,7 @@ describe('what a build compiles', () => {
 
 describe('real PTX', { skip: typeof compiler === 'string' ? compiler : false }, () => {
   const outOf = (arch: string): string => join(dir, `ptx-${arch}`);
-  const ops = ['softmax_rows_f32_vp4', 'flat_add_bf16'];
+  const ops = ['softmax_rows_f32_packs4', 'flat_add_bf16'];
   test('is made, lowered and found', async () => {
     for (const [arch, version] of [
       ['compute_75', '6.3'],
@@ -294,7 +298,7 @@ describe('real PTX', { skip: typeof compiler === 'string' ? compiler : false }, 
         findPrebuilt(softmax, arch.replace('compute', 'sm'), [outOf(arch)]) as Uint8Array,
       );
       assert.match(text, new RegExp(`^\\.version ${version.replace('.', '\\.')}$`, 'm'));
-      assert.match(text, /\.entry softmax_rows_f32_vp4\(/);
+      assert.match(text, /\.entry softmax_rows_f32_packs4\(/);
     }
   });
   test('assembles for the GPUs it is to serve', (t) => {

@@ -4,15 +4,14 @@ import { test } from 'node:test';
 import { type DType, DTYPE } from '../src/base/dtype.js';
 import {
   type AttentionCall,
-  ATTENTION_BYTES,
-  type AttentionLaunch,
   backwardLaunches,
+  deltaLaunch,
   forwardLaunch,
-  packAttention,
   splitLaunches,
-} from '../src/kernels/attention.js';
+} from '../src/backends/gpu/attention-kernels.js';
+import { type Launch, valuesOf } from '../src/backends/gpu/plan.js';
 import type { Unit } from '../src/kernels/source.js';
-import { kernelModule, unitOf } from '../src/backends/gpu/modules.js';
+import { unitOf } from '../src/backends/gpu/modules.js';
 import { decode, SimRunner } from './sim-support.js';
 
 interface Options {
@@ -151,9 +150,12 @@ class Problem {
     };
   }
 
-  launch(launches: readonly AttentionLaunch[]): void {
-    for (const l of launches)
-      this.run.launch(unitFor(l.module, l.symbol), l.symbol, l.grid, l.block, [packAttention(this.call)], l.shared);
+  launch(launches: readonly Launch[]): void {
+    for (const l of launches) {
+      const none = (): never => assert.fail('no views here');
+      const values = valuesOf(l, l.kernel.entry(l.variant), none, none);
+      this.run.launch(unitFor(l.kernel.module.name, l.symbol), l.symbol, l.grid, l.block, values, l.shared);
+    }
   }
   read(name: 'out' | 'dq' | 'dk' | 'dv'): number[] {
     const count = name === 'dk' || name === 'dv' ? this.values.k.length : this.values.q.length;
@@ -288,11 +290,6 @@ const GRID: Readonly<Record<string, Options>> = {
   },
 };
 
-test('the struct is as large as the compiler makes it', () => {
-  const [symbol] = kernelModule('attention').entries.keys();
-  assert.equal(kernelModule('attention').entries.get(symbol)?.params[0].size, ATTENTION_BYTES);
-});
-
 /** The simulation answers to the name of the target whose layouts it follows. */
 const target = (run: SimRunner, arch: string) => ({ ...run.device.info, arch, sharedPerBlockOptin: 65536 });
 
@@ -306,7 +303,7 @@ for (const dtype of ['f32', 'f64'] as const) {
       assertClose(p.read('out'), want.out, boundOf(dtype, o), `${name}: out`);
       assertClose(p.readLse(), want.lse, boundOf(dtype, o), `${name}: lse`);
       if (!o.page) {
-        p.launch(backwardLaunches(p.call, dtype, run.device.info));
+        p.launch([deltaLaunch(p.call, dtype), ...backwardLaunches(p.call, dtype, run.device.info)]);
         for (const g of ['dq', 'dk', 'dv'] as const)
           assertClose(p.read(g), want[g], 4 * boundOf(dtype, o), `${name}: ${g}`);
       }
@@ -340,7 +337,7 @@ for (const [wave, arch, layout] of [
       const dtype = name === 'causal' ? 'f16' : 'bf16';
       const p = new Problem(run, dtype, { ...o, tq: Math.min(o.tq ?? 8, 70) });
       const launch = forwardLaunch(p.call, dtype, target(run, arch));
-      assert.equal(launch.module, 'attention-matrix');
+      assert.equal(launch.kernel.module.name, 'attention-matrix');
       p.launch([launch]);
       const want = p.reference();
       assertClose(p.read('out'), want.out, boundOf(dtype, o), `${name}: out`);
@@ -354,9 +351,9 @@ for (const [wave, arch, layout] of [
       if (o.page || (o.dim ?? 16) > 128) continue;
       const dtype = name === 'causal' ? 'f16' : 'bf16';
       const p = new Problem(run, dtype, o);
-      const launches = backwardLaunches(p.call, dtype, target(run, arch));
+      const launches = [deltaLaunch(p.call, dtype), ...backwardLaunches(p.call, dtype, target(run, arch))];
       assert.deepEqual(
-        launches.slice(1).map((l) => l.module),
+        launches.slice(1).map((l) => l.kernel.module.name),
         ['attention-backward-matrix', 'attention-backward-matrix'],
       );
       p.launch([forwardLaunch(p.call, dtype, target(run, arch)), ...launches]);

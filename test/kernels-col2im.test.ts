@@ -22,7 +22,7 @@ for (const [batch, lengthIn, channels, kernel, stride] of [
               src[((b * lengthIn + l) * channels + c) * kernel + k];
           }
     const out = run.buffer(want.length * 4);
-    run.launch(unitOf('conv', ['col2im1d_f32']), 'col2im1d_f32', 2, 32, [
+    run.launch(unitOf('candle/conv', ['col2im1d_f32']), 'col2im1d_f32', 2, 32, [
       want.length,
       lengthOut,
       lengthIn,

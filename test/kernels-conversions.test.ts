@@ -253,7 +253,7 @@ test('parameter offsets are those the C++ compiler uses, for every kernel of the
   skip: process.env.WICK_KERNELS_ON ? 'only the simulation tells its offsets' : false,
 }, () => {
   const run = new SimRunner(32);
-  for (const name of ['unary', 'affine', 'fill', 'random', 'ternary']) {
+  for (const name of ['unary', 'affine', 'fill', 'candle/fill', 'random', 'ternary']) {
     const unit = wholeModule(name);
     for (const e of unit.entries.filter((_, i) => i % 9 === 0)) {
       assert.equal(run.describe(unit, e.symbol), e.params.map((p) => `${p.offset}:${p.size}`).join(' '), e.symbol);

@@ -78,12 +78,12 @@ for (const [cols, shared] of [
   [700, 1024 * 4],
   [9000, 0],
 ] as const) {
-  test(`asort of rows of ${cols} by 64 threads`, runs('sort'), () => {
+  test(`asort of rows of ${cols} by 64 threads`, runs('candle/sort'), () => {
     const run = new SimRunner(32);
     const rows = 2;
     const keys = Float32Array.from({ length: rows * cols }, (_, i) => (Math.imul(i + 1, 2654435761) >>> 0) % 5000);
     const y = run.buffer(rows * cols * 4);
-    const unit = unitOf('sort', ['asort_asc_f32', 'asort_desc_f32']);
+    const unit = unitOf('candle/sort', ['asort_asc_f32', 'asort_desc_f32']);
     for (const [symbol, sign] of [
       ['asort_asc_f32', 1],
       ['asort_desc_f32', -1],

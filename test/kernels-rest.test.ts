@@ -36,9 +36,16 @@ const shapeInfo = (run: SimRunner, ...layouts: Layout[]): number =>
 class Bench {
   readonly run: SimRunner;
   readonly unit: Unit;
-  constructor(wave: 32 | 64, module: string, symbols: readonly string[]) {
+  readonly #others: readonly Unit[];
+  /** Symbols of one module, or of several. */
+  constructor(wave: 32 | 64, modules: string | readonly string[], symbols: readonly string[]) {
     this.run = new SimRunner(wave);
-    this.unit = unitOf(module, symbols);
+    [this.unit, ...this.#others] = [modules].flat().map((m) =>
+      unitOf(
+        m,
+        symbols.filter((s) => has(m, s)),
+      ),
+    );
   }
   /** Runs a kernel over `count` results and compares them with `want`, rounded once to the dtype. */
   check(
@@ -49,7 +56,8 @@ class Bench {
     begin?: readonly Value[],
   ): void {
     const out = begin ? this.run.of(dtype, begin) : this.run.buffer(want.length * DTYPE[dtype].bytes);
-    this.run.launch(this.unit, symbol, 2, 64, args(out));
+    const unit = [this.unit, ...this.#others].find((u) => u.entries.some((e) => e.symbol === symbol));
+    this.run.launch(unit ?? this.unit, symbol, 2, 64, args(out));
     const got = decode(dtype, this.run.read(dtype, out, want.length)).map(Number);
     assert.deepEqual(
       got,
@@ -150,9 +158,9 @@ for (const wave of [32, 64] as const) {
     const ids = ['u8', 'u32', 'i16', 'i32', 'i64'] as const;
     const symbols = ['is', 'gather', 'ia', 'sa']
       .flatMap((s) => ids.map((d) => `${s}_${d}_f8_e4m3`))
-      .filter((s) => has('indexing', s));
+      .filter((s) => has('candle/indexing', s));
     assert.equal(symbols.length, 20);
-    const bench = new Bench(wave, 'indexing', symbols);
+    const bench = new Bench(wave, 'candle/indexing', symbols);
     const [left, source, count, right] = [2, 5, 3, 4];
     const x = numbers(F8, left * source * right);
     const picks = [4, 0, 2];
@@ -215,10 +223,8 @@ for (const wave of [32, 64] as const) {
   });
 
   test(`fill, copy2d and const_set of every dtype, wave ${wave}`, () => {
-    const symbols = ['fill', 'copy2d', 'const_set']
-      .flatMap((s) => ALL.map((d) => `${s}_${SUFFIX[d]}`))
-      .filter((s) => has('fill', s));
-    const bench = new Bench(wave, 'fill', symbols);
+    const symbols = ['fill', 'copy2d', 'const_set'].flatMap((s) => ALL.map((d) => `${s}_${SUFFIX[d]}`));
+    const bench = new Bench(wave, ['fill', 'candle/fill'], symbols);
     for (const d of ALL) {
       const scalar: ArgValue = d === 'i64' ? 3n : bits(d, 3);
       const base = values(d, numbers(d, 30));
@@ -247,7 +253,7 @@ for (const wave of [32, 64] as const) {
     const dtypes = ['f32', 'f64', 'f16', 'bf16', 'u8', 'u32'] as const;
     const bench = new Bench(
       wave,
-      'conv',
+      'candle/conv',
       ['im2col', 'im2col1d', 'col2im1d'].flatMap((s) => dtypes.map((d) => `${s}_${d}`)),
     );
     const [batch, channels, height, width, hk, wk, stride, padding, dilation] = [2, 3, 5, 6, 3, 2, 2, 1, 1];

@@ -9,7 +9,7 @@ import { kernelModule, unitOf } from '../src/backends/gpu/modules.js';
 import { type GoldenCase as Case, goldenCases, goldenTensors as stored, skip } from './golden-support.js';
 import { decode, SimRunner } from './sim-support.js';
 
-const MODULES = ['candle/reduce', 'indexing', 'sort', 'conv'] as const;
+const MODULES = ['candle/reduce', 'candle/indexing', 'candle/sort', 'candle/conv', 'resample'] as const;
 const moduleOf = (c: Case): (typeof MODULES)[number] | undefined =>
   MODULES.find((m) => kernelModule(m).entries.has(c.kernel));
 const cases = goldenCases.filter(moduleOf);

@@ -4,34 +4,22 @@ import { test } from 'node:test';
 import { DTYPE, type DType, isFloat, type Value, sumDType } from '../src/base/dtype.js';
 import { Layout } from '../src/base/layout.js';
 import { simOptions } from '../src/driver/sim.js';
-import {
-  bilinearGradLaunch,
-  bilinearLaunch,
-  convLaunch,
-  gatherLaunch,
-  gemmLaunch,
-  indexAddLaunch,
-  nearestLaunch,
-  normGradLaunch,
-  normLaunch,
-  type Plan,
-  poolLaunch,
-  ropeLaunch,
-  scanLaunch,
-  scatterLaunch,
-  selectRowsLaunch,
-  softmaxGradLaunch,
-  softmaxLaunch,
-  sortLaunch,
-  type Target,
-  transposeLaunch,
-} from '../src/kernels/launch.js';
-import { at, launch, rowStream, single } from '../src/kernels/launch-plan.js';
 import type { Unit } from '../src/kernels/source.js';
 import { unitOf } from '../src/backends/gpu/modules.js';
-import { type Launches, valuesOf } from '../src/backends/gpu/plan.js';
-import { reduceLaunch } from '../src/backends/gpu/reduce.js';
-import { type ReduceRow, reduceOps } from '../src/ops/reduce.js';
+import { gatherLaunch, indexAddLaunch, scatterLaunch, selectRowsLaunch } from '../src/backends/gpu/indexing.js';
+import { gemmLaunch } from '../src/backends/gpu/matmul.js';
+import { poolLaunch } from '../src/backends/gpu/pool.js';
+import { bilinearGradLaunch, bilinearLaunch, nearestLaunch } from '../src/backends/gpu/resample.js';
+import { convLaunch } from '../src/backends/gpu/conv.js';
+import { normGradLaunch, normLaunch, stream as normStream } from '../src/backends/gpu/norm.js';
+import { at, launch, type Launches, single, type Target, valuesOf } from '../src/backends/gpu/plan.js';
+import { ropeLaunch } from '../src/backends/gpu/rope.js';
+import { rowStream } from '../src/backends/gpu/row-shapes.js';
+import { scanLaunch } from '../src/backends/gpu/scan.js';
+import { softmaxGradLaunch, softmaxLaunch, stream as softmaxStream } from '../src/backends/gpu/softmax.js';
+import { sortLaunch } from '../src/backends/gpu/sort.js';
+import { reduceLaunch, type ReduceRow } from '../src/backends/gpu/reduce.js';
+import { reduceOps } from '../src/ops/reduce.js';
 import { decode, SimRunner } from './sim-support.js';
 
 interface Data {
@@ -40,7 +28,7 @@ interface Data {
 }
 interface Case {
   readonly name: string;
-  readonly plan: (target: Target) => Plan | Launches;
+  readonly plan: (target: Target) => Launches;
   readonly inputs: Readonly<Record<string, Data>>;
   /** What must be found in buffers after the launches; a buffer that is an input too starts with it. */
   readonly outputs: Readonly<Record<string, Data>>;
@@ -208,27 +196,14 @@ for (const [dtype, rows, cols, aligned] of [
 const hopper = (t: Target): Target => ({ ...t, arch: 'sm_90', multiprocessors: 1 });
 /** Rows that are short enough for the simulation's shared memory pass through it as long ones do on a GPU. */
 function streamed(
-  module: string,
-  symbol: string,
   dtype: DType,
   rows: number,
   cols: number,
   t: Target,
-  before: readonly (string | 0)[],
-  after: readonly number[],
-): Plan {
+): { block: number; grid: number; shared: number } {
   const s = rowStream(dtype, rows, cols, hopper(t));
-  assert.ok(s, `${symbol} takes [${rows}, ${cols}]`);
-  return single(
-    launch(
-      module,
-      symbol,
-      [s.grid],
-      s.block,
-      [...before.map((b) => (b === 0 ? 0 : at(b))), rows, cols, ...after],
-      s.shared,
-    ),
-  );
+  assert.ok(s, `rows of ${dtype} [${rows}, ${cols}] are streamed`);
+  return s;
 }
 for (const log of [false, true]) {
   const [rows, cols] = [17, 4092];
@@ -240,8 +215,11 @@ for (const log of [false, true]) {
   });
   cases.push({
     name: `${log ? 'logSoftmax' : 'softmax'} of streamed rows`,
-    plan: (t) =>
-      streamed('softmax', `${log ? 'log_' : ''}softmax_stream_f32`, 'f32', rows, cols, t, ['src', 'dst'], []),
+    plan: (t) => {
+      const { grid, block, shared } = streamed('f32', rows, cols, t);
+      const args = { src: at('src'), dst: at('dst'), rows, cols };
+      return single(launch(softmaxStream, { log, dtype: 'f32' }, grid, block, args, shared));
+    },
     inputs: { src },
     outputs: { dst: { dtype: 'f32', values: out } },
   });
@@ -300,19 +278,14 @@ for (const [dtype, rows, cols, aligned, weight, bias, long] of [
       });
     });
     const name = `${kind} norm ${dtype} [${rows}, ${cols}]${weight ? ' weight' : ''}${bias ? ' bias' : ''}`;
-    const one = (t: Target): Plan =>
-      long
-        ? streamed(
-            'norm',
-            `${kind}norm_stream_${dtype}`,
-            dtype,
-            rows,
-            cols,
-            t,
-            ['src', 'dst', weight ? 'weight' : 0, bias ? 'bias' : 0],
-            [options.eps],
-          )
-        : normLaunch(options, dtype, rows, cols, t, aligned);
+    const one = (t: Target): Launches => {
+      if (!long || dtype === 'f64') return normLaunch(options, dtype, rows, cols, t, aligned);
+      const { grid, block, shared } = streamed(dtype, rows, cols, t);
+      const args = { src: at('src'), dst: at('dst'), weight: weight ? at('weight') : 0, bias: bias ? at('bias') : 0 };
+      return single(
+        launch(normStream, { kind, dtype }, grid, block, { ...args, rows, cols, eps: options.eps }, shared),
+      );
+    };
     cases.push({ name: long ? `${name} streamed` : name, plan: one, inputs, outputs: { dst: { dtype, values: y } } });
     if (long) continue;
     cases.push({
@@ -433,10 +406,10 @@ for (const [dtype, rows, cols, keep] of [
       name: `sort ${dtype} [${rows}, ${cols}] keep ${keep}${descending ? ' descending' : ''}`,
       plan: () =>
         sortLaunch(dtype, rows, cols, keep, descending, {
-          src: 'src',
-          indices: 'indices',
-          values: 'values',
-          scratch: 'scratch',
+          src: at('src'),
+          indices: at('indices'),
+          values: at('values'),
+          scratch: at('scratch'),
         }),
       inputs: { src },
       outputs: {
@@ -484,10 +457,10 @@ for (const [ids, dtype, left, dim, n, right, step] of [
   });
 }
 cases.push({
-  name: 'an index out of range reads 0 and sets the fault word',
+  name: 'an index out of range reads NaN and sets the fault word',
   plan: () => selectRowsLaunch('i64', 1, 3, 2, 4, 1, 16),
   inputs: { ids: { dtype: 'i64', values: [-1n, 2n] }, src: same('f32', [1, 2, 3]), ...noFault },
-  outputs: { dst: same('f32', [0, 3]), fault: same('u32', [1]) },
+  outputs: { dst: same('f32', [NaN, 3]), fault: same('u32', [1]) },
 });
 {
   // Indices smaller than the source in another dimension, with strides: ids [3, 2] seen through the transpose of [2, 3], source [4, 5], dim 0.
@@ -586,26 +559,6 @@ for (const [ids, dtype, left, dim, n, right] of [
     name: `index add of sorted runs ${ids} ${dtype} n ${n}`,
     plan: () => indexAddLaunch(ids, dtype, left, dim, n, right, 1),
     inputs: { ids: index, src, dst: x, ...noFault },
-    outputs: { dst: { dtype, values: out } },
-  });
-}
-for (const [dtype, rows, cols, batch, align] of [
-  ['f32', 64, 128, 2, 16],
-  ['f32', 70, 33, 2, 4],
-  ['u8', 80, 144, 1, 16],
-  ['bf16', 72, 40, 1, 16],
-  ['f64', 34, 66, 1, 16],
-  ['f64', 35, 3, 2, 8],
-  ['i16', 65, 65, 1, 2],
-] as const) {
-  const src = make(dtype, batch * rows * cols, () => random() * 100);
-  const out = range(batch * rows * cols).map(
-    (i) => src.values[Math.floor(i / (rows * cols)) * rows * cols + (i % cols) * rows + (Math.floor(i / cols) % rows)],
-  );
-  cases.push({
-    name: `transpose ${dtype} [${batch}, ${rows}, ${cols}]`,
-    plan: () => transposeLaunch(DTYPE[dtype].bytes, rows, cols, rows, cols, batch, rows * cols, rows * cols, align),
-    inputs: { src },
     outputs: { dst: { dtype, values: out } },
   });
 }
@@ -865,20 +818,11 @@ function check(run: SimRunner, c: Case, target: Target, units: ReadonlyMap<strin
   for (const [name, d] of Object.entries(c.outputs)) if (!buffers.has(name)) buffers.set(name, run.buffer(bytesIn(d)));
   buffers.set('scratch', run.buffer(plan.scratch));
   for (const l of plan.launches) {
-    if ('kernel' in l) {
-      const { entries } = units.get(l.kernel.module.name)!;
-      const entry = entries.find((e) => e.symbol === l.symbol)!;
-      const none = (): never => assert.fail('no views here');
-      const values = valuesOf(l, entry, (name) => buffers.get(name)!, none);
-      run.launch(units.get(l.kernel.module.name)!, l.symbol, l.grid, l.block, values, l.shared);
-      continue;
-    }
-    const args = l.args.map((a) =>
-      typeof a === 'object' && 'buffer' in a && 'offset' in a && typeof a.buffer === 'string'
-        ? buffers.get(a.buffer)! + a.offset
-        : (a as number | Uint8Array),
-    );
-    run.launch(units.get(l.module)!, l.symbol, l.grid, l.block, args, l.shared);
+    const unit = units.get(l.kernel.module.name)!;
+    const entry = unit.entries.find((e) => e.symbol === l.symbol)!;
+    const none = (): never => assert.fail('no views here');
+    const values = valuesOf(l, entry, (name) => buffers.get(name)!, none);
+    run.launch(unit, l.symbol, l.grid, l.block, values, l.shared);
   }
   for (const [name, want] of Object.entries(c.outputs)) {
     const got = decode(want.dtype, run.read(want.dtype, buffers.get(name)!, want.values.length));
@@ -895,8 +839,7 @@ function check(run: SimRunner, c: Case, target: Target, units: ReadonlyMap<strin
   }
   return undefined;
 }
-const moduleOf = (l: (Plan | Launches)['launches'][number]): string =>
-  'kernel' in l ? l.kernel.module.name : l.module;
+const moduleOf = (l: Launches['launches'][number]): string => l.kernel.module.name;
 /** WICK_MODULES=reduce,softmax runs only what launches these. */
 const only = process.env.WICK_MODULES?.split(',');
 for (const wave of [32, 64] as const) {

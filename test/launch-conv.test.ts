@@ -1,7 +1,8 @@
 // Which kernel a convolution of our own takes: tiles count pixels in 32 bits, so what is longer goes another way.
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { type ConvShape, convLaunch } from '../src/kernels/launch-matrix.js';
+import { valuesOf } from '../src/backends/gpu/plan.js';
+import { type ConvShape, convLaunch } from '../src/backends/gpu/conv.js';
 
 const TARGET = { warp: 32, multiprocessors: 132, arch: 'sm_90' };
 const shape = (over: Partial<ConvShape>): ConvShape => ({
@@ -34,9 +35,9 @@ describe('convolutions of our own', () => {
     assert.equal(symbolOf({ batch: 4096, input: [1024, 1024], output: [1024, 1024] }), 'conv_direct_f32');
   });
   test('sizes of images reach the kernel in 64 bits', () => {
-    const { args } = convLaunch(false, 'f32', shape({ input: [1, 2 ** 31 + 7], output: [1, 2 ** 31 + 7] }), TARGET)
-      .launches[0];
-    const struct = args[4] as Uint8Array;
+    const [l] = convLaunch(false, 'f32', shape({ input: [1, 2 ** 31 + 7], output: [1, 2 ** 31 + 7] }), TARGET).launches;
+    const zero = (): number => 0;
+    const struct = valuesOf(l, l.kernel.entry(l.variant), zero, zero)[4] as Uint8Array;
     const view = new DataView(struct.buffer, struct.byteOffset);
     assert.deepEqual(
       [0, 1, 2, 3].map((i) => view.getBigInt64(48 + 8 * i, true)),

@@ -22,6 +22,8 @@ export const CTYPE: { readonly [D in DType]: string } = {
 export const REAL_TYPES = ['f32', 'f64', 'f16', 'bf16'] as const satisfies readonly DType[];
 export const INT_TYPES = ['u8', 'u32', 'i16', 'i32', 'i64'] as const satisfies readonly DType[];
 export const ALL_TYPES = [...REAL_TYPES, ...INT_TYPES, 'f8e4m3'] as const satisfies readonly DType[];
+/** Unsigned words by their bytes, for kernels that move bits. */
+export const WORDS = { 1: 'u8', 2: 'u16', 4: 'u32', 8: 'u64' } as const;
 /** A dtype as Candle's symbols spell it. */
 export const suffixOf = (dtype: DType): string => (dtype === 'f8e4m3' ? 'f8_e4m3' : dtype);
 /** What an element type is computed in, and scalars are passed as. */
@@ -55,7 +57,11 @@ export type FieldType = 'pointer' | 'i32' | 'u32' | 'i64' | 'float' | 'double';
 export type Fields = Readonly<Record<string, FieldType | readonly [FieldType, number]>>;
 /** Values of a struct's fields by name; what is left out is 0. */
 export type FieldValues<F, Pointer> = {
-  readonly [K in keyof F]?: F[K] extends readonly unknown[] ? readonly number[] : number | Pointer;
+  readonly [K in keyof F]?: F[K] extends readonly unknown[]
+    ? readonly number[]
+    : F[K] extends 'pointer'
+      ? number | Pointer
+      : number;
 };
 
 /** A struct that kernels take by value, its fields in C's order. */
@@ -114,7 +120,7 @@ const FIELD_WRITERS: Readonly<Record<FieldType, (view: DataView, at: number, i: 
   double: (view, at, i, v) => view.setFloat64(at + 8 * i, v, true),
 };
 
-/** A C type ('const float*', 'i64') or a struct. Scalars and structs become const by themselves. */
+/** A C type ('const float*', 'i64') or a struct. Scalars become const by themselves. */
 export type ParamType = string | Struct<any>;
 export interface Param {
   readonly name: string;
@@ -176,7 +182,7 @@ export function entryOf(symbol: string, { threads, params, call, given }: Body):
   const bound = typeof threads === 'number' ? { constant: `${threads}`, threads, byWaves: false } : threads;
   const head = Object.entries(params).map(([name, type]) => {
     const c = typeof type === 'string' ? type : type.name;
-    return `${c.endsWith('*') ? c : `const ${c}`} ${name}`;
+    return `${typeof type !== 'string' || c.endsWith('*') ? c : `const ${c}`} ${name}`;
   });
   return {
     symbol,

@@ -32,6 +32,13 @@ import {
   ulps,
 } from './op.js';
 
+declare module './op.js' {
+  interface KernelFacts {
+    /** The pass a row makes over the keys; `delta` is what the backward pass needs of the result. */
+    attention: { readonly pass: 'forward' | 'backward' | 'delta' };
+  }
+}
+
 export interface SdpaOptions {
   /** Queries see no later key. With fewer queries than keys, the last query stands at the last key. */
   readonly causal?: boolean;
@@ -353,6 +360,7 @@ export const attention = rows({
   sdpaRun: many({
     family: 'attention',
     mixed: true,
+    kernel: { pass: 'forward' },
     serves: 'sdpa',
     formula: "softmax(f(scale q k') + bias) v over the keys a query sees, and the log of the sum of exponentials",
     dtypes: REALS,
@@ -403,6 +411,7 @@ export const attention = rows({
   sdpaBackward: many({
     family: 'attention',
     mixed: true,
+    kernel: { pass: 'backward' },
     serves: 'sdpa',
     formula: "dq = H k, dk = H' q, dv = P' dout with P = exp(logit - lse) and H = P (dout v' - delta) f'",
     dtypes: REALS,
@@ -452,6 +461,7 @@ export const attention = rows({
 
   sdpaDelta: kernel({
     family: 'attention',
+    kernel: { pass: 'delta' },
     serves: 'sdpa',
     formula: 'sum of out * dout over the head dimension, as (batch, heads, time)',
     dtypes: REALS,

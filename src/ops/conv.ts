@@ -17,6 +17,13 @@ import {
   ulps,
 } from './op.js';
 
+declare module './op.js' {
+  interface KernelFacts {
+    /** A transposed convolution spreads each pixel over the result. */
+    conv: { readonly transposed: boolean };
+  }
+}
+
 /** One entry per spatial dimension: [l] in 1-D, [h, w] in 2-D. */
 export interface ConvParams extends Record<string, unknown> {
   readonly stride: readonly number[];
@@ -311,6 +318,7 @@ const shapes = (...list: Shape[]): InputSpec[] => list.map((shape) => ({ shape }
 export const conv = rows({
   conv1d: kernel({
     family: 'conv',
+    kernel: { transposed: false },
     formula: 'out[n,o,l] = b[o] + sum_{c,k} x[n,c,l*stride + k*dilation - padding] * w[o,c,k]',
     dtypes: DTYPES,
     without: WITHOUT,
@@ -356,6 +364,7 @@ export const conv = rows({
 
   conv2d: kernel({
     family: 'conv',
+    kernel: { transposed: false },
     formula: 'out[n,o,y,x] = b[o] + sum_{c,i,j} in[n,c,y*sh + i*dh - ph, x*sw + j*dw - pw] * w[o,c,i,j]',
     dtypes: DTYPES,
     without: WITHOUT,
@@ -399,6 +408,7 @@ export const conv = rows({
 
   convTranspose1d: kernel({
     family: 'conv',
+    kernel: { transposed: true },
     formula: 'out[n,o,l*stride + k*dilation - padding] = b[o] + sum x[n,c,l] * w[c,o,k]',
     dtypes: DTYPES,
     without: WITHOUT,
@@ -436,6 +446,7 @@ export const conv = rows({
 
   convTranspose2d: kernel({
     family: 'conv',
+    kernel: { transposed: true },
     formula: 'out[n,o,y*sh + i*dh - ph, x*sw + j*dw - pw] = b[o] + sum in[n,c,y,x] * w[c,o,i,j]',
     dtypes: DTYPES,
     without: WITHOUT,

@@ -20,6 +20,13 @@ import {
   ulps,
 } from './op.js';
 
+declare module './op.js' {
+  interface KernelFacts {
+    /** How indices are used; `add`: what is scattered is added to what is there. */
+    index: { readonly kind: 'select' | 'gather' | 'scatter' | 'indexAdd' | 'sliceScatter'; readonly add?: boolean };
+  }
+}
+
 export interface DimParams extends Record<string, unknown> {
   readonly dim: number;
 }
@@ -156,6 +163,7 @@ export const indexing = rows({
   gather: kernel({
     family: 'index',
     mixed: true,
+    kernel: { kind: 'gather' },
     formula: 'out[i][j] = x[ids[i][j]][j] for dim 0',
     dtypes: DTYPES,
     candle: { file: 'indexing.cu', symbol: 'gather' },
@@ -214,6 +222,7 @@ export const indexing = rows({
   indexSelect: kernel({
     family: 'index',
     mixed: true,
+    kernel: { kind: 'select' },
     formula: 'out[i] = x[ids[i]] along dim',
     dtypes: DTYPES,
     candle: { file: 'indexing.cu', symbol: 'is' },
@@ -274,6 +283,7 @@ export const indexing = rows({
   indexAdd: kernel({
     family: 'index',
     mixed: true,
+    kernel: { kind: 'indexAdd' },
     formula: 'out = x, then out[ids[i]] += src[i] along dim',
     dtypes: NUMBERS,
     candle: { file: 'indexing.cu', symbol: 'ia' },
@@ -345,6 +355,7 @@ export const indexing = rows({
   scatter: kernel({
     family: 'index',
     mixed: true,
+    kernel: { kind: 'scatter', add: false },
     formula: 'out = x, then out[ids[i][j]][j] = src[i][j] for dim 0; the last write wins',
     dtypes: DTYPES,
     candle: { file: 'indexing.cu', symbol: 's' },
@@ -369,6 +380,7 @@ export const indexing = rows({
   scatterAdd: kernel({
     family: 'index',
     mixed: true,
+    kernel: { kind: 'scatter', add: true },
     formula: 'out = x, then out[ids[i][j]][j] += src[i][j] for dim 0',
     dtypes: NUMBERS,
     candle: { file: 'indexing.cu', symbol: 'sa' },
@@ -393,6 +405,7 @@ export const indexing = rows({
 
   sliceScatter: kernel({
     family: 'index',
+    kernel: { kind: 'sliceScatter' },
     formula: 'out = x with elements start.. of dim replaced by src',
     dtypes: DTYPES,
     candle: { none: 'a composite there, for dimension 0 only with a gradient' },

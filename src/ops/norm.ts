@@ -19,6 +19,13 @@ import {
   ulps,
 } from './op.js';
 
+declare module './op.js' {
+  interface KernelFacts {
+    /** Whether the mean is taken away first (layer), and whether the row is the gradient. */
+    norm: { readonly kind: 'layer' | 'rms'; readonly backward: boolean };
+  }
+}
+
 export interface NormParams extends Record<string, unknown> {
   readonly eps: number;
   /** Whether inputs hold a weight (after x, or after x and the gradient) and a bias (last). */
@@ -244,6 +251,7 @@ function affineChannels(
 export const norm = rows({
   layerNorm: kernel({
     family: 'norm',
+    kernel: { kind: 'layer', backward: false },
     formula: '(x - mean) / sqrt(variance + eps) * weight + bias over the last dimension',
     dtypes: REALS,
     without: WITHOUT,
@@ -263,6 +271,7 @@ export const norm = rows({
 
   rmsNorm: kernel({
     family: 'norm',
+    kernel: { kind: 'rms', backward: false },
     formula: 'x / sqrt(mean(x^2) + eps) * weight over the last dimension',
     dtypes: REALS,
     without: WITHOUT,
@@ -282,6 +291,7 @@ export const norm = rows({
 
   layerNormBackward: kernel({
     family: 'norm',
+    kernel: { kind: 'layer', backward: true },
     formula: 'r (g - mean(g) - y mean(g y)) for g = weight * grad, y the normalised x and r its factor',
     dtypes: REALS,
     without: WITHOUT,
@@ -300,6 +310,7 @@ export const norm = rows({
 
   rmsNormBackward: kernel({
     family: 'norm',
+    kernel: { kind: 'rms', backward: true },
     formula: 'r (g - y mean(g y)) for g = weight * grad, y the normalised x and r its factor',
     dtypes: REALS,
     without: WITHOUT,

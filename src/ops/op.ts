@@ -158,6 +158,8 @@ export interface ElementwiseRow<P extends Params = Params> extends RowBase<P> {
 /** Runs in a backend's own code for its family; the reference lives in the row. */
 export interface KernelRow<P extends Params = Params> extends RowBase<P> {
   readonly family: KernelFamily;
+  /** What the family's GPU plan must know to tell this row from others. */
+  readonly kernel?: KernelFacts[KernelFamily];
   /** Shapes and dtypes of the results; the only place that throws this op's shape errors. */
   readonly infer: (inputs: readonly Sig[], params: P) => readonly Sig[];
   readonly reference: (inputs: readonly RefTensor[], outputs: readonly RefTensor[], params: P) => void;
@@ -209,28 +211,23 @@ export interface CompositeErrorSample extends CompositeSample {
   readonly says: RegExp;
 }
 
-/** Families a backend implements besides 'elementwise'; a row's name picks the member within its family. */
-export const KERNEL_FAMILIES = [
-  'cast',
-  'copy',
-  'fill',
-  'reduce',
-  'scan',
-  'matmul',
-  'index',
-  'conv',
-  'pool',
-  'resample',
-  'sort',
-  'random',
-  'softmax',
-  'norm',
-  'rope',
-  'attention',
-  'quantized',
-  'custom',
-] as const;
-export type KernelFamily = (typeof KERNEL_FAMILIES)[number];
+/**
+ * Families a backend implements besides 'elementwise', and what a row of each tells the plans of GPU kernels, which never ask for an op's name.
+ * A family with something to tell adds itself here from the file of its rows (`declare module './op.js'`).
+ */
+export interface KernelFacts {
+  cast: undefined;
+  copy: undefined;
+  fill: undefined;
+  scan: undefined;
+  matmul: undefined;
+  sort: undefined;
+  quantized: undefined;
+  custom: undefined;
+}
+export type KernelFamily = keyof KernelFacts;
+/** A row of one family. */
+export type RowOf<F extends KernelFamily> = KernelRow<any> & { readonly family: F; readonly kernel: KernelFacts[F] };
 export type Row = ElementwiseRow<any> | KernelRow<any> | ViewRow<any> | AssembleRow<any> | CompositeRow;
 /** Rows a backend runs. */
 export type RunRow = ElementwiseRow<any> | KernelRow<any>;

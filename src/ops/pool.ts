@@ -18,6 +18,13 @@ import {
   ulps,
 } from './op.js';
 
+declare module './op.js' {
+  interface KernelFacts {
+    /** What is made of a window. */
+    pool: { readonly kind: 'avg' | 'max' | 'argmax' };
+  }
+}
+
 /** Pairs are [height, width]. */
 export interface PoolParams extends Record<string, unknown> {
   readonly kernel: readonly [number, number];
@@ -188,6 +195,7 @@ const lineErrors = (): readonly CompositeErrorSample[] => [
 export const pool = rows({
   avgPool2d: kernel({
     family: 'pool',
+    kernel: { kind: 'avg' },
     formula: 'sum of a window / (kernel height * kernel width)',
     dtypes: DTYPES,
     without: WITHOUT,
@@ -220,6 +228,7 @@ export const pool = rows({
 
   maxPool2d: kernel({
     family: 'pool',
+    kernel: { kind: 'max' },
     formula: 'largest element of a window',
     dtypes: DTYPES,
     without: WITHOUT,
@@ -255,6 +264,7 @@ export const pool = rows({
 
   argMaxPool2d: kernel({
     family: 'pool',
+    kernel: { kind: 'argmax' },
     formula: 'row * width + column (u32) of the first largest element of a window',
     dtypes: DTYPES,
     without: WITHOUT,

@@ -15,6 +15,13 @@ import type { Tensor } from '../tensor/tensor.js';
 import { kernel } from './kernel-row.js';
 import { rows, type Call, type ErrorSample, type RefTensor, type Sample, type Sig } from './op.js';
 
+declare module './op.js' {
+  interface KernelFacts {
+    /** How the numbers are distributed. */
+    random: { readonly distribution: 'uniform' | 'normal' };
+  }
+}
+
 interface RandomParams extends Record<string, unknown> {
   readonly shape: Shape;
   readonly dtype: DType;
@@ -218,6 +225,7 @@ const normal = (shape: Shape, dtype: DType, mean: number, std: number, seed = 42
 export const random = rows({
   randUniform: kernel({
     family: 'random',
+    kernel: { distribution: 'uniform' },
     formula: 'numbers spread evenly over [lo, up), by seed and offset',
     dtypes: FLOATS,
     without: 'random numbers are floats; cast them',
@@ -261,6 +269,7 @@ export const random = rows({
 
   randNormal: kernel({
     family: 'random',
+    kernel: { distribution: 'normal' },
     formula: 'mean + std * standard normal numbers, by seed and offset',
     dtypes: FLOATS,
     without: 'random numbers are floats; cast them',

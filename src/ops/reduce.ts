@@ -20,18 +20,21 @@ import {
 
 export type Dims = number | readonly number[];
 export type ReduceParams = { readonly dims: readonly number[]; readonly keepdim: boolean };
-/** What GPU kernels must know of a reduction. */
-export interface ReduceKernel {
-  /** The struct template of kernels/block.h that joins elements. */
-  readonly functor: string;
-  /** What it keeps on the way: a sum in the wide type, a value in the type computed in, or a value with its place. */
-  readonly accumulator: 'sum' | 'value' | 'place';
-  /** The result over no elements. */
-  readonly empty: number;
+declare module './op.js' {
+  interface KernelFacts {
+    reduce: {
+      /** The struct template of kernels/block.h that joins elements. */
+      readonly functor: string;
+      /** What it keeps on the way: a sum in the wide type, a value in the type computed in, or a value with its place. */
+      readonly accumulator: 'sum' | 'value' | 'place';
+      /** The result over no elements. */
+      readonly empty: number;
+    };
+  }
 }
-export type ReduceRow = KernelRow<ReduceParams> & ReduceKernel;
-type ReduceDef<A extends readonly unknown[]> = Omit<KernelRow<ReduceParams>, 'name' | 'args'> &
-  ReduceKernel & { readonly args: (x: Tensor, ...rest: A) => Call<ReduceParams> };
+type ReduceDef<A extends readonly unknown[]> = Omit<KernelRow<ReduceParams>, 'name' | 'args'> & {
+  readonly args: (x: Tensor, ...rest: A) => Call<ReduceParams>;
+};
 
 export const reducedShape = (shape: Shape, { dims, keepdim }: ReduceParams): number[] =>
   keepdim ? shape.map((d, i) => (dims.includes(i) ? 1 : d)) : shape.filter((_, i) => !dims.includes(i));
@@ -140,9 +143,7 @@ function extremum(op: 'max' | 'min', candleSymbol: string): ReduceDef<OverDims> 
   const better = op === 'max' ? (a: Value, b: Value): boolean => a > b : (a: Value, b: Value): boolean => a < b;
   return {
     family: 'reduce',
-    functor: op === 'max' ? 'Max' : 'Min',
-    accumulator: 'value',
-    empty: 0, // never asked for: shapes without elements are refused
+    kernel: { functor: op === 'max' ? 'Max' : 'Min', accumulator: 'value', empty: 0 }, // never asked for: nothing is refused
     formula: `${op === 'max' ? 'largest' : 'smallest'} element over dims`,
     dtypes: DTYPES,
     ulp: 0,
@@ -185,9 +186,7 @@ function argExtremum(op: 'argmax' | 'argmin', candleSymbol: string): ReduceDef<[
   const better = op === 'argmax' ? (a: Value, b: Value): boolean => a > b : (a: Value, b: Value): boolean => a < b;
   return {
     family: 'reduce',
-    functor: op === 'argmax' ? 'ArgMax' : 'ArgMin',
-    accumulator: 'place',
-    empty: 0,
+    kernel: { functor: op === 'argmax' ? 'ArgMax' : 'ArgMin', accumulator: 'place', empty: 0 },
     formula: `index (u32) of the first ${op === 'argmax' ? 'largest' : 'smallest'} element along dim`,
     dtypes: DTYPES,
     ulp: 0,
@@ -221,9 +220,7 @@ function argExtremum(op: 'argmax' | 'argmin', candleSymbol: string): ReduceDef<[
 export const reduceOps = rows({
   sum: {
     family: 'reduce',
-    functor: 'Total',
-    accumulator: 'sum',
-    empty: 0,
+    kernel: { functor: 'Total', accumulator: 'sum', empty: 0 },
     formula: 'sum over dims',
     dtypes: DTYPES,
     ulp: ulps(4),
@@ -243,9 +240,7 @@ export const reduceOps = rows({
   } satisfies ReduceDef<OverDims> as ReduceDef<OverDims>,
   mean: {
     family: 'reduce',
-    functor: 'Mean',
-    accumulator: 'sum',
-    empty: NaN,
+    kernel: { functor: 'Mean', accumulator: 'sum', empty: NaN },
     formula: 'sum over dims / count',
     dtypes: REALS,
     without: 'the mean of integers or truth values is none, and f8e4m3 has no arithmetic of its own; cast first',
@@ -266,9 +261,7 @@ export const reduceOps = rows({
   } satisfies ReduceDef<OverDims> as ReduceDef<OverDims>,
   prod: {
     family: 'reduce',
-    functor: 'Prod',
-    accumulator: 'sum',
-    empty: 1,
+    kernel: { functor: 'Prod', accumulator: 'sum', empty: 1 },
     formula: 'product over dims',
     dtypes: DTYPES,
     ulp: { f32: 16, f64: 16, f16: 1, bf16: 1, f8e4m3: 1 },

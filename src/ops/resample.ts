@@ -16,6 +16,13 @@ import {
   ulps,
 } from './op.js';
 
+declare module './op.js' {
+  interface KernelFacts {
+    /** How places between pixels are filled. */
+    resample: { readonly kind: 'nearest' | 'bilinear' | 'bilinearBackward' };
+  }
+}
+
 export interface NearestParams extends Record<string, unknown> {
   /** [length] or [height, width] of the result. */
   readonly size: readonly number[];
@@ -129,6 +136,7 @@ const bilinear = (
 export const resample = rows({
   upsampleNearest1d: kernel({
     family: 'resample',
+    kernel: { kind: 'nearest' },
     formula: 'out[n,c,i] = x[n,c,floor(i * in / out)]',
     dtypes: DTYPES,
     without: WITHOUT,
@@ -156,6 +164,7 @@ export const resample = rows({
 
   upsampleNearest2d: kernel({
     family: 'resample',
+    kernel: { kind: 'nearest' },
     formula: 'out[n,c,y,x] = in[n,c,floor(y * H / h),floor(x * W / w)]',
     dtypes: DTYPES,
     without: WITHOUT,
@@ -184,6 +193,7 @@ export const resample = rows({
 
   upsampleBilinear2d: kernel({
     family: 'resample',
+    kernel: { kind: 'bilinear' },
     formula: "weighted mean of the four source pixels around each place (PyTorch's pixel areas)",
     dtypes: DTYPES,
     without: WITHOUT,
@@ -243,6 +253,7 @@ export const resample = rows({
 
   upsampleBilinear2dBackward: kernel({
     family: 'resample',
+    kernel: { kind: 'bilinearBackward' },
     formula: "every resized pixel's gradient, shared among its four source pixels by their weights",
     dtypes: REALS,
     without: 'gradients are floats of 16 bits and more',

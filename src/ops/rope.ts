@@ -16,6 +16,13 @@ import {
   type Sig,
 } from './op.js';
 
+declare module './op.js' {
+  interface KernelFacts {
+    /** Which elements turn together: halves of a head, neighbours, or halves over (batch, time, heads, width). */
+    rope: { readonly kind: 'halves' | 'pairs' | 'thd' };
+  }
+}
+
 export type RopeParams = Record<never, never>;
 /** How a variant lays out x: where time stands, and whether a pair is neighbours or lies half a head apart. */
 interface Variant {
@@ -136,6 +143,7 @@ const common = {
 export const rope = rows({
   rope: kernel({
     ...common,
+    kernel: { kind: 'halves' },
     formula: '(x1, x2) -> (x1 cos - x2 sin, x1 sin + x2 cos), x = [x1 | x2] halves of (batch, heads, time, width)',
     candle: { file: 'reduce.cu', symbol: 'rope' },
     infer: (inputs: readonly Sig[]): readonly Sig[] => inferRope(HALF, inputs),
@@ -149,6 +157,7 @@ export const rope = rows({
 
   ropeI: kernel({
     ...common,
+    kernel: { kind: 'pairs' },
     formula: 'as rope, with neighbours x[2k], x[2k+1] as pairs',
     candle: { file: 'reduce.cu', symbol: 'rope_i' },
     infer: (inputs: readonly Sig[]): readonly Sig[] => inferRope(INTERLEAVED, inputs),
@@ -162,6 +171,7 @@ export const rope = rows({
 
   ropeThd: kernel({
     ...common,
+    kernel: { kind: 'thd' },
     formula: 'as rope, for (batch, time, heads, width)',
     candle: { file: 'reduce.cu', symbol: 'rope_thd' },
     infer: (inputs: readonly Sig[]): readonly Sig[] => inferRope(THD, inputs),

@@ -16,6 +16,13 @@ import {
   ulps,
 } from './op.js';
 
+declare module './op.js' {
+  interface KernelFacts {
+    /** Whether the result is the logarithm, and whether the row is the gradient. */
+    softmax: { readonly log: boolean; readonly backward: boolean };
+  }
+}
+
 export interface SoftmaxParams extends Record<string, unknown> {
   readonly dim: number;
 }
@@ -91,6 +98,7 @@ const twoErrors = (): readonly ErrorSample<SoftmaxParams>[] => [
 export const softmax = rows({
   softmax: kernel({
     family: 'softmax',
+    kernel: { log: false, backward: false },
     formula: 'exp(x - max) / sum(exp(x - max)) along dim',
     dtypes: REALS,
     without: WITHOUT,
@@ -116,6 +124,7 @@ export const softmax = rows({
 
   logSoftmax: kernel({
     family: 'softmax',
+    kernel: { log: true, backward: false },
     formula: 'x - max - ln(sum(exp(x - max))) along dim',
     dtypes: REALS,
     without: WITHOUT,
@@ -142,6 +151,7 @@ export const softmax = rows({
 
   softmaxBackward: kernel({
     family: 'softmax',
+    kernel: { log: false, backward: true },
     formula: 'y * (g - sum(g * y)) for y = softmax(x)',
     dtypes: REALS,
     without: WITHOUT,
@@ -169,6 +179,7 @@ export const softmax = rows({
 
   logSoftmaxBackward: kernel({
     family: 'softmax',
+    kernel: { log: true, backward: true },
     formula: 'g - exp(y) * sum(g) for y = logSoftmax(x)',
     dtypes: REALS,
     without: WITHOUT,

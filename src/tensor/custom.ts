@@ -105,7 +105,7 @@ function common(
 }
 
 const elementwiseRow = (d: ElementwiseDefinition): ElementwiseRow => ({
-  ...(common(d) as Omit<ElementwiseRow, 'family'>),
+  ...(common(d) as unknown as Omit<ElementwiseRow, 'family'>),
   family: 'elementwise',
   arity: d.inputs as 1 | 2 | 3,
   result: 'same',

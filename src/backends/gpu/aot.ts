@@ -6,7 +6,7 @@ import type { KernelCache } from '../../kernels/cache.js';
 import { codeFor, compile, compilerFor } from '../../kernels/compile.js';
 import { type Chain, elementwiseUnit, standardChains, symbolFor, variantsOf } from '../../kernels/elementwise.js';
 import { codeTogether } from '../../kernels/joined.js';
-import { hasMatrixUnits } from '../../kernels/launch-matrix.js';
+import { hasMatrixUnits } from './matmul.js';
 import { heldVectors } from '../../kernels/launch-plan.js';
 import { type Made, withoutServed, writePrebuilt } from '../../kernels/prebuilt.js';
 import type { Unit } from '../../kernels/source.js';

@@ -1,23 +1,19 @@
-// Attention on a GPU: operands and options become the struct its kernels take; which kernel serves is src/kernels/attention.ts's choice.
+// Attention on a GPU: operands and options become the struct its kernels take (attention-kernels.ts).
 import type { DType } from '../../base/dtype.js';
 import type { Layout } from '../../base/layout.js';
+import { type Extra, extent, extrasOf, type SdpaParams, sizesOf } from '../../ops/attention-reference.js';
+import type { RowOf } from '../../ops/op.js';
+import type { View } from '../backend.js';
 import {
   type AttentionCall,
   type AttentionDType,
-  type AttentionLaunch,
   backwardLaunches,
+  deltaLaunch,
   forwardLaunch,
-  packAttention,
   splitLaunches,
   splitsFor,
-} from '../../kernels/attention.js';
-import { launch } from '../../kernels/launch-plan.js';
-import { type Extra, extent, extrasOf, type SdpaParams, sizesOf } from '../../ops/attention-reference.js';
-import type { KernelRow } from '../../ops/op.js';
-import type { View } from '../backend.js';
-import type { GpuContext } from './context.js';
-import { runCast } from './movement.js';
-import { addressOf, permuted, runPlan, type Temporaries, withTemporaries } from './plans.js';
+} from './attention-kernels.js';
+import { FAULT, type FamilyPlan, type Launch, permuted, type Planner } from './plan.js';
 
 /** A few queries over many keys: blocks for parts of the keys, joined afterwards. */
 const SPLIT_QUERIES = 4;
@@ -29,8 +25,8 @@ type Extras = { readonly [K in Extra]?: View };
 const turned = (v: View, layout: SdpaParams['layout']): View => (layout === 'bhtd' ? v : permuted(v, [0, 2, 1, 3]));
 const unitRows = (l: Layout): boolean => l.strides[3] === 1 || l.shape[3] === 1;
 /** Rows with unit stride, copied where they have none. */
-const rowsOf = (t: Temporaries, v: View, layout: SdpaParams['layout']): View =>
-  turned(unitRows(v.layout) ? v : t.dense(v), layout);
+const rowsOf = (p: Planner, v: View, layout: SdpaParams['layout']): View =>
+  turned(unitRows(v.layout) ? v : p.dense(v), layout);
 
 /** Strides of dimensions of one element do not matter; 0 is a multiple of everything. Packed sequences have no batch. */
 const strides = ({ layout: { shape, strides: s } }: View, packed: boolean): Triple => [
@@ -40,38 +36,31 @@ const strides = ({ layout: { shape, strides: s } }: View, packed: boolean): Trip
 ];
 
 /** Sizes, options and small inputs: what all kernels need. Slopes, sinks, starts, lengths and page numbers are read by index. */
-function common(
-  gpu: GpuContext,
-  t: Temporaries,
-  [q, k]: readonly View[],
-  extra: Extras,
-  outputs: readonly View[],
-  p: SdpaParams,
-): AttentionCall {
-  const guided = extra.qStarts || extra.lengths || extra.pages;
+function common(p: Planner, [q, k]: readonly View[], extra: Extras, o: SdpaParams): AttentionCall {
   const sig = (v: View): { shape: readonly number[]; dtype: DType } => ({ shape: v.layout.shape, dtype: v.dtype });
   const sigs = Object.fromEntries(Object.entries(extra).map(([name, v]) => [name, sig(v)]));
-  const [qs, ks] = [sizesOf(q.layout.shape, p.layout), sizesOf(k.layout.shape, p.layout)];
+  const [qs, ks] = [sizesOf(q.layout.shape, o.layout), sizesOf(k.layout.shape, o.layout)];
   const dense = Object.fromEntries(
     Object.entries(extra)
       .filter(([name]) => name !== 'mask')
-      .map(([name, v]) => [name, addressOf(t.dense(v))]),
+      .map(([name, v]) => [name, p.dense(v)]),
   );
+  const guided = extra.qStarts || extra.lengths || extra.pages;
   return {
-    ...extent(sig(q), sig(k), p, sigs),
+    ...extent(sig(q), sig(k), o, sigs),
     ...dense,
-    ...(guided && { fault: gpu.fault('sdpa', outputs) }),
+    ...(guided && { fault: FAULT }),
     heads: qs.heads,
     kvHeads: ks.heads,
     dim: qs.dim,
-    scale: p.scale,
-    softcap: p.softcap,
-    left: p.left,
-    right: p.right,
+    scale: o.scale,
+    softcap: o.softcap,
+    left: o.left,
+    right: o.right,
     ...(extra.mask && {
-      mask: addressOf(extra.mask),
+      mask: extra.mask,
       maskKind: extra.mask.dtype === 'u8' ? 1 : 2,
-      maskStrides: extra.mask.layout.strides as unknown as [number, number, number, number],
+      maskStrides: extra.mask.layout.strides,
     }),
     ...(extra.pages && { pageRows: ks.rows, pageTable: extra.pages.layout.shape[1], pagesThere: ks.batch }),
     ...(extra.qStarts && { qRows: qs.rows, kRows: ks.rows }),
@@ -83,89 +72,58 @@ const lseStrides = (lse: View, packed: boolean): readonly [number, number] => [
   lse.layout.strides[1],
 ];
 
-function enqueue(gpu: GpuContext, call: AttentionCall, launches: readonly AttentionLaunch[]): void {
-  const bytes = packAttention(call);
-  runPlan(
-    gpu,
-    { launches: launches.map((l) => launch(l.module, l.symbol, l.grid, l.block, [bytes], l.shared)), scratch: 0 },
-    {},
-  );
-}
+type Plan = FamilyPlan<RowOf<'attention'>, SdpaParams>;
+const enqueue = (p: Planner, launches: readonly Launch[]): void => p.run({ launches, scratch: 0 });
 
-function forward(
-  gpu: GpuContext,
-  t: Temporaries,
-  inputs: readonly View[],
-  [out, lse]: readonly View[],
-  p: SdpaParams,
-): void {
-  const extra = extrasOf(inputs.slice(3), p.extras);
+const forward: Plan = (p, _row, inputs, [out, lse], o) => {
+  const extra = extrasOf(inputs.slice(3), o.extras);
   const packed = extra.qStarts !== undefined;
   const dtype = inputs[0].dtype as AttentionDType;
-  const [q, k, v] = inputs.slice(0, 3).map((x) => rowsOf(t, x, p.layout));
-  const o = turned(out, p.layout);
+  const [q, k, v] = inputs.slice(0, 3).map((x) => rowsOf(p, x, o.layout));
   const call: AttentionCall = {
-    ...common(gpu, t, inputs, extra, [out, lse], p),
-    q: addressOf(q),
-    k: addressOf(k),
-    v: addressOf(v),
-    out: addressOf(out),
-    lse: addressOf(lse),
+    ...common(p, inputs, extra, o),
+    q,
+    k,
+    v,
+    out,
+    lse,
     qStrides: strides(q, packed),
     kStrides: strides(k, packed),
     vStrides: strides(v, packed),
-    outStrides: strides(o, packed),
+    outStrides: strides(turned(out, o.layout), packed),
     lseStrides: lseStrides(lse, packed),
   };
-  if (call.tq === 0 || call.batch === 0) return;
-  if (packed) gpu.fill(out, 0); // rows that belong to no sequence
-  const { info } = gpu.device;
-  if (call.tq > SPLIT_QUERIES || dtype === 'f64' || packed)
-    return enqueue(gpu, call, [forwardLaunch(call, dtype, info)]);
-  const splits = splitsFor(call, info);
-  const [partial, partialLse] = [
-    t.make([call.batch, call.heads, call.tq, splits, call.dim], 'f32'),
-    t.make([call.batch, call.heads, call.tq, splits], 'f32'),
-  ];
-  const whole = { ...call, splits, partial: addressOf(partial), partialLse: addressOf(partialLse) };
-  enqueue(gpu, whole, splitLaunches(whole, dtype));
-}
+  const { batch, heads, tq, dim } = call;
+  if (tq === 0 || batch === 0) return;
+  if (packed) p.fill(out, 0); // rows that belong to no sequence
+  if (tq > SPLIT_QUERIES || dtype === 'f64' || packed) return enqueue(p, [forwardLaunch(call, dtype, p.device)]);
+  const splits = splitsFor(call, p.device);
+  const partial = p.make([batch, heads, tq, splits, dim], 'f32');
+  const partialLse = p.make([batch, heads, tq, splits], 'f32');
+  enqueue(p, splitLaunches({ ...call, splits, partial, partialLse }, dtype));
+};
 
-/** A wide copy where the values are stored in something else. */
-function wide(gpu: GpuContext, t: Temporaries, v: View, dtype: DType): View {
-  if (v.dtype === dtype) return t.dense(v);
-  const out = t.make(v.layout.shape, dtype);
-  runCast(gpu, undefined as never, [v], [out], { dtype });
-  return out;
-}
-
-function backward(
-  gpu: GpuContext,
-  t: Temporaries,
-  inputs: readonly View[],
-  outputs: readonly View[],
-  p: SdpaParams,
-): void {
-  const extra = extrasOf(inputs.slice(6), p.extras);
+const backward: Plan = (p, _row, inputs, outputs, o) => {
+  const extra = extrasOf(inputs.slice(6), o.extras);
   const packed = extra.qStarts !== undefined;
   const dtype = inputs[0].dtype as AttentionDType;
   const sums: DType = dtype === 'f64' ? 'f64' : 'f32';
-  const [q, k, v, dout] = inputs.slice(0, 4).map((x) => rowsOf(t, x, p.layout));
-  const [lse, delta] = [wide(gpu, t, inputs[4], sums), wide(gpu, t, inputs[5], sums)];
-  const [dq, dk, dv] = outputs.map((x) => turned(x, p.layout));
-  if (packed) for (const o of outputs) gpu.fill(o, 0);
+  const [q, k, v, dout] = inputs.slice(0, 4).map((x) => rowsOf(p, x, o.layout));
+  const [lse, delta] = [p.wide(inputs[4], sums), p.wide(inputs[5], sums)];
+  const [dq, dk, dv] = outputs.map((x) => turned(x, o.layout));
+  if (packed) for (const out of outputs) p.fill(out, 0);
   const call: AttentionCall = {
-    ...common(gpu, t, inputs, extra, outputs, p),
-    lse: addressOf(lse),
-    delta: addressOf(delta),
+    ...common(p, inputs, extra, o),
+    lse,
+    delta,
     lseStrides: lseStrides(lse, packed),
-    q: addressOf(q),
-    k: addressOf(k),
-    v: addressOf(v),
-    dout: addressOf(dout),
-    dq: addressOf(dq),
-    dk: addressOf(dk),
-    dv: addressOf(dv),
+    q,
+    k,
+    v,
+    dout,
+    dq,
+    dk,
+    dv,
     qStrides: strides(q, packed),
     kStrides: strides(k, packed),
     vStrides: strides(v, packed),
@@ -174,21 +132,11 @@ function backward(
     dkStrides: strides(dk, packed),
     dvStrides: strides(dv, packed),
   };
-  enqueue(
-    gpu,
-    call,
-    backwardLaunches(call, dtype, gpu.device.info).filter((l) => !l.symbol.startsWith('attention_delta')),
-  );
-}
+  enqueue(p, backwardLaunches(call, dtype, p.device));
+};
 
-function delta(
-  gpu: GpuContext,
-  t: Temporaries,
-  inputs: readonly View[],
-  [sums]: readonly View[],
-  { layout }: Pick<SdpaParams, 'layout'>,
-): void {
-  const [out, dout] = inputs.map((x) => rowsOf(t, x, layout));
+const delta: Plan = (p, _row, inputs, [sums], { layout }) => {
+  const [out, dout] = inputs.map((x) => rowsOf(p, x, layout));
   const [batch, heads, tq, dim] = out.layout.shape;
   const call: AttentionCall = {
     batch,
@@ -198,33 +146,18 @@ function delta(
     tk: tq,
     dim,
     scale: 1,
-    out: addressOf(out),
-    dout: addressOf(dout),
-    delta: addressOf(sums),
+    left: -1,
+    right: -1,
+    out,
+    dout,
+    delta: sums,
     outStrides: strides(out, false),
     doutStrides: strides(dout, false),
     lseStrides: lseStrides(sums, false), // rows of delta lie as those of lse
   };
-  enqueue(
-    gpu,
-    call,
-    backwardLaunches(call, out.dtype as AttentionDType, gpu.device.info).filter((l) =>
-      l.symbol.startsWith('attention_delta'),
-    ),
-  );
-}
-
-const MEMBERS: Readonly<Record<string, typeof forward>> = {
-  sdpaRun: forward,
-  sdpaBackward: backward,
-  sdpaDelta: delta,
+  enqueue(p, [deltaLaunch(call, out.dtype as AttentionDType)]);
 };
-export function runAttention(
-  gpu: GpuContext,
-  row: KernelRow,
-  inputs: readonly View[],
-  outputs: readonly View[],
-  params: SdpaParams,
-): void {
-  withTemporaries(gpu, (t) => MEMBERS[row.name](gpu, t, inputs, outputs, params));
-}
+
+const PASSES: Readonly<Record<RowOf<'attention'>['kernel']['pass'], Plan>> = { forward, backward, delta };
+export const planAttention: Plan = (p, row, inputs, outputs, params) =>
+  PASSES[row.kernel.pass](p, row, inputs, outputs, params);

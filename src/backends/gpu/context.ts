@@ -5,7 +5,9 @@ import type { Address, Device, DeviceLibraries, Fn, Stream } from '../../driver/
 import type { Memory, View } from '../backend.js';
 import { Allocator, type GpuMemory } from './allocator.js';
 import { Functions } from './functions.js';
-import { fillView } from './movement.js';
+import { planFilled } from './movement.js';
+import { Planner } from './plan.js';
+import { runPlan } from './run-plan.js';
 
 /** More than there are ops that read indices. */
 const FAULT_WORDS = 32;
@@ -65,7 +67,9 @@ export class GpuContext {
 
   /** One value in every element of a view. */
   fill(out: View, value: number): void {
-    fillView(this, out, value);
+    const planner = new Planner(this.device.info);
+    planFilled(planner, out, value);
+    runPlan(this, planner.steps, 'fill', [out]);
   }
 
   /** Memory for the time of one op: reused by whatever comes later on the stream. */

@@ -1,24 +1,166 @@
 // The steps of decoding one token on a GPU, as launches on preallocated memory: what a captured graph is made of.
 import { bytesOf, type DType } from '../../base/dtype.js';
 import { UnsupportedError } from '../../base/errors.js';
-import { launch, type LaunchArg } from '../../kernels/launch-plan.js';
 import type { HostBuffer } from '../../driver/driver.js';
+import { CTYPE, KernelModule, Struct } from '../../kernels/declare.js';
 import type { Backend, View } from '../backend.js';
+import { together } from './attention-kernels.js';
 import type { GpuContext } from './context.js';
 import { GpuBackend, type Replay } from './gpu.js';
-import { addressOf, runPlan } from './plans.js';
+import { addressOf, type Launch, launch } from './plan.js';
+import { enqueue } from './run-plan.js';
 
-/** Query heads a block of attention takes together: those of one key head, up to 8. */
-const together = (heads: number, kvHeads: number): number => [8, 4, 2].find((g) => (heads / kvHeads) % g === 0) ?? 1;
+export const DECODE = new KernelModule('decode');
+export const DECODE_ATTENTION = new KernelModule('decode-attention');
+export const DECODE_SAMPLE = new KernelModule('decode-sample');
+const TYPES = ['f32', 'f16', 'bf16'] as const;
+export const DECODE_DTYPES: readonly DType[] = TYPES;
+
 const BLOCK = 256;
+const DECODE_THREADS = { constant: 'DECODE_THREADS', threads: BLOCK } as const;
 /** Rows a block makes by words of each under way a thread: many short rows, or much of a few long ones. */
-const TILES = { short: { tile: '8x1', rows: 8 }, long: { tile: '4x4', rows: 4 } } as const;
+const TILES = { '8x1': { rows: 8, words: 1 }, '4x4': { rows: 4, words: 4 } } as const;
+type Tile = keyof typeof TILES;
 /** Words a thread has of a row that is short. */
 const SHORT = 2;
+const embedding = DECODE.declare({
+  each: { dtype: TYPES },
+  symbol: ({ dtype }) => `decode_embed_${dtype}`,
+  body: ({ dtype: d }) => ({
+    threads: DECODE_THREADS,
+    params: { table: `const ${CTYPE[d]}*`, state: 'const i32*', out: `${CTYPE[d]}*`, n: 'i32' },
+    call: `decode_embed<${CTYPE[d]}>`,
+  }),
+});
+const stored = DECODE.declare({
+  each: { dtype: TYPES },
+  symbol: ({ dtype }) => `decode_store_${dtype}`,
+  body: ({ dtype: d }) => ({
+    threads: DECODE_THREADS,
+    params: {
+      x: `const ${CTYPE[d]}*`,
+      state: 'const i32*',
+      cache: `${CTYPE[d]}*`,
+      heads: 'i32',
+      width: 'i32',
+      room: 'i32',
+    },
+    call: `decode_store<${CTYPE[d]}>`,
+  }),
+});
+const product = DECODE.declare({
+  each: { dtype: TYPES, tile: ['8x1', '4x4'] },
+  symbol: ({ dtype, tile }) => `decode_product_${dtype}_${tile}`,
+  body: ({ dtype, tile }) => {
+    const T = CTYPE[dtype];
+    return {
+      threads: DECODE_THREADS,
+      params: {
+        x: `const ${T}*`,
+        norm: `const ${T}*`,
+        eps: 'float',
+        w: `const ${T}*`,
+        bias: `const ${T}*`,
+        residual: `const ${T}*`,
+        out: `${T}*`,
+        best: 'u64*',
+        n: 'i32',
+        k: 'i32',
+      },
+      call: `decode_rows<${T}, ${TILES[tile].rows}, ${TILES[tile].words}, false>`,
+    };
+  },
+});
+const gated = DECODE.declare({
+  each: { dtype: TYPES, tile: ['8x1', '4x4'] },
+  symbol: ({ dtype, tile }) => `decode_gate_${dtype}_${tile}`,
+  body: ({ dtype, tile }) => {
+    const T = CTYPE[dtype];
+    return {
+      threads: DECODE_THREADS,
+      params: {
+        x: `const ${T}*`,
+        norm: `const ${T}*`,
+        eps: 'float',
+        w: `const ${T}*`,
+        out: `${T}*`,
+        n: 'i32',
+        k: 'i32',
+      },
+      call: `decode_rows<${T}, ${TILES[tile].rows}, ${TILES[tile].words}, true>`,
+      given: 'x, norm, eps, w, nullptr, nullptr, out, nullptr, n, k',
+    };
+  },
+});
+const advance = DECODE.declare({
+  each: {},
+  symbol: () => 'decode_advance',
+  body: () => ({ threads: 32, params: { best: 'u64*', state: 'i32*', tokens: 'i32*' }, call: 'advance' }),
+});
+
 /** Threads of decode-attention, and keys a block has at least. */
 const SPLIT_BLOCK = 128;
 const SPLIT_KEYS = 128;
-export const DECODE_DTYPES: readonly DType[] = ['f32', 'f16', 'bf16'];
+const DIMS = [64, 128, 256] as const;
+const NEW_TOKEN = new Struct('NewToken', {
+  qkv: 'pointer',
+  cos: 'pointer',
+  sin: 'pointer',
+  state: 'pointer',
+  keys: 'pointer',
+  values: 'pointer',
+  out: 'pointer',
+  partial: 'pointer',
+  arrived: 'pointer',
+  heads: 'i32',
+  kvHeads: 'i32',
+  dim: 'i32',
+  room: 'i32',
+  scale: 'float',
+});
+const newToken = DECODE_ATTENTION.declare({
+  each: { dtype: TYPES, dim: DIMS, heads: [1, 2, 4, 8] },
+  symbol: ({ dtype, dim, heads }) => `decode_attention_${dtype}_${dim}_${heads}`,
+  body: ({ dtype, dim, heads }) => ({
+    threads: { constant: 'DECODE_SPLIT', threads: SPLIT_BLOCK },
+    params: { p: NEW_TOKEN },
+    call: `decode_attention<${CTYPE[dtype]}, ${dim}, ${heads}, KEYS_AHEAD<${CTYPE[dtype]}, ${dim}, ${heads}>>`,
+  }),
+});
+
+const SAMPLING = new Struct('Sampling', {
+  logits: 'pointer',
+  work: 'pointer',
+  tops: 'pointer',
+  masses: 'pointer',
+  bins: 'pointer',
+  candidates: 'pointer',
+  uniforms: 'pointer',
+  tokens: 'pointer',
+  state: 'pointer',
+  temperature: 'double',
+  topP: 'double',
+  minP: 'double',
+  penalty: 'double',
+  window: 'i32',
+  topK: 'i32',
+  n: 'i32',
+});
+const SAMPLE_THREADS = { constant: 'SAMPLE_THREADS', threads: BLOCK } as const;
+const sampleTop = DECODE_SAMPLE.declare({
+  each: { dtype: TYPES },
+  symbol: ({ dtype }) => `decode_sample_top_${dtype}`,
+  body: ({ dtype }) => ({
+    threads: SAMPLE_THREADS,
+    params: { p: SAMPLING },
+    call: `decode_sample_top<${CTYPE[dtype]}>`,
+  }),
+});
+const sampleStep = DECODE_SAMPLE.declare({
+  each: { step: ['weigh', 'draw'] },
+  symbol: ({ step }) => `decode_sample_${step}`,
+  body: ({ step }) => ({ threads: SAMPLE_THREADS, params: { p: SAMPLING }, call: step }),
+});
 
 export interface Product {
   readonly x: View;
@@ -83,6 +225,8 @@ export interface Slot {
   readonly event: number;
 }
 
+const addressOr0 = (v?: View): number => (v ? addressOf(v) : 0);
+
 export class DecodeSteps {
   readonly #backend: GpuBackend;
   readonly #gpu: GpuContext;
@@ -99,66 +243,61 @@ export class DecodeSteps {
     return backend instanceof GpuBackend && DECODE_DTYPES.includes(dtype);
   }
 
-  #run(symbol: string, grid: readonly number[], block: number, args: readonly LaunchArg[], module = 'decode'): void {
-    runPlan(this.#gpu, { launches: [{ ...launch(module, symbol, grid, block, args), early: true }], scratch: 0 }, {});
+  #run(l: Launch): void {
+    const none = (): never => {
+      throw new UnsupportedError('decoding by graph: its launches name no buffers');
+    };
+    enqueue(this.#gpu, { ...l, early: true }, none, (v) => addressOf(v as View));
+  }
+  get #type(): (typeof TYPES)[number] {
+    return this.dtype as (typeof TYPES)[number];
   }
   /** Threads and tile for rows of k: no more threads than words. */
-  #tile(k: number): { readonly tile: string; readonly rows: number; readonly threads: number } {
+  #tile(k: number): { readonly tile: Tile; readonly rows: number; readonly threads: number } {
     const { warp } = this.#gpu.device.info;
     const words = (k * bytesOf(this.dtype)) / 16;
     const threads = Math.min(BLOCK, Math.ceil(words / warp) * warp);
-    return { ...TILES[words <= SHORT * threads ? 'short' : 'long'], threads };
+    const tile = words <= SHORT * threads ? '8x1' : '4x4';
+    return { tile, rows: TILES[tile].rows, threads };
   }
 
   /** A row of the table by the token in state. */
   embed(table: View, state: View, out: View): void {
     const n = out.layout.size;
-    this.#run(`decode_embed_${this.dtype}`, [Math.ceil(n / BLOCK)], BLOCK, [
-      addressOf(table),
-      addressOf(state),
-      addressOf(out),
-      n,
-    ]);
+    const args = { table: addressOf(table), state: addressOf(state), out: addressOf(out), n };
+    this.#run(launch(embedding, { dtype: this.#type }, Math.ceil(n / BLOCK), BLOCK, args));
   }
   /** A new token's vectors (heads, width) to their place in a cache (1, heads, room, width), at the position in state. */
   store(x: View, state: View, cache: View): void {
     const [, heads, room, width] = cache.layout.shape;
-    const args = [addressOf(x), addressOf(state), addressOf(cache), heads, width, room];
-    this.#run(`decode_store_${this.dtype}`, [Math.ceil((heads * width) / BLOCK)], BLOCK, args);
+    const args = { x: addressOf(x), state: addressOf(state), cache: addressOf(cache), heads, width, room };
+    this.#run(launch(stored, { dtype: this.#type }, Math.ceil((heads * width) / BLOCK), BLOCK, args));
   }
   /** out = weight norm(x) + bias + residual. */
   product({ x, weight, out, norm, bias, residual, best }: Product): void {
     const [n, k] = weight.layout.shape;
     const { tile, rows, threads } = this.#tile(k);
-    const or0 = (v?: View): number => (v ? addressOf(v) : 0);
-    const args = [
-      addressOf(x),
-      or0(norm?.weight),
-      norm?.eps ?? 0,
-      addressOf(weight),
-      or0(bias),
-      or0(residual),
-      addressOf(out),
-      or0(best),
+    const args = {
+      x: addressOf(x),
+      norm: addressOr0(norm?.weight),
+      eps: norm?.eps ?? 0,
+      w: addressOf(weight),
+      bias: addressOr0(bias),
+      residual: addressOr0(residual),
+      out: addressOf(out),
+      best: addressOr0(best),
       n,
       k,
-    ];
-    this.#run(`decode_product_${this.dtype}_${tile}`, [Math.ceil(n / rows)], threads, args);
+    };
+    this.#run(launch(product, { dtype: this.#type, tile }, Math.ceil(n / rows), threads, args));
   }
   /** out = silu(gate norm(x)) * (up norm(x)); the weight holds gate over up. */
   gate({ x, weight, out, norm }: Pick<Product, 'x' | 'weight' | 'out' | 'norm'>): void {
     const [n2, k] = weight.layout.shape;
     const { tile, rows, threads } = this.#tile(k);
-    const args = [
-      addressOf(x),
-      norm ? addressOf(norm.weight) : 0,
-      norm?.eps ?? 0,
-      addressOf(weight),
-      addressOf(out),
-      n2 / 2,
-      k,
-    ];
-    this.#run(`decode_gate_${this.dtype}_${tile}`, [Math.ceil(n2 / rows)], threads, args);
+    const sides = { x: addressOf(x), w: addressOf(weight), out: addressOf(out), n: n2 / 2, k };
+    const args = { ...sides, norm: addressOr0(norm?.weight), eps: norm?.eps ?? 0 };
+    this.#run(launch(gated, { dtype: this.#type, tile }, Math.ceil(n2 / rows), threads, args));
   }
   /** How many blocks share the keys of a head, at most. */
   splits(heads: number, kvHeads: number, room: number): number {
@@ -173,36 +312,23 @@ export class DecodeSteps {
     const [, heads, , dim] = t.out.layout.shape;
     const [, kvHeads, room] = t.keys.layout.shape;
     const g = together(heads, kvHeads);
-    const bytes = new DataView(new ArrayBuffer(96));
-    [t.qkv, t.cos, t.sin, t.state, t.keys, t.values, t.out, t.partial, t.arrived].forEach((v, i) =>
-      bytes.setBigUint64(8 * i, BigInt(addressOf(v)), true),
-    );
-    [heads, kvHeads, dim, room].forEach((v, i) => bytes.setInt32(72 + 4 * i, v, true));
-    bytes.setFloat32(88, t.scale ?? 1 / Math.sqrt(dim), true);
-    const wide = [64, 128, 256].find((d) => dim <= d);
-    this.#run(
-      `decode_attention_${this.dtype}_${wide}_${g}`,
-      [this.splits(heads, kvHeads, room), heads / g],
-      SPLIT_BLOCK,
-      [new Uint8Array(bytes.buffer)],
-      'decode-attention',
-    );
+    const wide = DIMS.find((d) => dim <= d);
+    if (!wide) throw new UnsupportedError(`decoding by graph: head dimension ${dim}; at most 256 is supported`);
+    const grid = [this.splits(heads, kvHeads, room), heads / g];
+    const p = { ...t, heads, kvHeads, dim, room, scale: t.scale ?? 1 / Math.sqrt(dim) };
+    this.#run(launch(newToken, { dtype: this.#type, dim: wide, heads: g }, grid, SPLIT_BLOCK, { p }));
   }
   /** The best logit's token is the next one; state moves on, `tokens` remembers it by its position. */
   advance(best: View, state: View, tokens: View): void {
-    this.#run('decode_advance', [1], 32, [best, state, tokens].map(addressOf));
+    const args = { best: addressOf(best), state: addressOf(state), tokens: addressOf(tokens) };
+    this.#run(launch(advance, {}, 1, 32, args));
   }
   /** The next token is drawn; -1 where too many can be. State moves on. */
   draw(b: DrawBuffers, d: Draw): void {
-    const bytes = new DataView(new ArrayBuffer(120));
-    [b.logits, b.work, b.tops, b.masses, b.bins, b.candidates, b.uniforms, b.tokens, b.state].forEach((v, i) =>
-      bytes.setBigUint64(8 * i, BigInt(addressOf(v)), true),
-    );
-    [d.temperature, d.topP, d.minP, d.repetitionPenalty].forEach((v, i) => bytes.setFloat64(72 + 8 * i, v, true));
-    [d.repetitionWindow, d.topK, b.logits.layout.size].forEach((v, i) => bytes.setInt32(104 + 4 * i, v, true));
-    for (const symbol of [`decode_sample_top_${this.dtype}`, 'decode_sample_weigh', 'decode_sample_draw']) {
-      this.#run(symbol, [SAMPLE.parts], BLOCK, [new Uint8Array(bytes.buffer)], 'decode-sample');
-    }
+    const { temperature, topP, minP, topK, repetitionPenalty: penalty, repetitionWindow: window } = d;
+    const p = { ...b, temperature, topP, minP, topK, penalty, window, n: b.logits.layout.size };
+    this.#run(launch(sampleTop, { dtype: this.#type }, SAMPLE.parts, BLOCK, { p }));
+    for (const step of ['weigh', 'draw'] as const) this.#run(launch(sampleStep, { step }, SAMPLE.parts, BLOCK, { p }));
   }
 
   capture(f: () => void): Replay {

@@ -4,19 +4,25 @@ import type { DeviceInfo } from '../../driver/driver.js';
 import type { Params, RunRow } from '../../ops/op.js';
 import type { View } from '../backend.js';
 import type { GpuContext } from './context.js';
-import { runAttention } from './attention.js';
+import { planAttention } from './attention.js';
+import { runConv } from './conv.js';
 import { runCustom } from './custom.js';
 import { runElementwise } from './elementwise.js';
-import { runIndex, runRandom, runSort } from './indexing.js';
+import { planIndex } from './indexing.js';
 import { runMatmul } from './matmul.js';
-import { runCast, runCopy, runFill } from './movement.js';
-import type { FamilyPlan, Plan } from './plan.js';
-import { Planner } from './plan.js';
 import { runQuantized } from './quantized.js';
+import { planFill, runCast, runCopy } from './movement.js';
+import { planNorm } from './norm.js';
+import { type FamilyPlan, type Plan, Planner } from './plan.js';
+import { planPool } from './pool.js';
+import { planRandom } from './random.js';
 import { planReduce } from './reduce.js';
-import { runNorm, runRope, runScan, runSoftmax } from './rows.js';
+import { planResample } from './resample.js';
+import { planRope } from './rope.js';
 import { runPlan } from './run-plan.js';
-import { runConv, runPool, runResample } from './spatial.js';
+import { planScan } from './scan.js';
+import { planSoftmax } from './softmax.js';
+import { planSort } from './sort.js';
 
 export type Runner = (
   gpu: GpuContext,
@@ -28,7 +34,18 @@ export type Runner = (
 
 /** Families whose ops are planned first and then run. */
 const PLANS: Partial<Record<RunRow['family'], FamilyPlan<any, any>>> = {
+  fill: planFill,
   reduce: planReduce,
+  scan: planScan,
+  softmax: planSoftmax,
+  norm: planNorm,
+  rope: planRope,
+  index: planIndex,
+  sort: planSort,
+  random: planRandom,
+  pool: planPool,
+  attention: planAttention,
+  resample: planResample,
 };
 
 /** The steps that run a row on operands: a pure function of layouts, dtypes, addresses and the device's description. */
@@ -51,19 +68,8 @@ export const FAMILIES: Partial<Record<RunRow['family'], Runner>> = {
   elementwise: runElementwise,
   cast: runCast,
   copy: runCopy,
-  fill: runFill,
-  scan: runScan,
   matmul: runMatmul,
-  index: runIndex,
   conv: runConv,
-  pool: runPool,
-  resample: runResample,
-  sort: runSort,
-  random: runRandom,
-  softmax: runSoftmax,
-  norm: runNorm,
-  rope: runRope,
-  attention: runAttention,
   quantized: runQuantized,
   custom: runCustom,
 };

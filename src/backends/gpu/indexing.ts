@@ -1,68 +1,334 @@
-// Gathers, scatters, sorts and random numbers on a GPU.
-import { bytesOf } from '../../base/dtype.js';
+// Gathers and scatters: kernels/indexing.hip.
+import { bytesOf, type DType, kernelDType } from '../../base/dtype.js';
 import { sizeOf } from '../../base/shape.js';
-import { gatherLaunch, indexAddLaunch, scatterLaunch, selectRowsLaunch, sortLaunch } from '../../kernels/launch.js';
-import type { KernelRow } from '../../ops/op.js';
-import { type NormalParams, type UniformParams, uniformRange } from '../../ops/random.js';
-import type { View } from '../backend.js';
-import type { GpuContext } from './context.js';
-import { runCopy } from './movement.js';
-import { addressOf, infoAddress, permuted, runPlan, viewOf, withTemporaries } from './plans.js';
+import { ALL_TYPES, CTYPE, INT_TYPES, KernelModule, suffixOf, WORDS } from '../../kernels/declare.js';
+import type { RowOf } from '../../ops/op.js';
+import {
+  alignmentOf,
+  at,
+  ceilDiv,
+  clamp,
+  FAULT,
+  type FamilyPlan,
+  type Launch,
+  launch,
+  type Launches,
+  type Pointer,
+  powerAbove,
+  single,
+  strideGrid,
+  viewOf,
+} from './plan.js';
+import { sortLaunch } from './sort.js';
 
-type Run<P> = (gpu: GpuContext, row: KernelRow, inputs: readonly View[], out: View, params: P) => void;
+export const INDEXING = new KernelModule('indexing');
+/** Element types in the order of Candle's own list. */
+const VALUE_TYPES = ['f32', 'f64', 'f16', 'bf16', 'f8e4m3', 'u8', 'u32', 'i16', 'i32', 'i64'] as const;
+type Ids = (typeof INT_TYPES)[number];
+
+/** Rows are moved as words, so dtypes do not matter, only the largest word that divides a row and its addresses. */
+const ROW_WORDS = [16, 8, 4, 2, 1] as const;
+const selectRows = INDEXING.declare({
+  each: { word: ROW_WORDS, ids: INT_TYPES },
+  symbol: ({ word, ids }) => `select_rows_w${word}_${ids}`,
+  body: ({ word, ids }) => {
+    const W = word === 16 ? 'word4' : WORDS[word];
+    return {
+      threads: 256,
+      params: {
+        ids: `const ${CTYPE[ids]}*`,
+        step: 'i64',
+        src: `const ${W}*`,
+        dst: `${W}*`,
+        fault: 'u32*',
+        left: 'i64',
+        src_dim: 'i64',
+        ids_dim: 'i64',
+        words: 'i64',
+        lanes: 'u32',
+      },
+      call: 'select_rows',
+    };
+  },
+});
+/** info: dims of ids, strides of ids, strides of src with 0 along the dimension. */
+const gatherAny = INDEXING.declare({
+  each: { ids: INT_TYPES, bytes: [8, 4, 2, 1] },
+  symbol: ({ ids, bytes }) => `gather_any_${ids}_b${bytes}`,
+  body: ({ ids, bytes }) => ({
+    threads: 256,
+    params: {
+      ids: `const ${CTYPE[ids]}*`,
+      src: `const ${WORDS[bytes]}*`,
+      dst: `${WORDS[bytes]}*`,
+      fault: 'u32*',
+      info: 'const u64*',
+      rank: 'u32',
+      dim_size: 'u64',
+      dim_stride: 'u64',
+      numel: 'u64',
+    },
+    call: 'gather_any',
+  }),
+});
+const addPart = ({ add }: { readonly add: boolean }): string => (add ? 'add_' : '');
+/** A thread a lane, in the lane's order. info: dims, then strides of ids, src and dst, without the scattered dimension. */
+const scatterAny = INDEXING.declare({
+  each: { add: [false, true], ids: INT_TYPES, dtype: VALUE_TYPES },
+  symbol: (v) => `scatter_${addPart(v)}any_${v.ids}_${suffixOf(v.dtype)}`,
+  body: ({ add, ids, dtype }) => ({
+    threads: 256,
+    params: {
+      ids: `const ${CTYPE[ids]}*`,
+      src: `const ${CTYPE[dtype]}*`,
+      dst: `${CTYPE[dtype]}*`,
+      fault: 'u32*',
+      info: 'const u64*',
+      rank: 'u32',
+      lanes: 'u64',
+      count: 'u64',
+      ids_step: 'u64',
+      src_step: 'u64',
+      dst_dim: 'u64',
+      dst_step: 'u64',
+    },
+    call: `scatter_any<${add}>`,
+  }),
+});
+/** The places of every lane as keys for a sort, what is none as 0xffffffff. */
+const scatterKeys = INDEXING.declare({
+  each: { ids: INT_TYPES },
+  symbol: ({ ids }) => `scatter_keys_${ids}`,
+  body: ({ ids }) => ({
+    threads: 256,
+    params: {
+      ids: `const ${CTYPE[ids]}*`,
+      keys: 'u32*',
+      fault: 'u32*',
+      info: 'const u64*',
+      rank: 'u32',
+      lanes: 'u64',
+      count: 'u64',
+      ids_step: 'u64',
+      dst_dim: 'u64',
+    },
+    call: 'scatter_keys',
+  }),
+});
+/** One thread does each run of equal places. */
+const scatterSorted = INDEXING.declare({
+  each: { add: [false, true], dtype: ALL_TYPES },
+  symbol: (v) => `scatter_${addPart(v)}sorted_${suffixOf(v.dtype)}`,
+  body: ({ add, dtype }) => ({
+    threads: 256,
+    params: {
+      order: 'const u32*',
+      sorted: 'const u32*',
+      src: `const ${CTYPE[dtype]}*`,
+      dst: `${CTYPE[dtype]}*`,
+      info: 'const u64*',
+      rank: 'u32',
+      lanes: 'u64',
+      count: 'u64',
+      src_step: 'u64',
+      dst_dim: 'u64',
+      dst_step: 'u64',
+    },
+    call: `scatter_sorted<${add}>`,
+  }),
+});
+/** Indices of any dtype as keys for a sort, what is no place as 0xffffffff. */
+const indexKeys = INDEXING.declare({
+  each: { ids: INT_TYPES },
+  symbol: ({ ids }) => `index_keys_${ids}`,
+  body: ({ ids }) => ({
+    threads: 256,
+    params: { ids: `const ${CTYPE[ids]}*`, step: 'i64', keys: 'u32*', fault: 'u32*', n: 'u64', dim: 'u64' },
+    call: 'index_keys',
+  }),
+});
+/** Each run of equal indices adds its rows of src up in the order they came. */
+const addSorted = INDEXING.declare({
+  each: { dtype: ALL_TYPES },
+  symbol: ({ dtype }) => `add_sorted_${suffixOf(dtype)}`,
+  body: ({ dtype }) => ({
+    threads: 256,
+    params: {
+      order: 'const u32*',
+      sorted: 'const u32*',
+      src: `const ${CTYPE[dtype]}*`,
+      dst: `${CTYPE[dtype]}*`,
+      n: 'u64',
+      dst_dim: 'u64',
+      right: 'u64',
+    },
+    call: 'add_sorted',
+  }),
+});
+
+/** out[l, j, :] = src[l, ids[j * step], :] over contiguous [left, srcDim, rowBytes]. Buffers: ids, src, dst, fault. Addresses are multiples of `align`. */
+export function selectRowsLaunch(
+  ids: DType,
+  left: number,
+  srcDim: number,
+  idsDim: number,
+  rowBytes: number,
+  step: number,
+  align: number,
+): Launches {
+  const word = ROW_WORDS.find((w) => rowBytes % w === 0 && align % w === 0) ?? 1;
+  const words = rowBytes / word;
+  const lanes = clamp(powerAbove(ceilDiv(words, 4)), 1, 256);
+  return single(
+    launch(selectRows, { word, ids: ids as Ids }, clamp(ceilDiv(left * idsDim, 256 / lanes), 1, 2 ** 22), 256, {
+      ids: at('ids'),
+      step,
+      src: at('src'),
+      dst: at('dst'),
+      fault: at('fault'),
+      left,
+      src_dim: srcDim,
+      ids_dim: idsDim,
+      words,
+      lanes,
+    }),
+  );
+}
+
+/** Buffers: ids, src, dst (contiguous in the shape of ids), fault, info. */
+export function gatherLaunch(
+  ids: DType,
+  dtype: DType,
+  rank: number,
+  dimSize: number,
+  dimStride: number,
+  numel: number,
+): Launches {
+  const bytes = bytesOf(dtype) as 1 | 2 | 4 | 8;
+  return single(
+    launch(gatherAny, { ids: ids as Ids, bytes }, strideGrid(numel), 256, {
+      ids: at('ids'),
+      src: at('src'),
+      dst: at('dst'),
+      fault: at('fault'),
+      info: at('info'),
+      rank,
+      dim_size: dimSize,
+      dim_stride: dimStride,
+      numel,
+    }),
+  );
+}
+
+export interface ScatterShape {
+  /** Dimensions of ids but the scattered one. */
+  readonly rank: number;
+  /** Their product: independent lanes. */
+  readonly lanes: number;
+  /** Indices in a lane. */
+  readonly count: number;
+  readonly idsStep: number;
+  readonly srcStep: number;
+  readonly dstDim: number;
+  readonly dstStep: number;
+}
+/** Fewer lanes than this leave most of a device idle with a thread each, once they are long enough for a sort to pay. */
+const FEW_LANES = 16384;
+const LONG_LANE = 256;
+/** dst already holds x. Buffers: ids, src, dst, fault, info. */
+export function scatterLaunch(add: boolean, ids: DType, elements: DType, s: ScatterShape): Launches {
+  const dtype = kernelDType(elements);
+  const { rank, lanes, count } = s;
+  const places = { ids: at('ids'), fault: at('fault'), info: at('info'), rank, lanes, count, ids_step: s.idsStep };
+  const target = { src: at('src'), dst: at('dst'), src_step: s.srcStep, dst_dim: s.dstDim, dst_step: s.dstStep };
+  if (lanes >= FEW_LANES || count < LONG_LANE)
+    return single(
+      launch(scatterAny, { add, ids: ids as Ids, dtype }, strideGrid(lanes), 256, { ...places, ...target }),
+    );
+  // The same results from sorted indices, with a thread for each place that is written.
+  const n = lanes * count;
+  const { sort, keys, sorted, order, scratch } = sortedKeys(lanes, count);
+  const found = { order, sorted, info: at('info'), rank, lanes, count };
+  return {
+    launches: [
+      launch(scatterKeys, { ids: ids as Ids }, strideGrid(n), 256, { ...places, keys, dst_dim: s.dstDim }),
+      ...sort,
+      launch(scatterSorted, { add, dtype }, strideGrid(n), 256, { ...found, ...target }),
+    ],
+    scratch,
+  };
+}
+
+/** u32 keys [rows, cols] at the front of the scratch buffer, the launches that sort each row, and where sorted keys and their order are. */
+function sortedKeys(
+  rows: number,
+  cols: number,
+): { sort: readonly Launch[]; keys: Pointer; sorted: Pointer; order: Pointer; scratch: number } {
+  const words = ceilDiv(rows * cols * 4, 16) * 16;
+  const [keys, sorted, order, rest] = [0, 1, 2, 3].map((i) => at('scratch', i * words));
+  const inner = sortLaunch('u32', rows, cols, cols, false, {
+    src: keys,
+    indices: order,
+    values: sorted,
+    scratch: rest,
+  });
+  return { sort: inner.launches, keys, sorted, order, scratch: 3 * words + inner.scratch };
+}
+
+/**
+ * dst[l, ids[j], :] += src[l, j, :] over contiguous [left, dstDim, right], where dst already holds x: indices are sorted, then each run of
+ * equal ones is added up in its order. Buffers: ids, src, dst, fault.
+ */
+export function indexAddLaunch(
+  ids: DType,
+  dtype: DType,
+  left: number,
+  dstDim: number,
+  n: number,
+  right: number,
+  step: number,
+): Launches {
+  const { sort, keys, sorted, order, scratch } = sortedKeys(1, n);
+  const source = { ids: at('ids'), step, keys, fault: at('fault'), n, dim: dstDim };
+  const sums = { order, sorted, src: at('src'), dst: at('dst'), n, dst_dim: dstDim, right };
+  return {
+    launches: [
+      launch(indexKeys, { ids: ids as Ids }, strideGrid(n), 256, source),
+      ...sort,
+      launch(addSorted, { dtype: kernelDType(dtype) }, [ceilDiv(n, 8), left], [32, 8], sums),
+    ],
+    scratch,
+  };
+}
+
+type Plan = FamilyPlan<RowOf<'index'>, { readonly dim: number; readonly start?: number }>;
 const without = <T>(list: readonly T[], dim: number): T[] => list.filter((_, i) => i !== dim);
 
-/** Whole rows along the last kept dimensions move at copy speed; other layouts go through the general gather. */
-const select: Run<{ dim: number }> = (gpu, row, [x, ids], out, { dim }) =>
-  withTemporaries(gpu, (t) => {
-    const dense = t.dense(x);
-    const { shape } = x.layout;
-    const rowBytes = sizeOf(shape.slice(dim + 1)) * bytesOf(x.dtype);
-    const [src, dst] = [addressOf(dense), addressOf(out)];
-    const align = [16, 8, 4, 2, 1].find((w) => src % w === 0 && dst % w === 0) as number;
-    const plan = selectRowsLaunch(
-      ids.dtype,
-      sizeOf(shape.slice(0, dim)),
-      shape[dim],
-      ids.layout.size,
-      rowBytes,
-      ids.layout.strides[0] ?? 1,
-      align,
-    );
-    runPlan(gpu, plan, { ids: addressOf(ids), src, dst, fault: gpu.fault(row.name, [out]) });
-  });
-
-const gather: Run<{ dim: number }> = (gpu, row, [x, ids], out, { dim }) => {
-  const { shape, strides } = ids.layout;
-  const info = infoAddress(gpu, [...shape, ...strides, ...x.layout.strides.map((s, i) => (i === dim ? 0 : s))]);
-  const plan = gatherLaunch(
-    ids.dtype,
-    x.dtype,
-    shape.length,
-    x.layout.shape[dim],
-    x.layout.strides[dim],
-    ids.layout.size,
-  );
-  runPlan(gpu, plan, {
-    ids: addressOf(ids),
-    src: addressOf(x),
-    dst: addressOf(out),
-    fault: gpu.fault(row.name, [out]),
-    info,
-  });
+/** Whole rows along the last kept dimensions move at copy speed. */
+const select: Plan = (p, _row, [x, ids], [out], { dim }) => {
+  const src = p.dense(x);
+  const { shape } = x.layout;
+  const rowBytes = sizeOf(shape.slice(dim + 1)) * bytesOf(x.dtype);
+  const left = sizeOf(shape.slice(0, dim));
+  const step = ids.layout.strides[0] ?? 1;
+  const align = alignmentOf(src, out);
+  const launches = selectRowsLaunch(ids.dtype, left, shape[dim], ids.layout.size, rowBytes, step, align);
+  p.run(launches, { ids, src, dst: out, fault: FAULT });
 };
 
-const scatter: Run<{ dim: number }> = (gpu, row, [x, ids, src], out, { dim }) => {
-  runCopy(gpu, row, [x], [out]);
-  const dims = without(ids.layout.shape, dim);
+const gather: Plan = (p, _row, [x, ids], [out], { dim }) => {
+  const { shape, strides, size } = ids.layout;
+  const upload = [...shape, ...strides, ...x.layout.strides.map((s, i) => (i === dim ? 0 : s))];
+  const launches = gatherLaunch(ids.dtype, x.dtype, shape.length, x.layout.shape[dim], x.layout.strides[dim], size);
+  p.run(launches, { ids, src: x, dst: out, fault: FAULT, info: { upload } });
+};
+
+const scatter: Plan = (p, { kernel }, [x, ids, src], [out], { dim }) => {
+  p.copy(x, out);
   if (ids.layout.size === 0) return;
-  const info = infoAddress(gpu, [
-    ...dims,
-    ...without(ids.layout.strides, dim),
-    ...without(src.layout.strides, dim),
-    ...without(out.layout.strides, dim),
-  ]);
-  const plan = scatterLaunch(row.name === 'scatterAdd', ids.dtype, x.dtype, {
+  const dims = without(ids.layout.shape, dim);
+  const upload = [...dims, ...[ids, src, out].flatMap((v) => without(v.layout.strides, dim))];
+  const launches = scatterLaunch(kernel.add ?? false, ids.dtype, x.dtype, {
     rank: dims.length,
     lanes: sizeOf(dims),
     count: ids.layout.shape[dim],
@@ -71,112 +337,31 @@ const scatter: Run<{ dim: number }> = (gpu, row, [x, ids, src], out, { dim }) =>
     dstDim: out.layout.shape[dim],
     dstStep: out.layout.strides[dim],
   });
-  runPlan(gpu, plan, {
-    ids: addressOf(ids),
-    src: addressOf(src),
-    dst: addressOf(out),
-    fault: gpu.fault(row.name, [out]),
-    info,
-  });
+  p.run(launches, { ids, src, dst: out, fault: FAULT, info: { upload } });
 };
 
-const indexAdd: Run<{ dim: number }> = (gpu, row, [x, ids, src], out, { dim }) =>
-  withTemporaries(gpu, (t) => {
-    runCopy(gpu, row, [x], [out]);
-    if (src.layout.size === 0) return;
-    const dense = t.dense(src);
-    const { shape } = out.layout;
-    const plan = indexAddLaunch(
-      ids.dtype,
-      x.dtype,
-      sizeOf(shape.slice(0, dim)),
-      shape[dim],
-      ids.layout.size,
-      sizeOf(shape.slice(dim + 1)),
-      ids.layout.strides[0] ?? 1,
-    );
-    runPlan(gpu, plan, {
-      ids: addressOf(ids),
-      src: addressOf(dense),
-      dst: addressOf(out),
-      fault: gpu.fault(row.name, [out]),
-    });
-  });
-
-const sliceScatter: Run<{ dim: number; start: number }> = (gpu, row, [x, src], out, { dim, start }) => {
-  runCopy(gpu, row, [x], [out]);
-  if (src.layout.size > 0)
-    runCopy(gpu, row, [src], [{ ...viewOf(out), layout: out.layout.slice(dim, start, src.layout.shape[dim]) }]);
+const indexAdd: Plan = (p, _row, [x, ids, src], [out], { dim }) => {
+  p.copy(x, out);
+  if (src.layout.size === 0) return;
+  const { shape } = out.layout;
+  const [left, right] = [sizeOf(shape.slice(0, dim)), sizeOf(shape.slice(dim + 1))];
+  const step = ids.layout.strides[0] ?? 1;
+  const launches = indexAddLaunch(ids.dtype, x.dtype, left, shape[dim], ids.layout.size, right, step);
+  p.run(launches, { ids, src: p.dense(src), dst: out, fault: FAULT });
 };
 
-const INDEX_OPS: Readonly<Record<string, Run<any>>> = {
-  indexSelect: select,
+const sliceScatter: Plan = (p, _row, [x, src], [out], { dim, start = 0 }) => {
+  p.copy(x, out);
+  if (src.layout.size === 0) return;
+  p.copy(src, { ...viewOf(out), layout: out.layout.slice(dim, start, src.layout.shape[dim]) });
+};
+
+const KINDS: Readonly<Record<RowOf<'index'>['kernel']['kind'], Plan>> = {
+  select,
   gather,
   scatter,
-  scatterAdd: scatter,
   indexAdd,
   sliceScatter,
 };
-export function runIndex(
-  gpu: GpuContext,
-  row: KernelRow,
-  inputs: readonly View[],
-  [out]: readonly View[],
-  params: unknown,
-): void {
-  INDEX_OPS[row.name](gpu, row, inputs, out, params);
-}
-
-/** Indices that sort along a dimension. */
-export function runSort(
-  gpu: GpuContext,
-  _row: KernelRow,
-  [x]: readonly View[],
-  [out]: readonly View[],
-  params: { dim: number; descending: boolean },
-): void {
-  withTemporaries(gpu, (t) => {
-    const { shape, rank } = x.layout;
-    const last = rank === 0 || params.dim === rank - 1;
-    const order = last ? [] : [...shape.map((_, i) => i).filter((i) => i !== params.dim), params.dim];
-    const src = t.dense(last ? x : permuted(x, order));
-    const target = last ? out : permuted(out, order);
-    const indices = last ? out : t.make(target.layout.shape, 'u32');
-    const cols = rank === 0 ? 1 : shape[params.dim];
-    runPlan(gpu, sortLaunch(x.dtype, x.layout.size / cols, cols, cols, params.descending), {
-      src: addressOf(src),
-      indices: addressOf(indices),
-    });
-    if (!last) runCopy(gpu, undefined as never, [indices], [target]);
-  });
-}
-
-const BLOCK = 256;
-export function runRandom(
-  gpu: GpuContext,
-  row: KernelRow,
-  _inputs: readonly View[],
-  [out]: readonly View[],
-  p: UniformParams | NormalParams,
-): void {
-  const n = out.layout.size;
-  gpu.args.reset().u64(n).bigint(p.seed).bigint(p.offset);
-  if ('lo' in p) {
-    const { lo, up } = p as UniformParams;
-    const { bottom, top } = uniformRange(out.dtype, lo, up);
-    gpu.args
-      .f64(lo)
-      .f64(up - lo)
-      .f64(bottom)
-      .f64(top);
-  } else gpu.args.f64((p as NormalParams).mean).f64((p as NormalParams).std);
-  gpu.args.pointer(addressOf(out));
-  const stem = row.name === 'randUniform' ? 'rand_uniform' : 'rand_normal';
-  gpu.launch(
-    gpu.functions.ofModule('random', `${stem}_${out.dtype}`),
-    Math.min(65536, Math.ceil(n / BLOCK)),
-    1,
-    1,
-    BLOCK,
-  );
-}
+export const planIndex: Plan = (p, row, inputs, outputs, params) =>
+  KINDS[row.kernel.kind](p, row, inputs, outputs, params);

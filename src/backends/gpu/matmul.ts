@@ -1,13 +1,224 @@
-// Matrix products: the vendor's library where there is one and it takes the layout, else our own kernel, which takes any.
-import { bytesOf } from '../../base/dtype.js';
+// Matrix products: the vendor's library where there is one and it takes the layout, else kernels/gemm.hip, which take any.
+import { bytesOf, type DType } from '../../base/dtype.js';
 import { UnsupportedError } from '../../base/errors.js';
 import type { Layout } from '../../base/layout.js';
 import { sizeOf } from '../../base/shape.js';
 import type { Blas, GemmDType, GemmPlan, GemmSpec, MatrixLayout } from '../../driver/blas.js';
-import { gemmLaunch, type Operand } from '../../kernels/launch.js';
+import {
+  type Axes,
+  CTYPE,
+  type Kernel,
+  KernelModule,
+  REAL_TYPES,
+  Struct,
+  type VariantOf,
+} from '../../kernels/declare.js';
 import type { View } from '../backend.js';
 import type { GpuContext } from './context.js';
-import { addressOf, runPlan, viewOf, withTemporaries } from './plans.js';
+import {
+  addressOf,
+  alignmentOf,
+  at,
+  ceilDiv,
+  clamp,
+  launch,
+  type Launches,
+  Planner,
+  single,
+  strideGrid,
+  type Target,
+  viewOf,
+} from './plan.js';
+import { runPlan } from './run-plan.js';
+
+/** Whether a target multiplies 16-bit tiles in hardware; the simulation does it lane by lane. */
+export const hasMatrixUnits = ({ arch }: Pick<Target, 'arch'>): boolean =>
+  arch === 'sim' ||
+  /^gfx(90a|94[012]|950|11\d\d|12\d\d)$/.test(arch) ||
+  (/^(sm|compute)_(\d+)/.exec(arch)?.[2] ?? '0').padStart(3, '0') >= '080';
+
+// ---- kernels ----
+
+export const GEMM = new KernelModule('gemm');
+export const GEMM_HOPPER = new KernelModule('gemm-hopper', { needs: 'sm_90a' });
+/** Strides of an operand, and sizes of the product. */
+const OPERAND = new Struct('Operand', { row: 'i64', k: 'i64', batch: ['i64', 3] });
+const PRODUCT = new Struct('Product', { m: 'i64', n: 'i64', k: 'i64', batch1: 'i64', batch2: 'i64', split: 'i64' });
+const params = (S: string) =>
+  ({
+    a: `const ${S}*`,
+    b: `const ${S}*`,
+    c: `${S}*`,
+    part: `product_t<${S}>*`,
+    bias: `const ${S}*`,
+    oa: OPERAND,
+    ob: OPERAND,
+    p: PRODUCT,
+  }) as const;
+type GemmKernel<A extends Axes> = Kernel<A, ReturnType<typeof params>>;
+/** Four waves. */
+export const MMA_THREADS = { constant: 'MMA_THREADS', threads: 256, byWaves: true } as const;
+/** Which dimension of each operand is contiguous: k, or its rows. */
+const ORDERS = ['kk', 'kr', 'rk', 'rr'] as const;
+const along = (order: (typeof ORDERS)[number]): string => `${order[0] === 'k'}, ${order[1] === 'k'}`;
+
+/** Every dtype on every target, any strides. */
+const byProducts = GEMM.declare({
+  each: { dtype: REAL_TYPES },
+  symbol: ({ dtype }) => `gemm_fma_${dtype}`,
+  body: ({ dtype }) => ({ threads: 256, params: params(CTYPE[dtype]), call: 'gemm_any<false>' }),
+});
+/** Joins partial sums over k. */
+const merge = GEMM.declare({
+  each: { dtype: REAL_TYPES },
+  symbol: ({ dtype }) => `gemm_merge_${dtype}`,
+  body: ({ dtype: d }) => ({
+    threads: 256,
+    params: {
+      part: `const product_t<${CTYPE[d]}>*`,
+      c: `${CTYPE[d]}*`,
+      bias: `const ${CTYPE[d]}*`,
+      size: 'i64',
+      splits: 'i64',
+      n: 'i64',
+    },
+    call: `gemm_merge<${CTYPE[d]}>`,
+  }),
+});
+/** Few rows against contiguous columns, at copy speed. */
+const fewRows = GEMM.declare({
+  each: { rows: [1, 2, 3, 4, 5, 6, 7, 8], dtype: REAL_TYPES },
+  symbol: ({ rows, dtype }) => `matvec_${dtype}_rows${rows}`,
+  body: ({ rows, dtype }) => ({ threads: 128, params: params(CTYPE[dtype]), call: `matvec_part<${rows}>` }),
+});
+/** Through the matrix units, any strides. */
+const byMatrixUnits = GEMM.declare({
+  each: { dtype: ['f16', 'bf16'] },
+  symbol: ({ dtype }) => `gemm_mma_${dtype}`,
+  body: ({ dtype }) => ({ threads: MMA_THREADS, params: params(CTYPE[dtype]), call: 'gemm_any<true>' }),
+  launchedOn: (_, arch) => hasMatrixUnits({ arch }),
+});
+/** Tiles of the kernels with asynchronous copies; large ones ask for more shared memory than AMD's GPUs have. */
+const TILES = {
+  small: { constant: 'SMALL_THREADS', threads: 256, tile: '128, 128, SMALL_K, SMALL_STAGES' },
+  large: { constant: 'LARGE_THREADS', threads: 512, tile: '128, 256, LARGE_K, LARGE_STAGES' },
+} as const;
+const byCopies = GEMM.declare({
+  each: { size: ['small', 'large'], order: ORDERS, dtype: ['f16', 'bf16'] },
+  symbol: ({ size, order, dtype }) => `gemm_async_${dtype}_${order}_${size}`,
+  body: ({ size, order, dtype }) => {
+    const { constant, threads, tile } = TILES[size];
+    return {
+      threads: { constant, threads, byWaves: true },
+      params: params(CTYPE[dtype]),
+      call: `gemm_async_tile<${constant}, ${CTYPE[dtype]}, ${along(order)}, ${tile}>`,
+    };
+  },
+  launchedOn: ({ size }, arch) => hasMatrixUnits({ arch }) && (size === 'small' || !arch.startsWith('gfx')),
+});
+const onHopper = GEMM_HOPPER.declare({
+  each: { order: ORDERS, dtype: ['f16', 'bf16'] },
+  symbol: ({ order, dtype }) => `gemm_hopper_${dtype}_${order}`,
+  body: ({ order, dtype }) => ({
+    threads: 384,
+    params: params(CTYPE[dtype]),
+    call: `gemm_hopper_tile<${CTYPE[dtype]}, ${along(order)}>`,
+  }),
+});
+
+// ---- the choice ----
+
+/** Strides in elements: along rows (m for a, n for b), along k, and over three batch dimensions. */
+export interface Operand {
+  readonly row: number;
+  readonly k: number;
+  readonly batch: readonly [number, number, number];
+}
+export interface Product {
+  readonly m: number;
+  readonly n: number;
+  readonly k: number;
+  /** Sizes of the batch dimensions, 1 where there is none. */
+  readonly batch: readonly [number, number, number];
+  readonly a: Operand;
+  readonly b: Operand;
+  readonly bias: boolean;
+  /** What the addresses of a and b are multiples of, in bytes. */
+  readonly align: number;
+}
+
+/** c[batch, m, n] = a b + bias, c contiguous. Buffers: a, b, c, bias. k may be 0. */
+export function gemmLaunch(d: DType, p: Product, target: Target): Launches {
+  const dtype = d as (typeof REAL_TYPES)[number];
+  const batch = p.batch[0] * p.batch[1] * p.batch[2];
+  if (batch > 65535) throw new RangeError(`gemmLaunch: a batch of ${batch} does not fit one launch; split it`);
+  const pack = 16 / bytesOf(dtype);
+  const fits = (o: Operand, contiguous: boolean, line: number): boolean =>
+    contiguous && [line, ...o.batch].every((s) => s % pack === 0);
+  const aligned = p.align % 16 === 0;
+  const plan = <A extends Axes>(
+    kernel: GemmKernel<A>,
+    variant: VariantOf<A>,
+    [tilesM, tilesN]: readonly [number, number],
+    threads: number,
+    unit: number,
+    shared = 0,
+  ): Launches => {
+    // Small results of long sums leave the device idle: then k is split, and partial sums are joined in a fixed order.
+    const blocks = tilesM * tilesN * batch;
+    const splits =
+      blocks < target.multiprocessors
+        ? clamp(Math.floor((2 * target.multiprocessors) / blocks), 1, Math.max(1, Math.min(64, Math.floor(p.k / 512))))
+        : 1;
+    const split = splits > 1 ? ceilDiv(ceilDiv(p.k, splits), unit) * unit : Math.max(p.k, 1);
+    const used = Math.max(1, ceilDiv(p.k, split));
+    const size = batch * p.m * p.n;
+    const bias = p.bias ? at('bias') : 0;
+    const args = {
+      a: at('a'),
+      b: at('b'),
+      c: at('c'),
+      part: used > 1 ? at('scratch') : 0,
+      bias,
+      oa: p.a,
+      ob: p.b,
+      p: { m: p.m, n: p.n, k: p.k, batch1: p.batch[1], batch2: p.batch[2], split },
+    };
+    const main = launch(kernel, variant, [tilesM * tilesN, batch, used], threads, args, shared);
+    if (used === 1) return single(main);
+    const sums = { part: at('scratch'), c: at('c'), bias, size, splits: used, n: p.n };
+    return {
+      launches: [main, launch(merge, { dtype }, strideGrid(size), 256, sums)],
+      scratch: used * size * (dtype === 'f64' ? 8 : 4),
+    };
+  };
+  const tiles = (m: number, n: number): readonly [number, number] => [ceilDiv(p.m, m), ceilDiv(p.n, n)];
+
+  const aK = fits(p.a, p.a.k === 1, p.a.row);
+  const bK = fits(p.b, p.b.k === 1, p.b.row);
+  if (p.m <= 8 && aligned && aK && bK && p.k % pack === 0 && p.k > 0)
+    return plan(fewRows, { rows: p.m as 1, dtype }, [ceilDiv(p.n, 4), 1], 128, 32 * pack);
+  if ((dtype === 'f16' || dtype === 'bf16') && hasMatrixUnits(target)) {
+    const aR = fits(p.a, p.a.row === 1, p.a.k);
+    const bR = fits(p.b, p.b.row === 1, p.b.k);
+    if (!aligned || !(aK || aR) || !(bK || bR))
+      return plan(byMatrixUnits, { dtype }, tiles(64, 64), 4 * target.warp, 32);
+    const order = `${aK ? 'k' : 'r'}${bK ? 'k' : 'r'}` as const;
+    const nvidia = /^(sm|compute)_/.test(target.arch);
+    const large = nvidia && ceilDiv(p.m, 128) * ceilDiv(p.n, 256) * batch >= target.multiprocessors;
+    if (large && target.arch === 'sm_90')
+      return plan(onHopper, { order, dtype }, tiles(128, 256), 384, 64, 1024 + 4 * (48 << 10));
+    const [bn, kt, stages, waves] = large ? [256, 64, 3, 8] : nvidia ? [128, 32, 4, 8] : [128, 32, 2, 4];
+    const held = (rows: number, k: boolean): number => (k ? rows * (kt + 8) : kt * (rows + 8));
+    const shared = stages * (held(128, aK) + held(bn, bK)) * 2;
+    const variant = { size: large ? 'large' : 'small', order, dtype } as const;
+    return plan(byCopies, variant, tiles(128, bn), waves * target.warp, 64, shared);
+  }
+  const tile = dtype === 'f64' ? 64 : 128;
+  return plan(byProducts, { dtype }, tiles(tile, tile), 256, 16);
+}
+
+// ---- layouts and libraries ----
 
 /** How a matrix lies in memory as libraries see it, or undefined where neither of its dimensions is dense. */
 function matrixLayout(l: Layout, batchStride: number): MatrixLayout | undefined {
@@ -132,16 +343,11 @@ function ownProduct(
     k: v.layout.strides[v.layout.rank + kDim],
     batch: strides(side),
   });
-  withTemporaries(gpu, () => {
-    const [pa, pb] = [addressOf(a), addressOf(b)];
-    const align = [16, 8, 4, 2, 1].find((w) => pa % w === 0 && pb % w === 0) as number;
-    const plan = gemmLaunch(
-      out.dtype,
-      { m, n, k, batch: sizes, a: operand(a, -2, -1, 'a'), b: operand(b, -1, -2, 'b'), bias: false, align },
-      gpu.device.info,
-    );
-    runPlan(gpu, plan, { a: pa, b: pb, c: addressOf(out), bias: 0 });
-  });
+  const planner = new Planner(gpu.device.info);
+  const sides = { a: operand(a, -2, -1, 'a'), b: operand(b, -1, -2, 'b') };
+  const product: Product = { m, n, k, batch: sizes, ...sides, bias: false, align: alignmentOf(a, b) };
+  planner.run(gemmLaunch(out.dtype, product, gpu.device.info), { a, b, c: out });
+  runPlan(gpu, planner.steps, 'matmul', [out]);
 }
 
 function inTurns(

@@ -1,13 +1,14 @@
-// Casts, copies and fills on a GPU: elementwise chains without arithmetic.
-import { bytesOf, type DType, DTYPES, type Value } from '../../base/dtype.js';
+// Casts and copies, which are elementwise chains without arithmetic, and fills: kernels/fill.hip.
+import { bytesOf, type DType, DTYPE, DTYPES, kernelDType, type Value } from '../../base/dtype.js';
 import { Layout } from '../../base/layout.js';
-import { packScalar } from '../../kernels/elementwise-plan.js';
+import { ALL_TYPES, CTYPE, KernelModule, suffixOf } from '../../kernels/declare.js';
 import { castChain, type Chain, copyChain } from '../../kernels/elementwise.js';
 import { castValue } from '../../ops/movement.js';
-import type { KernelRow } from '../../ops/op.js';
+import type { RowOf } from '../../ops/op.js';
 import type { View } from '../backend.js';
 import type { GpuContext } from './context.js';
 import { launchChain, prepare, type Prepared } from './elementwise.js';
+import { at, ceilDiv, type FamilyPlan, launch, type Launches, type Planner, single } from './plan.js';
 
 const casts = new Map<string, Prepared>();
 const cast = (from: DType, to: DType): Prepared => {
@@ -44,60 +45,56 @@ export function runCopy(gpu: GpuContext, _row: unknown, [x]: readonly View[], [o
   launchChain(gpu, copies.get(size) as Prepared, [x], out, [], () => [...copies.values()].map((c) => c.chain));
 }
 
-/** Names of kernels/fill.hip: Candle spells f8 its own way. */
-const suffix = (d: DType): string => (d === 'f8e4m3' ? 'f8_e4m3' : d);
-const BLOCK = 256;
-const blocks = (n: number): number => Math.min(Math.ceil(n / BLOCK), 65536);
+export const FILL = new KernelModule('fill');
+const fill = FILL.declare({
+  each: { dtype: ALL_TYPES },
+  symbol: ({ dtype }) => `fill_${suffixOf(dtype)}`,
+  body: ({ dtype }) => ({
+    threads: 1024,
+    params: { buf: `${CTYPE[dtype]}*`, value: CTYPE[dtype], numel: 'u64' },
+    call: 'fill',
+  }),
+});
+const arange = FILL.declare({
+  each: { dtype: ALL_TYPES },
+  symbol: ({ dtype }) => `arange_${suffixOf(dtype)}`,
+  body: ({ dtype }) => ({
+    threads: 256,
+    params: { out: `${CTYPE[dtype]}*`, start: 'double', step: 'double', numel: 'u64' },
+    call: 'arange',
+  }),
+});
+const blocks = (n: number): number => Math.min(ceilDiv(n, 256), 65536);
+/** Fills contiguous memory with one value, given as the element's bits where it is a small float. */
+const fillLaunch = (dtype: DType, numel: number, value: Value): Launches =>
+  single(
+    launch(fill, { dtype: kernelDType(dtype) }, blocks(numel), 256, {
+      buf: at('out'),
+      value: DTYPE[dtype].encode(value),
+      numel,
+    }),
+  );
 
 type FillParams = { readonly value: number } | { readonly size: number; readonly start: number; readonly step: number };
 
-export function runFill(
-  gpu: GpuContext,
-  _row: KernelRow,
-  _inputs: readonly View[],
-  [out]: readonly View[],
-  params: FillParams,
-): void {
-  const base = out.memory.address + out.layout.offset * bytesOf(out.dtype);
-  const n = out.layout.size;
-  if ('step' in params) {
-    gpu.args.reset().pointer(base).f64(params.start).f64(params.step).u64(n);
-    gpu.launch(gpu.functions.ofModule('fill', `arange_${suffix(out.dtype)}`), blocks(n), 1, 1, BLOCK);
-    return;
-  }
-  fillView(gpu, out, params.value);
-}
+export const planFill: FamilyPlan<RowOf<'fill'>, FillParams> = (p, _row, _inputs, [out], params) => {
+  if ('value' in params) return p.fill(out, params.value);
+  const { start, step } = params;
+  const numel = out.layout.size;
+  const args = { out: at('out'), start, step, numel };
+  p.run(single(launch(arange, { dtype: kernelDType(out.dtype) }, blocks(numel), 256, args)), { out });
+};
 
-/** One value in every element, through any layout. */
-export function fillView(gpu: GpuContext, out: View, number: number): void {
+/** One value in every element, through any layout: where that is not contiguous, one element is filled and copied to all. */
+export function planFilled(p: Planner, out: View, number: number): void {
   const value = castValue(number, out.dtype);
-  const n = out.layout.size;
-  if (n === 0) return;
-  const base = out.memory.address + out.layout.offset * bytesOf(out.dtype);
-  if (!out.layout.isContiguous) return fillStrided(gpu, out, value);
-  gpu.args.reset().pointer(base);
-  packScalar(gpu.args, out.dtype, value);
-  gpu.args.u64(n);
-  gpu.launch(gpu.functions.ofModule('fill', `fill_${suffix(out.dtype)}`), blocks(n), 1, 1, BLOCK);
-}
-
-/** Through any layout: one element is filled, then copied to all. */
-function fillStrided(gpu: GpuContext, out: View, value: Value): void {
-  const one = gpu.allocator.alloc(8);
-  gpu.args.reset().pointer(one.address);
-  packScalar(gpu.args, out.dtype, value);
-  gpu.args.u64(1);
-  gpu.launch(gpu.functions.ofModule('fill', `fill_${suffix(out.dtype)}`), 1, 1, 1, BLOCK);
-  const everywhere = {
-    memory: one,
-    dtype: out.dtype,
-    layout: new Layout(
-      out.layout.shape,
-      out.layout.shape.map(() => 0),
-    ),
-  };
-  launchChain(gpu, copies.get(bytesOf(out.dtype)) as Prepared, [everywhere], out, [], () =>
-    [...copies.values()].map((c) => c.chain),
+  if (out.layout.size === 0) return;
+  if (out.layout.isContiguous) return p.run(fillLaunch(out.dtype, out.layout.size, value), { out });
+  const one = p.make([1], out.dtype);
+  p.run(fillLaunch(out.dtype, 1, value), { out: one });
+  const still = new Layout(
+    out.layout.shape,
+    out.layout.shape.map(() => 0),
   );
-  gpu.allocator.free(one);
+  p.copy({ ...one, layout: still }, out);
 }

@@ -12,8 +12,10 @@ export interface Pointer {
   readonly offset: number;
 }
 /** Numbers and bigints for scalars, fields by name for structs. */
-export type LaunchArg = number | bigint | Pointer | FieldValues<any, View>;
-type ArgOf<T> = T extends Struct<infer F> ? FieldValues<F, View> : number | bigint | Pointer;
+/** What a struct's pointer may be given as, besides an address. */
+export type Operand = View | typeof FAULT;
+export type LaunchArg = number | bigint | Pointer | FieldValues<any, Operand>;
+type ArgOf<T> = T extends Struct<infer F> ? FieldValues<F, Operand> : number | bigint | Pointer;
 export type ArgsOf<P> = { readonly [K in keyof P]: ArgOf<P[K]> };
 export type Triple = readonly [x: number, y: number, z: number];
 export interface Launch {
@@ -64,13 +66,13 @@ export function valuesOf(
   { symbol, args }: Pick<Launch, 'symbol' | 'args'>,
   entry: Entry,
   buffer: (name: string) => number,
-  address: (v: View) => number,
+  address: (v: Operand) => number,
 ): (number | bigint | Uint8Array)[] {
   return entry.params.map((p) => {
     const v = args[p.name];
     if (v === undefined) throw new TypeError(`${symbol}: no argument for parameter ${p.name}`);
     if (typeof v !== 'object') return v;
-    if (p.struct) return p.struct.pack(v as FieldValues<any, View>, address);
+    if (p.struct) return p.struct.pack(v as FieldValues<any, Operand>, address);
     const { buffer: name, offset } = v as Pointer;
     return buffer(name) + offset;
   });

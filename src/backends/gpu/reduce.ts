@@ -2,8 +2,8 @@
 import { bytesOf, type DType, kernelDType, sumDType } from '../../base/dtype.js';
 import { sizeOf } from '../../base/shape.js';
 import { ALL_TYPES, CTYPE, KernelModule, suffixOf } from '../../kernels/declare.js';
-import type { ReduceParams, ReduceRow } from '../../ops/reduce.js';
-import { reduceOps } from '../../ops/reduce.js';
+import type { RowOf } from '../../ops/op.js';
+import { type ReduceParams, reduceOps } from '../../ops/reduce.js';
 import type { View } from '../backend.js';
 import {
   aligned16,
@@ -23,10 +23,12 @@ import {
 } from './plan.js';
 import { rowGrid } from './row-shapes.js';
 
+export type ReduceRow = RowOf<'reduce'>;
+
 export const REDUCE = new KernelModule('reduce');
-const ops = Object.values(reduceOps) as readonly ReduceRow[];
+const ops = Object.values(reduceOps) as unknown as readonly ReduceRow[];
 /** An op and a dtype as the kernels name them: the row's functor over the element type. */
-const functor = (op: ReduceRow, dtype: DType): string => `${op.functor}<${CTYPE[dtype]}>`;
+const functor = (op: ReduceRow, dtype: DType): string => `${op.kernel.functor}<${CTYPE[dtype]}>`;
 const taken = ({ op, dtype }: { op: ReduceRow; dtype: DType }): boolean => op.dtypes.includes(dtype);
 const nameOf = ({ op, dtype }: { op: ReduceRow; dtype: DType }): string => `${op.name}_${suffixOf(dtype)}`;
 
@@ -110,7 +112,7 @@ const merge = REDUCE.declare({
 const isWide = (d: DType): boolean => d === 'f64' || d === 'i64';
 const isSmall = (d: DType): boolean => d === 'f16' || d === 'bf16' || d === 'f8e4m3';
 /** Bytes of an accumulator: a sum, a value in the type computed in, or a value with its index. */
-const ACCUMULATOR: Readonly<Record<ReduceRow['accumulator'], (d: DType) => number>> = {
+const ACCUMULATOR: Readonly<Record<ReduceRow['kernel']['accumulator'], (d: DType) => number>> = {
   sum: (d) => (isWide(sumDType(d)) ? 8 : 4),
   value: (d) => (isSmall(d) ? 4 : bytesOf(d)),
   place: (d) => (isWide(d) ? 16 : 8),
@@ -127,7 +129,7 @@ export function reduceLaunch(
   aligned: boolean,
 ): Launches {
   const dtype = kernelDType(elements);
-  const bytes = ACCUMULATOR[op.accumulator](dtype);
+  const bytes = ACCUMULATOR[op.kernel.accumulator](dtype);
   const [src, dst, scratch] = [at('src'), at('dst'), at('scratch')];
   const merged = (count: number, chunks: number): Launch =>
     launch(merge, { op, dtype }, clamp(ceilDiv(count, 8), 1, 2 ** 22), 256, {
@@ -162,7 +164,7 @@ export function reduceLaunch(
     const vectors = ceilDiv(n, pack);
     const short = vectors <= 128;
     // Places are looked for at the end of a lane's share, so shares are longer there.
-    const lanes = clamp(powerAbove(ceilDiv(vectors, short ? 4 : op.accumulator === 'place' ? 16 : 8)), 1, 512);
+    const lanes = clamp(powerAbove(ceilDiv(vectors, short ? 4 : op.kernel.accumulator === 'place' ? 16 : 8)), 1, 512);
     const { grid, block } = rowGrid(outer, lanes);
     if (short && pack > 1 && (lanes === 4 || lanes === 8 || lanes === 16 || lanes === 32))
       return single(launch(rowsHeld, { op, lanes, dtype }, grid, block, { src, dst, rows: outer, cols: n }));
@@ -217,6 +219,6 @@ function threeParts(
 
 export const planReduce: FamilyPlan<ReduceRow, ReduceParams> = (p, row, [given], [out], { dims }) => {
   const { x, outer, n, inner } = threeParts(p, given, dims);
-  if (n === 0) return p.fill(out, row.empty);
+  if (n === 0) return p.fill(out, row.kernel.empty);
   p.run(reduceLaunch(row, x.dtype, outer, n, inner, p.device, aligned16(x)), { src: x, dst: out });
 };

@@ -23,11 +23,11 @@ export const heldVectors = ({ arch }: Pick<Target, 'arch'>, gradients = false): 
 export const ROW_WIDTHS = {
   singles_loop: { packed: false, count: 0, block: true, threads: 1024 },
   singles4: { packed: false, count: 4, block: false, threads: 256 },
-  singles4_block: { packed: false, count: 4, block: true, threads: 512 },
+  block_singles4: { packed: false, count: 4, block: true, threads: 512 },
   packs_loop: { packed: true, count: 0, block: true, threads: 1024 },
   one_pack: { packed: true, count: 1, block: false, threads: 256 },
   packs4: { packed: true, count: 4, block: false, threads: 256 },
-  packs4_block: { packed: true, count: 4, block: true, threads: 512 },
+  block_packs4: { packed: true, count: 4, block: true, threads: 512 },
   packs8: { packed: true, count: 8, block: true, threads: 512 },
 } as const;
 export type RowWidth = keyof typeof ROW_WIDTHS;
@@ -49,13 +49,13 @@ export function rowWidth(
   if (!aligned || cols % pack !== 0) {
     const lanes = powerAbove(ceilDiv(cols, 4));
     return lanes <= 512
-      ? { width: lanes > 32 ? 'singles4_block' : 'singles4', lanes }
+      ? { width: lanes > 32 ? 'block_singles4' : 'singles4', lanes }
       : { width: 'singles_loop', lanes: 1024 };
   }
   const vectors = cols / pack;
   if (vectors <= 1) return { width: 'one_pack', lanes: 1 };
   const four = powerAbove(ceilDiv(vectors, 4));
-  if (four <= 256) return { width: four > 32 ? 'packs4_block' : 'packs4', lanes: four };
+  if (four <= 256) return { width: four > 32 ? 'block_packs4' : 'packs4', lanes: four };
   const eight = powerAbove(ceilDiv(vectors, 8));
   return held === 8 && eight <= 512 ? { width: 'packs8', lanes: eight } : { width: 'packs_loop', lanes: 1024 };
 }

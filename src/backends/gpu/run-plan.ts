@@ -1,12 +1,13 @@
 // Runs plans: names become addresses, temporary memory lives for the time of the plan, arguments are packed as the kernel declares them.
 import { bytesOf } from '../../base/dtype.js';
+import { Layout } from '../../base/layout.js';
 import type { Address, Fn } from '../../driver/driver.js';
 import { type Entry, packEntry } from '../../kernels/declare.js';
 import type { Memory, View } from '../backend.js';
 import type { GpuMemory } from './allocator.js';
 import type { GpuContext } from './context.js';
 import { runCast, runCopy } from './movement.js';
-import { type Buffers, type Launch, type Plan, Temporary, valuesOf } from './plan.js';
+import { type Buffers, type Launch, type Operand, type Plan, Temporary, valuesOf } from './plan.js';
 
 interface Ready {
   readonly fn: Fn;
@@ -38,7 +39,7 @@ export function enqueue(
   gpu: GpuContext,
   l: Launch,
   buffer: (name: string) => Address,
-  address: (v: View) => Address,
+  address: (v: Operand) => Address,
 ): void {
   const { fn, entry } = prepare(gpu, l);
   packEntry(gpu.args, entry, valuesOf(l, entry, buffer, address));
@@ -62,7 +63,8 @@ export function runPlan(gpu: GpuContext, plan: Plan, op: string, outputs: readon
   };
   const placed = (v: View): View =>
     v.memory instanceof Temporary ? { memory: memoryOf(v.memory), layout: v.layout, dtype: v.dtype } : v;
-  const address = (v: View): Address => memoryOf(v.memory).address + v.layout.offset * bytesOf(v.dtype);
+  const address = (v: Operand): Address =>
+    'fault' in v ? gpu.fault(op, outputs) : memoryOf(v.memory).address + v.layout.offset * bytesOf(v.dtype);
   const find = (buffers: Buffers, scratch: Address | undefined, name: string): Address => {
     if (name === 'scratch' && scratch !== undefined) return scratch;
     const b = buffers[name];
@@ -99,4 +101,28 @@ function uploaded(gpu: GpuContext, values: readonly number[]): Address {
     known.set(key, memory);
   }
   return memory.address;
+}
+
+/** Runs f on views that satisfy a condition, each copied to the start of a block of its own where it does not. */
+export function withCopies(
+  gpu: GpuContext,
+  views: readonly View[],
+  asItIs: (v: View) => boolean,
+  f: (views: readonly View[]) => void,
+): void {
+  const taken: GpuMemory[] = [];
+  try {
+    f(
+      views.map((v) => {
+        if (asItIs(v)) return v;
+        const memory = gpu.allocator.alloc(Math.max(1, v.layout.size * bytesOf(v.dtype)));
+        taken.push(memory);
+        const copy = { memory, dtype: v.dtype, layout: Layout.contiguous(v.layout.shape) };
+        runCopy(gpu, undefined, [v], [copy]);
+        return copy;
+      }),
+    );
+  } finally {
+    for (const m of taken) gpu.allocator.free(m);
+  }
 }

@@ -1,0 +1,24 @@
+// Where an index points, and addition as all dtypes do it: what reading and writing at indices share.
+#pragma once
+#include "block.h"
+
+/** Where an index points in 0..n-1, -1 for the sentinel, -2 for one that is out of range where faults are told. */
+template <class I> WICK_FN i64 place(I id, u64 n, u32* fault) {
+  if (id == Limits<I>::highest()) return -1;
+  if ((u64)(i64)id >= n) {  // negative ones are huge without their sign
+    if (fault) *fault = 1;
+    return fault ? -2 : -1;
+  }
+  return (i64)id;
+}
+/** What stands for an element that is not there: 0 for the sentinel (-1), all bits set for a bad index (-2). */
+template <class W> WICK_FN W absent(i64 at) {
+  W bad;
+#pragma unroll
+  for (u32 i = 0; i < sizeof(W); i++) ((u8*)&bad)[i] = 0xff;
+  return at == -2 ? bad : W{};
+}
+/** The same as a key to sort by: what is no place comes last. */
+WICK_FN u32 key_of(i64 at) { return at < 0 ? 0xffffffffu : (u32)at; }
+template <class S> WICK_FN S zero() { return from_compute<S>((compute_t<S>)0); }
+template <class S> WICK_FN S plus(S a, S b) { return from_compute<S>((typename SumOf<S>::type)to_compute(a) + (typename SumOf<S>::type)to_compute(b)); }

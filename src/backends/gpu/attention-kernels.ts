@@ -1,0 +1,279 @@
+// The kernels of attention, the struct they take, and which of them serves a problem: kernels/attention*.hip.
+import { ArgumentError } from '../../base/errors.js';
+import type { DeviceInfo } from '../../driver/driver.js';
+import { CTYPE, type FieldValues, KernelModule, REAL_TYPES, Struct } from '../../kernels/declare.js';
+import type { View } from '../backend.js';
+import { hasMatrixUnits } from './matmul.js';
+import { addressOf, ceilDiv, FAULT, type Launch, launch } from './plan.js';
+
+/** struct Attention of kernels/attention.h; strides in elements: batch, head, row. */
+const FIELDS = {
+  q: 'pointer',
+  k: 'pointer',
+  v: 'pointer',
+  out: 'pointer',
+  lse: 'pointer',
+  mask: 'pointer',
+  slopes: 'pointer',
+  sinks: 'pointer',
+  qStarts: 'pointer',
+  kStarts: 'pointer',
+  lengths: 'pointer',
+  pages: 'pointer',
+  dout: 'pointer',
+  delta: 'pointer',
+  dq: 'pointer',
+  dk: 'pointer',
+  dv: 'pointer',
+  partial: 'pointer',
+  partialLse: 'pointer',
+  fault: 'pointer',
+  qStrides: ['i64', 3],
+  kStrides: ['i64', 3],
+  vStrides: ['i64', 3],
+  outStrides: ['i64', 3],
+  doutStrides: ['i64', 3],
+  dqStrides: ['i64', 3],
+  dkStrides: ['i64', 3],
+  dvStrides: ['i64', 3],
+  lseStrides: ['i64', 2],
+  maskStrides: ['i64', 4],
+  scale: 'double',
+  softcap: 'double',
+  heads: 'i32',
+  kvHeads: 'i32',
+  tq: 'i32',
+  tk: 'i32',
+  dim: 'i32',
+  left: 'i32',
+  right: 'i32',
+  /** 0 none, 1 u8 (nonzero is seen), 2 added, in the element type. */
+  maskKind: 'i32',
+  pageRows: 'i32',
+  pageTable: 'i32',
+  splits: 'i32',
+  batch: 'i32',
+  qRows: 'i32',
+  kRows: 'i32',
+  pagesThere: 'i32',
+  unused: 'i32',
+} as const;
+const PROBLEM = new Struct('Attention', FIELDS);
+/** One problem. What is left out is 0 (null). A query at position x sees keys x-left .. x+right; -1 is no bound, causal is right = 0. */
+export type AttentionCall = FieldValues<typeof FIELDS, View | typeof FAULT> & {
+  readonly scale: number;
+  readonly batch: number;
+  readonly heads: number;
+  readonly kvHeads: number;
+  readonly tq: number;
+  readonly tk: number;
+  readonly dim: number;
+  readonly left: number;
+  readonly right: number;
+};
+export type AttentionDType = (typeof REAL_TYPES)[number];
+type Half = 'f16' | 'bf16';
+
+// ---- kernels ----
+
+export const ATTENTION = new KernelModule('attention');
+export const ATTENTION_MATRIX = new KernelModule('attention-matrix');
+export const ATTENTION_HOPPER = new KernelModule('attention-hopper', { needs: 'sm_90a' });
+export const ATTENTION_BACKWARD = new KernelModule('attention-backward');
+export const ATTENTION_BACKWARD_MATRIX = new KernelModule('attention-backward-matrix');
+const params = { p: PROBLEM };
+/** Large tiles want more shared memory than AMD's GPUs have; gfx950 has 160 KiB. */
+const largeOn = (suffix: string, arch: string): boolean =>
+  hasMatrixUnits({ arch }) && !(suffix.endsWith('_large') && arch.startsWith('gfx') && arch !== 'gfx950');
+/** Four waves. */
+const WAVES = { constant: 'ATTENTION_THREADS', threads: 256, byWaves: true } as const;
+/** Head dimensions the kernels are made for; others are padded up. */
+const DIMS = [64, 128, 256] as const;
+
+const forward = ATTENTION.declare({
+  each: { dtype: REAL_TYPES, dim: DIMS },
+  symbol: ({ dtype, dim }) => `attention_${dtype}_${dim}`,
+  body: ({ dtype, dim }) => ({ threads: 256, params, call: `attention_forward<${CTYPE[dtype]}, ${dim}>` }),
+});
+/** Part of the keys a block, `heads` query heads of one key head together; 16-bit kernels have a bound of their own but for eight heads. */
+const split = ATTENTION.declare({
+  each: { dtype: ['f32', 'f16', 'bf16'], dim: DIMS, heads: [1, 2, 4, 8] },
+  symbol: ({ dtype, dim, heads }) => `attention_split_${dtype}_${dim}_${heads}`,
+  body: ({ dtype, dim, heads }) => {
+    const T = CTYPE[dtype];
+    const ahead = {
+      1: `sizeof(${T}) == 4 ? 4 : 8`,
+      2: `sizeof(${T}) == 4 ? 4 : 8`,
+      4: '4',
+      8: `EIGHT_AHEAD<${T}, ${dim}>`,
+    };
+    return {
+      threads: { constant: dtype === 'f32' || heads === 8 ? 'SPLIT_THREADS' : 'SPLIT_BOUND', threads: 128 },
+      params,
+      call: `attention_split<${T}, ${dim}, ${heads}, ${ahead[heads]}>`,
+    };
+  },
+});
+const combine = ATTENTION.declare({
+  each: { dtype: ['f32', 'f16', 'bf16'] },
+  symbol: ({ dtype }) => `attention_combine_${dtype}`,
+  body: ({ dtype }) => ({
+    threads: { constant: 'COMBINE_THREADS', threads: 512 },
+    params,
+    call: `attention_combine<${CTYPE[dtype]}>`,
+  }),
+});
+/** Tiles of the matrix kernels by name: rows of queries, shared memory, and template arguments after the type. */
+const MATRIX = {
+  '64': { dim: 64, rows: 128, shared: 55296, tile: '64, 2, 64, 2' },
+  '128_large': { dim: 128, rows: 128, shared: 104448, tile: '128, 2, 64, 2' },
+  '128': { dim: 128, rows: 64, shared: 52224, tile: '128, 1, 32, 2' },
+  '256_large': { dim: 256, rows: 64, shared: 101376, tile: '256, 1, 32, 2' },
+  '256': { dim: 256, rows: 64, shared: 50688, tile: '256, 1, 16, 1' },
+} as const;
+/** Larger tiles first. */
+const MATRIX_TILES = ['64', '128_large', '128', '256_large', '256'] as const;
+const byMatrixUnits = ATTENTION_MATRIX.declare({
+  each: { dtype: ['f16', 'bf16'], tile: MATRIX_TILES },
+  symbol: ({ dtype, tile }) => `attention_matrix_${dtype}_${tile}`,
+  body: ({ dtype, tile }) => ({
+    threads: WAVES,
+    params,
+    call: `attention_matrix<${CTYPE[dtype]}, ${MATRIX[tile].tile}>`,
+  }),
+  launchedOn: ({ tile }, arch) => largeOn(tile, arch),
+});
+const onHopper = ATTENTION_HOPPER.declare({
+  each: { dtype: ['f16', 'bf16'], dim: [64, 128] },
+  symbol: ({ dtype, dim }) => `attention_hopper_${dtype}_${dim}`,
+  body: ({ dtype, dim }) => ({
+    threads: 384,
+    params,
+    call:
+      dim === 64
+        ? `attention_hopper<${CTYPE[dtype]}, 64, 2, true, false>`
+        : `attention_hopper_joined<${CTYPE[dtype]}, 128, 2, false, true>`,
+  }),
+});
+const delta = ATTENTION_BACKWARD.declare({
+  each: { dtype: REAL_TYPES },
+  symbol: ({ dtype }) => `attention_delta_${dtype}`,
+  body: ({ dtype }) => ({ threads: 256, params, call: `attention_delta<${CTYPE[dtype]}>` }),
+});
+const backward = ATTENTION_BACKWARD.declare({
+  each: { side: ['query', 'key'], dtype: REAL_TYPES, dim: DIMS },
+  symbol: ({ side, dtype, dim }) => `attention_backward_${side}_${dtype}_${dim}`,
+  body: ({ side, dtype, dim }) => ({
+    threads: 256,
+    params,
+    call: `attention_backward_${side}<${CTYPE[dtype]}, ${dim}>`,
+  }),
+});
+/** `plain`: scores are scaled and nothing else. */
+const BACKWARD = {
+  '64': { dim: 64, plain: true, shared: 36864, tile: '64, 1, 32, 2' },
+  '128_large': { dim: 128, plain: true, shared: 69632, tile: '128, 1, 32, 2' },
+  '128': { dim: 128, plain: true, shared: 52224, tile: '128, 1, 32, 1' },
+  '64_any': { dim: 64, plain: false, shared: 27648, tile: '64, 1, 16, 2' },
+  '128_any': { dim: 128, plain: false, shared: 43520, tile: '128, 1, 16, 1' },
+} as const;
+const BACKWARD_TILES = ['64', '128_large', '128', '64_any', '128_any'] as const;
+/** Rows of a tile. */
+const BACKWARD_ROWS = 64;
+const backwardByMatrixUnits = ATTENTION_BACKWARD_MATRIX.declare({
+  each: { side: ['query', 'key'], dtype: ['f16', 'bf16'], tile: BACKWARD_TILES },
+  symbol: ({ side, dtype, tile }) => `attention_backward_matrix_${side}_${dtype}_${tile}`,
+  body: ({ side, dtype, tile }) => ({
+    threads: WAVES,
+    params,
+    call: `attention_backward_matrix<${CTYPE[dtype]}, ${BACKWARD[tile].tile}, ${side === 'key'}, ${BACKWARD[tile].plain}>`,
+  }),
+  launchedOn: ({ tile }, arch) => largeOn(tile, arch),
+});
+
+// ---- the choice ----
+
+/** The smallest head dimension the kernels are made for that holds one. */
+function padded(dim: number): (typeof DIMS)[number] {
+  const found = DIMS.find((d) => dim <= d);
+  if (!found) throw new ArgumentError(`attention: head dimension ${dim}; at most 256 is supported`);
+  return found;
+}
+const placeOf = (p: AttentionCall['q']): number =>
+  p === undefined || typeof p === 'number' ? (p ?? 0) : 'layout' in p ? addressOf(p) : 0;
+const multiples = (of: number, ...strides: readonly (readonly number[] | undefined)[]): boolean =>
+  strides.every((s) => (s ?? []).every((x) => x % of === 0));
+/** Rows that 16-byte copies can read: whole multiples of 8 numbers everywhere. */
+const copies16 = (c: AttentionCall): boolean =>
+  c.dim % 8 === 0 &&
+  multiples(8, c.qStrides, c.kStrides, c.vStrides) &&
+  [c.q, c.k, c.v].every((p) => placeOf(p) % 16 === 0);
+const onlyScaled = (c: AttentionCall): boolean => !c.softcap && !c.slopes && !c.maskKind;
+
+/** The forward kernel of a problem on a device. */
+export function forwardLaunch(c: AttentionCall, dtype: AttentionDType, device: DeviceInfo): Launch {
+  const args = { p: c };
+  const dim = padded(c.dim);
+  // The matrix kernels take the largest score before scaling, which needs a positive scale.
+  const small = (dtype === 'f16' || dtype === 'bf16') && c.scale > 0 && copies16(c);
+  const outEven = multiples(2, c.outStrides) && placeOf(c.out) % 4 === 0;
+  if (small && onlyScaled(c) && outEven && device.arch === 'sm_90' && (c.dim === 64 || c.dim === 128)) {
+    // Two computing warpgroups of 64 query rows each, and one that copies.
+    const rows = 128;
+    const blocks = Math.min(device.multiprocessors, ceilDiv(c.tq, rows) * c.heads * c.batch);
+    return launch(onHopper, { dtype, dim: c.dim }, blocks, 384, args, 1024 + 2 * c.dim * (2 * rows + 512));
+  }
+  const tile = MATRIX_TILES.find((t) => MATRIX[t].dim === dim && MATRIX[t].shared <= device.sharedPerBlockOptin);
+  if (small && tile && hasMatrixUnits(device)) {
+    const { rows, shared } = MATRIX[tile];
+    const grid = [ceilDiv(c.tq, rows), c.heads, c.batch];
+    return launch(byMatrixUnits, { dtype: dtype as Half, tile }, grid, 4 * device.warp, args, shared);
+  }
+  const grid = [ceilDiv(c.tq, dtype === 'f64' ? 32 : 64), c.heads, c.batch];
+  return launch(forward, { dtype, dim }, grid, 256, args);
+}
+
+/** Query heads a block of the split kernel takes together: those of one key head, up to 8. */
+export const together = (heads: number, kvHeads: number): 1 | 2 | 4 | 8 =>
+  ([8, 4, 2] as const).find((g) => (heads / kvHeads) % g === 0) ?? 1;
+
+/** How many splits fill a device with a few blocks each. */
+export function splitsFor(c: AttentionCall, device: DeviceInfo): number {
+  const blocks = (c.heads / together(c.heads, c.kvHeads)) * c.batch * c.tq;
+  return Math.max(1, Math.min(ceilDiv(c.tk, 128), ceilDiv(device.multiprocessors * 8, blocks)));
+}
+
+/** The pair for decoding: partial is [batch, heads, tq, splits, dim] and partialLse [batch, heads, tq, splits], both float. */
+export function splitLaunches(c: AttentionCall, dtype: Exclude<AttentionDType, 'f64'>): readonly Launch[] {
+  const heads = together(c.heads, c.kvHeads);
+  const grid = [c.splits ?? 1, c.heads / heads, c.batch * c.tq];
+  return [
+    launch(split, { dtype, dim: padded(c.dim), heads }, grid, 128, { p: c }),
+    launch(combine, { dtype }, [c.tq, c.heads, c.batch], 512, { p: c }),
+  ];
+}
+
+/** The sum of out times dout over the head dimension, which the backward pass needs. */
+export const deltaLaunch = (c: AttentionCall, dtype: AttentionDType): Launch =>
+  launch(delta, { dtype }, [ceilDiv(c.tq, 8), c.heads, c.batch], 256, { p: c });
+
+/** The gradient of the queries, then those of keys and values; delta is there. */
+export function backwardLaunches(c: AttentionCall, dtype: AttentionDType, device: DeviceInfo): readonly Launch[] {
+  const dim = padded(c.dim);
+  const plain = onlyScaled(c);
+  const tile = BACKWARD_TILES.find(
+    (t) => BACKWARD[t].dim === dim && BACKWARD[t].plain === plain && BACKWARD[t].shared <= device.sharedPerBlockOptin,
+  );
+  const even = multiples(8, c.doutStrides) && placeOf(c.dout) % 16 === 0;
+  const units = (dtype === 'f16' || dtype === 'bf16') && tile && copies16(c) && even && hasMatrixUnits(device);
+  const on = (side: 'query' | 'key', count: number, heads: number): Launch => {
+    if (units) {
+      const grid = [ceilDiv(count, BACKWARD_ROWS), heads, c.batch];
+      const variant = { side, dtype: dtype as Half, tile };
+      return launch(backwardByMatrixUnits, variant, grid, 4 * device.warp, { p: c }, BACKWARD[tile].shared);
+    }
+    const grid = [ceilDiv(count, dtype === 'f64' ? 32 : 64), heads, c.batch];
+    return launch(backward, { side, dtype, dim }, grid, 256, { p: c });
+  };
+  return [on('query', c.tq, c.heads), on('key', c.tk, c.kvHeads)];
+}

@@ -1,0 +1,220 @@
+// Convolutions: the vendor's library where it serves, else kernels/conv.hip.
+import type { DType } from '../../base/dtype.js';
+import {
+  CONV_ALIGNMENT,
+  CONV_DTYPES,
+  type ConvDType,
+  type ConvPlan,
+  type ConvSpec,
+  type Dnn,
+} from '../../driver/dnn.js';
+import { CTYPE, KernelModule, REAL_TYPES, Struct } from '../../kernels/declare.js';
+import type { RowOf } from '../../ops/op.js';
+import type { View } from '../backend.js';
+import type { GpuContext } from './context.js';
+import { launchRow } from './elementwise.js';
+import { hasMatrixUnits, MMA_THREADS } from './matmul.js';
+import {
+  addressOf,
+  at,
+  ceilDiv,
+  launch,
+  type Launches,
+  Planner,
+  single,
+  strideGrid,
+  type Target,
+  viewOf,
+} from './plan.js';
+import { runPlan, withCopies } from './run-plan.js';
+
+export const CONV = new KernelModule('conv');
+/** Shapes of a convolution; channels count within a group, pairs are height then width, 1-D is height 1. */
+const SHAPE = new Struct('Conv', {
+  batch: 'i32',
+  groups: 'i32',
+  channels: 'i32',
+  outputs: 'i32',
+  kernel: ['i32', 2],
+  stride: ['i32', 2],
+  padding: ['i32', 2],
+  dilation: ['i32', 2],
+  input: ['i64', 2],
+  output: ['i64', 2],
+  inputStrides: ['i64', 4],
+  kernelStrides: ['i64', 4],
+});
+export const CONV_TYPES = [...REAL_TYPES, 'u8', 'u32'] as const;
+const operands = (S: string) =>
+  ({ src: `const ${S}*`, kernel: `const ${S}*`, bias: `const ${S}*`, dst: `${S}*`, s: SHAPE }) as const;
+const stem = ({ transposed }: { readonly transposed: boolean }): string => (transposed ? 'conv_transpose' : 'conv');
+
+const direct = CONV.declare({
+  each: { transposed: [false, true], dtype: CONV_TYPES },
+  symbol: (v) => `${stem(v)}_direct_${v.dtype}`,
+  body: ({ transposed, dtype }) => ({
+    threads: 256,
+    params: operands(CTYPE[dtype]),
+    call: `conv_direct<${transposed}>`,
+  }),
+});
+const byProducts = CONV.declare({
+  each: { transposed: [false, true], dtype: CONV_TYPES },
+  symbol: (v) => `${stem(v)}_fma_${v.dtype}`,
+  body: ({ transposed, dtype }) => ({
+    threads: 256,
+    params: operands(CTYPE[dtype]),
+    call: `conv_tiles<false, ${transposed}>`,
+  }),
+});
+const byMatrixUnits = CONV.declare({
+  each: { transposed: [false, true], dtype: ['f16', 'bf16'] },
+  symbol: (v) => `${stem(v)}_mma_${v.dtype}`,
+  body: ({ transposed, dtype }) => ({
+    threads: MMA_THREADS,
+    params: operands(CTYPE[dtype]),
+    call: `conv_tiles<true, ${transposed}>`,
+  }),
+  launchedOn: (_, arch) => hasMatrixUnits({ arch }),
+});
+
+type Pair = readonly [number, number];
+/** Pairs are [height, width]; 1-D is height 1. Channels count within a group. */
+export interface ConvShape {
+  readonly batch: number;
+  readonly groups: number;
+  readonly channels: number;
+  readonly outputs: number;
+  readonly input: Pair;
+  readonly output: Pair;
+  readonly kernel: Pair;
+  readonly stride: Pair;
+  readonly padding: Pair;
+  readonly dilation: Pair;
+  /** Strides of (batch, channel, y, x) and of the kernel's four dimensions, in elements. */
+  readonly inputStrides: readonly number[];
+  readonly kernelStrides: readonly number[];
+  readonly bias: boolean;
+}
+/** Convolution, or transposed convolution (the kernel's first dimension is then the input channel). Buffers: src, kernel, bias, dst (contiguous). */
+export function convLaunch(transposed: boolean, d: DType, { bias, ...s }: ConvShape, target: Target): Launches {
+  const dtype = d as (typeof CONV_TYPES)[number];
+  const args = { src: at('src'), kernel: at('kernel'), bias: bias ? at('bias') : 0, dst: at('dst'), s };
+  const pixels = s.batch * s.output[0] * s.output[1];
+  // Places in images as tiles count them: in 32 bits, padding and dilation included.
+  const reach = [0, 1].map((i) =>
+    Math.max(
+      s.input[i] + 2 * s.padding[i],
+      s.output[i] + s.padding[i],
+      (s.output[i] - 1) * s.stride[i] + (s.kernel[i] - 1) * s.dilation[i] + 1,
+    ),
+  );
+  const wide = pixels >= 2 ** 31 || reach.some((n) => n >= 2 ** 31);
+  // Tiles pay when a group fills a good part of one.
+  if (wide || s.outputs < 16 || s.channels * s.kernel[0] * s.kernel[1] < 16 || s.groups > 65535)
+    return single(launch(direct, { transposed, dtype }, strideGrid(pixels * s.groups * s.outputs), 256, args));
+  const grid = (tile: number): number[] => [ceilDiv(s.outputs, tile) * ceilDiv(pixels, tile), s.groups];
+  if ((dtype === 'f16' || dtype === 'bf16') && hasMatrixUnits(target))
+    return single(launch(byMatrixUnits, { transposed, dtype }, grid(64), 4 * target.warp, args));
+  return single(launch(byProducts, { transposed, dtype }, grid(dtype === 'f64' ? 64 : 128), 256, args));
+}
+
+interface ConvParams {
+  readonly stride: readonly number[];
+  readonly padding: readonly number[];
+  readonly dilation: readonly number[];
+  readonly groups: number;
+}
+/** One spatial dimension is two with height 1. */
+const pairOf = (list: readonly number[], fill: number): Pair =>
+  list.length === 2 ? [list[0], list[1]] : [fill, list[0]];
+const asPlane = (v: View): View => (v.layout.rank === 4 ? v : { ...viewOf(v), layout: v.layout.unsqueeze(2) });
+const four = (v: View): readonly [number, number, number, number] => v.layout.shape as [number, number, number, number];
+const settings = (p: ConvParams) => ({
+  stride: pairOf(p.stride, 1),
+  padding: pairOf(p.padding, 0),
+  dilation: pairOf(p.dilation, 1),
+  groups: p.groups,
+});
+
+/** Our own kernel on planes of any layout. */
+function planOwn(p: Planner, transposed: boolean, [x, w, bias]: readonly View[], out: View, params: ConvParams): void {
+  const [batch, c, ih, iw] = four(x);
+  const [, o, oh, ow] = four(out);
+  const [, , kh, kw] = four(w);
+  const set = settings(params);
+  const shape: ConvShape = {
+    ...set,
+    batch,
+    channels: c / set.groups,
+    outputs: o / set.groups,
+    input: [ih, iw],
+    output: [oh, ow],
+    kernel: [kh, kw],
+    inputStrides: x.layout.strides,
+    kernelStrides: w.layout.strides,
+    bias: bias !== undefined,
+  };
+  const dense = bias && p.dense(bias);
+  p.run(convLaunch(transposed, x.dtype, shape, p.device), { src: x, kernel: w, bias: dense, dst: out });
+}
+
+export function runConv(
+  gpu: GpuContext,
+  row: RowOf<'conv'>,
+  inputs: readonly View[],
+  outputs: readonly View[],
+  p: ConvParams,
+): void {
+  const { transposed } = row.kernel;
+  const [x, w, out] = [asPlane(inputs[0]), asPlane(inputs[1]), asPlane(outputs[0])];
+  const bias = inputs[2] as View | undefined;
+  if (x.layout.size === 0 || w.layout.size === 0) {
+    gpu.fill(out, 0);
+    if (bias && out.layout.size > 0) addBias(gpu, out, bias);
+  } else if (byLibrary(gpu, transposed, x, w, out, p)) {
+    if (bias) addBias(gpu, out, bias);
+  } else {
+    const planner = new Planner(gpu.device.info);
+    planOwn(planner, transposed, bias ? [x, w, bias] : [x, w], out, p);
+    runPlan(gpu, planner.steps, row.name, outputs);
+  }
+}
+
+/** out + bias in place: elementwise kernels read before they write. */
+function addBias(gpu: GpuContext, out: View, bias: View): void {
+  const layout = bias.layout.unsqueeze(0).unsqueeze(2).unsqueeze(3).broadcastTo('conv', out.layout.shape);
+  launchRow(gpu, 'add', [out, { ...viewOf(bias), layout }], out);
+}
+
+const known = new WeakMap<Dnn, Map<string, ConvPlan | undefined>>();
+
+function byLibrary(gpu: GpuContext, transposed: boolean, x: View, w: View, out: View, p: ConvParams): boolean {
+  const { dnn } = gpu.libraries;
+  if (typeof dnn === 'string' || !(CONV_DTYPES as readonly string[]).includes(x.dtype)) return false;
+  // A transposed convolution is the gradient of a convolution with respect to its input.
+  const [data, result] = transposed ? [out, x] : [x, out];
+  const spec: ConvSpec = {
+    kind: transposed ? 'backward-data' : 'forward',
+    dtype: x.dtype as ConvDType,
+    x: four(data),
+    filter: four(w),
+    y: four(result),
+    ...settings(p),
+    tf32: gpu.tf32,
+  };
+  let plans = known.get(dnn);
+  if (!plans) known.set(dnn, (plans = new Map()));
+  const key = JSON.stringify(spec);
+  const fresh = !plans.has(key);
+  if (fresh) plans.set(key, dnn.supports(spec) === true ? dnn.plan(spec) : undefined);
+  const plan = plans.get(key);
+  if (!plan) return false;
+  const asItIs = (v: View): boolean => v.layout.isContiguous && addressOf(v) % CONV_ALIGNMENT === 0;
+  withCopies(gpu, [x, w], asItIs, ([dx, dw]) => {
+    const [px, py] = transposed ? [addressOf(out), addressOf(dx)] : [addressOf(dx), addressOf(out)];
+    if (fresh) dnn.tune(plan, px, addressOf(dw), py, gpu.stream);
+    dnn.run(plan, px, addressOf(dw), py, gpu.stream);
+  });
+  return true;
+}

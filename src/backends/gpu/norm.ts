@@ -1,0 +1,231 @@
+// Layer and RMS norms over the last dimension, forward and backward: kernels/norm.hip.
+import type { DType } from '../../base/dtype.js';
+import { CTYPE, KernelModule, REAL_TYPES } from '../../kernels/declare.js';
+import type { RowOf } from '../../ops/op.js';
+import type { View } from '../backend.js';
+import {
+  aligned16,
+  at,
+  ceilDiv,
+  clamp,
+  type FamilyPlan,
+  type Launch,
+  launch,
+  type Launches,
+  packOf,
+  powerAbove,
+  single,
+  strideGrid,
+  type Target,
+} from './plan.js';
+import { heldVectors, ROW_WIDTHS, rowGrid, rowStream, rowWidth, WIDTH_NAMES, widthArguments } from './row-shapes.js';
+
+export const NORM = new KernelModule('norm');
+const KINDS = ['layer', 'rms'] as const;
+const centred = (kind: (typeof KINDS)[number]): boolean => kind === 'layer';
+const operands = (S: string) =>
+  ({ src: `const ${S}*`, dst: `${S}*`, weight: `const ${S}*`, bias: `const ${S}*`, rows: 'i64', cols: 'i64' }) as const;
+
+const rows = NORM.declare({
+  each: { kind: KINDS, width: WIDTH_NAMES, dtype: REAL_TYPES },
+  symbol: ({ kind, width, dtype }) => `${kind}norm_rows_${dtype}_${width}`,
+  body: ({ kind, width, dtype }) => ({
+    threads: ROW_WIDTHS[width].threads,
+    params: { ...operands(CTYPE[dtype]), lanes: 'u32', eps: 'double' },
+    call: `norm_rows<${centred(kind)}, ${CTYPE[dtype]}, ${widthArguments(width, dtype)}>`,
+  }),
+  launchedOn: ({ width }, arch) => width !== 'packs8' || heldVectors({ arch }) === 8,
+});
+/** Short rows of 16-bit floats, two at a time, so many lanes a row. */
+const short = NORM.declare({
+  each: { kind: KINDS, lanes: [4, 8, 16, 32], dtype: ['f16', 'bf16'] },
+  symbol: ({ kind, lanes, dtype }) => `${kind}norm_short${lanes}_${dtype}`,
+  body: ({ kind, lanes, dtype }) => ({
+    threads: 256,
+    params: { ...operands(CTYPE[dtype]), eps: 'double' },
+    call: `norm_short<${centred(kind)}, ${lanes}>`,
+  }),
+});
+/** Long rows through shared memory, weights staying in registers. */
+export const stream = NORM.declare({
+  each: { kind: KINDS, dtype: ['f32', 'f16', 'bf16'] },
+  symbol: ({ kind, dtype }) => `${kind}norm_stream_${dtype}`,
+  body: ({ kind, dtype }) => ({
+    threads: 512,
+    params: { ...operands(CTYPE[dtype]), eps: 'double' },
+    call: `norm_stream<${centred(kind)}>`,
+  }),
+  launchedOn: (_, arch) => !arch.startsWith('gfx'),
+});
+const gradRows = NORM.declare({
+  each: { kind: KINDS, width: WIDTH_NAMES, dtype: REAL_TYPES },
+  symbol: ({ kind, width, dtype }) => `${kind}norm_grad_rows_${dtype}_${width}`,
+  body: ({ kind, width, dtype: d }) => ({
+    threads: ROW_WIDTHS[width].threads,
+    params: {
+      src: `const ${CTYPE[d]}*`,
+      grad: `const ${CTYPE[d]}*`,
+      weight: `const ${CTYPE[d]}*`,
+      dx: `${CTYPE[d]}*`,
+      stats: `Stats<compute_t<${CTYPE[d]}>>*`,
+      rows: 'i64',
+      cols: 'i64',
+      lanes: 'u32',
+      eps: 'double',
+    },
+    call: `norm_grad_rows<${centred(kind)}, ${CTYPE[d]}, ${widthArguments(width, d)}>`,
+  }),
+  launchedOn: ({ width }, arch) => width !== 'packs8' || heldVectors({ arch }, true) === 8,
+});
+/** Gradients of weight and bias: parts over some rows each, then the parts together. */
+const gradWeights = NORM.declare({
+  each: { dtype: REAL_TYPES },
+  symbol: ({ dtype }) => `norm_grad_weights_${dtype}`,
+  body: ({ dtype: d }) => ({
+    threads: 256,
+    params: {
+      src: `const ${CTYPE[d]}*`,
+      grad: `const ${CTYPE[d]}*`,
+      stats: `const Stats<compute_t<${CTYPE[d]}>>*`,
+      dw: `compute_t<${CTYPE[d]}>*`,
+      db: `compute_t<${CTYPE[d]}>*`,
+      rows: 'i64',
+      cols: 'i64',
+      size: 'i64',
+    },
+    call: 'norm_grad_weights',
+  }),
+});
+const mergeParts = NORM.declare({
+  each: { dtype: REAL_TYPES },
+  symbol: ({ dtype }) => `norm_merge_${dtype}`,
+  body: ({ dtype: d }) => ({
+    threads: 1024,
+    params: { part: `const compute_t<${CTYPE[d]}>*`, dst: `${CTYPE[d]}*`, chunks: 'i64', cols: 'i64' },
+    call: 'norm_merge',
+  }),
+});
+
+export interface NormOptions {
+  readonly kind: 'layer' | 'rms';
+  readonly eps: number;
+  readonly weight: boolean;
+  /** Of layer norms alone. */
+  readonly bias: boolean;
+}
+type Real = (typeof REAL_TYPES)[number];
+
+/** Layer or RMS norm of [rows, cols]. Buffers: src, dst, weight, bias (the last two where given). */
+export function normLaunch(
+  { kind, eps, weight, bias }: NormOptions,
+  d: DType,
+  rowCount: number,
+  cols: number,
+  target: Target,
+  aligned: boolean,
+): Launches {
+  const dtype = d as Real;
+  const { width, lanes } = rowWidth(dtype, cols, aligned, heldVectors(target));
+  const args = {
+    src: at('src'),
+    dst: at('dst'),
+    weight: weight ? at('weight') : 0,
+    bias: bias ? at('bias') : 0,
+    rows: rowCount,
+    cols,
+  };
+  const packs = cols / packOf(dtype);
+  if ((dtype === 'f16' || dtype === 'bf16') && width === 'packs4' && packs > 4 && packs <= 64) {
+    const few = powerAbove(ceilDiv(packs, 2)) as 4 | 8 | 16 | 32;
+    const blocks = ceilDiv(rowCount, 2 * (256 / few));
+    if (blocks <= 2 ** 22) return single(launch(short, { kind, lanes: few, dtype }, blocks, 256, { ...args, eps }));
+  }
+  // Weights of long rows cost as much as the rows unless they stay in registers.
+  if (dtype !== 'f64' && cols > 8192 && (width === 'packs8' || width === 'packs_loop')) {
+    const s = rowStream(dtype, rowCount, cols, target);
+    if (s) return single(launch(stream, { kind, dtype }, s.grid, s.block, { ...args, eps }, s.shared));
+  }
+  const { grid, block } = rowGrid(rowCount, lanes);
+  return single(launch(rows, { kind, width, dtype }, grid, block, { ...args, lanes, eps }));
+}
+
+/** Gradients. Buffers: src, grad, weight (where given), dx, and dweight, dbias where `o` has them and `weights` asks for them. */
+export function normGradLaunch(
+  o: NormOptions,
+  d: DType,
+  rowCount: number,
+  cols: number,
+  target: Target,
+  aligned: boolean,
+  weights: boolean,
+): Launches {
+  const dtype = d as Real;
+  const { width, lanes } = rowWidth(dtype, cols, aligned, heldVectors(target, true));
+  const { grid, block } = rowGrid(rowCount, lanes);
+  const wide = dtype === 'f64' ? 8 : 4;
+  const wanted = weights && (o.weight || o.bias);
+  const tiles = ceilDiv(cols, 32);
+  const most = Math.max(1, Math.min(512, Math.floor(rowCount / 32)));
+  const size = ceilDiv(rowCount, clamp(ceilDiv(4 * target.multiprocessors, tiles), 1, most));
+  const chunks = ceilDiv(rowCount, size);
+  const stats = rowCount * 2 * wide;
+  const part = chunks * cols * wide;
+  const [src, grad, scratch] = [at('src'), at('grad'), at('scratch')];
+  const launches: Launch[] = [
+    launch(gradRows, { kind: o.kind, width, dtype }, grid, block, {
+      src,
+      grad,
+      weight: o.weight ? at('weight') : 0,
+      dx: at('dx'),
+      stats: wanted ? scratch : 0,
+      rows: rowCount,
+      cols,
+      lanes,
+      eps: o.eps,
+    }),
+  ];
+  if (wanted) {
+    const [dw, db] = [at('scratch', stats), at('scratch', stats + part)];
+    launches.push(
+      launch(gradWeights, { dtype }, [tiles, chunks], [32, 8], {
+        src,
+        grad,
+        stats: scratch,
+        dw: o.weight ? dw : 0,
+        db: o.bias ? db : 0,
+        rows: rowCount,
+        cols,
+        size,
+      }),
+    );
+    const merged = (from: typeof dw, to: string): Launch =>
+      launch(mergeParts, { dtype }, strideGrid(cols), 256, { part: from, dst: at(to), chunks, cols });
+    if (o.weight) launches.push(merged(dw, 'dweight'));
+    if (o.bias) launches.push(merged(db, 'dbias'));
+  }
+  return { launches, scratch: wanted ? stats + 2 * part : 0 };
+}
+
+interface Params {
+  readonly eps: number;
+  readonly weight: boolean;
+  readonly bias?: boolean;
+}
+export const planNorm: FamilyPlan<RowOf<'norm'>, Params> = (p, { kernel }, inputs, [out], params) => {
+  const { kind, backward } = kernel;
+  const bias = !backward && (params.bias ?? false);
+  const options: NormOptions = { kind, eps: params.eps, weight: params.weight, bias };
+  const cols = out.layout.shape[out.layout.rank - 1];
+  const rowCount = out.layout.size / cols;
+  const [src, ...rest] = inputs.map((v) => p.dense(v));
+  const grad = backward ? rest.shift() : undefined;
+  const weight = params.weight ? rest.shift() : undefined;
+  const biasView = bias ? rest.shift() : undefined;
+  const aligned = aligned16(...[src, out, grad, weight, biasView].filter((v): v is View => v !== undefined));
+  p.run(
+    backward
+      ? normGradLaunch(options, src.dtype, rowCount, cols, p.device, aligned, false)
+      : normLaunch(options, src.dtype, rowCount, cols, p.device, aligned),
+    { src, dst: out, dx: out, grad, weight, bias: biasView },
+  );
+};

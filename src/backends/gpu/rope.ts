@@ -1,0 +1,85 @@
+// Rotary embeddings: kernels/rope.hip.
+import type { DType } from '../../base/dtype.js';
+import { CTYPE, KernelModule, REAL_TYPES } from '../../kernels/declare.js';
+import type { RowOf } from '../../ops/op.js';
+import type { View } from '../backend.js';
+import { aligned16, at, type FamilyPlan, launch, type Launches, packOf, single, strideGrid, viewOf } from './plan.js';
+
+export const ROPE = new KernelModule('rope');
+const turn = ROPE.declare({
+  each: { pairs: [false, true], access: ['single', 'packed'], dtype: REAL_TYPES },
+  symbol: ({ pairs, access, dtype }) => `rope_${pairs ? 'pairs' : 'rows'}_${dtype}_${access}`,
+  body: ({ pairs, access, dtype }) => {
+    const S = CTYPE[dtype];
+    return {
+      threads: 1024,
+      params: {
+        src: `const ${S}*`,
+        cos: `const ${S}*`,
+        sin: `const ${S}*`,
+        dst: `${S}*`,
+        rows: 'u32',
+        h: 'u32',
+        t: 'u32',
+        d: 'u32',
+        thd: 'u32',
+        batched: 'u32',
+        sign: 'float',
+      },
+      call: `rope_rows<${pairs}, ${S}, ${access === 'packed' ? `pack_size<${S}>` : 1}>`,
+    };
+  },
+});
+
+export interface RopeShape {
+  /** halves: (x[i], x[i + d/2]) turn together, over [b, h, t, d]; pairs: (x[2i], x[2i+1]); thd: halves over [b, t, h, d]. */
+  readonly kind: 'halves' | 'pairs' | 'thd';
+  readonly b: number;
+  readonly h: number;
+  readonly t: number;
+  readonly d: number;
+  /** cos and sin are [b, t, d / 2] rather than [t, d / 2]. */
+  readonly batched: boolean;
+  /** Turns back: the gradient. */
+  readonly inverse: boolean;
+}
+/** Buffers: src, cos, sin, dst. */
+export function ropeLaunch(
+  { kind, b, h, t, d, batched, inverse }: RopeShape,
+  dtype: DType,
+  aligned: boolean,
+): Launches {
+  const pack = aligned && (d / 2) % packOf(dtype) === 0 ? packOf(dtype) : 1;
+  const rows = b * h * t;
+  const variant = {
+    pairs: kind === 'pairs',
+    access: pack === 1 ? 'single' : 'packed',
+    dtype: dtype as (typeof REAL_TYPES)[number],
+  } as const;
+  return single(
+    launch(turn, variant, strideGrid((rows * d) / 2 / pack), 256, {
+      src: at('src'),
+      cos: at('cos'),
+      sin: at('sin'),
+      dst: at('dst'),
+      rows,
+      h,
+      t,
+      d,
+      thd: kind === 'thd' ? 1 : 0,
+      batched: batched ? 1 : 0,
+      sign: inverse ? -1 : 1,
+    }),
+  );
+}
+
+export const planRope: FamilyPlan<RowOf<'rope'>, unknown> = (p, { kernel: { kind } }, [x, cos, sin], [out]) => {
+  const [b, second, third, d] = x.layout.shape;
+  const [h, t] = kind === 'thd' ? [third, second] : [second, third];
+  const batched = cos.layout.rank === 3;
+  // Tables longer than the sequence are cut to it, so that batches lie where the kernel looks.
+  const cut = (v: View): View => ({ ...viewOf(v), layout: v.layout.slice(batched ? 1 : 0, 0, t) });
+  const [src, c, s] = [p.dense(x), p.dense(cut(cos)), p.dense(cut(sin))];
+  const launches = ropeLaunch({ kind, b, h, t, d, batched, inverse: false }, x.dtype, aligned16(src, c, s, out));
+  p.run(launches, { src, cos: c, sin: s, dst: out });
+};
