@@ -1,0 +1,123 @@
+// `node dist/bench/quantized.js [--device cuda:0] [--json FILE]`: products with weights in ggml's blocks, as shares of reading their bytes.
+import { writeFileSync } from 'node:fs';
+import { parseArgs } from 'node:util';
+import { CpuBackend } from '../src/backends/cpu.js';
+import { table } from '../src/cli/table.js';
+import { Device, noGrad, QTensor, randn, scope, type Tensor, zeros } from '../src/index.js';
+import { commitNow } from '../src/parity/provenance.js';
+
+const { values } = parseArgs({
+  options: {
+    device: { type: 'string', default: 'cpu' },
+    json: { type: 'string' },
+    types: { type: 'string', default: 'Q8_0,Q4_0,Q4_K,Q6_K,MXFP4,Q5_K,Q2_K,IQ4_XS' },
+    rows: { type: 'string' },
+    values: { type: 'string', default: '4096' },
+  },
+});
+const device = Device.get(values.device as string);
+const onCpu = device.backend instanceof CpuBackend;
+const rows = Number(values.rows ?? (onCpu ? 4096 : 14336));
+const width = Number(values.values);
+/** Enough copies of the weights that no cache holds them. */
+const COPIES = onCpu ? 3 : 8;
+
+/** Seconds of one product over several copies: on a GPU a recorded graph, so that launching from JavaScript does not count. */
+async function secondsOf(step: (copy: number) => Tensor): Promise<number> {
+  const all = (): void => scope(() => noGrad(() => void Array.from({ length: COPIES }, (_, i) => step(i))));
+  all();
+  const run = onCpu ? all : device.capture(all);
+  const once = (): void => (typeof run === 'function' ? run() : run.launch());
+  let best = Infinity;
+  for (let round = 0; round < 7; round++) {
+    await device.sync();
+    const begin = performance.now();
+    const times = onCpu ? 1 : 10;
+    for (let i = 0; i < times; i++) once();
+    await device.sync();
+    best = Math.min(best, (performance.now() - begin) / 1000 / times / COPIES);
+  }
+  return best;
+}
+
+interface Result {
+  readonly type: string;
+  readonly columns: number;
+  readonly kind: string;
+  readonly us: number;
+  readonly gbPerSecond: number;
+  readonly ofRead: number;
+  readonly teraOps: number;
+}
+const results: Result[] = [];
+const copyBytes = onCpu ? 64 << 20 : 1 << 30;
+const source = zeros([copyBytes / 4], { device });
+const copySeconds = await secondsOf(() => source.copy());
+const bandwidth = (2 * copyBytes) / copySeconds;
+
+for (const type of (values.types as string).split(',')) {
+  const few = QTensor.quantize(randn([64, width], { seed: 1 }), type).parts[0].blocks.bytesSync();
+  const bytes = new Uint8Array((few.length / 64) * rows);
+  for (let at = 0; at < bytes.length; at += few.length) bytes.set(few.subarray(0, bytes.length - at), at);
+  const copies = Array.from({ length: COPIES }, () => QTensor.fromBytes(type, [rows, width], bytes, device));
+  for (const [columns, quick] of [
+    [1, true],
+    [2, true],
+    [4, true],
+    [8, true],
+    [1, false],
+    [8, false],
+    [onCpu ? 64 : 2048, onCpu],
+  ] as const) {
+    const x = randn([columns, width], { seed: 2 })
+      .to(device)
+      .cast(onCpu ? 'f32' : 'bf16');
+    const seconds = await secondsOf((i) => copies[i].matmul(x, { quick }));
+    const gb = bytes.length / seconds;
+    results.push({
+      type,
+      columns,
+      kind: quick ? 'quick' : 'exact',
+      us: seconds * 1e6,
+      gbPerSecond: gb / 1e9,
+      ofRead: gb / bandwidth,
+      teraOps: (2 * columns * rows * width) / seconds / 1e12,
+    });
+    x.dispose();
+  }
+  for (const q of copies) q.dispose();
+}
+if (!onCpu) {
+  const x = randn([2048, width], { seed: 2 }).to(device).cast('bf16');
+  const w = randn([rows, width], { seed: 3 }).to(device).cast('bf16');
+  const seconds = await secondsOf(() => x.matmul(w.t()));
+  results.push({
+    type: 'bf16',
+    columns: 2048,
+    kind: 'plain',
+    us: seconds * 1e6,
+    gbPerSecond: (rows * width * 2) / seconds / 1e9,
+    ofRead: (rows * width * 2) / seconds / bandwidth,
+    teraOps: (2 * 2048 * rows * width) / seconds / 1e12,
+  });
+}
+console.log(`${device.description}; copy ${(bandwidth / 1e9).toFixed(0)} GB/s; weights ${rows} x ${width}`);
+console.log(
+  table(
+    ['type', 'rows of x', 'kind', 'us', 'GB/s of weights', 'of copy', 'TOP/s'],
+    results.map((r) => [
+      r.type,
+      r.columns,
+      r.kind,
+      r.us.toFixed(1),
+      r.gbPerSecond.toFixed(0),
+      r.ofRead.toFixed(2),
+      r.teraOps.toFixed(1),
+    ]),
+  ),
+);
+if (values.json)
+  writeFileSync(
+    values.json,
+    `${JSON.stringify({ device: device.description, date: new Date().toISOString(), commit: commitNow(), rows, width, copyGbPerSecond: bandwidth / 1e9, results }, null, 1)}\n`,
+  );
