@@ -16,10 +16,11 @@ const MAY: Readonly<Record<string, readonly string[]>> = {
   backends: ['ops', 'driver', 'kernels', 'emulator'],
   tensor: ['ops', 'backends'],
   io: ['tensor'],
+  hub: [],
   tokenizers: ['io'],
   nn: ['tensor', 'ops', 'io'],
-  models: ['nn', 'io', 'tensor', 'ops', 'tokenizers'],
-  engine: ['tokenizers', 'models', 'nn', 'io', 'tensor', 'backends'], // decoding by graph is made of the GPU backend's steps
+  models: ['nn', 'io', 'tensor', 'ops', 'tokenizers', 'hub'],
+  engine: ['hub', 'tokenizers', 'models', 'nn', 'io', 'tensor', 'backends'], // decoding by graph is made of the GPU backend's steps
   server: ['engine', 'models', 'io', 'tensor'],
   testing: ['ops', 'tensor', 'backends'],
   parity: ['tensor', 'ops', 'backends', 'kernels', 'driver', 'io', 'nn', 'models', 'testing'],

@@ -4,11 +4,13 @@ import { parseArgs } from 'node:util';
 import { ArgumentError } from '../base/errors.js';
 import { Device } from '../tensor/device.js';
 import type { DType } from '../base/dtype.js';
+import { progressBar } from './progress.js';
 import { builtinModel, type GenerateStats, LanguageModel } from '../engine/index.js';
 
 const HELP = `wick generate [options] "prompt"
 
-  --model DIR            a folder with config.json, tokenizer.json and safetensors (default: the built-in model)
+  --model NAME           a folder with config.json, tokenizer.json and safetensors, a .gguf file, or a model of the
+                         Hugging Face hub: owner/name[@revision][:file.gguf] (default: the built-in model)
   --device NAME          cpu, cuda:0, rocm:0, ... (default: a GPU if there is one, else the CPU)
   --dtype T              f32, bf16, f16 (default: as stored; f32 on the CPU)
   --max-tokens N         (default 200)
@@ -55,7 +57,14 @@ export async function run(argv: readonly string[]): Promise<number> {
   const prompt = positionals.join(' ');
   const device = v.device ? Device.get(v.device) : Device.best();
   const begin = performance.now();
-  const model = await LanguageModel.load(dir, { device, ...(v.dtype && { dtype: v.dtype as DType }) });
+  const bar = process.stderr.isTTY ? progressBar() : undefined;
+  const model = await LanguageModel.load(dir, {
+    device,
+    ...(v.dtype && { dtype: v.dtype as DType }),
+    onDownload: ({ file, done, total }) => bar?.show(done, total, `fetching ${file}`),
+    onProgress: (done, total) => bar?.show(done, total, `loading to ${device.name}`),
+  });
+  bar?.end();
   const loaded = (performance.now() - begin) / 1000;
   const abort = new AbortController();
   const stop = (): void => abort.abort();

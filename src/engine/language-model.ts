@@ -3,6 +3,7 @@ import { fileURLToPath } from 'node:url';
 import type { DType } from '../base/dtype.js';
 import { ArgumentError, IndexError } from '../base/errors.js';
 import { type CausalLM, loadModel } from '../models/index.js';
+import { type HubOptions, modelPath } from '../hub/index.js';
 import { Device } from '../tensor/device.js';
 import { loadTokenizer, StopWatch, TextStream, type Tokenizer } from '../tokenizers/index.js';
 import { type Decoder, PlainDecoder } from './decoder.js';
@@ -26,7 +27,9 @@ export interface GenerateStats {
   readonly decodeSeconds: number;
   readonly reason: 'length' | 'end' | 'stop' | 'aborted';
 }
-export interface ModelOptions {
+export interface ModelOptions extends HubOptions {
+  /** Told how many bytes of tensors are on the device, and how many there are. */
+  readonly onProgress?: (done: number, total: number) => void;
   readonly device?: Device | string;
   /** Default: what the file says, f32 on the CPU. */
   readonly dtype?: DType;
@@ -53,12 +56,14 @@ export class LanguageModel {
     this.tokenizer = tokenizer;
     this.#make = decoder;
   }
-  /** A folder in the layout of the Hugging Face hub (config.json, tokenizer.json, safetensors) or a .gguf file of any registered decoder family; without one, the built-in model. */
-  static async load(path: string = builtinModel, options: ModelOptions = {}): Promise<LanguageModel> {
+  /** A folder in the layout of the Hugging Face hub (config.json, tokenizer.json, safetensors), a .gguf file, or a name of the hub (owner/name), of any registered decoder family; without one, the built-in model. */
+  static async load(name: string = builtinModel, options: ModelOptions = {}): Promise<LanguageModel> {
     const device = Device.of(options.device);
     const onCpu = device.name === 'cpu' || device.name === 'reference';
     const dtype = options.dtype ?? (onCpu ? 'f32' : 'stored');
-    const { model } = loadModel<CausalLM>(path, { device, dtype, kind: 'decoder' });
+    const path = await modelPath(name, options);
+    const { onProgress } = options;
+    const { model } = loadModel<CausalLM>(path, { device, dtype, kind: 'decoder', ...(onProgress && { onProgress }) });
     return new LanguageModel(model, loadTokenizer(path), options.decoder);
   }
   get device(): Device {

@@ -2,6 +2,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { ArgumentError, FormatError, UnsupportedError } from '../base/errors.js';
+import { type HubOptions, modelPath } from '../hub/index.js';
 import { readJsonFile } from '../io/json-file.js';
 import { readText } from '../io/byte-source.js';
 import { activation } from '../nn/activation.js';
@@ -161,7 +162,8 @@ export class EmbeddingModel {
   }
 
   /** A folder of sentence-transformers, or a plain encoder's, whose tokens' mean is taken. */
-  static async load(dir: string, options: BuilderOptions = {}): Promise<EmbeddingModel> {
+  static async load(name: string, options: BuilderOptions & HubOptions = {}): Promise<EmbeddingModel> {
+    const dir = await modelPath(name, options);
     const modules = readModules(dir);
     const [first, ...rest] = modules;
     if (first.kind !== 'Transformer')

@@ -2,6 +2,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { ArgumentError } from '../base/errors.js';
+import { type HubOptions, modelPath } from '../hub/index.js';
 import { readJsonFile } from '../io/json-file.js';
 import type { BuilderOptions } from '../nn/var-builder.js';
 import { noGrad } from '../tensor/autograd.js';
@@ -50,7 +51,8 @@ export class ImageClassifier {
     this.model = model;
     this.processor = processor;
   }
-  static async load(dir: string, options: BuilderOptions = {}): Promise<ImageClassifier> {
+  static async load(name: string, options: BuilderOptions & HubOptions = {}): Promise<ImageClassifier> {
+    const dir = await modelPath(name, options);
     const { model } = loadModel<Vit>(dir, { ...options, kind: 'vision' });
     if (!model.classifier) throw new ArgumentError(`${dir}: the model has no classifier`);
     return new ImageClassifier(model, processorOf(dir));
@@ -80,7 +82,8 @@ export class ImageTextModel {
     this.tokenizer = tokenizer;
     this.processor = processor;
   }
-  static async load(dir: string, options: BuilderOptions = {}): Promise<ImageTextModel> {
+  static async load(name: string, options: BuilderOptions & HubOptions = {}): Promise<ImageTextModel> {
+    const dir = await modelPath(name, options);
     const { model } = loadModel<ImageText>(dir, { ...options, kind: 'image-text' });
     return new ImageTextModel(model, loadTokenizer(dir), processorOf(dir));
   }

@@ -14,3 +14,4 @@ export { EmbeddingModel, type EmbedOptions } from './embedding-model.js';
 export { ImageClassifier, type ImageInput, ImageTextModel } from './image-models.js';
 export { SpeechModel, type TranscribeOptions } from './speech-model.js';
 export { TextToText } from './text-to-text.js';
+export { type HubOptions, type HubProgress, modelPath } from '../hub/index.js';

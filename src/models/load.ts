@@ -7,9 +7,9 @@ import { noGrad } from '../tensor/autograd.js';
 import { Config } from './config.js';
 import type { ModelKind, ModelOptions, ModelRow } from './model-row.js';
 import { rowFor } from './registry.js';
-import { openModel, type OpenedModel } from './source.js';
+import { type LoadProgress, openModel, type OpenedModel } from './source.js';
 
-export interface LoadModelOptions extends Omit<BuilderOptions, 'dtype'>, ModelOptions {
+export interface LoadModelOptions extends Omit<BuilderOptions, 'dtype'>, ModelOptions, LoadProgress {
   /** Default f32; 'stored': what the files say, where it is a float of 16 bits, else f32. */
   readonly dtype?: DType | 'stored';
   /** What the caller can use; a model of another kind is refused. */

@@ -20,6 +20,11 @@ export type ModelFormat = 'huggingface' | 'gguf';
 /** The config's names of dtypes. */
 export const STORED_DTYPES: Readonly<Record<string, DType>> = { float32: 'f32', bfloat16: 'bf16', float16: 'f16' };
 
+export interface LoadProgress {
+  /** Told how many bytes of tensors are on the device, and how many there are. */
+  readonly onProgress?: (done: number, total: number) => void;
+}
+
 /** Tensors by name; remembers which were asked for. */
 export class ModelSource implements VarSource {
   readonly format: ModelFormat;
@@ -31,12 +36,15 @@ export class ModelSource implements VarSource {
   readonly #records: ReadonlyMap<string, () => TensorRecord>;
   readonly #used = new Set<string>();
   readonly #close: () => void;
+  readonly #onProgress: LoadProgress['onProgress'];
+  #done = 0;
+  #total: number | undefined;
 
   constructor(
     format: ModelFormat,
     path: string,
     records: ReadonlyMap<string, () => TensorRecord>,
-    options: BuilderOptions,
+    options: BuilderOptions & LoadProgress,
     close: () => void = () => {},
     metadata: ReadonlyMap<string, unknown> = new Map(),
   ) {
@@ -45,6 +53,7 @@ export class ModelSource implements VarSource {
     this.metadata = metadata;
     this.#records = records;
     this.#close = close;
+    this.#onProgress = options.onProgress;
     this.builder = new VarBuilder(this, options);
   }
   get names(): string[] {
@@ -78,7 +87,14 @@ export class ModelSource implements VarSource {
     const stored = toTensor(record, device);
     const t = stored.cast(dtype);
     if (t !== stored) stored.dispose();
+    this.#tell(record.byteLength);
     return keep(t);
+  }
+  #tell(bytes: number): void {
+    if (!this.#onProgress) return;
+    this.#total ??= [...this.#records.values()].reduce((n, open) => n + open().byteLength, 0);
+    this.#done += bytes;
+    this.#onProgress(Math.min(this.#done, this.#total), this.#total);
   }
   /** A small tensor's numbers on the host. */
   numbers(name: string): number[] {
@@ -119,7 +135,7 @@ export function ggufShards(path: string): string[] {
 }
 
 /** How a model's tensors are read; 'stored' is the files' own float of 16 bits, else f32. */
-export type OpenModelOptions = Omit<BuilderOptions, 'dtype'> & { readonly dtype?: DType | 'stored' };
+export type OpenModelOptions = Omit<BuilderOptions, 'dtype'> & LoadProgress & { readonly dtype?: DType | 'stored' };
 
 function openGguf(path: string, options: OpenModelOptions): OpenedModel {
   const shards = ggufShards(path);

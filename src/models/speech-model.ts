@@ -2,6 +2,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ArgumentError, UnsupportedError } from '../base/errors.js';
+import { type HubOptions, modelPath } from '../hub/index.js';
 import { readJsonFile } from '../io/json-file.js';
 import type { BuilderOptions } from '../nn/var-builder.js';
 import { noGrad } from '../tensor/autograd.js';
@@ -42,7 +43,8 @@ export class SpeechModel {
     this.mel = mel;
     this.#tokens = tokens;
   }
-  static async load(dir: string, options: BuilderOptions = {}): Promise<SpeechModel> {
+  static async load(name: string, options: BuilderOptions & HubOptions = {}): Promise<SpeechModel> {
+    const dir = await modelPath(name, options);
     const { model } = loadModel<Whisper>(dir, { ...options, kind: 'speech' });
     const path = join(dir, 'preprocessor_config.json');
     const c = new Config(existsSync(path) ? readJsonFile(path) : {}, path);

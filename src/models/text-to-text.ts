@@ -2,6 +2,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { UnsupportedError } from '../base/errors.js';
+import { type HubOptions, modelPath } from '../hub/index.js';
 import { readJsonFile } from '../io/json-file.js';
 import type { BuilderOptions } from '../nn/var-builder.js';
 import { tensor } from '../tensor/create.js';
@@ -20,7 +21,8 @@ export class TextToText {
     this.#start = start;
     this.#end = end;
   }
-  static async load(dir: string, options: BuilderOptions = {}): Promise<TextToText> {
+  static async load(name: string, options: BuilderOptions & HubOptions = {}): Promise<TextToText> {
+    const dir = await modelPath(name, options);
     const { model } = loadModel<T5>(dir, { ...options, kind: 'seq2seq' });
     const path = join(dir, 'generation_config.json');
     const c = { ...readJsonFile(join(dir, 'config.json')), ...(existsSync(path) ? readJsonFile(path) : {}) };
