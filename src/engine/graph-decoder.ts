@@ -78,7 +78,10 @@ export class GraphDecoder implements Decoder {
   static serves(model: CausalLM): boolean {
     const { hiddenSize, layers, logitFactor = 1 } = model.config;
     const aligned = hiddenSize % (16 / bytesOf(model.dtype)) === 0;
-    const recorded = layers.every(({ mixer: m }) => m.kind !== 'attention' || m.chunk === undefined);
+    // A convolution's memory moves on with every step, and a step may run before its turn; chunks have no op that reads them by length.
+    const recorded = layers.every(
+      ({ mixer: m }) => m.kind !== 'conv' && (m.kind !== 'attention' || m.chunk === undefined),
+    );
     // A dynamic rope turns every new token by another table.
     const still = layers.every(
       ({ mixer: m }) => m.kind === 'conv' || m.rope?.type !== 'dynamic' || m.rope.alpha !== undefined,

@@ -3,7 +3,6 @@ import { UnsupportedError } from '../base/errors.js';
 import type { DecodeSteps } from '../backends/gpu/decode.js';
 import type { AttendOptions, DecoderCache, Step } from '../models/index.js';
 import type { Device } from '../tensor/device.js';
-import { keep } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
 
 export class GraphStep implements Step {
@@ -73,11 +72,7 @@ export class GraphStep implements Step {
       .le(this.#state.narrow(0, 1, 1))
       .reshape([1, 1, 1, keys]);
   }
-  columns(layer: number, x: Tensor, count: number): Tensor {
-    const state = this.#cache.columns(layer);
-    state.last ??= keep(x.newZeros([x.shape[0], x.shape[1], count], x.dtype));
-    const all = state.last.cat([x], 2);
-    state.last.assign(all.narrow(2, 1, count));
-    return all;
+  columns(): Tensor {
+    throw new UnsupportedError('decoding by graph: convolutions are not recorded');
   }
 }

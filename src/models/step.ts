@@ -56,9 +56,6 @@ export class DecoderCache {
         : new KvCache(capacity, mixer.kind === 'attention' && !whole ? (mixer.window ?? mixer.chunk) : undefined),
     );
   }
-  columns(layer: number): Columns {
-    return this.layers[layer] as Columns;
-  }
   kv(layer: number): KvCache {
     const found = this.layers[layer];
     if (!(found instanceof KvCache)) throw new ArgumentError(`cache: layer ${layer} keeps no keys`);

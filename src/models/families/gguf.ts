@@ -188,6 +188,9 @@ function common(m: Metadata): Json {
       n_group: m.optional('expert_group_count') ?? 1,
       topk_group: m.optional('expert_group_used_count') ?? 1,
       first_k_dense_replace: m.optional('leading_dense_block_count') ?? 0,
+      mlp_only_layers: Array.from({ length: layers }, (_, i) => i).filter(
+        (i) => !source.has(`blk.${i}.ffn_gate_inp.weight`),
+      ),
     }),
     bos_token_id: id('bos'),
     eos_token_id: id('eos'),

@@ -1,0 +1,179 @@
+// Decoders of every family against transformers, through the registry: folders, GGUF files, recorded decoding, and what is refused.
+import assert from 'node:assert/strict';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { GraphDecoder, PlainDecoder } from '../src/engine/index.js';
+import { loadTensors } from '../src/io/index.js';
+import { type CausalLM, Llama, loadModel, MODELS } from '../src/models/index.js';
+import { KvCache } from '../src/nn/index.js';
+import { findGolden, goldenFolder, missingGolden } from '../src/parity/golden.js';
+import { checkModel, goldenModels, greedyRows, MODEL_TOLERANCE, relativeError } from '../src/parity/models.js';
+import { noGrad } from '../src/tensor/autograd.js';
+import { tensor } from '../src/tensor/create.js';
+import type { Device } from '../src/tensor/device.js';
+import { scope } from '../src/tensor/scope.js';
+import type { Tensor } from '../src/tensor/tensor.js';
+import { testDevices } from '../src/testing/devices.js';
+import { answerOf, families, familyFolder, skipFamilies } from './models-support.js';
+
+const DECODERS = [
+  ...['llama', 'llama3-rope', 'qwen2', 'qwen3', 'gpt2', 'yarn-llama', 'gemma3', 'phi3-longrope', 'qwen3_moe-b'],
+  ...['deepseek_v3', 'gpt_oss', 'olmo2-b', 'lfm2'],
+];
+const rows = (t: Tensor): number[][] => (t.toArray() as (number | bigint)[][]).map((r) => r.map(Number));
+const load = (dir: string, device: Device | string = 'cpu'): CausalLM =>
+  loadModel<CausalLM>(dir, { device, kind: 'decoder' }).model;
+
+for (const { name, device, missing } of testDevices('cpu'))
+  for (const model of DECODERS)
+    test(`${model} on ${name}: logits and greedy tokens, cached or not, padded or not`, {
+      skip: missing ?? missingGolden(`hf/${model}`),
+    }, () => {
+      for (const c of checkModel(findGolden('hf', model) as string, device as Device, model))
+        assert.ok(c.ok, `${c.what}${c.error === undefined ? '' : ` are off by ${c.error}`}`);
+    });
+
+test('every golden decoder is in the list above', { skip: goldenFolder() ? false : 'no golden folder' }, () => {
+  const other = new Set(MODELS.filter((r) => r.kind !== 'decoder').flatMap((r) => r.types));
+  const known = goldenModels(goldenFolder() as string).filter((n) => !DECODERS.includes(n));
+  for (const n of known) {
+    const at = findGolden('hf', n) as string;
+    const type = (
+      JSON.parse(readdirSync(at).includes('config.json') ? readFileSync(join(at, 'config.json'), 'utf8') : '{}') as {
+        model_type: string;
+      }
+    ).model_type;
+    assert.ok(other.has(type) || !MODELS.some((r) => r.types.includes(type)), `${n} is a decoder without a test`);
+  }
+});
+
+for (const name of Object.keys(families))
+  test(`family ${name}: logits, greedy tokens with and without a cache, a padded batch`, { skip: skipFamilies }, () =>
+    scope(() => {
+      const model = load(familyFolder(name));
+      const of = (key: string): Tensor => answerOf(name, key);
+      const got = noGrad(() => model.forward(of('input_ids')));
+      const error = relativeError(got, of('logits'));
+      assert.ok(error <= MODEL_TOLERANCE, `logits are off by ${error}`);
+      const [prompt, want] = [rows(of('prompt')), rows(of('greedy'))];
+      // Past the border of a dynamic rope, keys in a cache keep the turns they were given: transformers does so too.
+      const dynamic = model.config.layers.some(
+        ({ mixer: m }) => m.kind === 'attention' && m.rope?.type === 'dynamic' && !m.rope.alpha,
+      );
+      for (const cached of dynamic ? [true] : [true, false])
+        assert.deepEqual(greedyRows(model, prompt, want[0].length, cached), want, cached ? 'with a cache' : 'without');
+      const pads = rows(of('padded_mask')).map((r) => r.indexOf(1));
+      const padded = noGrad(() => model.forward(of('padded_ids'), undefined, { pads }).narrow(1, 14, 2));
+      const off = relativeError(padded, of('padded_last'));
+      assert.ok(off <= MODEL_TOLERANCE, `logits of a padded batch are off by ${off}`);
+      const tokens = rows(of('padded_greedy'));
+      assert.deepEqual(greedyRows(model, rows(of('padded_ids')), tokens[0].length, true, pads), tokens, 'padded');
+      model.dispose();
+    }),
+  );
+
+for (const model of ['llama', 'qwen3'])
+  for (const kind of ['f32', 'q8_0', 'q4_k'])
+    test(
+      `${model} as ${kind}.gguf: logits and greedy tokens of its dequantized weights`,
+      {
+        skip: missingGolden(`gguf/${model}/${kind}.gguf`),
+      },
+      () =>
+        scope(() => {
+          const golden = loadTensors(findGolden('gguf', model, `golden-${kind}.safetensors`) as string, {
+            device: 'cpu',
+          });
+          const m = load(findGolden('gguf', model, `${kind}.gguf`) as string);
+          const of = (key: string): Tensor => golden.get(key) as Tensor;
+          const error = relativeError(
+            noGrad(() => m.forward(of('input_ids').cast('i32'))),
+            of('logits'),
+          );
+          assert.ok(error <= MODEL_TOLERANCE, `off by ${error}`);
+          const want = rows(of('greedy'));
+          assert.deepEqual(greedyRows(m, rows(of('prompt')), want[0].length, true), want);
+          m.dispose();
+        }),
+    );
+
+for (const { name, device, missing } of testDevices('sim:32'))
+  for (const model of ['qwen3', 'gemma3', 'gpt_oss', 'deepseek_v3', 'phi3-longrope', 'gpt2'])
+    test(`${model} recorded on ${name}: greedy tokens, and logits as op by op`, {
+      skip: missing ?? missingGolden(`hf/${model}`),
+    }, async () => {
+      const dir = findGolden('hf', model) as string;
+      const golden = loadTensors(join(dir, 'golden.safetensors'), { device: 'cpu' });
+      const m = load(dir, device as Device);
+      assert.ok(GraphDecoder.serves(m), 'is served');
+      const [graph, plain] = [new GraphDecoder(m, 64), new PlainDecoder(m)];
+      const [prompt, want] = ['prompt', 'greedy'].map((key) => rows(golden.get(key) as Tensor)[0]);
+      const got = [...prompt];
+      for (let i = 0; i < 6; i++) got.push(await graph.runGreedy(i === 0 ? prompt : got.slice(-1)));
+      assert.deepEqual(got, want.slice(0, got.length));
+      graph.reset();
+      for (const tokens of [prompt, [want[prompt.length]], [want[prompt.length + 1]]]) {
+        const [a, b] = [await graph.run(tokens), await plain.run(tokens)];
+        const most = b.reduce((x, y) => Math.max(x, Math.abs(y)), 0);
+        const worst = a.reduce((x, y, i) => Math.max(x, Math.abs(y - b[i])), 0);
+        assert.ok(worst <= 1e-4 * most, `off by ${worst} of ${most}`);
+      }
+      graph.dispose();
+      plain.dispose();
+      m.dispose();
+    });
+
+test('a folder of another family, fields and tensors that nobody honours, and missing ones are refused by name', {
+  skip: skipFamilies || missingGolden('hf/qwen3'),
+}, () => {
+  assert.throws(() => Llama.load(findGolden('hf', 'qwen3') as string), /is of type "qwen3"; this class is for llama/);
+  const changed = (config: object, tensors: object = {}): string =>
+    familyFolder('llama', (f) => ({ config: { ...f.config, ...config }, tensors: { ...f.tensors, ...tensors } }));
+  assert.throws(() => load(changed({ model_type: 'perceptron' })), /model_type is "perceptron"; served are .*llama/);
+  assert.throws(() => load(changed({ attention_twist: 2 })), /attention_twist is 2; nothing here honours this field/);
+  assert.throws(() => load(changed({ quantization_config: { bits: 4 } })), /quantization_config/);
+  assert.throws(() => load(changed({ hidden_act: 'swirl' })), /hidden_act "swirl"; served are/);
+  assert.throws(() => load(changed({ num_attention_heads: 5 })), /does not divide|query heads/);
+  assert.throws(
+    () => load(changed({}, { 'model.layers.0.extra.weight': [[2], 1, 1, 0] })),
+    /nothing used the tensor model\.layers\.0\.extra\.weight/,
+  );
+  const without = familyFolder('llama', ({ config, tensors: { 'model.norm.weight': _, ...tensors } }) => ({
+    config,
+    tensors,
+  }));
+  assert.throws(() => load(without), /there is no tensor "model\.norm\.weight"/);
+  assert.throws(
+    () => load(changed({ intermediate_size: 64 })),
+    /mlp\.gate_proj\.weight is \[80, 48\]; by the config it is \[64, 48\]/,
+  );
+  const empty = mkdtempSync(join(tmpdir(), 'wick-empty-'));
+  writeFileSync(join(empty, 'config.json'), '[]');
+  assert.throws(() => load(empty), /config\.json/);
+  rmSync(empty, { recursive: true });
+});
+
+test('a cache with a window holds what later tokens can see, in order, and no more', () => {
+  const cache = new KvCache(4, 5);
+  const part = (from: number, n: number): Tensor =>
+    tensor(
+      Float32Array.from({ length: n }, (_, i) => from + i),
+      { shape: [1, 1, n, 1], device: 'cpu' },
+    );
+  let seen = 0;
+  for (const n of [3, 1, 1, 7, 1, 1, 1, 2, 300, 1, 1]) {
+    const [k] = cache.append(part(seen, n), part(seen, n));
+    seen += n;
+    const held = Array.from(k.dataSync() as Float32Array);
+    assert.equal(held.at(-1), seen - 1);
+    assert.equal(held[0], cache.first);
+    held.forEach((x, i) => assert.equal(x, held[0] + i, 'in order'));
+    assert.ok(held.length >= Math.min(seen, 4 + n), `${held.length} keys for ${n} new ones`);
+  }
+  assert.equal(cache.length, seen);
+  assert.ok(cache.buffers()[0].shape[2] < 320, 'room for the window and the longest run');
+  assert.throws(() => cache.truncate(3), /of a window of 5/);
+  cache.dispose();
+});

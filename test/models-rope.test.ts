@@ -1,0 +1,62 @@
+// Rope tables of every kind against those of transformers.
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { test } from 'node:test';
+import { Config, inverseFrequencies, readRope } from '../src/models/index.js';
+import { rowOrder } from '../src/models/rope.js';
+import { findGolden, missingGolden } from '../src/parity/golden.js';
+
+interface Case {
+  readonly head_dim: number;
+  readonly max_position_embeddings: number;
+  readonly rope_parameters: Readonly<Record<string, unknown>>;
+  readonly length: number | null;
+  readonly inv_freq: readonly number[];
+  readonly attention_factor: number;
+}
+
+test('75 tables of inverse frequencies and their factors', { skip: missingGolden('rope.json') }, () => {
+  const cases = JSON.parse(readFileSync(findGolden('rope.json') as string, 'utf8')) as Case[];
+  const kinds = new Set<unknown>();
+  for (const c of cases) {
+    const { head_dim: headDim, max_position_embeddings: maxPositions, rope_parameters } = c;
+    kinds.add(rope_parameters.rope_type);
+    const config = new Config({ rope_parameters });
+    const rope = readRope(config, { headDim, maxPositions });
+    config.refuseUnread();
+    const { inv, factor } = inverseFrequencies(rope, c.length ?? 0);
+    const all = [...inv, ...new Array<number>(c.inv_freq.length - inv.length).fill(0)];
+    const what = `${JSON.stringify(rope_parameters)} at length ${c.length}`;
+    assert.equal(all.length, c.inv_freq.length, what);
+    all.forEach((f, i) =>
+      assert.ok(
+        Math.abs(f - c.inv_freq[i]) <= 1e-6 * Math.abs(c.inv_freq[i]),
+        `${what}: ${i} is ${f}, not ${c.inv_freq[i]}`,
+      ),
+    );
+    assert.ok(Math.abs(factor - c.attention_factor) <= 1e-6 * c.attention_factor, `${what}: factor ${factor}`);
+  }
+  assert.deepEqual([...kinds].sort(), ['default', 'dynamic', 'linear', 'llama3', 'longrope', 'proportional', 'yarn']);
+});
+
+test('rows of a head are put in the order in which kernels turn them', () => {
+  const base = { type: 'default' as const, theta: 1e4, maxPositions: 8 };
+  assert.equal(rowOrder({ ...base, headDim: 8, rotated: 8 }), undefined);
+  assert.deepEqual(rowOrder({ ...base, headDim: 4, rotated: 4, interleaved: true }), [0, 2, 1, 3]);
+  assert.deepEqual(rowOrder({ ...base, headDim: 8, rotated: 4 }), [0, 1, 4, 5, 2, 3, 6, 7]);
+  assert.deepEqual(rowOrder({ ...base, headDim: 8, rotated: 4, interleaved: true }), [0, 2, 4, 5, 1, 3, 6, 7]);
+});
+
+test('a rope type or parameter that nobody knows is refused by name', () => {
+  const read = (rope_parameters: object): void => {
+    const config = new Config({ rope_parameters });
+    readRope(config, { headDim: 8, maxPositions: 16 });
+    config.refuseUnread();
+  };
+  assert.throws(() => read({ rope_type: 'spiral' }), /rope type "spiral"/);
+  assert.throws(
+    () => read({ rope_type: 'yarn', factor: 2, twist: 1 }),
+    /rope_parameters\.twist is 1; nothing here honours/,
+  );
+  assert.throws(() => read({ rope_type: 'llama3', factor: 'two' }), /rope_parameters\.factor is "two", not a number/);
+});

@@ -1,0 +1,52 @@
+// Models of every family, small and random: configs, tensors by formula, and what transformers answers to them.
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { loadTensors, saveTensors } from '../src/io/index.js';
+import { findGolden, missingGolden } from '../src/parity/golden.js';
+import { tensor } from '../src/tensor/create.js';
+import type { Tensor } from '../src/tensor/tensor.js';
+
+type Spec = readonly [shape: readonly number[], seed: number, scale: number, offset: number];
+interface Family {
+  readonly config: Readonly<Record<string, unknown>>;
+  readonly tensors: Readonly<Record<string, Spec>>;
+}
+export const skipFamilies = missingGolden('families/families.json', 'families/families.safetensors');
+const file = (name: string): string => findGolden('families', name) as string;
+export const families: Readonly<Record<string, Family>> = skipFamilies
+  ? {}
+  : (JSON.parse(readFileSync(file('families.json'), 'utf8')) as { models: Record<string, Family> }).models;
+
+/** Numbers between -0.5 and 0.5 by their place: a hash of 32 bits. */
+function uniform(i: number, seed: number): number {
+  let x = Math.imul((i + seed) >>> 0, 0x9e3779b1) >>> 0;
+  x = Math.imul(x ^ (x >>> 15), 0x85ebca77) >>> 0;
+  x = Math.imul(x ^ (x >>> 13), 0xc2b2ae3d) >>> 0;
+  return ((x ^ (x >>> 16)) >>> 0) / 4294967296 - 0.5;
+}
+function made([shape, seed, scale, offset]: Spec): Tensor {
+  const size = shape.reduce((a, b) => a * b, 1);
+  const data = Float32Array.from({ length: size }, (_, i) => uniform(i, seed) * (2 * Math.sqrt(3) * scale) + offset);
+  return tensor(data, { shape: [...shape], device: 'cpu' });
+}
+let scratch: string | undefined;
+/** A folder as transformers saved it. */
+export function familyFolder(name: string, change: (f: Family) => Family = (f) => f): string {
+  if (!scratch) {
+    const dir = (scratch = mkdtempSync(join(tmpdir(), 'wick-families-')));
+    process.on('exit', () => rmSync(dir, { recursive: true, force: true }));
+  }
+  const { config, tensors } = change(families[name]);
+  const dir = mkdtempSync(join(scratch, `${name}-`));
+  writeFileSync(join(dir, 'config.json'), JSON.stringify(config));
+  const all = new Map(Object.entries(tensors).map(([key, spec]) => [key, made(spec)]));
+  saveTensors(join(dir, 'model.safetensors'), all);
+  for (const t of all.values()) t.dispose();
+  return dir;
+}
+let answers: Map<string, Tensor> | undefined;
+export function answerOf(name: string, key: string): Tensor {
+  answers ??= loadTensors(file('families.safetensors'), { device: 'cpu' });
+  return answers.get(`${name}/${key}`) as Tensor;
+}
