@@ -2,6 +2,7 @@
 //   npm run mutate -- --only reduce     only mutants whose name holds this
 //   npm run mutate -- --area io         only this area: kernels, host launch code, library glue, autograd, io, engine
 //   npm run mutate -- --per-rule 3      more places a rule and file (default 1)
+//   npm run mutate -- --most 20         at most so many of those chosen, spread over them
 //   npm run mutate -- --jobs 16         mutants under way at once (default: the cores)
 //   npm run mutate -- --json FILE       where results go as they come (default docs/mutation.json); those of unchanged functions are kept
 //   npm run mutate -- --quick           asks the ops only; what they do not notice stays open for a run with the tests
@@ -36,6 +37,7 @@ const { values } = parseArgs({
     only: { type: 'string', default: '' },
     area: { type: 'string' },
     'per-rule': { type: 'string', default: '1' },
+    most: { type: 'string' },
     list: { type: 'boolean' },
     quick: { type: 'boolean' },
     fresh: { type: 'boolean' },
@@ -50,9 +52,11 @@ const everyMutant: readonly AnyMutant[] = [
   ...allMutants(Number(values['per-rule'])),
   ...hostMutants(Number(values['per-rule'])),
 ];
-const mutants = everyMutant.filter(
+const chosen = everyMutant.filter(
   (m) => m.name.includes(values.only as string) && (values.area === undefined || areaOf(m) === values.area),
 );
+const most = values.most === undefined ? chosen.length : Math.min(Number(values.most), chosen.length);
+const mutants = Array.from({ length: most }, (_, i) => chosen[Math.floor((i * chosen.length) / most)]);
 if (values.list) {
   for (const m of mutants) console.log(m.name);
   console.log(`${mutants.length} mutants`);

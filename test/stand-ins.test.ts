@@ -76,7 +76,7 @@ describe('who is asked', () => {
       const made = (): number =>
         calls(...[...standInCalls.keys()].filter((s) => convolution.some((c) => s.startsWith(c))));
       for (const row of [OPS.conv1d, OPS.conv2d, OPS.convTranspose1d, OPS.convTranspose2d])
-        for (const dtype of ['f32', 'f16'] as const)
+        for (const dtype of name.includes('cudnn') ? (['f32', 'f16', 'f64'] as const) : (['f32', 'f16'] as const))
           for (const c of casesOf([row], dtype)) {
             const p = (c.sample as Sample<{ stride: number[]; outputPadding?: number[] }>).params;
             // Results longer than any convolution's input are for our own kernel.
@@ -142,7 +142,7 @@ describe('hipBLASLt, then rocBLAS, then our own kernel', () => {
     );
   });
   test('a product that rocBLAS has no kernel for is ours, and the library is not asked again', () => {
-    const blas = withFallback(hipblaslt, () => openRocblas(device, () => rocblasStandIn(device, ['f64'])));
+    const blas = withFallback(hipblaslt, () => openRocblas(device, () => rocblasStandIn(device, { refused: ['f64'] })));
     const gpu = new GpuContext(device, { blas, dnn: 'none' });
     const view = (shape: number[], values: readonly number[], dtype: DType): View => {
       const block = gpu.allocator.alloc(sizeOf(shape) * bytesOf(dtype));
@@ -199,6 +199,10 @@ describe('what a product may be', () => {
       assert.match(String(blas.supports({ ...PRODUCT, dtype: 'f64', outDtype: 'f32' })), /no product of f64 gives f32/);
     });
   }
+  test('a rocBLAS without math modes computes in f32 what may be TF32', () => {
+    const old = openRocblas(device, () => rocblasStandIn(device, { mathMode: false })) as Blas;
+    assert.equal(times1(old, { tf32: true }, fine), fine);
+  });
   test('hipBLASLt from 0.8 on is spoken to', () => {
     const at = (version: number) => openHipblasLt(device, () => ltStandIn('hipblasLt', device, { version }));
     assert.match(String(at(799)), /0\.7\.99 .*older than 0\.8/);

@@ -68,7 +68,6 @@ const MOST_WORKSPACE = 1 << 30;
 interface Solution {
   readonly id: number;
   readonly workspace: number;
-  readonly time: number;
 }
 interface MiopenPlan extends ConvPlan {
   readonly x: number;
@@ -147,7 +146,6 @@ class Miopen implements Dnn {
       (_, i): Solution => ({
         id: Number(view.getBigUint64(i * MIOPEN_SOLUTION.size + at.solution_id, true)),
         workspace: Number(view.getBigUint64(i * MIOPEN_SOLUTION.size + at.workspace_size, true)),
-        time: view.getFloat32(i * MIOPEN_SOLUTION.size + at.time, true),
       }),
     ).filter((s) => s.workspace <= MOST_WORKSPACE);
     const plan: MiopenPlan = { spec, ...descs, conv, solutions, solution: -1, workspaceBytes: 0, description: key };

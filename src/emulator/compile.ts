@@ -1,6 +1,7 @@
 // Turns a kernel's machine code into a WebAssembly module: one function a basic block, reached through a table.
 import { FormatError, UnsupportedError } from '../base/errors.js';
 import type { CodeObject, Kernel } from './code-object.js';
+import { COUNTED, type Counted, unitsOf } from './counts.js';
 import { Context, modeBits, modeFromBits, type Counters, type Mode, type Target } from './context.js';
 import { crossLaneHandler } from './cross-lane.js';
 import type { Line } from './disassembler.js';
@@ -57,12 +58,7 @@ export function compileKernel(code: CodeObject, lines: readonly Line[], kernel: 
   const flow = discover(code, lines, kernel);
   const module = new ModuleBuilder();
   const h = new Helpers(module);
-  const counters: Counters = {
-    waves: module.counter('waves'),
-    lanes: module.counter('lanes'),
-    read: module.counter('read'),
-    written: module.counter('written'),
-  };
+  const counters = Object.fromEntries(COUNTED.map((k) => [k, module.counter(k)])) as Counters;
   const sites: Instruction[] = [];
   const matrices: MatrixOp[] = [];
   const ids = new Map([...flow.leaders.keys()].sort((a, b) => a - b).map((at, id) => [at, id]));
@@ -73,6 +69,9 @@ export function compileKernel(code: CodeObject, lines: readonly Line[], kernel: 
     const f = new Func(['i32'], ['i32']);
     const c = new Context(f, h, target, mode, counters, checked);
     f.emit(count(counters.waves, i64.const(list.length)));
+    const units = new Map<Counted, number>();
+    for (const i of list) for (const [unit, n] of unitsOf(i, target.wave)) units.set(unit, (units.get(unit) ?? 0) + n);
+    for (const [unit, n] of units) f.emit(count(counters[unit], i64.const(n)));
     let ended = false;
     for (const i of list) {
       for (const o of [...i.ops, ...(i.dual?.ops ?? [])]) if (o.kind === 'v') vregs = Math.max(vregs, o.reg + o.n);

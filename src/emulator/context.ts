@@ -1,5 +1,6 @@
 // The code generator's state inside one basic block: scalar code runs at once, vector code gathers in a loop over the active lanes.
 import { UnsupportedError } from '../base/errors.js';
+import type { Counted } from './counts.js';
 import { SREG, type Instruction } from './instruction.js';
 import { MAX_ROWS, ROW_BYTES, WAVE } from './layout.js';
 import type { Helpers } from './numeric.js';
@@ -42,12 +43,8 @@ export interface Target {
   readonly generation: 9 | 10 | 11 | 12;
   readonly wave: 32 | 64;
 }
-export interface Counters {
-  readonly waves: number;
-  readonly lanes: number;
-  readonly read: number;
-  readonly written: number;
-}
+/** The global of each count. */
+export type Counters = Readonly<Record<Counted, number>>;
 
 /** Where a vector register's value is inside the lane loop: any of its forms may be present. */
 interface Held {

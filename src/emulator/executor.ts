@@ -4,6 +4,7 @@ import { SITES_AT } from './address.js';
 import { AccessChecker, type Finding } from './checker.js';
 import type { Kernel } from './code-object.js';
 import { IMAGE_AT } from './compile.js';
+import { COUNTED, type Counted, type Counts } from './counts.js';
 import { fma64, fmaDirected64, fmaScaled64, trigPreop } from './host.js';
 import { SREG } from './instruction.js';
 import { BARRIER, END, FAIL, GLOBAL_BASE, GLOBAL_HIGH, NO_BLOCK, SCRATCH_MARK, WAVE } from './layout.js';
@@ -48,14 +49,6 @@ export interface LoadedProgram {
   readonly matrices: readonly MatrixOp[];
 }
 
-export interface Counts {
-  waves: number;
-  lanes: number;
-  read: number;
-  written: number;
-  groups: number;
-}
-
 /** An error a kernel made: which kernel, instruction and work-item. */
 export class EmulatorError extends DriverError {
   readonly finding: Finding;
@@ -69,7 +62,7 @@ export const describe = (f: Finding): string =>
 
 interface Instance {
   readonly run: (wave: number, block: number, fuel: number) => number;
-  readonly counters: Record<'waves' | 'lanes' | 'read' | 'written', WasmGlobal>;
+  readonly counters: Record<Counted, WasmGlobal>;
 }
 
 /** What registers and LDS hold before they are written: a NaN, or an ordinary float and a large integer. */
@@ -145,7 +138,7 @@ export class Executor {
     this.sites = Math.ceil(at / 8) * 8;
     this.u32.fill(0, this.sites / 4, this.sites / 4 + p.sites.length * 2);
     this.checker = l.checked ? new AccessChecker(lds, l.ldsBytes, (f) => this.note(f)) : undefined;
-    for (const k of ['waves', 'lanes', 'read', 'written'] as const) instance.counters[k].value = 0n;
+    for (const k of COUNTED) instance.counters[k].value = 0n;
     let groups = 0;
     const perX = l.grid[0];
     const perXY = perX * l.grid[1];
@@ -156,8 +149,8 @@ export class Executor {
       this.schedule(instance, g);
       groups++;
     }
-    const count = (k: keyof Instance['counters']): number => Number(instance.counters[k].value);
-    return { waves: count('waves'), lanes: count('lanes'), read: count('read'), written: count('written'), groups };
+    const counted = COUNTED.map((k) => [k, Number(instance.counters[k].value)] as const);
+    return { ...(Object.fromEntries(counted) as Record<Counted, number>), groups };
   }
 
   // ---- start state ----------------------------------------------------------------------------
@@ -368,9 +361,7 @@ export class Executor {
       clock: () => process.hrtime.bigint(),
     };
     const exports = new Wasm.Instance(p.module, { env }).exports;
-    const counters = Object.fromEntries(
-      ['waves', 'lanes', 'read', 'written'].map((k) => [k, exports[k]]),
-    ) as Instance['counters'];
+    const counters = Object.fromEntries(COUNTED.map((k) => [k, exports[k]])) as Instance['counters'];
     const made = { run: exports.run as Instance['run'], counters };
     this.instances.set(id, made);
     return made;

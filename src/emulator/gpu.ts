@@ -4,7 +4,8 @@ import { ArgumentError, DeviceError } from '../base/errors.js';
 import { readCodeObject, type CodeObject, type Kernel } from './code-object.js';
 import { compileKernel, targetOf, type Program } from './compile.js';
 import { disassemble, type Line } from './disassembler.js';
-import { Executor, POISONS, type Counts, type Launch, type LoadedProgram } from './executor.js';
+import { type Counts, noCounts } from './counts.js';
+import { Executor, POISONS, type Launch, type LoadedProgram } from './executor.js';
 import type { Finding } from './checker.js';
 import { GLOBAL_BASE } from './layout.js';
 import { DeviceMemory } from './memory.js';
@@ -35,6 +36,10 @@ export interface LoadedModule {
 }
 export interface LaunchReport extends Counts {
   readonly milliseconds: number;
+  /** What limits how many waves are resident: registers of a lane, LDS and work-items of a group. */
+  readonly vgprs: number;
+  readonly groupLds: number;
+  readonly items: number;
   readonly findings: readonly Finding[];
 }
 
@@ -74,7 +79,7 @@ export class EmulatedGpu {
   private nextProgram = 1;
   private launches = 0;
   /** Totals over all launches. */
-  readonly totals: Counts = { waves: 0, lanes: 0, read: 0, written: 0, groups: 0 };
+  readonly totals: Counts = noCounts();
 
   constructor(target: string, options: GpuOptions = {}) {
     targetOf(target, 32);
@@ -202,7 +207,8 @@ export class EmulatedGpu {
           : this.runHere(launch, loaded, groups);
       for (const k of Object.keys(counts) as (keyof Counts)[]) this.totals[k] += counts[k];
       const findings = this.executor.findings.splice(0);
-      return { ...counts, milliseconds: performance.now() - began, findings };
+      const { vgprs } = kernel;
+      return { ...counts, milliseconds: performance.now() - began, vgprs, groupLds: ldsBytes, items, findings };
     } finally {
       this.memory.release(kernarg);
       this.memory.release(packet);

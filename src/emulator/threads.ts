@@ -1,6 +1,7 @@
 // Worker threads that share a launch's groups with the calling thread: they sleep on a word of shared memory between launches.
 import { MessageChannel, receiveMessageOnPort, Worker, type MessagePort } from 'node:worker_threads';
-import { EmulatorError, type Counts, type Executor, type Launch, type LoadedProgram } from './executor.js';
+import { type Counts, noCounts } from './counts.js';
+import { EmulatorError, type Executor, type Launch, type LoadedProgram } from './executor.js';
 import type { Finding } from './checker.js';
 import type { WasmMemory } from './webassembly.js';
 
@@ -64,7 +65,7 @@ export class ThreadPool {
     Atomics.add(control, CONTROL.JOB, 1);
     Atomics.notify(control, CONTROL.JOB);
     let failure: unknown;
-    let total: Counts = { waves: 0, lanes: 0, read: 0, written: 0, groups: 0 };
+    let total = noCounts();
     try {
       total = executor.run(launch, arenas[0], () => takeGroup(control, groups));
     } catch (e) {

@@ -1,5 +1,6 @@
 // The body of a worker thread: waits for a launch, runs the groups it can take, answers with counts or the error.
 import { receiveMessageOnPort, workerData, type MessagePort } from 'node:worker_threads';
+import { noCounts } from './counts.js';
 import { EmulatorError, Executor } from './executor.js';
 import { CONTROL, takeGroup, type Answer, type Job } from './threads.js';
 import type { WasmMemory } from './webassembly.js';
@@ -11,7 +12,7 @@ function work(job: Job): Answer {
   try {
     for (const id of job.forget) executor.removeProgram(id);
     if (job.program) executor.addProgram(job.launch.program, job.program);
-    if (!job.arena) return { counts: { waves: 0, lanes: 0, read: 0, written: 0, groups: 0 } };
+    if (!job.arena) return { counts: noCounts() };
     return { counts: executor.run(job.launch, job.arena, () => takeGroup(control, job.groups)) };
   } catch (e) {
     Atomics.store(control, CONTROL.NEXT, job.groups);

@@ -77,8 +77,15 @@ const provenance = (r: Report): string =>
 
 function mutants(m: Mutation): string {
   const survivors = m.results.filter((r) => !r.killed);
+  const areas = [...new Set(m.results.map((r) => r.area ?? 'kernels'))];
+  const lines = areas.map((area) => {
+    const all = m.results.filter((r) => (r.area ?? 'kernels') === area);
+    const alive = all.filter((r) => !r.killed);
+    return `| ${area} | ${all.length} | ${all.length - alive.length} | ${alive.filter((r) => r.reason).length} | ${alive.filter((r) => !r.reason).length} |`;
+  });
   return [
-    `## Mutants\n\nKernels changed on purpose, one change at a time (\`npm run mutate\`, commit ${m.commit}, ${m.date.slice(0, 10)}): the suite on the simulation noticed ${m.killed} of ${m.total}${m.notRun ? `; ${m.notRun} more that the rules give are not judged by the whole suite` : ''}.`,
+    `## Mutants\n\nKernels and host code changed on purpose, one change at a time (\`npm run mutate\`, commit ${m.commit}, ${m.date.slice(0, 10)}): the suite noticed ${m.killed} of ${m.total}${m.notRun ? `; ${m.notRun} more that the rules give are not judged by the whole suite` : ''}.`,
+    `| area | mutants | noticed | survive with a reason | survive |\n|---|---|---|---|---|\n${lines.join('\n')}`,
     ...(survivors.length ? [survivors.map((s) => `- ${s.name}: ${s.reason ?? 'not noticed'}`).join('\n')] : []),
   ].join('\n\n');
 }

@@ -10,10 +10,18 @@ interface Handle {
   math: number;
 }
 
-/** `refused`: dtypes it has no kernel for. */
-export function rocblasStandIn(device: HostedDevice, refused: readonly string[] = []): StandIn {
+/** `refused`: dtypes it has no kernel for; `mathMode` false: a release before 5.7, without that call. */
+export function rocblasStandIn(
+  device: HostedDevice,
+  { refused = [], mathMode = true }: { readonly refused?: readonly string[]; readonly mathMode?: boolean } = {},
+): StandIn {
   const handles = new Handles();
   const of = (h: number): Handle => handles.get<Handle>(h, 'handle');
+  const setMathMode = (h: number, mode: number): number => {
+    if (mode !== N.rocblas_default_math && mode !== N.rocblas_xf32_xdl_math_op) throw new Misuse(`math mode ${mode}`);
+    of(h).math = mode;
+    return 0;
+  };
   return new StandIn('rocBLAS', {
     rocblas_create_handle: (cell: NativeArg) =>
       handles.make(cell, 'handle', { stream: 0, atomics: true, math: N.rocblas_default_math } satisfies Handle),
@@ -26,11 +34,7 @@ export function rocblasStandIn(device: HostedDevice, refused: readonly string[] 
       of(h).atomics = mode !== N.rocblas_atomics_not_allowed;
       return 0;
     },
-    rocblas_set_math_mode: (h: number, mode: number) => {
-      if (mode !== N.rocblas_default_math && mode !== N.rocblas_xf32_xdl_math_op) throw new Misuse(`math mode ${mode}`);
-      of(h).math = mode;
-      return 0;
-    },
+    ...(mathMode && { rocblas_set_math_mode: setMathMode }),
     rocblas_status_to_string: (s: number) => textAddress(`rocblas_status_${s}`),
     rocblas_get_version_string: (text: NativeArg, bytes: number) => {
       const version = Buffer.from('5.2.0.stand-in\0');
