@@ -10,7 +10,9 @@ export interface LaunchCounts extends Counts {
   readonly items: number;
   readonly wave: number;
 }
+/** The last is no rate: it is what waits would cost if no load were asked for before it is needed, and limits nothing by itself. */
 export const RESOURCES = ['memory', 'cache', 'vector', 'scalar', 'LDS', 'matrix', 'latency'] as const;
+const RATED = RESOURCES.filter((r) => r !== 'latency');
 export type Resource = (typeof RESOURCES)[number];
 export interface Estimate {
   /** Microseconds by resource, all launches together. */
@@ -45,7 +47,7 @@ export function estimate(launches: readonly LaunchCounts[], bytes: number, scale
     matrix: sum((l) => l.matrixFlops) / (r.matrix * 1e6),
     latency: sum((l) => (l.waits * r.latency * 1e-3) / (residentWaves(l, r) * r.simds * r.units)),
   };
-  const limit = RESOURCES.reduce((a, b) => (us[b] > us[a] ? b : a));
+  const limit = RATED.reduce<Resource>((a, b) => (us[b] > us[a] ? b : a), 'memory');
   const longest = launches.reduce((a, b) => (b.waves > a.waves ? b : a));
   return { us, limit, total: us[limit], ofMemory: us.memory / us[limit], waves: residentWaves(longest, r) };
 }

@@ -43,6 +43,13 @@ export function estimatesPage(kept: Kept): string {
       .filter((r) => !r.work.flops && r.ofMemory < LOW)
       .map((r) => `- ${r.work.name} on ${rates.name}: ${r.ofMemory.toFixed(2)}, limited by ${r.limit}`),
   );
+  const waiting = RATES.flatMap((rates) =>
+    estimatesOf(rates, kept)
+      .filter((r) => r.us.latency > r.total)
+      .map(
+        (r) => `- ${r.work.name} on ${rates.name}: up to ${time(r.us.latency)}; waves a SIMD: ${r.waves.toFixed(0)}`,
+      ),
+  );
   return `<!-- Made by \`node dist/bench/estimates.js --page\` from docs/amd-estimates.json; do not edit. -->
 # AMD speed on paper
 
@@ -51,7 +58,7 @@ rates turn the counts into time. What is not in the model (bank conflicts of LDS
 clocks that fall) makes real times longer; a cache that holds a whole tensor makes them shorter.
 
 Counts are of a small run of each benchmark, multiplied by how many times its work the benchmark is. A time for each resource, as if the
-others cost nothing; the largest is the estimate:
+others cost nothing; the largest of the rates is the estimate:
 
 | resource | microseconds |
 |---|---|
@@ -61,7 +68,7 @@ others cost nothing; the largest is the estimate:
 | scalar | scalar instructions / (1 a clock and compute unit on CDNA, 2 on RDNA) |
 | LDS | bytes of full waves / (128 bytes a clock and compute unit) |
 | matrix | operations of matrix units / published rate |
-| latency | waits for loads x latency of memory / waves resident on the GPU, which registers and LDS limit |
+| latency | waits for loads x latency of memory / waves resident on the GPU, which registers and LDS limit: the time if no load were asked for early. Not part of the estimate; where it is longer, time depends on how early loads are asked for |
 
 Calibration: a plain copy on the H200 reaches ${ATTAINED} of the published bandwidth ([bench-h200.json](bench-h200.json)), and the memory-bound
 kernels of this list reach 0.91 to 1.06 of that copy there; the same share is taken for AMD. Counts like these cannot be taken of NVIDIA's
@@ -70,6 +77,9 @@ machine code here, so the other rates are not calibrated.
 ${parts.join('\n\n')}
 
 ## Under ${LOW} of the memory bound
-${low.join('\n') || 'None.'}
+${low.join('\n') || 'None of the works that memory bounds.'}
+
+## Where waits could cost more than the estimate
+${waiting.join('\n') || 'Nowhere.'}
 `;
 }
