@@ -9,7 +9,7 @@ import type { View } from '../backend.js';
 import type { GpuMemory } from './allocator.js';
 import type { GpuContext } from './context.js';
 import { runMatmul } from './matmul.js';
-import { at, ceilDiv, FAULT, type FamilyPlan, launch, Planner, single, strideGrid, viewOf } from './plan.js';
+import { aligned16, at, ceilDiv, FAULT, type FamilyPlan, launch, Planner, single, strideGrid, viewOf } from './plan.js';
 import { runPlan } from './run-plan.js';
 
 export const WEIGHTS = new KernelModule('weights');
@@ -138,13 +138,21 @@ const exactExperts = WEIGHTS.declare({
 type Real = (typeof REAL_TYPES)[number];
 type SmallReal = (typeof SMALL_REALS)[number];
 
+/** Blocks where kernels can read them as structs: dense, from an address that is a multiple of 16. */
+function blocksOf(p: Planner, v: View): View {
+  if (v.layout.isContiguous && aligned16(v)) return v;
+  const to = p.make(v.layout.shape, v.dtype);
+  p.copy(v, to);
+  return to;
+}
+
 const planDecode = (p: Planner, blocks: View, out: View, type: BlockType): void => {
   const quads = sizeOf(out.layout.shape) / 4;
   p.run(
     single(
       launch(decode, { type, dtype: out.dtype as Real }, strideGrid(quads), 256, { w: at('w'), out: at('out'), quads }),
     ),
-    { w: p.dense(blocks), out },
+    { w: blocksOf(p, blocks), out },
   );
 };
 
@@ -173,7 +181,7 @@ const planRows: FamilyPlan<KernelRow, DecodeParams> = (p, _row, [blocks, given],
     rowBytes,
     none,
   });
-  p.run(single(l), { w: p.dense(blocks), ids, out, fault: FAULT });
+  p.run(single(l), { w: blocksOf(p, blocks), ids, out, fault: FAULT });
 };
 
 /** Rounded activations in temporary memory. */
@@ -203,7 +211,7 @@ const planProduct: FamilyPlan<KernelRow, ProductParams> = (p, _row, [given, bloc
   const isQuick = params.quick && x.dtype !== 'f64';
   const grid = [ceilDiv(rows, GROUPS * (isQuick ? rowsFor(columns) : 2)), ceilDiv(m, columns)];
   const shared = { w: at('w'), out: at('out'), rows, rowBytes, columns: m, n };
-  const buffers = { w: p.dense(blocks), out };
+  const buffers = { w: blocksOf(p, blocks), out };
   if (isQuick) {
     const l = launch(quick, { type, columns, dtype: x.dtype as SmallReal }, grid, 32 * GROUPS, {
       ...shared,
@@ -233,7 +241,7 @@ const planExperts: FamilyPlan<KernelRow, ProductParams> = (p, _row, [activations
     fault: at('fault'),
     ...{ experts, rows, rowBytes, chosen, given, n, none },
   };
-  const buffers = { w: p.dense(blocks), ids, out, fault: FAULT };
+  const buffers = { w: blocksOf(p, blocks), ids, out, fault: FAULT };
   if (params.quick && x.dtype !== 'f64') {
     const args = { ...shared, q: at('q'), scale: at('scale'), sum: at('sum') };
     const l = launch(quickExperts, { type, dtype: x.dtype as SmallReal }, grid, 32 * GROUPS, args);
