@@ -4,7 +4,8 @@ import { copyFileSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSyn
 import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { packageRoot } from '../src/base/paths.js';
-import { buildNative, enginePackage, hostArch } from '../src/backends/native-build.js';
+import { hostArch } from '../src/backends/cpu/instruction-sets.js';
+import { buildNative, enginePackage } from '../src/backends/native-build.js';
 
 const { values } = parseArgs({ options: { out: { type: 'string', default: 'release' } } });
 const arch = hostArch();
@@ -16,7 +17,7 @@ const name = enginePackage(arch);
 const folder = resolve(values.out as string, name);
 rmSync(folder, { recursive: true, force: true });
 mkdirSync(folder, { recursive: true });
-await buildNative(join(folder, 'libwick.so'));
+await buildNative({ everySet: true, copy: join(folder, 'libwick.so'), progress: process.stderr.fd });
 if (existsSync(join(packageRoot, 'LICENSE'))) copyFileSync(join(packageRoot, 'LICENSE'), join(folder, 'LICENSE')); // a bundle for a test machine has none
 const manifest = {
   name,

@@ -15,7 +15,9 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after, test } from 'node:test';
 import { nativeDir } from '../src/base/paths.js';
-import { enginePackage, hostArch, units } from '../src/backends/native-build.js';
+import { hostArch, hostInstructionSet, INSTRUCTION_SETS } from '../src/backends/cpu/instruction-sets.js';
+import { textsOf, units } from '../src/backends/cpu/units.js';
+import { enginePackage } from '../src/backends/native-build.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'wick-native-'));
 after(() => rmSync(folder, { recursive: true, force: true }));
@@ -23,6 +25,7 @@ const href = (path: string): string => JSON.stringify(new URL(path, import.meta.
 const ENSURE = `import(${href('../src/backends/native-build.js')}).then((m) => console.log(m.ensureNative()))`;
 const COMPUTE = `import(${href('../src/index.js')}).then((w) => { const d = w.Device.get('cpu'); console.log(d.backend.constructor.name, String(w.Tensor.from([1, 2], { device: d }).exp().sum().item())); })`;
 const NOWHERE = join(folder, 'nowhere');
+const host = spawnSync('c++', ['--version']).status === 0 ? false : 'no C++ compiler to make a package with';
 let count = 0;
 const fresh = (): string => join(folder, `cache-${count++}`);
 
@@ -69,7 +72,7 @@ test('two processes that need the engine at once build it once, whole, and not b
   );
   assert.ok(both[0].startsWith(cache) && existsSync(both[0]), both[0]);
   assert.equal(both[0], both[1]);
-  assert.equal(asked(log, '-c').length, units(hostArch()).length);
+  assert.equal(asked(log, '-c').length, units([hostInstructionSet(hostArch())]).length);
   assert.equal(asked(log, '-shared').length, 1);
   assert.deepEqual(
     readdirSync(join(cache, 'native', 'objects')).filter((f) => !/\.o(\.sha256)?$/.test(f)),
@@ -135,7 +138,49 @@ test('without a compiler and without a package a sentence says so, and the refer
   assert.match(stdout, /^ReferenceBackend 10\.1073/);
 });
 
-const host = spawnSync('c++', ['--version']).status === 0 ? false : 'no C++ compiler to make a package with';
+test('an engine is built for the best instruction set that the CPU has, or the one named', () => {
+  const flags = (text: string): ReadonlySet<string> => new Set(text.split(' '));
+  const avx2 = 'sse2 avx2 fma f16c';
+  assert.equal(hostInstructionSet('x64', flags('sse2')).name, 'sse2');
+  assert.equal(hostInstructionSet('x64', flags('sse2 avx2')).name, 'sse2', 'avx2 without fma is not enough');
+  assert.equal(hostInstructionSet('x64', flags(avx2)).name, 'avx2');
+  assert.equal(hostInstructionSet('x64', flags(`${avx2} avx512f avx512bw avx512dq avx512vl`)).name, 'avx512');
+  assert.equal(hostInstructionSet('arm64', flags('')).name, 'neon');
+  const all = new Set(units(INSTRUCTION_SETS.x64).map((u) => u.name));
+  for (const { name } of INSTRUCTION_SETS.x64) assert.ok(all.has(`vector-matmul-${name}`), name);
+  assert.equal(units([INSTRUCTION_SETS.x64[1]]).filter((u) => /(sse2|avx512)$/.test(u.name)).length, 0);
+});
+
+test('an object depends on the files that its source includes, and a row on its own file alone', () => {
+  const files = units([hostInstructionSet(hostArch())]).map((u) => [u.source, textsOf(u.source)] as const);
+  const holders = files.filter(([, texts]) => [...texts.values()].some((t) => t.includes('op_silu(')));
+  assert.equal(holders.length, 1);
+  assert.match(holders[0][0], /^generated\/elementwise-\d+\.cpp$/);
+  assert.ok(holders[0][1].has('vector/vec.h') && !holders[0][1].has('ops/ops.h'));
+  const names = files.filter(([, texts]) => texts.has('generated/names.h')).map(([source]) => source);
+  assert.deepEqual(names, ['engine/engine.cpp']);
+});
+
+test('an engine that holds no instruction set of this CPU is refused when it is loaded', { skip: host }, () => {
+  const source = join(folder, 'foreign.cpp');
+  writeFileSync(
+    source,
+    `extern "C" { int wick_select(const char*) { return 1; } ${['run(double', 'find(const char*', 'threads(int']
+      .map((f) => `int wick_${f}) { return 0; }`)
+      .join(' ')} double wick_address(void*) { return 0; } void wick_advise(double, double) {}
+    const char* wick_isa() { return ""; } void wick_memcpy(double, double, double) {} void wick_read(double, double) {} double wick_peak(double) { return 0; } }`,
+  );
+  const library = join(folder, 'foreign.so');
+  assert.equal(spawnSync('c++', ['-shared', '-fPIC', '-o', library, source]).status, 0);
+  const { WICK_CPU_ISA: _, ...env } = process.env;
+  const { stdout, stderr } = spawnSync(process.execPath, ['-e', COMPUTE], {
+    encoding: 'utf8',
+    env: { ...env, WICK_NATIVE: library },
+  });
+  assert.match(stderr, /the CPU engine .*foreign\.so was built for instructions that this CPU lacks/);
+  assert.match(stdout, /^ReferenceBackend 10\.1073/);
+});
+
 test('the package that release:engine makes is found beside others and computes without a compiler; one of another version is not used', {
   skip: host,
 }, () => {

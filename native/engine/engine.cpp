@@ -14,8 +14,7 @@
 #endif
 #include <sys/mman.h>
 
-#define WICK_NAMES_ONLY
-#include "generated/rows.h"
+#include "generated/names.h"
 
 namespace wick {
 
@@ -31,38 +30,42 @@ Status fail(const Call& call, Status status, const char* format, ...) {
 
 namespace {
 
-// ---- instruction sets ----
-#define WICK_DECLARE(SUFFIX)                                                                                                \
-  extern "C" {                                                                                                              \
-  extern const Kernel wick_elementwise_U8_##SUFFIX[], wick_elementwise_U32_##SUFFIX[], wick_elementwise_I16_##SUFFIX[],     \
-      wick_elementwise_I32_##SUFFIX[], wick_elementwise_I64_##SUFFIX[], wick_elementwise_F8_##SUFFIX[],                     \
-      wick_elementwise_BF16_##SUFFIX[], wick_elementwise_F16_##SUFFIX[], wick_elementwise_F32_##SUFFIX[],                   \
-      wick_elementwise_F64_##SUFFIX[];                                                                                      \
-  void wick_cast_##SUFFIX(IsaTable*);                                                                                       \
-  void wick_reduce_##SUFFIX(IsaTable*);                                                                                     \
-  void wick_gemm_##SUFFIX(IsaTable*);                                                                                       \
-  void wick_lanes_##SUFFIX(IsaTable*);                                                                                      \
-  void wick_attention_##SUFFIX(IsaTable*);                                                                                  \
-  void wick_quantized_##SUFFIX(IsaTable*);                                                                                  \
-  void wick_peak_##SUFFIX(IsaTable*);                                                                                       \
-  }                                                                                                                         \
-  const IsaTable* table_##SUFFIX() {                                                                                        \
-    static IsaTable t;                                                                                                      \
-    t.name = #SUFFIX;                                                                                                       \
-    const Kernel* rows[DTYPE_COUNT] = {wick_elementwise_U8_##SUFFIX,  wick_elementwise_U32_##SUFFIX,                        \
-                                       wick_elementwise_I16_##SUFFIX, wick_elementwise_I32_##SUFFIX,                        \
-                                       wick_elementwise_I64_##SUFFIX, wick_elementwise_F8_##SUFFIX,                         \
-                                       wick_elementwise_BF16_##SUFFIX, wick_elementwise_F16_##SUFFIX,                       \
-                                       wick_elementwise_F32_##SUFFIX, wick_elementwise_F64_##SUFFIX};                       \
-    for (int d = 0; d < DTYPE_COUNT; d++) t.elementwise[d] = rows[d];                                                       \
-    wick_cast_##SUFFIX(&t);                                                                                                 \
-    wick_reduce_##SUFFIX(&t);                                                                                               \
-    wick_gemm_##SUFFIX(&t);                                                                                                 \
-    wick_lanes_##SUFFIX(&t);                                                                                                \
-    wick_attention_##SUFFIX(&t);                                                                                            \
-    wick_quantized_##SUFFIX(&t);                                                                                            \
-    wick_peak_##SUFFIX(&t);                                                                                                 \
-    return &t;                                                                                                              \
+// ---- elementwise rows ----
+#define WICK_COUNT(name) +1
+constexpr int ROW_COUNT = 0 WICK_ROWS(WICK_COUNT);
+static_assert(ROW_COUNT <= MAX_ROWS, "the op table has outgrown MAX_ROWS");
+#define WICK_NAME(name) #name,
+const char* const ROW_NAMES[] = {WICK_ROWS(WICK_NAME) nullptr};
+
+int rowNumber(const char* name) {
+  for (int i = 0; i < ROW_COUNT; i++)
+    if (strcmp(name, ROW_NAMES[i]) == 0) return i;
+  return -1;
+}
+void fillRows(IsaTable* t, const ElementwiseRow* list) {
+  for (; list->name; list++) t->elementwise[rowNumber(list->name)] = list;
+}
+
+// ---- instruction sets: those that this library was built with (WICK_WITH_...) ----
+// What each instruction set exports: lists of elementwise rows, and functions that fill in their family.
+#define WICK_FAMILIES(X, SUFFIX) \
+  X(cast, SUFFIX) X(reduce, SUFFIX) X(matmul, SUFFIX) X(rows, SUFFIX) X(attention, SUFFIX) \
+  X(quantized, SUFFIX) X(peak, SUFFIX)
+#define WICK_DECLARE_ROWS(PART, SUFFIX) extern const ElementwiseRow wick_elementwise_##PART##_##SUFFIX[];
+#define WICK_FILL_ROWS(PART, SUFFIX) fillRows(&t, wick_elementwise_##PART##_##SUFFIX);
+#define WICK_DECLARE_FAMILY(NAME, SUFFIX) void wick_##NAME##_##SUFFIX(IsaTable*);
+#define WICK_FILL_FAMILY(NAME, SUFFIX) wick_##NAME##_##SUFFIX(&t);
+#define WICK_INSTRUCTION_SET(SUFFIX)                                       \
+  extern "C" {                                                             \
+  WICK_ROW_PARTS(WICK_DECLARE_ROWS, SUFFIX)                                \
+  WICK_FAMILIES(WICK_DECLARE_FAMILY, SUFFIX)                               \
+  }                                                                        \
+  const IsaTable* table_##SUFFIX() {                                       \
+    static IsaTable t;                                                     \
+    t.name = #SUFFIX;                                                      \
+    WICK_ROW_PARTS(WICK_FILL_ROWS, SUFFIX)                                 \
+    WICK_FAMILIES(WICK_FILL_FAMILY, SUFFIX)                                \
+    return &t;                                                             \
   }
 
 struct Choice {
@@ -72,52 +75,70 @@ struct Choice {
 };
 
 #if defined(__x86_64__)
-WICK_DECLARE(sse2)
-WICK_DECLARE(avx2)
-WICK_DECLARE(avx512)
+bool hasSse2() { return true; }
 bool hasAvx2() {
   __builtin_cpu_init();
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
 }
 bool hasAvx512() {
-  return hasAvx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-         __builtin_cpu_supports("avx512vl");
+  return hasAvx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
+#else
+bool hasNeon() { return true; }
+#endif
+#ifdef WICK_WITH_SSE2
+WICK_INSTRUCTION_SET(sse2)
+#endif
+#ifdef WICK_WITH_AVX2
+WICK_INSTRUCTION_SET(avx2)
+#endif
+#ifdef WICK_WITH_AVX512
+WICK_INSTRUCTION_SET(avx512)
 extern "C" void wick_quantized_vnni(IsaTable*);
 // CPUs with AVX-512 mostly multiply and add four bytes in one instruction, too.
-const IsaTable* table_best() {
+const IsaTable* table_avx512_vnni() {
   const IsaTable* t = table_avx512();
   if (__builtin_cpu_supports("avx512vnni")) wick_quantized_vnni(const_cast<IsaTable*>(t));
   return t;
 }
-// Best last.
-const Choice CHOICES[] = {{"sse2", [] { return true; }, table_sse2}, {"avx2", hasAvx2, table_avx2}, {"avx512", hasAvx512, table_best}};
-#else
-WICK_DECLARE(neon)
+#endif
+#ifdef WICK_WITH_NEON
+WICK_INSTRUCTION_SET(neon)
 extern "C" void wick_quantized_dotprod(IsaTable*);
-const IsaTable* table_best() {
+const IsaTable* table_neon_dotprod() {
   const IsaTable* t = table_neon();
   if (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) wick_quantized_dotprod(const_cast<IsaTable*>(t));
   return t;
 }
-const Choice CHOICES[] = {{"neon", [] { return true; }, table_best}};
 #endif
+// Best last.
+const Choice CHOICES[] = {
+#ifdef WICK_WITH_SSE2
+    {"sse2", hasSse2, table_sse2},
+#endif
+#ifdef WICK_WITH_AVX2
+    {"avx2", hasAvx2, table_avx2},
+#endif
+#ifdef WICK_WITH_AVX512
+    {"avx512", hasAvx512, table_avx512_vnni},
+#endif
+#ifdef WICK_WITH_NEON
+    {"neon", hasNeon, table_neon_dotprod},
+#endif
+};
 constexpr int CHOICE_COUNT = sizeof CHOICES / sizeof CHOICES[0];
 
 // ---- ops ----
 Status runElementwise(const Call& c, const void* data) {
   const Operand& out = c.out();
   // The first operand of a choice is its condition: the last one always has the row's dtype.
-  Kernel kernel = isa->elementwise[c.in(c.inputs - 1).dtype][(intptr_t)data];
+  Kernel kernel = isa->elementwise[(intptr_t)data]->kernel[c.in(c.inputs - 1).dtype];
   if (!kernel) return fail(c, UNSUPPORTED, "the engine has no kernel for this dtype");
   runStrided(kernel, c.operand, c.inputs, out, c.params);
   return OK;
 }
 
-#define WICK_COUNT(S, ID, name, dtypes) +1
-constexpr int ROW_COUNT = 0 WICK_ROWS(WICK_COUNT, , );
-#define WICK_NAME(S, ID, name, dtypes) #name,
-const char* const ROW_NAMES[] = {WICK_ROWS(WICK_NAME, , ) nullptr};
 constexpr int MAX_OPS = 256;
 const Op* ops[MAX_OPS];  // by id - ROW_COUNT
 const Op* const LISTS[] = {MOVEMENT_OPS, REDUCTION_OPS, PRODUCT_OPS, INDEX_OPS, CONV_OPS, POOL_OPS, ROW_OPS, SORT_OPS, RANDOM_OPS, ATTENTION_OPS, QUANTIZED_OPS};
@@ -179,7 +200,8 @@ using namespace wick;
 
 extern "C" {
 
-// Picks the best instruction set, or the one named. 0: done; 1: this CPU lacks it; 2: unknown name.
+// Picks the best instruction set that this library was built with and this CPU has, or the one named.
+// 0: done; 1: this CPU lacks it (or all of them); 2: the library was not built with it.
 __attribute__((visibility("default"))) int wick_select(const char* name) {
   int count = 0;
   for (const Op* list : LISTS)
@@ -190,7 +212,7 @@ __attribute__((visibility("default"))) int wick_select(const char* name) {
     if (c.present()) { isa = c.table(); return 0; }
     if (name && *name) return 1;
   }
-  return 2;
+  return name && *name ? 2 : 1;
 }
 __attribute__((visibility("default"))) const char* wick_isa() { return isa->name; }
 __attribute__((visibility("default"))) int wick_threads(int n) {
@@ -199,8 +221,8 @@ __attribute__((visibility("default"))) int wick_threads(int n) {
 }
 
 __attribute__((visibility("default"))) int wick_find(const char* name) {
-  for (int i = 0; i < ROW_COUNT; i++)
-    if (strcmp(name, ROW_NAMES[i]) == 0) return i;
+  const int row = rowNumber(name);
+  if (row >= 0) return row;
   for (int i = 0; i < MAX_OPS && ops[i]; i++)
     if (strcmp(name, ops[i]->name) == 0) return ROW_COUNT + i;
   return -1;

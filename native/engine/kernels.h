@@ -8,6 +8,13 @@ namespace wick {
 // out[i] = f(in[0][i], in[1][i], in[2][i]; scalars) over a contiguous run.
 typedef void (*Kernel)(const void* const* in, void* out, int64_t n, const double* scalars);
 
+// An elementwise row's kernels by dtype, null where the row has no such dtype. Lists of rows end with a null name.
+struct ElementwiseRow {
+  const char* name;
+  Kernel kernel[DTYPE_COUNT];
+};
+constexpr int MAX_ROWS = 256;
+
 enum Reduction : int { SUM, MEAN, PROD, MAX, MIN, ARGMAX, ARGMIN, REDUCTION_COUNT };
 // A running result of a reduction: what fits the member at hand is used.
 struct Partial {
@@ -48,7 +55,7 @@ struct Attend {
 
 struct IsaTable {
   const char* name;
-  const Kernel* elementwise[DTYPE_COUNT];    // by row number of generated/rows.h
+  const ElementwiseRow* elementwise[MAX_ROWS];  // by row number of generated/names.h
   Kernel cast[DTYPE_COUNT][DTYPE_COUNT];     // [from][to]
   Kernel truth[DTYPE_COUNT];                 // to u8: 1 for what is not 0
   ReduceRun reduceRun[DTYPE_COUNT][REDUCTION_COUNT];

@@ -466,7 +466,7 @@ template <class S> void product(const Product& given, bool accumulate) {
 
 }  // namespace
 
-extern "C" void WICK_EXPORT(wick_gemm)(wick::IsaTable* t) {
+extern "C" void WICK_EXPORT(wick_matmul)(wick::IsaTable* t) {
   t->matmul[wick::F32] = product<float>;
   t->matmul[wick::F64] = product<double>;
   t->matmul[wick::F16] = product<half>;

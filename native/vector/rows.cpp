@@ -321,7 +321,7 @@ template <class S> void fill(wick::LaneKernel* t) {
 
 }  // namespace
 
-extern "C" void WICK_EXPORT(wick_lanes)(wick::IsaTable* t) {
+extern "C" void WICK_EXPORT(wick_rows)(wick::IsaTable* t) {
   fill<bfloat>(t->lane[wick::BF16]);
   fill<half>(t->lane[wick::F16]);
   fill<float>(t->lane[wick::F32]);

@@ -58,12 +58,18 @@ function load(): Engine {
     read: library.func('void wick_read(double from, double bytes)'),
     peak: library.func('double wick_peak(double rounds)'),
   } as unknown as Engine;
+  // An engine built elsewhere may hold other instruction sets than this CPU has.
   const wanted = env('WICK_CPU_ISA') ?? '';
   const status = engine.select(wanted);
-  if (status === 1) throw new NativeError(`WICK_CPU_ISA is ${wanted}, but this CPU lacks those instructions`);
+  if (status === 1)
+    throw new NativeError(
+      wanted
+        ? `WICK_CPU_ISA is ${wanted}, but this CPU lacks those instructions`
+        : `the CPU engine ${library.path} was built for instructions that this CPU lacks`,
+    );
   if (status !== 0)
     throw new NativeError(
-      `WICK_CPU_ISA is ${JSON.stringify(wanted)}; known are ${process.arch === 'x64' ? 'sse2, avx2, avx512' : 'neon'}`,
+      `WICK_CPU_ISA is ${JSON.stringify(wanted)}, which the CPU engine ${library.path} was not built for`,
     );
   return engine;
 }

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "abi.h"
+#include "engine/abi.h"
 
 extern "C" {
 int wick_select(const char*);

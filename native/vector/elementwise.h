@@ -1,10 +1,18 @@
-// Elementwise rows: the expressions of generated/table.h compiled for vectors, one kernel per row and storage type.
+// Elementwise rows compiled for vectors, one kernel per row and storage type. The rows themselves, expressions of the op table, stand in
+// generated files that include this one, a few rows each: a changed row compiles its own file and no other.
+#pragma once
 #include "isa.h"
 
 namespace {
 
-#include "generated/table.h"
-#include "generated/rows.h"
+#include "runs.h"
+
+// These rows have a shorter way than their expression.
+struct Row_exp;
+struct Row_sigmoid;
+struct Row_silu;
+struct Row_tanh;
+struct Row_gelu;
 
 // Rows that are one exponential and a few steps: result(x, e^power(x)), where every power is small; many chains at once fill the pipes.
 template <class Row> struct ByExp { static constexpr bool ON = false; };
@@ -74,6 +82,15 @@ template <class S, class Row> struct Loop {
     else store(p, v);
   }
 
+  // Whole vectors from element i on; answers where it ended. Not inlined: the expression is compiled once for the three places that use it.
+  template <class O>
+  static __attribute__((noinline)) int64_t vectors(const void* const* given, O* out, int64_t i, int64_t n, T a, T b) {
+    const void* in[Row::ARITY];
+    for (int k = 0; k < Row::ARITY; k++) in[k] = given[k];
+    for (; i + N <= n; i += N) put(out + i, step<T>(in, i, a, b));
+    return i;
+  }
+
   template <class O> static void over(const void* const* given, O* out, int64_t n, T a, T b) {
     // A copy that nothing else can reach: stores to `out` cannot change it.
     const void* in[Row::ARITY];
@@ -89,7 +106,7 @@ template <class S, class Row> struct Loop {
           expNear<ByExp<Row>::FINE>(v);
           WICK_EACH(K) store(out + i + u * F::N, ByExp<Row>::result(x(u), v[u]));
         } else {
-          for (int u = 0; u < K; u++) put(out + i + u * F::N, step<T>(in, i + u * F::N, a, b));
+          vectors(in, out, i, i + K * F::N, a, b);
         }
       }
     } else if constexpr (BY_FOUR) {
@@ -101,7 +118,7 @@ template <class S, class Row> struct Loop {
         put(out + i, step<F4>(in, i, a4, b4));
       }
     }
-    for (; i + N <= n; i += N) put(out + i, step<T>(in, i, a, b));
+    i = vectors(in, out, i, n, a, b);
     if (i == n) return;
     // The tail runs in a copy of one vector.
     alignas(WIDTH) char copy[Row::ARITY][N * sizeof(S)] = {};
@@ -112,7 +129,7 @@ template <class S, class Row> struct Loop {
       inputs[k] = copy[k];
     }
     alignas(WIDTH) O result[N];
-    put(result, step<T>(inputs, 0, a, b));
+    vectors(inputs, result, 0, N, a, b);
     __builtin_memcpy(out + i, result, (n - i) * sizeof(O));
   }
 
@@ -123,32 +140,56 @@ template <class S, class Row> struct Loop {
   }
 };
 
+// 8-bit floats are widened into the first-level cache and computed there as float: their conversions are long, and would be most of the
+// engine's code if every row had them inline.
+template <class S> __attribute__((noinline)) void widenBlock(const S* from, float* to, int64_t n) { widenRun(from, to, n); }
+template <class S> __attribute__((noinline)) void narrowBlock(const float* from, S* to, int64_t n) { narrowRun(from, to, n); }
+template <class Row> struct Loop<fp8, Row> {
+  static void run(const void* const* in, void* out, int64_t n, const double* scalars) {
+    constexpr int64_t BLOCK = 512;
+    alignas(WIDTH) float wide[Row::ARITY][BLOCK], result[BLOCK];
+    for (int64_t i = 0; i < n; i += BLOCK) {
+      const int64_t count = n - i < BLOCK ? n - i : BLOCK;
+      const void* inputs[Row::ARITY];
+      for (int k = 0; k < Row::ARITY; k++) {
+        inputs[k] = Row::MASKED && k == 0 ? static_cast<const void*>(static_cast<const uint8_t*>(in[0]) + i) : wide[k];
+        if (inputs[k] == wide[k]) widenBlock(static_cast<const fp8*>(in[k]) + i, wide[k], count);
+      }
+      if constexpr (Row::TRUTH) {
+        Loop<float, Row>::run(inputs, static_cast<uint8_t*>(out) + i, count, scalars);
+      } else {
+        Loop<float, Row>::run(inputs, result, count, scalars);
+        narrowBlock(result, static_cast<fp8*>(out) + i, count);
+      }
+    }
+  }
+};
+
 template <class S, class Row, bool ON> constexpr wick::Kernel kernelOf() {
   if constexpr (ON) return &Loop<S, Row>::run;
   else return nullptr;
 }
 
-#define WICK_TABLE(S, ID) \
-  extern const wick::Kernel WICK_EXPORT(wick_elementwise_##ID)[] = { WICK_ROWS(WICK_ENTRY, S, wick::ID) };
-#define WICK_ENTRY(S, ID, name, dtypes) kernelOf<S, Row_##name, ((dtypes) >> (ID)) & 1>(),
+// A row's kernels; `DTYPES` has a bit for each dtype that the row has.
+template <class Row, int DTYPES> constexpr wick::ElementwiseRow rowOf(const char* name) {
+  using namespace wick;
+  ElementwiseRow r{name, {}};
+  r.kernel[U8] = kernelOf<uint8_t, Row, (DTYPES >> U8) & 1>();
+  r.kernel[U32] = kernelOf<uint32_t, Row, (DTYPES >> U32) & 1>();
+  r.kernel[I16] = kernelOf<int16_t, Row, (DTYPES >> I16) & 1>();
+  r.kernel[I32] = kernelOf<int32_t, Row, (DTYPES >> I32) & 1>();
+  r.kernel[I64] = kernelOf<int64_t, Row, (DTYPES >> I64) & 1>();
+  r.kernel[F8] = kernelOf<fp8, Row, (DTYPES >> F8) & 1>();
+  r.kernel[BF16] = kernelOf<bfloat, Row, (DTYPES >> BF16) & 1>();
+  r.kernel[F16] = kernelOf<half, Row, (DTYPES >> F16) & 1>();
+  r.kernel[F32] = kernelOf<float, Row, (DTYPES >> F32) & 1>();
+  r.kernel[F64] = kernelOf<double, Row, (DTYPES >> F64) & 1>();
+  return r;
+}
 
 }  // namespace
 
-extern "C" {
-#if WICK_PART == 0
-WICK_TABLE(float, F32)
-#elif WICK_PART == 1
-WICK_TABLE(double, F64)
-#elif WICK_PART == 2
-WICK_TABLE(half, F16)
-WICK_TABLE(bfloat, BF16)
-#elif WICK_PART == 3
-WICK_TABLE(fp8, F8)
-WICK_TABLE(uint8_t, U8)
-WICK_TABLE(int16_t, I16)
-#else
-WICK_TABLE(uint32_t, U32)
-WICK_TABLE(int32_t, I32)
-WICK_TABLE(int64_t, I64)
-#endif
-}
+// The list that a generated file exports: WICK_ELEMENTWISE(3, WICK_ROW(exp, 960) WICK_ROW(log, 960)).
+#define WICK_ROW(name, dtypes) rowOf<Row_##name, dtypes>(#name),
+#define WICK_ELEMENTWISE(PART, ROWS) \
+  extern "C" const wick::ElementwiseRow WICK_EXPORT(wick_elementwise_##PART)[] = {ROWS{nullptr, {}}};

@@ -1,0 +1,70 @@
+// The instruction sets that the CPU engine can be compiled for, and the best that this CPU has.
+import { readFileSync } from 'node:fs';
+import { env } from '../../base/environment.js';
+import { NativeError } from '../../base/errors.js';
+
+export type NativeArch = 'x64' | 'arm64';
+export interface InstructionSet {
+  /** As WICK_CPU_ISA and the engine spell it. */
+  readonly name: string;
+  readonly flags: readonly string[];
+  /** What the CPU must have, as /proc/cpuinfo spells it; the engine asks the CPU itself when it is loaded. */
+  readonly needs: readonly string[];
+  /** Products of whole numbers once more, for CPUs that multiply and add four bytes at a time; used where the CPU can. */
+  readonly dot?: { readonly name: string; readonly flags: readonly string[] };
+}
+
+const AVX2 = ['avx2', 'fma', 'f16c'];
+const AVX512 = ['avx512f', 'avx512bw', 'avx512dq', 'avx512vl'];
+
+/** Best last. A release holds all of an architecture's, and the engine picks one when it is loaded. */
+export const INSTRUCTION_SETS: { readonly [A in NativeArch]: readonly InstructionSet[] } = {
+  arm64: [
+    {
+      name: 'neon',
+      flags: ['-march=armv8-a'],
+      needs: [],
+      dot: { name: 'dotprod', flags: ['-march=armv8.2-a+dotprod'] },
+    },
+  ],
+  x64: [
+    { name: 'sse2', flags: [], needs: [] },
+    { name: 'avx2', flags: ['-mavx2', '-mfma', '-mf16c', '-mtune=haswell'], needs: AVX2 },
+    {
+      name: 'avx512',
+      flags: [...AVX512.map((f) => `-m${f}`), '-mfma', '-mf16c', '-mprefer-vector-width=512'],
+      needs: [...AVX2, ...AVX512],
+      dot: { name: 'vnni', flags: ['-mavx512vnni'] },
+    },
+  ],
+};
+
+export const hostArch = (): NativeArch => {
+  if (process.platform === 'linux' && (process.arch === 'x64' || process.arch === 'arm64')) return process.arch;
+  throw new NativeError(`the CPU engine runs on Linux x64 and arm64, not on ${process.platform} ${process.arch}`);
+};
+
+/** Flags of the first processor in /proc/cpuinfo's words; nothing where the file cannot be read. */
+function cpuFlags(): ReadonlySet<string> {
+  try {
+    const text = readFileSync('/proc/cpuinfo', 'utf8');
+    return new Set(/^(?:flags|Features)\s*:\s*(.*)$/m.exec(text)?.[1].split(/\s+/));
+  } catch {
+    return new Set(); // the baseline runs everywhere
+  }
+}
+
+/** The one that a build for this machine is for: what WICK_CPU_ISA names, else the best that the CPU has. */
+export function hostInstructionSet(arch: NativeArch, flags: ReadonlySet<string> = cpuFlags()): InstructionSet {
+  const has = (set: InstructionSet): boolean => set.needs.every((f) => flags.has(f));
+  const known = INSTRUCTION_SETS[arch];
+  const wanted = env('WICK_CPU_ISA');
+  if (wanted === undefined) return known.filter(has).at(-1) ?? known[0];
+  const named = known.find((set) => set.name === wanted);
+  if (!named)
+    throw new NativeError(
+      `WICK_CPU_ISA is ${JSON.stringify(wanted)}; known are ${known.map((set) => set.name).join(', ')}`,
+    );
+  if (!has(named)) throw new NativeError(`WICK_CPU_ISA is ${wanted}, but this CPU lacks those instructions`);
+  return named;
+}
