@@ -93,7 +93,7 @@ Status nearest(const Call& c, const void*) {
 struct Source { int64_t low, high; double weight; };
 Source bilinearSource(int64_t i, int64_t size, int64_t out, bool corners, double scale) {
   const double step = corners ? (out > 1 ? (double)(size - 1) / (double)(out - 1) : 0) : scale != 0 ? 1 / scale : (double)size / (double)out;
-  const double at = corners ? step * (double)i : fmax(0, step * ((double)i + 0.5) - 0.5);
+  const double at = corners ? step * (double)i : fmax(0, fma(step, (double)i + 0.5, -0.5));
   int64_t low = (int64_t)floor(at);
   if (low > size - 1) low = size - 1;
   return {low, low + 1 < size ? low + 1 : size - 1, fmin(fmax(at - (double)low, 0), 1)};
@@ -121,9 +121,12 @@ Status bilinear(const Call& c, const void* data) {
         const Source b = across[z];
         const int64_t at[4] = {a.low * W + b.low, a.low * W + b.high, a.high * W + b.low, a.high * W + b.high};
         const double weight[4] = {(1 - a.weight) * (1 - b.weight), (1 - a.weight) * b.weight, a.weight * (1 - b.weight), a.weight * b.weight};
-        for (int k = 0; k < 4; k++) {
-          if (backward) result[at[k]] += plane[y * w + z] * weight[k];
-          else result[y * w + z] += plane[at[k]] * weight[k];
+        if (backward) for (int k = 0; k < 4; k++) result[at[k]] += plane[y * w + z] * weight[k];
+        else {
+          // Candle's order, with the multiply-adds its compiler makes of it: integers are cut off, and a last bit would show.
+          const double top = fma(plane[at[0]], 1 - b.weight, plane[at[1]] * b.weight);
+          const double bottom = fma(plane[at[2]], 1 - b.weight, plane[at[3]] * b.weight);
+          result[y * w + z] = fma(top, 1 - a.weight, bottom * a.weight);
         }
       }
     }

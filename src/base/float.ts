@@ -78,3 +78,26 @@ export function fromF8Bits(b: number): number {
   if (e === 15 && m === 7) return NaN;
   return sign * (e ? (1 + m / 8) * 2 ** (e - 7) : m * 2 ** -9);
 }
+
+/** A finite double as mantissa * 2^exponent. */
+function parts(x: number): [mantissa: bigint, exponent: number] {
+  scratch.setFloat64(0, x);
+  const bits = scratch.getBigUint64(0);
+  const e = Number((bits >> 52n) & 0x7ffn);
+  const m = (bits & 0xfffffffffffffn) | (e ? 0x10000000000000n : 0n);
+  return [bits >> 63n ? -m : m, (e || 1) - 1075];
+}
+
+/** a * b + c with one rounding; results below the smallest normal number may be rounded twice. */
+export function fma(a: number, b: number, c: number): number {
+  if (!Number.isFinite(a) || !Number.isFinite(b) || !Number.isFinite(c) || a === 0 || b === 0) return a * b + c;
+  const [[ma, ea], [mb, eb], [mc, ec]] = [parts(a), parts(b), parts(c)];
+  const low = Math.min(ea + eb, ec);
+  const sum = ((ma * mb) << BigInt(ea + eb - low)) + (mc << BigInt(ec - low));
+  if (sum === 0n) return a * b + c; // the sign of zero
+  // Sixty-odd bits and a sticky one: all that rounding to a double can see.
+  const size = sum < 0n ? -sum : sum;
+  const cut = BigInt(Math.max(0, size.toString(2).length - 64));
+  const kept = (size >> cut) | ((size >> cut) << cut === size ? 0n : 1n);
+  return Math.sign(Number(sum)) * Number(kept) * 2 ** (low + Number(cut));
+}
