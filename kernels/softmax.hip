@@ -15,6 +15,18 @@ template <class S> WICK_FN compute_t<S> exp_for(compute_t<S> x) {
   else return expg(x);
 }
 
+/** A sum of many numbers: what each addition rounds away is given to the next (Kahan). */
+template <class A> struct CarefulSum {
+  A sum, lost;
+  WICK_MEMBER CarefulSum() : sum(0), lost(0) {}
+  WICK_MEMBER void add(A x) {
+    const A y = x - lost, next = sum + y;
+    const A rounded = next - sum;
+    lost = rounded - y;
+    sum = next;
+  }
+};
+
 /** exp(x - top) / sum, or x - top - log(sum) without leaving the logarithm. */
 template <bool LOG, class S, int V, int P, class W> WICK_FN void softmax_share(Share<S, V, P>& x, S* out, W& walk, compute_t<S> (&slots)[2][WAVE_SLOTS]) {
   typedef compute_t<S> A;
@@ -53,7 +65,7 @@ template <bool LOG, class S, int V, int P, class W> WICK_FN void softmax_share(S
 template <bool LOG, int V, class S, class W> WICK_FN void softmax_again(const S* row, S* out, i64 n, W& walk, compute_t<S> (&slots)[2][WAVE_SLOTS]) {
   typedef compute_t<S> A;
   const i64 first = (i64)walk.lane * V, step = (i64)walk.lanes * V;
-  A top = Limits<A>::lowest(), sum = 0, v[V];
+  A top = Limits<A>::lowest(), v[V];
   ROLLED
   for (i64 c = first; c < n; c += step) {
     load_v<V>(row + c, v);
@@ -61,13 +73,16 @@ template <bool LOG, int V, class S, class W> WICK_FN void softmax_again(const S*
     for (int i = 0; i < V; i++) top = Larger()(top, v[i]);
   }
   top = walk.join(top, slots, Larger());
+  CarefulSum<A> shares;
   ROLLED
   for (i64 c = first; c < n; c += step) {
     load_v<V>(row + c, v);
+    A few = 0;
 #pragma unroll
-    for (int i = 0; i < V; i++) sum += exp_for<S>(v[i] - top);
+    for (int i = 0; i < V; i++) few += exp_for<S>(v[i] - top);
+    shares.add(few);
   }
-  sum = walk.join(sum, slots, Add());
+  const A sum = walk.join(shares.sum, slots, Add());
   const A scale = LOG ? logg(sum) : A(1) / sum;
   ROLLED
   for (i64 c = first; c < n; c += step) {
@@ -116,14 +131,17 @@ template <bool LOG, class S, int V, int P, bool BLOCK> WICK_FN void softmax_grad
     if constexpr (P == 0) {
       const i64 first = (i64)walk.lane * V, step = (i64)lanes * V;
       A a[V], b[V];
+      CarefulSum<A> shares;
       ROLLED
       for (i64 c = first; c < n; c += step) {
         load_v<V>(out + at + c, a);
         load_v<V>(grad + at + c, b);
+        A few = 0;
 #pragma unroll
-        for (int i = 0; i < V; i++) sum += LOG ? b[i] : a[i] * b[i];
+        for (int i = 0; i < V; i++) few += LOG ? b[i] : a[i] * b[i];
+        shares.add(few);
       }
-      sum = walk.join(sum, slots, Add());
+      sum = walk.join(shares.sum, slots, Add());
       ROLLED
       for (i64 c = first; c < n; c += step) {
         load_v<V>(out + at + c, a);
@@ -175,22 +193,26 @@ template <class S> WICK_FN void softmax_part(const S* src, Online<compute_t<S>>*
   __shared__ Online<A> slots[WAVE_SLOTS];
   const S* row = src + (i64)blockIdx.y * cols;
   const i64 from = (i64)blockIdx.x * size, to = from + size < cols ? from + size : cols;
-  A top = Limits<A>::lowest(), sum = 0;
+  A top = Limits<A>::lowest();
   for (i64 c = from + threadIdx.x; c < to; c += blockDim.x) top = Larger()(top, to_compute(row[c]));
   const A base = top == Limits<A>::lowest() ? (A)0 : top;  // a chunk of nothing but -infinity adds 0
-  for (i64 c = from + threadIdx.x; c < to; c += blockDim.x) sum += expg(to_compute(row[c]) - base);
-  Online<A> all = {top, sum};
+  CarefulSum<A> shares;
+  for (i64 c = from + threadIdx.x; c < to; c += blockDim.x) shares.add(expg(to_compute(row[c]) - base));
+  Online<A> all = {top, shares.sum};
   all = group_reduce(all, blockDim.x, slots, JoinOnline());
   if (threadIdx.x == 0) part[(i64)blockIdx.y * gridDim.x + blockIdx.x] = all;
 }
 template <bool LOG, class S> WICK_FN void softmax_apply(const S* src, const Online<compute_t<S>>* part, S* dst, i64 cols, i64 size) {
   typedef compute_t<S> A;
   const i64 base = (i64)blockIdx.y * cols, from = (i64)blockIdx.x * size, to = from + size < cols ? from + size : cols;
-  Online<A> all = part[(i64)blockIdx.y * gridDim.x];
-  for (u32 k = 1; k < gridDim.x; k++) all = JoinOnline()(all, part[(i64)blockIdx.y * gridDim.x + k]);
+  const Online<A>* chunks = part + (i64)blockIdx.y * gridDim.x;
+  A top = chunks[0].top;
+  for (u32 k = 1; k < gridDim.x; k++) top = chunks[k].top > top ? chunks[k].top : top;
+  CarefulSum<A> all;
+  for (u32 k = 0; k < gridDim.x; k++) all.add(chunks[k].top == top ? chunks[k].sum : chunks[k].sum * expg(chunks[k].top - top));
   const A scale = LOG ? logg(all.sum) : A(1) / all.sum;
   for (i64 c = from + threadIdx.x; c < to; c += blockDim.x) {
-    const A x = to_compute(src[base + c]) - all.top;
+    const A x = to_compute(src[base + c]) - top;
     dst[base + c] = from_compute<S>(LOG ? x - scale : expg(x) * scale);
   }
 }

@@ -48,17 +48,25 @@ template <class E> WICK_FN Range<E> rangeOf(const E* x, int64_t n) {
   return r;
 }
 
+// Accumulators of long rows are emptied into a double after so many additions, before their rounding adds up.
+constexpr int64_t STRETCH = 64;
+
 // The sum of f(place) over vectors, four at a time with accumulators of their own; elements of the tail go through `tail`.
 template <class E, class G, class H> WICK_FN E total(int64_t n, G f, H tail) {
   typedef Vec<E> V;
-  V a(E(0)), b = a, c = a, d = a;
+  double s = 0;
   int64_t i = 0;
-  for (; i + 4 * V::N <= n; i += 4 * V::N) {
-    V p = f(i), q = f(i + V::N), r = f(i + 2 * V::N), s = f(i + 3 * V::N);
-    a += p; b += q; c += r; d += s;
+  while (i + 4 * V::N <= n) {
+    V a(E(0)), b = a, c = a, d = a;
+    for (const int64_t end = i + STRETCH * 4 * V::N; i < end && i + 4 * V::N <= n; i += 4 * V::N) {
+      V p = f(i), q = f(i + V::N), r = f(i + 2 * V::N), t = f(i + 3 * V::N);
+      a += p; b += q; c += r; d += t;
+    }
+    s += sumLanes((a + b) + (c + d));
   }
-  for (; i + V::N <= n; i += V::N) a += f(i);
-  double s = sumLanes((a + b) + (c + d));
+  V rest(E(0));
+  for (; i + V::N <= n; i += V::N) rest += f(i);
+  s += sumLanes(rest);
   for (; i < n; i++) s += tail(i);
   return (E)s;
 }
@@ -94,9 +102,15 @@ template <bool STORE, class E> WICK_FN E expSum(const E* x, E* out, int64_t n, E
   double first = 0;
   if constexpr (Same<E, float>::value) {
     const F vt(top);
-    F4 sum(0.f);
     auto run = [&](auto exponentials) __attribute__((always_inline)) {
+      F4 sum(0.f);
+      int64_t empty = done + STRETCH * CHAINS * F::N;
       for (; done + CHAINS * F::N <= n; done += CHAINS * F::N) {
+        if (done == empty) {
+          first += sumLanes((sum.a + sum.b) + (sum.c + sum.d));
+          sum = F4(0.f);
+          empty += STRETCH * CHAINS * F::N;
+        }
         for (int k = 0; k < CHAINS * WIDTH; k += 64) fetchAhead(reinterpret_cast<const char*>(x + n + done) + k);
         F v[CHAINS];
         WICK_EACH(CHAINS) v[u] = F::load(x + done + u * F::N) - vt;
@@ -104,11 +118,11 @@ template <bool STORE, class E> WICK_FN E expSum(const E* x, E* out, int64_t n, E
         if (STORE) WICK_EACH(CHAINS) v[u].store(out + done + u * F::N);
         for (int k = 0; k < CHAINS; k += 4) sum = sum + F4(v[k], v[k + 1], v[k + 2], v[k + 3]);
       }
+      first += sumLanes((sum.a + sum.b) + (sum.c + sum.d));
     };
     // The row's bound leaves room for the rough exponential.
     if (near) run([](F (&v)[CHAINS]) __attribute__((always_inline)) { expNear<false>(v); });
     else run([](F (&v)[CHAINS]) __attribute__((always_inline)) { expAll<false>(v); });
-    first = sumLanes((sum.a + sum.b) + (sum.c + sum.d));
   }
   const V vt(top);
   const E *rest = x + done;
