@@ -141,6 +141,16 @@ for (const { name, device, missing } of testDevices('cpu,sim:32,reference')) {
     assert.throws(() => on([1]).norm(NaN), ArgumentError);
   });
 
+  check('reductions of nothing, and of numbers whose squares leave the range', () => {
+    const none = zeros([0, 2], { device: device as Device });
+    assert.deepEqual(none.any(0).toArray(), [0, 0]);
+    assert.deepEqual(none.all(0).toArray(), [1, 1]);
+    assert.deepEqual(none.logSumExp(0).toArray(), [-Infinity, -Infinity]);
+    assert.ok(Math.abs(on([1e30, 3e30]).std().item() / (Math.SQRT2 * 1e30) - 1) < 1e-6);
+    assert.ok(Number.isNaN(on([NaN, 1, 7]).norm(Infinity).item()));
+    assert.ok(Number.isNaN(on([NaN, 1, 7]).norm(-Infinity).item()));
+  });
+
   check('gradients where functions have corners and zeros', () => {
     const gradient = (values: readonly number[], f: (x: Tensor) => Tensor): unknown => {
       const x = on(values, 'f64').requireGrad();
@@ -190,6 +200,20 @@ for (const { name, device, missing } of testDevices('cpu,sim:32,reference')) {
       gradient([0, -1], (x) => x.prelu(on([0.25], 'f64'))),
       [0.25, 0.25],
     );
+    assert.deepEqual(
+      gradient([1e30, -1e30, 0], (x) => x.silu()),
+      [1, 0, 0.5],
+    );
+    assert.deepEqual(
+      gradient([1e30, -1e30, 0], (x) => x.gelu()),
+      [1, 0, 0.5],
+    );
+    assert.deepEqual(
+      gradient([Infinity, -Infinity, 3, -3], (x) => x.hardSwish()),
+      [1, 0, 1, 0],
+    );
+    const half = on([300, -300], 'f16').requireGrad();
+    assert.deepEqual(half.gelu().sum().backward().of(half).toArray(), [1, 0]);
     // The second derivative of a product at a zero: d2/dx0dx1 of x0 x1 x2 at [2, 0, 3] is 3.
     const x = on([2, 0, 3], 'f64').requireGrad();
     const first = x.prod().backward({ createGraph: true }).of(x);

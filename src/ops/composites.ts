@@ -5,7 +5,7 @@ import { formatShape, normalizeDim, normalizeDims, resolveReshape, type Shape } 
 import type { Tensor } from '../tensor/tensor.js';
 import { requireWhole } from './kernel-row.js';
 import { type CompositeErrorSample, type CompositeRow, type CompositeSample, rows, ulps } from './op.js';
-import type { Dims } from './reduce.js';
+import { type Dims, reducedShape } from './reduce.js';
 
 type Composite<A extends readonly unknown[], R> = Omit<CompositeRow, 'name' | 'compose'> & {
   readonly compose: (x: Tensor, ...rest: A) => R;
@@ -190,8 +190,16 @@ export const compositeOps = rows({
   std: of(
     'square root of the variance',
     (x: Tensor, dims?: Dims, keepdim: boolean = false, correction: number = 1): Tensor =>
-      wide(x, (w) => rootOrZero(w.variance(dims, keepdim, correction), (v) => v.sqrt())),
-    [on([3, 5], 1)],
+      wide(x, (w) => {
+        const list = normalizeDims('std', dims, w.rank);
+        const n = list.reduce((a, d) => a * w.shape[d], 1);
+        // The norm keeps its range where squares would leave it, and has a gradient where all is equal.
+        return w
+          .sub(w.mean(list, true))
+          .norm(2, list, keepdim)
+          .affine(1 / Math.sqrt(Math.max(0, n - correction)), 0);
+      }),
+    [on([3, 5], 1), on([3, 5], [0, 1], true, 0)],
     { ...sums, dtypes: FLOATS },
   ),
   logSumExp: of(
@@ -199,6 +207,7 @@ export const compositeOps = rows({
     (x: Tensor, dims?: Dims, keepdim: boolean = false): Tensor =>
       wide(x, (w) => {
         const list = normalizeDims('logSumExp', dims, w.rank);
+        if (list.some((d) => w.shape[d] === 0)) return w.sum(list, keepdim).log(); // of nothing: minus infinity
         const top = w.detach().max(list, true);
         const m = top.abs().eq(Infinity).where(top.zerosLike(), top); // an infinite maximum must not be subtracted from itself
         const s = w.sub(m).exp().sum(list, true).log().add(m);
@@ -216,8 +225,10 @@ export const compositeOps = rows({
         if (p === 0) return w.ne(0).cast(w.dtype).sum(list, keepdim);
         const size = w.abs();
         if (p === 1 || list.some((d) => w.shape[d] === 0)) return size.sum(list, keepdim);
-        if (p === Infinity) return size.max(list, keepdim);
-        if (p === -Infinity) return size.min(list, keepdim);
+        if (p === Infinity || p === -Infinity) {
+          const found = p > 0 ? size.max(list, keepdim) : size.min(list, keepdim);
+          return w.isNan().any(list, keepdim).where(NaN, found); // max and min pass over NaN, a norm does not
+        }
         // Powers of numbers around 1, so that neither large nor small ones leave the range.
         const top = p > 0 ? size.detach().max(list, true) : size.detach().min(list, true);
         const unit = top.gt(0).logicalAnd(top.lt(Infinity)).where(top, top.onesLike());
@@ -309,14 +320,14 @@ export const compositeOps = rows({
   ),
   any: of(
     '1 where any element over dims is not 0',
-    (x: Tensor, dims?: Dims, keepdim: boolean = false): Tensor => x.ne(0).max(dims, keepdim),
-    [on([3, 5], 1)],
+    (x: Tensor, dims?: Dims, keepdim: boolean = false): Tensor => holds('any', x, dims, keepdim),
+    [on([3, 5], 1), on([0, 5], 0), on([2, 0], 0)],
     { noGrad: 'the result is a truth value' },
   ),
   all: of(
     '1 where all elements over dims are not 0',
-    (x: Tensor, dims?: Dims, keepdim: boolean = false): Tensor => x.ne(0).min(dims, keepdim),
-    [on([3, 5], 1)],
+    (x: Tensor, dims?: Dims, keepdim: boolean = false): Tensor => holds('all', x, dims, keepdim),
+    [on([3, 5], 1), on([0, 5], 0), on([2, 0], 0)],
     { noGrad: 'the result is a truth value' },
   ),
   roundTo: of(
@@ -336,6 +347,14 @@ export const compositeOps = rows({
     { dtypes: REALS, ulp: ulps(4) },
   ),
 });
+
+/** Whether any or all elements over dims are not 0: of nothing, all are and not any. */
+function holds(op: 'any' | 'all', x: Tensor, dims: Dims | undefined, keepdim: boolean): Tensor {
+  const list = normalizeDims(op, dims, x.rank);
+  if (list.some((d) => x.shape[d] === 0))
+    return x.newFull(reducedShape(x.shape, { dims: list, keepdim }), op === 'all' ? 1 : 0, 'bool');
+  return op === 'any' ? x.ne(0).max(list, keepdim) : x.ne(0).min(list, keepdim);
+}
 
 function triangle(x: Tensor, k: number, lower: boolean): Tensor {
   if (x.rank < 2)

@@ -323,7 +323,8 @@ export const unaryOps = rows({
     ulp: { ...TINY, f32: 3, f64: 3 },
     domain: [-6, 6],
     candle: unaryCu('usilu'),
-    grad: ({ x, out, grad }): Tensor => grad.mul(x.sigmoid().mul(out.affine(-1, 1)).add(out)),
+    // sigmoid(-x) is 1 - sigmoid(x) to the last bit, where the difference would leave nothing of large x.
+    grad: ({ x, grad }): Tensor => grad.mul(x.sigmoid().mul(x.mul(x.neg().sigmoid()).affine(1, 1))),
   }),
   gelu: unary({
     formula: 'x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))',
@@ -339,16 +340,18 @@ export const unaryOps = rows({
     domain: [-4, 4],
     candle: unaryCu('ugelu'),
     differs: 'the tail for negative x keeps its precision (Candle subtracts nearly equal numbers)',
-    grad: ({ x, out, grad }): Tensor => {
-      const s = x
-        .mul(x.sqr().affine(0.044715, 1))
+    grad: ({ x, grad }): Tensor => {
+      // Beyond 30 the slope is 0 or 1, and squares would leave the range of f16.
+      const c = x.clamp(-30, 30);
+      const s = c
+        .mul(c.sqr().affine(0.044715, 1))
         .affine(2 * SQRT_2_OVER_PI, 0)
         .sigmoid();
-      const du = x
+      const du = c
         .sqr()
         .affine(3 * 0.044715, 1)
         .affine(2 * SQRT_2_OVER_PI, 0);
-      return grad.mul(s.add(out.mul(s.affine(-1, 1)).mul(du)));
+      return grad.mul(s.add(c.mul(s).mul(s.affine(-1, 1)).mul(du)));
     },
   }),
   geluErf: unary({
@@ -426,7 +429,13 @@ export const unaryOps = rows({
     ulp: { ...TINY, f32: 3, f64: 3 },
     domain: [-5, 5],
     candle: ours,
-    grad: ({ x, grad }): Tensor => grad.mul(x.hardSigmoid().add(x.mul(x.abs().lt(3).cast(x.dtype)).affine(1 / 6, 0))),
+    grad: ({ x, grad }): Tensor =>
+      grad.mul(
+        x
+          .abs()
+          .lt(3)
+          .where(x.affine(1 / 3, 0.5), x.hardSigmoid()),
+      ),
   }),
   selu: unary({
     formula: 'scale * (x > 0 ? x : alpha * (e^x - 1))',
