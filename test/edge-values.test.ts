@@ -154,7 +154,7 @@ for (const { name, device, missing } of testDevices('cpu,sim:32,reference')) {
   check('gradients where functions have corners and zeros', () => {
     const gradient = (values: readonly number[], f: (x: Tensor) => Tensor): unknown => {
       const x = on(values, 'f64').requireGrad();
-      return f(x).sum().backward().of(x).toArray();
+      return (f(x).sum().backward().of(x).toArray() as number[]).map((v) => v + 0); // -0 is 0 here
     };
     assert.deepEqual(
       gradient([-1, 0, 3, 6, 7], (x) => x.relu6()),
@@ -213,7 +213,8 @@ for (const { name, device, missing } of testDevices('cpu,sim:32,reference')) {
       [1, 0, 1, 0],
     );
     const half = on([300, -300], 'f16').requireGrad();
-    assert.deepEqual(half.gelu().sum().backward().of(half).toArray(), [1, 0]);
+    const slopes = half.gelu().sum().backward().of(half).toArray() as number[];
+    assert.ok(slopes[0] === 1 && slopes[1] === 0, String(slopes));
     // The second derivative of a product at a zero: d2/dx0dx1 of x0 x1 x2 at [2, 0, 3] is 3.
     const x = on([2, 0, 3], 'f64').requireGrad();
     const first = x.prod().backward({ createGraph: true }).of(x);
