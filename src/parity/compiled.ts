@@ -36,6 +36,7 @@ export type Compiled = Readonly<Record<string, CompiledTarget>>;
 export function compiledFrom(module: string, platform: Platform): string {
   const { modules: all, rows } = sourcesNow();
   const modules = all[platform];
+  if (modules[module] === undefined) return ''; // a record may name a module that is no more
   const table =
     module === 'elementwise' || moduleText(`${module}.hip`).includes('//@table') ? Object.values(rows).join() : '';
   return table
