@@ -9,7 +9,7 @@ import { table } from '../src/cli/table.js';
 import { Device, type DType, Generator, noGrad, randn, scope, tensor, type Tensor } from '../src/index.js';
 import { GraphDecoder, PlainDecoder } from '../src/engine/index.js';
 import { Sampler } from '../src/engine/sampler.js';
-import { Llama, type LlamaConfig } from '../src/models/index.js';
+import { Llama, type LlamaConfig, newDecoder } from '../src/models/index.js';
 import { AdamW, clipGradNorm, FlatParameters, initialise, normal, ONE, VarBuilder, VarMap } from '../src/nn/index.js';
 
 const { values: v } = parseArgs({
@@ -165,6 +165,44 @@ const LLAMA: Readonly<Record<string, Partial<LlamaConfig>>> = {
     vocabSize: 4096,
   },
 };
+/** Shapes of other families, as their config.json gives them; weights are random. */
+const SHAPES: Readonly<Record<string, Readonly<Record<string, unknown>>>> = {
+  'qwen3-8b': {
+    ...{ model_type: 'qwen3', vocab_size: 151936, hidden_size: 4096, intermediate_size: 12288, num_hidden_layers: 36 },
+    ...{ num_attention_heads: 32, num_key_value_heads: 8, head_dim: 128, rms_norm_eps: 1e-6, rope_theta: 1e6 },
+    ...{ max_position_embeddings: 40960, tie_word_embeddings: false },
+  },
+  'gemma3-4b': {
+    ...{ model_type: 'gemma3_text', vocab_size: 262208, hidden_size: 2560, intermediate_size: 10240 },
+    ...{ num_hidden_layers: 34, num_attention_heads: 8, num_key_value_heads: 4, head_dim: 256, sliding_window: 1024 },
+    ...{ query_pre_attn_scalar: 256, rms_norm_eps: 1e-6, rope_theta: 1e6, rope_local_base_freq: 1e4 },
+    ...{ rope_scaling: { rope_type: 'linear', factor: 8 }, max_position_embeddings: 131072 },
+  },
+  'phi4-mini': {
+    ...{ model_type: 'phi3', vocab_size: 200064, hidden_size: 3072, intermediate_size: 8192, num_hidden_layers: 32 },
+    ...{ num_attention_heads: 24, num_key_value_heads: 8, rms_norm_eps: 1e-5, partial_rotary_factor: 0.75 },
+    ...{ original_max_position_embeddings: 4096, max_position_embeddings: 131072, tie_word_embeddings: true },
+    rope_scaling: { type: 'longrope', short_factor: new Array(48).fill(1), long_factor: new Array(48).fill(2) },
+  },
+  'qwen3-30b-a3b': {
+    ...{ model_type: 'qwen3_moe', vocab_size: 151936, hidden_size: 2048, intermediate_size: 6144 },
+    ...{ num_hidden_layers: 48, num_attention_heads: 32, num_key_value_heads: 4, head_dim: 128, rms_norm_eps: 1e-6 },
+    ...{ num_experts: 128, num_experts_per_tok: 8, moe_intermediate_size: 768, norm_topk_prob: true },
+    ...{ rope_theta: 1e6, max_position_embeddings: 40960, tie_word_embeddings: false },
+  },
+  'deepseek-v2-lite': {
+    ...{ model_type: 'deepseek_v2', vocab_size: 102400, hidden_size: 2048, intermediate_size: 10944 },
+    ...{ num_hidden_layers: 27, num_attention_heads: 16, kv_lora_rank: 512, qk_nope_head_dim: 128 },
+    ...{ qk_rope_head_dim: 64, v_head_dim: 128, n_routed_experts: 64, n_shared_experts: 2, num_experts_per_tok: 6 },
+    ...{ moe_intermediate_size: 1408, first_k_dense_replace: 1, routed_scaling_factor: 1, topk_method: 'greedy' },
+    ...{ rms_norm_eps: 1e-6, rope_theta: 1e4, max_position_embeddings: 163840, tie_word_embeddings: false },
+  },
+  'tiny-moe': {
+    ...{ model_type: 'qwen3_moe', vocab_size: 512, hidden_size: 64, intermediate_size: 96, num_hidden_layers: 2 },
+    ...{ num_attention_heads: 4, num_key_value_heads: 2, head_dim: 16, num_experts: 8, num_experts_per_tok: 2 },
+    ...{ moe_intermediate_size: 32, norm_topk_prob: true, max_position_embeddings: 4096 },
+  },
+};
 async function language(name: string): Promise<void> {
   const config = {
     vocabSize: 128256,
@@ -174,6 +212,7 @@ async function language(name: string): Promise<void> {
     eosTokenIds: [],
     ...LLAMA[name],
   } as LlamaConfig;
+  const label = SHAPES[name] ? name : `Llama ${name}`;
   let seed = 1;
   const source = {
     has: (name: string) => !name.endsWith('.bias'),
@@ -184,16 +223,17 @@ async function language(name: string): Promise<void> {
         generator: new Generator(seed++),
       }),
   };
-  const model = noGrad(() => new Llama(config, new VarBuilder(source, { dtype, device })));
+  const builder = new VarBuilder(source, { dtype, device });
+  const model = noGrad(() => (SHAPES[name] ? newDecoder(SHAPES[name], builder) : new Llama(config, builder)));
   model.requireGrad(false).eval();
-  const prompt = Array.from({ length: small ? 64 : 2048 }, (_, i) => (i * 7919) % config.vocabSize);
+  const prompt = Array.from({ length: small ? 64 : 2048 }, (_, i) => (i * 7919) % model.config.vocabSize);
   const ids = tensor(Int32Array.from(prompt), { shape: [1, prompt.length], device });
   const prefill = await time(
     () => scope(() => noGrad(() => void model.forward(ids, undefined, { last: true }))),
     3,
     0.3,
   );
-  report(`prefill ${prompt.length} tokens, Llama ${name} ${dtype}`, prompt.length / prefill, 'tokens/s');
+  report(`prefill ${prompt.length} tokens, ${label} ${dtype}`, prompt.length / prefill, 'tokens/s');
   const decoder = GraphDecoder.serves(model) ? new GraphDecoder(model, 4096) : new PlainDecoder(model);
   let token = await decoder.runGreedy(prompt.slice(0, 32));
   const run = async (n: number): Promise<number> => {
@@ -204,7 +244,7 @@ async function language(name: string): Promise<void> {
   await run(8);
   const rates = [await run(small ? 16 : 200), await run(small ? 16 : 200), await run(small ? 16 : 200)];
   report(
-    `decode, Llama ${name} ${dtype}, batch 1, ${decoder instanceof GraphDecoder ? 'by graph' : 'op by op'}`,
+    `decode, ${label} ${dtype}, batch 1, ${decoder instanceof GraphDecoder ? 'by graph' : 'op by op'}`,
     Math.max(...rates),
     'tokens/s',
   );
@@ -217,7 +257,7 @@ async function language(name: string): Promise<void> {
   };
   await draw(8);
   report(
-    `decode, Llama ${name} ${dtype}, batch 1, drawn by top-k 40, top-p 0.95 and a penalty`,
+    `decode, ${label} ${dtype}, batch 1, drawn by top-k 40, top-p 0.95 and a penalty`,
     Math.max(await draw(small ? 16 : 200), await draw(small ? 16 : 200)),
     'tokens/s',
   );
@@ -254,6 +294,7 @@ const JOBS: Readonly<Record<string, () => Promise<void>>> = {
   '1b': () => language('1b'),
   '8b': () => language('8b'),
   tiny: () => language('tiny'),
+  ...Object.fromEntries(Object.keys(SHAPES).map((name) => [name, () => language(name)])),
 };
 console.log(`${device.name}: ${device.description}`);
 for (const name of v.only.split(',')) {

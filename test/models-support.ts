@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { loadTensors, saveTensors } from '../src/io/index.js';
 import { findGolden, missingGolden } from '../src/parity/golden.js';
 import { tensor } from '../src/tensor/create.js';
+import { keep } from '../src/tensor/scope.js';
 import type { Tensor } from '../src/tensor/tensor.js';
 
 type Spec = readonly [shape: readonly number[], seed: number, scale: number, offset: number];
@@ -47,6 +48,9 @@ export function familyFolder(name: string, change: (f: Family) => Family = (f) =
 }
 let answers: Map<string, Tensor> | undefined;
 export function answerOf(name: string, key: string): Tensor {
-  answers ??= loadTensors(file('families.safetensors'), { device: 'cpu' });
+  if (!answers) {
+    answers = loadTensors(file('families.safetensors'), { device: 'cpu' });
+    for (const t of answers.values()) keep(t); // they outlive the scope of the test that asked first
+  }
   return answers.get(`${name}/${key}`) as Tensor;
 }

@@ -21,9 +21,11 @@ const norm = (c: Config): NormFeature => ({ ...rms(c), plusOne: true });
 function common(c: Config): { s: Sizes; act: string } {
   c.ignore('attention_bias');
   c.only('use_bidirectional_attention', false);
-  // The first files said "gelu" and meant the tanh form; transformers reads hidden_activation, and without it the tanh form.
-  const act = c.has('hidden_activation') ? activationOf(c, 'hidden_activation') : TANH;
-  c.ignore('hidden_act');
+  // The first Gemma reads hidden_act, whose "gelu" means the tanh form as well; the later ones read hidden_activation.
+  const first = c.json.model_type === 'gemma';
+  const named = activationOf(c, first ? 'hidden_act' : 'hidden_activation', TANH);
+  const act = first && named === 'gelu' ? TANH : named;
+  c.ignore('hidden_act', 'hidden_activation');
   return { s: sizesOf(c), act };
 }
 const softcap = (c: Config, name: string): number | undefined => c.optional(name);

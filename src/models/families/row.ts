@@ -1,7 +1,8 @@
 // A family of the decoder: features from a config, names of its tensors, and what a GGUF file of it says otherwise.
 import { CausalLM } from '../decoder.js';
 import type { Config } from '../config.js';
-import { Config as ConfigReader } from '../config.js';
+import { Config as ConfigReader, type Json } from '../config.js';
+import type { VarBuilder } from '../../nn/var-builder.js';
 import type { Features } from '../features.js';
 import type { ModelOptions, ModelRow } from '../model-row.js';
 import type { ModelSource } from '../source.js';
@@ -89,6 +90,16 @@ export function family(row: FamilyRow): ModelRow<CausalLM> {
     ...(row.gguf && { architectures: row.gguf.architectures }),
     build,
   };
+}
+
+/** A new model of any family by its config.json, its tensors made or given by the builder under plain, unfused names. */
+export function newDecoder(json: Json, builder: VarBuilder, options: ModelOptions = {}): CausalLM {
+  const row = BY_TYPE.get(json.model_type as string);
+  if (!row) throw new UnsupportedError(`model: no decoder family is of type ${JSON.stringify(json.model_type)}`);
+  const config = new ConfigReader(json);
+  const features = row.features(config);
+  config.refuseUnread();
+  return new CausalLM(features, new Weights(builder, ggufNames({ architectures: [] }), sizesFor(features)), options);
 }
 
 /** The text part of a model that reads images too; what belongs to the images has no effect on text. */
