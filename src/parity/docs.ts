@@ -10,6 +10,7 @@ import { readCompiled, readRan, staleCompiled, staleRan } from './compiled.js';
 import { KERNELS_PAGE, kernelsPage } from './kernels-page.js';
 import { originText } from './origin.js';
 import { type Cell, type DeviceEntry, kindOf, type Report, totals } from './report.js';
+import { vouchers, vouchersText } from './sources.js';
 import { type Verdict, worse } from './verdict.js';
 
 /** One measured device: of several evidence files, each may know a device of the same name. */
@@ -67,9 +68,9 @@ const bound = (row: Row): string =>
         .map(([d, u]) => `${d} ${u}`)
         .join(', ');
 
-function opLine(row: Row, columns: readonly Column[]): string {
+function opLine(row: Row, columns: readonly Column[], by: readonly string[] | undefined): string {
   const gradient = row.noGrad ? `none: ${row.noGrad}` : 'yes';
-  return `| \`${row.name}\` | ${escape(row.formula)} | ${bound(row)} | ${escape(gradient)} | ${escape(originText(row))} | ${columns.map((c) => marks(c.cells, row)).join(' | ')} |`;
+  return `| \`${row.name}\` | ${escape(row.formula)} | ${bound(row)} | ${escape(gradient)} | ${escape(originText(row))} | ${by?.join(', ') ?? 'none: below'} | ${columns.map((c) => marks(c.cells, row)).join(' | ')} |`;
 }
 
 const provenance = (r: Report): string =>
@@ -93,25 +94,27 @@ function mutants(m: Mutation): string {
 export function opsPage(evidence: readonly Evidence[], mutation?: Mutation): string {
   const columns = columnsOf(evidence);
   const families = [...new Set(opList.map((r) => r.family))];
-  const sources = columns.map(
+  const sources = vouchers();
+  const measured = columns.map(
     (c) =>
       `- ${c.label}: ${c.device.description} (${kindOf(c.device.name)}); ${provenance(c.evidence.report)}; [${c.evidence.file}](${c.evidence.file.replace('docs/', '')})`,
   );
-  const head = `| op | what it computes | bound (ulp) | gradient | Candle's kernel | ${columns.map((c) => c.label).join(' | ')} |\n|---|---|---|---|---|${columns.map(() => '---|').join('')}`;
+  const head = `| op | what it computes | bound (ulp) | gradient | Candle's kernel | numbers by | ${columns.map((c) => c.label).join(' | ')} |\n|---|---|---|---|---|---|${columns.map(() => '---|').join('')}`;
   const differing = opList.filter((r) => r.differs).map((r) => `- \`${r.name}\`: ${r.differs}`);
   return (
     [
       '<!-- Made by `wick parity docs` from the op table and docs/parity; do not edit. -->',
       `# Ops\n\n${opList.length} ops, declared once each in [src/ops](../src/ops); \`wick ops NAME\` tells more. Marks, as measured over all dtypes or those named: \`=\` bit for bit, \`≈\` within the op's bound, \`≠\` a deliberate difference from Candle, \`–\` unsupported with a sentence, \`✗\` failed.`,
-      `Evidence:\n\n${sources.join('\n') || '- none measured'}`,
+      `Evidence:\n\n${measured.join('\n') || '- none measured'}`,
       ...families.map(
         (f) =>
           `## ${f}\n\n${head}\n${opList
             .filter((r) => r.family === f)
-            .map((r) => opLine(r, columns))
+            .map((r) => opLine(r, columns, sources.get(r.name)))
             .join('\n')}`,
       ),
       `## Deliberate differences from Candle\n\n${differing.join('\n')}`,
+      `## Numbers of outside programs\n\n${vouchersText(sources)}`,
       ...(mutation ? [mutants(mutation)] : []),
       `## Unproved\n\n${
         unprovedBy(evidence)

@@ -33,6 +33,14 @@ export interface GoldenCase {
   readonly outputs: Readonly<Record<string, string>>;
   readonly grad_output?: string;
   readonly grads?: Readonly<Record<string, string>>;
+  /** Cases of ops.json: `op` is our method of the first input, these are its arguments; "$name" is an input. */
+  readonly args?: readonly unknown[];
+  /** How inputs are viewed: permuted, or every n-th element along a dimension of what is stored. */
+  readonly layouts?: Readonly<
+    Record<string, { readonly permute?: number[]; readonly dim?: number; readonly step?: number }>
+  >;
+  /** The program whose numbers they are. */
+  readonly by?: string;
 }
 
 export interface GoldenTensor {
@@ -41,7 +49,8 @@ export interface GoldenTensor {
   readonly bytes: Uint8Array<ArrayBuffer>;
 }
 
-export type GoldenSet = 'candle-cuda' | 'torch';
+/** torch: PyTorch's own cases; ops: its numbers for ops of our table by our names (scripts/golden-ops.py). */
+export type GoldenSet = 'candle-cuda' | 'torch' | 'ops';
 export const GOLDEN_FILES = ['candle-cuda.json', 'torch.json', 'hf'] as const;
 
 /** The package's folder. */
@@ -144,28 +153,51 @@ function checkedCase(c: unknown, where: string): GoldenCase {
   for (const key of ['inputs', 'outputs'] as const)
     if (!namesTensors(c[key])) bad(`"${key}" must give tensors' names by input or output`);
   if (Object.keys(c.outputs as object).length === 0) bad('"outputs" names nothing to compare with');
+  if (c.args !== undefined && !Array.isArray(c.args)) bad('"args" must be a list');
   if (c.grads !== undefined && !namesTensors(c.grads)) bad('"grads" must give tensors\' names by input');
   if (c.params !== undefined && c.params !== null && !isRecord(c.params)) bad('"params" must be an object');
   return { ...(c as unknown as GoldenCase), id: String(c.id ?? ''), params: (c.params ?? {}) as GoldenCase['params'] };
 }
 
-/** One set of cases with the tensors they name. */
+/** Tensors' names with the set they are of, so that sets can be joined. */
+function ofSet(c: GoldenCase, set: GoldenSet): GoldenCase {
+  const name = (n: string): string => `${set}:${n}`;
+  const all = (names: Readonly<Record<string, string>>) =>
+    Object.fromEntries(Object.entries(names).map(([key, n]) => [key, name(n)]));
+  return {
+    ...c,
+    inputs: all(c.inputs),
+    outputs: all(c.outputs),
+    ...(c.grad_output !== undefined && { grad_output: name(c.grad_output) }),
+    ...(c.grads && { grads: all(c.grads) }),
+  };
+}
+
+/** Cases of one or several sets with the tensors they name; of several, those that the folder holds. */
 export class Golden {
   readonly source: string;
   readonly cases: readonly GoldenCase[];
-  readonly #tensors: SafeTensors;
+  readonly #tensors = new Map<string, SafeTensors>();
 
-  constructor(dir: string, set: GoldenSet) {
-    const file = `${set}.json`;
-    const index = readJson(dir, file) as { source?: unknown; cases?: unknown };
-    if (!Array.isArray(index?.cases)) throw new FormatError(`${join(dir, file)}: no list "cases"`);
-    this.source = typeof index.source === 'string' ? index.source : dir;
-    this.cases = index.cases.map((c, i) => checkedCase(c, `${join(dir, file)}: case ${i}`));
-    this.#tensors = openTensors(dir, `${set}.safetensors`);
+  constructor(dir: string, ...sets: readonly GoldenSet[]) {
+    const present = sets.length > 1 ? sets.filter((set) => hasGolden(dir, `${set}.json`)) : sets;
+    const sources: string[] = [];
+    this.cases = present.flatMap((set) => {
+      const file = `${set}.json`;
+      const index = readJson(dir, file) as { source?: unknown; cases?: unknown };
+      if (!Array.isArray(index?.cases)) throw new FormatError(`${join(dir, file)}: no list "cases"`);
+      sources.push(typeof index.source === 'string' ? index.source : dir);
+      this.#tensors.set(set, openTensors(dir, `${set}.safetensors`));
+      return index.cases.map((c, i) => ofSet(checkedCase(c, `${join(dir, file)}: case ${i}`), set));
+    });
+    this.source = sources.join('; ');
   }
 
   tensor(name: string): GoldenTensor {
-    const r = this.#tensors.record(name, { widen: true });
+    const [set, ...rest] = name.split(':');
+    const tensors = this.#tensors.get(set);
+    if (!tensors) throw new ArgumentError(`golden: no set holds ${JSON.stringify(name)}`);
+    const r = tensors.record(rest.join(':'), { widen: true });
     return { dtype: r.dtype, shape: r.shape, bytes: r.read().slice() };
   }
   values(name: string): Value[] {

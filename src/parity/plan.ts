@@ -160,10 +160,11 @@ export function planParity(scope: Scope): Plan {
   const found = scope.devices.map(probe);
   const devices = found.flatMap((p) => (p.device ? [p.device] : []));
   const dir = goldenFolder(scope.golden);
-  const sets = { candle: 'candle-cuda', torch: 'torch' } as const;
+  const sets = { candle: ['candle-cuda'], torch: ['torch', 'ops'] } as const;
   const goldens: Partial<Record<Against, Golden>> = {};
   for (const a of ['candle', 'torch'] as const) {
-    if (scope.against.includes(a) && dir && hasGolden(dir, `${sets[a]}.json`)) goldens[a] = new Golden(dir, sets[a]);
+    if (scope.against.includes(a) && dir && sets[a].some((set) => hasGolden(dir, `${set}.json`)))
+      goldens[a] = new Golden(dir, ...sets[a]);
   }
   const rows = opList.filter((r) => !scope.ops || scope.ops.includes(r.name)).sort(longestFirst);
   const wanted = named(scope.ops);

@@ -1,14 +1,16 @@
 // PyTorch's cases on a device: results and gradients, each within a share of the largest magnitude.
 import { type DType, isFloat, type Value } from '../base/dtype.js';
-import { OPS } from '../ops/table.js';
+import { boundFor } from '../ops/op.js';
+import { type OpName, OPS } from '../ops/table.js';
 import type { Device } from '../tensor/device.js';
 import { scope } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { decodeValues } from '../testing/values.js';
 import type { CaseResult } from './candle.js';
 import type { Golden, GoldenCase } from './golden.js';
-import { torchCall } from './torch-calls.js';
-import { caught, unknownDType } from './verdict.js';
+import { opCall } from './op-cases.js';
+import { torchCall, type TorchCall } from './torch-calls.js';
+import { caught, judgeValues, unknownDType } from './verdict.js';
 
 /** Largest error as a share of the largest magnitude wanted. */
 export const TORCH_TOLERANCE: Partial<Record<DType, number>> = { f64: 1e-9, f32: 1e-4, f16: 4e-3, bf16: 3e-2 };
@@ -32,13 +34,24 @@ const ROWS: Readonly<Record<string, string>> = {
   broadcast_as: 'broadcastTo',
   bce_with_logits: 'bceWithLogits',
 };
-function rowOf(op: string): { row?: string } {
+export function torchRow(op: string): string | undefined {
   const name = ROWS[op] ?? op.replace(/_(\w)/g, (_, c: string) => c.toUpperCase());
-  return Object.hasOwn(OPS, name) ? { row: name } : {};
+  return Object.hasOwn(OPS, name) ? name : undefined;
+}
+function rowOf(op: string): { row?: string } {
+  const row = torchRow(op);
+  return row === undefined ? {} : { row };
 }
 
 export const torchName = (c: GoldenCase): string => `torch/${c.op}/${c.dtype}/${c.id}`;
-export const hasTorchCall = (c: GoldenCase): boolean => torchCall(c.op) !== undefined;
+const callOf = (c: GoldenCase): TorchCall | undefined => (c.args ? opCall(c) : torchCall(c.op));
+export const hasTorchCall = (c: GoldenCase): boolean => callOf(c) !== undefined;
+
+/** Cases by our names hold results rounded once: elementwise ops meet them within the row's bound and that rounding. */
+function boundOf(c: GoldenCase, dtype: DType): number | undefined {
+  const row = c.args && Object.hasOwn(OPS, c.op) ? OPS[c.op as OpName] : undefined;
+  return row?.family === 'elementwise' ? boundFor(row.ulp, dtype) + 1 : undefined;
+}
 
 const largest = (values: readonly Value[]): number =>
   values.reduce<number>((most, v) => (Number.isFinite(Number(v)) ? Math.max(most, Math.abs(Number(v))) : most), 0);
@@ -68,6 +81,7 @@ function compare(
   name: string,
   floor = 0,
   adjust?: (v: number) => number,
+  c?: GoldenCase,
 ): Part {
   const stored = golden.tensor(name);
   const want = decodeValues(stored.bytes, stored.dtype);
@@ -84,6 +98,11 @@ function compare(
     };
   }
   const values = decodeValues(own.bytesSync(), own.dtype);
+  const bound = c && isFloat(stored.dtype) ? boundOf(c, stored.dtype) : undefined;
+  if (c && bound !== undefined) {
+    const { ulp, why } = judgeValues({ got: values, want, dtype: stored.dtype, bound, normwise: false });
+    return { error: ulp, ...(why && { why: `${what}: ${why}` }) };
+  }
   const error = share(adjust ? values.map((v) => adjust(Number(v))) : values, want, stored.dtype, floor);
   const allowed = TORCH_TOLERANCE[stored.dtype] ?? 0;
   return error <= allowed
@@ -95,7 +114,7 @@ export function runTorchCase(golden: Golden, c: GoldenCase, device: Device): Cas
   const head = { name: torchName(c), op: c.op, ...rowOf(c.op), dtype: c.dtype, bound: TORCH_TOLERANCE[c.dtype] ?? 0 };
   const foreign = unknownDType(c.dtype);
   if (foreign) return { ...head, verdict: 'unsupported', why: foreign };
-  const call = torchCall(c.op);
+  const call = callOf(c);
   if (!call) return { ...head, verdict: 'unsupported', why: `no op here answers to PyTorch's ${c.op}` };
   try {
     let error = 0;
@@ -110,7 +129,9 @@ export function runTorchCase(golden: Golden, c: GoldenCase, device: Device): Cas
       }
       const result = call(inputs, c.params);
       const outs = Array.isArray(result) ? (result as Tensor[]) : [result as Tensor];
-      const parts = Object.values(c.outputs).map((name, i) => compare(golden, `result ${i}`, outs[i], name));
+      const parts = Object.values(c.outputs).map((name, i) =>
+        compare(golden, `result ${i}`, outs[i], name, 0, undefined, c),
+      );
       if (wanted.length > 0 && c.grad_output) {
         const grads = outs[0].backward({ grad: golden.on(device, c.grad_output).reshape(outs[0].shape) });
         const floor = CANCELLED * largest(golden.values(c.grad_output));

@@ -1,0 +1,40 @@
+// Which outside program vouches for an op: the golden sets of the repository by row, and a sentence where there is none.
+import { join } from 'node:path';
+import { packageRoot } from '../base/paths.js';
+import { opList } from '../ops/table.js';
+import { candleCall } from './candle-calls.js';
+import { Golden, hasGolden } from './golden.js';
+import { torchRow } from './torch.js';
+
+/** Ops without cases of an outside program in the golden sets, and what speaks for them instead. */
+export const UNVOUCHED: Readonly<Record<string, string>> = {
+  randUniform: "its stream is its own; its blocks are Philox's published ones, tested by themselves",
+  randNormal: "its stream is its own; its blocks are Philox's published ones, its quantile is tested by itself",
+  dequantize: 'blocks by gguf-py and ggml in the tests of files and quantized types',
+  qrows: 'made of dequantized blocks, which gguf-py and ggml vouch for',
+  qmatmul: 'made of dequantized blocks, which gguf-py and ggml vouch for',
+  qmatmulExperts: 'made of dequantized blocks, which gguf-py and ggml vouch for',
+};
+
+const program = (by: string | undefined): string => /^\w+/.exec(by ?? '')?.[0] ?? 'PyTorch';
+
+/** Programs with cases for each row, in the order Candle, PyTorch, others; empty where the repository's golden sets are absent. */
+export function vouchers(): Map<string, readonly string[]> {
+  const dir = join(packageRoot, 'test/golden');
+  const found = new Map<string, Set<string>>();
+  const add = (row: string | undefined, by: string): void => {
+    if (row === undefined) return;
+    found.set(row, (found.get(row) ?? new Set()).add(by));
+  };
+  if (hasGolden(dir, 'candle-cuda.json'))
+    for (const c of new Golden(dir, 'candle-cuda').cases) add(candleCall(c.op)?.row, 'Candle');
+  for (const c of new Golden(dir, 'torch', 'ops').cases) add(torchRow(c.op), program(c.by));
+  return new Map([...found].map(([row, names]) => [row, [...names]]));
+}
+
+/** The sentence of the ops page: how many ops have outside numbers, and why the others have none. */
+export function vouchersText(all: ReadonlyMap<string, readonly string[]>): string {
+  const without = opList.filter((r) => !all.has(r.name));
+  const reasons = without.map((r) => `- \`${r.name}\`: ${UNVOUCHED[r.name] ?? 'no outside program gives it'}`);
+  return `${opList.length - without.length} of ${opList.length} ops are held against numbers of an outside program${without.length ? `; the others:\n\n${reasons.join('\n')}` : '.'}`;
+}
