@@ -38,7 +38,7 @@ const RULES: readonly Rule[] = [
 
 /** Who speaks for a file: ops that launch its kernels, then test files that launch them by name ('file: only tests whose name holds this'). */
 const GUARDS: Readonly<Record<string, { ops?: readonly string[]; tests?: readonly string[] }>> = {
-  'affine.hip': { tests: ['kernels-golden'] },
+  'candle/affine.hip': { tests: ['kernels-golden'] },
   'attention.hip': { ops: ['sdpa', 'sdpaRun'], tests: ['kernels-attention'] },
   'attention.h': { ops: ['sdpa', 'sdpaRun', 'sdpaBackward'], tests: ['kernels-attention'] },
   'attention-backward.hip': { ops: ['sdpaBackward', 'sdpaDelta'], tests: ['kernels-attention'] },
@@ -47,7 +47,7 @@ const GUARDS: Readonly<Record<string, { ops?: readonly string[]; tests?: readonl
   'attention-matrix.h': { tests: ['kernels-attention: matrix units'] },
   'attention-split.h': { ops: ['sdpa', 'sdpaRun'], tests: ['kernels-attention', 'engine-decode'] },
   'attention-tile.h': { ops: ['sdpa', 'sdpaBackward'], tests: ['kernels-attention'] },
-  'binary.hip': { tests: ['kernels-golden'] },
+  'candle/binary.hip': { tests: ['kernels-golden'] },
   'block.h': {
     ops: ['sum', 'max', 'argmax', 'softmax', 'layerNorm'],
     tests: ['kernels-structured', 'kernels-structured-golden'],
@@ -57,7 +57,7 @@ const GUARDS: Readonly<Record<string, { ops?: readonly string[]; tests?: readonl
   'candle/indexing.hip': { tests: ['kernels-structured-golden'] },
   'candle/sort.hip': { tests: ['kernels-long', 'kernels-structured-golden'] },
   'candle/reduce.hip': { tests: ['kernels-long', 'kernels-rest', 'kernels-structured-golden'] },
-  'cast.hip': { tests: ['kernels-golden', 'kernels-conversions'] },
+  'candle/cast.hip': { tests: ['kernels-golden', 'kernels-conversions'] },
   'conv.h': { ops: ['conv2d', 'convTranspose2d'], tests: ['kernels-structured', 'kernels-structured-golden'] },
   'conv.hip': { ops: ['conv1d', 'conv2d', 'convTranspose1d', 'convTranspose2d'], tests: ['kernels-structured'] },
   'decode.hip': { tests: ['engine-decode'] },
@@ -92,7 +92,7 @@ const GUARDS: Readonly<Record<string, { ops?: readonly string[]; tests?: readonl
   'portable/types.h': { ops: ['max', 'argmax'], tests: ['kernels-conversions', 'kernels-structured'] },
   'portable/waves.h': { ops: ['sum', 'softmax'], tests: ['kernels-long', 'kernels-structured'] },
   'quant-blocks.h': { tests: ['kernels-quantized'] },
-  'quantized.hip': { tests: ['kernels-quantized'] },
+  'candle/quantized.hip': { tests: ['kernels-quantized'] },
   'random.hip': { ops: ['randUniform', 'randNormal'], tests: ['kernels-conversions'] },
   'reduce.hip': {
     ops: ['sum', 'max', 'argmax', 'prod'],
@@ -112,9 +112,9 @@ const GUARDS: Readonly<Record<string, { ops?: readonly string[]; tests?: readonl
   'sort-key.h': { ops: ['argsort'], tests: ['kernels-structured', 'kernels-structured-golden'] },
   'sort.hip': { ops: ['argsort', 'topk'], tests: ['kernels-long', 'kernels-structured', 'kernels-structured-golden'] },
   'stream.h': { ops: ['sum', 'softmax', 'layerNorm', 'rmsNorm'], tests: ['kernels-structured'] },
-  'ternary.hip': { tests: ['kernels-golden'] },
+  'candle/ternary.hip': { tests: ['kernels-golden'] },
   'tile.h': { ops: ['bmm', 'matmul', 'conv2d'], tests: ['kernels-structured'] },
-  'unary.hip': { tests: ['kernels-golden'] },
+  'candle/unary.hip': { tests: ['kernels-golden'] },
 };
 /** Files for one GPU alone (`// arch: sm_90a`): the simulation cannot run them, so the runs on that GPU speak for them. */
 const forOneGpu = (file: string): boolean => /^\/\/ arch: \S+$/m.test(readFileSync(join(kernelsDir, file), 'utf8'));

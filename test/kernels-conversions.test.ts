@@ -16,7 +16,7 @@ const suffix = (d: DType): string => (d === 'f8e4m3' ? 'f8_e4m3' : d);
 
 function cast(run: SimRunner, from: DType, to: DType, raw: RawArray): RawArray {
   const out = run.buffer(raw.length * DTYPE[to].bytes);
-  run.launch(wholeModule('cast'), `cast_${suffix(from)}_${suffix(to)}`, 4, 256, [
+  run.launch(wholeModule('candle/cast'), `cast_${suffix(from)}_${suffix(to)}`, 4, 256, [
     raw.length,
     1,
     0,
@@ -230,7 +230,7 @@ test("all 748 kernels of Candle's eleven modules are there with its parameters",
 });
 
 test('a unit holds only the kernels and expressions asked for', () => {
-  const { source, entries } = unitOf('unary', ['uexp_f32']);
+  const { source, entries } = unitOf('candle/unary', ['uexp_f32']);
   assert.deepEqual(
     entries.map((e) => e.symbol),
     ['uexp_f32'],
@@ -246,14 +246,14 @@ test('a unit holds only the kernels and expressions asked for', () => {
       ['out', 'float*', 32, 8],
     ],
   );
-  assert.throws(() => unitOf('unary', ['uexp_f99']), /kernels\/unary.hip has no kernel uexp_f99/);
+  assert.throws(() => unitOf('candle/unary', ['uexp_f99']), /kernels\/candle\/unary.hip has no kernel uexp_f99/);
 });
 
 test('parameter offsets are those the C++ compiler uses, for every kernel of the small modules', {
   skip: process.env.WICK_KERNELS_ON ? 'only the simulation tells its offsets' : false,
 }, () => {
   const run = new SimRunner(32);
-  for (const name of ['unary', 'affine', 'fill', 'candle/fill', 'random', 'ternary']) {
+  for (const name of ['candle/unary', 'candle/affine', 'fill', 'candle/fill', 'random', 'candle/ternary']) {
     const unit = wholeModule(name);
     for (const e of unit.entries.filter((_, i) => i % 9 === 0)) {
       assert.equal(run.describe(unit, e.symbol), e.params.map((p) => `${p.offset}:${p.size}`).join(' '), e.symbol);

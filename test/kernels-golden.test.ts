@@ -89,7 +89,7 @@ function runCase(run: SimRunner, c: Case): RawArray {
   const grid = Math.max(1, Math.min(3, Math.ceil(n / 256)));
   if (BINARY.includes(c.op)) {
     const layouts = ins.map((t) => Layout.contiguous(t.shape).broadcastTo(c.op, out.shape));
-    run.launch(wholeModule('binary'), c.kernel, grid, 256, [
+    run.launch(wholeModule('candle/binary'), c.kernel, grid, 256, [
       n,
       out.shape.length,
       info(run, ...layouts),
@@ -97,7 +97,7 @@ function runCase(run: SimRunner, c: Case): RawArray {
       y,
     ]);
   } else if (c.op === 'where_cond') {
-    run.launch(wholeModule('ternary'), c.kernel, grid, 256, [
+    run.launch(wholeModule('candle/ternary'), c.kernel, grid, 256, [
       n,
       out.shape.length,
       info(run, ...ins.map((t) => layoutOf(c, t))),
@@ -107,9 +107,9 @@ function runCase(run: SimRunner, c: Case): RawArray {
   } else {
     const layout = layoutOf(c, ins[0]);
     const head = [n, layout.rank, layout.isContiguous ? 0 : info(run, layout)];
-    if (c.op === 'cast') run.launch(wholeModule('cast'), c.kernel, grid, 256, [...head, addresses[0], y]);
+    if (c.op === 'cast') run.launch(wholeModule('candle/cast'), c.kernel, grid, 256, [...head, addresses[0], y]);
     else if (c.op === 'affine') {
-      run.launch(wholeModule('affine'), c.kernel, grid, 256, [
+      run.launch(wholeModule('candle/affine'), c.kernel, grid, 256, [
         ...head,
         addresses[0],
         y,
@@ -118,7 +118,7 @@ function runCase(run: SimRunner, c: Case): RawArray {
       ]);
     } else {
       const param = Object.entries(c.params).find(([k]) => k !== 'layout' && k !== 'perm');
-      const unit = wholeModule('unary');
+      const unit = wholeModule('candle/unary');
       const takes = unit.entries.find((e) => e.symbol === c.kernel)!.params.some((p) => p.name === 'param');
       run.launch(
         unit,

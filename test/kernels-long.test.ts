@@ -18,10 +18,10 @@ const SIMPLE: readonly (readonly [
   (x: number, y: number) => ArgValue[],
   (v: number, i: number) => number,
 ])[] = [
-  ['unary', 'usqr_f32', (a, y) => [...NONE, a, y], (v) => v * v],
-  ['binary', 'badd_f32', (a, y) => [...NONE, a, a, y], (v) => 2 * v],
-  ['affine', 'affine_f32', (a, y) => [...NONE, a, y, 3, 0.5], (v) => 3 * v + 0.5],
-  ['cast', 'cast_f32_f32', (a, y) => [...NONE, a, y], (v) => v],
+  ['candle/unary', 'usqr_f32', (a, y) => [...NONE, a, y], (v) => v * v],
+  ['candle/binary', 'badd_f32', (a, y) => [...NONE, a, a, y], (v) => 2 * v],
+  ['candle/affine', 'affine_f32', (a, y) => [...NONE, a, y, 3, 0.5], (v) => 3 * v + 0.5],
+  ['candle/cast', 'cast_f32_f32', (a, y) => [...NONE, a, y], (v) => v],
   ['fill', 'fill_f32', (_a, y) => [y, 7, N], () => 7],
 ];
 for (const wave of [32, 64] as const) {

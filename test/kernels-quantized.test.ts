@@ -34,7 +34,7 @@ test('the module has the 142 symbols of Candle and no other', () => {
     ...formats.flatMap((f) => ('moe' in FORMATS[f] ? [`indexed_moe_forward_${FORMATS[f].moe}_q8_1`] : [])),
   ];
   assert.equal(names.length, 142);
-  assert.deepEqual([...kernelModule('quantized').entries.keys()].sort(), names.sort());
+  assert.deepEqual([...kernelModule('candle/quantized').entries.keys()].sort(), names.sort());
 });
 
 for (const wave of [32, 64] as const)
@@ -43,7 +43,7 @@ for (const wave of [32, 64] as const)
     assert.equal(cases.length, 22);
     const run = new SimRunner(wave);
     const unit = unitOf(
-      'quantized',
+      'candle/quantized',
       cases.map((c) => c.kernel),
     );
     for (const c of cases) {
@@ -145,7 +145,7 @@ function checkProducts(wave: 32 | 64, f: Format, columns: readonly number[]): vo
     ...columns.map((n) => `mul_mat_vec_${f}_q8_1_cuda${n}`),
     ...(moe ? [moe] : []),
   ];
-  const bench = new Bench(wave, unitOf('quantized', symbols));
+  const bench = new Bench(wave, unitOf('candle/quantized', symbols));
   const { run, unit } = bench;
   const { values, bytes, tile } = FORMATS[f];
   const [k, rows, wide] = [values === 32 ? 96 : 512, 7, 9]; // odd rows: blocks of two rows must not write past the last
@@ -253,7 +253,7 @@ for (const [wave, f] of [
     const columns = [1, 5];
     const bench = new Bench(
       wave,
-      unitOf('quantized', [
+      unitOf('candle/quantized', [
         `dequantize_block_${f}_f32`,
         'quantize_q8_1',
         ...columns.map((n) => `mul_mat_vec_${f}_q8_1_cuda${n}`),
@@ -282,7 +282,7 @@ for (const [wave, f] of [
 }
 
 test('quantize_q8_1 rounds half away from zero, stores scale and sum, and pads with zeros', () => {
-  const bench = new Bench(64, unitOf('quantized', ['quantize_q8_1']));
+  const bench = new Bench(64, unitOf('candle/quantized', ['quantize_q8_1']));
   const x = new Float32Array(33);
   x.set([127, 0.5, -0.5, 1.49, -126.5, 2.5]);
   const { address, padded } = bench.quantize(x, 33, 1);

@@ -92,7 +92,7 @@ for (const wave of [32, 64] as const) {
     const layouts = [Layout.contiguous(shape), Layout.contiguous([10, 6]).transpose(0, 1)];
     const binary = new Bench(
       wave,
-      'binary',
+      'candle/binary',
       [...Object.keys(BINARY), ...Object.keys(COMPARE)].map((s) => `${s}_f8_e4m3`),
     );
     for (const l of layouts) {
@@ -115,7 +115,7 @@ for (const wave of [32, 64] as const) {
           (out) => [n, 2, info, x, y, out],
         );
     }
-    const affine = new Bench(wave, 'affine', ['affine_f8_e4m3']);
+    const affine = new Bench(wave, 'candle/affine', ['affine_f8_e4m3']);
     affine.check(
       'affine_f8_e4m3',
       F8,
@@ -125,7 +125,7 @@ for (const wave of [32, 64] as const) {
     const ids = ['u8', 'u32', 'i16', 'i32', 'i64'] as const;
     const where = new Bench(
       wave,
-      'ternary',
+      'candle/ternary',
       ids.map((d) => `where_${d}_fp8_e4m3`),
     );
     const mask = Array.from({ length: n }, (_, i) => (i % 3 === 0 ? 1 : 0));
@@ -138,7 +138,7 @@ for (const wave of [32, 64] as const) {
         (out) => [n, 2, info, where.run.of(d, values(d, mask)), where.run.of(F8, a), where.run.of(F8, b), out],
       );
     }
-    const unary = new Bench(wave, 'unary', ['uelu_fp8_e4m3', 'upowf_fp8_e4m3']);
+    const unary = new Bench(wave, 'candle/unary', ['uelu_fp8_e4m3', 'upowf_fp8_e4m3']);
     unary.check(
       'upowf_fp8_e4m3',
       F8,
@@ -363,7 +363,7 @@ for (const wave of [32, 64] as const) {
     const dtypes = ['f32', 'f16', 'bf16'] as const;
     const bench = new Bench(
       wave,
-      'quantized',
+      'candle/quantized',
       dtypes.map((d) => `get_rows_${d}`),
     );
     const [rows, width, ids] = [4, 70, [3, 0, 3]];

@@ -10,7 +10,7 @@ import { OPS } from '../src/ops/table.js';
 
 test('units without a word about waves are the same for 32 and 64 lanes', () => {
   assert.equal(waveFor(elementwiseUnit([rowChain(OPS.exp, 'f32')]), 64), 32);
-  assert.equal(waveFor(unitOf('unary', ['uexp_f32']), 64), 32);
+  assert.equal(waveFor(unitOf('candle/unary', ['uexp_f32']), 64), 32);
 });
 test('units that shuffle, vote or count lanes keep the wave asked for', () => {
   assert.equal(waveFor(unitOf('scan'), 64), 64);

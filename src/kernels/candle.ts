@@ -1,5 +1,7 @@
 // Candle's kernels that serve its names alone (kernels/candle/README.md): declared so that whoever launches Candle's symbols finds them here.
 import type { DType } from '../base/dtype.js';
+import { CANDLE_ELEMENTWISE } from './candle-elementwise.js';
+import { CANDLE_QUANTIZED } from './candle-quantized.js';
 import { ALL_TYPES, CTYPE, INT_TYPES, KernelModule, REAL_TYPES, suffixOf } from './declare.js';
 
 const symbolOf =
@@ -334,4 +336,12 @@ CONV.declare({
   }),
 });
 
-export const CANDLE_MODULES: readonly KernelModule[] = [CONV, REDUCE, FILL, INDEXING, SORT];
+export const CANDLE_MODULES: readonly KernelModule[] = [
+  CONV,
+  REDUCE,
+  FILL,
+  INDEXING,
+  SORT,
+  ...CANDLE_ELEMENTWISE,
+  CANDLE_QUANTIZED,
+];

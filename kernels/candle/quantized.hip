@@ -27,26 +27,6 @@ template <class Q, class T> WICK_FN void dequantize(const void* x, T* y, int val
 }
 
 // k counts blocks of 32 for q4_0, q4_1 and q8_0, and values for q5_0 and q5_1, whose thread blocks take two values a thread.
-#define DEQUANTIZE(name, Q, T, suffix, per_block, values)                                                             \
-  KERNEL(256) dequantize_block_##name##_##suffix(const void* vx, T* y, const int k) { dequantize<Q>(vx, y, per_block, values); }
-#define DEQUANTIZE_BOTH(name, Q, per_block, values)        \
-  DEQUANTIZE(name, Q, float, f32, per_block, values)       \
-  DEQUANTIZE(name, Q, half, f16, per_block, values)
-DEQUANTIZE_BOTH(q4_0, Q4_0, 256, (u64)k * 32)
-DEQUANTIZE_BOTH(q4_1, Q4_1, 256, (u64)k * 32)
-DEQUANTIZE_BOTH(q5_0, Q5_0, 2 * (int)blockDim.x, (u64)k)
-DEQUANTIZE_BOTH(q5_1, Q5_1, 2 * (int)blockDim.x, (u64)k)
-DEQUANTIZE_BOTH(q8_0, Q8_0, 256, (u64)k * 32)
-
-#define DEQUANTIZE_K(name, Q)                                                                                                  \
-  KERNEL(256) dequantize_block_##name##_f32(const void* vx, float* y) { dequantize<Q>(vx, y, 256, (u64)gridDim.x * 256); } \
-  KERNEL(256) dequantize_block_##name##_f16(const void* vx, half* y) { dequantize<Q>(vx, y, 256, (u64)gridDim.x * 256); }
-DEQUANTIZE_K(q2_K, Q2_K)
-DEQUANTIZE_K(q3_K, Q3_K)
-DEQUANTIZE_K(q4_K, Q4_K)
-DEQUANTIZE_K(q5_K, Q5_K)
-DEQUANTIZE_K(q6_K, Q6_K)
-DEQUANTIZE_K(q8_K, Q8_K)
 
 // ---- rows by index: blockIdx.x is the id, blocks along y share the row ------------------------------------------------------
 
@@ -68,28 +48,6 @@ template <class T> WICK_FN void get_float_rows(const T* table, const u32* ids, f
   for (u64 i = (u64)blockIdx.y * blockDim.x + threadIdx.x; i < (u64)width; i += step) out[i] = to_compute(row[i]);
 }
 
-#define GET_ROWS(name, Q)                                                                                                            \
-  KERNEL(256) get_rows_##name(const void* src0, const u32* src1, float* dst, const i64 ne00, const u64 nb01) { \
-    get_rows<Q>(src0, src1, dst, ne00, nb01);                                                                                        \
-  }
-#define GET_FLOAT_ROWS(name, T)                                                                                                   \
-  KERNEL(256) get_rows_##name(const T* src0, const u32* src1, float* dst, const i64 ne00, const u64 nb01) { \
-    get_float_rows(src0, src1, dst, ne00);                                                                                        \
-  }
-GET_ROWS(q4_0, Q4_0)
-GET_ROWS(q4_1, Q4_1)
-GET_ROWS(q5_0, Q5_0)
-GET_ROWS(q5_1, Q5_1)
-GET_ROWS(q8_0, Q8_0)
-GET_ROWS(q2_K, Q2_K)
-GET_ROWS(q3_K, Q3_K)
-GET_ROWS(q4_K, Q4_K)
-GET_ROWS(q5_K, Q5_K)
-GET_ROWS(q6_K, Q6_K)
-GET_FLOAT_ROWS(f32, float)
-GET_FLOAT_ROWS(f16, half)
-GET_FLOAT_ROWS(bf16, bfloat)
-
 // ---- weights times a float vector: 32 lanes a row, eight values a lane and step ---------------------------------------------
 
 template <class Q> WICK_FN void dequantize_mul_mat_vec(const void* x, const float* y, float* dst, int ncols, int nrows) {
@@ -108,26 +66,9 @@ template <class Q> WICK_FN void dequantize_mul_mat_vec(const void* x, const floa
   if (threadIdx.x == 0 && row < nrows) dst[row] = sum;
 }
 
-#define DEQUANTIZE_MUL_MAT_VEC(name, Q)                                                                        \
-  KERNEL(128) dequantize_mul_mat_vec_##name(const void* vx, const float* y, float* dst, const int ncols, const int nrows) { \
-    dequantize_mul_mat_vec<Q>(vx, y, dst, ncols, nrows);                                                                    \
-  }
-DEQUANTIZE_MUL_MAT_VEC(q4_0_cuda, Q4_0)
-DEQUANTIZE_MUL_MAT_VEC(q4_1_cuda, Q4_1)
-DEQUANTIZE_MUL_MAT_VEC(q5_0_cuda, Q5_0)
-DEQUANTIZE_MUL_MAT_VEC(q5_1_cuda, Q5_1)
-DEQUANTIZE_MUL_MAT_VEC(q8_0_cuda, Q8_0)
-DEQUANTIZE_MUL_MAT_VEC(q2_k, Q2_K)
-DEQUANTIZE_MUL_MAT_VEC(q3_k, Q3_K)
-DEQUANTIZE_MUL_MAT_VEC(q4_k, Q4_K)
-DEQUANTIZE_MUL_MAT_VEC(q6_k, Q6_K)
-KERNEL(128) dequantize_mul_mat_vec_q5_k(const void* vx, const float* yy, float* dst, const int ncols) {
-  dequantize_mul_mat_vec<Q5_K>(vx, yy, dst, ncols, gridDim.x * blockDim.y);
-}
-
 // ---- activations to q8_1: a group of 32 lanes a block ----------------------------------------------------------------------
 
-KERNEL(256) quantize_q8_1(const float* x, void* vy, const int kx, const int kx_padded) {
+WICK_FN void quantize_values(const float* x, void* vy, int kx, int kx_padded) {
   int ix = blockIdx.x * blockDim.x + threadIdx.x;
   if (ix >= kx_padded) return;  // whole groups of 32 leave together: kx_padded is a multiple of 512
   u64 iy = (u64)blockIdx.y * blockDim.y + threadIdx.y;
@@ -187,31 +128,6 @@ WICK_FN void mul_mat_vec(const void* x, const void* y, float* dst, int ncols, in
   dst[(u64)j * nrows_dst + row0 + i] = total;
 }
 
-#define MUL_MAT_VEC(name, Q, cols, rows, warps)                                                                              \
-  KERNEL(128) mul_mat_vec_##name##_q8_1_cuda##cols(const void* vx, const void* vy, float* dst, const int ncols_x,            \
-                                                   const int nrows_x, const int nrows_y, const int nrows_dst) {              \
-    mul_mat_vec<Q, cols, rows, warps>(vx, vy, dst, ncols_x, nrows_x, nrows_y, nrows_dst);                                    \
-  }
-#define MUL_MAT_VEC_COLUMNS(name, Q) \
-  MUL_MAT_VEC(name, Q, 1, 1, 4)      \
-  MUL_MAT_VEC(name, Q, 2, 2, 4)      \
-  MUL_MAT_VEC(name, Q, 3, 2, 4)      \
-  MUL_MAT_VEC(name, Q, 4, 2, 4)      \
-  MUL_MAT_VEC(name, Q, 5, 2, 2)      \
-  MUL_MAT_VEC(name, Q, 6, 2, 2)      \
-  MUL_MAT_VEC(name, Q, 7, 2, 2)      \
-  MUL_MAT_VEC(name, Q, 8, 2, 2)
-MUL_MAT_VEC_COLUMNS(q4_0, Q4_0)
-MUL_MAT_VEC_COLUMNS(q4_1, Q4_1)
-MUL_MAT_VEC_COLUMNS(q5_0, Q5_0)
-MUL_MAT_VEC_COLUMNS(q5_1, Q5_1)
-MUL_MAT_VEC_COLUMNS(q8_0, Q8_0)
-MUL_MAT_VEC_COLUMNS(q2_K, Q2_K)
-MUL_MAT_VEC_COLUMNS(q3_K, Q3_K)
-MUL_MAT_VEC_COLUMNS(q4_K, Q4_K)
-MUL_MAT_VEC_COLUMNS(q5_K, Q5_K)
-MUL_MAT_VEC_COLUMNS(q6_K, Q6_K)
-
 // ---- experts: grid (rows, batch, topk); an input is shared by the experts of a batch entry when input_dim1 is 1 --------------
 
 template <class Q>
@@ -223,19 +139,6 @@ WICK_FN void indexed_moe_forward(const void* weights, const void* inputs, const 
   const Q8_1::Block* activations = (const Q8_1::Block*)inputs + input * (k_padded / 32);
   mul_mat_vec<Q, 1, 1, 4>(expert, activations, outputs + task * n, k, n, k_padded, n);
 }
-
-#define INDEXED_MOE_FORWARD(name, Q)                                                                                           \
-  KERNEL(128) indexed_moe_forward_##name##_q8_1(const void* all_weights, const void* all_inputs, const u32* indices,      \
-                                                float* all_outputs, const int n, const int k, const int batch, const int topk, \
-                                                const int k_padded, const int input_dim1) {                                    \
-    indexed_moe_forward<Q>(all_weights, all_inputs, indices, all_outputs, n, k, k_padded, input_dim1);                         \
-  }
-INDEXED_MOE_FORWARD(q2k, Q2_K)
-INDEXED_MOE_FORWARD(q3k, Q3_K)
-INDEXED_MOE_FORWARD(q4k, Q4_K)
-INDEXED_MOE_FORWARD(q5k, Q5_K)
-INDEXED_MOE_FORWARD(q6k, Q6_K)
-INDEXED_MOE_FORWARD(q8_0, Q8_0)
 
 // ---- matrix products: X columns by Y rows a block of (32, 4) threads, two chunks of both staged unpacked in shared memory ----
 
@@ -314,19 +217,3 @@ WICK_FN void mul_mat(const void* x, const void* y, float* dst, int ncols_x, int 
     to += (i64)4 * nrows_dst;
   }
 }
-
-#define MUL_MAT(name, Q, X, Y)                                                                                               \
-  KERNEL(128) mul_mat_##name(const void* vx, const void* vy, float* dst, const int ncols_x, const int nrows_x,               \
-                             const int ncols_y, const int nrows_y, const int nrows_dst) {                                    \
-    mul_mat<Q, X, Y>(vx, vy, dst, ncols_x, nrows_x, ncols_y, nrows_y, nrows_dst);                                            \
-  }
-MUL_MAT(q4_0, Q4_0, 64, 128)
-MUL_MAT(q4_1, Q4_1, 64, 128)
-MUL_MAT(q5_0, Q5_0, 128, 64)
-MUL_MAT(q5_1, Q5_1, 128, 64)
-MUL_MAT(q8_0, Q8_0, 128, 64)
-MUL_MAT(q2_K, Q2_K, 64, 128)
-MUL_MAT(q3_K, Q3_K, 128, 128)
-MUL_MAT(q4_K, Q4_K, 64, 128)
-MUL_MAT(q5_K, Q5_K, 64, 128)
-MUL_MAT(q6_K, Q6_K, 64, 64)
