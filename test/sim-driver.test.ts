@@ -6,16 +6,14 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { buildHost, type Sanitizer } from '../src/driver/host-cc.js';
 import { openSim, simOptions } from '../src/driver/sim.js';
-import { parseModule } from '../src/kernels/entries.js';
 import { hostSource } from '../src/kernels/host-unit.js';
 import { simulationDir } from '../src/base/paths.js';
-import { assemble, moduleText, type Unit } from '../src/kernels/source.js';
+import { customUnit, type Unit } from '../src/kernels/source.js';
 import { SimRunner } from './sim-support.js';
 
 /** A unit from kernels written here. */
 function unitFrom(name: string, kernels: string): Unit {
-  const { shared, entries } = parseModule(name, `${moduleText('portable.h')}\n${kernels}`);
-  return assemble(name, shared, [...entries.values()]);
+  return customUnit(name, kernels);
 }
 
 const good = unitFrom(

@@ -37,7 +37,8 @@ const FLOAT_ROWS = {
 type Stem = keyof typeof FLOAT_ROWS;
 /** Ours: those that have a meaning on integers. */
 const INT_STEMS: readonly Stem[] = ['uneg', 'uceil', 'ufloor', 'uround', 'uabs', 'usqr', 'urelu', 'usign'];
-const row = (name: string, d: DType, args: string): string => `op_${name}<${CTYPE[d]}, compute_t<${CTYPE[d]}>>(${args})`;
+const row = (name: string, d: DType, args: string): string =>
+  `op_${name}<${CTYPE[d]}, compute_t<${CTYPE[d]}>>(${args})`;
 UNARY.declare({
   each: { dtype: ALL_TYPES },
   symbol: ({ dtype }) => `ucopy_${suffixOf(dtype)}`,

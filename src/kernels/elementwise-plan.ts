@@ -8,6 +8,8 @@ import {
   flatShape,
   flatTile,
   groupElements,
+  LAYOUT32,
+  LAYOUT64,
   MAX_DIMS,
   symbolFor,
   transposeGroup,
@@ -39,32 +41,19 @@ export function magicDivisor(d: number): { magic: number; shift: number } {
   return { magic: Number((2n ** 32n * (2n ** BigInt(shift) - BigInt(d))) / BigInt(d) + 1n), shift };
 }
 
-/** struct Layout32 or Layout64 of elementwise.hip. */
+/** Layouts as the kernels take them; numbers from 2^31 on wrap to the same bits. */
 function layoutBytes(
   wide: boolean,
   count: number,
   shape: readonly number[],
   strides: readonly (readonly number[])[],
 ): Uint8Array {
-  const word = wide ? 8 : 4;
-  const bytes = new Uint8Array(word * (2 + MAX_DIMS * (wide ? 1 : 3) + MAX_DIMS * OPERANDS));
-  const view = new DataView(bytes.buffer);
-  let at = 0;
-  const put = (v: number): void => {
-    if (wide) view.setBigInt64(at, BigInt(v), true);
-    else view.setInt32(at, v, true); // u32 values wrap to the same bits
-    at += word;
-  };
-  put(count);
-  put(shape.length);
-  for (let d = 0; d < MAX_DIMS; d++) put(shape[d] ?? 1);
-  if (!wide) {
-    const magic = Array.from({ length: MAX_DIMS }, (_, d) => magicDivisor(shape[d] ?? 1));
-    for (const m of magic) put(m.magic | 0);
-    for (const m of magic) put(m.shift);
-  }
-  for (let k = 0; k < OPERANDS; k++) for (let d = 0; d < MAX_DIMS; d++) put(strides[k]?.[d] ?? 0);
-  return bytes;
+  const sizes = Array.from({ length: MAX_DIMS }, (_, d) => shape[d] ?? 1);
+  const steps = Array.from({ length: OPERANDS }, (_, k) => sizes.map((_, d) => strides[k]?.[d] ?? 0)).flat();
+  const layout = { count, rank: shape.length, shape: sizes, strides: steps };
+  if (wide) return LAYOUT64.pack(layout, Number);
+  const divisors = sizes.map(magicDivisor);
+  return LAYOUT32.pack({ ...layout, magic: divisors.map((m) => m.magic), shift: divisors.map((m) => m.shift) }, Number);
 }
 
 function join(...parts: (Uint8Array | { u32: number } | { i64: number })[]): Uint8Array {

@@ -2,27 +2,9 @@
 import { type DType, DTYPE, DTYPES, kernelDType, NUMBERS } from '../base/dtype.js';
 import { ArgumentError } from '../base/errors.js';
 import type { ElementwiseRow } from '../ops/op.js';
-import type { Entry } from './declare.js';
+import { computeDType, CTYPE, type Entry, KernelModule, layOut, type ParamType, Struct } from './declare.js';
 import { isMasked } from './expressions.js';
-import { parseModule } from './entries.js';
-import { assemble, parsedModule, moduleText, type Unit } from './source.js';
-
-/** Element types as the kernels name them. */
-export const CTYPE: { readonly [D in DType]: string } = {
-  bool: 'u8',
-  u8: 'u8',
-  u32: 'u32',
-  i16: 'i16',
-  i32: 'i32',
-  i64: 'i64',
-  f8e4m3: 'fp8',
-  bf16: 'bfloat',
-  f16: 'half',
-  f32: 'float',
-  f64: 'double',
-};
-/** What an element type is computed in, and scalars are passed as. */
-export const computeDType = (d: DType): DType => (DTYPE[d].kind === 'float' && DTYPE[d].bytes < 4 ? 'f32' : d);
+import { assemble, moduleText, type Unit } from './source.js';
 
 /** One step of a chain. Values are numbered: the inputs first, then the result of each step. */
 export type Step =
@@ -40,8 +22,26 @@ export interface Chain {
   readonly scalars: readonly DType[];
 }
 
+/** Its kernels are made from rows and chains of rows as they come. */
+export const ELEMENTWISE = new KernelModule('elementwise');
 export const MAX_INPUTS = 4;
 export const MAX_DIMS = 8;
+const OPERANDS = MAX_INPUTS + 1;
+/** Layouts of output and inputs by value; in 32 bits with numbers that divide by the sizes (magicDivisor). */
+export const LAYOUT32 = new Struct('Layout32', {
+  count: 'i32',
+  rank: 'i32',
+  shape: ['i32', MAX_DIMS],
+  magic: ['i32', MAX_DIMS],
+  shift: ['i32', MAX_DIMS],
+  strides: ['i32', MAX_DIMS * OPERANDS],
+});
+export const LAYOUT64 = new Struct('Layout64', {
+  count: 'i64',
+  rank: 'i64',
+  shape: ['i64', MAX_DIMS],
+  strides: ['i64', MAX_DIMS * OPERANDS],
+});
 export const VARIANTS = ['flat', 'groups', 'groups64', 'strided', 'strided64', 'transpose', 'transposeGroups'] as const;
 export type Variant = (typeof VARIANTS)[number];
 
@@ -143,51 +143,60 @@ export const transposeGroup = (c: Chain): number => 16 / Math.max(DTYPE[c.output
 export const transposeTile = (c: Chain): number =>
   Math.max(DTYPE[c.output].bytes, DTYPE[c.inputs[0]].bytes) > 4 ? 32 : 64;
 
-function kernelText(c: Chain, variant: Variant): string {
-  const pointers = [`${CTYPE[c.output]}* out`, ...c.inputs.map((d, i) => `const ${CTYPE[d]}* in${i}`)];
-  const scalars = c.scalars.map((d, i) => `${CTYPE[d]} ${SCALAR(i)}`);
+/** A kernel of a chain: its own parameters, then the operands, then the scalars. */
+function entryFor(c: Chain, variant: Variant): Entry {
   const f = `F_${c.name}{${c.scalars.map((_, i) => SCALAR(i)).join(', ')}}`;
   const all = [
     'out',
     ...Array.from({ length: MAX_INPUTS }, (_, i) => (i < c.inputs.length ? `in${i}` : '(const None*)nullptr')),
   ].join(', ');
-  const wide = variant.endsWith('64') ? 'Layout64' : 'Layout32';
-  const head = (...own: string[]): string =>
-    `KERNEL(256) ${symbolFor(c, variant)}(${[...own, ...pointers, ...scalars].join(', ')})`;
-  switch (variant) {
-    case 'flat':
-      return `${head('u64 n', 'u32 scalars')} { flat<${flatShape(c).block}, ${flatShape(c).inFlight}>(${f}, n, scalars, ${all}); }`;
-    case 'groups':
-    case 'groups64':
-      return `${head(`${wide} layout`, 'u32 splats')} { strided<${groupElements(c)}>(${f}, layout, splats, ${all}); }`;
-    case 'strided':
-    case 'strided64':
-      return `${head(`${wide} layout`, 'u32 splats')} { strided<1>(${f}, layout, splats, ${all}); }`;
-    case 'transpose':
-    case 'transposeGroups': {
-      const e = variant === 'transpose' ? 1 : transposeGroup(c);
-      return `${head('Layout64 batch', 'u32 rows', 'u32 columns', 'i64 out_row', 'i64 in_column')} { transpose<${e}>(${f}, batch, rows, columns, out_row, in_column, out, in0); }`;
-    }
-    default:
-      return variant satisfies never;
-  }
+  const layout = variant.endsWith('64') ? LAYOUT64 : LAYOUT32;
+  const strided = (e: number): Own => ({
+    own: { layout, splats: 'u32' },
+    call: `strided<${e}>(${f}, layout, splats, ${all})`,
+  });
+  const transposed = (e: number): Own => ({
+    own: { batch: LAYOUT64, rows: 'u32', columns: 'u32', out_row: 'i64', in_column: 'i64' },
+    call: `transpose<${e}>(${f}, batch, rows, columns, out_row, in_column, out, in0)`,
+  });
+  const { block, inFlight } = flatShape(c);
+  const kinds: Readonly<Record<Variant, () => Own>> = {
+    flat: () => ({ own: { n: 'u64', scalars: 'u32' }, call: `flat<${block}, ${inFlight}>(${f}, n, scalars, ${all})` }),
+    groups: () => strided(groupElements(c)),
+    groups64: () => strided(groupElements(c)),
+    strided: () => strided(1),
+    strided64: () => strided(1),
+    transpose: () => transposed(1),
+    transposeGroups: () => transposed(transposeGroup(c)),
+  };
+  const { own, call } = kinds[variant]();
+  const params: Record<string, ParamType> = { ...own, out: `${CTYPE[c.output]}*` };
+  c.inputs.forEach((d, i) => (params[`in${i}`] = `const ${CTYPE[d]}*`));
+  c.scalars.forEach((d, i) => (params[SCALAR(i)] = CTYPE[d]));
+  const symbol = symbolFor(c, variant);
+  const head = Object.entries(params).map(([name, t]) => `${typeof t === 'string' ? t : t.name} ${name}`);
+  const text = `KERNEL(256) ${symbol}(${head.join(', ')}) { ${call}; }`;
+  return { symbol, threads: 256, byWaves: false, ...layOut(symbol, params), text };
+}
+interface Own {
+  readonly own: Readonly<Record<string, ParamType>>;
+  readonly call: string;
 }
 
 export const variantsOf = (c: Chain): readonly Variant[] => (c.inputs.length === 1 ? VARIANTS : VARIANTS.slice(0, 5));
 
 /** The unit with the given variants of some chains: one for a GPU's first use, many for the simulation and ahead-of-time builds. */
 export function elementwiseUnit(chains: readonly Chain[], variants?: readonly Variant[]): Unit {
-  const texts = chains.map(
-    (c) =>
-      `${functor(c)}\n${variantsOf(c)
-        .filter((v) => !variants || variants.includes(v))
-        .map((v) => kernelText(c, v))
-        .join('\n')}`,
+  const entries = chains.flatMap((c) =>
+    variantsOf(c)
+      .filter((v) => !variants || variants.includes(v))
+      .map((v) => entryFor(c, v)),
   );
-  const { shared } = parsedModule('elementwise');
-  // Parsed like a file, so that entries and parameter lists come from the text itself.
-  const parsed = parseModule('elementwise', `${moduleText('elementwise.hip')}\n${texts.join('\n')}`);
   const structs = chains.map(functor).join('\n');
-  const entries: Entry[] = [...parsed.entries.values()];
-  return assemble(chains.length === 1 ? chains[0].name : 'elementwise', shared, entries, structs);
+  return assemble(
+    chains.length === 1 ? chains[0].name : 'elementwise',
+    moduleText('elementwise.hip'),
+    entries,
+    structs,
+  );
 }

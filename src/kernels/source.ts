@@ -1,14 +1,14 @@
 // From symbols to source text: what a compiler is given holds the headers, the module's templates and only the kernels asked for.
-import { readdirSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ArgumentError } from '../base/errors.js';
 import { kernelsDir } from '../base/paths.js';
 import type { ElementwiseRow } from '../ops/op.js';
 import { elementwiseRows } from '../ops/table.js';
 import type { Entry, KernelModule } from './declare.js';
-import { type ModuleSource, parseModule } from './entries.js';
 import { rowFunction } from './expressions.js';
 import { needed, stripped } from './needed.js';
+import { readKernels } from './user-kernels.js';
 
 /** A compilation unit: portable source text and the kernels it defines. */
 export interface Unit {
@@ -16,7 +16,7 @@ export interface Unit {
   readonly name: string;
   readonly source: string;
   readonly entries: readonly Entry[];
-  /** The only GPU it is for, where its file says `// arch: sm_90a`. */
+  /** The only GPU it is for, where its module says so. */
   readonly needs?: string;
   /** What it was put together from, so that units can be joined: text common to many, and definitions of its own. */
   readonly parts?: { readonly shared: string; readonly own: string };
@@ -36,27 +36,12 @@ export function inlined(file: string, folder = kernelsDir, seen = new Set<string
 }
 const TABLE_MARK = '//@table';
 
-const modules = new Map<string, ModuleSource>();
 const texts = new Map<string, string>();
 
 /** The text of kernels/NAME with its headers. */
 export function moduleText(file: string): string {
   const known = texts.get(file) ?? inlined(file);
   texts.set(file, known);
-  return known;
-}
-
-/** Names of all modules: kernels/NAME.hip. */
-export const parsedModuleNames = (): string[] =>
-  readdirSync(kernelsDir)
-    .filter((f) => f.endsWith('.hip'))
-    .map((f) => f.slice(0, -4))
-    .sort();
-
-/** A module taken apart: its symbols and their parameters. */
-export function parsedModule(name: string): ModuleSource {
-  const known = modules.get(name) ?? parseModule(name, moduleText(`${name}.hip`));
-  modules.set(name, known);
   return known;
 }
 
@@ -93,20 +78,6 @@ export const declaredUnit = (module: KernelModule, entries: readonly Entry[]): U
   ...assemble(module.name, moduleText(`${module.name}.hip`), entries),
   needs: module.needs,
 });
-
-/** The source that defines some kernels of a module, or all of them. */
-export function parsedUnit(module: string, symbols?: readonly string[]): Unit {
-  const { shared, entries } = parsedModule(module);
-  const wanted = (symbols ?? [...entries.keys()]).map((s) => {
-    const entry = entries.get(s);
-    if (!entry) throw new ArgumentError(`kernels/${module}.hip has no kernel ${s}`);
-    return entry;
-  });
-  return { ...assemble(module, shared, wanted), needs: parsedNeeds(module) };
-}
-/** The target a module's file asks for in a line of its own. */
-export const parsedNeeds = (module: string): string | undefined =>
-  /^\/\/ arch: (\S+)$/m.exec(moduleText(`${module}.hip`))?.[1];
 
 /** Joins shared text, expressions, definitions of its own and kernels; expressions go where the text includes table.h, and what no kernel uses is left out. */
 export function assemble(name: string, common: string, entries: readonly Entry[], own = ''): Unit {
@@ -151,6 +122,6 @@ export function joinUnits(units: readonly Unit[], most: number): Unit[] {
 
 /** A unit of a user's source, with portable.h before it. */
 export function customUnit(name: string, source: string): Unit {
-  const { shared, entries } = parseModule(name, `${moduleText('portable.h')}\n${source}`);
-  return assemble(name, shared, [...entries.values()]);
+  const { shared, entries } = readKernels(name, source);
+  return assemble(name, `${moduleText('portable.h')}\n${shared}`, entries);
 }

@@ -1,7 +1,7 @@
 // docs/kernels.md: by module, how many kernels there are, which targets they were compiled for, and where they ran with what result.
 import { jobsFor } from '../backends/gpu/aot.js';
 import { ourSymbols, readManifest } from './manifest.js';
-import { moduleNames, moduleNeeds } from '../backends/gpu/modules.js';
+import { kernelModule, moduleNames } from '../backends/gpu/modules.js';
 import { AMD_TARGETS, type Compiled, type RanDevice } from './compiled.js';
 import type { Evidence } from './evidence.js';
 import { type Cell, totals } from './report.js';
@@ -116,7 +116,7 @@ export function kernelsPage(
       `## Run by ops\n\nCases of ops that launch a kernel of the module, from the evidence in [docs/parity](parity): bit for bit / within the bound / different on purpose, against the double-precision reference; the last column against Candle's CUDA output and PyTorch's numbers on the NVIDIA GPU.\n\n${table(
         ['module', 'kernels', ...columns.map(([title]) => title), 'golden cases on NVIDIA'],
         used.map(({ module, kernels }) => [
-          `\`${module}\`${moduleNeeds(module) ? ` (${moduleNeeds(module)})` : ''}`,
+          `\`${module}\`${kernelModule(module).needs ? ` (${kernelModule(module).needs})` : ''}`,
           kernels,
           ...columns.map(([, is]) => outcome(casesOn(evidence, is, module).filter((c) => c.against === 'reference'))),
           outcome(golden(casesOn(evidence, nvidia, module))),

@@ -6,11 +6,10 @@ import type { KernelCache } from '../../kernels/cache.js';
 import { codeFor, compile, compilerFor } from '../../kernels/compile.js';
 import { type Chain, elementwiseUnit, standardChains, symbolFor, variantsOf } from '../../kernels/elementwise.js';
 import { codeTogether } from '../../kernels/joined.js';
-import { hasMatrixUnits } from './matmul.js';
-import { heldVectors } from '../../kernels/launch-plan.js';
 import { type Made, withoutServed, writePrebuilt } from '../../kernels/prebuilt.js';
-import type { Unit } from '../../kernels/source.js';
-import { kernelModule, moduleNames, moduleNeeds, unitOf } from './modules.js';
+import type { KernelModule } from '../../kernels/declare.js';
+import { declaredUnit, type Unit } from '../../kernels/source.js';
+import { kernelModule, moduleNames } from './modules.js';
 import { belongs, lowerPtx } from '../../kernels/targets.js';
 
 /** Kernels given to a compiler at once where that is faster. */
@@ -23,6 +22,8 @@ export interface Job {
   readonly names: readonly string[];
   readonly unit: () => Unit;
   readonly needs?: string;
+  /** Whether the backend ever launches it on a target; it does unless said. */
+  readonly launchedOn?: (arch: string) => boolean;
 }
 
 const rowNames = (c: Chain): string[] => c.steps.flatMap((s) => ('cast' in s ? ['cast'] : [s.row.name]));
@@ -30,13 +31,16 @@ const ofChain = (c: Chain): Job[] => {
   const names = ['elementwise', ...(c.steps.length === 0 ? ['copy'] : rowNames(c))];
   return variantsOf(c).map((v) => ({ symbol: symbolFor(c, v), names, unit: () => elementwiseUnit([c], [v]) }));
 };
-const ofModule = (module: string): Job[] =>
-  [...kernelModule(module).entries.keys()].map((symbol) => ({
-    symbol,
-    names: [module],
-    unit: () => unitOf(module, [symbol]),
-    needs: moduleNeeds(module),
-  }));
+const ofModule = (module: KernelModule): Job[] =>
+  module.kernels.flatMap((k) =>
+    k.variants().map((v) => ({
+      symbol: k.spec.symbol(v),
+      names: [module.name],
+      unit: () => declaredUnit(module, [k.entry(v)]),
+      needs: module.needs,
+      launchedOn: (arch: string) => k.spec.launchedOn?.(v, arch) ?? true,
+    })),
+  );
 
 export interface Selection {
   /** Rows (tanh), modules (softmax, gemm) or beginnings of symbols (softmax_rows); all unless given. */
@@ -52,22 +56,12 @@ function spread(jobs: readonly Job[], sample: number | undefined): readonly Job[
   return Array.from({ length: sample }, (_, i) => jobs[Math.floor((i * jobs.length) / sample)]);
 }
 
-/** Kernels for matrix units are never launched on GPUs without them, nor tiles for NVIDIA's larger shared memory on AMD's, which have 64 KiB (gfx950: 160), nor rows that do not fit registers. */
-const launched = (symbol: string, arch: string): boolean => {
-  if (arch.startsWith('gfx') && /_stream_/.test(symbol)) return false;
-  if (/(norm|softmax_grad)_\w+_vp8$/.test(symbol) && heldVectors({ arch }, /norm_grad_/.test(symbol)) < 8) return false;
-  if (!hasMatrixUnits({ arch })) return !/_(mma|matrix|async)_/.test(symbol);
-  return (
-    !arch.startsWith('gfx') || !(arch === 'gfx950' ? /_async_\w+_large$/ : /_(matrix|async)_\w+_large$/).test(symbol)
-  );
-};
-
 /** What a build for a target compiles, each unit exactly as the backend asks for it. */
 export function jobsFor(arch: string, { ops, sample, share }: Selection = {}): Job[] {
   const groups = [
     ...moduleNames()
       .filter((m) => m !== 'elementwise')
-      .map(ofModule),
+      .map((m) => ofModule(kernelModule(m))),
     standardChains(elementwiseRows).flatMap(ofChain),
   ];
   const unknown = new Set(ops);
@@ -83,7 +77,7 @@ export function jobsFor(arch: string, { ops, sample, share }: Selection = {}): J
     );
   const all = chosen.flatMap((g) =>
     spread(
-      g.filter((j) => belongs(j, arch) && launched(j.symbol, arch)),
+      g.filter((j) => belongs(j, arch) && (j.launchedOn?.(arch) ?? true)),
       sample,
     ),
   );
@@ -93,7 +87,7 @@ export function jobsFor(arch: string, { ops, sample, share }: Selection = {}): J
 /** A target, and the special one beside it (sm_90a with sm_90) where some of the chosen kernels need it. */
 export function targetsOf(arch: string, selection: Selection = {}): string[] {
   const special = moduleNames().flatMap((m) => {
-    const needs = moduleNeeds(m);
+    const { needs } = kernelModule(m);
     const target = `${arch}${needs?.at(-1)}`;
     return needs !== undefined && belongs({ needs }, target) && jobsFor(target, selection).length > 0 ? [target] : [];
   });

@@ -1,13 +1,13 @@
 // Ops that users define with kernels of their own: compiled with portable.h in front, once a dtype, and launched as they say.
 import type { DType } from '../../base/dtype.js';
 import { ArgumentError, CompileError } from '../../base/errors.js';
-import { CTYPE } from '../../kernels/elementwise.js';
-import { packEntry } from '../../kernels/declare.js';
+import { CTYPE, packEntry } from '../../kernels/declare.js';
 import { customUnit, type Unit } from '../../kernels/source.js';
 import type { CustomKernel, CustomLaunch, CustomOperand, KernelRow, Params } from '../../ops/op.js';
 import type { View } from '../backend.js';
 import type { GpuContext } from './context.js';
-import { addressOf, withTemporaries } from './plans.js';
+import { addressOf } from './plan.js';
+import { withCopies } from './run-plan.js';
 
 const units = new WeakMap<CustomKernel, Map<DType, Unit>>();
 function unitFor(row: KernelRow, kernel: CustomKernel, dtype: DType): Unit {
@@ -63,7 +63,8 @@ export function runCustom(
   const kernel = row.custom?.kernel as CustomKernel; // supportsRow refuses rows without one
   const { dtype } = inputs[0];
   const unit = unitFor(row, kernel, dtype);
-  withTemporaries(gpu, (t) => {
+  const contiguous = (v: View): boolean => v.layout.isContiguous;
+  withCopies(gpu, inputs, contiguous, (dense) => {
     const pointers = new Map<unknown, number>();
     const operand = (v: View): CustomOperand => {
       const o: CustomOperand = { shape: v.layout.shape, dtype: v.dtype, size: v.layout.size };
@@ -72,7 +73,7 @@ export function runCustom(
     };
     const { warp, multiprocessors, arch } = gpu.device.info;
     const launches = kernel.launch({
-      inputs: inputs.map((v) => operand(t.dense(v))),
+      inputs: dense.map(operand),
       outputs: outputs.map(operand),
       params,
       device: { warp, multiprocessors, arch },

@@ -4,7 +4,7 @@ import { compileForSim } from '../../kernels/host-unit.js';
 import { codeFor, compilerFor } from '../../kernels/compile.js';
 import { codeTogether } from '../../kernels/joined.js';
 import type { Axes, Kernel, VariantOf } from '../../kernels/declare.js';
-import { declaredUnit, parsedModule, parsedUnit, type Unit } from '../../kernels/source.js';
+import { declaredUnit, type Unit } from '../../kernels/source.js';
 import type { Device, Fn, Module } from '../../driver/driver.js';
 
 /** Where code comes from: a run-time compiler, the host compiler for the simulation, or files made ahead of time. */
@@ -21,13 +21,6 @@ const SOURCES: Readonly<Record<Device['driver']['name'], CodeSource>> = {
   emu: runtimeCompiler,
 };
 export const codeSourceOf = (device: Device): CodeSource => SOURCES[device.driver.name];
-
-const DTYPE_PART = /_(u8|u32|i16|i32|i64|f8_?e4m3|bf16|f16|f32|f64|b1|b2|b4|b8)(?=_|$)/g;
-/** Kernels of a module that differ from a symbol by their dtypes only. */
-function siblings(module: string, symbol: string): string[] {
-  const stem = (s: string): string => s.replace(DTYPE_PART, '_T');
-  return [...parsedModule(module).entries.keys()].filter((s) => stem(s) === stem(symbol));
-}
 
 export class Functions {
   readonly #device: Device;
@@ -70,14 +63,6 @@ export class Functions {
           (this.grouped ? kernel.alike(variant) : [variant]).map((v) => kernel.entry(v)),
         ),
       )
-    );
-  }
-
-  /** A kernel of kernels/MODULE.hip. */
-  ofModule(module: string, symbol: string): Fn {
-    return (
-      this.#functions.get(symbol) ??
-      this.#load(symbol, parsedUnit(module, this.grouped ? siblings(module, symbol) : [symbol]))
     );
   }
 

@@ -1,15 +1,8 @@
 // All kernel modules by name: what builds ahead of time, the signature check and tests go through.
 import { ArgumentError } from '../../base/errors.js';
 import type { Entry, KernelModule } from '../../kernels/declare.js';
-import {
-  declaredUnit,
-  parsedModule,
-  parsedModuleNames,
-  parsedNeeds,
-  parsedUnit,
-  moduleText,
-  type Unit,
-} from '../../kernels/source.js';
+import { declaredUnit, type Unit } from '../../kernels/source.js';
+import { ELEMENTWISE } from '../../kernels/elementwise.js';
 import { WEIGHTS } from './quantized.js';
 import {
   ATTENTION,
@@ -59,24 +52,22 @@ const MODULES: ReadonlyMap<string, KernelModule> = new Map(
     SOFTMAX,
     SORT,
     WEIGHTS,
+    ELEMENTWISE,
     ...CANDLE_MODULES,
   ].map((m) => [m.name, m]),
 );
 
-export const moduleNames = (): string[] => [...new Set([...MODULES.keys(), ...parsedModuleNames()])].sort();
-
-export const kernelModule = (
-  name: string,
-): { readonly entries: ReadonlyMap<string, Entry>; readonly shared: string } => {
-  const known = MODULES.get(name);
-  return known ? { entries: known.entries, shared: moduleText(`${name}.hip`) } : parsedModule(name);
-};
-export const moduleNeeds = (name: string): string | undefined => MODULES.get(name)?.needs ?? parsedNeeds(name);
+/** Names of all modules: kernels/NAME.hip. */
+export const moduleNames = (): string[] => [...MODULES.keys()].sort();
+export function kernelModule(name: string): KernelModule {
+  const module = MODULES.get(name);
+  if (!module) throw new ArgumentError(`there is no kernel module ${name}; modules are ${moduleNames().join(', ')}`);
+  return module;
+}
 
 /** The source that defines some kernels of a module, or all of them. */
 export function unitOf(name: string, symbols?: readonly string[]): Unit {
-  const module = MODULES.get(name);
-  if (!module) return parsedUnit(name, symbols);
+  const module = kernelModule(name);
   const wanted = (symbols ?? [...module.entries.keys()]).map((s) => {
     const entry = module.entries.get(s);
     if (!entry) throw new ArgumentError(`kernels/${name}.hip has no kernel ${s}`);
