@@ -7,7 +7,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { ourSymbols, readManifest } from '../src/parity/manifest.js';
-import type { Platform } from '../src/kernels/platform.js';
+import type { Platform } from '../src/parity/platform.js';
 import { compiledFrom, type RanDevice } from '../src/parity/compiled.js';
 import { commitNow } from '../src/parity/provenance.js';
 

@@ -1,7 +1,7 @@
 // A kernel's text by platform: conditions the platform decides go, all others stay, and each vendor's compiler sees what it saw before.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { forPlatform, PLATFORMS } from '../src/kernels/platform.js';
+import { forPlatform, PLATFORMS } from '../src/parity/platform.js';
 import { moduleText } from '../src/kernels/source.js';
 import { moduleNames } from '../src/backends/gpu/modules.js';
 

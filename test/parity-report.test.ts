@@ -10,7 +10,7 @@ import '../src/index.js';
 import { opList } from '../src/ops/table.js';
 import { opsPage, supportTable } from '../src/parity/docs.js';
 import { staleEvidence, staleText } from '../src/parity/evidence.js';
-import type { Platform } from '../src/kernels/platform.js';
+import type { Platform } from '../src/parity/platform.js';
 import { sourcesNow } from '../src/parity/provenance.js';
 import { Golden, goldenFolder } from '../src/parity/golden.js';
 import { reasonFor } from '../src/parity/differences.js';

@@ -274,9 +274,6 @@ function handlerOf(name: string): Handler | undefined {
   }
   return handlers.get(name);
 }
-/** Whether an instruction is modelled; for reports. */
-export const isKnown = (name: string): boolean =>
-  NOPS.test(name) || TERMINATORS.test(name) || handlerOf(name) !== undefined || matrixHandler(name) !== undefined;
 
 /** Modelled with rounding to nearest alone. */
 const NEAREST_ONLY = /^v_(pk_(add|mul|fma)|mad_mix|fma_mix|dot|dual_(add|sub|mul|fma)|mfma|wmma|smfmac|swmmac)/;

@@ -1,5 +1,5 @@
 // A unit as host C++ for the sim driver: the simulation's header, the kernels in a namespace of their own, and the list of entries.
-import { buildHost, buildHostAsync, readObject, type Sanitizer } from '../driver/host-cc.js';
+import { buildHost, readObject, type Sanitizer } from '../driver/host-cc.js';
 import { env } from '../base/environment.js';
 import { simulationDir } from '../base/paths.js';
 import { inlined, type Unit } from './source.js';
@@ -24,13 +24,3 @@ export const waveFor = (unit: Unit, wave: number): number => (WAVE_WORDS.test(un
 /** A module for the sim driver's loadModule: compiled once, then taken from disk. */
 export const compileForSim = (unit: Unit, wave: number): Uint8Array =>
   readObject(buildHost(unit.name, hostSource(unit, waveFor(unit, wave)), simSanitizer()));
-
-/** Compiles several units ahead of their use, two at a time. */
-export async function warmSim(units: readonly Unit[], wave: number): Promise<void> {
-  const queue = [...units];
-  const worker = async (): Promise<void> => {
-    for (let unit = queue.shift(); unit; unit = queue.shift())
-      await buildHostAsync(unit.name, hostSource(unit, waveFor(unit, wave)), simSanitizer());
-  };
-  await Promise.all([worker(), worker()]);
-}

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { jobsFor } from '../backends/gpu/aot.js';
-import type { Platform } from '../kernels/platform.js';
+import type { Platform } from './platform.js';
 import { packageRoot } from '../base/paths.js';
 import { moduleText } from '../kernels/source.js';
 import { sourcesNow } from './provenance.js';

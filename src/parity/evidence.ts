@@ -1,7 +1,7 @@
 // Committed evidence: reports of real runs in docs/parity, and which of their numbers are older than what they speak of.
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { platformOf } from '../kernels/platform.js';
+import { platformOf } from './platform.js';
 import { packageRoot } from '../base/paths.js';
 import { opList } from '../ops/table.js';
 import { casesOf } from '../testing/cases.js';

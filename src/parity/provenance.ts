@@ -3,7 +3,7 @@ import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { forPlatform, type Platform, PLATFORMS } from '../kernels/platform.js';
+import { forPlatform, type Platform, PLATFORMS } from './platform.js';
 import { moduleNames } from '../backends/gpu/modules.js';
 import { packageRoot } from '../base/paths.js';
 import { moduleText } from '../kernels/source.js';

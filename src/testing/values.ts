@@ -2,7 +2,7 @@
 import { DTYPE, type DType, isFloat, type Value } from '../base/dtype.js';
 import { quantize } from '../base/blocks/encode.js';
 import { ggmlType } from '../base/blocks/types.js';
-import { type Shape, sizeOf } from '../base/shape.js';
+import { sizeOf } from '../base/shape.js';
 import type { InputSpec } from '../ops/op.js';
 
 /** mulberry32: enough for test data, the same everywhere. */
@@ -123,5 +123,3 @@ export function decodeValues(bytes: Uint8Array<ArrayBuffer>, dtype: DType): Valu
   const { Raw, decode } = DTYPE[dtype];
   return Array.from(new Raw(bytes.buffer) as ArrayLike<number | bigint>, (v) => decode(v));
 }
-
-export const edgeShape: Shape = [EDGES.length];

@@ -48,6 +48,8 @@ const PLANS: Partial<Record<RunRow['family'], FamilyPlan<any, any>>> = {
   resample: planResample,
 };
 
+export const PLANNED = Object.keys(PLANS) as readonly RunRow['family'][];
+
 /** The steps that run a row on operands: a pure function of layouts, dtypes, addresses and the device's description. */
 export function planRow(
   row: RunRow,
