@@ -35,7 +35,7 @@ WICK_FN double resize_step(u64 length, u64 out, bool corners, bool has_scale, do
   return has_scale ? 1.0 / scale : (double)length / (double)out;
 }
 WICK_FN Between between(i64 i, double step, bool corners, i64 length) {
-  double at = corners ? step * (double)i : step * ((double)i + 0.5) - 0.5;
+  double at = corners ? step * (double)i : fmag(step, (double)i + 0.5, -0.5);
   if (at < 0) at = 0;
   i64 low = (i64)at;
   if (low > length - 1) low = length - 1;
@@ -56,12 +56,10 @@ WICK_FN void bilinear(u64 w_out, u64 h_out, bool corners, double step_h, double 
     const u64 plane = i / w_out / h_out;
     const S* from = src + plane / x[1] * xs[0] + plane % x[1] * xs[1];
     const auto at = [&](i64 y, i64 z) { return (double)to_compute(from[(u64)y * xs[2] + (u64)z * xs[3]]); };
-    // One order of additions everywhere: integers are cut off, and a last bit would show.
-    double v = at(r.low, c.low) * ((1 - r.weight) * (1 - c.weight));
-    v += at(r.low, c.high) * ((1 - r.weight) * c.weight);
-    v += at(r.high, c.low) * (r.weight * (1 - c.weight));
-    v += at(r.high, c.high) * (r.weight * c.weight);
-    dst[i] = rounded<S>(v);
+    // Candle's order, with the multiply-adds its compiler makes of it: integers are cut off, and a last bit would show.
+    const double top = fmag(at(r.low, c.low), 1 - c.weight, at(r.low, c.high) * c.weight);
+    const double bottom = fmag(at(r.high, c.low), 1 - c.weight, at(r.high, c.high) * c.weight);
+    dst[i] = rounded<S>(fmag(top, 1 - r.weight, bottom * r.weight));
   }
 }
 
