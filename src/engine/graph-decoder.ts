@@ -2,6 +2,7 @@
 import { ArgumentError, IndexError } from '../base/errors.js';
 import { DecodeSteps, type Draw, type DrawBuffers, SAMPLE, type Slot } from '../backends/gpu/decode.js';
 import type { Replay } from '../backends/gpu/gpu.js';
+import { hasLooseAdapters } from '../nn/lora.js';
 import { bytesOf, type DType } from '../base/dtype.js';
 import { type CausalLM, DecoderCache } from '../models/index.js';
 import type { AttentionMixer, Norm } from '../models/mixers.js';
@@ -86,6 +87,8 @@ export class GraphDecoder implements Decoder {
     const still = layers.every(
       ({ mixer: m }) => m.kind === 'conv' || m.rope?.type !== 'dynamic' || m.rope.alpha !== undefined,
     );
+    // Recorded steps read the weights themselves: adapters must be merged into them.
+    if (hasLooseAdapters(model)) return false;
     return DecodeSteps.serves(model.device.backend, model.dtype) && aligned && recorded && still && logitFactor > 0;
   }
   /** Whether every layer is one of Llama's: their launches take norms, biases and residuals along. */

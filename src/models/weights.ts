@@ -2,7 +2,7 @@
 import { ShapeError } from '../base/errors.js';
 import { formatShape, sameShape, type Shape } from '../base/shape.js';
 import { type Init, normal, ONE, ZERO } from '../nn/init.js';
-import { Linear } from '../nn/layers.js';
+import { Linear, recordStored, type StoredPart } from '../nn/layers.js';
 import type { VarBuilder } from '../nn/var-builder.js';
 import { tensor } from '../tensor/create.js';
 import { keep, scope } from '../tensor/scope.js';
@@ -146,6 +146,17 @@ export class Weights {
 
   /** One product for several stored ones that share an input; biases where the file has them. */
   linear(parts: readonly LinearPart[], inputs: number, init: Init = normal(0, 0.02)): Linear {
+    const layer = this.#linear(parts, inputs, init);
+    const stored = parts.map((x): StoredPart | undefined => {
+      const p = this.#place(x.role, 'weight');
+      // Rows that a file keeps in another form have no name of their own.
+      if (!p || p.rows || p.transposed || p.bare || p.name.includes('{e}')) return undefined;
+      const name = this.#full(p, 'weight').replace(/\.weight$/, '');
+      return { name, rows: x.outputs, ...(x.order && { order: x.order }) };
+    });
+    return stored.every((x) => x !== undefined) ? recordStored(layer, stored as StoredPart[]) : layer;
+  }
+  #linear(parts: readonly LinearPart[], inputs: number, init: Init = normal(0, 0.02)): Linear {
     const [first] = parts;
     if (!this.has(first.role)) {
       const [p] = placesOf(this.#names[first.role] as Where);

@@ -5,6 +5,7 @@ export { Activation, activation, ACTIVATIONS, type ActivationName } from './acti
 export * from './init.js';
 export { type Cache, KvCache, PagedKvCache, RotatingKvCache } from './kv-cache.js';
 export * from './layers.js';
+export { addLora, hasLooseAdapters, LoraAdapters, LoraLinear, type LoraOptions, loadLora } from './lora.js';
 export { Layer, Module } from './module.js';
 export {
   Adam,

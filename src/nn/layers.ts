@@ -29,6 +29,22 @@ export class Linear<W extends Weight = Tensor> extends Layer {
     return this.bias ? y.add(this.bias) : y;
   }
 }
+/** Products that a file keeps apart and a Linear holds as one: whose rows come from which. */
+export interface StoredPart {
+  /** The module's name in the file: 'model.layers.0.self_attn.q_proj'. */
+  readonly name: string;
+  readonly rows: number;
+  /** Within each run of so many rows, which stored row stands where. */
+  readonly order?: readonly number[];
+}
+const STORED = new WeakMap<Layer, readonly StoredPart[]>();
+/** Says where a Linear's rows are stored; adapters are found by these names. */
+export function recordStored<L extends Layer>(layer: L, parts: readonly StoredPart[]): L {
+  STORED.set(layer, parts);
+  return layer;
+}
+export const storedParts = (layer: Layer): readonly StoredPart[] | undefined => STORED.get(layer);
+
 export interface LinearOptions {
   readonly bias?: boolean;
   readonly init?: Init;
@@ -40,10 +56,11 @@ export function linear(
   { bias = true, init = kaiming('normal') }: LinearOptions = {},
 ): Linear {
   const bound = 1 / Math.sqrt(inputs);
-  return new Linear(
+  const layer = new Linear(
     vb.get([outputs, inputs], 'weight', init),
     bias ? vb.get([outputs], 'bias', uniform(-bound, bound)) : undefined,
   );
+  return recordStored(layer, [{ name: vb.prefix, rows: outputs }]);
 }
 
 /** Rows of a table by number. */

@@ -1,0 +1,98 @@
+// Low-rank adapters: PEFT's numbers from PEFT's folder, there and back, merged and not, trained, and what is refused.
+import assert from 'node:assert/strict';
+import { cpSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { UnsupportedError } from '../src/base/errors.js';
+import { loadTensors } from '../src/io/index.js';
+import { type CausalLM, loadModel } from '../src/models/index.js';
+import { AdamW, addLora, hasLooseAdapters, loadLora } from '../src/nn/index.js';
+import { findGolden, missingGolden } from '../src/parity/golden.js';
+import { noGrad } from '../src/tensor/autograd.js';
+import { tensor } from '../src/tensor/create.js';
+import { scope } from '../src/tensor/scope.js';
+import type { Tensor } from '../src/tensor/tensor.js';
+import { scratch } from './io-support.js';
+
+const skip = missingGolden('hf/llama', 'lora/llama');
+const base = (): CausalLM => loadModel<CausalLM>(findGolden('hf/llama') as string, { device: 'cpu' }).model;
+const adapter = (): string => findGolden('lora/llama') as string;
+const golden = (): { ids: Tensor; want: Tensor } => {
+  const g = loadTensors(join(adapter(), 'golden.safetensors'), { device: 'cpu' });
+  return { ids: g.get('input_ids') as Tensor, want: g.get('logits') as Tensor };
+};
+const difference = (model: CausalLM, ids: Tensor, want: Tensor): number =>
+  scope(() => noGrad(() => model.forward(ids).sub(want).abs().max().item() / want.abs().max().item()));
+
+test('an adapter of PEFT gives its logits, beside the weights and in them', { skip }, () => {
+  const { ids, want } = golden();
+  const model = base();
+  assert.ok(difference(model, ids, want) > 0.1);
+  const adapters = loadLora(model, adapter());
+  assert.deepEqual(adapters.names.slice(0, 2), ['model.layers.0.self_attn.q_proj', 'model.layers.0.self_attn.v_proj']);
+  assert.ok(difference(model, ids, want) < 1e-5);
+  assert.ok(hasLooseAdapters(model));
+  adapters.merge().merge();
+  assert.ok(!hasLooseAdapters(model));
+  assert.ok(difference(model, ids, want) < 1e-5);
+  adapters.unmerge();
+  assert.ok(difference(model, ids, want) < 1e-5);
+  const dir = scratch();
+  adapters.save(dir, { baseModel: 'some/model' });
+  adapters.remove();
+  assert.ok(difference(model, ids, want) > 0.1);
+  const again = loadLora(model, dir);
+  assert.ok(difference(model, ids, want) < 1e-5);
+  assert.deepEqual(
+    [...loadTensors(join(dir, 'adapter_model.safetensors')).keys()].sort(),
+    [...loadTensors(join(adapter(), 'adapter_model.safetensors')).keys()].sort(),
+  );
+  assert.throws(() => addLora(model, { targets: ['q_proj'] }), /adapters already/);
+  again.remove();
+});
+
+test('training moves the adapters alone, and the loss falls', { skip }, () => {
+  const { ids } = golden();
+  const model = base();
+  const before = new Map([...model.stateDict()].map(([name, t]) => [name, t.toArray()]));
+  const untouched = scope(() => ({ logits: noGrad(() => model.forward(ids).toArray()) })).logits;
+  const adapters = addLora(model, { targets: 'all-linear', rank: 4, alpha: 8 });
+  assert.equal(adapters.names.length, 14);
+  assert.deepEqual(
+    scope(() => ({ logits: noGrad(() => model.forward(ids).toArray()) })).logits,
+    untouched,
+    'it begins as it was',
+  );
+  const optimizer = new AdamW(adapters.parameters(), { learningRate: 1e-2, weightDecay: 0 });
+  const target = tensor(ids.toArray() as number[][], { dtype: 'i32' });
+  const losses = Array.from({ length: 12 }, () =>
+    scope(() => {
+      const loss = model.forward(ids).crossEntropy(target);
+      optimizer.backwardStep(loss);
+      return loss.item();
+    }),
+  );
+  assert.ok(losses.at(-1)! < losses[0] * 0.9, losses.join(' '));
+  adapters.remove();
+  for (const [name, t] of model.stateDict()) assert.deepEqual(t.toArray(), before.get(name), name);
+});
+
+test('what an adapter asks for and is not honoured is refused by name', { skip }, () => {
+  const refused = (change: Record<string, unknown>, message: RegExp): void => {
+    const dir = scratch();
+    cpSync(adapter(), dir, { recursive: true });
+    const path = join(dir, 'adapter_config.json');
+    writeFileSync(path, JSON.stringify({ ...(JSON.parse(readFileSync(path, 'utf8')) as object), ...change }));
+    assert.throws(
+      () => loadLora(base(), dir),
+      (e: Error) => e instanceof UnsupportedError && message.test(e.message),
+    );
+  };
+  refused({ use_dora: true }, /use_dora/);
+  refused({ bias: 'all' }, /bias/);
+  refused({ modules_to_save: ['lm_head'] }, /modules_to_save/);
+  refused({ peft_type: 'IA3' }, /IA3/);
+  assert.throws(() => addLora(base(), { targets: ['query'] }), /no layer is named query; there are .*q_proj/);
+  const other = loadModel<CausalLM>(findGolden('hf/gpt2') as string, { device: 'cpu' }).model;
+  assert.throws(() => loadLora(other, adapter()), /no layer of the model takes base_model/);
+});
