@@ -12,6 +12,7 @@ import { PRE_NORMS } from '../models/features.js';
 import { noGrad } from '../tensor/autograd.js';
 import { tensor, zeros } from '../tensor/create.js';
 import { keep, scope } from '../tensor/scope.js';
+import { floats } from '../tensor/qtensor.js';
 import { Tensor } from '../tensor/tensor.js';
 import type { Decoder } from './decoder.js';
 import { GraphStep } from './graph-step.js';
@@ -51,6 +52,9 @@ const rmsOf = (norm: Norm | undefined): { weight: Tensor; eps: number } => {
 };
 /** Random numbers brought to the device at a time. */
 const UNIFORMS = 256;
+
+/** Weights in blocks have products of their own, recorded as they run. */
+const isQuantized = (model: CausalLM): boolean => [...model.stateDict().values()].some((t) => t.dtype === 'u8');
 
 export class GraphDecoder implements Decoder {
   readonly #model: CausalLM;
@@ -111,6 +115,7 @@ export class GraphDecoder implements Decoder {
     const extras = [a.alibi, a.window, a.softcap, a.sinks, a.clip, a.qkNorm, a.temperature, a.gated];
     const widths = [f.hiddenSize, mlp.inner, a.heads * a.headDim];
     const biased = model.blocks.some((b) => (b.mlp as Dense).gateUp.bias);
+    if (isQuantized(model)) return false;
     return (
       a.rope !== undefined &&
       extras.every((x) => x === undefined || x === false) &&
@@ -171,7 +176,7 @@ export class GraphDecoder implements Decoder {
     const { logits, state } = this.#b;
     const s = this.#steps;
     const m = this.#model;
-    s.embed(m.embed.weight as Tensor, state, x);
+    s.embed(floats(m.embed.weight, 'GraphDecoder'), state, x);
     m.blocks.forEach((block, i) => {
       const [attention, mlp] = [block.mixer as AttentionMixer, block.mlp as Dense];
       const { rope, scale } = attention.feature;
@@ -179,17 +184,36 @@ export class GraphDecoder implements Decoder {
       const [keys, values] = this.#cache.kv(i).buffers();
       s.product({
         x,
-        weight: attention.qkv.weight,
+        weight: floats(attention.qkv.weight, 'GraphDecoder'),
         out: qkv,
         norm: rmsOf(block.beforeMixer),
         bias: attention.qkv.bias,
       });
       s.attend({ qkv, cos, sin, state, keys, values, out: y, partial, arrived, scale });
-      s.product({ x: y, weight: attention.out.weight, out: h, bias: attention.out.bias, residual: x });
-      s.gate({ x: h, weight: mlp.gateUp.weight, out: gated, norm: rmsOf(block.beforeMlp) });
-      s.product({ x: gated, weight: mlp.down.weight, out: x, bias: mlp.down.bias, residual: h });
+      s.product({
+        x: y,
+        weight: floats(attention.out.weight, 'GraphDecoder'),
+        out: h,
+        bias: attention.out.bias,
+        residual: x,
+      });
+      s.gate({ x: h, weight: floats(mlp.gateUp.weight, 'GraphDecoder'), out: gated, norm: rmsOf(block.beforeMlp) });
+      s.product({
+        x: gated,
+        weight: floats(mlp.down.weight, 'GraphDecoder'),
+        out: x,
+        bias: mlp.down.bias,
+        residual: h,
+      });
     });
-    s.product({ x, weight: m.head.weight, out: logits, norm: rmsOf(m.norm), bias: m.head.bias, best });
+    s.product({
+      x,
+      weight: floats(m.head.weight, 'GraphDecoder'),
+      out: logits,
+      norm: rmsOf(m.norm),
+      bias: m.head.bias,
+      best,
+    });
   }
   /** Any other shape: the model's own ops, at the position that state holds. */
   #recordedStep(greedy: boolean): void {
@@ -203,7 +227,7 @@ export class GraphDecoder implements Decoder {
         if (greedy)
           this.#steps.product({
             x: m.norm.forward(x).contiguous(),
-            weight: m.head.weight,
+            weight: floats(m.head.weight, 'GraphDecoder'),
             out: logits,
             bias: m.head.bias,
             best,

@@ -33,6 +33,8 @@ export interface ModelOptions extends HubOptions {
   readonly device?: Device | string;
   /** Default: what the file says, f32 on the CPU. */
   readonly dtype?: DType;
+  /** Products with quantized weights take activations as they are, which is slower; default: rounded to 8 bits. */
+  readonly exact?: boolean;
   /** Makes a decoder; for measuring and tests. */
   readonly decoder?: (model: CausalLM) => Decoder;
 }
@@ -60,10 +62,12 @@ export class LanguageModel {
   static async load(name: string = builtinModel, options: ModelOptions = {}): Promise<LanguageModel> {
     const device = Device.of(options.device);
     const onCpu = device.name === 'cpu' || device.name === 'reference';
-    const dtype = options.dtype ?? (onCpu ? 'f32' : 'stored');
+    const dtype: DType | 'stored' = options.dtype ?? (onCpu ? 'f32' : 'stored');
     const path = await modelPath(name, options);
     const { onProgress } = options;
-    const { model } = loadModel<CausalLM>(path, { device, dtype, kind: 'decoder', ...(onProgress && { onProgress }) });
+    const quick = options.exact !== true;
+    const how = { device, dtype, quick, ...(onProgress && { onProgress }) };
+    const { model } = loadModel<CausalLM>(path, { ...how, kind: 'decoder' });
     return new LanguageModel(model, loadTokenizer(path), options.decoder);
   }
   get device(): Device {

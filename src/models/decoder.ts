@@ -2,12 +2,13 @@
 import type { DType } from '../base/dtype.js';
 import { ArgumentError, ShapeError } from '../base/errors.js';
 import { type Init, normal } from '../nn/init.js';
-import { dropout, Embedding, Linear } from '../nn/layers.js';
+import { type AnyLinear, dropout, Embedding, Linear } from '../nn/layers.js';
 import { Module } from '../nn/module.js';
 import { noGrad } from '../tensor/autograd.js';
 import { tensor } from '../tensor/create.js';
 import type { Device } from '../tensor/device.js';
 import { keep } from '../tensor/scope.js';
+import { QTensor, type Weight } from '../tensor/qtensor.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { Features, Layer, Mixer, Mlp } from './features.js';
 import { AttentionMixer, ConvMixer, LatentMixer, type MixerContext, Norm, norm } from './mixers.js';
@@ -88,13 +89,13 @@ interface Held {
 
 export class CausalLM extends Module {
   readonly config: Features;
-  readonly embed: Embedding;
+  readonly embed: Embedding<Weight>;
   readonly positions: Tensor | undefined;
   readonly embedNorm: Norm | undefined;
   readonly blocks: Block[];
   readonly norm: Norm;
   /** The embedding's own tensor where they are tied. */
-  readonly head: Linear;
+  readonly head: AnyLinear;
   /** Share of the residual's additions dropped while training. */
   readonly dropout: number;
   readonly #tables = new Map<RopeFeature, Held>();
@@ -106,7 +107,7 @@ export class CausalLM extends Module {
     this.dropout = options.dropout ?? 0;
     this.config = features;
     const { vocabSize, hiddenSize, layers, learntPositions: learnt } = features;
-    this.embed = new Embedding(w.tensor('embed', [vocabSize, hiddenSize], normal(0, 0.02)));
+    this.embed = new Embedding<Weight>(w.matrix('embed', [vocabSize, hiddenSize], normal(0, 0.02)), w.builder.dtype);
     if (learnt) {
       const stored = w.tensor('positions', [learnt.count + learnt.offset, hiddenSize], normal(0, 0.02));
       this.positions = learnt.offset === 0 ? stored : keep(stored.narrow(0, learnt.offset, learnt.count).copy());
@@ -119,8 +120,8 @@ export class CausalLM extends Module {
       return new Block(w.of(i, sizes), layer, features);
     });
     this.norm = norm(w, 'finalNorm', features.norm, hiddenSize);
-    this.head = new Linear(
-      features.tied ? this.embed.weight : w.tensor('head', [vocabSize, hiddenSize], normal(0, 0.02)),
+    this.head = new Linear<Weight>(
+      features.tied ? this.embed.weight : w.matrix('head', [vocabSize, hiddenSize], normal(0, 0.02)),
       w.has('head', 'bias') ? w.tensor('head', [vocabSize], undefined, 'bias') : undefined,
     );
     const ropes = layers.map(({ mixer: m }) => (m.kind === 'conv' ? undefined : m.rope));
@@ -131,7 +132,8 @@ export class CausalLM extends Module {
     return this.embed.weight.device;
   }
   get dtype(): DType {
-    return this.embed.weight.dtype;
+    const { weight, dtype } = this.embed;
+    return weight instanceof QTensor ? dtype : weight.dtype;
   }
   newCache(capacity?: number): DecoderCache {
     return new DecoderCache(this.config, capacity);

@@ -1,4 +1,5 @@
 // Rows times the matrix of the expert each belongs to.
+import { QTensor, type Weight } from '../tensor/qtensor.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { tensor } from '../tensor/create.js';
 
@@ -6,9 +7,16 @@ import { tensor } from '../tensor/create.js';
 const GATHERED_ROWS = 32;
 
 /** x (rows, in), weights (experts, out, in), ids (rows): row r times weights[ids[r]]; biases (experts, out). */
-export function expertProduct(x: Tensor, weights: Tensor, ids: Tensor, bias?: Tensor): Tensor {
-  const y = onHost(x) || x.shape[0] > GATHERED_ROWS ? byExpert(x, weights, ids) : gathered(x, weights, ids);
+export function expertProduct(x: Tensor, weights: Weight, ids: Tensor, bias?: Tensor): Tensor {
+  const y = weights instanceof QTensor ? quantized(x, weights, ids) : floats(x, weights, ids);
   return bias ? y.add(bias.indexSelect(0, ids)) : y;
+}
+
+const quantized = (x: Tensor, weights: QTensor, ids: Tensor): Tensor =>
+  weights.matmulExperts(x.unsqueeze(1), ids.unsqueeze(1)).squeeze([1]);
+
+function floats(x: Tensor, weights: Tensor, ids: Tensor): Tensor {
+  return onHost(x) || x.shape[0] > GATHERED_ROWS ? byExpert(x, weights, ids) : gathered(x, weights, ids);
 }
 
 const onHost = (x: Tensor): boolean => x.device.name === 'cpu' || x.device.name === 'reference';

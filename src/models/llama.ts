@@ -1,8 +1,9 @@
 // Llama by numbers: a model to train from scratch, its config.json, its tensors as transformers names them.
 import type { DType } from '../base/dtype.js';
 import { saveTensors } from '../io/load.js';
-import type { Linear } from '../nn/layers.js';
+import type { AnyLinear } from '../nn/layers.js';
 import type { BuilderOptions, VarBuilder } from '../nn/var-builder.js';
+import { floats } from '../tensor/qtensor.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { Config, type Json } from './config.js';
 import { CausalLM } from './decoder.js';
@@ -64,11 +65,11 @@ export class Llama extends CausalLM {
 
   /** The tensors by the names that transformers gives them. */
   hfTensors(): Map<string, Tensor> {
-    const out = new Map<string, Tensor>([['model.embed_tokens.weight', this.embed.weight as Tensor]]);
-    const put = (prefix: string, l: Linear, parts: readonly (readonly [string, number])[]): void => {
+    const out = new Map<string, Tensor>([['model.embed_tokens.weight', floats(this.embed.weight, 'tensors')]]);
+    const put = (prefix: string, l: AnyLinear, parts: readonly (readonly [string, number])[]): void => {
       let at = 0;
       for (const [name, n] of parts) {
-        out.set(`${prefix}.${name}.weight`, l.weight.detach().narrow(0, at, n));
+        out.set(`${prefix}.${name}.weight`, floats(l.weight, 'tensors').detach().narrow(0, at, n));
         if (l.bias) out.set(`${prefix}.${name}.bias`, l.bias.detach().narrow(0, at, n));
         at += n;
       }
@@ -93,7 +94,7 @@ export class Llama extends CausalLM {
       put(`${at}.mlp`, mlp.down, [['down_proj', this.config.hiddenSize]]);
     });
     out.set('model.norm.weight', this.norm.weight as Tensor);
-    if (!this.config.tied) out.set('lm_head.weight', this.head.weight as Tensor);
+    if (!this.config.tied) out.set('lm_head.weight', floats(this.head.weight, 'tensors'));
     return out;
   }
   /** One safetensors file that transformers reads too. */

@@ -2,6 +2,7 @@
 import type { DType } from '../base/dtype.js';
 import { UnsupportedError } from '../base/errors.js';
 import type { Module } from '../nn/module.js';
+import { setProducts } from '../nn/quantize.js';
 import type { BuilderOptions } from '../nn/var-builder.js';
 import { noGrad } from '../tensor/autograd.js';
 import { Config } from './config.js';
@@ -14,6 +15,10 @@ export interface LoadModelOptions extends Omit<BuilderOptions, 'dtype'>, ModelOp
   readonly dtype?: DType | 'stored';
   /** What the caller can use; a model of another kind is refused. */
   readonly kind?: ModelKind;
+  /** Weights stored in ggml's blocks stay in them (the default) or are decoded to floats. */
+  readonly quantized?: boolean;
+  /** Products with quantized weights round activations to 8 bits (see QTensor.matmul); default false. */
+  readonly quick?: boolean;
   /** The types that the caller is a class for: Llama.load takes llama alone. */
   readonly types?: readonly string[];
 }
@@ -48,6 +53,7 @@ export function loadModel<M extends Module = Module>(path: string, options: Load
     const model = noGrad(() => row.build(config, source, options)).eval();
     if (source.format === 'huggingface') config.refuseUnread();
     source.refuseUnused();
+    if (options.quick) setProducts(model, { quick: true });
     return { model: model as M, row, type };
   } finally {
     source.close();

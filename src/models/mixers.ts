@@ -1,7 +1,7 @@
 // What mixes tokens in a layer: attention with every switch of its features, latent attention, short convolutions.
 import type { NormFeature, Attention, LatentAttention, QkNorm, ShortConv } from './features.js';
 import type { Init } from '../nn/init.js';
-import type { Linear } from '../nn/layers.js';
+import type { AnyLinear as Linear } from '../nn/layers.js';
 import { Layer, Module } from '../nn/module.js';
 import { tensor } from '../tensor/create.js';
 import { keep, scope } from '../tensor/scope.js';

@@ -1,8 +1,9 @@
 // Feed-forward branches: dense ones, gated or not, and mixtures of experts of which a router chooses a few for each token.
 import { activation } from '../nn/activation.js';
 import type { Init } from '../nn/init.js';
-import { Linear } from '../nn/layers.js';
+import { type AnyLinear, Linear } from '../nn/layers.js';
 import { Layer } from '../nn/module.js';
+import { QTensor, type Weight } from '../tensor/qtensor.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { expertProduct } from './experts.js';
 import type { DenseMlp, Experts } from './features.js';
@@ -39,11 +40,11 @@ export class Xielu extends Layer {
 
 export class Dense extends Layer {
   /** Gate and up in one product; up alone where there is no gate. */
-  readonly gateUp: Linear;
-  readonly down: Linear;
+  readonly gateUp: AnyLinear;
+  readonly down: AnyLinear;
   readonly feature: DenseMlp;
   readonly xielu: Xielu | undefined;
-  constructor(gateUp: Linear, down: Linear, feature: DenseMlp, xielu?: Xielu) {
+  constructor(gateUp: AnyLinear, down: AnyLinear, feature: DenseMlp, xielu?: Xielu) {
     super();
     this.gateUp = gateUp;
     this.down = down;
@@ -89,12 +90,12 @@ export class Mixture extends Layer {
   readonly router: Linear;
   readonly choiceBias: Tensor | undefined;
   /** (experts, 2 inner, hidden), gates over ups, and (experts, hidden, inner). */
-  readonly gateUp: Tensor;
+  readonly gateUp: Weight;
   readonly gateUpBias: Tensor | undefined;
-  readonly down: Tensor;
+  readonly down: Weight;
   readonly downBias: Tensor | undefined;
   readonly shared: Dense | undefined;
-  readonly sharedSwitch: Linear | undefined;
+  readonly sharedSwitch: AnyLinear | undefined;
 
   constructor(w: Weights, f: Experts, hidden: number) {
     super();
@@ -107,6 +108,12 @@ export class Mixture extends Layer {
       optional('router', [count], 'f32'),
     );
     if (f.choiceBias) this.choiceBias = w.tensor('choiceBias', [count], undefined, 'weight', 'f32');
+    const together = (): QTensor => {
+      const parts = (['expertGate', 'expertUp'] as const).map((r) => w.matrix(r, [count, inner, hidden]) as QTensor);
+      const both = QTensor.cat(parts);
+      for (const q of parts) q.dispose();
+      return both;
+    };
     const joined = (kind: 'weight' | 'bias', rest: number[]): Tensor => {
       const [gate, up] = (['expertGate', 'expertUp'] as const).map((role) =>
         w.tensor(role, [count, inner, ...rest], undefined, kind),
@@ -116,8 +123,8 @@ export class Mixture extends Layer {
       up.dispose();
       return both;
     };
-    this.gateUp = joined('weight', [hidden]);
-    this.down = w.tensor('expertDown', [count, hidden, inner]);
+    this.gateUp = w.inBlocks('expertGate', 'expertUp') ? together() : joined('weight', [hidden]);
+    this.down = w.matrix('expertDown', [count, hidden, inner]);
     if (w.has('expertGate', 'bias')) this.gateUpBias = joined('bias', []);
     this.downBias = optional('expertDown', [count, hidden]);
     if (f.shared) {

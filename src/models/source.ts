@@ -13,6 +13,9 @@ import type { BuilderOptions, VarOptions, VarSource } from '../nn/var-builder.js
 import { VarBuilder } from '../nn/var-builder.js';
 import type { Init } from '../nn/init.js';
 import { keep } from '../tensor/scope.js';
+import { isBlockType } from '../ops/quantized.js';
+import type { Device } from '../tensor/device.js';
+import { QTensor } from '../tensor/qtensor.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { isObject, type Json } from './config.js';
 
@@ -34,6 +37,7 @@ export class ModelSource implements VarSource {
   readonly metadata: ReadonlyMap<string, unknown>;
   readonly builder: VarBuilder;
   readonly #records: ReadonlyMap<string, () => TensorRecord>;
+  readonly #blocks: ReadonlyMap<string, (device: Device) => QTensor>;
   readonly #used = new Set<string>();
   readonly #close: () => void;
   readonly #onProgress: LoadProgress['onProgress'];
@@ -47,7 +51,9 @@ export class ModelSource implements VarSource {
     options: BuilderOptions & LoadProgress,
     close: () => void = () => {},
     metadata: ReadonlyMap<string, unknown> = new Map(),
+    blocks: ReadonlyMap<string, (device: Device) => QTensor> = new Map(),
   ) {
+    this.#blocks = blocks;
     this.format = format;
     this.path = path;
     this.metadata = metadata;
@@ -89,6 +95,16 @@ export class ModelSource implements VarSource {
     if (t !== stored) stored.dispose();
     this.#tell(record.byteLength);
     return keep(t);
+  }
+  hasBlocks(name: string): boolean {
+    return this.#blocks.has(name);
+  }
+  /** A quantized tensor as it is stored. */
+  quantized(name: string, device: Device): QTensor | undefined {
+    const open = this.#blocks.get(name);
+    if (!open) return undefined;
+    this.#tell(this.#record(name).byteLength);
+    return open(device);
   }
   #tell(bytes: number): void {
     if (!this.#onProgress) return;
@@ -135,7 +151,12 @@ export function ggufShards(path: string): string[] {
 }
 
 /** How a model's tensors are read; 'stored' is the files' own float of 16 bits, else f32. */
-export type OpenModelOptions = Omit<BuilderOptions, 'dtype'> & LoadProgress & { readonly dtype?: DType | 'stored' };
+export type OpenModelOptions = Omit<BuilderOptions, 'dtype'> &
+  LoadProgress & {
+    readonly dtype?: DType | 'stored';
+    /** Weights stored in ggml's blocks stay in them (the default) or are decoded to floats. */
+    readonly quantized?: boolean;
+  };
 
 function openGguf(path: string, options: OpenModelOptions): OpenedModel {
   const shards = ggufShards(path);
@@ -146,10 +167,22 @@ function openGguf(path: string, options: OpenModelOptions): OpenedModel {
   const records = new Map(
     files.flatMap((f) => f.names.map((name) => [name, (): TensorRecord => f.dequantize(name)] as const)),
   );
+  const kept = (f: Gguf, name: string): boolean =>
+    options.quantized !== false && isBlockType(f.info(name).type.name) && f.info(name).shape.length > 1;
+  const blocks = new Map(
+    files.flatMap((f) =>
+      f.names
+        .filter((name) => kept(f, name))
+        .map((name) => {
+          const { type, shape } = f.info(name);
+          return [name, (device: Device) => QTensor.fromBytes(type.name, shape, f.raw(name), device)] as const;
+        }),
+    ),
+  );
   const metadata = new Map([...files[0].metadata].map(([k, v]) => [k, v.value as unknown]));
   const [kind] = files.flatMap((f) => (f.has('token_embd.weight') ? [f.info('token_embd.weight').type.plain] : []));
   const dtype = options.dtype === 'stored' ? (kind === 'f16' || kind === 'bf16' ? kind : 'f32') : options.dtype;
-  return { json: {}, source: new ModelSource('gguf', path, records, { ...options, dtype }, close, metadata) };
+  return { json: {}, source: new ModelSource('gguf', path, records, { ...options, dtype }, close, metadata, blocks) };
 }
 
 /** A folder with config.json and safetensors, or a GGUF file. */

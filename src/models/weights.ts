@@ -2,10 +2,11 @@
 import { ShapeError } from '../base/errors.js';
 import { formatShape, sameShape, type Shape } from '../base/shape.js';
 import { type Init, normal, ONE, ZERO } from '../nn/init.js';
-import { Linear, recordStored, type StoredPart } from '../nn/layers.js';
+import { type AnyLinear, Linear, recordStored, type StoredPart } from '../nn/layers.js';
 import type { VarBuilder } from '../nn/var-builder.js';
 import { tensor } from '../tensor/create.js';
 import { keep, scope } from '../tensor/scope.js';
+import { QTensor, type Weight } from '../tensor/qtensor.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { HeadSizes } from './features.js';
 
@@ -144,8 +145,52 @@ export class Weights {
     return keep(part);
   }
 
+  /** A matrix as it is stored: in blocks where the file has them and its rows can be taken apart in them, else in floats. */
+  matrix(role: Role, shape: Shape, init: Init = ZERO): Weight {
+    return this.#blocks(role, shape) ?? this.tensor(role, shape, init);
+  }
+  #blocks(role: Role, shape: Shape, order?: readonly number[]): QTensor | undefined {
+    const p = this.#place(role, 'weight');
+    if (!p || p.transposed || p.name.includes('{e}')) return undefined;
+    const stored = this.builder.quantized(this.#full(p, 'weight'));
+    if (!stored) return undefined;
+    const moved =
+      p.rows || order
+        ? stored.mapRows((rows) => reorderHeads(p.rows ? p.rows(rows, this.#sizes) : rows, order))
+        : stored;
+    if (moved !== stored) stored.dispose();
+    if (!sameShape(moved.shape, shape))
+      throw new ShapeError(
+        `${this.#full(p, 'weight')}: its part for ${role} is ${formatShape(moved.shape)}; by the config it is ${formatShape(shape)}`,
+      );
+    return moved;
+  }
+  /** Whether all of these parts are stored in blocks that rows can be taken from. */
+  inBlocks(...roles: readonly Role[]): boolean {
+    return roles.every((role) => {
+      const p = this.#place(role, 'weight');
+      return p && !p.transposed && !p.name.includes('{e}') && this.builder.hasBlocks(this.#full(p, 'weight'));
+    });
+  }
+  /** Parts that are all stored in blocks, joined row after row. */
+  #joinedBlocks(parts: readonly LinearPart[], inputs: number): QTensor | undefined {
+    const list: QTensor[] = [];
+    for (const x of parts) {
+      const q = this.#blocks(x.role, [x.outputs, inputs], x.order);
+      if (!q) {
+        for (const other of list) other.dispose();
+        return undefined;
+      }
+      list.push(q);
+    }
+    if (list.length === 1) return list[0];
+    const joined = QTensor.cat(list);
+    for (const q of list) q.dispose();
+    return joined;
+  }
+
   /** One product for several stored ones that share an input; biases where the file has them. */
-  linear(parts: readonly LinearPart[], inputs: number, init: Init = normal(0, 0.02)): Linear {
+  linear(parts: readonly LinearPart[], inputs: number, init: Init = normal(0, 0.02)): AnyLinear {
     const layer = this.#linear(parts, inputs, init);
     const stored = parts.map((x): StoredPart | undefined => {
       const p = this.#place(x.role, 'weight');
@@ -156,7 +201,7 @@ export class Weights {
     });
     return stored.every((x) => x !== undefined) ? recordStored(layer, stored as StoredPart[]) : layer;
   }
-  #linear(parts: readonly LinearPart[], inputs: number, init: Init = normal(0, 0.02)): Linear {
+  #linear(parts: readonly LinearPart[], inputs: number, init: Init = normal(0, 0.02)): AnyLinear {
     const [first] = parts;
     if (!this.has(first.role)) {
       const [p] = placesOf(this.#names[first.role] as Where);
@@ -192,7 +237,7 @@ export class Weights {
       : biased.includes(false)
         ? this.#paddedBias(parts, biased)
         : joined('bias');
-    return new Linear(joined('weight'), bias);
+    return new Linear<Weight>(this.#joinedBlocks(parts, inputs) ?? joined('weight'), bias);
   }
   #paddedBias(parts: readonly LinearPart[], biased: readonly boolean[]): Tensor {
     return keep(

@@ -45,6 +45,8 @@ export function recordStored<L extends Layer>(layer: L, parts: readonly StoredPa
 }
 export const storedParts = (layer: Layer): readonly StoredPart[] | undefined => STORED.get(layer);
 
+/** A linear layer whatever its weights are stored in. */
+export type AnyLinear = Linear<Weight>;
 export interface LinearOptions {
   readonly bias?: boolean;
   readonly init?: Init;

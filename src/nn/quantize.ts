@@ -53,6 +53,11 @@ function* layersOf(
   else if (Array.isArray(value)) for (const [i, inner] of value.entries()) yield* layersOf(inner, `${name}.${i}`);
 }
 
+/** How products of all quantized linear layers of a module are computed from now on. */
+export function setProducts(module: Module, product: ProductOptions): void {
+  for (const { layer } of layersOf(module, '')) if (layer instanceof Linear) layer.product = product;
+}
+
 /** Turns the weights of all linear layers (and embeddings) of a module into blocks; a tensor with several names is encoded once. */
 export function quantize(module: Module, type: string, options: QuantizeOptions = {}): QuantizeReport {
   const { block, name: typeName } = ggmlType(type);

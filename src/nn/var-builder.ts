@@ -6,6 +6,7 @@ import { loadTensors, saveTensors, toTensor } from '../io/load.js';
 import { openTensors, type OpenOptions, type TensorFile } from '../io/open.js';
 import { noGrad } from '../tensor/autograd.js';
 import { Device } from '../tensor/device.js';
+import type { QTensor } from '../tensor/qtensor.js';
 import type { Generator } from '../tensor/random.js';
 import { keep } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
@@ -20,6 +21,9 @@ export interface VarOptions {
 export interface VarSource {
   get(name: string, shape: Shape | undefined, init: Init, options: VarOptions): Tensor;
   has(name: string): boolean;
+  /** The tensor in the blocks it is stored in; undefined where it is stored as floats. */
+  quantized?(name: string, device: Device): QTensor | undefined;
+  hasBlocks?(name: string): boolean;
 }
 
 /** Trainable tensors by name, in the order they were made. */
@@ -194,6 +198,13 @@ export class VarBuilder {
   }
   withDevice(device: Device): VarBuilder {
     return this.#with({ device });
+  }
+  /** A stored tensor in ggml's blocks, or undefined where the source holds floats (or decodes them). */
+  quantized(name: string): QTensor | undefined {
+    return this.#source.quantized?.(this.#rename([...this.#path, name].join('.')), this.device);
+  }
+  hasBlocks(name: string): boolean {
+    return this.#source.hasBlocks?.(this.#rename([...this.#path, name].join('.'))) ?? false;
   }
   /** Asks the source for other names: f is given the full one. */
   rename(f: (name: string) => string): VarBuilder {

@@ -60,10 +60,11 @@ const ANY_FLOAT: readonly string[] = REALS;
 /** Activations rounded to whole numbers share a scale this long. */
 export const QUICK_GROUP = 32;
 
+export const isBlockType = (name: string): name is BlockType => (BLOCK_TYPES as readonly string[]).includes(name);
 /** A type by its name in any case, among those that products take. */
 export function blockType(op: string, name: string): BlockType {
   const { name: known } = ggmlType(name);
-  if ((BLOCK_TYPES as readonly string[]).includes(known)) return known as BlockType;
+  if (isBlockType(known)) return known;
   throw new DTypeError(`${op}: weights in ${known} are not computed with; those in ${BLOCK_TYPES.join(', ')} are`);
 }
 

@@ -170,3 +170,8 @@ export class QTensor {
 
 /** What a product's right-hand side may be. */
 export type Weight = Tensor | QTensor;
+/** The weight where only floats will do. */
+export function floats(weight: Weight, what: string): Tensor {
+  if (!(weight instanceof QTensor)) return weight;
+  throw new ArgumentError(`${what}: the weight is quantized (${weight}); dequantize() gives its floats`);
+}
