@@ -59,7 +59,7 @@ const REALS: readonly DType[] = ['f32', 'f64', 'f16', 'bf16'];
 
 // ---- reductions ----
 
-type Reduction = keyof typeof reduceOps;
+type Reduction = 'sum' | 'mean' | 'prod' | 'min' | 'max' | 'argmin' | 'argmax';
 const reduceRow = (op: Reduction): ReduceRow => reduceOps[op] as unknown as ReduceRow;
 function reduced(op: Reduction, v: readonly number[]): number {
   const numbers = v.filter((x) => x === x);

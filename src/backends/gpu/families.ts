@@ -1,28 +1,37 @@
-// The families of ops a GPU runs, each in a file of its own.
+// The families of ops a GPU runs, each in a file of its own: how they run, and the kernel modules they launch.
 import type { DType } from '../../base/dtype.js';
 import type { DeviceInfo } from '../../driver/driver.js';
+import type { KernelModule } from '../../kernels/declare.js';
 import type { Params, RunRow } from '../../ops/op.js';
 import type { View } from '../backend.js';
 import type { GpuContext } from './context.js';
+import { ELEMENTWISE } from '../../kernels/elementwise.js';
+import {
+  ATTENTION,
+  ATTENTION_BACKWARD,
+  ATTENTION_BACKWARD_MATRIX,
+  ATTENTION_HOPPER,
+  ATTENTION_MATRIX,
+} from './attention-kernels.js';
 import { planAttention } from './attention.js';
-import { runConv } from './conv.js';
+import { CONV, runConv } from './conv.js';
 import { runCustom } from './custom.js';
 import { runElementwise } from './elementwise.js';
-import { planIndex } from './indexing.js';
-import { runMatmul } from './matmul.js';
-import { runQuantized } from './quantized.js';
-import { planFill, runCast, runCopy } from './movement.js';
-import { planNorm } from './norm.js';
+import { INDEXING, planIndex } from './indexing.js';
+import { GEMM, GEMM_HOPPER, runMatmul } from './matmul.js';
+import { WEIGHTS, runQuantized } from './quantized.js';
+import { FILL, planFill, runCast, runCopy } from './movement.js';
+import { NORM, planNorm } from './norm.js';
 import { type FamilyPlan, type Plan, Planner } from './plan.js';
-import { planPool } from './pool.js';
-import { planRandom } from './random.js';
-import { planReduce } from './reduce.js';
-import { planResample } from './resample.js';
-import { planRope } from './rope.js';
+import { POOL, planPool } from './pool.js';
+import { RANDOM, planRandom } from './random.js';
+import { REDUCE, planReduce } from './reduce.js';
+import { RESAMPLE, planResample } from './resample.js';
+import { ROPE, planRope } from './rope.js';
 import { runPlan } from './run-plan.js';
-import { planScan } from './scan.js';
-import { planSoftmax } from './softmax.js';
-import { planSort } from './sort.js';
+import { SCAN, planScan } from './scan.js';
+import { SOFTMAX, planSoftmax } from './softmax.js';
+import { SORT, planSort } from './sort.js';
 
 export type Runner = (
   gpu: GpuContext,
@@ -75,6 +84,31 @@ export const FAMILIES: Partial<Record<RunRow['family'], Runner>> = {
   quantized: runQuantized,
   custom: runCustom,
 };
+
+/** What the families launch: for builds ahead of time, signatures and tests. */
+export const FAMILY_MODULES: readonly KernelModule[] = [
+  ATTENTION,
+  ATTENTION_BACKWARD,
+  ATTENTION_BACKWARD_MATRIX,
+  ATTENTION_HOPPER,
+  ATTENTION_MATRIX,
+  CONV,
+  FILL,
+  GEMM,
+  GEMM_HOPPER,
+  POOL,
+  RESAMPLE,
+  INDEXING,
+  NORM,
+  RANDOM,
+  REDUCE,
+  ROPE,
+  SCAN,
+  SOFTMAX,
+  SORT,
+  WEIGHTS,
+  ELEMENTWISE,
+];
 
 export function supportsRow(row: RunRow, _dtype: DType): true | string {
   if (row.custom && row.family === 'custom' && !row.custom.kernel) return 'it was defined without a GPU kernel';
