@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { packageRoot } from '../src/base/paths.js';
 import { GraphDecoder } from '../src/engine/index.js';
 import { type CausalLM, loadModel, MODELS } from '../src/models/index.js';
+import { ggufTypeName } from '../src/models/families/gguf.js';
 import { greedyRows, MODEL_TOLERANCE, relativeError } from '../src/parity/models.js';
 import { noGrad } from '../src/tensor/autograd.js';
 import { scope } from '../src/tensor/scope.js';
@@ -70,10 +71,18 @@ if (process.argv.includes('--sim'))
   for (const [type, line] of lines)
     line.recorded = await record(Object.keys(families).find((n) => typeOf(n) === type) as string);
 const share = (n: number, of: number): string => (n === of ? `${n}` : `${n} of ${of}`);
+/** Architectures whose files may hold a type; those that stand for one type are named as it is or in the family's row. */
+const SHARED: Readonly<Record<string, readonly string[]>> = {
+  llama: ['llama', 'mistral', 'mixtral'],
+  granitemoe: ['granitemoe', 'granitemoeshared'],
+  deepseek2: ['deepseek_v2', 'deepseek_v3'],
+  olmo2: ['olmo2', 'olmo3'],
+};
 const architectures = (type: string): string =>
-  MODELS.find((r) => r.types.includes(type))
-    ?.architectures?.map((a) => `\`${a}\``)
-    .join(' ') ?? '';
+  MODELS.flatMap((r) => r.architectures ?? [])
+    .filter((a) => (SHARED[a] ?? [ggufTypeName(a) ?? '']).includes(type))
+    .map((a) => `\`${a}\``)
+    .join(' ');
 const body = [...lines]
   .sort(([a], [b]) => a.localeCompare(b))
   .map(

@@ -16,6 +16,7 @@ import { scope } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { CaseResult } from './candle.js';
 import { readJson, unpacked } from './golden.js';
+import { checkEncoder, checkImageText, checkSeq2Seq, checkVision } from './model-checks.js';
 import { caught } from './verdict.js';
 
 /** Largest error of a logit, as a share of the largest logit. */
@@ -116,6 +117,11 @@ export const MODEL_CHECKS: {
   readonly [K in ModelKind]?: (model: Module, golden: Golden, has: (key: string) => boolean) => ModelCheck[];
 } = {
   decoder: (model, golden, has) => checkDecoder(model as CausalLM, golden, has),
+  encoder: checkEncoder,
+  seq2seq: checkSeq2Seq,
+  speech: checkSeq2Seq,
+  vision: checkVision,
+  'image-text': checkImageText,
 };
 
 /** The checks of one model's folder on a device. */
@@ -131,7 +137,7 @@ export function checkModel(folder: string, device: Device, name = folder): Model
       if (!t) throw new FormatError(`hf/${name}/golden.safetensors: no tensor ${JSON.stringify(key)}`);
       return t;
     };
-    checks = check(model, golden, (key) => tensors.has(key));
+    checks = noGrad(() => check(model, golden, (key) => tensors.has(key)));
     model.dispose();
   });
   return checks;

@@ -93,6 +93,11 @@ const TYPES: Readonly<Record<string, string | ((m: Metadata) => string)>> = {
   'hunyuan-moe': 'hunyuan_v1_moe',
   'ernie4_5-moe': 'ernie4_5_moe',
 };
+/** The type of an architecture that stands for one alone. */
+export const ggufTypeName = (architecture: string): string | undefined => {
+  const t = TYPES[architecture] ?? architecture;
+  return typeof t === 'string' ? t : undefined;
+};
 export function ggufType(m: Metadata): string {
   const t = TYPES[m.architecture];
   return typeof t === 'function' ? t(m) : (t ?? m.architecture);
