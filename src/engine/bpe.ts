@@ -62,6 +62,9 @@ function learnMerges(words: readonly Word[], wanted: number): [string, string][]
   return merges;
 }
 
+const START = { SpecialToken: { id: END_OF_TEXT, type_id: 0 } };
+const part = (id: 'A' | 'B', type_id: number): object => ({ Sequence: { id, type_id } });
+
 /** tokenizer.json for a vocabulary of a given size: an end token, 256 bytes, then merges. */
 export function trainBpe(text: string, vocabSize: number): object {
   if (!Number.isInteger(vocabSize) || vocabSize < 257)
@@ -87,7 +90,13 @@ export function trainBpe(text: string, vocabSize: number): object {
     ],
     normalizer: null,
     pre_tokenizer: { type: 'ByteLevel', add_prefix_space: false, trim_offsets: true, use_regex: true },
-    post_processor: null,
+    // Every text begins with the end token, as the windows of training do.
+    post_processor: {
+      type: 'TemplateProcessing',
+      single: [START, part('A', 0)],
+      pair: [START, part('A', 0), part('B', 1)],
+      special_tokens: { [END_OF_TEXT]: { id: END_OF_TEXT, ids: [0], tokens: [END_OF_TEXT] } },
+    },
     decoder: { type: 'ByteLevel', add_prefix_space: true, trim_offsets: true, use_regex: true },
     model: {
       type: 'BPE',

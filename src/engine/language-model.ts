@@ -159,11 +159,11 @@ export class LanguageModel {
     return tally.stats();
   }
 
-  /** The prompt's tokens, with the start token where the model has one and the tokenizer does not add it. */
+  /** The prompt's tokens with those that the tokenizer puts around a text; of no text, the start token where the model has one. */
   encode(prompt: string): number[] {
-    const ids = prompt === '' ? [] : this.tokenizer.encode(prompt);
+    const ids = this.tokenizer.encode(prompt);
     const { bosTokenId } = this.model.config;
-    return bosTokenId !== undefined && ids[0] !== bosTokenId ? [bosTokenId, ...ids] : ids;
+    return ids.length === 0 && bosTokenId !== undefined ? [bosTokenId] : ids;
   }
   dispose(): void {
     this.#idle?.dispose();

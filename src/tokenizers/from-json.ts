@@ -141,7 +141,7 @@ export function rolesOf(config: Json): Record<string, string> {
   return roles;
 }
 
-/** A beginning and an end token as transformers puts them when its configuration names `add_bos_token` or `add_eos_token`. */
+/** A beginning and an end token around a text, where either is wanted. */
 export function startAndEnd(bos: number | undefined, eos: number | undefined): PostProcessor {
   const around = (part: 'A' | 'B', type: number): Template => [
     ...(bos === undefined ? [] : [{ part: [bos], type }]),
@@ -160,24 +160,12 @@ export function tokenizerFromJson(json: Json, config: Json = {}, chatTemplates?:
   for (const [id, t] of Object.entries((config.added_tokens_decoder ?? {}) as Record<string, JsonToken>))
     if (!added.has(t.content)) added.set(t.content, addedToken({ ...t, id: Number(id) }, model.vocabulary));
   const roles = rolesOf(config);
-  const idOf = (role: string): number | undefined => {
-    const token = roles[role];
-    if (token === undefined) return undefined;
-    return added.get(token)?.id ?? model.vocabulary.id(token);
-  };
-  const stated = 'add_bos_token' in config || 'add_eos_token' in config;
   return new Tokenizer({
     model,
     added: [...added.values()],
     ...(json.normalizer != null && { normalizer: normalizer(json.normalizer) }),
     ...(json.pre_tokenizer != null && { preTokenizer: preTokenizer(json.pre_tokenizer) }),
     ...(json.post_processor != null && { postProcessor: postProcessor(json.post_processor) }),
-    ...(stated && {
-      postProcessor: startAndEnd(
-        config.add_bos_token ? idOf('bos') : undefined,
-        config.add_eos_token ? idOf('eos') : undefined,
-      ),
-    }),
     ...(json.decoder != null && { decoder: decoder(json.decoder) }),
     roles,
     ...(chatTemplates && { chatTemplates }),
