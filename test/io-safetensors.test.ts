@@ -216,6 +216,10 @@ test('a shard index joins files, and may not name files elsewhere', () => {
   );
   index({ z: 'x-1.safetensors' });
   assert.throws(() => SafeTensors.open(model), /tensor "z" is not in x-1.safetensors/);
+  for (const map of [null, [], 'x-1.safetensors', 3]) {
+    index(map as never);
+    assert.throws(() => SafeTensors.open(model), /weight_map must be an object of tensor names and files/);
+  }
 });
 
 test('a directory without index is the union of its files, and a name in two of them an error', () => {
