@@ -19,6 +19,14 @@ test('a learned vocabulary gives every text back and shortens its own', () => {
   assert.throws(() => trainBpe('x', 200), /257 or more/);
 });
 
+test('merges are those that shorten the text most, ties go to the smaller pair, and a pair seen once is none', () => {
+  const { model } = trainBpe('ab ab ab cd cd ef', 300) as {
+    model: { merges: readonly (string | readonly string[])[] };
+  };
+  const merges = model.merges.map((m) => (typeof m === 'string' ? m : m.join(' ')));
+  assert.deepEqual(merges, ['a b', 'c d', 'Ġ ab', 'Ġ cd']);
+});
+
 test('streamed pieces join to the text and never hold half a character', () => {
   const text = 'naïve 😀 漢字 the cat'.repeat(9);
   const stream = new TextStream(tokenizer);
