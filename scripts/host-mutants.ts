@@ -53,7 +53,11 @@ const GUARDS: Readonly<Partial<Record<Area, Readonly<Record<string, Guard>>>>> =
     ),
   ),
   'host launch code': {
-    'src/backends/gpu/matmul': [matrix('bmm/f32,matmul/f32'), matrix('bmm/f32', 'sim:32+cublaslt'), ...tests('large')],
+    'src/backends/gpu/matmul': [
+      matrix('bmm/f32,matmul/f32'),
+      matrix('bmm/f32', 'sim:32+cublaslt'),
+      ...tests('stand-ins'),
+    ],
     'src/backends/gpu/conv': [matrix('conv'), matrix('conv', 'sim:32+cudnn'), ...tests('launch-conv')],
     'src/backends/gpu/pool': [matrix('avgPool,maxPool')],
     'src/backends/gpu/resample': [matrix('upsample')],

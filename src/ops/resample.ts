@@ -201,7 +201,8 @@ export const resample = rows({
     candle: { file: 'conv.cu', symbol: 'upsample_bilinear2d' },
     differs: 'It has a gradient.',
     domain: [0.25, 4],
-    ulp: 0,
+    ulp: ulps(2),
+    loose: 'places of a given scale are rounded differently by devices: up to 2 ulp on the simulation',
     infer: ([x]: readonly Sig[], p: BilinearParams): readonly Sig[] => {
       requireScale('upsampleBilinear2d', p);
       return inferResize('upsampleBilinear2d', x, p.size);
