@@ -2,7 +2,7 @@
 import type { Backend, View } from '../backends/backend.js';
 import { checkValue, type DType, kernelDType, scalarFor } from '../base/dtype.js';
 import { ArgumentError, DeviceError, DTypeError, UnsupportedError } from '../base/errors.js';
-import { broadcastShapes, type Shape } from '../base/shape.js';
+import { broadcastShapes, sameShape, type Shape } from '../base/shape.js';
 import { movementOps } from '../ops/movement.js';
 import type { AssembleRow, ElementwiseRow, KernelRow, Params, RunRow, ViewRow } from '../ops/op.js';
 import { gradEnabled, type GradRow, type Node } from './autograd.js';
@@ -65,7 +65,7 @@ export function sameDevice(name: string, inputs: readonly Tensor[]): Device {
 }
 
 export function broadcast(t: Tensor, name: string, shape: Shape): View {
-  if (t.layout.shape === shape) return t;
+  if (sameShape(t.layout.shape, shape)) return t;
   return { memory: t.memory, layout: t.layout.broadcastTo(name, shape), dtype: t.dtype };
 }
 
