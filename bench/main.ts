@@ -1,4 +1,5 @@
 // `npm run bench`: speed as shares of what the machine can do, measured in the same run; a table for people and JSON for the record.
+import { commitNow } from '../src/parity/provenance.js';
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { CpuBackend } from '../src/backends/cpu.js';
@@ -22,6 +23,7 @@ const device = Device.get(values.device as string);
 const say = (line: string): void => void process.stderr.write(`${line}\n`);
 const number = (v: number | undefined, digits: number): string => (v === undefined ? '' : v.toFixed(digits));
 const date = new Date().toISOString();
+const commit = commitNow();
 const write = (record: object): void =>
   void (values.json && writeFileSync(values.json, `${JSON.stringify(record, null, 1)}\n`));
 
@@ -51,7 +53,7 @@ if (isEmulated(device)) {
       ]),
     ),
   );
-  write({ device: device.description, date, results });
+  write({ device: device.description, date, commit, results });
 } else if (device.backend instanceof GpuBackend) {
   const results = gpuBench(device, values.only as string, say, !values['no-peers']);
   console.log(
@@ -69,7 +71,7 @@ if (isEmulated(device)) {
       ]),
     ),
   );
-  write({ device: device.description, date, results });
+  write({ device: device.description, date, commit, results });
 } else if (device.backend instanceof CpuBackend) {
   const report = cpuBench(device, values.only as string, say, !values['no-peers']);
   console.log(
@@ -91,7 +93,7 @@ if (isEmulated(device)) {
       ]),
     ),
   );
-  write({ date, ...report });
+  write({ date, commit, ...report });
 } else {
   say(`${device.name}: only GPU devices and the CPU engine are timed by this command`);
   process.exit(2);

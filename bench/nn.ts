@@ -1,5 +1,6 @@
 // Attention, training, prefill and decoding at the sizes people quote: node dist/bench/nn.js --device cuda:0 [--only attention,decode,...]
 // Numbers are of this machine in this run, PyTorch's beside them where it is installed; --json FILE keeps them all.
+import { commitNow } from '../src/parity/provenance.js';
 import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -323,5 +324,5 @@ if (!small && !v['no-peers']) {
 if (v.json)
   writeFileSync(
     v.json,
-    `${JSON.stringify({ device: device.description, date: new Date().toISOString(), results }, null, 1)}\n`,
+    `${JSON.stringify({ device: device.description, date: new Date().toISOString(), commit: commitNow(), results }, null, 1)}\n`,
   );

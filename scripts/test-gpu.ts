@@ -1,4 +1,5 @@
 // `npm run test:gpu [-- --device cuda:0 --jobs 16 --json FILE]`: the matrix, gradients and golden cases on a GPU, in several processes at once, with a record of the run.
+import { commitNow } from '../src/parity/provenance.js';
 import { spawn } from 'node:child_process';
 import { existsSync, readdirSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
@@ -83,7 +84,7 @@ console.log(`${sum('pass')} passed, ${sum('fail')} failed, ${sum('skipped')} ski
 if (values.json && (existsSync(dirname(values.json)) || dirname(values.json) === '.')) {
   writeFileSync(
     values.json,
-    `${JSON.stringify({ device: device.description, date: new Date().toISOString(), seconds: (Date.now() - started) / 1000, outcomes }, null, 1)}\n`,
+    `${JSON.stringify({ device: device.description, date: new Date().toISOString(), commit: commitNow(), seconds: (Date.now() - started) / 1000, outcomes }, null, 1)}\n`,
   );
 }
 process.exit(sum('fail') > 0 ? 1 : 0);

@@ -11,7 +11,7 @@ import { opList } from '../src/ops/table.js';
 import { opsPage, supportTable } from '../src/parity/docs.js';
 import { staleEvidence, staleText } from '../src/parity/evidence.js';
 import type { Platform } from '../src/parity/platform.js';
-import { sourcesNow } from '../src/parity/provenance.js';
+import { hostHash, sourcesNow } from '../src/parity/provenance.js';
 import { Golden, goldenFolder } from '../src/parity/golden.js';
 import { reasonFor } from '../src/parity/differences.js';
 import { parseReport, reportJson } from '../src/parity/json.js';
@@ -150,7 +150,30 @@ test('evidence is stale once what it speaks of changes, op by op, and only then'
     'docs/parity/x.json: rocm:0: measured before the row of the op table changed: relu',
   ]);
   assert.deepEqual(says('rocm:0', { ...now, native: 'changed' }), []);
+  const launches = { ...now, host: { cpu: 'changed', gpu: now.host!.gpu } };
+  assert.deepEqual(says('cpu', launches), [
+    'docs/parity/x.json: cpu: measured before src/backends/cpu changed: relu add',
+  ]);
+  assert.deepEqual(says('cuda:0', launches), []);
+  assert.deepEqual(says('cuda:0', { ...now, host: { cpu: now.host!.cpu, gpu: 'changed' } }), [
+    'docs/parity/x.json: cuda:0: measured before the code that launches (src/backends/gpu, src/kernels) changed: relu add',
+  ]);
 });
+test('swapping two arguments of a launch makes evidence old, a comment does not', () => {
+  const now = hostHash('gpu');
+  const swapped = hostHash('gpu', (file) => {
+    const text = readFileSync(file, 'utf8');
+    return file.endsWith('/run-plan.js') ? text.replace('...l.grid, ...l.block', '...l.block, ...l.grid') : text;
+  });
+  assert.notEqual(swapped, now);
+  assert.equal(
+    hostHash('gpu', (file) => `${readFileSync(file, 'utf8')}\n// a word more\n`),
+    now,
+  );
+  const cpu = hostHash('cpu', (file) => readFileSync(file, 'utf8').replace('params[0]', 'params[1]') + ' ;');
+  assert.notEqual(cpu, hostHash('cpu'));
+});
+
 test('reports are joined with devices side by side, each with its own date, and parted again', async () => {
   const report = await runParity({ ...small, devices: ['reference'], against: ['candle'] });
   const older = {

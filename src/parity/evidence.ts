@@ -51,11 +51,15 @@ export function staleReason(
   const { sources, uses } = report;
   if (!Object.hasOwn(now.rows, op)) return undefined; // a golden set's own name: judged by the rows it stands for
   if (!sources.rows || sources.rows[op] !== now.rows[op]) return 'the row of the op table';
-  if (device === 'cpu') return sources.native === now.native ? undefined : 'native/';
+  if (device === 'cpu') {
+    if (sources.native !== now.native) return 'native/';
+    return sources.host?.cpu === now.host?.cpu ? undefined : 'src/backends/cpu';
+  }
   const platform = platformOf(device);
   if (!platform) return undefined;
   const changed = (uses[op] ?? []).filter((m) => sources.modules[platform]?.[m] !== now.modules[platform][m]);
-  return changed.length ? changed.map((m) => `kernels/${m}.hip`).join(', ') : undefined;
+  if (changed.length) return changed.map((m) => `kernels/${m}.hip`).join(', ');
+  return sources.host?.gpu === now.host?.gpu ? undefined : 'the code that launches (src/backends/gpu, src/kernels)';
 }
 
 export interface Stale {

@@ -3,6 +3,7 @@ import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { forPlatform, type Platform, PLATFORMS } from './platform.js';
 import { moduleNames } from '../backends/gpu/modules.js';
 import { packageRoot } from '../base/paths.js';
@@ -27,7 +28,7 @@ export const commitNow = (): string => {
   const told = join(packageRoot, COMMIT_FILE);
   if (existsSync(told)) return readFileSync(told, 'utf8').trim();
   const commit = git('rev-parse', '--short=12', 'HEAD');
-  return commit && `${commit}${git('status', '--porcelain', '--', 'kernels', 'native', 'src/ops') ? '+' : ''}`;
+  return commit && `${commit}${git('status', '--porcelain', '--', 'kernels', 'native', 'src') ? '+' : ''}`;
 };
 export const versionNow = (): string =>
   (JSON.parse(readFileSync(join(packageRoot, 'package.json'), 'utf8')) as { version: string }).version;
@@ -36,6 +37,8 @@ export const versionNow = (): string =>
 export interface Sources {
   /** The CPU engine as a whole. */
   readonly native: string;
+  /** The code that packs arguments and launches, by backend, as it runs; evidence from before it was recorded has none. */
+  readonly host?: Readonly<Record<HostPart, string>>;
   /** Kernel files by module, headers included, as each platform's compiler sees them: a branch for AMD does not age NVIDIA's numbers. */
   readonly modules: Readonly<Record<Platform, Readonly<Record<string, string>>>>;
   /** What the op table says of each op: dtypes, bounds, expression. */
@@ -56,6 +59,26 @@ const nativeHash = (): string => {
       .flatMap((f) => [f, readFileSync(join(dir, f))]),
   );
 };
+/** What packs and launches on each backend, besides the kernels themselves. */
+const HOST = {
+  cpu: ['../backends/cpu.js', '../backends/cpu'],
+  gpu: ['../backends/gpu', '../kernels', '../driver/args.js'],
+} as const;
+export type HostPart = keyof typeof HOST;
+/** Files of these folders that choose, compile or cache, and never touch an argument. */
+const NO_LAUNCH = /^(cache|compile|prebuilt|platform|targets|needed|aot|memory|units|instruction-sets)\.js$/;
+const readText = (file: string): string => readFileSync(file, 'utf8');
+export const hostHash = (part: HostPart, read = readText): string =>
+  sha(
+    HOST[part].flatMap((place) => {
+      const path = fileURLToPath(new URL(place, import.meta.url));
+      if (place.endsWith('.js')) return [bare(read(path)).trim()];
+      return readdirSync(path)
+        .filter((f) => f.endsWith('.js') && !NO_LAUNCH.test(f))
+        .sort()
+        .flatMap((f) => [f, bare(read(join(path, f))).trim()]);
+    }),
+  );
 /** Comments and blank lines say nothing to a compiler. */
 const bare = (text: string): string => text.replace(/\/\/[^\n]*|\/\*[\s\S]*?\*\//g, '').replace(/\s*\n\s*/g, '\n');
 const rowHash = (r: Row): string =>
@@ -68,6 +91,7 @@ let known: Sources | undefined;
 export const sourcesNow = (): Sources =>
   (known ??= {
     native: nativeHash(),
+    host: { cpu: hostHash('cpu'), gpu: hostHash('gpu') },
     modules: Object.fromEntries(
       PLATFORMS.map((p) => [
         p,
