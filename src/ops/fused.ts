@@ -24,13 +24,17 @@ const ULP = { f32: 6, f64: 6, f16: 1, bf16: 1, f8e4m3: 1 } as const;
 type None = Record<never, never>;
 export interface Decay extends Record<string, unknown> {
   decay: number;
+  /** 1 - decay, taken in double: near 1 a difference in the tensor's own precision would lose most of its digits. */
+  rest: number;
 }
+const decayed = (decay: number): Decay => ({ decay, rest: 1 - decay });
 export interface Step extends Record<string, unknown> {
   rate: number;
   eps: number;
 }
 const decaySamples = (): readonly { inputs: { shape: number[] }[]; params: Decay }[] => [
-  { inputs: [{ shape: [3, 5] }, { shape: [3, 5] }], params: { decay: 0.9 } },
+  { inputs: [{ shape: [3, 5] }, { shape: [3, 5] }], params: decayed(0.9) },
+  { inputs: [{ shape: [3, 5] }, { shape: [3, 5] }], params: decayed(0.999) },
 ];
 
 export const fusedOps = rows({
@@ -85,37 +89,37 @@ export const fusedOps = rows({
   ema: fused({
     arity: 2,
     noEdges,
-    scalars: ['decay'],
+    scalars: ['decay', 'rest'],
     formula: 'decay * x + (1 - decay) * y',
     dtypes: REALS,
     without: WITHOUT,
     domain: [0.1, 2],
     ulp: ulps(4),
-    exact: (x, y, decay) => decay * x + (1 - decay) * y,
-    kernel: 'fmag(a, x, (C(1) - a) * y)',
-    args: (x: Tensor, y: Tensor, decay: number): Call<Decay> => ({ inputs: [x, y], params: { decay } }),
+    exact: (x, y, decay, rest) => decay * x + rest * y,
+    kernel: 'fmag(a, x, b * y)',
+    args: (x: Tensor, y: Tensor, decay: number): Call<Decay> => ({ inputs: [x, y], params: decayed(decay) }),
     samples: decaySamples,
-    grad: ({ grad, params: { decay } }: GradContext<Decay>): Grads => [
+    grad: ({ grad, params: { decay, rest } }: GradContext<Decay>): Grads => [
       grad.affine(decay, 0),
-      grad.affine(1 - decay, 0),
+      grad.affine(rest, 0),
     ],
   }),
   emaSqr: fused({
     arity: 2,
     noEdges,
-    scalars: ['decay'],
+    scalars: ['decay', 'rest'],
     formula: 'decay * x + (1 - decay) * y^2',
     dtypes: REALS,
     without: WITHOUT,
     domain: [0.1, 2],
     ulp: ulps(4),
-    exact: (x, y, decay) => decay * x + (1 - decay) * y * y,
-    kernel: 'fmag(a, x, (C(1) - a) * y * y)',
-    args: (x: Tensor, y: Tensor, decay: number): Call<Decay> => ({ inputs: [x, y], params: { decay } }),
+    exact: (x, y, decay, rest) => decay * x + rest * y * y,
+    kernel: 'fmag(a, x, b * y * y)',
+    args: (x: Tensor, y: Tensor, decay: number): Call<Decay> => ({ inputs: [x, y], params: decayed(decay) }),
     samples: decaySamples,
-    grad: ({ y, grad, params: { decay } }: GradContext<Decay>): Grads => [
+    grad: ({ y, grad, params: { decay, rest } }: GradContext<Decay>): Grads => [
       grad.affine(decay, 0),
-      grad.mul(y).affine(2 * (1 - decay), 0),
+      grad.mul(y).affine(2 * rest, 0),
     ],
   }),
   adamStep: fused({

@@ -55,7 +55,9 @@ export interface ProductOptions {
   readonly quick?: boolean;
 }
 
-const noKernel = { none: 'Candle has it as a quantized storage type; its kernels by name are in quantized.hip' };
+const noKernel = {
+  none: 'Candle has it as a quantized storage type; its kernels by name are in kernels/candle/quantized.hip',
+};
 const ANY_FLOAT: readonly string[] = REALS;
 /** Activations rounded to whole numbers share a scale this long. */
 export const QUICK_GROUP = 32;
@@ -157,7 +159,7 @@ export const quantized = rows({
     dtypes: ['u8'],
     without: 'blocks are bytes',
     ulp: 1,
-    candle: { file: 'quantized.cu', symbol: 'dequantize_block' },
+    candle: noKernel,
     noGrad: 'blocks are whole numbers; gradients flow to activations, see qmatmul',
     args: (x: Tensor, type: string, dtype: DType = 'f32'): Call<DecodeParams> => ({
       inputs: [x],
@@ -186,7 +188,7 @@ export const quantized = rows({
     dtypes: ['u8'],
     without: 'blocks are bytes',
     ulp: 1,
-    candle: { file: 'quantized.cu', symbol: 'get_rows' },
+    candle: noKernel,
     noGrad: 'blocks are whole numbers',
     args: (x: Tensor, indices: Tensor, type: string, dtype: DType = 'f32'): Call<DecodeParams> => ({
       inputs: [x, indices],
@@ -292,7 +294,7 @@ export const quantized = rows({
     without: 'activations are floats',
     ulp: PRODUCT_ULP,
     domain: [-1, 1],
-    candle: { file: 'moe_gguf.cu', symbol: 'moe_gemm_gguf' },
+    candle: noKernel,
     args: (
       x: Tensor,
       blocks: Tensor,
