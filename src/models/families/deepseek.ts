@@ -112,24 +112,6 @@ function deepseekV3(c: Config): Features {
   const mixer = latent(c, c.flag('rope_interleave', true));
   const norm = rms(c);
   const type = c.json.model_type;
-  if (type === 'youtu') {
-    c.ignore('moe_intermediate_size', 'n_shared_experts');
-    return build('youtu', c, s, { norm, mixer: () => mixer, mlp: () => gated(c), tied: true });
-  }
-  if (type === 'minicpm3') {
-    c.ignore('moe_intermediate_size', 'n_shared_experts', 'pretraining_tp');
-    return build('minicpm3', c, s, {
-      norm,
-      mixer: () => mixer,
-      mlp: () => gated(c),
-      tied: true,
-      more: {
-        embedFactor: c.number('scale_emb', 1),
-        branchFactor: c.number('scale_depth', 1) / Math.sqrt(s.layers),
-        logitFactor: c.number('dim_model_base', s.hidden) / s.hidden,
-      },
-    });
-  }
   const mlp = denseFirst(c, () => biasedExperts(c), type === 'deepseek_v3' ? 3 : 1);
   return build('deepseek_v3', c, s, { norm, mixer: () => mixer, mlp });
 }
@@ -160,7 +142,7 @@ const deepseek2 = family({
   gguf: { architectures: ['deepseek2'] },
 });
 const deepseek3 = family({
-  types: ['deepseek_v3', 'kimi_k2', 'glm4_moe_lite', 'youtu', 'minicpm3'],
+  types: ['deepseek_v3', 'kimi_k2', 'glm4_moe_lite'],
   features: deepseekV3,
   names: LATENT_NAMES,
   ignored: EXTRA_LAYERS,

@@ -338,24 +338,6 @@ const persimmon = family({
   },
 });
 
-const nanochat = family({
-  types: ['nanochat'],
-  features: (c) => {
-    c.ignore('attention_bias');
-    const s = sizesOf(c);
-    const norm = { ...rms(c), weightless: true };
-    const cap = c.optional('final_logit_softcapping');
-    return build('nanochat', c, s, {
-      norm,
-      rope: ropeOf(c, s),
-      attention: () => ({ qkNorm: { norm, over: 'head', afterRope: true } }),
-      mlp: () => ungated(c.count('intermediate_size'), activationOf(c, 'hidden_act', 'relu2')),
-      more: { embedNorm: true, ...(cap !== undefined && { logitSoftcap: cap }) },
-    });
-  },
-  names: { ...LLAMA_NAMES, up: 'mlp.fc1', down: 'mlp.fc2' },
-});
-
 const starcoder2 = family({
   types: ['starcoder2'],
   features: (c) => {
@@ -459,7 +441,6 @@ export const GPT_FAMILIES = [
   bloom,
   mpt,
   persimmon,
-  nanochat,
   starcoder2,
   opt,
   gptOss,
