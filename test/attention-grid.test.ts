@@ -73,7 +73,7 @@ function inputs(
 }
 
 function run(device: Device, i: ReturnType<typeof inputs>, back: boolean): { out: Tensor; grads: Map<string, Tensor> } {
-  const here = (t: Tensor): Tensor => (t.dtype === 'u8' ? t.to(device) : t.to(device).detach().requireGrad(back));
+  const here = (t: Tensor): Tensor => (t.dtype === 'bool' ? t.to(device) : t.to(device).detach().requireGrad(back));
   const [q, k, v] = [i.q, i.k, i.v].map(here);
   const named = new Map([...i.named].map(([name, t]) => [name, here(t)]));
   const out = q.sdpa(k, v, i.options(named));

@@ -137,10 +137,13 @@ export class Mixture extends Layer {
   /** The choice for every row of x (tokens, hidden). */
   route(x: Tensor): Route {
     const f = this.feature;
-    const logits = this.router.forward(x.cast('f32')); // (tokens, experts)
+    const { weight, bias } = this.router;
+    // In f32 even where the whole module was cast to something smaller.
+    const scored = x.cast('f32').matmul(weight.cast('f32').t());
+    const logits = bias ? scored.add(bias.cast('f32')) : scored; // (tokens, experts)
     if (f.sparseMixer !== undefined) return sparseMixer(logits, f.sparseMixer);
     const scores = f.score === 'softmax' ? logits.softmax(-1) : f.score === 'sigmoid' ? logits.sigmoid() : logits;
-    let choice = this.choiceBias ? scores.add(this.choiceBias) : scores;
+    let choice = this.choiceBias ? scores.add(this.choiceBias.cast('f32')) : scores;
     if (f.groups && f.groups.count > 1) choice = withinGroups(choice, f.groups);
     const [, ids] = choice.topk(f.chosen, -1);
     const kept = scores.gather(1, ids);
