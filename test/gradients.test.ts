@@ -70,7 +70,10 @@ function difference(
 
 /** `size` is the loss: a difference of two large numbers has the rounding of both, divided by the step. */
 function close(got: number, want: number, scale: number, size = 0): boolean {
-  return Math.abs(got - want) <= 2e-5 * Math.max(1, scale, Math.abs(want)) + (8 * 2 ** -53 * Math.abs(size)) / STEP;
+  return (
+    Math.abs(got - want) <=
+    2e-5 * Math.max(1, scale, Math.abs(want)) + (8 * 2 ** -53 * Math.abs(size)) / (STEPS.f64 as number)
+  );
 }
 
 function checkCase(c: Case, device: Device): void {
