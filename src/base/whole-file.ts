@@ -56,24 +56,55 @@ export function settleDraft(draft: string, path: string): void {
   renameSync(draft, path);
 }
 
+/** A file that is being written beside its place. One of settle and abandon ends it. */
+export interface Draft {
+  readonly write: Write;
+  /** The file appears, flushed to the disk. */
+  settle(): void;
+  /** Nothing is left of it. */
+  abandon(): void;
+}
+
+export function openDraft(path: string, mode: number, exactMode = true): Draft {
+  const draft = draftOf(path);
+  const fd = openSync(draft, 'wx', mode);
+  let open = true;
+  const close = (): void => {
+    if (open) closeSync(fd);
+    open = false;
+  };
+  const abandon = (): void => {
+    close();
+    rmSync(draft, { force: true });
+  };
+  try {
+    if (exactMode) fchmodSync(fd, mode); // whatever the umask says
+  } catch (error) {
+    abandon();
+    throw error;
+  }
+  return {
+    abandon,
+    write: (bytes) => {
+      for (let done = 0; done < bytes.length; )
+        done += writeSync(fd, bytes, done, Math.min(2 ** 30, bytes.length - done));
+    },
+    settle: () => {
+      fsyncSync(fd);
+      close();
+      renameSync(draft, path);
+    },
+  };
+}
+
 /** Writes a file; on any failure, a full disk included, nothing is left under either name. */
 export function writeWhole(path: string, mode: number, fill: (write: Write) => void, exactMode = true): void {
-  const draft = draftOf(path);
+  const draft = openDraft(path, mode, exactMode);
   try {
-    const fd = openSync(draft, 'wx', mode);
-    try {
-      if (exactMode) fchmodSync(fd, mode); // whatever the umask says
-      fill((bytes) => {
-        for (let done = 0; done < bytes.length; )
-          done += writeSync(fd, bytes, done, Math.min(2 ** 30, bytes.length - done));
-      });
-      fsyncSync(fd);
-    } finally {
-      closeSync(fd);
-    }
-    renameSync(draft, path);
+    fill(draft.write);
+    draft.settle();
   } catch (error) {
-    rmSync(draft, { force: true });
+    draft.abandon();
     throw error;
   }
 }

@@ -11,6 +11,15 @@ interface Command {
 const COMMANDS: Readonly<Record<string, Command>> = {
   tour: { summary: 'a short look around: devices, a few tensors, golden results', load: () => import('./tour.js') },
   generate: { summary: 'text from a language model, token by token', load: () => import('./generate.js') },
+  inspect: {
+    summary: 'what a GGUF, safetensors, PyTorch or NumPy file holds',
+    load: () => import('./inspect.js'),
+  },
+  quantize: {
+    summary: 'a GGUF model in fewer bits, with the error of each tensor',
+    load: () => import('./quantize.js'),
+  },
+  perplexity: { summary: 'how well a language model foretells a text', load: () => import('./perplexity.js') },
   parity: {
     summary: 'how far every device is from the reference, from Candle and from PyTorch; kernel signatures',
     load: () => import('./parity.js'),

@@ -9,14 +9,14 @@ export interface ProgressBar {
 }
 
 /** On the error stream; where nobody watches, only that the run has begun. */
-export function progressBar(unit = 'cases'): ProgressBar {
+export function progressBar(unit = 'cases', doing = 'measuring'): ProgressBar {
   const out = process.stderr;
   const start = Date.now();
   let last = 0;
   if (!out.isTTY)
     return {
       show: (_, all) => {
-        if (last++ === 0) out.write(`measuring ${all} ${unit}\n`);
+        if (last++ === 0) out.write(`${doing} ${all} ${unit}\n`);
       },
       end: () => {},
     };

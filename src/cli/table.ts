@@ -3,7 +3,7 @@
 /** Columns padded to their widest cell; numbers to the right. */
 export function table(head: readonly string[], rows: readonly (readonly (string | number)[])[]): string {
   const cells = rows.map((r) => r.map(String));
-  const width = head.map((h, i) => Math.max(h.length, ...cells.map((r) => (r[i] ?? '').length)));
+  const width = head.map((h, i) => cells.reduce((n, r) => Math.max(n, (r[i] ?? '').length), h.length));
   const right = head.map(
     (_, i) =>
       rows.length > 0 &&
@@ -36,4 +36,35 @@ export function wrap(text: string, indent = '  ', width = 100): string {
     line += line === '' || line === indent ? word : ` ${word}`;
   }
   return [...lines, line].join('\n');
+}
+
+/** Text of files in one line, without the characters that would move a terminal's cursor. */
+export const printable = (text: string): string =>
+  text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (c) =>
+    JSON.stringify(c)
+      .slice(1, -1)
+      .replace(/^[^\\]$/u, '\ufffd'),
+  );
+
+/** A table as wide as the terminal: the cells of one column give way. Where nobody watches, cells stay whole. */
+export function fit(
+  head: readonly string[],
+  rows: readonly (readonly (string | number)[])[],
+  column: number,
+  columns: number | undefined = process.stdout.isTTY ? process.stdout.columns : undefined,
+): string {
+  if (columns === undefined) return table(head, rows);
+  const widest = (i: number): number => rows.reduce((n, r) => Math.max(n, String(r[i]).length), head[i].length);
+  const others = head.reduce((n, _, i) => n + (i === column ? 0 : widest(i) + 2), 0);
+  const room = Math.max(12, columns - others);
+  // Names differ at their ends more than in their middle.
+  const short = (cell: string | number): string => {
+    const text = String(cell);
+    const keep = Math.floor((room - 1) / 2);
+    return text.length <= room ? text : `${text.slice(0, room - 1 - keep)}…${text.slice(text.length - keep)}`;
+  };
+  return table(
+    head,
+    rows.map((r) => r.map((cell, i) => (i === column ? short(cell) : cell))),
+  );
 }

@@ -9,5 +9,6 @@ export {
   LanguageModel,
   type ModelOptions,
 } from './language-model.js';
+export { type Perplexity, perplexity, type PerplexityOptions } from './perplexity.js';
 export { Sampler, type SamplingOptions } from './sampler.js';
 export { TextStream, Tokenizer } from '../tokenizers/index.js';

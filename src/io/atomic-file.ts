@@ -2,19 +2,39 @@
 import { realpathSync, statSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import { FileError, WickError } from '../base/errors.js';
-import { sweep, type Write, writeWhole } from '../base/whole-file.js';
+import { type Draft, openDraft, sweep, type Write } from '../base/whole-file.js';
 
 export type { Write };
 
-export function writeAtomic(given: string, fill: (write: Write) => void): void {
+/** What the file system refuses, as an error that names the file. */
+function named<T>(given: string, act: () => T): T {
   try {
-    const before = statSync(given, { throwIfNoEntry: false });
-    const path = before ? realpathSync(given) : given;
-    sweep(dirname(path), basename(path));
-    writeWhole(path, before ? before.mode & 0o777 : 0o666, fill, before !== undefined);
+    return act();
   } catch (cause) {
     if (cause instanceof WickError) throw cause;
     throw new FileError(`${given}: cannot be written: ${(cause as Error).message}`, { cause });
+  }
+}
+
+/** A file written bit by bit, over time: it appears when it is settled. */
+export function openAtomic(given: string): Draft {
+  const { write, settle, abandon } = named(given, () => {
+    const before = statSync(given, { throwIfNoEntry: false });
+    const path = before ? realpathSync(given) : given;
+    sweep(dirname(path), basename(path));
+    return openDraft(path, before ? before.mode & 0o777 : 0o666, before !== undefined);
+  });
+  return { write: (bytes) => named(given, () => write(bytes)), settle: () => named(given, settle), abandon };
+}
+
+export function writeAtomic(given: string, fill: (write: Write) => void): void {
+  const draft = openAtomic(given);
+  try {
+    named(given, () => fill(draft.write));
+    draft.settle();
+  } catch (error) {
+    draft.abandon();
+    throw error;
   }
 }
 

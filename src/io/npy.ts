@@ -14,6 +14,7 @@ import {
   swapBytes,
   type ReadOptions,
   type StoredDType,
+  type StoredInfo,
   type TensorRecord,
 } from './stored-dtype.js';
 import { gatherBytes } from './strided.js';
@@ -53,7 +54,14 @@ const CODE: Partial<Record<DType, string>> = {
 /** Bytes of objects that a byte of header can become. */
 const HEADER_COST = 16;
 
-function parseNpy(source: ByteSource, name: string, options: ReadOptions, budget?: Budget): TensorRecord {
+interface NpyHeader extends StoredInfo {
+  readonly fortran: boolean;
+  readonly order: string;
+  /** Where the numbers begin. */
+  readonly data: number;
+}
+
+function parseHeader(source: ByteSource, budget?: Budget): NpyHeader {
   const cursor = new Cursor(source, 0, budget);
   const magic = cursor.bytes(6, 'magic');
   if (MAGIC.some((b, i) => magic[i] !== b)) throw badFormat(source.name, 0, 'magic: must be \\x93NUMPY');
@@ -93,18 +101,22 @@ function parseNpy(source: ByteSource, name: string, options: ReadOptions, budget
       `data: ${String(descr)} of shape [${shape.join(', ')}] takes ${bytes ?? 'too many'} bytes, the file holds ${cursor.left}`,
     );
   }
-  const data = cursor.at;
+  return { dtype: stored, shape, bytes, fortran, order: match![1], data: cursor.at };
+}
+
+function parseNpy(source: ByteSource, name: string, options: ReadOptions, budget?: Budget): TensorRecord {
+  const { dtype: stored, shape, bytes, fortran, order, data } = parseHeader(source, budget);
   const width = bitsOf(stored) / 8;
   const range = (start: number, end: number) => readBytes(source, data + start, end - start);
   if (fortran && shape.length > 1) {
     const layout = Layout.contiguous([...shape].reverse()).permute(shape.map((_, i) => shape.length - 1 - i));
     return storedRecord(source.name, name, stored, shape, options, (start, end) =>
-      native(gatherBytes(range(0, bytes), layout, width), match![1], width).slice(start, end),
+      native(gatherBytes(range(0, bytes), layout, width), order, width).slice(start, end),
     );
   }
   return storedRecord(source.name, name, stored, shape, options, (start, end) => {
     const first = Math.floor(start / width) * width; // whole elements, so that swapping sees them
-    return native(range(first, Math.ceil(end / width) * width), match![1], width).subarray(start - first, end - first);
+    return native(range(first, Math.ceil(end / width) * width), order, width).subarray(start - first, end - first);
   });
 }
 
@@ -116,16 +128,31 @@ export function openNpy(from: From, options: ReadOptions = {}): TensorRecord {
 }
 
 /** The arrays of an .npz archive by name (without .npy); each is inflated when it is opened here. */
-export function openNpz(from: From, options: ReadOptions & { maxGrowth?: number } = {}): Map<string, TensorRecord> {
+export const openNpz = (from: From, options: NpzOptions = {}): Map<string, TensorRecord> =>
+  members(from, options, (source, name, budget) => parseNpy(source, name, options, budget));
+
+/** What an .npy file or an .npz archive holds, foreign types included: headers alone. */
+export const numpyInfos = (format: 'npy' | 'npz', from: From): Map<string, StoredInfo> =>
+  format === 'npz'
+    ? members(from, {}, (source, _, budget) => parseHeader(source, budget))
+    : opening(from, (source) => new Map([['', parseHeader(source)]]));
+
+type NpzOptions = ReadOptions & { maxGrowth?: number };
+
+function members<T>(
+  from: From,
+  options: NpzOptions,
+  parse: (source: ByteSource, name: string, budget: Budget) => T,
+): Map<string, T> {
   return opening(from, (source) => {
     const budget = new Budget(source.name, source.stored ?? source.size);
     const zip = new ZipFile(source, { maxGrowth: options.maxGrowth, budget });
-    const out = new Map<string, TensorRecord>();
+    const out = new Map<string, T>();
     for (const [member, { headerAt }] of zip.entries) {
       if (!member.endsWith('.npy'))
         throw badFormat(source.name, headerAt, `member ${JSON.stringify(member)} is no .npy file`);
       const name = member.slice(0, -4);
-      out.set(name, parseNpy(zip.open(member), name, options, budget));
+      out.set(name, parse(zip.open(member), name, budget));
     }
     return out;
   });

@@ -25,7 +25,8 @@ export interface TensorFile {
 
 const starts = (lead: Uint8Array, text: string): boolean => Buffer.from(lead).toString('latin1').startsWith(text);
 
-function sniff(from: string | Uint8Array): TensorFormat {
+/** What a file is, by its first bytes. */
+export function sniff(from: string | Uint8Array): TensorFormat {
   if (typeof from === 'string' && (from.endsWith('.json') || pathKind(from)?.isDirectory())) return 'safetensors';
   const source = openSource(from);
   try {

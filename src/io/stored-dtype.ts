@@ -66,6 +66,13 @@ export interface ReadOptions {
   widen?: boolean;
 }
 
+/** What a file says about a tensor, whether its type is ours or not. */
+export interface StoredInfo {
+  readonly dtype: StoredDType;
+  readonly shape: Shape;
+  readonly bytes: number;
+}
+
 /** A tensor in a file: its type and shape at once, its bytes when asked. */
 export interface TensorRecord {
   readonly name: string;

@@ -1,5 +1,6 @@
 // PyTorch checkpoints (.pt, .pth, .tar): the zip format, the pickle sequence before it, and the tar before that.
 import { ArgumentError, DTypeError, UnsupportedError } from '../base/errors.js';
+import type { Shape } from '../base/shape.js';
 import { Layout } from '../base/layout.js';
 import { Cursor, badFormat, opening, readBytes, windowOf, type ByteSource } from './byte-source.js';
 import { Budget, MAX_RANK, checkGrowth } from './limits.js';
@@ -80,14 +81,27 @@ export class TorchFile {
     return this.#tensors.has(name);
   }
 
-  record(name: string, options: ReadOptions = {}): TorchRecord {
+  /** What is stored, foreign types included; of a type that is not known its name, and no length. */
+  info(name: string): { dtype: string; shape: Shape; bytes: number | undefined } {
+    const { dtype, type, storage, shape } = this.#tensor(name);
+    const known = dtype && storage.dtype;
+    return { dtype: known ? dtype : dtype ? storage.type : type, shape, bytes: known && storedBytes(dtype, shape) };
+  }
+
+  #tensor(name: string): TorchTensor {
     const tensor = this.#tensors.get(name);
+    if (tensor) return tensor;
+    const call = this.opaque.get(name);
+    if (call)
+      throw new UnsupportedError(
+        `${this.#source.name}: ${name}: is built by ${call}, which is not understood and never run`,
+      );
+    throw new ArgumentError(`TorchFile: no tensor ${JSON.stringify(name)} in ${this.#source.name}`);
+  }
+
+  record(name: string, options: ReadOptions = {}): TorchRecord {
+    const tensor = this.#tensor(name);
     const where = `${this.#source.name}: ${name}`;
-    if (!tensor) {
-      const call = this.opaque.get(name);
-      if (call) throw new UnsupportedError(`${where}: is built by ${call}, which is not understood and never run`);
-      throw new ArgumentError(`TorchFile: no tensor ${JSON.stringify(name)} in ${this.#source.name}`);
-    }
     const built = `${this.#file.pickle.source.name}: at byte ${tensor.at}: tensor ${JSON.stringify(name)}`;
     const dtype = knownDType(built, tensor);
     targetDType(built, dtype, options.widen ?? false);

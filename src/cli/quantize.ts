@@ -1,0 +1,95 @@
+// `wick quantize IN OUT --type T`: a GGUF model in fewer bits. Progress on stderr, the table of errors on stdout.
+import { parseArgs } from 'node:util';
+import { ArgumentError, UnsupportedError } from '../base/errors.js';
+import { pathKind } from '../io/byte-source.js';
+import { quantizeGguf, type QuantizedModel } from '../models/quantize-gguf.js';
+import { QUANTIZE_TYPES } from '../models/quantize-plan.js';
+import { progressBar } from './progress.js';
+import { bytes, fit, printable, wrap } from './table.js';
+
+const HELP = `wick quantize IN.gguf OUT.gguf --type T [options]
+
+  --type T             ${wrap(QUANTIZE_TYPES.join(' '), ' '.repeat(23), 90)}
+                       q4_k_m and its like are mixtures: more bits where errors cost most. Other names mean one type
+                       for all matrices.
+  --imatrix FILE       an importance matrix (GGUF or .dat): how much the error of each column counts
+  --threads N          (default: the number of cores)
+  --allow-requantize   also from a model that is quantized already, which loses twice
+  --json               the table for programs
+
+IN is a GGUF model, one file or the first of several. Tensors of one dimension stay as they are. Rows that are no whole
+blocks get a type that fits; the table says so. The error is that of the root mean square, relative to the original.`;
+
+function threadsOf(text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  const n = Number(text);
+  if (!Number.isSafeInteger(n) || n < 1 || n > 1024)
+    throw new ArgumentError(`quantize: --threads ${JSON.stringify(text)} is not a whole number from 1 to 1024`);
+  return n;
+}
+
+export async function run(argv: readonly string[]): Promise<number> {
+  const option = { type: 'string' } as const;
+  const { values: v, positionals } = parseArgs({
+    args: [...argv],
+    allowPositionals: true,
+    options: {
+      type: option,
+      imatrix: option,
+      threads: option,
+      'allow-requantize': { type: 'boolean' },
+      json: { type: 'boolean' },
+      help: { type: 'boolean', short: 'h' },
+    },
+  });
+  if (v.help) {
+    console.log(HELP);
+    return 0;
+  }
+  const [from, to] = positionals;
+  if (positionals.length !== 2)
+    throw new ArgumentError(
+      `quantize: two files are needed, ${positionals.length} given; wick quantize IN OUT --type T`,
+    );
+  if (v.type === undefined) throw new ArgumentError(`quantize: give --type, one of ${QUANTIZE_TYPES.join(', ')}`);
+  if (pathKind(from)?.isDirectory())
+    throw new UnsupportedError(
+      `quantize: ${from} is a folder; only GGUF models are read here, for a folder's tokenizer and config have no GGUF form yet`,
+    );
+  const threads = threadsOf(v.threads);
+  const bar = progressBar('values', 'encoding');
+  const begin = performance.now();
+  const abort = new AbortController();
+  const stop = (): void => abort.abort();
+  process.once('SIGINT', stop);
+  try {
+    const made = await quantizeGguf(from, to, {
+      type: v.type,
+      requantize: v['allow-requantize'] === true,
+      ...(v.imatrix !== undefined && { imatrix: v.imatrix }),
+      ...(threads !== undefined && { threads }),
+      signal: abort.signal,
+      onProgress: (done, total, tensor) => bar.show(done, total, tensor),
+    });
+    bar.end();
+    console.log(v.json ? JSON.stringify({ file: to, ...made }, null, 2) : report(made));
+    console.error(`${to}: written in ${((performance.now() - begin) / 1000).toFixed(1)} s`);
+    return 0;
+  } catch (error) {
+    bar.end();
+    if (!abort.signal.aborted) throw error;
+    console.error(`stopped: ${to} is not written`);
+    return 130;
+  } finally {
+    process.removeListener('SIGINT', stop);
+  }
+}
+
+function report({ tensors, bytesBefore, bytesAfter, elements }: QuantizedModel): string {
+  const rows = tensors.map((t) => [
+    ...[printable(t.name), t.from, t.to, `[${t.shape.join(', ')}]`, t.bytes],
+    ...[t.error === undefined ? '' : t.error.toPrecision(3), t.note],
+  ]);
+  const bits = elements > 0 ? `, ${((bytesAfter * 8) / elements).toFixed(2)} bits a weight` : '';
+  return `${fit(['tensor', 'from', 'to', 'shape', 'bytes', 'error', 'note'], rows, 0)}\n\n${bytes(bytesBefore)} became ${bytes(bytesAfter)}${bits}`;
+}

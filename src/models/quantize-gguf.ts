@@ -1,0 +1,245 @@
+// A GGUF model written anew in other types: pieces of rows go to worker threads and come back in the file's order.
+import { existsSync, realpathSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
+import { ArgumentError, UnsupportedError } from '../base/errors.js';
+import { sizeOf } from '../base/shape.js';
+import { EncodePool } from '../io/encode-pool.js';
+import type { EncodedPiece } from '../io/encode-rows.js';
+import { Gguf } from '../io/gguf.js';
+import type { GgufValue } from '../io/gguf-value.js';
+import { GgufWriter } from '../io/gguf-write.js';
+import { type Importance, readImportance } from '../io/imatrix.js';
+import { type PlannedTensor, planQuantization } from './quantize-plan.js';
+import { ggufShards } from './source.js';
+
+export interface QuantizeGgufOptions {
+  /** One of QUANTIZE_TYPES. */
+  readonly type: string;
+  /** A file with an importance matrix. */
+  readonly imatrix?: string;
+  /** Also from blocks, which have lost something already. */
+  readonly requantize?: boolean;
+  /** Default: as many as there are cores. */
+  readonly threads?: number;
+  /** Stops at the next piece; nothing is left of the file. */
+  readonly signal?: AbortSignal;
+  readonly onProgress?: (done: number, total: number, tensor: string) => void;
+}
+export interface QuantizedTensor {
+  readonly name: string;
+  readonly shape: readonly number[];
+  readonly from: string;
+  readonly to: string;
+  readonly bytes: number;
+  /** Root mean square of what was lost over that of the original; undefined where the bytes are the same. */
+  readonly error: number | undefined;
+  readonly note: string;
+}
+export interface QuantizedModel {
+  readonly tensors: readonly QuantizedTensor[];
+  readonly bytesBefore: number;
+  readonly bytesAfter: number;
+  readonly elements: number;
+}
+
+/** Values of a piece: some ten megabytes of floats, so that a few for each thread take little memory. */
+const PIECE = 2 ** 21;
+/** llama.cpp's number for the present layout of blocks. */
+const QUANTIZATION_VERSION = 2;
+
+/** A tensor of the plan with the file that holds it. */
+interface Task extends PlannedTensor {
+  readonly file: Gguf;
+  readonly importance: Float32Array | undefined;
+}
+
+/** The rows of a piece, as bytes of the stored tensor. */
+interface Range {
+  readonly task: Task;
+  readonly matrix: number;
+  readonly firstRow: number;
+  readonly rows: number;
+}
+
+/** Pieces never cross from one matrix of a tensor to the next, for each has an importance of its own. */
+function* ranges(tasks: readonly Task[]): Generator<Range> {
+  for (const task of tasks) {
+    const { shape } = task.info;
+    const row = shape.at(-1) ?? 1;
+    const rows = shape.at(-2) ?? 1;
+    const matrices = sizeOf(shape.slice(0, -2));
+    if (sizeOf(shape) === 0) continue;
+    const step = Math.max(1, Math.floor(PIECE / row));
+    for (let matrix = 0; matrix < matrices; matrix++)
+      for (let firstRow = 0; firstRow < rows; firstRow += step)
+        yield { task, matrix, firstRow, rows: Math.min(step, rows - firstRow) };
+  }
+}
+
+function readRange({ task, matrix, firstRow, rows }: Range): { bytes: Uint8Array; first: number; row: number } {
+  const { type, shape, name } = task.info;
+  const row = shape.at(-1) ?? 1;
+  const first = (matrix * (shape.at(-2) ?? 1) + firstRow) * row;
+  const place = (element: number): number => (element / type.block) * type.bytes;
+  return { bytes: task.file.raw(name, place(first), place(first + rows * row)), first, row };
+}
+
+const isSame = ({ info, type }: PlannedTensor): boolean => info.type === type;
+
+/** What a tensor's matrices go by; a matrix of another size is a mistake, not a reason to go on without. */
+function importanceOf(all: Importance | undefined, planned: PlannedTensor): Float32Array | undefined {
+  const { name, shape } = planned.info;
+  const found = isSame(planned) || planned.type.plain ? undefined : all?.get(name);
+  const want = (shape.at(-1) ?? 1) * sizeOf(shape.slice(0, -2));
+  if (found && found.length !== want)
+    throw new ArgumentError(
+      `quantize: the importance matrix has ${found.length} numbers for ${name} [${shape.join(', ')}], which takes ${want}`,
+    );
+  return found;
+}
+
+function newMetadata(file: Gguf, fileType: number | undefined, imatrix: string | undefined, entries: number) {
+  const out = new Map<string, GgufValue>(
+    [...file.metadata].filter(([key]) => !/^split\.|^quantize\.imatrix\./.test(key)),
+  );
+  out.delete('general.file_type');
+  if (fileType !== undefined) out.set('general.file_type', { type: 'u32', value: fileType });
+  out.set('general.quantization_version', { type: 'u32', value: QUANTIZATION_VERSION });
+  if (imatrix === undefined) return out;
+  out.set('quantize.imatrix.file', { type: 'string', value: imatrix });
+  out.set('quantize.imatrix.entries_count', { type: 'u32', value: entries });
+  return out;
+}
+
+function checkPaths(from: string, to: string): string[] {
+  if (!from.endsWith('.gguf') || !to.endsWith('.gguf'))
+    throw new UnsupportedError(
+      `quantize: ${from.endsWith('.gguf') ? `${to} is to be` : `${from} is not`} a .gguf file; only GGUF models are read and written here`,
+    );
+  const shards = ggufShards(from);
+  const absent = shards.find((p) => !existsSync(p));
+  if (absent) throw new ArgumentError(`quantize: ${absent} is not there`);
+  if (existsSync(to) && shards.some((p) => realpathSync(p) === realpathSync(to)))
+    throw new ArgumentError(`quantize: ${to} is the model that is read; give the result another name`);
+  return shards;
+}
+
+/** Writes the model at `to`, one file whatever the source was; the source is read piece by piece. */
+export async function quantizeGguf(from: string, to: string, options: QuantizeGgufOptions): Promise<QuantizedModel> {
+  const files: Gguf[] = [];
+  try {
+    for (const path of checkPaths(from, to)) files.push(Gguf.open(path));
+    return await rewrite(from, files, to, options);
+  } finally {
+    for (const file of files) file.close();
+  }
+}
+
+async function rewrite(
+  from: string,
+  files: readonly Gguf[],
+  to: string,
+  options: QuantizeGgufOptions,
+): Promise<QuantizedModel> {
+  const holders = files.flatMap((file) => file.names.map((name) => ({ file, info: file.info(name) })));
+  const metadata = new Map([...files[0].metadata].map(([key, { value }]) => [key, value as unknown]));
+  const plan = planQuantization(
+    holders.map((h) => h.info),
+    metadata,
+    options.type,
+  );
+  const blocks = plan.tensors.find((t) => !t.info.type.plain && !isSame(t));
+  if (blocks && !options.requantize)
+    throw new ArgumentError(
+      `quantize: ${from}: ${blocks.info.name} is quantized already (${blocks.info.type.name}); start from the floats, or say --allow-requantize to lose twice`,
+    );
+  const importance = options.imatrix === undefined ? undefined : readImportance(options.imatrix);
+  const tasks = plan.tensors.map(
+    (t, i): Task => ({ ...t, file: holders[i].file, importance: importanceOf(importance, t) }),
+  );
+  if (importance && !tasks.some((t) => importance.has(t.info.name)))
+    throw new ArgumentError(`quantize: ${options.imatrix} names no tensor of ${from}; it was made for another model`);
+  const writer = new GgufWriter(
+    to,
+    newMetadata(files[0], plan.fileType, options.imatrix, importance?.size ?? 0),
+    tasks.map(({ info, type }) => ({ name: info.name, shape: info.shape, type })),
+  );
+  try {
+    const sums = await encodeAll(tasks, writer, options);
+    writer.settle();
+    return summary(tasks, sums, importance !== undefined);
+  } catch (error) {
+    writer.abandon();
+    throw error;
+  }
+}
+
+type Sums = Map<Task, { lost: number; whole: number }>;
+
+/** Reads ahead by two pieces a thread and writes what comes back in order. */
+async function encodeAll(
+  tasks: readonly Task[],
+  writer: GgufWriter,
+  { threads = availableParallelism(), signal, onProgress }: QuantizeGgufOptions,
+): Promise<Sums> {
+  const sums: Sums = new Map(tasks.map((t) => [t, { lost: 0, whole: 0 }]));
+  const total = tasks.reduce((n, t) => n + sizeOf(t.info.shape), 0);
+  const pool = new EncodePool(threads);
+  const line: { task: Task; elements: number; made: Promise<EncodedPiece> }[] = [];
+  let done = 0;
+  const writeFirst = async (): Promise<void> => {
+    signal?.throwIfAborted();
+    const { task, elements, made } = line.shift()!;
+    const { bytes, lost, whole } = await made.catch((cause: Error) => {
+      throw new ArgumentError(`quantize: ${task.info.name}: ${cause.message}`, { cause });
+    });
+    writer.write(bytes);
+    const sum = sums.get(task)!;
+    sum.lost += lost;
+    sum.whole += whole;
+    done += elements;
+    onProgress?.(done, total, task.info.name);
+  };
+  try {
+    for (const range of ranges(tasks)) {
+      const { task } = range;
+      const { bytes, first, row } = readRange(range);
+      const importance = task.importance?.slice(range.matrix * row, (range.matrix + 1) * row);
+      const piece = { from: task.info.type.name, to: task.type.name, bytes, rowLength: row, first };
+      const made = isSame(task)
+        ? Promise.resolve({ bytes, lost: 0, whole: 0 })
+        : pool.encode({ ...piece, ...(importance && { importance }) });
+      made.catch(() => {}); // said when its turn comes
+      line.push({ task, elements: range.rows * row, made });
+      if (line.length >= 2 * threads) await writeFirst();
+    }
+    while (line.length > 0) await writeFirst();
+  } finally {
+    await pool.close();
+  }
+  return sums;
+}
+
+function summary(tasks: readonly Task[], sums: Sums, weighed: boolean): QuantizedModel {
+  const tensors = tasks.map((task): QuantizedTensor => {
+    const { info, type, importance } = task;
+    const { lost, whole } = sums.get(task)!;
+    const unweighed = weighed && !isSame(task) && !type.plain && !importance ? ['no importance'] : [];
+    return {
+      name: info.name,
+      shape: info.shape,
+      from: info.type.name,
+      to: type.name,
+      bytes: (sizeOf(info.shape) / type.block) * type.bytes,
+      error: isSame(task) ? undefined : whole > 0 ? Math.sqrt(lost / whole) : 0,
+      note: [...(task.note ? [task.note] : []), ...unweighed].join('; '),
+    };
+  });
+  const sum = (of: (i: number) => number): number => tasks.reduce((n, _, i) => n + of(i), 0);
+  return {
+    tensors,
+    bytesBefore: sum((i) => tasks[i].info.bytes),
+    bytesAfter: sum((i) => tensors[i].bytes),
+    elements: sum((i) => sizeOf(tasks[i].info.shape)),
+  };
+}

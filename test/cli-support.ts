@@ -1,0 +1,20 @@
+// Commands run as users run them: in a process of their own.
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const main = join(fileURLToPath(new URL('.', import.meta.url)), '../src/cli/main.js');
+
+export function wick(...args: readonly string[]): { status: number | null; stdout: string; stderr: string } {
+  const r = spawnSync(process.execPath, [main, ...args], { encoding: 'utf8', maxBuffer: 2 ** 26 });
+  return { status: r.status, stdout: r.stdout, stderr: r.stderr };
+}
+
+/** A folder that goes with the process. */
+export function scratch(): string {
+  const dir = mkdtempSync(join(tmpdir(), 'wick-cli-'));
+  process.on('exit', () => rmSync(dir, { recursive: true, force: true }));
+  return dir;
+}
