@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { existsSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { fromBf16Bits, fromF16Bits, toBf16Bits, toF16Bits } from '../src/base/float.js';
 import { packageRoot } from '../src/base/paths.js';
 import { noGrad, type Tensor } from '../src/index.js';
 import { dequantize, Gguf, ggmlType, type GgufValue, loadTensors, quantize, writeGguf } from '../src/io/index.js';
@@ -141,7 +142,27 @@ test('the mixture of a model of 32 layers, tied or not, is that of Q4_K_M', () =
   assert.equal(plan('q5_k_m', embed).at(-1)?.type.name, 'Q6_K');
   assert.equal(plan('q5_k_m', info('output.weight', [32000, 4096]), embed).at(-1)?.type.name, 'Q5_K');
   assert.ok(plan('q4_k', embed).every((t) => t.type.name === 'Q4_K'));
+  const q3 = info('blk.0.attn_q.weight', [64, 64]);
+  assert.deepEqual([plan('q3_k_m', q3).at(-1)?.type.name, plan('q6_k', q3).at(-1)?.type.name], ['Q4_0', 'Q8_0']);
+  assert.equal(plan('q4_k', info('blk.0.attn_q.weight', [64, 40])).at(-1)?.type.name, 'F16');
   assert.equal(plan('q4_k_m', info('blk.0.ffn_gate_inp.weight', [8, 4096])).at(-1)?.type.name, 'F16');
+});
+
+test('floats of 16 bits, from and to', () => {
+  const from = wide('floats.gguf', 1);
+  const name = 'output.weight';
+  const x = Gguf.open(from).dequantize(name).read();
+  for (const [type, bits, of] of [
+    ['f16', toF16Bits, fromF16Bits],
+    ['bf16', toBf16Bits, fromBf16Bits],
+  ] as const) {
+    const [half, eight] = [join(dir, `${type}.gguf`), join(dir, `${type}-q8_0.gguf`)];
+    run(from, half, '--type', type);
+    const want = Uint16Array.from(floats(x), bits);
+    assert.deepEqual(Gguf.open(half).raw(name), new Uint8Array(want.buffer));
+    run(half, eight, '--type', 'q8_0');
+    assert.deepEqual(Gguf.open(eight).raw(name), quantize(ggmlType('Q8_0'), Float32Array.from(want, of)));
+  }
 });
 
 test('an importance matrix, as GGUF and as .dat, weighs each matrix of a tensor by its own', () => {

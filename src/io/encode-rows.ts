@@ -33,6 +33,22 @@ const view = <T>(
     ? new Raw(bytes.buffer, bytes.byteOffset, bytes.length / n)
     : new Raw(bytes.slice().buffer, 0, bytes.length / n);
 
+/** Numbers one by one: typed arrays' own `from` takes ten times as long. */
+function mapped<Out extends Float32Array | Uint16Array>(
+  x: Float32Array | Uint16Array,
+  out: Out,
+  f: (v: number) => number,
+): Out {
+  for (let i = 0; i < x.length; i++) out[i] = f(x[i]);
+  return out;
+}
+const halves = (b: Uint8Array): Uint16Array => view(b, Uint16Array, 2);
+const F16 = mapped(
+  Uint16Array.from({ length: 65536 }, (_, i) => i),
+  new Float32Array(65536),
+  fromF16Bits,
+);
+
 /** How plain types become f32 and come from it. */
 interface Plain {
   readonly read: (bytes: Uint8Array) => Float32Array;
@@ -41,12 +57,12 @@ interface Plain {
 const PLAIN: Readonly<Record<string, Plain | undefined>> = {
   F32: { read: (b) => view(b, Float32Array, 4), write: (x) => x },
   F16: {
-    read: (b) => Float32Array.from(view(b, Uint16Array, 2), fromF16Bits),
-    write: (x) => Uint16Array.from(x, toF16Bits),
+    read: (b) => mapped(halves(b), new Float32Array(b.length / 2), (v) => F16[v]),
+    write: (x) => mapped(x, new Uint16Array(x.length), toF16Bits),
   },
   BF16: {
-    read: (b) => Float32Array.from(view(b, Uint16Array, 2), fromBf16Bits),
-    write: (x) => Uint16Array.from(x, toBf16Bits),
+    read: (b) => mapped(halves(b), new Float32Array(b.length / 2), fromBf16Bits),
+    write: (x) => mapped(x, new Uint16Array(x.length), toBf16Bits),
   },
 };
 
@@ -60,8 +76,9 @@ function decode(type: GgmlType, bytes: Uint8Array): Float32Array {
 export function encodePiece({ from, to, bytes, rowLength, importance, first }: Piece): EncodedPiece {
   const target = ggmlType(to);
   const x = decode(ggmlType(from), bytes);
-  const bad = x.findIndex((v) => !Number.isFinite(v));
-  if (bad >= 0) throw new ArgumentError(`element ${first + bad} is ${x[bad]}; only finite weights are encoded`);
+  for (let i = 0; i < x.length; i++)
+    if (!Number.isFinite(x[i]))
+      throw new ArgumentError(`element ${first + i} is ${x[i]}; only finite weights are encoded`);
   const plain = target.plain && PLAIN[target.name]?.write(x);
   const out = plain
     ? new Uint8Array(plain.buffer, plain.byteOffset, plain.byteLength).slice()
@@ -71,8 +88,8 @@ export function encodePiece({ from, to, bytes, rowLength, importance, first }: P
   for (let i = 0; i < x.length; i++) {
     if (!Number.isFinite(y[i]))
       throw new ArgumentError(`element ${first + i} is ${x[i]}, which ${target.name} does not hold`);
-    lost += (x[i] - y[i]) ** 2;
-    whole += x[i] ** 2;
+    lost += (x[i] - y[i]) * (x[i] - y[i]);
+    whole += x[i] * x[i];
   }
   return { bytes: out, lost, whole };
 }

@@ -37,7 +37,7 @@ const firstOf = (parts: number) => (p: Place) => p.layer < Math.floor(p.layers /
 
 const output = 'Q6_K';
 const MIXES: Readonly<Record<string, Mix>> = {
-  q3_k_s: { base: 'Q3_K', fileType: 11, output },
+  q3_k_s: { base: 'Q3_K', fileType: 11, output, rules: {} },
   q3_k_m: {
     ...{ base: 'Q3_K', fileType: 12, output },
     rules: {
@@ -59,7 +59,7 @@ const MIXES: Readonly<Record<string, Mix>> = {
     ...{ base: 'Q4_K', fileType: 15, output },
     rules: { attn_v: where(sensitive, 'Q6_K'), ffn_down: where(sensitive, 'Q6_K'), attn_qkv: 'Q5_K' },
   },
-  q5_k_s: { base: 'Q5_K', fileType: 16, output },
+  q5_k_s: { base: 'Q5_K', fileType: 16, output, rules: {} },
   q5_k_m: {
     ...{ base: 'Q5_K', fileType: 17, output },
     rules: { attn_v: where(sensitive, 'Q6_K'), ffn_down: where(sensitive, 'Q6_K'), attn_qkv: 'Q6_K' },
@@ -88,10 +88,10 @@ function mixOf(name: string): Mix {
 
 /** Matrices that cost little and lose much, or that are read one number at a time. */
 const KEPT =
-  /_norm\.weight$|ffn_gate_inp|position_embd|token_types|ssm_conv1d|shortconv\.conv|time_mix_|attn_rel_b|altup|laurel|per_layer_model_proj/;
+  /_norm\.weight$|ffn_gate_inp|position_embd|token_types|ssm_conv1d|shortconv\.conv|time_mix_|attn_rel_b|altup|laurel|per_layer_model_proj|indexer\.[kq]_proj|tid2eid|patch_embd|rel_pos/;
 /** Types of blocks of 32 for rows that are not whole blocks of 256, or of 64. */
 const FALLBACK: Readonly<Record<string, string | undefined>> = {
-  ...{ Q2_K: 'IQ4_NL', Q3_K: 'IQ4_NL', IQ4_XS: 'IQ4_NL', Q4_K: 'Q5_0', Q5_K: 'Q5_1', Q6_K: 'Q8_0', NVFP4: 'MXFP4' },
+  ...{ Q2_K: 'Q4_0', Q3_K: 'Q4_0', IQ4_XS: 'IQ4_NL', Q4_K: 'Q5_0', Q5_K: 'Q5_1', Q6_K: 'Q8_0', NVFP4: 'MXFP4' },
 };
 
 export interface PlannedTensor {
@@ -111,7 +111,10 @@ function count(metadata: ReadonlyMap<string, unknown>, key: string): number {
   return ArrayBuffer.isView(value) ? Math.max(0, ...Array.from(value as Int32Array)) : Number(value ?? 0);
 }
 
-const partOf = (name: string): string | undefined => /^blk\.\d+\.(\w+?)(?:_exps|_shexp)?\.weight$/.exec(name)?.[1];
+function partOf(name: string): string | undefined {
+  const part = /^blk\.\d+\.(\w+?)(?:_exps|_shexp)?\.weight$/.exec(name)?.[1];
+  return part === 'attn_kv_b' ? 'attn_v' : part; // latent attention makes its values with it
+}
 const layerOf = (name: string): number => Number(/^blk\.(\d+)\./.exec(name)?.[1] ?? -1);
 
 function wanted(name: string, mix: Mix, tied: boolean, experts: number, place: (part: string) => Place): string {
