@@ -246,3 +246,11 @@ for (const { name, device, missing } of testDevices('cpu,sim:32,reference')) {
     bad(() => linspace(0, Infinity, 3), /both must be finite/);
   });
 }
+
+test('odd functions keep the sign of zero on the CPU engine', () => {
+  for (const dtype of ['f16', 'bf16', 'f32', 'f64'] as const)
+    for (const op of ['tanh', 'sin', 'erf', 'expm1', 'log1p', 'tan'] as const) {
+      const y = Tensor.from([-0, 0]).cast(dtype)[op]().cast('f64').dataSync();
+      assert.ok(Object.is(y[0], -0) && Object.is(y[1], 0), `${op} of -0 and 0 in ${dtype}: ${Array.from(y, String)}`);
+    }
+});

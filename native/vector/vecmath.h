@@ -67,8 +67,8 @@ template <class V> WICK_FN V tanhBy(V x, V rest) {
   V p = poly(s, -0.33333283883640026802, 0.13331490348610727763, -0.0537434296636763844, 0.020650386780150570939,
              -0.0057168401908446505276);
   V small = mad(p * s, x, x);
-  V large = copysigng(V(1.f) - rest, x);
-  return select(absg(x) < V(0.625f), small, large);
+  // The sum of -0 and a product of zeros is +0, so the small ones take their sign from x as well.
+  return copysigng(select(absg(x) < V(0.625f), small, V(1.f) - rest), x);
 }
 template <class V> WICK_FN V tanhOf(V x) {
   V a = absg(x);
