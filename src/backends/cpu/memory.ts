@@ -1,5 +1,5 @@
 // Memory of the CPU engine: ArrayBuffers, so that the garbage collector counts and frees them, with freed blocks kept for reuse.
-import { totalmem } from 'node:os';
+import { freemem, totalmem } from 'node:os';
 import { OutOfMemoryError } from '../../base/errors.js';
 import type { Memory, MemoryStats } from '../backend.js';
 
@@ -9,6 +9,10 @@ const SLAB = 1 << 18;
 /** From here on huge pages are asked for. */
 const HUGE = 4 << 20;
 const KEPT_LIMIT = Math.min(2 ** 31, Math.max(2 ** 28, totalmem() / 8));
+
+/** Blocks this large are held against what the machine (or its container) has left: a system that promises more than it has kills later. */
+const LARGE = 2 ** 30;
+const availableBytes = (): number => process.availableMemory?.() ?? freemem();
 
 /** What a finaliser may hold: it must not keep the buffer alive, or a busy loop would never see memory come back. */
 class Token implements Memory {
@@ -122,6 +126,11 @@ export class MemoryPool {
   }
 
   #fresh(room: number): Block {
+    if (room >= LARGE && room > availableBytes())
+      throw new OutOfMemoryError(
+        `cpu: no memory for a block of ${room} bytes: the machine has ${availableBytes()} left ` +
+          `(${this.#liveBytes} bytes are in use by tensors)`,
+      );
     let buffer: ArrayBuffer;
     try {
       buffer = new ArrayBuffer(room + ALIGN);
