@@ -139,13 +139,17 @@ for (const target of ['gfx90a', 'gfx1030']) {
     const found = b
       .launch(lines, 'turn', 1, 256, [{ p: o }])
       .findings.find((f) => f.what.startsWith('race') || f.what.startsWith('uninitialised'));
-    assert.equal(found?.source, 'test:4: "o[threadIdx.x] = s[255 - threadIdx.x];"');
+    // Later compilers add the ending to the source's name.
+    assert.equal(found?.source?.replace('test.hip', 'test'), 'test:4: "o[threadIdx.x] = s[255 - threadIdx.x];"');
     fails(
       () => b.launch(lines, 'turn', 1, 256, [{ p: b.buffer(1020) }]),
-      /out of bounds.*line test:4: "o\[threadIdx\.x\] = s\[255 - threadIdx\.x\];", work-item \(255, 0, 0\)/,
+      /out of bounds.*line test(?:\.hip)?:4: "o\[threadIdx\.x\] = s\[255 - threadIdx\.x\];", work-item \(255, 0, 0\)/,
     );
     const plain = hiprtc(LINES, target, ['-O2', '-gline-tables-only']); // version 4 or 5 of the tables, no text
-    fails(() => b.launch(plain, 'turn', 1, 256, [{ p: b.buffer(1020) }]), /out of bounds.*line test:4, work-item/);
+    fails(
+      () => b.launch(plain, 'turn', 1, 256, [{ p: b.buffer(1020) }]),
+      /out of bounds.*line test(?:\.hip)?:4, work-item/,
+    );
   });
   test(`${target}: kernels dropped from the programs kept run again when asked for`, { skip }, () => {
     const b = new Bench(target, { programsKept: 1 });
