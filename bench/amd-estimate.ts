@@ -10,7 +10,10 @@ export interface LaunchCounts extends Counts {
   readonly items: number;
   readonly wave: number;
 }
-/** The last is no rate: it is what waits would cost if no load were asked for before it is needed, and limits nothing by itself. */
+/**
+ * The last is no rate: it is what waits would cost if no load were asked for before it is needed, and limits nothing by
+ * itself.
+ */
 export const RESOURCES = ['memory', 'cache', 'vector', 'scalar', 'LDS', 'matrix', 'latency'] as const;
 const RATED = RESOURCES.filter((r) => r !== 'latency');
 export type Resource = (typeof RESOURCES)[number];
@@ -34,7 +37,9 @@ export function residentWaves(l: LaunchCounts, r: Rates): number {
   return Math.max(1, Math.min(byRegisters, byLds, r.mostWaves));
 }
 
-/** `bytes`: what must move at least, of all launches; `scale`: how many times the work of the counts the benchmark is. */
+/**
+ * `bytes`: what must move at least, of all launches; `scale`: how many times the work of the counts the benchmark is.
+ */
 export function estimate(launches: readonly LaunchCounts[], bytes: number, scale: number, r: Rates): Estimate {
   const perUs = r.units * r.clock * 1e3;
   const sum = (f: (l: LaunchCounts) => number): number => scale * launches.reduce((n, l) => n + f(l), 0);

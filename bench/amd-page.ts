@@ -1,4 +1,5 @@
-// docs/amd-estimates.md from the counts that are kept: formulas, rates, a table for each GPU, and what lies under 0.7 of the memory bound.
+// docs/amd-estimates.md from the counts that are kept: formulas, rates, a table for each GPU, and what lies under 0.7
+// of the memory bound.
 import { estimate, type LaunchCounts, RESOURCES } from './amd-estimate.js';
 import { ATTAINED, RATES, type Rates } from './amd-rates.js';
 import { amdWorks } from './amd-works.js';

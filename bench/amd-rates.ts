@@ -1,6 +1,8 @@
 // What AMD publishes about four GPUs, and how their compute units execute: the numbers behind docs/amd-estimates.md.
 
-/** What a plain copy reaches of the published bandwidth: measured on the H200 (4236 of 4800 GB/s, docs/bench-h200.json). */
+/**
+ * What a plain copy reaches of the published bandwidth: measured on the H200 (4236 of 4800 GB/s, docs/bench-h200.json).
+ */
 export const ATTAINED = 0.88;
 
 export interface Rates {
@@ -30,7 +32,10 @@ export interface Rates {
   readonly source: string;
 }
 
-/** CDNA: a wave of 64 takes four clocks on a SIMD of 16 lanes, four SIMDs a unit. RDNA: a wave of 32 takes one, two SIMDs a unit. */
+/**
+ * CDNA: a wave of 64 takes four clocks on a SIMD of 16 lanes, four SIMDs a unit. RDNA: a wave of 32 takes one, two
+ * SIMDs a unit.
+ */
 export const RATES: readonly Rates[] = [
   {
     name: 'Instinct MI300X',

@@ -1,4 +1,5 @@
-// The benchmarks whose time on AMD GPUs is estimated: a small run for the emulator, and how many times its work the benchmark is.
+// The benchmarks whose time on AMD GPUs is estimated: a small run for the emulator, and how many times its work the
+// benchmark is.
 import { bytesOf, type DType } from '../src/base/dtype.js';
 import { type Device, randint, randn, type Tensor } from '../src/index.js';
 

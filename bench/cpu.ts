@@ -1,4 +1,5 @@
-// `npm run bench`: the CPU engine's work as shares of what a plain copy and multiply-adds reach in the same run, with OpenBLAS and onnxruntime beside it.
+// `npm run bench`: the CPU engine's work as shares of what a plain copy and multiply-adds reach in the same run, with
+// OpenBLAS and onnxruntime beside it.
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { cpus, totalmem } from 'node:os';
@@ -19,7 +20,10 @@ export interface CpuTiming {
   readonly share?: number;
   /** The share asked for. */
   readonly target?: number;
-  /** Milliseconds no loop over such memory, or with such arithmetic, goes below here: reading or copying alone, or the same op over data in the cache. */
+  /**
+   * Milliseconds no loop over such memory, or with such arithmetic, goes below here: reading or copying alone, or the
+   * same op over data in the cache.
+   */
   readonly floor?: number;
   /** A peer's time divided by ours. */
   readonly openblas?: number;
@@ -53,7 +57,10 @@ interface Work {
 
 const MIB64 = 2 ** 26;
 const SIDE = 4096;
-/** Rows of 4096 that the second-level caches hold together with their result; the difference of two sizes leaves out what a call costs by itself. */
+/**
+ * Rows of 4096 that the second-level caches hold together with their result; the difference of two sizes leaves out
+ * what a call costs by itself.
+ */
 const CACHED_ROWS = [16, 48] as const;
 const make = (shape: readonly number[], device: Device, dtype: DType = 'f32'): Tensor =>
   randn(shape, { dtype, device, seed: 1 });

@@ -1,4 +1,5 @@
-// `npm run bench -- --device emu:gfx1030`: what kernels execute and move on an emulated GPU. No clock is read: the figures are the same on every machine.
+// `npm run bench -- --device emu:gfx1030`: what kernels execute and move on an emulated GPU. No clock is read: the
+// figures are the same on every machine.
 import { GpuBackend } from '../src/backends/gpu/gpu.js';
 import { bytesOf, type DType } from '../src/base/dtype.js';
 import { EmuDevice } from '../src/emulator/device.js';

@@ -1,5 +1,7 @@
-// `npm run estimates`: AMD speed on paper. Counts of the emulator for one target, kept in docs/amd-estimates.json, and the page made of them.
-//   node dist/bench/estimates.js --device emu:gfx90a     counts a target anew (gfx942, gfx1100, gfx1201: by scripts/rocm7.js's compiler, --rocm7)
+// `npm run estimates`: AMD speed on paper. Counts of the emulator for one target, kept in docs/amd-estimates.json, and
+// the page made of them.
+//   node dist/bench/estimates.js --device emu:gfx90a     counts a target anew (gfx942, gfx1100, gfx1201: by
+// scripts/rocm7.js's compiler, --rocm7)
 //   node dist/bench/estimates.js --page                  writes docs/amd-estimates.md from what is kept
 import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';

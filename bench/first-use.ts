@@ -79,7 +79,10 @@ const unseen = (unit: Unit): Unit => ({
   source: `${unit.source}static constexpr int wick_first_use_${randomBytes(8).toString('hex')} = 0;\n`,
 });
 
-/** Every kernel those works launch, compiled and loaded as if for the first time; our own kernels serve where a library would. To be called before other work, which would have them loaded. */
+/**
+ * Every kernel those works launch, compiled and loaded as if for the first time; our own kernels serve where a library
+ * would. To be called before other work, which would have them loaded.
+ */
 export function firstUse(device: Device): FirstUse {
   const gpu = (device.backend as GpuBackend).context;
   const dir = mkdtempSync(join(tmpdir(), 'wick-first-use-'));

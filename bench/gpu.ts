@@ -1,4 +1,5 @@
-// `npm run bench -- --device cuda:0`: the work that matters on a GPU, as a share of the copy bandwidth measured in the same run, with PyTorch beside it.
+// `npm run bench -- --device cuda:0`: the work that matters on a GPU, as a share of the copy bandwidth measured in the
+// same run, with PyTorch beside it.
 import { spawnSync } from 'node:child_process';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -211,7 +212,10 @@ function time(gpu: GpuBackend, step: () => unknown): number {
   return best;
 }
 
-/** Microseconds of JavaScript, FFI and driver that one small op takes while the queue is not full, once V8 has compiled the way to it, which takes thousands of calls. */
+/**
+ * Microseconds of JavaScript, FFI and driver that one small op takes while the queue is not full, once V8 has compiled
+ * the way to it, which takes thousands of calls.
+ */
 function overhead(device: Device): number {
   const x = arange(0, 4, 1, { device });
   const loop = (n: number): number => {

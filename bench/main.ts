@@ -1,4 +1,5 @@
-// `npm run bench`: speed as shares of what the machine can do, measured in the same run; a table for people and JSON for the record.
+// `npm run bench`: speed as shares of what the machine can do, measured in the same run; a table for people and JSON
+// for the record.
 import { commitNow } from '../src/parity/provenance.js';
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';

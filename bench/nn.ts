@@ -1,4 +1,5 @@
-// Attention, training, prefill and decoding at the sizes people quote: node dist/bench/nn.js --device cuda:0 [--only attention,decode,...]
+// Attention, training, prefill and decoding at the sizes people quote: node dist/bench/nn.js --device cuda:0 [--only
+// attention,decode,...]
 // Numbers are of this machine in this run, PyTorch's beside them where it is installed; --json FILE keeps them all.
 import { commitNow } from '../src/parity/provenance.js';
 import { spawnSync } from 'node:child_process';

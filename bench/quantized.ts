@@ -1,4 +1,5 @@
-// `node dist/bench/quantized.js [--device cuda:0] [--json FILE]`: products with weights in ggml's blocks, as shares of reading their bytes.
+// `node dist/bench/quantized.js [--device cuda:0] [--json FILE]`: products with weights in ggml's blocks, as shares of
+// reading their bytes.
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { CpuBackend } from '../src/backends/cpu.js';
@@ -22,7 +23,10 @@ const width = Number(values.values);
 /** Enough copies of the weights that no cache holds them. */
 const COPIES = onCpu ? 3 : 8;
 
-/** Seconds of one product over several copies: on a GPU a recorded graph, so that launching from JavaScript does not count. */
+/**
+ * Seconds of one product over several copies: on a GPU a recorded graph, so that launching from JavaScript does not
+ * count.
+ */
 async function secondsOf(step: (copy: number) => Tensor): Promise<number> {
   const all = (): void => scope(() => noGrad(() => void Array.from({ length: COPIES }, (_, i) => step(i))));
   all();

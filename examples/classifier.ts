@@ -1,4 +1,5 @@
-// A small convolutional net that tells rings, crosses and bars apart, on pictures made here: node dist/examples/classifier.js
+// A small convolutional net that tells rings, crosses and bars apart, on pictures made here: node
+// dist/examples/classifier.js
 import { Device, noGrad, scope, tensor, type Tensor } from '../src/index.js';
 import {
   AdamW,

@@ -1,4 +1,5 @@
-// Fine-tunes the built-in model with low-rank adapters: a writer of mock Shakespeare learns to keep a ship's log, in about a minute on a CPU.
+// Fine-tunes the built-in model with low-rank adapters: a writer of mock Shakespeare learns to keep a ship's log, in
+// about a minute on a CPU.
 //   npm run build && node dist/examples/lora.js [--steps N] [--rank R] [--out DIR] [--device NAME] [--text FILE]
 import { readFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';

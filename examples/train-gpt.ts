@@ -1,6 +1,8 @@
 // A small Llama-style language model trained on a text file, with a vocabulary of its own:
-//   node dist/examples/train-gpt.js --text FILE --out DIR [--device cuda:0] [--dtype bf16] [--steps 3000] ... (--help tells all)
-// DIR then holds what `wick generate --model DIR` reads, the training log, the loss curve and a checkpoint to go on from (--resume).
+//   node dist/examples/train-gpt.js --text FILE --out DIR [--device cuda:0] [--dtype bf16] [--steps 3000] ... (--help
+// tells all)
+// DIR then holds what `wick generate --model DIR` reads, the training log, the loss curve and a checkpoint to go on
+// from (--resume).
 import { appendFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -124,7 +126,9 @@ function windows(from: Int32Array, count: number, at: (i: number) => number): { 
   const on = (data: Int32Array): Tensor => tensor(data, { shape: [count, context], device });
   return { x: on(x), y: on(y) };
 }
-/** 0 where the start token stands, at the head of every window: so the model learns what it will see before a prompt. */
+/**
+ * 0 where the start token stands, at the head of every window: so the model learns what it will see before a prompt.
+ */
 const later = tensor(
   Int32Array.from({ length: context }, (_, i) => (i === 0 ? START : 1)),
   { shape: [1, context], device },

@@ -1,5 +1,7 @@
-// Compares the prototypes, struct layouts and numbers of src/driver/ with the vendors' real headers, by compiling a C++ probe against them.
-// Usage: node dist/scripts/abi-probe.js [include folder ...]   (folders searched besides /usr/include, CUDA's and ROCm's)
+// Compares the prototypes, struct layouts and numbers of src/driver/ with the vendors' real headers, by compiling a C++
+// probe against them.
+// Usage: node dist/scripts/abi-probe.js [include folder ...]   (folders searched besides /usr/include, CUDA's and
+// ROCm's)
 import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -229,7 +231,8 @@ export function probe(target: ProbeTarget, folders: readonly string[]): ProbeRes
     };
   const dir = mkdtempSync(join(tmpdir(), 'wick-abi-'));
   try {
-    // The header's own folder first, the others for what it includes; CUDA's runtime headers may lie apart from the library's.
+    // The header's own folder first, the others for what it includes; CUDA's runtime headers may lie apart from the
+    // library's.
     const includes = [hit.f, ...folders.filter((f) => f !== hit.f && f !== '/usr/include')].flatMap((f) => ['-I', f]);
     const head = `${target.prelude}#include <${hit.h}>\n`;
     const source = join(dir, 'probe.cpp');

@@ -1,4 +1,5 @@
-// Builds the CPU engine ahead of its first use; where it cannot be built, says so and leaves the reference engine to serve.
+// Builds the CPU engine ahead of its first use; where it cannot be built, says so and leaves the reference engine to
+// serve.
 import { WickError } from '../src/base/errors.js';
 import { ensureNative } from '../src/backends/native-build.js';
 

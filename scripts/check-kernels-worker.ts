@@ -1,4 +1,5 @@
-// The child process of check-kernels: compiles kernels for a target and holds the code against what the launch code packs.
+// The child process of check-kernels: compiles kernels for a target and holds the code against what the launch code
+// packs.
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

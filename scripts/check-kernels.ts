@@ -1,8 +1,12 @@
-// Compiles every kernel with the compilers at hand and holds the result against our launch code and Candle's list of symbols.
-// Usage: npm run kernels:check -- [--arch gfx906,gfx1030] [--module unary,cast] [--sample] [--jobs 2] [--json docs/kernels-amd.json]
+// Compiles every kernel with the compilers at hand and holds the result against our launch code and Candle's list of
+// symbols.
+// Usage: npm run kernels:check -- [--arch gfx906,gfx1030] [--module unary,cast] [--sample] [--jobs 2] [--json
+// docs/kernels-amd.json]
 // Compilers run in child processes: one that aborts costs its part only. Compiled code is kept in the kernel cache.
-// --sample: every symbol of Candle's, and of our own each template on one of its dtypes; --json adds a record of each target to FILE.
-// Targets whose compiler cannot be had are told and left out; private memory (spilled registers, arrays in memory) is a problem.
+// --sample: every symbol of Candle's, and of our own each template on one of its dtypes; --json adds a record of each
+// target to FILE.
+// Targets whose compiler cannot be had are told and left out; private memory (spilled registers, arrays in memory) is a
+// problem.
 import { spawnSync, fork, type ChildProcess } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
@@ -22,7 +26,10 @@ import { hiprtc7Command } from './fetch-rocm.js';
 
 const TOGETHER = 32;
 const SECONDS = 1200;
-/** Of the elementwise kernels, of which there are thousands: every row and cast once, two rows in all variants on all dtypes, all copies. Each template is met with each type. */
+/**
+ * Of the elementwise kernels, of which there are thousands: every row and cast once, two rows in all variants on all
+ * dtypes, all copies. Each template is met with each type.
+ */
 function elementwiseSymbols(): Set<string> {
   const some = elementwiseRows.map((r, i) => {
     const c = rowChain(r, r.dtypes[i % r.dtypes.length]);

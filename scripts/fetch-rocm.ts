@@ -1,6 +1,8 @@
-// Unpacks parts of ROCm 7 (Debian's experimental and unstable suites) into .cache/ with an apt state of its own; the system stays as it is:
+// Unpacks parts of ROCm 7 (Debian's experimental and unstable suites) into .cache/ with an apt state of its own; the
+// system stays as it is:
 // hipRTC 7 with all it needs into .cache/hiprtc7, and the headers the ABI probe reads into .cache/rocm7-headers.
-// Usage: node dist/scripts/fetch-rocm.js   prints what is there afterwards, or why it could not be had (exit status 0 either way)
+// Usage: node dist/scripts/fetch-rocm.js   prints what is there afterwards, or why it could not be had (exit status 0
+// either way)
 import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';

@@ -1,6 +1,8 @@
-// Generated programs on an NVIDIA GPU: what host C++ computes for them, kept as checksums, against the same programs through NVRTC.
+// Generated programs on an NVIDIA GPU: what host C++ computes for them, kept as checksums, against the same programs
+// through NVRTC.
 //   node dist/scripts/generated-programs.js expect FILE FIRST COUNT     here: writes the checksums
-//   node dist/scripts/generated-programs.js check FILE [PART/PARTS]     there: runs them at two levels of optimisation and compares
+//   node dist/scripts/generated-programs.js check FILE [PART/PARTS]     there: runs them at two levels of optimisation
+// and compares
 import { createHash } from 'node:crypto';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

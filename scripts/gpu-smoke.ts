@@ -1,4 +1,5 @@
-// Exercises every driver call, matrix products and convolutions on a real GPU against plain loops, and prints one JSON of what it saw.
+// Exercises every driver call, matrix products and convolutions on a real GPU against plain loops, and prints one JSON
+// of what it saw.
 // Usage: node dist/scripts/gpu-smoke.js [cuda|hip] [ordinal]
 import { DTYPE } from '../src/base/dtype.js';
 import { UnsupportedError } from '../src/base/errors.js';

@@ -1,4 +1,5 @@
-// Changed TypeScript: launch code, library glue, gradient rules, file formats and the engine, by rule from what the compiler made of them.
+// Changed TypeScript: launch code, library glue, gradient rules, file formats and the engine, by rule from what the
+// compiler made of them.
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { packageRoot } from '../src/base/paths.js';

@@ -1,4 +1,5 @@
-// Writes docs/models.md: families by what was run for each: node dist/scripts/model-docs.js [--sim]. Runs every golden family; a minute or two
+// Writes docs/models.md: families by what was run for each: node dist/scripts/model-docs.js [--sim]. Runs every golden
+// family; a minute or two
 // on the CPU, more with --sim, which records each on the simulation.
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -71,7 +72,9 @@ if (process.argv.includes('--sim'))
   for (const [type, line] of lines)
     line.recorded = await record(Object.keys(families).find((n) => typeOf(n) === type) as string);
 const share = (n: number, of: number): string => (n === of ? `${n}` : `${n} of ${of}`);
-/** Architectures whose files may hold a type; those that stand for one type are named as it is or in the family's row. */
+/**
+ * Architectures whose files may hold a type; those that stand for one type are named as it is or in the family's row.
+ */
 const SHARED: Readonly<Record<string, readonly string[]>> = {
   llama: ['llama', 'mistral', 'mixtral'],
   granitemoe: ['granitemoe', 'granitemoeshared'],

@@ -1,4 +1,5 @@
-// What a weak proof would let through: changed kernels, enumerated by rule from the kernel files and the op table's expressions.
+// What a weak proof would let through: changed kernels, enumerated by rule from the kernel files and the op table's
+// expressions.
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { kernelsDir, packageRoot } from '../src/base/paths.js';
@@ -36,7 +37,10 @@ const RULES: readonly Rule[] = [
   { what: 'comparison turned', find: /\bif \((\w+) < (\w+)\)/g, put: 'if ($1 > $2)' },
 ];
 
-/** Who speaks for a file: ops that launch its kernels, then test files that launch them by name ('file: only tests whose name holds this'). */
+/**
+ * Who speaks for a file: ops that launch its kernels, then test files that launch them by name ('file: only tests whose
+ * name holds this').
+ */
 const GUARDS: Readonly<Record<string, { ops?: readonly string[]; tests?: readonly string[] }>> = {
   'candle/affine.hip': { tests: ['kernels-golden'] },
   'attention.hip': { ops: ['sdpa', 'sdpaRun'], tests: ['kernels-attention'] },
@@ -116,7 +120,9 @@ const GUARDS: Readonly<Record<string, { ops?: readonly string[]; tests?: readonl
   'tile.h': { ops: ['bmm', 'matmul', 'conv2d'], tests: ['kernels-structured'] },
   'candle/unary.hip': { tests: ['kernels-golden'] },
 };
-/** Files for one GPU alone (`// arch: sm_90a`): the simulation cannot run them, so the runs on that GPU speak for them. */
+/**
+ * Files for one GPU alone (`// arch: sm_90a`): the simulation cannot run them, so the runs on that GPU speak for them.
+ */
 const forOneGpu = (file: string): boolean => /^\/\/ arch: \S+$/m.test(readFileSync(join(kernelsDir, file), 'utf8'));
 const kernelFiles = (): string[] =>
   readdirSync(kernelsDir, { recursive: true, encoding: 'utf8' })
@@ -131,7 +137,10 @@ function spread<T>(all: readonly T[], most: number): T[] {
   return Array.from({ length: most }, (_, i) => all[Math.floor((i * all.length) / most)]);
 }
 
-/** Whether the simulation compiles a branch: a condition that asks for a vendor is false there, one that asks for the host is true, any other may be. */
+/**
+ * Whether the simulation compiles a branch: a condition that asks for a vendor is false there, one that asks for the
+ * host is true, any other may be.
+ */
 const ofSim = (condition: string): boolean | undefined =>
   /WICK_(NVIDIA|AMD)|__HIP|__CUDA|__AMDGCN|__gfx|MATRIX_(MMA|WMMA|MFMA)|__clang__/.test(condition)
     ? false

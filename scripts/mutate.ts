@@ -4,7 +4,8 @@
 //   npm run mutate -- --per-rule 3      more places a rule and file (default 1)
 //   npm run mutate -- --most 20         at most so many of those chosen, spread over them
 //   npm run mutate -- --jobs 16         mutants under way at once (default: the cores)
-//   npm run mutate -- --json FILE       where results go as they come (default docs/mutation.json); those of unchanged functions are kept
+//   npm run mutate -- --json FILE       where results go as they come (default docs/mutation.json); those of unchanged
+// functions are kept
 //   npm run mutate -- --quick           asks the ops only; what they do not notice stays open for a run with the tests
 //   npm run mutate -- --fresh           judges again what was judged before
 //   npm run mutate -- --list            names only
@@ -63,7 +64,10 @@ if (values.list) {
   process.exit(0);
 }
 
-/** Seconds of the processor, not of the clock: a hang is noticed on a busy machine as on an idle one, and slowness is not taken for one. */
+/**
+ * Seconds of the processor, not of the clock: a hang is noticed on a busy machine as on an idle one, and slowness is
+ * not taken for one.
+ */
 const LIMIT_S = 90;
 const work = mkdtempSync(join(tmpdir(), 'wick-mutate-'));
 const live = new Set<ChildProcess>();

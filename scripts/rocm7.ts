@@ -1,4 +1,5 @@
-// Runs wick's command line with hipRTC 7 and the C library it wants, as fetch-rocm unpacked them: what ROCm 7's compiler makes of the kernels can then be emulated.
+// Runs wick's command line with hipRTC 7 and the C library it wants, as fetch-rocm unpacked them: what ROCm 7's
+// compiler makes of the kernels can then be emulated.
 // Usage: node dist/scripts/rocm7.js parity --device emu:gfx1100 --op mul
 import { spawnSync } from 'node:child_process';
 import { dirname, join } from 'node:path';

@@ -1,4 +1,5 @@
-// Runs the tests that launch kernels one by one under Candle's names and ours, and adds to a record which of each module's kernels ran on a device.
+// Runs the tests that launch kernels one by one under Candle's names and ours, and adds to a record which of each
+// module's kernels ran on a device.
 // Usage: npm run kernels:run -- [--on sim | emu | gfx906,gfx942 | cuda | hip] [--jobs 2] [--json docs/kernels-run.json]
 import { spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';

@@ -1,6 +1,9 @@
-// The structured kernels on the simulation under sanitizers: every op runs under the address and undefined-behaviour sanitizers, in both thread orders
-// and with two kinds of garbage, each tensor in memory of exactly its size; the launches are kept and run again under the thread sanitizer.
-// Usage: node dist/scripts/sanitize-kernels.js [--ops softmax,argsort] [--waves 32,64] [--per 2] [--jobs 2] [--no-thread]
+// The structured kernels on the simulation under sanitizers: every op runs under the address and undefined-behaviour
+// sanitizers, in both thread orders
+// and with two kinds of garbage, each tensor in memory of exactly its size; the launches are kept and run again under
+// the thread sanitizer.
+// Usage: node dist/scripts/sanitize-kernels.js [--ops softmax,argsort] [--waves 32,64] [--per 2] [--jobs 2]
+// [--no-thread]
 import { spawn } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
@@ -93,7 +96,10 @@ function encodeLaunch(
   ]);
 }
 
-/** Exact blocks instead of the caching allocator's, and of every kernel of a module the largest launch the thread sanitizer can take kept in `folder`. */
+/**
+ * Exact blocks instead of the caching allocator's, and of every kernel of a module the largest launch the thread
+ * sanitizer can take kept in `folder`.
+ */
 function instrument(device: Device, folder: string, launched: Set<string>): () => void {
   const { context } = device.backend as GpuBackend;
   const raw = context.device as DriverDevice & { launch: DriverDevice['launch'] };

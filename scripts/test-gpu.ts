@@ -1,4 +1,5 @@
-// `npm run test:gpu [-- --device cuda:0 --jobs 16 --json FILE]`: the matrix, gradients and golden cases on a GPU, in several processes at once, with a record of the run.
+// `npm run test:gpu [-- --device cuda:0 --jobs 16 --json FILE]`: the matrix, gradients and golden cases on a GPU, in
+// several processes at once, with a record of the run.
 import { commitNow } from '../src/parity/provenance.js';
 import { spawn } from 'node:child_process';
 import { existsSync, readdirSync, writeFileSync } from 'node:fs';

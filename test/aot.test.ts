@@ -1,4 +1,5 @@
-// Kernels made ahead of time: targets, PTX versions, packs, what is said when nothing serves, and real PTX where NVRTC is installed.
+// Kernels made ahead of time: targets, PTX versions, packs, what is said when nothing serves, and real PTX where NVRTC
+// is installed.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';

@@ -1,4 +1,5 @@
-// Attention over the grid of its options against the double-precision reference, with gradients; packed and paged sequences against plain ones.
+// Attention over the grid of its options against the double-precision reference, with gradients; packed and paged
+// sequences against plain ones.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Device, randn, scope, tensor, type Tensor } from '../src/index.js';

@@ -1,4 +1,5 @@
-// `wick quantize`: models that answer nearly the same from fewer bits, the mixtures' types, errors that are what they say.
+// `wick quantize`: models that answer nearly the same from fewer bits, the mixtures' types, errors that are what they
+// say.
 import assert from 'node:assert/strict';
 import { existsSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,4 +1,5 @@
-// Ops of one's own on the reference, the CPU engine and a simulated GPU: values, layouts, gradients, refusals; and recorded work.
+// Ops of one's own on the reference, the CPU engine and a simulated GPU: values, layouts, gradients, refusals; and
+// recorded work.
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import {

@@ -150,7 +150,8 @@ test('processes that race for the same entries all see whole ones', async () => 
   const dir = join(root, 'race');
   mkdirSync(dir);
   const module = new URL('../src/kernels/cache.js', import.meta.url).href;
-  // Each writes and reads the same keys over and over, spoiling one now and then; a torn read would show as foreign bytes.
+  // Each writes and reads the same keys over and over, spoiling one now and then; a torn read would show as foreign
+  // bytes.
   const script = `
     import { writeFileSync } from 'node:fs';
     import { KernelCache } from ${JSON.stringify(module)};

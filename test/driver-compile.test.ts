@@ -1,4 +1,5 @@
-// Run-time compilation with the compilers this machine has: code for several targets, logs on errors, no crash on unknown targets.
+// Run-time compilation with the compilers this machine has: code for several targets, logs on errors, no crash on
+// unknown targets.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';

@@ -1,4 +1,5 @@
-// Every call of the CUDA and HIP drivers against a driver in host memory (fake-gpu.c), found by the ordinary library search.
+// Every call of the CUDA and HIP drivers against a driver in host memory (fake-gpu.c), found by the ordinary library
+// search.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';

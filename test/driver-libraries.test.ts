@@ -1,4 +1,5 @@
-// Matrix products and convolutions through the bindings, against libraries of plain loops (fake-libraries.c) on a driver in host memory.
+// Matrix products and convolutions through the bindings, against libraries of plain loops (fake-libraries.c) on a
+// driver in host memory.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';

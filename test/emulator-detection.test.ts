@@ -1,4 +1,5 @@
-// Seeded bugs: each must be reported with its instruction and work-item, and the same kernels without the bug must be clean.
+// Seeded bugs: each must be reported with its instruction and work-item, and the same kernels without the bug must be
+// clean.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { EmulatorError } from '../src/emulator/executor.js';

@@ -1,4 +1,5 @@
-// Random kernels for the emulator's proof: one program as HIP source and as host C++ that runs a block's threads statement by statement.
+// Random kernels for the emulator's proof: one program as HIP source and as host C++ that runs a block's threads
+// statement by statement.
 import { random } from '../src/emulator/executor.js';
 
 const TYPES = ['u32', 'i32', 'u64', 'i64', 'f32', 'f64', 'u16', 'i16', 'u8', 'f16'] as const;
@@ -40,7 +41,10 @@ FN i64 to_i64(f64 x) { return x != x ? 0 : x >= 9.2e18 ? 9200000000000000000ll :
 FN u64 to_u64(f64 x) { return x != x ? 0 : x >= 1.8e19 ? 18000000000000000000ull : x <= 0.0 ? 0 : (u64)x; }
 `;
 export const HIP_PRELUDE = `#define KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads)\n#define FN static __device__ inline\ntypedef _Float16 f16;\n${PRELUDE}FN f32 fma_f32(f32 a, f32 b, f32 c) { return __builtin_fmaf(a, b, c); }\nFN f64 fma_f64(f64 a, f64 b, f64 c) { return __builtin_fma(a, b, c); }\n`;
-/** For NVRTC: halves in a struct that computes in float (one rounding more never shows in sums and products), shuffles and bit counts by their names there. */
+/**
+ * For NVRTC: halves in a struct that computes in float (one rounding more never shows in sums and products), shuffles
+ * and bit counts by their names there.
+ */
 export const CUDA_PRELUDE = `#define KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads)\n#define FN static __device__ inline
 struct f16 { unsigned short x; f16() = default; __device__ explicit f16(float v) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(x) : "f"(v)); } __device__ operator float() const { float r; asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(x)); return r; } __device__ f16 operator-() const { f16 r; r.x = x ^ 0x8000; return r; } };
 #define __builtin_memcpy(to, from, n) memcpy(to, from, n)
@@ -79,7 +83,9 @@ ${HOST_HALF}#define __shfl(v, i, w) shfl(v, (u32)(i), w)
 ${PRELUDE}static __attribute__((noinline)) f32 fma_f32(f32 a, f32 b, f32 c) { return __builtin_fmaf(a, b, c); }
 static __attribute__((noinline)) f64 fma_f64(f64 a, f64 b, f64 c) { return __builtin_fma(a, b, c); }
 `;
-/** Calls that stay calls: GCC folds the sign of a quotient into a product-sum, which loses the sign of an exact zero. */
+/**
+ * Calls that stay calls: GCC folds the sign of a quotient into a product-sum, which loses the sign of an exact zero.
+ */
 export const HOST_PRELUDE = `#include <math.h>\n#define FN static inline\n${HOST_HALF}${PRELUDE}static __attribute__((noinline)) f32 fma_f32(f32 a, f32 b, f32 c) { return __builtin_fmaf(a, b, c); }\nstatic __attribute__((noinline)) f64 fma_f64(f64 a, f64 b, f64 c) { return __builtin_fma(a, b, c); }\n`;
 
 export interface GeneratedProgram {
@@ -237,7 +243,8 @@ class Generator {
         return cast(`(${t})${e()} >> (${e('u32')} & ${BITS[t] - 1}u)`);
       case '/':
       case '%': {
-        // The constant keeps the sign bits unknown: LLVM before 18 divides sign-extended operands as 24-bit numbers, also unsigned ones.
+        // The constant keeps the sign bits unknown: LLVM before 18 divides sign-extended operands as 24-bit numbers,
+        // also unsigned ones.
         const mixed = BITS[t] === 64 ? '0x5bd1e9955bd1e995ull' : '0x5bd1e995u';
         return cast(`((${u})${e()} ^ ${mixed}) ${op} ((${u})${e()} | 1u)`);
       }

@@ -105,7 +105,8 @@ row('v_max_f16', 'f16', 'f16 f16', maxNum);
 row('v_rcp_f16', 'f16', 'f16', (a: number) => h(1 / a), { ulp: 1 });
 row('v_sqrt_f16', 'f16', 'f16', (a: number) => h(Math.sqrt(a)), { ulp: 1 });
 row('v_exp_f16', 'f16', 'f16', (a: number) => h(2 ** a), { ulp: 1 });
-// Products of halves are exact in double and the sum has at most 80 bits: doubled rounding shows in none of these values.
+// Products of halves are exact in double and the sum has at most 80 bits: doubled rounding shows in none of these
+// values.
 row('v_fma_f16', 'f16', 'f16 f16 f16', (a: number, b: number, c: number) => h(a * b + c), { ulp: 1 });
 
 // Conversions: truncation, saturation, NaN is 0.

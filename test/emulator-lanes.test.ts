@@ -1,4 +1,5 @@
-// Instructions across lanes, by inline assembly: which lane each lane reads, what happens where there is none, and with lanes switched off.
+// Instructions across lanes, by inline assembly: which lane each lane reads, what happens where there is none, and with
+// lanes switched off.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Bench, hiprtc, missing } from './emulator-support.js';

@@ -1,4 +1,5 @@
-// Generated kernels, compiled by hipRTC at every optimisation level: the emulator's results equal those of host C++, bit for bit.
+// Generated kernels, compiled by hipRTC at every optimisation level: the emulator's results equal those of host C++,
+// bit for bit.
 // WICK_EMU_PROGRAMS=FIRST:COUNT runs more of them; WICK_EMU_TARGETS names targets.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

@@ -1,4 +1,5 @@
-// What the emulator's tests share: hipRTC with options of their own, g++ for the host, random inputs, launches by argument list.
+// What the emulator's tests share: hipRTC with options of their own, g++ for the host, random inputs, launches by
+// argument list.
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

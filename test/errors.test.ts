@@ -1,4 +1,5 @@
-// Refusals: every row's error samples throw the stated code and sentence on each device, and misuse of the API never crashes.
+// Refusals: every row's error samples throw the stated code and sentence on each device, and misuse of the API never
+// crashes.
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import {

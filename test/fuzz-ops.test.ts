@@ -1,4 +1,5 @@
-// Random calls of every method in the table, with arguments that fit and arguments that do not: a result or a typed error, never a crash.
+// Random calls of every method in the table, with arguments that fit and arguments that do not: a result or a typed
+// error, never a crash.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';

@@ -1,4 +1,5 @@
-// PyTorch's numbers: results and gradients of its own cases and of nearly every op of the table, held against every device under test.
+// PyTorch's numbers: results and gradients of its own cases and of nearly every op of the table, held against every
+// device under test.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import '../src/index.js';

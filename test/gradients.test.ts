@@ -40,7 +40,8 @@ function loss(outputs: readonly Tensor[], device: Device): Tensor | undefined {
 function variables(c: Case, device: Device): { inputs: Tensor[]; floats: number[] } {
   const { tensors } = buildInputs(c, device);
   const floats = tensors.map((_, i) => i).filter((i) => STEPS[tensors[i].dtype] !== undefined);
-  // A broadcast input repeats storage: one stored element is many logical ones, which finite differences cannot nudge alone.
+  // A broadcast input repeats storage: one stored element is many logical ones, which finite differences cannot nudge
+  // alone.
   const inputs = tensors.map((t, i) => (floats.includes(i) ? t.detach().requireGrad() : t));
   return { inputs, floats };
 }
@@ -97,7 +98,10 @@ function checkCase(c: Case, device: Device): void {
   checked++;
 }
 
-/** Second order: the gradient along a direction is itself differentiated and compared with differences of first gradients. */
+/**
+ * Second order: the gradient along a direction is itself differentiated and compared with differences of first
+ * gradients.
+ */
 function checkSecond(c: Case, device: Device): void {
   const gradientSum = (
     inputs: readonly Tensor[],

@@ -1,4 +1,5 @@
-// Models by name, against a local server that breaks off, lies and refuses: resumed, checked, cached, offline, with the reason where it fails.
+// Models by name, against a local server that breaks off, lies and refuses: resumed, checked, cached, offline, with the
+// reason where it fails.
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { cpSync, existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';

@@ -1,4 +1,5 @@
-// Broken files of every format: thousands of seeded mutations and every truncation end in a result or a typed error that
+// Broken files of every format: thousands of seeded mutations and every truncation end in a result or a typed error
+// that
 // names the byte, without a crash, a hang or much memory.
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
@@ -101,7 +102,10 @@ const smallGguf = ggufBytes(
     { name: 'blocks', type: q8, shape: [2, 32], bytes: new Uint8Array(2 * q8.bytes) },
   ],
 );
-/** The pickles inside PyTorch's own files: their checksums hide them from damage, so they are damaged before they are packed. */
+/**
+ * The pickles inside PyTorch's own files: their checksums hide them from damage, so they are damaged before they are
+ * packed.
+ */
 const pickles = files('-zip.pt').map((bytes) => {
   const source = new MemorySource(bytes);
   const zip = new ZipFile(source);

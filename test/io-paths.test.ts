@@ -1,4 +1,5 @@
-// Paths that lead nowhere, files that fail half way, ranges that start anywhere: typed errors, closed descriptors, right bytes.
+// Paths that lead nowhere, files that fail half way, ranges that start anywhere: typed errors, closed descriptors,
+// right bytes.
 import assert from 'node:assert/strict';
 import { mkdirSync, readFileSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -102,7 +102,9 @@ function tarMember(name: string, bytes: Buffer): Buffer {
   return Buffer.concat([head, bytes, Buffer.alloc((512 - (bytes.length % 512)) % 512)]);
 }
 
-/** PyTorch's first format: storages with views of them, tensors over both, and a pickle that names tensors by number. */
+/**
+ * PyTorch's first format: storages with views of them, tensors over both, and a pickle that names tensors by number.
+ */
 export function tarFile(members: Record<string, Buffer>): Uint8Array {
   return new Uint8Array(
     Buffer.concat([...Object.entries(members).map(([n, b]) => tarMember(n, b)), Buffer.alloc(1024)]),

@@ -1,4 +1,5 @@
-// Rounding in kernels against the exact conversions of src/base/float.ts, random numbers bit for bit, and kernel files as data.
+// Rounding in kernels against the exact conversions of src/base/float.ts, random numbers bit for bit, and kernel files
+// as data.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';

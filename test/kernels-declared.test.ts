@@ -1,4 +1,5 @@
-// Kernels as they are declared: structs as the compiler lays them out, and plans that are pure functions of operands and device.
+// Kernels as they are declared: structs as the compiler lays them out, and plans that are pure functions of operands
+// and device.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { bytesOf, type DType, kernelDType } from '../src/base/dtype.js';

@@ -1,4 +1,5 @@
-// The fast elementwise kernels on the simulation: every variant, alignment and layout against plain arithmetic, and plans by shape.
+// The fast elementwise kernels on the simulation: every variant, alignment and layout against plain arithmetic, and
+// plans by shape.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type DType, DTYPE, NUMBERS, type Value } from '../src/base/dtype.js';

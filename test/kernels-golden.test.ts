@@ -1,4 +1,5 @@
-// Candle's own CUDA results against our kernels under Candle's names, run by the host simulation with waves of 32 and 64.
+// Candle's own CUDA results against our kernels under Candle's names, run by the host simulation with waves of 32 and
+// 64.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type DType, DTYPE, isFloat, type RawArray } from '../src/base/dtype.js';

@@ -1,4 +1,5 @@
-// Kernels under Candle's names given more elements than threads, and rows longer than a block: every thread takes several turns.
+// Kernels under Candle's names given more elements than threads, and rows longer than a block: every thread takes
+// several turns.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import '../src/index.js';

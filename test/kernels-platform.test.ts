@@ -1,4 +1,5 @@
-// A kernel's text by platform: conditions the platform decides go, all others stay, and each vendor's compiler sees what it saw before.
+// A kernel's text by platform: conditions the platform decides go, all others stay, and each vendor's compiler sees
+// what it saw before.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { forPlatform, PLATFORMS } from '../src/parity/platform.js';

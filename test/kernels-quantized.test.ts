@@ -1,4 +1,5 @@
-// The quantized kernels under Candle's names and launches, run by the host simulation: Candle's own numbers, and plain sums in double.
+// The quantized kernels under Candle's names and launches, run by the host simulation: Candle's own numbers, and plain
+// sums in double.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Unit } from '../src/kernels/source.js';
@@ -78,7 +79,10 @@ function randomBlocks(f: Format, count: number): Uint8Array {
       view.setUint16(b * bytes + s, (random() < 0.3 ? 0x8000 : 0) | (0x2400 + Math.floor(random() * 0xc00)), true);
   return out;
 }
-/** Numbers that q8_1 holds exactly (every 32 have a largest of 127/32 and an even sum within 2048), so that one reference serves all products. */
+/**
+ * Numbers that q8_1 holds exactly (every 32 have a largest of 127/32 and an even sum within 2048), so that one
+ * reference serves all products.
+ */
 function exactActivations(count: number): Float32Array {
   const out = new Float32Array(count);
   for (let b = 0; b < count; b += 32) {

@@ -1,4 +1,5 @@
-// Symbols of Candle's that its golden cases do not name, each against plain loops: f8 throughout, fills, im2col, col2im1d, atomic sums, rows of floats.
+// Symbols of Candle's that its golden cases do not name, each against plain loops: f8 throughout, fills, im2col,
+// col2im1d, atomic sums, rows of floats.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type DType, DTYPE, type Value } from '../src/base/dtype.js';
@@ -346,7 +347,8 @@ for (const wave of [32, 64] as const) {
         const x = numbers(d, 24);
         const want = new Array<number>(4).fill(0);
         l.forEach((i, o) => (want[Math.floor(i / 6)] += x[o]));
-        // Dimensions and strides, then length and step of each dimension summed over; results keep the step of what is left of them.
+        // Dimensions and strides, then length and step of each dimension summed over; results keep the step of what is
+        // left of them.
         const info = bench.run.buffer(BigUint64Array.from([...l.shape, ...l.strides, 6, 1].map(BigInt)));
         bench.check(
           `sum_${d}`,

@@ -1,4 +1,5 @@
-// Structured kernels under the sanitizers: one op of each kind here; scripts/sanitize-kernels.ts runs all of them, for longer than a suite may take.
+// Structured kernels under the sanitizers: one op of each kind here; scripts/sanitize-kernels.ts runs all of them, for
+// longer than a suite may take.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';

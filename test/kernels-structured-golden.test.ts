@@ -1,4 +1,5 @@
-// Candle's own CUDA results against our structured kernels under Candle's names and launches, run by the host simulation.
+// Candle's own CUDA results against our structured kernels under Candle's names and launches, run by the host
+// simulation.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { isFloat } from '../src/base/dtype.js';
@@ -163,7 +164,10 @@ const EXACT = new Set([
 ]);
 /** Candle's argmin and argmax give any of several equal elements; ours give the first. */
 const FIRST = new Set(['argmin', 'argmax']);
-/** Relative to the largest magnitude: sums and products round differently there, and Candle adds 16-bit values in 16 bits. */
+/**
+ * Relative to the largest magnitude: sums and products round differently there, and Candle adds 16-bit values in 16
+ * bits.
+ */
 const BOUND: Readonly<Record<string, number>> = { f64: 2e-7, f32: 1e-6, f16: 4e-3, bf16: 3e-2, f8e4m3: 0.13 };
 
 for (const wave of [32, 64] as const) {

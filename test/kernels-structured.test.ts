@@ -1,4 +1,5 @@
-// Our own structured kernels, launched by their plans on the host simulation, against plain loops: both wave sizes, both orders, two poisons.
+// Our own structured kernels, launched by their plans on the host simulation, against plain loops: both wave sizes,
+// both orders, two poisons.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { DTYPE, type DType, isFloat, type Value, sumDType } from '../src/base/dtype.js';
@@ -463,7 +464,8 @@ cases.push({
   outputs: { dst: same('f32', [NaN, 3]), fault: same('u32', [1]) },
 });
 {
-  // Indices smaller than the source in another dimension, with strides: ids [3, 2] seen through the transpose of [2, 3], source [4, 5], dim 0.
+  // Indices smaller than the source in another dimension, with strides: ids [3, 2] seen through the transpose of [2,
+  // 3], source [4, 5], dim 0.
   const ids = idsOf('u32', 6, 4);
   const src = floats('f16', 20);
   const info: Data = { dtype: 'i64', values: [3n, 2n, 1n, 3n, 0n, 1n] };

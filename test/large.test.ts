@@ -1,4 +1,5 @@
-// Tensors beyond 4 GiB and beyond the device's memory. They need a real GPU: WICK_TEST_DEVICES=cuda:0, as `npm run test:gpu` sets it.
+// Tensors beyond 4 GiB and beyond the device's memory. They need a real GPU: WICK_TEST_DEVICES=cuda:0, as `npm run
+// test:gpu` sets it.
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { OutOfMemoryError } from '../src/base/errors.js';

@@ -1,4 +1,5 @@
-// Memory is owned: live bytes come back to where they were after dispose, using, scope, backward and garbage collection.
+// Memory is owned: live bytes come back to where they were after dispose, using, scope, backward and garbage
+// collection.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';

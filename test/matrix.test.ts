@@ -1,6 +1,9 @@
-// The matrix: every op x dtype x layout x sample of the table, on every device under test, against the reference engine.
-// One case: WICK_CASE=exp/f32/transposed/0 npm test (a prefix such as exp/ runs all of them; several are separated by commas).
-// A sample: WICK_SAMPLE=3 runs each op on one of its dtypes, the next op on its next dtype, with three cases spread over that dtype's list.
+// The matrix: every op x dtype x layout x sample of the table, on every device under test, against the reference
+// engine.
+// One case: WICK_CASE=exp/f32/transposed/0 npm test (a prefix such as exp/ runs all of them; several are separated by
+// commas).
+// A sample: WICK_SAMPLE=3 runs each op on one of its dtypes, the next op on its next dtype, with three cases spread
+// over that dtype's list.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import '../src/index.js';
@@ -31,7 +34,9 @@ function chosen(row: Row, n: number): Case[] {
   return list.filter((_, k) => Math.floor((k * sample) / list.length) !== Math.floor(((k - 1) * sample) / list.length));
 }
 
-/** Rows whose results are sums judge errors against the largest result: cancellation makes single results meaningless. */
+/**
+ * Rows whose results are sums judge errors against the largest result: cancellation makes single results meaningless.
+ */
 const normwise = (row: Row): boolean => row.family !== 'elementwise';
 
 function results(

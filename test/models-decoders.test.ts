@@ -1,4 +1,5 @@
-// Decoders of every family against transformers, through the registry: folders, GGUF files, recorded decoding, and what is refused.
+// Decoders of every family against transformers, through the registry: folders, GGUF files, recorded decoding, and what
+// is refused.
 import assert from 'node:assert/strict';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,5 @@
-// Encoders, encoder-decoders and vision models against transformers: hidden states, logits, embeddings and greedy answers.
+// Encoders, encoder-decoders and vision models against transformers: hidden states, logits, embeddings and greedy
+// answers.
 import assert from 'node:assert/strict';
 import { cpSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,4 +1,5 @@
-// Texts to vectors, sound to spectrograms, pictures to numbers: what surrounds the models, against sentence-transformers' rules, transformers and Pillow.
+// Texts to vectors, sound to spectrograms, pictures to numbers: what surrounds the models, against
+// sentence-transformers' rules, transformers and Pillow.
 import assert from 'node:assert/strict';
 import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

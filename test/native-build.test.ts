@@ -1,4 +1,5 @@
-// Getting the CPU engine onto a machine: a prebuilt package, a build shared by processes, and what is said where neither can be had.
+// Getting the CPU engine onto a machine: a prebuilt package, a build shared by processes, and what is said where
+// neither can be had.
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import {

@@ -1,4 +1,5 @@
-// The CPU engine itself: memory comes back, indices are checked, results do not depend on threads, instruction sets can be forced.
+// The CPU engine itself: memory comes back, indices are checked, results do not depend on threads, instruction sets can
+// be forced.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { test } from 'node:test';

@@ -1,4 +1,5 @@
-// Golden folders of others: ops and dtypes nobody knows, damaged files and odd models are answered with sentences, never with a crash.
+// Golden folders of others: ops and dtypes nobody knows, damaged files and odd models are answered with sentences,
+// never with a crash.
 import assert from 'node:assert/strict';
 import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,5 @@
-// Properties on random shapes: layouts against an index-by-index model, broadcasting rules, and number formats bit by bit.
+// Properties on random shapes: layouts against an index-by-index model, broadcasting rules, and number formats bit by
+// bit.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';

@@ -1,4 +1,5 @@
-// Random rows: known Philox blocks, the normal quantile against known values, ranges, and independence of how work is cut.
+// Random rows: known Philox blocks, the normal quantile against known values, ranges, and independence of how work is
+// cut.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { FLOATS } from '../src/base/dtype.js';

@@ -1,6 +1,8 @@
 // What kernel tests share: a device, modules by unit, typed buffers in and out.
-// WICK_KERNELS_ON=emu runs them on emulated GPUs instead of the simulation: gfx1030 for waves of 32, gfx90a for waves of 64 (WICK_KERNELS_ON=gfx906,gfx942 names others).
-// WICK_KERNELS_ON=cuda or hip runs them on the machine's GPU; WICK_LAUNCHED=FOLDER leaves there which kernels ran (scripts/run-kernels.ts).
+// WICK_KERNELS_ON=emu runs them on emulated GPUs instead of the simulation: gfx1030 for waves of 32, gfx90a for waves
+// of 64 (WICK_KERNELS_ON=gfx906,gfx942 names others).
+// WICK_KERNELS_ON=cuda or hip runs them on the machine's GPU; WICK_LAUNCHED=FOLDER leaves there which kernels ran
+// (scripts/run-kernels.ts).
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type DType, DTYPE, type RawArray, type Value } from '../src/base/dtype.js';
@@ -18,7 +20,10 @@ import { unitOf } from '../src/backends/gpu/modules.js';
 const on = process.env.WICK_KERNELS_ON;
 const onGpu = on === 'cuda' || on === 'hip';
 const targets = on === 'emu' ? ['gfx1030', 'gfx90a'] : on?.split(',');
-/** Emulated targets and GPUs serve the wave size they have; a test of the other size runs on them all the same where only one is named. */
+/**
+ * Emulated targets and GPUs serve the wave size they have; a test of the other size runs on them all the same where
+ * only one is named.
+ */
 function openFor(wave: 32 | 64): Device {
   if (onGpu) return openDriver(on).open(0);
   return targets ? openEmulated(targets[wave === 32 ? 0 : targets.length - 1]) : openSim().open(wave);

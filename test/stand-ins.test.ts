@@ -1,5 +1,7 @@
-// The code that talks to vendors' libraries, run without their hardware: stand-ins check every descriptor and compute on the host.
-// The op matrix runs on them too: npm test -- matrix --case bmm/,matmul/,conv --devices sim:32+cublaslt+cudnn,sim:64+hipblaslt+rocblas+miopen
+// The code that talks to vendors' libraries, run without their hardware: stand-ins check every descriptor and compute
+// on the host.
+// The op matrix runs on them too: npm test -- matrix --case bmm/,matmul/,conv --devices
+// sim:32+cublaslt+cudnn,sim:64+hipblaslt+rocblas+miopen
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import '../src/index.js';
@@ -61,7 +63,8 @@ describe('who is asked', () => {
     test(`${name}: dense f32 products go to the library, whatever their strides`, () => {
       const d = Device.get(name);
       for (const c of casesOf([OPS.bmm], 'f32')) {
-        // An inner dimension of 0, matrices without a dense dimension and batches that do not merge are for our own kernel.
+        // An inner dimension of 0, matrices without a dense dimension and batches that do not merge are for our own
+        // kernel.
         const own = c.layout === 'stepped' || ['2', '4', '6'].some((s) => c.name.endsWith(`/${s}`));
         if (own) continue;
         const before = calls(product);

@@ -1,4 +1,5 @@
-// Tokenizers against Hugging Face's library, SentencePiece, llama.cpp and transformers' chat templates: token numbers and texts must be equal.
+// Tokenizers against Hugging Face's library, SentencePiece, llama.cpp and transformers' chat templates: token numbers
+// and texts must be equal.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,4 +1,5 @@
-// What once killed the process from plain JavaScript, or read memory of others: each is a typed error or the right answer now.
+// What once killed the process from plain JavaScript, or read memory of others: each is a typed error or the right
+// answer now.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Layout } from '../src/base/layout.js';

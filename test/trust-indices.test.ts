@@ -1,4 +1,5 @@
-// Index data that points outside: named by the CPU engines before anything is read, clamped and reported by GPU kernels.
+// Index data that points outside: named by the CPU engines before anything is read, clamped and reported by GPU
+// kernels.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { GpuBackend } from '../src/backends/gpu/gpu.js';

@@ -21,7 +21,10 @@ const files = path
   ? (JSON.parse(gunzipSync(readFileSync(path)).toString()) as { files: Record<string, WebnnCase[]> }).files
   : { all: [] };
 
-/** Units in the last place, or a share of the largest magnitude: sums cancel, and the data were computed by others in their own order. */
+/**
+ * Units in the last place, or a share of the largest magnitude: sums cancel, and the data were computed by others in
+ * their own order.
+ */
 /** Files whose data are coarser than that: erf's were made with an approximation good to six digits. */
 const COARSE: Readonly<Record<string, number>> = { erf: 1e-5 };
 const TOLERANCE = { f32: { ulp: 8, share: 4e-6 }, f16: { ulp: 2, share: 2e-3 } } as const;

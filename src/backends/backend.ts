@@ -7,7 +7,10 @@ import type { Params, RunRow } from '../ops/op.js';
 export interface Memory {
   readonly bytes: number;
   readonly address: number;
-  /** Where the collector frees the block: what a finaliser gives to `free` instead, since it must not keep the block alive. */
+  /**
+   * Where the collector frees the block: what a finaliser gives to `free` instead, since it must not keep the block
+   * alive.
+   */
   readonly token?: Memory;
 }
 
@@ -51,7 +54,10 @@ export interface Backend {
   readSync(memory: Memory, byteOffset: number, target: Uint8Array): void;
   /** Runs a row: outputs are allocated and never overlap inputs; any layout on either side; may only enqueue. */
   run(row: RunRow, inputs: readonly View[], outputs: readonly View[], params: Params): void;
-  /** Runs elementwise rows and casts on operands of one shape as one kernel; the last step is the result. Absent where nothing is gained. */
+  /**
+   * Runs elementwise rows and casts on operands of one shape as one kernel; the last step is the result. Absent where
+   * nothing is gained.
+   */
   runChain?(steps: readonly ChainStep[], inputs: readonly View[], out: View): void;
   /** true, or the sentence that errors, skips and docs print. */
   supports(row: RunRow, dtype: DType): true | string;

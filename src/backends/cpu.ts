@@ -108,7 +108,10 @@ export class CpuBackend implements Backend {
     this.#engine.threads(n);
   }
 
-  /** What the machine can do with these threads, for benchmarks: a plain copy, reading alone, and multiply-adds (the answer is how many operations). */
+  /**
+   * What the machine can do with these threads, for benchmarks: a plain copy, reading alone, and multiply-adds (the
+   * answer is how many operations).
+   */
   copyBytes(to: Memory, from: Memory, bytes: number): void {
     this.#engine.memcpy(to.address, from.address, bytes);
   }

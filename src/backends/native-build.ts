@@ -1,4 +1,5 @@
-// Finds the CPU engine's shared library: prebuilt in an optional package, built before, or built now with the C++ compiler found.
+// Finds the CPU engine's shared library: prebuilt in an optional package, built before, or built now with the C++
+// compiler found.
 import { spawn, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, writeFileSync, writeSync } from 'node:fs';

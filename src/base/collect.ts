@@ -1,4 +1,5 @@
-// The garbage collector asked by name: for memory that it cannot see, and for finalisers that a busy loop never lets run.
+// The garbage collector asked by name: for memory that it cannot see, and for finalisers that a busy loop never lets
+// run.
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 
@@ -9,7 +10,10 @@ interface Hidden {
 }
 
 let hidden: Hidden | undefined;
-/** V8 hands both out to contexts made after the flags were set. Only V8 11 (Node 20) is known to have the second; an unknown flag is complained of. */
+/**
+ * V8 hands both out to contexts made after the flags were set. Only V8 11 (Node 20) is known to have the second; an
+ * unknown flag is complained of.
+ */
 const CAN_FINALIZE = Number(process.versions.v8.split('.')[0]) <= 11;
 function reach(): Hidden {
   if (hidden) return hidden;

@@ -122,7 +122,10 @@ export function saturate(v: Value, d: DType): bigint {
   return whole < min ? min : whole > max ? max : whole;
 }
 
-/** Refuses a number that the dtype does not hold: a value to fill with must not change on its way into an integer tensor. */
+/**
+ * Refuses a number that the dtype does not hold: a value to fill with must not change on its way into an integer
+ * tensor.
+ */
 export function checkValue(op: string, value: Value, d: DType): void {
   if (DTYPE[d].kind === 'float') return;
   const whole = typeof value === 'bigint' || Number.isInteger(value);
@@ -134,7 +137,8 @@ export function checkValue(op: string, value: Value, d: DType): void {
 }
 
 /**
- * A scalar parameter as every engine takes it for elements of an integer dtype. A bound saturates: beyond the dtype it bounds nothing.
+ * A scalar parameter as every engine takes it for elements of an integer dtype. A bound saturates: beyond the dtype it
+ * bounds nothing.
  * Other scalars are whole and are taken modulo 2^bits, as the products and sums they go into. Floats are passed on.
  */
 export function scalarFor(op: string, name: string, value: Value, d: DType, bound: boolean): Value {

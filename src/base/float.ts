@@ -14,7 +14,9 @@ export function bitsF32(bits: number): number {
   return f32[0];
 }
 
-/** Rounds a finite double to `mantissa` stored bits with smallest normal exponent `minExp`, nearest even, in one step. */
+/**
+ * Rounds a finite double to `mantissa` stored bits with smallest normal exponent `minExp`, nearest even, in one step.
+ */
 function roundTo(x: number, mantissa: number, minExp: number): number {
   scratch.setFloat64(0, x);
   const exponent = ((scratch.getUint32(0) >>> 20) & 0x7ff) - 1023;

@@ -1,4 +1,5 @@
-// One rule for everything wick keeps on disk and runs later: the folder belongs to this user alone, a file's SHA-256 stands beside it and is
+// One rule for everything wick keeps on disk and runs later: the folder belongs to this user alone, a file's SHA-256
+// stands beside it and is
 // checked before every use, and files are made aside, flushed and renamed, by one process at a time.
 import { createHash } from 'node:crypto';
 import {
@@ -23,7 +24,10 @@ import { draftOf, isRunning, processMark, settleDraft, sweep, writeWhole } from 
 const OTHERS_WRITE = 0o022;
 const user = (): number => process.getuid?.() ?? 0;
 
-/** Why a folder is not to be trusted with code; undefined when it belongs to this user (or to root) and nobody else may write it. */
+/**
+ * Why a folder is not to be trusted with code; undefined when it belongs to this user (or to root) and nobody else may
+ * write it.
+ */
 export function unsafeFolder(dir: string, link = true): string | undefined {
   let stat: Stats | undefined;
   try {
@@ -72,7 +76,8 @@ function temporaryFolder(): string | undefined {
 const known = new Map<string, string>();
 
 /**
- * The folder that keeps one kind of thing ('native', 'sim', ... or '' for the cache itself). A cache that others may write is not used: whoever
+ * The folder that keeps one kind of thing ('native', 'sim', ... or '' for the cache itself). A cache that others may
+ * write is not used: whoever
  * can write it could have code run as this user. `writable` wants one that can be written.
  */
 export function cacheFolder(part: string, writable = false): string {

@@ -33,7 +33,8 @@ export class Layout {
   }
 
   /**
-   * Whether every element lies within a storage of `room` elements. Looks at the lists as they are now, because nothing but this stands
+   * Whether every element lies within a storage of `room` elements. Looks at the lists as they are now, because nothing
+   * but this stands
    * between a list that somebody changed and memory that belongs to others.
    */
   fits(room: number): boolean {
@@ -163,7 +164,10 @@ export class Layout {
   }
 }
 
-/** Several layouts of one shape with adjacent dimensions merged wherever all of them allow it, and size-1 dimensions dropped. */
+/**
+ * Several layouts of one shape with adjacent dimensions merged wherever all of them allow it, and size-1 dimensions
+ * dropped.
+ */
 export function mergeDims(layouts: readonly Layout[]): { shape: number[]; strides: number[][] } {
   const { shape } = layouts[0];
   const outShape: number[] = [];

@@ -25,6 +25,9 @@ export const simulationDir: string = join(nativeDir, 'simulation');
 /** Pages, and evidence that was measured. */
 export const docsDir: string = join(packageRoot, 'docs');
 
-/** The cache on disk: WICK_CACHE_DIR, else wick in XDG_CACHE_HOME, else ~/.cache/wick. kept-files.ts says whether it may be used. */
+/**
+ * The cache on disk: WICK_CACHE_DIR, else wick in XDG_CACHE_HOME, else ~/.cache/wick. kept-files.ts says whether it may
+ * be used.
+ */
 export const cacheDir = (): string =>
   env('WICK_CACHE_DIR') ?? join(env('XDG_CACHE_HOME') ?? join(homedir(), '.cache'), 'wick');

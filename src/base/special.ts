@@ -1,4 +1,5 @@
-// Special functions in double that JavaScript lacks, for the reference engine: accurate to a few units in the last place.
+// Special functions in double that JavaScript lacks, for the reference engine: accurate to a few units in the last
+// place.
 
 const TWO_OVER_SQRT_PI = 2 / Math.sqrt(Math.PI);
 
@@ -52,7 +53,10 @@ function productError(a: number, b: number): number {
 /** sqrt(1/2) less its double. */
 const SQRT1_2_TAIL = -4.833646656726457e-17;
 
-/** Standard normal distribution function. Its argument's own rounding is put right to first order: it would cost 2 t^2 units. */
+/**
+ * Standard normal distribution function. Its argument's own rounding is put right to first order: it would cost 2 t^2
+ * units.
+ */
 export function normcdf(x: number): number {
   const t = -x * Math.SQRT1_2;
   const base = 0.5 * erfc(t);

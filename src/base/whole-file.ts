@@ -1,4 +1,5 @@
-// Files that appear whole or not at all: written beside their place, flushed, then renamed. What killed writers left behind is swept away.
+// Files that appear whole or not at all: written beside their place, flushed, then renamed. What killed writers left
+// behind is swept away.
 import { randomBytes } from 'node:crypto';
 import {
   closeSync,
@@ -15,7 +16,10 @@ import { basename, dirname, join } from 'node:path';
 
 export type Write = (bytes: Uint8Array) => void;
 
-/** A process by its number and the moment it began, for a number alone may have been given to another one since; undefined when it is gone. */
+/**
+ * A process by its number and the moment it began, for a number alone may have been given to another one since;
+ * undefined when it is gone.
+ */
 export function processMark(pid: number): string | undefined {
   try {
     const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ').at(-1)?.split(' ');

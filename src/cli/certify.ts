@@ -1,4 +1,5 @@
-// `wick certify`: everything wick can check, on the GPU at hand, in about ten minutes; ends with a table and one file to send in.
+// `wick certify`: everything wick can check, on the GPU at hand, in about ten minutes; ends with a table and one file
+// to send in.
 import '../index.js';
 import { writeFileSync } from 'node:fs';
 import { availableParallelism, homedir } from 'node:os';

@@ -1,4 +1,5 @@
-// `wick emulate FILE KERNEL`: runs one kernel of an AMD code object, or of a HIP source, with no GPU and shows its buffers, counts and findings.
+// `wick emulate FILE KERNEL`: runs one kernel of an AMD code object, or of a HIP source, with no GPU and shows its
+// buffers, counts and findings.
 import { readFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import { parseArgs } from 'node:util';

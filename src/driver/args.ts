@@ -22,7 +22,10 @@ export function argLayout(types: readonly ArgType[]): { offsets: number[]; size:
 /** Kernel parameters end at 4 KiB on both vendors. */
 const CAPACITY = 4096;
 
-/** Written front to back: `args.reset().pointer(p).u32(n)`. Makes no garbage; one serves every launch, since launches copy it. */
+/**
+ * Written front to back: `args.reset().pointer(p).u32(n)`. Makes no garbage; one serves every launch, since launches
+ * copy it.
+ */
 export class ArgBuffer implements Arguments {
   readonly address: number;
   size = 0;

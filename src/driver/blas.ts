@@ -1,11 +1,15 @@
-// The seam to matrix-product libraries (cuBLASLt, hipBLASLt, rocBLAS): plan a product once per shape, run it with addresses.
+// The seam to matrix-product libraries (cuBLASLt, hipBLASLt, rocBLAS): plan a product once per shape, run it with
+// addresses.
 import { UnsupportedError } from '../base/errors.js';
 import type { Address, Maybe, Stream } from './driver.js';
 
 export const GEMM_DTYPES = ['f16', 'bf16', 'f32', 'f64'] as const;
 export type GemmDType = (typeof GEMM_DTYPES)[number];
 
-/** A batch of matrices in memory. `ld` is the step (in elements) of the dimension that is not dense; batchStride 0 repeats one. */
+/**
+ * A batch of matrices in memory. `ld` is the step (in elements) of the dimension that is not dense; batchStride 0
+ * repeats one.
+ */
 export interface MatrixLayout {
   /** 'row': the last dimension is dense; 'col': the first is. */
   readonly order: 'row' | 'col';
@@ -131,7 +135,10 @@ class BlasPair implements Blas {
   }
 }
 
-/** The product as the libraries' column-major view has it: d' = a' b' with rows and columns exchanged when d is row-major. */
+/**
+ * The product as the libraries' column-major view has it: d' = a' b' with rows and columns exchanged when d is
+ * row-major.
+ */
 export interface ColumnMajor {
   readonly m: number;
   readonly n: number;

@@ -1,4 +1,5 @@
-// The second step of every binding: a call whose status is checked and whose failure names the call, its arguments and the status.
+// The second step of every binding: a call whose status is checked and whose failure names the call, its arguments and
+// the status.
 import { DriverError, OutOfMemoryError } from '../base/errors.js';
 import type { Bound, Native, NativeArg, Table } from './ffi.js';
 import { symbolOf } from './ffi.js';

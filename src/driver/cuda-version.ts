@@ -1,4 +1,5 @@
-// Which CUDA the NVIDIA driver is of, and the order in which toolkit libraries are tried for it: a newer major than the driver's does not run.
+// Which CUDA the NVIDIA driver is of, and the order in which toolkit libraries are tried for it: a newer major than the
+// driver's does not run.
 import { Cell, openLibrary, type LibrarySpec } from './ffi.js';
 
 export const LIBCUDA: LibrarySpec = { name: 'libcuda', sonames: ['libcuda.so.1', 'libcuda.so'], vendor: 'cuda' };
@@ -15,7 +16,10 @@ export function cudaDriverVersion(): number | undefined {
   return library.func(DRIVER_VERSION)(cell.raw) === 0 ? cell.int : undefined;
 }
 
-/** File names of majors the driver can run first; the others stay as a last resort (and are fine where there is no driver). */
+/**
+ * File names of majors the driver can run first; the others stay as a last resort (and are fine where there is no
+ * driver).
+ */
 export function forDriver(spec: LibrarySpec): LibrarySpec {
   const version = cudaDriverVersion();
   if (version === undefined) return spec;

@@ -97,7 +97,10 @@ const REFUSED: readonly number[] = [
 /** The matrix units take f32 as TF32, which is for those who ask for it. */
 const refusedFor = ({ dtype, tf32 }: ConvSpec): readonly number[] =>
   dtype === 'f32' && !tf32 ? [...REFUSED, N.CUDNN_NUMERICAL_NOTE_TENSOR_CORE] : REFUSED;
-/** The operation of a kind: its descriptor, its first attribute (alpha, beta and the convolution follow in order), and its tensors'. */
+/**
+ * The operation of a kind: its descriptor, its first attribute (alpha, beta and the convolution follow in order), and
+ * its tensors'.
+ */
 const OPERATIONS = {
   forward: {
     type: N.CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,

@@ -1,4 +1,5 @@
-// cuDNN 9: convolutions forward and backward: 16-bit floats through its graph interface, doubles through its algorithms, f32 through what is faster.
+// cuDNN 9: convolutions forward and backward: 16-bit floats through its graph interface, doubles through its
+// algorithms, f32 through what is faster.
 import { DriverError, OutOfMemoryError } from '../base/errors.js';
 import { Calls } from './checked.js';
 import { CUBLASLT } from './cublaslt.js';
@@ -261,7 +262,10 @@ class Cudnn implements Dnn {
     return `${this.name} has no algorithm for ${key} (${c.rules.errorName(status)})`;
   }
 
-  /** Keeps the first algorithm of an answer that works and whose workspace is not out of proportion; false when there is none. */
+  /**
+   * Keeps the first algorithm of an answer that works and whose workspace is not out of proportion; false when there is
+   * none.
+   */
   #take(plan: CudnnPlan, buffer: ArrayBuffer, count: number, measured: boolean): boolean {
     const view = new DataView(buffer);
     const kind = KINDS[plan.spec.kind];
@@ -332,7 +336,10 @@ class Cudnn implements Dnn {
     (this.#graphs as CudnnGraphs).run(engine, x, filter, y, this.#workspaces.get(stream, engine.workspaceBytes));
   }
 
-  /** Milliseconds of a run in the best of a few rounds, one alone where that takes twice `best`; infinitely many where it fails. */
+  /**
+   * Milliseconds of a run in the best of a few rounds, one alone where that takes twice `best`; infinitely many where
+   * it fails.
+   */
   #measure(run: () => void, stream: Stream, best: number): number {
     const [start, end] = [this.#device.createEvent(true), this.#device.createEvent(true)];
     let least = Infinity;

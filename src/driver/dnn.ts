@@ -8,9 +8,15 @@ export type ConvDType = (typeof CONV_DTYPES)[number];
 /** What addresses given to `tune` and `run` are multiples of. */
 export const CONV_ALIGNMENT = 16;
 
-/** x [n, c, h, w] and y [n, k, oh, ow] convolved with w [k, c / groups, r, s], all contiguous NCHW. A 1-D convolution has h = r = 1. */
+/**
+ * x [n, c, h, w] and y [n, k, oh, ow] convolved with w [k, c / groups, r, s], all contiguous NCHW. A 1-D convolution
+ * has h = r = 1.
+ */
 export interface ConvSpec {
-  /** 'forward' gives y; 'backward-data' gives x from y and w (also convTranspose's forward); 'backward-filter' gives w from x and y. */
+  /**
+   * 'forward' gives y; 'backward-data' gives x from y and w (also convTranspose's forward); 'backward-filter' gives w
+   * from x and y.
+   */
   readonly kind: 'forward' | 'backward-data' | 'backward-filter';
   readonly dtype: ConvDType;
   readonly x: readonly [n: number, c: number, h: number, w: number];
@@ -36,7 +42,9 @@ export interface Dnn {
   supports(spec: ConvSpec): true | string;
   /** Cached by the spec's values. Throws UnsupportedError with the sentence of `supports`. */
   plan(spec: ConvSpec): ConvPlan;
-  /** Measures every algorithm with these buffers and keeps the fastest for the plan; what is in the written one is lost. */
+  /**
+   * Measures every algorithm with these buffers and keeps the fastest for the plan; what is in the written one is lost.
+   */
   tune(plan: ConvPlan, x: Address, filter: Address, y: Address, stream: Stream): void;
   /** Enqueues: two of the three are read, the third, by the spec's kind, is written. */
   run(plan: ConvPlan, x: Address, filter: Address, y: Address, stream: Stream): void;

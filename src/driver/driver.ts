@@ -1,8 +1,10 @@
-// The seam between the GPU backend and a way to reach a GPU: cuda, hip, sim (host C++), emu (AMD code objects emulated) and dry (nothing runs).
+// The seam between the GPU backend and a way to reach a GPU: cuda, hip, sim (host C++), emu (AMD code objects emulated)
+// and dry (nothing runs).
 //
 // Handles and addresses are plain numbers (both fit 2^53), so that the hot path holds no BigInt and makes no garbage.
 // Calls without "async" in their description return when done; everything that takes a stream is only enqueued on it.
-// Failures throw: DeviceError (no such device, no driver), OutOfMemoryError, DriverError (any other failed call), ArgumentError.
+// Failures throw: DeviceError (no such device, no driver), OutOfMemoryError, DriverError (any other failed call),
+// ArgumentError.
 
 /** A device address, in bytes; 0 is the null pointer. */
 export type Address = number;
@@ -68,7 +70,10 @@ export interface HostBuffer {
   readonly bytes: Uint8Array;
 }
 
-/** Packed kernel arguments at a stable address: each at its natural alignment, as a C struct would hold them (args.ts makes them). */
+/**
+ * Packed kernel arguments at a stable address: each at its natural alignment, as a C struct would hold them (args.ts
+ * makes them).
+ */
 export interface Arguments {
   readonly address: Address;
   readonly size: number;
@@ -126,7 +131,8 @@ export interface Device {
   setMaxDynamicShared(fn: Fn, bytes: number): void;
   /**
    * Grid in blocks, block in threads; empty grids are refused. The arguments are taken before it returns.
-   * With `early` it may begin while the launch before it ends, for kernels that wait by themselves; drivers that cannot do so begin in turn.
+   * With `early` it may begin while the launch before it ends, for kernels that wait by themselves; drivers that cannot
+   * do so begin in turn.
    */
   launch(
     fn: Fn,
@@ -150,7 +156,9 @@ export interface Device {
   destroyGraph(graph: Graph): void;
   destroyGraphExec(exec: GraphExec): void;
 
-  /** Makes it the current device of this thread; the calls above do so themselves, libraries beside the driver need it. */
+  /**
+   * Makes it the current device of this thread; the calls above do so themselves, libraries beside the driver need it.
+   */
   makeCurrent(): void;
   /** Vendor libraries for matrix products and convolutions: opened on first use. */
   readonly libraries: DeviceLibraries;

@@ -1,4 +1,5 @@
-// The vendors in one table: what each calls its driver, devices, compiler and libraries. A new vendor is a file and a row here.
+// The vendors in one table: what each calls its driver, devices, compiler and libraries. A new vendor is a file and a
+// row here.
 import { DeviceError } from '../base/errors.js';
 import type { Compiler } from './compiler.js';
 import { CUBLASLT } from './cublaslt.js';

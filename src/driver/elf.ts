@@ -1,4 +1,5 @@
-// Shared libraries looked at before they are loaded: one that was cut off kills the process by a signal when its pages are touched.
+// Shared libraries looked at before they are loaded: one that was cut off kills the process by a signal when its pages
+// are touched.
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
 
 /** Why a file is no whole shared library of 64 bits; undefined when nothing speaks against it. */

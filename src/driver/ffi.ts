@@ -1,4 +1,5 @@
-// The one file that imports the FFI library: finding and opening shared libraries, binding tables of C prototypes, native memory.
+// The one file that imports the FFI library: finding and opening shared libraries, binding tables of C prototypes,
+// native memory.
 import { existsSync, readFileSync, readdirSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { delimiter, dirname, join } from 'node:path';
@@ -10,7 +11,8 @@ import { brokenLibrary } from './elf.js';
 
 export { koffi };
 
-// Compilers and BLAS libraries want megabytes of stack where the FFI library's default has less; it must be set before the first load.
+// Compilers and BLAS libraries want megabytes of stack where the FFI library's default has less; it must be set before
+// the first load.
 const STACK = 16 << 20;
 if ((koffi.config().sync_stack_size ?? 0) < STACK) koffi.config({ sync_stack_size: STACK, async_stack_size: STACK });
 
@@ -114,7 +116,8 @@ function search(spec: LibrarySpec): Library | string {
   const dirs = libraryDirs(spec.vendor);
   const broken: string[] = [];
   for (const soname of spec.sonames) {
-    // A bare name lets the loader use LD_LIBRARY_PATH, its cache and the system's folders; only WICK_LIBRARY_PATH comes before it.
+    // A bare name lets the loader use LD_LIBRARY_PATH, its cache and the system's folders; only WICK_LIBRARY_PATH comes
+    // before it.
     const own = ownDirs().map((d) => join(d, soname));
     const candidates = [...own, soname, ...dirs.map((d) => join(d, soname)).filter((p) => !own.includes(p))].filter(
       (p) => p === soname || existsSync(p),
@@ -144,7 +147,10 @@ function search(spec: LibrarySpec): Library | string {
 }
 
 const SYSTEM_DIRS = ['/lib', '/usr/lib', '/usr/local/lib', '/lib64', '/usr/lib64'];
-/** The file the loader most likely takes for a bare name: LD_LIBRARY_PATH, then the system's folders and those of this machine's kind. */
+/**
+ * The file the loader most likely takes for a bare name: LD_LIBRARY_PATH, then the system's folders and those of this
+ * machine's kind.
+ */
 function loaderFile(soname: string): string | undefined {
   if (soname.includes('/')) return existsSync(soname) ? soname : undefined;
   const kind = process.arch === 'arm64' ? 'aarch64-linux-gnu' : 'x86_64-linux-gnu';
@@ -185,7 +191,10 @@ const below = (name: VariableName, ...tail: string[]): string | undefined => {
 
 const ownDirs = (): string[] => (env('WICK_LIBRARY_PATH') ?? '').split(delimiter).filter(Boolean);
 
-/** Folders besides the loader's own: WICK_LIBRARY_PATH first, then the vendors' usual places, then Python's NVIDIA packages. */
+/**
+ * Folders besides the loader's own: WICK_LIBRARY_PATH first, then the vendors' usual places, then Python's NVIDIA
+ * packages.
+ */
 export function libraryDirs(vendor: LibrarySpec['vendor']): string[] {
   const own = ownDirs();
   if (vendor === 'host') return present(own);

@@ -1,4 +1,5 @@
-// AMD's HIP runtime (libamdhip64, ROCm 5.2 to 7): its symbols, its devices and the few places where it differs from CUDA.
+// AMD's HIP runtime (libamdhip64, ROCm 5.2 to 7): its symbols, its devices and the few places where it differs from
+// CUDA.
 import { env } from '../base/environment.js';
 import { ArgumentError, DeviceError } from '../base/errors.js';
 import { withFallback } from './blas.js';

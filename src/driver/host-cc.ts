@@ -1,4 +1,5 @@
-// The host C++ compiler: makes shared objects from source text and keeps them on disk by a hash of everything that went in.
+// The host C++ compiler: makes shared objects from source text and keeps them on disk by a hash of everything that went
+// in.
 import { execFile, execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';

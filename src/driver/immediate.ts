@@ -1,4 +1,5 @@
-// What the devices that live in this process share: work is done when it is enqueued, so streams and events are numbers and a graph is a list of work.
+// What the devices that live in this process share: work is done when it is enqueued, so streams and events are numbers
+// and a graph is a list of work.
 import { ArgumentError, DriverError } from '../base/errors.js';
 import type { Address, DeviceInfo, Driver, Event, Fn, Graph, GraphExec, Module, Stream } from './driver.js';
 

@@ -1,4 +1,5 @@
-// Matrix products through the "Lt" interface, which cuBLASLt and hipBLASLt share call for call; their files hold symbols and numbers.
+// Matrix products through the "Lt" interface, which cuBLASLt and hipBLASLt share call for call; their files hold
+// symbols and numbers.
 import { DTYPE } from '../base/dtype.js';
 import { ArgumentError, UnsupportedError } from '../base/errors.js';
 import {

@@ -1,4 +1,5 @@
-// The sim driver: kernels compiled as host C++ run in this process with waves of 32 or 64 lanes, and misuse of barriers is an error.
+// The sim driver: kernels compiled as host C++ run in this process with waves of 32 or 64 lanes, and misuse of barriers
+// is an error.
 import { createHash } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -35,7 +36,10 @@ export const simOptions: SimOptions = {
 /** Every symbol launched so far, for coverage. */
 export const simLaunched = new Set<string>();
 
-/** The machine's own library, native/simulation/memory.cpp: memory, and modules of kernels, which run one launch at a time in a process. */
+/**
+ * The machine's own library, native/simulation/memory.cpp: memory, and modules of kernels, which run one launch at a
+ * time in a process.
+ */
 const HOST = {
   alloc: 'uintptr_t sim_alloc(size_t bytes, int poison)',
   free: 'void sim_free(uintptr_t p)',
@@ -158,7 +162,10 @@ class SimDevice extends ImmediateDevice implements Device {
   protected moduleName(module: Module): string {
     return this.#modules[module - 1].name;
   }
-  /** "offset:size ..." of a kernel's parameters as the C++ compiler lays them out: what packed arguments must agree with. */
+  /**
+   * "offset:size ..." of a kernel's parameters as the C++ compiler lays them out: what packed arguments must agree
+   * with.
+   */
   describe(fn: Fn): string {
     const { entry, module } = this.#kernels[fn - 1];
     const out = new Uint8Array(1024);

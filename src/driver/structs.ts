@@ -1,4 +1,5 @@
-// C structs and numbers this room relies on, as data: scripts/abi-probe.ts compiles them against the vendors' headers and compares.
+// C structs and numbers this room relies on, as data: scripts/abi-probe.ts compiles them against the vendors' headers
+// and compares.
 
 /** Byte size and field offsets on 64-bit Linux. */
 export interface StructLayout {

@@ -54,7 +54,10 @@ export type VendorTable = Table & { readonly [K in SharedCall]: string } & {
   readonly memFreeAsync: Table[string];
 };
 
-/** `list` is the address of the list that names packed arguments, 0 for none; `early` is leave to begin before the launch before has ended. */
+/**
+ * `list` is the address of the list that names packed arguments, 0 for none; `early` is leave to begin before the
+ * launch before has ended.
+ */
 export type LaunchCall = (
   fn: Fn,
   gridX: number,
@@ -347,7 +350,9 @@ function checkBytes(call: string, bytes: number): void {
 export const text = (bytes: Uint8Array): string =>
   Buffer.from(bytes.subarray(0, bytes.indexOf(0) < 0 ? bytes.length : bytes.indexOf(0))).toString();
 
-/** A library that is there but refuses to start is a sentence too; the backend then uses its own kernels and says so. */
+/**
+ * A library that is there but refuses to start is a sentence too; the backend then uses its own kernels and says so.
+ */
 export function orSentence<T>(open: () => T | string): T | string {
   try {
     return open();

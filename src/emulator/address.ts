@@ -1,4 +1,5 @@
-// Addresses to offsets in linear memory: the last allocation each instruction touched is tried first, the host's table decides the rest.
+// Addresses to offsets in linear memory: the last allocation each instruction touched is tried first, the host's table
+// decides the rest.
 import type { Context } from './context.js';
 import { FAIL, GLOBAL_HIGH, PRIVATE_HIGH, SHARED_HIGH, WAVE } from './layout.js';
 import { and, choose, i32, i64, or, type I32, type I64 } from './wasm.js';

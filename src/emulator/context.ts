@@ -1,4 +1,5 @@
-// The code generator's state inside one basic block: scalar code runs at once, vector code gathers in a loop over the active lanes.
+// The code generator's state inside one basic block: scalar code runs at once, vector code gathers in a loop over the
+// active lanes.
 import { UnsupportedError } from '../base/errors.js';
 import type { Counted } from './counts.js';
 import { SREG, type Instruction } from './instruction.js';

@@ -34,7 +34,10 @@ const CONTROLS: Record<string, (lane: I32, n: number, wave: number) => { from: I
       : { from: K(31), ok: i32.ge_u(l, K(32)) },
 };
 
-/** Prepares a DPP source before the lane loop; the function it gives reads it inside the loop. Undefined for other encodings. */
+/**
+ * Prepares a DPP source before the lane loop; the function it gives reads it inside the loop. Undefined for other
+ * encodings.
+ */
 export function dppSource(c: Context, i: Instruction, operand: number): (() => DppLane) | undefined {
   if (i.form !== 'dpp') return undefined;
   const o = i.ops[operand];

@@ -25,7 +25,10 @@ interface LoadedKernel {
   readonly module: LoadedModule;
   readonly kernel: Kernel;
 }
-/** Called after every launch: counts that do not depend on the machine, and what checks found. Without one, findings are errors. */
+/**
+ * Called after every launch: counts that do not depend on the machine, and what checks found. Without one, findings are
+ * errors.
+ */
 export type LaunchListener = (symbol: string, report: LaunchReport) => void;
 
 export class EmuDevice extends ImmediateDevice implements Device {

@@ -1,4 +1,5 @@
-// Instruction text from the compiler's own disassembler (amd_comgr), one instruction at a time, kept on disk per code section.
+// Instruction text from the compiler's own disassembler (amd_comgr), one instruction at a time, kept on disk per code
+// section.
 import { createHash } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,4 +1,5 @@
-// Runs work-groups of one launch on one thread: wave start state, barriers, scheduling in a seeded order, and what checks report.
+// Runs work-groups of one launch on one thread: wave start state, barriers, scheduling in a seeded order, and what
+// checks report.
 import { DriverError } from '../base/errors.js';
 import { SITES_AT } from './address.js';
 import { AccessChecker, type Finding } from './checker.js';

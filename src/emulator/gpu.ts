@@ -1,4 +1,5 @@
-// An emulated AMD GPU: memory, modules from code objects, launches over threads. What the driver and the command line use.
+// An emulated AMD GPU: memory, modules from code objects, launches over threads. What the driver and the command line
+// use.
 import { availableParallelism } from 'node:os';
 import { ArgumentError, DeviceError } from '../base/errors.js';
 import { readCodeObject, type CodeObject, type Kernel } from './code-object.js';
@@ -19,7 +20,10 @@ export interface GpuOptions {
   readonly threads?: number;
   /** Orders of waves follow from it. */
   readonly seed?: number;
-  /** Watches every access for races, uninitialised LDS, misalignment and divergent barriers, and runs twice to see undefined registers: slow, one thread. */
+  /**
+   * Watches every access for races, uninitialised LDS, misalignment and divergent barriers, and runs twice to see
+   * undefined registers: slow, one thread.
+   */
   readonly checked?: boolean;
   readonly memoryBytes?: number;
   /** Compiled kernels kept ready; 512 when absent. */

@@ -1,4 +1,5 @@
-// Parses one line of disassembly into a record: canonical name, operands, modifiers. Names of all generations become one spelling.
+// Parses one line of disassembly into a record: canonical name, operands, modifiers. Names of all generations become
+// one spelling.
 import { FormatError } from '../base/errors.js';
 import type { Line } from './disassembler.js';
 

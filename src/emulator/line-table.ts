@@ -1,4 +1,5 @@
-// Source lines of machine code: reads DWARF 4 and 5 line programs (.debug_line), with the source text where the compiler embedded it.
+// Source lines of machine code: reads DWARF 4 and 5 line programs (.debug_line), with the source text where the
+// compiler embedded it.
 import { FormatError } from '../base/errors.js';
 
 export interface SourceLine {
@@ -145,7 +146,8 @@ function readUnit(r: Reader, s: DebugSections, rows: Row[]): void {
   let files: File[];
   if (version === 5) {
     entries5(r, s);
-    // Headers that were preprocessed before carry the numbers of files that are not here: only the main file's text is what its lines say.
+    // Headers that were preprocessed before carry the numbers of files that are not here: only the main file's text is
+    // what its lines say.
     files = entries5(r, s).map((f, _, all) => (baseName(f) === baseName(all[0]) ? f : { name: f.name }));
   } else files = files4(r);
   r.at = program;

@@ -1,4 +1,5 @@
-// Matrix instructions (MFMA, WMMA): which lane and register holds which element, and products accumulated in order of k.
+// Matrix instructions (MFMA, WMMA): which lane and register holds which element, and products accumulated in order of
+// k.
 import { UnsupportedError } from '../base/errors.js';
 import { fromBf16Bits, fromF16Bits, toBf16Bits, toF16Bits } from '../base/float.js';
 import type { Instruction, Operand } from './instruction.js';

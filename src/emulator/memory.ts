@@ -1,4 +1,5 @@
-// Device memory: one shared WebAssembly memory, an allocator with gaps between blocks, and the table that bounds checks ask.
+// Device memory: one shared WebAssembly memory, an allocator with gaps between blocks, and the table that bounds checks
+// ask.
 import { ArgumentError, OutOfMemoryError } from '../base/errors.js';
 import { MAX_PAGES } from './compile.js';
 import { GLOBAL_BASE } from './layout.js';

@@ -1,4 +1,5 @@
-// Number helpers that generated code calls: half and fused arithmetic with single rounding, division steps, classes. Each is a WebAssembly function made on demand.
+// Number helpers that generated code calls: half and fused arithmetic with single rounding, division steps, classes.
+// Each is a WebAssembly function made on demand.
 import {
   call,
   choose,
@@ -145,7 +146,9 @@ const HELPERS = {
     f.emit(h.call('f2h', h.call('odd32', h.call('sumOdd', f64.mul(a, b), c))).b);
   }),
   d2h: helper(['f64'], 'i32', (f, h) => f.emit(h.call('f2h', h.call('odd32', f.param<'f64'>(0))).b)),
-  /** Dekker's exact product and a sum rounded once, where no exponent is extreme; the host's exact integers elsewhere. */
+  /**
+   * Dekker's exact product and a sum rounded once, where no exponent is extreme; the host's exact integers elsewhere.
+   */
   fma64: helper(['f64', 'f64', 'f64'], 'f64', (f, h) => {
     const [a, b, c] = [f.param<'f64'>(0), f.param<'f64'>(1), f.param<'f64'>(2)];
     const p = f.let(f64.mul(a, b));
@@ -258,7 +261,8 @@ const HELPERS = {
   class32: helper(['i32', 'i32'], 'i32', (f) => classify(f, 23, 255)),
   class16: helper(['i32', 'i32'], 'i32', (f) => classify(f, 10, 31)),
   class64: helper(['i64', 'i32'], 'i32', (f, h) => {
-    // The high word classifies as a float would with 20 mantissa bits, the low word only says whether the mantissa is 0.
+    // The high word classifies as a float would with 20 mantissa bits, the low word only says whether the mantissa is
+    // 0.
     const q = f.param<'i64'>(0);
     const hi = i32.wrap(i64.shr_u(q, i64.const(32)));
     const sticky = i32.ne(i32.wrap(q), i32.const(0));

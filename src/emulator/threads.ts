@@ -1,4 +1,5 @@
-// Worker threads that share a launch's groups with the calling thread: they sleep on a word of shared memory between launches.
+// Worker threads that share a launch's groups with the calling thread: they sleep on a word of shared memory between
+// launches.
 import { MessageChannel, receiveMessageOnPort, Worker, type MessagePort } from 'node:worker_threads';
 import { type Counts, noCounts } from './counts.js';
 import { EmulatorError, type Executor, type Launch, type LoadedProgram } from './executor.js';

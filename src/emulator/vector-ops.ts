@@ -1,4 +1,5 @@
-// Vector arithmetic: applies the rule table under every encoding, plus compares, carries, selects, division steps and mixed precision.
+// Vector arithmetic: applies the rule table under every encoding, plus compares, carries, selects, division steps and
+// mixed precision.
 import type { Context } from './context.js';
 import { dppSource, laneEnabled, type DppLane } from './cross-lane.js';
 import { modList, SREG, type Instruction, type Operand } from './instruction.js';
@@ -105,7 +106,10 @@ const ROUNDS =
   /^v_(add|sub|subrev|mul|fma|fmac|fmamk|fmaak|mad|mac|madmk|madak|cvt|ldexp|div_fmas|div_fixup|sqrt|dot)\w*_f(16|32|64)/;
 const EXACT = /^v_cvt_(f32_f16|f64_\w+|f32_ubyte\d)$|^v_cvt_[iu]/;
 
-/** How an instruction computes when its type is not rounded to nearest; undefined where the mode changes nothing. What is not modelled is refused. */
+/**
+ * How an instruction computes when its type is not rounded to nearest; undefined where the mode changes nothing. What
+ * is not modelled is refused.
+ */
 function directedRules(c: Context, i: Instruction, rule: Rule): ((args: Expr[]) => Expr) | undefined {
   const mode = rule.to === 'f32' ? c.mode.round32 : rule.to === 'f64' || rule.to === 'f16' ? c.mode.round64 : 0;
   if (mode === 0 || !ROUNDS.test(i.name) || EXACT.test(i.name)) return undefined;
@@ -132,7 +136,10 @@ function directedRules(c: Context, i: Instruction, rule: Rule): ((args: Expr[]) 
 const zeroLike = (c: Context, a: F64, b: F64): F64 =>
   f64.fromBits(c.f.let(i64.and(i64.xor(i64.fromBits(a), i64.fromBits(b)), i64.const(-(2n ** 63n)))));
 
-/** Sums and products of floats and halves rounded up, down or toward zero: exact in double with a sticky bit, rounded to nearest, then stepped. */
+/**
+ * Sums and products of floats and halves rounded up, down or toward zero: exact in double with a sticky bit, rounded to
+ * nearest, then stepped.
+ */
 function directed(
   c: Context,
   mode: number,

@@ -1,4 +1,5 @@
-// The vector arithmetic table: for each instruction its result type, operand types and formula, as the ISA documents state them.
+// The vector arithmetic table: for each instruction its result type, operand types and formula, as the ISA documents
+// state them.
 import type { Helpers } from './numeric.js';
 import type { OpType } from './operands.js';
 import { choose, f32, f64, i32, i64, or, select, type Expr, type F32, type F64, type I32, type I64 } from './wasm.js';
@@ -6,7 +7,8 @@ import { choose, f32, f64, i32, i64, or, select, type Expr, type F32, type F64, 
 export interface Rule {
   readonly to: OpType;
   readonly from: readonly OpType[];
-  // Formulas of different operand types share one table, so their parameters are checked by the table's tests, not by types.
+  // Formulas of different operand types share one table, so their parameters are checked by the table's tests, not by
+  // types.
   // eslint-disable-next-line @typescript-eslint/no-explicit-any
   readonly f: (h: Helpers, ...args: any[]) => Expr;
   /** Float results rounded by the rule itself (already half bits). */

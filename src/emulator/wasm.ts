@@ -258,7 +258,10 @@ interface Import {
   readonly type: number;
 }
 
-/** A module with one shared memory and one function table, both imported; functions are exported by name or put in the table. */
+/**
+ * A module with one shared memory and one function table, both imported; functions are exported by name or put in the
+ * table.
+ */
 export class ModuleBuilder {
   private readonly types: string[] = [];
   private readonly typeBytes: number[][] = [];

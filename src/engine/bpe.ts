@@ -21,7 +21,10 @@ function countWords(text: string): Word[] {
   }));
 }
 
-/** The merges that shorten the text most, one after another; ties go to the smaller pair, so that a text always gives one vocabulary. */
+/**
+ * The merges that shorten the text most, one after another; ties go to the smaller pair, so that a text always gives
+ * one vocabulary.
+ */
 function learnMerges(words: readonly Word[], wanted: number): [string, string][] {
   const merges: [string, string][] = [];
   const counts = new Map<string, number>();

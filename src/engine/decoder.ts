@@ -1,4 +1,5 @@
-// How tokens run through a model: a prompt at once, then one at a time over a cache. Any device; GPUs may bring a faster one.
+// How tokens run through a model: a prompt at once, then one at a time over a cache. Any device; GPUs may bring a
+// faster one.
 import type { CausalLM, DecoderCache } from '../models/index.js';
 import { noGrad } from '../tensor/autograd.js';
 import { tensor } from '../tensor/create.js';

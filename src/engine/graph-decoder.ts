@@ -1,4 +1,5 @@
-// Decoding on a GPU: one token's work captured once as a graph and replayed; the host reads one number a token, one step behind.
+// Decoding on a GPU: one token's work captured once as a graph and replayed; the host reads one number a token, one
+// step behind.
 import { ArgumentError, IndexError } from '../base/errors.js';
 import { DecodeSteps, type Draw, type DrawBuffers, SAMPLE, type Slot } from '../backends/gpu/decode.js';
 import type { Replay } from '../backends/gpu/gpu.js';
@@ -83,7 +84,8 @@ export class GraphDecoder implements Decoder {
   static serves(model: CausalLM): boolean {
     const { hiddenSize, layers, logitFactor = 1 } = model.config;
     const aligned = hiddenSize % (16 / bytesOf(model.dtype)) === 0;
-    // A convolution's memory moves on with every step, and a step may run before its turn; chunks have no op that reads them by length.
+    // A convolution's memory moves on with every step, and a step may run before its turn; chunks have no op that reads
+    // them by length.
     const recorded = layers.every(
       ({ mixer: m }) => m.kind !== 'conv' && (m.kind !== 'attention' || m.chunk === undefined),
     );
@@ -378,7 +380,10 @@ export class GraphDecoder implements Decoder {
     this.#uniforms = { key, until };
   }
 
-  /** One step and the choice after it. A step that ran before its turn counts only if it ran this token and chose in this way. */
+  /**
+   * One step and the choice after it. A step that ran before its turn counts only if it ran this token and chose in
+   * this way.
+   */
   async #choose(token: number, choice: Choice, before: (position: number) => void = () => {}): Promise<number> {
     this.#check(1);
     const position = this.#length;

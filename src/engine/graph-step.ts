@@ -1,4 +1,5 @@
-// A step whose token stands where device memory says: every layer's ops can be recorded once and replayed at any position.
+// A step whose token stands where device memory says: every layer's ops can be recorded once and replayed at any
+// position.
 import { UnsupportedError } from '../base/errors.js';
 import type { DecodeSteps } from '../backends/gpu/decode.js';
 import type { AttendOptions, DecoderCache, Step } from '../models/index.js';

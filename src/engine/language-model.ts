@@ -58,7 +58,10 @@ export class LanguageModel {
     this.tokenizer = tokenizer;
     this.#make = decoder;
   }
-  /** A folder in the layout of the Hugging Face hub (config.json, tokenizer.json, safetensors), a .gguf file, or a name of the hub (owner/name), of any registered decoder family; without one, the built-in model. */
+  /**
+   * A folder in the layout of the Hugging Face hub (config.json, tokenizer.json, safetensors), a .gguf file, or a name
+   * of the hub (owner/name), of any registered decoder family; without one, the built-in model.
+   */
   static async load(name: string = builtinModel, options: ModelOptions = {}): Promise<LanguageModel> {
     const device = Device.of(options.device);
     const onCpu = device.name === 'cpu' || device.name === 'reference';
@@ -130,7 +133,10 @@ export class LanguageModel {
     }
   }
 
-  /** Text, piece by piece: `for await (const piece of model.generate(prompt)) ...`. Who breaks out of the loop ends it: memory goes at once. */
+  /**
+   * Text, piece by piece: `for await (const piece of model.generate(prompt)) ...`. Who breaks out of the loop ends it:
+   * memory goes at once.
+   */
   async *generate(prompt: string, options: GenerateOptions = {}): AsyncGenerator<string, GenerateStats> {
     const ids = this.encode(prompt);
     const stream = new TextStream(this.tokenizer, ids);
@@ -159,7 +165,10 @@ export class LanguageModel {
     return tally.stats();
   }
 
-  /** The prompt's tokens with those that the tokenizer puts around a text; of no text, the start token where the model has one. */
+  /**
+   * The prompt's tokens with those that the tokenizer puts around a text; of no text, the start token where the model
+   * has one.
+   */
   encode(prompt: string): number[] {
     const ids = this.tokenizer.encode(prompt);
     const { bosTokenId } = this.model.config;

@@ -61,7 +61,10 @@ function windowSizes(
   return { context: size, stride: step };
 }
 
-/** Every token but the first is scored once; where the tokenizer puts a start token before texts, every window begins with it. */
+/**
+ * Every token but the first is scored once; where the tokenizer puts a start token before texts, every window begins
+ * with it.
+ */
 export async function perplexity(
   { model, tokenizer }: LanguageModel,
   text: string,

@@ -1,4 +1,5 @@
-// From logits to a token: greedy, or drawn after temperature, top-k, top-p, min-p and a repetition penalty; the same seed draws the same.
+// From logits to a token: greedy, or drawn after temperature, top-k, top-p, min-p and a repetition penalty; the same
+// seed draws the same.
 import { ArgumentError } from '../base/errors.js';
 
 export interface SamplingOptions {
@@ -60,7 +61,10 @@ export function penalise(logits: Float32Array, recent: readonly number[], penalt
   for (const id of new Set(recent)) logits[id] = logits[id] >= 0 ? logits[id] / penalty : logits[id] * penalty;
 }
 
-/** Where something is filtered, tokens whose logits lie this far below the largest, in units of the temperature, are never drawn: e^-32. */
+/**
+ * Where something is filtered, tokens whose logits lie this far below the largest, in units of the temperature, are
+ * never drawn: e^-32.
+ */
 const REACH = 32;
 const BINS = 1024;
 
@@ -69,7 +73,8 @@ interface Weighed {
   readonly weight: number;
 }
 /**
- * Tokens that top-k, top-p and min-p may leave, likeliest first, and the weight of all that min-p leaves. Distances are counted in bins
+ * Tokens that top-k, top-p and min-p may leave, likeliest first, and the weight of all that min-p leaves. Distances are
+ * counted in bins
  * first, so that only as much of a large vocabulary is sorted as it takes. kernels/decode-sample.hip does the same.
  */
 function shortlist(

@@ -1,4 +1,5 @@
-// One file from the hub into the cache: by ranges, from where a break left it, and checked against its checksum at the end.
+// One file from the hub into the cache: by ranges, from where a break left it, and checked against its checksum at the
+// end.
 import { createHash, type Hash } from 'node:crypto';
 import {
   closeSync,
@@ -81,7 +82,10 @@ async function takeRest(url: string, part: string, file: RemoteFile, o: Download
   return have === file.size;
 }
 
-/** Fetches `url` to `path`; what a break leaves waits in `path.incomplete` for the next try, in this process or a later one. */
+/**
+ * Fetches `url` to `path`; what a break leaves waits in `path.incomplete` for the next try, in this process or a later
+ * one.
+ */
 export async function download(url: string, path: string, file: RemoteFile, o: DownloadOptions): Promise<void> {
   const part = `${path}.incomplete`;
   mkdirSync(dirname(path), { recursive: true });

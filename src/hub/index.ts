@@ -1,4 +1,5 @@
-// Models by name: a folder or file stays what it is, `owner/name` is fetched from the Hugging Face hub or taken from its cache.
+// Models by name: a folder or file stays what it is, `owner/name` is fetched from the Hugging Face hub or taken from
+// its cache.
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { env } from '../base/environment.js';
@@ -64,7 +65,10 @@ const headers = (): Record<string, string> => {
   return { 'user-agent': 'wick', ...(token && { authorization: `Bearer ${token}` }) };
 };
 
-/** What a model needs: configurations, tokenizers and safetensors, or the one GGUF file (with its shards) that was named. */
+/**
+ * What a model needs: configurations, tokenizers and safetensors, or the one GGUF file (with its shards) that was
+ * named.
+ */
 function needed(files: readonly RemoteFile[], gguf: string | undefined): RemoteFile[] {
   if (gguf === undefined) {
     const kept = files.filter((f) => !LEFT_OUT.test(f.name));
@@ -117,7 +121,10 @@ async function fetchSnapshot(
   return join(cache.folder, 'snapshots', commit);
 }
 
-/** The path of a model: a folder or file that is there, or what `owner/name[@revision][:file.gguf]` is on the hub or in its cache. */
+/**
+ * The path of a model: a folder or file that is there, or what `owner/name[@revision][:file.gguf]` is on the hub or in
+ * its cache.
+ */
 export async function modelPath(name: string, options: HubOptions = {}): Promise<string> {
   if (existsSync(name)) return name;
   const match = NAME.exec(name);

@@ -1,4 +1,5 @@
-// What a tensor file of any format holds, without reading its tensors: metadata, and every tensor's type, shape and bytes.
+// What a tensor file of any format holds, without reading its tensors: metadata, and every tensor's type, shape and
+// bytes.
 import { Gguf } from './gguf.js';
 import type { GgufScalar, GgufValue } from './gguf-value.js';
 import { numpyInfos } from './npy.js';

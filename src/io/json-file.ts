@@ -1,4 +1,5 @@
-// JSON files beside tensors: configurations, tokenizers. A regular file of bounded length that holds an object, or a FormatError.
+// JSON files beside tensors: configurations, tokenizers. A regular file of bounded length that holds an object, or a
+// FormatError.
 import { FormatError } from '../base/errors.js';
 import { readText } from './byte-source.js';
 

@@ -1,4 +1,5 @@
-// Any tensor file by its content: safetensors (one, sharded, a directory), PyTorch, NumPy or GGUF, behind one interface.
+// Any tensor file by its content: safetensors (one, sharded, a directory), PyTorch, NumPy or GGUF, behind one
+// interface.
 import { ArgumentError } from '../base/errors.js';
 import { openSource, opening, pathKind, readBytes, type ByteSource } from './byte-source.js';
 import { Gguf } from './gguf.js';

@@ -119,7 +119,9 @@ export function parseHeaderJson(text: string, start: number, cursor: Cursor): He
   return { entries, placeOf: ({ at }) => byteAt(at) };
 }
 
-/** A whole number from 0, written as the format wants it: no sign, no point, no exponent; undefined for anything else. */
+/**
+ * A whole number from 0, written as the format wants it: no sign, no point, no exponent; undefined for anything else.
+ */
 export function headerCount(value: HeaderValue): number | undefined {
   if (!('number' in value) || !/^\d+$/.test(value.number)) return undefined;
   const n = Number(value.number);

@@ -1,4 +1,5 @@
-// A checkpoint's nested structure as flat dotted names: tensors, everything else, and what only foreign code could build.
+// A checkpoint's nested structure as flat dotted names: tensors, everything else, and what only foreign code could
+// build.
 import type { FormatError } from '../base/errors.js';
 import type { Cursor } from './byte-source.js';
 import { PickleObject, keyText } from './pickle.js';

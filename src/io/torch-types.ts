@@ -106,7 +106,9 @@ const isCounts = (x: unknown): x is number[] => Array.isArray(x) && x.length <= 
 
 export const storageDType = (type: PickleGlobal): StoredDType | undefined => lookup(STORAGES, type.name);
 
-/** ('storage', type, key, location, count[, view]) as PyTorch writes it, or undefined where the tuple is something else. */
+/**
+ * ('storage', type, key, location, count[, view]) as PyTorch writes it, or undefined where the tuple is something else.
+ */
 export function storageOf(id: unknown): TorchStorage | undefined {
   if (!Array.isArray(id) || id[0] !== 'storage') return undefined;
   const [, type, key, , count, view] = id as unknown[];

@@ -46,7 +46,10 @@ interface Checkpoint {
 }
 
 export class TorchFile {
-  /** The whole structure: dicts as Map, lists and tuples as arrays, tensors as TorchTensor, unknown objects as PickleObject. */
+  /**
+   * The whole structure: dicts as Map, lists and tuples as arrays, tensors as TorchTensor, unknown objects as
+   * PickleObject.
+   */
   readonly root: unknown;
   /** Everything that is no tensor, by dotted name. */
   readonly metadata: ReadonlyMap<string, unknown>;

@@ -233,7 +233,9 @@ interface Written {
   at: number;
 }
 
-/** Writes members one after another; deflated ones are packed in memory, stored ones streamed twice (checksum, bytes). */
+/**
+ * Writes members one after another; deflated ones are packed in memory, stored ones streamed twice (checksum, bytes).
+ */
 export function writeZip(members: Iterable<ZipMember>, deflate: boolean, write: Write): void {
   let at = 0;
   const put = (bytes: Uint8Array) => {

@@ -1,4 +1,5 @@
-// Compiled kernels on disk: keyed by all that shapes the code, safe under concurrent processes, checked on every read, bounded in size.
+// Compiled kernels on disk: keyed by all that shapes the code, safe under concurrent processes, checked on every read,
+// bounded in size.
 import { createHash } from 'node:crypto';
 import { mkdirSync, readFileSync, readdirSync, rmSync, statSync, utimesSync } from 'node:fs';
 import { join } from 'node:path';
@@ -13,7 +14,10 @@ const SUFFIX = '.kernel';
 const DEFAULT_BYTES = 512 * 2 ** 20;
 /** A hit renews the entry's age at most this often, so that reading writes little. */
 const RENEW_MS = 3600_000;
-/** Looking at every entry takes long when there are many: done at a process's first write, and again after this share of the bound. */
+/**
+ * Looking at every entry takes long when there are many: done at a process's first write, and again after this share of
+ * the bound.
+ */
 const PRUNE_SHARE = 1 / 16;
 
 export interface KeyParts {
@@ -112,7 +116,9 @@ export class KernelCache {
     return code;
   }
 
-  /** Writes beside and renames: readers see the whole entry or none. A folder that cannot be written only costs time. */
+  /**
+   * Writes beside and renames: readers see the whole entry or none. A folder that cannot be written only costs time.
+   */
   put(key: string, arch: string, code: Uint8Array): void {
     if (this.#disabled !== undefined) return;
     try {

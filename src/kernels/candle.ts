@@ -1,4 +1,5 @@
-// Candle's kernels that serve its names alone (kernels/candle/README.md): declared so that whoever launches Candle's symbols finds them here.
+// Candle's kernels that serve its names alone (kernels/candle/README.md): declared so that whoever launches Candle's
+// symbols finds them here.
 import type { DType } from '../base/dtype.js';
 import { CANDLE_ELEMENTWISE } from './candle-elementwise.js';
 import { CANDLE_QUANTIZED } from './candle-quantized.js';

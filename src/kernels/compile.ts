@@ -47,7 +47,10 @@ export function compile(source: string, name: string, options: CompileOptions): 
   return cache.getOrBuild(key, arch, build);
 }
 
-/** A unit's code for a device: from the cache, else made ahead of time for it, else compiled now, else made ahead of time for one it can stand in for. */
+/**
+ * A unit's code for a device: from the cache, else made ahead of time for it, else compiled now, else made ahead of
+ * time for one it can stand in for.
+ */
 export function codeFor(unit: Unit, arch: string, cache: KernelCache = kernelCache()): Uint8Array {
   const target = targetFor(unit, arch);
   const compiler = compilerFor(target);

@@ -1,5 +1,7 @@
-// A kernel is declared once, here in types and in the family's file in values: its symbols, parameters, block and the template it
-// instantiates. The `extern "C"` text, the packing of arguments, the list for builds ahead of time and the signature check follow from it.
+// A kernel is declared once, here in types and in the family's file in values: its symbols, parameters, block and the
+// template it
+// instantiates. The `extern "C"` text, the packing of arguments, the list for builds ahead of time and the signature
+// check follow from it.
 import { type DType, DTYPE } from '../base/dtype.js';
 import { ArgumentError } from '../base/errors.js';
 import type { ArgBuffer } from '../driver/args.js';
@@ -133,7 +135,10 @@ export interface Param {
   /** Where the packed arguments hold it. */
   readonly offset: number;
 }
-/** The largest block a kernel takes: a number, or a constant of the source with the number it stands for (in waves of 64 where it goes by waves). */
+/**
+ * The largest block a kernel takes: a number, or a constant of the source with the number it stands for (in waves of 64
+ * where it goes by waves).
+ */
 export type Threads = number | { readonly constant: string; readonly threads: number; readonly byWaves?: boolean };
 
 /** What compilers and launches must know of one kernel. */

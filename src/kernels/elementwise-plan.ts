@@ -1,4 +1,5 @@
-// Chooses the elementwise kernel for a set of layouts and packs its arguments: layouts travel by value, so nothing is uploaded.
+// Chooses the elementwise kernel for a set of layouts and packs its arguments: layouts travel by value, so nothing is
+// uploaded.
 import { type DType, DTYPE, type Value } from '../base/dtype.js';
 import { UnsupportedError } from '../base/errors.js';
 import { type Layout, mergeDims } from '../base/layout.js';
@@ -78,7 +79,10 @@ function join(...parts: (Uint8Array | { u32: number } | { i64: number })[]): Uin
 
 const constant = (l: Layout): boolean => l.strides.every((s, i) => s === 0 || l.shape[i] === 1);
 
-/** Layouts of the output and the inputs, all of one shape with at least one element; broadcast dimensions have stride 0. `wide` asks for 64 bits. */
+/**
+ * Layouts of the output and the inputs, all of one shape with at least one element; broadcast dimensions have stride 0.
+ * `wide` asks for 64 bits.
+ */
 export function planElementwise(c: Chain, out: Layout, inputs: readonly Layout[], wide = false): ElementwisePlan {
   const all = [out, ...inputs];
   const dtypes = [c.output, ...c.inputs];
@@ -108,7 +112,8 @@ export function planElementwise(c: Chain, out: Layout, inputs: readonly Layout[]
   const turned = transposed(c, shape, strides, offsets);
   if (turned) return plan(turned.variant, turned.grid, turned.head);
 
-  // Groups of E: the innermost dimension is contiguous (or still) for everyone and everything is aligned to whole groups.
+  // Groups of E: the innermost dimension is contiguous (or still) for everyone and everything is aligned to whole
+  // groups.
   const e = groupElements(c);
   const inGroups =
     e > 1 &&

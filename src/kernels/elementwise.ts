@@ -127,7 +127,10 @@ export function groupElements(c: Chain): number {
   const most = Math.max(...[c.output, ...c.inputs].map((d) => DTYPE[d].bytes));
   return Math.min(16 / DTYPE[c.output].bytes, 64 / most);
 }
-/** Threads of a block of the flat kernel and bytes of every operand a thread has in flight: half where the function has slow paths that every copy of it repeats. */
+/**
+ * Threads of a block of the flat kernel and bytes of every operand a thread has in flight: half where the function has
+ * slow paths that every copy of it repeats.
+ */
 export function flatShape(c: Chain): { readonly block: number; readonly inFlight: number } {
   const long = c.steps.some((s) => 'row' in s && s.dtype === 'f32' && /\b(sin|cos|tan)g\(/.test(s.row.kernel));
   return { block: 128, inFlight: long ? 16 : 32 };
@@ -185,7 +188,10 @@ interface Own {
 
 export const variantsOf = (c: Chain): readonly Variant[] => (c.inputs.length === 1 ? VARIANTS : VARIANTS.slice(0, 5));
 
-/** The unit with the given variants of some chains: one for a GPU's first use, many for the simulation and ahead-of-time builds. */
+/**
+ * The unit with the given variants of some chains: one for a GPU's first use, many for the simulation and ahead-of-time
+ * builds.
+ */
 export function elementwiseUnit(chains: readonly Chain[], variants?: readonly Variant[]): Unit {
   const entries = chains.flatMap((c) =>
     variantsOf(c)

@@ -1,4 +1,5 @@
-// Writes C++ from elementwise rows: a function template a row, compiled by GPU compilers, the host simulation and the CPU engine.
+// Writes C++ from elementwise rows: a function template a row, compiled by GPU compilers, the host simulation and the
+// CPU engine.
 import type { ElementwiseRow, Row } from '../ops/op.js';
 
 export const OPERANDS = ['x', 'y', 'z'] as const;

@@ -1,4 +1,5 @@
-// Kernels compiled together and found again one by one: a long run tells the compiler of many at once, and later runs of any part of them find what it made.
+// Kernels compiled together and found again one by one: a long run tells the compiler of many at once, and later runs
+// of any part of them find what it made.
 import { waveSize } from '../driver/compiler.js';
 import { cacheKey, type KernelCache } from './cache.js';
 import { codeFor, compilerFor, kernelCache } from './compile.js';
@@ -7,7 +8,10 @@ import { joinUnits, type Unit } from './source.js';
 /** Kernels given to the compiler at once. */
 const TOGETHER = 32;
 
-/** Code objects that hold the kernels of all units, each with the units it serves: from the cache where they were made before, in whatever company. */
+/**
+ * Code objects that hold the kernels of all units, each with the units it serves: from the cache where they were made
+ * before, in whatever company.
+ */
 export function codeTogether(
   units: readonly Unit[],
   arch: string,

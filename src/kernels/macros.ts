@@ -52,7 +52,9 @@ export function closing(text: string, open: number): number {
   throw new SyntaxError(`kernel source: no closing bracket for ${JSON.stringify(text.slice(open, open + 60))}`);
 }
 
-/** Splits at commas outside brackets. Template brackets count only where asked: C's own preprocessor does not know them. */
+/**
+ * Splits at commas outside brackets. Template brackets count only where asked: C's own preprocessor does not know them.
+ */
 export function splitArgs(text: string, templates = false): string[] {
   const out: string[] = [];
   let depth = 0;

@@ -1,4 +1,5 @@
-// Leaves out of a kernel's source what it does not use: compilers spend most of a small kernel's time on reading headers.
+// Leaves out of a kernel's source what it does not use: compilers spend most of a small kernel's time on reading
+// headers.
 import { closing, expand, type Macro, readMacros } from './macros.js';
 
 /** A directive, a macro's definition or use, or a declaration at file scope. */
@@ -119,7 +120,8 @@ function dropEmpty(text: string): string {
 }
 
 /**
- * The parts of `texts` (in order) that `kernels` reach by name, all declarations of a name together: overloads and specialisations stay with
+ * The parts of `texts` (in order) that `kernels` reach by name, all declarations of a name together: overloads and
+ * specialisations stay with
  * what they belong to, so that what is left means the same.
  */
 export function needed(texts: readonly string[], kernels: string): string {

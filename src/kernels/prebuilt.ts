@@ -1,4 +1,5 @@
-// Kernels made ahead of time: a folder with, for each target, an index of symbols (TARGET.json) and their code in compressed parts (TARGET.pack).
+// Kernels made ahead of time: a folder with, for each target, an index of symbols (TARGET.json) and their code in
+// compressed parts (TARGET.pack).
 import { createHash } from 'node:crypto';
 import {
   closeSync,
@@ -24,7 +25,10 @@ import { runsAsIs, servedBy } from './targets.js';
 const FORMAT = 'wick-prebuilt-1';
 /** Texts of neighbours are alike, so they are compressed together, in parts small enough to open at once. */
 const PART_BYTES = 1 << 20;
-/** The best there is: a third smaller than quality 9, and as quick to open; parts are compressed side by side (UV_THREADPOOL_SIZE says how many). */
+/**
+ * The best there is: a third smaller than quality 9, and as quick to open; parts are compressed side by side
+ * (UV_THREADPOOL_SIZE says how many).
+ */
 const BROTLI = { params: { [constants.BROTLI_PARAM_QUALITY]: 11, [constants.BROTLI_PARAM_LGWIN]: 22 } };
 const compress = promisify(brotliCompress) as (data: Uint8Array, options: typeof BROTLI) => Promise<Buffer>;
 
@@ -132,10 +136,16 @@ class Pack {
   }
 }
 
-/** PTX but for the lines that name its version and target: what an older GPU's text and a newer one's have in common where nothing newer is used. */
+/**
+ * PTX but for the lines that name its version and target: what an older GPU's text and a newer one's have in common
+ * where nothing newer is used.
+ */
 const body = (code: Uint8Array): string => new TextDecoder().decode(code).replace(/^\.(version|target)\s.*$/gm, '');
 
-/** Leaves out what PTX for an older GPU in the same folder serves as well: text for a newer one then holds only what it does better. */
+/**
+ * Leaves out what PTX for an older GPU in the same folder serves as well: text for a newer one then holds only what it
+ * does better.
+ */
 export function withoutServed(dir: string, target: string, made: readonly Made[]): Made[] {
   const older = servedBy(target, prebuiltTargets(dir))
     .filter((t) => t !== target)
@@ -181,7 +191,10 @@ function refusal({ path, index: { target, compiler } }: Pack, version: DriverVer
   return `${path} was made by ${compiler}, which is newer than the driver (CUDA ${cudaVersion(driver)})`;
 }
 
-/** Machine code made from exactly this source text for a GPU that runs it as it is, if any folder holds it: as good as compiling, and sooner. */
+/**
+ * Machine code made from exactly this source text for a GPU that runs it as it is, if any folder holds it: as good as
+ * compiling, and sooner.
+ */
 export function findExact(
   unit: Unit,
   target: string,

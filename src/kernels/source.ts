@@ -1,4 +1,5 @@
-// From symbols to source text: what a compiler is given holds the headers, the module's templates and only the kernels asked for.
+// From symbols to source text: what a compiler is given holds the headers, the module's templates and only the kernels
+// asked for.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ArgumentError } from '../base/errors.js';
@@ -56,7 +57,10 @@ export function addRow(row: ElementwiseRow<any>): void {
 const SMALL = /^(half|bfloat|fp8)$/;
 const OTHER = /^(float|double|[iu]\d+)$/;
 
-/** table.h for a text: only the expressions it uses, in the forms for the element types it names (a template's parameter may be any). */
+/**
+ * table.h for a text: only the expressions it uses, in the forms for the element types it names (a template's parameter
+ * may be any).
+ */
 export function tableFor(text: string): string {
   const used = new Map<string, { small: boolean; general: boolean }>();
   for (const [, name, type = ''] of text.matchAll(/\bop_(\w+)(?:<(\w+))?/g)) {
@@ -79,7 +83,10 @@ export const declaredUnit = (module: KernelModule, entries: readonly Entry[]): U
   needs: module.needs,
 });
 
-/** Joins shared text, expressions, definitions of its own and kernels; expressions go where the text includes table.h, and what no kernel uses is left out. */
+/**
+ * Joins shared text, expressions, definitions of its own and kernels; expressions go where the text includes table.h,
+ * and what no kernel uses is left out.
+ */
 export function assemble(name: string, common: string, entries: readonly Entry[], own = ''): Unit {
   const kernels = entries.map((e) => e.text).join('\n');
   const [before, ...after] = common.split(TABLE_MARK);

@@ -1,4 +1,5 @@
-// Targets: what a unit is compiled for on a device, which code made ahead of time serves it, and how old a PTX version a text can carry.
+// Targets: what a unit is compiled for on a device, which code made ahead of time serves it, and how old a PTX version
+// a text can carry.
 import { CompileError } from '../base/errors.js';
 import type { Unit } from './source.js';
 
@@ -27,7 +28,10 @@ export function belongs(unit: Pick<Unit, 'needs'>, arch: string): boolean {
 const numberOf = (target: string): number => Number(NVIDIA.exec(target)?.[2]);
 const newestFirst = (a: string, b: string): number => numberOf(b) - numberOf(a);
 
-/** Machine code at hand that a device's target runs as it is: its own, then that of older GPUs of its generation (8.0 for 8.6), newest first. */
+/**
+ * Machine code at hand that a device's target runs as it is: its own, then that of older GPUs of its generation (8.0
+ * for 8.6), newest first.
+ */
 export function runsAsIs(target: string, atHand: readonly string[]): string[] {
   const generation = (t: string): number => Math.floor(numberOf(t) / 10);
   const plain = (t: string): boolean => /^sm_\d+$/.test(t);
@@ -37,7 +41,9 @@ export function runsAsIs(target: string, atHand: readonly string[]): string[] {
   return [...atHand.filter((t) => t === target), ...older.sort(newestFirst)];
 }
 
-/** Which of the targets at hand serve a device's target, best first: machine code, then PTX of the same or an older GPU. */
+/**
+ * Which of the targets at hand serve a device's target, best first: machine code, then PTX of the same or an older GPU.
+ */
 export function servedBy(target: string, atHand: readonly string[]): string[] {
   const want = NVIDIA.exec(target);
   const ptx = atHand.filter((t) => {
@@ -89,7 +95,10 @@ const FEATURE_VERSION: readonly (readonly [RegExp, string])[] = [
   [/\.b128\b/, '8.3'],
 ];
 
-/** A hint of newer compilers about loads of which only some bytes count; it changes no result, and older drivers do not know it. */
+/**
+ * A hint of newer compilers about loads of which only some bytes count; it changes no result, and older drivers do not
+ * know it.
+ */
 const HINT = /^[ \t]*\.pragma "used_bytes_mask [^\n]*\n/gm;
 
 const newer = (a: string, b: string): string => {
@@ -97,7 +106,10 @@ const newer = (a: string, b: string): string => {
   return a1 > b1 || (a1 === b1 && a2 >= b2) ? a : b;
 };
 
-/** The same text in the lowest PTX version its target and instructions allow: compilers write their own version, which older drivers refuse. */
+/**
+ * The same text in the lowest PTX version its target and instructions allow: compilers write their own version, which
+ * older drivers refuse.
+ */
 export function lowerPtx(text: string): string {
   const own = /^\.version\s+(\d+\.\d+)\s*$/m.exec(text)?.[1];
   const target = /^\.target\s+sm_(\d+[af]?)/m.exec(text)?.[1];

@@ -1,4 +1,5 @@
-// Kernels that users write: their sources declare nothing, so heads of the form KERNEL(threads) name(parameters) are read from the text.
+// Kernels that users write: their sources declare nothing, so heads of the form KERNEL(threads) name(parameters) are
+// read from the text.
 import { ArgumentError, CompileError } from '../base/errors.js';
 import { type Entry, layOut } from './declare.js';
 import { closing, splitArgs, stripComments } from './macros.js';

@@ -1,4 +1,5 @@
-// Sound for speech models: WAV files to samples, and samples to log-mel spectrograms as transformers' Whisper extractor makes them.
+// Sound for speech models: WAV files to samples, and samples to log-mel spectrograms as transformers' Whisper extractor
+// makes them.
 import { ArgumentError, FormatError } from '../base/errors.js';
 import { tensor } from '../tensor/create.js';
 import '../tensor/methods.js';

@@ -1,4 +1,5 @@
-// BERT and its kin: RoBERTa, XLM-RoBERTa (positions counted from the padding token's number) and DistilBERT (other names, no token types).
+// BERT and its kin: RoBERTa, XLM-RoBERTa (positions counted from the padding token's number) and DistilBERT (other
+// names, no token types).
 import { type Embedding, embedding, type LayerNorm, layerNorm, linear, type Linear } from '../nn/layers.js';
 import { Module } from '../nn/module.js';
 import type { VarBuilder } from '../nn/var-builder.js';

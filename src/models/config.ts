@@ -4,7 +4,8 @@ import { FormatError, UnsupportedError } from '../base/errors.js';
 export type Json = Readonly<Record<string, any>>;
 
 /**
- * Fields without effect on the numbers of inference: training, bookkeeping, tokens, speed. A name may stand here only if no family reads it as
+ * Fields without effect on the numbers of inference: training, bookkeeping, tokens, speed. A name may stand here only
+ * if no family reads it as
  * part of its arithmetic, or if the family that does asks for it before the check.
  */
 const HARMLESS = new Set(

@@ -1,4 +1,5 @@
-// A decoder-only transformer of any family: token numbers in, logits out. What it is made of is said by its features alone.
+// A decoder-only transformer of any family: token numbers in, logits out. What it is made of is said by its features
+// alone.
 import type { DType } from '../base/dtype.js';
 import { ArgumentError, ShapeError } from '../base/errors.js';
 import { type Init, normal } from '../nn/init.js';

@@ -3,7 +3,10 @@ import { QTensor, type Weight } from '../tensor/qtensor.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { tensor } from '../tensor/create.js';
 
-/** Up to this many rows on a GPU, the chosen matrices are gathered and multiplied in one batch: nothing waits for the host. */
+/**
+ * Up to this many rows on a GPU, the chosen matrices are gathered and multiplied in one batch: nothing waits for the
+ * host.
+ */
 const GATHERED_ROWS = 32;
 
 /** x (rows, in), weights (experts, out, in), ids (rows): row r times weights[ids[r]]; biases (experts, out). */

@@ -1,4 +1,5 @@
-// Pictures for vision models: PNG and JPEG files to pixels, resized as Pillow does it, cropped and brought to the scale a model wants.
+// Pictures for vision models: PNG and JPEG files to pixels, resized as Pillow does it, cropped and brought to the scale
+// a model wants.
 import { readFileSync } from 'node:fs';
 import jpeg from 'jpeg-js';
 import { PNG } from 'pngjs';

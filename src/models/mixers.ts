@@ -10,7 +10,10 @@ import { type RopeTable, rowOrder } from './rope.js';
 import type { Step } from './step.js';
 import { reorderHeads, type Role, type Weights } from './weights.js';
 
-/** Root-mean-square or layer norm, by its feature. A weight stored as a difference from one is kept in f32 with the one added. */
+/**
+ * Root-mean-square or layer norm, by its feature. A weight stored as a difference from one is kept in f32 with the one
+ * added.
+ */
 export class Norm extends Layer {
   weight: Tensor | undefined;
   bias: Tensor | undefined;

@@ -1,4 +1,5 @@
-// Feed-forward branches: dense ones, gated or not, and mixtures of experts of which a router chooses a few for each token.
+// Feed-forward branches: dense ones, gated or not, and mixtures of experts of which a router chooses a few for each
+// token.
 import { activation } from '../nn/activation.js';
 import type { Init } from '../nn/init.js';
 import { type AnyLinear, Linear } from '../nn/layers.js';

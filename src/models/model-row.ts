@@ -12,7 +12,10 @@ export interface ModelOptions {
   readonly dropout?: number;
 }
 
-/** A row: how files of a family become a module. The loader checks afterwards that no config field and no tensor was left over. */
+/**
+ * A row: how files of a family become a module. The loader checks afterwards that no config field and no tensor was
+ * left over.
+ */
 export interface ModelRow<M extends Module = Module> {
   readonly kind: ModelKind;
   /** config.json's model_type. */

@@ -1,4 +1,5 @@
-// What encoders, encoder-decoders and vision models are made of: attention with separate projections, two kinds of feed-forward, masks.
+// What encoders, encoder-decoders and vision models are made of: attention with separate projections, two kinds of
+// feed-forward, masks.
 import type { SdpaOptions } from '../ops/attention.js';
 import { activation } from '../nn/activation.js';
 import type { Cache } from '../nn/kv-cache.js';

@@ -1,4 +1,5 @@
-// One table of model families: config.json's model_type and GGUF's architecture to what loads them. Loader, parity and tests read it alike.
+// One table of model families: config.json's model_type and GGUF's architecture to what loads them. Loader, parity and
+// tests read it alike.
 import { UnsupportedError } from '../base/errors.js';
 import { BERT_FAMILIES } from './bert.js';
 import { IMAGE_TEXT_FAMILIES } from './clip.js';
@@ -24,7 +25,10 @@ export const MODELS: readonly ModelRow[] = [
 const namesOf = (row: ModelRow, format: ModelFormat): readonly string[] =>
   format === 'gguf' ? (row.architectures ?? []) : row.types;
 
-/** The row for a model_type (or, for GGUF, an architecture); one that no row serves is refused with the list of those served. */
+/**
+ * The row for a model_type (or, for GGUF, an architecture); one that no row serves is refused with the list of those
+ * served.
+ */
 export function rowFor(name: unknown, format: ModelFormat, where: string): ModelRow {
   const row = MODELS.find((r) => typeof name === 'string' && namesOf(r, format).includes(name));
   if (row) return row;

@@ -52,7 +52,10 @@ export interface RopeReading {
 
 const isNumber = (v: number | undefined): v is number => v !== undefined;
 
-/** Reads rope parameters as transformers 5 writes them (rope_parameters) and as older files do (rope_theta, rope_scaling, ...). */
+/**
+ * Reads rope parameters as transformers 5 writes them (rope_parameters) and as older files do (rope_theta,
+ * rope_scaling, ...).
+ */
 export function readRope(config: Config, o: RopeReading): RopeFeature {
   const given = config.inner('rope_parameters') ?? config.inner('rope_scaling') ?? new Config({}, config.where);
   const nested = o.layerType !== undefined ? given.inner(o.layerType) : undefined;
@@ -201,8 +204,10 @@ export function inverseFrequencies(r: RopeFeature, length = 0): { readonly inv: 
 }
 
 /**
- * The order in which a head's stored rows are read so that pairs stand at (i, i + headDim / 2), as every kernel here turns them: neighbours
- * are taken apart, and the part that does not turn fills the rest of both halves. Undefined where the rows are in that order already.
+ * The order in which a head's stored rows are read so that pairs stand at (i, i + headDim / 2), as every kernel here
+ * turns them: neighbours
+ * are taken apart, and the part that does not turn fills the rest of both halves. Undefined where the rows are in that
+ * order already.
  */
 export function rowOrder(r: RopeFeature | undefined): number[] | undefined {
   if (!r || (!r.interleaved && (r.rotated === r.headDim || r.type === 'proportional'))) return undefined;

@@ -1,4 +1,5 @@
-// Where a model comes from: a Hugging Face folder or a GGUF file (in shards, too), its tensors handed out once and counted.
+// Where a model comes from: a Hugging Face folder or a GGUF file (in shards, too), its tensors handed out once and
+// counted.
 import { existsSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import type { DType } from '../base/dtype.js';

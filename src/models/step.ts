@@ -20,9 +20,14 @@ export interface Step {
   readonly open: boolean;
   /** x (b, t, hidden) with zeros at padding. */
   withoutPads(x: Tensor): Tensor;
-  /** Rows of a table by position: (time, width), or (batch, time, width) where sequences stand at different positions. */
+  /**
+   * Rows of a table by position: (time, width), or (batch, time, width) where sequences stand at different positions.
+   */
   rows(table: Tensor, withPads?: boolean): Tensor;
-  /** Attention of new tokens over all that the layer holds: q (b, t, heads, dim), k and v (b, t, kvHeads, dim) to (b, t, heads, dim). */
+  /**
+   * Attention of new tokens over all that the layer holds: q (b, t, heads, dim), k and v (b, t, kvHeads, dim) to (b, t,
+   * heads, dim).
+   */
   attend(layer: number, q: Tensor, k: Tensor, v: Tensor, how: AttendOptions): Tensor;
   /** Keeps a latent (b, 1, t, rank) and a turned key (b, 1, t, dim) and answers all of them. */
   keepLatent(layer: number, latent: Tensor, key: Tensor): readonly [latents: Tensor, keys: Tensor];

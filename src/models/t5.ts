@@ -27,7 +27,10 @@ interface T5Config {
   readonly everyLayer: boolean;
 }
 
-/** Distances by bucket: small ones each their own, larger ones by their logarithm; the encoder keeps both directions apart. */
+/**
+ * Distances by bucket: small ones each their own, larger ones by their logarithm; the encoder keeps both directions
+ * apart.
+ */
 export function distanceBucket(distance: number, bidirectional: boolean, buckets: number, maxDistance: number): number {
   let [n, base] = [buckets, 0];
   let d = distance; // key's position less the query's

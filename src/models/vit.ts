@@ -1,4 +1,5 @@
-// Vision transformers: an image in patches, a class token, blocks; ViT's classifier and the vision halves of CLIP and SigLIP share it.
+// Vision transformers: an image in patches, a class token, blocks; ViT's classifier and the vision halves of CLIP and
+// SigLIP share it.
 import { ArgumentError } from '../base/errors.js';
 import { type Conv2d, conv2d, type LayerNorm, layerNorm, type Linear, linear } from '../nn/layers.js';
 import { Module } from '../nn/module.js';
@@ -116,7 +117,9 @@ export class Vit extends Module {
     for (const block of this.blocks) x = block.forward(x);
     return this.norm.forward(x);
   }
-  /** Logits of the classes, (b, classes); without a classifier the class token's vector, pooled where there is a pooler. */
+  /**
+   * Logits of the classes, (b, classes); without a classifier the class token's vector, pooled where there is a pooler.
+   */
   forward(pixels: Tensor): Tensor {
     const first = this.hidden(pixels).narrow(1, 0, 1).squeeze(1);
     if (this.classifier) return this.classifier.forward(first);

@@ -1,4 +1,5 @@
-// A decoder's tensors by the part they play: name maps say where each lies in a file and how fused ones are taken apart.
+// A decoder's tensors by the part they play: name maps say where each lies in a file and how fused ones are taken
+// apart.
 import { ShapeError } from '../base/errors.js';
 import { formatShape, sameShape, type Shape } from '../base/shape.js';
 import { type Init, normal, ONE, ZERO } from '../nn/init.js';
@@ -145,7 +146,10 @@ export class Weights {
     return keep(part);
   }
 
-  /** A matrix as it is stored: in blocks where the file has them and its rows can be taken apart in them, else in floats. */
+  /**
+   * A matrix as it is stored: in blocks where the file has them and its rows can be taken apart in them, else in
+   * floats.
+   */
   matrix(role: Role, shape: Shape, init: Init = ZERO): Weight {
     return this.#blocks(role, shape) ?? this.tensor(role, shape, init);
   }

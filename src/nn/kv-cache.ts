@@ -23,7 +23,8 @@ const spaceFor = (like: Tensor, time: number): Tensor => {
 };
 
 /**
- * Grows by doubling; what append answers are views of its buffers, no copies. Keys and values may differ in width. With a window it keeps
+ * Grows by doubling; what append answers are views of its buffers, no copies. Keys and values may differ in width. With
+ * a window it keeps
  * the keys that later tokens can still see, in order: when its room is full, the last ones move to the front.
  */
 export class KvCache implements Cache {
@@ -116,7 +117,10 @@ export class KvCache implements Cache {
   }
 }
 
-/** Keeps the last `window` tokens. A single step answers the ring as it lies: positions are in the keys, order does not matter. */
+/**
+ * Keeps the last `window` tokens. A single step answers the ring as it lies: positions are in the keys, order does not
+ * matter.
+ */
 export class RotatingKvCache implements Cache {
   readonly window: number;
   #k: Tensor | undefined;

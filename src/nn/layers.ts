@@ -1,4 +1,5 @@
-// The layers everyone uses: linear, embedding, convolutions, norms, dropout; each a class over its tensors and a function that builds it.
+// The layers everyone uses: linear, embedding, convolutions, norms, dropout; each a class over its tensors and a
+// function that builds it.
 import { type Init, constant, kaiming, normal, ONE, uniform, ZERO } from './init.js';
 import { Layer, Module } from './module.js';
 import type { DType } from '../base/dtype.js';

@@ -1,4 +1,5 @@
-// Low-rank adapters: small matrices beside frozen Linear layers, trained instead of them, in the folders that PEFT writes and reads.
+// Low-rank adapters: small matrices beside frozen Linear layers, trained instead of them, in the folders that PEFT
+// writes and reads.
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ArgumentError, FormatError, ShapeError, UnsupportedError } from '../base/errors.js';

@@ -1,4 +1,5 @@
-// Every public name of candle-nn 0.11 and where it is here: Tensor methods begin with a dot, the others are exports of wick/nn.
+// Every public name of candle-nn 0.11 and where it is here: Tensor methods begin with a dot, the others are exports of
+// wick/nn.
 export interface CandleName {
   readonly module: string;
   /** Candle's names that one answer serves. */

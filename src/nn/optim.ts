@@ -1,4 +1,5 @@
-// Optimizers: each is a rule for one parameter and its state; steps run on the device, in place, with nothing read back.
+// Optimizers: each is a rule for one parameter and its state; steps run on the device, in place, with nothing read
+// back.
 import { ArgumentError } from '../base/errors.js';
 import { type Gradients, noGrad } from '../tensor/autograd.js';
 import { keep, scope } from '../tensor/scope.js';

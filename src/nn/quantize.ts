@@ -58,7 +58,10 @@ export function setProducts(module: Module, product: ProductOptions): void {
   for (const { layer } of layersOf(module, '')) if (layer instanceof Linear) layer.product = product;
 }
 
-/** Turns the weights of all linear layers (and embeddings) of a module into blocks; a tensor with several names is encoded once. */
+/**
+ * Turns the weights of all linear layers (and embeddings) of a module into blocks; a tensor with several names is
+ * encoded once.
+ */
 export function quantize(module: Module, type: string, options: QuantizeOptions = {}): QuantizeReport {
   const { block, name: typeName } = ggmlType(type);
   const done = new Map<Tensor, QTensor>();

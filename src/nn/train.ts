@@ -1,4 +1,5 @@
-// Training at speed: all parameters in one block, gradients clipped on the device, accumulated, scaled; checkpoints that resume bit for bit.
+// Training at speed: all parameters in one block, gradients clipped on the device, accumulated, scaled; checkpoints
+// that resume bit for bit.
 import type { DType } from '../base/dtype.js';
 import { ArgumentError } from '../base/errors.js';
 import { loadTensors, saveTensors } from '../io/load.js';
@@ -12,7 +13,8 @@ import type { Module } from './module.js';
 import type { GradSource, Optimizer } from './optim.js';
 
 /**
- * A module's parameters as views of one block, so that an optimizer step is a few kernels however many parameters there are.
+ * A module's parameters as views of one block, so that an optimizer step is a few kernels however many parameters there
+ * are.
  * With a small dtype the module computes in it and `master` keeps f32.
  */
 export class FlatParameters {
@@ -111,7 +113,10 @@ export class GradAccumulator {
   }
 }
 
-/** Loss scaling for f16: gradients too small for it are lifted; a step whose gradients overflow is left out. Reads one number a step. */
+/**
+ * Loss scaling for f16: gradients too small for it are lifted; a step whose gradients overflow is left out. Reads one
+ * number a step.
+ */
 export class GradScaler {
   scale: number;
   readonly growth: number;

@@ -128,7 +128,10 @@ export function eachQuery(
 }
 
 type Places = { readonly [K in 'qStarts' | 'kStarts' | 'lengths' | 'pages']?: readonly number[] };
-/** Row numbers, lengths and page numbers are data: one that points outside its tensor is named before anything is read by it. */
+/**
+ * Row numbers, lengths and page numbers are data: one that points outside its tensor is named before anything is read
+ * by it.
+ */
 function checkPlaces(p: SdpaParams, places: Places, batch: number, q: Sizes, k: Sizes, table: number): void {
   const bad = (what: string): never => {
     throw new IndexError(`sdpa: ${what}`);

@@ -1,4 +1,5 @@
-// Scaled-dot-product attention: one call for every mask, window and layout, packed and paged sequences, with a gradient of any order.
+// Scaled-dot-product attention: one call for every mask, window and layout, packed and paged sequences, with a gradient
+// of any order.
 import { type DType, isFloat, REALS } from '../base/dtype.js';
 import { ArgumentError, DTypeError, GradError, ShapeError } from '../base/errors.js';
 import { formatShape, sameShape, type Shape } from '../base/shape.js';
@@ -191,13 +192,16 @@ function composed(
   if (p.left >= 0) seen.push(distance.le(p.left));
   if (extra.mask && !isFloat(extra.mask.dtype)) seen.push(extra.mask.ne(0));
   else if (extra.mask) z = z.add(extra.mask.cast(wide));
-  // Unseen keys leave before the exponential, which could overflow for them; a query that sees none has no sum, and weights of 0.
+  // Unseen keys leave before the exponential, which could overflow for them; a query that sees none has no sum, and
+  // weights of 0.
   const visible = seen.reduce((l, m) => m.broadcastTo(l.shape).where(l, l.constant(-Infinity)), z);
   const level = lse.eq(-Infinity).where(lse.zerosLike(), lse).unsqueeze(3);
   return { q, k, v, weights: visible.sub(level).exp(), slope, bend, distance };
 }
 
-/** How far each query lies behind each key, (tq, tk), and where sequences are packed whether both lie in the same one. */
+/**
+ * How far each query lies behind each key, (tq, tk), and where sequences are packed whether both lie in the same one.
+ */
 function places(
   q: Tensor,
   k: Tensor,

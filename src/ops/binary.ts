@@ -109,7 +109,8 @@ export const binaryOps = rows({
     candle: { none: 'Candle computes exp(y * log(x))' },
     differs: 'negative bases work, as in C (Candle gives NaN)',
     grad: ({ x, y, out, grad, needs }): Grads => {
-      // Where a power of 0 is constant on one side (0^0 by its base, 0^y by y from 0 on), the slope is 0 and not 0 times an infinity.
+      // Where a power of 0 is constant on one side (0^0 by its base, 0^y by y from 0 on), the slope is 0 and not 0
+      // times an infinity.
       const zero = x.eq(0);
       const flatBase = zero.logicalAnd(y.eq(0));
       const flatExponent = zero.logicalAnd(y.ge(0));

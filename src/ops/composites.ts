@@ -35,7 +35,10 @@ const sums = { ulp: ulps(4), domain: [0.1, 2] as const };
 export const wide = (x: Tensor, f: (x: Tensor) => Tensor): Tensor =>
   x.dtype === 'f32' || x.dtype === 'f64' ? f(x) : f(x.cast('f32')).cast(x.dtype);
 
-/** f(x) where x is not 0; where it is, `zero`, with no gradient: the slope of a root is infinite there, and PyTorch's choice is 0. */
+/**
+ * f(x) where x is not 0; where it is, `zero`, with no gradient: the slope of a root is infinite there, and PyTorch's
+ * choice is 0.
+ */
 const rootOrZero = (x: Tensor, f: (x: Tensor) => Tensor, zero = 0): Tensor => {
   const none = x.eq(0);
   return none.where(zero, f(none.where(1, x)));

@@ -161,7 +161,8 @@ function inferTranspose(op: string, rank: 1 | 2, inputs: readonly Sig[], p: Conv
 const plane = (v: readonly number[], or: number): [number, number] => (v.length === 1 ? [or, v[0]] : [v[0], v[1]]);
 
 /**
- * Visits every product of a convolution: (image position, kernel position, result position), where the image is the larger
+ * Visits every product of a convolution: (image position, kernel position, result position), where the image is the
+ * larger
  * side (n, cImage, H, W), the result the smaller (n, cResult, h, w) and the kernel (cResult, cImage / groups, kh, kw).
  * A transposed convolution is the same walk with image and result exchanged.
  */
@@ -227,7 +228,8 @@ function referenceTranspose(
 }
 
 /**
- * The kernel's gradient is itself a convolution: images become the batch, the batch becomes channels, the result's gradient
+ * The kernel's gradient is itself a convolution: images become the batch, the batch becomes channels, the result's
+ * gradient
  * becomes the kernel, and stride and dilation change places. Answers (cResult, cImage / groups, ...size).
  */
 function kernelGrad(image: Tensor, result: Tensor, size: Shape, p: ConvParams): Tensor {

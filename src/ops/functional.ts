@@ -1,4 +1,5 @@
-// What networks use besides layers: losses, dropout, padding by mode, pixel shuffles, one-hot codes; all made of other rows.
+// What networks use besides layers: losses, dropout, padding by mode, pixel shuffles, one-hot codes; all made of other
+// rows.
 import { type DType, INTS, isFloat, REALS } from '../base/dtype.js';
 import { ArgumentError, DTypeError, ShapeError } from '../base/errors.js';
 import { formatShape, normalizeDim, sameShape, type Shape } from '../base/shape.js';

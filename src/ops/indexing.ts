@@ -1,4 +1,5 @@
-// Reading and writing at indices: gather, scatter, rows by number, slices. The index dtype's largest value means "no element".
+// Reading and writing at indices: gather, scatter, rows by number, slices. The index dtype's largest value means "no
+// element".
 import { DTYPES, INDEX_DTYPES, maxInt, NUMBERS, type DType, type Value } from '../base/dtype.js';
 import { ArgumentError, DTypeError, IndexError, ShapeError } from '../base/errors.js';
 import { formatShape, normalizeDim, sizeOf, type Shape } from '../base/shape.js';

@@ -9,7 +9,10 @@ import type { Call, CompositeRow, KernelRow, Params, RefTensor, Sig } from './op
 export type Kernel<A extends readonly unknown[], P extends Params> = Omit<KernelRow<P>, 'name' | 'args'> & {
   readonly args: (x: Tensor, ...rest: A) => Call<P>;
 };
-/** Checks a row against its contract; only arguments and parameters are inferred, so that Tensor's type does not depend on itself. */
+/**
+ * Checks a row against its contract; only arguments and parameters are inferred, so that Tensor's type does not depend
+ * on itself.
+ */
 export const kernel = <A extends readonly unknown[], P extends Params>(row: Kernel<A, P>): Kernel<A, P> => row;
 
 /** The same for rows made of other rows. */

@@ -5,7 +5,10 @@ import type { Tensor } from '../tensor/tensor.js';
 import { requireNumbers } from './kernel-row.js';
 import { type Call, type Grads, type GradContext, type KernelRow, type RefTensor, rows, type Sig } from './op.js';
 
-/** Nearest-even rounding of a 64-bit integer to a float with few bits: a sticky bit stands for what the double cannot hold. */
+/**
+ * Nearest-even rounding of a 64-bit integer to a float with few bits: a sticky bit stands for what the double cannot
+ * hold.
+ */
 function bigToNumber(v: bigint): number {
   const a = v < 0n ? -v : v;
   if (a < 2n ** 53n) return Number(v);
@@ -16,7 +19,10 @@ function bigToNumber(v: bigint): number {
   return v < 0n ? -n : n;
 }
 
-/** One value from dtype to dtype: floats truncate and saturate to integers, NaN is 0; integers keep their low bits; what is not 0 is true. */
+/**
+ * One value from dtype to dtype: floats truncate and saturate to integers, NaN is 0; integers keep their low bits; what
+ * is not 0 is true.
+ */
 export function castValue(v: Value, to: DType): Value {
   if (isFloat(to)) return typeof v === 'number' ? v : to === 'f64' ? Number(v) : bigToNumber(v);
   if (to === 'bool') return Number(v) === 0 ? 0n : 1n;

@@ -1,4 +1,5 @@
-// Normalisation: layer and root-mean-square norms over the last dimension as kernels, group and batch norms made of them.
+// Normalisation: layer and root-mean-square norms over the last dimension as kernels, group and batch norms made of
+// them.
 import { REALS } from '../base/dtype.js';
 import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape, sameShape, sizeOf, type Shape } from '../base/shape.js';
@@ -100,7 +101,9 @@ function referenceNorm(
   );
 }
 
-/** dx = r (g - mean(g) - y mean(g y)) for g the gradient times the weight; without centring the middle term is absent. */
+/**
+ * dx = r (g - mean(g) - y mean(g y)) for g the gradient times the weight; without centring the middle term is absent.
+ */
 function referenceBackward(
   [x, grad, w]: readonly RefTensor[],
   [out]: readonly RefTensor[],

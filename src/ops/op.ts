@@ -1,4 +1,5 @@
-// What a row of the op table holds. Rows are data: no shared code names an op, and every function in a row is annotated.
+// What a row of the op table holds. Rows are data: no shared code names an op, and every function in a row is
+// annotated.
 import type { DType, Value } from '../base/dtype.js';
 import type { ErrorCode } from '../base/errors.js';
 import type { Layout } from '../base/layout.js';
@@ -81,7 +82,10 @@ interface RowBase<P extends Params> {
   /** One line of mathematics, for the documentation. */
   readonly formula: string;
   readonly dtypes: readonly DType[];
-  /** Operands differ in dtype by design (indices, masks, starts), and `infer` checks each; all others must have one dtype. */
+  /**
+   * Operands differ in dtype by design (indices, masks, starts), and `infer` checks each; all others must have one
+   * dtype.
+   */
   readonly mixed?: true;
   readonly candle: CandleOrigin;
   /** Deliberate differences from Candle, with the reason. */
@@ -136,7 +140,10 @@ export interface ElementwiseRow<P extends Params = Params> extends RowBase<P> {
   readonly result: 'same' | 'bool';
   /** Names of scalar parameters in order; in the expression they are a, b. */
   readonly scalars: readonly string[];
-  /** The scalars are bounds: beyond an integer dtype they saturate. Others must be whole there and wrap as arithmetic does. */
+  /**
+   * The scalars are bounds: beyond an integer dtype they saturate. Others must be whole there and wrap as arithmetic
+   * does.
+   */
   readonly bounds?: true;
   /** One element in double. */
   readonly exact: (...values: number[]) => number;
@@ -177,7 +184,10 @@ export interface ViewRow<P extends Params = Params> extends RowBase<P> {
   readonly errors: () => readonly ErrorSample<P>[];
 }
 
-/** Fills the result where `fill` says so, then copies inputs into slices of it: cat, pad, repeat, roll need no kernel of their own. */
+/**
+ * Fills the result where `fill` says so, then copies inputs into slices of it: cat, pad, repeat, roll need no kernel of
+ * their own.
+ */
 export interface AssembleRow<P extends Params = Params> extends RowBase<P> {
   readonly family: 'assemble';
   readonly infer: (inputs: readonly Sig[], params: P) => readonly Sig[];
@@ -212,7 +222,8 @@ export interface CompositeErrorSample extends CompositeSample {
 }
 
 /**
- * Families a backend implements besides 'elementwise', and what a row of each tells the plans of GPU kernels, which never ask for an op's name.
+ * Families a backend implements besides 'elementwise', and what a row of each tells the plans of GPU kernels, which
+ * never ask for an op's name.
  * A family with something to tell adds itself here from the file of its rows (`declare module './op.js'`).
  */
 export interface KernelFacts {
@@ -250,7 +261,10 @@ export function rows<const T extends Record<string, Omit<Row, 'name'>>>(
   return table as { [K in keyof T]: T[K] & { name: string } };
 }
 
-/** One bound for f32 and f64, whose errors have one cause, and one for smaller floats, which are rounded once at the end. */
+/**
+ * One bound for f32 and f64, whose errors have one cause, and one for smaller floats, which are rounded once at the
+ * end.
+ */
 export const ulps = (wide: number, narrow = 1): Bound => ({
   f32: wide,
   f64: wide,

@@ -1,4 +1,5 @@
-// Weights in ggml's blocks: a tensor of bytes whose last dimension holds the blocks of one row. Products, rows by number, and back to floats.
+// Weights in ggml's blocks: a tensor of bytes whose last dimension holds the blocks of one row. Products, rows by
+// number, and back to floats.
 import { dequantize } from '../base/blocks/decode.js';
 import { type GgmlType, ggmlType } from '../base/blocks/types.js';
 import { INDEX_DTYPES, maxInt, REALS, type DType } from '../base/dtype.js';

@@ -1,13 +1,18 @@
-// Random numbers from a counter: the same seed gives the same bits in TypeScript, C++ and on GPUs, however the work is cut.
+// Random numbers from a counter: the same seed gives the same bits in TypeScript, C++ and on GPUs, however the work is
+// cut.
 //
 // Element e (= offset + its row-major position) of a stream is made from one or two words of a Philox4x32-10 block:
 //   key     = (low, high) 32 bits of the seed
 //   counter = (low, high) 32 bits of the block number, then STREAM.x, then 0
 //   uniform, 24 bits (f32 and smaller): block e / 4, word e % 4                 u = (word >> 8) * 2^-24
-//   uniform, 53 bits (f64):             block e / 2, words a, b = 2 (e % 2), +1  u = ((a >> 5) * 2^26 + (b >> 6)) * 2^-53
-//   normal, 52 bits (every dtype):      block e / 2, words a, b as above         u = ((a >> 6) * 2^26 + (b >> 6) + 0.5) * 2^-52
-// A uniform number is lo + u * (up - lo), clamped to [bottom, top] (see uniformRange); a normal one mean + std * quantile(u).
-// All of it is done in double with + - * / and sqrt, each rounded on its own (no fused multiply-add), then rounded once to the dtype.
+//   uniform, 53 bits (f64):             block e / 2, words a, b = 2 (e % 2), +1  u = ((a >> 5) * 2^26 + (b >> 6)) *
+// 2^-53
+//   normal, 52 bits (every dtype):      block e / 2, words a, b as above         u = ((a >> 6) * 2^26 + (b >> 6) + 0.5)
+// * 2^-52
+// A uniform number is lo + u * (up - lo), clamped to [bottom, top] (see uniformRange); a normal one mean + std *
+// quantile(u).
+// All of it is done in double with + - * / and sqrt, each rounded on its own (no fused multiply-add), then rounded once
+// to the dtype.
 import { DTYPE, FLOATS, isFloat, type DType } from '../base/dtype.js';
 import { ArgumentError, DTypeError } from '../base/errors.js';
 import { checkShape, sizeOf, type Shape } from '../base/shape.js';
@@ -86,7 +91,8 @@ function eachDraw(p: RandomParams, stream: number, per: 1 | 2, visit: (i: number
 
 /**
  * The normal distribution's quantile by Wichura's algorithm AS 241 (PPND16), relative error about 1e-16: quotients of
- * polynomials, lowest coefficient first, in the centre, the near tail and the far tail; and the series of the logarithm.
+ * polynomials, lowest coefficient first, in the centre, the near tail and the far tail; and the series of the
+ * logarithm.
  */
 export const NORMAL_TABLE = {
   centre: {
@@ -180,7 +186,10 @@ function neighbour(dtype: DType, x: number, way: 1 | -1): number {
   return x < 0 || (x === 0 && way < 0) ? -magnitude : magnitude;
 }
 
-/** The smallest value of the dtype not below lo and the largest below up: what a uniform number is clamped to before rounding. */
+/**
+ * The smallest value of the dtype not below lo and the largest below up: what a uniform number is clamped to before
+ * rounding.
+ */
 export function uniformRange(dtype: DType, lo: number, up: number): { bottom: number; top: number } {
   if (!isFloat(dtype))
     throw new DTypeError(`randUniform: ${dtype} is no float; random numbers are floats: cast them, or use randint`);

@@ -25,7 +25,9 @@ declare module './op.js' {
     reduce: {
       /** The struct template of kernels/block.h that joins elements. */
       readonly functor: string;
-      /** What it keeps on the way: a sum in the wide type, a value in the type computed in, or a value with its place. */
+      /**
+       * What it keeps on the way: a sum in the wide type, a value in the type computed in, or a value with its place.
+       */
       readonly accumulator: 'sum' | 'value' | 'place';
       /** The result over no elements. */
       readonly empty: number;
@@ -102,7 +104,8 @@ const spread = (x: Tensor, g: Tensor, { dims, keepdim }: ReduceParams): Tensor =
   (keepdim ? g : g.reshape(reducedShape(x.shape, { dims, keepdim: true }))).broadcastTo(x.shape);
 
 /**
- * g times the product of all other elements over dims, for each element. A tree of products serves where dividing by the element would
+ * g times the product of all other elements over dims, for each element. A tree of products serves where dividing by
+ * the element would
  * not: at zeros, and in gradients of any order.
  */
 function timesOthers(x: Tensor, g: Tensor, dims: readonly number[]): Tensor {

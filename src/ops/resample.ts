@@ -216,7 +216,8 @@ export const resample = rows({
           for (let z = 0; z < p.size[1]; z++) {
             const r = bilinearSource(y, H, p.size[0], p.alignCorners, p.scale?.[0]);
             const c = bilinearSource(z, W, p.size[1], p.alignCorners, p.scale?.[1]);
-            // Candle's order, with the multiply-adds its compiler makes of it: integers are cut off, and a last bit would show.
+            // Candle's order, with the multiply-adds its compiler makes of it: integers are cut off, and a last bit
+            // would show.
             const at = (row: number): number => {
               const [a, b] = [c.low, c.high].map((col) => Number(x.data[(plane * H + row) * W + col]));
               return fma(a, 1 - c.weight, b * c.weight);

@@ -1,4 +1,5 @@
-// THE TABLE: every op, by name. Its readers are dispatch, autograd, kernels, Tensor's methods, tests, parity, benches and docs.
+// THE TABLE: every op, by name. Its readers are dispatch, autograd, kernels, Tensor's methods, tests, parity, benches
+// and docs.
 import { assembleOps } from './assemble.js';
 import { attention } from './attention.js';
 import { binaryOps, choiceOps, compareOps } from './binary.js';

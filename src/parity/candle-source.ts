@@ -1,4 +1,5 @@
-// Reads a Candle checkout's .cu files as text: its kernel symbols, their parameters and where they stand. Nothing of it is compiled.
+// Reads a Candle checkout's .cu files as text: its kernel symbols, their parameters and where they stand. Nothing of it
+// is compiled.
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { ArgumentError } from '../base/errors.js';
@@ -61,7 +62,8 @@ export function readCandleFile(path: string, file: string): CandleSymbol[] {
   const macros = readMacros(all);
   const aliases = constants(all);
   const making = makers(macros);
-  // Directives go, lines stay: what is left is what stands in the file itself. A guarded kernel counts, whatever its guard.
+  // Directives go, lines stay: what is left is what stands in the file itself. A guarded kernel counts, whatever its
+  // guard.
   const code = stripComments(readFileSync(path, 'utf8')).replace(/^[ \t]*#(?:[^\n]*\\\n)*[^\n]*/gm, (m) =>
     m.replace(/[^\n]/g, ''),
   );

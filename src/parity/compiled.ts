@@ -1,4 +1,5 @@
-// What AMD's compilers made of every kernel, as scripts/check-kernels recorded it in docs/kernels-amd.json, and which of it is older than the kernels.
+// What AMD's compilers made of every kernel, as scripts/check-kernels recorded it in docs/kernels-amd.json, and which
+// of it is older than the kernels.
 import { createHash } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -74,7 +75,10 @@ export interface RanDevice {
   /** Tests. */
   readonly pass: number;
   readonly fail: number;
-  /** Symbols that ran, of those the module has, and those of Candle's that did not; generated elementwise kernels are the op matrix's. */
+  /**
+   * Symbols that ran, of those the module has, and those of Candle's that did not; generated elementwise kernels are
+   * the op matrix's.
+   */
   readonly modules: Readonly<
     Record<
       string,

@@ -1,4 +1,5 @@
-// Committed evidence: reports of real runs in docs/parity, and which of their numbers are older than what they speak of.
+// Committed evidence: reports of real runs in docs/parity, and which of their numbers are older than what they speak
+// of.
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { platformOf } from './platform.js';

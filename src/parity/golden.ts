@@ -1,4 +1,5 @@
-// The golden folder: numbers computed by Candle, PyTorch and transformers, read from where they lie or from the packed copy in test/golden.
+// The golden folder: numbers computed by Candle, PyTorch and transformers, read from where they lie or from the packed
+// copy in test/golden.
 import {
   existsSync,
   mkdirSync,
@@ -74,7 +75,10 @@ export const hasGolden = (dir: string, file: string): boolean =>
   existsSync(join(dir, file)) || existsSync(join(dir, `${file}.br`));
 
 let scratch: string | undefined;
-/** A file or folder of golden data as loaders want it: packed parts are unpacked once, into a folder that goes with the process. */
+/**
+ * A file or folder of golden data as loaders want it: packed parts are unpacked once, into a folder that goes with the
+ * process.
+ */
 export function unpacked(dir: string, path: string): string {
   const plain = join(dir, path);
   const isFolder = existsSync(plain) && statSync(plain).isDirectory();
@@ -96,11 +100,16 @@ export function unpacked(dir: string, path: string): string {
   return out;
 }
 
-/** Where golden data may lie: WICK_GOLDEN's folder first, then the copy in the repository, then the folder beside it. */
+/**
+ * Where golden data may lie: WICK_GOLDEN's folder first, then the copy in the repository, then the folder beside it.
+ */
 const folders = (): string[] =>
   [env('WICK_GOLDEN'), ...PLACES].filter((p) => p !== undefined && p !== '').map((p) => resolve(root, p as string));
 
-/** A golden file or folder by its path ('hf/llama', 'gguf/llama/f32.gguf') as loaders want it; undefined where no folder holds it. */
+/**
+ * A golden file or folder by its path ('hf/llama', 'gguf/llama/f32.gguf') as loaders want it; undefined where no folder
+ * holds it.
+ */
 export function findGolden(...parts: readonly string[]): string | undefined {
   const path = join(...parts);
   const dir = folders().find((d) => hasGolden(d, path));

@@ -1,4 +1,5 @@
-// docs/kernels.md: by module, how many kernels there are, which targets they were compiled for, and where they ran with what result.
+// docs/kernels.md: by module, how many kernels there are, which targets they were compiled for, and where they ran with
+// what result.
 import { jobsFor } from '../backends/gpu/aot.js';
 import { ourSymbols, readManifest } from './manifest.js';
 import { kernelModule, moduleNames } from '../backends/gpu/modules.js';
@@ -16,7 +17,9 @@ interface Count {
   readonly kernels: number;
   readonly candle: number;
 }
-/** Every module with its symbols; elementwise kernels are generated, and those a build ahead of time makes are counted. */
+/**
+ * Every module with its symbols; elementwise kernels are generated, and those a build ahead of time makes are counted.
+ */
 function counts(): Count[] {
   const ours = [...ourSymbols()];
   const candle = new Set(readManifest().map((c) => c.symbol));

@@ -56,7 +56,10 @@ export function plainType(text: string): string {
 /** Reductions name their result by their operator: an index for ArgMin and ArgMax, else the element type. */
 const resultType = (type: string): string =>
   type.replace(/^Arg\w+<\w+>::Out\*$/, 'u32*').replace(/^\w+<(\w+)>::Out\*$/, '$1*');
-/** Quantized kernels of Candle take untyped pointers where ours name the block: any two pointers of equal place agree there. */
+/**
+ * Quantized kernels of Candle take untyped pointers where ours name the block: any two pointers of equal place agree
+ * there.
+ */
 const agree = (ours: string, theirs: string): boolean =>
   ours === theirs ||
   (ours.endsWith('*') && theirs.endsWith('*') && (theirs === 'void*' || theirs === 'dfloat*' || ours === 'void*'));

@@ -35,7 +35,10 @@ export function onlyDevices(report: Report, names: readonly string[] | undefined
   };
 }
 
-/** A report with every device saying where its numbers come from, and which of its ops were measured before something changed. */
+/**
+ * A report with every device saying where its numbers come from, and which of its ops were measured before something
+ * changed.
+ */
 function told(report: Report): DeviceEntry[] {
   return report.devices.map((d) => {
     const ops = [...new Set(report.cells.filter((c) => c.device === d.name).map((c) => c.op))];

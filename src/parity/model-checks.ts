@@ -1,4 +1,5 @@
-// Encoders, encoder-decoders and models of images against transformers' numbers: what `wick parity` compares for each kind.
+// Encoders, encoder-decoders and models of images against transformers' numbers: what `wick parity` compares for each
+// kind.
 import type { ImageText } from '../models/clip.js';
 import type { TextEncoder } from '../models/encoder.js';
 import type { Seq2Seq } from '../models/seq2seq.js';

@@ -1,4 +1,5 @@
-// Cases of ops.json (scripts/golden-ops.py): an op of the table by our name, its arguments as they are, inputs viewed as said.
+// Cases of ops.json (scripts/golden-ops.py): an op of the table by our name, its arguments as they are, inputs viewed
+// as said.
 import { ArgumentError } from '../base/errors.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { GoldenCase } from './golden.js';

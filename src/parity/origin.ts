@@ -36,7 +36,10 @@ export const originText = (row: Row): string => {
   return `candle-kernels/src/${o.file}:${o.lines[0]}${o.lines[1] > o.lines[0] ? `-${o.lines[1]}` : ''} (${o.symbols.length} kernels, ${o.symbols[0]} ...)`;
 };
 
-/** Our source for a row: its expression, the ops it is made of, or the kernel that bears Candle's name in f32 (or its first dtype). */
+/**
+ * Our source for a row: its expression, the ops it is made of, or the kernel that bears Candle's name in f32 (or its
+ * first dtype).
+ */
 export function sourceOf(row: Row): { readonly file: string; readonly text: string } | undefined {
   if (row.family === 'elementwise')
     return { file: 'the op table, compiled into every engine', text: rowFunction(row as ElementwiseRow<any>) };

@@ -38,7 +38,10 @@ const spread = <T>(all: readonly T[], most: number | undefined): readonly T[] =>
     ? all
     : Array.from({ length: most }, (_, i) => all[Math.floor((i * all.length) / most)]);
 
-/** A step fills the cells of one op on all devices; it may be left between any two cases, and yields after each whether all is well. */
+/**
+ * A step fills the cells of one op on all devices; it may be left between any two cases, and yields after each whether
+ * all is well.
+ */
 export interface Step {
   readonly what: string;
   readonly against: Against;
@@ -61,7 +64,10 @@ const count = (all: Iterable<unknown>): number => {
   return n;
 };
 
-/** Compilers that are slow to start are given an op's kernels of all dtypes at once; elsewhere a dtype is a step of its own. */
+/**
+ * Compilers that are slow to start are given an op's kernels of all dtypes at once; elsewhere a dtype is a step of its
+ * own.
+ */
 const compilesByOp = (d: Device): boolean => /^(sim|emu):/.test(d.name);
 
 function matrixSteps(
@@ -151,7 +157,10 @@ const named =
   (c: GoldenCase): boolean =>
     !ops || ops.includes(c.op) || ops.includes(camel(c.op)) || ops.includes(candleCall(c.op)?.row ?? '');
 
-/** Rows that take longest stand first, so that no process is left with one of them at the end: those that are not elementwise, by their cases. */
+/**
+ * Rows that take longest stand first, so that no process is left with one of them at the end: those that are not
+ * elementwise, by their cases.
+ */
 const longestFirst = (a: Row, b: Row): number =>
   Number(a.family === 'elementwise') - Number(b.family === 'elementwise') ||
   b.dtypes.filter(isFloat).length - a.dtypes.filter(isFloat).length;
@@ -201,7 +210,10 @@ function attempt(run: () => void): void {
 /** Units made from rows bear the rows' names: their kernels are those of elementwise.hip. */
 const moduleOf = (unit: string): string => (Object.hasOwn(sourcesNow().modules.host, unit) ? unit : 'elementwise');
 
-/** Runs a step, telling which kernel modules it launched; `rest` is told after each case whether all is well, and says whether to stop. Resolves to whether it came to its end. */
+/**
+ * Runs a step, telling which kernel modules it launched; `rest` is told after each case whether all is well, and says
+ * whether to stop. Resolves to whether it came to its end.
+ */
 export async function runStep(
   step: Step,
   devices: readonly Device[],

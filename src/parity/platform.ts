@@ -1,4 +1,5 @@
-// A kernel's text as one platform's compiler sees it: conditions that the platform alone decides are decided, all others stay.
+// A kernel's text as one platform's compiler sees it: conditions that the platform alone decides are decided, all
+// others stay.
 
 export const PLATFORMS = ['nvidia', 'amd', 'host'] as const;
 export type Platform = (typeof PLATFORMS)[number];

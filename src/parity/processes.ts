@@ -1,4 +1,5 @@
-// A parity run over several processes: each asks for the next step when it is done with one, and what it measured is joined here.
+// A parity run over several processes: each asks for the next step when it is done with one, and what it measured is
+// joined here.
 import { fork, type ChildProcess } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import type { Plan, Scope, Step } from './plan.js';

@@ -37,9 +37,14 @@ export const versionNow = (): string =>
 export interface Sources {
   /** The CPU engine as a whole. */
   readonly native: string;
-  /** The code that packs arguments and launches, by backend, as it runs; evidence from before it was recorded has none. */
+  /**
+   * The code that packs arguments and launches, by backend, as it runs; evidence from before it was recorded has none.
+   */
   readonly host?: Readonly<Record<HostPart, string>>;
-  /** Kernel files by module, headers included, as each platform's compiler sees them: a branch for AMD does not age NVIDIA's numbers. */
+  /**
+   * Kernel files by module, headers included, as each platform's compiler sees them: a branch for AMD does not age
+   * NVIDIA's numbers.
+   */
   readonly modules: Readonly<Record<Platform, Readonly<Record<string, string>>>>;
   /** What the op table says of each op: dtypes, bounds, expression. */
   readonly rows: Readonly<Record<string, string>>;

@@ -18,7 +18,10 @@ export interface Cell {
   verdict: Verdict;
   cases: number;
   counts: Counts;
-  /** Largest error: ulp, or a share of the largest magnitude for PyTorch and models; null where something is altogether different. */
+  /**
+   * Largest error: ulp, or a share of the largest magnitude for PyTorch and models; null where something is altogether
+   * different.
+   */
   error: number | null;
   /** The other side's own distance from the double-precision result, where that was measured. */
   theirs?: number | null;
@@ -63,7 +66,9 @@ const KINDS = {
   cuda: 'NVIDIA GPU',
   rocm: 'AMD GPU',
 } as const;
-/** What kind of thing a device is: simulated and emulated ones are no hardware, and are said so wherever they are named. */
+/**
+ * What kind of thing a device is: simulated and emulated ones are no hardware, and are said so wherever they are named.
+ */
 export const kindOf = (device: string): string => KINDS[/^[a-z]*/.exec(device)?.[0] as keyof typeof KINDS] ?? 'device';
 
 /** What no run here can show: said in the report itself. */

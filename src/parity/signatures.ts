@@ -22,7 +22,10 @@ export interface Signatures {
   };
 }
 
-/** Candle's modules whose kernels it loads by name; the others are linked into a library of its own and called through C functions. */
+/**
+ * Candle's modules whose kernels it loads by name; the others are linked into a library of its own and called through C
+ * functions.
+ */
 export const isModule = (file: string): boolean => !file.includes('/') && file !== 'mmvq_gguf.cu';
 export const manifestSource = (): string =>
   (JSON.parse(readFileSync(join(kernelsDir, 'candle-manifest.json'), 'utf8')) as { source: string }).source;

@@ -1,4 +1,5 @@
-// Which outside program vouches for an op: the golden sets of the repository by row, and a sentence where there is none.
+// Which outside program vouches for an op: the golden sets of the repository by row, and a sentence where there is
+// none.
 import { join } from 'node:path';
 import { packageRoot } from '../base/paths.js';
 import { opList } from '../ops/table.js';
@@ -18,7 +19,10 @@ export const UNVOUCHED: Readonly<Record<string, string>> = {
 
 const program = (by: string | undefined): string => /^\w+/.exec(by ?? '')?.[0] ?? 'PyTorch';
 
-/** Programs with cases for each row, in the order Candle, PyTorch, others; empty where the repository's golden sets are absent. */
+/**
+ * Programs with cases for each row, in the order Candle, PyTorch, others; empty where the repository's golden sets are
+ * absent.
+ */
 export function vouchers(): Map<string, readonly string[]> {
   const dir = join(packageRoot, 'test/golden');
   const found = new Map<string, Set<string>>();

@@ -14,7 +14,10 @@ import { caught, judgeValues, unknownDType } from './verdict.js';
 
 /** Largest error as a share of the largest magnitude wanted. */
 export const TORCH_TOLERANCE: Partial<Record<DType, number>> = { f64: 1e-9, f32: 1e-4, f16: 4e-3, bf16: 3e-2 };
-/** A gradient that cancels to less than this share of what flowed in holds rounding alone (a norm over one element, a saturated softmax). */
+/**
+ * A gradient that cancels to less than this share of what flowed in holds rounding alone (a norm over one element, a
+ * saturated softmax).
+ */
 const CANCELLED = 1e-3;
 
 /** Where PyTorch itself is imprecise: what our gradient becomes with its constant, and the sentence. */
@@ -56,7 +59,10 @@ function boundOf(c: GoldenCase, dtype: DType): number | undefined {
 const largest = (values: readonly Value[]): number =>
   values.reduce<number>((most, v) => (Number.isFinite(Number(v)) ? Math.max(most, Math.abs(Number(v))) : most), 0);
 
-/** Largest difference over the largest magnitude, or over the floor where that is more; Infinity where integers, shapes, NaN or infinities differ. */
+/**
+ * Largest difference over the largest magnitude, or over the floor where that is more; Infinity where integers, shapes,
+ * NaN or infinities differ.
+ */
 function share(got: readonly Value[], want: readonly Value[], dtype: DType, floor: number): number {
   if (got.length !== want.length) return Infinity;
   const scale = Math.max(largest(want), floor);

@@ -3,7 +3,10 @@ import { DTYPE, type DType, DTYPES, isFloat, type Value } from '../base/dtype.js
 import { UnsupportedError, WickError } from '../base/errors.js';
 import { ulpOf } from '../testing/compare.js';
 
-/** From best to worst. 'closer' is nearer to the double-precision result than the other side is; 'differs' is deliberate, with a reason. */
+/**
+ * From best to worst. 'closer' is nearer to the double-precision result than the other side is; 'differs' is
+ * deliberate, with a reason.
+ */
 export const VERDICTS = ['exact', 'within', 'closer', 'differs', 'unsupported', 'failed'] as const;
 export type Verdict = (typeof VERDICTS)[number];
 export type Counts = Record<Verdict, number>;
@@ -24,7 +27,10 @@ export const unknownDType = (name: string): string | undefined =>
 
 export interface Judged {
   readonly verdict: 'exact' | 'within' | 'closer' | 'failed';
-  /** Largest distance from the other side, and of both sides from the double-precision result, in units in the last place. */
+  /**
+   * Largest distance from the other side, and of both sides from the double-precision result, in units in the last
+   * place.
+   */
   readonly ulp: number;
   readonly ownUlp?: number;
   readonly theirUlp?: number;

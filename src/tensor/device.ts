@@ -128,7 +128,8 @@ export class Device {
     this.backend.trim();
   }
   /**
-   * Records the work f enqueues on a GPU instead of running it; `launch` of what comes back runs it on the same memory, as often as wanted.
+   * Records the work f enqueues on a GPU instead of running it; `launch` of what comes back runs it on the same memory,
+   * as often as wanted.
    * Run f once before, so that kernels are compiled and constants are on the device; nothing may be read back inside.
    */
   capture(f: () => void): Replay {

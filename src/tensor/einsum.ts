@@ -3,7 +3,10 @@ import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape } from '../base/shape.js';
 import type { Tensor } from './tensor.js';
 
-/** 'ij,jk->ik'; an ellipsis stands for leading dimensions that broadcast; without '->' letters seen once are kept, sorted. */
+/**
+ * 'ij,jk->ik'; an ellipsis stands for leading dimensions that broadcast; without '->' letters seen once are kept,
+ * sorted.
+ */
 export function einsum(equation: string, ...tensors: Tensor[]): Tensor {
   if (typeof equation !== 'string') throw new ArgumentError(`einsum: the equation is ${typeof equation}, not a text`);
   const odd = tensors.findIndex((t) => !Array.isArray((t as Partial<Tensor> | null | undefined)?.shape));
@@ -80,7 +83,10 @@ function diagonals({ labels, t }: Term): Term {
   });
 }
 
-/** Two terms to one: shared letters that stay are batch, shared letters that go are multiplied along, the rest is the outside. */
+/**
+ * Two terms to one: shared letters that stay are batch, shared letters that go are multiplied along, the rest is the
+ * outside.
+ */
 function contract(a: Term, b: Term, later: ReadonlySet<string>, sizes: ReadonlyMap<string, number>): Term {
   [a, b] = [dropLonely(a, b, later), dropLonely(b, a, later)];
   const shared = a.labels.filter((l) => b.labels.includes(l));

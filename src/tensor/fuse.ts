@@ -10,7 +10,9 @@ import { launchChain } from './guard.js';
 import { keep, scope } from './scope.js';
 import { Tensor } from './tensor.js';
 
-/** What a call of the function does: steps over its arguments and what else it reads (numbers, tensors it closes over). */
+/**
+ * What a call of the function does: steps over its arguments and what else it reads (numbers, tensors it closes over).
+ */
 interface Traced {
   readonly steps: readonly ChainStep[];
   readonly captured: readonly Tensor[];
@@ -37,7 +39,10 @@ class Recorder implements Tracer {
     this.made.push({ row, inputs, out, params });
   }
 
-  /** The steps that the result needs, with values numbered as a chain wants them: arguments, captured tensors, results in order. */
+  /**
+   * The steps that the result needs, with values numbered as a chain wants them: arguments, captured tensors, results
+   * in order.
+   */
   traced(result: Tensor): Traced | undefined {
     const needed = new Set<Tensor>([result]);
     const used = [...this.made]
@@ -63,9 +68,12 @@ class Recorder implements Tracer {
 }
 
 /**
- * f as one kernel where the device has kernels to fuse (GPUs); elsewhere, and where gradients are recorded, f itself runs. The results are the
- * same bit for bit: every step is rounded to its dtype. f is made of elementwise ops and casts of up to four tensors, numbers not counted that ops
- * take as parameters; it is called once per device and dtypes to see what it does, so numbers it closes over stay what they were then.
+ * f as one kernel where the device has kernels to fuse (GPUs); elsewhere, and where gradients are recorded, f itself
+ * runs. The results are the
+ * same bit for bit: every step is rounded to its dtype. f is made of elementwise ops and casts of up to four tensors,
+ * numbers not counted that ops
+ * take as parameters; it is called once per device and dtypes to see what it does, so numbers it closes over stay what
+ * they were then.
  */
 export function fuse<A extends readonly Tensor[]>(f: (...inputs: A) => Tensor): (...inputs: A) => Tensor {
   const known = new WeakMap<object, Map<string, Traced | undefined>>();

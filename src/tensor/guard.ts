@@ -21,7 +21,10 @@ function checkView(row: Named, view: View): void {
   );
 }
 
-/** Parameters are numbers, strings and lists of them. An object could run code, or turn into another number, while a call is made ready. */
+/**
+ * Parameters are numbers, strings and lists of them. An object could run code, or turn into another number, while a
+ * call is made ready.
+ */
 export function checkParams(row: Named, params: Params): void {
   for (const name in params) {
     const value = params[name];

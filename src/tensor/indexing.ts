@@ -4,7 +4,10 @@ import { formatShape, sameShape } from '../base/shape.js';
 import { tensor } from './create.js';
 import type { Tensor } from './tensor.js';
 
-/** A number picks, [start, end, step] slices, ':' takes all, null adds a dimension, '...' fills up, a tensor selects (bool and u8: as a mask). */
+/**
+ * A number picks, [start, end, step] slices, ':' takes all, null adds a dimension, '...' fills up, a tensor selects
+ * (bool and u8: as a mask).
+ */
 export type Index =
   | number
   | readonly [start?: number | undefined, end?: number | undefined, step?: number | undefined]

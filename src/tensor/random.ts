@@ -20,7 +20,9 @@ export class Generator {
     this.seed = asSeed(seed);
     this.offset = asSeed(offset);
   }
-  /** The counter's start for n numbers, which are then spent. Draws begin at multiples of four, the generator's block. */
+  /**
+   * The counter's start for n numbers, which are then spent. Draws begin at multiples of four, the generator's block.
+   */
   take(n: number): bigint {
     const at = this.offset;
     this.offset += BigInt(Math.ceil(n / 4) * 4);

@@ -53,7 +53,10 @@ function close(made: Set<Tensor>, result: unknown, outer: Set<Tensor> | undefine
   }
 }
 
-/** Runs f and disposes of every tensor made in it that its result does not hold (arrays, maps and plain objects are searched). */
+/**
+ * Runs f and disposes of every tensor made in it that its result does not hold (arrays, maps and plain objects are
+ * searched).
+ */
 export function scope<T extends Held | void>(f: () => T): T {
   const outer = current;
   const made = new Set<Tensor>();

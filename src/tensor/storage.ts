@@ -1,4 +1,5 @@
-// Storage: one block of device memory shared by the tensors that view it, freed when the last handle goes or nothing reaches it.
+// Storage: one block of device memory shared by the tensors that view it, freed when the last handle goes or nothing
+// reaches it.
 import type { Backend, Memory } from '../backends/backend.js';
 import { collectGarbage, finalizeNow } from '../base/collect.js';
 import { DisposedError, OutOfMemoryError } from '../base/errors.js';
@@ -17,7 +18,9 @@ const unreachable = new FinalizationRegistry<Block>(({ backend, memory }) => {
 /** Frees what tensors that nobody reaches hold, as far as the collector has found them already. */
 export const settle = (): void => finalizeNow(unreachable);
 
-/** Device memory costs V8 nothing, so it sees no reason to collect the small objects that hold it: we look after that. */
+/**
+ * Device memory costs V8 nothing, so it sees no reason to collect the small objects that hold it: we look after that.
+ */
 let unseen = 0;
 let watermark = 2 ** 30;
 const isUnseen = (memory: Memory): boolean => memory.token === undefined && memory.address !== 0;

@@ -20,7 +20,10 @@ export type Nested = number | Nested[];
 let nextId = 1;
 
 export interface Tensor extends TableMethods {
-  /** Numbers pick, [start, end, step] slices, ':' takes all, null adds a dimension, '...' fills up, tensors select or mask. */
+  /**
+   * Numbers pick, [start, end, step] slices, ':' takes all, null adds a dimension, '...' fills up, tensors select or
+   * mask.
+   */
   at(...indices: Index[]): Tensor;
   /** Elements where the mask is not 0. */
   maskedSelect(mask: Tensor): Tensor;
@@ -79,7 +82,10 @@ export class Tensor {
     return t;
   }
 
-  /** A copy: whoever changes it changes nothing of the tensor. (A frozen list would make slices of shapes twenty times as slow.) */
+  /**
+   * A copy: whoever changes it changes nothing of the tensor. (A frozen list would make slices of shapes twenty times
+   * as slow.)
+   */
   get shape(): Shape {
     return this.layout.shape.slice();
   }
@@ -176,7 +182,10 @@ export class Tensor {
   bytesSync(): Uint8Array<ArrayBuffer> {
     return this.#contiguousBytes((m, o, t) => this.device.backend.readSync(m, o, t)).target;
   }
-  /** Elements in row-major order; bool as 0 and 1 in a Uint8Array, i64 as BigInt64Array, f16, bf16 and f8e4m3 widened to Float32Array. */
+  /**
+   * Elements in row-major order; bool as 0 and 1 in a Uint8Array, i64 as BigInt64Array, f16, bf16 and f8e4m3 widened to
+   * Float32Array.
+   */
   async data(): Promise<Data> {
     return decode(await this.bytes(), this.dtype);
   }
@@ -205,7 +214,9 @@ export class Tensor {
     return this;
   }
 
-  /** Gives the memory back once no other tensor shares it. Using a disposed tensor is an error; disposing twice is not. */
+  /**
+   * Gives the memory back once no other tensor shares it. Using a disposed tensor is an error; disposing twice is not.
+   */
   dispose(): void {
     if (this.#disposed || this.#lent) return;
     this.#disposed = true;

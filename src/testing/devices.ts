@@ -15,7 +15,8 @@ export interface Probe {
 export function probe(name: string): Probe {
   try {
     const device = Device.get(name);
-    // The reference engine may serve under the name of an engine that could not be opened: that proves nothing about it.
+    // The reference engine may serve under the name of an engine that could not be opened: that proves nothing about
+    // it.
     if (name !== 'reference' && device.backend instanceof ReferenceBackend)
       return { name, missing: `${name} could not be opened; the reference engine serves in its place` };
     // The emulator itself needs nothing; what it runs comes from hipRTC.

@@ -1,11 +1,14 @@
-// Kernels ahead of a long run on an emulated GPU: a dry run tells which are needed, and the compiler gets them in large units.
+// Kernels ahead of a long run on an emulated GPU: a dry run tells which are needed, and the compiler gets them in large
+// units.
 import { GpuBackend } from '../backends/gpu/gpu.js';
 import type { Unit } from '../kernels/source.js';
 import { Device } from '../tensor/device.js';
 
 /**
- * Runs `program` on the device's dry twin, which records kernels and computes nothing, then compiles all of them together.
- * Started one by one, a run-time compiler takes half a second a kernel before it compiles anything. Returns the number of kernels.
+ * Runs `program` on the device's dry twin, which records kernels and computes nothing, then compiles all of them
+ * together.
+ * Started one by one, a run-time compiler takes half a second a kernel before it compiles anything. Returns the number
+ * of kernels.
  */
 export function warm(device: Device, program: (dry: Device) => void): number {
   const { backend } = device;

@@ -1,4 +1,5 @@
-// Bytes as characters that print, the alphabet of byte-level vocabularies: those that print stand for themselves, the others follow from 256 on.
+// Bytes as characters that print, the alphabet of byte-level vocabularies: those that print stand for themselves, the
+// others follow from 256 on.
 
 export const BYTE_CHARACTERS: readonly string[] = (() => {
   const plain = (b: number): boolean => (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || (b >= 174 && b <= 255);

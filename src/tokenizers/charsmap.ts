@@ -1,4 +1,5 @@
-// SentencePiece's table of replacements ("precompiled charsmap"): a double-array trie over bytes and the texts it points to.
+// SentencePiece's table of replacements ("precompiled charsmap"): a double-array trie over bytes and the texts it
+// points to.
 import { FormatError } from '../base/errors.js';
 
 export class CharsMap {
@@ -37,7 +38,10 @@ export class CharsMap {
     if (at >= this.#texts.length || end < 0) throw new FormatError('precompiled charsmap: a text leaves the table');
     return Buffer.from(this.#texts.subarray(at, end)).toString();
   }
-  /** As Hugging Face's library does it: clusters of characters whole where they are short, else one by one; the shortest prefix decides. */
+  /**
+   * As Hugging Face's library does it: clusters of characters whole where they are short, else one by one; the shortest
+   * prefix decides.
+   */
   replaceClusters(input: string): string {
     const transform = (part: string): string | undefined => {
       for (const [, at] of this.prefixes(Buffer.from(part))) return this.text(at);

@@ -1,4 +1,5 @@
-// A part of tokenizer.json: its type looked up in a table, its fields read with their kinds checked, unknown ones refused.
+// A part of tokenizer.json: its type looked up in a table, its fields read with their kinds checked, unknown ones
+// refused.
 import { FormatError, UnsupportedError } from '../base/errors.js';
 
 export class Component {

@@ -1,4 +1,5 @@
-// Tokens back to text, by the names of tokenizer.json's `decoder` section; each step answers a list that the next one takes.
+// Tokens back to text, by the names of tokenizer.json's `decoder` section; each step answers a list that the next one
+// takes.
 import { byteOfToken, bytesOfToken } from './byte-level.js';
 import { component, type Kind } from './component.js';
 import { patternOf, replaceAll } from './pattern.js';

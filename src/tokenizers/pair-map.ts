@@ -1,4 +1,5 @@
-// A map from two small whole numbers to one, in flat arrays: merges by their pair, a trie's steps by node and character.
+// A map from two small whole numbers to one, in flat arrays: merges by their pair, a trie's steps by node and
+// character.
 
 const hash = (a: number, b: number): number => {
   const h = Math.imul(a, 0x9e3779b1) ^ Math.imul(b, 0x85ebca6b);

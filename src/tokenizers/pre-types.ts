@@ -1,4 +1,5 @@
-// How GGUF names the pre-tokenizers of byte-level vocabularies (`tokenizer.ggml.pre`), and the expressions that each stands for.
+// How GGUF names the pre-tokenizers of byte-level vocabularies (`tokenizer.ggml.pre`), and the expressions that each
+// stands for.
 import { GPT2_PATTERN } from './byte-level.js';
 
 export interface PreType {

@@ -1,4 +1,5 @@
-// SentencePiece's two models over pieces with scores: pairs joined by the best score (BPE), and the most likely path (unigram).
+// SentencePiece's two models over pieces with scores: pairs joined by the best score (BPE), and the most likely path
+// (unigram).
 import { FormatError } from '../base/errors.js';
 import { Trie } from './pair-map.js';
 import { MinHeap, PLACES, remembering, type TokenModel, type Vocabulary } from './vocabulary.js';

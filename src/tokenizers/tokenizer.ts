@@ -1,4 +1,5 @@
-// Text to token numbers and back: added tokens, normalizer, pre-tokenizer, model, special tokens; the same for every source of them.
+// Text to token numbers and back: added tokens, normalizer, pre-tokenizer, model, special tokens; the same for every
+// source of them.
 import { ArgumentError } from '../base/errors.js';
 import { type AddedToken, TokenFinder } from './added-tokens.js';
 import type { ChatTemplates } from './chat-template.js';

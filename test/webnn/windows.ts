@@ -1,4 +1,5 @@
-// WebNN's convolutions and pools: any layout of input and filter, uneven padding, dilated windows, composed of our rows.
+// WebNN's convolutions and pools: any layout of input and filter, uneven padding, dilated windows, composed of our
+// rows.
 import type { Tensor } from '../../src/tensor/tensor.js';
 import { type Call, wide } from './operators.js';
 

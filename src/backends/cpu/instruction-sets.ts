@@ -10,7 +10,9 @@ export interface InstructionSet {
   readonly flags: readonly string[];
   /** What the CPU must have, as /proc/cpuinfo spells it; the engine asks the CPU itself when it is loaded. */
   readonly needs: readonly string[];
-  /** Products of whole numbers once more, for CPUs that multiply and add four bytes at a time; used where the CPU can. */
+  /**
+   * Products of whole numbers once more, for CPUs that multiply and add four bytes at a time; used where the CPU can.
+   */
   readonly dot?: { readonly name: string; readonly flags: readonly string[] };
 }
 

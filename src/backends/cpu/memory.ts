@@ -1,4 +1,5 @@
-// Memory of the CPU engine: ArrayBuffers, so that the garbage collector counts and frees them, with freed blocks kept for reuse.
+// Memory of the CPU engine: ArrayBuffers, so that the garbage collector counts and frees them, with freed blocks kept
+// for reuse.
 import { freemem, totalmem } from 'node:os';
 import { OutOfMemoryError } from '../../base/errors.js';
 import type { Memory, MemoryStats } from '../backend.js';
@@ -10,7 +11,10 @@ const SLAB = 1 << 18;
 const HUGE = 4 << 20;
 const KEPT_LIMIT = Math.min(2 ** 31, Math.max(2 ** 28, totalmem() / 8));
 
-/** Blocks this large are held against what the machine (or its container) has left: a system that promises more than it has kills later. */
+/**
+ * Blocks this large are held against what the machine (or its container) has left: a system that promises more than it
+ * has kills later.
+ */
 const LARGE = 2 ** 30;
 const availableBytes = (): number => process.availableMemory?.() ?? freemem();
 

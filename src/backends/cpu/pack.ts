@@ -13,7 +13,9 @@ export type Pack = (block: Float64Array, at: number, params: any) => void;
 export type Arrange = (inputs: readonly View[], outputs: readonly View[]) => readonly View[];
 
 const nothing: Pack = () => undefined;
-/** Nothing but numbers goes into the block: an object that turns into one may run code, which would fill the block anew. */
+/**
+ * Nothing but numbers goes into the block: an object that turns into one may run code, which would fill the block anew.
+ */
 const put = (block: Float64Array, at: number, values: readonly number[]): void => {
   for (let i = 0; i < values.length; i++)
     if (typeof values[i] !== 'number')

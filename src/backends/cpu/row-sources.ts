@@ -47,7 +47,9 @@ function partSource(part: string, rows: readonly AnyRow[]): string {
   ].join('\n');
 }
 
-/** All generated files by name: elementwise-N.cpp, and names.h with the rows' names in order and the parts there are. */
+/**
+ * All generated files by name: elementwise-N.cpp, and names.h with the rows' names in order and the parts there are.
+ */
 export function rowSources(rows: readonly AnyRow[]): Record<string, string> {
   const parts = new Map<string, AnyRow[]>();
   for (const row of rows) {

@@ -25,7 +25,9 @@ export class GpuMemory implements Memory {
   }
 }
 
-/** Free blocks by capacity. Work of one stream is ordered, so a block freed after its last use may be given out at once. */
+/**
+ * Free blocks by capacity. Work of one stream is ordered, so a block freed after its last use may be given out at once.
+ */
 export class Pool {
   readonly free = new Map<number, Address[]>();
   bytes = 0;

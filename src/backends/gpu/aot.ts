@@ -1,4 +1,5 @@
-// Compiling ahead of use: every kernel the backend may ask for, one by one, for a target, into the cache on disk or a folder to ship.
+// Compiling ahead of use: every kernel the backend may ask for, one by one, for a target, into the cache on disk or a
+// folder to ship.
 import { CompileError } from '../../base/errors.js';
 import type { Compiler } from '../../driver/compiler.js';
 import { elementwiseRows } from '../../ops/table.js';
@@ -129,7 +130,10 @@ function requireCompiler(arch: string): Compiler {
   return compiler as Compiler;
 }
 
-/** The code of jobs: AMD's compiler is slow to start and gets many at once, unless one of them fails; NVIDIA's one by one, as they are loaded. */
+/**
+ * The code of jobs: AMD's compiler is slow to start and gets many at once, unless one of them fails; NVIDIA's one by
+ * one, as they are loaded.
+ */
 function* codeOf(
   jobs: readonly Job[],
   arch: string,

@@ -59,7 +59,10 @@ const FIELDS = {
   unused: 'i32',
 } as const;
 const PROBLEM = new Struct('Attention', FIELDS);
-/** One problem. What is left out is 0 (null). A query at position x sees keys x-left .. x+right; -1 is no bound, causal is right = 0. */
+/**
+ * One problem. What is left out is 0 (null). A query at position x sees keys x-left .. x+right; -1 is no bound, causal
+ * is right = 0.
+ */
 export type AttentionCall = FieldValues<typeof FIELDS, View | typeof FAULT> & {
   readonly scale: number;
   readonly batch: number;
@@ -95,7 +98,10 @@ const forward = ATTENTION.declare({
   symbol: ({ dtype, dim }) => `attention_${dtype}_${dim}`,
   body: ({ dtype, dim }) => ({ threads: 256, params, call: `attention_forward<${CTYPE[dtype]}, ${dim}>` }),
 });
-/** Part of the keys a block, `heads` query heads of one key head together; 16-bit kernels have a bound of their own but for eight heads. */
+/**
+ * Part of the keys a block, `heads` query heads of one key head together; 16-bit kernels have a bound of their own but
+ * for eight heads.
+ */
 const split = ATTENTION.declare({
   each: { dtype: ['f32', 'f16', 'bf16'], dim: DIMS, heads: [1, 2, 4, 8] },
   symbol: ({ dtype, dim, heads }) => `attention_split_${dtype}_${dim}_${heads}`,
@@ -243,7 +249,10 @@ export function splitsFor(c: AttentionCall, device: DeviceInfo): number {
   return Math.max(1, Math.min(ceilDiv(c.tk, 128), ceilDiv(device.multiprocessors * 8, blocks)));
 }
 
-/** The pair for decoding: partial is [batch, heads, tq, splits, dim] and partialLse [batch, heads, tq, splits], both float. */
+/**
+ * The pair for decoding: partial is [batch, heads, tq, splits, dim] and partialLse [batch, heads, tq, splits], both
+ * float.
+ */
 export function splitLaunches(c: AttentionCall, dtype: Exclude<AttentionDType, 'f64'>): readonly Launch[] {
   const heads = together(c.heads, c.kvHeads);
   const grid = [c.splits ?? 1, c.heads / heads, c.batch * c.tq];

@@ -28,14 +28,19 @@ const unitRows = (l: Layout): boolean => l.strides[3] === 1 || l.shape[3] === 1;
 const rowsOf = (p: Planner, v: View, layout: SdpaParams['layout']): View =>
   turned(unitRows(v.layout) ? v : p.dense(v), layout);
 
-/** Strides of dimensions of one element do not matter; 0 is a multiple of everything. Packed sequences have no batch. */
+/**
+ * Strides of dimensions of one element do not matter; 0 is a multiple of everything. Packed sequences have no batch.
+ */
 const strides = ({ layout: { shape, strides: s } }: View, packed: boolean): Triple => [
   packed || shape[0] === 1 ? 0 : s[0],
   shape[1] === 1 ? 0 : s[1],
   shape[2] === 1 ? 0 : s[2],
 ];
 
-/** Sizes, options and small inputs: what all kernels need. Slopes, sinks, starts, lengths and page numbers are read by index. */
+/**
+ * Sizes, options and small inputs: what all kernels need. Slopes, sinks, starts, lengths and page numbers are read by
+ * index.
+ */
 function common(p: Planner, [q, k]: readonly View[], extra: Extras, o: SdpaParams): AttentionCall {
   const sig = (v: View): { shape: readonly number[]; dtype: DType } => ({ shape: v.layout.shape, dtype: v.dtype });
   const sigs = Object.fromEntries(Object.entries(extra).map(([name, v]) => [name, sig(v)]));

@@ -96,7 +96,10 @@ export interface ConvShape {
   readonly kernelStrides: readonly number[];
   readonly bias: boolean;
 }
-/** Convolution, or transposed convolution (the kernel's first dimension is then the input channel). Buffers: src, kernel, bias, dst (contiguous). */
+/**
+ * Convolution, or transposed convolution (the kernel's first dimension is then the input channel). Buffers: src,
+ * kernel, bias, dst (contiguous).
+ */
 export function convLaunch(transposed: boolean, d: DType, { bias, ...s }: ConvShape, target: Target): Launches {
   const dtype = d as (typeof CONV_TYPES)[number];
   const args = { src: at('src'), kernel: at('kernel'), bias: bias ? at('bias') : 0, dst: at('dst'), s };

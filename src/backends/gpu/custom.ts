@@ -1,4 +1,5 @@
-// Ops that users define with kernels of their own: compiled with portable.h in front, once a dtype, and launched as they say.
+// Ops that users define with kernels of their own: compiled with portable.h in front, once a dtype, and launched as
+// they say.
 import type { DType } from '../../base/dtype.js';
 import { ArgumentError, CompileError } from '../../base/errors.js';
 import { CTYPE, packEntry } from '../../kernels/declare.js';

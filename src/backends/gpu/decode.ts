@@ -267,7 +267,9 @@ export class DecodeSteps {
     const args = { table: addressOf(table), state: addressOf(state), out: addressOf(out), n };
     this.#run(launch(embedding, { dtype: this.#type }, Math.ceil(n / BLOCK), BLOCK, args));
   }
-  /** A new token's vectors (heads, width) to their place in a cache (1, heads, room, width), at the position in state. */
+  /**
+   * A new token's vectors (heads, width) to their place in a cache (1, heads, room, width), at the position in state.
+   */
   store(x: View, state: View, cache: View): void {
     const [, heads, room, width] = cache.layout.shape;
     const args = { x: addressOf(x), state: addressOf(state), cache: addressOf(cache), heads, width, room };

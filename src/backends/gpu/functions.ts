@@ -31,7 +31,10 @@ export class Functions {
   readonly moduleOf = new Map<Fn, string>();
   /** Called with every unit of the package's own kernels before it is compiled. */
   onUnit: ((unit: Unit) => void) | undefined;
-  /** Compiling one kernel at a time is right for GPUs; the simulation's compiler is slow to start, so it is given whole groups (WICK_SIM_UNITS=one where few kernels are wanted). */
+  /**
+   * Compiling one kernel at a time is right for GPUs; the simulation's compiler is slow to start, so it is given whole
+   * groups (WICK_SIM_UNITS=one where few kernels are wanted).
+   */
   readonly grouped: boolean;
 
   constructor(device: Device, code: CodeSource = codeSourceOf(device)) {

@@ -107,7 +107,9 @@ export class GpuBackend implements Backend {
     return supportsRow(row, dtype);
   }
 
-  /** Records what f enqueues instead of running it. Tensors made inside keep their memory as long as the replay lives. */
+  /**
+   * Records what f enqueues instead of running it. Tensors made inside keep their memory as long as the replay lives.
+   */
   capture(f: () => void): Replay {
     const { device, stream, allocator } = this.context;
     const pool = new Pool();

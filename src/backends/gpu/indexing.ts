@@ -72,7 +72,9 @@ const gatherAny = INDEXING.declare({
   }),
 });
 const addPart = ({ add }: { readonly add: boolean }): string => (add ? 'add_' : '');
-/** A thread a lane, in the lane's order. info: dims, then strides of ids, src and dst, without the scattered dimension. */
+/**
+ * A thread a lane, in the lane's order. info: dims, then strides of ids, src and dst, without the scattered dimension.
+ */
 const scatterAny = INDEXING.declare({
   each: { add: [false, true], ids: INT_TYPES, dtype: VALUE_TYPES },
   symbol: (v) => `scatter_${addPart(v)}any_${v.ids}_${suffixOf(v.dtype)}`,
@@ -166,7 +168,10 @@ const addSorted = INDEXING.declare({
   }),
 });
 
-/** out[l, j, :] = src[l, ids[j * step], :] over contiguous [left, srcDim, rowBytes]. Buffers: ids, src, dst, fault. Addresses are multiples of `align`. */
+/**
+ * out[l, j, :] = src[l, ids[j * step], :] over contiguous [left, srcDim, rowBytes]. Buffers: ids, src, dst, fault.
+ * Addresses are multiples of `align`.
+ */
 export function selectRowsLaunch(
   ids: DType,
   left: number,
@@ -232,7 +237,9 @@ export interface ScatterShape {
   readonly dstDim: number;
   readonly dstStep: number;
 }
-/** Fewer lanes than this leave most of a device idle with a thread each, once they are long enough for a sort to pay. */
+/**
+ * Fewer lanes than this leave most of a device idle with a thread each, once they are long enough for a sort to pay.
+ */
 const FEW_LANES = 16384;
 const LONG_LANE = 256;
 /** dst already holds x. Buffers: ids, src, dst, fault, info. */
@@ -259,7 +266,10 @@ export function scatterLaunch(add: boolean, ids: DType, elements: DType, s: Scat
   };
 }
 
-/** u32 keys [rows, cols] at the front of the scratch buffer, the launches that sort each row, and where sorted keys and their order are. */
+/**
+ * u32 keys [rows, cols] at the front of the scratch buffer, the launches that sort each row, and where sorted keys and
+ * their order are.
+ */
 function sortedKeys(
   rows: number,
   cols: number,
@@ -276,7 +286,8 @@ function sortedKeys(
 }
 
 /**
- * dst[l, ids[j], :] += src[l, j, :] over contiguous [left, dstDim, right], where dst already holds x: indices are sorted, then each run of
+ * dst[l, ids[j], :] += src[l, j, :] over contiguous [left, dstDim, right], where dst already holds x: indices are
+ * sorted, then each run of
  * equal ones is added up in its order. Buffers: ids, src, dst, fault.
  */
 export function indexAddLaunch(

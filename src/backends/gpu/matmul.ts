@@ -1,4 +1,5 @@
-// Matrix products: the vendor's library where there is one and it takes the layout, else kernels/gemm.hip, which take any.
+// Matrix products: the vendor's library where there is one and it takes the layout, else kernels/gemm.hip, which take
+// any.
 import { bytesOf, type DType } from '../../base/dtype.js';
 import { UnsupportedError } from '../../base/errors.js';
 import type { Layout } from '../../base/layout.js';

@@ -85,7 +85,10 @@ export const planFill: FamilyPlan<RowOf<'fill'>, FillParams> = (p, _row, _inputs
   p.run(single(launch(arange, { dtype: kernelDType(out.dtype) }, blocks(numel), 256, args)), { out });
 };
 
-/** One value in every element, through any layout: where that is not contiguous, one element is filled and copied to all. */
+/**
+ * One value in every element, through any layout: where that is not contiguous, one element is filled and copied to
+ * all.
+ */
 export function planFilled(p: Planner, out: View, number: number): void {
   const value = castValue(number, out.dtype);
   if (out.layout.size === 0) return;

@@ -149,7 +149,10 @@ export function normLaunch(
   return single(launch(rows, { kind, width, dtype }, grid, block, { ...args, lanes, eps }));
 }
 
-/** Gradients. Buffers: src, grad, weight (where given), dx, and dweight, dbias where `o` has them and `weights` asks for them. */
+/**
+ * Gradients. Buffers: src, grad, weight (where given), dx, and dweight, dbias where `o` has them and `weights` asks for
+ * them.
+ */
 export function normGradLaunch(
   o: NormOptions,
   d: DType,

@@ -1,4 +1,5 @@
-// What a family's plan answers: launches with their arguments by name, and the copies around them. Plans touch no device.
+// What a family's plan answers: launches with their arguments by name, and the copies around them. Plans touch no
+// device.
 import { bytesOf, DTYPE, type DType } from '../../base/dtype.js';
 import { Layout } from '../../base/layout.js';
 import { sizeOf, type Shape } from '../../base/shape.js';

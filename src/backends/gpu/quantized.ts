@@ -1,4 +1,5 @@
-// Weights in ggml's blocks: decoding, rows by number, products with up to eight rows at a time, experts. kernels/weights.hip.
+// Weights in ggml's blocks: decoding, rows by number, products with up to eight rows at a time, experts.
+// kernels/weights.hip.
 import { bytesOf, type DType, maxInt } from '../../base/dtype.js';
 import { Layout } from '../../base/layout.js';
 import { type Shape, sizeOf } from '../../base/shape.js';
@@ -252,7 +253,10 @@ const planExperts: FamilyPlan<KernelRow, ProductParams> = (p, _row, [activations
   }
 };
 
-/** More rows of activations than this are multiplied with decoded weights: decoding them once costs less than reading them again. */
+/**
+ * More rows of activations than this are multiplied with decoded weights: decoding them once costs less than reading
+ * them again.
+ */
 const MOST_COLUMNS = 16;
 
 /** A matrix product with the weights decoded into memory of their own. */

@@ -49,7 +49,10 @@ const rows = REDUCE.declare({
     call: `row_reduce<${functor(op, dtype)}, ${access === 'packed' ? `pack_size<${CTYPE[dtype]}>` : 1}>`,
   }),
 });
-/** The same where a row is at most four packs a lane, all of them under way at once: loops over lanes would be the larger part of short rows. */
+/**
+ * The same where a row is at most four packs a lane, all of them under way at once: loops over lanes would be the
+ * larger part of short rows.
+ */
 const rowsHeld = REDUCE.declare({
   each: { op: ops, lanes: [4, 8, 16, 32], dtype: ALL_TYPES },
   only: taken,
@@ -71,7 +74,9 @@ const parts = REDUCE.declare({
     call: `part_reduce<${functor(op, dtype)}, ${access === 'packed' ? `pack_size<${CTYPE[dtype]}>` : 1}>`,
   }),
 });
-/** [outer, n, inner] over n: block (x, 256 / x), x neighbouring columns read together; grid y > 1 leaves accumulators. */
+/**
+ * [outer, n, inner] over n: block (x, 256 / x), x neighbouring columns read together; grid y > 1 leaves accumulators.
+ */
 const columns = REDUCE.declare({
   each: { op: ops, dtype: ALL_TYPES },
   only: taken,
@@ -118,7 +123,10 @@ const ACCUMULATOR: Readonly<Record<ReduceRow['kernel']['accumulator'], (d: DType
   place: (d) => (isWide(d) ? 16 : 8),
 };
 
-/** x as [outer, n, inner], contiguous, reduced over n (from 1) into [outer, inner]. Buffers: src, dst. `aligned`: src is 16-byte aligned. */
+/**
+ * x as [outer, n, inner], contiguous, reduced over n (from 1) into [outer, inner]. Buffers: src, dst. `aligned`: src is
+ * 16-byte aligned.
+ */
 export function reduceLaunch(
   op: ReduceRow,
   elements: DType,
@@ -195,7 +203,10 @@ export function reduceLaunch(
     : single(cols);
 }
 
-/** A contiguous operand as [outer, n, inner] around the given dimensions; copied into that order where they do not lie side by side. */
+/**
+ * A contiguous operand as [outer, n, inner] around the given dimensions; copied into that order where they do not lie
+ * side by side.
+ */
 function threeParts(
   p: Planner,
   x: View,

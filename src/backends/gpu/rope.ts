@@ -32,7 +32,10 @@ const turn = ROPE.declare({
 });
 
 export interface RopeShape {
-  /** halves: (x[i], x[i + d/2]) turn together, over [b, h, t, d]; pairs: (x[2i], x[2i+1]); thd: halves over [b, t, h, d]. */
+  /**
+   * halves: (x[i], x[i + d/2]) turn together, over [b, h, t, d]; pairs: (x[2i], x[2i+1]); thd: halves over [b, t, h,
+   * d].
+   */
   readonly kind: 'halves' | 'pairs' | 'thd';
   readonly b: number;
   readonly h: number;

@@ -10,14 +10,16 @@ export function rowGrid(rows: number, lanes: number): { grid: number; block: num
 }
 
 /**
- * Vectors of a row that a thread holds beside others: GPUs of gfx900 to gfx909 have half of others' registers, and AMD's newer compilers
+ * Vectors of a row that a thread holds beside others: GPUs of gfx900 to gfx909 have half of others' registers, and
+ * AMD's newer compilers
  * keep rows of 16-bit floats and of their gradients as floats, for which all registers are too few.
  */
 export const heldVectors = ({ arch }: Pick<Target, 'arch'>, gradients = false): 4 | 8 =>
   /^gfx90\d$/.test(arch) || (gradients && arch.startsWith('gfx')) ? 4 : 8;
 
 /**
- * Kernels that hold a row in registers, by name: elements are read as packs of 16 bytes or one by one; a thread holds so many of them or, at 0,
+ * Kernels that hold a row in registers, by name: elements are read as packs of 16 bytes or one by one; a thread holds
+ * so many of them or, at 0,
  * walks over the row in a loop; a group of lanes shares a row, or a whole block does. `threads` is the largest block.
  */
 export const ROW_WIDTHS = {
@@ -61,7 +63,8 @@ export function rowWidth(
 }
 
 /**
- * Long rows that pass through shared memory on their way (kernels/stream.h), where copies run beside arithmetic and three rows have room:
+ * Long rows that pass through shared memory on their way (kernels/stream.h), where copies run beside arithmetic and
+ * three rows have room:
  * threads, blocks and shared memory. Undefined where rows are few or do not fit.
  */
 export function rowStream(

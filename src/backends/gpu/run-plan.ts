@@ -1,4 +1,5 @@
-// Runs plans: names become addresses, temporary memory lives for the time of the plan, arguments are packed as the kernel declares them.
+// Runs plans: names become addresses, temporary memory lives for the time of the plan, arguments are packed as the
+// kernel declares them.
 import { bytesOf } from '../../base/dtype.js';
 import { Layout } from '../../base/layout.js';
 import type { Address, Fn } from '../../driver/driver.js';

@@ -18,7 +18,10 @@ import {
 import { rowGrid } from './row-shapes.js';
 
 export const SORT = new KernelModule('sort');
-/** Rows up to 4096 (8-byte keys: 2048) in one block: a bitonic network; writes the first `keep` indices, and values where asked. */
+/**
+ * Rows up to 4096 (8-byte keys: 2048) in one block: a bitonic network; writes the first `keep` indices, and values
+ * where asked.
+ */
 const rows = SORT.declare({
   each: { dtype: ALL_TYPES },
   symbol: ({ dtype }) => `sort_rows_${suffixOf(dtype)}`,

@@ -3,7 +3,10 @@ import { FormatError, UnsupportedError } from '../errors.js';
 import { fromF16Bits } from '../float.js';
 import type { GgmlType } from './types.js';
 
-/** One block at byte `p` of b to y from index o on. Scales round to f32; scale * quant + offset rounds once, as a fused multiply-add does. */
+/**
+ * One block at byte `p` of b to y from index o on. Scales round to f32; scale * quant + offset rounds once, as a fused
+ * multiply-add does.
+ */
 type Decode = (b: Uint8Array, p: number, y: Float32Array, o: number) => void;
 
 const f16 = (b: Uint8Array, p: number): number => fromF16Bits(b[p] | (b[p + 1] << 8));

@@ -37,7 +37,10 @@ function fitLevels(x: Float32Array, n: number, w: Weights, level: (i: number) =>
   return fit;
 }
 
-/** x ~ scale * (level - half), levels 0 to 2 half - 1: the best of 19 scales around the one that maps the extreme to level 0. */
+/**
+ * x ~ scale * (level - half), levels 0 to 2 half - 1: the best of 19 scales around the one that maps the extreme to
+ * level 0.
+ */
 export function symmetric(x: Float32Array, n: number, half: number, levels: Uint8Array, w: Weights): number {
   const extreme = extremeOf(x, n);
   if (extreme === 0) return levels.fill(0, 0, n), 0;
@@ -157,7 +160,10 @@ export interface Steps {
 }
 
 const candidate = new Uint8Array(32);
-/** x ~ scale * level - minimum, levels 0 to top: least squares over a walk of scales. The minimum (never negative) goes to `minimum[0]`. */
+/**
+ * x ~ scale * level - minimum, levels 0 to top: least squares over a walk of scales. The minimum (never negative) goes
+ * to `minimum[0]`.
+ */
 export function affine(
   x: Float32Array,
   n: number,

@@ -1,4 +1,5 @@
-// A stand-in of cuDNN's graph interface: descriptors are bags of attributes, each kind with those it must have before it is finalized.
+// A stand-in of cuDNN's graph interface: descriptors are bags of attributes, each kind with those it must have before
+// it is finalized.
 import { CUDNN_TYPES } from '../cudnn.js';
 import { CUDNN_GRAPH_NUMBERS as N } from '../cudnn-graph.js';
 import { CONV_ALIGNMENT, type ConvSpec } from '../dnn.js';
@@ -98,7 +99,10 @@ const ATTRIBUTES: Readonly<Record<number, Readonly<Record<number, readonly numbe
   [N.CUDNN_BACKEND_ENGINECFG_DESCRIPTOR]: {},
   [N.CUDNN_BACKEND_ENGINE_DESCRIPTOR]: {},
 };
-/** Engines by rank: one that changes from run to run, one that rounds inputs, one that is refused when planned, two that serve. */
+/**
+ * Engines by rank: one that changes from run to run, one that rounds inputs, one that is refused when planned, two that
+ * serve.
+ */
 const ENGINES = [
   { notes: [N.CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC], status: 0, workspace: 0 },
   { notes: [N.CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS], status: 0, workspace: 0 },

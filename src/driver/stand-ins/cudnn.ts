@@ -24,7 +24,9 @@ type Setting = Partial<Pick<Convolution, 'padding' | 'stride' | 'dilation'>> & {
   math: number;
   compute: number;
 };
-/** Algorithms by rank: the first fails when it is tried, the second wants more memory than is reasonable, the last none. */
+/**
+ * Algorithms by rank: the first fails when it is tried, the second wants more memory than is reasonable, the last none.
+ */
 const ALGORITHMS = [
   { number: 7, status: 3000, workspace: 0 },
   { number: 5, status: 0, workspace: 2 ** 32 },

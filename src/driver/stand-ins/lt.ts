@@ -1,4 +1,5 @@
-// Stand-ins of cuBLASLt and hipBLASLt: layouts, descriptors and preferences are bags of attributes of known sizes; the numbers are the bindings' own.
+// Stand-ins of cuBLASLt and hipBLASLt: layouts, descriptors and preferences are bags of attributes of known sizes; the
+// numbers are the bindings' own.
 import { CUBLASLT_NUMBERS } from '../cublaslt.js';
 import type { NativeArg } from '../ffi.js';
 import { HIPBLASLT_NUMBERS } from '../hipblaslt.js';
@@ -162,7 +163,8 @@ export function ltStandIn(
       const p = product(handles.get(desc, 'description'), layoutOf(a), layoutOf(b), layoutOf(c), layoutOf(d));
       hostMemory(found, 4).setInt32(0, 0, true);
       if (refused.includes(p.a.dtype)) return NOT_SUPPORTED[prefix];
-      // Without a word about alignment the library takes its own memory's; hipBLASLt has no such attribute and takes any.
+      // Without a word about alignment the library takes its own memory's; hipBLASLt has no such attribute and takes
+      // any.
       const alignment =
         numbers.pref.minAlignment.length === 0
           ? 1

@@ -1,4 +1,5 @@
-// Matrix products as the libraries define them, column by column on the host, with every operand checked against its block.
+// Matrix products as the libraries define them, column by column on the host, with every operand checked against its
+// block.
 import type { DType } from '../../base/dtype.js';
 import type { Address } from '../driver.js';
 import { type HostedDevice, Misuse, Numbers } from './library.js';

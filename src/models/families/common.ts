@@ -1,4 +1,5 @@
-// What family rows are written with: sizes that all configs have, ropes and masks by layer, the usual names and feed-forward parts.
+// What family rows are written with: sizes that all configs have, ropes and masks by layer, the usual names and
+// feed-forward parts.
 import { FormatError, UnsupportedError } from '../../base/errors.js';
 import { ACTIVATIONS } from '../../nn/activation.js';
 import type { Tensor } from '../../tensor/tensor.js';

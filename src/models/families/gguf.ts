@@ -1,4 +1,5 @@
-// GGUF metadata as the config that Hugging Face would have written, and the names that llama.cpp's converters give to tensors.
+// GGUF metadata as the config that Hugging Face would have written, and the names that llama.cpp's converters give to
+// tensors.
 import { FormatError, UnsupportedError } from '../../base/errors.js';
 import { Config, type Json } from '../config.js';
 import type { Features, Mixer, NormFeature } from '../features.js';

@@ -33,7 +33,10 @@ const sizesFor = (f: Features): { heads: number; kvHeads: number; headDim: numbe
   return a?.kind === 'attention' ? a : { heads: 1, kvHeads: 1, headDim: f.hiddenSize };
 };
 
-/** Names as they are in this file: with the prefix of a wrapper, or without the model's own where a bare model was saved. */
+/**
+ * Names as they are in this file: with the prefix of a wrapper, or without the model's own where a bare model was
+ * saved.
+ */
 function placed(names: Names, source: ModelSource, prefixes: readonly string[]): Names {
   const embed = names.embed as string;
   const stem = embed.slice(0, embed.indexOf('.') + 1); // 'model.', 'transformer.'
@@ -92,7 +95,9 @@ export function family(row: FamilyRow): ModelRow<CausalLM> {
   };
 }
 
-/** A new model of any family by its config.json, its tensors made or given by the builder under plain, unfused names. */
+/**
+ * A new model of any family by its config.json, its tensors made or given by the builder under plain, unfused names.
+ */
 export function newDecoder(json: Json, builder: VarBuilder, options: ModelOptions = {}): CausalLM {
   const row = BY_TYPE.get(json.model_type as string);
   if (!row) throw new UnsupportedError(`model: no decoder family is of type ${JSON.stringify(json.model_type)}`);
