@@ -293,7 +293,7 @@ export const quantized = rows({
     formula: 'out[t, j] = x[t, j or 0] times the transpose of the quantized weights of expert ids[t, j]',
     dtypes: REALS,
     without: 'activations are floats',
-    ulp: PRODUCT_ULP,
+    ulp: { ...PRODUCT_ULP, f64: 28, f16: 1, bf16: 1 },
     domain: [-1, 1],
     candle: noKernel,
     args: (
