@@ -20,7 +20,7 @@ const GROUPS = 4;
 /** Rows of activations that a kernel takes at once, and rows of weights a group owns then. */
 const COLUMNS = [1, 2, 4, 8] as const;
 type Columns = (typeof COLUMNS)[number];
-const rowsFor = (columns: Columns): number => (columns >= 4 ? 4 : 2);
+const rowsFor = (columns: Columns): number => (columns === 4 ? 4 : 2);
 const named = (type: BlockType): string => type.toLowerCase();
 
 const decode = WEIGHTS.declare({
@@ -84,6 +84,8 @@ const quick = WEIGHTS.declare({
 /** Activations as they are. */
 const exact = WEIGHTS.declare({
   each: { type: BLOCK_TYPES, columns: COLUMNS, dtype: REAL_TYPES },
+  // Double precision leaves registers for one row of activations.
+  only: ({ columns, dtype }) => dtype !== 'f64' || columns === 1,
   symbol: (v) => `weights_exact_${named(v.type)}_by_${v.columns}_${suffixOf(v.dtype)}`,
   body: ({ type, columns, dtype }) => ({
     threads: 32 * GROUPS,
@@ -207,7 +209,7 @@ const planProduct: FamilyPlan<KernelRow, ProductParams> = (p, _row, [given, bloc
   const n = x.layout.shape.at(-1) as number;
   const m = sizeOf(x.layout.shape) / n;
   const [rows, rowBytes] = blocks.layout.shape;
-  const columns = columnsFor(m);
+  const columns = x.dtype === 'f64' ? 1 : columnsFor(m);
   const { type } = params;
   const isQuick = params.quick && x.dtype !== 'f64';
   const grid = [ceilDiv(rows, GROUPS * (isQuick ? rowsFor(columns) : 2)), ceilDiv(m, columns)];
