@@ -21,6 +21,7 @@ const GROUPS = 4;
 const COLUMNS = [1, 2, 4, 8] as const;
 type Columns = (typeof COLUMNS)[number];
 const rowsFor = (columns: Columns): number => (columns === 4 ? 4 : 2);
+const mostExact = (dtype: DType): number => (dtype === 'f64' ? 1 : 4);
 const named = (type: BlockType): string => type.toLowerCase();
 
 const decode = WEIGHTS.declare({
@@ -84,8 +85,8 @@ const quick = WEIGHTS.declare({
 /** Activations as they are. */
 const exact = WEIGHTS.declare({
   each: { type: BLOCK_TYPES, columns: COLUMNS, dtype: REAL_TYPES },
-  // Double precision leaves registers for one row of activations.
-  only: ({ columns, dtype }) => dtype !== 'f64' || columns === 1,
+  // Floats leave registers for fewer rows of activations than whole numbers do.
+  only: ({ columns, dtype }) => columns <= mostExact(dtype),
   symbol: (v) => `weights_exact_${named(v.type)}_by_${v.columns}_${suffixOf(v.dtype)}`,
   body: ({ type, columns, dtype }) => ({
     threads: 32 * GROUPS,
@@ -209,9 +210,9 @@ const planProduct: FamilyPlan<KernelRow, ProductParams> = (p, _row, [given, bloc
   const n = x.layout.shape.at(-1) as number;
   const m = sizeOf(x.layout.shape) / n;
   const [rows, rowBytes] = blocks.layout.shape;
-  const columns = x.dtype === 'f64' ? 1 : columnsFor(m);
   const { type } = params;
   const isQuick = params.quick && x.dtype !== 'f64';
+  const columns = isQuick ? columnsFor(m) : (Math.min(columnsFor(m), mostExact(x.dtype)) as Columns);
   const grid = [ceilDiv(rows, GROUPS * (isQuick ? rowsFor(columns) : 2)), ceilDiv(m, columns)];
   const shared = { w: at('w'), out: at('out'), rows, rowBytes, columns: m, n };
   const buffers = { w: blocksOf(p, blocks), out };
