@@ -7,7 +7,7 @@ import { DTypeError, ShapeError } from '../base/errors.js';
 import { formatShape, type Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { placeOf } from './indexing.js';
-import { kernel, numbers, requireRank } from './kernel-row.js';
+import { kernel, numbers, requireOptions, requireRank } from './kernel-row.js';
 import {
   type Call,
   type ErrorSample,
@@ -54,6 +54,12 @@ export interface ProductParams extends BlockParams {
 export interface ProductOptions {
   /** Rounds activations to 8 bits a value, which is several times faster and off by some thousandths; default false. */
   readonly quick?: boolean;
+}
+
+/** The option, where it is the only one given. */
+function quickOf(op: string, options: ProductOptions): boolean {
+  requireOptions(op, options, ['quick']);
+  return options.quick ?? false;
 }
 
 const noKernel = {
@@ -235,9 +241,9 @@ export const quantized = rows({
     ulp: PRODUCT_ULP,
     domain: [-1, 1],
     candle: noKernel,
-    args: (x: Tensor, blocks: Tensor, type: string, { quick = false }: ProductOptions = {}): Call<ProductParams> => ({
+    args: (x: Tensor, blocks: Tensor, type: string, options: ProductOptions = {}): Call<ProductParams> => ({
       inputs: [x, blocks],
-      params: { type: blockType('qmatmul', type), quick },
+      params: { type: blockType('qmatmul', type), quick: quickOf('qmatmul', options) },
     }),
     infer: ([x, blocks], { type }) => {
       requireRank('qmatmul', 'weights', blocks.shape, 2, 'rows, bytes');
@@ -301,10 +307,10 @@ export const quantized = rows({
       blocks: Tensor,
       indices: Tensor,
       type: string,
-      { quick = false }: ProductOptions = {},
+      options: ProductOptions = {},
     ): Call<ProductParams> => ({
       inputs: [x, blocks, indices],
-      params: { type: blockType('qmatmulExperts', type), quick },
+      params: { type: blockType('qmatmulExperts', type), quick: quickOf('qmatmulExperts', options) },
     }),
     infer: ([x, blocks, indices], { type }) => {
       const op = 'qmatmulExperts';
