@@ -1,10 +1,13 @@
-// Gradients of attention in 16-bit floats on matrix units: scores are made again from the saved log-sum-exp, sums stay in registers.
+// Gradients of attention in 16-bit floats on matrix units: scores are made again from the saved log-sum-exp, sums stay
+// in registers.
 //
-// A block owns rows and streams the rows of the other side past them, so nothing is added by two blocks and results repeat bit for bit:
+// A block owns rows and streams the rows of the other side past them, so nothing is added by two blocks and results
+// repeat bit for bit:
 //   attention_backward_matrix_key_T_D    owns keys, grid (key tiles, key heads, batch): gradients of keys and values
 //   attention_backward_matrix_query_T_D  owns queries, grid (query tiles, heads, batch): the gradient of queries
-// 4 waves, 64 * Tiles rows a block. Rows must be 16-byte aligned; delta comes from attention_delta_T. Scores are only scaled but in _any,
-// which has caps, alibi and masks too: their registers would not leave room for the sums of large tiles.
+// 4 waves, 64 * Tiles rows a block. Rows must be 16-byte aligned; delta comes from attention_delta_T. Scores are only
+// scaled but in _any, which has caps, alibi and masks too: their registers would not leave room for the sums of large
+// tiles.
 // | symbol        | rows a block | shared bytes |
 // | _64           | 64           | 36864        |
 // | _128          | 64           | 52224        |
@@ -15,23 +18,28 @@
 
 constexpr float LOG2_E = 1.44269504f;
 
-template <class T, int D, int Tiles, int Others, int Stages, bool OwnKeys, bool Plain> WICK_FN void attention_backward_matrix(const Attention& p) {
-  constexpr int Rows = 64 * Tiles, Pitch = D + 8, Parts = D / 16, N = Others / 16;  // the pitch keeps rows on different banks
+template <class T, int D, int Tiles, int Others, int Stages, bool OwnKeys, bool Plain>
+WICK_FN void attention_backward_matrix(const Attention& p) {
+  // the pitch keeps rows on different banks
+  constexpr int Rows = 64 * Tiles, Pitch = D + 8, Parts = D / 16, N = Others / 16;
   DYNAMIC_SHARED(T, shared);
   __shared__ float stats[2][2][Others];  // log-sum-exp and delta of queries that stream past
-  T* own = shared;  // keys and values, or queries and the gradient of the output
+  T* own = shared;                       // keys and values, or queries and the gradient of the output
   T* stages = shared + 2 * Rows * Pitch;
-  const int group = p.heads / p.kv_heads, head0 = OwnKeys ? blockIdx.y * group : blockIdx.y, kv_head = OwnKeys ? blockIdx.y : blockIdx.y / group;
+  const int group = p.heads / p.kv_heads, head0 = OwnKeys ? blockIdx.y * group : blockIdx.y,
+            kv_head = OwnKeys ? blockIdx.y : blockIdx.y / group;
   const u32 lane = lane_id();
   const Sequence s = sequence_of(p, blockIdx.z);
-  const int r0 = (OwnKeys ? blockIdx.x : gridDim.x - 1 - blockIdx.x) * Rows;  // the longest rows of a causal problem first
+  // the longest rows of a causal problem first
+  const int r0 = (OwnKeys ? blockIdx.x : gridDim.x - 1 - blockIdx.x) * Rows;
   const int mine = OwnKeys ? s.nk : s.nq, theirs = OwnKeys ? s.nq : s.nk;
   if (r0 >= mine) return;
   const Range seen = OwnKeys ? queries_seeing(p, s, r0, r0 + Rows - 1) : keys_seen(p, s, r0, r0 + Rows - 1);
   const int first = seen.begin / Others, tiles = seen.begin < seen.end ? (seen.end + Others - 1) / Others - first : 0;
   const int steps = OwnKeys ? tiles * group : tiles;
 
-  // Rows of keys and values, or of queries and gradients of outputs, in 16-byte parts that are there or are zeros as a whole.
+  // Rows of keys and values, or of queries and gradients of outputs, in 16-byte parts that are there or are zeros as a
+  // whole.
   auto load_rows = [&](T* to, int rows, bool key, int head, int from, int count) {
     UNROLL(1, 4)
     for (int at = threadIdx.x; at < 2 * rows * (D / 8); at += ATTENTION_THREADS) {
@@ -42,9 +50,13 @@ template <class T, int D, int Tiles, int Others, int Stages, bool OwnKeys, bool 
       const void* base = key ? which ? p.v : p.k : which ? p.dout : p.q;
       i64 strides[3];
 #pragma unroll
-      for (int d = 0; d < 3; d++) strides[d] = key ? which ? p.v_strides[d] : p.k_strides[d] : which ? p.dout_strides[d] : p.q_strides[d];
+      for (int d = 0; d < 3; d++)
+        strides[d] = key ? which ? p.v_strides[d] : p.k_strides[d] : which ? p.dout_strides[d] : p.q_strides[d];
       const T* row = (const T*)p.q;
-      if (in) row = (key ? key_row<const T>(p, base, strides, s, kv_head, r) : query_row<const T>(base, strides, s, head, r)) + 8 * c;
+      if (in)
+        row =
+            (key ? key_row<const T>(p, base, strides, s, kv_head, r) : query_row<const T>(base, strides, s, head, r)) +
+            8 * c;
       async_copy16(to + both * Pitch + 8 * c, row, in ? 16 : 0);
     }
   };
@@ -73,8 +85,8 @@ template <class T, int D, int Tiles, int Others, int Stages, bool OwnKeys, bool 
       }
   }
 
-  // A step takes a tile of the other side; those of one head follow each other. With two stages a tile is asked for a step ahead, and the
-  // first round does only that.
+  // A step takes a tile of the other side; those of one head follow each other. With two stages a tile is asked for a
+  // step ahead, and the first round does only that.
   constexpr int Ahead = Stages - 1;
   int next_head = head0, next_tile = 0, head = head0, o0 = 0, told_head = head0, told_o0 = 0;
   UNROLL(1, 1)
@@ -134,7 +146,8 @@ template <class T, int D, int Tiles, int Others, int Stages, bool OwnKeys, bool 
     for (int t = 0; t < Tiles; t++) {
       const int m0 = r0 + row0 + 16 * t;
       if constexpr (Plain) {
-        const bool whole = OwnKeys ? all_seen(p, s, o0, o0 + Others - 1, m0, m0 + 15) : all_seen(p, s, m0, m0 + 15, o0, o0 + Others - 1);
+        const bool whole = OwnKeys ? all_seen(p, s, o0, o0 + Others - 1, m0, m0 + 15)
+                                   : all_seen(p, s, m0, m0 + 15, o0, o0 + Others - 1);
         Range seen[LANE_QUERIES];  // of the other side, by what this lane has of the own
 #pragma unroll
         for (int r = 0; r < LANE_QUERIES; r++) {
@@ -148,8 +161,10 @@ template <class T, int D, int Tiles, int Others, int Stages, bool OwnKeys, bool 
 #pragma unroll
           for (int e = 0; e < ACC; e++) {
             const int other = 16 * n + other_of(lane, e), r = query_slot(e);
-            const float row_lse = OwnKeys ? stats[step % 2][0][other] : lse[t][r], row_delta = OwnKeys ? stats[step % 2][1][other] : delta[t][r];
-            const float power = fast_exp2(fmag(weight[t][n].x[e], unit, -row_lse)), w = o0 + other >= seen[r].begin && o0 + other < seen[r].end ? power : 0;
+            const float row_lse = OwnKeys ? stats[step % 2][0][other] : lse[t][r],
+                        row_delta = OwnKeys ? stats[step % 2][1][other] : delta[t][r];
+            const float power = fast_exp2(fmag(weight[t][n].x[e], unit, -row_lse)),
+                        w = o0 + other >= seen[r].begin && o0 + other < seen[r].end ? power : 0;
             const float g = w * (slope[t][n].x[e] - row_delta);
             weight[t][n].x[e] = w;
             slope[t][n].x[e] = w == 0 ? 0 : g;
@@ -232,7 +247,8 @@ template <class T, int D, int Tiles, int Others, int Stages, bool OwnKeys, bool 
       for (int r = 0; r < LANE_QUERIES; r++) {
         const int m = r0 + row0 + 16 * t + query_of(lane, r);
         if (m >= mine) continue;
-        T* to = OwnKeys ? key_row<T>(p, p.dk, p.dk_strides, s, kv_head, m) : query_row<T>(p.dq, p.dq_strides, s, head0, m);
+        T* to =
+            OwnKeys ? key_row<T>(p, p.dk, p.dk_strides, s, kv_head, m) : query_row<T>(p.dq, p.dq_strides, s, head0, m);
         T* to_v = OwnKeys ? key_row<T>(p, p.dv, p.dv_strides, s, kv_head, m) : nullptr;
 #pragma unroll
         for (int e = 0; e < ACC; e++) {

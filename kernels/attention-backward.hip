@@ -1,8 +1,8 @@
 // Gradients of attention for every element type and every GPU: scores are made again from the saved log-sum-exp.
 //
-// Two passes, one that owns queries and one that owns keys, each adding up in registers: no atomics, so results repeat bit for bit.
-// attention_delta_T: grid (ceil(tq / 8), heads, batch); attention_backward_query_T_D: the grid of the forward kernel;
-// attention_backward_key_T_D: grid (key tiles, key heads, batch). All have 256 threads.
+// Two passes, one that owns queries and one that owns keys, each adding up in registers: no atomics, so results repeat
+// bit for bit. attention_delta_T: grid (ceil(tq / 8), heads, batch); attention_backward_query_T_D: the grid of the
+// forward kernel; attention_backward_key_T_D: grid (key tiles, key heads, batch). All have 256 threads.
 #include "attention.h"
 #include "attention-tile.h"
 
@@ -21,10 +21,12 @@ template <class T> WICK_FN void attention_delta(const Attention& p) {
   if (i < s.nq && lane == 0) ((A*)p.delta)[lse_index(p, s, head, i)] = sum;
 }
 
-// A tile of queries and one of keys: from products to weights, in `tile`, and gradients of products, over the operands, pitch B + 1.
+// A tile of queries and one of keys: from products to weights, in `tile`, and gradients of products, over the operands,
+// pitch B + 1.
 template <class T, class A, int B>
-WICK_FN void weights_and_gradients(const Attention& p, const Sequence& s, int head, int i0, int j0, A (&stage)[2][B][33], A (&tile)[B][B + 1],
-                                   const i64 (&queries)[2][B], const i64 (&keys)[2][B]) {
+WICK_FN void weights_and_gradients(const Attention& p, const Sequence& s, int head, int i0, int j0,
+                                   A (&stage)[2][B][33], A (&tile)[B][B + 1], const i64 (&queries)[2][B],
+                                   const i64 (&keys)[2][B]) {
   constexpr int R = tile_side<T>;
   const int tx = threadIdx.x % 16, ty = threadIdx.x / 16;
   A* gradients = &stage[0][0][0];
@@ -103,7 +105,8 @@ template <class T, int D> WICK_FN void attention_backward_query(const Attention&
       }
     tile_sum<T, false>(dq, tile, stage, p.dim, p.k, keys[0]);
   }
-  tile_store(dq, tile, s.nq - i0, p.dim, [&](int r, int d, A x) { query_row<T>(p.dq, p.dq_strides, s, head, i0 + r)[d] = from_compute<T>(x); });
+  tile_store(dq, tile, s.nq - i0, p.dim,
+             [&](int r, int d, A x) { query_row<T>(p.dq, p.dq_strides, s, head, i0 + r)[d] = from_compute<T>(x); });
 }
 
 template <class T, int D> WICK_FN void attention_backward_key(const Attention& p) {
@@ -157,7 +160,8 @@ template <class T, int D> WICK_FN void attention_backward_key(const Attention& p
   UNROLL(2, 1)
   for (int which = 0; which < 2; which++) {
     tile_store(now, tile, s.nk - j0, p.dim, [&](int r, int d, A x) {
-      T* to = which ? key_row<T>(p, p.dk, p.dk_strides, s, kv_head, j0 + r) : key_row<T>(p, p.dv, p.dv_strides, s, kv_head, j0 + r);
+      T* to = which ? key_row<T>(p, p.dk, p.dk_strides, s, kv_head, j0 + r)
+                    : key_row<T>(p, p.dv, p.dv_strides, s, kv_head, j0 + r);
       to[d] = from_compute<T>(x);
     });
     take_turns();

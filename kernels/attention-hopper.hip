@@ -1,13 +1,15 @@
-// Attention of 16-bit floats on Hopper: warpgroup products that read shared memory, one warpgroup copying and two or three computing.
+// Attention of 16-bit floats on Hopper: warpgroup products that read shared memory, one warpgroup copying and two or
+// three computing.
 //
-// attention_hopper_T_D for head dimensions 64 and 128, 128 * (1 + teams) threads, as many blocks as multiprocessors (fewer for
-// small problems): a block takes query tiles of 64 * teams rows, in pairs of a long and a short one where causal rows differ,
-// and copies the next one's queries and keys while it ends the one before. Dynamic shared memory: see below.
-// Compiled for sm_90a as the next line asks. Rows must be 16-byte aligned.
-// arch: sm_90a
+// attention_hopper_T_D for head dimensions 64 and 128, 128 * (1 + teams) threads, as many blocks as multiprocessors
+// (fewer for small problems): a block takes query tiles of 64 * teams rows, in pairs of a long and a short one where
+// causal rows differ, and copies the next one's queries and keys while it ends the one before. Dynamic shared memory:
+// see below. Compiled for sm_90a, as its module declares. Rows must be 16-byte aligned.
+//
 // Scores are only scaled: with a cap, alibi or a mask the registers do not suffice, and attention-matrix.hip serves.
-// While one computing group waits for its products another does its softmax; named barriers make them take turns.
-// Two schedules, since each is measured to be the faster one of its head dimension: attention_hopper for 64, attention_hopper_joined for 128.
+// While one computing group waits for its products another does its softmax; named barriers make them take turns. Two
+// schedules, since each is measured to be the faster one of its head dimension: attention_hopper for 64,
+// attention_hopper_joined for 128.
 #include "attention.h"
 #include "hopper.h"
 #include "settle.h"
@@ -19,7 +21,10 @@ constexpr int HOPPER_KEYS = 128, HOPPER_STAGES = 2;
 /** Where 16-byte part c of row r lies in a tile of `rows` rows: 64 columns side by side, then the next 64. */
 WICK_FN u32 place(int r, int c, int rows) { return (u32)(c / 8 * rows * 128 + r * 128 + ((c ^ r) & 7) * 16); }
 
-/** Query tile number `n` of a block: false when there are no more. Heads stay together, so that their keys stay in the cache. */
+/**
+ * Query tile number `n` of a block: false when there are no more. Heads stay together, so that their keys stay in the
+ * cache.
+ */
 struct HopperTile {
   int head, kv_head, i0, first, tiles;
   Sequence s;
@@ -35,7 +40,8 @@ template <int Rows> WICK_FN bool hopper_tile(const Attention& p, int n, HopperTi
   t.s = sequence_of(p, item / each / p.heads);
   t.i0 = (pairs && n % 2 ? at : per_head - 1 - at) * Rows;
   t.tiles = 0;
-  if (t.i0 >= t.s.nq || (pairs && n % 2 && at == per_head - 1 - at)) t.i0 = -1;  // nothing to do, or the middle one a second time
+  // nothing to do, or the middle one a second time
+  if (t.i0 >= t.s.nq || (pairs && n % 2 && at == per_head - 1 - at)) t.i0 = -1;
   else {
     Range keys = keys_seen(p, t.s, t.i0, t.i0 + Rows - 1);
     t.first = keys.begin / HOPPER_KEYS;
@@ -73,12 +79,14 @@ template <class T, int D, int Teams, bool Turns, bool Lazy> WICK_FN void attenti
     if constexpr (Teams == 2) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
     else asm volatile("setmaxnreg.dec.sync.aligned.u32 32;");
     const int c = t % Parts;
-    auto load = [&](unsigned char* to, const void* base, const i64 (&strides)[3], int j0) {
+    auto load = [&](unsigned char* to, const void* base, const i64(&strides)[3], int j0) {
       const T* at = p.pages ? nullptr : key_row<const T>(p, base, strides, w.s, w.kv_head, j0 + t / Parts) + 8 * c;
 #pragma unroll 4
       for (int r = t / Parts; r < Keys; r += 128 / Parts) {
         bool in = j0 + r < w.s.nk;
-        const T* from = !in ? (const T*)p.q : p.pages ? key_row<const T>(p, base, strides, w.s, w.kv_head, j0 + r) + 8 * c : at;
+        const T* from = !in       ? (const T*)p.q
+                        : p.pages ? key_row<const T>(p, base, strides, w.s, w.kv_head, j0 + r) + 8 * c
+                                  : at;
         async_copy16(to + place(r, c, Keys), from, in ? 16 : 0);
         at += 128 / Parts * strides[2];
       }
@@ -130,7 +138,8 @@ template <class T, int D, int Teams, bool Turns, bool Lazy> WICK_FN void attenti
     u64 k = k_operand + n % Stages * (TileBytes >> 4);
 #pragma unroll
     for (int d = 0; d < D / 16; d++)  // 16 columns are 32 bytes, 64 columns one part of the tile
-      product<T>(score, q_operand + d / 4 * (Rows * 128 >> 4) + d % 4 * 2, k + d / 4 * (Keys * 128 >> 4) + d % 4 * 2, d > 0);
+      product<T>(score, q_operand + d / 4 * (Rows * 128 >> 4) + d % 4 * 2, k + d / 4 * (Keys * 128 >> 4) + d % 4 * 2,
+                 d > 0);
     products_commit();
   };
   auto begin_sums = [&](int n) {
@@ -168,7 +177,8 @@ template <class T, int D, int Teams, bool Turns, bool Lazy> WICK_FN void attenti
       for (int e = 0; e < 64; e += 4) best = fmaxf(best, fmaxf(score[e + 2 * r], score[e + 2 * r + 1]));
       best = fmaxf(best, shfl_xor(best, 1, 4));
       best = fmaxf(best, shfl_xor(best, 2, 4));
-      float shift = best == Limits<float>::lowest() ? 0 : best * unit, added = 0;  // a row that saw no key yet must not give NaN
+      // a row that saw no key yet must not give NaN
+      float shift = best == Limits<float>::lowest() ? 0 : best * unit, added = 0;
       keep[r] = top[r] == best ? 1 : fast_exp2(fmag(top[r], unit, -shift));
       top[r] = best;
 #pragma unroll
@@ -255,7 +265,8 @@ template <class T, int D, int Teams, bool Turns, bool Lazy> WICK_FN void attenti
   if (Turns && team == 0) named_sync(3, 256);  // takes the turn the last team gave
 }
 
-// ---- heads of 128: a query tile's last values are weighed along with the next one's first scores; for heads of 64 that is slower ----
+// ---- heads of 128: a query tile's last values are weighed along with the next one's first scores; for heads of 64
+// that is slower ----
 
 /** The same for attention_hopper_joined, where every query tile has a key tile: one past the last key is all zeros. */
 template <int Rows> WICK_FN bool joined_tile(const Attention& p, int n, HopperTile& t) {
@@ -268,7 +279,8 @@ template <int Rows> WICK_FN bool joined_tile(const Attention& p, int n, HopperTi
   t.kv_head = (u32)t.head / ((u32)p.heads / (u32)p.kv_heads);
   t.s = sequence_of(p, batch);
   t.i0 = (pairs && n % 2 ? at : per_head - 1 - at) * Rows;
-  if (t.i0 >= t.s.nq || (pairs && n % 2 && at == per_head - 1 - at)) t.i0 = -1;  // nothing to do, or the middle one a second time
+  // nothing to do, or the middle one a second time
+  if (t.i0 >= t.s.nq || (pairs && n % 2 && at == per_head - 1 - at)) t.i0 = -1;
   else {
     const Range keys = keys_seen(p, t.s, t.i0, t.i0 + Rows - 1);
     const bool any = keys.begin < keys.end;  // else one tile past the last key, which is all zeros
@@ -308,7 +320,8 @@ template <class T, int D, int Teams, bool Turns, bool Lazy> WICK_FN void attenti
   if (group == 0) {
     if constexpr (Teams == 2) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
     else asm volatile("setmaxnreg.dec.sync.aligned.u32 32;");
-    // A thread copies part c of rows r0, r0 + Step, ...: a step is a multiple of 8 rows, so parts keep their places in the line.
+    // A thread copies part c of rows r0, r0 + Step, ...: a step is a multiple of 8 rows, so parts keep their places in
+    // the line.
     constexpr int Step = 128 / Parts;
     const int c = t % Parts, r0 = t / Parts;
     UNROLL(1, 1)
@@ -331,18 +344,22 @@ template <class T, int D, int Teams, bool Turns, bool Lazy> WICK_FN void attenti
         const int which = n % 2, j0 = (w.first + w.tiles - 1 - n / 2) * Keys;
         const u32 stage = done % Stages;
         const void* base = which ? p.v : p.k;
-        const i64 strides[3] = {which ? p.v_strides[0] : p.k_strides[0], which ? p.v_strides[1] : p.k_strides[1], which ? p.v_strides[2] : p.k_strides[2]};
+        const i64 strides[3] = {which ? p.v_strides[0] : p.k_strides[0], which ? p.v_strides[1] : p.k_strides[1],
+                                which ? p.v_strides[2] : p.k_strides[2]};
         unsigned char* tile = (which ? v_tiles : k_tiles) + stage * TileBytes + place(r0, c, Keys);
         barrier_wait(&empty[which][stage], (done / Stages & 1) ^ 1);
         if (p.pages) {
           UNROLL(1, 1)
           for (int r = 0; r < Keys; r += Step) {
             const bool in = j0 + r0 + r < w.s.nk;
-            async_copy16(tile, in ? key_row<const T>(p, base, strides, w.s, w.kv_head, j0 + r0 + r) + 8 * c : (const T*)p.q, in ? 16 : 0);
+            async_copy16(tile,
+                         in ? key_row<const T>(p, base, strides, w.s, w.kv_head, j0 + r0 + r) + 8 * c : (const T*)p.q,
+                         in ? 16 : 0);
             tile += Step * 128;
           }
         } else {
-          const T* from = (const T*)base + w.s.batch * strides[0] + w.kv_head * strides[1] + (w.s.k_row + j0 + r0) * strides[2] + 8 * c;
+          const T* from = (const T*)base + w.s.batch * strides[0] + w.kv_head * strides[1] +
+                          (w.s.k_row + j0 + r0) * strides[2] + 8 * c;
           UNROLL(1, 4)
           for (int r = 0; r < Keys; r += Step) {
             const bool in = j0 + r0 + r < w.s.nk;
@@ -378,7 +395,8 @@ template <class T, int D, int Teams, bool Turns, bool Lazy> WICK_FN void attenti
 #pragma unroll
       for (int r = 0; r < 2; r++) {
         const int x = q0 + row + 8 * r + w.s.offset, from = j0 + column;
-        const int low = p.left >= 0 ? x - p.left - from : 0, high = (p.right >= 0 && x + p.right + 1 < w.s.nk ? x + p.right + 1 : w.s.nk) - from;
+        const int low = p.left >= 0 ? x - p.left - from : 0,
+                  high = (p.right >= 0 && x + p.right + 1 < w.s.nk ? x + p.right + 1 : w.s.nk) - from;
         const u32 seen = bits_below(high) & ~bits_below(low);
 #pragma unroll
         for (int e = 0; e < 32; e++)
@@ -392,7 +410,8 @@ template <class T, int D, int Teams, bool Turns, bool Lazy> WICK_FN void attenti
       for (int e = 0; e < 64; e += 4) best = fmaxf(best, fmaxf(score[e + 2 * r], score[e + 2 * r + 1]));
       best = fmaxf(best, shfl_xor(best, 1, 4));
       best = fmaxf(best, shfl_xor(best, 2, 4));
-      float shift = best == Limits<float>::lowest() ? 0 : best * unit, added = 0;  // a row that saw no key yet must not give NaN
+      // a row that saw no key yet must not give NaN
+      float shift = best == Limits<float>::lowest() ? 0 : best * unit, added = 0;
       keep[r] = top[r] == best ? 1 : fast_exp2(fmag(top[r], unit, -shift));
       top[r] = best;
 #pragma unroll
@@ -405,15 +424,15 @@ template <class T, int D, int Teams, bool Turns, bool Lazy> WICK_FN void attenti
     }
   };
 
-  // A round begins the scores of a key tile and weighs the values of the one before it, be it of the same query tile or not. All rounds run
-  // the same products: what the first one sums and the last one scores is nobody's.
-  T* to = nullptr;         // of the query tile whose values are being weighed: where this lane's first row goes,
-  int rows = 0;            // how many of its rows there are from there,
-  float scales[2] = {};    // and what they are multiplied by
-  bool more = true, first = true;  // whether the values weighed are the first of their query tile
+  // A round begins the scores of a key tile and weighs the values of the one before it, be it of the same query tile or
+  // not. All rounds run the same products: what the first one sums and the last one scores is nobody's.
+  T* to = nullptr;       // of the query tile whose values are being weighed: where this lane's first row goes,
+  int rows = 0;          // how many of its rows there are from there,
+  float scales[2] = {};  // and what they are multiplied by
+  bool more = true, first = true;                        // whether the values weighed are the first of their query tile
   if (Turns && team == Teams - 1) named_arrive(3, 256);  // the first team goes first
   UNROLL(1, 1)
-  for (int n = 0, item = 0, tiles = 0; ; n++) {
+  for (int n = 0, item = 0, tiles = 0;; n++) {
     const bool fresh = n == tiles;
     if (fresh) {
       if (done > 0) {
@@ -435,7 +454,8 @@ template <class T, int D, int Teams, bool Turns, bool Lazy> WICK_FN void attenti
           scale = total > 0 ? scale / total : 0;
           if (r) scales[1] = scale;
           else scales[0] = scale;
-          if (p.lse && column == 0 && 8 * r < rows) ((float*)p.lse)[lse_index(p, w.s, w.head, i + 8 * r)] = best + logg(total);
+          if (p.lse && column == 0 && 8 * r < rows)
+            ((float*)p.lse)[lse_index(p, w.s, w.head, i + 8 * r)] = best + logg(total);
         }
       }
       UNROLL(1, 1)
@@ -456,7 +476,8 @@ template <class T, int D, int Teams, bool Turns, bool Lazy> WICK_FN void attenti
     if (done > 0) barrier_wait(&full[1][before], (done - 1) / Stages & 1);
     fence_products();
     products_fence();
-    const u64 q = q_operands + qs * (QueryBytes >> 4), k = k_operand + stage * (TileBytes >> 4), v = v_operand + before * (TileBytes >> 4);
+    const u64 q = q_operands + qs * (QueryBytes >> 4), k = k_operand + stage * (TileBytes >> 4),
+              v = v_operand + before * (TileBytes >> 4);
     products<T, D>(score, q, k, Rows * 128, Keys * 128);
     products_commit();
     products<T>(out, weights, v, !first);
@@ -475,7 +496,8 @@ template <class T, int D, int Teams, bool Turns, bool Lazy> WICK_FN void attenti
       for (int r = 0; r < 2; r++) {
         if (8 * r < rows) {
 #pragma unroll
-          for (int e = 2 * r; e < D / 2; e += 4) *(u32*)(to + e / 4 * 8) = pack_pair<T>(out[e] * scales[r], out[e + 1] * scales[r]);
+          for (int e = 2 * r; e < D / 2; e += 4)
+            *(u32*)(to + e / 4 * 8) = pack_pair<T>(out[e] * scales[r], out[e + 1] * scales[r]);
         }
         to += 8 * p.out_strides[2];
       }
@@ -494,8 +516,11 @@ template <class T, int D, int Teams, bool Turns, bool Lazy> WICK_FN void attenti
 }
 
 #else
-template <class T, int D, int Teams, bool Turns, bool Lazy> WICK_FN void attention_hopper(const Attention&) { trap(); }  // launched without sm_90a
-template <class T, int D, int Teams, bool Turns, bool Lazy> WICK_FN void attention_hopper_joined(const Attention&) { trap(); }
+// launched without sm_90a
+template <class T, int D, int Teams, bool Turns, bool Lazy> WICK_FN void attention_hopper(const Attention&) { trap(); }
+template <class T, int D, int Teams, bool Turns, bool Lazy> WICK_FN void attention_hopper_joined(const Attention&) {
+  trap();
+}
 #endif
 
 // Shared bytes: 1024 + 2 * D * (2 * 64 * teams + 4 * 128).

@@ -1,4 +1,5 @@
-// How a wave holds scores on matrix units: which row and column an element is, and how results become operands of the next product.
+// How a wave holds scores on matrix units: which row and column an element is, and how results become operands of the
+// next product.
 #pragma once
 #include "attention.h"
 #include "matrix.h"
@@ -9,7 +10,9 @@ constexpr int ATTENTION_THREADS = 256 / 64 * WICK_WAVE;
 // else keys x queries, and a lane has one.
 constexpr int LANE_QUERIES = RESULT_IS_LEFT ? 2 : 1;
 WICK_FN int query_slot(int j) { return RESULT_IS_LEFT ? j / 2 % 2 : 0; }
-WICK_FN int query_of(u32 lane, int slot) { return RESULT_IS_LEFT ? (int)acc_row(lane, 2 * slot) : (int)acc_col(lane, 0); }
+WICK_FN int query_of(u32 lane, int slot) {
+  return RESULT_IS_LEFT ? (int)acc_row(lane, 2 * slot) : (int)acc_col(lane, 0);
+}
 WICK_FN int other_of(u32 lane, int j) { return RESULT_IS_LEFT ? (int)acc_col(lane, j) : (int)acc_row(lane, j); }
 
 // Over the lanes that share a query.
@@ -34,7 +37,8 @@ template <class T> WICK_FN Frag to_operand(const Acc& acc) {
 #pragma unroll
     for (int j = 0; j < ACC; j++) {
       float other = shfl_xor(acc.x[j], 16, 32);
-      f.w[j] = pack_pair<T>(odd ? other : acc.x[j], odd ? acc.x[j] : other);  // a choice of numbers, where one of pairs would be a branch
+      // a choice of numbers, where one of pairs would be a branch
+      f.w[j] = pack_pair<T>(odd ? other : acc.x[j], odd ? acc.x[j] : other);
     }
   }
   return f;

@@ -1,6 +1,8 @@
-// Attention of 16-bit floats on matrix units (mma, MFMA, WMMA): keys and values copied ahead, scores and sums never leave registers.
+// Attention of 16-bit floats on matrix units (mma, MFMA, WMMA): keys and values copied ahead, scores and sums never
+// leave registers.
 //
-// attention_matrix_T_D: grid (query tiles, heads, batch), 4 waves; a wave has Tiles x 16 queries. Rows must be 16-byte aligned.
+// attention_matrix_T_D: grid (query tiles, heads, batch), 4 waves; a wave has Tiles x 16 queries. Rows must be 16-byte
+// aligned.
 // | symbol          | queries a block | shared bytes |
 // | _64             | 128             | 55296        |
 // | _128            | 64              | 52224        |
@@ -10,7 +12,8 @@
 #include "attention-matrix.h"
 
 template <class T, int D, int Tiles, int Keys, int Stages> WICK_FN void attention_matrix(const Attention& p) {
-  constexpr int Rows = 16 * Tiles * 4, Pitch = D + 8, Parts = D / 16, KeyTiles = Keys / 16;  // the pitch keeps rows on different banks
+  // the pitch keeps rows on different banks
+  constexpr int Rows = 16 * Tiles * 4, Pitch = D + 8, Parts = D / 16, KeyTiles = Keys / 16;
   DYNAMIC_SHARED(T, shared);
   T* queries = shared;
   T* stages = shared + Rows * Pitch;
@@ -23,19 +26,23 @@ template <class T, int D, int Tiles, int Keys, int Stages> WICK_FN void attentio
   int first = keys.begin / Keys, last = (keys.end + Keys - 1) / Keys;
 
   // Rows of 16-byte parts, which are there or are zeros as a whole.
-  auto load_row = [&](T* to, const T* from, int c, bool in) { async_copy16(to + 8 * c, in ? from + 8 * c : (const T*)p.q, in ? 16 : 0); };
+  auto load_row = [&](T* to, const T* from, int c, bool in) {
+    async_copy16(to + 8 * c, in ? from + 8 * c : (const T*)p.q, in ? 16 : 0);
+  };
   auto load_keys = [&](int tile) {
     constexpr int Copies = Keys * D / 8 / ATTENTION_THREADS;
     T* to = stages + tile % Stages * 2 * Keys * Pitch;
     UNROLL(2, 1)
     for (int which = 0; which < 2; which++) {
       const void* base = which ? p.v : p.k;
-      const i64 strides[3] = {which ? p.v_strides[0] : p.k_strides[0], which ? p.v_strides[1] : p.k_strides[1], which ? p.v_strides[2] : p.k_strides[2]};
+      const i64 strides[3] = {which ? p.v_strides[0] : p.k_strides[0], which ? p.v_strides[1] : p.k_strides[1],
+                              which ? p.v_strides[2] : p.k_strides[2]};
       UNROLL(Copies, 1)
       for (int n = 0; n < Copies; n++) {
         const int at = threadIdx.x + n * ATTENTION_THREADS, r = at / (D / 8), c = at % (D / 8), j = tile * Keys + r;
         const bool in = j < s.nk && 8 * c < p.dim;
-        load_row(to + (which * Keys + r) * Pitch, in ? key_row<const T>(p, base, strides, s, kv_head, j) : (const T*)p.q, c, in);
+        load_row(to + (which * Keys + r) * Pitch,
+                 in ? key_row<const T>(p, base, strides, s, kv_head, j) : (const T*)p.q, c, in);
       }
     }
     async_commit();
@@ -44,7 +51,8 @@ template <class T, int D, int Tiles, int Keys, int Stages> WICK_FN void attentio
   UNROLL(Copies, 1)
   for (int n = 0; n < Copies; n++) {
     const int at = threadIdx.x + n * ATTENTION_THREADS, r = at / (D / 8), c = at % (D / 8);
-    load_row(queries + r * Pitch, query_row<const T>(p.q, p.q_strides, s, head, i0 + r), c, i0 + r < s.nq && 8 * c < p.dim);
+    load_row(queries + r * Pitch, query_row<const T>(p.q, p.q_strides, s, head, i0 + r), c,
+             i0 + r < s.nq && 8 * c < p.dim);
   }
   async_commit();
 
@@ -79,7 +87,8 @@ template <class T, int D, int Tiles, int Keys, int Stages> WICK_FN void attentio
     for (int d = 0; d < Parts; d++) {
       Frag q[Tiles];
 #pragma unroll
-      for (int t = 0; t < Tiles; t++) q[t] = load_frag<RESULT_IS_LEFT, true>(queries + (row0 + 16 * t) * Pitch + 16 * d, Pitch);
+      for (int t = 0; t < Tiles; t++)
+        q[t] = load_frag<RESULT_IS_LEFT, true>(queries + (row0 + 16 * t) * Pitch + 16 * d, Pitch);
 #pragma unroll
       for (int n = 0; n < KeyTiles; n++) {
         Frag key = load_frag<!RESULT_IS_LEFT, true>(k + 16 * n * Pitch + 16 * d, Pitch);
@@ -162,7 +171,8 @@ template <class T, int D, int Tiles, int Keys, int Stages> WICK_FN void attentio
           added[query_slot(e)] += w;
         }
 #pragma unroll
-      for (int r = 0; r < LANE_QUERIES; r++) sum[t][r] = fmag(sum[t][r], keep[r], added[r]);  // this lane's share; joined at the end
+      // this lane's share; joined at the end
+      for (int r = 0; r < LANE_QUERIES; r++) sum[t][r] = fmag(sum[t][r], keep[r], added[r]);
 #pragma unroll
       for (int d = 0; d < Parts; d++)
 #pragma unroll
@@ -198,7 +208,10 @@ template <class T, int D, int Tiles, int Keys, int Stages> WICK_FN void attentio
     for (int r = 0; r < LANE_QUERIES; r++) {
       const int i = i0 + row0 + 16 * t + query_of(lane, r);
       float total = over_query(sum[0][0], [](float a, float b) { return a + b; });
-      float best = top[0][0] == Limits<float>::lowest() ? top[0][0] : plain ? top[0][0] * (float)p.scale : top[0][0], keep = 1;
+      float best = top[0][0] == Limits<float>::lowest() ? top[0][0]
+                   : plain                              ? top[0][0] * (float)p.scale
+                                                        : top[0][0],
+            keep = 1;
       if (p.sinks) {
         float with = fmaxf(best, p.sinks[head]);
         keep = best == Limits<float>::lowest() ? 0 : expg(best - with);
@@ -206,7 +219,8 @@ template <class T, int D, int Tiles, int Keys, int Stages> WICK_FN void attentio
         best = with;
       }
       sum[0][0] = total > 0 ? keep / total : 0;  // from here what a row is multiplied by
-      if (p.lse && i < s.nq && other_of(lane, 2 * r) == 0) ((float*)p.lse)[lse_index(p, s, head, i)] = best + logg(total);
+      if (p.lse && i < s.nq && other_of(lane, 2 * r) == 0)
+        ((float*)p.lse)[lse_index(p, s, head, i)] = best + logg(total);
       move_up(top[0]);
       move_up(sum[0]);
     }

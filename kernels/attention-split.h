@@ -3,24 +3,36 @@
 #include "portable.h"
 #include "settle.h"
 
-/** A load of what is read once, which need not stay in the nearest cache; an early one stays ahead of begin_in_turn where it is written so. */
+/**
+ * A load of what is read once, which need not stay in the nearest cache; an early one stays ahead of begin_in_turn
+ * where it is written so.
+ */
 template <bool Early = false> WICK_FN word4 load_once(const word4* p) {
 #if defined(WICK_NVIDIA) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 700
   word4 v;
-  if constexpr (Early) asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
-  else asm("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
+  if constexpr (Early)
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(p));
+  else
+    asm("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
+        : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+        : "l"(p));
   return v;
 #else
   return *p;
 #endif
 }
-/** The same where `in`, else zeros: one conditional load, where a branch around each of many would take compilers long. */
+/**
+ * The same where `in`, else zeros: one conditional load, where a branch around each of many would take compilers long.
+ */
 template <bool Early = false> WICK_FN word4 load_once_if(bool in, const word4* p) {
 #if defined(WICK_NVIDIA) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 700
-#define LOAD_ONCE_IF                                                                                                     \
-  ("{\n.reg .pred p;\nsetp.ne.b32 p, %5, 0;\nmov.b32 %0, 0;\nmov.b32 %1, 0;\nmov.b32 %2, 0;\nmov.b32 %3, 0;\n"          \
-   "@p ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];\n}"                                                      \
-   : "=&r"(v.x), "=&r"(v.y), "=&r"(v.z), "=&r"(v.w) : "l"(p), "r"((u32)in))
+#define LOAD_ONCE_IF                                                                                           \
+  ("{\n.reg .pred p;\nsetp.ne.b32 p, %5, 0;\nmov.b32 %0, 0;\nmov.b32 %1, 0;\nmov.b32 %2, 0;\nmov.b32 %3, 0;\n" \
+   "@p ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];\n}"                                            \
+   : "=&r"(v.x), "=&r"(v.y), "=&r"(v.z), "=&r"(v.w)                                                            \
+   : "l"(p), "r"((u32)in))
   word4 v;
   if constexpr (Early) asm volatile LOAD_ONCE_IF;
   else asm LOAD_ONCE_IF;
@@ -30,9 +42,7 @@ template <bool Early = false> WICK_FN word4 load_once_if(bool in, const word4* p
 #endif
 }
 /** Eight numbers of a row as they lie in memory. */
-template <class T> struct Eight {
-  word4 w[sizeof(T) / 2];
-};
+template <class T> struct Eight { word4 w[sizeof(T) / 2]; };
 /** Numbers at .. at+7 of a row by 16-byte loads where `in`, else zeros. */
 template <bool Early = false, class T> WICK_FN Eight<T> load_eight_if(bool in, const T* at) {
   Eight<T> r;
@@ -40,7 +50,10 @@ template <bool Early = false, class T> WICK_FN Eight<T> load_eight_if(bool in, c
   for (int i = 0; i < (int)sizeof(T) / 2; i++) r.w[i] = load_once_if<Early>(in, (const word4*)at + i);
   return r;
 }
-/** Numbers at .. at+7 of N rows that may begin anywhere and end before at+7, zeros from dim on; row(n, in) is a row that is there, and `in` whether it is wanted. */
+/**
+ * Numbers at .. at+7 of N rows that may begin anywhere and end before at+7, zeros from dim on; row(n, in) is a row that
+ * is there, and `in` whether it is wanted.
+ */
 template <class T, int N, class F> WICK_FN void load_eights_anywhere(Eight<T> (&to)[N], int at, int dim, F row) {
   constexpr int Words = sizeof(T) * 2, Each = sizeof(T) == 2 ? 2 : 1;
   UNROLL(1, 1)
@@ -84,14 +97,15 @@ template <class T> WICK_FN void unpack_eight(const Eight<T>& from, float (&to)[8
   }
 }
 
-// Adds N numbers over L lanes, each lane keeping its own share of the results: x[0] .. are those from lane * N / L on. Half of what a
-// lane holds goes to its partner at each step, so N sums cost N shuffles and not N log L.
+// Adds N numbers over L lanes, each lane keeping its own share of the results: x[0] .. are those from lane * N / L on.
+// Half of what a lane holds goes to its partner at each step, so N sums cost N shuffles and not N log L.
 template <int N, int M, int L, int Size> WICK_FN void scatter_sums(float (&x)[Size], int lane) {
   if constexpr (M > 0 && N > 1) {
     const bool high = lane & M;
 #pragma unroll
     for (int i = 0; i < N / 2; i++) {
-      const float low = x[i], up = x[i + N / 2];  // values, not places: a choice between places keeps the array in memory
+      // values, not places: a choice between places keeps the array in memory
+      const float low = x[i], up = x[i + N / 2];
       float give = high ? low : up, keep = high ? up : low;
       x[i] = keep + shfl_xor(give, M, L);
     }

@@ -1,31 +1,32 @@
-// What all attention kernels share: the problem, where its rows lie, which keys a query sees, and what happens to a score.
+// What all attention kernels share: the problem, where its rows lie, which keys a query sees, and what happens to a
+// score.
 #pragma once
 #include "portable.h"
 
-// One call of scaled-dot-product attention, passed by value. Rows have unit stride along the head dimension; all other strides
-// are in elements. lse, delta and partial results are float, or double where the tensors are.
+// One call of scaled-dot-product attention, passed by value. Rows have unit stride along the head dimension; all other
+// strides are in elements. lse, delta and partial results are float, or double where the tensors are.
 struct Attention {
   const void* q;
   const void* k;
   const void* v;
   void* out;
-  void* lse;            // log of the sum of exponentials of a row; null when nobody asks
+  void* lse;  // log of the sum of exponentials of a row; null when nobody asks
   const void* mask;
   const float* slopes;  // alibi, by query head
   const float* sinks;   // a logit that takes part in the sum but has no value, by query head
   const i32* q_starts;  // packed sequences: batch+1 row numbers, and the batch strides are 0
   const i32* k_starts;
-  const i32* lengths;   // keys in use by batch entry, when fewer than tk
-  const i32* pages;     // block table: page numbers by batch entry; k and v are then (page, head, row)
+  const i32* lengths;  // keys in use by batch entry, when fewer than tk
+  const i32* pages;    // block table: page numbers by batch entry; k and v are then (page, head, row)
   const void* dout;
-  void* delta;          // sum over the head dimension of out times dout
+  void* delta;  // sum over the head dimension of out times dout
   void* dq;
   void* dk;
   void* dv;
-  void* partial;        // split keys: unscaled outputs and their lse, [batch, head, row, split]
+  void* partial;  // split keys: unscaled outputs and their lse, [batch, head, row, split]
   void* partial_lse;
-  u32* fault;           // set where a start, length or page number points outside its tensor; may be null
-  i64 q_strides[3];     // batch, head, row
+  u32* fault;        // set where a start, length or page number points outside its tensor; may be null
+  i64 q_strides[3];  // batch, head, row
   i64 k_strides[3];
   i64 v_strides[3];
   i64 out_strides[3];
@@ -36,22 +37,22 @@ struct Attention {
   i64 lse_strides[2];   // batch, head
   i64 mask_strides[4];  // batch, head, query, key
   double scale;
-  double softcap;       // 0: none
+  double softcap;  // 0: none
   i32 heads;
   i32 kv_heads;
   i32 tq;
   i32 tk;
   i32 dim;
-  i32 left;             // a query at position x sees keys x-left .. x+right; -1: no bound; causal is right = 0
+  i32 left;  // a query at position x sees keys x-left .. x+right; -1: no bound; causal is right = 0
   i32 right;
-  i32 mask_kind;        // 0 none, 1 u8 (nonzero: seen), 2 added, in the element type
+  i32 mask_kind;  // 0 none, 1 u8 (nonzero: seen), 2 added, in the element type
   i32 page_rows;
-  i32 page_table;       // entries of the block table a batch entry has
+  i32 page_table;  // entries of the block table a batch entry has
   i32 splits;
   i32 batch;
-  i32 q_rows;           // of packed queries, and of packed keys: what starts may reach
+  i32 q_rows;  // of packed queries, and of packed keys: what starts may reach
   i32 k_rows;
-  i32 pages_there;      // what page numbers may reach
+  i32 pages_there;  // what page numbers may reach
   i32 unused;
 };
 
@@ -64,7 +65,8 @@ struct Sequence {
 WICK_FN void bad_place(const Attention& p) {
   if (p.fault) *p.fault = 1;
 }
-// Rows starts[batch] .. starts[batch + 1] of a packed tensor; none where they are not rows of it, or more than there is a grid for.
+// Rows starts[batch] .. starts[batch + 1] of a packed tensor; none where they are not rows of it, or more than there is
+// a grid for.
 WICK_FN i32 packed_rows(const Attention& p, const i32* starts, int batch, i32 rows, i32 most, i64& row) {
   const i32 from = starts[batch], to = starts[batch + 1];
   if (from < 0 || to < from || to > rows || to - from > most) {
@@ -91,7 +93,8 @@ WICK_FN Sequence sequence_of(const Attention& p, int batch) {
 template <class T> WICK_FN T* query_row(const void* base, const i64 (&strides)[3], const Sequence& s, int head, int i) {
   return (T*)base + s.batch * strides[0] + head * strides[1] + (s.q_row + i) * strides[2];
 }
-template <class T> WICK_FN T* key_row(const Attention& p, const void* base, const i64 (&strides)[3], const Sequence& s, int head, int j) {
+template <class T>
+WICK_FN T* key_row(const Attention& p, const void* base, const i64 (&strides)[3], const Sequence& s, int head, int j) {
   if (p.pages) {
     i64 page = p.pages[(i64)s.batch * p.page_table + j / p.page_rows];
     if ((u64)page >= (u64)p.pages_there) {  // negative ones are huge without their sign
@@ -129,7 +132,8 @@ WICK_FN bool is_seen(const Attention& p, const Sequence& s, int i, int j) {
 }
 // Whether every query first..last sees every key from..to, so that nothing needs a test.
 WICK_FN bool all_seen(const Attention& p, const Sequence& s, int first, int last, int from, int to) {
-  return last < s.nq && to < s.nk && (p.right < 0 || to <= first + s.offset + p.right) && (p.left < 0 || from >= last + s.offset - p.left);
+  return last < s.nq && to < s.nk && (p.right < 0 || to <= first + s.offset + p.right) &&
+         (p.left < 0 || from >= last + s.offset - p.left);
 }
 
 // A score that is only scaled can skip logit_of.
@@ -158,7 +162,8 @@ template <class T, class A> WICK_FN A biased_of(const Attention& p, const Sequen
   }
   return x;
 }
-template <class T, class A> WICK_FN A logit_of(const Attention& p, const Sequence& s, int head, int i, int j, A product) {
+template <class T, class A>
+WICK_FN A logit_of(const Attention& p, const Sequence& s, int head, int i, int j, A product) {
   return biased_of<T>(p, s, head, i, j, capped_of(p, product));
 }
 // The keys that query i sees; none for a query that is not there.

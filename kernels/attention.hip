@@ -1,6 +1,8 @@
-// Attention for every element type and every GPU: tiled online softmax in plain arithmetic, and the split-keys pair for decoding.
+// Attention for every element type and every GPU: tiled online softmax in plain arithmetic, and the split-keys pair for
+// decoding.
 //
-// attention_T_D: grid (query tiles, heads, batch), 256 threads as 16 x 16; the tile is attention_rows queries by as many keys.
+// attention_T_D: grid (query tiles, heads, batch), 256 threads as 16 x 16; the tile is attention_rows queries by as
+// many keys.
 #include "attention.h"
 #include "attention-split.h"
 #include "attention-tile.h"
@@ -36,7 +38,8 @@ template <class T, int D> WICK_FN void attention_forward(const Attention& p) {
       UNROLL(1, 1)
       for (int n = 0; n < R * R; n++) {
         const int row = ty + n / R * 16, column = tx + n % R * 16;
-        if (is_seen(p, s, i0 + row, j0 + column)) weights[row][column] = logit_of<T>(p, s, head, i0 + row, j0 + column, weights[row][column]);
+        if (is_seen(p, s, i0 + row, j0 + column))
+          weights[row][column] = logit_of<T>(p, s, head, i0 + row, j0 + column, weights[row][column]);
       }
     }
     UNROLL(1, 1)
@@ -96,21 +99,26 @@ template <class T, int D> WICK_FN void attention_forward(const Attention& p) {
   });
 }
 
-// ---- decoding: few queries, many keys -------------------------------------------------------------------------------------
+// ---- decoding: few queries, many keys
+// -------------------------------------------------------------------------------------
 //
-// attention_split_T_D_G: grid (splits, query heads / G of one key head at a time, batch * tq), SPLIT_THREADS threads. A group of D/8
-// lanes takes a key, eight numbers a lane, for G query heads that share it; every group keeps its own softmax, merged at the end.
-// Speed is how many loads are under way: a lane asks for the keys and the values of Unroll rows before it uses one.
+// attention_split_T_D_G: grid (splits, query heads / G of one key head at a time, batch * tq), SPLIT_THREADS threads. A
+// group of D/8 lanes takes a key, eight numbers a lane, for G query heads that share it; every group keeps its own
+// softmax, merged at the end. Speed is how many loads are under way: a lane asks for the keys and the values of Unroll
+// rows before it uses one.
 
 constexpr int SPLIT_THREADS = 128;
 
 template <class T, int D, int G, int Unroll> WICK_FN void attention_split(const Attention& p) {
-  constexpr int Threads = SPLIT_THREADS, Lanes = D / 8, Groups = Threads / Lanes, Step = Groups * Unroll, HeadLanes = Lanes / G;
-  constexpr int N = G * Unroll, Slots = N > Lanes ? N / Lanes : 1, Copies = N < Lanes ? Lanes / N : 1;  // scores: results a lane has, lanes a result has
+  constexpr int Threads = SPLIT_THREADS, Lanes = D / 8, Groups = Threads / Lanes, Step = Groups * Unroll,
+                HeadLanes = Lanes / G;
+  // scores: results a lane has, lanes a result has
+  constexpr int N = G * Unroll, Slots = N > Lanes ? N / Lanes : 1, Copies = N < Lanes ? Lanes / N : 1;
   __shared__ float merged[Groups][G][2];
   __shared__ __attribute__((aligned(16))) float queries_outputs[(G > Groups ? G : Groups) * D];
   const int lane = threadIdx.x % Lanes, group = threadIdx.x / Lanes, split = blockIdx.x;
-  const int head0 = blockIdx.y * G, kv_head = head0 / (p.heads / p.kv_heads), batch = blockIdx.z / p.tq, i = blockIdx.z % p.tq;
+  const int head0 = blockIdx.y * G, kv_head = head0 / (p.heads / p.kv_heads), batch = blockIdx.z / p.tq,
+            i = blockIdx.z % p.tq;
   const Sequence s = sequence_of(p, batch);
   Range keys = keys_seen(p, s, i, i);
   if (i >= s.nq) keys.end = keys.begin;
@@ -126,7 +134,8 @@ template <class T, int D, int G, int Unroll> WICK_FN void attention_split(const 
   UNROLL(1, 1)
   for (int t = threadIdx.x; t < G * D; t += Threads) {
     const int d = t % D;
-    queries_outputs[t] = i < s.nq && d < p.dim ? (float)to_compute(query_row<const T>(p.q, p.q_strides, s, head0 + t / D, i)[d]) : 0.0f;
+    queries_outputs[t] =
+        i < s.nq && d < p.dim ? (float)to_compute(query_row<const T>(p.q, p.q_strides, s, head0 + t / D, i)[d]) : 0.0f;
   }
   __syncthreads();
   float query[G][8], out[G][8] = {};
@@ -148,7 +157,8 @@ template <class T, int D, int G, int Unroll> WICK_FN void attention_split(const 
       load_eights_anywhere(rows, 8 * lane, p.dim, [&](int n, bool& in) {
         const bool value = n >= Unroll;
         const int j = first + n % Unroll * Groups;
-        const i64 strides[3] = {value ? p.v_strides[0] : p.k_strides[0], value ? p.v_strides[1] : p.k_strides[1], value ? p.v_strides[2] : p.k_strides[2]};
+        const i64 strides[3] = {value ? p.v_strides[0] : p.k_strides[0], value ? p.v_strides[1] : p.k_strides[1],
+                                value ? p.v_strides[2] : p.k_strides[2]};
         in = j < end;
         return key_row<const T>(p, value ? p.v : p.k, strides, s, kv_head, in ? j : begin);
       });
@@ -160,7 +170,8 @@ template <class T, int D, int G, int Unroll> WICK_FN void attention_split(const 
         i64 at[Unroll];
         if (p.pages) {
           const int j = first + lane % Unroll * Groups;  // a page is looked up by one lane for all of the group
-          const i64 own_row = key_row<const T>(p, nullptr, strides, s, kv_head, j < end ? j : begin) - (const T*)nullptr;
+          const i64 own_row =
+              key_row<const T>(p, nullptr, strides, s, kv_head, j < end ? j : begin) - (const T*)nullptr;
 #pragma unroll
           for (int u = 0; u < Unroll; u++) at[u] = shfl(own_row, u, Lanes);
         } else {
@@ -169,7 +180,8 @@ template <class T, int D, int G, int Unroll> WICK_FN void attention_split(const 
           for (int u = 1; u < Unroll; u++) at[u] = at[u - 1] + Groups * strides[2];
         }
 #pragma unroll
-        for (int u = 0; u < Unroll; u++) rows[which * Unroll + u] = load_eight_if(first + u * Groups < end && 8 * lane < p.dim, base + at[u]);
+        for (int u = 0; u < Unroll; u++)
+          rows[which * Unroll + u] = load_eight_if(first + u * Groups < end && 8 * lane < p.dim, base + at[u]);
       }
     }
     float score[N], x[8];
@@ -203,7 +215,8 @@ template <class T, int D, int G, int Unroll> WICK_FN void attention_split(const 
     }
 #pragma unroll
     for (int m = HeadLanes / 2; m; m /= 2) best = fmaxf(best, shfl_xor(best, m, HeadLanes));
-    const float shift = best == Limits<float>::lowest() ? 0 : best, keep = fast_exp2(top - shift);  // -infinity less itself would be NaN
+    // -infinity less itself would be NaN
+    const float shift = best == Limits<float>::lowest() ? 0 : best, keep = fast_exp2(top - shift);
     sum *= keep;
 #pragma unroll
     for (int c = 0; c < Slots; c++) {
@@ -259,7 +272,8 @@ template <class T, int D, int G, int Unroll> WICK_FN void attention_split(const 
         for (int w = 0; w < Groups; w++) added += queries_outputs[w * D + d];
         ((float*)p.partial)[row * p.dim + d] = total > 0 ? added / total : 0;
       }
-      if (threadIdx.x == 0) ((float*)p.partial_lse)[row] = total > 0 ? best * 0.69314718f + logg(total) : Limits<float>::lowest();
+      if (threadIdx.x == 0)
+        ((float*)p.partial_lse)[row] = total > 0 ? best * 0.69314718f + logg(total) : Limits<float>::lowest();
     }
     __syncthreads();
 #pragma unroll
@@ -275,19 +289,26 @@ template <class T, int D> constexpr int EIGHT_AHEAD = 2;
 #else
 template <class T, int D> constexpr int EIGHT_AHEAD = 4;
 #endif
-/** The block that bounds registers: on NVIDIA four blocks are to have room side by side where up to four heads share rows of 16-bit numbers. */
+/**
+ * The block that bounds registers: on NVIDIA four blocks are to have room side by side where up to four heads share
+ * rows of 16-bit numbers.
+ */
 #ifndef WICK_NVIDIA
 constexpr int SPLIT_BOUND = 128;
 #else
 constexpr int SPLIT_BOUND = 512;
 #endif
 
-// attention_combine_T: grid (tq, heads, batch), COMBINE_THREADS threads: the splits of a row weighed by their lse. Threads with the same
-// number of the head dimension share out the splits, many loads under way at once.
+// attention_combine_T: grid (tq, heads, batch), COMBINE_THREADS threads: the splits of a row weighed by their lse.
+// Threads with the same number of the head dimension share out the splits, many loads under way at once.
 constexpr int COMBINE_THREADS = 512;
 template <class T> WICK_FN void attention_combine(const Attention& p) {
   __shared__ float sums[COMBINE_THREADS], slots[WAVE_SLOTS];
-  const int i = blockIdx.x, head = blockIdx.y, bits = p.dim <= 64 ? 6 : p.dim <= 128 ? 7 : 8, width = 1 << bits, parts = COMBINE_THREADS >> bits;
+  const int i = blockIdx.x, head = blockIdx.y,
+            bits = p.dim <= 64    ? 6
+                   : p.dim <= 128 ? 7
+                                  : 8,
+            width = 1 << bits, parts = COMBINE_THREADS >> bits;
   const Sequence s = sequence_of(p, blockIdx.z);
   if (i >= s.nq) return;
   const i64 first = (((i64)blockIdx.z * p.heads + head) * p.tq + i) * p.splits;

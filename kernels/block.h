@@ -1,5 +1,6 @@
-// What the structured kernels share: reductions over groups of threads, rows held in registers, and the operators of reductions.
-// A group is `lanes` consecutive threads (a power of two): part of a wave, a wave, or, above that, the whole block.
+// What the structured kernels share: reductions over groups of threads, rows held in registers, and the operators of
+// reductions. A group is `lanes` consecutive threads (a power of two): part of a wave, a wave, or, above that, the
+// whole block.
 #pragma once
 #include "portable.h"
 
@@ -66,7 +67,10 @@ template <int V, class S> WICK_FN void store_v(S* p, const compute_t<S> (&x)[V])
   else store_pack(p, packed<S>(x));
 }
 
-/** Calls f(slot, column) for the vectors of a row that belong to this lane: P of them unrolled, or any number when P is 0. */
+/**
+ * Calls f(slot, column) for the vectors of a row that belong to this lane: P of them unrolled, or any number when P is
+ * 0.
+ */
 template <int V, int P, class F> WICK_FN void each_vector(i64 cols, u32 lane, u32 lanes, F f) {
   if constexpr (P == 0) {
     ROLLED
@@ -96,7 +100,10 @@ template <int V, class S> WICK_FN auto load_some(const S* p) {
 template <class S> WICK_FN void keep_packed(S&) {}
 template <class S> WICK_FN void unpack(S one, compute_t<S> (&x)[1]) { x[0] = to_compute(one); }
 
-/** One lane's share of a row in registers: P vectors, unpacked where they are ROOM numbers at most. What the row does not fill is `missing`, so that nothing is asked later. */
+/**
+ * One lane's share of a row in registers: P vectors, unpacked where they are ROOM numbers at most. What the row does
+ * not fill is `missing`, so that nothing is asked later.
+ */
 template <class S, int V, int P, int ROOM = 32> struct Share {
   typedef compute_t<S> A;
   static constexpr int VECTORS = P, WIDTH = V;
@@ -156,13 +163,17 @@ template <class S, int V, int P, int ROOM = 32> struct Share {
 struct RowWalk {
   u32 lane, group, groups;
   WICK_MEMBER RowWalk(u32 lanes) : RowWalk(lanes, 31 - clz32(lanes)) {}
-  WICK_MEMBER RowWalk(u32 lanes, u32 power) : lane(threadIdx.x & (lanes - 1)), group(threadIdx.x >> power), groups(blockDim.x >> power) {}
+  WICK_MEMBER RowWalk(u32 lanes, u32 power)
+      : lane(threadIdx.x & (lanes - 1)), group(threadIdx.x >> power), groups(blockDim.x >> power) {}
 };
 /** The same with a row a BLOCK, or with groups of at most 32 lanes: each is simpler than both in one. */
 template <bool BLOCK> struct Walk : RowWalk {
   u32 lanes, turn;
   WICK_MEMBER Walk(u32 count) : RowWalk(count), lanes(count), turn(0) {}
-  /** Joins the values of each group, and all its threads get the result; one barrier a call at most, so that two sets of slots are used by turns. */
+  /**
+   * Joins the values of each group, and all its threads get the result; one barrier a call at most, so that two sets of
+   * slots are used by turns.
+   */
   template <class A, class F> WICK_MEMBER A join(A v, A (&slots)[2][WAVE_SLOTS], F f) {
     ROLLED
     for (u32 m = lanes / 2; m; m >>= 1) v = f(v, shfl_xor(v, m, WICK_WAVE));
@@ -187,10 +198,12 @@ template <> struct Walk<true> {
     return v;
   }
 };
-/** Uniform over the block, so that its body may hold barriers; rows past the end have `live` false and still take part. */
-#define EACH_ROW(walk, row, live, rows)                                                              \
-  for (i64 wick_base = (i64)blockIdx.x * (walk).groups, row = 0; wick_base < (rows);                 \
-       wick_base += (i64)gridDim.x * (walk).groups)                                                  \
+/**
+ * Uniform over the block, so that its body may hold barriers; rows past the end have `live` false and still take part.
+ */
+#define EACH_ROW(walk, row, live, rows)                                              \
+  for (i64 wick_base = (i64)blockIdx.x * (walk).groups, row = 0; wick_base < (rows); \
+       wick_base += (i64)gridDim.x * (walk).groups)                                  \
     if (bool live = (row = wick_base + (walk).group) < (rows); true)
 
 // ---- operators of reductions: from storage S to an accumulator and back ----
@@ -219,13 +232,34 @@ template <class S, bool LARGEST, class A> WICK_FN A best_of(A a, A b) {
   else return ming<S>(a, b);
 }
 
-/** What our own sums and products come to: 64 bits for truth values and integers, whose results are i64. Candle's wrap in their type. */
-template <class S> struct TotalOf { typedef u64 sum; typedef i64 result; };
-template <> struct TotalOf<float> { typedef float sum; typedef float result; };
-template <> struct TotalOf<double> { typedef double sum; typedef double result; };
-template <> struct TotalOf<half> { typedef float sum; typedef half result; };
-template <> struct TotalOf<bfloat> { typedef float sum; typedef bfloat result; };
-template <> struct TotalOf<fp8> { typedef float sum; typedef fp8 result; };
+/**
+ * What our own sums and products come to: 64 bits for truth values and integers, whose results are i64. Candle's wrap
+ * in their type.
+ */
+template <class S> struct TotalOf {
+  typedef u64 sum;
+  typedef i64 result;
+};
+template <> struct TotalOf<float> {
+  typedef float sum;
+  typedef float result;
+};
+template <> struct TotalOf<double> {
+  typedef double sum;
+  typedef double result;
+};
+template <> struct TotalOf<half> {
+  typedef float sum;
+  typedef half result;
+};
+template <> struct TotalOf<bfloat> {
+  typedef float sum;
+  typedef bfloat result;
+};
+template <> struct TotalOf<fp8> {
+  typedef float sum;
+  typedef fp8 result;
+};
 
 template <class S> struct Sum {
   static constexpr bool PLACES = false;

@@ -12,9 +12,11 @@ struct Conv {
   i64 h, w, h_out, w_out;
   i64 x[4], kernel[4];
 };
-// Tiles are for images and results of fewer than 2^31 pixels: 32 bits count them, divisions of 64 would be most of the code.
+// Tiles are for images and results of fewer than 2^31 pixels: 32 bits count them, divisions of 64 would be most of the
+// code.
 /**
- * One k of the products: a channel and a place in the kernel. Where it lies from a pixel's first place in the image (and, where a transposed
+ * One k of the products: a channel and a place in the kernel. Where it lies from a pixel's first place in the image
+ * (and, where a transposed
  * convolution takes strides, what a pixel must leave over), and what it adds to offsets into image and kernel.
  */
 struct Tap {
@@ -26,8 +28,14 @@ template <bool TRANSPOSED> WICK_FN Tap tap_of(const Conv& s, i64 at, bool inside
     Tap none = {0, 0, Limits<i32>::lowest(), 0, 0, 0};  // above every image
     return none;
   }
-  const u32 k = (u32)at, area = (u32)(s.h_k * s.w_k), c = k / area, p = (k - c * area) / (u32)s.w_k, q = k - c * area - p * (u32)s.w_k;
-  Tap t = {0, (i64)c * s.kernel[TRANSPOSED ? 0 : 1] + p * s.kernel[2] + q * s.kernel[3], (i32)p * s.h_gap, (i32)q * s.w_gap, 0, 0};
+  const u32 k = (u32)at, area = (u32)(s.h_k * s.w_k), c = k / area, p = (k - c * area) / (u32)s.w_k,
+            q = k - c * area - p * (u32)s.w_k;
+  Tap t = {0,
+           (i64)c * s.kernel[TRANSPOSED ? 0 : 1] + p * s.kernel[2] + q * s.kernel[3],
+           (i32)p * s.h_gap,
+           (i32)q * s.w_gap,
+           0,
+           0};
   if constexpr (TRANSPOSED) {
     const i32 y = t.y / s.h_step, z = t.z / s.w_step;
     t.over_y = t.y - y * s.h_step;
@@ -47,9 +55,11 @@ template <bool TRANSPOSED, class S> struct PatchLoad {
   u32 h, w;
   static constexpr bool k_fast = false;
   static constexpr int LEAD = 1;
-  WICK_MEMBER PatchLoad(const S* src, const Conv& conv, Tap* shared, i64 group, i64 pixels, i64 n) : s(conv), taps(shared) {
+  WICK_MEMBER PatchLoad(const S* src, const Conv& conv, Tap* shared, i64 group, i64 pixels, i64 n)
+      : s(conv), taps(shared) {
     const bool inside = n < pixels;
-    const u32 at = inside ? (u32)n : 0, width = (u32)s.w_out, plane = (u32)s.h_out * width, b = at / plane, pixel = at - b * plane;
+    const u32 at = inside ? (u32)n : 0, width = (u32)s.w_out, plane = (u32)s.h_out * width, b = at / plane,
+              pixel = at - b * plane;
     const i32 oy = (i32)(pixel / width), ox = (i32)pixel - oy * (i32)width;
     if constexpr (TRANSPOSED) {
       y = (oy + s.h_pad) / s.h_step;
@@ -67,7 +77,8 @@ template <bool TRANSPOSED, class S> struct PatchLoad {
   }
   template <class P> WICK_MEMBER void start(const P&, i64) const {}
   template <int K> WICK_MEMBER void prepare(i64 k0, i64 left, int turn) const {
-    if (threadIdx.x < K) taps[turn * K + threadIdx.x] = tap_of<TRANSPOSED>(s, k0 + threadIdx.x, (i64)threadIdx.x < left);
+    if (threadIdx.x < K)
+      taps[turn * K + threadIdx.x] = tap_of<TRANSPOSED>(s, k0 + threadIdx.x, (i64)threadIdx.x < left);
   }
   template <class P> WICK_MEMBER void fetch(const P& share, S (&to)[P::EACH], i64, int turn) const {
     const Tap* tap = taps + turn * P::DEPTH + share.k;
@@ -120,7 +131,8 @@ template <class S> struct PixelStore {
   }
 };
 /** An implicit matrix product: through the matrix units, or by multiplications of every dtype. */
-template <bool MATRIX, bool TRANSPOSED, class S> WICK_FN void conv_tiles(const S* src, const S* kernel, const S* bias, S* dst, const Conv& s) {
+template <bool MATRIX, bool TRANSPOSED, class S>
+WICK_FN void conv_tiles(const S* src, const S* kernel, const S* bias, S* dst, const Conv& s) {
   constexpr int TILE = MATRIX ? MMA_TILE : fma_tile<S>, K = MATRIX ? MMA_K : FMA_K;
   __shared__ Tap taps[2 * K];
   const i64 pixels = s.batch * s.h_out * s.w_out, group = blockIdx.y, ks = (i64)s.channels * s.h_k * s.w_k;
@@ -133,7 +145,8 @@ template <bool MATRIX, bool TRANSPOSED, class S> WICK_FN void conv_tiles(const S
 }
 
 /** A thread an element: what pays when a group has few channels on either side. */
-template <bool TRANSPOSED, class S> WICK_FN void conv_direct(const S* src, const S* kernel, const S* bias, S* dst, const Conv& s) {
+template <bool TRANSPOSED, class S>
+WICK_FN void conv_direct(const S* src, const S* kernel, const S* bias, S* dst, const Conv& s) {
   const u64 plane = (u64)(s.h_out * s.w_out);
   const u32 made = (u32)s.groups * (u32)s.outputs;  // channels of a result are fewer than 2^31, as the kernel's are
   GRID_STRIDE(i, (u64)s.batch * made * plane) {
@@ -142,13 +155,16 @@ template <bool TRANSPOSED, class S> WICK_FN void conv_direct(const S* src, const
     const i64 pixel = (i64)(i - line * plane), oy = pixel / s.w_out, ox = pixel - oy * s.w_out;
     const i64 first = (i64)group * s.channels;
     const S* image = src + (i64)b * s.x[0] + first * s.x[1];
-    const S* weights = kernel + (TRANSPOSED ? first * s.kernel[0] + (channel - group * (u32)s.outputs) * s.kernel[1] : channel * s.kernel[0]);
+    const S* weights = kernel + (TRANSPOSED ? first * s.kernel[0] + (channel - group * (u32)s.outputs) * s.kernel[1]
+                                            : channel * s.kernel[0]);
     product_t<S> sum = bias ? wide(bias[channel]) : (product_t<S>)0;
     for (i32 p = 0; p < s.h_k; p++) {
-      const i64 y = TRANSPOSED ? transposed_source(oy, p, s.h_step, s.h_pad, s.h_gap, s.h) : oy * s.h_step + (i64)p * s.h_gap - s.h_pad;
+      const i64 y = TRANSPOSED ? transposed_source(oy, p, s.h_step, s.h_pad, s.h_gap, s.h)
+                               : oy * s.h_step + (i64)p * s.h_gap - s.h_pad;
       if (y < 0 || y >= s.h) continue;
       for (i32 q = 0; q < s.w_k; q++) {
-        const i64 z = TRANSPOSED ? transposed_source(ox, q, s.w_step, s.w_pad, s.w_gap, s.w) : ox * s.w_step + (i64)q * s.w_gap - s.w_pad;
+        const i64 z = TRANSPOSED ? transposed_source(ox, q, s.w_step, s.w_pad, s.w_gap, s.w)
+                                 : ox * s.w_step + (i64)q * s.w_gap - s.w_pad;
         if (z < 0 || z >= s.w) continue;
         const S* from = image + y * s.x[2] + z * s.x[3];
         const S* by = weights + p * s.kernel[2] + q * s.kernel[3];

@@ -1,9 +1,11 @@
-// Attention of one new token: turns its query and key, appends key and value to the cache and weighs all values, in one launch.
+// Attention of one new token: turns its query and key, appends key and value to the cache and weighs all values, in one
+// launch.
 //
-// decode_attention_T_D_G: grid (splits, heads / G), DECODE_SPLIT threads. The cache is (kv_heads, room, dim); `state` is { token, position,
-// length }; `partial` holds dim + 1 floats for every head and split, `arrived` a zero for every group of heads. As in attention_split, a
-// group of D/8 lanes takes a key for G query heads that share it. The block that holds the last keys adds the new one, and the block that
-// comes last joins the splits. Keys of earlier tokens are asked for before the new query is there.
+// decode_attention_T_D_G: grid (splits, heads / G), DECODE_SPLIT threads. The cache is (kv_heads, room, dim); `state`
+// is { token, position, length }; `partial` holds dim + 1 floats for every head and split, `arrived` a zero for every
+// group of heads. As in attention_split, a group of D/8 lanes takes a key for G query heads that share it. The block
+// that holds the last keys adds the new one, and the block that comes last joins the splits. Keys of earlier tokens are
+// asked for before the new query is there.
 #include "attention-split.h"
 #include "block.h"
 
@@ -23,7 +25,10 @@ struct NewToken {
   float scale;
 };
 
-/** The same number, of which compilers do not know that it is the same each time round a loop: they would make a loop for each case. */
+/**
+ * The same number, of which compilers do not know that it is the same each time round a loop: they would make a loop
+ * for each case.
+ */
 WICK_FN int unknown(int n) {
 #ifdef WICK_NVIDIA
   asm volatile("" : "+r"(n));
@@ -55,7 +60,9 @@ template <class T, int D, int G, int Unroll> WICK_FN void decode_attention(const
     const int first = j0 + group;
     const T* at = (which ? values : keys) + (i64)first * p.dim + 8 * lane;
 #pragma unroll
-    for (int u = 0; u < Unroll; u++) rows[which * Unroll + u] = load_eight_if<true>(whole && first + u * Groups < end && 8 * lane < p.dim, at + u * Groups * p.dim);
+    for (int u = 0; u < Unroll; u++)
+      rows[which * Unroll + u] =
+          load_eight_if<true>(whole && first + u * Groups < end && 8 * lane < p.dim, at + u * Groups * p.dim);
   };
   fetch(0, begin);
   fetch(1, begin);
@@ -70,7 +77,8 @@ template <class T, int D, int G, int Unroll> WICK_FN void decode_attention(const
     const int g = t / half_dim, i = t % half_dim;
     const T* from = qkv + (i64)(g < G ? head0 + g : p.heads + kv_head) * p.dim;
     float* to = g < G ? queries[g] : key_new;
-    const float c = to_compute(cos[i]), s = to_compute(sin[i]), a = to_compute(from[i]), b = to_compute(from[i + half_dim]);
+    const float c = to_compute(cos[i]), s = to_compute(sin[i]), a = to_compute(from[i]),
+                b = to_compute(from[i + half_dim]);
     to[i] = rounded<T>(a * c - b * s);
     to[i + half_dim] = rounded<T>(a * s + b * c);
   }
@@ -146,7 +154,8 @@ template <class T, int D, int G, int Unroll> WICK_FN void decode_attention(const
     }
 #pragma unroll
     for (int m = HeadLanes / 2; m; m /= 2) best = fmaxf(best, shfl_xor(best, m, HeadLanes));
-    const float shift = best == Limits<float>::lowest() ? 0 : best, keep = fast_exp2(top - shift);  // -infinity less itself would be NaN
+    // -infinity less itself would be NaN
+    const float shift = best == Limits<float>::lowest() ? 0 : best, keep = fast_exp2(top - shift);
     sum *= keep;
 #pragma unroll
     for (int c = 0; c < Slots; c++) {

@@ -1,10 +1,13 @@
-// The next token drawn on the device, as src/engine/sampler.ts draws it: repetition penalty, temperature, top-k, top-p and min-p.
+// The next token drawn on the device, as src/engine/sampler.ts draws it: repetition penalty, temperature, top-k, top-p
+// and min-p.
 //
-// Three launches of SAMPLE_PARTS blocks of 256, each block with a stretch of the vocabulary of its own: the largest logit, weights and how
-// many tokens lie how far below the largest, and the draw. Far is (largest - logit) / temperature; SAMPLE_BINS bins reach SAMPLE_REACH.
+// Three launches of SAMPLE_PARTS blocks of 256, each block with a stretch of the vocabulary of its own: the largest
+// logit, weights and how many tokens lie how far below the largest, and the draw. Far is (largest - logit) /
+// temperature; SAMPLE_BINS bins reach SAMPLE_REACH.
 //   decode_sample_top_T       copies logits, penalises those of recent tokens, finds the largest of the stretch
 //   decode_sample_weigh       adds up weights of the stretch and counts bins
-//   decode_sample_draw        collects the tokens that can be drawn; the block that comes last sorts them, cuts, draws and moves the state on
+//   decode_sample_draw        collects the tokens that can be drawn; the block that comes last sorts them, cuts, draws
+//                             and moves the state on
 // A draw from more than SAMPLE_MOST tokens is left to the host, told by the token -1.
 #include "block.h"
 #include "settle.h"
@@ -37,7 +40,9 @@ WICK_FN Stretch stretch_of(int n, int part) {
 WICK_FN float top_of(const Sampling& p, float* slots) {
   return group_max(threadIdx.x < SAMPLE_PARTS ? p.tops[threadIdx.x] : Limits<float>::lowest(), SAMPLE_THREADS, slots);
 }
-WICK_FN double distance(const Sampling& p, float top, float logit) { return ((double)top - (double)logit) / p.temperature; }
+WICK_FN double distance(const Sampling& p, float top, float logit) {
+  return ((double)top - (double)logit) / p.temperature;
+}
 
 template <class T> WICK_FN void decode_sample_top(const Sampling& p) {
   __shared__ float slots[WAVE_SLOTS];
@@ -88,7 +93,8 @@ WICK_FN void weigh(const Sampling& p) {
   if (threadIdx.x == 0) p.masses[blockIdx.x] = mass;
   __syncthreads();
   UNROLL(1, 1)
-  for (int b = threadIdx.x; filter && b < SAMPLE_BINS; b += SAMPLE_THREADS) if (bins[b]) atomic_add(&p.bins[b], bins[b]);
+  for (int b = threadIdx.x; filter && b < SAMPLE_BINS; b += SAMPLE_THREADS)
+    if (bins[b]) atomic_add(&p.bins[b], bins[b]);
 }
 
 /** Sums up to and with each thread's value; all threads of the block take part. */
@@ -138,7 +144,8 @@ WICK_FN void draw_from_all(const Sampling& p, float top, double uniform, double*
   const u32 part = block_least(threadIdx.x < SAMPLE_PARTS && upto > target ? threadIdx.x : SAMPLE_PARTS - 1, least);
   target -= part > 0 ? prefix[part - 1] : 0;
   const Stretch s = stretch_of(p.n, part);
-  const int each = (s.end - s.begin + SAMPLE_THREADS - 1) / SAMPLE_THREADS, begin = s.begin + threadIdx.x * each, end = begin + each < s.end ? begin + each : s.end;
+  const int each = (s.end - s.begin + SAMPLE_THREADS - 1) / SAMPLE_THREADS, begin = s.begin + threadIdx.x * each,
+            end = begin + each < s.end ? begin + each : s.end;
   double own = 0;
   UNROLL(1, 1)
   for (int i = begin; i < end; i++) own += expg(-distance(p, top, p.work[i]));
@@ -238,19 +245,21 @@ WICK_FN void draw(const Sampling& p) {
   u32 last = kept - 1;
   if (p.top_p < 1) {
     UNROLL(1, 1)
-    for (int i = begin; i < end; i++) if (weights[i] >= p.top_p * total) {
-      last = i;
-      break;
-    }
+    for (int i = begin; i < end; i++)
+      if (weights[i] >= p.top_p * total) {
+        last = i;
+        break;
+      }
     last = block_least(last, &least);
   }
   const double target = uniform * weights[last];
   u32 chosen = last;
   UNROLL(1, 1)
-  for (int i = begin; i < end && i < (int)last; i++) if (weights[i] > target) {
-    chosen = i;
-    break;
-  }
+  for (int i = begin; i < end && i < (int)last; i++)
+    if (weights[i] > target) {
+      chosen = i;
+      break;
+    }
   chosen = block_least(chosen, &least);
-  if (threadIdx.x == 0) move_on(p, (i32)~(u32)ranks[chosen]);
+  if (threadIdx.x == 0) move_on(p, (i32) ~(u32)ranks[chosen]);
 }

@@ -1,13 +1,16 @@
-// One token through a transformer: products of a matrix with a vector at copy speed, with the norm before and the residual after them,
-// and the choice of the next token. Token, position and length are read from device memory; attention is in decode-attention.hip.
+// One token through a transformer: products of a matrix with a vector at copy speed, with the norm before and the
+// residual after them, and the choice of the next token. Token, position and length are read from device memory;
+// attention is in decode-attention.hip.
 //
-// `state` is { token, position, length }. All matrices are row-major and 16-byte aligned, k a multiple of 16 bytes. Every launch may begin
-// early: weights are asked for before it is known that the vector is there.
+// `state` is { token, position, length }. All matrices are row-major and 16-byte aligned, k a multiple of 16 bytes.
+// Every launch may begin early: weights are asked for before it is known that the vector is there.
 //   decode_embed_T            grid ceil(n / 256), block 256
 //   decode_store_T            grid ceil(heads * width / 256), block 256
-//   decode_product_T_RxU      grid ceil(n / R), block up to 256: a block makes R results, U words of each row under way a thread
+//   decode_product_T_RxU      grid ceil(n / R), block up to 256: a block makes R results, U words of each row under way
+//                             a thread
 //   decode_gate_T_RxU         grid ceil(n / (R/2)): R/2 results, each of two rows
-//   decode_advance            one block: the best logit is the next token; state moves on, `tokens` remembers it by its position
+//   decode_advance            one block: the best logit is the next token; state moves on, `tokens` remembers it by its
+//                             position
 #include "attention-split.h"
 #include "block.h"
 
@@ -41,19 +44,22 @@ template <class T> WICK_FN void unpack_word(word4 word, float (&to)[pack_size<T>
   }
 }
 
-// Larger floats have larger words; equal ones are told apart by the index, the smaller being better. 0 is less than any number.
+// Larger floats have larger words; equal ones are told apart by the index, the smaller being better. 0 is less than any
+// number.
 WICK_FN u64 rank_of(float value, i32 index) {
   u32 bits = bits_as<u32>(value);
   return (u64)(bits >> 31 ? ~bits : bits | 0x80000000u) << 32 | (u32)~index;
 }
 
-// The threads of a block share out the columns, so that each reads the vector once for all rows of the block. The norm's factor is the same
-// for the whole vector: it comes after the sums, and the squares are one more sum.
+// The threads of a block share out the columns, so that each reads the vector once for all rows of the block. The
+// norm's factor is the same for the whole vector: it comes after the sums, and the squares are one more sum.
 template <class T, int R, int U, bool Gate>
-WICK_FN void decode_rows(const T* x, const T* norm, float eps, const T* w, const T* bias, const T* residual, T* out, u64* best, i32 n, i32 k) {
+WICK_FN void decode_rows(const T* x, const T* norm, float eps, const T* w, const T* bias, const T* residual, T* out,
+                         u64* best, i32 n, i32 k) {
   constexpr int N = pack_size<T>, Results = Gate ? R / 2 : R;
   __shared__ float parts[DECODE_WAVES][R + 1];
-  const int lane = lane_id(), wave = wave_id(), chunk = blockDim.x * N, first = blockIdx.x * Results, from = threadIdx.x * N;
+  const int lane = lane_id(), wave = wave_id(), chunk = blockDim.x * N, first = blockIdx.x * Results,
+            from = threadIdx.x * N;
   const T* rows[R];
 #pragma unroll
   for (int r = 0; r < R; r++) {
@@ -136,7 +142,7 @@ WICK_FN void decode_rows(const T* x, const T* norm, float eps, const T* w, const
 WICK_FN void advance(u64* best, i32* state, i32* tokens) {
   begin_in_turn();
   if (threadIdx.x != 0) return;
-  const i32 token = *best ? (i32)~(u32)*best : 0;
+  const i32 token = *best ? (i32) ~(u32)*best : 0;
   *best = 0;
   tokens[state[1] + 1] = token;
   state[0] = token;

@@ -1,7 +1,8 @@
 // Our fast elementwise kernels: out[i] = f(in0[i], in1[i], ...), memory-bound, so all that matters is how bytes move.
 //
 // flat       everything contiguous (or one element for all): 16-byte accesses
-// strided    any layout of up to 8 dimensions, passed by value with precomputed divisors; in groups of E elements where the
+// strided    any layout of up to 8 dimensions, passed by value with precomputed divisors; in groups of E elements where
+//            the
 //            innermost dimension allows, one by one else
 // transpose  one input whose contiguous dimension is not the output's: tiles through shared memory
 //
@@ -36,9 +37,12 @@ template <> struct Word<2> { typedef u16 type; };
 template <> struct Word<4> { typedef u32 type; };
 template <> struct Word<8> { typedef u64 type; };
 
-/** Held as 32-bit words and taken apart by shifts: compilers keep such arrays in registers. Elements are set in order. */
+/**
+ * Held as 32-bit words and taken apart by shifts: compilers keep such arrays in registers. Elements are set in order.
+ */
 template <class S, int E> struct Group {
-  static constexpr int words = (E * (int)sizeof(S) + 3) / 4, per = sizeof(S) < 4 ? 4 / (int)sizeof(S) : 1, bits = 8 * (int)sizeof(S);
+  static constexpr int words = (E * (int)sizeof(S) + 3) / 4, per = sizeof(S) < 4 ? 4 / (int)sizeof(S) : 1,
+                       bits = 8 * (int)sizeof(S);
   u32 w[words];
   WICK_MEMBER S get(int i) const {
     typedef typename Word<sizeof(S)>::type B;
@@ -56,10 +60,13 @@ template <int E> struct Group<None, E> {};
 template <class S> constexpr int bytes_of = sizeof(S);
 template <> constexpr int bytes_of<None> = 0;
 WICK_FN constexpr int larger(int a, int b) { return a > b ? a : b; }
-/** Elements a thread takes at once: 16 bytes of the output, so that stores fill whole lines, and at most 64 of the largest operand. */
+/**
+ * Elements a thread takes at once: 16 bytes of the output, so that stores fill whole lines, and at most 64 of the
+ * largest operand.
+ */
 WICK_FN constexpr int group_elements(int out, int most) { return 16 / out * most > 64 ? 64 / most : 16 / out; }
 
-template <class S, int E> constexpr int access_bytes = E * bytes_of<S> > 16 ? 16 : E * bytes_of<S>;
+template <class S, int E> constexpr int access_bytes = E* bytes_of<S> > 16 ? 16 : E* bytes_of<S>;
 
 template <class S, int E> WICK_FN bool group_aligned(const S* p) {
   if constexpr (same<S, None>) return true;
@@ -95,7 +102,8 @@ template <class S, int E> WICK_FN void splat_group(Group<S, E>& g, const S* p) {
   }
 }
 /** U groups from element `first` on, `apart` elements from one another, or one element for them all. */
-template <int U, class S, int E> WICK_FN void load_groups(Group<S, E> (&g)[U], const S* p, bool scalar, u64 first, u32 apart) {
+template <int U, class S, int E>
+WICK_FN void load_groups(Group<S, E> (&g)[U], const S* p, bool scalar, u64 first, u32 apart) {
   if constexpr (!same<S, None>) {
     if (scalar) {
       splat_group<S, E>(g[0], p);
@@ -127,17 +135,22 @@ template <class S> WICK_FN const S* from_element(const S* p, u64 at) {
 
 // ---- flat ----
 
-/** BLOCK threads, each with up to IN_FLIGHT bytes of every operand: few where memory is all that matters, more where arithmetic has to be hidden. */
+/**
+ * BLOCK threads, each with up to IN_FLIGHT bytes of every operand: few where memory is all that matters, more where
+ * arithmetic has to be hidden.
+ */
 template <int BLOCK, int IN_FLIGHT, class F, class D, class S0, class S1, class S2, class S3>
 WICK_FN void flat(F f, u64 n, u32 scalars, D* out, const S0* p0, const S1* p1, const S2* p2, const S3* p3) {
-  constexpr int most = larger(larger(bytes_of<D>, bytes_of<S0>), larger(bytes_of<S1>, larger(bytes_of<S2>, bytes_of<S3>)));
+  constexpr int most =
+      larger(larger(bytes_of<D>, bytes_of<S0>), larger(bytes_of<S1>, larger(bytes_of<S2>, bytes_of<S3>)));
   constexpr int E = group_elements(bytes_of<D>, most);
   constexpr int U = larger(1, IN_FLIGHT / (E * most));
   constexpr u64 tile = (u64)BLOCK * E * U;
   const u64 base = blockIdx.x * tile;
   const bool s0 = scalars & 1, s1 = scalars & 2, s2 = scalars & 4, s3 = scalars & 8;
-  const bool aligned = group_aligned<D, E>(out) && (s0 || group_aligned<S0, E>(p0)) && (s1 || group_aligned<S1, E>(p1)) &&
-                       (s2 || group_aligned<S2, E>(p2)) && (s3 || group_aligned<S3, E>(p3));
+  const bool aligned = group_aligned<D, E>(out) && (s0 || group_aligned<S0, E>(p0)) &&
+                       (s1 || group_aligned<S1, E>(p1)) && (s2 || group_aligned<S2, E>(p2)) &&
+                       (s3 || group_aligned<S3, E>(p3));
   if (aligned && base + tile <= n) {
     Group<S0, E> g0[U];
     Group<S1, E> g1[U];
@@ -152,22 +165,28 @@ WICK_FN void flat(F f, u64 n, u32 scalars, D* out, const S0* p0, const S1* p1, c
     for (int u = 0; u < U; u++) {
       Group<D, E> r;
 #pragma unroll
-      for (int i = 0; i < E; i++) r.set(i, f(element(g0[u], i), element(g1[u], i), element(g2[u], i), element(g3[u], i)));
+      for (int i = 0; i < E; i++)
+        r.set(i, f(element(g0[u], i), element(g1[u], i), element(g2[u], i), element(g3[u], i)));
       store_group<D, E>(out + first + (u64)u * BLOCK * E, r);
     }
   } else {
     // Steps rather than choices inside: compilers make a loop for every choice.
     const u64 from = base + threadIdx.x, end = base + tile < n ? base + tile : n;
     const u32 step0 = s0 ? 0 : BLOCK, step1 = s1 ? 0 : BLOCK, step2 = s2 ? 0 : BLOCK, step3 = s3 ? 0 : BLOCK;
-    p0 = from_element(p0, s0 ? 0 : from), p1 = from_element(p1, s1 ? 0 : from), p2 = from_element(p2, s2 ? 0 : from), p3 = from_element(p3, s3 ? 0 : from);
+    p0 = from_element(p0, s0 ? 0 : from), p1 = from_element(p1, s1 ? 0 : from), p2 = from_element(p2, s2 ? 0 : from),
+    p3 = from_element(p3, s3 ? 0 : from);
     ROLLED
-    for (u64 at = from; at < end; at += BLOCK) out[at] = f(next_element(p0, step0), next_element(p1, step1), next_element(p2, step2), next_element(p3, step3));
+    for (u64 at = from; at < end; at += BLOCK)
+      out[at] = f(next_element(p0, step0), next_element(p1, step1), next_element(p2, step2), next_element(p3, step3));
   }
 }
 
 // ---- strided ----
 
-/** Element offsets of N operands at U positions of the layout; i is used up. Rolled: a copy for each dimension there may be is more code than the rest of the kernel. */
+/**
+ * Element offsets of N operands at U positions of the layout; i is used up. Rolled: a copy for each dimension there may
+ * be is more code than the rest of the kernel.
+ */
 template <int N, int U> WICK_FN void offsets(const Layout32& l, u32 (&i)[U], i64 (&at)[U][N]) {
   i32 sum[U][N] = {};
 #pragma unroll 2
@@ -203,7 +222,10 @@ template <int N, int U> WICK_FN void offsets(const Layout64& l, u64 (&i)[U], i64
   }
 }
 
-/** In groups of E along the innermost dimension; `splats` are operands that do not move along it. The layout counts groups. */
+/**
+ * In groups of E along the innermost dimension; `splats` are operands that do not move along it. The layout counts
+ * groups.
+ */
 template <int E, class L, class F, class D, class S0, class S1, class S2, class S3>
 WICK_FN void strided(F f, const L& l, u32 splats, D* out, const S0* p0, const S1* p1, const S2* p2, const S3* p3) {
   constexpr int N = 1 + !same<S0, None> + !same<S1, None> + !same<S2, None> + !same<S3, None>;
@@ -217,14 +239,27 @@ WICK_FN void strided(F f, const L& l, u32 splats, D* out, const S0* p0, const S1
   decltype(L::count) i[U];
   i64 at[U][N];
 #pragma unroll
-  for (int u = 0; u < U; u++) i[u] = base + (u64)u * BLOCK < l.count ? base + (u64)u * BLOCK : base;  // past the end: what this thread has read already
+  // past the end: what this thread has read already
+  for (int u = 0; u < U; u++) i[u] = base + (u64)u * BLOCK < l.count ? base + (u64)u * BLOCK : base;
   offsets(l, i, at);
 #pragma unroll
   for (int u = 0; u < U; u++) {
-    if constexpr (N > 1) { if (E == 1 || (splats & 1)) splat_group<S0, E>(g0[u], p0 + at[u][1]); else load_group<S0, E>(g0[u], p0 + at[u][1]); }
-    if constexpr (N > 2) { if (E == 1 || (splats & 2)) splat_group<S1, E>(g1[u], p1 + at[u][2]); else load_group<S1, E>(g1[u], p1 + at[u][2]); }
-    if constexpr (N > 3) { if (E == 1 || (splats & 4)) splat_group<S2, E>(g2[u], p2 + at[u][3]); else load_group<S2, E>(g2[u], p2 + at[u][3]); }
-    if constexpr (N > 4) { if (E == 1 || (splats & 8)) splat_group<S3, E>(g3[u], p3 + at[u][4]); else load_group<S3, E>(g3[u], p3 + at[u][4]); }
+    if constexpr (N > 1) {
+      if (E == 1 || (splats & 1)) splat_group<S0, E>(g0[u], p0 + at[u][1]);
+      else load_group<S0, E>(g0[u], p0 + at[u][1]);
+    }
+    if constexpr (N > 2) {
+      if (E == 1 || (splats & 2)) splat_group<S1, E>(g1[u], p1 + at[u][2]);
+      else load_group<S1, E>(g1[u], p1 + at[u][2]);
+    }
+    if constexpr (N > 3) {
+      if (E == 1 || (splats & 4)) splat_group<S2, E>(g2[u], p2 + at[u][3]);
+      else load_group<S2, E>(g2[u], p2 + at[u][3]);
+    }
+    if constexpr (N > 4) {
+      if (E == 1 || (splats & 8)) splat_group<S3, E>(g3[u], p3 + at[u][4]);
+      else load_group<S3, E>(g3[u], p3 + at[u][4]);
+    }
   }
 #pragma unroll
   for (int u = 0; u < U; u++) {
@@ -239,11 +274,13 @@ WICK_FN void strided(F f, const L& l, u32 splats, D* out, const S0* p0, const S1
 // ---- transpose ----
 
 /**
- * out[b][r][c] = f(in[b][r][c]) where the output is contiguous along c and the input along r. Other dimensions are batches.
+ * out[b][r][c] = f(in[b][r][c]) where the output is contiguous along c and the input along r. Other dimensions are
+ * batches.
  * With E > 1, both sides move E elements at once, and rows and columns are multiples of E.
  */
 template <int E, class F, class D, class S>
-WICK_FN void transpose(F f, const Layout64& batch, u32 rows, u32 columns, i64 out_row, i64 in_column, D* out, const S* in) {
+WICK_FN void transpose(F f, const Layout64& batch, u32 rows, u32 columns, i64 out_row, i64 in_column, D* out,
+                       const S* in) {
   constexpr int TILE = larger(bytes_of<D>, bytes_of<S>) > 4 ? 32 : 64;
   constexpr int GROUPS = TILE / E, STEP = BLOCK / GROUPS;
   __shared__ D tile[TILE][TILE + 4 / (int)sizeof(D) + (sizeof(D) > 4)];

@@ -1,8 +1,9 @@
-// Matrix products of 16-bit floats on Hopper: warpgroup products that read shared memory, one warpgroup copying and two computing.
+// Matrix products of 16-bit floats on Hopper: warpgroup products that read shared memory, one warpgroup copying and two
+// computing.
 //
-// gemm_hopper_T_AB, A and B as in gemm.hip (k: contiguous along k, r: along m or n), the same parameters and grid: tiles 128 x 256, 384 threads,
-// dynamic shared memory 1024 + 4 stages of 48 KiB; rows and bases 16-byte aligned. Compiled for sm_90a as the next line asks.
-// arch: sm_90a
+// gemm_hopper_T_AB, A and B as in gemm.hip (k: contiguous along k, r: along m or n), the same parameters and grid:
+// tiles 128 x 256, 384 threads, dynamic shared memory 1024 + 4 stages of 48 KiB; rows and bases 16-byte aligned.
+// Compiled for sm_90a, as its module declares.
 #include "gemm.h"
 #include "hopper.h"
 
@@ -10,7 +11,10 @@
 
 constexpr int TILE_M = 128, TILE_N = 256, TILE_K = 64, STAGES = 4;
 
-/** One operand's tile in shared memory: lines of 64 elements, along k a line a row, or along rows 64 of them a line, k by k. */
+/**
+ * One operand's tile in shared memory: lines of 64 elements, along k a line a row, or along rows 64 of them a line, k
+ * by k.
+ */
 template <class S, int ROWS, bool K> struct HopperTile {
   static constexpr u32 BYTES = ROWS * TILE_K * 2;
   /** From one group of 16 along k to the next, and from 64 rows to the next 64, in bytes. */
@@ -18,66 +22,106 @@ template <class S, int ROWS, bool K> struct HopperTile {
   /** Lines of a tile, 16-byte parts of a line, and how many lines 128 threads copy at once. */
   static constexpr i32 LINES = K ? ROWS : TILE_K, PARTS = K ? 8 : ROWS / 8, STEP = 128 / PARTS;
   /** Where in the tile the part c of a line lies. */
-  static WICK_MEMBER u32 place(i32 line, i32 c) { return (K ? 0 : (u32)c / 8 * BLOCK) + (u32)line * 128 + (u32)((c ^ line) & 7) * 16; }
+  static WICK_MEMBER u32 place(i32 line, i32 c) {
+    return (K ? 0 : (u32)c / 8 * BLOCK) + (u32)line * 128 + (u32)((c ^ line) & 7) * 16;
+  }
   /** This thread's first part of the tile that begins at `base`. */
-  static WICK_MEMBER const S* first(const S* base, i64 stride) { return base + (i64)(threadIdx.x / PARTS) * stride + 8 * (threadIdx.x % PARTS); }
+  static WICK_MEMBER const S* first(const S* base, i64 stride) {
+    return base + (i64)(threadIdx.x / PARTS) * stride + 8 * (threadIdx.x % PARTS);
+  }
 
-  /** A tile that lies inside the matrix, copied by 128 threads: no more than an addition a copy, since the copying warps are few. */
+  /**
+   * A tile that lies inside the matrix, copied by 128 threads: no more than an addition a copy, since the copying warps
+   * are few.
+   */
   static WICK_MEMBER void fetch(u32 to, const S* from, i64 stride) {
     const i32 c = (i32)threadIdx.x % PARTS, line = (i32)threadIdx.x / PARTS;
-    const u32 even = to + place(line, c), odd = to + place(line + STEP, c) - STEP * 128;  // the same where STEP is a multiple of 8
+    // the same where STEP is a multiple of 8
+    const u32 even = to + place(line, c), odd = to + place(line + STEP, c) - STEP * 128;
     const i64 step = STEP * stride;
 #pragma unroll
     for (i32 i = 0; i < LINES / STEP; i++) {
-      asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"((i % 2 ? odd : even) + (u32)(i * STEP) * 128), "l"(from) : "memory");
+      asm volatile(
+          "cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"((i % 2 ? odd : even) + (u32)(i * STEP) * 128),
+          "l"(from)
+          : "memory");
       from += step;
     }
   }
   /** A tile of which `rows` and `ks` lie inside; the rest is 0. */
   static WICK_MEMBER void fetch_edge(u32 to, const S* from, i64 stride, i32 rows, i32 ks, const S* somewhere) {
-    const i32 c = (i32)threadIdx.x % PARTS, line = (i32)threadIdx.x / PARTS, lines = K ? rows : ks, left = (K ? ks : rows) - 8 * c;
+    const i32 c = (i32)threadIdx.x % PARTS, line = (i32)threadIdx.x / PARTS, lines = K ? rows : ks,
+              left = (K ? ks : rows) - 8 * c;
     const u32 bytes = left <= 0 ? 0 : left >= 8 ? 16 : (u32)left * 2;
 #pragma unroll 1
     for (i32 l = line; l < LINES; l += STEP) {
       const u32 some = l < lines ? bytes : 0;
-      asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to + place(l, c)), "l"(some ? from : somewhere), "r"(some) : "memory");
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to + place(l, c)),
+                   "l"(some ? from : somewhere), "r"(some)
+                   : "memory");
       from += STEP * stride;
     }
   }
   static WICK_MEMBER u64 at(u32 address) { return operand(address, K ? 16 : BLOCK); }
 };
 
-// A thread's 128 sums are registers that only the assembler knows: as operands of every product they would cost the compiler more than all the rest.
-#define TEN_SUMS(d) "sum" d "0,sum" d "1,sum" d "2,sum" d "3,sum" d "4,sum" d "5,sum" d "6,sum" d "7,sum" d "8,sum" d "9,"
-#define ALL_SUMS                                                                                                                      \
-  TEN_SUMS("") TEN_SUMS("1") TEN_SUMS("2") TEN_SUMS("3") TEN_SUMS("4") TEN_SUMS("5") TEN_SUMS("6") TEN_SUMS("7") TEN_SUMS("8") TEN_SUMS("9") \
-  TEN_SUMS("10") TEN_SUMS("11") "sum120,sum121,sum122,sum123,sum124,sum125,sum126,sum127"
-#define PRODUCT_SUMS(TYPE)                                                                                             \
-  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %2, 0;\nwgmma.mma_async.sync.aligned.m64n256k16.f32." TYPE "." TYPE   \
-               " {" ALL_SUMS "}, %0, %1, p, 1, 1, %3, %4;\n}" ::"l"(a), "l"(b), "r"(add), "n"(A_TURNED), "n"(B_TURNED) : "memory")
+// A thread's 128 sums are registers that only the assembler knows: as operands of every product they would cost the
+// compiler more than all the rest.
+#define TEN_SUMS(d) \
+  "sum" d "0,sum" d "1,sum" d "2,sum" d "3,sum" d "4,sum" d "5,sum" d "6,sum" d "7,sum" d "8,sum" d "9,"
+// clang-format off
+#define ALL_SUMS                                                                                    \
+  TEN_SUMS("") TEN_SUMS("1") TEN_SUMS("2") TEN_SUMS("3") TEN_SUMS("4") TEN_SUMS("5") TEN_SUMS("6")  \
+  TEN_SUMS("7") TEN_SUMS("8") TEN_SUMS("9") TEN_SUMS("10") TEN_SUMS("11")                           \
+  "sum120,sum121,sum122,sum123,sum124,sum125,sum126,sum127"
+// clang-format on
+#define PRODUCT_SUMS(TYPE)                                                                                           \
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %2, 0;\nwgmma.mma_async.sync.aligned.m64n256k16.f32." TYPE "." TYPE \
+               " {" ALL_SUMS "}, %0, %1, p, 1, 1, %3, %4;\n}" ::"l"(a),                                              \
+               "l"(b), "r"(add), "n"(A_TURNED), "n"(B_TURNED)                                                        \
+               : "memory")
 WICK_FN void declare_sums() { asm volatile(".reg .f32 sum<128>;"); }
 /** Sums (+)= a b; an operand is turned where it is contiguous along its rows rather than along k. */
 template <class S, int A_TURNED, int B_TURNED> WICK_FN void product_sums(u64 a, u64 b, u32 add) {
   if constexpr (same<S, half>) PRODUCT_SUMS("f16");
   else PRODUCT_SUMS("bf16");
 }
-/** Writes them to shared memory: groups of four are two neighbours of one row, and two of the row eight below; the next group is eight columns on. */
-#define STAGE_SUMS(at, a, b, c, d) "st.shared.v2.f32 [%0+" at "], {sum" a ",sum" b "};\nst.shared.v2.f32 [%1+" at "], {sum" c ",sum" d "};\n"
+/**
+ * Writes them to shared memory: groups of four are two neighbours of one row, and two of the row eight below; the next
+ * group is eight columns on.
+ */
+#define STAGE_SUMS(at, a, b, c, d) \
+  "st.shared.v2.f32 [%0+" at "], {sum" a ",sum" b "};\nst.shared.v2.f32 [%1+" at "], {sum" c ",sum" d "};\n"
 WICK_FN void stage_sums(float* row, float* below) {
   asm volatile(
-  STAGE_SUMS("0", "0", "1", "2", "3") STAGE_SUMS("32", "4", "5", "6", "7") STAGE_SUMS("64", "8", "9", "10", "11") STAGE_SUMS("96", "12", "13", "14", "15")
-  STAGE_SUMS("128", "16", "17", "18", "19") STAGE_SUMS("160", "20", "21", "22", "23") STAGE_SUMS("192", "24", "25", "26", "27") STAGE_SUMS("224", "28", "29", "30", "31")
-  STAGE_SUMS("256", "32", "33", "34", "35") STAGE_SUMS("288", "36", "37", "38", "39") STAGE_SUMS("320", "40", "41", "42", "43") STAGE_SUMS("352", "44", "45", "46", "47")
-  STAGE_SUMS("384", "48", "49", "50", "51") STAGE_SUMS("416", "52", "53", "54", "55") STAGE_SUMS("448", "56", "57", "58", "59") STAGE_SUMS("480", "60", "61", "62", "63")
-  STAGE_SUMS("512", "64", "65", "66", "67") STAGE_SUMS("544", "68", "69", "70", "71") STAGE_SUMS("576", "72", "73", "74", "75") STAGE_SUMS("608", "76", "77", "78", "79")
-  STAGE_SUMS("640", "80", "81", "82", "83") STAGE_SUMS("672", "84", "85", "86", "87") STAGE_SUMS("704", "88", "89", "90", "91") STAGE_SUMS("736", "92", "93", "94", "95")
-  STAGE_SUMS("768", "96", "97", "98", "99") STAGE_SUMS("800", "100", "101", "102", "103") STAGE_SUMS("832", "104", "105", "106", "107") STAGE_SUMS("864", "108", "109", "110", "111")
-  STAGE_SUMS("896", "112", "113", "114", "115") STAGE_SUMS("928", "116", "117", "118", "119") STAGE_SUMS("960", "120", "121", "122", "123") STAGE_SUMS("992", "124", "125", "126", "127")
-      ::"r"(shared_address(row)), "r"(shared_address(below)) : "memory");
+      STAGE_SUMS("0", "0", "1", "2", "3") STAGE_SUMS("32", "4", "5", "6", "7") STAGE_SUMS("64", "8", "9", "10", "11")
+          STAGE_SUMS("96", "12", "13", "14", "15") STAGE_SUMS("128", "16", "17", "18", "19")
+              STAGE_SUMS("160", "20", "21", "22", "23") STAGE_SUMS("192", "24", "25", "26", "27")
+                  STAGE_SUMS("224", "28", "29", "30", "31") STAGE_SUMS("256", "32", "33", "34", "35") STAGE_SUMS(
+                      "288", "36", "37", "38", "39") STAGE_SUMS("320", "40", "41", "42", "43")
+                      STAGE_SUMS("352", "44", "45", "46", "47") STAGE_SUMS("384", "48", "49", "50", "51") STAGE_SUMS(
+                          "416", "52", "53", "54", "55") STAGE_SUMS("448", "56", "57", "58", "59")
+                          STAGE_SUMS("480", "60", "61", "62", "63") STAGE_SUMS("512", "64", "65", "66", "67")
+                              STAGE_SUMS("544", "68", "69", "70", "71") STAGE_SUMS("576", "72", "73", "74", "75")
+                                  STAGE_SUMS("608", "76", "77", "78", "79") STAGE_SUMS("640", "80", "81", "82", "83")
+                                      STAGE_SUMS("672", "84", "85", "86", "87") STAGE_SUMS(
+                                          "704", "88", "89", "90", "91") STAGE_SUMS("736", "92", "93", "94", "95")
+                                          STAGE_SUMS("768", "96", "97", "98", "99")
+                                              STAGE_SUMS("800", "100", "101", "102", "103")
+                                                  STAGE_SUMS("832", "104", "105", "106", "107")
+                                                      STAGE_SUMS("864", "108", "109", "110", "111")
+                                                          STAGE_SUMS("896", "112", "113", "114", "115")
+                                                              STAGE_SUMS("928", "116", "117", "118", "119")
+                                                                  STAGE_SUMS("960", "120", "121", "122", "123")
+                                                                      STAGE_SUMS("992", "124", "125", "126",
+                                                                                 "127")::"r"(shared_address(row)),
+      "r"(shared_address(below))
+      : "memory");
 }
 
 template <class S, bool AK, bool BK>
-WICK_FN void gemm_hopper(const S* a, const S* b, const MatrixStore<S>& store, i64 a_stride, i64 b_stride, i64 m0, i64 n0, i64 m, i64 n, i64 k_from, i64 k_to) {
+WICK_FN void gemm_hopper(const S* a, const S* b, const MatrixStore<S>& store, i64 a_stride, i64 b_stride, i64 m0,
+                         i64 n0, i64 m, i64 n, i64 k_from, i64 k_to) {
   typedef HopperTile<S, TILE_M, AK> TA;
   typedef HopperTile<S, TILE_N, BK> TB;
   constexpr u32 STAGE = TA::BYTES + TB::BYTES;
@@ -126,7 +170,8 @@ WICK_FN void gemm_hopper(const S* a, const S* b, const MatrixStore<S>& store, i6
 
   asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
   const int team = (int)threadIdx.x / 128 - 1, t = (int)threadIdx.x % 128, lane = t % 32;
-  const u64 a_operand = TA::at(shared_address(shared) + (u32)team * TA::BLOCK), b_operand = TB::at(shared_address(shared) + TA::BYTES);
+  const u64 a_operand = TA::at(shared_address(shared) + (u32)team * TA::BLOCK),
+            b_operand = TB::at(shared_address(shared) + TA::BYTES);
   u32 stage = 0, parity = 0, before = 0;
   for (i32 step = 0; step < steps; step++) {
     barrier_wait(full + stage, parity);
@@ -134,7 +179,8 @@ WICK_FN void gemm_hopper(const S* a, const S* b, const MatrixStore<S>& store, i6
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
     for (u32 k = 0; k < TILE_K / 16; k++)
-      product_sums<S, !AK, !BK>(a_operand + ((stage * STAGE + k * TA::K_STEP) >> 4), b_operand + ((stage * STAGE + k * TB::K_STEP) >> 4), step > 0 || k > 0);
+      product_sums<S, !AK, !BK>(a_operand + ((stage * STAGE + k * TA::K_STEP) >> 4),
+                                b_operand + ((stage * STAGE + k * TB::K_STEP) >> 4), step > 0 || k > 0);
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
     asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
     if (step > 0 && lane == 0) barrier_arrive(empty + before);
@@ -157,13 +203,17 @@ WICK_FN void gemm_hopper(const S* a, const S* b, const MatrixStore<S>& store, i6
 #else
 constexpr int TILE_M = 128, TILE_N = 256;
 template <class S, bool AK, bool BK>
-WICK_FN void gemm_hopper(const S*, const S*, const MatrixStore<S>&, i64, i64, i64, i64, i64, i64, i64, i64) { trap(); }  // launched without sm_90a
+// launched without sm_90a
+WICK_FN void gemm_hopper(const S*, const S*, const MatrixStore<S>&, i64, i64, i64, i64, i64, i64, i64, i64) {
+  trap();
+}
 #endif
 
 template <class S, bool AK, bool BK>
-WICK_FN void gemm_hopper_tile(const S* a, const S* b, S* c, product_t<S>* part, const S* bias, const Operand& oa, const Operand& ob, const Product& p) {
+WICK_FN void gemm_hopper_tile(const S* a, const S* b, S* c, product_t<S>* part, const S* bias, const Operand& oa,
+                              const Operand& ob, const Product& p) {
   const Tile tile = tile_of(blockIdx.x, (p.m + TILE_M - 1) / TILE_M, (p.n + TILE_N - 1) / TILE_N);
   const i64 from = (i64)blockIdx.z * p.split, to = from + p.split < p.k ? from + p.split : p.k;
-  gemm_hopper<S, AK, BK>(a + batch_offset(oa, p), b + batch_offset(ob, p), store_of(c, part, bias, p), AK ? oa.row : oa.k,
-                         BK ? ob.row : ob.k, tile.m * TILE_M, tile.n * TILE_N, p.m, p.n, from, to);
+  gemm_hopper<S, AK, BK>(a + batch_offset(oa, p), b + batch_offset(ob, p), store_of(c, part, bias, p),
+                         AK ? oa.row : oa.k, BK ? ob.row : ob.k, tile.m * TILE_M, tile.n * TILE_N, p.m, p.n, from, to);
 }

@@ -11,7 +11,8 @@ struct Product {
   i64 m, n, k, batch1, batch2, split;  // split: how much of k a block takes
 };
 WICK_FN i64 batch_offset(const Operand& o, const Product& p) {
-  const u32 b = blockIdx.y, size1 = (u32)p.batch1, size2 = (u32)p.batch2, row = b / size2, plane = row / size1;  // a launch has fewer than 65536
+  // a launch has fewer than 65536
+  const u32 b = blockIdx.y, size1 = (u32)p.batch1, size2 = (u32)p.batch2, row = b / size2, plane = row / size1;
   return plane * o.batch[0] + (row - plane * size1) * o.batch[1] + (b - row * size2) * o.batch[2];
 }
 
@@ -22,7 +23,10 @@ template <class S> struct MatrixStore {
   A* part;
   const S* bias;
   i64 m, n;
-  /** W neighbouring columns: where they begin in either result (null outside), their biases. All are inside or none: n is a multiple of W. */
+  /**
+   * W neighbouring columns: where they begin in either result (null outside), their biases. All are inside or none: n
+   * is a multiple of W.
+   */
   template <int W> struct Columns {
     S* c;
     A* part;
@@ -47,6 +51,7 @@ template <class S> struct MatrixStore {
 };
 template <class S> WICK_FN MatrixStore<S> store_of(S* c, product_t<S>* part, const S* bias, const Product& p) {
   const i64 size = p.m * p.n, b = blockIdx.y;
-  MatrixStore<S> s = {c + b * size, gridDim.z > 1 ? part + ((i64)blockIdx.z * gridDim.y + b) * size : nullptr, bias, p.m, p.n};
+  MatrixStore<S> s = {c + b * size, gridDim.z > 1 ? part + ((i64)blockIdx.z * gridDim.y + b) * size : nullptr, bias,
+                      p.m, p.n};
   return s;
 }

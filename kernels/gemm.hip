@@ -1,12 +1,19 @@
-// Matrix products of our own, for machines without a vendor's BLAS: C[b] = A[b] B[b] (+ bias), 16-bit floats adding up in float.
+// Matrix products of our own, for machines without a vendor's BLAS: C[b] = A[b] B[b] (+ bias), 16-bit floats adding up
+// in float.
 //
-// Kernels and launches: src/backends/gpu/matmul.ts. C is [batch, m, n] contiguous; A and B have any strides (in elements): Operand says them.
-//   gemm_async_tile   f16, bf16 through the matrix units with asynchronous copies; AK, BK: contiguous along k, else along m or n; rows and
-//                     base 16-byte aligned. Tiles 128 x 256 (8 waves) or 128 x 128 (8 waves, on AMD 4), dynamic shared memory
-//   gemm_any          any strides. Through the matrix units: tiles 64 x 64, 4 waves; every dtype on every target: tiles 128 x 128 (f64: 64 x 64), 256 threads
+// Kernels and launches: src/backends/gpu/matmul.ts. C is [batch, m, n] contiguous; A and B have any strides (in
+// elements): Operand says them.
+//   gemm_async_tile   f16, bf16 through the matrix units with asynchronous copies; AK, BK: contiguous along k, else
+//                     along m or n; rows and
+//                     base 16-byte aligned. Tiles 128 x 256 (8 waves) or 128 x 128 (8 waves, on AMD 4), dynamic shared
+//                     memory
+//   gemm_any          any strides. Through the matrix units: tiles 64 x 64, 4 waves; every dtype on every target: tiles
+//                     128 x 128 (f64: 64 x 64), 256 threads
 //   gemm_merge        joins split-k partial sums [splits, batch, m, n]; a thread an element
-//   matvec_part       1 to 8 rows of A against B whose columns are contiguous along k, at copy speed; grid (n / 4, batch, splits), 128 threads
-// Grid of the first two: (tiles of m x tiles of n, batch, splits); with splits > 1 sums go to `part` in float (double) and gemm_merge follows.
+//   matvec_part       1 to 8 rows of A against B whose columns are contiguous along k, at copy speed; grid (n / 4,
+//                     batch, splits), 128 threads
+// Grid of the first two: (tiles of m x tiles of n, batch, splits); with splits > 1 sums go to `part` in float (double)
+// and gemm_merge follows.
 #include "block.h"
 #include "gemm.h"
 
@@ -36,7 +43,8 @@ template <class S> struct StridedLoad {
 };
 /** Any strides: through the matrix units, or by multiplications of every dtype. */
 template <bool MATRIX, class S>
-WICK_FN void gemm_any(const S* a, const S* b, S* c, product_t<S>* part, const S* bias, const Operand& oa, const Operand& ob, const Product& p) {
+WICK_FN void gemm_any(const S* a, const S* b, S* c, product_t<S>* part, const S* bias, const Operand& oa,
+                      const Operand& ob, const Product& p) {
   constexpr int TILE = MATRIX ? MMA_TILE : fma_tile<S>;
   const Tile tile = tile_of(blockIdx.x, (p.m + TILE - 1) / TILE, (p.n + TILE - 1) / TILE);
   StridedLoad<S> la = {a + batch_offset(oa, p), tile.m * TILE, p.m, oa.row, oa.k, oa.k <= oa.row};
@@ -66,14 +74,18 @@ constexpr int SMALL_THREADS = 512 / 64 * WICK_WAVE;
 constexpr int LARGE_K = 64, LARGE_STAGES = 3, SMALL_K = 32, SMALL_STAGES = 4;
 #endif
 
-/** One operand's tile of ROWS x KT in shared memory: [row][k] or [k][row], padded so that eight rows fall on different banks. */
+/**
+ * One operand's tile of ROWS x KT in shared memory: [row][k] or [k][row], padded so that eight rows fall on different
+ * banks.
+ */
 template <class S, int ROWS, int KT, bool K> struct AsyncTile {
   static constexpr int LINES = K ? ROWS : KT, LINE = K ? KT : ROWS, PITCH = LINE + 8, SIZE = LINES * PITCH;
   /** `base` is the tile's first element; `rows` and `ks` of it lie inside the matrix. */
   template <int THREADS> static WICK_MEMBER void fetch(S* to, const S* base, i64 stride, i32 rows, i32 ks) {
     constexpr int PER = LINE / 8, STEP = THREADS / PER;  // threads a line, lines a round
     static_assert(THREADS % PER == 0 && LINES % STEP == 0, "a round of all threads must cover whole lines");
-    const i32 line = (i32)threadIdx.x / PER, at = (i32)threadIdx.x % PER * 8, lines = K ? rows : ks, left = (K ? ks : rows) - at;
+    const i32 line = (i32)threadIdx.x / PER, at = (i32)threadIdx.x % PER * 8, lines = K ? rows : ks,
+              left = (K ? ks : rows) - at;
     const u32 bytes = left <= 0 ? 0 : left >= 8 ? 16 : (u32)left * 2;
     const S* from = base + line * stride + at;
     to += line * PITCH + at;
@@ -92,11 +104,14 @@ template <class S, int ROWS, int KT, bool K> struct AsyncTile {
       }
     }
   }
-  static WICK_MEMBER const S* at(const S* tile, int row, int k) { return K ? tile + row * PITCH + k : tile + k * PITCH + row; }
+  static WICK_MEMBER const S* at(const S* tile, int row, int k) {
+    return K ? tile + row * PITCH + k : tile + k * PITCH + row;
+  }
 };
 
 template <int THREADS, class S, bool AK, bool BK, int BM, int BN, int KT, int STAGES>
-WICK_FN void gemm_async(const S* a, const S* b, const MatrixStore<S>& store, i64 a_stride, i64 b_stride, i64 m0, i64 n0, i64 m, i64 n, i64 k_from, i64 k_to) {
+WICK_FN void gemm_async(const S* a, const S* b, const MatrixStore<S>& store, i64 a_stride, i64 b_stride, i64 m0, i64 n0,
+                        i64 m, i64 n, i64 k_from, i64 k_to) {
   typedef AsyncTile<S, BM, KT, AK> TA;
   typedef AsyncTile<S, BN, KT, BK> TB;
   DYNAMIC_SHARED(S, tiles);
@@ -128,7 +143,7 @@ WICK_FN void gemm_async(const S* a, const S* b, const MatrixStore<S>& store, i64
       left -= KT;
       into = into + 1 == STAGES ? 0 : into + 1;
     }
-    async_commit();  // groups are counted, so an empty one keeps the count
+    async_commit();          // groups are counted, so an empty one keeps the count
     if (step < 0) continue;  // to the condition below
     const S *ta = as + from * TA::SIZE, *tb = bs + from * TB::SIZE;
     from = from + 1 == STAGES ? 0 : from + 1;
@@ -151,8 +166,10 @@ WICK_FN void gemm_async(const S* a, const S* b, const MatrixStore<S>& store, i64
   } while (++step < steps);
   // As many rows of every wave at a time as fit where the tiles lay.
   constexpr int BAND = STAGES > 2 ? MI : 1, ROWS = BM / MI * BAND, PITCH = BN + 4;
-  static_assert(ROWS * PITCH * 4 <= STAGES * (TA::SIZE + TB::SIZE) * 2, "a band of results must fit where the tiles lay");
-  float *staged = (float*)tiles, *mine = staged + (wm / MI * BAND + acc_row(lane_id(), 0)) * PITCH + wn + acc_col(lane_id(), 0);
+  static_assert(ROWS * PITCH * 4 <= STAGES * (TA::SIZE + TB::SIZE) * 2,
+                "a band of results must fit where the tiles lay");
+  float *staged = (float*)tiles,
+        *mine = staged + (wm / MI * BAND + acc_row(lane_id(), 0)) * PITCH + wn + acc_col(lane_id(), 0);
 #pragma unroll
   for (int band = 0; band < MI; band += BAND) {
     __syncthreads();
@@ -167,21 +184,28 @@ WICK_FN void gemm_async(const S* a, const S* b, const MatrixStore<S>& store, i64
   }
 }
 template <int THREADS, class S, bool AK, bool BK, int BM, int BN, int KT, int STAGES>
-WICK_FN void gemm_async_tile(const S* a, const S* b, S* c, product_t<S>* part, const S* bias, const Operand& oa, const Operand& ob, const Product& p) {
+WICK_FN void gemm_async_tile(const S* a, const S* b, S* c, product_t<S>* part, const S* bias, const Operand& oa,
+                             const Operand& ob, const Product& p) {
   const Tile tile = tile_of(blockIdx.x, (p.m + BM - 1) / BM, (p.n + BN - 1) / BN);
   const i64 from = (i64)blockIdx.z * p.split, to = from + p.split < p.k ? from + p.split : p.k;
-  gemm_async<THREADS, S, AK, BK, BM, BN, KT, STAGES>(a + batch_offset(oa, p), b + batch_offset(ob, p), store_of(c, part, bias, p),
-                                                     AK ? oa.row : oa.k, BK ? ob.row : ob.k, tile.m * BM, tile.n * BN, p.m, p.n, from, to);
+  gemm_async<THREADS, S, AK, BK, BM, BN, KT, STAGES>(a + batch_offset(oa, p), b + batch_offset(ob, p),
+                                                     store_of(c, part, bias, p), AK ? oa.row : oa.k, BK ? ob.row : ob.k,
+                                                     tile.m * BM, tile.n * BN, p.m, p.n, from, to);
 }
 
 // ---- a few rows against a large matrix ----
 
-/** Each group of 32 threads makes one column's products with all ROWS rows; B's columns are contiguous along k, 16-byte aligned. */
+/**
+ * Each group of 32 threads makes one column's products with all ROWS rows; B's columns are contiguous along k, 16-byte
+ * aligned.
+ */
 template <int ROWS, class S>
-WICK_FN void matvec(const S* a, const S* b, const MatrixStore<S>& store, const Operand& oa, const Operand& ob, i64 n, i64 from, i64 to) {
+WICK_FN void matvec(const S* a, const S* b, const MatrixStore<S>& store, const Operand& oa, const Operand& ob, i64 n,
+                    i64 from, i64 to) {
   typedef product_t<S> A;
 #ifdef WICK_AMD
-  constexpr int V = pack_size<S>, AHEAD = ROWS > 4 ? 2 : 4;  // the compiler fetches all rows of these steps at once, which must fit the registers
+  // the compiler fetches all rows of these steps at once, which must fit the registers
+  constexpr int V = pack_size<S>, AHEAD = ROWS > 4 ? 2 : 4;
 #else
   constexpr int V = pack_size<S>, AHEAD = 4;
 #endif
@@ -217,7 +241,8 @@ WICK_FN void matvec(const S* a, const S* b, const MatrixStore<S>& store, const O
   for (int r = 0; r < ROWS; r++) store.template put<1>(place, r, sum + r);
 }
 template <int ROWS, class S>
-WICK_FN void matvec_part(const S* a, const S* b, S* c, product_t<S>* part, const S* bias, const Operand& oa, const Operand& ob, const Product& p) {
+WICK_FN void matvec_part(const S* a, const S* b, S* c, product_t<S>* part, const S* bias, const Operand& oa,
+                         const Operand& ob, const Product& p) {
   const i64 from = (i64)blockIdx.z * p.split, to = from + p.split < p.k ? from + p.split : p.k;
   matvec<ROWS>(a + batch_offset(oa, p), b + batch_offset(ob, p), store_of(c, part, bias, p), oa, ob, p.n, from, to);
 }

@@ -1,6 +1,5 @@
-// What kernels for Hopper share: barriers in shared memory that copies arrive at, and warpgroup products that read shared memory.
-// Included by modules that are compiled for this GPU alone:
-// arch: sm_90a
+// What kernels for Hopper share: barriers in shared memory that copies arrive at, and warpgroup products that read
+// shared memory. Included by modules that are compiled for sm_90a alone.
 #pragma once
 #include "matrix.h"
 
@@ -8,64 +7,77 @@
 
 // ---- barriers in shared memory ----
 
-WICK_FN void barrier_init(u64* b, u32 count) { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(b)), "r"(count) : "memory"); }
-WICK_FN void barrier_arrive(u64* b) { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(b)) : "memory"); }
+WICK_FN void barrier_init(u64* b, u32 count) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(b)), "r"(count) : "memory");
+}
+WICK_FN void barrier_arrive(u64* b) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(b)) : "memory");
+}
 /** Arrives when the copies this thread has begun are done. */
-WICK_FN void barrier_arrive_copied(u64* b) { asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(b)) : "memory"); }
+WICK_FN void barrier_arrive_copied(u64* b) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(b)) : "memory");
+}
 WICK_FN void barrier_wait(u64* b, u32 parity) {
   u32 done = 0;
   while (!done)
     asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
-                 : "=r"(done) : "r"(shared_address(b)), "r"(parity) : "memory");
+                 : "=r"(done)
+                 : "r"(shared_address(b)), "r"(parity)
+                 : "memory");
 }
 /** What ordinary stores and copies wrote becomes visible to warpgroup products. */
 WICK_FN void fence_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 WICK_FN void named_sync(int id, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
-WICK_FN void named_arrive(int id, int threads) { asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
+WICK_FN void named_arrive(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
 
 // ---- warpgroup products: 64 rows by 64, 128 or 256 columns by 16 ----
 
 WICK_FN void products_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 WICK_FN void products_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-template <int Pending> WICK_FN void products_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory"); }
+template <int Pending> WICK_FN void products_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
+}
 
-/** Operand in 128-byte lines whose 16-byte parts are permuted by the line number modulo 8; groups of 8 lines are 1024 bytes apart. */
+/**
+ * Operand in 128-byte lines whose 16-byte parts are permuted by the line number modulo 8; groups of 8 lines are 1024
+ * bytes apart.
+ */
 WICK_FN u64 operand(u32 address, u32 leading_bytes) {
   return (u64)((address & 0x3ffff) >> 4) | (u64)(leading_bytes >> 4) << 16 | (u64)(1024 >> 4) << 32 | 1ull << 62;
 }
 
 #define F4(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
-#define PRODUCT_SHARED_64(TYPE) \
-  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32." TYPE "." TYPE " {" \
-               "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15," \
-               "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31," \
-               "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47," \
-               "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63" \
-               "}, %64, %65, p, 1, 1, 0, 0;\n}" \
-               : F4(d, 0), F4(d, 4), F4(d, 8), F4(d, 12), \
-                 F4(d, 16), F4(d, 20), F4(d, 24), F4(d, 28), \
-                 F4(d, 32), F4(d, 36), F4(d, 40), F4(d, 44), \
-                 F4(d, 48), F4(d, 52), F4(d, 56), F4(d, 60) \
+#define PRODUCT_SHARED_64(TYPE)                                                                                       \
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32." TYPE "." TYPE \
+               " {"                                                                                                   \
+               "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"                                               \
+               "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"                                     \
+               "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"                                     \
+               "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"                                      \
+               "}, %64, %65, p, 1, 1, 0, 0;\n}"                                                                       \
+               : F4(d, 0), F4(d, 4), F4(d, 8), F4(d, 12), F4(d, 16), F4(d, 20), F4(d, 24), F4(d, 28), F4(d, 32),      \
+                 F4(d, 36), F4(d, 40), F4(d, 44), F4(d, 48), F4(d, 52), F4(d, 56), F4(d, 60)                          \
                : "l"(a), "l"(b), "r"(add))
-#define PRODUCT_REGISTERS_32(TYPE) \
-  asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE " {" \
-               "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15," \
-               "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31" \
-               "}, {%32,%33,%34,%35}, %36, 1, 1, 1, 1;" \
-               : F4(d, 0), F4(d, 4), F4(d, 8), F4(d, 12), \
-                 F4(d, 16), F4(d, 20), F4(d, 24), F4(d, 28) \
+#define PRODUCT_REGISTERS_32(TYPE)                                                                   \
+  asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE                           \
+               " {"                                                                                  \
+               "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"                              \
+               "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"                     \
+               "}, {%32,%33,%34,%35}, %36, 1, 1, 1, 1;"                                              \
+               : F4(d, 0), F4(d, 4), F4(d, 8), F4(d, 12), F4(d, 16), F4(d, 20), F4(d, 24), F4(d, 28) \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
-#define PRODUCT_REGISTERS_64(TYPE) \
-  asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32." TYPE "." TYPE " {" \
-               "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15," \
-               "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31," \
-               "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47," \
-               "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63" \
-               "}, {%64,%65,%66,%67}, %68, 1, 1, 1, 1;" \
-               : F4(d, 0), F4(d, 4), F4(d, 8), F4(d, 12), \
-                 F4(d, 16), F4(d, 20), F4(d, 24), F4(d, 28), \
-                 F4(d, 32), F4(d, 36), F4(d, 40), F4(d, 44), \
-                 F4(d, 48), F4(d, 52), F4(d, 56), F4(d, 60) \
+#define PRODUCT_REGISTERS_64(TYPE)                                                                               \
+  asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32." TYPE "." TYPE                                      \
+               " {"                                                                                              \
+               "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"                                          \
+               "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"                                \
+               "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"                                \
+               "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"                                 \
+               "}, {%64,%65,%66,%67}, %68, 1, 1, 1, 1;"                                                          \
+               : F4(d, 0), F4(d, 4), F4(d, 8), F4(d, 12), F4(d, 16), F4(d, 20), F4(d, 24), F4(d, 28), F4(d, 32), \
+                 F4(d, 36), F4(d, 40), F4(d, 44), F4(d, 48), F4(d, 52), F4(d, 56), F4(d, 60)                     \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
 /** d (+)= a b^T: both in shared memory with k contiguous; 128 columns. */
 template <class T> WICK_FN void product(float (&d)[64], u64 a, u64 b, u32 add) {
@@ -87,31 +99,41 @@ template <class T> WICK_FN void product(float (&d)[64], const u32* a, u64 b) {
 #define REGISTERS_32                                        \
   "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15," \
   "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, "
-#define REGISTERS_64                                                  \
-  "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"           \
-  "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"  \
-  "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"  \
+#define REGISTERS_64                                                 \
+  "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"          \
+  "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31," \
+  "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47," \
   "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}, "
-// A run of products is one statement, since compilers take long over each statement of so many operands; `a` and `b` move on in it.
-#define SHARED_64(TYPE, add) "wgmma.mma_async.sync.aligned.m64n128k16.f32." TYPE "." TYPE " " REGISTERS_64 "a, b, " add ", 1, 1, 0, 0;\n"
-#define SHARED_64_FOUR(TYPE, add)                                                                              \
-  SHARED_64(TYPE, add) "add.s64 a, a, 2;\nadd.s64 b, b, 2;\n" SHARED_64(TYPE, "1") "add.s64 a, a, 2;\nadd.s64 b, b, 2;\n" \
-  SHARED_64(TYPE, "1") "add.s64 a, a, 2;\nadd.s64 b, b, 2;\n" SHARED_64(TYPE, "1")
+// A run of products is one statement, since compilers take long over each statement of so many operands; `a` and `b`
+// move on in it.
+#define SHARED_64(TYPE, add) \
+  "wgmma.mma_async.sync.aligned.m64n128k16.f32." TYPE "." TYPE " " REGISTERS_64 "a, b, " add ", 1, 1, 0, 0;\n"
+#define SHARED_64_FOUR(TYPE, add)                                                                               \
+  SHARED_64(TYPE, add)                                                                                          \
+  "add.s64 a, a, 2;\nadd.s64 b, b, 2;\n" SHARED_64(TYPE, "1") "add.s64 a, a, 2;\nadd.s64 b, b, 2;\n" SHARED_64( \
+      TYPE, "1") "add.s64 a, a, 2;\nadd.s64 b, b, 2;\n" SHARED_64(TYPE, "1")
 #define SHARED_64_OUT(d) : F16(d, 0), F16(d, 16), F16(d, 32), F16(d, 48)
-/** d = a b^T over 64 or 128 of k: both in shared memory with k contiguous, 64 of k in a line and the next 64 `far` bytes on; 128 columns. */
+/**
+ * d = a b^T over 64 or 128 of k: both in shared memory with k contiguous, 64 of k in a line and the next 64 `far` bytes
+ * on; 128 columns.
+ */
 template <class T, int K> WICK_FN void products(float (&d)[64], u64 a, u64 b, u32 a_far, u32 b_far) {
   const i64 a_next = (a_far >> 4) - 6, b_next = (b_far >> 4) - 6;
-#define PRODUCTS_64(TYPE) \
-  asm volatile("{\n.reg .b64 a, b;\nmov.b64 a, %64;\nmov.b64 b, %65;\n" SHARED_64_FOUR(TYPE, "0") "}" SHARED_64_OUT(d) : "l"(a), "l"(b))
-#define PRODUCTS_128(TYPE)                                                                                                            \
-  asm volatile("{\n.reg .b64 a, b;\nmov.b64 a, %64;\nmov.b64 b, %65;\n" SHARED_64_FOUR(TYPE, "0") "add.s64 a, a, %66;\nadd.s64 b, b, %67;\n" \
-               SHARED_64_FOUR(TYPE, "1") "}" SHARED_64_OUT(d) : "l"(a), "l"(b), "l"(a_next), "l"(b_next))
+#define PRODUCTS_64(TYPE)                                                                                              \
+  asm volatile("{\n.reg .b64 a, b;\nmov.b64 a, %64;\nmov.b64 b, %65;\n" SHARED_64_FOUR(TYPE, "0") "}" SHARED_64_OUT(d) \
+               : "l"(a), "l"(b))
+#define PRODUCTS_128(TYPE)                                                                                     \
+  asm volatile(                                                                                                \
+      "{\n.reg .b64 a, b;\nmov.b64 a, %64;\nmov.b64 b, %65;\n" SHARED_64_FOUR(                                 \
+          TYPE, "0") "add.s64 a, a, %66;\nadd.s64 b, b, %67;\n" SHARED_64_FOUR(TYPE, "1") "}" SHARED_64_OUT(d) \
+      : "l"(a), "l"(b), "l"(a_next), "l"(b_next))
   if constexpr (K == 64 && same<T, half>) PRODUCTS_64("f16");
   else if constexpr (K == 64) PRODUCTS_64("bf16");
   else if constexpr (same<T, half>) PRODUCTS_128("f16");
   else PRODUCTS_128("bf16");
 }
-#define REGISTERS_STEP_32(TYPE, left, add) "wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE " " REGISTERS_32 left ", b, " add ", 1, 1, 1;\n"
+#define REGISTERS_STEP_32(TYPE, left, add) \
+  "wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE " " REGISTERS_32 left ", b, " add ", 1, 1, 1;\n"
 #define PRODUCTS_REGISTERS_32(TYPE) \
   asm volatile("{\n.reg .pred p;\n.reg .b64 b;\nsetp.ne.b32 p, %65, 0;\nmov.b64 b, %64;\n" \
                REGISTERS_STEP_32(TYPE, "{%32,%33,%34,%35}", "p") "add.s64 b, b, 128;\n" \
@@ -124,7 +146,8 @@ template <class T, int K> WICK_FN void products(float (&d)[64], u64 a, u64 b, u3
                REGISTERS_STEP_32(TYPE, "{%60,%61,%62,%63}", "1") "}" \
                : F16(d, 0), F16(d, 16) \
                : R4(a, 0), R4(a, 4), R4(a, 8), R4(a, 12), R4(a, 16), R4(a, 20), R4(a, 24), R4(a, 28), "l"(b), "r"(add))
-#define REGISTERS_STEP_64(TYPE, left, add) "wgmma.mma_async.sync.aligned.m64n128k16.f32." TYPE "." TYPE " " REGISTERS_64 left ", b, " add ", 1, 1, 1;\n"
+#define REGISTERS_STEP_64(TYPE, left, add) \
+  "wgmma.mma_async.sync.aligned.m64n128k16.f32." TYPE "." TYPE " " REGISTERS_64 left ", b, " add ", 1, 1, 1;\n"
 #define PRODUCTS_REGISTERS_64(TYPE) \
   asm volatile("{\n.reg .pred p;\n.reg .b64 b;\nsetp.ne.b32 p, %97, 0;\nmov.b64 b, %96;\n" \
                REGISTERS_STEP_64(TYPE, "{%64,%65,%66,%67}", "p") "add.s64 b, b, 128;\n" \

@@ -21,4 +21,6 @@ template <class W> WICK_FN W absent(i64 at) {
 /** The same as a key to sort by: what is no place comes last. */
 WICK_FN u32 key_of(i64 at) { return at < 0 ? 0xffffffffu : (u32)at; }
 template <class S> WICK_FN S zero() { return from_compute<S>((compute_t<S>)0); }
-template <class S> WICK_FN S plus(S a, S b) { return from_compute<S>((typename SumOf<S>::type)to_compute(a) + (typename SumOf<S>::type)to_compute(b)); }
+template <class S> WICK_FN S plus(S a, S b) {
+  return from_compute<S>((typename SumOf<S>::type)to_compute(a) + (typename SumOf<S>::type)to_compute(b));
+}

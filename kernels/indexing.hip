@@ -1,22 +1,27 @@
-// Reading and writing at indices of any layout, and row moves at copy speed. Kernels and launches: src/backends/gpu/indexing.ts.
+// Reading and writing at indices of any layout, and row moves at copy speed. Kernels and launches:
+// src/backends/gpu/indexing.ts.
 //
-// The index dtype's largest value means "no element": it reads 0 and writes nothing, for every value dtype. An index that is neither
-// that nor inside its dimension is treated the same by Candle's; these set *fault, so that the backend can report it, and read all bits set: NaN in
-// every float dtype, so that nobody takes the result for zeros.
+// The index dtype's largest value means "no element": it reads 0 and writes nothing, for every value dtype. An index
+// that is neither that nor inside its dimension is treated the same by Candle's; these set *fault, so that the backend
+// can report it, and read all bits set: NaN in every float dtype, so that nobody takes the result for zeros.
 //
-//   select_rows      rows of `words` words (of 16, 8, 4, 2 or 1 bytes), `lanes` threads a row: out[l, j] = src[l, ids[j * step]]
+//   select_rows      rows of `words` words (of 16, 8, 4, 2 or 1 bytes), `lanes` threads a row: out[l, j] = src[l, ids[j
+//                    * step]]
 //   gather_any       any layouts and any smaller index shape; info: dims, ids strides, src strides (0 along dim)
 //   scatter_any      a thread a lane; info: dims without dim, strides of ids, src and dst
-//   scatter_keys, scatter_sorted   few long lanes: indices become keys [lanes, count], each lane is sorted, and a thread looks
+//   scatter_keys, scatter_sorted   few long lanes: indices become keys [lanes, count], each lane is sorted, and a
+//                                  thread looks
 //                    after each place that is written; the results are those of the thread a lane
 //   index_keys       indices as u32 keys for argsort
-//   add_sorted       out[l, ids[j]] += src[l, j] from sorted indices (`order` as argsort gives, `sorted` the indices in that order): a group a run of equal
+//   add_sorted       out[l, ids[j]] += src[l, j] from sorted indices (`order` as argsort gives, `sorted` the indices in
+//                    that order): a group a run of equal
 //                    indices, rows added in their original order, so the result is that of the serial loop
 #include "indexing.h"
 
 /** Rows are moved as words, so dtypes do not matter, only the largest word that divides a row and its addresses. */
 template <class W, class I>
-WICK_FN void select_rows(const I* ids, i64 step, const W* src, W* dst, u32* fault, i64 left, i64 src_dim, i64 ids_dim, i64 words, u32 lanes) {
+WICK_FN void select_rows(const I* ids, i64 step, const W* src, W* dst, u32* fault, i64 left, i64 src_dim, i64 ids_dim,
+                         i64 words, u32 lanes) {
   const RowWalk walk(lanes);
   EACH_ROW(walk, row, live, left * ids_dim) {
     if (live) {
@@ -24,9 +29,8 @@ WICK_FN void select_rows(const I* ids, i64 step, const W* src, W* dst, u32* faul
       const W* from = src + (l * src_dim + (at < 0 ? 0 : at)) * words;
       W* to = dst + row * words;
       i64 w = walk.lane;
-      if (at < 0)
-        ROLLED
-        for (; w < words; w += lanes) to[w] = absent<W>(at);
+      if (at < 0) ROLLED
+      for (; w < words; w += lanes) to[w] = absent<W>(at);
       ROLLED
       for (; w + 3 * (i64)lanes < words; w += 4 * (i64)lanes) {
         W x[4];
@@ -42,7 +46,8 @@ WICK_FN void select_rows(const I* ids, i64 step, const W* src, W* dst, u32* faul
 }
 
 template <class I, class W>
-WICK_FN void gather_any(const I* ids, const W* src, W* dst, u32* fault, const u64* info, u32 rank, u64 dim_size, u64 dim_stride, u64 numel) {
+WICK_FN void gather_any(const I* ids, const W* src, W* dst, u32* fault, const u64* info, u32 rank, u64 dim_size,
+                        u64 dim_stride, u64 numel) {
   ROLLED
   GRID_STRIDE(i, numel) {
     u64 of[2];  // ids, src
@@ -53,8 +58,8 @@ WICK_FN void gather_any(const I* ids, const W* src, W* dst, u32* fault, const u6
 }
 
 template <bool ADD, class I, class S>
-WICK_FN void scatter_any(const I* ids, const S* src, S* dst, u32* fault, const u64* info, u32 rank, u64 lanes, u64 count, u64 ids_step, u64 src_step,
-                         u64 dst_dim, u64 dst_step) {
+WICK_FN void scatter_any(const I* ids, const S* src, S* dst, u32* fault, const u64* info, u32 rank, u64 lanes,
+                         u64 count, u64 ids_step, u64 src_step, u64 dst_dim, u64 dst_step) {
   ROLLED
   GRID_STRIDE(i, lanes) {
     u64 of[3];
@@ -74,7 +79,8 @@ WICK_FN void scatter_any(const I* ids, const S* src, S* dst, u32* fault, const u
 
 /** The places of every lane as keys, what is none as 0xffffffff. */
 template <class I>
-WICK_FN void scatter_keys(const I* ids, u32* keys, u32* fault, const u64* info, u32 rank, u64 lanes, u64 count, u64 ids_step, u64 dst_dim) {
+WICK_FN void scatter_keys(const I* ids, u32* keys, u32* fault, const u64* info, u32 rank, u64 lanes, u64 count,
+                          u64 ids_step, u64 dst_dim) {
   GRID_STRIDE(e, lanes * count) {
     const u64 i = e / count, j = e % count;
     keys[e] = key_of(place(ids[strided_index(i, rank, info, info + rank) + j * ids_step], dst_dim, fault));
@@ -82,8 +88,8 @@ WICK_FN void scatter_keys(const I* ids, u32* keys, u32* fault, const u64* info, 
 }
 /** One thread does each run of equal places: its first adds the run up in the order it came, its last is what stays. */
 template <bool ADD, class S>
-WICK_FN void scatter_sorted(const u32* order, const u32* sorted, const S* src, S* dst, const u64* info, u32 rank, u64 lanes, u64 count, u64 src_step,
-                            u64 dst_dim, u64 dst_step) {
+WICK_FN void scatter_sorted(const u32* order, const u32* sorted, const S* src, S* dst, const u64* info, u32 rank,
+                            u64 lanes, u64 count, u64 src_step, u64 dst_dim, u64 dst_step) {
   ROLLED
   GRID_STRIDE(e, lanes * count) {
     const u64 i = e / count, j = e % count, lane = i * count;
@@ -104,7 +110,8 @@ WICK_FN void scatter_sorted(const u32* order, const u32* sorted, const S* src, S
 }
 
 /** One run of equal indices: rows of src are added to row `at` of dst in the order they came. */
-template <class S> WICK_FN void add_sorted(const u32* order, const u32* sorted, const S* src, S* dst, u64 n, u64 dst_dim, u64 right) {
+template <class S>
+WICK_FN void add_sorted(const u32* order, const u32* sorted, const S* src, S* dst, u64 n, u64 dst_dim, u64 right) {
   // blockIdx.y is the left index; each block looks at 8 positions, 32 threads each, and works only where a run begins.
   const u64 j = (u64)blockIdx.x * 8 + threadIdx.y, l = blockIdx.y;
   if (j >= n || (j > 0 && sorted[j] == sorted[j - 1]) || sorted[j] >= dst_dim) return;
@@ -114,11 +121,15 @@ template <class S> WICK_FN void add_sorted(const u32* order, const u32* sorted, 
     S* to = dst + (l * dst_dim + at) * right + r;
     typename SumOf<S>::type sum = (typename SumOf<S>::type)to_compute(*to);
     ROLLED
-    for (u64 k = j; k < n && sorted[k] == at; k++) sum += (typename SumOf<S>::type)to_compute(src[(l * n + order[k]) * right + r]);
+    for (u64 k = j; k < n && sorted[k] == at; k++)
+      sum += (typename SumOf<S>::type)to_compute(src[(l * n + order[k]) * right + r]);
     *to = from_compute<S>(sum);
   }
 }
-/** Indices of any dtype as u32, what is no place as 0xffffffff, and for a strided index vector: what add_sorted and its sort read. */
+/**
+ * Indices of any dtype as u32, what is no place as 0xffffffff, and for a strided index vector: what add_sorted and its
+ * sort read.
+ */
 template <class I> WICK_FN void index_keys(const I* ids, i64 step, u32* keys, u32* fault, u64 n, u64 dim) {
   GRID_STRIDE(i, n) keys[i] = key_of(place(ids[(i64)i * step], dim, fault));
 }

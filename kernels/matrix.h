@@ -1,17 +1,19 @@
-// Products of 16 x 16 tiles by one wave: mma on NVIDIA, MFMA and WMMA on AMD, and the same layouts lane by lane on the host and on
-// targets without such units (right but slow: launches choose the kernels of plain multiply-adds there).
+// Products of 16 x 16 tiles by one wave: mma on NVIDIA, MFMA and WMMA on AMD, and the same layouts lane by lane on the
+// host and on targets without such units (right but slow: launches choose the kernels of plain multiply-adds there).
 //
-// Frag holds a wave's share of 16 rows by 16 of k; Acc of a 16 x 16 result. Operands lie in shared memory in 16-bit elements with k
-// contiguous (element (row, k) at row * pitch + k) or with rows contiguous (at k * pitch + row).
+// Frag holds a wave's share of 16 rows by 16 of k; Acc of a 16 x 16 result. Operands lie in shared memory in 16-bit
+// elements with k contiguous (element (row, k) at row * pitch + k) or with rows contiguous (at k * pitch + row).
 #pragma once
 #include "portable.h"
 #include "settle.h"
 
 #if defined(WICK_NVIDIA) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 #define MATRIX_MMA 1
-#elif defined(WICK_AMD) && (defined(__gfx90a__) || defined(__gfx940__) || defined(__gfx941__) || defined(__gfx942__) || defined(__gfx950__))
+#elif defined(WICK_AMD) && \
+    (defined(__gfx90a__) || defined(__gfx940__) || defined(__gfx941__) || defined(__gfx942__) || defined(__gfx950__))
 #define MATRIX_MFMA 1
-#elif defined(WICK_AMD) && (defined(__gfx1100__) || defined(__gfx1101__) || defined(__gfx1102__) || defined(__gfx1103__) || defined(__gfx1150__) || defined(__gfx1151__))
+#elif defined(WICK_AMD) && (defined(__gfx1100__) || defined(__gfx1101__) || defined(__gfx1102__) || \
+                            defined(__gfx1103__) || defined(__gfx1150__) || defined(__gfx1151__))
 #define MATRIX_WMMA 11
 #elif defined(WICK_AMD) && (defined(__gfx1200__) || defined(__gfx1201__))
 #define MATRIX_WMMA 12
@@ -25,7 +27,10 @@
 // Two m16n8k16 products side by side: registers hold pairs along k, results pairs along columns.
 constexpr int FRAG = 8, ACC = 8;
 constexpr bool ACC_PAIRS = true;  // elements 2j and 2j + 1 of a lane are neighbours in a row
-/** How a result becomes an operand of the next product without leaving its lane: as the left one here, as the right one below. */
+/**
+ * How a result becomes an operand of the next product without leaving its lane: as the left one here, as the right one
+ * below.
+ */
 constexpr bool RESULT_IS_LEFT = true, RESULT_IS_RIGHT = false;
 WICK_FN u32 a_row(u32 lane, int j) { return lane / 4 + (j / 2 % 2) * 8; }
 WICK_FN u32 a_k(u32 lane, int j) { return lane % 4 * 2 + j % 2 + j / 4 * 8; }
@@ -66,9 +71,10 @@ struct Acc {
 
 #if defined(MATRIX_MMA)
 WICK_FN u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
-#define LDMATRIX(SUFFIX, f, p)                                                                     \
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4" SUFFIX ".shared.b16 {%0,%1,%2,%3}, [%4];"           \
-               : "=r"(f.w[0]), "=r"(f.w[1]), "=r"(f.w[2]), "=r"(f.w[3]) : "r"(shared_address(p)))
+#define LDMATRIX(SUFFIX, f, p)                                                           \
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4" SUFFIX ".shared.b16 {%0,%1,%2,%3}, [%4];" \
+               : "=r"(f.w[0]), "=r"(f.w[1]), "=r"(f.w[2]), "=r"(f.w[3])                  \
+               : "r"(shared_address(p)))
 #endif
 
 /** Reads 16 rows by 16 of k. A is the left operand, B (its rows are the result's columns) the right. */
@@ -88,10 +94,12 @@ template <bool A, bool K_CONTIGUOUS, class S> WICK_FN Frag load_frag(const S* ti
 #elif defined(MATRIX_MFMA) || defined(MATRIX_WMMA)
   const u32 row = A ? a_row(lane, 0) : b_row(lane, 0), k = A ? a_k(lane, 0) : b_k(lane, 0);
   if constexpr (K_CONTIGUOUS) {
-    f = *(const Frag*)__builtin_assume_aligned(tile + row * pitch + k, FRAG < 8 ? 8 : 16);  // a lane's elements are neighbours, and rows whole multiples of 16 bytes
+    // a lane's elements are neighbours, and rows whole multiples of 16 bytes
+    f = *(const Frag*)__builtin_assume_aligned(tile + row * pitch + k, FRAG < 8 ? 8 : 16);
   } else {
 #pragma unroll
-    for (int j = 0; j < FRAG; j += 2) f.w[j / 2] = tile[(k + j) * pitch + row].bits | (u32)tile[(k + j + 1) * pitch + row].bits << 16;
+    for (int j = 0; j < FRAG; j += 2)
+      f.w[j / 2] = tile[(k + j) * pitch + row].bits | (u32)tile[(k + j + 1) * pitch + row].bits << 16;
   }
 #else
 #pragma unroll
@@ -125,9 +133,10 @@ template <class S> WICK_FN u32 pack_pair(float low, float high) {
 }
 
 #if defined(MATRIX_MMA)
-#define MMA_16816(TYPE, c, a, b0, b1)                                                                                      \
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." TYPE "." TYPE ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" \
-               : "+f"((c)[0]), "+f"((c)[1]), "+f"((c)[2]), "+f"((c)[3])                                                    \
+#define MMA_16816(TYPE, c, a, b0, b1)                                       \
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." TYPE "." TYPE       \
+               ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" \
+               : "+f"((c)[0]), "+f"((c)[1]), "+f"((c)[2]), "+f"((c)[3])     \
                : "r"(a.w[0]), "r"(a.w[1]), "r"(a.w[2]), "r"(a.w[3]), "r"(b0), "r"(b1))
 #endif
 #if defined(MATRIX_MFMA) || defined(MATRIX_WMMA)
@@ -138,7 +147,8 @@ typedef short short_vector __attribute__((ext_vector_type(FRAG)));
 
 #ifdef MATRIX_PLAIN
 /** Never inlined: it is called from unrolled loops. */
-template <class S> __attribute__((noinline)) static __device__ void multiply_plain(Acc& acc, const Frag& a, const Frag& b) {
+template <class S>
+__attribute__((noinline)) static __device__ void multiply_plain(Acc& acc, const Frag& a, const Frag& b) {
   // Operands go round once; then each lane has both tiles whole and makes its own share of the result.
   const u32 lane = lane_id();
   float left[16][16], right[16][16];
@@ -172,17 +182,20 @@ template <class S> WICK_FN void multiply(Acc& acc, const Frag& a, const Frag& b)
   }
 #elif defined(MATRIX_MFMA)
   acc_vector c = bits_as<acc_vector>(acc);
-  if constexpr (same<S, half>) c = __builtin_amdgcn_mfma_f32_16x16x16f16(bits_as<half_vector>(a), bits_as<half_vector>(b), c, 0, 0, 0);
+  if constexpr (same<S, half>)
+    c = __builtin_amdgcn_mfma_f32_16x16x16f16(bits_as<half_vector>(a), bits_as<half_vector>(b), c, 0, 0, 0);
   else c = __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(bits_as<short_vector>(a), bits_as<short_vector>(b), c, 0, 0, 0);
   acc = bits_as<Acc>(c);
 #elif defined(MATRIX_WMMA) && MATRIX_WMMA == 11
   acc_vector c = bits_as<acc_vector>(acc);
-  if constexpr (same<S, half>) c = __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(bits_as<half_vector>(a), bits_as<half_vector>(b), c);
+  if constexpr (same<S, half>)
+    c = __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(bits_as<half_vector>(a), bits_as<half_vector>(b), c);
   else c = __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32(bits_as<short_vector>(a), bits_as<short_vector>(b), c);
   acc = bits_as<Acc>(c);
 #elif defined(MATRIX_WMMA)
   acc_vector c = bits_as<acc_vector>(acc);
-  if constexpr (same<S, half>) c = __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(bits_as<half_vector>(a), bits_as<half_vector>(b), c);
+  if constexpr (same<S, half>)
+    c = __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(bits_as<half_vector>(a), bits_as<half_vector>(b), c);
   else c = __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(bits_as<short_vector>(a), bits_as<short_vector>(b), c);
   acc = bits_as<Acc>(c);
 #elif defined(WICK_HOST)
@@ -220,7 +233,10 @@ WICK_FN void async_all16(void* to, const void* from, bool all) {
   *(word4*)to = all ? *(const word4*)from : nothing;
 #endif
 }
-/** Copies `bytes` (0 to 16) and fills the rest with zeros, element by element: memory checkers count an asynchronous copy's full width. */
+/**
+ * Copies `bytes` (0 to 16) and fills the rest with zeros, element by element: memory checkers count an asynchronous
+ * copy's full width.
+ */
 WICK_FN void copy_some16(void* to, const void* from, u32 bytes) {
   UNROLL(8, 1)
   for (u32 i = 0; i < 8; i++) ((u16*)to)[i] = 2 * i < bytes ? ((const u16*)from)[i] : (u16)0;

@@ -1,22 +1,27 @@
 // Layer norm and RMS norm over contiguous rows, forward and backward, each row read once where it fits registers.
 //
-// Kernels and launches (src/backends/gpu/norm.ts): [rows, cols], `lanes` threads a row, block 256 (or lanes when more); CENTER is the layer norm.
-//   norm_rows           y = (x - mean) * rstd * w + b; w and b may be null, and RMS norms have no b; V and P as in softmax.hip
+// Kernels and launches (src/backends/gpu/norm.ts): [rows, cols], `lanes` threads a row, block 256 (or lanes when more);
+// CENTER is the layer norm.
+//   norm_rows           y = (x - mean) * rstd * w + b; w and b may be null, and RMS norms have no b; V and P as in
+//                       softmax.hip
 //   norm_grad_rows      dx; leaves (mean, rstd) of each row in stats unless it is null
 //   norm_short          16-bit norms of rows of at most 2 vectors a lane, 4 to 32 lanes, two rows a group at a time
-//   norm_stream         the same for long rows of which there are many: a block a row, as many blocks as the device holds, the weights in
+//   norm_stream         the same for long rows of which there are many: a block a row, as many blocks as the device
+//                       holds, the weights in
 //                       registers, the next rows on their way (stream.h)
 //   norm_grad_weights   dw and db partial sums [chunks, cols] from stats: block (32, 8), grid (cols / 32, chunks)
 //   norm_merge          partial sums to dw or db, a thread a column
 // Variances are of the differences from the mean (two passes over registers); f16 and bf16 are computed in float.
 #include "stream.h"
 
-template <class A> struct Stats {
-  A mean, rstd;
-};
+template <class A> struct Stats { A mean, rstd; };
 
-/** Mean and reciprocal deviation of a row of which every lane has a share; deviations take the place of a share that is unpacked. */
-template <bool CENTER, class X, class W, class A> WICK_FN Stats<A> share_stats(X& x, W& walk, i64 cols, double eps, A (&slots)[2][WAVE_SLOTS]) {
+/**
+ * Mean and reciprocal deviation of a row of which every lane has a share; deviations take the place of a share that is
+ * unpacked.
+ */
+template <bool CENTER, class X, class W, class A>
+WICK_FN Stats<A> share_stats(X& x, W& walk, i64 cols, double eps, A (&slots)[2][WAVE_SLOTS]) {
   A mean = 0, square = 0;
   if constexpr (CENTER) {
 #pragma unroll
@@ -41,7 +46,8 @@ template <bool CENTER, class X, class W, class A> WICK_FN Stats<A> share_stats(X
   return stats;
 }
 /** The same of a row that is read again at each use. */
-template <bool CENTER, int V, class S, class W, class A> WICK_FN Stats<A> row_stats(const S* row, W& walk, i64 n, i64 cols, double eps, A (&slots)[2][WAVE_SLOTS]) {
+template <bool CENTER, int V, class S, class W, class A>
+WICK_FN Stats<A> row_stats(const S* row, W& walk, i64 n, i64 cols, double eps, A (&slots)[2][WAVE_SLOTS]) {
   const i64 first = (i64)walk.lane * V, step = (i64)walk.lanes * V;
   A mean = 0, square = 0, v[V];
   if constexpr (CENTER) {
@@ -63,7 +69,10 @@ template <bool CENTER, int V, class S, class W, class A> WICK_FN Stats<A> row_st
   return stats;
 }
 
-/** V weights or biases, `otherwise` where there are none: asked anew each time, for compilers would make a loop for every answer. */
+/**
+ * V weights or biases, `otherwise` where there are none: asked anew each time, for compilers would make a loop for
+ * every answer.
+ */
 template <int V, class S, class A> WICK_FN void load_or(const S* from, i64 c, A otherwise, A (&v)[V]) {
 #ifdef WICK_NVIDIA
   asm volatile("" : "+l"(from));
@@ -74,7 +83,9 @@ template <int V, class S, class A> WICK_FN void load_or(const S* from, i64 c, A 
     for (int i = 0; i < V; i++) v[i] = otherwise;
 }
 /** The weights or biases of a share as they are stored, all on their way at once. */
-template <int V, int P, class S, class X> WICK_FN void open_factors(decltype(load_some<V>((const S*)nullptr)) (&held)[P], const S* from, compute_t<S> otherwise, const X& x) {
+template <int V, int P, class S, class X>
+WICK_FN void open_factors(decltype(load_some<V>((const S*)nullptr)) (&held)[P], const S* from, compute_t<S> otherwise,
+                          const X& x) {
   if (from) {
 #pragma unroll
     for (int p = 0; p < P; p++) held[p] = load_some<V>(from + (x.has(p) ? x.column(p) : 0));
@@ -88,7 +99,8 @@ template <int V, int P, class S, class X> WICK_FN void open_factors(decltype(loa
 }
 
 template <bool CENTER, class S, int V, int P, bool BLOCK>
-WICK_FN void norm_rows(const S* src, S* dst, const S* weight, const S* bias, i64 rows, i64 cols, u32 lanes, double eps) {
+WICK_FN void norm_rows(const S* src, S* dst, const S* weight, const S* bias, i64 rows, i64 cols, u32 lanes,
+                       double eps) {
   typedef compute_t<S> A;
   __shared__ A slots[2][WAVE_SLOTS];
   Walk<BLOCK> walk(lanes);
@@ -149,7 +161,8 @@ WICK_FN void norm_rows(const S* src, S* dst, const S* weight, const S* bias, i64
   }
 }
 /** P vectors of weights or biases in registers, `otherwise` where there are none: no choice is left to the rows. */
-template <int P, class S> WICK_FN void hold(Pack<S> (&held)[P], const S* from, float otherwise, i64 cols, u32 lane, u32 lanes) {
+template <int P, class S>
+WICK_FN void hold(Pack<S> (&held)[P], const S* from, float otherwise, i64 cols, u32 lane, u32 lanes) {
   constexpr int V = pack_size<S>;
 #pragma unroll
   for (int p = 0; p < P; p++)
@@ -158,7 +171,8 @@ template <int P, class S> WICK_FN void hold(Pack<S> (&held)[P], const S* from, f
   if (from) each_vector<V, P>(cols, lane, lanes, [&](int p, i64 c) { held[p] = load_pack(from + c); });
 }
 /** Deviations from the mean in place of one lane's share of a row, and the sum of their squares; `sum` joins lanes. */
-template <bool CENTER, int P, int V, class A, class F> WICK_FN A deviate(A (&x)[P][V], i64 n, i64 cols, u32 lane, u32 lanes, F sum) {
+template <bool CENTER, int P, int V, class A, class F>
+WICK_FN A deviate(A (&x)[P][V], i64 n, i64 cols, u32 lane, u32 lanes, F sum) {
   A mean = 0, square = 0;
   if constexpr (CENTER) {
     each_vector<V, P>(n, lane, lanes, [&](int p, i64) {
@@ -178,7 +192,8 @@ template <bool CENTER, int P, int V, class A, class F> WICK_FN A deviate(A (&x)[
 }
 /** One lane's share of a row of deviations, scaled; `b` counts only where CENTER says so. */
 template <bool CENTER, int P, class S, int V, class A>
-WICK_FN void put_deviations(S* dst, A (&x)[P][V], A rstd, const Pack<S> (&w)[P], const Pack<S> (&b)[P], i64 n, u32 lane, u32 lanes) {
+WICK_FN void put_deviations(S* dst, A (&x)[P][V], A rstd, const Pack<S> (&w)[P], const Pack<S> (&b)[P], i64 n, u32 lane,
+                            u32 lanes) {
   each_vector<V, P>(n, lane, lanes, [&](int p, i64 c) {
     A scale[V], shift[V];
     unpack(w[p], scale);
@@ -192,7 +207,10 @@ WICK_FN void put_deviations(S* dst, A (&x)[P][V], A rstd, const Pack<S> (&w)[P],
   });
 }
 
-/** Short rows: two at a time, so that one's loads run beside the other's arithmetic, with the weights read once for both. */
+/**
+ * Short rows: two at a time, so that one's loads run beside the other's arithmetic, with the weights read once for
+ * both.
+ */
 template <bool CENTER, u32 lanes, class S>
 WICK_FN void norm_short(const S* src, S* dst, const S* weight, const S* bias, i64 rows, i64 cols, double eps) {
   typedef compute_t<S> A;
@@ -206,7 +224,8 @@ WICK_FN void norm_short(const S* src, S* dst, const S* weight, const S* bias, i6
 #pragma unroll
   for (int r = 0; r < R; r++) {
     const i64 row = first + r * walk.groups;
-    each_vector<V, P>(row < rows ? cols : 0, walk.lane, lanes, [&](int p, i64 c) { held[r][p] = load_pack(src + row * cols + c); });
+    each_vector<V, P>(row < rows ? cols : 0, walk.lane, lanes,
+                      [&](int p, i64 c) { held[r][p] = load_pack(src + row * cols + c); });
   }
 #pragma unroll
   for (int r = 0; r < R; r++) {
@@ -214,14 +233,19 @@ WICK_FN void norm_short(const S* src, S* dst, const S* weight, const S* bias, i6
     A x[P][V];
 #pragma unroll
     for (int p = 0; p < P; p++) unpack(held[r][p], x[p]);
-    const A square = deviate<CENTER>(x, n, cols, walk.lane, lanes, [](A v, int) { return group_sum(v, lanes, (A*)nullptr); });
+    const A square =
+        deviate<CENTER>(x, n, cols, walk.lane, lanes, [](A v, int) { return group_sum(v, lanes, (A*)nullptr); });
     put_deviations<CENTER>(dst + row * cols, x, rsqrtg(square / (A)cols + (A)eps), w, b, n, walk.lane, lanes);
   }
 }
 
-/** The same element by element: one block a multiprocessor waits for nothing but its own arithmetic, and this way it is scheduled best. */
+/**
+ * The same element by element: one block a multiprocessor waits for nothing but its own arithmetic, and this way it is
+ * scheduled best.
+ */
 template <bool CENTER, int P, class S, int V, class A>
-WICK_FN void stream_deviations(S* dst, A (&x)[P][V], A rstd, const Pack<S> (&w)[P], const Pack<S> (&b)[P], i64 n, u32 lane, u32 lanes) {
+WICK_FN void stream_deviations(S* dst, A (&x)[P][V], A rstd, const Pack<S> (&w)[P], const Pack<S> (&b)[P], i64 n,
+                               u32 lane, u32 lanes) {
   each_vector<V, P>(n, lane, lanes, [&](int p, i64 c) {
 #pragma unroll
     for (int i = 0; i < V; i++) {
@@ -249,14 +273,15 @@ WICK_FN void norm_stream(const S* src, S* dst, const S* weight, const S* bias, i
   for (i64 row = blockIdx.x; row < rows; row += gridDim.x, turn ^= 2) {
     A x[P][V];
     stream.take(x);
-    const A square = deviate<CENTER>(x, cols, cols, lane, lanes, [&](A v, int which) { return block_sum(v, slots[turn + which]); });
+    const A square =
+        deviate<CENTER>(x, cols, cols, lane, lanes, [&](A v, int which) { return block_sum(v, slots[turn + which]); });
     stream_deviations<CENTER>(dst + row * cols, x, rsqrtg(square / (A)cols + (A)eps), w, b, cols, lane, lanes);
   }
 }
 
 template <bool CENTER, class S, int V, int P, bool BLOCK>
-WICK_FN void norm_grad_rows(const S* src, const S* grad, const S* weight, S* dx, Stats<compute_t<S>>* kept, i64 rows, i64 cols, u32 lanes,
-                            double eps) {
+WICK_FN void norm_grad_rows(const S* src, const S* grad, const S* weight, S* dx, Stats<compute_t<S>>* kept, i64 rows,
+                            i64 cols, u32 lanes, double eps) {
   typedef compute_t<S> A;
   __shared__ A slots[2][WAVE_SLOTS];
   Walk<BLOCK> walk(lanes);
@@ -294,7 +319,8 @@ WICK_FN void norm_grad_rows(const S* src, const S* grad, const S* weight, S* dx,
         store_v<V>(dx + at + c, gw);
       }
     } else {
-      // Packed, and small floats' weights too: registers decide how many rows are under way. What is wider is read again instead.
+      // Packed, and small floats' weights too: registers decide how many rows are under way. What is wider is read
+      // again instead.
       Share<S, V, P, 0> x(n, walk.lane, walk.lanes), g(n, walk.lane, walk.lanes);
       constexpr bool HOLD = is_small_float<S> && V > 1;
       x.open(src + at, (A)0);
@@ -335,8 +361,8 @@ WICK_FN void norm_grad_rows(const S* src, const S* grad, const S* weight, S* dx,
 
 /** A chunk of `size` rows: sums of dy * xhat and of dy down 32 neighbouring columns. Either target may be null. */
 template <class S>
-WICK_FN void norm_grad_weights(const S* src, const S* grad, const Stats<compute_t<S>>* stats, compute_t<S>* dw, compute_t<S>* db, i64 rows,
-                               i64 cols, i64 size) {
+WICK_FN void norm_grad_weights(const S* src, const S* grad, const Stats<compute_t<S>>* stats, compute_t<S>* dw,
+                               compute_t<S>* db, i64 rows, i64 cols, i64 size) {
   typedef compute_t<S> A;
   __shared__ A slots[2][256];
   const i64 c = (i64)blockIdx.x * 32 + threadIdx.x;

@@ -1,6 +1,6 @@
-// What every kernel stands on: the vendor, how kernels and functions are declared, and the parts below, the same on NVIDIA, AMD and the host.
-// What vendors name differently is named here and in portable/ (the matrix units: matrix.h). Under hipRTC and NVRTC nothing else is included; the host
-// simulation brings simt.h.
+// What every kernel stands on: the vendor, how kernels and functions are declared, and the parts below, the same on
+// NVIDIA, AMD and the host. What vendors name differently is named here and in portable/ (the matrix units: matrix.h).
+// Under hipRTC and NVRTC nothing else is included; the host simulation brings simt.h.
 #pragma once
 
 #if defined(WICK_SIM)
@@ -39,7 +39,10 @@
 #define WICK_MEMBER __device__ __forceinline__
 #endif
 
-/** Before a loop that gains nothing by being unrolled: compilers left alone make several copies of it, and take their time. */
+/**
+ * Before a loop that gains nothing by being unrolled: compilers left alone make several copies of it, and take their
+ * time.
+ */
 #ifdef WICK_HOST
 #define ROLLED
 #else
@@ -50,7 +53,7 @@
 #ifdef WICK_HOST
 #define DYNAMIC_SHARED(T, name) T* name = (T*)simt::dynamic_shared()
 #else
-#define DYNAMIC_SHARED(T, name)                                    \
+#define DYNAMIC_SHARED(T, name)                                               \
   extern __shared__ __attribute__((aligned(16))) unsigned char wick_shared[]; \
   T* name = (T*)wick_shared
 #endif
@@ -67,20 +70,21 @@
 #include "portable/access.h"
 #include "portable/layout.h"
 
-// ---- one line for several element types: FOR_FLOATS(ENTRY, usomething, op) makes ENTRY(usomething_f32, float, op) and so on ----
+// ---- one line for several element types: FOR_FLOATS(ENTRY, usomething, op) makes ENTRY(usomething_f32, float, op) and
+// so on ----
 
-#define FOR_REALS(M, STEM, ...)               \
-  M(STEM##_f32, float, ##__VA_ARGS__)         \
-  M(STEM##_f64, double, ##__VA_ARGS__)        \
-  M(STEM##_f16, half, ##__VA_ARGS__)          \
+#define FOR_REALS(M, STEM, ...)        \
+  M(STEM##_f32, float, ##__VA_ARGS__)  \
+  M(STEM##_f64, double, ##__VA_ARGS__) \
+  M(STEM##_f16, half, ##__VA_ARGS__)   \
   M(STEM##_bf16, bfloat, ##__VA_ARGS__)
-#define FOR_INTS(M, STEM, ...)                \
-  M(STEM##_u8, u8, ##__VA_ARGS__)             \
-  M(STEM##_u32, u32, ##__VA_ARGS__)           \
-  M(STEM##_i16, i16, ##__VA_ARGS__)           \
-  M(STEM##_i32, i32, ##__VA_ARGS__)           \
+#define FOR_INTS(M, STEM, ...)      \
+  M(STEM##_u8, u8, ##__VA_ARGS__)   \
+  M(STEM##_u32, u32, ##__VA_ARGS__) \
+  M(STEM##_i16, i16, ##__VA_ARGS__) \
+  M(STEM##_i32, i32, ##__VA_ARGS__) \
   M(STEM##_i64, i64, ##__VA_ARGS__)
-#define FOR_CANDLE_INTS(M, STEM, ...)         \
-  M(STEM##_u8, u8, ##__VA_ARGS__)             \
-  M(STEM##_u32, u32, ##__VA_ARGS__)           \
+#define FOR_CANDLE_INTS(M, STEM, ...) \
+  M(STEM##_u8, u8, ##__VA_ARGS__)     \
+  M(STEM##_u32, u32, ##__VA_ARGS__)   \
   M(STEM##_i64, i64, ##__VA_ARGS__)

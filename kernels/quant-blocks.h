@@ -1,4 +1,5 @@
-// The ggml block formats: how each packs its values, and the two things kernels ask of them (packed integers and their scales).
+// The ggml block formats: how each packs its values, and the two things kernels ask of them (packed integers and their
+// scales).
 #pragma once
 #include "portable.h"
 
@@ -96,7 +97,9 @@ struct Q2_K {
   };
   static constexpr int chunks = 8, halves = 2, bias = 0;
   static constexpr Min min = Min::parts;
-  static WICK_MEMBER u32 quad(const Block& b, int c, int k) { return b.qs[8 * (c / 4) + k] >> 2 * (c & 3) & 0x03030303u; }
+  static WICK_MEMBER u32 quad(const Block& b, int c, int k) {
+    return b.qs[8 * (c / 4) + k] >> 2 * (c & 3) & 0x03030303u;
+  }
   static WICK_MEMBER Scale scale(const Block& b, int c, int h) {
     int s = b.scales[2 * c + h];
     return {half_value(b.d) * (s & 15), half_value(b.m) * (s >> 4)};
@@ -138,8 +141,12 @@ struct Q4_K {
   };
   static constexpr int chunks = 8, halves = 1, bias = 0;
   static constexpr Min min = Min::mixed;
-  static WICK_MEMBER u32 quad(const Block& b, int c, int k) { return b.qs[8 * (c / 2) + k] >> 4 * (c & 1) & 0x0F0F0F0Fu; }
-  static WICK_MEMBER Scale scale(const Block& b, int c, int) { return scale_min6(b.scales, c, half_value(b.d), half_value(b.m)); }
+  static WICK_MEMBER u32 quad(const Block& b, int c, int k) {
+    return b.qs[8 * (c / 2) + k] >> 4 * (c & 1) & 0x0F0F0F0Fu;
+  }
+  static WICK_MEMBER Scale scale(const Block& b, int c, int) {
+    return scale_min6(b.scales, c, half_value(b.d), half_value(b.m));
+  }
 };
 
 struct Q5_K {
@@ -153,7 +160,9 @@ struct Q5_K {
   static WICK_MEMBER u32 quad(const Block& b, int c, int k) {
     return (b.qs[8 * (c / 2) + k] >> 4 * (c & 1) & 0x0F0F0F0Fu) | (b.qh[k] >> c & 0x01010101u) << 4;
   }
-  static WICK_MEMBER Scale scale(const Block& b, int c, int) { return scale_min6(b.scales, c, half_value(b.d), half_value(b.m)); }
+  static WICK_MEMBER Scale scale(const Block& b, int c, int) {
+    return scale_min6(b.scales, c, half_value(b.d), half_value(b.m));
+  }
 };
 
 struct Q6_K {
@@ -219,7 +228,9 @@ struct IQ4_NL {
   };
   static constexpr int chunks = 1, halves = 1, bias = 0;
   static constexpr Min min = Min::none;
-  static WICK_MEMBER u32 quad(const Block& b, int, int k) { return iq4_levels(word16(b.qs, k & 3) >> (k & 4) & 0x0F0F0F0Fu); }
+  static WICK_MEMBER u32 quad(const Block& b, int, int k) {
+    return iq4_levels(word16(b.qs, k & 3) >> (k & 4) & 0x0F0F0F0Fu);
+  }
   static WICK_MEMBER Scale scale(const Block& b, int, int) { return {half_value(b.d), 0}; }
 };
 
@@ -231,7 +242,9 @@ struct IQ4_XS {
   };
   static constexpr int chunks = 8, halves = 1, bias = 0;
   static constexpr Min min = Min::none;
-  static WICK_MEMBER u32 quad(const Block& b, int c, int k) { return iq4_levels(b.qs[4 * c + (k & 3)] >> (k & 4) & 0x0F0F0F0Fu); }
+  static WICK_MEMBER u32 quad(const Block& b, int c, int k) {
+    return iq4_levels(b.qs[4 * c + (k & 3)] >> (k & 4) & 0x0F0F0F0Fu);
+  }
   static WICK_MEMBER Scale scale(const Block& b, int c, int) {
     const int s = (b.low[c / 2] >> 4 * (c & 1) & 15) | (b.high >> 2 * c & 3) << 4;
     return {half_value(b.d) * (s - 32), 0};
@@ -314,9 +327,7 @@ template <class Q> WICK_FN Chunk<Q> load_chunk(const typename Q::Block* row, int
 }
 
 // What a product needs of 32 activations: their scale, and per half the sum that multiplies m.
-template <class Q> struct Activation {
-  float d, sum[Q::halves];
-};
+template <class Q> struct Activation { float d, sum[Q::halves]; };
 
 template <class Q, bool Tiled> WICK_FN Activation<Q> load_activation(const Q8_1::Block& y) {
   Activation<Q> out;
@@ -334,12 +345,14 @@ template <class Q, bool Tiled> WICK_FN Activation<Q> load_activation(const Q8_1:
 }
 
 // The product of 32 weights with 32 activations.
-template <class Q, bool Tiled> WICK_FN float dot_chunk(const int (&v)[8], const float (&d)[Q::halves], const float (&m)[Q::halves], const int* u,
-                                           const Activation<Q>& y) {
+template <class Q, bool Tiled>
+WICK_FN float dot_chunk(const int (&v)[8], const float (&d)[Q::halves], const float (&m)[Q::halves], const int* u,
+                        const Activation<Q>& y) {
   float scaled = 0, constant = 0;
   for (int h = 0; h < Q::halves; h++) {
     int sum = 0;
-    for (int k = 8 / Q::halves * h; k < 8 / Q::halves * (h + 1); k++) sum = Tiled ? dp4a(v[k], u[k], sum) : dp4a_here(v[k], u[k], sum);
+    for (int k = 8 / Q::halves * h; k < 8 / Q::halves * (h + 1); k++)
+      sum = Tiled ? dp4a(v[k], u[k], sum) : dp4a_here(v[k], u[k], sum);
     scaled += d[h] * sum;
     if (Q::min != Min::none) constant += m[h] * y.sum[h];
   }

@@ -1,10 +1,14 @@
-// Reductions of contiguous operands over any dimensions; what each kernel takes and how it is launched: src/backends/gpu/reduce.ts.
+// Reductions of contiguous operands over any dimensions; what each kernel takes and how it is launched:
+// src/backends/gpu/reduce.ts.
 //
-//   row_reduce        [rows, cols]: `lanes` threads a row; V elements at once: 16-byte accesses (cols a multiple of the pack) or single ones
-//   row_reduce_held   the same with 16-byte accesses where a row is at most 4 packs a lane, all packs in flight at once: short rows are
+//   row_reduce        [rows, cols]: `lanes` threads a row; V elements at once: 16-byte accesses (cols a multiple of the
+//                     pack) or single ones
+//   row_reduce_held   the same with 16-byte accesses where a row is at most 4 packs a lane, all packs in flight at
+//                     once: short rows are
 //                     a few instructions each, of which loops over lanes would be the larger part
 //   part_reduce       few long rows: block (chunk, row) leaves one accumulator in scratch [rows, chunks]
-//   col_reduce        [outer, n, inner] over n: block (x, 256 / x), x neighbouring columns read together; grid y > 1 leaves accumulators
+//   col_reduce        [outer, n, inner] over n: block (x, 256 / x), x neighbouring columns read together; grid y > 1
+//                     leaves accumulators
 //   merge_parts       accumulators [outer, chunks, inner] to results, a group of 32 threads each
 // Op joins elements: Sum, Mean, Prod, Min, Max, ArgMin, ArgMax of block.h. Sums of small floats are kept in float.
 #include "block.h"
@@ -19,8 +23,12 @@ template <class Op, int V> WICK_FN typename Op::T best_in(const typename Op::T (
   for (int v = 1; v < V; v++) best = Op::better(best, x[v]);
   return best;
 }
-/** The best of the columns of one row that fall to this lane: which pack it is in is noted on the way, where in the pack at the end. */
-template <class Op, int V, class S> WICK_FN typename Op::A place_in_row(const S* row, i64 from, i64 to, u32 lane, u32 lanes) {
+/**
+ * The best of the columns of one row that fall to this lane: which pack it is in is noted on the way, where in the pack
+ * at the end.
+ */
+template <class Op, int V, class S>
+WICK_FN typename Op::A place_in_row(const S* row, i64 from, i64 to, u32 lane, u32 lanes) {
   typedef typename Op::T T;
   typedef decltype(load_some<V>(row)) X;
   const i64 step = (i64)lanes * V;
@@ -52,7 +60,8 @@ template <class Op, int V, class S> WICK_FN typename Op::A place_in_row(const S*
 }
 
 /** Joins the columns of one row that fall to this lane. */
-template <class Op, int V, class S> WICK_FN typename Op::A join_row(const S* row, i64 from, i64 to, u32 lane, u32 lanes) {
+template <class Op, int V, class S>
+WICK_FN typename Op::A join_row(const S* row, i64 from, i64 to, u32 lane, u32 lanes) {
   typedef decltype(load_some<V>(row)) X;
   typename Op::A acc[UNROLL];
 #pragma unroll
@@ -80,12 +89,14 @@ template <class Op, int V, class S> WICK_FN typename Op::A join_row(const S* row
   return acc[0];
 }
 
-template <class Op, int V, class S> WICK_FN typename Op::A take_row(const S* row, i64 from, i64 to, u32 lane, u32 lanes) {
+template <class Op, int V, class S>
+WICK_FN typename Op::A take_row(const S* row, i64 from, i64 to, u32 lane, u32 lanes) {
   if constexpr (Op::PLACES) return place_in_row<Op, V>(row, from, to, lane, lanes);
   else return join_row<Op, V>(row, from, to, lane, lanes);
 }
 
-template <class Op, int V, class S> WICK_FN void row_reduce(const S* src, typename Op::Out* dst, i64 rows, i64 cols, u32 lanes) {
+template <class Op, int V, class S>
+WICK_FN void row_reduce(const S* src, typename Op::Out* dst, i64 rows, i64 cols, u32 lanes) {
   __shared__ typename Op::A slots[WAVE_SLOTS];
   const RowWalk walk(lanes);
   EACH_ROW(walk, row, live, rows) {
@@ -96,7 +107,8 @@ template <class Op, int V, class S> WICK_FN void row_reduce(const S* src, typena
 }
 
 constexpr int HELD = 4;  // packs a lane
-template <class Op, u32 lanes, class S> WICK_FN void row_reduce_held(const S* src, typename Op::Out* dst, i64 rows, i64 cols) {
+template <class Op, u32 lanes, class S>
+WICK_FN void row_reduce_held(const S* src, typename Op::Out* dst, i64 rows, i64 cols) {
   constexpr int V = pack_size<S>;
   const RowWalk walk(lanes);
   EACH_ROW(walk, row, live, rows) {
@@ -146,7 +158,8 @@ template <class Op, u32 lanes, class S> WICK_FN void row_reduce_held(const S* sr
 }
 
 /** Block (chunk, row): `size` columns (a multiple of the vector) become one accumulator. */
-template <class Op, int V, class S> WICK_FN void part_reduce(const S* src, typename Op::A* part, i64 rows, i64 cols, i64 size) {
+template <class Op, int V, class S>
+WICK_FN void part_reduce(const S* src, typename Op::A* part, i64 rows, i64 cols, i64 size) {
   __shared__ typename Op::A slots[WAVE_SLOTS];
   const i64 from = (i64)blockIdx.x * size, to = from + size < cols ? from + size : cols;
   for (i64 row = blockIdx.y; row < rows; row += gridDim.y) {
@@ -158,7 +171,8 @@ template <class Op, int V, class S> WICK_FN void part_reduce(const S* src, typen
 
 /** Block (x columns, y rows of them at a time): neighbouring threads read neighbouring columns. */
 template <class Op, class S>
-WICK_FN void col_reduce(const S* src, typename Op::Out* dst, typename Op::A* part, i64 outer, i64 n, i64 inner, i64 size) {
+WICK_FN void col_reduce(const S* src, typename Op::Out* dst, typename Op::A* part, i64 outer, i64 n, i64 inner,
+                        i64 size) {
   typedef typename Op::A A;
   __shared__ A slots[256];
   const i64 tiles = (inner + blockDim.x - 1) / blockDim.x, chunks = gridDim.y;
@@ -199,13 +213,15 @@ WICK_FN void col_reduce(const S* src, typename Op::Out* dst, typename Op::A* par
 }
 
 /** Accumulators [outer, chunks, inner] to results; n is how many elements each result stands for. */
-template <class Op> WICK_FN void merge_parts(const typename Op::A* part, typename Op::Out* dst, i64 outer, i64 chunks, i64 inner, i64 n) {
+template <class Op>
+WICK_FN void merge_parts(const typename Op::A* part, typename Op::Out* dst, i64 outer, i64 chunks, i64 inner, i64 n) {
   typedef typename Op::A A;
   const RowWalk walk(32);
   EACH_ROW(walk, row, live, outer * inner) {
     A acc = Op::identity();
     if (live)
-      for (i64 k = walk.lane; k < chunks; k += 32) acc = Op::join(acc, part[(row / inner * chunks + k) * inner + row % inner]);
+      for (i64 k = walk.lane; k < chunks; k += 32)
+        acc = Op::join(acc, part[(row / inner * chunks + k) * inner + row % inner]);
     acc = group_reduce(acc, 32, (A*)nullptr, Join<Op>());
     if (live && walk.lane == 0) dst[row] = Op::put(acc, n);
   }

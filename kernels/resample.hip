@@ -1,7 +1,9 @@
-// Resizing: nearest neighbours and bilinear, under Candle's names and with its parameters, and the gradient. Launches: src/backends/gpu/resample.ts.
+// Resizing: nearest neighbours and bilinear, under Candle's names and with its parameters, and the gradient. Launches:
+// src/backends/gpu/resample.ts.
 //
-// A thread an element, any grid; info holds dims then strides of the source; w is dimension 2 and h dimension 3 of nearest2d, the other way round of
-// bilinear. bilinear_grad: each source pixel gathers from the pixels it was spread to, so sums have one order.
+// A thread an element, any grid; info holds dims then strides of the source; w is dimension 2 and h dimension 3 of
+// nearest2d, the other way round of bilinear. bilinear_grad: each source pixel gathers from the pixels it was spread
+// to, so sums have one order.
 #include "block.h"
 #include "settle.h"
 
@@ -10,10 +12,12 @@ WICK_FN u64 nearest(u64 i, double scale, u64 length) {
   const u64 at = (u64)((double)i * scale);
   return at < length ? at : length - 1;
 }
-template <class S> WICK_FN void nearest2d(u64 w_out, u64 h_out, double w_scale, double h_scale, const size_t* info, const S* src, S* dst) {
+template <class S>
+WICK_FN void nearest2d(u64 w_out, u64 h_out, double w_scale, double h_scale, const size_t* info, const S* src, S* dst) {
   const size_t *x = info, *xs = info + 4;
   GRID_STRIDE(i, x[0] * x[1] * w_out * h_out) {
-    const u64 z = nearest(i % h_out, h_scale, x[3]), y = nearest(i / h_out % w_out, w_scale, x[2]), plane = i / h_out / w_out;
+    const u64 z = nearest(i % h_out, h_scale, x[3]), y = nearest(i / h_out % w_out, w_scale, x[2]),
+              plane = i / h_out / w_out;
     dst[i] = src[plane / x[1] * xs[0] + plane % x[1] * xs[1] + y * xs[2] + z * xs[3]];
   }
 }
@@ -49,10 +53,12 @@ template <class S> WICK_FN S rounded(double v) {
   else return to_int<S>(v);
 }
 template <class S>
-WICK_FN void bilinear(u64 w_out, u64 h_out, bool corners, double step_h, double step_w, const u64* info, const S* src, S* dst) {
+WICK_FN void bilinear(u64 w_out, u64 h_out, bool corners, double step_h, double step_w, const u64* info, const S* src,
+                      S* dst) {
   const u64 *x = info, *xs = info + 4;
   GRID_STRIDE(i, x[0] * x[1] * h_out * w_out) {
-    const Between c = between((i64)(i % w_out), step_w, corners, (i64)x[3]), r = between((i64)(i / w_out % h_out), step_h, corners, (i64)x[2]);
+    const Between c = between((i64)(i % w_out), step_w, corners, (i64)x[3]),
+                  r = between((i64)(i / w_out % h_out), step_h, corners, (i64)x[2]);
     const u64 plane = i / w_out / h_out;
     const S* from = src + plane / x[1] * xs[0] + plane % x[1] * xs[1];
     const auto at = [&](i64 y, i64 z) { return (double)to_compute(from[(u64)y * xs[2] + (u64)z * xs[3]]); };
@@ -77,8 +83,12 @@ WICK_FN Shown shown(i64 y, double step, bool corners, i64 length, i64 out) {
   if (s.last > out - 1) s.last = out - 1;
   return s;
 }
-WICK_FN double share(const Between& b, i64 y) { return (b.low == y ? 1 - b.weight : 0.0) + (b.high == y ? b.weight : 0.0); }
-template <class S> WICK_FN void bilinear_grad(const S* grad, S* dx, u64 planes, i64 h, i64 w, i64 h_out, i64 w_out, bool corners, double step_h, double step_w) {
+WICK_FN double share(const Between& b, i64 y) {
+  return (b.low == y ? 1 - b.weight : 0.0) + (b.high == y ? b.weight : 0.0);
+}
+template <class S>
+WICK_FN void bilinear_grad(const S* grad, S* dx, u64 planes, i64 h, i64 w, i64 h_out, i64 w_out, bool corners,
+                           double step_h, double step_w) {
   GRID_STRIDE(i, planes * (u64)(h * w)) {
     const i64 z = (i64)(i % (u64)w), y = (i64)(i / (u64)w % (u64)h);
     const S* from = grad + i / (u64)(h * w) * (u64)(h_out * w_out);
@@ -88,7 +98,8 @@ template <class S> WICK_FN void bilinear_grad(const S* grad, S* dx, u64 planes, 
       const double part = share(between(r, step_h, corners, h), y);
       if (part == 0) continue;
       UNROLL(1, 1)
-      for (i64 c = cols.first; c <= cols.last; c++) sum += (double)to_compute(from[r * w_out + c]) * (part * share(between(c, step_w, corners, w), z));
+      for (i64 c = cols.first; c <= cols.last; c++)
+        sum += (double)to_compute(from[r * w_out + c]) * (part * share(between(c, step_w, corners, w), z));
     }
     dx[i] = round_to<S>(sum);
   }

@@ -1,13 +1,16 @@
-// Rotary embeddings at copy speed: 16-byte accesses, the three layouts in one kernel, and its backward (the inverse turn).
+// Rotary embeddings at copy speed: 16-byte accesses, the three layouts in one kernel, and its backward (the inverse
+// turn).
 //
-// Launch (src/backends/gpu/rope.ts): x is [b, h, t, d] (layout 0 halves, 1 interleaved) or [b, t, h, d] (layout 2 halves).
+// Launch (src/backends/gpu/rope.ts): x is [b, h, t, d] (layout 0 halves, 1 interleaved) or [b, t, h, d] (layout 2
+// halves).
 //   rope_rows   a thread V pairs; block 256, grid over (rows * d / 2) / V, rows = b * h * t
 // cos and sin are [t, d / 2], or [b, t, d / 2] when `batched`; `sign` -1 turns back, which is the gradient.
 #include "block.h"
 
 /** Row r of x stands at time t of batch b. */
 template <bool PAIRS, class S, int V>
-WICK_FN void rope_rows(const S* src, const S* cos, const S* sin, S* dst, u32 rows, u32 h, u32 t, u32 d, u32 thd, u32 batched, float sign) {
+WICK_FN void rope_rows(const S* src, const S* cos, const S* sin, S* dst, u32 rows, u32 h, u32 t, u32 d, u32 thd,
+                       u32 batched, float sign) {
   typedef compute_t<S> A;
   const u32 half_d = d / 2, per = half_d / V;
   GRID_STRIDE(i, (u64)rows * per) {

@@ -1,7 +1,8 @@
 // Running sums along one dimension, forward or backward, including the element itself or not.
 //
 // Kernels and launches: src/backends/gpu/scan.ts. Small floats add up in float, integers in 64 bits.
-//   cumsum_rows   [rows, n] contiguous: grid (chunks, rows), block 256; one chunk walks its row carrying the sum along; with several,
+//   cumsum_rows   [rows, n] contiguous: grid (chunks, rows), block 256; one chunk walks its row carrying the sum along;
+//                 with several,
 //                 `offsets` [rows, chunks] says where each begins
 //   cumsum_sums   sums of the chunks, same grid; their running sums, exclusive, are cumsum_rows again: grid (1, rows)
 //   cumsum_cols   [outer, n, inner]: a thread a column, neighbours read together
@@ -31,7 +32,8 @@ constexpr int SCAN_EACH = 4;  // elements a thread and round
 
 /** Positions count from the end when `reverse`. */
 template <class S, class D>
-WICK_FN void cumsum_rows(const S* src, D* dst, const typename TotalOf<S>::sum* offsets, i64 n, i64 size, bool reverse, bool exclusive) {
+WICK_FN void cumsum_rows(const S* src, D* dst, const typename TotalOf<S>::sum* offsets, i64 n, i64 size, bool reverse,
+                         bool exclusive) {
   typedef typename TotalOf<S>::sum A;
   __shared__ A slots[256 / WICK_WAVE];
   const i64 row = blockIdx.y, from = (i64)blockIdx.x * size, to = from + size < n ? from + size : n;
@@ -55,7 +57,8 @@ WICK_FN void cumsum_rows(const S* src, D* dst, const typename TotalOf<S>::sum* o
     carry += total;
   }
 }
-template <class S> WICK_FN void cumsum_sums(const S* src, typename TotalOf<S>::sum* sums, i64 n, i64 size, bool reverse) {
+template <class S>
+WICK_FN void cumsum_sums(const S* src, typename TotalOf<S>::sum* sums, i64 n, i64 size, bool reverse) {
   typedef typename TotalOf<S>::sum A;
   __shared__ A slots[WAVE_SLOTS];
   const i64 row = blockIdx.y, from = (i64)blockIdx.x * size, to = from + size < n ? from + size : n;
@@ -66,7 +69,8 @@ template <class S> WICK_FN void cumsum_sums(const S* src, typename TotalOf<S>::s
   if (threadIdx.x == 0) sums[row * gridDim.x + blockIdx.x] = sum;
 }
 
-template <class S, class D> WICK_FN void cumsum_cols(const S* src, D* dst, i64 outer, i64 n, i64 inner, u32 reverse, u32 exclusive) {
+template <class S, class D>
+WICK_FN void cumsum_cols(const S* src, D* dst, i64 outer, i64 n, i64 inner, u32 reverse, u32 exclusive) {
   typedef typename TotalOf<S>::sum A;
   GRID_STRIDE(c, outer * inner) {
     const i64 base = (i64)c / inner * n * inner + (i64)c % inner;

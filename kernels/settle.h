@@ -1,5 +1,5 @@
-// A hold on compilers that fetch ahead too eagerly: AMD's would read the operands of a whole unrolled loop at once and put off its sums, and
-// so run out of registers. NVIDIA's do not, and there these are nothing.
+// A hold on compilers that fetch ahead too eagerly: AMD's would read the operands of a whole unrolled loop at once and
+// put off its sums, and so run out of registers. NVIDIA's do not, and there these are nothing.
 #pragma once
 #include "portable.h"
 
@@ -20,13 +20,19 @@ template <class A, int N> WICK_FN void settle(A (&many)[N]) {
 #pragma unroll
   for (int i = 0; i < N; i++) settle(many[i]);
 }
-/** The same where a wave has 32 lanes (RDNA): on CDNA results of matrix units lie in registers of their own, and there is room. */
+/**
+ * The same where a wave has 32 lanes (RDNA): on CDNA results of matrix units lie in registers of their own, and there
+ * is room.
+ */
 template <class A> WICK_FN void settle_rdna(A& a) {
 #if WICK_WAVE == 32
   settle(a);
 #endif
 }
-/** How far a loop is unrolled: compilers left alone unroll it whole, and AMD's then fetch all it reads while NVIDIA's take seconds over it. */
+/**
+ * How far a loop is unrolled: compilers left alone unroll it whole, and AMD's then fetch all it reads while NVIDIA's
+ * take seconds over it.
+ */
 #define UNROLL_PRAGMA(text) _Pragma(#text)
 #if defined(WICK_AMD)
 #define UNROLL(amd, nvidia) UNROLL_PRAGMA(unroll amd)

@@ -1,9 +1,11 @@
 // Softmax and log-softmax over contiguous rows, forward and backward, each row read once where it fits registers.
 //
-// Kernels and launches (src/backends/gpu/softmax.ts): [rows, cols], `lanes` threads a row, block 256 (or lanes when more), grid-stride over rows.
+// Kernels and launches (src/backends/gpu/softmax.ts): [rows, cols], `lanes` threads a row, block 256 (or lanes when
+// more), grid-stride over rows.
 //   softmax_rows        y from x
 //   softmax_grad_rows   dx from y and dy
-//     V: elements of an access, 16 bytes (cols a multiple of the pack, aligned pointers) or one; P: vectors a thread holds (1, 4, 8), 0 = reads again
+//     V: elements of an access, 16 bytes (cols a multiple of the pack, aligned pointers) or one; P: vectors a thread
+//     holds (1, 4, 8), 0 = reads again
 //   softmax_stream      long rows of which there are many: a block a row, the next rows on their way (stream.h)
 //   softmax_part, softmax_apply   few long rows: grid (chunks, rows), block 512; scratch [rows, chunks, 2]
 // f16 and bf16 are computed in float and rounded once.
@@ -28,7 +30,8 @@ template <class A> struct CarefulSum {
 };
 
 /** exp(x - top) / sum, or x - top - log(sum) without leaving the logarithm. */
-template <bool LOG, class S, int V, int P, class W> WICK_FN void softmax_share(Share<S, V, P>& x, S* out, W& walk, compute_t<S> (&slots)[2][WAVE_SLOTS]) {
+template <bool LOG, class S, int V, int P, class W>
+WICK_FN void softmax_share(Share<S, V, P>& x, S* out, W& walk, compute_t<S> (&slots)[2][WAVE_SLOTS]) {
   typedef compute_t<S> A;
   A top = Limits<A>::lowest(), sum = 0;
 #pragma unroll
@@ -62,7 +65,8 @@ template <bool LOG, class S, int V, int P, class W> WICK_FN void softmax_share(S
   }
 }
 /** The same for a row that is read again at each use. */
-template <bool LOG, int V, class S, class W> WICK_FN void softmax_again(const S* row, S* out, i64 n, W& walk, compute_t<S> (&slots)[2][WAVE_SLOTS]) {
+template <bool LOG, int V, class S, class W>
+WICK_FN void softmax_again(const S* row, S* out, i64 n, W& walk, compute_t<S> (&slots)[2][WAVE_SLOTS]) {
   typedef compute_t<S> A;
   const i64 first = (i64)walk.lane * V, step = (i64)walk.lanes * V;
   A top = Limits<A>::lowest(), v[V];
@@ -93,7 +97,8 @@ template <bool LOG, int V, class S, class W> WICK_FN void softmax_again(const S*
   }
 }
 
-template <bool LOG, class S, int V, int P, bool BLOCK> WICK_FN void softmax_rows(const S* src, S* dst, i64 rows, i64 cols, u32 lanes) {
+template <bool LOG, class S, int V, int P, bool BLOCK>
+WICK_FN void softmax_rows(const S* src, S* dst, i64 rows, i64 cols, u32 lanes) {
   __shared__ compute_t<S> slots[2][WAVE_SLOTS];
   Walk<BLOCK> walk(lanes);
   EACH_ROW(walk, row, live, rows) {
@@ -121,7 +126,8 @@ template <bool LOG, class S> WICK_FN void softmax_stream(const S* src, S* dst, i
 }
 
 /** dx = y (dy - sum(y dy)), or dy - exp(y) sum(dy). */
-template <bool LOG, class S, int V, int P, bool BLOCK> WICK_FN void softmax_grad_rows(const S* out, const S* grad, S* dx, i64 rows, i64 cols, u32 lanes) {
+template <bool LOG, class S, int V, int P, bool BLOCK>
+WICK_FN void softmax_grad_rows(const S* out, const S* grad, S* dx, i64 rows, i64 cols, u32 lanes) {
   typedef compute_t<S> A;
   __shared__ A slots[2][WAVE_SLOTS];
   Walk<BLOCK> walk(lanes);
@@ -176,9 +182,7 @@ template <bool LOG, class S, int V, int P, bool BLOCK> WICK_FN void softmax_grad
 // ---- few long rows: several blocks a row, in two launches ----
 
 /** Largest value so far and the sum of exponentials relative to it. */
-template <class A> struct Online {
-  A top, sum;
-};
+template <class A> struct Online { A top, sum; };
 struct JoinOnline {
   template <class A> WICK_MEMBER Online<A> operator()(Online<A> a, Online<A> b) const {
     const A top = b.top > a.top ? b.top : a.top;
@@ -202,14 +206,16 @@ template <class S> WICK_FN void softmax_part(const S* src, Online<compute_t<S>>*
   all = group_reduce(all, blockDim.x, slots, JoinOnline());
   if (threadIdx.x == 0) part[(i64)blockIdx.y * gridDim.x + blockIdx.x] = all;
 }
-template <bool LOG, class S> WICK_FN void softmax_apply(const S* src, const Online<compute_t<S>>* part, S* dst, i64 cols, i64 size) {
+template <bool LOG, class S>
+WICK_FN void softmax_apply(const S* src, const Online<compute_t<S>>* part, S* dst, i64 cols, i64 size) {
   typedef compute_t<S> A;
   const i64 base = (i64)blockIdx.y * cols, from = (i64)blockIdx.x * size, to = from + size < cols ? from + size : cols;
   const Online<A>* chunks = part + (i64)blockIdx.y * gridDim.x;
   A top = chunks[0].top;
   for (u32 k = 1; k < gridDim.x; k++) top = chunks[k].top > top ? chunks[k].top : top;
   CarefulSum<A> all;
-  for (u32 k = 0; k < gridDim.x; k++) all.add(chunks[k].top == top ? chunks[k].sum : chunks[k].sum * expg(chunks[k].top - top));
+  for (u32 k = 0; k < gridDim.x; k++)
+    all.add(chunks[k].top == top ? chunks[k].sum : chunks[k].sum * expg(chunks[k].top - top));
   const A scale = LOG ? logg(all.sum) : A(1) / all.sum;
   for (i64 c = from + threadIdx.x; c < to; c += blockDim.x) {
     const A x = to_compute(src[base + c]) - top;
@@ -217,7 +223,8 @@ template <bool LOG, class S> WICK_FN void softmax_apply(const S* src, const Onli
   }
 }
 
-// Held rows need registers, so blocks end at 512 threads; on NVIDIA a larger bound keeps the forward pass at 64 a thread, two such blocks a multiprocessor.
+// Held rows need registers, so blocks end at 512 threads; on NVIDIA a larger bound keeps the forward pass at 64 a
+// thread, two such blocks a multiprocessor.
 #ifndef WICK_NVIDIA
 constexpr int FORWARD_BOUND = 512;
 #else

@@ -14,7 +14,7 @@ template <class S> WICK_FN key_t_of<S> sort_key(S x, bool descending) {
   U key = bits_as<U>(x);
   if constexpr (is_float<S>) {
     const auto v = to_compute(x);
-    if (v != v) key = (U)~(U)0;
+    if (v != v) key = (U) ~(U)0;
     else if (v == 0) key = sign;
     else key = key & sign ? (U)~key : (U)(key | sign);
   } else if constexpr (S(-1) < S(0)) key = (U)(key ^ sign);

@@ -1,10 +1,14 @@
 // Sorting rows: stable, any length and dtype, NaN above everything. Kernels and launches: src/backends/gpu/sort.ts.
 //
-//   sort_rows     rows up to 4096 (8-byte keys: 2048) in one block: 4 elements a thread, `lanes` = padded length / 4 threads a row, block 256 or
-//                 lanes when more; a bitonic network through registers, shuffles and, beyond a wave, shared memory (16 * lanes * element bytes).
+//   sort_rows     rows up to 4096 (8-byte keys: 2048) in one block: 4 elements a thread, `lanes` = padded length / 4
+//                 threads a row, block 256 or
+//                 lanes when more; a bitonic network through registers, shuffles and, beyond a wave, shared memory (16
+//                 * lanes * element bytes).
 //                 Writes the first `keep` indices, and values where asked: top-k is the same launch
-//   radix_count, radix_starts, radix_scatter   longer rows: passes of 8 bits over the keys; blocks of 256 (count) and 512 threads (scatter) take
-//                 tiles of 4096 (8-byte keys: 2048); count -> starts -> scatter each pass, indices carried along. The first pass reads the
+//   radix_count, radix_starts, radix_scatter   longer rows: passes of 8 bits over the keys; blocks of 256 (count) and
+//   512 threads (scatter) take
+//                 tiles of 4096 (8-byte keys: 2048); count -> starts -> scatter each pass, indices carried along. The
+//                 first pass reads the
 //                 values and makes the keys
 //   take_values, take_indices   values in the order of the indices; the first indices of each row
 #include "sort-key.h"
@@ -36,7 +40,8 @@ template <class T> WICK_FN void settle(T& a, T& b, bool up) {
   a = swap ? y : x;
   b = swap ? x : y;
 }
-template <class S> WICK_FN void sort_rows(const S* src, u32* indices, S* values, i64 rows, i64 cols, i64 keep, u32 descending, u32 lanes) {
+template <class S>
+WICK_FN void sort_rows(const S* src, u32* indices, S* values, i64 rows, i64 cols, i64 keep, u32 descending, u32 lanes) {
   typedef key_t_of<S> U;
   typedef typename ItemOf<U>::type T;
   DYNAMIC_SHARED(T, shared);
@@ -49,7 +54,8 @@ template <class S> WICK_FN void sort_rows(const S* src, u32* indices, S* values,
     for (int e = 0; e < EACH; e++) {
       const u32 c = (u32)e * lanes + lane;
       // Padding has the largest key and an index behind all others.
-      v[e] = make_item<U>(live && c < cols ? sort_key(from[c], descending != 0) : (U)~(U)0, c < cols ? c : c | 0x80000000u);
+      v[e] = make_item<U>(live && c < cols ? sort_key(from[c], descending != 0) : (U) ~(U)0,
+                          c < cols ? c : c | 0x80000000u);
     }
     for (u32 k = 2; k <= n; k *= 2) {
       for (u32 j = k / 2; j >= EACH; j /= 2) {
@@ -106,12 +112,15 @@ typedef u64 WaveMask;
 #endif
 /** The lanes that hold the same byte as this one. */
 WICK_FN WaveMask same_byte(u32 byte) {
-  WaveMask same = (WaveMask)~(WaveMask)0;
+  WaveMask same = (WaveMask) ~(WaveMask)0;
 #pragma unroll
   for (u32 bit = 1; bit < 256; bit *= 2) {
 #ifdef WICK_NVIDIA
-    asm volatile("{.reg .pred p; .reg .b32 t; and.b32 t, %1, %2; setp.ne.u32 p, t, 0; vote.sync.ballot.b32 t, p, 0xffffffff; @!p not.b32 t, t; and.b32 %0, %0, t;}"
-                 : "+r"(same) : "r"(byte), "r"(bit));
+    asm volatile(
+        "{.reg .pred p; .reg .b32 t; and.b32 t, %1, %2; setp.ne.u32 p, t, 0; vote.sync.ballot.b32 t, p, 0xffffffff; "
+        "@!p not.b32 t, t; and.b32 %0, %0, t;}"
+        : "+r"(same)
+        : "r"(byte), "r"(bit));
 #else
     const WaveMask ones = (WaveMask)ballot64(byte & bit);
     same &= byte & bit ? ones : ~ones;
@@ -145,7 +154,10 @@ template <class T> struct MadeKeys {
   WICK_MEMBER U operator[](i64 i) const { return src[i]; }
 };
 
-/** Block (row, tile): how often each byte stands in it, to counts [row, byte, tile]. Each wave counts apart: leading bytes are often the same. */
+/**
+ * Block (row, tile): how often each byte stands in it, to counts [row, byte, tile]. Each wave counts apart: leading
+ * bytes are often the same.
+ */
 template <class K> WICK_FN void radix_count(const K& keys, u32* counts, i64 cols, i64 tiles, u32 shift) {
   typedef typename K::U U;
   constexpr int ITEMS = radix_items<U>;
@@ -220,8 +232,13 @@ WICK_FN u32 scatter_scan(u32 value, u32* slots) {
   return sum;
 }
 
-/** Block (row, tile): moves its keys and indices to their places. Equal bytes keep their order: waves, rounds and lanes are ranked in turn. */
-template <class K> WICK_FN void radix_scatter(const K& keys, const u32* order, const u32* starts, typename K::U* keys_out, u32* order_out, i64 cols, i64 tiles, u32 shift) {
+/**
+ * Block (row, tile): moves its keys and indices to their places. Equal bytes keep their order: waves, rounds and lanes
+ * are ranked in turn.
+ */
+template <class K>
+WICK_FN void radix_scatter(const K& keys, const u32* order, const u32* starts, typename K::U* keys_out, u32* order_out,
+                           i64 cols, i64 tiles, u32 shift) {
   typedef typename K::U U;
   constexpr int TILE = radix_tile<U>, ITEMS = TILE / SCATTER_THREADS;
   __shared__ U shared_keys[TILE];
@@ -236,11 +253,14 @@ template <class K> WICK_FN void radix_scatter(const K& keys, const u32* order, c
   U key[ITEMS];
   const u32 mine = wave * (WICK_WAVE * ITEMS) + lane;  // in the tile
   const i64 from = (i64)tile * TILE + mine;
-  const i32 total = (i32)(cols - from + mine < TILE ? cols - from + mine : TILE), left = total - (i32)mine;  // in the tile, and from this thread's first element on
-  // All keys are on their way before the ranking, whose steps wait for each other; the indices come while places are counted.
+  // in the tile, and from this thread's first element on
+  const i32 total = (i32)(cols - from + mine < TILE ? cols - from + mine : TILE), left = total - (i32)mine;
+  // All keys are on their way before the ranking, whose steps wait for each other; the indices come while places are
+  // counted.
 #pragma unroll
-  for (int i = 0; i < ITEMS; i++) key[i] = i * WICK_WAVE < left ? keys[base + from + i * WICK_WAVE] : (U)~(U)0;  // past the end: sorted behind all others
-  // The ranking finds them in memory: its loop is long and stays rolled.
+  // past the end: sorted behind all others
+  for (int i = 0; i < ITEMS; i++) key[i] = i * WICK_WAVE < left ? keys[base + from + i * WICK_WAVE] : (U) ~(U)0;
+    // The ranking finds them in memory: its loop is long and stays rolled.
 #pragma unroll
   for (int i = 0; i < ITEMS; i++) shared_keys[mine + i * WICK_WAVE] = key[i];
   __syncthreads();
@@ -265,9 +285,8 @@ template <class K> WICK_FN void radix_scatter(const K& keys, const u32* order, c
   __syncthreads();
   // Thread t owns byte t: where it begins within the tile, for each wave.
   u32 count = 0;
-  if (t < 256)
-    ROLLED
-    for (u32 w = 0; w < SCATTER_WAVES; w++) count += seen[w][t];
+  if (t < 256) ROLLED
+  for (u32 w = 0; w < SCATTER_WAVES; w++) count += seen[w][t];
   u32 first = scatter_scan(count, slots);
   if (t < 256) {
     ahead_of[t] = begin - first;  // from a place in the tile to one in the row, modulo 2^32

@@ -1,5 +1,5 @@
-// Rows on their way: while a block works on one row, the next ones are copied to its shared memory, so that memory never waits for arithmetic.
-// A thread reads only what it has copied itself: nothing but its own copies is waited for.
+// Rows on their way: while a block works on one row, the next ones are copied to its shared memory, so that memory
+// never waits for arithmetic. A thread reads only what it has copied itself: nothing but its own copies is waited for.
 #pragma once
 #include "block.h"
 #include "matrix.h"
@@ -7,7 +7,10 @@
 /** Vectors of a row a thread takes, as many as leave the registers room. */
 template <class S> constexpr int stream_vectors = sizeof(S) == 4 ? 8 : 4;
 
-/** Rows blockIdx.x, blockIdx.x + gridDim.x, ...; three of them in flight, the whole block on a row. Dynamic shared memory: 3 * stream_vectors * 16 bytes a thread. */
+/**
+ * Rows blockIdx.x, blockIdx.x + gridDim.x, ...; three of them in flight, the whole block on a row. Dynamic shared
+ * memory: 3 * stream_vectors * 16 bytes a thread.
+ */
 template <class S> struct RowStream {
   static constexpr int V = pack_size<S>, P = stream_vectors<S>, STAGES = 3;
   const S* src;
@@ -16,7 +19,8 @@ template <class S> struct RowStream {
   u32 slot;
   WICK_MEMBER void fetch() {
     if (next < rows)
-      each_vector<V, P>(cols, threadIdx.x, blockDim.x, [&](int p, i64 c) { async_copy16(at(p), src + next * cols + c, 16); });
+      each_vector<V, P>(cols, threadIdx.x, blockDim.x,
+                        [&](int p, i64 c) { async_copy16(at(p), src + next * cols + c, 16); });
     async_commit();  // groups are counted, so an empty one keeps the count
     next += gridDim.x;
     slot = slot + 1 == STAGES ? 0 : slot + 1;

@@ -1,6 +1,7 @@
 // Matrix products over operands that loaders fetch: C(i, j) = sum over k of a(i, k) b(j, k), in tiles a block each.
 // GEMM of any strides and implicit convolutions are this with different loaders and stores.
-// A kernel holds one copy of each part (fetch, products, store): compilers take their time over what is written out twice.
+// A kernel holds one copy of each part (fetch, products, store): compilers take their time over what is written out
+// twice.
 #pragma once
 #include "matrix.h"
 #include "settle.h"
@@ -12,7 +13,10 @@ template <> struct ProductOf<u8> { typedef u32 type; };
 template <> struct ProductOf<u32> { typedef u32 type; };
 template <class S> using product_t = typename ProductOf<S>::type;
 
-/** Blocks are numbered so that neighbours share operands in the cache: columns of GROUP tiles, one beside the other. A grid counts in 32 bits. */
+/**
+ * Blocks are numbered so that neighbours share operands in the cache: columns of GROUP tiles, one beside the other. A
+ * grid counts in 32 bits.
+ */
 struct Tile {
   i64 m, n;
 };
@@ -24,18 +28,18 @@ WICK_FN Tile tile_of(u32 block, i64 tiles_m, i64 tiles_n) {
   return t;
 }
 
-// ---- results: by way of shared memory, so that a thread keeps to its columns and what depends on them is found once ----
+// ---- results: by way of shared memory, so that a thread keeps to its columns and what depends on them is found once
+// ----
 
 /** Neighbours in memory, moved at once. */
-template <int W, class T> struct __attribute__((aligned(sizeof(T) * W))) Some {
-  T x[W];
-};
+template <int W, class T> struct __attribute__((aligned(sizeof(T) * W))) Some { T x[W]; };
 
 /** Adding this changes nothing, not even the sign of a zero. */
 template <class A> constexpr A NEUTRAL = (A)-0.0;
 
 /**
- * ROWS rows of COLS sums, PITCH apart, go to their places, W neighbours at a time; row(r) says which row of the result is staged as r.
+ * ROWS rows of COLS sums, PITCH apart, go to their places, W neighbours at a time; row(r) says which row of the result
+ * is staged as r.
  * ST: columns<W>(j) and put<W>(columns, i, sums).
  */
 template <int W, int ROWS, int COLS, int PITCH, int THREADS, class A, class ST, class R>
@@ -81,15 +85,23 @@ template <int THREADS, int ROWS, int K> struct TileShare {
     return down <= 0 ? 0 : k_step ? EACH : (down + THREADS / K - 1) / (THREADS / K);
   }
   WICK_MEMBER int inside(int of, i64 ks) const {
-    const int along = (ks < K ? (int)ks : K) - k, n = along <= 0 ? 0 : row_step ? EACH : (along + THREADS / ROWS - 1) / (THREADS / ROWS);
+    const int along = (ks < K ? (int)ks : K) - k, n = along <= 0 ? 0
+                                                      : row_step ? EACH
+                                                                 : (along + THREADS / ROWS - 1) / (THREADS / ROWS);
     return n < of ? n : of;
   }
 };
 
-/** What lies at `from`, or zero. On NVIDIA one guarded load: branches around many loads cost compilers more than the loads. */
+/**
+ * What lies at `from`, or zero. On NVIDIA one guarded load: branches around many loads cost compilers more than the
+ * loads.
+ */
 template <class S> WICK_FN S load_if(bool inside, const S* from) {
 #if defined(WICK_NVIDIA)
-#define LOAD_IF(TYPE, LETTER, value) asm("{\n.reg .pred p;\nsetp.ne.b32 p, %2, 0;\nmov." TYPE " %0, 0;\n@p ld.global." TYPE " %0, [%1];\n}" : LETTER(value) : "l"(from), "r"((u32)inside))
+#define LOAD_IF(TYPE, LETTER, value)                                                                     \
+  asm("{\n.reg .pred p;\nsetp.ne.b32 p, %2, 0;\nmov." TYPE " %0, 0;\n@p ld.global." TYPE " %0, [%1];\n}" \
+      : LETTER(value)                                                                                    \
+      : "l"(from), "r"((u32)inside))
   if constexpr (sizeof(S) == 8) {
     u64 v;
     LOAD_IF("b64", "=l", v);
@@ -108,9 +120,10 @@ template <class S> WICK_FN S load_if(bool inside, const S* from) {
 #endif
 }
 
-// Loaders. start(share, k_from); then fetch(share, elements, left, turn), tile after tile: this thread's elements, zeros where `left` of k or the
-// rows end. k_fast says along which of the two memory is contiguous. A loader with LEAD = 1 has prepare(k0, left, turn) lay out in shared memory
-// what fetching that tile needs, a round before; turns are 0 and 1.
+// Loaders. start(share, k_from); then fetch(share, elements, left, turn), tile after tile: this thread's elements,
+// zeros where `left` of k or the rows end. k_fast says along which of the two memory is contiguous. A loader with LEAD
+// = 1 has prepare(k0, left, turn) lay out in shared memory what fetching that tile needs, a round before; turns are 0
+// and 1.
 
 // ---- plain multiply-adds: 256 threads, a T x T patch each, tiles of 16 T ----
 
@@ -119,7 +132,8 @@ constexpr int FMA_K = 8;
 template <class S> constexpr int fma_patch = sizeof(product_t<S>) == 8 ? 4 : 8;
 template <class S> constexpr int fma_tile = 16 * fma_patch<S>;
 
-template <class S, class LA, class LB, class ST> WICK_FN void tile_fma(LA a, LB b, const ST& store, i64 m0, i64 n0, i64 k_from, i64 k_to) {
+template <class S, class LA, class LB, class ST>
+WICK_FN void tile_fma(LA a, LB b, const ST& store, i64 m0, i64 n0, i64 k_from, i64 k_to) {
   typedef product_t<S> A;
   typedef TileShare<256, fma_tile<S>, FMA_K> Part;
   constexpr int P = fma_patch<S>, B = fma_tile<S>, EACH = Part::EACH, Q = B + 4;
@@ -194,7 +208,8 @@ template <class S, class LA, class LB, class ST> WICK_FN void tile_fma(LA a, LB 
 #pragma unroll
       for (int j = 0; j < P; j++) sum[i][j] = sum[i + 2][j];  // registers have no index, so the rest moves up
     __syncthreads();
-    store_staged<1, 32, B, Q, 256>(tiles, store, n0, [&](int r) { return m0 + from / 4 * 64 + r % 16 * 4 + from % 4 + r / 16; });
+    store_staged<1, 32, B, Q, 256>(tiles, store, n0,
+                                   [&](int r) { return m0 + from / 4 * 64 + r % 16 * 4 + from % 4 + r / 16; });
   }
 }
 
@@ -203,7 +218,8 @@ template <class S, class LA, class LB, class ST> WICK_FN void tile_fma(LA a, LB 
 constexpr int MMA_TILE = 64, MMA_K = 16;
 constexpr int MMA_THREADS = 256 / 64 * WICK_WAVE;
 
-template <class S, class LA, class LB, class ST> WICK_FN void tile_mma(LA a, LB b, const ST& store, i64 m0, i64 n0, i64 k_from, i64 k_to) {
+template <class S, class LA, class LB, class ST>
+WICK_FN void tile_mma(LA a, LB b, const ST& store, i64 m0, i64 n0, i64 k_from, i64 k_to) {
   typedef TileShare<MMA_THREADS, MMA_TILE, MMA_K> Part;
   constexpr int Q = MMA_K + 8, EACH = Part::EACH, PITCH = MMA_TILE + 4;
   __shared__ __attribute__((aligned(16))) S tiles[4 * MMA_TILE * Q];  // two of each operand, in turns
@@ -259,6 +275,7 @@ template <class S, class LA, class LB, class ST> WICK_FN void tile_mma(LA a, LB 
       sum[0][j] = sum[1][j];  // registers have no index, so the other half moves up
     }
     __syncthreads();
-    store_staged<1, 32, MMA_TILE, PITCH, MMA_THREADS>(staged, store, n0, [&](int r) { return m0 + r / 16 * 32 + i * 16 + r % 16; });
+    store_staged<1, 32, MMA_TILE, PITCH, MMA_THREADS>(staged, store, n0,
+                                                      [&](int r) { return m0 + r / 16 * 32 + i * 16 + r % 16; });
   }
 }

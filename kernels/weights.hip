@@ -1,9 +1,9 @@
-// Products with weights in ggml's blocks, of our own design: every byte of the weights is read once, in 16-byte words, for up to eight rows
-// of activations.
+// Products with weights in ggml's blocks, of our own design: every byte of the weights is read once, in 16-byte words,
+// for up to eight rows of activations.
 //
-// A group of 32 lanes owns a few rows. It copies a span of them (64 chunks of 32 values) from memory to its part of shared memory as plain
-// bytes, which any block format can be read from, and then every lane takes a chunk of each row and multiplies it with all activations. Groups
-// do not wait for one another: while some copy, others multiply.
+// A group of 32 lanes owns a few rows. It copies a span of them (64 chunks of 32 values) from memory to its part of
+// shared memory as plain bytes, which any block format can be read from, and then every lane takes a chunk of each row
+// and multiplies it with all activations. Groups do not wait for one another: while some copy, others multiply.
 #include "quant-blocks.h"
 
 constexpr int GROUPS = 4;  // of 32 lanes in a block
@@ -21,7 +21,8 @@ template <class Q, class T> WICK_FN void decode_rows(const u8* w, T* out, i64 qu
 
 // ids are 64-bit; `none` reads zeros, one that is out of range sets *fault and reads NaN.
 template <class Q, class T>
-WICK_FN void pick_rows(const u8* w, const i64* ids, T* out, u32* fault, i64 count, i64 rows, i64 quads, i64 row_bytes, i64 none) {
+WICK_FN void pick_rows(const u8* w, const i64* ids, T* out, u32* fault, i64 count, i64 rows, i64 quads, i64 row_bytes,
+                       i64 none) {
   GRID_STRIDE(at, count * quads) {
     const i64 i = (i64)at / quads, q = (i64)at % quads, id = ids[i];
     float v[4] = {};
@@ -146,7 +147,8 @@ template <class V> WICK_FN V sum_lanes(V v) {
 
 // out[m][row] for the ROWS rows from `first` on and M rows of activations from `column` on.
 template <class Q, class A, int ROWS, int M, class T>
-WICK_FN void product_rows(const u8* w, const A& a, T* out, u8* room, i64 first, i64 rows, i64 row_bytes, i64 column, i64 columns, i64 pitch, i64 n) {
+WICK_FN void product_rows(const u8* w, const A& a, T* out, u8* room, i64 first, i64 rows, i64 row_bytes, i64 column,
+                          i64 columns, i64 pitch, i64 n) {
   const u32 lane = threadIdx.x % 32;
   constexpr i64 span = (i64)SPAN / Q::chunks * sizeof(typename Q::Block);
   typename A::Sum acc[ROWS][M] = {};
@@ -178,7 +180,8 @@ WICK_FN void product_rows(const u8* w, const A& a, T* out, u8* room, i64 first, 
 #pragma unroll
     for (int m = 0; m < M; m++) {
       const auto sum = sum_lanes(acc[r][m]);
-      if (lane == 0 && first + r < rows && column + m < columns) out[(column + m) * pitch + first + r] = from_compute<T>((compute_t<T>)sum);
+      if (lane == 0 && first + r < rows && column + m < columns)
+        out[(column + m) * pitch + first + r] = from_compute<T>((compute_t<T>)sum);
     }
   }
 }
@@ -194,8 +197,8 @@ WICK_FN void weights_product(const u8* w, const A& a, T* out, i64 rows, i64 row_
 
 // Row i of the result is activations' row (given == 1 ? i / chosen : i) times the weights of expert ids[i].
 template <class Q, class A, class T>
-WICK_FN void weights_experts(const u8* w, const i64* ids, const A& a, T* out, u32* fault, i64 experts, i64 rows, i64 row_bytes, i64 chosen, i64 given,
-                             i64 n, i64 none) {
+WICK_FN void weights_experts(const u8* w, const i64* ids, const A& a, T* out, u32* fault, i64 experts, i64 rows,
+                             i64 row_bytes, i64 chosen, i64 given, i64 n, i64 none) {
   constexpr int ROWS = 2;
   constexpr i64 span = (i64)SPAN / Q::chunks * sizeof(typename Q::Block);
   __shared__ __attribute__((aligned(16))) u8 room[GROUPS][ROWS * span];
@@ -203,7 +206,8 @@ WICK_FN void weights_experts(const u8* w, const i64* ids, const A& a, T* out, u3
   const i64 i = blockIdx.y, id = ids[i];
   const i64 first = ((i64)blockIdx.x * GROUPS + group) * ROWS, row = given == 1 ? i / chosen : i;
   if (id >= 0 && id < experts && id != none) {
-    product_rows<Q, A, ROWS, 1>(w + id * rows * row_bytes, a, out + (i - row) * rows, room[group], first, rows, row_bytes, row, row + 1, rows, n);
+    product_rows<Q, A, ROWS, 1>(w + id * rows * row_bytes, a, out + (i - row) * rows, room[group], first, rows,
+                                row_bytes, row, row + 1, rows, n);
     return;
   }
   if (id != none && lane == 0) *fault = 1;

@@ -1,4 +1,5 @@
-// Candle's affine module: out[i] = inp[i] * mul + add; may run in place when inp is contiguous. The scalars follow the buffers.
+// Candle's affine module: out[i] = inp[i] * mul + add; may run in place when inp is contiguous. The scalars follow the
+// buffers.
 #include "portable.h"
 #include "table.h"
 

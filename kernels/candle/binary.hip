@@ -1,4 +1,5 @@
-// Candle's binary module: out[i] = f(lhs[i], rhs[i]); comparisons answer u8. `dims_and_strides` is dims, lhs strides, rhs strides, or null.
+// Candle's binary module: out[i] = f(lhs[i], rhs[i]); comparisons answer u8. `dims_and_strides` is dims, lhs strides,
+// rhs strides, or null.
 #include "portable.h"
 #include "table.h"
 

@@ -1,6 +1,6 @@
 // Candle's cast module: out[i] = inp[i] in another element type; ours has all hundred pairs.
-// Floats become integers by truncation, saturating at 32 or 64 bits; u8 and i16 keep the low bits of that, as Candle's do
-// (a cast of tensors saturates at the type itself); NaN is 0.
+// Floats become integers by truncation, saturating at 32 or 64 bits; u8 and i16 keep the low bits of that, as Candle's
+// do (a cast of tensors saturates at the type itself); NaN is 0.
 #include "portable.h"
 
 template <class D, class S> WICK_FN D candle_cast(S s) {

@@ -1,7 +1,8 @@
 // Candle's quantized.cu: dequantize, rows by index, and products of ggml blocks with floats or q8_1 activations.
 //
-// Launches are Candle's: activations are rows of q8_1 blocks padded to a multiple of 512 values; blocks of threads are (32, warps).
-// Where Candle reads and writes past the last odd row, or strides q8_0 experts as if their blocks held 256 values, these do not.
+// Launches are Candle's: activations are rows of q8_1 blocks padded to a multiple of 512 values; blocks of threads are
+// (32, warps). Where Candle reads and writes past the last odd row, or strides q8_0 experts as if their blocks held 256
+// values, these do not.
 #include "quant-blocks.h"
 #include "settle.h"
 
@@ -14,7 +15,8 @@ WICK_FN float max32(float v) {
   return v;
 }
 
-// ---- dequantize: a thread writes four values -------------------------------------------------------------------------------
+// ---- dequantize: a thread writes four values
+// -------------------------------------------------------------------------------
 
 template <class Q, class T> WICK_FN void dequantize(const void* x, T* y, int values_per_block, u64 values) {
   for (int i = threadIdx.x; i < values_per_block / 4; i += blockDim.x) {
@@ -26,9 +28,11 @@ template <class Q, class T> WICK_FN void dequantize(const void* x, T* y, int val
   }
 }
 
-// k counts blocks of 32 for q4_0, q4_1 and q8_0, and values for q5_0 and q5_1, whose thread blocks take two values a thread.
+// k counts blocks of 32 for q4_0, q4_1 and q8_0, and values for q5_0 and q5_1, whose thread blocks take two values a
+// thread.
 
-// ---- rows by index: blockIdx.x is the id, blocks along y share the row ------------------------------------------------------
+// ---- rows by index: blockIdx.x is the id, blocks along y share the row
+// ------------------------------------------------------
 
 template <class Q> WICK_FN void get_rows(const void* table, const u32* ids, float* dst, i64 width, u64 row_bytes) {
   const typename Q::Block* row = (const typename Q::Block*)((const char*)table + ids[blockIdx.x] * row_bytes);
@@ -48,9 +52,11 @@ template <class T> WICK_FN void get_float_rows(const T* table, const u32* ids, f
   for (u64 i = (u64)blockIdx.y * blockDim.x + threadIdx.x; i < (u64)width; i += step) out[i] = to_compute(row[i]);
 }
 
-// ---- weights times a float vector: 32 lanes a row, eight values a lane and step ---------------------------------------------
+// ---- weights times a float vector: 32 lanes a row, eight values a lane and step
+// ---------------------------------------------
 
-template <class Q> WICK_FN void dequantize_mul_mat_vec(const void* x, const float* y, float* dst, int ncols, int nrows) {
+template <class Q>
+WICK_FN void dequantize_mul_mat_vec(const void* x, const float* y, float* dst, int ncols, int nrows) {
   int row = blockIdx.x * blockDim.y + threadIdx.y;
   int quads = row < nrows ? ncols / 4 : 0;
   const typename Q::Block* blocks = (const typename Q::Block*)x + (u64)row * (ncols / (32 * Q::chunks));
@@ -66,7 +72,8 @@ template <class Q> WICK_FN void dequantize_mul_mat_vec(const void* x, const floa
   if (threadIdx.x == 0 && row < nrows) dst[row] = sum;
 }
 
-// ---- activations to q8_1: a group of 32 lanes a block ----------------------------------------------------------------------
+// ---- activations to q8_1: a group of 32 lanes a block
+// ----------------------------------------------------------------------
 
 WICK_FN void quantize_values(const float* x, void* vy, int kx, int kx_padded) {
   int ix = blockIdx.x * blockDim.x + threadIdx.x;
@@ -82,7 +89,8 @@ WICK_FN void quantize_values(const float* x, void* vy, int kx, int kx_padded) {
   b.s = float_to_half(sum).bits;
 }
 
-// ---- matrix-vector products with 1 to 8 columns: a thread takes a chunk of 32 values of every row and column of its block ---
+// ---- matrix-vector products with 1 to 8 columns: a thread takes a chunk of 32 values of every row and column of its
+// block ---
 
 template <class Q, int Cols, int Rows, int Warps>
 WICK_FN void mul_mat_vec(const void* x, const void* y, float* dst, int ncols, int nrows, int nrows_y, int nrows_dst) {
@@ -128,11 +136,12 @@ WICK_FN void mul_mat_vec(const void* x, const void* y, float* dst, int ncols, in
   dst[(u64)j * nrows_dst + row0 + i] = total;
 }
 
-// ---- experts: grid (rows, batch, topk); an input is shared by the experts of a batch entry when input_dim1 is 1 --------------
+// ---- experts: grid (rows, batch, topk); an input is shared by the experts of a batch entry when input_dim1 is 1
+// --------------
 
 template <class Q>
-WICK_FN void indexed_moe_forward(const void* weights, const void* inputs, const u32* ids, float* outputs, int n, int k, int k_padded,
-                                 int input_dim1) {
+WICK_FN void indexed_moe_forward(const void* weights, const void* inputs, const u32* ids, float* outputs, int n, int k,
+                                 int k_padded, int input_dim1) {
   u64 task = (u64)blockIdx.y * gridDim.z + blockIdx.z;
   u64 input = input_dim1 == 1 ? blockIdx.y : task;
   const typename Q::Block* expert = (const typename Q::Block*)weights + (u64)ids[task] * n * (k / (32 * Q::chunks));
@@ -140,10 +149,12 @@ WICK_FN void indexed_moe_forward(const void* weights, const void* inputs, const 
   mul_mat_vec<Q, 1, 1, 4>(expert, activations, outputs + task * n, k, n, k_padded, n);
 }
 
-// ---- matrix products: X columns by Y rows a block of (32, 4) threads, two chunks of both staged unpacked in shared memory ----
+// ---- matrix products: X columns by Y rows a block of (32, 4) threads, two chunks of both staged unpacked in shared
+// memory ----
 
 template <class Q, int X, int Y>
-WICK_FN void mul_mat(const void* x, const void* y, float* dst, int ncols_x, int nrows_x, int ncols_y, int nrows_y, int nrows_dst) {
+WICK_FN void mul_mat(const void* x, const void* y, float* dst, int ncols_x, int nrows_x, int ncols_y, int nrows_y,
+                     int nrows_dst) {
   constexpr int Depth = 2, H = Q::halves;
   __shared__ int weights[Y][8 * Depth + 1];  // the odd row length keeps a column of rows off one bank
   __shared__ float scales[2 * H][Depth][Y];

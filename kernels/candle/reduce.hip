@@ -1,11 +1,15 @@
-// Candle's reduce.cu symbol for symbol: its names, parameters and launches. Ours (kernels/reduce.hip, softmax.hip, norm.hip, rope.hip) are faster.
+// Candle's reduce.cu symbol for symbol: its names, parameters and launches. Ours (kernels/reduce.hip, softmax.hip,
+// norm.hip, rope.hip) are faster.
 //
-//   fast_{sum,min,max,argmin,argmax}_T   a block an output, the reduced dimensions last in info; block: a power of two up to 1024
-//   sum_T                                atomic sums over any dimensions; info: dims, strides, lengths and contiguous strides of summed dims
+//   fast_{sum,min,max,argmin,argmax}_T   a block an output, the reduced dimensions last in info; block: a power of two
+//                                        up to 1024
+//   sum_T                                atomic sums over any dimensions; info: dims, strides, lengths and contiguous
+//                                        strides of summed dims
 //   softmax_T                            grid rows, block (1, 32)
 //   rmsnorm_T, layernorm_T               grid rows, block (block_size): 32, or any multiple of the wave up to 1024
 //   rope_T, rope_i_T, rope_thd_T         a thread a pair
-// Sums of small floats are kept in float, argmin and argmax give the lowest index on ties at every length, variances are two-pass.
+// Sums of small floats are kept in float, argmin and argmax give the lowest index on ties at every length, variances
+// are two-pass.
 #include "block.h"
 
 template <class Op, class S>
@@ -20,7 +24,8 @@ WICK_FN void fast_reduce(u64 numel, u64 per_block, u64 rank, const u64* info, co
   for (u64 i = start + threadIdx.x; i < stop; i += blockDim.x)
     acc = Op::join(acc, Op::take(to_compute(src[packed ? i : strided_index(i, rank, dims, strides)]), (i64)(i % last)));
   slots[threadIdx.x] = acc;
-  // A tree over shared memory: the block may be smaller than a wave, where shuffles would read lanes that are not there.
+  // A tree over shared memory: the block may be smaller than a wave, where shuffles would read lanes that are not
+  // there.
   for (u32 half_size = blockDim.x / 2; half_size; half_size >>= 1) {
     __syncthreads();
     if (threadIdx.x < half_size) slots[threadIdx.x] = Op::join(slots[threadIdx.x], slots[threadIdx.x + half_size]);
@@ -46,11 +51,13 @@ template <class S> WICK_FN void softmax32(const S* src, S* dst, i64 cols) {
   top = group_max(top, 32, (A*)nullptr);
   for (i64 c = threadIdx.y; c < cols; c += 32) sum += expg(to_compute(src[at + c]) - top);
   const A scale = A(1) / group_sum(sum, 32, (A*)nullptr);
-  for (i64 c = threadIdx.y; c < cols; c += 32) dst[at + c] = from_compute<S>(expg(to_compute(src[at + c]) - top) * scale);
+  for (i64 c = threadIdx.y; c < cols; c += 32)
+    dst[at + c] = from_compute<S>(expg(to_compute(src[at + c]) - top) * scale);
 }
 
 /** One row a block; CENTER makes it a layer norm. alpha and beta may be null. */
-template <bool CENTER, class S> WICK_FN void norm_row(const S* src, S* dst, const S* alpha, const S* beta, i64 cols, u32 lanes, float eps) {
+template <bool CENTER, class S>
+WICK_FN void norm_row(const S* src, S* dst, const S* alpha, const S* beta, i64 cols, u32 lanes, float eps) {
   typedef compute_t<S> A;
   __shared__ A slots[WAVE_SLOTS];
   const i64 at = (i64)blockIdx.x * cols;
@@ -74,8 +81,10 @@ template <bool CENTER, class S> WICK_FN void norm_row(const S* src, S* dst, cons
 }
 
 /** Turns the pair at (first, second) by the angle whose cosine and sine stand at `angle`. */
-template <class S> WICK_FN void turn(const S* src, const S* cos, const S* sin, S* dst, u64 first, u64 second, u64 angle) {
-  const compute_t<S> x = to_compute(src[first]), y = to_compute(src[second]), c = to_compute(cos[angle]), s = to_compute(sin[angle]);
+template <class S>
+WICK_FN void turn(const S* src, const S* cos, const S* sin, S* dst, u64 first, u64 second, u64 angle) {
+  const compute_t<S> x = to_compute(src[first]), y = to_compute(src[second]), c = to_compute(cos[angle]),
+                     s = to_compute(sin[angle]);
   dst[first] = from_compute<S>(x * c - y * s);
   dst[second] = from_compute<S>(x * s + y * c);
 }
@@ -86,7 +95,8 @@ template <class S> WICK_FN void rope_i(const S* src, const S* cos, const S* sin,
   turn(src, cos, sin, dst, 2 * i, 2 * i + 1, i % per + (stride_b ? 2 * i / stride_b * per : 0));
 }
 /** The halves of a head turn together: (x[i], x[i + d/2]). */
-template <class S> WICK_FN void rope(const S* src, const S* cos, const S* sin, S* dst, u32 bh, u32 td, u32 d, u32 stride_b) {
+template <class S>
+WICK_FN void rope(const S* src, const S* cos, const S* sin, S* dst, u32 bh, u32 td, u32 d, u32 stride_b) {
   const u64 i = global_id(), per = td / 2, half_d = d / 2;
   if (2 * i >= (u64)bh * td) return;
   const u64 angle = i % per, first = i / per * td + angle / half_d * d + angle % half_d;

@@ -1,5 +1,6 @@
-// Candle's unary module: out[i] = f(inp[i]) over any layout of inp. `info` is dims then strides, or null when inp is contiguous.
-// These keep Candle's names and parameters; elementwise.hip holds the fast forms. `f` is a row of the op table.
+// Candle's unary module: out[i] = f(inp[i]) over any layout of inp. `info` is dims then strides, or null when inp is
+// contiguous. These keep Candle's names and parameters; elementwise.hip holds the fast forms. `f` is a row of the op
+// table.
 #include "portable.h"
 #include "table.h"
 

@@ -7,10 +7,12 @@
 WICK_FN i32 dp4a(i32 a, i32 b, i32 c) {
 #if defined(WICK_NVIDIA) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 610
   return __dp4a(a, b, c);
-#elif defined(__gfx906__) || defined(__gfx908__) || defined(__gfx90a__) || defined(__gfx942__) || defined(__gfx1011__) || \
-    defined(__gfx1012__) || defined(__gfx1030__) || defined(__gfx1031__) || defined(__gfx1032__) || defined(__gfx1034__)
+#elif defined(__gfx906__) || defined(__gfx908__) || defined(__gfx90a__) || defined(__gfx942__) ||   \
+    defined(__gfx1011__) || defined(__gfx1012__) || defined(__gfx1030__) || defined(__gfx1031__) || \
+    defined(__gfx1032__) || defined(__gfx1034__)
   return __builtin_amdgcn_sdot4(a, b, c, false);
-#elif defined(__gfx1100__) || defined(__gfx1101__) || defined(__gfx1102__) || defined(__gfx1200__) || defined(__gfx1201__)
+#elif defined(__gfx1100__) || defined(__gfx1101__) || defined(__gfx1102__) || defined(__gfx1200__) || \
+    defined(__gfx1201__)
   return __builtin_amdgcn_sudot4(true, a, true, b, c, false);
 #else
   for (int i = 0; i < 32; i += 8) c += (i32)(i8)(a >> i) * (i32)(i8)(b >> i);
@@ -18,7 +20,10 @@ WICK_FN i32 dp4a(i32 a, i32 b, i32 c) {
 #endif
 }
 
-/** The same where it is written: NVIDIA's compilers take the other apart from its loads, which suits long unrolled products and harms short ones. */
+/**
+ * The same where it is written: NVIDIA's compilers take the other apart from its loads, which suits long unrolled
+ * products and harms short ones.
+ */
 WICK_FN i32 dp4a_here(i32 a, i32 b, i32 c) {
 #if defined(WICK_NVIDIA) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 610
   i32 r;
@@ -77,8 +82,12 @@ template <class S> WICK_FN void unpack(const Pack<S>& pack, compute_t<S> (&x)[pa
     split_words(pack.words, w);
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-      if constexpr (same<S, bfloat>) x[2 * i] = bits_as<float>(w[i] << 16), x[2 * i + 1] = bits_as<float>(w[i] & 0xffff0000u);
-      else asm("{.reg .b16 a, b; mov.b32 {a, b}, %2; cvt.f32.f16 %0, a; cvt.f32.f16 %1, b;}" : "=f"(x[2 * i]), "=f"(x[2 * i + 1]) : "r"(w[i]));
+      if constexpr (same<S, bfloat>)
+        x[2 * i] = bits_as<float>(w[i] << 16), x[2 * i + 1] = bits_as<float>(w[i] & 0xffff0000u);
+      else
+        asm("{.reg .b16 a, b; mov.b32 {a, b}, %2; cvt.f32.f16 %0, a; cvt.f32.f16 %1, b;}"
+            : "=f"(x[2 * i]), "=f"(x[2 * i + 1])
+            : "r"(w[i]));
     }
     return;
   }
@@ -94,7 +103,8 @@ template <class S> WICK_FN Pack<S> packed(const compute_t<S> (&x)[pack_size<S>])
     u32 w[4];
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-      if constexpr (same<S, bfloat>) asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(w[i]) : "f"(x[2 * i + 1]), "f"(x[2 * i]));
+      if constexpr (same<S, bfloat>)
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(w[i]) : "f"(x[2 * i + 1]), "f"(x[2 * i]));
       else asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(w[i]) : "f"(x[2 * i + 1]), "f"(x[2 * i]));
     }
     pack.words = join_words(w);

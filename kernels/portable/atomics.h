@@ -53,8 +53,10 @@ WICK_FN u32 arrive(u32* p) {
 #endif
 }
 /**
- * For launches that may begin early: waits until the launch before is done, then lets the next one begin. So what the launch before the
- * last one wrote may be read ahead of it, and what the last one wrote only after it. Elsewhere launches begin in turn and this is nothing.
+ * For launches that may begin early: waits until the launch before is done, then lets the next one begin. So what the
+ * launch before the
+ * last one wrote may be read ahead of it, and what the last one wrote only after it. Elsewhere launches begin in turn
+ * and this is nothing.
  */
 WICK_FN void begin_in_turn() {
 #if defined(WICK_NVIDIA) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -85,11 +87,17 @@ WICK_FN void spin_wait() {
 template <class S, class F> WICK_FN S atomic_update(S* p, F f) {
   if constexpr (sizeof(S) == 8) {
     u64 seen = *(volatile u64*)p, was;
-    do { was = seen; seen = cas((u64*)p, was, bits_as<u64>(f(bits_as<S>(was)))); } while (seen != was);
+    do {
+      was = seen;
+      seen = cas((u64*)p, was, bits_as<u64>(f(bits_as<S>(was))));
+    } while (seen != was);
     return bits_as<S>(was);
   } else if constexpr (sizeof(S) == 4) {
     u32 seen = *(volatile u32*)p, was;
-    do { was = seen; seen = cas((u32*)p, was, bits_as<u32>(f(bits_as<S>(was)))); } while (seen != was);
+    do {
+      was = seen;
+      seen = cas((u32*)p, was, bits_as<u32>(f(bits_as<S>(was))));
+    } while (seen != was);
     return bits_as<S>(was);
   } else {
     typedef decltype(f(S())) R;
@@ -128,7 +136,8 @@ template <class S> WICK_FN S atomic_add(S* p, S v) {
   if constexpr (same<S, float>) return atomicAdd(p, v);
   else
 #endif
-  if constexpr (same<S, i32>) return (i32)atomic_add((u32*)p, (u32)v);
+      if constexpr (same<S, i32>)
+    return (i32)atomic_add((u32*)p, (u32)v);
   else if constexpr (same<S, i64>) return (i64)atomic_add((u64*)p, (u64)v);
   else return atomic_update(p, AtomicSum<S>{v});
 }

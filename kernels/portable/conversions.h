@@ -1,4 +1,5 @@
-// Part of portable.h: conversions between element types: round to nearest even; NaN becomes 0x7fff (0x7f in fp8), as CUDA gives.
+// Part of portable.h: conversions between element types: round to nearest even; NaN becomes 0x7fff (0x7f in fp8), as
+// CUDA gives.
 #pragma once
 
 WICK_FN float half_to_float(half h) {
@@ -28,7 +29,7 @@ WICK_FN half float_to_half(float f) {
 #else
   u32 x = bits_as<u32>(f), sign = x >> 16 & 0x8000, a = x & 0x7fffffff, r;
   if (a > 0x7f800000u) return half{0x7fff};
-  if (a >= 0x477ff000u) r = 0x7c00;  // from 65520 on: infinity
+  if (a >= 0x477ff000u) r = 0x7c00;                                                    // from 65520 on: infinity
   else if (a < 0x38800000u) r = bits_as<u32>(bits_as<float>(a) + 0.5f) - 0x3f000000u;  // the adder rounds denormals
   else r = (a - 0x38000000u + 0xfff + (a >> 13 & 1)) >> 13;
   return half{(u16)(sign | r)};
@@ -57,8 +58,11 @@ WICK_FN float fp8_to_float(fp8 v) {
 
 WICK_FN fp8 float_to_fp8(float f) {
   u32 x = bits_as<u32>(f), sign = x >> 24 & 0x80, a = x & 0x7fffffff, r;
-  if (a > 0x7f800000u) { fp8 nan = {0x7f}; return nan; }
-  if (a >= 0x43e00000u) r = 0x7e;  // from 448 on: saturates
+  if (a > 0x7f800000u) {
+    fp8 nan = {0x7f};
+    return nan;
+  }
+  if (a >= 0x43e00000u) r = 0x7e;                                                         // from 448 on: saturates
   else if (a < 0x3c800000u) r = bits_as<u32>(bits_as<float>(a) + 0x1p14f) - 0x46800000u;  // the adder rounds denormals
   else r = (a - 0x3c000000u + 0x7ffff + (a >> 20 & 1)) >> 20;
   fp8 v = {(u8)(sign | (r > 0x7e ? 0x7e : r))};
@@ -105,7 +109,11 @@ template <class S, class T> WICK_FN S from_compute(T t) {
 template <class D, class T> WICK_FN D to_int(T t) {
   constexpr bool wide = sizeof(D) == 8, plain = same<D, u8> || same<D, u32>;
   // The first power of two above the type: exact in T where the type's largest value is not.
-  const T top = (T)(wide ? 9223372036854775808.0 : same<D, u32> ? 4294967296.0 : sizeof(D) == 4 ? 2147483648.0 : plain ? 256.0 : 32768.0);
+  const T top = (T)(wide             ? 9223372036854775808.0
+                    : same<D, u32>   ? 4294967296.0
+                    : sizeof(D) == 4 ? 2147483648.0
+                    : plain          ? 256.0
+                                     : 32768.0);
   const T bottom = plain ? (T)0 : -top;
   if (t != t) return 0;
   if (t >= top) return Limits<D>::highest();

@@ -32,14 +32,19 @@ WICK_FN bool is_contiguous(u64 rank, const u64* dims, const u64* strides) {
   }
   return true;
 }
-/** Where element i of an operand lies, by Candle's `info`: dims, then the strides of operand 0, 1, ...; null means contiguous. */
+/**
+ * Where element i of an operand lies, by Candle's `info`: dims, then the strides of operand 0, 1, ...; null means
+ * contiguous.
+ */
 struct InfoLayout {
   u64 rank;
   const u64* dims;
   const u64* strides;
   bool dense;
   WICK_MEMBER InfoLayout(const u64* info, u64 num_dims, u32 operand)
-      : rank(num_dims), dims(info), strides(info ? info + num_dims * (1 + operand) : nullptr),
+      : rank(num_dims),
+        dims(info),
+        strides(info ? info + num_dims * (1 + operand) : nullptr),
         dense(!info || is_contiguous(num_dims, info, strides)) {}
   WICK_MEMBER u64 operator[](u64 i) const { return dense ? i : strided_index(i, rank, dims, strides); }
 };

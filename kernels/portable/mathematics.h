@@ -8,8 +8,8 @@ template <class P, class Q> using common_t = typename Common<P, Q>::type;
 
 template <class M, class P, class Q> WICK_FN common_t<P, Q> select(M mask, P p, Q q) { return mask ? p : q; }
 
-#define WICK_MATH(NAME, F)                             \
-  WICK_FN float NAME(float x) { return F##f(x); }      \
+#define WICK_MATH(NAME, F)                        \
+  WICK_FN float NAME(float x) { return F##f(x); } \
   WICK_FN double NAME(double x) { return F(x); }
 WICK_MATH(expg, exp)
 WICK_MATH(logg, log)
@@ -94,26 +94,26 @@ template <class P, class Q> WICK_FN common_t<P, Q> divg(P left, Q right) {
 /** p*q+r on integers wraps. */
 template <class T> WICK_FN T fmag(T p, T q, T r) { return (T)((u64)p * (u64)q + (u64)r); }
 
-#define WICK_INT_MATH(T)                                              \
-  WICK_FN T absg(T x) { return x < 0 ? (T)(0 - (u64)x) : x; }         \
-  WICK_FN T ceilg(T x) { return x; }                                  \
-  WICK_FN T floorg(T x) { return x; }                                 \
-  WICK_FN T truncg(T x) { return x; }                                 \
-  WICK_FN T roundg(T x) { return x; }                                 \
-  WICK_FN T rintg(T x) { return x; }                                  \
-  WICK_FN bool signbitg(T x) { return x < 0; }                        \
+#define WICK_INT_MATH(T)                                      \
+  WICK_FN T absg(T x) { return x < 0 ? (T)(0 - (u64)x) : x; } \
+  WICK_FN T ceilg(T x) { return x; }                          \
+  WICK_FN T floorg(T x) { return x; }                         \
+  WICK_FN T truncg(T x) { return x; }                         \
+  WICK_FN T roundg(T x) { return x; }                         \
+  WICK_FN T rintg(T x) { return x; }                          \
+  WICK_FN bool signbitg(T x) { return x < 0; }                \
   WICK_FN bool isnang(T) { return false; }
 WICK_INT_MATH(i16)
 WICK_INT_MATH(i32)
 WICK_INT_MATH(i64)
-#define WICK_UINT_MATH(T)                       \
-  WICK_FN T absg(T x) { return x; }             \
-  WICK_FN T ceilg(T x) { return x; }            \
-  WICK_FN T floorg(T x) { return x; }           \
-  WICK_FN T truncg(T x) { return x; }           \
-  WICK_FN T roundg(T x) { return x; }           \
-  WICK_FN T rintg(T x) { return x; }            \
-  WICK_FN bool signbitg(T) { return false; }    \
+#define WICK_UINT_MATH(T)                    \
+  WICK_FN T absg(T x) { return x; }          \
+  WICK_FN T ceilg(T x) { return x; }         \
+  WICK_FN T floorg(T x) { return x; }        \
+  WICK_FN T truncg(T x) { return x; }        \
+  WICK_FN T roundg(T x) { return x; }        \
+  WICK_FN T rintg(T x) { return x; }         \
+  WICK_FN bool signbitg(T) { return false; } \
   WICK_FN bool isnang(T) { return false; }
 WICK_UINT_MATH(u8)
 WICK_UINT_MATH(u32)

@@ -11,9 +11,15 @@ typedef unsigned long long u64;
 typedef long long i64;
 
 // hipRTC already owns the names half and __half, so ours are spelled privately and renamed.
-struct wick_half { u16 bits; };
-struct wick_bfloat { u16 bits; };
-struct wick_fp8 { u8 bits; };
+struct wick_half {
+  u16 bits;
+};
+struct wick_bfloat {
+  u16 bits;
+};
+struct wick_fp8 {
+  u8 bits;
+};
 #define half wick_half
 #define bfloat wick_bfloat
 #define fp8 wick_fp8
@@ -48,12 +54,15 @@ template <class To, class From> WICK_FN To bits_as(From from) {
   return to;
 }
 
-/** Smallest, largest and special values; lowest and highest are infinities for floats, so that reductions may start there. */
+/**
+ * Smallest, largest and special values; lowest and highest are infinities for floats, so that reductions may start
+ * there.
+ */
 template <class T> struct Limits;
-#define WICK_INT_LIMITS(T, LOW, HIGH)                         \
-  template <> struct Limits<T> {                              \
-    static WICK_MEMBER T lowest() { return LOW; }             \
-    static WICK_MEMBER T highest() { return HIGH; }           \
+#define WICK_INT_LIMITS(T, LOW, HIGH)               \
+  template <> struct Limits<T> {                    \
+    static WICK_MEMBER T lowest() { return LOW; }   \
+    static WICK_MEMBER T highest() { return HIGH; } \
   };
 WICK_INT_LIMITS(u8, 0, 255)
 WICK_INT_LIMITS(i8, -128, 127)

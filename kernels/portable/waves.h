@@ -35,21 +35,23 @@ WICK_FN void sync_wave() {
   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");
 }
 #else
-WICK_FN u32 shfl_word(u32 v, u32 from, u32 width) { return simt::shuffle(v, (lane_id() & ~(width - 1)) | (from & (width - 1))); }
+WICK_FN u32 shfl_word(u32 v, u32 from, u32 width) {
+  return simt::shuffle(v, (lane_id() & ~(width - 1)) | (from & (width - 1)));
+}
 WICK_FN u32 shfl_xor_word(u32 v, u32 mask, u32) { return simt::shuffle(v, lane_id() ^ mask); }
 WICK_FN u64 ballot64(bool p) { return simt::ballot(p); }
 WICK_FN void sync_wave() { simt::sync_wave(); }
 #endif
 
 // Values of any size travel as 32-bit words, so that no vendor's list of overloads matters.
-#define WICK_SHUFFLE(NAME, WORD)                                             \
-  template <class V> WICK_FN V NAME(V value, u32 arg, u32 width) {           \
-    constexpr int words = (sizeof(V) + 3) / 4;                               \
-    u32 w[words] = {};                                                       \
-    copy_bytes(w, &value, sizeof(V));                                  \
-    for (int i = 0; i < words; i++) w[i] = WORD(w[i], arg, width);           \
-    copy_bytes(&value, w, sizeof(V));                                  \
-    return value;                                                            \
+#define WICK_SHUFFLE(NAME, WORD)                                   \
+  template <class V> WICK_FN V NAME(V value, u32 arg, u32 width) { \
+    constexpr int words = (sizeof(V) + 3) / 4;                     \
+    u32 w[words] = {};                                             \
+    copy_bytes(w, &value, sizeof(V));                              \
+    for (int i = 0; i < words; i++) w[i] = WORD(w[i], arg, width); \
+    copy_bytes(&value, w, sizeof(V));                              \
+    return value;                                                  \
   }
 /** The value of lane `arg` within each group of `width` lanes. */
 WICK_SHUFFLE(shfl, shfl_word)

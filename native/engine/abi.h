@@ -11,9 +11,15 @@ enum DType : int { U8, U32, I16, I32, I64, F8, BF16, F16, F32, F64, DTYPE_COUNT 
 constexpr int ELEMENT_BYTES[DTYPE_COUNT] = {1, 4, 2, 4, 8, 1, 2, 2, 4, 8};
 
 // Storage types of the small floats: bits only, so that no arithmetic happens in them by accident.
-struct half { uint16_t bits; };
-struct bfloat { uint16_t bits; };
-struct fp8 { uint8_t bits; };
+struct half {
+  uint16_t bits;
+};
+struct bfloat {
+  uint16_t bits;
+};
+struct fp8 {
+  uint8_t bits;
+};
 
 constexpr int MAX_RANK = 16;
 constexpr int MAX_OPERANDS = 16;

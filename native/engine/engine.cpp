@@ -49,23 +49,23 @@ void fillRows(IsaTable* t, const ElementwiseRow* list) {
 // ---- instruction sets: those that this library was built with (WICK_WITH_...) ----
 // What each instruction set exports: lists of elementwise rows, and functions that fill in their family.
 #define WICK_FAMILIES(X, SUFFIX) \
-  X(cast, SUFFIX) X(reduce, SUFFIX) X(matmul, SUFFIX) X(rows, SUFFIX) X(attention, SUFFIX) \
-  X(quantized, SUFFIX) X(peak, SUFFIX)
+  X(cast, SUFFIX)                \
+  X(reduce, SUFFIX) X(matmul, SUFFIX) X(rows, SUFFIX) X(attention, SUFFIX) X(quantized, SUFFIX) X(peak, SUFFIX)
 #define WICK_DECLARE_ROWS(PART, SUFFIX) extern const ElementwiseRow wick_elementwise_##PART##_##SUFFIX[];
 #define WICK_FILL_ROWS(PART, SUFFIX) fillRows(&t, wick_elementwise_##PART##_##SUFFIX);
 #define WICK_DECLARE_FAMILY(NAME, SUFFIX) void wick_##NAME##_##SUFFIX(IsaTable*);
 #define WICK_FILL_FAMILY(NAME, SUFFIX) wick_##NAME##_##SUFFIX(&t);
-#define WICK_INSTRUCTION_SET(SUFFIX)                                       \
-  extern "C" {                                                             \
-  WICK_ROW_PARTS(WICK_DECLARE_ROWS, SUFFIX)                                \
-  WICK_FAMILIES(WICK_DECLARE_FAMILY, SUFFIX)                               \
-  }                                                                        \
-  const IsaTable* table_##SUFFIX() {                                       \
-    static IsaTable t;                                                     \
-    t.name = #SUFFIX;                                                      \
-    WICK_ROW_PARTS(WICK_FILL_ROWS, SUFFIX)                                 \
-    WICK_FAMILIES(WICK_FILL_FAMILY, SUFFIX)                                \
-    return &t;                                                             \
+#define WICK_INSTRUCTION_SET(SUFFIX)         \
+  extern "C" {                               \
+  WICK_ROW_PARTS(WICK_DECLARE_ROWS, SUFFIX)  \
+  WICK_FAMILIES(WICK_DECLARE_FAMILY, SUFFIX) \
+  }                                          \
+  const IsaTable* table_##SUFFIX() {         \
+    static IsaTable t;                       \
+    t.name = #SUFFIX;                        \
+    WICK_ROW_PARTS(WICK_FILL_ROWS, SUFFIX)   \
+    WICK_FAMILIES(WICK_FILL_FAMILY, SUFFIX)  \
+    return &t;                               \
   }
 
 struct Choice {
@@ -141,7 +141,8 @@ Status runElementwise(const Call& c, const void* data) {
 
 constexpr int MAX_OPS = 256;
 const Op* ops[MAX_OPS];  // by id - ROW_COUNT
-const Op* const LISTS[] = {MOVEMENT_OPS, REDUCTION_OPS, PRODUCT_OPS, INDEX_OPS, CONV_OPS, POOL_OPS, ROW_OPS, SORT_OPS, RANDOM_OPS, ATTENTION_OPS, QUANTIZED_OPS};
+const Op* const LISTS[] = {MOVEMENT_OPS, REDUCTION_OPS, PRODUCT_OPS, INDEX_OPS,     CONV_OPS,     POOL_OPS,
+                           ROW_OPS,      SORT_OPS,      RANDOM_OPS,  ATTENTION_OPS, QUANTIZED_OPS};
 
 // ---- the call block: doubles only, so that JavaScript fills it without garbage ----
 enum Slot : int { OP, INPUTS, OPERANDS, PARAMS = 4, FIRST_OPERAND = PARAMS + MAX_PARAMS, MESSAGE = 960 };
@@ -209,7 +210,10 @@ __attribute__((visibility("default"))) int wick_select(const char* name) {
   for (int i = CHOICE_COUNT - 1; i >= 0; i--) {
     const Choice& c = CHOICES[i];
     if (name && *name && strcmp(name, c.name) != 0) continue;
-    if (c.present()) { isa = c.table(); return 0; }
+    if (c.present()) {
+      isa = c.table();
+      return 0;
+    }
     if (name && *name) return 1;
   }
   return name && *name ? 2 : 1;
@@ -231,7 +235,8 @@ __attribute__((visibility("default"))) int wick_find(const char* name) {
 __attribute__((visibility("default"))) double wick_address(void* p) { return (double)(uintptr_t)p; }
 // Large blocks of zero pages: huge pages save most of the faults. A hint, so its answer does not matter.
 __attribute__((visibility("default"))) void wick_advise(double address, double bytes) {
-  uintptr_t begin = ((uintptr_t)address + 4095) & ~(uintptr_t)4095, end = ((uintptr_t)address + (uintptr_t)bytes) & ~(uintptr_t)4095;
+  uintptr_t begin = ((uintptr_t)address + 4095) & ~(uintptr_t)4095,
+            end = ((uintptr_t)address + (uintptr_t)bytes) & ~(uintptr_t)4095;
   if (end > begin) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
 }
 
@@ -243,9 +248,7 @@ __attribute__((visibility("default"))) int wick_run(double address) {
   if (id < ROW_COUNT) return runElementwise(c, reinterpret_cast<const void*>((intptr_t)id));
   try {
     return runContiguous(c, *ops[id - ROW_COUNT]);
-  } catch (const std::bad_alloc&) {
-    return fail(c, NO_MEMORY, "no memory for the engine's own lists");
-  }
+  } catch (const std::bad_alloc&) { return fail(c, NO_MEMORY, "no memory for the engine's own lists"); }
 }
 
 // For benchmarks: multiply-adds on all of the pool's threads; the answer is how many operations there were.
@@ -269,12 +272,22 @@ __attribute__((visibility("default"))) void wick_read(double from, double bytes)
   static std::atomic<uint64_t> kept;
   parallel((int64_t)bytes / 128, 512, [&](int64_t begin, int64_t end) {
     Wide a{}, b{}, c{}, d{}, e{}, g{}, h{}, i{};
-    auto at = [&](const char* p) { Wide v; memcpy(&v, p, 16); return v; };
+    auto at = [&](const char* p) {
+      Wide v;
+      memcpy(&v, p, 16);
+      return v;
+    };
     for (const char* p = f + begin * 128; p < f + end * 128; p += 128) {
       __builtin_prefetch(p + 768);
       __builtin_prefetch(p + 832);
-      a ^= at(p); b ^= at(p + 16); c ^= at(p + 32); d ^= at(p + 48);
-      e ^= at(p + 64); g ^= at(p + 80); h ^= at(p + 96); i ^= at(p + 112);
+      a ^= at(p);
+      b ^= at(p + 16);
+      c ^= at(p + 32);
+      d ^= at(p + 48);
+      e ^= at(p + 64);
+      g ^= at(p + 80);
+      h ^= at(p + 96);
+      i ^= at(p + 112);
     }
     const Wide all = ((a ^ b) ^ (c ^ d)) ^ ((e ^ g) ^ (h ^ i));
     kept.fetch_xor(all[0] ^ all[1], std::memory_order_relaxed);

@@ -24,9 +24,11 @@ struct Partial {
 };
 // Adds a contiguous run of n elements, whose first has number `first` in its group, to a partial result.
 typedef void (*ReduceRun)(const void* x, int64_t n, int64_t first, Partial* partial);
-// Adds rows of n columns, `pitch` elements apart, to n accumulators: `real` for floats, `whole` for integers. The first row has number
-// `first` in its group. ARGMAX and ARGMIN keep places in `whole` and values of integers behind them, so `whole` has twice the room.
-typedef void (*ReduceRows)(const void* x, int64_t rows, int64_t pitch, int64_t n, int64_t first, double* real, int64_t* whole);
+// Adds rows of n columns, `pitch` elements apart, to n accumulators: `real` for floats, `whole` for integers. The first
+// row has number `first` in its group. ARGMAX and ARGMIN keep places in `whole` and values of integers behind them, so
+// `whole` has twice the room.
+typedef void (*ReduceRows)(const void* x, int64_t rows, int64_t pitch, int64_t n, int64_t first, double* real,
+                           int64_t* whole);
 
 struct Matrix {
   const char* data;
@@ -41,8 +43,17 @@ typedef void (*MatmulFn)(const Product& p, bool accumulate);
 
 // One lane of n contiguous elements: softmax, norms, their gradients, a turn by angles. Absent inputs are null.
 enum Lane : int {
-  SOFTMAX, LOG_SOFTMAX, SOFTMAX_BACKWARD, LOG_SOFTMAX_BACKWARD,
-  LAYER_NORM, RMS_NORM, LAYER_NORM_BACKWARD, RMS_NORM_BACKWARD, ROPE_HALVES, ROPE_NEIGHBOURS, LANE_COUNT
+  SOFTMAX,
+  LOG_SOFTMAX,
+  SOFTMAX_BACKWARD,
+  LOG_SOFTMAX_BACKWARD,
+  LAYER_NORM,
+  RMS_NORM,
+  LAYER_NORM_BACKWARD,
+  RMS_NORM_BACKWARD,
+  ROPE_HALVES,
+  ROPE_NEIGHBOURS,
+  LANE_COUNT
 };
 typedef void (*LaneKernel)(const void* const* in, void* out, int64_t n, const double* params);
 
@@ -56,14 +67,14 @@ struct Attend {
 struct IsaTable {
   const char* name;
   const ElementwiseRow* elementwise[MAX_ROWS];  // by row number of generated/names.h
-  Kernel cast[DTYPE_COUNT][DTYPE_COUNT];     // [from][to]
-  Kernel truth[DTYPE_COUNT];                 // to u8: 1 for what is not 0
+  Kernel cast[DTYPE_COUNT][DTYPE_COUNT];        // [from][to]
+  Kernel truth[DTYPE_COUNT];                    // to u8: 1 for what is not 0
   ReduceRun reduceRun[DTYPE_COUNT][REDUCTION_COUNT];
   ReduceRows reduceRows[DTYPE_COUNT][REDUCTION_COUNT];
   MatmulFn matmul[DTYPE_COUNT];
   LaneKernel lane[DTYPE_COUNT][LANE_COUNT];
-  Attend attend[2];                          // float, double
-  BlockTable blocks;                         // by ggml's type number
+  Attend attend[2];   // float, double
+  BlockTable blocks;  // by ggml's type number
   RoundRow roundRow;
   double (*peak)(int64_t rounds, float* kept);  // operations done by multiply-adds alone
 };

@@ -1,4 +1,5 @@
-// What products with ggml's blocks need of an instruction set: decoding, rounding activations, and dot products of both.
+// What products with ggml's blocks need of an instruction set: decoding, rounding activations, and dot products of
+// both.
 #pragma once
 #include <cstdint>
 
@@ -6,9 +7,9 @@ namespace wick {
 
 // Rows of activations rounded to whole numbers: value = scale * q, a scale for every 32.
 struct Rounded {
-  const int8_t* q;      // [rows][n]
-  const float* scale;   // [rows][n / 32]
-  const float* sum;     // [rows][n / 16]: scale times the sum of 16 values, for formats with minima
+  const int8_t* q;     // [rows][n]
+  const float* scale;  // [rows][n / 32]
+  const float* sum;    // [rows][n / 16]: scale times the sum of 16 values, for formats with minima
   int64_t n;
 };
 
@@ -17,7 +18,8 @@ struct BlockKernels {
   // `blocks` blocks to floats.
   void (*decode)(const uint8_t* w, float* y, int64_t blocks);
   // out[m * pitch + r] = dot(row r of w, row m of a) for `rows` rows that are `rowBytes` apart.
-  void (*product)(const uint8_t* w, int64_t rowBytes, int64_t rows, const Rounded& a, int64_t m, float* out, int64_t pitch);
+  void (*product)(const uint8_t* w, int64_t rowBytes, int64_t rows, const Rounded& a, int64_t m, float* out,
+                  int64_t pitch);
 };
 
 // By ggml's type number; null where a type is not computed with.

@@ -1,4 +1,5 @@
-// How layouts reach contiguous kernels: directly, through small tiles in the first-level cache, or through transposed blocks.
+// How layouts reach contiguous kernels: directly, through small tiles in the first-level cache, or through transposed
+// blocks.
 #if defined(__x86_64__)
 #include <emmintrin.h>
 #endif
@@ -9,11 +10,13 @@
 namespace wick {
 namespace {
 
-constexpr int64_t TILE = 512;        // elements of a tile
-constexpr int64_t LONG_ROW = 128;    // rows from here on are worth a kernel call of their own
-constexpr int64_t BLOCK_BYTES = 1024, BLOCK_COLUMNS = 64;  // of a turned operand: long runs are read, and a block fits the second-level cache
-constexpr int64_t BLOCK_PITCH = BLOCK_COLUMNS + 4;         // no power of two: lines of a column fall into different sets
-constexpr int64_t GRAIN = 32768;     // elements worth waking another thread for
+constexpr int64_t TILE = 512;      // elements of a tile
+constexpr int64_t LONG_ROW = 128;  // rows from here on are worth a kernel call of their own
+// of a turned operand: long runs are read, and a block fits the second-level cache
+constexpr int64_t BLOCK_BYTES = 1024, BLOCK_COLUMNS = 64;
+// no power of two: lines of a column fall into different sets
+constexpr int64_t BLOCK_PITCH = BLOCK_COLUMNS + 4;
+constexpr int64_t GRAIN = 32768;  // elements worth waking another thread for
 
 template <class E> void gatherAs(char* to, const char* from, int64_t stride, int64_t n) {
   E* t = reinterpret_cast<E*>(to);
@@ -37,7 +40,9 @@ typedef uint32_t B4 __attribute__((vector_size(16)));
 typedef uint64_t B8 __attribute__((vector_size(16)));
 #define WICK_SHUFFLE(V, a, b, ...) __builtin_shuffle(a, b, V{__VA_ARGS__})
 inline B1 zipLow(B1 a, B1 b) { return WICK_SHUFFLE(B1, a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23); }
-inline B1 zipHigh(B1 a, B1 b) { return WICK_SHUFFLE(B1, a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31); }
+inline B1 zipHigh(B1 a, B1 b) {
+  return WICK_SHUFFLE(B1, a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+}
 inline B2 zipLow(B2 a, B2 b) { return WICK_SHUFFLE(B2, a, b, 0, 8, 1, 9, 2, 10, 3, 11); }
 inline B2 zipHigh(B2 a, B2 b) { return WICK_SHUFFLE(B2, a, b, 4, 12, 5, 13, 6, 14, 7, 15); }
 inline B4 zipLow(B4 a, B4 b) { return WICK_SHUFFLE(B4, a, b, 0, 4, 1, 5); }
@@ -61,7 +66,8 @@ template <class V, int N> inline __attribute__((always_inline)) void zipTile(V (
 }
 
 // `TILES` tiles of N by N elements from rows `step` apart to rows `pitch` apart; what lies in one row is read at once.
-template <class V, int TILES, class E> inline __attribute__((always_inline)) void transposeTiles(const E* from, int64_t step, E* to, int64_t pitch) {
+template <class V, int TILES, class E>
+inline __attribute__((always_inline)) void transposeTiles(const E* from, int64_t step, E* to, int64_t pitch) {
   constexpr int N = 16 / sizeof(E);
   V v[TILES][N];
 #pragma GCC unroll 16
@@ -76,14 +82,16 @@ template <class V, int TILES, class E> inline __attribute__((always_inline)) voi
   }
 }
 
-template <class V, class E> void transposeAs(const E* from, int64_t step, E* to, int64_t pitch, int64_t rows, int64_t columns) {
+template <class V, class E>
+void transposeAs(const E* from, int64_t step, E* to, int64_t pitch, int64_t rows, int64_t columns) {
   constexpr int N = 16 / sizeof(E), LINE = 64 / sizeof(E);
   int64_t c = 0;
   for (; c + N <= columns; c += N) {
     const E* top = from + c * step;
     int64_t r = 0;
     if constexpr (N > 4) {
-      // More rows than a set of the cache has ways: whole lines are taken out first, or rows a power of two apart would evict each other.
+      // More rows than a set of the cache has ways: whole lines are taken out first, or rows a power of two apart would
+      // evict each other.
       alignas(64) E lines[N][LINE];
       for (; r + LINE <= rows; r += LINE) {
         for (int i = 0; i < N; i++) __builtin_memcpy(lines[i], top + i * step + r, 64);
@@ -120,7 +128,8 @@ void runRow(const Task& t, char* const* at, int64_t n) {
     direct &= stride[k] == 1;
     if (k < t.inputs && stride[k] == 0) gatherRun(tile[k], at[k], 0, n < TILE ? n : TILE, t.bytes[k]);
   }
-  if (direct) return t.kernel(const_cast<const void* const*>(reinterpret_cast<void* const*>(at)), at[t.inputs], n, t.scalars);
+  if (direct)
+    return t.kernel(const_cast<const void* const*>(reinterpret_cast<void* const*>(at)), at[t.inputs], n, t.scalars);
   for (int64_t i = 0; i < n; i += TILE) {
     int64_t count = n - i < TILE ? n - i : TILE;
     const void* in[MAX_OPERANDS];
@@ -172,11 +181,15 @@ void runTiles(const Task& t, int64_t begin, int64_t end) {
       for (int k = 0; k < t.inputs; k++) {
         if (dense[k]) continue;
         int64_t s = t.m.stride[k][last];
-        gatherRun(tile[k] + done * t.bytes[k], t.data[k] + (ahead.offset[k] + start * s) * t.bytes[k], s, run, t.bytes[k]);
+        gatherRun(tile[k] + done * t.bytes[k], t.data[k] + (ahead.offset[k] + start * s) * t.bytes[k], s, run,
+                  t.bytes[k]);
       }
       done += run;
       start += run;
-      if (start == length) { start = 0; ahead.next(); }
+      if (start == length) {
+        start = 0;
+        ahead.next();
+      }
     }
     const void* in[MAX_OPERANDS];
     for (int k = 0; k < t.inputs; k++) in[k] = dense[k] ? t.data[k] + i * t.bytes[k] : tile[k];
@@ -185,10 +198,14 @@ void runTiles(const Task& t, int64_t begin, int64_t end) {
       int64_t from = within, s = t.m.stride[o][last];
       for (int64_t done = 0; done < count;) {
         int64_t run = length - from < count - done ? length - from : count - done;
-        scatterRun(t.data[o] + (walk.offset[o] + from * s) * t.bytes[o], s, tile[o] + done * t.bytes[o], run, t.bytes[o]);
+        scatterRun(t.data[o] + (walk.offset[o] + from * s) * t.bytes[o], s, tile[o] + done * t.bytes[o], run,
+                   t.bytes[o]);
         done += run;
         from += run;
-        if (from == length) { from = 0; walk.next(); }
+        if (from == length) {
+          from = 0;
+          walk.next();
+        }
       }
     }
     walk = ahead;
@@ -237,7 +254,8 @@ void runBlocks(const Task& t, int dim) {
     for (int64_t b = begin; b < end; b++) {
       // Blocks follow each other along the runs that are read.
       const int64_t r0 = b % down * blockRows, c0 = b / down % across * BLOCK_COLUMNS;
-      const int64_t nr = rows - r0 < blockRows ? rows - r0 : blockRows, nc = columns - c0 < BLOCK_COLUMNS ? columns - c0 : BLOCK_COLUMNS;
+      const int64_t nr = rows - r0 < blockRows ? rows - r0 : blockRows,
+                    nc = columns - c0 < BLOCK_COLUMNS ? columns - c0 : BLOCK_COLUMNS;
       Walk walk(rank, shape, stride, t.inputs + 1, b / (across * down));
       char *corner[MAX_OPERANDS], *block[MAX_OPERANDS], *next = memory;
       for (int k = 0; k <= t.inputs; k++) {
@@ -252,7 +270,10 @@ void runBlocks(const Task& t, int dim) {
         const void* in[MAX_OPERANDS];
         for (int k = 0; k < t.inputs; k++) {
           int64_t sr = t.m.stride[k][dim], sc = t.m.stride[k][last];
-          if (turned[k]) { in[k] = block[k] + r * BLOCK_PITCH * t.bytes[k]; continue; }
+          if (turned[k]) {
+            in[k] = block[k] + r * BLOCK_PITCH * t.bytes[k];
+            continue;
+          }
           const char* from = corner[k] + r * sr * t.bytes[k];
           in[k] = sc == 1 ? from : tile[k];
           if (sc != 1) gatherRun(tile[k], from, sc, nc, t.bytes[k]);
@@ -269,10 +290,13 @@ void runBlocks(const Task& t, int dim) {
 // ---- a turned copy: whole lines of the result from as many runs of the source ----
 constexpr int64_t LINE = 64, RUN = 2048;
 
-// Results too large for the caches are written around them where the processor would read a line before it is overwritten.
+// Results too large for the caches are written around them where the processor would read a line before it is
+// overwritten.
 #if defined(__x86_64__)
 constexpr int64_t AROUND = 16 << 20;
-inline void storeAround(void* to, const void* v) { _mm_stream_si128(static_cast<__m128i*>(to), *static_cast<const __m128i*>(v)); }
+inline void storeAround(void* to, const void* v) {
+  _mm_stream_si128(static_cast<__m128i*>(to), *static_cast<const __m128i*>(v));
+}
 inline void settle() { _mm_sfence(); }
 #else
 constexpr int64_t AROUND = INT64_MAX;
@@ -281,7 +305,8 @@ inline void settle() {}
 #endif
 
 // N rows of a line each, from N-element pieces of the lines' columns `pitch` elements apart.
-template <class V, class E> inline __attribute__((always_inline)) void turnLines(const E* from, int64_t pitch, E* to, int64_t row, bool around) {
+template <class V, class E>
+inline __attribute__((always_inline)) void turnLines(const E* from, int64_t pitch, E* to, int64_t row, bool around) {
   constexpr int N = 16 / sizeof(E);
   if constexpr (N > 4) {
     for (int j = 0; j < 4; j++) transposeTiles<V, 1>(from + j * N * pitch, pitch, to + j * N, row);
@@ -307,16 +332,19 @@ template <class V, class E> inline __attribute__((always_inline)) void turnLines
   }
 }
 
-// to[r * row + c] = from[c * step + r]. Runs of the source are taken out first: runs a power of two apart would evict each other from the cache.
-// While one block is written, the lines of the next, whose corner is `next`, are fetched.
-template <class V, class E> void turnBlock(const E* from, int64_t step, E* to, int64_t row, int64_t rows, int64_t columns, const E* next, bool around) {
+// to[r * row + c] = from[c * step + r]. Runs of the source are taken out first: runs a power of two apart would evict
+// each other from the cache. While one block is written, the lines of the next, whose corner is `next`, are fetched.
+template <class V, class E>
+void turnBlock(const E* from, int64_t step, E* to, int64_t row, int64_t rows, int64_t columns, const E* next,
+               bool around) {
   constexpr int64_t N = 16 / sizeof(E), WIDE = LINE / sizeof(E), LONG = RUN / sizeof(E), PITCH = LONG + WIDE;
   if (rows < LONG || columns < WIDE) return transposeAs<V>(from, step, to, row, rows, columns);
   E* runs = static_cast<E*>(scratch(SCRATCH_BLOCKS, WIDE * PITCH * sizeof(E)));
   for (int64_t c = 0; c < WIDE; c++) memcpy(runs + c * PITCH, from + c * step, RUN);
   int64_t line = 0;
   for (int64_t r = 0; r < LONG; r += N) {
-    for (int64_t k = 0; k < WIDE * (RUN / LINE) / (LONG / N); k++, line++) __builtin_prefetch(next + line / (RUN / LINE) * step + line % (RUN / LINE) * WIDE, 0, 2);
+    for (int64_t k = 0; k < WIDE * (RUN / LINE) / (LONG / N); k++, line++)
+      __builtin_prefetch(next + line / (RUN / LINE) * step + line % (RUN / LINE) * WIDE, 0, 2);
     turnLines<V>(runs + r, PITCH, to + r * row, row, around);
   }
 }
@@ -334,22 +362,28 @@ template <class V, class E> void turnedCopy(const Task& t, int dim) {
     for (int k = 0; k < 2; k++) stride[k][rank] = t.m.stride[k][d];
     rank++;
   }
-  const bool around = outer * rows * columns * (int64_t)sizeof(E) >= AROUND && reinterpret_cast<uintptr_t>(t.data[1]) % LINE == 0 && row % WIDE == 0;
+  const bool around = outer * rows * columns * (int64_t)sizeof(E) >= AROUND &&
+                      reinterpret_cast<uintptr_t>(t.data[1]) % LINE == 0 && row % WIDE == 0;
   // Blocks follow each other along the runs that are read.
   const E* source = reinterpret_cast<const E*>(t.data[0]);
-  auto corner = [&](int64_t b, int64_t offset) { return source + offset + b % down * LONG + b / down % across * WIDE * step; };
+  auto corner = [&](int64_t b, int64_t offset) {
+    return source + offset + b % down * LONG + b / down % across * WIDE * step;
+  };
   parallel(outer * down * across, GRAIN / (LONG * WIDE) + 1, [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; b++) {
       Walk walk(rank, shape, stride, 2, b / (across * down));
       const int64_t r0 = b % down * LONG, c0 = b / down % across * WIDE;
-      turnBlock<V>(corner(b, walk.offset[0]), step, reinterpret_cast<E*>(t.data[1]) + walk.offset[1] + r0 * row + c0, row,
-                   rows - r0 < LONG ? rows - r0 : LONG, columns - c0 < WIDE ? columns - c0 : WIDE, corner(b + 1, walk.offset[0]), around);
+      turnBlock<V>(corner(b, walk.offset[0]), step, reinterpret_cast<E*>(t.data[1]) + walk.offset[1] + r0 * row + c0,
+                   row, rows - r0 < LONG ? rows - r0 : LONG, columns - c0 < WIDE ? columns - c0 : WIDE,
+                   corner(b + 1, walk.offset[0]), around);
     }
     if (around) settle();
   });
 }
 
-template <int BYTES> void copyKernel(const void* const* in, void* out, int64_t n, const double*) { memcpy(out, in[0], n * BYTES); }
+template <int BYTES> void copyKernel(const void* const* in, void* out, int64_t n, const double*) {
+  memcpy(out, in[0], n * BYTES);
+}
 
 // By bytes an element.
 struct Copy {
@@ -378,7 +412,10 @@ void transposeBlock(const char* from, int64_t step, char* to, int64_t pitch, int
 }
 
 void gatherRun(char* to, const char* from, int64_t stride, int64_t n, int bytes) {
-  if (stride == 1) { memcpy(to, from, n * bytes); return; }
+  if (stride == 1) {
+    memcpy(to, from, n * bytes);
+    return;
+  }
   switch (bytes) {
     case 1: return gatherAs<uint8_t>(to, from, stride, n);
     case 2: return gatherAs<uint16_t>(to, from, stride, n);
@@ -388,7 +425,10 @@ void gatherRun(char* to, const char* from, int64_t stride, int64_t n, int bytes)
 }
 
 void scatterRun(char* to, int64_t stride, const char* from, int64_t n, int bytes) {
-  if (stride == 1) { memcpy(to, from, n * bytes); return; }
+  if (stride == 1) {
+    memcpy(to, from, n * bytes);
+    return;
+  }
   switch (bytes) {
     case 1: return scatterAs<uint8_t>(to, stride, from, n);
     case 2: return scatterAs<uint16_t>(to, stride, from, n);

@@ -1,4 +1,5 @@
-// The thread pool: workers spin for a moment after each job, then sleep, and are never joined, so that exit is immediate.
+// The thread pool: workers spin for a moment after each job, then sleep, and are never joined, so that exit is
+// immediate.
 #include "threads.h"
 
 #include <pthread.h>
@@ -61,7 +62,10 @@ void serve(Pool* p, int id, uint64_t seen) {
   for (;;) {
     int spins = 0;
     while (p->generation.load(std::memory_order_acquire) == seen) {
-      if (++spins < SPINS) { relax(); continue; }
+      if (++spins < SPINS) {
+        relax();
+        continue;
+      }
       std::unique_lock<std::mutex> lock(p->sleep);
       p->sleepers.fetch_add(1);
       p->wake.wait(lock, [&] { return p->generation.load(std::memory_order_seq_cst) != seen; });
@@ -86,7 +90,12 @@ int hardware() {
 void grow(int workers) {
   if (!pool) {
     pool = new Pool;
-    static bool once = (pthread_atfork(nullptr, nullptr, [] { pool = nullptr; new (&owner) std::mutex; }), true);
+    static bool once = (pthread_atfork(nullptr, nullptr,
+                                       [] {
+                                         pool = nullptr;
+                                         new (&owner) std::mutex;
+                                       }),
+                        true);
     (void)once;
   }
   while (pool->workers < workers) {
@@ -144,7 +153,9 @@ void* scratch(Scratch slot, size_t bytes) {
   struct Slots {
     void* block[SCRATCH_COUNT] = {};
     size_t bytes[SCRATCH_COUNT] = {};
-    ~Slots() { for (void* b : block) free(b); }
+    ~Slots() {
+      for (void* b : block) free(b);
+    }
   };
   thread_local Slots slots;
   if (slots.bytes[slot] < bytes) {

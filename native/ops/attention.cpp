@@ -1,4 +1,5 @@
-// Attention on the CPU: tiles of queries against blocks of keys with an online softmax, products by the packed GEMM, threads over tiles.
+// Attention on the CPU: tiles of queries against blocks of keys with an online softmax, products by the packed GEMM,
+// threads over tiles.
 #include <cmath>
 #include <vector>
 
@@ -9,7 +10,8 @@
 namespace wick {
 namespace {
 
-constexpr int64_t QUERIES = 64, KEYS = 256, TASK = 1 << 18;  // queries of a tile: more forward where they share all keys, see tileQueries
+// queries of a tile: more forward where they share all keys, see tileQueries
+constexpr int64_t QUERIES = 64, KEYS = 256, TASK = 1 << 18;
 
 // The parameters as src/backends/cpu/pack.ts writes them.
 enum { LAYOUT, SCALE, SOFTCAP, LEFT, RIGHT, LONGEST_Q, LONGEST_K, FIRST_EXTRA };
@@ -48,33 +50,45 @@ struct Problem {
     group = q.heads / k.heads;
     plain = softcap == 0 && !extra[MASK] && !extra[SLOPES];
   }
-  // Row numbers, lengths and page numbers are data: one that points outside its tensor is named before anything is read by it.
+  // Row numbers, lengths and page numbers are data: one that points outside its tensor is named before anything is read
+  // by it.
   Status check(const Call& c) const {
     const int64_t room = extra[PAGES] ? extra[PAGES]->shape[1] * k.rows : k.rows;
-    struct Starts { const char* name; int extra; int64_t rows, longest; };
-    for (const Starts& s : {Starts{"qStarts", Q_STARTS, q.rows, c.integer(LONGEST_Q)}, Starts{"kStarts", K_STARTS, k.rows, c.integer(LONGEST_K)}}) {
+    struct Starts {
+      const char* name;
+      int extra;
+      int64_t rows, longest;
+    };
+    for (const Starts& s : {Starts{"qStarts", Q_STARTS, q.rows, c.integer(LONGEST_Q)},
+                            Starts{"kStarts", K_STARTS, k.rows, c.integer(LONGEST_K)}}) {
       if (!extra[s.extra]) continue;
       for (int64_t b = 0; b < batch; b++) {
         const int64_t from = whole(s.extra, b), to = whole(s.extra, b + 1);
         if (from < 0 || to < from || to > s.rows)
-          return fail(c, BAD_INDEX, "sdpa: %s runs from %lld to %lld at position %lld; starts ascend from 0 to the %lld rows there are", s.name, (long long)from,
-                      (long long)to, (long long)b, (long long)s.rows);
+          return fail(
+              c, BAD_INDEX,
+              "sdpa: %s runs from %lld to %lld at position %lld; starts ascend from 0 to the %lld rows there are",
+              s.name, (long long)from, (long long)to, (long long)b, (long long)s.rows);
         if (to - from > s.longest)
-          return fail(c, BAD_INDEX, "sdpa: %s holds a sequence of %lld rows at position %lld, longer than the %lld that were said to be the most", s.name,
-                      (long long)(to - from), (long long)b, (long long)s.longest);
+          return fail(c, BAD_INDEX,
+                      "sdpa: %s holds a sequence of %lld rows at position %lld, longer than the %lld that were said to "
+                      "be the most",
+                      s.name, (long long)(to - from), (long long)b, (long long)s.longest);
       }
     }
     if (!extra[LENGTHS]) return OK;
     for (int64_t b = 0; b < batch; b++) {
       const int64_t n = whole(LENGTHS, b);
       if (n < 0 || n > room)
-        return fail(c, BAD_INDEX, "sdpa: length %lld at position %lld is out of range; there is room for 0 to %lld keys", (long long)n, (long long)b, (long long)room);
+        return fail(c, BAD_INDEX,
+                    "sdpa: length %lld at position %lld is out of range; there is room for 0 to %lld keys",
+                    (long long)n, (long long)b, (long long)room);
       for (int64_t i = 0; extra[PAGES] && i * k.rows < n; i++) {
         const Operand& table = *extra[PAGES];
         const int64_t page = table.as<int32_t>()[b * table.stride[0] + i * table.stride[1]];
         if (page < 0 || page >= k.batch)
-          return fail(c, BAD_INDEX, "sdpa: page %lld at position [%lld, %lld] is out of range; there are %lld pages", (long long)page, (long long)b, (long long)i,
-                      (long long)k.batch);
+          return fail(c, BAD_INDEX, "sdpa: page %lld at position [%lld, %lld] is out of range; there are %lld pages",
+                      (long long)page, (long long)b, (long long)i, (long long)k.batch);
       }
     }
     return OK;
@@ -91,7 +105,9 @@ struct Sequence {
     if (p.extra[LENGTHS]) nk = p.whole(LENGTHS, b);
     offset = nk - nq;
   }
-  int64_t begin(const Problem& p, int64_t i) const { return p.left >= 0 && i + offset - p.left > 0 ? i + offset - p.left : 0; }
+  int64_t begin(const Problem& p, int64_t i) const {
+    return p.left >= 0 && i + offset - p.left > 0 ? i + offset - p.left : 0;
+  }
   int64_t end(const Problem& p, int64_t i) const {
     if (p.right < 0 || i + offset + p.right + 1 > nk) return nk;
     return i + offset + p.right + 1 > 0 ? i + offset + p.right + 1 : 0;
@@ -138,15 +154,22 @@ template <class E> struct Block {
   }
 };
 
-template <class E> void product(int64_t m, int64_t n, int64_t k, const E* a, int64_t aRow, int64_t aColumn, const E* b, int64_t bRow, int64_t bColumn, E* out,
-                                int64_t outRow, bool add) {
-  Product p = {m, n, k, {reinterpret_cast<const char*>(a), aRow, aColumn}, {reinterpret_cast<const char*>(b), bRow, bColumn},
+template <class E>
+void product(int64_t m, int64_t n, int64_t k, const E* a, int64_t aRow, int64_t aColumn, const E* b, int64_t bRow,
+             int64_t bColumn, E* out, int64_t outRow, bool add) {
+  Product p = {m,
+               n,
+               k,
+               {reinterpret_cast<const char*>(a), aRow, aColumn},
+               {reinterpret_cast<const char*>(b), bRow, bColumn},
                {reinterpret_cast<const char*>(out), outRow, 1}};
   isa->matmul[typeOf<E>](p, add);
 }
 
-// Cap, alibi and mask of scores from..to of one row; they come as products and leave as logits. `slopes` gets the derivative.
-template <class E> void bend(const Problem& p, const Sequence& s, int64_t head, int64_t i, int64_t j0, int64_t n, E* row, E* slopes) {
+// Cap, alibi and mask of scores from..to of one row; they come as products and leave as logits. `slopes` gets the
+// derivative.
+template <class E>
+void bend(const Problem& p, const Sequence& s, int64_t head, int64_t i, int64_t j0, int64_t n, E* row, E* slopes) {
   const Operand* mask = p.extra[MASK];
   const double slope = p.extra[SLOPES] ? p.real(SLOPES, head) : 0;
   for (int64_t j = 0; j < n; j++) {
@@ -158,7 +181,8 @@ template <class E> void bend(const Problem& p, const Sequence& s, int64_t head, 
     const int64_t distance = i + s.offset - (j0 + j);
     x -= slope * (double)(distance < 0 ? -distance : distance);
     if (mask) {
-      const int64_t at = s.batch * mask->stride[0] + head * mask->stride[1] + i * mask->stride[2] + (j0 + j) * mask->stride[3];
+      const int64_t at =
+          s.batch * mask->stride[0] + head * mask->stride[1] + i * mask->stride[2] + (j0 + j) * mask->stride[3];
       if (mask->dtype == U8) {
         if (!mask->as<uint8_t>()[at]) x = -INFINITY;
       } else {
@@ -174,10 +198,13 @@ template <class E> void bend(const Problem& p, const Sequence& s, int64_t head, 
 }
 
 // Queries first .. first+count of `heads` heads that share a key head, as one tile of rows.
-template <class E> void forwardTile(const Problem& p, const Rows& out, const Operand& lse, const Sequence& s, int64_t head0, int64_t heads, int64_t first, int64_t count) {
+template <class E>
+void forwardTile(const Problem& p, const Rows& out, const Operand& lse, const Sequence& s, int64_t head0, int64_t heads,
+                 int64_t first, int64_t count) {
   const int64_t dim = p.q.dim, m = heads * count, kvHead = head0 / p.group;
   E* room = static_cast<E*>(scratch(SCRATCH_X, (m * (2 * dim + KEYS + 3) + 2 * KEYS * dim + 64) * sizeof(E)));
-  E *q = room, *o = q + m * dim, *scores = o + m * dim, *stats = scores + m * KEYS, *keys = stats + 3 * m, *values = keys + KEYS * dim;
+  E *q = room, *o = q + m * dim, *scores = o + m * dim, *stats = scores + m * KEYS, *keys = stats + 3 * m,
+    *values = keys + KEYS * dim;
   for (int64_t r = 0; r < m; r++) {
     load(p.q, p.q.at(s.entry, head0 + r / count, s.qRow + first + r % count), q + r * dim);
     stats[3 * r] = -INFINITY, stats[3 * r + 1] = 0;
@@ -192,7 +219,8 @@ template <class E> void forwardTile(const Problem& p, const Rows& out, const Ope
     for (int64_t r = 0; r < m; r++) {
       const int64_t i = first + r % count;
       E* row = scores + r * KEYS;
-      const int64_t from = s.begin(p, i) > j0 ? s.begin(p, i) - j0 : 0, to = s.end(p, i) - j0 < n ? s.end(p, i) - j0 : n;
+      const int64_t from = s.begin(p, i) > j0 ? s.begin(p, i) - j0 : 0,
+                    to = s.end(p, i) - j0 < n ? s.end(p, i) - j0 : n;
       if (from >= to) {
         memset(row, 0, n * sizeof(E));
         continue;
@@ -216,15 +244,19 @@ template <class E> void forwardTile(const Problem& p, const Rows& out, const Ope
     }
     rows.multiply(o + r * dim, dim, sum > 0 ? keep / sum : 0);
     save(out, o + r * dim, out.at(s.entry, head, i));
-    lse.as<E>()[s.entry * lse.stride[0] + head * lse.stride[1] + i * lse.stride[2]] = (E)(sum > 0 ? top + log(sum) : -INFINITY);
+    lse.as<E>()[s.entry * lse.stride[0] + head * lse.stride[1] + i * lse.stride[2]] =
+        (E)(sum > 0 ? top + log(sum) : -INFINITY);
   }
 }
 
-// Keys are packed once a tile, so tall tiles pay; but where queries see different keys a tall tile computes what it masks, and every thread wants a tile.
+// Keys are packed once a tile, so tall tiles pay; but where queries see different keys a tall tile computes what it
+// masks, and every thread wants a tile.
 int64_t tileQueries(const Problem& p) {
-  if (p.left >= 0) return QUERIES;  // where keys begin with the tile, its height must not depend on the threads: sums would
+  // where keys begin with the tile, its height must not depend on the threads: sums would
+  if (p.left >= 0) return QUERIES;
   int64_t queries = p.right >= 0 ? 2 * QUERIES : 4 * QUERIES;
-  while (queries > QUERIES && p.batch * p.q.heads * ((p.q.rows + queries - 1) / queries) < 4 * threadCount()) queries /= 2;
+  while (queries > QUERIES && p.batch * p.q.heads * ((p.q.rows + queries - 1) / queries) < 4 * threadCount())
+    queries /= 2;
   return queries;
 }
 
@@ -238,7 +270,9 @@ template <class E> Status forward(const Call& c) {
     for (int64_t i = 0; i < lse.size(); i++) lse.as<E>()[i] = -INFINITY;
   }
   const int64_t queries = tileQueries(p);
-  struct Tile { int64_t batch, head, heads, first, count; };
+  struct Tile {
+    int64_t batch, head, heads, first, count;
+  };
   std::vector<Tile> tiles;
   for (int64_t b = 0; b < p.batch; b++) {
     const Sequence s(p, b);
@@ -246,7 +280,8 @@ template <class E> Status forward(const Call& c) {
     const bool together = p.group * s.nq <= queries;
     const int64_t heads = together ? p.group : 1;
     for (int64_t h = 0; h < p.q.heads; h += heads)
-      for (int64_t i = 0; i < s.nq; i += queries) tiles.push_back({b, h, heads, i, s.nq - i < queries ? s.nq - i : queries});
+      for (int64_t i = 0; i < s.nq; i += queries)
+        tiles.push_back({b, h, heads, i, s.nq - i < queries ? s.nq - i : queries});
   }
   auto run = [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; n++) {
@@ -273,9 +308,12 @@ template <class E> void backwardHead(const Call& c, const Problem& p, const Sequ
   const bool bthd = c.params[LAYOUT] != 0;
   const Rows dout(c.in(3), bthd), dq(c.out(0), bthd), dk(c.out(1), bthd), dv(c.out(2), bthd);
   const int64_t dim = p.q.dim, sums = s.nk * dim;
-  E* room = static_cast<E*>(scratch(SCRATCH_Y, (2 * sums + QUERIES * (3 * dim + 3 * KEYS) + 2 * KEYS * dim + 64) * sizeof(E)));
-  E *keySums = room, *valueSums = keySums + sums, *q = valueSums + sums, *g = q + QUERIES * dim, *acc = g + QUERIES * dim;
-  E *scores = acc + QUERIES * dim, *grads = scores + QUERIES * KEYS, *slopes = grads + QUERIES * KEYS, *keys = slopes + QUERIES * KEYS, *values = keys + KEYS * dim;
+  E* room = static_cast<E*>(
+      scratch(SCRATCH_Y, (2 * sums + QUERIES * (3 * dim + 3 * KEYS) + 2 * KEYS * dim + 64) * sizeof(E)));
+  E *keySums = room, *valueSums = keySums + sums, *q = valueSums + sums, *g = q + QUERIES * dim,
+    *acc = g + QUERIES * dim;
+  E *scores = acc + QUERIES * dim, *grads = scores + QUERIES * KEYS, *slopes = grads + QUERIES * KEYS,
+    *keys = slopes + QUERIES * KEYS, *values = keys + KEYS * dim;
   memset(keySums, 0, 2 * sums * sizeof(E));
   const auto& rows = isa->attend[wideIndex<E>];
   for (int64_t head = kvHead * p.group; head < (kvHead + 1) * p.group; head++) {
@@ -302,7 +340,8 @@ template <class E> void backwardHead(const Call& c, const Problem& p, const Sequ
           memset(row + to, 0, (n - to) * sizeof(E));
           memset(grad + to, 0, (n - to) * sizeof(E));
           if (from == to) continue;
-          const E lse = scalarAt<E>(c.in(4), s.entry, head, s.qRow + i), delta = scalarAt<E>(c.in(5), s.entry, head, s.qRow + i);
+          const E lse = scalarAt<E>(c.in(4), s.entry, head, s.qRow + i),
+                  delta = scalarAt<E>(c.in(5), s.entry, head, s.qRow + i);
           if (lse == -INFINITY) {  // the row saw no key
             memset(row, 0, n * sizeof(E));
             memset(grad, 0, n * sizeof(E));
@@ -354,15 +393,21 @@ template <class E> Status delta(const Call& c) {
 }
 
 typedef Status (*Run)(const Call&);
-struct Pair { Run single, wide; };
+struct Pair {
+  Run single, wide;
+};
 Status run(const Call& c, const void* data) {
   const Pair& pair = *static_cast<const Pair*>(data);
   return (c.in(0).dtype == F64 ? pair.wide : pair.single)(c);
 }
-const Pair FORWARD = {forward<float>, forward<double>}, BACKWARD = {backward<float>, backward<double>}, DELTA = {delta<float>, delta<double>};
+const Pair FORWARD = {forward<float>, forward<double>}, BACKWARD = {backward<float>, backward<double>},
+           DELTA = {delta<float>, delta<double>};
 
 }  // namespace
 
-const Op ATTENTION_OPS[] = {{"sdpaRun", run, &FORWARD}, {"sdpaBackward", run, &BACKWARD}, {"sdpaDelta", run, &DELTA}, {nullptr, nullptr, nullptr}};
+const Op ATTENTION_OPS[] = {{"sdpaRun", run, &FORWARD},
+                            {"sdpaBackward", run, &BACKWARD},
+                            {"sdpaDelta", run, &DELTA},
+                            {nullptr, nullptr, nullptr}};
 
 }  // namespace wick

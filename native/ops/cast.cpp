@@ -8,7 +8,8 @@ namespace {
 
 Status cast(const Call& c, const void*) {
   const bool truth = c.params[0] != 0;  // 1 for what is not 0, instead of the nearest u8
-  runStrided(truth ? isa->truth[c.in(0).dtype] : isa->cast[c.in(0).dtype][c.out().dtype], c.operand, 1, c.out(), nullptr);
+  runStrided(truth ? isa->truth[c.in(0).dtype] : isa->cast[c.in(0).dtype][c.out().dtype], c.operand, 1, c.out(),
+             nullptr);
   return OK;
 }
 
@@ -48,7 +49,10 @@ Status arange(const Call& c, const void*) {
 
 }  // namespace
 
-const Op MOVEMENT_OPS[] = {{"castTo", cast, nullptr}, {"copy", copy, nullptr}, {"newFull", fill, nullptr}, {"newArange", arange, nullptr},
-                            {nullptr, nullptr, nullptr}};
+const Op MOVEMENT_OPS[] = {{"castTo", cast, nullptr},
+                           {"copy", copy, nullptr},
+                           {"newFull", fill, nullptr},
+                           {"newArange", arange, nullptr},
+                           {nullptr, nullptr, nullptr}};
 
 }  // namespace wick

@@ -1,4 +1,5 @@
-// Convolutions as matrix products: stretches of output positions are unrolled into a block that stays in the cache. Integers by plain loops.
+// Convolutions as matrix products: stretches of output positions are unrolled into a block that stays in the cache.
+// Integers by plain loops.
 #include <cinttypes>
 #include <cstdlib>
 
@@ -25,8 +26,9 @@ Conv describe(const Call& c, const Operand& image, const Operand& result, const 
   const int r = image.rank;
   auto high = [&](const Operand& o) { return r == 4 ? o.shape[2] : 1; };
   auto wide = [&](const Operand& o) { return o.shape[r - 1]; };
-  return {image.shape[0], c.integer(6), image.shape[1], result.shape[1], high(image), wide(image), high(result), wide(result),
-          high(kernel), wide(kernel), c.integer(0), c.integer(1), c.integer(2), c.integer(3), c.integer(4), c.integer(5)};
+  return {image.shape[0], c.integer(6), image.shape[1], result.shape[1], high(image),  wide(image),
+          high(result),   wide(result), high(kernel),   wide(kernel),    c.integer(0), c.integer(1),
+          c.integer(2),   c.integer(3), c.integer(4),   c.integer(5)};
 }
 
 template <class E>
@@ -41,19 +43,27 @@ void unrollAs(const Conv& v, const char* plane, int64_t sc, int64_t sy, int64_t 
           const int64_t iy = y * v.sh + ky * v.dh - v.ph;
           E* line = to + p;
           p += run;
-          if (iy < 0 || iy >= v.H) { memset(line, 0, run * sizeof(E)); continue; }
+          if (iy < 0 || iy >= v.H) {
+            memset(line, 0, run * sizeof(E));
+            continue;
+          }
           const E* row = x + c * sc + iy * sy;
           int64_t i = 0, ix = x0 * v.sw + kx * v.dw - v.pw;
           for (; i < run && ix < 0; i++, ix += v.sw) line[i] = E{};
           if (v.sw == 1 && sx == 1) {
             int64_t m = v.W - ix < run - i ? v.W - ix : run - i;
-            if (m > 0) { memcpy(line + i, row + ix, m * sizeof(E)); i += m; }
-          } else for (; i < run && ix < v.W; i++, ix += v.sw) line[i] = row[ix * sx];
+            if (m > 0) {
+              memcpy(line + i, row + ix, m * sizeof(E));
+              i += m;
+            }
+          } else
+            for (; i < run && ix < v.W; i++, ix += v.sw) line[i] = row[ix * sx];
           for (; i < run; i++) line[i] = E{};
         }
       }
 }
-void unroll(int bytes, const Conv& v, const char* plane, int64_t sc, int64_t sy, int64_t sx, int64_t from, int64_t n, void* to) {
+void unroll(int bytes, const Conv& v, const char* plane, int64_t sc, int64_t sy, int64_t sx, int64_t from, int64_t n,
+            void* to) {
   switch (bytes) {
     case 2: return unrollAs(v, plane, sc, sy, sx, from, n, static_cast<uint16_t*>(to));
     case 4: return unrollAs(v, plane, sc, sy, sx, from, n, static_cast<uint32_t*>(to));
@@ -77,7 +87,8 @@ void convFloat(const Conv& v, const Operand& x, const Operand& kernel, const Ope
   const bool add = startFromBias(bias, out);
   const int64_t area = v.h * v.w, depth = v.perImage() * v.taps();
   const int64_t sc = x.stride[1], sy = r == 4 ? x.stride[2] : 0, sx = x.stride[r - 1];
-  const bool pointwise = v.taps() == 1 && v.sh == 1 && v.sw == 1 && v.ph == 0 && v.pw == 0 && (v.H == 1 || sy == sx * v.W);
+  const bool pointwise =
+      v.taps() == 1 && v.sh == 1 && v.sw == 1 && v.ph == 0 && v.pw == 0 && (v.H == 1 || sy == sx * v.W);
   int64_t stretch = pointwise ? area : BLOCK_BYTES / (depth * bytes) / 64 * 64;
   const int64_t fair = (v.batch * v.groups * area + threadCount() - 1) / threadCount();
   if (!pointwise && fair < stretch) stretch = (fair + 63) / 64 * 64;
@@ -86,24 +97,25 @@ void convFloat(const Conv& v, const Operand& x, const Operand& kernel, const Ope
   const int64_t pieces = (area + stretch - 1) / stretch;
   MatmulFn matmul = isa->matmul[x.dtype];
   const int64_t tasks = v.batch * v.groups * pieces;
-  parallel(tasks, tasks < threadCount() ? tasks : (1 << 18) / (v.perResult() * depth * stretch + 1) + 1, [&](int64_t begin, int64_t end) {
-    for (int64_t t = begin; t < end; t++) {
-      const int64_t from = t % pieces * stretch, n = area - from < stretch ? area - from : stretch;
-      const int64_t g = t / pieces % v.groups, b = t / pieces / v.groups;
-      const char* plane = x.data + (b * x.stride[0] + g * v.perImage() * sc) * bytes;
-      Matrix columns = {plane, sc, sx};
-      if (!pointwise) {
-        void* block = scratch(SCRATCH_Y, (size_t)(depth * n * bytes));
-        unroll(bytes, v, plane, sc, sy, sx, from, n, block);
-        columns = {static_cast<const char*>(block), n, 1};
-      }
-      Product p = {v.perResult(), n, depth,
-                   {w + g * v.perResult() * depth * bytes, depth, 1},
-                   columns,
-                   {out.data + ((b * v.cResult + g * v.perResult()) * area + from) * bytes, area, 1}};
-      matmul(p, add);
-    }
-  });
+  parallel(tasks, tasks < threadCount() ? tasks : (1 << 18) / (v.perResult() * depth * stretch + 1) + 1,
+           [&](int64_t begin, int64_t end) {
+             for (int64_t t = begin; t < end; t++) {
+               const int64_t from = t % pieces * stretch, n = area - from < stretch ? area - from : stretch;
+               const int64_t g = t / pieces % v.groups, b = t / pieces / v.groups;
+               const char* plane = x.data + (b * x.stride[0] + g * v.perImage() * sc) * bytes;
+               Matrix columns = {plane, sc, sx};
+               if (!pointwise) {
+                 void* block = scratch(SCRATCH_Y, (size_t)(depth * n * bytes));
+                 unroll(bytes, v, plane, sc, sy, sx, from, n, block);
+                 columns = {static_cast<const char*>(block), n, 1};
+               }
+               Product p = {
+                   v.perResult(), n,
+                   depth,         {w + g * v.perResult() * depth * bytes, depth, 1},
+                   columns,       {out.data + ((b * v.cResult + g * v.perResult()) * area + from) * bytes, area, 1}};
+               matmul(p, add);
+             }
+           });
 }
 
 // Adds one channel's unrolled columns back into the picture.
@@ -120,7 +132,8 @@ template <class E> void rollBack(const Conv& v, const E* columns, E* picture) {
       }
 }
 
-// f32 and f64: the transposed product gives every tap's contribution, which is added into the picture channel by channel.
+// f32 and f64: the transposed product gives every tap's contribution, which is added into the picture channel by
+// channel.
 void transposeFloat(const Conv& v, const Operand& x, const Operand& kernel, const Operand* bias, const Operand& out) {
   const int bytes = x.bytes();
   const char* data = contiguousData(x, SCRATCH_X);
@@ -134,7 +147,9 @@ void transposeFloat(const Conv& v, const Operand& x, const Operand& kernel, cons
     for (int64_t g = 0; g < v.groups; g++)
       for (int64_t c0 = 0; c0 < v.perImage(); c0 += chunk) {
         const int64_t n = v.perImage() - c0 < chunk ? v.perImage() - c0 : chunk;
-        Product p = {n * taps, area, depth,
+        Product p = {n * taps,
+                     area,
+                     depth,
                      {w + (g * depth * v.perImage() + c0) * taps * bytes, 1, v.perImage() * taps},
                      {data + (b * v.cResult + g * depth) * area * bytes, area, 1},
                      {static_cast<const char*>(columns), area, 1}};
@@ -173,7 +188,9 @@ template <class E> void plain(const Conv& v, const E* image, const E* kernel, E*
         }
     }
 }
-template <class E> void whole(const Conv& v, const Operand& x, const Operand& kernel, const Operand* bias, const Operand& out, bool transposed) {
+template <class E>
+void whole(const Conv& v, const Operand& x, const Operand& kernel, const Operand* bias, const Operand& out,
+           bool transposed) {
   const char* data = contiguousData(x, SCRATCH_X);
   const char* w = contiguousData(kernel, SCRATCH_Y);
   if (!startFromBias(bias, out)) memset(out.data, 0, out.size() * sizeof(E));
@@ -216,7 +233,8 @@ Status conv(const Call& c, const void* data) {
     return OK;
   }
   // Contributions to a picture add up in f32 and are rounded once.
-  void* blocks[4] = {malloc(x.size() * 4 + 64), malloc(w.size() * 4 + 64), malloc(bias ? bias->size() * 4 + 64 : 64), malloc(out.size() * 4 + 64)};
+  void* blocks[4] = {malloc(x.size() * 4 + 64), malloc(w.size() * 4 + 64), malloc(bias ? bias->size() * 4 + 64 : 64),
+                     malloc(out.size() * 4 + 64)};
   Status status = OK;
   if (blocks[0] && blocks[1] && blocks[2] && blocks[3]) {
     Operand wideX = widened(x, blocks[0]), wideW = widened(w, blocks[1]), wideBias, wideOut = widened(out, blocks[3]);

@@ -1,4 +1,5 @@
-// Reading and writing at indices. The largest value of an index dtype means "no element": it reads 0 and writes nothing.
+// Reading and writing at indices. The largest value of an index dtype means "no element": it reads 0 and writes
+// nothing.
 #include <cinttypes>
 #include <cstdlib>
 
@@ -40,7 +41,10 @@ Status places(const Call& c, const char* op, const Operand& ids, int64_t n, int6
   for (int64_t i = 0; i < count; i++) {
     if (out[i] == none) out[i] = NONE;
     else if (out[i] < 0 || out[i] >= n) {
-      Status status = fail(c, BAD_INDEX, "%s: index %" PRId64 " at position %" PRId64 " is out of range for a dimension of size %" PRId64, op, out[i], i, n);
+      Status status =
+          fail(c, BAD_INDEX,
+               "%s: index %" PRId64 " at position %" PRId64 " is out of range for a dimension of size %" PRId64, op,
+               out[i], i, n);
       free(out);
       *result = nullptr;
       return status;
@@ -97,23 +101,30 @@ Status indexSelect(const Call& c, const void*) {
     stride[0][d] = x.stride[d];
   }
   const int64_t count = out.shape[dim];
-  if (out.size() > 0) parallel(left * count, GRAIN / (right + 1) + 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; i++) {
-      char* to = out.data + i * right * bytes;
-      const int64_t place = at[i % count];
-      if (place == NONE) { memset(to, 0, right * bytes); continue; }
-      Walk outer(dim, x.shape, stride, 1, i / count);
-      const char* from = x.data + (outer.offset[0] + place * x.stride[dim]) * bytes;
-      if (dense) { memcpy(to, from, right * bytes); continue; }
-      int64_t tail[1][MAX_RANK];
-      const int rest = x.rank - dim - 1;
-      for (int d = 0; d < rest; d++) tail[0][d] = x.stride[dim + 1 + d];
-      const int64_t length = x.shape[x.rank - 1];
-      Walk walk(rest - 1, x.shape + dim + 1, tail, 1, 0);
-      for (int64_t r = 0; r < right; r += length, walk.next())
-        gatherRun(to + r * bytes, from + walk.offset[0] * bytes, x.stride[x.rank - 1], length, bytes);
-    }
-  });
+  if (out.size() > 0)
+    parallel(left * count, GRAIN / (right + 1) + 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; i++) {
+        char* to = out.data + i * right * bytes;
+        const int64_t place = at[i % count];
+        if (place == NONE) {
+          memset(to, 0, right * bytes);
+          continue;
+        }
+        Walk outer(dim, x.shape, stride, 1, i / count);
+        const char* from = x.data + (outer.offset[0] + place * x.stride[dim]) * bytes;
+        if (dense) {
+          memcpy(to, from, right * bytes);
+          continue;
+        }
+        int64_t tail[1][MAX_RANK];
+        const int rest = x.rank - dim - 1;
+        for (int d = 0; d < rest; d++) tail[0][d] = x.stride[dim + 1 + d];
+        const int64_t length = x.shape[x.rank - 1];
+        Walk walk(rest - 1, x.shape + dim + 1, tail, 1, 0);
+        for (int64_t r = 0; r < right; r += length, walk.next())
+          gatherRun(to + r * bytes, from + walk.offset[0] * bytes, x.stride[x.rank - 1], length, bytes);
+      }
+    });
   free(at);
   return OK;
 }
@@ -128,7 +139,8 @@ template <class E> void addTo(char* to, const char* from) {
 inline void addOne(int dtype, char* to, const char* from) {
   switch (dtype) {
     case U8: return addTo<uint8_t>(to, from);
-    case U32: case I32: return addTo<uint32_t>(to, from);
+    case U32:
+    case I32: return addTo<uint32_t>(to, from);
     case I16: return addTo<uint16_t>(to, from);
     case I64: return addTo<uint64_t>(to, from);
     case F32: return addTo<float>(to, from);
@@ -148,8 +160,12 @@ Operand denseLike(const Operand& x, char* data, int dtype) {
   return o;
 }
 
-// scatter, scatterAdd, indexAdd: places in row-major order of the source, so the last write wins; lanes along dim are independent.
-struct Writer { const char* name; bool add, oneIndexARow; };
+// scatter, scatterAdd, indexAdd: places in row-major order of the source, so the last write wins; lanes along dim are
+// independent.
+struct Writer {
+  const char* name;
+  bool add, oneIndexARow;
+};
 
 Status write(const Call& c, const void* data) {
   const Writer& w = *static_cast<const Writer*>(data);
@@ -196,26 +212,28 @@ Status write(const Call& c, const void* data) {
     rank++;
   }
   const int64_t length = src.shape[dim], idStep = w.oneIndexARow ? 1 : idStride[dim];
-  if (src.size() > 0) parallel(lanes, GRAIN / length + 1, [&](int64_t begin, int64_t end) {
-    // Row by row along dim for neighbouring lanes keeps cache lines together.
-    for (int64_t i = begin; i < end;) {
-      const int64_t run = rank == 0 ? 1 : shape[rank - 1] - i % shape[rank - 1];
-      const int64_t m = run < end - i ? run : end - i;
-      Walk walk(rank, shape, stride, 3, i);
-      const int64_t s0 = rank ? stride[0][rank - 1] : 0, s1 = rank ? stride[1][rank - 1] : 0, s2 = rank ? stride[2][rank - 1] : 0;
-      for (int64_t k = 0; k < length; k++) {
-        for (int64_t j = 0; j < m; j++) {
-          const int64_t place = at[walk.offset[2] + j * s2 + k * idStep];
-          if (place == NONE) continue;
-          char* to = sums + (walk.offset[1] + j * s1 + place * target.stride[dim]) * bytes;
-          const char* from = src.data + (walk.offset[0] + j * s0 + k * src.stride[dim]) * bytes;
-          if (w.add) addOne(type, to, from);
-          else moveOne(to, from, bytes);
+  if (src.size() > 0)
+    parallel(lanes, GRAIN / length + 1, [&](int64_t begin, int64_t end) {
+      // Row by row along dim for neighbouring lanes keeps cache lines together.
+      for (int64_t i = begin; i < end;) {
+        const int64_t run = rank == 0 ? 1 : shape[rank - 1] - i % shape[rank - 1];
+        const int64_t m = run < end - i ? run : end - i;
+        Walk walk(rank, shape, stride, 3, i);
+        const int64_t s0 = rank ? stride[0][rank - 1] : 0, s1 = rank ? stride[1][rank - 1] : 0,
+                      s2 = rank ? stride[2][rank - 1] : 0;
+        for (int64_t k = 0; k < length; k++) {
+          for (int64_t j = 0; j < m; j++) {
+            const int64_t place = at[walk.offset[2] + j * s2 + k * idStep];
+            if (place == NONE) continue;
+            char* to = sums + (walk.offset[1] + j * s1 + place * target.stride[dim]) * bytes;
+            const char* from = src.data + (walk.offset[0] + j * s0 + k * src.stride[dim]) * bytes;
+            if (w.add) addOne(type, to, from);
+            else moveOne(to, from, bytes);
+          }
         }
+        i += m;
       }
-      i += m;
-    }
-  });
+    });
   if (widen) runStrided(isa->cast[F32][out.dtype], &target, 1, out, nullptr);
   free(owned[0]);
   free(owned[1]);
@@ -235,13 +253,14 @@ Status sliceScatter(const Call& c, const void*) {
   return OK;
 }
 
-const Writer SCATTER = {"scatter", false, false}, SCATTER_ADD = {"scatterAdd", true, false}, INDEX_ADD = {"indexAdd", true, true};
+const Writer SCATTER = {"scatter", false, false}, SCATTER_ADD = {"scatterAdd", true, false},
+             INDEX_ADD = {"indexAdd", true, true};
 
 }  // namespace
 
-const Op INDEX_OPS[] = {
-    {"gather", gather, nullptr},        {"indexSelect", indexSelect, nullptr}, {"indexAdd", write, &INDEX_ADD},
-    {"scatter", write, &SCATTER},       {"scatterAdd", write, &SCATTER_ADD},   {"sliceScatter", sliceScatter, nullptr},
-    {nullptr, nullptr, nullptr}};
+const Op INDEX_OPS[] = {{"gather", gather, nullptr},         {"indexSelect", indexSelect, nullptr},
+                        {"indexAdd", write, &INDEX_ADD},     {"scatter", write, &SCATTER},
+                        {"scatterAdd", write, &SCATTER_ADD}, {"sliceScatter", sliceScatter, nullptr},
+                        {nullptr, nullptr, nullptr}};
 
 }  // namespace wick

@@ -11,7 +11,9 @@ Status bmm(const Call& c, const void*) {
   const Operand &x = c.in(0), &y = c.in(1), &out = c.out();
   MatmulFn matmul = isa->matmul[x.dtype];
   const int batch = out.rank - 2, bytes = x.bytes();
-  Product p = {out.shape[batch], out.shape[batch + 1], x.shape[batch + 1],
+  Product p = {out.shape[batch],
+               out.shape[batch + 1],
+               x.shape[batch + 1],
                {x.data, x.stride[batch], x.stride[batch + 1]},
                {y.data, y.stride[batch], y.stride[batch + 1]},
                {out.data, out.stride[batch], out.stride[batch + 1]}};

@@ -5,7 +5,8 @@
 namespace wick {
 
 // Lists of ops, each ended by a null name; files of drivers define them.
-extern const Op MOVEMENT_OPS[], REDUCTION_OPS[], PRODUCT_OPS[], INDEX_OPS[], CONV_OPS[], POOL_OPS[], ROW_OPS[], SORT_OPS[], RANDOM_OPS[], ATTENTION_OPS[], QUANTIZED_OPS[];
+extern const Op MOVEMENT_OPS[], REDUCTION_OPS[], PRODUCT_OPS[], INDEX_OPS[], CONV_OPS[], POOL_OPS[], ROW_OPS[],
+    SORT_OPS[], RANDOM_OPS[], ATTENTION_OPS[], QUANTIZED_OPS[];
 
 inline bool isFloatType(int dtype) { return dtype >= F8; }
 // What reductions and scans add up in: double for floats, 64-bit integers for integers.
@@ -18,9 +19,9 @@ inline void castRun(int from, int to, const void* in, void* out, int64_t n) {
 
 // An operand with one dimension split off: the others merged, outermost first.
 struct Lanes {
-  int64_t count = 1;                     // lanes
-  int64_t length, step;                  // elements of a lane and their distance
-  int rank = 0;                          // the other dimensions, for a Walk
+  int64_t count = 1;     // lanes
+  int64_t length, step;  // elements of a lane and their distance
+  int rank = 0;          // the other dimensions, for a Walk
   int64_t shape[MAX_RANK], stride[1][MAX_RANK];
 };
 inline Lanes lanesOf(const Operand& x, int dim) {

@@ -21,7 +21,10 @@ template <class G> void eachPlane(const Operand& x, int64_t work, G body) {
       const char* from = x.data + (p / x.shape[1] * x.stride[0] + p % x.shape[1] * x.stride[1]) * bytes;
       for (int64_t y = 0; y < H; y++) {
         const char* row = from + y * sy * bytes;
-        if (sx != 1) { gatherRun(line, row, sx, W, bytes); row = line; }
+        if (sx != 1) {
+          gatherRun(line, row, sx, W, bytes);
+          row = line;
+        }
         castRun(x.dtype, F64, row, plane + y * W, W);
       }
       body(p, plane);
@@ -36,7 +39,8 @@ Status pool(const Call& c, const void* data) {
   const Operand &x = c.in(0), &out = c.out();
   const int kind = (int)(intptr_t)data;
   if (out.size() == 0) return OK;
-  const int64_t kh = c.integer(0), kw = c.integer(1), sh = c.integer(2), sw = c.integer(3), ph = c.integer(4), pw = c.integer(5);
+  const int64_t kh = c.integer(0), kw = c.integer(1), sh = c.integer(2), sw = c.integer(3), ph = c.integer(4),
+                pw = c.integer(5);
   const int64_t H = x.shape[2], W = x.shape[3], h = out.shape[2], w = out.shape[3];
   const bool nanWins = x.dtype == F16 || x.dtype == BF16, whole = !isFloatType(x.dtype);
   eachPlane(x, h * w * kh * kw, [&](int64_t p, const double* plane) {
@@ -90,9 +94,14 @@ Status nearest(const Call& c, const void*) {
   return OK;
 }
 
-struct Source { int64_t low, high; double weight; };
+struct Source {
+  int64_t low, high;
+  double weight;
+};
 Source bilinearSource(int64_t i, int64_t size, int64_t out, bool corners, double scale) {
-  const double step = corners ? (out > 1 ? (double)(size - 1) / (double)(out - 1) : 0) : scale != 0 ? 1 / scale : (double)size / (double)out;
+  const double step = corners      ? (out > 1 ? (double)(size - 1) / (double)(out - 1) : 0)
+                      : scale != 0 ? 1 / scale
+                                   : (double)size / (double)out;
   const double at = corners ? step * (double)i : fmax(0, fma(step, (double)i + 0.5, -0.5));
   int64_t low = (int64_t)floor(at);
   if (low > size - 1) low = size - 1;
@@ -120,10 +129,13 @@ Status bilinear(const Call& c, const void* data) {
       for (int64_t z = 0; z < w; z++) {
         const Source b = across[z];
         const int64_t at[4] = {a.low * W + b.low, a.low * W + b.high, a.high * W + b.low, a.high * W + b.high};
-        const double weight[4] = {(1 - a.weight) * (1 - b.weight), (1 - a.weight) * b.weight, a.weight * (1 - b.weight), a.weight * b.weight};
-        if (backward) for (int k = 0; k < 4; k++) result[at[k]] += plane[y * w + z] * weight[k];
+        const double weight[4] = {(1 - a.weight) * (1 - b.weight), (1 - a.weight) * b.weight, a.weight * (1 - b.weight),
+                                  a.weight * b.weight};
+        if (backward)
+          for (int k = 0; k < 4; k++) result[at[k]] += plane[y * w + z] * weight[k];
         else {
-          // Candle's order, with the multiply-adds its compiler makes of it: integers are cut off, and a last bit would show.
+          // Candle's order, with the multiply-adds its compiler makes of it: integers are cut off, and a last bit would
+          // show.
           const double top = fma(plane[at[0]], 1 - b.weight, plane[at[1]] * b.weight);
           const double bottom = fma(plane[at[2]], 1 - b.weight, plane[at[3]] * b.weight);
           result[y * w + z] = fma(top, 1 - a.weight, bottom * a.weight);

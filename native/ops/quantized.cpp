@@ -8,8 +8,8 @@
 namespace wick {
 namespace {
 
-constexpr int64_t GRAIN = 1 << 15;     // values a thread should at least get
-constexpr int64_t TILE_ROWS = 32;      // rows of weights that are decoded together
+constexpr int64_t GRAIN = 1 << 15;  // values a thread should at least get
+constexpr int64_t TILE_ROWS = 32;   // rows of weights that are decoded together
 constexpr int64_t TASK_VALUES = 1 << 16;
 
 // Blocks as rows of bytes.
@@ -61,7 +61,8 @@ int64_t placeAt(const Operand& ids, const char* data, int64_t i, int64_t n, int6
   return *value >= 0 && *value < n ? *value : -2;
 }
 Status outOfRange(const Call& c, int64_t value, int64_t i, int64_t n) {
-  return fail(c, BAD_INDEX, "index %lld at position %lld is out of range for a dimension of size %lld", (long long)value, (long long)i, (long long)n);
+  return fail(c, BAD_INDEX, "index %lld at position %lld is out of range for a dimension of size %lld",
+              (long long)value, (long long)i, (long long)n);
 }
 Status checkIndices(const Call& c, const Operand& ids, const char* data, int64_t n) {
   for (int64_t i = 0, count = ids.size(), value; i < count; i++)
@@ -88,7 +89,7 @@ Status rows(const Call& c, const void*) {
 
 // Activations as rows: floats as they are, or rounded to whole numbers.
 struct Activations {
-  const char* data;   // contiguous, of the call's dtype
+  const char* data;  // contiguous, of the call's dtype
   int64_t rows, n;
   const float* wide;  // as f32, unless the dtype is f64
   Rounded rounded;
@@ -97,7 +98,10 @@ struct Activations {
 // Lays `a` out in scratch of the calling thread, which other threads may read while it waits for them.
 void widen(Activations& a, int dtype) {
   if (dtype == F64) return;
-  if (dtype == F32) { a.wide = reinterpret_cast<const float*>(a.data); return; }
+  if (dtype == F32) {
+    a.wide = reinterpret_cast<const float*>(a.data);
+    return;
+  }
   float* room = static_cast<float*>(scratch(SCRATCH_Z, a.rows * a.n * sizeof(float)));
   castRun(dtype, F32, a.data, room, a.rows * a.n);
   a.wide = room;
@@ -109,13 +113,15 @@ void roundAll(Activations& a) {
   float* sum = scale + a.rows * groups;
   int8_t* q = reinterpret_cast<int8_t*>(sum + a.rows * groups * 2);
   parallel(a.rows, GRAIN / (a.n + 1) + 1, [&](int64_t begin, int64_t end) {
-    for (int64_t m = begin; m < end; m++) isa->roundRow(a.wide + m * a.n, a.n, q + m * a.n, scale + m * groups, sum + m * groups * 2);
+    for (int64_t m = begin; m < end; m++)
+      isa->roundRow(a.wide + m * a.n, a.n, q + m * a.n, scale + m * groups, sum + m * groups * 2);
   });
   a.rounded = {q, scale, sum, a.n};
 }
 
 // out[m * pitch + r] for rows [begin, end) of w, in f32 or f64 as the activations are, without rounding them.
-template <class E> void exactRows(const Weights& w, int64_t begin, int64_t end, const E* x, int64_t m, E* out, int64_t pitch) {
+template <class E>
+void exactRows(const Weights& w, int64_t begin, int64_t end, const E* x, int64_t m, E* out, int64_t pitch) {
   constexpr int dtype = sizeof(E) == 8 ? F64 : F32;
   for (int64_t r = begin; r < end; r += TILE_ROWS) {
     const int64_t count = end - r < TILE_ROWS ? end - r : TILE_ROWS, blocks = w.rowBytes / w.type.bytes;
@@ -127,7 +133,9 @@ template <class E> void exactRows(const Weights& w, int64_t begin, int64_t end, 
       castRun(F32, F64, y, wide, count * w.length);
       tile = reinterpret_cast<const char*>(wide);
     }
-    const Product p = {m, count, w.length,
+    const Product p = {m,
+                       count,
+                       w.length,
                        {reinterpret_cast<const char*>(x), w.length, 1},
                        {tile, 1, w.length},
                        {reinterpret_cast<const char*>(out + r), pitch, 1}};
@@ -146,7 +154,9 @@ void multiply(const Weights& w, int64_t first, int64_t count, const Activations&
   parallelTasks(tasks, [&](int64_t begin, int64_t end) {
     const int64_t from = begin * task, to = end * task < count ? end * task : count;
     const Weights part = {w.type, w.data + first * w.rowBytes, count, w.rowBytes, w.length};
-    if (out.dtype == F64) return exactRows<double>(part, from, to, reinterpret_cast<const double*>(a.data) + row * a.n, m, out.as<double>() + at, count);
+    if (out.dtype == F64)
+      return exactRows<double>(part, from, to, reinterpret_cast<const double*>(a.data) + row * a.n, m,
+                               out.as<double>() + at, count);
     float* y = direct ? out.as<float>() + at : room;
     if (!quick) return exactRows<float>(part, from, to, a.wide + row * a.n, m, y, count);
     const int64_t groups = a.n / 32;

@@ -1,4 +1,5 @@
-// Random numbers from a counter (Philox4x32-10), bit for bit those of src/ops/random.ts: double with + - * / and sqrt only.
+// Random numbers from a counter (Philox4x32-10), bit for bit those of src/ops/random.ts: double with + - * / and sqrt
+// only.
 #include <cmath>
 
 #include "ops.h"
@@ -10,8 +11,12 @@ namespace {
 constexpr int64_t GRAIN = 8192;
 enum Stream : uint32_t { UNIFORM24, UNIFORM53, NORMAL };
 
-struct Key { uint32_t k0, k1; };
-struct Words { uint32_t w[4]; };
+struct Key {
+  uint32_t k0, k1;
+};
+struct Words {
+  uint32_t w[4];
+};
 
 Words philox(uint64_t block, Stream stream, Key key) {
   uint32_t c0 = (uint32_t)block, c1 = (uint32_t)(block >> 32), c2 = stream, c3 = 0;
@@ -34,19 +39,41 @@ template <int N> double poly(const double (&c)[N], double x) {
 }
 
 // Wichura's algorithm AS 241: quotients of polynomials in the centre, the near tail and the far tail.
-const double CENTRE_OVER[] = {3.387132872796366608, 133.14166789178437745, 1971.5909503065514427, 13731.693765509461125,
-                              45921.953931549871457, 67265.770927008700853, 33430.575583588128105, 2509.0809287301226727};
-const double CENTRE_UNDER[] = {1, 42.313330701600911252, 687.1870074920579083, 5394.1960214247511077,
-                               21213.794301586595867, 39307.89580009271061, 28729.085735721942674, 5226.495278852854561};
-const double NEAR_OVER[] = {1.42343711074968357734, 4.6303378461565452959, 5.7694972214606914055, 3.64784832476320460504,
-                            1.27045825245236838258, 0.24178072517745061177, 0.0227238449892691845833, 7.7454501427834140764e-4};
-const double NEAR_UNDER[] = {1, 2.05319162663775882187, 1.6763848301838038494, 0.68976733498510000455,
-                             0.14810397642748007459, 0.0151986665636164571966, 5.475938084995344946e-4, 1.05075007164441684324e-9};
-const double FAR_OVER[] = {6.6579046435011037772, 5.4637849111641143699, 1.7848265399172913358, 0.29656057182850489123,
-                           0.026532189526576123093, 0.0012426609473880784386, 2.71155556874348757815e-5, 2.01033439929228813265e-7};
-const double FAR_UNDER[] = {1, 0.59983220655588793769, 0.13692988092273580531, 0.0148753612908506148525,
-                            7.868691311456132591e-4, 1.8463183175100546818e-5, 1.4215117583164458887e-7, 2.04426310338993978564e-15};
-const double LOG_SERIES[] = {1, 1.0 / 3, 1.0 / 5, 1.0 / 7, 1.0 / 9, 1.0 / 11, 1.0 / 13, 1.0 / 15, 1.0 / 17, 1.0 / 19, 1.0 / 21, 1.0 / 23, 1.0 / 25};
+const double CENTRE_OVER[] = {3.387132872796366608,  133.14166789178437745, 1971.5909503065514427,
+                              13731.693765509461125, 45921.953931549871457, 67265.770927008700853,
+                              33430.575583588128105, 2509.0809287301226727};
+const double CENTRE_UNDER[] = {1,
+                               42.313330701600911252,
+                               687.1870074920579083,
+                               5394.1960214247511077,
+                               21213.794301586595867,
+                               39307.89580009271061,
+                               28729.085735721942674,
+                               5226.495278852854561};
+const double NEAR_OVER[] = {1.42343711074968357734,   4.6303378461565452959,   5.7694972214606914055,
+                            3.64784832476320460504,   1.27045825245236838258,  0.24178072517745061177,
+                            0.0227238449892691845833, 7.7454501427834140764e-4};
+const double NEAR_UNDER[] = {1,
+                             2.05319162663775882187,
+                             1.6763848301838038494,
+                             0.68976733498510000455,
+                             0.14810397642748007459,
+                             0.0151986665636164571966,
+                             5.475938084995344946e-4,
+                             1.05075007164441684324e-9};
+const double FAR_OVER[] = {6.6579046435011037772,     5.4637849111641143699,    1.7848265399172913358,
+                           0.29656057182850489123,    0.026532189526576123093,  0.0012426609473880784386,
+                           2.71155556874348757815e-5, 2.01033439929228813265e-7};
+const double FAR_UNDER[] = {1,
+                            0.59983220655588793769,
+                            0.13692988092273580531,
+                            0.0148753612908506148525,
+                            7.868691311456132591e-4,
+                            1.8463183175100546818e-5,
+                            1.4215117583164458887e-7,
+                            2.04426310338993978564e-15};
+const double LOG_SERIES[] = {1,        1.0 / 3,  1.0 / 5,  1.0 / 7,  1.0 / 9,  1.0 / 11, 1.0 / 13,
+                             1.0 / 15, 1.0 / 17, 1.0 / 19, 1.0 / 21, 1.0 / 23, 1.0 / 25};
 
 double fixedLog(double x) {
   uint64_t bits;
@@ -70,7 +97,8 @@ double quantile(double p) {
     return q * poly(CENTRE_OVER, r) / poly(CENTRE_UNDER, r);
   }
   const double r = sqrt(-fixedLog(q < 0 ? p : 1 - p));
-  const double x = r <= 5 ? poly(NEAR_OVER, r - 1.6) / poly(NEAR_UNDER, r - 1.6) : poly(FAR_OVER, r - 5) / poly(FAR_UNDER, r - 5);
+  const double x =
+      r <= 5 ? poly(NEAR_OVER, r - 1.6) / poly(NEAR_UNDER, r - 1.6) : poly(FAR_OVER, r - 5) / poly(FAR_UNDER, r - 5);
   return q < 0 ? -x : x;
 }
 
@@ -118,12 +146,15 @@ Status uniform(const Call& c, const void*) {
 // Params: seed and offset as above, then mean and std.
 Status normal(const Call& c, const void*) {
   const double mean = c.params[4], std = c.params[5];
-  generate<2>(c, NORMAL, [=](uint32_t a, uint32_t b) { return mean + std * quantile(((a >> 6) * 0x1p26 + (b >> 6) + 0.5) * 0x1p-52); });
+  generate<2>(c, NORMAL, [=](uint32_t a, uint32_t b) {
+    return mean + std * quantile(((a >> 6) * 0x1p26 + (b >> 6) + 0.5) * 0x1p-52);
+  });
   return OK;
 }
 
 }  // namespace
 
-const Op RANDOM_OPS[] = {{"randUniform", uniform, nullptr}, {"randNormal", normal, nullptr}, {nullptr, nullptr, nullptr}};
+const Op RANDOM_OPS[] = {
+    {"randUniform", uniform, nullptr}, {"randNormal", normal, nullptr}, {nullptr, nullptr, nullptr}};
 
 }  // namespace wick

@@ -9,7 +9,8 @@ namespace wick {
 namespace {
 
 constexpr int64_t GRAIN = 32768;
-constexpr int64_t PIECE = 65536;  // long groups are cut here, whatever the number of threads: results do not depend on it
+// long groups are cut here, whatever the number of threads: results do not depend on it
+constexpr int64_t PIECE = 65536;
 constexpr int64_t COLUMNS = 512, LONG_STRETCH = 4096;
 constexpr int64_t ROWS = 16;
 
@@ -50,7 +51,8 @@ Partial initial(const Groups& g) {
 void combine(const Groups& g, Partial& a, const Partial& b) {
   const bool nanWins = g.dtype == F16 || g.dtype == BF16;
   switch (g.kind) {
-    case SUM: case MEAN:
+    case SUM:
+    case MEAN:
       a.real += b.real;
       a.whole = (int64_t)((uint64_t)a.whole + (uint64_t)b.whole);
       return;
@@ -58,15 +60,19 @@ void combine(const Groups& g, Partial& a, const Partial& b) {
       a.real *= b.real;
       a.whole = (int64_t)((uint64_t)a.whole * (uint64_t)b.whole);
       return;
-    case MAX: case MIN:
+    case MAX:
+    case MIN:
       if (nanWins ? a.real == a.real && (b.real != b.real || (g.kind == MAX ? b.real > a.real : b.real < a.real))
-                  : a.real != a.real || (g.kind == MAX ? b.real > a.real : b.real < a.real)) a.real = b.real;
+                  : a.real != a.real || (g.kind == MAX ? b.real > a.real : b.real < a.real))
+        a.real = b.real;
       if (g.kind == MAX ? b.whole > a.whole : b.whole < a.whole) a.whole = b.whole;
       return;
     default: {
       if (b.index < 0) return;
       bool better = a.index < 0;
-      if (!better) better = g.real ? (g.kind == ARGMAX ? b.real > a.real : b.real < a.real) : (g.kind == ARGMAX ? b.whole > a.whole : b.whole < a.whole);
+      if (!better)
+        better = g.real ? (g.kind == ARGMAX ? b.real > a.real : b.real < a.real)
+                        : (g.kind == ARGMAX ? b.whole > a.whole : b.whole < a.whole);
       if (better) a = b;
     }
   }
@@ -85,11 +91,12 @@ void foldRange(const Groups& g, const char* base, int64_t begin, int64_t end, Pa
     int64_t n = length - at < end - i ? length - at : end - i;
     const char* from = base + (walk.offset[0] + at * step) * g.bytes;
     if (step == 1) run(from, n, i, p);
-    else for (int64_t j = 0; j < n; j += 1024) {
-      int64_t m = n - j < 1024 ? n - j : 1024;
-      gatherRun(tile, from + j * step * g.bytes, step, m, g.bytes);
-      run(tile, m, i + j, p);
-    }
+    else
+      for (int64_t j = 0; j < n; j += 1024) {
+        int64_t m = n - j < 1024 ? n - j : 1024;
+        gatherRun(tile, from + j * step * g.bytes, step, m, g.bytes);
+        run(tile, m, i + j, p);
+      }
     i += n;
     at = 0;
     walk.next();
@@ -117,7 +124,8 @@ void finish(const Groups& g, const Partial* p, int64_t n, char* out, int outType
 void foldColumns(const Groups& g, char* out, int outType) {
   const int last = g.keptRank - 1, inner = g.foldRank - 1;
   // Long stretches read memory in long runs; there are enough of them for all threads.
-  const int64_t width = g.keptShape[last], outer = g.kept / width, share = (width * outer / threadCount() + 63) / 64 * 64;
+  const int64_t width = g.keptShape[last], outer = g.kept / width,
+                share = (width * outer / threadCount() + 63) / 64 * 64;
   const int64_t stretch = share < COLUMNS ? COLUMNS : share < LONG_STRETCH ? share : LONG_STRETCH;
   const int64_t stretches = (width + stretch - 1) / stretch, work = g.fold * stretch;
   const int64_t length = g.foldShape[inner], pitch = g.foldStride[0][inner];
@@ -125,7 +133,8 @@ void foldColumns(const Groups& g, char* out, int outType) {
   const bool places = g.kind >= ARGMAX;
   const Partial zero = initial(g);
   parallel(outer * stretches, GRAIN / work + 1, [&](int64_t begin, int64_t end) {
-    double* real = static_cast<double*>(scratch(SCRATCH_ROWS, stretch * (sizeof(double) + 2 * sizeof(int64_t) + sizeof(Partial))));
+    double* real =
+        static_cast<double*>(scratch(SCRATCH_ROWS, stretch * (sizeof(double) + 2 * sizeof(int64_t) + sizeof(Partial))));
     int64_t* whole = reinterpret_cast<int64_t*>(real + stretch);
     Partial* results = reinterpret_cast<Partial*>(whole + 2 * stretch);
     for (int64_t t = begin; t < end; t++) {
@@ -140,7 +149,9 @@ void foldColumns(const Groups& g, char* out, int outType) {
       Walk walk(inner, g.foldShape, g.foldStride, 1, 0);
       // A few rows a call: their stretch of columns stays in the first-level cache.
       for (int64_t r = 0; r < g.fold; r += length, walk.next())
-        for (int64_t i = 0; i < length; i += ROWS) add(base + (walk.offset[0] + i * pitch) * g.bytes, length - i < ROWS ? length - i : ROWS, pitch, n, r + i, real, whole);
+        for (int64_t i = 0; i < length; i += ROWS)
+          add(base + (walk.offset[0] + i * pitch) * g.bytes, length - i < ROWS ? length - i : ROWS, pitch, n, r + i,
+              real, whole);
       for (int64_t j = 0; j < n; j++) results[j] = {real[j], whole[j], whole[j]};
       finish(g, results, n, out + (t / stretches * width + c0) * ELEMENT_BYTES[outType], outType);
     }
@@ -237,15 +248,18 @@ Status scan(const Call& c, const void*) {
           const int64_t at = reverse ? n - 1 - k : k;
           castRun(x.dtype, wide, x.data + (from.offset[0] + c0 + at * in.step) * bytes, row, m);
           memcpy(before, total, m * 8);
-          if (wide == F64) for (int64_t j = 0; j < m; j++) total[j] += row[j];
-          else for (int64_t j = 0; j < m; j++) {
-            uint64_t a, b;
-            memcpy(&a, total + j, 8);
-            memcpy(&b, row + j, 8);
-            a += b;
-            memcpy(total + j, &a, 8);
-          }
-          castRun(wide, out.dtype, exclusive ? before : total, out.data + (into.offset[0] + c0 + at * to.step) * outBytes, m);
+          if (wide == F64)
+            for (int64_t j = 0; j < m; j++) total[j] += row[j];
+          else
+            for (int64_t j = 0; j < m; j++) {
+              uint64_t a, b;
+              memcpy(&a, total + j, 8);
+              memcpy(&b, row + j, 8);
+              a += b;
+              memcpy(total + j, &a, 8);
+            }
+          castRun(wide, out.dtype, exclusive ? before : total,
+                  out.data + (into.offset[0] + c0 + at * to.step) * outBytes, m);
         }
       }
     });
@@ -272,8 +286,8 @@ const void* kind(Reduction r) { return reinterpret_cast<const void*>((intptr_t)r
 }  // namespace
 
 const Op REDUCTION_OPS[] = {
-    {"sum", reduce, kind(SUM)},       {"mean", reduce, kind(MEAN)},     {"prod", reduce, kind(PROD)}, {"max", reduce, kind(MAX)},
-    {"min", reduce, kind(MIN)},       {"argmax", reduce, kind(ARGMAX)}, {"argmin", reduce, kind(ARGMIN)}, {"cumsum", scan, nullptr},
-    {nullptr, nullptr, nullptr}};
+    {"sum", reduce, kind(SUM)},       {"mean", reduce, kind(MEAN)}, {"prod", reduce, kind(PROD)},
+    {"max", reduce, kind(MAX)},       {"min", reduce, kind(MIN)},   {"argmax", reduce, kind(ARGMAX)},
+    {"argmin", reduce, kind(ARGMIN)}, {"cumsum", scan, nullptr},    {nullptr, nullptr, nullptr}};
 
 }  // namespace wick

@@ -9,18 +9,24 @@ namespace {
 constexpr int64_t GRAIN = 8192;
 constexpr int64_t BATCH = 32;  // neighbouring lanes that are gathered together, so that cache lines are read once
 
-// Lanes that lie side by side are turned as a block, others moved one by one. `count` lanes of n elements, `pitch` elements apart in `block`.
-void gatherLanes(char* block, int64_t pitch, const char* data, const int64_t* place, int64_t count, int64_t step, int64_t n, int bytes) {
-  if (count > 1 && place[count - 1] - place[0] == count - 1 && place[1] - place[0] == 1) return transposeBlock(data + place[0] * bytes, step, block, pitch, count, n, bytes);
+// Lanes that lie side by side are turned as a block, others moved one by one. `count` lanes of n elements, `pitch`
+// elements apart in `block`.
+void gatherLanes(char* block, int64_t pitch, const char* data, const int64_t* place, int64_t count, int64_t step,
+                 int64_t n, int bytes) {
+  if (count > 1 && place[count - 1] - place[0] == count - 1 && place[1] - place[0] == 1)
+    return transposeBlock(data + place[0] * bytes, step, block, pitch, count, n, bytes);
   for (int64_t j = 0; j < count; j++) gatherRun(block + j * pitch * bytes, data + place[j] * bytes, step, n, bytes);
 }
-void scatterLanes(char* data, const int64_t* place, int64_t count, int64_t step, const char* block, int64_t pitch, int64_t n, int bytes) {
-  if (count > 1 && place[count - 1] - place[0] == count - 1 && place[1] - place[0] == 1) return transposeBlock(block, pitch, data + place[0] * bytes, step, n, count, bytes);
+void scatterLanes(char* data, const int64_t* place, int64_t count, int64_t step, const char* block, int64_t pitch,
+                  int64_t n, int bytes) {
+  if (count > 1 && place[count - 1] - place[0] == count - 1 && place[1] - place[0] == 1)
+    return transposeBlock(block, pitch, data + place[0] * bytes, step, n, count, bytes);
   for (int64_t j = 0; j < count; j++) scatterRun(data + place[j] * bytes, step, block + j * pitch * bytes, n, bytes);
 }
 
 // Inputs [0, count) have the output's shape and are cut along dim; `whole` are given to every lane as they are.
-void runLanes(LaneKernel kernel, const Operand* const* x, int count, const void* const* whole, int wholeCount, const Operand& out, int dim, const double* params) {
+void runLanes(LaneKernel kernel, const Operand* const* x, int count, const void* const* whole, int wholeCount,
+              const Operand& out, int dim, const double* params) {
   const int64_t n = out.shape[dim];
   if (out.size() == 0) return;
   const int bytes = out.bytes();
@@ -60,7 +66,8 @@ void runLanes(LaneKernel kernel, const Operand* const* x, int count, const void*
       int64_t place[4][BATCH];
       for (int64_t j = 0; j < m; j++, walk.next())
         for (int k = 0; k <= count; k++) place[k][j] = walk.offset[k];
-      for (int k = 0; k < count; k++) gatherLanes(block + k * BATCH * pitch * bytes, pitch, x[k]->data, place[k], m, step[k], n, bytes);
+      for (int k = 0; k < count; k++)
+        gatherLanes(block + k * BATCH * pitch * bytes, pitch, x[k]->data, place[k], m, step[k], n, bytes);
       char* results = block + count * BATCH * pitch * bytes;
       for (int64_t j = 0; j < m; j++) {
         for (int k = 0; k < count; k++) in[k] = block + (k * BATCH + j) * pitch * bytes;
@@ -90,7 +97,10 @@ Status norm(const Call& c, const void* data) {
   return OK;
 }
 
-struct Rope { Lane lane; int time; };
+struct Rope {
+  Lane lane;
+  int time;
+};
 
 Status rope(const Call& c, const void* data) {
   const Rope& variant = *static_cast<const Rope*>(data);
@@ -107,7 +117,10 @@ Status rope(const Call& c, const void* data) {
     for (int64_t i = begin; i < end; i++) {
       const int64_t b = i / (d1 * d2), p = i / d2 % d1, q = i % d2;
       const char* from = x.data + (b * x.stride[0] + p * x.stride[1] + q * x.stride[2]) * bytes;
-      if (line) { gatherRun(line, from, x.stride[3], width, bytes); from = line; }
+      if (line) {
+        gatherRun(line, from, x.stride[3], width, bytes);
+        from = line;
+      }
       const int64_t angle = (b * perBatch + (variant.time == 1 ? p : q) * half) * bytes;
       const void* in[3] = {from, cos + angle, sin + angle};
       kernel(in, out.data + i * width * bytes, width, nullptr);
@@ -121,18 +134,17 @@ const void* lane(Lane l) { return reinterpret_cast<const void*>((intptr_t)l); }
 
 }  // namespace
 
-const Op ROW_OPS[] = {
-    {"softmax", softmax, lane(SOFTMAX)},
-    {"logSoftmax", softmax, lane(LOG_SOFTMAX)},
-    {"softmaxBackward", softmax, lane(SOFTMAX_BACKWARD)},
-    {"logSoftmaxBackward", softmax, lane(LOG_SOFTMAX_BACKWARD)},
-    {"layerNorm", norm, lane(LAYER_NORM)},
-    {"rmsNorm", norm, lane(RMS_NORM)},
-    {"layerNormBackward", norm, lane(LAYER_NORM_BACKWARD)},
-    {"rmsNormBackward", norm, lane(RMS_NORM_BACKWARD)},
-    {"rope", rope, &HALVES},
-    {"ropeI", rope, &NEIGHBOURS},
-    {"ropeThd", rope, &THD},
-    {nullptr, nullptr, nullptr}};
+const Op ROW_OPS[] = {{"softmax", softmax, lane(SOFTMAX)},
+                      {"logSoftmax", softmax, lane(LOG_SOFTMAX)},
+                      {"softmaxBackward", softmax, lane(SOFTMAX_BACKWARD)},
+                      {"logSoftmaxBackward", softmax, lane(LOG_SOFTMAX_BACKWARD)},
+                      {"layerNorm", norm, lane(LAYER_NORM)},
+                      {"rmsNorm", norm, lane(RMS_NORM)},
+                      {"layerNormBackward", norm, lane(LAYER_NORM_BACKWARD)},
+                      {"rmsNormBackward", norm, lane(RMS_NORM_BACKWARD)},
+                      {"rope", rope, &HALVES},
+                      {"ropeI", rope, &NEIGHBOURS},
+                      {"ropeThd", rope, &THD},
+                      {nullptr, nullptr, nullptr}};
 
 }  // namespace wick

@@ -1,4 +1,5 @@
-// Stable argsort of lanes: values become ordered integers, sorted by radix for long lanes and by merging for short ones.
+// Stable argsort of lanes: values become ordered integers, sorted by radix for long lanes and by merging for short
+// ones.
 #include <algorithm>
 
 #include "ops.h"
@@ -8,7 +9,10 @@
 namespace wick {
 namespace {
 
-struct Item { uint64_t key; uint32_t index; };
+struct Item {
+  uint64_t key;
+  uint32_t index;
+};
 
 // Unsigned keys in the order of the values: NaN is the largest, zeros are equal.
 void keysOf(int dtype, const void* lane, Item* items, int64_t n, bool descending) {
@@ -22,7 +26,7 @@ void keysOf(int dtype, const void* lane, Item* items, int64_t n, bool descending
         memcpy(&key, &v, 8);
         key = key >> 63 ? ~key : key | 1ull << 63;
       }
-    } else key = (uint64_t)static_cast<const int64_t*>(lane)[i] ^ 1ull << 63;
+    } else key = (uint64_t) static_cast<const int64_t*>(lane)[i] ^ 1ull << 63;
     items[i] = {descending ? ~key : key, (uint32_t)i};
   }
 }
@@ -65,7 +69,9 @@ Status argsort(const Call& c, const void*) {
       castRun(x.dtype, wide, raw, lane, n);
       keysOf(x.dtype, lane, items, n, descending);
       if (n > 256) radixSort(items, spare, n);
-      else std::sort(items, items + n, [](const Item& a, const Item& b) { return a.key != b.key ? a.key < b.key : a.index < b.index; });
+      else
+        std::sort(items, items + n,
+                  [](const Item& a, const Item& b) { return a.key != b.key ? a.key < b.key : a.index < b.index; });
       uint32_t* target = out.as<uint32_t>() + into.offset[0];
       for (int64_t k = 0; k < n; k++) target[k * to.step] = items[k].index;
     }

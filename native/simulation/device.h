@@ -9,7 +9,8 @@
 #define __constant__ static
 #define __restrict__ __restrict
 #define __launch_bounds__(...)
-// A section of its own lets every block begin with poisoned shared memory; g++ keeps it for functions but not for templates, see poison_shared.
+// A section of its own lets every block begin with poisoned shared memory; g++ keeps it for functions but not for
+// templates, see poison_shared.
 #define __shared__ static __attribute__((section("gpushared")))
 
 #define threadIdx (simt::machine.current->at)

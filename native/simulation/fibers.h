@@ -56,7 +56,6 @@ simt_switch:
 #error "simt.h: a context switch is written for x86-64 and aarch64 only"
 #endif
 
-
 /** The current thread stops here; whoever resumes it continues after. */
 SIMT_FN inline void leave(bool forever = false) {
   Machine& m = machine;

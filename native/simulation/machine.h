@@ -18,7 +18,7 @@ struct Thread {
   unsigned site = 0;      // line of the barrier waited at
   uint64_t sent[2] = {};  // what it gives to the wave, alternating so that nobody overwrites what others still read
   unsigned char turn = 0;
-  int fiber = -1;         // the stack it stopped on
+  int fiber = -1;  // the stack it stopped on
   ThreadWatch watch;
 };
 
@@ -74,7 +74,10 @@ struct Machine {
   size_t error_bytes = 0;
   MachineWatch watch;
 };
-/** The simulation's only variable, kept apart from those without a first value: they are poisoned with the shared ones they may be. */
+/**
+ * The simulation's only variable, kept apart from those without a first value: they are poisoned with the shared ones
+ * they may be.
+ */
 static Machine machine __attribute__((section(".data")));
 
 SIMT_FN inline bool fail(const char* what) {

@@ -1,7 +1,8 @@
 // Appended to a unit, makes a program that launches one kernel: for sanitizers, which want a process of their own.
 // Usage: PROGRAM symbol gx gy gz bx by bz shared reverse poison ARGUMENT...
 // An argument is p:BYTES (a buffer of that size, filled with ones as floats), or i32:N, u32:N, u64:N, f32:X, f64:X.
-// Or: PROGRAM replay FILE reverse poison, with launches recorded by scripts/sanitize-kernels.ts, each with the memory it works on.
+// Or: PROGRAM replay FILE reverse poison, with launches recorded by scripts/sanitize-kernels.ts, each with the memory
+// it works on.
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -44,7 +45,8 @@ static int replay(const char* path, uint32_t reverse, uint32_t poison) {
     if (entry < 0) return fprintf(stderr, "no kernel %s\n", symbol.c_str()), 2;
     fprintf(stderr, "%s\n", symbol.c_str());  // what a sanitizer says belongs to the last line before it
     char error[512] = "";
-    if (wick_sim_launch(entry, geometry, args.data(), error, sizeof error)) return fprintf(stderr, "%s: %s\n", symbol.c_str(), error), 1;
+    if (wick_sim_launch(entry, geometry, args.data(), error, sizeof error))
+      return fprintf(stderr, "%s: %s\n", symbol.c_str(), error), 1;
     for (char* b : buffers) free(b);
   }
   fclose(file);
@@ -53,7 +55,8 @@ static int replay(const char* path, uint32_t reverse, uint32_t poison) {
 }
 
 int main(int argc, char** argv) {
-  if (argc == 5 && !strcmp(argv[1], "replay")) return replay(argv[2], (uint32_t)strtoul(argv[3], nullptr, 0), (uint32_t)strtoul(argv[4], nullptr, 0));
+  if (argc == 5 && !strcmp(argv[1], "replay"))
+    return replay(argv[2], (uint32_t)strtoul(argv[3], nullptr, 0), (uint32_t)strtoul(argv[4], nullptr, 0));
   if (argc < 11) return fprintf(stderr, "symbol, grid, block, shared, reverse, poison are needed\n"), 2;
   const int entry = wick_sim_find(argv[1]);
   if (entry < 0) return fprintf(stderr, "no kernel %s\n", argv[1]), 2;

@@ -1,5 +1,6 @@
-// The sim driver's device memory: exact allocations (so that the address sanitizer sees their ends), poisoned, and copies; and its launches, one
-// at a time, since a module keeps the machine it runs on in static memory that all threads of a process share.
+// The sim driver's device memory: exact allocations (so that the address sanitizer sees their ends), poisoned, and
+// copies; and its launches, one at a time, since a module keeps the machine it runs on in static memory that all
+// threads of a process share.
 #include <dlfcn.h>
 
 #include <cstdint>
@@ -30,7 +31,8 @@ void sim_set8(void* dst, int byte, size_t bytes) { memset(dst, byte, bytes); }
 Module* sim_load(const char* path, char* error, int bytes) {
   std::lock_guard<std::mutex> one(machine);
   void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  Module* m = library ? new Module{(decltype(Module::find))dlsym(library, "wick_sim_find"), (decltype(Module::describe))dlsym(library, "wick_sim_describe"),
+  Module* m = library ? new Module{(decltype(Module::find))dlsym(library, "wick_sim_find"),
+                                   (decltype(Module::describe))dlsym(library, "wick_sim_describe"),
                                    (decltype(Module::launch))dlsym(library, "wick_sim_launch")}
                       : nullptr;
   if (m && m->find && m->describe && m->launch) return m;

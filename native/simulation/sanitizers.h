@@ -1,7 +1,9 @@
-// What the sanitizers are told of fibers: where a stack begins for the address sanitizer, who happens before whom for the thread sanitizer.
+// What the sanitizers are told of fibers: where a stack begins for the address sanitizer, who happens before whom for
+// the thread sanitizer.
 //
-// To the thread sanitizer every GPU thread is a thread. What orders two of them is what orders them on a GPU: a barrier, a wave's
-// sync, the end of one block before the next. That the simulation runs them one after another orders nothing, so races are seen.
+// To the thread sanitizer every GPU thread is a thread. What orders two of them is what orders them on a GPU: a
+// barrier, a wave's sync, the end of one block before the next. That the simulation runs them one after another orders
+// nothing, so races are seen.
 #pragma once
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/common_interface_defs.h>
@@ -37,7 +39,9 @@ struct ThreadWatch {
     phase = 0;
   }
   /** The sanitizer has room for a few hundred at once. */
-  SIMT_FN void end() { if (fiber) __tsan_destroy_fiber(fiber); }
+  SIMT_FN void end() {
+    if (fiber) __tsan_destroy_fiber(fiber);
+  }
   /** What was done for this thread, its stack and arguments, comes before its first instruction. */
   SIMT_FN void prepared() { __tsan_release(&start); }
   SIMT_FN void started() { __tsan_acquire(&start); }
@@ -91,9 +95,15 @@ struct StackWatch {
   void* fake = nullptr;
 };
 /** Around a switch from the scheduler to a stack, and back. */
-inline void entering(MachineWatch& m, const char* stack) { __sanitizer_start_switch_fiber(&m.fake, stack, stack_bytes); }
-inline void entered(MachineWatch& m, StackWatch* s) { __sanitizer_finish_switch_fiber(s ? s->fake : nullptr, &m.stack, &m.bytes); }
-inline void leaving(MachineWatch& m, StackWatch& s, bool forever) { __sanitizer_start_switch_fiber(forever ? nullptr : &s.fake, m.stack, m.bytes); }
+inline void entering(MachineWatch& m, const char* stack) {
+  __sanitizer_start_switch_fiber(&m.fake, stack, stack_bytes);
+}
+inline void entered(MachineWatch& m, StackWatch* s) {
+  __sanitizer_finish_switch_fiber(s ? s->fake : nullptr, &m.stack, &m.bytes);
+}
+inline void leaving(MachineWatch& m, StackWatch& s, bool forever) {
+  __sanitizer_start_switch_fiber(forever ? nullptr : &s.fake, m.stack, m.bytes);
+}
 inline void left(MachineWatch& m) { __sanitizer_finish_switch_fiber(m.fake, nullptr, nullptr); }
 #else
 struct StackWatch {};

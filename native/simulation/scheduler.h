@@ -1,4 +1,5 @@
-// The scheduler: runs a block wave by wave until everyone waits or is done, opens barriers, and reports those that never can open.
+// The scheduler: runs a block wave by wave until everyone waits or is done, opens barriers, and reports those that
+// never can open.
 #pragma once
 #include "fibers.h"
 
@@ -13,7 +14,11 @@ SIMT_FN inline bool run_wave(size_t begin, size_t end) {
   m.wave_begin = begin;
   m.wave_end = end;
   m.taken = end - begin;
-  for (size_t i = begin; i < end; i++) if (m.threads[i].state == FRESH) { m.taken = 0; break; }
+  for (size_t i = begin; i < end; i++)
+    if (m.threads[i].state == FRESH) {
+      m.taken = 0;
+      break;
+    }
   for (;;) {
     while (Thread* t = take()) start(t);
     for (size_t k = begin; k < end; k++) resume(m.threads[m.reverse ? end - 1 - (k - begin) : k]);
@@ -32,7 +37,8 @@ SIMT_FN inline bool run_wave(size_t begin, size_t end) {
     if (!met) return true;
     if (mixed) return fail("divergent wave: lanes are in different shuffles, ballots or sync_wave");
     if (done) return fail("divergent wave: some lanes returned while others are in a shuffle, ballot or sync_wave");
-    if (other) return fail("divergent wave: some lanes are at a barrier while others are in a shuffle, ballot or sync_wave");
+    if (other)
+      return fail("divergent wave: some lanes are at a barrier while others are in a shuffle, ballot or sync_wave");
     for (size_t i = begin; i < end; i++) m.threads[i].state = READY;
   }
 }
@@ -45,7 +51,10 @@ __attribute__((no_sanitize("address"), noinline)) SIMT_FN inline void poison(cha
   for (; p + 8 <= end; p += 8) *(volatile uint64_t*)p = word;
   for (; p < end; p++) *(volatile char*)p = (char)word;
 }
-/** Shared variables of templates have no section of their own: they lie among the variables without a first value, alone there. */
+/**
+ * Shared variables of templates have no section of their own: they lie among the variables without a first value, alone
+ * there.
+ */
 SIMT_FN inline void poison_shared() {
   Machine& m = machine;
   if (__start_gpushared) poison(__start_gpushared, __stop_gpushared);
@@ -95,7 +104,8 @@ SIMT_FN inline bool run_block() {
     if (mixed) return fail("divergent barrier: threads wait at different __syncthreads");
     if (done) {
       char text[160];
-      snprintf(text, sizeof text, "divergent barrier: %zu threads wait in __syncthreads and %zu of %zu have returned", waiting, done, n);
+      snprintf(text, sizeof text, "divergent barrier: %zu threads wait in __syncthreads and %zu of %zu have returned",
+               waiting, done, n);
       return fail(text);
     }
     for (Thread& t : m.threads) t.state = READY;

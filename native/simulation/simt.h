@@ -1,7 +1,8 @@
-// Runs kernels/ on the host: a block's threads are fibers, waves have WICK_WAVE lanes, and misuse of barriers is reported.
+// Runs kernels/ on the host: a block's threads are fibers, waves have WICK_WAVE lanes, and misuse of barriers is
+// reported.
 //
-// A fiber runs thread after thread until one waits at a barrier or shuffle; kernels without either therefore run as plain loops.
-// One unit of kernels is one shared object; blocks of a launch run one after another.
+// A fiber runs thread after thread until one waits at a barrier or shuffle; kernels without either therefore run as
+// plain loops. One unit of kernels is one shared object; blocks of a launch run one after another.
 #pragma once
 // C's headers only: the standard library's own take as long to read as a whole unit of kernels.
 #define _GLIBCXX_INCLUDE_NEXT_C_HEADERS 1

@@ -5,7 +5,8 @@ namespace {
 
 template <class E> WICK_FN E expOne(E x) { return expg(Vec<E>(x)).r[0]; }
 
-// Scores become weights relative to the largest so far; top, sum and the factor for what was added before are kept in stats.
+// Scores become weights relative to the largest so far; top, sum and the factor for what was added before are kept in
+// stats.
 template <class E> void online(void* row, int64_t n, double scale, void* stats) {
   typedef Vec<E> V;
   E* s = static_cast<E*>(row);
@@ -14,7 +15,8 @@ template <class E> void online(void* row, int64_t n, double scale, void* stats) 
   V a(stat[0]), b = a, c = a, d = a;
   auto larger = [&](V best, int64_t at) { return maxg<E>(best, V::load(s + at) * vs); };  // NaN is passed over
   int64_t i = 0;
-  for (; i + 4 * V::N <= n; i += 4 * V::N) a = larger(a, i), b = larger(b, i + V::N), c = larger(c, i + 2 * V::N), d = larger(d, i + 3 * V::N);
+  for (; i + 4 * V::N <= n; i += 4 * V::N)
+    a = larger(a, i), b = larger(b, i + V::N), c = larger(c, i + 2 * V::N), d = larger(d, i + 3 * V::N);
   for (; i + V::N <= n; i += V::N) a = larger(a, i);
   a = select(b > a, b, a), c = select(d > c, d, c), a = select(c > a, c, a);
   E top = a.r[0];
@@ -62,8 +64,10 @@ template <class E> void multiply(void* row, int64_t n, double by) {
   for (; i < n; i++) x[i] *= E(by);
 }
 
-// Scores become weights by the saved log-sum-exp, gradients of weights those of products. `slopes` where the logit is bent.
-template <class E> void backward(void* scores, void* grads, int64_t n, double scale, double lse, double delta, const void* slopes) {
+// Scores become weights by the saved log-sum-exp, gradients of weights those of products. `slopes` where the logit is
+// bent.
+template <class E>
+void backward(void* scores, void* grads, int64_t n, double scale, double lse, double delta, const void* slopes) {
   typedef Vec<E> V;
   E* s = static_cast<E*>(scores);
   E* g = static_cast<E*>(grads);

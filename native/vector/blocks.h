@@ -1,13 +1,22 @@
-// ggml's block formats as the vector layer reads them: 32 whole numbers at a time, with the scales (and minima) of their halves.
+// ggml's block formats as the vector layer reads them: 32 whole numbers at a time, with the scales (and minima) of
+// their halves.
 //   value = d * q - m
-// A format says how many chunks of 32 its block has, whether the halves of a chunk differ in scale, whether there are minima,
-// and gives two functions: scales(block, s) for the whole block, values(block, chunk, q) for one chunk.
+// A format says how many chunks of 32 its block has, whether the halves of a chunk differ in scale, whether there are
+// minima, and gives two functions: scales(block, s) for the whole block, values(block, chunk, q) for one chunk.
 
 typedef int8_t Bytes __attribute__((vector_size(16)));
 typedef uint8_t UBytes __attribute__((vector_size(16)));
 
-inline Bytes loadBytes(const void* p) { Bytes v; memcpy(&v, p, 16); return v; }
-inline UBytes loadUnsigned(const void* p) { UBytes v; memcpy(&v, p, 16); return v; }
+inline Bytes loadBytes(const void* p) {
+  Bytes v;
+  memcpy(&v, p, 16);
+  return v;
+}
+inline UBytes loadUnsigned(const void* p) {
+  UBytes v;
+  memcpy(&v, p, 16);
+  return v;
+}
 inline UBytes each(uint8_t b) { return UBytes{} + b; }
 inline Bytes low4(UBytes v) { return (Bytes)(v & each(15)); }
 inline Bytes high4(UBytes v) { return (Bytes)(v >> each(4)); }
@@ -34,7 +43,9 @@ inline float f16At(const uint8_t* p) {
 #endif
 }
 
-struct Scales { float d[16], m[16]; };  // by half chunk
+struct Scales {
+  float d[16], m[16];
+};  // by half chunk
 
 // 32 bits at p, bit j to bit 4 of byte j.
 inline void fifthBits(const uint8_t* p, Bytes q[2]) {
@@ -59,7 +70,10 @@ struct Q4_0 {
 struct Q4_1 {
   static constexpr int id = 3, chunks = 1, bytes = 20;
   static constexpr bool halves = false, minima = true;
-  static void scales(const uint8_t* b, Scales& s) { s.d[0] = f16At(b); s.m[0] = -f16At(b + 2); }
+  static void scales(const uint8_t* b, Scales& s) {
+    s.d[0] = f16At(b);
+    s.m[0] = -f16At(b + 2);
+  }
   static void values(const uint8_t* b, int, Bytes q[2]) {
     const UBytes v = loadUnsigned(b + 4);
     q[0] = low4(v);
@@ -80,7 +94,10 @@ struct Q5_0 {
 struct Q5_1 {
   static constexpr int id = 7, chunks = 1, bytes = 24;
   static constexpr bool halves = false, minima = true;
-  static void scales(const uint8_t* b, Scales& s) { s.d[0] = f16At(b); s.m[0] = -f16At(b + 2); }
+  static void scales(const uint8_t* b, Scales& s) {
+    s.d[0] = f16At(b);
+    s.m[0] = -f16At(b + 2);
+  }
   static void values(const uint8_t* b, int, Bytes q[2]) {
     const UBytes v = loadUnsigned(b + 8);
     fifthBits(b + 4, q);
@@ -92,7 +109,10 @@ struct Q8_0 {
   static constexpr int id = 8, chunks = 1, bytes = 34;
   static constexpr bool halves = false, minima = false;
   static void scales(const uint8_t* b, Scales& s) { s.d[0] = f16At(b); }
-  static void values(const uint8_t* b, int, Bytes q[2]) { q[0] = loadBytes(b + 2); q[1] = loadBytes(b + 18); }
+  static void values(const uint8_t* b, int, Bytes q[2]) {
+    q[0] = loadBytes(b + 2);
+    q[1] = loadBytes(b + 18);
+  }
 };
 
 struct Q2_K {
@@ -100,7 +120,10 @@ struct Q2_K {
   static constexpr bool halves = true, minima = true;
   static void scales(const uint8_t* b, Scales& s) {
     const float d = f16At(b + 80), m = f16At(b + 82);
-    for (int j = 0; j < 16; j++) { s.d[j] = d * (b[j] & 15); s.m[j] = m * (b[j] >> 4); }
+    for (int j = 0; j < 16; j++) {
+      s.d[j] = d * (b[j] & 15);
+      s.m[j] = m * (b[j] >> 4);
+    }
   }
   static void values(const uint8_t* b, int c, Bytes q[2]) {
     const uint8_t* p = b + 16 + (c / 4) * 32;

@@ -9,7 +9,8 @@ constexpr int CHUNK = 256;
 template <class From, class To> WICK_FN To convert(From v) {
   if constexpr (isFloating<From> && !isFloating<To>) {
     constexpr double lo = To(-1) < To(0) ? -(double)(1ull << (sizeof(To) * 8 - 1)) : 0.0;
-    constexpr double hi = To(-1) < To(0) ? (double)(1ull << (sizeof(To) * 8 - 1)) : (double)(1ull << (sizeof(To) * 8 % 64));
+    constexpr double hi =
+        To(-1) < To(0) ? (double)(1ull << (sizeof(To) * 8 - 1)) : (double)(1ull << (sizeof(To) * 8 % 64));
     const To least = To(-1) < To(0) ? To(1ull << (sizeof(To) * 8 - 1)) : To(0);
     const To most = To(~least);
     double d = v;

@@ -1,5 +1,6 @@
-// Elementwise rows compiled for vectors, one kernel per row and storage type. The rows themselves, expressions of the op table, stand in
-// generated files that include this one, a few rows each: a changed row compiles its own file and no other.
+// Elementwise rows compiled for vectors, one kernel per row and storage type. The rows themselves, expressions of the
+// op table, stand in generated files that include this one, a few rows each: a changed row compiles its own file and no
+// other.
 #pragma once
 #include "isa.h"
 
@@ -14,7 +15,8 @@ struct Row_silu;
 struct Row_tanh;
 struct Row_gelu;
 
-// Rows that are one exponential and a few steps: result(x, e^power(x)), where every power is small; many chains at once fill the pipes.
+// Rows that are one exponential and a few steps: result(x, e^power(x)), where every power is small; many chains at once
+// fill the pipes.
 template <class Row> struct ByExp { static constexpr bool ON = false; };
 template <> struct ByExp<Row_exp> {
   static constexpr bool ON = true, FINE = true;
@@ -69,7 +71,9 @@ template <class S, class Row> struct Loop {
     else return load(static_cast<const S*>(p) + i);
   }
   template <class V> WICK_FN auto step(const void* const* in, int64_t i, V a, V b) {
-    if constexpr (Row::MASKED) return Row::template apply<S, V>(loadMask<typename V::element>(static_cast<const uint8_t*>(in[0]) + i), get<V>(in[1], i), get<V>(in[2], i));
+    if constexpr (Row::MASKED)
+      return Row::template apply<S, V>(loadMask<typename V::element>(static_cast<const uint8_t*>(in[0]) + i),
+                                       get<V>(in[1], i), get<V>(in[2], i));
     else if constexpr (Row::ARITY == 1) return Row::template apply<S, V>(get<V>(in[0], i), a, b);
     else if constexpr (Row::ARITY == 2) return Row::template apply<S, V>(get<V>(in[0], i), get<V>(in[1], i), a, b);
     else return Row::template apply<S, V>(get<V>(in[0], i), get<V>(in[1], i), get<V>(in[2], i), a, b);
@@ -82,7 +86,8 @@ template <class S, class Row> struct Loop {
     else store(p, v);
   }
 
-  // Whole vectors from element i on; answers where it ended. Not inlined: the expression is compiled once for the three places that use it.
+  // Whole vectors from element i on; answers where it ended. Not inlined: the expression is compiled once for the three
+  // places that use it.
   template <class O>
   static __attribute__((noinline)) int64_t vectors(const void* const* given, O* out, int64_t i, int64_t n, T a, T b) {
     const void* in[Row::ARITY];
@@ -140,10 +145,14 @@ template <class S, class Row> struct Loop {
   }
 };
 
-// 8-bit floats are widened into the first-level cache and computed there as float: their conversions are long, and would be most of the
-// engine's code if every row had them inline.
-template <class S> __attribute__((noinline)) void widenBlock(const S* from, float* to, int64_t n) { widenRun(from, to, n); }
-template <class S> __attribute__((noinline)) void narrowBlock(const float* from, S* to, int64_t n) { narrowRun(from, to, n); }
+// 8-bit floats are widened into the first-level cache and computed there as float: their conversions are long, and
+// would be most of the engine's code if every row had them inline.
+template <class S> __attribute__((noinline)) void widenBlock(const S* from, float* to, int64_t n) {
+  widenRun(from, to, n);
+}
+template <class S> __attribute__((noinline)) void narrowBlock(const float* from, S* to, int64_t n) {
+  narrowRun(from, to, n);
+}
 template <class Row> struct Loop<fp8, Row> {
   static void run(const void* const* in, void* out, int64_t n, const double* scalars) {
     constexpr int64_t BLOCK = 512;

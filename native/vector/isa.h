@@ -1,5 +1,6 @@
-// Opens a file that is compiled once per instruction set: intrinsics, the unnamed namespace's contents, and the exported name.
-// Nothing here may instantiate templates of the standard library: the linker could hand baseline code a copy made for a newer CPU.
+// Opens a file that is compiled once per instruction set: intrinsics, the unnamed namespace's contents, and the
+// exported name. Nothing here may instantiate templates of the standard library: the linker could hand baseline code a
+// copy made for a newer CPU.
 #pragma once
 #include "engine/abi.h"
 #include "engine/kernels.h"
@@ -21,8 +22,12 @@
 #error "compile with -DWICK_ISA_NEON, -DWICK_ISA_SSE2, -DWICK_ISA_AVX2 or -DWICK_ISA_AVX512"
 #endif
 
-using wick::half; using wick::bfloat; using wick::fp8;
-using wick::parallel; using wick::parallelTasks; using wick::scratch;
+using wick::bfloat;
+using wick::fp8;
+using wick::half;
+using wick::parallel;
+using wick::parallelTasks;
+using wick::scratch;
 
 namespace {
 #include "vec.h"

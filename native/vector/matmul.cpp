@@ -1,5 +1,6 @@
 // Matrix products: packed panels around a register tile, and a path at memory speed for a few rows.
-// A task packs a block of A for its own cache; panels of B are packed once and shared. Packing absorbs strides and widens 16-bit floats.
+// A task packs a block of A for its own cache; panels of B are packed once and shared. Packing absorbs strides and
+// widens 16-bit floats.
 #include "isa.h"
 
 namespace {
@@ -23,15 +24,23 @@ template <> struct Tile<double> { static constexpr int ROWS = 6, VECTORS = 2, DE
 template <> struct Tile<float> { static constexpr int ROWS = 4, VECTORS = 2, DEPTH = 256; };
 template <> struct Tile<double> { static constexpr int ROWS = 4, VECTORS = 2, DEPTH = 192; };
 #endif
-constexpr int64_t BLOCK_BYTES = 384 << 10;     // a packed block of A, in the second-level cache
-constexpr int64_t PANELS_BYTES = 16 << 20;     // packed panels of B
-constexpr int64_t GROUP = 8;                   // panels packed together, so that rows of B are read in long runs
-constexpr int64_t LOW = 256;                   // rows of A that stay packed while columns go by
-constexpr int64_t SMALL_WORK = 64 * 64 * 64;   // multiplications worth another thread
+constexpr int64_t BLOCK_BYTES = 384 << 10;    // a packed block of A, in the second-level cache
+constexpr int64_t PANELS_BYTES = 16 << 20;    // packed panels of B
+constexpr int64_t GROUP = 8;                  // panels packed together, so that rows of B are read in long runs
+constexpr int64_t LOW = 256;                  // rows of A that stay packed while columns go by
+constexpr int64_t SMALL_WORK = 64 * 64 * 64;  // multiplications worth another thread
 
 template <class E> WICK_FN E scalarOf(const E* p) { return *p; }
-WICK_FN float scalarOf(const bfloat* p) { uint32_t b = (uint32_t)p->bits << 16; float f; __builtin_memcpy(&f, &b, 4); return f; }
-WICK_FN float scalarOf(const half* p) { half h[F::N] = {*p}; return load(h).r[0]; }
+WICK_FN float scalarOf(const bfloat* p) {
+  uint32_t b = (uint32_t)p->bits << 16;
+  float f;
+  __builtin_memcpy(&f, &b, 4);
+  return f;
+}
+WICK_FN float scalarOf(const half* p) {
+  half h[F::N] = {*p};
+  return load(h).r[0];
+}
 template <class S, class E> WICK_FN void storeScalar(S* p, E v) {
   if constexpr (Same<S, E>::value) *p = v;
   else {
@@ -50,7 +59,11 @@ typedef float Four __attribute__((vector_size(16)));
 template <int R> WICK_FN void turnFour(const float* const* from, float* to, int64_t n) {
   typedef int32_t Pick __attribute__((vector_size(16)));
   const float *p = from[0], *q = from[1], *r = from[2], *s = from[3];
-  auto take = [](const float* at) { Four v; __builtin_memcpy(&v, at, 16); return v; };
+  auto take = [](const float* at) {
+    Four v;
+    __builtin_memcpy(&v, at, 16);
+    return v;
+  };
   auto put = [](float* at, Four v) { __builtin_memcpy(at, &v, 16); };
   int64_t k = 0;
   for (; k + 4 <= n; k += 4, to += 4 * R) {
@@ -73,7 +86,8 @@ void packPanel(const S* from, int64_t across, int64_t along, int64_t count, int6
     for (int64_t k = 0; k < depth; k++) {
       const S* row = from + k * along;
       if constexpr (Same<S, E>::value) __builtin_memcpy(to + k * R, row, R * sizeof(E));
-      else if constexpr (R % F::N == 0) for (int i = 0; i < R; i += F::N) load(row + i).store(to + k * R + i);
+      else if constexpr (R % F::N == 0)
+        for (int i = 0; i < R; i += F::N) load(row + i).store(to + k * R + i);
       else widenRun(row, to + k * R, R);
     }
     return;
@@ -98,7 +112,9 @@ void packPanel(const S* from, int64_t across, int64_t along, int64_t count, int6
             }
           }
           if (rows == 4) turnFour<R>(lines, to + k * R + i, n);
-          else for (int64_t q = 0; q < n; q++) for (int j = 0; j < rows; j++) to[(k + q) * R + i + j] = lines[j][q];
+          else
+            for (int64_t q = 0; q < n; q++)
+              for (int j = 0; j < rows; j++) to[(k + q) * R + i + j] = lines[j][q];
         }
       }
       return;
@@ -108,12 +124,13 @@ void packPanel(const S* from, int64_t across, int64_t along, int64_t count, int6
     for (int i = 0; i < R; i++) to[k * R + i] = i < count ? scalarOf(from + i * across + k * along) : E(0);
 }
 
-// Neighbouring panels, one after another in `to`. Rows of the source that a power of two separates would evict each other between two panels,
-// so each is read once for all of them.
+// Neighbouring panels, one after another in `to`. Rows of the source that a power of two separates would evict each
+// other between two panels, so each is read once for all of them.
 template <class S, class E, int R>
 void packPanels(const S* from, int64_t across, int64_t along, int64_t count, int64_t depth, E* to) {
   if (across != 1) {
-    for (int64_t i = 0; i < count; i += R) packPanel<S, E, R>(from + i * across, across, along, count - i < R ? count - i : R, depth, to + i * depth);
+    for (int64_t i = 0; i < count; i += R)
+      packPanel<S, E, R>(from + i * across, across, along, count - i < R ? count - i : R, depth, to + i * depth);
     return;
   }
   const int64_t whole = count / R * R;
@@ -123,7 +140,8 @@ void packPanels(const S* from, int64_t across, int64_t along, int64_t count, int
     for (int64_t i = 0; i < whole; i += R) {
       E* panel = to + i * depth + k * R;
       if constexpr (Same<S, E>::value) __builtin_memcpy(panel, row + i, R * sizeof(E));
-      else if constexpr (R % F::N == 0) for (int j = 0; j < R; j += F::N) load(row + i + j).store(panel + j);
+      else if constexpr (R % F::N == 0)
+        for (int j = 0; j < R; j += F::N) load(row + i + j).store(panel + j);
       else widenRun(row + i, panel, R);
     }
   }
@@ -132,8 +150,12 @@ void packPanels(const S* from, int64_t across, int64_t along, int64_t count, int
 
 #if defined(WICK_ISA_NEON)
 // The multiply takes one factor from a lane; the lane must be a constant, hence the templates.
-template <int L> WICK_FN F madLane(F acc, F b, F a) { return F((F::R)vfmaq_laneq_f32((float32x4_t)acc.r, (float32x4_t)b.r, (float32x4_t)a.r, L)); }
-template <int L> WICK_FN D madLane(D acc, D b, D a) { return D((D::R)vfmaq_laneq_f64((float64x2_t)acc.r, (float64x2_t)b.r, (float64x2_t)a.r, L)); }
+template <int L> WICK_FN F madLane(F acc, F b, F a) {
+  return F((F::R)vfmaq_laneq_f32((float32x4_t)acc.r, (float32x4_t)b.r, (float32x4_t)a.r, L));
+}
+template <int L> WICK_FN D madLane(D acc, D b, D a) {
+  return D((D::R)vfmaq_laneq_f64((float64x2_t)acc.r, (float64x2_t)b.r, (float64x2_t)a.r, L));
+}
 template <class V, int N, int L> WICK_FN void madRow(V (&acc)[N], const V (&b)[N], V a) {
 #pragma GCC unroll 4
   for (int j = 0; j < N; j++) acc[j] = madLane<L>(acc[j], b[j], a);
@@ -193,8 +215,10 @@ template <int N, class E> WICK_FN void tile(int64_t depth, const E* a, const E* 
     }
 }
 
-template <int N, class E> WICK_FN void narrowest(int64_t vectors, int64_t depth, const E* a, const E* b, E* c, int64_t row, bool add) {
-  if constexpr (N > 1) if (vectors < N) return narrowest<N - 1>(vectors, depth, a, b, c, row, add);
+template <int N, class E>
+WICK_FN void narrowest(int64_t vectors, int64_t depth, const E* a, const E* b, E* c, int64_t row, bool add) {
+  if constexpr (N > 1)
+    if (vectors < N) return narrowest<N - 1>(vectors, depth, a, b, c, row, add);
   tile<N>(depth, a, b, c, row, add);
 }
 
@@ -230,9 +254,11 @@ int64_t roundUp(int64_t v, int64_t to) { return (v + to - 1) / to * to; }
 int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // Sums of `width` columns a row become m rows and n columns of the result.
-template <class S, class E> void deliver(const E* sums, int64_t width, S* out, const Matrix& layout, int64_t m, int64_t n, bool accumulate) {
+template <class S, class E>
+void deliver(const E* sums, int64_t width, S* out, const Matrix& layout, int64_t m, int64_t n, bool accumulate) {
   const bool turned = layout.column != 1 && layout.row == 1;
-  const int64_t lines = turned ? n : m, length = turned ? m : n, far = turned ? layout.column : layout.row, near = turned ? layout.row : layout.column;
+  const int64_t lines = turned ? n : m, length = turned ? m : n, far = turned ? layout.column : layout.row,
+                near = turned ? layout.row : layout.column;
   E line[64];
   for (int64_t i = 0; i < lines; i++)
     for (int64_t j = 0; j < length; j += 64) {
@@ -241,10 +267,12 @@ template <class S, class E> void deliver(const E* sums, int64_t width, S* out, c
       const E* from = turned ? sums + j * width + i : sums + i * width + j;
       if (turned || accumulate || near != 1) {
         for (int64_t q = 0; q < count; q++) line[q] = turned ? from[q * width] : from[q];
-        if (accumulate) for (int64_t q = 0; q < count; q++) line[q] += scalarOf(to + q * near);
+        if (accumulate)
+          for (int64_t q = 0; q < count; q++) line[q] += scalarOf(to + q * near);
         from = line;
       }
-      if (near != 1) for (int64_t q = 0; q < count; q++) storeScalar(to + q * near, from[q]);
+      if (near != 1)
+        for (int64_t q = 0; q < count; q++) storeScalar(to + q * near, from[q]);
       else if constexpr (Same<S, E>::value) __builtin_memcpy(to, from, count * sizeof(E));
       else narrowRun(from, to, count);
     }
@@ -256,7 +284,8 @@ template <class E> int64_t slabDepth(int64_t k) {
   return roundUp((k + slabs - 1) / slabs, 4);
 }
 
-// Few rows and many columns: A stays packed, tasks take groups of columns, so that each element of B is packed once, by the thread that needs it.
+// Few rows and many columns: A stays packed, tasks take groups of columns, so that each element of B is packed once, by
+// the thread that needs it.
 template <class S> void low(const Product& p, bool accumulate) {
   typedef typename ComputeOf<S>::type E;
   constexpr int64_t R = Tile<E>::ROWS, W = Tile<E>::VECTORS * Vec<E>::N, COLUMNS = GROUP * W;
@@ -264,12 +293,14 @@ template <class S> void low(const Product& p, bool accumulate) {
   const S* b = reinterpret_cast<const S*>(p.b.data);
   S* out = reinterpret_cast<S*>(const_cast<char*>(p.out.data));
   const bool direct = Same<S, E>::value && p.out.column == 1;
-  const int64_t depth = slabDepth<E>(p.k), slabs = (p.k + depth - 1) / depth, height = roundUp(p.m, R), panels = height / R;
+  const int64_t depth = slabDepth<E>(p.k), slabs = (p.k + depth - 1) / depth, height = roundUp(p.m, R),
+                panels = height / R;
   E* block = static_cast<E*>(scratch(wick::SCRATCH_B, (size_t)height * p.k * sizeof(E)));
   parallel(slabs * panels, 1 + 65536 / (R * depth), [&](int64_t begin, int64_t end) {
     for (int64_t q = begin; q < end; q++) {
       const int64_t k0 = q / panels * depth, i = q % panels * R, d = least(p.k - k0, depth);
-      packPanel<S, E, (int)R>(a + i * p.a.row + k0 * p.a.column, p.a.row, p.a.column, least(p.m - i, R), d, block + k0 * height + i * d);
+      packPanel<S, E, (int)R>(a + i * p.a.row + k0 * p.a.column, p.a.row, p.a.column, least(p.m - i, R), d,
+                              block + k0 * height + i * d);
     }
   });
   parallelTasks((p.n + COLUMNS - 1) / COLUMNS, [&](int64_t begin, int64_t end) {
@@ -281,7 +312,8 @@ template <class S> void low(const Product& p, bool accumulate) {
       for (int64_t k0 = 0; k0 < p.k; k0 += depth) {
         const int64_t d = least(p.k - k0, depth);
         packPanels<S, E, (int)W>(b + j0 * p.b.column + k0 * p.b.row, p.b.column, p.b.row, n, d, group);
-        blockTimesPanels(p.m, n, d, block + k0 * height, group, c, direct ? p.out.row : COLUMNS, k0 > 0 || (direct && accumulate));
+        blockTimesPanels(p.m, n, d, block + k0 * height, group, c, direct ? p.out.row : COLUMNS,
+                         k0 > 0 || (direct && accumulate));
       }
       if (!direct) deliver(sums, COLUMNS, out + j0 * p.out.column, p.out, p.m, n, accumulate);
     }
@@ -313,10 +345,12 @@ template <class S> void general(const Product& p, bool accumulate) {
     auto packB = [&](int64_t begin, int64_t end) {
       for (int64_t q = begin; q < end; q++) {
         const int64_t j = q % count * GROUP * W, k0 = q / count * depth, d = least(p.k - k0, depth);
-        packPanels<S, E, (int)W>(b + (j0 + j) * p.b.column + k0 * p.b.row, p.b.column, p.b.row, least(n - j, GROUP * W), d, panels + k0 * width + j * d);
+        packPanels<S, E, (int)W>(b + (j0 + j) * p.b.column + k0 * p.b.row, p.b.column, p.b.row, least(n - j, GROUP * W),
+                                 d, panels + k0 * width + j * d);
       }
     };
-    parallel(slabs * count, threads == 1 ? slabs * count : least(1 + 65536 / (GROUP * W * depth), slabs * count), packB);
+    parallel(slabs * count, threads == 1 ? slabs * count : least(1 + 65536 / (GROUP * W * depth), slabs * count),
+             packB);
     auto work = [&](int64_t begin, int64_t end) {
       E* block = static_cast<E*>(scratch(wick::SCRATCH_A, (size_t)rows * depth * sizeof(E)));
       E* sums = direct ? nullptr : static_cast<E*>(scratch(wick::SCRATCH_C, (size_t)rows * width * sizeof(E)));
@@ -328,7 +362,8 @@ template <class S> void general(const Product& p, bool accumulate) {
         for (int64_t s = 0; s < slabs; s++) {
           const int64_t k0 = s * depth, d = least(p.k - k0, depth);
           for (int64_t i = 0; i < m; i += R)
-            packPanel<S, E, (int)R>(a + (i0 + i) * p.a.row + k0 * p.a.column, p.a.row, p.a.column, least(m - i, R), d, block + i * d);
+            packPanel<S, E, (int)R>(a + (i0 + i) * p.a.row + k0 * p.a.column, p.a.row, p.a.column, least(m - i, R), d,
+                                    block + i * d);
           blockTimesPanels(m, n, d, block, panels + k0 * width, c, row, s > 0 || (direct && accumulate));
         }
         if (!direct) deliver(sums, width, out + i0 * p.out.row + j0 * p.out.column, p.out, m, n, accumulate);
@@ -346,7 +381,8 @@ template <class S, class E, int M> void dots(const E* a, int64_t lda, const S* b
   typedef Vec<E> V;
   constexpr int U = M <= 2 ? 4 : 2;
   V acc[M][U];
-  for (int i = 0; i < M; i++) for (int u = 0; u < U; u++) acc[i][u] = V(E(0));
+  for (int i = 0; i < M; i++)
+    for (int u = 0; u < U; u++) acc[i][u] = V(E(0));
   int64_t q = 0;
   for (; q + U * V::N <= k; q += U * V::N)
 #pragma GCC unroll 4
@@ -383,7 +419,8 @@ template <class S, class E> void axpys(const E* a, const S* b, int64_t row, int6
       v.store(sums + j);
     }
     for (; j < n; j++)
-      sums[j] += a[q] * scalarOf(r + j) + a[q + 1] * scalarOf(r + row + j) + a[q + 2] * scalarOf(r + 2 * row + j) + a[q + 3] * scalarOf(r + 3 * row + j);
+      sums[j] += a[q] * scalarOf(r + j) + a[q + 1] * scalarOf(r + row + j) + a[q + 2] * scalarOf(r + 2 * row + j) +
+                 a[q + 3] * scalarOf(r + 3 * row + j);
   }
   for (; q < k; q++)
     for (int64_t j = 0; j < n; j++) sums[j] += a[q] * scalarOf(b + q * row + j);
@@ -399,7 +436,8 @@ template <class S> void fewRows(const Product& p, bool accumulate) {
   E* rows = static_cast<E*>(scratch(wick::SCRATCH_A, (size_t)(m * lda + 16) * sizeof(E)));
   for (int i = 0; i < m; i++) {
     if (p.a.column == 1) widenTo(a + i * p.a.row, rows + i * lda, p.k);
-    else for (int64_t q = 0; q < p.k; q++) rows[i * lda + q] = scalarOf(a + i * p.a.row + q * p.a.column);
+    else
+      for (int64_t q = 0; q < p.k; q++) rows[i * lda + q] = scalarOf(a + i * p.a.row + q * p.a.column);
   }
   auto put = [&](int i, int64_t j, E v) {
     S* to = out + i * p.out.row + j * p.out.column;
@@ -448,13 +486,16 @@ template <class S> void product(const Product& given, bool accumulate) {
     S* out = reinterpret_cast<S*>(const_cast<char*>(p.out.data));
     if (!accumulate)
       for (int64_t i = 0; i < p.m; i++)
-        for (int64_t j = 0; j < p.n; j++) storeScalar(out + i * p.out.row + j * p.out.column, typename ComputeOf<S>::type(0));
+        for (int64_t j = 0; j < p.n; j++)
+          storeScalar(out + i * p.out.row + j * p.out.column, typename ComputeOf<S>::type(0));
     return;
   }
   // A transposed product has few rows on the left.
   const bool turn = p.n <= FEW && p.m > p.n;
   if (turn) {
-    p = {given.n, given.m, given.k,
+    p = {given.n,
+         given.m,
+         given.k,
          {given.b.data, given.b.column, given.b.row},
          {given.a.data, given.a.column, given.a.row},
          {given.out.data, given.out.column, given.out.row}};

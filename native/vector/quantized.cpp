@@ -35,13 +35,17 @@ inline Sums dot(Sums acc, Bytes w, Bytes a) {
 #endif
 #else
   const __m128i zero = _mm_setzero_si128();
-  const __m128i wl = _mm_srai_epi16(_mm_unpacklo_epi8(zero, (__m128i)w), 8), wh = _mm_srai_epi16(_mm_unpackhi_epi8(zero, (__m128i)w), 8);
-  const __m128i al = _mm_srai_epi16(_mm_unpacklo_epi8(zero, (__m128i)a), 8), ah = _mm_srai_epi16(_mm_unpackhi_epi8(zero, (__m128i)a), 8);
+  const __m128i wl = _mm_srai_epi16(_mm_unpacklo_epi8(zero, (__m128i)w), 8),
+                wh = _mm_srai_epi16(_mm_unpackhi_epi8(zero, (__m128i)w), 8);
+  const __m128i al = _mm_srai_epi16(_mm_unpacklo_epi8(zero, (__m128i)a), 8),
+                ah = _mm_srai_epi16(_mm_unpackhi_epi8(zero, (__m128i)a), 8);
   return _mm_add_epi32(acc, _mm_add_epi32(_mm_madd_epi16(wl, al), _mm_madd_epi16(wh, ah)));
 #endif
 }
 typedef __m128 Floats;
-inline Floats scaled(Floats acc, Sums s, float by) { return _mm_add_ps(acc, _mm_mul_ps(_mm_cvtepi32_ps(s), _mm_set1_ps(by))); }
+inline Floats scaled(Floats acc, Sums s, float by) {
+  return _mm_add_ps(acc, _mm_mul_ps(_mm_cvtepi32_ps(s), _mm_set1_ps(by)));
+}
 inline float total(Floats v) {
   const __m128 pairs = _mm_add_ps(v, _mm_movehl_ps(v, v));
   return _mm_cvtss_f32(_mm_add_ss(pairs, _mm_shuffle_ps(pairs, pairs, 1)));
@@ -78,7 +82,8 @@ inline void tile(const uint8_t* w, int64_t rowBytes, const Rounded& a, int64_t m
             acc[r][k] = scaled(acc[r][k], dot(dot(Sums{}, v[r][0], low), v[r][1], high), s[r].d[2 * c] * by);
           }
           if (T::minima)
-            taken[r][k] += T::halves ? s[r].m[2 * c] * sums[0] + s[r].m[2 * c + 1] * sums[1] : s[r].m[2 * c] * (sums[0] + sums[1]);
+            taken[r][k] +=
+                T::halves ? s[r].m[2 * c] * sums[0] + s[r].m[2 * c + 1] * sums[1] : s[r].m[2 * c] * (sums[0] + sums[1]);
         }
       }
     }

@@ -1,4 +1,5 @@
-// Reductions over contiguous runs and over columns. Floats add up in double, eight at a time in float before; integers in 64 bits.
+// Reductions over contiguous runs and over columns. Floats add up in double, eight at a time in float before; integers
+// in 64 bits.
 #include "isa.h"
 
 namespace {
@@ -22,7 +23,8 @@ template <class S> WICK_FN double sumByEights(const S* x, int64_t n) {
   D lo(0.0), hi(0.0);
   int64_t i = 0;
   for (; i + 8 * F::N <= n; i += 8 * F::N) {
-    for (int k = 0; k < 8 * F::N * (int)sizeof(S); k += 64) __builtin_prefetch(reinterpret_cast<const char*>(x + i) + 768 + k);
+    for (int k = 0; k < 8 * F::N * (int)sizeof(S); k += 64)
+      __builtin_prefetch(reinterpret_cast<const char*>(x + i) + 768 + k);
     Pair p = toDouble(sumOfEight(x + i, F::N));
     lo += p.lo;
     hi += p.hi;
@@ -67,7 +69,8 @@ template <class S> void sum(const void* p, int64_t n, int64_t, Partial* partial)
   else if constexpr (isReal<S>) {
     double total = sumByEights(x, n);
     // A float sum may overflow where the double one does not.
-    if constexpr (Same<S, float>::value) if (!isFinite(total)) total = sumFloats(x, n);
+    if constexpr (Same<S, float>::value)
+      if (!isFinite(total)) total = sumFloats(x, n);
     partial->real += total;
   } else {
     uint64_t total = 0;
@@ -111,7 +114,10 @@ template <class S> void prod(const void* p, int64_t n, int64_t, Partial* partial
 // The extremum of a chunk by vectors; S decides what NaN does.
 template <class S, bool MAX, class E> WICK_FN E best(const E* v, int64_t m) {
   typedef Vec<E> V;
-  auto pick = [](V p, V q) { if constexpr (MAX) return maxg<S>(p, q); else return ming<S>(p, q); };
+  auto pick = [](V p, V q) {
+    if constexpr (MAX) return maxg<S>(p, q);
+    else return ming<S>(p, q);
+  };
   V b(v[0]);
   int64_t i = 0;
   if (m >= 4 * V::N) {
@@ -136,7 +142,9 @@ template <class S, bool MAX> void extremum(const void* p, int64_t n, int64_t, Pa
     E b = best<S, MAX>(v, m);
     if constexpr (isReal<S>) {
       double old = partial->real, now = b;
-      if (nanWins<S> ? old == old && (now != now || (MAX ? now > old : now < old)) : old != old || (MAX ? now > old : now < old)) partial->real = now;
+      if (nanWins<S> ? old == old && (now != now || (MAX ? now > old : now < old))
+                     : old != old || (MAX ? now > old : now < old))
+        partial->real = now;
     } else if (MAX ? (int64_t)b > partial->whole : (int64_t)b < partial->whole) partial->whole = b;
   });
 }
@@ -167,29 +175,37 @@ template <class S, int KIND> WICK_FN void addRow(const S* x, int64_t n, double* 
   chunks(x, n, [&](const E* v, int64_t at, int64_t m) {
     if constexpr (isReal<S>) {
       double* a = real + at;
-      if constexpr (KIND == wick::SUM) for (int64_t i = 0; i < m; i++) a[i] += v[i];
-      else if constexpr (KIND == wick::PROD) for (int64_t i = 0; i < m; i++) a[i] *= v[i];
-      else for (int64_t i = 0; i < m; i++) {
-        double now = v[i], old = a[i];
-        bool better = KIND == wick::MAX ? now > old : now < old;
-        if (nanWins<S>) better = old == old && (now != now || better);
-        else better = old != old || better;
-        a[i] = better ? now : old;
-      }
+      if constexpr (KIND == wick::SUM)
+        for (int64_t i = 0; i < m; i++) a[i] += v[i];
+      else if constexpr (KIND == wick::PROD)
+        for (int64_t i = 0; i < m; i++) a[i] *= v[i];
+      else
+        for (int64_t i = 0; i < m; i++) {
+          double now = v[i], old = a[i];
+          bool better = KIND == wick::MAX ? now > old : now < old;
+          if (nanWins<S>) better = old == old && (now != now || better);
+          else better = old != old || better;
+          a[i] = better ? now : old;
+        }
     } else {
       int64_t* a = whole + at;
-      if constexpr (KIND == wick::SUM) for (int64_t i = 0; i < m; i++) a[i] = (int64_t)((uint64_t)a[i] + (uint64_t)(int64_t)v[i]);
-      else if constexpr (KIND == wick::PROD) for (int64_t i = 0; i < m; i++) a[i] = (int64_t)((uint64_t)a[i] * (uint64_t)(int64_t)v[i]);
-      else for (int64_t i = 0; i < m; i++) {
-        int64_t now = v[i];
-        if (KIND == wick::MAX ? now > a[i] : now < a[i]) a[i] = now;
-      }
+      if constexpr (KIND == wick::SUM)
+        for (int64_t i = 0; i < m; i++) a[i] = (int64_t)((uint64_t)a[i] + (uint64_t)(int64_t)v[i]);
+      else if constexpr (KIND == wick::PROD)
+        for (int64_t i = 0; i < m; i++) a[i] = (int64_t)((uint64_t)a[i] * (uint64_t)(int64_t)v[i]);
+      else
+        for (int64_t i = 0; i < m; i++) {
+          int64_t now = v[i];
+          if (KIND == wick::MAX ? now > a[i] : now < a[i]) a[i] = now;
+        }
     }
   });
 }
 
-// Columns done, a multiple of F4::N. Each row gives whole cache lines: rows a power of two apart would evict each other's.
-template <class S, int KIND> WICK_FN int64_t addEights(const S* x, int64_t rows, int64_t pitch, int64_t n, double* real) {
+// Columns done, a multiple of F4::N. Each row gives whole cache lines: rows a power of two apart would evict each
+// other's.
+template <class S, int KIND>
+WICK_FN int64_t addEights(const S* x, int64_t rows, int64_t pitch, int64_t n, double* real) {
   auto meet = [](F4 p, F4 q) {
     if constexpr (KIND == wick::SUM) return p + q;
     else if constexpr (KIND == wick::MAX) return maxg<S>(p, q);
@@ -198,9 +214,16 @@ template <class S, int KIND> WICK_FN int64_t addEights(const S* x, int64_t rows,
   auto join = [](F f, double* to) {
     Pair p = toDouble(f);
     D lo = D::load(to), hi = D::load(to + D::N);
-    if constexpr (KIND == wick::SUM) { lo += p.lo; hi += p.hi; }
-    else if constexpr (KIND == wick::MAX) { lo = maxg<S>(lo, p.lo); hi = maxg<S>(hi, p.hi); }
-    else { lo = ming<S>(lo, p.lo); hi = ming<S>(hi, p.hi); }
+    if constexpr (KIND == wick::SUM) {
+      lo += p.lo;
+      hi += p.hi;
+    } else if constexpr (KIND == wick::MAX) {
+      lo = maxg<S>(lo, p.lo);
+      hi = maxg<S>(hi, p.hi);
+    } else {
+      lo = ming<S>(lo, p.lo);
+      hi = ming<S>(hi, p.hi);
+    }
     lo.store(to);
     hi.store(to + D::N);
   };
@@ -218,7 +241,8 @@ template <class S, int KIND> WICK_FN int64_t addEights(const S* x, int64_t rows,
   return n / F4::N * F4::N;
 }
 
-template <class S, int KIND> void columns(const void* p, int64_t rows, int64_t pitch, int64_t n, int64_t, double* real, int64_t* whole) {
+template <class S, int KIND>
+void columns(const void* p, int64_t rows, int64_t pitch, int64_t n, int64_t, double* real, int64_t* whole) {
   const S* x = static_cast<const S*>(p);
   int64_t done = 0;
   if constexpr (isReal<S> && !Same<S, double>::value && KIND != wick::PROD) {
@@ -228,17 +252,21 @@ template <class S, int KIND> void columns(const void* p, int64_t rows, int64_t p
       done = rows / 8 * 8;
       const int64_t vectors = addEights<S, KIND>(x, rows, pitch, n, real);
       bool sound = true;  // or some sum left the range of float on the way: then all are added row by row
-      if (KIND == wick::SUM) for (int64_t i = 0; i < vectors; i++) sound &= isFinite(real[i]);
+      if (KIND == wick::SUM)
+        for (int64_t i = 0; i < vectors; i++) sound &= isFinite(real[i]);
       if (!sound) {
         __builtin_memcpy(real, before, n * sizeof(double));
         done = 0;
-      } else for (int64_t r = 0; r < done && vectors < n; r++) addRow<S, KIND>(x + r * pitch + vectors, n - vectors, real + vectors, nullptr);
+      } else
+        for (int64_t r = 0; r < done && vectors < n; r++)
+          addRow<S, KIND>(x + r * pitch + vectors, n - vectors, real + vectors, nullptr);
     }
   }
   for (int64_t r = done; r < rows; r++) addRow<S, KIND>(x + r * pitch, n, real, whole);
 }
 
-template <class S, bool MAX> void columnPlaces(const void* p, int64_t rows, int64_t pitch, int64_t n, int64_t first, double* real, int64_t* whole) {
+template <class S, bool MAX>
+void columnPlaces(const void* p, int64_t rows, int64_t pitch, int64_t n, int64_t first, double* real, int64_t* whole) {
   typedef typename ComputeOf<S>::type E;
   const S* x = static_cast<const S*>(p);
   int64_t* value = whole + n;

@@ -1,10 +1,12 @@
-// Softmax, norms, their gradients and rotary turns of one lane, in float or double; 16-bit lanes are widened into the first-level cache.
+// Softmax, norms, their gradients and rotary turns of one lane, in float or double; 16-bit lanes are widened into the
+// first-level cache.
 #include "isa.h"
 
 namespace {
 #include "runs.h"
 
-// The next lane usually follows in memory: it is fetched while this one is computed from the cache. A fetch never faults.
+// The next lane usually follows in memory: it is fetched while this one is computed from the cache. A fetch never
+// faults.
 WICK_FN void fetchAhead(const void* p) { __builtin_prefetch(p, 0, 3); }
 
 // Largest and smallest element; NaN anywhere makes the largest NaN.
@@ -21,11 +23,23 @@ template <class E> WICK_FN Range<E> rangeOf(const E* x, int64_t n) {
       V p = V::load(x + i), q = V::load(x + i + V::N), s = V::load(x + i + 2 * V::N), t = V::load(x + i + 3 * V::N);
 #if defined(WICK_ISA_NEON)
       // "NaN wins" is one instruction here.
-      a = maxg<half>(a, p); b = maxg<half>(b, q); c = maxg<half>(c, s); d = maxg<half>(d, t);
-      e = ming<half>(e, p); f = ming<half>(f, q); g = ming<half>(g, s); h = ming<half>(h, t);
+      a = maxg<half>(a, p);
+      b = maxg<half>(b, q);
+      c = maxg<half>(c, s);
+      d = maxg<half>(d, t);
+      e = ming<half>(e, p);
+      f = ming<half>(f, q);
+      g = ming<half>(g, s);
+      h = ming<half>(h, t);
 #else
-      a = select(p > a, p, a); b = select(q > b, q, b); c = select(s > c, s, c); d = select(t > d, t, d);
-      e = select(p < e, p, e); f = select(q < f, q, f); g = select(s < g, s, g); h = select(t < h, t, h);
+      a = select(p > a, p, a);
+      b = select(q > b, q, b);
+      c = select(s > c, s, c);
+      d = select(t > d, t, d);
+      e = select(p < e, p, e);
+      f = select(q < f, q, f);
+      g = select(s < g, s, g);
+      h = select(t < h, t, h);
       odd = odd + ((p - p) + (q - q)) + ((s - s) + (t - t));
 #endif
     }
@@ -51,7 +65,8 @@ template <class E> WICK_FN Range<E> rangeOf(const E* x, int64_t n) {
 // Accumulators of long rows are emptied into a double after so many additions, before their rounding adds up.
 constexpr int64_t STRETCH = 64;
 
-// The sum of f(place) over vectors, four at a time with accumulators of their own; elements of the tail go through `tail`.
+// The sum of f(place) over vectors, four at a time with accumulators of their own; elements of the tail go through
+// `tail`.
 template <class E, class G, class H> WICK_FN E total(int64_t n, G f, H tail) {
   typedef Vec<E> V;
   double s = 0;
@@ -60,7 +75,10 @@ template <class E, class G, class H> WICK_FN E total(int64_t n, G f, H tail) {
     V a(E(0)), b = a, c = a, d = a;
     for (const int64_t end = i + STRETCH * 4 * V::N; i < end && i + 4 * V::N <= n; i += 4 * V::N) {
       V p = f(i), q = f(i + V::N), r = f(i + 2 * V::N), t = f(i + 3 * V::N);
-      a += p; b += q; c += r; d += t;
+      a += p;
+      b += q;
+      c += r;
+      d += t;
     }
     s += sumLanes((a + b) + (c + d));
   }
@@ -78,9 +96,13 @@ template <class E, class G> WICK_FN void each(int64_t n, E* out, G f, const E* n
   int64_t i = 0;
   auto at = [&](int64_t k) { return f([&](const E* p) { return V::load(p + k); }); };
   for (; i + 4 * V::N <= n; i += 4 * V::N) {
-    if (next) for (int k = 0; k < 4 * WIDTH; k += 128) fetchAhead(reinterpret_cast<const char*>(next + i / 2) + k / 2);
+    if (next)
+      for (int k = 0; k < 4 * WIDTH; k += 128) fetchAhead(reinterpret_cast<const char*>(next + i / 2) + k / 2);
     V p = at(i), q = at(i + V::N), r = at(i + 2 * V::N), s = at(i + 3 * V::N);
-    p.store(out + i); q.store(out + i + V::N); r.store(out + i + 2 * V::N); s.store(out + i + 3 * V::N);
+    p.store(out + i);
+    q.store(out + i + V::N);
+    r.store(out + i + 2 * V::N);
+    s.store(out + i + 3 * V::N);
   }
   for (; i + V::N <= n; i += V::N) at(i).store(out + i);
   if (i == n) return;
@@ -95,7 +117,8 @@ template <class E, class G> WICK_FN void each(int64_t n, E* out, G f, const E* n
 
 template <class E> WICK_FN E expOne(E x) { return expg(Vec<E>(x)).r[0]; }
 
-// The sum of e^(x - top), each stored where STORE says so. `near`: no result is denormal or 0, so nothing needs to be checked.
+// The sum of e^(x - top), each stored where STORE says so. `near`: no result is denormal or 0, so nothing needs to be
+// checked.
 template <bool STORE, class E> WICK_FN E expSum(const E* x, E* out, int64_t n, E top, bool near) {
   typedef Vec<E> V;
   int64_t done = 0;
@@ -121,14 +144,24 @@ template <bool STORE, class E> WICK_FN E expSum(const E* x, E* out, int64_t n, E
       first += sumLanes((sum.a + sum.b) + (sum.c + sum.d));
     };
     // The row's bound leaves room for the rough exponential.
-    if (near) run([](F (&v)[CHAINS]) __attribute__((always_inline)) { expNear<false>(v); });
-    else run([](F (&v)[CHAINS]) __attribute__((always_inline)) { expAll<false>(v); });
+    if (near) run([](F(&v)[CHAINS]) __attribute__((always_inline)) { expNear<false>(v); });
+    else run([](F(&v)[CHAINS]) __attribute__((always_inline)) { expAll<false>(v); });
   }
   const V vt(top);
-  const E *rest = x + done;
+  const E* rest = x + done;
   E* to = out + done;
-  E s = total<E>(n - done, [&](int64_t i) { V e = expg(V::load(rest + i) - vt); if (STORE) e.store(to + i); return e; },
-                 [&](int64_t i) { E e = expOne<E>(rest[i] - top); if (STORE) to[i] = e; return e; });
+  E s = total<E>(
+      n - done,
+      [&](int64_t i) {
+        V e = expg(V::load(rest + i) - vt);
+        if (STORE) e.store(to + i);
+        return e;
+      },
+      [&](int64_t i) {
+        E e = expOne<E>(rest[i] - top);
+        if (STORE) to[i] = e;
+        return e;
+      });
   return (E)(first + (double)s);
 }
 
@@ -151,21 +184,28 @@ template <class E, bool LOG> void softmaxBackward(const E* const* in, E* out, in
   typedef Vec<E> V;
   const E *y = in[0], *g = in[1];
   if (LOG) {
-    E s = total<E>(n, [&](int64_t i) { return V::load(g + i); }, [&](int64_t i) { return g[i]; });
+    E s = total<E>(
+        n, [&](int64_t i) { return V::load(g + i); }, [&](int64_t i) { return g[i]; });
     const V vs(s);
     each(n, out, [&](auto at) { return at(g) - expg(at(y)) * vs; });
   } else {
-    E s = total<E>(n, [&](int64_t i) { return V::load(g + i) * V::load(y + i); }, [&](int64_t i) { return g[i] * y[i]; });
+    E s = total<E>(
+        n, [&](int64_t i) { return V::load(g + i) * V::load(y + i); }, [&](int64_t i) { return g[i] * y[i]; });
     const V vs(s);
     each(n, out, [&](auto at) { return at(y) * (at(g) - vs); });
   }
 }
 
 template <class E> WICK_FN E meanOf(const E* x, int64_t n) {
-  return total<E>(n, [&](int64_t i) { return Vec<E>::load(x + i); }, [&](int64_t i) { return x[i]; }) / (E)n;
+  return total<E>(
+             n, [&](int64_t i) { return Vec<E>::load(x + i); }, [&](int64_t i) { return x[i]; }) /
+         (E)n;
 }
-// Sum and sum of squares of x - shift, while the first half of what follows x is fetched. Pieces meet in double, so that long rows lose nothing.
-struct Moments { double sum, squares; };
+// Sum and sum of squares of x - shift, while the first half of what follows x is fetched. Pieces meet in double, so
+// that long rows lose nothing.
+struct Moments {
+  double sum, squares;
+};
 template <class E, bool CENTRE> WICK_FN Moments momentsOf(const E* x, E shift, int64_t n) {
   typedef Vec<E> V;
   constexpr int64_t PIECE = 4096;
@@ -179,10 +219,19 @@ template <class E, bool CENTRE> WICK_FN Moments momentsOf(const E* x, E shift, i
       for (int k = 0; k < 4 * WIDTH; k += 128) fetchAhead(reinterpret_cast<const char*>(x + n + i / 2) + k / 2);
       V p = V::load(x + i), q = V::load(x + i + V::N), r = V::load(x + i + 2 * V::N), s = V::load(x + i + 3 * V::N);
       if (CENTRE) {
-        p = p - vs; q = q - vs; r = r - vs; s = s - vs;
-        a += p; b += q; c += r; d += s;
+        p = p - vs;
+        q = q - vs;
+        r = r - vs;
+        s = s - vs;
+        a += p;
+        b += q;
+        c += r;
+        d += s;
       }
-      e = mad(p, p, e); f = mad(q, q, f); g = mad(r, r, g); h = mad(s, s, h);
+      e = mad(p, p, e);
+      f = mad(q, q, f);
+      g = mad(r, r, g);
+      h = mad(s, s, h);
     }
     if (CENTRE) m.sum += sumLanes((a + b) + (c + d));
     m.squares += sumLanes((e + f) + (g + h));
@@ -198,7 +247,8 @@ template <class E, bool CENTRE> WICK_FN Moments momentsOf(const E* x, E shift, i
 // The mean, and 1 / sqrt(mean((x - mean)^2) + eps).
 template <class E> struct Spread { E mean, factor; };
 template <class E, bool CENTRE> WICK_FN Spread<E> spreadOf(const E* x, int64_t n, double eps) {
-  // One pass around a guess at the mean; where the guess was far off, squares cancelled, and a second pass goes around the mean itself.
+  // One pass around a guess at the mean; where the guess was far off, squares cancelled, and a second pass goes around
+  // the mean itself.
   E shift = CENTRE && n > 0 ? x[0] : E(0);
   Moments m = momentsOf<E, CENTRE>(x, shift, n);
   double off = m.sum / (double)n, squares = m.squares / (double)n;
@@ -222,16 +272,32 @@ template <class E, bool CENTRE> void norm(const E* const* in, E* out, int64_t n,
   if (!CENTRE || (turned < E(2) && turned > E(-2))) {
     // A small mean may be multiplied out: what is rounded is no larger than the result.
     const V c(turned);
-    if (w && b) each(n, out, [&](auto at) { return mad(mad(at(x), r, c), at(w), at(b)); }, rest);
-    else if (w) each(n, out, [&](auto at) { return (CENTRE ? mad(at(x), r, c) : at(x) * r) * at(w); }, rest);
-    else if (b) each(n, out, [&](auto at) { return mad(at(x), r, c) + at(b); }, rest);
-    else each(n, out, [&](auto at) { return CENTRE ? mad(at(x), r, c) : at(x) * r; }, rest);
+    if (w && b)
+      each(
+          n, out, [&](auto at) { return mad(mad(at(x), r, c), at(w), at(b)); }, rest);
+    else if (w)
+      each(
+          n, out, [&](auto at) { return (CENTRE ? mad(at(x), r, c) : at(x) * r) * at(w); }, rest);
+    else if (b)
+      each(
+          n, out, [&](auto at) { return mad(at(x), r, c) + at(b); }, rest);
+    else
+      each(
+          n, out, [&](auto at) { return CENTRE ? mad(at(x), r, c) : at(x) * r; }, rest);
     return;
   }
-  if (w && b) each(n, out, [&](auto at) { return mad((at(x) - vm) * r, at(w), at(b)); }, rest);
-  else if (w) each(n, out, [&](auto at) { return (at(x) - vm) * r * at(w); }, rest);
-  else if (b) each(n, out, [&](auto at) { return mad(at(x) - vm, r, at(b)); }, rest);
-  else each(n, out, [&](auto at) { return (at(x) - vm) * r; }, rest);
+  if (w && b)
+    each(
+        n, out, [&](auto at) { return mad((at(x) - vm) * r, at(w), at(b)); }, rest);
+  else if (w)
+    each(
+        n, out, [&](auto at) { return (at(x) - vm) * r * at(w); }, rest);
+  else if (b)
+    each(
+        n, out, [&](auto at) { return mad(at(x) - vm, r, at(b)); }, rest);
+  else
+    each(
+        n, out, [&](auto at) { return (at(x) - vm) * r; }, rest);
 }
 
 template <class E, bool CENTRE> void normBackward(const E* const* in, E* out, int64_t n, const double* params) {
@@ -244,8 +310,10 @@ template <class E, bool CENTRE> void normBackward(const E* const* in, E* out, in
   if (w) each(n, out, [&](auto at) { return at(g) * at(w); });
   else __builtin_memcpy(out, g, n * sizeof(E));
   const E shift = CENTRE ? meanOf(out, n) : E(0);
-  const E slope = total<E>(n, [&](int64_t i) { return V::load(out + i) * ((V::load(x + i) - vm) * vr); },
-                           [&](int64_t i) { return out[i] * ((x[i] - m) * r); }) / (E)n;
+  const E slope = total<E>(
+                      n, [&](int64_t i) { return V::load(out + i) * ((V::load(x + i) - vm) * vr); },
+                      [&](int64_t i) { return out[i] * ((x[i] - m) * r); }) /
+                  (E)n;
   const V vs(shift), vp(slope);
   each(n, out, [&](auto at) { return vr * (at(out) - vs - (at(x) - vm) * vr * vp); });
 }

@@ -1,5 +1,6 @@
-// SIMD vectors of one width per instruction set: loads that widen small floats, stores that round them once, masks, rounding.
-// Included inside an unnamed namespace by files compiled once per instruction set, so that no code of one leaks into another.
+// SIMD vectors of one width per instruction set: loads that widen small floats, stores that round them once, masks,
+// rounding. Included inside an unnamed namespace by files compiled once per instruction set, so that no code of one
+// leaks into another.
 
 #if defined(WICK_ISA_AVX512)
 constexpr int WIDTH = 64;
@@ -14,10 +15,22 @@ constexpr int WIDTH = 16;
 #define WICK_FN static inline __attribute__((always_inline))
 
 template <int BYTES> struct IntegerOf;
-template <> struct IntegerOf<1> { typedef int8_t type; typedef uint8_t bits; };
-template <> struct IntegerOf<2> { typedef int16_t type; typedef uint16_t bits; };
-template <> struct IntegerOf<4> { typedef int32_t type; typedef uint32_t bits; };
-template <> struct IntegerOf<8> { typedef int64_t type; typedef uint64_t bits; };
+template <> struct IntegerOf<1> {
+  typedef int8_t type;
+  typedef uint8_t bits;
+};
+template <> struct IntegerOf<2> {
+  typedef int16_t type;
+  typedef uint16_t bits;
+};
+template <> struct IntegerOf<4> {
+  typedef int32_t type;
+  typedef uint32_t bits;
+};
+template <> struct IntegerOf<8> {
+  typedef int64_t type;
+  typedef uint64_t bits;
+};
 
 template <class E, int N> struct RawOf { typedef E type __attribute__((vector_size(N * sizeof(E)))); };
 template <class E, int N> using Raw = typename RawOf<E, N>::type;
@@ -30,7 +43,11 @@ template <class E> constexpr bool isFloating = Same<E, float>::value || Same<E, 
 template <int BYTES> struct Mask {
   typedef Raw<typename IntegerOf<BYTES>::type, WIDTH / BYTES> R;
   R r;
-  WICK_FN Mask of(R r) { Mask m; m.r = r; return m; }
+  WICK_FN Mask of(R r) {
+    Mask m;
+    m.r = r;
+    return m;
+  }
   inline Mask operator&(Mask o) const { return of(r & o.r); }
   inline Mask operator|(Mask o) const { return of(r | o.r); }
   inline Mask operator!() const { return of(~r); }
@@ -63,14 +80,24 @@ template <class E> struct Vec {
   // A constant or a scalar parameter: integers saturate, so that a bound beyond the type still bounds.
   template <class A> static inline E narrow(A a) {
     if constexpr (isFloating<E>) return E(a);
-    else if constexpr (sizeof(E) == 8) return a >= 9223372036854775807.0 ? INT64_MAX : a <= -9223372036854775808.0 ? INT64_MIN : a != a ? 0 : E(a);
+    else if constexpr (sizeof(E) == 8)
+      return a >= 9223372036854775807.0 ? INT64_MAX : a <= -9223372036854775808.0 ? INT64_MIN : a != a ? 0 : E(a);
     else return E(int64_t(a));
   }
-  template <class A, class = decltype(A() + 1), class = typename IntegerOf<sizeof(A)>::type> inline Vec(A a) : r(narrow(a) - R{}) {}
-  WICK_FN Vec load(const E* p) { Vec v; __builtin_memcpy(&v.r, p, WIDTH); return v; }
+  template <class A, class = decltype(A() + 1), class = typename IntegerOf<sizeof(A)>::type>
+  inline Vec(A a) : r(narrow(a) - R{}) {}
+  WICK_FN Vec load(const E* p) {
+    Vec v;
+    __builtin_memcpy(&v.r, p, WIDTH);
+    return v;
+  }
   inline void store(E* p) const { __builtin_memcpy(p, &r, WIDTH); }
   inline E operator[](int i) const { return r[i]; }
-  template <class O> inline O as() const { O o; __builtin_memcpy(&o.r, &r, WIDTH); return o; }
+  template <class O> inline O as() const {
+    O o;
+    __builtin_memcpy(&o.r, &r, WIDTH);
+    return o;
+  }
   inline Vec operator+(Vec o) const { return Vec(R(r + o.r)); }
   inline Vec operator-(Vec o) const { return Vec(R(r - o.r)); }
   inline Vec operator*(Vec o) const { return Vec(R(r * o.r)); }
@@ -81,7 +108,10 @@ template <class E> struct Vec {
   inline Vec operator^(Vec o) const { return Vec(R(r ^ o.r)); }
   inline Vec operator<<(int n) const { return Vec(R(r << n)); }
   inline Vec operator>>(int n) const { return Vec(R(r >> n)); }
-  inline Vec& operator+=(Vec o) { r += o.r; return *this; }
+  inline Vec& operator+=(Vec o) {
+    r += o.r;
+    return *this;
+  }
   inline M operator<(Vec o) const { return M::of((typename M::R)(r < o.r)); }
   inline M operator<=(Vec o) const { return M::of((typename M::R)(r <= o.r)); }
   inline M operator>(Vec o) const { return M::of((typename M::R)(r > o.r)); }
@@ -91,7 +121,9 @@ template <class E> struct Vec {
 };
 template <class E> struct Vec<Vec<E>>;  // vectors hold scalars
 
-template <int B, class E> WICK_FN Vec<E> select(Mask<B> m, Vec<E> p, Vec<E> q) { return Vec<E>(typename Vec<E>::R(m.r ? p.r : q.r)); }
+template <int B, class E> WICK_FN Vec<E> select(Mask<B> m, Vec<E> p, Vec<E> q) {
+  return Vec<E>(typename Vec<E>::R(m.r ? p.r : q.r));
+}
 
 typedef Vec<float> F;
 typedef Vec<double> D;
@@ -154,7 +186,9 @@ WICK_FN F load(const fp8* p) {
 }
 
 // Any integer storage as 64-bit lanes: for rows whose scalars may not fit the storage type.
-template <class S> WICK_FN Vec<int64_t> loadWide(const S* p) { return Vec<int64_t>(widen<int64_t, S, Vec<int64_t>::N>(p)); }
+template <class S> WICK_FN Vec<int64_t> loadWide(const S* p) {
+  return Vec<int64_t>(widen<int64_t, S, Vec<int64_t>::N>(p));
+}
 template <class S> WICK_FN void storeWide(S* p, Vec<int64_t> v) {
   auto n = __builtin_convertvector(v.r, Raw<S, Vec<int64_t>::N>);
   __builtin_memcpy(p, &n, sizeof n);
@@ -267,14 +301,30 @@ WICK_FN D mad(D a, D b, D c) { return D((D::R)_mm256_fmadd_pd((__m256d)a.r, (__m
 #else
 WICK_FN F sqrtg(F x) { return F((F::R)_mm_sqrt_ps((__m128)x.r)); }
 WICK_FN D sqrtg(D x) { return D((D::R)_mm_sqrt_pd((__m128d)x.r)); }
-WICK_FN F rintg(F x) { return eachLane(x, [](float v) { return __builtin_rintf(v); }); }
-WICK_FN D rintg(D x) { return eachLane(x, [](double v) { return __builtin_rint(v); }); }
-WICK_FN F floorg(F x) { return eachLane(x, [](float v) { return __builtin_floorf(v); }); }
-WICK_FN D floorg(D x) { return eachLane(x, [](double v) { return __builtin_floor(v); }); }
-WICK_FN F ceilg(F x) { return eachLane(x, [](float v) { return __builtin_ceilf(v); }); }
-WICK_FN D ceilg(D x) { return eachLane(x, [](double v) { return __builtin_ceil(v); }); }
-WICK_FN F truncg(F x) { return eachLane(x, [](float v) { return __builtin_truncf(v); }); }
-WICK_FN D truncg(D x) { return eachLane(x, [](double v) { return __builtin_trunc(v); }); }
+WICK_FN F rintg(F x) {
+  return eachLane(x, [](float v) { return __builtin_rintf(v); });
+}
+WICK_FN D rintg(D x) {
+  return eachLane(x, [](double v) { return __builtin_rint(v); });
+}
+WICK_FN F floorg(F x) {
+  return eachLane(x, [](float v) { return __builtin_floorf(v); });
+}
+WICK_FN D floorg(D x) {
+  return eachLane(x, [](double v) { return __builtin_floor(v); });
+}
+WICK_FN F ceilg(F x) {
+  return eachLane(x, [](float v) { return __builtin_ceilf(v); });
+}
+WICK_FN D ceilg(D x) {
+  return eachLane(x, [](double v) { return __builtin_ceil(v); });
+}
+WICK_FN F truncg(F x) {
+  return eachLane(x, [](float v) { return __builtin_truncf(v); });
+}
+WICK_FN D truncg(D x) {
+  return eachLane(x, [](double v) { return __builtin_trunc(v); });
+}
 WICK_FN F mad(F a, F b, F c) { return a * b + c; }
 WICK_FN D mad(D a, D b, D c) { return a * b + c; }
 #endif
@@ -285,7 +335,8 @@ template <class E> WICK_FN Vec<E> fmag(Vec<E> a, Vec<E> b, Vec<E> c) {
 #else
   if constexpr (isFloating<E>) {
     Vec<E> o;
-    for (int i = 0; i < Vec<E>::N; i++) o.r[i] = sizeof(E) == 4 ? __builtin_fmaf(a.r[i], b.r[i], c.r[i]) : __builtin_fma(a.r[i], b.r[i], c.r[i]);
+    for (int i = 0; i < Vec<E>::N; i++)
+      o.r[i] = sizeof(E) == 4 ? __builtin_fmaf(a.r[i], b.r[i], c.r[i]) : __builtin_fma(a.r[i], b.r[i], c.r[i]);
     return o;
   }
 #endif
@@ -303,7 +354,8 @@ template <class E> WICK_FN Vec<E> absg(Vec<E> x) {
 template <class E> WICK_FN Vec<E> copysigng(Vec<E> magnitude, Vec<E> sign) {
   typedef typename Vec<E>::Bits U;
   U top(typename U::element(typename U::element(1) << (sizeof(E) * 8 - 1)));
-  return ((magnitude.template as<U>() & (top ^ U(typename U::element(-1)))) | (sign.template as<U>() & top)).template as<Vec<E>>();
+  return ((magnitude.template as<U>() & (top ^ U(typename U::element(-1)))) | (sign.template as<U>() & top))
+      .template as<Vec<E>>();
 }
 
 template <class E> WICK_FN typename Vec<E>::M signbitg(Vec<E> x) {
@@ -311,10 +363,16 @@ template <class E> WICK_FN typename Vec<E>::M signbitg(Vec<E> x) {
   return x.template as<S>() < S(typename S::element(0));
 }
 
-WICK_FN F roundg(F x) { return copysigng(truncg(absg(x) + F(0x1.fffffep-2f)), x); }  // the float below 1/2: 0.49999997 stays down
+// the float below 1/2: 0.49999997 stays down
+WICK_FN F roundg(F x) { return copysigng(truncg(absg(x) + F(0x1.fffffep-2f)), x); }
 WICK_FN D roundg(D x) { return copysigng(truncg(absg(x) + D(0x1.fffffffffffffp-2)), x); }
-#define WICK_WHOLE(f) template <class E> WICK_FN Vec<E> f(Vec<E> x) { return x; }
-WICK_WHOLE(roundg) WICK_WHOLE(rintg) WICK_WHOLE(floorg) WICK_WHOLE(ceilg) WICK_WHOLE(truncg)
+#define WICK_WHOLE(f) \
+  template <class E> WICK_FN Vec<E> f(Vec<E> x) { return x; }
+WICK_WHOLE(roundg)
+WICK_WHOLE(rintg)
+WICK_WHOLE(floorg)
+WICK_WHOLE(ceilg)
+WICK_WHOLE(truncg)
 #undef WICK_WHOLE
 
 template <class E> WICK_FN Vec<E> divg(Vec<E> p, Vec<E> q) {
@@ -351,10 +409,10 @@ template <class S, class E> WICK_FN Vec<E> ming(Vec<E> p, Vec<E> q) {
 
 #if defined(WICK_ISA_NEON)
 // The instructions have both rules: FMAXNM passes NaN over, FMAX keeps it.
-#define WICK_EXTREMUM(f, E, RAW, QUIET, LOUD)                                                              \
-  template <class S> WICK_FN Vec<E> f(Vec<E> p, Vec<E> q) {                                                \
+#define WICK_EXTREMUM(f, E, RAW, QUIET, LOUD)                                                                         \
+  template <class S> WICK_FN Vec<E> f(Vec<E> p, Vec<E> q) {                                                           \
     if constexpr (Same<S, half>::value || Same<S, bfloat>::value) return Vec<E>((Vec<E>::R)LOUD((RAW)p.r, (RAW)q.r)); \
-    else return Vec<E>((Vec<E>::R)QUIET((RAW)p.r, (RAW)q.r));                                              \
+    else return Vec<E>((Vec<E>::R)QUIET((RAW)p.r, (RAW)q.r));                                                         \
   }
 WICK_EXTREMUM(maxg, float, float32x4_t, vmaxnmq_f32, vmaxq_f32)
 WICK_EXTREMUM(ming, float, float32x4_t, vminnmq_f32, vminq_f32)
@@ -373,9 +431,13 @@ WICK_FN bool allWithin(F x, F bound) {
 }
 
 // ---- float vectors as pairs of double vectors ----
-struct Pair { D lo, hi; };
+struct Pair {
+  D lo, hi;
+};
 #if defined(WICK_ISA_NEON)
-WICK_FN Pair toDouble(F x) { return {D((D::R)vcvt_f64_f32(vget_low_f32((float32x4_t)x.r))), D((D::R)vcvt_high_f64_f32((float32x4_t)x.r))}; }
+WICK_FN Pair toDouble(F x) {
+  return {D((D::R)vcvt_f64_f32(vget_low_f32((float32x4_t)x.r))), D((D::R)vcvt_high_f64_f32((float32x4_t)x.r))};
+}
 WICK_FN F toFloat(Pair p) { return F((F::R)vcvt_high_f32_f64(vcvt_f32_f64((float64x2_t)p.lo.r), (float64x2_t)p.hi.r)); }
 #elif defined(WICK_ISA_AVX512)
 WICK_FN Pair toDouble(F x) {
@@ -383,7 +445,8 @@ WICK_FN Pair toDouble(F x) {
   return {D((D::R)_mm512_cvtps_pd(_mm512_castps512_ps256(v))), D((D::R)_mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1)))};
 }
 WICK_FN F toFloat(Pair p) {
-  return F((F::R)_mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps((__m512d)p.lo.r)), _mm512_cvtpd_ps((__m512d)p.hi.r), 1));
+  return F((F::R)_mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps((__m512d)p.lo.r)),
+                                    _mm512_cvtpd_ps((__m512d)p.hi.r), 1));
 }
 #elif defined(WICK_ISA_AVX2)
 WICK_FN Pair toDouble(F x) {
@@ -391,14 +454,17 @@ WICK_FN Pair toDouble(F x) {
   return {D((D::R)_mm256_cvtps_pd(_mm256_castps256_ps128(v))), D((D::R)_mm256_cvtps_pd(_mm256_extractf128_ps(v, 1)))};
 }
 WICK_FN F toFloat(Pair p) {
-  return F((F::R)_mm256_insertf128_ps(_mm256_castps128_ps256(_mm256_cvtpd_ps((__m256d)p.lo.r)), _mm256_cvtpd_ps((__m256d)p.hi.r), 1));
+  return F((F::R)_mm256_insertf128_ps(_mm256_castps128_ps256(_mm256_cvtpd_ps((__m256d)p.lo.r)),
+                                      _mm256_cvtpd_ps((__m256d)p.hi.r), 1));
 }
 #else
 WICK_FN Pair toDouble(F x) {
   __m128 v = (__m128)x.r;
   return {D((D::R)_mm_cvtps_pd(v)), D((D::R)_mm_cvtps_pd(_mm_movehl_ps(v, v)))};
 }
-WICK_FN F toFloat(Pair p) { return F((F::R)_mm_movelh_ps(_mm_cvtpd_ps((__m128d)p.lo.r), _mm_cvtpd_ps((__m128d)p.hi.r))); }
+WICK_FN F toFloat(Pair p) {
+  return F((F::R)_mm_movelh_ps(_mm_cvtpd_ps((__m128d)p.lo.r), _mm_cvtpd_ps((__m128d)p.hi.r)));
+}
 #endif
 template <class G> WICK_FN F inDouble(F x, G f) {
   Pair p = toDouble(x);

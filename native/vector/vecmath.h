@@ -1,22 +1,27 @@
-// Functions of the kernel language on vectors. float: polynomials fitted for this file, 1 to 2 ULP; where float arithmetic
-// would lose bits they run in double. double: the C library, lane by lane.
-// Included after vec.h inside an unnamed namespace.
+// Functions of the kernel language on vectors. float: polynomials fitted for this file, 1 to 2 ULP; where float
+// arithmetic would lose bits they run in double. double: the C library, lane by lane. Included after vec.h inside an
+// unnamed namespace.
 
 #define WICK_CALL static __attribute__((noinline, const))
 
 template <class V> WICK_FN V poly(V, double c) { return V(c); }
 template <class V, class... C> WICK_FN V poly(V x, double c, C... more) { return mad(poly(x, more...), x, V(c)); }
 
-// e^r = 1 + r (c1 + c2 r + ...) for |r| up to ln(2)/2, within 2e-9; EXP_ROUGH within 9e-8, for rows whose bound is wide.
-constexpr float EXP_FINE[6] = {1.0000000322583182f,   0.4999999419171509f,  0.16666430801583104f,
-                               0.04166800472253238f,  0.00837419554433243f, 0.0013843606554469986f};
-constexpr float EXP_ROUGH[5] = {0.9999997063150422f, 0.49999147840809804f, 0.1666763812261605f, 0.04189815965375733f, 0.008290272388874136f};
-constexpr float LOG2_E = 1.44269504088896341f, LN2_TOP = 0.693359375f, LN2_REST = -2.12194440054690583e-4f;  // ten bits: products with whole numbers are exact
-constexpr float EXP_SHIFT = 0x1.8p23f + 127;  // x log2(e) + this holds the exponent of the power of two in its last bits
+// e^r = 1 + r (c1 + c2 r + ...) for |r| up to ln(2)/2, within 2e-9; EXP_ROUGH within 9e-8, for rows whose bound is
+// wide.
+constexpr float EXP_FINE[6] = {1.0000000322583182f,  0.4999999419171509f,  0.16666430801583104f,
+                               0.04166800472253238f, 0.00837419554433243f, 0.0013843606554469986f};
+constexpr float EXP_ROUGH[5] = {0.9999997063150422f, 0.49999147840809804f, 0.1666763812261605f, 0.04189815965375733f,
+                                0.008290272388874136f};
+// ten bits: products with whole numbers are exact
+constexpr float LOG2_E = 1.44269504088896341f, LN2_TOP = 0.693359375f, LN2_REST = -2.12194440054690583e-4f;
+// x log2(e) + this holds the exponent of the power of two in its last bits
+constexpr float EXP_SHIFT = 0x1.8p23f + 127;
 
 WICK_FN F powerOfTwo(I n) { return ((n + I(127)) << 23).as<F>(); }
 
-// e^x by 2^n e^r. Results that overflow or are denormal are rare: they take the second path, scaled in two steps to round once.
+// e^x by 2^n e^r. Results that overflow or are denormal are rare: they take the second path, scaled in two steps to
+// round once.
 WICK_CALL F expFar(F x) {
   F z = select(x < F(-104.f), F(-104.f), select(x > F(89.f), F(89.f), x));
   const F shift(0x1.8p23f);
@@ -39,7 +44,9 @@ WICK_FN F expg(F x) {
   return mad(p, power * r, power);
 }
 
-WICK_FN F exp2g(F x) { return eachLane(x, [](float v) { return __builtin_exp2f(v); }); }
+WICK_FN F exp2g(F x) {
+  return eachLane(x, [](float v) { return __builtin_exp2f(v); });
+}
 
 WICK_FN F logg(F x) {
   typename F::M tiny = x < F(0x1p-126f);
@@ -78,8 +85,9 @@ WICK_FN F tanhg(F x) { return tanhOf(x); }
 
 template <class V> WICK_FN V erfOf(V x) {
   V a = absg(x), s = x * x;
-  V small = x * poly(s, 1.1283791659132503139, -0.37612627132811306642, 0.11283600140362987646, -0.026854443074205393738,
-                     0.0051895324243024452952, -0.00080208154216321177473, 0.000078890334316535980546);
+  V small =
+      x * poly(s, 1.1283791659132503139, -0.37612627132811306642, 0.11283600140362987646, -0.026854443074205393738,
+               0.0051895324243024452952, -0.00080208154216321177473, 0.000078890334316535980546);
   V b = select(a > V(4.f), V(4.f), a);
   V q = poly(b, 0.00010248773755333090821, -1.129075471804796215, -0.63451183215430859216, -0.10651660996557253028,
              0.02344079370057232705, -0.003129973759442516969, 0.000014100981190154178439, 0.000085378535597506703844,
@@ -95,8 +103,9 @@ WICK_FN D expNear(D x) {
   const D shift(0x1.8p52);
   D t = mad(z, D(1.44269504088896340736), shift);
   D r = mad(t - shift, D(-0.69314718055994530942), z);
-  D p = poly(r, 1.0000000000000296174, 0.99999999997810481643, 0.49999999999007640277, 0.16666666904889290085, 0.041666667220434493135,
-             0.0083332633602739585654, 0.0013888777724228306982, 0.0001991737098933271048, 0.000024894486785722366971);
+  D p = poly(r, 1.0000000000000296174, 0.99999999997810481643, 0.49999999999007640277, 0.16666666904889290085,
+             0.041666667220434493135, 0.0083332633602739585654, 0.0013888777724228306982, 0.0001991737098933271048,
+             0.000024894486785722366971);
   typedef Vec<int64_t> L;
   return (p.as<L>() + ((t.as<L>() - shift.as<L>()) << 52)).as<D>();
 }
@@ -114,17 +123,22 @@ WICK_FN D logNear(D x) {
   return mad(k, D(0.69314718055994530942), p * s);
 }
 
-struct SinCos { D sin, cos; };
+struct SinCos {
+  D sin, cos;
+};
 WICK_FN SinCos sinCosNear(D x) {
   const D shift(0x1.8p52);
   D t = mad(x, D(0.63661977236758134308), shift), n = t - shift;
   D r = mad(n, D(-1.57079632673412561417), x);  // 33 bits: exact up to n of 2^20
   r = mad(n, D(-6.07710050650619224932e-11), r);
   D q = r * r;
-  D s = mad(poly(q, -0.16666666666627944388, 0.0083333333246085057831, -0.00019841263455692536536, 2.7555278840095650042e-6,
-                 -2.4755878812867471563e-8) * q, r, r);
-  D c = mad(poly(q, -0.49999999999497373588, 0.041666666553406551763, -0.0013888880598671397903, 0.000024798937907510524186,
-                 -2.717255615559635587e-7), q, D(1.0));
+  D s = mad(poly(q, -0.16666666666627944388, 0.0083333333246085057831, -0.00019841263455692536536,
+                 2.7555278840095650042e-6, -2.4755878812867471563e-8) *
+                q,
+            r, r);
+  D c = mad(poly(q, -0.49999999999497373588, 0.041666666553406551763, -0.0013888880598671397903,
+                 0.000024798937907510524186, -2.717255615559635587e-7),
+            q, D(1.0));
   typedef Vec<int64_t> L;
   L k = t.as<L>();
   typename D::M swap = (k & L(int64_t(1))) != L(int64_t(0));
@@ -145,7 +159,10 @@ WICK_CALL F cosg(F x) {
 }
 WICK_CALL F tang(F x) {
   if (farOut(x)) return eachLane(x, [](float v) { return __builtin_tanf(v); });
-  return select(x == F(0.f), x, inDouble(x, [](D v) { SinCos p = sinCosNear(v); return p.sin / p.cos; }));
+  return select(x == F(0.f), x, inDouble(x, [](D v) {
+                  SinCos p = sinCosNear(v);
+                  return p.sin / p.cos;
+                }));
 }
 WICK_CALL F log1pg(F x) {
   F y = inDouble(x, [](D v) {
@@ -188,7 +205,10 @@ WICK_CALL F powg(F x, F y) {
   return toFloat({expNear(b.lo * logNear(a.lo)), expNear(b.hi * logNear(a.hi))});
 }
 
-#define WICK_LIBM(name, call) WICK_CALL D name(D x) { return eachLane(x, [](double v) { return call; }); }
+#define WICK_LIBM(name, call)                          \
+  WICK_CALL D name(D x) {                              \
+    return eachLane(x, [](double v) { return call; }); \
+  }
 WICK_LIBM(expg, __builtin_exp(v))
 WICK_LIBM(exp2g, __builtin_exp2(v))
 WICK_LIBM(logg, __builtin_log(v))

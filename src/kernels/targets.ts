@@ -6,12 +6,12 @@ import type { Unit } from './source.js';
 /** Kind (sm: machine code, compute: PTX), number, and the suffix of features that one GPU alone has. */
 const NVIDIA = /^(sm|compute)_(\d+)([af]?)$/;
 
-/** A device's arch, or the narrower target a unit asks for with a line `// arch: sm_90a`. */
+/** A device's arch, or the narrower target a unit asks for (sm_90a). */
 export function targetFor(unit: Pick<Unit, 'name' | 'needs'>, arch: string): string {
   if (unit.needs === undefined) return arch;
   const need = NVIDIA.exec(unit.needs);
   const have = NVIDIA.exec(arch);
-  if (!need) throw new CompileError(`kernels/${unit.name}.hip: "// arch: ${unit.needs}" is no target like sm_90a`);
+  if (!need) throw new CompileError(`kernels/${unit.name}.hip: needs "${unit.needs}", which is no target like sm_90a`);
   if (have?.[2] !== need[2])
     throw new CompileError(`kernels/${unit.name}.hip is for ${unit.needs} alone, not for ${arch}`);
   return `${have[1]}_${need[2]}${need[3]}`;
