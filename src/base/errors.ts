@@ -15,6 +15,7 @@ export const ERROR_CODES = [
   'E_COMPILE',
   'E_NATIVE',
   'E_FILE',
+  'E_BUSY',
 ] as const;
 export type ErrorCode = (typeof ERROR_CODES)[number];
 

@@ -12,3 +12,18 @@ export {
 export { type Perplexity, perplexity, type PerplexityOptions } from './perplexity.js';
 export { Sampler, type SamplingOptions } from './sampler.js';
 export { TextStream, Tokenizer } from '../tokenizers/index.js';
+export {
+  ContextError,
+  type Engine,
+  type EngineLimits,
+  type EngineStatus,
+  type FinishReason,
+  type Generation,
+  type GenerationRequest,
+  type Grammar,
+  type LikelyToken,
+  type Piece,
+  QueueFullError,
+  type TokenLogprob,
+  type Usage,
+} from './request.js';

@@ -1,0 +1,177 @@
+// What is asked of an engine and what it answers: the contract between those who schedule tokens and those who serve
+// them.
+import { ArgumentError, WickError } from '../base/errors.js';
+import type { ChatTemplates, Tokenizer } from '../tokenizers/index.js';
+
+/** What an answer must look like. */
+export type Grammar =
+  | { readonly kind: 'json' }
+  | { readonly kind: 'schema'; readonly schema: unknown }
+  | { readonly kind: 'regex'; readonly pattern: string }
+  | { readonly kind: 'ebnf'; readonly grammar: string };
+
+export interface GenerationRequest {
+  /** Token numbers. */
+  readonly prompt: readonly number[];
+  /** Default: as many as the context has room for. */
+  readonly maxTokens?: number;
+  /** Until so many tokens are written, neither an end token nor a stop token is drawn; default 0. */
+  readonly minTokens?: number;
+  /** How many answers; answer i draws with seed + i. Default 1. */
+  readonly n?: number;
+  /** 0: always the likeliest token. Default 0.8. */
+  readonly temperature?: number;
+  /** Only the k likeliest tokens; 0: all. */
+  readonly topK?: number;
+  /** Only the likeliest tokens that together have this probability; 1: all. */
+  readonly topP?: number;
+  /** Only tokens at least this likely, relative to the likeliest; 0: all. */
+  readonly minP?: number;
+  /** Only tokens whose surprise is near what is expected, together this likely; 1: all. */
+  readonly typicalP?: number;
+  /** Logits of tokens seen so far, prompt included, are divided (or multiplied, if negative) by it; 1: none. */
+  readonly repetitionPenalty?: number;
+  /** How many of the last tokens the repetition penalty looks at; default: all. */
+  readonly repetitionWindow?: number;
+  /** Taken off the logit of each token of the answer; 0: none. */
+  readonly presencePenalty?: number;
+  /** Taken off the logit of each token of the answer, once for every time it stands there; 0: none. */
+  readonly frequencyPenalty?: number;
+  readonly logitBias?: ReadonlyMap<number, number>;
+  /** Only these tokens are drawn. */
+  readonly allowedTokens?: readonly number[];
+  /** Default: one drawn by chance. */
+  readonly seed?: number;
+  /** Log-probabilities of the raw logits: how many of the best beside the chosen token's own; 0: only its own. */
+  readonly logprobs?: number;
+  /** Log-probabilities of the prompt's own tokens, in the first piece of answer 0. */
+  readonly promptLogprobs?: boolean;
+  /** Texts that end the answer and are left out of it. */
+  readonly stop?: readonly string[];
+  /** Tokens that end the answer as its end token does. */
+  readonly stopTokens?: readonly number[];
+  /** The model's end tokens are tokens like others. */
+  readonly ignoreEnd?: boolean;
+  /** Special tokens stay in the text; default false. */
+  readonly keepSpecial?: boolean;
+  readonly grammar?: Grammar;
+  /** Guesses checked several at a time; the answer is the same. */
+  readonly speculate?: 'prompt-lookup' | false;
+  /** Smaller goes first; default 0. */
+  readonly priority?: number;
+  /** Prompts share what was computed only with requests of the same salt. */
+  readonly cacheSalt?: string;
+  /** Takes effect within one token; what was written stays. */
+  readonly signal?: AbortSignal;
+}
+
+export interface LikelyToken {
+  readonly token: number;
+  readonly text: string;
+  readonly bytes: readonly number[];
+  readonly logprob: number;
+}
+export interface TokenLogprob extends LikelyToken {
+  /** The likeliest tokens at this place, best first. */
+  readonly top: readonly LikelyToken[];
+}
+/** 'end': an end token of the model; 'stop': a stop text or a stop token; 'length': no room or the limit. */
+export type FinishReason = 'end' | 'stop' | 'length' | 'aborted';
+
+/** What one step added to one answer. */
+export interface Piece {
+  /** Which of the n answers. */
+  readonly choice: number;
+  readonly text: string;
+  readonly tokens: readonly number[];
+  /** One for each of `tokens`, where they were asked for. */
+  readonly logprobs?: readonly TokenLogprob[];
+  /** One for each token of the prompt but the first, in answer 0's first piece, where they were asked for. */
+  readonly promptLogprobs?: readonly TokenLogprob[];
+  /** In an answer's last piece. */
+  readonly finish?: FinishReason;
+  /** The stop text that was found, or the text of the stop token. */
+  readonly stopText?: string;
+}
+export interface Usage {
+  readonly promptTokens: number;
+  /** Tokens of the prompt that were computed before, by others. */
+  readonly cachedTokens: number;
+  /** Tokens written, of all answers; an end or stop token is counted, though its text is not shown. */
+  readonly tokens: number;
+  readonly queuedSeconds: number;
+  readonly prefillSeconds: number;
+  readonly decodeSeconds: number;
+}
+/**
+ * A request under way. Pieces wait here for their reader, joined where several wait; who leaves the loop cancels it.
+ * An error ends the loop by being thrown there.
+ */
+export interface Generation extends AsyncIterable<Piece> {
+  readonly id: number;
+  /** Ends it within one token: its last pieces say 'aborted'. */
+  cancel(): void;
+  /** Known when all answers have ended, whichever way; it never fails. */
+  readonly usage: Promise<Usage>;
+}
+
+export interface EngineLimits {
+  /** Tokens of prompt and answer together. */
+  readonly contextTokens: number;
+  /** Sequences that run at a time. */
+  readonly maxRunning: number;
+  /** Requests that may wait. */
+  readonly maxWaiting: number;
+  readonly pages: number;
+  readonly pageTokens: number;
+}
+export interface EngineStatus {
+  readonly running: number;
+  readonly waiting: number;
+  readonly pagesUsed: number;
+  readonly pagesTotal: number;
+  /** Tokens written a second, over the last seconds. */
+  readonly tokensPerSecond: number;
+  /** Tokens of prompts computed a second, over the last seconds. */
+  readonly promptTokensPerSecond: number;
+  /** Counted since the start: tokens written, tokens of prompts computed, tokens of prompts found in the cache. */
+  readonly tokens: number;
+  readonly promptTokens: number;
+  readonly prefixHits: number;
+  readonly preemptions: number;
+  readonly finished: number;
+}
+export interface Engine {
+  readonly name: string;
+  readonly tokenizer: Tokenizer;
+  readonly chatTemplate: ChatTemplates | undefined;
+  readonly limits: EngineLimits;
+  /** Throws at once: ArgumentError and IndexError for bad parameters, ContextError, QueueFullError. */
+  submit(request: GenerationRequest): Generation;
+  /** Texts as vectors, where the model makes them. */
+  embed?(texts: readonly string[]): Promise<Float32Array[]>;
+  status(): EngineStatus;
+  dispose(): Promise<void>;
+}
+
+/** No more requests may wait. */
+export class QueueFullError extends WickError {
+  /** When to try again. */
+  readonly retryAfterSeconds: number;
+  constructor(message: string, retryAfterSeconds: number) {
+    super('E_BUSY', message);
+    this.retryAfterSeconds = retryAfterSeconds;
+  }
+}
+/** A prompt that the context has no room for. */
+export class ContextError extends ArgumentError {
+  readonly promptTokens: number;
+  readonly contextTokens: number;
+  constructor(promptTokens: number, contextTokens: number) {
+    super(
+      `generate: the prompt has ${promptTokens} tokens; with one more for the answer it must fit the context of ${contextTokens}`,
+    );
+    this.promptTokens = promptTokens;
+    this.contextTokens = contextTokens;
+  }
+}
