@@ -5,6 +5,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'n
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { FormatError } from '../src/base/errors.js';
 import { GraphDecoder, PlainDecoder } from '../src/engine/index.js';
 import { loadTensors } from '../src/io/index.js';
 import { type CausalLM, Llama, loadModel, MODELS } from '../src/models/index.js';
@@ -157,6 +158,60 @@ test('a folder of another family, fields and tensors that nobody honours, and mi
   writeFileSync(join(empty, 'config.json'), '[]');
   assert.throws(() => load(empty), /config\.json/);
   rmSync(empty, { recursive: true });
+});
+
+test('a bias that a model has and its file lacks, or that only the file has, is refused by name', {
+  skip: skipFamilies,
+}, () => {
+  const seen = new Set<string>();
+  const once = (key: string): boolean => !seen.has(key) && seen.add(key) !== undefined;
+  for (const [name, { config, tensors }] of Object.entries(families)) {
+    const type = String(config.model_type);
+    // One of each kind a type: layers are alike.
+    const biases = Object.keys(tensors).filter((k) => /bias$/.test(k) && once(`${type} ${k.replace(/\.\d+\./, '.')}`));
+    for (const key of biases) {
+      const { [key]: _, ...rest } = tensors;
+      const dir = familyFolder(name, () => ({ config, tensors: rest }));
+      assert.throws(
+        () => load(dir),
+        (e: Error) => e instanceof FormatError && e.message.includes(`there is no tensor "${key}"`),
+        `${name} without ${key}`,
+      );
+    }
+    const [weight] = Object.keys(tensors).filter(
+      (k) => /(o_proj|out_proj|down_proj|norm\w*|gate)\.weight$/.test(k) && !(k.replace(/weight$/, 'bias') in tensors),
+    );
+    if (weight === undefined || !once(type)) continue;
+    const extra = weight.replace(/weight$/, 'bias');
+    const dir = familyFolder(name, () => ({ config, tensors: { ...tensors, [extra]: [[4], 1, 1, 0] } }));
+    assert.throws(() => load(dir), new RegExp(`nothing used the tensor ${extra.replaceAll('.', '\\.')};`), name);
+  }
+  assert.ok(seen.size > 150, `${seen.size} kinds were tried`);
+});
+
+test('a bias that the config promises and no tensor brings is missing, and a promise taken back leaves one too many', {
+  skip: skipFamilies,
+}, () => {
+  const changed = (name: string, more: object): string =>
+    familyFolder(name, (f) => ({ ...f, config: { ...f.config, ...more } }));
+  const missing: [string, object, RegExp][] = [
+    ['llama', { attention_bias: true }, /no tensor "model\.layers\.0\.self_attn\.q_proj\.bias"/],
+    ['llama', { mlp_bias: true }, /no tensor "model\.layers\.0\.mlp\.gate_proj\.bias"/],
+    ['qwen3', { attention_bias: true }, /no tensor "model\.layers\.0\.self_attn\.q_proj\.bias"/],
+    ['deepseek_v3', { attention_bias: true }, /no tensor "model\.layers\.0\.self_attn\.q_a_proj\.bias"/],
+    ['falcon', { bias: true }, /no tensor "transformer\.h\.0\.self_attention\.query_key_value\.bias"/],
+    ['lfm2', { conv_bias: true }, /no tensor "model\.layers\.\d\.conv\.in_proj\.bias"/],
+  ];
+  for (const [name, more, rule] of missing) assert.throws(() => load(changed(name, more)), rule, name);
+  const extra: [string, object][] = [
+    ['gpt_neox', { attention_bias: false }],
+    ['glm4', { attention_bias: false }],
+    ['qwen2_moe', { qkv_bias: false }],
+    ['starcoder2', { use_bias: false }],
+    ['opt', { enable_bias: false }],
+    ['seed_oss', { attention_bias: false }],
+  ];
+  for (const [name, more] of extra) assert.throws(() => load(changed(name, more)), /nothing used .*bias/, name);
 });
 
 test('a cache with a window holds what later tokens can see, in order, and no more', () => {

@@ -123,7 +123,7 @@ export class CausalLM extends Module {
     this.norm = norm(w, 'finalNorm', features.norm, hiddenSize);
     this.head = new Linear<Weight>(
       features.tied ? this.embed.weight : w.matrix('head', [vocabSize, hiddenSize], normal(0, 0.02)),
-      w.has('head', 'bias') ? w.tensor('head', [vocabSize], undefined, 'bias') : undefined,
+      w.bias('head', [vocabSize]),
     );
     const ropes = layers.map(({ mixer: m }) => (m.kind === 'conv' ? undefined : m.rope));
     this.#rerun = ropes.find((r) => r?.type === 'longrope');

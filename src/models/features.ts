@@ -1,5 +1,6 @@
 // What a decoder-only transformer can differ in, as independent switches; a family's row turns its config into these.
 import type { RopeFeature } from './rope.js';
+import type { Role } from './weights.js';
 
 export interface NormFeature {
   readonly kind: 'rms' | 'layer';
@@ -8,6 +9,8 @@ export interface NormFeature {
   readonly plusOne?: boolean;
   /** There is nothing to multiply by. */
   readonly weightless?: boolean;
+  /** Something is added after the weight. */
+  readonly bias?: boolean;
 }
 
 export interface QkNorm {
@@ -137,6 +140,8 @@ export interface Features {
   readonly logitFactor?: number;
   readonly logitSoftcap?: number;
   readonly tied: boolean;
+  /** The parts whose products add a bias: one that a file lacks is missing, one of another part is refused. */
+  readonly biases: readonly Role[];
   readonly bosTokenId?: number;
   readonly eosTokenIds: readonly number[];
 }

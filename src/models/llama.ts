@@ -56,7 +56,7 @@ export const llamaJson = (c: LlamaConfig, dtype: DType): Json => ({
 export class Llama extends CausalLM {
   constructor(config: LlamaConfig, vb: VarBuilder, options: { readonly dropout?: number } = {}) {
     const features = llamaFeatures(new Config(llamaJson(config, vb.dtype)));
-    super(features, new Weights(vb, LLAMA_NAMES, config), options);
+    super(features, new Weights(vb, LLAMA_NAMES, config, features.biases), options);
   }
   /** A folder of model_type llama; those of other families are refused, CausalLM's loader takes them all. */
   static load(dir: string, options: BuilderOptions = {}): CausalLM {

@@ -41,7 +41,7 @@ export class Norm extends Layer {
 export function norm(w: Weights, role: Role, f: NormFeature, size: number): Norm {
   if (f.weightless) return new Norm(f);
   const weight = normWeight(w, role, f, [size]);
-  return new Norm(f, weight, w.has(role, 'bias') ? w.tensor(role, [size], undefined, 'bias') : undefined);
+  return new Norm(f, weight, f.bias ? w.tensor(role, [size], undefined, 'bias') : undefined);
 }
 function normWeight(w: Weights, role: Role, f: NormFeature, shape: readonly number[]): Tensor {
   if (!f.plusOne) return w.normWeight(role, shape);
@@ -61,7 +61,7 @@ class HeadNorm extends Module {
     this.over = f.over;
     const shape = f.over === 'head' ? [dim] : f.over === 'whole' ? [heads * dim] : [heads, dim];
     const load = (kind: 'weight' | 'bias'): Tensor | undefined => {
-      if (f.norm.weightless || (kind === 'bias' && !w.has(role, 'bias'))) return undefined;
+      if (f.norm.weightless || (kind === 'bias' && !f.norm.bias)) return undefined;
       const stored = kind === 'weight' ? normWeight(w, role, f.norm, shape) : w.tensor(role, shape, undefined, 'bias');
       if (!order) return stored;
       const moved = keep(
@@ -274,7 +274,7 @@ export class ConvMixer extends Module {
     this.feature = f;
     this.input = w.linear([{ role: 'convIn', outputs: 3 * hidden }], hidden);
     this.weight = w.tensor('conv', [hidden, 1, f.width]);
-    this.bias = w.has('conv', 'bias') ? w.tensor('conv', [hidden], undefined, 'bias') : undefined;
+    this.bias = w.bias('conv', [hidden]);
     this.out = w.linear([{ role: 'convOut', outputs: hidden }], hidden, deep);
   }
   forward(x: Tensor, { layer, step }: MixerContext): Tensor {

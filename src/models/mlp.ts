@@ -102,11 +102,9 @@ export class Mixture extends Layer {
     super();
     this.feature = f;
     const { count, inner } = f;
-    const optional = (role: Role, shape: number[], dtype?: 'f32'): Tensor | undefined =>
-      w.has(role, 'bias') ? w.tensor(role, shape, undefined, 'bias', dtype) : undefined;
     this.router = new Linear(
       w.tensor('router', [count, hidden], undefined, 'weight', 'f32'),
-      optional('router', [count], 'f32'),
+      w.bias('router', [count], 'f32'),
     );
     if (f.choiceBias) this.choiceBias = w.tensor('choiceBias', [count], undefined, 'weight', 'f32');
     const together = (): QTensor => {
@@ -115,19 +113,18 @@ export class Mixture extends Layer {
       for (const q of parts) q.dispose();
       return both;
     };
-    const joined = (kind: 'weight' | 'bias', rest: number[]): Tensor => {
-      const [gate, up] = (['expertGate', 'expertUp'] as const).map((role) =>
-        w.tensor(role, [count, inner, ...rest], undefined, kind),
-      );
+    const joined = (gate: Tensor, up: Tensor): Tensor => {
       const both = gate.cat([up], 1);
       gate.dispose();
       up.dispose();
       return both;
     };
-    this.gateUp = w.inBlocks('expertGate', 'expertUp') ? together() : joined('weight', [hidden]);
+    const part = (role: Role): Tensor => w.tensor(role, [count, inner, hidden]);
+    this.gateUp = w.inBlocks('expertGate', 'expertUp') ? together() : joined(part('expertGate'), part('expertUp'));
     this.down = w.matrix('expertDown', [count, hidden, inner]);
-    if (w.has('expertGate', 'bias')) this.gateUpBias = joined('bias', []);
-    this.downBias = optional('expertDown', [count, hidden]);
+    const [gateBias, upBias] = [w.bias('expertGate', [count, inner]), w.bias('expertUp', [count, inner])];
+    if (gateBias && upBias) this.gateUpBias = joined(gateBias, upBias);
+    this.downBias = w.bias('expertDown', [count, hidden]);
     if (f.shared) {
       const part: DenseMlp = { kind: 'dense', inner: f.shared.inner, gated: true, activation: f.activation };
       this.shared = dense(w, part, hidden, undefined, SHARED);

@@ -79,22 +79,32 @@ export class Weights {
   readonly builder: VarBuilder;
   readonly #names: Names;
   readonly #sizes: HeadSizes;
+  readonly #biases: readonly Role[];
   readonly #prefix: string;
   readonly layer: number | undefined;
   /** The tensors come from files: one that is not there is an error, not a variable to make. */
   readonly stored: boolean;
 
-  constructor(builder: VarBuilder, names: Names, sizes: HeadSizes, stored = false, layer?: number) {
+  /** `biases` are the parts that have one. */
+  constructor(
+    builder: VarBuilder,
+    names: Names,
+    sizes: HeadSizes,
+    biases: readonly Role[],
+    stored = false,
+    layer?: number,
+  ) {
     this.builder = builder;
     this.stored = stored;
     this.#names = names;
     this.#sizes = sizes;
+    this.#biases = biases;
     this.layer = layer;
     this.#prefix = layer === undefined ? '' : `${names.layer.replace('{i}', String(layer))}.`;
   }
   /** Those of one layer, whose heads may have sizes of their own. */
   of(layer: number, sizes: HeadSizes = this.#sizes): Weights {
-    return new Weights(this.builder, this.#names, sizes, this.stored, layer);
+    return new Weights(this.builder, this.#names, sizes, this.#biases, this.stored, layer);
   }
   #full(p: Place, kind: 'weight' | 'bias', expert = 0): string {
     const name = p.name.replace('{e}', String(expert));
@@ -102,11 +112,17 @@ export class Weights {
   }
   #place(role: Role, kind: 'weight' | 'bias'): Place | undefined {
     const places = this.#names[role] === undefined ? [] : placesOf(this.#names[role]);
-    return places.find((p) => this.builder.has(this.#full(p, kind))) ?? (kind === 'weight' ? places[0] : undefined);
+    const stored = (as: 'weight' | 'bias'): Place | undefined =>
+      places.find((p) => this.builder.has(this.#full(p, as)));
+    return stored(kind) ?? stored('weight') ?? places[0];
   }
-  has(role: Role, kind: 'weight' | 'bias' = 'weight'): boolean {
-    const p = this.#place(role, kind);
-    return p !== undefined && this.builder.has(this.#full(p, kind));
+  has(role: Role): boolean {
+    const p = this.#place(role, 'weight');
+    return p !== undefined && this.builder.has(this.#full(p, 'weight'));
+  }
+  /** A part's bias, if this model's part has one: the features say so, not the file. */
+  bias(role: Role, shape: Shape, dtype = this.builder.dtype): Tensor | undefined {
+    return this.#biases.includes(role) ? this.tensor(role, shape, ZERO, 'bias', dtype) : undefined;
   }
   /** The name under which a part is (or would be) stored. */
   nameOf(role: Role, kind: 'weight' | 'bias' = 'weight'): string {
@@ -193,7 +209,7 @@ export class Weights {
     return joined;
   }
 
-  /** One product for several stored ones that share an input; biases where the file has them. */
+  /** One product for several stored ones that share an input. */
   linear(parts: readonly LinearPart[], inputs: number, init: Init = normal(0, 0.02)): AnyLinear {
     const layer = this.#linear(parts, inputs, init);
     const stored = parts.map((x): StoredPart | undefined => {
@@ -207,10 +223,16 @@ export class Weights {
   }
   #linear(parts: readonly LinearPart[], inputs: number, init: Init = normal(0, 0.02)): AnyLinear {
     const [first] = parts;
+    const biased = this.#biases.includes(first.role);
+    if (parts.some((x) => this.#biases.includes(x.role) !== biased))
+      throw new ShapeError(`weights: of ${parts.map((x) => x.role).join(', ')} all have a bias or none`);
     if (!this.has(first.role)) {
       const [p] = placesOf(this.#names[first.role] as Where);
       if (parts.length === 1)
-        return new Linear(this.builder.get([first.outputs, inputs], this.#full(p, 'weight'), init));
+        return new Linear(
+          this.builder.get([first.outputs, inputs], this.#full(p, 'weight'), init),
+          this.bias(first.role, [first.outputs]),
+        );
       // A map of trained tensors keeps what belongs together as one; files hold the first by its own name or lack it.
       if (this.stored) this.builder.get([first.outputs, inputs], this.#full(p, 'weight'));
       const together = parts.map(({ role }) =>
@@ -218,7 +240,11 @@ export class Weights {
       );
       const at = p.name.includes('.') ? p.name.slice(0, p.name.lastIndexOf('.') + 1) : '';
       const outputs = parts.reduce((n, x) => n + x.outputs, 0);
-      return new Linear(this.builder.get([outputs, inputs], `${this.#prefix}${at}${together.join('+')}.weight`, init));
+      const name = `${this.#prefix}${at}${together.join('+')}`;
+      return new Linear(
+        this.builder.get([outputs, inputs], `${name}.weight`, init),
+        biased ? this.builder.get([outputs], `${name}.bias`, ZERO) : undefined,
+      );
     }
     const joined = (kind: 'weight' | 'bias'): Tensor => {
       const shape = (n: number): number[] => (kind === 'weight' ? [n, inputs] : [n]);
@@ -234,25 +260,8 @@ export class Weights {
       for (const t of stored) t.dispose();
       return whole;
     };
-    const biased = parts.map((x) => this.has(x.role, 'bias'));
-    // A part without a bias beside parts that have one is padded with zeros.
-    const bias = !biased.includes(true)
-      ? undefined
-      : biased.includes(false)
-        ? this.#paddedBias(parts, biased)
-        : joined('bias');
+    const bias = biased ? joined('bias') : undefined;
     return new Linear<Weight>(this.#joinedBlocks(parts, inputs) ?? joined('weight'), bias);
-  }
-  #paddedBias(parts: readonly LinearPart[], biased: readonly boolean[]): Tensor {
-    return keep(
-      scope(() => {
-        const list = parts.map((x, i) => {
-          if (biased[i]) return reorderHeads(this.tensor(x.role, [x.outputs], ZERO, 'bias'), x.order);
-          return tensor(new Float32Array(x.outputs), { device: this.builder.device }).cast(this.builder.dtype);
-        });
-        return list[0].cat(list.slice(1), 0);
-      }),
-    );
   }
   /** A vector that norms multiply by. */
   normWeight(role: Role, shape: Shape, dtype = this.builder.dtype): Tensor {

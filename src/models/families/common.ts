@@ -7,7 +7,7 @@ import type { Config } from '../config.js';
 import type { Attention, DenseMlp, Experts, Features, Layer, Mlp, NormFeature } from '../features.js';
 import { PRE_NORMS } from '../features.js';
 import { readRope, type RopeFeature, type RopeReading } from '../rope.js';
-import type { Names, Place, Rows } from '../weights.js';
+import type { Names, Place, Role, Rows } from '../weights.js';
 
 export interface Sizes {
   readonly hidden: number;
@@ -47,7 +47,27 @@ export const rms = (c: Config, fallback = 1e-6): NormFeature => ({
 export const layerNorm = (c: Config, name: string, fallback = 1e-5): NormFeature => ({
   kind: 'layer',
   eps: c.number(name, fallback),
+  bias: true,
 });
+
+/** Parts that have biases together. */
+export const QKV_BIAS: readonly Role[] = ['q', 'k', 'v'];
+export const ATTENTION_BIAS: readonly Role[] = [...QKV_BIAS, 'o'];
+export const MLP_BIAS: readonly Role[] = ['gate', 'up', 'down'];
+/** The same where there is no gate. */
+export const UNGATED_BIAS: readonly Role[] = ['up', 'down'];
+/** The experts that every token goes through. */
+export const SHARED_BIAS: readonly Role[] = ['sharedGate', 'sharedUp', 'sharedDown'];
+/** Parts by the flag that gives them biases; a flag that a config leaves out is false unless `unsaid` says otherwise. */
+export const biasesBy = (
+  c: Config,
+  flags: Readonly<Record<string, readonly Role[]>>,
+  unsaid: Readonly<Record<string, boolean>> = {},
+): readonly Role[] => {
+  const roles = Object.entries(flags).flatMap(([name, own]) => (c.flag(name, unsaid[name] ?? false) ? own : []));
+  // Attention's output may be told of alone, as GGUF files are read.
+  return c.has('attention_out_bias') && !c.flag('attention_out_bias') ? roles.filter((r) => r !== 'o') : roles;
+};
 
 /** An activation's name, refused here if nobody knows it. */
 export function activationOf(c: Config, name = 'hidden_act', fallback = 'silu'): string {
@@ -123,6 +143,8 @@ export interface Recipe {
   readonly mixer?: (i: number) => Layer['mixer'];
   readonly mlp: (i: number) => Mlp;
   readonly tied?: boolean;
+  /** Parts with a bias; none if left out. */
+  readonly biases?: readonly Role[];
   readonly more?: Partial<Features>;
 }
 export function build(family: string, c: Config, s: Sizes, r: Recipe): Features {
@@ -147,6 +169,7 @@ export function build(family: string, c: Config, s: Sizes, r: Recipe): Features 
     norm: r.norm,
     norms: PRE_NORMS,
     tied: c.flag('tie_word_embeddings', r.tied ?? false),
+    biases: r.biases ?? [],
     ...(bos !== undefined && { bosTokenId: bos }),
     eosTokenIds: numbersOf(c.get('eos_token_id')),
     ...r.more,

@@ -3,12 +3,17 @@ import type { Config } from '../config.js';
 import type { Experts, Features, LatentAttention, Mlp } from '../features.js';
 import type { RopeFeature } from '../rope.js';
 import {
+  ATTENTION_BIAS,
+  biasesBy,
   build,
   expertNames,
   experts,
   full,
   gated,
   LLAMA_NAMES,
+  MLP_BIAS,
+  QKV_BIAS,
+  SHARED_BIAS,
   layerTypes,
   rms,
   ropeOf,
@@ -17,6 +22,9 @@ import {
   windowsBy,
 } from './common.js';
 import { family } from './row.js';
+
+/** The narrow products and the output; the wide ones never have biases. */
+const LATENT_BIAS = ['qA', 'kvA', 'o'] as const;
 
 /** A yarn that stretches all dimensions raises the softmax's scale twice. */
 function yarnScale(rope: RopeFeature): number {
@@ -34,7 +42,7 @@ function latent(c: Config, interleaved: boolean): LatentAttention {
     { headDim: ropeDim, maxPositions, hidden: 0, layers: 0, heads: 0, kvHeads: 0 },
     { interleaved },
   );
-  c.ignore('head_dim', 'qk_head_dim', 'num_key_value_heads', 'attention_bias', 'mlp_bias');
+  c.ignore('head_dim', 'qk_head_dim', 'num_key_value_heads', 'mlp_bias');
   return {
     kind: 'latent',
     heads: c.count('num_attention_heads', undefined, 1),
@@ -104,7 +112,8 @@ function deepseekV2(c: Config): Features {
       factor: c.number('routed_scaling_factor', 1),
       ...(shared > 0 && { shared: { inner: inner * shared } }),
     });
-  return build('deepseek_v2', c, s, { norm: rms(c), mixer: () => mixer, mlp: denseFirst(c, mixture) });
+  const biases = biasesBy(c, { attention_bias: LATENT_BIAS, mlp_bias: [...MLP_BIAS, ...SHARED_BIAS] });
+  return build('deepseek_v2', c, s, { norm: rms(c), mixer: () => mixer, mlp: denseFirst(c, mixture), biases });
 }
 function deepseekV3(c: Config): Features {
   const s = { ...sizesOf(c), headDim: 1 };
@@ -113,7 +122,8 @@ function deepseekV3(c: Config): Features {
   const norm = rms(c);
   const type = c.json.model_type;
   const mlp = denseFirst(c, () => biasedExperts(c), type === 'deepseek_v3' ? 3 : 1);
-  return build('deepseek_v3', c, s, { norm, mixer: () => mixer, mlp });
+  const biases = biasesBy(c, { attention_bias: LATENT_BIAS });
+  return build('deepseek_v3', c, s, { norm, mixer: () => mixer, mlp, biases });
 }
 
 const LATENT_NAMES = {
@@ -151,7 +161,7 @@ const deepseek3 = family({
 const glmMoe = family({
   types: ['glm4_moe', 'dots1', 'solar_open'],
   features: (c) => {
-    c.ignore('attention_bias', 'max_window_layers', 'aux_loss_alpha');
+    c.ignore('max_window_layers', 'aux_loss_alpha');
     const s = sizesOf(c);
     const type = c.json.model_type as string;
     const norm = rms(c, type === 'dots1' ? 1e-6 : 1e-5);
@@ -162,6 +172,7 @@ const glmMoe = family({
       rope: ropeOf(c, s, type === 'glm4_moe' ? { partial: 0.5 } : {}),
       attention: (i) => ({ window: windows[i], ...(qk && { qkNorm: { norm, over: 'head' as const } }) }),
       mlp: denseFirst(c, () => biasedExperts(c), type === 'glm4_moe' ? 1 : 0),
+      biases: biasesBy(c, { attention_bias: type === 'dots1' ? ATTENTION_BIAS : QKV_BIAS }),
     });
   },
   names: {

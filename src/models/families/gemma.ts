@@ -2,7 +2,9 @@
 import type { Config } from '../config.js';
 import { ALL_NORMS, type Features, type NormFeature } from '../features.js';
 import {
+  ATTENTION_BIAS,
   activationOf,
+  biasesBy,
   build,
   full,
   lastFull,
@@ -18,27 +20,27 @@ import { family } from './row.js';
 
 const TANH = 'gelu_pytorch_tanh';
 const norm = (c: Config): NormFeature => ({ ...rms(c), plusOne: true });
-function common(c: Config): { s: Sizes; act: string } {
-  c.ignore('attention_bias');
+function common(c: Config): { s: Sizes; act: string; biases: ReturnType<typeof biasesBy> } {
   c.only('use_bidirectional_attention', false);
   // The first Gemma reads hidden_act, whose "gelu" means the tanh form as well; the later ones read hidden_activation.
   const first = c.json.model_type === 'gemma';
   const named = activationOf(c, first ? 'hidden_act' : 'hidden_activation', TANH);
   const act = first && named === 'gelu' ? TANH : named;
   c.ignore('hidden_act', 'hidden_activation');
-  return { s: sizesOf(c), act };
+  return { s: sizesOf(c), act, biases: biasesBy(c, { attention_bias: ATTENTION_BIAS }) };
 }
 const softcap = (c: Config, name: string): number | undefined => c.optional(name);
 
 const gemma = family({
   types: ['gemma'],
   features: (c) => {
-    const { s, act } = common(c);
+    const { s, act, biases } = common(c);
     return build('gemma', c, s, {
       norm: norm(c),
       rope: ropeOf(c, s),
       mlp: () => ({ kind: 'dense', inner: c.count('intermediate_size'), gated: true, activation: act }),
       tied: true,
+      biases,
       more: { embedFactor: Math.sqrt(s.hidden) },
     });
   },
@@ -47,7 +49,7 @@ const gemma = family({
 });
 
 function later(c: Config, kind: 'gemma2' | 'gemma3' | 'vaultgemma'): Features {
-  const { s, act } = common(c);
+  const { s, act, biases } = common(c);
   const period = c.optional('sliding_window_pattern') ?? c.optional('_sliding_window_pattern') ?? 6;
   const rule =
     kind === 'gemma3' ? lastFull(period) : (i: number): string => (i % 2 === 0 ? 'sliding_attention' : full());
@@ -83,6 +85,7 @@ function later(c: Config, kind: 'gemma2' | 'gemma3' | 'vaultgemma'): Features {
     }),
     mlp: () => ({ kind: 'dense', inner: c.count('intermediate_size'), gated: true, activation: act }),
     tied: true,
+    biases,
     more: {
       ...(kind !== 'vaultgemma' && { norms: ALL_NORMS }),
       embedFactor: Math.sqrt(s.hidden),

@@ -203,6 +203,19 @@ function common(m: Metadata): Json {
   };
 }
 
+/** Architectures whose attention is never without biases, as their configs take for granted. */
+const ALWAYS_BIASED = ['gptneox', 'gpt-oss', 'seed_oss', 'qwen2moe'];
+/** Which biases there are, as the flags of a config would say it: metadata does not, so the first layer's tensors do. */
+function biasFlags({ architecture, source }: Metadata): Json {
+  if (ALWAYS_BIASED.includes(architecture)) return {};
+  const stored = (...names: readonly string[]): boolean => names.some((n) => source.has(`${n}.bias`));
+  const [mixed, out] = [stored('blk.0.attn_q', 'blk.0.attn_qkv', 'blk.0.attn_kv_a_mqa'), stored('blk.0.attn_output')];
+  const fed = stored('blk.0.ffn_up');
+  return {
+    ...{ attention_bias: mixed, qkv_bias: mixed, use_qkv_bias: mixed, bias: mixed, use_bias: mixed },
+    ...{ attention_out_bias: out, mlp_bias: fed, lm_head_bias: stored('output') },
+  };
+}
 /** What single architectures add or mean otherwise. */
 const MORE: Readonly<Record<string, (m: Metadata, c: Json) => Json>> = {
   qwen2moe: (m) => ({ shared_expert_intermediate_size: m.number('expert_shared_feed_forward_length') }),
@@ -309,7 +322,7 @@ const MORE: Readonly<Record<string, (m: Metadata, c: Json) => Json>> = {
 export function ggufConfig(m: Metadata): Json {
   const base = common(m);
   m.get('expert_gating_func');
-  return { ...base, ...MORE[m.architecture]?.(m, base), model_type: ggufType(m) };
+  return { ...base, ...biasFlags(m), ...MORE[m.architecture]?.(m, base), model_type: ggufType(m) };
 }
 
 const adjustNorm = (n: NormFeature, oneAdded: boolean): NormFeature => (oneAdded ? { ...n, plusOne: false } : n);

@@ -3,7 +3,9 @@ import { UnsupportedError } from '../../base/errors.js';
 import type { Config } from '../config.js';
 import type { Features } from '../features.js';
 import {
+  ATTENTION_BIAS,
   activationOf,
+  biasesBy,
   build,
   checked,
   experts,
@@ -18,12 +20,15 @@ import {
   sameWindow,
   type Sizes,
   sizesOf,
+  UNGATED_BIAS,
   ungated,
   windowsBy,
 } from './common.js';
 import type { Tensor } from '../../tensor/tensor.js';
 import { family } from './row.js';
 import type { Names } from '../weights.js';
+
+const ALL_BIASES = [...ATTENTION_BIAS, ...UNGATED_BIAS];
 
 function gptSizes(c: Config): Sizes {
   const hidden = c.count('n_embd', undefined, 1);
@@ -56,6 +61,7 @@ function gpt2(c: Config): Features {
     attention: (i) => ({ scale: (scaled ? 1 / Math.sqrt(s.headDim) : 1) / (byLayer ? i + 1 : 1) }),
     mlp: () => ungated(inner(c, s.hidden), act),
     tied: true,
+    biases: ALL_BIASES,
     more: { learntPositions: { count: s.maxPositions, offset: 0 } },
   });
 }
@@ -101,6 +107,7 @@ const gptj = family({
       norm: layerNorm(c, 'layer_norm_epsilon'),
       rope: ropeOf(c, s, { interleaved: true, partial: rotated / s.headDim }),
       mlp: () => ungated(inner(c, s.hidden), activationOf(c, 'activation_function', 'gelu_new')),
+      biases: [...UNGATED_BIAS, 'head'],
       more: { parallel: 'shared' },
     });
   },
@@ -122,13 +129,14 @@ const gptj = family({
 const neox = family({
   types: ['gpt_neox'],
   features: (c) => {
-    c.ignore('attention_bias', 'is_decoder');
+    c.ignore('is_decoder');
     const s = sizesOf(c);
     const parallel = c.flag('use_parallel_residual', true);
     return build('gpt_neox', c, s, {
       norm: layerNorm(c, 'layer_norm_eps'),
       rope: ropeOf(c, s, { partial: 0.25, theta: c.optional('rotary_emb_base') ?? 10_000 }),
       mlp: () => ungated(c.count('intermediate_size'), activationOf(c, 'hidden_act', 'gelu')),
+      biases: [...biasesBy(c, { attention_bias: ATTENTION_BIAS }, { attention_bias: true }), ...UNGATED_BIAS],
       more: parallel ? { parallel: 'own' } : {},
     });
   },
@@ -160,7 +168,7 @@ function falcon(c: Config): Features {
   const fresh = c.flag('new_decoder_architecture', false);
   const one = c.flag('multi_query', true);
   const kvHeads = fresh ? c.count('num_kv_heads', whole.heads) : one ? 1 : whole.heads;
-  c.ignore('num_kv_heads', 'bias', 'n_embed', 'n_head_kv');
+  c.ignore('num_kv_heads', 'n_embed', 'n_head_kv');
   const s = checked(c, { ...whole, kvHeads });
   const norms = c.optional('num_ln_in_parallel_attn');
   const parallel = c.flag('parallel_attn', true) || fresh;
@@ -176,6 +184,7 @@ function falcon(c: Config): Features {
     attention: () => (alibi ? { alibi: slopes.map((x) => x * scale) } : {}),
     mlp: () => ungated(c.count('ffn_hidden_size', 4 * s.hidden), activationOf(c, 'activation', 'gelu')),
     tied: true,
+    biases: biasesBy(c, { bias: ALL_BIASES }),
     more: parallel ? { parallel: fresh && (norms ?? 2) === 2 ? 'own' : 'shared' } : {},
   });
 }
@@ -228,6 +237,7 @@ const bloom = family({
       attention: () => ({ alibi: alibiSlopes(heads) }),
       mlp: () => ungated(4 * hidden, 'gelu_new'),
       tied: true,
+      biases: ALL_BIASES,
       more: { embedNorm: true },
     });
   },
@@ -282,7 +292,7 @@ const mpt = family({
       maxPositions: c.count('max_seq_len', 2048),
     });
     return build('mpt', c, s, {
-      norm: layerNorm(c, 'layer_norm_epsilon'),
+      norm: { ...layerNorm(c, 'layer_norm_epsilon'), bias: false },
       attention: () => ({
         alibi: mptSlopes(heads),
         ...(clip !== undefined && { clip }),
@@ -323,6 +333,7 @@ const persimmon = family({
       norm,
       rope: ropeOf(c, s, { partial: 0.5 }),
       attention: () => (c.flag('qk_layernorm', true) ? { qkNorm: { norm, over: 'head' } } : {}),
+      biases: ALL_BIASES,
       mlp: () => ungated(c.count('intermediate_size'), activationOf(c, 'hidden_act', 'relu2')),
     });
   },
@@ -341,7 +352,6 @@ const persimmon = family({
 const starcoder2 = family({
   types: ['starcoder2'],
   features: (c) => {
-    c.ignore('use_bias');
     const s = sizesOf(c);
     const windows = sameWindow(c, s.layers);
     return build('starcoder2', c, s, {
@@ -350,6 +360,7 @@ const starcoder2 = family({
       attention: (i) => ({ window: windows[i] }),
       mlp: () => ungated(c.count('intermediate_size'), activationOf(c, 'hidden_act', 'gelu_pytorch_tanh')),
       tied: true,
+      biases: biasesBy(c, { use_bias: ALL_BIASES }, { use_bias: true }),
     });
   },
   names: { ...LLAMA_NAMES, up: 'mlp.c_fc', down: 'mlp.c_proj' },
@@ -364,11 +375,12 @@ const opt = family({
     c.only('do_layer_norm_before', true);
     c.only('_remove_final_layer_norm', false);
     c.only('layer_norm_elementwise_affine', true);
-    c.ignore('enable_bias', 'init_std');
+    c.ignore('init_std');
     return build('opt', c, s, {
-      norm: { kind: 'layer', eps: 1e-5 },
+      norm: { kind: 'layer', eps: 1e-5, bias: true },
       mlp: () => ungated(c.count('ffn_dim'), activationOf(c, 'activation_function', 'relu')),
       tied: true,
+      biases: biasesBy(c, { enable_bias: ALL_BIASES }, { enable_bias: true }),
       more: { learntPositions: { count: s.maxPositions, offset: 2 } },
     });
   },
@@ -400,7 +412,7 @@ const even = (t: Tensor, at: 0 | 1): Tensor => {
 const gptOss = family({
   types: ['gpt_oss'],
   features: (c) => {
-    c.ignore('attention_bias', 'initial_context_length');
+    c.ignore('initial_context_length');
     const s = sizesOf(c);
     const types = layerTypes(c, s.layers, (i) => (i % 2 === 0 ? 'sliding_attention' : full()));
     const windows = windowsBy(c, types, c.optional('sliding_window'));
@@ -419,6 +431,10 @@ const gptOss = family({
           weights: 'softmax',
           clamped: { limit: 7, alpha: 1.702 },
         }),
+      biases: [
+        ...biasesBy(c, { attention_bias: ATTENTION_BIAS }, { attention_bias: true }),
+        ...(['router', 'expertGate', 'expertUp', 'expertDown'] as const),
+      ],
     });
   },
   names: {

@@ -2,12 +2,17 @@
 import type { Config } from '../config.js';
 import { ALL_NORMS, type Features } from '../features.js';
 import {
+  ATTENTION_BIAS,
+  biasesBy,
   build,
   experts,
   full,
   fusedGateUp,
   gated,
   LLAMA_NAMES,
+  MLP_BIAS,
+  QKV_BIAS,
+  UNGATED_BIAS,
   layerTypes,
   rms,
   ropeOf,
@@ -22,15 +27,25 @@ import {
 } from './common.js';
 import { family } from './row.js';
 
-/** Flags of biases: the tensors themselves say which there are. */
-const biases = (c: Config): void =>
+/** Flags of biases that a family does not heed, whatever they say. */
+const noBiases = (c: Config): void =>
   c.ignore('attention_bias', 'mlp_bias', 'use_bias', 'attention_out_bias', 'qkv_bias');
+const FLAGS = { attention_bias: ATTENTION_BIAS, mlp_bias: MLP_BIAS };
+/** Helium has none on its output, Seed a flag of its own for it and biases on the others unless told otherwise. */
+const BIASES: Readonly<Record<string, (c: Config) => ReturnType<typeof biasesBy>>> = {
+  llama: (c) => biasesBy(c, FLAGS),
+  helium: (c) => biasesBy(c, { ...FLAGS, attention_bias: QKV_BIAS }),
+  seed_oss: (c) =>
+    biasesBy(c, { ...FLAGS, attention_bias: QKV_BIAS, attention_out_bias: ['o'] }, { attention_bias: true }),
+};
 
 export function llamaFeatures(c: Config): Features {
-  biases(c);
+  const type = c.json.model_type as string;
+  const biases = (BIASES[type] ?? BIASES.llama)(c);
+  noBiases(c);
   const s = sizesOf(c);
-  const interleaved = c.json.model_type === 'helium';
-  return build('llama', c, s, { norm: rms(c), rope: ropeOf(c, s, { interleaved }), mlp: () => gated(c) });
+  const rope = ropeOf(c, s, { interleaved: type === 'helium' });
+  return build('llama', c, s, { norm: rms(c), rope, mlp: () => gated(c), biases });
 }
 const llama = family({
   types: ['llama', 'helium', 'seed_oss'],
@@ -42,17 +57,20 @@ const llama = family({
 const mistral = family({
   types: ['mistral', 'ministral', 'cwm'],
   features: (c) => {
-    biases(c);
+    const cwm = c.json.model_type === 'cwm';
+    const biases = cwm ? biasesBy(c, { mlp_bias: MLP_BIAS }) : [];
+    noBiases(c);
     const s = sizesOf(c);
     const window = c.optional('sliding_window');
     const rule = (): string => (window === undefined ? full() : 'sliding_attention');
-    const types = layerTypes(c, s.layers, c.json.model_type === 'cwm' ? (i) => (i % 4 === 0 ? full() : rule()) : rule);
+    const types = layerTypes(c, s.layers, cwm ? (i) => (i % 4 === 0 ? full() : rule()) : rule);
     const windows = windowsBy(c, types, window);
     return build('mistral', c, s, {
       norm: rms(c),
       rope: ropeOf(c, s),
       attention: (i) => ({ window: windows[i] }),
       mlp: () => gated(c),
+      biases,
     });
   },
   names: LLAMA_NAMES,
@@ -61,7 +79,7 @@ const mistral = family({
 const ministral3 = family({
   types: ['ministral3'],
   features: (c) => {
-    biases(c);
+    noBiases(c);
     const s = sizesOf(c);
     const windows = sameWindow(c, s.layers);
     const rope = ropeOf(c, s);
@@ -87,10 +105,11 @@ const ministral3 = family({
 const arcee = family({
   types: ['arcee', 'apertus'],
   features: (c) => {
-    biases(c);
+    const apertus = c.json.model_type === 'apertus';
+    const biases = biasesBy(c, { attention_bias: ATTENTION_BIAS, ...(!apertus && { mlp_bias: UNGATED_BIAS }) });
+    noBiases(c);
     const s = sizesOf(c);
     const act = c.text('hidden_act', 'relu2');
-    const apertus = c.json.model_type === 'apertus';
     if (!apertus) activationOf(c, 'hidden_act', 'relu2');
     else c.only('hidden_act', 'xielu');
     const norm = rms(c, 1e-5);
@@ -100,6 +119,7 @@ const arcee = family({
       rope: ropeOf(c, s),
       attention: () => (apertus ? { qkNorm: { norm, over: 'head' } } : {}),
       mlp: () => ungated(c.count('intermediate_size'), act),
+      biases,
     });
   },
   names: {
@@ -114,7 +134,8 @@ const arcee = family({
 const smollm3 = family({
   types: ['smollm3'],
   features: (c) => {
-    biases(c);
+    const biases = biasesBy(c, FLAGS);
+    noBiases(c);
     const s = sizesOf(c);
     const rope = ropeOf(c, s);
     const step = c.optional('no_rope_layer_interval') ?? 4;
@@ -134,6 +155,7 @@ const smollm3 = family({
       attention: (i) => ({ window: windows[i], ...(turned[i] && { rope }) }),
       mlp: () => gated(c),
       tied: true,
+      biases,
     });
   },
   names: LLAMA_NAMES,
@@ -168,9 +190,10 @@ const granite = family({
   gguf: { architectures: ['granite', 'granitemoe'], permuted: ['granite', 'granitemoe'] },
 });
 function graniteFeatures(c: Config): Features {
-  biases(c);
-  const s = sizesOf(c);
   const mixture = ['granitemoe', 'granitemoeshared'].includes(c.json.model_type as string);
+  const biases = biasesBy(c, mixture ? { attention_bias: ATTENTION_BIAS } : FLAGS);
+  noBiases(c);
+  const s = sizesOf(c);
   const around = c.flag('use_post_norm', false);
   const shared = c.optional('shared_intermediate_size') ?? 0;
   return build('granite', c, s, {
@@ -178,6 +201,7 @@ function graniteFeatures(c: Config): Features {
     rope: ropeOf(c, s),
     attention: () => ({ scale: c.number('attention_multiplier', 1) }),
     mlp: () => (mixture ? graniteExperts(c, shared) : gated(c)),
+    biases,
     more: {
       ...(around && { norms: ALL_NORMS }),
       embedFactor: c.number('embedding_multiplier', 1),
@@ -191,7 +215,8 @@ function graniteFeatures(c: Config): Features {
 const llama4 = family({
   types: ['llama4_text'],
   features: (c) => {
-    biases(c);
+    const biases = biasesBy(c, { attention_bias: ATTENTION_BIAS });
+    noBiases(c);
     const s = sizesOf(c);
     const rope = ropeOf(c, s, { interleaved: true });
     const step = c.optional('no_rope_layer_interval') ?? 4;
@@ -239,6 +264,7 @@ const llama4 = family({
               shared: { inner },
             })
           : gated(c, wide),
+      biases,
     });
   },
   names: {

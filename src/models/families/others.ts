@@ -3,7 +3,9 @@ import type { Config } from '../config.js';
 import { ALL_NORMS, type Features, POST_NORMS } from '../features.js';
 import type { Names } from '../weights.js';
 import {
+  ATTENTION_BIAS,
   activationOf,
+  biasesBy,
   build,
   expertNames,
   experts,
@@ -15,18 +17,21 @@ import {
   layerNorm,
   layerTypes,
   LLAMA_NAMES,
+  QKV_BIAS,
   rms,
   ropeOf,
   sizesOf,
+  UNGATED_BIAS,
   ungated,
   windowsBy,
 } from './common.js';
 import { family } from './row.js';
 
+const FLAG = { attention_bias: ATTENTION_BIAS };
+
 const olmo = family({
   types: ['olmo'],
   features: (c) => {
-    c.ignore('attention_bias');
     const s = sizesOf(c);
     const clip = c.optional('clip_qkv');
     return build('olmo', c, s, {
@@ -34,6 +39,7 @@ const olmo = family({
       rope: ropeOf(c, s),
       attention: () => (clip !== undefined ? { clip } : {}),
       mlp: () => gated(c),
+      biases: biasesBy(c, FLAG),
     });
   },
   names: LLAMA_NAMES,
@@ -48,7 +54,6 @@ const POST_NAMES: Names = {
   afterMlp: 'post_feedforward_layernorm',
 };
 function olmo2(c: Config): Features {
-  c.ignore('attention_bias');
   const s = sizesOf(c);
   const norm = rms(c, 1e-5);
   const types = layerTypes(c, s.layers, c.json.model_type === 'olmo3' ? lastFull(4) : full);
@@ -69,6 +74,7 @@ function olmo2(c: Config): Features {
       qkNorm: { norm, over: 'whole' },
     }),
     mlp: () => (mixture ? olmoExperts(c) : gated(c)),
+    biases: biasesBy(c, FLAG),
     more: { norms: POST_NORMS },
   });
 }
@@ -89,7 +95,6 @@ const olmo2Family = family({
 const olmoe = family({
   types: ['olmoe'],
   features: (c) => {
-    c.ignore('attention_bias');
     const s = sizesOf(c);
     const norm = rms(c, 1e-5);
     const clip = c.optional('clip_qkv');
@@ -98,6 +103,7 @@ const olmoe = family({
       rope: ropeOf(c, s),
       attention: () => ({ qkNorm: { norm, over: 'whole' }, ...(clip !== undefined && { clip }) }),
       mlp: () => olmoExperts(c),
+      biases: biasesBy(c, FLAG),
     });
   },
   names: { ...LLAMA_NAMES, ...expertNames('mlp') },
@@ -105,10 +111,10 @@ const olmoe = family({
 });
 
 function cohere(c: Config): Features {
-  c.ignore('attention_bias', 'layer_switch', 'order_of_interleaved_layers', 'position_embedding_type', 'rotary_pct');
+  c.ignore('layer_switch', 'order_of_interleaved_layers', 'position_embedding_type', 'rotary_pct');
   c.ignore('use_embedding_sharing', 'use_gated_activation', 'use_parallel_block', 'use_parallel_embedding');
   const s = sizesOf(c);
-  const norm = layerNorm(c, 'layer_norm_eps');
+  const norm = { ...layerNorm(c, 'layer_norm_eps'), bias: false };
   const second = c.json.model_type === 'cohere2';
   const period = c.optional('sliding_window_pattern') ?? c.optional('_sliding_window_pattern') ?? 4;
   const windows = second
@@ -125,6 +131,7 @@ function cohere(c: Config): Features {
     }),
     mlp: () => gated(c),
     tied: true,
+    biases: biasesBy(c, FLAG),
     more: { parallel: 'shared', logitFactor: c.number('logit_scale', 0.0625) },
   });
 }
@@ -138,12 +145,12 @@ const cohereFamily = family({
 const glm = family({
   types: ['glm', 'glm4'],
   features: (c) => {
-    c.ignore('attention_bias');
     const s = sizesOf(c);
     return build(c.json.model_type === 'glm4' ? 'glm4' : 'glm', c, s, {
       norm: rms(c, 1.5625e-7),
       rope: ropeOf(c, s, { interleaved: true, partial: 0.5 }),
       mlp: () => gated(c),
+      biases: biasesBy(c, { attention_bias: QKV_BIAS }, { attention_bias: true }),
       more: c.json.model_type === 'glm4' ? { norms: ALL_NORMS } : {},
     });
   },
@@ -159,15 +166,15 @@ const glm = family({
 const stablelm = family({
   types: ['stablelm'],
   features: (c) => {
-    c.ignore('use_qkv_bias');
     const s = sizesOf(c);
     const norm = layerNorm(c, 'layer_norm_eps');
     const qk = c.flag('qk_layernorm', false);
     return build('stablelm', c, s, {
       norm,
       rope: ropeOf(c, s, { partial: 0.25 }),
-      attention: () => (qk ? { qkNorm: { norm, over: 'each' } } : {}),
+      attention: () => (qk ? { qkNorm: { norm: { ...norm, bias: false }, over: 'each' } } : {}),
       mlp: () => gated(c),
+      biases: biasesBy(c, { use_qkv_bias: QKV_BIAS }),
       more: c.flag('use_parallel_residual', false) ? { parallel: 'shared' } : {},
     });
   },
@@ -239,13 +246,13 @@ function exaoneExperts(c: Config, layers: number): (i: number) => ReturnType<typ
 const nemotron = family({
   types: ['nemotron', 'jais2'],
   features: (c) => {
-    c.ignore('attention_bias', 'mlp_bias');
     const s = sizesOf(c);
     const jais = c.json.model_type === 'jais2';
     return build('nemotron', c, s, {
       norm: jais ? layerNorm(c, 'layer_norm_eps') : { ...layerNorm(c, 'norm_eps'), plusOne: true },
       rope: ropeOf(c, s, jais ? {} : { partial: 0.5 }),
       mlp: () => ungated(c.count('intermediate_size'), activationOf(c, 'hidden_act', 'relu2')),
+      biases: biasesBy(c, { ...FLAG, mlp_bias: UNGATED_BIAS }, { attention_bias: jais, mlp_bias: jais }),
     });
   },
   names: LLAMA_NAMES,
@@ -258,7 +265,7 @@ function lfm2(c: Config): Features {
   const norm = { kind: 'rms', eps: c.number('norm_eps', 1e-5) } as const;
   const attends = c.has('full_attn_idxs') ? c.numbers('full_attn_idxs') : undefined;
   const types = layerTypes(c, s.layers, (i) => (!attends || attends.includes(i) ? full() : 'conv'));
-  c.ignore('conv_bias', 'conv_dim', 'conv_dim_out', 'conv_use_xavier_init', 'block_dim', 'block_mlp_init_scale');
+  c.ignore('conv_dim', 'conv_dim_out', 'conv_use_xavier_init', 'block_dim', 'block_mlp_init_scale');
   c.ignore(
     'block_out_init_scale',
     'block_norm_eps',
@@ -309,6 +316,7 @@ function lfm2(c: Config): Features {
             factor: c.number('routed_scaling_factor', 1),
           },
     tied: c.flag('tie_embedding', true),
+    biases: biasesBy(c, { conv_bias: ['convIn', 'conv', 'convOut'] }),
   });
 }
 const lfm2Family = family({

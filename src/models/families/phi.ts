@@ -1,7 +1,9 @@
 // Phi 1 to 4 and the mixture Phi-3.5-MoE.
 import type { NormFeature } from '../features.js';
 import {
+  ATTENTION_BIAS,
   activationOf,
+  biasesBy,
   build,
   expertNames,
   experts,
@@ -14,6 +16,7 @@ import {
   ropeOf,
   sameWindow,
   sizesOf,
+  UNGATED_BIAS,
   ungated,
 } from './common.js';
 import { family } from './row.js';
@@ -29,6 +32,7 @@ const phi = family({
       rope: ropeOf(c, s, { partial: 0.5 }),
       attention: () => (qk ? { qkNorm: { norm, over: 'head' } } : {}),
       mlp: () => ungated(c.count('intermediate_size', 4 * s.hidden), activationOf(c, 'hidden_act', 'gelu_new')),
+      biases: [...ATTENTION_BIAS, ...UNGATED_BIAS, 'head'],
       more: { parallel: 'shared' },
     });
   },
@@ -64,11 +68,12 @@ const phi3 = family({
 const phimoe = family({
   types: ['phimoe'],
   features: (c) => {
-    c.ignore('attention_bias', 'lm_head_bias', 'num_experts_per_tok');
+    const biases = biasesBy(c, { attention_bias: ATTENTION_BIAS, lm_head_bias: ['head'] });
+    c.ignore('num_experts_per_tok');
     c.only('num_experts_per_tok', 2);
     const s = sizesOf(c);
     const windows = sameWindow(c, s.layers);
-    const norm: NormFeature = { ...rms(c, 1e-5), kind: 'layer' };
+    const norm: NormFeature = { ...rms(c, 1e-5), kind: 'layer', bias: true };
     return build('phimoe', c, s, {
       norm,
       rope: ropeOf(c, s, { theta: 1e6 }),
@@ -82,6 +87,7 @@ const phimoe = family({
           weights: 'kept',
           sparseMixer: c.number('router_jitter_noise', 0.01),
         }),
+      biases,
     });
   },
   names: { ...LLAMA_NAMES, ...expertNames('block_sparse_moe', ['w1', 'w3', 'w2']) },

@@ -2,12 +2,17 @@
 import type { Config } from '../config.js';
 import type { Experts, Features, Mlp } from '../features.js';
 import {
+  ATTENTION_BIAS,
+  biasesBy,
   build,
   expertNames,
   experts,
   firstCount,
   gated,
   LLAMA_NAMES,
+  MLP_BIAS,
+  QKV_BIAS,
+  SHARED_BIAS,
   qwenWindows,
   rms,
   ropeOf,
@@ -27,6 +32,7 @@ const qwen2 = family({
       rope: ropeOf(c, s),
       attention: (i) => ({ window: windows[i] }),
       mlp: () => gated(c),
+      biases: QKV_BIAS,
     });
   },
   names: LLAMA_NAMES,
@@ -36,7 +42,7 @@ const qwen2 = family({
 const qwen3 = family({
   types: ['qwen3'],
   features: (c) => {
-    c.ignore('attention_bias');
+    const biases = biasesBy(c, { attention_bias: ATTENTION_BIAS });
     const s = sizesOf(c);
     const windows = qwenWindows(c, s.layers);
     const norm = rms(c);
@@ -45,6 +51,7 @@ const qwen3 = family({
       rope: ropeOf(c, s),
       attention: (i) => ({ window: windows[i], qkNorm: { norm, over: 'head' } }),
       mlp: () => gated(c),
+      biases,
     });
   },
   names: LLAMA_NAMES,
@@ -67,6 +74,9 @@ const qwenExperts = (c: Config, shared?: Experts['shared']): Experts =>
     ...(shared && { shared }),
   });
 function qwenMoe(c: Config, normed: boolean): Features {
+  const biases = normed
+    ? biasesBy(c, { attention_bias: ATTENTION_BIAS })
+    : biasesBy(c, { qkv_bias: QKV_BIAS }, { qkv_bias: true });
   c.ignore('attention_bias', 'qkv_bias', 'intermediate_size');
   const s = sizesOf(c);
   const windows = qwenWindows(c, s.layers);
@@ -77,6 +87,7 @@ function qwenMoe(c: Config, normed: boolean): Features {
     rope: ropeOf(c, s),
     attention: (i) => ({ window: windows[i], ...(normed && { qkNorm: { norm, over: 'head' } }) }),
     mlp: qwenMlp(c, () => qwenExperts(c, shared)),
+    biases,
   });
 }
 const QWEN_MOE_NAMES = {
@@ -149,7 +160,8 @@ const minimaxM2 = family({
 });
 
 function hunyuan(c: Config): Features {
-  c.ignore('attention_bias', 'mlp_bias', 'eod_token_id', 'sep_token_id', 'use_qk_norm', 'use_cla', 'cla_share_factor');
+  const biases = biasesBy(c, { attention_bias: ATTENTION_BIAS });
+  c.ignore('mlp_bias', 'eod_token_id', 'sep_token_id', 'use_qk_norm', 'use_cla', 'cla_share_factor');
   const s = sizesOf(c);
   const norm = rms(c, 1e-5);
   const mixture = c.json.model_type === 'hunyuan_v1_moe';
@@ -173,6 +185,7 @@ function hunyuan(c: Config): Features {
             shared: { inner },
           })
         : gated(c),
+    biases,
   });
 }
 const hunyuanFamily = family({
@@ -190,11 +203,13 @@ const hunyuanFamily = family({
 });
 
 function ernie(c: Config): Features {
-  c.ignore('use_bias', 'compression_ratio', 'moe_capacity', 'moe_dropout_prob', 'moe_use_aux_free', 'fuse_ln');
-  const s = sizesOf(c);
   const mixture = c.json.model_type === 'ernie4_5_moe';
+  const dense = [...ATTENTION_BIAS, ...MLP_BIAS];
+  const biases = biasesBy(c, { use_bias: mixture ? [...dense, ...SHARED_BIAS, 'head'] : dense });
+  c.ignore('compression_ratio', 'moe_capacity', 'moe_dropout_prob', 'moe_use_aux_free', 'fuse_ln');
+  const s = sizesOf(c);
   const rope = ropeOf(c, s, { interleaved: true, theta: 5e5 });
-  if (!mixture) return build('ernie4_5', c, s, { norm: rms(c, 1e-5), rope, mlp: () => gated(c), tied: true });
+  if (!mixture) return build('ernie4_5', c, s, { norm: rms(c, 1e-5), rope, mlp: () => gated(c), tied: true, biases });
   const from = c.count('moe_layer_start_index', 1);
   const last = c.optional('moe_layer_end_index') ?? -1;
   const to = last === -1 ? s.layers - 1 : last;
@@ -219,6 +234,7 @@ function ernie(c: Config): Features {
           })
         : gated(c),
     tied: true,
+    biases,
   });
 }
 const ernieFamily = family({

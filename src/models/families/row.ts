@@ -71,7 +71,11 @@ export function family(row: FamilyRow): ModelRow<CausalLM> {
       const features = ggufFeatures(gguf, own.features, metadata);
       const names = ggufNames({ ...gguf, names: { ...gguf.names, ...own.gguf?.names } });
       if (features.tied) source.ignore(/^output\.weight$/);
-      return new CausalLM(features, new Weights(source.builder, names, sizesFor(features), true), options);
+      return new CausalLM(
+        features,
+        new Weights(source.builder, names, sizesFor(features), features.biases, true),
+        options,
+      );
     }
     const c = wrapped ? textConfig(config) : config;
     const features = row.features(c);
@@ -85,7 +89,11 @@ export function family(row: FamilyRow): ModelRow<CausalLM> {
       source,
       wrapped ? (row.wrappers as { prefixes: readonly string[] }).prefixes : [],
     );
-    return new CausalLM(features, new Weights(source.builder, names, sizesFor(features), true), options);
+    return new CausalLM(
+      features,
+      new Weights(source.builder, names, sizesFor(features), features.biases, true),
+      options,
+    );
   };
   return {
     kind: 'decoder',
@@ -104,7 +112,11 @@ export function newDecoder(json: Json, builder: VarBuilder, options: ModelOption
   const config = new ConfigReader(json);
   const features = row.features(config);
   config.refuseUnread();
-  return new CausalLM(features, new Weights(builder, ggufNames({ architectures: [] }), sizesFor(features)), options);
+  return new CausalLM(
+    features,
+    new Weights(builder, ggufNames({ architectures: [] }), sizesFor(features), features.biases),
+    options,
+  );
 }
 
 /** The text part of a model that reads images too; what belongs to the images has no effect on text. */
