@@ -55,6 +55,21 @@ const asked = (log: string, flag: string): string[] =>
     .split('\n')
     .filter((l) => l.includes(` ${flag} `));
 
+test('a sanitized engine is built beside the usual one: all but the generated rows have the checks', () => {
+  const { path, log } = fakeCompiler();
+  const build = `import(${href('../src/backends/native-build.js')}).then((m) => m.buildNative({ sanitize: true })).then(console.log)`;
+  const made = child(build, { CXX: path, WICK_CACHE_DIR: fresh() });
+  assert.equal(made.status, 0, made.stderr);
+  const checked = asked(log, '-fsanitize=address').map((l) => l.split(' ')[0]);
+  const all = asked(log, '-c').map((l) => l.split(' ')[0]);
+  const rows = all.filter((f) => f.includes('/generated/'));
+  assert.ok(rows.length > 0 && checked.length > 10);
+  assert.deepEqual(
+    all.filter((f) => !checked.includes(f)),
+    rows,
+  );
+});
+
 test('two processes that need the engine at once build it once, whole, and not beside its sources', async () => {
   const { path, log } = fakeCompiler();
   const cache = fresh();

@@ -43,6 +43,20 @@ function compiler(): { path: string; version: string } | undefined {
   return undefined;
 }
 
+/**
+ * Flags of the address sanitizer: checks are calls and nothing is made fast, so that it compiles within a minute. The
+ * generated rows are left as they are: they run over stretches that sanitized code cuts for them.
+ */
+const SANITIZE = '-fsanitize=address';
+const SANITIZED = [
+  ...['-O1', '-fno-tree-vectorize', '-g1', '-fno-omit-frame-pointer', SANITIZE],
+  ...['--param', 'asan-instrumentation-with-call-threshold=0'],
+];
+const sanitized = (unit: Unit): Unit =>
+  unit.source.startsWith('generated/')
+    ? unit
+    : { ...unit, name: `${unit.name}-sanitized`, flags: [...unit.flags, ...SANITIZED] };
+
 interface Plan {
   readonly library: string;
   readonly compiler: string;
@@ -51,8 +65,14 @@ interface Plan {
   readonly work: string;
 }
 
-function plan(sets: readonly InstructionSet[], cxx: { path: string; version: string }, root: string): Plan {
-  const objects = units(sets).map((unit) => {
+function plan(
+  sets: readonly InstructionSet[],
+  cxx: { path: string; version: string },
+  root: string,
+  sanitize = false,
+): Plan {
+  const objects = units(sets).map((plain) => {
+    const unit = sanitize ? sanitized(plain) : plain;
     const key = hash(cxx.version, ...COMMON_FLAGS, ...unit.flags, ...textsOf(unit.source).values());
     return { file: join(root, 'objects', `${unit.name}-${key}.o`), unit };
   });
@@ -177,15 +197,17 @@ export interface BuildOptions {
   readonly copy?: string;
   /** Where to say how far it is: a file descriptor. */
   readonly progress?: number;
+  /** With g++'s address sanitizer, for tests: the process that loads it must have been started with libasan. */
+  readonly sanitize?: boolean;
 }
 
 /** Builds the library into the cache unless it is there; answers its path. */
-export async function buildNative({ everySet, copy, progress }: BuildOptions = {}): Promise<string> {
+export async function buildNative({ everySet, copy, progress, sanitize }: BuildOptions = {}): Promise<string> {
   const cxx = compiler();
   if (!cxx) throw new NativeError('no C++ compiler');
   const arch = hostArch();
   const sets = everySet ? INSTRUCTION_SETS[arch] : [hostInstructionSet(arch)];
-  const p = plan(sets, cxx, engineFolder(true));
+  const p = plan(sets, cxx, engineFolder(true), sanitize);
   mkdirSync(p.work, { recursive: true });
   await oneAtATimeAsync(`${p.work}.lock`, async () => {
     const waiting = p.objects.filter((o) => !isIntact(o.file));
@@ -205,7 +227,7 @@ export async function buildNative({ everySet, copy, progress }: BuildOptions = {
       }
     };
     await Promise.all(Array.from({ length: Math.max(2, Math.min(8, availableParallelism())) }, job));
-    await keepAsync(p.library, (part) => link(p, [], part));
+    await keepAsync(p.library, (part) => link(p, sanitize ? [SANITIZE] : [], part));
   });
   if (copy) await link(p, ['-static-libstdc++', '-static-libgcc', '-s'], copy);
   return p.library;
