@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { inspect } from 'node:util';
 import { Device, Generator, noGrad, randn, scope, Tensor, zeros } from '../src/index.js';
 import { saveTensors } from '../src/io/index.js';
 import {
@@ -12,13 +13,16 @@ import {
   AdamW,
   batchNorm,
   BatchNorm,
+  BatchNorm1d,
   clipGradNorm,
   Conv2d,
   cosineDecay,
   Dropout,
+  EMA,
   embedding,
   fans,
   FlatParameters,
+  flowSummary,
   GradAccumulator,
   GradScaler,
   GRU,
@@ -31,6 +35,7 @@ import {
   Linear,
   linear,
   loadCheckpoint,
+  ModuleDict,
   lstm,
   normal,
   oneCycle,
@@ -63,10 +68,7 @@ const net = (vb: VarBuilder): Sequential => seq(linear(4, 8, vb.pp('0')), (x) =>
 test('a module knows its parameters by name, each once', () => {
   const vars = new VarMap();
   const model = net(VarBuilder.fromVarMap(vars));
-  assert.deepEqual(
-    [...model.namedParameters().keys()],
-    ['layers.0.weight', 'layers.0.bias', 'layers.2.weight', 'layers.2.bias'],
-  );
+  assert.deepEqual([...model.namedParameters().keys()], ['0.weight', '0.bias', '2.weight', '2.bias']);
   assert.deepEqual(vars.names(), ['0.weight', '0.bias', '2.weight', '2.bias']);
   assert.equal(model.parameterCount(), 4 * 8 + 8 + 8 * 3 + 3);
   const tied = new (class extends Layer {
@@ -128,7 +130,7 @@ test('a var map saves and loads what it made', () =>
 test('batch norm learns statistics while training and uses them afterwards', () => {
   const bn = batchNorm(3, VarBuilder.fromVarMap(new VarMap()), { momentum: 0.25 });
   assert.equal(bn.parameters().length, 2);
-  assert.equal(bn.stateDict().size, 4);
+  assert.equal(bn.stateDict().size, 5);
   const x = randn([8, 3, 4], { seed: 4, mean: 2 });
   const y = bn.forward(x);
   near(y.detach().mean([0, 2], false), zeros([3]), 1e-5);
@@ -196,7 +198,8 @@ test('recurrent layers step as they run, forwards and backwards', () => {
   let state = g.zeroState(2);
   for (let t = 0; t < 5; t++) state = g.step(x.narrow(1, t, 1).squeeze([1]), state);
   near(state.h, g.forward(x).narrow(1, 4, 1).squeeze([1]));
-  const back = new GRU(g.weightIh, g.weightHh, g.biasIh, g.biasHh, true);
+  const { ih, hh, bih, bhh } = g.weights();
+  const back = new GRU(ih, hh, bih, bhh, true);
   near(back.forward(x), g.forward(x.flip([1])).flip([1]));
   assert.deepEqual(lstm(3, 4, vb.pp('l'), { bias: false }).forward(x).shape, [2, 5, 4]);
 });
@@ -342,3 +345,129 @@ test('a run that stops and resumes ends bit for bit where the whole run does', (
     for (const [name, t] of whole.vars.entries())
       assert.deepEqual(second.vars.entries().get(name)?.bytesSync(), t.bytesSync(), name);
   }));
+
+/** Fields as people write them in TypeScript; names as PyTorch stores them. */
+class Small extends Layer {
+  fcIn = new Linear(2, 3);
+  norms = [new BatchNorm1d(3), new BatchNorm1d(3)];
+  heads = new ModuleDict({ wordHead: new Linear(3, 1, { bias: false }) });
+  forward(x: Tensor): Tensor {
+    return this.heads.get('wordHead').forward(this.norms[0].forward(this.fcIn.forward(x)));
+  }
+}
+
+test('state has the names of PyTorch: snake_case, numbers in lists, names of a dictionary as they are', () => {
+  const norm = (i: number): string[] =>
+    ['weight', 'bias', 'running_mean', 'running_var', 'num_batches_tracked'].map((n) => `norms.${i}.${n}`);
+  const names = ['fc_in.weight', 'fc_in.bias', ...norm(0), ...norm(1), 'heads.wordHead.weight'];
+  assert.deepEqual([...new Small().stateDict().keys()].sort(), [...names].sort());
+  assert.deepEqual([...new Small().children().keys()], ['fc_in', 'norms.0', 'norms.1', 'heads']);
+});
+
+test('loading is strict with lists of what differs, or lax and tells', () =>
+  inFolder((dir) => {
+    const [a, b] = [new Small(), new Small()];
+    const state = a.stateDict();
+    state.delete('fc_in.bias');
+    state.set('other', zeros([1]));
+    assert.throws(
+      () => b.loadStateDict(state),
+      /the names differ from those of Small; missing \(1\): fc_in.bias; unexpected \(1\): other; give \{ strict: false \}/,
+    );
+    assert.deepEqual(b.loadStateDict(state, { strict: false }), { missing: ['fc_in.bias'], unexpected: ['other'] });
+    near(b.fcIn.weight, a.fcIn.weight, 0);
+    a.save(join(dir, 'm.safetensors'));
+    assert.deepEqual(b.load(join(dir, 'm.safetensors')), { missing: [], unexpected: [] });
+    near(b.fcIn.bias as Tensor, a.fcIn.bias as Tensor, 0);
+    state.set('fc_in.weight', zeros([9, 9]));
+    assert.throws(() => b.loadStateDict(state, { strict: false }), /fc_in.weight is \[3, 2\], given \[9, 9\]/);
+  }));
+
+test('printing a model shows shapes and counts, never the weights', () => {
+  const text = inspect(seq(new Linear(2, 3), (x) => x.relu(), new Small()));
+  assert.match(text, /0: Linear\(2, 3\) +weight \[3, 2\], bias \[3\] +9\n/);
+  assert.match(text, /\n33 parameters, .* f32 on cpu/);
+  assert.doesNotMatch(text, /\d\.\d{3}/);
+  assert.match(flowSummary(new Small(), randn([4, 2])), /fc_in: Linear\(2, 3\) +\[4, 2\] -> \[4, 3\]/);
+});
+
+test('looking at what flows through a model changes nothing in it', () => {
+  const model = new Small();
+  flowSummary(model, randn([4, 2]));
+  assert.equal(model.norms[0].numBatchesTracked.item(), 0);
+  assert.ok(model.training && model.norms[0].training);
+});
+
+test('hooks see inputs, outputs and gradients, may change them, and can be taken away', () => {
+  const layer = new Linear(Tensor.from([[2]]).requireGrad());
+  const seen: string[] = [];
+  const off = [
+    layer.onBeforeForward((_, [x]) => (x as Tensor).mul(10)),
+    layer.onForward((_, [x], y) => {
+      seen.push(`${(x as Tensor).item()} -> ${(y as Tensor).item()}`);
+      return (y as Tensor).add(1);
+    }),
+    layer.onBackward((_, g) => {
+      seen.push(`gradient ${g.item()}`);
+      return g.mul(3);
+    }),
+  ];
+  const y = layer.forward(Tensor.from([[1]]));
+  assert.equal(y.item(), 21);
+  assert.equal(y.sum().backward().of(layer.weight).item(), 30);
+  assert.deepEqual(seen, ['10 -> 20', 'gradient 1']);
+  for (const f of off) f();
+  assert.equal(layer.forward(Tensor.from([[1]])).item(), 2);
+  assert.deepEqual([...layer.stateDict().keys()], ['weight']);
+});
+
+test('layers made by their sizes are trained, drawn from a generator, and can come from a builder', () => {
+  const options = { generator: new Generator(3) };
+  const a = new Conv2d(2, 4, 3, options);
+  near(a.weight, new Conv2d(2, 4, 3, { generator: new Generator(3) }).weight, 0);
+  assert.ok(a.parameters().every((p) => p.requiresGrad));
+  const stored = VarBuilder.fromTensors(new Map([...a.stateDict()].map(([n, t]) => [`conv.${n}`, t])));
+  near(new Conv2d(2, 4, 3, { from: stored.pp('conv') }).weight, a.weight, 0);
+  assert.throws(() => new Linear(3, 4, { biass: true } as never), /Linear: unknown option "biass"/);
+  assert.throws(() => new Linear(3, 0), /Linear: sizes \[3, 0\]/);
+  assert.throws(() => new Linear(3, 4).forward(zeros([2, 5])), /Linear: the last dimension of \[2, 5\] is not 3/);
+  assert.throws(() => new Sequential(Linear as never), /not the class Linear itself; write new Linear\(...\)/);
+});
+
+test('a step clips by norm or value in one call', () => {
+  const w = Tensor.from([3, 4]).requireGrad();
+  const norm = new SGD([w], { learningRate: 1 }).backwardStep(w.sqr().sum(), { clipNorm: 1 });
+  assert.equal(norm?.item(), 10);
+  near(w, Tensor.from([3 - 0.6, 4 - 0.8]));
+  new SGD([w], { learningRate: 1 }).backwardStep(w.sum(), { clipValue: 0.5 });
+  near(w, Tensor.from([3 - 0.6 - 0.5, 4 - 0.8 - 0.5]));
+});
+
+test('groups keep their ratio when the rate changes', () => {
+  const [a, b] = [Tensor.from([1]), Tensor.from([1])];
+  const optimizer = new SGD([{ params: [a] }, { params: [b], learningRate: 1 }], { learningRate: 0.1 });
+  optimizer.learningRate = 0.05;
+  optimizer.step({ get: () => Tensor.from([1]) });
+  near(a, Tensor.from([0.95]));
+  near(b, Tensor.from([0.5]));
+  assert.throws(() => new SGD([{ params: [a], rate: 1 } as never]), /unknown option "rate"/);
+  assert.throws(() => new SGD([{ params: [a] }, { params: [a] }]), /a parameter stands twice/);
+});
+
+test('an average of weights follows them, serves for a while, and gives them back', () => {
+  const layer = new Linear(Tensor.from([[1]]).requireGrad());
+  const average = new EMA(layer, { decay: 0.5 });
+  noGrad(() => layer.weight.assign(Tensor.from([[3]])));
+  average.update();
+  assert.equal(
+    average.use(() => layer.weight.item()),
+    2,
+  );
+  assert.equal(layer.weight.item(), 3);
+  assert.throws(() =>
+    average.use(() => {
+      throw new Error('stop');
+    }),
+  );
+  assert.equal(layer.weight.item(), 3);
+});

@@ -1,7 +1,11 @@
-// Activations by the names that configuration files use.
+// Activations as layers, and by the names that configuration files use.
 import { ArgumentError } from '../base/errors.js';
+import { requireOptions } from '../ops/kernel-row.js';
 import type { Tensor } from '../tensor/tensor.js';
+import { builderOf, MAKE_OPTIONS, type MakeOptions } from './fresh.js';
+import { constant } from './init.js';
 import { Layer } from './module.js';
+import type { VarBuilder } from './var-builder.js';
 
 type F = (x: Tensor, parameter?: number) => Tensor;
 /** 'gelu' is the exact one, by the error function; Tensor.gelu is the tanh form, as in Candle. */
@@ -31,7 +35,9 @@ const BY_NAME = {
   identity: (x) => x,
   linear: (x) => x,
 } satisfies Record<string, F>;
+/** A name that activation() knows. */
 export type ActivationName = keyof typeof BY_NAME;
+/** All names that activation() knows. */
 export const ACTIVATIONS = Object.keys(BY_NAME) as ActivationName[];
 
 const ALIASES: Readonly<Record<string, ActivationName>> = {
@@ -42,6 +48,7 @@ const ALIASES: Readonly<Record<string, ActivationName>> = {
   leakyrelu: 'leaky_relu',
 };
 
+/** The function of a name, with its parameter where it has one. */
 export function activation(name: string, parameter?: number): (x: Tensor) => Tensor {
   const key = Object.hasOwn(ALIASES, name) ? ALIASES[name] : name;
   if (!Object.hasOwn(BY_NAME, key))
@@ -50,6 +57,7 @@ export function activation(name: string, parameter?: number): (x: Tensor) => Ten
   return (x) => f(x, parameter);
 }
 
+/** An activation by the name that configuration files use. */
 export class Activation extends Layer {
   readonly name: string;
   readonly #f: (x: Tensor) => Tensor;
@@ -58,7 +66,176 @@ export class Activation extends Layer {
     this.name = name;
     this.#f = activation(name, parameter);
   }
+  override describe(): string {
+    return this.name;
+  }
   forward(x: Tensor): Tensor {
     return this.#f(x);
   }
 }
+
+/** max(x, 0). */
+export class ReLU extends Layer {
+  forward(x: Tensor): Tensor {
+    return x.relu();
+  }
+}
+/** x between 0 and 6. */
+export class ReLU6 extends Layer {
+  forward(x: Tensor): Tensor {
+    return x.relu6();
+  }
+}
+/** x times the normal distribution's share below x; exact, or by its tanh form with { approximate: 'tanh' }. */
+export class GELU extends Layer {
+  readonly approximate: 'none' | 'tanh';
+  constructor(options: { readonly approximate?: 'none' | 'tanh' } = {}) {
+    super();
+    requireOptions('GELU', options, ['approximate']);
+    this.approximate = options.approximate ?? 'none';
+    if (this.approximate !== 'none' && this.approximate !== 'tanh')
+      throw new ArgumentError(`GELU: approximate ${JSON.stringify(this.approximate)}; known are none, tanh`);
+  }
+  override describe(): string {
+    return this.approximate === 'none' ? '' : this.approximate;
+  }
+  forward(x: Tensor): Tensor {
+    return this.approximate === 'tanh' ? x.gelu() : x.geluErf();
+  }
+}
+/** x * sigmoid(x). */
+export class SiLU extends Layer {
+  forward(x: Tensor): Tensor {
+    return x.silu();
+  }
+}
+/** 1 / (1 + e^-x). */
+export class Sigmoid extends Layer {
+  forward(x: Tensor): Tensor {
+    return x.sigmoid();
+  }
+}
+/** The hyperbolic tangent. */
+export class Tanh extends Layer {
+  forward(x: Tensor): Tensor {
+    return x.tanh();
+  }
+}
+/** x * tanh(softplus(x)). */
+export class Mish extends Layer {
+  forward(x: Tensor): Tensor {
+    return x.mish();
+  }
+}
+/** ELU with fixed constants that keep mean and variance. */
+export class SELU extends Layer {
+  forward(x: Tensor): Tensor {
+    return x.selu();
+  }
+}
+/** ln(1 + e^x). */
+export class Softplus extends Layer {
+  forward(x: Tensor): Tensor {
+    return x.softplus();
+  }
+}
+/** x / (1 + |x|). */
+export class Softsign extends Layer {
+  forward(x: Tensor): Tensor {
+    return x.softsign();
+  }
+}
+/** A sigmoid of straight lines. */
+export class Hardsigmoid extends Layer {
+  forward(x: Tensor): Tensor {
+    return x.hardSigmoid();
+  }
+}
+/** x times a sigmoid of straight lines. */
+export class Hardswish extends Layer {
+  forward(x: Tensor): Tensor {
+    return x.hardSwish();
+  }
+}
+/** ln(sigmoid(x)). */
+export class LogSigmoid extends Layer {
+  forward(x: Tensor): Tensor {
+    return x.neg().softplus().neg();
+  }
+}
+/** x where it is positive, alpha (e^x - 1) elsewhere. */
+export class ELU extends Layer {
+  readonly alpha: number;
+  constructor(alpha = 1) {
+    super();
+    this.alpha = alpha;
+  }
+  override describe(): string {
+    return String(this.alpha);
+  }
+  forward(x: Tensor): Tensor {
+    return x.elu(this.alpha);
+  }
+}
+/** x where it is positive, slope * x elsewhere. */
+export class LeakyReLU extends Layer {
+  readonly slope: number;
+  constructor(slope = 0.01) {
+    super();
+    this.slope = slope;
+  }
+  override describe(): string {
+    return String(this.slope);
+  }
+  forward(x: Tensor): Tensor {
+    return x.leakyRelu(this.slope);
+  }
+}
+/** Positive numbers that sum to 1 along a dimension. */
+export class Softmax extends Layer {
+  readonly dim: number;
+  constructor(dim = -1) {
+    super();
+    this.dim = dim;
+  }
+  override describe(): string {
+    return `dim ${this.dim}`;
+  }
+  forward(x: Tensor): Tensor {
+    return x.softmax(this.dim);
+  }
+}
+/** The logarithm of a softmax, stable. */
+export class LogSoftmax extends Softmax {
+  override forward(x: Tensor): Tensor {
+    return x.logSoftmax(this.dim);
+  }
+}
+/** The first half of a dimension times the sigmoid of the second. */
+export class GLU extends Softmax {
+  override forward(x: Tensor): Tensor {
+    const [a, b] = x.chunk(2, this.dim);
+    return a.mul(b.sigmoid());
+  }
+}
+
+/** A learned slope for negative values, one or one per channel. */
+export class PReLU extends Layer {
+  weight: Tensor;
+  constructor(channels?: number, options?: MakeOptions & { readonly init?: number });
+  constructor(weight: Tensor);
+  constructor(first: number | Tensor = 1, options: MakeOptions & { readonly init?: number } = {}) {
+    super();
+    requireOptions('PReLU', options, ['init', ...MAKE_OPTIONS]);
+    this.weight =
+      typeof first === 'number' ? builderOf(options).get([first], 'weight', constant(options.init ?? 0.25)) : first;
+  }
+  override describe(): string {
+    return String(this.weight.size);
+  }
+  forward(x: Tensor): Tensor {
+    return x.prelu(this.weight);
+  }
+}
+/** A PReLU of a builder, in Candle's order of arguments. */
+export const prelu = (channels: number | undefined, vb: VarBuilder): PReLU => new PReLU(channels ?? 1, { from: vb });

@@ -1,35 +1,53 @@
 // wick/nn: layers, losses' options, caches, optimizers and what training needs.
 import '../tensor/methods.js';
 
-export { Activation, activation, ACTIVATIONS, type ActivationName } from './activation.js';
+export { type MakeOptions } from './fresh.js';
 export * from './init.js';
 export { type Cache, KvCache, PagedKvCache, RotatingKvCache } from './kv-cache.js';
 export * from './layers.js';
 export { addLora, hasLooseAdapters, LoraAdapters, LoraLinear, type LoraOptions, loadLora } from './lora.js';
-export { Layer, Module } from './module.js';
+export {
+  type BackwardHook,
+  type BeforeForwardHook,
+  type Field,
+  type ForwardHook,
+  Layer,
+  type LoadOptions,
+  type LoadReport,
+  Module,
+} from './module.js';
+export { flowSummary } from './summary.js';
+export { clipGradNorm, clipGradValue, gradNorm } from './clip.js';
+export { EMA, type EmaOptions } from './ema.js';
+export * as losses from './losses.js';
 export {
   Adam,
   AdamW,
   type AdamOptions,
+  type ClipOptions,
   type GradSource,
   Lion,
   type LionOptions,
   Optimizer,
+  type OptimizerOptions,
+  type ParameterGroup,
   RMSprop,
   type RmsPropOptions,
   SGD,
   type SgdOptions,
+  type Trained,
 } from './optim.js';
+export * from './optim-adaptive.js';
+export * from './optim-matrix.js';
 export { QEmbedding, QLinear, quantize, type QuantizeOptions, type QuantizeReport } from './quantize.js';
-export { GRU, gru, type GruState, LSTM, lstm, type LstmState, type RnnOptions } from './rnn.js';
+export * from './rnn.js';
 export * from './schedule.js';
+export * from './scheduler.js';
 export {
   type Checkpoint,
   type CheckpointParts,
-  clipGradNorm,
   FlatParameters,
   GradAccumulator,
-  gradNorm,
   GradScaler,
   loadCheckpoint,
   saveCheckpoint,

@@ -91,7 +91,9 @@ interface Place {
 }
 function* linearsOf(value: unknown, owner: Record<string, unknown>, key: string): Iterable<Place> {
   if (value instanceof Linear) yield { owner, key, layer: value as Linear };
-  else if (value instanceof Module || Array.isArray(value))
+  else if (value instanceof Module)
+    for (const field of value.fields()) yield* linearsOf(field.value, field.owner, field.key);
+  else if (Array.isArray(value))
     for (const [k, v] of Object.entries(value)) yield* linearsOf(v, value as unknown as Record<string, unknown>, k);
 }
 const allLinears = (model: Module): Place[] => [...linearsOf(model, {}, '')];

@@ -1,48 +1,122 @@
-// Module: parameters by name, found in the fields of a class; training or not; moved and saved as a whole.
+// Module: parameters by name, found in the fields of a class; training or not; moved, saved, hooked and printed as a
+// whole.
 import type { DType } from '../base/dtype.js';
 import { isFloat } from '../base/dtype.js';
 import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape, sameShape } from '../base/shape.js';
-import { noGrad } from '../tensor/autograd.js';
+import { loadTensors, saveTensors } from '../io/load.js';
+import { gradHook, noGrad } from '../tensor/autograd.js';
 import type { Device } from '../tensor/device.js';
 import { keep } from '../tensor/scope.js';
 import { QTensor } from '../tensor/qtensor.js';
 import { Tensor } from '../tensor/tensor.js';
+import { summary } from './summary.js';
 
-interface Slot {
+/** One field of a module: what it holds, where it is kept, and what it is called in a state dictionary. */
+export interface Field {
+  /** The name in state dictionaries; an empty one adds nothing to the path. */
   readonly name: string;
+  readonly value: unknown;
   readonly owner: Record<string, unknown>;
   readonly key: string;
+}
+interface Slot extends Omit<Field, 'value'> {
   readonly buffer: boolean;
 }
 
+/** How a state dictionary is read. */
+export interface LoadOptions {
+  /** Whether a name that is missing or unexpected is an error; default true. */
+  readonly strict?: boolean;
+  /** Only names that begin with this are read, without it: 'model.' of a checkpoint that holds more. */
+  readonly prefix?: string;
+}
+/** What a lax load left out. */
+export interface LoadReport {
+  /** Names of the module that the source does not hold; their tensors are as they were. */
+  readonly missing: readonly string[];
+  /** Names of the source that the module does not have. */
+  readonly unexpected: readonly string[];
+}
+
+/** Called before a module runs; what it returns (a tensor or a list) takes the place of the inputs. */
+export type BeforeForwardHook = (module: Module, inputs: readonly unknown[]) => unknown;
+/** Called after a module ran; a tensor that it returns takes the place of the output. */
+export type ForwardHook = (module: Module, inputs: readonly unknown[], output: unknown) => unknown;
+/** Called with the gradient of a module's output; a tensor that it returns takes its place. */
+export type BackwardHook = (module: Module, gradient: Tensor) => Tensor | void;
+interface Hooks {
+  readonly before: Set<BeforeForwardHook>;
+  readonly after: Set<ForwardHook>;
+  readonly backward: Set<BackwardHook>;
+}
+
+/** runningMean is called running_mean in files, as PyTorch calls it; names without capitals stay as they are. */
+export const storedName = (field: string): string =>
+  field.replace(/([a-z0-9])([A-Z]+)/g, (_, before: string, capitals: string) => `${before}_${capitals.toLowerCase()}`);
+
+/**
+ * Anything with parameters. Fields that hold tensors are parameters, fields that hold modules (or arrays of them) are
+ * parts; their names make up the names in `stateDict()`, camelCase written as snake_case, so that PyTorch's checkpoints
+ * load.
+ *
+ * ```ts
+ * class Net extends Module {
+ *   hidden = new Linear(784, 64);
+ *   out = new Linear(64, 10);
+ *   forward(x: Tensor): Tensor {
+ *     return this.out.forward(this.hidden.forward(x).relu());
+ *   }
+ * }
+ * ```
+ */
 export abstract class Module {
-  /** Whether dropout drops and batch norms learn their statistics. */
+  /** Whether dropout drops and batch norms learn their statistics; see train() and eval(). */
   training = true;
+  #hooks: Hooks | undefined;
 
   /** Fields whose tensors are saved and moved but not trained: running statistics, tables. */
   protected buffers(): readonly string[] {
     return [];
   }
+  /** What a summary says in brackets after the class: sizes and options. */
+  describe(): string {
+    return '';
+  }
+  /** The fields that may hold tensors and modules, with their stored names; containers override it. */
+  *fields(): Iterable<Field> {
+    const owner = this as unknown as Record<string, unknown>;
+    for (const [key, value] of Object.entries(this)) yield { name: storedName(key), value, owner, key };
+  }
 
   /** Every tensor field of this module and of modules in its fields, arrays included. */
   *#slots(prefix = ''): Generator<Slot> {
     const buffers = this.buffers();
-    for (const [key, value] of Object.entries(this))
-      yield* slotsOf(
-        value,
-        this as unknown as Record<string, unknown>,
-        key,
-        `${prefix}${key}`,
-        buffers.includes(key),
-        (m, p) => m.#slots(p),
-      );
+    for (const field of this.fields()) yield* Module.#slotsOf(field, `${prefix}${field.name}`, buffers);
+  }
+  static *#slotsOf({ value, owner, key }: Field, name: string, buffers: readonly string[]): Generator<Slot> {
+    const buffer = buffers.includes(key);
+    if (value instanceof Tensor) yield { name, owner, key, buffer };
+    else if (value instanceof QTensor) yield* blocksOf(value, name);
+    else if (value instanceof Module) yield* value.#slots(`${name}.`);
+    else if (Array.isArray(value))
+      for (let i = 0; i < value.length; i++) {
+        const inner = { name, value: value[i] as unknown, owner: value as unknown as Record<string, unknown> };
+        yield* Module.#slotsOf({ ...inner, key: String(i) }, `${name}.${i}`, buffer ? [String(i)] : []);
+      }
   }
 
-  /** Parameters and buffers by name. */
+  /** Parameters and buffers by name; the tensors themselves, not copies. */
   stateDict(): Map<string, Tensor> {
-    return new Map([...this.#slots()].map((s) => [s.name, s.owner[s.key] as Tensor]));
+    const found = new Map<string, Tensor>();
+    for (const s of this.#slots()) {
+      if (found.has(s.name))
+        throw new ArgumentError(`stateDict: two fields of ${this.constructor.name} are both named ${s.name}`);
+      found.set(s.name, s.owner[s.key] as Tensor);
+    }
+    return found;
   }
+  /** Trained tensors by name. */
   namedParameters(): Map<string, Tensor> {
     return new Map([...this.#slots()].filter((s) => !s.buffer).map((s) => [s.name, s.owner[s.key] as Tensor]));
   }
@@ -50,17 +124,55 @@ export abstract class Module {
   parameters(): Tensor[] {
     return [...new Set(this.namedParameters().values())];
   }
+  /** This module under the name '', and all modules within it under theirs. */
+  *namedModules(prefix = ''): Generator<[name: string, module: Module]> {
+    yield [prefix, this];
+    for (const field of this.fields())
+      yield* modulesIn(field.value, prefix ? `${prefix}.${field.name}` : field.name, (m, p) => m.namedModules(p));
+  }
+  /** The modules that this one holds itself, by name. */
+  children(): Map<string, Module> {
+    return new Map([...this.fields()].flatMap((f) => [...modulesIn(f.value, f.name, (m, p) => [[p, m]])]));
+  }
 
-  /** Copies values into the tensors of the same names, in place. */
-  loadStateDict(from: ReadonlyMap<string, Tensor>): this {
-    for (const [name, t] of this.stateDict()) {
-      const source = from.get(name);
-      if (!source) throw new ArgumentError(`loadStateDict: there is no ${JSON.stringify(name)}`);
-      if (!sameShape(source.shape, t.shape))
+  /**
+   * Copies values into the tensors of the same names, in place. Names that are missing or unexpected are an error that
+   * lists them; with `{ strict: false }` they are what it returns.
+   */
+  loadStateDict(from: ReadonlyMap<string, Tensor>, { strict = true, prefix = '' }: LoadOptions = {}): LoadReport {
+    const given = new Map(
+      [...from].filter(([name]) => name.startsWith(prefix)).map(([name, t]) => [name.slice(prefix.length), t]),
+    );
+    const own = this.stateDict();
+    const missing = [...own.keys()].filter((name) => !given.has(name));
+    const unexpected = [...given.keys()].filter((name) => !own.has(name));
+    if (strict && missing.length + unexpected.length > 0)
+      throw new ArgumentError(
+        `loadStateDict: the names differ from those of ${this.constructor.name};${listed(' missing', missing)}${listed(' unexpected', unexpected)} give { strict: false } to load what fits`,
+      );
+    for (const [name, t] of own) {
+      const source = given.get(name);
+      if (source && !sameShape(source.shape, t.shape))
         throw new ShapeError(`loadStateDict: ${name} is ${formatShape(t.shape)}, given ${formatShape(source.shape)}`);
-      noGrad(() => t.assign(source.to(t.device).cast(t.dtype)));
     }
-    return this;
+    for (const [name, t] of own) {
+      const source = given.get(name);
+      if (source) noGrad(() => t.assign(source.to(t.device).cast(t.dtype)));
+    }
+    return { missing, unexpected };
+  }
+  /** Reads a safetensors, npz, gguf or PyTorch file (.pt, .pth) into the tensors of this module; see loadStateDict. */
+  load(path: string, options: LoadOptions = {}): LoadReport {
+    const stored = loadTensors(path);
+    try {
+      return this.loadStateDict(stored, options);
+    } finally {
+      for (const t of stored.values()) t.dispose();
+    }
+  }
+  /** Writes parameters and buffers to a file; its ending names the format (safetensors, npz, gguf). */
+  save(path: string): void {
+    saveTensors(path, this.stateDict());
   }
 
   /** Replaces every tensor; the function is called once for a tensor with several names. */
@@ -74,7 +186,6 @@ export abstract class Module {
     }
     return this;
   }
-
   /** Moves to a device or a dtype (floats only); parameters stay parameters. */
   to(device: Device | undefined, dtype?: DType): this {
     return this.replace((t) =>
@@ -86,11 +197,12 @@ export abstract class Module {
     );
   }
 
+  /** Says whether this module and all within it are being trained. */
   train(on = true): this {
-    this.training = on;
-    for (const value of Object.values(this)) eachModule(value, (m) => m.train(on));
+    for (const [, m] of this.namedModules()) m.training = on;
     return this;
   }
+  /** The opposite of train(): dropout passes everything, batch norms use the statistics they have learned. */
   eval(): this {
     return this.train(false);
   }
@@ -99,33 +211,80 @@ export abstract class Module {
     for (const p of this.parameters()) p.requireGrad(on);
     return this;
   }
+  /** How many numbers are trained; a tensor with several names counts once. */
   parameterCount(): number {
     return this.parameters().reduce((n, p) => n + p.size, 0);
   }
+  /** Gives the memory of all tensors back. */
   dispose(): void {
     for (const t of new Set(this.stateDict().values())) t.dispose();
+  }
+
+  /** Calls a function before every forward(). What is returned here takes the hook away again. */
+  onBeforeForward(hook: BeforeForwardHook): () => void {
+    return added(this.#hooked().before, hook);
+  }
+  /** Calls a function after every forward(). What is returned here takes the hook away again. */
+  onForward(hook: ForwardHook): () => void {
+    return added(this.#hooked().after, hook);
+  }
+  /** Calls a function with the gradient of the output in every backward pass. What is returned takes it away again. */
+  onBackward(hook: BackwardHook): () => void {
+    return added(this.#hooked().backward, hook);
+  }
+  /** From the first hook on, this one object has a forward of its own around the class's: others pay nothing. */
+  #hooked(): Hooks {
+    if (this.#hooks) return this.#hooks;
+    const self = this as unknown as { forward?: (...inputs: unknown[]) => unknown };
+    const plain = self.forward;
+    if (typeof plain !== 'function')
+      throw new ArgumentError(`${this.constructor.name}: has no forward() that hooks could be called around`);
+    const hooks: Hooks = { before: new Set(), after: new Set(), backward: new Set() };
+    const forward = (...given: unknown[]): unknown => {
+      let inputs = given;
+      for (const hook of hooks.before) {
+        const changed = hook(this, inputs);
+        if (changed !== undefined) inputs = Array.isArray(changed) ? changed : [changed, ...inputs.slice(1)];
+      }
+      let output = plain.apply(this, inputs);
+      for (const hook of hooks.after) output = hook(this, inputs, output) ?? output;
+      if (hooks.backward.size > 0 && output instanceof Tensor && output.requiresGrad)
+        output = gradHook(output, (g) => {
+          let gradient = g;
+          for (const hook of hooks.backward) gradient = hook(this, gradient) ?? gradient;
+          return gradient;
+        });
+      return output;
+    };
+    Object.defineProperty(this, 'forward', { value: forward, configurable: true, enumerable: false });
+    this.#hooks = hooks;
+    return hooks;
+  }
+
+  /** The tree of modules with the shapes of their tensors and their counts; never the weights. */
+  toString(): string {
+    return summary(this);
+  }
+  [Symbol.for('nodejs.util.inspect.custom')](): string {
+    return summary(this);
   }
 }
 
 /** A module from one tensor to one. */
 export abstract class Layer extends Module {
+  /** The output for an input. */
   abstract forward(x: Tensor): Tensor;
 }
 
-function* slotsOf(
-  value: unknown,
-  owner: Record<string, unknown>,
-  key: string,
-  name: string,
-  buffer: boolean,
-  inner: (m: Module, prefix: string) => Generator<Slot>,
-): Generator<Slot> {
-  if (value instanceof Tensor) yield { name, owner, key, buffer };
-  else if (value instanceof QTensor) yield* blocksOf(value, name);
-  else if (value instanceof Module) yield* inner(value, `${name}.`);
-  else if (Array.isArray(value))
-    for (let i = 0; i < value.length; i++)
-      yield* slotsOf(value[i], value as unknown as Record<string, unknown>, String(i), `${name}.${i}`, buffer, inner);
+function added<T>(set: Set<T>, hook: T): () => void {
+  set.add(hook);
+  return () => void set.delete(hook);
+}
+
+function listed(what: string, names: readonly string[]): string {
+  if (names.length === 0) return '';
+  const shown = names.slice(0, 8).join(', ');
+  return `${what} (${names.length}): ${shown}${names.length > 8 ? ', ...' : ''};`;
 }
 
 /** The bytes of quantized weights: saved and moved, never trained. */
@@ -137,7 +296,11 @@ function* blocksOf(value: QTensor, name: string): Generator<Slot> {
   }
 }
 
-function eachModule(value: unknown, visit: (m: Module) => void): void {
-  if (value instanceof Module) visit(value);
-  else if (Array.isArray(value)) for (const v of value) eachModule(v, visit);
+function* modulesIn(
+  value: unknown,
+  name: string,
+  visit: (m: Module, name: string) => Iterable<[string, Module]>,
+): Generator<[string, Module]> {
+  if (value instanceof Module) yield* visit(value, name);
+  else if (Array.isArray(value)) for (const [i, v] of value.entries()) yield* modulesIn(v, `${name}.${i}`, visit);
 }

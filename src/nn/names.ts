@@ -98,11 +98,11 @@ export const CANDLE_NAMES: readonly CandleName[] = [
   ]),
   ...list('optim', [
     ['Optimizer', 'Optimizer'],
-    ['SGD', 'SGD', 'with momentum and decay'],
-    ['AdamW ParamsAdamW', 'AdamW', 'Adam, RMSprop and Lion too'],
+    ['SGD', 'SGD', 'with momentum, Nesterov and decay; groups of parameters'],
+    ['AdamW ParamsAdamW', 'AdamW', 'ten others too: Adam, Adafactor, Muon, LBFGS, ...'],
   ]),
   ...list('rnn', [
-    ['RNN Direction default_no_bias', 'LSTM GRU', 'options bias and reverse'],
+    ['RNN Direction default_no_bias', 'RNN LSTM GRU', 'options layers, bidirectional, bias'],
     ['LSTM LSTMConfig LSTMState lstm', 'LSTM lstm'],
     ['GRU GRUConfig GRUState gru', 'GRU gru', "states are stacked as LSTM's (Candle joins them)"],
   ]),

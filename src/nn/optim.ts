@@ -1,30 +1,84 @@
 // Optimizers: each is a rule for one parameter and its state; steps run on the device, in place, with nothing read
 // back.
 import { ArgumentError } from '../base/errors.js';
+import { requireOptions } from '../ops/kernel-row.js';
 import { type Gradients, noGrad } from '../tensor/autograd.js';
 import { keep, scope } from '../tensor/scope.js';
-import type { Tensor } from '../tensor/tensor.js';
+import { Tensor } from '../tensor/tensor.js';
+import { clipGradNorm, clipGradValue } from './clip.js';
 
 /** Anything that knows the gradient of a parameter. */
 export interface GradSource {
   get(t: Tensor): Tensor | undefined;
 }
 
-export abstract class Optimizer {
+/** What every optimizer takes. */
+export interface OptimizerOptions {
+  /** The size of a step. */
+  readonly learningRate?: number;
+}
+/** Parameters with options of their own; what a group does not say, the optimizer's options do. */
+export type ParameterGroup<O> = { readonly params: readonly Tensor[] } & O;
+/** What an optimizer trains: tensors, or groups of them. */
+export type Trained<O> = readonly Tensor[] | readonly ParameterGroup<O>[];
+/** How gradients are made smaller before a step. */
+export interface ClipOptions {
+  /** The joint norm of all gradients is at most this. */
+  readonly clipNorm?: number;
+  /** Each element of a gradient lies between minus this and this. */
+  readonly clipValue?: number;
+}
+
+/** A group with all its options filled in; its rate is `share` times the optimizer's. */
+interface Group<O> {
   readonly params: readonly Tensor[];
+  readonly options: Required<O>;
+  readonly share: number;
+}
+
+/** The base of all optimizers that step by a rule for one parameter at a time. */
+export abstract class Optimizer<O extends OptimizerOptions = OptimizerOptions> {
+  /** Every parameter, group by group. */
+  readonly params: readonly Tensor[];
+  readonly groups: readonly Group<O>[];
+  /** The size of a step; groups with a rate of their own keep their ratio to it. Schedules change it. */
   learningRate: number;
   /** Steps taken. */
   steps = 0;
   readonly #state = new Map<string, Tensor>();
+  readonly #groupOf: readonly Group<O>[];
 
-  constructor(params: readonly Tensor[], learningRate: number) {
-    if (params.length === 0) throw new ArgumentError(`${new.target.name}: there are no parameters to train`);
-    this.params = params;
-    this.learningRate = learningRate;
+  constructor(params: Trained<O>, options: O, defaults: Required<O>) {
+    const name = new.target.name;
+    const known = Object.keys(defaults);
+    requireOptions(name, options, known);
+    if (!Array.isArray(params) || params.length === 0)
+      throw new ArgumentError(`${name}: there are no parameters to train`);
+    const filled = { ...defaults, ...options };
+    this.learningRate = checkedRate(name, filled.learningRate as number);
+    const given = params[0] instanceof Tensor ? [{ params }] : params;
+    this.groups = (given as readonly ParameterGroup<O>[]).map((group) => {
+      const { params: own, ...more } = group;
+      requireOptions(`${name} (a group's options)`, more, known);
+      if (!Array.isArray(own) || own.length === 0 || own.some((p) => !(p instanceof Tensor)))
+        throw new ArgumentError(`${name}: a group is { params: [tensors], ...options } with a tensor at least`);
+      const rate = checkedRate(name, (more as OptimizerOptions).learningRate ?? this.learningRate);
+      if (this.learningRate === 0 && rate !== 0)
+        throw new ArgumentError(`${name}: a group's rate of ${rate} has no ratio to the optimizer's, which is 0`);
+      return {
+        params: own as readonly Tensor[],
+        options: { ...filled, ...more } as unknown as Required<O>,
+        share: rate === this.learningRate ? 1 : rate / this.learningRate,
+      };
+    });
+    this.params = this.groups.flatMap((g) => g.params);
+    this.#groupOf = this.groups.flatMap((g) => g.params.map(() => g));
+    if (new Set(this.params).size !== this.params.length)
+      throw new ArgumentError(`${name}: a parameter stands twice among its groups`);
   }
 
-  /** The new value of parameter i. */
-  protected abstract update(p: Tensor, grad: Tensor, i: number): Tensor;
+  /** The new value of parameter i; the options are those of its group, with the rate of this step. */
+  protected abstract update(p: Tensor, grad: Tensor, i: number, options: Required<O>): Tensor;
 
   /** One step; parameters without a gradient stay as they are. */
   step(grads: GradSource): void {
@@ -32,23 +86,39 @@ export abstract class Optimizer {
     noGrad(() => {
       this.params.forEach((p, i) => {
         const g = grads.get(p);
-        if (g) scope(() => void p.assign(this.update(p, g.dtype === p.dtype ? g : g.cast(p.dtype), i)));
+        const { options, share } = this.#groupOf[i];
+        const now = { ...options, learningRate: this.learningRate * share };
+        if (g) scope(() => void p.assign(this.update(p, g.dtype === p.dtype ? g : g.cast(p.dtype), i, now)));
       });
     });
   }
-  /** Gradients of a loss, then a step with them. */
-  backwardStep(loss: Tensor): void {
+  /**
+   * Gradients of a loss, clipped if wanted, then a step with them. Answers the joint norm before clipping where
+   * `clipNorm` is given.
+   */
+  backwardStep(loss: Tensor, clip: ClipOptions = {}): Tensor | undefined {
+    requireOptions('backwardStep', clip, ['clipNorm', 'clipValue']);
     const grads: Gradients = loss.backward();
-    this.step(grads);
+    let norm: Tensor | undefined;
+    if (clip.clipNorm !== undefined || clip.clipValue !== undefined) {
+      const own = this.params.filter((p) => grads.get(p));
+      let list = own.map((p) => grads.of(p));
+      if (clip.clipValue !== undefined) list = clipGradValue(list, clip.clipValue);
+      if (clip.clipNorm !== undefined) ({ grads: list, norm } = clipGradNorm(list, clip.clipNorm));
+      const clipped = new Map(own.map((p, i) => [p, list[i]]));
+      this.step(clipped);
+      for (const g of list) g.dispose();
+    } else this.step(grads);
     grads.dispose();
+    return norm;
   }
 
-  /** A state tensor of parameter i; zeros at first. */
-  protected state(name: string, i: number): Tensor {
+  /** A state tensor of parameter i; zeros of its shape at first, or of another. */
+  protected state(name: string, i: number, first: () => Tensor = () => this.params[i].zerosLike()): Tensor {
     const key = `${i}.${name}`;
     const known = this.#state.get(key);
     if (known) return known;
-    const made = keep(this.params[i].zerosLike());
+    const made = keep(first());
     this.#state.set(key, made);
     return made;
   }
@@ -63,9 +133,11 @@ export abstract class Optimizer {
     return value;
   }
 
+  /** Averages and momenta by '<number of the parameter>.<name>'. */
   stateDict(): Map<string, Tensor> {
     return new Map(this.#state);
   }
+  /** Takes up the state of an earlier run. */
   loadStateDict(from: ReadonlyMap<string, Tensor>, steps: number): void {
     this.steps = steps;
     for (const [key, value] of from) {
@@ -77,125 +149,130 @@ export abstract class Optimizer {
     }
   }
 }
+function checkedRate(name: string, rate: number): number {
+  if (!(rate >= 0 && rate < Infinity)) throw new ArgumentError(`${name}: learningRate ${rate} is no number from 0`);
+  return rate;
+}
+/** The gradient with a share of the parameter added. */
+export const decayed = (grad: Tensor, p: Tensor, weightDecay: number): Tensor =>
+  weightDecay ? grad.add(p.affine(weightDecay, 0)) : grad;
 
-export interface SgdOptions {
-  readonly learningRate?: number;
+/** Options of SGD. */
+export interface SgdOptions extends OptimizerOptions {
+  /** The share of the last step that goes on; default 0. */
   readonly momentum?: number;
   /** Takes this share off every gradient but the first as it joins the momentum. */
   readonly dampening?: number;
+  /** Looks ahead along the momentum. */
   readonly nesterov?: boolean;
+  /** A share of the parameter that is added to its gradient; default 0. */
   readonly weightDecay?: number;
 }
-export class SGD extends Optimizer {
-  readonly options: SgdOptions;
-  constructor(params: readonly Tensor[], options: SgdOptions = {}) {
-    super(params, options.learningRate ?? 1e-2);
-    this.options = options;
+/** Gradient descent, with momentum if wanted. */
+export class SGD extends Optimizer<SgdOptions> {
+  constructor(params: Trained<SgdOptions>, options: SgdOptions = {}) {
+    super(params, options, { learningRate: 1e-2, momentum: 0, dampening: 0, nesterov: false, weightDecay: 0 });
   }
-  protected update(p: Tensor, grad: Tensor, i: number): Tensor {
-    const { momentum = 0, dampening = 0, weightDecay = 0, nesterov = false } = this.options;
-    const g = weightDecay ? grad.add(p.affine(weightDecay, 0)) : grad;
-    if (momentum === 0) return p.sub(g.affine(this.learningRate, 0));
-    const joining = dampening && this.hasState('momentum', i) ? g.affine(1 - dampening, 0) : g;
-    const m = this.keepState('momentum', i, this.state('momentum', i).affine(momentum, 0).add(joining));
-    return p.sub((nesterov ? g.add(m.affine(momentum, 0)) : m).affine(this.learningRate, 0));
+  protected update(p: Tensor, grad: Tensor, i: number, o: Required<SgdOptions>): Tensor {
+    const g = decayed(grad, p, o.weightDecay);
+    if (o.momentum === 0) return p.sub(g.affine(o.learningRate, 0));
+    const joining = o.dampening && this.hasState('momentum', i) ? g.affine(1 - o.dampening, 0) : g;
+    const m = this.keepState('momentum', i, this.state('momentum', i).affine(o.momentum, 0).add(joining));
+    return p.sub((o.nesterov ? g.add(m.affine(o.momentum, 0)) : m).affine(o.learningRate, 0));
   }
 }
 
-export interface AdamOptions {
-  readonly learningRate?: number;
+/** Options of Adam and its relatives. */
+export interface AdamOptions extends OptimizerOptions {
+  /** How long gradients are averaged; default 0.9. */
   readonly beta1?: number;
+  /** How long their squares are averaged; default 0.999. */
   readonly beta2?: number;
+  /** Added to the divisor; default 1e-8. */
   readonly eps?: number;
+  /** Default 0; of AdamW 0.01. */
   readonly weightDecay?: number;
+  /** Divide by the largest average of squares so far; default false. */
+  readonly amsgrad?: boolean;
 }
+const ADAM = { learningRate: 1e-3, beta1: 0.9, beta2: 0.999, eps: 1e-8, weightDecay: 0, amsgrad: false };
+const ADAMW = { ...ADAM, weightDecay: 0.01 };
 /** Three fused kernels a parameter: both averages and the step with its bias corrections folded into two numbers. */
-export class Adam extends Optimizer {
-  readonly options: Required<Omit<AdamOptions, 'learningRate'>>;
-  constructor(params: readonly Tensor[], options: AdamOptions = {}) {
-    super(params, options.learningRate ?? 1e-3);
-    this.options = {
-      beta1: options.beta1 ?? 0.9,
-      beta2: options.beta2 ?? 0.999,
-      eps: options.eps ?? 1e-8,
-      weightDecay: options.weightDecay ?? this.defaultDecay(),
-    };
-  }
-  protected defaultDecay(): number {
-    return 0;
+export class Adam extends Optimizer<AdamOptions> {
+  constructor(params: Trained<AdamOptions>, options: AdamOptions = {}, defaults: Required<AdamOptions> = ADAM) {
+    super(params, options, defaults);
   }
   /** Whether the decay shrinks the parameter itself instead of adding to its gradient. */
   protected decoupled(): boolean {
     return false;
   }
-  protected update(p: Tensor, grad: Tensor, i: number): Tensor {
-    const { beta1, beta2, eps, weightDecay } = this.options;
-    const g = weightDecay && !this.decoupled() ? grad.add(p.affine(weightDecay, 0)) : grad;
+  protected update(p: Tensor, grad: Tensor, i: number, o: Required<AdamOptions>): Tensor {
+    const { beta1, beta2, eps, weightDecay, learningRate } = o;
+    const g = this.decoupled() ? grad : decayed(grad, p, weightDecay);
     const m = this.keepState('m', i, this.state('m', i).ema(g, beta1));
     const v = this.keepState('v', i, this.state('v', i).emaSqr(g, beta2));
+    const top = o.amsgrad ? this.keepState('top', i, this.state('top', i).maximum(v)) : v;
     const correction = Math.sqrt(1 - beta2 ** this.steps);
-    const rate = (this.learningRate * correction) / (1 - beta1 ** this.steps);
-    const base = weightDecay && this.decoupled() ? p.affine(1 - this.learningRate * weightDecay, 0) : p;
-    return base.adamStep(m, v, rate, eps * correction);
+    const rate = (learningRate * correction) / (1 - beta1 ** this.steps);
+    const base = weightDecay && this.decoupled() ? p.affine(1 - learningRate * weightDecay, 0) : p;
+    return base.adamStep(m, top, rate, eps * correction);
   }
 }
+/** Adam whose decay shrinks the parameter itself. */
 export class AdamW extends Adam {
-  protected override defaultDecay(): number {
-    return 0.01;
+  constructor(params: Trained<AdamOptions>, options: AdamOptions = {}) {
+    super(params, options, ADAMW);
   }
   protected override decoupled(): boolean {
     return true;
   }
 }
 
-export interface RmsPropOptions {
-  readonly learningRate?: number;
+/** Options of RMSprop. */
+export interface RmsPropOptions extends OptimizerOptions {
+  /** How long squares are averaged; default 0.99. */
   readonly alpha?: number;
+  /** Added to the divisor; default 1e-8. */
   readonly eps?: number;
+  /** Default 0. */
   readonly momentum?: number;
+  /** Default 0. */
   readonly weightDecay?: number;
 }
-export class RMSprop extends Optimizer {
-  readonly options: RmsPropOptions;
-  constructor(params: readonly Tensor[], options: RmsPropOptions = {}) {
-    super(params, options.learningRate ?? 1e-2);
-    this.options = options;
+/** Gradients divided by the root of the average of their squares. */
+export class RMSprop extends Optimizer<RmsPropOptions> {
+  constructor(params: Trained<RmsPropOptions>, options: RmsPropOptions = {}) {
+    super(params, options, { learningRate: 1e-2, alpha: 0.99, eps: 1e-8, momentum: 0, weightDecay: 0 });
   }
-  protected update(p: Tensor, grad: Tensor, i: number): Tensor {
-    const { alpha = 0.99, eps = 1e-8, momentum = 0, weightDecay = 0 } = this.options;
-    const g = weightDecay ? grad.add(p.affine(weightDecay, 0)) : grad;
-    const v = this.keepState('v', i, this.state('v', i).emaSqr(g, alpha));
-    if (momentum === 0) return p.adamStep(g, v, this.learningRate, eps);
-    const m = this.keepState(
-      'momentum',
-      i,
-      this.state('momentum', i)
-        .affine(momentum, 0)
-        .add(g.div(v.sqrt().affine(1, eps))),
-    );
-    return p.sub(m.affine(this.learningRate, 0));
+  protected update(p: Tensor, grad: Tensor, i: number, o: Required<RmsPropOptions>): Tensor {
+    const g = decayed(grad, p, o.weightDecay);
+    const v = this.keepState('v', i, this.state('v', i).emaSqr(g, o.alpha));
+    if (o.momentum === 0) return p.adamStep(g, v, o.learningRate, o.eps);
+    const joining = g.div(v.sqrt().affine(1, o.eps));
+    const m = this.keepState('momentum', i, this.state('momentum', i).affine(o.momentum, 0).add(joining));
+    return p.sub(m.affine(o.learningRate, 0));
   }
 }
 
-export interface LionOptions {
-  readonly learningRate?: number;
+/** Options of Lion. */
+export interface LionOptions extends OptimizerOptions {
+  /** The share of the momentum in a step; default 0.9. */
   readonly beta1?: number;
+  /** How long gradients are averaged; default 0.99. */
   readonly beta2?: number;
+  /** Default 0. */
   readonly weightDecay?: number;
 }
 /** Steps of one size, by the sign of a mix of momentum and gradient. */
-export class Lion extends Optimizer {
-  readonly options: LionOptions;
-  constructor(params: readonly Tensor[], options: LionOptions = {}) {
-    super(params, options.learningRate ?? 1e-4);
-    this.options = options;
+export class Lion extends Optimizer<LionOptions> {
+  constructor(params: Trained<LionOptions>, options: LionOptions = {}) {
+    super(params, options, { learningRate: 1e-4, beta1: 0.9, beta2: 0.99, weightDecay: 0 });
   }
-  protected update(p: Tensor, grad: Tensor, i: number): Tensor {
-    const { beta1 = 0.9, beta2 = 0.99, weightDecay = 0 } = this.options;
+  protected update(p: Tensor, grad: Tensor, i: number, o: Required<LionOptions>): Tensor {
     const m = this.state('m', i);
-    const base = weightDecay ? p.affine(1 - this.learningRate * weightDecay, 0) : p;
-    const next = base.sub(m.ema(grad, beta1).sign().affine(this.learningRate, 0));
-    this.keepState('m', i, m.ema(grad, beta2));
+    const base = o.weightDecay ? p.affine(1 - o.learningRate * o.weightDecay, 0) : p;
+    const next = base.sub(m.ema(grad, o.beta1).sign().affine(o.learningRate, 0));
+    this.keepState('m', i, m.ema(grad, o.beta2));
     return next;
   }
 }

@@ -6,7 +6,7 @@ import { noGrad } from '../tensor/autograd.js';
 import { QTensor, type Weight } from '../tensor/qtensor.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { Embedding, Linear } from './layers.js';
-import { Module } from './module.js';
+import type { Module } from './module.js';
 
 /** A linear layer with quantized weights. */
 export class QLinear extends Linear<QTensor> {
@@ -43,19 +43,14 @@ export interface QuantizeReport {
   readonly kept: readonly { readonly name: string; readonly why: string }[];
 }
 
-function* layersOf(
-  value: unknown,
-  name: string,
-): Generator<{ layer: Linear<Weight> | Embedding<Weight>; name: string }> {
-  if (value instanceof Linear || value instanceof Embedding) yield { layer: value, name };
-  else if (value instanceof Module)
-    for (const [key, inner] of Object.entries(value)) yield* layersOf(inner, name ? `${name}.${key}` : key);
-  else if (Array.isArray(value)) for (const [i, inner] of value.entries()) yield* layersOf(inner, `${name}.${i}`);
+function* layersOf(module: Module): Generator<{ layer: Linear<Weight> | Embedding<Weight>; name: string }> {
+  for (const [name, layer] of module.namedModules())
+    if (layer instanceof Linear || layer instanceof Embedding) yield { layer, name };
 }
 
 /** How products of all quantized linear layers of a module are computed from now on. */
 export function setProducts(module: Module, product: ProductOptions): void {
-  for (const { layer } of layersOf(module, '')) if (layer instanceof Linear) layer.product = product;
+  for (const { layer } of layersOf(module)) if (layer instanceof Linear) layer.product = product;
 }
 
 /**
@@ -67,7 +62,7 @@ export function quantize(module: Module, type: string, options: QuantizeOptions 
   const done = new Map<Tensor, QTensor>();
   const changed: string[] = [];
   const kept: { name: string; why: string }[] = [];
-  const all = [...layersOf(module, '')];
+  const all = [...layersOf(module)];
   if (all.length === 0) throw new ArgumentError('quantize: the module has no linear layer and no embedding');
   for (const { layer, name } of all) {
     const { weight } = layer;

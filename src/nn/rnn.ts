@@ -1,69 +1,189 @@
-// Recurrent layers: LSTM and GRU over (batch, time, features), the input's products made for all steps at once.
-import { type Shape } from '../base/shape.js';
-import { stack, zeros } from '../tensor/create.js';
+// Recurrent layers over (batch, time, features): RNN, LSTM and GRU of several layers and both directions, and their
+// cells; the input's products are made for all steps at once.
+import { ArgumentError, ShapeError } from '../base/errors.js';
+import { formatShape } from '../base/shape.js';
+import { requireOptions, requireWhole } from '../ops/kernel-row.js';
+import { cat, stack, zeros } from '../tensor/create.js';
 import type { Tensor } from '../tensor/tensor.js';
+import { dropout } from './dropout.js';
+import { builderOf, MAKE_OPTIONS, type MakeOptions } from './fresh.js';
 import { uniform } from './init.js';
 import { Module } from './module.js';
 import type { VarBuilder } from './var-builder.js';
 
+/** Options of the functions lstm() and gru(). */
 export interface RnnOptions {
   readonly bias?: boolean;
   /** Layer number in the names of the weights. */
   readonly layer?: number;
   readonly reverse?: boolean;
 }
+/** Options of recurrent layers that are made by their sizes. */
+export interface RecurrentOptions extends MakeOptions {
+  /** Layers on top of each other; default 1. */
+  readonly layers?: number;
+  /** Whether products have biases; default true. */
+  readonly bias?: boolean;
+  /** Whether a second pass runs from the end to the beginning; outputs are then twice as wide. */
+  readonly bidirectional?: boolean;
+  /** Probability that an element between two layers is left out while training; default 0. */
+  readonly dropout?: number;
+}
+/** A state of LSTMs, by layer and direction where it belongs to a whole net. */
 export interface LstmState {
   readonly h: Tensor;
   readonly c: Tensor;
 }
+/** A state of GRUs and plain recurrent nets. */
 export interface GruState {
   readonly h: Tensor;
 }
+/** What a pass over a sequence gives: outputs of all steps, and the states after the last, (layers, batch, hidden). */
+export interface RecurrentResult<S> {
+  readonly output: Tensor;
+  readonly state: S;
+}
 
-/** Weights as PyTorch names them: (gates * hidden, inputs) and (gates * hidden, hidden). */
-abstract class Rnn<S extends GruState> extends Module {
-  weightIh: Tensor;
-  weightHh: Tensor;
-  biasIh: Tensor | undefined;
-  biasHh: Tensor | undefined;
+/** The weights of one layer in one direction. */
+interface Weights {
+  readonly ih: Tensor;
+  readonly hh: Tensor;
+  readonly bih: Tensor | undefined;
+  readonly bhh: Tensor | undefined;
+}
+/** A kind of recurrent net: how many gates, and the next state from what input and state say. */
+interface Kind<S extends GruState> {
+  readonly gates: number;
+  readonly parts: readonly (keyof S & string)[];
+  advance(fromInput: Tensor, fromHidden: (h: Tensor) => Tensor, state: S): S;
+}
+const LSTM_KIND: Kind<LstmState> = {
+  gates: 4,
+  parts: ['h', 'c'],
+  advance: (x, fromHidden, { h, c }) => {
+    const [i, f, g, o] = x.add(fromHidden(h)).chunk(4, -1);
+    const next = f.sigmoid().mul(c).add(i.sigmoid().mul(g.tanh()));
+    return { h: o.sigmoid().mul(next.tanh()), c: next };
+  },
+};
+const GRU_KIND: Kind<GruState> = {
+  gates: 3,
+  parts: ['h'],
+  advance: (x, fromHidden, { h }) => {
+    const [ir, iz, candidate] = x.chunk(3, -1);
+    const [hr, hz, hn] = fromHidden(h).chunk(3, -1);
+    const r = ir.add(hr).sigmoid();
+    const z = iz.add(hz).sigmoid();
+    const n = candidate.add(r.mul(hn)).tanh();
+    return { h: n.add(z.mul(h.sub(n))) };
+  },
+};
+const plainKind = (bend: 'tanh' | 'relu'): Kind<GruState> => ({
+  gates: 1,
+  parts: ['h'],
+  advance: (x, fromHidden, { h }) => {
+    const y = x.add(fromHidden(h));
+    return { h: bend === 'tanh' ? y.tanh() : y.relu() };
+  },
+});
+
+const product = (x: Tensor, weight: Tensor, bias: Tensor | undefined): Tensor => {
+  const y = x.matmul(weight.t());
+  return bias ? y.add(bias) : y;
+};
+const OPTIONS = ['layers', 'bias', 'bidirectional', 'dropout', ...MAKE_OPTIONS];
+
+/** Weights bear PyTorch's names, weight_ih_l0 and so on: (gates * hidden, inputs) and (gates * hidden, hidden). */
+abstract class Recurrent<S extends GruState> extends Module {
   readonly hidden: number;
+  readonly layers: number;
+  readonly bidirectional: boolean;
+  /** Whether the first direction runs from the end. */
   readonly reverse: boolean;
-  constructor(weightIh: Tensor, weightHh: Tensor, biasIh?: Tensor, biasHh?: Tensor, reverse = false) {
+  readonly dropout: number;
+  readonly #kind: Kind<S>;
+  constructor(
+    kind: Kind<S>,
+    first: number | Tensor,
+    second: number | Tensor,
+    third?: Tensor | RecurrentOptions,
+    biasHh?: Tensor,
+    reverse = false,
+  ) {
     super();
-    this.weightIh = weightIh;
-    this.weightHh = weightHh;
-    this.biasIh = biasIh;
-    this.biasHh = biasHh;
-    this.hidden = weightHh.shape[1];
+    this.#kind = kind;
     this.reverse = reverse;
+    if (typeof first !== 'number') {
+      [this.layers, this.bidirectional, this.dropout] = [1, false, 0];
+      this.hidden = (second as Tensor).shape[1];
+      this.#put(0, false, { ih: first, hh: second as Tensor, bih: third as Tensor | undefined, bhh: biasHh });
+      return;
+    }
+    const options = (third ?? {}) as RecurrentOptions;
+    requireOptions(new.target.name, options, OPTIONS);
+    const hidden = second as number;
+    this.hidden = hidden;
+    this.layers = options.layers ?? 1;
+    this.bidirectional = options.bidirectional ?? false;
+    this.dropout = options.dropout ?? 0;
+    requireWhole(new.target.name, 'sizes and layers', [first, hidden, this.layers], 1);
+    if (!(this.dropout >= 0 && this.dropout < 1))
+      throw new ArgumentError(`${new.target.name}: probability ${this.dropout} is not in [0, 1)`);
+    const vb = builderOf(options);
+    for (let layer = 0; layer < this.layers; layer++)
+      for (const back of this.bidirectional ? [false, true] : [false]) {
+        const inputs = layer === 0 ? first : hidden * (this.bidirectional ? 2 : 1);
+        this.#put(layer, back, made(kind.gates, inputs, hidden, vb, options.bias ?? true, suffix(layer, back)));
+      }
   }
-  abstract zeroState(batch: number): S;
-  /** The next state from the input's products (with bias) at one step. */
-  protected abstract advance(fromInput: Tensor, state: S): S;
-
-  protected zeros(batch: number): Tensor {
-    return zeros([batch, this.hidden], { dtype: this.weightHh.dtype, device: this.weightHh.device });
+  #put(layer: number, back: boolean, w: Weights): void {
+    const own = this as unknown as Record<string, Tensor>;
+    const end = suffix(layer, back);
+    own[`weight_ih${end}`] = w.ih;
+    own[`weight_hh${end}`] = w.hh;
+    if (w.bih) own[`bias_ih${end}`] = w.bih;
+    if (w.bhh) own[`bias_hh${end}`] = w.bhh;
   }
-  #inputs(x: Tensor): Tensor {
-    const y = x.matmul(this.weightIh.t());
-    return this.biasIh ? y.add(this.biasIh) : y;
+  /** The weights of a layer in a direction. */
+  weights(layer = 0, back = false): Weights {
+    const own = this as unknown as Record<string, Tensor | undefined>;
+    const end = suffix(layer, back);
+    const [ih, hh] = [own[`weight_ih${end}`], own[`weight_hh${end}`]];
+    if (!ih || !hh)
+      throw new ArgumentError(`${this.constructor.name}: there is no layer ${layer}${back ? ' backwards' : ''}`);
+    return { ih, hh, bih: own[`bias_ih${end}`], bhh: own[`bias_hh${end}`] };
   }
-  protected fromHidden(h: Tensor): Tensor {
-    const y = h.matmul(this.weightHh.t());
-    return this.biasHh ? y.add(this.biasHh) : y;
+  override describe(): string {
+    const more = [
+      ...(this.layers > 1 ? [`${this.layers} layers`] : []),
+      ...(this.bidirectional ? ['both directions'] : []),
+    ];
+    return [this.weights().ih.shape[1], this.hidden, ...more].join(', ');
   }
-  /** One step from (batch, features). */
+  /** A state of zeros for one layer and direction. */
+  zeroState(batch: number): S {
+    const { hh } = this.weights();
+    const zero = (): Tensor => zeros([batch, this.hidden], { dtype: hh.dtype, device: hh.device });
+    return Object.fromEntries(this.#kind.parts.map((p) => [p, zero()])) as unknown as S;
+  }
+  /** One step of the first layer from (batch, features). */
   step(x: Tensor, state: S): S {
-    return this.advance(this.#inputs(x), state);
+    const w = this.weights();
+    return this.#kind.advance(product(x, w.ih, w.bih), (h) => product(h, w.hh, w.bhh), state);
   }
-  /** All states of a sequence (batch, time, features), in time order. */
+  /** All states of the first layer over a sequence (batch, time, features), in time order. */
   seq(x: Tensor, initial: S = this.zeroState(x.shape[0])): S[] {
-    const inputs = this.#inputs(x);
+    return this.#pass(x, initial, this.weights(), this.reverse);
+  }
+  #pass(x: Tensor, initial: S, w: Weights, back: boolean): S[] {
+    const inputs = product(x, w.ih, w.bih);
     const steps = Array.from({ length: x.shape[1] }, (_, t) => t);
-    const order = this.reverse ? steps.reverse() : steps;
-    const states: S[] = new Array(order.length);
+    const states: S[] = new Array(steps.length);
     let state = initial;
-    for (const t of order) states[t] = state = this.advance(inputs.narrow(1, t, 1).squeeze([1]), state);
+    for (const t of back ? steps.reverse() : steps) {
+      const now = inputs.narrow(1, t, 1).squeeze([1]);
+      states[t] = state = this.#kind.advance(now, (h) => product(h, w.hh, w.bhh), state);
+    }
     return states;
   }
   /** Hidden states as (batch, time, hidden). */
@@ -73,55 +193,161 @@ abstract class Rnn<S extends GruState> extends Module {
       1,
     );
   }
+  /** Outputs of all steps, (batch, time, hidden) or twice as wide; the states too, beginning with a given one. */
+  run(x: Tensor, initial?: S): RecurrentResult<S> {
+    if (x.rank !== 3 || x.shape[1] < 1)
+      throw new ShapeError(
+        `${this.constructor.name}: takes (batch, time, features) with a step at least, not ${formatShape(x.shape)}`,
+      );
+    const directions = this.bidirectional ? [false, true] : [this.reverse];
+    const last: S[] = [];
+    let y = x;
+    for (let layer = 0; layer < this.layers; layer++) {
+      const outputs = directions.map((back, d) => {
+        const at = layer * directions.length + d;
+        const begin = initial ? this.#partOf(initial, at) : this.zeroState(x.shape[0]);
+        const states = this.#pass(y, begin, this.weights(layer, this.bidirectional && back), back);
+        last.push(states[back ? 0 : states.length - 1]);
+        return this.statesToTensor(states);
+      });
+      y = outputs.length > 1 ? cat(outputs, -1) : outputs[0];
+      if (this.training && layer < this.layers - 1) y = dropout(y, this.dropout);
+    }
+    const joined = this.#kind.parts.map((p) => [p, stack(last.map((s) => s[p] as unknown as Tensor))]);
+    return { output: y, state: Object.fromEntries(joined) as unknown as S };
+  }
+  #partOf(state: S, at: number): S {
+    return Object.fromEntries(
+      this.#kind.parts.map((p) => [p, (state[p] as unknown as Tensor).narrow(0, at, 1).squeeze([0])]),
+    ) as unknown as S;
+  }
+  /** Outputs of all steps from states of zeros. */
   forward(x: Tensor): Tensor {
-    return this.statesToTensor(this.seq(x));
+    return this.run(x).output;
+  }
+}
+const suffix = (layer: number, back: boolean): string => `_l${layer}${back ? '_reverse' : ''}`;
+function made(gates: number, inputs: number, hidden: number, vb: VarBuilder, bias: boolean, end: string): Weights {
+  const init = uniform(-1 / Math.sqrt(hidden), 1 / Math.sqrt(hidden));
+  return {
+    ih: vb.get([gates * hidden, inputs], `weight_ih${end}`, init),
+    hh: vb.get([gates * hidden, hidden], `weight_hh${end}`, init),
+    bih: bias ? vb.get([gates * hidden], `bias_ih${end}`, init) : undefined,
+    bhh: bias ? vb.get([gates * hidden], `bias_hh${end}`, init) : undefined,
+  };
+}
+
+/** Long short-term memory; gates stand in PyTorch's order: input, forget, cell, output. */
+export class LSTM extends Recurrent<LstmState> {
+  constructor(inputs: number, hidden: number, options?: RecurrentOptions);
+  constructor(weightIh: Tensor, weightHh: Tensor, biasIh?: Tensor, biasHh?: Tensor, reverse?: boolean);
+  constructor(
+    a: number | Tensor,
+    b: number | Tensor,
+    c?: Tensor | RecurrentOptions,
+    biasHh?: Tensor,
+    reverse?: boolean,
+  ) {
+    super(LSTM_KIND, a, b, c, biasHh, reverse);
+  }
+}
+/** Gated recurrent units; gates stand in PyTorch's order: reset, update, new. */
+export class GRU extends Recurrent<GruState> {
+  constructor(inputs: number, hidden: number, options?: RecurrentOptions);
+  constructor(weightIh: Tensor, weightHh: Tensor, biasIh?: Tensor, biasHh?: Tensor, reverse?: boolean);
+  constructor(
+    a: number | Tensor,
+    b: number | Tensor,
+    c?: Tensor | RecurrentOptions,
+    biasHh?: Tensor,
+    reverse?: boolean,
+  ) {
+    super(GRU_KIND, a, b, c, biasHh, reverse);
+  }
+}
+/** The plain recurrent net: tanh (or relu) of products of input and state. */
+export class RNN extends Recurrent<GruState> {
+  constructor(
+    inputs: number,
+    hidden: number,
+    options: RecurrentOptions & { readonly nonlinearity?: 'tanh' | 'relu' } = {},
+  ) {
+    const { nonlinearity = 'tanh', ...rest } = options;
+    super(plainKind(nonlinearity), inputs, hidden, rest);
   }
 }
 
-export class LSTM extends Rnn<LstmState> {
-  zeroState(batch: number): LstmState {
-    return { h: this.zeros(batch), c: this.zeros(batch) };
+/** One step of a recurrent net as a module; names are PyTorch's: weight_ih, weight_hh, bias_ih, bias_hh. */
+abstract class Cell<S extends GruState> extends Module {
+  weightIh: Tensor;
+  weightHh: Tensor;
+  biasIh: Tensor | undefined;
+  biasHh: Tensor | undefined;
+  readonly #kind: Kind<S>;
+  constructor(kind: Kind<S>, inputs: number, hidden: number, options: Omit<RecurrentOptions, 'layers'> = {}) {
+    super();
+    requireOptions(new.target.name, options, ['bias', ...MAKE_OPTIONS]);
+    requireWhole(new.target.name, 'sizes', [inputs, hidden], 1);
+    const w = made(kind.gates, inputs, hidden, builderOf(options), options.bias ?? true, '');
+    this.#kind = kind;
+    this.weightIh = w.ih;
+    this.weightHh = w.hh;
+    this.biasIh = w.bih;
+    this.biasHh = w.bhh;
   }
-  protected advance(fromInput: Tensor, { h, c }: LstmState): LstmState {
-    const [i, f, g, o] = fromInput.add(this.fromHidden(h)).chunk(4, -1);
-    const next = f.sigmoid().mul(c).add(i.sigmoid().mul(g.tanh()));
-    return { h: o.sigmoid().mul(next.tanh()), c: next };
+  override describe(): string {
+    return `${this.weightIh.shape[1]}, ${this.weightHh.shape[1]}`;
+  }
+  /** A state of zeros. */
+  zeroState(batch: number): S {
+    const { dtype, device, shape } = this.weightHh;
+    const zero = (): Tensor => zeros([batch, shape[1]], { dtype, device });
+    return Object.fromEntries(this.#kind.parts.map((p) => [p, zero()])) as unknown as S;
+  }
+  /** The next state from (batch, features) and the one before. */
+  forward(x: Tensor, state: S = this.zeroState(x.shape[0])): S {
+    const fromHidden = (h: Tensor): Tensor => product(h, this.weightHh, this.biasHh);
+    return this.#kind.advance(product(x, this.weightIh, this.biasIh), fromHidden, state);
+  }
+}
+/** Options of cells. */
+export type CellOptions = MakeOptions & { readonly bias?: boolean };
+/** One step of an LSTM. */
+export class LSTMCell extends Cell<LstmState> {
+  constructor(inputs: number, hidden: number, options: CellOptions = {}) {
+    super(LSTM_KIND, inputs, hidden, options);
+  }
+}
+/** One step of a GRU. */
+export class GRUCell extends Cell<GruState> {
+  constructor(inputs: number, hidden: number, options: CellOptions = {}) {
+    super(GRU_KIND, inputs, hidden, options);
+  }
+}
+/** One step of a plain recurrent net. */
+export class RNNCell extends Cell<GruState> {
+  constructor(
+    inputs: number,
+    hidden: number,
+    { nonlinearity = 'tanh', ...options }: CellOptions & { readonly nonlinearity?: 'tanh' | 'relu' } = {},
+  ) {
+    super(plainKind(nonlinearity), inputs, hidden, options);
   }
 }
 
-export class GRU extends Rnn<GruState> {
-  zeroState(batch: number): GruState {
-    return { h: this.zeros(batch) };
-  }
-  protected advance(fromInput: Tensor, { h }: GruState): GruState {
-    const [ir, iz, candidate] = fromInput.chunk(3, -1);
-    const [hr, hz, hn] = this.fromHidden(h).chunk(3, -1);
-    const r = ir.add(hr).sigmoid();
-    const z = iz.add(hz).sigmoid();
-    const n = candidate.add(r.mul(hn)).tanh();
-    return { h: n.add(z.mul(h.sub(n))) };
-  }
-}
-
-function weights(
+const fromBuilder = (
   gates: number,
   inputs: number,
   hidden: number,
   vb: VarBuilder,
   { bias = true, layer = 0, reverse = false }: RnnOptions,
-): [Tensor, Tensor, Tensor | undefined, Tensor | undefined, boolean] {
-  const init = uniform(-1 / Math.sqrt(hidden), 1 / Math.sqrt(hidden));
-  const get = (shape: Shape, name: string): Tensor =>
-    vb.get(shape, `${name}_l${layer}${reverse ? '_reverse' : ''}`, init);
-  return [
-    get([gates * hidden, inputs], 'weight_ih'),
-    get([gates * hidden, hidden], 'weight_hh'),
-    bias ? get([gates * hidden], 'bias_ih') : undefined,
-    bias ? get([gates * hidden], 'bias_hh') : undefined,
-    reverse,
-  ];
-}
+): [Tensor, Tensor, Tensor | undefined, Tensor | undefined, boolean] => {
+  const w = made(gates, inputs, hidden, vb, bias, suffix(layer, reverse));
+  return [w.ih, w.hh, w.bih, w.bhh, reverse];
+};
+/** One layer of an LSTM of a builder, in Candle's order of arguments. */
 export const lstm = (inputs: number, hidden: number, vb: VarBuilder, options: RnnOptions = {}): LSTM =>
-  new LSTM(...weights(4, inputs, hidden, vb, options));
+  new LSTM(...fromBuilder(4, inputs, hidden, vb, options));
+/** One layer of a GRU of a builder, in Candle's order of arguments. */
 export const gru = (inputs: number, hidden: number, vb: VarBuilder, options: RnnOptions = {}): GRU =>
-  new GRU(...weights(3, inputs, hidden, vb, options));
+  new GRU(...fromBuilder(3, inputs, hidden, vb, options));

@@ -1,23 +1,30 @@
 // Learning-rate schedules: functions from the step number to a factor.
+/** From a step number, counted from 0, to what the rate is multiplied by. */
 export type Schedule = (step: number) => number;
 
+/** The rate as it is. */
 export const constantRate = (): Schedule => () => 1;
+/** Multiplied by `factor` every so many steps. */
 export const stepDecay =
   (every: number, factor = 0.1): Schedule =>
   (step) =>
     factor ** Math.floor(step / every);
+/** Multiplied by `factor` at every step. */
 export const exponentialDecay =
   (factor: number): Schedule =>
   (step) =>
     factor ** step;
+/** Straight from 1 to `end` over `total` steps. */
 export const linearDecay =
   (total: number, end = 0): Schedule =>
   (step) =>
     1 + (end - 1) * Math.min(1, step / total);
+/** Half a cosine from 1 to `end` over `total` steps. */
 export const cosineDecay =
   (total: number, end = 0): Schedule =>
   (step) =>
     end + ((1 - end) * (1 + Math.cos(Math.PI * Math.min(1, step / total)))) / 2;
+/** 1 for the first steps, then falling with the root of the step number. */
 export const inverseSqrt =
   (from: number): Schedule =>
   (step) =>
@@ -41,4 +48,32 @@ export const oneCycle =
     return step < up
       ? start + (1 - start) * (1 - wave(step / up))
       : end + (1 - end) * wave(Math.min(1, (step - up) / (total - up)));
+  };
+/** Multiplied by `factor` at each of the given steps. */
+export const multiStepDecay =
+  (steps: readonly number[], factor = 0.1): Schedule =>
+  (step) =>
+    factor ** steps.filter((s) => s <= step).length;
+/** (1 - step / total)^power. */
+export const polynomialDecay =
+  (total: number, power = 1): Schedule =>
+  (step) =>
+    (1 - Math.min(1, step / total)) ** power;
+/** Cosines that begin anew after `first` steps, each `times` as long as the one before. */
+export const cosineRestarts =
+  (first: number, times = 1, end = 0): Schedule =>
+  (step) => {
+    let [at, length] = [step, first];
+    while (at >= length) {
+      at -= length;
+      length *= times;
+    }
+    return end + ((1 - end) * (1 + Math.cos((Math.PI * at) / length))) / 2;
+  };
+/** From `start` up to 1 and down again, over and over. */
+export const triangle =
+  (up: number, start = 0.1, down = up): Schedule =>
+  (step) => {
+    const at = step % (up + down);
+    return start + (1 - start) * (at < up ? at / up : 1 - (at - up) / down);
   };

@@ -9,6 +9,7 @@ import type { Device } from '../tensor/device.js';
 import type { Generator } from '../tensor/random.js';
 import { keep, scope } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
+import { gradNorm } from './clip.js';
 import type { Module } from './module.js';
 import type { GradSource, Optimizer } from './optim.js';
 
@@ -60,24 +61,6 @@ export class FlatParameters {
   refresh(): void {
     if (this.#working !== this.master) scope(() => void this.#working.assign(this.master.cast(this.#working.dtype)));
   }
-}
-
-/** The norm of all gradients together, as a 0-d f32 tensor. */
-export const gradNorm = (grads: readonly Tensor[]): Tensor =>
-  noGrad(() =>
-    grads
-      .map((g) => g.cast('f32').sqr().sum())
-      .reduce((a, b) => a.add(b))
-      .sqrt(),
-  );
-
-/** Gradients scaled down so that their joint norm is at most `max`; nothing is read back. */
-export function clipGradNorm(grads: readonly Tensor[], max: number): { grads: Tensor[]; norm: Tensor } {
-  return noGrad(() => {
-    const norm = gradNorm(grads);
-    const factor = norm.affine(1, 1e-6).recip().affine(max, 0).clamp(0, 1);
-    return { norm, grads: grads.map((g) => g.mul(factor.cast(g.dtype))) };
-  });
 }
 
 /** Adds gradients of several batches up before a step. */

@@ -102,6 +102,14 @@ const fromFiles = (files: readonly TensorFile[]): VarSource => {
   };
 };
 
+const FRESH: VarSource = {
+  has: () => false,
+  get: (name, shape, init, options) => {
+    if (!shape) throw new ArgumentError(`VarBuilder: ${JSON.stringify(name)} is to be made, but no shape is given`);
+    return keep(initialise(init, shape, options)).requireGrad();
+  },
+};
+
 function missing(name: string, known: readonly string[]): ArgumentError {
   const last = name.split('.').pop() as string;
   const near = known.filter((k) => k.endsWith(last)).slice(0, 4);
@@ -161,6 +169,10 @@ export class VarBuilder {
   static fromFiles(paths: string | readonly string[], options: BuilderOptions = {}): VarBuilder {
     const list = typeof paths === 'string' ? [paths] : paths;
     return new VarBuilder(fromFiles(list.map((p) => openTensors(p, options))), options);
+  }
+  /** New trainable tensors that nobody else remembers: what a layer made by its sizes begins with. */
+  static fresh(options: BuilderOptions = {}): VarBuilder {
+    return new VarBuilder(FRESH, options);
   }
   /** Zeros of every shape asked for. */
   static zeros(options: BuilderOptions = {}): VarBuilder {

@@ -101,6 +101,24 @@ function nllOf(op: string, x: Tensor, target: Tensor, o: NllOptions, shape: Shap
   return reduced(op, weighted.reshape(shape), o.reduction);
 }
 
+/** Targets that are probabilities of all classes; the mean is over examples, whatever classes weigh. */
+function softCrossEntropy(x: Tensor, target: Tensor, o: CrossEntropyOptions): Tensor {
+  const op = 'crossEntropy';
+  if (!sameShape(x.shape, target.shape))
+    throw new ShapeError(
+      `${op}: targets of ${target.dtype} are probabilities and need the shape ${formatShape(x.shape)} of the logits, not ${formatShape(target.shape)}; class numbers are of an integer dtype`,
+    );
+  if (o.ignoreIndex !== undefined)
+    throw new ArgumentError(`${op}: ignoreIndex goes with class numbers, not with probabilities`);
+  const { labelSmoothing: spread = 0, reduction = 'mean', weight } = o;
+  return wide(x, (w) => {
+    const sure = target.cast(w.dtype);
+    const soft = spread ? sure.affine(1 - spread, spread / x.shape[x.rank - 1]) : sure;
+    const logs = weight ? w.logSoftmax(-1).mul(weight.cast(w.dtype)) : w.logSoftmax(-1);
+    return reduced(op, logs.mul(soft).sum([-1], false).neg(), reduction);
+  });
+}
+
 const huberOf = (x: Tensor, y: Tensor, delta: number): Tensor => {
   const d = x.sub(y).abs();
   return d.le(delta).where(d.sqr().affine(0.5, 0), d.affine(delta, -0.5 * delta * delta));
@@ -336,12 +354,20 @@ export const functional = rows({
           code: 'E_SHAPE',
           says: /targets \[3\] must be \[4\]/,
         },
+        {
+          inputs: [s(4, 5), s(4)],
+          args: [{ input: 1 }],
+          code: 'E_SHAPE',
+          says: /crossEntropy: targets of f32 are probabilities and need the shape \[4, 5\]/,
+        },
       ],
     }),
-    formula: '-logSoftmax(x)[target] over the last dimension, averaged',
+    formula:
+      '-logSoftmax(x)[target] over the last dimension, averaged; targets are class numbers, or probabilities of the shape of x',
     compose: (x: Tensor, target: Tensor, options: CrossEntropyOptions = {}): Tensor => {
       requireOptions('crossEntropy', options, ['reduction', 'weight', 'ignoreIndex', 'labelSmoothing']);
       const { labelSmoothing: spread = 0, ...rest } = options;
+      if (isFloat(target.dtype)) return softCrossEntropy(x, target, options);
       const [flat, ids] = flatten('crossEntropy', x, target);
       return wide(flat, (w) => {
         const logs = w.logSoftmax(1);

@@ -16,6 +16,7 @@ export interface Node {
 }
 
 let enabled = true;
+/** Whether operations are being recorded. */
 export const gradEnabled = (): boolean => enabled;
 
 function withGrad<T>(on: boolean, f: () => T): T {
@@ -167,6 +168,20 @@ function release(node: Node): void {
   for (const t of node.inputs) t.dispose();
   for (const t of node.outputs) t.dispose();
 }
+
+/** The same values; in a backward pass their gradient goes through `f`, and what it returns travels on. */
+export function gradHook(t: Tensor, f: (gradient: Tensor) => Tensor | void): Tensor {
+  const out = t.detach();
+  if (!enabled || !t.requiresGrad) return out;
+  out.requiresGrad = true;
+  const row = { ...HOOK, grad: ({ grad }: GradContext) => [f(grad as Tensor) ?? grad] } as unknown as GradRow;
+  const [inputs, outputs] = [[t.alias()], [out.alias()]];
+  const versions = [...inputs, ...outputs].map((x) => x.storage.version);
+  out.node = outputs[0].node = { row, params: {}, inputs, outputs, versions };
+  return out;
+}
+/** Only named in graphs and errors: nothing runs. */
+const HOOK = { name: 'gradHook', family: 'view', formula: 'x', layout: (l: unknown) => l };
 
 /** Gradients of a result with respect to some tensors; with createGraph they can be differentiated again. */
 export function gradOf(result: Tensor, wrt: readonly Tensor[], options: BackwardOptions = {}): Tensor[] {

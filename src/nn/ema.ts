@@ -1,0 +1,99 @@
+// A moving average of a module's weights, to evaluate and save instead of the last ones.
+import { isFloat } from '../base/dtype.js';
+import { ArgumentError } from '../base/errors.js';
+import { noGrad } from '../tensor/autograd.js';
+import { keep, scope } from '../tensor/scope.js';
+import type { Tensor } from '../tensor/tensor.js';
+import type { Module } from './module.js';
+
+/** Options of the average. */
+export interface EmaOptions {
+  /** The share of the old average that stays at an update; default 0.999. */
+  readonly decay?: number;
+  /** Early updates take more of the new weights: at most (1 + updates) / (10 + updates) of the old stays. */
+  readonly warmup?: boolean;
+}
+/**
+ * A copy of a module's parameters that follows them slowly; buffers are copied as they are.
+ *
+ * ```ts
+ * const average = new EMA(model);
+ * // after each step
+ * average.update();
+ * // to evaluate
+ * average.use(() => evaluate(model));
+ * ```
+ */
+export class EMA {
+  readonly module: Module;
+  readonly decay: number;
+  readonly warmup: boolean;
+  /** Updates so far. */
+  updates = 0;
+  readonly #average: ReadonlyMap<string, Tensor>;
+  readonly #trained: ReadonlySet<string>;
+  constructor(module: Module, { decay = 0.999, warmup = false }: EmaOptions = {}) {
+    if (!(decay >= 0 && decay < 1)) throw new ArgumentError(`EMA: decay ${decay} is not in [0, 1)`);
+    this.module = module;
+    this.decay = decay;
+    this.warmup = warmup;
+    this.#trained = new Set(module.namedParameters().keys());
+    this.#average = new Map([...module.stateDict()].map(([name, t]) => [name, noGrad(() => keep(t.detach().copy()))]));
+  }
+  /** Takes the module's weights of now into the average. */
+  update(): void {
+    this.updates++;
+    const decay = this.warmup ? Math.min(this.decay, (1 + this.updates) / (10 + this.updates)) : this.decay;
+    const now = this.module.stateDict();
+    noGrad(() =>
+      scope(() => {
+        for (const [name, average] of this.#average) {
+          const t = now.get(name);
+          if (!t) throw new ArgumentError(`EMA: the module has no ${name} any more`);
+          const follow = this.#trained.has(name) && isFloat(t.dtype);
+          average.assign(follow ? average.ema(t.detach(), decay) : t.detach());
+        }
+      }),
+    );
+  }
+  /** The average by name: what to save. */
+  stateDict(): Map<string, Tensor> {
+    return new Map(this.#average);
+  }
+  /** Takes up the average of an earlier run. */
+  loadStateDict(from: ReadonlyMap<string, Tensor>, updates: number): void {
+    for (const [name, average] of this.#average) {
+      const t = from.get(name);
+      if (!t) throw new ArgumentError(`EMA: there is no ${JSON.stringify(name)}`);
+      noGrad(() => average.assign(t.to(average.device)));
+    }
+    this.updates = updates;
+  }
+  /** Copies the average into the module for good. */
+  copyTo(): void {
+    this.module.loadStateDict(this.#average);
+  }
+  /** Runs f, which may be async, with the average in the module; its own weights come back afterwards. */
+  use<T>(f: () => T): T {
+    const own = new Map([...this.module.stateDict()].map(([name, t]) => [name, noGrad(() => keep(t.detach().copy()))]));
+    const restore = (): void => {
+      this.module.loadStateDict(own);
+      for (const t of own.values()) t.dispose();
+    };
+    this.copyTo();
+    let pending = false;
+    try {
+      const result = f();
+      if (result instanceof Promise) {
+        pending = true;
+        return result.finally(restore) as T;
+      }
+      return result;
+    } finally {
+      if (!pending) restore();
+    }
+  }
+  dispose(): void {
+    for (const t of this.#average.values()) t.dispose();
+  }
+}

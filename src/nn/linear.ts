@@ -1,0 +1,186 @@
+// Products and tables: linear layers, embeddings and bags of them.
+import type { DType } from '../base/dtype.js';
+import { ArgumentError, ShapeError } from '../base/errors.js';
+import { formatShape } from '../base/shape.js';
+import { requireOptions, requireWhole } from '../ops/kernel-row.js';
+import type { ProductOptions } from '../ops/quantized.js';
+import { noGrad } from '../tensor/autograd.js';
+import { QTensor, type Weight } from '../tensor/qtensor.js';
+import type { Tensor } from '../tensor/tensor.js';
+import { builderOf, MAKE_OPTIONS, type MakeOptions } from './fresh.js';
+import { type Init, kaiming, normal, uniform } from './init.js';
+import { Layer } from './module.js';
+import type { VarBuilder } from './var-builder.js';
+
+/** Options of a linear layer that is made by its sizes. */
+export interface LinearOptions extends MakeOptions {
+  /** Whether there is a bias; default true. */
+  readonly bias?: boolean;
+  /** How the weight begins; default PyTorch's: uniform within 1 / sqrt(inputs). */
+  readonly init?: Init;
+}
+/**
+ * y = x W' + b over the last dimension; the weight is (outputs, inputs).
+ *
+ * `new Linear(3, 4)` begins with new parameters, `new Linear(3, 4, { from: vb })` with those of a VarBuilder, and
+ * `new Linear(weight, bias)` wraps tensors that are there.
+ */
+export class Linear<W extends Weight = Tensor> extends Layer {
+  /** (outputs, inputs): a tensor, or one in ggml's blocks. */
+  weight: W;
+  /** (outputs), if there is one. */
+  bias: Tensor | undefined;
+  /** How products with quantized weights are computed; see QTensor.matmul. */
+  product: ProductOptions = {};
+  constructor(inputs: number, outputs: number, options?: LinearOptions);
+  constructor(weight: W, bias?: Tensor);
+  constructor(first: number | W, second?: number | Tensor, options: LinearOptions = {}) {
+    super();
+    if (typeof first !== 'number') {
+      this.weight = first;
+      this.bias = second as Tensor | undefined;
+      return;
+    }
+    requireOptions('Linear', options, ['bias', 'init', ...MAKE_OPTIONS]);
+    requireWhole('Linear', 'sizes', [first, second as number], 1);
+    const vb = builderOf(options);
+    const near = uniform(-1 / Math.sqrt(first), 1 / Math.sqrt(first));
+    this.weight = vb.get([second as number, first], 'weight', options.init ?? near) as W;
+    this.bias = (options.bias ?? true) ? vb.get([second as number], 'bias', near) : undefined;
+    recordStored(this, [{ name: vb.prefix, rows: second as number }]);
+  }
+  override describe(): string {
+    const [outputs, inputs] = this.weight.shape;
+    return `${inputs}, ${outputs}${this.bias ? '' : ', no bias'}`;
+  }
+  forward(x: Tensor): Tensor {
+    const weight: Weight = this.weight;
+    if (x.shape.at(-1) !== weight.shape[1])
+      throw new ShapeError(
+        `Linear: the last dimension of ${formatShape(x.shape)} is not ${weight.shape[1]}, the inputs of a layer from ${weight.shape[1]} to ${weight.shape[0]}`,
+      );
+    const y = weight instanceof QTensor ? weight.matmul(x, this.product) : x.matmul(weight.t());
+    return this.bias ? y.add(this.bias) : y;
+  }
+}
+/** Products that a file keeps apart and a Linear holds as one: whose rows come from which. */
+export interface StoredPart {
+  /** The module's name in the file: 'model.layers.0.self_attn.q_proj'. */
+  readonly name: string;
+  readonly rows: number;
+  /** Within each run of so many rows, which stored row stands where. */
+  readonly order?: readonly number[];
+}
+const STORED = new WeakMap<Layer, readonly StoredPart[]>();
+/** Says where a Linear's rows are stored; adapters are found by these names. */
+export function recordStored<L extends Layer>(layer: L, parts: readonly StoredPart[]): L {
+  STORED.set(layer, parts);
+  return layer;
+}
+export const storedParts = (layer: Layer): readonly StoredPart[] | undefined => STORED.get(layer);
+
+/** A linear layer whatever its weights are stored in. */
+export type AnyLinear = Linear<Weight>;
+/** A linear layer of a builder, in Candle's order of arguments; new weights begin by Kaiming's normal, as Candle's. */
+export const linear = (
+  inputs: number,
+  outputs: number,
+  vb: VarBuilder,
+  { bias = true, init = kaiming('normal') }: Pick<LinearOptions, 'bias' | 'init'> = {},
+): Linear => new Linear(inputs, outputs, { bias, init, from: vb });
+
+/** Options of a table that is made by its sizes. */
+export interface EmbeddingOptions extends MakeOptions {
+  /** How rows begin; default normal numbers, as PyTorch's. */
+  readonly init?: Init;
+  /** A row that is 0 at first and never trained: what fills up short sequences. */
+  readonly paddingIdx?: number;
+}
+/** Rows of a table by number: integers of any shape in, (..., width) out. */
+export class Embedding<W extends Weight = Tensor> extends Layer {
+  /** (entries, width). */
+  weight: W;
+  /** Of the rows that come out: the tensor's own; quantized tables have none. */
+  readonly dtype: DType;
+  /** The row that is not trained, if any. */
+  readonly paddingIdx: number | undefined;
+  constructor(entries: number, width: number, options?: EmbeddingOptions);
+  constructor(weight: W, dtype?: DType);
+  constructor(first: number | W, second?: number | DType, options: EmbeddingOptions = {}) {
+    super();
+    if (typeof first !== 'number') {
+      this.weight = first;
+      this.dtype = (second as DType | undefined) ?? (first instanceof QTensor ? 'f32' : (first as Tensor).dtype);
+      return;
+    }
+    requireOptions('Embedding', options, ['init', 'paddingIdx', ...MAKE_OPTIONS]);
+    requireWhole('Embedding', 'sizes', [first, second as number], 1);
+    const vb = builderOf(options);
+    const weight = vb.get([first, second as number], 'weight', options.init ?? normal());
+    this.weight = weight as W;
+    this.dtype = weight.dtype;
+    this.paddingIdx = paddingRow('Embedding', options.paddingIdx, first);
+    const pad = this.paddingIdx;
+    if (pad !== undefined && !options.from)
+      noGrad(() => weight.narrow(0, pad, 1).assign(weight.newFull([1, second as number], 0)));
+  }
+  override describe(): string {
+    return this.weight.shape.join(', ') + (this.paddingIdx === undefined ? '' : `, padding ${this.paddingIdx}`);
+  }
+  forward(ids: Tensor): Tensor {
+    const weight: Weight = this.weight;
+    if (weight instanceof QTensor) return weight.rows(ids, this.dtype);
+    const rows = weight.embedding(ids);
+    return this.paddingIdx === undefined ? rows : withoutGradientAt(rows, ids, this.paddingIdx);
+  }
+}
+/** A table of a builder, in Candle's order of arguments. */
+export const embedding = (entries: number, width: number, vb: VarBuilder, init: Init = normal()): Embedding =>
+  new Embedding(entries, width, { init, from: vb });
+
+function paddingRow(op: string, row: number | undefined, entries: number): number | undefined {
+  if (row === undefined) return undefined;
+  const at = row < 0 ? row + entries : row;
+  if (!Number.isInteger(at) || at < 0 || at >= entries)
+    throw new ArgumentError(`${op}: paddingIdx ${row} is no row of a table of ${entries}`);
+  return at;
+}
+/** Rows of one number pass their values on, but no gradient back. */
+const withoutGradientAt = (rows: Tensor, ids: Tensor, at: number): Tensor =>
+  rows.requiresGrad ? ids.eq(at).unsqueeze(-1).where(rows.detach(), rows) : rows;
+
+/** Options of a bag of embeddings. */
+export interface EmbeddingBagOptions extends EmbeddingOptions {
+  /** How the rows of a bag become one; default 'mean'. */
+  readonly mode?: 'sum' | 'mean' | 'max';
+}
+/** Rows of a table joined by bag: (bags, numbers of rows) in, (bags, width) out; rows of `paddingIdx` do not count. */
+export class EmbeddingBag extends Embedding {
+  readonly mode: 'sum' | 'mean' | 'max';
+  constructor(entries: number, width: number, options: EmbeddingBagOptions = {}) {
+    const { mode = 'mean', ...rest } = options;
+    super(entries, width, rest);
+    if (!['sum', 'mean', 'max'].includes(mode))
+      throw new ArgumentError(`EmbeddingBag: mode ${JSON.stringify(mode)}; known are sum, mean, max`);
+    this.mode = mode;
+  }
+  override describe(): string {
+    return `${super.describe()}, ${this.mode}`;
+  }
+  /** Weights by row count only when summing. */
+  override forward(ids: Tensor, weights?: Tensor): Tensor {
+    if (ids.rank !== 2)
+      throw new ShapeError(`EmbeddingBag: takes (bags, rows) of numbers, not ${formatShape(ids.shape)}`);
+    if (weights && this.mode !== 'sum')
+      throw new ArgumentError(`EmbeddingBag: weights are for mode 'sum', this one is '${this.mode}'`);
+    const rows = super.forward(ids); // (bags, rows, width)
+    const pad = this.paddingIdx;
+    const counted = pad === undefined ? undefined : ids.ne(pad).unsqueeze(-1);
+    if (this.mode === 'max') return (counted ? counted.where(rows, rows.constant(-Infinity)) : rows).max([1], false);
+    const weighed = weights ? rows.mul(weights.unsqueeze(-1)) : rows;
+    const sum = (counted ? counted.where(weighed, weighed.constant(0)) : weighed).sum([1], false);
+    if (this.mode === 'sum') return sum;
+    if (!counted) return sum.affine(1 / ids.shape[1], 0);
+    return sum.div(counted.cast(sum.dtype).sum([1], false).clamp(1, Infinity));
+  }
+}

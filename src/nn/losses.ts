@@ -1,0 +1,252 @@
+// Losses: how far predictions are from targets, as functions; `losses.crossEntropy(logits, labels)`.
+import { isFloat } from '../base/dtype.js';
+import { ArgumentError, ShapeError } from '../base/errors.js';
+import { formatShape, sameShape } from '../base/shape.js';
+import type {
+  BceOptions,
+  CrossEntropyOptions,
+  HuberOptions,
+  LossOptions,
+  NllOptions,
+  Reduction,
+} from '../ops/functional.js';
+import { requireOptions } from '../ops/kernel-row.js';
+import type { Tensor } from '../tensor/tensor.js';
+
+export { ctc, type CtcOptions } from './loss-ctc.js';
+
+function reduced(op: string, each: Tensor, reduction: Reduction = 'mean'): Tensor {
+  if (reduction === 'none') return each;
+  if (reduction !== 'mean' && reduction !== 'sum')
+    throw new ArgumentError(`${op}: reduction ${JSON.stringify(reduction)}; known are mean, sum, none`);
+  return reduction === 'sum' ? each.sum() : each.mean();
+}
+function sameShapes(op: string, x: Tensor, y: Tensor): void {
+  if (!sameShape(x.shape, y.shape))
+    throw new ShapeError(`${op}: input ${formatShape(x.shape)} and target ${formatShape(y.shape)} must have one shape`);
+}
+const positive = (x: Tensor): Tensor => x.relu();
+
+/**
+ * -ln of the probability of the target, from logits (..., classes). Targets are class numbers (...), or probabilities
+ * (..., classes); options: labelSmoothing, weight by class, ignoreIndex, reduction.
+ */
+export const crossEntropy = (logits: Tensor, target: Tensor, options: CrossEntropyOptions = {}): Tensor =>
+  logits.crossEntropy(target, options);
+/** The same from log-probabilities. */
+export const nll = (logProbabilities: Tensor, target: Tensor, options: NllOptions = {}): Tensor =>
+  logProbabilities.nll(target, options);
+/** (x - y)^2. */
+export const mse = (x: Tensor, y: Tensor, options: LossOptions = {}): Tensor => x.mse(y, options);
+/** |x - y|. */
+export const l1 = (x: Tensor, y: Tensor, options: LossOptions = {}): Tensor => x.l1Loss(y, options);
+/** Quadratic within delta, straight beyond. */
+export const huber = (x: Tensor, y: Tensor, options: HuberOptions = {}): Tensor => x.huber(y, options);
+/** Binary cross entropy of sigmoid(x), stable for any x. */
+export const bceWithLogits = (x: Tensor, y: Tensor, options: BceOptions = {}): Tensor => x.bceWithLogits(y, options);
+
+/** Options of smoothL1. */
+export interface SmoothL1Options extends LossOptions {
+  /** Where the quadratic part ends; default 1. */
+  readonly beta?: number;
+}
+/** (x - y)^2 / (2 beta) within beta, |x - y| - beta / 2 beyond. */
+export function smoothL1(x: Tensor, y: Tensor, options: SmoothL1Options = {}): Tensor {
+  requireOptions('smoothL1', options, ['reduction', 'beta']);
+  sameShapes('smoothL1', x, y);
+  const { beta = 1 } = options;
+  if (!(beta >= 0)) throw new ArgumentError(`smoothL1: beta ${beta} is no number from 0`);
+  const d = x.sub(y.cast(x.dtype)).abs();
+  if (beta === 0) return reduced('smoothL1', d, options.reduction);
+  return reduced(
+    'smoothL1',
+    d.lt(beta).where(d.sqr().affine(0.5 / beta, 0), d.affine(1, -0.5 * beta)),
+    options.reduction,
+  );
+}
+
+/** Binary cross entropy of probabilities; logarithms are at least -100, as in PyTorch. */
+export function bce(p: Tensor, y: Tensor, options: Omit<BceOptions, 'posWeight'> = {}): Tensor {
+  requireOptions('bce', options, ['reduction', 'weight']);
+  sameShapes('bce', p, y);
+  const t = y.cast(p.dtype);
+  const log = (x: Tensor): Tensor => x.log().clamp(-100, Infinity);
+  const each = t
+    .mul(log(p))
+    .add(t.affine(-1, 1).mul(log(p.affine(-1, 1))))
+    .neg();
+  return reduced('bce', options.weight ? each.mul(options.weight.cast(p.dtype)) : each, options.reduction);
+}
+
+/** Options of klDiv. */
+export interface KlDivOptions {
+  /** 'batchmean' divides the sum by the first dimension: the divergence itself; default 'mean', over elements. */
+  readonly reduction?: Reduction | 'batchmean';
+  /** Targets are logarithms too; default false. */
+  readonly logTarget?: boolean;
+}
+/** y (ln y - x) for log-probabilities x: how far the distribution x is from y. */
+export function klDiv(x: Tensor, y: Tensor, options: KlDivOptions = {}): Tensor {
+  requireOptions('klDiv', options, ['reduction', 'logTarget']);
+  sameShapes('klDiv', x, y);
+  const t = y.cast(x.dtype);
+  const none = t.eq(0);
+  const each = options.logTarget
+    ? t.exp().mul(t.sub(x))
+    : none.where(t.mul(x).neg(), t.mul(none.where(t.onesLike(), t).log().sub(x)));
+  if (options.reduction === 'batchmean') return each.sum().affine(1 / x.shape[0], 0);
+  return reduced('klDiv', each, options.reduction);
+}
+
+/** The cosine of the angle between vectors along a dimension. */
+export function cosineSimilarity(x: Tensor, y: Tensor, dim = -1, eps = 1e-8): Tensor {
+  const size = (t: Tensor): Tensor => t.norm(2, [dim], false).clamp(eps, Infinity);
+  return x
+    .mul(y)
+    .sum([dim], false)
+    .div(size(x).mul(size(y)));
+}
+/** Options of losses with a margin. */
+export interface MarginOptions extends LossOptions {
+  /** How far apart things should be. */
+  readonly margin?: number;
+}
+/** 1 - cosine where the target is 1, what the cosine has above the margin where it is -1. */
+export function cosineEmbedding(a: Tensor, b: Tensor, y: Tensor, options: MarginOptions = {}): Tensor {
+  requireOptions('cosineEmbedding', options, ['reduction', 'margin']);
+  sameShapes('cosineEmbedding', a, b);
+  const eps = 1e-12;
+  const size = (t: Tensor): Tensor => t.sqr().sum([-1], false).affine(1, eps);
+  const cosine = a
+    .mul(b)
+    .sum([-1], false)
+    .div(size(a).mul(size(b)).sqrt());
+  sameShapes('cosineEmbedding', cosine, y);
+  const each = y.gt(0).where(cosine.affine(-1, 1), positive(cosine.affine(1, -(options.margin ?? 0))));
+  return reduced('cosineEmbedding', each, options.reduction);
+}
+
+/** Options of tripletMargin. */
+export interface TripletOptions extends MarginOptions {
+  /** The order of the norm; default 2. */
+  readonly p?: number;
+  /** Added to differences; default 1e-6. */
+  readonly eps?: number;
+  /** Takes the smaller of the distances of the negative from both others; default false. */
+  readonly swap?: boolean;
+}
+/** What an anchor's distance from a positive example has above its distance from a negative one, less the margin (1). */
+export function tripletMargin(
+  anchor: Tensor,
+  positiveOne: Tensor,
+  negative: Tensor,
+  options: TripletOptions = {},
+): Tensor {
+  requireOptions('tripletMargin', options, ['reduction', 'margin', 'p', 'eps', 'swap']);
+  sameShapes('tripletMargin', anchor, positiveOne);
+  sameShapes('tripletMargin', anchor, negative);
+  const { margin = 1, p = 2, eps = 1e-6, swap = false } = options;
+  const distance = (a: Tensor, b: Tensor): Tensor => a.sub(b).affine(1, eps).norm(p, [-1], false);
+  const far = distance(anchor, negative);
+  const apart = swap ? far.minimum(distance(positiveOne, negative)) : far;
+  return reduced(
+    'tripletMargin',
+    positive(distance(anchor, positiveOne).sub(apart).affine(1, margin)),
+    options.reduction,
+  );
+}
+
+/** max(0, -y (a - b) + margin): a should be larger where y is 1, b where it is -1. */
+export function marginRanking(a: Tensor, b: Tensor, y: Tensor, options: MarginOptions = {}): Tensor {
+  requireOptions('marginRanking', options, ['reduction', 'margin']);
+  sameShapes('marginRanking', a, b);
+  const each = positive(
+    y
+      .cast(a.dtype)
+      .mul(b.sub(a))
+      .affine(1, options.margin ?? 0),
+  );
+  return reduced('marginRanking', each, options.reduction);
+}
+/** x where the target is 1, what it lacks of the margin (1) where it is -1. */
+export function hingeEmbedding(x: Tensor, y: Tensor, options: MarginOptions = {}): Tensor {
+  requireOptions('hingeEmbedding', options, ['reduction', 'margin']);
+  sameShapes('hingeEmbedding', x, y);
+  return reduced('hingeEmbedding', y.gt(0).where(x, positive(x.affine(-1, options.margin ?? 1))), options.reduction);
+}
+/** Options of multiMargin. */
+export interface MultiMarginOptions extends MarginOptions {
+  /** The power of what is lacking; 1 or 2, default 1. */
+  readonly p?: 1 | 2;
+}
+/** What the target's score lacks of being a margin (1) above the others, over the classes of (batch, classes). */
+export function multiMargin(x: Tensor, target: Tensor, options: MultiMarginOptions = {}): Tensor {
+  requireOptions('multiMargin', options, ['reduction', 'margin', 'p']);
+  if (x.rank !== 2 || !sameShape(target.shape, [x.shape[0]]) || isFloat(target.dtype))
+    throw new ShapeError(
+      `multiMargin: takes scores (batch, classes) and class numbers (batch), not ${formatShape(x.shape)} and ${target.dtype} ${formatShape(target.shape)}`,
+    );
+  const ids = target.cast('i64').unsqueeze(1);
+  const lacking = positive(x.sub(x.gather(1, ids)).affine(1, options.margin ?? 1));
+  const bent = options.p === 2 ? lacking.sqr() : lacking;
+  const own = ids.eq(x.newArange(x.shape[1], 'i64'));
+  const each = own
+    .where(bent.zerosLike(), bent)
+    .sum([1], false)
+    .affine(1 / x.shape[1], 0);
+  return reduced('multiMargin', each, options.reduction);
+}
+
+/** Options of focal. */
+export interface FocalOptions extends LossOptions {
+  /** How much sure examples lose weight; default 2. */
+  readonly gamma?: number;
+  /** The weight of positive examples (negative ones have the rest); default 0.25, undefined for none. */
+  readonly alpha?: number | undefined;
+}
+/** Binary cross entropy with logits in which examples that are told apart already count less. */
+export function focal(x: Tensor, y: Tensor, options: FocalOptions = {}): Tensor {
+  requireOptions('focal', options, ['reduction', 'gamma', 'alpha']);
+  sameShapes('focal', x, y);
+  const { gamma = 2 } = options;
+  const alpha = 'alpha' in options ? options.alpha : 0.25;
+  const t = y.cast(x.dtype);
+  const each = x.bceWithLogits(t, { reduction: 'none' });
+  const p = x.sigmoid();
+  const wrong = t.mul(p.affine(-1, 1)).add(t.affine(-1, 1).mul(p));
+  const weighed = each.mul(wrong.powf(gamma));
+  return reduced(
+    'focal',
+    alpha === undefined ? weighed : weighed.mul(t.affine(2 * alpha - 1, 1 - alpha)),
+    options.reduction,
+  );
+}
+
+/** Options of poissonNll. */
+export interface PoissonOptions extends LossOptions {
+  /** The input is the logarithm of the rate; default true. */
+  readonly logInput?: boolean;
+  /** Added to a rate before its logarithm; default 1e-8. */
+  readonly eps?: number;
+}
+/** The negative logarithm of the probability of counts, without the term that does not depend on the input. */
+export function poissonNll(x: Tensor, y: Tensor, options: PoissonOptions = {}): Tensor {
+  requireOptions('poissonNll', options, ['reduction', 'logInput', 'eps']);
+  sameShapes('poissonNll', x, y);
+  const t = y.cast(x.dtype);
+  const each =
+    (options.logInput ?? true) ? x.exp().sub(t.mul(x)) : x.sub(t.mul(x.affine(1, options.eps ?? 1e-8).log()));
+  return reduced('poissonNll', each, options.reduction);
+}
+/** The negative logarithm of the density of normal numbers of given mean and variance, without its constant. */
+export function gaussianNll(
+  mean: Tensor,
+  y: Tensor,
+  variance: Tensor,
+  options: LossOptions & { readonly eps?: number } = {},
+): Tensor {
+  requireOptions('gaussianNll', options, ['reduction', 'eps']);
+  sameShapes('gaussianNll', mean, y);
+  const v = variance.clamp(options.eps ?? 1e-6, Infinity);
+  return reduced('gaussianNll', v.log().add(mean.sub(y).sqr().div(v)).affine(0.5, 0), options.reduction);
+}

@@ -1,0 +1,146 @@
+// Layers without parameters that rearrange: flatten, unflatten, pad, shuffle pixels, resize.
+import { ArgumentError, ShapeError } from '../base/errors.js';
+import { formatShape } from '../base/shape.js';
+import type { PadMode } from '../ops/functional.js';
+import type { Tensor } from '../tensor/tensor.js';
+import { Layer } from './module.js';
+
+/** What comes in goes out. */
+export class Identity extends Layer {
+  forward(x: Tensor): Tensor {
+    return x;
+  }
+}
+/** Dimensions from `start` to `end` (inclusive) joined into one; as made, all but the batch. */
+export class Flatten extends Layer {
+  readonly start: number;
+  readonly end: number;
+  constructor(start = 1, end = -1) {
+    super();
+    this.start = start;
+    this.end = end;
+  }
+  override describe(): string {
+    return this.start === 1 && this.end === -1 ? '' : `${this.start}, ${this.end}`;
+  }
+  forward(x: Tensor): Tensor {
+    return x.flatten(this.start, this.end);
+  }
+}
+/** One dimension split into several; one of the sizes may be -1. */
+export class Unflatten extends Layer {
+  readonly dim: number;
+  readonly sizes: readonly number[];
+  constructor(dim: number, sizes: readonly number[]) {
+    super();
+    this.dim = dim;
+    this.sizes = [...sizes];
+  }
+  override describe(): string {
+    return `${this.dim}, ${formatShape(this.sizes)}`;
+  }
+  forward(x: Tensor): Tensor {
+    const at = this.dim < 0 ? this.dim + x.rank : this.dim;
+    if (!Number.isInteger(at) || at < 0 || at >= x.rank)
+      throw new ShapeError(`Unflatten: dimension ${this.dim} is out of range for ${formatShape(x.shape)}`);
+    const known = this.sizes.filter((s) => s !== -1).reduce((a, b) => a * b, 1);
+    const sizes = this.sizes.map((s) => (s === -1 ? x.shape[at] / known : s));
+    return x.reshape([...x.shape.slice(0, at), ...sizes, ...x.shape.slice(at + 1)]);
+  }
+}
+
+/** Elements added around: [before, after] pairs, the last dimension first, or one number for `dimensions` of them. */
+export class Pad extends Layer {
+  readonly pads: readonly number[];
+  readonly mode: PadMode;
+  readonly value: number;
+  constructor(pads: readonly number[], mode: PadMode = 'constant', value = 0) {
+    super();
+    if (pads.length % 2 !== 0) throw new ArgumentError(`Pad: ${formatShape(pads)} is no list of [before, after] pairs`);
+    this.pads = [...pads];
+    this.mode = mode;
+    this.value = value;
+  }
+  override describe(): string {
+    return `${formatShape(this.pads)}, ${this.mode === 'constant' ? this.value : this.mode}`;
+  }
+  forward(x: Tensor): Tensor {
+    return x.padMode(this.pads, this.mode, this.value);
+  }
+}
+const around = (size: number | readonly number[], dimensions: number): readonly number[] =>
+  typeof size === 'number' ? Array.from({ length: 2 * dimensions }, () => size) : size;
+/** Zeros around pictures: one width, or [left, right, top, bottom]. */
+export class ZeroPad2d extends Pad {
+  constructor(size: number | readonly number[]) {
+    super(around(size, 2));
+  }
+}
+/** Pictures reflected at their edges: one width, or [left, right, top, bottom]. */
+export class ReflectionPad2d extends Pad {
+  constructor(size: number | readonly number[]) {
+    super(around(size, 2), 'reflect');
+  }
+}
+/** Edges of pictures repeated: one width, or [left, right, top, bottom]. */
+export class ReplicationPad2d extends Pad {
+  constructor(size: number | readonly number[]) {
+    super(around(size, 2), 'replicate');
+  }
+}
+
+/** (batch, channels r r, height, width) to (batch, channels, height r, width r). */
+export class PixelShuffle extends Layer {
+  readonly factor: number;
+  constructor(factor: number) {
+    super();
+    this.factor = factor;
+  }
+  override describe(): string {
+    return String(this.factor);
+  }
+  forward(x: Tensor): Tensor {
+    return x.pixelShuffle(this.factor);
+  }
+}
+/** (batch, channels, height r, width r) to (batch, channels r r, height, width). */
+export class PixelUnshuffle extends PixelShuffle {
+  override forward(x: Tensor): Tensor {
+    return x.pixelUnshuffle(this.factor);
+  }
+}
+
+/** How pictures are made larger or smaller. */
+export interface UpsampleOptions {
+  /** The size to reach, [height, width]. */
+  readonly size?: readonly [number, number];
+  /** Or how many times as large they become. */
+  readonly scale?: number;
+  /** Default 'nearest'. */
+  readonly mode?: 'nearest' | 'bilinear';
+  /** Whether corners of both sizes lie on each other (bilinear). */
+  readonly alignCorners?: boolean;
+}
+/** Pictures (batch, channels, height, width) at another size. */
+export class Upsample extends Layer {
+  readonly options: UpsampleOptions;
+  constructor(options: UpsampleOptions) {
+    super();
+    if ((options.size === undefined) === (options.scale === undefined))
+      throw new ArgumentError('Upsample: give either { size } or { scale }');
+    if (options.alignCorners !== undefined && options.mode !== 'bilinear')
+      throw new ArgumentError("Upsample: alignCorners goes with mode 'bilinear'");
+    this.options = options;
+  }
+  override describe(): string {
+    return Object.entries(this.options)
+      .map(([key, v]) => `${key} ${String(v)}`)
+      .join(', ');
+  }
+  forward(x: Tensor): Tensor {
+    const { size, scale = 1, mode = 'nearest', alignCorners = false } = this.options;
+    const [h, w] = x.shape.slice(2);
+    const to = size ?? ([Math.floor(h * scale), Math.floor(w * scale)] as const);
+    return mode === 'nearest' ? x.upsampleNearest2d(to) : x.upsampleBilinear2d(to, { alignCorners });
+  }
+}
