@@ -18,6 +18,7 @@ import { HIPBLASLT_NUMBERS, HIPBLASLT_TABLE } from '../src/driver/hipblaslt.js';
 import { HIPRTC_TABLE } from '../src/driver/hiprtc.js';
 import { LT_TYPES, type LtNumbers } from '../src/driver/lt.js';
 import { MIOPEN_NUMBERS, MIOPEN_SOLUTION, MIOPEN_TABLE } from '../src/driver/miopen.js';
+import { NCCL_NUMBERS, NCCL_TABLE } from '../src/driver/nccl.js';
 import { NVRTC_TABLE } from '../src/driver/nvrtc.js';
 import { ROCBLAS_NUMBERS, ROCBLAS_TABLE } from '../src/driver/rocblas.js';
 import { CUDA_NUMBERS, CUDA_STRUCTS, HIP_NUMBERS, HIP_PROPERTIES, type StructLayout } from '../src/driver/structs.js';
@@ -104,6 +105,15 @@ export const PROBE_TARGETS: readonly ProbeTarget[] = [
       cudnnConvolutionBwdFilterAlgoPerf_t: CUDNN_PERF,
     },
   },
+  { name: 'NCCL', headers: ['nccl.h'], prelude: '', table: NCCL_TABLE, structs: {}, numbers: NCCL_NUMBERS },
+  {
+    name: 'RCCL',
+    headers: ['rccl/rccl.h', 'rccl.h'],
+    prelude: AMD,
+    table: NCCL_TABLE,
+    structs: {},
+    numbers: NCCL_NUMBERS,
+  },
   {
     name: 'HIP',
     headers: ['hip/hip_runtime_api.h'],
@@ -182,6 +192,7 @@ function classOf(type: string): string {
     int64_t: 'i8',
     uint64_t: 'i8',
     uint8_t: 'i1',
+    ncclUniqueId: 's128',
     uint16_t: 'i2',
     float: 'f4',
     double: 'f8',

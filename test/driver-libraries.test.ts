@@ -14,6 +14,7 @@ import type { ConvSpec, Dnn } from '../src/driver/dnn.js';
 import type { Device } from '../src/driver/driver.js';
 import { openHip } from '../src/driver/hip.js';
 import { openHipblasLt } from '../src/driver/hipblaslt.js';
+import { openNccl } from '../src/driver/nccl.js';
 import { openRocblas } from '../src/driver/rocblas.js';
 
 const dir = mkdtempSync(join(tmpdir(), 'wick-fake-'));
@@ -40,6 +41,8 @@ const failed = [
   build('fake-libraries.c', 'librocblas.so.5', '-DROCBLAS'),
   build('fake-libraries.c', 'libcudnn.so.9', '-DCUDNN'),
   build('fake-libraries.c', 'libMIOpen.so.1', '-DMIOPEN'),
+  build('fake-libraries.c', 'libnccl.so.2', '-DNCCL'),
+  build('fake-libraries.c', 'librccl.so.1', '-DNCCL'),
 ].find((b) => b.status !== 0);
 const skip = failed && (failed.error ? 'no C compiler here (cc)' : `a fake does not compile: ${failed.stderr}`);
 process.env.WICK_LIBRARY_PATH = dir;
@@ -258,4 +261,28 @@ for (const [library, says] of Object.entries(CONVOLUTIONS))
       assert.match(String(dnn.supports({ ...base, kind: 'forward', groups: 3 })), /channels/);
       dnn.dispose();
     });
+  });
+
+for (const [name, open] of Object.entries({ NCCL: openCuda, RCCL: openHip }))
+  test(`${name}: an id by value, calls on a stream, failures by name`, { skip }, () => {
+    const device = open().open(0);
+    const stream = device.createStream();
+    const nccl = openNccl(device);
+    assert.ok(typeof nccl !== 'string', String(nccl));
+    assert.equal(nccl.name, `${name} 2.28.3`);
+    const id = nccl.uniqueId();
+    assert.deepEqual([id.length, id[0], id[127]], [128, 1, 128]);
+    const comm = nccl.join(id, 0, 1);
+    const [src, dst] = [upload(device, numbers(12, 1)), upload(device, numbers(12, 2))];
+    const b = { src, dst, count: 12, type: 'f32' } as const;
+    comm.allReduce(b, 'sum', stream);
+    assert.deepEqual(download(device, dst, 12), numbers(12, 1));
+    assert.equal(comm.failure(), '');
+    assert.throws(() => comm.send(b, 0, stream), /ncclSend\(.*\): invalid usage \(5\)\nthe fake says why/);
+    assert.throws(() => comm.allGather(b, 0), /ncclAllGather\(.*\): invalid argument \(4\)/);
+    assert.throws(
+      () => nccl.join(new Uint8Array(128), 0, 1),
+      /ncclCommInitRank\(1, \[128 bytes by value\], 0\): invalid argument \(4\)/,
+    );
+    comm.destroy();
   });

@@ -81,6 +81,7 @@ int NAME(cuMemcpyDtoDAsync_v2, hipMemcpyDtoDAsync)(void *d, const void *c, size_
 int NAME(cuStreamCreate, hipStreamCreateWithFlags)(void **s, unsigned flags) { *s = malloc(8); return flags == 1 ? OK : INVALID; }
 int NAME(cuStreamDestroy_v2, hipStreamDestroy)(void *s) { free(s); return OK; }
 int NAME(cuStreamSynchronize, hipStreamSynchronize)(void *s) { (void)s; return OK; }
+int NAME(cuStreamWaitEvent, hipStreamWaitEvent)(void *s, void *e, unsigned f) { (void)s; (void)e; (void)f; return OK; }
 typedef struct { unsigned flags; int at; } Event;
 static int clock_;
 int NAME(cuEventCreate, hipEventCreateWithFlags)(Event **e, unsigned flags) { *e = calloc(1, sizeof(Event)); (*e)->flags = flags; return OK; }

@@ -1,5 +1,5 @@
 // Matrix products (with cuBLASLt's, hipBLASLt's or rocBLAS's names) and convolutions (cuDNN's, MIOpen's) as plain loops over f32 in host memory.
-// Built by driver-libraries.test.ts beside fake-gpu.c: -DCUDA, -DHIP, -DROCBLAS, -DCUDNN or -DMIOPEN.
+// Built by driver-libraries.test.ts beside fake-gpu.c: -DCUDA, -DHIP, -DROCBLAS, -DCUDNN, -DMIOPEN or -DNCCL.
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -259,4 +259,38 @@ static int compiled;
 KIND(Forward, 0, w, pw, x, px, y, py)
 KIND(BackwardData, 1, y, py, w, pw, x, px)
 KIND(BackwardWeights, 2, y, py, x, px, w, pw)
+#endif
+
+#ifdef NCCL
+// A communicator of one rank: what is reduced or gathered is what was given. The id comes by value.
+typedef struct { char internal[128]; } Id;
+typedef struct { int rank, size; } Comm;
+int ncclGetVersion(int *v) { *v = 22803; return 0; }
+const char *ncclGetErrorString(int s) { return s == 4 ? "invalid argument" : s == 5 ? "invalid usage" : "unhandled error"; }
+const char *ncclGetLastError(void *c) { return c ? "the fake says why" : "no communicator"; }
+int ncclGetUniqueId(Id *id) { for (int i = 0; i < 128; i++) id->internal[i] = (char)(i + 1); return 0; }
+int ncclCommInitRank(Comm **c, int size, Id id, int rank) {
+  for (int i = 0; i < 128; i++) if (id.internal[i] != (char)(i + 1)) return 4;
+  if (rank != 0 || size != 1) return 5;
+  *c = malloc(sizeof(Comm));
+  **c = (Comm){rank, size};
+  return 0;
+}
+int ncclCommDestroy(Comm *c) { free(c); return 0; }
+int ncclCommAbort(Comm *c) { free(c); return 0; }
+int ncclCommGetAsyncError(Comm *c, int *e) { *e = c->size == 1 ? 0 : 3; return 0; }
+int ncclGroupStart(void) { return 0; }
+int ncclGroupEnd(void) { return 0; }
+static size_t width(int type) { return type < 2 ? 1 : type == 6 || type == 9 ? 2 : type == 4 || type == 5 || type == 8 ? 8 : 4; }
+static int moved(const void *s, void *r, size_t n, int type, Comm *c, void *stream) {
+  if (!c || !stream || type < 0 || type > 9) return 4;
+  if (s != r) memcpy(r, s, n * width(type));
+  return 0;
+}
+int ncclAllReduce(const void *s, void *r, size_t n, int type, int op, Comm *c, void *stream) { return op < 0 || op > 4 ? 4 : moved(s, r, n, type, c, stream); }
+int ncclReduceScatter(const void *s, void *r, size_t n, int type, int op, Comm *c, void *stream) { return ncclAllReduce(s, r, n, type, op, c, stream); }
+int ncclAllGather(const void *s, void *r, size_t n, int type, Comm *c, void *stream) { return moved(s, r, n, type, c, stream); }
+int ncclBroadcast(const void *s, void *r, size_t n, int type, int root, Comm *c, void *stream) { return root != 0 ? 4 : moved(s, r, n, type, c, stream); }
+int ncclSend(const void *s, size_t n, int type, int peer, Comm *c, void *stream) { (void)s; (void)n; (void)type; (void)peer; (void)c; (void)stream; return 5; }
+int ncclRecv(void *r, size_t n, int type, int peer, Comm *c, void *stream) { (void)r; (void)n; (void)type; (void)peer; (void)c; (void)stream; return 5; }
 #endif

@@ -19,6 +19,7 @@ const MAY: Readonly<Record<string, readonly string[]>> = {
   hub: [],
   tokenizers: ['io'],
   nn: ['tensor', 'ops', 'io'],
+  distributed: ['tensor', 'nn', 'io', 'driver', 'backends'],
   models: ['nn', 'io', 'tensor', 'ops', 'tokenizers', 'hub'],
   engine: ['hub', 'tokenizers', 'models', 'nn', 'io', 'tensor', 'backends'], // decoding by graph is made of the GPU backend's steps
   server: ['engine', 'models', 'io', 'tensor'],

@@ -16,6 +16,7 @@ export const ERROR_CODES = [
   'E_NATIVE',
   'E_FILE',
   'E_BUSY',
+  'E_DISTRIBUTED',
 ] as const;
 export type ErrorCode = (typeof ERROR_CODES)[number];
 
@@ -59,3 +60,5 @@ export class CompileError extends errorClass('E_COMPILE') {}
 export class NativeError extends errorClass('E_NATIVE') {}
 /** A file that cannot be written: no such folder, no right, no room. */
 export class FileError extends errorClass('E_FILE') {}
+/** Ranks that work together do not: one is gone, late or calls something else. The message names the rank. */
+export class DistributedError extends errorClass('E_DISTRIBUTED') {}

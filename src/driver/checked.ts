@@ -13,7 +13,9 @@ export function formatArgs(args: readonly NativeArg[]): string {
         ? `[${a.byteLength} bytes]`
         : typeof a === 'string'
           ? JSON.stringify(a.slice(0, 60))
-          : `${a}`,
+          : typeof a === 'object' && a !== null && 'internal' in a
+            ? `[${a.internal.byteLength} bytes by value]`
+            : `${a}`,
     )
     .join(', ');
 }

@@ -38,6 +38,7 @@ export const CUDA_TABLE = {
   streamCreate: 'int cuStreamCreate(void *stream, uint flags)',
   streamDestroy: 'int cuStreamDestroy_v2(uintptr_t stream)',
   streamSync: 'int cuStreamSynchronize(uintptr_t stream)',
+  streamWaitEvent: 'int cuStreamWaitEvent(uintptr_t stream, uintptr_t event, uint flags)',
   eventCreate: 'int cuEventCreate(void *event, uint flags)',
   eventDestroy: 'int cuEventDestroy_v2(uintptr_t event)',
   eventRecord: 'int cuEventRecord(uintptr_t event, uintptr_t stream)',

@@ -116,6 +116,8 @@ export interface Device {
   createEvent(timing: boolean): Event;
   destroyEvent(event: Event): void;
   record(event: Event, stream: Stream): void;
+  /** What is enqueued on the stream from now on begins after the event, which may be another stream's or device's. */
+  streamWait(stream: Stream, event: Event): void;
   /** Whether the work before it is done; true for one never recorded. */
   queryEvent(event: Event): boolean;
   synchronizeEvent(event: Event): void;

@@ -17,7 +17,19 @@ const STACK = 16 << 20;
 if ((koffi.config().sync_stack_size ?? 0) < STACK) koffi.config({ sync_stack_size: STACK, async_stack_size: STACK });
 
 /** Pointers are declared `uintptr_t` (numbers in and out) or, where a typed array may be given, `void *`. */
-export type NativeArg = number | bigint | string | null | ArrayBufferView | ArrayBuffer | readonly (string | null)[];
+export type NativeArg =
+  | number
+  | bigint
+  | string
+  | null
+  | ArrayBufferView
+  | ArrayBuffer
+  | readonly (string | null)[]
+  | StructArg;
+/** A struct by value. */
+export interface StructArg {
+  readonly internal: Uint8Array;
+}
 export type Native = (...args: NativeArg[]) => number;
 
 /** A C prototype; a symbol that older releases lack says since when it exists. */
@@ -58,6 +70,15 @@ export class Library {
       return true;
     } catch {
       return false; // the FFI library says "not found" by throwing
+    }
+  }
+
+  /** The address of an exported object, for libraries whose handles are such. */
+  address(symbol: string): number {
+    try {
+      return Number(this.#handle.symbol(symbol) as unknown as bigint);
+    } catch (cause) {
+      throw new DeviceError(`${this.name}: ${this.path} lacks the object ${symbol}`, { cause });
     }
   }
 

@@ -50,6 +50,7 @@ export const HIP_TABLE = {
   streamCreate: 'int hipStreamCreateWithFlags(void *stream, uint flags)',
   streamDestroy: 'int hipStreamDestroy(uintptr_t stream)',
   streamSync: 'int hipStreamSynchronize(uintptr_t stream)',
+  streamWaitEvent: 'int hipStreamWaitEvent(uintptr_t stream, uintptr_t event, uint flags)',
   eventCreate: 'int hipEventCreateWithFlags(void *event, uint flags)',
   eventDestroy: 'int hipEventDestroy(uintptr_t event)',
   eventRecord: 'int hipEventRecord(uintptr_t event, uintptr_t stream)',

@@ -61,6 +61,8 @@ export abstract class ImmediateDevice {
     this.#capturing.delete(stream);
   }
   synchronizeStream(): void {}
+  /** Work is done when it is enqueued, in the order of the calls. */
+  streamWait(): void {}
   createEvent(): Event {
     return this.#events.push(-1);
   }

@@ -32,6 +32,7 @@ export const SHARED_CALLS = [
   'streamCreate',
   'streamDestroy',
   'streamSync',
+  'streamWaitEvent',
   'eventCreate',
   'eventDestroy',
   'eventRecord',
@@ -208,6 +209,9 @@ export class VendorDevice implements Device {
   }
   synchronizeStream(stream: Stream): void {
     this.#call('streamSync', stream);
+  }
+  streamWait(stream: Stream, event: Event): void {
+    this.#call('streamWaitEvent', stream, event, 0);
   }
   createEvent(timing: boolean): Event {
     this.#call('eventCreate', this.#cell.clear().raw, timing ? 0 : NO_TIMING);

@@ -2,7 +2,7 @@
 import { ArgumentError } from '../base/errors.js';
 import type { CompositeRow, Row } from '../ops/op.js';
 import { opList } from '../ops/table.js';
-import { gradEnabled, type GradRow } from './autograd.js';
+import type { GradRow } from './autograd.js';
 import { tensor } from './create.js';
 import { Device } from './device.js';
 import { apply, copyInto } from './dispatch.js';
@@ -10,7 +10,7 @@ import { display } from './display.js';
 import { at, type Index, maskedSelect, nonzero } from './indexing.js';
 import { keep } from './scope.js';
 import { connect, Tensor } from './tensor.js';
-import { transferRow } from './transfer.js';
+import { transfer } from './transfer.js';
 
 const kindOf = (v: unknown): string =>
   v instanceof Tensor ? 'Tensor' : Array.isArray(v) ? 'array' : v === null ? 'null' : typeof v;
@@ -69,6 +69,6 @@ connect({
   untrack: keep,
   moveTo: (t: Tensor, to: Device | string): Tensor => {
     const device = Device.of(to);
-    return device === t.device ? t : transferRow(t, device, gradEnabled());
+    return device === t.device ? t : transfer(t, device);
   },
 });

@@ -84,6 +84,8 @@ const PARAMETERS: Readonly<Record<string, (a: NativeArg) => string | undefined>>
   uint64_t: whole(0, Number.MAX_SAFE_INTEGER),
   size_t: whole(0, Number.MAX_SAFE_INTEGER),
   uintptr_t: whole(0, Number.MAX_SAFE_INTEGER),
+  // A struct by value: an object of its fields.
+  ncclUniqueId: (a) => ((a as { internal?: Uint8Array } | null)?.internal?.length === 128 ? undefined : 'no id'),
   'void *': (a) => (ArrayBuffer.isView(a) || (typeof a === 'number' && a > 0) ? undefined : 'no memory'),
 };
 function parametersOf(prototype: string): { type: string; name: string }[] {
