@@ -54,7 +54,7 @@ for (const [way, { start, sizes, skip }] of Object.entries(WAYS))
         const like = all.filter((i) => i % 2 === r % 2);
         assert.deepEqual(total, [like.reduce((a, b) => a + b)]);
         assert.deepEqual(place, [like.indexOf(r), like.length]);
-        assert.deepEqual(both, r === 0 || r === size - 1 ? [0, size - 1] : []);
+        assert.deepEqual(both, r === 0 || r === size - 1 ? [...new Set([0, size - 1])] : []);
         assert.deepEqual(inner, [like.length]);
       });
     });
