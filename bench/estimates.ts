@@ -38,7 +38,7 @@ function countOn(name: string, only: string): Kept['targets'][string] {
   const works = amdWorks().filter((w) => w.name.includes(only));
   const compiler = (device.backend as GpuBackend).context.functions.compiles();
   if (compiler !== true) throw new Error(`${name}: ${compiler}`);
-  (device.backend as GpuBackend).context.useLibraries = false;
+  (device.backend as GpuBackend).context.libraries.enabled = false;
   warm(device, (dry) => {
     for (const w of works) scope(() => void w.setup(dry)());
   });

@@ -105,9 +105,10 @@ export function firstUse(device: Device): FirstUse {
     cached.push(load(fresh).ms);
     return code;
   };
-  const { functions, useLibraries } = gpu;
+  const { functions, libraries } = gpu;
+  const { enabled } = libraries;
   const open = gpu as { functions: Functions };
-  gpu.useLibraries = false;
+  libraries.enabled = false;
   open.functions = new Functions(gpu.device, timed);
   try {
     scope(() => {
@@ -115,7 +116,7 @@ export function firstUse(device: Device): FirstUse {
     });
   } finally {
     open.functions = functions;
-    gpu.useLibraries = useLibraries;
+    libraries.enabled = enabled;
     rmSync(dir, { recursive: true, force: true });
   }
   first.sort((a, b) => a.ms - b.ms);

@@ -264,7 +264,7 @@ export function gpuBench(device: Device, only: string, say: (line: string) => vo
   for (const work of [...elementwise(), ...rows(), ...others()].filter((w) =>
     wanted.some((part) => w.name.includes(part)),
   )) {
-    gpu.context.useLibraries = !work.own;
+    gpu.context.libraries.enabled = !work.own;
     scope(() => {
       const ms = time(gpu, work.setup(device));
       const gb = work.bytes === undefined ? undefined : work.bytes / ms / 1e6;
@@ -280,7 +280,7 @@ export function gpuBench(device: Device, only: string, say: (line: string) => vo
     });
     device.trim();
   }
-  gpu.context.useLibraries = true;
+  gpu.context.libraries.enabled = true;
   const us = overhead(device);
   results.push({ name: 'one op from JavaScript', ms: us / 1000 });
   say(`one op from JavaScript: ${us.toFixed(2)} us`);

@@ -7,7 +7,8 @@ import { describe, test } from 'node:test';
 import '../src/index.js';
 import type { View } from '../src/backends/backend.js';
 import { GpuContext } from '../src/backends/gpu/context.js';
-import { runMatmul } from '../src/backends/gpu/matmul.js';
+import { planRow } from '../src/backends/gpu/families.js';
+import { runPlan } from '../src/backends/gpu/run-plan.js';
 import { bytesOf, type DType } from '../src/base/dtype.js';
 import { UnsupportedError } from '../src/base/errors.js';
 import { Layout } from '../src/base/layout.js';
@@ -159,7 +160,7 @@ describe('hipBLASLt, then rocBLAS, then our own kernel', () => {
     ].map((v) => view([2, 2], v, 'f64'));
     for (const round of [1, 2]) {
       const before = calls('rocblas_gemm_strided_batched_ex');
-      runMatmul(gpu, OPS.bmm, [a, b], [out]);
+      runPlan(gpu, planRow(OPS.bmm, [a, b], [out], {}, device.info, gpu.libraries), 'matmul', [out]);
       const got = new Float64Array(4);
       device.copyOut(new Uint8Array(got.buffer), out.memory.address, gpu.stream);
       assert.deepEqual([...got], [19, 22, 43, 50]);

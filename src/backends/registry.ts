@@ -32,7 +32,7 @@ const vendorOpener =
         `device "${kind}:${argument}": what may follow is +own, our own kernels in libraries' place`,
       );
     const backend = new GpuBackend(`${kind}:${n}+own`, openDriver(name).open(n));
-    backend.context.useLibraries = false;
+    backend.context.libraries.enabled = false;
     return backend;
   };
 const withStandIns = (libraries: readonly string[]): string =>

@@ -13,6 +13,7 @@ import {
   splitLaunches,
   splitsFor,
 } from './attention-kernels.js';
+import { inType } from './movement.js';
 import { FAULT, type FamilyPlan, type Launch, permuted, type Planner } from './plan.js';
 
 /** A few queries over many keys: blocks for parts of the keys, joined afterwards. */
@@ -114,7 +115,7 @@ const backward: Plan = (p, _row, inputs, outputs, o) => {
   const dtype = inputs[0].dtype as AttentionDType;
   const sums: DType = dtype === 'f64' ? 'f64' : 'f32';
   const [q, k, v, dout] = inputs.slice(0, 4).map((x) => rowsOf(p, x, o.layout));
-  const [lse, delta] = [p.wide(inputs[4], sums), p.wide(inputs[5], sums)];
+  const [lse, delta] = [inType(p, inputs[4], sums), inType(p, inputs[5], sums)];
   const [dq, dk, dv] = outputs.map((x) => turned(x, o.layout));
   if (packed) for (const out of outputs) p.fill(out, 0);
   const call: AttentionCall = {

@@ -5,13 +5,10 @@ import type { Address, Device, DeviceLibraries, Fn, Stream } from '../../driver/
 import type { Memory, View } from '../backend.js';
 import { Allocator, type GpuMemory } from './allocator.js';
 import { Functions } from './functions.js';
-import { planFilled } from './movement.js';
-import { Planner } from './plan.js';
-import { runPlan } from './run-plan.js';
+import { Libraries } from './libraries.js';
 
 /** More than there are ops that read indices. */
 const FAULT_WORDS = 32;
-const NONE: DeviceLibraries = { blas: 'libraries are switched off', dnn: 'libraries are switched off' };
 
 export class GpuContext {
   readonly device: Device;
@@ -20,13 +17,10 @@ export class GpuContext {
   readonly functions: Functions;
   /** One buffer serves every launch: the driver takes the arguments before it returns. */
   readonly args = new ArgBuffer();
-  /** f32 products may be rounded to TF32 only when asked for. */
-  tf32 = false;
-  /** Off: our own kernels serve where a vendor's library would, as on a machine without one. */
-  useLibraries = true;
+  /** The vendor's matrix products and convolutions. */
+  readonly libraries: Libraries;
   /** Functions launched since someone asked to be told: evidence names the kernels it speaks of. */
   launched: Set<Fn> | undefined;
-  readonly #libraries: DeviceLibraries | undefined;
   /** A word for each op that reads indices, in the order they first ran. */
   #faults: GpuMemory | undefined;
   readonly #indexing: string[] = [];
@@ -37,16 +31,11 @@ export class GpuContext {
 
   /** `libraries` in the place of the device's own. */
   constructor(device: Device, libraries?: DeviceLibraries) {
-    this.#libraries = libraries;
     this.device = device;
+    this.libraries = new Libraries(() => libraries ?? device.libraries);
     this.stream = device.createStream();
     this.allocator = new Allocator(device, this.stream);
     this.functions = new Functions(device);
-  }
-
-  /** The vendor's matrix products and convolutions, or the sentence that says why not. */
-  get libraries(): DeviceLibraries {
-    return this.useLibraries ? (this.#libraries ?? this.device.libraries) : NONE;
   }
 
   /** Enqueues a kernel whose arguments are packed in `args`. */
@@ -63,13 +52,6 @@ export class GpuContext {
   ): void {
     this.launched?.add(fn);
     this.device.launch(fn, gridX, gridY, gridZ, blockX, blockY, blockZ, shared, this.stream, this.args, early);
-  }
-
-  /** One value in every element of a view. */
-  fill(out: View, value: number): void {
-    const planner = new Planner(this.device.info);
-    planFilled(planner, out, value);
-    runPlan(this, planner.steps, 'fill', [out]);
   }
 
   /** Memory for the time of one op: reused by whatever comes later on the stream. */

@@ -1,32 +1,25 @@
 // Convolutions: the vendor's library where it serves, else kernels/conv.hip.
 import type { DType } from '../../base/dtype.js';
-import {
-  CONV_ALIGNMENT,
-  CONV_DTYPES,
-  type ConvDType,
-  type ConvPlan,
-  type ConvSpec,
-  type Dnn,
-} from '../../driver/dnn.js';
+import { CONV_ALIGNMENT, CONV_DTYPES, type ConvDType, type ConvPlan } from '../../driver/dnn.js';
 import { CTYPE, KernelModule, REAL_TYPES, Struct } from '../../kernels/declare.js';
+import { binaryOps } from '../../ops/binary.js';
 import type { RowOf } from '../../ops/op.js';
 import type { View } from '../backend.js';
-import type { GpuContext } from './context.js';
-import { launchRow } from './elementwise.js';
+import { planElementwiseRow } from './elementwise.js';
+import type { Served } from './libraries.js';
 import { hasMatrixUnits, MMA_THREADS } from './matmul.js';
 import {
-  addressOf,
   at,
   ceilDiv,
+  type FamilyPlan,
   launch,
   type Launches,
-  Planner,
+  type Planner,
   single,
   strideGrid,
   type Target,
   viewOf,
 } from './plan.js';
-import { runPlan, withCopies } from './run-plan.js';
 
 export const CONV = new KernelModule('conv');
 /** Shapes of a convolution; channels count within a group, pairs are height then width, 1-D is height 1. */
@@ -162,62 +155,44 @@ function planOwn(p: Planner, transposed: boolean, [x, w, bias]: readonly View[],
   p.run(convLaunch(transposed, x.dtype, shape, p.device), { src: x, kernel: w, bias: dense, dst: out });
 }
 
-export function runConv(
-  gpu: GpuContext,
-  row: RowOf<'conv'>,
-  inputs: readonly View[],
-  outputs: readonly View[],
-  p: ConvParams,
-): void {
+export const planConv: FamilyPlan<RowOf<'conv'>, ConvParams> = (p, row, inputs, outputs, params) => {
   const { transposed } = row.kernel;
   const [x, w, out] = [asPlane(inputs[0]), asPlane(inputs[1]), asPlane(outputs[0])];
   const bias = inputs[2] as View | undefined;
-  if (x.layout.size === 0 || w.layout.size === 0) {
-    gpu.fill(out, 0);
-    if (bias && out.layout.size > 0) addBias(gpu, out, bias);
-  } else if (byLibrary(gpu, transposed, x, w, out, p)) {
-    if (bias) addBias(gpu, out, bias);
-  } else {
-    const planner = new Planner(gpu.device.info);
-    planOwn(planner, transposed, bias ? [x, w, bias] : [x, w], out, p);
-    runPlan(gpu, planner.steps, row.name, outputs);
-  }
-}
+  const empty = x.layout.size === 0 || w.layout.size === 0;
+  const library = empty ? undefined : libraryConv(p.served, transposed, x, w, out, params);
+  if (!empty && !library) return planOwn(p, transposed, bias ? [x, w, bias] : [x, w], out, params);
+  if (library) {
+    const [dx, filter] = [p.dense(x, CONV_ALIGNMENT), p.dense(w, CONV_ALIGNMENT)];
+    const [data, result] = transposed ? [out, dx] : [dx, out];
+    p.steps.push({ convolution: library, x: data, filter, y: result });
+  } else p.fill(out, 0);
+  if (bias && out.layout.size > 0) planBias(p, out, bias);
+};
 
 /** out + bias in place: elementwise kernels read before they write. */
-function addBias(gpu: GpuContext, out: View, bias: View): void {
+function planBias(p: Planner, out: View, bias: View): void {
   const layout = bias.layout.unsqueeze(0).unsqueeze(2).unsqueeze(3).broadcastTo('conv', out.layout.shape);
-  launchRow(gpu, 'add', [out, { ...viewOf(bias), layout }], out);
+  planElementwiseRow(p, binaryOps.add, [out, { ...viewOf(bias), layout }], [out], {});
 }
 
-const known = new WeakMap<Dnn, Map<string, ConvPlan | undefined>>();
-
-function byLibrary(gpu: GpuContext, transposed: boolean, x: View, w: View, out: View, p: ConvParams): boolean {
-  const { dnn } = gpu.libraries;
-  if (typeof dnn === 'string' || !(CONV_DTYPES as readonly string[]).includes(x.dtype)) return false;
+function libraryConv(
+  served: Served,
+  transposed: boolean,
+  x: View,
+  w: View,
+  out: View,
+  p: ConvParams,
+): ConvPlan | undefined {
+  if (!(CONV_DTYPES as readonly string[]).includes(x.dtype)) return undefined;
   // A transposed convolution is the gradient of a convolution with respect to its input.
   const [data, result] = transposed ? [out, x] : [x, out];
-  const spec: ConvSpec = {
+  return served.convolution({
     kind: transposed ? 'backward-data' : 'forward',
     dtype: x.dtype as ConvDType,
     x: four(data),
     filter: four(w),
     y: four(result),
     ...settings(p),
-    tf32: gpu.tf32,
-  };
-  let plans = known.get(dnn);
-  if (!plans) known.set(dnn, (plans = new Map()));
-  const key = JSON.stringify(spec);
-  const fresh = !plans.has(key);
-  if (fresh) plans.set(key, dnn.supports(spec) === true ? dnn.plan(spec) : undefined);
-  const plan = plans.get(key);
-  if (!plan) return false;
-  const asItIs = (v: View): boolean => v.layout.isContiguous && addressOf(v) % CONV_ALIGNMENT === 0;
-  withCopies(gpu, [x, w], asItIs, ([dx, dw]) => {
-    const [px, py] = transposed ? [addressOf(out), addressOf(dx)] : [addressOf(dx), addressOf(out)];
-    if (fresh) dnn.tune(plan, px, addressOf(dw), py, gpu.stream);
-    dnn.run(plan, px, addressOf(dw), py, gpu.stream);
   });
-  return true;
 }

@@ -5,8 +5,9 @@ import type { Params, RunRow } from '../../ops/op.js';
 import type { Backend, ChainStep, Memory, MemoryStats, View } from '../backend.js';
 import { type GpuMemory, Pool } from './allocator.js';
 import { GpuContext } from './context.js';
-import { runSteps } from './elementwise.js';
-import { FAMILIES, supportsRow } from './families.js';
+import { launchChain, tracedChain } from './elementwise.js';
+import { planRow, supportsRow } from './families.js';
+import { runPlan } from './run-plan.js';
 
 /** Pinned memory for reads: larger reads go through it in pieces. */
 const STAGING_BYTES = 16 << 20;
@@ -92,16 +93,11 @@ export class GpuBackend implements Backend {
   }
 
   run(row: RunRow, inputs: readonly View[], outputs: readonly View[], params: Params): void {
-    (FAMILIES[row.family] as NonNullable<(typeof FAMILIES)[typeof row.family]>)(
-      this.context,
-      row,
-      inputs,
-      outputs,
-      params,
-    );
+    const { device, libraries } = this.context;
+    runPlan(this.context, planRow(row, inputs, outputs, params, device.info, libraries), row.name, outputs);
   }
   runChain(steps: readonly ChainStep[], inputs: readonly View[], out: View): void {
-    runSteps(this.context, steps, inputs, out);
+    launchChain(this.context, { ...tracedChain(steps, inputs), inputs, out });
   }
   supports(row: RunRow, dtype: DType): true | string {
     return supportsRow(row, dtype);

@@ -1,10 +1,9 @@
 // Matrix products: the vendor's library where there is one and it takes the layout, else kernels/gemm.hip, which take
 // any.
 import { bytesOf, type DType } from '../../base/dtype.js';
-import { UnsupportedError } from '../../base/errors.js';
-import type { Layout } from '../../base/layout.js';
+import { Layout } from '../../base/layout.js';
 import { sizeOf } from '../../base/shape.js';
-import type { Blas, GemmDType, GemmPlan, GemmSpec, MatrixLayout } from '../../driver/blas.js';
+import type { GemmDType, GemmPlan, MatrixLayout } from '../../driver/blas.js';
 import {
   type Axes,
   CTYPE,
@@ -15,22 +14,22 @@ import {
   type VariantOf,
 } from '../../kernels/declare.js';
 import type { View } from '../backend.js';
-import type { GpuContext } from './context.js';
+import type { Served } from './libraries.js';
 import {
-  addressOf,
   alignmentOf,
   at,
   ceilDiv,
   clamp,
+  type FamilyPlan,
   launch,
   type Launches,
+  type Plan,
   Planner,
   single,
   strideGrid,
   type Target,
   viewOf,
 } from './plan.js';
-import { runPlan } from './run-plan.js';
 
 /** Whether a target multiplies 16-bit tiles in hardware; the simulation does it lane by lane. */
 export const hasMatrixUnits = ({ arch }: Pick<Target, 'arch'>): boolean =>
@@ -233,13 +232,15 @@ function matrixLayout(l: Layout, batchStride: number): MatrixLayout | undefined 
   return undefined;
 }
 
-/** Batch dimensions merged to at most three (size, stride of a, stride of b); undefined where they do not merge. */
-function mergeBatch(
-  shape: readonly number[],
-  a: readonly number[],
-  b: readonly number[],
-): { size: number; a: number; b: number }[] {
-  const merged: { size: number; a: number; b: number }[] = [];
+/** A batch dimension: its size, and its strides in a and b. */
+interface BatchPart {
+  readonly size: number;
+  readonly a: number;
+  readonly b: number;
+}
+/** Batch dimensions, merged where both sides allow it. */
+function mergeBatch(shape: readonly number[], a: readonly number[], b: readonly number[]): BatchPart[] {
+  const merged: BatchPart[] = [];
   shape.forEach((size, i) => {
     if (size === 1) return;
     const last = merged[merged.length - 1];
@@ -258,46 +259,44 @@ const broadcastBatch = (v: View, batch: readonly number[]): View => {
   };
 };
 
-export function runMatmul(gpu: GpuContext, _row: unknown, [lhs, rhs]: readonly View[], [out]: readonly View[]): void {
+/** One product of matrices in a batch. */
+interface Operands {
+  readonly a: View;
+  readonly b: View;
+  readonly out: View;
+  readonly m: number;
+  readonly n: number;
+  readonly k: number;
+  /** The batch's merged dimensions. */
+  readonly parts: readonly BatchPart[];
+}
+
+export const planMatmul: FamilyPlan<unknown, unknown> = (p, _row, [lhs, rhs], [out]) => {
   const batch = out.layout.shape.slice(0, -2);
   const [m, n] = out.layout.shape.slice(-2);
   const k = lhs.layout.shape[lhs.layout.rank - 1];
-  if (k === 0) return gpu.fill(out, 0);
+  if (k === 0) return p.fill(out, 0);
   const a = broadcastBatch(lhs, batch);
   const b = broadcastBatch(rhs, batch);
-  const parts = mergeBatch(batch, a.layout.strides, b.layout.strides);
-  if (parts.length <= 1 && byLibrary(gpu, a, b, out, m, n, k, parts[0])) return;
-  ownProduct(gpu, a, b, out, m, n, k, parts);
-}
+  const product = { a, b, out, m, n, k, parts: mergeBatch(batch, a.layout.strides, b.layout.strides) };
+  const library = libraryProduct(p.served, product);
+  if (!library) return planOwn(p, product);
+  const otherwise = (): Plan => {
+    const own = new Planner(p.device);
+    planOwn(own, product);
+    return own.steps;
+  };
+  p.steps.push({ product: library, a, b, to: out, otherwise });
+};
 
-const plans = new WeakMap<Blas, Map<string, GemmPlan | undefined>>();
-const keyOf = ({ a, b, ...spec }: GemmSpec): string =>
-  `${spec.dtype},${spec.batch},${spec.m},${spec.n},${spec.k},${a.order}${a.ld},${a.batchStride},${b.order}${b.ld},${b.batchStride},${spec.tf32 ? 1 : 0}`;
-const forgetPlan = (blas: Blas, spec: GemmSpec): unknown => plans.get(blas)?.set(keyOf(spec), undefined);
-function planOf(blas: Blas, spec: GemmSpec): GemmPlan | undefined {
-  let known = plans.get(blas);
-  if (!known) plans.set(blas, (known = new Map()));
-  const key = keyOf(spec);
-  if (!known.has(key)) known.set(key, blas.supports(spec) === true ? blas.plan(spec) : undefined);
-  return known.get(key);
-}
-
-function byLibrary(
-  gpu: GpuContext,
-  a: View,
-  b: View,
-  out: View,
-  m: number,
-  n: number,
-  k: number,
-  batch: { size: number; a: number; b: number } | undefined,
-): boolean {
-  const { blas } = gpu.libraries;
-  if (typeof blas === 'string') return false;
+function libraryProduct(served: Served, { a, b, out, m, n, k, parts }: Operands): GemmPlan | undefined {
+  if (parts.length > 1) return undefined;
+  const [batch] = parts;
   const la = matrixLayout(a.layout, batch?.a ?? 0);
   const lb = matrixLayout(b.layout, batch?.b ?? 0);
-  if (!la || !lb) return false;
-  const spec: GemmSpec = {
+  if (!la || !lb) return undefined;
+  const d = { order: 'row', ld: n, batchStride: m * n } as const;
+  return served.product({
     dtype: out.dtype as GemmDType,
     batch: batch?.size ?? 1,
     m,
@@ -305,75 +304,55 @@ function byLibrary(
     k,
     a: la,
     b: lb,
-    d: { order: 'row', ld: n, batchStride: m * n },
+    d,
     bias: false,
-    tf32: gpu.tf32,
-  };
-  const plan = planOf(blas, spec);
-  if (!plan) return false;
-  try {
-    blas.run(plan, addressOf(a), addressOf(b), addressOf(out), 0, 1, 0, gpu.stream);
-  } catch (e) {
-    if (!(e instanceof UnsupportedError)) throw e;
-    forgetPlan(blas, spec); // what a library cannot run is known for the next time
-    return false;
-  }
-  return true;
+  });
 }
 
 /** A launch takes three batch dimensions and 65535 batches: more are done in turns. */
 const LARGEST_BATCH = 65535;
 
-function ownProduct(
-  gpu: GpuContext,
-  a: View,
-  b: View,
-  out: View,
-  m: number,
-  n: number,
-  k: number,
-  parts: { size: number; a: number; b: number }[],
-): void {
-  if (parts.length > 3 || sizeOf(parts.map((p) => p.size)) > LARGEST_BATCH)
-    return inTurns(gpu, a, b, out, m, n, k, parts);
-  const sizes = [1, 1, 1, ...parts.map((p) => p.size)].slice(-3) as [number, number, number];
-  const strides = (side: 'a' | 'b'): [number, number, number] =>
-    [0, 0, 0, ...parts.map((p) => p[side])].slice(-3) as [number, number, number];
+function planOwn(p: Planner, product: Operands): void {
+  const { a, b, out, m, n, k, parts } = product;
+  if (parts.length > 3 || sizeOf(parts.map((part) => part.size)) > LARGEST_BATCH) return inTurns(p, product);
+  const lastThree = (list: readonly number[], fill: number): [number, number, number] =>
+    [fill, fill, fill, ...list].slice(-3) as [number, number, number];
   const operand = (v: View, row: number, kDim: number, side: 'a' | 'b'): Operand => ({
     row: v.layout.strides[v.layout.rank + row],
     k: v.layout.strides[v.layout.rank + kDim],
-    batch: strides(side),
+    batch: lastThree(
+      parts.map((part) => part[side]),
+      0,
+    ),
   });
-  const planner = new Planner(gpu.device.info);
+  const batch = lastThree(
+    parts.map((part) => part.size),
+    1,
+  );
   const sides = { a: operand(a, -2, -1, 'a'), b: operand(b, -1, -2, 'b') };
-  const product: Product = { m, n, k, batch: sizes, ...sides, bias: false, align: alignmentOf(a, b) };
-  planner.run(gemmLaunch(out.dtype, product, gpu.device.info), { a, b, c: out });
-  runPlan(gpu, planner.steps, 'matmul', [out]);
+  p.run(gemmLaunch(out.dtype, { m, n, k, batch, ...sides, bias: false, align: alignmentOf(a, b) }, p.device), {
+    a,
+    b,
+    c: out,
+  });
 }
 
-function inTurns(
-  gpu: GpuContext,
-  a: View,
-  b: View,
-  out: View,
-  m: number,
-  n: number,
-  k: number,
-  parts: { size: number; a: number; b: number }[],
-): void {
-  const [first, ...rest] = parts;
-  const inner = sizeOf(rest.map((p) => p.size)) * m * n;
-  const step =
-    rest.length >= 3 ? 1 : Math.max(1, Math.floor(LARGEST_BATCH / Math.max(1, sizeOf(rest.map((p) => p.size)))));
-  const moved = (v: View, by: number): View => ({
-    ...viewOf(v),
-    memory: { ...v.memory, bytes: v.memory.bytes, address: v.memory.address + by * bytesOf(v.dtype) },
-  });
+function inTurns(p: Planner, product: Operands): void {
+  const [first, ...rest] = product.parts;
+  const batches = sizeOf(rest.map((part) => part.size));
+  const step = rest.length >= 3 ? 1 : Math.max(1, Math.floor(LARGEST_BATCH / Math.max(1, batches)));
+  const moved = (v: View, by: number): View => {
+    const { shape, strides, offset } = v.layout;
+    return { ...viewOf(v), layout: new Layout(shape, strides, offset + by) };
+  };
   for (let i = 0; i < first.size; i += step) {
     const size = Math.min(step, first.size - i);
-    ownProduct(gpu, moved(a, i * first.a), moved(b, i * first.b), moved(out, i * inner), m, n, k, [
-      ...(size > 1 ? [{ ...first, size }] : []),
-      ...rest,
-    ]);
+    planOwn(p, {
+      ...product,
+      a: moved(product.a, i * first.a),
+      b: moved(product.b, i * first.b),
+      out: moved(product.out, i * batches * product.m * product.n),
+      parts: [...(size > 1 ? [{ ...first, size }] : []), ...rest],
+    });
   }
 }

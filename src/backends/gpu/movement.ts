@@ -11,27 +11,34 @@ import { launchChain, prepare, type Prepared } from './elementwise.js';
 import { at, ceilDiv, type FamilyPlan, launch, type Launches, type Planner, single } from './plan.js';
 
 const casts = new Map<string, Prepared>();
-const cast = (from: DType, to: DType): Prepared => {
+const castOf = (from: DType, to: DType): Prepared => {
   const key = `${from}>${to}`;
-  const known = casts.get(key) ?? prepare(castChain(from, to));
-  casts.set(key, known);
+  let known = casts.get(key);
+  if (!known) {
+    const siblings = (): readonly Chain[] => DTYPES.filter((d) => d !== from).map((d) => castOf(from, d).chain);
+    casts.set(key, (known = prepare(castChain(from, to), siblings)));
+  }
   return known;
 };
-export function runCast(
-  gpu: GpuContext,
-  row: unknown,
-  [x]: readonly View[],
-  [out]: readonly View[],
-  { dtype }: { dtype: DType },
-): void {
-  if (x.dtype === dtype) return runCopy(gpu, row, [x], [out]); // the same bits, and no kernel of its own
-  launchChain(gpu, cast(x.dtype, dtype), [x], out, [], () =>
-    DTYPES.filter((to) => to !== x.dtype).map((to): Chain => cast(x.dtype, to).chain),
-  );
+const NO_SCALARS: readonly Value[] = [];
+export const planCast: FamilyPlan<RowOf<'cast'>, { readonly dtype: DType }> = (p, _row, [x], [out], { dtype }) => {
+  if (x.dtype === dtype)
+    p.copy(x, out); // the same bits, and no kernel of its own
+  else p.chain(castOf(x.dtype, dtype), [x], out, NO_SCALARS);
+};
+/** A contiguous copy in another type; the dense view itself where it has that type. */
+export function inType(p: Planner, v: View, dtype: DType): View {
+  if (v.dtype === dtype) return p.dense(v);
+  const to = p.make(v.layout.shape, dtype);
+  p.chain(castOf(v.dtype, dtype), [v], to, NO_SCALARS);
+  return to;
 }
 
-const copies = new Map<number, Prepared>([1, 2, 4, 8].map((n) => [n, prepare(copyChain(n))]));
-export function runCopy(gpu: GpuContext, _row: unknown, [x]: readonly View[], [out]: readonly View[]): void {
+const siblings = (): readonly Chain[] => [...copies.values()].map((c) => c.chain);
+const copies = new Map<number, Prepared>([1, 2, 4, 8].map((n) => [n, prepare(copyChain(n), siblings)]));
+export const planCopy: FamilyPlan<RowOf<'copy'>, unknown> = (p, _row, [x], [out]) => p.copy(x, out);
+/** Elements of one type from one layout into another. */
+export function runCopy(gpu: GpuContext, x: View, out: View): void {
   const size = bytesOf(x.dtype);
   if (x.layout.isContiguous && out.layout.isContiguous) {
     gpu.device.copy(
@@ -42,7 +49,7 @@ export function runCopy(gpu: GpuContext, _row: unknown, [x]: readonly View[], [o
     );
     return;
   }
-  launchChain(gpu, copies.get(size) as Prepared, [x], out, [], () => [...copies.values()].map((c) => c.chain));
+  launchChain(gpu, { chain: copies.get(size) as Prepared, inputs: [x], out, scalars: NO_SCALARS });
 }
 
 export const FILL = new KernelModule('fill');

@@ -1,20 +1,25 @@
 // What a family's plan answers: launches with their arguments by name, and the copies around them. Plans touch no
 // device.
-import { bytesOf, DTYPE, type DType } from '../../base/dtype.js';
+import { bytesOf, DTYPE, type DType, type Value } from '../../base/dtype.js';
 import { Layout } from '../../base/layout.js';
 import { sizeOf, type Shape } from '../../base/shape.js';
+import type { GemmPlan } from '../../driver/blas.js';
+import type { ConvPlan } from '../../driver/dnn.js';
 import type { DeviceInfo } from '../../driver/driver.js';
 import type { Axes, Entry, FieldValues, Kernel, ParamType, Struct, VariantOf } from '../../kernels/declare.js';
+import type { Unit } from '../../kernels/source.js';
 import type { Memory, View } from '../backend.js';
+import type { Prepared } from './elementwise.js';
+import { NOTHING_SERVED, type Served } from './libraries.js';
 
 /** A place in a named buffer, in bytes; null pointers are the number 0. */
 export interface Pointer {
   readonly buffer: string;
   readonly offset: number;
 }
-/** Numbers and bigints for scalars, fields by name for structs. */
 /** What a struct's pointer may be given as, besides an address. */
 export type Operand = View | typeof FAULT;
+/** Numbers and bigints for scalars, fields by name for structs. */
 export type LaunchArg = number | bigint | Pointer | FieldValues<any, Operand>;
 type ArgOf<T> = T extends Struct<infer F> ? FieldValues<F, Operand> : number | bigint | Pointer;
 export type ArgsOf<P> = { readonly [K in keyof P]: ArgOf<P[K]> };
@@ -37,7 +42,7 @@ export interface Launches {
   readonly scratch: number;
 }
 
-const three = (v: number | readonly number[]): Triple => {
+export const triple = (v: number | readonly number[]): Triple => {
   if (typeof v === 'number') return [v, 1, 1];
   const [x, y = 1, z = 1] = v;
   return [x, y, z];
@@ -54,8 +59,8 @@ export const launch = <A extends Axes, P extends Readonly<Record<string, ParamTy
   kernel,
   variant,
   symbol: kernel.spec.symbol(variant),
-  grid: three(grid),
-  block: three(block),
+  grid: triple(grid),
+  block: triple(block),
   shared,
   args: args as Launch['args'],
 });
@@ -98,11 +103,38 @@ export interface Uploaded {
 /** What a named buffer is; undefined is null. */
 export type Buffers = Readonly<Record<string, View | Uploaded | typeof FAULT | undefined>>;
 
+/** An elementwise chain on operands of one shape; the kernel that serves their layouts is `chainLaunch`'s choice. */
+export interface ChainRun {
+  readonly chain: Prepared;
+  readonly inputs: readonly View[];
+  readonly out: View;
+  readonly scalars: readonly Value[];
+}
+/** A launch of a user's kernel, which `key` finds again. */
+export interface CustomRun {
+  readonly custom: Unit;
+  readonly key: string;
+  readonly entry: Entry;
+  readonly grid: Triple;
+  readonly block: Triple;
+  readonly shared: number;
+  readonly args: readonly (number | bigint | View)[];
+}
 export type Step =
   | { readonly copy: View; readonly to: View }
-  | { readonly cast: View; readonly to: View }
   | { readonly fill: View; readonly value: number }
-  | ({ readonly buffers: Buffers } & Launches);
+  | ChainRun
+  | CustomRun
+  | ({ readonly buffers: Buffers } & Launches)
+  /** A library's product; `otherwise` is our own, for the case that the library finds that it cannot run it. */
+  | {
+      readonly product: GemmPlan;
+      readonly a: View;
+      readonly b: View;
+      readonly to: View;
+      readonly otherwise: () => Plan;
+    }
+  | { readonly convolution: ConvPlan; readonly x: View; readonly filter: View; readonly y: View };
 /** Steps in order. */
 export type Plan = readonly Step[];
 
@@ -112,18 +144,20 @@ export type Target = Pick<DeviceInfo, 'warp' | 'multiprocessors' | 'arch'>;
 /** Collects a plan's steps. */
 export class Planner {
   readonly device: DeviceInfo;
+  readonly served: Served;
   readonly steps: Step[] = [];
-  constructor(device: DeviceInfo) {
+  constructor(device: DeviceInfo, served: Served = NOTHING_SERVED) {
     this.device = device;
+    this.served = served;
   }
   /** A fresh contiguous view. */
   make(shape: Shape, dtype: DType): View {
     const memory = new Temporary(Math.max(1, sizeOf(shape) * bytesOf(dtype)));
     return { memory, dtype, layout: Layout.contiguous(shape) };
   }
-  /** The view itself where it is contiguous, else a contiguous copy. */
-  dense(v: View): View {
-    if (v.layout.isContiguous) return v;
+  /** The view itself where it is contiguous and its address a multiple of `align`, else a contiguous copy. */
+  dense(v: View, align = 1): View {
+    if (v.layout.isContiguous && addressOf(v) % align === 0) return v;
     const to = this.make(v.layout.shape, v.dtype);
     this.copy(v, to);
     return to;
@@ -131,12 +165,8 @@ export class Planner {
   copy(from: View, to: View): void {
     this.steps.push({ copy: from, to });
   }
-  /** A contiguous copy in another type; the dense view itself where it has that type. */
-  wide(v: View, dtype: DType): View {
-    if (v.dtype === dtype) return this.dense(v);
-    const to = this.make(v.layout.shape, dtype);
-    this.steps.push({ cast: v, to });
-    return to;
+  chain(chain: Prepared, inputs: readonly View[], out: View, scalars: readonly Value[]): void {
+    this.steps.push({ chain, inputs, out, scalars });
   }
   fill(view: View, value: number): void {
     this.steps.push({ fill: view, value });

@@ -1,17 +1,26 @@
 // Weights in ggml's blocks: decoding, rows by number, products with up to eight rows at a time, experts.
 // kernels/weights.hip.
-import { bytesOf, type DType, maxInt } from '../../base/dtype.js';
+import { type DType, maxInt } from '../../base/dtype.js';
 import { Layout } from '../../base/layout.js';
 import { type Shape, sizeOf } from '../../base/shape.js';
 import { CTYPE, KernelModule, REAL_TYPES, suffixOf } from '../../kernels/declare.js';
 import type { KernelRow } from '../../ops/op.js';
 import { BLOCK_TYPES, type BlockType, type DecodeParams, type ProductParams, quantized } from '../../ops/quantized.js';
 import type { View } from '../backend.js';
-import type { GpuMemory } from './allocator.js';
-import type { GpuContext } from './context.js';
-import { runMatmul } from './matmul.js';
-import { aligned16, at, ceilDiv, FAULT, type FamilyPlan, launch, Planner, single, strideGrid, viewOf } from './plan.js';
-import { runPlan } from './run-plan.js';
+import { planMatmul } from './matmul.js';
+import { inType } from './movement.js';
+import {
+  at,
+  ceilDiv,
+  FAULT,
+  type FamilyPlan,
+  launch,
+  permuted,
+  type Planner,
+  single,
+  strideGrid,
+  viewOf,
+} from './plan.js';
 
 export const WEIGHTS = new KernelModule('weights');
 const SMALL_REALS = ['f32', 'f16', 'bf16'] as const satisfies readonly DType[];
@@ -143,12 +152,7 @@ type Real = (typeof REAL_TYPES)[number];
 type SmallReal = (typeof SMALL_REALS)[number];
 
 /** Blocks where kernels can read them as structs: dense, from an address that is a multiple of 16. */
-function blocksOf(p: Planner, v: View): View {
-  if (v.layout.isContiguous && aligned16(v)) return v;
-  const to = p.make(v.layout.shape, v.dtype);
-  p.copy(v, to);
-  return to;
-}
+const blocksOf = (p: Planner, v: View): View => p.dense(v, 16);
 
 const planDecode = (p: Planner, blocks: View, out: View, type: BlockType): void => {
   const quads = sizeOf(out.layout.shape) / 4;
@@ -165,7 +169,7 @@ const planDequantize: FamilyPlan<KernelRow, DecodeParams> = (p, _row, [blocks], 
 
 /** Indices as 64-bit numbers, and the one that stands for none. */
 const idsOf = (p: Planner, ids: View): { ids: View; none: bigint } => ({
-  ids: p.wide(ids, 'i64'),
+  ids: inType(p, ids, 'i64'),
   none: maxInt(ids.dtype),
 });
 
@@ -263,29 +267,15 @@ const planExperts: FamilyPlan<KernelRow, ProductParams> = (p, _row, [activations
 const MOST_COLUMNS = 16;
 
 /** A matrix product with the weights decoded into memory of their own. */
-function productOfDecoded(gpu: GpuContext, x: View, blocks: View, out: View, type: BlockType): void {
+function planDecoded(p: Planner, given: View, blocks: View, out: View, type: BlockType): void {
+  const x = p.dense(given);
   const n = x.layout.shape.at(-1) as number;
   const rows = blocks.layout.shape[0];
   const m = sizeOf(x.layout.shape) / n;
-  const taken: GpuMemory[] = [];
-  const make = (shape: Shape): View => {
-    const memory = gpu.allocator.alloc(sizeOf(shape) * bytesOf(x.dtype));
-    taken.push(memory);
-    return { memory, dtype: x.dtype, layout: Layout.contiguous(shape) };
-  };
+  const w = p.make([rows, n], x.dtype);
+  planDecode(p, blocks, w, type);
   const flat = (v: View, shape: Shape): View => ({ ...viewOf(v), layout: Layout.contiguous(shape, v.layout.offset) });
-  try {
-    const planner = new Planner(gpu.device.info);
-    const w = make([rows, n]);
-    planDecode(planner, blocks, w, type);
-    const dense = x.layout.isContiguous ? x : make(x.layout.shape);
-    if (dense !== x) planner.copy(x, dense);
-    runPlan(gpu, planner.steps, 'qmatmul', [out]);
-    const turned = { ...w, layout: w.layout.transpose(0, 1) };
-    runMatmul(gpu, undefined, [flat(dense, [m, n]), turned], [flat(out, [m, rows])]);
-  } finally {
-    for (const memory of taken) gpu.allocator.free(memory);
-  }
+  planMatmul(p, undefined, [flat(x, [m, n]), permuted(w, [1, 0])], [flat(out, [m, rows])], undefined);
 }
 
 const PLANS = new Map<unknown, FamilyPlan<KernelRow, any>>([
@@ -295,22 +285,13 @@ const PLANS = new Map<unknown, FamilyPlan<KernelRow, any>>([
   [quantized.qmatmulExperts, planExperts],
 ]);
 
-export function runQuantized(
-  gpu: GpuContext,
-  row: KernelRow,
-  inputs: readonly View[],
-  outputs: readonly View[],
-  params: DecodeParams | ProductParams,
-): void {
+export const planQuantized: FamilyPlan<KernelRow, DecodeParams | ProductParams> = (p, row, inputs, [out], params) => {
   const [x, blocks] = inputs;
-  const [out] = outputs;
   const many = row === (quantized.qmatmul as unknown) && sizeOf(x.layout.shape) > MOST_COLUMNS * x.layout.shape.at(-1)!;
   const isQuick = 'quick' in params && params.quick && x.dtype !== 'f64';
-  if (many && !isQuick && out.layout.isContiguous) return productOfDecoded(gpu, x, blocks, out, params.type);
-  const planner = new Planner(gpu.device.info);
+  if (many && !isQuick && out.layout.isContiguous) return planDecoded(p, x, blocks, out, params.type);
   // Kernels write dense results.
-  const dense = out.layout.isContiguous ? out : planner.make(out.layout.shape, out.dtype);
-  (PLANS.get(row) as FamilyPlan<KernelRow, unknown>)(planner, row, inputs, [dense], params);
-  if (dense !== out) planner.copy(dense, out);
-  runPlan(gpu, planner.steps, row.name, outputs);
-}
+  const dense = out.layout.isContiguous ? out : p.make(out.layout.shape, out.dtype);
+  (PLANS.get(row) as FamilyPlan<KernelRow, unknown>)(p, row, inputs, [dense], params);
+  if (dense !== out) p.copy(dense, out);
+};

@@ -1,14 +1,26 @@
 // Runs plans: names become addresses, temporary memory lives for the time of the plan, arguments are packed as the
 // kernel declares them.
 import { bytesOf } from '../../base/dtype.js';
-import { Layout } from '../../base/layout.js';
 import type { Address, Fn } from '../../driver/driver.js';
 import { type Entry, packEntry } from '../../kernels/declare.js';
 import type { Memory, View } from '../backend.js';
 import type { GpuMemory } from './allocator.js';
 import type { GpuContext } from './context.js';
-import { runCast, runCopy } from './movement.js';
-import { type Buffers, type Launch, type Operand, type Plan, Temporary, valuesOf } from './plan.js';
+import { launchChain } from './elementwise.js';
+import { planFilled, runCopy } from './movement.js';
+import {
+  type Buffers,
+  type ChainRun,
+  type CustomRun,
+  type Launch,
+  type Launches,
+  type Operand,
+  type Plan,
+  Planner,
+  type Step,
+  Temporary,
+  valuesOf,
+} from './plan.js';
 
 interface Ready {
   readonly fn: Fn;
@@ -49,43 +61,102 @@ export function enqueue(
 
 /** Enqueues a plan's steps; `op` is who is blamed for an index out of range, and `outputs` are what is void then. */
 export function runPlan(gpu: GpuContext, plan: Plan, op: string, outputs: readonly View[]): void {
-  const taken: GpuMemory[] = [];
-  const memories = new Map<Memory, GpuMemory>();
-  const take = (bytes: number): GpuMemory => {
-    const memory = gpu.allocator.alloc(bytes);
-    taken.push(memory);
-    return memory;
-  };
-  const memoryOf = (m: Memory): Memory => {
-    if (!(m instanceof Temporary)) return m;
-    let memory = memories.get(m);
-    if (!memory) memories.set(m, (memory = take(m.bytes)));
-    return memory;
-  };
-  const placed = (v: View): View =>
-    v.memory instanceof Temporary ? { memory: memoryOf(v.memory), layout: v.layout, dtype: v.dtype } : v;
-  const address = (v: Operand): Address =>
-    'fault' in v ? gpu.fault(op, outputs) : memoryOf(v.memory).address + v.layout.offset * bytesOf(v.dtype);
-  const find = (buffers: Buffers, scratch: Address | undefined, name: string): Address => {
-    if (name === 'scratch' && scratch !== undefined) return scratch;
-    const b = buffers[name];
-    if (b === undefined) return 0;
-    if ('layout' in b) return address(b);
-    return 'upload' in b ? uploaded(gpu, b.upload) : gpu.fault(op, outputs);
-  };
+  const run = new PlanRun(gpu, op, outputs);
   try {
-    for (const step of plan) {
-      if ('copy' in step) runCopy(gpu, undefined, [placed(step.copy)], [placed(step.to)]);
-      else if ('cast' in step) runCast(gpu, undefined, [placed(step.cast)], [placed(step.to)], step.to);
-      else if ('fill' in step) gpu.fill(placed(step.fill), step.value);
-      else {
-        const scratch = step.scratch > 0 ? take(step.scratch).address : undefined;
-        for (const l of step.launches) enqueue(gpu, l, (name) => find(step.buffers, scratch, name), address);
-      }
-    }
+    run.steps(plan);
   } finally {
-    for (const m of taken) gpu.allocator.free(m);
+    run.end();
   }
+}
+
+const isTemporary = (v: View): boolean => v.memory instanceof Temporary;
+
+class PlanRun {
+  readonly #gpu: GpuContext;
+  readonly #op: string;
+  readonly #outputs: readonly View[];
+  readonly #taken: GpuMemory[] = [];
+  /** Blocks that stand for temporary memory. */
+  #memories: Map<Memory, GpuMemory> | undefined;
+
+  constructor(gpu: GpuContext, op: string, outputs: readonly View[]) {
+    this.#gpu = gpu;
+    this.#op = op;
+    this.#outputs = outputs;
+  }
+  steps(plan: Plan): void {
+    for (let i = 0; i < plan.length; i++) this.#step(plan[i]);
+  }
+  end(): void {
+    for (const memory of this.#taken) this.#gpu.allocator.free(memory);
+  }
+
+  #step(step: Step): void {
+    const gpu = this.#gpu;
+    if ('chain' in step) launchChain(gpu, this.#placedChain(step));
+    else if ('launches' in step) this.#launches(step, step.buffers);
+    else if ('copy' in step) runCopy(gpu, this.#placed(step.copy), this.#placed(step.to));
+    else if ('fill' in step) this.steps(filled(gpu, step.fill, step.value));
+    else if ('custom' in step) this.#custom(step);
+    else if ('convolution' in step) {
+      const [x, filter, y] = [step.x, step.filter, step.y].map(this.#address);
+      gpu.libraries.runConvolution(step.convolution, x, filter, y, gpu.stream);
+    } else {
+      const [a, b, to] = [step.a, step.b, step.to].map(this.#address);
+      if (!gpu.libraries.runProduct(step.product, a, b, to, gpu.stream)) this.steps(step.otherwise());
+    }
+  }
+
+  #launches({ launches, scratch }: Launches, buffers: Buffers): void {
+    const room = scratch > 0 ? this.#take(scratch).address : undefined;
+    const find = (name: string): Address => {
+      if (name === 'scratch' && room !== undefined) return room;
+      const b = buffers[name];
+      if (b === undefined) return 0;
+      if ('layout' in b) return this.#address(b);
+      return 'upload' in b ? uploaded(this.#gpu, b.upload) : this.#gpu.fault(this.#op, this.#outputs);
+    };
+    for (const l of launches) enqueue(this.#gpu, l, find, this.#address);
+  }
+
+  #custom({ custom, key, entry, grid, block, shared, args }: CustomRun): void {
+    const gpu = this.#gpu;
+    const fn = gpu.functions.own(key, entry.symbol, () => custom);
+    const values = args.map((a) => (typeof a === 'object' ? this.#address(a) : a));
+    packEntry(gpu.args, entry, values);
+    if (shared > SHARED_AS_IS) gpu.device.setMaxDynamicShared(fn, shared);
+    gpu.launch(fn, ...grid, ...block, shared);
+  }
+
+  #take(bytes: number): GpuMemory {
+    const memory = this.#gpu.allocator.alloc(bytes);
+    this.#taken.push(memory);
+    return memory;
+  }
+  #memory(m: Memory): Memory {
+    if (!(m instanceof Temporary)) return m;
+    this.#memories ??= new Map();
+    let memory = this.#memories.get(m);
+    if (!memory) this.#memories.set(m, (memory = this.#take(m.bytes)));
+    return memory;
+  }
+  #placed(v: View): View {
+    return isTemporary(v) ? { memory: this.#memory(v.memory), layout: v.layout, dtype: v.dtype } : v;
+  }
+  #placedChain(run: ChainRun): ChainRun {
+    if (!isTemporary(run.out) && !run.inputs.some(isTemporary)) return run;
+    return { ...run, inputs: run.inputs.map((v) => this.#placed(v)), out: this.#placed(run.out) };
+  }
+  readonly #address = (v: Operand): Address =>
+    'fault' in v
+      ? this.#gpu.fault(this.#op, this.#outputs)
+      : this.#memory(v.memory).address + v.layout.offset * bytesOf(v.dtype);
+}
+
+function filled(gpu: GpuContext, view: View, value: number): Plan {
+  const planner = new Planner(gpu.device.info);
+  planFilled(planner, view, value);
+  return planner.steps;
 }
 
 const infos = new WeakMap<GpuContext, Map<string, GpuMemory>>();
@@ -102,28 +173,4 @@ function uploaded(gpu: GpuContext, values: readonly number[]): Address {
     known.set(key, memory);
   }
   return memory.address;
-}
-
-/** Runs f on views that satisfy a condition, each copied to the start of a block of its own where it does not. */
-export function withCopies(
-  gpu: GpuContext,
-  views: readonly View[],
-  asItIs: (v: View) => boolean,
-  f: (views: readonly View[]) => void,
-): void {
-  const taken: GpuMemory[] = [];
-  try {
-    f(
-      views.map((v) => {
-        if (asItIs(v)) return v;
-        const memory = gpu.allocator.alloc(Math.max(1, v.layout.size * bytesOf(v.dtype)));
-        taken.push(memory);
-        const copy = { memory, dtype: v.dtype, layout: Layout.contiguous(v.layout.shape) };
-        runCopy(gpu, undefined, [v], [copy]);
-        return copy;
-      }),
-    );
-  } finally {
-    for (const m of taken) gpu.allocator.free(m);
-  }
 }

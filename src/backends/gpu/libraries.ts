@@ -1,0 +1,68 @@
+// Vendors' libraries behind plans: which products and convolutions they serve, asked once per shape, and their calls.
+import { UnsupportedError } from '../../base/errors.js';
+import type { Blas, GemmPlan, GemmSpec } from '../../driver/blas.js';
+import { gemmKey } from '../../driver/blas.js';
+import { type ConvPlan, type ConvSpec, convKey, type Dnn } from '../../driver/dnn.js';
+import type { Address, DeviceLibraries, Stream } from '../../driver/driver.js';
+
+/** What a plan may ask: the library's own plan for a product or a convolution; undefined where our kernels serve. */
+export interface Served {
+  product(spec: Omit<GemmSpec, 'tf32'>): GemmPlan | undefined;
+  convolution(spec: Omit<ConvSpec, 'tf32'>): ConvPlan | undefined;
+}
+/** For plans on paper, and where libraries are switched off. */
+export const NOTHING_SERVED: Served = { product: () => undefined, convolution: () => undefined };
+
+export class Libraries implements Served {
+  /** f32 products may be rounded to TF32 only when asked for. */
+  tf32 = false;
+  /** Off: our own kernels serve where a library would, as on a machine without one. */
+  enabled = true;
+  readonly #open: () => DeviceLibraries;
+  readonly #products = new Map<string, GemmPlan | undefined>();
+  readonly #convolutions = new Map<string, ConvPlan | undefined>();
+  readonly #tuned = new WeakSet<ConvPlan>();
+
+  constructor(open: () => DeviceLibraries) {
+    this.#open = open;
+  }
+
+  product(asked: Omit<GemmSpec, 'tf32'>): GemmPlan | undefined {
+    if (!this.enabled) return undefined;
+    const { blas } = this.#open();
+    if (typeof blas === 'string') return undefined;
+    const spec: GemmSpec = { ...asked, tf32: this.tf32 };
+    const key = gemmKey(spec);
+    if (!this.#products.has(key)) this.#products.set(key, blas.supports(spec) === true ? blas.plan(spec) : undefined);
+    return this.#products.get(key);
+  }
+  convolution(asked: Omit<ConvSpec, 'tf32'>): ConvPlan | undefined {
+    if (!this.enabled) return undefined;
+    const { dnn } = this.#open();
+    if (typeof dnn === 'string') return undefined;
+    const spec: ConvSpec = { ...asked, tf32: this.tf32 };
+    const key = convKey(spec);
+    if (!this.#convolutions.has(key))
+      this.#convolutions.set(key, dnn.supports(spec) === true ? dnn.plan(spec) : undefined);
+    return this.#convolutions.get(key);
+  }
+
+  /** Whether the product was enqueued. What a library finds that it cannot run is known for the next time. */
+  runProduct(plan: GemmPlan, a: Address, b: Address, out: Address, stream: Stream): boolean {
+    try {
+      (this.#open().blas as Blas).run(plan, a, b, out, 0, 1, 0, stream);
+      return true;
+    } catch (e) {
+      if (!(e instanceof UnsupportedError)) throw e;
+      for (const [key, known] of this.#products) if (known === plan) this.#products.set(key, undefined);
+      return false;
+    }
+  }
+  /** The first run of a plan measures the library's algorithms. */
+  runConvolution(plan: ConvPlan, x: Address, filter: Address, y: Address, stream: Stream): void {
+    const dnn = this.#open().dnn as Dnn;
+    if (!this.#tuned.has(plan)) dnn.tune(plan, x, filter, y, stream);
+    this.#tuned.add(plan);
+    dnn.run(plan, x, filter, y, stream);
+  }
+}
