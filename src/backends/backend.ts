@@ -9,9 +9,13 @@ export interface Memory {
   readonly address: number;
   /**
    * Where the collector frees the block: what a finaliser gives to `free` instead, since it must not keep the block
-   * alive.
+   * alive. A block that is used again brings the token that it had.
    */
-  readonly token?: Memory;
+  readonly token?: MemoryToken;
+}
+export interface MemoryToken extends Memory {
+  /** A finaliser waits for the block already. */
+  watched: boolean;
 }
 
 /** One operand of an op: memory seen through a layout. */

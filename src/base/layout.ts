@@ -100,6 +100,7 @@ export class Layout {
 
   broadcastTo(op: string, shape: Shape): Layout {
     checkShape(op, shape);
+    if (this.rank === 0) return new Layout(shape.slice(), new Array<number>(shape.length).fill(0), this.offset);
     const lead = shape.length - this.rank;
     const strides = shape.map((d, i) => {
       const own = i < lead ? 1 : this.shape[i - lead];

@@ -5,7 +5,12 @@ export type Shape = readonly number[];
 
 export const formatShape = (s: Shape): string => `[${s.join(', ')}]`;
 export const sizeOf = (s: Shape): number => s.reduce((a, b) => a * b, 1);
-export const sameShape = (a: Shape, b: Shape): boolean => a.length === b.length && a.every((d, i) => d === b[i]);
+export function sameShape(a: Shape, b: Shape): boolean {
+  if (a === b) return true;
+  if (a.length !== b.length) return false;
+  for (let i = 0; i < a.length; i++) if (a[i] !== b[i]) return false;
+  return true;
+}
 
 export function contiguousStrides(shape: Shape): number[] {
   const strides = new Array<number>(shape.length);

@@ -33,15 +33,18 @@ export const matmulOps = rows({
     domain: [-1, 1],
     args: (x: Tensor, y: Tensor): Call<{}> => ({ inputs: [x, y], params: {} }),
     infer: ([x, y]: readonly Sig[]): readonly Sig[] => {
-      const shapes = `lhs ${formatShape(x.shape)}, rhs ${formatShape(y.shape)}`;
-      if (x.shape.length < 2 || y.shape.length < 2)
-        throw new ShapeError(`matmul: both sides need two dimensions or more: ${shapes}`);
-      const [m, k] = x.shape.slice(-2);
-      const [k2, n] = y.shape.slice(-2);
+      const [rx, ry] = [x.shape.length, y.shape.length];
+      if (rx < 2 || ry < 2)
+        throw new ShapeError(
+          `matmul: both sides need two dimensions or more: lhs ${formatShape(x.shape)}, rhs ${formatShape(y.shape)}`,
+        );
+      const [m, k] = [x.shape[rx - 2], x.shape[rx - 1]];
+      const [k2, n] = [y.shape[ry - 2], y.shape[ry - 1]];
       if (k !== k2)
         throw new ShapeError(
           `matmul: inner dimensions differ: lhs ${formatShape(x.shape)} has ${k}, rhs ${formatShape(y.shape)} has ${k2}`,
         );
+      if (rx === 2 && ry === 2) return [{ shape: [m, n], dtype: x.dtype }];
       const batch = broadcastShapes('matmul', x.shape.slice(0, -2), y.shape.slice(0, -2));
       return [{ shape: [...batch, m, n], dtype: x.dtype }];
     },

@@ -4,7 +4,7 @@ import { checkValue, type DType, kernelDType, scalarFor } from '../base/dtype.js
 import { ArgumentError, DeviceError, DTypeError, UnsupportedError } from '../base/errors.js';
 import { broadcastShapes, sameShape, type Shape } from '../base/shape.js';
 import { movementOps } from '../ops/movement.js';
-import type { AssembleRow, ElementwiseRow, KernelRow, Params, RunRow, ViewRow } from '../ops/op.js';
+import type { AssembleRow, ElementwiseRow, KernelRow, Params, RunRow, Sig, ViewRow } from '../ops/op.js';
 import { gradEnabled, type GradRow, type Node } from './autograd.js';
 import type { Device } from './device.js';
 import { checkDTypes, checkParams, differ, launch } from './guard.js';
@@ -29,15 +29,14 @@ export function withTracer<T>(t: Tracer, f: () => T): T {
   }
 }
 
-const supported = new WeakMap<Backend, Map<RunRow, Map<DType, true>>>();
+const supported = new WeakMap<Backend, Map<RunRow, DType[]>>();
 
 /** Throws the row's or the backend's sentence unless the op takes this dtype there; the answer is remembered. */
-function checkSupport(backend: Backend, row: RunRow, dtype: DType): void {
+function checkSupport({ backend }: Device, row: RunRow, dtype: DType): void {
   let rows = supported.get(backend);
   if (!rows) supported.set(backend, (rows = new Map()));
-  let dtypes = rows.get(row);
-  if (!dtypes) rows.set(row, (dtypes = new Map()));
-  if (dtypes.has(dtype)) return;
+  const dtypes = rows.get(row);
+  if (dtypes?.includes(dtype)) return;
   if (!row.dtypes.includes(dtype)) {
     throw new DTypeError(
       `${row.serves ?? row.name}: does not take ${dtype} (it takes ${row.dtypes.join(', ')})${row.without ? `: ${row.without}` : ''}`,
@@ -45,7 +44,8 @@ function checkSupport(backend: Backend, row: RunRow, dtype: DType): void {
   }
   const answer = backend.supports(row, kernelDType(dtype));
   if (answer !== true) throw new UnsupportedError(`${row.serves ?? row.name}: ${answer}`);
-  dtypes.set(dtype, true);
+  if (dtypes) dtypes.push(dtype);
+  else rows.set(row, [dtype]);
 }
 
 export function sameDevice(name: string, inputs: readonly Tensor[]): Device {
@@ -80,6 +80,18 @@ function sameShapes(inputs: readonly Tensor[]): boolean {
   return true;
 }
 
+/** The shape that operands broadcast to; that of one of them where the others are single numbers. */
+function sharedShape(name: string, inputs: readonly Tensor[]): Shape {
+  let shape: Shape | undefined;
+  for (let i = 0; i < inputs.length; i++) {
+    const own = inputs[i].layout.shape;
+    if (own.length === 0) continue;
+    if (shape) return broadcastShapes(name, ...inputs.map((t) => t.layout.shape));
+    shape = own;
+  }
+  return shape ?? [];
+}
+
 /** Scalar parameters as kernels of a dtype take them: one rule for every engine. */
 function scalarsFor(row: ElementwiseRow<any>, params: Params, dtype: DType): Params {
   const converted: Record<string, unknown> = { ...params };
@@ -98,11 +110,11 @@ function runElementwise(row: ElementwiseRow<any>, inputs: readonly Tensor[], par
   if (row.masked && kernelDType(inputs[0].dtype) !== 'u8')
     throw new DTypeError(`${row.name}: the condition is ${inputs[0].dtype}, not bool or u8`);
   for (let i = first + 1; i < inputs.length; i++) if (inputs[i].dtype !== dtype) differ(row, inputs[first], inputs[i]);
-  checkSupport(device.backend, row, dtype);
+  checkSupport(device, row, dtype);
   if (row.scalars.length > 0) params = scalarsFor(row, params, dtype);
   const equal = sameShapes(inputs);
   const like = inputs[0].layout;
-  const shape = equal ? like.shape : broadcastShapes(row.name, ...inputs.map((t) => t.layout.shape));
+  const shape = equal ? like.shape : sharedShape(row.name, inputs);
   const result = row.result === 'same' ? dtype : row.result;
   const out = equal && like.isPlain ? Tensor.ofLayout(like, result, device) : Tensor.empty(shape, result, device);
   if (tracer) return tracer.run(row, inputs, out, params), out;
@@ -117,14 +129,17 @@ function runElementwise(row: ElementwiseRow<any>, inputs: readonly Tensor[], par
   return out;
 }
 
+/** A tensor's shape and dtype; a tensor itself would copy its shape whenever it is asked for it. */
+const sigOf = ({ layout, dtype }: Tensor): Sig => ({ shape: layout.shape, dtype });
+
 function runKernel(row: KernelRow<any>, inputs: readonly Tensor[], params: Params, device: Device): Tensor[] {
   if (!row.custom) checkParams(row, params);
-  const sigs = row.infer(inputs, params);
+  const sigs = row.infer(inputs.map(sigOf), params);
   checkDTypes(row, inputs);
-  checkSupport(device.backend, row, inputs.length > 0 ? inputs[0].dtype : sigs[0].dtype);
+  checkSupport(device, row, inputs.length > 0 ? inputs[0].dtype : sigs[0].dtype);
   const outs = sigs.map((s) => Tensor.empty(s.shape, s.dtype, device));
   if (tracer) return tracer.run(row, inputs, outs[0], params), outs;
-  if (outs.some((o) => o.size > 0)) launch(device.backend, row, inputs, outs, params);
+  if (anyElements(outs)) launch(device.backend, row, inputs, outs, params);
   return outs;
 }
 
@@ -135,13 +150,13 @@ function refuse(row: { readonly name: string }): never {
 function runAssemble(row: AssembleRow<any>, inputs: readonly Tensor[], params: Params, device: Device): Tensor {
   if (tracer) refuse(row);
   checkParams(row, params);
-  const [sig] = row.infer(inputs, params);
+  const [sig] = row.infer(inputs.map(sigOf), params);
   checkDTypes(row, inputs);
   const out = Tensor.empty(sig.shape, sig.dtype, device);
   if (out.size === 0) return out;
   const value = row.fill?.(params);
   if (value !== undefined) checkValue(row.serves ?? row.name, value, sig.dtype);
-  checkSupport(device.backend, COPY, sig.dtype);
+  checkSupport(device, COPY, sig.dtype);
   if (value !== undefined) launch(device.backend, FILL, EMPTY, [out], { shape: sig.shape, dtype: sig.dtype, value });
   for (const piece of row.pieces(inputs, params)) {
     const input = inputs[piece.input];
@@ -167,16 +182,20 @@ function execute(row: GradRow, inputs: readonly Tensor[], params: Params, device
   }
 }
 
+function anyElements(tensors: readonly Tensor[]): boolean {
+  for (let i = 0; i < tensors.length; i++) if (tensors[i].layout.size > 0) return true;
+  return false;
+}
+function anyRequiresGrad(tensors: readonly Tensor[]): boolean {
+  for (let i = 0; i < tensors.length; i++) if (tensors[i].requiresGrad) return true;
+  return false;
+}
+
 /** Runs a row. `device` is needed only where there are no inputs. */
-export function apply(
-  row: GradRow,
-  inputs: readonly Tensor[],
-  params: Params,
-  device: Device = sameDevice(row.serves ?? row.name, inputs),
-): Tensor[] {
-  if (inputs.length > 1) sameDevice(row.serves ?? row.name, inputs);
-  const outs = execute(row, inputs, params, device);
-  if (row.grad && gradEnabled() && inputs.some((t) => t.requiresGrad)) record(row, inputs, outs, params);
+export function apply(row: GradRow, inputs: readonly Tensor[], params: Params, device?: Device): Tensor[] {
+  const here = inputs.length > 0 ? sameDevice(row.serves ?? row.name, inputs) : undefined;
+  const outs = execute(row, inputs, params, device ?? (here as Device));
+  if (row.grad && anyRequiresGrad(inputs) && gradEnabled()) record(row, inputs, outs, params);
   return outs;
 }
 

@@ -55,8 +55,15 @@ export class Storage {
   constructor(backend: Backend, bytes: number) {
     this.backend = backend;
     this.#memory = take(backend, bytes);
-    if (isUnseen(this.#memory)) watch(bytes);
-    unreachable.register(this, { backend, memory: this.#memory.token ?? this.#memory }, this);
+    const { token } = this.#memory;
+    if (token === undefined) {
+      if (isUnseen(this.#memory)) watch(bytes);
+      unreachable.register(this, { backend, memory: this.#memory }, this);
+    } else if (!token.watched) {
+      // Registering costs more than a small op: it happens once for a block, however many tensors use it in turn.
+      token.watched = true;
+      unreachable.register(this.#memory, { backend, memory: token });
+    }
   }
 
   get memory(): Memory {
@@ -77,7 +84,7 @@ export class Storage {
     if (--this.#handles > 0 || this.#memory === undefined) return;
     const memory = this.#memory;
     this.#memory = undefined;
-    unreachable.unregister(this);
+    if (memory.token === undefined) unreachable.unregister(this);
     if (isUnseen(memory)) unseen -= memory.bytes;
     this.backend.free(memory);
   }

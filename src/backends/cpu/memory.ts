@@ -2,7 +2,7 @@
 // for reuse.
 import { freemem, totalmem } from 'node:os';
 import { OutOfMemoryError } from '../../base/errors.js';
-import type { Memory, MemoryStats } from '../backend.js';
+import type { Memory, MemoryStats, MemoryToken } from '../backend.js';
 
 const ALIGN = 64;
 const SMALL = 4096;
@@ -19,39 +19,35 @@ const LARGE = 2 ** 30;
 const availableBytes = (): number => process.availableMemory?.() ?? freemem();
 
 /** What a finaliser may hold: it must not keep the buffer alive, or a busy loop would never see memory come back. */
-class Token implements Memory {
-  readonly bytes: number;
+class Token implements MemoryToken {
+  /** Bytes in use; undefined while nobody uses the block. */
+  used: number | undefined;
   readonly address: number;
-  constructor(bytes: number, address: number) {
-    this.bytes = bytes;
+  watched = false;
+  constructor(address: number) {
     this.address = address;
+  }
+  get bytes(): number {
+    return this.used ?? 0;
   }
 }
 
+/** A piece of an ArrayBuffer, aligned to a cache line. One object for the block's whole life, in use or kept. */
 export class CpuMemory implements Memory {
-  readonly bytes: number;
+  bytes = 0;
   readonly address: number;
-  readonly token: Memory;
+  readonly token: Token;
   readonly buffer: ArrayBuffer;
   readonly start: number;
   /** Bytes of the block, at least `bytes`. */
   readonly room: number;
-  constructor(bytes: number, block: Block) {
-    this.bytes = bytes;
-    this.address = block.address;
-    this.buffer = block.buffer;
-    this.start = block.start;
-    this.room = block.room;
-    this.token = new Token(bytes, block.address);
+  constructor(buffer: ArrayBuffer, start: number, address: number, room: number) {
+    this.address = address;
+    this.buffer = buffer;
+    this.start = start;
+    this.room = room;
+    this.token = new Token(address);
   }
-}
-
-/** A piece of an ArrayBuffer, aligned to a cache line. */
-interface Block {
-  readonly buffer: ArrayBuffer;
-  readonly start: number;
-  readonly address: number;
-  readonly room: number;
 }
 
 /** Powers of two for small blocks; four steps between powers for large ones, so that at most a quarter is wasted. */
@@ -66,8 +62,8 @@ export function roomFor(bytes: number): number {
 export class MemoryPool {
   readonly #address: (buffer: ArrayBuffer) => number;
   readonly #advise: (address: number, bytes: number) => void;
-  readonly #kept = new Map<number, Block[]>();
-  #slab: Block | undefined;
+  readonly #kept = new Map<number, CpuMemory[]>();
+  #slab: CpuMemory | undefined;
   #used = 0;
   #liveBytes = 0;
   #liveBlocks = 0;
@@ -88,13 +84,17 @@ export class MemoryPool {
     this.#liveBlocks++;
     this.#liveBytes += bytes;
     if (this.#liveBytes > this.#peak) this.#peak = this.#liveBytes;
-    return new CpuMemory(bytes, block);
+    block.bytes = block.token.used = bytes;
+    return block;
   }
 
   /** Takes a block back, or a token of one whose buffer is gone. */
   free(memory: Memory): void {
+    const token = memory instanceof CpuMemory ? memory.token : (memory as Token);
+    if (token.used === undefined) return; // a kept block was let go of
     this.#liveBlocks--;
-    this.#liveBytes -= memory.bytes;
+    this.#liveBytes -= token.used;
+    token.used = undefined;
     if (!(memory instanceof CpuMemory) || this.#keptBytes + memory.room > KEPT_LIMIT) return;
     let kept = this.#kept.get(memory.room);
     if (!kept) this.#kept.set(memory.room, (kept = []));
@@ -118,7 +118,7 @@ export class MemoryPool {
   }
 
   /** A piece of the current slab. A full slab is let go: it lives as long as one of its pieces does. */
-  #cut(room: number): Block {
+  #cut(room: number): CpuMemory {
     if (!this.#slab || this.#used + room > this.#slab.room) {
       this.#slab = this.#fresh(SLAB);
       this.#used = 0;
@@ -126,10 +126,10 @@ export class MemoryPool {
     const { buffer, start, address } = this.#slab;
     const at = this.#used;
     this.#used += room;
-    return { buffer, start: start + at, address: address + at, room };
+    return new CpuMemory(buffer, start + at, address + at, room);
   }
 
-  #fresh(room: number): Block {
+  #fresh(room: number): CpuMemory {
     if (room >= LARGE && room > availableBytes())
       throw new OutOfMemoryError(
         `cpu: no memory for a block of ${room} bytes: the machine has ${availableBytes()} left ` +
@@ -147,6 +147,6 @@ export class MemoryPool {
     const base = this.#address(buffer);
     const address = Math.ceil(base / ALIGN) * ALIGN;
     if (room >= HUGE) this.#advise(address, room);
-    return { buffer, start: address - base, address, room };
+    return new CpuMemory(buffer, address - base, address, room);
   }
 }

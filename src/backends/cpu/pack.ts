@@ -71,6 +71,7 @@ const PACKS: { readonly [F in KernelFamily]?: Pack } = {
 
 /** The batch dimensions of both sides, spread to those of the result. */
 const spreadBatch: Arrange = (inputs, [out]) => {
+  if (out.layout.rank === 2) return inputs;
   const batch = out.layout.shape.slice(0, -2);
   return inputs.map(({ memory, layout, dtype }) => {
     const spread: Layout = layout.broadcastTo('matmul', [...batch, ...layout.shape.slice(-2)]);
