@@ -16,10 +16,10 @@ MemoryPool.prototype.alloc = function (bytes) {
   const block = alloc.call(this, bytes + BEHIND);
   open(block.address, bytes);
   close(block.address + bytes, block.room - bytes);
-  return new CpuMemory(bytes, block);
+  block.bytes = bytes;
+  return block;
 };
 MemoryPool.prototype.free = function (memory) {
-  if (!(memory instanceof CpuMemory)) return free.call(this, memory);
-  close(memory.address, memory.room);
-  free.call(this, new CpuMemory(memory.bytes + BEHIND, memory));
+  if (memory instanceof CpuMemory) close(memory.address, memory.room);
+  free.call(this, memory);
 };
