@@ -41,7 +41,7 @@ function time(f: () => Tensor, calls: number): number {
 
 function pytorch(): Readonly<Record<string, number>> {
   const script = join(dirname(fileURLToPath(import.meta.url)), '..', '..', 'bench', 'peers', 'pytorch-per-op.py');
-  const { status, stdout } = spawnSync(process.env.PYTHON ?? 'python3', [script], { encoding: 'utf8' });
+  const { status, stdout } = spawnSync('python3', [script], { encoding: 'utf8' });
   return status === 0 ? (JSON.parse(stdout) as Record<string, number>) : {};
 }
 
