@@ -1,0 +1,124 @@
+// Splits what a model writes into reasoning, text and calls of tools, as it comes: marks may be cut anywhere.
+import { type CallEvent, type CallReader, findMark, type ToolSchemas } from './tools/call.js';
+import type { ReasoningMarks, ToolFormat } from './tools/formats.js';
+
+export type AnswerPart =
+  | { readonly text: string }
+  | { readonly reasoning: string }
+  | { readonly call: { readonly index: number; readonly id: string; readonly name: string } }
+  | { readonly arguments: { readonly index: number; readonly text: string } };
+
+export interface ParserOptions {
+  /** Marks of reasoning; `begun`: the prompt ends inside of it. */
+  readonly reasoning?: ReasoningMarks & { readonly begun: boolean };
+  readonly tools?: { readonly format: ToolFormat; readonly schemas: ToolSchemas; readonly parallel: boolean };
+  /** The whole answer is calls, by a grammar. */
+  readonly forced?: { readonly reader: CallReader; readonly callId: () => string };
+}
+
+type State = 'start' | 'reasoning' | 'text' | 'calls';
+
+export class AnswerParser {
+  readonly #options: ParserOptions;
+  #state: State = 'start';
+  #buffer = '';
+  #reader: CallReader | undefined;
+  /** Calls so far, those that were left out included. */
+  #seen = 0;
+  #skipping = false;
+  /** Blank space that belongs to the marks around it unless text follows. */
+  #trim = false;
+  /** Calls that the client is told of. */
+  calls = 0;
+
+  constructor(options: ParserOptions) {
+    this.#options = options;
+    if (options.forced) [this.#state, this.#reader] = ['calls', options.forced.reader];
+    else if (options.reasoning?.begun) [this.#state, this.#trim] = ['reasoning', true];
+  }
+
+  push(text: string): AnswerPart[] {
+    const out: AnswerPart[] = [];
+    this.#buffer += text;
+    while (this.#step(out));
+    return out;
+  }
+  /** What waits when the answer has ended. */
+  end(): AnswerPart[] {
+    const out: AnswerPart[] = [];
+    const rest = this.#buffer;
+    this.#buffer = '';
+    if (this.#state === 'reasoning') this.#say('reasoning', rest, out);
+    else if (this.#state === 'calls' && this.#reader) this.#take(this.#reader.end(), out);
+    else this.#say('text', rest, out);
+    return out;
+  }
+
+  /** One step in the state it is in; whether there may be another. */
+  #step(out: AnswerPart[]): boolean {
+    if (this.#state === 'calls') return this.#readCalls(out);
+    if (this.#state === 'start') return this.#begin();
+    const { reasoning, tools } = this.#options;
+    const inside = this.#state === 'reasoning';
+    const marks = inside ? [reasoning?.close ?? ''] : (tools?.format.marks ?? []);
+    const { at, mark, hold } = findMark(this.#buffer, marks);
+    const shown = mark === undefined ? this.#buffer.slice(0, this.#buffer.length - hold) : this.#buffer.slice(0, at);
+    this.#say(inside ? 'reasoning' : 'text', shown, out);
+    this.#buffer = this.#buffer.slice(mark === undefined ? shown.length : at + mark.length);
+    if (mark === undefined) return false;
+    this.#trim = true;
+    if (inside) this.#state = 'text';
+    else this.#open();
+    return true;
+  }
+  /** An answer may open with reasoning, or with the brace of a call. */
+  #begin(): boolean {
+    const { reasoning, tools } = this.#options;
+    const body = this.#buffer.trimStart();
+    if (body === '' && (reasoning || tools?.format.bare)) return false;
+    if (reasoning?.open.startsWith(body) && body.length < reasoning.open.length) return false;
+    if (reasoning && body.startsWith(reasoning.open)) {
+      this.#buffer = body.slice(reasoning.open.length);
+      [this.#state, this.#trim] = ['reasoning', true];
+    } else if (tools?.format.bare && body.startsWith('{')) this.#open();
+    else this.#state = 'text';
+    return true;
+  }
+  #open(): void {
+    const { tools } = this.#options;
+    if (!tools) return;
+    this.#state = 'calls';
+    this.#reader = tools.format.reader(tools.schemas);
+  }
+  #readCalls(out: AnswerPart[]): boolean {
+    if (this.#buffer === '' || !this.#reader) return false;
+    const { events, rest } = this.#reader.push(this.#buffer);
+    this.#buffer = rest ?? '';
+    this.#take(events, out);
+    if (rest === undefined) return false;
+    this.#state = 'text';
+    return true;
+  }
+  #take(events: readonly CallEvent[], out: AnswerPart[]): void {
+    const { tools, forced } = this.#options;
+    for (const event of events) {
+      if ('text' in event) {
+        this.#trim = false;
+        this.#say('text', event.text, out);
+      } else if ('begin' in event) {
+        this.#skipping = this.#seen++ > 0 && tools !== undefined && !tools.parallel;
+        if (this.#skipping) continue;
+        const id = (forced?.callId ?? tools?.format.callId)?.() ?? '';
+        out.push({ call: { index: this.calls++, id, name: event.begin } });
+        this.#trim = true;
+      } else if ('arguments' in event && !this.#skipping)
+        out.push({ arguments: { index: this.calls - 1, text: event.arguments } });
+    }
+  }
+  #say(kind: 'text' | 'reasoning', text: string, out: AnswerPart[]): void {
+    const shown = this.#trim ? text.trimStart() : text;
+    if (shown === '') return;
+    this.#trim = false;
+    out.push(kind === 'text' ? { text: shown } : { reasoning: shown });
+  }
+}

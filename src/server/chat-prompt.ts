@@ -1,0 +1,196 @@
+// From a chat request to the engine's: messages by the model's template, tools, grammar, limits.
+import type { GenerationRequest, Grammar } from '../engine/request.js';
+import type { ChatMessage } from '../tokenizers/index.js';
+import { AnswerParser, type ParserOptions } from './answer-parser.js';
+import { ApiError, badRequest } from './errors.js';
+import type { ChatRequest, ChatTurn, Tool } from './schemas/chat.js';
+import { samplingOf } from './schemas/sampling.js';
+import type { Chatter } from './served.js';
+import { ArgumentsReader, JsonCallsReader } from './tools/readers.js';
+import type { ToolSchemas } from './tools/call.js';
+import { HERMES } from './tools/formats.js';
+
+export interface PreparedChat {
+  readonly request: GenerationRequest;
+  /** A parser for each answer. */
+  readonly parser: () => AnswerParser;
+}
+
+/** The words of a message; pictures, sounds and files are refused by name, so that no address is ever opened. */
+function textOf(turn: ChatTurn, at: number): string {
+  if (turn.content == null) return '';
+  if (typeof turn.content === 'string') return turn.content;
+  return turn.content
+    .map((part, i) => {
+      const text = part.text ?? part.refusal;
+      if (text == null || !/(^|_)text$|^refusal$/.test(part.type))
+        throw badRequest(
+          `messages[${at}].content[${i}]: parts of type ${JSON.stringify(part.type.slice(0, 40))} are not served; only text is`,
+          'messages',
+        );
+      return text;
+    })
+    .join('');
+}
+
+/** Arguments as templates want them: an object. What is none, for a model once wrote it so, stays as it is. */
+function objectOf(json: string): unknown {
+  try {
+    const value: unknown = JSON.parse(json);
+    return typeof value === 'object' && value !== null ? value : json;
+  } catch {
+    return json;
+  }
+}
+
+/** Messages as templates read them. */
+export function templateMessages(turns: readonly ChatTurn[], { template = '', tools }: Chatter): ChatMessage[] {
+  const callId = tools?.callId ?? ((id?: string): string => id ?? '');
+  const names = new Map<string, string>();
+  return turns.map((turn, i) => {
+    for (const call of turn.tool_calls ?? []) names.set(call.id, call.function.name);
+    const reasoning = turn.reasoning_content ?? turn.reasoning;
+    const name = turn.name ?? (turn.tool_call_id != null ? names.get(turn.tool_call_id) : undefined);
+    return {
+      role: turn.role === 'developer' && !template.includes('developer') ? 'system' : turn.role,
+      content: textOf(turn, i),
+      ...(name !== undefined && { name }),
+      ...(reasoning != null && { reasoning_content: reasoning }),
+      ...(turn.tool_call_id != null && { tool_call_id: callId(turn.tool_call_id) }),
+      ...(turn.tool_calls?.length && {
+        tool_calls: turn.tool_calls.map((c) => ({
+          id: callId(c.id),
+          type: 'function',
+          function: { name: c.function.name, arguments: objectOf(c.function.arguments) },
+        })),
+      }),
+    };
+  });
+}
+
+const NO_PARAMETERS = { type: 'object', properties: {} };
+const schemasOf = (tools: readonly Tool[]): ToolSchemas =>
+  new Map(tools.map((t) => [t.function.name, t.function.parameters ?? NO_PARAMETERS]));
+
+function formatGrammar(format: NonNullable<ChatRequest['response_format']>): Grammar | undefined {
+  switch (format.type) {
+    case 'text':
+      return undefined;
+    case 'json_object':
+      return { kind: 'json' };
+    case 'json_schema':
+      return { kind: 'schema', schema: format.json_schema.schema };
+    case 'regex':
+      return { kind: 'regex', pattern: format.pattern };
+    case 'grammar':
+      return { kind: 'ebnf', grammar: format.grammar };
+  }
+}
+
+/** Calls that must come: the grammar that binds the answer to them, and who reads it. */
+function forcedCalls(
+  choice: 'required' | { readonly name: string },
+  schemas: ToolSchemas,
+  parallel: boolean,
+): { grammar: Grammar; reader: () => ArgumentsReader | JsonCallsReader } {
+  if (choice !== 'required') {
+    const schema = schemas.get(choice.name);
+    if (!schema)
+      throw badRequest(`tool_choice: there is no tool ${JSON.stringify(choice.name.slice(0, 100))}`, 'tool_choice');
+    return { grammar: { kind: 'schema', schema }, reader: () => new ArgumentsReader(choice.name) };
+  }
+  const calls = [...schemas].map(([name, parameters]) => ({
+    type: 'object',
+    properties: { name: { const: name }, arguments: parameters },
+    required: ['name', 'arguments'],
+    additionalProperties: false,
+  }));
+  const items = calls.length === 1 ? calls[0] : { anyOf: calls };
+  const schema = { type: 'array', items, minItems: 1, ...(!parallel && { maxItems: 1 }) };
+  return { grammar: { kind: 'schema', schema }, reader: () => new ListReader() };
+}
+/** A list of calls from its bracket on. */
+class ListReader extends JsonCallsReader {
+  #begun = false;
+  constructor() {
+    super({ separators: ',', list: true });
+  }
+  override push(text: string): ReturnType<JsonCallsReader['push']> {
+    const rest = this.#begun ? text : text.trimStart().replace(/^\[/, '');
+    this.#begun ||= text.trim() !== '';
+    return super.push(rest);
+  }
+}
+
+/** Tokens of a prompt, refused by its length before much work is done. */
+export function promptTokens(text: string, special: boolean, { engine, longestToken }: Chatter): number[] {
+  const { contextTokens } = engine.limits;
+  if (text.length > contextTokens * longestToken)
+    throw badRequest(
+      `the prompt has ${text.length} characters, which the context of ${contextTokens} tokens has no room for`,
+      undefined,
+      'context_length_exceeded',
+    );
+  return engine.tokenizer.encode(text, { special });
+}
+
+export function renderChat(body: ChatRequest, chatter: Chatter): string {
+  const { engine } = chatter;
+  if (!engine.chatTemplate)
+    throw new ApiError(400, `the model ${engine.name} has no chat template; it completes texts at /v1/completions`, {
+      code: 'no_chat_template',
+    });
+  const tools = body.tool_choice === 'none' ? undefined : body.tools;
+  const open = body.continue_final_message ?? false;
+  return engine.chatTemplate.render(templateMessages(body.messages, chatter), {
+    continueFinalMessage: open,
+    addGenerationPrompt: body.add_generation_prompt ?? !open,
+    ...(tools?.length && { tools }),
+    variables: {
+      ...(body.reasoning_effort != null && { reasoning_effort: body.reasoning_effort }),
+      ...(body.reasoning_effort === 'none' && { enable_thinking: false }),
+      ...body.chat_template_kwargs,
+    },
+  });
+}
+
+export function prepareChat(body: ChatRequest, chatter: Chatter): PreparedChat {
+  const { engine, reasoning } = chatter;
+  const tools = body.tool_choice === 'none' ? [] : (body.tools ?? []);
+  const choice = body.tool_choice ?? 'auto';
+  const parallel = body.parallel_tool_calls ?? true;
+  const schemas = schemasOf(tools);
+  if (typeof choice === 'object' || choice === 'required')
+    if (tools.length === 0) throw badRequest('tool_choice: there are no tools to choose from', 'tool_choice');
+  const forced =
+    choice === 'required' || typeof choice === 'object'
+      ? forcedCalls(choice === 'required' ? choice : { name: choice.function.name }, schemas, parallel)
+      : undefined;
+  const format = body.response_format ? formatGrammar(body.response_format) : undefined;
+  const grammar = forced?.grammar ?? format;
+  const text = renderChat(body, chatter);
+  const prompt = promptTokens(text, false, chatter);
+  // A grammar leaves no room for marks: the answer is what it describes.
+  const marks = grammar ? undefined : reasoning;
+  const auto = tools.length > 0 && !grammar ? (chatter.tools ?? HERMES) : undefined;
+  const begun = marks !== undefined && text.trimEnd().endsWith(marks.open);
+  const inText = [...(marks ? [marks.open, marks.close] : []), ...(auto?.marks ?? [])];
+  const maxTokens = body.max_completion_tokens ?? body.max_tokens;
+  const options = (): ParserOptions => ({
+    ...(marks && { reasoning: { ...marks, begun } }),
+    ...(auto && { tools: { format: auto, schemas, parallel } }),
+    ...(forced && { forced: { reader: forced.reader(), callId: () => (chatter.tools ?? HERMES).callId() } }),
+  });
+  return {
+    parser: () => new AnswerParser(options()),
+    request: {
+      prompt,
+      ...samplingOf(body, engine.tokenizer),
+      ...(maxTokens != null && { maxTokens }),
+      ...(grammar && { grammar }),
+      ...(body.logprobs && { logprobs: body.top_logprobs ?? 0 }),
+      // Marks that are special tokens would vanish from the text.
+      ...(inText.some((mark) => engine.tokenizer.isSpecial(engine.tokenizer.id(mark) ?? -1)) && { keepSpecial: true }),
+    },
+  };
+}

@@ -1,0 +1,179 @@
+// POST /v1/completions: texts or token numbers that the model goes on with; benchmarks and scorers use it.
+import { randomBytes } from 'node:crypto';
+import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
+import type { Piece, TokenLogprob, Usage } from '../../engine/request.js';
+import { Answers } from '../answers.js';
+import { promptTokens } from '../chat-prompt.js';
+import { badRequest, openaiError, toApiError } from '../errors.js';
+import { readBody, type ServerContext } from '../exchange.js';
+import { type CompletionRequest, completionRequest } from '../schemas/completions.js';
+import { samplingOf } from '../schemas/sampling.js';
+import type { Chatter } from '../served.js';
+import type { ServerParts } from '../server-parts.js';
+import { EventStream } from '../sse.js';
+import { usageOf } from './chat.js';
+
+interface Prompt {
+  readonly tokens: readonly number[];
+  /** What echo shows. */
+  readonly text: string;
+}
+function promptsOf(body: CompletionRequest, chatter: Chatter): Prompt[] {
+  const { prompt } = body;
+  const list = Array.isArray(prompt) && typeof prompt[0] !== 'number' ? prompt : [prompt];
+  return (list as (string | number[])[]).map((p) => {
+    if (typeof p !== 'string') return { tokens: p, text: body.echo ? chatter.engine.tokenizer.decode(p) : '' };
+    const tokens = promptTokens(p, true, chatter);
+    // A model that begins texts with a start token takes it alone as an empty prompt.
+    const start = chatter.engine.tokenizer.roleId('bos');
+    return { tokens: tokens.length === 0 && start !== undefined ? [start] : tokens, text: p };
+  });
+}
+
+interface LogprobLists {
+  tokens: string[];
+  token_logprobs: (number | null)[];
+  top_logprobs: (Record<string, number> | null)[];
+  text_offset: number[];
+}
+/** Log-probabilities as this API has them: four lists side by side. `state.offset` is where the next token's text begins. */
+function logprobLists(list: readonly TokenLogprob[], state: { offset: number }, first?: string): LogprobLists {
+  const out: LogprobLists = { tokens: [], token_logprobs: [], top_logprobs: [], text_offset: [] };
+  const add = (text: string, logprob: number | null, top: Record<string, number> | null): void => {
+    out.tokens.push(text);
+    out.token_logprobs.push(logprob);
+    out.top_logprobs.push(top);
+    out.text_offset.push(state.offset);
+    state.offset += text.length;
+  };
+  if (first !== undefined) add(first, null, null);
+  for (const t of list)
+    add(t.text, t.logprob, Object.fromEntries([...t.top, t].map(({ text, logprob }) => [text, logprob])));
+  return out;
+}
+
+/** The parts of one answer: text and log-probabilities, the prompt's before them where it is echoed. */
+class Completion {
+  readonly #body: CompletionRequest;
+  readonly #prompt: Prompt;
+  readonly #firstToken: string;
+  readonly #state = { offset: 0 };
+  #begun = false;
+  constructor(body: CompletionRequest, prompt: Prompt, chatter: Chatter) {
+    this.#body = body;
+    this.#prompt = prompt;
+    this.#firstToken = chatter.engine.tokenizer.decode(prompt.tokens.slice(0, 1), { special: true });
+  }
+  /** Prompt's log-probabilities come in answer 0's first piece and are those of all. */
+  add(piece: Piece, ofPrompt: readonly TokenLogprob[] | undefined): { text: string; logprobs: LogprobLists | null } {
+    const echo = this.#body.echo && !this.#begun;
+    this.#begun = true;
+    const text = (echo ? this.#prompt.text : '') + piece.text;
+    if (this.#body.logprobs == null) return { text, logprobs: null };
+    const list = [...(echo ? (ofPrompt ?? []) : []), ...(piece.logprobs ?? [])];
+    return { text, logprobs: logprobLists(list, this.#state, echo ? this.#firstToken : undefined) };
+  }
+}
+const finishOf = (piece: Piece): string | null =>
+  piece.finish === undefined ? null : piece.finish === 'length' ? 'length' : 'stop';
+
+export async function completions(c: ServerContext, parts: ServerParts): Promise<Response> {
+  const body = await readBody(c, completionRequest, parts.limits.bodyBytes);
+  const chatter = parts.served.chatter(body.model);
+  const { engine } = chatter;
+  const prompts = promptsOf(body, chatter);
+  const n = body.n ?? 1;
+  if (body.max_tokens === 0 && !body.echo) throw badRequest('max_tokens: 0 has a meaning only with echo', 'max_tokens');
+  const sampling = samplingOf(body, engine.tokenizer);
+  const running: Answers[] = [];
+  try {
+    for (const prompt of prompts)
+      running.push(
+        new Answers(
+          c,
+          engine,
+          {
+            ...sampling,
+            prompt: prompt.tokens,
+            maxTokens: body.max_tokens ?? 16,
+            ...(body.logprobs != null && { logprobs: body.logprobs }),
+            ...(body.logprobs != null && body.echo && { promptLogprobs: true }),
+          },
+          parts,
+        ),
+      );
+  } catch (error) {
+    for (const answers of running) answers.cancel();
+    throw error;
+  }
+  const head = {
+    id: `cmpl-${randomBytes(12).toString('hex')}`,
+    object: 'text_completion',
+    created: Math.floor(Date.now() / 1000),
+    model: body.model ?? engine.name,
+    system_fingerprint: parts.fingerprint,
+  };
+  const choices = prompts.flatMap((prompt) => Array.from({ length: n }, () => new Completion(body, prompt, chatter)));
+  /** Every answer to every prompt, piece by piece. */
+  const read = async (
+    take: (index: number, piece: Piece, ofPrompt?: readonly TokenLogprob[]) => Promise<void> | void,
+  ) =>
+    Promise.all(
+      running.map(async (answers, at) => {
+        let ofPrompt: readonly TokenLogprob[] | undefined;
+        for await (const piece of answers.pieces()) {
+          ofPrompt ??= piece.promptLogprobs;
+          await take(at * n + piece.choice, piece, ofPrompt);
+        }
+      }),
+    ).finally(() => {
+      for (const answers of running) answers.cancel(); // where one failed, the others end, too
+    });
+  const usage = async (): Promise<object> => usageOf(sum(await Promise.all(running.map((a) => a.usage))));
+  if (body.stream) {
+    const stream = new EventStream(c.env.outgoing, parts.streaming(c));
+    const asked = body.stream_options?.include_usage;
+    try {
+      await read(async (index, piece, ofPrompt) => {
+        const finish_reason = finishOf(piece);
+        const added = choices[index].add(piece, ofPrompt);
+        if (added.text !== '' || finish_reason !== null || added.logprobs?.tokens.length)
+          stream.data({ ...head, choices: [{ index, ...added, finish_reason }], ...(asked && { usage: null }) });
+        await stream.ready();
+      });
+      if (asked) stream.data({ ...head, choices: [], usage: await usage() });
+      stream.send('data: [DONE]\n\n');
+    } catch (error) {
+      parts.failed(c, error);
+      stream.data(openaiError(toApiError(error)));
+    } finally {
+      stream.end();
+    }
+    return RESPONSE_ALREADY_SENT;
+  }
+  const whole = choices.map((_, index) => ({
+    index,
+    text: '',
+    logprobs: null as LogprobLists | null,
+    finish_reason: null as string | null,
+  }));
+  await read((index, piece, ofPrompt) => {
+    const { text, logprobs } = choices[index].add(piece, ofPrompt);
+    const choice = whole[index];
+    choice.text += text;
+    choice.finish_reason ??= finishOf(piece);
+    if (!logprobs) return;
+    choice.logprobs ??= { tokens: [], token_logprobs: [], top_logprobs: [], text_offset: [] };
+    for (const key of Object.keys(logprobs) as (keyof LogprobLists)[])
+      (choice.logprobs[key] as unknown[]).push(...logprobs[key]);
+  });
+  return c.json({ ...head, choices: whole, usage: await usage() });
+}
+
+const sum = (list: readonly Usage[]): Usage =>
+  list.reduce((a, b) => ({
+    ...a,
+    promptTokens: a.promptTokens + b.promptTokens,
+    cachedTokens: a.cachedTokens + b.cachedTokens,
+    tokens: a.tokens + b.tokens,
+  }));

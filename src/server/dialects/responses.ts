@@ -1,0 +1,150 @@
+// POST /v1/responses: OpenAI's newer API without its memory, translated to the chat request and back.
+import { randomBytes } from 'node:crypto';
+import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
+import type { Usage } from '../../engine/request.js';
+import { Answers } from '../answers.js';
+import { prepareChat } from '../chat-prompt.js';
+import { badRequest, toApiError } from '../errors.js';
+import { readBody, type ServerContext } from '../exchange.js';
+import type { ChatRequest, ChatTurn } from '../schemas/chat.js';
+import { type ResponsesRequest, responsesRequest } from '../schemas/responses.js';
+import type { ServerParts } from '../server-parts.js';
+import { EventStream } from '../sse.js';
+import { OutputItems } from './response-items.js';
+
+/** Items of the input as messages; calls that follow one another are one message of the assistant. */
+function turnsOf(input: ResponsesRequest['input']): ChatTurn[] {
+  if (typeof input === 'string') return [{ role: 'user', content: input }];
+  const turns: ChatTurn[] = [];
+  let reasoning: string | undefined;
+  for (const item of input) {
+    if (item.type === 'reasoning') {
+      reasoning = [...(item.content ?? []), ...(item.summary ?? [])].map((p) => p.text ?? '').join('');
+      continue;
+    }
+    if (item.type === 'function_call_output') {
+      turns.push({ role: 'tool', tool_call_id: item.call_id, content: item.output });
+      continue;
+    }
+    const thought = reasoning ? { reasoning_content: reasoning } : {};
+    reasoning = undefined;
+    if (item.type !== 'function_call') {
+      turns.push({ role: item.role, content: item.content, ...(item.role === 'assistant' && thought) });
+      continue;
+    }
+    const call = {
+      id: item.call_id,
+      type: 'function' as const,
+      function: { name: item.name, arguments: item.arguments },
+    };
+    const last = turns.at(-1);
+    if (last?.role === 'assistant')
+      turns[turns.length - 1] = { ...last, tool_calls: [...(last.tool_calls ?? []), call] };
+    else turns.push({ role: 'assistant', content: null, tool_calls: [call], ...thought });
+  }
+  return turns;
+}
+
+function toChat(body: ResponsesRequest): ChatRequest {
+  const { instructions, tool_choice: choice } = body;
+  const format = body.text?.format;
+  const messages = [
+    ...(instructions ? [{ role: 'system' as const, content: instructions }] : []),
+    ...turnsOf(body.input),
+  ];
+  if (messages.length === 0) throw badRequest('input: there is nothing to answer', 'input');
+  return {
+    model: body.model,
+    messages,
+    max_tokens: body.max_output_tokens,
+    temperature: body.temperature,
+    top_p: body.top_p,
+    tools: body.tools
+      ?.filter((t) => t.type === 'function' && t.name !== undefined)
+      .map(({ name = '', description, parameters, strict }) => ({
+        type: 'function' as const,
+        function: { name, description, parameters, strict },
+      })),
+    tool_choice:
+      choice != null && typeof choice === 'object' ? { type: 'function', function: { name: choice.name } } : choice,
+    parallel_tool_calls: body.parallel_tool_calls,
+    reasoning_effort: body.reasoning?.effort,
+    response_format:
+      format?.type === 'json_schema'
+        ? { type: 'json_schema', json_schema: { name: format.name, schema: format.schema } }
+        : format,
+  };
+}
+
+const usageOf = (u: Usage): object => ({
+  input_tokens: u.promptTokens,
+  input_tokens_details: { cached_tokens: u.cachedTokens },
+  output_tokens: u.tokens,
+  output_tokens_details: { reasoning_tokens: 0 },
+  total_tokens: u.promptTokens + u.tokens,
+});
+
+export async function responses(c: ServerContext, parts: ServerParts): Promise<Response> {
+  const body = await readBody(c, responsesRequest, parts.limits.bodyBytes);
+  const chatter = parts.served.chatter(body.model);
+  const { request, parser } = prepareChat(toChat(body), chatter);
+  const answers = new Answers(c, chatter.engine, request, parts);
+  const head = {
+    id: `resp_${randomBytes(16).toString('hex')}`,
+    object: 'response',
+    created_at: Math.floor(Date.now() / 1000),
+    model: body.model ?? chatter.engine.name,
+    instructions: body.instructions ?? null,
+    max_output_tokens: body.max_output_tokens ?? null,
+    metadata: body.metadata ?? {},
+    parallel_tool_calls: body.parallel_tool_calls ?? true,
+    previous_response_id: null,
+    reasoning: { effort: body.reasoning?.effort ?? null, summary: null },
+    store: false,
+    temperature: body.temperature ?? 1,
+    text: { format: body.text?.format ?? { type: 'text' } },
+    tool_choice: body.tool_choice ?? 'auto',
+    tools: body.tools ?? [],
+    top_p: body.top_p ?? 1,
+    truncation: 'disabled',
+    background: false,
+    error: null,
+    user: body.user ?? null,
+  };
+  const open = { incomplete_details: null, output: [], usage: null };
+  const stream = body.stream ? new EventStream(c.env.outgoing, parts.streaming(c)) : undefined;
+  let sequence = 0;
+  const tell = (type: string, fields: object): void =>
+    stream?.event(type, { type, sequence_number: sequence++, ...fields });
+  const items = new OutputItems(tell);
+  try {
+    tell('response.created', { response: { ...head, ...open, status: 'in_progress' } });
+    tell('response.in_progress', { response: { ...head, ...open, status: 'in_progress' } });
+    let cut = false;
+    for await (const step of answers.steps(parser)) {
+      for (const part of step.parts) items.add(part);
+      cut ||= step.finish === 'length';
+      await stream?.ready();
+    }
+    items.close(cut);
+    const response = {
+      ...head,
+      status: cut ? 'incomplete' : 'completed',
+      incomplete_details: cut ? { reason: 'max_output_tokens' } : null,
+      output: items.output,
+      usage: usageOf(await answers.usage),
+    };
+    tell(cut ? 'response.incomplete' : 'response.completed', { response });
+    return stream ? RESPONSE_ALREADY_SENT : c.json({ ...response, output_text: items.text });
+  } catch (error) {
+    if (!stream) throw error;
+    parts.failed(c, error);
+    const { message, code } = toApiError(error);
+    tell('response.failed', {
+      response: { ...head, ...open, status: 'failed', error: { code: code ?? 'server_error', message } },
+    });
+    return RESPONSE_ALREADY_SENT;
+  } finally {
+    stream?.end();
+  }
+}

@@ -1,0 +1,24 @@
+// POST /tokenize and /detokenize: a text's token numbers, and back.
+import { badRequest } from '../errors.js';
+import { promptTokens } from '../chat-prompt.js';
+import { readBody, type ServerContext } from '../exchange.js';
+import { detokenizeRequest, tokenizeRequest } from '../schemas/completions.js';
+import type { ServerParts } from '../server-parts.js';
+
+export async function tokenize(c: ServerContext, parts: ServerParts): Promise<Response> {
+  const body = await readBody(c, tokenizeRequest, parts.limits.bodyBytes);
+  const chatter = parts.served.chatter(body.model);
+  const text = body.prompt ?? body.content;
+  if (text == null) throw badRequest('prompt: a text is needed', 'prompt');
+  const tokens = promptTokens(text, body.add_special_tokens ?? true, chatter);
+  return c.json({ count: tokens.length, max_model_len: chatter.engine.limits.contextTokens, tokens });
+}
+
+export async function detokenize(c: ServerContext, parts: ServerParts): Promise<Response> {
+  const body = await readBody(c, detokenizeRequest, parts.limits.bodyBytes);
+  const { tokenizer } = parts.served.chatter(body.model).engine;
+  const unknown = body.tokens.find((id) => id >= tokenizer.vocabSize);
+  if (unknown !== undefined)
+    throw badRequest(`tokens: ${unknown} is none of the ${tokenizer.vocabSize} tokens`, 'tokens');
+  return c.json({ prompt: tokenizer.decode(body.tokens, { special: true }) });
+}

@@ -1,0 +1,112 @@
+// One request on its way through the server: its id, body, the signal of its end, and the tally for log and metrics.
+import { randomUUID } from 'node:crypto';
+import type { ServerResponse } from 'node:http';
+import type { HttpBindings } from '@hono/node-server';
+import type { Context } from 'hono';
+import type { z } from 'zod';
+import { ApiError, badRequest } from './errors.js';
+
+export interface Tally {
+  model?: string;
+  promptTokens?: number;
+  cachedTokens?: number;
+  tokens?: number;
+  firstTokenSeconds?: number;
+  finish?: string;
+  error?: string;
+}
+export interface ServerEnv {
+  Bindings: HttpBindings;
+  Variables: { requestId: string; caller: string; tally: Tally; ending: Ending };
+}
+export type ServerContext = Context<ServerEnv>;
+
+/** A client's own id is kept where it is plain, so that its log and ours agree. */
+export const requestIdOf = (given: string | undefined): string =>
+  given !== undefined && /^[\w.:-]{1,128}$/.test(given) ? given : `req_${randomUUID().replaceAll('-', '')}`;
+
+/** Deeper objects than anyone sends would exhaust the stack of whoever walks them. */
+const MAX_DEPTH = 64;
+function depthExceeds(value: unknown, limit: number): boolean {
+  let level: unknown[] = [value];
+  for (let depth = 0; level.length > 0; depth++) {
+    if (depth > limit) return true;
+    level = level.flatMap((v) => (typeof v === 'object' && v !== null ? Object.values(v) : []));
+  }
+  return false;
+}
+
+async function readBytes(c: ServerContext, limit: number): Promise<Buffer> {
+  const { incoming } = c.env;
+  const tooLarge = (): ApiError => new ApiError(413, `the body is larger than ${limit} bytes`, { code: 'too_large' });
+  if (Number(incoming.headers['content-length'] ?? 0) > limit) throw tooLarge();
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of incoming as AsyncIterable<Buffer>) {
+    size += chunk.length;
+    if (size > limit) throw tooLarge();
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks);
+}
+
+/** The body as a schema has it, or an error that names the field. */
+export async function readBody<T>(c: ServerContext, schema: z.ZodType<T>, limit: number): Promise<T> {
+  // Browsers send other types to other sites without asking; JSON they ask about first.
+  if (!/^application\/([\w.-]+\+)?json\b/i.test(c.req.header('content-type') ?? ''))
+    throw new ApiError(415, 'the body must be JSON, and content-type application/json');
+  let value: unknown;
+  try {
+    value = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(await readBytes(c, limit)));
+  } catch (error) {
+    if (error instanceof ApiError) throw error;
+    if (error instanceof SyntaxError || error instanceof TypeError) throw badRequest('the body is no valid JSON');
+    throw badRequest('the body could not be read to its end');
+  }
+  if (depthExceeds(value, MAX_DEPTH)) throw badRequest(`the body is nested deeper than ${MAX_DEPTH}`);
+  const result = schema.safeParse(value);
+  if (result.success) return result.data;
+  const issue = deepest(result.error.issues);
+  const path = issue.path
+    .map((p) => (typeof p === 'number' ? `[${p}]` : `.${String(p)}`))
+    .join('')
+    .replace(/^\./, '');
+  throw badRequest(`${path.slice(0, 200) || 'body'}: ${issue.message.slice(0, 300)}`, String(issue.path[0] ?? ''));
+}
+
+/** Of a union's alternatives the one that came furthest says best what is wrong. */
+function deepest(issues: readonly z.core.$ZodIssue[]): z.core.$ZodIssue {
+  const [first] = issues;
+  if (first.code !== 'invalid_union' || first.errors.length === 0) return first;
+  const inner = first.errors.filter((e) => e.length > 0).map(deepest);
+  const best = inner.reduce((a, b) => (b.path.length > a.path.length ? b : a));
+  return best.path.length === 0 ? first : { ...best, path: [...first.path, ...best.path] };
+}
+
+/** Why answers to a request are broken off: its client has gone, or they took too long. */
+export class Ending {
+  readonly #controller = new AbortController();
+  readonly #outgoing: ServerResponse;
+  readonly #timer: NodeJS.Timeout;
+  timedOut = false;
+  constructor(outgoing: ServerResponse, timeoutSeconds: number) {
+    this.#outgoing = outgoing;
+    this.#timer = setTimeout(() => {
+      this.timedOut = true;
+      this.#controller.abort();
+    }, timeoutSeconds * 1000);
+    outgoing.on('close', this.#gone);
+    if (outgoing.destroyed || outgoing.socket?.destroyed) this.#controller.abort();
+  }
+  readonly #gone = (): void => {
+    if (!this.#outgoing.writableFinished) this.#controller.abort();
+  };
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+  /** The request is over. */
+  release(): void {
+    clearTimeout(this.#timer);
+    this.#outgoing.off('close', this.#gone);
+  }
+}

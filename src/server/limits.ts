@@ -1,0 +1,55 @@
+// What one client may ask for, and how often.
+import { ApiError } from './errors.js';
+
+export interface Limits {
+  readonly bodyBytes: number;
+  /** A whole answer may take so long. */
+  readonly requestSeconds: number;
+  readonly pingSeconds: number;
+  readonly stallSeconds: number;
+  /** Requests a minute for each key, or each address where there are no keys; 0: any number. */
+  readonly requestsPerMinute: number;
+  /** Other sites whose pages may call: their origins, or * for all. */
+  readonly origins: readonly string[];
+}
+export const DEFAULT_LIMITS: Limits = {
+  bodyBytes: 8 * 2 ** 20,
+  requestSeconds: 600,
+  pingSeconds: 15,
+  stallSeconds: 60,
+  requestsPerMinute: 0,
+  origins: [],
+};
+
+/** A bucket of requests for each caller, filled again as time goes. */
+export class RateLimiter {
+  readonly #perMinute: number;
+  readonly #buckets = new Map<string, { left: number; at: number }>();
+  readonly #now: () => number;
+  constructor(perMinute: number, now: () => number = Date.now) {
+    this.#perMinute = perMinute;
+    this.#now = now;
+  }
+  /** Takes one request off the caller's bucket, or says when to come back. */
+  check(caller: string): void {
+    if (this.#perMinute <= 0) return;
+    const now = this.#now();
+    const rate = this.#perMinute / 60_000;
+    const known = this.#buckets.get(caller);
+    const left = known ? Math.min(this.#perMinute, known.left + (now - known.at) * rate) : this.#perMinute;
+    if (left < 1) {
+      const seconds = Math.max(1, Math.ceil((1 - left) / rate / 1000));
+      throw new ApiError(429, `more than ${this.#perMinute} requests a minute; try again in ${seconds} s`, {
+        code: 'rate_limit_exceeded',
+        headers: { 'retry-after': String(seconds) },
+      });
+    }
+    // The map stays small: those who were seen longest ago have full buckets.
+    this.#buckets.delete(caller);
+    this.#buckets.set(caller, { left: left - 1, at: now });
+    for (const [name, { at }] of this.#buckets) {
+      if (now - at < 60_000) break;
+      this.#buckets.delete(name);
+    }
+  }
+}

@@ -1,0 +1,74 @@
+// A server on an address: who may reach it is decided here; it ends in order, answers under way first.
+import type { Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { createAdaptorServer } from '@hono/node-server';
+import { ArgumentError } from '../base/errors.js';
+import { createApp } from './app.js';
+import { isLoopback, Keys } from './keys.js';
+import { DEFAULT_LIMITS, type Limits } from './limits.js';
+import { type Log, silentLog } from './log.js';
+import type { ServedModels } from './served.js';
+import { ServerParts } from './server-parts.js';
+
+export interface ServeOptions {
+  /** Default 127.0.0.1: this machine alone. */
+  readonly host?: string;
+  /** Default 8080; 0 takes a free one. */
+  readonly port?: number;
+  readonly keys?: readonly string[];
+  /** Listen for others without a key. */
+  readonly withoutKeys?: boolean;
+  readonly limits?: Partial<Limits>;
+  readonly log?: Log;
+  readonly version?: string;
+}
+export interface RunningServer {
+  readonly url: string;
+  readonly port: number;
+  readonly parts: ServerParts;
+  /** Takes no new requests, waits for answers under way, then ends what is left. */
+  close(graceSeconds?: number): Promise<void>;
+}
+
+export async function serve(models: ServedModels, options: ServeOptions = {}): Promise<RunningServer> {
+  const { host = '127.0.0.1', port = 8080, log = silentLog, version = '0' } = options;
+  const keys = new Keys(options.keys ?? []);
+  const local = isLoopback(host);
+  if (!local && !keys.required && !options.withoutKeys)
+    throw new ArgumentError(
+      `serve: ${host} is open to others, and there is no key; give one (--api-key-file, WICK_API_KEYS), or say --without-keys`,
+    );
+  const limits = { ...DEFAULT_LIMITS, ...options.limits };
+  const parts = new ServerParts(models, limits, log, version);
+  const app = createApp(parts, { keys, onlyLocalNames: local && !keys.required });
+  const server = createAdaptorServer({
+    fetch: app.fetch,
+    // The defaults of Node, said aloud: slow senders of headers and bodies are let go.
+    serverOptions: { headersTimeout: 60_000, requestTimeout: 300_000, keepAliveTimeout: 65_000 },
+  }) as Server;
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', (error: NodeJS.ErrnoException) =>
+      reject(new ArgumentError(`serve: ${host}:${port} cannot be listened on: ${error.code ?? error.message}`)),
+    );
+    server.listen(port, host, () => resolve());
+  });
+  const bound = (server.address() as AddressInfo).port;
+  const shown = host.includes(':') ? `[${host.replace(/^\[|\]$/g, '')}]` : host;
+  let closed: Promise<void> | undefined;
+  return {
+    url: `http://${shown}:${bound}`,
+    port: bound,
+    parts,
+    close: (graceSeconds = 30) => {
+      parts.closing = true;
+      return (closed ??= new Promise((resolve) => {
+        const hurry = setTimeout(() => server.closeAllConnections(), graceSeconds * 1000);
+        server.close(() => {
+          clearTimeout(hurry);
+          resolve();
+        });
+        server.closeIdleConnections();
+      }));
+    },
+  };
+}

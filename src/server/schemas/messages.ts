@@ -1,0 +1,51 @@
+// What POST /v1/messages takes: Anthropic's API.
+import { z } from 'zod';
+
+/** Blocks of all kinds; those that are not served are refused where they are read, by their type. */
+const block = z.looseObject({
+  type: z.string(),
+  text: z.string().optional(),
+  thinking: z.string().optional(),
+  id: z.string().optional(),
+  name: z.string().optional(),
+  input: z.record(z.string(), z.unknown()).optional(),
+  tool_use_id: z.string().optional(),
+  content: z.unknown().optional(),
+});
+export type Block = z.output<typeof block>;
+
+export const messagesRequest = z.object({
+  model: z.string().nullish(),
+  max_tokens: z.int().min(1),
+  messages: z
+    .array(z.object({ role: z.enum(['user', 'assistant', 'system']), content: z.union([z.string(), z.array(block)]) }))
+    .min(1),
+  system: z.union([z.string(), z.array(block)]).nullish(),
+  stop_sequences: z.array(z.string().min(1).max(1024)).max(64).nullish(),
+  stream: z.boolean().nullish(),
+  temperature: z.number().min(0).max(2).nullish(),
+  top_k: z.int().min(-1).nullish(),
+  top_p: z.number().gt(0).max(1).nullish(),
+  // Tools that Anthropic runs itself have a type and no schema; they are passed over.
+  tools: z
+    .array(
+      z.looseObject({
+        type: z.string().nullish(),
+        name: z.string().min(1),
+        description: z.string().nullish(),
+        input_schema: z.record(z.string(), z.unknown()).optional(),
+      }),
+    )
+    .max(512)
+    .nullish(),
+  tool_choice: z
+    .object({
+      type: z.enum(['auto', 'any', 'tool', 'none']),
+      name: z.string().nullish(),
+      disable_parallel_tool_use: z.boolean().nullish(),
+    })
+    .nullish(),
+  thinking: z.looseObject({ type: z.enum(['enabled', 'disabled', 'adaptive']) }).nullish(),
+});
+export type MessagesRequest = z.output<typeof messagesRequest>;
+export const countTokensRequest = messagesRequest.extend({ max_tokens: z.int().min(1).nullish() });

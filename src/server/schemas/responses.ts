@@ -1,0 +1,72 @@
+// What POST /v1/responses takes: OpenAI's newer API, without its memory: each request brings its whole history.
+import { z } from 'zod';
+
+const part = z.object({ type: z.string(), text: z.string().nullish(), refusal: z.string().nullish() });
+const content = z.union([z.string(), z.array(part)]);
+const without = (instead: string) => z.null({ error: `is not served: ${instead}` }).optional();
+
+export const inputItem = z.union([
+  z.object({ type: z.literal('function_call'), call_id: z.string(), name: z.string().min(1), arguments: z.string() }),
+  z.object({ type: z.literal('function_call_output'), call_id: z.string(), output: content }),
+  z.object({
+    type: z.literal('reasoning'),
+    content: z.array(part).nullish(),
+    summary: z.array(part).nullish(),
+  }),
+  z.object({
+    type: z.literal('message').optional(),
+    role: z.enum(['system', 'developer', 'user', 'assistant']),
+    content,
+  }),
+]);
+
+export const responsesRequest = z.object({
+  model: z.string().nullish(),
+  input: z.union([z.string(), z.array(inputItem).min(1)]),
+  instructions: z.string().nullish(),
+  max_output_tokens: z.int().min(1).nullish(),
+  temperature: z.number().min(0).max(2).nullish(),
+  top_p: z.number().gt(0).max(1).nullish(),
+  top_logprobs: z.literal(0, 'is not served here; /v1/chat/completions has it').nullish(),
+  stream: z.boolean().nullish(),
+  // Types of tools that only their vendor can run are passed over.
+  tools: z
+    .array(
+      z.looseObject({
+        type: z.string(),
+        name: z.string().optional(),
+        description: z.string().nullish(),
+        parameters: z.record(z.string(), z.unknown()).nullish(),
+        strict: z.boolean().nullish(),
+      }),
+    )
+    .max(512)
+    .nullish(),
+  tool_choice: z
+    .union([z.enum(['none', 'auto', 'required']), z.object({ type: z.literal('function'), name: z.string() })])
+    .nullish(),
+  parallel_tool_calls: z.boolean().nullish(),
+  text: z
+    .object({
+      format: z
+        .discriminatedUnion('type', [
+          z.object({ type: z.literal('text') }),
+          z.object({ type: z.literal('json_object') }),
+          z.object({
+            type: z.literal('json_schema'),
+            name: z.string().nullish(),
+            schema: z.record(z.string(), z.unknown()),
+            strict: z.boolean().nullish(),
+          }),
+        ])
+        .nullish(),
+    })
+    .nullish(),
+  reasoning: z.object({ effort: z.enum(['none', 'minimal', 'low', 'medium', 'high', 'xhigh']).nullish() }).nullish(),
+  metadata: z.record(z.string(), z.string()).nullish(),
+  previous_response_id: without('the server keeps no conversations; send the whole input'),
+  conversation: without('the server keeps no conversations; send the whole input'),
+  background: z.literal(false, 'is not served: answers are not kept').nullish(),
+  user: z.string().nullish(),
+});
+export type ResponsesRequest = z.output<typeof responsesRequest>;

@@ -1,0 +1,80 @@
+// Server-sent events on a response: what comes in one turn of the event loop is one write, a slow reader is waited for,
+// and comments keep a quiet connection open.
+import type { ServerResponse } from 'node:http';
+
+export interface StreamOptions {
+  readonly pingSeconds: number;
+  /** A reader that takes nothing for so long is given up. */
+  readonly stallSeconds: number;
+  /** What keeps the connection open; a comment by default. */
+  readonly ping?: string;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+export class EventStream {
+  readonly #response: ServerResponse;
+  readonly #options: StreamOptions;
+  readonly #pinger: NodeJS.Timeout;
+  #pending = '';
+  #scheduled = false;
+  #wrote = Date.now();
+
+  constructor(response: ServerResponse, options: StreamOptions) {
+    this.#response = response;
+    this.#options = options;
+    response.on('error', () => {}); // whoever has gone is seen by 'close'
+    response.writeHead(200, {
+      'content-type': 'text/event-stream; charset=utf-8',
+      'cache-control': 'no-cache, no-transform',
+      'x-accel-buffering': 'no',
+      ...options.headers,
+    });
+    response.flushHeaders();
+    const every = options.pingSeconds * 1000;
+    this.#pinger = setInterval(() => {
+      if (Date.now() - this.#wrote >= every) this.send(options.ping ?? ': ping\n\n');
+    }, every);
+    this.#pinger.unref();
+  }
+  /** A whole frame, its blank line included. */
+  send(frame: string): void {
+    this.#pending += frame;
+    if (this.#scheduled) return;
+    this.#scheduled = true;
+    setImmediate(() => this.#flush());
+  }
+  data(value: object): void {
+    this.send(`data: ${JSON.stringify(value)}\n\n`);
+  }
+  event(name: string, value: object): void {
+    this.send(`event: ${name}\ndata: ${JSON.stringify(value)}\n\n`);
+  }
+  #flush(): void {
+    this.#scheduled = false;
+    const text = this.#pending;
+    this.#pending = '';
+    this.#wrote = Date.now();
+    if (text !== '' && !this.#response.destroyed && !this.#response.writableEnded) this.#response.write(text);
+  }
+  /** Waits while the reader has not taken what was written; a reader that stalls loses its connection. */
+  async ready(): Promise<void> {
+    const response = this.#response;
+    if (!response.writableNeedDrain || response.destroyed) return;
+    await new Promise<void>((resolve) => {
+      const done = (): void => {
+        clearTimeout(timer);
+        response.off('drain', done);
+        response.off('close', done);
+        resolve();
+      };
+      const timer = setTimeout(() => response.destroy(), this.#options.stallSeconds * 1000);
+      response.on('drain', done);
+      response.on('close', done);
+    });
+  }
+  end(): void {
+    clearInterval(this.#pinger);
+    this.#flush();
+    if (!this.#response.destroyed) this.#response.end();
+  }
+}

@@ -1,0 +1,219 @@
+// POST /v1/chat/completions against an engine that plays a script: shape of answers and streams, tools, reasoning.
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import { events, noModel, scripted } from './server-support.js';
+
+const user = (content: string) => [{ role: 'user', content }];
+const hello = { answer: () => ['Hel', 'lo', ' world'] };
+const WEATHER = {
+  type: 'function',
+  function: {
+    name: 'weather',
+    description: 'the weather in a city',
+    parameters: { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] },
+  },
+};
+
+describe('chat completions', { skip: noModel }, () => {
+  test('a whole answer', async () => {
+    await using s = await scripted(hello);
+    const response = await s.post('/v1/chat/completions', { model: 'scripted', messages: user('hi') });
+    assert.equal(response.status, 200);
+    assert.match(response.headers.get('x-request-id') ?? '', /^req_/);
+    const body = await response.json();
+    assert.equal(body.object, 'chat.completion');
+    assert.deepEqual(body.choices, [
+      {
+        index: 0,
+        message: { role: 'assistant', content: 'Hello world', refusal: null },
+        logprobs: null,
+        finish_reason: 'stop',
+      },
+    ]);
+    assert.equal(body.usage.completion_tokens, 3);
+    assert.equal(body.usage.prompt_tokens, s.engine.requests[0].prompt.length);
+    assert.equal(s.engine.requests[0].temperature, 1);
+    assert.equal(
+      s.engine.tokenizer.decode(s.engine.requests[0].prompt),
+      '<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n',
+    );
+  });
+
+  test('a stream: role first, finish_reason in every chunk, usage when asked, [DONE]', async () => {
+    await using s = await scripted(hello);
+    const ask = { messages: user('hi'), stream: true, stream_options: { include_usage: true } };
+    const response = await s.post('/v1/chat/completions', ask);
+    assert.match(response.headers.get('content-type') ?? '', /^text\/event-stream/);
+    const frames = await events(response);
+    assert.equal(frames.at(-1)?.data, '[DONE]');
+    const chunks = frames.slice(0, -1).map((f) => JSON.parse(f.data));
+    assert.deepEqual(chunks[0].choices[0].delta, { role: 'assistant', content: '' });
+    const last = chunks.pop();
+    assert.deepEqual(last.choices, []);
+    assert.equal(last.usage.completion_tokens, 3);
+    for (const chunk of chunks) {
+      assert.equal(chunk.object, 'chat.completion.chunk');
+      assert.equal(chunk.usage, null);
+      assert.ok('finish_reason' in chunk.choices[0]);
+    }
+    assert.deepEqual(
+      chunks.map((k) => k.choices[0].finish_reason),
+      [null, null, null, null, 'stop'],
+    );
+    assert.equal(chunks.map((k) => k.choices[0].delta.content ?? '').join(''), 'Hello world');
+  });
+
+  test('without stream_options there is no usage chunk', async () => {
+    await using s = await scripted(hello);
+    const frames = await events(await s.post('/v1/chat/completions', { messages: user('hi'), stream: true }));
+    assert.ok(
+      frames.slice(0, -1).every((f) => JSON.parse(f.data).choices.length === 1 && !('usage' in JSON.parse(f.data))),
+    );
+  });
+
+  test('several answers, stop texts, limits and log-probabilities', async () => {
+    await using s = await scripted(hello);
+    const two = await (await s.post('/v1/chat/completions', { messages: user('hi'), n: 2, seed: 3 })).json();
+    assert.deepEqual(
+      two.choices.map((k: { message: { content: string } }) => k.message.content),
+      ['Hello world', 'Hello world'],
+    );
+    const stop = await (await s.post('/v1/chat/completions', { messages: user('hi'), stop: 'wor' })).json();
+    assert.equal(stop.choices[0].message.content, 'Hello ');
+    assert.equal(stop.choices[0].finish_reason, 'stop');
+    const cut = await (await s.post('/v1/chat/completions', { messages: user('hi'), max_completion_tokens: 2 })).json();
+    assert.equal(cut.choices[0].finish_reason, 'length');
+    const ask = { messages: user('hi'), logprobs: true, top_logprobs: 2 };
+    const probs = await (await s.post('/v1/chat/completions', ask)).json();
+    const [first] = probs.choices[0].logprobs.content;
+    assert.deepEqual([first.token, first.logprob, first.bytes], ['Hel', -0.5, [72, 101, 108]]);
+    assert.equal(first.top_logprobs.length, 2);
+    const streamed = await events(await s.post('/v1/chat/completions', { ...ask, stream: true }));
+    const pieces = streamed.slice(0, -1).flatMap((f) => JSON.parse(f.data).choices[0].logprobs?.content ?? []);
+    assert.deepEqual(pieces, probs.choices[0].logprobs.content);
+  });
+
+  test('a call of a tool, whole and in pieces', async () => {
+    const call = [
+      'I look. ',
+      '<tool',
+      '_call>\n{"name": "wea',
+      'ther", "argu',
+      'ments": {"city": "Pa',
+      'ris"}}\n</tool_',
+      'call>',
+    ];
+    await using s = await scripted({ answer: () => call });
+    const ask = { messages: user('weather?'), tools: [WEATHER] };
+    const whole = (await (await s.post('/v1/chat/completions', ask)).json()).choices[0];
+    assert.equal(whole.finish_reason, 'tool_calls');
+    assert.equal(whole.message.content, 'I look. ');
+    assert.equal(whole.message.tool_calls[0].function.name, 'weather');
+    assert.deepEqual(JSON.parse(whole.message.tool_calls[0].function.arguments), { city: 'Paris' });
+    const frames = await events(await s.post('/v1/chat/completions', { ...ask, stream: true }));
+    const deltas = frames.slice(0, -1).map((f) => JSON.parse(f.data).choices[0]);
+    const calls = deltas.flatMap((d) => d.delta.tool_calls ?? []);
+    assert.equal(calls[0].type, 'function');
+    assert.equal(calls[0].function.name, 'weather');
+    assert.match(calls[0].id, /^call_/);
+    assert.equal(calls.map((k) => k.function.arguments).join(''), '{"city": "Paris"}');
+    assert.equal(deltas.at(-1).finish_reason, 'tool_calls');
+    assert.ok(s.engine.tokenizer.decode(s.engine.requests[0].prompt).includes('"weather"'));
+  });
+
+  test('calls that must come are bound by a grammar', async () => {
+    await using s = await scripted({
+      answer: (r) =>
+        JSON.stringify(r.grammar ?? null).includes('"array"')
+          ? ['[{"name": "weather", "arguments": {"ci', 'ty": "Rome"}}]']
+          : ['{"city":', ' "Oslo"}'],
+    });
+    const ask = { messages: user('weather?'), tools: [WEATHER] };
+    const choice = { type: 'function', function: { name: 'weather' } };
+    const named = (await (await s.post('/v1/chat/completions', { ...ask, tool_choice: choice })).json()).choices[0];
+    assert.deepEqual(s.engine.requests[0].grammar, { kind: 'schema', schema: WEATHER.function.parameters });
+    assert.equal(named.message.tool_calls[0].function.arguments, '{"city": "Oslo"}');
+    assert.equal(named.message.content, null);
+    const required = (await (await s.post('/v1/chat/completions', { ...ask, tool_choice: 'required' })).json())
+      .choices[0];
+    assert.equal(required.message.tool_calls[0].function.arguments, '{"city": "Rome"}');
+    assert.equal(required.finish_reason, 'tool_calls');
+    const none = (await (await s.post('/v1/chat/completions', { ...ask, tool_choice: 'none' })).json()).choices[0];
+    assert.equal(none.message.content, '{"city": "Oslo"}');
+    assert.ok(!s.engine.tokenizer.decode(s.engine.requests[2].prompt).includes('weather"'));
+    for (const bad of [{ type: 'function', function: { name: 'other' } }, 'maybe'])
+      assert.equal((await s.post('/v1/chat/completions', { ...ask, tool_choice: bad })).status, 400);
+  });
+
+  test('reasoning is told apart under both names, also where the prompt opens it', async () => {
+    await using s = await scripted({
+      answer: (_, prompt) => [
+        ...(prompt.endsWith('<think>\n') ? [] : ['<th', 'ink>']),
+        'hm',
+        ' so</thi',
+        'nk>\n\nYes',
+        '.',
+      ],
+    });
+    for (const kwargs of [{}, { enable_thinking: true }]) {
+      const ask = { messages: user('?'), chat_template_kwargs: kwargs };
+      const { message } = (await (await s.post('/v1/chat/completions', ask)).json()).choices[0];
+      assert.deepEqual([message.content, message.reasoning, message.reasoning_content], ['Yes.', 'hm so', 'hm so']);
+      const frames = await events(await s.post('/v1/chat/completions', { ...ask, stream: true }));
+      const deltas = frames.slice(0, -1).map((f) => JSON.parse(f.data).choices[0].delta);
+      assert.equal(deltas.map((d) => d.reasoning_content ?? '').join(''), 'hm so');
+      assert.equal(deltas.map((d) => d.content ?? '').join(''), 'Yes.');
+    }
+  });
+
+  test('response_format becomes a grammar', async () => {
+    await using s = await scripted({ answer: () => ['{"a": 1}'] });
+    const schema = { type: 'object', properties: { a: { type: 'integer' } } };
+    await s.post('/v1/chat/completions', { messages: user('?'), response_format: { type: 'json_object' } });
+    await s.post('/v1/chat/completions', {
+      messages: user('?'),
+      response_format: { type: 'json_schema', json_schema: { name: 'x', schema, strict: true } },
+    });
+    assert.deepEqual(
+      s.engine.requests.map((r) => r.grammar),
+      [{ kind: 'json' }, { kind: 'schema', schema }],
+    );
+  });
+
+  test('an error inside a stream is told there', async () => {
+    await using s = await scripted({ answer: () => ['Hel', new Error('the device fell over at /secret')] });
+    const frames = await events(await s.post('/v1/chat/completions', { messages: user('hi'), stream: true }));
+    const { error } = JSON.parse(frames.at(-1)?.data ?? '{}');
+    assert.equal(error.code, 'internal_error');
+    assert.ok(!JSON.stringify(frames).includes('secret'), 'what went wrong inside is for the log');
+    assert.equal((await s.post('/v1/chat/completions', { messages: user('hi') })).status, 500);
+  });
+
+  test('messages reach the template as it wants them', async () => {
+    await using s = await scripted(hello);
+    const turns = [
+      { role: 'developer', content: 'be brief' },
+      {
+        role: 'user',
+        content: [
+          { type: 'text', text: 'a' },
+          { type: 'text', text: 'b' },
+        ],
+      },
+      {
+        role: 'assistant',
+        content: null,
+        reasoning: 'why',
+        tool_calls: [{ id: 'call_1', type: 'function', function: { name: 'f', arguments: '{"x": 1}' } }],
+      },
+      { role: 'tool', tool_call_id: 'call_1', content: 'done' },
+    ];
+    assert.equal((await s.post('/v1/chat/completions', { messages: turns })).status, 200);
+    const prompt = s.engine.tokenizer.decode(s.engine.requests[0].prompt);
+    assert.ok(prompt.startsWith('<|im_start|>system\nbe brief<|im_end|>\n<|im_start|>user\nab<|im_end|>'), prompt);
+    assert.ok(
+      prompt.includes('<think>why</think><tool_call>f {"x": 1}</tool_call><|im_end|>\n<|im_start|>tool\ndone'),
+      prompt,
+    );
+  });
+});
