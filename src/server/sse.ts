@@ -11,6 +11,9 @@ export interface StreamOptions {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
+/** Characters that are joined at most. */
+const MAX_JOINED = 65536;
+
 export class EventStream {
   readonly #response: ServerResponse;
   readonly #options: StreamOptions;
@@ -39,9 +42,13 @@ export class EventStream {
   /** A whole frame, its blank line included. */
   send(frame: string): void {
     this.#pending += frame;
+    if (this.#pending.length > MAX_JOINED) this.#flush();
     if (this.#scheduled) return;
     this.#scheduled = true;
-    setImmediate(() => this.#flush());
+    setImmediate(() => {
+      this.#scheduled = false;
+      this.#flush();
+    });
   }
   data(value: object): void {
     this.send(`data: ${JSON.stringify(value)}\n\n`);
@@ -50,7 +57,6 @@ export class EventStream {
     this.send(`event: ${name}\ndata: ${JSON.stringify(value)}\n\n`);
   }
   #flush(): void {
-    this.#scheduled = false;
     const text = this.#pending;
     this.#pending = '';
     this.#wrote = Date.now();

@@ -1,0 +1,263 @@
+// Completions, embeddings, reranking, /v1/responses and /v1/messages against an engine that plays a script.
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import { events, noModel, scripted, ScriptedEngine } from './server-support.js';
+
+const hello = { answer: () => ['Hel', 'lo'] };
+const CALL = [
+  '<think>hm</think>',
+  'Now ',
+  '<tool_call>{"name": "weather", "arguments": {"city": ',
+  '"Rome"}}</tool_call>',
+];
+const parameters = { type: 'object', properties: { city: { type: 'string' } } };
+
+describe('completions', { skip: noModel }, () => {
+  test('texts, lists of texts, tokens and lists of them', async () => {
+    await using s = await scripted(hello);
+    for (const [prompt, count] of [
+      ['a b', 1],
+      [['a', 'b'], 2],
+      [[5, 6, 7], 1],
+      [[[5], [6, 7]], 2],
+    ] as const) {
+      const body = await (await s.post('/v1/completions', { prompt, n: 2, temperature: 0 })).json();
+      assert.equal(body.choices.length, count * 2);
+      assert.deepEqual(
+        body.choices.map((c: { index: number }) => c.index),
+        [...Array(count * 2).keys()],
+      );
+      assert.ok(body.choices.every((c: { text: string }) => c.text === 'Hello'));
+      assert.equal(body.usage.completion_tokens, count * 4);
+    }
+    assert.deepEqual(s.engine.requests[3].prompt, [5, 6, 7]);
+    assert.equal(s.engine.requests[0].maxTokens, 16);
+  });
+  test('echo and log-probabilities', async () => {
+    await using s = await scripted(hello);
+    const prompt = 'What light';
+    const ask = { prompt, echo: true, logprobs: 1, max_tokens: 2 };
+    const { choices } = await (await s.post('/v1/completions', ask)).json();
+    const [{ text, logprobs }] = choices;
+    assert.equal(text, 'What lightHello');
+    assert.equal(logprobs.tokens.length, s.engine.requests[0].prompt.length + 2);
+    assert.equal(logprobs.token_logprobs[0], null);
+    assert.deepEqual(logprobs.token_logprobs.slice(-2), [-0.5, -0.5]);
+    assert.deepEqual(logprobs.top_logprobs.at(-1), { x: -2, lo: -0.5 });
+    assert.equal(logprobs.text_offset[1], logprobs.tokens[0].length);
+    const frames = await events(await s.post('/v1/completions', { ...ask, stream: true }));
+    const parts = frames.slice(0, -1).map((f) => JSON.parse(f.data).choices[0]);
+    assert.equal(parts.map((p) => p.text).join(''), text);
+    assert.deepEqual(
+      parts.flatMap((p) => p.logprobs.tokens),
+      logprobs.tokens,
+    );
+    assert.deepEqual(
+      parts.flatMap((p) => p.logprobs.text_offset),
+      logprobs.text_offset,
+    );
+  });
+  test('fields that are not served are refused', async () => {
+    await using s = await scripted(hello);
+    for (const more of [
+      { best_of: 2 },
+      { suffix: 'x' },
+      { max_tokens: 0 },
+      { prompt: [] },
+      { prompt: [99999999999999999999] },
+    ])
+      assert.equal((await s.post('/v1/completions', { prompt: 'a', ...more })).status, 400, JSON.stringify(more));
+  });
+});
+
+describe('embeddings', { skip: noModel }, () => {
+  const embedder = () => {
+    const vectors: Record<string, number[]> = { cat: [1, 0, 0, 0], dog: [0.8, 0.6, 0, 0], car: [0, 0, 1, 0] };
+    const engine = new ScriptedEngine(hello);
+    return {
+      name: 'vectors',
+      model: {
+        tokenizer: engine.tokenizer,
+        maxTokens: 128,
+        embed: async (texts: readonly string[]) =>
+          texts.map((t) => Float32Array.from(vectors[t] ?? [0.5, 0.5, 0.5, 0.5])),
+      },
+    };
+  };
+  test('numbers, base64, fewer dimensions', async () => {
+    await using s = await scripted(hello, {}, { embedder: embedder() });
+    const post = async (body: object) => (await s.post('/v1/embeddings', body)).json();
+    const { data, usage } = await post({ model: 'vectors', input: ['cat', 'dog'] });
+    assert.deepEqual(data[0].embedding, [1, 0, 0, 0]);
+    assert.ok(usage.prompt_tokens > 0);
+    const packed = (await post({ input: 'dog', encoding_format: 'base64' })).data[0].embedding;
+    assert.deepEqual(
+      [...new Float32Array(new Uint8Array(Buffer.from(packed, 'base64')).buffer)],
+      [...Float32Array.from([0.8, 0.6, 0, 0])],
+    );
+    assert.deepEqual((await post({ input: 'dog', dimensions: 1 })).data[0].embedding, [1]);
+    for (const bad of [{ input: 'dog', dimensions: 9 }, { input: '' }, { input: [] }, { model: 'other', input: 'x' }])
+      assert.ok((await s.post('/v1/embeddings', bad)).status >= 400, JSON.stringify(bad));
+  });
+  test('documents by their likeness', async () => {
+    await using s = await scripted(hello, {}, { embedder: embedder() });
+    const { results } = await (
+      await s.post('/rerank', { query: 'cat', documents: ['car', { text: 'dog' }, 'cat'], top_n: 2 })
+    ).json();
+    assert.deepEqual(
+      results.map((r: { index: number }) => r.index),
+      [2, 1],
+    );
+    assert.equal(results[1].document.text, 'dog');
+    assert.ok(Math.abs(results[1].relevance_score - 0.8) < 1e-6);
+  });
+  test('without such a model they say so', async () => {
+    await using s = await scripted(hello);
+    assert.equal((await s.post('/v1/embeddings', { input: 'x' })).status, 404);
+  });
+});
+
+describe('/v1/responses', { skip: noModel }, () => {
+  const tools = [{ type: 'function', name: 'weather', parameters }, { type: 'web_search' }];
+  test('whole: reasoning, text and calls are items', async () => {
+    await using s = await scripted({ answer: () => CALL });
+    const input = [
+      { role: 'user', content: [{ type: 'input_text', text: 'weather?' }] },
+      { type: 'function_call', call_id: 'c1', name: 'weather', arguments: '{"city": "Oslo"}' },
+      { type: 'function_call_output', call_id: 'c1', output: 'rain' },
+    ];
+    const body = await (
+      await s.post('/v1/responses', { model: 'scripted', instructions: 'Be brief.', input, tools })
+    ).json();
+    assert.equal(body.status, 'completed');
+    assert.deepEqual(
+      body.output.map((o: { type: string }) => o.type),
+      ['reasoning', 'message', 'function_call'],
+    );
+    assert.equal(body.output[0].content[0].text, 'hm');
+    assert.equal(body.output[1].content[0].text, 'Now ');
+    assert.equal(body.output[2].arguments, '{"city": "Rome"}');
+    const prompt = s.engine.tokenizer.decode(s.engine.requests[0].prompt);
+    assert.ok(
+      prompt.includes('system\nBe brief.') &&
+        prompt.includes('<tool_call>weather {"city": "Oslo"}') &&
+        prompt.includes('tool\nrain'),
+    );
+    assert.ok(!prompt.includes('web_search'));
+  });
+  test('streamed: the events in their order', async () => {
+    await using s = await scripted({ answer: () => CALL });
+    const frames = await events(await s.post('/v1/responses', { input: 'weather?', tools, stream: true }));
+    const kinds = frames.map((f) => f.event).filter((e, i, all) => e !== all[i - 1]);
+    assert.deepEqual(kinds, [
+      'response.created',
+      'response.in_progress',
+      'response.output_item.added',
+      'response.content_part.added',
+      'response.reasoning_text.delta',
+      'response.reasoning_text.done',
+      'response.content_part.done',
+      'response.output_item.done',
+      'response.output_item.added',
+      'response.content_part.added',
+      'response.output_text.delta',
+      'response.output_text.done',
+      'response.content_part.done',
+      'response.output_item.done',
+      'response.output_item.added',
+      'response.function_call_arguments.delta',
+      'response.function_call_arguments.done',
+      'response.output_item.done',
+      'response.completed',
+    ]);
+    const all = frames.map((f) => JSON.parse(f.data));
+    assert.deepEqual(
+      all.map((e) => e.sequence_number),
+      [...all.keys()],
+    );
+    assert.equal(all.at(-1).response.output.length, 3);
+  });
+  test('what would need memory is refused', async () => {
+    await using s = await scripted(hello);
+    for (const more of [{ previous_response_id: 'resp_1' }, { background: true }, { conversation: 'c' }]) {
+      const response = await s.post('/v1/responses', { input: 'x', ...more });
+      assert.equal(response.status, 400);
+      assert.match((await response.json()).error.message, /is not served/);
+    }
+  });
+});
+
+describe('/v1/messages', { skip: noModel }, () => {
+  const tools = [{ name: 'weather', description: 'w', input_schema: parameters }];
+  const ask = { model: 'scripted', max_tokens: 100, messages: [{ role: 'user', content: 'weather?' }] };
+  test('whole: blocks, stop reasons, history with results of tools', async () => {
+    await using s = await scripted({ answer: () => CALL });
+    const messages = [
+      { role: 'user', content: 'weather?' },
+      {
+        role: 'assistant',
+        content: [
+          { type: 'text', text: 'I ask.' },
+          { type: 'tool_use', id: 't1', name: 'weather', input: { city: 'Oslo' } },
+        ],
+      },
+      {
+        role: 'user',
+        content: [
+          { type: 'tool_result', tool_use_id: 't1', content: [{ type: 'text', text: 'rain' }] },
+          { type: 'text', text: 'and Rome?' },
+        ],
+      },
+    ];
+    const body = await (
+      await s.post('/v1/messages', { ...ask, messages, tools, system: [{ type: 'text', text: 'Be brief.' }] })
+    ).json();
+    assert.deepEqual(
+      body.content.map((b: { type: string }) => b.type),
+      ['thinking', 'text', 'tool_use'],
+    );
+    assert.deepEqual(body.content[2].input, { city: 'Rome' });
+    assert.equal(body.stop_reason, 'tool_use');
+    assert.equal(body.usage.input_tokens + body.usage.cache_read_input_tokens, s.engine.requests[0].prompt.length);
+    const prompt = s.engine.tokenizer.decode(s.engine.requests[0].prompt);
+    for (const part of [
+      'system\nBe brief.',
+      'I ask.<tool_call>weather {"city": "Oslo"}',
+      'tool\nrain<|im_end|>\n<|im_start|>user\nand Rome?',
+    ])
+      assert.ok(prompt.includes(part), prompt);
+  });
+  test('streamed: blocks open and close in order', async () => {
+    await using s = await scripted({ answer: () => CALL });
+    const frames = await events(await s.post('/v1/messages', { ...ask, tools, stream: true }));
+    const kinds = frames.map((f) => f.event).filter((e, i, all) => e !== all[i - 1]);
+    const block = ['content_block_start', 'content_block_delta', 'content_block_stop'];
+    assert.deepEqual(kinds, ['message_start', ...block, ...block, ...block, 'message_delta', 'message_stop']);
+    const json = frames.map((f) => JSON.parse(f.data)).filter((d) => d.delta?.type === 'input_json_delta');
+    assert.equal(json.map((d) => d.delta.partial_json).join(''), '{"city": "Rome"}');
+    assert.equal(JSON.parse(frames.at(-2)?.data ?? '').delta.stop_reason, 'tool_use');
+  });
+  test('stop sequences, an answer that was begun, counts, errors', async () => {
+    await using s = await scripted(hello);
+    const stopped = await (await s.post('/v1/messages', { ...ask, stop_sequences: ['lo'] })).json();
+    assert.deepEqual(
+      [stopped.stop_reason, stopped.stop_sequence, stopped.content[0].text],
+      ['stop_sequence', 'lo', 'Hel'],
+    );
+    await s.post('/v1/messages', { ...ask, messages: [...ask.messages, { role: 'assistant', content: 'It is' }] });
+    assert.ok(s.engine.tokenizer.decode(s.engine.requests[1].prompt).endsWith('assistant\nIt is'));
+    const { input_tokens } = await (
+      await s.post('/v1/messages/count_tokens', { ...ask, max_tokens: undefined })
+    ).json();
+    assert.equal(input_tokens, s.engine.requests[0].prompt.length);
+    const bad = await s.post('/v1/messages', { ...ask, max_tokens: undefined });
+    assert.equal(bad.status, 400);
+    const error = await bad.json();
+    assert.deepEqual([error.type, error.error.type], ['error', 'invalid_request_error']);
+    const picture = { role: 'user', content: [{ type: 'image', source: { type: 'url', url: 'http://x/y.png' } }] };
+    assert.match(
+      (await (await s.post('/v1/messages', { ...ask, messages: [picture] })).json()).error.message,
+      /"image" are not served/,
+    );
+  });
+});

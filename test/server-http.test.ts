@@ -1,0 +1,313 @@
+// The server around its answers: errors, keys, limits, clients that go, its end, and the smaller routes.
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { connect } from 'node:net';
+import { describe, test } from 'node:test';
+import { jsonLog, serve } from '../src/server/index.js';
+import { RateLimiter } from '../src/server/limits.js';
+import { events, noModel, scripted, ScriptedEngine } from './server-support.js';
+
+const CHAT = '/v1/chat/completions';
+const ask = { messages: [{ role: 'user', content: 'hi' }] };
+const hello = { answer: () => ['Hel', 'lo'] };
+/** An answer that lasts until somebody ends it. */
+const endless = {
+  *answer() {
+    for (;;) {
+      yield 'a';
+      yield 2;
+    }
+  },
+};
+const until = async (done: () => boolean): Promise<void> => {
+  for (let i = 0; i < 500 && !done(); i++) await new Promise((r) => setTimeout(r, 10));
+  assert.ok(done(), 'it did not come to pass');
+};
+
+describe('the server', { skip: noModel }, () => {
+  test('bad requests are refused with the field at fault', async () => {
+    await using s = await scripted({ ...hello, contextTokens: 64 });
+    const cases: [unknown, number, RegExp, string?][] = [
+      ['{"messages": ', 400, /no valid JSON/],
+      [[], 400, /body/],
+      [{}, 400, /^messages/],
+      [{ messages: [] }, 400, /^messages/],
+      [{ messages: [{ role: 'pope', content: 'x' }] }, 400, /^messages\[0\]\.role/],
+      [{ messages: [{ role: 'user' }] }, 400, /^messages\[0\]\.content/],
+      [{ messages: [{ role: 'tool', content: 'x' }] }, 400, /tool_call_id/],
+      [{ ...ask, temperature: 3 }, 400, /^temperature/],
+      [{ ...ask, temperature: 'hot' }, 400, /^temperature/],
+      [{ ...ask, max_tokens: 0 }, 400, /^max_tokens/],
+      [{ ...ask, n: 1e9 }, 400, /^n:/],
+      [{ ...ask, seed: 1.5 }, 400, /^seed/],
+      [{ ...ask, stop: [''] }, 400, /^stop/],
+      [{ ...ask, logit_bias: { x: 1 } }, 400, /none of the 1024 tokens/],
+      [{ ...ask, functions: [] }, 400, /functions: is not served: use tools/],
+      [{ ...ask, chat_template: '{{ 1 }}' }, 400, /chat_template: is not served/],
+      [{ ...ask, response_format: { type: 'xml' } }, 400, /^response_format/],
+      [{ ...ask, tool_choice: 'required' }, 400, /no tools/],
+      [{ ...ask, model: 'gpt-4' }, 404, /there is scripted/, 'model_not_found'],
+      [{ messages: [{ role: 'user', content: 'word '.repeat(80) }] }, 400, /context of 64/, 'context_length_exceeded'],
+      [{ messages: [{ role: 'user', content: 'x'.repeat(200_000) }] }, 400, /characters/, 'context_length_exceeded'],
+      [`${'['.repeat(100_000)}${']'.repeat(100_000)}`, 400, /nested deeper/],
+    ];
+    for (const [body, status, message, code] of cases) {
+      const response = await s.post(CHAT, body);
+      const { error } = await response.json();
+      const shown = JSON.stringify(body).slice(0, 100);
+      assert.equal(response.status, status, `${shown}: ${error.message}`);
+      assert.match(error.message, message, shown);
+      if (code) assert.equal(error.code, code);
+    }
+    assert.equal(s.engine.requests.length, 0, 'none reached the engine');
+    assert.equal((await s.post(CHAT, JSON.stringify(ask), { 'content-type': 'text/plain' })).status, 415);
+    assert.equal((await fetch(s.server.url + CHAT)).status, 405);
+    assert.equal((await fetch(`${s.server.url}/nothing`)).status, 404);
+  });
+
+  test('a request can name neither a file nor an address', async () => {
+    await using s = await scripted(hello);
+    for (const part of [
+      { type: 'image_url', image_url: { url: 'http://127.0.0.1:1/x.png' } },
+      { type: 'image_url', image_url: { url: 'file:///etc/passwd' } },
+      { type: 'input_audio', input_audio: { data: '', format: 'wav' } },
+      { type: 'file', file: { filename: '/etc/passwd' } },
+    ]) {
+      const response = await s.post(CHAT, { messages: [{ role: 'user', content: [part] }] });
+      assert.equal(response.status, 400);
+      assert.match((await response.json()).error.message, /are not served; only text is/);
+    }
+    for (const path of [
+      '/assets/..%2f..%2fpackage.json',
+      '/assets/%2e%2e/app.ts',
+      '/assets/chat.ts',
+      '/assets//etc/passwd',
+    ])
+      assert.equal((await fetch(s.server.url + path)).status, 404, path);
+  });
+
+  test('bodies have a limit, said and unsaid', async () => {
+    await using s = await scripted(hello, { limits: { bodyBytes: 1000 } });
+    assert.equal((await s.post(CHAT, { ...ask, user: 'x'.repeat(1000) })).status, 413);
+    const chunks = new ReadableStream({
+      start(controller) {
+        for (let i = 0; i < 100; i++) controller.enqueue(new Uint8Array(100).fill(32));
+        controller.close();
+      },
+    });
+    const headers = { 'content-type': 'application/json' };
+    const init = { method: 'POST', headers, body: chunks, duplex: 'half' } as RequestInit;
+    assert.equal((await fetch(s.server.url + CHAT, init)).status, 413);
+    assert.equal((await s.post(CHAT, ask)).status, 200);
+  });
+
+  test('keys', async () => {
+    const key = 'secret-key-1';
+    await using s = await scripted(hello, { keys: [key, 'another-key-2'] });
+    assert.equal((await s.post(CHAT, ask)).status, 401);
+    assert.equal((await s.post(CHAT, ask, { authorization: 'Bearer wrong-key-9' })).status, 401);
+    assert.equal((await s.post(CHAT, ask, { authorization: `Bearer ${key}` })).status, 200);
+    assert.equal((await s.post(CHAT, ask, { 'x-api-key': key })).status, 200);
+    for (const path of ['/v1/models', '/status.json'])
+      assert.equal((await fetch(s.server.url + path)).status, 401, path);
+    for (const path of ['/health', '/metrics', '/openapi.json'])
+      assert.equal((await fetch(s.server.url + path)).status, 200, path);
+  });
+
+  test('an address open to others needs a key, or to be forced', async () => {
+    const engine = new ScriptedEngine(hello);
+    await assert.rejects(serve({ engine }, { host: '0.0.0.0', port: 0 }), /open to others, and there is no key/);
+    for (const options of [{ keys: ['12345678'] }, { withoutKeys: true }])
+      await (await serve({ engine }, { host: '0.0.0.0', port: 0, ...options })).close(0);
+    await assert.rejects(serve({ engine }, { keys: ['short'] }), /8 to 512/);
+  });
+
+  test('without keys only this machine, by its own names', async () => {
+    await using s = await scripted(hello);
+    const socket = connect(s.server.port, '127.0.0.1');
+    socket.write('GET /v1/models HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n');
+    let text = '';
+    for await (const chunk of socket) text += String(chunk);
+    assert.match(text, /^HTTP\/1.1 403/);
+    const cross = await s.post(CHAT, ask, { origin: 'https://evil.example' });
+    assert.equal(cross.headers.get('access-control-allow-origin'), null);
+  });
+
+  test('origins that were named may read answers', async () => {
+    await using s = await scripted(hello, { limits: { origins: ['https://ui.example'] } });
+    const allowed = await s.post(CHAT, ask, { origin: 'https://ui.example' });
+    assert.equal(allowed.headers.get('access-control-allow-origin'), 'https://ui.example');
+    const asked = await fetch(s.server.url + CHAT, { method: 'OPTIONS', headers: { origin: 'https://ui.example' } });
+    assert.equal(asked.headers.get('access-control-allow-methods'), 'GET, POST');
+    const streamed = await s.post(CHAT, { ...ask, stream: true }, { origin: 'https://ui.example' });
+    assert.equal(streamed.headers.get('access-control-allow-origin'), 'https://ui.example');
+    await streamed.text();
+  });
+
+  test('a full queue answers 429 with a time to come back', async () => {
+    await using s = await scripted({ ...hello, queueFull: () => true });
+    for (const stream of [false, true]) {
+      const response = await s.post(CHAT, { ...ask, stream });
+      assert.equal(response.status, 429);
+      assert.equal(response.headers.get('retry-after'), '2');
+      assert.equal((await response.json()).error.code, 'queue_full');
+    }
+  });
+
+  test('rates by the minute', async () => {
+    let now = 0;
+    const rates = new RateLimiter(2, () => now);
+    rates.check('a');
+    rates.check('a');
+    rates.check('b');
+    assert.throws(() => rates.check('a'), /more than 2 requests a minute; try again in 30 s/);
+    now = 30_000;
+    rates.check('a');
+    assert.throws(() => rates.check('a'));
+    await using s = await scripted(hello, { limits: { requestsPerMinute: 1 } });
+    assert.equal((await s.post(CHAT, ask)).status, 200);
+    const refused = await s.post(CHAT, ask);
+    assert.equal(refused.status, 429);
+    assert.equal(refused.headers.get('retry-after'), '60');
+    assert.equal((await fetch(`${s.server.url}/v1/models`)).status, 200, 'looking costs nothing');
+  });
+
+  test('a client that goes ends its request, streamed or not', async () => {
+    await using s = await scripted(endless);
+    for (const stream of [true, false]) {
+      const gone = new AbortController();
+      const init = { method: 'POST', headers: { 'content-type': 'application/json' }, signal: gone.signal };
+      const request = fetch(s.server.url + CHAT, { ...init, body: JSON.stringify({ ...ask, stream }) });
+      await until(() => s.engine.running === 1);
+      if (stream) await (await request).body?.getReader().read();
+      gone.abort();
+      await request.then(
+        (r) => r.text().catch(() => {}),
+        () => {},
+      );
+      await until(() => s.engine.running === 0);
+    }
+    assert.equal(s.engine.aborted, 2);
+  });
+
+  test('an answer that takes too long is broken off and says so', async () => {
+    await using s = await scripted(endless, { limits: { requestSeconds: 0.2 } });
+    const whole = await s.post(CHAT, ask);
+    assert.equal(whole.status, 504);
+    assert.equal(whole.headers.get('x-should-retry'), 'false');
+    const frames = await events(await s.post(CHAT, { ...ask, stream: true }));
+    assert.equal(JSON.parse(frames.at(-1)?.data ?? '').error.code, 'timeout');
+    await until(() => s.engine.running === 0);
+  });
+
+  test('a quiet stream is kept open by comments', async () => {
+    await using s = await scripted({ answer: () => ['a', 130, 'b'] }, { limits: { pingSeconds: 0.03 } });
+    const text = await (await s.post(CHAT, { ...ask, stream: true })).text();
+    assert.match(text, /: ping\n\n/);
+    assert.match(text, /\[DONE\]\n\n$/);
+  });
+
+  test('a server that ends lets answers under way end first', async () => {
+    const s = await scripted({ answer: () => ['a', 100, 'b', 100, 'c'] });
+    const response = await s.post(CHAT, { ...ask, stream: true });
+    const closed = s.server.close(10);
+    assert.match(await response.text(), /"c".*\[DONE\]/s);
+    await closed;
+    await assert.rejects(fetch(`${s.server.url}/health`));
+  });
+  test('and ends what does not', async () => {
+    const s = await scripted(endless);
+    const response = await s.post(CHAT, { ...ask, stream: true });
+    await s.server.close(0.1);
+    await assert.rejects(response.text());
+    await until(() => s.engine.running === 0);
+  });
+
+  test('ids and the log', async () => {
+    const lines: string[] = [];
+    await using s = await scripted(hello, { log: jsonLog((line) => lines.push(line)) });
+    const response = await s.post(CHAT, ask, { 'x-request-id': 'mine-1' });
+    assert.equal(response.headers.get('x-request-id'), 'mine-1');
+    await response.text();
+    await s.post(CHAT, { ...ask, stream: true }, { 'x-request-id': 'a b' }).then((r) => r.text());
+    await until(() => lines.length === 2);
+    const [first, second] = lines.map((line) => JSON.parse(line));
+    assert.deepEqual([first.id, first.path, first.status, first.tokens], ['mine-1', CHAT, 200, 2]);
+    assert.match(second.id, /^req_[0-9a-f]{32}$/);
+    assert.equal(second.finish, 'end');
+    assert.ok(!lines.join('').includes('hi'), 'what was asked is not in the log');
+  });
+
+  test('models, health, status, metrics, openapi', async () => {
+    await using s = await scripted(hello, {}, { aliases: ['gpt-mine'] });
+    const get = async (path: string) => (await fetch(s.server.url + path)).json() as Promise<never>;
+    const models = (await get('/v1/models')) as { data: { id: string; max_model_len: number }[] };
+    assert.deepEqual(
+      models.data.map((m) => [m.id, m.max_model_len]),
+      [
+        ['scripted', 4096],
+        ['gpt-mine', 4096],
+      ],
+    );
+    assert.equal((await (await s.post(CHAT, { ...ask, model: 'gpt-mine' })).json()).model, 'gpt-mine');
+    assert.deepEqual(await get('/health'), { status: 'ok' });
+    assert.equal(((await get('/status.json')) as { status: { pagesTotal: number } }).status.pagesTotal, 64);
+    const metrics = await (await fetch(`${s.server.url}/metrics`)).text();
+    for (const line of [
+      'vllm:num_requests_running{model_name="scripted"} 0',
+      'vllm:num_requests_waiting{model_name="scripted"} 0',
+      'vllm:kv_cache_usage_perc{model_name="scripted"} 0',
+      'vllm:generation_tokens_total{model_name="scripted"} 2',
+      'vllm:time_to_first_token_seconds_count{model_name="scripted"} 1',
+      'wick_http_responses_total{path="/v1/chat/completions",status="200"} 1',
+    ])
+      assert.ok(metrics.includes(`${line}\n`), `${line} is not in\n${metrics}`);
+    const api = (await get('/openapi.json')) as {
+      paths: Record<
+        string,
+        { post?: { requestBody: { content: Record<string, { schema: { properties: object } }> } } }
+      >;
+    };
+    const schema = api.paths[CHAT].post?.requestBody.content['application/json'].schema;
+    assert.ok('messages' in (schema?.properties ?? {}) && '/v1/messages' in api.paths);
+  });
+
+  test('text to tokens and back', async () => {
+    await using s = await scripted(hello);
+    const { tokens, count } = await (await s.post('/tokenize', { prompt: 'ROMEO:\nWhat light' })).json();
+    assert.equal(count, tokens.length);
+    assert.equal(
+      (await (await s.post('/detokenize', { tokens })).json()).prompt,
+      s.engine.tokenizer.decode(tokens, { special: true }),
+    );
+    assert.equal((await s.post('/detokenize', { tokens: [99999] })).status, 400);
+    assert.equal((await s.post('/tokenize', {})).status, 400);
+  });
+
+  test('a slow reader is waited for and one that stalls is let go', async () => {
+    let said = 0;
+    const big = 'x'.repeat(65536);
+    await using s = await scripted(
+      {
+        *answer() {
+          for (; said < 2000; said++) yield big;
+        },
+      },
+      { limits: { stallSeconds: 0.3 } },
+    );
+    const socket = connect(s.server.port, '127.0.0.1');
+    await once(socket, 'connect');
+    const body = JSON.stringify({ ...ask, stream: true });
+    socket.write(
+      `POST ${CHAT} HTTP/1.1\r\nHost: localhost\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
+    );
+    socket.pause();
+    try {
+      await until(() => s.engine.requests.length === 1);
+      await until(() => s.engine.running === 0);
+      assert.ok(said < 2000, `${said} pieces were made for a reader who takes none`);
+    } finally {
+      socket.destroy();
+    }
+  });
+});
