@@ -148,10 +148,20 @@ test('without a compiler and without a package a sentence says so, and the refer
   assert.equal(status, 0, stderr);
   assert.match(
     stderr,
-    /the CPU engine is not built: no prebuilt package @wick-native\/linux-\w+ and no C\+\+ compiler \(g\+\+, clang\+\+, c\+\+\); install one/,
+    /the CPU engine is not built: no prebuilt package @wick-native\/linux-\w+, none in the cache, and no C\+\+ compiler \(g\+\+, clang\+\+, c\+\+\); install one/,
   );
   assert.match(stderr, /slow reference engine/);
   assert.match(stdout, /^ReferenceBackend 10\.1073/);
+});
+
+test('an engine built while there was a compiler serves without one, unless it is damaged', () => {
+  const { path } = fakeCompiler();
+  const cache = fresh();
+  const built = child(ENSURE, { CXX: path, WICK_CACHE_DIR: cache }).stdout.trim();
+  const without = { PATH: NOWHERE, CXX: undefined, WICK_CACHE_DIR: cache };
+  assert.equal(child(ENSURE, without).stdout.trim(), built);
+  writeFileSync(built, 'half');
+  assert.match(child(ENSURE, without).stderr, /none in the cache/);
 });
 
 test('an engine is built for the best instruction set that the CPU has, or the one named', () => {

@@ -2,7 +2,7 @@
 // compiler found.
 import { spawn, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { existsSync, mkdirSync, readFileSync, writeFileSync, writeSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync, writeSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { availableParallelism } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -80,6 +80,21 @@ function plan(
   return { library: join(work, 'libwick.so'), compiler: cxx.path, objects, work };
 }
 
+/** What an engine is made from, whichever compiler makes it: said in a file beside the library. */
+const sourcesOf = (sets: readonly InstructionSet[]): string =>
+  hash(process.arch, ...units(sets).flatMap((unit) => [unit.name, ...unit.flags, ...textsOf(unit.source).values()]));
+const SOURCES = 'sources';
+
+/** An engine of these very sources in the cache, built while there was a compiler: by another container stage, say. */
+function builtBefore(sets: readonly InstructionSet[], root: string): string | undefined {
+  const wanted = sourcesOf(sets);
+  const folders = existsSync(root) ? readdirSync(root).map((name) => join(root, name)) : [];
+  return folders
+    .filter((f) => existsSync(join(f, SOURCES)) && readFileSync(join(f, SOURCES), 'utf8') === wanted)
+    .map((f) => join(f, 'libwick.so'))
+    .find(isIntact);
+}
+
 interface Prebuilt {
   readonly library?: string;
   /** Why a package that is there does not serve. */
@@ -118,12 +133,16 @@ export function ensureNative(): string {
   const { library: ready, unfit } = prebuilt(arch);
   if (ready) return ready;
   const cxx = compiler();
+  const sets = [hostInstructionSet(arch)];
   if (!cxx) {
+    const before = builtBefore(sets, engineFolder(false));
+    if (before) return before;
+    const tried = unfit ?? `no prebuilt package ${enginePackage(arch)}`;
     throw new NativeError(
-      `the CPU engine is not built: ${unfit ?? `no prebuilt package ${enginePackage(arch)}`} and no C++ compiler (${env('CXX') ?? COMPILERS.join(', ')}); install one, for instance with: apt install g++`,
+      `the CPU engine is not built: ${tried}, none in the cache, and no C++ compiler ` +
+        `(${env('CXX') ?? COMPILERS.join(', ')}); install one, for instance with: apt install g++`,
     );
   }
-  const sets = [hostInstructionSet(arch)];
   const before = plan(sets, cxx, engineFolder(false)).library;
   if (isIntact(before)) return before;
   const { library } = plan(sets, cxx, engineFolder(true));
@@ -227,6 +246,7 @@ export async function buildNative({ everySet, copy, progress, sanitize }: BuildO
       }
     };
     await Promise.all(Array.from({ length: Math.max(2, Math.min(8, availableParallelism())) }, job));
+    if (!sanitize) writeFileSync(join(p.work, SOURCES), sourcesOf(sets));
     await keepAsync(p.library, (part) => link(p, sanitize ? [SANITIZE] : [], part));
   });
   if (copy) await link(p, ['-static-libstdc++', '-static-libgcc', '-s'], copy);

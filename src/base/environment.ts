@@ -67,7 +67,10 @@ export const VARIABLES = {
   WICK_MODULES: tests('Only these kernel modules in the tests of kernels, separated by commas.', 'all'),
   WICK_KERNELS_ON: tests('Runs the tests of kernels on cuda, hip or emu.', 'the simulation'),
   WICK_LAUNCHED: tests('A folder where tests of kernels write which kernels they launched.', 'none'),
-  WICK_GOLDEN: tests('The folder with golden numbers.', 'test/golden, else ../shared/golden'),
+  WICK_GOLDEN: tests(
+    'The folder with golden numbers.',
+    'test/golden, else ../shared/golden, else the package wick-golden',
+  ),
   WICK_FUZZ: tests('Mutations of each file format that the fuzzer tries.', '2500'),
   WICK_EMU_PROGRAMS: tests('FIRST:COUNT of the generated programs that the emulator is tested with.', '1:2'),
   WICK_EMU_TARGETS: tests('The emulated targets of those programs.', 'gfx90a,gfx1030'),

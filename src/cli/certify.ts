@@ -9,7 +9,7 @@ import { GpuBackend } from '../backends/gpu/gpu.js';
 import { ArgumentError, WickError } from '../base/errors.js';
 import { machineReport } from '../driver/report.js';
 import { evidenceName } from '../parity/evidence.js';
-import { goldenFolder } from '../parity/golden.js';
+import { GOLDEN_PACKAGE, goldenFolder } from '../parity/golden.js';
 import { reportJson } from '../parity/json.js';
 import { goldenModels } from '../parity/models.js';
 import { AGAINST, type Cell, failed, type Report, totals } from '../parity/report.js';
@@ -169,7 +169,7 @@ function summary(step: string, cells: readonly Cell[]): Omit<Line, 'seconds'> {
   const cases = cells.reduce((n, c) => n + c.cases, 0);
   const result =
     cases === 0
-      ? 'no numbers to compare with in this package'
+      ? `no numbers to compare with; they come with npx -p wick -p ${GOLDEN_PACKAGE} wick certify`
       : `${cases} cases of ${new Set(cells.map((c) => c.op)).size}: ${Object.entries(t)
           .filter(([, n]) => n > 0)
           .map(([v, n]) => `${n} ${v}`)

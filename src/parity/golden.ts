@@ -10,6 +10,7 @@ import {
   statSync,
   writeFileSync,
 } from 'node:fs';
+import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { brotliDecompressSync } from 'node:zlib';
@@ -57,7 +58,20 @@ export const GOLDEN_FILES = ['candle-cuda.json', 'torch.json', 'hf'] as const;
 /** The package's folder. */
 export const packageRoot = (): string => root;
 
-const PLACES = ['test/golden', '../shared/golden'];
+/** The package that carries the golden numbers, which the main one leaves out for its size. */
+export const GOLDEN_PACKAGE = 'wick-golden';
+function companion(): string | undefined {
+  try {
+    return dirname(createRequire(import.meta.url).resolve(`${GOLDEN_PACKAGE}/package.json`));
+  } catch {
+    return undefined; // not installed
+  }
+}
+/** In the repository, beside it, or in a package of their own. */
+const places = (): string[] => [
+  ...['test/golden', '../shared/golden'].map((p) => join(root, p)),
+  ...[companion()].filter((p) => p !== undefined),
+];
 
 /** The folder named, else WICK_GOLDEN's, else the copy in the repository; undefined where none is there. */
 export function goldenFolder(named: string | undefined = env('WICK_GOLDEN')): string | undefined {
@@ -68,7 +82,7 @@ export function goldenFolder(named: string | undefined = env('WICK_GOLDEN')): st
       throw new ArgumentError(`golden: ${dir} holds none of ${GOLDEN_FILES.join(', ')}`);
     return dir;
   }
-  return PLACES.map((p) => join(root, p)).find((dir) => hasGolden(dir, 'candle-cuda.json'));
+  return places().find((dir) => hasGolden(dir, 'candle-cuda.json'));
 }
 
 export const hasGolden = (dir: string, file: string): boolean =>
@@ -100,11 +114,9 @@ export function unpacked(dir: string, path: string): string {
   return out;
 }
 
-/**
- * Where golden data may lie: WICK_GOLDEN's folder first, then the copy in the repository, then the folder beside it.
- */
+/** Where golden data may lie: WICK_GOLDEN's folder first. */
 const folders = (): string[] =>
-  [env('WICK_GOLDEN'), ...PLACES].filter((p) => p !== undefined && p !== '').map((p) => resolve(root, p as string));
+  [env('WICK_GOLDEN'), ...places()].filter((p) => p !== undefined && p !== '').map((p) => resolve(root, p as string));
 
 /**
  * A golden file or folder by its path ('hf/llama', 'gguf/llama/f32.gguf') as loaders want it; undefined where no folder
