@@ -229,6 +229,8 @@ test('the package that release:engine makes is found beside others and computes 
   writeFileSync(manifest, readFileSync(manifest, 'utf8').replace(`"version": "${version}"`, '"version": "0.0.1"'));
   assert.match(
     child(ENSURE, env).stderr,
-    new RegExp(`is version 0\\.0\\.1, but this is wick ${version.replaceAll('.', '\\.')} and no C\\+\\+ compiler`),
+    new RegExp(
+      `is version 0\\.0\\.1, but this is wick ${version.replaceAll('.', '\\.')}, none in the cache, and no C\\+\\+ compiler`,
+    ),
   );
 });
