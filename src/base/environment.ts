@@ -74,6 +74,7 @@ export const VARIABLES = {
   WICK_FUZZ: tests('Mutations of each file format that the fuzzer tries.', '2500'),
   WICK_EMU_PROGRAMS: tests('FIRST:COUNT of the generated programs that the emulator is tested with.', '1:2'),
   WICK_EMU_TARGETS: tests('The emulated targets of those programs.', 'gfx90a,gfx1030'),
+  WICK_EMU_DAY: tests('The day whose share of the emulated targets is run, such as 2026-11-16.', 'today (UTC)'),
   WICK_EMU_ONLY: tests('Only generated programs with this in their name.', 'all'),
   WICK_ABI_HEADERS: tests("Folders with vendors' headers for the check of prototypes, separated by colons.", 'none'),
   WICK_PEERS: tests('The folder where benchmarks find the libraries that they compare with.', '.cache/peers'),
