@@ -18,8 +18,14 @@ template <class W> WICK_FN W absent(i64 at) {
   for (u32 i = 0; i < sizeof(W); i++) ((u8*)&bad)[i] = 0xff;
   return at == -2 ? bad : W{};
 }
-/** The same as a key to sort by: what is no place comes last. */
-WICK_FN u32 key_of(i64 at) { return at < 0 ? 0xffffffffu : (u32)at; }
+/** The same as a key to sort by: what is no place comes last, and after all others a bad index. */
+#define BAD_KEY 0xffffffffu
+WICK_FN u32 key_of(i64 at) { return at == -2 ? BAD_KEY : at < 0 ? BAD_KEY - 1 : (u32)at; }
+/** After a bad index a lane of results is void. */
+template <class S> WICK_FN void spoil(S* lane, u64 count, u64 step) {
+  ROLLED
+  for (u64 k = 0; k < count; k++) lane[k * step] = absent<S>(-2);
+}
 template <class S> WICK_FN S zero() { return from_compute<S>((compute_t<S>)0); }
 template <class S> WICK_FN S plus(S a, S b) {
   return from_compute<S>((typename SumOf<S>::type)to_compute(a) + (typename SumOf<S>::type)to_compute(b));

@@ -3,7 +3,8 @@
 //
 // The index dtype's largest value means "no element": it reads 0 and writes nothing, for every value dtype. An index
 // that is neither that nor inside its dimension is treated the same by Candle's; these set *fault, so that the backend
-// can report it, and read all bits set: NaN in every float dtype, so that nobody takes the result for zeros.
+// can report it, and read all bits set: NaN in every float dtype, so that nobody takes the result for zeros. Where such
+// an index writes, all of its lane becomes that.
 //
 //   select_rows      rows of `words` words (of 16, 8, 4, 2 or 1 bytes), `lanes` threads a row: out[l, j] = src[l, ids[j
 //                    * step]]
@@ -67,17 +68,20 @@ WICK_FN void scatter_any(const I* ids, const S* src, S* dst, u32* fault, const u
     const I* id = ids + of[0];
     const S* from = src + of[1];
     S* to = dst + of[2];
+    bool bad = false;
     ROLLED
     for (u64 j = 0; j < count; j++) {
       const i64 at = place(id[j * ids_step], dst_dim, fault);
+      bad |= at == -2;
       if (at < 0) continue;
       S* element = to + (u64)at * dst_step;
       *element = ADD ? plus(*element, from[j * src_step]) : from[j * src_step];
     }
+    if (bad) spoil(to, dst_dim, dst_step);
   }
 }
 
-/** The places of every lane as keys, what is none as 0xffffffff. */
+/** The places of every lane as keys, what is none as the two largest. */
 template <class I>
 WICK_FN void scatter_keys(const I* ids, u32* keys, u32* fault, const u64* info, u32 rank, u64 lanes, u64 count,
                           u64 ids_step, u64 dst_dim) {
@@ -86,7 +90,10 @@ WICK_FN void scatter_keys(const I* ids, u32* keys, u32* fault, const u64* info, 
     keys[e] = key_of(place(ids[strided_index(i, rank, info, info + rank) + j * ids_step], dst_dim, fault));
   }
 }
-/** One thread does each run of equal places: its first adds the run up in the order it came, its last is what stays. */
+/**
+ * One thread does each run of equal places: its first adds the run up in the order it came, its last is what stays. A
+ * lane with a bad index is left to its last thread.
+ */
 template <bool ADD, class S>
 WICK_FN void scatter_sorted(const u32* order, const u32* sorted, const S* src, S* dst, const u64* info, u32 rank,
                             u64 lanes, u64 count, u64 src_step, u64 dst_dim, u64 dst_step) {
@@ -94,11 +101,16 @@ WICK_FN void scatter_sorted(const u32* order, const u32* sorted, const S* src, S
   GRID_STRIDE(e, lanes * count) {
     const u64 i = e / count, j = e % count, lane = i * count;
     const u32 at = sorted[e];
-    if (at >= dst_dim) continue;
-    if (ADD ? j > 0 && sorted[e - 1] == at : j + 1 < count && sorted[e + 1] == at) continue;
+    const bool bad = sorted[lane + count - 1] == BAD_KEY;
+    if (bad ? j + 1 < count : at >= dst_dim) continue;
+    if (!bad && (ADD ? j > 0 && sorted[e - 1] == at : j + 1 < count && sorted[e + 1] == at)) continue;
     u64 of[2];
     strided_indices(i, rank, info, info + 2 * rank, of);
     const S* from = src + of[0];
+    if (bad) {
+      spoil(dst + of[1], dst_dim, dst_step);
+      continue;
+    }
     S* to = dst + of[1] + at * dst_step;
     if constexpr (ADD) {
       S sum = *to;
@@ -114,8 +126,13 @@ template <class S>
 WICK_FN void add_sorted(const u32* order, const u32* sorted, const S* src, S* dst, u64 n, u64 dst_dim, u64 right) {
   // blockIdx.y is the left index; each block looks at 8 positions, 32 threads each, and works only where a run begins.
   const u64 j = (u64)blockIdx.x * 8 + threadIdx.y, l = blockIdx.y;
-  if (j >= n || (j > 0 && sorted[j] == sorted[j - 1]) || sorted[j] >= dst_dim) return;
+  if (j >= n || (j > 0 && sorted[j] == sorted[j - 1])) return;
   const u32 at = sorted[j];
+  if (at == BAD_KEY) {
+    ROLLED
+    for (u64 r = threadIdx.x; r < right; r += 32) spoil(dst + l * dst_dim * right + r, dst_dim, right);
+  }
+  if (at >= dst_dim || sorted[n - 1] == BAD_KEY) return;
   ROLLED
   for (u64 r = threadIdx.x; r < right; r += 32) {
     S* to = dst + (l * dst_dim + at) * right + r;
@@ -127,7 +144,7 @@ WICK_FN void add_sorted(const u32* order, const u32* sorted, const S* src, S* ds
   }
 }
 /**
- * Indices of any dtype as u32, what is no place as 0xffffffff, and for a strided index vector: what add_sorted and its
+ * Indices of any dtype as u32, what is no place as the two largest, and for a strided index vector: what add_sorted and its
  * sort read.
  */
 template <class I> WICK_FN void index_keys(const I* ids, i64 step, u32* keys, u32* fault, u64 n, u64 dim) {

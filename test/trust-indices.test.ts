@@ -97,4 +97,43 @@ for (const { name, device, missing } of testDevices('cpu,reference,sim:32')) {
     assert.throws(() => ones([1], { device }).item(), /gather: an index/);
     assert.deepEqual(picked.toArray(), [[2, Number.NaN]]);
   });
+
+  test(`what a bad index writes voids its lane, and nothing else, on ${name}`, {
+    skip: missing ?? (gpu ? false : 'a GPU reports later'),
+  }, () => {
+    const told = (op: RegExp): void => assert.throws(() => ones([1], { device }).item(), op);
+    const { NaN: void_ } = Number;
+    for (const op of ['scatter', 'scatterAdd'] as const) {
+      const made = x(3, 4)
+        [op](0, i32([[0, 9]]), x(1, 2))
+        .mul(2);
+      told(new RegExp(`${op}: an index`));
+      const first = op === 'scatter' ? 2 : 4;
+      const rest = [2, void_, 2, 2];
+      assert.deepEqual(made.toArray(), [[first, void_, 2, 2], rest, rest], op);
+      // Long lanes are sorted first; the other lane is as it should be.
+      const ids = Array.from({ length: 2 }, (_, l) => Array.from({ length: 300 }, (_, j) => (l && j === 7 ? 400 : j)));
+      const long = x(2, 400)[op](1, i32(ids), x(2, 300)).mul(1);
+      told(new RegExp(`${op}: an index`));
+      const [good, bad] = long.toArray() as number[][];
+      assert.deepEqual(
+        good,
+        Array.from({ length: 400 }, (_, k) => (op === 'scatterAdd' && k < 300 ? 2 : 1)),
+        op,
+      );
+      assert.ok(bad.every(Number.isNaN), op);
+    }
+    const rows = x(3, 2)
+      .indexAdd(0, i32([1, 9, 1]), x(3, 2))
+      .mul(1);
+    told(/indexAdd: an index/);
+    assert.ok((rows.toArray() as number[][]).flat().every(Number.isNaN));
+    const none = 2 ** 31 - 1; // the index that means no element
+    assert.deepEqual(
+      x(3, 1)
+        .indexAdd(0, i32([1, none]), x(2, 1))
+        .toArray(),
+      [[1], [2], [1]],
+    );
+  });
 }

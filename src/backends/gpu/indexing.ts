@@ -97,7 +97,7 @@ const scatterAny = INDEXING.declare({
     call: `scatter_any<${add}>`,
   }),
 });
-/** The places of every lane as keys for a sort, what is none as 0xffffffff. */
+/** The places of every lane as keys for a sort, what is none as the two largest. */
 const scatterKeys = INDEXING.declare({
   each: { ids: INT_TYPES },
   symbol: ({ ids }) => `scatter_keys_${ids}`,
@@ -139,7 +139,7 @@ const scatterSorted = INDEXING.declare({
     call: `scatter_sorted<${add}>`,
   }),
 });
-/** Indices of any dtype as keys for a sort, what is no place as 0xffffffff. */
+/** Indices of any dtype as keys for a sort, what is no place as the two largest. */
 const indexKeys = INDEXING.declare({
   each: { ids: INT_TYPES },
   symbol: ({ ids }) => `index_keys_${ids}`,
