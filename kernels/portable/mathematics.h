@@ -33,6 +33,25 @@ WICK_FN double roundg(double x) { return __builtin_copysign(round(x), x); }
 WICK_MATH(roundg, round)
 #endif
 WICK_MATH(rintg, rint)
+WICK_MATH(asing, asin)
+WICK_MATH(acosg, acos)
+WICK_MATH(atang, atan)
+WICK_MATH(sinhg, sinh)
+WICK_MATH(coshg, cosh)
+WICK_MATH(asinhg, asinh)
+WICK_MATH(acoshg, acosh)
+WICK_MATH(atanhg, atanh)
+WICK_MATH(log2g, log2)
+WICK_MATH(log10g, log10)
+WICK_FN float atan2g(float y, float x) { return atan2f(y, x); }
+WICK_FN double atan2g(double y, double x) { return atan2(y, x); }
+WICK_FN float hypotg(float x, float y) { return hypotf(x, y); }
+WICK_FN double hypotg(double x, double y) { return hypot(x, y); }
+template <class T> WICK_FN T lgammag(T x) { return (T)lgamma((double)x); }
+template <class T> WICK_FN T erfinvg(T x) { return (T)special_erfinv((double)x); }
+template <class T> WICK_FN T i0g(T x) { return (T)special_bessel_i(0, (double)x); }
+template <class T> WICK_FN T i1g(T x) { return (T)special_bessel_i(1, (double)x); }
+template <class T> WICK_FN T polygammag(T n, T x) { return (T)special_polygamma((double)n, (double)x); }
 WICK_FN float powg(float p, float q) { return powf(p, q); }
 WICK_FN double powg(double p, double q) { return pow(p, q); }
 WICK_FN float fmag(float p, float q, float r) { return fmaf(p, q, r); }
@@ -90,6 +109,40 @@ template <class P, class Q> WICK_FN common_t<P, Q> divg(P left, Q right) {
   if constexpr (is_float<T>) return p / q;
   else if constexpr (T(-1) < T(0)) return q == 0 ? T(0) : q == T(-1) ? (T)(0 - (u64)p) : (T)(p / q);
   else return q == 0 ? T(0) : (T)(p / q);
+}
+/** Remainders: fmodg has the sign of p, remainderg that of q; an integer's by zero is p. */
+WICK_FN float fmodg(float p, float q) { return fmodf(p, q); }
+WICK_FN double fmodg(double p, double q) { return fmod(p, q); }
+template <class P, class Q> WICK_FN common_t<P, Q> fmodg(P p, Q q) {
+  typedef common_t<P, Q> T;
+  return (T)((u64)p - (u64)divg((T)p, (T)q) * (u64)q);
+}
+template <class P, class Q> WICK_FN common_t<P, Q> remainderg(P p, Q q) {
+  typedef common_t<P, Q> T;
+  const T r = fmodg((T)p, (T)q);
+  return r != 0 && (r < 0) != (q < 0) ? (T)(r + q) : r;
+}
+/** The largest whole number not above p / q; an integer's by zero is 0. */
+template <class P, class Q> WICK_FN common_t<P, Q> floordivg(P p, Q q) {
+  typedef common_t<P, Q> T;
+  const T r = fmodg((T)p, (T)q);
+  const bool lower = r != 0 && (r < 0) != (q < 0);
+  if constexpr (is_float<T>) {
+    if (q == 0) return p / q;
+    const T quotient = (p - r) / q - (lower ? T(1) : T(0));
+    if (quotient == 0) return signbitg(p / q) ? -T(0) : T(0);
+    const T whole = floorg(quotient);
+    return quotient - whole > T(0.5) ? whole + T(1) : whole;
+  } else {
+    return q == 0 ? T(0) : (T)((u64)divg((T)p, (T)q) - (lower ? 1 : 0));
+  }
+}
+/** Shifts by any count: what is as wide as the type, or negative, shifts everything out. */
+template <class P, class Q> WICK_FN common_t<P, Q> shlg(P p, Q q) {
+  return (u64)q < sizeof(P) * 8 ? (common_t<P, Q>)((u64)p << (u64)q) : 0;
+}
+template <class P, class Q> WICK_FN common_t<P, Q> shrg(P p, Q q) {
+  return (u64)q < sizeof(P) * 8 ? (common_t<P, Q>)(p >> (u64)q) : p < 0 ? -1 : 0;
 }
 /** p*q+r on integers wraps. */
 template <class T> WICK_FN T fmag(T p, T q, T r) { return (T)((u64)p * (u64)q + (u64)r); }

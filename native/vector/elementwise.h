@@ -7,6 +7,7 @@
 namespace {
 
 #include "runs.h"
+#include "special.h"
 
 // These rows have a shorter way than their expression.
 struct Row_exp;

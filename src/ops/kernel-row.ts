@@ -1,5 +1,5 @@
 // What rows with kernels of their own share: a typed declaration, argument checks, and loops along one dimension.
-import { isFloat } from '../base/dtype.js';
+import { type DType, isFloat } from '../base/dtype.js';
 import { ArgumentError, DTypeError, ShapeError } from '../base/errors.js';
 import { formatShape, type Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
@@ -63,6 +63,12 @@ export function requireSameDType(op: string, inputs: readonly Sig[]): void {
   const other = inputs.find((s) => s.dtype !== inputs[0].dtype);
   if (other)
     throw new DTypeError(`${op}: operands are ${inputs.map((s) => s.dtype).join(', ')}; they must have one dtype`);
+}
+
+/** A composite's own check: rows with kernels have it from dispatch. */
+export function requireDType(op: string, x: Sig, dtypes: readonly DType[], why?: string): void {
+  if (dtypes.includes(x.dtype)) return;
+  throw new DTypeError(`${op}: does not take ${x.dtype} (it takes ${dtypes.join(', ')})${why ? `: ${why}` : ''}`);
 }
 
 /** Whole numbers from `min`: strides, sizes, paddings. */

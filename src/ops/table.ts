@@ -8,6 +8,7 @@ import { conv } from './conv.js';
 import { functional } from './functional.js';
 import { fusedOps } from './fused.js';
 import { indexing } from './indexing.js';
+import { integerOps } from './integer.js';
 import { matmulOps } from './matmul.js';
 import { movementOps } from './movement.js';
 import { norm } from './norm.js';
@@ -20,6 +21,7 @@ import { resample } from './resample.js';
 import { rope } from './rope.js';
 import { softmax } from './softmax.js';
 import { sort } from './sort.js';
+import { specialOps } from './special.js';
 import { unaryOps } from './unary.js';
 import { viewOps } from './views.js';
 
@@ -28,6 +30,8 @@ export const OPS = {
   ...binaryOps,
   ...compareOps,
   ...choiceOps,
+  ...specialOps,
+  ...integerOps,
   ...movementOps,
   ...viewOps,
   ...assembleOps,
