@@ -93,6 +93,7 @@ const GUARDS: Readonly<Record<string, { ops?: readonly string[]; tests?: readonl
   'portable/layout.h': { ops: ['castTo'], tests: ['kernels-golden', 'kernels-structured'] },
   'portable/mathematics.h': { ops: ['exp', 'maximum', 'round'], tests: ['kernels-elementwise', 'kernels-golden'] },
   'portable/small.h': { ops: ['erf', 'log', 'mish', 'normcdf', 'powf', 'sin', 'tanh'], tests: ['small-floats'] },
+  'portable/special.h': { ops: ['erfinv', 'polygamma', 'i0', 'i1'], tests: ['golden-torch'] },
   'portable/types.h': { ops: ['max', 'argmax'], tests: ['kernels-conversions', 'kernels-structured'] },
   'portable/waves.h': { ops: ['sum', 'softmax'], tests: ['kernels-long', 'kernels-structured'] },
   'quant-blocks.h': { tests: ['kernels-quantized'] },

@@ -12,7 +12,7 @@ import type { Device } from '../src/tensor/device.js';
 
 const dir = goldenFolder();
 const present = dir !== undefined && hasGolden(dir, 'torch.json');
-const golden = present ? new Golden(dir, 'torch', 'ops') : undefined;
+const golden = present ? new Golden(dir, 'torch', 'ops', 'breadth') : undefined;
 const absent = present ? false : 'no golden folder here: set WICK_GOLDEN to one';
 
 for (const { name, device, missing } of testDevices('reference,cpu')) {

@@ -2,13 +2,13 @@
 // lane. Included after isa.h inside an unnamed namespace, by elementwise rows alone.
 #include "../kernels/portable/special.h"
 
-#define WICK_LANES(NAME, FLOAT, DOUBLE)                 \
-  WICK_CALL F NAME(F x) {                               \
-    return eachLane(x, [](float v) { return FLOAT; });  \
-  }                                                     \
-  WICK_CALL D NAME(D x) {                               \
+#define WICK_LANES(NAME, FLOAT, DOUBLE)                  \
+  WICK_CALL F NAME(F x) {                                \
+    return eachLane(x, [](float v) { return FLOAT; });   \
+  }                                                      \
+  WICK_CALL D NAME(D x) {                                \
     return eachLane(x, [](double v) { return DOUBLE; }); \
-  }                                                     \
+  }                                                      \
   template <class E> WICK_FN Quad<E> NAME(Quad<E> x) { return {NAME(x.a), NAME(x.b), NAME(x.c), NAME(x.d)}; }
 #define WICK_LIBRARY(NAME, F) WICK_LANES(NAME, __builtin_##F##f(v), __builtin_##F(v))
 WICK_LIBRARY(asing, asin)
@@ -33,11 +33,11 @@ template <class E, class G> WICK_FN Vec<E> eachPair(Vec<E> x, Vec<E> y, G f) {
   for (int i = 0; i < Vec<E>::N; i++) o.r[i] = f(x.r[i], y.r[i]);
   return o;
 }
-#define WICK_LANES(NAME, FLOAT, DOUBLE)                              \
-  WICK_CALL F NAME(F x, F y) {                                       \
-    return eachPair(x, y, [](float p, float q) { return FLOAT; });   \
-  }                                                                  \
-  WICK_CALL D NAME(D x, D y) {                                       \
+#define WICK_LANES(NAME, FLOAT, DOUBLE)                               \
+  WICK_CALL F NAME(F x, F y) {                                        \
+    return eachPair(x, y, [](float p, float q) { return FLOAT; });    \
+  }                                                                   \
+  WICK_CALL D NAME(D x, D y) {                                        \
     return eachPair(x, y, [](double p, double q) { return DOUBLE; }); \
   }
 WICK_LANES(atan2g, __builtin_atan2f(p, q), __builtin_atan2(p, q))

@@ -196,7 +196,8 @@ export function sliceBounds(
   end: number | undefined,
   step: number,
 ): { start: number; length: number } {
-  if (!Number.isInteger(step) || step < 1) throw new ArgumentError(`${op}: step ${step} is not a whole number from 1`);
+  if (!Number.isInteger(step) || step < 1)
+    throw new ArgumentError(`${op}: step ${step} is no whole number other than 0`);
   const clamp = (v: number) => Math.min(Math.max(v < 0 ? v + length : v, 0), length);
   const from = clamp(start ?? 0);
   const to = clamp(end ?? length);
@@ -204,4 +205,20 @@ export function sliceBounds(
     throw new ArgumentError(`${op}: bounds ${start} and ${end} are not whole numbers`);
   }
   return { start: from, length: Math.max(0, Math.ceil((to - from) / step)) };
+}
+
+/** The same for a negative step, in places of the reversed dimension: start, start+step, ... down to what follows end. */
+export function backwards(
+  op: string,
+  length: number,
+  start: number | undefined,
+  end: number | undefined,
+  step: number,
+): { start: number; length: number } {
+  const clamp = (v: number) => Math.min(Math.max(v < 0 ? v + length : v, -1), length - 1);
+  const from = clamp(start ?? length - 1);
+  const to = end === undefined ? -1 : clamp(end);
+  if (!Number.isInteger(from) || !Number.isInteger(to))
+    throw new ArgumentError(`${op}: bounds ${start} and ${end} are not whole numbers`);
+  return { start: length - 1 - from, length: Math.max(0, Math.ceil((from - to) / -step)) };
 }

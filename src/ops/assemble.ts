@@ -164,12 +164,24 @@ export const assembleOps = rows({
     ],
   }),
   roll: assemble({
-    formula: 'elements moved by `shift` along dim, those that leave coming back at the other end',
-    args: (x: Tensor, shift: number, dim: number): Call<{ shift: number; dim: number }> => {
-      if (!Number.isSafeInteger(shift)) throw new ArgumentError(`roll: shift ${String(shift)} is no whole number`);
-      const d = normalizeDim('roll', dim, x.rank);
-      const n = x.shape[d] || 1;
-      return { inputs: [x], params: { shift: ((shift % n) + n) % n, dim: d } };
+    formula:
+      'elements moved by `shift` along dim, those that leave coming back at the other end; lists move along several dimensions',
+    args: (
+      x: Tensor,
+      shift: number | readonly number[],
+      dim?: number | readonly number[],
+    ): Call<{ shift: number; dim: number }> => {
+      if (dim === undefined && x.rank !== 1)
+        throw new ArgumentError(`roll: without dim it takes a vector, not ${formatShape(x.shape)}; flatten first`);
+      if (Array.isArray(shift) || Array.isArray(dim)) {
+        const [shifts, dims] = [[shift].flat() as number[], [dim ?? 0].flat() as number[]];
+        if (shifts.length !== dims.length || shifts.length === 0)
+          throw new ArgumentError(`roll: ${shifts.length} shifts for ${dims.length} dimensions`);
+        const last = shifts.length - 1;
+        const moved = shifts.slice(0, last).reduce((t, by, i) => t.roll(by, dims[i]), x);
+        return rolled(moved, shifts[last], dims[last]);
+      }
+      return rolled(x, shift as number, (dim ?? 0) as number);
     },
     infer: ([x]: readonly Sig[]): readonly Sig[] => [x],
     pieces: ([x]: readonly Sig[], { shift, dim }: { shift: number; dim: number }): readonly Piece[] => {
@@ -193,3 +205,10 @@ export const assembleOps = rows({
     ],
   }),
 });
+
+function rolled(x: Tensor, shift: number, dim: number): Call<{ shift: number; dim: number }> {
+  if (!Number.isSafeInteger(shift)) throw new ArgumentError(`roll: shift ${String(shift)} is no whole number`);
+  const d = normalizeDim('roll', dim, x.rank);
+  const n = x.shape[d] || 1;
+  return { inputs: [x], params: { shift: ((shift % n) + n) % n, dim: d } };
+}

@@ -16,7 +16,8 @@ const bits = {
   candle: ours,
   noGrad: 'the result is made of bits',
 } as const;
-const byZero = 'an integer divided by zero is 0, and its remainder the integer itself, on every device (PyTorch raises an error)';
+const byZero =
+  'an integer divided by zero is 0, and its remainder the integer itself, on every device (PyTorch raises an error)';
 
 const remainder = (x: number, y: number): number => {
   const r = x % y;
@@ -134,10 +135,8 @@ export const integerOps = rows({
     ulp: 0,
     candle: ours,
     noGrad: 'the result is a truth value',
-    compose: (x: Tensor): Tensor =>
-      isFloat(x.dtype) ? x.sub(x).eq(0) : x.newFull(x.shape, 1, 'bool'),
+    compose: (x: Tensor): Tensor => (isFloat(x.dtype) ? x.sub(x).eq(0) : x.newFull(x.shape, 1, 'bool')),
     samples: (): readonly CompositeSample[] => [{ inputs: [{ shape: [3, 5] }], args: [] }],
     errors: (): readonly CompositeErrorSample[] => [],
   }),
 });
-

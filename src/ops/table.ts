@@ -1,5 +1,6 @@
 // THE TABLE: every op, by name. Its readers are dispatch, autograd, kernels, Tensor's methods, tests, parity, benches
 // and docs.
+import { arrangeOps } from './arrange.js';
 import { assembleOps } from './assemble.js';
 import { attention } from './attention.js';
 import { binaryOps, choiceOps, compareOps } from './binary.js';
@@ -51,6 +52,7 @@ export const OPS = {
   ...quantized,
   ...fusedOps,
   ...functional,
+  ...arrangeOps,
   ...compositeOps,
 };
 export type OpName = keyof typeof OPS;

@@ -558,11 +558,11 @@ export const unaryOps = rows({
     grad: ({ grad, params }): Tensor => grad.affine(params.mul, 0),
   }),
   clamp: scalar({
-    formula: 'min(max(x, min), max)',
+    formula: 'min(max(x, min), max); a bound left out bounds nothing',
     dtypes: NUMBERS,
     scalars: ['min', 'max'],
     bounds: true,
-    args: (x: Tensor, min: number, max: number): Call<{ min: number; max: number }> => ({
+    args: (x: Tensor, min: number = -Infinity, max: number = Infinity): Call<{ min: number; max: number }> => ({
       inputs: [x],
       params: { min, max },
     }),

@@ -1,9 +1,10 @@
 // Views: new layouts over the same storage.
 import { DTYPES } from '../base/dtype.js';
-import { ShapeError } from '../base/errors.js';
-import { Layout, sliceBounds } from '../base/layout.js';
+import { ArgumentError, ShapeError } from '../base/errors.js';
+import { backwards, Layout, sliceBounds } from '../base/layout.js';
 import { formatShape, normalizeDim, normalizeDims, resolveReshape, type Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
+import { onDiagonal } from './arrange.js';
 import { type Call, type GradContext, type Grads, type Params, rows, type ViewRow } from './op.js';
 
 type View<A extends readonly unknown[], P extends Params> = Omit<ViewRow<P>, 'name' | 'args'> & {
@@ -34,9 +35,14 @@ export const viewOps = rows({
     ],
   }),
   slice: view({
-    formula: 'elements start, start+step, ... before end along dim; negative bounds count from the end',
+    formula:
+      'elements start, start+step, ... before end along dim; negative bounds count from the end. A negative step goes backwards, in a copy',
     args: (x: Tensor, dim: number, start?: number, end?: number, step: number = 1): Call<SliceParams> => {
       const d = normalizeDim('slice', dim, x.rank);
+      if (Number.isInteger(step) && step < 0) {
+        const back = backwards('slice', x.shape[d], start, end, step);
+        return { inputs: [x.flip(d)], params: { dim: d, step: -step, ...back } };
+      }
       return { inputs: [x], params: { dim: d, step, ...sliceBounds('slice', x.shape[d], start, end, step) } };
     },
     layout: (l: Layout, { dim, start, length, step }: SliceParams): Layout => l.slice(dim, start, length, step),
@@ -170,29 +176,40 @@ export const viewOps = rows({
     },
   }),
   diagonal: view({
-    formula: 'elements whose last two indices are equal',
-    args: (x: Tensor): Call<{}> => {
+    formula: 'elements of diagonal k (above the main one where positive) of two dimensions, as a new last dimension',
+    args: (x: Tensor, k: number = 0, dim1: number = -2, dim2: number = -1): Call<DiagonalParams> => {
       if (x.rank < 2) throw new ShapeError(`diagonal: ${formatShape(x.shape)} has fewer than two dimensions`);
-      return { inputs: [x], params: {} };
+      const [a, b] = [normalizeDim('diagonal', dim1, x.rank), normalizeDim('diagonal', dim2, x.rank)];
+      if (a === b) throw new ArgumentError(`diagonal: both dimensions are ${a}; they must differ`);
+      if (!Number.isSafeInteger(k)) throw new ArgumentError(`diagonal: ${String(k)} is no whole number of a diagonal`);
+      return { inputs: [x], params: { k, a, b } };
     },
-    layout: (l: Layout): Layout =>
-      new Layout(
-        [...l.shape.slice(0, -2), Math.min(l.shape[l.rank - 2], l.shape[l.rank - 1])],
-        [...l.strides.slice(0, -2), l.strides[l.rank - 2] + l.strides[l.rank - 1]],
-        l.offset,
-      ),
-    samples: () => [{ inputs: one([3, 4]), params: {} }],
+    layout: (l: Layout, { k = 0, a = l.rank - 2, b = l.rank - 1 }: Partial<DiagonalParams>): Layout => {
+      const size = Math.max(0, Math.min(l.shape[a] + Math.min(0, k), l.shape[b] - Math.max(0, k)));
+      const start = size === 0 ? 0 : Math.max(0, -k) * l.strides[a] + Math.max(0, k) * l.strides[b];
+      const rest = l.shape.map((_, i) => i).filter((i) => i !== a && i !== b);
+      return new Layout(
+        [...rest.map((i) => l.shape[i]), size],
+        [...rest.map((i) => l.strides[i]), l.strides[a] + l.strides[b]],
+        l.offset + start,
+      );
+    },
+    samples: () => [
+      { inputs: one([3, 4]), params: { k: 0, a: 0, b: 1 } },
+      { inputs: one([3, 4]), params: { k: 2, a: 0, b: 1 } },
+      { inputs: one([2, 4, 3]), params: { k: -1, a: 1, b: 0 } },
+      { inputs: one([2, 2]), params: { k: 5, a: 0, b: 1 } },
+    ],
     errors: () => [],
-    grad: ({ x, grad }: GradContext<any>): Grads => {
-      const [rows, cols] = x.shape.slice(-2);
-      const here = x.newArange(rows, 'i32').unsqueeze(1).eq(x.newArange(cols, 'i32'));
-      const n = Math.min(rows, cols);
-      const lead = x.shape.slice(0, -2);
-      const spread = rows <= cols ? grad.reshape([...lead, n, 1]) : grad.reshape([...lead, 1, n]);
-      return [here.where(spread.broadcastTo(x.shape), x.zerosLike())];
+    grad: ({ x, grad, params: { k, a, b } }: GradContext<DiagonalParams>): Grads => {
+      const rest = x.shape.map((_, i) => i).filter((i) => i !== a && i !== b);
+      const order = [...rest, a, b];
+      const full = onDiagonal(grad, x.shape[a], x.shape[b], k);
+      return [full.permute(order.map((_, i) => order.indexOf(i)))];
     },
   }),
 });
 
+type DiagonalParams = { k: number; a: number; b: number };
 type SliceParams = { dim: number; start: number; length: number; step: number };
 type UnfoldParams = { dim: number; size: number; step: number };

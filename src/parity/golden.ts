@@ -51,8 +51,11 @@ export interface GoldenTensor {
   readonly bytes: Uint8Array<ArrayBuffer>;
 }
 
-/** torch: PyTorch's own cases; ops: its numbers for ops of our table by our names (scripts/golden-ops.py). */
-export type GoldenSet = 'candle-cuda' | 'torch' | 'ops';
+/**
+ * torch: PyTorch's own cases; ops and breadth: its numbers for ops of our table by our names (scripts/golden-ops.py,
+ * golden-breadth.py).
+ */
+export type GoldenSet = 'candle-cuda' | 'torch' | 'ops' | 'breadth';
 export const GOLDEN_FILES = ['candle-cuda.json', 'torch.json', 'hf'] as const;
 
 /** The package's folder. */

@@ -5,7 +5,7 @@ import type { Tensor } from '../tensor/tensor.js';
 import type { GoldenCase } from './golden.js';
 import type { TorchCall } from './torch-calls.js';
 
-/** An argument of JSON as a call takes it: "$name" is an input, { "$number" } what JSON cannot hold. */
+/** An argument of JSON as a call takes it: "$name" is an input, { "$number" } and { "$undefined" } what JSON cannot hold. */
 function argument(value: unknown, inputs: Readonly<Record<string, Tensor>>): unknown {
   if (typeof value === 'string' && value.startsWith('$')) {
     const found = inputs[value.slice(1)];
@@ -14,6 +14,7 @@ function argument(value: unknown, inputs: Readonly<Record<string, Tensor>>): unk
   }
   if (Array.isArray(value)) return value.map((v) => argument(v, inputs));
   if (typeof value !== 'object' || value === null) return value;
+  if ('$undefined' in value) return undefined;
   if ('$number' in value) return Number(value.$number);
   return Object.fromEntries(Object.entries(value).map(([key, v]) => [key, argument(v, inputs)]));
 }

@@ -169,7 +169,7 @@ export function planParity(scope: Scope): Plan {
   const found = scope.devices.map(probe);
   const devices = found.flatMap((p) => (p.device ? [p.device] : []));
   const dir = goldenFolder(scope.golden);
-  const sets = { candle: ['candle-cuda'], torch: ['torch', 'ops'] } as const;
+  const sets = { candle: ['candle-cuda'], torch: ['torch', 'ops', 'breadth'] } as const;
   const goldens: Partial<Record<Against, Golden>> = {};
   for (const a of ['candle', 'torch'] as const) {
     if (scope.against.includes(a) && dir && sets[a].some((set) => hasGolden(dir, `${set}.json`)))

@@ -32,7 +32,7 @@ export function vouchers(): Map<string, readonly string[]> {
   };
   if (hasGolden(dir, 'candle-cuda.json'))
     for (const c of new Golden(dir, 'candle-cuda').cases) add(candleCall(c.op)?.row, 'Candle');
-  for (const c of new Golden(dir, 'torch', 'ops').cases) add(torchRow(c.op), program(c.by));
+  for (const c of new Golden(dir, 'torch', 'ops', 'breadth').cases) add(torchRow(c.op), program(c.by));
   return new Map([...found].map(([row, names]) => [row, [...names]]));
 }
 
