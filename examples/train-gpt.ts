@@ -1,15 +1,25 @@
 // A small Llama-style language model trained on a text file, with a vocabulary of its own:
 //   node dist/examples/train-gpt.js --text FILE --out DIR [--device cuda:0] [--dtype bf16] [--steps 3000] ... (--help
 // tells all)
+// On several ranks as it is: mpirun -np 4 node dist/examples/train-gpt.js ..., or torchrun --no-python (docs/distributed.md);
+// --batch is that of all ranks together, --device cuda takes each rank its own GPU.
 // DIR then holds what `wick generate --model DIR` reads, the training log, the loss curve and a checkpoint to go on
 // from (--resume).
 import { appendFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { arange, Device, type DType, Generator, noGrad, scope, tensor, type Tensor } from '../src/index.js';
+import { arange, type DType, Generator, noGrad, scope, tensor, type Tensor } from '../src/index.js';
 import { LanguageModel, PlainDecoder, trainBpe } from '../src/engine/index.js';
 import { loadTokenizer } from '../src/tokenizers/index.js';
 import { randomStream } from '../src/engine/sampler.js';
+import {
+  DataParallel,
+  init,
+  ownStream,
+  saveCheckpointOnce,
+  ShardedOptimizer,
+  shareOf,
+} from '../src/distributed/index.js';
 import { saveTensors } from '../src/io/index.js';
 import { defaultGenerator } from '../src/tensor/random.js';
 import { Llama, type LlamaConfig, llamaJson } from '../src/models/index.js';
@@ -19,7 +29,6 @@ import {
   cosineDecay,
   FlatParameters,
   loadCheckpoint,
-  saveCheckpoint,
   VarBuilder,
   VarMap,
   warmup,
@@ -50,18 +59,24 @@ const { values: v } = parseArgs({
     'eval-every': option('200'),
     prompt: option('\n'),
     resume: { type: 'boolean', default: false },
+    'shard-optimizer': { type: 'boolean', default: false },
     help: { type: 'boolean', default: false },
   },
 });
 if (v.help || v.text === undefined) {
   console.error(
     'train-gpt --text FILE [--out DIR] [--device cpu] [--dtype f32|bf16] [--steps N] [--batch N] [--context N] [--vocab N] [--hidden N] [--layers N] [--heads N] [--kv-heads N]\n' +
-      '          [--intermediate N] [--rate R] [--weight-decay W] [--dropout P] [--log-every N] [--eval-every N] [--prompt TEXT] [--seed S] [--resume]',
+      '          [--intermediate N] [--rate R] [--weight-decay W] [--dropout P] [--log-every N] [--eval-every N] [--prompt TEXT] [--seed S] [--resume] [--shard-optimizer]',
   );
   process.exit(v.help ? 0 : 2);
 }
 const n = (name: keyof typeof v): number => Number(v[name]);
-const device = Device.get(v.device);
+const world = await init({ device: v.device });
+const { device } = world;
+/** One rank speaks and writes for all. */
+const say = (text: string): void => {
+  if (world.first) console.error(text);
+};
 const dtype = v.dtype as DType;
 const [batch, context, steps, every] = [n('batch'), n('context'), n('steps'), n('log-every')];
 mkdirSync(v.out, { recursive: true });
@@ -69,8 +84,8 @@ mkdirSync(v.out, { recursive: true });
 // ---- text to tokens, the last tenth held back ----
 const text = readFileSync(v.text, 'utf8');
 const tokenizerPath = join(v.out, 'tokenizer.json');
-if (!v.resume || !existsSync(tokenizerPath)) {
-  console.error(`learning a vocabulary of ${v.vocab} from ${text.length} characters`);
+if (world.first && (!v.resume || !existsSync(tokenizerPath))) {
+  say(`learning a vocabulary of ${v.vocab} from ${text.length} characters`);
   writeFileSync(tokenizerPath, JSON.stringify(trainBpe(text, n('vocab'))));
   writeFileSync(
     join(v.out, 'tokenizer_config.json'),
@@ -81,6 +96,7 @@ if (!v.resume || !existsSync(tokenizerPath)) {
     }),
   );
 }
+world.barrier(); // the vocabulary is written
 const tokenizer = loadTokenizer(v.out);
 // Long texts are encoded by paragraphs: the tokenizer's time grows faster than the text.
 const tokens = Int32Array.from(text.split(/(?<=\n\n)/).flatMap((part) => tokenizer.encode(part, { special: false })));
@@ -107,11 +123,16 @@ const config: LlamaConfig = {
 const generator = new Generator(n('seed'));
 const model = new Llama(config, VarBuilder.fromVarMap(new VarMap(), { device, generator }), { dropout: n('dropout') });
 const flat = new FlatParameters(model, dtype);
-const optimizer = new AdamW([flat.master], { learningRate: n('rate'), beta2: 0.95, weightDecay: n('weight-decay') });
+const parallel = new DataParallel(model, world);
+const adam = (params: readonly Tensor[]): AdamW =>
+  new AdamW(params, { learningRate: n('rate'), beta2: 0.95, weightDecay: n('weight-decay') });
+const optimizer = v['shard-optimizer']
+  ? new ShardedOptimizer([flat.master], world, adam, { reduced: true })
+  : adam([flat.master]);
 const schedule = warmup(Math.min(100, Math.ceil(steps / 10)), cosineDecay(steps, 0.1));
-writeFileSync(join(v.out, 'config.json'), `${JSON.stringify(llamaJson(config, 'bf16'), null, 1)}\n`);
-console.error(
-  `${(flat.size / 1e6).toFixed(2)}M parameters in ${dtype} on ${device.name} (${device.description}); ${tokens.length} tokens, ${train.length} to learn from`,
+if (world.first) writeFileSync(join(v.out, 'config.json'), `${JSON.stringify(llamaJson(config, 'bf16'), null, 1)}\n`);
+say(
+  `${(flat.size / 1e6).toFixed(2)}M parameters in ${dtype} on ${device.name} (${device.description}); ${tokens.length} tokens, ${train.length} to learn from${world.size > 1 ? `; ${world.size} ranks over ${world.transport.name}` : ''}`,
 );
 
 // ---- batches: windows at places drawn beforehand, so that a resumed run sees what the whole one would have ----
@@ -134,6 +155,7 @@ const later = tensor(
   { shape: [1, context], device },
 );
 // Text and places lie on the device: a step uploads nothing and so waits for nothing.
+const share = shareOf(batch, world);
 const random = randomStream(n('seed'));
 const places = tensor(
   Int32Array.from({ length: steps * batch }, () => Math.floor(random() * (train.length - context - 1))),
@@ -143,10 +165,11 @@ const learned = tensor(Int32Array.from(train), { device });
 const drawn = (step: number): { x: Tensor; y: Tensor } => {
   const at = places
     .get(step - 1)
+    .narrow(0, share.from, share.count) // this rank's part of the batch
     .unsqueeze(1)
     .add(arange(0, context, 1, { dtype: 'i32', device }))
     .reshape([-1]);
-  const take = (ids: Tensor): Tensor => learned.indexSelect(0, ids).reshape([batch, context]);
+  const take = (ids: Tensor): Tensor => learned.indexSelect(0, ids).reshape([share.count, context]);
   return { x: take(at).mul(later), y: take(at.affine(1, 1)) };
 };
 const lossOf = ({ x, y }: { x: Tensor; y: Tensor }): Tensor => model.forward(x).cast('f32').crossEntropy(y);
@@ -156,7 +179,7 @@ async function evaluate(): Promise<number> {
   const count = Math.min(8, Math.max(1, Math.floor(held.length / (context * batch))));
   const stride = Math.max(1, Math.floor((held.length - context - 1) / (count * batch)));
   let sum = 0;
-  for (let b = 0; b < count; b++) {
+  for (let b = world.rank; b < count; b += world.size) {
     const loss = scope(() =>
       noGrad(() => lossOf(windows(held, batch, (i) => Math.min(held.length - context - 1, (b * batch + i) * stride)))),
     );
@@ -164,7 +187,10 @@ async function evaluate(): Promise<number> {
     loss.dispose();
   }
   model.train();
-  return sum / count;
+  const total = scope(() => world.allReduce(tensor([sum], { device })));
+  const mean = Number((await total.data())[0]) / count;
+  total.dispose();
+  return mean;
 }
 
 async function sample(seed: number): Promise<string> {
@@ -199,8 +225,9 @@ if (v.resume && existsSync(checkpoint)) {
   best = Number(saved.extra.best);
   Object.assign(curve, saved.extra.curve);
   flat.refresh();
-  console.error(`going on from step ${first}`);
-} else writeFileSync(log, '');
+  say(`going on from step ${first}`);
+} else if (world.first) writeFileSync(log, '');
+ownStream(defaultGenerator, world);
 
 const draw = (): void =>
   writeCurve(join(v.out, 'loss.svg'), `loss of ${(flat.size / 1e6).toFixed(1)}M parameters`, [
@@ -223,24 +250,25 @@ async function settle(): Promise<void> {
   const now = performance.now();
   const rate = (batch * context * (step - first)) / ((now - begin - paused) / 1000);
   curve.train.push([step, value]);
+  if (!Number.isFinite(value)) throw new Error(`the loss is ${value} at step ${step}`);
+  if (!world.first) return;
   appendFileSync(
     log,
     `${JSON.stringify({ step, loss: value, tokensPerSecond: Math.round(rate), learningRate: optimizer.learningRate, seconds: Math.round((now - begin) / 100) / 10 })}\n`,
   );
   progress.show(step - first, `loss ${value.toFixed(4)} ${Math.round(rate)} tokens/s`);
-  if (!Number.isFinite(value)) throw new Error(`the loss is ${value} at step ${step}`);
 }
 
 for (let step = first + 1; step <= steps; step++) {
   optimizer.learningRate = n('rate') * schedule(step - 1);
   const loss = scope(() => {
     const l = lossOf(drawn(step));
-    const grads = l.backward();
+    const grads = parallel.backward(l);
     const {
       grads: [clipped],
     } = clipGradNorm([flat.gather(grads)], 1);
     flat.step(optimizer, clipped);
-    return l.detach();
+    return step % every === 0 ? world.allReduce(l.detach(), 'avg') : l.detach();
   });
   if (step % every === 0) {
     await settle();
@@ -251,28 +279,30 @@ for (let step = first + 1; step <= steps; step++) {
     const stopped = performance.now();
     const value = await evaluate();
     curve.held.push([step, value]);
-    appendFileSync(log, `${JSON.stringify({ step, heldLoss: value })}\n`);
+    if (world.first) appendFileSync(log, `${JSON.stringify({ step, heldLoss: value })}\n`);
     if (value < best) {
       best = value;
-      noGrad(() =>
-        scope(() =>
-          saveTensors(
-            join(v.out, 'model.safetensors'),
-            new Map([...model.hfTensors()].map(([name, t]) => [name, t.cast('bf16')])),
-            { metadata: { format: 'pt' } },
+      if (world.first)
+        noGrad(() =>
+          scope(() =>
+            saveTensors(
+              join(v.out, 'model.safetensors'),
+              new Map([...model.hfTensors()].map(([name, t]) => [name, t.cast('bf16')])),
+              { metadata: { format: 'pt' } },
+            ),
           ),
-        ),
-      );
+        );
     }
-    saveCheckpoint(checkpoint, parts, { step, extra: { best, curve } });
-    draw();
-    console.error(
-      `\nstep ${step}: held-back loss ${value.toFixed(4)} (best ${best.toFixed(4)})\n--- ${JSON.stringify(v.prompt)} ->${await sample(step)}\n---`,
-    );
+    saveCheckpointOnce(world, checkpoint, parts, { step, extra: { best, curve } });
+    if (world.first) draw();
+    if (world.first)
+      console.error(
+        `\nstep ${step}: held-back loss ${value.toFixed(4)} (best ${best.toFixed(4)})\n--- ${JSON.stringify(v.prompt)} ->${await sample(step)}\n---`,
+      );
     paused += performance.now() - stopped;
   }
 }
 const seconds = (performance.now() - begin) / 1000;
-console.error(
+say(
   `${steps - first} steps in ${seconds.toFixed(1)} s, ${Math.round((batch * context * (steps - first)) / seconds)} tokens/s overall; best held-back loss ${best.toFixed(4)}; ${v.out}`,
 );

@@ -4,12 +4,14 @@ import assert from 'node:assert/strict';
 import type { GpuBackend } from '../src/backends/gpu/gpu.js';
 import { DTYPES } from '../src/base/dtype.js';
 import type { ExchangeTransport } from '../src/distributed/exchange.js';
-import { Group } from '../src/distributed/index.js';
+import { DataParallel, Group, saveCheckpointOnce, ShardedOptimizer, shareOf } from '../src/distributed/index.js';
 import { NcclTransport } from '../src/distributed/nccl.js';
 import { openNccl } from '../src/driver/nccl.js';
 import { type HostedDevice, Misuse } from '../src/driver/stand-ins/library.js';
 import { ncclStandIn } from '../src/driver/stand-ins/nccl.js';
-import { Device, scope, tensor, type Tensor } from '../src/index.js';
+import { Device, noGrad, scope, tensor, type Tensor } from '../src/index.js';
+import { Adafactor, AdamW, FlatParameters, loadCheckpoint, Module, type Optimizer, SGD } from '../src/nn/index.js';
+import { recorded } from '../src/tensor/recorded.js';
 
 type Numbers = number[];
 const list = (t: Tensor): Numbers => Array.from(t.dataSync() as Iterable<number | bigint>, Number);
@@ -288,3 +290,109 @@ export function ncclStandInRun(g: Group, collective: 'NCCL' | 'RCCL'): string {
   assert.deepEqual(asked, [collective]);
   return nccl.name;
 }
+
+/** A net whose sums are exact in any order: small whole numbers, no division but by powers of two. */
+class Net extends Module {
+  readonly first: Tensor;
+  readonly unused: Tensor;
+  readonly second: Tensor;
+  readonly third: Tensor;
+  readonly log: string[];
+  constructor(g: Group, seed: number, log: string[] = []) {
+    super();
+    const make = (shape: Numbers, salt: number): Tensor =>
+      on(
+        g,
+        Array.from({ length: shape[0] * shape[1] }, (_, i) => ((i * 5 + salt + seed) % 7) - 3),
+        shape,
+      ).requireGrad();
+    this.first = make([4, 6], 1);
+    this.unused = make([2, 2], 2);
+    this.second = make([6, 5], 3);
+    this.third = make([5, 2], 4);
+    this.log = log;
+  }
+  forward(x: Tensor): Tensor {
+    const marked = recorded(
+      { name: 'mark', formula: 'x', grad: (grad) => (this.log.push('the pass reaches the first layer'), grad) },
+      x.matmul(this.first),
+      x.matmul(this.first).detach(),
+    );
+    return marked.relu().matmul(this.second).relu().matmul(this.third);
+  }
+}
+const batchOf = (g: Group, rows: number): Tensor => {
+  const { from, count } = shareOf(rows, g);
+  const numbers = Array.from({ length: rows * 4 }, (_, i) => ((i * 3) % 5) - 2);
+  return on(g, numbers.slice(from * 4, (from + count) * 4), [count, 4]);
+};
+
+/** Gradients of a mean over the whole batch, in buckets of a few numbers. */
+export function dataParallel(g: Group): { names: string[]; grads: Numbers[]; log: string[] } {
+  const log: string[] = [];
+  const net = new Net(g, g.rank, log); // ranks begin apart and are made alike
+  const parallel = new DataParallel(net, g, { bucketBytes: 64, firstBucketBytes: 16 });
+  const begin = g.beginAllReduce.bind(g);
+  g.beginAllReduce = (x, op) => {
+    log.push(`a bucket of ${x.size}`);
+    return begin(x, op);
+  };
+  const grads = parallel.backward(
+    net
+      .forward(batchOf(g, 8))
+      .sqr()
+      .sum()
+      .affine(g.size / 8, 0),
+  );
+  const named = [...net.namedParameters()].filter(([, p]) => grads.get(p));
+  return { names: named.map(([name]) => name), grads: named.map(([, p]) => list(grads.of(p))), log };
+}
+/** Parameters that only some ranks use, and gradients in another order on each. */
+export function unevenUse(g: Group): Numbers[] {
+  const net = new Net(g, 0);
+  const parallel = new DataParallel(net, g, { bucketBytes: 16, firstBucketBytes: 16 });
+  const [a, b] = g.rank === 0 ? [net.second, net.third] : [net.third, net.second];
+  const loss = g.rank === 0 ? a.sum().add(b.sqr().sum()).add(net.unused.sum()) : a.sqr().sum().add(b.sum());
+  const grads = parallel.backward(loss);
+  assert.equal(grads.get(net.first), undefined, 'no rank uses it');
+  return [net.second, net.third, net.unused].map((p) => list(grads.of(p)));
+}
+
+interface TrainData {
+  readonly steps: number;
+  readonly sharded: boolean;
+  readonly optimizer?: 'adam' | 'sgd';
+  readonly load?: string;
+  readonly save?: string;
+}
+/** Some steps of training; what comes out must not depend on the number of ranks. */
+export function train(g: Group, { steps, sharded, optimizer: kind = 'adam', load, save }: TrainData): Numbers[] {
+  const net = new Net(g, 0);
+  noGrad(() => net.replace((p) => p.affine(0.125, 0).requireGrad()));
+  const make = (list: readonly Tensor[]): Optimizer =>
+    kind === 'adam' ? new AdamW(list, { learningRate: 0.01 }) : new SGD(list, { learningRate: 0.01, momentum: 0.5 });
+  const flat = new FlatParameters(net);
+  const whole = new DataParallel(net, g, { bucketBytes: 64 });
+  const optimizer = sharded ? new ShardedOptimizer([flat.master], g, make) : make([flat.master]);
+  const parts = { tensors: new Map([['master', flat.master]]), optimizer };
+  let from = 0;
+  if (load) from = loadCheckpoint(load, parts).step;
+  flat.refresh();
+  for (let step = from; step < steps; step++)
+    scope(() => {
+      const loss = net.forward(batchOf(g, 8)).sqr().mean();
+      // The sharded optimizer averages by itself.
+      const grads = sharded ? loss.backward() : whole.backward(loss);
+      flat.step(optimizer, flat.gather(grads));
+    });
+  if (save) saveCheckpointOnce(g, save, parts, { step: steps, extra: {} });
+  return [list(flat.master)];
+}
+export const shardedRefusals = (g: Group): string => {
+  try {
+    new ShardedOptimizer([on(g, [1, 2]).requireGrad()], g, (p) => new Adafactor(p));
+  } catch (e) {
+    return (e as Error).message;
+  }
+  return 'nothing was said';
+};

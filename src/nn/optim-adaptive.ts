@@ -142,6 +142,9 @@ export interface AdafactorOptions extends OptimizerOptions {
 const EPSILON: Readonly<Record<string, number>> = { f64: 2 ** -52, f32: 2 ** -23, f16: 2 ** -10, bf16: 2 ** -7 };
 /** Averages of squares kept by row and column: memory for rows and columns instead of elements. */
 export class Adafactor extends Optimizer<AdafactorOptions> {
+  override get elementwise(): boolean {
+    return false;
+  }
   constructor(params: Trained<AdafactorOptions>, options: AdafactorOptions = {}) {
     const defaults = { learningRate: 1e-2, beta2Decay: -0.8, eps1: undefined, eps2: 1e-3, clip: 1, weightDecay: 0 };
     super(params, options, defaults as unknown as Required<AdafactorOptions>);

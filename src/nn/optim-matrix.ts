@@ -26,6 +26,9 @@ export interface MuonOptions extends OptimizerOptions {
 }
 /** Momentum made orthogonal: for the matrices inside a net; vectors, tables and heads go to AdamW. */
 export class Muon extends Optimizer<MuonOptions> {
+  override get elementwise(): boolean {
+    return false;
+  }
   constructor(params: Trained<MuonOptions>, options: MuonOptions = {}) {
     super(params, options, {
       learningRate: 1e-3,

@@ -77,6 +77,10 @@ export abstract class Optimizer<O extends OptimizerOptions = OptimizerOptions> {
       throw new ArgumentError(`${name}: a parameter stands twice among its groups`);
   }
 
+  /** Whether an element's step depends on that element alone, so that a parameter may be stepped in parts. */
+  get elementwise(): boolean {
+    return true;
+  }
   /** The new value of parameter i; the options are those of its group, with the rate of this step. */
   protected abstract update(p: Tensor, grad: Tensor, i: number, options: Required<O>): Tensor;
 

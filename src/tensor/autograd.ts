@@ -74,6 +74,8 @@ export interface BackwardOptions {
   readonly grad?: Tensor;
   /** Record the backward pass too, so that gradients can be differentiated again. */
   readonly createGraph?: boolean;
+  /** Called with each leaf as soon as its gradient is whole, while the pass goes on: the last layers' come first. */
+  readonly onLeaf?: (leaf: Tensor, grad: Tensor) => void;
   /** Keep the graph for another backward pass. Implied by createGraph. */
   readonly retainGraph?: boolean;
 }
@@ -140,9 +142,13 @@ export function backward(result: Tensor, options: BackwardOptions = {}): Gradien
     grads.set(result.id, options.grad ?? result.onesLike());
     if (!result.node) return new Gradients(grads);
     const nodes = order(result.node);
+    const told = options.onLeaf && leafTeller(nodes, grads, options.onLeaf);
     for (const node of nodes) {
       const own = node.outputs.map((o) => grads.get(o.id));
-      if (own.every((g) => g === undefined)) continue;
+      if (own.every((g) => g === undefined)) {
+        told?.(node);
+        continue;
+      }
       const rule = node.row.grad;
       if (!rule)
         throw new GradError(
@@ -156,12 +162,32 @@ export function backward(result: Tensor, options: BackwardOptions = {}): Gradien
         const sum = grads.get(input.id);
         grads.set(input.id, sum ? sum.add(g) : g);
       });
+      told?.(node);
       // What flowed through is not asked for again: only leaves keep theirs.
       for (const o of node.outputs) if (o.node && !o.retainsGrad) grads.delete(o.id);
     }
     if (!options.createGraph && !options.retainGraph) for (const node of nodes) release(node);
     return new Gradients(grads);
   });
+}
+
+/** Told of every node that was walked; tells of every leaf whose last use that was. */
+function leafTeller(
+  nodes: readonly Node[],
+  grads: ReadonlyMap<number, Tensor>,
+  onLeaf: NonNullable<BackwardOptions['onLeaf']>,
+): (node: Node) => void {
+  const uses = new Map<number, number>();
+  const leaves = (node: Node): readonly Tensor[] => node.inputs.filter((t) => t.requiresGrad && !t.node);
+  for (const node of nodes) for (const t of leaves(node)) uses.set(t.id, (uses.get(t.id) ?? 0) + 1);
+  return (node) => {
+    for (const t of leaves(node)) {
+      const left = (uses.get(t.id) as number) - 1;
+      uses.set(t.id, left);
+      const grad = left === 0 ? grads.get(t.id) : undefined;
+      if (grad) onLeaf(t, grad);
+    }
+  };
 }
 
 function release(node: Node): void {
