@@ -109,5 +109,118 @@ put = lambda acc: lambda x, i, j, v: x.index_put((i, j), v, accumulate=acc)
 for acc, i in ((False, [0, 2, 1, 0]), (True, [0, 2, 2, 0])):
     ops('indexPut', put(acc), lambda dt: {'x': X(3, 4, 2)(dt)['x'], 'i': torch.tensor(i), 'j': torch.tensor([3, -1, -1, 1]), 'v': X(4, 2)(dt)['x']}, G,
         args=[['$i', '$j'], '$v', {'accumulate': acc}], fixed=('i', 'j'))
+# Numbers with a rule of their own, running combinations.
+ops('lerp', lambda x, y: torch.lerp(x, y, 0.25), pair((3, 4), (4,)), TWO + ['f16'], args=['$y', 0.25])
+ops('lerp', lambda x, y: torch.lerp(x, y, 0.75), pair((3, 4), (3, 4)), TWO, args=['$y', 0.75])
+ops('lerp', lambda x, y, z: torch.lerp(x, y, z), pair((3, 4), (3, 4), (3, 4)), TWO, args=['$y', '$z'])
+for dt in FLOATS:
+    big = torch.finfo(NAMES[dt])
+    case('nanToNum', lambda x: torch.nan_to_num(x, posinf=big.max, neginf=big.min), dt, {'x': edges(dt)}, grad=False)
+ops('nanToNum', lambda x: torch.nan_to_num(x, 2.0, 1.0, -1.0), lambda dt: {'x': torch.tensor([1.0, nan, inf, -inf, -3.0], dtype=torch.float64)}, TWO, args=[{'nan': 2, 'posinf': 1, 'neginf': -1}])
+HOLES = lambda dt: {'x': torch.where(rand(3, 5, lo=0, hi=1) < 0.3, nan, rand(3, 5))}
+ops('nansum', lambda x: x.nansum(1), HOLES, TWO + ['f16'], args=[1])
+ops('nanmean', lambda x: x.nanmean(0, keepdim=True), HOLES, TWO + ['f16'], args=[0, True])
+for same in (True, False):
+    case('isClose', lambda x, y: torch.isclose(x, y, rtol=1e-2, atol=1e-3, equal_nan=same), 'f32', {'x': torch.tensor([1, 1, nan, inf, -inf, 0, 100, inf]),
+         'y': torch.tensor([1.005, 1.05, nan, inf, inf, 0.0005, 101, 3])}, ['$y', {'rtol': 1e-2, 'atol': 1e-3, 'equalNan': same}], grad=False)
+ops('logAddExp', torch.logaddexp, pair((3, 4), (4,)), TWO + ['bf16'], args=['$y'])
+case('logAddExp', torch.logaddexp, 'f64', {'x': torch.tensor([inf, -inf, -inf, 1.0, 700.0]), 'y': torch.tensor([inf, -inf, 2.0, -inf, 800.0])}, ['$y'], grad=False)
+for name, f in {'cumprod': torch.cumprod, 'logcumsumexp': torch.logcumsumexp}.items():
+    ops(name, lambda x: f(x, 1), X(3, 6), TWO + ['f16'], args=[1])
+    ops(name, lambda x: f(x, 0), X(5, 2), TWO, args=[-2])
+case('cumprod', lambda x: x.cumprod(1), 'i32', {'x': whole(2, 5)}, [1])
+case('cumprod', lambda x: x.cumprod(1), 'f64', {'x': torch.tensor([[2.0, 0, 3, 1], [1, 2, 0, 0]])}, [1])
+case('logcumsumexp', lambda x: x.logcumsumexp(0), 'f64', {'x': torch.tensor([-inf, -inf, 1.0, 800.0, 2.0])}, [0], grad=False)
+for name, f in {'cummax': torch.cummax, 'cummin': torch.cummin}.items():
+    ops(name, lambda x: tuple(f(x, 1)), X(3, 6), G, args=[1])
+    case(name, lambda x: tuple(f(x, 0)), 'f32', {'x': torch.tensor([1.0, 3, 3, nan, 2, nan, 4])}, [0], grad=False)
+    case(name, lambda x: tuple(f(x, 0)), 'i64', {'x': torch.tensor([1, 3, 3, 0, 0, 4])}, [0])
+
+# Order and counts.
+for args, f in (([1], lambda x: tuple(x.median(1))), ([0, True], lambda x: tuple(x.median(0, keepdim=True))), ([], lambda x: x.median())):
+    ops('median', f, X(4, 5), TWO + ['f16'], args=args)
+case('median', lambda x: x.median(1)[0], 'f32', {'x': torch.tensor([[1.0, nan, 3], [4, 2, 6]])}, [1], grad=False)
+case('median', lambda x: x.median(1)[0], 'i32', {'x': whole(3, 6)}, [1])
+for how in ('linear', 'lower', 'higher', 'midpoint', 'nearest'):
+    ops('quantile', lambda x: x.quantile(0.3, 1, interpolation=how), X(3, 6), TWO, args=[0.3, 1, {'interpolation': how}])
+ops('quantile', lambda x: x.quantile(torch.tensor([0.1, 0.5, 1.0], dtype=x.dtype), 0, keepdim=True), X(5, 2), TWO, args=[[0.1, 0.5, 1.0], 0, {'keepdim': True}])
+ops('quantile', lambda x: x.quantile(0.75), X(3, 4), TWO, args=[0.75])
+case('quantile', lambda x: x.quantile(0.5, 1), 'f64', {'x': torch.tensor([[1.0, nan, 3], [4, 2, 6]])}, [0.5, 1], grad=False)
+for dt in ('f32', 'i64'):
+    case('mode', lambda x: x.mode(1)[0], dt, {'x': torch.tensor([[2, 1, 2, 1, 3], [5, 5, 5, 0, 0], [4, 3, 2, 1, 0]])}, [1], grad=False)
+    case('unique', lambda x: x.unique(return_inverse=True, return_counts=True), dt, {'x': torch.tensor([[2, 1, 2], [1, 3, 9]])}, [], grad=False)
+    case('uniqueConsecutive', lambda x: x.unique_consecutive(return_inverse=True, return_counts=True), dt, {'x': torch.tensor([[2, 2, 1], [1, 1, 2]])}, [], grad=False)
+EDGE = torch.tensor([1.0, 2, 2, 5, 9])
+for right in (False, True):
+    for dt in ('f64', 'f32', 'i32'):
+        at = torch.tensor([[0, 1, 2], [3, 9, 10]])
+        case('searchsorted', lambda e, v: torch.searchsorted(e, v, right=right), dt, {'x': EDGE, 'v': at}, ['$v', {'right': right}], grad=False)
+        case('bucketize', lambda v, e: torch.bucketize(v, e, right=right), dt, {'v': at, 'x': EDGE}, ['$x', {'right': right}], grad=False)
+    case('searchsorted', lambda e, v: torch.searchsorted(e, v, right=right), 'f32', {'x': torch.stack([EDGE, EDGE * 2]), 'v': torch.tensor([[0.5, 2, nan], [inf, -inf, 4]])},
+         ['$v', {'right': right}], grad=False)
+torch.manual_seed(5)
+case('histc', lambda x: x.histc(8, -1, 1), 'f32', {'x': rand(40)}, [8, {'min': -1, 'max': 1}], grad=False)
+case('histc', lambda x: x.histc(5), 'f64', {'x': rand(40)}, [5], grad=False)
+case('histc', lambda x: x.histc(3), 'f64', {'x': torch.tensor([2.0, 2, 2])}, [3], grad=False)
+SPOTS = torch.tensor([[0, 3, 0, 1, 3], [2, 2, 2, 0, 1], [1, 1, 0, 3, 0]])
+for r in ('sum', 'prod', 'mean', 'amax', 'amin'):
+    for own in (True, False):
+        ops('scatterReduce', lambda x, i, v: x.scatter_reduce(1, i, v, r, include_self=own), lambda dt: {'x': X(3, 4)(dt)['x'], 'i': SPOTS, 'v': X(3, 5)(dt)['x']}, TWO,
+            args=[1, '$i', '$v', r, {'includeSelf': own}], fixed=('i',))
+        case('scatterReduce', lambda x, i, v: x.scatter_reduce(1, i, v, r, include_self=own), 'i64', {'x': whole(3, 4), 'i': SPOTS, 'v': whole(3, 5)},
+             [1, '$i', '$v', r, {'includeSelf': own}], fixed=('i',))
+    case('scatterReduce', lambda x, i, v: x.scatter_reduce(0, i, v, r), 'f64', {'x': torch.tensor([1.0, 0, 2, 5]), 'i': torch.tensor([0, 0, 1, 1, 2]), 'v': torch.tensor([1.0, 1, 0, 0, 3])},
+         [0, '$i', '$v', r], fixed=('i',))
+for r in ('amax', 'amin'):
+    case('scatterReduce', lambda x, i, v: x.scatter_reduce(0, i, v, r), 'f32', {'x': torch.tensor([1.0, nan, 2, 5]), 'i': torch.tensor([0, 0, 1, 2, 2]), 'v': torch.tensor([nan, 1, 0, 0, inf])},
+         [0, '$i', '$v', r], grad=False, fixed=('i',))
+
+# Windows, pictures, volumes.
+T3 = ['f64', 'f32', 'f16']
+for o, kw in (({}, {}), ({'padding': 1, 'ceilMode': True}, {'padding': 1, 'ceil_mode': True})):
+    ops('maxPool3d', lambda x: F.max_pool3d(x, 3, 2, **kw), X(1, 2, 5, 6, 4), TWO, args=[3, 2, o])
+    ops('avgPool3d', lambda x: F.avg_pool3d(x, 3, 2, **kw), X(1, 2, 5, 6, 4), TWO, args=[3, 2, o])
+ops('maxPool3d', lambda x: F.max_pool3d(x, 2, 1, dilation=(1, 2, 1)), X(1, 1, 4, 5, 4), TWO, args=[2, 1, {'dilation': [1, 2, 1]}])
+ops('avgPool3d', lambda x: F.avg_pool3d(x, 3, 2, padding=1, count_include_pad=False, ceil_mode=True), X(1, 1, 4, 5, 6), TWO, args=[3, 2, {'padding': 1, 'countIncludePad': False, 'ceilMode': True}])
+POOLS = [('maxPool2d', F.max_pool2d, (2, 2, 7, 6), [3, 2], {'ceil_mode': True}), ('maxPool2d', F.max_pool2d, (2, 2, 7, 8), [[2, 3], [1, 2]], {'dilation': (2, 1), 'padding': (1, 1)}),
+         ('avgPool2d', F.avg_pool2d, (2, 2, 7, 6), [3, 2], {'ceil_mode': True, 'padding': 1}), ('avgPool2d', F.avg_pool2d, (2, 2, 7, 6), [3, 2], {'padding': 1, 'count_include_pad': False}),
+         ('maxPool1d', F.max_pool1d, (2, 2, 9), [2, 3], {'ceil_mode': True, 'dilation': 2}), ('avgPool1d', F.avg_pool1d, (2, 2, 9), [4, 2], {'ceil_mode': True, 'padding': 1})]
+CAMEL = {'ceil_mode': 'ceilMode', 'count_include_pad': 'countIncludePad', 'padding': 'padding', 'dilation': 'dilation'}
+for name, f, shape, args, kw in POOLS:
+    ops(name, lambda x: f(x, *args, **kw), X(*shape), T3, args=[*args, {CAMEL[k]: v for k, v in kw.items()}])
+for d, shape, size in ((1, (2, 3, 7), 3), (2, (1, 2, 7, 5), [3, 2]), (3, (1, 1, 4, 5, 6), [2, 3, 2])):
+    ops(f'adaptiveMaxPool{d}d', lambda x: getattr(F, f'adaptive_max_pool{d}d')(x, size), X(*shape), T3, args=[size])
+    if d != 2:
+        ops(f'adaptiveAvgPool{d}d', lambda x: getattr(F, f'adaptive_avg_pool{d}d')(x, size), X(*shape), T3, args=[size])
+ops('conv3d', lambda x, y: F.conv3d(x, y), pair((1, 2, 3, 4, 4), (2, 2, 2, 2, 3)), T3, args=['$y'])
+ops('conv3d', lambda x, y, z: F.conv3d(x, y, z, stride=(2, 1, 1), padding=(1, 0, 1), dilation=(2, 1, 1), groups=2), pair((2, 2, 4, 3, 3), (4, 1, 2, 2, 2), (4,)), TWO,
+    args=['$y', {'stride': [2, 1, 1], 'padding': [1, 0, 1], 'dilation': [2, 1, 1], 'groups': 2, 'bias': '$z'}])
+ops('convTranspose3d', lambda x, y: F.conv_transpose3d(x, y), pair((1, 2, 2, 3, 2), (2, 2, 2, 2, 2)), T3, args=['$y'])
+ops('convTranspose3d', lambda x, y, z: F.conv_transpose3d(x, y, z, stride=(2, 1, 2), padding=(1, 0, 1), output_padding=(1, 0, 1), groups=2, dilation=(1, 2, 1)),
+    pair((2, 2, 2, 2, 3), (2, 1, 3, 2, 2), (2,)), TWO, args=['$y', {'stride': [2, 1, 2], 'padding': [1, 0, 1], 'outputPadding': [1, 0, 1], 'groups': 2, 'dilation': [1, 2, 1], 'bias': '$z'}])
+ops('unfold2d', lambda x: F.unfold(x, (2, 3)), X(2, 2, 4, 5), T3, args=[[2, 3]])
+ops('unfold2d', lambda x: F.unfold(x, 2, dilation=(2, 1), padding=1, stride=2), X(1, 1, 5, 5), TWO, args=[2, {'stride': 2, 'padding': 1, 'dilation': [2, 1]}])
+ops('fold', lambda x: F.fold(x, (4, 5), (2, 3)), X(2, 12, 9), T3, args=[[4, 5], [2, 3]])
+ops('fold', lambda x: F.fold(x, 5, 2, dilation=(2, 1), padding=1, stride=2), X(1, 4, 9), TWO, args=[5, 2, {'stride': 2, 'padding': 1, 'dilation': [2, 1]}])
+SIZES = [((2, 3, 5), 'linear', 8, None), ((1, 2, 4, 5), 'nearest', [7, 3], None), ((1, 2, 4, 5), 'nearest-exact', [7, 3], None), ((1, 2, 4, 5), 'bilinear', [7, 3], True),
+         ((1, 2, 4, 5), 'bicubic', [7, 8], None), ((1, 2, 6, 5), 'bicubic', [3, 9], True), ((1, 1, 3, 2, 4), 'trilinear', [4, 5, 3], None), ((1, 1, 3, 2, 4), 'nearest', [4, 5, 3], None),
+         ((1, 2, 7, 5), 'area', [3, 2], None), ((1, 2, 9), 'area', 4, None)]
+for shape, mode, size, align in SIZES:
+    o = {'size': size, 'mode': mode, **({'alignCorners': True} if align else {})}
+    ops('interpolate', lambda x: F.interpolate(x, size, mode=mode, align_corners=align), X(*shape), T3, args=[o])
+for mode, factor in (('bilinear', 1.7), ('bicubic', 0.6), ('nearest', 1.3), ('nearest-exact', 0.7)):
+    ops('interpolate', lambda x: F.interpolate(x, scale_factor=factor, mode=mode), X(1, 2, 5, 6), TWO, args=[{'scale': factor, 'mode': mode}])
+for mode in ('bilinear', 'bicubic'):
+    for size in ([3, 4], [9, 5]):
+        ops('interpolate', lambda x: F.interpolate(x, size, mode=mode, antialias=True), X(1, 2, 7, 8), TWO, args=[{'size': size, 'mode': mode, 'antialias': True}])
+for mode in ('bilinear', 'nearest'):
+    for pad in ('zeros', 'border', 'reflection'):
+        for align in (False, True):
+            ops('gridSample', lambda x, g: F.grid_sample(x, g, mode, pad, align), lambda dt: {'x': rand(2, 2, 4, 5), 'g': rand(2, 3, 4, 2, lo=-1.7, hi=1.7)}, TWO,
+                args=['$g', {'mode': mode, 'paddingMode': pad, 'alignCorners': align}])
+ops('gridSample', lambda x, g: F.grid_sample(x, g, align_corners=False), lambda dt: {'x': rand(1, 2, 3, 4, 2), 'g': rand(1, 2, 3, 2, 3, lo=-1.2, hi=1.2)}, TWO, args=['$g'])
+for align in (False, True):
+    ops('affineGrid', lambda t: F.affine_grid(t, (2, 1, 3, 4), align), X(2, 2, 3), T3, args=[[2, 1, 3, 4], {'alignCorners': align}])
+ops('affineGrid', lambda t: F.affine_grid(t, (1, 1, 2, 3, 2), False), X(1, 3, 4), TWO, args=[[1, 1, 2, 3, 2]])
 # -- more above this line --
 golden_cases.write('breadth', f'{TORCH}, {SCIPY}; computed in double precision and rounded once')

@@ -18,6 +18,8 @@ export type Params = Readonly<Record<string, unknown>>;
 export interface Call<P extends Params = Params> {
   readonly inputs: readonly Tensor[];
   readonly params: P;
+  /** The result itself, where options ask for what the row's kernels lack and other rows serve it. */
+  readonly answer?: Tensor;
 }
 
 /** What a gradient rule is given; it answers one gradient (or undefined) per input. */

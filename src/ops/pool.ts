@@ -17,6 +17,7 @@ import {
   type Sig,
   ulps,
 } from './op.js';
+import { avgWindows, maxWindows } from './window.js';
 
 declare module './op.js' {
   interface KernelFacts {
@@ -34,20 +35,51 @@ export interface PoolParams extends Record<string, unknown> {
 export interface PoolOptions {
   /** Rows and columns added on each side: zeros that count for the average, never the maximum. */
   readonly padding?: number | readonly [number, number];
+  /** Windows that only begin inside count too. */
+  readonly ceilMode?: boolean;
+}
+export interface MaxPoolOptions extends PoolOptions {
+  /** Distance between the elements of a window. */
+  readonly dilation?: number | readonly [number, number];
+}
+export interface AvgPoolOptions extends PoolOptions {
+  /** Whether averages count what padding added; default true. */
+  readonly countIncludePad?: boolean;
 }
 type Pair = number | readonly [number, number];
+/** The same options for one dimension. */
+type Line<O> = { readonly [K in keyof O]: Exclude<O[K], readonly [number, number]> };
 
 const DTYPES = [...REALS, 'u8', 'u32'] as const;
 const WITHOUT = 'pooling takes f16, bf16, f32, f64, u8 and u32, as in Candle';
 const DIFFERS =
   'Padding is an option, and the gradient exists for every stride (Candle: only where it equals the kernel).';
 
+const known = { max: ['padding', 'ceilMode', 'dilation'], avg: ['padding', 'ceilMode', 'countIncludePad'] } as const;
+/** Options that the kernels lack: views of windows serve them. */
+const isPlain = ({
+  ceilMode = false,
+  dilation = 1,
+  countIncludePad = true,
+}: MaxPoolOptions & AvgPoolOptions): boolean => !ceilMode && countIncludePad && [dilation].flat().every((d) => d === 1);
+
 const poolCall =
-  (op: string) =>
-  (x: Tensor, size: Pair, stride?: Pair, options: PoolOptions = {}): Call<PoolParams> => {
-    requireOptions(op, options, ['padding']);
+  (op: string, kind: 'max' | 'avg') =>
+  (x: Tensor, size: Pair, stride?: Pair, options: MaxPoolOptions | AvgPoolOptions = {}): Call<PoolParams> => {
+    requireOptions(op, options, known[kind]);
     const kernelSize = pair(op, 'kernel', size);
+    const answer = isPlain(options)
+      ? undefined
+      : (kind === 'max' ? maxWindows : avgWindows)(
+          op,
+          x,
+          2,
+          kernelSize,
+          pair(op, 'stride', stride ?? kernelSize),
+          options,
+        );
     return {
+      ...(answer && { answer }),
       inputs: [x],
       params: {
         kernel: kernelSize,
@@ -220,8 +252,8 @@ export const pool = rows({
       );
     },
     grad: ({ x, grad, params }: GradContext<PoolParams>): Grads => [spreadEvenly(x, grad, params)],
-    args: (x: Tensor, size: Pair, stride?: Pair, options?: PoolOptions): Call<PoolParams> =>
-      poolCall('avgPool2d')(x, size, stride, options),
+    args: (x: Tensor, size: Pair, stride?: Pair, options?: AvgPoolOptions): Call<PoolParams> =>
+      poolCall('avgPool2d', 'avg')(x, size, stride, options),
     samples,
     errors,
   }),
@@ -256,8 +288,8 @@ export const pool = rows({
           .reshape(x.shape),
       ];
     },
-    args: (x: Tensor, size: Pair, stride?: Pair, options?: PoolOptions): Call<PoolParams> =>
-      poolCall('maxPool2d')(x, size, stride, options),
+    args: (x: Tensor, size: Pair, stride?: Pair, options?: MaxPoolOptions): Call<PoolParams> =>
+      poolCall('maxPool2d', 'max')(x, size, stride, options),
     samples,
     errors,
   }),
@@ -291,8 +323,9 @@ export const pool = rows({
     candle: { none: 'Candle pools in two dimensions only' },
     domain: [0.25, 4],
     ulp: ulps(4),
-    compose: (x: Tensor, size: number, stride: number = size, options: { readonly padding?: number } = {}): Tensor => {
-      requireOptions('avgPool1d', options, ['padding']);
+    compose: (x: Tensor, size: number, stride: number = size, options: Line<AvgPoolOptions> = {}): Tensor => {
+      requireOptions('avgPool1d', options, known.avg);
+      if (!isPlain(options as AvgPoolOptions)) return avgWindows('avgPool1d', x, 1, size, stride, options);
       const padding = [0, options.padding ?? 0] as const;
       return asLine(asPicture('avgPool1d', x).avgPool2d([1, size], [1, stride], { padding }));
     },
@@ -306,8 +339,9 @@ export const pool = rows({
     without: WITHOUT,
     candle: { none: 'Candle pools in two dimensions only' },
     ulp: 0,
-    compose: (x: Tensor, size: number, stride: number = size, options: { readonly padding?: number } = {}): Tensor => {
-      requireOptions('maxPool1d', options, ['padding']);
+    compose: (x: Tensor, size: number, stride: number = size, options: Line<MaxPoolOptions> = {}): Tensor => {
+      requireOptions('maxPool1d', options, known.max);
+      if (!isPlain(options as MaxPoolOptions)) return maxWindows('maxPool1d', x, 1, size, stride, options);
       const padding = [0, options.padding ?? 0] as const;
       return asLine(asPicture('maxPool1d', x).maxPool2d([1, size], [1, stride], { padding }));
     },

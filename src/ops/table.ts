@@ -8,11 +8,13 @@ import { compositeOps } from './composites.js';
 import { conv } from './conv.js';
 import { functional } from './functional.js';
 import { fusedOps } from './fused.js';
+import { imageOps } from './image.js';
 import { indexing } from './indexing.js';
 import { integerOps } from './integer.js';
 import { matmulOps } from './matmul.js';
 import { movementOps } from './movement.js';
 import { norm } from './norm.js';
+import { numericOps } from './numeric.js';
 import type { ElementwiseRow, MethodsOf, Row } from './op.js';
 import { pool } from './pool.js';
 import { quantized } from './quantized.js';
@@ -23,8 +25,10 @@ import { rope } from './rope.js';
 import { softmax } from './softmax.js';
 import { sort } from './sort.js';
 import { specialOps } from './special.js';
+import { statisticsOps } from './statistics.js';
 import { unaryOps } from './unary.js';
 import { viewOps } from './views.js';
+import { windowOps } from './window.js';
 
 export const OPS = {
   ...unaryOps,
@@ -53,6 +57,10 @@ export const OPS = {
   ...fusedOps,
   ...functional,
   ...arrangeOps,
+  ...numericOps,
+  ...statisticsOps,
+  ...windowOps,
+  ...imageOps,
   ...compositeOps,
 };
 export type OpName = keyof typeof OPS;

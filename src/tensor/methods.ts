@@ -1,13 +1,25 @@
 // Gives Tensor a method for every row of the table; importing this file completes the class.
+import type { DType } from '../base/dtype.js';
 import { ArgumentError } from '../base/errors.js';
+import { sameShape } from '../base/shape.js';
+import type { CloseOptions } from '../ops/numeric.js';
 import type { CompositeRow, Row } from '../ops/op.js';
 import { opList } from '../ops/table.js';
 import type { GradRow } from './autograd.js';
-import { tensor } from './create.js';
+import { type NestedInput, tensor } from './create.js';
 import { Device } from './device.js';
 import { apply, copyInto } from './dispatch.js';
 import { display } from './display.js';
 import { at, type Index, maskedSelect, nonzero } from './indexing.js';
+import {
+  bernoulli,
+  type DrawOptions,
+  type LikeOptions,
+  multinomial,
+  type MultinomialOptions,
+  randLike,
+  randnLike,
+} from './sampling.js';
 import { keep } from './scope.js';
 import { connect, Tensor } from './tensor.js';
 import { transfer } from './transfer.js';
@@ -40,6 +52,7 @@ function method(row: Row): (this: Tensor, ...args: never[]) => unknown {
   return function (this: Tensor, ...args: never[]) {
     try {
       const call = run.args(this, ...args);
+      if (call.answer) return many ? [call.answer] : call.answer;
       const outs = apply(run, call.inputs, call.params, call.inputs.length === 0 ? this.device : undefined);
       return many ? outs : outs[0];
     } catch (e) {
@@ -61,6 +74,31 @@ Tensor.prototype.maskedSelect = function (mask: Tensor) {
 };
 Tensor.prototype.nonzero = function () {
   return nonzero(this);
+};
+Tensor.prototype.randLike = function (options?: LikeOptions) {
+  return randLike(this, options);
+};
+Tensor.prototype.randnLike = function (options?: LikeOptions) {
+  return randnLike(this, options);
+};
+Tensor.prototype.bernoulli = function (options?: DrawOptions) {
+  return bernoulli(this, options);
+};
+Tensor.prototype.multinomial = function (count: number, options?: MultinomialOptions) {
+  return multinomial(this, count, options);
+};
+Tensor.prototype.newTensor = function (data: NestedInput, options: { readonly dtype?: DType } = {}) {
+  return tensor(data, { device: this.device, dtype: options.dtype ?? this.dtype });
+};
+Tensor.prototype.equal = function (other: Tensor) {
+  if (!(other instanceof Tensor)) throw new ArgumentError(`equal: compares with a tensor, not ${kindOf(other)}`);
+  if (this.dtype !== other.dtype || !sameShape(this.shape, other.shape)) return false;
+  return this.size === 0 || this.eq(other).all().item() === 1;
+};
+Tensor.prototype.allclose = function (other: Tensor, options?: CloseOptions) {
+  if (!(other instanceof Tensor)) throw new ArgumentError(`allclose: compares with a tensor, not ${kindOf(other)}`);
+  if (this.size === 0 && other.size === 0) return true;
+  return this.isClose(other, options).all().item() === 1;
 };
 
 connect({

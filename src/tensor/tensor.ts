@@ -1,14 +1,16 @@
 // Tensor: a dtype, a layout and shared storage on a device. Its math methods come from the op table.
-import { bytesOf, DTYPE, type DType, isFloat } from '../base/dtype.js';
+import { asDType, bytesOf, DTYPE, type DType, isFloat } from '../base/dtype.js';
 import { DisposedError, DTypeError, GradError, ShapeError } from '../base/errors.js';
 import { Layout } from '../base/layout.js';
 import { checkShape, formatShape, type Shape, sizeOf } from '../base/shape.js';
 import type { Memory } from '../backends/backend.js';
 import type { TableMethods } from '../ops/table.js';
 import { backward, type BackwardOptions, type Gradients, type Node } from './autograd.js';
-import type { tensor } from './create.js';
+import type { NestedInput, tensor } from './create.js';
 import type { Device } from './device.js';
+import type { CloseOptions } from '../ops/numeric.js';
 import type { Index } from './indexing.js';
+import type { DrawOptions, LikeOptions, MultinomialOptions } from './sampling.js';
 import { track } from './scope.js';
 import { Storage } from './storage.js';
 
@@ -29,6 +31,20 @@ export interface Tensor extends TableMethods {
   maskedSelect(mask: Tensor): Tensor;
   /** Positions of elements that are not 0, [count, rank] i64. */
   nonzero(): Tensor;
+  /** Uniform numbers in [0, 1) of this shape, dtype and device. */
+  randLike(options?: LikeOptions): Tensor;
+  /** Normally distributed numbers of this shape, dtype and device. */
+  randnLike(options?: LikeOptions): Tensor;
+  /** 1 with the probability that each element gives, else 0. */
+  bernoulli(options?: DrawOptions): Tensor;
+  /** `count` indices (i64) of each row of weights, drawn in proportion to them. */
+  multinomial(count: number, options?: MultinomialOptions): Tensor;
+  /** A tensor of the given numbers on this device, of this dtype unless said. */
+  newTensor(data: NestedInput, options?: { readonly dtype?: DType }): Tensor;
+  /** Whether shape, dtype and every element are equal; NaN equals nothing. Waits for the device. */
+  equal(other: Tensor): boolean;
+  /** Whether every element is close to the other's: |x - y| <= atol + rtol * |y|. Waits for the device. */
+  allclose(other: Tensor, options?: CloseOptions): boolean;
 }
 export class Tensor {
   /** A tensor from nested arrays or a typed array. */
@@ -111,6 +127,31 @@ export class Tensor {
         `withLayout: shape ${formatShape(layout.shape)} with strides ${formatShape(layout.strides)} from ${layout.offset} does not lie within the ${bytes} bytes of this ${this.dtype} tensor`,
       );
     return new Tensor(this.device, this.storage, layout, this.dtype);
+  }
+  /**
+   * The same bits seen as another dtype, without a gradient: one of the same size, or of another, where the last
+   * dimension counts the smaller or larger elements. Memory is shared where the layout allows it.
+   */
+  bitcast(dtype: DType): Tensor {
+    const [from, to] = [bytesOf(this.dtype), bytesOf(asDType(dtype, 'bitcast'))];
+    if (dtype === 'bool' && this.dtype !== 'bool')
+      throw new DTypeError(`bitcast: truth values are 0 and 1 alone, and ${this.dtype} has other bits; compare with 0`);
+    if (from === to) return new Tensor(this.device, this.storage, this.layout, dtype);
+    const shape = this.rank === 0 ? [1] : [...this.layout.shape];
+    const bytes = shape[shape.length - 1] * from;
+    if (bytes % to !== 0)
+      throw new ShapeError(
+        `bitcast: the last dimension of ${formatShape(this.shape)} holds ${bytes} bytes, no whole number of ${dtype}`,
+      );
+    const fits = this.layout.isContiguous && (this.layout.offset * from) % to === 0;
+    const dense = fits ? this : detached(this).copy();
+    shape[shape.length - 1] = bytes / to;
+    return new Tensor(this.device, dense.storage, Layout.contiguous(shape, (dense.layout.offset * from) / to), dtype);
+  }
+  /** Slices along the first dimension. */
+  *[Symbol.iterator](): Generator<Tensor, void> {
+    if (this.rank === 0) throw new ShapeError('iteration: a tensor of rank 0 has no dimension to go along');
+    for (let i = 0; i < this.layout.shape[0]; i++) yield this.get(i);
   }
   /** Another handle of this very tensor, same id: what graphs hold. */
   alias(): Tensor {

@@ -1,0 +1,350 @@
+// Pictures and volumes resampled: interpolation to a size, and reading at places that a grid gives.
+import { type DType, REALS } from '../base/dtype.js';
+import { ArgumentError, ShapeError } from '../base/errors.js';
+import { formatShape } from '../base/shape.js';
+import type { Tensor } from '../tensor/tensor.js';
+import { wide } from './composites.js';
+import { composite, requireDType, requireOptions, requireWhole } from './kernel-row.js';
+import {
+  type CompositeErrorSample,
+  type CompositeRow,
+  type CompositeSample,
+  type InputSpec,
+  rows,
+  ulps,
+} from './op.js';
+import { type Sizes, sizesOf } from './window.js';
+
+const MODES = ['nearest', 'nearest-exact', 'linear', 'bilinear', 'trilinear', 'bicubic', 'area'] as const;
+export type InterpolateMode = (typeof MODES)[number];
+export interface InterpolateOptions {
+  /** The result's spatial sizes; or `scale`. */
+  readonly size?: Sizes;
+  /** Factors by which sizes grow, rounded down. */
+  readonly scale?: Sizes;
+  /** Default 'nearest'. */
+  readonly mode?: InterpolateMode;
+  /** Corner pixels stay where they are (linear and cubic modes). */
+  readonly alignCorners?: boolean;
+  /** Smooth before making smaller (bilinear and bicubic). */
+  readonly antialias?: boolean;
+}
+export interface GridSampleOptions {
+  /** Default 'bilinear'; over volumes it is trilinear. */
+  readonly mode?: 'bilinear' | 'nearest';
+  /** What lies outside: zeros (default), the border repeated, or the picture mirrored. */
+  readonly paddingMode?: 'zeros' | 'border' | 'reflection';
+  readonly alignCorners?: boolean;
+}
+
+const s = (...shape: number[]): InputSpec => ({ shape });
+const row = (
+  formula: string,
+  samples: readonly CompositeSample[],
+  more: { errors?: readonly CompositeErrorSample[] } & Partial<
+    Pick<CompositeRow, 'dtypes' | 'ulp' | 'domain' | 'noGrad' | 'without' | 'differs'>
+  > = {},
+) => ({
+  formula,
+  dtypes: REALS as readonly DType[],
+  without: 'it takes floats of 16 bits and more; cast first',
+  ulp: ulps(16) as CompositeRow['ulp'],
+  domain: [0.25, 4] as const,
+  candle: { none: 'Candle has none of it' },
+  ...more,
+  samples: (): readonly CompositeSample[] => samples,
+  errors: (): readonly CompositeErrorSample[] => more.errors ?? [],
+});
+
+const clampTo = (i: number, n: number): number => Math.min(n - 1, Math.max(0, i));
+/** Keys' cubic: near (up to 1) and far (1 to 2) from the place. */
+const cubic = (t: number, a: number): number => {
+  const x = Math.abs(t);
+  if (x <= 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
+  return x < 2 ? ((a * x - 5 * a) * x + 8 * a) * x - 4 * a : 0;
+};
+
+/** Which elements of n make element i of a result, and with what weights. */
+type Taps = (i: number) => readonly { readonly at: number; readonly weight: number }[];
+
+function tapsOf(mode: InterpolateMode, n: number, step: number, align: boolean): Taps {
+  const place = (i: number): number => (align ? i * step : (i + 0.5) * step - 0.5);
+  if (mode === 'nearest') return (i) => [{ at: clampTo(Math.floor(i * step), n), weight: 1 }];
+  if (mode === 'nearest-exact') return (i) => [{ at: clampTo(Math.floor((i + 0.5) * step), n), weight: 1 }];
+  if (mode === 'bicubic')
+    return (i) => {
+      const low = Math.floor(place(i));
+      return [-1, 0, 1, 2].map((k) => ({ at: clampTo(low + k, n), weight: cubic(place(i) - low - k, -0.75) }));
+    };
+  return (i) => {
+    const at = Math.max(0, place(i));
+    const low = clampTo(Math.floor(at), n);
+    const share = Math.min(1, at - low);
+    return [
+      { at: low, weight: 1 - share },
+      { at: clampTo(low + 1, n), weight: share },
+    ];
+  };
+}
+/** The same with the filter stretched over all elements that a smaller result leaves out. */
+function smoothTaps(mode: InterpolateMode, n: number, step: number): Taps {
+  const wideness = Math.max(1, step);
+  const reach = (mode === 'bicubic' ? 2 : 1) * wideness;
+  const filter = (t: number): number => (mode === 'bicubic' ? cubic(t, -0.5) : Math.max(0, 1 - Math.abs(t)));
+  return (i) => {
+    const center = (i + 0.5) * step;
+    const from = Math.max(0, Math.trunc(center - reach + 0.5));
+    const to = Math.min(n, Math.trunc(center + reach + 0.5));
+    const weights = Array.from({ length: to - from }, (_, k) => filter((from + k - center + 0.5) / wideness));
+    const total = weights.reduce((a, b) => a + b, 0);
+    return weights.map((w, k) => ({ at: from + k, weight: w / total }));
+  };
+}
+
+/** One dimension made of weighted elements: a sum over taps, every one a choice of elements times their weights. */
+function resized(x: Tensor, d: number, out: number, taps: Taps): Tensor {
+  const all = Array.from({ length: out }, (_, i) => taps(i));
+  const most = Math.max(...all.map((t) => t.length));
+  const along = (t: Tensor): Tensor => t.reshape(x.shape.map((_, i) => (i === d ? out : 1)));
+  let sum: Tensor | undefined;
+  for (let k = 0; k < most; k++) {
+    const ids = x.newTensor(
+      all.map((t) => t[Math.min(k, t.length - 1)].at),
+      { dtype: 'i64' },
+    );
+    const chosen = x.indexSelect(d, ids);
+    if (most === 1) return chosen;
+    const part = chosen.mul(along(x.newTensor(all.map((t) => t[k]?.weight ?? 0))));
+    sum = sum ? sum.add(part) : part;
+  }
+  return sum as Tensor;
+}
+
+const LINEAR: Readonly<Record<string, number>> = { linear: 1, bilinear: 2, trilinear: 3, bicubic: 2 };
+
+function interpolateOf(x: Tensor, o: InterpolateOptions): Tensor {
+  const op = 'interpolate';
+  requireOptions(op, o, ['size', 'scale', 'mode', 'alignCorners', 'antialias']);
+  requireDType(op, x, REALS);
+  const { mode = 'nearest', alignCorners = false, antialias = false } = o;
+  const rank = x.rank - 2;
+  if (rank < 1 || rank > 3)
+    throw new ShapeError(`${op}: input ${formatShape(x.shape)} must have a batch, channels and 1 to 3 dimensions`);
+  if (!MODES.includes(mode))
+    throw new ArgumentError(`${op}: unknown mode ${JSON.stringify(mode)}; known are ${MODES.join(', ')}`);
+  if (LINEAR[mode] !== undefined && LINEAR[mode] !== rank)
+    throw new ArgumentError(
+      `${op}: mode ${mode} is for ${LINEAR[mode]} dimensions, ${formatShape(x.shape)} has ${rank}`,
+    );
+  if (alignCorners && LINEAR[mode] === undefined)
+    throw new ArgumentError(`${op}: alignCorners is for linear and cubic modes, not ${mode}`);
+  if (antialias && mode !== 'bilinear' && mode !== 'bicubic')
+    throw new ArgumentError(`${op}: antialias is for bilinear and bicubic, not ${mode}`);
+  if ((o.size === undefined) === (o.scale === undefined)) throw new ArgumentError(`${op}: takes either size or scale`);
+  const scale =
+    o.scale === undefined ? undefined : typeof o.scale === 'number' ? new Array<number>(rank).fill(o.scale) : o.scale;
+  if (scale && (scale.length !== rank || scale.some((v) => !(v > 0 && Number.isFinite(v)))))
+    throw new ArgumentError(`${op}: scale ${formatShape(scale)} must be ${rank} positive numbers`);
+  const size = scale
+    ? scale.map((f, i) => Math.floor(x.shape[i + 2] * f))
+    : sizesOf(op, 'size', o.size as Sizes, rank, 1);
+  requireWhole(op, 'size', size, 1);
+  if (mode === 'area')
+    return rank === 1
+      ? x.adaptiveAvgPool1d(size[0])
+      : rank === 2
+        ? x.adaptiveAvgPool2d(size as [number, number])
+        : x.adaptiveAvgPool3d(size);
+  const run = (w: Tensor): Tensor =>
+    size.reduce((t, out, i) => {
+      const n = t.shape[i + 2];
+      const step = alignCorners ? (out > 1 ? (n - 1) / (out - 1) : 0) : scale ? 1 / scale[i] : n / out;
+      if (antialias) return resized(t, i + 2, out, smoothTaps(mode, n, step));
+      return resized(t, i + 2, out, tapsOf(mode, n, step, alignCorners));
+    }, w);
+  return mode.startsWith('nearest') ? run(x) : wide(x, run);
+}
+
+/** Places mirrored into a dimension of n, at the centers of its outer pixels or at their edges. */
+function mirrored(at: Tensor, n: number, align: boolean): Tensor {
+  const [low, span] = align ? [0, n - 1] : [-0.5, n];
+  if (span === 0) return at.zerosLike();
+  const away = at.affine(1, -low).abs();
+  const extra = away.fmod(span);
+  const odd = away.div(span).floor().remainder(2).eq(1);
+  return odd.where(extra.affine(-1, span + low), extra.affine(1, low));
+}
+
+function gridSampleOf(x: Tensor, grid: Tensor, o: GridSampleOptions): Tensor {
+  requireOptions('gridSample', o, ['mode', 'paddingMode', 'alignCorners']);
+  requireDType('gridSample', x, REALS);
+  const { mode = 'bilinear', paddingMode = 'zeros', alignCorners = false } = o;
+  if (mode !== 'bilinear' && mode !== 'nearest')
+    throw new ArgumentError(`gridSample: unknown mode ${JSON.stringify(mode)}; known are bilinear, nearest`);
+  if (!['zeros', 'border', 'reflection'].includes(paddingMode))
+    throw new ArgumentError(
+      `gridSample: unknown paddingMode ${JSON.stringify(paddingMode)}; known are zeros, border, reflection`,
+    );
+  const rank = x.rank - 2;
+  if (
+    (rank !== 2 && rank !== 3) ||
+    grid.rank !== x.rank ||
+    grid.shape[rank + 1] !== rank ||
+    grid.shape[0] !== x.shape[0]
+  )
+    throw new ShapeError(
+      `gridSample: grid ${formatShape(grid.shape)} does not fit ${formatShape(x.shape)}: a place of as many numbers as there are spatial dimensions for each element of the result`,
+    );
+  const [n, c, ...sizes] = x.shape;
+  const places = grid.shape.slice(1, -1);
+  const count = places.reduce((a, b) => a * b, 1);
+  return wide(x, (w) => {
+    const flat = w.reshape([n, c, -1]);
+    // Coordinates are told last dimension first.
+    const at = sizes.map((size, i) => {
+      const told = grid
+        .cast(w.dtype)
+        .get(rank - 1 - i, -1)
+        .reshape([n, count]);
+      const place = alignCorners ? told.affine((size - 1) / 2, (size - 1) / 2) : told.affine(size / 2, (size - 1) / 2);
+      if (paddingMode === 'zeros') return place;
+      return (paddingMode === 'border' ? place : mirrored(place, size, alignCorners)).clamp(0, size - 1);
+    });
+    const read = (corner: readonly Tensor[], weight: Tensor | undefined): Tensor => {
+      const inside = corner.map((t, i) => t.ge(0).logicalAnd(t.le(sizes[i] - 1))).reduce((a, b) => a.logicalAnd(b));
+      const index = corner
+        .map((t, i) =>
+          t
+            .detach()
+            .nanToNum()
+            .clamp(0, sizes[i] - 1)
+            .cast('i64'),
+        )
+        .reduce((sum, t, i) => sum.affine(sizes[i], 0).add(t));
+      const taken = flat.gather(2, index.unsqueeze(1).broadcastTo([n, c, count]));
+      const kept = inside.unsqueeze(1).where(taken, w.constant(0));
+      return weight ? kept.mul(weight.unsqueeze(1)) : kept;
+    };
+    let out: Tensor | undefined;
+    if (mode === 'nearest')
+      out = read(
+        at.map((t) => t.roundEven()),
+        undefined,
+      );
+    else {
+      const low = at.map((t) => t.detach().floor());
+      const share = at.map((t, i) => t.sub(low[i]));
+      for (let corner = 0; corner < 2 ** rank; corner++) {
+        const high = (i: number): boolean => ((corner >> i) & 1) === 1;
+        const weight = share.map((t, i) => (high(i) ? t : t.affine(-1, 1))).reduce((a, b) => a.mul(b));
+        const part = read(
+          low.map((t, i) => (high(i) ? t.affine(1, 1) : t)),
+          weight,
+        );
+        out = out ? out.add(part) : part;
+      }
+    }
+    return (out as Tensor).reshape([n, c, ...places]);
+  });
+}
+
+function affineGridOf(theta: Tensor, size: readonly number[], o: { readonly alignCorners?: boolean }): Tensor {
+  requireOptions('affineGrid', o, ['alignCorners']);
+  requireWhole('affineGrid', 'size', size, 1);
+  const rank = size.length - 2;
+  if (
+    (rank !== 2 && rank !== 3) ||
+    theta.rank !== 3 ||
+    theta.shape[0] !== size[0] ||
+    theta.shape[1] !== rank ||
+    theta.shape[2] !== rank + 1
+  )
+    throw new ShapeError(
+      `affineGrid: matrices ${formatShape(theta.shape)} must be [${size[0]}, ${rank}, ${rank + 1}] for size ${formatShape(size)}`,
+    );
+  const spatial = size.slice(2);
+  return wide(theta, (t) => {
+    const axis = (i: number): Tensor => {
+      const n = spatial[i];
+      const line = Array.from({ length: n }, (_, k) =>
+        o.alignCorners ? (n > 1 ? (2 * k) / (n - 1) - 1 : 0) : (2 * k + 1) / n - 1,
+      );
+      return t
+        .newTensor(line)
+        .reshape(spatial.map((_, k) => (k === i ? n : 1)))
+        .broadcastTo(spatial)
+        .flatten();
+    };
+    const axes = spatial.map((_, i) => axis(rank - 1 - i));
+    const base = axes[0].stack([...axes.slice(1), axes[0].onesLike()], 1);
+    return base
+      .unsqueeze(0)
+      .matmul(t.transpose(1, 2))
+      .reshape([size[0], ...spatial, rank]);
+  });
+}
+
+const picture = (options: InterpolateOptions): CompositeSample => ({ inputs: [s(1, 2, 4, 5)], args: [options] });
+export const imageOps = rows({
+  interpolate: composite({
+    ...row(
+      'x with other spatial sizes, by size or scale: nearest, nearest-exact, linear, bilinear, trilinear, bicubic or area, bilinear and bicubic with antialias',
+      [
+        { inputs: [s(2, 3, 5)], args: [{ size: 8, mode: 'linear' }] },
+        picture({ size: [7, 3] }),
+        picture({ scale: 1.7, mode: 'nearest-exact' }),
+        picture({ size: [7, 8], mode: 'bicubic' }),
+        picture({ size: [2, 3], mode: 'bicubic', antialias: true }),
+        picture({ size: [3, 9], mode: 'bilinear', alignCorners: true }),
+        { inputs: [s(1, 1, 3, 2, 4)], args: [{ scale: 2, mode: 'trilinear' }] },
+      ],
+      {
+        errors: [
+          {
+            ...picture({ size: 3, mode: 'linear' }),
+            code: 'E_ARGUMENT',
+            says: /interpolate: mode linear is for 1 dimensions/,
+          },
+          { ...picture({}), code: 'E_ARGUMENT', says: /interpolate: takes either size or scale/ },
+        ],
+      },
+    ),
+    compose: (x: Tensor, options: InterpolateOptions): Tensor => interpolateOf(x, options),
+  }),
+  gridSample: composite({
+    ...row(
+      'x read at the places of a grid, -1 and 1 being its edges (or corner pixels); last dimension first',
+      [
+        { inputs: [s(1, 2, 4, 5), { shape: [1, 3, 2, 2], domain: [-0.9, 0.9] }], args: [{ input: 1 }] },
+        {
+          inputs: [s(1, 2, 4, 5), { shape: [1, 3, 2, 2], domain: [-0.9, 0.9] }],
+          args: [{ input: 1 }, { mode: 'nearest', alignCorners: true }],
+        },
+        {
+          inputs: [s(1, 1, 3, 4, 2), { shape: [1, 2, 2, 1, 3], domain: [-0.9, 0.9] }],
+          args: [{ input: 1 }, { paddingMode: 'border' }],
+        },
+      ],
+      {
+        ulp: { f32: 32, f64: 32, f16: 4, bf16: 4 },
+        errors: [
+          {
+            inputs: [s(1, 2, 4, 5), s(1, 3, 2, 3)],
+            args: [{ input: 1 }],
+            code: 'E_SHAPE',
+            says: /gridSample: grid \[1, 3, 2, 3\] does not fit/,
+          },
+        ],
+      },
+    ),
+    compose: (x: Tensor, grid: Tensor, options: GridSampleOptions = {}): Tensor => gridSampleOf(x, grid, options),
+  }),
+  affineGrid: composite({
+    ...row('the grid for gridSample of (batch, channels, ...sizes) that applies a matrix to each place', [
+      { inputs: [s(2, 2, 3)], args: [[2, 1, 3, 4]] },
+      { inputs: [s(1, 3, 4)], args: [[1, 1, 2, 3, 2], { alignCorners: true }] },
+    ]),
+    compose: (theta: Tensor, size: readonly number[], options: { readonly alignCorners?: boolean } = {}): Tensor =>
+      affineGridOf(theta, size, options),
+  }),
+});

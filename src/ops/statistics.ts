@@ -1,0 +1,411 @@
+// Order and counts: medians, quantiles, histograms, searches, distinct elements, reductions by index; made of sorting
+// and indexing.
+import { DTYPES, type DType, isFloat, NUMBERS, REALS } from '../base/dtype.js';
+import { ArgumentError, ShapeError } from '../base/errors.js';
+import { formatShape, normalizeDim, sameShape, type Shape } from '../base/shape.js';
+import type { Tensor } from '../tensor/tensor.js';
+import { wide } from './composites.js';
+import { composite, requireDType, requireOptions, requireWhole } from './kernel-row.js';
+import { type CompositeErrorSample, type CompositeRow, type CompositeSample, rows, ulps } from './op.js';
+
+const INTERPOLATIONS = ['linear', 'lower', 'higher', 'midpoint', 'nearest'] as const;
+export interface QuantileOptions {
+  readonly keepdim?: boolean;
+  /** What stands between two elements; default 'linear'. */
+  readonly interpolation?: (typeof INTERPOLATIONS)[number];
+}
+export interface SearchOptions {
+  /** Count elements equal to the value as before it. */
+  readonly right?: boolean;
+}
+export interface HistcOptions {
+  /** Bounds of all bins; both equal: the smallest and the largest element. */
+  readonly min?: number;
+  readonly max?: number;
+}
+const REDUCTIONS = ['sum', 'prod', 'mean', 'amax', 'amin'] as const;
+export type ScatterReduction = (typeof REDUCTIONS)[number];
+export interface ScatterReduceOptions {
+  /** Whether what x holds counts among what is reduced; default true. */
+  readonly includeSelf?: boolean;
+}
+
+const on = (shape: Shape, ...args: unknown[]): CompositeSample => ({ inputs: [{ shape }], args });
+const different = (shape: Shape, ...args: unknown[]): CompositeSample => ({
+  inputs: [{ shape, distinct: true }],
+  args,
+});
+const few = (shape: Shape, ...args: unknown[]): CompositeSample => ({ inputs: [{ shape, ints: [0, 3] }], args });
+const row = (
+  formula: string,
+  samples: readonly CompositeSample[],
+  more: { errors?: readonly CompositeErrorSample[] } & Partial<
+    Pick<CompositeRow, 'dtypes' | 'ulp' | 'domain' | 'noGrad' | 'without' | 'differs'>
+  > = {},
+) => ({
+  formula,
+  dtypes: DTYPES as readonly DType[],
+  ulp: 0 as CompositeRow['ulp'],
+  candle: { none: 'made of other ops' },
+  ...more,
+  samples: (): readonly CompositeSample[] => samples,
+  errors: (): readonly CompositeErrorSample[] => more.errors ?? [],
+});
+
+/** A dimension, or all elements as one, and nothing but non-empty. */
+function along(op: string, x: Tensor, dim: number | undefined): { flat: Tensor; d: number; n: number } {
+  const flat = dim === undefined ? x.flatten() : x;
+  const d = dim === undefined ? 0 : normalizeDim(op, dim, x.rank);
+  if (flat.shape[d] === 0) throw new ShapeError(`${op}: ${formatShape(x.shape)} has nothing along dimension ${d}`);
+  return { flat, d, n: flat.shape[d] };
+}
+const numbered = (x: Tensor, n: number, d: number): Tensor =>
+  x.newArange(n, 'i64').reshape(x.shape.map((_, i) => (i === d ? n : 1)));
+/** True where an element differs from the one before it along d; the first differs. */
+const starts = (x: Tensor, d: number): Tensor => {
+  const n = x.shape[d];
+  const first = x.narrow(d, 0, Math.min(1, n));
+  return first
+    .eq(first)
+    .logicalOr(first.ne(first))
+    .cat(n > 1 ? [x.narrow(d, 1, n - 1).ne(x.narrow(d, 0, n - 1))] : [], d);
+};
+
+/** Values, run of each element, lengths of runs, of a vector where equal elements stand together. */
+function runs(v: Tensor): { values: Tensor; run: Tensor; counts: Tensor } {
+  const begin = starts(v, 0);
+  const run = begin.cumsum(0).affine(1, -1);
+  const values = v.maskedSelect(begin);
+  const counts = v.newZeros([values.size], 'i64').indexAdd(0, run, v.newFull([v.size], 1, 'i64'));
+  return { values, run, counts };
+}
+
+/** An extremum of what is scattered to each place: in sorted order the last write is the best. */
+function best(x: Tensor, d: number, ids: Tensor, src: Tensor, touched: Tensor, most: boolean, self: boolean): Tensor {
+  const [mine, given] = [x.detach(), src.detach()];
+  const order = given.argsort(d, { descending: !most });
+  let found = mine.scatter(d, ids.gather(d, order), given.gather(d, order));
+  if (isFloat(x.dtype) && !most) {
+    // NaN is the largest in order, and wins here too.
+    const nan = mine.newZeros(x.shape, 'i64').scatterAdd(d, ids, given.isNan().cast('i64')).gt(0);
+    found = nan.where(NaN, found);
+  }
+  if (self) {
+    const wins = most ? found.ge(mine) : found.le(mine);
+    const better = isFloat(x.dtype) ? wins.logicalOr(found.isNan()) : wins;
+    found = touched.where(better.where(found, mine), mine);
+  }
+  if (!x.requiresGrad && !src.requiresGrad) return found;
+  // Equal elements share the gradient: the mean of those that won is the result, and differs from it by nothing.
+  const won = given.eq(found.gather(d, ids));
+  const held = self ? mine.eq(found) : touched.logicalNot();
+  const zeros = x.zerosLike();
+  const count = held.cast(x.dtype).scatterAdd(d, ids, won.cast(x.dtype));
+  const mean = held.where(x, zeros).scatterAdd(d, ids, won.where(src, src.zerosLike())).div(count);
+  return found.isFinite().where(found.add(mean.sub(mean.detach())), found);
+}
+
+/** Products of what goes to each place, 1 elsewhere: a running product over runs of equal indices, in sorted order. */
+function products(x: Tensor, d: number, ids: Tensor, src: Tensor): Tensor {
+  const order = ids.argsort(d);
+  const sorted = ids.gather(d, order);
+  let values = src.gather(d, order);
+  const n = src.shape[d];
+  for (let by = 1; by < n; by *= 2) {
+    const same = sorted.narrow(d, by, n - by).eq(sorted.narrow(d, 0, n - by));
+    const later = values.narrow(d, by, n - by);
+    const joined = same.where(later.mul(values.narrow(d, 0, n - by)), later);
+    values = values.narrow(d, 0, by).cat([joined], d);
+  }
+  return x.onesLike().scatter(d, sorted, values);
+}
+
+const scattered = (reduce: ScatterReduction, options?: ScatterReduceOptions): CompositeSample => ({
+  inputs: [
+    { shape: [3, 4], distinct: true },
+    { shape: [3, 5], dtype: 'i64', ints: [0, 3] },
+    { shape: [3, 5], distinct: true },
+  ],
+  args: [1, { input: 1 }, { input: 2 }, reduce, ...(options ? [options] : [])],
+});
+
+export const statisticsOps = rows({
+  median: composite({
+    ...row('[values, indices] of the middle element along dim (the lower of two), or of all; NaN where there is one', [
+      different([3, 5], 1),
+      different([4, 3], 0, true),
+      different([2, 3]),
+    ]),
+    compose: (x: Tensor, dim?: number, keepdim: boolean = false): readonly [values: Tensor, indices: Tensor] => {
+      const { flat, d, n } = along('median', x, dim);
+      const order = flat.detach().argsort(d);
+      const middle = Math.floor((n - 1) / 2);
+      let ids = order.narrow(d, middle, 1);
+      if (isFloat(x.dtype)) {
+        const nans = flat.detach().isNan().sum([d], true);
+        ids = order.gather(d, nans.gt(0).where(nans.affine(-1, n), middle));
+      }
+      const values = flat.gather(d, ids);
+      return keepdim && dim !== undefined ? [values, ids] : [values.squeeze(d), ids.squeeze(d)];
+    },
+  }),
+  quantile: composite({
+    ...row(
+      'the element at share q of the sorted dimension (or of all), between two by interpolation; NaN where there is one; a list of shares gives a first dimension',
+      [
+        different([3, 5], 0.3, 1),
+        different([4, 3], [0, 0.5, 1], 0, { keepdim: true }),
+        different([2, 3], 0.61, undefined, { interpolation: 'midpoint' }),
+      ],
+      {
+        dtypes: REALS,
+        ulp: ulps(4),
+        errors: [
+          { ...on([3], 1.5), code: 'E_ARGUMENT', says: /quantile: 1.5 is no share from 0 to 1/ },
+          {
+            ...on([3], 0.5, 0, { interpolation: 'cubic' }),
+            code: 'E_ARGUMENT',
+            says: /quantile: interpolation "cubic"/,
+          },
+        ],
+      },
+    ),
+    compose: (x: Tensor, q: number | readonly number[], dim?: number, options: QuantileOptions = {}): Tensor => {
+      requireOptions('quantile', options, ['keepdim', 'interpolation']);
+      requireDType('quantile', x, REALS);
+      const { keepdim = false, interpolation = 'linear' } = options;
+      if (!INTERPOLATIONS.includes(interpolation))
+        throw new ArgumentError(
+          `quantile: interpolation ${JSON.stringify(interpolation)}; known are ${INTERPOLATIONS.join(', ')}`,
+        );
+      const shares = typeof q === 'number' ? [q] : q;
+      for (const share of shares)
+        if (!(share >= 0 && share <= 1)) throw new ArgumentError(`quantile: ${share} is no share from 0 to 1`);
+      const { flat, d, n } = along('quantile', x, dim);
+      const [sorted] = flat.sort(d);
+      const nan = sorted.narrow(d, n - 1, 1).isNan();
+      const at = (i: number): Tensor => sorted.narrow(d, i, 1);
+      const one = (share: number): Tensor => {
+        const place = share * (n - 1);
+        const low = Math.floor(place);
+        const even = low + (place - low === 0.5 ? low % 2 : Math.round(place - low));
+        const found = {
+          lower: () => at(low),
+          higher: () => at(Math.ceil(place)),
+          nearest: () => at(even),
+          midpoint: () => at(low).lerp(at(Math.ceil(place)), 0.5),
+          linear: () => at(low).lerp(at(Math.ceil(place)), place - low),
+        }[interpolation]();
+        const value = nan.where(NaN, found);
+        return dim === undefined && keepdim ? value.reshape(x.shape.map(() => 1)) : keepdim ? value : value.squeeze(d);
+      };
+      const [first, ...rest] = shares.map(one);
+      return typeof q === 'number' ? first : first.stack(rest, 0);
+    },
+  }),
+  mode: composite({
+    ...row(
+      '[values, indices] of the most frequent element along dim (the smallest of several), its last index',
+      [few([3, 7], 1), few([6, 2], 0, true)],
+      { noGrad: 'moving one of several equal elements changes which are equal' },
+    ),
+    compose: (x: Tensor, dim: number = -1, keepdim: boolean = false): readonly [values: Tensor, indices: Tensor] => {
+      const { flat, d, n } = along('mode', x, dim);
+      const order = flat.detach().argsort(d);
+      const sorted = flat.detach().gather(d, order);
+      const place = numbered(sorted, n, d);
+      const [begin] = starts(sorted, d).where(place, 0).cummax(d);
+      const ids = order.gather(d, place.sub(begin).argmax(d, true));
+      const values = flat.detach().gather(d, ids);
+      return keepdim ? [values, ids] : [values.squeeze(d), ids.squeeze(d)];
+    },
+  }),
+  searchsorted: composite({
+    ...row(
+      'how many elements of the sorted last dimension come before each value (i64): where it would be inserted',
+      [
+        {
+          inputs: [
+            { shape: [5], values: [0, 2, 2, 5, 9] },
+            { shape: [2, 3], ints: [0, 10] },
+          ],
+          args: [{ input: 1 }],
+        },
+        {
+          inputs: [
+            { shape: [2, 4], values: [0, 2, 3, 5, 1, 1, 4, 7] },
+            { shape: [2, 3], ints: [0, 8] },
+          ],
+          args: [{ input: 1 }, { right: true }],
+        },
+      ],
+      {
+        dtypes: NUMBERS,
+        noGrad: 'the result is an index',
+        errors: [
+          {
+            inputs: [{ shape: [2, 4] }, { shape: [3, 2] }],
+            args: [{ input: 1 }],
+            code: 'E_SHAPE',
+            says: /searchsorted: values \[3, 2\]/,
+          },
+        ],
+      },
+    ),
+    compose: (x: Tensor, values: Tensor, options: SearchOptions = {}): Tensor => {
+      requireOptions('searchsorted', options, ['right']);
+      if (x.rank === 0 || (x.rank > 1 && !sameShape(x.shape.slice(0, -1), values.shape.slice(0, -1))))
+        throw new ShapeError(
+          `searchsorted: values ${formatShape(values.shape)} do not fit ${formatShape(x.shape)}: a vector, or rows alike`,
+        );
+      const n = x.shape[x.rank - 1];
+      let low = x.newZeros(values.shape, 'i64');
+      let high = x.newFull(values.shape, n, 'i64');
+      const read = (at: Tensor): Tensor =>
+        x.rank === 1 ? x.indexSelect(0, at.flatten()).reshape(values.shape) : x.gather(x.rank - 1, at);
+      for (let left = n; left > 0; left = Math.floor(left / 2)) {
+        const middle = low.add(high).rightShift(1);
+        const probe = read(middle.clamp(0, n - 1));
+        const after = (options.right ? probe.gt(values) : probe.ge(values)).logicalNot();
+        const open = low.lt(high);
+        low = open.logicalAnd(after).where(middle.affine(1, 1), low);
+        high = open.logicalAnd(after.logicalNot()).where(middle, high);
+      }
+      return low;
+    },
+  }),
+  bucketize: composite({
+    ...row(
+      'number of the bucket between sorted boundaries that each element falls into (i64)',
+      [
+        {
+          inputs: [
+            { shape: [2, 3], ints: [0, 10] },
+            { shape: [4], values: [1, 3, 5, 7] },
+          ],
+          args: [{ input: 1 }],
+        },
+        {
+          inputs: [
+            { shape: [2, 3], ints: [0, 10] },
+            { shape: [4], values: [1, 3, 5, 7] },
+          ],
+          args: [{ input: 1 }, { right: true }],
+        },
+      ],
+      { dtypes: NUMBERS, noGrad: 'the result is an index' },
+    ),
+    compose: (x: Tensor, boundaries: Tensor, options: SearchOptions = {}): Tensor => {
+      if (boundaries.rank !== 1)
+        throw new ShapeError(`bucketize: boundaries ${formatShape(boundaries.shape)} are no vector`);
+      return boundaries.searchsorted(x, options);
+    },
+  }),
+  histc: composite({
+    ...row(
+      'how many elements fall into each of equally wide bins; those outside count nowhere',
+      [on([4, 5], 6, { min: -2, max: 2 }), few([11], 4)],
+      {
+        dtypes: REALS,
+        noGrad: 'the result is a count',
+        errors: [{ ...on([3], 0), code: 'E_ARGUMENT', says: /histc: bins 0/ }],
+      },
+    ),
+    compose: (x: Tensor, bins: number = 100, options: HistcOptions = {}): Tensor => {
+      requireOptions('histc', options, ['min', 'max']);
+      requireDType('histc', x, REALS);
+      requireWhole('histc', 'bins', [bins], 1);
+      let { min = 0, max = 0 } = options;
+      const flat = x.detach().flatten();
+      if (min === max && flat.size > 0) [min, max] = [flat.min().item(), flat.max().item()];
+      if (min === max) [min, max] = [min - 1, max + 1];
+      if (!(Number.isFinite(min) && Number.isFinite(max) && min < max))
+        throw new ArgumentError(`histc: bins from ${min} to ${max}; both must be finite, the first below the second`);
+      return wide(flat, (w) => {
+        const inside = w.ge(min).logicalAnd(w.le(max));
+        const share = inside
+          .where(w, min)
+          .affine(1, -min)
+          .affine(bins, 0)
+          .div(max - min);
+        const at = share
+          .floor()
+          .clamp(0, bins - 1)
+          .cast('i64');
+        return w.newZeros([bins]).indexAdd(0, at, inside.cast(w.dtype));
+      });
+    },
+  }),
+  unique: composite({
+    ...row(
+      '[values, inverse, counts]: distinct elements sorted, which of them each element is, how often each occurs',
+      [few([3, 4]), few([9])],
+      { noGrad: 'the result is chosen by comparing' },
+    ),
+    compose: (x: Tensor, options: Readonly<Record<never, never>> = {}): readonly [Tensor, Tensor, Tensor] => {
+      requireOptions('unique', options, []);
+      const flat = x.detach().flatten();
+      const order = flat.argsort(0);
+      const { values, run, counts } = runs(flat.gather(0, order));
+      return [values, x.newZeros([flat.size], 'i64').scatter(0, order, run).reshape(x.shape), counts];
+    },
+  }),
+  uniqueConsecutive: composite({
+    ...row(
+      '[values, inverse, counts]: the first of each run of equal elements, which run each element is in, their lengths',
+      [few([3, 4]), few([9])],
+      { noGrad: 'the result is chosen by comparing' },
+    ),
+    compose: (x: Tensor, options: Readonly<Record<never, never>> = {}): readonly [Tensor, Tensor, Tensor] => {
+      requireOptions('uniqueConsecutive', options, []);
+      const { values, run, counts } = runs(x.detach().flatten());
+      return [values, run.reshape(x.shape), counts];
+    },
+  }),
+  scatterReduce: composite({
+    ...row(
+      'out = x, then out[ids[i][j]][j] reduced with src[i][j] for dim 0, by sum, prod, mean, amax or amin; tied elements share the gradient',
+      [...REDUCTIONS.map((r) => scattered(r)), ...REDUCTIONS.map((r) => scattered(r, { includeSelf: false }))],
+      {
+        dtypes: NUMBERS,
+        ulp: { f32: 16, f64: 16, f16: 4, bf16: 4, f8e4m3: 4 },
+        domain: [0.5, 1.5],
+        errors: [
+          {
+            ...scattered('sum'),
+            args: [1, { input: 1 }, { input: 2 }, 'max'],
+            code: 'E_ARGUMENT',
+            says: /scatterReduce: unknown reduction "max"/,
+          },
+        ],
+      },
+    ),
+    compose: (
+      x: Tensor,
+      dim: number,
+      ids: Tensor,
+      src: Tensor,
+      reduce: ScatterReduction,
+      options: ScatterReduceOptions = {},
+    ): Tensor => {
+      requireOptions('scatterReduce', options, ['includeSelf']);
+      if (!REDUCTIONS.includes(reduce))
+        throw new ArgumentError(
+          `scatterReduce: unknown reduction ${JSON.stringify(reduce)}; known are ${REDUCTIONS.join(', ')}`,
+        );
+      const d = normalizeDim('scatterReduce', dim, x.rank);
+      const self = options.includeSelf ?? true;
+      const count = x.newZeros(x.shape, 'i64').scatterAdd(d, ids, src.newFull(src.shape, 1, 'i64'));
+      const touched = count.gt(0);
+      if (reduce === 'amax' || reduce === 'amin') return best(x, d, ids, src, touched, reduce === 'amax', self);
+      if (reduce === 'prod') {
+        const product = products(x, d, ids, src);
+        return self ? x.mul(product) : touched.where(product, x);
+      }
+      const sum = (self ? x : touched.where(0, x)).scatterAdd(d, ids, src);
+      if (reduce === 'sum') return sum;
+      const parts = (self ? count.affine(1, 1) : count.clamp(1)).cast(x.dtype);
+      return isFloat(x.dtype) ? sum.div(parts) : sum.floorDivide(parts);
+    },
+  }),
+});
