@@ -120,11 +120,12 @@ const GUARDS: Readonly<Record<string, { ops?: readonly string[]; tests?: readonl
   'candle/ternary.hip': { tests: ['kernels-golden'] },
   'tile.h': { ops: ['bmm', 'matmul', 'conv2d'], tests: ['kernels-structured'] },
   'candle/unary.hip': { tests: ['kernels-golden'] },
+  'weights.hip': { tests: ['quantized'] },
 };
 /**
- * Files for one GPU alone (`// arch: sm_90a`): the simulation cannot run them, so the runs on that GPU speak for them.
+ * Files for one GPU alone, as their first lines say: the simulation cannot run them, so the runs on that GPU speak for them.
  */
-const forOneGpu = (file: string): boolean => /^\/\/ arch: \S+$/m.test(readFileSync(join(kernelsDir, file), 'utf8'));
+const forOneGpu = (file: string): boolean => /ompiled for sm_\w+/.test(readFileSync(join(kernelsDir, file), 'utf8'));
 const kernelFiles = (): string[] =>
   readdirSync(kernelsDir, { recursive: true, encoding: 'utf8' })
     .filter((f) => /\.(hip|h)$/.test(f))

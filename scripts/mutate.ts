@@ -122,13 +122,14 @@ const run = (box: string, stage: Stage): Promise<boolean> =>
 
 /** Kernels stay as they are: what was compiled before serves. */
 const questioned = (m: HostMutant): Stage[] =>
-  m.questions.map(({ test, cases, devices }) => ({
-    name: [test, cases, devices && `on ${devices}`].filter(Boolean).join(' '),
+  m.questions.map(({ test, cases, devices, sample }) => ({
+    name: [test, cases, devices && `on ${devices}`, sample && 'in part'].filter(Boolean).join(' '),
     args: [`dist/test/${test}.test.js`],
     env: {
       WICK_CACHE_DIR: process.env.WICK_CACHE_DIR,
       WICK_TEST_DEVICES: devices,
       ...(cases !== undefined && { WICK_CASE: cases }),
+      ...(sample !== undefined && { WICK_SAMPLE: String(sample) }),
     },
   }));
 
