@@ -144,6 +144,52 @@ test('the pickle sequence before zip: storages and views of them', () => {
   assert.throws(() => TorchFile.open(new Uint8Array(p.pickle(p.int(1)))), /its magic number is missing/);
 });
 
+test('a view that begins at no whole number, and a storage of an unknown type before zip, are refused', () => {
+  const broken_ = p.tuple(p.str('v'), p.int(-1), p.int(3));
+  const root = p.dict(
+    [p.str('w'), p.tensor(p.storage('FloatStorage', 'k', 6), 0, [6], [1])],
+    [p.str('v'), p.tensor(p.storage('FloatStorage', 'k', 6, broken_), 1, [2], [1])],
+  );
+  assert.throws(
+    () => TorchFile.open(p.legacyFile(root, [['k', 6, counted]])),
+    (e: Error) => e instanceof FormatError,
+  );
+  const odd = p.dict(
+    [p.str('q'), p.tensor(p.storage('QUInt4x2Storage', 'q', 0), 0, [0], [1])],
+    [p.str('w'), p.tensor(p.storage('FloatStorage', 'k', 6), 0, [6], [1])],
+  );
+  assert.throws(
+    () =>
+      TorchFile.open(
+        p.legacyFile(odd, [
+          ['k', 6, counted],
+          ['q', 0, new Uint8Array(0)],
+        ]),
+      ),
+    (e: Error) => e instanceof FormatError && /storage q has no known type/.test(e.message),
+  );
+});
+
+test('a dict of pairs in a list is a dict, and one of something else is not understood', () => {
+  const w = p.tensor(p.storage('FloatStorage', '0', 6), 0, [6], [1]);
+  const ordered = (...items: Buffer[]) => p.call(p.global('collections', 'OrderedDict'), p.list(...items));
+  assert.deepEqual(open(ordered(p.tuple(p.str('w'), w)), { 0: counted }).names, ['w']);
+  assert.deepEqual(open(ordered(p.tuple(p.str('w'), w, p.int(1))), { 0: counted }).names, []);
+});
+
+test('a range that cuts elements is read the same from either byte order', () => {
+  const root = p.dict([p.str('w'), p.tensor(p.storage('FloatStorage', '0', 6), 0, [6], [1])]);
+  const swapped = counted.slice().reverse(); // six floats from the last to the first, each turned round
+  for (const file of [
+    open(root, { 0: counted }),
+    open(root, { 0: swapped }, { 'archive/byteorder': Buffer.from('big') }),
+  ]) {
+    const { record, read } = { record: file.record('w'), read: file.read('w') };
+    for (const [from, to] of [[1, 6], [0, 1], [3, 24], [5, 7]]) // biome-ignore format: one line
+      assert.deepEqual(record.read(from, to), read.slice(from, to), `${from} to ${to}`);
+  }
+});
+
 test('the tar before that: tensors, storages and views in members of their own', () => {
   const file = TorchFile.open(
     p.tarFile({
