@@ -26,7 +26,7 @@ export function estimatesPage(kept: Kept): string {
   const parts = RATES.map((rates) => {
     const rows = estimatesOf(rates, kept);
     if (rows.length === 0) return `## ${rates.name} (${rates.target})\n\nNot counted yet.`;
-    return `## ${rates.name} (${rates.target})\n\n${rates.source}. Counted ${kept.targets[rates.target].date}.\n\n${table(
+    return `## ${rates.name} (${rates.target})\n\n${rates.source}. Checked: ${rates.compared}. Counted ${kept.targets[rates.target].date}.\n\n${table(
       ['work', 'estimate', 'limit', 'of the memory bound', 'TFLOP/s', 'waves a SIMD', ...RESOURCES],
       rows.map((r) => [
         r.work.name,

@@ -30,6 +30,8 @@ export interface Rates {
   readonly latency: number;
   /** Where the figures come from. */
   readonly source: string;
+  /** Which of them were compared with what is published, when, and which are taken on trust. */
+  readonly compared: string;
 }
 
 /**
@@ -55,6 +57,8 @@ export const RATES: readonly Rates[] = [
     latency: 700,
     source:
       'AMD Instinct MI300X data sheet: 304 compute units, 2100 MHz, 5.3 TB/s, 1307.4 TFLOP/s f16; CDNA 3 white paper',
+    compared:
+      'units, bandwidth and 1.3 PFLOP/s f16 (dense) compared with published tables on 2026-11-16; 304 x 2048 x 2.1 GHz is 1307 TFLOP/s',
   },
   {
     name: 'Instinct MI210',
@@ -74,6 +78,8 @@ export const RATES: readonly Rates[] = [
     latency: 600,
     source:
       'AMD Instinct MI210 data sheet: 104 compute units, 1700 MHz, 1638 GB/s, 181 TFLOP/s f16; CDNA 2 white paper',
+    compared:
+      'units, clock, bandwidth (4096 bits at 3.2 Gbit/s) and 181 TFLOP/s f16 compared with published tables on 2026-11-16',
   },
   {
     name: 'Radeon RX 7900 XTX',
@@ -93,6 +99,7 @@ export const RATES: readonly Rates[] = [
     latency: 450,
     source:
       'AMD product page: 96 compute units, 2.5 GHz, 960 GB/s, 123 TFLOP/s f16 by matrix units; RDNA 3 instruction set guide',
+    compared: 'units, clock, bandwidth and 122.8 TFLOP/s f16 compared with published tables on 2026-11-16',
   },
   {
     name: 'Radeon RX 9070 XT',
@@ -112,5 +119,7 @@ export const RATES: readonly Rates[] = [
     latency: 400,
     source:
       'AMD product page: 64 compute units, 2.97 GHz, 640 GB/s, 195 TFLOP/s f16 by matrix units; RDNA 4 instruction set guide',
+    compared:
+      'units, clock and bandwidth (256 bits at 20 Gbit/s) compared with published tables on 2026-11-16; the matrix rate by product: 64 x 1024 x 2.97 GHz is 195 TFLOP/s, four times the published 48.7 in f32',
   },
 ];

@@ -45,6 +45,17 @@ template <> struct ByExp<Row_gelu> {
   WICK_FN F result(F x, F e) { return x / (F(1.f) + e); }
 };
 
+// A row whose expression leaves the range of f32 before its result does: this stands in for it there.
+template <class Row> struct Far { static constexpr bool ON = false; };
+template <> struct Far<Row_gelu> {
+  static constexpr bool ON = true;
+  // x / (1 + 2^v): a power beyond what f32 holds is taken in two.
+  template <class V> static inline __attribute__((always_inline)) V apply(V x) {
+    const V v = x * fmag(x * x, V(-0.10294324f), V(-2.3022082f)), most(120.f);
+    return x / (V(1.f) + exp2g(ming<float>(v, most))) * exp2g(ming<float>(most - v, V(0.f)));
+  }
+};
+
 // Integer rows with scalars compute in 64 bits: a bound or factor beyond the storage type keeps its meaning.
 template <class S, int SCALARS> constexpr bool wide = SCALARS > 0 && !isFloating<typename ComputeOf<S>::type>;
 
@@ -75,6 +86,7 @@ template <class S, class Row> struct Loop {
     if constexpr (Row::MASKED)
       return Row::template apply<S, V>(loadMask<typename V::element>(static_cast<const uint8_t*>(in[0]) + i),
                                        get<V>(in[1], i), get<V>(in[2], i));
+    else if constexpr (Far<Row>::ON && Same<E, float>::value) return Far<Row>::apply(get<V>(in[0], i));
     else if constexpr (Row::ARITY == 1) return Row::template apply<S, V>(get<V>(in[0], i), a, b);
     else if constexpr (Row::ARITY == 2) return Row::template apply<S, V>(get<V>(in[0], i), get<V>(in[1], i), a, b);
     else return Row::template apply<S, V>(get<V>(in[0], i), get<V>(in[1], i), get<V>(in[2], i), a, b);
