@@ -22,6 +22,8 @@ const MAY: Readonly<Record<string, readonly string[]>> = {
   distributed: ['tensor', 'nn', 'io', 'driver', 'backends'],
   models: ['nn', 'io', 'tensor', 'ops', 'tokenizers', 'hub'],
   engine: ['hub', 'tokenizers', 'models', 'nn', 'io', 'tensor', 'backends'], // decoding by graph is made of the GPU backend's steps
+  data: ['ops', 'tensor', 'models'], // models know how to read pictures
+  train: ['ops', 'tensor', 'io', 'nn', 'data'],
   server: ['engine', 'models', 'io', 'tensor'],
   testing: ['ops', 'tensor', 'backends'],
   parity: ['tensor', 'ops', 'backends', 'kernels', 'driver', 'io', 'nn', 'models', 'testing'],

@@ -46,6 +46,7 @@ export const VARIABLES = {
     'What ranks of a distributed run talk through: nccl, mpi or socket.',
     'nccl on GPUs, mpi under mpirun, else socket',
   ),
+  WICK_STACK: use("full keeps wick's own lines in the stacks of errors.", "stacks begin at the caller's line"),
   WICK_NATIVE: use("The path of the CPU engine's shared library.", 'the prebuilt package, else built and cached'),
 
   WICK_SIM_ORDER: kernels("reverse runs a simulated block's threads from the last to the first.", 'first to last'),

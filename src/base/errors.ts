@@ -1,4 +1,5 @@
 // One error base class with stable codes; every message names the op, what it got and the rule.
+import { env } from './environment.js';
 
 export const ERROR_CODES = [
   'E_SHAPE',
@@ -20,17 +21,60 @@ export const ERROR_CODES = [
 ] as const;
 export type ErrorCode = (typeof ERROR_CODES)[number];
 
+/** Where wick's own code lies: as it runs, and as source maps name it. */
+const HOMES = (() => {
+  const here = new URL('..', import.meta.url).href;
+  const homes = [here, ...(here.endsWith('/dist/src/') ? [`${here.slice(0, -'dist/src/'.length)}src/`] : [])];
+  return homes.flatMap((h) => [h, decodeURIComponent(h.replace(/^file:\/\//, ''))]);
+})();
+const isOurs = (frame: string): boolean =>
+  HOMES.some((home) => frame.includes(home)) || /node:internal\/|\(<anonymous>\)$/.test(frame);
+
+/** A stack without the frames of wick above the caller's line; all of it where nobody else called, or it is wanted. */
+function fromCaller(stack: string, depth: number): string {
+  if (env('WICK_STACK') === 'full') return stack;
+  const lines = stack.split('\n');
+  const first = lines.findIndex((l) => l.startsWith('    at '));
+  if (first < 0) return stack;
+  const caller = lines.findIndex((l, i) => i >= first && !isOurs(l));
+  const start = caller < 0 ? first : caller;
+  return [...lines.slice(0, first), ...lines.slice(start, start + depth)].join('\n');
+}
+/** Deep enough for the frames of wick between a caller and what fails. */
+const DEEPER = 40;
+
+/** The lines of whoever called wick, for records of what was called where. */
+export function callerFrames(depth = 4): string {
+  const limit = Error.stackTraceLimit;
+  Error.stackTraceLimit = limit + DEEPER;
+  const { stack } = new Error();
+  Error.stackTraceLimit = limit;
+  return fromCaller(String(stack), depth).split('\n').slice(1).join('\n');
+}
+
+/** The base of all errors of wick: a stable code, and a stack that begins at the caller's line. */
 export class WickError extends Error {
   readonly code: ErrorCode;
   constructor(code: ErrorCode, message: string, options?: ErrorOptions) {
+    const limit = Error.stackTraceLimit;
+    Error.stackTraceLimit = limit + DEEPER;
     super(message, options);
+    Error.stackTraceLimit = limit;
     this.code = code;
     this.name = new.target.name;
     // Like Node's own errors: the code stands in the stack's first line, not in the message.
-    this.stack = this.stack?.replace(/^\w+/, `${this.name} [${code}]`);
+    if (typeof this.stack === 'string')
+      this.stack = fromCaller(this.stack, limit).replace(/^\w+/, `${this.name} [${code}]`);
   }
   override toString(): string {
     return `${this.name} [${this.code}]: ${this.message}`;
+  }
+  /** Not for users: names another op in front, the one that was called. */
+  retitle(message: string): this {
+    const before = this.message;
+    if (typeof this.stack === 'string') this.stack = this.stack.replace(before, () => message);
+    this.message = message;
+    return this;
   }
 }
 

@@ -78,6 +78,13 @@ export class ReduceOnPlateau {
     requireOptions('ReduceOnPlateau', options, Object.keys(this.options));
     this.best = this.options.mode === 'min' ? Infinity : -Infinity;
   }
+  /** What it remembers: plain data to save and restore. */
+  get state(): { best: number; bad: number; cooling: number } {
+    return { best: this.best, bad: this.#bad, cooling: this.#cooling };
+  }
+  set state({ best, bad, cooling }: { best: number; bad: number; cooling: number }) {
+    [this.best, this.#bad, this.#cooling] = [best, bad, cooling];
+  }
   /** Tells it a measure; answers the rate from here on. */
   step(measure: number): number {
     const { mode, factor, patience, threshold, cooldown, min } = this.options;

@@ -107,7 +107,14 @@ export const compositeOps = rows({
   ),
   get: of(
     'element i along the first dimension',
-    (x: Tensor, i: number, dim: number = 0): Tensor => x.narrow(dim, i, 1).squeeze(dim),
+    (x: Tensor, i: number, dim: number = 0): Tensor => {
+      const n = x.shape[normalizeDim('get', dim, x.rank)];
+      if (!Number.isInteger(i) || i < -n || i >= n)
+        throw new ShapeError(
+          `get: index ${i} is out of range for dimension ${dim} of ${formatShape(x.shape)} (allowed: ${-n} to ${n - 1})`,
+        );
+      return x.narrow(dim, i, 1).squeeze(dim);
+    },
     [on([3, 4], 1), on([3, 4], -1, 1)],
   ),
   chunk: of(

@@ -1,5 +1,6 @@
 // Reverse-mode differentiation: recorded nodes, walked backwards, each by its row's one-line rule.
-import { GradError } from '../base/errors.js';
+import { callerFrames, GradError } from '../base/errors.js';
+import { isFloat } from '../base/dtype.js';
 import { formatShape, sameShape } from '../base/shape.js';
 import type { AssembleRow, ElementwiseRow, GradContext, KernelRow, Params, ViewRow } from '../ops/op.js';
 import type { Tensor } from './tensor.js';
@@ -13,6 +14,10 @@ export interface Node {
   readonly inputs: readonly Tensor[];
   readonly outputs: readonly Tensor[];
   readonly versions: readonly number[];
+  /** Whether a backward pass has let go of what it held. */
+  released?: true;
+  /** Where it was called, while anomalies are looked for. */
+  readonly called?: string;
 }
 
 let enabled = true;
@@ -32,6 +37,45 @@ function withGrad<T>(on: boolean, f: () => T): T {
 export const noGrad = <T>(f: () => T): T => withGrad(false, f);
 /** Runs f recording again, inside noGrad. */
 export const enableGrad = <T>(f: () => T): T => withGrad(true, f);
+
+let watching = false;
+/** Where an op was called; undefined unless anomalies are looked for. */
+export const calledHere = (): string | undefined => (watching ? callerFrames() : undefined);
+/** Refuses a result that is NaN, while anomalies are looked for. */
+export function refuseNaN(
+  results: readonly (Tensor | undefined)[],
+  what: () => string,
+  called: string | undefined,
+): void {
+  if (!watching) return;
+  for (const t of results) {
+    if (!t || !isFloat(t.dtype) || t.size === 0) continue;
+    const found = noGrad(() => withoutWatching(() => t.detach().isNan().any().item() !== 0));
+    if (found) throw new GradError(`${what()} gave NaN${called ? `; it was called\n${called}\n` : ''}`);
+  }
+}
+function withoutWatching<T>(f: () => T): T {
+  const before = watching;
+  watching = false;
+  try {
+    return f();
+  } finally {
+    watching = before;
+  }
+}
+/**
+ * Runs f and throws at the first recorded op, or the first gradient, that gives NaN, with the line that called the op.
+ * Every result is read back: for finding faults, not for training.
+ */
+export function detectAnomaly<T>(f: () => T): T {
+  const before = watching;
+  watching = true;
+  try {
+    return f();
+  } finally {
+    watching = before;
+  }
+}
 
 /** What backward answers: gradients by tensor. */
 export class Gradients {
@@ -154,7 +198,12 @@ export function backward(result: Tensor, options: BackwardOptions = {}): Gradien
         throw new GradError(
           `${node.row.serves ?? node.row.name}: no gradient: ${node.row.noGrad ?? 'its row has no rule'}`,
         );
+      if (node.released)
+        throw new GradError(
+          'backward: an earlier backward pass has let go of this graph; give that call { retainGraph: true } to go through it again',
+        );
       const back = rule(context(node, own));
+      refuseNaN(back, () => `backward: the gradient of ${node.row.serves ?? node.row.name}`, node.called);
       node.inputs.forEach((input, i) => {
         let g = back[i];
         if (!g || !input.requiresGrad) return;
@@ -191,6 +240,7 @@ function leafTeller(
 }
 
 function release(node: Node): void {
+  node.released = true;
   for (const t of node.inputs) t.dispose();
   for (const t of node.outputs) t.dispose();
 }

@@ -1,7 +1,7 @@
 // Functions that make tensors: from data, filled, counted, random.
 import { asDType, checkValue, DTYPE, type DType, isFloat } from '../base/dtype.js';
 import { ArgumentError, DTypeError, ShapeError } from '../base/errors.js';
-import { formatShape, type Shape, sizeOf } from '../base/shape.js';
+import { checkShape, formatShape, type Shape, sizeOf } from '../base/shape.js';
 import { requireOptions } from '../ops/kernel-row.js';
 import { movementOps } from '../ops/movement.js';
 import { random } from '../ops/random.js';
@@ -86,7 +86,7 @@ export function tensor(data: NestedInput, options: TensorOptions & { shape?: Sha
         );
       if (typeof v !== 'number' && typeof v !== 'bigint' && typeof v !== 'boolean')
         throw new ArgumentError(
-          `from: ${path === '' ? 'the input' : `element ${path}`} is ${v === null ? 'null' : typeof v}, not a number`,
+          `from: ${path === '' ? 'the input' : `element ${path}`} is ${v === null ? 'null' : typeof v}, not a number; it takes numbers, booleans and bigints, arrays of them nested to any depth, or a typed array`,
         );
       flat.push(v);
       return;
@@ -121,12 +121,18 @@ export function tensor(data: NestedInput, options: TensorOptions & { shape?: Sha
 const make = (row: unknown, params: Record<string, unknown>, options: TensorOptions): Tensor =>
   finish(apply(row as GradRow, [], params, Device.of(options.device))[0], options);
 
-export function full(shape: Shape, value: number, options: TensorOptions = {}): Tensor {
-  checkOptions('full', options);
+function filled(op: string, shape: Shape, value: number, options: TensorOptions): Tensor {
+  checkOptions(op, options);
+  checkShape(op, shape);
   return make(movementOps.newFull, { shape, dtype: options.dtype ?? 'f32', value }, options);
 }
-export const zeros = (shape: Shape, options: TensorOptions = {}): Tensor => full(shape, 0, options);
-export const ones = (shape: Shape, options: TensorOptions = {}): Tensor => full(shape, 1, options);
+/** A tensor that holds one value everywhere. */
+export const full = (shape: Shape, value: number, options: TensorOptions = {}): Tensor =>
+  filled('full', shape, value, options);
+/** A tensor of zeros. */
+export const zeros = (shape: Shape, options: TensorOptions = {}): Tensor => filled('zeros', shape, 0, options);
+/** A tensor of ones. */
+export const ones = (shape: Shape, options: TensorOptions = {}): Tensor => filled('ones', shape, 1, options);
 
 /** arange(end), arange(start, end) or arange(start, end, step): start included, end not. f32 unless said. */
 export function arange(start: number, end?: number, step = 1, options: TensorOptions = {}): Tensor {
@@ -182,6 +188,7 @@ export function rand(shape: Shape, options: RandomOptions & { lo?: number; up?: 
 /** Normally distributed numbers. */
 export function randn(shape: Shape, options: RandomOptions & { mean?: number; std?: number } = {}): Tensor {
   checkOptions('randn', options, [...RANDOM_OPTIONS, 'mean', 'std']);
+  checkShape('randn', shape);
   return make(
     random.randNormal,
     { ...draw(shape, options.dtype ?? 'f32', stream(options)), mean: options.mean ?? 0, std: options.std ?? 1 },
@@ -191,6 +198,7 @@ export function randn(shape: Shape, options: RandomOptions & { mean?: number; st
 /** Whole numbers in [lo, up). */
 export function randint(lo: number, up: number, shape: Shape, options: RandomOptions = {}): Tensor {
   checkOptions('randint', options, RANDOM_OPTIONS);
+  checkShape('randint', shape);
   if (!Number.isSafeInteger(lo) || !Number.isSafeInteger(up) || lo >= up)
     throw new ArgumentError(`randint: from ${lo} up to ${up}; both must be whole, the first below the second`);
   const { requiresGrad: _, ...rest } = options;
@@ -215,7 +223,7 @@ export function stack(tensors: readonly Tensor[], dim = 0): Tensor {
 }
 /** Coordinate grids of vectors; 'xy' exchanges the first two dimensions. */
 export function meshgrid(vectors: readonly Tensor[], indexing: 'ij' | 'xy' = 'ij'): Tensor[] {
-  if (vectors.length < 2 || vectors.some((v) => v.rank !== 1))
+  if (!Array.isArray(vectors) || vectors.length < 2 || vectors.some((v) => !(v instanceof Tensor) || v.rank !== 1))
     throw new ArgumentError('meshgrid: takes two vectors or more');
   const order = indexing === 'xy' ? [1, 0, ...vectors.map((_, i) => i).slice(2)] : vectors.map((_, i) => i);
   const shape = order.map((i) => vectors[i].size);

@@ -5,7 +5,7 @@ import { ArgumentError, DeviceError, DTypeError, UnsupportedError } from '../bas
 import { broadcastShapes, sameShape, type Shape } from '../base/shape.js';
 import { movementOps } from '../ops/movement.js';
 import type { AssembleRow, ElementwiseRow, KernelRow, Params, RunRow, Sig, ViewRow } from '../ops/op.js';
-import { gradEnabled, type GradRow, type Node } from './autograd.js';
+import { calledHere, gradEnabled, type GradRow, type Node, refuseNaN } from './autograd.js';
 import type { Device } from './device.js';
 import { checkDTypes, checkParams, differ, launch } from './guard.js';
 import { Tensor } from './tensor.js';
@@ -200,6 +200,8 @@ export function apply(row: GradRow, inputs: readonly Tensor[], params: Params, d
 }
 
 function record(row: GradRow, inputs: readonly Tensor[], outs: readonly Tensor[], params: Params): void {
+  const called = calledHere();
+  refuseNaN(outs, () => row.serves ?? row.name, called);
   for (const o of outs) o.requiresGrad = true;
   const saved = inputs.map((t) => t.alias());
   const results = outs.map((t) => t.alias());
@@ -209,6 +211,7 @@ function record(row: GradRow, inputs: readonly Tensor[], outs: readonly Tensor[]
     inputs: saved,
     outputs: results,
     versions: [...saved, ...results].map((t) => t.storage.version),
+    ...(called !== undefined && { called }),
   };
   outs.forEach((o, i) => {
     o.node = node;

@@ -1,6 +1,6 @@
 // Gives Tensor a method for every row of the table; importing this file completes the class.
 import type { DType } from '../base/dtype.js';
-import { ArgumentError } from '../base/errors.js';
+import { ArgumentError, WickError } from '../base/errors.js';
 import { sameShape } from '../base/shape.js';
 import type { CloseOptions } from '../ops/numeric.js';
 import type { CompositeRow, Row } from '../ops/op.js';
@@ -27,8 +27,21 @@ import { transfer } from './transfer.js';
 const kindOf = (v: unknown): string =>
   v instanceof Tensor ? 'Tensor' : Array.isArray(v) ? 'array' : v === null ? 'null' : typeof v;
 
+/** The op that an error of a composite was last given as the one that was called. */
+const CALLED = new WeakMap<WickError, string>();
+
+/** Errors name the op that was called, then the one within it that failed: `crossEntropy: gather: index 7 ...`. */
+function titled(name: string, e: WickError): WickError {
+  if (e.message.startsWith(`${name}: `)) return e;
+  const inner = CALLED.get(e);
+  const rest = inner === undefined ? e.message : e.message.slice(inner.length + 2);
+  CALLED.set(e, name);
+  return e.retitle(`${name}: ${rest}`);
+}
+
 /** What JavaScript says of arguments of the wrong kind, in a sentence that names the op. */
 function named(row: Row, args: readonly unknown[], e: unknown): unknown {
+  if (e instanceof WickError && row.family === 'composite') return titled(row.serves ?? row.name, e);
   if (!(e instanceof TypeError)) return e;
   return new ArgumentError(
     `${row.serves ?? row.name}: cannot take the arguments (${args.map(kindOf).join(', ')}): ${e.message}`,

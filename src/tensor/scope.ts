@@ -1,4 +1,5 @@
 // Scopes free in bulk: everything made inside goes at the end, except what is returned or kept.
+import { ArgumentError } from '../base/errors.js';
 import type { Tensor } from './tensor.js';
 
 let current: Set<Tensor> | undefined;
@@ -64,6 +65,12 @@ export function scope<T extends Held | void>(f: () => T): T {
   let result: T | undefined;
   try {
     result = f();
+    if (typeof (result as { then?: unknown } | undefined)?.then === 'function') {
+      (result as unknown as Promise<unknown>).then(undefined, () => {}); // refused here already
+      throw new ArgumentError(
+        'scope: the function is async; what it makes after its first await would be outside the scope. Await outside, or dispose() by hand',
+      );
+    }
     return result;
   } finally {
     current = outer;

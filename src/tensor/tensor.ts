@@ -1,6 +1,6 @@
 // Tensor: a dtype, a layout and shared storage on a device. Its math methods come from the op table.
 import { asDType, bytesOf, DTYPE, type DType, isFloat } from '../base/dtype.js';
-import { DisposedError, DTypeError, GradError, ShapeError } from '../base/errors.js';
+import { ArgumentError, DisposedError, DTypeError, GradError, ShapeError } from '../base/errors.js';
 import { Layout } from '../base/layout.js';
 import { checkShape, formatShape, type Shape, sizeOf } from '../base/shape.js';
 import type { Memory } from '../backends/backend.js';
@@ -65,6 +65,10 @@ export class Tensor {
 
   /** Not for users: see the functions and static methods that make tensors. */
   constructor(device: Device, storage: Storage, layout: Layout, dtype: DType, id = nextId++) {
+    if (!(storage instanceof Storage))
+      throw new ArgumentError(
+        'new Tensor: takes a device and its storage, for wick itself; make tensors with Tensor.from([[1, 2], [3, 4]]) (nested arrays, a typed array with { shape }, a number), zeros, ones, full, arange, rand or randn',
+      );
     this.id = id;
     this.device = device;
     this.storage = storage.retain();

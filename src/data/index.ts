@@ -1,0 +1,25 @@
+// wick/data: datasets, loaders, readers of files.
+import '../tensor/methods.js';
+
+export { pack, type Packed, type PackedBatch, unpack } from './collate.js';
+export { CsvDataset, type CsvOptions, parseCsv, readCsv } from './csv.js';
+export {
+  type Batch,
+  Dataset,
+  type Elements,
+  type Sample,
+  type Shaped,
+  TensorDataset,
+  type Value,
+} from './dataset.js';
+export {
+  JsonLines,
+  loadPicture,
+  PictureFolder,
+  type PictureOptions,
+  readIdx,
+  readJsonLines,
+  readMnist,
+} from './files.js';
+export { DataLoader, disposeBatch, type LoaderOptions, type WorkerOptions } from './loader.js';
+export { permutation, randomNumbers } from './shuffle.js';

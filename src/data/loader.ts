@@ -1,0 +1,133 @@
+// DataLoader: a dataset in batches, in an order drawn from a seed, made ready ahead of time, in threads if wanted.
+import { ArgumentError } from '../base/errors.js';
+import { requireOptions } from '../ops/kernel-row.js';
+import { Device } from '../tensor/device.js';
+import { pack, type PackedBatch, unpack } from './collate.js';
+import type { Batch, Dataset, Sample } from './dataset.js';
+import { permutation } from './shuffle.js';
+import { WorkerPool } from './workers.js';
+
+/** Options of a loader. */
+export interface LoaderOptions<S extends Sample = Sample> {
+  /** Samples in a batch; default 1. */
+  readonly batch?: number;
+  /** Another order in every epoch; default false. */
+  readonly shuffle?: boolean;
+  /** What orders are drawn from; default 0. */
+  readonly seed?: number;
+  /** Leave out the last batch where it is smaller; default false. */
+  readonly dropLast?: boolean;
+  /** The device of the batches; default the default device. */
+  readonly device?: Device | string;
+  /** How many batches are made ready ahead; default 2. */
+  readonly prefetch?: number;
+  /** Samples to what is packed, where they have not one shape: pad them here. */
+  readonly collate?: (samples: readonly S[]) => PackedBatch;
+  /** The last touch, on the device: scales pictures, adds noise. */
+  readonly transform?: (batch: Batch) => Batch;
+}
+/** Options of a loader whose dataset lives in worker threads. */
+export interface WorkerOptions extends Omit<LoaderOptions, 'collate'> {
+  /** How many threads; default 2. */
+  readonly workers?: number;
+  /** Plain data that the module's `dataset` function is called with. */
+  readonly options?: unknown;
+}
+const OPTIONS = ['batch', 'shuffle', 'seed', 'dropLast', 'device', 'prefetch', 'collate', 'transform'];
+
+/**
+ * A dataset in batches.
+ *
+ * ```ts
+ * const loader = new DataLoader(dataset, { batch: 32, shuffle: true });
+ * for await (const { x, y } of loader) ...
+ * ```
+ *
+ * Each pass over it is an epoch with an order of its own; `loader.epoch` says which comes next, so that a resumed run
+ * sees what the whole one would have.
+ */
+export class DataLoader<S extends Sample = Sample> implements AsyncIterable<Batch> {
+  /** The number of the epoch that comes next. */
+  epoch = 0;
+  readonly batchSize: number;
+  readonly #samples: number;
+  readonly #options: LoaderOptions<S>;
+  readonly #device: Device;
+  readonly #make: (indices: readonly number[]) => Promise<Batch>;
+  readonly #pool: WorkerPool | undefined;
+
+  constructor(dataset: Dataset<S>, options: LoaderOptions<S> = {}, pool?: WorkerPool) {
+    requireOptions('DataLoader', options, OPTIONS);
+    this.batchSize = options.batch ?? 1;
+    for (const [name, value, least] of [
+      ['batch', this.batchSize, 1],
+      ['prefetch', options.prefetch ?? 2, 0],
+    ] as const)
+      if (!Number.isInteger(value) || value < least)
+        throw new ArgumentError(`DataLoader: ${name} ${value} is no whole number from ${least}`);
+    this.#options = options;
+    this.#device = Device.of(options.device);
+    this.#samples = dataset.length;
+    this.#pool = pool;
+    const whole = dataset.batch?.bind(dataset);
+    const put = options.collate ?? ((samples: readonly S[]) => pack(samples, dataset.dtypes));
+    this.#make = async (indices) => {
+      if (pool) return unpack(await pool.pack(indices), this.#device);
+      if (whole && !options.collate) return whole(indices, this.#device);
+      return unpack(put(await Promise.all(indices.map((i) => dataset.get(i)))), this.#device);
+    };
+  }
+
+  /**
+   * A loader whose samples are made in threads: the module at `url` exports `dataset`, a Dataset or a function of
+   * `options` that answers one. Give it back with `await loader.close()`.
+   */
+  static async inWorkers(url: URL | string, options: WorkerOptions = {}): Promise<DataLoader> {
+    const { workers = 2, options: given, ...rest } = options;
+    const pool = await WorkerPool.start(url, workers, given);
+    return new DataLoader(pool.dataset, rest, pool);
+  }
+
+  /** Batches in an epoch. */
+  get length(): number {
+    const n = this.#samples / this.batchSize;
+    return this.#options.dropLast ? Math.floor(n) : Math.ceil(n);
+  }
+  /** The numbers of the samples of each batch of an epoch. */
+  order(epoch: number): number[][] {
+    const { shuffle = false, seed = 0 } = this.#options;
+    const all = shuffle ? permutation(this.#samples, seed, epoch) : Array.from({ length: this.#samples }, (_, i) => i);
+    return Array.from({ length: this.length }, (_, i) => all.slice(i * this.batchSize, (i + 1) * this.batchSize));
+  }
+  /** The batches of the next epoch; a batch that was made ahead and not asked for is let go. */
+  async *[Symbol.asyncIterator](): AsyncIterator<Batch> {
+    const order = this.order(this.epoch++);
+    const ahead: Promise<Batch>[] = [];
+    let next = 0;
+    const fill = (): void => {
+      while (next < order.length && ahead.length <= (this.#options.prefetch ?? 2)) {
+        const made = this.#make(order[next++]);
+        made.catch(() => {}); // told to whoever waits for it
+        ahead.push(made);
+      }
+    };
+    try {
+      fill();
+      while (ahead.length > 0) {
+        const batch = await (ahead.shift() as Promise<Batch>);
+        fill();
+        yield this.#options.transform ? this.#options.transform(batch) : batch;
+      }
+    } finally {
+      for (const rest of ahead) void rest.then(disposeBatch, () => {});
+    }
+  }
+  /** Ends the threads of a loader in workers. */
+  async close(): Promise<void> {
+    await this.#pool?.close();
+  }
+}
+/** Gives the memory of a batch's tensors back. */
+export function disposeBatch(batch: Batch): void {
+  for (const v of Object.values(batch)) if (!Array.isArray(v)) v.dispose();
+}
