@@ -8,6 +8,7 @@
 //
 //   select_rows      rows of `words` words (of 16, 8, 4, 2 or 1 bytes), `lanes` threads a row: out[l, j] = src[l, ids[j
 //                    * step]]
+//   store_rows       the same rows the other way, in place: dst[ids[j]] = src[j]
 //   gather_any       any layouts and any smaller index shape; info: dims, ids strides, src strides (0 along dim)
 //   scatter_any      a thread a lane; info: dims without dim, strides of ids, src and dst
 //   scatter_keys, scatter_sorted   few long lanes: indices become keys [lanes, count], each lane is sorted, and a
@@ -43,6 +44,18 @@ WICK_FN void select_rows(const I* ids, i64 step, const W* src, W* dst, u32* faul
       ROLLED
       for (; w < words; w += lanes) to[w] = from[w];
     }
+  }
+}
+
+/** Rows to their places in dst, which keeps its others: what select_rows reads, written. */
+template <class W>
+WICK_FN void store_rows(const i32* ids, const W* src, i64 src_step, W* dst, u32* fault, i64 dst_dim, i64 n, i64 words,
+                        u32 lanes) {
+  const RowWalk walk(lanes);
+  EACH_ROW(walk, row, live, n) {
+    const i64 at = live ? place(ids[row], (u64)dst_dim, fault) : -1;
+    if (at >= 0) ROLLED
+    for (i64 w = walk.lane; w < words; w += lanes) dst[at * words + w] = src[row * src_step + w];
   }
 }
 

@@ -147,11 +147,11 @@ const Op* const LISTS[] = {MOVEMENT_OPS, REDUCTION_OPS, PRODUCT_OPS, INDEX_OPS, 
 // ---- the call block: doubles only, so that JavaScript fills it without garbage ----
 enum Slot : int { OP, INPUTS, OPERANDS, PARAMS = 4, FIRST_OPERAND = PARAMS + MAX_PARAMS, MESSAGE = 960 };
 
-void parse(const double* block, Call& c) {
+void parse(const double* block, const double* message, Call& c) {
   c.inputs = (int)block[INPUTS];
   c.operands = (int)block[OPERANDS];
   c.params = block + PARAMS;
-  c.message = reinterpret_cast<char*>(const_cast<double*>(block + MESSAGE));
+  c.message = reinterpret_cast<char*>(const_cast<double*>(message));
   const double* p = block + FIRST_OPERAND;
   for (int k = 0; k < c.operands; k++) {
     Operand& o = c.operand[k];
@@ -192,6 +192,16 @@ Status runContiguous(Call& c, const Op& op) {
     free(blocks[k]);
   }
   return status;
+}
+
+Status runCall(const double* block, const double* message) {
+  Call c;
+  parse(block, message, c);
+  int id = (int)block[OP];
+  if (id < ROW_COUNT) return runElementwise(c, reinterpret_cast<const void*>((intptr_t)id));
+  try {
+    return runContiguous(c, *ops[id - ROW_COUNT]);
+  } catch (const std::bad_alloc&) { return fail(c, NO_MEMORY, "no memory for the engine's own lists"); }
 }
 
 }  // namespace
@@ -242,13 +252,23 @@ __attribute__((visibility("default"))) void wick_advise(double address, double b
 
 __attribute__((visibility("default"))) int wick_run(double address) {
   const double* block = reinterpret_cast<const double*>((uintptr_t)address);
-  Call c;
-  parse(block, c);
-  int id = (int)block[OP];
-  if (id < ROW_COUNT) return runElementwise(c, reinterpret_cast<const void*>((intptr_t)id));
-  try {
-    return runContiguous(c, *ops[id - ROW_COUNT]);
-  } catch (const std::bad_alloc&) { return fail(c, NO_MEMORY, "no memory for the engine's own lists"); }
+  return runCall(block, block + MESSAGE);
+}
+
+// Recorded calls one after another: slot 0 of `list` says how many, slot 1 receives the number of one that failed, the
+// message's room follows, then the calls, each behind a slot with its length.
+__attribute__((visibility("default"))) int wick_run_list(double address) {
+  double* list = reinterpret_cast<double*>((uintptr_t)address);
+  const double* message = list + 2;
+  const double* call = message + MESSAGE_BYTES / 8;
+  for (int i = 0; i < (int)list[0]; i++) {
+    if (Status status = runCall(call + 1, message)) {
+      list[1] = i;
+      return status;
+    }
+    call += 1 + (int)call[0];
+  }
+  return OK;
 }
 
 // For benchmarks: multiply-adds on all of the pool's threads; the answer is how many operations there were.

@@ -38,7 +38,8 @@ struct Pool {
   std::condition_variable wake;
   std::atomic<uint64_t> generation{0};
   std::atomic<int64_t> next{0};
-  std::atomic<int> busy{0};
+  std::atomic<bool> open{false};  // the job may be joined
+  std::atomic<int> joined{0};     // threads that look at the job; it stays as it is until they have left
   std::atomic<int> sleepers{0};
   Job job{};
   int workers = 0;
@@ -72,8 +73,10 @@ void serve(Pool* p, int id, uint64_t seen) {
       p->sleepers.fetch_sub(1);
     }
     seen = p->generation.load(std::memory_order_acquire);
-    if (id < p->job.threads) work(*p, p->job);
-    p->busy.fetch_sub(1, std::memory_order_acq_rel);
+    // A thread that comes late, since another program has its core, finds the job done and keeps nobody waiting.
+    p->joined.fetch_add(1, std::memory_order_seq_cst);
+    if (p->open.load(std::memory_order_seq_cst) && id < p->job.threads) work(*p, p->job);
+    p->joined.fetch_sub(1, std::memory_order_release);
   }
 }
 
@@ -136,7 +139,7 @@ void parallelRange(int64_t n, int64_t grain, bool exactly, void (*body)(void*, i
   int64_t piece = (n + threads * 4 - 1) / (threads * 4);
   p.job = {body, context, n, piece > grain && !exactly ? piece : grain, threads};
   p.next.store(0, std::memory_order_relaxed);
-  p.busy.store(p.workers, std::memory_order_relaxed);
+  p.open.store(true, std::memory_order_seq_cst);
   p.generation.fetch_add(1, std::memory_order_seq_cst);
   if (p.sleepers.load(std::memory_order_seq_cst) > 0) {
     std::lock_guard<std::mutex> lock(p.sleep);
@@ -145,7 +148,8 @@ void parallelRange(int64_t n, int64_t grain, bool exactly, void (*body)(void*, i
   inside = true;
   work(p, p.job);
   inside = false;
-  while (p.busy.load(std::memory_order_acquire) != 0) relax();
+  p.open.store(false, std::memory_order_seq_cst);
+  while (p.joined.load(std::memory_order_seq_cst) != 0) relax();
   owner.unlock();
 }
 

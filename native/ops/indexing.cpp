@@ -253,6 +253,24 @@ Status sliceScatter(const Call& c, const void*) {
   return OK;
 }
 
+// Rows go to their places in memory that keeps all its other rows.
+Status storeRows(const Call& c, const void*) {
+  const Operand &ids = c.in(1), &src = c.in(2), &out = c.out();
+  const int64_t bytes = src.bytes(), width = out.shape[1];
+  int64_t* at = nullptr;
+  if (Status s = places(c, "storeRows", ids, out.shape[0], &at)) return s;
+  for (int64_t i = 0; i < src.shape[0]; i++) {
+    if (at[i] == NONE) continue;
+    const char* from = src.data + i * src.stride[0] * bytes;
+    char* to = out.data + at[i] * width * bytes;
+    if (src.stride[1] == 1) memcpy(to, from, (size_t)(width * bytes));
+    else
+      for (int64_t j = 0; j < width; j++) moveOne(to + j * bytes, from + j * src.stride[1] * bytes, (int)bytes);
+  }
+  free(at);
+  return OK;
+}
+
 const Writer SCATTER = {"scatter", false, false}, SCATTER_ADD = {"scatterAdd", true, false},
              INDEX_ADD = {"indexAdd", true, true};
 
@@ -261,6 +279,6 @@ const Writer SCATTER = {"scatter", false, false}, SCATTER_ADD = {"scatterAdd", t
 const Op INDEX_OPS[] = {{"gather", gather, nullptr},         {"indexSelect", indexSelect, nullptr},
                         {"indexAdd", write, &INDEX_ADD},     {"scatter", write, &SCATTER},
                         {"scatterAdd", write, &SCATTER_ADD}, {"sliceScatter", sliceScatter, nullptr},
-                        {nullptr, nullptr, nullptr}};
+                        {"storeRows", storeRows, nullptr},   {nullptr, nullptr, nullptr}};
 
 }  // namespace wick

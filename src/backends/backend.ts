@@ -43,6 +43,13 @@ export interface ChainStep {
   readonly params: Params;
 }
 
+/** Recorded work that can be repeated: the same kernels on the same memory. */
+export interface Recorded {
+  /** Begins it; what is enqueued later comes after it. Where a promise is answered, it is done when that is. */
+  launch(): Promise<void> | void;
+  dispose(): void;
+}
+
 export interface Backend {
   /** 'cpu', 'reference', 'cuda:0', 'rocm:1', 'sim:64', 'emu:gfx1030'. */
   readonly name: string;
@@ -65,6 +72,16 @@ export interface Backend {
   runChain?(steps: readonly ChainStep[], inputs: readonly View[], out: View): void;
   /** true, or the sentence that errors, skips and docs print. */
   supports(row: RunRow, dtype: DType): true | string;
+  /**
+   * Records what f asks for instead of running it. Memory made inside is the recording's as long as that lives. Absent
+   * where a device cannot.
+   */
+  capture?(f: () => void): Recorded;
+  /**
+   * What f asks for, run on another thread: its results may be read once the promise is kept. Absent where run only
+   * enqueues.
+   */
+  elsewhere?<T>(f: () => T): Promise<T>;
   sync(): Promise<void>;
   memory(): MemoryStats;
   /** Gives cached memory back. */

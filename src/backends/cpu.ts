@@ -3,10 +3,13 @@ import { env } from '../base/environment.js';
 import { DTYPE, type DType } from '../base/dtype.js';
 import { IndexError, NativeError, OutOfMemoryError, UnsupportedError, type WickError } from '../base/errors.js';
 import { nativeString, openLibrary } from '../driver/ffi.js';
+import { Layout } from '../base/layout.js';
+import { movementOps } from '../ops/movement.js';
 import type { Params, RunRow } from '../ops/op.js';
-import type { Backend, Memory, MemoryStats, View } from './backend.js';
-import { type CpuMemory, MemoryPool } from './cpu/memory.js';
+import type { Backend, Memory, MemoryStats, Recorded, View } from './backend.js';
+import { type CpuMemory, MemoryPool, poolOf } from './cpu/memory.js';
 import { type Arrange, arrangeFor, type Pack, packFor } from './cpu/pack.js';
+import { Recording, RecordedCalls } from './cpu/recording.js';
 import { ensureNative } from './native-build.js';
 import { ReferenceBackend, runReference } from './reference.js';
 
@@ -32,6 +35,7 @@ interface Binding {
 
 interface Engine {
   readonly run: (block: number) => number;
+  readonly runList: RunList;
   readonly find: (name: string) => number;
   readonly select: (isa: string) => number;
   readonly threads: (n: number) => number;
@@ -43,11 +47,14 @@ interface Engine {
   readonly peak: (rounds: number) => number;
 }
 
+type RunList = { async: (list: number, done: (error: Error | null, status: number) => void) => void };
+
 function load(): Engine {
   const library = openLibrary({ name: 'the CPU engine', sonames: [ensureNative()], vendor: 'host' });
   if (typeof library === 'string') throw new NativeError(library);
   const engine = {
     run: library.func('int wick_run(double block)'),
+    runList: library.func('int wick_run_list(double list)'),
     find: library.func('int wick_find(const char *name)'),
     select: library.func('int wick_select(const char *isa)'),
     threads: library.func('int wick_threads(int n)'),
@@ -84,6 +91,11 @@ export class CpuBackend implements Backend {
   readonly name = 'cpu';
   readonly #engine: Engine;
   readonly #pool: MemoryPool;
+  /** Memory of work that runs elsewhere: given out in the order in which that work runs. */
+  readonly #aside: MemoryPool;
+  #recording: Recording | undefined;
+  /** Kept when all work elsewhere that was asked for so far has run. */
+  #last: Promise<unknown> = Promise.resolve();
   readonly #block = new Float64Array(BLOCK_SLOTS);
   readonly #blockAddress: number;
   readonly #bindings = new Map<RunRow, Binding>();
@@ -92,6 +104,7 @@ export class CpuBackend implements Backend {
     this.#engine = load();
     this.#blockAddress = this.#engine.address(this.#block.buffer as ArrayBuffer);
     this.#pool = new MemoryPool(this.#engine.address, this.#engine.advise);
+    this.#aside = this.#pool.beside();
   }
 
   get description(): string {
@@ -123,15 +136,28 @@ export class CpuBackend implements Backend {
   }
 
   alloc(bytes: number): Memory {
-    return this.#pool.alloc(bytes);
+    return (this.#recording?.pool ?? this.#pool).alloc(bytes);
   }
   free(memory: Memory): void {
-    this.#pool.free(memory);
+    const pool = poolOf(memory);
+    if (this.#recording && pool !== this.#recording.pool) this.#recording.freed.push(memory);
+    else pool.free(memory);
   }
   write(memory: Memory, byteOffset: number, data: Uint8Array): void {
+    if (this.#recording) return this.#writeLater(this.#recording, memory, byteOffset, data);
     bytesOf(memory, byteOffset, data.byteLength).set(data);
   }
+  /** Bytes wait in memory of their own until the recorded copy runs. */
+  #writeLater(recording: Recording, memory: Memory, byteOffset: number, data: Uint8Array): void {
+    const waiting = this.#pool.alloc(data.byteLength);
+    bytesOf(waiting, 0, data.byteLength).set(data);
+    recording.freed.push(waiting);
+    const bytes = Layout.contiguous([data.byteLength]);
+    const to: View = { memory, layout: Layout.contiguous([data.byteLength], byteOffset), dtype: 'u8' };
+    this.run(COPY, [{ memory: waiting, layout: bytes, dtype: 'u8' }], [to], {});
+  }
   readSync(memory: Memory, byteOffset: number, target: Uint8Array): void {
+    if (this.#recording) throw new UnsupportedError('cpu: nothing can be read while work is recorded');
     target.set(bytesOf(memory, byteOffset, target.byteLength));
   }
   async read(memory: Memory, byteOffset: number, target: Uint8Array): Promise<void> {
@@ -139,7 +165,7 @@ export class CpuBackend implements Backend {
   }
 
   run(row: RunRow, inputs: readonly View[], outputs: readonly View[], params: Params): void {
-    if (row.custom) return runReference(row, inputs, outputs, params); // a user's op: its own function
+    if (row.custom) return this.#runOwn(row, inputs, outputs, params);
     const binding = this.#bindings.get(row) ?? this.#bind(row);
     if (binding.id < 0) throw new UnsupportedError(`${row.name}: ${lacking(row)}`);
     const block = this.#block;
@@ -148,22 +174,77 @@ export class CpuBackend implements Backend {
     block[INPUTS] = ins.length;
     block[OPERANDS] = ins.length + outputs.length;
     binding.pack(block, PARAMS, params);
+    let at = FIRST_OPERAND;
     if (binding.elementwise && dense(ins) && outputs[0].layout.isContiguous) {
       const { size } = outputs[0].layout;
-      let at = FIRST_OPERAND;
       for (let i = 0; i < ins.length; i++) at = putLine(block, at, ins[i], size);
-      putLine(block, at, outputs[0], size);
+      at = putLine(block, at, outputs[0], size);
     } else {
       if (ins.length + outputs.length > MAX_OPERANDS)
         throw new UnsupportedError(
           `${row.name}: ${ins.length + outputs.length} operands; the CPU engine takes ${MAX_OPERANDS}`,
         );
-      let at = FIRST_OPERAND;
       for (const v of ins) at = putView(block, at, v, row);
       for (const v of outputs) at = putView(block, at, v, row);
     }
+    if (this.#recording) return this.#recording.add(row, block, at, inputs, outputs);
     const status = this.#engine.run(this.#blockAddress);
     if (status !== 0) this.#fail(status, row);
+  }
+  /** A user's op: its own function. */
+  #runOwn(row: RunRow, inputs: readonly View[], outputs: readonly View[], params: Params): void {
+    if (this.#recording) throw new UnsupportedError(`${row.name}: functions in JavaScript cannot be recorded`);
+    runReference(row, inputs, outputs, params);
+  }
+
+  #record<T>(pool: MemoryPool, f: () => T): { recording: Recording; result: T } {
+    if (this.#recording) throw new UnsupportedError('cpu: work is being recorded already');
+    const recording = (this.#recording = new Recording(pool));
+    try {
+      return { recording, result: f() };
+    } catch (e) {
+      recording.release();
+      throw e;
+    } finally {
+      this.#recording = undefined;
+    }
+  }
+  capture(f: () => void): Recorded {
+    const { recording } = this.#record(this.#pool.beside(), f);
+    const calls = recording.finish(this.#engine.address);
+    const launch = (): Promise<void> => this.#enqueue(calls);
+    const dispose = (): void => {
+      void this.#last.then(() => {
+        calls.release();
+        recording.pool.close();
+      });
+    };
+    return { launch, dispose };
+  }
+  async elsewhere<T>(f: () => T): Promise<T> {
+    const { recording, result } = this.#record(this.#aside, f);
+    const calls = recording.finish(this.#engine.address);
+    try {
+      await this.#enqueue(calls);
+    } finally {
+      calls.release();
+    }
+    return result;
+  }
+  /** One after another on a thread of the system's, as they were asked for. */
+  #enqueue(calls: RecordedCalls): Promise<void> {
+    const run = this.#last.then(
+      () =>
+        new Promise<void>((done, failed) => {
+          this.#engine.runList.async(calls.address, (error, status) => {
+            if (error) failed(error);
+            else if (status !== 0) failed(failure(status, calls.failedRow, calls.message));
+            else done();
+          });
+        }),
+    );
+    this.#last = run.catch(() => undefined); // whoever launched it is told
+    return run;
   }
 
   supports(row: RunRow, _dtype: DType): true | string {
@@ -180,6 +261,7 @@ export class CpuBackend implements Backend {
   }
   trim(): void {
     this.#pool.trim();
+    void this.#last.then(() => this.#aside.trim());
   }
 
   #bind(row: RunRow): Binding {
@@ -196,12 +278,16 @@ export class CpuBackend implements Backend {
 
   #fail(status: number, row: RunRow): never {
     const bytes = new Uint8Array(this.#block.buffer, MESSAGE * 8, MESSAGE_BYTES);
-    const text = Buffer.from(bytes.subarray(0, bytes.indexOf(0))).toString();
-    const Failure = FAILURES[status] ?? NativeError;
-    throw new Failure(text.startsWith(row.name) ? text : `${row.name}: ${text}`);
+    throw failure(status, row, Buffer.from(bytes.subarray(0, bytes.indexOf(0))).toString());
   }
 }
 
+function failure(status: number, row: RunRow, text: string): WickError {
+  const Failure = FAILURES[status] ?? NativeError;
+  return new Failure(text.startsWith(row.name) ? text : `${row.name}: ${text}`);
+}
+
+const COPY = movementOps.copy as unknown as RunRow;
 const lacking = (row: RunRow): string => `the CPU engine has no kernel of this name (family ${row.family})`;
 
 function bytesOf(memory: Memory, byteOffset: number, length: number): Uint8Array {

@@ -2,7 +2,7 @@
 // position.
 import { UnsupportedError } from '../base/errors.js';
 import type { DecodeSteps } from '../backends/gpu/decode.js';
-import type { AttendOptions, DecoderCache, Step } from '../models/index.js';
+import type { AttendOptions, DecoderCache, LatentRun, Step } from '../models/index.js';
 import type { Device } from '../tensor/device.js';
 import type { Tensor } from '../tensor/tensor.js';
 
@@ -61,11 +61,11 @@ export class GraphStep implements Step {
   #store(x: Tensor, cache: Tensor): void {
     this.#steps.store(x.contiguous(), this.#state, cache);
   }
-  keepLatent(layer: number, latent: Tensor, key: Tensor): readonly [Tensor, Tensor] {
+  keepLatent(layer: number, latent: Tensor, key: Tensor): readonly LatentRun[] {
     const [latents, keys] = this.#cache.kv(layer).buffers();
     this.#store(latent, latents);
     this.#store(key, keys);
-    return [latents, keys];
+    return [{ from: 0, count: 1, latents, keys }];
   }
   mask(_time: number, keys: number, _device: Device): Tensor {
     return this.#places
@@ -73,7 +73,7 @@ export class GraphStep implements Step {
       .le(this.#state.narrow(0, 1, 1))
       .reshape([1, 1, 1, keys]);
   }
-  columns(): Tensor {
+  overColumns(): Tensor {
     throw new UnsupportedError('decoding by graph: convolutions are not recorded');
   }
 }

@@ -68,10 +68,21 @@ export function penalise(logits: Float32Array, recent: readonly number[], penalt
 const REACH = 32;
 const BINS = 1024;
 
+/** What is left of a distribution before a token is drawn from it. */
+export interface Filter {
+  readonly temperature: number;
+  readonly topK: number;
+  readonly topP: number;
+  readonly minP: number;
+  /** 1: all. */
+  readonly typicalP?: number;
+}
 interface Weighed {
   readonly id: number;
   readonly weight: number;
 }
+/** Kept between draws: a vocabulary of 128 thousand is a megabyte. */
+let scratch = new Float64Array(0);
 /**
  * Tokens that top-k, top-p and min-p may leave, likeliest first, and the weight of all that min-p leaves. Distances are
  * counted in bins
@@ -80,14 +91,15 @@ interface Weighed {
 function shortlist(
   logits: Float32Array,
   top: number,
-  { temperature, topK, topP, minP }: Resolved,
+  { temperature, topK, topP, minP }: Filter,
 ): { list: Weighed[]; mass: number } {
   const bins = new Uint32Array(BINS);
-  const far = new Float64Array(logits.length);
+  if (scratch.length < logits.length) scratch = new Float64Array(logits.length);
+  const far = scratch;
   let mass = 0;
   for (let i = 0; i < logits.length; i++) {
     const d = (far[i] = (top - logits[i]) / temperature);
-    const weight = Math.exp(-d);
+    const weight = d < REACH ? Math.exp(-d) : 0;
     if (!(d < REACH && weight >= minP)) far[i] = Infinity;
     else {
       mass += weight;
@@ -101,9 +113,48 @@ function shortlist(
   }
   const furthest = (bin * REACH) / BINS;
   const list: Weighed[] = [];
-  for (let id = 0; id < far.length; id++) if (far[id] < furthest) list.push({ id, weight: Math.exp(-far[id]) });
+  for (let id = 0; id < logits.length; id++) if (far[id] < furthest) list.push({ id, weight: Math.exp(-far[id]) });
   list.sort((a, b) => b.weight - a.weight || a.id - b.id);
   return { list: topK > 0 ? list.slice(0, topK) : list, mass };
+}
+
+/** Those whose surprise is nearest to the expected one, until they are together as likely as asked for. */
+function typical(list: readonly Weighed[], share: number): Weighed[] {
+  const total = list.reduce((a, { weight }) => a + weight, 0);
+  const surprise = ({ weight }: Weighed): number => -Math.log(weight / total);
+  const expected = list.reduce((a, w) => a + (w.weight / total) * surprise(w), 0);
+  const ordered = list
+    .map((w) => ({ w, off: Math.abs(surprise(w) - expected) }))
+    .sort((a, b) => a.off - b.off || a.w.id - b.w.id);
+  let [sum, n] = [0, 0];
+  while (n < ordered.length && (n === 0 || sum < share * total)) sum += ordered[n++].w.weight;
+  return ordered.slice(0, n).map(({ w }) => w);
+}
+
+/** A token by a number in [0, 1). The same logits and number always give the same token. */
+export function draw(logits: Float32Array, filter: Filter, uniform: number): number {
+  const { temperature, topK, topP, minP, typicalP = 1 } = filter;
+  const best = argmax(logits);
+  if (temperature === 0) return best;
+  const top = logits[best];
+  if (topK === 0 && topP === 1 && minP === 0 && typicalP === 1) {
+    if (scratch.length < logits.length) scratch = new Float64Array(logits.length);
+    let sum = 0;
+    for (let i = 0; i < logits.length; i++) sum += scratch[i] = Math.exp((logits[i] - top) / temperature);
+    let left = uniform * sum;
+    for (let i = 0; i < logits.length; i++) if ((left -= scratch[i]) < 0) return i;
+    return best;
+  }
+  const { list, mass } = shortlist(logits, top, filter);
+  const total = topK > 0 ? list.reduce((a, { weight }) => a + weight, 0) : mass;
+  let sum = 0;
+  let n = 0;
+  while (n < list.length && (n === 0 || topP === 1 || sum < topP * total)) sum += list[n++].weight;
+  const open = typicalP === 1 ? list : typical(list.slice(0, n), typicalP);
+  if (typicalP < 1) [n, sum] = [open.length, open.reduce((a, { weight }) => a + weight, 0)];
+  let left = uniform * sum;
+  for (let i = 0; i < n; i++) if ((left -= open[i].weight) < 0) return open[i].id;
+  return open[n - 1].id;
 }
 
 /** Options with nothing left open. */
@@ -149,21 +200,6 @@ export class Sampler {
     if (repetitionPenalty !== 1)
       penalise(logits, history.slice(Math.max(0, history.length - repetitionWindow)), repetitionPenalty);
     if (temperature === 0) return argmax(logits);
-    const top = logits[argmax(logits)];
-    const uniform = this.uniform(this.drawn++);
-    if (topK === 0 && topP === 1 && minP === 0) {
-      const weights = Float64Array.from(logits, (x) => Math.exp((x - top) / temperature));
-      let left = uniform * weights.reduce((a, b) => a + b, 0);
-      for (let i = 0; i < weights.length; i++) if ((left -= weights[i]) < 0) return i;
-      return logits.length - 1;
-    }
-    const { list, mass } = shortlist(logits, top, this.options);
-    const total = topK > 0 ? list.reduce((a, { weight }) => a + weight, 0) : mass;
-    let sum = 0;
-    let n = 0;
-    while (n < list.length && (n === 0 || topP === 1 || sum < topP * total)) sum += list[n++].weight;
-    let left = uniform * sum;
-    for (let i = 0; i < n; i++) if ((left -= list[i].weight) < 0) return list[i].id;
-    return list[n - 1].id;
+    return draw(logits, { temperature, topK, topP, minP }, this.uniform(this.drawn++));
   }
 }

@@ -227,11 +227,13 @@ export class LatentMixer extends Module {
     const kv = this.kvA.forward(x); // (b, t, rank + rope)
     const latent = this.kvANorm.forward(kv.narrow(2, 0, rank)).unsqueeze(1); // (b, 1, t, rank)
     const turned = kv.narrow(2, rank, ropeDim).unsqueeze(2).ropeThd(c, s).permute([0, 2, 1, 3]); // (b, 1, t, rope)
-    const [latents, keys] = step.keepLatent(layer, latent, turned);
-    const y =
-      t < ABSORBED
-        ? this.#absorbed(qNope, qRope, latents, keys, step)
-        : this.#expanded(qNope, qRope, latents, keys, step);
+    const parts = step.keepLatent(layer, latent, turned).map(({ from, count, latents, keys }) => {
+      const [nope, turnedQ] = [qNope, qRope].map((x) => (count === t ? x : x.narrow(2, from, count)));
+      return count < ABSORBED
+        ? this.#absorbed(nope, turnedQ, latents, keys, step)
+        : this.#expanded(nope, turnedQ, latents, keys, step);
+    });
+    const y = parts.length === 1 ? parts[0] : parts[0].cat(parts.slice(1), 2);
     return this.out.forward(y.permute([0, 2, 1, 3]).reshape([b, t, heads * valueDim]));
   }
   #absorbed(qNope: Tensor, qRope: Tensor, latents: Tensor, keys: Tensor, step: Step): Tensor {
@@ -281,8 +283,9 @@ export class ConvMixer extends Module {
     const hidden = x.shape[2];
     const all = this.input.forward(step.withoutPads(x)).permute([0, 2, 1]); // (b, 3 hidden, t)
     const part = (i: number): Tensor => all.narrow(1, i * hidden, hidden);
-    const given = step.columns(layer, part(0).mul(part(2)), this.feature.width - 1);
-    const y = given.conv1d(this.weight, { groups: hidden, ...(this.bias && { bias: this.bias }) });
+    const y = step.overColumns(layer, part(0).mul(part(2)), this.feature.width - 1, (columns) =>
+      columns.conv1d(this.weight, { groups: hidden, ...(this.bias && { bias: this.bias }) }),
+    );
     return this.out.forward(part(1).mul(y).permute([0, 2, 1]));
   }
 }

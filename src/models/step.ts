@@ -29,12 +29,25 @@ export interface Step {
    * heads, dim).
    */
   attend(layer: number, q: Tensor, k: Tensor, v: Tensor, how: AttendOptions): Tensor;
-  /** Keeps a latent (b, 1, t, rank) and a turned key (b, 1, t, dim) and answers all of them. */
-  keepLatent(layer: number, latent: Tensor, key: Tensor): readonly [latents: Tensor, keys: Tensor];
+  /**
+   * Keeps latents (b, 1, t, rank) and turned keys (b, 1, t, dim) and answers what new tokens look at, one run of them
+   * after another.
+   */
+  keepLatent(layer: number, latent: Tensor, key: Tensor): readonly LatentRun[];
   /** What new tokens see of `keys` latents, u8 (b or 1, 1, t, keys). */
   mask(time: number, keys: number, device: Device): Tensor;
-  /** The last `count` columns before this run's, (b, channels, count), and remembers the last of these. */
-  columns(layer: number, x: Tensor, count: number): Tensor;
+  /**
+   * A causal convolution over x (b, channels, t): `convolve` is given columns with the last `count` ones before them, and
+   * the last of these are remembered.
+   */
+  overColumns(layer: number, x: Tensor, count: number, convolve: (columns: Tensor) => Tensor): Tensor;
+}
+/** New tokens `from` to `from + count` look at all of these, (b, 1, all, width). */
+export interface LatentRun {
+  readonly from: number;
+  readonly count: number;
+  readonly latents: Tensor;
+  readonly keys: Tensor;
 }
 export type AttendOptions = Pick<Attention, 'scale' | 'window' | 'chunk' | 'softcap'> & {
   readonly sinks?: Tensor;
@@ -102,7 +115,7 @@ export class DecoderCache {
 }
 
 /** What queries at the end of `keys` keys see: causal, within a window or chunk, past the padding of each sequence. */
-function seen(
+export function seen(
   o: { time: number; keys: number; first: number; window?: number; chunk?: number },
   pads: readonly number[],
   device: Device,
@@ -181,13 +194,14 @@ export class BatchStep implements Step {
     const mask = seen({ time: this.#time, keys: n, first, window, chunk }, pads, this.#device);
     return turned(query.sdpa(keys, values, { causal: true, mask, ...extra }));
   }
-  keepLatent(layer: number, latent: Tensor, key: Tensor): readonly [Tensor, Tensor] {
-    return this.#cache ? this.#cache.kv(layer).append(latent, key) : [latent, key];
+  keepLatent(layer: number, latent: Tensor, key: Tensor): readonly LatentRun[] {
+    const [latents, keys] = this.#cache ? this.#cache.kv(layer).append(latent, key) : [latent, key];
+    return [{ from: 0, count: this.#time, latents, keys }];
   }
   mask(time: number, keys: number, device: Device): Tensor {
     return seen({ time, keys, first: 0 }, this.#pads ?? [0], device);
   }
-  columns(layer: number, x: Tensor, count: number): Tensor {
+  overColumns(layer: number, x: Tensor, count: number, convolve: (columns: Tensor) => Tensor): Tensor {
     const [b, channels, t] = x.shape;
     const state = this.#cache?.layers[layer] as Columns | undefined;
     const before = state?.last ?? x.newZeros([b, channels, count], x.dtype);
@@ -197,6 +211,6 @@ export class BatchStep implements Step {
       state.last?.dispose();
       state.last = last;
     }
-    return all;
+    return convolve(all);
   }
 }

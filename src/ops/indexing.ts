@@ -24,7 +24,10 @@ import {
 declare module './op.js' {
   interface KernelFacts {
     /** How indices are used; `add`: what is scattered is added to what is there. */
-    index: { readonly kind: 'select' | 'gather' | 'scatter' | 'indexAdd' | 'sliceScatter'; readonly add?: boolean };
+    index: {
+      readonly kind: 'select' | 'gather' | 'scatter' | 'indexAdd' | 'sliceScatter' | 'store';
+      readonly add?: boolean;
+    };
   }
 }
 

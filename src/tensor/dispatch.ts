@@ -4,6 +4,7 @@ import { checkValue, type DType, kernelDType, scalarFor } from '../base/dtype.js
 import { ArgumentError, DeviceError, DTypeError, UnsupportedError } from '../base/errors.js';
 import { broadcastShapes, sameShape, type Shape } from '../base/shape.js';
 import { movementOps } from '../ops/movement.js';
+import { storeRow } from '../ops/store.js';
 import type { AssembleRow, ElementwiseRow, KernelRow, Params, RunRow, Sig, ViewRow } from '../ops/op.js';
 import { calledHere, gradEnabled, type GradRow, type Node, refuseNaN } from './autograd.js';
 import type { Device } from './device.js';
@@ -217,6 +218,19 @@ function record(row: GradRow, inputs: readonly Tensor[], outs: readonly Tensor[]
     o.node = node;
     results[i].node = node;
   });
+}
+
+/**
+ * Writes rows of src (n, width) to the places `ids` (i32, n) in dst (rows, width), in place; the largest i32 writes
+ * nothing.
+ */
+export function storeRows(dst: Tensor, ids: Tensor, src: Tensor): void {
+  sameDevice('storeRows', [dst, ids, src]);
+  storeRow.infer([dst, ids, src], {});
+  checkSupport(dst.device.backend, storeRow, dst.dtype);
+  if (src.size === 0) return;
+  launch(dst.device.backend, storeRow, [dst, ids, src], [dst], { dim: 0 });
+  dst.storage.version++;
 }
 
 /** Writes src into dst's elements in place; dtypes and shapes are equal. */

@@ -1,27 +1,27 @@
 // Tokens to text as they come: half a character waits, and so does what may be the beginning of a stop text.
-import type { Tokenizer } from './tokenizer.js';
+import type { DecodeOptions, Tokenizer } from './tokenizer.js';
 
 export class TextStream {
-  readonly #tokenizer: Tokenizer;
+  readonly #decode: (ids: readonly number[]) => string;
   /** What was shown last, decoded again with what follows, since spaces depend on neighbours; then what waits. */
   #ids: number[];
   #shown: number;
   #printed: number;
-  constructor(tokenizer: Tokenizer, context: readonly number[] = []) {
-    this.#tokenizer = tokenizer;
+  constructor(tokenizer: Tokenizer, context: readonly number[] = [], options: DecodeOptions = {}) {
+    this.#decode = (ids) => tokenizer.decode(ids, options);
     let n = Math.min(4, context.length);
-    while (n < context.length && n < 16 && tokenizer.decode(context.slice(-n)).startsWith('\ufffd')) n++;
+    while (n < context.length && n < 16 && this.#decode(context.slice(-n)).startsWith('\ufffd')) n++;
     this.#ids = n > 0 ? context.slice(-n) : [];
     this.#shown = this.#ids.length;
-    this.#printed = tokenizer.decode(this.#ids).length;
+    this.#printed = this.#decode(this.#ids).length;
   }
   push(id: number): string {
     this.#ids.push(id);
-    const text = this.#tokenizer.decode(this.#ids);
+    const text = this.#decode(this.#ids);
     // Bytes that are no character yet show as replacement characters at the end.
     if (text.endsWith('\ufffd') && this.#ids.length - this.#shown < 16) return '';
     const piece = text.slice(this.#printed);
-    const last = this.#tokenizer.decode(this.#ids.slice(this.#shown));
+    const last = this.#decode(this.#ids.slice(this.#shown));
     if (last === '')
       this.#printed = text.length; // nothing to be a neighbour of
     else {
@@ -33,7 +33,7 @@ export class TextStream {
   }
   /** What still waits at the end. */
   flush(): string {
-    const piece = this.#tokenizer.decode(this.#ids).slice(this.#printed);
+    const piece = this.#decode(this.#ids).slice(this.#printed);
     this.#printed += piece.length;
     return piece;
   }

@@ -2,6 +2,7 @@
 // source of them.
 import { ArgumentError } from '../base/errors.js';
 import { type AddedToken, TokenFinder } from './added-tokens.js';
+import { byteOfToken, bytesOfToken } from './byte-level.js';
 import type { ChatTemplates } from './chat-template.js';
 import type { DecodeStep } from './decoders.js';
 import type { Normalizer } from './normalizers.js';
@@ -49,6 +50,7 @@ export class Tokenizer {
   readonly #added: ReadonlyMap<number, AddedToken>;
   readonly #addedIds: ReadonlyMap<string, number>;
   readonly vocabSize: number;
+  #byteLevel: boolean | undefined;
 
   constructor(parts: TokenizerParts) {
     this.#parts = parts;
@@ -125,6 +127,22 @@ export class Tokenizer {
   /** The token of a number as the vocabulary writes it. */
   token(id: number): string | undefined {
     return this.#added.get(id)?.content ?? this.#parts.model.vocabulary.tokens[id];
+  }
+  /** The bytes that a token adds to a text that something stands before; half a character is half of its bytes. */
+  bytes(id: number): Uint8Array {
+    const token = this.token(id);
+    if (token === undefined) return new Uint8Array(0);
+    if (this.#added.has(id)) return Buffer.from(token);
+    const text = (tokens: readonly string[]): string => {
+      const { decoder } = this.#parts;
+      return decoder ? decoder(tokens).join('') : tokens.join(' ');
+    };
+    // Byte-level vocabularies write a space as this character.
+    this.#byteLevel ??= text(['a', '\u0120a']) === 'a a';
+    if (this.#byteLevel) return bytesOfToken(token);
+    const byte = byteOfToken(token);
+    if (byte !== undefined) return Uint8Array.of(byte);
+    return Buffer.from(text(['a', token]).slice(text(['a']).length));
   }
   id(token: string): number | undefined {
     return this.#addedIds.get(token) ?? this.#parts.model.vocabulary.id(token);

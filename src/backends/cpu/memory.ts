@@ -23,9 +23,11 @@ class Token implements MemoryToken {
   /** Bytes in use; undefined while nobody uses the block. */
   used: number | undefined;
   readonly address: number;
+  readonly pool: MemoryPool;
   watched = false;
-  constructor(address: number) {
+  constructor(address: number, pool: MemoryPool) {
     this.address = address;
+    this.pool = pool;
   }
   get bytes(): number {
     return this.used ?? 0;
@@ -41,12 +43,15 @@ export class CpuMemory implements Memory {
   readonly start: number;
   /** Bytes of the block, at least `bytes`. */
   readonly room: number;
-  constructor(buffer: ArrayBuffer, start: number, address: number, room: number) {
+  /** The pool it goes back to. */
+  readonly pool: MemoryPool;
+  constructor(buffer: ArrayBuffer, start: number, address: number, room: number, pool: MemoryPool) {
+    this.pool = pool;
     this.address = address;
     this.buffer = buffer;
     this.start = start;
     this.room = room;
-    this.token = new Token(address);
+    this.token = new Token(address, pool);
   }
 }
 
@@ -59,31 +64,53 @@ export function roomFor(bytes: number): number {
   return Math.ceil(bytes / step) * step;
 }
 
+/** What all pools of a backend hold together. */
+export class MemoryCounters {
+  liveBytes = 0;
+  liveBlocks = 0;
+  cachedBytes = 0;
+  peakBytes = 0;
+}
+
+/** The pool of a block or of what stands for one. */
+export const poolOf = (memory: Memory): MemoryPool => (memory as CpuMemory | Token).pool;
+
 export class MemoryPool {
   readonly #address: (buffer: ArrayBuffer) => number;
   readonly #advise: (address: number, bytes: number) => void;
   readonly #kept = new Map<number, CpuMemory[]>();
   #slab: CpuMemory | undefined;
   #used = 0;
-  #liveBytes = 0;
-  #liveBlocks = 0;
+  readonly #count: MemoryCounters;
+  /** Bytes of #kept. */
   #keptBytes = 0;
-  #peak = 0;
+  /** What comes back to a closed pool goes to the collector. */
+  #closed = false;
 
-  constructor(address: (buffer: ArrayBuffer) => number, advise: (address: number, bytes: number) => void) {
+  constructor(
+    address: (buffer: ArrayBuffer) => number,
+    advise: (address: number, bytes: number) => void,
+    counters = new MemoryCounters(),
+  ) {
     this.#address = address;
     this.#advise = advise;
+    this.#count = counters;
+  }
+  /** Another pool with the same counters. */
+  beside(): MemoryPool {
+    return new MemoryPool(this.#address, this.#advise, this.#count);
   }
 
   alloc(bytes: number): CpuMemory {
     const room = roomFor(bytes);
     const kept = this.#kept.get(room);
     let block = kept?.pop();
-    if (block) this.#keptBytes -= room;
+    if (block) this.#keep(-room);
     else block = room <= SMALL ? this.#cut(room) : this.#fresh(room);
-    this.#liveBlocks++;
-    this.#liveBytes += bytes;
-    if (this.#liveBytes > this.#peak) this.#peak = this.#liveBytes;
+    const count = this.#count;
+    count.liveBlocks++;
+    count.liveBytes += bytes;
+    if (count.liveBytes > count.peakBytes) count.peakBytes = count.liveBytes;
     block.bytes = block.token.used = bytes;
     return block;
   }
@@ -92,28 +119,31 @@ export class MemoryPool {
   free(memory: Memory): void {
     const token = memory instanceof CpuMemory ? memory.token : (memory as Token);
     if (token.used === undefined) return; // a kept block was let go of
-    this.#liveBlocks--;
-    this.#liveBytes -= token.used;
+    this.#count.liveBlocks--;
+    this.#count.liveBytes -= token.used;
     token.used = undefined;
-    if (!(memory instanceof CpuMemory) || this.#keptBytes + memory.room > KEPT_LIMIT) return;
+    if (!(memory instanceof CpuMemory) || this.#closed || this.#keptBytes + memory.room > KEPT_LIMIT) return;
     let kept = this.#kept.get(memory.room);
     if (!kept) this.#kept.set(memory.room, (kept = []));
     kept.push(memory);
-    this.#keptBytes += memory.room;
+    this.#keep(memory.room);
+  }
+  #keep(bytes: number): void {
+    this.#keptBytes += bytes;
+    this.#count.cachedBytes += bytes;
+  }
+  close(): void {
+    this.#closed = true;
+    this.trim();
   }
 
   stats(): MemoryStats {
-    return {
-      liveBytes: this.#liveBytes,
-      liveBlocks: this.#liveBlocks,
-      cachedBytes: this.#keptBytes,
-      peakBytes: this.#peak,
-    };
+    return { ...this.#count };
   }
 
   trim(): void {
     this.#kept.clear();
-    this.#keptBytes = 0;
+    this.#keep(-this.#keptBytes);
     this.#slab = undefined;
   }
 
@@ -126,27 +156,27 @@ export class MemoryPool {
     const { buffer, start, address } = this.#slab;
     const at = this.#used;
     this.#used += room;
-    return new CpuMemory(buffer, start + at, address + at, room);
+    return new CpuMemory(buffer, start + at, address + at, room, this);
   }
 
   #fresh(room: number): CpuMemory {
     if (room >= LARGE && room > availableBytes())
       throw new OutOfMemoryError(
         `cpu: no memory for a block of ${room} bytes: the machine has ${availableBytes()} left ` +
-          `(${this.#liveBytes} bytes are in use by tensors)`,
+          `(${this.#count.liveBytes} bytes are in use by tensors)`,
       );
     let buffer: ArrayBuffer;
     try {
       buffer = new ArrayBuffer(room + ALIGN);
     } catch (cause) {
       throw new OutOfMemoryError(
-        `cpu: no memory for a block of ${room} bytes (${this.#liveBytes} bytes are in use by tensors)`,
+        `cpu: no memory for a block of ${room} bytes (${this.#count.liveBytes} bytes are in use by tensors)`,
         { cause },
       );
     }
     const base = this.#address(buffer);
     const address = Math.ceil(base / ALIGN) * ALIGN;
     if (room >= HUGE) this.#advise(address, room);
-    return new CpuMemory(buffer, address - base, address, room);
+    return new CpuMemory(buffer, address - base, address, room, this);
   }
 }

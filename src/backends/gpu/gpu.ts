@@ -2,7 +2,7 @@
 import type { DType } from '../../base/dtype.js';
 import type { Device, DeviceLibraries, HostBuffer } from '../../driver/driver.js';
 import type { Params, RunRow } from '../../ops/op.js';
-import type { Backend, ChainStep, Memory, MemoryStats, View } from '../backend.js';
+import type { Backend, ChainStep, Memory, MemoryStats, Recorded, View } from '../backend.js';
 import { type GpuMemory, Pool } from './allocator.js';
 import { GpuContext } from './context.js';
 import { launchChain, tracedChain } from './elementwise.js';
@@ -12,8 +12,8 @@ import { runPlan } from './run-plan.js';
 /** Pinned memory for reads: larger reads go through it in pieces. */
 const STAGING_BYTES = 16 << 20;
 
-/** Recorded work that can be replayed: the same kernels on the same memory. */
-export class Replay {
+/** A captured graph. */
+export class Replay implements Recorded {
   readonly #gpu: GpuContext;
   readonly #exec: number;
   readonly #pool: Pool;

@@ -51,6 +51,29 @@ const selectRows = INDEXING.declare({
     };
   },
 });
+/** The same words the other way: rows of src, `src_step` words apart, to their places in dst. */
+const storeRows = INDEXING.declare({
+  each: { word: ROW_WORDS },
+  symbol: ({ word }) => `store_rows_w${word}`,
+  body: ({ word }) => {
+    const W = word === 16 ? 'word4' : WORDS[word];
+    return {
+      threads: 256,
+      params: {
+        ids: 'const i32*',
+        src: `const ${W}*`,
+        src_step: 'i64',
+        dst: `${W}*`,
+        fault: 'u32*',
+        dst_dim: 'i64',
+        n: 'i64',
+        words: 'i64',
+        lanes: 'u32',
+      },
+      call: 'store_rows',
+    };
+  },
+});
 /** info: dims of ids, strides of ids, strides of src with 0 along the dimension. */
 const gatherAny = INDEXING.declare({
   each: { ids: INT_TYPES, bytes: [8, 4, 2, 1] },
@@ -194,6 +217,35 @@ export function selectRowsLaunch(
       left,
       src_dim: srcDim,
       ids_dim: idsDim,
+      words,
+      lanes,
+    }),
+  );
+}
+
+/**
+ * dst[ids[j], :] = src[j, :] over contiguous dst; rows of src lie `stepBytes` apart. Buffers: ids (i32), src, dst,
+ * fault.
+ */
+export function storeRowsLaunch(
+  dstDim: number,
+  n: number,
+  rowBytes: number,
+  stepBytes: number,
+  align: number,
+): Launches {
+  const word = ROW_WORDS.find((w) => rowBytes % w === 0 && stepBytes % w === 0 && align % w === 0) ?? 1;
+  const words = rowBytes / word;
+  const lanes = clamp(powerAbove(ceilDiv(words, 4)), 1, 256);
+  return single(
+    launch(storeRows, { word }, clamp(ceilDiv(n, 256 / lanes), 1, 2 ** 22), 256, {
+      ids: at('ids'),
+      src: at('src'),
+      src_step: stepBytes / word,
+      dst: at('dst'),
+      fault: at('fault'),
+      dst_dim: dstDim,
+      n,
       words,
       lanes,
     }),
@@ -367,12 +419,23 @@ const sliceScatter: Plan = (p, _row, [x, src], [out], { dim, start = 0 }) => {
   p.copy(src, { ...viewOf(out), layout: out.layout.slice(dim, start, src.layout.shape[dim]) });
 };
 
+/** In place: dst keeps its other rows. */
+const store: Plan = (p, _row, [, ids, src], [dst]) => {
+  const [rows, width] = dst.layout.shape;
+  const bytes = bytesOf(dst.dtype);
+  const from = src.layout.strides[1] === 1 ? src : p.dense(src);
+  const step = from.layout.strides[0] * bytes;
+  const launches = storeRowsLaunch(rows, src.layout.shape[0], width * bytes, step, alignmentOf(from, dst));
+  p.run(launches, { ids: p.dense(ids), src: from, dst, fault: FAULT });
+};
+
 const KINDS: Readonly<Record<RowOf<'index'>['kernel']['kind'], Plan>> = {
   select,
   gather,
   scatter,
   indexAdd,
   sliceScatter,
+  store,
 };
 export const planIndex: Plan = (p, row, inputs, outputs, params) =>
   KINDS[row.kernel.kind](p, row, inputs, outputs, params);

@@ -1,0 +1,81 @@
+// Calls of the CPU engine written down instead of run: a whole step of a model becomes one list that another thread
+// works through, once or many times.
+import type { RunRow } from '../../ops/op.js';
+import type { Memory, View } from '../backend.js';
+import { type MemoryPool, poolOf } from './memory.js';
+
+/** Slots before the first call: their number, the one that failed, and a message; native/engine/engine.cpp. */
+const MESSAGE = 2;
+const MESSAGE_SLOTS = 64;
+const FIRST = MESSAGE + MESSAGE_SLOTS;
+
+export class Recording {
+  readonly pool: MemoryPool;
+  /** Memory of other pools that was freed meanwhile: the calls still need it. */
+  readonly freed: Memory[] = [];
+  readonly #rows: RunRow[] = [];
+  /** Blocks that calls point into: the collector must not take them. */
+  readonly #held = new Set<Memory>();
+  #slots = new Float64Array(1 << 12);
+  #end = FIRST;
+
+  constructor(pool: MemoryPool) {
+    this.pool = pool;
+  }
+  add(row: RunRow, block: Float64Array, length: number, inputs: readonly View[], outputs: readonly View[]): void {
+    if (this.#end + 1 + length > this.#slots.length) {
+      const larger = new Float64Array(2 * this.#slots.length);
+      larger.set(this.#slots);
+      this.#slots = larger;
+    }
+    this.#slots[this.#end] = length;
+    this.#slots.set(block.subarray(0, length), this.#end + 1);
+    this.#end += 1 + length;
+    this.#rows.push(row);
+    for (const { memory } of inputs) this.#held.add(memory);
+    for (const { memory } of outputs) this.#held.add(memory);
+  }
+  finish(addressOf: (buffer: ArrayBuffer) => number): RecordedCalls {
+    const slots = this.#slots.slice(0, this.#end);
+    slots[0] = this.#rows.length;
+    return new RecordedCalls(slots, addressOf(slots.buffer), this.#rows, this.#held, this.freed);
+  }
+  /** Gives back what was freed, where nothing will run. */
+  release(): void {
+    for (const memory of this.freed.splice(0)) poolOf(memory).free(memory);
+  }
+}
+
+export class RecordedCalls {
+  readonly address: number;
+  readonly #slots: Float64Array;
+  readonly #rows: readonly RunRow[];
+  readonly #held: Set<Memory>;
+  readonly #freed: Memory[];
+  constructor(
+    slots: Float64Array,
+    address: number,
+    rows: readonly RunRow[],
+    held: Set<Memory>,
+    freed: Memory[],
+  ) {
+    this.#slots = slots;
+    this.address = address;
+    this.#rows = rows;
+    this.#held = held;
+    this.#freed = freed;
+  }
+  /** The row whose call failed last, and what the engine said. */
+  get failedRow(): RunRow {
+    return this.#rows[this.#slots[1]];
+  }
+  get message(): string {
+    const bytes = new Uint8Array(this.#slots.buffer, MESSAGE * 8, MESSAGE_SLOTS * 8);
+    return Buffer.from(bytes.subarray(0, bytes.indexOf(0))).toString();
+  }
+  /** After the last run. */
+  release(): void {
+    for (const memory of this.#freed.splice(0)) poolOf(memory).free(memory);
+    this.#held.clear();
+  }
+}

@@ -1,0 +1,150 @@
+// How one answer chooses its next token from a row of logits: what is asked for is checked once, then applied in one
+// order: log-probabilities of the raw row, allowed tokens, bias, penalties, temperature, filters, the draw.
+import { ArgumentError, IndexError } from '../base/errors.js';
+import type { GenerationRequest } from './request.js';
+import { argmax, draw, type Filter, uniformAt } from './sampler.js';
+
+type Rule = readonly [name: keyof GenerationRequest, fits: (v: number) => boolean, rule: string];
+const whole = (v: number): boolean => Number.isSafeInteger(v);
+const RULES: readonly Rule[] = [
+  ['maxTokens', (v) => v === Infinity || (whole(v) && v >= 0), 'a whole number from 0, nor Infinity'],
+  ['minTokens', (v) => whole(v) && v >= 0, 'a whole number from 0'],
+  ['n', (v) => whole(v) && v >= 1 && v <= 128, 'a whole number from 1 to 128'],
+  ['temperature', (v) => v >= 0 && Number.isFinite(v), 'a number from 0'],
+  ['topK', (v) => whole(v) && v >= 0, 'a whole number from 0'],
+  ['topP', (v) => v > 0 && v <= 1, 'in (0, 1]'],
+  ['minP', (v) => v >= 0 && v <= 1, 'in [0, 1]'],
+  ['typicalP', (v) => v > 0 && v <= 1, 'in (0, 1]'],
+  ['repetitionPenalty', (v) => v > 0 && Number.isFinite(v), 'above 0'],
+  ['repetitionWindow', (v) => v === Infinity || (whole(v) && v >= 0), 'a whole number from 0'],
+  ['presencePenalty', Number.isFinite, 'a number'],
+  ['frequencyPenalty', Number.isFinite, 'a number'],
+  ['seed', whole, 'a whole number'],
+  ['logprobs', (v) => whole(v) && v >= 0 && v <= 1024, 'a whole number from 0 to 1024'],
+  ['priority', Number.isFinite, 'a number'],
+];
+
+/** Throws what is wrong with the parameters of a request; token numbers are held against the vocabulary. */
+export function checkRequest(request: GenerationRequest, vocabSize: number): void {
+  for (const [name, fits, rule] of RULES) {
+    const v = request[name];
+    if (v !== undefined && !(typeof v === 'number' && fits(v)))
+      throw new ArgumentError(`generate: ${name} ${String(v)} is not ${rule}`);
+  }
+  if (request.prompt.length === 0)
+    throw new ArgumentError('generate: an empty prompt and no start token; give some text');
+  const known = (token: number, where: string): void => {
+    if (!whole(token) || token < 0 || token >= vocabSize)
+      throw new IndexError(`generate: token ${token} ${where} is none of the model's ${vocabSize}`);
+  };
+  request.prompt.forEach((token, i) => known(token, `at position ${i}`));
+  request.allowedTokens?.forEach((token) => known(token, 'in allowedTokens'));
+  request.stopTokens?.forEach((token) => known(token, 'in stopTokens'));
+  for (const [token, bias] of request.logitBias ?? []) {
+    known(token, 'in logitBias');
+    if (Number.isNaN(bias) || typeof bias !== 'number')
+      throw new ArgumentError(`generate: logitBias of token ${token} is ${String(bias)}, not a number`);
+  }
+  if (request.allowedTokens?.length === 0) throw new ArgumentError('generate: allowedTokens is empty');
+}
+
+/** A set of tokens as bits, as grammars give them: bit t of word t / 32. */
+export type TokenMask = Int32Array;
+
+/** What one answer remembers between its tokens. */
+export class Chooser {
+  readonly #request: GenerationRequest;
+  readonly #filter: Filter;
+  readonly #seed: number;
+  readonly #allowed: Uint8Array | undefined;
+  /** How often each token stands in the answer. */
+  readonly #written = new Map<number, number>();
+  readonly #counting: boolean;
+  /** Tokens that may not be drawn before the shortest length. */
+  readonly #ends: readonly number[];
+  #copy: Float32Array | undefined;
+
+  constructor(request: GenerationRequest, seed: number, ends: readonly number[], vocabSize: number) {
+    const { temperature = 0.8, topK = 0, topP = 1, minP = 0, typicalP = 1 } = request;
+    this.#request = request;
+    this.#filter = { temperature, topK, topP, minP, typicalP };
+    this.#seed = seed;
+    this.#ends = ends;
+    this.#counting = (request.presencePenalty ?? 0) !== 0 || (request.frequencyPenalty ?? 0) !== 0;
+    if (request.allowedTokens) {
+      this.#allowed = new Uint8Array(vocabSize);
+      for (const token of request.allowedTokens) this.#allowed[token] = 1;
+    }
+  }
+  /** Whether the largest logit is all it needs to know, at this length of the answer. */
+  plain(written: number): boolean {
+    const { logitBias, repetitionPenalty = 1, minTokens = 0, logprobs, promptLogprobs, grammar } = this.#request;
+    return (
+      this.#filter.temperature === 0 &&
+      !this.#allowed &&
+      !logitBias?.size &&
+      repetitionPenalty === 1 &&
+      !this.#counting &&
+      written >= minTokens &&
+      logprobs === undefined &&
+      !promptLogprobs &&
+      !grammar
+    );
+  }
+  /** The next token of an answer, after `tokens` of which the last `written` are its own. The row stays as it is. */
+  choose(row: Float32Array, tokens: readonly number[], written: number, mask?: TokenMask): number {
+    const changed = this.#changed(row, tokens, written, mask);
+    const token = draw(changed, this.#filter, this.#filter.temperature === 0 ? 0 : uniformAt(this.#seed, written));
+    if (changed[token] === -Infinity)
+      throw new ArgumentError('generate: no token is left that all of the given rules allow');
+    return token;
+  }
+  /** Counts a token that was written. */
+  wrote(token: number): void {
+    if (this.#counting) this.#written.set(token, (this.#written.get(token) ?? 0) + 1);
+  }
+  #changed(row: Float32Array, tokens: readonly number[], written: number, mask: TokenMask | undefined): Float32Array {
+    const { logitBias, repetitionPenalty = 1, repetitionWindow = Infinity, minTokens = 0 } = this.#request;
+    const early = written < minTokens && this.#ends.length > 0;
+    if (!this.#allowed && !mask && !logitBias?.size && repetitionPenalty === 1 && !this.#counting && !early) return row;
+    this.#copy ??= new Float32Array(row.length);
+    const x = this.#copy;
+    x.set(row);
+    if (this.#allowed) for (let i = 0; i < x.length; i++) if (this.#allowed[i] === 0) x[i] = -Infinity;
+    if (mask) for (let i = 0; i < x.length; i++) if (((mask[i >> 5] >>> (i & 31)) & 1) === 0) x[i] = -Infinity;
+    for (const [token, bias] of logitBias ?? []) x[token] += bias;
+    if (repetitionPenalty !== 1) {
+      const recent = tokens.slice(Math.max(0, tokens.length - repetitionWindow));
+      for (const id of new Set(recent)) x[id] = x[id] >= 0 ? x[id] / repetitionPenalty : x[id] * repetitionPenalty;
+    }
+    if (this.#counting) {
+      const { presencePenalty = 0, frequencyPenalty = 0 } = this.#request;
+      for (const [token, times] of this.#written) x[token] -= presencePenalty + frequencyPenalty * times;
+    }
+    if (early) for (const token of this.#ends) x[token] = -Infinity;
+    return x;
+  }
+}
+
+export interface RawLogprob {
+  readonly token: number;
+  readonly logprob: number;
+}
+/** Log-probabilities of a raw row: the token's own, and the `count` likeliest, best first, ties by number. */
+export function rawLogprobs(row: Float32Array, token: number, count: number): { own: number; top: RawLogprob[] } {
+  const most = row[argmax(row)];
+  let sum = 0;
+  for (let i = 0; i < row.length; i++) sum += Math.exp(row[i] - most);
+  const level = most + Math.log(sum);
+  // A short list kept in order costs one comparison for nearly every token.
+  const top: RawLogprob[] = [];
+  for (let i = 0; count > 0 && i < row.length; i++) {
+    const logprob = row[i];
+    if (top.length === count && !(logprob > top[count - 1].logprob)) continue;
+    let at = top.length;
+    while (at > 0 && top[at - 1].logprob < logprob) at--;
+    top.splice(at, 0, { token: i, logprob });
+    if (top.length > count) top.pop();
+  }
+  return { own: row[token] - level, top: top.map((t) => ({ token: t.token, logprob: t.logprob - level })) };
+}

@@ -1,0 +1,123 @@
+// Who runs a step's tokens through the model. Two of them: over pages, everything in one batch; and, for models whose
+// keys cannot stand in pages, one sequence at a time over a cache of its own.
+import { OutOfMemoryError } from '../base/errors.js';
+import type { Backend } from '../backends/backend.js';
+import { type CausalLM, DecoderCache } from '../models/index.js';
+import { ropeRegime } from '../models/rope.js';
+import { noGrad } from '../tensor/autograd.js';
+import { tensor } from '../tensor/create.js';
+import { scope } from '../tensor/scope.js';
+import type { Tensor } from '../tensor/tensor.js';
+import type { Item } from './scheduler.js';
+import type { Sequence } from './sequence.js';
+
+/** A run of tokens, and how many of its last positions' logits are wanted. */
+export interface Work extends Pick<Item, 'sequence' | 'start' | 'tokens'> {
+  readonly rows: number;
+}
+/** Rows of logits in the order of the work; where only the largest were asked for, those. */
+export interface Rows {
+  readonly best?: Int32Array;
+  readonly logits?: Float32Array;
+}
+export interface Executor {
+  /** Whether pages that others filled can be used again, and guesses be taken back. */
+  readonly shares: boolean;
+  /** `bestOnly`: the numbers of the largest logits will do. */
+  run(work: readonly Work[], bestOnly: boolean): Promise<Rows>;
+  /** Forgets what it holds for a sequence beside pages. */
+  forget(sequence: Sequence): void;
+  dispose(): void;
+}
+
+/** On another thread where a backend would otherwise hold this one up. */
+export function offThread<T>(backend: Backend, f: () => T): Promise<T> {
+  return backend.elsewhere ? backend.elsewhere(f) : Promise.resolve().then(f);
+}
+
+/** Logits of a step as they are read: rows in f32, or their largest. */
+export async function readRows(logits: Tensor, best: Tensor, bestOnly: boolean): Promise<Rows> {
+  return bestOnly
+    ? { best: Int32Array.from((await best.data()) as ArrayLike<number | bigint>, Number) }
+    : { logits: (await logits.data()) as Float32Array };
+}
+
+/** Whether a model's keys stay as they were written, whatever comes after them, and can be read by page. */
+export function pageable(model: CausalLM, contextTokens: number): boolean {
+  return model.config.layers.every(({ mixer: m }) => {
+    if (m.kind === 'conv') return true;
+    if (m.kind === 'attention' && m.chunk !== undefined && m.chunk < contextTokens) return false;
+    const { rope } = m;
+    if (!rope) return true;
+    if (rope.type === 'dynamic' && rope.alpha === undefined) return false;
+    return rope.type !== 'longrope' || ropeRegime(rope, 1) === ropeRegime(rope, contextTokens);
+  });
+}
+
+/** One sequence after another, each over its own cache. */
+export class SoloExecutor implements Executor {
+  readonly shares = false;
+  readonly #model: CausalLM;
+  readonly #caches = new Map<Sequence, DecoderCache>();
+  constructor(model: CausalLM) {
+    this.#model = model;
+  }
+  async run(work: readonly Work[], bestOnly: boolean): Promise<Rows> {
+    const parts: Rows[] = [];
+    for (const item of work) parts.push(await this.#one(item, bestOnly));
+    if (bestOnly) return { best: Int32Array.from(parts.flatMap((p) => [...(p.best ?? [])])) };
+    const all = new Float32Array(parts.reduce((n, p) => n + (p.logits?.length ?? 0), 0));
+    let at = 0;
+    for (const { logits } of parts) {
+      if (logits) all.set(logits, at);
+      at += logits?.length ?? 0;
+    }
+    return { logits: all };
+  }
+  async #one({ sequence, start, tokens, rows }: Work, bestOnly: boolean): Promise<Rows> {
+    const { device, config } = this.#model;
+    let cache = this.#caches.get(sequence);
+    if (!cache) this.#caches.set(sequence, (cache = new DecoderCache(config)));
+    if (cache.length !== start) cache.reset(); // its pages were taken away: everything is computed again
+    const held = cache;
+    const made = await offThread(device.backend, () =>
+      scope(() =>
+        noGrad(() => {
+          const ids = tensor(Int32Array.from(tokens), { shape: [1, tokens.length], device });
+          const y = this.#model.forward(ids, held, { last: rows <= 1 });
+          if (rows === 0) return undefined;
+          const n = y.shape[1];
+          const logits = y.narrow(1, n - rows, rows).reshape([rows, config.vocabSize]).cast('f32').contiguous();
+          return { logits, best: logits.argmax(1) };
+        }),
+      ),
+    );
+    if (!made) return {};
+    const result = await readRows(made.logits, made.best, bestOnly);
+    made.logits.dispose();
+    made.best.dispose();
+    return result;
+  }
+  forget(sequence: Sequence): void {
+    this.#caches.get(sequence)?.dispose();
+    this.#caches.delete(sequence);
+  }
+  dispose(): void {
+    for (const cache of this.#caches.values()) cache.dispose();
+    this.#caches.clear();
+  }
+}
+
+/** Bytes that a token's keys and values take in all layers. */
+export function tokenBytes(model: CausalLM): number {
+  const bytes = { f16: 2, bf16: 2, f64: 8 }[model.dtype as string] ?? 4;
+  return model.config.layers.reduce((n, { mixer: m }) => n + bytes * rowWidths(m).reduce((a, b) => a + b, 0), 0);
+}
+/** Widths of the two rows that a layer keeps of a token. */
+export function rowWidths(m: CausalLM['config']['layers'][number]['mixer']): readonly number[] {
+  if (m.kind === 'conv') return [];
+  return m.kind === 'latent' ? [m.rank, m.ropeDim] : [m.kvHeads * m.headDim, m.kvHeads * m.headDim];
+}
+
+/** Whether an error speaks of memory. */
+export const isMemory = (e: unknown): boolean => e instanceof OutOfMemoryError;

@@ -1,0 +1,128 @@
+// A step over tokens of many sequences at once, laid out one after another: each layer's products see one batch, keys
+// and values go to their pages by one store, attention reads pages by table.
+import { UnsupportedError } from '../base/errors.js';
+import { type AttendOptions, type LatentRun, seen, type Step } from '../models/index.js';
+import type { Device } from '../tensor/device.js';
+import { storeRows } from '../tensor/dispatch.js';
+import type { Tensor } from '../tensor/tensor.js';
+
+/** Keys and values (or latents and turned keys) of a layer, a row a token: (pages * pageTokens, width). */
+export type LayerPages = readonly [keys: Tensor, values: Tensor];
+
+/** New tokens of one sequence, or of several with one token each. */
+export interface Run {
+  /** Where its tokens begin in the step. */
+  readonly from: number;
+  readonly sequences: number;
+  /** Tokens of each sequence. */
+  readonly count: number;
+  /** Page numbers, i32 (sequences, width), and tokens with these, i32 (sequences). */
+  readonly tables: Tensor;
+  readonly lengths: Tensor;
+  /** For layers that are not attended by table: places of all tokens, i32 (length), of a single sequence. */
+  readonly places?: Tensor;
+  /** A convolution's last columns, which the step replaces. */
+  readonly columns?: Map<number, Tensor>;
+}
+export interface PagedLayout {
+  /** Where tokens stand in their sequences, i32 (1, tokens). */
+  readonly positions: Tensor;
+  /** Rows of the pages that their keys go to, i32 (tokens). */
+  readonly slots: Tensor;
+  readonly runs: readonly Run[];
+}
+
+export class PagedStep implements Step {
+  /** Tables are made for the whole context once. */
+  readonly length: number;
+  readonly slots: number;
+  readonly padded = false;
+  readonly open = false;
+  readonly #layers: readonly (LayerPages | undefined)[];
+  readonly #layout: PagedLayout;
+  readonly #pageTokens: number;
+  /** Rows of tables that several layers share. */
+  readonly #rows = new Map<Tensor, Tensor>();
+  /** Keeps a tensor beyond the step and gives the one before back. */
+  readonly #keep: (columns: Map<number, Tensor>, layer: number, last: Tensor) => void;
+
+  constructor(
+    layers: readonly (LayerPages | undefined)[],
+    layout: PagedLayout,
+    pageTokens: number,
+    contextTokens: number,
+    keepColumns: (columns: Map<number, Tensor>, layer: number, last: Tensor) => void,
+  ) {
+    this.#layers = layers;
+    this.#layout = layout;
+    this.#pageTokens = pageTokens;
+    this.length = this.slots = contextTokens;
+    this.#keep = keepColumns;
+  }
+  withoutPads(x: Tensor): Tensor {
+    return x;
+  }
+  rows(table: Tensor): Tensor {
+    const known = this.#rows.get(table);
+    if (known) return known;
+    const made = table.embedding(this.#layout.positions);
+    this.#rows.set(table, made);
+    return made;
+  }
+  #pages(layer: number): LayerPages {
+    const pages = this.#layers[layer];
+    if (!pages) throw new UnsupportedError(`pages: layer ${layer} keeps no keys`);
+    return pages;
+  }
+  attend(layer: number, q: Tensor, k: Tensor, v: Tensor, how: AttendOptions): Tensor {
+    const { window, chunk, alibi, sinks, scale, softcap } = how;
+    if (chunk !== undefined) throw new UnsupportedError('pages: attention in chunks reads no pages');
+    const [, tokens, heads, dim] = q.shape;
+    const kvHeads = k.shape[2];
+    const width = kvHeads * dim;
+    const { slots, runs } = this.#layout;
+    const pages = this.#pages(layer);
+    storeRows(pages[0], slots, k.reshape([tokens, width]));
+    storeRows(pages[1], slots, v.reshape([tokens, width]));
+    const [keys, values] = pages.map((x) => x.reshape([-1, this.#pageTokens, kvHeads, dim]));
+    const options = {
+      causal: true,
+      layout: 'bthd' as const,
+      scale,
+      ...(softcap && { softcap }),
+      ...(sinks && { sinks }),
+      ...(alibi && { alibi }),
+      ...(window !== undefined && { window: [window - 1, 0] as [number, number] }),
+    };
+    const parts = runs.map(({ from, sequences, count, tables, lengths }) => {
+      const n = sequences * count;
+      const queries = (n === tokens ? q : q.narrow(1, from, n)).reshape([sequences, count, heads, dim]);
+      return queries.sdpaPaged(keys, values, tables, { ...options, lengths }).reshape([1, n, heads, dim]);
+    });
+    return parts.length === 1 ? parts[0] : parts[0].cat(parts.slice(1), 1);
+  }
+  keepLatent(layer: number, latent: Tensor, key: Tensor): readonly LatentRun[] {
+    const { slots, runs } = this.#layout;
+    const pages = this.#pages(layer);
+    [latent, key].forEach((x, i) => storeRows(pages[i], slots, x.reshape([x.shape[2], x.shape[3]])));
+    return runs.map(({ from, count, places }) => {
+      if (!places) throw new UnsupportedError('pages: latents are read by the places of one sequence');
+      const [latents, keys] = pages.map((x) => x.indexSelect(0, places).reshape([1, 1, -1, x.shape[1]]));
+      return { from, count, latents, keys };
+    });
+  }
+  mask(time: number, keys: number, device: Device): Tensor {
+    return seen({ time, keys, first: 0 }, [0], device);
+  }
+  overColumns(layer: number, x: Tensor, count: number, convolve: (columns: Tensor) => Tensor): Tensor {
+    const parts = this.#layout.runs.map((run) => {
+      if (!run.columns) throw new UnsupportedError('pages: columns belong to one sequence');
+      const mine = x.narrow(2, run.from, run.count);
+      const before = run.columns.get(layer) ?? x.newZeros([1, x.shape[1], count], x.dtype);
+      const all = before.cat([mine], 2);
+      this.#keep(run.columns, layer, all.narrow(2, run.count, count).copy());
+      return convolve(all);
+    });
+    return parts.length === 1 ? parts[0] : parts[0].cat(parts.slice(1), 2);
+  }
+}

@@ -1,0 +1,59 @@
+// A request while it runs: its answers, its stream and its times.
+import type { Answer } from './answer.js';
+import type { GenerationRequest, Usage } from './request.js';
+import { PieceStream } from './stream.js';
+
+export class Request {
+  readonly id: number;
+  readonly asked: GenerationRequest;
+  readonly answers: Answer[] = [];
+  readonly stream: PieceStream;
+  readonly #arrived = performance.now();
+  #begun: number | undefined;
+  #first: number | undefined;
+  #unlisten = (): void => {};
+
+  constructor(id: number, asked: GenerationRequest, cancel: () => void) {
+    this.id = id;
+    this.asked = asked;
+    this.stream = new PieceStream(id, cancel);
+  }
+  /** Cancels when the signal says so, now or later. */
+  listen(signal: AbortSignal | undefined): void {
+    if (!signal) return;
+    const cancel = (): void => this.stream.cancel();
+    if (signal.aborted) return cancel();
+    signal.addEventListener('abort', cancel, { once: true });
+    this.#unlisten = () => signal.removeEventListener('abort', cancel);
+  }
+  /** Its first tokens are computed. */
+  begin(now: number): void {
+    this.#begun ??= now;
+  }
+  /** Sends what its answers have gathered. */
+  flush(): void {
+    for (const answer of this.answers) answer.flush();
+    if (this.answers.some((a) => a.sequence.written > 0)) this.#first ??= performance.now();
+  }
+  get seconds(): number {
+    return (performance.now() - this.#arrived) / 1000;
+  }
+  end(error?: unknown): void {
+    this.#unlisten();
+    this.flush();
+    this.stream.end(this.#usage(), error);
+  }
+  #usage(): Usage {
+    const now = performance.now();
+    const begun = this.#begun ?? now;
+    const first = this.#first ?? now;
+    return {
+      promptTokens: this.asked.prompt.length,
+      cachedTokens: this.answers[0].sequence.cached ?? 0,
+      tokens: this.answers.reduce((n, a) => n + a.shownTokens, 0),
+      queuedSeconds: (begun - this.#arrived) / 1000,
+      prefillSeconds: Math.max(0, first - begun) / 1000,
+      decodeSeconds: Math.max(0, now - first) / 1000,
+    };
+  }
+}

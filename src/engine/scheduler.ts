@@ -1,0 +1,171 @@
+// Who computes what in the next step. There are no phases: every running sequence has tokens that are known and not yet
+// computed; new tokens of all answers come first, then pieces of prompts, as many as the budget allows.
+import { Pages } from './pages.js';
+import { byTurn, type Sequence } from './sequence.js';
+
+export interface SchedulerLimits {
+  readonly pages: number;
+  readonly pageTokens: number;
+  /** Tokens of one step. */
+  readonly stepTokens: number;
+  readonly maxRunning: number;
+  /** Whether pages that hold a known beginning are used again. */
+  readonly reuse: boolean;
+}
+/** A run of tokens of one sequence in a step. */
+export interface Item {
+  readonly sequence: Sequence;
+  readonly start: number;
+  /** Known tokens from `start` on, and after them guesses. */
+  readonly tokens: readonly number[];
+  readonly guesses: number;
+  /** Whether the model's answer after these tokens is wanted. */
+  readonly draws: boolean;
+}
+
+export class Scheduler {
+  readonly pages: Pages;
+  readonly limits: SchedulerLimits;
+  #waiting: Sequence[] = [];
+  #running: Sequence[] = [];
+  /** Tokens of prompts found in pages, and sequences that lost theirs, since the start. */
+  prefixHits = 0;
+  preemptions = 0;
+
+  constructor(limits: SchedulerLimits) {
+    this.limits = limits;
+    this.pages = new Pages(limits.pages);
+  }
+  get waiting(): readonly Sequence[] {
+    return this.#waiting;
+  }
+  get running(): readonly Sequence[] {
+    return this.#running;
+  }
+  add(sequence: Sequence): void {
+    this.#waiting.push(sequence);
+    this.#waiting.sort(byTurn);
+  }
+  /** Ends a sequence, whatever it does at the moment; a second time does nothing. */
+  remove(sequence: Sequence): void {
+    if (sequence.state === 'finished') return;
+    this.#giveUp(sequence);
+    sequence.state = 'finished';
+    this.#running = this.#running.filter((s) => s !== sequence);
+    this.#waiting = this.#waiting.filter((s) => s !== sequence);
+  }
+  #giveUp(sequence: Sequence): void {
+    this.pages.release(sequence.pages);
+    sequence.pages = [];
+    sequence.computed = sequence.named = 0;
+    sequence.guesses = [];
+  }
+  /** Takes all pages from a sequence, which is computed again later. */
+  #preempt(sequence: Sequence): void {
+    this.#giveUp(sequence);
+    sequence.state = 'waiting';
+    sequence.preemptions++;
+    this.preemptions++;
+    this.#running = this.#running.filter((s) => s !== sequence);
+    this.add(sequence);
+  }
+  /** After a step that failed nobody knows what pages hold: the sequence is computed again. */
+  restart(sequence: Sequence): void {
+    if (sequence.state === 'running') this.#preempt(sequence);
+  }
+  /** Pages for so many tokens of a sequence; others that come later in turn lose theirs for it. */
+  #reserve(sequence: Sequence, tokens: number, mayPreempt: boolean): boolean {
+    const need = Math.ceil(tokens / this.limits.pageTokens) - sequence.pages.length;
+    while (need > this.pages.free) {
+      const last = mayPreempt ? [...this.#running].sort(byTurn).pop() : undefined;
+      if (!last || last === sequence) return false;
+      this.#preempt(last);
+    }
+    for (let i = 0; i < need; i++) sequence.pages.push(this.pages.take() as number);
+    return true;
+  }
+
+  /** The next step's work; none where nothing can run. */
+  plan(): Item[] {
+    const items: Item[] = [];
+    const before = this.preemptions;
+    let budget = this.limits.stepTokens;
+    const give = (sequence: Sequence, count: number): void => {
+      const known = Math.min(count, sequence.due);
+      const guesses = sequence.guesses.slice(0, count - known);
+      const tokens = [...sequence.tokens.slice(sequence.computed, sequence.computed + known), ...guesses];
+      const draws = known === sequence.due;
+      items.push({ sequence, start: sequence.computed, tokens, guesses: guesses.length, draws });
+      budget -= count;
+    };
+    const advance = (sequence: Sequence): void => {
+      // It may have lost its pages to one that was before it.
+      if (sequence.state !== 'running' || budget === 0) return;
+      const guesses = sequence.due === 1 ? sequence.guesses.length : 0;
+      const count = Math.min(sequence.due + guesses, budget);
+      if (this.#reserve(sequence, sequence.computed + count, true)) give(sequence, count);
+      else if (sequence.state === 'running') this.#preempt(sequence);
+    };
+    const turns = [...this.#running].sort(byTurn);
+    turns.filter((s) => s.decoding).forEach(advance);
+    turns.filter((s) => !s.decoding).forEach(advance);
+    // Who has just made room for others does not take it back from them.
+    if (this.preemptions === before) this.#admit((s) => Math.min(s.due, budget), give, () => budget > 0);
+    return items.filter((i) => i.sequence.state === 'running');
+  }
+  #admit(
+    count: (sequence: Sequence) => number,
+    give: (sequence: Sequence, count: number) => void,
+    open: () => boolean,
+  ): void {
+    for (const sequence of [...this.#waiting]) {
+      if (!open() || this.#running.length >= this.limits.maxRunning) return;
+      const { after } = sequence;
+      if (after && after.state !== 'finished' && after.computed < after.promptLength) continue;
+      const found = this.#known(sequence);
+      const whole = Math.ceil((sequence.tokens.length + 1) / this.limits.pageTokens);
+      const idle = found.filter((page) => this.pages.holders(page) === 0).length;
+      // A prompt begins only when all of it fits; whoever is first is not overtaken by smaller ones.
+      if (whole - found.length > this.pages.free - idle) return;
+      found.forEach((page) => this.pages.hold(page));
+      sequence.pages = found;
+      sequence.computed = found.length * this.limits.pageTokens;
+      sequence.named = found.length;
+      if (sequence.cached === undefined) {
+        sequence.cached = sequence.computed;
+        this.prefixHits += sequence.computed;
+      }
+      this.#waiting = this.#waiting.filter((s) => s !== sequence);
+      sequence.state = 'running';
+      this.#running.push(sequence);
+      const n = count(sequence);
+      if (this.#reserve(sequence, sequence.computed + n, false)) give(sequence, n);
+    }
+  }
+  /** Pages that hold the beginning of a sequence; one token at least stays to be computed. */
+  #known(sequence: Sequence): number[] {
+    if (!this.limits.reuse || sequence.fresh) return [];
+    const full = Math.floor((sequence.tokens.length - 1) / this.limits.pageTokens);
+    const found: number[] = [];
+    for (const name of sequence.names.of(sequence.tokens, full)) {
+      const page = this.pages.find(name);
+      if (page === undefined) break;
+      found.push(page);
+    }
+    return found;
+  }
+
+  /** A step's work is enqueued: its tokens count as computed, and full pages may be found by others. */
+  done(item: Item, accepted = item.tokens.length): void {
+    const { sequence } = item;
+    if (sequence.state !== 'running') return;
+    sequence.computed = item.start + accepted;
+    sequence.guesses = [];
+    if (!this.limits.reuse) return;
+    const full = Math.floor(sequence.computed / this.limits.pageTokens);
+    if (full <= sequence.named) return;
+    const names = sequence.names.of(sequence.tokens, full);
+    for (let i = sequence.named; i < full; i++) this.pages.name(sequence.pages[i], names[i]);
+    sequence.named = full;
+  }
+}

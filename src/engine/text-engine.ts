@@ -1,0 +1,255 @@
+// The engine: requests in, pieces of text out. One loop takes a step at a time: who is due is the scheduler's to say, the
+// model's answers are the executor's, and each answer chooses its own next token.
+import { DisposedError } from '../base/errors.js';
+import type { CausalLM } from '../models/index.js';
+import type { ChatTemplates, Tokenizer } from '../tokenizers/index.js';
+import { Answer, type AnswerShared } from './answer.js';
+import { checkRequest } from './choose.js';
+import { type Executor, pageable, type Rows, SoloExecutor, type Work } from './executor.js';
+import type { GrammarCompiler } from './grammar.js';
+import { PagedExecutor } from './paged-executor.js';
+import { planMemory, type MemoryOptions, type MemoryPlan } from './memory-plan.js';
+import { Rates } from './rates.js';
+import {
+  ContextError,
+  type Engine,
+  type EngineLimits,
+  type EngineStatus,
+  type Generation,
+  type GenerationRequest,
+  QueueFullError,
+} from './request.js';
+import { Request } from './running-request.js';
+import { type Item, Scheduler } from './scheduler.js';
+import { Sequence } from './sequence.js';
+import { TokenTexts } from './stream.js';
+
+export interface EngineOptions extends MemoryOptions {
+  readonly name?: string;
+  /** Requests that may wait before others are refused; default 1024. */
+  readonly maxWaiting?: number;
+  /** Tokens of one step; default 2048 on GPUs, 256 on the CPU. */
+  readonly stepTokens?: number;
+  /** Whether beginnings that were computed are used again; default true. */
+  readonly reuse?: boolean;
+  /** Steps with at most so many sequences are recorded; default 256. */
+  readonly maxRecorded?: number;
+  /** Makes grammars; default: loaded at first use. */
+  readonly grammars?: GrammarCompiler;
+}
+
+export class TextEngine implements Engine {
+  readonly name: string;
+  readonly tokenizer: Tokenizer;
+  readonly limits: EngineLimits;
+  readonly memory: MemoryPlan;
+  readonly #model: CausalLM;
+  readonly #executor: Executor;
+  readonly #scheduler: Scheduler;
+  readonly #shared: AnswerShared;
+  readonly #requests = new Map<number, Request>();
+  readonly #answers = new Map<Sequence, Answer>();
+  readonly #rates = new Rates();
+  #next = 0;
+  #finished = 0;
+  #loop: Promise<void> | undefined;
+  #disposed = false;
+
+  constructor(model: CausalLM, tokenizer: Tokenizer, options: EngineOptions = {}) {
+    this.#model = model;
+    this.tokenizer = tokenizer;
+    this.name = options.name ?? model.config.family;
+    this.memory = planMemory(model, options);
+    const { pages, pageTokens, contextTokens, maxRunning } = this.memory;
+    this.limits = { contextTokens, maxRunning, maxWaiting: options.maxWaiting ?? 1024, pages, pageTokens };
+    const maxRecorded = options.maxRecorded ?? 256;
+    this.#executor = pageable(model, contextTokens)
+      ? new PagedExecutor(model, { pages, pageTokens, contextTokens, maxRecorded })
+      : new SoloExecutor(model);
+    const onCpu = model.device.backend.elsewhere !== undefined;
+    this.#scheduler = new Scheduler({
+      pages,
+      pageTokens,
+      maxRunning,
+      stepTokens: Math.max(maxRunning, options.stepTokens ?? (onCpu ? 256 : 2048)),
+      reuse: (options.reuse ?? true) && this.#executor.shares,
+    });
+    this.#shared = {
+      tokenizer,
+      texts: new TokenTexts(tokenizer),
+      ends: model.config.eosTokenIds,
+      vocabSize: model.config.vocabSize,
+      grammars: options.grammars,
+      guesses: this.#executor.shares,
+    };
+  }
+  get chatTemplate(): ChatTemplates | undefined {
+    return this.tokenizer.chatTemplates;
+  }
+
+  submit(request: GenerationRequest): Generation {
+    if (this.#disposed) throw new DisposedError(`engine ${this.name}: it was disposed of`);
+    checkRequest(request, this.#model.config.vocabSize);
+    const { prompt, n = 1, priority = 0, cacheSalt, promptLogprobs = false } = request;
+    const { contextTokens, maxWaiting, pageTokens } = this.limits;
+    if (prompt.length >= contextTokens) throw new ContextError(prompt.length, contextTokens);
+    const waiting = this.#scheduler.waiting.length;
+    if (waiting + n > maxWaiting + this.limits.maxRunning - this.#scheduler.running.length && waiting > 0)
+      throw new QueueFullError(
+        `engine ${this.name}: ${waiting} answers wait and at most ${maxWaiting} may; try again later`,
+        this.#retryAfter(waiting),
+      );
+    const running = new Request(this.#next, request, () => this.#cancel(running.id));
+    const seed = request.seed ?? Math.floor(Math.random() * 2 ** 32);
+    const maxLength = Math.min(contextTokens, prompt.length + (request.maxTokens ?? Infinity));
+    let first: Sequence | undefined;
+    for (let choice = 0; choice < n; choice++) {
+      const sequence = new Sequence({
+        id: this.#next++,
+        prompt,
+        maxLength,
+        priority,
+        pageTokens,
+        ...(cacheSalt !== undefined && { salt: cacheSalt }),
+        ...(first && this.#scheduler.limits.reuse && { after: first }),
+        fresh: promptLogprobs && choice === 0,
+      });
+      first ??= sequence;
+      const answer = new Answer(sequence, running, choice, seed + choice, this.#shared);
+      running.answers.push(answer);
+      this.#answers.set(sequence, answer);
+    }
+    this.#requests.set(running.id, running);
+    if (request.maxTokens === 0 && !promptLogprobs) for (const a of running.answers) this.#finish(a, 'length');
+    else for (const a of running.answers) this.#scheduler.add(a.sequence);
+    running.listen(request.signal);
+    this.#start();
+    return running.stream;
+  }
+  #retryAfter(waiting: number): number {
+    const perAnswer = this.#rates.secondsPerAnswer();
+    return Math.min(60, Math.max(1, Math.ceil((waiting * perAnswer) / this.limits.maxRunning)));
+  }
+  #cancel(id: number): void {
+    const request = this.#requests.get(id);
+    for (const answer of request?.answers ?? []) if (!answer.finished) this.#finish(answer, 'aborted');
+  }
+  #finish(answer: Answer, reason: Parameters<Answer['end']>[0]): void {
+    answer.end(reason);
+    this.#close(answer);
+  }
+  /** An answer is over: its pages are free, and with the last one its request ends. */
+  #close(answer: Answer, error?: unknown): void {
+    const { sequence, request } = answer;
+    this.#scheduler.remove(sequence);
+    this.#executor.forget(sequence);
+    this.#answers.delete(sequence);
+    answer.close();
+    if (error !== undefined) for (const other of request.answers) if (!other.finished) this.#drop(other);
+    if (!request.answers.every((a) => a.finished)) return;
+    if (!this.#requests.delete(request.id)) return;
+    this.#finished++;
+    this.#rates.answered(request.seconds);
+    request.end(error);
+  }
+  #drop(answer: Answer): void {
+    answer.finished = true;
+    this.#scheduler.remove(answer.sequence);
+    this.#executor.forget(answer.sequence);
+    this.#answers.delete(answer.sequence);
+    answer.close();
+  }
+
+  #start(): void {
+    this.#loop ??= this.#run().finally(() => {
+      this.#loop = undefined;
+      if (this.#answers.size > 0 && !this.#disposed) this.#start();
+    });
+  }
+  async #run(): Promise<void> {
+    while (this.#answers.size > 0 && !this.#disposed) {
+      // Timers, sockets and signals have their turn before every step.
+      await new Promise<void>((r) => setImmediate(r));
+      for (const s of this.#scheduler.running) this.#answers.get(s)?.guess(this.#scheduler.limits.stepTokens);
+      const items = this.#ready(this.#scheduler.plan());
+      if (items.length === 0) continue;
+      try {
+        await this.#step(items);
+      } catch (e) {
+        this.#failed(items, e);
+      }
+    }
+  }
+  #ready(items: Item[]): Item[] {
+    const now = performance.now();
+    for (const { sequence } of items) this.#answers.get(sequence)?.request.begin(now);
+    return items;
+  }
+  async #step(items: readonly Item[]): Promise<void> {
+    const answers = items.map(({ sequence }) => this.#answers.get(sequence) as Answer);
+    const work: Work[] = items.map((item, i) => ({ ...item, rows: answers[i].rowsOf(item) }));
+    const bestOnly = work.every(({ rows }, i) => rows === 0 || answers[i].plain);
+    const preparing = answers.map((a, i) => (items[i].draws ? a.prepare() : undefined));
+    const rows = await this.#executor.run(work, bestOnly);
+    await Promise.all(preparing);
+    const { vocabSize } = this.#shared;
+    let at = 0;
+    items.forEach((item, i) => {
+      const answer = answers[i];
+      const mine: Rows = {
+        ...(rows.best && { best: rows.best.subarray(at, at + work[i].rows) }),
+        ...(rows.logits && { logits: rows.logits.subarray(at * vocabSize, (at + work[i].rows) * vocabSize) }),
+      };
+      at += work[i].rows;
+      const before = item.sequence.promptLength - item.start;
+      this.#rates.computed(Math.max(0, Math.min(before, item.tokens.length)));
+      if (answer.finished) return; // cancelled while it was computed
+      try {
+        const accepted = answer.take(item, mine);
+        this.#rates.wrote(accepted.written);
+        this.#scheduler.done(item, accepted.computed);
+        if (answer.finished) this.#close(answer);
+      } catch (e) {
+        answer.finished = true;
+        this.#close(answer, e);
+      }
+    });
+    for (const request of new Set(answers.map((a) => a.request))) request.flush();
+  }
+  /** One request ends by the error, the others of the step are computed again. */
+  #failed(items: readonly Item[], error: unknown): void {
+    const live = items.filter(({ sequence }) => this.#answers.has(sequence));
+    const last = live.reduce<Item | undefined>((a, b) => (a && a.sequence.id > b.sequence.id ? a : b), undefined);
+    for (const { sequence } of live) {
+      this.#executor.forget(sequence);
+      this.#scheduler.restart(sequence);
+    }
+    const answer = last && this.#answers.get(last.sequence);
+    if (!answer) return;
+    answer.finished = true;
+    this.#close(answer, error);
+  }
+
+  status(): EngineStatus {
+    const { pages, running, waiting, prefixHits, preemptions } = this.#scheduler;
+    return {
+      running: running.length,
+      waiting: waiting.length,
+      pagesUsed: pages.used,
+      pagesTotal: pages.count,
+      ...this.#rates.now(),
+      prefixHits,
+      preemptions,
+      finished: this.#finished,
+    };
+  }
+  /** Ends all requests; the model is its owner's. */
+  async dispose(): Promise<void> {
+    if (this.#disposed) return;
+    for (const id of [...this.#requests.keys()]) this.#cancel(id);
+    this.#disposed = true;
+    await this.#loop;
+    this.#executor.dispose();
+    await this.#shared.grammars?.dispose();
+  }
+}
