@@ -271,14 +271,55 @@ Status storeRows(const Call& c, const void*) {
   return OK;
 }
 
+// Row r of x times the transposed matrix of expert ids[r]: rows of one expert are gathered and multiplied together.
+Status expertRows(const Call& c, const void*) {
+  const Operand &x = c.in(0), &w = c.in(1), &ids = c.in(2), &out = c.out();
+  const int64_t rows = x.shape[0], k = x.shape[1], n = w.shape[1], experts = w.shape[0], bytes = x.bytes();
+  int64_t* of = nullptr;
+  if (Status s = places(c, "expertRows", ids, experts, &of)) return s;
+  int64_t* order = static_cast<int64_t*>(malloc((size_t)(rows + 1) * 8));
+  char* given = static_cast<char*>(malloc((size_t)(rows * k * bytes + 64)));
+  char* made = static_cast<char*>(malloc((size_t)(rows * n * bytes + 64)));
+  Status status = OK;
+  if (!order || !given || !made) status = fail(c, NO_MEMORY, "expertRows: no memory for %" PRId64 " rows", rows);
+  int64_t from = 0;
+  for (int64_t e = 0; status == OK && e < experts && from < rows; e++) {
+    int64_t to = from;
+    for (int64_t r = 0; r < rows; r++) {
+      if (of[r] != e) continue;
+      const char* row = x.data + r * x.stride[0] * bytes;
+      for (int64_t j = 0; j < k && x.stride[1] != 1; j++)
+        moveOne(given + (to * k + j) * bytes, row + j * x.stride[1] * bytes, (int)bytes);
+      if (x.stride[1] == 1) memcpy(given + to * k * bytes, row, (size_t)(k * bytes));
+      order[to++] = r;
+    }
+    if (to == from) continue;
+    const Product p = {to - from,
+                       n,
+                       k,
+                       {given + from * k * bytes, k, 1},
+                       {w.data + e * w.stride[0] * bytes, w.stride[2], w.stride[1]},
+                       {made + from * n * bytes, n, 1}};
+    isa->matmul[x.dtype](p, false);
+    from = to;
+  }
+  for (int64_t i = 0; status == OK && i < from; i++)
+    memcpy(out.data + order[i] * n * bytes, made + i * n * bytes, (size_t)(n * bytes));
+  free(of);
+  free(order);
+  free(given);
+  free(made);
+  return status;
+}
+
 const Writer SCATTER = {"scatter", false, false}, SCATTER_ADD = {"scatterAdd", true, false},
              INDEX_ADD = {"indexAdd", true, true};
 
 }  // namespace
 
-const Op INDEX_OPS[] = {{"gather", gather, nullptr},         {"indexSelect", indexSelect, nullptr},
-                        {"indexAdd", write, &INDEX_ADD},     {"scatter", write, &SCATTER},
-                        {"scatterAdd", write, &SCATTER_ADD}, {"sliceScatter", sliceScatter, nullptr},
-                        {"storeRows", storeRows, nullptr},   {nullptr, nullptr, nullptr}};
+const Op INDEX_OPS[] = {
+    {"gather", gather, nullptr},       {"indexSelect", indexSelect, nullptr}, {"indexAdd", write, &INDEX_ADD},
+    {"scatter", write, &SCATTER},      {"scatterAdd", write, &SCATTER_ADD},   {"sliceScatter", sliceScatter, nullptr},
+    {"storeRows", storeRows, nullptr}, {"expertRows", expertRows, nullptr},   {nullptr, nullptr, nullptr}};
 
 }  // namespace wick

@@ -81,7 +81,8 @@ export class Answer {
     const { sequence } = this;
     const { vocabSize } = this.#shared;
     const known = item.tokens.length - item.guesses;
-    const rowAt = (i: number): Float32Array => (rows.logits as Float32Array).subarray(i * vocabSize, (i + 1) * vocabSize);
+    const rowAt = (i: number): Float32Array =>
+      (rows.logits as Float32Array).subarray(i * vocabSize, (i + 1) * vocabSize);
     if (this.#promptLogprobs && item.start < sequence.promptLength) this.#aboutPrompt(item, rowAt);
     if (!item.draws) return { written: 0, computed: item.tokens.length };
     const first = this.rowsOf(item) - 1 - item.guesses;

@@ -5,6 +5,7 @@ import { noGrad } from '../tensor/autograd.js';
 import { tensor } from '../tensor/create.js';
 import { scope } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
+import { offThread } from './off-thread.js';
 import type { Sampler } from './sampler.js';
 
 export interface Decoder {
@@ -38,14 +39,18 @@ export class PlainDecoder implements Decoder {
       return this.#model.forward(ids, this.#cache, { last: true }).reshape([-1]).cast('f32');
     });
   }
+  /** The event loop goes on while a device that is this machine's own CPU computes. */
+  #off(f: () => Tensor): Promise<Tensor> {
+    return offThread(this.#model.device.backend, () => scope(f));
+  }
   async run(tokens: readonly number[]): Promise<Float32Array> {
-    const logits = scope(() => this.#logits(tokens));
+    const logits = await this.#off(() => this.#logits(tokens));
     const data = (await logits.data()) as Float32Array;
     logits.dispose();
     return data;
   }
   async runGreedy(tokens: readonly number[]): Promise<number> {
-    const best = scope(() => this.#logits(tokens).argmax(0));
+    const best = await this.#off(() => this.#logits(tokens).argmax(0));
     const data = await best.data();
     best.dispose();
     return Number(data[0]);

@@ -1,13 +1,13 @@
 // Who runs a step's tokens through the model. Two of them: over pages, everything in one batch; and, for models whose
 // keys cannot stand in pages, one sequence at a time over a cache of its own.
 import { OutOfMemoryError } from '../base/errors.js';
-import type { Backend } from '../backends/backend.js';
 import { type CausalLM, DecoderCache } from '../models/index.js';
 import { ropeRegime } from '../models/rope.js';
 import { noGrad } from '../tensor/autograd.js';
 import { tensor } from '../tensor/create.js';
 import { scope } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
+import { offThread } from './off-thread.js';
 import type { Item } from './scheduler.js';
 import type { Sequence } from './sequence.js';
 
@@ -23,16 +23,13 @@ export interface Rows {
 export interface Executor {
   /** Whether pages that others filled can be used again, and guesses be taken back. */
   readonly shares: boolean;
+  /** Whether a prompt may come in pieces. */
+  readonly cuts: boolean;
   /** `bestOnly`: the numbers of the largest logits will do. */
   run(work: readonly Work[], bestOnly: boolean): Promise<Rows>;
   /** Forgets what it holds for a sequence beside pages. */
   forget(sequence: Sequence): void;
   dispose(): void;
-}
-
-/** On another thread where a backend would otherwise hold this one up. */
-export function offThread<T>(backend: Backend, f: () => T): Promise<T> {
-  return backend.elsewhere ? backend.elsewhere(f) : Promise.resolve().then(f);
 }
 
 /** Logits of a step as they are read: rows in f32, or their largest. */
@@ -57,6 +54,7 @@ export function pageable(model: CausalLM, contextTokens: number): boolean {
 /** One sequence after another, each over its own cache. */
 export class SoloExecutor implements Executor {
   readonly shares = false;
+  readonly cuts = false;
   readonly #model: CausalLM;
   readonly #caches = new Map<Sequence, DecoderCache>();
   constructor(model: CausalLM) {
@@ -87,7 +85,11 @@ export class SoloExecutor implements Executor {
           const y = this.#model.forward(ids, held, { last: rows <= 1 });
           if (rows === 0) return undefined;
           const n = y.shape[1];
-          const logits = y.narrow(1, n - rows, rows).reshape([rows, config.vocabSize]).cast('f32').contiguous();
+          const logits = y
+            .narrow(1, n - rows, rows)
+            .reshape([rows, config.vocabSize])
+            .cast('f32')
+            .contiguous();
           return { logits, best: logits.argmax(1) };
         }),
       ),

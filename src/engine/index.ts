@@ -9,7 +9,9 @@ export {
   LanguageModel,
   type ModelOptions,
 } from './language-model.js';
+export { type MemoryOptions, type MemoryPlan, planMemory } from './memory-plan.js';
 export { type Perplexity, perplexity, type PerplexityOptions } from './perplexity.js';
+export { type EngineOptions, loadEngine, TextEngine } from './text-engine.js';
 export { Sampler, type SamplingOptions } from './sampler.js';
 export { TextStream, Tokenizer } from '../tokenizers/index.js';
 export {

@@ -8,6 +8,7 @@ import { Device } from '../tensor/device.js';
 import { loadTokenizer, StopWatch, TextStream, type Tokenizer } from '../tokenizers/index.js';
 import { type Decoder, PlainDecoder } from './decoder.js';
 import { GraphDecoder } from './graph-decoder.js';
+import { PagedDecoder } from './paged-decoder.js';
 import { Sampler, type SamplingOptions } from './sampler.js';
 
 export interface GenerateOptions extends SamplingOptions {
@@ -42,9 +43,13 @@ export interface ModelOptions extends HubOptions {
 /** The folder of the model that comes with the package. */
 export const builtinModel = fileURLToPath(new URL('../../../models/builtin', import.meta.url));
 
-/** By graph where the device can, else op by op. */
+/** By recorded steps where the device can, else op by op. */
 export const fastest = (model: CausalLM): Decoder =>
-  GraphDecoder.serves(model) ? new GraphDecoder(model) : new PlainDecoder(model);
+  GraphDecoder.serves(model)
+    ? new GraphDecoder(model)
+    : PagedDecoder.serves(model)
+      ? new PagedDecoder(model)
+      : new PlainDecoder(model);
 
 export class LanguageModel {
   readonly model: CausalLM;

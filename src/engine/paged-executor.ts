@@ -6,7 +6,8 @@ import { noGrad } from '../tensor/autograd.js';
 import { tensor, zeros } from '../tensor/create.js';
 import { keep, scope } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
-import { type Executor, offThread, readRows, type Rows, rowWidths, type Work } from './executor.js';
+import { type Executor, readRows, type Rows, rowWidths, type Work } from './executor.js';
+import { offThread } from './off-thread.js';
 import { type LayerPages, PagedStep, type Run } from './paged-step.js';
 import type { Sequence } from './sequence.js';
 
@@ -35,6 +36,7 @@ interface Bucket {
 
 export class PagedExecutor implements Executor {
   readonly shares: boolean;
+  readonly cuts = true;
   readonly #model: CausalLM;
   readonly #o: PagedOptions;
   readonly #layers: readonly (LayerPages | undefined)[];
@@ -76,7 +78,9 @@ export class PagedExecutor implements Executor {
   #atOnce(work: readonly Work[]): { logits: Tensor; best: Tensor } | undefined {
     const { device } = this.#model;
     // Sequences with one new token share a call of attention; others have one each.
-    const order = work.map((w, i) => ({ w, i })).sort((a, b) => Number(a.w.tokens.length > 1) - Number(b.w.tokens.length > 1));
+    const order = work
+      .map((w, i) => ({ w, i }))
+      .sort((a, b) => Number(a.w.tokens.length > 1) - Number(b.w.tokens.length > 1));
     const starts: number[] = [];
     let total = 0;
     for (const { w, i } of order) {
@@ -136,7 +140,10 @@ export class PagedExecutor implements Executor {
         tables: on(tables, [members.length, width]),
         lengths: on(Int32Array.from(lengths), [members.length]),
         ...(single && {
-          places: on(Int32Array.from({ length: lengths[0] }, (_, p) => this.#slot(single, p)), [lengths[0]]),
+          places: on(
+            Int32Array.from({ length: lengths[0] }, (_, p) => this.#slot(single, p)),
+            [lengths[0]],
+          ),
           columns: this.#columnsOf(single, members[0].start),
         }),
       };

@@ -76,7 +76,8 @@ export class PagedStep implements Step {
   }
   attend(layer: number, q: Tensor, k: Tensor, v: Tensor, how: AttendOptions): Tensor {
     const { window, chunk, alibi, sinks, scale, softcap } = how;
-    if (chunk !== undefined) throw new UnsupportedError('pages: attention in chunks reads no pages');
+    if (chunk !== undefined && chunk < this.length)
+      throw new UnsupportedError('pages: attention in chunks reads no pages');
     const [, tokens, heads, dim] = q.shape;
     const kvHeads = k.shape[2];
     const width = kvHeads * dim;

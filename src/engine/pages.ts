@@ -40,7 +40,8 @@ export class Pages {
   #free: number;
 
   constructor(count: number) {
-    if (!Number.isSafeInteger(count) || count < 1) throw new ArgumentError(`pages: ${count} is not a whole number from 1`);
+    if (!Number.isSafeInteger(count) || count < 1)
+      throw new ArgumentError(`pages: ${count} is not a whole number from 1`);
     this.count = this.#free = count;
     this.#holders = new Int32Array(count);
     this.#names = new Array<string | undefined>(count);

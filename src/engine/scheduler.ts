@@ -11,6 +11,11 @@ export interface SchedulerLimits {
   readonly maxRunning: number;
   /** Whether pages that hold a known beginning are used again. */
   readonly reuse: boolean;
+  /**
+   * Keys depend on how many tokens were computed with them: prompts are never cut, and what was written is computed a
+   * token at a time, also again.
+   */
+  readonly whole?: boolean;
 }
 /** A run of tokens of one sequence in a step. */
 export interface Item {
@@ -98,11 +103,15 @@ export class Scheduler {
       items.push({ sequence, start: sequence.computed, tokens, guesses: guesses.length, draws });
       budget -= count;
     };
+    const due = (sequence: Sequence): number => {
+      if (!this.limits.whole) return Math.min(sequence.due, budget);
+      return sequence.computed < sequence.promptLength ? sequence.promptLength - sequence.computed : 1;
+    };
     const advance = (sequence: Sequence): void => {
       // It may have lost its pages to one that was before it.
-      if (sequence.state !== 'running' || budget === 0) return;
+      if (sequence.state !== 'running' || budget <= 0) return;
       const guesses = sequence.due === 1 ? sequence.guesses.length : 0;
-      const count = Math.min(sequence.due + guesses, budget);
+      const count = guesses === 0 ? due(sequence) : Math.min(1 + guesses, budget);
       if (this.#reserve(sequence, sequence.computed + count, true)) give(sequence, count);
       else if (sequence.state === 'running') this.#preempt(sequence);
     };
@@ -110,7 +119,7 @@ export class Scheduler {
     turns.filter((s) => s.decoding).forEach(advance);
     turns.filter((s) => !s.decoding).forEach(advance);
     // Who has just made room for others does not take it back from them.
-    if (this.preemptions === before) this.#admit((s) => Math.min(s.due, budget), give, () => budget > 0);
+    if (this.preemptions === before) this.#admit(due, give, () => budget > 0);
     return items.filter((i) => i.sequence.state === 'running');
   }
   #admit(

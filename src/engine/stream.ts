@@ -2,7 +2,15 @@
 import type { DecodeOptions, Tokenizer } from '../tokenizers/index.js';
 import { StopWatch, TextStream } from '../tokenizers/index.js';
 import type { RawLogprob } from './choose.js';
-import type { FinishReason, Generation, GenerationRequest, LikelyToken, Piece, TokenLogprob, Usage } from './request.js';
+import type {
+  FinishReason,
+  Generation,
+  GenerationRequest,
+  LikelyToken,
+  Piece,
+  TokenLogprob,
+  Usage,
+} from './request.js';
 
 /** Pieces of one answer as one. */
 function joined(a: Piece, b: Piece): Piece {

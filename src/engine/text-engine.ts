@@ -1,5 +1,6 @@
 // The engine: requests in, pieces of text out. One loop takes a step at a time: who is due is the scheduler's to say, the
 // model's answers are the executor's, and each answer chooses its own next token.
+import { basename } from 'node:path';
 import { DisposedError } from '../base/errors.js';
 import type { CausalLM } from '../models/index.js';
 import type { ChatTemplates, Tokenizer } from '../tokenizers/index.js';
@@ -7,6 +8,7 @@ import { Answer, type AnswerShared } from './answer.js';
 import { checkRequest } from './choose.js';
 import { type Executor, pageable, type Rows, SoloExecutor, type Work } from './executor.js';
 import type { GrammarCompiler } from './grammar.js';
+import { builtinModel, LanguageModel, type ModelOptions } from './language-model.js';
 import { PagedExecutor } from './paged-executor.js';
 import { planMemory, type MemoryOptions, type MemoryPlan } from './memory-plan.js';
 import { Rates } from './rates.js';
@@ -54,6 +56,8 @@ export class TextEngine implements Engine {
   #finished = 0;
   #loop: Promise<void> | undefined;
   #disposed = false;
+  /** A model that ends with the engine. */
+  owns: CausalLM | undefined;
 
   constructor(model: CausalLM, tokenizer: Tokenizer, options: EngineOptions = {}) {
     this.#model = model;
@@ -72,6 +76,7 @@ export class TextEngine implements Engine {
       pageTokens,
       maxRunning,
       stepTokens: Math.max(maxRunning, options.stepTokens ?? (onCpu ? 256 : 2048)),
+      whole: !this.#executor.cuts,
       reuse: (options.reuse ?? true) && this.#executor.shares,
     });
     this.#shared = {
@@ -251,5 +256,22 @@ export class TextEngine implements Engine {
     await this.#loop;
     this.#executor.dispose();
     await this.#shared.grammars?.dispose();
+    this.owns?.dispose();
+  }
+}
+
+/** An engine over a model of its own, by name or path; both end together. */
+export async function loadEngine(
+  name: string = builtinModel,
+  options: EngineOptions & ModelOptions = {},
+): Promise<TextEngine> {
+  const { model, tokenizer } = await LanguageModel.load(name, options);
+  try {
+    const engine = new TextEngine(model, tokenizer, { name: basename(name), ...options });
+    engine.owns = model;
+    return engine;
+  } catch (e) {
+    model.dispose();
+    throw e;
   }
 }

@@ -1,4 +1,6 @@
 // Rows times the matrix of the expert each belongs to.
+import { gradEnabled } from '../tensor/autograd.js';
+import { expertRows } from '../tensor/dispatch.js';
 import { QTensor, type Weight } from '../tensor/qtensor.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { tensor } from '../tensor/create.js';
@@ -19,6 +21,9 @@ const quantized = (x: Tensor, weights: QTensor, ids: Tensor): Tensor =>
   weights.matmulExperts(x.unsqueeze(1), ids.unsqueeze(1)).squeeze([1]);
 
 function floats(x: Tensor, weights: Tensor, ids: Tensor): Tensor {
+  // Where nothing is trained the CPU needs no look at the choice, so that a whole step can be recorded.
+  if (x.device.backend.elsewhere && !(gradEnabled() && (x.requiresGrad || weights.requiresGrad)))
+    return expertRows(x, weights, ids);
   return onHost(x) || x.shape[0] > GATHERED_ROWS ? byExpert(x, weights, ids) : gathered(x, weights, ids);
 }
 

@@ -25,7 +25,7 @@ declare module './op.js' {
   interface KernelFacts {
     /** How indices are used; `add`: what is scattered is added to what is there. */
     index: {
-      readonly kind: 'select' | 'gather' | 'scatter' | 'indexAdd' | 'sliceScatter' | 'store';
+      readonly kind: 'select' | 'gather' | 'scatter' | 'indexAdd' | 'sliceScatter' | 'store' | 'experts';
       readonly add?: boolean;
     };
   }

@@ -25,8 +25,7 @@ export const storeRow: KernelRow = {
       throw new ShapeError(
         `storeRows: ${formatShape(src.shape)} with indices ${formatShape(ids.shape)} into ${formatShape(x.shape)}; it takes (n, width), (n) and (rows, width)`,
       );
-    if (x.shape[1] !== width)
-      throw new ShapeError(`storeRows: rows of ${width} do not fit ${formatShape(x.shape)}`);
+    if (x.shape[1] !== width) throw new ShapeError(`storeRows: rows of ${width} do not fit ${formatShape(x.shape)}`);
     return [x];
   },
   reference: ([x, ids, src]: readonly RefTensor[], [out]: readonly RefTensor[]): void => {

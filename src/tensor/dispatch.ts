@@ -4,6 +4,7 @@ import { checkValue, type DType, kernelDType, scalarFor } from '../base/dtype.js
 import { ArgumentError, DeviceError, DTypeError, UnsupportedError } from '../base/errors.js';
 import { broadcastShapes, sameShape, type Shape } from '../base/shape.js';
 import { movementOps } from '../ops/movement.js';
+import { expertRow } from '../ops/expert-rows.js';
 import { storeRow } from '../ops/store.js';
 import type { AssembleRow, ElementwiseRow, KernelRow, Params, RunRow, Sig, ViewRow } from '../ops/op.js';
 import { calledHere, gradEnabled, type GradRow, type Node, refuseNaN } from './autograd.js';
@@ -218,6 +219,11 @@ function record(row: GradRow, inputs: readonly Tensor[], outs: readonly Tensor[]
     o.node = node;
     results[i].node = node;
   });
+}
+
+/** Row r of x (rows, in) times the transposed matrix w[ids[r]] of w (experts, out, in); no gradient. */
+export function expertRows(x: Tensor, w: Tensor, ids: Tensor): Tensor {
+  return runKernel(expertRow, [x, w, ids], { dim: 0 }, sameDevice('expertRows', [x, w, ids]))[0];
 }
 
 /**

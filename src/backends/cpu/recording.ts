@@ -52,13 +52,7 @@ export class RecordedCalls {
   readonly #rows: readonly RunRow[];
   readonly #held: Set<Memory>;
   readonly #freed: Memory[];
-  constructor(
-    slots: Float64Array,
-    address: number,
-    rows: readonly RunRow[],
-    held: Set<Memory>,
-    freed: Memory[],
-  ) {
+  constructor(slots: Float64Array, address: number, rows: readonly RunRow[], held: Set<Memory>, freed: Memory[]) {
     this.#slots = slots;
     this.address = address;
     this.#rows = rows;

@@ -1,5 +1,6 @@
 // Gathers and scatters: kernels/indexing.hip.
 import { bytesOf, type DType, kernelDType } from '../../base/dtype.js';
+import { UnsupportedError } from '../../base/errors.js';
 import { sizeOf } from '../../base/shape.js';
 import { ALL_TYPES, CTYPE, INT_TYPES, KernelModule, suffixOf, WORDS } from '../../kernels/declare.js';
 import type { RowOf } from '../../ops/op.js';
@@ -436,6 +437,9 @@ const KINDS: Readonly<Record<RowOf<'index'>['kernel']['kind'], Plan>> = {
   indexAdd,
   sliceScatter,
   store,
+  experts: (_p, row) => {
+    throw new UnsupportedError(`${row.name}: GPUs gather the matrices of experts`);
+  },
 };
 export const planIndex: Plan = (p, row, inputs, outputs, params) =>
   KINDS[row.kernel.kind](p, row, inputs, outputs, params);
