@@ -82,6 +82,8 @@ export interface Backend {
    * enqueues.
    */
   elsewhere?<T>(f: () => T): Promise<T>;
+  /** Runs f at once though work is being recorded: for what outlives the recording, such as tables kept for all. */
+  outside?<T>(f: () => T): T;
   sync(): Promise<void>;
   memory(): MemoryStats;
   /** Gives cached memory back. */

@@ -231,6 +231,15 @@ export class CpuBackend implements Backend {
     }
     return result;
   }
+  outside<T>(f: () => T): T {
+    const recording = this.#recording;
+    this.#recording = undefined;
+    try {
+      return f();
+    } finally {
+      this.#recording = recording;
+    }
+  }
   /** One after another on a thread of the system's, as they were asked for. */
   #enqueue(calls: RecordedCalls): Promise<void> {
     const run = this.#last.then(

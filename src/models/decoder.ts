@@ -149,7 +149,7 @@ export class CausalLM extends Module {
     held?.table.cos.dispose();
     held?.table.sin.dispose();
     const positions = Math.max(length, Math.min(this.config.maxPositions, 8192));
-    const table = ropeTable(rope, length, positions, dtype, device);
+    const table = device.now(() => ropeTable(rope, length, positions, dtype, device));
     this.#tables.set(rope, { regime, positions, table });
     return table;
   }
@@ -159,7 +159,7 @@ export class CausalLM extends Module {
     held?.dispose();
     const n = Math.max(length, Math.min(this.config.maxPositions, 8192));
     const data = Float32Array.from({ length: n }, (_, i) => at(i));
-    const made = keep(tensor(data, { shape: [n, 1], device: this.device }).cast(this.dtype));
+    const made = this.device.now(() => keep(tensor(data, { shape: [n, 1], device: this.device }).cast(this.dtype)));
     this.#columns.set(key, made);
     return made;
   }

@@ -154,7 +154,7 @@ export class AttentionMixer extends Module {
       const table = context.column(temperature, (p) => 1 + beta * Math.log(1 + Math.floor((p + offset) / by)));
       q = q.mul(step.rows(table, withPads).reshape([-1, t, 1, 1]));
     }
-    if (alibi) this.#slopes ??= keep(tensor(Float32Array.from(alibi), { device: x.device }));
+    if (alibi) this.#slopes ??= x.device.now(() => keep(tensor(Float32Array.from(alibi), { device: x.device })));
     const y = step.attend(layer, q, k, v, { scale, window, chunk, softcap, sinks: this.sinks, alibi: this.#slopes });
     return this.out.forward(y.reshape([b, t, heads * headDim]));
   }

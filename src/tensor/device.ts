@@ -89,6 +89,11 @@ export class Device {
     return this.backend.description;
   }
 
+  /** What f makes is there when it returns, though work is being recorded: for tensors that are kept for all. */
+  now<T>(f: () => T): T {
+    return this.backend.outside ? this.backend.outside(f) : f();
+  }
+
   /** A 0-d tensor, kept for reuse so that numbers in a loop cost nothing. */
   constant(value: number, dtype: DType): Tensor {
     let byValue = this.#constants.get(dtype);
@@ -99,7 +104,7 @@ export class Device {
     const info = DTYPE[dtype];
     const raw = new info.Raw(new ArrayBuffer(info.bytes));
     raw[0] = info.encode(isFloat(dtype) ? value : BigInt(value)) as never;
-    const t = keep(Tensor.fromBytes(new Uint8Array(raw.buffer), [], dtype, this));
+    const t = this.now(() => keep(Tensor.fromBytes(new Uint8Array(raw.buffer), [], dtype, this)));
     if (Object.is(value, -0)) return t;
     t.lend();
     if (byValue.size >= CONSTANTS_KEPT) {

@@ -233,7 +233,7 @@ export function expertRows(x: Tensor, w: Tensor, ids: Tensor): Tensor {
 export function storeRows(dst: Tensor, ids: Tensor, src: Tensor): void {
   sameDevice('storeRows', [dst, ids, src]);
   storeRow.infer([dst, ids, src], {});
-  checkSupport(dst.device.backend, storeRow, dst.dtype);
+  checkSupport(dst.device, storeRow, dst.dtype);
   if (src.size === 0) return;
   launch(dst.device.backend, storeRow, [dst, ids, src], [dst], { dim: 0 });
   dst.storage.version++;
