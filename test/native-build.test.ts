@@ -194,7 +194,7 @@ test('an engine that holds no instruction set of this CPU is refused when it is 
     `extern "C" { int wick_select(const char*) { return 1; } ${['run(double', 'find(const char*', 'threads(int']
       .map((f) => `int wick_${f}) { return 0; }`)
       .join(' ')} double wick_address(void*) { return 0; } void wick_advise(double, double) {}
-    const char* wick_isa() { return ""; } void wick_memcpy(double, double, double) {} void wick_read(double, double) {} double wick_peak(double) { return 0; } }`,
+    const char* wick_isa() { return ""; } void wick_memcpy(double, double, double) {} void wick_read(double, double) {} double wick_peak(double) { return 0; } int wick_run_list(double) { return 0; } }`,
   );
   const library = join(folder, 'foreign.so');
   assert.equal(spawnSync('c++', ['-shared', '-fPIC', '-o', library, source]).status, 0);
