@@ -68,6 +68,7 @@ const files = [
   'dist',
   'kernels',
   'native',
+  'pages',
   'package.json',
   'docs/parity',
   'scripts/mutants-equivalent.json',

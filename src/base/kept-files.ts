@@ -94,7 +94,8 @@ export function cacheFolder(part: string, writable = false): string {
     const other = temporaryFolder();
     if (other === undefined || (part !== '' && ownFolder(join(other, part)) !== undefined))
       throw new FileError(
-        `nothing can be kept: ${why ?? `${dir} cannot be written`}, and there is no folder of this user alone in ${tmpdir()}; set WICK_CACHE_DIR to a folder that only you may write`,
+        `nothing can be kept: ${why ?? `${dir} cannot be ` + `written`}, and there is no folder of this user alone ` +
+          `in ${tmpdir()}; set WICK_CACHE_DIR to a folder that only you may write`,
       );
     dir = join(other, part);
     if (why !== undefined)

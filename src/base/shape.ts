@@ -97,7 +97,9 @@ export function resolveReshape(op: string, from: Shape, to: Shape): number[] {
   const out = to.map((d) => (d === -1 ? size / known : d));
   if (to.some((d) => d < -1) || out.some((d) => !Number.isInteger(d)) || sizeOf(out) !== size) {
     throw new ShapeError(
-      `${op}: ${formatShape(from)} has ${size} elements, ${formatShape(to)} ${holes ? `needs a multiple of ${known}` : `has ${known}`}`,
+      `${op}: ${formatShape(from)} has ${size} elements, ${formatShape(to)} ${
+        holes ? `needs a multiple ` + `of ${known}` : `has ${known}`
+      }`,
     );
   }
   return out;

@@ -20,10 +20,12 @@ import { compileAll } from './kernels.js';
 import { clock, progressBar, watched } from './progress.js';
 import { table, wrap } from './table.js';
 
-const HELP = `wick certify [options]: checks wick on your GPU and writes one file to send in. About ten minutes on a GPU and eight cores; only the
-driver's user-space libraries are needed. It compiles every kernel, runs every op in every dtype and layout, compares with Candle's and
-PyTorch's numbers and with whole models, runs our own kernels where a library would serve, and takes a dozen times.
-  --device NAME   rocm:0, cuda:0 (default: the first GPU found); emu:gfx1030 and sim:32 run without a GPU, slowly: add --quick
+const HELP = `wick certify [options]: checks wick on your GPU and writes one file to send in. About ten minutes on a
+GPU and eight cores; only the driver's user-space libraries are needed. It compiles every kernel, runs every op in every
+dtype and layout, compares with Candle's and PyTorch's numbers and with whole models, runs our own kernels where a
+library would serve, and takes a dozen times.
+  --device NAME   rocm:0, cuda:0 (default: the first GPU found); emu:gfx1030 and sim:32 run without a GPU, slowly:
+                  add --quick
   --quick         a sample: two kernels of each module, one case of each op in f32, f16 and f64, one model
   --out FILE      where the file goes (default: wick-certify-DEVICE.json)
   --jobs N        processes (default: as many as there are cores)`;
@@ -78,7 +80,9 @@ function firstGpu(): string {
   const found = drivers.find((d) => d.devices.length > 0);
   if (found) return `${found.kind}:0`;
   throw new ArgumentError(
-    `certify: there is no GPU here. ${drivers.map((d) => d.missing).join('; ')}. To see what it does: wick certify --device emu:gfx1030 --quick`,
+    `certify: there is no GPU ` +
+      `here. ${drivers.map((d) => d.missing).join('; ')}. To see what it does: wick certify --device emu:gfx1030 ` +
+      `--quick`,
   );
 }
 
@@ -157,8 +161,13 @@ async function certify(device: Device, quick: boolean, jobs: number, out: string
   const minutes = clock((Date.now() - start) / 1000);
   tell(lines, speed ?? [], report);
   console.log(
-    `\n${lines.every((l) => l.ok) ? 'Everything holds' : 'Not everything holds: the table says what'}, in ${minutes}.\n\n${wrap(
-      `Send it in: ${file} holds all of it (numbers, versions, no names or paths of yours). Open an issue in wick's repository, named after your GPU, and attach the file; failures are as welcome as successes. wick parity --from ${file} --html page.html shows it.`,
+    `\n${
+      lines.every((l) => l.ok) ? 'Everything ' + 'holds' : 'Not everything holds: the table says what'
+    }, in ${minutes}.\n\n${wrap(
+      `Send it ` +
+        `in: ${file} holds all of it (numbers, versions, no names or paths of yours). Open an issue in wick's ` +
+        `repository, named after your GPU, and attach the file; failures are as welcome as successes. wick parity ` +
+        `--from ${file} --html page.html shows it.`,
     )}`,
   );
   return lines.every((l) => l.ok) ? 0 : 1;

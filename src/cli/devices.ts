@@ -24,7 +24,8 @@ export function run(argv: readonly string[]): number {
   });
   if (values.help) {
     console.log(
-      'wick devices          the devices found here, library versions, and why anything is missing\nwick devices --json   the same for programs',
+      'wick devices          the devices found here, library versions, and why anything is missing\nwick devices ' +
+        '--json   the same for programs',
     );
     return 0;
   }
@@ -42,7 +43,10 @@ export function run(argv: readonly string[]): number {
     return d.devices.map(({ ordinal, info, freeBytes }) => ({
       device: `${kind}:${ordinal}`,
       here: true,
-      what: `${info.name} (${info.fullArch}), ${bytes(freeBytes)} of ${bytes(info.totalBytes)} free, ${info.multiprocessors} multiprocessors, waves of ${info.warp}, ${d.version}`,
+      what:
+        `${info.name} (${info.fullArch}), ${bytes(freeBytes)} ` +
+        `of ${bytes(info.totalBytes)} ` +
+        `free, ${info.multiprocessors} multiprocessors, waves of ${info.warp}, ${d.version}`,
     }));
   });
   const prebuilt = prebuiltDirs().map((dir) => ({ dir, targets: prebuiltTargets(dir) }));

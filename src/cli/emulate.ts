@@ -12,17 +12,20 @@ import { EmulatedGpu } from '../emulator/gpu.js';
 import { table } from './table.js';
 
 const HELP = `wick emulate FILE [KERNEL] [--args "..."] [options]: runs a kernel on an emulated AMD GPU
-FILE is a code object (hipcc --genco --offload-arch=gfx1030 -o k.co k.hip), or a source k.hip, which the installed hipRTC compiles.
+FILE is a code object (hipcc --genco --offload-arch=gfx1030 -o k.co k.hip), or a source k.hip, which the installed
+hipRTC compiles.
 Without KERNEL: lists the kernels and their parameters.
 Arguments, separated by blanks, in the kernel's order:
   i32:5 u32:5 i64:5 f32:1.5 f64:1.5 f16:1.5 bf16:1 i16:5 u8:5    a value
   f32[1024] i32[64] u8[100] ...                                  a buffer of zeros
-  f32[1024]=random f32[8]=1,2,3 f32[8]=iota f32[64]=@FILE        a buffer with values: random in [-1, 1), a list, 0 1 2 ..., raw bytes
+  f32[1024]=random f32[8]=1,2,3 f32[8]=iota f32[64]=@FILE        a buffer with values: random in [-1, 1), a list,
+                                                                 0 1 2 ..., raw bytes
   --grid X,Y,Z      blocks (1)
   --block X,Y,Z     threads of a block (1)
   --shared BYTES    dynamic shared memory (0)
   --show N          elements of every buffer to show after the run (8)
-  --check           also reports races, uninitialised LDS, misaligned accesses, divergent barriers; exit status 1 if there are any
+  --check           also reports races, uninitialised LDS, misaligned accesses, divergent barriers; exit status 1
+                    if there are any
   --target NAME     what a source is compiled for (gfx1030)
   --seed N          orders the waves, fills random buffers (1)
   --threads N       threads that share the work-groups (the machine's cores)`;
@@ -88,7 +91,9 @@ function packArguments(gpu: EmulatedGpu, text: string, seed: number): { bytes: U
     const kind = KINDS[(buffer ?? value)?.[1] ?? ''];
     if (!kind)
       throw new ArgumentError(
-        `emulate: argument ${JSON.stringify(spec)} is neither TYPE:VALUE nor TYPE[COUNT]; types are ${Object.keys(KINDS).join(', ')}`,
+        `emulate: ` +
+          `argument ${JSON.stringify(spec)} is neither TYPE:VALUE nor TYPE[COUNT]; types ` +
+          `are ${Object.keys(KINDS).join(', ')}`,
       );
     const bytes = buffer ? 8 : kind.bytes;
     at = Math.ceil(at / bytes) * bytes;
@@ -164,7 +169,11 @@ export function run(argv: readonly string[]): number {
         .join(' '),
     ]);
     console.log(
-      `${file}: ${code.target}, code object version ${code.codeVersion}\n${table(['kernel', 'wave', 'vgprs', 'lds', 'private', 'parameters (offset:size)'], rows)}`,
+      `${file}: ${code.target}, code object ` +
+        `version ${code.codeVersion}\n${table(
+          ['kernel', 'wave', 'vgprs', 'lds', 'private', 'parameters ' + '(offset:size)'],
+          rows,
+        )}`,
     );
     return 0;
   }
@@ -194,7 +203,9 @@ export function run(argv: readonly string[]): number {
       );
     }
     console.log(
-      `${report.groups} groups, ${report.waves} wave instructions, ${report.lanes} lane instructions, ${report.read} bytes read, ${report.written} written, ${report.milliseconds.toFixed(1)} ms`,
+      `${report.groups} groups, ${report.waves} wave ` +
+        `instructions, ${report.lanes} lane ` +
+        `instructions, ${report.read} bytes read, ${report.written} written, ${report.milliseconds.toFixed(1)} ms`,
     );
     for (const f of report.findings) console.log(describe(f));
     return report.findings.length ? 1 : 0;

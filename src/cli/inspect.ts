@@ -4,8 +4,8 @@ import { ArgumentError } from '../base/errors.js';
 import { describeFile, elementsOf, type FileDescription } from '../io/describe.js';
 import { bytes, fit, printable, table } from './table.js';
 
-const HELP = `wick inspect FILE           metadata and tensors of a GGUF, safetensors, PyTorch, npz or npy file; FILE may also be
-                            a folder of safetensors or its index
+const HELP = `wick inspect FILE           metadata and tensors of a GGUF, safetensors, PyTorch, npz or npy file;
+                            FILE may also be a folder of safetensors or its index
 wick inspect FILE --json    the same for programs, with every value in full`;
 
 export function run(argv: readonly string[]): number {
@@ -94,7 +94,8 @@ function report(path: string, file: FileDescription): string {
     );
   const perElement = totals.elements > 0 ? `, ${((totals.bytes * 8) / totals.elements).toFixed(2)} bits each` : '';
   parts.push(
-    `${totals.tensors} ${totals.tensors === 1 ? 'tensor' : 'tensors'} of ${totals.elements} elements in ${bytes(totals.bytes)}${perElement}`,
+    `${totals.tensors} ${totals.tensors === 1 ? 'tensor' : 'tensors'} ` +
+      `of ${totals.elements} elements in ${bytes(totals.bytes)}${perElement}`,
   );
   return parts.join('\n\n');
 }

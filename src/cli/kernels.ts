@@ -15,8 +15,8 @@ import { bytes, table } from './table.js';
 const HELP = `wick kernels build   compiles kernels ahead of use: their first use then costs nothing
   --arch A,B         targets: gfx1100 (AMD), sm_90 (NVIDIA machine code), compute_80 (PTX for that GPU and newer);
                      the GPUs found here unless given
-  --out DIR          writes DIR/TARGET.pack and .json to ship or to name in WICK_PREBUILT_DIR; into the cache on disk unless given;
-                     of several compute_ targets, oldest first, a newer one gets only the kernels whose PTX differs
+  --out DIR          writes DIR/TARGET.pack and .json to ship or to name in WICK_PREBUILT_DIR; into the cache on disk
+                     unless given; of several compute_ targets, oldest first, a newer one gets only the kernels whose PTX differs
   --ops a,b          only these: rows (tanh), modules (softmax, gemm), beginnings of symbols (softmax_rows)
   --sample N         at most N kernels of each module
   --jobs N           compiles in N processes (as many as there are cores unless given)
@@ -129,7 +129,8 @@ async function build(archs: readonly string[], options: Options): Promise<BuildS
       if (live) process.stderr.write(`\r${line.slice(0, 100).padEnd(100)}${done === of ? '\n' : ''}`);
       else if (done % 100 === 0 || done === of) process.stderr.write(`${line}\n`);
     };
-    summaries.push(await buildKernels({ arch, ...options, onKernel })); // in turn: PTX of a newer target leaves out what an older one's folder holds
+    // In turn: PTX of a newer target leaves out what an older one's folder holds.
+    summaries.push(await buildKernels({ arch, ...options, onKernel }));
   }
   return summaries;
 }

@@ -44,7 +44,10 @@ const COMMANDS: Readonly<Record<string, Command>> = {
 function help(): string {
   const width = Math.max(...Object.keys(COMMANDS).map((n) => n.length));
   const lines = Object.entries(COMMANDS).map(([name, c]) => `  wick ${name.padEnd(width)}  ${c.summary}`);
-  return `wick: tensors, neural nets and language models for Node.js on AMD and NVIDIA GPUs and the CPU\n\n${lines.join('\n')}\n\nwick COMMAND --help tells more.`;
+  return (
+    `wick: tensors, neural nets and language models for Node.js on AMD and NVIDIA GPUs and the ` +
+    `CPU\n\n${lines.join('\n')}\n\nwick COMMAND --help tells more.`
+  );
 }
 
 async function main([name, ...rest]: readonly string[]): Promise<number> {

@@ -10,7 +10,8 @@ export function run(argv: readonly string[]): number {
   const [name] = argv.filter((a) => !a.startsWith('-'));
   if (argv.includes('--help')) {
     console.log(
-      "wick ops          lists the ops\nwick ops NAME     formula, dtypes, bounds, gradient, Candle's kernel, our source, deliberate differences, measured errors",
+      "wick ops          lists the ops\nwick ops NAME     formula, dtypes, bounds, gradient, Candle's kernel, our " +
+        'source, deliberate differences, measured errors',
     );
     return 0;
   }

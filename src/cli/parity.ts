@@ -19,9 +19,10 @@ import { VERDICTS } from '../parity/verdict.js';
 import { watched } from './progress.js';
 import { table } from './table.js';
 
-const HELP = `wick parity [options]: every op x dtype x layout on every device present, against the double-precision reference,
-Candle's CUDA output and PyTorch's numbers; exit status 1 if anything failed
-  --device NAME     cpu, sim:32, sim:64, cuda:0, rocm:0, emu:gfx1030, reference (repeatable; default: those present of the first five)
+const HELP = `wick parity [options]: every op x dtype x layout on every device present, against the
+double-precision reference, Candle's CUDA output and PyTorch's numbers; exit status 1 if anything failed
+  --device NAME     cpu, sim:32, sim:64, cuda:0, rocm:0, emu:gfx1030, reference (repeatable; default: those
+                    present of the first five)
   --against WHAT    ${AGAINST.join(', ')} (repeatable; default: all)
   --op NAME         only this op (repeatable)
   --dtype NAME      only this dtype (repeatable)
@@ -33,10 +34,12 @@ Candle's CUDA output and PyTorch's numbers; exit status 1 if anything failed
   --save FILE       the report as JSON in a file
   --html FILE       the report as one page
   --bench FILE      what npm run bench -- --json FILE wrote, for the page's bandwidths (repeatable)
-  --from PATH       no run: reports saved before, or a folder of them such as docs/parity, shown as one (repeatable; --device picks)
+  --from PATH       no run: reports saved before, or a folder of them such as docs/parity, shown as one (repeatable;
+                    --device picks)
 wick parity signatures [--candle DIR] [--json]    our kernel symbols and parameters against Candle's
   --pin             makes the manifest anew from the checkout
-wick parity evidence [--device NAME] [--jobs N] [--out DIR]    measures, and keeps a report a kind of device in docs/parity (default: cpu, sim:32, sim:64)
+wick parity evidence [--device NAME] [--jobs N] [--out DIR]    measures, and keeps a report a kind of device in
+                    docs/parity (default: cpu, sim:32, sim:64)
 wick parity docs           writes docs/ops.md and the README's table from the op table and the evidence in docs/parity
   --check           says what is stale, and fails where a page is
   --strict          with --check: fails where evidence is older than what it speaks of, too`;
@@ -178,7 +181,9 @@ export function print(report: Report, asked: boolean): void {
   say('Unproved:', report.unproved);
   const t = totals(report.cells);
   console.log(
-    `\n${report.complete ? 'Done' : 'Stopped early, what is above holds'}: ${report.cells.reduce((n, c) => n + c.cases, 0)} cases in ${report.seconds} s, ${t.failed} failed.`,
+    `\n${
+      report.complete ? 'Done' : 'Stopped early, what is above ' + 'holds'
+    }: ${report.cells.reduce((n, c) => n + c.cases, 0)} cases in ${report.seconds} s, ${t.failed} failed.`,
   );
 }
 
@@ -249,7 +254,8 @@ function signatures(argv: readonly string[]): number {
       );
     else {
       console.log(
-        `Candle has moved on from the manifest: ${added.length} kernels added, ${removed.length} removed, ${changed.length} changed.`,
+        `Candle has moved on from the ` +
+          `manifest: ${added.length} kernels added, ${removed.length} removed, ${changed.length} changed.`,
       );
       for (const [sign, list] of [
         ['+', added],
@@ -278,7 +284,8 @@ function docs(argv: readonly string[]): number {
   if (pages.length > 0) console.log('wick parity docs writes the pages');
   if (old.length > 0)
     console.log(
-      'npm run evidence measures the CPU and the simulation anew and writes the pages; wick parity evidence --device NAME measures others',
+      'npm run evidence measures the CPU and the simulation anew and writes the pages; wick parity evidence ' +
+        '--device NAME measures others',
     );
   if (pages.length + old.length === 0) console.log('pages and evidence are up to date');
   return wrong ? 1 : 0;

@@ -54,7 +54,8 @@ export async function run(argv: readonly string[]): Promise<number> {
   if (v.type === undefined) throw new ArgumentError(`quantize: give --type, one of ${QUANTIZE_TYPES.join(', ')}`);
   if (pathKind(from)?.isDirectory())
     throw new UnsupportedError(
-      `quantize: ${from} is a folder; only GGUF models are read here, for a folder's tokenizer and config have no GGUF form yet`,
+      `quantize: ${from} is a folder; only GGUF models are read here, for a folder's tokenizer and config have no ` +
+        `GGUF form yet`,
     );
   const threads = threadsOf(v.threads);
   const bar = progressBar('values', 'encoding');
@@ -91,5 +92,8 @@ function report({ tensors, bytesBefore, bytesAfter, elements }: QuantizedModel):
     ...[t.error === undefined ? '' : t.error.toPrecision(3), t.note],
   ]);
   const bits = elements > 0 ? `, ${((bytesAfter * 8) / elements).toFixed(2)} bits a weight` : '';
-  return `${fit(['tensor', 'from', 'to', 'shape', 'bytes', 'error', 'note'], rows, 0)}\n\n${bytes(bytesBefore)} became ${bytes(bytesAfter)}${bits}`;
+  return (
+    `${fit(['tensor', 'from', 'to', 'shape', 'bytes', 'error', 'note'], rows, 0)}\n\n${bytes(bytesBefore)} ` +
+    `became ${bytes(bytesAfter)}${bits}`
+  );
 }

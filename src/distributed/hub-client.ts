@@ -1,4 +1,5 @@
-// A rank's side of a hub, without await: requests go out through a port, and the thread sleeps until the answer is there.
+// A rank's side of a hub, without await: requests go out through a port, and the thread sleeps until the answer is
+// there.
 import { type MessagePort, receiveMessageOnPort } from 'node:worker_threads';
 import { DistributedError } from '../base/errors.js';
 import type { Reply, Request } from './hub.js';

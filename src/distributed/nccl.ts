@@ -125,7 +125,8 @@ export class NcclTransport implements Transport {
       if (failed) throw new DistributedError(`${who(this)}: ${this.#nccl.name}: ${failed}`);
       if (performance.now() - begun > this.#hub.timeoutMs)
         throw new DistributedError(
-          `${who(this)}: barrier: the device has not finished within ${this.#hub.timeoutMs / 1000} s; another rank may not have made the same calls`,
+          `${who(this)}: barrier: the device has not finished ` +
+            `within ${this.#hub.timeoutMs / 1000} s; another rank may not have made the same calls`,
         );
       Atomics.wait(nap, 0, 0, 0.2);
     }

@@ -36,7 +36,9 @@ export const rtcTable = (p: 'nvrtc' | 'hiprtc') =>
   ({
     version: `int ${p}Version(void *major, void *minor)`,
     errorString: `uintptr_t ${p}GetErrorString(int status)`,
-    create: `int ${p}CreateProgram(void *program, void *source, const char *name, int headers, void *headerTexts, void *headerNames)`,
+    create:
+      `int ${p}CreateProgram(void *program, void *source, const char *name, int headers, void *headerTexts, ` +
+      `void *headerNames)`,
     compile: `int ${p}CompileProgram(uintptr_t program, int count, const char **options)`,
     logSize: `int ${p}GetProgramLogSize(uintptr_t program, void *bytes)`,
     log: `int ${p}GetProgramLog(uintptr_t program, void *text)`,
@@ -69,7 +71,8 @@ export function compileProgram<T extends ReturnType<typeof rtcTable> & Table>(
     const log = text.toString().replace(/\0+$/, '').trim();
     const what = status === COMPILATION ? 'the source does not compile' : calls.rules.errorName(status);
     throw new CompileError(
-      `${compiler} ${request.name} for ${request.arch}: ${what} (${status})\noptions: ${options.join(' ')}\n${log || 'no log'}`,
+      `${compiler} ${request.name} ` +
+        `for ${request.arch}: ${what} (${status})\noptions: ${options.join(' ')}\n${log || 'no log'}`,
     );
   } finally {
     raw.destroy(program.raw);

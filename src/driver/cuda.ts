@@ -50,7 +50,8 @@ export const CUDA_TABLE = {
   moduleFunction: 'int cuModuleGetFunction(void *function, uintptr_t module, const char *name)',
   funcSetAttribute: 'int cuFuncSetAttribute(uintptr_t function, int attribute, int value)',
   launch:
-    'int cuLaunchKernel(uintptr_t f, uint gx, uint gy, uint gz, uint bx, uint by, uint bz, uint shared, uintptr_t stream, uintptr_t params, uintptr_t extra)',
+    'int cuLaunchKernel(uintptr_t f, uint gx, uint gy, uint gz, uint bx, uint by, uint bz, uint shared, uintptr_t ' +
+    'stream, uintptr_t params, uintptr_t extra)',
   launchEx: 'int cuLaunchKernelEx(uintptr_t config, uintptr_t f, uintptr_t params, uintptr_t extra)',
   beginCapture: 'int cuStreamBeginCapture_v2(uintptr_t stream, int mode)',
   endCapture: 'int cuStreamEndCapture(uintptr_t stream, void *graph)',
@@ -68,7 +69,9 @@ export function openCuda(): Driver {
   const found = cudaDriverVersion() ?? OLDEST;
   if (found < OLDEST)
     throw new DeviceError(
-      `the NVIDIA driver ${library.path} is too old: it is of CUDA ${cudaVersion(found)}; ${cudaVersion(OLDEST)} or newer is needed`,
+      `the NVIDIA ` +
+        `driver ${library.path} is too old: it is of ` +
+        `CUDA ${cudaVersion(found)}; ${cudaVersion(OLDEST)} or newer is needed`,
     );
   const cell = new Cell();
   const raw = library.bind(CUDA_TABLE);
@@ -87,7 +90,9 @@ export function openCuda(): Driver {
   const deviceCount = cell.int;
   if (deviceCount === 0)
     throw new DeviceError(
-      `no NVIDIA GPU: the driver ${library.path} (CUDA ${version}) sees none; CUDA_VISIBLE_DEVICES is ${env('CUDA_VISIBLE_DEVICES') ?? 'not set'}`,
+      `no NVIDIA GPU: the ` +
+        `driver ${library.path} ` +
+        `(CUDA ${version}) sees none; CUDA_VISIBLE_DEVICES is ${env('CUDA_VISIBLE_DEVICES') ?? 'not set'}`,
     );
   return vendorDriver(
     { name: 'cuda', version: `CUDA driver ${version}`, deviceCount },

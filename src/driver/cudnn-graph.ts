@@ -16,7 +16,8 @@ export const CUDNN_GRAPH_TABLE = {
   },
   attributeGet: {
     optional:
-      'int cudnnBackendGetAttribute(uintptr_t descriptor, int name, int type, int64_t wanted, void *found, void *values)',
+      'int cudnnBackendGetAttribute(uintptr_t descriptor, int name, int type, int64_t wanted, void *found, void ' +
+      '*values)',
     since,
   },
   execute: { optional: 'int cudnnBackendExecute(uintptr_t handle, uintptr_t plan, uintptr_t pack)', since },
@@ -188,7 +189,8 @@ export class CudnnGraphs {
       const plan = make(N.CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
       this.#set(plan, N.CUDNN_ATTR_EXECUTION_PLAN_HANDLE, N.CUDNN_TYPE_HANDLE, int64(this.#handle));
       this.#set(plan, N.CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, N.CUDNN_TYPE_BACKEND_DESCRIPTOR, int64(config));
-      if (this.#calls.status('descriptorFinalize', plan) !== 0) continue; // the engine does not take this convolution after all
+      // The engine does not take this convolution after all.
+      if (this.#calls.status('descriptorFinalize', plan) !== 0) continue;
       const bytes = int64(0);
       this.#get(plan, N.CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, N.CUDNN_TYPE_INT64, bytes);
       if (bytes[0] <= BigInt(mostWorkspace)) plans.push({ plan, workspaceBytes: Number(bytes[0]), rank });

@@ -16,9 +16,11 @@ export const CUDNN: LibrarySpec = { name: 'cuDNN', sonames: ['libcudnn.so.9', 'l
 
 const handles = 'uintptr_t handle, uintptr_t first, uintptr_t second, uintptr_t conv, uintptr_t third';
 const measured =
-  'uintptr_t handle, uintptr_t d1, uintptr_t p1, uintptr_t d2, uintptr_t p2, uintptr_t conv, uintptr_t d3, uintptr_t p3, int wanted, void *found, void *results, uintptr_t workspace, size_t bytes';
+  'uintptr_t handle, uintptr_t d1, uintptr_t p1, uintptr_t d2, uintptr_t p2, uintptr_t conv, uintptr_t d3, ' +
+  'uintptr_t p3, int wanted, void *found, void *results, uintptr_t workspace, size_t bytes';
 const running =
-  'uintptr_t handle, uintptr_t alpha, uintptr_t d1, uintptr_t p1, uintptr_t d2, uintptr_t p2, uintptr_t conv, int algo, uintptr_t workspace, size_t bytes, uintptr_t beta, uintptr_t d3, uintptr_t p3';
+  'uintptr_t handle, uintptr_t alpha, uintptr_t d1, uintptr_t p1, uintptr_t d2, uintptr_t p2, uintptr_t conv, int ' +
+  'algo, uintptr_t workspace, size_t bytes, uintptr_t beta, uintptr_t d3, uintptr_t p3';
 export const CUDNN_TABLE = {
   create: 'int cudnnCreate(void *handle)',
   destroy: 'int cudnnDestroy(uintptr_t handle)',
@@ -33,7 +35,8 @@ export const CUDNN_TABLE = {
   filterDestroy: 'int cudnnDestroyFilterDescriptor(uintptr_t desc)',
   convCreate: 'int cudnnCreateConvolutionDescriptor(void *desc)',
   convSet:
-    'int cudnnSetConvolution2dDescriptor(uintptr_t desc, int padH, int padW, int strideH, int strideW, int dilationH, int dilationW, int mode, int type)',
+    'int cudnnSetConvolution2dDescriptor(uintptr_t desc, int padH, int padW, int strideH, int strideW, int ' +
+    'dilationH, int dilationW, int mode, int type)',
   convGroups: 'int cudnnSetConvolutionGroupCount(uintptr_t desc, int groups)',
   convMath: 'int cudnnSetConvolutionMathType(uintptr_t desc, int math)',
   convDestroy: 'int cudnnDestroyConvolutionDescriptor(uintptr_t desc)',

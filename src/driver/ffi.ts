@@ -164,7 +164,10 @@ function search(spec: LibrarySpec): Library | string {
     }
   }
   const tail = broken.length > 0 ? `; not loadable: ${broken.join('; ')}` : '';
-  return `${spec.name} was not found: looked for ${spec.sonames.join(', ')} in the loader's path and ${dirs.join(', ') || 'no other folder'}${tail}`;
+  return (
+    `${spec.name} was not found: looked ` +
+    `for ${spec.sonames.join(', ')} in the loader's path and ${dirs.join(', ') || 'no other folder'}${tail}`
+  );
 }
 
 const SYSTEM_DIRS = ['/lib', '/usr/lib', '/usr/local/lib', '/lib64', '/usr/lib64'];

@@ -61,7 +61,8 @@ export const HIP_TABLE = {
   moduleUnload: 'int hipModuleUnload(uintptr_t module)',
   moduleFunction: 'int hipModuleGetFunction(void *function, uintptr_t module, const char *name)',
   launch:
-    'int hipModuleLaunchKernel(uintptr_t f, uint gx, uint gy, uint gz, uint bx, uint by, uint bz, uint shared, uintptr_t stream, uintptr_t params, uintptr_t extra)',
+    'int hipModuleLaunchKernel(uintptr_t f, uint gx, uint gy, uint gz, uint bx, uint by, uint bz, uint shared, ' +
+    'uintptr_t stream, uintptr_t params, uintptr_t extra)',
   beginCapture: 'int hipStreamBeginCapture(uintptr_t stream, int mode)',
   endCapture: 'int hipStreamEndCapture(uintptr_t stream, void *graph)',
   instantiate: 'int hipGraphInstantiateWithFlags(void *exec, uintptr_t graph, uint64_t flags)',

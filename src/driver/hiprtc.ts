@@ -61,14 +61,19 @@ function hiprtcCompiler(calls: Calls<typeof HIPRTC_TABLE>, version: string): Com
     '-std=c++17',
     '-ffp-contract=off', // contraction is off; kernels say fma where they mean it
     '-fwrapv', // integer tensors wrap
-    ...(/^gfx10/.test(arch) ? ['-mno-cumode'] : []), // a block's waves on four units, not two: twice the registers a thread for blocks of 1024; newer releases do so by themselves
+    // A block's waves on four units, not two: twice the registers a thread for blocks of 1024; newer releases do so by
+    // themselves.
+    ...(/^gfx10/.test(arch) ? ['-mno-cumode'] : []),
     ...(wantsLines() ? ['-gline-tables-only', '-gdwarf-5', '-gembed-source'] : []),
     ...defineOptions(defines),
   ];
   const accepts = (arch: string): true | string => {
     targets ??= comgrTargets(Number.parseInt(version, 10));
     if (typeof targets === 'string')
-      return `hipRTC ${version} cannot be used safely: its targets are unknown, and it aborts on an unknown one: ${targets}`;
+      return (
+        `hipRTC ${version} cannot be used safely: its targets are unknown, and it aborts on an unknown ` +
+        `one: ${targets}`
+      );
     return targets.has(plainArch(arch))
       ? true
       : `hipRTC ${version} does not know the target '${arch}'; it knows ${[...targets].join(', ')}`;

@@ -10,7 +10,8 @@ export const MIOPEN: LibrarySpec = { name: 'MIOpen', sonames: ['libMIOpen.so.1',
 
 const handles = 'uintptr_t handle, uintptr_t first, uintptr_t second, uintptr_t conv, uintptr_t third';
 const running =
-  'uintptr_t handle, uintptr_t d1, uintptr_t p1, uintptr_t d2, uintptr_t p2, uintptr_t conv, uintptr_t d3, uintptr_t p3, uintptr_t workspace, size_t bytes, uint64_t solution';
+  'uintptr_t handle, uintptr_t d1, uintptr_t p1, uintptr_t d2, uintptr_t p2, uintptr_t conv, uintptr_t d3, ' +
+  'uintptr_t p3, uintptr_t workspace, size_t bytes, uint64_t solution';
 export const MIOPEN_TABLE = {
   create: 'int miopenCreate(void *handle)',
   destroy: 'int miopenDestroy(uintptr_t handle)',
@@ -22,12 +23,14 @@ export const MIOPEN_TABLE = {
   tensorDestroy: 'int miopenDestroyTensorDescriptor(uintptr_t desc)',
   convCreate: 'int miopenCreateConvolutionDescriptor(void *desc)',
   convSet:
-    'int miopenInitConvolutionDescriptor(uintptr_t desc, int mode, int padH, int padW, int strideH, int strideW, int dilationH, int dilationW)',
+    'int miopenInitConvolutionDescriptor(uintptr_t desc, int mode, int padH, int padW, int strideH, int strideW, ' +
+    'int dilationH, int dilationW)',
   convGroups: 'int miopenSetConvolutionGroupCount(uintptr_t desc, int groups)',
   convDestroy: 'int miopenDestroyConvolutionDescriptor(uintptr_t desc)',
   solveForward: `int miopenConvolutionForwardGetSolution(${handles}, size_t wanted, void *found, void *solutions)`,
   solveData: `int miopenConvolutionBackwardDataGetSolution(${handles}, size_t wanted, void *found, void *solutions)`,
-  solveFilter: `int miopenConvolutionBackwardWeightsGetSolution(${handles}, size_t wanted, void *found, void *solutions)`,
+  solveFilter:
+    `int miopenConvolutionBackwardWeightsGetSolution(${handles}, size_t wanted, void *found, void ` + `*solutions)`,
   compileForward: `int miopenConvolutionForwardCompileSolution(${handles}, uint64_t solution)`,
   compileData: `int miopenConvolutionBackwardDataCompileSolution(${handles}, uint64_t solution)`,
   compileFilter: `int miopenConvolutionBackwardWeightsCompileSolution(${handles}, uint64_t solution)`,

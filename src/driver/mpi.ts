@@ -19,11 +19,14 @@ export const MPI_TABLE = {
   split: 'int MPI_Comm_split(uintptr_t comm, int color, int key, void *newComm)',
   free: 'int MPI_Comm_free(void *comm)',
   allReduce:
-    'int MPI_Iallreduce(uintptr_t src, uintptr_t dst, int count, uintptr_t type, uintptr_t op, uintptr_t comm, void *request)',
+    'int MPI_Iallreduce(uintptr_t src, uintptr_t dst, int count, uintptr_t type, uintptr_t op, uintptr_t comm, ' +
+    'void *request)',
   reduceScatter:
-    'int MPI_Ireduce_scatter_block(uintptr_t src, uintptr_t dst, int count, uintptr_t type, uintptr_t op, uintptr_t comm, void *request)',
+    'int MPI_Ireduce_scatter_block(uintptr_t src, uintptr_t dst, int count, uintptr_t type, uintptr_t op, ' +
+    'uintptr_t comm, void *request)',
   allGather:
-    'int MPI_Iallgather(uintptr_t src, int count, uintptr_t type, uintptr_t dst, int each, uintptr_t into, uintptr_t comm, void *request)',
+    'int MPI_Iallgather(uintptr_t src, int count, uintptr_t type, uintptr_t dst, int each, uintptr_t into, ' +
+    'uintptr_t comm, void *request)',
   broadcast: 'int MPI_Ibcast(uintptr_t x, int count, uintptr_t type, int root, uintptr_t comm, void *request)',
   send: 'int MPI_Isend(uintptr_t x, int count, uintptr_t type, int to, int tag, uintptr_t comm, void *request)',
   recv: 'int MPI_Irecv(uintptr_t x, int count, uintptr_t type, int from, int tag, uintptr_t comm, void *request)',

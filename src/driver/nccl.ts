@@ -28,11 +28,13 @@ export const NCCL_TABLE = {
   allReduce:
     'int ncclAllReduce(uintptr_t src, uintptr_t dst, size_t count, int type, int op, uintptr_t comm, uintptr_t stream)',
   reduceScatter:
-    'int ncclReduceScatter(uintptr_t src, uintptr_t dst, size_t count, int type, int op, uintptr_t comm, uintptr_t stream)',
+    'int ncclReduceScatter(uintptr_t src, uintptr_t dst, size_t count, int type, int op, uintptr_t comm, uintptr_t ' +
+    'stream)',
   allGather:
     'int ncclAllGather(uintptr_t src, uintptr_t dst, size_t count, int type, uintptr_t comm, uintptr_t stream)',
   broadcast:
-    'int ncclBroadcast(uintptr_t src, uintptr_t dst, size_t count, int type, int root, uintptr_t comm, uintptr_t stream)',
+    'int ncclBroadcast(uintptr_t src, uintptr_t dst, size_t count, int type, int root, uintptr_t comm, uintptr_t ' +
+    'stream)',
   send: 'int ncclSend(uintptr_t x, size_t count, int type, int peer, uintptr_t comm, uintptr_t stream)',
   recv: 'int ncclRecv(uintptr_t x, size_t count, int type, int peer, uintptr_t comm, uintptr_t stream)',
 } as const;

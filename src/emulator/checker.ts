@@ -133,7 +133,9 @@ export class AccessChecker {
   }
   private race(lds: boolean, a: Access, other: number): void {
     this.note({
-      what: `race: ${lds ? 'LDS' : 'global'} word also touched by another wave with no barrier or atomic between ("${a.text(other)})`,
+      what:
+        `race: ${lds ? 'LDS' : 'global'} word also touched by another wave with no barrier or atomic between ` +
+        `("${a.text(other)})`,
       w: a.w,
       site: a.site,
       lane: a.lane,

@@ -88,7 +88,8 @@ export function disassemble(code: CodeObject): Line[] {
   const lines: Line[] = [];
   for (let at = start; at < end; ) {
     const one = step(code.image, at);
-    lines.push({ at, bytes: one?.bytes ?? 4, text: one?.text ?? '' }); // data and padding between functions do not decode
+    // Data and padding between functions do not decode.
+    lines.push({ at, bytes: one?.bytes ?? 4, text: one?.text ?? '' });
     at += one?.bytes ?? 4;
   }
   keep(file, (draft) => writeFileSync(draft, lines.map((l) => `${l.at.toString(16)} ${l.bytes} ${l.text}\n`).join('')));

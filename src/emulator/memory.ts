@@ -93,7 +93,9 @@ export class DeviceMemory {
     const hit = findBlock(this.table(), at);
     if (bytes > 0 && (hit === undefined || at + bytes > hit.end)) {
       throw new ArgumentError(
-        `${call}: ${bytes} bytes at 0x${address.toString(16)} are outside every allocation${hit ? `: the one there ends after ${hit.end - at}` : ''}`,
+        `${call}: ${bytes} bytes at 0x${address.toString(16)} are outside every allocation${
+          hit ? `: the one there ` + `ends after ${hit.end - at}` : ''
+        }`,
       );
     }
     return this.bytes.subarray(at, at + bytes);

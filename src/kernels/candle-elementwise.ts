@@ -87,7 +87,9 @@ BINARY.declare({
         out: compares ? 'u8*' : `${CTYPE[d]}*`,
       },
       call: 'binary',
-      given: `numel, num_dims, dims_and_strides, lhs, rhs, out, [](auto x, auto y) { return ${row(compares ? stem : stem.slice(1), d, 'x, y')}; }`,
+      given:
+        `numel, num_dims, dims_and_strides, lhs, rhs, out, [](auto x, auto y) { ` +
+        `return ${row(compares ? stem : stem.slice(1), d, 'x, y')}; }`,
     };
   },
 });

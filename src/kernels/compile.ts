@@ -81,6 +81,7 @@ export function codeFor(unit: Unit, arch: string, cache: KernelCache = kernelCac
   if (typeof found !== 'string') return found;
   const symbols = unit.entries.map((e) => e.symbol).join(', ');
   throw new CompileError(
-    `${symbols} for ${target}: it cannot be compiled here, and was not made ahead of time. Compiler: ${why}. Ahead of time: ${found}`,
+    `${symbols} for ${target}: it cannot be compiled here, and was not made ahead of time. ` +
+      `Compiler: ${why}. Ahead of time: ${found}`,
   );
 }

@@ -15,7 +15,10 @@ const simt = (): string => (header ??= inlined('simt.h', simulationDir));
  */
 export function hostSource(unit: Unit, wave: number): string {
   const entries = unit.entries.map((e) => `SIMT_ENTRY(${e.symbol}, ${e.threads})`).join(', ');
-  return `#define WICK_SIM 1\n#define WICK_WAVE ${wave}\n${simt()}\nnamespace {\n${unit.source}\n}\nSIMT_ENTRIES(${entries})\n`;
+  return (
+    `#define WICK_SIM 1\n#define ` +
+    `WICK_WAVE ${wave}\n${simt()}\nnamespace {\n${unit.source}\n}\nSIMT_ENTRIES(${entries})\n`
+  );
 }
 
 /** The sanitizer the environment asks for: WICK_SIM_SANITIZE=address (the process must be run under its library). */

@@ -91,7 +91,8 @@ export function assemble(name: string, common: string, entries: readonly Entry[]
   const kernels = entries.map((e) => e.text).join('\n');
   const [before, ...after] = common.split(TABLE_MARK);
   const bare = `${common.replaceAll(TABLE_MARK, '')}\n${own}`;
-  const table = tableFor(bare.replace(/^[ \t]*#[ \t]*define(?:.*\\\n)*.*$/gm, '') + kernels); // op_##OP in macros names no row
+  // Op_##OP in macros names no row.
+  const table = tableFor(bare.replace(/^[ \t]*#[ \t]*define(?:.*\\\n)*.*$/gm, '') + kernels);
   const source = `${needed([before, table, after.join('\n'), own], kernels)}\n${stripped(kernels)}\n`;
   return { name, source, entries, parts: { shared: common, own } };
 }

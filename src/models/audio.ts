@@ -140,7 +140,8 @@ export class LogMel {
     const half = n / 2;
     const sound = new Float32Array(this.window);
     sound.set(samples.subarray(0, this.window));
-    const at = (i: number): number => sound[i < 0 ? -i : i >= sound.length ? 2 * sound.length - 2 - i : i]; // mirrored at the ends
+    // Mirrored at the ends.
+    const at = (i: number): number => sound[i < 0 ? -i : i >= sound.length ? 2 * sound.length - 2 - i : i];
     // Cosines see only the even part of a frame, sines the odd one: half the work.
     const even = new Float64Array(frames * (half + 1));
     const odd = new Float64Array(frames * (half + 1));

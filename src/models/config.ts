@@ -9,21 +9,24 @@ export type Json = Readonly<Record<string, any>>;
  * part of its arithmetic, or if the family that does asks for it before the check.
  */
 const HARMLESS = new Set(
-  `model_type architectures transformers_version torch_dtype dtype _name_or_path name_or_path auto_map id2label label2id problem_type
-  num_labels finetuning_task task_specific_params use_cache initializer_range initializer_factor embedding_initializer_range
-  attention_dropout hidden_dropout hidden_dropout_prob attention_probs_dropout_prob embd_pdrop attn_pdrop resid_pdrop embedding_dropout
-  residual_dropout resid_dropout embd_dropout ffn_dropout classifier_dropout classifier_dropout_prob dropout activation_dropout dropout_rate
-  layerdrop residual_dropout_prob summary_activation summary_first_dropout summary_proj_to_labels summary_type summary_use_proj
-  output_attentions output_hidden_states return_dict return_dict_in_generate output_scores torchscript pruned_heads chunk_size_feed_forward
-  bos_token_id eos_token_id pad_token_id sep_token_id unk_token_id eod_token_id decoder_start_token_id forced_bos_token_id forced_eos_token_id
-  begin_suppress_tokens suppress_tokens image_token_index image_token_id boi_token_index eoi_token_index vocab_size
-  gradient_checkpointing use_bfloat16 tf_legacy_loss pretraining_tp router_jitter_noise jitter_noise input_jitter_noise
-  router_aux_loss_coef output_router_logits aux_loss_alpha seq_aux router_z_loss_coef load_balance_coeff ep_size
-  max_length min_length do_sample early_stopping num_beams num_beam_groups diversity_penalty temperature top_k top_p typical_p repetition_penalty
-  length_penalty no_repeat_ngram_size encoder_no_repeat_ngram_size bad_words_ids num_return_sequences remove_invalid_values
-  exponential_decay_length_penalty tokenizer_class prefix cross_attention_hidden_size is_encoder_decoder
-  unsloth_fixed unsloth_version use_flash_attn _attn_implementation attn_implementation _experts_implementation cache_implementation
-  fused_ops gate_bias_init n_special predict_special_tokens is_llama_config rope_scaling_is_default ignore_keys_at_rope_validation
+  `model_type architectures transformers_version torch_dtype dtype _name_or_path name_or_path auto_map id2label
+  label2id problem_type num_labels finetuning_task task_specific_params use_cache initializer_range
+  initializer_factor embedding_initializer_range attention_dropout hidden_dropout hidden_dropout_prob
+  attention_probs_dropout_prob embd_pdrop attn_pdrop resid_pdrop embedding_dropout residual_dropout resid_dropout
+  embd_dropout ffn_dropout classifier_dropout classifier_dropout_prob dropout activation_dropout dropout_rate
+  layerdrop residual_dropout_prob summary_activation summary_first_dropout summary_proj_to_labels summary_type
+  summary_use_proj output_attentions output_hidden_states return_dict return_dict_in_generate output_scores
+  torchscript pruned_heads chunk_size_feed_forward bos_token_id eos_token_id pad_token_id sep_token_id unk_token_id
+  eod_token_id decoder_start_token_id forced_bos_token_id forced_eos_token_id begin_suppress_tokens suppress_tokens
+  image_token_index image_token_id boi_token_index eoi_token_index vocab_size gradient_checkpointing use_bfloat16
+  tf_legacy_loss pretraining_tp router_jitter_noise jitter_noise input_jitter_noise router_aux_loss_coef
+  output_router_logits aux_loss_alpha seq_aux router_z_loss_coef load_balance_coeff ep_size max_length min_length
+  do_sample early_stopping num_beams num_beam_groups diversity_penalty temperature top_k top_p typical_p
+  repetition_penalty length_penalty no_repeat_ngram_size encoder_no_repeat_ngram_size bad_words_ids
+  num_return_sequences remove_invalid_values exponential_decay_length_penalty tokenizer_class prefix
+  cross_attention_hidden_size is_encoder_decoder unsloth_fixed unsloth_version use_flash_attn _attn_implementation
+  attn_implementation _experts_implementation cache_implementation fused_ops gate_bias_init n_special
+  predict_special_tokens is_llama_config rope_scaling_is_default ignore_keys_at_rope_validation
   keys_to_ignore_at_inference base_model_tp_plan base_model_pp_plan language_config_name`.split(/\s+/),
 );
 
@@ -108,7 +111,8 @@ export class Config {
     const v = this.get(name);
     if (v !== undefined && !allowed.some((a) => JSON.stringify(a) === JSON.stringify(v)))
       throw new UnsupportedError(
-        `${this.where}: ${this.#name(name)} is ${shown(v)}; this changes the result and only ${allowed.map(shown).join(' or ')} is served`,
+        `${this.where}: ${this.#name(name)} ` +
+          `is ${shown(v)}; this changes the result and only ${allowed.map(shown).join(' or ')} is served`,
       );
   }
   /** Fields that are known to have no effect here, whatever their value. */
@@ -120,7 +124,8 @@ export class Config {
     for (const [name, value] of Object.entries(this.json)) {
       if (value === null || this.#read.has(name) || (this.#prefix === '' && HARMLESS.has(name))) continue;
       throw new UnsupportedError(
-        `${this.where}: ${this.#name(name)} is ${shown(value)}; nothing here honours this field, and the model's answers could depend on it`,
+        `${this.where}: ${this.#name(name)} ` +
+          `is ${shown(value)}; nothing here honours this field, and the model's answers could depend on it`,
       );
     }
     for (const c of this.#inner.values()) c.refuseUnread();

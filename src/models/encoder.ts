@@ -31,7 +31,9 @@ export abstract class TextEncoder extends Module {
       (mask && (mask.rank !== 2 || mask.shape[0] !== ids.shape[0] || mask.shape[1] !== ids.shape[1]))
     )
       throw new ArgumentError(
-        `encoder: ids have shape [${ids.shape.join(', ')}]${mask ? `, the mask [${mask.shape.join(', ')}]` : ''}; both must be (batch, time)`,
+        `encoder: ids have shape [${ids.shape.join(', ')}]${
+          mask ? `, the mask ` + `[${mask.shape.join(', ')}]` : ''
+        }; both must be (batch, time)`,
       );
     if (ids.shape[1] > this.maxTokens)
       throw new ArgumentError(`encoder: ${ids.shape[1]} tokens, the model takes ${this.maxTokens}`);

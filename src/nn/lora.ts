@@ -273,7 +273,8 @@ export function addLora(model: Module, options: LoraOptions): LoraAdapters {
       (storedParts(layer) ?? []).map((p) => p.name.split('.').at(-1)),
     );
     throw new ArgumentError(
-      `lora: no layer is named ${String(targets)}; there are ${[...new Set(known)].join(', ') || 'none that adapters can be added to'}`,
+      `lora: no layer is ` +
+        `named ${String(targets)}; there are ${[...new Set(known)].join(', ') || 'none that adapters can be added to'}`,
     );
   }
   return adapters;
@@ -281,9 +282,9 @@ export function addLora(model: Module, options: LoraOptions): LoraAdapters {
 
 /** Fields of adapter_config.json that mean nothing to a loaded adapter, or only this. */
 const HARMLESS = new Set(
-  'auto_mapping base_model_name_or_path inference_mode init_lora_weights peft_version revision task_type target_modules exclude_modules megatron_core layers_pattern qalora_group_size loftq_config runtime_config eva_config corda_config lora_ga_config ensure_weight_tying'.split(
-    ' ',
-  ),
+  `auto_mapping base_model_name_or_path inference_mode init_lora_weights peft_version revision task_type
+  target_modules exclude_modules megatron_core layers_pattern qalora_group_size loftq_config runtime_config
+  eva_config corda_config lora_ga_config ensure_weight_tying`.split(/\s+/),
 );
 const HONOURED = ['peft_type', 'r', 'lora_alpha', 'lora_dropout', 'use_rslora', 'rank_pattern'];
 const empty = (v: unknown): boolean =>
@@ -319,7 +320,8 @@ export function loadLora(model: Module, dir: string): LoraAdapters {
         const rank = a.shape[0];
         if (a.shape[1] !== inputs || b.shape[0] !== part.rows || b.shape[1] !== rank)
           throw new ShapeError(
-            `lora: ${at} has A ${formatShape(a.shape)} and B ${formatShape(b.shape)}; the layer is ${formatShape([part.rows, inputs])}`,
+            `lora: ${at} has A ${formatShape(a.shape)} and ` +
+              `B ${formatShape(b.shape)}; the layer is ${formatShape([part.rows, inputs])}`,
           );
         const scale = alpha / (config.use_rslora ? Math.sqrt(rank) : rank);
         const ready = (t: Tensor): Tensor => keep(t.cast(like.dtype).copy()).requireGrad();

@@ -135,7 +135,9 @@ export interface TripletOptions extends MarginOptions {
   /** Takes the smaller of the distances of the negative from both others; default false. */
   readonly swap?: boolean;
 }
-/** What an anchor's distance from a positive example has above its distance from a negative one, less the margin (1). */
+/**
+ * What an anchor's distance from a positive example has above its distance from a negative one, less the margin (1).
+ */
 export function tripletMargin(
   anchor: Tensor,
   positiveOne: Tensor,
@@ -184,7 +186,8 @@ export function multiMargin(x: Tensor, target: Tensor, options: MultiMarginOptio
   requireOptions('multiMargin', options, ['reduction', 'margin', 'p']);
   if (x.rank !== 2 || !sameShape(target.shape, [x.shape[0]]) || isFloat(target.dtype))
     throw new ShapeError(
-      `multiMargin: takes scores (batch, classes) and class numbers (batch), not ${formatShape(x.shape)} and ${target.dtype} ${formatShape(target.shape)}`,
+      `multiMargin: takes scores (batch, classes) and class numbers (batch), ` +
+        `not ${formatShape(x.shape)} and ${target.dtype} ${formatShape(target.shape)}`,
     );
   const ids = target.cast('i64').unsqueeze(1);
   const lacking = positive(x.sub(x.gather(1, ids)).affine(1, options.margin ?? 1));

@@ -50,7 +50,9 @@ export function summary(module: Module): string {
   const total = params.reduce((n, p) => n + p.size, 0);
   return [
     ...rows.map((r) => `${r.text.padEnd(width)}  ${r.shapes.padEnd(middle)}  ${r.own ? count(r.own) : ''}`.trimEnd()),
-    `${count(total)} parameters${trained === total ? '' : `, ${count(trained)} of them trained`}, ${bytesText(all.reduce((n, t) => n + bytesOf(t), 0))}${kinds.length ? `, ${kinds.join(', ')}` : ''}`,
+    `${count(total)} parameters${
+      trained === total ? '' : `, ${count(trained)} of them ` + `trained`
+    }, ${bytesText(all.reduce((n, t) => n + bytesOf(t), 0))}${kinds.length ? `, ${kinds.join(', ')}` : ''}`,
   ].join('\n');
 }
 

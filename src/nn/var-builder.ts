@@ -114,7 +114,9 @@ function missing(name: string, known: readonly string[]): ArgumentError {
   const last = name.split('.').pop() as string;
   const near = known.filter((k) => k.endsWith(last)).slice(0, 4);
   return new ArgumentError(
-    `VarBuilder: there is no tensor ${JSON.stringify(name)} among ${known.length}${near.length ? `; similar names: ${near.join(', ')}` : ''}`,
+    `VarBuilder: there is no tensor ${JSON.stringify(name)} among ${known.length}${
+      near.length ? `; similar ` + `names: ${near.join(', ')}` : ''
+    }`,
   );
 }
 function checked(name: string, t: Tensor, shape: Shape | undefined): Tensor {

@@ -219,7 +219,8 @@ function places(
   const count = qStarts.size - 1;
   if (count === 0) return { distance: query.unsqueeze(1).sub(key), together: query.newFull([tq, tk], 0, 'bool') };
   const within = (row: Tensor, starts: Tensor): { id: Tensor; at: Tensor; length: Tensor } => {
-    const id = row.unsqueeze(1).ge(starts).sum(1).cast('i32').affine(1, -1); // the last sequence that begins at or before the row
+    // The last sequence that begins at or before the row.
+    const id = row.unsqueeze(1).ge(starts).sum(1).cast('i32').affine(1, -1);
     const known = id.clamp(0, count - 1);
     const begin = starts.indexSelect(0, known);
     return { id, at: row.sub(begin), length: starts.indexSelect(0, known.affine(1, 1)).sub(begin) };
@@ -597,7 +598,8 @@ export const attention = rows({
 
   sdpaPaged: composite({
     formula:
-      'attention over keys and values in pages: k (pages, heads, rows, dim), page numbers by batch entry in `pages` (batch, n)',
+      'attention over keys and values in pages: k (pages, heads, rows, dim), page numbers by batch entry in ' +
+      '`pages` (batch, n)',
     dtypes: REALS,
     without: WITHOUT,
     domain: [-1, 1],

@@ -65,7 +65,8 @@ export const binaryOps = rows({
     domain: [0.25, 4],
     candle: binaryCu('bdiv'),
     differs:
-      'an integer divided by zero is 0 on every device (CUDA leaves it open, Candle on the CPU panics); a scalar divisor divides, it is not turned into 1/v',
+      'an integer divided by zero is 0 on every device (CUDA leaves it open, Candle on the CPU panics); a scalar ' +
+      'divisor divides, it is not turned into 1/v',
     grad: ({ y, out, grad, needs }): Grads => {
       const g = grad.div(y);
       return [g, needs(1) ? g.mul(out).neg() : undefined];
@@ -81,7 +82,8 @@ export const binaryOps = rows({
     ulp: 0,
     candle: binaryCu('bminimum'),
     differs:
-      'on every device NaN is ignored, except in f16 and bf16 where it wins: Candle on CUDA (its CPU keeps NaN of the left operand only)',
+      'on every device NaN is ignored, except in f16 and bf16 where it wins: Candle on CUDA (its CPU keeps NaN of ' +
+      'the left operand only)',
     grad: share,
   }),
   maximum: binary({
@@ -94,7 +96,8 @@ export const binaryOps = rows({
     ulp: 0,
     candle: binaryCu('bmaximum'),
     differs:
-      'on every device NaN is ignored, except in f16 and bf16 where it wins: Candle on CUDA (its CPU keeps NaN of the left operand only)',
+      'on every device NaN is ignored, except in f16 and bf16 where it wins: Candle on CUDA (its CPU keeps NaN of ' +
+      'the left operand only)',
     grad: share,
   }),
   pow: binary({

@@ -69,7 +69,8 @@ export const compositeOps = rows({
     { noGrad: 'a constant' },
   ),
   reshape: of(
-    'the same elements in row-major order under another shape; one dimension may be -1; copies only where strides demand it',
+    'the same elements in row-major order under another shape; one dimension may be -1; copies only where strides ' +
+      'demand it',
     (x: Tensor, shape: Shape): Tensor => {
       const to = resolveReshape('reshape', x.shape, shape);
       return (x.layout.reshape(to) ? x : x.copy()).viewAs(to);
@@ -219,7 +220,8 @@ export const compositeOps = rows({
         const list = normalizeDims('logSumExp', dims, w.rank);
         if (list.some((d) => w.shape[d] === 0)) return w.sum(list, keepdim).log(); // of nothing: minus infinity
         const top = w.detach().max(list, true);
-        const m = top.abs().eq(Infinity).where(top.zerosLike(), top); // an infinite maximum must not be subtracted from itself
+        // An infinite maximum must not be subtracted from itself.
+        const m = top.abs().eq(Infinity).where(top.zerosLike(), top);
         const s = w.sub(m).exp().sum(list, true).log().add(m);
         return keepdim ? s : s.squeeze(list);
       }),

@@ -52,7 +52,8 @@ const WITHOUT = 'convolutions take f16, bf16, f32, f64, u8 and u32, as in Candle
 // Sums of channels x kernel products over a positive domain; the reference sums in double and rounds once.
 const DOMAIN = [0.25, 2] as const;
 const DIFFERS =
-  'Stride, padding and dilation may differ by axis, groups run in one call, a bias may be added, and any layout is accepted (Candle reads a non-contiguous kernel wrongly).';
+  'Stride, padding and dilation may differ by axis, groups run in one call, a bias may be added, and any layout is ' +
+  'accepted (Candle reads a non-contiguous kernel wrongly).';
 
 const spread = (rank: 1 | 2, op: string, name: string, v: Axes | undefined, or: number): number[] => {
   if (rank === 2) return pair(op, name, v ?? or);
@@ -109,7 +110,8 @@ function requireConv(op: string, rank: 1 | 2, inputs: readonly Sig[], p: ConvPar
   const cin = transposed ? w.shape[0] : w.shape[1] * p.groups;
   if (x.shape[1] !== cin || w.shape[0] % p.groups !== 0) {
     throw new ShapeError(
-      `${op}: input ${formatShape(x.shape)} has ${x.shape[1]} channels, kernel ${formatShape(w.shape)} with ${p.groups} groups takes ${cin}` +
+      `${op}: input ${formatShape(x.shape)} ` +
+        `has ${x.shape[1]} channels, kernel ${formatShape(w.shape)} with ${p.groups} groups takes ${cin}` +
         `, and ${w.shape[0]} must be a multiple of the groups`,
     );
   }
@@ -127,7 +129,9 @@ function inferConv(op: string, rank: 1 | 2, inputs: readonly Sig[], p: ConvParam
     const reach = p.dilation[i] * (w.shape[i + 2] - 1) + 1;
     if (padded < reach) {
       throw new ShapeError(
-        `${op}: kernel ${formatShape(w.shape)} with dilation ${p.dilation[i]} reaches over ${reach} elements, the padded input ${formatShape(x.shape)} has ${padded}`,
+        `${op}: kernel ${formatShape(w.shape)} with ` +
+          `dilation ${p.dilation[i]} reaches ` +
+          `over ${reach} elements, the padded input ${formatShape(x.shape)} has ${padded}`,
       );
     }
     return Math.floor((padded - reach) / s) + 1;
@@ -149,7 +153,8 @@ function inferTranspose(op: string, rank: 1 | 2, inputs: readonly Sig[], p: Conv
       (x.shape[i + 2] - 1) * s - 2 * p.padding[i] + p.dilation[i] * (w.shape[i + 2] - 1) + 1 + p.outputPadding[i];
     if (x.shape[i + 2] < 1 || size < 0) {
       throw new ShapeError(
-        `${op}: input ${formatShape(x.shape)} with kernel ${formatShape(w.shape)} and padding ${p.padding[i]} leaves no output`,
+        `${op}: input ${formatShape(x.shape)} with ` +
+          `kernel ${formatShape(w.shape)} and padding ${p.padding[i]} leaves no output`,
       );
     }
     return size;
@@ -246,7 +251,8 @@ function kernelGrad(image: Tensor, result: Tensor, size: Shape, p: ConvParams): 
     space.length === 1
       ? swapped.conv1d(kernelOf, { stride: p.dilation[0], padding: p.padding[0], dilation: p.stride[0], groups })
       : swapped.conv2d(kernelOf, { stride: two(p.dilation), padding: two(p.padding), dilation: two(p.stride), groups });
-  size.forEach((k, i) => (out = out.shape[i + 2] === k ? out : out.narrow(i + 2, 0, k))); // a remainder of the stride makes it longer
+  // A remainder of the stride makes it longer.
+  size.forEach((k, i) => (out = out.shape[i + 2] === k ? out : out.narrow(i + 2, 0, k)));
   return out.permute(back);
 }
 const two = (v: readonly number[]): [number, number] => [v[0], v[1]];
@@ -293,7 +299,8 @@ function transposeGrads({ inputs: [x, w, b], grad, params: p, needs }: GradConte
       p.stride.length === 1
         ? grad.conv1d(w, { stride: p.stride[0], padding: p.padding[0], dilation: p.dilation[0], groups })
         : grad.conv2d(w, { stride: two(p.stride), padding: two(p.padding), dilation: two(p.dilation), groups });
-    x.shape.forEach((d, i) => (out = i < 2 || out.shape[i] === d ? out : out.narrow(i, 0, d))); // outputPadding beyond the stride
+    // An outputPadding beyond the stride is cut off.
+    x.shape.forEach((d, i) => (out = i < 2 || out.shape[i] === d ? out : out.narrow(i, 0, d)));
     return out;
   };
   return [

@@ -69,7 +69,8 @@ function sameSizes(op: string, x: Tensor, y: Tensor): void {
 function flatten(op: string, x: Tensor, target: Tensor): [Tensor, Tensor] {
   if (x.rank < 1 || !sameShape(x.shape.slice(0, -1), target.shape)) {
     throw new ShapeError(
-      `${op}: targets ${formatShape(target.shape)} must be ${formatShape(x.shape.slice(0, -1))}: ${formatShape(x.shape)} without its last dimension, the classes`,
+      `${op}: targets ${formatShape(target.shape)} must ` +
+        `be ${formatShape(x.shape.slice(0, -1))}: ${formatShape(x.shape)} without its last dimension, the classes`,
     );
   }
   if (isFloat(target.dtype))
@@ -106,7 +107,10 @@ function softCrossEntropy(x: Tensor, target: Tensor, o: CrossEntropyOptions): Te
   const op = 'crossEntropy';
   if (!sameShape(x.shape, target.shape))
     throw new ShapeError(
-      `${op}: targets of ${target.dtype} are probabilities and need the shape ${formatShape(x.shape)} of the logits, not ${formatShape(target.shape)}; class numbers are of an integer dtype`,
+      `${op}: targets ` +
+        `of ${target.dtype} are probabilities and need the ` +
+        `shape ${formatShape(x.shape)} of the logits, ` +
+        `not ${formatShape(target.shape)}; class numbers are of an integer dtype`,
     );
   if (o.ignoreIndex !== undefined)
     throw new ArgumentError(`${op}: ignoreIndex goes with class numbers, not with probabilities`);
@@ -210,7 +214,8 @@ export const functional = rows({
     compose: (x: Tensor, slope: Tensor): Tensor => {
       if (slope.size !== 1 && slope.size !== x.shape[1])
         throw new ShapeError(
-          `prelu: ${slope.size} slopes for ${x.shape[1]} channels of ${formatShape(x.shape)}; it takes one, or one per channel`,
+          `prelu: ${slope.size} slopes ` +
+            `for ${x.shape[1]} channels of ${formatShape(x.shape)}; it takes one, or one per channel`,
         );
       const by =
         slope.size === 1
@@ -363,7 +368,8 @@ export const functional = rows({
       ],
     }),
     formula:
-      '-logSoftmax(x)[target] over the last dimension, averaged; targets are class numbers, or probabilities of the shape of x',
+      '-logSoftmax(x)[target] over the last dimension, averaged; targets are class numbers, or probabilities of ' +
+      'the shape of x',
     compose: (x: Tensor, target: Tensor, options: CrossEntropyOptions = {}): Tensor => {
       requireOptions('crossEntropy', options, ['reduction', 'weight', 'ignoreIndex', 'labelSmoothing']);
       const { labelSmoothing: spread = 0, ...rest } = options;

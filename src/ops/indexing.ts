@@ -39,7 +39,8 @@ export interface SliceScatterParams extends DimParams {
 }
 
 const SENTINEL =
-  "The largest value of the index dtype reads 0 and writes nothing, for every value dtype (Candle's f8 kernels skip that check).";
+  "The largest value of the index dtype reads 0 and writes nothing, for every value dtype (Candle's f8 kernels " +
+  'skip that check).';
 const ANY_LAYOUT = 'Operands and indices may have any layout, and indices may be i16 and i32 as well.';
 // Sums of a few values, rounded once by the reference: bounds count units of the largest partial sum.
 const SUM_ULP = { f8e4m3: 2, bf16: 2, f16: 2, f32: 4, f64: 4 } as const;
@@ -60,7 +61,8 @@ function requireIndex(op: string, ids: Sig): void {
 function requireInside(op: string, what: string, inner: Shape, x: Shape, dim: number): void {
   if (inner.length === x.length && inner.every((d, i) => i === dim || d <= x[i])) return;
   throw new ShapeError(
-    `${op}: ${what} ${formatShape(inner)} must have the rank of ${formatShape(x)} and be no larger except in dimension ${dim}`,
+    `${op}: ${what} ${formatShape(inner)} must have the rank ` +
+      `of ${formatShape(x)} and be no larger except in dimension ${dim}`,
   );
 }
 
@@ -171,7 +173,9 @@ export const indexing = rows({
     formula: 'out[i][j] = x[ids[i][j]][j] for dim 0',
     dtypes: DTYPES,
     candle: { file: 'indexing.cu', symbol: 'gather' },
-    differs: `Indices smaller than x on other dimensions read the matching corner of x (Candle's kernel takes its strides from x). ${SENTINEL} ${ANY_LAYOUT}`,
+    differs:
+      `Indices smaller than x on other dimensions read the matching corner of x (Candle's kernel takes its ` +
+      `strides from x). ${SENTINEL} ${ANY_LAYOUT}`,
     ulp: 0,
     infer: ([x, ids]: readonly Sig[], { dim }: DimParams): readonly Sig[] => {
       normalizeDim('gather', dim, x.shape.length);
@@ -230,7 +234,9 @@ export const indexing = rows({
     formula: 'out[i] = x[ids[i]] along dim',
     dtypes: DTYPES,
     candle: { file: 'indexing.cu', symbol: 'is' },
-    differs: `Arguments are (dim, ids). Strided indices are read by their stride (Candle's kernel ignores it). ${SENTINEL} ${ANY_LAYOUT}`,
+    differs:
+      `Arguments are (dim, ids). Strided indices are read by their stride (Candle's kernel ignores ` +
+      `it). ${SENTINEL} ${ANY_LAYOUT}`,
     ulp: 0,
     infer: ([x, ids]: readonly Sig[], { dim }: DimParams): readonly Sig[] => {
       normalizeDim('indexSelect', dim, x.shape.length);
@@ -302,7 +308,9 @@ export const indexing = rows({
       const want = replaceDim(x.shape, dim, ids.shape[0]);
       if (formatShape(src.shape) !== formatShape(want)) {
         throw new ShapeError(
-          `indexAdd: source ${formatShape(src.shape)} must be ${formatShape(want)}: x ${formatShape(x.shape)} with ${ids.shape[0]} indices in dimension ${dim}`,
+          `indexAdd: ` +
+            `source ${formatShape(src.shape)} must ` +
+            `be ${formatShape(want)}: x ${formatShape(x.shape)} with ${ids.shape[0]} indices in dimension ${dim}`,
         );
       }
       return [x];
@@ -363,7 +371,9 @@ export const indexing = rows({
     formula: 'out = x, then out[ids[i][j]][j] = src[i][j] for dim 0; the last write wins',
     dtypes: DTYPES,
     candle: { file: 'indexing.cu', symbol: 's' },
-    differs: `Arguments are (dim, ids, src); source and indices may be smaller than x. Overwritten elements of x and src get no gradient (Candle passes it through). ${SENTINEL} ${ANY_LAYOUT}`,
+    differs:
+      `Arguments are (dim, ids, src); source and indices may be smaller than x. Overwritten elements of x ` +
+      `and src get no gradient (Candle passes it through). ${SENTINEL} ${ANY_LAYOUT}`,
     ulp: 0,
     infer: (inputs: readonly Sig[], { dim }: DimParams): readonly Sig[] => inferScatter('scatter', inputs, dim),
     reference: (inputs: readonly RefTensor[], [out]: readonly RefTensor[], { dim }: DimParams): void =>
@@ -388,7 +398,9 @@ export const indexing = rows({
     formula: 'out = x, then out[ids[i][j]][j] += src[i][j] for dim 0',
     dtypes: NUMBERS,
     candle: { file: 'indexing.cu', symbol: 'sa' },
-    differs: `Arguments are (dim, ids, src); source and indices may be smaller than x. The gradient of x is not masked, for nothing is overwritten (Candle masks it). ${SENTINEL} ${ANY_LAYOUT}`,
+    differs:
+      `Arguments are (dim, ids, src); source and indices may be smaller than x. The gradient of x is not ` +
+      `masked, for nothing is overwritten (Candle masks it). ${SENTINEL} ${ANY_LAYOUT}`,
     ulp: SUM_ULP,
     domain: [0.25, 4],
     infer: (inputs: readonly Sig[], { dim }: DimParams): readonly Sig[] => inferScatter('scatterAdd', inputs, dim),
@@ -423,7 +435,8 @@ export const indexing = rows({
         src.shape.every((d, i) => (i === dim ? start + d <= x.shape[i] : d === x.shape[i]));
       if (!fits) {
         throw new ShapeError(
-          `sliceScatter: source ${formatShape(src.shape)} does not fit x ${formatShape(x.shape)} from ${start} in dimension ${dim}`,
+          `sliceScatter: ` +
+            `source ${formatShape(src.shape)} does not fit x ${formatShape(x.shape)} from ${start} in dimension ${dim}`,
         );
       }
       return [x];

@@ -51,7 +51,8 @@ export const movementOps = rows({
     ulp: 0,
     candle: { file: 'cast.cu', symbol: 'cast' },
     differs:
-      'all pairs of dtypes (Candle lacks i16, i32 and i64 with 16-bit floats). Floats beyond an integer dtype saturate and NaN is 0 (Candle, and its kernels by name here, keep the low bits for u8 and i16)',
+      'all pairs of dtypes (Candle lacks i16, i32 and i64 with 16-bit floats). Floats beyond an integer dtype ' +
+      'saturate and NaN is 0 (Candle, and its kernels by name here, keep the low bits for u8 and i16)',
     domain: [0, 100],
     args: (x: Tensor, dtype: DType): Call<{ dtype: DType }> => ({
       inputs: [x],

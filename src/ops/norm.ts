@@ -47,7 +47,8 @@ const WITHOUT = 'norms are defined for floats of 16 bits and more; cast first';
 // x - mean cancels near the mean; bounds count units of the largest result.
 const ULP = { bf16: 2, f16: 2, f32: 32, f64: 32 } as const;
 const DIFFERS =
-  'It has a gradient, takes any layout, sums f64 in f64 and finds the variance in two passes (Candle: f32, E[x^2] - E[x]^2).';
+  'It has a gradient, takes any layout, sums f64 in f64 and finds the variance in two passes (Candle: f32, E[x^2] ' +
+  '- E[x]^2).';
 
 function inferNorm(op: string, inputs: readonly Sig[], p: NormParams): Sig[] {
   const [x] = inputs;
@@ -59,7 +60,8 @@ function inferNorm(op: string, inputs: readonly Sig[], p: NormParams): Sig[] {
   for (const s of inputs.slice(inputs.length - Number(p.weight) - Number(p.bias))) {
     if (s.shape.length !== 1 || s.shape[0] !== width) {
       throw new ShapeError(
-        `${op}: weight and bias must be [${width}], the last dimension of ${formatShape(x.shape)}, not ${formatShape(s.shape)}`,
+        `${op}: weight and bias must be ` +
+          `[${width}], the last dimension of ${formatShape(x.shape)}, not ${formatShape(s.shape)}`,
       );
     }
   }

@@ -232,7 +232,9 @@ export const pool = rows({
     dtypes: DTYPES,
     without: WITHOUT,
     candle: { file: 'conv.cu', symbol: 'avg_pool2d' },
-    differs: `${DIFFERS} The sum of integers does not wrap and its quotient is exact, truncated; f64 divides in f64 (Candle multiplies by a rounded float).`,
+    differs:
+      `${DIFFERS} The sum of integers does not wrap and its quotient is exact, truncated; f64 divides in ` +
+      `f64 (Candle multiplies by a rounded float).`,
     // Positive domain: no cancellation in the sum of a window.
     domain: [0.25, 4],
     ulp: ulps(4),
@@ -265,7 +267,9 @@ export const pool = rows({
     dtypes: DTYPES,
     without: WITHOUT,
     candle: { file: 'conv.cu', symbol: 'max_pool2d' },
-    differs: `${DIFFERS} Of equal maxima the first takes the whole gradient, as in PyTorch. NaN is passed over, but wins in f16 and bf16: the rule of maximum.`,
+    differs:
+      `${DIFFERS} Of equal maxima the first takes the whole gradient, as in PyTorch. NaN is passed over, ` +
+      `but wins in f16 and bf16: the rule of maximum.`,
     ulp: 0,
     infer: ([x]: readonly Sig[], p: PoolParams): readonly Sig[] => [
       { shape: inferPool('maxPool2d', x, p), dtype: x.dtype },

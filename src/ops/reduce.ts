@@ -137,7 +137,8 @@ const sumBound = { f32: 8, f64: 8, f16: 1, bf16: 1, f8e4m3: 1 };
 function refuseEmpty(op: string, x: Sig, dims: readonly number[]): void {
   if (dims.some((d) => x.shape[d] === 0)) {
     throw new ShapeError(
-      `${op}: shape ${formatShape(x.shape)} has nothing along dimensions ${formatShape(dims)}; only sums of nothing are defined`,
+      `${op}: shape ${formatShape(x.shape)} has nothing along ` +
+        `dimensions ${formatShape(dims)}; only sums of nothing are defined`,
     );
   }
 }
@@ -146,13 +147,15 @@ function extremum(op: 'max' | 'min', candleSymbol: string): ReduceDef<OverDims> 
   const better = op === 'max' ? (a: Value, b: Value): boolean => a > b : (a: Value, b: Value): boolean => a < b;
   return {
     family: 'reduce',
-    kernel: { functor: op === 'max' ? 'Max' : 'Min', accumulator: 'value', empty: 0 }, // never asked for: nothing is refused
+    // Never asked for: nothing is refused.
+    kernel: { functor: op === 'max' ? 'Max' : 'Min', accumulator: 'value', empty: 0 },
     formula: `${op === 'max' ? 'largest' : 'smallest'} element over dims`,
     dtypes: DTYPES,
     ulp: 0,
     candle: { file: 'reduce.cu', symbol: candleSymbol },
     differs:
-      'NaN is ignored unless all are NaN, but wins in f16 and bf16: the rule of maximum. Tied elements share the gradient (Candle gives each the whole)',
+      'NaN is ignored unless all are NaN, but wins in f16 and bf16: the rule of maximum. Tied elements share the ' +
+      'gradient (Candle gives each the whole)',
     args: overDims(op),
     infer: (inputs: readonly Sig[], params: ReduceParams): readonly Sig[] => {
       refuseEmpty(op, inputs[0], params.dims);
@@ -195,7 +198,8 @@ function argExtremum(op: 'argmax' | 'argmin', candleSymbol: string): ReduceDef<[
     ulp: 0,
     candle: { file: 'reduce.cu', symbol: candleSymbol },
     differs:
-      'ties give the first index at every length; NaN is passed over unless the row begins with it and holds nothing else (Candle: by position)',
+      'ties give the first index at every length; NaN is passed over unless the row begins with it and holds ' +
+      'nothing else (Candle: by position)',
     args: (x: Tensor, dim?: number, keepdim = false): Call<ReduceParams> =>
       dim === undefined
         ? { inputs: [x.reshape([x.size])], params: { dims: [0], keepdim: false } }
@@ -229,7 +233,8 @@ export const reduceOps = rows({
     ulp: ulps(4),
     candle: { file: 'reduce.cu', symbol: 'fast_sum' },
     differs:
-      '16-bit floats add up in f32 and round once (Candle adds in 16 bits); truth values and integers give i64 (Candle wraps in the dtype, and so do its kernels by name)',
+      '16-bit floats add up in f32 and round once (Candle adds in 16 bits); truth values and integers give i64 ' +
+      '(Candle wraps in the dtype, and so do its kernels by name)',
     domain: [0.1, 2],
     args: overDims('sum'),
     infer: inferSum,

@@ -36,7 +36,8 @@ const THD: Variant = { op: 'ropeThd', time: 1, interleaved: false };
 
 const WITHOUT = 'rotary embeddings are defined for floats of 16 bits and more; cast first';
 const DIFFERS =
-  'It has a gradient. 16-bit floats are computed in f32 and rounded once. Tables longer than the sequence are read by their own length for every batch (Candle offsets batches by the sequence length).';
+  'It has a gradient. 16-bit floats are computed in f32 and rounded once. Tables longer than the sequence are read ' +
+  'by their own length for every batch (Candle offsets batches by the sequence length).';
 // A difference of two products may cancel; bounds count units of the largest operand product.
 const ULP = { bf16: 1, f16: 1, f32: 4, f64: 4 } as const;
 
@@ -52,7 +53,9 @@ function inferRope({ op, time }: Variant, inputs: readonly Sig[]): Sig[] {
   const batched = table.length === 3 && table[0] === b && table[1] >= t && table[2] === d / 2;
   if (!sameShape(table, sin.shape) || !(shared || batched)) {
     throw new ShapeError(
-      `${op}: cos ${formatShape(table)} and sin ${formatShape(sin.shape)} must both be [${t} or more, ${d / 2}], or with ${b} in front, for ${formatShape(x.shape)}`,
+      `${op}: cos ${formatShape(table)} and ` +
+        `sin ${formatShape(sin.shape)} must both be ` +
+        `[${t} or more, ${d / 2}], or with ${b} in front, for ${formatShape(x.shape)}`,
     );
   }
   return [x];

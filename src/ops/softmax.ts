@@ -29,7 +29,8 @@ export interface SoftmaxParams extends Record<string, unknown> {
 
 const WITHOUT = 'softmax is defined for floats of 16 bits and more; cast first';
 const DIFFERS =
-  'Any dimension and layout, with a gradient. 16-bit floats are computed in f32 and rounded once (Candle rounds exponentials and the inverse sum to the dtype).';
+  'Any dimension and layout, with a gradient. 16-bit floats are computed in f32 and rounded once (Candle rounds ' +
+  'exponentials and the inverse sum to the dtype).';
 
 const inferOne =
   (op: string) =>

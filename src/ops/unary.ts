@@ -333,8 +333,12 @@ export const unaryOps = rows({
     // 1 + tanh(u) is 2 / (1 + e^-2u), which loses nothing where tanh(u) comes near -1.
     exact: (x) => x / (1 + Math.exp(-2 * SQRT_2_OVER_PI * (x + 0.044715 * x * x * x))),
     // e^v is 2^(v log2 e), and GPUs have powers of two: half the instructions.
-    kernel: `x / (C(1) + exp2g(x * fmag(x * x, C(${-2 * SQRT_2_OVER_PI * 0.044715 * Math.LOG2E}), C(${-2 * SQRT_2_OVER_PI * Math.LOG2E}))))`,
-    small: `x * small_logistic2<S>(x * fmag(x * x, C(${2 * SQRT_2_OVER_PI * 0.044715 * Math.LOG2E}), C(${2 * SQRT_2_OVER_PI * Math.LOG2E})), C(1))`,
+    kernel:
+      `x / (C(1) + exp2g(x * fmag(x * x, ` +
+      `C(${-2 * SQRT_2_OVER_PI * 0.044715 * Math.LOG2E}), C(${-2 * SQRT_2_OVER_PI * Math.LOG2E}))))`,
+    small:
+      `x * small_logistic2<S>(x * fmag(x * x, ` +
+      `C(${2 * SQRT_2_OVER_PI * 0.044715 * Math.LOG2E}), C(${2 * SQRT_2_OVER_PI * Math.LOG2E})), C(1))`,
     // The double oracle's own rounding counts too: it has no fused multiply-add.
     ulp: { f32: 24, f64: 48, f16: 1, bf16: 1, f8e4m3: 1 },
     domain: [-4, 4],

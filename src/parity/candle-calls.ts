@@ -40,7 +40,8 @@ const convOptions = (p: P): P => ({
 export const CANDLE_CALLS: Readonly<Record<string, CandleCall>> = {
   ...each(
     unary,
-    'copy neg recip exp log sin cos tanh erf ceil floor round normcdf abs sqr sqrt gelu gelu_erf relu silu sign sigmoid',
+    'copy neg recip exp log sin cos tanh erf ceil floor round normcdf abs sqr sqrt gelu gelu_erf relu silu sign ' +
+      'sigmoid',
   ),
   ...each(binary, 'add sub mul div minimum maximum eq ne lt le gt ge'),
   ...each((n) => reduce(n as OpName), 'sum min max argmin argmax softmax'),

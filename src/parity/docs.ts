@@ -71,7 +71,12 @@ const bound = (row: Row): string =>
 
 function opLine(row: Row, columns: readonly Column[], by: readonly string[] | undefined): string {
   const gradient = row.noGrad ? `none: ${row.noGrad}` : 'yes';
-  return `| \`${row.name}\` | ${escape(row.formula)} | ${bound(row)} | ${escape(gradient)} | ${escape(originText(row))} | ${by?.join(', ') ?? 'none: below'} | ${columns.map((c) => marks(c.cells, row)).join(' | ')} |`;
+  return (
+    `| \`${row.name}\` | ${escape(row.formula)} ` +
+    `| ${bound(row)} | ${escape(gradient)} ` +
+    `| ${escape(originText(row))} ` +
+    `| ${by?.join(', ') ?? 'none: below'} | ${columns.map((c) => marks(c.cells, row)).join(' | ')} |`
+  );
 }
 
 const provenance = (r: Report): string =>
@@ -83,10 +88,18 @@ function mutants(m: Mutation): string {
   const lines = areas.map((area) => {
     const all = m.results.filter((r) => (r.area ?? 'kernels') === area);
     const alive = all.filter((r) => !r.killed);
-    return `| ${area} | ${all.length} | ${all.length - alive.length} | ${alive.filter((r) => r.reason).length} | ${alive.filter((r) => !r.reason).length} |`;
+    return (
+      `| ${area} | ${all.length} ` +
+      `| ${all.length - alive.length} ` +
+      `| ${alive.filter((r) => r.reason).length} | ${alive.filter((r) => !r.reason).length} |`
+    );
   });
   return [
-    `## Mutants\n\nKernels and host code changed on purpose, one change at a time (\`npm run mutate\`, commit ${m.commit}, ${m.date.slice(0, 10)}): the suite noticed ${m.killed} of ${m.total}${m.notRun ? `; ${m.notRun} more that the rules give are not judged by the whole suite` : ''}.`,
+    `## Mutants\n\nKernels and host code changed on purpose, one change at a time (\`npm run mutate\`, ` +
+      `commit ${m.commit}, ${m.date.slice(0, 10)}): the suite ` +
+      `noticed ${m.killed} of ${m.total}${
+        m.notRun ? `; ${m.notRun} more that the rules give are not judged by the ` + `whole suite` : ''
+      }.`,
     `| area | mutants | noticed | survive with a reason | survive |\n|---|---|---|---|---|\n${lines.join('\n')}`,
     ...(survivors.length ? [survivors.map((s) => `- ${s.name}: ${s.reason ?? 'not noticed'}`).join('\n')] : []),
   ].join('\n\n');
@@ -98,14 +111,20 @@ export function opsPage(evidence: readonly Evidence[], mutation?: Mutation): str
   const sources = vouchers();
   const measured = columns.map(
     (c) =>
-      `- ${c.label}: ${c.device.description} (${kindOf(c.device.name)}); ${provenance(c.evidence.report)}; [${c.evidence.file}](${c.evidence.file.replace('docs/', '')})`,
+      `- ${c.label}: ${c.device.description} ` +
+      `(${kindOf(c.device.name)}); ${provenance(c.evidence.report)}; ` +
+      `[${c.evidence.file}](${c.evidence.file.replace('docs/', '')})`,
   );
-  const head = `| op | what it computes | bound (ulp) | gradient | Candle's kernel | numbers by | ${columns.map((c) => c.label).join(' | ')} |\n|---|---|---|---|---|---|${columns.map(() => '---|').join('')}`;
+  const head =
+    `| op | what it computes | bound (ulp) | gradient | Candle's kernel | numbers by ` +
+    `| ${columns.map((c) => c.label).join(' | ')} |\n|---|---|---|---|---|---|${columns.map(() => '---|').join('')}`;
   const differing = opList.filter((r) => r.differs).map((r) => `- \`${r.name}\`: ${r.differs}`);
   return (
     [
       '<!-- Made by `wick parity docs` from the op table and docs/parity; do not edit. -->',
-      `# Ops\n\n${opList.length} ops, declared once each in [src/ops](../src/ops); \`wick ops NAME\` tells more. Marks, as measured over all dtypes or those named: \`=\` bit for bit, \`≈\` within the op's bound, \`≠\` a deliberate difference from Candle, \`–\` unsupported with a sentence, \`✗\` failed.`,
+      `# Ops\n\n${opList.length} ops, declared once each in [src/ops](../src/ops); \`wick ops NAME\` tells more. ` +
+        `Marks, as measured over all dtypes or those named: \`=\` bit for bit, \`≈\` within the op's bound, \`≠\` ` +
+        `a deliberate difference from Candle, \`–\` unsupported with a sentence, \`✗\` failed.`,
       `Evidence:\n\n${measured.join('\n') || '- none measured'}`,
       ...families.map(
         (f) =>
@@ -139,13 +158,20 @@ export function supportTable(evidence: readonly Evidence[]): string {
     const own = cells.filter((c) => c.against === 'reference' || c.against === 'candle' || c.against === 'torch');
     const t = totals(own);
     const ops = new Set(own.filter((c) => c.against === 'reference').map((c) => c.op)).size;
-    return `| ${label} | ${kindOf(device.name)}: ${escape(device.description)} | ${ops} of ${opList.length} | ${own.reduce((n, c) => n + c.cases, 0)} | ${t.exact} | ${t.within + t.closer} | ${t.differs} | ${t.unsupported} | ${t.failed} | [${e.report.date.slice(0, 10)}](${e.file}) |`;
+    return (
+      `| ${label} | ${kindOf(device.name)}: ${escape(device.description)} ` +
+      `| ${ops} of ${opList.length} ` +
+      `| ${own.reduce((n, c) => n + c.cases, 0)} ` +
+      `| ${t.exact} | ${t.within + t.closer} ` +
+      `| ${t.differs} | ${t.unsupported} | ${t.failed} | [${e.report.date.slice(0, 10)}](${e.file}) |`
+    );
   });
   const amd = columns.some((c) => c.device.name.startsWith('rocm:'))
     ? []
     : ['| rocm | AMD GPU | 0 of ' + opList.length + ' | | | | | | | not yet: no AMD GPU has run it |'];
   return [
-    '| device | what | ops | cases | bit for bit | within the bound | deliberately different | unsupported | failed | measured |',
+    '| device | what | ops | cases | bit for bit | within the bound | deliberately different | unsupported | ' +
+      'failed | measured |',
     '|---|---|---|---|---|---|---|---|---|---|',
     ...lines,
     ...amd,

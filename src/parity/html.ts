@@ -1,12 +1,13 @@
 // The report as one self-contained page: data, style and script in a single file, nothing from the network.
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { FormatError } from '../base/errors.js';
+import { pagesDir } from '../base/paths.js';
 import { boundFor, type Row } from '../ops/op.js';
 import { DTYPES } from '../base/dtype.js';
 import { opList } from '../ops/table.js';
 import { slim } from './json.js';
 import { originOf, sourceOf } from './origin.js';
-import { pageScript } from './page-script.js';
-import { pageStyle } from './page-style.js';
 import type { Mutation } from './evidence.js';
 import { kindOf, type Report } from './report.js';
 import { manifestSource } from './signatures.js';
@@ -54,6 +55,9 @@ function opEntry(row: Row): object {
   };
 }
 
+/** The page's parts; the whole is one file that needs nothing beside it. */
+const pageFile = (name: string): string => readFileSync(join(pagesDir, 'parity', name), 'utf8');
+
 /** JSON that cannot end its own script element. */
 const embed = (value: unknown): string => JSON.stringify(value).replaceAll('<', '\\u003c');
 const escape = (s: string): string => s.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
@@ -88,39 +92,11 @@ export function reportPage(
     benches: beside.benches ?? [],
     ...(beside.mutation && { mutation: beside.mutation }),
   };
-  return `<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>wick parity, ${escape(report.date.slice(0, 10))}</title>
-<style>${pageStyle}</style>
-</head>
-<body>
-<a class="skip" href="#matrix">Skip to the matrix</a>
-<header>
-  <h1>wick parity</h1>
-  <p id="about"></p>
-</header>
-<main>
-  <section aria-labelledby="summary-title"><h2 id="summary-title">Summary</h2><div id="summary"></div></section>
-  <section aria-labelledby="matrix-title">
-    <h2 id="matrix-title">Ops by dtype</h2>
-    <form id="filters" role="search" aria-label="Filter the matrix"></form>
-    <p id="shown" role="status" aria-live="polite"></p>
-    <div class="scroll" id="matrix" tabindex="-1"></div>
-  </section>
-  <section aria-labelledby="plot-title"><h2 id="plot-title">Error against the bound</h2><p id="plot-text"></p><div class="scroll" id="plot"></div></section>
-  <section aria-labelledby="bench-title" id="bench" hidden><h2 id="bench-title">Bandwidth by op</h2><div id="bench-plot"></div></section>
-  <section aria-labelledby="devices-title"><h2 id="devices-title">Devices</h2><div class="scroll" id="devices" tabindex="0" role="group" aria-label="Table of devices"></div></section>
-  <section aria-labelledby="mutants-title" id="mutants" hidden><h2 id="mutants-title">Mutants</h2><p id="mutants-text"></p><ul id="survivors"></ul></section>
-  <section aria-labelledby="unproved-title"><h2 id="unproved-title">Unproved</h2><ul id="unproved"></ul></section>
-</main>
-<dialog id="detail" aria-labelledby="detail-title"></dialog>
-<noscript><p>This page draws its tables with a script that is part of the file; the numbers are in the JSON report too.</p></noscript>
-<script type="application/json" id="data">${embed(data)}</script>
-<script>${pageScript}</script>
-</body>
-</html>
-`;
+  const parts: Readonly<Record<string, string>> = {
+    date: escape(report.date.slice(0, 10)),
+    style: pageFile('report.css'),
+    data: embed(data),
+    script: pageFile('report.js'),
+  };
+  return pageFile('report.html').replace(/%(\w+)%/g, (_, part: string) => parts[part]);
 }

@@ -98,34 +98,52 @@ export function kernelsPage(
   const compilers = [...new Set(AMD_TARGETS.flatMap((t) => Object.values(compiled[t] ?? {}).map((r) => r.compiler)))];
   return (
     [
-      '<!-- Made by `wick parity docs` from kernels/, docs/kernels-amd.json, docs/kernels-run.json and docs/parity; do not edit. -->',
-      `# Kernels\n\n${sum(modules.map((m) => m.kernels))} kernels in ${modules.length} modules of [kernels/](../kernels), one source for every GPU. ${present} have the names and parameters of Candle's (all ${candle.filter((c) => c.file !== 'mmvq_gguf.cu').length} of its eleven PTX modules); the rest are our own. Elementwise kernels are generated from the op table: ${modules.find((m) => m.module === 'elementwise')!.kernels} are made ahead of time, fused chains as they come.`,
-      `## Compiled for AMD\n\nKernels that were found in order, by target: symbol, offset and size of every argument as the launch code packs them, block size, shared memory within 64 KiB, and no private memory, so no spilled register. Compiled by ${compilers.join(' and ') || 'nothing yet'}; the record is [kernels-amd.json](kernels-amd.json), and \`npm run evidence:check\` fails where it is of other kernels than the present. Of the elementwise kernels every row and cast once and two rows in all variants are compiled; kernels for matrix units only where a GPU has them.\n\n${compiledTable(modules, compiled)}`,
+      '<!-- Made by `wick parity docs` from kernels/, docs/kernels-amd.json, docs/kernels-run.json and ' +
+        'docs/parity; do not edit. -->',
+      `# Kernels\n\n${sum(modules.map((m) => m.kernels))} kernels ` +
+        `in ${modules.length} modules of [kernels/](../kernels), one source for every ` +
+        `GPU. ${present} have the names and parameters of Candle's ` +
+        `(all ${candle.filter((c) => c.file !== 'mmvq_gguf.cu').length} of its eleven PTX modules); the rest are ` +
+        `our own. Elementwise kernels are generated from the op table: ${modules.find((m) => m.module === 'elementwise')!.kernels} are made ahead of time, fused chains as they come.`,
+      `## Compiled for AMD\n\nKernels that were found in order, by target: symbol, offset and size of every ` +
+        `argument as the launch code packs them, block size, shared memory within 64 KiB, and no private memory, ` +
+        `so no spilled register. Compiled ` +
+        `by ${compilers.join(' and ') || 'nothing yet'}; the record is [kernels-amd.json](kernels-amd.json), and ` +
+        `\`npm run evidence:check\` fails where it is of other kernels than the present. Of the elementwise kernels every row and cast once and two rows in all variants are compiled; kernels for matrix units only where a GPU has them.\n\n${compiledTable(modules, compiled)}`,
       ...(devices.length > 0
         ? [
-            `## Run one by one\n\nSymbols that the kernel tests launched, of those a module has (\`npm run kernels:run\`; [kernels-run.json](kernels-run.json)); results are held against Candle's CUDA numbers and plain loops.\n\n${table(
-              ['module', 'kernels', "Candle's", ...devices],
-              modules
-                .filter((m) => devices.some((d) => ran[d].modules[m.module]))
-                .map(({ module, kernels, candle: theirs }) => [
-                  `\`${module}\``,
-                  kernels,
-                  theirs || '',
-                  ...devices.map((d) => ranText(ran[d].modules[module], theirs)),
-                ]),
-            )}\n\nTests: ${devices.map((d) => `${d} ${ran[d].pass} passed, ${ran[d].fail} failed (${ran[d].date})`).join('; ')}.`,
+            `## Run one by one\n\nSymbols that the kernel tests launched, of those a module has (\`npm run ` +
+              `kernels:run\`; [kernels-run.json](kernels-run.json)); results are held against Candle's CUDA ` +
+              `numbers and plain loops.\n\n${table(
+                ['module', 'kernels', "Candle's", ...devices],
+                modules
+                  .filter((m) => devices.some((d) => ran[d].modules[m.module]))
+                  .map(({ module, kernels, candle: theirs }) => [
+                    `\`${module}\``,
+                    kernels,
+                    theirs || '',
+                    ...devices.map((d) => ranText(ran[d].modules[module], theirs)),
+                  ]),
+              )}\n\nTests: ${devices
+                .map((d) => `${d} ${ran[d].pass} passed, ${ran[d].fail} failed ` + `(${ran[d].date})`)
+                .join('; ')}.`,
           ]
         : []),
-      `## Run by ops\n\nCases of ops that launch a kernel of the module, from the evidence in [docs/parity](parity): bit for bit / within the bound / different on purpose, against the double-precision reference; the last column against Candle's CUDA output and PyTorch's numbers on the NVIDIA GPU.\n\n${table(
-        ['module', 'kernels', ...columns.map(([title]) => title), 'golden cases on NVIDIA'],
-        used.map(({ module, kernels }) => [
-          `\`${module}\`${kernelModule(module).needs ? ` (${kernelModule(module).needs})` : ''}`,
-          kernels,
-          ...columns.map(([, is]) => outcome(casesOn(evidence, is, module).filter((c) => c.against === 'reference'))),
-          outcome(golden(casesOn(evidence, nvidia, module))),
-        ]),
-      )}`,
-      `Modules that no op launches by itself: those under Candle's names (above), \`decode*\` (the text engine: \`wick generate\`, its tests and [docs/bench-h200.json](bench-h200.json)), \`quantized\` where only its own tests launch it (above), and \`*-hopper\`, which only GPUs of sm_90 run.`,
+      `## Run by ops\n\nCases of ops that launch a kernel of the module, from the evidence in ` +
+        `[docs/parity](parity): bit for bit / within the bound / different on purpose, against the ` +
+        `double-precision reference; the last column against Candle's CUDA output and PyTorch's numbers on the ` +
+        `NVIDIA GPU.\n\n${table(
+          ['module', 'kernels', ...columns.map(([title]) => title), 'golden cases on NVIDIA'],
+          used.map(({ module, kernels }) => [
+            `\`${module}\`${kernelModule(module).needs ? ` (${kernelModule(module).needs})` : ''}`,
+            kernels,
+            ...columns.map(([, is]) => outcome(casesOn(evidence, is, module).filter((c) => c.against === 'reference'))),
+            outcome(golden(casesOn(evidence, nvidia, module))),
+          ]),
+        )}`,
+      `Modules that no op launches by itself: those under Candle's names (above), \`decode*\` (the text engine: ` +
+        `\`wick generate\`, its tests and [docs/bench-h200.json](bench-h200.json)), \`quantized\` where only its ` +
+        `own tests launch it (above), and \`*-hopper\`, which only GPUs of sm_90 run.`,
     ].join('\n\n') + '\n'
   );
 }

@@ -152,7 +152,9 @@ export function runModel(dir: string, name: string, device: Device): CaseResult 
       return {
         ...head,
         verdict: 'unsupported',
-        why: `models of the family ${JSON.stringify(family) ?? 'that config.json does not name'} are not served; known are ${MODELS.flatMap((r) => r.types).join(', ')}`,
+        why: `models of the family ${
+          JSON.stringify(family) ?? 'that config.json does not ' + 'name'
+        } are not served; known are ${MODELS.flatMap((r) => r.types).join(', ')}`,
       };
     const checks = checkModel(modelFolder(dir, name), device, name);
     const error = Math.max(...checks.map((c) => c.error ?? 0));

@@ -33,7 +33,10 @@ export function originOf(row: Row): Origin | string {
 export const originText = (row: Row): string => {
   const o = originOf(row);
   if (typeof o === 'string') return o;
-  return `candle-kernels/src/${o.file}:${o.lines[0]}${o.lines[1] > o.lines[0] ? `-${o.lines[1]}` : ''} (${o.symbols.length} kernels, ${o.symbols[0]} ...)`;
+  return (
+    `candle-kernels/src/${o.file}:${o.lines[0]}${o.lines[1] > o.lines[0] ? `-${o.lines[1]}` : ''} ` +
+    `(${o.symbols.length} kernels, ${o.symbols[0]} ...)`
+  );
 };
 
 /**

@@ -181,7 +181,9 @@ export function planParity(scope: Scope): Plan {
   const unknown = scope.models?.find((m) => !served.includes(m));
   if (unknown !== undefined)
     throw new ArgumentError(
-      `parity: there is no model ${JSON.stringify(unknown)} in ${dir ? `hf/ of ${dir}` : 'any golden folder'}; there are ${served.join(', ') || 'none'}`,
+      `parity: there is no model ${JSON.stringify(unknown)} in ${
+        dir ? `hf/ of ${dir}` : 'any golden ' + 'folder'
+      }; there are ${served.join(', ') || 'none'}`,
     );
   const models = served.filter((m) => !scope.models || scope.models.includes(m));
   const ofDtype = (c: { dtype: string }): boolean => !scope.dtypes || scope.dtypes.includes(c.dtype);

@@ -76,12 +76,17 @@ export function unprovedOn(devices: readonly DeviceEntry[]): string[] {
   const has = (kind: string): boolean => devices.some((d) => d.name.startsWith(kind));
   if (has('rocm:')) return [];
   return [
-    'No AMD GPU took part in this run. The kernels are the very source that HIP compiles; sim:32 and sim:64 run it with both wave sizes, and the emulated targets (emu:gfx1030 and others) run the machine code that the HIP compiler made of it. What these cannot show is listed here.',
+    'No AMD GPU took part in this run. The kernels are the very source that HIP compiles; sim:32 and sim:64 run it ' +
+      'with both wave sizes, and the emulated targets (emu:gfx1030 and others) run the machine code that the HIP ' +
+      'compiler made of it. What these cannot show is listed here.',
     has('emu:')
-      ? 'AMD hardware: that the chip executes its instructions as its manuals say (denormal modes, the accuracy of its transcendental instructions), and the timing of memory ordering between blocks.'
-      : 'AMD hardware: the code the HIP compiler makes (instruction selection, denormal modes, the accuracy of its own math library), and the timing of memory ordering between blocks.',
+      ? 'AMD hardware: that the chip executes its instructions as its manuals say (denormal modes, the accuracy of ' +
+        'its transcendental instructions), and the timing of memory ordering between blocks.'
+      : 'AMD hardware: the code the HIP compiler makes (instruction selection, denormal modes, the accuracy of its ' +
+        'own math library), and the timing of memory ordering between blocks.',
     'AMD libraries: results of rocBLAS, hipBLASLt and MIOpen where they are used instead of our kernels.',
-    'AMD driver: allocation, streams, events and graph capture of the HIP runtime beyond its interface, which is checked against its headers.',
+    'AMD driver: allocation, streams, events and graph capture of the HIP runtime beyond its interface, which is ' +
+      'checked against its headers.',
   ];
 }
 

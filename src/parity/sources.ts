@@ -40,5 +40,9 @@ export function vouchers(): Map<string, readonly string[]> {
 export function vouchersText(all: ReadonlyMap<string, readonly string[]>): string {
   const without = opList.filter((r) => !all.has(r.name));
   const reasons = without.map((r) => `- \`${r.name}\`: ${UNVOUCHED[r.name] ?? 'no outside program gives it'}`);
-  return `${opList.length - without.length} of ${opList.length} ops are held against numbers of an outside program${without.length ? `; the others:\n\n${reasons.join('\n')}` : '.'}`;
+  return (
+    `${opList.length - without.length} ` +
+    `of ${opList.length} ops are held against numbers of an outside ` +
+    `program${without.length ? `; the others:\n\n${reasons.join('\n')}` : '.'}`
+  );
 }

@@ -106,7 +106,8 @@ function trained(optimizer: Optimizer, p: Tensor, grads: Tensor): Tensor {
 export const TORCH_CALLS: Readonly<Record<string, TorchCall>> = {
   ...each(
     unary,
-    'neg exp sin cos tanh erf abs sqr relu silu sigmoid gelu gelu_erf mish hard_swish hard_sigmoid softplus log sqrt recip selu norm',
+    'neg exp sin cos tanh erf abs sqr relu silu sigmoid gelu gelu_erf mish hard_swish hard_sigmoid softplus log ' +
+      'sqrt recip selu norm',
   ),
   ...each(binary, 'add sub mul div minimum maximum pow'),
   ...each(overDims, 'sum mean log_sum_exp'),

@@ -140,7 +140,8 @@ export class Device {
   capture(f: () => void): Replay {
     if (this.backend instanceof GpuBackend) return this.backend.capture(f);
     throw new UnsupportedError(
-      `capture: ${this.name} runs everything at once and records nothing; GPUs (cuda, rocm) and their simulation (sim) do`,
+      `capture: ${this.name} runs everything at once and records nothing; GPUs (cuda, rocm) and their simulation ` +
+        `(sim) do`,
     );
   }
   /** Waits until everything enqueued is done. */

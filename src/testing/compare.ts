@@ -67,7 +67,8 @@ export function difference(
       u = 0.5; // only the sign of zero differs
     else if (!Number.isFinite(g) || !Number.isFinite(w)) u = besideInfinity(g, w, dtype);
     else if (scale < tiny && Math.max(Math.abs(g), Math.abs(w)) < tiny)
-      u = Math.abs(g - w) / Math.max(ulpOf(0, dtype), tiny * 2 ** -10); // an intermediate below the normal range has few bits
+      // An intermediate below the normal range has few bits.
+      u = Math.abs(g - w) / Math.max(ulpOf(0, dtype), tiny * 2 ** -10);
     else u = Math.abs(g - w) / ulpOf(Math.max(Math.abs(w), scale), dtype);
     if (u > worst) {
       worst = u;
@@ -93,5 +94,10 @@ function besideInfinity(g: number, w: number, dtype: DType): number {
 export function judge(d: Difference, bound: Bound, dtype: DType): string | undefined {
   const allowed = boundFor(bound, dtype);
   if (d.ulp <= allowed) return undefined;
-  return `element ${d.at}: got ${String(d.got)}, want ${String(d.want)}: ${Number.isFinite(d.ulp) ? `${d.ulp.toPrecision(3)} ulp` : 'different'}, allowed ${allowed}`;
+  return (
+    `element ${d.at}: got ${String(d.got)}, ` +
+    `want ${String(d.want)}: ${
+      Number.isFinite(d.ulp) ? `${d.ulp.toPrecision(3)} ` + `ulp` : 'different'
+    }, allowed ${allowed}`
+  );
 }

@@ -100,7 +100,8 @@ export class GpuContext {
   }
   #outOfRange(op: string): IndexError {
     return new IndexError(
-      `${op}: an index was out of range for its dimension, and what was made with it is void (found when results were read on ${this.device.info.name})`,
+      `${op}: an index was out of range for its dimension, and what was made with it is void (found when results ` +
+        `were read on ${this.device.info.name})`,
     );
   }
 }

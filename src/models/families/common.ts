@@ -58,7 +58,9 @@ export const MLP_BIAS: readonly Role[] = ['gate', 'up', 'down'];
 export const UNGATED_BIAS: readonly Role[] = ['up', 'down'];
 /** The experts that every token goes through. */
 export const SHARED_BIAS: readonly Role[] = ['sharedGate', 'sharedUp', 'sharedDown'];
-/** Parts by the flag that gives them biases; a flag that a config leaves out is false unless `unsaid` says otherwise. */
+/**
+ * Parts by the flag that gives them biases; a flag that a config leaves out is false unless `unsaid` says otherwise.
+ */
 export const biasesBy = (
   c: Config,
   flags: Readonly<Record<string, readonly Role[]>>,

@@ -205,7 +205,9 @@ function common(m: Metadata): Json {
 
 /** Architectures whose attention is never without biases, as their configs take for granted. */
 const ALWAYS_BIASED = ['gptneox', 'gpt-oss', 'seed_oss', 'qwen2moe'];
-/** Which biases there are, as the flags of a config would say it: metadata does not, so the first layer's tensors do. */
+/**
+ * Which biases there are, as the flags of a config would say it: metadata does not, so the first layer's tensors do.
+ */
 function biasFlags({ architecture, source }: Metadata): Json {
   if (ALWAYS_BIASED.includes(architecture)) return {};
   const stored = (...names: readonly string[]): boolean => names.some((n) => source.has(`${n}.bias`));
