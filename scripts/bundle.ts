@@ -68,7 +68,7 @@ const files = [
   'dist',
   'kernels',
   'native',
-  'pages',
+  'src/parity/pages',
   'package.json',
   'docs/parity',
   'scripts/mutants-equivalent.json',

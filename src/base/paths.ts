@@ -22,8 +22,6 @@ export const kernelsDir: string = join(packageRoot, 'kernels');
 /** The CPU engine's sources, and the simulation's. */
 export const nativeDir: string = join(packageRoot, 'native');
 export const simulationDir: string = join(nativeDir, 'simulation');
-/** Pages for a browser, as files of their own: markup, style, script. */
-export const pagesDir: string = join(packageRoot, 'pages');
 /** Documentation, and evidence that was measured. */
 export const docsDir: string = join(packageRoot, 'docs');
 

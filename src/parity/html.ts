@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { FormatError } from '../base/errors.js';
-import { pagesDir } from '../base/paths.js';
+import { packageRoot } from '../base/paths.js';
 import { boundFor, type Row } from '../ops/op.js';
 import { DTYPES } from '../base/dtype.js';
 import { opList } from '../ops/table.js';
@@ -56,7 +56,7 @@ function opEntry(row: Row): object {
 }
 
 /** The page's parts; the whole is one file that needs nothing beside it. */
-const pageFile = (name: string): string => readFileSync(join(pagesDir, 'parity', name), 'utf8');
+const pageFile = (name: string): string => readFileSync(join(packageRoot, 'src', 'parity', 'pages', name), 'utf8');
 
 /** JSON that cannot end its own script element. */
 const embed = (value: unknown): string => JSON.stringify(value).replaceAll('<', '\\u003c');
