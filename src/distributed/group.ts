@@ -35,6 +35,10 @@ export class Group {
   get size(): number {
     return this.transport.size;
   }
+  /** Whether its calls can be part of recorded work (Device.capture): only those that are enqueued on the device. */
+  get recordable(): boolean {
+    return this.transport.name === 'nccl' || this.transport.name === 'alone';
+  }
   /** Whether this rank is the one that writes files and speaks to people. */
   get first(): boolean {
     return this.rank === 0;

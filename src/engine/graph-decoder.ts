@@ -93,6 +93,8 @@ export class GraphDecoder implements Decoder {
     const still = layers.every(
       ({ mixer: m }) => m.kind === 'conv' || m.rope?.type !== 'dynamic' || m.rope.alpha !== undefined,
     );
+    // Ranks that talk through the host cannot do so inside a recorded step.
+    if (model.shard && !model.shard.group.recordable) return false;
     // Recorded steps read the weights themselves: adapters must be merged into them.
     if (hasLooseAdapters(model)) return false;
     return DecodeSteps.serves(model.device.backend, model.dtype) && aligned && recorded && still && logitFactor > 0;
@@ -117,7 +119,7 @@ export class GraphDecoder implements Decoder {
     const extras = [a.alibi, a.window, a.softcap, a.sinks, a.clip, a.qkNorm, a.temperature, a.gated];
     const widths = [f.hiddenSize, mlp.inner, a.heads * a.headDim];
     const biased = model.blocks.some((b) => (b.mlp as Dense).gateUp.bias);
-    if (isQuantized(model)) return false;
+    if (isQuantized(model) || model.shard) return false;
     return (
       a.rope !== undefined &&
       extras.every((x) => x === undefined || x === false) &&

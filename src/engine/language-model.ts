@@ -2,7 +2,7 @@
 import { fileURLToPath } from 'node:url';
 import type { DType } from '../base/dtype.js';
 import { ArgumentError, IndexError } from '../base/errors.js';
-import { type CausalLM, loadModel } from '../models/index.js';
+import { type CausalLM, loadModel, type ShardGroup } from '../models/index.js';
 import { type HubOptions, modelPath } from '../hub/index.js';
 import { Device } from '../tensor/device.js';
 import { loadTokenizer, StopWatch, TextStream, type Tokenizer } from '../tokenizers/index.js';
@@ -36,6 +36,8 @@ export interface ModelOptions extends HubOptions {
   readonly dtype?: DType;
   /** Products with quantized weights take activations as they are, which is slower; default: rounded to 8 bits. */
   readonly exact?: boolean;
+  /** The ranks that the model is shared out among; all of them run the same program on the same prompts and seeds. */
+  readonly shard?: ShardGroup;
   /** Makes a decoder; for measuring and tests. */
   readonly decoder?: (model: CausalLM) => Decoder;
 }
@@ -74,7 +76,8 @@ export class LanguageModel {
     const path = await modelPath(name, options);
     const { onProgress } = options;
     const quick = options.exact !== true;
-    const how = { device, dtype, quick, ...(onProgress && { onProgress }) };
+    const { shard } = options;
+    const how = { device, dtype, quick, ...(onProgress && { onProgress }), ...(shard && { shard }) };
     const { model } = loadModel<CausalLM>(path, { ...how, kind: 'decoder' });
     return new LanguageModel(model, loadTokenizer(path), options.decoder);
   }

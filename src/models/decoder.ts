@@ -15,6 +15,7 @@ import type { Features, Layer, Mixer, Mlp } from './features.js';
 import { AttentionMixer, ConvMixer, LatentMixer, type MixerContext, Norm, norm } from './mixers.js';
 import { type Dense, dense, Mixture } from './mlp.js';
 import { type RopeFeature, ropeRegime, type RopeTable, ropeTable } from './rope.js';
+import type { Shard } from './shard.js';
 import { BatchStep, DecoderCache, type Step } from './step.js';
 import type { Weights } from './weights.js';
 
@@ -97,6 +98,8 @@ export class CausalLM extends Module {
   readonly norm: Norm;
   /** The embedding's own tensor where they are tied. */
   readonly head: AnyLinear;
+  /** How it is shared out among ranks; undefined where it is whole. All ranks run it on the same tokens. */
+  readonly shard: Shard | undefined;
   /** Share of the residual's additions dropped while training. */
   readonly dropout: number;
   readonly #tables = new Map<RopeFeature, Held>();
@@ -108,7 +111,10 @@ export class CausalLM extends Module {
     this.dropout = options.dropout ?? 0;
     this.config = features;
     const { vocabSize, hiddenSize, layers, learntPositions: learnt } = features;
-    this.embed = new Embedding<Weight>(w.matrix('embed', [vocabSize, hiddenSize], normal(0, 0.02)), w.builder.dtype);
+    this.shard = w.shard;
+    /** Rows of the vocabulary that this rank holds. */
+    const entries = w.shard?.endsDivided ? vocabSize / w.shard.group.size : vocabSize;
+    this.embed = new Embedding<Weight>(w.matrix('embed', [entries, hiddenSize], normal(0, 0.02)), w.builder.dtype);
     if (learnt) {
       const stored = w.tensor('positions', [learnt.count + learnt.offset, hiddenSize], normal(0, 0.02));
       this.positions = learnt.offset === 0 ? stored : keep(stored.narrow(0, learnt.offset, learnt.count).copy());
@@ -122,8 +128,8 @@ export class CausalLM extends Module {
     });
     this.norm = norm(w, 'finalNorm', features.norm, hiddenSize);
     this.head = new Linear<Weight>(
-      features.tied ? this.embed.weight : w.matrix('head', [vocabSize, hiddenSize], normal(0, 0.02)),
-      w.bias('head', [vocabSize]),
+      features.tied ? this.embed.weight : w.matrix('head', [entries, hiddenSize], normal(0, 0.02)),
+      w.bias('head', [entries]),
     );
     const ropes = layers.map(({ mixer: m }) => (m.kind === 'conv' ? undefined : m.rope));
     this.#rerun = ropes.find((r) => r?.type === 'longrope');
@@ -218,7 +224,8 @@ export class CausalLM extends Module {
         `${family}: ${step.length} tokens; the model has learnt ${learntPositions.count} positions`,
       );
     const drop = this.training ? this.dropout : 0;
-    let x = this.embed.forward(ids); // (b, t, hidden)
+    const rows = (t: Tensor): Tensor => this.embed.forward(t);
+    let x = this.shard ? this.shard.embed(rows, ids) : rows(ids); // (b, t, hidden)
     if (embedFactor !== undefined) x = x.mul(this.#rounded(embedFactor));
     if (this.positions) x = x.add(step.rows(this.positions));
     if (this.embedNorm) x = this.embedNorm.forward(x);
@@ -236,7 +243,8 @@ export class CausalLM extends Module {
   }
   logits(x: Tensor): Tensor {
     const { logitFactor, logitSoftcap } = this.config;
-    let y = this.head.forward(this.norm.forward(x));
+    const own = this.head.forward(this.norm.forward(x));
+    let y = this.shard ? this.shard.logits(own) : own;
     if (logitFactor !== undefined) y = y.affine(logitFactor, 0);
     if (logitSoftcap !== undefined)
       y = y

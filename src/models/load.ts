@@ -49,6 +49,10 @@ export function loadModel<M extends Module = Module>(path: string, options: Load
       throw new UnsupportedError(
         `${path}: is of type ${JSON.stringify(type)}; this class is for ${options.types.join(', ')}`,
       );
+    if (options.shard && options.shard.size > 1 && row.kind !== 'decoder')
+      throw new UnsupportedError(
+        `${path}: is of type ${type}, a model of kind ${row.kind}; only decoders can be shared out among ranks`,
+      );
     const config = new Config(opened.json, source.format === 'gguf' ? path : `${path}/config.json`);
     const model = noGrad(() => row.build(config, source, options)).eval();
     if (source.format === 'huggingface') config.refuseUnread();

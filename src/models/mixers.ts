@@ -8,6 +8,7 @@ import { keep, scope } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { type RopeTable, rowOrder } from './rope.js';
 import type { Step } from './step.js';
+import type { Shard } from './shard.js';
 import { reorderHeads, type Role, type Weights } from './weights.js';
 
 /**
@@ -56,10 +57,16 @@ class HeadNorm extends Module {
   readonly inner: Norm;
   readonly weights: Tensor | undefined;
   readonly over: QkNorm['over'];
+  readonly #shard: Shard | undefined;
+  /** Heads of all ranks. */
+  readonly #all: number;
   constructor(w: Weights, role: 'qNorm' | 'kNorm', f: QkNorm, heads: number, dim: number, order?: readonly number[]) {
     super();
     this.over = f.over;
-    const shape = f.over === 'head' ? [dim] : f.over === 'whole' ? [heads * dim] : [heads, dim];
+    this.#shard = w.shard;
+    const all = w.shard && f.over === 'whole' ? w.shard.wholeHeads(role, w.layer as number) : heads;
+    this.#all = all;
+    const shape = f.over === 'head' ? [dim] : f.over === 'whole' ? [all * dim] : [heads, dim];
     const load = (kind: 'weight' | 'bias'): Tensor | undefined => {
       if (f.norm.weightless || (kind === 'bias' && !f.norm.bias)) return undefined;
       const stored = kind === 'weight' ? normWeight(w, role, f.norm, shape) : w.tensor(role, shape, undefined, 'bias');
@@ -82,7 +89,9 @@ class HeadNorm extends Module {
   forward(x: Tensor): Tensor {
     if (this.over === 'whole') {
       const [b, t, h, d] = x.shape;
-      return this.inner.forward(x.reshape([b, t, h * d])).reshape(x.shape);
+      const flat = x.reshape([b, t, h * d]);
+      const norm = (row: Tensor): Tensor => this.inner.forward(row);
+      return (this.#shard ? this.#shard.overWhole(norm, flat, this.#all * d) : norm(flat)).reshape(x.shape);
     }
     const y = this.inner.forward(x);
     return this.weights ? y.mul(this.weights) : y;

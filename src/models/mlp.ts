@@ -8,6 +8,7 @@ import { QTensor, type Weight } from '../tensor/qtensor.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { expertProduct } from './experts.js';
 import type { DenseMlp, Experts } from './features.js';
+import type { ShardGroup } from './shard.js';
 import type { Role, Weights } from './weights.js';
 
 /** Gate and up side by side in the last dimension: act(gate) * up. */
@@ -97,10 +98,12 @@ export class Mixture extends Layer {
   readonly downBias: Tensor | undefined;
   readonly shared: Dense | undefined;
   readonly sharedSwitch: AnyLinear | undefined;
+  readonly #group: ShardGroup | undefined;
 
   constructor(w: Weights, f: Experts, hidden: number) {
     super();
     this.feature = f;
+    this.#group = w.shard?.group;
     const { count, inner } = f;
     this.router = new Linear(
       w.tensor('router', [count, hidden], undefined, 'weight', 'f32'),
@@ -174,7 +177,8 @@ export class Mixture extends Layer {
     const h = expertProduct(given, this.gateUp, flat, this.gateUpBias);
     const inner = clamped ? clampedGate(h, clamped) : gatedBy(name, h);
     const out = expertProduct(inner, this.down, flat, this.downBias);
-    const y = (onInput ? out : out.mul(by)).reshape([b, t, chosen, hidden]).sum([2], false);
+    const own = (onInput ? out : out.mul(by)).reshape([b, t, chosen, hidden]).sum([2], false);
+    const y = this.#group ? this.#group.allReduce(own) : own;
     if (!this.shared) return y;
     const s = this.shared.forward(x);
     return y.add(this.sharedSwitch ? s.mul(this.sharedSwitch.forward(x).sigmoid()) : s);

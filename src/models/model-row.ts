@@ -1,6 +1,7 @@
 // What a row of the registry says: how files of a family become a module.
 import type { Module } from '../nn/module.js';
 import type { Config } from './config.js';
+import type { ShardGroup } from './shard.js';
 import type { ModelSource } from './source.js';
 
 /** What a model does, which is what its class can be asked for. */
@@ -10,6 +11,8 @@ export type ModelKind = (typeof KINDS)[number];
 export interface ModelOptions {
   /** Share of additions dropped while training; decoders only. */
   readonly dropout?: number;
+  /** The ranks that the model is shared out among (a Group of wick/distributed); decoders only. */
+  readonly shard?: ShardGroup;
 }
 
 /**

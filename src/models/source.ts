@@ -8,6 +8,7 @@ import { formatShape, sameShape, type Shape } from '../base/shape.js';
 import { Gguf } from '../io/gguf.js';
 import { readJsonFile } from '../io/json-file.js';
 import { toTensor } from '../io/load.js';
+import { type Part, partRecord } from '../io/part-record.js';
 import { SafeTensors } from '../io/safetensors.js';
 import type { TensorRecord } from '../io/stored-dtype.js';
 import type { BuilderOptions, VarOptions, VarSource } from '../nn/var-builder.js';
@@ -87,15 +88,28 @@ export class ModelSource implements VarSource {
   }
   get(name: string, shape: Shape | undefined, _init: Init, { dtype, device }: VarOptions): Tensor {
     const record = this.#record(name);
-    if (shape && !sameShape(shape, record.shape))
-      throw new ShapeError(
-        `${this.path}: ${name} is ${formatShape(record.shape)}; by the config it is ${formatShape(shape)}`,
-      );
+    this.#checkShape(name, record.shape, shape);
     const stored = toTensor(record, device);
     const t = stored.cast(dtype);
     if (t !== stored) stored.dispose();
     this.#tell(record.byteLength);
     return keep(t);
+  }
+  part(name: string, shape: Shape | undefined, part: Part, { dtype, device }: VarOptions): Tensor {
+    const record = this.#record(name);
+    this.#checkShape(name, record.shape, shape);
+    const own = partRecord(record, part);
+    const stored = toTensor(own, device);
+    const t = stored.cast(dtype);
+    if (t !== stored) stored.dispose();
+    this.#tell(own.byteLength);
+    return keep(t);
+  }
+  #checkShape(name: string, stored: Shape, shape: Shape | undefined): void {
+    if (shape && !sameShape(shape, stored))
+      throw new ShapeError(
+        `${this.path}: ${name} is ${formatShape(stored)}; by the config it is ${formatShape(shape)}`,
+      );
   }
   hasBlocks(name: string): boolean {
     return this.#blocks.has(name);

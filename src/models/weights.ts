@@ -1,7 +1,10 @@
 // A decoder's tensors by the part they play: name maps say where each lies in a file and how fused ones are taken
 // apart.
-import { ShapeError } from '../base/errors.js';
+import { ggmlType } from '../base/blocks/types.js';
+import type { DType } from '../base/dtype.js';
+import { ShapeError, UnsupportedError } from '../base/errors.js';
 import { formatShape, sameShape, type Shape } from '../base/shape.js';
+import type { Part } from '../io/part-record.js';
 import { type Init, normal, ONE, ZERO } from '../nn/init.js';
 import { type AnyLinear, Linear, recordStored, type StoredPart } from '../nn/layers.js';
 import type { VarBuilder } from '../nn/var-builder.js';
@@ -10,6 +13,7 @@ import { keep, scope } from '../tensor/scope.js';
 import { QTensor, type Weight } from '../tensor/qtensor.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { HeadSizes } from './features.js';
+import type { Shard } from './shard.js';
 
 /** Parts of the whole model. */
 export const MODEL_ROLES = ['embed', 'positions', 'embedNorm', 'finalNorm', 'head'] as const;
@@ -68,6 +72,13 @@ function stacked(parts: readonly Tensor[], name: string): Tensor {
   return rows[0].cat(rows.slice(1), 0);
 }
 
+/** The whole tensor's shape from that of a part. */
+const wholeShape = (shape: Shape, { dim, count }: Part): Shape => shape.map((n, i) => (i === dim ? n * count : n));
+function ownPart(whole: Tensor, { dim, index, count }: Part): Tensor {
+  const n = whole.shape[dim] / count;
+  return whole.narrow(dim, n * index, n);
+}
+
 export interface LinearPart {
   readonly role: Role;
   readonly outputs: number;
@@ -84,6 +95,8 @@ export class Weights {
   readonly layer: number | undefined;
   /** The tensors come from files: one that is not there is an error, not a variable to make. */
   readonly stored: boolean;
+  /** This rank's share, where the model is shared out among several. */
+  readonly shard: Shard | undefined;
 
   /** `biases` are the parts that have one. */
   constructor(
@@ -92,19 +105,21 @@ export class Weights {
     sizes: HeadSizes,
     biases: readonly Role[],
     stored = false,
+    shard?: Shard,
     layer?: number,
   ) {
+    this.shard = shard;
     this.builder = builder;
     this.stored = stored;
     this.#names = names;
-    this.#sizes = sizes;
+    this.#sizes = shard ? shard.sizes(layer, sizes) : sizes;
     this.#biases = biases;
     this.layer = layer;
     this.#prefix = layer === undefined ? '' : `${names.layer.replace('{i}', String(layer))}.`;
   }
   /** Those of one layer, whose heads may have sizes of their own. */
   of(layer: number, sizes: HeadSizes = this.#sizes): Weights {
-    return new Weights(this.builder, this.#names, sizes, this.#biases, this.stored, layer);
+    return new Weights(this.builder, this.#names, sizes, this.#biases, this.stored, this.shard, layer);
   }
   #full(p: Place, kind: 'weight' | 'bias', expert = 0): string {
     const name = p.name.replace('{e}', String(expert));
@@ -122,7 +137,12 @@ export class Weights {
   }
   /** A part's bias, if this model's part has one: the features say so, not the file. */
   bias(role: Role, shape: Shape, dtype = this.builder.dtype): Tensor | undefined {
-    return this.#biases.includes(role) ? this.tensor(role, shape, ZERO, 'bias', dtype) : undefined;
+    if (!this.#biases.includes(role)) return undefined;
+    const bias = this.tensor(role, shape, ZERO, 'bias', dtype);
+    if (!this.shard?.dropsBias(role)) return bias;
+    const none = keep(bias.zerosLike());
+    bias.dispose();
+    return none;
   }
   /** The name under which a part is (or would be) stored. */
   nameOf(role: Role, kind: 'weight' | 'bias' = 'weight'): string {
@@ -141,7 +161,20 @@ export class Weights {
     if (!p) throw new ShapeError(`weights: this family has no name for ${role} ${kind}`);
     const name = this.#full(p, kind);
     const plain = !p.rows && !p.transposed && !p.name.includes('{e}');
-    if (plain) return this.builder.get(shape, name, init, dtype);
+    const part = this.shard?.part(role, kind, this.layer);
+    if (plain) {
+      if (!part) return this.builder.get(shape, name, init, dtype);
+      return this.builder.part(wholeShape(shape, part), name, part, dtype);
+    }
+    const whole = part ? this.#unfused(p, role, wholeShape(shape, part), kind, dtype) : undefined;
+    if (!part || !whole) return this.#unfused(p, role, shape, kind, dtype);
+    const own = keep(scope(() => ownPart(whole, part).copy()));
+    whole.dispose();
+    return own;
+  }
+  /** A part of a fused, turned or stacked tensor, whole. */
+  #unfused(p: Place, role: Role, shape: Shape, kind: 'weight' | 'bias', dtype: DType): Tensor {
+    const name = this.#full(p, kind);
     const read: Tensor[] = [];
     const part = scope(() => {
       const stored = p.name.includes('{e}') ? Array.from({ length: shape[0] }, (_, e) => e) : [0];
@@ -174,9 +207,13 @@ export class Weights {
     if (!p || p.transposed || p.name.includes('{e}')) return undefined;
     const stored = this.builder.quantized(this.#full(p, 'weight'));
     if (!stored) return undefined;
+    const part = this.shard?.part(role, 'weight', this.layer);
     const moved =
-      p.rows || order
-        ? stored.mapRows((rows) => reorderHeads(p.rows ? p.rows(rows, this.#sizes) : rows, order))
+      p.rows || order || part
+        ? stored.mapRows((rows) => {
+            const unfused = p.rows ? p.rows(rows, this.#sizes) : rows;
+            return reorderHeads(part ? this.#ownBlocks(unfused, part, stored, role) : unfused, order);
+          })
         : stored;
     if (moved !== stored) stored.dispose();
     if (!sameShape(moved.shape, shape))
@@ -185,6 +222,16 @@ export class Weights {
           `for ${role} is ${formatShape(moved.shape)}; by the config it is ${formatShape(shape)}`,
       );
     return moved;
+  }
+  /** A part of rows in blocks; along a row it must be made of whole blocks. */
+  #ownBlocks(rows: Tensor, part: Part, stored: QTensor, role: Role): Tensor {
+    const { block } = ggmlType(stored.type);
+    const width = stored.shape.at(-1) as number;
+    if (part.dim === rows.rank - 1 && (width / part.count) % block !== 0)
+      throw new UnsupportedError(
+        `${this.nameOf(role)}: rows of ${width} in ${stored.type}'s blocks of ${block} cannot be shared out among ${part.count} ranks; { quantized: false } decodes them`,
+      );
+    return ownPart(rows, part);
   }
   /** Whether all of these parts are stored in blocks that rows can be taken from. */
   inBlocks(...roles: readonly Role[]): boolean {
@@ -262,7 +309,8 @@ export class Weights {
       return whole;
     };
     const bias = biased ? joined('bias') : undefined;
-    return new Linear<Weight>(this.#joinedBlocks(parts, inputs) ?? joined('weight'), bias);
+    const weight = this.#joinedBlocks(parts, inputs) ?? joined('weight');
+    return this.shard?.linear(first.role, weight, bias) ?? new Linear<Weight>(weight, bias);
   }
   /** A vector that norms multiply by. */
   normWeight(role: Role, shape: Shape, dtype = this.builder.dtype): Tensor {

@@ -3,6 +3,7 @@ import type { DType } from '../base/dtype.js';
 import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape, sameShape, type Shape } from '../base/shape.js';
 import { loadTensors, saveTensors, toTensor } from '../io/load.js';
+import { type Part, partRecord } from '../io/part-record.js';
 import { openTensors, type OpenOptions, type TensorFile } from '../io/open.js';
 import { noGrad } from '../tensor/autograd.js';
 import { Device } from '../tensor/device.js';
@@ -20,6 +21,8 @@ export interface VarOptions {
 /** Gives tensors by full name; `shape` is undefined where the caller takes any. */
 export interface VarSource {
   get(name: string, shape: Shape | undefined, init: Init, options: VarOptions): Tensor;
+  /** A part of a stored tensor, of which no more is read; `shape` is the whole one's. */
+  part?(name: string, shape: Shape | undefined, part: Part, options: VarOptions): Tensor;
   has(name: string): boolean;
   /** The tensor in the blocks it is stored in; undefined where it is stored as floats. */
   quantized?(name: string, device: Device): QTensor | undefined;
@@ -91,6 +94,16 @@ const fromFiles = (files: readonly TensorFile[]): VarSource => {
   const where = new Map(files.flatMap((f) => f.names.map((name) => [name, f] as const)));
   return {
     has: (name) => where.has(name),
+    part: (name, shape, part, { dtype, device }) => {
+      const file = where.get(name);
+      if (!file) throw missing(name, [...where.keys()]);
+      const record = file.record(name);
+      if (shape && !sameShape(shape, record.shape)) throw unlike(name, record.shape, shape);
+      const stored = toTensor(partRecord(record, part), device);
+      const t = stored.cast(dtype);
+      if (t !== stored) stored.dispose();
+      return keep(t);
+    },
     get: (name, shape, _init, { dtype, device }) => {
       const file = where.get(name);
       if (!file) throw missing(name, [...where.keys()]);
@@ -119,9 +132,10 @@ function missing(name: string, known: readonly string[]): ArgumentError {
     }`,
   );
 }
+const unlike = (name: string, stored: Shape, asked: Shape): ShapeError =>
+  new ShapeError(`VarBuilder: ${name} is ${formatShape(stored)}, asked for as ${formatShape(asked)}`);
 function checked(name: string, t: Tensor, shape: Shape | undefined): Tensor {
-  if (shape && !sameShape(shape, t.shape))
-    throw new ShapeError(`VarBuilder: ${name} is ${formatShape(t.shape)}, asked for as ${formatShape(shape)}`);
+  if (shape && !sameShape(shape, t.shape)) throw unlike(name, t.shape, shape);
   return t;
 }
 
@@ -236,14 +250,21 @@ export class VarBuilder {
   }
   /** One worker's part of a stored tensor. */
   shard(name: string, { dim, rank, worldSize }: Shard): Tensor {
-    const whole = this.get(undefined, name);
+    return this.part(undefined, name, { dim, index: rank, count: worldSize });
+  }
+  /** One of several equal parts of a stored tensor, whose whole shape is given; files are read no further. */
+  part(shape: Shape | undefined, name: string, part: Part, dtype: DType = this.dtype): Tensor {
+    const { dim, index, count } = part;
+    const options = { dtype, device: this.device, generator: this.generator };
+    if (this.#source.part) return this.#source.part(this.#full(name), shape, part, options);
+    const whole = this.get(shape, name, ZERO, dtype);
     const n = whole.shape[dim];
-    if (n % worldSize !== 0)
+    if (n === undefined || n % count !== 0)
       throw new ShapeError(
-        `shard: dimension ${dim} of ${name} ${formatShape(whole.shape)} does not divide into ${worldSize} parts`,
+        `shard: dimension ${dim} of ${name} ${formatShape(whole.shape)} does not divide into ${count} parts`,
       );
-    const part = keep(whole.narrow(dim, (n / worldSize) * rank, n / worldSize).copy());
+    const own = keep(whole.narrow(dim, (n / count) * index, n / count).copy());
     whole.dispose();
-    return part;
+    return own;
   }
 }

@@ -6,6 +6,7 @@ import type { VarBuilder } from '../../nn/var-builder.js';
 import type { Features } from '../features.js';
 import type { ModelOptions, ModelRow } from '../model-row.js';
 import type { ModelSource } from '../source.js';
+import { Shard } from '../shard.js';
 import { type Names, Weights } from '../weights.js';
 import { ggufFeatures, ggufNames, type GgufRow, ggufType, Metadata } from './gguf.js';
 import { UnsupportedError } from '../../base/errors.js';
@@ -55,6 +56,14 @@ function placed(names: Names, source: ModelSource, prefixes: readonly string[]):
   return out as Names;
 }
 
+/** The model itself, or this rank's share of it. */
+function decoder(features: Features, names: Names, source: ModelSource, options: ModelOptions): CausalLM {
+  const { shard: group, ...rest } = options;
+  const shard = group && group.size > 1 ? new Shard(group, features) : undefined;
+  const weights = new Weights(source.builder, names, sizesFor(features), features.biases, true, shard);
+  return new CausalLM(shard ? shard.own : features, weights, rest);
+}
+
 /** Rows by type: some GGUF architectures stand for several. */
 const BY_TYPE = new Map<string, FamilyRow>();
 
@@ -71,11 +80,7 @@ export function family(row: FamilyRow): ModelRow<CausalLM> {
       const features = ggufFeatures(gguf, own.features, metadata);
       const names = ggufNames({ ...gguf, names: { ...gguf.names, ...own.gguf?.names } });
       if (features.tied) source.ignore(/^output\.weight$/);
-      return new CausalLM(
-        features,
-        new Weights(source.builder, names, sizesFor(features), features.biases, true),
-        options,
-      );
+      return decoder(features, names, source, options);
     }
     const c = wrapped ? textConfig(config) : config;
     const features = row.features(c);
@@ -89,11 +94,7 @@ export function family(row: FamilyRow): ModelRow<CausalLM> {
       source,
       wrapped ? (row.wrappers as { prefixes: readonly string[] }).prefixes : [],
     );
-    return new CausalLM(
-      features,
-      new Weights(source.builder, names, sizesFor(features), features.biases, true),
-      options,
-    );
+    return decoder(features, names, source, options);
   };
   return {
     kind: 'decoder',

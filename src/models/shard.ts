@@ -1,0 +1,167 @@
+// A decoder shared out among ranks: which part of which tensor a rank holds, what its layers look like then, and where
+// the ranks' parts are put together. Heads, the inner rows of feed-forward branches and experts, and the vocabulary are
+// divided; everything else is held whole by every rank.
+import { UnsupportedError } from '../base/errors.js';
+import type { Part } from '../io/part-record.js';
+import { Linear } from '../nn/layers.js';
+import { QTensor, type Weight } from '../tensor/qtensor.js';
+import type { Tensor } from '../tensor/tensor.js';
+import type { Attention, Experts, Features, HeadSizes, Layer, Mixer, Mlp } from './features.js';
+import type { Role } from './weights.js';
+
+/** What a model asks of the ranks it is shared out among; a Group of wick/distributed has it. */
+export interface ShardGroup {
+  readonly rank: number;
+  readonly size: number;
+  /** Whether its calls can be part of recorded work (Device.capture). */
+  readonly recordable: boolean;
+  allReduce(x: Tensor): Tensor;
+  allGather(x: Tensor, dim: number): Tensor;
+}
+
+/** The dimension of a part that is divided: [weight, bias]. Roles that are not here are held whole. */
+const DIVIDED: { readonly [R in Role]?: readonly [weight: number, bias?: number] } = {
+  // By heads.
+  ...{ q: [0, 0], k: [0, 0], v: [0, 0], qB: [0, 0], kvB: [0, 0], sinks: [0], o: [1] },
+  // By inner rows; a product over what is divided is a sum over ranks, and its bias is added after it.
+  ...{ gate: [0, 0], up: [0, 0], down: [1], sharedGate: [0, 0], sharedUp: [0, 0], sharedDown: [1] },
+  ...{ expertGate: [1, 1], expertUp: [1, 1], expertDown: [2] },
+  // By tokens.
+  ...{ embed: [0], head: [0, 0] },
+};
+const BY_KEY_HEADS: readonly Role[] = ['k', 'v', 'kNorm'];
+const ENDS: readonly Role[] = ['embed', 'head'];
+/** Products whose result is a sum over ranks. */
+const SUMMED: readonly Role[] = ['o', 'down', 'sharedDown'];
+
+/** y = (sum over ranks of x W') + b: each rank has some of the inputs. */
+export class SummedLinear extends Linear<Weight> {
+  readonly #group: ShardGroup;
+  constructor(weight: Weight, bias: Tensor | undefined, group: ShardGroup) {
+    super(weight, bias);
+    this.#group = group;
+  }
+  override forward(x: Tensor): Tensor {
+    const weight: Weight = this.weight;
+    const y = this.#group.allReduce(weight instanceof QTensor ? weight.matmul(x, this.product) : x.matmul(weight.t()));
+    return this.bias ? y.add(this.bias) : y;
+  }
+}
+
+export class Shard {
+  readonly group: ShardGroup;
+  /** The whole model's. */
+  readonly whole: Features;
+  /** This rank's: fewer heads, narrower branches. */
+  readonly own: Features;
+  /** Whether embedding and head are divided; a vocabulary that does not divide is held whole. */
+  readonly endsDivided: boolean;
+
+  constructor(group: ShardGroup, whole: Features) {
+    this.group = group;
+    this.whole = whole;
+    this.endsDivided = whole.vocabSize % group.size === 0;
+    this.own = { ...whole, layers: whole.layers.map((layer, i) => this.#layer(layer, i)) };
+  }
+
+  #refuse(layer: number, rule: string): never {
+    throw new UnsupportedError(
+      `${this.whole.family}: cannot be shared out among ${this.group.size} ranks: in layer ${layer} ${rule}`,
+    );
+  }
+  #layer(layer: Layer, i: number): Layer {
+    return { mixer: this.#mixer(layer.mixer, i), mlp: this.#mlp(layer.mlp, i) };
+  }
+  #mixer(m: Mixer, i: number): Mixer {
+    const n = this.group.size;
+    if (m.kind === 'conv') return m; // small, and held whole
+    if (m.heads % n !== 0) this.#refuse(i, `${m.heads} heads do not divide by ${n}`);
+    if (m.kind === 'latent') return { ...m, heads: m.heads / n };
+    const { count, index } = this.#keyPart(m, i);
+    const heads = m.heads / n;
+    const own: Attention = { ...m, heads, kvHeads: m.kvHeads / count };
+    if ((index + 1) * own.kvHeads > m.kvHeads) this.#refuse(i, 'key heads run out');
+    return m.alibi ? { ...own, alibi: m.alibi.slice(this.group.rank * heads, (this.group.rank + 1) * heads) } : own;
+  }
+  /** Fewer key heads than ranks: several ranks hold the same one. */
+  #keyPart(m: Attention, i: number): { index: number; count: number } {
+    const { size, rank } = this.group;
+    if (m.kvHeads % size === 0) return { index: rank, count: size };
+    if (size % m.kvHeads === 0) return { index: Math.floor((rank * m.kvHeads) / size), count: m.kvHeads };
+    return this.#refuse(i, `${m.kvHeads} key heads neither divide by ${size} nor divide it`);
+  }
+  #mlp(m: Mlp, i: number): Mlp {
+    const n = this.group.size;
+    const divided = (inner: number, what: string): number =>
+      inner % n === 0 ? inner / n : this.#refuse(i, `${what} of ${inner} rows does not divide by ${n}`);
+    if (m.kind === 'dense') return { ...m, inner: divided(m.inner, 'a feed-forward branch') };
+    const own: Experts = { ...m, inner: divided(m.inner, 'an expert') };
+    return m.shared ? { ...own, shared: { ...m.shared, inner: divided(m.shared.inner, 'the shared expert') } } : own;
+  }
+
+  /** Sizes of the whole layer's heads, which slicing fused tensors needs. */
+  sizes(layer: number | undefined, own: HeadSizes): HeadSizes {
+    const mixer = layer === undefined ? undefined : this.whole.layers[layer].mixer;
+    return mixer?.kind === 'attention' ? mixer : own;
+  }
+  /** The part of a tensor that this rank holds; undefined where it holds all of it. */
+  part(role: Role, kind: 'weight' | 'bias', layer: number | undefined): Part | undefined {
+    const { rank: index, size: count } = this.group;
+    if (ENDS.includes(role) && !this.endsDivided) return undefined;
+    const mixer = layer === undefined ? undefined : this.whole.layers[layer].mixer;
+    const attention = mixer?.kind === 'attention' ? mixer : undefined;
+    // Norms with weights for every head are divided as the heads are.
+    const each = (role === 'qNorm' || role === 'kNorm') && attention?.qkNorm?.over === 'each';
+    const dim = each ? 0 : DIVIDED[role]?.[kind === 'weight' ? 0 : 1];
+    if (dim === undefined) return undefined;
+    return attention && BY_KEY_HEADS.includes(role)
+      ? { dim, ...this.#keyPart(attention, layer as number) }
+      : { dim, index, count };
+  }
+  /** A bias that every rank would add before a sum over ranks: all but the first hold zeros. */
+  dropsBias(role: Role): boolean {
+    return role === 'expertDown' && this.group.rank > 0;
+  }
+  /** The layer for parts whose products are sums over ranks; undefined where it is an ordinary one. */
+  linear(role: Role, weight: Weight, bias: Tensor | undefined): Linear<Weight> | undefined {
+    return SUMMED.includes(role) ? new SummedLinear(weight, bias, this.group) : undefined;
+  }
+  /** How many heads all ranks have together. */
+  wholeHeads(role: 'qNorm' | 'kNorm', layer: number): number {
+    const mixer = this.whole.layers[layer].mixer as Attention;
+    return role === 'qNorm' ? mixer.heads : mixer.kvHeads;
+  }
+  /** A norm over a row (b, t, width) that ranks hold parts of: put together, normed, and the own part taken again. */
+  overWhole(norm: (row: Tensor) => Tensor, own: Tensor, width: number): Tensor {
+    const { rank, size } = this.group;
+    const each = own.shape[2];
+    const gathered = this.group.allGather(own, 2);
+    // Where several ranks hold the same key heads, each part comes several times.
+    const copies = (each * size) / width;
+    const row =
+      copies === 1
+        ? gathered
+        : gathered
+            .reshape([...own.shape.slice(0, 2), size / copies, copies, each])
+            .narrow(3, 0, 1)
+            .reshape([...own.shape.slice(0, 2), width]);
+    return norm(row).narrow(2, Math.floor(rank / copies) * each, each);
+  }
+  /** Rows of a divided vocabulary by number: those of other ranks come from them. */
+  embed(rows: (ids: Tensor) => Tensor, ids: Tensor): Tensor {
+    if (!this.endsDivided) return rows(ids);
+    const n = this.whole.vocabSize / this.group.size;
+    const local = ids.cast('i64').affine(1, -n * this.group.rank);
+    const within = (t: Tensor, least: number, end: number): Tensor =>
+      t.ge(least).cast('i64').mul(t.lt(end).cast('i64'));
+    const mine = within(local, 0, n); // 1 where the token is this rank's
+    // A number that is no token's stays out of range, and is told of as without ranks.
+    const wrong = within(ids.cast('i64'), 0, this.whole.vocabSize).affine(-1, 1);
+    const x = rows(local.mul(mine).add(ids.cast('i64').mul(wrong)));
+    return this.group.allReduce(x.mul(mine.cast(x.dtype).unsqueeze(-1)));
+  }
+  /** Logits of the whole vocabulary. */
+  logits(y: Tensor): Tensor {
+    return this.endsDivided ? this.group.allGather(y, y.rank - 1) : y;
+  }
+}

@@ -1,0 +1,82 @@
+// Ranks that share models out among them: each loads a model whole and its own share of it, and compares.
+import type { Group } from '../src/distributed/index.js';
+import { noGrad, scope, tensor, type Tensor } from '../src/index.js';
+import { type CausalLM, loadModel } from '../src/models/index.js';
+import { PlainDecoder } from '../src/engine/index.js';
+
+export type Shared = {
+  readonly name: string;
+  /** Worst difference of logits over the largest logit: all at once, then token by token with a cache. */
+  readonly error: number;
+  readonly cachedError: number;
+  /** Bytes that this rank holds, as a part of the whole model's; and bytes it read from files. */
+  readonly held: number;
+  readonly read: number;
+  readonly refused?: string;
+};
+const bytesOf = (m: CausalLM): number => [...new Set(m.stateDict().values())].reduce((n, t) => n + t.memory.bytes, 0);
+function differ(a: Tensor, b: Tensor): number {
+  return scope(() => a.sub(b).abs().max().item() / b.abs().max().item());
+}
+
+export function sharedModels(g: Group, models: readonly { name: string; path: string }[]): Shared[] {
+  return models.map(({ name, path }) =>
+    noGrad(() =>
+      scope((): Shared => {
+        const whole = loadModel<CausalLM>(path, { kind: 'decoder', device: 'cpu' }).model;
+        const [full, readWhole] = [bytesOf(whole), bytesOf(whole)];
+        let own: CausalLM;
+        let read = 0;
+        try {
+          const onProgress = (done: number): void => void (read = done);
+          own = loadModel<CausalLM>(path, { kind: 'decoder', device: 'cpu', shard: g, onProgress }).model;
+        } catch (e) {
+          return { name, error: NaN, cachedError: NaN, held: NaN, read: NaN, refused: (e as Error).message };
+        }
+        const { vocabSize } = whole.config;
+        const ids = tensor(
+          Int32Array.from({ length: 20 }, (_, i) => (i * 37 + 11) % vocabSize),
+          { shape: [2, 10], device: 'cpu' },
+        );
+        const error = differ(own.forward(ids), whole.forward(ids));
+        const [a, b] = [own.newCache(), whole.newCache()];
+        let cachedError = 0;
+        for (const [from, n] of [
+          [0, 7],
+          [7, 1],
+          [8, 2],
+        ]) {
+          const part = ids.narrow(1, from, n);
+          cachedError = Math.max(cachedError, differ(own.forward(part, a), whole.forward(part, b)));
+        }
+        const held = bytesOf(own) / full;
+        for (const c of [a, b]) c.dispose();
+        for (const m of [own, whole]) m.dispose();
+        return { name, error, cachedError, held, read: read / readWhole };
+      }),
+    ),
+  );
+}
+
+/** Greedy tokens of a model that is shared out. */
+export async function sharedTokens(
+  g: Group,
+  { path, prompt, count }: { path: string; prompt: number[]; count: number },
+): Promise<number[]> {
+  const model = loadModel<CausalLM>(path, { kind: 'decoder', device: 'cpu', shard: g }).model;
+  const decoder = new PlainDecoder(model);
+  const got = [...prompt];
+  for (let i = 0; i < count; i++) got.push(await decoder.runGreedy(i === 0 ? prompt : got.slice(-1)));
+  return got;
+}
+export function wrongToken(g: Group, path: string): string {
+  const model = loadModel<CausalLM>(path, { kind: 'decoder', device: 'cpu', shard: g }).model;
+  try {
+    noGrad(() =>
+      model.forward(tensor(Int32Array.of(model.config.vocabSize), { shape: [1, 1], device: 'cpu' })).dataSync(),
+    );
+  } catch (e) {
+    return `${(e as Error).name}: ${(e as Error).message}`;
+  }
+  return 'nothing was said';
+}

@@ -1,0 +1,178 @@
+// Models shared out among ranks: the same logits as the whole model for every family, each rank with its bytes only, and
+// what cannot be divided refused by its rule.
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { ggmlType } from '../src/base/blocks/types.js';
+import { runLocal } from '../src/distributed/index.js';
+import { builtinModel } from '../src/engine/index.js';
+import { writeGguf } from '../src/io/gguf-write.js';
+import { Gguf } from '../src/io/gguf.js';
+import { toTensor } from '../src/io/load.js';
+import { partRecord } from '../src/io/part-record.js';
+import type { TensorRecord } from '../src/io/stored-dtype.js';
+import { loadModel } from '../src/models/index.js';
+import { Shard } from '../src/models/shard.js';
+import { findGolden, missingGolden } from '../src/parity/golden.js';
+import { Device } from '../src/tensor/device.js';
+import { QTensor } from '../src/tensor/qtensor.js';
+import { scope } from '../src/tensor/scope.js';
+import type { Tensor } from '../src/tensor/tensor.js';
+import type { Shared } from './distributed-models-ranks.js';
+import { families, familyFolder, skipFamilies } from './models-support.js';
+
+const ranks = new URL('./distributed-models-ranks.js', import.meta.url);
+const TOLERANCE = 2e-5;
+
+/** Models whose sizes do not divide by two are refused; the rule is in the message. */
+const RULE = /cannot be shared out among 2 ranks: in layer \d+ .*(do not divide|does not divide|neither divide)/;
+/** Every third of the small models: all were run once, and each takes its time. */
+const sample = Object.keys(families).filter((_, i) => i % 3 === 0);
+test("families: 2 ranks have the whole model's logits, with and without a cache", { skip: skipFamilies }, async (t) => {
+  const data = sample.map((name) => ({ name, path: familyFolder(name) }));
+  const answers = (await runLocal(2, ranks, 'sharedModels', { data, timeoutMs: 120_000 })) as Shared[][];
+  for (const rank of answers) {
+    const served = rank.filter((s) => s.refused === undefined);
+    for (const { name, refused } of rank) if (refused !== undefined) assert.match(refused, RULE, name);
+    for (const { name, error, cachedError, held } of served) {
+      assert.ok(error <= TOLERANCE, `${name}: logits are off by ${error}`);
+      assert.ok(cachedError <= TOLERANCE, `${name}: with a cache logits are off by ${cachedError}`);
+      assert.ok(held < 0.95, `${name}: a rank holds ${held} of the model`);
+    }
+    assert.ok(served.length >= 0.9 * sample.length, `only ${served.length} of ${sample.length} were served`);
+    t.diagnostic(`${served.length} of ${sample.length} models shared out`);
+  }
+});
+
+const HF = [
+  'llama',
+  'qwen3',
+  'gpt2',
+  'gemma3',
+  'qwen3_moe-b',
+  'deepseek_v3',
+  'gpt_oss',
+  'olmo2-b',
+  'phi3-longrope',
+  'lfm2',
+];
+const missingHf = HF.map((m) => missingGolden(`hf/${m}`)).find((m) => m);
+test('4 ranks, key heads shared where there are fewer: logits as the whole model', { skip: missingHf }, async () => {
+  const data = HF.map((name) => ({ name, path: findGolden('hf', name) as string }));
+  const [first] = (await runLocal(4, ranks, 'sharedModels', { data, timeoutMs: 120_000 })) as Shared[][];
+  const served = first.filter((s) => !s.refused);
+  for (const { name, error, cachedError } of served)
+    assert.ok(error <= TOLERANCE && cachedError <= TOLERANCE, `${name}: off by ${error}, ${cachedError}`);
+  for (const { refused } of first) if (refused) assert.match(refused, /cannot be shared out among 4 ranks: in layer/);
+  assert.ok(served.length >= 4, `only ${served.map((s) => s.name).join(', ')}`);
+});
+/** A small model whose rows divide into whole blocks: golden tensors, feed-forward branches widened from 96 to 128. */
+function inBlocks(path: string): void {
+  const from = Gguf.open(findGolden('gguf', 'llama', 'f32.gguf') as string);
+  const metadata = new Map(from.metadata);
+  const width = metadata.get('llama.feed_forward_length') as { value: unknown };
+  metadata.set('llama.feed_forward_length', { ...width, value: 128 } as never);
+  const tensors = from.names.map((name) =>
+    scope(() => {
+      let t = toTensor(from.dequantize(name), Device.cpu()).cast('f32');
+      const dim = name.includes('ffn_down') ? 1 : 0;
+      if (/ffn_(gate|up|down)/.test(name)) t = t.cat([t.narrow(dim, 0, 32)], dim);
+      const bytes = t.rank === 2 ? QTensor.quantize(t, 'q8_0').parts[0].blocks.bytesSync() : t.bytesSync();
+      return { name, type: ggmlType(t.rank === 2 ? 'q8_0' : 'f32'), shape: t.shape, bytes };
+    }),
+  );
+  from.close();
+  writeGguf(path, metadata, tensors);
+}
+test('GGUF files, in blocks too', { skip: missingGolden('gguf/llama/f32.gguf', 'gguf/qwen3/q8_0.gguf') }, async () => {
+  const dir = mkdtempSync(join(tmpdir(), 'wick-blocks-'));
+  inBlocks(join(dir, 'wide.gguf'));
+  const data = [
+    { name: 'wide', path: join(dir, 'wide.gguf') },
+    { name: 'f32', path: findGolden('gguf', 'llama', 'f32.gguf') as string },
+    { name: 'narrow', path: findGolden('gguf', 'qwen3', 'q8_0.gguf') as string },
+  ];
+  const [[wide, plain, narrow]] = (await runLocal(2, ranks, 'sharedModels', { data })) as Shared[][];
+  rmSync(dir, { recursive: true, force: true });
+  for (const { name, error, held } of [wide, plain]) {
+    assert.ok(error <= TOLERANCE, `${name}: off by ${error}`);
+    assert.ok(held < 0.6, `${name}: a rank holds ${held}`);
+  }
+  assert.match(
+    String(narrow.refused),
+    /ffn_down.weight: rows of 96 in Q8_0's blocks of 32 cannot be shared out among 2/,
+  );
+});
+
+test('the built-in model: each rank reads and holds about its part, and writes the same tokens', async () => {
+  const data = [{ name: 'builtin', path: builtinModel }];
+  for (const [{ error, held, read }] of (await runLocal(4, ranks, 'sharedModels', { data })) as Shared[][]) {
+    assert.ok(error <= TOLERANCE, `off by ${error}`);
+    assert.ok(held < 0.32, `a rank of 4 holds ${held}`); // two ranks each hold one key head
+    assert.ok(read < 0.32, `a rank of 4 read ${read}`);
+  }
+  const tokens = { path: builtinModel, prompt: [0, 17, 250, 31], count: 12 };
+  const [one] = await runLocal(1, ranks, 'sharedTokens', { data: tokens });
+  for (const got of await runLocal(2, ranks, 'sharedTokens', { data: tokens })) assert.deepEqual(got, one);
+  for (const said of await runLocal(2, ranks, 'wrongToken', { data: builtinModel }))
+    assert.match(String(said), /IndexError/);
+});
+
+test('what does not divide is refused by family, layer and rule', () => {
+  const { model } = loadModel(builtinModel, { kind: 'decoder' });
+  const features = (model as unknown as { config: ConstructorParameters<typeof Shard>[1] }).config;
+  const group = (size: number) => ({
+    rank: 0,
+    size,
+    recordable: false,
+    allReduce: (x: Tensor) => x,
+    allGather: (x: Tensor) => x,
+  });
+  assert.throws(
+    () => new Shard(group(3), features),
+    /llama: cannot be shared out among 3 ranks: in layer 0 \d+ heads do not divide by 3/,
+  );
+  const odd = { ...features, layers: features.layers.map((l) => ({ ...l, mlp: { ...l.mlp, inner: 33 } })) };
+  assert.throws(() => new Shard(group(2), odd as never), /a feed-forward branch of 33 rows does not divide by 2/);
+  const keys = {
+    ...features,
+    layers: features.layers.map((l) => ({ ...l, mixer: { ...l.mixer, heads: 12, kvHeads: 3 } })),
+  };
+  assert.throws(() => new Shard(group(2), keys as never), /3 key heads neither divide by 2 nor divide it/);
+});
+
+test('a part of a stored tensor is read as it is, and no byte besides', () => {
+  const bytes = Uint8Array.from({ length: 48 }, (_, i) => i);
+  let read = 0;
+  const record: TensorRecord = {
+    ...{ name: 'w', dtype: 'u8', shape: [4, 6, 2], byteLength: 48 },
+    read: (start = 0, end = 48) => {
+      read += end - start;
+      return bytes.subarray(start, end);
+    },
+  };
+  for (const [dim, count] of [
+    [0, 2],
+    [1, 3],
+    [2, 2],
+  ] as const)
+    for (let index = 0; index < count; index++) {
+      read = 0;
+      const part = partRecord(record, { dim, index, count });
+      const want = Array.from(bytes).filter((_, i) => {
+        const at = [Math.floor(i / 12), Math.floor(i / 2) % 6, i % 2][dim];
+        const n = record.shape[dim] / count;
+        return at >= index * n && at < (index + 1) * n;
+      });
+      assert.deepEqual([...part.read()], want);
+      assert.equal(read, want.length);
+      assert.deepEqual([...part.read(3, 7)], want.slice(3, 7));
+      assert.equal(part.byteLength, want.length);
+    }
+  assert.throws(
+    () => partRecord(record, { dim: 1, index: 0, count: 4 }),
+    /w: dimension 1 of \[4, 6, 2\] does not divide into 4 parts/,
+  );
+});
