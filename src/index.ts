@@ -45,7 +45,7 @@ export {
   type KernelOp,
 } from './tensor/custom.js';
 export type { Replay } from './backends/gpu/gpu.js';
-export { Device } from './tensor/device.js';
+export { Device, type DeviceProperties, type StreamWork, type WorkStream } from './tensor/device.js';
 export { printOptions } from './tensor/display.js';
 export { einsum } from './tensor/einsum.js';
 export { fuse } from './tensor/fuse.js';

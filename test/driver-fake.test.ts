@@ -80,6 +80,30 @@ for (const [vendor, want] of Object.entries(VENDORS)) {
       );
     });
 
+    test('copies to another device, its link opened once', () => {
+      const other = driver.open(1);
+      const stream = device.createStream();
+      const [a, b] = [device.alloc(16), other.alloc(16)];
+      device.copyIn(
+        a,
+        Uint8Array.from({ length: 16 }, (_, i) => i * 3),
+        stream,
+      );
+      assert.equal(device.canReach?.(other), true);
+      assert.equal(device.canReach?.(device), true);
+      device.copyTo?.(other, b, a, 16, stream);
+      device.copyTo?.(other, b, a, 0, stream);
+      const out = new Uint8Array(16);
+      other.copyOut(out, b, 0);
+      assert.deepEqual(
+        [...out],
+        Array.from({ length: 16 }, (_, i) => i * 3),
+      );
+      const event = other.createEvent(false);
+      device.streamWait(stream, event);
+      device.free(a);
+      other.free(b);
+    });
     test('allocates, fills, copies and frees', () => {
       const before = device.memory().free;
       const p = device.alloc(4096);

@@ -1,6 +1,7 @@
 // Device names to backends, each opened on first use.
 import { ArgumentError, DeviceError } from '../base/errors.js';
-import { openDriver, VENDOR_NAMES, type VendorName, VENDORS } from '../driver/drivers.js';
+import type { DeviceInfo } from '../driver/driver.js';
+import { driverOrSentence, openDriver, VENDOR_NAMES, type VendorName, VENDORS } from '../driver/drivers.js';
 import { openEmulated } from '../emulator/device.js';
 import { openDry } from '../emulator/dry-device.js';
 import { openSim } from '../driver/sim.js';
@@ -81,3 +82,19 @@ export function openBackend(name: string): Backend {
     throw new DeviceError(`unknown device ${JSON.stringify(name)}; known kinds are ${deviceKinds().join(', ')}`);
   return open(argument);
 }
+
+/** What a GPU is, as its driver tells it. */
+export interface ListedGpu {
+  readonly name: string;
+  readonly info: DeviceInfo;
+}
+/** Every GPU that the vendors' drivers see, by the name that opens it. */
+export const listGpus = (): ListedGpu[] =>
+  VENDOR_NAMES.flatMap((vendor) => {
+    const driver = driverOrSentence(vendor);
+    if (typeof driver === 'string') return [];
+    return Array.from({ length: driver.deviceCount }, (_, i) => ({
+      name: `${VENDORS[vendor].kind}:${i}`,
+      info: driver.info(i),
+    }));
+  });

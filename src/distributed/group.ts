@@ -96,8 +96,14 @@ export class Group {
     if (!x.layout.isContiguous)
       throw new ShapeError(`beginAllReduce: a tensor ${formatShape(x.shape)} that is not contiguous`);
     if (plan.dtype === x.dtype && plan.factor === 1) {
-      x.storage.version++;
-      return this.transport.allReduce(x, x, plan.op, true);
+      const begun = this.transport.allReduce(x, x, plan.op, true);
+      return {
+        // Holds x as well: its memory must not go before the work is done.
+        wait: () => {
+          begun.wait();
+          x.storage.version++;
+        },
+      };
     }
     const wide = noGrad(() => keep(x.cast(plan.dtype)));
     const work = this.transport.allReduce(wide, wide, plan.op, true);

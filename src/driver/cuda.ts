@@ -35,6 +35,10 @@ export const CUDA_TABLE = {
   copyHtoD: 'int cuMemcpyHtoDAsync_v2(uintptr_t dst, void *src, size_t bytes, uintptr_t stream)',
   copyDtoH: 'int cuMemcpyDtoHAsync_v2(void *dst, uintptr_t src, size_t bytes, uintptr_t stream)',
   copyDtoD: 'int cuMemcpyDtoDAsync_v2(uintptr_t dst, uintptr_t src, size_t bytes, uintptr_t stream)',
+  canAccessPeer: 'int cuDeviceCanAccessPeer(void *can, int device, int peer)',
+  enablePeer: 'int cuCtxEnablePeerAccess(uintptr_t context, uint flags)',
+  copyPeer:
+    'int cuMemcpyPeerAsync(uintptr_t dst, uintptr_t dstContext, uintptr_t src, uintptr_t srcContext, size_t bytes, uintptr_t stream)',
   streamCreate: 'int cuStreamCreate(void *stream, uint flags)',
   streamDestroy: 'int cuStreamDestroy_v2(uintptr_t stream)',
   streamSync: 'int cuStreamSynchronize(uintptr_t stream)',
@@ -180,6 +184,15 @@ function cudaRules(calls: Calls<typeof CUDA_TABLE>): VendorRules {
       calls.call('funcSetAttribute', fn, N.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes),
     launch: configuredLaunch(calls.raw.launchEx as Native),
     libraries: cudaLibraries,
+    peerNumber: (ordinal) => {
+      const cell = new Cell();
+      calls.call('deviceGet', cell.raw, ordinal);
+      return cell.int;
+    },
+    enablePeer: (ordinal) => calls.status('enablePeer', context(ordinal), 0),
+    alreadyEnabled: N.CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED,
+    copyPeer: (dst, to, src, from, bytes, stream) =>
+      calls.status('copyPeer', dst, context(to), src, context(from), bytes, stream),
   };
 }
 

@@ -108,6 +108,11 @@ export interface Device {
   /** Device to device. */
   copy(dst: Address, src: Address, bytes: number, stream: Stream): void;
 
+  /** Whether this device reads and writes the other's memory over a link of their own. */
+  canReach?(other: Device): boolean;
+  /** To another device of the same driver, enqueued here; where there is no link the driver goes through the host. */
+  copyTo?(other: Device, dst: Address, src: Address, bytes: number, stream: Stream): void;
+
   createStream(): Stream;
   destroyStream(stream: Stream): void;
   synchronizeStream(stream: Stream): void;

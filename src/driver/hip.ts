@@ -47,6 +47,10 @@ export const HIP_TABLE = {
   copyHtoD: 'int hipMemcpyHtoDAsync(uintptr_t dst, void *src, size_t bytes, uintptr_t stream)',
   copyDtoH: 'int hipMemcpyDtoHAsync(void *dst, uintptr_t src, size_t bytes, uintptr_t stream)',
   copyDtoD: 'int hipMemcpyDtoDAsync(uintptr_t dst, uintptr_t src, size_t bytes, uintptr_t stream)',
+  canAccessPeer: 'int hipDeviceCanAccessPeer(void *can, int device, int peer)',
+  enablePeer: 'int hipDeviceEnablePeerAccess(int peer, uint flags)',
+  copyPeer:
+    'int hipMemcpyPeerAsync(uintptr_t dst, int dstDevice, uintptr_t src, int srcDevice, size_t bytes, uintptr_t stream)',
   streamCreate: 'int hipStreamCreateWithFlags(void *stream, uint flags)',
   streamDestroy: 'int hipStreamDestroy(uintptr_t stream)',
   streamSync: 'int hipStreamSynchronize(uintptr_t stream)',
@@ -169,6 +173,10 @@ function hipRules(calls: Calls<typeof HIP_TABLE>): VendorRules {
         throw new ArgumentError(`setMaxDynamicShared: ${bytes} bytes; ${info.name} has ${info.sharedPerBlock} a block`);
     },
     libraries: hipLibraries,
+    peerNumber: (ordinal) => ordinal,
+    enablePeer: (ordinal) => calls.status('enablePeer', ordinal, 0),
+    alreadyEnabled: N.hipErrorPeerAccessAlreadyEnabled,
+    copyPeer: (dst, to, src, from, bytes, stream) => calls.status('copyPeer', dst, to, src, from, bytes, stream),
   };
 }
 

@@ -144,6 +144,14 @@ class SimDevice extends ImmediateDevice implements Device {
     this.enqueue(stream, () => this.#host.copy(dst, src, bytes));
   }
 
+  /** All simulated devices are in this process's memory. */
+  canReach(other: Device): boolean {
+    return other.driver === this.driver;
+  }
+  copyTo(_other: Device, dst: Address, src: Address, bytes: number, stream: Stream): void {
+    this.copy(dst, src, bytes, stream);
+  }
+
   loadModule(code: Uint8Array, name: string): Module {
     // The loader takes files only; one file per content, whole when it gets its name.
     const key = createHash('sha256').update(code).digest('hex').slice(0, 32);

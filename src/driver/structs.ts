@@ -52,6 +52,7 @@ export const CUDA_NUMBERS = {
   CUDA_ERROR_NO_DEVICE: 100,
   CUDA_ERROR_NOT_FOUND: 500,
   CUDA_ERROR_NOT_READY: 600,
+  CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED: 704,
 } as const;
 
 /** The two layouts of hipDeviceProp_t: ROCm 5, and `hipGetDevicePropertiesR0600` from ROCm 6 on. */
@@ -79,4 +80,5 @@ export const HIP_NUMBERS = {
   hipErrorInvalidDevice: 101,
   hipErrorNotFound: 500,
   hipErrorNotReady: 600,
+  hipErrorPeerAccessAlreadyEnabled: 704,
 } as const;

@@ -29,6 +29,7 @@ export const SHARED_CALLS = [
   'copyHtoD',
   'copyDtoH',
   'copyDtoD',
+  'canAccessPeer',
   'streamCreate',
   'streamDestroy',
   'streamSync',
@@ -87,6 +88,11 @@ export interface VendorRules {
   readonly loadModule: (code: Uint8Array, name: string) => Module;
   readonly setMaxDynamicShared: (fn: Fn, bytes: number, info: DeviceInfo) => void;
   readonly libraries: (device: Device) => DeviceLibraries;
+  /** The number that the driver asks peers by, leave to reach one (once), and a copy between two: both answer statuses. */
+  readonly peerNumber: (ordinal: number) => number;
+  readonly enablePeer: (ordinal: number) => number;
+  readonly alreadyEnabled: number;
+  readonly copyPeer: (dst: Address, to: number, src: Address, from: number, bytes: number, stream: Stream) => number;
 }
 
 const NON_BLOCKING = 1;
@@ -108,6 +114,8 @@ export class VendorDevice implements Device {
   readonly #extra: Uint32Array;
   readonly #extraAddress: number;
   #libraries: DeviceLibraries | undefined;
+  /** By ordinal: whether a link leads there. */
+  readonly #reach = new Map<number, boolean>();
 
   constructor(driver: Driver, ordinal: number, info: DeviceInfo, calls: Calls<VendorTable>, rules: VendorRules) {
     this.driver = driver;
@@ -196,6 +204,30 @@ export class VendorDevice implements Device {
   }
   copy(dst: Address, src: Address, bytes: number, stream: Stream): void {
     if (bytes > 0) this.#call('copyDtoD', dst, src, bytes, stream);
+  }
+
+  // Other devices
+
+  canReach(other: Device): boolean {
+    if (other === this || other.driver !== this.driver) return other === this;
+    const known = this.#reach.get(other.ordinal);
+    if (known !== undefined) return known;
+    const { peerNumber, enablePeer, alreadyEnabled } = this.#rules;
+    this.#call('canAccessPeer', this.#cell.clear().raw, peerNumber(this.ordinal), peerNumber(other.ordinal));
+    const can = this.#cell.int !== 0;
+    if (can) {
+      const status = enablePeer(other.ordinal);
+      if (status !== 0 && status !== alreadyEnabled) throw this.#calls.error('canAccessPeer', [other.ordinal], status);
+    }
+    this.#reach.set(other.ordinal, can);
+    return can;
+  }
+  copyTo(other: Device, dst: Address, src: Address, bytes: number, stream: Stream): void {
+    if (bytes === 0) return;
+    this.canReach(other); // opens the link where there is one
+    this.#rules.use(this.ordinal);
+    const status = this.#rules.copyPeer(dst, other.ordinal, src, this.ordinal, bytes, stream);
+    if (status !== 0) throw this.#calls.error('copyDtoD', [dst, src, bytes], status, `to device ${other.ordinal}`);
   }
 
   // Streams and events

@@ -1,8 +1,11 @@
 // Devices by name: one cached object each, with its backend, its constants and its memory counters.
+import { totalmem } from 'node:os';
 import { env } from '../base/environment.js';
 import type { Backend, MemoryStats } from '../backends/backend.js';
+import type { DeviceInfo } from '../driver/driver.js';
 import { GpuBackend, type Replay } from '../backends/gpu/gpu.js';
-import { openBackend } from '../backends/registry.js';
+import { SideStream } from '../backends/gpu/side-stream.js';
+import { listGpus, openBackend } from '../backends/registry.js';
 import { checkValue, DTYPE, type DType, isFloat } from '../base/dtype.js';
 import { ArgumentError, UnsupportedError } from '../base/errors.js';
 import { keep } from './scope.js';
@@ -10,6 +13,53 @@ import { settle } from './storage.js';
 import { Tensor } from './tensor.js';
 
 const CONSTANTS_KEPT = 256;
+
+/** Work that goes on beside other work. */
+export interface StreamWork<T> {
+  /** Whether it is done. */
+  readonly done: boolean;
+  /** What is enqueued from now on begins after it. Answers what the function answered; the host waits for nothing. */
+  wait(): T;
+}
+/** A line of work beside the device's own. */
+export interface WorkStream {
+  run<T>(f: () => T): StreamWork<T>;
+  dispose(): void;
+}
+const AT_ONCE: WorkStream = {
+  run: (f) => {
+    const result = f();
+    return { done: true, wait: () => result };
+  },
+  dispose: () => {},
+};
+
+/** What a device is. Numbers are of GPUs; the CPU has its name and its memory. */
+export interface DeviceProperties {
+  /** What opens it: 'cuda:0'. */
+  readonly name: string;
+  readonly kind: 'cpu' | 'gpu';
+  /** The product's name, or one line about the engine. */
+  readonly product: string;
+  /** What kernels are compiled for: 'sm_90', 'gfx1100'. */
+  readonly arch?: string;
+  readonly totalBytes: number;
+  readonly multiprocessors?: number;
+  /** Threads that run in lockstep. */
+  readonly warp?: number;
+  /** The GPU shares memory with the host. */
+  readonly integrated?: boolean;
+}
+const gpuProperties = (name: string, info: DeviceInfo): DeviceProperties => ({
+  name,
+  kind: 'gpu',
+  product: info.name,
+  arch: info.arch,
+  totalBytes: info.totalBytes,
+  multiprocessors: info.multiprocessors,
+  warp: info.warp,
+  integrated: info.integrated,
+});
 
 export class Device {
   static readonly #open = new Map<string, Device>();
@@ -63,6 +113,10 @@ export class Device {
   static emulated(target = 'gfx1030'): Device {
     return Device.get(`emu:${target}`);
   }
+  /** The CPU and every GPU that a vendor's driver sees, none of them opened. */
+  static list(): DeviceProperties[] {
+    return [Device.cpu().properties, ...listGpus().map(({ name, info }) => gpuProperties(name, info))];
+  }
   /** A GPU if there is one, else the CPU. */
   static best(): Device {
     for (const name of ['cuda:0', 'rocm:0']) {
@@ -92,6 +146,31 @@ export class Device {
   /** What f makes is there when it returns, though work is being recorded: for tensors that are kept for all. */
   now<T>(f: () => T): T {
     return this.backend.outside ? this.backend.outside(f) : f();
+  }
+
+  get properties(): DeviceProperties {
+    const { backend, name } = this;
+    if (backend instanceof GpuBackend) return gpuProperties(name, backend.context.device.info);
+    return { name, kind: 'cpu', product: this.description, totalBytes: totalmem() };
+  }
+  /** Whether tensors go from here to the other over a link between the two, without the host. */
+  reaches(other: Device): boolean {
+    const { backend } = this;
+    if (!(backend instanceof GpuBackend) || !backend.reaches(other.backend)) return false;
+    const { device } = backend.context;
+    return device.canReach?.(other.backend.context.device) ?? false;
+  }
+  /**
+   * Whether products and convolutions of f32 by the vendor's libraries may round their operands to TF32, which is
+   * quicker and keeps ten bits; false unless it is set.
+   */
+  get tf32(): boolean {
+    return this.backend instanceof GpuBackend && this.backend.context.libraries.tf32;
+  }
+  set tf32(on: boolean) {
+    if (typeof on !== 'boolean') throw new ArgumentError(`tf32: ${String(on)} is neither true nor false`);
+    if (this.backend instanceof GpuBackend) this.backend.context.libraries.tf32 = on;
+    else if (on) throw new UnsupportedError(`tf32: ${this.name} has no such units; only GPUs (cuda, rocm) do`);
   }
 
   /** A 0-d tensor, kept for reuse so that numbers in a loop cost nothing. */
@@ -143,6 +222,13 @@ export class Device {
       `capture: ${this.name} runs everything at once and records nothing; GPUs (cuda, rocm) and their simulation ` +
         `(sim) do`,
     );
+  }
+  /**
+   * A second line of work: `stream.run(f)` enqueues what f does beside what the device is given meanwhile, and
+   * `wait()` of what comes back answers f's result once that may be used. The CPU does everything at once.
+   */
+  stream(): WorkStream {
+    return this.backend instanceof GpuBackend ? new SideStream(this.backend.context) : AT_ONCE;
   }
   /** Waits until everything enqueued is done. */
   sync(): Promise<void> {

@@ -58,6 +58,12 @@ export function capacityOf(bytes: number): number {
   return Math.ceil(bytes / step) * step;
 }
 
+/** Work on another stream. */
+export interface SideUse {
+  readonly done: boolean;
+  finish(): void;
+}
+
 const gib = (n: number): string => `${(n / 2 ** 30).toFixed(2)} GiB`;
 
 export class Allocator {
@@ -66,6 +72,8 @@ export class Allocator {
   readonly #shared = new Pool();
   /** While a graph is recorded its blocks come from, and go back to, a pool that belongs to the graph. */
   #current = this.#shared;
+  readonly #sides = new Set<SideUse>();
+  readonly #heldBack: GpuMemory[] = [];
   #live = 0;
   #blocks = 0;
   #peak = 0;
@@ -87,9 +95,24 @@ export class Allocator {
 
   free(m: GpuMemory): void {
     if (m.pool.closed) this.#device.free(m.address);
+    else if (this.#sides.size > 0 && m.pool === this.#shared) this.#heldBack.push(m);
     else m.pool.give(m.address, m.capacity);
     this.#live -= m.bytes;
     this.#blocks--;
+  }
+
+  /** Work on another stream may read blocks of this one: those that are freed meanwhile are not given out again. */
+  holdBack(work: SideUse): void {
+    this.#sides.add(work);
+  }
+  letGo(work: SideUse): void {
+    this.#sides.delete(work);
+    if (this.#sides.size > 0) return;
+    for (const m of this.#heldBack.splice(0)) m.pool.give(m.address, m.capacity);
+  }
+  /** The same for work that the device has done, though nobody asked for it. */
+  letGoOfDone(): void {
+    for (const work of [...this.#sides]) if (work.done) work.finish();
   }
 
   /** Asks the driver; under memory pressure gives cached blocks back and asks once more. */
@@ -143,6 +166,7 @@ export class Allocator {
   }
 
   trim(): void {
+    for (const work of [...this.#sides]) work.finish();
     this.#reserved -= this.#shared.bytes;
     this.#shared.drain((address) => this.#device.freeAsync(address, this.#stream));
     this.#device.synchronizeStream(this.#stream);

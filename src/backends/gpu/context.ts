@@ -12,7 +12,8 @@ const FAULT_WORDS = 32;
 
 export class GpuContext {
   readonly device: Device;
-  readonly stream: Stream;
+  readonly #own: Stream;
+  #side: Stream | undefined;
   readonly allocator: Allocator;
   readonly functions: Functions;
   /** One buffer serves every launch: the driver takes the arguments before it returns. */
@@ -33,9 +34,26 @@ export class GpuContext {
   constructor(device: Device, libraries?: DeviceLibraries) {
     this.device = device;
     this.libraries = new Libraries(() => libraries ?? device.libraries);
-    this.stream = device.createStream();
-    this.allocator = new Allocator(device, this.stream);
+    this.#own = device.createStream();
+    this.allocator = new Allocator(device, this.#own);
     this.functions = new Functions(device);
+  }
+
+  /** Where work goes: the device's own stream, or the one whose work is being enqueued. */
+  get stream(): Stream {
+    return this.#side ?? this.#own;
+  }
+  get onSide(): boolean {
+    return this.#side !== undefined;
+  }
+  /** Runs f with what it enqueues going to another stream. */
+  withStream(stream: Stream, f: () => void): void {
+    this.#side = stream;
+    try {
+      f();
+    } finally {
+      this.#side = undefined;
+    }
   }
 
   /** Enqueues a kernel whose arguments are packed in `args`. */

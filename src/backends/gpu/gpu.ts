@@ -103,6 +103,28 @@ export class GpuBackend implements Backend {
     return supportsRow(row, dtype);
   }
 
+  /** Whether memory can be copied to another backend's without the host in between waiting. */
+  reaches(other: Backend): other is GpuBackend {
+    if (!(other instanceof GpuBackend)) return false;
+    const { device } = this.context;
+    return device.copyTo !== undefined && device.driver === other.context.device.driver;
+  }
+  /** Copies to another GPU: after what is enqueued here, before what is enqueued there from now on. Nothing waits. */
+  copyTo(other: GpuBackend, from: Memory, byteOffset: number, to: Memory, bytes: number): void {
+    const [here, there] = [this.context, other.context];
+    // Results of an index out of range are told of here: the other device does not know of them.
+    if ((from as GpuMemory).suspect) here.checkFaults(from);
+    const [free, done] = [there.device.createEvent(false), here.device.createEvent(false)];
+    // The block may have served something before that is still enqueued there.
+    there.device.record(free, there.stream);
+    here.device.streamWait(here.stream, free);
+    here.device.copyTo?.(there.device, to.address, from.address + byteOffset, bytes, here.stream);
+    here.device.record(done, here.stream);
+    there.device.streamWait(there.stream, done);
+    there.device.destroyEvent(free);
+    here.device.destroyEvent(done);
+  }
+
   /**
    * Records what f enqueues instead of running it. Tensors made inside keep their memory as long as the replay lives.
    */
