@@ -8,11 +8,16 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { table } from '../src/cli/table.js';
-import { Device, type DType, Generator, noGrad, randn, scope, tensor, type Tensor } from '../src/index.js';
+import { Device, type DType, Generator, noGrad, QTensor, randn, scope, tensor, type Tensor } from '../src/index.js';
 import { GraphDecoder, PlainDecoder } from '../src/engine/index.js';
 import { Sampler } from '../src/engine/sampler.js';
-import { Llama, type LlamaConfig, newDecoder } from '../src/models/index.js';
+import { type CausalLM, Llama, type LlamaConfig, newDecoder } from '../src/models/index.js';
+import type { AttentionMixer } from '../src/models/mixers.js';
+import type { Dense } from '../src/models/mlp.js';
 import { AdamW, clipGradNorm, FlatParameters, initialise, normal, ONE, VarBuilder, VarMap } from '../src/nn/index.js';
+import { setProducts } from '../src/nn/quantize.js';
+import type { BlockType } from '../src/ops/quantized.js';
+import type { QPart, Weight } from '../src/tensor/qtensor.js';
 
 const { values: v } = parseArgs({
   options: {
@@ -205,7 +210,60 @@ const SHAPES: Readonly<Record<string, Readonly<Record<string, unknown>>>> = {
     ...{ moe_intermediate_size: 32, norm_topk_prob: true, max_position_embeddings: 4096 },
   },
 };
-async function language(name: string): Promise<void> {
+/** Whether llama.cpp's mixtures give layer i of n more bits. */
+const moreBits = (i: number, n: number): boolean => i < n / 8 || i >= (7 * n) / 8 || (i - Math.floor(n / 8)) % 3 === 2;
+/** Types by role for layer i of n. */
+const BLOCKS: Readonly<Record<string, (role: 'usual' | 'v' | 'down' | 'head', i: number, n: number) => BlockType>> = {
+  q8_0: () => 'Q8_0',
+  q4_k_m: (role, i, n) => (role === 'head' || (role !== 'usual' && moreBits(i, n)) ? 'Q6_K' : 'Q4_K'),
+};
+/** Puts blocks of random weights in the place of floats; a few rows are encoded and repeated. */
+function putBlocks(model: CausalLM, kind: string): void {
+  const known = new Map<string, Uint8Array>();
+  const part = (type: BlockType, rows: number, width: number): QPart => {
+    const key = `${type} ${width}`;
+    if (!known.has(key))
+      known.set(
+        key,
+        QTensor.quantize(randn([16, width], { seed: 1 }).affine(0.02, 0), type).parts[0].blocks.bytesSync(),
+      );
+    const few = known.get(key) as Uint8Array;
+    const bytes = new Uint8Array((few.length / 16) * rows);
+    for (let at = 0; at < bytes.length; at += few.length) bytes.set(few.subarray(0, bytes.length - at), at);
+    return QTensor.fromBytes(type, [rows, width], bytes, device).parts[0];
+  };
+  const put = (l: { weight: Weight }, parts: readonly (readonly [BlockType, number])[]): void => {
+    const width = l.weight.shape[1];
+    l.weight.dispose();
+    l.weight = new QTensor(parts.map(([type, rows]) => part(type, rows, width)));
+  };
+  const type = BLOCKS[kind];
+  const n = model.blocks.length;
+  const { vocabSize, hiddenSize } = model.config;
+  model.blocks.forEach((b, i) => {
+    const [a, mlp] = [b.mixer as AttentionMixer, b.mlp as Dense];
+    const { heads, kvHeads, headDim } = a.feature;
+    const [usual, v] = [type('usual', i, n), type('v', i, n)];
+    const values = kvHeads * headDim;
+    const keys = heads * headDim + values;
+    put(
+      a.qkv,
+      usual === v
+        ? [[usual, keys + values]]
+        : [
+            [usual, keys],
+            [v, values],
+          ],
+    );
+    put(a.out, [[usual, hiddenSize]]);
+    put(mlp.gateUp, [[usual, 2 * mlp.feature.inner]]);
+    put(mlp.down, [[type('down', i, n), hiddenSize]]);
+  });
+  put(model.embed, [[type('usual', 0, n), vocabSize]]);
+  put(model.head, [[type('head', 0, n), vocabSize]]);
+  setProducts(model, { quick: true });
+}
+async function language(name: string, blocks?: string): Promise<void> {
   const config = {
     vocabSize: 128256,
     maxPositions: 4096,
@@ -214,7 +272,7 @@ async function language(name: string): Promise<void> {
     eosTokenIds: [],
     ...LLAMA[name],
   } as LlamaConfig;
-  const label = SHAPES[name] ? name : `Llama ${name}`;
+  const label = `${SHAPES[name] ? name : `Llama ${name}`}${blocks ? ` ${blocks}` : ''}`;
   let seed = 1;
   const source = {
     has: (name: string) => !name.endsWith('.bias'),
@@ -228,6 +286,7 @@ async function language(name: string): Promise<void> {
   const builder = new VarBuilder(source, { dtype, device });
   const model = noGrad(() => (SHAPES[name] ? newDecoder(SHAPES[name], builder) : new Llama(config, builder)));
   model.requireGrad(false).eval();
+  if (blocks) putBlocks(model as CausalLM, blocks);
   const prompt = Array.from({ length: small ? 64 : 2048 }, (_, i) => (i * 7919) % model.config.vocabSize);
   const ids = tensor(Int32Array.from(prompt), { shape: [1, prompt.length], device });
   const prefill = await time(
@@ -296,6 +355,9 @@ const JOBS: Readonly<Record<string, () => Promise<void>>> = {
   '1b': () => language('1b'),
   '8b': () => language('8b'),
   tiny: () => language('tiny'),
+  ...Object.fromEntries(
+    ['8b', '1b', 'tiny'].flatMap((name) => Object.keys(BLOCKS).map((b) => [`${name}-${b}`, () => language(name, b)])),
+  ),
   ...Object.fromEntries(Object.keys(SHAPES).map((name) => [name, () => language(name)])),
 };
 console.log(`${device.name}: ${device.description}`);

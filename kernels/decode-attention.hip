@@ -8,6 +8,7 @@
 // asked for before the new query is there.
 #include "attention-split.h"
 #include "block.h"
+#include "decode.h"
 
 constexpr int DECODE_SPLIT = 128;
 
@@ -21,8 +22,13 @@ struct NewToken {
   void* out;
   float* partial;
   u32* arrived;
+  /** Weights of norms over each query and key before they are turned; null for none. */
+  const float *q_norm, *k_norm;
   i32 heads, kv_heads, dim, room;
-  float scale;
+  /** Keys that a query sees, itself counted; 0 for all. */
+  i32 window;
+  /** A cap on scores, 0 for none. */
+  float scale, eps, softcap;
 };
 
 /**
@@ -35,23 +41,23 @@ WICK_FN int unknown(int n) {
 #endif
   return n;
 }
-template <class T> WICK_FN float rounded(float x) { return to_compute(from_compute<T>(x)); }
-
 template <class T, int D, int G, int Unroll> WICK_FN void decode_attention(const NewToken& p) {
   constexpr int Lanes = D / 8, Groups = DECODE_SPLIT / Lanes, Step = Groups * Unroll, HeadLanes = Lanes / G;
   constexpr int N = G * Unroll, Slots = N > Lanes ? N / Lanes : 1, Copies = N < Lanes ? Lanes / N : 1;
   __shared__ __attribute__((aligned(16))) float queries[G][D], key_new[D], value_new[D];
   __shared__ float merged[Groups + 1][G][2], factors[Groups + 1][G], totals[G], outputs[G][Groups][D];
+  __shared__ float lengths[G + 1];
   __shared__ u32 before;
   const int lane = threadIdx.x % Lanes, group = threadIdx.x / Lanes, split = blockIdx.x, splits = gridDim.x;
   const int head0 = blockIdx.y * G, share = p.heads / p.kv_heads, kv_head = head0 / share, half_dim = p.dim / 2;
   // Written two launches before this one or earlier, so it may be read early.
   const int position = p.state[1];
   // To join splits takes as long as a few steps, so a few steps are not split.
-  const int parts = position <= 4 * Step ? 1 : splits, each = ((position + parts - 1) / parts + Step - 1) / Step * Step;
-  const int active = each == 0 ? 1 : (position + each - 1) / each;
+  const int start = p.window && position >= p.window ? position - p.window + 1 : 0, count = position - start;
+  const int parts = count <= 4 * Step ? 1 : splits, each = ((count + parts - 1) / parts + Step - 1) / Step * Step;
+  const int active = each == 0 ? 1 : (count + each - 1) / each;
   if (split >= active) return;
-  const int begin = split * each, end = begin + each < position ? begin + each : position;
+  const int begin = start + split * each, end = begin + each < position ? begin + each : position;
   const bool whole = p.dim % 8 == 0, newest = split == active - 1;
   T* const keys = (T*)p.keys + (i64)kv_head * p.room * p.dim;
   T* const values = (T*)p.values + (i64)kv_head * p.room * p.dim;
@@ -72,13 +78,36 @@ template <class T, int D, int G, int Unroll> WICK_FN void decode_attention(const
   const T* qkv = (const T*)p.qkv;
   const T* cos = (const T*)p.cos + (i64)position * half_dim;
   const T* sin = (const T*)p.sin + (i64)position * half_dim;
+  auto vector = [&](int g) { return qkv + (i64)(g < G ? head0 + g : p.heads + kv_head) * p.dim; };
+  if (p.q_norm) {
+    constexpr int Waves = DECODE_SPLIT / WICK_WAVE;
+    UNROLL(1, 1)
+    for (int g = wave_id(); g < (newest ? G + 1 : G); g += Waves) {
+      const T* from = vector(g);
+      float squares = 0;
+      UNROLL(1, 4)
+      for (int d = lane_id(); d < p.dim; d += WICK_WAVE) {
+        const float v = to_compute(from[d]);
+        squares = fmag(v, v, squares);
+      }
+#pragma unroll
+      for (int m = WICK_WAVE / 2; m; m /= 2) squares += shfl_xor(squares, m, WICK_WAVE);
+      if (lane_id() == 0) lengths[g] = rsqrtg(squares / (float)p.dim + p.eps);
+    }
+    __syncthreads();
+  }
   UNROLL(1, 1)
   for (int t = threadIdx.x; t < (newest ? G + 1 : G) * half_dim; t += DECODE_SPLIT) {
     const int g = t / half_dim, i = t % half_dim;
-    const T* from = qkv + (i64)(g < G ? head0 + g : p.heads + kv_head) * p.dim;
+    const T* from = vector(g);
     float* to = g < G ? queries[g] : key_new;
-    const float c = to_compute(cos[i]), s = to_compute(sin[i]), a = to_compute(from[i]),
-                b = to_compute(from[i + half_dim]);
+    const float c = to_compute(cos[i]), s = to_compute(sin[i]);
+    float a = to_compute(from[i]), b = to_compute(from[i + half_dim]);
+    if (p.q_norm) {
+      const float* norm = g < G ? p.q_norm : p.k_norm;
+      a = rounded<T>(a * lengths[g] * norm[i]);
+      b = rounded<T>(b * lengths[g] * norm[i + half_dim]);
+    }
     to[i] = rounded<T>(a * c - b * s);
     to[i + half_dim] = rounded<T>(a * s + b * c);
   }
@@ -105,6 +134,9 @@ template <class T, int D, int G, int Unroll> WICK_FN void decode_attention(const
 #pragma unroll
     for (int e = 0; e < 8; e++) query[g][e] = queries[g][8 * lane + e];
   const float unit = p.scale * 1.44269504f;  // from a score to a power of two
+  // A cap on dot * scale, of which the scale is taken out again.
+  const float limit = p.softcap / p.scale;
+  auto capped = [&](float dot) { return limit * tanhg(dot / limit); };
   if (newest) {
 #pragma unroll
     for (int g = 0; g < G; g++) {
@@ -113,6 +145,7 @@ template <class T, int D, int G, int Unroll> WICK_FN void decode_attention(const
       for (int e = 0; e < 8; e++) dot = fmaf(query[g][e], key_new[8 * lane + e], dot);
 #pragma unroll
       for (int m = Lanes / 2; m; m /= 2) dot += shfl_xor(dot, m, Lanes);
+      if (p.softcap > 0) dot = capped(dot);
       if (threadIdx.x == 0) merged[Groups][g][0] = dot * unit, merged[Groups][g][1] = 1;
     }
   } else if (threadIdx.x < G) {
@@ -149,6 +182,7 @@ template <class T, int D, int G, int Unroll> WICK_FN void decode_attention(const
     float best = top;
 #pragma unroll
     for (int c = 0; c < Slots; c++) {
+      if (p.softcap > 0) score[c] = capped(score[c]);
       score[c] = j0 + (from + c) * Groups + group < end ? score[c] * unit : Limits<float>::lowest();
       best = fmaxf(best, score[c]);
     }

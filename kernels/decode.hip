@@ -6,21 +6,44 @@
 // Every launch may begin early: weights are asked for before it is known that the vector is there.
 //   decode_embed_T            grid ceil(n / 256), block 256
 //   decode_store_T            grid ceil(heads * width / 256), block 256
+//   decode_join_T_N           one block of 1024: a norm after a branch, and the residual
 //   decode_product_T_RxU      grid ceil(n / R), block up to 256: a block makes R results, U words of each row under way
 //                             a thread
 //   decode_gate_T_RxU         grid ceil(n / (R/2)): R/2 results, each of two rows
 //   decode_advance            one block: the best logit is the next token; state moves on, `tokens` remembers it by its
 //                             position
 #include "attention-split.h"
-#include "block.h"
+#include "decode.h"
+#include "stream.h"
 
-constexpr int DECODE_THREADS = 256;
+constexpr int DECODE_THREADS = 256, DECODE_JOIN = 1024;
 constexpr int DECODE_WAVES = DECODE_THREADS / WICK_WAVE;
 
-template <class T> WICK_FN void decode_embed(const T* table, const i32* state, T* out, i32 n) {
+template <class T> WICK_FN void decode_embed(const T* table, const i32* state, T* out, float factor, i32 n) {
   begin_in_turn();
   int i = blockIdx.x * DECODE_THREADS + threadIdx.x;
-  if (i < n) out[i] = table[(i64)state[0] * n + i];
+  if (i >= n) return;
+  const T x = table[(i64)state[0] * n + i];
+  out[i] = factor == 1.0f ? x : from_compute<T>(to_compute(x) * factor);
+}
+
+// out = residual + norm(x), by one block: where a branch has a norm after it.
+template <class T, class N>
+WICK_FN void decode_join(const T* x, const N* norm, float eps, const T* residual, T* out, i32 n) {
+  __shared__ float parts[DECODE_JOIN / WICK_WAVE];
+  begin_in_turn();
+  float squares = 0;
+  UNROLL(1, 4)
+  for (int i = threadIdx.x; i < n; i += DECODE_JOIN) {
+    const float v = to_compute(x[i]);
+    squares = fmag(v, v, squares);
+  }
+  const float factor = rsqrtg(block_sum(squares, parts) / (float)n + eps);
+  UNROLL(1, 4)
+  for (int i = threadIdx.x; i < n; i += DECODE_JOIN) {
+    const float v = rounded<T>((float)to_compute(x[i]) * factor * (float)to_compute(norm[i]));
+    out[i] = from_compute<T>((float)to_compute(residual[i]) + v);
+  }
 }
 
 // A new token's vectors, one a head, to its position in a cache of (heads, room, width).
@@ -44,22 +67,34 @@ template <class T> WICK_FN void unpack_word(word4 word, float (&to)[pack_size<T>
   }
 }
 
-// Larger floats have larger words; equal ones are told apart by the index, the smaller being better. 0 is less than any
-// number.
-WICK_FN u64 rank_of(float value, i32 index) {
-  u32 bits = bits_as<u32>(value);
-  return (u64)(bits >> 31 ? ~bits : bits | 0x80000000u) << 32 | (u32)~index;
+// What norms multiply by, as it lies in memory: T, or floats where T is smaller than what they are kept in.
+template <int Bytes> struct Words {
+  word4 w[Bytes / 16];
+  template <class N> WICK_MEMBER void load(const N* from) {
+#pragma unroll
+    for (int i = 0; i < Bytes / 16; i++) w[i] = ((const word4*)from)[i];
+  }
+};
+template <class T, class N, int Count>
+WICK_FN void unpack_words(const word4 (&words)[Count], float (&to)[pack_size<T>]) {
+#pragma unroll
+  for (int i = 0; i < Count; i++) {
+    float part[pack_size<N>];
+    unpack_word<N>(words[i], part);
+#pragma unroll
+    for (int e = 0; e < pack_size<N>; e++) to[i * pack_size<N> + e] = part[e];
+  }
 }
 
 // The threads of a block share out the columns, so that each reads the vector once for all rows of the block. The
 // norm's factor is the same for the whole vector: it comes after the sums, and the squares are one more sum.
-template <class T, int R, int U, bool Gate>
-WICK_FN void decode_rows(const T* x, const T* norm, float eps, const T* w, const T* bias, const T* residual, T* out,
-                         u64* best, i32 n, i32 k) {
-  constexpr int N = pack_size<T>, Results = Gate ? R / 2 : R;
+template <class T, class N, int R, int U, bool Gate>
+WICK_FN void decode_rows(const T* x, const N* norm, float eps, const T* w, const T* bias, const T* residual, T* out,
+                         u64* best, i32 act, i32 n, i32 k) {
+  constexpr int P = pack_size<T>, Results = Gate ? R / 2 : R;
   __shared__ float parts[DECODE_WAVES][R + 1];
-  const int lane = lane_id(), wave = wave_id(), chunk = blockDim.x * N, first = blockIdx.x * Results,
-            from = threadIdx.x * N;
+  const int lane = lane_id(), wave = wave_id(), chunk = blockDim.x * P, first = blockIdx.x * Results,
+            from = threadIdx.x * P;
   const T* rows[R];
 #pragma unroll
   for (int r = 0; r < R; r++) {
@@ -69,24 +104,26 @@ WICK_FN void decode_rows(const T* x, const T* norm, float eps, const T* w, const
   float sums[R] = {}, squares = 0;
   UNROLL(1, 1)
   for (int c0 = 0; c0 < k; c0 += U * chunk) {
-    word4 held[U][R], scale[U];
+    word4 held[U][R];
+    Words<P * sizeof(N)> scale[U];
 #pragma unroll
     for (int u = 0; u < U; u++) {
       const int c = c0 + u * chunk;
 #pragma unroll
       for (int r = 0; r < R; r++) held[u][r] = load_once_if<true>(c + from < k, (const word4*)(rows[r] + c));
-      scale[u] = c + from < k && norm ? *(const word4*)(norm + c + from) : word4{};
+      if (c + from < k && norm) scale[u].load(norm + c + from);
+      else scale[u] = {};
     }
     if (c0 == 0) begin_in_turn();
 #pragma unroll
     for (int u = 0; u < U; u++) {
       const int c = c0 + u * chunk + from;
-      float v[N], m[N];
+      float v[P], m[P];
       unpack_word<T>(c < k ? *(const word4*)(x + c) : word4{}, v);
       if (norm) {
-        unpack_word<T>(scale[u], m);
+        unpack_words<T, N>(scale[u].w, m);
 #pragma unroll
-        for (int e = 0; e < N; e++) {
+        for (int e = 0; e < P; e++) {
           squares = fmag(v[e], v[e], squares);
           v[e] *= m[e];
         }
@@ -95,7 +132,7 @@ WICK_FN void decode_rows(const T* x, const T* norm, float eps, const T* w, const
       for (int r = 0; r < R; r++) {
         unpack_word<T>(held[u][r], m);
 #pragma unroll
-        for (int e = 0; e < N; e++) sums[r] = fmag(m[e], v[e], sums[r]);
+        for (int e = 0; e < P; e++) sums[r] = fmag(m[e], v[e], sums[r]);
       }
     }
   }
@@ -121,7 +158,7 @@ WICK_FN void decode_rows(const T* x, const T* norm, float eps, const T* w, const
     }
     const float factor = norm ? rsqrtg(square / (float)k + eps) : 1.0f;
     value *= factor;
-    if (Gate) value = value / (1.0f + expg(-value)) * (up * factor);
+    if (Gate) value = activated(act, value) * (up * factor);
     if (bias) value += (float)to_compute(bias[i]);
     if (residual) value += (float)to_compute(residual[i]);
     T rounded = from_compute<T>(value);

@@ -1,10 +1,11 @@
 // Products with weights in ggml's blocks, of our own design: every byte of the weights is read once, in 16-byte words,
 // for up to eight rows of activations.
 //
-// A group of 32 lanes owns a few rows. It copies a span of them (64 chunks of 32 values) from memory to its part of
-// shared memory as plain bytes, which any block format can be read from, and then every lane takes a chunk of each row
-// and multiplies it with all activations. Groups do not wait for one another: while some copy, others multiply.
-#include "quant-blocks.h"
+// Activations rounded to whole numbers: weight-stream.h. Activations as they are: a group of 32 lanes owns a few rows. It
+// copies a span of them (64 chunks of 32 values) from memory to its part of shared memory as plain bytes, which any block
+// format can be read from, and then every lane takes a chunk of each row and multiplies it with all activations. Groups
+// do not wait for one another: while some copy, others multiply.
+#include "weight-stream.h"
 
 constexpr int GROUPS = 4;  // of 32 lanes in a block
 constexpr int SPAN = 64;   // chunks that are copied at a time
@@ -36,71 +37,82 @@ WICK_FN void pick_rows(const u8* w, const i64* ids, T* out, u32* fault, i64 coun
   }
 }
 
-// ---- activations rounded to whole numbers: a scale for every 32, and what minima multiply for every 16 ----
+// ---- products with activations rounded to whole numbers (weight-stream.h) ----
 
-template <class T> WICK_FN void round_values(const T* x, i8* q, float* scale, float* sum, i64 count) {
-  const u32 lane = threadIdx.x % 32;
-  for (i64 at = (i64)global_id(); at < (count + 63) / 64 * 64;  // whole waves: all lanes take part
-       at += (i64)global_size()) {
-    const float v = at < count ? (float)to_compute(x[at]) : 0;
-    const u32 magnitude = bits_as<u32>(v) & 0x7fffffffu;
-    u32 largest = magnitude;
-    for (int mask = 16; mask > 0; mask /= 2) {
-      const u32 other = shfl_xor(largest, mask, 32);
-      largest = other > largest ? other : largest;
-    }
-    const bool finite = largest < 0x7f800000u;
-    const float most = bits_as<float>(largest);
-    const float d = finite ? most / 127 : bits_as<float>(0x7fc00000u);
-    const float inverse = finite && largest > 0 ? 127 / most : 0;
-    const int whole = finite ? (int)rintf(v * inverse) : 0;
-    int part = whole;
-    for (int mask = 8; mask > 0; mask /= 2) part += shfl_xor(part, mask, 32);
-    if (at < count) {
-      q[at] = (i8)whole;
-      if (lane == 0) scale[at / 32] = d;
-      if (lane % 16 == 0) sum[at / 16] = d * part;
-    }
+template <class T> WICK_FN void round_values(const T* x, Rounded64* out, i64 rows, i64 n) {
+  const i64 chunks = n / 32, all = rows * chunks, lanes = (all * 8 + 63) / 64 * 64;  // whole waves: all lanes take part
+  for (i64 i = (i64)global_id(); i < lanes; i += (i64)global_size()) {
+    const bool in = i / 8 < all;
+    const i64 row = in ? i / 8 / chunks : 0;
+    round_chunk(out + row * ((chunks + 1) / 2), i / 8 - row * chunks, in,
+                [&](i64 at) { return (float)to_compute(x[row * n + at]); });
   }
 }
 
-// ---- products ----
+// out[m][row] for M rows of activations from blockIdx.y * M on. They are rounded here where `rounded` is null (one row),
+// else copied to shared memory where they are `held` there: ceil(n / 64) records a row, before the rings.
+template <class Q, int R, int M, int STAGES, class T>
+WICK_FN void weights_quick(const u8* w, const T* x, const Rounded64* rounded, T* out, i64 rows, i64 row_bytes,
+                           i64 columns, i64 n, i32 held) {
+  DYNAMIC_SHARED(u8, shared);
+  const i64 column = (i64)blockIdx.y * M, records = (n + 63) / 64;
+  Rounded64* const mine = (Rounded64*)shared;
+  const Rows all = {w, rows, row_bytes, R, 1, w + rows * row_bytes};
+  WeightStream<Q, R, M, STAGES> stream(all, n, (rows + R - 1) / R,
+                                       shared + (held ? M * records * sizeof(Rounded64) : 0));
+  stream.run(
+      [&]() -> const Rounded64* {
+        if (!held) return rounded + column * records;
+        if (rounded) {
+          const word4* from = (const word4*)(rounded + column * records);
+          for (i64 i = threadIdx.x; i < M * records * 5; i += blockDim.x) ((word4*)mine)[i] = from[i];
+        } else {
+          round_row(mine, n, [&](i64 at) { return (float)to_compute(x[column * n + at]); });
+        }
+        __syncthreads();
+        return mine;
+      },
+      [&](i64 set, const float* sums) {
+        constexpr int Lanes = 32 / (R * M);
+        const int i = stream.lane / Lanes;
+        const i64 row = set * R + i / M, m = column + i % M;
+        if (stream.lane % Lanes == 0 && row < rows && m < columns)
+          out[m * rows + row] = from_compute<T>((compute_t<T>)sums[0]);
+      });
+}
 
-// What 32 activations are multiplied as: whole numbers with a scale.
-struct Quick {
-  const i8* q;
-  const float *scale, *sum;
-  i64 n;
-  struct Values {
-    u32 u[8];
-    float scale, sum[2];
-  };
-  typedef float Sum;
-  WICK_MEMBER Values load(i64 row, i64 chunk) const {
-    Values v;
-    const word4* p = (const word4*)(q + row * n + chunk * 32);
-    split_words(p[0], v.u);
-    split_words(p[1], v.u + 4);
-    v.scale = scale[row * (n / 32) + chunk];
-    v.sum[0] = sum[row * (n / 16) + 2 * chunk];
-    v.sum[1] = sum[row * (n / 16) + 2 * chunk + 1];
-    return v;
+// Row i of the result is activations' row (given == 1 ? i / chosen : i) times the weights of expert ids[i].
+template <class Q, int STAGES, class T>
+WICK_FN void experts_quick(const u8* w, const i64* ids, const T* x, T* out, u32* fault, i64 experts, i64 rows,
+                           i64 row_bytes, i64 chosen, i64 given, i64 n, i64 none) {
+  DYNAMIC_SHARED(u8, shared);
+  const i64 i = blockIdx.y;
+  begin_in_turn();
+  const i64 id = ids[i], row = given == 1 ? i / chosen : i;
+  if (id < 0 || id >= experts || id == none) {
+    if (id != none && threadIdx.x == 0) *fault = 1;
+    const float nothing = id == none ? 0.0f : bits_as<float>(0x7fc00000u);
+    for (i64 r = (i64)blockIdx.x * blockDim.x + threadIdx.x; r < rows; r += (i64)gridDim.x * blockDim.x)
+      out[i * rows + r] = from_compute<T>((compute_t<T>)nothing);
+    return;
   }
-  template <class Q> static WICK_MEMBER float dot(const Chunk<Q>& w, const Values& v, float acc) {
-    float scaled = 0, taken = 0;
-#pragma unroll
-    for (int h = 0; h < Q::halves; h++) {
-      int whole = 0;
-#pragma unroll
-      for (int k = 8 / Q::halves * h; k < 8 / Q::halves * (h + 1); k++) whole = dp4a(w.v[k], (i32)v.u[k], whole);
-      scaled = fmaf(w.d[h], (float)whole, scaled);
-      taken = fmaf(w.m[h], Q::halves == 2 ? v.sum[h] : v.sum[0] + v.sum[1], taken);
-    }
-    return Q::min == Min::none && Q::bias == 0 ? fmaf(v.scale, scaled, acc) : fmaf(v.scale, scaled, acc) - taken;
-  }
-};
+  Rounded64* const mine = (Rounded64*)shared;
+  const Rows all = {w + id * rows * row_bytes, rows, row_bytes, 1, 0, w + experts * rows * row_bytes};
+  WeightStream<Q, 1, 1, STAGES> stream(all, n, rows, shared + (n + 63) / 64 * sizeof(Rounded64));
+  stream.run(
+      [&]() -> const Rounded64* {
+        round_row(mine, n, [&](i64 at) { return (float)to_compute(x[row * n + at]); });
+        __syncthreads();
+        return mine;
+      },
+      [&](i64 set, const float* sums) {
+        if (stream.lane == 0 && set < rows) out[i * rows + set] = from_compute<T>((compute_t<T>)sums[0]);
+      });
+}
 
-// The activations as they are.
+// ---- products with activations as they are ----
+
+// What 32 activations are multiplied as.
 template <class T> struct Exact {
   const T* x;
   i64 n;

@@ -67,7 +67,10 @@ const GUARDS: Readonly<Record<string, { ops?: readonly string[]; tests?: readonl
   'decode.hip': { tests: ['engine-decode'] },
   'decode-attention.hip': { tests: ['engine-decode'] },
   'decode-sample.hip': { tests: ['engine-decode'] },
+  'decode-weights.hip': { tests: ['quantized-models'] },
+  'decode.h': { tests: ['engine-decode'] },
   'elementwise.hip': { ops: ['add', 'exp', 'where', 'castTo', 'affine'], tests: ['kernels-elementwise'] },
+  'experts.hip': { ops: ['matmulExperts'] },
   'fill.hip': { ops: ['newFull', 'newArange'], tests: ['kernels-golden', 'kernels-conversions'] },
   'gemm.h': { ops: ['bmm', 'matmul'], tests: ['kernels-structured'] },
   'gemm.hip': { ops: ['bmm', 'matmul'], tests: ['kernels-structured'] },
@@ -120,7 +123,8 @@ const GUARDS: Readonly<Record<string, { ops?: readonly string[]; tests?: readonl
   'candle/ternary.hip': { tests: ['kernels-golden'] },
   'tile.h': { ops: ['bmm', 'matmul', 'conv2d'], tests: ['kernels-structured'] },
   'candle/unary.hip': { tests: ['kernels-golden'] },
-  'weights.hip': { tests: ['quantized'] },
+  'weight-stream.h': { ops: ['qmatmul'], tests: ['quantized'] },
+  'weights.hip': { ops: ['dequantize', 'qrows', 'qmatmul', 'qmatmulExperts'], tests: ['quantized'] },
 };
 /**
  * Files for one GPU alone, as their first lines say: the simulation cannot run them, so the runs on that GPU speak for them.

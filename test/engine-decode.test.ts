@@ -173,8 +173,18 @@ for (const { name, device, missing } of testDevices('sim:32')) {
         residual: put(residual),
       });
       close(out, (r) => sum(r) + bias[r] + residual[r]);
-      steps.gate({ ...by, weight: put(weight, [2 * rows, k]) });
-      close(out, (r) => (sum(r) / (1 + Math.exp(-sum(r)))) * sum(rows + r));
+      const gates = {
+        silu: (v: number) => v / (1 + Math.exp(-v)),
+        gelu_pytorch_tanh: (v: number) => 0.5 * v * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (v + 0.044715 * v ** 3))),
+      };
+      for (const [activation, f] of Object.entries(gates)) {
+        steps.gate({ ...by, weight: put(weight, [2 * rows, k]), activation });
+        close(out, (r) => f(sum(r)) * sum(rows + r));
+      }
+      const joined = put(new Float32Array(k));
+      const beside = make(k);
+      steps.join({ x: by.x, norm: by.norm, residual: put(beside), out: joined });
+      close(joined, (i) => beside[i] + x[i] * norm[i] * factor);
     });
   }
   for (const [heads, kvHeads, dim] of [

@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { LanguageModel } from '../src/engine/index.js';
+import { FusedStep } from '../src/engine/fused-step.js';
+import { GraphDecoder, LanguageModel, PlainDecoder } from '../src/engine/index.js';
 import { noGrad, QTensor, type Tensor, tensor } from '../src/index.js';
 import { loadTensors } from '../src/io/index.js';
 import { type CausalLM, loadModel } from '../src/models/index.js';
@@ -55,3 +56,36 @@ test('stories260K writes its story from quantized weights', { skip: missingGolde
   // Eight bits a weight and an activation: the story begins as the full one does.
   assert.equal(text.trim().slice(0, 60), want.trim().slice(0, 60));
 });
+
+for (const [model, kind] of [
+  ['llama', 'q8_0'],
+  ['qwen3', 'q4_k'],
+] as const)
+  test(`${model} as ${kind} on sim:32: a recorded step stays near the ops`, {
+    skip: missingGolden(`gguf/${model}/${kind}.gguf`),
+  }, async () => {
+    const path = findGolden('gguf', model, `${kind}.gguf`) as string;
+    const { model: m } = loadModel<CausalLM>(path, { quick: true, device: 'sim:32' });
+    assert.ok(FusedStep.serves(m), 'in few launches');
+    const [graph, plain] = [new GraphDecoder(m, 32), new PlainDecoder(m)];
+    for (const tokens of [[1, 5, 9], [20], [7], [11]]) {
+      const [a, b] = [await graph.run(tokens), await plain.run(tokens)];
+      const scale = b.reduce((top, v) => Math.max(top, Math.abs(v)), 0);
+      const worst = a.reduce((top, v, i) => Math.max(top, Math.abs(v - b[i])), 0);
+      // Activations are rounded to 8 bits in both, before and after the norm's factor.
+      assert.ok(worst <= 0.02 * scale, `off by ${worst / scale} of the largest`);
+    }
+    const best = await graph.runGreedy([3]);
+    const logits = await plain.run([3]);
+    const top = logits.reduce((m, v) => Math.max(m, v), -Infinity);
+    assert.ok(logits[best] >= top - 0.02 * Math.abs(top), `token ${best}`);
+    graph.dispose();
+    plain.dispose();
+    const { model: exact } = loadModel<CausalLM>(path, { device: 'sim:32' });
+    assert.ok(!FusedStep.serves(exact), 'exact products are not rounded');
+    const [recorded, ops] = [new GraphDecoder(exact, 32), new PlainDecoder(exact)];
+    for (const tokens of [[1, 5], [20], [7]])
+      assert.equal(await recorded.runGreedy(tokens), await ops.runGreedy(tokens), `after ${tokens}`);
+    recorded.dispose();
+    ops.dispose();
+  });

@@ -113,3 +113,31 @@ test('layers are built from quantized weights directly', () => {
   assert.equal(rows.dtype, 'f16');
   close(rows.cast('f32'), e.forward(tensor(Uint32Array.of(2, 5))).cast('f32'), 0.02, 'embedding');
 });
+
+/** Activations as quick products see them. */
+function roundedRows(x: Tensor): Tensor {
+  const groups = x.reshape([x.shape[0], -1, 32]);
+  const scale = groups
+    .abs()
+    .max([2], true)
+    .affine(1 / 127, 0);
+  return groups.div(scale).round().mul(scale).reshape(x.shape);
+}
+for (const device of ['sim:32', 'sim:64'])
+  for (const [type, rows, width, columns] of [
+    ['Q8_0', 150, 2080, 1],
+    ['Q4_0', 70, 2080, 8],
+    ['MXFP4', 67, 2080, 3],
+    ['Q6_K', 71, 4352, 1],
+    ['Q3_K', 20, 4352, 4],
+    ['Q5_K', 141, 2304, 1],
+    ['Q4_K', 37, 2304, 6],
+    ['Q8_0', 6, 40960, 2],
+  ] as const)
+    test(`${type} ${rows} x ${width} by ${columns} on ${device}: rows from any byte on, several tiles and passes`, () => {
+      const w = randn([rows, width], { seed: 3 });
+      const x = randn([columns, width], { seed: 4 });
+      const q = QTensor.quantize(w, type);
+      const want = roundedRows(x.cast('f64')).matmul(q.dequantize('f64').t()).cast('f32');
+      close(q.to(device).matmul(x.to(device), { quick: true }).to('cpu'), want, 2e-5, 'quick');
+    });

@@ -1,4 +1,5 @@
-// Weights in ggml's blocks: decoding, rows by number, products with whole matrices and with those of chosen experts.
+// Weights in ggml's blocks: decoding, rows by number, products with whole matrices and with those of chosen experts,
+// which may be floats too.
 #include <cstdlib>
 
 #include "engine/strided.h"
@@ -206,12 +207,39 @@ Status experts(const Call& c, const void*) {
   return status;
 }
 
+// The same with weights in floats.
+Status floatExperts(const Call& c, const void*) {
+  const Operand &x = c.in(0), &w = c.in(1), &ids = c.in(2), &out = c.out();
+  if (out.size() == 0) return OK;
+  const int64_t count = w.shape[0], outputs = w.shape[1], n = w.shape[2], chosen = ids.shape[1], given = x.shape[1];
+  const int64_t bytes = x.bytes();
+  const char* data = contiguousData(ids, SCRATCH_Y);
+  if (Status bad = checkIndices(c, ids, data, count)) return bad;
+  parallel(ids.size(), GRAIN / (outputs * (n + 1)) + 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin, value; i < end; i++) {
+      const int64_t expert = placeAt(ids, data, i, count, &value), token = i / chosen;
+      const char* row = x.data + (token * x.stride[0] + (given == 1 ? 0 : i % chosen * x.stride[1])) * bytes;
+      char* to = out.data + i * outputs * bytes;
+      const Product p = {1,
+                         outputs,
+                         n,
+                         {row, 0, x.stride[2]},
+                         {w.data + expert * w.stride[0] * bytes, w.stride[2], w.stride[1]},
+                         {to, outputs, 1}};
+      if (expert < 0) memset(to, 0, outputs * bytes);
+      else isa->matmul[x.dtype](p, false);
+    }
+  });
+  return OK;
+}
+
 }  // namespace
 
 const Op QUANTIZED_OPS[] = {{"dequantize", dequantize, nullptr},
                             {"qrows", rows, nullptr},
                             {"qmatmul", matmul, nullptr},
                             {"qmatmulExperts", experts, nullptr},
+                            {"matmulExperts", floatExperts, nullptr},
                             {nullptr, nullptr, nullptr}};
 
 }  // namespace wick

@@ -6,16 +6,14 @@ import type { Replay } from '../backends/gpu/gpu.js';
 import { hasLooseAdapters } from '../nn/lora.js';
 import { bytesOf, type DType } from '../base/dtype.js';
 import { type CausalLM, DecoderCache } from '../models/index.js';
-import type { AttentionMixer, Norm } from '../models/mixers.js';
-import type { Dense } from '../models/mlp.js';
 import { ropeRegime } from '../models/rope.js';
-import { PRE_NORMS } from '../models/features.js';
 import { noGrad } from '../tensor/autograd.js';
 import { tensor, zeros } from '../tensor/create.js';
 import { keep, scope } from '../tensor/scope.js';
-import { floats } from '../tensor/qtensor.js';
+import { floats, QTensor } from '../tensor/qtensor.js';
 import { Tensor } from '../tensor/tensor.js';
 import type { Decoder } from './decoder.js';
+import { FusedStep } from './fused-step.js';
 import { GraphStep } from './graph-step.js';
 import type { Sampler } from './sampler.js';
 
@@ -29,17 +27,6 @@ interface Buffers {
   /** All tokens by position, for the host to fetch and the penalty to look at. */
   readonly tokens: Tensor;
 }
-/** Vectors of a step in Llama's shape; they keep their memory as long as the graph lives. */
-interface Vectors {
-  readonly x: Tensor;
-  readonly qkv: Tensor;
-  readonly y: Tensor;
-  readonly h: Tensor;
-  readonly gated: Tensor;
-  /** Attention's parts and their count. */
-  readonly partial: Tensor;
-  readonly arrived: Tensor;
-}
 /** How the token after a step is chosen: 'logits' leaves it to the host. */
 type Choice = 'logits' | 'greedy' | Draw;
 interface Ahead {
@@ -47,15 +34,13 @@ interface Ahead {
   readonly choice: string;
   readonly slot: Slot;
 }
-const rmsOf = (norm: Norm | undefined): { weight: Tensor; eps: number } => {
-  const { weight, eps } = norm as Norm;
-  return { weight: weight as Tensor, eps };
+/** A draw that has no choice. */
+const BEST: Draw = {
+  ...{ temperature: 1, topK: 1, topP: 1, minP: 0 },
+  ...{ repetitionPenalty: 1, repetitionWindow: 0 },
 };
 /** Random numbers brought to the device at a time. */
 const UNIFORMS = 256;
-
-/** Weights in blocks have products of their own, recorded as they run. */
-const isQuantized = (model: CausalLM): boolean => [...model.stateDict().values()].some((t) => t.dtype === 'u8');
 
 export class GraphDecoder implements Decoder {
   readonly #model: CausalLM;
@@ -63,8 +48,8 @@ export class GraphDecoder implements Decoder {
   readonly #cache: DecoderCache;
   readonly #capacity: number;
   readonly #b: Buffers;
-  /** Where the model has Llama's shape: five launches a layer. Others are recorded op by op. */
-  readonly #vectors: Vectors | undefined;
+  /** Few launches a layer, where the model's features allow it; others are recorded op by op. */
+  readonly #fused: FusedStep | undefined;
   readonly #places: Tensor;
   readonly #slots: readonly Slot[];
   #turn = 0;
@@ -99,44 +84,12 @@ export class GraphDecoder implements Decoder {
     if (hasLooseAdapters(model)) return false;
     return DecodeSteps.serves(model.device.backend, model.dtype) && aligned && recorded && still && logitFactor > 0;
   }
-  /** Whether every layer is one of Llama's: their launches take norms, biases and residuals along. */
-  static #plain(model: CausalLM): boolean {
-    const f = model.config;
-    const pack = 16 / bytesOf(model.dtype);
-    const usual =
-      f.norm.kind === 'rms' &&
-      !f.norm.plusOne &&
-      !f.norm.weightless &&
-      JSON.stringify(f.norms) === JSON.stringify(PRE_NORMS) &&
-      !f.parallel &&
-      f.branchFactor === undefined &&
-      !f.learntPositions &&
-      !f.embedNorm &&
-      [f.embedFactor, f.logitFactor, f.logitSoftcap].every((x) => x === undefined);
-    const alike = new Set(f.layers.map((l) => JSON.stringify(l))).size === 1;
-    const { mixer: a, mlp } = f.layers[0];
-    if (!usual || !alike || a.kind !== 'attention' || mlp.kind !== 'dense') return false;
-    const extras = [a.alibi, a.window, a.softcap, a.sinks, a.clip, a.qkNorm, a.temperature, a.gated];
-    const widths = [f.hiddenSize, mlp.inner, a.heads * a.headDim];
-    const biased = model.blocks.some((b) => (b.mlp as Dense).gateUp.bias);
-    if (isQuantized(model) || model.shard) return false;
-    return (
-      a.rope !== undefined &&
-      extras.every((x) => x === undefined || x === false) &&
-      mlp.gated &&
-      mlp.activation === 'silu' &&
-      !biased &&
-      a.headDim <= 256 &&
-      widths.every((n) => n % pack === 0)
-    );
-  }
-
   constructor(model: CausalLM, capacity = Math.min(model.config.maxPositions, 8192)) {
     this.#model = model;
     this.#capacity = capacity;
     this.#steps = new DecodeSteps(model.device.backend, model.dtype);
     this.#cache = new DecoderCache(model.config, capacity, true);
-    const { hiddenSize, vocabSize, layers } = model.config;
+    const { vocabSize } = model.config;
     const room = (shape: number[], dtype = model.dtype): Tensor => keep(Tensor.empty(shape, dtype, model.device));
     const zero = (n: number): Tensor => keep(zeros([n], { dtype: 'i32', device: model.device }));
     this.#b = { logits: room([vocabSize]), best: zero(2), state: room([3], 'i32'), tokens: zero(capacity + 1) };
@@ -146,19 +99,7 @@ export class GraphDecoder implements Decoder {
         { device: model.device },
       ),
     );
-    const { mixer: a, mlp } = layers[0];
-    if (GraphDecoder.#plain(model) && a.kind === 'attention' && mlp.kind === 'dense') {
-      const { heads, kvHeads, headDim } = a;
-      this.#vectors = {
-        x: room([hiddenSize]),
-        h: room([hiddenSize]),
-        qkv: room([(heads + 2 * kvHeads) * headDim]),
-        y: room([1, heads, 1, headDim]),
-        gated: room([mlp.inner]),
-        partial: room([heads * this.#steps.splits(heads, kvHeads, capacity) * (headDim + 1)], 'f32'),
-        arrived: zero(heads),
-      };
-    }
+    if (FusedStep.serves(model)) this.#fused = new FusedStep(model, this.#steps, this.#cache, capacity);
     this.#slots = [this.#steps.slot(), this.#steps.slot()];
   }
 
@@ -170,57 +111,16 @@ export class GraphDecoder implements Decoder {
   #step(choice: Choice): void {
     const { best, state, tokens } = this.#b;
     const greedy = choice === 'greedy';
-    if (this.#vectors) this.#plainStep(this.#vectors, greedy ? best : undefined);
-    else this.#recordedStep(greedy);
-    if (greedy) this.#steps.advance(best, state, tokens);
-    else if (choice !== 'logits') this.#steps.draw(this.#drawBuffers(), choice);
-  }
-  /** Llama's shape: five launches a layer. */
-  #plainStep({ x, h, qkv, y, gated, partial, arrived }: Vectors, best: Tensor | undefined): void {
-    const { logits, state } = this.#b;
-    const s = this.#steps;
-    const m = this.#model;
-    s.embed(floats(m.embed.weight, 'GraphDecoder'), state, x);
-    m.blocks.forEach((block, i) => {
-      const [attention, mlp] = [block.mixer as AttentionMixer, block.mlp as Dense];
-      const { rope, scale } = attention.feature;
-      const { cos, sin } = m.tables(rope as NonNullable<typeof rope>, this.#tableLength());
-      const [keys, values] = this.#cache.kv(i).buffers();
-      s.product({
-        x,
-        weight: floats(attention.qkv.weight, 'GraphDecoder'),
-        out: qkv,
-        norm: rmsOf(block.beforeMixer),
-        bias: attention.qkv.bias,
-      });
-      s.attend({ qkv, cos, sin, state, keys, values, out: y, partial, arrived, scale });
-      s.product({
-        x: y,
-        weight: floats(attention.out.weight, 'GraphDecoder'),
-        out: h,
-        bias: attention.out.bias,
-        residual: x,
-      });
-      s.gate({ x: h, weight: floats(mlp.gateUp.weight, 'GraphDecoder'), out: gated, norm: rmsOf(block.beforeMlp) });
-      s.product({
-        x: gated,
-        weight: floats(mlp.down.weight, 'GraphDecoder'),
-        out: x,
-        bias: mlp.down.bias,
-        residual: h,
-      });
-    });
-    s.product({
-      x,
-      weight: floats(m.head.weight, 'GraphDecoder'),
-      out: logits,
-      norm: rmsOf(m.norm),
-      bias: m.head.bias,
-      best,
-    });
+    // Recorded op by op, a product with blocks remembers no largest result: the best one is drawn then.
+    const marked = greedy && (this.#fused !== undefined || !(this.#model.head.weight instanceof QTensor));
+    if (this.#fused)
+      this.#fused.run(this.#b, marked ? best : undefined, (rope) => this.#model.tables(rope, this.#tableLength()));
+    else this.#recordedStep(marked);
+    if (marked) this.#steps.advance(best, state, tokens);
+    else if (choice !== 'logits') this.#steps.draw(this.#drawBuffers(), greedy ? BEST : choice);
   }
   /** Any other shape: the model's own ops, at the position that state holds. */
-  #recordedStep(greedy: boolean): void {
+  #recordedStep(marked: boolean): void {
     const { logits, state, best } = this.#b;
     const m = this.#model;
     scope(() =>
@@ -228,7 +128,7 @@ export class GraphDecoder implements Decoder {
         const step = new GraphStep(this.#steps, this.#cache, state, this.#places, this.#tableLength());
         const x = m.hidden(step.token, step);
         // The largest logit stays the largest under a cap and a positive factor.
-        if (greedy)
+        if (marked)
           this.#steps.product({
             x: m.norm.forward(x).contiguous(),
             weight: floats(m.head.weight, 'GraphDecoder'),
@@ -433,8 +333,9 @@ export class GraphDecoder implements Decoder {
     for (const g of this.#graphs.values()) g.dispose();
     this.#cache.dispose();
     this.#places.dispose();
+    this.#fused?.dispose();
     for (const s of this.#slots) this.#steps.freeSlot(s);
     const { logits: _, tokens: __, state: ___, ...own } = this.#drawing ?? ({} as Partial<DrawBuffers>);
-    for (const t of [this.#b, this.#vectors ?? {}, own].flatMap((x) => Object.values(x) as Tensor[])) t.dispose();
+    for (const t of [this.#b, own].flatMap((x) => Object.values(x) as Tensor[])) t.dispose();
   }
 }

@@ -6,10 +6,10 @@ import type { Tensor } from '../tensor/tensor.js';
 import { tensor } from '../tensor/create.js';
 
 /**
- * Up to this many rows on a GPU, the chosen matrices are gathered and multiplied in one batch: nothing waits for the
- * host.
+ * Up to this many rows on a GPU, each reads its expert's matrix in one launch for all: nothing waits for the host. More
+ * are sorted by expert first.
  */
-const GATHERED_ROWS = 32;
+const LONE_ROWS = 64;
 
 /** x (rows, in), weights (experts, out, in), ids (rows): row r times weights[ids[r]]; biases (experts, out). */
 export function expertProduct(x: Tensor, weights: Weight, ids: Tensor, bias?: Tensor): Tensor {
@@ -24,13 +24,13 @@ function floats(x: Tensor, weights: Tensor, ids: Tensor): Tensor {
   // Where nothing is trained the CPU needs no look at the choice, so that a whole step can be recorded.
   if (x.device.backend.elsewhere && !(gradEnabled() && (x.requiresGrad || weights.requiresGrad)))
     return expertRows(x, weights, ids);
-  return onHost(x) || x.shape[0] > GATHERED_ROWS ? byExpert(x, weights, ids) : gathered(x, weights, ids);
+  return onHost(x) || x.shape[0] > LONE_ROWS ? byExpert(x, weights, ids) : alone(x, weights, ids);
 }
 
 const onHost = (x: Tensor): boolean => x.device.name === 'cpu' || x.device.name === 'reference';
 
-const gathered = (x: Tensor, weights: Tensor, ids: Tensor): Tensor =>
-  x.unsqueeze(1).matmul(weights.indexSelect(0, ids).t()).squeeze([1]);
+const alone = (x: Tensor, weights: Tensor, ids: Tensor): Tensor =>
+  x.unsqueeze(1).matmulExperts(weights, ids.unsqueeze(1)).squeeze([1]);
 
 /** One product an expert over the rows that chose it; experts that nobody chose are not touched. */
 function byExpert(x: Tensor, weights: Tensor, ids: Tensor): Tensor {

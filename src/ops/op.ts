@@ -236,6 +236,7 @@ export interface KernelFacts {
   matmul: undefined;
   sort: undefined;
   quantized: undefined;
+  experts: undefined;
   custom: undefined;
 }
 export type KernelFamily = keyof KernelFacts;

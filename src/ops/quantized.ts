@@ -6,6 +6,7 @@ import { INDEX_DTYPES, maxInt, REALS, type DType } from '../base/dtype.js';
 import { DTypeError, ShapeError } from '../base/errors.js';
 import { formatShape, type Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
+import { requireExperts } from './experts.js';
 import { placeOf } from './indexing.js';
 import { kernel, numbers, requireOptions, requireRank } from './kernel-row.js';
 import {
@@ -52,7 +53,10 @@ export interface ProductParams extends BlockParams {
 }
 
 export interface ProductOptions {
-  /** Rounds activations to 8 bits a value, which is several times faster and off by some thousandths; default false. */
+  /**
+   * Rounds activations to 8 bits a value where that is faster (on GPUs up to 64 rows), which is off by some thousandths;
+   * default false.
+   */
   readonly quick?: boolean;
 }
 
@@ -235,7 +239,8 @@ export const quantized = rows({
   qmatmul: kernel<[blocks: Tensor, type: string, options?: ProductOptions], ProductParams>({
     family: 'quantized',
     mixed: true,
-    formula: 'x times the transpose of quantized weights; quick: x rounded to 8 bits a value, a scale for every 32',
+    formula:
+      'x times the transpose of quantized weights; quick: x rounded to 8 bits a value, a scale for every 32 (GPUs: up to 64 rows)',
     dtypes: REALS,
     without: 'activations are floats',
     ulp: PRODUCT_ULP,
@@ -314,18 +319,8 @@ export const quantized = rows({
     }),
     infer: ([x, blocks, indices], { type }) => {
       const op = 'qmatmulExperts';
-      requireRank(op, 'activations', x.shape, 3, 'tokens, 1 or chosen experts, values');
-      requireRank(op, 'weights', blocks.shape, 3, 'experts, rows, bytes');
-      requireRank(op, 'indices', indices.shape, 2, 'tokens, chosen experts');
-      requireIndex(op, indices);
-      const n = rowLength(op, blocks, ggmlType(type));
-      const [tokens, chosen] = indices.shape;
-      if (x.shape[2] !== n || x.shape[0] !== tokens || (x.shape[1] !== 1 && x.shape[1] !== chosen))
-        throw new ShapeError(
-          `${op}: activations ${formatShape(x.shape)} do not fit indices ${formatShape(indices.shape)} and rows of ` +
-            `${n} values: they are [${tokens}, 1 or ${chosen}, ${n}]`,
-        );
-      return [{ shape: [tokens, chosen, blocks.shape[1]], dtype: x.dtype }];
+      requireExperts(op, [x, blocks, indices], rowLength(op, blocks, ggmlType(type)));
+      return [{ shape: [...indices.shape, blocks.shape[1]], dtype: x.dtype }];
     },
     reference: ([x, blocks, indices], [out], { type, quick }) => {
       const w = decoded(blocks, type);

@@ -6,12 +6,12 @@ import { attention } from './attention.js';
 import { binaryOps, choiceOps, compareOps } from './binary.js';
 import { compositeOps } from './composites.js';
 import { conv } from './conv.js';
+import { experts } from './experts.js';
 import { functional } from './functional.js';
 import { fusedOps } from './fused.js';
 import { imageOps } from './image.js';
 import { indexing } from './indexing.js';
 import { integerOps } from './integer.js';
-import { linalgOps } from './linalg.js';
 import { matmulOps } from './matmul.js';
 import { movementOps } from './movement.js';
 import { norm } from './norm.js';
@@ -55,6 +55,7 @@ export const OPS = {
   ...rope,
   ...attention,
   ...quantized,
+  ...experts,
   ...fusedOps,
   ...functional,
   ...arrangeOps,
@@ -62,7 +63,6 @@ export const OPS = {
   ...statisticsOps,
   ...windowOps,
   ...imageOps,
-  ...linalgOps,
   ...compositeOps,
 };
 export type OpName = keyof typeof OPS;

@@ -14,6 +14,7 @@ export const UNVOUCHED: Readonly<Record<string, string>> = {
   dequantize: 'blocks by gguf-py and ggml in the tests of files and quantized types',
   qrows: 'made of dequantized blocks, which gguf-py and ggml vouch for',
   qmatmul: 'made of dequantized blocks, which gguf-py and ggml vouch for',
+  matmulExperts: 'made of products, which PyTorch vouches for; whole mixtures by transformers in the tests of models',
   qmatmulExperts: 'made of dequantized blocks, which gguf-py and ggml vouch for',
 };
 

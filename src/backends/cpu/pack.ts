@@ -56,6 +56,7 @@ const PACKS: { readonly [F in KernelFamily]?: Pack } = {
   softmax: (block, at, p) => put(block, at, [p.dim]),
   norm: (block, at, p) => put(block, at, [p.eps, flag(p.weight), flag(p.bias)]),
   rope: nothing,
+  experts: nothing,
   quantized: (block, at, p) => put(block, at, [ggmlType(p.type).id, flag(p.quick)]),
   attention: (block, at, p) =>
     put(block, at, [

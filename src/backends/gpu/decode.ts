@@ -1,18 +1,22 @@
 // The steps of decoding one token on a GPU, as launches on preallocated memory: what a captured graph is made of.
+import { ggmlType } from '../../base/blocks/types.js';
 import { bytesOf, type DType } from '../../base/dtype.js';
 import { UnsupportedError } from '../../base/errors.js';
 import type { HostBuffer } from '../../driver/driver.js';
 import { CTYPE, KernelModule, Struct } from '../../kernels/declare.js';
+import { BLOCK_TYPES, type BlockType } from '../../ops/quantized.js';
 import type { Backend, View } from '../backend.js';
 import { together } from './attention-kernels.js';
 import type { GpuContext } from './context.js';
 import { GpuBackend, type Replay } from './gpu.js';
 import { addressOf, type Launch, launch } from './plan.js';
+import { quickBlock, stagesFor } from './quantized.js';
 import { enqueue } from './run-plan.js';
 
 export const DECODE = new KernelModule('decode');
 export const DECODE_ATTENTION = new KernelModule('decode-attention');
 export const DECODE_SAMPLE = new KernelModule('decode-sample');
+export const DECODE_WEIGHTS = new KernelModule('decode-weights');
 const TYPES = ['f32', 'f16', 'bf16'] as const;
 export const DECODE_DTYPES: readonly DType[] = TYPES;
 
@@ -28,7 +32,7 @@ const embedding = DECODE.declare({
   symbol: ({ dtype }) => `decode_embed_${dtype}`,
   body: ({ dtype: d }) => ({
     threads: DECODE_THREADS,
-    params: { table: `const ${CTYPE[d]}*`, state: 'const i32*', out: `${CTYPE[d]}*`, n: 'i32' },
+    params: { table: `const ${CTYPE[d]}*`, state: 'const i32*', out: `${CTYPE[d]}*`, factor: 'float', n: 'i32' },
     call: `decode_embed<${CTYPE[d]}>`,
   }),
 });
@@ -48,16 +52,55 @@ const stored = DECODE.declare({
     call: `decode_store<${CTYPE[d]}>`,
   }),
 });
+/** Activations of gates, in the order of kernels/decode.h. */
+const GATES = ['silu', 'gelu_pytorch_tanh', 'gelu'] as const;
+const GATE_NAMES: Readonly<Record<string, (typeof GATES)[number]>> = {
+  silu: 'silu',
+  swish: 'silu',
+  gelu_pytorch_tanh: 'gelu_pytorch_tanh',
+  gelu_new: 'gelu_pytorch_tanh',
+  gelu_fast: 'gelu_pytorch_tanh',
+  gelu: 'gelu',
+};
+/** Whether a step's launches know an activation of gates. */
+export const isGate = (name: string): boolean => Object.hasOwn(GATE_NAMES, name);
+const gateNumber = (name: string): number => GATES.indexOf(GATE_NAMES[name]);
+/** What norms are kept in: the type of vectors, or floats. */
+const NORMS = ['own', 'f32'] as const;
+const normType = (dtype: (typeof TYPES)[number], norm: (typeof NORMS)[number]): string =>
+  CTYPE[norm === 'own' ? dtype : 'f32'];
+const normName = (norm: (typeof NORMS)[number]): string => (norm === 'own' ? '' : '_f32_norm');
+const wanted = ({ dtype, norm }: { readonly dtype: string; readonly norm: string }): boolean =>
+  norm === 'own' || dtype !== 'f32';
+
+const join = DECODE.declare({
+  each: { dtype: TYPES, norm: NORMS },
+  only: wanted,
+  symbol: ({ dtype, norm }) => `decode_join_${dtype}${normName(norm)}`,
+  body: ({ dtype, norm }) => ({
+    threads: { constant: 'DECODE_JOIN', threads: 1024 },
+    params: {
+      x: `const ${CTYPE[dtype]}*`,
+      norm: `const ${normType(dtype, norm)}*`,
+      eps: 'float',
+      residual: `const ${CTYPE[dtype]}*`,
+      out: `${CTYPE[dtype]}*`,
+      n: 'i32',
+    },
+    call: 'decode_join',
+  }),
+});
 const product = DECODE.declare({
-  each: { dtype: TYPES, tile: ['8x1', '4x4'] },
-  symbol: ({ dtype, tile }) => `decode_product_${dtype}_${tile}`,
-  body: ({ dtype, tile }) => {
+  each: { dtype: TYPES, norm: NORMS, tile: ['8x1', '4x4'] },
+  only: wanted,
+  symbol: ({ dtype, norm, tile }) => `decode_product_${dtype}_${tile}${normName(norm)}`,
+  body: ({ dtype, norm, tile }) => {
     const T = CTYPE[dtype];
     return {
       threads: DECODE_THREADS,
       params: {
         x: `const ${T}*`,
-        norm: `const ${T}*`,
+        norm: `const ${normType(dtype, norm)}*`,
         eps: 'float',
         w: `const ${T}*`,
         bias: `const ${T}*`,
@@ -67,30 +110,57 @@ const product = DECODE.declare({
         n: 'i32',
         k: 'i32',
       },
-      call: `decode_rows<${T}, ${TILES[tile].rows}, ${TILES[tile].words}, false>`,
+      call: `decode_rows<${T}, ${normType(dtype, norm)}, ${TILES[tile].rows}, ${TILES[tile].words}, false>`,
+      given: 'x, norm, eps, w, bias, residual, out, best, 0, n, k',
     };
   },
 });
 const gated = DECODE.declare({
-  each: { dtype: TYPES, tile: ['8x1', '4x4'] },
-  symbol: ({ dtype, tile }) => `decode_gate_${dtype}_${tile}`,
-  body: ({ dtype, tile }) => {
+  each: { dtype: TYPES, norm: NORMS, tile: ['8x1', '4x4'] },
+  only: wanted,
+  symbol: ({ dtype, norm, tile }) => `decode_gate_${dtype}_${tile}${normName(norm)}`,
+  body: ({ dtype, norm, tile }) => {
     const T = CTYPE[dtype];
     return {
       threads: DECODE_THREADS,
       params: {
         x: `const ${T}*`,
-        norm: `const ${T}*`,
+        norm: `const ${normType(dtype, norm)}*`,
         eps: 'float',
         w: `const ${T}*`,
         out: `${T}*`,
+        act: 'i32',
         n: 'i32',
         k: 'i32',
       },
-      call: `decode_rows<${T}, ${TILES[tile].rows}, ${TILES[tile].words}, true>`,
-      given: 'x, norm, eps, w, nullptr, nullptr, out, nullptr, n, k',
+      call: `decode_rows<${T}, ${normType(dtype, norm)}, ${TILES[tile].rows}, ${TILES[tile].words}, true>`,
+      given: 'x, norm, eps, w, nullptr, nullptr, out, nullptr, act, n, k',
     };
   },
+});
+/** The same with weights in blocks; a gate has two rows under way. */
+const blockProduct = DECODE_WEIGHTS.declare({
+  each: { type: BLOCK_TYPES, dtype: TYPES, norm: NORMS, kind: ['product', 'gate'] },
+  only: wanted,
+  symbol: ({ type, dtype, norm, kind }) => `decode_${kind}_${type.toLowerCase()}_${dtype}${normName(norm)}`,
+  body: ({ type, dtype, norm, kind }) => ({
+    threads: kind === 'gate' ? 512 : 1024,
+    params: {
+      x: `const ${CTYPE[dtype]}*`,
+      norm: `const ${normType(dtype, norm)}*`,
+      eps: 'float',
+      w: 'const u8*',
+      bias: `const ${CTYPE[dtype]}*`,
+      residual: `const ${CTYPE[dtype]}*`,
+      out: `${CTYPE[dtype]}*`,
+      best: 'u64*',
+      act: 'i32',
+      rows: 'i64',
+      rowBytes: 'i64',
+      n: 'i64',
+    },
+    call: `decode_weights<${type}, ${kind === 'gate'}, ${stagesFor(type, kind === 'gate' ? 2 : 1)}>`,
+  }),
 });
 const advance = DECODE.declare({
   each: {},
@@ -112,11 +182,16 @@ const NEW_TOKEN = new Struct('NewToken', {
   out: 'pointer',
   partial: 'pointer',
   arrived: 'pointer',
+  qNorm: 'pointer',
+  kNorm: 'pointer',
   heads: 'i32',
   kvHeads: 'i32',
   dim: 'i32',
   room: 'i32',
+  window: 'i32',
   scale: 'float',
+  eps: 'float',
+  softcap: 'float',
 });
 const newToken = DECODE_ATTENTION.declare({
   each: { dtype: TYPES, dim: DIMS, heads: [1, 2, 4, 8] },
@@ -164,7 +239,9 @@ const sampleStep = DECODE_SAMPLE.declare({
 
 export interface Product {
   readonly x: View;
+  /** (rows, values), or bytes of blocks (rows, bytes) of a type. */
   readonly weight: View;
+  readonly type?: BlockType;
   readonly out: View;
   /** Weight of a root-mean-square norm before the product. */
   readonly norm?: { readonly weight: View; readonly eps: number };
@@ -172,6 +249,10 @@ export interface Product {
   readonly residual?: View;
   /** Eight bytes, 0 before: where the largest result is remembered for `advance`. */
   readonly best?: View;
+}
+export interface Gated extends Pick<Product, 'x' | 'weight' | 'type' | 'out' | 'norm'> {
+  /** Its name in configs; see `isGate`. */
+  readonly activation: string;
 }
 
 /** A new token's attention: what the kernel's struct NewToken holds. */
@@ -191,6 +272,14 @@ export interface NewToken {
   readonly scale?: number;
   /** A zero for every head. */
   readonly arrived: View;
+  /** Weights (f32) of root-mean-square norms over each query and each key, and what is added to their squares. */
+  readonly qNorm?: View;
+  readonly kNorm?: View;
+  readonly eps?: number;
+  /** Keys that a query sees, itself counted. */
+  readonly window?: number;
+  /** A cap on scores. */
+  readonly softcap?: number;
 }
 
 /** How a token is drawn: numbers of the kernel's struct Sampling. Greedy with a penalty is topK 1. */
@@ -261,10 +350,15 @@ export class DecodeSteps {
     return { tile, rows: TILES[tile].rows, threads };
   }
 
-  /** A row of the table by the token in state. */
-  embed(table: View, state: View, out: View): void {
+  #norm(norm: Product['norm']): { readonly kind: (typeof NORMS)[number]; readonly norm: number; readonly eps: number } {
+    const kind = norm && norm.weight.dtype !== this.dtype ? 'f32' : 'own';
+    return { kind, norm: addressOr0(norm?.weight), eps: norm?.eps ?? 0 };
+  }
+
+  /** A row of the table by the token in state, times a factor. */
+  embed(table: View, state: View, out: View, factor = 1): void {
     const n = out.layout.size;
-    const args = { table: addressOf(table), state: addressOf(state), out: addressOf(out), n };
+    const args = { table: addressOf(table), state: addressOf(state), out: addressOf(out), factor, n };
     this.#run(launch(embedding, { dtype: this.#type }, Math.ceil(n / BLOCK), BLOCK, args));
   }
   /**
@@ -275,14 +369,42 @@ export class DecodeSteps {
     const args = { x: addressOf(x), state: addressOf(state), cache: addressOf(cache), heads, width, room };
     this.#run(launch(stored, { dtype: this.#type }, Math.ceil((heads * width) / BLOCK), BLOCK, args));
   }
+  /** out = residual + norm(x). */
+  join({ x, norm, residual, out }: Required<Pick<Product, 'x' | 'norm' | 'residual' | 'out'>>): void {
+    const { kind, ...side } = this.#norm(norm);
+    const n = out.layout.size;
+    const args = { ...side, x: addressOf(x), residual: addressOf(residual), out: addressOf(out), n };
+    this.#run(launch(join, { dtype: this.#type, norm: kind }, 1, 1024, args));
+  }
+  /** A product with weights in blocks, or a gate. */
+  #blocks(p: Product, type: BlockType, activation?: string): void {
+    const kind = activation === undefined ? 'product' : 'gate';
+    const { kind: norm, ...side } = this.#norm(p.norm);
+    const [all, rowBytes] = p.weight.layout.shape;
+    const rows = kind === 'gate' ? all / 2 : all;
+    const { block, bytes } = ggmlType(type);
+    const n = (rowBytes / bytes) * block;
+    const { held, blocks, threads, shared } = quickBlock(this.#gpu.device.info, type, {
+      ...{ rows: kind === 'gate' ? 2 : 1, columns: 1, sets: rows, n },
+    });
+    if (!held) throw new UnsupportedError(`decoding by graph: rows of ${n} values in blocks leave no room for rings`);
+    const args = {
+      ...side,
+      ...{ x: addressOf(p.x), w: addressOf(p.weight), bias: addressOr0(p.bias), residual: addressOr0(p.residual) },
+      ...{ out: addressOf(p.out), best: addressOr0(p.best), act: gateNumber(activation ?? 'silu'), rows, rowBytes, n },
+    };
+    this.#run(launch(blockProduct, { type, dtype: this.#type, norm, kind }, blocks, threads, args, shared));
+  }
   /** out = weight norm(x) + bias + residual. */
-  product({ x, weight, out, norm, bias, residual, best }: Product): void {
+  product(p: Product): void {
+    const { x, weight, out, bias, residual, best } = p;
+    if (p.type) return this.#blocks(p, p.type);
     const [n, k] = weight.layout.shape;
     const { tile, rows, threads } = this.#tile(k);
+    const { kind: norm, ...side } = this.#norm(p.norm);
     const args = {
+      ...side,
       x: addressOf(x),
-      norm: addressOr0(norm?.weight),
-      eps: norm?.eps ?? 0,
       w: addressOf(weight),
       bias: addressOr0(bias),
       residual: addressOr0(residual),
@@ -291,15 +413,17 @@ export class DecodeSteps {
       n,
       k,
     };
-    this.#run(launch(product, { dtype: this.#type, tile }, Math.ceil(n / rows), threads, args));
+    this.#run(launch(product, { dtype: this.#type, norm, tile }, Math.ceil(n / rows), threads, args));
   }
-  /** out = silu(gate norm(x)) * (up norm(x)); the weight holds gate over up. */
-  gate({ x, weight, out, norm }: Pick<Product, 'x' | 'weight' | 'out' | 'norm'>): void {
-    const [n2, k] = weight.layout.shape;
+  /** out = activation(gate norm(x)) * (up norm(x)); the weight holds gate over up. */
+  gate(g: Gated): void {
+    if (g.type) return this.#blocks(g, g.type, g.activation);
+    const [n2, k] = g.weight.layout.shape;
     const { tile, rows, threads } = this.#tile(k);
-    const sides = { x: addressOf(x), w: addressOf(weight), out: addressOf(out), n: n2 / 2, k };
-    const args = { ...sides, norm: addressOr0(norm?.weight), eps: norm?.eps ?? 0 };
-    this.#run(launch(gated, { dtype: this.#type, tile }, Math.ceil(n2 / rows), threads, args));
+    const { kind: norm, ...side } = this.#norm(g.norm);
+    const sides = { x: addressOf(g.x), w: addressOf(g.weight), out: addressOf(g.out), n: n2 / 2, k };
+    const args = { ...sides, ...side, act: gateNumber(g.activation) };
+    this.#run(launch(gated, { dtype: this.#type, norm, tile }, Math.ceil(n2 / rows), threads, args));
   }
   /** How many blocks share the keys of a head, at most. */
   splits(heads: number, kvHeads: number, room: number): number {

@@ -18,6 +18,7 @@ import { planCustom } from './custom.js';
 import { planElementwiseRow } from './elementwise.js';
 import { INDEXING, planIndex } from './indexing.js';
 import { GEMM, GEMM_HOPPER, planMatmul } from './matmul.js';
+import { EXPERTS, planExperts } from './experts.js';
 import { WEIGHTS, planQuantized } from './quantized.js';
 import { FILL, planCast, planCopy, planFill } from './movement.js';
 import { NORM, planNorm } from './norm.js';
@@ -53,6 +54,7 @@ const PLANS: Readonly<Record<RunRow['family'], FamilyPlan<any, any>>> = {
   pool: planPool,
   attention: planAttention,
   resample: planResample,
+  experts: planExperts,
 };
 
 export const PLANNED = Object.keys(PLANS) as readonly RunRow['family'][];
@@ -96,6 +98,7 @@ export const FAMILY_MODULES: readonly KernelModule[] = [
   SOFTMAX,
   SORT,
   WEIGHTS,
+  EXPERTS,
   ELEMENTWISE,
 ];
 

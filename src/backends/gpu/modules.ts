@@ -3,11 +3,14 @@ import { ArgumentError } from '../../base/errors.js';
 import type { Entry, KernelModule } from '../../kernels/declare.js';
 import { CANDLE_MODULES } from '../../kernels/candle.js';
 import { declaredUnit, type Unit } from '../../kernels/source.js';
-import { DECODE, DECODE_ATTENTION, DECODE_SAMPLE } from './decode.js';
+import { DECODE, DECODE_ATTENTION, DECODE_SAMPLE, DECODE_WEIGHTS } from './decode.js';
 import { FAMILY_MODULES } from './families.js';
 
 const MODULES: ReadonlyMap<string, KernelModule> = new Map(
-  [...FAMILY_MODULES, DECODE, DECODE_ATTENTION, DECODE_SAMPLE, ...CANDLE_MODULES].map((m) => [m.name, m]),
+  [...FAMILY_MODULES, DECODE, DECODE_ATTENTION, DECODE_SAMPLE, DECODE_WEIGHTS, ...CANDLE_MODULES].map((m) => [
+    m.name,
+    m,
+  ]),
 );
 
 /** Names of all modules: kernels/NAME.hip. */

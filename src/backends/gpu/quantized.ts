@@ -1,8 +1,10 @@
 // Weights in ggml's blocks: decoding, rows by number, products with up to eight rows at a time, experts.
 // kernels/weights.hip.
 import { type DType, maxInt } from '../../base/dtype.js';
+import { ggmlType } from '../../base/blocks/types.js';
 import { Layout } from '../../base/layout.js';
 import { type Shape, sizeOf } from '../../base/shape.js';
+import type { DeviceInfo } from '../../driver/driver.js';
 import { CTYPE, KernelModule, REAL_TYPES, suffixOf } from '../../kernels/declare.js';
 import type { KernelRow } from '../../ops/op.js';
 import { BLOCK_TYPES, type BlockType, type DecodeParams, type ProductParams, quantized } from '../../ops/quantized.js';
@@ -29,7 +31,20 @@ const GROUPS = 4;
 /** Rows of activations that a kernel takes at once, and rows of weights a group owns then. */
 const COLUMNS = [1, 2, 4, 8] as const;
 type Columns = (typeof COLUMNS)[number];
-const rowsFor = (columns: Columns): number => (columns === 4 ? 4 : 2);
+/** Chunks of 32 values that a lane takes at a time (kernels/weight-stream.h). */
+const unitOf = (type: BlockType): number => (['Q2_K', 'Q3_K', 'Q6_K'].includes(type) ? 4 : 2);
+/** Bytes of shared memory for what 32 lanes take of one row. */
+const tileOf = (type: BlockType): number => {
+  const { bytes, block } = ggmlType(type);
+  return 32 * unitOf(type) * (32 / block) * bytes + 32;
+};
+/** Rows of weights that a group multiplies at once: as many rows share what is read of the activations. */
+const rowsFor = (type: BlockType, columns: Columns): number => (columns < 4 ? columns : tileOf(type) <= 1536 ? 4 : 2);
+/** Groups of 32 lanes a block has at most in products with rounded activations; sums of many rows take registers. */
+const mostGroups = (columns: Columns): number => (columns < 4 ? 16 : 12);
+/** Tiles in a group's ring of so many rows: bytes under way are what counts. */
+export const stagesFor = (type: BlockType, rows: number): number =>
+  Math.min(4, Math.max(2, Math.floor(7168 / (tileOf(type) * rows))));
 const mostExact = (dtype: DType): number => (dtype === 'f64' ? 1 : 4);
 const named = (type: BlockType): string => type.toLowerCase();
 
@@ -66,29 +81,28 @@ const round = WEIGHTS.declare({
   symbol: (v) => `weights_round_${suffixOf(v.dtype)}`,
   body: ({ dtype }) => ({
     threads: 256,
-    params: { x: `const ${CTYPE[dtype]}*`, q: 'i8*', scale: 'float*', sum: 'float*', count: 'i64' },
+    params: { x: `const ${CTYPE[dtype]}*`, out: 'Rounded64*', rows: 'i64', n: 'i64' },
     call: 'round_values',
   }),
 });
-/** Activations rounded to whole numbers. */
+/** Activations rounded to whole numbers; one row leaves room for the blocks of the next launch, which begins early. */
 const quick = WEIGHTS.declare({
   each: { type: BLOCK_TYPES, columns: COLUMNS, dtype: SMALL_REALS },
   symbol: (v) => `weights_quick_${named(v.type)}_by_${v.columns}_${suffixOf(v.dtype)}`,
   body: ({ type, columns, dtype }) => ({
-    threads: 32 * GROUPS,
+    threads: columns === 1 ? 1024 : 32 * mostGroups(columns),
     params: {
       w: 'const u8*',
-      q: 'const i8*',
-      scale: 'const float*',
-      sum: 'const float*',
+      x: `const ${CTYPE[dtype]}*`,
+      rounded: 'const Rounded64*',
       out: `${CTYPE[dtype]}*`,
       rows: 'i64',
       rowBytes: 'i64',
       columns: 'i64',
       n: 'i64',
+      held: 'i32',
     },
-    call: `weights_product<${type}, Quick, ${rowsFor(columns)}, ${columns}>`,
-    given: 'w, Quick{q, scale, sum, n}, out, rows, rowBytes, columns, n',
+    call: `weights_quick<${type}, ${rowsFor(type, columns)}, ${columns}, ${stagesFor(type, rowsFor(type, columns))}>`,
   }),
 });
 /** Activations as they are. */
@@ -131,10 +145,10 @@ const quickExperts = WEIGHTS.declare({
   each: { type: BLOCK_TYPES, dtype: SMALL_REALS },
   symbol: (v) => `weights_experts_quick_${named(v.type)}_${suffixOf(v.dtype)}`,
   body: ({ type, dtype }) => ({
-    threads: 32 * GROUPS,
-    params: { ...EXPERTS, q: 'const i8*', scale: 'const float*', sum: 'const float*', out: `${CTYPE[dtype]}*` },
-    call: `weights_experts<${type}>`,
-    given: `w, ids, Quick{q, scale, sum, n}, ${expertArguments}`,
+    threads: 1024,
+    params: { ...EXPERTS, x: `const ${CTYPE[dtype]}*`, out: `${CTYPE[dtype]}*` },
+    call: `experts_quick<${type}, ${stagesFor(type, 1)}>`,
+    given: `w, ids, x, ${expertArguments}`,
   }),
 });
 const exactExperts = WEIGHTS.declare({
@@ -192,19 +206,37 @@ const planRows: FamilyPlan<KernelRow, DecodeParams> = (p, _row, [blocks, given],
   p.run(single(l), { w: blocksOf(p, blocks), ids, out, fault: FAULT });
 };
 
-/** Rounded activations in temporary memory. */
-function rounded(p: Planner, x: View): { q: View; scale: View; sum: View } {
-  const count = sizeOf(x.layout.shape);
-  const parts = { q: p.make([count], 'u8'), scale: p.make([count / 32], 'f32'), sum: p.make([count / 16], 'f32') };
-  const l = launch(round, { dtype: x.dtype as SmallReal }, strideGrid(count), 256, {
-    x: at('x'),
-    q: at('q'),
-    scale: at('scale'),
-    sum: at('sum'),
-    count,
-  });
-  p.run(single(l), { x, ...parts });
-  return parts;
+/** Bytes of 64 activations that are rounded. */
+const RECORD = 80;
+/** Rows of weights by rows of activations that a group multiplies at once, and how many such sets there are. */
+interface QuickWork {
+  readonly rows: number;
+  readonly columns: Columns;
+  readonly sets: number;
+  readonly n: number;
+}
+/**
+ * The block for products with rounded activations: as many groups as there is shared memory for rings and the
+ * activations themselves, where these leave room for four.
+ */
+export function quickBlock(device: DeviceInfo, type: BlockType, { rows, columns, sets, n }: QuickWork) {
+  const ring = stagesFor(type, rows) * rows * tileOf(type);
+  const room = device.sharedPerBlockOptin;
+  const records = columns * ceilDiv(n, 64) * RECORD;
+  const held = room - records >= 4 * ring;
+  const fit = Math.floor((room - (held ? records : 0)) / ring);
+  // Waves of 64 lanes are two groups.
+  const groups = Math.max(2, Math.min(mostGroups(columns), fit, sets + (sets % 2)) & ~1);
+  const blocks = Math.min(ceilDiv(sets, groups), device.multiprocessors);
+  return { held, groups, blocks, threads: 32 * groups, shared: groups * ring + (held ? records : 0) };
+}
+
+/** Rounded activations in temporary memory: whole records a row, and as many rows as kernels take at once. */
+function rounded(p: Planner, x: View, m: number, n: number, columns: Columns): View {
+  const to = p.make([ceilDiv(m, columns) * columns * ceilDiv(n, 64), RECORD], 'u8');
+  const args = { x: at('x'), out: at('to'), rows: m, n };
+  p.run(single(launch(round, { dtype: x.dtype as SmallReal }, strideGrid((m * n) / 4), 256, args)), { x, to });
+  return to;
 }
 
 const columnsFor = (m: number): Columns => COLUMNS.find((c) => c >= m) ?? 8;
@@ -215,22 +247,22 @@ const planProduct: FamilyPlan<KernelRow, ProductParams> = (p, _row, [given, bloc
   const m = sizeOf(x.layout.shape) / n;
   const [rows, rowBytes] = blocks.layout.shape;
   const { type } = params;
-  const isQuick = params.quick && x.dtype !== 'f64';
-  const columns = isQuick ? columnsFor(m) : (Math.min(columnsFor(m), mostExact(x.dtype)) as Columns);
-  const grid = [ceilDiv(rows, GROUPS * (isQuick ? rowsFor(columns) : 2)), ceilDiv(m, columns)];
-  const shared = { w: at('w'), out: at('out'), rows, rowBytes, columns: m, n };
-  const buffers = { w: blocksOf(p, blocks), out };
-  if (isQuick) {
-    const l = launch(quick, { type, columns, dtype: x.dtype as SmallReal }, grid, 32 * GROUPS, {
-      ...shared,
-      q: at('q'),
-      scale: at('scale'),
-      sum: at('sum'),
-    });
-    p.run(single(l), { ...buffers, ...rounded(p, x) });
+  const shared = { w: at('w'), x: at('x'), out: at('out'), rows, rowBytes, columns: m, n };
+  const buffers = { w: blocksOf(p, blocks), x, out };
+  if (params.quick && x.dtype !== 'f64') {
+    const columns = columnsFor(m);
+    const each = rowsFor(type, columns);
+    const block = quickBlock(p.device, type, { rows: each, columns, sets: ceilDiv(rows, each), n });
+    // One row is rounded where it is used.
+    const ready = columns === 1 && block.held ? undefined : rounded(p, x, m, n, columns);
+    const args = { ...shared, rounded: ready ? at('ready') : 0, held: Number(block.held) };
+    const grid = [block.blocks, ceilDiv(m, columns)];
+    const l = launch(quick, { type, columns, dtype: x.dtype as SmallReal }, grid, block.threads, args, block.shared);
+    p.run(single({ ...l, early: true }), { ...buffers, ready });
   } else {
-    const l = launch(exact, { type, columns, dtype: x.dtype as Real }, grid, 32 * GROUPS, { ...shared, x: at('x') });
-    p.run(single(l), { ...buffers, x });
+    const columns = Math.min(columnsFor(m), mostExact(x.dtype)) as Columns;
+    const grid = [ceilDiv(rows, GROUPS * 2), ceilDiv(m, columns)];
+    p.run(single(launch(exact, { type, columns, dtype: x.dtype as Real }, grid, 32 * GROUPS, shared)), buffers);
   }
 };
 
@@ -241,22 +273,20 @@ const planExperts: FamilyPlan<KernelRow, ProductParams> = (p, _row, [activations
   const [tokens, chosen] = indices.layout.shape;
   const [, given, n] = x.layout.shape;
   const { type } = params;
-  const grid = [ceilDiv(rows, GROUPS * 2), tokens * chosen];
-  const shared = {
-    w: at('w'),
-    ids: at('ids'),
-    out: at('out'),
-    fault: at('fault'),
+  const all = tokens * chosen;
+  const args = {
+    ...{ w: at('w'), ids: at('ids'), x: at('x'), out: at('out'), fault: at('fault') },
     ...{ experts, rows, rowBytes, chosen, given, n, none },
   };
-  const buffers = { w: blocksOf(p, blocks), ids, out, fault: FAULT };
-  if (params.quick && x.dtype !== 'f64') {
-    const args = { ...shared, q: at('q'), scale: at('scale'), sum: at('sum') };
-    const l = launch(quickExperts, { type, dtype: x.dtype as SmallReal }, grid, 32 * GROUPS, args);
-    p.run(single(l), { ...buffers, ...rounded(p, x) });
+  const buffers = { w: blocksOf(p, blocks), ids, x, out, fault: FAULT };
+  const block = quickBlock(p.device, type, { rows: 1, columns: 1, sets: rows, n });
+  if (params.quick && x.dtype !== 'f64' && block.held) {
+    const grid = [Math.min(block.blocks, ceilDiv(p.device.multiprocessors, all)), all];
+    const l = launch(quickExperts, { type, dtype: x.dtype as SmallReal }, grid, block.threads, args, block.shared);
+    p.run(single({ ...l, early: true }), buffers);
   } else {
-    const args = { ...shared, x: at('x') };
-    p.run(single(launch(exactExperts, { type, dtype: x.dtype as Real }, grid, 32 * GROUPS, args)), { ...buffers, x });
+    const grid = [ceilDiv(rows, GROUPS * 2), all];
+    p.run(single(launch(exactExperts, { type, dtype: x.dtype as Real }, grid, 32 * GROUPS, args)), buffers);
   }
 };
 
@@ -264,7 +294,7 @@ const planExperts: FamilyPlan<KernelRow, ProductParams> = (p, _row, [activations
  * More rows of activations than this are multiplied with decoded weights: decoding them once costs less than reading
  * them again.
  */
-const MOST_COLUMNS = 16;
+const MOST_COLUMNS = { exact: 16, quick: 64 } as const;
 
 /** A matrix product with the weights decoded into memory of their own. */
 function planDecoded(p: Planner, given: View, blocks: View, out: View, type: BlockType): void {
@@ -287,9 +317,9 @@ const PLANS = new Map<unknown, FamilyPlan<KernelRow, any>>([
 
 export const planQuantized: FamilyPlan<KernelRow, DecodeParams | ProductParams> = (p, row, inputs, [out], params) => {
   const [x, blocks] = inputs;
-  const many = row === (quantized.qmatmul as unknown) && sizeOf(x.layout.shape) > MOST_COLUMNS * x.layout.shape.at(-1)!;
-  const isQuick = 'quick' in params && params.quick && x.dtype !== 'f64';
-  if (many && !isQuick && out.layout.isContiguous) return planDecoded(p, x, blocks, out, params.type);
+  const most = MOST_COLUMNS['quick' in params && params.quick && x.dtype !== 'f64' ? 'quick' : 'exact'];
+  const many = row === (quantized.qmatmul as unknown) && sizeOf(x.layout.shape) > most * x.layout.shape.at(-1)!;
+  if (many && out.layout.isContiguous) return planDecoded(p, x, blocks, out, params.type);
   // Kernels write dense results.
   const dense = out.layout.isContiguous ? out : p.make(out.layout.shape, out.dtype);
   (PLANS.get(row) as FamilyPlan<KernelRow, unknown>)(p, row, inputs, [dense], params);

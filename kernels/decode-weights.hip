@@ -1,0 +1,61 @@
+// One token through products with weights in ggml's blocks, with the norm before and the bias, gate or residual after
+// them: what decode.hip does with floats. Every block rounds the vector for itself while its weights are on their way.
+//
+// decode_weights_Q_T: grid up to the number of multiprocessors, dynamic shared memory: ceil(n / 64) records of 80 bytes
+// and a ring for every 32 threads (weight-stream.h). A gate's rows lie behind one another: gates, then what they gate.
+#include "decode.h"
+#include "weight-stream.h"
+
+template <class Q, bool Gate, int STAGES, class T, class N>
+WICK_FN void decode_weights(const T* x, const N* norm, float eps, const u8* w, const T* bias, const T* residual, T* out,
+                            u64* best, i32 act, i64 rows, i64 row_bytes, i64 n) {
+  constexpr int R = Gate ? 2 : 1;
+  DYNAMIC_SHARED(u8, shared);
+  __shared__ float squares[1024 / WICK_WAVE];
+  Rounded64* const mine = (Rounded64*)shared;
+  const Rows all = {w, R * rows, row_bytes, 1, rows, w + R * rows * row_bytes};
+  WeightStream<Q, R, 1, STAGES> stream(all, n, rows, shared + (n + 63) / 64 * sizeof(Rounded64));
+  float factor = 1;
+  u64 rank = 0;
+  stream.run(
+      [&]() -> const Rounded64* {
+        // The norm's factor is the same for the whole vector: it comes after the products.
+        float square = 0;
+        round_row(mine, n, [&](i64 at) {
+          const float v = to_compute(x[at]);
+          square = fmag(v, v, square);
+          return norm ? v * (float)to_compute(norm[at]) : v;
+        });
+        if (norm) {
+#pragma unroll
+          for (int m = WICK_WAVE / 2; m; m /= 2) square += shfl_xor(square, m, WICK_WAVE);
+          if (lane_id() == 0) squares[wave_id()] = square;
+        }
+        __syncthreads();
+        if (norm) {
+          square = 0;
+          ROLLED for (u32 i = 0; i < blockDim.x / WICK_WAVE; i++) square += squares[i];
+          factor = rsqrtg(square / (float)n + eps);
+        }
+        return mine;
+      },
+      [&](i64 row, const float* sums) {
+        float value = sums[0] * factor;
+        if constexpr (Gate) {
+          const float up = shfl(value, 16, 32);
+          value = activated(act, value) * up;
+        }
+        if (stream.lane != 0 || row >= rows) return;
+        if (bias) value += (float)to_compute(bias[row]);
+        if (residual) value += (float)to_compute(residual[row]);
+        const T result = from_compute<T>(value);
+        out[row] = result;
+        value = to_compute(result);
+        if (value == value) {
+          const u64 mark = rank_of(value, (i32)row);
+          rank = mark > rank ? mark : rank;
+        }
+      });
+  // Few groups find a better one than is known, so few write.
+  if (best && stream.lane == 0 && rank > *(volatile u64*)best) atomic_max(best, rank);
+}

@@ -1,0 +1,19 @@
+// What the launches of a decoding step share.
+#pragma once
+#include "portable.h"
+
+template <class T> WICK_FN float rounded(float x) { return to_compute(from_compute<T>(x)); }
+
+/** Activations of gates by number: src/backends/gpu/decode.ts lists them in this order. */
+WICK_FN float activated(i32 which, float x) {
+  if (which == 0) return x / (1.0f + expg(-x));
+  if (which == 1) return 0.5f * x * (1.0f + tanhg(0.7978845608f * fmaf(0.044715f * x * x, x, x)));
+  return 0.5f * x * (1.0f + erfg(x * 0.7071067812f));
+}
+
+// Larger floats have larger words; equal ones are told apart by the index, the smaller being better. 0 is less than any
+// number.
+WICK_FN u64 rank_of(float value, i32 index) {
+  u32 bits = bits_as<u32>(value);
+  return (u64)(bits >> 31 ? ~bits : bits | 0x80000000u) << 32 | (u32)~index;
+}
