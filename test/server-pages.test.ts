@@ -1,0 +1,160 @@
+// The pages in a real browser: chatting, stopping, regenerating, markdown that stays text, phones, the status plot.
+import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
+import { after, before, describe, test } from 'node:test';
+import type { Browser, Page } from 'playwright-core';
+import { type Fixture, noModel, scripted } from './server-support.js';
+
+const chromium = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(existsSync);
+const playwright = await import('playwright-core').catch(() => undefined);
+const skip = !chromium
+  ? 'no Chromium here (Debian: apt install chromium)'
+  : !playwright
+    ? 'playwright-core is not installed'
+    : noModel;
+
+const RICH = `## A title
+
+Some **bold** and *slanted* words, \`code\`, and a [link](https://example.org).
+Bad: [x](javascript:alert(1)) <img src=x onerror="window.hacked=1"> <script>window.hacked=1</script>
+
+1. first
+   - inner
+2. second
+
+| a | b |
+|---|---|
+| 1 | 2 |
+
+\`\`\`ts
+const x: number = 42; // the answer
+console.log("<b>" + x);
+\`\`\`
+`;
+function* answerTo(prompt: string): Generator<string | number> {
+  const asked = prompt.slice(prompt.lastIndexOf('<|im_start|>user\n') + 17, prompt.lastIndexOf('<|im_end|>'));
+  if (asked === 'rich') yield* RICH.match(/[^]{1,7}/g) ?? [];
+  else if (asked === 'think') yield* ['<think>let me see', '</think>', 'Done.'];
+  else if (asked === 'endless') for (;;) yield* ['on ', 5];
+  else yield* ['You said ', `“${asked}”`, prompt.includes('pirate') ? ', arr' : '', '.'];
+}
+
+describe('the pages', { skip }, () => {
+  let browser: Browser;
+  let server: Fixture;
+  const problems: string[] = [];
+  before(async () => {
+    server = await scripted({ answer: (_, prompt) => answerTo(prompt) });
+    browser = await playwright!.chromium.launch({ executablePath: chromium as string, args: ['--no-sandbox'] });
+  });
+  after(async () => {
+    await browser?.close();
+    await server?.server.close(0);
+  });
+  const open = async (path = '/', options: object = {}): Promise<Page> => {
+    const page = await (await browser.newContext(options)).newPage();
+    page.on('console', (m) => m.type() === 'error' && problems.push(m.text()));
+    page.on('pageerror', (e) => problems.push(String(e)));
+    page.on('request', (r) => r.url().startsWith(server.server.url) || problems.push(`asked for ${r.url()}`));
+    await page.goto(server.server.url + path);
+    return page;
+  };
+  const say = async (page: Page, text: string): Promise<void> => {
+    await page.fill('#input', text);
+    await page.press('#input', 'Enter');
+  };
+  const answered = (page: Page, text: string) =>
+    page
+      .locator('.message.assistant:not(.writing)')
+      .last()
+      .locator('.body', { hasText: text })
+      .waitFor({ timeout: 10_000 });
+
+  test('a conversation: figures, regenerate, edit, kept over a reload', async () => {
+    const page = await open();
+    await page.locator('#model', { hasText: 'scripted' }).waitFor();
+    await say(page, 'hello');
+    await answered(page, 'You said “hello”.');
+    assert.match(
+      (await page.locator('.under').last().textContent()) ?? '',
+      /4 tokens · .* tokens\/s · first after \d+ ms/,
+    );
+    const before = server.engine.requests.length;
+    await page.getByRole('button', { name: 'Regenerate' }).click();
+    await answered(page, 'You said “hello”.');
+    assert.equal(server.engine.requests.length, before + 1);
+    await page.reload();
+    await answered(page, 'You said “hello”.');
+    assert.equal(await page.locator('#list .entry.current').textContent(), 'hello×');
+    await page.getByRole('button', { name: 'Edit' }).click();
+    assert.equal(await page.inputValue('#input'), 'hello');
+    assert.equal(await page.locator('.message').count(), 0);
+  });
+
+  test('the system prompt and parameters reach the model', async () => {
+    const page = await open();
+    await page.click('#settings-open');
+    await page.fill('[name=system]', 'Talk like a pirate.');
+    await page.fill('[name=temperature]', '0.25');
+    await page.fill('[name=max_tokens]', '9');
+    await page.click('dialog button');
+    await say(page, 'hi');
+    await answered(page, 'You said “hi”, arr.');
+    const request = server.engine.requests.at(-1);
+    assert.deepEqual([request?.temperature, request?.maxTokens], [0.25, 9]);
+  });
+
+  test('markdown becomes elements, and what a model writes never becomes HTML', async () => {
+    const page = await open();
+    await say(page, 'rich');
+    await answered(page, 'the answer');
+    const body = page.locator('.message.assistant .body');
+    const count = (selector: string) => body.locator(selector).count();
+    assert.equal(await body.locator('h3').textContent(), 'A title');
+    assert.deepEqual(
+      await Promise.all(['strong', 'em', 'ol > li', 'ol ul li', 'td', 'pre .t-keyword', 'pre .t-comment'].map(count)),
+      [1, 1, 2, 1, 2, 1, 1],
+    );
+    assert.deepEqual(await Promise.all(['img', 'script', 'a[href^=javascript]'].map(count)), [0, 0, 0]);
+    assert.equal(await count('a[href="https://example.org"]'), 1);
+    assert.equal(await page.evaluate('window.hacked'), undefined);
+    assert.match((await body.textContent()) ?? '', /<img src=x onerror/);
+  });
+
+  test('an answer is stopped by Esc, and the engine hears of it', async () => {
+    const page = await open();
+    await say(page, 'endless');
+    await page.locator('.message.writing .body', { hasText: 'on on on' }).waitFor();
+    assert.equal(await page.locator('#send').textContent(), 'Stop');
+    await page.keyboard.press('Escape');
+    await page.locator('.under', { hasText: 'stopped' }).waitFor();
+    for (let i = 0; i < 200 && server.engine.running > 0; i++) await new Promise((r) => setTimeout(r, 10));
+    assert.equal(server.engine.running, 0);
+  });
+
+  test('reasoning is folded away', async () => {
+    const page = await open();
+    await say(page, 'think');
+    await answered(page, 'Done.');
+    assert.match((await page.locator('details.reasoning').textContent()) ?? '', /let me see/);
+    assert.equal(await page.locator('details.reasoning').getAttribute('open'), null);
+  });
+
+  test('a phone: nothing is wider than the screen, conversations slide in', async () => {
+    const page = await open('/', { viewport: { width: 375, height: 700 }, hasTouch: true, colorScheme: 'dark' });
+    await say(page, 'rich');
+    await answered(page, 'the answer');
+    assert.ok(await page.evaluate('document.documentElement.scrollWidth <= window.innerWidth'));
+    assert.equal(await page.evaluate('document.documentElement.dataset.theme'), 'dark');
+    await page.click('#menu');
+    await page.locator('#list .entry').first().click();
+  });
+
+  test('the status page draws what the engine says', async () => {
+    const page = await open('/status');
+    await page.locator('#rates path.series-0').first().waitFor({ state: 'attached', timeout: 10_000 });
+    assert.match((await page.locator('.tiles').textContent()) ?? '', /0 \/ 64pages in use/);
+  });
+
+  test('no errors, and nothing from elsewhere', () => assert.deepEqual(problems, []));
+});
