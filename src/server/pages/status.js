@@ -23,6 +23,7 @@ function draw({ model, embedding_model, limits, status, memory, uptime }) {
     values.push(status[name]);
     if (values.length > SPAN) values.shift();
   }
+  const span = Math.min(SPAN, Math.max(60, history.running.length));
   const share = status.pagesTotal > 0 ? status.pagesUsed / status.pagesTotal : 0;
   const meter = element('meter', { min: '0', max: '1', value: String(share), 'aria-label': 'pages in use' });
   byId('tiles').replaceChildren(
@@ -42,7 +43,7 @@ function draw({ model, embedding_model, limits, status, memory, uptime }) {
       { name: 'written', values: history.tokensPerSecond },
       { name: 'read', values: history.promptTokensPerSecond },
     ],
-    SPAN,
+    span,
   );
   plot(
     byId('requests'),
@@ -51,7 +52,7 @@ function draw({ model, embedding_model, limits, status, memory, uptime }) {
       { name: 'running', values: history.running },
       { name: 'waiting', values: history.waiting },
     ],
-    SPAN,
+    span,
   );
 }
 
