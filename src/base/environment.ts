@@ -48,6 +48,8 @@ export const VARIABLES = {
   ),
   WICK_STACK: use("full keeps wick's own lines in the stacks of errors.", "stacks begin at the caller's line"),
   WICK_NATIVE: use("The path of the CPU engine's shared library.", 'the prebuilt package, else built and cached'),
+  WICK_API_KEYS: use('Keys that `wick serve` asks of its clients, separated by commas.', 'none'),
+  WICK_STACK: use('1 shows where in the program an unexpected error came from.', '0'),
 
   WICK_SIM_ORDER: kernels("reverse runs a simulated block's threads from the last to the first.", 'first to last'),
   WICK_SIM_POISON: kernels('The byte that fresh memory of the simulation is filled with.', '0x7f'),
@@ -126,6 +128,8 @@ export const VARIABLES = {
   LWS_WORKER_INDEX: system("LeaderWorkerSet's number of this pod (Kubernetes).", 'one process'),
   LWS_GROUP_SIZE: system("LeaderWorkerSet's count of pods.", 'one process'),
   LWS_LEADER_ADDRESS: system("LeaderWorkerSet's first pod, where the ranks meet.", 'MASTER_ADDR'),
+  NO_COLOR: system('Anything keeps colours out of what commands print.', 'colours on terminals'),
+  TERM: system('The kind of terminal; dumb ones get no colours.', 'colours on terminals'),
   PATH: system('Programs; Pythons found on it are searched for NVIDIA packages.', 'none'),
 } as const satisfies Readonly<Record<string, Variable>>;
 export type VariableName = keyof typeof VARIABLES;

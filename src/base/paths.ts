@@ -1,5 +1,5 @@
 // Where things lie: the package's own folders, and the cache on disk. No other file works out a path of these.
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -16,6 +16,10 @@ export const packageRoot: string = (() => {
       );
   }
 })();
+
+/** The version of this package. */
+export const packageVersion = (): string =>
+  (JSON.parse(readFileSync(join(packageRoot, 'package.json'), 'utf8')) as { version: string }).version;
 
 /** GPU kernels in HIP C++. */
 export const kernelsDir: string = join(packageRoot, 'kernels');

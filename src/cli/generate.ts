@@ -17,6 +17,7 @@ const HELP = `wick generate [options] "prompt"
   --temperature T        0 is greedy (default 0.8)
   --top-k K  --top-p P  --min-p P  --repetition-penalty R
   --seed S               the same seed gives the same text (default: from the clock)
+  --json                 one JSON object at the end: text, reason, tokens, times
 
 Text goes to stdout, everything else to stderr.`;
 
@@ -44,6 +45,7 @@ export async function run(argv: readonly string[]): Promise<number> {
       'min-p': option,
       'repetition-penalty': option,
       seed: option,
+      json: { type: 'boolean' },
       help: { type: 'boolean', short: 'h' },
     },
   });
@@ -69,7 +71,8 @@ export async function run(argv: readonly string[]): Promise<number> {
   const abort = new AbortController();
   const stop = (): void => abort.abort();
   process.once('SIGINT', stop);
-  process.stdout.write(prompt);
+  if (!v.json) process.stdout.write(prompt);
+  let text = '';
   let stats: GenerateStats | undefined;
   const sampling = {
     temperature: number('temperature', v.temperature),
@@ -81,11 +84,22 @@ export async function run(argv: readonly string[]): Promise<number> {
     maxTokens: number('max-tokens', v['max-tokens']) ?? 200,
   };
   const given = Object.fromEntries(Object.entries(sampling).filter(([, value]) => value !== undefined));
-  for await (const piece of model.generate(prompt, { ...given, signal: abort.signal, onDone: (s) => (stats = s) }))
-    process.stdout.write(piece);
-  process.stdout.write('\n');
+  for await (const piece of model.generate(prompt, { ...given, signal: abort.signal, onDone: (s) => (stats = s) })) {
+    if (!v.json) process.stdout.write(piece);
+    text += piece;
+  }
   process.removeListener('SIGINT', stop);
-  if (stats) console.error(report(stats, device, model.model.parameterCount(), model.model.dtype, loaded));
+  const about = { parameters: model.model.parameterCount(), dtype: model.model.dtype, device: device.name };
+  if (v.json) {
+    console.log(
+      JSON.stringify({ model: v.model ?? 'built-in', ...about, prompt, text, seed: sampling.seed, ...stats }),
+    );
+    return 0;
+  }
+  process.stdout.write('\n');
+  if (stats) console.error(report(stats, device, about.parameters, about.dtype, loaded));
+  if (v.model === undefined)
+    console.error('next: wick chat, wick serve (a page and an API), or --model owner/name from the Hugging Face hub');
   return 0;
 }
 

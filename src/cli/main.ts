@@ -1,6 +1,10 @@
 #!/usr/bin/env node
 // The `wick` command: finds the subcommand and hands it the rest of the line.
+import { env } from '../base/environment.js';
 import { WickError } from '../base/errors.js';
+import { packageVersion } from '../base/paths.js';
+import { completionScript } from './completion.js';
+import { endWithReader } from './terminal.js';
 
 interface Command {
   readonly summary: string;
@@ -11,6 +15,13 @@ interface Command {
 const COMMANDS: Readonly<Record<string, Command>> = {
   tour: { summary: 'a short look around: devices, a few tensors, golden results', load: () => import('./tour.js') },
   generate: { summary: 'text from a language model, token by token', load: () => import('./generate.js') },
+  chat: { summary: 'a conversation with a language model', load: () => import('./chat.js') },
+  serve: {
+    summary: "a language model behind OpenAI's and Anthropic's APIs, with a page to chat",
+    load: () => import('./serve.js'),
+  },
+  embed: { summary: 'vectors of texts', load: () => import('./embed.js') },
+  bench: { summary: 'how fast a language model reads and writes', load: () => import('./bench.js') },
   inspect: {
     summary: 'what a GGUF, safetensors, PyTorch or NumPy file holds',
     load: () => import('./inspect.js'),
@@ -39,20 +50,47 @@ const COMMANDS: Readonly<Record<string, Command>> = {
   },
   env: { summary: 'the environment variables that wick reads, and how they are set', load: () => import('./env.js') },
   emulate: { summary: 'run one kernel of an AMD code object with no GPU', load: () => import('./emulate.js') },
+  completion: {
+    summary: 'a script that lets bash, zsh or fish complete these commands',
+    load: async () => ({ run: (argv) => completionScript(argv, commandNames(), helpOf) }),
+  },
 };
+const commandNames = (): Record<string, string> =>
+  Object.fromEntries(Object.entries(COMMANDS).map(([name, c]) => [name, c.summary]));
+/** What a command prints when it is asked for help. */
+async function helpOf(name: string): Promise<string> {
+  const lines: string[] = [];
+  const print = console.log;
+  console.log = (...words: unknown[]) => void lines.push(words.join(' '));
+  try {
+    await (await COMMANDS[name].load()).run(['--help']);
+  } finally {
+    console.log = print;
+  }
+  return lines.join('\n');
+}
 
 function help(): string {
   const width = Math.max(...Object.keys(COMMANDS).map((n) => n.length));
   const lines = Object.entries(COMMANDS).map(([name, c]) => `  wick ${name.padEnd(width)}  ${c.summary}`);
   return (
-    `wick: tensors, neural nets and language models for Node.js on AMD and NVIDIA GPUs and the ` +
-    `CPU\n\n${lines.join('\n')}\n\nwick COMMAND --help tells more.`
+    `wick: tensors, neural nets and language models for Node.js on AMD and NVIDIA GPUs and the CPU
+
+` +
+    `${lines.join('
+')}
+
+wick COMMAND --help tells more; wick --version says which one this is.`
   );
 }
 
 async function main([name, ...rest]: readonly string[]): Promise<number> {
   if (name === undefined || name === '--help' || name === '-h' || name === 'help') {
     console.log(help());
+    return 0;
+  }
+  if (name === '--version' || name === '-V') {
+    console.log(packageVersion());
     return 0;
   }
   const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
@@ -63,12 +101,17 @@ async function main([name, ...rest]: readonly string[]): Promise<number> {
   return (await command.load()).run(rest);
 }
 
+endWithReader();
 main(process.argv.slice(2)).then(
   (code) => (process.exitCode = code),
   (e: unknown) => {
-    // Our own errors say what is wrong in one line; anything else is a defect and shows its stack.
+    // One sentence: ours say what is wrong; any other is a defect, whose place WICK_STACK shows.
     const usage = e instanceof Error && 'code' in e && String(e.code).startsWith('ERR_PARSE_ARGS');
-    console.error(e instanceof WickError ? String(e) : usage ? `wick: ${(e as Error).message}` : e);
+    const message = e instanceof Error ? e.message : String(e);
+    if (e instanceof WickError) console.error(String(e));
+    else if (usage) console.error(`wick: ${message}`);
+    else console.error(`wick: an unexpected error: ${message.split('\n')[0]} (WICK_STACK=1 shows where)`);
+    if (env('WICK_STACK') === '1') console.error(e);
     process.exitCode = usage ? 2 : 1;
   },
 );

@@ -1,0 +1,104 @@
+// A language model behind an engine, from the options that commands share.
+import { existsSync } from 'node:fs';
+import { basename } from 'node:path';
+import type { DType } from '../base/dtype.js';
+import { ArgumentError } from '../base/errors.js';
+import { builtinModel, LanguageModel, TextEngine } from '../engine/index.js';
+import { Device } from '../tensor/device.js';
+import { progressBar } from './progress.js';
+
+const option = { type: 'string' } as const;
+export const ENGINE_OPTIONS = {
+  model: option,
+  device: option,
+  dtype: option,
+  context: option,
+  'max-running': option,
+  'memory-share': option,
+} as const;
+export type EngineValues = { readonly [K in keyof typeof ENGINE_OPTIONS]?: string | undefined };
+
+export const ENGINE_HELP = `  --model NAME           a folder, a .gguf file or a model of the hub, as for wick generate (default: the built-in model)
+  --device NAME          cpu, cuda:0, rocm:0, ... (default: a GPU if there is one, else the CPU)
+  --dtype T              f32, bf16, f16 (default: as stored; f32 on the CPU)
+  --context N            tokens of prompt and answer together (default: what the model was made for, or there is room for)
+  --max-running N        requests that are computed at a time (default 256 on GPUs, 32 on the CPU)
+  --memory-share S       share of the free memory for keys and values (default 0.85 on GPUs, 0.25 on the CPU)`;
+
+/** A number of an option, or an error that names it. */
+export function numberOf(command: string, name: string, text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  const n = Number(text);
+  if (text.trim() === '' || !Number.isFinite(n))
+    throw new ArgumentError(`${command}: --${name} ${JSON.stringify(text)} is not a number`);
+  return n;
+}
+export function wholeOf(command: string, name: string, text: string | undefined): number | undefined {
+  const n = numberOf(command, name, text);
+  if (n !== undefined && (!Number.isSafeInteger(n) || n < 0))
+    throw new ArgumentError(`${command}: --${name} ${text} is not a whole number from 0`);
+  return n;
+}
+
+export interface OpenEngine {
+  readonly engine: TextEngine;
+  readonly device: Device;
+  readonly parameters: number;
+  readonly dtype: string;
+  readonly loadSeconds: number;
+  dispose(): Promise<void>;
+}
+
+/** What a model is called by clients: the last part of its name. */
+const shortName = (name: string): string => basename(name).replace(/\.gguf$/i, '') || name;
+
+export async function openEngine(
+  command: string,
+  v: EngineValues,
+  more: { readonly name?: string | undefined; readonly maxWaiting?: number | undefined } = {},
+): Promise<OpenEngine> {
+  const from = v.model ?? builtinModel;
+  if (v.model === undefined && !existsSync(from))
+    throw new ArgumentError(`${command}: the built-in model is not part of this installation; give --model NAME`);
+  const device = v.device ? Device.get(v.device) : Device.best();
+  const begin = performance.now();
+  const bar = process.stderr.isTTY ? progressBar() : undefined;
+  const model = await LanguageModel.load(from, {
+    device,
+    ...(v.dtype && { dtype: v.dtype as DType }),
+    onDownload: ({ file, done, total }) => bar?.show(done, total, `fetching ${file}`),
+    onProgress: (done, total) => bar?.show(done, total, `loading to ${device.name}`),
+  });
+  bar?.end();
+  const given = {
+    contextTokens: wholeOf(command, 'context', v.context),
+    maxRunning: wholeOf(command, 'max-running', v['max-running']),
+    memoryShare: numberOf(command, 'memory-share', v['memory-share']),
+    maxWaiting: more.maxWaiting,
+    name: more.name ?? (v.model === undefined ? 'wick-builtin' : shortName(v.model)),
+  };
+  try {
+    const engine = new TextEngine(
+      model.model,
+      model.tokenizer,
+      Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)),
+    );
+    return {
+      engine,
+      device,
+      parameters: model.model.parameterCount(),
+      dtype: model.model.dtype,
+      loadSeconds: (performance.now() - begin) / 1000,
+      dispose: async () => {
+        await engine.dispose();
+        model.dispose();
+      },
+    };
+  } catch (error) {
+    model.dispose();
+    throw error;
+  }
+}
+
+export const parameterSize = (n: number): string =>
+  n >= 1e9 ? `${(n / 1e9).toFixed(1)}B` : `${(n / 1e6).toFixed(1)}M`;

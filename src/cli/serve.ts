@@ -1,0 +1,140 @@
+// `wick serve`: a language model behind the APIs of OpenAI and Anthropic, with a page to chat with it.
+import { parseArgs } from 'node:util';
+import { env } from '../base/environment.js';
+import { ArgumentError } from '../base/errors.js';
+import { packageVersion } from '../base/paths.js';
+import { readText } from '../io/byte-source.js';
+import { EmbeddingModel } from '../models/index.js';
+import { jsonLog, serve, type ServedModels, silentLog } from '../server/index.js';
+import { TOOL_FORMATS } from '../server/tools/formats.js';
+import { ENGINE_HELP, ENGINE_OPTIONS, numberOf, openEngine, parameterSize, wholeOf } from './open-engine.js';
+
+const HELP = `wick serve [options]
+
+The model:
+${ENGINE_HELP}
+  --embedding-model NAME a second model, for /v1/embeddings and /rerank
+  --only-embeddings      no language model, only the embedding model
+  --name NAME            what the model is called in requests (default: the last part of its name)
+  --alias NAME           another name for it; may be given several times
+  --tool-format NAME     ${TOOL_FORMATS.map((f) => f.name).join(', ')} (default: what the chat template shows)
+
+Who may ask:
+  --host ADDRESS         (default 127.0.0.1: this machine alone)
+  --port N               (default 8080; 0 takes a free one)
+  --api-key-file FILE    keys, one a line; the variable WICK_API_KEYS holds keys, too, separated by commas
+  --without-keys         listen for others without a key
+  --origin URL           pages of this origin may call; may be given several times
+
+Limits:
+  --max-waiting N        requests that wait before others are told 429 (default 1024)
+  --rate N               requests a minute of each key or address (default: any number)
+  --max-body MIB         size of a request (default 8)
+  --timeout SECONDS      time of an answer (default 600)
+  --quiet                no log; else it goes to stderr, one JSON object a line
+
+GET /openapi.json describes all routes, docs/serving.md says how to run it.`;
+
+const MAX_KEYS = 2 ** 20;
+function keysFrom(file: string | undefined): string[] {
+  const listed = file === undefined ? [] : readText(file, MAX_KEYS).split('\n');
+  return [...listed, ...(env('WICK_API_KEYS')?.split(',') ?? [])].map((k) => k.trim()).filter((k) => k !== '');
+}
+
+export async function run(argv: readonly string[]): Promise<number> {
+  const option = { type: 'string' } as const;
+  const flag = { type: 'boolean' } as const;
+  const { values: v } = parseArgs({
+    args: [...argv],
+    options: {
+      ...ENGINE_OPTIONS,
+      ...{ 'embedding-model': option, 'only-embeddings': flag, name: option, alias: { ...option, multiple: true } },
+      ...{ 'tool-format': option, host: option, port: option, 'api-key-file': option, 'without-keys': flag },
+      ...{ origin: { ...option, multiple: true }, 'max-waiting': option, rate: option, 'max-body': option },
+      ...{ timeout: option, quiet: flag, help: { ...flag, short: 'h' } },
+    },
+  });
+  if (v.help) {
+    console.log(HELP);
+    return 0;
+  }
+  const number = (name: 'rate' | 'max-body' | 'timeout'): number | undefined => numberOf('serve', name, v[name]);
+  if (v['only-embeddings'] && !v['embedding-model'])
+    throw new ArgumentError('serve: --only-embeddings needs --embedding-model');
+  const tools = v['tool-format'];
+  if (tools !== undefined && !TOOL_FORMATS.some((f) => f.name === tools))
+    throw new ArgumentError(
+      `serve: there is no --tool-format ${JSON.stringify(tools)}; there are ${TOOL_FORMATS.map((f) => f.name).join(', ')}`,
+    );
+  const body = number('max-body');
+  const limits = {
+    requestsPerMinute: number('rate'),
+    bodyBytes: body === undefined ? undefined : body * 2 ** 20,
+    requestSeconds: number('timeout'),
+    origins: v.origin,
+  };
+  const keys = keysFrom(v['api-key-file']);
+  const open = v['only-embeddings']
+    ? undefined
+    : await openEngine('serve', v, {
+        name: v.name,
+        maxWaiting: wholeOf('serve', 'max-waiting', v['max-waiting']),
+      });
+  const embedding = v['embedding-model'];
+  const embedder =
+    embedding === undefined
+      ? undefined
+      : {
+          name: embedding.split('/').at(-1) ?? embedding,
+          model: await EmbeddingModel.load(embedding, v.device ? { device: v.device } : {}),
+        };
+  const models: ServedModels = {
+    ...(open && { engine: open.engine }),
+    ...(embedder && { embedder }),
+    ...(v.alias && { aliases: v.alias }),
+    ...(tools && { toolFormat: tools }),
+  };
+  const log = v.quiet ? silentLog : jsonLog((line) => process.stderr.write(line));
+  const server = await serve(models, {
+    ...(v.host !== undefined && { host: v.host }),
+    port: wholeOf('serve', 'port', v.port) ?? 8080,
+    keys,
+    ...(v['without-keys'] && { withoutKeys: true }),
+    limits: Object.fromEntries(Object.entries(limits).filter(([, value]) => value !== undefined)),
+    log,
+    version: packageVersion(),
+  });
+  if (open) {
+    const { contextTokens, maxRunning, pages, pageTokens } = open.engine.limits;
+    log.info('ready', {
+      model: open.engine.name,
+      parameters: open.parameters,
+      device: open.device.name,
+      loadSeconds: Number(open.loadSeconds.toFixed(3)),
+      ...{ contextTokens, maxRunning, pages, pageTokens, url: server.url },
+    });
+    console.log(
+      `${open.engine.name} (${parameterSize(open.parameters)} in ${open.dtype}) on ${open.device.name}: ` +
+        `contexts of ${contextTokens} tokens, ${maxRunning} requests at a time, room for ${pages * pageTokens} tokens`,
+    );
+  }
+  console.log(`chat at ${server.url}/  status at ${server.url}/status  API at ${server.url}/v1  (Ctrl-C ends)`);
+  await untilSignal(server.close);
+  await open?.dispose();
+  embedder?.model.dispose();
+  return 0;
+}
+
+/** The first signal ends the server in order, the second at once. */
+async function untilSignal(close: () => Promise<void>): Promise<void> {
+  let ending: Promise<void> | undefined;
+  await new Promise<void>((resolve) => {
+    const onSignal = (): void => {
+      if (ending) process.exit(130);
+      console.error('ending: answers under way have 30 seconds; once more ends at once');
+      ending = close().then(resolve);
+    };
+    process.on('SIGINT', onSignal);
+    process.on('SIGTERM', onSignal);
+  });
+}
