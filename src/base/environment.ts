@@ -74,7 +74,7 @@ export const VARIABLES = {
     'The folder with golden numbers.',
     'test/golden, else ../shared/golden, else the package wick-golden',
   ),
-  WICK_FUZZ: tests('Mutations of each file format that the fuzzer tries.', '2500'),
+  WICK_FUZZ: tests('How much fuzzers try: mutations of each file format, requests to the server.', '2500 and 1000'),
   WICK_EMU_PROGRAMS: tests('FIRST:COUNT of the generated programs that the emulator is tested with.', '1:2'),
   WICK_EMU_TARGETS: tests('The emulated targets of those programs.', 'gfx90a,gfx1030'),
   WICK_EMU_DAY: tests('The day whose share of the emulated targets is run, such as 2026-11-16.', 'today (UTC)'),

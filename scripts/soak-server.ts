@@ -1,0 +1,26 @@
+// `node dist/scripts/soak-server.js [--seconds 60] [--streams 50] [--model NAME]`: many streams at once, some of which are
+// left at random; every byte must be what the same request gets alone, and pages and memory must come back.
+import { parseArgs } from 'node:util';
+import { openEngine } from '../src/cli/open-engine.js';
+import { soak } from '../test/server-soak.js';
+import { serve } from '../src/server/index.js';
+
+const { values: v } = parseArgs({
+  options: {
+    seconds: { type: 'string', default: '60' },
+    streams: { type: 'string', default: '50' },
+    model: { type: 'string' },
+    device: { type: 'string' },
+  },
+});
+const open = await openEngine('soak', v);
+const server = await serve({ engine: open.engine }, { port: 0 });
+const report = await soak(server.url, open.engine, {
+  seconds: Number(v.seconds),
+  streams: Number(v.streams),
+  onProgress: (line) => console.error(line),
+});
+await server.close(5);
+await open.dispose();
+console.log(JSON.stringify(report, null, 2));
+process.exitCode = report.wrong.length > 0 || report.pagesUsed !== report.pagesUsedBefore ? 1 : 0;
