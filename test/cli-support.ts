@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-const main = join(fileURLToPath(new URL('.', import.meta.url)), '../src/cli/main.js');
+export const main = join(fileURLToPath(new URL('.', import.meta.url)), '../src/cli/main.js');
 
 export function wick(...args: readonly string[]): { status: number | null; stdout: string; stderr: string } {
   const r = spawnSync(process.execPath, [main, ...args], { encoding: 'utf8', maxBuffer: 2 ** 26 });

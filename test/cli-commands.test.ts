@@ -1,0 +1,173 @@
+// The commands as a shell sees them: help, version, completion, closed pipes, colours, errors in one sentence.
+import assert from 'node:assert/strict';
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { packageRoot, packageVersion } from '../src/base/paths.js';
+import { main, wick } from './cli-support.js';
+import { noModel } from './server-support.js';
+
+const names = (): string[] => [...wick('--help').stdout.matchAll(/^ {2}wick (\S+)/gm)].map((m) => m[1]);
+
+test('the version', () => assert.equal(wick('--version').stdout, `${packageVersion()}\n`));
+
+test('every command has help, which does nothing else', () => {
+  const all = names();
+  assert.ok(all.length >= 15, all.join(' '));
+  for (const name of all) {
+    const before = readdirSync('.');
+    const { status, stdout, stderr } = wick(name, '--help');
+    assert.equal(status, 0, `${name}: ${stderr}`);
+    assert.match(stdout, new RegExp(`wick ${name}`));
+    assert.equal(stderr, '', name);
+    assert.deepEqual(readdirSync('.'), before);
+  }
+});
+
+test('errors are one sentence, without a stack', () => {
+  for (const [args, status] of [
+    [['nonsense'], 2],
+    [['generate', '--nonsense'], 2],
+    [['generate', '--temperature', 'hot', 'x'], 1],
+    [['generate', '--model', '/nowhere/at-all'], 1],
+    [['serve', '--host', '0.0.0.0', '--port', '0'], 1],
+    [['serve', '--tool-format', 'x'], 1],
+    [['bench'], 1],
+    [['bench', 'model', '--batch', '0'], 1],
+    [['embed', 'x'], 1],
+    [['completion', 'tcsh'], 1],
+  ] as const) {
+    const r = wick(...args);
+    assert.equal(r.status, status, `${args.join(' ')}: ${r.stderr}`);
+    assert.equal(r.stdout, '', args.join(' '));
+    assert.ok(!/^\s+at /m.test(r.stderr), r.stderr);
+    if (args[0] !== 'nonsense') assert.equal(r.stderr.trim().split('\n').length, 1, r.stderr);
+  }
+});
+
+test('completion knows every command and its options', () => {
+  for (const shell of ['bash', 'zsh', 'fish']) {
+    const { status, stdout } = wick('completion', shell);
+    assert.equal(status, 0);
+    for (const name of names()) assert.ok(stdout.includes(name), `${shell}: ${name}`);
+    assert.match(stdout, /embedding-model/);
+  }
+  const script = wick('completion', 'bash').stdout;
+  const tried = spawnSync(
+    'bash',
+    [
+      '-c',
+      `${script}\nCOMP_WORDS=(wick se); COMP_CWORD=1; _wick; echo "\${COMPREPLY[@]}"; COMP_WORDS=(wick serve --po); COMP_CWORD=2; _wick; echo "\${COMPREPLY[@]}"`,
+    ],
+    { encoding: 'utf8' },
+  );
+  assert.equal(tried.stdout, 'serve\n--port\n', tried.stderr);
+});
+
+test('a pipe that closes ends a command quietly', () => {
+  const run = spawnSync('bash', ['-c', `"${process.execPath}" "${main}" ops | head -1; echo "\${PIPESTATUS[0]}"`], {
+    encoding: 'utf8',
+  });
+  assert.equal(run.stderr, '');
+  assert.equal(run.stdout.trim().split('\n').at(-1), '0');
+});
+
+test('generate --json', { skip: noModel }, () => {
+  const { stdout, status } = wick(
+    'generate',
+    '--json',
+    '--max-tokens',
+    '5',
+    '--seed',
+    '3',
+    '--device',
+    'cpu',
+    'ROMEO:',
+  );
+  assert.equal(status, 0);
+  const got = JSON.parse(stdout);
+  assert.deepEqual([got.prompt, got.tokens, got.reason, got.seed], ['ROMEO:', 5, 'length', 3]);
+  const plain = wick('generate', '--max-tokens', '5', '--seed', '3', '--device', 'cpu', 'ROMEO:');
+  assert.equal(plain.stdout, `ROMEO:${got.text}\n`);
+  assert.match(plain.stderr, /next: wick chat/);
+});
+
+test('a conversation by pipe: answers, commands, the same for the same seed', { skip: noModel }, () => {
+  const say = (lines: string): string => {
+    const r = spawnSync(
+      process.execPath,
+      [main, 'chat', '--device', 'cpu', '--max-tokens', '8', '--temperature', '0'],
+      { input: lines, encoding: 'utf8' },
+    );
+    assert.equal(r.status, 0, r.stderr);
+    return r.stdout;
+  };
+  const once = say('Who are you?\n');
+  assert.ok(once.trim().length > 0);
+  const twice = say(
+    'Who are you?\n/retry\n/history\n/new\n/system Be brief.\n/set temperature 0.5\n/set\n/help\n/exit\nnot read\n',
+  );
+  assert.ok(
+    twice.startsWith(once + once),
+    `${JSON.stringify(twice)} does not begin with ${JSON.stringify(once)} twice`,
+  );
+  for (const part of ['user: Who are you?', 'a new conversation', 'temperature 0.5', '/save FILE'])
+    assert.ok(twice.includes(part), part);
+  assert.ok(!twice.includes('\x1b'), 'no colours where nobody watches');
+  const bad = spawnSync(process.execPath, [main, 'chat', '--device', 'cpu'], {
+    input: '/nonsense\n',
+    encoding: 'utf8',
+  });
+  assert.equal(bad.status, 1);
+  assert.match(bad.stderr, /no command \/nonsense/);
+});
+
+test('bench model prints a table, or JSON', { skip: noModel }, () => {
+  const r = wick('bench', 'model', '--device', 'cpu', '--prompt', '8', '--tokens', '4', '--batch', '1,2', '--json');
+  assert.equal(r.status, 0, r.stderr);
+  const { rows } = JSON.parse(r.stdout);
+  assert.deepEqual(
+    rows.map((row: { batch: number }) => row.batch),
+    [1, 2],
+  );
+  for (const row of rows) for (const value of Object.values(row)) assert.ok((value as number) > 0);
+});
+
+test('serve answers, and ends in order at a signal', { skip: noModel }, async () => {
+  const child = spawn(process.execPath, [main, 'serve', '--port', '0', '--device', 'cpu'], {
+    env: { ...process.env, WICK_API_KEYS: 'key-for-tests' },
+  });
+  let [out, log] = ['', ''];
+  child.stderr.on('data', (d) => (log += d));
+  for await (const chunk of child.stdout) {
+    out += chunk;
+    if (out.includes('API at ')) break;
+  }
+  const url = /API at (\S+)/.exec(out)?.[1] ?? '';
+  const headers = { 'content-type': 'application/json', authorization: 'Bearer key-for-tests' };
+  const body = JSON.stringify({ messages: [{ role: 'user', content: 'Who are you?' }], max_tokens: 6, seed: 1 });
+  const answer = await fetch(`${url}/chat/completions`, { method: 'POST', headers, body });
+  assert.equal(answer.status, 200);
+  const { usage, model } = (await answer.json()) as { usage: { completion_tokens: number }; model: string };
+  assert.deepEqual([usage.completion_tokens, model], [6, 'wick-builtin']);
+  child.kill('SIGTERM');
+  const [status] = await once(child, 'exit');
+  assert.equal(status, 0, log);
+  assert.ok(
+    log.split('\n').some((line) => line.startsWith('{') && JSON.parse(line).msg === 'ready'),
+    log,
+  );
+});
+
+test('what pages and units say of wick serve is true', () => {
+  const help = wick('serve', '--help').stdout;
+  const files = ['docs/serving.md', ...readdirSync(join(packageRoot, 'deploy')).map((f) => `deploy/${f}`)];
+  for (const file of files)
+    for (const [line] of readFileSync(join(packageRoot, file), 'utf8').matchAll(
+      /^.*wick(:cuda|:rocm)? serve.*$|^ENTRYPOINT.*$|^ +command:.*$/gm,
+    ))
+      for (const [option] of line.matchAll(/--[a-z][a-z-]*/g))
+        assert.ok(help.includes(`${option} `) || help.includes(`${option}\n`), `${file} says ${option}`);
+});
