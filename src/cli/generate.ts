@@ -57,6 +57,16 @@ export async function run(argv: readonly string[]): Promise<number> {
   if (v.model === undefined && !existsSync(dir))
     throw new ArgumentError('generate: the built-in model is not part of this installation; give --model DIR');
   const prompt = positionals.join(' ');
+  const sampling = {
+    temperature: number('temperature', v.temperature),
+    topK: number('top-k', v['top-k']),
+    topP: number('top-p', v['top-p']),
+    minP: number('min-p', v['min-p']),
+    repetitionPenalty: number('repetition-penalty', v['repetition-penalty']),
+    seed: number('seed', v.seed) ?? Date.now(),
+    maxTokens: number('max-tokens', v['max-tokens']) ?? 200,
+  };
+  const given = Object.fromEntries(Object.entries(sampling).filter(([, value]) => value !== undefined));
   const device = v.device ? Device.get(v.device) : Device.best();
   const begin = performance.now();
   const bar = process.stderr.isTTY ? progressBar() : undefined;
@@ -74,16 +84,6 @@ export async function run(argv: readonly string[]): Promise<number> {
   if (!v.json) process.stdout.write(prompt);
   let text = '';
   let stats: GenerateStats | undefined;
-  const sampling = {
-    temperature: number('temperature', v.temperature),
-    topK: number('top-k', v['top-k']),
-    topP: number('top-p', v['top-p']),
-    minP: number('min-p', v['min-p']),
-    repetitionPenalty: number('repetition-penalty', v['repetition-penalty']),
-    seed: number('seed', v.seed) ?? Date.now(),
-    maxTokens: number('max-tokens', v['max-tokens']) ?? 200,
-  };
-  const given = Object.fromEntries(Object.entries(sampling).filter(([, value]) => value !== undefined));
   for await (const piece of model.generate(prompt, { ...given, signal: abort.signal, onDone: (s) => (stats = s) })) {
     if (!v.json) process.stdout.write(piece);
     text += piece;

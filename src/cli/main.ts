@@ -13,7 +13,7 @@ interface Command {
 }
 
 const COMMANDS: Readonly<Record<string, Command>> = {
-  tour: { summary: 'a short look around: devices, a few tensors, golden results', load: () => import('./tour.js') },
+  tour: { summary: 'a short look around: devices, a few tensors', load: () => import('./tour.js') },
   generate: { summary: 'text from a language model, token by token', load: () => import('./generate.js') },
   chat: { summary: 'a conversation with a language model', load: () => import('./chat.js') },
   serve: {

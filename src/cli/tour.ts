@@ -1,4 +1,5 @@
-// `npm start`: a short look around. Devices, a few tensor lines, and how results compare with golden numbers.
+// `wick tour`: a short look around: devices, and a few lines of tensors.
+import { parseArgs } from 'node:util';
 import { Device, randn, Tensor } from '../index.js';
 import { run as devices } from './devices.js';
 
@@ -6,7 +7,14 @@ function show(code: string, value: unknown): void {
   console.log(`> ${code}\n${String(value)}\n`);
 }
 
-export async function run(): Promise<number> {
+const HELP = 'wick tour    a short look around: the devices, and a few lines of tensors with their results';
+
+export function run(argv: readonly string[]): number {
+  const { values } = parseArgs({ args: [...argv], options: { help: { type: 'boolean', short: 'h' } } });
+  if (values.help) {
+    console.log(HELP);
+    return 0;
+  }
   console.log('Devices\n');
   devices([]);
   console.log(`\nTensors on ${Device.default.name}\n`);
