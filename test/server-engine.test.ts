@@ -1,0 +1,55 @@
+// The server with the real engine and the built-in model: many streams, some left at random.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { loadEngine } from '../src/engine/index.js';
+import { serve } from '../src/server/index.js';
+import { noModel } from './server-support.js';
+import { soak } from './server-soak.js';
+
+test('every byte is what the request gets alone, and pages come back', { skip: noModel }, async () => {
+  const engine = await loadEngine(undefined, { device: 'cpu' });
+  const server = await serve({ engine }, { port: 0 });
+  try {
+    const report = await soak(server.url, engine, { seconds: 2.5, streams: 6, requests: 8 });
+    assert.deepEqual(report.wrong, []);
+    assert.ok(report.whole > 0 && report.left > 0, JSON.stringify(report));
+    assert.equal(report.pagesUsed, report.pagesUsedBefore);
+  } finally {
+    await server.close(1);
+    await engine.dispose();
+  }
+});
+
+test('log-probabilities of a prompt add up to what the model says of it', { skip: noModel }, async () => {
+  const engine = await loadEngine(undefined, { device: 'cpu' });
+  const server = await serve({ engine }, { port: 0 });
+  try {
+    const post = async (body: object) => {
+      const response = await fetch(`${server.url}/v1/completions`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify(body),
+      });
+      assert.equal(response.status, 200, await response.clone().text());
+      return (await response.json()) as {
+        choices: { text: string; logprobs: { tokens: string[]; token_logprobs: (number | null)[] } }[];
+      };
+    };
+    const prompt = 'ROMEO:\nWhat light';
+    const first = (await post({ prompt, max_tokens: 4, temperature: 0, logprobs: 0 })).choices[0];
+    const [scored] = (
+      await post({ prompt: prompt + first.text, max_tokens: 1, temperature: 0, logprobs: 0, echo: true })
+    ).choices;
+    assert.ok(scored.text.startsWith(prompt + first.text));
+    assert.equal(scored.logprobs.token_logprobs[0], null);
+    // Where the text is cut into the same tokens, a token scored is a token drawn.
+    const drawn = first.logprobs.tokens;
+    const at = scored.logprobs.tokens.length - 1 - drawn.length;
+    if (scored.logprobs.tokens.slice(at, at + drawn.length).join('|') === drawn.join('|'))
+      for (const [i, p] of first.logprobs.token_logprobs.entries())
+        assert.ok(Math.abs((p as number) - (scored.logprobs.token_logprobs[at + i] as number)) < 1e-3, `token ${i}`);
+  } finally {
+    await server.close(1);
+    await engine.dispose();
+  }
+});
