@@ -74,13 +74,8 @@ function help(): string {
   const width = Math.max(...Object.keys(COMMANDS).map((n) => n.length));
   const lines = Object.entries(COMMANDS).map(([name, c]) => `  wick ${name.padEnd(width)}  ${c.summary}`);
   return (
-    `wick: tensors, neural nets and language models for Node.js on AMD and NVIDIA GPUs and the CPU
-
-` +
-    `${lines.join('
-')}
-
-wick COMMAND --help tells more; wick --version says which one this is.`
+    `wick: tensors, neural nets and language models for Node.js on AMD and NVIDIA GPUs and the CPU\n\n` +
+    `${lines.join('\n')}\n\nwick COMMAND --help tells more; wick --version says which one this is.`
   );
 }
 
