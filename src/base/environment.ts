@@ -46,10 +46,12 @@ export const VARIABLES = {
     'What ranks of a distributed run talk through: nccl, mpi or socket.',
     'nccl on GPUs, mpi under mpirun, else socket',
   ),
-  WICK_STACK: use("full keeps wick's own lines in the stacks of errors.", "stacks begin at the caller's line"),
+  WICK_STACK: use(
+    "full keeps wick's own lines in the stacks of errors, and commands print the stack of an unexpected one.",
+    "stacks begin at the caller's line, commands print a sentence",
+  ),
   WICK_NATIVE: use("The path of the CPU engine's shared library.", 'the prebuilt package, else built and cached'),
   WICK_API_KEYS: use('Keys that `wick serve` asks of its clients, separated by commas.', 'none'),
-  WICK_STACK: use('1 shows where in the program an unexpected error came from.', '0'),
 
   WICK_SIM_ORDER: kernels("reverse runs a simulated block's threads from the last to the first.", 'first to last'),
   WICK_SIM_POISON: kernels('The byte that fresh memory of the simulation is filled with.', '0x7f'),

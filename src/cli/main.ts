@@ -105,8 +105,8 @@ main(process.argv.slice(2)).then(
     const message = e instanceof Error ? e.message : String(e);
     if (e instanceof WickError) console.error(String(e));
     else if (usage) console.error(`wick: ${message}`);
-    else console.error(`wick: an unexpected error: ${message.split('\n')[0]} (WICK_STACK=1 shows where)`);
-    if (env('WICK_STACK') === '1') console.error(e);
+    else console.error(`wick: an unexpected error: ${message.split('\n')[0]} (WICK_STACK=full shows where)`);
+    if (env('WICK_STACK') === 'full') console.error(e);
     process.exitCode = usage ? 2 : 1;
   },
 );
