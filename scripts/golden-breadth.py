@@ -222,5 +222,37 @@ ops('gridSample', lambda x, g: F.grid_sample(x, g, align_corners=False), lambda 
 for align in (False, True):
     ops('affineGrid', lambda t: F.affine_grid(t, (2, 1, 3, 4), align), X(2, 2, 3), T3, args=[[2, 1, 3, 4], {'alignCorners': align}])
 ops('affineGrid', lambda t: F.affine_grid(t, (1, 1, 2, 3, 2), False), X(1, 3, 4), TWO, args=[[1, 1, 2, 3, 2]])
+
+# Linear algebra. Signs of singular vectors are anyone's choice, and made equal here; of eigenvectors the values are compared.
+SQUARE = lambda dt: {'x': rand(2, 4, 4) + 3 * torch.eye(4, dtype=torch.float64)}
+def definite(dt):
+    a = rand(2, 4, 4)
+    return {'x': a @ a.mT + torch.eye(4, dtype=torch.float64)}
+
+
+def signed_svd(x):
+    """With the signs that make the largest component of V's columns (U's of wide matrices) positive."""
+    u, s, vt = torch.linalg.svd(x, full_matrices=False)
+    inner = vt.mT if x.shape[-2] >= x.shape[-1] else u
+    sign = inner.gather(-2, inner.abs().argmax(-2, keepdim=True)).sign().detach()
+    return u * sign, s, vt * sign.mT
+
+
+ops('solve', torch.linalg.solve, lambda dt: {**SQUARE(dt), 'b': rand(2, 4, 3)}, TWO, args=['$b'])
+ops('solve', torch.linalg.solve, lambda dt: {'x': rand(3, 3) + 2 * torch.eye(3, dtype=torch.float64), 'b': rand(3)}, TWO, args=['$b'])
+ops('inv', torch.linalg.inv, SQUARE, TWO)
+ops('det', torch.linalg.det, SQUARE, TWO)
+for dt in TWO:
+    torch.manual_seed(3)
+    case('slogdet', lambda x: tuple(torch.linalg.slogdet(x)), dt, SQUARE(dt), grad=False)
+    case('cholesky', torch.linalg.cholesky, dt, {'x': (lambda a: a @ a.mT + torch.eye(4, dtype=torch.float64))(torch.randint(-2, 3, (2, 4, 4)).double())})
+    case('eigh', lambda x: torch.linalg.eigh(x)[0], dt, {'x': (lambda a: a + a.mT)(torch.randint(-4, 5, (2, 4, 4)).double())})
+for shape in ((2, 5, 3), (4, 4), (3, 5)):
+    ops('qr', lambda x: tuple(torch.linalg.qr(x)), X(*shape), TWO)
+    ops('svd', signed_svd, X(*shape), TWO)
+ops('lstsq', lambda x, b: torch.linalg.lstsq(x, b).solution, lambda dt: {'x': rand(5, 3), 'b': rand(5, 2)}, TWO, args=['$b'])
+ops('lstsq', lambda x, b: torch.linalg.pinv(x) @ b, lambda dt: {'x': rand(3, 5), 'b': rand(3, 2)}, TWO, args=['$b'])
+ops('matrixExp', torch.linalg.matrix_exp, X(2, 3, 3), TWO + ['f16'])
+ops('matrixExp', torch.linalg.matrix_exp, X(3, 3, lo=-6, hi=6), TWO)
 # -- more above this line --
 golden_cases.write('breadth', f'{TORCH}, {SCIPY}; computed in double precision and rounded once')

@@ -12,6 +12,7 @@ import { fusedOps } from './fused.js';
 import { imageOps } from './image.js';
 import { indexing } from './indexing.js';
 import { integerOps } from './integer.js';
+import { linalgOps } from './linalg.js';
 import { matmulOps } from './matmul.js';
 import { movementOps } from './movement.js';
 import { norm } from './norm.js';
@@ -63,6 +64,7 @@ export const OPS = {
   ...statisticsOps,
   ...windowOps,
   ...imageOps,
+  ...linalgOps,
   ...compositeOps,
 };
 export type OpName = keyof typeof OPS;

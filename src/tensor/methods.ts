@@ -3,7 +3,7 @@ import type { DType } from '../base/dtype.js';
 import { ArgumentError, WickError } from '../base/errors.js';
 import { sameShape } from '../base/shape.js';
 import type { CloseOptions } from '../ops/numeric.js';
-import type { CompositeRow, Row } from '../ops/op.js';
+import type { CompositeRow, KernelRow, Row } from '../ops/op.js';
 import { opList } from '../ops/table.js';
 import type { GradRow } from './autograd.js';
 import { type NestedInput, tensor } from './create.js';
@@ -99,6 +99,12 @@ Tensor.prototype.bernoulli = function (options?: DrawOptions) {
 };
 Tensor.prototype.multinomial = function (count: number, options?: MultinomialOptions) {
   return multinomial(this, count, options);
+};
+Tensor.prototype.onHost = function (row: KernelRow, inputs: readonly Tensor[]) {
+  const home = this.device;
+  if (home.backend.supports(row, this.dtype) === true) return apply(row as GradRow, inputs, {});
+  const there = inputs.map((t) => t.to(Device.cpu()));
+  return apply(row as GradRow, there, {}).map((t) => t.to(home));
 };
 Tensor.prototype.newTensor = function (data: NestedInput, options: { readonly dtype?: DType } = {}) {
   return tensor(data, { device: this.device, dtype: options.dtype ?? this.dtype });
