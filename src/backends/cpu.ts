@@ -96,6 +96,7 @@ export class CpuBackend implements Backend {
   #recording: Recording | undefined;
   /** Kept when all work elsewhere that was asked for so far has run. */
   #last: Promise<unknown> = Promise.resolve();
+  #underWay = 0;
   readonly #block = new Float64Array(BLOCK_SLOTS);
   readonly #blockAddress: number;
   readonly #bindings = new Map<RunRow, Binding>();
@@ -240,19 +241,20 @@ export class CpuBackend implements Backend {
       this.#recording = recording;
     }
   }
-  /** One after another on a thread of the system's, as they were asked for. */
+  /** One after another on a thread of the system's, as they were asked for; at once where nothing runs. */
   #enqueue(calls: RecordedCalls): Promise<void> {
-    const run = this.#last.then(
-      () =>
-        new Promise<void>((done, failed) => {
-          this.#engine.runList.async(calls.address, (error, status) => {
-            if (error) failed(error);
-            else if (status !== 0) failed(failure(status, calls.failedRow, calls.message));
-            else done();
-          });
-        }),
-    );
-    this.#last = run.catch(() => undefined); // whoever launched it is told
+    const start = (): Promise<void> =>
+      new Promise<void>((done, failed) => {
+        this.#engine.runList.async(calls.address, (error, status) => {
+          if (error) failed(error);
+          else if (status !== 0) failed(failure(status, calls.failedRow, calls.message));
+          else done();
+        });
+      });
+    this.#underWay++;
+    const run = this.#underWay === 1 ? start() : this.#last.then(start);
+    const over = (): void => void this.#underWay--;
+    this.#last = run.then(over, over); // whoever launched it is told of errors
     return run;
   }
 

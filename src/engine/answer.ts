@@ -1,6 +1,8 @@
-// One answer: from rows of logits to tokens, from tokens to pieces of text, until something ends it.
+// One answer: from rows of logits to tokens, at once, and from tokens to pieces of text, while the next step runs; until
+// something ends it.
 import type { Tokenizer } from '../tokenizers/index.js';
 import { Chooser, rawLogprobs } from './choose.js';
+import type { DraftModel } from './draft.js';
 import type { Rows } from './executor.js';
 import type { GrammarCompiler, GrammarState } from './grammar.js';
 import { lookUp } from './lookup.js';
@@ -16,27 +18,41 @@ export interface AnswerShared {
   /** The model's end tokens. */
   readonly ends: readonly number[];
   readonly vocabSize: number;
-  readonly grammars: GrammarCompiler | undefined;
+  readonly grammars: GrammarCompiler;
   /** Whether guesses can be checked and taken back. */
   readonly guesses: boolean;
+  readonly draft: DraftModel | undefined;
+}
+/** A token that was drawn and not yet told. */
+interface Drawn {
+  readonly token: number;
+  readonly logprob: TokenLogprob | undefined;
 }
 
 export class Answer {
   readonly sequence: Sequence;
   readonly request: Request;
   readonly choice: number;
+  /** Nothing more is drawn. */
   finished = false;
-  /** Tokens of the answer that were told: all but an end or stop token. */
+  /** Its grammar, where it has one, is compiled. */
+  readonly opened: Promise<void> | undefined;
+  /** Tokens of the answer that were told: all but an end or stop token, and what came after a stop text. */
   shownTokens = 0;
   readonly #shared: AnswerShared;
   readonly #chooser: Chooser;
   readonly #text: AnswerText;
   readonly #ends: ReadonlySet<number>;
   readonly #stops: ReadonlySet<number>;
-  readonly #grammar: Promise<GrammarState> | undefined;
   #state: GrammarState | undefined;
-  #draft = new PieceDraft();
+  #problem: unknown;
+  #drawn: Drawn[] = [];
+  #finish: FinishReason | undefined;
+  #stopToken: number | undefined;
+  #told = false;
+  /** What is known of the prompt's tokens, until all of it is. */
   #promptLogprobs: TokenLogprob[] | undefined;
+  #aboutPrompt: readonly TokenLogprob[] | undefined;
 
   constructor(sequence: Sequence, request: Request, choice: number, seed: number, shared: AnswerShared) {
     const { asked } = request;
@@ -49,10 +65,11 @@ export class Answer {
     this.#chooser = new Chooser(asked, seed, [...this.#ends, ...this.#stops], shared.vocabSize);
     this.#text = new AnswerText(shared.tokenizer, asked);
     this.#promptLogprobs = asked.promptLogprobs && choice === 0 ? [] : undefined;
-    if (asked.grammar) {
-      this.#grammar = shared.grammars?.open(asked.grammar, [...this.#ends]);
-      this.#grammar?.catch(() => undefined); // told when it is waited for
-    }
+    if (asked.grammar)
+      this.opened = shared.grammars.open(asked.grammar, [...this.#ends]).then((state) => {
+        this.#state = state;
+        if (this.finished) state.close();
+      });
   }
   /** Whether the largest logit is all it needs. */
   get plain(): boolean {
@@ -63,40 +80,49 @@ export class Answer {
     if (this.#promptLogprobs && item.start < this.sequence.promptLength) return item.tokens.length;
     return item.draws ? 1 + item.guesses : 0;
   }
-  /** What must be known before the next token is chosen, begun while the model computes. */
+  /** What must be known before the next token is chosen, made while the model computes. */
   async prepare(): Promise<void> {
-    if (this.#grammar && !this.#state) this.#state = await this.#grammar;
+    try {
+      await this.#state?.ready();
+    } catch (e) {
+      this.#problem = e;
+    }
   }
   /** Guesses for the next step, where they are asked for. */
-  guess(most: number): void {
+  async guess(most: number): Promise<void> {
     const { sequence } = this;
-    if (!this.#shared.guesses || this.request.asked.speculate !== 'prompt-lookup' || !sequence.decoding) return;
-    if (this.#grammar || sequence.written === 0) return;
+    const { speculate } = this.request.asked;
+    if (!speculate || !this.#shared.guesses || !sequence.decoding || this.#state || sequence.written === 0) return;
     const room = Math.min(most - 1, sequence.maxLength - sequence.tokens.length - 1);
-    sequence.guesses = room > 0 ? lookUp(sequence.tokens, room) : [];
+    if (room <= 0) return;
+    const { draft } = this.#shared;
+    sequence.guesses =
+      speculate === 'draft' && draft ? await draft.guess(sequence, room) : lookUp(sequence.tokens, room);
   }
 
   /** Takes a step's rows: how many tokens it wrote, and how many of the item's count as computed. */
   take(item: Item, rows: Rows): { written: number; computed: number } {
+    if (this.#problem !== undefined) throw this.#problem;
     const { sequence } = this;
     const { vocabSize } = this.#shared;
     const known = item.tokens.length - item.guesses;
     const rowAt = (i: number): Float32Array =>
       (rows.logits as Float32Array).subarray(i * vocabSize, (i + 1) * vocabSize);
-    if (this.#promptLogprobs && item.start < sequence.promptLength) this.#aboutPrompt(item, rowAt);
-    if (!item.draws) return { written: 0, computed: item.tokens.length };
     const first = this.rowsOf(item) - 1 - item.guesses;
+    if (this.#promptLogprobs && item.start < sequence.promptLength) this.#seePrompt(item, rowAt);
+    if (!item.draws) return { written: 0, computed: item.tokens.length };
     let written = 0;
     for (let g = 0; g <= item.guesses && !this.finished; g++) {
-      const row = first + g;
-      const token = rows.best ? rows.best[row] : this.#choose(rowAt(row));
-      if (sequence.tokens.length >= sequence.maxLength) {
-        this.end('length'); // nothing was to be written: the prompt's own log-probabilities were asked for
+      // Nothing was to be written: the prompt's own log-probabilities were asked for, or its grammar has no more.
+      if (sequence.tokens.length >= sequence.maxLength || this.#state?.complete) {
+        this.end(this.#state?.complete ? 'end' : 'length');
         break;
       }
+      const row = rows.logits ? rowAt(first + g) : undefined;
+      const token = row ? this.#choose(row) : (rows.best as Int32Array)[first + g];
       sequence.tokens.push(token);
       written++;
-      this.#add(token, rows.logits ? rowAt(row) : undefined);
+      this.#wrote(token, row);
       if (token !== item.tokens[known + g]) break;
     }
     // All drawn tokens but the last were guessed rightly, so they are computed.
@@ -104,26 +130,20 @@ export class Answer {
   }
   #choose(row: Float32Array): number {
     const { tokens, written } = this.sequence;
-    return this.#chooser.choose(row, tokens, written, this.#state?.mask());
+    return this.#chooser.choose(row, tokens, written, this.#state?.mask);
   }
-  #add(token: number, row: Float32Array | undefined): void {
+  #wrote(token: number, row: Float32Array | undefined): void {
     const { sequence, request } = this;
     this.#chooser.wrote(token);
-    const complete = this.#state?.accept(token);
     if (this.#ends.has(token)) return this.end('end');
     if (this.#stops.has(token)) {
-      this.#draft.stopText = this.#shared.tokenizer.decode([token], { special: true });
+      this.#stopToken = token;
       return this.end('stop');
     }
-    this.shownTokens++;
-    this.#draft.tokens.push(token);
-    if (request.asked.logprobs !== undefined && row) this.#draft.logprobs.push(this.#logprob(row, token));
-    this.#draft.text += this.#text.push(token);
-    if (this.#text.found !== undefined) {
-      this.#draft.stopText = this.#text.found;
-      this.end('stop');
-    } else if (complete) this.end('end');
-    else if (sequence.tokens.length >= sequence.maxLength) this.end('length');
+    this.#state?.accept(token);
+    const asked = request.asked.logprobs !== undefined && row;
+    this.#drawn.push({ token, logprob: asked ? this.#logprob(row, token) : undefined });
+    if (sequence.tokens.length >= sequence.maxLength) this.end('length');
   }
   #logprob(row: Float32Array, token: number): TokenLogprob {
     const { own, top } = rawLogprobs(row, token, this.request.asked.logprobs ?? 0);
@@ -131,7 +151,7 @@ export class Answer {
     return { ...texts.likely({ token, logprob: own }), top: top.map((t) => texts.likely(t)) };
   }
   /** Row i of an item speaks of the token after position start + i. */
-  #aboutPrompt(item: Item, rowAt: (i: number) => Float32Array): void {
+  #seePrompt(item: Item, rowAt: (i: number) => Float32Array): void {
     const { promptLength, tokens } = this.sequence;
     const list = this.#promptLogprobs as TokenLogprob[];
     item.tokens.forEach((_, i) => {
@@ -139,24 +159,54 @@ export class Answer {
       if (position < promptLength && list.length === position - 1) list.push(this.#logprob(rowAt(i), tokens[position]));
     });
     if (list.length < promptLength - 1) return;
-    this.#draft.promptLogprobs = list;
+    this.#aboutPrompt = list;
     this.#promptLogprobs = undefined;
   }
-  /** The answer is over; what waited for more text is told now. */
+  /** Nothing more is drawn. */
   end(reason: FinishReason): void {
     if (this.finished) return;
     this.finished = true;
-    if (reason !== 'stop' || this.#text.found === undefined) this.#draft.text += this.#text.flush();
-    this.#draft.finish = reason;
+    this.#finish = reason;
   }
+
+  /** Tells what was drawn since the last time; a stop text among it ends the answer. */
   flush(): void {
-    const piece = this.#draft.of(this.choice, this.request.asked.logprobs !== undefined);
-    if (!piece) return;
-    this.#draft = new PieceDraft();
-    this.request.stream.push(piece);
+    if (this.#told) return;
+    const draft = new PieceDraft();
+    const asked = this.request.asked.logprobs !== undefined;
+    if (this.#aboutPrompt) {
+      draft.promptLogprobs = this.#aboutPrompt;
+      this.#aboutPrompt = undefined;
+    }
+    for (const { token, logprob } of this.#drawn.splice(0)) {
+      this.shownTokens++;
+      draft.tokens.push(token);
+      if (logprob) draft.logprobs.push(logprob);
+      draft.text += this.#text.push(token);
+      if (this.#text.found === undefined) continue;
+      this.finished = true;
+      this.#finish = 'stop';
+      draft.stopText = this.#text.found;
+      break;
+    }
+    if (this.finished && this.#finish) {
+      this.#told = true;
+      draft.finish = this.#finish;
+      if (this.#text.found === undefined) draft.text += this.#text.flush();
+      if (this.#text.found !== undefined && draft.finish !== 'stop') {
+        draft.finish = 'stop';
+        draft.stopText = this.#text.found;
+      }
+      if (this.#stopToken !== undefined && this.#text.found === undefined)
+        draft.stopText = this.#shared.tokenizer.decode([this.#stopToken], { special: true });
+    }
+    const piece = draft.of(this.choice, asked);
+    if (piece) this.request.stream.push(piece);
   }
   /** Lets go of what it held beside its pages. */
   close(): void {
-    void this.#grammar?.then((g) => g.close()).catch(() => undefined);
+    this.#shared.draft?.forget(this.sequence);
+    this.#state?.close();
+    this.#state = undefined;
   }
 }

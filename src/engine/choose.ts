@@ -45,6 +45,8 @@ export function checkRequest(request: GenerationRequest, vocabSize: number): voi
     if (Number.isNaN(bias) || typeof bias !== 'number')
       throw new ArgumentError(`generate: logitBias of token ${token} is ${String(bias)}, not a number`);
   }
+  if (request.speculate && !['prompt-lookup', 'draft'].includes(request.speculate))
+    throw new ArgumentError(`generate: speculate ${String(request.speculate)} is neither 'prompt-lookup' nor 'draft'`);
   if (request.allowedTokens?.length === 0) throw new ArgumentError('generate: allowedTokens is empty');
 }
 

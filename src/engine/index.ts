@@ -8,10 +8,14 @@ export {
   type GenerateStats,
   LanguageModel,
   type ModelOptions,
+  type RequestOptions,
+  type Score,
 } from './language-model.js';
 export { type MemoryOptions, type MemoryPlan, planMemory } from './memory-plan.js';
 export { type Perplexity, perplexity, type PerplexityOptions } from './perplexity.js';
-export { type EngineOptions, loadEngine, TextEngine } from './text-engine.js';
+export { type EngineOptions, TextEngine } from './text-engine.js';
+export { loadEngine } from './load-engine.js';
+export { type Completion, Reply } from './reply.js';
 export { Sampler, type SamplingOptions } from './sampler.js';
 export { TextStream, Tokenizer } from '../tokenizers/index.js';
 export {

@@ -2,14 +2,29 @@
 import { fileURLToPath } from 'node:url';
 import type { DType } from '../base/dtype.js';
 import { ArgumentError, IndexError } from '../base/errors.js';
-import { type CausalLM, loadModel, type ShardGroup } from '../models/index.js';
+import { BatchStep, type CausalLM, loadModel, type ShardGroup } from '../models/index.js';
 import { type HubOptions, modelPath } from '../hub/index.js';
+import { noGrad } from '../tensor/autograd.js';
+import { tensor } from '../tensor/create.js';
 import { Device } from '../tensor/device.js';
-import { loadTokenizer, StopWatch, TextStream, type Tokenizer } from '../tokenizers/index.js';
+import { scope } from '../tensor/scope.js';
+import {
+  type ChatMessage,
+  type ChatOptions,
+  ChatTemplates,
+  loadTokenizer,
+  StopWatch,
+  TextStream,
+  type Tokenizer,
+} from '../tokenizers/index.js';
 import { type Decoder, PlainDecoder } from './decoder.js';
 import { GraphDecoder } from './graph-decoder.js';
+import { offThread } from './off-thread.js';
 import { PagedDecoder } from './paged-decoder.js';
+import { type Completion, Reply } from './reply.js';
+import type { GenerationRequest, TokenLogprob } from './request.js';
 import { Sampler, type SamplingOptions } from './sampler.js';
+import { type EngineOptions, TextEngine } from './text-engine.js';
 
 export interface GenerateOptions extends SamplingOptions {
   /** Default 256. */
@@ -27,6 +42,14 @@ export interface GenerateStats {
   readonly prefillSeconds: number;
   readonly decodeSeconds: number;
   readonly reason: 'length' | 'end' | 'stop' | 'aborted';
+}
+/** What else an answer may be asked for. */
+export type RequestOptions = Omit<GenerationRequest, 'prompt' | 'n'>;
+/** Log-probabilities of a continuation's tokens, and their sum. */
+export interface Score {
+  readonly tokens: readonly number[];
+  readonly logprobs: readonly number[];
+  readonly total: number;
 }
 export interface ModelOptions extends HubOptions {
   /** Told how many bytes of tensors are on the device, and how many there are. */
@@ -59,6 +82,7 @@ export class LanguageModel {
   readonly #make: (model: CausalLM) => Decoder;
   /** A decoder that no answer uses at the moment: what it captured serves the next one. */
   #idle: Decoder | undefined;
+  #engine: TextEngine | undefined;
 
   constructor(model: CausalLM, tokenizer: Tokenizer, decoder: (model: CausalLM) => Decoder = fastest) {
     this.model = model;
@@ -173,6 +197,65 @@ export class LanguageModel {
     return tally.stats();
   }
 
+  /** The engine behind chat, batch and score: made at first use, or here with options of one's own. */
+  engine(options: EngineOptions = {}): TextEngine {
+    this.#engine ??= new TextEngine(this.model, this.tokenizer, options);
+    return this.#engine;
+  }
+  /** One answer to a prompt or to token numbers, with everything a request may ask for. */
+  reply(prompt: string | readonly number[], options: RequestOptions = {}): Reply {
+    const ids = typeof prompt === 'string' ? this.encode(prompt) : prompt;
+    return new Reply(this.engine().submit({ maxTokens: 256, ...options, prompt: ids, n: 1 }));
+  }
+  /** The next message of a conversation, by the model's own chat template. */
+  chat(messages: readonly ChatMessage[], options: RequestOptions & ChatOptions = {}): Reply {
+    const own = options.template === undefined ? undefined : new ChatTemplates(new Map(), {});
+    const templates = this.tokenizer.chatTemplates ?? own;
+    if (!templates) throw new ArgumentError('chat: the model has no chat template; give one as `template`');
+    // Templates write special tokens themselves.
+    return this.reply(this.tokenizer.encode(templates.render(messages, options), { special: false }), options);
+  }
+  /** Answers to many prompts, computed together, in their order. */
+  batch(prompts: readonly string[], options: RequestOptions = {}): Promise<Completion[]> {
+    return Promise.all(prompts.map((p) => this.reply(p, options).done));
+  }
+  /** How likely the model holds a continuation of a prompt to be, token by token. */
+  async score(prompt: string, continuation: string): Promise<Score> {
+    const before = this.encode(prompt).length;
+    const ids = this.encode(prompt + continuation);
+    const pieces: TokenLogprob[] = [];
+    for await (const p of this.engine().submit({ prompt: ids, promptLogprobs: true, maxTokens: 0 }))
+      pieces.push(...(p.promptLogprobs ?? []));
+    const mine = pieces.slice(Math.max(0, before - 1));
+    const logprobs = mine.map((l) => l.logprob);
+    return { tokens: mine.map((l) => l.token), logprobs, total: logprobs.reduce((a, b) => a + b, 0) };
+  }
+  /** Texts as vectors of length 1: the last token's hidden state after the final norm. */
+  async embed(texts: readonly string[]): Promise<Float32Array[]> {
+    const { device } = this.model;
+    const vectors: Float32Array[] = [];
+    for (const text of texts) {
+      const ids = this.encode(text);
+      const y = await offThread(device.backend, () =>
+        scope(() =>
+          noGrad(() => {
+            const given = tensor(Int32Array.from(ids), { shape: [1, ids.length], device });
+            const x = this.model.hidden(given, new BatchStep(device, ids.length, undefined, undefined));
+            return this.model.norm
+              .forward(x.narrow(1, ids.length - 1, 1))
+              .reshape([-1])
+              .cast('f32');
+          }),
+        ),
+      );
+      const data = (await y.data()) as Float32Array;
+      y.dispose();
+      const length = Math.hypot(...data) || 1;
+      vectors.push(data.map((v) => v / length));
+    }
+    return vectors;
+  }
+
   /**
    * The prompt's tokens with those that the tokenizer puts around a text; of no text, the start token where the model
    * has one.
@@ -185,7 +268,11 @@ export class LanguageModel {
   dispose(): void {
     this.#idle?.dispose();
     this.#idle = undefined;
-    this.model.dispose();
+    const engine = this.#engine;
+    this.#engine = undefined;
+    // An engine under way finishes its step first: it reads the weights.
+    if (engine) void engine.dispose().then(() => this.model.dispose());
+    else this.model.dispose();
   }
 }
 

@@ -18,11 +18,15 @@ export class PagedDecoder implements Decoder {
   #capacity: number;
   #tokens: number[] = [];
 
-  /** Where steps can be recorded and run elsewhere, and every layer's keys may stand in pages. */
+  /** Where steps can be recorded and run elsewhere. */
   static serves(model: CausalLM): boolean {
     const { backend } = model.device;
+    return !!backend.elsewhere && !!backend.capture && PagedDecoder.reads(model);
+  }
+  /** Whether every layer's keys may stand in pages and be taken back. */
+  static reads(model: CausalLM): boolean {
     const plain = model.config.layers.every(({ mixer: m }) => m.kind === 'attention');
-    return plain && !!backend.elsewhere && !!backend.capture && pageable(model, model.config.maxPositions);
+    return plain && pageable(model, model.config.maxPositions);
   }
   constructor(model: CausalLM) {
     this.#model = model;
@@ -67,6 +71,16 @@ export class PagedDecoder implements Decoder {
   }
   async runSampled(tokens: readonly number[], sampler: Sampler, history: readonly number[]): Promise<number> {
     return sampler.sample(await this.run(tokens), history);
+  }
+  /** How many of its tokens are the first of these. */
+  agreement(tokens: readonly number[]): number {
+    let n = 0;
+    while (n < this.#tokens.length && n < tokens.length && this.#tokens[n] === tokens[n]) n++;
+    return n;
+  }
+  /** Forgets tokens from `length` on. */
+  rewind(length: number): void {
+    this.#tokens.length = Math.min(length, this.#tokens.length);
   }
   reset(): void {
     this.#tokens = [];

@@ -169,7 +169,9 @@ export class PagedExecutor implements Executor {
     const { backend } = this.#model.device;
     const n = bucketOf(work.length);
     const longest = Math.max(...work.map((w) => w.sequence.pages.length));
-    const bucket = await this.#bucket(n, this.#width(longest));
+    const wide = this.#width(longest);
+    // A known step begins at once: the caller has other things to do meanwhile.
+    const bucket = this.#buckets.get(`${n} ${wide}`) ?? (await this.#record(n, wide));
     const { words, width, numbers } = bucket;
     words.fill(0);
     words.fill(NOWHERE, 2 * n, 3 * n);
@@ -194,10 +196,7 @@ export class PagedExecutor implements Executor {
     if (this.#model.device.backend.elsewhere) return most; // its attention looks at lengths alone
     return Math.min(most, 4 ** Math.max(2, Math.ceil(Math.log2(pages) / 2)));
   }
-  async #bucket(n: number, width: number): Promise<Bucket> {
-    const key = `${n} ${width}`;
-    const known = this.#buckets.get(key);
-    if (known) return known;
+  async #record(n: number, width: number): Promise<Bucket> {
     const { device } = this.#model;
     const words = new Int32Array(4 * n + n * width);
     words.fill(NOWHERE, 2 * n, 3 * n);
@@ -224,7 +223,7 @@ export class PagedExecutor implements Executor {
     });
     const [{ logits, best }] = made;
     const bucket = { numbers, words, width, logits: keep(logits), best: keep(best), recorded };
-    this.#buckets.set(key, bucket);
+    this.#buckets.set(`${n} ${width}`, bucket);
     return bucket;
   }
 

@@ -56,7 +56,7 @@ export interface GenerationRequest {
   readonly keepSpecial?: boolean;
   readonly grammar?: Grammar;
   /** Guesses checked several at a time; the answer is the same. */
-  readonly speculate?: 'prompt-lookup' | false;
+  readonly speculate?: 'prompt-lookup' | 'draft' | false;
   /** Smaller goes first; default 0. */
   readonly priority?: number;
   /** Prompts share what was computed only with requests of the same salt. */
@@ -97,7 +97,7 @@ export interface Usage {
   readonly promptTokens: number;
   /** Tokens of the prompt that were computed before, by others. */
   readonly cachedTokens: number;
-  /** Tokens written, of all answers; an end or stop token is counted, though its text is not shown. */
+  /** Tokens written, of all answers; an end or stop token is not among them. */
   readonly tokens: number;
   readonly queuedSeconds: number;
   readonly prefillSeconds: number;

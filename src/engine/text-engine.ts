@@ -1,14 +1,13 @@
 // The engine: requests in, pieces of text out. One loop takes a step at a time: who is due is the scheduler's to say, the
 // model's answers are the executor's, and each answer chooses its own next token.
-import { basename } from 'node:path';
-import { DisposedError } from '../base/errors.js';
+import { ArgumentError, DisposedError } from '../base/errors.js';
 import type { CausalLM } from '../models/index.js';
 import type { ChatTemplates, Tokenizer } from '../tokenizers/index.js';
 import { Answer, type AnswerShared } from './answer.js';
 import { checkRequest } from './choose.js';
+import { DraftModel } from './draft.js';
 import { type Executor, pageable, type Rows, SoloExecutor, type Work } from './executor.js';
-import type { GrammarCompiler } from './grammar.js';
-import { builtinModel, LanguageModel, type ModelOptions } from './language-model.js';
+import { type GrammarCompiler, GrammarWorker } from './grammar.js';
 import { PagedExecutor } from './paged-executor.js';
 import { planMemory, type MemoryOptions, type MemoryPlan } from './memory-plan.js';
 import { Rates } from './rates.js';
@@ -36,6 +35,8 @@ export interface EngineOptions extends MemoryOptions {
   readonly reuse?: boolean;
   /** Steps with at most so many sequences are recorded; default 256. */
   readonly maxRecorded?: number;
+  /** A smaller model of the same vocabulary that guesses for requests which ask for it; its owner disposes of it. */
+  readonly draft?: CausalLM;
   /** Makes grammars; default: loaded at first use. */
   readonly grammars?: GrammarCompiler;
 }
@@ -52,6 +53,8 @@ export class TextEngine implements Engine {
   readonly #requests = new Map<number, Request>();
   readonly #answers = new Map<Sequence, Answer>();
   readonly #rates = new Rates();
+  /** Requests with tokens that nobody was told of yet. */
+  readonly #untold = new Set<Request>();
   #next = 0;
   #finished = 0;
   #loop: Promise<void> | undefined;
@@ -84,8 +87,9 @@ export class TextEngine implements Engine {
       texts: new TokenTexts(tokenizer),
       ends: model.config.eosTokenIds,
       vocabSize: model.config.vocabSize,
-      grammars: options.grammars,
+      grammars: options.grammars ?? new GrammarWorker(tokenizer, model.config.vocabSize),
       guesses: this.#executor.shares,
+      draft: options.draft && new DraftModel(options.draft, model.config.vocabSize),
     };
   }
   get chatTemplate(): ChatTemplates | undefined {
@@ -95,6 +99,8 @@ export class TextEngine implements Engine {
   submit(request: GenerationRequest): Generation {
     if (this.#disposed) throw new DisposedError(`engine ${this.name}: it was disposed of`);
     checkRequest(request, this.#model.config.vocabSize);
+    if (request.speculate === 'draft' && !this.#shared.draft)
+      throw new ArgumentError(`engine ${this.name}: it has no draft model to speculate with`);
     const { prompt, n = 1, priority = 0, cacheSalt, promptLogprobs = false } = request;
     const { contextTokens, maxWaiting, pageTokens } = this.limits;
     if (prompt.length >= contextTokens) throw new ContextError(prompt.length, contextTokens);
@@ -126,10 +132,24 @@ export class TextEngine implements Engine {
     }
     this.#requests.set(running.id, running);
     if (request.maxTokens === 0 && !promptLogprobs) for (const a of running.answers) this.#finish(a, 'length');
-    else for (const a of running.answers) this.#scheduler.add(a.sequence);
+    else for (const a of running.answers) this.#admit(a);
     running.listen(request.signal);
     this.#start();
     return running.stream;
+  }
+  /** A grammar is compiled before its answer takes part in steps, which others are part of. */
+  #admit(answer: Answer): void {
+    if (!answer.opened) return this.#scheduler.add(answer.sequence);
+    answer.opened.then(
+      () => {
+        if (answer.finished) return;
+        this.#scheduler.add(answer.sequence);
+        this.#start();
+      },
+      (e: unknown) => {
+        if (!answer.finished) this.#fail(answer, e);
+      },
+    );
   }
   #retryAfter(waiting: number): number {
     const perAnswer = this.#rates.secondsPerAnswer();
@@ -168,14 +188,19 @@ export class TextEngine implements Engine {
   #start(): void {
     this.#loop ??= this.#run().finally(() => {
       this.#loop = undefined;
-      if (this.#answers.size > 0 && !this.#disposed) this.#start();
+      if (this.#busy) this.#start();
     });
   }
+  get #busy(): boolean {
+    const { running, waiting } = this.#scheduler;
+    return !this.#disposed && running.length + waiting.length > 0;
+  }
   async #run(): Promise<void> {
-    while (this.#answers.size > 0 && !this.#disposed) {
+    while (this.#busy) {
       // Timers, sockets and signals have their turn before every step.
       await new Promise<void>((r) => setImmediate(r));
-      for (const s of this.#scheduler.running) this.#answers.get(s)?.guess(this.#scheduler.limits.stepTokens);
+      for (const s of [...this.#scheduler.running])
+        await this.#answers.get(s)?.guess(this.#scheduler.limits.stepTokens);
       const items = this.#ready(this.#scheduler.plan());
       if (items.length === 0) continue;
       try {
@@ -184,6 +209,16 @@ export class TextEngine implements Engine {
         this.#failed(items, e);
       }
     }
+    this.#tell();
+  }
+  /** Text of tokens that were drawn, made while the next step runs. A stop text among it ends its answer. */
+  #tell(): void {
+    for (const request of this.#untold) {
+      request.flush();
+      for (const answer of request.answers)
+        if (answer.finished && this.#answers.has(answer.sequence)) this.#close(answer);
+    }
+    this.#untold.clear();
   }
   #ready(items: Item[]): Item[] {
     const now = performance.now();
@@ -195,7 +230,9 @@ export class TextEngine implements Engine {
     const work: Work[] = items.map((item, i) => ({ ...item, rows: answers[i].rowsOf(item) }));
     const bestOnly = work.every(({ rows }, i) => rows === 0 || answers[i].plain);
     const preparing = answers.map((a, i) => (items[i].draws ? a.prepare() : undefined));
-    const rows = await this.#executor.run(work, bestOnly);
+    const running = this.#executor.run(work, bestOnly);
+    this.#tell();
+    const rows = await running;
     await Promise.all(preparing);
     const { vocabSize } = this.#shared;
     let at = 0;
@@ -206,6 +243,7 @@ export class TextEngine implements Engine {
         ...(rows.logits && { logits: rows.logits.subarray(at * vocabSize, (at + work[i].rows) * vocabSize) }),
       };
       at += work[i].rows;
+      this.#untold.add(answer.request);
       const before = item.sequence.promptLength - item.start;
       this.#rates.computed(Math.max(0, Math.min(before, item.tokens.length)));
       if (answer.finished) return; // cancelled while it was computed
@@ -215,11 +253,9 @@ export class TextEngine implements Engine {
         this.#scheduler.done(item, accepted.computed);
         if (answer.finished) this.#close(answer);
       } catch (e) {
-        answer.finished = true;
-        this.#close(answer, e);
+        this.#fail(answer, e);
       }
     });
-    for (const request of new Set(answers.map((a) => a.request))) request.flush();
   }
   /** One request ends by the error, the others of the step are computed again. */
   #failed(items: readonly Item[], error: unknown): void {
@@ -230,7 +266,9 @@ export class TextEngine implements Engine {
       this.#scheduler.restart(sequence);
     }
     const answer = last && this.#answers.get(last.sequence);
-    if (!answer) return;
+    if (answer) this.#fail(answer, error);
+  }
+  #fail(answer: Answer, error: unknown): void {
     answer.finished = true;
     this.#close(answer, error);
   }
@@ -255,23 +293,8 @@ export class TextEngine implements Engine {
     this.#disposed = true;
     await this.#loop;
     this.#executor.dispose();
-    await this.#shared.grammars?.dispose();
+    this.#shared.draft?.dispose();
+    await this.#shared.grammars.dispose();
     this.owns?.dispose();
-  }
-}
-
-/** An engine over a model of its own, by name or path; both end together. */
-export async function loadEngine(
-  name: string = builtinModel,
-  options: EngineOptions & ModelOptions = {},
-): Promise<TextEngine> {
-  const { model, tokenizer } = await LanguageModel.load(name, options);
-  try {
-    const engine = new TextEngine(model, tokenizer, { name: basename(name), ...options });
-    engine.owns = model;
-    return engine;
-  } catch (e) {
-    model.dispose();
-    throw e;
   }
 }

@@ -1,0 +1,122 @@
+// The engine by itself: steady decoding at several sizes of batch, and time to the first token.
+// node dist/bench/engine.js --device cuda:0 --shape llama-3-8b --batch 1,8,64,256 --context 512 --steps 64
+// Without --shape the built-in model. Numbers are of this machine in this run; --json FILE keeps them.
+import { writeFileSync } from 'node:fs';
+import { parseArgs } from 'node:util';
+import { table } from '../src/cli/table.js';
+import { Device, type DType, Generator, noGrad } from '../src/index.js';
+import { builtinModel, LanguageModel, TextEngine } from '../src/engine/index.js';
+import { type CausalLM, Llama, type LlamaConfig } from '../src/models/index.js';
+import { initialise, normal, ONE, VarBuilder } from '../src/nn/index.js';
+import { loadTokenizer } from '../src/tokenizers/index.js';
+
+const { values: v } = parseArgs({
+  options: {
+    device: { type: 'string', default: 'cpu' },
+    shape: { type: 'string', default: 'built-in' },
+    batch: { type: 'string', default: '1,8' },
+    context: { type: 'string', default: '64' },
+    steps: { type: 'string', default: '64' },
+    /** Sampled with these instead of greedily. */
+    temperature: { type: 'string', default: '0' },
+    json: { type: 'string' },
+  },
+});
+const SHAPES: Readonly<Record<string, Omit<LlamaConfig, 'normEps' | 'eosTokenIds'>>> = {
+  'llama-3-8b': {
+    ...{ vocabSize: 128256, hiddenSize: 4096, intermediateSize: 14336, layers: 32, heads: 32, kvHeads: 8 },
+    ...{ headDim: 128, maxPositions: 8192, ropeTheta: 500000, tiedEmbeddings: false },
+  },
+  'llama-3-1b': {
+    ...{ vocabSize: 128256, hiddenSize: 2048, intermediateSize: 8192, layers: 16, heads: 32, kvHeads: 8 },
+    ...{ headDim: 64, maxPositions: 8192, ropeTheta: 500000, tiedEmbeddings: true },
+  },
+};
+/** Tokens a second that reading the weights and keys of a step allows on an H200, contexts of 512: the bounds. */
+const BOUNDS: Readonly<Record<number, number>> = {
+  1: 279,
+  8: 2161,
+  16: 4178,
+  32: 7833,
+  64: 13924,
+  128: 22780,
+  256: 27784,
+};
+
+function random(config: LlamaConfig, device: Device): CausalLM {
+  const dtype: DType = device.name === 'cpu' ? 'f32' : 'bf16';
+  let seed = 1;
+  const source = {
+    has: (name: string) => !name.endsWith('.bias'),
+    get: (name: string, shape: readonly number[] | undefined) =>
+      initialise(name.includes('norm') ? ONE : normal(0, 0.02), shape ?? [], {
+        ...{ dtype, device, generator: new Generator(seed++) },
+      }),
+  };
+  const model = noGrad(() => new Llama(config, new VarBuilder(source, { dtype, device })));
+  model.requireGrad(false).eval();
+  return model;
+}
+
+const device = Device.get(v.device);
+const shape = SHAPES[v.shape];
+const model = shape
+  ? random({ normEps: 1e-5, eosTokenIds: [], ...shape }, device)
+  : (await LanguageModel.load(v.shape === 'built-in' ? builtinModel : v.shape, { device })).model;
+const tokenizer = loadTokenizer(builtinModel); // words do not matter: tokens are counted
+const batches = v.batch.split(',').map(Number);
+const steps = Number(v.steps);
+const context = Math.min(Number(v.context), model.config.maxPositions - steps - 2);
+const engine = new TextEngine(model, tokenizer, { maxRunning: Math.max(...batches), reuse: false });
+const { vocabSize } = model.config;
+
+interface Result {
+  readonly batch: number;
+  readonly msPerStep: number;
+  readonly tokensPerSecond: number;
+  readonly firstTokenMs: number;
+}
+async function measure(batch: number, tokens: number): Promise<Result> {
+  const begin = performance.now();
+  let [started, first, end, count] = [0, 0, 0, 0];
+  await Promise.all(
+    Array.from({ length: batch }, async (_, b) => {
+      const prompt = Array.from({ length: context - (b % 8) }, (_, i) => (i * 7919 + b * 104729) % vocabSize);
+      let mine = 0;
+      const request = { prompt, maxTokens: tokens, temperature: Number(v.temperature), seed: b, ignoreEnd: true };
+      for await (const piece of engine.submit(request)) {
+        if (mine === 0 && first === 0) first = performance.now() - begin;
+        if (mine === 0 && piece.tokens.length > 0 && ++started === batch) [end, count] = [performance.now(), 0];
+        mine += piece.tokens.length;
+        if (started === batch) count += piece.tokens.length;
+      }
+    }),
+  );
+  // From when all write to when the first ends: steady decoding.
+  const seconds = (performance.now() - end) / 1000;
+  return { batch, msPerStep: (seconds * 1000 * batch) / count, tokensPerSecond: count / seconds, firstTokenMs: first };
+}
+
+console.log(`${engine.name} on ${device.backend.description}, context ${context}, ${engine.limits.pages} pages`);
+const results: Result[] = [];
+for (const batch of batches) {
+  await measure(batch, 8); // kernels are compiled and steps recorded
+  results.push(await measure(batch, steps));
+}
+console.log(
+  table(
+    ['batch', 'ms a step', 'tokens/s', 'first token, ms', 'of the bound'],
+    results.map((r) => [
+      String(r.batch),
+      r.msPerStep.toFixed(2),
+      r.tokensPerSecond.toFixed(0),
+      r.firstTokenMs.toFixed(1),
+      v.shape === 'llama-3-8b' && BOUNDS[r.batch]
+        ? `${((100 * r.tokensPerSecond) / BOUNDS[r.batch]).toFixed(0)} %`
+        : '',
+    ]),
+  ),
+);
+if (v.json)
+  writeFileSync(v.json, JSON.stringify({ device: device.name, shape: v.shape, context, steps, results }, undefined, 1));
+await engine.dispose();

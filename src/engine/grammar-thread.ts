@@ -1,0 +1,92 @@
+// The thread behind src/engine/grammar.ts: compiles grammars and keeps a matcher for every answer under way.
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { dirname } from 'node:path';
+import { compileFunction } from 'node:vm';
+import { parentPort } from 'node:worker_threads';
+import type { CompiledGrammar, GrammarCompiler, GrammarMatcher } from '@mlc-ai/web-xgrammar';
+import type { GrammarReply, GrammarTask } from './grammar.js';
+import type { Grammar } from './request.js';
+
+type Xgrammar = typeof import('@mlc-ai/web-xgrammar');
+const port = parentPort as NonNullable<typeof parentPort>;
+
+/** What the library said last: it writes why it failed, and throws only that it did. */
+let said = '';
+for (const name of ['error', 'warn', 'log'] as const)
+  console[name] = (...words: unknown[]) => {
+    if (String(words[0]).includes('[FATAL]')) said = String(words[0]).replace(/^.*?\.cc:\d+: /s, '');
+  };
+
+/** A script for browsers and for require in a package that says it is a module: neither import nor require takes it. */
+function load(): Xgrammar {
+  const require = createRequire(import.meta.url);
+  const path = require.resolve('@mlc-ai/web-xgrammar');
+  const text = readFileSync(path, 'utf8').replaceAll("import('module')", "Promise.resolve(require('module'))");
+  const module = { exports: {} };
+  const names = ['exports', 'require', 'module', '__filename', '__dirname'];
+  const run = compileFunction(text, names, { filename: path }) as (...given: unknown[]) => void;
+  run.call(module.exports, module.exports, require, module, path, dirname(path));
+  return module.exports as Xgrammar;
+}
+
+/** Blanks in a row between the parts of a value: models that know no better would write nothing else. */
+const BLANKS = 16;
+const COMPILE: {
+  readonly [K in Grammar['kind']]: (c: GrammarCompiler, g: Grammar & { kind: K }) => Promise<CompiledGrammar>;
+} = {
+  json: (c) => c.compileBuiltinJSONGrammar(),
+  schema: (c, { schema }) => c.compileJSONSchema(JSON.stringify(schema), true, undefined, undefined, true, BLANKS),
+  ebnf: (c, { grammar }) => c.compileGrammar(grammar),
+  regex: (c, { pattern }) => c.compileStructuralTag({ type: 'structural_tag', format: { type: 'regex', pattern } }),
+};
+
+let library: Xgrammar | undefined;
+let compiler: Promise<GrammarCompiler> | undefined;
+const states = new Map<number, { readonly matcher: GrammarMatcher; readonly mask: Int32Array }>();
+const reply = (r: GrammarReply): void => port.postMessage(r);
+
+async function refresh(id: number): Promise<void> {
+  const state = states.get(id);
+  if (!state) return reply({ id, complete: true });
+  const complete = state.matcher.isTerminated();
+  if (!complete) state.mask.set((await state.matcher.getNextTokenBitmask()).subarray(0, state.mask.length));
+  reply({ id, complete });
+}
+async function handle(task: GrammarTask): Promise<void> {
+  if ('vocabulary' in task) {
+    library = load();
+    const { TokenizerInfo, GrammarCompiler: Compiler } = library;
+    compiler = TokenizerInfo.createTokenizerInfo([...task.vocabulary], 'byte_level', false, task.vocabSize, []).then(
+      (info) => Compiler.createGrammarCompiler(info),
+    );
+  } else if ('open' in task) {
+    const { GrammarMatcher: Matcher } = library as Xgrammar;
+    const compiled = await COMPILE[task.grammar.kind]((await compiler) as GrammarCompiler, task.grammar as never);
+    const ends = [...task.ends];
+    const matcher = await Matcher.createGrammarMatcher(compiled, ends.length > 0 ? ends : undefined, ends.length === 0);
+    states.set(task.open, { matcher, mask: new Int32Array(task.mask) });
+    await refresh(task.open);
+  } else if ('accept' in task) {
+    states.get(task.accept)?.matcher.acceptToken(task.token);
+    await refresh(task.accept);
+  } else {
+    states.get(task.close)?.matcher.dispose();
+    states.delete(task.close);
+  }
+}
+/** One after another, in their order. */
+let last = Promise.resolve();
+port.on('message', (task: GrammarTask) => {
+  last = last.then(async () => {
+    said = '';
+    try {
+      await handle(task);
+    } catch (e) {
+      const error = said.trim() || (e instanceof Error ? e.message : String(e));
+      if ('open' in task) reply({ id: task.open, complete: true, error });
+      else if ('accept' in task) reply({ id: task.accept, complete: true, error });
+      else throw e; // no vocabulary, no grammar: the thread ends, and whoever waits is told
+    }
+  });
+});

@@ -1,0 +1,20 @@
+// An engine by a model's name.
+import { basename } from 'node:path';
+import { builtinModel, LanguageModel, type ModelOptions } from './language-model.js';
+import { type EngineOptions, TextEngine } from './text-engine.js';
+
+/** An engine over a model of its own, by name or path; both end together. */
+export async function loadEngine(
+  name: string = builtinModel,
+  options: EngineOptions & ModelOptions = {},
+): Promise<TextEngine> {
+  const { model, tokenizer } = await LanguageModel.load(name, options);
+  try {
+    const engine = new TextEngine(model, tokenizer, { name: basename(name), ...options });
+    engine.owns = model;
+    return engine;
+  } catch (e) {
+    model.dispose();
+    throw e;
+  }
+}
