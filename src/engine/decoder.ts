@@ -41,7 +41,7 @@ export class PlainDecoder implements Decoder {
   }
   /** The event loop goes on while a device that is this machine's own CPU computes. */
   #off(f: () => Tensor): Promise<Tensor> {
-    return offThread(this.#model.device.backend, () => scope(f));
+    return offThread(this.#model, () => scope(f));
   }
   async run(tokens: readonly number[]): Promise<Float32Array> {
     const logits = await this.#off(() => this.#logits(tokens));

@@ -78,7 +78,7 @@ export class SoloExecutor implements Executor {
     if (!cache) this.#caches.set(sequence, (cache = new DecoderCache(config)));
     if (cache.length !== start) cache.reset(); // its pages were taken away: everything is computed again
     const held = cache;
-    const made = await offThread(device.backend, () =>
+    const made = await offThread(this.#model, () =>
       scope(() =>
         noGrad(() => {
           const ids = tensor(Int32Array.from(tokens), { shape: [1, tokens.length], device });

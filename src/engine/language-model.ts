@@ -236,7 +236,7 @@ export class LanguageModel {
     const vectors: Float32Array[] = [];
     for (const text of texts) {
       const ids = this.encode(text);
-      const y = await offThread(device.backend, () =>
+      const y = await offThread(this.model, () =>
         scope(() =>
           noGrad(() => {
             const given = tensor(Int32Array.from(ids), { shape: [1, ids.length], device });

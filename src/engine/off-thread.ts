@@ -1,7 +1,7 @@
 // Work that would hold up the event loop, done on another thread where the backend can.
-import type { Backend } from '../backends/backend.js';
+import type { CausalLM } from '../models/index.js';
 
-/** On another thread where a backend would otherwise hold this one up. */
-export function offThread<T>(backend: Backend, f: () => T): Promise<T> {
-  return backend.elsewhere ? backend.elsewhere(f) : Promise.resolve().then(f);
+/** What f asks of a model's device. Ranks that share a model talk to each other on the way, so theirs stays here. */
+export function offThread<T>({ device: { backend }, shard }: CausalLM, f: () => T): Promise<T> {
+  return backend.elsewhere && !shard ? backend.elsewhere(f) : Promise.resolve().then(f);
 }

@@ -66,7 +66,7 @@ export class PagedExecutor implements Executor {
     const { backend } = this.#model.device;
     const small = work.length <= this.#o.maxRecorded && work.every((w) => w.tokens.length === 1 && w.rows === 1);
     if (small && !this.#single && backend.capture) return this.#repeat(work, bestOnly);
-    const made = await offThread(backend, () => this.#atOnce(work));
+    const made = await offThread(this.#model, () => this.#atOnce(work));
     if (!made) return {};
     const rows = await readRows(made.logits, made.best, bestOnly);
     made.logits.dispose();
@@ -214,7 +214,7 @@ export class PagedExecutor implements Executor {
         }),
       );
     // Everything runs once before it is recorded: tables are made, kernels are compiled and loaded.
-    const first = await offThread(device.backend, step);
+    const first = await offThread(this.#model, step);
     first.logits.dispose();
     first.best.dispose();
     const made: { logits: Tensor; best: Tensor }[] = [];

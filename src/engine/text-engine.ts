@@ -1,6 +1,6 @@
 // The engine: requests in, pieces of text out. One loop takes a step at a time: who is due is the scheduler's to say, the
 // model's answers are the executor's, and each answer chooses its own next token.
-import { ArgumentError, DisposedError } from '../base/errors.js';
+import { ArgumentError, DisposedError, UnsupportedError } from '../base/errors.js';
 import type { CausalLM } from '../models/index.js';
 import type { ChatTemplates, Tokenizer } from '../tokenizers/index.js';
 import { Answer, type AnswerShared } from './answer.js';
@@ -63,6 +63,8 @@ export class TextEngine implements Engine {
   owns: CausalLM | undefined;
 
   constructor(model: CausalLM, tokenizer: Tokenizer, options: EngineOptions = {}) {
+    if (model.shard)
+      throw new UnsupportedError('engine: a model that several ranks share; ranks would have to agree on every step');
     this.#model = model;
     this.tokenizer = tokenizer;
     this.name = options.name ?? model.config.family;
