@@ -5,7 +5,7 @@ import type { CausalLM } from '../models/index.js';
 import { noGrad } from '../tensor/autograd.js';
 import { tensor, zeros } from '../tensor/create.js';
 import { keep, scope } from '../tensor/scope.js';
-import type { Tensor } from '../tensor/tensor.js';
+import { Tensor } from '../tensor/tensor.js';
 import { type Executor, readRows, type Rows, rowWidths, type Work } from './executor.js';
 import { offThread } from './off-thread.js';
 import { type LayerPages, PagedStep, type Run } from './paged-step.js';
@@ -34,6 +34,10 @@ interface Bucket {
   readonly recorded: Recorded;
 }
 
+/** The system's own memory comes as it is written to; a GPU's is cleared, so that nothing in it is no number. */
+const room = ({ device, dtype }: CausalLM, shape: number[]): Tensor =>
+  device.backend.elsewhere ? Tensor.empty(shape, dtype, device) : zeros(shape, { dtype, device });
+
 export class PagedExecutor implements Executor {
   readonly shares: boolean;
   readonly cuts = true;
@@ -53,7 +57,7 @@ export class PagedExecutor implements Executor {
     this.#layers = layers.map(({ mixer: m }) => {
       const widths = rowWidths(m);
       if (widths.length === 0) return undefined;
-      const [k, v] = widths.map((w) => keep(zeros([rows, w], { dtype: model.dtype, device: model.device })));
+      const [k, v] = widths.map((w) => keep(room(model, [rows, w])));
       return [k, v] as const;
     });
     this.#single = layers.some(({ mixer: m }) => m.kind !== 'attention');
