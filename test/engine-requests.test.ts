@@ -16,6 +16,8 @@ import {
   TextEngine,
 } from '../src/engine/index.js';
 import { completionOf } from '../src/engine/reply.js';
+import { keep } from '../src/tensor/scope.js';
+import type { Tensor } from '../src/tensor/tensor.js';
 
 const model = await LanguageModel.load();
 const engine = new TextEngine(model.model, model.tokenizer);
@@ -228,6 +230,34 @@ test('a step that fails ends one request, and the others are computed again', as
   assert.ok(b.status === 'rejected' && b.reason instanceof OutOfMemoryError);
   assert.equal(faulty.status().pagesUsed, 0);
   await faulty.dispose();
+  own.dispose();
+});
+
+test('a model that is trained between answers answers with its new weights', async () => {
+  const own = await LanguageModel.load();
+  const trained = new TextEngine(own.model, own.tokenizer);
+  const prompt = own.encode('KING RICHARD III:\nNow is the winter of our discontent made glorious summer by this sun');
+  const write = async (): Promise<string> => {
+    let text = '';
+    for await (const piece of own.generate('ROMEO:', { maxTokens: 12, temperature: 0 })) text += piece;
+    return text;
+  };
+  const before = [await write(), (await ask({ prompt, maxTokens: 12 }, trained)).text];
+  const { down } = own.model.blocks[0].mlp as unknown as { down: { weight: Tensor } };
+  down.weight.assign(down.weight.neg());
+  const fresh = new TextEngine(own.model, own.tokenizer);
+  const want = (await ask({ prompt, maxTokens: 12 }, fresh)).text;
+  assert.notEqual(want, before[1]);
+  assert.equal((await ask({ prompt, maxTokens: 12 }, trained)).text, want, 'nothing computed before is used again');
+  assert.notEqual(await write(), before[0]);
+  // Weights in another place: recorded steps must not read the old ones.
+  const again = keep(down.weight.neg());
+  down.weight.dispose();
+  down.weight = again;
+  assert.equal((await ask({ prompt, maxTokens: 12 }, trained)).text, before[1]);
+  assert.equal(await write(), before[0]);
+  await fresh.dispose();
+  await trained.dispose();
   own.dispose();
 });
 

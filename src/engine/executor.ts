@@ -27,6 +27,8 @@ export interface Executor {
   readonly cuts: boolean;
   /** `bestOnly`: the numbers of the largest logits will do. */
   run(work: readonly Work[], bestOnly: boolean): Promise<Rows>;
+  /** Whether weights were replaced or written to since it was asked last: what was computed with them is of no use. */
+  changed(): boolean;
   /** Forgets what it holds for a sequence beside pages. */
   forget(sequence: Sequence): void;
   dispose(): void;
@@ -99,6 +101,9 @@ export class SoloExecutor implements Executor {
     made.logits.dispose();
     made.best.dispose();
     return result;
+  }
+  changed(): boolean {
+    return false; // nothing is shared, nothing recorded
   }
   forget(sequence: Sequence): void {
     this.#caches.get(sequence)?.dispose();

@@ -56,6 +56,7 @@ export class PagedDecoder implements Decoder {
       this.#executor = this.#make();
       [start, tokens] = [0, [...this.#tokens, ...added]];
     }
+    if (start === 0) this.#executor.changed();
     // Pages in their order: there is one sequence.
     const sequence = new Sequence({ id: 0, prompt: [], maxLength: this.#capacity, priority: 0, pageTokens: PAGE });
     sequence.pages = Array.from({ length: Math.ceil((start + tokens.length) / PAGE) }, (_, i) => i);

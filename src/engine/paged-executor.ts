@@ -1,7 +1,8 @@
 // Steps over pages: keys and values of all sequences in one pool a layer; steps with one new token a sequence are
 // recorded once for each size of batch and repeated with other numbers in the same places.
-import type { Recorded } from '../backends/backend.js';
+import type { Memory, Recorded } from '../backends/backend.js';
 import type { CausalLM } from '../models/index.js';
+import { LONE_ROWS } from '../models/experts.js';
 import { noGrad } from '../tensor/autograd.js';
 import { tensor, zeros } from '../tensor/create.js';
 import { keep, scope } from '../tensor/scope.js';
@@ -46,6 +47,8 @@ export class PagedExecutor implements Executor {
   readonly #layers: readonly (LayerPages | undefined)[];
   readonly #columns = new Map<Sequence, Map<number, Tensor>>();
   readonly #buckets = new Map<string, Bucket>();
+  /** Where the weights lie and how often they were written to, when somebody looked last. */
+  #weights: readonly { readonly memory: Memory; readonly at: number }[] = [];
   /** Layers that are read by the places of one sequence, or remember columns of one. */
   readonly #single: boolean;
 
@@ -63,13 +66,30 @@ export class PagedExecutor implements Executor {
     this.#single = layers.some(({ mixer: m }) => m.kind !== 'attention');
     // Tables that all steps read are there before the first one runs on another thread.
     for (const { mixer: m } of layers) if (m.kind !== 'conv' && m.rope) model.tables(m.rope, options.contextTokens);
+    this.changed();
     this.shares = layers.every(({ mixer: m }) => m.kind !== 'conv');
   }
 
+  changed(): boolean {
+    const now = [...this.#model.stateDict().values()].map(({ memory, storage }) => ({ memory, at: storage.version }));
+    const before = this.#weights;
+    this.#weights = now;
+    const moved = now.length !== before.length || now.some(({ memory }, i) => memory !== before[i].memory);
+    if (moved) this.#drop(); // recorded steps read weights where they were
+    return moved || now.some(({ at }, i) => at !== before[i].at);
+  }
+  /** Whether a step of so many sequences can be recorded: nothing in it may ask the host. */
+  #records(n: number): boolean {
+    const { device, config } = this.#model;
+    if (n > this.#o.maxRecorded || this.#single || !device.backend.capture) return false;
+    if (device.backend.elsewhere) return true;
+    // On GPUs many rows are sorted by their experts on the host.
+    return config.layers.every(({ mlp: m }) => m.kind === 'dense' || bucketOf(n) * m.chosen <= LONE_ROWS);
+  }
+
   async run(work: readonly Work[], bestOnly: boolean): Promise<Rows> {
-    const { backend } = this.#model.device;
-    const small = work.length <= this.#o.maxRecorded && work.every((w) => w.tokens.length === 1 && w.rows === 1);
-    if (small && !this.#single && backend.capture) return this.#repeat(work, bestOnly);
+    const short = work.every((w) => w.tokens.length === 1 && w.rows === 1);
+    if (short && this.#records(work.length)) return this.#repeat(work, bestOnly);
     const made = await offThread(this.#model, () => this.#atOnce(work));
     if (!made) return {};
     const rows = await readRows(made.logits, made.best, bestOnly);
@@ -235,13 +255,16 @@ export class PagedExecutor implements Executor {
     for (const t of this.#columns.get(sequence)?.values() ?? []) t.dispose();
     this.#columns.delete(sequence);
   }
-  dispose(): void {
-    for (const sequence of [...this.#columns.keys()]) this.forget(sequence);
+  #drop(): void {
     for (const { numbers, logits, best, recorded } of this.#buckets.values()) {
       for (const t of [numbers, logits, best]) t.dispose();
       recorded.dispose();
     }
     this.#buckets.clear();
+  }
+  dispose(): void {
+    for (const sequence of [...this.#columns.keys()]) this.forget(sequence);
+    this.#drop();
     for (const pair of this.#layers) pair?.forEach((t) => t.dispose());
   }
 }

@@ -112,6 +112,8 @@ export class TextEngine implements Engine {
         `engine ${this.name}: ${waiting} answers wait and at most ${maxWaiting} may; try again later`,
         this.#retryAfter(waiting),
       );
+    // A model may be trained between answers.
+    if (!this.#busy && this.#executor.changed()) this.#scheduler.pages.forget();
     const running = new Request(this.#next, request, () => this.#cancel(running.id));
     const seed = request.seed ?? Math.floor(Math.random() * 2 ** 32);
     const maxLength = Math.min(contextTokens, prompt.length + (request.maxTokens ?? Infinity));

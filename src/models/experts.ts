@@ -9,7 +9,7 @@ import { tensor } from '../tensor/create.js';
  * Up to this many rows on a GPU, each reads its expert's matrix in one launch for all: nothing waits for the host. More
  * are sorted by expert first.
  */
-const LONE_ROWS = 64;
+export const LONE_ROWS = 64;
 
 /** x (rows, in), weights (experts, out, in), ids (rows): row r times weights[ids[r]]; biases (experts, out). */
 export function expertProduct(x: Tensor, weights: Weight, ids: Tensor, bias?: Tensor): Tensor {
