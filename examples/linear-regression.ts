@@ -1,6 +1,6 @@
 // A line through noisy points, found by gradient descent: node dist/examples/linear-regression.js
-import { Generator, randn, scope, Tensor } from '../src/index.js';
-import { linear, SGD, VarBuilder, VarMap } from '../src/nn/index.js';
+import { Generator, randn, scope, Tensor } from 'wick';
+import { Linear, losses, SGD } from 'wick/nn';
 
 const generator = new Generator(1);
 const truth = { weight: Tensor.from([[2, -3, 0.5]]), bias: Tensor.from([4]) };
@@ -10,13 +10,12 @@ const y = x
   .add(truth.bias)
   .add(randn([256, 1], { generator, std: 0.1 }));
 
-const vars = new VarMap();
-const model = linear(3, 1, VarBuilder.fromVarMap(vars, { generator }));
+const model = new Linear(3, 1, { generator });
 const optimizer = new SGD(model.parameters(), { learningRate: 0.1, momentum: 0.5 });
 
 for (let step = 1; step <= 100; step++) {
   scope(() => {
-    const loss = model.forward(x).mse(y);
+    const loss = losses.mse(model.forward(x), y);
     optimizer.backwardStep(loss);
     if (step % 20 === 0) console.log(`step ${step}: loss ${loss.item().toFixed(5)}`);
   });

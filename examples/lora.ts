@@ -3,9 +3,9 @@
 //   npm run build && node dist/examples/lora.js [--steps N] [--rank R] [--out DIR] [--device NAME] [--text FILE]
 import { readFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
-import { Device, Generator, noGrad, scope, tensor, type Tensor } from '../src/index.js';
-import { builtinModel, LanguageModel } from '../src/engine/index.js';
-import { AdamW, addLora } from '../src/nn/index.js';
+import { Device, Generator, noGrad, scope, tensor, type Tensor } from 'wick';
+import { builtinModel, LanguageModel } from 'wick/engine';
+import { AdamW, addLora } from 'wick/nn';
 
 const { values: v } = parseArgs({
   options: {

@@ -33,7 +33,7 @@ import {
   VarMap,
   warmup,
 } from '../src/nn/index.js';
-import { Progress, type Series, writeCurve } from './chart.js';
+import { Progress, writePlot } from '../src/train/index.js';
 
 const option = (value: string) => ({ type: 'string', default: value }) as const;
 const { values: v } = parseArgs({
@@ -230,10 +230,14 @@ if (v.resume && existsSync(checkpoint)) {
 ownStream(defaultGenerator, world);
 
 const draw = (): void =>
-  writeCurve(join(v.out, 'loss.svg'), `loss of ${(flat.size / 1e6).toFixed(1)}M parameters`, [
-    { name: 'training', points: curve.train },
-    { name: 'held-back text', points: curve.held },
-  ] satisfies Series[]);
+  writePlot(
+    join(v.out, 'loss.svg'),
+    [
+      { name: 'training', points: curve.train },
+      { name: 'held-back text', points: curve.held },
+    ],
+    { title: `loss of ${(flat.size / 1e6).toFixed(1)}M parameters` },
+  );
 const progress = new Progress(steps - first);
 const begin = performance.now();
 /** Time spent on evaluating and writing, which does not count as training. */

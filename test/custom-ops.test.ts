@@ -198,6 +198,10 @@ for (const name of ['reference', 'cpu', 'sim:32']) {
 
 describe('definitions', () => {
   const base = { inputs: 1, dtypes: ['f32'], cpu: (x: number) => x, gpu: 'x' } as const;
+  assert.throws(
+    () => defineOp({ ...base, name: 'c', gpu: 'abs(x)' }),
+    /c: the expression calls abs\(\); write absg\(\)/,
+  );
   test('a name is taken once and is a word', () => {
     for (const [name, says] of [
       ['softclip', /already an op/],

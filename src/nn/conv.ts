@@ -1,4 +1,4 @@
-// Convolutions over lines and pictures, and the way back up, as layers.
+// Convolutions over lines, pictures and volumes, and the way back up, as layers.
 import { ArgumentError } from '../base/errors.js';
 import type { PadMode } from '../ops/functional.js';
 import { requireOptions, requireWhole } from '../ops/kernel-row.js';
@@ -169,6 +169,14 @@ export class Conv2d extends Conv {
     });
   }
 }
+/** A convolution over volumes: (batch, inputs, depth, height, width) to (batch, outputs, depth', height', width'). */
+export class Conv3d extends Conv {
+  constructor(inputs: number, outputs: number, kernel: number | readonly number[], options?: ConvOptions);
+  constructor(weight: Tensor, bias?: Tensor, config?: ConvConfig);
+  constructor(a: number | Tensor, b?: number | Tensor, c?: number | readonly number[] | ConvConfig, d?: ConvOptions) {
+    super({ name: 'Conv3d', op: 'conv3d', rank: 3 }, a, b, c, d as never);
+  }
+}
 /** A transposed convolution over lines: what Conv1d's gradient does to its input. */
 export class ConvTranspose1d extends Conv {
   constructor(inputs: number, outputs: number, kernel: number | readonly number[], options?: ConvTransposeOptions);
@@ -193,6 +201,20 @@ export class ConvTranspose2d extends Conv {
     d?: ConvTransposeOptions,
   ) {
     super({ name: 'ConvTranspose2d', op: 'convTranspose2d', rank: 2, transposed: true }, a, b, c, d);
+  }
+}
+
+/** A transposed convolution over volumes: what Conv3d's gradient does to its input. */
+export class ConvTranspose3d extends Conv {
+  constructor(inputs: number, outputs: number, kernel: number | readonly number[], options?: ConvTransposeOptions);
+  constructor(weight: Tensor, bias?: Tensor, config?: ConvTransposeConfig);
+  constructor(
+    a: number | Tensor,
+    b?: number | Tensor,
+    c?: number | readonly number[] | ConvTransposeConfig,
+    d?: ConvTransposeOptions,
+  ) {
+    super({ name: 'ConvTranspose3d', op: 'convTranspose3d', rank: 3, transposed: true }, a, b, c, d);
   }
 }
 

@@ -1,79 +1,125 @@
-// Pools as layers: the largest or the mean of windows.
+// Pools as layers: the largest or the mean of windows over lines, pictures and volumes.
+import { requireOptions } from '../ops/kernel-row.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { Layer } from './module.js';
 
-type Axes = number | readonly [number, number];
+/** One number for every dimension, or one each. */
+type Sizes = number | readonly number[];
 /** How windows lie. */
-export interface PoolLayerOptions<S> {
+export interface PoolLayerOptions {
   /** Steps between windows; default their size. */
-  readonly stride?: S;
+  readonly stride?: Sizes;
   /** Elements added on both sides; default 0. */
-  readonly padding?: S;
+  readonly padding?: Sizes;
+  /** Windows that only begin inside count too; default false. */
+  readonly ceilMode?: boolean;
 }
-abstract class Pool<S extends Axes> extends Layer {
-  readonly size: S;
-  readonly stride: S;
-  readonly padding: S | 0;
-  constructor(size: S, options: PoolLayerOptions<S> = {}) {
+/** The same for maxima. */
+export interface MaxPoolLayerOptions extends PoolLayerOptions {
+  /** Distance between the elements of a window; default 1. */
+  readonly dilation?: Sizes;
+}
+/** The same for means. */
+export interface AvgPoolLayerOptions extends PoolLayerOptions {
+  /** Whether means count what padding added; default true. */
+  readonly countIncludePad?: boolean;
+}
+const sizeText = (s: Sizes): string => (typeof s === 'number' ? String(s) : s.join('x'));
+type PoolMethod = (size: Sizes, stride: Sizes, options: object) => Tensor;
+const call = (x: Tensor, op: string, ...args: unknown[]): Tensor =>
+  (x as unknown as Record<string, (...a: unknown[]) => Tensor>)[op](...args);
+
+abstract class Pool extends Layer {
+  readonly size: Sizes;
+  readonly stride: Sizes;
+  readonly options: Omit<MaxPoolLayerOptions & AvgPoolLayerOptions, 'stride'>;
+  protected abstract readonly op: string;
+  constructor(size: Sizes, options: MaxPoolLayerOptions & AvgPoolLayerOptions, known: readonly string[]) {
     super();
+    requireOptions(new.target.name, options, ['stride', 'padding', 'ceilMode', ...known]);
+    const { stride = size, ...rest } = options;
     this.size = size;
-    this.stride = options.stride ?? size;
-    this.padding = options.padding ?? 0;
+    this.stride = stride;
+    this.options = rest;
   }
   override describe(): string {
-    const text = (s: Axes): string => (typeof s === 'number' ? String(s) : s.join('x'));
-    return `${text(this.size)}, stride ${text(this.stride)}${this.padding === 0 ? '' : `, padding ${text(this.padding)}`}`;
+    const more = Object.entries(this.options).map(([key, v]) => `${key} ${Array.isArray(v) ? v.join('x') : String(v)}`);
+    return [sizeText(this.size), `stride ${sizeText(this.stride)}`, ...more].join(', ');
+  }
+  forward(x: Tensor): Tensor {
+    return (x as unknown as Record<string, PoolMethod>)[this.op](this.size, this.stride, this.options);
+  }
+}
+abstract class MaxPool extends Pool {
+  constructor(size: Sizes, options: MaxPoolLayerOptions = {}) {
+    super(size, options, ['dilation']);
+  }
+}
+abstract class AvgPool extends Pool {
+  constructor(size: Sizes, options: AvgPoolLayerOptions = {}) {
+    super(size, options, ['countIncludePad']);
   }
 }
 /** The largest of windows of (batch, channels, length). */
-export class MaxPool1d extends Pool<number> {
-  forward(x: Tensor): Tensor {
-    return x.maxPool1d(this.size, this.stride, { padding: this.padding });
-  }
-}
-/** The mean of windows of (batch, channels, length). */
-export class AvgPool1d extends Pool<number> {
-  forward(x: Tensor): Tensor {
-    return x.avgPool1d(this.size, this.stride, { padding: this.padding });
-  }
+export class MaxPool1d extends MaxPool {
+  protected readonly op = 'maxPool1d';
 }
 /** The largest of windows of (batch, channels, height, width). */
-export class MaxPool2d extends Pool<Axes> {
-  forward(x: Tensor): Tensor {
-    return x.maxPool2d(this.size, this.stride, { padding: this.padding });
-  }
+export class MaxPool2d extends MaxPool {
+  protected readonly op = 'maxPool2d';
+}
+/** The largest of windows of (batch, channels, depth, height, width). */
+export class MaxPool3d extends MaxPool {
+  protected readonly op = 'maxPool3d';
+}
+/** The mean of windows of (batch, channels, length). */
+export class AvgPool1d extends AvgPool {
+  protected readonly op = 'avgPool1d';
 }
 /** The mean of windows of (batch, channels, height, width). */
-export class AvgPool2d extends Pool<Axes> {
-  forward(x: Tensor): Tensor {
-    return x.avgPool2d(this.size, this.stride, { padding: this.padding });
-  }
+export class AvgPool2d extends AvgPool {
+  protected readonly op = 'avgPool2d';
 }
-/** Means of as many windows as the output has places: (batch, channels, height, width) to (..., size). */
-export class AdaptiveAvgPool2d extends Layer {
-  readonly size: Axes;
-  constructor(size: Axes) {
+/** The mean of windows of (batch, channels, depth, height, width). */
+export class AvgPool3d extends AvgPool {
+  protected readonly op = 'avgPool3d';
+}
+
+abstract class AdaptivePool extends Layer {
+  readonly size: Sizes;
+  protected abstract readonly op: string;
+  constructor(size: Sizes) {
     super();
     this.size = size;
   }
   override describe(): string {
-    return typeof this.size === 'number' ? String(this.size) : this.size.join('x');
+    return sizeText(this.size);
   }
   forward(x: Tensor): Tensor {
-    return x.adaptiveAvgPool2d(this.size);
+    return call(x, this.op, this.size);
   }
 }
-/** The same for (batch, channels, length). */
-export class AdaptiveAvgPool1d extends Layer {
-  readonly size: number;
-  constructor(size: number) {
-    super();
-    this.size = size;
-  }
-  override describe(): string {
-    return String(this.size);
-  }
-  forward(x: Tensor): Tensor {
-    return x.unsqueeze(2).adaptiveAvgPool2d([1, this.size]).squeeze([2]);
-  }
+/** Means of as many windows as the output has places: (batch, channels, length) to (..., size). */
+export class AdaptiveAvgPool1d extends AdaptivePool {
+  protected readonly op = 'adaptiveAvgPool1d';
+}
+/** The same for (batch, channels, height, width). */
+export class AdaptiveAvgPool2d extends AdaptivePool {
+  protected readonly op = 'adaptiveAvgPool2d';
+}
+/** The same for (batch, channels, depth, height, width). */
+export class AdaptiveAvgPool3d extends AdaptivePool {
+  protected readonly op = 'adaptiveAvgPool3d';
+}
+/** Maxima of as many windows as the output has places: (batch, channels, length) to (..., size). */
+export class AdaptiveMaxPool1d extends AdaptivePool {
+  protected readonly op = 'adaptiveMaxPool1d';
+}
+/** The same for (batch, channels, height, width). */
+export class AdaptiveMaxPool2d extends AdaptivePool {
+  protected readonly op = 'adaptiveMaxPool2d';
+}
+/** The same for (batch, channels, depth, height, width). */
+export class AdaptiveMaxPool3d extends AdaptivePool {
+  protected readonly op = 'adaptiveMaxPool3d';
 }

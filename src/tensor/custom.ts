@@ -104,6 +104,17 @@ function common(
   };
 }
 
+/** C's functions that have a name of their own here; C's abs takes integers and would cut fractions off. */
+const OWN = /\b(exp2?|log|log1p|expm1|sin|cos|tan|tanh|erf|sqrt|abs|fabs|ceil|floor|trunc)f?\s*\(/;
+function checkExpression({ name, gpu }: ElementwiseDefinition): string {
+  const found = OWN.exec(gpu)?.[1];
+  if (found)
+    throw new ArgumentError(
+      `defineOp: ${name}: the expression calls ${found}(); write ${found === 'fabs' ? 'abs' : found}g(), which is the same on every device`,
+    );
+  return gpu;
+}
+
 const elementwiseRow = (d: ElementwiseDefinition): ElementwiseRow => ({
   ...(common(d) as unknown as Omit<ElementwiseRow, 'family'>),
   family: 'elementwise',
@@ -112,7 +123,7 @@ const elementwiseRow = (d: ElementwiseDefinition): ElementwiseRow => ({
   scalars: d.scalars ?? [],
   exact: d.cpu,
   int: d.int,
-  kernel: d.gpu,
+  kernel: checkExpression(d),
   custom: {},
 });
 

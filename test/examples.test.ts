@@ -1,0 +1,86 @@
+// Every example runs on small data and says what it should.
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { packageRoot } from '../src/base/paths.js';
+
+const dir = mkdtempSync(join(tmpdir(), 'wick-examples-'));
+process.on('exit', () => rmSync(dir, { recursive: true, force: true }));
+const text = join(dir, 'text.txt');
+writeFileSync(text, 'The cat sat on the mat. The dog ate the bone. A bird sang in the tree.\n\n'.repeat(40));
+
+/** What each example is called with, and what its output must hold. */
+const RUNS: Readonly<Record<string, readonly [args: readonly string[], says: RegExp]>> = {
+  'linear-regression': [[], /bias \[3\.99/],
+  classifier: [
+    ['--epochs', '2', '--samples', '320', '--out', join(dir, 'classifier')],
+    /6,371 parameters[^]*epoch 2: loss [\d.]+, accuracy [\d.]+, validation\.loss[^]*% of 300 new pictures/,
+  ],
+  'custom-kernel': [['cpu', 'sim:32'], /compared: 12[^]*cpu:[^]*becomes([^]*)f32[^]*sim:32:[^]*becomes\1/],
+  diffusion: [['--steps', '2', '--show', '1'], /43809 parameters[^]*loss [\d.]+ at first/],
+  'hono-route': [['--once', 'ROMEO:'], /^200 "/m],
+  lora: [['--steps', '1'], /after: loss/],
+  'train-gpt': [
+    [
+      '--text',
+      text,
+      '--out',
+      join(dir, 'gpt'),
+      '--steps',
+      '2',
+      '--batch',
+      '2',
+      '--context',
+      '16',
+      '--vocab',
+      '280',
+      '--hidden',
+      '16',
+      '--layers',
+      '1',
+      '--heads',
+      '2',
+      '--kv-heads',
+      '1',
+      '--intermediate',
+      '32',
+      '--eval-every',
+      '2',
+      '--log-every',
+      '1',
+    ],
+    /best held-back loss/,
+  ],
+};
+
+const run = (name: string, args: readonly string[]): Promise<{ code: number | null; out: string }> =>
+  new Promise((resolve, reject) => {
+    const child = spawn(process.execPath, [join(packageRoot, 'dist', 'examples', `${name}.js`), ...args], { cwd: dir });
+    let out = '';
+    for (const stream of [child.stdout, child.stderr]) stream.on('data', (part: Buffer) => (out += part.toString()));
+    child.on('error', reject);
+    child.on('close', (code) => resolve({ code, out }));
+  });
+
+test('every example is run here', () => {
+  const there = readdirSync(join(packageRoot, 'examples'))
+    .filter((f) => f.endsWith('.ts'))
+    .map((f) => f.slice(0, -3));
+  assert.deepEqual(there.sort(), Object.keys(RUNS).sort());
+});
+
+for (const [name, [args, says]] of Object.entries(RUNS))
+  test(`examples/${name}.ts`, async () => {
+    const { code, out } = await run(name, args);
+    assert.equal(code, 0, out);
+    assert.match(out, says);
+  });
+
+test('the classifier left a checkpoint, a plot and event files', () => {
+  const files = readdirSync(join(dir, 'classifier'));
+  assert.ok(files.includes('last.safetensors') && files.some((f) => f.startsWith('events.out.tfevents')));
+  assert.match(readFileSync(join(dir, 'classifier', 'run.svg'), 'utf8'), /^<svg/);
+});
