@@ -141,8 +141,8 @@ Status runElementwise(const Call& c, const void* data) {
 
 constexpr int MAX_OPS = 256;
 const Op* ops[MAX_OPS];  // by id - ROW_COUNT
-const Op* const LISTS[] = {MOVEMENT_OPS, REDUCTION_OPS, PRODUCT_OPS, INDEX_OPS,     CONV_OPS,     POOL_OPS,
-                           ROW_OPS,      SORT_OPS,      RANDOM_OPS,  ATTENTION_OPS, QUANTIZED_OPS};
+const Op* const LISTS[] = {MOVEMENT_OPS, REDUCTION_OPS, PRODUCT_OPS, INDEX_OPS,  CONV_OPS,      POOL_OPS,
+                           RESIZE_OPS,   ROW_OPS,       SORT_OPS,    RANDOM_OPS, ATTENTION_OPS, QUANTIZED_OPS};
 
 // ---- the call block: doubles only, so that JavaScript fills it without garbage ----
 enum Slot : int { OP, INPUTS, OPERANDS, PARAMS = 4, FIRST_OPERAND = PARAMS + MAX_PARAMS, MESSAGE = 960 };

@@ -5,8 +5,8 @@
 namespace wick {
 
 // Lists of ops, each ended by a null name; files of drivers define them.
-extern const Op MOVEMENT_OPS[], REDUCTION_OPS[], PRODUCT_OPS[], INDEX_OPS[], CONV_OPS[], POOL_OPS[], ROW_OPS[],
-    SORT_OPS[], RANDOM_OPS[], ATTENTION_OPS[], QUANTIZED_OPS[];
+extern const Op MOVEMENT_OPS[], REDUCTION_OPS[], PRODUCT_OPS[], INDEX_OPS[], CONV_OPS[], POOL_OPS[], RESIZE_OPS[],
+    ROW_OPS[], SORT_OPS[], RANDOM_OPS[], ATTENTION_OPS[], QUANTIZED_OPS[];
 
 inline bool isFloatType(int dtype) { return dtype >= F8; }
 // What reductions and scans add up in: double for floats, 64-bit integers for integers.

@@ -88,21 +88,19 @@ SIMT_FN inline int launch(const Entry& e, Index grid, Index size, size_t shared,
 /** The unit's list of kernels: SIMT_ENTRIES(SIMT_ENTRY(name, threads), ...) after all kernels. */
 #define SIMT_ENTRY(name, threads) \
   simt::Entry { #name, threads, &simt::Invoke < &name> ::call, &simt::Invoke < &name> ::describe }
-#define SIMT_ENTRIES(...)                                                                                          \
-  static const simt::Entry simt_entries[] = {__VA_ARGS__};                                                         \
-  extern "C" int wick_sim_find(const char* name) {                                                                 \
-    for (size_t i = 0; i < sizeof simt_entries / sizeof *simt_entries; i++)                                        \
-      if (!strcmp(name, simt_entries[i].name)) return (int)i;                                                      \
-    return -1;                                                                                                     \
-  }                                                                                                                \
-  extern "C" int wick_sim_threads(int entry) { return (int)simt_entries[entry].threads; }                          \
-  extern "C" int wick_sim_shared() { return __start_gpushared ? (int)(__stop_gpushared - __start_gpushared) : 0; } \
-  extern "C" void wick_sim_describe(int entry, char* out, int bytes) {                                             \
-    simt_entries[entry].describe(out, (size_t)bytes);                                                              \
-  }                                                                                                                \
-  extern "C" int wick_sim_launch(int entry, const uint32_t* geometry, const void* args, char* error,               \
-                                 int error_bytes) {                                                                \
-    const uint32_t* g = geometry;                                                                                  \
-    return simt::launch(simt_entries[entry], simt::Index{g[0], g[1], g[2]}, simt::Index{g[3], g[4], g[5]}, g[6],   \
-                        (const char*)args, (int)g[7], (int)g[8], error, (size_t)error_bytes);                      \
+#define SIMT_ENTRIES(...)                                                                                        \
+  static const simt::Entry simt_entries[] = {__VA_ARGS__};                                                       \
+  extern "C" int wick_sim_find(const char* name) {                                                               \
+    for (size_t i = 0; i < sizeof simt_entries / sizeof *simt_entries; i++)                                      \
+      if (!strcmp(name, simt_entries[i].name)) return (int)i;                                                    \
+    return -1;                                                                                                   \
+  }                                                                                                              \
+  extern "C" void wick_sim_describe(int entry, char* out, int bytes) {                                           \
+    simt_entries[entry].describe(out, (size_t)bytes);                                                            \
+  }                                                                                                              \
+  extern "C" int wick_sim_launch(int entry, const uint32_t* geometry, const void* args, char* error,             \
+                                 int error_bytes) {                                                              \
+    const uint32_t* g = geometry;                                                                                \
+    return simt::launch(simt_entries[entry], simt::Index{g[0], g[1], g[2]}, simt::Index{g[3], g[4], g[5]}, g[6], \
+                        (const char*)args, (int)g[7], (int)g[8], error, (size_t)error_bytes);                    \
   }

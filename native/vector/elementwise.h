@@ -9,41 +9,9 @@ namespace {
 #include "runs.h"
 #include "special.h"
 
-// These rows have a shorter way than their expression.
-struct Row_exp;
-struct Row_sigmoid;
-struct Row_silu;
-struct Row_tanh;
-struct Row_gelu;
-
-// Rows that are one exponential and a few steps: result(x, e^power(x)), where every power is small; many chains at once
-// fill the pipes.
+// Rows that are one exponential and a few steps, as they say in `byExp`: result(x, e^power(x)), where every power is
+// small; many chains at once fill the pipes.
 template <class Row> struct ByExp { static constexpr bool ON = false; };
-template <> struct ByExp<Row_exp> {
-  static constexpr bool ON = true, FINE = true;
-  WICK_FN F power(F x) { return x; }
-  WICK_FN F result(F, F e) { return e; }
-};
-template <> struct ByExp<Row_sigmoid> {
-  static constexpr bool ON = true, FINE = true;
-  WICK_FN F power(F x) { return -x; }
-  WICK_FN F result(F, F e) { return F(1.f) / (F(1.f) + e); }
-};
-template <> struct ByExp<Row_silu> {
-  static constexpr bool ON = true, FINE = true;
-  WICK_FN F power(F x) { return -x; }
-  WICK_FN F result(F x, F e) { return x / (F(1.f) + e); }
-};
-template <> struct ByExp<Row_tanh> {
-  static constexpr bool ON = true, FINE = true;
-  WICK_FN F power(F x) { return absg(x + x); }
-  WICK_FN F result(F x, F e) { return tanhBy(x, F(2.f) / (e + F(1.f))); }
-};
-template <> struct ByExp<Row_gelu> {
-  static constexpr bool ON = true, FINE = false;  // the row's bound leaves room
-  WICK_FN F power(F x) { return x * mad(x * x, F(-0.07135481627260025f), F(-1.5957691216057308f)); }
-  WICK_FN F result(F x, F e) { return x / (F(1.f) + e); }
-};
 
 // A row whose expression leaves the range of f32 before its result does: this stands in for it there.
 template <class Row> struct Far { static constexpr bool ON = false; };

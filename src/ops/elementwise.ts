@@ -16,6 +16,7 @@ interface Common {
   readonly exact16?: (...values: number[]) => number;
   readonly kernel: string;
   readonly small?: string;
+  readonly byExp?: ElementwiseRow['byExp'];
   readonly candle: ElementwiseRow['candle'];
   readonly differs?: string;
   readonly domain?: readonly [number, number];

@@ -157,6 +157,11 @@ export interface ElementwiseRow<P extends Params = Params> extends RowBase<P> {
   readonly noEdges?: string;
   /** The expression in the kernel language (kernels/README.md): operands x, y, z; scalars a, b. */
   readonly kernel: string;
+  /**
+   * The same for the CPU engine's vectors of f32, where it is one exponential and a few steps: result(x, e), where e is
+   * e^power(x). `fine` asks for an exponential within 1.4 ulp; without it the row's bound leaves room for 5.
+   */
+  readonly byExp?: { readonly power: string; readonly result: string; readonly fine: boolean };
   /** A quicker one for kernels whose result is rounded to f16, bf16 or f8 (kernels/portable/small.h). */
   readonly small?: string;
   readonly args: (x: Tensor, ...rest: never[]) => Call<P>;

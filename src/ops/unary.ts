@@ -51,6 +51,7 @@ export const unaryOps = rows({
     exact: Math.exp,
     kernel: 'expg(x)',
     small: 'small_exp<S>(x)',
+    byExp: { power: 'x', result: 'e', fine: true },
     ulp: TINY,
     domain: [-4, 4],
     candle: unaryCu('uexp'),
@@ -135,6 +136,7 @@ export const unaryOps = rows({
     exact: Math.tanh,
     kernel: 'tanhg(x)',
     small: 'small_tanh(x)',
+    byExp: { power: 'absg(x + x)', result: 'tanhBy(x, F(2.f) / (e + F(1.f)))', fine: true },
     ulp: TINY,
     domain: [-4, 4],
     candle: unaryCu('utanh'),
@@ -308,6 +310,7 @@ export const unaryOps = rows({
     exact: sigmoid,
     kernel: 'select(x < C(0), expg(-absg(x)), C(1)) / (C(1) + expg(-absg(x)))',
     small: 'small_sigmoid<S>(x)',
+    byExp: { power: '-x', result: 'F(1.f) / (F(1.f) + e)', fine: true },
     ulp: { ...TINY, f32: 3, f64: 3 }, // no overflow on either side
     domain: [-6, 6],
     candle: unaryCu('usigmoid'),
@@ -320,6 +323,7 @@ export const unaryOps = rows({
     exact: (x) => x / (1 + Math.exp(-x)),
     kernel: 'x * select(x < C(0), expg(-absg(x)), C(1)) / (C(1) + expg(-absg(x)))',
     small: 'x * small_sigmoid<S>(x)',
+    byExp: { power: '-x', result: 'x / (F(1.f) + e)', fine: true },
     ulp: { ...TINY, f32: 3, f64: 3 },
     domain: [-6, 6],
     candle: unaryCu('usilu'),
@@ -340,6 +344,11 @@ export const unaryOps = rows({
       `x * small_logistic2<S>(x * fmag(x * x, ` +
       `C(${2 * SQRT_2_OVER_PI * 0.044715 * Math.LOG2E}), C(${2 * SQRT_2_OVER_PI * Math.LOG2E})), C(1))`,
     // The double oracle's own rounding counts too: it has no fused multiply-add.
+    byExp: {
+      power: 'x * mad(x * x, F(-0.07135481627260025f), F(-1.5957691216057308f))',
+      result: 'x / (F(1.f) + e)',
+      fine: false,
+    },
     ulp: { f32: 24, f64: 48, f16: 1, bf16: 1, f8e4m3: 1 },
     domain: [-4, 4],
     candle: unaryCu('ugelu'),

@@ -35,6 +35,17 @@ function rowStruct(row: AnyRow): string {
     '};',
   ].join('\n');
 }
+/** The row's shorter way for vectors of f32. */
+const byExp = ({ name, byExp: way }: AnyRow): string[] =>
+  way
+    ? [
+        `template <> struct ByExp<Row_${name}> {`,
+        `  static constexpr bool ON = true, FINE = ${way.fine};`,
+        `  WICK_FN F power(F x) { return ${way.power}; }`,
+        `  WICK_FN F result(F x, F e) { (void)x; return ${way.result}; }`,
+        '};',
+      ]
+    : [];
 const dtypeBits = (row: AnyRow): number => row.dtypes.reduce((m, d) => m | (1 << DTYPE[d].id), 0);
 
 function partSource(part: string, rows: readonly AnyRow[]): string {
@@ -42,7 +53,7 @@ function partSource(part: string, rows: readonly AnyRow[]): string {
   return [
     `${HEADER}#include "vector/elementwise.h"\n\nnamespace {`,
     // The engine's vectors have mathematics of their own: no forms for small floats.
-    ...rows.flatMap((r) => [rowFunction(r, { small: false, general: true }), rowStruct(r)]),
+    ...rows.flatMap((r) => [rowFunction(r, { small: false, general: true }), rowStruct(r), ...byExp(r)]),
     `}  // namespace\n\nWICK_ELEMENTWISE(${part}, ${list})\n`,
   ].join('\n');
 }

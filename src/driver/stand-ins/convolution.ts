@@ -2,7 +2,8 @@
 import type { DType } from '../../base/dtype.js';
 import type { ConvSpec } from '../dnn.js';
 import type { Address } from '../driver.js';
-import { type HostedDevice, Misuse, Numbers } from './library.js';
+import type { NativeArg } from '../ffi.js';
+import { type Handles, type HostedDevice, Misuse, Numbers, type Symbols, typeOf, useWorkspace } from './library.js';
 
 type Four = readonly [number, number, number, number];
 type Two = readonly [number, number];
@@ -75,4 +76,91 @@ export function convolve(device: HostedDevice, c: Convolution, x: Address, filte
                 else vw[iw] += vx[ix] * vy[iy];
               }
   out.write();
+}
+
+// ---- what cuDNN and MIOpen have alike: handles with a stream, descriptors, operands by kind ----
+
+export interface ConvolutionHandle {
+  stream: number;
+}
+/** What a convolution descriptor was given so far. */
+export type Setting = Partial<Pick<Convolution, 'padding' | 'stride' | 'dilation'>> & { groups: number };
+export type Side = 'x' | 'filter' | 'y';
+/** A library's word for a kind, and the order in which each call names its operands. */
+export type Kinds = Readonly<Record<string, { readonly kind: ConvSpec['kind']; readonly order: readonly Side[] }>>;
+
+export class ConvolutionLibrary {
+  readonly #device: HostedDevice;
+  readonly #handles: Handles;
+  constructor(device: HostedDevice, handles: Handles) {
+    this.#device = device;
+    this.#handles = handles;
+  }
+  /** Symbols that differ in the library's prefix alone; `fresh` is a convolution descriptor before it is set. */
+  symbols(prefix: string, fresh: Setting): Record<string, Symbols[string]> {
+    const handles = this.#handles;
+    return {
+      [`${prefix}Create`]: (cell: NativeArg) => handles.make(cell, 'handle', { stream: 0 } satisfies ConvolutionHandle),
+      [`${prefix}Destroy`]: (h: number) => handles.destroy(h, 'handle'),
+      [`${prefix}SetStream`]: (h: number, stream: number) => {
+        handles.get<ConvolutionHandle>(h, 'handle').stream = stream;
+        return 0;
+      },
+      [`${prefix}CreateTensorDescriptor`]: (cell: NativeArg) => handles.make(cell, 'tensor', {}),
+      [`${prefix}DestroyTensorDescriptor`]: (h: number) => handles.destroy(h, 'tensor'),
+      [`${prefix}CreateConvolutionDescriptor`]: (cell: NativeArg) => handles.make(cell, 'convolution', { ...fresh }),
+      [`${prefix}SetConvolutionGroupCount`]: (h: number, groups: number) => {
+        handles.get<Setting>(h, 'convolution').groups = groups;
+        return 0;
+      },
+      [`${prefix}DestroyConvolutionDescriptor`]: (h: number) => handles.destroy(h, 'convolution'),
+    };
+  }
+  /** Sets a tensor's or filter's type and sizes. */
+  setPlane(h: number, what: string, types: Parameters<typeof typeOf>[0], type: number, dims: readonly number[]): number {
+    Object.assign(this.#handles.get<object>(h, what), { dtype: typeOf(types, type), dims });
+    return 0;
+  }
+  /** Sets padding, stride and dilation, given in pairs, and what else the library keeps with them. */
+  setConvolution(h: number, pairs: readonly number[], more: object = {}): number {
+    const [padH, padW, strideH, strideW, dilationH, dilationW] = pairs;
+    const setting = { padding: [padH, padW], stride: [strideH, strideW], dilation: [dilationH, dilationW], ...more };
+    Object.assign(this.#handles.get<object>(h, 'convolution'), setting);
+    return 0;
+  }
+  /** The convolution that a call's descriptors mean; `filters` is what filters' descriptors are called. */
+  read<S extends Setting>(
+    { kind, order }: Kinds[string],
+    h: number,
+    operands: readonly number[],
+    conv: number,
+    filters: 'filter' | 'tensor',
+  ): Convolution & S {
+    this.#handles.get(h, 'handle');
+    const setting = this.#handles.get<S>(conv, 'convolution');
+    if (!setting.padding) throw new Misuse('the convolution was not set');
+    const plane = (o: Side, i: number): Plane => this.#handles.get(operands[i], o === 'filter' ? filters : 'tensor');
+    const c = { kind, ...Object.fromEntries(order.map((o, i) => [o, plane(o, i)])), ...setting };
+    const convolution = c as unknown as Convolution & S;
+    if (order.some((o) => !convolution[o].dims)) throw new Misuse('a tensor was not set');
+    checkConvolution(convolution);
+    return convolution;
+  }
+  /** Enqueues it with the pointers in the call's order; it writes to as much workspace as it needs. */
+  run(
+    h: number,
+    order: readonly Side[],
+    c: Convolution,
+    pointers: readonly number[],
+    workspace: { readonly at: number; readonly bytes: number; readonly need: number },
+  ): number {
+    const { stream } = this.#handles.get<ConvolutionHandle>(h, 'handle');
+    if (stream === 0) throw new Misuse('no stream was set');
+    const at = Object.fromEntries(order.map((o, i) => [o, pointers[i]])) as Record<Side, number>;
+    this.#device.enqueue(stream, () => {
+      useWorkspace(this.#device, workspace.at, workspace.bytes, workspace.need);
+      convolve(this.#device, c, at.x, at.filter, at.y);
+    });
+    return 0;
+  }
 }

@@ -5,7 +5,7 @@ import { CUDNN_GRAPH_NUMBERS as N } from '../cudnn-graph.js';
 import { CONV_ALIGNMENT, type ConvSpec } from '../dnn.js';
 import type { NativeArg } from '../ffi.js';
 import { checkConvolution, type Convolution, convolve, type Plane } from './convolution.js';
-import type { CudnnHandle } from './cudnn.js';
+import type { ConvolutionHandle } from './convolution.js';
 import { type Handles, hostMemory, type HostedDevice, Misuse, type Symbols, typeOf, useWorkspace } from './library.js';
 
 interface Node {
@@ -256,7 +256,7 @@ export function graphSymbols(device: HostedDevice, handles: Handles): Symbols {
       throw new Misuse(`attribute ${name} of a descriptor of type ${n.type}`);
     },
     cudnnBackendExecute: (h: number, plan: number, pack: number) => {
-      const { stream } = handles.get<CudnnHandle>(h, 'handle');
+      const { stream } = handles.get<ConvolutionHandle>(h, 'handle');
       if (stream === 0) throw new Misuse('no stream was set');
       const [p, v] = [node(plan), node(pack)];
       if (!p.finalized || !v.finalized) throw new Misuse('the plan or its pack of addresses is not finalized');

@@ -1,8 +1,7 @@
 // A stand-in of cuDNN's algorithms; its graph interface is in cudnn-graph.ts.
 import { CUDNN_NUMBERS as N, CUDNN_PERF, CUDNN_TYPES } from '../cudnn.js';
-import type { ConvSpec } from '../dnn.js';
 import type { NativeArg } from '../ffi.js';
-import { checkConvolution, type Convolution, convolve, type Plane } from './convolution.js';
+import { type Convolution, ConvolutionLibrary, type Kinds, type Setting } from './convolution.js';
 import { graphSymbols } from './cudnn-graph.js';
 import {
   Handles,
@@ -13,17 +12,12 @@ import {
   type Symbols,
   textAddress,
   typeOf,
-  useWorkspace,
 } from './library.js';
 
-export interface CudnnHandle {
-  stream: number;
-}
-type Setting = Partial<Pick<Convolution, 'padding' | 'stride' | 'dilation'>> & {
-  groups: number;
+interface CudnnSetting extends Setting {
   math: number;
   compute: number;
-};
+}
 /**
  * Algorithms by rank: the first fails when it is tried, the second wants more memory than is reasonable, the last none.
  */
@@ -38,67 +32,41 @@ const KINDS = {
   Forward: { kind: 'forward', order: ['x', 'filter', 'y'] },
   BackwardData: { kind: 'backward-data', order: ['filter', 'y', 'x'] },
   BackwardFilter: { kind: 'backward-filter', order: ['x', 'y', 'filter'] },
-} as const satisfies Record<string, { kind: ConvSpec['kind']; order: readonly ('x' | 'filter' | 'y')[] }>;
+} as const satisfies Kinds;
 
 export function cudnnStandIn(device: HostedDevice): StandIn {
   const handles = new Handles();
+  const library = new ConvolutionLibrary(device, handles);
+  const plane =
+    (what: string) =>
+    (h: number, format: number, type: number, dims: readonly number[]): number => {
+      if (format !== N.CUDNN_TENSOR_NCHW) throw new Misuse(`format ${format}`);
+      return library.setPlane(h, what, CUDNN_TYPES, type, dims);
+    };
   const symbols: Record<string, Symbols[string]> = {
-    cudnnCreate: (cell: NativeArg) => handles.make(cell, 'handle', { stream: 0 } satisfies CudnnHandle),
-    cudnnDestroy: (h: number) => handles.destroy(h, 'handle'),
+    ...library.symbols('cudnn', { groups: 1, math: N.CUDNN_DEFAULT_MATH, compute: -1 } as CudnnSetting),
     cudnnGetVersion: () => 92400,
     cudnnGetErrorString: (s: number) => textAddress(s === 0 ? 'CUDNN_STATUS_SUCCESS' : `CUDNN_STATUS_${s}`),
-    cudnnSetStream: (h: number, stream: number) => {
-      handles.get<CudnnHandle>(h, 'handle').stream = stream;
-      return 0;
-    },
-    cudnnCreateTensorDescriptor: (cell: NativeArg) => handles.make(cell, 'tensor', {}),
-    cudnnSetTensor4dDescriptor: (h: number, format: number, type: number, ...dims: number[]) => {
-      if (format !== N.CUDNN_TENSOR_NCHW) throw new Misuse(`format ${format}`);
-      Object.assign(handles.get<object>(h, 'tensor'), { dtype: typeOf(CUDNN_TYPES, type), dims });
-      return 0;
-    },
-    cudnnDestroyTensorDescriptor: (h: number) => handles.destroy(h, 'tensor'),
+    cudnnSetTensor4dDescriptor: (h: number, format: number, type: number, ...dims: number[]) =>
+      plane('tensor')(h, format, type, dims),
     cudnnCreateFilterDescriptor: (cell: NativeArg) => handles.make(cell, 'filter', {}),
-    cudnnSetFilter4dDescriptor: (h: number, type: number, format: number, ...dims: number[]) => {
-      if (format !== N.CUDNN_TENSOR_NCHW) throw new Misuse(`format ${format}`);
-      Object.assign(handles.get<object>(h, 'filter'), { dtype: typeOf(CUDNN_TYPES, type), dims });
-      return 0;
-    },
+    cudnnSetFilter4dDescriptor: (h: number, type: number, format: number, ...dims: number[]) =>
+      plane('filter')(h, format, type, dims),
     cudnnDestroyFilterDescriptor: (h: number) => handles.destroy(h, 'filter'),
-    cudnnCreateConvolutionDescriptor: (cell: NativeArg) =>
-      handles.make(cell, 'convolution', { groups: 1, math: N.CUDNN_DEFAULT_MATH, compute: -1 } satisfies Setting),
     cudnnSetConvolution2dDescriptor: (h: number, ...n: number[]) => {
-      const [padH, padW, strideH, strideW, dilationH, dilationW, mode, compute] = n;
+      const [mode, compute] = n.slice(6);
       if (mode !== N.CUDNN_CROSS_CORRELATION) throw new Misuse(`mode ${mode}`);
-      const setting = { padding: [padH, padW], stride: [strideH, strideW], dilation: [dilationH, dilationW], compute };
-      Object.assign(handles.get<object>(h, 'convolution'), setting);
-      return 0;
-    },
-    cudnnSetConvolutionGroupCount: (h: number, groups: number) => {
-      handles.get<Setting>(h, 'convolution').groups = groups;
-      return 0;
+      return library.setConvolution(h, n, { compute });
     },
     cudnnSetConvolutionMathType: (h: number, math: number) => {
-      handles.get<Setting>(h, 'convolution').math = math;
+      handles.get<CudnnSetting>(h, 'convolution').math = math;
       return 0;
     },
-    cudnnDestroyConvolutionDescriptor: (h: number) => handles.destroy(h, 'convolution'),
     ...graphSymbols(device, handles),
   };
-  for (const [name, { kind, order }] of Object.entries(KINDS)) {
-    const convolution = (h: number, operands: readonly number[], conv: number): Convolution & { math: number } => {
-      handles.get(h, 'handle');
-      const setting = handles.get<Setting>(conv, 'convolution');
-      if (!setting.padding) throw new Misuse('the convolution was not set');
-      const plane = (o: 'x' | 'filter' | 'y', i: number): Plane =>
-        handles.get<Plane>(operands[i], o === 'filter' ? 'filter' : 'tensor');
-      const c = {
-        kind,
-        ...Object.fromEntries(order.map((o, i) => [o, plane(o, i)])),
-        ...setting,
-      } as unknown as Convolution & Setting;
-      if (order.some((o) => !c[o].dims)) throw new Misuse('a tensor was not set');
-      checkConvolution(c);
+  for (const [name, named] of Object.entries(KINDS)) {
+    const convolution = (h: number, operands: readonly number[], conv: number): Convolution & CudnnSetting => {
+      const c = library.read<CudnnSetting>(named, h, operands, conv, 'filter');
       const wide = c.x.dtype === 'f64';
       if (typeOf(CUDNN_TYPES, c.compute) !== (wide ? 'f64' : 'f32'))
         throw new Misuse(`compute type ${c.compute} for ${c.x.dtype}`);
@@ -151,23 +119,6 @@ export function cudnnStandIn(device: HostedDevice): StandIn {
       hostMemory(bytes, 8).setBigUint64(0, BigInt(algorithm(number).workspace), true);
       return 0;
     };
-    const runIt = (
-      h: number,
-      c: Convolution,
-      pointers: readonly number[],
-      workspace: number,
-      bytes: number,
-      need: number,
-    ) => {
-      const { stream } = handles.get<CudnnHandle>(h, 'handle');
-      if (stream === 0) throw new Misuse('no stream was set');
-      const at = Object.fromEntries(order.map((o, i) => [o, pointers[i]])) as Record<'x' | 'filter' | 'y', number>;
-      device.enqueue(stream, () => {
-        useWorkspace(device, workspace, bytes, need);
-        convolve(device, c, at.x, at.filter, at.y);
-      });
-      return 0;
-    };
     symbols[`cudnnFindConvolution${name}AlgorithmEx`] = (
       h: number,
       a: number,
@@ -184,7 +135,7 @@ export function cudnnStandIn(device: HostedDevice): StandIn {
       bytes: number,
     ) => {
       const convolved = convolution(h, [a, b, c], conv);
-      runIt(h, convolved, [pa, pb, pc], workspace, bytes, Math.min(bytes, 1 << 13));
+      library.run(h, named.order, convolved, [pa, pb, pc], { at: workspace, bytes, need: Math.min(bytes, 1 << 13) });
       return answer(convolved.math, wanted, found, results);
     };
     symbols[`cudnnConvolution${name}`] = (
@@ -206,7 +157,8 @@ export function cudnnStandIn(device: HostedDevice): StandIn {
       const scalar = (at: number): number =>
         convolved.x.dtype === 'f64' ? hostMemory(at, 8).getFloat64(0, true) : hostMemory(at, 4).getFloat32(0, true);
       if (scalar(alpha) !== 1 || scalar(beta) !== 0) throw new Misuse(`alpha ${scalar(alpha)}, beta ${scalar(beta)}`);
-      return runIt(h, convolved, [pa, pb, pc], workspace, bytes, algorithm(number).workspace);
+      const need = algorithm(number).workspace;
+      return library.run(h, named.order, convolved, [pa, pb, pc], { at: workspace, bytes, need });
     };
   }
   return new StandIn('cuDNN', symbols);
