@@ -55,4 +55,4 @@ export type { BlockType, ProductOptions } from './ops/quantized.js';
 export { Generator, manualSeed } from './tensor/random.js';
 export { type DrawOptions, type LikeOptions, type MultinomialOptions, randperm } from './tensor/sampling.js';
 export { keep, scope } from './tensor/scope.js';
-export { type Data, type Nested, Tensor } from './tensor/tensor.js';
+export { type Data, type DataOf, type Nested, Tensor } from './tensor/tensor.js';

@@ -13,16 +13,8 @@ namespace {
 // small; many chains at once fill the pipes.
 template <class Row> struct ByExp { static constexpr bool ON = false; };
 
-// A row whose expression leaves the range of f32 before its result does: this stands in for it there.
+// A row whose expression leaves the range of f32 before its result does: what its `far` says stands in for it there.
 template <class Row> struct Far { static constexpr bool ON = false; };
-template <> struct Far<Row_gelu> {
-  static constexpr bool ON = true;
-  // x / (1 + 2^v): a power beyond what f32 holds is taken in two.
-  template <class V> static inline __attribute__((always_inline)) V apply(V x) {
-    const V v = x * fmag(x * x, V(-0.10294324f), V(-2.3022082f)), most(120.f);
-    return x / (V(1.f) + exp2g(ming<float>(v, most))) * exp2g(ming<float>(most - v, V(0.f)));
-  }
-};
 
 // Integer rows with scalars compute in 64 bits: a bound or factor beyond the storage type keeps its meaning.
 template <class S, int SCALARS> constexpr bool wide = SCALARS > 0 && !isFloating<typename ComputeOf<S>::type>;

@@ -4,7 +4,9 @@ import { fromBf16Bits, fromF16Bits, fromF8Bits, toBf16Bits, toF16Bits, toF8Bits 
 
 /** What can be added up; bool is the one dtype besides. */
 export const NUMBERS = ['u8', 'u32', 'i16', 'i32', 'i64', 'f8e4m3', 'bf16', 'f16', 'f32', 'f64'] as const;
+/** All element types. */
 export const DTYPES = ['bool', ...NUMBERS] as const;
+/** An element type by its name. */
 export type DType = (typeof DTYPES)[number];
 /** Dtypes as engines know them: truth values lie in memory as u8, 0 or 1, and share its kernels. */
 export type KernelDType = (typeof NUMBERS)[number];

@@ -1,6 +1,7 @@
 // One error base class with stable codes; every message names the op, what it got and the rule.
 import { env } from './environment.js';
 
+/** Codes of errors; they stay as they are from release to release. */
 export const ERROR_CODES = [
   'E_SHAPE',
   'E_DTYPE',
@@ -19,6 +20,7 @@ export const ERROR_CODES = [
   'E_BUSY',
   'E_DISTRIBUTED',
 ] as const;
+/** One of ERROR_CODES. */
 export type ErrorCode = (typeof ERROR_CODES)[number];
 
 /** Where wick's own code lies: as it runs, and as source maps name it. */
@@ -54,7 +56,9 @@ export function callerFrames(depth = 4): string {
 
 /** The base of all errors of wick: a stable code, and a stack that begins at the caller's line. */
 export class WickError extends Error {
+  /** The kind of error, stable over releases. */
   readonly code: ErrorCode;
+  /** Used by the classes below. */
   constructor(code: ErrorCode, message: string, options?: ErrorOptions) {
     const limit = Error.stackTraceLimit;
     Error.stackTraceLimit = limit + DEEPER;
@@ -66,6 +70,7 @@ export class WickError extends Error {
     if (typeof this.stack === 'string')
       this.stack = fromCaller(this.stack, limit).replace(/^\w+/, `${this.name} [${code}]`);
   }
+  /** Name, code and message. */
   override toString(): string {
     return `${this.name} [${this.code}]: ${this.message}`;
   }
@@ -87,20 +92,31 @@ function errorClass(code: ErrorCode) {
   };
 }
 
+/** Shapes that do not fit together or an op. */
 export class ShapeError extends errorClass('E_SHAPE') {}
+/** A dtype that an op does not take, or dtypes that differ. */
 export class DTypeError extends errorClass('E_DTYPE') {}
+/** An index outside its dimension. */
 export class IndexError extends errorClass('E_INDEX') {}
+/** An argument or option that is wrong or unknown. */
 export class ArgumentError extends errorClass('E_ARGUMENT') {}
+/** A device that is not there, or operands on different ones. */
 export class DeviceError extends errorClass('E_DEVICE') {}
+/** Something that is right but cannot be done here; the message says why. */
 export class UnsupportedError extends errorClass('E_UNSUPPORTED') {}
+/** A tensor that was used after dispose(). */
 export class DisposedError extends errorClass('E_DISPOSED') {}
+/** No memory left on the device. */
 export class OutOfMemoryError extends errorClass('E_MEMORY') {}
 /** A file or byte stream that is not what it claims; the message says where. */
 export class FormatError extends errorClass('E_FORMAT') {}
+/** A gradient that does not exist, or a graph that is gone. */
 export class GradError extends errorClass('E_GRAD') {}
 /** A failed call into a GPU driver or library: `hipMalloc(1073741824): hipErrorOutOfMemory (2)`. */
 export class DriverError extends errorClass('E_DRIVER') {}
+/** A kernel that does not compile; the message holds the compiler's log. */
 export class CompileError extends errorClass('E_COMPILE') {}
+/** The CPU engine cannot be built, loaded or used. */
 export class NativeError extends errorClass('E_NATIVE') {}
 /** A file that cannot be written: no such folder, no right, no room. */
 export class FileError extends errorClass('E_FILE') {}

@@ -2,10 +2,15 @@
 import { ArgumentError, ShapeError } from './errors.js';
 import { checkShape, contiguousStrides, formatShape, type Shape } from './shape.js';
 
+/** A shape over storage: strides and offset in elements. */
 export class Layout {
+  /** Sizes of the dimensions. */
   readonly shape: Shape;
+  /** Elements from one index of a dimension to the next. */
   readonly strides: readonly number[];
+  /** Elements before the first. */
   readonly offset: number;
+  /** The number of elements. */
   readonly size: number;
   /** Row-major without gaps; dimensions of size 1 do not count. */
   readonly isContiguous: boolean;
@@ -28,6 +33,7 @@ export class Layout {
     this.isContiguous = dense || size === 0;
   }
 
+  /** Row-major without gaps. */
   static contiguous(shape: Shape, offset = 0): Layout {
     return new Layout(shape.slice(), contiguousStrides(shape), offset, offset === 0);
   }
@@ -53,6 +59,7 @@ export class Layout {
     return size === this.size && (size === 0 || (Number.isSafeInteger(begin) && begin >= 0 && end < room));
   }
 
+  /** The number of dimensions. */
   get rank(): number {
     return this.shape.length;
   }
@@ -63,6 +70,7 @@ export class Layout {
     return this.shape.reduce((e, d, i) => e + (d - 1) * this.strides[i], this.offset) + 1;
   }
 
+  /** The dimensions in another order. */
   permute(dims: readonly number[]): Layout {
     return new Layout(
       dims.map((d) => this.shape[d]),
@@ -71,6 +79,7 @@ export class Layout {
     );
   }
 
+  /** Two dimensions exchanged. */
   transpose(a: number, b: number): Layout {
     const dims = this.shape.map((_, i) => (i === a ? b : i === b ? a : i));
     return this.permute(dims);
@@ -85,11 +94,13 @@ export class Layout {
     return new Layout(shape, strides, length === 0 ? this.offset : this.offset + start * this.strides[dim]);
   }
 
+  /** Without these dimensions of size 1. */
   squeeze(dims: readonly number[]): Layout {
     const keep = (_: number, i: number) => !dims.includes(i);
     return new Layout(this.shape.filter(keep), this.strides.filter(keep), this.offset);
   }
 
+  /** With a dimension of size 1 in this place. */
   unsqueeze(dim: number): Layout {
     const shape = [...this.shape];
     const strides = [...this.strides];
@@ -98,6 +109,7 @@ export class Layout {
     return new Layout(shape, strides, this.offset);
   }
 
+  /** The same elements repeated to a larger shape, with strides of 0. */
   broadcastTo(op: string, shape: Shape): Layout {
     checkShape(op, shape);
     if (this.rank === 0) return new Layout(shape.slice(), new Array<number>(shape.length).fill(0), this.offset);

@@ -1,6 +1,7 @@
 // Shapes: sizes, broadcasting, dimension arguments, and the sentences said when they do not fit.
 import { ArgumentError, ShapeError } from './errors.js';
 
+/** Sizes of the dimensions, outermost first. */
 export type Shape = readonly number[];
 
 export const formatShape = (s: Shape): string => `[${s.join(', ')}]`;

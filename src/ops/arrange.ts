@@ -377,6 +377,7 @@ export const arrangeOps = rows({
     },
   }),
 });
+/** What indexPut takes. */
 export interface IndexPutOptions {
   /** Add to what is there; several at one place are summed. */
   readonly accumulate?: boolean;

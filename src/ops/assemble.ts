@@ -28,6 +28,7 @@ const assemble = <A extends readonly unknown[], P extends Params>(
 
 export const assembleOps = rows({
   cat: assemble({
+    example: 'x.cat(y, 1)',
     formula: 'tensors one after another along dim',
     args: (x: Tensor, others: readonly Tensor[] | Tensor, dim: number): Call<{ dim: number }> => ({
       inputs: [x, ...(Array.isArray(others) ? others : [others as Tensor])],
@@ -77,6 +78,7 @@ export const assembleOps = rows({
     },
   }),
   place: assemble({
+    internal: true,
     formula: 'x at `starts`, every `steps`, in a tensor of `shape` filled with `value`',
     args: (
       x: Tensor,

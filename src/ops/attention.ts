@@ -40,6 +40,7 @@ declare module './op.js' {
   }
 }
 
+/** What attention takes. */
 export interface SdpaOptions {
   /** Queries see no later key. With fewer queries than keys, the last query stands at the last key. */
   readonly causal?: boolean;
@@ -62,10 +63,14 @@ export interface SdpaOptions {
 }
 /** Packed sequences: row numbers where each begins, and the end (i32, batch + 1). */
 export interface VarlenOptions extends Omit<SdpaOptions, 'layout' | 'lengths' | 'mask'> {
+  /** The longest sequence of queries. */
   readonly maxQueries: number;
+  /** The longest sequence of keys. */
   readonly maxKeys: number;
 }
+/** What attention over pages takes. */
 export interface PagedOptions extends Omit<SdpaOptions, 'mask'> {
+  /** Keys of each sequence. */
   readonly lengths: Tensor;
 }
 

@@ -34,15 +34,22 @@ export interface ConvParams extends Record<string, unknown> {
 export interface ConvTransposeParams extends ConvParams {
   readonly outputPadding: readonly number[];
 }
+/** What convolutions take. */
 export interface ConvOptions<N> {
+  /** Steps between windows; 1 unless given. */
   readonly stride?: N;
+  /** Zeros around the input; 0 unless given. */
   readonly padding?: N;
+  /** Distance between the kernel's elements; 1 unless given. */
   readonly dilation?: N;
+  /** Groups of channels that are convolved apart; 1 unless given. */
   readonly groups?: number;
   /** One value per output channel. */
   readonly bias?: Tensor;
 }
+/** What transposed convolutions take. */
 export interface ConvTransposeOptions<N> extends ConvOptions<N> {
+  /** Elements added at one end of the result, where the stride leaves its size open. */
   readonly outputPadding?: N;
 }
 type Axes = number | readonly [number, number];

@@ -17,6 +17,7 @@ interface Common {
   readonly kernel: string;
   readonly small?: string;
   readonly byExp?: ElementwiseRow['byExp'];
+  readonly far?: string;
   readonly candle: ElementwiseRow['candle'];
   readonly differs?: string;
   readonly domain?: readonly [number, number];

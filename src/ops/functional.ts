@@ -16,30 +16,42 @@ import {
 } from './op.js';
 
 export type Reduction = 'mean' | 'sum' | 'none';
+/** What losses take. */
 export interface LossOptions {
   /** Default 'mean'. */
   readonly reduction?: Reduction;
 }
+/** What nll takes. */
 export interface NllOptions extends LossOptions {
   /** One weight per class. */
   readonly weight?: Tensor;
   /** Targets that do not count; default -100. */
   readonly ignoreIndex?: number;
 }
+/** What crossEntropy takes. */
 export interface CrossEntropyOptions extends NllOptions {
   /** Share of the target spread over all classes. */
   readonly labelSmoothing?: number;
 }
+/** What huber takes. */
 export interface HuberOptions extends LossOptions {
+  /** Where the square ends and the straight line begins; 1 unless given. */
   readonly delta?: number;
 }
+/** What bceWithLogits takes. */
 export interface BceOptions extends LossOptions {
+  /** A factor for each element. */
   readonly weight?: Tensor;
+  /** A factor for the positive part of each class. */
   readonly posWeight?: Tensor;
 }
+/** What oneHot takes. */
 export interface OneHotOptions {
+  /** The value at the index; 1 unless given. */
   readonly on?: number;
+  /** The value elsewhere; 0 unless given. */
   readonly off?: number;
+  /** The result's dtype. */
   readonly dtype?: DType;
 }
 export type PadMode = 'constant' | 'reflect' | 'replicate' | 'circular';

@@ -57,6 +57,7 @@ export const fusedOps = rows({
     ],
   }),
   siluMulGrad: fused({
+    internal: true,
     arity: 3,
     noEdges,
     scalars: [],
@@ -87,6 +88,7 @@ export const fusedOps = rows({
     },
   }),
   ema: fused({
+    internal: true,
     arity: 2,
     noEdges,
     scalars: ['decay', 'rest'],
@@ -105,6 +107,7 @@ export const fusedOps = rows({
     ],
   }),
   emaSqr: fused({
+    internal: true,
     arity: 2,
     noEdges,
     scalars: ['decay', 'rest'],
@@ -123,6 +126,7 @@ export const fusedOps = rows({
     ],
   }),
   adamStep: fused({
+    internal: true,
     arity: 3,
     noEdges,
     scalars: ['rate', 'eps'],

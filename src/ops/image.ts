@@ -34,6 +34,7 @@ export interface GridSampleOptions {
   readonly mode?: 'bilinear' | 'nearest';
   /** What lies outside: zeros (default), the border repeated, or the picture mirrored. */
   readonly paddingMode?: 'zeros' | 'border' | 'reflection';
+  /** Whether -1 and 1 are the middles of corner pixels, not their outer edges. */
   readonly alignCorners?: boolean;
 }
 

@@ -45,6 +45,7 @@ type FillRow = Omit<KernelRow<FillParams>, 'name' | 'args'> & {
 
 export const movementOps = rows({
   castTo: {
+    internal: true,
     family: 'cast',
     formula: 'x in another dtype',
     dtypes: DTYPES,
@@ -88,6 +89,7 @@ export const movementOps = rows({
     grad: ({ grad }: GradContext<any>): Grads => [grad],
   } satisfies CopyRow as CopyRow,
   newFull: {
+    internal: true,
     family: 'fill',
     formula: 'a tensor of one value',
     dtypes: DTYPES,
@@ -111,6 +113,7 @@ export const movementOps = rows({
     noGrad: 'a constant',
   } satisfies FillRow as FillRow,
   newArange: {
+    internal: true,
     family: 'fill',
     formula: 'start + i * step',
     dtypes: NUMBERS,

@@ -33,13 +33,16 @@ export interface NormParams extends Record<string, unknown> {
   readonly weight: boolean;
   readonly bias: boolean;
 }
+/** What layerNorm, rmsNorm and groupNorm take. */
 export interface NormOptions {
   /** Added to the variance or mean square; default 1e-5. */
   readonly eps?: number;
 }
+/** What batchNorm takes. */
 export interface BatchNormOptions extends NormOptions {
   /** Given statistics, one value per channel; without them those of the batch are used. */
   readonly mean?: Tensor;
+  /** Variances to use in the place of the batch's own. */
   readonly var?: Tensor;
 }
 
@@ -295,6 +298,7 @@ export const norm = rows({
   }),
 
   layerNormBackward: kernel({
+    internal: true,
     family: 'norm',
     kernel: { kind: 'layer', backward: true },
     formula: 'r (g - mean(g) - y mean(g y)) for g = weight * grad, y the normalised x and r its factor',
@@ -314,6 +318,7 @@ export const norm = rows({
   }),
 
   rmsNormBackward: kernel({
+    internal: true,
     family: 'norm',
     kernel: { kind: 'rms', backward: true },
     formula: 'r (g - y mean(g y)) for g = weight * grad, y the normalised x and r its factor',

@@ -101,6 +101,10 @@ interface RowBase<P extends Params> {
   readonly grad?: (ctx: GradContext<P>) => Grads;
   /** Why there is no gradient: integer results, indices. */
   readonly noGrad?: string;
+  /** A call for the documentation, where the first sample's parameters do not tell it: operands are x, y, z. */
+  readonly example?: string;
+  /** A part of other ops: editors do not offer it as a method (scripts/method-docs.ts). */
+  readonly internal?: true;
   /** The op that users call and this row serves: errors name it. */
   readonly serves?: string;
   /** A user's op: CPU engines run the function in the row; `kernel` is its GPU source where it is not elementwise. */
@@ -162,6 +166,11 @@ export interface ElementwiseRow<P extends Params = Params> extends RowBase<P> {
    * e^power(x). `fine` asks for an exponential within 1.4 ulp; without it the row's bound leaves room for 5.
    */
   readonly byExp?: { readonly power: string; readonly result: string; readonly fine: boolean };
+  /**
+   * Where the expression leaves the range of f32 before its result does: what the CPU engine's vectors V of f32 compute
+   * there instead, as statements of C++.
+   */
+  readonly far?: string;
   /** A quicker one for kernels whose result is rounded to f16, bf16 or f8 (kernels/portable/small.h). */
   readonly small?: string;
   readonly args: (x: Tensor, ...rest: never[]) => Call<P>;

@@ -32,16 +32,19 @@ export interface PoolParams extends Record<string, unknown> {
   readonly stride: readonly [number, number];
   readonly padding: readonly [number, number];
 }
+/** What pools take besides window and stride. */
 export interface PoolOptions {
   /** Rows and columns added on each side: zeros that count for the average, never the maximum. */
   readonly padding?: number | readonly [number, number];
   /** Windows that only begin inside count too. */
   readonly ceilMode?: boolean;
 }
+/** What max pools take besides window and stride. */
 export interface MaxPoolOptions extends PoolOptions {
   /** Distance between the elements of a window. */
   readonly dilation?: number | readonly [number, number];
 }
+/** What average pools take besides window and stride. */
 export interface AvgPoolOptions extends PoolOptions {
   /** Whether averages count what padding added; default true. */
   readonly countIncludePad?: boolean;
@@ -226,6 +229,7 @@ const lineErrors = (): readonly CompositeErrorSample[] => [
 
 export const pool = rows({
   avgPool2d: kernel({
+    example: 'x.avgPool2d(2)',
     family: 'pool',
     kernel: { kind: 'avg' },
     formula: 'sum of a window / (kernel height * kernel width)',
@@ -261,6 +265,7 @@ export const pool = rows({
   }),
 
   maxPool2d: kernel({
+    example: 'x.maxPool2d(2)',
     family: 'pool',
     kernel: { kind: 'max' },
     formula: 'largest element of a window',
@@ -299,6 +304,7 @@ export const pool = rows({
   }),
 
   argMaxPool2d: kernel({
+    internal: true,
     family: 'pool',
     kernel: { kind: 'argmax' },
     formula: 'row * width + column (u32) of the first largest element of a window',

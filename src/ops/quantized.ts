@@ -52,6 +52,7 @@ export interface ProductParams extends BlockParams {
   readonly quick: boolean;
 }
 
+/** How products with blocks are computed. */
 export interface ProductOptions {
   /**
    * Rounds activations to 8 bits a value where that is faster (on GPUs up to 64 rows), which is off by some thousandths;

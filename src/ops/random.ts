@@ -233,6 +233,7 @@ const normal = (shape: Shape, dtype: DType, mean: number, std: number, seed = 42
 
 export const random = rows({
   randUniform: kernel({
+    internal: true,
     family: 'random',
     kernel: { distribution: 'uniform' },
     formula: 'numbers spread evenly over [lo, up), by seed and offset',
@@ -277,6 +278,7 @@ export const random = rows({
   }),
 
   randNormal: kernel({
+    internal: true,
     family: 'random',
     kernel: { distribution: 'normal' },
     formula: 'mean + std * standard normal numbers, by seed and offset',

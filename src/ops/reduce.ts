@@ -193,6 +193,7 @@ function argExtremum(op: 'argmax' | 'argmin', candleSymbol: string): ReduceDef<[
   return {
     family: 'reduce',
     kernel: { functor: op === 'argmax' ? 'ArgMax' : 'ArgMin', accumulator: 'place', empty: 0 },
+    example: `x.${op}(1)`,
     formula: `index (u32) of the first ${op === 'argmax' ? 'largest' : 'smallest'} element along dim`,
     dtypes: DTYPES,
     ulp: 0,

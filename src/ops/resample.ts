@@ -38,8 +38,11 @@ export interface BilinearBackwardParams extends BilinearParams {
   /** [height, width] of the picture that was resized. */
   readonly inputSize: readonly [number, number];
 }
+/** What upsampleBilinear2d takes. */
 export interface BilinearOptions {
+  /** Corners of input and result lie on each other. */
   readonly alignCorners?: boolean;
+  /** The factor that places are computed with, where it is not the ratio of the sizes. */
   readonly scale?: readonly [number, number];
 }
 
@@ -136,6 +139,7 @@ const bilinear = (
 
 export const resample = rows({
   upsampleNearest1d: kernel({
+    example: 'x.upsampleNearest1d(13)',
     family: 'resample',
     kernel: { kind: 'nearest' },
     formula: 'out[n,c,i] = x[n,c,floor(i * in / out)]',
@@ -260,6 +264,7 @@ export const resample = rows({
   }),
 
   upsampleBilinear2dBackward: kernel({
+    internal: true,
     family: 'resample',
     kernel: { kind: 'bilinearBackward' },
     formula: "every resized pixel's gradient, shared among its four source pixels by their weights",

@@ -151,6 +151,7 @@ export const softmax = rows({
   }),
 
   softmaxBackward: kernel({
+    internal: true,
     family: 'softmax',
     kernel: { log: false, backward: true },
     formula: 'y * (g - sum(g * y)) for y = softmax(x)',
@@ -179,6 +180,7 @@ export const softmax = rows({
   }),
 
   logSoftmaxBackward: kernel({
+    internal: true,
     family: 'softmax',
     kernel: { log: true, backward: true },
     formula: 'g - exp(y) * sum(g) for y = logSoftmax(x)',

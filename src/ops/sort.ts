@@ -19,7 +19,9 @@ export interface ArgsortParams extends Record<string, unknown> {
   readonly dim: number;
   readonly descending: boolean;
 }
+/** How elements are ordered. */
 export interface SortOptions {
+  /** Largest first. */
   readonly descending?: boolean;
 }
 

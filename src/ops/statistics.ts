@@ -10,6 +10,7 @@ import { type CompositeErrorSample, type CompositeRow, type CompositeSample, row
 
 const INTERPOLATIONS = ['linear', 'lower', 'higher', 'midpoint', 'nearest'] as const;
 export interface QuantileOptions {
+  /** Whether the dimension stays, with size 1. */
   readonly keepdim?: boolean;
   /** What stands between two elements; default 'linear'. */
   readonly interpolation?: (typeof INTERPOLATIONS)[number];
@@ -21,6 +22,7 @@ export interface SearchOptions {
 export interface HistcOptions {
   /** Bounds of all bins; both equal: the smallest and the largest element. */
   readonly min?: number;
+  /** The upper of these bounds. */
   readonly max?: number;
 }
 const REDUCTIONS = ['sum', 'prod', 'mean', 'amax', 'amin'] as const;

@@ -349,6 +349,10 @@ export const unaryOps = rows({
       result: 'x / (F(1.f) + e)',
       fine: false,
     },
+    // x / (1 + 2^v): a power beyond what f32 holds is taken in two.
+    far:
+      'const V v = x * fmag(x * x, V(-0.10294324f), V(-2.3022082f)), most(120.f); ' +
+      'return x / (V(1.f) + exp2g(ming<float>(v, most))) * exp2g(ming<float>(most - v, V(0.f)));',
     ulp: { f32: 24, f64: 48, f16: 1, bf16: 1, f8e4m3: 1 },
     domain: [-4, 4],
     candle: unaryCu('ugelu'),

@@ -36,6 +36,7 @@ export const viewOps = rows({
     ],
   }),
   slice: view({
+    example: 'x.slice(0, 1, 7, 2)',
     formula:
       'elements start, start+step, ... before end along dim; negative bounds count from the end. A negative step goes backwards, in a copy',
     args: (x: Tensor, dim: number, start?: number, end?: number, step: number = 1): Call<SliceParams> => {
@@ -179,6 +180,7 @@ export const viewOps = rows({
     },
   }),
   diagonal: view({
+    example: 'x.diagonal()',
     formula: 'elements of diagonal k (above the main one where positive) of two dimensions, as a new last dimension',
     args: (x: Tensor, k: number = 0, dim1: number = -2, dim2: number = -1): Call<DiagonalParams> => {
       if (x.rank < 2) throw new ShapeError(`diagonal: ${formatShape(x.shape)} has fewer than two dimensions`);

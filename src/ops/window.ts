@@ -29,8 +29,11 @@ export interface WindowOptions {
   readonly countIncludePad?: boolean;
 }
 export interface FoldOptions {
+  /** Steps between windows; 1 unless given. */
   readonly stride?: Sizes;
+  /** What was added around the picture; 0 unless given. */
   readonly padding?: Sizes;
+  /** Distance between the elements of a window; 1 unless given. */
   readonly dilation?: Sizes;
 }
 

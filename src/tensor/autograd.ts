@@ -80,9 +80,11 @@ export function detectAnomaly<T>(f: () => T): T {
 /** What backward answers: gradients by tensor. */
 export class Gradients {
   readonly #byId: Map<number, Tensor>;
+  /** Made by backward(). */
   constructor(byId: Map<number, Tensor>) {
     this.#byId = byId;
   }
+  /** The gradient, or undefined when the loss does not depend on t. */
   get(t: Tensor): Tensor | undefined {
     return this.#byId.get(t.id);
   }
@@ -96,24 +98,30 @@ export class Gradients {
       );
     return g;
   }
+  /** Puts another gradient in its place: clipped, averaged over ranks. */
   set(t: Tensor, grad: Tensor): void {
     this.#byId.set(t.id, grad);
   }
+  /** How many tensors have one. */
   get size(): number {
     return this.#byId.size;
   }
+  /** All gradients. */
   values(): IterableIterator<Tensor> {
     return this.#byId.values();
   }
+  /** Gives the memory of all gradients back. */
   dispose(): void {
     for (const g of this.#byId.values()) g.dispose();
     this.#byId.clear();
   }
+  /** What `using` calls at the end of a block. */
   [Symbol.dispose](): void {
     this.dispose();
   }
 }
 
+/** What backward() takes. */
 export interface BackwardOptions {
   /** Gradient of the result itself; ones where left out (the result must then be a single number). */
   readonly grad?: Tensor;
@@ -171,6 +179,7 @@ function context(node: Node, grads: readonly (Tensor | undefined)[]): GradContex
   };
 }
 
+/** Tensor's backward() as a function. */
 export function backward(result: Tensor, options: BackwardOptions = {}): Gradients {
   if (!result.requiresGrad) throw new GradError('backward: nothing this result was made of requires a gradient');
   if (!options.grad && result.size !== 1) {

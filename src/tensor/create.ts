@@ -11,14 +11,20 @@ import { apply } from './dispatch.js';
 import { draw, Generator } from './random.js';
 import { Tensor } from './tensor.js';
 
+/** What every function that makes tensors takes. */
 export interface TensorOptions {
+  /** The element type; f32 where nothing else follows from the data. */
   dtype?: DType;
+  /** Where the tensor lies: a device or its name; Device.default unless given. */
   device?: Device | string;
+  /** Marks it as a leaf whose gradient is wanted. */
   requiresGrad?: boolean;
 }
+/** What functions that draw random numbers take besides. */
 export interface RandomOptions extends TensorOptions {
   /** A stream of one's own; a plain seed is one that starts here. */
   generator?: Generator;
+  /** The same seed gives the same numbers on every device. */
   seed?: number | bigint;
 }
 /** Numbers, booleans and bigints, nested to any depth. */
@@ -219,6 +225,7 @@ export function cat(tensors: readonly Tensor[], dim = 0): Tensor {
   requireTensors('cat', tensors);
   return tensors[0].cat(tensors.slice(1), dim);
 }
+/** Tensors of one shape joined along a new dimension. */
 export function stack(tensors: readonly Tensor[], dim = 0): Tensor {
   requireTensors('stack', tensors);
   return tensors[0].stack(tensors.slice(1), dim);

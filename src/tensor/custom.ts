@@ -11,7 +11,9 @@ import { Tensor } from './tensor.js';
 
 /** Elements of an operand on the CPU: doubles, and bigints where the dtype is i64. */
 export type HostData = Float64Array | BigInt64Array;
+/** An operand of a user's op on the CPU. */
 export interface HostOperand extends Sig {
+  /** Its elements in row-major order. */
   readonly data: HostData;
 }
 
@@ -20,6 +22,7 @@ interface CommonDefinition {
   readonly name: string;
   /** How many tensors it takes. */
   readonly inputs: number;
+  /** What it takes; others are refused by name. */
   readonly dtypes: readonly DType[];
   /** One gradient per input, or the only one; without it the result is cut off from the graph. */
   readonly grad?: (ctx: GradContext) => Tensor | Grads;
@@ -47,12 +50,16 @@ export interface KernelDefinition extends CommonDefinition {
 
 /** Tensors (after the first, numbers too), then the parameters where there are any. */
 export type CustomArguments = readonly [Tensor, ...(Tensor | number | Params)[]];
+/** What defineOp gives for a function of single elements. */
 export type ElementwiseOp = (...args: CustomArguments) => Tensor;
+/** What defineOp gives for an op with shapes and kernels of its own. */
 export type KernelOp = (...args: CustomArguments) => Tensor[];
 
 const names = new Set<string>();
 
+/** Defines an op by a function of single elements; gradients, broadcasting and every device follow. */
 export function defineOp(definition: ElementwiseDefinition): ElementwiseOp;
+/** Defines an op with shapes of its own, a CPU function and, where it shall run there, GPU kernels. */
 export function defineOp(definition: KernelDefinition): KernelOp;
 export function defineOp(definition: ElementwiseDefinition | KernelDefinition): ElementwiseOp | KernelOp {
   check(definition);

@@ -61,10 +61,12 @@ const gpuProperties = (name: string, info: DeviceInfo): DeviceProperties => ({
   integrated: info.integrated,
 });
 
+/** A place where tensors lie and ops run: the CPU, a GPU, or a simulation of one. One object for each name. */
 export class Device {
   static readonly #open = new Map<string, Device>();
   static #default: Device | undefined;
 
+  /** What runs the ops there. */
   readonly backend: Backend;
   readonly #constants = new Map<DType, Map<number, Tensor>>();
   #constantBytes = 0;
@@ -92,6 +94,7 @@ export class Device {
       `device: expected a Device or a name such as 'cpu' or 'cuda:0', not ${device === null ? 'null' : typeof device}`,
     );
   }
+  /** The CPU. */
   static cpu(): Device {
     return Device.get('cpu');
   }
@@ -99,9 +102,11 @@ export class Device {
   static reference(): Device {
     return Device.get('reference');
   }
+  /** An NVIDIA GPU by its number. */
   static cuda(ordinal = 0): Device {
     return Device.get(`cuda:${ordinal}`);
   }
+  /** An AMD GPU by its number. */
   static rocm(ordinal = 0): Device {
     return Device.get(`rocm:${ordinal}`);
   }
@@ -136,9 +141,11 @@ export class Device {
     Device.#default = device;
   }
 
+  /** The name that Device.get takes. */
   get name(): string {
     return this.backend.name;
   }
+  /** What it is, for people: model, memory, versions. */
   get description(): string {
     return this.backend.description;
   }
@@ -234,6 +241,7 @@ export class Device {
   sync(): Promise<void> {
     return this.backend.sync();
   }
+  /** The name. */
   toString(): string {
     return this.name;
   }

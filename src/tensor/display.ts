@@ -3,14 +3,18 @@ import { isFloat } from '../base/dtype.js';
 import { formatShape } from '../base/shape.js';
 import type { Tensor } from './tensor.js';
 
+/** How tensors are printed. */
 export interface PrintOptions {
   /** Digits after the point. */
   precision: number;
   /** From this many elements on, only edges are shown. */
   threshold: number;
+  /** Elements shown at each edge of a large dimension. */
   edgeItems: number;
+  /** Columns of a line. */
   lineWidth: number;
 }
+/** Set its fields to change how tensors are printed. */
 export const printOptions: PrintOptions = { precision: 4, threshold: 1000, edgeItems: 3, lineWidth: 80 };
 
 /** Picks one way of writing all numbers: whole, fixed or scientific. */

@@ -16,6 +16,7 @@ export type Index =
   | '...'
   | Tensor;
 
+/** A view or copy by indices, as in NumPy; Tensor's `at` with the tensor as an argument. */
 export function at(x: Tensor, ...indices: Index[]): Tensor {
   const used = indices
     .filter((i) => i !== null && i !== '...')

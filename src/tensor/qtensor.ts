@@ -13,7 +13,9 @@ import type { Tensor } from './tensor.js';
 
 /** Rows of one type: bytes of shape [...leading, rows, bytes of a row]. */
 export interface QPart {
+  /** The format of the blocks. */
   readonly type: BlockType;
+  /** The bytes, as a tensor of u8. */
   blocks: Tensor;
 }
 
@@ -22,6 +24,7 @@ const valuesIn = ({ type, blocks }: QPart): number => {
   return ((blocks.shape.at(-1) as number) / bytes) * block;
 };
 
+/** Weights in ggml's blocks (Q4_0, Q8_0, Q4_K, ...): products and rows are computed from them without decoding all. */
 export class QTensor {
   /** Rows follow one another; parts differ in type (files mix types, and joined products keep them so). */
   readonly parts: readonly QPart[];
@@ -84,9 +87,11 @@ export class QTensor {
   get type(): string {
     return [...new Set(this.parts.map((p) => p.type))].join('+');
   }
+  /** Where the blocks lie. */
   get device(): Device {
     return this.parts[0].blocks.device;
   }
+  /** The number of dimensions. */
   get rank(): number {
     return this.shape.length;
   }
@@ -95,6 +100,7 @@ export class QTensor {
     return this.parts.reduce((n, p) => n + p.blocks.size, 0);
   }
 
+  /** The values as an ordinary tensor. */
   dequantize(dtype: DType = 'f32'): Tensor {
     return this.#joined((p) => p.blocks.dequantize(p.type, dtype), -2);
   }
@@ -146,15 +152,19 @@ export class QTensor {
     return new QTensor([{ type, blocks: keep(scope(() => f(blocks).copy())) }]);
   }
 
+  /** The same blocks on another device. */
   to(device: Device | string): QTensor {
     return new QTensor(this.parts.map(({ type, blocks }) => ({ type, blocks: keep(blocks.to(device)) })));
   }
+  /** Gives the memory of the blocks back. */
   dispose(): void {
     for (const { blocks } of this.parts) blocks.dispose();
   }
+  /** What `using` calls at the end of a block. */
   [Symbol.dispose](): void {
     this.dispose();
   }
+  /** Type and shape, not the values. */
   toString(): string {
     return `QTensor ${this.type} ${formatShape(this.shape)} on ${this.device.name}, ${this.bytes} bytes`;
   }

@@ -14,8 +14,11 @@ function asSeed(seed: number | bigint): bigint {
 
 /** A seed and how many numbers were drawn; plain data to save and restore. */
 export class Generator {
+  /** What tells this stream of numbers from others. */
   seed: bigint;
+  /** How many numbers were drawn. */
   offset: bigint;
+  /** A stream that begins at `offset`; the same seed and offset give the same numbers everywhere. */
   constructor(seed: number | bigint, offset: number | bigint = 0) {
     this.seed = asSeed(seed);
     this.offset = asSeed(offset);

@@ -9,7 +9,9 @@ import type { Tensor } from './tensor.js';
 const OPTIONS = ['dtype', 'requiresGrad', 'generator', 'seed'];
 /** What the tensor itself does not say. */
 export type LikeOptions = Omit<RandomOptions, 'device'>;
+/** Where random numbers come from. */
 export interface DrawOptions extends Pick<RandomOptions, 'generator' | 'seed'> {}
+/** What multinomial() takes. */
 export interface MultinomialOptions extends DrawOptions {
   /** Whether one number may be drawn several times. */
   readonly replacement?: boolean;

@@ -16,12 +16,27 @@ import { track } from './scope.js';
 import { Storage } from './storage.js';
 
 /** What data() gives: the dtype's typed array; small floats as Float32Array. */
+export interface DataOf extends Record<DType, Data> {
+  bool: Uint8Array<ArrayBuffer>;
+  u8: Uint8Array<ArrayBuffer>;
+  u32: Uint32Array<ArrayBuffer>;
+  i16: Int16Array<ArrayBuffer>;
+  i32: Int32Array<ArrayBuffer>;
+  i64: BigInt64Array<ArrayBuffer>;
+  f8e4m3: Float32Array<ArrayBuffer>;
+  bf16: Float32Array<ArrayBuffer>;
+  f16: Float32Array<ArrayBuffer>;
+  f32: Float32Array<ArrayBuffer>;
+  f64: Float64Array<ArrayBuffer>;
+}
+/** Any of these. */
 export type Data = Uint8Array | Uint32Array | Int16Array | Int32Array | BigInt64Array | Float32Array | Float64Array;
 /** Nested arrays of numbers, as deep as the rank. */
 export type Nested = number | Nested[];
 
 let nextId = 1;
 
+/** Numbers of one dtype in a shape on a device. Math methods come from the op table: `wick ops` lists them. */
 export interface Tensor extends TableMethods {
   /**
    * Numbers pick, [start, end, step] slices, ':' takes all, null adds a dimension, '...' fills up, tensors select or
@@ -49,15 +64,21 @@ export interface Tensor extends TableMethods {
   /** Whether every element is close to the other's: |x - y| <= atol + rtol * |y|. Waits for the device. */
   allclose(other: Tensor, options?: CloseOptions): boolean;
 }
+/** Numbers of one dtype in a shape on a device; views share memory. Made by tensor(), zeros(), randn() and the like. */
 export class Tensor {
   /** A tensor from nested arrays or a typed array. */
   declare static from: typeof tensor;
   /** Identity for gradients; views and results have ids of their own. */
   readonly id: number;
+  /** Where the numbers lie and where ops on them run. */
   readonly device: Device;
+  /** The type of every element. */
   readonly dtype: DType;
+  /** How the shape lies in memory: strides and offset in elements. */
   readonly layout: Layout;
+  /** The block of memory, shared with views. */
   readonly storage: Storage;
+  /** Whether gradients flow to or through this tensor; requireGrad() marks a leaf. */
   requiresGrad = false;
   /** The op this came from, when recorded. */
   node: Node | undefined = undefined;
@@ -112,16 +133,20 @@ export class Tensor {
   get shape(): Shape {
     return this.layout.shape.slice();
   }
+  /** The number of dimensions. */
   get rank(): number {
     return this.layout.shape.length;
   }
+  /** The number of elements. */
   get size(): number {
     return this.layout.size;
   }
+  /** The memory as backends see it; an error after dispose(). */
   get memory(): Memory {
     if (this.#disposed) throw new DisposedError(`this tensor of shape ${formatShape(this.shape)} was disposed of`);
     return this.storage.memory;
   }
+  /** Whether dispose() was called. */
   get isDisposed(): boolean {
     return this.#disposed;
   }
@@ -190,6 +215,7 @@ export class Tensor {
     if (this.node) for (const o of this.node.outputs) if (o.id === this.id) o.retainsGrad = true;
     return this;
   }
+  /** Gradients of this result by every leaf it depends on; a result that is not a single number needs `grad`. */
   backward(options?: BackwardOptions): Gradients {
     return backward(this, options);
   }
@@ -230,6 +256,7 @@ export class Tensor {
     await done;
     return target;
   }
+  /** The same, waiting for the device. */
   bytesSync(): Uint8Array<ArrayBuffer> {
     return this.#contiguousBytes((m, o, t) => this.device.backend.readSync(m, o, t)).target;
   }
@@ -237,12 +264,24 @@ export class Tensor {
    * Elements in row-major order; bool as 0 and 1 in a Uint8Array, i64 as BigInt64Array, f16, bf16 and f8e4m3 widened to
    * Float32Array.
    */
-  async data(): Promise<Data> {
+  async data(): Promise<Data>;
+  /** The same, typed by the dtype that is expected; another dtype is an error. */
+  async data<D extends DType>(dtype: D): Promise<DataOf[D]>;
+  async data(dtype?: DType): Promise<Data> {
+    this.#expect('data', dtype);
     return decode(await this.bytes(), this.dtype);
   }
   /** The same, waiting for the device. */
-  dataSync(): Data {
+  dataSync(): Data;
+  /** The same, typed by the dtype that is expected; another dtype is an error. */
+  dataSync<D extends DType>(dtype: D): DataOf[D];
+  dataSync(dtype?: DType): Data {
+    this.#expect('dataSync', dtype);
     return decode(this.bytesSync(), this.dtype);
+  }
+  #expect(op: string, dtype: DType | undefined): void {
+    if (dtype !== undefined && dtype !== this.dtype)
+      throw new DTypeError(`${op}: ${dtype} is expected, this tensor is ${this.dtype}; cast it first`);
   }
   /** Nested arrays of numbers. */
   toArray(): Nested {
@@ -273,10 +312,12 @@ export class Tensor {
     this.#disposed = true;
     this.storage.release();
   }
+  /** What `using` calls at the end of a block. */
   [Symbol.dispose](): void {
     this.dispose();
   }
 
+  /** The numbers as text, large tensors by their edges; printOptions say how. */
   toString(): string {
     return display(this);
   }

@@ -35,17 +35,26 @@ function rowStruct(row: AnyRow): string {
     '};',
   ].join('\n');
 }
-/** The row's shorter way for vectors of f32. */
-const byExp = ({ name, byExp: way }: AnyRow): string[] =>
-  way
+/** Other ways of the row for vectors of f32. */
+const otherWays = ({ name, byExp, far }: AnyRow): string[] => [
+  ...(byExp
     ? [
         `template <> struct ByExp<Row_${name}> {`,
-        `  static constexpr bool ON = true, FINE = ${way.fine};`,
-        `  WICK_FN F power(F x) { return ${way.power}; }`,
-        `  WICK_FN F result(F x, F e) { (void)x; return ${way.result}; }`,
+        `  static constexpr bool ON = true, FINE = ${byExp.fine};`,
+        `  WICK_FN F power(F x) { return ${byExp.power}; }`,
+        `  WICK_FN F result(F x, F e) { (void)x; return ${byExp.result}; }`,
         '};',
       ]
-    : [];
+    : []),
+  ...(far
+    ? [
+        `template <> struct Far<Row_${name}> {`,
+        '  static constexpr bool ON = true;',
+        `  template <class V> static inline __attribute__((always_inline)) V apply(V x) { ${far} }`,
+        '};',
+      ]
+    : []),
+];
 const dtypeBits = (row: AnyRow): number => row.dtypes.reduce((m, d) => m | (1 << DTYPE[d].id), 0);
 
 function partSource(part: string, rows: readonly AnyRow[]): string {
@@ -53,7 +62,7 @@ function partSource(part: string, rows: readonly AnyRow[]): string {
   return [
     `${HEADER}#include "vector/elementwise.h"\n\nnamespace {`,
     // The engine's vectors have mathematics of their own: no forms for small floats.
-    ...rows.flatMap((r) => [rowFunction(r, { small: false, general: true }), rowStruct(r), ...byExp(r)]),
+    ...rows.flatMap((r) => [rowFunction(r, { small: false, general: true }), rowStruct(r), ...otherWays(r)]),
     `}  // namespace\n\nWICK_ELEMENTWISE(${part}, ${list})\n`,
   ].join('\n');
 }

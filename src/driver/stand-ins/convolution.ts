@@ -117,7 +117,13 @@ export class ConvolutionLibrary {
     };
   }
   /** Sets a tensor's or filter's type and sizes. */
-  setPlane(h: number, what: string, types: Parameters<typeof typeOf>[0], type: number, dims: readonly number[]): number {
+  setPlane(
+    h: number,
+    what: string,
+    types: Parameters<typeof typeOf>[0],
+    type: number,
+    dims: readonly number[],
+  ): number {
     Object.assign(this.#handles.get<object>(h, what), { dtype: typeOf(types, type), dims });
     return 0;
   }

@@ -2,15 +2,7 @@
 import type { NativeArg } from '../ffi.js';
 import { MIOPEN_NUMBERS as N, MIOPEN_SOLUTION, MIOPEN_TYPES } from '../miopen.js';
 import { type Convolution, ConvolutionLibrary, type Kinds } from './convolution.js';
-import {
-  Handles,
-  hostMemory,
-  type HostedDevice,
-  Misuse,
-  StandIn,
-  type Symbols,
-  textAddress,
-} from './library.js';
+import { Handles, hostMemory, type HostedDevice, Misuse, StandIn, type Symbols, textAddress } from './library.js';
 
 /** Solutions by rank: the second needs no workspace. */
 const SOLUTIONS = [
