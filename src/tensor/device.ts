@@ -155,6 +155,7 @@ export class Device {
     return this.backend.outside ? this.backend.outside(f) : f();
   }
 
+  /** What this device is: product, architecture, memory. */
   get properties(): DeviceProperties {
     const { backend, name } = this;
     if (backend instanceof GpuBackend) return gpuProperties(name, backend.context.device.info);
