@@ -12,6 +12,8 @@ export interface Question {
   readonly devices?: string;
   /** Some cases of each op only. */
   readonly sample?: number;
+  /** Of the tests of kernels, those of this module. */
+  readonly module?: string;
 }
 export interface HostMutant {
   readonly name: string;
@@ -47,10 +49,13 @@ const RULES: readonly Rule[] = [
 /** Who speaks for a file: the first that fails ends the questioning. */
 type Guard = readonly Question[];
 const tests = (...names: string[]): Guard => names.map((test) => ({ test }));
-/** A few cases of each op first: they notice most, and cost a tenth. */
-const matrix = (cases: string, devices = 'sim:32'): Question[] => [
-  { test: 'matrix', cases, devices, sample: 12 },
-  { test: 'matrix', cases, devices },
+const part = (cases: string, devices = 'sim:32'): Question => ({ test: 'matrix', cases, devices, sample: 12 });
+const matrix = (cases: string, devices = 'sim:32'): Question => ({ test: 'matrix', cases, devices });
+/** A few cases of each op first, which notice most and cost a tenth; then kernels by name with long rows; then all cases. */
+const asked = (cases: string, module: string): Guard => [
+  part(cases),
+  { test: 'kernels-structured', module },
+  matrix(cases),
 ];
 const GLUE = tests('stand-ins', 'driver-libraries');
 const GUARDS: Readonly<Partial<Record<Area, Readonly<Record<string, Guard>>>>> = {
@@ -61,35 +66,40 @@ const GUARDS: Readonly<Partial<Record<Area, Readonly<Record<string, Guard>>>>> =
   ),
   'host launch code': {
     'src/backends/gpu/matmul': [
-      ...matrix('bmm/f32,matmul/f32'),
-      ...matrix('bmm/f32', 'sim:32+cublaslt'),
+      ...asked('bmm/f32,bmm/f64,matmul/f32,matmul/f64', 'gemm'),
+      part('bmm,matmul', 'sim:32+cublaslt'),
+      matrix('bmm/f32', 'sim:32+cublaslt'),
       ...tests('stand-ins'),
     ],
-    'src/backends/gpu/conv': [...matrix('conv'), ...matrix('conv', 'sim:32+cudnn'), ...tests('launch-conv')],
-    'src/backends/gpu/pool': matrix('avgPool,maxPool'),
-    'src/backends/gpu/resample': matrix('upsample'),
-    'src/backends/gpu/softmax': matrix('softmax,logSoftmax'),
-    'src/backends/gpu/norm': matrix('layerNorm,rmsNorm'),
-    'src/backends/gpu/rope': matrix('rope'),
-    'src/backends/gpu/scan': matrix('cumsum'),
-    'src/backends/gpu/row-shapes': matrix('softmax,layerNorm,sum'),
-    'src/backends/gpu/reduce': [...matrix('sum,max,min,argmax,prod,mean'), ...tests('kernels-structured')],
-    'src/backends/gpu/indexing': matrix('gather,scatter,index'),
-    'src/backends/gpu/sort': matrix('sort,argsort,topk'),
-    'src/backends/gpu/movement': matrix('copy,cat,place,new,castTo'),
-    'src/backends/gpu/elementwise': [...matrix('add,exp,where,castTo,affine,powf'), ...tests('fuse')],
-    'src/backends/gpu/attention': matrix('sdpa'),
+    'src/backends/gpu/conv': [...asked('conv', 'conv'), part('conv', 'sim:32+cudnn'), ...tests('launch-conv')],
+    'src/backends/gpu/pool': asked('avgPool,maxPool', 'pool'),
+    'src/backends/gpu/resample': asked('upsample', 'resample'),
+    'src/backends/gpu/softmax': asked('softmax,logSoftmax', 'softmax'),
+    'src/backends/gpu/norm': asked('layerNorm,rmsNorm', 'norm'),
+    'src/backends/gpu/rope': asked('rope', 'rope'),
+    'src/backends/gpu/scan': asked('cumsum', 'scan'),
+    'src/backends/gpu/row-shapes': asked('softmax,layerNorm,sum', 'softmax'),
+    'src/backends/gpu/reduce': asked('sum,max,min,argmax,prod,mean', 'reduce'),
+    'src/backends/gpu/indexing': [...asked('gather,scatter,index', 'indexing'), ...tests('trust-indices')],
+    'src/backends/gpu/sort': asked('sort,argsort,topk', 'sort'),
+    'src/backends/gpu/movement': [part('copy,cat,place,new,castTo'), matrix('copy,cat,place,new,castTo')],
+    'src/backends/gpu/elementwise': [
+      part('add,exp,where,castTo,affine,powf'),
+      ...tests('fuse'),
+      matrix('add,exp,where,castTo,affine,powf'),
+    ],
+    'src/backends/gpu/attention': [part('sdpa'), ...tests('attention-grid'), matrix('sdpa')],
     'src/backends/gpu/allocator': tests('leaks', 'sim-driver'),
-    'src/kernels/elementwise-plan': [...matrix('add,exp,where,castTo'), ...tests('kernels-elementwise')],
-    'src/backends/gpu/attention-kernels': [...matrix('sdpa'), ...tests('attention-grid')],
+    'src/kernels/elementwise-plan': [part('add,exp,where,castTo'), matrix('add,exp'), ...tests('kernels-elementwise')],
+    'src/backends/gpu/attention-kernels': [part('sdpa'), ...tests('attention-grid'), matrix('sdpa')],
   },
   io: {
     'src/io/safetensors': tests('io-safetensors', 'io-load'),
     'src/io/safetensors-header': tests('io-safetensors', 'io-load'),
-    'src/io/npy': tests('io-npy'),
-    'src/io/gguf': tests('io-gguf'),
-    'src/io/gguf-value': tests('io-gguf'),
-    'src/io/gguf-write': tests('io-gguf'),
+    'src/io/npy': tests('io-npy', 'io-bombs'),
+    'src/io/gguf': tests('io-gguf', 'io-bombs'),
+    'src/io/gguf-value': tests('io-gguf', 'io-bombs'),
+    'src/io/gguf-write': tests('io-gguf', 'cli-quantize'),
     'src/io/pickle': tests('io-torch', 'io-bombs'),
     'src/io/torch': tests('io-torch', 'io-bombs'),
     'src/io/torch-types': tests('io-torch', 'io-bombs'),

@@ -122,14 +122,17 @@ const run = (box: string, stage: Stage): Promise<boolean> =>
 
 /** Kernels stay as they are: what was compiled before serves. */
 const questioned = (m: HostMutant): Stage[] =>
-  m.questions.map(({ test, cases, devices, sample }) => ({
-    name: [test, cases, devices && `on ${devices}`, sample && 'in part'].filter(Boolean).join(' '),
+  m.questions.map(({ test, cases, devices, sample, module }) => ({
+    name: [test, module && `of ${module}`, cases, devices && `on ${devices}`, sample && 'in part']
+      .filter(Boolean)
+      .join(' '),
     args: [`dist/test/${test}.test.js`],
     env: {
       WICK_CACHE_DIR: process.env.WICK_CACHE_DIR,
       WICK_TEST_DEVICES: devices,
       ...(cases !== undefined && { WICK_CASE: cases }),
       ...(sample !== undefined && { WICK_SAMPLE: String(sample) }),
+      ...(module !== undefined && { WICK_MODULES: module }),
     },
   }));
 

@@ -1,6 +1,7 @@
 // GGUF: versions, strict bounds, round trips; block types decoded and encoded as ggml and Candle do.
 import assert from 'node:assert/strict';
 import { readFileSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { ArgumentError, DTypeError, FormatError, ShapeError, UnsupportedError } from '../src/base/errors.js';
@@ -9,12 +10,12 @@ import { canDequantize, dequantize } from '../src/base/blocks/decode.js';
 import { GGML_TYPES, ggmlType } from '../src/base/blocks/types.js';
 import { Gguf } from '../src/io/gguf.js';
 import { GGUF_TYPES, type GgufValue } from '../src/io/gguf-value.js';
-import { ggufBytes } from '../src/io/gguf-write.js';
+import { ggufBytes, GgufWriter } from '../src/io/gguf-write.js';
 import { canQuantize, ENCODED, quantize } from '../src/base/blocks/encode.js';
 import { SafeTensors } from '../src/io/safetensors.js';
 import { missingGolden } from '../src/parity/golden.js';
 import { randomizer } from '../src/testing/values.js';
-import { broken, golden, heldBytes, survives } from './io-support.js';
+import { broken, golden, heldBytes, scratch, survives } from './io-support.js';
 
 const floats = (b: Uint8Array): Float32Array => new Float32Array(b.slice().buffer);
 const u32 = (...v: number[]): Buffer => Buffer.from(Uint32Array.from(v).buffer);
@@ -479,4 +480,23 @@ test('vocabularies without tensors', { skip: missingGolden('vocab') }, () => {
     assert.equal((g.get('tokenizer.ggml.tokens') as string[]).length, tokens);
   }
   assert.ok(GGML_TYPES.filter(canDequantize).length >= 14);
+});
+
+test('a writer in pieces steps over tensors without elements, and wants every byte of the others', () => {
+  const path = join(scratch(), 'pieces.gguf');
+  const entry = (name: string, n: number) => ({ name, type: ggmlType('F32'), shape: [n] });
+  const entries = [entry('a', 0), entry('b', 2), entry('c', 0), entry('d', 1), entry('e', 0)];
+  const writer = new GgufWriter(path, new Map(), entries);
+  const bytes = (...v: number[]) => new Uint8Array(Float32Array.from(v).buffer);
+  writer.write(bytes(1));
+  writer.write(bytes(2));
+  writer.write(bytes(3));
+  writer.settle();
+  const file = Gguf.open(path);
+  const read = (name: string): number[] => [...new Float32Array(file.record(name).read().slice().buffer)];
+  assert.deepEqual(['a', 'b', 'c', 'd', 'e'].map(read), [[], [1, 2], [], [3], []]);
+  file.close();
+  const short = new GgufWriter(path, new Map(), entries);
+  short.write(bytes(1, 2));
+  assert.throws(() => short.settle(), /2 tensors have not all of their bytes/);
 });

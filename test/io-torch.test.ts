@@ -190,6 +190,17 @@ test('a range that cuts elements is read the same from either byte order', () =>
   }
 });
 
+test('a tensor of a known dtype in a storage of an unknown type is told of by the storage', () => {
+  const odd = p.call(
+    p.global('torch._utils', '_rebuild_tensor_v3'),
+    p.storage('QUInt4x2Storage', '0', 4),
+    ...[p.int(0), p.tuple(p.int(2)), p.tuple(p.int(1)), p.yes(false), p.none(), p.global('torch', 'float16')],
+  );
+  const plain = p.tensor(p.storage('QUInt4x2Storage', '0', 4), 0, [2], [1]);
+  const file = open(p.dict([p.str('odd'), odd], [p.str('plain'), plain]), { 0: new Uint8Array(4) });
+  for (const name of ['odd', 'plain']) assert.equal(file.info(name).dtype, 'torch.QUInt4x2Storage', name);
+});
+
 test('the tar before that: tensors, storages and views in members of their own', () => {
   const file = TorchFile.open(
     p.tarFile({

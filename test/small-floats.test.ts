@@ -1,5 +1,5 @@
 // The forms for small floats (kernels/portable/small.h) over every value of f16 and bf16, against the double reference.
-// WICK_TEST_DEVICES names other devices than the simulation.
+// WICK_TEST_DEVICES names other devices than the simulation and the CPU.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type DType, DTYPE } from '../src/base/dtype.js';
@@ -77,7 +77,7 @@ function worst(
   };
 }
 
-for (const { name, device, missing } of testDevices('sim:32')) {
+for (const { name, device, missing } of testDevices('sim:32,cpu')) {
   for (const dtype of SMALL) {
     test(`${name}: every value of ${dtype} is within the bound in every quick form`, { skip: missing }, () => {
       for (const row of quick) {

@@ -205,8 +205,7 @@ export const resample = rows({
     candle: { file: 'conv.cu', symbol: 'upsample_bilinear2d' },
     differs: 'It has a gradient.',
     domain: [0.25, 4],
-    ulp: ulps(2),
-    loose: 'places of a given scale are rounded differently by devices: up to 2 ulp on the simulation',
+    ulp: ulps(1),
     infer: ([x]: readonly Sig[], p: BilinearParams): readonly Sig[] => {
       requireScale('upsampleBilinear2d', p);
       return inferResize('upsampleBilinear2d', x, p.size);
