@@ -141,11 +141,13 @@ WICK_FN void add_sorted(const u32* order, const u32* sorted, const S* src, S* ds
   const u64 j = (u64)blockIdx.x * 8 + threadIdx.y, l = blockIdx.y;
   if (j >= n || (j > 0 && sorted[j] == sorted[j - 1])) return;
   const u32 at = sorted[j];
-  if (at == BAD_KEY) {
+  if (at >= dst_dim) {
+    if (at != BAD_KEY) return;
     ROLLED
     for (u64 r = threadIdx.x; r < right; r += 32) spoil(dst + l * dst_dim * right + r, dst_dim, right);
+    return;
   }
-  if (at >= dst_dim || sorted[n - 1] == BAD_KEY) return;
+  if (sorted[n - 1] == BAD_KEY) return;
   ROLLED
   for (u64 r = threadIdx.x; r < right; r += 32) {
     S* to = dst + (l * dst_dim + at) * right + r;
