@@ -19,7 +19,18 @@ function differ(a: Tensor, b: Tensor): number {
   return scope(() => a.sub(b).abs().max().item() / b.abs().max().item());
 }
 
-export function sharedModels(g: Group, models: readonly { name: string; path: string }[]): Shared[] {
+/** How ranks divide a model: all by heads and rows, all by layers, or both: pairs by rows, pairs of pairs by layers. */
+const WAYS = {
+  shard: (g: Group) => ({ shard: g }),
+  stages: (g: Group) => ({ stages: g }),
+  both: (g: Group) => ({ shard: g.split(Math.floor(g.rank / 2)), stages: g.split(g.rank % 2) }),
+};
+export function sharedModels(
+  g: Group,
+  models: readonly { name: string; path: string }[],
+  way: keyof typeof WAYS = 'shard',
+): Shared[] {
+  const how = WAYS[way](g);
   return models.map(({ name, path }) =>
     noGrad(() =>
       scope((): Shared => {
@@ -29,7 +40,7 @@ export function sharedModels(g: Group, models: readonly { name: string; path: st
         let read = 0;
         try {
           const onProgress = (done: number): void => void (read = done);
-          own = loadModel<CausalLM>(path, { kind: 'decoder', device: 'cpu', shard: g, onProgress }).model;
+          own = loadModel<CausalLM>(path, { kind: 'decoder', device: 'cpu', ...how, onProgress }).model;
         } catch (e) {
           return { name, error: NaN, cachedError: NaN, held: NaN, read: NaN, refused: (e as Error).message };
         }
@@ -57,6 +68,11 @@ export function sharedModels(g: Group, models: readonly { name: string; path: st
     ),
   );
 }
+
+export const stagedModels = (g: Group, models: readonly { name: string; path: string }[]): Shared[] =>
+  sharedModels(g, models, 'stages');
+export const gridModels = (g: Group, models: readonly { name: string; path: string }[]): Shared[] =>
+  sharedModels(g, models, 'both');
 
 /** Greedy tokens of a model that is shared out. */
 export async function sharedTokens(

@@ -15,12 +15,14 @@ import { partRecord } from '../src/io/part-record.js';
 import type { TensorRecord } from '../src/io/stored-dtype.js';
 import { loadModel } from '../src/models/index.js';
 import { Shard } from '../src/models/shard.js';
+import { Stage } from '../src/models/stage.js';
 import { findGolden, missingGolden } from '../src/parity/golden.js';
 import { Device } from '../src/tensor/device.js';
 import { QTensor } from '../src/tensor/qtensor.js';
 import { scope } from '../src/tensor/scope.js';
 import type { Tensor } from '../src/tensor/tensor.js';
 import type { Shared } from './distributed-models-ranks.js';
+import { answersOf, byMpi, programArgs, skipMpi } from './distributed-support.js';
 import { families, familyFolder, skipFamilies } from './models-support.js';
 
 const ranks = new URL('./distributed-models-ranks.js', import.meta.url);
@@ -68,6 +70,32 @@ test('4 ranks, key heads shared where there are fewer: logits as the whole model
   for (const { refused } of first) if (refused) assert.match(refused, /cannot be shared out among 4 ranks: in layer/);
   assert.ok(served.length >= 4, `only ${served.map((s) => s.name).join(', ')}`);
 });
+const STAGED = ['llama', 'gemma3', 'deepseek_v3', 'qwen3_moe-b'];
+const staged = STAGED.map((name) => ({ name, path: missingHf ? '' : (findGolden('hf', name) as string) }));
+test('stages: layers divided among ranks, alone and beside rows divided among them', { skip: missingHf }, async () => {
+  for (const [size, way] of [
+    [2, 'stagedModels'],
+    [4, 'gridModels'],
+  ] as const)
+    for (const rank of (await runLocal(size, ranks, way, { data: staged })) as Shared[][])
+      for (const { name, error, cachedError, held, refused } of rank) {
+        assert.equal(refused, undefined);
+        assert.ok(error <= TOLERANCE && cachedError <= TOLERANCE, `${name} by ${way}: off by ${error}, ${cachedError}`);
+        assert.ok(held < 0.95, `${name}: a rank holds ${held}`);
+      }
+});
+test('the same over MPI, 2 and 4 ranks', { skip: skipMpi || missingHf }, async () => {
+  for (const [size, way] of [
+    [2, 'sharedModels'],
+    [4, 'gridModels'],
+  ] as const)
+    for (const rank of answersOf(await byMpi(size, programArgs(way, { data: staged }))) as Shared[][])
+      for (const { name, error, cachedError, refused } of rank) {
+        assert.equal(refused, undefined);
+        assert.ok(error <= TOLERANCE && cachedError <= TOLERANCE, `${name} by ${way}: off by ${error}, ${cachedError}`);
+      }
+});
+
 /** A small model whose rows divide into whole blocks: golden tensors, feed-forward branches widened from 96 to 128. */
 function inBlocks(path: string): void {
   const from = Gguf.open(findGolden('gguf', 'llama', 'f32.gguf') as string);
@@ -123,6 +151,7 @@ test('the built-in model: each rank reads and holds about its part, and writes t
 test('what does not divide is refused by family, layer and rule', () => {
   const { model } = loadModel(builtinModel, { kind: 'decoder' });
   const features = (model as unknown as { config: ConstructorParameters<typeof Shard>[1] }).config;
+  const x = features as never;
   const group = (size: number) => ({
     rank: 0,
     size,
@@ -133,6 +162,10 @@ test('what does not divide is refused by family, layer and rule', () => {
   assert.throws(
     () => new Shard(group(3), features),
     /llama: cannot be shared out among 3 ranks: in layer 0 \d+ heads do not divide by 3/,
+  );
+  assert.throws(
+    () => new Stage({ ...group(9), send() {}, recv: () => x, broadcast: () => x }, features),
+    /llama: \d layers cannot be divided among 9 stages/,
   );
   const odd = { ...features, layers: features.layers.map((l) => ({ ...l, mlp: { ...l.mlp, inner: 33 } })) };
   assert.throws(() => new Shard(group(2), odd as never), /a feed-forward branch of 33 rows does not divide by 2/);

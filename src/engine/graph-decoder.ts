@@ -79,7 +79,7 @@ export class GraphDecoder implements Decoder {
       ({ mixer: m }) => m.kind === 'conv' || m.rope?.type !== 'dynamic' || m.rope.alpha !== undefined,
     );
     // Ranks that talk through the host cannot do so inside a recorded step.
-    if (model.shard && !model.shard.group.recordable) return false;
+    if (model.stage || (model.shard && !model.shard.group.recordable)) return false;
     // Recorded steps read the weights themselves: adapters must be merged into them.
     if (hasLooseAdapters(model)) return false;
     return DecodeSteps.serves(model.device.backend, model.dtype) && aligned && recorded && still && logitFactor > 0;

@@ -2,7 +2,7 @@
 import { fileURLToPath } from 'node:url';
 import type { DType } from '../base/dtype.js';
 import { ArgumentError, IndexError } from '../base/errors.js';
-import { BatchStep, type CausalLM, loadModel, type ShardGroup } from '../models/index.js';
+import { BatchStep, type CausalLM, loadModel, type ShardGroup, type StageGroup } from '../models/index.js';
 import { type HubOptions, modelPath } from '../hub/index.js';
 import { noGrad } from '../tensor/autograd.js';
 import { tensor } from '../tensor/create.js';
@@ -61,6 +61,8 @@ export interface ModelOptions extends HubOptions {
   readonly exact?: boolean;
   /** The ranks that the model is shared out among; all of them run the same program on the same prompts and seeds. */
   readonly shard?: ShardGroup;
+  /** The ranks that its layers are divided among. */
+  readonly stages?: StageGroup;
   /** Makes a decoder; for measuring and tests. */
   readonly decoder?: (model: CausalLM) => Decoder;
 }
@@ -100,8 +102,15 @@ export class LanguageModel {
     const path = await modelPath(name, options);
     const { onProgress } = options;
     const quick = options.exact !== true;
-    const { shard } = options;
-    const how = { device, dtype, quick, ...(onProgress && { onProgress }), ...(shard && { shard }) };
+    const { shard, stages } = options;
+    const how = {
+      device,
+      dtype,
+      quick,
+      ...(onProgress && { onProgress }),
+      ...(shard && { shard }),
+      ...(stages && { stages }),
+    };
     const { model } = loadModel<CausalLM>(path, { ...how, kind: 'decoder' });
     return new LanguageModel(model, loadTokenizer(path), options.decoder);
   }

@@ -16,6 +16,7 @@ import { AttentionMixer, ConvMixer, LatentMixer, type MixerContext, Norm, norm }
 import { type Dense, dense, Mixture } from './mlp.js';
 import { type RopeFeature, ropeRegime, type RopeTable, ropeTable } from './rope.js';
 import type { Shard } from './shard.js';
+import { Stage, type StageGroup } from './stage.js';
 import { BatchStep, DecoderCache, type Step } from './step.js';
 import type { Weights } from './weights.js';
 
@@ -94,20 +95,29 @@ export class CausalLM extends Module {
   readonly embed: Embedding<Weight>;
   readonly positions: Tensor | undefined;
   readonly embedNorm: Norm | undefined;
+  /** All layers, or those of this rank's stage. */
   readonly blocks: Block[];
   readonly norm: Norm;
   /** The embedding's own tensor where they are tied. */
   readonly head: AnyLinear;
   /** How it is shared out among ranks; undefined where it is whole. All ranks run it on the same tokens. */
   readonly shard: Shard | undefined;
+  /** Which of its layers are this rank's; undefined where all are. */
+  readonly stage: Stage | undefined;
   /** Share of the residual's additions dropped while training. */
   readonly dropout: number;
   readonly #tables = new Map<RopeFeature, Held>();
   readonly #columns = new Map<object, Tensor>();
   readonly #rerun: RopeFeature | undefined;
 
-  constructor(features: Features, w: Weights, options: { readonly dropout?: number } = {}) {
+  constructor(
+    features: Features,
+    w: Weights,
+    options: { readonly dropout?: number; readonly stages?: StageGroup } = {},
+  ) {
     super();
+    const { stages } = options;
+    this.stage = stages && stages.size > 1 ? new Stage(stages, features) : undefined;
     this.dropout = options.dropout ?? 0;
     this.config = features;
     const { vocabSize, hiddenSize, layers, learntPositions: learnt } = features;
@@ -121,10 +131,11 @@ export class CausalLM extends Module {
       if (this.positions !== stored) stored.dispose();
     }
     if (features.embedNorm) this.embedNorm = norm(w, 'embedNorm', features.norm, hiddenSize);
-    this.blocks = layers.map((layer, i) => {
+    this.blocks = layers.flatMap((layer, i) => {
+      if (this.stage && !this.stage.holds(i)) return [];
       const m = layer.mixer;
       const sizes = m.kind === 'attention' ? m : { heads: 1, kvHeads: 1, headDim: hiddenSize };
-      return new Block(w.of(i, sizes), layer, features);
+      return [new Block(w.of(i, sizes), layer, features)];
     });
     this.norm = norm(w, 'finalNorm', features.norm, hiddenSize);
     this.head = new Linear<Weight>(
@@ -232,8 +243,10 @@ export class CausalLM extends Module {
     x = dropout(x, drop);
     const tables = (r: RopeFeature): RopeTable => this.tables(r, step.length);
     const column = (key: object, at: (p: number) => number): Tensor => this.#column(key, at, step.slots);
-    this.blocks.forEach((block, layer) => (x = block.forward(x, { layer, step, tables, column }, drop)));
-    return x;
+    const first = this.stage?.first ?? 0;
+    const run = (given: Tensor): Tensor =>
+      this.blocks.reduce((y, block, i) => block.forward(y, { layer: first + i, step, tables, column }, drop), given);
+    return this.stage ? this.stage.through(x, run) : run(x);
   }
   /** A factor as the weights' dtype holds it. */
   #rounded(factor: number): number {

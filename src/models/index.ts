@@ -9,6 +9,7 @@ export { KINDS, type ModelKind, type ModelRow } from './model-row.js';
 export { MODELS, rowFor } from './registry.js';
 export { inverseFrequencies, readRope, type RopeFeature, type RopeType } from './rope.js';
 export { Shard, type ShardGroup } from './shard.js';
+export { Stage, type StageGroup } from './stage.js';
 export { ModelSource, openModel } from './source.js';
 export { type AttendOptions, BatchStep, DecoderCache, type LatentRun, seen, type Step } from './step.js';
 export { readWav } from './audio.js';

@@ -49,7 +49,7 @@ export function loadModel<M extends Module = Module>(path: string, options: Load
       throw new UnsupportedError(
         `${path}: is of type ${JSON.stringify(type)}; this class is for ${options.types.join(', ')}`,
       );
-    if (options.shard && options.shard.size > 1 && row.kind !== 'decoder')
+    if (Math.max(options.shard?.size ?? 1, options.stages?.size ?? 1) > 1 && row.kind !== 'decoder')
       throw new UnsupportedError(
         `${path}: is of type ${type}, a model of kind ${row.kind}; only decoders can be shared out among ranks`,
       );

@@ -3,6 +3,7 @@ import type { Module } from '../nn/module.js';
 import type { Config } from './config.js';
 import type { ShardGroup } from './shard.js';
 import type { ModelSource } from './source.js';
+import type { StageGroup } from './stage.js';
 
 /** What a model does, which is what its class can be asked for. */
 export const KINDS = ['decoder', 'encoder', 'seq2seq', 'speech', 'vision', 'image-text'] as const;
@@ -13,6 +14,8 @@ export interface ModelOptions {
   readonly dropout?: number;
   /** The ranks that the model is shared out among (a Group of wick/distributed); decoders only. */
   readonly shard?: ShardGroup;
+  /** The ranks that its layers are divided among, one after the other; beside `shard` the second axis. Decoders only. */
+  readonly stages?: StageGroup;
 }
 
 /**

@@ -1,0 +1,45 @@
+// A decoder whose layers stand on several ranks one after the other: each runs its own and hands the result on. The ends
+// (embedding, final norm, head) are held by all, so that every rank answers logits.
+import type { DType } from '../base/dtype.js';
+import { UnsupportedError } from '../base/errors.js';
+import type { Device } from '../tensor/device.js';
+import type { Tensor } from '../tensor/tensor.js';
+import type { Features } from './features.js';
+
+/** What a model asks of the ranks that its layers are divided among; a Group of wick/distributed has it. */
+export interface StageGroup {
+  readonly rank: number;
+  readonly size: number;
+  send(x: Tensor, to: number): void;
+  recv(shape: readonly number[], dtype: DType, from: number, device?: Device): Tensor;
+  broadcast(x: Tensor, root: number): Tensor;
+}
+
+export class Stage {
+  readonly group: StageGroup;
+  /** This rank's layers: the first, and the one after the last. */
+  readonly first: number;
+  readonly end: number;
+
+  constructor(group: StageGroup, features: Features) {
+    const count = features.layers.length;
+    if (count < group.size)
+      throw new UnsupportedError(
+        `${features.family}: ${count} layers cannot be divided among ${group.size} stages: each needs a layer at least`,
+      );
+    this.group = group;
+    this.first = Math.floor((count * group.rank) / group.size);
+    this.end = Math.floor((count * (group.rank + 1)) / group.size);
+  }
+  holds(layer: number): boolean {
+    return layer >= this.first && layer < this.end;
+  }
+  /** x through the layers of all stages; `run` are this rank's. Every rank gets the last one's result. */
+  through(x: Tensor, run: (x: Tensor) => Tensor): Tensor {
+    const { rank, size } = this.group;
+    const given = rank === 0 ? x : this.group.recv(x.shape, x.dtype, rank - 1, x.device);
+    const made = run(given);
+    if (rank + 1 < size) this.group.send(made, rank + 1);
+    return this.group.broadcast(made, size - 1);
+  }
+}
