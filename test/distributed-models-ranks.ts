@@ -2,7 +2,8 @@
 import type { Group } from '../src/distributed/index.js';
 import { noGrad, scope, tensor, type Tensor } from '../src/index.js';
 import { type CausalLM, loadModel } from '../src/models/index.js';
-import { PlainDecoder } from '../src/engine/index.js';
+import { GraphDecoder, PlainDecoder } from '../src/engine/index.js';
+import { standInWorld } from './distributed-ranks.js';
 
 export type Shared = {
   readonly name: string;
@@ -95,4 +96,19 @@ export function wrongToken(g: Group, path: string): string {
     return `${(e as Error).name}: ${(e as Error).message}`;
   }
   return 'nothing was said';
+}
+
+/** Greedy tokens of a shared model decoded by a recorded step, NCCL's calls inside it (a stand-in on a simulated GPU). */
+export async function recordedTokens(
+  g: Group,
+  { path, prompt, count }: { path: string; prompt: number[]; count: number },
+): Promise<number[]> {
+  const { world } = standInWorld(g);
+  const model = loadModel<CausalLM>(path, { kind: 'decoder', device: world.device, shard: world }).model;
+  if (!GraphDecoder.serves(model)) throw new Error('the shared model is not decoded by a recorded step');
+  const decoder = new GraphDecoder(model, 64);
+  const got = [...prompt];
+  for (let i = 0; i < count; i++) got.push(await decoder.runGreedy(i === 0 ? prompt : got.slice(-1)));
+  decoder.dispose();
+  return got;
 }

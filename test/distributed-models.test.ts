@@ -148,6 +148,13 @@ test('the built-in model: each rank reads and holds about its part, and writes t
     assert.match(String(said), /IndexError/);
 });
 
+test('a recorded step with collectives inside chooses the tokens of the whole model', { skip: missingHf }, async () => {
+  const data = { path: findGolden('hf', 'llama') as string, prompt: [5, 17, 50, 31], count: 5 };
+  const [one] = await runLocal(1, ranks, 'sharedTokens', { data });
+  for (const got of await runLocal(2, ranks, 'recordedTokens', { data, timeoutMs: 120_000 }))
+    assert.deepEqual(got, one);
+});
+
 test('what does not divide is refused by family, layer and rule', () => {
   const { model } = loadModel(builtinModel, { kind: 'decoder' });
   const features = (model as unknown as { config: ConstructorParameters<typeof Shard>[1] }).config;

@@ -213,8 +213,8 @@ export async function die(g: Group, how: string): Promise<string> {
   return 'went on';
 }
 
-/** NCCL's binding and transport on a simulated GPU, with a stand-in of the library that meets through this group. */
-export function ncclStandInRun(g: Group, collective: 'NCCL' | 'RCCL'): string {
+/** A group over NCCL's binding and transport on a simulated GPU, with a stand-in of the library that meets through g. */
+export function standInWorld(g: Group): { world: Group; name: string; asked: string[]; meetings: () => number } {
   const { hub } = g.transport as ExchangeTransport;
   const device = Device.get('sim:32');
   const { device: gpu } = (device.backend as GpuBackend).context;
@@ -223,7 +223,7 @@ export function ncclStandInRun(g: Group, collective: 'NCCL' | 'RCCL'): string {
   const meeting = {
     exchange: (size: number, what: string, bytes: Uint8Array) => {
       meetings++;
-      // Groups of one need nobody; others are all ranks in this test.
+      // Groups of one need nobody; others are all ranks in these tests.
       return size === 1 ? [bytes] : hub.exchange('stand-in', members, what, bytes);
     },
     send: (to: number, bytes: Uint8Array) => hub.send(to, 'stand-in', bytes),
@@ -236,6 +236,12 @@ export function ncclStandInRun(g: Group, collective: 'NCCL' | 'RCCL'): string {
   });
   assert.ok(typeof nccl !== 'string');
   const world = new Group(new NcclTransport(nccl, device, hub, members, 'nccl'), device);
+  return { world, name: nccl.name, asked, meetings: () => meetings };
+}
+/** All that NCCL's transport does. */
+export function ncclStandInRun(g: Group, collective: 'NCCL' | 'RCCL'): string {
+  const { world, name, asked, meetings } = standInWorld(g);
+  const { device } = world;
   const [n, r] = [world.size, world.rank];
   const ranks = Array.from({ length: n }, (_, i) => i);
   const x = on(world, [r + 1, 2 * r, 3], [3]);
@@ -272,12 +278,12 @@ export function ncclStandInRun(g: Group, collective: 'NCCL' | 'RCCL'): string {
   // A recorded step with a collective inside: nobody is met while it is recorded, everybody when it is replayed.
   const out = x.copy();
   world.allReduce(x);
-  const before = meetings;
+  const before = meetings();
   const replay = device.capture(() => scope(() => void out.assign(world.allReduce(x))));
-  assert.equal(meetings, before);
+  assert.equal(meetings(), before);
   replay.launch();
   replay.launch();
-  assert.equal(meetings, before + 2);
+  assert.equal(meetings(), before + 2);
   assert.deepEqual(list(out), [(n * (n + 1)) / 2, n * (n - 1), 3 * n]);
   replay.dispose();
   assert.throws(() => world.allReduce(on(g, [1])), /a tensor is on cpu; this group works on sim:32/);
@@ -288,7 +294,7 @@ export function ncclStandInRun(g: Group, collective: 'NCCL' | 'RCCL'): string {
   world.close();
   assert.throws(() => world.allReduce(x), Misuse);
   assert.deepEqual(asked, [collective]);
-  return nccl.name;
+  return name;
 }
 
 /** A net whose sums are exact in any order: small whole numbers, no division but by powers of two. */

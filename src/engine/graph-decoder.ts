@@ -79,7 +79,7 @@ export class GraphDecoder implements Decoder {
       ({ mixer: m }) => m.kind === 'conv' || m.rope?.type !== 'dynamic' || m.rope.alpha !== undefined,
     );
     // Ranks that talk through the host cannot do so inside a recorded step.
-    if (model.stage || (model.shard && !model.shard.group.recordable)) return false;
+    if (model.talks) return false;
     // Recorded steps read the weights themselves: adapters must be merged into them.
     if (hasLooseAdapters(model)) return false;
     return DecodeSteps.serves(model.device.backend, model.dtype) && aligned && recorded && still && logitFactor > 0;
@@ -111,8 +111,10 @@ export class GraphDecoder implements Decoder {
   #step(choice: Choice): void {
     const { best, state, tokens } = this.#b;
     const greedy = choice === 'greedy';
-    // Recorded op by op, a product with blocks remembers no largest result: the best one is drawn then.
-    const marked = greedy && (this.#fused !== undefined || !(this.#model.head.weight instanceof QTensor));
+    // Recorded op by op, a product with blocks or over a part of the vocabulary remembers no largest result: the best
+    // one is drawn then.
+    const { head, shard } = this.#model;
+    const marked = greedy && (this.#fused !== undefined || !(head.weight instanceof QTensor || shard));
     if (this.#fused)
       this.#fused.run(this.#b, marked ? best : undefined, (rope) => this.#model.tables(rope, this.#tableLength()));
     else this.#recordedStep(marked);

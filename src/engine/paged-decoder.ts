@@ -26,7 +26,7 @@ export class PagedDecoder implements Decoder {
   /** Whether every layer's keys may stand in pages and be taken back. */
   static reads(model: CausalLM): boolean {
     const plain = model.config.layers.every(({ mixer: m }) => m.kind === 'attention');
-    return plain && !model.shard && pageable(model, model.config.maxPositions);
+    return plain && !model.shard && !model.stage && pageable(model, model.config.maxPositions);
   }
   constructor(model: CausalLM) {
     this.#model = model;

@@ -63,7 +63,7 @@ export class TextEngine implements Engine {
   owns: CausalLM | undefined;
 
   constructor(model: CausalLM, tokenizer: Tokenizer, options: EngineOptions = {}) {
-    if (model.shard)
+    if (model.shard || model.stage)
       throw new UnsupportedError('engine: a model that several ranks share; ranks would have to agree on every step');
     this.#model = model;
     this.tokenizer = tokenizer;
