@@ -16,19 +16,25 @@ const CLASSES: readonly (readonly DType[])[] = [
 ];
 
 const worst = new Map<string, number>();
-for (const { report } of readEvidence())
+const evidence = readEvidence();
+/** How many records tell of an op. */
+const told = new Map<string, number>();
+for (const { report } of evidence) {
+  for (const op of new Set(report.cells.map((c) => c.op))) told.set(op, (told.get(op) ?? 0) + 1);
   for (const c of report.cells)
     if (c.against === 'reference' && c.verdict !== 'failed' && c.error !== null) {
       const key = `${c.op} ${c.dtype}`;
       worst.set(key, Math.max(worst.get(key) ?? 0, c.error));
     }
+}
 
 test('no bound is more than four times the worst error that committed evidence has, or its row says why', () => {
   const loose: string[] = [];
   for (const row of opList)
     for (const dtypes of CLASSES) {
       const seen = dtypes.flatMap((d) => worst.get(`${row.name} ${d}`) ?? []);
-      if (seen.length === 0) continue; // nothing is measured yet
+      // Nothing is measured yet, or on a few devices only: others may err more.
+      if (seen.length === 0 || 2 * (told.get(row.name) ?? 0) < evidence.length) continue;
       const most = Math.max(1, Math.ceil(MOST * Math.max(...seen)));
       for (const d of dtypes)
         if (row.dtypes.includes(d) && boundFor(row.ulp, d) > most && !row.loose)
