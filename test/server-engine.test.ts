@@ -20,6 +20,32 @@ test('every byte is what the request gets alone, and pages come back', { skip: n
   }
 });
 
+test('a request that is left while a step is recorded spoils nobody else', { skip: noModel }, async () => {
+  const engine = await loadEngine(undefined, { device: 'cpu' });
+  try {
+    const prompt = engine.tokenizer.encode('ROMEO:\nWhat light is this that breaks? What light is this that breaks?');
+    assert.ok(prompt.length > engine.limits.pageTokens, 'it fills a page');
+    const answer = async (): Promise<string> => {
+      let text = '';
+      for await (const piece of engine.submit({ prompt, maxTokens: 12, temperature: 0 })) text += piece.text;
+      return text;
+    };
+    const first = await answer();
+    // Each size of batch is recorded at its first step, after the prompts' own.
+    for (const size of [2, 3, 5, 9, 17]) {
+      const others = Array.from({ length: size }, (_, i) => engine.submit({ prompt: [i + 1, i + 2], maxTokens: 4 }));
+      await Promise.all(
+        others.map(async (generation, i) => {
+          for await (const piece of generation) if (i % 2 === 0 && piece.tokens.length > 0) generation.cancel();
+        }),
+      );
+    }
+    assert.equal(await answer(), first);
+  } finally {
+    await engine.dispose();
+  }
+});
+
 test('log-probabilities of a prompt add up to what the model says of it', { skip: noModel }, async () => {
   const engine = await loadEngine(undefined, { device: 'cpu' });
   const server = await serve({ engine }, { port: 0 });

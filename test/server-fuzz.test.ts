@@ -227,7 +227,7 @@ describe('fuzzed requests', { skip: noModel }, () => {
           assert.ok(!/at .*\.(js|ts):\d+/.test(text), `a stack: ${shown}`);
         } else assert.ok(!text.includes('"internal_error"'), shown);
       }),
-      { numRuns: runs, seed: 16, endOnFailure: false },
+      { numRuns: runs, seed: 16, endOnFailure: true, includeErrorInReport: true },
     );
     assert.ok((counts.get(200) ?? 0) > runs / 20 && (counts.get(400) ?? 0) > runs / 10, JSON.stringify([...counts]));
     assert.equal(s.engine.running, 0);

@@ -7,6 +7,7 @@ import { jsonLog, serve } from '../src/server/index.js';
 import { RateLimiter } from '../src/server/limits.js';
 import { events, noModel, scripted, ScriptedEngine } from './server-support.js';
 
+const plainResponse = globalThis.Response;
 const CHAT = '/v1/chat/completions';
 const ask = { messages: [{ role: 'user', content: 'hi' }] };
 const hello = { answer: () => ['Hel', 'lo'] };
@@ -99,6 +100,22 @@ describe('the server', { skip: noModel }, () => {
     const init = { method: 'POST', headers, body: chunks, duplex: 'half' } as RequestInit;
     assert.equal((await fetch(s.server.url + CHAT, init)).status, 413);
     assert.equal((await s.post(CHAT, ask)).status, 200);
+    assert.equal(globalThis.Response, plainResponse, 'the globals of the program stay its own');
+  });
+
+  test('a refused request leaves its connection to the next one', async () => {
+    await using s = await scripted(hello, { keys: ['secret-key-1'] });
+    const body = JSON.stringify({ ...ask, user: 'x'.repeat(100_000) });
+    const head = (key: string): string =>
+      `POST ${CHAT} HTTP/1.1\r\nHost: localhost\r\ncontent-type: application/json\r\nauthorization: Bearer ${key}\r\n` +
+      `content-length: ${body.length}\r\n\r\n${body}`;
+    const socket = connect(s.server.port, '127.0.0.1');
+    let text = '';
+    socket.on('data', (d) => (text += String(d)));
+    socket.write(head('wrong-key-11') + head('secret-key-1'));
+    await until(() => text.split('HTTP/1.1').length === 3);
+    assert.match(text, /^HTTP\/1.1 401[^]*HTTP\/1.1 200/);
+    socket.destroy();
   });
 
   test('keys', async () => {

@@ -39,6 +39,11 @@ interface Bucket {
 const room = ({ device, dtype }: CausalLM, shape: number[]): Tensor =>
   device.backend.elsewhere ? Tensor.empty(shape, dtype, device) : zeros(shape, { dtype, device });
 
+/** Work with the pages its sequence held when the step was planned: one that is cancelled meanwhile holds none. */
+interface Placed extends Work {
+  readonly pages: readonly number[];
+}
+
 export class PagedExecutor implements Executor {
   readonly shares: boolean;
   readonly cuts = true;
@@ -87,7 +92,8 @@ export class PagedExecutor implements Executor {
     return config.layers.every(({ mlp: m }) => m.kind === 'dense' || bucketOf(n) * m.chosen <= LONE_ROWS);
   }
 
-  async run(work: readonly Work[], bestOnly: boolean): Promise<Rows> {
+  async run(asked: readonly Work[], bestOnly: boolean): Promise<Rows> {
+    const work: Placed[] = asked.map((w) => ({ ...w, pages: w.sequence.pages }));
     const short = work.every((w) => w.tokens.length === 1 && w.rows === 1);
     if (short && this.#records(work.length)) return this.#repeat(work, bestOnly);
     const made = await offThread(this.#model, () => this.#atOnce(work));
@@ -99,7 +105,7 @@ export class PagedExecutor implements Executor {
   }
 
   // ---- any step, op by op ----
-  #atOnce(work: readonly Work[]): { logits: Tensor; best: Tensor } | undefined {
+  #atOnce(work: readonly Placed[]): { logits: Tensor; best: Tensor } | undefined {
     const { device } = this.#model;
     // Sequences with one new token share a call of attention; others have one each.
     const order = work
@@ -119,11 +125,11 @@ export class PagedExecutor implements Executor {
       noGrad(() => {
         const on = (words: Int32Array, shape: number[]): Tensor => tensor(words, { shape, device });
         const ids = on(Int32Array.from(flat.flatMap((w) => w.tokens)), [1, total]);
-        const each = <T>(f: (w: Work, position: number) => T): T[] =>
+        const each = <T>(f: (w: Placed, position: number) => T): T[] =>
           flat.flatMap((w) => w.tokens.map((_, i) => f(w, w.start + i)));
         const layout = {
           positions: on(Int32Array.from(each((_, p) => p)), [1, total]),
-          slots: on(Int32Array.from(each((w, p) => this.#slot(w.sequence, p))), [total]),
+          slots: on(Int32Array.from(each((w, p) => this.#slot(w.pages, p))), [total]),
           runs: this.#runs(flat, on),
         };
         const x = this.#hidden(ids, layout);
@@ -146,17 +152,17 @@ export class PagedExecutor implements Executor {
     const logits = y.contiguous();
     return { logits, best: logits.argmax(1) };
   }
-  #slot(sequence: Sequence, position: number): number {
+  #slot(pages: readonly number[], position: number): number {
     const { pageTokens } = this.#o;
-    return sequence.pages[Math.floor(position / pageTokens)] * pageTokens + (position % pageTokens);
+    return pages[Math.floor(position / pageTokens)] * pageTokens + (position % pageTokens);
   }
-  #runs(flat: readonly Work[], on: (words: Int32Array, shape: number[]) => Tensor): Run[] {
-    const run = (members: readonly Work[], from: number): Run => {
+  #runs(flat: readonly Placed[], on: (words: Int32Array, shape: number[]) => Tensor): Run[] {
+    const run = (members: readonly Placed[], from: number): Run => {
       const lengths = members.map((w) => w.start + w.tokens.length);
       const width = Math.ceil(Math.max(...lengths) / this.#o.pageTokens);
       const tables = new Int32Array(members.length * width);
-      members.forEach((w, i) => tables.set(w.sequence.pages.slice(0, width), i * width));
-      const single = this.#single && members.length === 1 ? members[0].sequence : undefined;
+      members.forEach((w, i) => tables.set(w.pages.slice(0, width), i * width));
+      const single = this.#single && members.length === 1 ? members[0] : undefined;
       return {
         from,
         sequences: members.length,
@@ -165,10 +171,10 @@ export class PagedExecutor implements Executor {
         lengths: on(Int32Array.from(lengths), [members.length]),
         ...(single && {
           places: on(
-            Int32Array.from({ length: lengths[0] }, (_, p) => this.#slot(single, p)),
+            Int32Array.from({ length: lengths[0] }, (_, p) => this.#slot(single.pages, p)),
             [lengths[0]],
           ),
-          columns: this.#columnsOf(single, members[0].start),
+          columns: this.#columnsOf(single.sequence, single.start),
         }),
       };
     };
@@ -189,10 +195,10 @@ export class PagedExecutor implements Executor {
   }
 
   // ---- one new token a sequence: recorded ----
-  async #repeat(work: readonly Work[], bestOnly: boolean): Promise<Rows> {
+  async #repeat(work: readonly Placed[], bestOnly: boolean): Promise<Rows> {
     const { backend } = this.#model.device;
     const n = bucketOf(work.length);
-    const longest = Math.max(...work.map((w) => w.sequence.pages.length));
+    const longest = Math.max(...work.map((w) => w.pages.length));
     const wide = this.#width(longest);
     // A known step begins at once: the caller has other things to do meanwhile.
     const bucket = this.#buckets.get(`${n} ${wide}`) ?? (await this.#record(n, wide));
@@ -200,12 +206,12 @@ export class PagedExecutor implements Executor {
     words.fill(0);
     words.fill(NOWHERE, 2 * n, 3 * n);
     words.fill(1, 3 * n, 4 * n);
-    work.forEach(({ sequence, start, tokens }, i) => {
+    work.forEach(({ pages, start, tokens }, i) => {
       words[i] = tokens[0];
       words[n + i] = start;
-      words[2 * n + i] = this.#slot(sequence, start);
+      words[2 * n + i] = this.#slot(pages, start);
       words[3 * n + i] = start + 1;
-      words.set(sequence.pages, 4 * n + i * width);
+      words.set(pages, 4 * n + i * width);
     });
     backend.write(numbers.memory, 0, new Uint8Array(words.buffer));
     await bucket.recorded.launch();

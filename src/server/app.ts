@@ -1,7 +1,7 @@
 // The application: every request gets an id, is let in or turned away, answered by its route, and noted.
 import { Hono } from 'hono';
 import { anthropicError, ApiError, openaiError, toApiError } from './errors.js';
-import { Ending, requestIdOf, type ServerContext, type ServerEnv, type Tally } from './exchange.js';
+import { discardBody, Ending, requestIdOf, type ServerContext, type ServerEnv, type Tally } from './exchange.js';
 import { checkHost, type Keys } from './keys.js';
 import { RateLimiter } from './limits.js';
 import { openApi } from './openapi.js';
@@ -72,7 +72,7 @@ export function createApp(parts: ServerParts, { keys, onlyLocalNames }: AppOptio
       return failure(c, error, route.dialect);
     }
   };
-  const failure = (c: ServerContext, error: unknown, dialect?: Route['dialect']): Response => {
+  const failure = async (c: ServerContext, error: unknown, dialect?: Route['dialect']): Promise<Response> => {
     parts.failed(c, error);
     const known = toApiError(error);
     const body = dialect === 'anthropic' ? anthropicError(known, c.var.requestId) : openaiError(known);
@@ -80,8 +80,8 @@ export function createApp(parts: ServerParts, { keys, onlyLocalNames }: AppOptio
       ...known.headers,
       ...parts.corsOf(c),
       'x-request-id': c.var.requestId,
-      // What is left of a body that nobody reads ends with its connection.
-      ...(known.status === 413 && { connection: 'close' }),
+      // What is left of a body that is too large ends with its connection.
+      ...(!(await discardBody(c.env, parts.limits.bodyBytes)) && { connection: 'close' }),
     });
   };
 

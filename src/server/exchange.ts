@@ -1,6 +1,6 @@
 // One request on its way through the server: its id, body, the signal of its end, and the tally for log and metrics.
 import { randomUUID } from 'node:crypto';
-import type { ServerResponse } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { HttpBindings } from '@hono/node-server';
 import type { Context } from 'hono';
 import type { z } from 'zod';
@@ -36,18 +36,50 @@ function depthExceeds(value: unknown, limit: number): boolean {
   return false;
 }
 
+/** Everything a client sends, told piece by piece; ends early where `take` says so, and leaves the rest unread. */
+function readAll(incoming: IncomingMessage, take: (chunk: Buffer) => boolean): Promise<'end' | 'stopped' | 'broken'> {
+  if (incoming.readableEnded) return Promise.resolve('end');
+  if (incoming.destroyed) return Promise.resolve('broken');
+  return new Promise((resolve) => {
+    const onData = (chunk: Buffer): void => {
+      if (!take(chunk)) done('stopped');
+    };
+    const onEnd = (): void => done('end');
+    const onBroken = (): void => done('broken');
+    const done = (how: 'end' | 'stopped' | 'broken'): void => {
+      incoming.off('data', onData).off('end', onEnd).off('error', onBroken).off('close', onBroken);
+      incoming.pause();
+      resolve(how);
+    };
+    incoming.on('data', onData).on('end', onEnd).on('error', onBroken).on('close', onBroken);
+    incoming.resume(); // it may have been paused by who read before
+  });
+}
+
 async function readBytes(c: ServerContext, limit: number): Promise<Buffer> {
   const { incoming } = c.env;
   const tooLarge = (): ApiError => new ApiError(413, `the body is larger than ${limit} bytes`, { code: 'too_large' });
   if (Number(incoming.headers['content-length'] ?? 0) > limit) throw tooLarge();
   const chunks: Buffer[] = [];
   let size = 0;
-  for await (const chunk of incoming as AsyncIterable<Buffer>) {
-    size += chunk.length;
-    if (size > limit) throw tooLarge();
+  const how = await readAll(incoming, (chunk) => {
     chunks.push(chunk);
-  }
+    return (size += chunk.length) <= limit;
+  });
+  if (how === 'stopped') throw tooLarge();
+  if (how === 'broken') throw badRequest('the body could not be read to its end');
   return Buffer.concat(chunks);
+}
+
+/**
+ * Reads what nobody wants of a body, so that the connection can serve the next request; whether it can. A body that is
+ * too large is left unread.
+ */
+export async function discardBody({ incoming }: HttpBindings, limit: number): Promise<boolean> {
+  if (incoming.method === 'GET' || incoming.method === 'HEAD') return true;
+  if (Number(incoming.headers['content-length'] ?? 0) > limit) return false;
+  let size = 0;
+  return (await readAll(incoming, (chunk) => (size += chunk.length) <= limit)) === 'end';
 }
 
 /** The body as a schema has it, or an error that names the field. */
@@ -60,8 +92,7 @@ export async function readBody<T>(c: ServerContext, schema: z.ZodType<T>, limit:
     value = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(await readBytes(c, limit)));
   } catch (error) {
     if (error instanceof ApiError) throw error;
-    if (error instanceof SyntaxError || error instanceof TypeError) throw badRequest('the body is no valid JSON');
-    throw badRequest('the body could not be read to its end');
+    throw badRequest('the body is no valid JSON');
   }
   if (depthExceeds(value, MAX_DEPTH)) throw badRequest(`the body is nested deeper than ${MAX_DEPTH}`);
   const result = schema.safeParse(value);

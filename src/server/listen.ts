@@ -43,6 +43,9 @@ export async function serve(models: ServedModels, options: ServeOptions = {}): P
   const app = createApp(parts, { keys, onlyLocalNames: local && !keys.required });
   const server = createAdaptorServer({
     fetch: app.fetch,
+    // Bodies are read or discarded by our own routes, and the program's Request and Response stay its own.
+    autoCleanupIncoming: false,
+    overrideGlobalObjects: false,
     // The defaults of Node, said aloud: slow senders of headers and bodies are let go.
     serverOptions: { headersTimeout: 60_000, requestTimeout: 300_000, keepAliveTimeout: 65_000 },
   }) as Server;
