@@ -23,6 +23,7 @@ export interface StftOptions {
   readonly window?: Tensor;
   /** Frames are centered on their place, x being mirrored at its ends. Default true. */
   readonly center?: boolean;
+  /** How x goes on beyond its ends where frames are centered; default 'reflect'. */
   readonly padMode?: 'reflect' | 'constant' | 'replicate';
   /** Divide by the root of the length. */
   readonly normalized?: boolean;

@@ -159,7 +159,7 @@ export const NAME_GROUPS: Readonly<Record<string, readonly NamePair[]>> = {
     ['F.adaptive_avg_pool1d, 2d, 3d', 'x.adaptiveAvgPool1d(2) x.adaptiveAvgPool2d(2) x.adaptiveAvgPool3d(2)'],
     ['F.unfold, F.fold', 'x.unfold2d(3) x.fold([8, 8], 3)'],
     ['F.interpolate', "x.interpolate({ size: [8, 8], mode: 'bicubic', antialias: true })"],
-    ['F.grid_sample, F.affine_grid', 'x.gridSample(grid) theta.affineGrid([1, 1, 4, 4])', 'no bicubic grid_sample'],
+    ['F.grid_sample, F.affine_grid', 'x.gridSample(grid) theta.affineGrid([1, 1, 4, 4])'],
     ['F.pixel_shuffle, F.pixel_unshuffle', 'x.pixelShuffle(2) x.pixelUnshuffle(2)'],
     [
       'fft.fft, ifft, rfft, irfft',
