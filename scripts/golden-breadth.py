@@ -213,7 +213,7 @@ for mode, factor in (('bilinear', 1.7), ('bicubic', 0.6), ('nearest', 1.3), ('ne
 for mode in ('bilinear', 'bicubic'):
     for size in ([3, 4], [9, 5]):
         ops('interpolate', lambda x: F.interpolate(x, size, mode=mode, antialias=True), X(1, 2, 7, 8), TWO, args=[{'size': size, 'mode': mode, 'antialias': True}])
-for mode in ('bilinear', 'nearest'):
+for mode in ('bilinear', 'nearest', 'bicubic'):
     for pad in ('zeros', 'border', 'reflection'):
         for align in (False, True):
             ops('gridSample', lambda x, g: F.grid_sample(x, g, mode, pad, align), lambda dt: {'x': rand(2, 2, 4, 5), 'g': rand(2, 3, 4, 2, lo=-1.7, hi=1.7)}, TWO,
@@ -254,5 +254,25 @@ ops('lstsq', lambda x, b: torch.linalg.lstsq(x, b).solution, lambda dt: {'x': ra
 ops('lstsq', lambda x, b: torch.linalg.pinv(x) @ b, lambda dt: {'x': rand(3, 5), 'b': rand(3, 2)}, TWO, args=['$b'])
 ops('matrixExp', torch.linalg.matrix_exp, X(2, 3, 3), TWO + ['f16'])
 ops('matrixExp', torch.linalg.matrix_exp, X(3, 3, lo=-6, hi=6), TWO)
-# -- more above this line --
+
+# Transforms as pairs of real tensors.
+parts = lambda z: (z.real, z.imag)
+for n, norm in ((6, 'backward'), (7, 'ortho'), (96, 'forward'), (128, 'backward'), (521, 'backward')):
+    shape = (2, n) if n < 100 else (n,)
+    ops('rfft', lambda x: parts(torch.fft.rfft(x, norm=norm)), X(*shape), TWO if n < 500 else ['f64'], args=[{'norm': norm}])
+    ops('fft', lambda x, y: parts(torch.fft.fft(torch.complex(x, y), norm=norm)), pair(shape, shape), TWO if n < 500 else ['f64'], args=['$y', {'norm': norm}])
+    if n < 100:
+        ops('ifft', lambda x, y: parts(torch.fft.ifft(torch.complex(x, y), norm=norm)), pair(shape, shape), TWO, args=['$y', {'norm': norm}])
+        ops('irfft', lambda x, y: torch.fft.irfft(torch.complex(x, y), norm=norm), pair(shape, shape), TWO, args=['$y', {'norm': norm}])
+        ops('irfft', lambda x, y: torch.fft.irfft(torch.complex(x, y), 2 * n - 1, norm=norm), pair(shape, shape), TWO, args=['$y', {'n': 2 * n - 1, 'norm': norm}])
+ops('rfft', lambda x: parts(torch.fft.rfft(x, 8, 0)), X(5, 3), TWO + ['f16'], args=[{'n': 8, 'dim': 0}])
+ops('rfft', lambda x: parts(torch.fft.rfft(x, 3)), X(2, 5), TWO, args=[{'n': 3}])
+hann = torch.hann_window(8, dtype=torch.float64) + 0.1
+stft = lambda x, w, **kw: parts(torch.stft(x, 8, window=w, return_complex=True, **kw))
+ops('stft', lambda x, w: stft(x, w, hop_length=3), lambda dt: {'x': rand(2, 21), 'w': hann}, TWO, args=[8, {'window': '$w', 'hop': 3}])
+ops('stft', lambda x, w: stft(x, w, center=False, normalized=True, onesided=False), lambda dt: {'x': rand(21), 'w': hann}, TWO,
+    args=[8, {'window': '$w', 'center': False, 'normalized': True, 'onesided': False}])
+ops('stft', lambda x, w: parts(torch.stft(x, 8, win_length=5, window=w, pad_mode='constant', return_complex=True)), lambda dt: {'x': rand(21), 'w': hann[1:6]}, TWO,
+    args=[8, {'window': '$w', 'padMode': 'constant'}])
+
 golden_cases.write('breadth', f'{TORCH}, {SCIPY}; computed in double precision and rounded once')

@@ -30,8 +30,8 @@ export interface InterpolateOptions {
   readonly antialias?: boolean;
 }
 export interface GridSampleOptions {
-  /** Default 'bilinear'; over volumes it is trilinear. */
-  readonly mode?: 'bilinear' | 'nearest';
+  /** Default 'bilinear'; over volumes it is trilinear. Bicubic is for pictures. */
+  readonly mode?: 'bilinear' | 'nearest' | 'bicubic';
   /** What lies outside: zeros (default), the border repeated, or the picture mirrored. */
   readonly paddingMode?: 'zeros' | 'border' | 'reflection';
   /** Whether -1 and 1 are the middles of corner pixels, not their outer edges. */
@@ -147,9 +147,14 @@ function interpolateOf(x: Tensor, o: InterpolateOptions): Tensor {
   if (scale && (scale.length !== rank || scale.some((v) => !(v > 0 && Number.isFinite(v)))))
     throw new ArgumentError(`${op}: scale ${formatShape(scale)} must be ${rank} positive numbers`);
   const size = scale
-    ? scale.map((f, i) => Math.floor(x.shape[i + 2] * f))
+    ? sizesOf(
+        op,
+        'size',
+        scale.map((f, i) => Math.floor(x.shape[i + 2] * f)),
+        rank,
+        1,
+      )
     : sizesOf(op, 'size', o.size as Sizes, rank, 1);
-  requireWhole(op, 'size', size, 1);
   if (mode === 'area')
     return rank === 1
       ? x.adaptiveAvgPool1d(size[0])
@@ -176,12 +181,30 @@ function mirrored(at: Tensor, n: number, align: boolean): Tensor {
   return odd.where(extra.affine(-1, span + low), extra.affine(1, low));
 }
 
+/** Keys' cubic of distances up to 1, or from 1 to 2. */
+function cubicWeight(t: Tensor, near: boolean): Tensor {
+  const a = -0.75;
+  return near
+    ? t
+        .affine(a + 2, -(a + 3))
+        .mul(t.sqr())
+        .affine(1, 1)
+    : t
+        .affine(a, -5 * a)
+        .mul(t)
+        .affine(1, 8 * a)
+        .mul(t)
+        .affine(1, -4 * a);
+}
+
 function gridSampleOf(x: Tensor, grid: Tensor, o: GridSampleOptions): Tensor {
   requireOptions('gridSample', o, ['mode', 'paddingMode', 'alignCorners']);
   requireDType('gridSample', x, REALS);
   const { mode = 'bilinear', paddingMode = 'zeros', alignCorners = false } = o;
-  if (mode !== 'bilinear' && mode !== 'nearest')
-    throw new ArgumentError(`gridSample: unknown mode ${JSON.stringify(mode)}; known are bilinear, nearest`);
+  if (mode !== 'bilinear' && mode !== 'nearest' && mode !== 'bicubic')
+    throw new ArgumentError(`gridSample: unknown mode ${JSON.stringify(mode)}; known are bilinear, nearest, bicubic`);
+  if (mode === 'bicubic' && x.rank !== 4)
+    throw new ArgumentError(`gridSample: bicubic is for pictures, not ${formatShape(x.shape)}`);
   if (!['zeros', 'border', 'reflection'].includes(paddingMode))
     throw new ArgumentError(
       `gridSample: unknown paddingMode ${JSON.stringify(paddingMode)}; known are zeros, border, reflection`,
@@ -202,14 +225,17 @@ function gridSampleOf(x: Tensor, grid: Tensor, o: GridSampleOptions): Tensor {
   return wide(x, (w) => {
     const flat = w.reshape([n, c, -1]);
     // Coordinates are told last dimension first.
+    const within = (place: Tensor, i: number): Tensor => {
+      if (paddingMode === 'zeros') return place;
+      return (paddingMode === 'border' ? place : mirrored(place, sizes[i], alignCorners)).clamp(0, sizes[i] - 1);
+    };
     const at = sizes.map((size, i) => {
       const told = grid
         .cast(w.dtype)
         .get(rank - 1 - i, -1)
         .reshape([n, count]);
       const place = alignCorners ? told.affine((size - 1) / 2, (size - 1) / 2) : told.affine(size / 2, (size - 1) / 2);
-      if (paddingMode === 'zeros') return place;
-      return (paddingMode === 'border' ? place : mirrored(place, size, alignCorners)).clamp(0, size - 1);
+      return mode === 'bicubic' ? place : within(place, i);
     });
     const read = (corner: readonly Tensor[], weight: Tensor | undefined): Tensor => {
       const inside = corner.map((t, i) => t.ge(0).logicalAnd(t.le(sizes[i] - 1))).reduce((a, b) => a.logicalAnd(b));
@@ -232,7 +258,18 @@ function gridSampleOf(x: Tensor, grid: Tensor, o: GridSampleOptions): Tensor {
         at.map((t) => t.roundEven()),
         undefined,
       );
-    else {
+    else if (mode === 'bicubic') {
+      const low = at.map((t) => t.detach().floor());
+      const taps = [-1, 0, 1, 2];
+      const places = low.map((t, i) => taps.map((k) => within(t.affine(1, k), i).roundEven()));
+      const weights = at.map((t, i) =>
+        taps.map((k) => cubicWeight(t.sub(low[i]).affine(1, -k).abs(), k === 0 || k === 1)),
+      );
+      const parts = taps.flatMap((_, i) =>
+        taps.map((_, j) => read([places[0][i], places[1][j]], weights[0][i].mul(weights[1][j]))),
+      );
+      out = parts.reduce((a, b) => a.add(b));
+    } else {
       const low = at.map((t) => t.detach().floor());
       const share = at.map((t, i) => t.sub(low[i]));
       for (let corner = 0; corner < 2 ** rank; corner++) {

@@ -66,11 +66,8 @@ const numbered = (x: Tensor, n: number, d: number): Tensor =>
 /** True where an element differs from the one before it along d; the first differs. */
 const starts = (x: Tensor, d: number): Tensor => {
   const n = x.shape[d];
-  const first = x.narrow(d, 0, Math.min(1, n));
-  return first
-    .eq(first)
-    .logicalOr(first.ne(first))
-    .cat(n > 1 ? [x.narrow(d, 1, n - 1).ne(x.narrow(d, 0, n - 1))] : [], d);
+  const first = x.newFull(x.narrow(d, 0, Math.min(1, n)).shape, 1, 'bool');
+  return n > 1 ? first.cat([x.narrow(d, 1, n - 1).ne(x.narrow(d, 0, n - 1))], d) : first;
 };
 
 /** Values, run of each element, lengths of runs, of a vector where equal elements stand together. */

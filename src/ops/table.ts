@@ -27,6 +27,7 @@ import { rope } from './rope.js';
 import { softmax } from './softmax.js';
 import { sort } from './sort.js';
 import { specialOps } from './special.js';
+import { spectralOps } from './spectral.js';
 import { statisticsOps } from './statistics.js';
 import { unaryOps } from './unary.js';
 import { viewOps } from './views.js';
@@ -65,6 +66,7 @@ export const OPS = {
   ...windowOps,
   ...imageOps,
   ...linalgOps,
+  ...spectralOps,
   ...compositeOps,
 };
 export type OpName = keyof typeof OPS;

@@ -57,11 +57,15 @@ const row = (
   errors: (): readonly CompositeErrorSample[] => more.errors ?? [],
 });
 
+/** Sizes beyond this are mistakes, and loops over them would not end. */
+const LARGEST = 2 ** 24;
 /** A list of one number for each of `rank` dimensions. */
 export function sizesOf(op: string, name: string, v: Sizes, rank: number, min: number): number[] {
   const list = typeof v === 'number' ? new Array<number>(rank).fill(v) : [...v];
   if (list.length !== rank) throw new ArgumentError(`${op}: ${name} ${formatShape(list)} must have ${rank} numbers`);
   requireWhole(op, name, list, min);
+  if (list.some((n) => n > LARGEST))
+    throw new ArgumentError(`${op}: ${name} ${formatShape(list)} is beyond ${LARGEST}, more than any picture has`);
   return list;
 }
 

@@ -42,7 +42,7 @@ function titled(name: string, e: WickError): WickError {
 /** What JavaScript says of arguments of the wrong kind, in a sentence that names the op. */
 function named(row: Row, args: readonly unknown[], e: unknown): unknown {
   if (e instanceof WickError && row.family === 'composite') return titled(row.serves ?? row.name, e);
-  if (!(e instanceof TypeError)) return e;
+  if (!(e instanceof TypeError || e instanceof RangeError)) return e;
   return new ArgumentError(
     `${row.serves ?? row.name}: cannot take the arguments (${args.map(kindOf).join(', ')}): ${e.message}`,
     { cause: e },

@@ -1,0 +1,7 @@
+// Writes docs/pytorch-names.md.
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { packageRoot } from '../src/base/paths.js';
+import { namesPage } from '../src/parity/pytorch-names.js';
+
+writeFileSync(join(packageRoot, 'docs/pytorch-names.md'), namesPage());

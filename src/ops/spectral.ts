@@ -1,0 +1,271 @@
+// Discrete Fourier transforms as pairs of real tensors: products with small tables of cosines and sines, joined by
+// twiddle factors where the length has divisors; a length with a large prime goes by way of a convolution (Bluestein).
+import { type DType, REALS } from '../base/dtype.js';
+import { ArgumentError, ShapeError } from '../base/errors.js';
+import { formatShape, normalizeDim } from '../base/shape.js';
+import type { Tensor } from '../tensor/tensor.js';
+import { composite, requireDType, requireOptions, requireWhole } from './kernel-row.js';
+import { type CompositeErrorSample, type CompositeRow, type CompositeSample, type InputSpec, rows } from './op.js';
+
+const NORMS = ['backward', 'ortho', 'forward'] as const;
+export interface FftOptions {
+  /** Length of the transform: x is cut or padded with zeros; default its own (twice the spectrum less two for irfft). */
+  readonly n?: number;
+  /** Default the last dimension. */
+  readonly dim?: number;
+  /** Which direction is divided by n; 'ortho' divides both by its root. Default 'backward'. */
+  readonly norm?: (typeof NORMS)[number];
+}
+export interface StftOptions {
+  /** Elements between frames; default a quarter of the length. */
+  readonly hop?: number;
+  /** Weights of a frame, no longer than the transform; default all 1. */
+  readonly window?: Tensor;
+  /** Frames are centered on their place, x being mirrored at its ends. Default true. */
+  readonly center?: boolean;
+  /** How x goes on beyond its ends where frames are centered; default 'reflect'. */
+  readonly padMode?: 'reflect' | 'constant' | 'replicate';
+  /** Divide by the root of the length. */
+  readonly normalized?: boolean;
+  /** Half of the spectrum, of which the other is the mirror image. Default true. */
+  readonly onesided?: boolean;
+}
+
+interface Pair {
+  readonly re: Tensor;
+  readonly im: Tensor;
+}
+/** Largest length that one table of n x n numbers serves, and largest prime divisor that it does. */
+const TABLE = 64;
+const PRIME = 512;
+
+/** cos and sin of sign * 2 pi j k / n, with the product taken modulo n so that angles stay exact. */
+function table(x: Tensor, rows: number, columns: number, n: number, sign: number): Pair {
+  const of = (f: (angle: number) => number): Tensor =>
+    x
+      .newTensor(
+        Array.from({ length: rows * columns }, (_, i) =>
+          f((sign * 2 * Math.PI * ((Math.floor(i / columns) * (i % columns)) % n)) / n),
+        ),
+      )
+      .reshape([rows, columns]);
+  return { re: of(Math.cos), im: of(Math.sin) };
+}
+const times = (a: Pair, b: Pair): Pair => ({
+  re: a.re.mul(b.re).sub(a.im.mul(b.im)),
+  im: a.re.mul(b.im).add(a.im.mul(b.re)),
+});
+const both = (p: Pair, f: (t: Tensor) => Tensor): Pair => ({ re: f(p.re), im: f(p.im) });
+
+const divisorOf = (n: number): number => {
+  for (let d = Math.min(TABLE, n - 1); d > 1; d--) if (n % d === 0) return d;
+  return 1;
+};
+
+/** The transform of the last dimension, not divided. */
+function dft(p: Pair, sign: number): Pair {
+  const n = p.re.shape[p.re.rank - 1];
+  if (n === 1) return p;
+  const a = n <= TABLE ? n : divisorOf(n);
+  if (a === n || (a === 1 && n <= PRIME)) {
+    const t = table(p.re, n, n, n, sign);
+    return {
+      re: p.re.matmul(t.re).sub(p.im.matmul(t.im)),
+      im: p.re.matmul(t.im).add(p.im.matmul(t.re)),
+    };
+  }
+  if (a === 1) return bluestein(p, n, sign);
+  // Element j1 * b + j2 goes to k1 + a * k2: transforms of length a, twiddle factors, transforms of length b.
+  const b = n / a;
+  const lead = p.re.shape.slice(0, -1);
+  const columns = both(p, (t) => t.reshape([...lead, a, b]).transpose(-2, -1));
+  const inner = both(dft(columns, sign), (t) => t.transpose(-2, -1));
+  const outer = dft(times(inner, table(p.re, a, b, n, sign)), sign);
+  return both(outer, (t) => t.transpose(-2, -1).reshape([...lead, n]));
+}
+
+/** j k = (j^2 + k^2 - (k - j)^2) / 2 makes the sum a convolution, which transforms of a power of two compute. */
+function bluestein(p: Pair, n: number, sign: number): Pair {
+  const m = 2 ** Math.ceil(Math.log2(2 * n - 1));
+  const angles = Array.from({ length: n }, (_, k) => (sign * Math.PI * ((k * k) % (2 * n))) / n);
+  const chirp: Pair = { re: p.re.newTensor(angles.map(Math.cos)), im: p.re.newTensor(angles.map(Math.sin)) };
+  const spread = Array.from({ length: m }, (_, k) => (k < n ? k : m - k < n ? m - k : -1));
+  const back: Pair = {
+    re: p.re.newTensor(spread.map((k) => (k < 0 ? 0 : Math.cos(angles[k])))),
+    im: p.re.newTensor(spread.map((k) => (k < 0 ? 0 : -Math.sin(angles[k])))),
+  };
+  const given = dft(
+    both(times(p, chirp), (t) => t.pad([0, m - n])),
+    -1,
+  );
+  const joined = dft(times(given, dft(back, -1)), 1);
+  return times(
+    both(joined, (t) => t.narrow(-1, 0, n).affine(1 / m, 0)),
+    chirp,
+  );
+}
+
+/** Checked options, and the dimension moved to the end and made n long. */
+function prepared(
+  op: string,
+  x: Tensor,
+  options: FftOptions,
+  n?: number,
+): { t: Tensor; n: number; dim: number; norm: string } {
+  requireOptions(op, options, ['n', 'dim', 'norm']);
+  requireDType(op, x, REALS, 'transforms take floats of 16 bits and more; cast first');
+  const dim = normalizeDim(op, options.dim ?? -1, x.rank);
+  const length = options.n ?? n ?? x.shape[dim];
+  requireWhole(op, 'n', [length], 1);
+  const { norm = 'backward' } = options;
+  if (!NORMS.includes(norm))
+    throw new ArgumentError(`${op}: unknown norm ${JSON.stringify(norm)}; known are ${NORMS.join(', ')}`);
+  const wide = x.dtype === 'f64' ? x : x.cast('f32');
+  return { t: wide.movedim(dim, -1), n: length, dim, norm };
+}
+const fitted = (t: Tensor, n: number): Tensor => {
+  const have = t.shape[t.rank - 1];
+  return have > n ? t.narrow(-1, 0, n) : have < n ? t.pad([0, n - have]) : t;
+};
+const scaleOf = (norm: string, n: number, forward: boolean): number =>
+  norm === 'ortho' ? 1 / Math.sqrt(n) : (norm === 'forward') === forward ? 1 / n : 1;
+const finished = (t: Tensor, scale: number, dim: number, dtype: DType): Tensor =>
+  (scale === 1 ? t : t.affine(scale, 0)).movedim(-1, dim).cast(dtype);
+
+function transform(
+  op: string,
+  x: Tensor,
+  im: Tensor | undefined,
+  options: FftOptions,
+  sign: number,
+): readonly [Tensor, Tensor] {
+  const { t, n, dim, norm } = prepared(op, x, options);
+  if (im && formatShape(im.shape) !== formatShape(x.shape))
+    throw new ShapeError(`${op}: the imaginary part ${formatShape(im.shape)} must be ${formatShape(x.shape)}`);
+  const re = fitted(t, n);
+  const other = im ? fitted(im.cast(t.dtype).movedim(dim, -1), n) : re.zerosLike();
+  const out = dft({ re, im: other }, sign);
+  const scale = scaleOf(norm, n, sign < 0);
+  return [finished(out.re, scale, dim, x.dtype), finished(out.im, scale, dim, x.dtype)];
+}
+
+const s = (...shape: number[]): InputSpec => ({ shape });
+const row = (
+  formula: string,
+  samples: readonly CompositeSample[],
+  more: { errors?: readonly CompositeErrorSample[] } & Partial<
+    Pick<CompositeRow, 'dtypes' | 'ulp' | 'domain' | 'noGrad' | 'without' | 'differs'>
+  > = {},
+) => ({
+  formula,
+  dtypes: REALS as readonly DType[],
+  without: 'transforms take floats of 16 bits and more; cast first',
+  ulp: { f32: 4096, f64: 4096, f16: 4, bf16: 4 } as CompositeRow['ulp'],
+  loose: 'sums of many terms that cancel to nothing are measured by a single one of them',
+  domain: [0.25, 2] as const,
+  candle: { none: 'Candle has none of it' },
+  ...more,
+  samples: (): readonly CompositeSample[] => samples,
+  errors: (): readonly CompositeErrorSample[] => more.errors ?? [],
+});
+
+export const spectralOps = rows({
+  fft: composite({
+    ...row('[real, imaginary] of the sum over j of (x + i im)[j] e^(-2 pi i j k / n); im left out is 0', [
+      { inputs: [s(2, 6), s(2, 6)], args: [{ input: 1 }] },
+      { inputs: [s(2, 5)], args: [undefined, { n: 7 }] },
+    ]),
+    compose: (x: Tensor, im?: Tensor, options: FftOptions = {}): readonly [re: Tensor, im: Tensor] =>
+      transform('fft', x, im, options, -1),
+  }),
+  ifft: composite({
+    ...row('[real, imaginary] of the sum over k of (x + i im)[k] e^(2 pi i j k / n), divided by n; im left out is 0', [
+      { inputs: [s(2, 6), s(2, 6)], args: [{ input: 1 }] },
+    ]),
+    compose: (x: Tensor, im?: Tensor, options: FftOptions = {}): readonly [re: Tensor, im: Tensor] =>
+      transform('ifft', x, im, options, 1),
+  }),
+  rfft: composite({
+    ...row(
+      '[real, imaginary] of the first n/2 + 1 frequencies of real x, of which the others are mirror images',
+      [
+        { inputs: [s(2, 6)], args: [] },
+        { inputs: [s(5, 2)], args: [{ dim: 0, norm: 'ortho' }] },
+        { inputs: [s(1, 70)], args: [] },
+      ],
+      { errors: [{ inputs: [s(4)], args: [{ norm: 'none' }], code: 'E_ARGUMENT', says: /rfft: unknown norm "none"/ }] },
+    ),
+    compose: (x: Tensor, options: FftOptions = {}): readonly [re: Tensor, im: Tensor] => {
+      const [re, im] = transform('rfft', x, undefined, options, -1);
+      const dim = normalizeDim('rfft', options.dim ?? -1, x.rank);
+      const half = Math.floor(re.shape[dim] / 2) + 1;
+      return [re.narrow(dim, 0, half), im.narrow(dim, 0, half)];
+    },
+  }),
+  irfft: composite({
+    ...row('real x of the first half of its spectrum, x + i im: what rfft gives', [
+      { inputs: [s(2, 4), s(2, 4)], args: [{ input: 1 }] },
+      { inputs: [s(2, 4), s(2, 4)], args: [{ input: 1 }, { n: 7 }] },
+    ]),
+    compose: (x: Tensor, im: Tensor, options: FftOptions = {}): Tensor => {
+      const at = normalizeDim('irfft', options.dim ?? -1, x.rank);
+      const { t, n, dim, norm } = prepared('irfft', x, options, 2 * (x.shape[at] - 1));
+      if (formatShape(im.shape) !== formatShape(x.shape))
+        throw new ShapeError(`irfft: the imaginary part ${formatShape(im.shape)} must be ${formatShape(x.shape)}`);
+      const half = Math.floor(n / 2) + 1;
+      const [re, other] = [fitted(t, half), fitted(im.cast(t.dtype).movedim(dim, -1), half)];
+      // The other frequencies in descending order, without the first and, of an even length, the middle one. The
+      // imaginary parts of those two count nowhere, as in PyTorch.
+      const rest = n - half;
+      const mirror = (v: Tensor): Tensor => v.narrow(-1, 1, rest).flip(-1);
+      const whole = (v: Tensor, tail: Tensor): Tensor => (rest > 0 ? v.cat([tail], v.rank - 1) : v);
+      const real = x.newTensor(
+        Array.from({ length: half }, (_, k) => (k === 0 || 2 * k === n ? 0 : 1)),
+        { dtype: t.dtype },
+      );
+      const imag = other.mul(real);
+      const out = dft({ re: whole(re, mirror(re)), im: whole(imag, mirror(imag).neg()) }, 1);
+      return finished(out.re, scaleOf(norm, n, false), dim, x.dtype);
+    },
+  }),
+  stft: composite({
+    ...row(
+      '[real, imaginary] spectra of windows of nFft elements every hop, as (..., frequencies, frames)',
+      [
+        { inputs: [s(2, 20), { shape: [8], domain: [0.1, 1] }], args: [8, { window: { input: 1 }, hop: 3 }] },
+        { inputs: [s(19)], args: [6, { center: false, onesided: false, normalized: true }] },
+      ],
+      {
+        errors: [
+          {
+            inputs: [s(3)],
+            args: [8, { center: false }],
+            code: 'E_SHAPE',
+            says: /stft: 3 elements are fewer than a frame of 8/,
+          },
+        ],
+      },
+    ),
+    compose: (x: Tensor, nFft: number, options: StftOptions = {}): readonly [re: Tensor, im: Tensor] => {
+      requireOptions('stft', options, ['hop', 'window', 'center', 'padMode', 'normalized', 'onesided']);
+      requireDType('stft', x, REALS, 'transforms take floats of 16 bits and more; cast first');
+      requireWhole('stft', 'length', [nFft], 1);
+      const { hop = Math.max(1, Math.floor(nFft / 4)), window, center = true, padMode = 'reflect' } = options;
+      requireWhole('stft', 'hop', [hop], 1);
+      if (x.rank !== 1 && x.rank !== 2)
+        throw new ShapeError(`stft: takes a signal or rows of them, not ${formatShape(x.shape)}`);
+      if (window && (window.rank !== 1 || window.size > nFft))
+        throw new ShapeError(`stft: the window ${formatShape(window.shape)} must be a vector of at most ${nFft}`);
+      const side = Math.floor(nFft / 2);
+      const padded = center ? x.padMode([side, side], padMode) : x;
+      const n = padded.shape[padded.rank - 1];
+      if (n < nFft) throw new ShapeError(`stft: ${n} elements are fewer than a frame of ${nFft}`);
+      const frames = padded.unfold(-1, nFft, hop);
+      const before = window ? Math.floor((nFft - window.size) / 2) : 0;
+      const weighted = window ? frames.mul(window.cast(x.dtype).pad([before, nFft - window.size - before])) : frames;
+      const norm = options.normalized ? 'ortho' : 'backward';
+      const [re, im] = options.onesided === false ? weighted.fft(undefined, { norm }) : weighted.rfft({ norm });
+      return [re.transpose(-2, -1), im.transpose(-2, -1)];
+    },
+  }),
+});

@@ -1,0 +1,210 @@
+// PyTorch's names beside ours, for docs/pytorch-names.md; a test holds every answer against what there is.
+
+/** PyTorch's name, ours (x is the tensor; a bare call is a function of the package), and what differs. */
+export type NamePair = readonly [torch: string, ours: string | undefined, differs?: string];
+
+export const NAME_GROUPS: Readonly<Record<string, readonly NamePair[]>> = {
+  Elementwise: [
+    ['abs, neg, sign', 'x.abs() x.neg() x.sign()'],
+    [
+      'add, sub, mul, div',
+      'x.add(y) x.sub(y) x.mul(y) x.div(y)',
+      'dtypes must be equal; numbers take that of the tensor',
+    ],
+    ['floor_divide', 'x.floorDivide(y)'],
+    ['remainder, %', 'x.remainder(y)', 'an integer by zero is the integer itself, no error'],
+    ['fmod', 'x.fmod(y)'],
+    ['pow', 'x.pow(y) x.powf(2)'],
+    ['square, sqrt, rsqrt, reciprocal', 'x.sqr() x.sqrt() x.rsqrt() x.recip()'],
+    ['exp, exp2, expm1', 'x.exp() x.exp2() x.expm1()'],
+    ['log, log2, log10, log1p', 'x.log() x.log2() x.log10() x.log1p()'],
+    ['logaddexp', 'x.logAddExp(y)'],
+    ['sin, cos, tan', 'x.sin() x.cos() x.tan()'],
+    ['asin, acos, atan', 'x.asin() x.acos() x.atan()'],
+    ['atan2', 'x.atan2(y)'],
+    ['sinh, cosh, tanh', 'x.sinh() x.cosh() x.tanh()'],
+    ['asinh, acosh, atanh', 'x.asinh() x.acosh() x.atanh()'],
+    ['hypot', 'x.hypot(y)'],
+    ['erf, erfinv', 'x.erf() x.erfinv()'],
+    ['lgamma, digamma, polygamma', 'x.lgamma() x.digamma() x.polygamma(1)'],
+    ['i0, special.i1', 'x.i0() x.i1()'],
+    ['special.ndtr', 'x.normcdf()'],
+    [
+      'floor, ceil, trunc, round',
+      'x.floor() x.ceil() x.trunc() x.roundEven() x.roundTo(2)',
+      '`round` goes away from zero at halves',
+    ],
+    ['clamp', 'x.clamp(0, 1) x.clamp(0)', 'bounds are numbers; for tensors maximum and minimum'],
+    ['maximum, minimum', 'x.maximum(y) x.minimum(y)', "NaN is passed over in f32 and f64, Candle's rule"],
+    ['lerp', 'x.lerp(y, 0.5)'],
+    ['where', 'mask.where(x, y)'],
+    ['nan_to_num', 'x.nanToNum()'],
+    ['isnan, isinf, isfinite', 'x.isNan() x.isInf() x.isFinite()'],
+    ['isclose, allclose, equal', 'x.isClose(y) x.allclose(y) x.equal(y)'],
+    ['eq, ne, lt, le, gt, ge', 'x.eq(y) x.ne(y) x.lt(y) x.le(y) x.gt(y) x.ge(y)'],
+    [
+      'logical_and, logical_or, logical_xor, logical_not',
+      'x.logicalAnd(y) x.logicalOr(y) x.logicalXor(y) x.logicalNot()',
+    ],
+    [
+      'bitwise_and, bitwise_or, bitwise_xor, bitwise_not',
+      'x.bitwiseAnd(y) x.bitwiseOr(y) x.bitwiseXor(y) x.bitwiseNot()',
+    ],
+    ['bitwise_left_shift, bitwise_right_shift', 'x.leftShift(2) x.rightShift(2)'],
+    ['relu, relu6, leaky_relu, elu, selu, prelu', 'x.relu() x.relu6() x.leakyRelu() x.elu() x.selu() x.prelu(slope)'],
+    [
+      'gelu, silu, mish, softplus, softsign',
+      'x.geluErf() x.gelu() x.silu() x.mish() x.softplus() x.softsign()',
+      '`gelu` is the one by tanh',
+    ],
+    ['sigmoid, hardsigmoid, hardswish', 'x.sigmoid() x.hardSigmoid() x.hardSwish()'],
+  ],
+  'Sums, order, counts': [
+    ['sum, mean, prod', 'x.sum(1) x.mean(1) x.prod(1)'],
+    ['nansum, nanmean', 'x.nansum(1) x.nanmean(1)'],
+    ['amax, amin, max, min', 'x.max(1) x.min(1)', 'values alone'],
+    ['argmax, argmin', 'x.argmax(1) x.argmin(1)', 'u32'],
+    ['var, std', 'x.variance(1) x.std(1)'],
+    ['norm', 'x.norm(2, 1)'],
+    ['logsumexp', 'x.logSumExp(1)'],
+    ['any, all', 'x.any(1) x.all(1)'],
+    ['cumsum, cumprod', 'x.cumsum(0) x.cumprod(0)'],
+    ['cummax, cummin, logcumsumexp', 'x.cummax(0) x.cummin(0) x.logcumsumexp(0)'],
+    ['sort, argsort, topk', 'x.sort(0) x.argsort(0) x.topk(3)'],
+    ['median, quantile, mode', 'x.median(0) x.quantile(0.5, 0) x.mode(0)', 'median always answers [values, indices]'],
+    [
+      'unique, unique_consecutive',
+      'x.unique() x.uniqueConsecutive()',
+      'of all elements, not along a dimension; always with inverse and counts',
+    ],
+    ['histc', 'x.histc(10)'],
+    ['searchsorted, bucketize', 'sorted.searchsorted(values) x.bucketize(boundaries)'],
+  ],
+  Shapes: [
+    ['reshape, view, flatten', 'x.reshape([2, -1]) x.viewAs([2, 3]) x.flatten()'],
+    ['squeeze, unsqueeze', 'x.squeeze(0) x.unsqueeze(0)'],
+    ['permute, transpose, t, movedim', 'x.permute([1, 0]) x.transpose(0, 1) x.t() x.movedim(0, 1)'],
+    ['expand, broadcast_to', 'x.broadcastTo([3, 4])'],
+    ['repeat, repeat_interleave', 'x.repeat([2, 1]) x.repeatInterleave(2, 0)'],
+    ['cat, stack, vstack, hstack, dstack', 'cat([x, y], 0) stack([x, y], 0) x.vstack([y]) x.hstack([y]) x.dstack([y])'],
+    ['split, chunk, unbind', 'x.split(2, 0) x.chunk(3, 0) x.unbind(0)'],
+    ['iteration', 'x[Symbol.iterator]()', 'for (const row of x)'],
+    ['flip, roll, rot90', 'x.flip(0) x.roll(1, 0) x.rot90(1)'],
+    ['tril, triu', 'x.tril(1) x.triu(-1)'],
+    [
+      'diag, diagonal, diag_embed, trace',
+      'x.diag(1) x.diagonal(1) x.diagEmbed() x.trace()',
+      'diagonal is of the last two dimensions unless said',
+    ],
+    ['meshgrid, cartesian_prod', 'meshgrid([a, b]) a.cartesianProd([b])'],
+    ['as_strided', 'x.asStrided([2, 2], [1, 2])', 'a copy, of elements in row-major order; withLayout makes views'],
+    ['Tensor.unfold', 'x.unfold(0, 3, 1)'],
+    [
+      'x[1:5:2], x[::-1], x[..., None]',
+      "x.at([1, 5, 2]) x.at([undefined, undefined, -1]) x.at('...', null)",
+      'a negative step makes a copy',
+    ],
+    ['Tensor.view(dtype)', "x.bitcast('i32')"],
+    ['F.pad', 'x.pad([1, 1]) x.padMode([1, 1], mode)'],
+  ],
+  Places: [
+    ['gather, scatter, scatter_add', 'x.gather(0, ids) x.scatter(0, ids, src) x.scatterAdd(0, ids, src)'],
+    [
+      'scatter_, index_put_, masked_fill_ (in place)',
+      'x.assign(x.scatter(0, ids, src))',
+      'assign writes into memory that is there; it takes part in no graph',
+    ],
+    ['scatter_reduce', "x.scatterReduce(0, ids, src, 'amax')"],
+    ['index_select, index_add, index_put', 'x.indexSelect(0, ids) x.indexAdd(0, ids, src) x.indexPut([ids], values)'],
+    ['take, take_along_dim, put_along_axis', 'x.take(ids) x.takeAlongDim(ids, 0) x.putAlongDim(ids, values, 0)'],
+    [
+      'masked_select, masked_fill, masked_scatter',
+      'x.maskedSelect(mask) x.maskedFill(mask, 0) x.maskedScatter(mask, source)',
+    ],
+    ['nonzero', 'x.nonzero()'],
+    ['slice_scatter', 'x.sliceScatter(src, 0, 1)'],
+    ['F.embedding, F.one_hot', 'table.embedding(ids) ids.oneHot(10)'],
+  ],
+  'Made and drawn': [
+    [
+      'zeros, ones, full, arange, linspace, eye',
+      'zeros([2]) ones([2]) full([2], 3) arange(5) linspace(0, 1, 5) eye(3)',
+    ],
+    ['zeros_like, ones_like, new_tensor', 'x.zerosLike() x.onesLike() x.newTensor([1, 2])'],
+    ['rand, randn, randint, randperm', 'rand([2]) randn([2]) randint(0, 9, [2]) randperm(5)'],
+    ['rand_like, randn_like', 'x.randLike() x.randnLike()'],
+    ['bernoulli, multinomial', 'p.bernoulli() p.multinomial(3)'],
+    ['manual_seed, Generator', 'manualSeed(1)'],
+  ],
+  'Products and linear algebra': [
+    ['matmul, bmm, dot, outer', 'x.matmul(y) x.dot(y) x.outer(y)'],
+    ['einsum', "einsum('ij,jk->ik', x, y)"],
+    ['linalg.solve, linalg.inv', 'a.solve(b) a.inv()', 'on the host in double precision'],
+    ['linalg.det, linalg.slogdet', 'a.det() a.slogdet()', 'on the host in double precision'],
+    [
+      'linalg.cholesky, linalg.eigh',
+      'a.cholesky() a.eigh()',
+      'on the host; of the symmetric part (A + A^T) / 2, where PyTorch reads the lower triangle',
+    ],
+    ['linalg.qr, linalg.svd', 'a.qr() a.svd()', 'on the host; reduced'],
+    ['linalg.lstsq', 'a.lstsq(b)', 'the solution alone; A of full rank'],
+    ['linalg.matrix_exp', 'a.matrixExp()'],
+  ],
+  'Pictures and signals': [
+    ['F.conv1d, conv2d, conv3d', 'x.conv1d(w) x.conv2d(w) x.conv3d(w)'],
+    ['F.conv_transpose1d, 2d, 3d', 'x.convTranspose1d(w) x.convTranspose2d(w) x.convTranspose3d(w)'],
+    ['F.max_pool1d, 2d, 3d', 'x.maxPool1d(2) x.maxPool2d(2) x.maxPool3d(2)', 'indices are not answered'],
+    ['F.avg_pool1d, 2d, 3d', 'x.avgPool1d(2) x.avgPool2d(2) x.avgPool3d(2)', 'no divisor_override'],
+    ['F.adaptive_max_pool1d, 2d, 3d', 'x.adaptiveMaxPool1d(2) x.adaptiveMaxPool2d(2) x.adaptiveMaxPool3d(2)'],
+    ['F.adaptive_avg_pool1d, 2d, 3d', 'x.adaptiveAvgPool1d(2) x.adaptiveAvgPool2d(2) x.adaptiveAvgPool3d(2)'],
+    ['F.unfold, F.fold', 'x.unfold2d(3) x.fold([8, 8], 3)'],
+    ['F.interpolate', "x.interpolate({ size: [8, 8], mode: 'bicubic', antialias: true })"],
+    ['F.grid_sample, F.affine_grid', 'x.gridSample(grid) theta.affineGrid([1, 1, 4, 4])'],
+    ['F.pixel_shuffle, F.pixel_unshuffle', 'x.pixelShuffle(2) x.pixelUnshuffle(2)'],
+    [
+      'fft.fft, ifft, rfft, irfft',
+      'x.fft(im) x.ifft(im) x.rfft() x.irfft(im)',
+      'pairs of real tensors for complex ones',
+    ],
+    ['stft', 'x.stft(400)', 'a pair of real tensors'],
+  ],
+  'Not here': [
+    ['complex dtypes', undefined, 'transforms take and give pairs of real tensors'],
+    ['int8, float8_e5m2', undefined, 'see docs/decisions: files hold them widened; no kernel computes in them'],
+    [
+      'implicit dtype promotion',
+      undefined,
+      'operands of two dtypes are refused with a sentence; cast one (docs/decisions)',
+    ],
+    ['vmap', undefined, 'ops take leading batch dimensions themselves'],
+  ],
+};
+
+const count = (pairs: readonly NamePair[]): number => pairs.reduce((n, [torch]) => n + torch.split(', ').length, 0);
+
+/** The page. */
+export function namesPage(): string {
+  const groups = Object.entries(NAME_GROUPS);
+  const all = groups.flatMap(([, pairs]) => pairs);
+  const cell = (text: string): string => text.replaceAll('|', '\\|');
+  const lines = groups.flatMap(([title, pairs]) => [
+    `## ${title}`,
+    '',
+    '| PyTorch | wick | what differs |',
+    '|---|---|---|',
+    ...pairs.map(
+      ([torch, ours, differs]) => `| ${cell(torch)} | ${ours ? `\`${cell(ours)}\`` : '-'} | ${cell(differs ?? '')} |`,
+    ),
+    '',
+  ]);
+  return [
+    '<!-- Made by `node dist/scripts/pytorch-names.js` from src/parity/pytorch-names.ts; do not edit. -->',
+    '',
+    "# PyTorch's names and ours",
+    '',
+    `${count(all.filter(([, ours]) => ours))} of ${count(all)} names have an answer. \`x\` is a tensor; a call without one is a function of the package. Numbers of every op`,
+    'are held against those of PyTorch (docs/ops.md says which program speaks for which op).',
+    '',
+    ...lines,
+  ].join('\n');
+}
