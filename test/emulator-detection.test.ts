@@ -1,6 +1,7 @@
 // Seeded bugs: each must be reported with its instruction and work-item, and the same kernels without the bug must be
 // clean.
 import assert from 'node:assert/strict';
+import { parseInstruction } from '../src/emulator/instruction.js';
 import { test } from 'node:test';
 import { EmulatorError } from '../src/emulator/executor.js';
 import type { LaunchReport } from '../src/emulator/gpu.js';
@@ -179,3 +180,13 @@ for (const target of ['gfx90a', 'gfx1030']) {
     assert.equal(counts[0][4], 65536 * 4);
   });
 }
+
+test('offsets of scalar loads are read with their sign, and what is no offset is no number', () => {
+  const offset = (text: string) =>
+    parseInstruction({ at: 0, text: `s_load_dword s4, s[4:5], ${text}` } as never).ops[2];
+  assert.deepEqual(
+    ['0x20', '-0x4', '-0x1c', '8'].map((t) => offset(t).int),
+    [32n, -4n, -28n, 8n],
+  );
+  assert.equal(offset('-4x').kind, 'x');
+});

@@ -216,7 +216,8 @@ export function parseOperand(source: string): Operand {
       float: text === '0.15915494' || text.startsWith('0.159154') ? 1 / (2 * Math.PI) : Number(text),
       ...flags,
     };
-  if (/^0x[0-9a-f]+$/i.test(text)) return { kind: 'c', reg: 0, n: 1, int: BigInt(text), literal: true, ...flags };
+  if ((m = /^(-?)(0x[0-9a-f]+)$/i.exec(text)))
+    return { kind: 'c', reg: 0, n: 1, int: m[1] ? -BigInt(m[2]) : BigInt(m[2]), literal: true, ...flags };
   if (/^-?\d+$/.test(text)) return { kind: 'c', reg: 0, n: 1, int: BigInt(text), ...flags };
   return { kind: 'x', reg: 0, n: 0, ...flags };
 }

@@ -1,4 +1,5 @@
 // Scalar instructions: arithmetic, logic, compares, exec-mask updates, scalar floats and scalar loads.
+import { UnsupportedError } from '../base/errors.js';
 import type { Context } from './context.js';
 import { SREG, modNumber, type Instruction } from './instruction.js';
 import { scalarRead } from './operands.js';
@@ -413,7 +414,10 @@ function scalarLoad(name: string): Handler | undefined {
       const [d, base, off] = i.ops;
       let at: I64 = c.sget64(base.reg);
       if (off && off.kind === 's') at = i64.add(at, i64.extend_u(c.sget(off.reg)));
-      else if (off && off.kind === 'c') at = i64.add(at, i64.const(BigInt.asIntN(off.literal ? 32 : 64, off.int!)));
+      else if (off?.kind === 'c' && off.int !== undefined)
+        at = i64.add(at, i64.const(BigInt.asIntN(off.literal ? 32 : 64, off.int)));
+      else if (off && off.kind !== 'off')
+        throw new UnsupportedError(`emulator: ${name} with the offset ${off.text} is not known`);
       at = i64.add(at, i64.const(modNumber(i, 'offset')));
       const p = c.f.let(globalAddress(c, at, words ? words * 4 : m[1].endsWith('8') ? 1 : 2, i32.const(-1)));
       if (small) c.sset(d.reg, small(p));
