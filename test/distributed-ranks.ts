@@ -235,7 +235,8 @@ export function standInWorld(g: Group): { world: Group; name: string; asked: str
     return ncclStandIn(gpu as HostedDevice, meeting);
   });
   assert.ok(typeof nccl !== 'string');
-  const world = new Group(new NcclTransport(nccl, device, hub, members, 'nccl'), device);
+  const channels = { hub, members, name: 'nccl', fail: (): void => {} };
+  const world = new Group(new NcclTransport(nccl, device, hub, members, 'nccl'), device, channels);
   return { world, name: nccl.name, asked, meetings: () => meetings };
 }
 /** All that NCCL's transport does. */

@@ -4,6 +4,7 @@ import { basename } from 'node:path';
 import type { DType } from '../base/dtype.js';
 import { ArgumentError } from '../base/errors.js';
 import { builtinModel, LanguageModel, TextEngine } from '../engine/index.js';
+import type { Group } from '../distributed/index.js';
 import { Device } from '../tensor/device.js';
 import { progressBar } from './progress.js';
 
@@ -55,17 +56,25 @@ const shortName = (name: string): string => basename(name).replace(/\.gguf$/i, '
 export async function openEngine(
   command: string,
   v: EngineValues,
-  more: { readonly name?: string | undefined; readonly maxWaiting?: number | undefined } = {},
+  more: {
+    readonly name?: string | undefined;
+    readonly maxWaiting?: number | undefined;
+    /** The ranks that share the model. */
+    readonly world?: Group;
+    readonly onBroken?: (error: Error) => void;
+  } = {},
 ): Promise<OpenEngine> {
   const from = v.model ?? builtinModel;
   if (v.model === undefined && !existsSync(from))
     throw new ArgumentError(`${command}: the built-in model is not part of this installation; give --model NAME`);
-  const device = v.device ? Device.get(v.device) : Device.best();
+  const { world } = more;
+  const device = world?.device ?? (v.device ? Device.get(v.device) : Device.best());
   const begin = performance.now();
-  const bar = process.stderr.isTTY ? progressBar() : undefined;
+  const bar = process.stderr.isTTY && (world?.first ?? true) ? progressBar() : undefined;
   const model = await LanguageModel.load(from, {
     device,
     ...(v.dtype && { dtype: v.dtype as DType }),
+    ...(world && { shard: world }),
     onDownload: ({ file, done, total }) => bar?.show(done, total, `fetching ${file}`),
     onProgress: (done, total) => bar?.show(done, total, `loading to ${device.name}`),
   });
@@ -75,6 +84,7 @@ export async function openEngine(
     maxRunning: wholeOf(command, 'max-running', v['max-running']),
     memoryShare: numberOf(command, 'memory-share', v['memory-share']),
     maxWaiting: more.maxWaiting,
+    onBroken: more.onBroken,
     name: more.name ?? (v.model === undefined ? 'wick-builtin' : shortName(v.model)),
   };
   try {

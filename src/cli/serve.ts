@@ -4,12 +4,25 @@ import { env } from '../base/environment.js';
 import { ArgumentError } from '../base/errors.js';
 import { packageVersion } from '../base/paths.js';
 import { readText } from '../io/byte-source.js';
+import { type Group, init, placeFromEnvironment } from '../distributed/index.js';
 import { EmbeddingModel } from '../models/index.js';
 import { jsonLog, serve, type ServedModels, silentLog } from '../server/index.js';
 import { TOOL_FORMATS } from '../server/tools/formats.js';
-import { ENGINE_HELP, ENGINE_OPTIONS, numberOf, openEngine, parameterSize, wholeOf } from './open-engine.js';
+import { Device } from '../tensor/device.js';
+import {
+  ENGINE_HELP,
+  ENGINE_OPTIONS,
+  numberOf,
+  type OpenEngine,
+  openEngine,
+  parameterSize,
+  wholeOf,
+} from './open-engine.js';
 
-const HELP = `wick serve [options]
+const HELP = `wick serve [MODEL] [options]
+
+Started several times by a launcher (mpirun -np 2 npx wick serve MODEL), the processes share one model among their
+devices: rank 0 listens, the others compute with it.
 
 The model:
 ${ENGINE_HELP}
@@ -44,8 +57,9 @@ function keysFrom(file: string | undefined): string[] {
 export async function run(argv: readonly string[]): Promise<number> {
   const option = { type: 'string' } as const;
   const flag = { type: 'boolean' } as const;
-  const { values: v } = parseArgs({
+  const { values: given, positionals } = parseArgs({
     args: [...argv],
+    allowPositionals: true,
     options: {
       ...ENGINE_OPTIONS,
       ...{ 'embedding-model': option, 'only-embeddings': flag, name: option, alias: { ...option, multiple: true } },
@@ -54,6 +68,12 @@ export async function run(argv: readonly string[]): Promise<number> {
       ...{ timeout: option, quiet: flag, help: { ...flag, short: 'h' } },
     },
   });
+  const [named, ...others] = positionals;
+  if (others.length > 0 || (named !== undefined && given.model !== undefined))
+    throw new ArgumentError(
+      `serve: one model is served; given are ${[given.model, ...positionals].filter(Boolean).join(', ')}`,
+    );
+  const v = { ...given, ...(named !== undefined && { model: named }) };
   if (v.help) {
     console.log(HELP);
     return 0;
@@ -74,12 +94,17 @@ export async function run(argv: readonly string[]): Promise<number> {
     origins: v.origin,
   };
   const keys = keysFrom(v['api-key-file']);
+  const world = await worldOf(v.device);
+  if (world && v['only-embeddings'])
+    throw new ArgumentError(`serve: ${world}: embedding models are not shared out among ranks; start one process`);
   const open = v['only-embeddings']
     ? undefined
     : await openEngine('serve', v, {
         name: v.name,
         maxWaiting: wholeOf('serve', 'max-waiting', v['max-waiting']),
+        ...(world && { world, onBroken: endSoon }),
       });
+  if (world && !world.first) return followWorld(world, open as OpenEngine);
   const embedding = v['embedding-model'];
   const embedder =
     embedding === undefined
@@ -114,7 +139,7 @@ export async function run(argv: readonly string[]): Promise<number> {
       ...{ contextTokens, maxRunning, pages, pageTokens, url: server.url },
     });
     console.log(
-      `${open.engine.name} (${parameterSize(open.parameters)} in ${open.dtype}) on ${open.device.name}: ` +
+      `${open.engine.name} (${parameterSize(open.parameters)} in ${open.dtype}) on ${open.device.name}${world ? `, ${world}` : ''}: ` +
         `contexts of ${contextTokens} tokens, ${maxRunning} requests at a time, room for ${pages * pageTokens} tokens`,
     );
   }
@@ -122,6 +147,30 @@ export async function run(argv: readonly string[]): Promise<number> {
   await untilSignal(server.close);
   await open?.dispose();
   embedder?.model.dispose();
+  return 0;
+}
+
+/** The ranks that serve together, where mpirun, torchrun or another launcher started several; else undefined. */
+async function worldOf(device: string | undefined): Promise<Group | undefined> {
+  if ((placeFromEnvironment()?.size ?? 1) === 1) return undefined;
+  // A kind alone is this rank's own GPU of its machine.
+  return init({ device: device ?? Device.best().name.replace(/^(cuda|rocm):.*/, '$1') });
+}
+/** The other ranks have ended; who waits for an answer is told why first. */
+function endSoon(error: Error): void {
+  console.error(error.message);
+  setTimeout(() => process.exit(1), 500);
+}
+/** What every rank but the first does: its part of each step, until rank 0 ends. Signals are rank 0's to act on. */
+async function followWorld(world: Group, open: OpenEngine): Promise<number> {
+  let told = 0;
+  for (const signal of ['SIGINT', 'SIGTERM'] as const)
+    process.on(signal, () => {
+      if (++told > 1) process.exit(130);
+      console.error(`serve: ${world}: rank 0 ends all ranks; once more ends at once`);
+    });
+  await open.engine.follow();
+  await open.dispose();
   return 0;
 }
 

@@ -9,6 +9,7 @@ import type { Device } from '../tensor/device.js';
 import { recorded } from '../tensor/recorded.js';
 import { keep, scope } from '../tensor/scope.js';
 import { Tensor } from '../tensor/tensor.js';
+import { Channel, type ChannelSource } from './channel.js';
 import { type Reduction, REDUCTIONS, type Transport, who, type Work } from './transport.js';
 
 /** How a reduction is made where the transport does not have it as it is. */
@@ -23,11 +24,14 @@ export class Group {
   readonly transport: Transport;
   /** Where this rank's tensors are when nothing else is said. */
   readonly device: Device;
+  readonly #channels: ChannelSource | undefined;
   #splits = 0;
+  #opened = 0;
 
-  constructor(transport: Transport, device: Device) {
+  constructor(transport: Transport, device: Device, channels?: ChannelSource) {
     this.transport = transport;
     this.device = device;
+    this.#channels = channels;
   }
   get rank(): number {
     return this.transport.rank;
@@ -200,7 +204,20 @@ export class Group {
       Array.from(this.allGather(tensor(Int32Array.of(color), { device: this.device })).dataSync() as Int32Array),
     );
     const members = colors.flatMap((c, r) => (c === color ? [r] : []));
-    return new Group(this.transport.split(members, `${this.#splits++}:${members.join(',')}`), this.device);
+    const name = `${this.#splits++}:${members.join(',')}`;
+    const from = this.#channels;
+    const channels = from && {
+      ...from,
+      members: members.map((m) => from.members[m]),
+      name: `${from.name}/${name}`,
+    };
+    return new Group(this.transport.split(members, name), this.device, channels);
+  }
+  /** A way to send messages beside collectives. All ranks call it, in the same order as other groups and channels. */
+  channel(): Channel {
+    const from = this.#channels;
+    if (!from) throw new ArgumentError(`${this}: it has no channels: nobody else is there, or none was set up`);
+    return new Channel(from.hub, from.members, `${from.name}#${this.#opened++}`, from.fail);
   }
   /** A group of these ranks, for those in it; the others get undefined. All ranks call it. */
   group(ranks: readonly number[]): Group | undefined {

@@ -20,6 +20,12 @@ export class HubClient {
   readonly #wire: HubWire;
   readonly #sent: Extract<Reply, { kind: 'sent' }>[] = [];
   readonly #all: Extract<Reply, { kind: 'all' }>[] = [];
+  readonly #awaited: {
+    readonly from: number;
+    readonly tag: string;
+    readonly resolve: (bytes: Uint8Array) => void;
+  }[] = [];
+  #listens = false;
 
   constructor(rank: number, size: number, wire: HubWire, timeoutMs: number) {
     this.rank = rank;
@@ -40,6 +46,19 @@ export class HubClient {
   recv(from: number, tag: string): Uint8Array {
     const is = (r: Reply): boolean => r.kind === 'sent' && r.from === from && r.tag === tag;
     return (this.#take(`recv from rank ${from}`, this.#sent, is) as Extract<Reply, { kind: 'sent' }>).bytes;
+  }
+  /** The same without sleeping and without a limit of time. */
+  next(from: number, tag: string): Promise<Uint8Array> {
+    const at = this.#sent.findIndex((r) => r.from === from && r.tag === tag);
+    if (at >= 0) return Promise.resolve(this.#sent.splice(at, 1)[0].bytes);
+    return new Promise((resolve) => {
+      this.#awaited.push({ from, tag, resolve });
+      if (this.#awaited.length > 1) return;
+      // While somebody waits, replies come as events; a call that sleeps takes them from the port itself.
+      if (this.#listens) this.#wire.port.ref();
+      else this.#wire.port.on('message', (reply: Reply) => this.#keep(reply));
+      this.#listens = true;
+    });
   }
   close(): void {
     this.#wire.port.close();
@@ -63,9 +82,18 @@ export class HubClient {
       }
       if (reply.kind === 'failed') throw this.#error(reply.text);
       if (is(reply)) return reply;
-      if (reply.kind === 'sent') this.#sent.push(reply);
-      else this.#all.push(reply);
+      this.#keep(reply);
     }
+  }
+  /** Holds a reply for whoever asks for it, or hands it to who waits for it. */
+  #keep(reply: Reply): void {
+    if (reply.kind === 'all') return void this.#all.push(reply);
+    if (reply.kind === 'failed') return; // of a call that was given up; the group's next one is told again
+    const at = this.#awaited.findIndex((a) => a.from === reply.from && a.tag === reply.tag);
+    if (at < 0) return void this.#sent.push(reply);
+    const [{ resolve }] = this.#awaited.splice(at, 1);
+    if (this.#awaited.length === 0) this.#wire.port.unref();
+    resolve(reply.bytes);
   }
   #error(text: string): DistributedError {
     return new DistributedError(`rank ${this.rank} of ${this.size}: ${text}`);

@@ -1,6 +1,7 @@
 // wick/distributed: several ranks that work together, by NCCL or RCCL, MPI, sockets or threads.
 import '../tensor/methods.js';
 
+export { Channel } from './channel.js';
 export { DataParallel, type DataParallelOptions } from './data-parallel.js';
 export { Group } from './group.js';
 export { type CollectiveName, COLLECTIVES, init, type InitOptions } from './init.js';

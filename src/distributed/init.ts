@@ -105,7 +105,8 @@ async function start(options: InitOptions): Promise<Group> {
     if (typeof nccl === 'string') throw new DistributedError(`rank ${rank} of ${size}: ${nccl}`);
     return new NcclTransport(nccl, device, watch.hub, members);
   })();
-  return new Group(transport, device);
+  const fail = (why: string): void => watch.leave(1, why);
+  return new Group(transport, device, { hub: watch.hub, members, name: 'world', fail });
 }
 
 type Times = Pick<WatchOptions, 'timeoutMs' | 'meetMs' | 'silenceMs'>;
@@ -147,7 +148,8 @@ async function meetByMpi(place: Place, comm: MpiTransport, times: Times): Promis
 /** MPI wants to be told of the end: mpirun takes a silent one for a failure, and a failed rank ends the others. */
 function endMpi({ calls, world: comm }: Mpi): void {
   process.on('exit', (code) => {
-    if (code === 0) calls.status('finalize');
-    else calls.status('abort', comm, code);
+    const status = Number(process.exitCode ?? code); // who listened before may know better
+    if (status === 0) calls.status('finalize');
+    else calls.status('abort', comm, status);
   });
 }

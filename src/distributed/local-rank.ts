@@ -11,7 +11,9 @@ import type { LocalStart } from './local.js';
 const start = workerData as LocalStart;
 const hub = new HubClient(start.rank, start.size, { port: start.port, signal: start.signal }, start.timeoutMs);
 const members = Array.from({ length: start.size }, (_, i) => i);
-const world = new Group(new ExchangeTransport('local', hub, members), Device.default);
+// A thread that fails ends the others by its error.
+const channels = { hub, members, name: 'world', fail: (): void => {} };
+const world = new Group(new ExchangeTransport('local', hub, members), Device.default, channels);
 const functions = (await import(start.module)) as Record<string, unknown>;
 const f = functions[start.function];
 if (typeof f !== 'function')

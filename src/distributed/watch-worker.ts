@@ -1,5 +1,4 @@
-// The thread beside every rank of a run over several processes: it holds the socket to rank 0, where the hub is,
-// carries
+// The thread beside every rank of a run over several processes: it holds the socket to rank 0, where the hub is, carries
 // exchanges, and when a rank has gone says so and ends this process, whatever the main thread is busy with.
 import { writeSync } from 'node:fs';
 import { connect, createServer, type Socket } from 'node:net';
@@ -7,7 +6,7 @@ import { parentPort, workerData } from 'node:worker_threads';
 import { deliver } from './hub-client.js';
 import { Hub, type Reply, type Request } from './hub.js';
 import { FrameReader, type Frame, writeFrame } from './frames.js';
-import { LEFT, STATE, type WatchMessage, type WatchStart } from './watch.js';
+import { ENDED, LEFT, STATE, type WatchMessage, type WatchStart } from './watch.js';
 
 const { rank, size, host, at, timeoutMs, meetMs, silenceMs, job, words, port } = workerData as WatchStart;
 /** Ranks that said goodbye, or whose end was told already. */
@@ -18,6 +17,7 @@ let ended = false;
 function end(text: string): void {
   if (ended) return;
   ended = true;
+  Atomics.store(words, STATE, ENDED);
   writeSync(2, `wick: rank ${rank} of ${size} ends: ${text}\n`);
   process.kill(process.pid, 'SIGTERM');
   setTimeout(() => process.kill(process.pid, 'SIGKILL'), 3000);
@@ -170,15 +170,14 @@ function call(since: number): void {
 }
 
 // ---- what the main thread asks for ----
-port.on('message', (m: Request | { readonly kind: 'leave'; readonly code: number }) => {
-  if (m.kind === 'leave') leave(m.code);
+port.on('message', (m: Request | { readonly kind: 'leave'; readonly code: number; readonly why: string }) => {
+  if (m.kind === 'leave') leave(m.code, m.why);
   else if (hub) hub.receive(rank, m);
   else if (m.kind === 'send') writeFrame(wire as Socket, { kind: m.kind, to: m.to, tag: m.tag }, [m.bytes]);
   else writeFrame(wire as Socket, { kind: m.kind, group: m.group, members: m.members, what: m.what }, [m.bytes]);
 });
 /** The main thread waits (not for long) for STATE to say LEFT. */
-function leave(code: number): void {
-  const why = `ended with exit code ${code}`;
+function leave(code: number, why: string): void {
   const done = (): void => {
     Atomics.store(words, STATE, LEFT);
     Atomics.notify(words, STATE);

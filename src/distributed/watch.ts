@@ -3,9 +3,13 @@ import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
 import { DistributedError } from '../base/errors.js';
 import { HubClient } from './hub-client.js';
 
-/** Words shared with the watch: the first is the signal of replies, this one says LEFT when goodbye was said. */
+/**
+ * Words shared with the watch: the first is the signal of replies; this one says LEFT when goodbye was said, ENDED when
+ * another rank has failed and this one must end.
+ */
 export const STATE = 1;
 export const LEFT = 1;
+export const ENDED = 2;
 /** How long a process that ends waits for its goodbye to be heard. */
 const GOODBYE_MS = 5000;
 
@@ -40,7 +44,11 @@ export class Watch {
   readonly #port: MessagePort;
   readonly #words = new Int32Array(new SharedArrayBuffer(8));
   readonly #options: WatchOptions;
-  readonly #onExit = (code: number): void => this.leave(code);
+  readonly #onExit = (code: number): void => {
+    // A program that takes the signal for a wish to end, and does so in order, has failed all the same.
+    if (code === 0 && Atomics.load(this.#words, STATE) === ENDED) process.exitCode = 1;
+    else this.leave(code);
+  };
   #left = false;
 
   constructor(options: WatchOptions) {
@@ -74,11 +82,11 @@ export class Watch {
   }
 
   /** Says goodbye, or with a code other than 0 that this rank has failed; the other ranks then end too. */
-  leave(code: number): void {
+  leave(code: number, why = `ended with exit code ${code}`): void {
     if (this.#left) return;
     this.#left = true;
     process.off('exit', this.#onExit);
-    this.#port.postMessage({ kind: 'leave', code });
+    this.#port.postMessage({ kind: 'leave', code, why });
     // Rank 0 holds the hub: it stays as long as others may need it.
     const patience = this.#options.rank === 0 && code === 0 ? this.#options.timeoutMs : GOODBYE_MS;
     Atomics.wait(this.#words, STATE, 0, patience);

@@ -118,7 +118,8 @@ export class SoloExecutor implements Executor {
 /** Bytes that a token's keys and values take in all layers. */
 export function tokenBytes(model: CausalLM): number {
   const bytes = { f16: 2, bf16: 2, f64: 8 }[model.dtype as string] ?? 4;
-  return model.config.layers.reduce((n, { mixer: m }) => n + bytes * rowWidths(m).reduce((a, b) => a + b, 0), 0);
+  const own = model.config.layers.filter((_, i) => model.stage?.holds(i) ?? true);
+  return own.reduce((n, { mixer: m }) => n + bytes * rowWidths(m).reduce((a, b) => a + b, 0), 0);
 }
 /** Widths of the two rows that a layer keeps of a token. */
 export function rowWidths(m: CausalLM['config']['layers'][number]['mixer']): readonly number[] {

@@ -59,7 +59,10 @@ export interface ModelOptions extends HubOptions {
   readonly dtype?: DType;
   /** Products with quantized weights take activations as they are, which is slower; default: rounded to 8 bits. */
   readonly exact?: boolean;
-  /** The ranks that the model is shared out among; all of them run the same program on the same prompts and seeds. */
+  /**
+   * The ranks that the model is shared out among. `generate`, `tokens` and `embed` are called by all of them alike;
+   * `chat`, `reply`, `batch` and `score` by rank 0 alone, while the others call `follow`.
+   */
   readonly shard?: ShardGroup;
   /** The ranks that its layers are divided among. */
   readonly stages?: StageGroup;
@@ -139,6 +142,7 @@ export class LanguageModel {
       if (!Number.isSafeInteger(token) || token < 0 || token >= vocabSize)
         throw new IndexError(`generate: token ${token} at position ${i} is none of the model's ${vocabSize}`);
     });
+    this.#alike('generate');
     const sampler = new Sampler(options);
     const decoder = this.#idle ?? this.#make(this.model);
     this.#idle = undefined;
@@ -211,6 +215,21 @@ export class LanguageModel {
     this.#engine ??= new TextEngine(this.model, this.tokenizer, options);
     return this.#engine;
   }
+  /**
+   * On a model that ranks share, chat, batch, reply and score are called on rank 0; the other ranks follow its steps by
+   * this, until rank 0 disposes of the model or its program ends.
+   */
+  follow(): Promise<void> {
+    return this.engine().follow();
+  }
+  /** What every rank calls alike cannot be called while the others follow the engine's steps. */
+  #alike(what: string): void {
+    const { shard, stage } = this.model;
+    if (this.#engine && (shard || stage))
+      throw new ArgumentError(
+        `${what}: the ranks that share this model follow its engine, and would not take part; use reply, chat or batch`,
+      );
+  }
   /** One answer to a prompt or to token numbers, with everything a request may ask for. */
   reply(prompt: string | readonly number[], options: RequestOptions = {}): Reply {
     const ids = typeof prompt === 'string' ? this.encode(prompt) : prompt;
@@ -241,6 +260,7 @@ export class LanguageModel {
   }
   /** Texts as vectors of length 1: the last token's hidden state after the final norm. */
   async embed(texts: readonly string[]): Promise<Float32Array[]> {
+    this.#alike('embed');
     const { device } = this.model;
     const vectors: Float32Array[] = [];
     for (const text of texts) {

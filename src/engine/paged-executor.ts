@@ -62,8 +62,8 @@ export class PagedExecutor implements Executor {
     this.#o = options;
     const { layers } = model.config;
     const rows = options.pages * options.pageTokens;
-    this.#layers = layers.map(({ mixer: m }) => {
-      const widths = rowWidths(m);
+    this.#layers = layers.map(({ mixer: m }, i) => {
+      const widths = model.stage && !model.stage.holds(i) ? [] : rowWidths(m);
       if (widths.length === 0) return undefined;
       const [k, v] = widths.map((w) => keep(room(model, [rows, w])));
       return [k, v] as const;
@@ -86,7 +86,7 @@ export class PagedExecutor implements Executor {
   /** Whether a step of so many sequences can be recorded: nothing in it may ask the host. */
   #records(n: number): boolean {
     const { device, config } = this.#model;
-    if (n > this.#o.maxRecorded || this.#single || !device.backend.capture) return false;
+    if (n > this.#o.maxRecorded || this.#single || !device.backend.capture || this.#model.talks) return false;
     if (device.backend.elsewhere) return true;
     // On GPUs many rows are sorted by their experts on the host.
     return config.layers.every(({ mlp: m }) => m.kind === 'dense' || bucketOf(n) * m.chosen <= LONE_ROWS);

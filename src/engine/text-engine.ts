@@ -1,6 +1,6 @@
 // The engine: requests in, pieces of text out. One loop takes a step at a time: who is due is the scheduler's to say, the
 // model's answers are the executor's, and each answer chooses its own next token.
-import { ArgumentError, DisposedError, UnsupportedError } from '../base/errors.js';
+import { ArgumentError, DisposedError } from '../base/errors.js';
 import type { CausalLM } from '../models/index.js';
 import type { ChatTemplates, Tokenizer } from '../tokenizers/index.js';
 import { Answer, type AnswerShared } from './answer.js';
@@ -10,6 +10,7 @@ import { type Executor, pageable, type Rows, SoloExecutor, type Work } from './e
 import { type GrammarCompiler, GrammarWorker } from './grammar.js';
 import { PagedExecutor } from './paged-executor.js';
 import { planMemory, type MemoryOptions, type MemoryPlan } from './memory-plan.js';
+import { agreedPlan, followSteps, LeadingExecutor, ranksOf, type StepGroup } from './ranks.js';
 import { Rates } from './rates.js';
 import {
   ContextError,
@@ -39,6 +40,10 @@ export interface EngineOptions extends MemoryOptions {
   readonly draft?: CausalLM;
   /** Makes grammars; default: loaded at first use. */
   readonly grammars?: GrammarCompiler;
+  /** All ranks that share the model; only where both its layers and its rows are divided. */
+  readonly ranks?: StepGroup;
+  /** Told on rank 0 when a step failed that ranks computed together: they have ended, and no request is answered now. */
+  readonly onBroken?: (error: Error) => void;
 }
 
 export class TextEngine implements Engine {
@@ -47,6 +52,8 @@ export class TextEngine implements Engine {
   readonly limits: EngineLimits;
   readonly memory: MemoryPlan;
   readonly #model: CausalLM;
+  /** The ranks that share the model: requests are taken on the first, the others follow its steps. */
+  readonly #ranks: StepGroup | undefined;
   readonly #executor: Executor;
   readonly #scheduler: Scheduler;
   readonly #shared: AnswerShared;
@@ -63,18 +70,19 @@ export class TextEngine implements Engine {
   owns: CausalLM | undefined;
 
   constructor(model: CausalLM, tokenizer: Tokenizer, options: EngineOptions = {}) {
-    if (model.shard || model.stage)
-      throw new UnsupportedError('engine: a model that several ranks share; ranks would have to agree on every step');
     this.#model = model;
+    this.#ranks = ranksOf(model, options.ranks);
     this.tokenizer = tokenizer;
     this.name = options.name ?? model.config.family;
-    this.memory = planMemory(model, options);
+    const plan = planMemory(model, options);
+    this.memory = this.#ranks ? agreedPlan(plan, this.#ranks, model) : plan;
     const { pages, pageTokens, contextTokens, maxRunning } = this.memory;
     this.limits = { contextTokens, maxRunning, maxWaiting: options.maxWaiting ?? 1024, pages, pageTokens };
     const maxRecorded = options.maxRecorded ?? 256;
-    this.#executor = pageable(model, contextTokens)
+    const own = pageable(model, contextTokens)
       ? new PagedExecutor(model, { pages, pageTokens, contextTokens, maxRecorded })
       : new SoloExecutor(model);
+    this.#executor = this.#ranks?.rank === 0 ? new LeadingExecutor(own, this.#ranks, options.onBroken) : own;
     const onCpu = model.device.backend.elsewhere !== undefined;
     this.#scheduler = new Scheduler({
       pages,
@@ -98,8 +106,30 @@ export class TextEngine implements Engine {
     return this.tokenizer.chatTemplates;
   }
 
+  /** Whether this is a rank other than the first of those that share the model. */
+  get follows(): boolean {
+    return this.#ranks !== undefined && this.#ranks.rank > 0;
+  }
+  /** What ranks other than the first do: they take part in the steps of rank 0's engine until that is disposed of. */
+  async follow(): Promise<void> {
+    if (!this.#ranks || !this.follows)
+      throw new ArgumentError(`engine ${this.name}: only ranks other than the first of a shared model follow`);
+    if (this.#disposed) throw new DisposedError(`engine ${this.name}: it was disposed of, or has followed to the end`);
+    this.#disposed = true;
+    try {
+      await followSteps(this.#executor, this.#ranks);
+    } finally {
+      await this.#shared.grammars.dispose();
+      this.owns?.dispose();
+    }
+  }
+
   submit(request: GenerationRequest): Generation {
     if (this.#disposed) throw new DisposedError(`engine ${this.name}: it was disposed of`);
+    if (this.follows)
+      throw new ArgumentError(
+        `engine ${this.name}: rank ${this.#ranks?.rank} takes no requests: rank 0 does, and the others call follow()`,
+      );
     checkRequest(request, this.#model.config.vocabSize);
     if (request.speculate === 'draft' && !this.#shared.draft)
       throw new ArgumentError(`engine ${this.name}: it has no draft model to speculate with`);
