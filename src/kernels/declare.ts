@@ -99,12 +99,13 @@ export class Struct<F extends Fields = Fields> {
     for (const { name, type, count, offset } of this.fields) {
       const value = values[name as keyof F] as number | readonly number[] | P | undefined;
       if (value === undefined) continue;
-      const list = Array.isArray(value)
-        ? (value as readonly number[])
-        : [typeof value === 'number' ? value : resolve(value as P)];
-      if (list.length !== count)
-        throw new ArgumentError(`struct ${this.name}: field ${name} has ${count} values, ${list.length} were given`);
-      for (let i = 0; i < count; i++) FIELD_WRITERS[type](view, offset, i, list[i]);
+      const given = Array.isArray(value) ? value.length : 1;
+      if (given !== count)
+        throw new ArgumentError(`struct ${this.name}: field ${name} has ${count} values, ${given} were given`);
+      const write = FIELD_WRITERS[type];
+      if (typeof value === 'number') write(view, offset, 0, value);
+      else if (Array.isArray(value)) for (let i = 0; i < count; i++) write(view, offset, i, value[i]);
+      else write(view, offset, 0, resolve(value as P));
     }
     return new Uint8Array(view.buffer);
   }
@@ -134,6 +135,8 @@ export interface Param {
   readonly align: number;
   /** Where the packed arguments hold it. */
   readonly offset: number;
+  /** How a number is packed; structs have their fields instead. */
+  readonly write?: Write;
 }
 /**
  * The largest block a kernel takes: a number, or a constant of the source with the number it stands for (in waves of 64
@@ -170,7 +173,8 @@ export function layOut(symbol: string, params: Readonly<Record<string, ParamType
     const align = struct?.align ?? size;
     const offset = Math.ceil(at / align) * align;
     at = offset + size;
-    return { name, type, pointer: isPointer, struct, size, align, offset };
+    const write = isPointer ? pointer : SCALARS[type]?.write;
+    return { name, type, pointer: isPointer, struct, size, align, offset, write };
   });
   return { params: list, size: at };
 }
@@ -211,11 +215,8 @@ function packParam(args: ArgBuffer, symbol: string, p: Param, v: ArgValue): void
       throw new ArgumentError(`${symbol}: parameter ${p.name} (${p.type}) has ${p.size} bytes, ${v.length} were given`);
     args.struct(v, p.align as 1 | 2 | 4 | 8 | 16);
   } else if (typeof v === 'bigint') args.bigint(v);
-  else {
-    const write = p.pointer ? pointer : SCALARS[p.type]?.write;
-    if (!write) throw new ArgumentError(`${symbol}: parameter ${p.name} is a ${p.type}; give its fields`);
-    write(args, v);
-  }
+  else if (p.write) p.write(args, v);
+  else throw new ArgumentError(`${symbol}: parameter ${p.name} is a ${p.type}; give its fields`);
 }
 
 /** Packs values in the order of the parameters. */
@@ -227,7 +228,7 @@ export function packEntry(args: ArgBuffer, entry: Entry, values: readonly ArgVal
     );
   }
   args.reset();
-  entry.params.forEach((p, i) => packParam(args, entry.symbol, p, values[i]));
+  for (let i = 0; i < values.length; i++) packParam(args, entry.symbol, entry.params[i], values[i]);
   return args;
 }
 

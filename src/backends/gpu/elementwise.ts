@@ -1,6 +1,7 @@
 // Elementwise rows on a GPU: the flat kernel where all is contiguous, else one chosen by layout and kept for it.
 import { bytesOf, type DType, type Value } from '../../base/dtype.js';
 import type { Layout } from '../../base/layout.js';
+import { sameShape } from '../../base/shape.js';
 import type { Fn } from '../../driver/driver.js';
 import { type ElementwisePlan, packElementwise, packScalar, planElementwise } from '../../kernels/elementwise-plan.js';
 import {
@@ -30,7 +31,12 @@ export interface Prepared {
   readonly siblings: () => readonly Chain[];
   readonly tile: number;
   readonly block: number;
-  readonly plans: Map<string, ElementwisePlan>;
+  /** By a number made of the layouts, which are compared again: two may share a number. */
+  readonly plans: Map<number, KeptPlan>;
+}
+interface KeptPlan {
+  readonly layouts: readonly Layout[];
+  readonly plan: ElementwisePlan;
 }
 export const prepare = (chain: Chain, siblings: () => readonly Chain[] = () => [chain]): Prepared => ({
   chain,
@@ -101,20 +107,39 @@ const isConstant = (l: Layout): boolean => {
   for (let i = 0; i < l.strides.length; i++) if (l.strides[i] !== 0 && l.shape[i] !== 1) return false;
   return true;
 };
-const layoutKey = (out: Layout, inputs: readonly Layout[]): string => {
-  let key = `${out.shape.join()}/${out.strides.join()}@${out.offset}`;
-  for (const l of inputs) key += `;${l.strides.join()}@${l.offset}`;
-  return key;
-};
-
-/** The kernel for operands of these layouts, kept by layout. */
-export function chainLaunch(p: Prepared, out: Layout, inputs: readonly Layout[]): ElementwisePlan {
-  const key = layoutKey(out, inputs);
-  let plan = p.plans.get(key);
-  if (!plan) {
-    if (p.plans.size >= PLANS_KEPT) p.plans.clear();
-    p.plans.set(key, (plan = planElementwise(p.chain, out, inputs)));
+/** A 32-bit number made of all that a plan depends on. */
+function layoutHash(layouts: readonly Layout[]): number {
+  let h = 0;
+  const add = (v: number): void => {
+    h = Math.imul(h ^ v, 0x01000193) ^ (h >>> 15);
+  };
+  for (const { shape, strides, offset } of layouts) {
+    add(offset);
+    for (let i = 0; i < shape.length; i++) {
+      add(shape[i]);
+      add(strides[i]);
+    }
   }
+  return h;
+}
+function sameLayouts(a: readonly Layout[], b: readonly Layout[]): boolean {
+  for (let k = 0; k < a.length; k++) {
+    if (a[k] === b[k]) continue;
+    if (a[k].offset !== b[k].offset || !sameShape(a[k].shape, b[k].shape)) return false;
+    if (!sameShape(a[k].strides, b[k].strides)) return false;
+  }
+  return true;
+}
+
+/** The kernel for operands of these layouts, kept by layout: finding it again compares numbers, not texts. */
+export function chainLaunch(p: Prepared, out: Layout, inputs: readonly Layout[]): ElementwisePlan {
+  const layouts = [out, ...inputs];
+  const hash = layoutHash(layouts);
+  const kept = p.plans.get(hash);
+  if (kept && sameLayouts(kept.layouts, layouts)) return kept.plan;
+  if (p.plans.size >= PLANS_KEPT) p.plans.clear();
+  const plan = planElementwise(p.chain, out, inputs);
+  p.plans.set(hash, { layouts, plan });
   return plan;
 }
 
