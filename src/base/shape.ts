@@ -99,7 +99,7 @@ export function resolveReshape(op: string, from: Shape, to: Shape): number[] {
   if (to.some((d) => d < -1) || out.some((d) => !Number.isInteger(d)) || sizeOf(out) !== size) {
     throw new ShapeError(
       `${op}: ${formatShape(from)} has ${size} elements, ${formatShape(to)} ${
-        holes ? `needs a multiple ` + `of ${known}` : `has ${known}`
+        holes ? `needs a multiple of ${known}` : `has ${known}`
       }`,
     );
   }

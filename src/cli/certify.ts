@@ -80,9 +80,8 @@ function firstGpu(): string {
   const found = drivers.find((d) => d.devices.length > 0);
   if (found) return `${found.kind}:0`;
   throw new ArgumentError(
-    `certify: there is no GPU ` +
-      `here. ${drivers.map((d) => d.missing).join('; ')}. To see what it does: wick certify --device emu:gfx1030 ` +
-      `--quick`,
+    `certify: there is no GPU here. ${drivers.map((d) => d.missing).join('; ')}. To see what it does: wick certify ` +
+      '--device emu:gfx1030 --quick',
   );
 }
 
@@ -162,11 +161,10 @@ async function certify(device: Device, quick: boolean, jobs: number, out: string
   tell(lines, speed ?? [], report);
   console.log(
     `\n${
-      lines.every((l) => l.ok) ? 'Everything ' + 'holds' : 'Not everything holds: the table says what'
+      lines.every((l) => l.ok) ? 'Everything holds' : 'Not everything holds: the table says what'
     }, in ${minutes}.\n\n${wrap(
-      `Send it ` +
-        `in: ${file} holds all of it (numbers, versions, no names or paths of yours). Open an issue in wick's ` +
-        `repository, named after your GPU, and attach the file; failures are as welcome as successes. wick parity ` +
+      `Send it in: ${file} holds all of it (numbers, versions, no names or paths of yours). Open an issue in wick's ` +
+        'repository, named after your GPU, and attach the file; failures are as welcome as successes. wick parity ' +
         `--from ${file} --html page.html shows it.`,
     )}`,
   );

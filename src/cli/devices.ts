@@ -44,9 +44,8 @@ export function run(argv: readonly string[]): number {
       device: `${kind}:${ordinal}`,
       here: true,
       what:
-        `${info.name} (${info.fullArch}), ${bytes(freeBytes)} ` +
-        `of ${bytes(info.totalBytes)} ` +
-        `free, ${info.multiprocessors} multiprocessors, waves of ${info.warp}, ${d.version}`,
+        `${info.name} (${info.fullArch}), ${bytes(freeBytes)} of ${bytes(info.totalBytes)} free, ` +
+        `${info.multiprocessors} multiprocessors, waves of ${info.warp}, ${d.version}`,
     }));
   });
   const prebuilt = prebuiltDirs().map((dir) => ({ dir, targets: prebuiltTargets(dir) }));

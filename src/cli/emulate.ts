@@ -91,9 +91,8 @@ function packArguments(gpu: EmulatedGpu, text: string, seed: number): { bytes: U
     const kind = KINDS[(buffer ?? value)?.[1] ?? ''];
     if (!kind)
       throw new ArgumentError(
-        `emulate: ` +
-          `argument ${JSON.stringify(spec)} is neither TYPE:VALUE nor TYPE[COUNT]; types ` +
-          `are ${Object.keys(KINDS).join(', ')}`,
+        `emulate: argument ${JSON.stringify(spec)} is neither TYPE:VALUE nor TYPE[COUNT]; types are ` +
+          `${Object.keys(KINDS).join(', ')}`,
       );
     const bytes = buffer ? 8 : kind.bytes;
     at = Math.ceil(at / bytes) * bytes;
@@ -203,9 +202,8 @@ export function run(argv: readonly string[]): number {
       );
     }
     console.log(
-      `${report.groups} groups, ${report.waves} wave ` +
-        `instructions, ${report.lanes} lane ` +
-        `instructions, ${report.read} bytes read, ${report.written} written, ${report.milliseconds.toFixed(1)} ms`,
+      `${report.groups} groups, ${report.waves} wave instructions, ${report.lanes} lane instructions, ${report.read} ` +
+        `bytes read, ${report.written} written, ${report.milliseconds.toFixed(1)} ms`,
     );
     for (const f of report.findings) console.log(describe(f));
     return report.findings.length ? 1 : 0;

@@ -109,8 +109,7 @@ function report(s: GenerateStats, device: Device, parameters: number, dtype: str
   const size = parameters >= 1e9 ? `${(parameters / 1e9).toFixed(1)}B` : `${(parameters / 1e6).toFixed(1)}M`;
   return (
     `${size} parameters in ${dtype} on ${device.name} (${device.description}); loaded in ${loaded.toFixed(2)} s; ` +
-    `prompt ${s.promptTokens} tokens ` +
-    `at ${rate(s.promptTokens, s.prefillSeconds)} ` +
-    `tokens/s; ${s.tokens} tokens at ${rate(Math.max(0, s.tokens - 1), s.decodeSeconds)} tokens/s`
+    `prompt ${s.promptTokens} tokens at ${rate(s.promptTokens, s.prefillSeconds)} tokens/s; ${s.tokens} tokens at ` +
+    `${rate(Math.max(0, s.tokens - 1), s.decodeSeconds)} tokens/s`
   );
 }

@@ -94,8 +94,8 @@ function report(path: string, file: FileDescription): string {
     );
   const perElement = totals.elements > 0 ? `, ${((totals.bytes * 8) / totals.elements).toFixed(2)} bits each` : '';
   parts.push(
-    `${totals.tensors} ${totals.tensors === 1 ? 'tensor' : 'tensors'} ` +
-      `of ${totals.elements} elements in ${bytes(totals.bytes)}${perElement}`,
+    `${totals.tensors} ${totals.tensors === 1 ? 'tensor' : 'tensors'} of ${totals.elements} elements in ` +
+      `${bytes(totals.bytes)}${perElement}`,
   );
   return parts.join('\n\n');
 }

@@ -182,7 +182,7 @@ export function print(report: Report, asked: boolean): void {
   const t = totals(report.cells);
   console.log(
     `\n${
-      report.complete ? 'Done' : 'Stopped early, what is above ' + 'holds'
+      report.complete ? 'Done' : 'Stopped early, what is above holds'
     }: ${report.cells.reduce((n, c) => n + c.cases, 0)} cases in ${report.seconds} s, ${t.failed} failed.`,
   );
 }
@@ -254,8 +254,8 @@ function signatures(argv: readonly string[]): number {
       );
     else {
       console.log(
-        `Candle has moved on from the ` +
-          `manifest: ${added.length} kernels added, ${removed.length} removed, ${changed.length} changed.`,
+        `Candle has moved on from the manifest: ${added.length} kernels added, ${removed.length} removed, ` +
+          `${changed.length} changed.`,
       );
       for (const [sign, list] of [
         ['+', added],

@@ -73,9 +73,8 @@ export function openCuda(): Driver {
   const found = cudaDriverVersion() ?? OLDEST;
   if (found < OLDEST)
     throw new DeviceError(
-      `the NVIDIA ` +
-        `driver ${library.path} is too old: it is of ` +
-        `CUDA ${cudaVersion(found)}; ${cudaVersion(OLDEST)} or newer is needed`,
+      `the NVIDIA driver ${library.path} is too old: it is of CUDA ${cudaVersion(found)}; ${cudaVersion(OLDEST)} or ` +
+        'newer is needed',
     );
   const cell = new Cell();
   const raw = library.bind(CUDA_TABLE);
@@ -94,9 +93,8 @@ export function openCuda(): Driver {
   const deviceCount = cell.int;
   if (deviceCount === 0)
     throw new DeviceError(
-      `no NVIDIA GPU: the ` +
-        `driver ${library.path} ` +
-        `(CUDA ${version}) sees none; CUDA_VISIBLE_DEVICES is ${env('CUDA_VISIBLE_DEVICES') ?? 'not set'}`,
+      `no NVIDIA GPU: the driver ${library.path} (CUDA ${version}) sees none; CUDA_VISIBLE_DEVICES is ` +
+        `${env('CUDA_VISIBLE_DEVICES') ?? 'not set'}`,
     );
   return vendorDriver(
     { name: 'cuda', version: `CUDA driver ${version}`, deviceCount },

@@ -165,8 +165,8 @@ function search(spec: LibrarySpec): Library | string {
   }
   const tail = broken.length > 0 ? `; not loadable: ${broken.join('; ')}` : '';
   return (
-    `${spec.name} was not found: looked ` +
-    `for ${spec.sonames.join(', ')} in the loader's path and ${dirs.join(', ') || 'no other folder'}${tail}`
+    `${spec.name} was not found: looked for ${spec.sonames.join(', ')} in the loader's path and ` +
+    `${dirs.join(', ') || 'no other folder'}${tail}`
   );
 }
 

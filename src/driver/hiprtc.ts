@@ -70,10 +70,7 @@ function hiprtcCompiler(calls: Calls<typeof HIPRTC_TABLE>, version: string): Com
   const accepts = (arch: string): true | string => {
     targets ??= comgrTargets(Number.parseInt(version, 10));
     if (typeof targets === 'string')
-      return (
-        `hipRTC ${version} cannot be used safely: its targets are unknown, and it aborts on an unknown ` +
-        `one: ${targets}`
-      );
+      return `hipRTC ${version} cannot be used safely: its targets are unknown, and it aborts on an unknown one: ${targets}`;
     return targets.has(plainArch(arch))
       ? true
       : `hipRTC ${version} does not know the target '${arch}'; it knows ${[...targets].join(', ')}`;

@@ -49,13 +49,11 @@ export const ltTable = (p: 'cublasLt' | 'hipblasLt') =>
     prefDestroy: `int ${p}MatmulPreferenceDestroy(uintptr_t pref)`,
     heuristic:
       `int ${p}MatmulAlgoGetHeuristic(uintptr_t handle, uintptr_t desc, uintptr_t a, uintptr_t b, uintptr_t c, ` +
-      `uintptr_t d, ` +
-      'uintptr_t pref, int wanted, void *results, void *found)',
+      'uintptr_t d, uintptr_t pref, int wanted, void *results, void *found)',
     matmul:
       `int ${p}Matmul(uintptr_t handle, uintptr_t desc, uintptr_t alpha, uintptr_t a, uintptr_t aLayout, uintptr_t ` +
-      `b, uintptr_t bLayout, ` +
-      'uintptr_t beta, uintptr_t c, uintptr_t cLayout, uintptr_t d, uintptr_t dLayout, uintptr_t algo, uintptr_t ' +
-      'workspace, size_t workspaceBytes, uintptr_t stream)',
+      'b, uintptr_t bLayout, uintptr_t beta, uintptr_t c, uintptr_t cLayout, uintptr_t d, uintptr_t dLayout, ' +
+      'uintptr_t algo, uintptr_t workspace, size_t workspaceBytes, uintptr_t stream)',
   }) as const satisfies LtTable;
 
 /** The numbers on which the two libraries differ. */
@@ -106,7 +104,7 @@ class LtPlan implements GemmPlan {
   get description(): string {
     const used = this.algorithms.filter((a) => a !== undefined);
     return `${gemmKey(this.spec)}: ${
-      used.length === 0 ? 'not run ' + 'yet' : used.map((a) => `workspace ${a.workspace}`).join(', ')
+      used.length === 0 ? 'not run yet' : used.map((a) => `workspace ${a.workspace}`).join(', ')
     }`;
   }
 }
@@ -272,10 +270,7 @@ export class LtBlas implements Blas {
       const [a, b, d] = p.layouts;
       const status = c.status('heuristic', this.#handle, p.desc, a, b, d, d, pref, 1, results.address, found.raw);
       if (status !== 0 || found.int === 0) {
-        return (
-          `${this.name} has no algorithm ` +
-          `for ${gemmKey(p.spec)} at alignment ${align} (${c.rules.errorName(status)})`
-        );
+        return `${this.name} has no algorithm for ${gemmKey(p.spec)} at alignment ${align} (${c.rules.errorName(status)})`;
       }
       return {
         address: results.address,

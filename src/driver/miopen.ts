@@ -29,8 +29,7 @@ export const MIOPEN_TABLE = {
   convDestroy: 'int miopenDestroyConvolutionDescriptor(uintptr_t desc)',
   solveForward: `int miopenConvolutionForwardGetSolution(${handles}, size_t wanted, void *found, void *solutions)`,
   solveData: `int miopenConvolutionBackwardDataGetSolution(${handles}, size_t wanted, void *found, void *solutions)`,
-  solveFilter:
-    `int miopenConvolutionBackwardWeightsGetSolution(${handles}, size_t wanted, void *found, void ` + `*solutions)`,
+  solveFilter: `int miopenConvolutionBackwardWeightsGetSolution(${handles}, size_t wanted, void *found, void *solutions)`,
   compileForward: `int miopenConvolutionForwardCompileSolution(${handles}, uint64_t solution)`,
   compileData: `int miopenConvolutionBackwardDataCompileSolution(${handles}, uint64_t solution)`,
   compileFilter: `int miopenConvolutionBackwardWeightsCompileSolution(${handles}, uint64_t solution)`,

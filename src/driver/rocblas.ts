@@ -31,11 +31,9 @@ export const ROCBLAS_TABLE = {
   version: 'int rocblas_get_version_string(void *text, size_t bytes)',
   gemm:
     'int rocblas_gemm_strided_batched_ex(uintptr_t handle, int transA, int transB, int m, int n, int k, uintptr_t ' +
-    'alpha, ' +
-    'uintptr_t a, int aType, int lda, int64_t strideA, uintptr_t b, int bType, int ldb, int64_t strideB, uintptr_t ' +
-    'beta, ' +
-    'uintptr_t c, int cType, int ldc, int64_t strideC, uintptr_t d, int dType, int ldd, int64_t strideD, int batch, ' +
-    'int computeType, int algo, int32_t solution, uint32_t flags)',
+    'alpha, uintptr_t a, int aType, int lda, int64_t strideA, uintptr_t b, int bType, int ldb, int64_t strideB, ' +
+    'uintptr_t beta, uintptr_t c, int cType, int ldc, int64_t strideC, uintptr_t d, int dType, int ldd, int64_t ' +
+    'strideD, int batch, int computeType, int algo, int32_t solution, uint32_t flags)',
 } as const;
 
 export const ROCBLAS_NUMBERS = {

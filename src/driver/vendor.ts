@@ -312,8 +312,8 @@ export class VendorDevice implements Device {
     const status = this.#launch(fn, gridX, gridY, gridZ, blockX, blockY, blockZ, dynamicShared, stream, list, early);
     if (status !== 0) {
       const detail =
-        `grid ${gridX}x${gridY}x${gridZ}, ` +
-        `block ${blockX}x${blockY}x${blockZ}, ${dynamicShared} bytes of shared memory, ${args.size} bytes of arguments`;
+        `grid ${gridX}x${gridY}x${gridZ}, block ${blockX}x${blockY}x${blockZ}, ${dynamicShared} bytes of shared ` +
+        `memory, ${args.size} bytes of arguments`;
       throw this.#calls.error('launch', [fn], status, detail);
     }
   }
@@ -363,8 +363,8 @@ export function vendorDriver(
     info: (ordinal) => {
       if (!Number.isInteger(ordinal) || ordinal < 0 || ordinal >= head.deviceCount) {
         throw new DeviceError(
-          `${head.name}:${ordinal}: there is no such ` +
-            `device; ${head.version} sees ${head.deviceCount} (numbered from 0)`,
+          `${head.name}:${ordinal}: there is no such device; ${head.version} sees ${head.deviceCount} (numbered from ` +
+            '0)',
         );
       }
       const known = infos.get(ordinal) ?? info(ordinal);

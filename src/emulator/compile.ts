@@ -156,8 +156,8 @@ function discover(code: CodeObject, lines: readonly Line[], kernel: Kernel): { l
     const known = modes.get(address);
     if (known && modeBits(known) !== modeBits(mode))
       throw new UnsupportedError(
-        `emulator: ${kernel.name}: the float mode at ` +
-          `0x${address.toString(16)} depends on the path taken${from ? `, by ${from.text}` : ''}`,
+        `emulator: ${kernel.name}: the float mode at 0x${address.toString(16)} depends on the path ` +
+          `taken${from ? `, by ${from.text}` : ''}`,
       );
     if (known) return;
     if (!at(address)) return; // past the end: reported if it is ever reached

@@ -60,10 +60,10 @@ export class EmulatorError extends DriverError {
 }
 export const describe = (f: Finding): string =>
   `${f.kernel}: ${f.what}${
-    f.instruction ? ` by "${f.instruction}" at ` + `0x${(f.at ?? 0).toString(16)}` : ''
+    f.instruction ? ` by "${f.instruction}" at 0x${(f.at ?? 0).toString(16)}` : ''
   }${f.source ? `, line ${f.source}` : ''}${
     f.item
-      ? `, work-item ` + `(${f.item.join(', ')}) of group (${f.group!.join(', ')})`
+      ? `, work-item (${f.item.join(', ')}) of group (${f.group!.join(', ')})`
       : f.group
         ? `, group (${f.group.join(', ')})`
         : ''

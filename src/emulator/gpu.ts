@@ -251,10 +251,8 @@ export class EmulatedGpu {
         this.executor.findings.push({
           kernel: launch.kernel.name,
           what:
-            `undefined: ` +
-            `byte ${at} of the allocation ` +
-            `of ${to - from} at 0x${(GLOBAL_BASE + from).toString(16)} depends on registers or LDS that were never ` +
-            `written`,
+            `undefined: byte ${at} of the allocation of ${to - from} at 0x${(GLOBAL_BASE + from).toString(16)} ` +
+            'depends on registers or LDS that were never written',
         });
     });
     return counts;
@@ -283,8 +281,8 @@ export class EmulatedGpu {
     const end = explicit.reduce((e, a) => Math.max(e, a.offset + a.size), 0);
     if (args.length < end)
       throw new ArgumentError(
-        `launch ${kernel.name}: ${args.length} bytes of arguments; the kernel ` +
-          `takes ${end}: ${explicit.map((a) => `${a.size} at ${a.offset}`).join(', ')}`,
+        `launch ${kernel.name}: ${args.length} bytes of arguments; the kernel takes ${end}: ` +
+          `${explicit.map((a) => `${a.size} at ${a.offset}`).join(', ')}`,
       );
     const address = this.memory.alloc(Math.max(kernel.kernargBytes, args.length, 16));
     const at = address - GLOBAL_BASE;

@@ -94,7 +94,7 @@ export class DeviceMemory {
     if (bytes > 0 && (hit === undefined || at + bytes > hit.end)) {
       throw new ArgumentError(
         `${call}: ${bytes} bytes at 0x${address.toString(16)} are outside every allocation${
-          hit ? `: the one there ` + `ends after ${hit.end - at}` : ''
+          hit ? `: the one there ends after ${hit.end - at}` : ''
         }`,
       );
     }

@@ -105,9 +105,8 @@ export async function download(url: string, path: string, file: RemoteFile, o: D
     before = now;
     if (tries >= patience)
       throw new UnsupportedError(
-        `hub: ${url} broke off ` +
-          `at ${now} of ${file.size} bytes and did not go ` +
-          `on: ${reason(broken)}; what is there is kept for the next try`,
+        `hub: ${url} broke off at ${now} of ${file.size} bytes and did not go on: ${reason(broken)}; what is there ` +
+          'is kept for the next try',
         { cause: broken },
       );
     await pause(Math.min(4000, 50 * 4 ** tries));

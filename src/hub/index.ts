@@ -156,8 +156,8 @@ export async function modelPath(name: string, options: HubOptions = {}): Promise
     const path = cached();
     if (path) return path;
     throw new UnsupportedError(
-      `hub: ${repo} is neither a folder here nor in the ` +
-        `cache ${cacheFolder()}, and ${endpoint()} cannot be reached (${reason(error)})`,
+      `hub: ${repo} is neither a folder here nor in the cache ${cacheFolder()}, and ${endpoint()} cannot be reached ` +
+        `(${reason(error)})`,
       { cause: error },
     );
   }

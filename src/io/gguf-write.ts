@@ -56,9 +56,8 @@ function headOf(
     const { name, type, shape } = tensor;
     if (Buffer.byteLength(name) > MAX_NAME_BYTES || shape.length > MAX_GGUF_RANK)
       throw new ArgumentError(
-        `gguf: tensor ${JSON.stringify(name)} ` +
-          `[${shape.join(', ')}]: the format holds names ` +
-          `of ${MAX_NAME_BYTES} bytes and ${MAX_GGUF_RANK} dimensions at most`,
+        `gguf: tensor ${JSON.stringify(name)} [${shape.join(', ')}]: the format holds names of ${MAX_NAME_BYTES} ` +
+          `bytes and ${MAX_GGUF_RANK} dimensions at most`,
       );
     const bytes = bytesOf(tensor);
     if (bytes === undefined)
@@ -85,8 +84,8 @@ function emit(metadata: ReadonlyMap<string, GgufValue>, tensors: readonly GgufTe
     const want = bytesOf(t);
     if (want !== undefined && want !== t.bytes.length)
       throw new ArgumentError(
-        `gguf: tensor ${JSON.stringify(t.name)}: ${t.type.name} ` +
-          `[${t.shape.join(', ')}] takes ${want} bytes in whole blocks, ${t.bytes.length} given`,
+        `gguf: tensor ${JSON.stringify(t.name)}: ${t.type.name} [${t.shape.join(', ')}] takes ${want} bytes in whole ` +
+          `blocks, ${t.bytes.length} given`,
       );
   }
   const { head, alignment } = headOf(metadata, tensors);

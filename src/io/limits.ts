@@ -11,8 +11,8 @@ export const MAX_GROWTH = 100;
 export function checkGrowth(where: string, bytes: number, stored: number, maxGrowth = MAX_GROWTH, at = 0): void {
   if (bytes <= Math.max(FREE_BYTES, stored * maxGrowth)) return;
   throw new FormatError(
-    `${where}: at byte ${at}: ${stored} bytes of file claim to ` +
-      `be ${bytes} bytes of data; beyond ${FREE_BYTES} bytes at most ${maxGrowth} for 1 are believed`,
+    `${where}: at byte ${at}: ${stored} bytes of file claim to be ${bytes} bytes of data; beyond ${FREE_BYTES} bytes ` +
+      `at most ${maxGrowth} for 1 are believed`,
   );
 }
 
@@ -66,8 +66,8 @@ export class Budget {
 
   #over(where: string, at: number, what: string): FormatError {
     return new FormatError(
-      `${where}: at byte ${at}: reading takes more ` +
-        `than ${what}, the most that a file of ${this.#stored} bytes may cost`,
+      `${where}: at byte ${at}: reading takes more than ${what}, the most that a file of ${this.#stored} bytes may ` +
+        'cost',
     );
   }
 }

@@ -98,8 +98,8 @@ function parseHeader(source: ByteSource, budget?: Budget): NpyHeader {
   const bytes = storedBytes(stored, shape);
   if (bytes !== cursor.left) {
     throw cursor.fail(
-      `data: ${String(descr)} of shape ` +
-        `[${shape.join(', ')}] takes ${bytes ?? 'too many'} bytes, the file holds ${cursor.left}`,
+      `data: ${String(descr)} of shape [${shape.join(', ')}] takes ${bytes ?? 'too many'} bytes, the file holds ` +
+        `${cursor.left}`,
     );
   }
   return { dtype: stored, shape, bytes, fortran, order: match![1], data: cursor.at };

@@ -208,8 +208,8 @@ function readIndex(path: string): [name: string, file: string][] {
     // A shard lies beside its index; anything else could reach files it has no business with.
     if (typeof file !== 'string' || file !== basename(file) || !file.endsWith('.safetensors')) {
       throw new FormatError(
-        `${path}: weight_map: ${JSON.stringify(name)} ` +
-          `names ${JSON.stringify(file)}, which is no *.safetensors file beside it`,
+        `${path}: weight_map: ${JSON.stringify(name)} names ${JSON.stringify(file)}, which is no *.safetensors file ` +
+          'beside it',
       );
     }
     return [name, file];
@@ -270,7 +270,7 @@ function parseEntry(
   if (want !== end - start) {
     throw bad(
       `${label.text} of shape [${shape.join(', ')}] takes ${
-        want ?? 'no possible number ' + 'of'
+        want ?? 'no possible number of'
       } bytes, data_offsets hold ${end - start}`,
       dims,
     );
@@ -287,7 +287,7 @@ function checkTiling(source: ByteSource, infos: ReadonlyMap<string, SafeTensorIn
         source.name,
         at,
         `tensor ${JSON.stringify(name)} starts at byte ${start}: ${
-          start < at ? 'it overlaps ' + 'another' : 'a gap lies before it'
+          start < at ? 'it overlaps another' : 'a gap lies before it'
         }`,
       );
     }

@@ -146,9 +146,8 @@ export class TorchFile {
     const held = (storage.count * bitsOf(storage.dtype)) / 8;
     if (bytes === undefined || !Number.isSafeInteger(end) || (end * bitsOf(dtype)) / 8 > held) {
       throw bad(
-        `shape [${shape.join(', ')}], strides ` +
-          `[${strides.join(', ')}] and ` +
-          `offset ${offset} reach element ${end}, storage ${storage.key} holds ${held} bytes`,
+        `shape [${shape.join(', ')}], strides [${strides.join(', ')}] and offset ${offset} reach element ${end}, ` +
+          `storage ${storage.key} holds ${held} bytes`,
       );
     }
     const size = sizeOf(storage.key);

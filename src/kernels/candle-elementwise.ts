@@ -88,8 +88,8 @@ BINARY.declare({
       },
       call: 'binary',
       given:
-        `numel, num_dims, dims_and_strides, lhs, rhs, out, [](auto x, auto y) { ` +
-        `return ${row(compares ? stem : stem.slice(1), d, 'x, y')}; }`,
+        'numel, num_dims, dims_and_strides, lhs, rhs, out, [](auto x, auto y) { return ' +
+        `${row(compares ? stem : stem.slice(1), d, 'x, y')}; }`,
     };
   },
 });

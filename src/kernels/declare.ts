@@ -199,8 +199,8 @@ export function entryOf(symbol: string, { threads, params, call, given }: Body):
     byWaves: bound.byWaves ?? false,
     ...layOut(symbol, params),
     text:
-      `KERNEL(${bound.constant}) ${symbol}(${head.join(', ')}) ` +
-      `{ ${call}(${given ?? Object.keys(params).join(', ')}); }`,
+      `KERNEL(${bound.constant}) ${symbol}(${head.join(', ')}) { ` +
+      `${call}(${given ?? Object.keys(params).join(', ')}); }`,
   };
 }
 
@@ -223,8 +223,8 @@ function packParam(args: ArgBuffer, symbol: string, p: Param, v: ArgValue): void
 export function packEntry(args: ArgBuffer, entry: Entry, values: readonly ArgValue[]): ArgBuffer {
   if (values.length !== entry.params.length) {
     throw new ArgumentError(
-      `${entry.symbol}: ${entry.params.length} arguments are needed ` +
-        `(${entry.params.map((p) => p.name).join(', ')}), ${values.length} were given`,
+      `${entry.symbol}: ${entry.params.length} arguments are needed (${entry.params.map((p) => p.name).join(', ')}), ` +
+        `${values.length} were given`,
     );
   }
   args.reset();

@@ -105,8 +105,8 @@ export function planElementwise(c: Chain, out: Layout, inputs: readonly Layout[]
   const { shape, strides } = mergeDims(all);
   if (shape.length > MAX_DIMS) {
     throw new UnsupportedError(
-      `${c.name}: the layouts do not merge ` +
-        `below ${shape.length} dimensions; kernels take ${MAX_DIMS}; make an operand contiguous`,
+      `${c.name}: the layouts do not merge below ${shape.length} dimensions; kernels take ${MAX_DIMS}; make an ` +
+        'operand contiguous',
     );
   }
   const last = shape.length - 1;

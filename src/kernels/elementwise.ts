@@ -119,9 +119,8 @@ function functor(c: Chain): string {
   const members = c.scalars.map((d, i) => `${CTYPE[d]} ${SCALAR(i)};`).join(' ');
   const last = c.inputs.length + c.steps.length - 1;
   return (
-    `struct ` +
-    `F_${c.name} { ${members} ` +
-    `WICK_MEMBER ${CTYPE[c.output]} operator()(${operands.join(', ')}) const { ${lines.join(' ')} return v${last}; } };`
+    `struct F_${c.name} { ${members} WICK_MEMBER ${CTYPE[c.output]} operator()(${operands.join(', ')}) const { ` +
+    `${lines.join(' ')} return v${last}; } };`
   );
 }
 

@@ -102,8 +102,8 @@ export class KvCache implements Cache {
       throw new ArgumentError(`KvCache: cannot truncate ${this.#length} tokens to ${length}`);
     if (this.#first > 0 && length - this.#first < (this.window as number) - 1)
       throw new ArgumentError(
-        `KvCache: cannot go back ` +
-          `to ${length} tokens; of a window of ${this.window} those before ${this.#first} are gone`,
+        `KvCache: cannot go back to ${length} tokens; of a window of ${this.window} those before ${this.#first} are ` +
+          'gone',
       );
     this.#length = length;
   }

@@ -57,9 +57,8 @@ export class Linear<W extends Weight = Tensor> extends Layer {
     const weight: Weight = this.weight;
     if (x.shape.at(-1) !== weight.shape[1])
       throw new ShapeError(
-        `Linear: the last dimension ` +
-          `of ${formatShape(x.shape)} is ` +
-          `not ${weight.shape[1]}, the inputs of a layer from ${weight.shape[1]} to ${weight.shape[0]}`,
+        `Linear: the last dimension of ${formatShape(x.shape)} is not ${weight.shape[1]}, the inputs of a layer from ` +
+          `${weight.shape[1]} to ${weight.shape[0]}`,
       );
     const y = weight instanceof QTensor ? weight.matmul(x, this.product) : x.matmul(weight.t());
     return this.bias ? y.add(this.bias) : y;

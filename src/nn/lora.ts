@@ -273,8 +273,8 @@ export function addLora(model: Module, options: LoraOptions): LoraAdapters {
       (storedParts(layer) ?? []).map((p) => p.name.split('.').at(-1)),
     );
     throw new ArgumentError(
-      `lora: no layer is ` +
-        `named ${String(targets)}; there are ${[...new Set(known)].join(', ') || 'none that adapters can be added to'}`,
+      `lora: no layer is named ${String(targets)}; there are ` +
+        `${[...new Set(known)].join(', ') || 'none that adapters can be added to'}`,
     );
   }
   return adapters;
@@ -320,8 +320,8 @@ export function loadLora(model: Module, dir: string): LoraAdapters {
         const rank = a.shape[0];
         if (a.shape[1] !== inputs || b.shape[0] !== part.rows || b.shape[1] !== rank)
           throw new ShapeError(
-            `lora: ${at} has A ${formatShape(a.shape)} and ` +
-              `B ${formatShape(b.shape)}; the layer is ${formatShape([part.rows, inputs])}`,
+            `lora: ${at} has A ${formatShape(a.shape)} and B ${formatShape(b.shape)}; the layer is ` +
+              `${formatShape([part.rows, inputs])}`,
           );
         const scale = alpha / (config.use_rslora ? Math.sqrt(rank) : rank);
         const ready = (t: Tensor): Tensor => keep(t.cast(like.dtype).copy()).requireGrad();

@@ -186,8 +186,8 @@ export function multiMargin(x: Tensor, target: Tensor, options: MultiMarginOptio
   requireOptions('multiMargin', options, ['reduction', 'margin', 'p']);
   if (x.rank !== 2 || !sameShape(target.shape, [x.shape[0]]) || isFloat(target.dtype))
     throw new ShapeError(
-      `multiMargin: takes scores (batch, classes) and class numbers (batch), ` +
-        `not ${formatShape(x.shape)} and ${target.dtype} ${formatShape(target.shape)}`,
+      `multiMargin: takes scores (batch, classes) and class numbers (batch), not ${formatShape(x.shape)} and ` +
+        `${target.dtype} ${formatShape(target.shape)}`,
     );
   const ids = target.cast('i64').unsqueeze(1);
   const lacking = positive(x.sub(x.gather(1, ids)).affine(1, options.margin ?? 1));

@@ -148,9 +148,9 @@ export abstract class Module {
     const unexpected = [...given.keys()].filter((name) => !own.has(name));
     if (strict && missing.length + unexpected.length > 0)
       throw new ArgumentError(
-        `loadStateDict: the names differ from those ` +
-          `of ${this.constructor.name};${listed(' missing', missing)}${listed(' unexpected', unexpected)} give { ` +
-          `strict: false } to load what fits`,
+        'loadStateDict: the names differ from those of ' +
+          `${this.constructor.name};${listed(' missing', missing)}${listed(' unexpected', unexpected)} give { ` +
+          'strict: false } to load what fits',
       );
     for (const [name, t] of own) {
       const source = given.get(name);

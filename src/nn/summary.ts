@@ -51,7 +51,7 @@ export function summary(module: Module): string {
   return [
     ...rows.map((r) => `${r.text.padEnd(width)}  ${r.shapes.padEnd(middle)}  ${r.own ? count(r.own) : ''}`.trimEnd()),
     `${count(total)} parameters${
-      trained === total ? '' : `, ${count(trained)} of them ` + `trained`
+      trained === total ? '' : `, ${count(trained)} of them trained`
     }, ${bytesText(all.reduce((n, t) => n + bytesOf(t), 0))}${kinds.length ? `, ${kinds.join(', ')}` : ''}`,
   ].join('\n');
 }

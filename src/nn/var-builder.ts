@@ -128,7 +128,7 @@ function missing(name: string, known: readonly string[]): ArgumentError {
   const near = known.filter((k) => k.endsWith(last)).slice(0, 4);
   return new ArgumentError(
     `VarBuilder: there is no tensor ${JSON.stringify(name)} among ${known.length}${
-      near.length ? `; similar ` + `names: ${near.join(', ')}` : ''
+      near.length ? `; similar names: ${near.join(', ')}` : ''
     }`,
   );
 }

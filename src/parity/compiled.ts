@@ -61,8 +61,8 @@ export function staleCompiled(compiled: Compiled = readCompiled()): string[] {
     );
     return old.length > 0
       ? [
-          `${COMPILED}: ${target}: compiled before these changed, or never ` +
-            `whole: ${old.join(' ')} (${redo} ${target} --module ${old.join()})`,
+          `${COMPILED}: ${target}: compiled before these changed, or never whole: ${old.join(' ')} (${redo} ` +
+            `${target} --module ${old.join()})`,
         ]
       : [];
   });

@@ -72,10 +72,8 @@ const bound = (row: Row): string =>
 function opLine(row: Row, columns: readonly Column[], by: readonly string[] | undefined): string {
   const gradient = row.noGrad ? `none: ${row.noGrad}` : 'yes';
   return (
-    `| \`${row.name}\` | ${escape(row.formula)} ` +
-    `| ${bound(row)} | ${escape(gradient)} ` +
-    `| ${escape(originText(row))} ` +
-    `| ${by?.join(', ') ?? 'none: below'} | ${columns.map((c) => marks(c.cells, row)).join(' | ')} |`
+    `| \`${row.name}\` | ${escape(row.formula)} | ${bound(row)} | ${escape(gradient)} | ${escape(originText(row))} | ` +
+    `${by?.join(', ') ?? 'none: below'} | ${columns.map((c) => marks(c.cells, row)).join(' | ')} |`
   );
 }
 
@@ -89,9 +87,8 @@ function mutants(m: Mutation): string {
     const all = m.results.filter((r) => (r.area ?? 'kernels') === area);
     const alive = all.filter((r) => !r.killed);
     return (
-      `| ${area} | ${all.length} ` +
-      `| ${all.length - alive.length} ` +
-      `| ${alive.filter((r) => r.reason).length} | ${alive.filter((r) => !r.reason).length} |`
+      `| ${area} | ${all.length} | ${all.length - alive.length} | ${alive.filter((r) => r.reason).length} | ` +
+      `${alive.filter((r) => !r.reason).length} |`
     );
   });
   return [
@@ -111,8 +108,7 @@ export function opsPage(evidence: readonly Evidence[], mutation?: Mutation): str
   const sources = vouchers();
   const measured = columns.map(
     (c) =>
-      `- ${c.label}: ${c.device.description} ` +
-      `(${kindOf(c.device.name)}); ${provenance(c.evidence.report)}; ` +
+      `- ${c.label}: ${c.device.description} (${kindOf(c.device.name)}); ${provenance(c.evidence.report)}; ` +
       `[${c.evidence.file}](${c.evidence.file.replace('docs/', '')})`,
   );
   const head =
@@ -159,11 +155,9 @@ export function supportTable(evidence: readonly Evidence[]): string {
     const t = totals(own);
     const ops = new Set(own.filter((c) => c.against === 'reference').map((c) => c.op)).size;
     return (
-      `| ${label} | ${kindOf(device.name)}: ${escape(device.description)} ` +
-      `| ${ops} of ${opList.length} ` +
-      `| ${own.reduce((n, c) => n + c.cases, 0)} ` +
-      `| ${t.exact} | ${t.within + t.closer} ` +
-      `| ${t.differs} | ${t.unsupported} | ${t.failed} | [${e.report.date.slice(0, 10)}](${e.file}) |`
+      `| ${label} | ${kindOf(device.name)}: ${escape(device.description)} | ${ops} of ${opList.length} | ` +
+      `${own.reduce((n, c) => n + c.cases, 0)} | ${t.exact} | ${t.within + t.closer} | ${t.differs} | ` +
+      `${t.unsupported} | ${t.failed} | [${e.report.date.slice(0, 10)}](${e.file}) |`
     );
   });
   const amd = columns.some((c) => c.device.name.startsWith('rocm:'))

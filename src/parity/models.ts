@@ -153,7 +153,7 @@ export function runModel(dir: string, name: string, device: Device): CaseResult 
         ...head,
         verdict: 'unsupported',
         why: `models of the family ${
-          JSON.stringify(family) ?? 'that config.json does not ' + 'name'
+          JSON.stringify(family) ?? 'that config.json does not name'
         } are not served; known are ${MODELS.flatMap((r) => r.types).join(', ')}`,
       };
     const checks = checkModel(modelFolder(dir, name), device, name);

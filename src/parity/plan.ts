@@ -182,7 +182,7 @@ export function planParity(scope: Scope): Plan {
   if (unknown !== undefined)
     throw new ArgumentError(
       `parity: there is no model ${JSON.stringify(unknown)} in ${
-        dir ? `hf/ of ${dir}` : 'any golden ' + 'folder'
+        dir ? `hf/ of ${dir}` : 'any golden folder'
       }; there are ${served.join(', ') || 'none'}`,
     );
   const models = served.filter((m) => !scope.models || scope.models.includes(m));

@@ -42,8 +42,7 @@ export function vouchersText(all: ReadonlyMap<string, readonly string[]>): strin
   const without = opList.filter((r) => !all.has(r.name));
   const reasons = without.map((r) => `- \`${r.name}\`: ${UNVOUCHED[r.name] ?? 'no outside program gives it'}`);
   return (
-    `${opList.length - without.length} ` +
-    `of ${opList.length} ops are held against numbers of an outside ` +
+    `${opList.length - without.length} of ${opList.length} ops are held against numbers of an outside ` +
     `program${without.length ? `; the others:\n\n${reasons.join('\n')}` : '.'}`
   );
 }

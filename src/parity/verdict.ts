@@ -94,9 +94,9 @@ export function judgeValues({ got, want, exact, dtype, bound, normwise }: Sides)
             : 'failed';
     if (here === 'failed' && verdict !== 'failed')
       why =
-        `element ${i}: got ${String(got[i])}, ` +
-        `want ${String(want[i])}${exact ? `, exactly ${String(exact[i])}` : ''}: ${d.toPrecision(3)} ulp, ` +
-        `allowed ${bound}`;
+        `element ${i}: got ${String(got[i])}, want ` +
+        `${String(want[i])}${exact ? `, exactly ${String(exact[i])}` : ''}: ${d.toPrecision(3)} ulp, allowed ` +
+        `${bound}`;
     verdict = worse(verdict, here) as Judged['verdict'];
   }
   return { verdict, ulp, ...(exact && { ownUlp, theirUlp }), ...(why && { why }) };

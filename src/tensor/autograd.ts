@@ -93,8 +93,8 @@ export class Gradients {
     const g = this.get(t);
     if (!g)
       throw new GradError(
-        `gradient: the result does not depend on this tensor of ` +
-          `shape ${formatShape(t.shape)}, or it does not require a gradient`,
+        `gradient: the result does not depend on this tensor of shape ${formatShape(t.shape)}, or it does not ` +
+          'require a gradient',
       );
     return g;
   }
@@ -160,8 +160,8 @@ function context(node: Node, grads: readonly (Tensor | undefined)[]): GradContex
   inputs.concat(outputs).forEach((t, i) => {
     if (t.storage.version !== node.versions[i]) {
       throw new GradError(
-        `${row.serves ?? row.name}: a tensor of ` +
-          `shape ${formatShape(t.shape)} that its gradient needs was changed in place after it was used`,
+        `${row.serves ?? row.name}: a tensor of shape ${formatShape(t.shape)} that its gradient needs was changed in ` +
+          'place after it was used',
       );
     }
   });
@@ -184,8 +184,8 @@ export function backward(result: Tensor, options: BackwardOptions = {}): Gradien
   if (!result.requiresGrad) throw new GradError('backward: nothing this result was made of requires a gradient');
   if (!options.grad && result.size !== 1) {
     throw new GradError(
-      `backward: the result has ` +
-        `shape ${formatShape(result.shape)}; give { grad } for a result that is not a single number`,
+      `backward: the result has shape ${formatShape(result.shape)}; give { grad } for a result that is not a single ` +
+        'number',
     );
   }
   if (options.grad && !sameShape(options.grad.shape, result.shape)) {

@@ -57,8 +57,8 @@ function fromTyped(data: ArrayBufferView, shape: Shape | undefined, options: Ten
   const natural = TYPED.get(data.constructor);
   if (!natural)
     throw new DTypeError(
-      `from: ${data.constructor.name} holds no dtype of ours; use one ` +
-        `of ${[...TYPED.keys()].map((k) => (k as { name: string }).name).join(', ')}`,
+      `from: ${data.constructor.name} holds no dtype of ours; use one of ` +
+        `${[...TYPED.keys()].map((k) => (k as { name: string }).name).join(', ')}`,
     );
   const { length } = data as unknown as { length: number };
   const dims = shape ?? [length];
@@ -103,8 +103,8 @@ export function tensor(data: NestedInput, options: TensorOptions & { shape?: Sha
     if (flat.length === 0 && depth === found.length) found.push(v.length);
     if (depth >= found.length || found[depth] !== v.length) {
       throw new ShapeError(
-        `from: array ${path || 'at the top'} ` +
-          `has ${v.length} elements where others at its depth have ${found[depth] ?? 'none'}`,
+        `from: array ${path || 'at the top'} has ${v.length} elements where others at its depth have ` +
+          `${found[depth] ?? 'none'}`,
       );
     }
     v.forEach((e: NestedInput, i: number) => walk(e, depth + 1, `${path}[${i}]`));

@@ -177,8 +177,7 @@ function run(row: GradRow, d: ElementwiseDefinition | KernelDefinition, args: Cu
     rest[0] instanceof Tensor
   ) {
     throw new ArgumentError(
-      `${d.name}: takes ${d.inputs} ` +
-        `tensor${d.inputs === 1 ? '' : 's'} and an object of parameters where it has any; ` +
+      `${d.name}: takes ${d.inputs} tensor${d.inputs === 1 ? '' : 's'} and an object of parameters where it has any; ` +
         `got ${args.map(say).join(', ')}`,
     );
   }

@@ -41,8 +41,8 @@ function checkSupport({ backend }: Device, row: RunRow, dtype: DType): void {
   if (dtypes?.includes(dtype)) return;
   if (!row.dtypes.includes(dtype)) {
     throw new DTypeError(
-      `${row.serves ?? row.name}: does not ` +
-        `take ${dtype} (it takes ${row.dtypes.join(', ')})${row.without ? `: ${row.without}` : ''}`,
+      `${row.serves ?? row.name}: does not take ${dtype} (it takes ` +
+        `${row.dtypes.join(', ')})${row.without ? `: ${row.without}` : ''}`,
     );
   }
   const answer = backend.supports(row, kernelDType(dtype));
@@ -60,8 +60,8 @@ export function sameDevice(name: string, inputs: readonly Tensor[]): Device {
       );
     if (inputs[i].device !== device) {
       throw new DeviceError(
-        `${name}: operands are on different ` +
-          `devices, ${device.name} and ${inputs[i].device.name}; move one with .to(device)`,
+        `${name}: operands are on different devices, ${device.name} and ${inputs[i].device.name}; move one with ` +
+          '.to(device)',
       );
     }
   }

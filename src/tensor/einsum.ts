@@ -74,8 +74,8 @@ function diagonals({ labels, t }: Term): Term {
   const first = labels.indexOf(labels[i]);
   if (t.shape[first] !== t.shape[i])
     throw new ShapeError(
-      `einsum: ` +
-        `"${labels[i]}" stands for ${t.shape[first]} and ${t.shape[i]} in a tensor of shape ${formatShape(t.shape)}`,
+      `einsum: "${labels[i]}" stands for ${t.shape[first]} and ${t.shape[i]} in a tensor of shape ` +
+        `${formatShape(t.shape)}`,
     );
   const rest = labels.map((_, k) => k).filter((k) => k !== first && k !== i);
   return diagonals({

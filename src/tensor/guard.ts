@@ -16,9 +16,8 @@ function checkView(row: Named, view: View): void {
   const { memory, layout, dtype } = view;
   if (layout.fits(memory.bytes / bytesOf(dtype))) return;
   throw new ShapeError(
-    `${nameOf(row)}: an operand of ` +
-      `shape ${formatShape(layout.shape)} with strides ${formatShape(layout.strides)} from ${layout.offset} ` +
-      `does not lie within its ${memory.bytes} bytes of ${dtype}`,
+    `${nameOf(row)}: an operand of shape ${formatShape(layout.shape)} with strides ${formatShape(layout.strides)} ` +
+      `from ${layout.offset} does not lie within its ${memory.bytes} bytes of ${dtype}`,
   );
 }
 
@@ -56,8 +55,8 @@ export function checkDTypes(row: Named & { readonly mixed?: true }, inputs: read
 }
 export function differ(row: Named, a: Typed, b: Typed): never {
   throw new DTypeError(
-    `${nameOf(row)}: operands have different ` +
-      `dtypes, ${a.dtype} ${formatShape(a.shape)} and ${b.dtype} ${formatShape(b.shape)}; cast one`,
+    `${nameOf(row)}: operands have different dtypes, ${a.dtype} ${formatShape(a.shape)} and ${b.dtype} ` +
+      `${formatShape(b.shape)}; cast one`,
   );
 }
 

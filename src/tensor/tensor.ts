@@ -156,10 +156,8 @@ export class Tensor {
     const { bytes } = this.memory;
     if (!layout.fits(bytes / bytesOf(this.dtype)))
       throw new ShapeError(
-        `withLayout: ` +
-          `shape ${formatShape(layout.shape)} with ` +
-          `strides ${formatShape(layout.strides)} ` +
-          `from ${layout.offset} does not lie within the ${bytes} bytes of this ${this.dtype} tensor`,
+        `withLayout: shape ${formatShape(layout.shape)} with strides ${formatShape(layout.strides)} from ` +
+          `${layout.offset} does not lie within the ${bytes} bytes of this ${this.dtype} tensor`,
       );
     return new Tensor(this.device, this.storage, layout, this.dtype);
   }

@@ -130,11 +130,9 @@ export class Allocator {
       if (!(cause instanceof OutOfMemoryError)) throw cause;
       const { free, total } = this.#device.memory();
       throw new OutOfMemoryError(
-        `${this.#device.info.name}: no room ` +
-          `for ${wanted} bytes ` +
-          `(${gib(wanted)}): ${gib(free)} of ${gib(total)} are free, tensors here hold ${gib(this.#live)}` +
-          ` in ${this.#blocks} blocks, ${gib(cached)} kept for reuse were given back before the second try; ` +
-          `dispose of tensors, or use a scope`,
+        `${this.#device.info.name}: no room for ${wanted} bytes (${gib(wanted)}): ${gib(free)} of ${gib(total)} are ` +
+          `free, tensors here hold ${gib(this.#live)} in ${this.#blocks} blocks, ${gib(cached)} kept for reuse were ` +
+          'given back before the second try; dispose of tensors, or use a scope',
         { cause },
       );
     }

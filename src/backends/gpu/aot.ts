@@ -74,9 +74,8 @@ export function jobsFor(arch: string, { ops, sample, share }: Selection = {}): J
   const chosen = groups.map((g) => g.filter(wanted));
   if (unknown.size > 0)
     throw new CompileError(
-      `no kernel belongs ` +
-        `to ${[...unknown].join(', ')}; name rows (tanh), modules ` +
-        `(${moduleNames().join(', ')}) or beginnings of symbols`,
+      `no kernel belongs to ${[...unknown].join(', ')}; name rows (tanh), modules (${moduleNames().join(', ')}) or ` +
+        'beginnings of symbols',
     );
   const all = chosen.flatMap((g) =>
     spread(

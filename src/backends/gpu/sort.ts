@@ -67,9 +67,7 @@ const scatterFirst = SORT.declare({
       descending: 'u32',
     },
     call: 'radix_scatter',
-    given:
-      `KeysOf<${CTYPE[dtype]}>{src, descending != 0}, (const u32*)nullptr, starts, keys_out, order_out, cols, ` +
-      `tiles, 0`,
+    given: `KeysOf<${CTYPE[dtype]}>{src, descending != 0}, (const u32*)nullptr, starts, keys_out, order_out, cols, tiles, 0`,
   }),
 });
 const BYTES = [1, 2, 4, 8] as const;
