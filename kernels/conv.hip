@@ -16,8 +16,8 @@ struct Conv {
 // code.
 /**
  * One k of the products: a channel and a place in the kernel. Where it lies from a pixel's first place in the image
- * (and, where a transposed
- * convolution takes strides, what a pixel must leave over), and what it adds to offsets into image and kernel.
+ * (and, where a transposed convolution takes strides, what a pixel must leave over), and what it adds to offsets into
+ * image and kernel.
  */
 struct Tap {
   i64 x, w;

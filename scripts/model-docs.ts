@@ -1,6 +1,5 @@
 // Writes docs/models.md: families by what was run for each: node dist/scripts/model-docs.js [--sim]. Runs every golden
-// family; a minute or two
-// on the CPU, more with --sim, which records each on the simulation.
+// family; a minute or two on the CPU, more with --sim, which records each on the simulation.
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { packageRoot } from '../src/base/paths.js';

@@ -1,7 +1,6 @@
 // The structured kernels on the simulation under sanitizers: every op runs under the address and undefined-behaviour
-// sanitizers, in both thread orders
-// and with two kinds of garbage, each tensor in memory of exactly its size; the launches are kept and run again under
-// the thread sanitizer.
+// sanitizers, in both thread orders and with two kinds of garbage, each tensor in memory of exactly its size; the
+// launches are kept and run again under the thread sanitizer.
 // Usage: node dist/scripts/sanitize-kernels.js [--ops softmax,argsort] [--waves 32,64] [--per 2] [--jobs 2]
 // [--no-thread]
 import { spawn } from 'node:child_process';

@@ -1,6 +1,5 @@
 // Broken files of every format: thousands of seeded mutations and every truncation end in a result or a typed error
-// that
-// names the byte, without a crash, a hang or much memory.
+// that names the byte, without a crash, a hang or much memory.
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';

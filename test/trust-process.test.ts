@@ -21,8 +21,7 @@ test('threads that the system refuses are done without', { skip: compiler }, () 
     const t = ones([1 << 22]);
     console.log(t.add(1).sum().item(), t.exp().shape[0], Device.cpu().backend.threads);`;
   // ulimit -u binds no root and counts all of a user's processes, and Node does not live without its own threads: those
-  // of the engine,
-  // which begin in the C++ library, are refused from a number on.
+  // of the engine, which begin in the C++ library, are refused from a number on.
   const refuse = `
     #define _GNU_SOURCE
     #include <dlfcn.h>

@@ -54,9 +54,8 @@ WICK_FN u32 arrive(u32* p) {
 }
 /**
  * For launches that may begin early: waits until the launch before is done, then lets the next one begin. So what the
- * launch before the
- * last one wrote may be read ahead of it, and what the last one wrote only after it. Elsewhere launches begin in turn
- * and this is nothing.
+ * launch before the last one wrote may be read ahead of it, and what the last one wrote only after it. Elsewhere
+ * launches begin in turn and this is nothing.
  */
 WICK_FN void begin_in_turn() {
 #if defined(WICK_NVIDIA) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

@@ -1,6 +1,6 @@
 // One rule for everything wick keeps on disk and runs later: the folder belongs to this user alone, a file's SHA-256
-// stands beside it and is
-// checked before every use, and files are made aside, flushed and renamed, by one process at a time.
+// stands beside it and is checked before every use, and files are made aside, flushed and renamed, by one process at a
+// time.
 import { createHash } from 'node:crypto';
 import {
   accessSync,
@@ -77,8 +77,7 @@ const known = new Map<string, string>();
 
 /**
  * The folder that keeps one kind of thing ('native', 'sim', ... or '' for the cache itself). A cache that others may
- * write is not used: whoever
- * can write it could have code run as this user. `writable` wants one that can be written.
+ * write is not used: whoever can write it could have code run as this user. `writable` wants one that can be written.
  */
 export function cacheFolder(part: string, writable = false): string {
   const root = cacheDir();

@@ -40,8 +40,7 @@ export class Layout {
 
   /**
    * Whether every element lies within a storage of `room` elements. Looks at the lists as they are now, because nothing
-   * but this stands
-   * between a list that somebody changed and memory that belongs to others.
+   * but this stands between a list that somebody changed and memory that belongs to others.
    */
   fits(room: number): boolean {
     const { shape, strides } = this;

@@ -196,8 +196,7 @@ function cudaRules(calls: Calls<typeof CUDA_TABLE>): VendorRules {
 
 /**
  * Launches by cuLaunchKernelEx, which the driver is quicker with: fewer arguments to convert. `early` gives leave to
- * begin while the launch
- * before it ends: the kernel says itself what it waits for.
+ * begin while the launch before it ends: the kernel says itself what it waits for.
  */
 function configuredLaunch(launchEx: Native): LaunchCall {
   const { CUlaunchConfig: config, CUlaunchAttribute: attribute } = CUDA_STRUCTS;

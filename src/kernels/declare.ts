@@ -1,7 +1,6 @@
 // A kernel is declared once, here in types and in the family's file in values: its symbols, parameters, block and the
-// template it
-// instantiates. The `extern "C"` text, the packing of arguments, the list for builds ahead of time and the signature
-// check follow from it.
+// template it instantiates. The `extern "C"` text, the packing of arguments, the list for builds ahead of time and the
+// signature check follow from it.
 import { type DType, DTYPE } from '../base/dtype.js';
 import { ArgumentError } from '../base/errors.js';
 import type { ArgBuffer } from '../driver/args.js';

@@ -121,8 +121,7 @@ function dropEmpty(text: string): string {
 
 /**
  * The parts of `texts` (in order) that `kernels` reach by name, all declarations of a name together: overloads and
- * specialisations stay with
- * what they belong to, so that what is left means the same.
+ * specialisations stay with what they belong to, so that what is left means the same.
  */
 export function needed(texts: readonly string[], kernels: string): string {
   const all = texts.join('\n');

@@ -24,8 +24,8 @@ const spaceFor = (like: Tensor, time: number): Tensor => {
 
 /**
  * Grows by doubling; what append answers are views of its buffers, no copies. Keys and values may differ in width. With
- * a window it keeps
- * the keys that later tokens can still see, in order: when its room is full, the last ones move to the front.
+ * a window it keeps the keys that later tokens can still see, in order: when its room is full, the last ones move to
+ * the front.
  */
 export class KvCache implements Cache {
   #k: Tensor | undefined;

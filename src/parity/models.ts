@@ -1,6 +1,5 @@
 // Whole models against transformers, through the registry: logits within a share of the largest, greedy tokens equal
-// with and without a
-// cache, alone and in a batch padded in front.
+// with and without a cache, alone and in a batch padded in front.
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { FormatError } from '../base/errors.js';

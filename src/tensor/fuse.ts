@@ -69,11 +69,9 @@ class Recorder implements Tracer {
 
 /**
  * f as one kernel where the device has kernels to fuse (GPUs); elsewhere, and where gradients are recorded, f itself
- * runs. The results are the
- * same bit for bit: every step is rounded to its dtype. f is made of elementwise ops and casts of up to four tensors,
- * numbers not counted that ops
- * take as parameters; it is called once per device and dtypes to see what it does, so numbers it closes over stay what
- * they were then.
+ * runs. The results are the same bit for bit: every step is rounded to its dtype. f is made of elementwise ops and
+ * casts of up to four tensors, numbers not counted that ops take as parameters; it is called once per device and dtypes
+ * to see what it does, so numbers it closes over stay what they were then.
  */
 export function fuse<A extends readonly Tensor[]>(f: (...inputs: A) => Tensor): (...inputs: A) => Tensor {
   const known = new WeakMap<object, Map<string, Traced | undefined>>();

@@ -31,9 +31,8 @@ export interface Difference {
 
 /**
  * Errors in ulp of the wanted value, or of the largest wanted magnitude where `normwise` (sums: cancellation makes the
- * result's own ulp meaningless),
- * but never of less than a hundredth of the largest input: a variance of equal numbers is 0 with the rounding of their
- * mean.
+ * result's own ulp meaningless), but never of less than a hundredth of the largest input: a variance of equal numbers
+ * is 0 with the rounding of their mean.
  */
 export function difference(
   got: readonly Value[],

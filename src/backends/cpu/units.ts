@@ -1,7 +1,6 @@
 // What the CPU engine is compiled from: one object per file of native/ops and native/engine, one per file and
-// instruction set of
-// native/vector and of the generated rows. An object depends on the files that its source includes, and on nothing
-// else.
+// instruction set of native/vector and of the generated rows. An object depends on the files that its source includes,
+// and on nothing else.
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join, posix } from 'node:path';
 import { NativeError } from '../../base/errors.js';

@@ -84,8 +84,7 @@ export class GpuContext {
 
   /**
    * A word, the op's own, that kernels set when an index is out of range; looked at when results are read. `outputs`
-   * remember that it
-   * speaks for them, so that whoever reads one of them later is told again.
+   * remember that it speaks for them, so that whoever reads one of them later is told again.
    */
   fault(op: string, outputs: readonly View[]): Address {
     if (!this.#faults) {

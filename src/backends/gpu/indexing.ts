@@ -340,8 +340,7 @@ function sortedKeys(
 
 /**
  * dst[l, ids[j], :] += src[l, j, :] over contiguous [left, dstDim, right], where dst already holds x: indices are
- * sorted, then each run of
- * equal ones is added up in its order. Buffers: ids, src, dst, fault.
+ * sorted, then each run of equal ones is added up in its order. Buffers: ids, src, dst, fault.
  */
 export function indexAddLaunch(
   ids: DType,

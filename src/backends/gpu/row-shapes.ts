@@ -11,16 +11,16 @@ export function rowGrid(rows: number, lanes: number): { grid: number; block: num
 
 /**
  * Vectors of a row that a thread holds beside others: GPUs of gfx900 to gfx909 have half of others' registers, and
- * AMD's newer compilers
- * keep rows of 16-bit floats and of their gradients as floats, for which all registers are too few.
+ * AMD's newer compilers keep rows of 16-bit floats and of their gradients as floats, for which all registers are too
+ * few.
  */
 export const heldVectors = ({ arch }: Pick<Target, 'arch'>, gradients = false): 4 | 8 =>
   /^gfx90\d$/.test(arch) || (gradients && arch.startsWith('gfx')) ? 4 : 8;
 
 /**
  * Kernels that hold a row in registers, by name: elements are read as packs of 16 bytes or one by one; a thread holds
- * so many of them or, at 0,
- * walks over the row in a loop; a group of lanes shares a row, or a whole block does. `threads` is the largest block.
+ * so many of them or, at 0, walks over the row in a loop; a group of lanes shares a row, or a whole block does.
+ * `threads` is the largest block.
  */
 export const ROW_WIDTHS = {
   singles_loop: { packed: false, count: 0, block: true, threads: 1024 },

@@ -1,6 +1,5 @@
 // What stand-ins of vendor libraries are made of: symbols in TypeScript behind the very prototypes that bind the real
-// ones,
-// handles that are followed, and device memory that is read within its blocks only.
+// ones, handles that are followed, and device memory that is read within its blocks only.
 //
 // A library that is there answers misuse with a status, or with wrong numbers. A stand-in throws, and nothing catches
 // what it throws.
