@@ -1,11 +1,13 @@
 // `node dist/bench/quantized.js [--device cuda:0] [--json FILE]`: products with weights in ggml's blocks, as shares of
-// reading their bytes.
+// reading their bytes. Every step is named on stderr before it begins; one that takes longer than --limit seconds ends
+// the process.
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { CpuBackend } from '../src/backends/cpu.js';
 import { table } from '../src/cli/table.js';
 import { Device, noGrad, QTensor, randn, scope, type Tensor, zeros } from '../src/index.js';
 import { commitNow } from '../src/parity/provenance.js';
+import { watchSteps } from './steps.js';
 
 const { values } = parseArgs({
   options: {
@@ -14,8 +16,11 @@ const { values } = parseArgs({
     types: { type: 'string', default: 'Q8_0,Q4_0,Q4_K,Q6_K,MXFP4,Q5_K,Q2_K,IQ4_XS' },
     rows: { type: 'string' },
     values: { type: 'string', default: '4096' },
+    limit: { type: 'string', default: '120' },
   },
 });
+const steps = watchSteps(Number(values.limit));
+steps.begin(`opening ${values.device}`);
 const device = Device.get(values.device as string);
 const onCpu = device.backend instanceof CpuBackend;
 const rows = Number(values.rows ?? (onCpu ? 4096 : 14336));
@@ -27,10 +32,15 @@ const COPIES = onCpu ? 3 : 8;
  * Seconds of one product over several copies: on a GPU a recorded graph, so that launching from JavaScript does not
  * count.
  */
-async function secondsOf(step: (copy: number) => Tensor): Promise<number> {
+async function secondsOf(what: string, step: (copy: number) => Tensor): Promise<number> {
   const all = (): void => scope(() => noGrad(() => void Array.from({ length: COPIES }, (_, i) => step(i))));
+  steps.begin(`${what}: first run, kernels are compiled`);
   all();
+  steps.begin(`${what}: waiting for the first run`);
+  await device.sync();
+  steps.begin(`${what}: recording`);
   const run = onCpu ? all : device.capture(all);
+  steps.begin(`${what}: timing`);
   const once = (): void => (typeof run === 'function' ? run() : run.launch());
   let best = Infinity;
   for (let round = 0; round < 7; round++) {
@@ -55,14 +65,17 @@ interface Result {
 }
 const results: Result[] = [];
 const copyBytes = onCpu ? 64 << 20 : 1 << 30;
+steps.begin('zeros');
 const source = zeros([copyBytes / 4], { device });
-const copySeconds = await secondsOf(() => source.copy());
+const copySeconds = await secondsOf('copy', () => source.copy());
 const bandwidth = (2 * copyBytes) / copySeconds;
 
 for (const type of (values.types as string).split(',')) {
+  steps.begin(`${type}: encoding on the CPU`);
   const few = QTensor.quantize(randn([64, width], { seed: 1 }), type).parts[0].blocks.bytesSync();
   const bytes = new Uint8Array((few.length / 64) * rows);
   for (let at = 0; at < bytes.length; at += few.length) bytes.set(few.subarray(0, bytes.length - at), at);
+  steps.begin(`${type}: ${COPIES} copies to the device`);
   const copies = Array.from({ length: COPIES }, () => QTensor.fromBytes(type, [rows, width], bytes, device));
   for (const [columns, quick] of [
     [1, true],
@@ -73,15 +86,16 @@ for (const type of (values.types as string).split(',')) {
     [8, false],
     [onCpu ? 64 : 2048, onCpu],
   ] as const) {
+    const kind = quick ? 'quick' : 'exact';
     const x = randn([columns, width], { seed: 2 })
       .to(device)
       .cast(onCpu ? 'f32' : 'bf16');
-    const seconds = await secondsOf((i) => copies[i].matmul(x, { quick }));
+    const seconds = await secondsOf(`${type}, ${columns} rows, ${kind}`, (i) => copies[i].matmul(x, { quick }));
     const gb = bytes.length / seconds;
     results.push({
       type,
       columns,
-      kind: quick ? 'quick' : 'exact',
+      kind,
       us: seconds * 1e6,
       gbPerSecond: gb / 1e9,
       ofRead: gb / bandwidth,
@@ -94,7 +108,7 @@ for (const type of (values.types as string).split(',')) {
 if (!onCpu) {
   const x = randn([2048, width], { seed: 2 }).to(device).cast('bf16');
   const w = randn([rows, width], { seed: 3 }).to(device).cast('bf16');
-  const seconds = await secondsOf(() => x.matmul(w.t()));
+  const seconds = await secondsOf('bf16, 2048 rows', () => x.matmul(w.t()));
   results.push({
     type: 'bf16',
     columns: 2048,
@@ -105,6 +119,7 @@ if (!onCpu) {
     teraOps: (2 * 2048 * rows * width) / seconds / 1e12,
   });
 }
+steps.end();
 console.log(`${device.description}; copy ${(bandwidth / 1e9).toFixed(0)} GB/s; weights ${rows} x ${width}`);
 console.log(
   table(
