@@ -50,6 +50,49 @@ template <bool Early = false, class T> WICK_FN Eight<T> load_eight_if(bool in, c
   for (int i = 0; i < (int)sizeof(T) / 2; i++) r.w[i] = load_once_if<Early>(in, (const word4*)at + i);
   return r;
 }
+// ---- keys and values in 8 bits ----
+
+/** A byte of Q8_0's blocks, which are a scale of 16 bits and 32 whole numbers. */
+struct q8_byte {
+  u8 bits;
+};
+template <> struct Eight<fp8> { u32 w[2]; };
+template <> struct Eight<q8_byte> { u32 w[2], scale; };
+/**
+ * The eight numbers of a lane in a row where `in`, else zeros. Rows in 8 bits begin at multiples of 8 bytes, or, in
+ * blocks, of 2; `safe` is a row that is there.
+ */
+template <class S> WICK_FN Eight<S> load_lane_if(bool in, const S* row, int lane, const S* safe) {
+  if constexpr (same<S, fp8>) {
+    const u64 v = *(const u64*)(in ? row + 8 * lane : safe);
+    return {{in ? (u32)v : 0u, in ? (u32)(v >> 32) : 0u}};
+  } else if constexpr (same<S, q8_byte>) {
+    const u16* block = (const u16*)(in ? row + lane / 4 * 34 : safe);
+    const u16* q = block + 1 + (in ? lane % 4 * 4 : 0);
+    const u32 scale = block[0], low = q[0] | (u32)q[1] << 16, high = q[2] | (u32)q[3] << 16;
+    return {{in ? low : 0u, in ? high : 0u}, in ? scale : 0u};
+  } else {
+    return load_eight_if(in, row + 8 * lane);
+  }
+}
+WICK_FN void unpack_eight(const Eight<fp8>& from, float (&to)[8]) {
+#pragma unroll
+  for (int i = 0; i < 8; i += 2) {
+    const u32 two = from.w[i / 4] >> 8 * (i % 4) & 0xffffu;
+#if defined(WICK_NVIDIA) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+    u32 halves;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"((u16)two));
+    to[i] = half_to_float(half{(u16)halves}), to[i + 1] = half_to_float(half{(u16)(halves >> 16)});
+#else
+    to[i] = fp8_to_float(fp8{(u8)two}), to[i + 1] = fp8_to_float(fp8{(u8)(two >> 8)});
+#endif
+  }
+}
+WICK_FN void unpack_eight(const Eight<q8_byte>& from, float (&to)[8]) {
+  const float scale = half_to_float(half{(u16)from.scale});
+#pragma unroll
+  for (int i = 0; i < 8; i++) to[i] = scale * (float)(i8)(from.w[i / 4] >> 8 * (i % 4));
+}
 /**
  * Numbers at .. at+7 of N rows that may begin anywhere and end before at+7, zeros from dim on; row(n, in) is a row that
  * is there, and `in` whether it is wanted.

@@ -105,11 +105,12 @@ template <class T, int D> WICK_FN void attention_forward(const Attention& p) {
 // attention_split_T_D_G: grid (splits, query heads / G of one key head at a time, batch * tq), SPLIT_THREADS threads. A
 // group of D/8 lanes takes a key, eight numbers a lane, for G query heads that share it; every group keeps its own
 // softmax, merged at the end. Speed is how many loads are under way: a lane asks for the keys and the values of Unroll
-// rows before it uses one.
+// rows before it uses one. Keys and values are kept as S: T itself, or 8 bits (attention_split_f8_T_D_G and
+// attention_split_q8_T_D_G, for rows that load_lane_if can read).
 
 constexpr int SPLIT_THREADS = 128;
 
-template <class T, int D, int G, int Unroll> WICK_FN void attention_split(const Attention& p) {
+template <class T, int D, int G, int Unroll, class S = T> WICK_FN void attention_split(const Attention& p) {
   constexpr int Threads = SPLIT_THREADS, Lanes = D / 8, Groups = Threads / Lanes, Step = Groups * Unroll,
                 HeadLanes = Lanes / G;
   // scores: results a lane has, lanes a result has
@@ -148,40 +149,42 @@ template <class T, int D, int G, int Unroll> WICK_FN void attention_split(const 
   const int own = lane / HeadLanes, from = lane % HeadLanes * Slots / Copies;
   float top = Limits<float>::lowest(), sum = 0;
 
-  Eight<T> rows[2 * Unroll];  // of keys, then of values
+  Eight<S> rows[2 * Unroll];  // of keys, then of values
   // Every group makes as many steps, since all lanes of a wave take part in shuffles.
   UNROLL(1, 1)
   for (int j0 = begin; j0 < begin + each && j0 < keys.end; j0 += Step) {
     const int first = j0 + group;
-    if (!whole) {
-      load_eights_anywhere(rows, 8 * lane, p.dim, [&](int n, bool& in) {
-        const bool value = n >= Unroll;
-        const int j = first + n % Unroll * Groups;
-        const i64 strides[3] = {value ? p.v_strides[0] : p.k_strides[0], value ? p.v_strides[1] : p.k_strides[1],
-                                value ? p.v_strides[2] : p.k_strides[2]};
-        in = j < end;
-        return key_row<const T>(p, value ? p.v : p.k, strides, s, kv_head, in ? j : begin);
-      });
+    if (same<S, T> && !whole) {
+      if constexpr (same<S, T>)
+        load_eights_anywhere(rows, 8 * lane, p.dim, [&](int n, bool& in) {
+          const bool value = n >= Unroll;
+          const int j = first + n % Unroll * Groups;
+          const i64 strides[3] = {value ? p.v_strides[0] : p.k_strides[0], value ? p.v_strides[1] : p.k_strides[1],
+                                  value ? p.v_strides[2] : p.k_strides[2]};
+          in = j < end;
+          return key_row<const T>(p, value ? p.v : p.k, strides, s, kv_head, in ? j : begin);
+        });
     } else {
 #pragma unroll
       for (int which = 0; which < 2; which++) {
-        const T* base = (const T*)(which ? p.v : p.k) + 8 * lane;
+        const S* base = (const S*)(which ? p.v : p.k);
         const i64(&strides)[3] = which ? p.v_strides : p.k_strides;
         i64 at[Unroll];
         if (p.pages) {
           const int j = first + lane % Unroll * Groups;  // a page is looked up by one lane for all of the group
           const i64 own_row =
-              key_row<const T>(p, nullptr, strides, s, kv_head, j < end ? j : begin) - (const T*)nullptr;
+              key_row<const S>(p, nullptr, strides, s, kv_head, j < end ? j : begin) - (const S*)nullptr;
 #pragma unroll
           for (int u = 0; u < Unroll; u++) at[u] = shfl(own_row, u, Lanes);
         } else {
-          at[0] = key_row<const T>(p, nullptr, strides, s, kv_head, first) - (const T*)nullptr;
+          at[0] = key_row<const S>(p, nullptr, strides, s, kv_head, first) - (const S*)nullptr;
 #pragma unroll
           for (int u = 1; u < Unroll; u++) at[u] = at[u - 1] + Groups * strides[2];
         }
 #pragma unroll
         for (int u = 0; u < Unroll; u++)
-          rows[which * Unroll + u] = load_eight_if(first + u * Groups < end && 8 * lane < p.dim, base + at[u]);
+          rows[which * Unroll + u] =
+              load_lane_if(first + u * Groups < end && 8 * lane < p.dim, base + at[u], lane, base);
       }
     }
     float score[N], x[8];

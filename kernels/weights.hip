@@ -20,6 +20,43 @@ template <class Q, class T> WICK_FN void decode_rows(const u8* w, T* out, i64 qu
   }
 }
 
+// Rows of floats as blocks of Q8_0, eight lanes a block; halves go away from zero.
+template <class T> WICK_FN void encode_q8(const T* x, u8* out, i64 blocks) {
+  const i64 lanes = (blocks * 8 + 63) / 64 * 64;  // whole waves: all lanes take part
+  for (i64 i = (i64)global_id(); i < lanes; i += (i64)global_size()) {
+    const bool in = i / 8 < blocks;
+    float v[4];
+    u32 largest = 0;
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+      v[k] = in ? (float)to_compute(x[4 * i + k]) : 0.0f;
+      const u32 magnitude = bits_as<u32>(v[k]) & 0x7fffffffu;
+      largest = magnitude > largest ? magnitude : largest;
+    }
+#pragma unroll
+    for (int mask = 4; mask > 0; mask /= 2) {
+      const u32 other = shfl_xor(largest, mask, 8);
+      largest = other > largest ? other : largest;
+    }
+    if (!in) continue;
+    const bool finite = largest < 0x7f800000u;
+    const float d = finite ? bits_as<float>(largest) / 127 : bits_as<float>(0x7fc00000u);
+    const float inverse = finite && d != 0 ? 1 / d : 0;
+    u32 word = 0;
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+      const float scaled = finite ? v[k] * inverse : 0;
+      const int whole = (int)scaled;
+      const float rest = scaled - (float)whole;
+      word |= ((u32)(whole + (rest >= 0.5f) - (rest <= -0.5f)) & 255u) << 8 * k;
+    }
+    u16* block = (u16*)(out + i / 8 * 34);
+    if (i % 8 == 0) block[0] = float_to_half(d).bits;
+    block[1 + i % 8 * 2] = (u16)word;
+    block[2 + i % 8 * 2] = (u16)(word >> 16);
+  }
+}
+
 // ids are 64-bit; `none` reads zeros, one that is out of range sets *fault and reads NaN.
 template <class Q, class T>
 WICK_FN void pick_rows(const u8* w, const i64* ids, T* out, u32* fault, i64 count, i64 rows, i64 quads, i64 row_bytes,

@@ -17,16 +17,20 @@ constexpr int64_t QUERIES = 64, KEYS = 256, TASK = 1 << 18;
 enum { LAYOUT, SCALE, SOFTCAP, LEFT, RIGHT, LONGEST_Q, LONGEST_K, FIRST_EXTRA };
 enum { MASK, SLOPES, SINKS, Q_STARTS, K_STARTS, LENGTHS, PAGES, EXTRA_COUNT };
 
-// A (batch, heads, rows, dim) operand in either layout.
+// Keys and values may be bytes of Q8_0's blocks: ggml's number of the type, values and bytes of a block.
+constexpr int Q8_0 = 8, Q8_VALUES = 32, Q8_BYTES = 34;
+
+// A (batch, heads, rows, dim) operand in either layout; `stored` elements make up the `dim` numbers of a row.
 struct Rows {
   char* data = nullptr;
   int dtype = 0, bytes = 0;
-  int64_t batch = 0, heads = 0, rows = 0, dim = 0;
+  int64_t batch = 0, heads = 0, rows = 0, dim = 0, stored = 0;
   int64_t perBatch = 0, perHead = 0, perRow = 0, step = 0;
   Rows() {}
   Rows(const Operand& x, bool bthd) : data(x.data), dtype(x.dtype), bytes(x.bytes()) {
     const int h = bthd ? 2 : 1, t = bthd ? 1 : 2;
-    batch = x.shape[0], heads = x.shape[h], rows = x.shape[t], dim = x.shape[3];
+    batch = x.shape[0], heads = x.shape[h], rows = x.shape[t], stored = x.shape[3];
+    dim = dtype == U8 ? stored / Q8_BYTES * Q8_VALUES : stored;
     perBatch = x.stride[0], perHead = x.stride[h], perRow = x.stride[t], step = x.stride[3];
   }
   char* at(int64_t b, int64_t h, int64_t i) const { return data + (b * perBatch + h * perHead + i * perRow) * bytes; }
@@ -119,9 +123,16 @@ template <class E> constexpr int wideIndex = sizeof(E) == 4 ? 0 : 1;
 
 template <class E> void load(const Rows& x, const char* from, E* to) {
   alignas(64) char line[256 * 8];
-  if (x.step != 1 && x.dim > 1) {
-    gatherRun(line, from, x.step, x.dim, x.bytes);
+  if (x.step != 1 && x.stored > 1) {
+    gatherRun(line, from, x.step, x.stored, x.bytes);
     from = line;
+  }
+  if (x.dtype == U8) {
+    float wide[256];
+    float* decoded = sizeof(E) == 4 ? reinterpret_cast<float*>(to) : wide;
+    isa->blocks[Q8_0]->decode(reinterpret_cast<const uint8_t*>(from), decoded, x.dim / Q8_VALUES);
+    if (sizeof(E) == 8) castRun(F32, F64, wide, to, x.dim);
+    return;
   }
   if (x.dtype == typeOf<E>) memcpy(to, from, x.dim * sizeof(E));
   else castRun(x.dtype, typeOf<E>, from, to, x.dim);

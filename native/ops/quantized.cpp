@@ -1,5 +1,6 @@
 // Weights in ggml's blocks: decoding, rows by number, products with whole matrices and with those of chosen experts,
 // which may be floats too.
+#include <cmath>
 #include <cstdlib>
 
 #include "engine/strided.h"
@@ -44,6 +45,26 @@ Status dequantize(const Call& c, const void*) {
   const Weights w = weightsOf(c, c.in(0));
   parallel(w.rows, GRAIN / (w.length + 1) + 1, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; r++) decodeRow(w, r, c.out(), r * w.length);
+  });
+  return OK;
+}
+
+// Rows of floats as blocks of Q8_0: a scale in 16 bits, then 32 whole numbers; halves go away from zero.
+Status q8Blocks(const Call& c, const void*) {
+  constexpr int64_t VALUES = 32, BYTES = 34;
+  const Operand& x = c.in(0);
+  const char* data = contiguousData(x, SCRATCH_ROWS);
+  parallel(x.size() / VALUES, GRAIN / VALUES, [&](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; b++) {
+      float v[VALUES], most = 0;
+      castRun(x.dtype, F32, data + b * VALUES * x.bytes(), v, VALUES);
+      for (float f : v) most = fabsf(f) > most || f != f ? fabsf(f) : most;
+      const bool finite = most < INFINITY;
+      const float d = finite ? most / 127 : NAN, inverse = finite && d != 0 ? 1 / d : 0;
+      char* out = c.out().data + b * BYTES;
+      castRun(F32, F16, &d, out, 1);
+      for (int64_t i = 0; i < VALUES; i++) out[2 + i] = finite ? (char)(int8_t)roundf(v[i] * inverse) : 0;
+    }
   });
   return OK;
 }
@@ -235,11 +256,9 @@ Status floatExperts(const Call& c, const void*) {
 
 }  // namespace
 
-const Op QUANTIZED_OPS[] = {{"dequantize", dequantize, nullptr},
-                            {"qrows", rows, nullptr},
-                            {"qmatmul", matmul, nullptr},
-                            {"qmatmulExperts", experts, nullptr},
-                            {"matmulExperts", floatExperts, nullptr},
-                            {nullptr, nullptr, nullptr}};
+const Op QUANTIZED_OPS[] = {
+    {"dequantize", dequantize, nullptr}, {"q8Blocks", q8Blocks, nullptr},      {"qrows", rows, nullptr},
+    {"qmatmul", matmul, nullptr},        {"qmatmulExperts", experts, nullptr}, {"matmulExperts", floatExperts, nullptr},
+    {nullptr, nullptr, nullptr}};
 
 }  // namespace wick

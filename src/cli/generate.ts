@@ -4,6 +4,7 @@ import { parseArgs } from 'node:util';
 import { ArgumentError } from '../base/errors.js';
 import { Device } from '../tensor/device.js';
 import type { DType } from '../base/dtype.js';
+import type { CacheType } from '../nn/kv-cache.js';
 import { progressBar } from './progress.js';
 import { builtinModel, type GenerateStats, LanguageModel } from '../engine/index.js';
 
@@ -13,6 +14,7 @@ const HELP = `wick generate [options] "prompt"
                          Hugging Face hub: owner/name[@revision][:file.gguf] (default: the built-in model)
   --device NAME          cpu, cuda:0, rocm:0, ... (default: a GPU if there is one, else the CPU)
   --dtype T              f32, bf16, f16 (default: as stored; f32 on the CPU)
+  --cache-type T         q8_0 or f8e4m3: keys and values in 8 bits (default: the dtype)
   --max-tokens N         (default 200)
   --temperature T        0 is greedy (default 0.8)
   --top-k K  --top-p P  --min-p P  --repetition-penalty R
@@ -38,6 +40,7 @@ export async function run(argv: readonly string[]): Promise<number> {
       model: option,
       device: option,
       dtype: option,
+      'cache-type': option,
       'max-tokens': option,
       temperature: option,
       'top-k': option,
@@ -73,6 +76,7 @@ export async function run(argv: readonly string[]): Promise<number> {
   const model = await LanguageModel.load(dir, {
     device,
     ...(v.dtype && { dtype: v.dtype as DType }),
+    ...(v['cache-type'] && { cacheType: v['cache-type'] as CacheType }),
     onDownload: ({ file, done, total }) => bar?.show(done, total, `fetching ${file}`),
     onProgress: (done, total) => bar?.show(done, total, `loading to ${device.name}`),
   });

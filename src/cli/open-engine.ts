@@ -5,6 +5,7 @@ import type { DType } from '../base/dtype.js';
 import { ArgumentError } from '../base/errors.js';
 import { builtinModel, LanguageModel, TextEngine } from '../engine/index.js';
 import type { Group } from '../distributed/index.js';
+import type { CacheType } from '../nn/kv-cache.js';
 import { Device } from '../tensor/device.js';
 import { progressBar } from './progress.js';
 
@@ -13,6 +14,7 @@ export const ENGINE_OPTIONS = {
   model: option,
   device: option,
   dtype: option,
+  'cache-type': option,
   context: option,
   'max-running': option,
   'memory-share': option,
@@ -22,6 +24,7 @@ export type EngineValues = { readonly [K in keyof typeof ENGINE_OPTIONS]?: strin
 export const ENGINE_HELP = `  --model NAME           a folder, a .gguf file or a model of the hub, as for wick generate (default: the built-in model)
   --device NAME          cpu, cuda:0, rocm:0, ... (default: a GPU if there is one, else the CPU)
   --dtype T              f32, bf16, f16 (default: as stored; f32 on the CPU)
+  --cache-type T         q8_0 or f8e4m3: keys and values in 8 bits (default: the dtype)
   --context N            tokens of prompt and answer together (default: what the model was made for, or there is room for)
   --max-running N        requests that are computed at a time (default 256 on GPUs, 32 on the CPU)
   --memory-share S       share of the free memory for keys and values (default 0.85 on GPUs, 0.25 on the CPU)`;
@@ -75,6 +78,7 @@ export async function openEngine(
     device,
     ...(v.dtype && { dtype: v.dtype as DType }),
     ...(world && { shard: world }),
+    ...(v['cache-type'] && { cacheType: v['cache-type'] as CacheType }),
     onDownload: ({ file, done, total }) => bar?.show(done, total, `fetching ${file}`),
     onProgress: (done, total) => bar?.show(done, total, `loading to ${device.name}`),
   });

@@ -1,7 +1,9 @@
 // Who runs a step's tokens through the model. Two of them: over pages, everything in one batch; and, for models whose
 // keys cannot stand in pages, one sequence at a time over a cache of its own.
 import { OutOfMemoryError } from '../base/errors.js';
-import { type CausalLM, DecoderCache } from '../models/index.js';
+import { bytesOf } from '../base/dtype.js';
+import type { CausalLM, DecoderCache } from '../models/index.js';
+import { cacheDType, cacheWidth } from '../nn/kv-cache.js';
 import { ropeRegime } from '../models/rope.js';
 import { noGrad } from '../tensor/autograd.js';
 import { tensor } from '../tensor/create.js';
@@ -77,7 +79,7 @@ export class SoloExecutor implements Executor {
   async #one({ sequence, start, tokens, rows }: Work, bestOnly: boolean): Promise<Rows> {
     const { device, config } = this.#model;
     let cache = this.#caches.get(sequence);
-    if (!cache) this.#caches.set(sequence, (cache = new DecoderCache(config)));
+    if (!cache) this.#caches.set(sequence, (cache = this.#model.newCache()));
     if (cache.length !== start) cache.reset(); // its pages were taken away: everything is computed again
     const held = cache;
     const made = await offThread(this.#model, () =>
@@ -117,14 +119,18 @@ export class SoloExecutor implements Executor {
 
 /** Bytes that a token's keys and values take in all layers. */
 export function tokenBytes(model: CausalLM): number {
-  const bytes = { f16: 2, bf16: 2, f64: 8 }[model.dtype as string] ?? 4;
+  const bytes = bytesOf(cacheDType(model.dtype, model.cacheType));
   const own = model.config.layers.filter((_, i) => model.stage?.holds(i) ?? true);
-  return own.reduce((n, { mixer: m }) => n + bytes * rowWidths(m).reduce((a, b) => a + b, 0), 0);
+  const width = (m: Mixer): number => rowWidths(m, model.cacheType).reduce((a, b) => a + b, 0);
+  return own.reduce((n, { mixer }) => n + bytes * width(mixer), 0);
 }
+type Mixer = CausalLM['config']['layers'][number]['mixer'];
 /** Widths of the two rows that a layer keeps of a token. */
-export function rowWidths(m: CausalLM['config']['layers'][number]['mixer']): readonly number[] {
+export function rowWidths(m: Mixer, type: CausalLM['cacheType']): readonly number[] {
   if (m.kind === 'conv') return [];
-  return m.kind === 'latent' ? [m.rank, m.ropeDim] : [m.kvHeads * m.headDim, m.kvHeads * m.headDim];
+  if (m.kind === 'latent') return [m.rank, m.ropeDim];
+  const width = m.kvHeads * cacheWidth(m.headDim, type);
+  return [width, width];
 }
 
 /** Whether an error speaks of memory. */

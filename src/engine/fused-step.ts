@@ -72,7 +72,8 @@ export class FusedStep {
   static serves(model: CausalLM): boolean {
     const f = model.config;
     // Ranks add up their branches between the launches that this step joins.
-    if (!featuresFit(f) || model.shard) return false;
+    // Its attention reads keys and values of the model's dtype.
+    if (!featuresFit(f) || model.shard || model.cacheType) return false;
     const pack = 16 / bytesOf(model.dtype);
     // Blocks are multiplied with rounded activations; whoever wants exact products gets them op by op.
     const fits = (l: AnyLinear, oneType = false): boolean =>

@@ -5,7 +5,7 @@ import { DecodeSteps, type Draw, type DrawBuffers, SAMPLE, type Slot } from '../
 import type { Replay } from '../backends/gpu/gpu.js';
 import { hasLooseAdapters } from '../nn/lora.js';
 import { bytesOf, type DType } from '../base/dtype.js';
-import { type CausalLM, DecoderCache } from '../models/index.js';
+import type { CausalLM, DecoderCache } from '../models/index.js';
 import { ropeRegime } from '../models/rope.js';
 import { noGrad } from '../tensor/autograd.js';
 import { tensor, zeros } from '../tensor/create.js';
@@ -88,7 +88,7 @@ export class GraphDecoder implements Decoder {
     this.#model = model;
     this.#capacity = capacity;
     this.#steps = new DecodeSteps(model.device.backend, model.dtype);
-    this.#cache = new DecoderCache(model.config, capacity, true);
+    this.#cache = model.newCache(capacity, true);
     const { vocabSize } = model.config;
     const room = (shape: number[], dtype = model.dtype): Tensor => keep(Tensor.empty(shape, dtype, model.device));
     const zero = (n: number): Tensor => keep(zeros([n], { dtype: 'i32', device: model.device }));

@@ -3,6 +3,8 @@
 import { UnsupportedError } from '../base/errors.js';
 import type { DecodeSteps } from '../backends/gpu/decode.js';
 import type { AttendOptions, DecoderCache, LatentRun, Step } from '../models/index.js';
+import { cacheTypeOf, inCache } from '../nn/kv-cache.js';
+import { storeRows } from '../tensor/dispatch.js';
 import type { Device } from '../tensor/device.js';
 import type { Tensor } from '../tensor/tensor.js';
 
@@ -59,7 +61,14 @@ export class GraphStep implements Step {
       .permute([0, 2, 1, 3]);
   }
   #store(x: Tensor, cache: Tensor): void {
-    this.#steps.store(x.contiguous(), this.#state, cache);
+    const type = cacheTypeOf(cache, x);
+    if (type === undefined) return this.#steps.store(x.contiguous(), this.#state, cache);
+    const [, heads, room, width] = cache.shape;
+    const places = x
+      .newArange(heads, 'i32')
+      .affine(room, 0)
+      .add(this.#state.narrow(0, 1, 1));
+    storeRows(cache.reshape([heads * room, width]), places, inCache(x, type).reshape([heads, width]));
   }
   keepLatent(layer: number, latent: Tensor, key: Tensor): readonly LatentRun[] {
     const [latents, keys] = this.#cache.kv(layer).buffers();

@@ -4,6 +4,7 @@ import type { DType } from '../base/dtype.js';
 import { ArgumentError, IndexError } from '../base/errors.js';
 import { BatchStep, type CausalLM, loadModel, type ShardGroup, type StageGroup } from '../models/index.js';
 import { type HubOptions, modelPath } from '../hub/index.js';
+import type { CacheType } from '../nn/kv-cache.js';
 import { noGrad } from '../tensor/autograd.js';
 import { tensor } from '../tensor/create.js';
 import { Device } from '../tensor/device.js';
@@ -57,6 +58,8 @@ export interface ModelOptions extends HubOptions {
   readonly device?: Device | string;
   /** Default: what the file says, f32 on the CPU. */
   readonly dtype?: DType;
+  /** What keys and values are kept in: 'q8_0' or 'f8e4m3' for 8 bits a number; default the dtype. */
+  readonly cacheType?: CacheType;
   /** Products with quantized weights take activations as they are, which is slower; default: rounded to 8 bits. */
   readonly exact?: boolean;
   /**
@@ -115,6 +118,12 @@ export class LanguageModel {
       ...(stages && { stages }),
     };
     const { model } = loadModel<CausalLM>(path, { ...how, kind: 'decoder' });
+    try {
+      model.cacheType = options.cacheType;
+    } catch (e) {
+      model.dispose();
+      throw e;
+    }
     return new LanguageModel(model, loadTokenizer(path), options.decoder);
   }
   get device(): Device {

@@ -3,6 +3,7 @@
 import type { Memory, Recorded } from '../backends/backend.js';
 import type { CausalLM } from '../models/index.js';
 import { LONE_ROWS } from '../models/experts.js';
+import { cacheDType } from '../nn/kv-cache.js';
 import { noGrad } from '../tensor/autograd.js';
 import { tensor, zeros } from '../tensor/create.js';
 import { keep, scope } from '../tensor/scope.js';
@@ -36,8 +37,11 @@ interface Bucket {
 }
 
 /** The system's own memory comes as it is written to; a GPU's is cleared, so that nothing in it is no number. */
-const room = ({ device, dtype }: CausalLM, shape: number[]): Tensor =>
-  device.backend.elsewhere ? Tensor.empty(shape, dtype, device) : zeros(shape, { dtype, device });
+const room = (model: CausalLM, shape: number[]): Tensor => {
+  const { device } = model;
+  const dtype = cacheDType(model.dtype, model.cacheType);
+  return device.backend.elsewhere ? Tensor.empty(shape, dtype, device) : zeros(shape, { dtype, device });
+};
 
 /** Work with the pages its sequence held when the step was planned: one that is cancelled meanwhile holds none. */
 interface Placed extends Work {
@@ -63,7 +67,7 @@ export class PagedExecutor implements Executor {
     const { layers } = model.config;
     const rows = options.pages * options.pageTokens;
     this.#layers = layers.map(({ mixer: m }, i) => {
-      const widths = model.stage && !model.stage.holds(i) ? [] : rowWidths(m);
+      const widths = model.stage && !model.stage.holds(i) ? [] : rowWidths(m, model.cacheType);
       if (widths.length === 0) return undefined;
       const [k, v] = widths.map((w) => keep(room(model, [rows, w])));
       return [k, v] as const;

@@ -2,6 +2,7 @@
 // and values go to their pages by one store, attention reads pages by table.
 import { UnsupportedError } from '../base/errors.js';
 import { type AttendOptions, type LatentRun, seen, type Step } from '../models/index.js';
+import { cacheTypeOf, cacheWidth, inCache } from '../nn/kv-cache.js';
 import type { Device } from '../tensor/device.js';
 import { storeRows } from '../tensor/dispatch.js';
 import type { Tensor } from '../tensor/tensor.js';
@@ -80,12 +81,11 @@ export class PagedStep implements Step {
       throw new UnsupportedError('pages: attention in chunks reads no pages');
     const [, tokens, heads, dim] = q.shape;
     const kvHeads = k.shape[2];
-    const width = kvHeads * dim;
     const { slots, runs } = this.#layout;
     const pages = this.#pages(layer);
-    storeRows(pages[0], slots, k.reshape([tokens, width]));
-    storeRows(pages[1], slots, v.reshape([tokens, width]));
-    const [keys, values] = pages.map((x) => x.reshape([-1, this.#pageTokens, kvHeads, dim]));
+    const type = cacheTypeOf(pages[0], k);
+    [k, v].forEach((x, i) => storeRows(pages[i], slots, inCache(x, type).reshape([tokens, -1])));
+    const [keys, values] = pages.map((x) => x.reshape([-1, this.#pageTokens, kvHeads, cacheWidth(dim, type)]));
     const options = {
       causal: true,
       layout: 'bthd' as const,

@@ -1,8 +1,9 @@
 // A decoder-only transformer of any family: token numbers in, logits out. What it is made of is said by its features
 // alone.
 import type { DType } from '../base/dtype.js';
-import { ArgumentError, ShapeError } from '../base/errors.js';
+import { ArgumentError, ShapeError, UnsupportedError } from '../base/errors.js';
 import { type Init, normal } from '../nn/init.js';
+import { CACHE_TYPES, type CacheType } from '../nn/kv-cache.js';
 import { type AnyLinear, dropout, Embedding, Linear } from '../nn/layers.js';
 import { Module } from '../nn/module.js';
 import { noGrad } from '../tensor/autograd.js';
@@ -83,6 +84,17 @@ export interface ForwardOptions {
   readonly pads?: readonly number[];
 }
 
+function checkCacheType({ family, layers }: Features, type: CacheType): void {
+  if (!CACHE_TYPES.includes(type))
+    throw new ArgumentError(`cache type ${JSON.stringify(type)} is none of ${CACHE_TYPES.join(', ')}`);
+  layers.forEach(({ mixer: m }, i) => {
+    if (m.kind === 'latent')
+      throw new UnsupportedError(`${family}: layer ${i} keeps latents, which are not kept as ${type}`);
+    if (type === 'q8_0' && m.kind === 'attention' && m.headDim % 32 !== 0)
+      throw new UnsupportedError(`${family}: heads of ${m.headDim} numbers are not whole blocks of 32, as q8_0 needs`);
+  });
+}
+
 /** Tables that hold for one rope: made for its regime, and for more positions as they are needed. */
 interface Held {
   readonly regime: number;
@@ -109,6 +121,7 @@ export class CausalLM extends Module {
   readonly #tables = new Map<RopeFeature, Held>();
   readonly #columns = new Map<object, Tensor>();
   readonly #rerun: RopeFeature | undefined;
+  #cacheType: CacheType | undefined;
 
   constructor(
     features: Features,
@@ -157,8 +170,16 @@ export class CausalLM extends Module {
     const { weight, dtype } = this.embed;
     return weight instanceof QTensor ? dtype : weight.dtype;
   }
-  newCache(capacity?: number): DecoderCache {
-    return new DecoderCache(this.config, capacity);
+  /** What caches of this model keep keys and values in; undefined: the model's dtype. */
+  get cacheType(): CacheType | undefined {
+    return this.#cacheType;
+  }
+  set cacheType(type: CacheType | undefined) {
+    if (type !== undefined) checkCacheType(this.config, type);
+    this.#cacheType = type;
+  }
+  newCache(capacity?: number, whole = false): DecoderCache {
+    return new DecoderCache(this.config, capacity, whole, this.#cacheType);
   }
   /** Cosines and sines for at least `length` positions, in the regime of that length. */
   tables(rope: RopeFeature, length: number): RopeTable {

@@ -1,6 +1,6 @@
 // One run of tokens through a decoder: at which positions they stand, and what their attention sees. Caches live here.
 import { ArgumentError } from '../base/errors.js';
-import { KvCache } from '../nn/kv-cache.js';
+import { type CacheType, KvCache } from '../nn/kv-cache.js';
 import { noGrad } from '../tensor/autograd.js';
 import { tensor } from '../tensor/create.js';
 import type { Device } from '../tensor/device.js';
@@ -67,11 +67,11 @@ export class DecoderCache {
   /** All token numbers, where the model may have to run them anew. */
   ids: Tensor | undefined;
   /** `whole`: windows keep all keys too, in room that never moves. */
-  constructor(features: Features, capacity?: number, whole = false) {
+  constructor(features: Features, capacity?: number, whole = false, type?: CacheType) {
     this.layers = features.layers.map(({ mixer }) =>
       mixer.kind === 'conv'
         ? { last: undefined }
-        : new KvCache(capacity, mixer.kind === 'attention' && !whole ? (mixer.window ?? mixer.chunk) : undefined),
+        : new KvCache(capacity, mixer.kind === 'attention' && !whole ? (mixer.window ?? mixer.chunk) : undefined, type),
     );
   }
   kv(layer: number): KvCache {

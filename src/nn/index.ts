@@ -3,7 +3,7 @@ import '../tensor/methods.js';
 
 export { type MakeOptions } from './fresh.js';
 export * from './init.js';
-export { type Cache, KvCache, PagedKvCache, RotatingKvCache } from './kv-cache.js';
+export { type Cache, CACHE_TYPES, type CacheType, KvCache, PagedKvCache, RotatingKvCache } from './kv-cache.js';
 export * from './layers.js';
 export { addLora, hasLooseAdapters, LoraAdapters, LoraLinear, type LoraOptions, loadLora } from './lora.js';
 export {

@@ -17,6 +17,21 @@ export interface Cache {
   reset(): void;
 }
 
+/** What caches may keep keys and values in besides their own dtype: 8 bits a number. */
+export const CACHE_TYPES = ['q8_0', 'f8e4m3'] as const;
+export type CacheType = (typeof CACHE_TYPES)[number];
+/** Keys or values as a cache of this type keeps them; attention reads them so. */
+export const inCache = (x: Tensor, type: CacheType | undefined): Tensor =>
+  type === undefined ? x : type === 'q8_0' ? x.q8Blocks() : x.cast('f8e4m3');
+/** Elements that a head's numbers take in a cache. */
+export const cacheWidth = (headDim: number, type: CacheType | undefined): number =>
+  type === 'q8_0' ? (headDim / 32) * 34 : headDim;
+export const cacheDType = (dtype: DType, type: CacheType | undefined): DType =>
+  type === undefined ? dtype : type === 'q8_0' ? 'u8' : 'f8e4m3';
+/** The type of a cache's memory for numbers like these. */
+export const cacheTypeOf = (kept: Tensor, like: Tensor): CacheType | undefined =>
+  kept.dtype === like.dtype ? undefined : kept.dtype === 'u8' ? 'q8_0' : 'f8e4m3';
+
 const spaceFor = (like: Tensor, time: number): Tensor => {
   const [b, h, , d] = like.shape;
   return keep(Tensor.empty([b, h, time, d], like.dtype, like.device));
@@ -35,11 +50,13 @@ export class KvCache implements Cache {
   /** Tokens that were dropped from the front. */
   #first = 0;
   readonly window: number | undefined;
-  constructor(initialCapacity = 64, window?: number) {
+  readonly type: CacheType | undefined;
+  constructor(initialCapacity = 64, window?: number, type?: CacheType) {
     if (window !== undefined && (!Number.isInteger(window) || window < 1))
       throw new ArgumentError(`KvCache: window ${window} is not a whole number from 1`);
     this.#capacity = initialCapacity;
     this.window = window;
+    this.type = type;
   }
   /** Tokens seen so far. */
   get length(): number {
@@ -53,8 +70,9 @@ export class KvCache implements Cache {
   get first(): number {
     return this.#first;
   }
-  append(k: Tensor, v: Tensor): readonly [Tensor, Tensor] {
+  append(newKeys: Tensor, newValues: Tensor): readonly [Tensor, Tensor] {
     return noGrad(() => {
+      const [k, v] = [inCache(newKeys, this.type), inCache(newValues, this.type)];
       const t = k.shape[2];
       this.#makeRoom(k, v, t);
       const [kb, vb] = [this.#k as Tensor, this.#v as Tensor];

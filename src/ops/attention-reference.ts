@@ -2,6 +2,8 @@
 import { isFloat } from '../base/dtype.js';
 import { ArgumentError, IndexError, ShapeError } from '../base/errors.js';
 import { formatShape, type Shape } from '../base/shape.js';
+import { dequantize } from '../base/blocks/decode.js';
+import { ggmlType } from '../base/blocks/types.js';
 import { numbers } from './kernel-row.js';
 import type { RefTensor, Sig } from './op.js';
 
@@ -26,6 +28,22 @@ export interface SdpaParams extends Record<string, unknown> {
 export function extrasOf<T>(rest: readonly T[], extras: readonly Extra[]): { readonly [K in Extra]?: T } {
   return Object.fromEntries(extras.map((name, i) => [name, rest[i]])) as { readonly [K in Extra]?: T };
 }
+
+/**
+ * Keys and values may be kept in 8 bits: numbers of f8e4m3, or blocks of Q8_0 as bytes, which answer another head
+ * dimension than their last one.
+ */
+const BLOCKS = ggmlType('Q8_0');
+export const isBlocks = (k: Sig): boolean => k.dtype === 'u8';
+export const headDim = (k: Sig, dim: number): number => (isBlocks(k) ? (dim / BLOCKS.bytes) * BLOCKS.block : dim);
+const decodedKeys = (k: RefTensor): RefTensor =>
+  isBlocks(k)
+    ? {
+        shape: [...k.shape.slice(0, -1), headDim(k, k.shape[3])],
+        dtype: 'f32',
+        data: [...dequantize(BLOCKS, Uint8Array.from(k.data as bigint[], Number))],
+      }
+    : k;
 
 /** Sizes by name, whatever the layout; `rows` are those of one entry of the batch (or page) dimension. */
 export interface Sizes {
@@ -168,7 +186,8 @@ const product = (a: readonly number[], x: number, b: readonly number[], y: numbe
   return sum;
 };
 
-export function referenceForward(inputs: readonly RefTensor[], [out, lse]: readonly RefTensor[], p: SdpaParams): void {
+export function referenceForward(given: readonly RefTensor[], [out, lse]: readonly RefTensor[], p: SdpaParams): void {
+  const inputs = given.map((t, i) => (i === 1 || i === 2 ? decodedKeys(t) : t));
   const [q, k, v] = inputs.slice(0, 3).map(numbers);
   const { sinks } = extrasOf(inputs.slice(3), p.extras);
   const dim = inputs[0].shape[3];
@@ -261,7 +280,11 @@ export function checkCall(
   const [qs, ks, vs] = [sizesOf(q.shape, p.layout), sizesOf(k.shape, p.layout), sizesOf(v.shape, p.layout)];
   if (formatShape(k.shape) !== formatShape(v.shape))
     throw new ShapeError(`${op}: keys ${formatShape(k.shape)} and values ${formatShape(v.shape)} must have one shape`);
-  if (qs.dim !== ks.dim || vs.dim < 1)
+  if (isBlocks(k) && ks.dim % BLOCKS.bytes !== 0)
+    throw new ShapeError(
+      `${op}: rows of ${formatShape(k.shape)} are not whole blocks of ${BLOCKS.name}, which have ${BLOCKS.bytes} bytes`,
+    );
+  if (qs.dim !== headDim(k, ks.dim) || vs.dim < 1)
     throw new ShapeError(
       `${op}: queries ${formatShape(q.shape)} and keys ${formatShape(k.shape)} must have one head dimension`,
     );

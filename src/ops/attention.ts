@@ -77,6 +77,9 @@ export interface PagedOptions extends Omit<SdpaOptions, 'mask'> {
 const OPTIONS = ['causal', 'mask', 'scale', 'softcap', 'window', 'alibi', 'sinks', 'layout', 'lengths'];
 const WITHOUT = 'attention is defined for floats of 16 bits and more; cast first';
 
+/** What keys and values may be kept in besides the queries' dtype; u8 are blocks of Q8_0. */
+const KEPT_IN_8_BITS: readonly DType[] = ['f8e4m3', 'u8'];
+
 /** Rows whose method answers all results. */
 type Many<A extends readonly unknown[]> = Kernel<A, SdpaParams> & { readonly many: true };
 const many = <A extends readonly unknown[]>(row: Kernel<A, SdpaParams>): Many<A> => ({ ...row, many: true });
@@ -116,8 +119,11 @@ function infer(
 ): { out: Sig; lse: Sig; k: Sig } {
   const [q, k, v] = inputs;
   const { q: qs } = checkCall(op, inputs, rest, p);
-  if (k.dtype !== q.dtype || v.dtype !== q.dtype)
-    throw new DTypeError(`${op}: operands are ${q.dtype}, ${k.dtype}, ${v.dtype}; they must have one dtype`);
+  if (v.dtype !== k.dtype || (k.dtype !== q.dtype && !(op === 'sdpa' && KEPT_IN_8_BITS.includes(k.dtype))))
+    throw new DTypeError(
+      `${op}: operands are ${q.dtype}, ${k.dtype}, ${v.dtype}; they must have one dtype` +
+        (op === 'sdpa' ? `, or keys and values both be ${KEPT_IN_8_BITS.join(' or ')} (blocks of Q8_0)` : ''),
+    );
   if (!Number.isFinite(p.scale) || !(p.softcap >= 0))
     throw new ArgumentError(`${op}: scale ${p.scale} must be finite and softcap ${p.softcap} not negative`);
   const extra = extrasOf(rest, p.extras);
@@ -256,6 +262,8 @@ function gradForward(ctx: GradContext<SdpaParams>): Grads {
   } = ctx;
   const [q, k, v, ...rest] = inputs;
   const extra = extrasOf(rest, p.extras);
+  if (k.dtype !== q.dtype)
+    throw new GradError('sdpa: keys and values in 8 bits are for inference; there is no gradient through them');
   if (extra.lengths || extra.pages)
     throw new GradError('sdpa: caches with lengths or pages are for inference; there is no gradient through them');
   const dout = grads[0] ?? out.zerosLike();
@@ -357,6 +365,29 @@ const samples = (): readonly Sample<SdpaParams>[] => [
   },
   { inputs: [s(1, 1, 3, 33), s(1, 1, 3, 33), s(1, 1, 3, 33)], params: of() }, // one number beyond a stage of 32
 ];
+/** Keys and values in 8 bits: few queries, many, and in pages. */
+const kept = (...shape: number[]): readonly InputSpec[] => {
+  const blocks: InputSpec = { shape: [...shape.slice(0, 3), (shape[3] / 32) * 34], dtype: 'u8', blocks: 'Q8_0' };
+  return [{ shape, dtype: 'f8e4m3', domain: [-1, 1] }, blocks];
+};
+const keptSamples = (): readonly Sample<SdpaParams>[] =>
+  [0, 1].flatMap((i): Sample<SdpaParams>[] => {
+    const like = (...shape: number[]): InputSpec[] => [kept(...shape)[i], kept(...shape)[i]];
+    // Many queries read blocks in their own dtype, which rounds them if it is one of 16 bits.
+    const many = (...shape: number[]): InputSpec => (i === 0 ? s(...shape) : { shape, dtype: 'f32' });
+    return [
+      { inputs: [s(2, 4, 1, 64), ...like(2, 2, 37, 64)], params: of({ right: 0, scale: 0.1 }) },
+      { inputs: [many(1, 2, 9, 32), ...like(1, 1, 12, 32)], params: of({ right: 0, scale: 0.2, softcap: 2 }) },
+      {
+        inputs: [s(2, 1, 4, 32), ...like(5, 8, 2, 32), lengths(20, 9), pageTable(2, 3, 4, 0, 2, 1, 3, 0)],
+        params: of({ layout: 'bthd', right: 0, scale: 0.2, extras: ['lengths', 'pages'] }),
+      },
+      {
+        inputs: [many(2, 2, 6, 96), ...like(5, 1, 8, 96), lengths(20, 9), pageTable(2, 3, 4, 0, 2, 1, 3, 0)],
+        params: of({ right: 0, scale: 0.1, extras: ['lengths', 'pages'] }),
+      },
+    ];
+  });
 const backwardSamples = (): readonly Sample<SdpaParams>[] =>
   samples()
     .filter(({ params }) => !params.extras.includes('lengths'))
@@ -389,7 +420,7 @@ export const attention = rows({
       inputs: [q, k, v, ...extras],
       params: p,
     }),
-    samples,
+    samples: () => [...samples(), ...keptSamples()],
     errors: (): readonly ErrorSample<SdpaParams>[] => [
       {
         inputs: [s(1, 3, 2, 4), s(1, 2, 2, 4), s(1, 2, 2, 4)],
@@ -414,6 +445,12 @@ export const attention = rows({
         params: of({ extras: ['mask'] }),
         code: 'E_SHAPE',
         says: /mask \[1, 2, 2, 3\] must be \[1, 2, 2, 2\]/,
+      },
+      {
+        inputs: [s(1, 2, 2, 32), kept(1, 2, 2, 32)[1], kept(1, 2, 2, 32)[0]],
+        params: of(),
+        code: 'E_DTYPE',
+        says: /keys and values both be f8e4m3 or u8/,
       },
     ],
   }),

@@ -1,6 +1,7 @@
 // Weights in ggml's blocks: a tensor of bytes whose last dimension holds the blocks of one row. Products, rows by
 // number, and back to floats.
 import { dequantize } from '../base/blocks/decode.js';
+import { quantize } from '../base/blocks/encode.js';
 import { type GgmlType, ggmlType } from '../base/blocks/types.js';
 import { INDEX_DTYPES, maxInt, REALS, type DType } from '../base/dtype.js';
 import { DTypeError, ShapeError } from '../base/errors.js';
@@ -191,6 +192,41 @@ export const quantized = rows({
       { inputs: [blocksOf('Q8_0', [0], 32)], params: { type: 'Q8_0', dtype: 'f32' } },
     ],
     errors: () => [badRow({ type: 'Q4_0', dtype: 'f32' }, [])],
+  }),
+
+  q8Blocks: kernel<[], BlockParams>({
+    family: 'quantized',
+    formula: 'rows as blocks of Q8_0, 8 bits a value with a scale for every 32: how caches keep keys and values',
+    dtypes: REALS,
+    without: 'floats become blocks',
+    domain: [-3, 3],
+    ulp: 0,
+    candle: { none: 'Candle encodes on the CPU' },
+    noGrad: 'blocks are whole numbers',
+    args: (x: Tensor): Call<BlockParams> => ({ inputs: [x], params: { type: 'Q8_0' } }),
+    infer: ([x]) => {
+      const { block, bytes } = ggmlType('Q8_0');
+      const n = x.shape.at(-1);
+      if (n === undefined || n % block !== 0)
+        throw new ShapeError(`q8Blocks: rows of ${formatShape(x.shape)} are not whole blocks of ${block} values`);
+      return [{ shape: [...x.shape.slice(0, -1), (n / block) * bytes], dtype: 'u8' }];
+    },
+    reference: ([x], [out]) =>
+      quantize(ggmlType('Q8_0'), Float32Array.from(numbers(x))).forEach((v, i) => (out.data[i] = BigInt(v))),
+    samples: () => [
+      { inputs: [{ shape: [3, 64] }], params: { type: 'Q8_0' } },
+      { inputs: [{ shape: [2, 5, 32] }], params: { type: 'Q8_0' } },
+      { inputs: [{ shape: [0, 32] }], params: { type: 'Q8_0' } },
+      { inputs: [{ shape: [2, 32], ints: [0, 0] }], params: { type: 'Q8_0' } },
+    ],
+    errors: () => [
+      {
+        inputs: [{ shape: [2, 48] }],
+        params: { type: 'Q8_0' },
+        code: 'E_SHAPE',
+        says: /rows of \[2, 48\] are not whole blocks of 32 values/,
+      },
+    ],
   }),
 
   qrows: kernel<[indices: Tensor, type: string, dtype?: DType], DecodeParams>({

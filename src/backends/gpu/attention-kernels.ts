@@ -120,6 +120,20 @@ const split = ATTENTION.declare({
     };
   },
 });
+/** Keys and values in 8 bits: numbers of f8e4m3, or bytes of Q8_0's blocks. */
+const STORED = { f8: 'fp8', q8: 'q8_byte' } as const;
+export type Stored = keyof typeof STORED;
+const splitStored = ATTENTION.declare({
+  each: { stored: ['f8', 'q8'], dtype: ['f32', 'f16', 'bf16'], dim: DIMS, heads: [1, 2, 4, 8] },
+  symbol: ({ stored, dtype, dim, heads }) => `attention_split_${stored}_${dtype}_${dim}_${heads}`,
+  body: ({ stored, dtype, dim, heads }) => ({
+    threads: { constant: 'SPLIT_THREADS', threads: 128 },
+    params,
+    call: `attention_split<${CTYPE[dtype]}, ${dim}, ${heads}, ${
+      heads === 8 ? `EIGHT_AHEAD<${CTYPE[dtype]}, ${dim}>` : 4
+    }, ${STORED[stored]}>`,
+  }),
+});
 const combine = ATTENTION.declare({
   each: { dtype: ['f32', 'f16', 'bf16'] },
   symbol: ({ dtype }) => `attention_combine_${dtype}`,
@@ -253,11 +267,18 @@ export function splitsFor(c: AttentionCall, device: DeviceInfo): number {
  * The pair for decoding: partial is [batch, heads, tq, splits, dim] and partialLse [batch, heads, tq, splits], both
  * float.
  */
-export function splitLaunches(c: AttentionCall, dtype: Exclude<AttentionDType, 'f64'>): readonly Launch[] {
+export function splitLaunches(
+  c: AttentionCall,
+  dtype: Exclude<AttentionDType, 'f64'>,
+  stored?: Stored,
+): readonly Launch[] {
   const heads = together(c.heads, c.kvHeads);
   const grid = [c.splits ?? 1, c.heads / heads, c.batch * c.tq];
+  const variant = { dtype, dim: padded(c.dim), heads };
   return [
-    launch(split, { dtype, dim: padded(c.dim), heads }, grid, 128, { p: c }),
+    stored
+      ? launch(splitStored, { stored, ...variant }, grid, 128, { p: c })
+      : launch(split, variant, grid, 128, { p: c }),
     launch(combine, { dtype }, [c.tq, c.heads, c.batch], 512, { p: c }),
   ];
 }

@@ -1,7 +1,8 @@
 // Attention on a GPU: operands and options become the struct its kernels take (attention-kernels.ts).
 import type { DType } from '../../base/dtype.js';
-import type { Layout } from '../../base/layout.js';
-import { type Extra, extent, extrasOf, type SdpaParams, sizesOf } from '../../ops/attention-reference.js';
+import { Layout } from '../../base/layout.js';
+import { type Extra, extent, extrasOf, headDim, type SdpaParams, sizesOf } from '../../ops/attention-reference.js';
+import { indexing } from '../../ops/indexing.js';
 import type { RowOf } from '../../ops/op.js';
 import type { View } from '../backend.js';
 import {
@@ -12,9 +13,12 @@ import {
   forwardLaunch,
   splitLaunches,
   splitsFor,
+  type Stored,
 } from './attention-kernels.js';
+import { planIndex } from './indexing.js';
 import { inType } from './movement.js';
-import { FAULT, type FamilyPlan, type Launch, permuted, type Planner } from './plan.js';
+import { addressOf, FAULT, type FamilyPlan, type Launch, permuted, type Planner, viewOf } from './plan.js';
+import { planDecode } from './quantized.js';
 
 /** A few queries over many keys: blocks for parts of the keys, joined afterwards. */
 const SPLIT_QUERIES = 4;
@@ -78,14 +82,70 @@ const lseStrides = (lse: View, packed: boolean): readonly [number, number] => [
   lse.layout.strides[1],
 ];
 
+// ---- keys and values in 8 bits ----
+
+/** How kernels name them, and what their rows' beginnings are multiples of, in bytes. */
+const STORED: { readonly [D in DType]?: { readonly name: Stored; readonly multiple: number } } = {
+  f8e4m3: { name: 'f8', multiple: 8 },
+  u8: { name: 'q8', multiple: 2 },
+};
+const SELECT = indexing.indexSelect as unknown as RowOf<'index'>;
+const reshaped = (v: View, shape: readonly number[]): View => ({
+  ...viewOf(v),
+  layout: Layout.contiguous(shape, v.layout.offset),
+});
+/** In the queries' dtype; of pages those that the table names, one sequence after another in place of the pages. */
+function decodedKeys(
+  p: Planner,
+  kept: View,
+  dtype: DType,
+  pages: View | undefined,
+  layout: SdpaParams['layout'],
+): View {
+  const chosen = pages ? gatheredPages(p, kept, pages, layout) : kept;
+  if (chosen.dtype !== 'u8') return inType(p, chosen, dtype);
+  const { shape } = chosen.layout;
+  const out = p.make([...shape.slice(0, -1), headDim({ shape, dtype: 'u8' }, shape[3])], dtype);
+  planDecode(p, chosen, out, 'Q8_0');
+  return out;
+}
+function gatheredPages(p: Planner, kept: View, pages: View, layout: SdpaParams['layout']): View {
+  const [count, ...page] = kept.layout.shape;
+  const [batch, width] = pages.layout.shape;
+  const ids = reshaped(p.dense(pages), [batch * width]);
+  const each = page.reduce((a, b) => a * b, 1);
+  const flat = p.make([batch * width, each], kept.dtype);
+  planIndex(p, SELECT, [reshaped(p.dense(kept), [count, each]), ids], [flat], { dim: 0 });
+  if (layout === 'bthd') return reshaped(flat, [batch, width * page[0], page[1], page[2]]);
+  const [heads, rows, last] = page;
+  const inOrder = p.dense(permuted(reshaped(flat, [batch, width, heads, rows, last]), [0, 2, 1, 3, 4]));
+  return reshaped(inOrder, [batch, heads, width * rows, last]);
+}
+/** Rows that kernels for 8 bits can read, copied where they begin elsewhere. */
+const keptRows = (p: Planner, v: View, multiple: number, layout: SdpaParams['layout']): View => {
+  const fits = v.layout.strides.slice(0, 3).every((s) => s % multiple === 0) && addressOf(v) % multiple === 0;
+  return turned(fits && unitRows(v.layout) ? v : p.dense(v, 16), layout);
+};
+
 type Plan = FamilyPlan<RowOf<'attention'>, SdpaParams>;
 const enqueue = (p: Planner, launches: readonly Launch[]): void => p.run({ launches, scratch: 0 });
 
-const forward: Plan = (p, _row, inputs, [out, lse], o) => {
+const forward: Plan = (p, row, inputs, [out, lse], o) => {
   const extra = extrasOf(inputs.slice(3), o.extras);
   const packed = extra.qStarts !== undefined;
   const dtype = inputs[0].dtype as AttentionDType;
-  const [q, k, v] = inputs.slice(0, 3).map((x) => rowsOf(p, x, o.layout));
+  const stored = inputs[1].dtype === dtype ? undefined : STORED[inputs[1].dtype];
+  const { rows, dim: width } = sizesOf(inputs[0].layout.shape, o.layout);
+  const few = rows <= SPLIT_QUERIES && dtype !== 'f64' && !packed;
+  if (stored && !(few && width % 8 === 0)) {
+    const kept = inputs.slice(1, 3).map((x) => decodedKeys(p, x, dtype, extra.pages, o.layout));
+    const extras = o.extras.filter((name) => name !== 'pages');
+    const rest = extras.map((name) => extra[name] as View);
+    return forward(p, row, [inputs[0], ...kept, ...rest], [out, lse], { ...o, extras });
+  }
+  const [q, k, v] = inputs
+    .slice(0, 3)
+    .map((x, i) => (stored && i > 0 ? keptRows(p, x, stored.multiple, o.layout) : rowsOf(p, x, o.layout)));
   const call: AttentionCall = {
     ...common(p, inputs, extra, o),
     q,
@@ -106,7 +166,7 @@ const forward: Plan = (p, _row, inputs, [out, lse], o) => {
   const splits = splitsFor(call, p.device);
   const partial = p.make([batch, heads, tq, splits, dim], 'f32');
   const partialLse = p.make([batch, heads, tq, splits], 'f32');
-  enqueue(p, splitLaunches({ ...call, splits, partial, partialLse }, dtype));
+  enqueue(p, splitLaunches({ ...call, splits, partial, partialLse }, dtype, stored?.name));
 };
 
 const backward: Plan = (p, _row, inputs, outputs, o) => {

@@ -7,11 +7,19 @@ import { type Shape, sizeOf } from '../../base/shape.js';
 import type { DeviceInfo } from '../../driver/driver.js';
 import { CTYPE, KernelModule, REAL_TYPES, suffixOf } from '../../kernels/declare.js';
 import type { KernelRow } from '../../ops/op.js';
-import { BLOCK_TYPES, type BlockType, type DecodeParams, type ProductParams, quantized } from '../../ops/quantized.js';
+import {
+  BLOCK_TYPES,
+  type BlockParams,
+  type BlockType,
+  type DecodeParams,
+  type ProductParams,
+  quantized,
+} from '../../ops/quantized.js';
 import type { View } from '../backend.js';
 import { planMatmul } from './matmul.js';
 import { inType } from './movement.js';
 import {
+  addressOf,
   at,
   ceilDiv,
   FAULT,
@@ -41,7 +49,7 @@ const tileOf = (type: BlockType): number => {
 /** Rows of weights that a group multiplies at once: as many rows share what is read of the activations. */
 const rowsFor = (type: BlockType, columns: Columns): number => (columns < 4 ? columns : tileOf(type) <= 1536 ? 4 : 2);
 /** Groups of 32 lanes a block has at most in products with rounded activations; sums of many rows take registers. */
-const mostGroups = (columns: Columns): number => (columns < 4 ? 16 : 12);
+const mostGroups = (columns: Columns): number => (columns < 4 ? 16 : columns < 8 ? 12 : 10);
 /** Tiles in a group's ring of so many rows: bytes under way are what counts. */
 export const stagesFor = (type: BlockType, rows: number): number =>
   Math.min(4, Math.max(2, Math.floor(7168 / (tileOf(type) * rows))));
@@ -74,6 +82,15 @@ const pick = WEIGHTS.declare({
       none: 'i64',
     },
     call: `pick_rows<${type}>`,
+  }),
+});
+const encode = WEIGHTS.declare({
+  each: { dtype: REAL_TYPES },
+  symbol: (v) => `weights_encode_q8_0_${suffixOf(v.dtype)}`,
+  body: ({ dtype }) => ({
+    threads: 256,
+    params: { x: `const ${CTYPE[dtype]}*`, out: 'u8*', blocks: 'i64' },
+    call: 'encode_q8',
   }),
 });
 const round = WEIGHTS.declare({
@@ -168,7 +185,7 @@ type SmallReal = (typeof SMALL_REALS)[number];
 /** Blocks where kernels can read them as structs: dense, from an address that is a multiple of 16. */
 const blocksOf = (p: Planner, v: View): View => p.dense(v, 16);
 
-const planDecode = (p: Planner, blocks: View, out: View, type: BlockType): void => {
+export const planDecode = (p: Planner, blocks: View, out: View, type: BlockType): void => {
   const quads = sizeOf(out.layout.shape) / 4;
   p.run(
     single(
@@ -176,6 +193,16 @@ const planDecode = (p: Planner, blocks: View, out: View, type: BlockType): void 
     ),
     { w: blocksOf(p, blocks), out },
   );
+};
+
+const planEncode: FamilyPlan<KernelRow, BlockParams> = (p, _row, [given], [out]) => {
+  const x = p.dense(given);
+  const blocks = sizeOf(x.layout.shape) / 32;
+  // Blocks are written as words of 16 bits.
+  const to = addressOf(out) % 2 === 0 ? out : p.make(out.layout.shape, 'u8');
+  const args = { x: at('x'), out: at('to'), blocks };
+  p.run(single(launch(encode, { dtype: x.dtype as Real }, strideGrid(blocks * 8), 256, args)), { x, to });
+  if (to !== out) p.copy(to, out);
 };
 
 const planDequantize: FamilyPlan<KernelRow, DecodeParams> = (p, _row, [blocks], [out], { type }) =>
@@ -310,12 +337,19 @@ function planDecoded(p: Planner, given: View, blocks: View, out: View, type: Blo
 
 const PLANS = new Map<unknown, FamilyPlan<KernelRow, any>>([
   [quantized.dequantize, planDequantize],
+  [quantized.q8Blocks, planEncode],
   [quantized.qrows, planRows],
   [quantized.qmatmul, planProduct],
   [quantized.qmatmulExperts, planExperts],
 ]);
 
-export const planQuantized: FamilyPlan<KernelRow, DecodeParams | ProductParams> = (p, row, inputs, [out], params) => {
+export const planQuantized: FamilyPlan<KernelRow, BlockParams | DecodeParams | ProductParams> = (
+  p,
+  row,
+  inputs,
+  [out],
+  params,
+) => {
   const [x, blocks] = inputs;
   const most = MOST_COLUMNS['quick' in params && params.quick && x.dtype !== 'f64' ? 'quick' : 'exact'];
   const many = row === (quantized.qmatmul as unknown) && sizeOf(x.layout.shape) > most * x.layout.shape.at(-1)!;
