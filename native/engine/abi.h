@@ -4,6 +4,13 @@
 #include <cstdint>
 #include <cstring>
 
+// Elements of two vectors by number, a's first; V is a vector of whole numbers with as many lanes.
+#if defined(__clang__)
+#define WICK_SHUFFLE(V, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define WICK_SHUFFLE(V, a, b, ...) __builtin_shuffle(a, b, V{__VA_ARGS__})
+#endif
+
 namespace wick {
 
 // The order of DTYPES in src/base/dtype.ts.

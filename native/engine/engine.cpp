@@ -12,7 +12,9 @@
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
 #endif
+#if !defined(__wasm__)
 #include <sys/mman.h>
+#endif
 
 #include "generated/names.h"
 
@@ -84,8 +86,10 @@ bool hasAvx512() {
   return hasAvx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
-#else
+#elif defined(__aarch64__)
 bool hasNeon() { return true; }
+#else
+bool hasWasm() { return true; }  // a machine without its vectors refuses the whole module
 #endif
 #ifdef WICK_WITH_SSE2
 WICK_INSTRUCTION_SET(sse2)
@@ -112,6 +116,9 @@ const IsaTable* table_neon_dotprod() {
   return t;
 }
 #endif
+#ifdef WICK_WITH_WASM
+WICK_INSTRUCTION_SET(wasm)
+#endif
 // Best last.
 const Choice CHOICES[] = {
 #ifdef WICK_WITH_SSE2
@@ -125,6 +132,9 @@ const Choice CHOICES[] = {
 #endif
 #ifdef WICK_WITH_NEON
     {"neon", hasNeon, table_neon_dotprod},
+#endif
+#ifdef WICK_WITH_WASM
+    {"wasm", hasWasm, table_wasm},
 #endif
 };
 constexpr int CHOICE_COUNT = sizeof CHOICES / sizeof CHOICES[0];
@@ -199,9 +209,13 @@ Status runCall(const double* block, const double* message) {
   parse(block, message, c);
   int id = (int)block[OP];
   if (id < ROW_COUNT) return runElementwise(c, reinterpret_cast<const void*>((intptr_t)id));
+#if defined(__cpp_exceptions)
   try {
     return runContiguous(c, *ops[id - ROW_COUNT]);
   } catch (const std::bad_alloc&) { return fail(c, NO_MEMORY, "no memory for the engine's own lists"); }
+#else
+  return runContiguous(c, *ops[id - ROW_COUNT]);  // WebAssembly: memory that is not there ends in a trap
+#endif
 }
 
 }  // namespace
@@ -247,8 +261,21 @@ __attribute__((visibility("default"))) double wick_address(void* p) { return (do
 __attribute__((visibility("default"))) void wick_advise(double address, double bytes) {
   uintptr_t begin = ((uintptr_t)address + 4095) & ~(uintptr_t)4095,
             end = ((uintptr_t)address + (uintptr_t)bytes) & ~(uintptr_t)4095;
+#if !defined(__wasm__)
   if (end > begin) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+#else
+  (void)begin, (void)end;
+#endif
 }
+#if defined(__wasm__)
+// The engine sees its own memory only: tensors live there. 0 when there is no more.
+__attribute__((visibility("default"))) double wick_alloc(double bytes) {
+  return (double)(uintptr_t)aligned_alloc(64, ((size_t)bytes + 63) / 64 * 64);
+}
+__attribute__((visibility("default"))) void wick_free(double address) {
+  free(reinterpret_cast<void*>((uintptr_t)address));
+}
+#endif
 
 __attribute__((visibility("default"))) int wick_run(double address) {
   const double* block = reinterpret_cast<const double*>((uintptr_t)address);

@@ -38,7 +38,6 @@ typedef uint8_t B1 __attribute__((vector_size(16)));
 typedef uint16_t B2 __attribute__((vector_size(16)));
 typedef uint32_t B4 __attribute__((vector_size(16)));
 typedef uint64_t B8 __attribute__((vector_size(16)));
-#define WICK_SHUFFLE(V, a, b, ...) __builtin_shuffle(a, b, V{__VA_ARGS__})
 inline B1 zipLow(B1 a, B1 b) { return WICK_SHUFFLE(B1, a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23); }
 inline B1 zipHigh(B1 a, B1 b) {
   return WICK_SHUFFLE(B1, a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);

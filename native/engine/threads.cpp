@@ -2,17 +2,27 @@
 // immediate.
 #include "threads.h"
 
+#include <cstdlib>
+#if !defined(__wasm__)
 #include <pthread.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <condition_variable>
-#include <cstdlib>
 #include <mutex>
 #include <system_error>
 #include <thread>
+#endif
 
 namespace wick {
+#if defined(__wasm__)
+// WebAssembly runs on the thread that called it.
+int threadCount() { return 1; }
+void setThreadCount(int) {}
+void parallelRange(int64_t n, int64_t, bool, void (*body)(void*, int64_t, int64_t), void* context) {
+  if (n > 0) body(context, 0, n);
+}
+#else
 namespace {
 
 constexpr int MAX_THREADS = 256;
@@ -152,14 +162,17 @@ void parallelRange(int64_t n, int64_t grain, bool exactly, void (*body)(void*, i
   while (p.joined.load(std::memory_order_seq_cst) != 0) relax();
   owner.unlock();
 }
+#endif
 
 void* scratch(Scratch slot, size_t bytes) {
   struct Slots {
     void* block[SCRATCH_COUNT] = {};
     size_t bytes[SCRATCH_COUNT] = {};
+#if !defined(__wasm__)  // whose one thread never ends
     ~Slots() {
       for (void* b : block) free(b);
     }
+#endif
   };
   thread_local Slots slots;
   if (slots.bytes[slot] < bytes) {
@@ -167,6 +180,9 @@ void* scratch(Scratch slot, size_t bytes) {
     size_t rounded = (bytes + 4095) / 4096 * 4096;
     slots.block[slot] = aligned_alloc(4096, rounded);
     slots.bytes[slot] = slots.block[slot] ? rounded : 0;
+#if defined(__wasm__)
+    if (!slots.block[slot]) __builtin_trap();  // address 0 is memory like any other there
+#endif
   }
   return slots.block[slot];
 }

@@ -222,6 +222,8 @@ inline Bytes lookUp(Bytes table, Bytes index) {
   return (Bytes)vqtbl1q_s8((int8x16_t)table, (uint8x16_t)index);
 #elif defined(__SSSE3__)
   return (Bytes)_mm_shuffle_epi8((__m128i)table, (__m128i)index);
+#elif defined(WICK_ISA_WASM)
+  return (Bytes)wasm_i8x16_swizzle((v128_t)table, (v128_t)index);
 #else
   Bytes out;
   for (int j = 0; j < 16; j++) out[j] = table[index[j]];

@@ -18,8 +18,11 @@
 #elif defined(WICK_ISA_AVX512)
 #include <immintrin.h>
 #define WICK_EXPORT(name) name##_avx512
+#elif defined(WICK_ISA_WASM)
+#include <wasm_simd128.h>
+#define WICK_EXPORT(name) name##_wasm
 #else
-#error "compile with -DWICK_ISA_NEON, -DWICK_ISA_SSE2, -DWICK_ISA_AVX2 or -DWICK_ISA_AVX512"
+#error "compile with -DWICK_ISA_NEON, -DWICK_ISA_SSE2, -DWICK_ISA_AVX2, -DWICK_ISA_AVX512 or -DWICK_ISA_WASM"
 #endif
 
 using wick::bfloat;

@@ -57,7 +57,7 @@ template <class S, class E> WICK_FN void widenTo(const S* from, E* to, int64_t n
 typedef float Four __attribute__((vector_size(16)));
 // to[k * R + i] = from[i][k] for four rows i and n values of k.
 template <int R> WICK_FN void turnFour(const float* const* from, float* to, int64_t n) {
-  typedef int32_t Pick __attribute__((vector_size(16)));
+  [[maybe_unused]] typedef int32_t Pick __attribute__((vector_size(16)));
   const float *p = from[0], *q = from[1], *r = from[2], *s = from[3];
   auto take = [](const float* at) {
     Four v;
@@ -68,12 +68,12 @@ template <int R> WICK_FN void turnFour(const float* const* from, float* to, int6
   int64_t k = 0;
   for (; k + 4 <= n; k += 4, to += 4 * R) {
     const Four v0 = take(p + k), v1 = take(q + k), v2 = take(r + k), v3 = take(s + k);
-    const Four a = __builtin_shuffle(v0, v2, Pick{0, 4, 1, 5}), b = __builtin_shuffle(v0, v2, Pick{2, 6, 3, 7});
-    const Four c = __builtin_shuffle(v1, v3, Pick{0, 4, 1, 5}), d = __builtin_shuffle(v1, v3, Pick{2, 6, 3, 7});
-    put(to, __builtin_shuffle(a, c, Pick{0, 4, 1, 5}));
-    put(to + R, __builtin_shuffle(a, c, Pick{2, 6, 3, 7}));
-    put(to + 2 * R, __builtin_shuffle(b, d, Pick{0, 4, 1, 5}));
-    put(to + 3 * R, __builtin_shuffle(b, d, Pick{2, 6, 3, 7}));
+    const Four a = WICK_SHUFFLE(Pick, v0, v2, 0, 4, 1, 5), b = WICK_SHUFFLE(Pick, v0, v2, 2, 6, 3, 7);
+    const Four c = WICK_SHUFFLE(Pick, v1, v3, 0, 4, 1, 5), d = WICK_SHUFFLE(Pick, v1, v3, 2, 6, 3, 7);
+    put(to, WICK_SHUFFLE(Pick, a, c, 0, 4, 1, 5));
+    put(to + R, WICK_SHUFFLE(Pick, a, c, 2, 6, 3, 7));
+    put(to + 2 * R, WICK_SHUFFLE(Pick, b, d, 0, 4, 1, 5));
+    put(to + 3 * R, WICK_SHUFFLE(Pick, b, d, 2, 6, 3, 7));
   }
   for (; k < n; k++, to += R)
     for (int i = 0; i < 4; i++) to[i] = from[i][k];

@@ -23,6 +23,18 @@ inline Sums dot(Sums acc, Bytes w, Bytes a) {
 typedef float32x4_t Floats;
 inline Floats scaled(Floats acc, Sums s, float by) { return vfmaq_n_f32(acc, vcvtq_f32_s32(s), by); }
 inline float total(Floats v) { return vaddvq_f32(v); }
+#elif defined(WICK_ISA_WASM)
+typedef v128_t Sums;
+inline Sums dot(Sums acc, Bytes w, Bytes a) {
+  const v128_t low =
+      wasm_i32x4_dot_i16x8(wasm_i16x8_extend_low_i8x16((v128_t)w), wasm_i16x8_extend_low_i8x16((v128_t)a));
+  const v128_t high =
+      wasm_i32x4_dot_i16x8(wasm_i16x8_extend_high_i8x16((v128_t)w), wasm_i16x8_extend_high_i8x16((v128_t)a));
+  return wasm_i32x4_add(acc, wasm_i32x4_add(low, high));
+}
+typedef float Floats __attribute__((vector_size(16)));
+inline Floats scaled(Floats acc, Sums s, float by) { return acc + (Floats)wasm_f32x4_convert_i32x4(s) * by; }
+inline float total(Floats v) { return (v[0] + v[2]) + (v[1] + v[3]); }
 #else
 typedef __m128i Sums;
 inline Sums dot(Sums acc, Bytes w, Bytes a) {

@@ -60,6 +60,8 @@ template <int BYTES> struct Mask {
     return _mm512_test_epi32_mask((__m512i)r, (__m512i)r) != 0;
 #elif defined(WICK_ISA_AVX2)
     return !_mm256_testz_si256((__m256i)r, (__m256i)r);
+#elif defined(WICK_ISA_WASM)
+    return wasm_v128_any_true((v128_t)r);
 #else
     return _mm_movemask_epi8((__m128i)r) != 0;
 #endif
@@ -298,6 +300,19 @@ WICK_FN F truncg(F x) { return F((F::R)_mm256_round_ps((__m256)x.r, 11)); }
 WICK_FN D truncg(D x) { return D((D::R)_mm256_round_pd((__m256d)x.r, 11)); }
 WICK_FN F mad(F a, F b, F c) { return F((F::R)_mm256_fmadd_ps((__m256)a.r, (__m256)b.r, (__m256)c.r)); }
 WICK_FN D mad(D a, D b, D c) { return D((D::R)_mm256_fmadd_pd((__m256d)a.r, (__m256d)b.r, (__m256d)c.r)); }
+#elif defined(WICK_ISA_WASM)
+WICK_FN F sqrtg(F x) { return F((F::R)wasm_f32x4_sqrt((v128_t)x.r)); }
+WICK_FN D sqrtg(D x) { return D((D::R)wasm_f64x2_sqrt((v128_t)x.r)); }
+WICK_FN F rintg(F x) { return F((F::R)wasm_f32x4_nearest((v128_t)x.r)); }
+WICK_FN D rintg(D x) { return D((D::R)wasm_f64x2_nearest((v128_t)x.r)); }
+WICK_FN F floorg(F x) { return F((F::R)wasm_f32x4_floor((v128_t)x.r)); }
+WICK_FN D floorg(D x) { return D((D::R)wasm_f64x2_floor((v128_t)x.r)); }
+WICK_FN F ceilg(F x) { return F((F::R)wasm_f32x4_ceil((v128_t)x.r)); }
+WICK_FN D ceilg(D x) { return D((D::R)wasm_f64x2_ceil((v128_t)x.r)); }
+WICK_FN F truncg(F x) { return F((F::R)wasm_f32x4_trunc((v128_t)x.r)); }
+WICK_FN D truncg(D x) { return D((D::R)wasm_f64x2_trunc((v128_t)x.r)); }
+WICK_FN F mad(F a, F b, F c) { return a * b + c; }
+WICK_FN D mad(D a, D b, D c) { return a * b + c; }
 #else
 WICK_FN F sqrtg(F x) { return F((F::R)_mm_sqrt_ps((__m128)x.r)); }
 WICK_FN D sqrtg(D x) { return D((D::R)_mm_sqrt_pd((__m128d)x.r)); }
@@ -456,6 +471,16 @@ WICK_FN Pair toDouble(F x) {
 WICK_FN F toFloat(Pair p) {
   return F((F::R)_mm256_insertf128_ps(_mm256_castps128_ps256(_mm256_cvtpd_ps((__m256d)p.lo.r)),
                                       _mm256_cvtpd_ps((__m256d)p.hi.r), 1));
+}
+#elif defined(WICK_ISA_WASM)
+WICK_FN Pair toDouble(F x) {
+  v128_t v = (v128_t)x.r;
+  return {D((D::R)wasm_f64x2_promote_low_f32x4(v)),
+          D((D::R)wasm_f64x2_promote_low_f32x4(wasm_i64x2_shuffle(v, v, 1, 1)))};
+}
+WICK_FN F toFloat(Pair p) {
+  return F((F::R)wasm_i64x2_shuffle(wasm_f32x4_demote_f64x2_zero((v128_t)p.lo.r),
+                                    wasm_f32x4_demote_f64x2_zero((v128_t)p.hi.r), 0, 2));
 }
 #else
 WICK_FN Pair toDouble(F x) {

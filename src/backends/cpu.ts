@@ -1,17 +1,20 @@
-// The CPU engine: C++ kernels behind one foreign call that takes one preallocated block of numbers.
+// The CPU device: C++ kernels behind one call that takes one preallocated block of numbers.
 import { env } from '../base/environment.js';
 import { DTYPE, type DType } from '../base/dtype.js';
 import { IndexError, NativeError, OutOfMemoryError, UnsupportedError, type WickError } from '../base/errors.js';
-import { nativeString, openLibrary } from '../driver/ffi.js';
 import { Layout } from '../base/layout.js';
 import { movementOps } from '../ops/movement.js';
 import type { Params, RunRow } from '../ops/op.js';
 import type { Backend, Memory, MemoryStats, Recorded, View } from './backend.js';
-import { type CpuMemory, MemoryPool, poolOf } from './cpu/memory.js';
+import { type Engine, MESSAGE, MESSAGE_BYTES, openNative } from './cpu/engine.js';
+import { nativePlatform } from './cpu/instruction-sets.js';
+import { type CpuMemory, type Pool, poolOf } from './cpu/memory.js';
 import { type Arrange, arrangeFor, type Pack, packFor } from './cpu/pack.js';
 import { Recording, RecordedCalls } from './cpu/recording.js';
+import { openWasm } from './cpu/wasm-engine.js';
 import { ensureNative } from './native-build.js';
 import { ReferenceBackend, runReference } from './reference.js';
+import { findWasm } from './wasm-build.js';
 
 // Slots of the call block; native/engine/engine.cpp reads the same.
 const OP = 0;
@@ -19,9 +22,6 @@ const INPUTS = 1;
 const OPERANDS = 2;
 const PARAMS = 4;
 const FIRST_OPERAND = 52;
-const MESSAGE = 960;
-const MESSAGE_BYTES = 512;
-const BLOCK_SLOTS = 1024;
 const MAX_RANK = 16;
 const MAX_OPERANDS = 16;
 
@@ -33,54 +33,6 @@ interface Binding {
   readonly elementwise: boolean;
 }
 
-interface Engine {
-  readonly run: (block: number) => number;
-  readonly runList: RunList;
-  readonly find: (name: string) => number;
-  readonly select: (isa: string) => number;
-  readonly threads: (n: number) => number;
-  readonly address: (buffer: ArrayBuffer) => number;
-  readonly advise: (address: number, bytes: number) => void;
-  readonly isa: () => number;
-  readonly memcpy: (to: number, from: number, bytes: number) => void;
-  readonly read: (from: number, bytes: number) => void;
-  readonly peak: (rounds: number) => number;
-}
-
-type RunList = { async: (list: number, done: (error: Error | null, status: number) => void) => void };
-
-function load(): Engine {
-  const library = openLibrary({ name: 'the CPU engine', sonames: [ensureNative()], vendor: 'host' });
-  if (typeof library === 'string') throw new NativeError(library);
-  const engine = {
-    run: library.func('int wick_run(double block)'),
-    runList: library.func('int wick_run_list(double list)'),
-    find: library.func('int wick_find(const char *name)'),
-    select: library.func('int wick_select(const char *isa)'),
-    threads: library.func('int wick_threads(int n)'),
-    address: library.func('double wick_address(void *p)'),
-    advise: library.func('void wick_advise(double address, double bytes)'),
-    isa: library.func('uintptr_t wick_isa()'),
-    memcpy: library.func('void wick_memcpy(double to, double from, double bytes)'),
-    read: library.func('void wick_read(double from, double bytes)'),
-    peak: library.func('double wick_peak(double rounds)'),
-  } as unknown as Engine;
-  // An engine built elsewhere may hold other instruction sets than this CPU has.
-  const wanted = env('WICK_CPU_ISA') ?? '';
-  const status = engine.select(wanted);
-  if (status === 1)
-    throw new NativeError(
-      wanted
-        ? `WICK_CPU_ISA is ${wanted}, but this CPU lacks those instructions`
-        : `the CPU engine ${library.path} was built for instructions that this CPU lacks`,
-    );
-  if (status !== 0)
-    throw new NativeError(
-      `WICK_CPU_ISA is ${JSON.stringify(wanted)}, which the CPU engine ${library.path} was not built for`,
-    );
-  return engine;
-}
-
 const FAILURES: Record<number, new (message: string) => WickError> = {
   1: IndexError,
   2: UnsupportedError,
@@ -90,30 +42,29 @@ const FAILURES: Record<number, new (message: string) => WickError> = {
 export class CpuBackend implements Backend {
   readonly name = 'cpu';
   readonly #engine: Engine;
-  readonly #pool: MemoryPool;
+  readonly #pool: Pool;
   /** Memory of work that runs elsewhere: given out in the order in which that work runs. */
-  readonly #aside: MemoryPool;
+  readonly #aside: Pool;
   #recording: Recording | undefined;
   /** Kept when all work elsewhere that was asked for so far has run. */
   #last: Promise<unknown> = Promise.resolve();
   #underWay = 0;
-  readonly #block = new Float64Array(BLOCK_SLOTS);
-  readonly #blockAddress: number;
+  readonly #block: Float64Array;
   readonly #bindings = new Map<RunRow, Binding>();
 
-  constructor() {
-    this.#engine = load();
-    this.#blockAddress = this.#engine.address(this.#block.buffer as ArrayBuffer);
-    this.#pool = new MemoryPool(this.#engine.address, this.#engine.advise);
+  constructor(engine: Engine = openEngine()) {
+    this.#engine = engine;
+    this.#block = engine.block;
+    this.#pool = engine.pool;
     this.#aside = this.#pool.beside();
   }
 
   get description(): string {
-    return `C++ engine with ${this.isa} instructions, ${this.threads} threads`;
+    return `${this.#engine.kind}, ${this.threads} thread${this.threads === 1 ? '' : 's'}`;
   }
-  /** The instruction set in use: 'avx512', 'avx2', 'sse2' or 'neon'. */
+  /** The instruction set in use: 'avx512', 'avx2', 'sse2', 'neon' or 'wasm'. */
   get isa(): string {
-    return nativeString(this.#engine.isa());
+    return this.#engine.isa;
   }
   get threads(): number {
     return this.#engine.threads(0);
@@ -189,7 +140,7 @@ export class CpuBackend implements Backend {
       for (const v of outputs) at = putView(block, at, v, row);
     }
     if (this.#recording) return this.#recording.add(row, block, at, inputs, outputs);
-    const status = this.#engine.run(this.#blockAddress);
+    const status = this.#engine.run(at);
     if (status !== 0) this.#fail(status, row);
   }
   /** A user's op: its own function. */
@@ -198,7 +149,7 @@ export class CpuBackend implements Backend {
     runReference(row, inputs, outputs, params);
   }
 
-  #record<T>(pool: MemoryPool, f: () => T): { recording: Recording; result: T } {
+  #record<T>(pool: Pool, f: () => T): { recording: Recording; result: T } {
     if (this.#recording) throw new UnsupportedError('cpu: work is being recorded already');
     const recording = (this.#recording = new Recording(pool));
     try {
@@ -212,7 +163,7 @@ export class CpuBackend implements Backend {
   }
   capture(f: () => void): Recorded {
     const { recording } = this.#record(this.#pool.beside(), f);
-    const calls = recording.finish(this.#engine.address);
+    const calls = recording.finish(this.#engine.place);
     const launch = (): Promise<void> => this.#enqueue(calls);
     const dispose = (): void => {
       void this.#last.then(() => {
@@ -224,7 +175,7 @@ export class CpuBackend implements Backend {
   }
   async elsewhere<T>(f: () => T): Promise<T> {
     const { recording, result } = this.#record(this.#aside, f);
-    const calls = recording.finish(this.#engine.address);
+    const calls = recording.finish(this.#engine.place);
     try {
       await this.#enqueue(calls);
     } finally {
@@ -243,14 +194,10 @@ export class CpuBackend implements Backend {
   }
   /** One after another on a thread of the system's, as they were asked for; at once where nothing runs. */
   #enqueue(calls: RecordedCalls): Promise<void> {
-    const start = (): Promise<void> =>
-      new Promise<void>((done, failed) => {
-        this.#engine.runList.async(calls.address, (error, status) => {
-          if (error) failed(error);
-          else if (status !== 0) failed(failure(status, calls.failedRow, calls.message));
-          else done();
-        });
-      });
+    const start = async (): Promise<void> => {
+      const status = await calls.run();
+      if (status !== 0) throw failure(status, calls.failedRow, calls.message);
+    };
     this.#underWay++;
     const run = this.#underWay === 1 ? start() : this.#last.then(start);
     const over = (): void => void this.#underWay--;
@@ -338,13 +285,31 @@ function putView(block: Float64Array, at: number, view: View, row: RunRow): numb
   return at + 2 * rank;
 }
 
-/** The engine, or the reference engine under its name where there is none; the reason is said once. */
+/** The instruction set's name of the engine as WebAssembly. */
+const WASM = 'wasm';
+
+/** The shared library, or as WebAssembly where that is asked for by WICK_CPU_ISA. */
+const openEngine = (): Engine => (env('WICK_CPU_ISA') === WASM ? openWasm(findWasm()) : openNative(ensureNative()));
+
+/**
+ * The engine; as WebAssembly where there is no shared library of it and none can be built, and the reference engine
+ * where there is neither. What could be better is said once.
+ */
 export function openCpu(): Backend {
   try {
     return new CpuBackend();
   } catch (e) {
     if (!(e instanceof NativeError) || env('WICK_CPU_ISA')) throw e;
-    process.emitWarning(`${e.message}. Tensors on 'cpu' are computed by the slow reference engine.`, 'WickWarning');
-    return new ReferenceBackend('cpu');
+    try {
+      const backend = new CpuBackend(openWasm(findWasm()));
+      // On other platforms there is no better one to be had, so that `wick devices` saying so is enough.
+      if (nativePlatform()) warn(`${e.message}. The CPU engine runs as WebAssembly: one thread, and at most 4 GiB.`);
+      return backend;
+    } catch (second) {
+      if (!(second instanceof NativeError)) throw second;
+      warn(`${e.message}; ${second.message}. Tensors on 'cpu' are computed by the slow reference engine.`);
+      return new ReferenceBackend('cpu');
+    }
   }
 }
+const warn = (message: string): void => process.emitWarning(message, 'WickWarning');

@@ -25,7 +25,7 @@ const COMPILERS = ['g++', 'clang++', 'c++'];
 /** The file descriptor by which a child says how far it is. */
 const PROGRESS = 3;
 
-const hash = (...parts: readonly string[]): string => {
+export const hash = (...parts: readonly string[]): string => {
   const h = createHash('sha256');
   for (const p of parts) h.update(p).update('\0');
   return h.digest('hex').slice(0, 24);
@@ -57,9 +57,12 @@ const sanitized = (unit: Unit): Unit =>
     ? unit
     : { ...unit, name: `${unit.name}-sanitized`, flags: [...unit.flags, ...SANITIZED] };
 
-interface Plan {
+/** What is compiled, with what, and what becomes of it. */
+export interface Plan {
   readonly library: string;
   readonly compiler: string;
+  /** Of every object. */
+  readonly flags: readonly string[];
   readonly objects: readonly { readonly file: string; readonly unit: Unit }[];
   /** Where the folder generated/ is written. */
   readonly work: string;
@@ -77,7 +80,7 @@ function plan(
     return { file: join(root, 'objects', `${unit.name}-${key}.o`), unit };
   });
   const work = join(root, hash(process.arch, ...objects.map((o) => o.file)));
-  return { library: join(work, 'libwick.so'), compiler: cxx.path, objects, work };
+  return { library: join(work, 'libwick.so'), compiler: cxx.path, flags: COMMON_FLAGS, objects, work };
 }
 
 /** What an engine is made from, whichever compiler makes it: said in a file beside the library. */
@@ -117,7 +120,7 @@ function prebuilt(arch: NativeArch): Prebuilt {
   return existsSync(library) ? { library } : { unfit: `${library} is missing` };
 }
 
-function engineFolder(writable: boolean): string {
+export function engineFolder(writable: boolean): string {
   try {
     return cacheFolder('native', writable);
   } catch (cause) {
@@ -168,7 +171,7 @@ const firstErrors = (text: string): string => {
   return (lines.length > 0 ? lines : text.split('\n')).slice(0, 5).join('\n');
 };
 
-function run(command: string, args: readonly string[]): Promise<void> {
+export function run(command: string, args: readonly string[]): Promise<void> {
   return new Promise((done, failed) => {
     const child = spawn(command, args, { stdio: ['ignore', 'ignore', 'pipe'] });
     let text = '';
@@ -180,7 +183,7 @@ function run(command: string, args: readonly string[]): Promise<void> {
 
 const compileUnit = (p: Plan, { source, flags }: Unit, to: string): Promise<void> => {
   const file = join(source.startsWith('generated/') ? p.work : nativeDir, source);
-  return run(p.compiler, [...COMMON_FLAGS, ...flags, `-I${nativeDir}`, `-I${p.work}`, '-c', file, '-o', to]);
+  return run(p.compiler, [...p.flags, ...flags, `-I${nativeDir}`, `-I${p.work}`, '-c', file, '-o', to]);
 };
 
 const link = (p: Plan, flags: readonly string[], to: string): Promise<void> =>
@@ -196,7 +199,7 @@ const link = (p: Plan, flags: readonly string[], to: string): Promise<void> =>
   ]);
 
 /** Says how far a build is: on a terminal one line that is written over, elsewhere a line now and then. */
-function progressOn(fd: number, what: string): (done: number, of: number) => void {
+export function progressOn(fd: number, what: string): (done: number, of: number) => void {
   const [begin, live] = [Date.now(), isatty(fd)];
   let last = begin - EVERY_MS;
   return (done, of) => {
@@ -220,6 +223,25 @@ export interface BuildOptions {
   readonly sanitize?: boolean;
 }
 
+/** Compiles what is missing of a plan's objects, several at a time. */
+export async function compileObjects(p: Plan, say: (done: number, of: number) => void): Promise<void> {
+  const waiting = p.objects.filter((o) => !isIntact(o.file));
+  mkdirSync(dirname(p.objects[0].file), { recursive: true });
+  for (const dir of [dirname(p.objects[0].file), p.work]) sweep(dir);
+  mkdirSync(join(p.work, 'generated'), { recursive: true });
+  for (const [name, text] of Object.entries(generatedFiles())) writeFileSync(join(p.work, 'generated', name), text);
+  const of = waiting.length;
+  let done = 0;
+  say(done, of);
+  const job = async (): Promise<void> => {
+    for (let next = waiting.shift(); next; next = waiting.shift()) {
+      await keepAsync(next.file, (part) => compileUnit(p, next!.unit, part));
+      say(++done, of);
+    }
+  };
+  await Promise.all(Array.from({ length: Math.max(2, Math.min(8, availableParallelism())) }, job));
+}
+
 /** Builds the library into the cache unless it is there; answers its path. */
 export async function buildNative({ everySet, copy, progress, sanitize }: BuildOptions = {}): Promise<string> {
   const cxx = compiler();
@@ -229,23 +251,9 @@ export async function buildNative({ everySet, copy, progress, sanitize }: BuildO
   const p = plan(sets, cxx, engineFolder(true), sanitize);
   mkdirSync(p.work, { recursive: true });
   await oneAtATimeAsync(`${p.work}.lock`, async () => {
-    const waiting = p.objects.filter((o) => !isIntact(o.file));
-    if (isIntact(p.library) && !(copy && waiting.length > 0)) return;
-    mkdirSync(dirname(p.objects[0].file), { recursive: true });
-    for (const dir of [dirname(p.objects[0].file), p.work]) sweep(dir);
-    mkdirSync(join(p.work, 'generated'), { recursive: true });
-    for (const [name, text] of Object.entries(generatedFiles())) writeFileSync(join(p.work, 'generated', name), text);
-    const say = progress === undefined ? () => {} : progressOn(progress, sets.map((set) => set.name).join(', '));
-    const of = waiting.length;
-    let done = 0;
-    say(done, of);
-    const job = async (): Promise<void> => {
-      for (let next = waiting.shift(); next; next = waiting.shift()) {
-        await keepAsync(next.file, (part) => compileUnit(p, next!.unit, part));
-        say(++done, of);
-      }
-    };
-    await Promise.all(Array.from({ length: Math.max(2, Math.min(8, availableParallelism())) }, job));
+    if (isIntact(p.library) && !(copy && p.objects.some((o) => !isIntact(o.file)))) return;
+    const what = sets.map((set) => set.name).join(', ');
+    await compileObjects(p, progress === undefined ? () => {} : progressOn(progress, what));
     if (!sanitize) writeFileSync(join(p.work, SOURCES), sourcesOf(sets));
     await keepAsync(p.library, (part) => link(p, sanitize ? [SANITIZE] : [], part));
   });

@@ -38,7 +38,7 @@ export const VARIABLES = {
   ),
   WICK_NO_RTC: use('1 keeps the run-time compilers (NVRTC, hipRTC) closed: only kernels made before are used.', '0'),
   WICK_CPU_ISA: use(
-    'The instruction set of the CPU engine: sse2, avx2, avx512 or neon; an error where the CPU lacks it.',
+    'The instruction set of the CPU engine: sse2, avx2, avx512, neon or wasm (WebAssembly); an error where the CPU lacks it.',
     'the best this CPU has',
   ),
   WICK_THREADS: use('How many threads the CPU engine uses, at most 256.', 'one per core this process may use'),

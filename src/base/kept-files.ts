@@ -37,7 +37,9 @@ export function unsafeFolder(dir: string, link = true): string | undefined {
   }
   if (!stat?.isDirectory()) return `${dir} is no folder, and none can be made`;
   if (stat.uid !== user() && stat.uid !== 0) return `${dir} belongs to another user (${stat.uid})`;
-  if ((stat.mode & OTHERS_WRITE) !== 0) return `others may write ${dir} (mode ${(stat.mode & 0o777).toString(8)})`;
+  // Windows keeps permissions elsewhere: its modes say that everybody may write.
+  if (process.platform !== 'win32' && (stat.mode & OTHERS_WRITE) !== 0)
+    return `others may write ${dir} (mode ${(stat.mode & 0o777).toString(8)})`;
   return undefined;
 }
 

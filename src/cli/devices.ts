@@ -1,11 +1,14 @@
 // `wick devices`: what there is, with library versions, and why anything is missing.
 import '../index.js';
 import { parseArgs } from 'node:util';
+import { libraryReports } from '../driver/ffi.js';
 import { machineReport } from '../driver/report.js';
 import { prebuiltDirs, prebuiltTargets } from '../kernels/prebuilt.js';
 import { probe } from '../testing/devices.js';
 import { bytes, table, wrap } from './table.js';
 
+/** As its loader reports it. */
+const ENGINE = 'the CPU engine';
 /** Devices of this process; GPUs come from their drivers' own report. */
 const HOST = ['cpu', 'reference', 'sim:32', 'sim:64'];
 
@@ -60,7 +63,9 @@ export function run(argv: readonly string[]): number {
       rows.map((r) => [r.device, r.here ? 'yes' : 'no', r.what]),
     ),
   );
-  const libraries = report.libraries.filter((l) => l.name !== 'the CPU engine');
+  const libraries = report.libraries.filter((l) => l.name !== ENGINE);
+  const engine = libraryReports().find((l) => l.name === ENGINE)?.found;
+  if (engine) console.log(`\n${ENGINE}: ${engine}`);
   console.log(
     `\n${table(
       ['library', 'version', 'file'],

@@ -11,7 +11,7 @@ import { SREG } from './instruction.js';
 import { BARRIER, END, FAIL, GLOBAL_BASE, GLOBAL_HIGH, NO_BLOCK, SCRATCH_MARK, WAVE } from './layout.js';
 import { runMatrix, type MatrixOp } from './matrix-ops.js';
 import { findBlock } from './memory.js';
-import { Wasm, type WasmGlobal, type WasmMemory, type WasmModule } from './webassembly.js';
+import { Wasm, type WasmGlobal, type WasmMemory, type WasmModule } from '../base/webassembly.js';
 
 /** Everything a thread needs to run groups of a launch; sent to workers as is. */
 export interface Launch {

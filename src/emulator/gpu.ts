@@ -11,7 +11,7 @@ import type { Finding } from './checker.js';
 import { GLOBAL_BASE } from './layout.js';
 import { DeviceMemory } from './memory.js';
 import { ThreadPool } from './threads.js';
-import { Wasm } from './webassembly.js';
+import { Wasm } from '../base/webassembly.js';
 
 export const EMULATED_TARGETS = ['gfx906', 'gfx908', 'gfx90a', 'gfx942', 'gfx1030', 'gfx1100', 'gfx1201'] as const;
 

@@ -3,7 +3,7 @@
 import { ArgumentError, OutOfMemoryError } from '../base/errors.js';
 import { MAX_PAGES } from './compile.js';
 import { GLOBAL_BASE } from './layout.js';
-import { Wasm, type WasmMemory } from './webassembly.js';
+import { Wasm, type WasmMemory } from '../base/webassembly.js';
 
 const PAGE = 65536;
 const ALIGN = 256;

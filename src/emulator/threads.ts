@@ -4,7 +4,7 @@ import { MessageChannel, receiveMessageOnPort, Worker, type MessagePort } from '
 import { type Counts, noCounts } from './counts.js';
 import { EmulatorError, type Executor, type Launch, type LoadedProgram } from './executor.js';
 import type { Finding } from './checker.js';
-import type { WasmMemory } from './webassembly.js';
+import type { WasmMemory } from '../base/webassembly.js';
 
 /** Words of the control block: job number, groups taken, workers still busy. */
 export const CONTROL = { JOB: 0, NEXT: 1, BUSY: 2 } as const;

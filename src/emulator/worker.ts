@@ -3,7 +3,7 @@ import { receiveMessageOnPort, workerData, type MessagePort } from 'node:worker_
 import { noCounts } from './counts.js';
 import { EmulatorError, Executor } from './executor.js';
 import { CONTROL, takeGroup, type Answer, type Job } from './threads.js';
-import type { WasmMemory } from './webassembly.js';
+import type { WasmMemory } from '../base/webassembly.js';
 
 const { memory, control, port } = workerData as { memory: WasmMemory; control: Int32Array; port: MessagePort };
 const executor = new Executor(memory);

@@ -41,9 +41,22 @@ export const INSTRUCTION_SETS: { readonly [A in NativeArch]: readonly Instructio
   ],
 };
 
+/** WebAssembly's vectors, which every processor's engine of JavaScript has. */
+export const WASM_SET: InstructionSet = {
+  name: 'wasm',
+  flags: ['-msimd128', '-mbulk-memory', '-mnontrapping-fptoint', '-msign-ext'],
+  needs: [],
+};
+
+/** Whether the engine can be a shared library on a machine like this one. */
+export const nativePlatform = (): boolean =>
+  process.platform === 'linux' && (process.arch === 'x64' || process.arch === 'arm64');
+
 export const hostArch = (): NativeArch => {
-  if (process.platform === 'linux' && (process.arch === 'x64' || process.arch === 'arm64')) return process.arch;
-  throw new NativeError(`the CPU engine runs on Linux x64 and arm64, not on ${process.platform} ${process.arch}`);
+  if (nativePlatform()) return process.arch as NativeArch;
+  throw new NativeError(
+    `the CPU engine's shared library is for Linux x64 and arm64, not for ${process.platform} ${process.arch}`,
+  );
 };
 
 /** Flags of the first processor in /proc/cpuinfo's words; nothing where the file cannot be read. */
@@ -65,7 +78,7 @@ export function hostInstructionSet(arch: NativeArch, flags: ReadonlySet<string> 
   const named = known.find((set) => set.name === wanted);
   if (!named)
     throw new NativeError(
-      `WICK_CPU_ISA is ${JSON.stringify(wanted)}; known are ${known.map((set) => set.name).join(', ')}`,
+      `WICK_CPU_ISA is ${JSON.stringify(wanted)}; known are ${[...known, WASM_SET].map((set) => set.name).join(', ')}`,
     );
   if (!has(named)) throw new NativeError(`WICK_CPU_ISA is ${wanted}, but this CPU lacks those instructions`);
   return named;

@@ -72,10 +72,23 @@ export class MemoryCounters {
   peakBytes = 0;
 }
 
-/** The pool of a block or of what stands for one. */
-export const poolOf = (memory: Memory): MemoryPool => (memory as CpuMemory | Token).pool;
+/** Gives memory out and takes it back. */
+export interface Pool {
+  alloc(bytes: number): Memory;
+  /** Takes a block back, or a token of one whose buffer is gone. */
+  free(memory: Memory): void;
+  /** Another pool with the same counters. */
+  beside(): Pool;
+  /** What comes back from now on is not kept. */
+  close(): void;
+  stats(): MemoryStats;
+  trim(): void;
+}
 
-export class MemoryPool {
+/** The pool of a block or of what stands for one. */
+export const poolOf = (memory: Memory): Pool => (memory as CpuMemory | Token).pool;
+
+export class MemoryPool implements Pool {
   readonly #address: (buffer: ArrayBuffer) => number;
   readonly #advise: (address: number, bytes: number) => void;
   readonly #kept = new Map<number, CpuMemory[]>();
@@ -96,7 +109,6 @@ export class MemoryPool {
     this.#advise = advise;
     this.#count = counters;
   }
-  /** Another pool with the same counters. */
   beside(): MemoryPool {
     return new MemoryPool(this.#address, this.#advise, this.#count);
   }
@@ -115,7 +127,6 @@ export class MemoryPool {
     return block;
   }
 
-  /** Takes a block back, or a token of one whose buffer is gone. */
   free(memory: Memory): void {
     const token = memory instanceof CpuMemory ? memory.token : (memory as Token);
     if (token.used === undefined) return; // a kept block was let go of

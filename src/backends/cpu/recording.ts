@@ -2,7 +2,8 @@
 // works through, once or many times.
 import type { RunRow } from '../../ops/op.js';
 import type { Memory, View } from '../backend.js';
-import { type MemoryPool, poolOf } from './memory.js';
+import type { PlacedCalls } from './engine.js';
+import { type Pool, poolOf } from './memory.js';
 
 /** Slots before the first call: their number, the one that failed, and a message; native/engine/engine.cpp. */
 const MESSAGE = 2;
@@ -10,7 +11,7 @@ const MESSAGE_SLOTS = 64;
 const FIRST = MESSAGE + MESSAGE_SLOTS;
 
 export class Recording {
-  readonly pool: MemoryPool;
+  readonly pool: Pool;
   /** Memory of other pools that was freed meanwhile: the calls still need it. */
   readonly freed: Memory[] = [];
   readonly #rows: RunRow[] = [];
@@ -19,7 +20,7 @@ export class Recording {
   #slots = new Float64Array(1 << 12);
   #end = FIRST;
 
-  constructor(pool: MemoryPool) {
+  constructor(pool: Pool) {
     this.pool = pool;
   }
   add(row: RunRow, block: Float64Array, length: number, inputs: readonly View[], outputs: readonly View[]): void {
@@ -35,10 +36,10 @@ export class Recording {
     for (const { memory } of inputs) this.#held.add(memory);
     for (const { memory } of outputs) this.#held.add(memory);
   }
-  finish(addressOf: (buffer: ArrayBuffer) => number): RecordedCalls {
+  finish(place: (slots: Float64Array<ArrayBuffer>) => PlacedCalls): RecordedCalls {
     const slots = this.#slots.slice(0, this.#end);
     slots[0] = this.#rows.length;
-    return new RecordedCalls(slots, addressOf(slots.buffer), this.#rows, this.#held, this.freed);
+    return new RecordedCalls(place(slots), this.#rows, this.#held, this.freed);
   }
   /** Gives back what was freed, where nothing will run. */
   release(): void {
@@ -47,28 +48,31 @@ export class Recording {
 }
 
 export class RecordedCalls {
-  readonly address: number;
-  readonly #slots: Float64Array;
+  readonly #calls: PlacedCalls;
   readonly #rows: readonly RunRow[];
   readonly #held: Set<Memory>;
   readonly #freed: Memory[];
-  constructor(slots: Float64Array, address: number, rows: readonly RunRow[], held: Set<Memory>, freed: Memory[]) {
-    this.#slots = slots;
-    this.address = address;
+  constructor(calls: PlacedCalls, rows: readonly RunRow[], held: Set<Memory>, freed: Memory[]) {
+    this.#calls = calls;
     this.#rows = rows;
     this.#held = held;
     this.#freed = freed;
   }
   /** The row whose call failed last, and what the engine said. */
   get failedRow(): RunRow {
-    return this.#rows[this.#slots[1]];
+    return this.#rows[this.#calls.slots[1]];
   }
   get message(): string {
-    const bytes = new Uint8Array(this.#slots.buffer, MESSAGE * 8, MESSAGE_SLOTS * 8);
+    const { buffer, byteOffset } = this.#calls.slots;
+    const bytes = new Uint8Array(buffer, byteOffset + MESSAGE * 8, MESSAGE_SLOTS * 8);
     return Buffer.from(bytes.subarray(0, bytes.indexOf(0))).toString();
+  }
+  run(): Promise<number> {
+    return this.#calls.run();
   }
   /** After the last run. */
   release(): void {
+    this.#calls.release();
     for (const memory of this.#freed.splice(0)) poolOf(memory).free(memory);
     this.#held.clear();
   }
