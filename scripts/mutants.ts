@@ -68,6 +68,7 @@ const GUARDS: Readonly<Record<string, { ops?: readonly string[]; tests?: readonl
   'decode-attention.hip': { tests: ['engine-decode'] },
   'decode-sample.hip': { tests: ['engine-decode'] },
   'decode-weights.hip': { tests: ['quantized-models'] },
+  'sample.hip': { tests: ['engine-draws'] },
   'decode.h': { tests: ['engine-decode'] },
   'elementwise.hip': { ops: ['add', 'exp', 'where', 'castTo', 'affine'], tests: ['kernels-elementwise'] },
   'experts.hip': { ops: ['matmulExperts'] },

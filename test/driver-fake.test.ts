@@ -120,6 +120,10 @@ for (const [vendor, want] of Object.entries(VENDORS)) {
       const host = device.allocHost(64);
       device.copyOutAsync(host.address, p + 2000, 64, 0);
       assert.deepEqual(new Uint8Array(host.bytes), data.slice(100, 164));
+      host.bytes.fill(9);
+      device.copyInAsync(p + 8, host.address, 64, 0);
+      device.copyOut(back, p, 0);
+      assert.deepEqual([back[7], back[8], back[71], back[72]], [data[107], 9, 9, data[172]]);
       device.freeHost(host);
       device.copyIn(p, data, 0);
       const q = device.allocAsync(4096, 0);

@@ -8,7 +8,7 @@ import { type CausalLM, Llama, loadModel } from '../src/models/index.js';
 import { greedyRows } from '../src/parity/models.js';
 import { VarBuilder, VarMap } from '../src/nn/index.js';
 import { Generator } from '../src/tensor/random.js';
-import type { Device } from '../src/tensor/device.js';
+import { Device } from '../src/tensor/device.js';
 import type { Tensor } from '../src/tensor/tensor.js';
 import { testDevices } from '../src/testing/devices.js';
 import { loadTokenizer } from '../src/tokenizers/index.js';
@@ -89,26 +89,83 @@ const TINY = {
   tiedEmbeddings: false,
   eosTokenIds: [0],
 };
+/** Requests of every kind, with prompts of several lengths. */
+const ASKED: readonly Omit<GenerationRequest, 'prompt'>[] = [
+  { temperature: 0 },
+  { temperature: 0.9, seed: 1, logprobs: 2 },
+  { temperature: 1.3, seed: 2, topK: 20, topP: 0.9, repetitionPenalty: 1.4 },
+  { temperature: 1, seed: 3, typicalP: 0.7, presencePenalty: 0.6, frequencyPenalty: 0.3, maxTokens: 6 },
+  { temperature: 1.5, seed: 4, minP: 0.05, logitBias: new Map([[5, 3]]), minTokens: 5, ignoreEnd: false },
+  { temperature: 1, seed: 5, allowedTokens: [4, 8, 15, 16, 23, 42], stopTokens: [23] },
+];
+const asked = ASKED.map((o, i) => ({
+  prompt: Array.from({ length: 3 + 2 * i }, (_, k) => (7 * k + i) % 64),
+  maxTokens: 9,
+  ignoreEnd: true,
+  ...o,
+}));
+/** Tokens of an answer and its log-probabilities: numbers last, which other kernels round in another way. */
+const plainly = ({ tokens, finish, pieces }: Told) => {
+  const told = pieces.flatMap((p) => p.logprobs ?? []).flatMap((l) => [l, ...l.top]);
+  return { tokens, finish, told: told.map((t) => t.token), numbers: told.map((t) => t.logprob) };
+};
 for (const { name, device, missing } of testDevices('sim:32'))
-  test(`on ${name} a batch of recorded steps gives the answers of each request alone`, { skip: missing }, async () => {
+  test(`on ${name} answers drawn on the device, a step ahead or not, in batches or with few pages, are the host's`, {
+    skip: missing,
+  }, async () => {
+    const make = (on: Device): CausalLM =>
+      new Llama(TINY, VarBuilder.fromVarMap(new VarMap(), { device: on, generator: new Generator(2) })).eval();
+    const model = make(device as Device);
+    const copy = make(Device.get('cpu'));
+    copy.loadStateDict(new Map([...model.stateDict()].map(([k, t]) => [k, t.to('cpu')])));
+    const host = new TextEngine(copy, tokenizer, { pageTokens: 4 });
+    const want: ReturnType<typeof plainly>[] = [];
+    for (const r of asked) want.push(plainly(await read(host, r)));
+    await host.dispose();
+    const options: EngineOptions[] = [
+      { pageTokens: 4, maxRunning: 6, ahead: false },
+      { pageTokens: 4, maxRunning: 6 },
+      { pageTokens: 4, maxRunning: 6, pages: 14, contextTokens: 48 },
+    ];
+    for (const o of options) {
+      const engine = new TextEngine(model, tokenizer, o);
+      const got = await Promise.all(asked.map((r) => read(engine, r)));
+      got.map(plainly).forEach(({ numbers, ...plain }, i) => {
+        const { numbers: wanted, ...rest } = want[i];
+        assert.deepEqual(plain, rest, JSON.stringify(o));
+        assert.ok(numbers.every((v, k) => Math.abs(v - wanted[k]) < 1e-5));
+      });
+      if (o.pages) assert.ok(engine.status().preemptions > 0, 'there were too few pages');
+      checkEmpty(engine);
+      await engine.dispose();
+    }
+    model.dispose();
+    copy.dispose();
+  });
+
+for (const { name, device, missing } of testDevices('sim:32'))
+  test(`on ${name} requests that are cancelled between steps leave their neighbours alone`, {
+    skip: missing,
+  }, async () => {
     const vb = VarBuilder.fromVarMap(new VarMap(), { device: device as Device, generator: new Generator(2) });
     const model = new Llama(TINY, vb).eval();
-    const engine = new TextEngine(model, tokenizer, { pageTokens: 4, maxRunning: 4 });
-    const ask = (seed: number, temperature: number): GenerationRequest => ({
-      prompt: Array.from({ length: 3 + 2 * seed }, (_, i) => (7 * i + seed) % 64),
-      maxTokens: 4,
-      temperature,
-      seed,
-      ignoreEnd: true,
-    });
-    const requests = [ask(0, 0), ask(1, 0.9), ask(2, 0)];
-    const alone: number[][] = [];
-    for (const r of requests) alone.push((await read(engine, r)).tokens);
-    const together = await Promise.all(requests.map((r) => read(engine, r)));
-    assert.deepEqual(
-      together.map((t) => t.tokens),
-      alone,
+    const engine = new TextEngine(model, tokenizer, { pageTokens: 4, maxRunning: 4, pages: 24, contextTokens: 48 });
+    const want = (await read(engine, asked[2])).tokens;
+    const leave = async (after: number): Promise<void> => {
+      let seen = 0;
+      for await (const piece of engine.submit({ ...asked[1], maxTokens: 30 })) {
+        assert.ok(piece.tokens.every((t) => t >= 0 && t < 64));
+        if ((seen += piece.tokens.length) >= after) return;
+      }
+    };
+    const [kept] = await Promise.all([read(engine, asked[2]), leave(1), leave(3)]);
+    assert.deepEqual(kept.tokens, want);
+    // Nothing is left to draw: the error is the request's own.
+    await assert.rejects(
+      read(engine, { ...asked[0], allowedTokens: [5], logitBias: new Map([[5, -Infinity]]) }),
+      /no token is left/,
     );
+    assert.deepEqual((await read(engine, asked[2])).tokens, want);
     checkEmpty(engine);
     await engine.dispose();
     model.dispose();

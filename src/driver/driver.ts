@@ -103,6 +103,8 @@ export interface Device {
   copyIn(dst: Address, src: Uint8Array, stream: Stream): void;
   /** To ordinary memory, after what is on the stream; done when it returns. */
   copyOut(target: Uint8Array, src: Address, stream: Stream): void;
+  /** From pinned memory: enqueued only; the host buffer must stay as it is until the stream gets there. */
+  copyInAsync(dst: Address, host: Address, bytes: number, stream: Stream): void;
   /** To pinned memory: enqueued only; the host buffer is in use until the stream gets there. */
   copyOutAsync(host: Address, src: Address, bytes: number, stream: Stream): void;
   /** Device to device. */

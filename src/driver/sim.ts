@@ -137,6 +137,9 @@ class SimDevice extends ImmediateDevice implements Device {
     this.refuseWhileRecorded(stream, 'copyOut');
     this.#host.copyOut(target, src, target.byteLength);
   }
+  copyInAsync(dst: Address, host: Address, bytes: number, stream: Stream): void {
+    this.enqueue(stream, () => this.#host.copy(dst, host, bytes));
+  }
   copyOutAsync(host: Address, src: Address, bytes: number, stream: Stream): void {
     this.enqueue(stream, () => this.#host.copy(host, src, bytes));
   }

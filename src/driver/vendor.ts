@@ -199,6 +199,9 @@ export class VendorDevice implements Device {
     this.#call('copyDtoH', target, src, target.length, stream);
     this.synchronizeStream(stream);
   }
+  copyInAsync(dst: Address, host: Address, bytes: number, stream: Stream): void {
+    if (bytes > 0) this.#call('copyHtoD', dst, host, bytes, stream);
+  }
   copyOutAsync(host: Address, src: Address, bytes: number, stream: Stream): void {
     if (bytes > 0) this.#call('copyDtoH', host, src, bytes, stream);
   }

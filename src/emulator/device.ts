@@ -79,6 +79,9 @@ export class EmuDevice extends ImmediateDevice implements Device {
     this.refuseWhileRecorded(stream, 'copyOut');
     target.set(this.gpu.memory.range(src, target.byteLength, 'copyOut'));
   }
+  copyInAsync(dst: Address, host: Address, bytes: number, stream: Stream): void {
+    this.enqueue(stream, () => this.gpu.memory.range(dst, bytes, 'copyInAsync').set(nativeView(host, bytes)));
+  }
   copyOutAsync(host: Address, src: Address, bytes: number, stream: Stream): void {
     this.enqueue(stream, () => nativeView(host, bytes).set(this.gpu.memory.range(src, bytes, 'copyOutAsync')));
   }

@@ -1,7 +1,9 @@
 // One answer: from rows of logits to tokens, at once, and from tokens to pieces of text, while the next step runs; until
 // something ends it.
 import type { Tokenizer } from '../tokenizers/index.js';
-import { Chooser, rawLogprobs } from './choose.js';
+import { ArgumentError } from '../base/errors.js';
+import { Chooser, type DrawRule, NONE_LEFT, type RawLogprob, rawLogprobs } from './choose.js';
+import { DeviceDraws } from './device-draws.js';
 import type { DraftModel } from './draft.js';
 import type { Rows } from './executor.js';
 import type { GrammarCompiler, GrammarState } from './grammar.js';
@@ -29,6 +31,12 @@ interface Drawn {
   readonly logprob: TokenLogprob | undefined;
 }
 
+/** A token's own log-probability, then those of the likeliest. */
+function likely(row: Float32Array, token: number, count: number): RawLogprob[] {
+  const { own, top } = rawLogprobs(row, token, count);
+  return [{ token, logprob: own }, ...top];
+}
+
 export class Answer {
   readonly sequence: Sequence;
   readonly request: Request;
@@ -44,6 +52,7 @@ export class Answer {
   readonly #text: AnswerText;
   readonly #ends: ReadonlySet<number>;
   readonly #stops: ReadonlySet<number>;
+  readonly #rule: DrawRule | undefined;
   #state: GrammarState | undefined;
   #problem: unknown;
   #drawn: Drawn[] = [];
@@ -63,6 +72,8 @@ export class Answer {
     this.#ends = new Set(asked.ignoreEnd ? [] : shared.ends);
     this.#stops = new Set(asked.stopTokens ?? []);
     this.#chooser = new Chooser(asked, seed, [...this.#ends, ...this.#stops], shared.vocabSize);
+    const { rule } = this.#chooser;
+    this.#rule = rule && DeviceDraws.serves(rule) ? rule : undefined;
     this.#text = new AnswerText(shared.tokenizer, asked);
     this.#promptLogprobs = asked.promptLogprobs && choice === 0 ? [] : undefined;
     if (asked.grammar)
@@ -74,6 +85,14 @@ export class Answer {
   /** Whether the largest logit is all it needs. */
   get plain(): boolean {
     return this.#chooser.plain(this.sequence.written);
+  }
+  /** How its tokens are drawn, where a device may do so. */
+  get rule(): DrawRule | undefined {
+    return this.#rule;
+  }
+  /** Whether what its next step needs is known before the last one's token is. */
+  get foreseen(): boolean {
+    return this.#rule !== undefined && !this.request.asked.speculate;
   }
   /** How many rows of logits it wants of an item. */
   rowsOf(item: Item): number {
@@ -113,16 +132,21 @@ export class Answer {
     if (!item.draws) return { written: 0, computed: item.tokens.length };
     let written = 0;
     for (let g = 0; g <= item.guesses && !this.finished; g++) {
+      const at = item.start + known + g;
       // Nothing was to be written: the prompt's own log-probabilities were asked for, or its grammar has no more.
-      if (sequence.tokens.length >= sequence.maxLength || this.#state?.complete) {
+      if (at >= sequence.maxLength || this.#state?.complete) {
         this.end(this.#state?.complete ? 'end' : 'length');
         break;
       }
       const row = rows.logits ? rowAt(first + g) : undefined;
-      const token = row ? this.#choose(row) : (rows.best as Int32Array)[first + g];
-      sequence.tokens.push(token);
+      const token = rows.drawn?.token ?? (row ? this.#choose(row) : (rows.best as Int32Array)[first + g]);
+      if (token < 0) throw new ArgumentError(NONE_LEFT);
+      sequence.put(at, token);
       written++;
-      this.#wrote(token, row);
+      const { logprobs } = this.request.asked;
+      const told =
+        logprobs === undefined ? undefined : rows.drawn ? rows.drawn.told : row && likely(row, token, logprobs);
+      this.#wrote(token, at, told);
       if (token !== item.tokens[known + g]) break;
     }
     // All drawn tokens but the last were guessed rightly, so they are computed.
@@ -132,8 +156,7 @@ export class Answer {
     const { tokens, written } = this.sequence;
     return this.#chooser.choose(row, tokens, written, this.#state?.mask);
   }
-  #wrote(token: number, row: Float32Array | undefined): void {
-    const { sequence, request } = this;
+  #wrote(token: number, at: number, told: readonly RawLogprob[] | undefined): void {
     this.#chooser.wrote(token);
     if (this.#ends.has(token)) return this.end('end');
     if (this.#stops.has(token)) {
@@ -141,14 +164,12 @@ export class Answer {
       return this.end('stop');
     }
     this.#state?.accept(token);
-    const asked = request.asked.logprobs !== undefined && row;
-    this.#drawn.push({ token, logprob: asked ? this.#logprob(row, token) : undefined });
-    if (sequence.tokens.length >= sequence.maxLength) this.end('length');
+    this.#drawn.push({ token, logprob: told && this.#logprob(told) });
+    if (at + 1 >= this.sequence.maxLength) this.end('length');
   }
-  #logprob(row: Float32Array, token: number): TokenLogprob {
-    const { own, top } = rawLogprobs(row, token, this.request.asked.logprobs ?? 0);
+  #logprob([own, ...top]: readonly RawLogprob[]): TokenLogprob {
     const { texts } = this.#shared;
-    return { ...texts.likely({ token, logprob: own }), top: top.map((t) => texts.likely(t)) };
+    return { ...texts.likely(own), top: top.map((t) => texts.likely(t)) };
   }
   /** Row i of an item speaks of the token after position start + i. */
   #seePrompt(item: Item, rowAt: (i: number) => Float32Array): void {
@@ -156,7 +177,8 @@ export class Answer {
     const list = this.#promptLogprobs as TokenLogprob[];
     item.tokens.forEach((_, i) => {
       const position = item.start + i + 1;
-      if (position < promptLength && list.length === position - 1) list.push(this.#logprob(rowAt(i), tokens[position]));
+      if (position < promptLength && list.length === position - 1)
+        list.push(this.#logprob(likely(rowAt(i), tokens[position], this.request.asked.logprobs ?? 0)));
     });
     if (list.length < promptLength - 1) return;
     this.#aboutPrompt = list;

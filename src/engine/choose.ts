@@ -4,6 +4,8 @@ import { ArgumentError, IndexError } from '../base/errors.js';
 import type { GenerationRequest } from './request.js';
 import { argmax, draw, type Filter, uniformAt } from './sampler.js';
 
+export const NONE_LEFT = 'generate: no token is left that all of the given rules allow';
+
 type Rule = readonly [name: keyof GenerationRequest, fits: (v: number) => boolean, rule: string];
 const whole = (v: number): boolean => Number.isSafeInteger(v);
 const RULES: readonly Rule[] = [
@@ -53,10 +55,25 @@ export function checkRequest(request: GenerationRequest, vocabSize: number): voi
 /** A set of tokens as bits, as grammars give them: bit t of word t / 32. */
 export type TokenMask = Int32Array;
 
+/** How the tokens of an answer are drawn, with nothing left open, for who draws them elsewhere. */
+export interface DrawRule extends Required<Filter> {
+  readonly seed: number;
+  readonly repetitionPenalty: number;
+  readonly repetitionWindow: number;
+  readonly presencePenalty: number;
+  readonly frequencyPenalty: number;
+  readonly logitBias: ReadonlyMap<number, number>;
+  readonly allowedTokens: readonly number[] | undefined;
+  /** Tokens that may not be drawn before the shortest length. */
+  readonly ends: readonly number[];
+  readonly minTokens: number;
+  readonly logprobs: number | undefined;
+}
+
 /** What one answer remembers between its tokens. */
 export class Chooser {
   readonly #request: GenerationRequest;
-  readonly #filter: Filter;
+  readonly #filter: Required<Filter>;
   readonly #seed: number;
   readonly #allowed: Uint8Array | undefined;
   /** How often each token stands in the answer. */
@@ -78,6 +95,24 @@ export class Chooser {
       for (const token of request.allowedTokens) this.#allowed[token] = 1;
     }
   }
+  /** The same for who draws elsewhere; none where a grammar has a say before every token. */
+  get rule(): DrawRule | undefined {
+    const r = this.#request;
+    if (r.grammar) return undefined;
+    return {
+      ...this.#filter,
+      seed: this.#seed,
+      repetitionPenalty: r.repetitionPenalty ?? 1,
+      repetitionWindow: r.repetitionWindow ?? Infinity,
+      presencePenalty: r.presencePenalty ?? 0,
+      frequencyPenalty: r.frequencyPenalty ?? 0,
+      logitBias: r.logitBias ?? new Map(),
+      allowedTokens: r.allowedTokens,
+      ends: this.#ends,
+      minTokens: r.minTokens ?? 0,
+      logprobs: r.logprobs,
+    };
+  }
   /** Whether the largest logit is all it needs to know, at this length of the answer. */
   plain(written: number): boolean {
     const { logitBias, repetitionPenalty = 1, minTokens = 0, logprobs, promptLogprobs, grammar } = this.#request;
@@ -97,8 +132,7 @@ export class Chooser {
   choose(row: Float32Array, tokens: readonly number[], written: number, mask?: TokenMask): number {
     const changed = this.#changed(row, tokens, written, mask);
     const token = draw(changed, this.#filter, this.#filter.temperature === 0 ? 0 : uniformAt(this.#seed, written));
-    if (changed[token] === -Infinity)
-      throw new ArgumentError('generate: no token is left that all of the given rules allow');
+    if (changed[token] === -Infinity) throw new ArgumentError(NONE_LEFT);
     return token;
   }
   /** Counts a token that was written. */

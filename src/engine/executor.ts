@@ -9,6 +9,7 @@ import { noGrad } from '../tensor/autograd.js';
 import { tensor } from '../tensor/create.js';
 import { scope } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
+import type { DrawRule, RawLogprob } from './choose.js';
 import { offThread } from './off-thread.js';
 import type { Item } from './scheduler.js';
 import type { Sequence } from './sequence.js';
@@ -16,11 +17,25 @@ import type { Sequence } from './sequence.js';
 /** A run of tokens, and how many of its last positions' logits are wanted. */
 export interface Work extends Pick<Item, 'sequence' | 'start' | 'tokens'> {
   readonly rows: number;
+  /** How the token after it is drawn, where the device may do so. */
+  readonly draw?: DrawRule;
+}
+/** A token that the device drew, with its log-probability and those of likely ones, where they were asked for. */
+export interface DrawnToken {
+  readonly token: number;
+  readonly told: readonly RawLogprob[];
 }
 /** Rows of logits in the order of the work; where only the largest were asked for, those. */
 export interface Rows {
   readonly best?: Int32Array;
   readonly logits?: Float32Array;
+  readonly drawn?: DrawnToken;
+}
+/** A step that is enqueued: what comes of each item's row. */
+export interface Flight {
+  /** Whether the device drew all tokens, so that the next step can begin before they are read. */
+  readonly closed: boolean;
+  read(): Promise<readonly Rows[]>;
 }
 export interface Executor {
   /** Whether pages that others filled can be used again, and guesses be taken back. */
@@ -29,6 +44,11 @@ export interface Executor {
   readonly cuts: boolean;
   /** `bestOnly`: the numbers of the largest logits will do. */
   run(work: readonly Work[], bestOnly: boolean): Promise<Rows>;
+  /**
+   * Enqueues a step that wants one row of an item at most; tokens that are not read yet are those that the step before
+   * drew. Absent where only the host draws.
+   */
+  begin?(work: readonly Work[]): Promise<Flight>;
   /** Whether weights were replaced or written to since it was asked last: what was computed with them is of no use. */
   changed(): boolean;
   /** Forgets what it holds for a sequence beside pages. */
@@ -36,9 +56,9 @@ export interface Executor {
   dispose(): void;
 }
 
-/** Logits of a step as they are read: rows in f32, or their largest. */
-export async function readRows(logits: Tensor, best: Tensor, bestOnly: boolean): Promise<Rows> {
-  return bestOnly
+/** A step's rows as they are read: f32, or, where they are given, the numbers of the largest. */
+export async function readRows(logits: Tensor, best: Tensor | undefined): Promise<Rows> {
+  return best
     ? { best: Int32Array.from((await best.data()) as ArrayLike<number | bigint>, Number) }
     : { logits: (await logits.data()) as Float32Array };
 }
@@ -99,7 +119,7 @@ export class SoloExecutor implements Executor {
       ),
     );
     if (!made) return {};
-    const result = await readRows(made.logits, made.best, bestOnly);
+    const result = await readRows(made.logits, bestOnly ? made.best : undefined);
     made.logits.dispose();
     made.best.dispose();
     return result;

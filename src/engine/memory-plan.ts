@@ -3,7 +3,9 @@ import { ArgumentError, OutOfMemoryError } from '../base/errors.js';
 import { freemem } from 'node:os';
 import type { CausalLM } from '../models/index.js';
 import { GpuBackend } from '../backends/gpu/gpu.js';
+import { drawBytes } from '../backends/gpu/sample.js';
 import { tokenBytes } from './executor.js';
+import { drawSizes } from './paged-executor.js';
 
 export interface MemoryOptions {
   /** Tokens of prompt and answer together; default what the model was made for, or what there is room for. */
@@ -53,7 +55,8 @@ export function planMemory(model: CausalLM, o: MemoryOptions = {}): MemoryPlan {
   const weightBytes = [...model.stateDict().values()].reduce((n, t) => n + t.memory.bytes, 0);
   const perPage = pageTokens * tokenBytes(model);
   // Logits of a full batch in f32 twice, and a few vectors of every token of a step.
-  const scratchBytes = maxRunning * vocabSize * 8 + 2048 * hiddenSize * 32;
+  const drawing = onGpu ? drawBytes(drawSizes(model, maxRunning, o.contextTokens ?? maxPositions)) : 0;
+  const scratchBytes = maxRunning * vocabSize * 8 + 2048 * hiddenSize * 32 + drawing;
   const share = o.memoryShare ?? (onGpu ? 0.85 : 0.25);
   if (!(share > 0 && share <= 1)) throw new ArgumentError(`engine: memoryShare ${share} is not in (0, 1]`);
   const room = Math.max(0, free * share - scratchBytes);

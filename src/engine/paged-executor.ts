@@ -1,6 +1,6 @@
-// Steps over pages: keys and values of all sequences in one pool a layer; steps with one new token a sequence are
-// recorded once for each size of batch and repeated with other numbers in the same places.
-import type { Memory, Recorded } from '../backends/backend.js';
+// Steps over pages: keys and values of all sequences in one pool a layer. Steps with one new token a sequence are
+// recorded; where the device can, it draws the tokens too.
+import type { Memory } from '../backends/backend.js';
 import type { CausalLM } from '../models/index.js';
 import { LONE_ROWS } from '../models/experts.js';
 import { cacheDType } from '../nn/kv-cache.js';
@@ -8,9 +8,12 @@ import { noGrad } from '../tensor/autograd.js';
 import { tensor, zeros } from '../tensor/create.js';
 import { keep, scope } from '../tensor/scope.js';
 import { Tensor } from '../tensor/tensor.js';
-import { type Executor, readRows, type Rows, rowWidths, type Work } from './executor.js';
+import { BatchDraws, DRAW_ROW, type DrawSizes } from '../backends/gpu/sample.js';
+import { DeviceDraws, DrawRows } from './device-draws.js';
+import { type Executor, type Flight, readRows, type Rows, rowWidths, type Work } from './executor.js';
 import { offThread } from './off-thread.js';
 import { type LayerPages, PagedStep, type Run } from './paged-step.js';
+import { bucketOf, type Placed, RecordedSteps } from './recorded-steps.js';
 import type { Sequence } from './sequence.js';
 
 export interface PagedOptions {
@@ -19,23 +22,9 @@ export interface PagedOptions {
   readonly contextTokens: number;
   /** Steps with at most so many sequences are recorded; 0: none. */
   readonly maxRecorded: number;
+  /** Sequences that the device draws tokens for at a time, where it can; default 0: the host draws. */
+  readonly drawing?: number;
 }
-/** Where nothing is stored. */
-const NOWHERE = 2 ** 31 - 1;
-/** Sizes of recorded batches: 1, 2, 4, 8, then every 8. */
-export const bucketOf = (n: number): number =>
-  n <= 8 ? 2 ** Math.ceil(Math.log2(Math.max(1, n))) : 8 * Math.ceil(n / 8);
-
-/** A recorded step and the places of its numbers: tokens, positions, slots, lengths, then tables. */
-interface Bucket {
-  readonly numbers: Tensor;
-  readonly words: Int32Array;
-  readonly width: number;
-  readonly logits: Tensor;
-  readonly best: Tensor;
-  readonly recorded: Recorded;
-}
-
 /** The system's own memory comes as it is written to; a GPU's is cleared, so that nothing in it is no number. */
 const room = (model: CausalLM, shape: number[]): Tensor => {
   const { device } = model;
@@ -43,10 +32,10 @@ const room = (model: CausalLM, shape: number[]): Tensor => {
   return device.backend.elsewhere ? Tensor.empty(shape, dtype, device) : zeros(shape, { dtype, device });
 };
 
-/** Work with the pages its sequence held when the step was planned: one that is cancelled meanwhile holds none. */
-interface Placed extends Work {
-  readonly pages: readonly number[];
-}
+/** What drawing on a device is made for. */
+export const drawSizes = ({ config }: CausalLM, sequences: number, context: number): DrawSizes => ({
+  ...{ rows: bucketOf(sequences), vocabSize: config.vocabSize, slots: sequences, context },
+});
 
 export class PagedExecutor implements Executor {
   readonly shares: boolean;
@@ -55,9 +44,13 @@ export class PagedExecutor implements Executor {
   readonly #o: PagedOptions;
   readonly #layers: readonly (LayerPages | undefined)[];
   readonly #columns = new Map<Sequence, Map<number, Tensor>>();
-  readonly #buckets = new Map<string, Bucket>();
+  readonly #recorded: RecordedSteps;
   /** Where the weights lie and how often they were written to, when somebody looked last. */
   #weights: readonly { readonly memory: Memory; readonly at: number }[] = [];
+  /** Draws on the device; none where its memory is the host's. */
+  readonly #draws: DeviceDraws | undefined;
+  /** Rows of the step that was enqueued last, by sequence. */
+  #last = new Map<Sequence, number>();
   /** Layers that are read by the places of one sequence, or remember columns of one. */
   readonly #single: boolean;
 
@@ -75,6 +68,16 @@ export class PagedExecutor implements Executor {
     this.#single = layers.some(({ mixer: m }) => m.kind !== 'attention');
     // Tables that all steps read are there before the first one runs on another thread.
     for (const { mixer: m } of layers) if (m.kind !== 'conv' && m.rope) model.tables(m.rope, options.contextTokens);
+    const { drawing = 0, contextTokens } = options;
+    if (drawing > 0 && BatchDraws.serves(model.device.backend))
+      this.#draws = new DeviceDraws(model.device.backend, drawSizes(model, drawing, contextTokens));
+    else this.begin = undefined;
+    this.#recorded = new RecordedSteps({
+      model,
+      draws: this.#draws,
+      slotOf: (pages, position) => this.#slot(pages, position),
+      run: (ids, layout) => this.#answers(this.#hidden(ids, layout), layout.slots.size),
+    });
     this.changed();
     this.shares = layers.every(({ mixer: m }) => m.kind !== 'conv');
   }
@@ -84,7 +87,7 @@ export class PagedExecutor implements Executor {
     const before = this.#weights;
     this.#weights = now;
     const moved = now.length !== before.length || now.some(({ memory }, i) => memory !== before[i].memory);
-    if (moved) this.#drop(); // recorded steps read weights where they were
+    if (moved) this.#recorded.drop();
     return moved || now.some(({ at }, i) => at !== before[i].at);
   }
   /** Whether a step of so many sequences can be recorded: nothing in it may ask the host. */
@@ -99,17 +102,71 @@ export class PagedExecutor implements Executor {
   async run(asked: readonly Work[], bestOnly: boolean): Promise<Rows> {
     const work: Placed[] = asked.map((w) => ({ ...w, pages: w.sequence.pages }));
     const short = work.every((w) => w.tokens.length === 1 && w.rows === 1);
-    if (short && this.#records(work.length)) return this.#repeat(work, bestOnly);
-    const made = await offThread(this.#model, () => this.#atOnce(work));
+    if (short && this.#records(work.length)) {
+      const { logits, best } = await this.#recorded.launch(work, this.#width(work), this.#last);
+      const rows = await readRows(logits, bestOnly ? best : undefined);
+      const { vocabSize } = this.#model.config;
+      return rows.best
+        ? { best: rows.best.subarray(0, work.length) }
+        : { logits: rows.logits?.subarray(0, work.length * vocabSize) };
+    }
+    const made = await offThread(this.#model, () => {
+      const logits = this.#atOnce(work);
+      return logits && { logits, best: bestOnly ? noGrad(() => logits.argmax(1)) : undefined };
+    });
     if (!made) return {};
-    const rows = await readRows(made.logits, made.best, bestOnly);
+    const rows = await readRows(made.logits, made.best);
     made.logits.dispose();
-    made.best.dispose();
+    made.best?.dispose();
     return rows;
+  }
+  begin? = async (asked: readonly Work[]): Promise<Flight> => {
+    const draws = this.#draws as DeviceDraws;
+    const work: Placed[] = asked.map((w) => ({ ...w, pages: w.sequence.pages }));
+    const wanted = work.filter((w) => w.rows > 0);
+    const short = work.every((w) => w.tokens.length === 1 && w.rows === 1) && this.#records(work.length);
+    const logits = short
+      ? (await this.#recorded.launch(work, this.#width(work), this.#last)).logits
+      : this.#drawnAtOnce(work, draws);
+    this.#last = new Map(wanted.map(({ sequence }, i) => [sequence, i]));
+    const told = wanted.some((w) => w.draw?.logprobs !== undefined);
+    const fetched = draws.device.fetch(wanted.length, told);
+    // Rows that the host draws from are read at once: the next step has the same place for its own.
+    const given = await Promise.all(wanted.map((w, i) => (w.draw ? undefined : (logits as Tensor).get(i).data())));
+    if (!short) logits?.dispose();
+    const read = async (): Promise<readonly Rows[]> => {
+      await draws.device.arrived(fetched);
+      const tokens = draws.device.tokensOf(fetched);
+      let row = 0;
+      return work.map((w) => {
+        if (w.rows === 0) return {};
+        const i = row++;
+        if (!w.draw) return { logits: given[i] as Float32Array };
+        const { logprobs } = w.draw;
+        return {
+          drawn: { token: tokens[i], told: logprobs === undefined ? [] : draws.device.toldOf(fetched, i, logprobs) },
+        };
+      });
+    };
+    return { closed: wanted.every((w) => w.draw), read };
+  };
+  /** A step op by op, and its draws. */
+  #drawnAtOnce(work: readonly Placed[], draws: DeviceDraws): Tensor | undefined {
+    const logits = this.#atOnce(work);
+    if (!logits) return undefined;
+    const wanted = work.filter((w) => w.rows > 0);
+    const words = new Int32Array((wanted.length * DRAW_ROW.bytes) / 4);
+    const rows = new DrawRows(words.buffer, 0, wanted.length);
+    wanted.forEach(({ sequence, start, tokens, draw }, i) => {
+      rows.clear(i);
+      if (draw) draws.place(rows, i, { rule: draw, sequence, length: start + tokens.length });
+    });
+    scope(() => draws.device.draw(logits, tensor(words, { device: this.#model.device }), wanted.length));
+    return logits;
   }
 
   // ---- any step, op by op ----
-  #atOnce(work: readonly Placed[]): { logits: Tensor; best: Tensor } | undefined {
+  #atOnce(work: readonly Placed[]): Tensor | undefined {
     const { device } = this.#model;
     // Sequences with one new token share a call of attention; others have one each.
     const order = work
@@ -151,10 +208,8 @@ export class PagedExecutor implements Executor {
     });
     return this.#model.hidden(ids, step);
   }
-  #answers(x: Tensor, rows: number): { logits: Tensor; best: Tensor } {
-    const y = this.#model.logits(x).reshape([rows, this.#model.config.vocabSize]).cast('f32');
-    const logits = y.contiguous();
-    return { logits, best: logits.argmax(1) };
+  #answers(x: Tensor, rows: number): Tensor {
+    return this.#model.logits(x).reshape([rows, this.#model.config.vocabSize]).cast('f32').contiguous();
   }
   #slot(pages: readonly number[], position: number): number {
     const { pageTokens } = this.#o;
@@ -198,83 +253,23 @@ export class PagedExecutor implements Executor {
     return columns;
   }
 
-  // ---- one new token a sequence: recorded ----
-  async #repeat(work: readonly Placed[], bestOnly: boolean): Promise<Rows> {
-    const { backend } = this.#model.device;
-    const n = bucketOf(work.length);
-    const longest = Math.max(...work.map((w) => w.pages.length));
-    const wide = this.#width(longest);
-    // A known step begins at once: the caller has other things to do meanwhile.
-    const bucket = this.#buckets.get(`${n} ${wide}`) ?? (await this.#record(n, wide));
-    const { words, width, numbers } = bucket;
-    words.fill(0);
-    words.fill(NOWHERE, 2 * n, 3 * n);
-    words.fill(1, 3 * n, 4 * n);
-    work.forEach(({ pages, start, tokens }, i) => {
-      words[i] = tokens[0];
-      words[n + i] = start;
-      words[2 * n + i] = this.#slot(pages, start);
-      words[3 * n + i] = start + 1;
-      words.set(pages, 4 * n + i * width);
-    });
-    backend.write(numbers.memory, 0, new Uint8Array(words.buffer));
-    await bucket.recorded.launch();
-    const rows = await readRows(bucket.logits, bucket.best, bestOnly);
-    return bestOnly
-      ? { best: rows.best?.subarray(0, work.length) }
-      : { logits: rows.logits?.subarray(0, work.length * this.#model.config.vocabSize) };
-  }
   /** Tables of recorded steps are as wide as the longest sequence needs, in powers of four pages. */
-  #width(pages: number): number {
+  #width(work: readonly Placed[]): number {
     const most = Math.ceil(this.#o.contextTokens / this.#o.pageTokens);
     if (this.#model.device.backend.elsewhere) return most; // its attention looks at lengths alone
-    return Math.min(most, 4 ** Math.max(2, Math.ceil(Math.log2(pages) / 2)));
-  }
-  async #record(n: number, width: number): Promise<Bucket> {
-    const { device } = this.#model;
-    const words = new Int32Array(4 * n + n * width);
-    words.fill(NOWHERE, 2 * n, 3 * n);
-    words.fill(1, 3 * n, 4 * n);
-    const numbers = keep(tensor(words, { device }));
-    const step = (): { logits: Tensor; best: Tensor } =>
-      scope(() =>
-        noGrad(() => {
-          const part = (from: number, count: number): Tensor => numbers.narrow(0, from, count);
-          const tables = part(4 * n, n * width).reshape([n, width]);
-          const runs = [{ from: 0, sequences: n, count: 1, tables, lengths: part(3 * n, n) }];
-          const positions = part(n, n).reshape([1, n]);
-          const x = this.#hidden(part(0, n).reshape([1, n]), { positions, slots: part(2 * n, n), runs });
-          return this.#answers(x, n);
-        }),
-      );
-    // Everything runs once before it is recorded: tables are made, kernels are compiled and loaded.
-    const first = await offThread(this.#model, step);
-    first.logits.dispose();
-    first.best.dispose();
-    const made: { logits: Tensor; best: Tensor }[] = [];
-    const recorded = (device.backend.capture as NonNullable<typeof device.backend.capture>)(() => {
-      made.push(step());
-    });
-    const [{ logits, best }] = made;
-    const bucket = { numbers, words, width, logits: keep(logits), best: keep(best), recorded };
-    this.#buckets.set(`${n} ${width}`, bucket);
-    return bucket;
+    const longest = Math.max(...work.map((w) => w.pages.length));
+    return Math.min(most, 4 ** Math.max(2, Math.ceil(Math.log2(longest) / 2)));
   }
 
   forget(sequence: Sequence): void {
     for (const t of this.#columns.get(sequence)?.values() ?? []) t.dispose();
     this.#columns.delete(sequence);
-  }
-  #drop(): void {
-    for (const { numbers, logits, best, recorded } of this.#buckets.values()) {
-      for (const t of [numbers, logits, best]) t.dispose();
-      recorded.dispose();
-    }
-    this.#buckets.clear();
+    this.#draws?.forget(sequence);
   }
   dispose(): void {
     for (const sequence of [...this.#columns.keys()]) this.forget(sequence);
-    this.#drop();
+    this.#recorded.drop();
+    this.#draws?.dispose();
     for (const pair of this.#layers) pair?.forEach((t) => t.dispose());
   }
 }

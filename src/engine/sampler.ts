@@ -36,7 +36,8 @@ export function checkSampling(o: SamplingOptions): void {
 
 const GAMMA = 0x9e3779b97f4a7c15n;
 const word = (x: bigint): bigint => BigInt.asUintN(64, x);
-const origin = (seed: number): bigint => word(BigInt(seed) * GAMMA + 0x632be59bd9b4e019n);
+/** Where the stream of a seed begins. */
+export const origin = (seed: number): bigint => word(BigInt(seed) * GAMMA + 0x632be59bd9b4e019n);
 /** 53 random bits of a state as a number in [0, 1). */
 function mixed(state: bigint): number {
   let z = word((state ^ (state >> 30n)) * 0xbf58476d1ce4e5b9n);

@@ -109,7 +109,7 @@ export class Scheduler {
     };
     const advance = (sequence: Sequence): void => {
       // It may have lost its pages to one that was before it.
-      if (sequence.state !== 'running' || budget <= 0) return;
+      if (sequence.state !== 'running' || sequence.ending || budget <= 0) return;
       const guesses = sequence.due === 1 ? sequence.guesses.length : 0;
       const count = guesses === 0 ? due(sequence) : Math.min(1 + guesses, budget);
       if (this.#reserve(sequence, sequence.computed + count, true)) give(sequence, count);
@@ -129,13 +129,10 @@ export class Scheduler {
   ): void {
     for (const sequence of [...this.#waiting]) {
       if (!open() || this.#running.length >= this.limits.maxRunning) return;
-      const { after } = sequence;
-      if (after && after.state !== 'finished' && after.computed < after.promptLength) continue;
+      if (this.#waitsForOther(sequence)) continue;
       const found = this.#known(sequence);
-      const whole = Math.ceil((sequence.tokens.length + 1) / this.limits.pageTokens);
-      const idle = found.filter((page) => this.pages.holders(page) === 0).length;
-      // A prompt begins only when all of it fits; whoever is first is not overtaken by smaller ones.
-      if (whole - found.length > this.pages.free - idle) return;
+      // Whoever is first is not overtaken by smaller ones.
+      if (!this.#fits(sequence, found)) return;
       found.forEach((page) => this.pages.hold(page));
       sequence.pages = found;
       sequence.computed = found.length * this.limits.pageTokens;
@@ -164,14 +161,34 @@ export class Scheduler {
     return found;
   }
 
-  /** A step's work is enqueued: its tokens count as computed, and full pages may be found by others. */
+  /** Whether somebody who waits could begin now. */
+  get admits(): boolean {
+    if (this.#running.length >= this.limits.maxRunning) return false;
+    const first = this.#waiting.find((s) => !this.#waitsForOther(s));
+    return first !== undefined && this.#fits(first, this.#known(first));
+  }
+  #waitsForOther({ after }: Sequence): boolean {
+    return after !== undefined && after.state !== 'finished' && after.computed < after.promptLength;
+  }
+  /** A prompt begins only when all of it fits. */
+  #fits(sequence: Sequence, found: readonly number[]): boolean {
+    const whole = Math.ceil((sequence.tokens.length + 1) / this.limits.pageTokens);
+    const idle = found.filter((page) => this.pages.holders(page) === 0).length;
+    return whole - found.length <= this.pages.free - idle;
+  }
+  /** A step's work is enqueued, and the next one may be planned before its tokens are read. */
+  begun({ sequence, start, tokens }: Item): void {
+    sequence.computed = start + tokens.length;
+  }
+  /** A step's tokens are read: these count as computed, and full pages may be found by others. */
   done(item: Item, accepted = item.tokens.length): void {
     const { sequence } = item;
     if (sequence.state !== 'running') return;
-    sequence.computed = item.start + accepted;
+    const computed = item.start + accepted;
+    sequence.computed = Math.max(sequence.computed, computed);
     sequence.guesses = [];
     if (!this.limits.reuse) return;
-    const full = Math.floor(sequence.computed / this.limits.pageTokens);
+    const full = Math.floor(computed / this.limits.pageTokens);
     if (full <= sequence.named) return;
     const names = sequence.names.of(sequence.tokens, full);
     for (let i = sequence.named; i < full; i++) this.pages.name(sequence.pages[i], names[i]);

@@ -15,6 +15,9 @@ export interface SequenceOptions {
   readonly fresh?: boolean;
 }
 
+/** Stands for a token that only the device knows yet. */
+export const NOT_READ = -1;
+
 export class Sequence {
   readonly id: number;
   readonly promptLength: number;
@@ -48,12 +51,34 @@ export class Sequence {
     this.fresh = o.fresh ?? false;
     this.names = new PageNames(o.pageTokens, o.salt);
   }
+  /** Tokens at the end that are drawn on the device and not yet read; NOT_READ stands in their places. */
+  pending = 0;
+
+  /** Keeps a place for a token that is being drawn. */
+  expect(): void {
+    this.tokens.push(NOT_READ);
+    this.pending++;
+  }
+  /** The token at a place that was kept, or the next one. */
+  put(at: number, token: number): void {
+    if (at < this.tokens.length) this.pending--;
+    this.tokens[at] = token;
+  }
+  /** Nothing will come for the places that are kept. */
+  giveUpPending(): void {
+    this.tokens.length -= this.pending;
+    this.pending = 0;
+  }
   /** Tokens known and not yet computed; one of them at least, since the last one drawn is always new. */
   get due(): number {
     return this.tokens.length - this.computed;
   }
   get written(): number {
-    return this.tokens.length - this.promptLength;
+    return this.tokens.length - this.pending - this.promptLength;
+  }
+  /** Whether the token that is being drawn is its last. */
+  get ending(): boolean {
+    return this.pending > 0 && this.tokens.length >= this.maxLength;
   }
   /** Whether the next step draws a token for it without anything left of its prompt. */
   get decoding(): boolean {

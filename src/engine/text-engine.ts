@@ -36,6 +36,8 @@ export interface EngineOptions extends MemoryOptions {
   readonly reuse?: boolean;
   /** Steps with at most so many sequences are recorded; default 256. */
   readonly maxRecorded?: number;
+  /** Whether a step may begin before the tokens of the one before are read, where the device draws them; default true. */
+  readonly ahead?: boolean;
   /** A smaller model of the same vocabulary that guesses for requests which ask for it; its owner disposes of it. */
   readonly draft?: CausalLM;
   /** Makes grammars; default: loaded at first use. */
@@ -44,6 +46,17 @@ export interface EngineOptions extends MemoryOptions {
   readonly ranks?: StepGroup;
   /** Told on rank 0 when a step failed that ranks computed together: they have ended, and no request is answered now. */
   readonly onBroken?: (error: Error) => void;
+}
+
+/** A step that was begun. */
+interface Step {
+  readonly items: readonly Item[];
+  readonly answers: readonly Answer[];
+  readonly preparing: readonly (Promise<void> | undefined)[];
+  /** Whether places are kept for its tokens, so that the next one may begin before they are read. */
+  readonly closed: boolean;
+  /** What comes of each item. */
+  readonly read: () => Promise<readonly Rows[]>;
 }
 
 export class TextEngine implements Engine {
@@ -60,6 +73,9 @@ export class TextEngine implements Engine {
   readonly #requests = new Map<number, Request>();
   readonly #answers = new Map<Sequence, Answer>();
   readonly #rates = new Rates();
+  readonly #mayGoAhead: boolean;
+  /** The step whose tokens are not read yet. */
+  #flying: Step | undefined;
   /** Requests with tokens that nobody was told of yet. */
   readonly #untold = new Set<Request>();
   #next = 0;
@@ -77,10 +93,13 @@ export class TextEngine implements Engine {
     const plan = planMemory(model, options);
     this.memory = this.#ranks ? agreedPlan(plan, this.#ranks, model) : plan;
     const { pages, pageTokens, contextTokens, maxRunning } = this.memory;
+    this.#mayGoAhead = options.ahead ?? true;
     this.limits = { contextTokens, maxRunning, maxWaiting: options.maxWaiting ?? 1024, pages, pageTokens };
     const maxRecorded = options.maxRecorded ?? 256;
+    // Ranks draw on the host, from logits that all of them have.
+    const drawing = this.#ranks ? 0 : maxRunning;
     const own = pageable(model, contextTokens)
-      ? new PagedExecutor(model, { pages, pageTokens, contextTokens, maxRecorded })
+      ? new PagedExecutor(model, { pages, pageTokens, contextTokens, maxRecorded, drawing })
       : new SoloExecutor(model);
     this.#executor = this.#ranks?.rank === 0 ? new LeadingExecutor(own, this.#ranks, options.onBroken) : own;
     const onCpu = model.device.backend.elsewhere !== undefined;
@@ -143,7 +162,7 @@ export class TextEngine implements Engine {
         this.#retryAfter(waiting),
       );
     // A model may be trained between answers.
-    if (!this.#busy && this.#executor.changed()) this.#scheduler.pages.forget();
+    if (!this.#busy && !this.#flying && this.#executor.changed()) this.#scheduler.pages.forget();
     const running = new Request(this.#next, request, () => this.#cancel(running.id));
     const seed = request.seed ?? Math.floor(Math.random() * 2 ** 32);
     const maxLength = Math.min(contextTokens, prompt.length + (request.maxTokens ?? Infinity));
@@ -203,6 +222,7 @@ export class TextEngine implements Engine {
     this.#scheduler.remove(sequence);
     this.#executor.forget(sequence);
     this.#answers.delete(sequence);
+    sequence.giveUpPending();
     answer.close();
     if (error !== undefined) for (const other of request.answers) if (!other.finished) this.#drop(other);
     if (!request.answers.every((a) => a.finished)) return;
@@ -230,20 +250,47 @@ export class TextEngine implements Engine {
     return !this.#disposed && running.length + waiting.length > 0;
   }
   async #run(): Promise<void> {
-    while (this.#busy) {
+    while (this.#busy || this.#flying) {
       // Timers, sockets and signals have their turn before every step.
       await new Promise<void>((r) => setImmediate(r));
-      for (const s of [...this.#scheduler.running])
-        await this.#answers.get(s)?.guess(this.#scheduler.limits.stepTokens);
-      const items = this.#ready(this.#scheduler.plan());
-      if (items.length === 0) continue;
-      try {
-        await this.#step(items);
-      } catch (e) {
-        this.#failed(items, e);
-      }
+      const last = this.#flying;
+      const ahead = last !== undefined && this.#busy && this.#goesAhead(last);
+      if (last && !ahead) await this.#end(last);
+      const next = this.#busy ? await this.#begin() : undefined;
+      this.#flying = last && ahead && !(await this.#end(last, next)) ? undefined : next;
     }
     this.#tell();
+  }
+  /** Whether the next step needs nothing that only the last one's tokens tell, and nobody waits who could join it. */
+  #goesAhead(last: Step): boolean {
+    if (!this.#mayGoAhead || !last.closed || this.#scheduler.admits) return false;
+    const { running } = this.#scheduler;
+    const goesOn = running.some((s) => !s.ending);
+    return goesOn && running.every((s) => s.decoding && this.#answers.get(s)?.foreseen);
+  }
+  /** The next step, under way; none where nothing can run or it failed to begin. */
+  async #begin(): Promise<Step | undefined> {
+    if (!this.#scheduler.running.some((s) => s.pending > 0))
+      for (const s of [...this.#scheduler.running])
+        await this.#answers.get(s)?.guess(this.#scheduler.limits.stepTokens);
+    const items = this.#ready(this.#scheduler.plan());
+    if (items.length === 0) return undefined;
+    try {
+      return await this.#enqueue(items);
+    } catch (e) {
+      this.#failed(items, e);
+      return undefined;
+    }
+  }
+  /** Takes what a step drew. Where that fails, the one that has begun after it is of no use either. */
+  async #end(step: Step, next?: Step): Promise<boolean> {
+    try {
+      await this.#take(step);
+      return true;
+    } catch (e) {
+      this.#failed([...step.items, ...(next?.items ?? [])], e);
+      return false;
+    }
   }
   /** Text of tokens that were drawn, made while the next step runs. A stop text among it ends its answer. */
   #tell(): void {
@@ -259,30 +306,50 @@ export class TextEngine implements Engine {
     for (const { sequence } of items) this.#answers.get(sequence)?.request.begin(now);
     return items;
   }
-  async #step(items: readonly Item[]): Promise<void> {
+  async #enqueue(items: readonly Item[]): Promise<Step> {
     const answers = items.map(({ sequence }) => this.#answers.get(sequence) as Answer);
-    const work: Work[] = items.map((item, i) => ({ ...item, rows: answers[i].rowsOf(item) }));
-    const bestOnly = work.every(({ rows }, i) => rows === 0 || answers[i].plain);
+    const work: Work[] = items.map((item, i) => ({ ...item, rows: answers[i].rowsOf(item), draw: answers[i].rule }));
     const preparing = answers.map((a, i) => (items[i].draws ? a.prepare() : undefined));
+    if (this.#executor.begin && work.every(({ rows }) => rows <= 1)) {
+      const { closed, read } = await this.#executor.begin(work);
+      this.#tell();
+      for (const item of closed ? items : []) {
+        if (item.sequence.state !== 'running') continue; // cancelled while the step was recorded, or by its text
+        this.#scheduler.begun(item);
+        if (item.draws) item.sequence.expect();
+      }
+      return { items, answers, preparing, closed, read };
+    }
+    const bestOnly = work.every(({ rows }, i) => rows === 0 || answers[i].plain);
     const running = this.#executor.run(work, bestOnly);
+    running.catch(() => {}); // who reads it is told
     this.#tell();
-    const rows = await running;
-    await Promise.all(preparing);
     const { vocabSize } = this.#shared;
-    let at = 0;
+    const read = async (): Promise<Rows[]> => {
+      const rows = await running;
+      let at = 0;
+      return work.map(({ rows: n }) => {
+        const from = at;
+        at += n;
+        return {
+          ...(rows.best && { best: rows.best.subarray(from, at) }),
+          ...(rows.logits && { logits: rows.logits.subarray(from * vocabSize, at * vocabSize) }),
+        };
+      });
+    };
+    return { items, answers, preparing, closed: false, read };
+  }
+  async #take({ items, answers, preparing, read }: Step): Promise<void> {
+    const rows = await read();
+    await Promise.all(preparing);
     items.forEach((item, i) => {
       const answer = answers[i];
-      const mine: Rows = {
-        ...(rows.best && { best: rows.best.subarray(at, at + work[i].rows) }),
-        ...(rows.logits && { logits: rows.logits.subarray(at * vocabSize, (at + work[i].rows) * vocabSize) }),
-      };
-      at += work[i].rows;
       this.#untold.add(answer.request);
       const before = item.sequence.promptLength - item.start;
       this.#rates.computed(Math.max(0, Math.min(before, item.tokens.length)));
-      if (answer.finished) return; // cancelled while it was computed
+      if (answer.finished) return; // cancelled while it was computed, or ended by the token before
       try {
-        const accepted = answer.take(item, mine);
+        const accepted = answer.take(item, rows[i]);
         this.#rates.wrote(accepted.written);
         this.#scheduler.done(item, accepted.computed);
         if (answer.finished) this.#close(answer);
@@ -296,6 +363,7 @@ export class TextEngine implements Engine {
     const live = items.filter(({ sequence }) => this.#answers.has(sequence));
     const last = live.reduce<Item | undefined>((a, b) => (a && a.sequence.id > b.sequence.id ? a : b), undefined);
     for (const { sequence } of live) {
+      sequence.giveUpPending();
       this.#executor.forget(sequence);
       this.#scheduler.restart(sequence);
     }

@@ -5,9 +5,10 @@ import { CANDLE_MODULES } from '../../kernels/candle.js';
 import { declaredUnit, type Unit } from '../../kernels/source.js';
 import { DECODE, DECODE_ATTENTION, DECODE_SAMPLE, DECODE_WEIGHTS } from './decode.js';
 import { FAMILY_MODULES } from './families.js';
+import { SAMPLE_MODULE } from './sample.js';
 
 const MODULES: ReadonlyMap<string, KernelModule> = new Map(
-  [...FAMILY_MODULES, DECODE, DECODE_ATTENTION, DECODE_SAMPLE, DECODE_WEIGHTS, ...CANDLE_MODULES].map((m) => [
+  [...FAMILY_MODULES, DECODE, DECODE_ATTENTION, DECODE_SAMPLE, DECODE_WEIGHTS, SAMPLE_MODULE, ...CANDLE_MODULES].map((m) => [
     m.name,
     m,
   ]),
