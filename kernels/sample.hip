@@ -393,7 +393,8 @@ WICK_FN void finish(const Drawing& p, const DrawRow& d, i32 token, Slots& slots)
   const int row = blockIdx.y, parts = gridDim.x;
   if (threadIdx.x == 0) {
     p.drawn[row] = token;
-    if (d.history >= 0 && token >= 0 && d.length < p.context) p.histories[(i64)d.history * p.context + d.length] = token;
+    if (d.history >= 0 && token >= 0 && d.length < p.context)
+      p.histories[(i64)d.history * p.context + d.length] = token;
   }
   if (d.likely < 0 || token < 0) return;
   const bool has = (int)threadIdx.x < parts;
@@ -432,9 +433,7 @@ WICK_FN void draw(const Drawing& p) {
   const bool none = !(most > Limits<float>::lowest()), filter = has_filter(d);
   if (none || d.temperature == 0 || !filter) {
     if (blockIdx.x != 0) return;
-    const i32 token = none                 ? -1
-                      : d.temperature == 0 ? token_of(rank)
-                                           : draw_from_all(p, d, most, uniform_of(d), slots);
+    const i32 token = none ? -1 : d.temperature == 0 ? token_of(rank) : draw_from_all(p, d, most, uniform_of(d), slots);
     return finish(p, d, token, slots);
   }
 

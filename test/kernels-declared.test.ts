@@ -30,7 +30,16 @@ test('structs are as large, and stand where, the C++ compiler has them', {
       assert.equal(run.describe(unitOf(name, [e.symbol]), e.symbol), offsets, e.symbol);
     }
   }
-  assert.deepEqual([...seen].sort(), ['Attention', 'Conv', 'Drawing', 'NewToken', 'Operand', 'Pool', 'Product', 'Sampling']);
+  assert.deepEqual([...seen].sort(), [
+    'Attention',
+    'Conv',
+    'Drawing',
+    'NewToken',
+    'Operand',
+    'Pool',
+    'Product',
+    'Sampling',
+  ]);
 });
 
 const DEVICE = {

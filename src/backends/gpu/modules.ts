@@ -8,10 +8,9 @@ import { FAMILY_MODULES } from './families.js';
 import { SAMPLE_MODULE } from './sample.js';
 
 const MODULES: ReadonlyMap<string, KernelModule> = new Map(
-  [...FAMILY_MODULES, DECODE, DECODE_ATTENTION, DECODE_SAMPLE, DECODE_WEIGHTS, SAMPLE_MODULE, ...CANDLE_MODULES].map((m) => [
-    m.name,
-    m,
-  ]),
+  [...FAMILY_MODULES, DECODE, DECODE_ATTENTION, DECODE_SAMPLE, DECODE_WEIGHTS, SAMPLE_MODULE, ...CANDLE_MODULES].map(
+    (m) => [m.name, m],
+  ),
 );
 
 /** Names of all modules: kernels/NAME.hip. */
