@@ -67,9 +67,12 @@ export function bilinearSource(
   return { low, high: Math.min(low + 1, size - 1), weight: Math.min(Math.max(at - low, 0), 1) };
 }
 
-function inferResize(op: string, x: Sig, size: readonly number[]): Sig[] {
-  const dims = size.length === 1 ? 'length' : 'height, width';
-  requireRank(op, 'input', x.shape, size.length + 2, `(batch, channels, ${dims})`);
+const PLANE = ['height', 'width'];
+
+function inferResize(op: string, x: Sig, size: readonly number[], dims: readonly string[]): Sig[] {
+  if (!Array.isArray(size) || size.length !== dims.length)
+    throw new ArgumentError(`${op}: size [${size}] must hold ${dims.join(' and ')}`);
+  requireRank(op, 'input', x.shape, dims.length + 2, `(batch, channels, ${dims.join(', ')})`);
   requireWhole(op, 'size', size, 1);
   requireWhole(op, 'input size', x.shape.slice(2), 1);
   return [{ shape: [x.shape[0], x.shape[1], ...size], dtype: x.dtype }];
@@ -148,7 +151,8 @@ export const resample = rows({
     ulp: 0,
     candle: { none: 'Candle has it on the CPU only' },
     differs: 'Any size has a gradient (Candle: whole factors), and gradients add up.',
-    infer: ([x]: readonly Sig[], { size }: NearestParams): readonly Sig[] => inferResize('upsampleNearest1d', x, size),
+    infer: ([x]: readonly Sig[], { size }: NearestParams): readonly Sig[] =>
+      inferResize('upsampleNearest1d', x, size, ['length']),
     reference: (inputs: readonly RefTensor[], outputs: readonly RefTensor[]): void => referenceNearest(inputs, outputs),
     grad: ({ x, grad }: GradContext<NearestParams>): Grads => [nearestBackward(x, grad)],
     args: (x: Tensor, size: number): Call<NearestParams> => ({ inputs: [x], params: { size: [size] } }),
@@ -176,7 +180,8 @@ export const resample = rows({
     ulp: 0,
     candle: { file: 'conv.cu', symbol: 'upsample_nearest2d' },
     differs: 'Any size has a gradient (Candle: one whole factor), and gradients add up.',
-    infer: ([x]: readonly Sig[], { size }: NearestParams): readonly Sig[] => inferResize('upsampleNearest2d', x, size),
+    infer: ([x]: readonly Sig[], { size }: NearestParams): readonly Sig[] =>
+      inferResize('upsampleNearest2d', x, size, PLANE),
     reference: (inputs: readonly RefTensor[], outputs: readonly RefTensor[]): void => referenceNearest(inputs, outputs),
     grad: ({ x, grad }: GradContext<NearestParams>): Grads => [nearestBackward(x, grad)],
     args: (x: Tensor, size: readonly [number, number]): Call<NearestParams> => ({ inputs: [x], params: { size } }),
@@ -193,6 +198,12 @@ export const resample = rows({
         says: /has rank 3; it takes rank 4/,
       },
       { inputs: [{ shape: [2, 3, 5, 4] }], params: { size: [3, 1.5] }, code: 'E_ARGUMENT', says: /size \[3, 1.5\]/ },
+      {
+        inputs: [{ shape: [3, 4] }],
+        params: { size: [] },
+        code: 'E_ARGUMENT',
+        says: /size \[\] must hold height and width/,
+      },
     ],
   }),
 
@@ -208,7 +219,7 @@ export const resample = rows({
     ulp: ulps(1),
     infer: ([x]: readonly Sig[], p: BilinearParams): readonly Sig[] => {
       requireScale('upsampleBilinear2d', p);
-      return inferResize('upsampleBilinear2d', x, p.size);
+      return inferResize('upsampleBilinear2d', x, p.size, PLANE);
     },
     reference: ([x]: readonly RefTensor[], [out]: readonly RefTensor[], p: BilinearParams): void => {
       const [n, c, H, W] = x.shape;
@@ -274,7 +285,7 @@ export const resample = rows({
     ulp: ulps(1),
     infer: ([g]: readonly Sig[], p: BilinearBackwardParams): readonly Sig[] => {
       const like = { shape: [g.shape[0], g.shape[1], ...p.inputSize], dtype: g.dtype };
-      const [out] = inferResize('upsampleBilinear2dBackward', g.shape.length === 4 ? like : g, p.size);
+      const [out] = inferResize('upsampleBilinear2dBackward', g.shape.length === 4 ? like : g, p.size, PLANE);
       if (sizeOf(out.shape) !== sizeOf(g.shape))
         throw new ArgumentError(
           `upsampleBilinear2dBackward: gradient [${g.shape.join(', ')}] is not of size [${p.size.join(', ')}]`,
