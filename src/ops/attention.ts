@@ -118,12 +118,12 @@ function infer(
   rest: readonly Sig[],
 ): { out: Sig; lse: Sig; k: Sig } {
   const [q, k, v] = inputs;
-  const { q: qs } = checkCall(op, inputs, rest, p);
   if (v.dtype !== k.dtype || (k.dtype !== q.dtype && !(op === 'sdpa' && KEPT_IN_8_BITS.includes(k.dtype))))
     throw new DTypeError(
       `${op}: operands are ${q.dtype}, ${k.dtype}, ${v.dtype}; they must have one dtype` +
         (op === 'sdpa' ? `, or keys and values both be ${KEPT_IN_8_BITS.join(' or ')} (blocks of Q8_0)` : ''),
     );
+  const { q: qs } = checkCall(op, inputs, rest, p);
   if (!Number.isFinite(p.scale) || !(p.softcap >= 0))
     throw new ArgumentError(`${op}: scale ${p.scale} must be finite and softcap ${p.softcap} not negative`);
   const extra = extrasOf(rest, p.extras);
