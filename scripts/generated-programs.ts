@@ -78,12 +78,8 @@ function check(file: string, part: number, parts: number): number {
         device.memset(to, 0, BYTES, stream);
         device.launch(
           device.getFunction(module, name),
-          GRID,
-          1,
-          1,
-          BLOCK,
-          1,
-          1,
+          [GRID, 1, 1],
+          [BLOCK, 1, 1],
           0,
           stream,
           args.reset().pointer(from).pointer(to),

@@ -137,7 +137,7 @@ const CHECKS: Record<string, Check> = {
     const x = Float32Array.from({ length: n }, (_, i) => i);
     const px = upload(d, s, bytesOf(x));
     const po = upload(d, s, new Uint8Array(n * 4));
-    d.launch(axpy, Math.ceil(n / 256), 1, 1, 256, 1, 1, 0, s, args.reset().pointer(po).pointer(px).f32(0.5).u32(n));
+    d.launch(axpy, [Math.ceil(n / 256), 1, 1], [256, 1, 1], 0, s, args.reset().pointer(po).pointer(px).f32(0.5).u32(n));
     const out = new Float32Array(n);
     d.copyOut(bytesOf(out), po, s);
     must(
@@ -153,7 +153,7 @@ const CHECKS: Record<string, Check> = {
       .i64(-(2 ** 40))
       .f32(1.5)
       .f64(Math.PI);
-    d.launch(d.getFunction(m, 'mixed'), 1, 1, 1, 1, 1, 1, 0, s, args);
+    d.launch(d.getFunction(m, 'mixed'), [1, 1, 1], [1, 1, 1], 0, s, args);
     const six = new Float64Array(6);
     d.copyOut(bytesOf(six), po, s);
     must(
@@ -162,12 +162,12 @@ const CHECKS: Record<string, Check> = {
     );
     const biggest = d.getFunction(m, 'biggest');
     d.setMaxDynamicShared(biggest, d.info.sharedPerBlockOptin);
-    d.launch(biggest, 1, 1, 1, 512, 1, 1, d.info.sharedPerBlockOptin, s, args.reset().pointer(po));
+    d.launch(biggest, [1, 1, 1], [512, 1, 1], d.info.sharedPerBlockOptin, s, args.reset().pointer(po));
     d.copyOut(bytesOf(out.subarray(0, 1)), po, s);
     must(out[0] === 511, 'largest shared memory');
     let refused = '';
     try {
-      d.launch(axpy, 0, 1, 1, 256, 1, 1, 0, s, args);
+      d.launch(axpy, [0, 1, 1], [256, 1, 1], 0, s, args);
     } catch (e) {
       refused = String(e);
     }
@@ -175,7 +175,7 @@ const CHECKS: Record<string, Check> = {
     // Time an enqueue alone (queue not full), then the whole of it.
     const empty = d.getFunction(m, 'empty');
     args.reset();
-    const one = (): void => d.launch(empty, 1, 1, 1, 32, 1, 1, 0, s, args);
+    const one = (): void => d.launch(empty, [1, 1, 1], [32, 1, 1], 0, s, args);
     const perLaunch = (f: () => void): number => {
       for (let i = 0; i < 2000; i++) f();
       d.synchronizeStream(s);
@@ -190,7 +190,7 @@ const CHECKS: Record<string, Check> = {
     };
     const emptyUs = perLaunch(one);
     const packedUs = perLaunch(() =>
-      d.launch(axpy, 1, 1, 1, 32, 1, 1, 0, s, args.reset().pointer(po).pointer(px).f32(0.5).u32(32)),
+      d.launch(axpy, [1, 1, 1], [32, 1, 1], 0, s, args.reset().pointer(po).pointer(px).f32(0.5).u32(32)),
     );
     const result = {
       compileMs,
@@ -204,7 +204,14 @@ const CHECKS: Record<string, Check> = {
     const capture = (a: number): number => {
       d.beginCapture(s);
       for (let i = 0; i < 100; i++)
-        d.launch(axpy, Math.ceil(n / 256), 1, 1, 256, 1, 1, 0, s, args.reset().pointer(po).pointer(px).f32(a).u32(n));
+        d.launch(
+          axpy,
+          [Math.ceil(n / 256), 1, 1],
+          [256, 1, 1],
+          0,
+          s,
+          args.reset().pointer(po).pointer(px).f32(a).u32(n),
+        );
       return d.endCapture(s);
     };
     const graph = capture(1);

@@ -120,10 +120,11 @@ function instrument(device: Device, folder: string, launched: Set<string>): () =
   };
   const most = new Map<string, number>();
   const launch = raw.launch.bind(raw);
-  raw.launch = (fn, gx, gy, gz, bx, by, bz, shared, stream, args) => {
+  raw.launch = (fn, grid, block, shared, stream, args) => {
     const symbol = names.get(fn) ?? '';
-    const threads = gx * gy * gz * bx * by * bz;
-    const kept = threads <= THREADS_ALL && bx * by * bz <= THREADS_ONCE && threads > (most.get(symbol) ?? 0);
+    const inBlock = sizeOf(block);
+    const threads = sizeOf(grid) * inBlock;
+    const kept = threads <= THREADS_ALL && inBlock <= THREADS_ONCE && threads > (most.get(symbol) ?? 0);
     const module = kept ? findSymbol(symbol)?.module : undefined;
     if (kept) most.set(symbol, threads);
     launched.add(symbol);
@@ -131,9 +132,9 @@ function instrument(device: Device, folder: string, launched: Set<string>): () =
     if (module)
       writeFileSync(
         join(folder, `${module}.${symbol}`),
-        encodeLaunch(symbol, [gx, gy, gz, bx, by, bz, shared], nativeView(args.address, args.size), blocks),
+        encodeLaunch(symbol, [...grid, ...block, shared], nativeView(args.address, args.size), blocks),
       );
-    launch(fn, gx, gy, gz, bx, by, bz, shared, stream, args);
+    launch(fn, grid, block, shared, stream, args);
   };
   return () => {
     for (const address of pending.splice(0)) {

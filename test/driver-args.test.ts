@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ArgumentError } from '../src/base/errors.js';
-import { ArgBuffer, argLayout } from '../src/driver/args.js';
+import { ArgBuffer } from '../src/driver/args.js';
 import { checkGemm, columnMajor, gemmKey, type GemmSpec } from '../src/driver/blas.js';
 import { formatArgs } from '../src/driver/checked.js';
 import { checkConv, type ConvSpec } from '../src/driver/dnn.js';
@@ -12,9 +12,7 @@ import { Cell } from '../src/driver/ffi.js';
 
 test('every argument is at its natural alignment', () => {
   const args = new ArgBuffer().u8(1).u16(2).u32(3).u8(4).pointer(5).f32(6).f64(7).i16(-8);
-  const { offsets, size } = argLayout(['u8', 'u16', 'u32', 'u8', 'pointer', 'f32', 'f64', 'i16']);
-  assert.deepEqual(offsets, [0, 2, 4, 8, 16, 24, 32, 40]);
-  assert.equal(args.size, size);
+  assert.equal(args.size, 42);
   const view = new DataView(args.snapshot().buffer);
   assert.deepEqual(
     [

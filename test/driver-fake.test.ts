@@ -193,19 +193,19 @@ for (const [vendor, want] of Object.entries(VENDORS)) {
         device.copyOut(bytes(r), out, s);
         return r[4];
       };
-      device.launch(fn, 1, 1, 1, 256, 1, 1, 0, s, pack(2));
+      device.launch(fn, [1, 1, 1], [256, 1, 1], 0, s, pack(2));
       assert.equal(read(), 8);
-      device.launch(fn, 1, 1, 1, 256, 1, 1, 0, s, pack(-1), true);
+      device.launch(fn, [1, 1, 1], [256, 1, 1], 0, s, pack(-1), true);
       assert.equal(read(), 4, 'a launch with leave to begin early runs too');
-      device.launch(fn, 1, 1, 1, 256, 1, 1, 0, s, pack(1), true);
-      device.launch(device.getFunction(m, 'none'), 1, 1, 1, 1, 1, 1, 0, s, args.reset());
+      device.launch(fn, [1, 1, 1], [256, 1, 1], 0, s, pack(1), true);
+      device.launch(device.getFunction(m, 'none'), [1, 1, 1], [1, 1, 1], 0, s, args.reset());
       assert.throws(
-        () => device.launch(fn, 0, 1, 1, 256, 1, 1, 0, s, pack(2)),
+        () => device.launch(fn, [0, 1, 1], [256, 1, 1], 0, s, pack(2)),
         (e) => e instanceof DriverError && /grid 0x1x1, block 256x1x1/.test(e.message),
       );
       const capture = (...factors: number[]) => {
         device.beginCapture(s);
-        for (const f of factors) device.launch(fn, 1, 1, 1, 256, 1, 1, 0, s, pack(f));
+        for (const f of factors) device.launch(fn, [1, 1, 1], [256, 1, 1], 0, s, pack(f));
         return device.endCapture(s);
       };
       const graph = capture(1, 2);

@@ -108,7 +108,7 @@ function check(run: SimRunner, c: Chain, out: Layout, inputs: readonly Layout[],
   const fn = run.device.getFunction(module, plan.symbol);
   const entry = unit.entries.find((e) => e.symbol === plan.symbol)!;
   assert.equal(args.size, entry.size, `${plan.symbol}: packed bytes`);
-  run.device.launch(fn, plan.grid, 1, 1, plan.block, 1, 1, 0, 0, args);
+  run.device.launch(fn, [plan.grid, 1, 1], [plan.block, 1, 1], 0, 0, args);
   const got = decode(c.output, run.read(c.output, target, before.length));
   const result = decode(c.output, encode(c.output, before));
   const at: number[][] = inputs.map(() => []);

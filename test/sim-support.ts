@@ -15,6 +15,7 @@ import { codeFor } from '../src/kernels/compile.js';
 import { compileForSim } from '../src/kernels/host-unit.js';
 import { type ArgValue, packEntry } from '../src/kernels/declare.js';
 import { assemble, type Unit } from '../src/kernels/source.js';
+import { triple } from '../src/backends/gpu/plan.js';
 import { unitOf } from '../src/backends/gpu/modules.js';
 
 const on = process.env.WICK_KERNELS_ON;
@@ -107,14 +108,12 @@ export class SimRunner {
     const module = this.#module(unit, symbol);
     const entry = unit.entries.find((e) => e.symbol === symbol);
     if (!entry) throw new Error(`no ${symbol} in ${unit.name}`);
-    const [gx, gy = 1, gz = 1] = [grid].flat();
-    const [bx, by = 1, bz = 1] = [block].flat();
     const { info } = this.device;
     const place = on ? `${info.name} (${info.arch})` : `sim:${info.warp}`;
     launched.set(place, (launched.get(place) ?? new Set()).add(symbol));
     const fn = this.device.getFunction(module, symbol);
     if (shared > 0 && onGpu) this.device.setMaxDynamicShared(fn, shared); // GPUs want to be asked where static memory beside it passes 48 KiB
-    this.device.launch(fn, gx, gy, gz, bx, by, bz, shared, 0, packEntry(this.#args, entry, values));
+    this.device.launch(fn, triple(grid), triple(block), shared, 0, packEntry(this.#args, entry, values));
   }
   free(): void {
     for (const b of this.#blocks.splice(0)) this.device.free(b);

@@ -3,22 +3,6 @@ import { ArgumentError } from '../base/errors.js';
 import type { Arguments } from './driver.js';
 import { nativeBlock } from './ffi.js';
 
-/** Kernel parameter types by their C size; every one is aligned to its size. */
-export const ARG_BYTES = { pointer: 8, u64: 8, i64: 8, f64: 8, u32: 4, i32: 4, f32: 4, u16: 2, i16: 2, u8: 1 } as const;
-export type ArgType = keyof typeof ARG_BYTES;
-
-/** Offsets and total size of a parameter list: what a code object's metadata must agree with. */
-export function argLayout(types: readonly ArgType[]): { offsets: number[]; size: number } {
-  let at = 0;
-  const offsets = types.map((t) => {
-    const bytes = ARG_BYTES[t];
-    at = Math.ceil(at / bytes) * bytes;
-    at += bytes;
-    return at - bytes;
-  });
-  return { offsets, size: at };
-}
-
 /** Kernel parameters end at 4 KiB on both vendors. */
 const CAPACITY = 4096;
 

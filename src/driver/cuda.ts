@@ -200,27 +200,23 @@ function cudaRules(calls: Calls<typeof CUDA_TABLE>): VendorRules {
  */
 function configuredLaunch(launchEx: Native): LaunchCall {
   const { CUlaunchConfig: config, CUlaunchAttribute: attribute } = CUDA_STRUCTS;
-  const block = nativeBlock(config.size + attribute.size);
-  const words = new Uint32Array(block.buffer);
+  const { address, buffer } = nativeBlock(config.size + attribute.size);
+  const words = new Uint32Array(buffer);
   const [streamAt, countAt] = [config.fields.hStream / 4, config.fields.numAttrs / 4];
   const put64 = (at: number, value: number): void => {
     words[at] = value; // stored modulo 2^32
     words[at + 1] = value / 0x100000000;
   };
-  put64(config.fields.attrs / 4, block.address + config.size);
+  put64(config.fields.attrs / 4, address + config.size);
   words[(config.size + attribute.fields.id) / 4] = N.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
   words[(config.size + attribute.fields.value) / 4] = 1;
-  return (fn, gridX, gridY, gridZ, blockX, blockY, blockZ, shared, stream, list, early) => {
-    words[0] = gridX;
-    words[1] = gridY;
-    words[2] = gridZ;
-    words[3] = blockX;
-    words[4] = blockY;
-    words[5] = blockZ;
+  return (fn, grid, block, shared, stream, list, early) => {
+    words.set(grid, 0);
+    words.set(block, 3);
     words[6] = shared;
     put64(streamAt, stream);
     words[countAt] = early ? 1 : 0;
-    return launchEx(block.address, fn, 0, list);
+    return launchEx(address, fn, 0, list);
   };
 }
 

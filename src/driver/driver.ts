@@ -16,9 +16,6 @@ export type Fn = number;
 export type Graph = number;
 export type GraphExec = number;
 
-/** Streams made here do not wait for the default stream, so the default stream is for one-off work only. */
-export const DEFAULT_STREAM: Stream = 0;
-
 export interface DeviceInfo {
   /** The product's name. */
   readonly name: string;
@@ -69,6 +66,9 @@ export interface HostBuffer {
   readonly address: Address;
   readonly bytes: Uint8Array;
 }
+
+/** Sizes along x, y and z. */
+export type Triple = readonly [x: number, y: number, z: number];
 
 /**
  * Packed kernel arguments at a stable address: each at its natural alignment, as a C struct would hold them (args.ts
@@ -143,19 +143,7 @@ export interface Device {
    * With `early` it may begin while the launch before it ends, for kernels that wait by themselves; drivers that cannot
    * do so begin in turn.
    */
-  launch(
-    fn: Fn,
-    gridX: number,
-    gridY: number,
-    gridZ: number,
-    blockX: number,
-    blockY: number,
-    blockZ: number,
-    dynamicShared: number,
-    stream: Stream,
-    args: Arguments,
-    early?: boolean,
-  ): void;
+  launch(fn: Fn, grid: Triple, block: Triple, shared: number, stream: Stream, args: Arguments, early?: boolean): void;
 
   /** Work enqueued on the stream between the two is recorded, not run; the stream must not be the default one. */
   beginCapture(stream: Stream): void;

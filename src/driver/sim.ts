@@ -18,6 +18,7 @@ import type {
   HostBuffer,
   Module,
   Stream,
+  Triple,
 } from './driver.js';
 import { koffi, nativeBlock, nativeView } from './ffi.js';
 import { buildHost, hostCompiler } from './host-cc.js';
@@ -187,38 +188,15 @@ class SimDevice extends ImmediateDevice implements Device {
     if (bytes > SHARED)
       throw new DriverError(`setMaxDynamicShared(${this.#kernels[fn - 1].symbol}, ${bytes}): at most ${SHARED} bytes`);
   }
-  launch(
-    fn: Fn,
-    gridX: number,
-    gridY: number,
-    gridZ: number,
-    blockX: number,
-    blockY: number,
-    blockZ: number,
-    dynamicShared: number,
-    stream: Stream,
-    args: Arguments,
-  ): void {
+  launch(fn: Fn, grid: Triple, block: Triple, shared: number, stream: Stream, args: Arguments): void {
     const kernel = this.#kernels[fn - 1];
-    const what = `launch(${kernel.symbol}, grid ${gridX}x${gridY}x${gridZ}, block ${blockX}x${blockY}x${blockZ})`;
-    if (!(gridX > 0 && gridY > 0 && gridZ > 0 && blockX > 0 && blockY > 0 && blockZ > 0))
-      throw new DriverError(`${what}: empty grids and blocks are refused`);
-    if (gridY > 65535 || gridZ > 65535 || gridX > 2 ** 31 - 1)
+    const what = `launch(${kernel.symbol}, grid ${grid.join('x')}, block ${block.join('x')})`;
+    if (![...grid, ...block].every((n) => n > 0)) throw new DriverError(`${what}: empty grids and blocks are refused`);
+    if (grid[1] > 65535 || grid[2] > 65535 || grid[0] > 2 ** 31 - 1)
       throw new DriverError(`${what}: the grid is too large; y and z end at 65535`);
-    if (dynamicShared > SHARED)
-      throw new DriverError(`${what}: ${dynamicShared} bytes of dynamic shared memory; at most ${SHARED}`);
+    if (shared > SHARED) throw new DriverError(`${what}: ${shared} bytes of dynamic shared memory; at most ${SHARED}`);
     const run = (address: Address): void => {
-      this.#geometry.set([
-        gridX,
-        gridY,
-        gridZ,
-        blockX,
-        blockY,
-        blockZ,
-        dynamicShared,
-        simOptions.reverse ? 1 : 0,
-        simOptions.poison,
-      ]);
+      this.#geometry.set([...grid, ...block, shared, simOptions.reverse ? 1 : 0, simOptions.poison]);
       this.#error[0] = 0;
       simLaunched.add(kernel.symbol);
       const { module, entry } = kernel;

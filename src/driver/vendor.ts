@@ -14,6 +14,7 @@ import type {
   HostBuffer,
   Module,
   Stream,
+  Triple,
 } from './driver.js';
 import type { Calls } from './checked.js';
 import { Cell, nativeBlock, nativeView, type Native, type Table } from './ffi.js';
@@ -62,12 +63,8 @@ export type VendorTable = Table & { readonly [K in SharedCall]: string } & {
  */
 export type LaunchCall = (
   fn: Fn,
-  gridX: number,
-  gridY: number,
-  gridZ: number,
-  blockX: number,
-  blockY: number,
-  blockZ: number,
+  grid: Triple,
+  block: Triple,
   shared: number,
   stream: Stream,
   list: number,
@@ -126,7 +123,7 @@ export class VendorDevice implements Device {
     const plain = calls.raw.launch as Native;
     this.#launch =
       rules.launch ??
-      ((fn, gx, gy, gz, bx, by, bz, shared, stream, list) =>
+      ((fn, [gx, gy, gz], [bx, by, bz], shared, stream, list) =>
         plain(fn, gx, gy, gz, bx, by, bz, shared, stream, 0, list));
     const block = nativeBlock(48);
     this.#extraAddress = block.address;
@@ -292,19 +289,7 @@ export class VendorDevice implements Device {
     this.#rules.use(this.ordinal);
     this.#rules.setMaxDynamicShared(fn, bytes, this.info);
   }
-  launch(
-    fn: Fn,
-    gridX: number,
-    gridY: number,
-    gridZ: number,
-    blockX: number,
-    blockY: number,
-    blockZ: number,
-    dynamicShared: number,
-    stream: Stream,
-    args: Arguments,
-    early = false,
-  ): void {
+  launch(fn: Fn, grid: Triple, block: Triple, shared: number, stream: Stream, args: Arguments, early = false): void {
     this.#rules.use(this.ordinal);
     const extra = this.#extra;
     extra[2] = args.address; // stored modulo 2^32
@@ -312,13 +297,12 @@ export class VendorDevice implements Device {
     extra[10] = args.size;
     // An empty list is given as none: a buffer of no bytes is refused by some drivers.
     const list = args.size === 0 ? 0 : this.#extraAddress;
-    const status = this.#launch(fn, gridX, gridY, gridZ, blockX, blockY, blockZ, dynamicShared, stream, list, early);
-    if (status !== 0) {
-      const detail =
-        `grid ${gridX}x${gridY}x${gridZ}, block ${blockX}x${blockY}x${blockZ}, ${dynamicShared} bytes of shared ` +
-        `memory, ${args.size} bytes of arguments`;
-      throw this.#calls.error('launch', [fn], status, detail);
-    }
+    const status = this.#launch(fn, grid, block, shared, stream, list, early);
+    if (status === 0) return;
+    const detail =
+      `grid ${grid.join('x')}, block ${block.join('x')}, ${shared} bytes of shared memory, ${args.size} bytes of ` +
+      'arguments';
+    throw this.#calls.error('launch', [fn], status, detail);
   }
 
   // Graphs

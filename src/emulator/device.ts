@@ -16,6 +16,7 @@ import type {
   HostBuffer,
   Module,
   Stream,
+  Triple,
 } from '../driver/driver.js';
 import { nativeBlock, nativeView } from '../driver/ffi.js';
 import { ImmediateDevice } from '../driver/immediate.js';
@@ -120,29 +121,11 @@ export class EmuDevice extends ImmediateDevice implements Device {
     if (kernel.ldsBytes + bytes > SHARED)
       throw new DriverError(`setMaxDynamicShared(${kernel.name}, ${bytes}): at most ${SHARED - kernel.ldsBytes} bytes`);
   }
-  launch(
-    fn: Fn,
-    gridX: number,
-    gridY: number,
-    gridZ: number,
-    blockX: number,
-    blockY: number,
-    blockZ: number,
-    dynamicShared: number,
-    stream: Stream,
-    args: Arguments,
-  ): void {
+  launch(fn: Fn, grid: Triple, block: Triple, shared: number, stream: Stream, args: Arguments): void {
     const { module, kernel } = this.#kernels[fn - 1];
     const packed = nativeView(args.address, args.size).slice();
     this.enqueue(stream, () => {
-      const report = this.gpu.launch(
-        module,
-        kernel.name,
-        [gridX, gridY, gridZ],
-        [blockX, blockY, blockZ],
-        packed,
-        dynamicShared,
-      );
+      const report = this.gpu.launch(module, kernel.name, grid, block, packed, shared);
       if (this.onLaunch) this.onLaunch(kernel.name, report);
       else if (report.findings.length > 0)
         throw new DriverError(

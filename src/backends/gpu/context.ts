@@ -1,7 +1,7 @@
 // What the families of GPU ops work with: the device, its stream, packed arguments, kernels and scratch memory.
 import { IndexError } from '../../base/errors.js';
 import { ArgBuffer } from '../../driver/args.js';
-import type { Address, Device, DeviceLibraries, Fn, Stream } from '../../driver/driver.js';
+import type { Address, Device, DeviceLibraries, Fn, Stream, Triple } from '../../driver/driver.js';
 import type { Memory, View } from '../backend.js';
 import { Allocator, type GpuMemory } from './allocator.js';
 import { Functions } from './functions.js';
@@ -57,19 +57,9 @@ export class GpuContext {
   }
 
   /** Enqueues a kernel whose arguments are packed in `args`. */
-  launch(
-    fn: Fn,
-    gridX: number,
-    gridY: number,
-    gridZ: number,
-    blockX: number,
-    blockY = 1,
-    blockZ = 1,
-    shared = 0,
-    early = false,
-  ): void {
+  launch(fn: Fn, grid: Triple, block: Triple, shared = 0, early = false): void {
     this.launched?.add(fn);
-    this.device.launch(fn, gridX, gridY, gridZ, blockX, blockY, blockZ, shared, this.stream, this.args, early);
+    this.device.launch(fn, grid, block, shared, this.stream, this.args, early);
   }
 
   /** Memory for the time of one op: reused by whatever comes later on the stream. */

@@ -2,7 +2,7 @@
 import { bytesOf, type DType, type Value } from '../../base/dtype.js';
 import type { Layout } from '../../base/layout.js';
 import { sameShape } from '../../base/shape.js';
-import type { Fn } from '../../driver/driver.js';
+import type { Fn, Triple } from '../../driver/driver.js';
 import { type ElementwisePlan, packElementwise, packScalar, planElementwise } from '../../kernels/elementwise-plan.js';
 import {
   chain,
@@ -30,7 +30,7 @@ export interface Prepared {
   /** Chains that the simulation's compiler is given together with this one. */
   readonly siblings: () => readonly Chain[];
   readonly tile: number;
-  readonly block: number;
+  readonly block: Triple;
   /** By a number made of the layouts, which are compared again: two may share a number. */
   readonly plans: Map<number, KeptPlan>;
 }
@@ -42,7 +42,7 @@ export const prepare = (chain: Chain, siblings: () => readonly Chain[] = () => [
   chain,
   siblings,
   tile: flatTile(chain),
-  block: flatShape(chain).block,
+  block: [flatShape(chain).block, 1, 1],
   plans: new Map(),
 });
 
@@ -167,11 +167,11 @@ export function launchChain(gpu: GpuContext, { chain: p, inputs, out, scalars }:
     for (let i = 0; i < inputs.length; i++)
       args.pointer(inputs[i].memory.address + inputs[i].layout.offset * bytesOf(p.chain.inputs[i]));
     for (let i = 0; i < scalars.length; i++) packScalar(args, p.chain.scalars[i], scalars[i]);
-    gpu.launch(fn, Math.ceil(size / p.tile), 1, 1, p.block);
+    gpu.launch(fn, [Math.ceil(size / p.tile), 1, 1], p.block);
     return;
   }
   const layouts = inputs.map((v) => v.layout);
   const plan = chainLaunch(p, out.layout, layouts);
   packElementwise(args, p.chain, plan, [out.memory.address, ...inputs.map((v) => v.memory.address)], scalars);
-  gpu.launch(fnOf(gpu, p, plan.variant), plan.grid, 1, 1, plan.block);
+  gpu.launch(fnOf(gpu, p, plan.variant), [plan.grid, 1, 1], [plan.block, 1, 1]);
 }

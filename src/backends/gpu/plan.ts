@@ -5,7 +5,7 @@ import { Layout } from '../../base/layout.js';
 import { sizeOf, type Shape } from '../../base/shape.js';
 import type { GemmPlan } from '../../driver/blas.js';
 import type { ConvPlan } from '../../driver/dnn.js';
-import type { DeviceInfo } from '../../driver/driver.js';
+import type { DeviceInfo, Triple } from '../../driver/driver.js';
 import type { Axes, Entry, FieldValues, Kernel, ParamType, Struct, VariantOf } from '../../kernels/declare.js';
 import type { Unit } from '../../kernels/source.js';
 import type { Memory, View } from '../backend.js';
@@ -23,7 +23,6 @@ export type Operand = View | typeof FAULT;
 export type LaunchArg = number | bigint | Pointer | FieldValues<any, Operand>;
 type ArgOf<T> = T extends Struct<infer F> ? FieldValues<F, Operand> : number | bigint | Pointer;
 export type ArgsOf<P> = { readonly [K in keyof P]: ArgOf<P[K]> };
-export type Triple = readonly [x: number, y: number, z: number];
 export interface Launch {
   readonly kernel: Kernel;
   readonly variant: VariantOf<Axes>;

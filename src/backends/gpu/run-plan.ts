@@ -56,7 +56,7 @@ export function enqueue(
 ): void {
   const { fn, entry } = prepare(gpu, l);
   packEntry(gpu.args, entry, valuesOf(l, entry, buffer, address));
-  gpu.launch(fn, ...l.grid, ...l.block, l.shared, l.early);
+  gpu.launch(fn, l.grid, l.block, l.shared, l.early);
 }
 
 /** Enqueues a plan's steps; `op` is who is blamed for an index out of range, and `outputs` are what is void then. */
@@ -125,7 +125,7 @@ class PlanRun {
     const values = args.map((a) => (typeof a === 'object' ? this.#address(a) : a));
     packEntry(gpu.args, entry, values);
     if (shared > SHARED_AS_IS) gpu.device.setMaxDynamicShared(fn, shared);
-    gpu.launch(fn, ...grid, ...block, shared);
+    gpu.launch(fn, grid, block, shared);
   }
 
   #take(bytes: number): GpuMemory {

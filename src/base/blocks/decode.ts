@@ -175,8 +175,6 @@ const DECODE: Record<string, Decode> = {
   NVFP4: nvfp4,
 };
 
-/** Types that are decoded, by name. */
-export const DECODED: readonly string[] = Object.keys(DECODE);
 export const canDequantize = (type: GgmlType): boolean => Object.hasOwn(DECODE, type.name);
 
 /** All blocks of a quantized type as f32. */
