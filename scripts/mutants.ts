@@ -4,7 +4,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { kernelsDir, packageRoot } from '../src/base/paths.js';
 import type { ElementwiseRow } from '../src/ops/op.js';
-import { elementwiseRows } from '../src/ops/table.js';
+import { elementwiseRows, opList } from '../src/ops/table.js';
 
 export interface Mutant {
   /** 'kernels/reduce.hip:120 barrier dropped', 'expression of silu: / becomes *'. */
@@ -37,11 +37,15 @@ const RULES: readonly Rule[] = [
   { what: 'comparison turned', find: /\bif \((\w+) < (\w+)\)/g, put: 'if ($1 > $2)' },
 ];
 
+interface Guard {
+  readonly ops?: readonly string[];
+  readonly tests?: readonly string[];
+}
 /**
  * Who speaks for a file: ops that launch its kernels, then test files that launch them by name ('file: only tests whose
- * name holds this').
+ * name holds this'). A file that is not listed has the ops of the family of its name: experts.hip those of 'experts'.
  */
-const GUARDS: Readonly<Record<string, { ops?: readonly string[]; tests?: readonly string[] }>> = {
+const GUARDS: Readonly<Record<string, Guard>> = {
   'candle/affine.hip': { tests: ['kernels-golden'] },
   'attention.hip': { ops: ['sdpa', 'sdpaRun'], tests: ['kernels-attention'] },
   'attention.h': { ops: ['sdpa', 'sdpaRun', 'sdpaBackward'], tests: ['kernels-attention'] },
@@ -71,7 +75,6 @@ const GUARDS: Readonly<Record<string, { ops?: readonly string[]; tests?: readonl
   'sample.hip': { tests: ['engine-draws'] },
   'decode.h': { tests: ['engine-decode'] },
   'elementwise.hip': { ops: ['add', 'exp', 'where', 'castTo', 'affine'], tests: ['kernels-elementwise'] },
-  'experts.hip': { ops: ['matmulExperts'] },
   'fill.hip': { ops: ['newFull', 'newArange'], tests: ['kernels-golden', 'kernels-conversions'] },
   'gemm.h': { ops: ['bmm', 'matmul'], tests: ['kernels-structured'] },
   'gemm.hip': { ops: ['bmm', 'matmul'], tests: ['kernels-structured'] },
@@ -135,8 +138,13 @@ const kernelFiles = (): string[] =>
   readdirSync(kernelsDir, { recursive: true, encoding: 'utf8' })
     .filter((f) => /\.(hip|h)$/.test(f))
     .sort();
-/** Files that nobody speaks for: a run says so and fails. */
-export const unguarded = (): string[] => kernelFiles().filter((f) => !Object.hasOwn(GUARDS, f) && !forOneGpu(f));
+function guardOf(file: string): Guard | undefined {
+  if (Object.hasOwn(GUARDS, file)) return GUARDS[file];
+  const ops = opList.filter((r) => `${r.family}.hip` === file).map((r) => r.name);
+  return ops.length > 0 && !forOneGpu(file) ? { ops } : undefined;
+}
+/** Files that nothing speaks for: a run says so and fails. */
+export const unguarded = (): string[] => kernelFiles().filter((f) => !guardOf(f) && !forOneGpu(f));
 
 /** At most `most` places, spread over all of them, so that a rule does not spend itself on one function. */
 function spread<T>(all: readonly T[], most: number): T[] {
@@ -202,7 +210,7 @@ function partAround(text: string, line: number): string {
 
 function ofFile(file: string, perRule: number): Mutant[] {
   const text = readFileSync(join(kernelsDir, file), 'utf8');
-  const guard = GUARDS[file];
+  const guard = guardOf(file) ?? {};
   const active = linesOfSim(text);
   const comments = [...text.matchAll(/\/\*[\s\S]*?\*\//g)].map((c) => [c.index, c.index + c[0].length] as const);
   const lineOf = (at: number): number => text.slice(0, at).split('\n').length;
@@ -281,7 +289,7 @@ export const equivalence = (m: Pick<Mutant, 'name' | 'line'>): string | undefine
   EQUIVALENT.find((e) => e.mutant === m.name.replace(/:\d+/, '') && e.line === m.line)?.reason;
 
 export function allMutants(perRule: number): Mutant[] {
-  const files = kernelFiles().filter((f) => Object.hasOwn(GUARDS, f));
+  const files = kernelFiles().filter((f) => guardOf(f));
   // By turns, so that a run cut short has been everywhere.
   return byTurns([...files.map((f) => ofFile(f, perRule)), elementwiseRows.flatMap(ofExpression)]);
 }

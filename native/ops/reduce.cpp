@@ -158,12 +158,12 @@ void foldColumns(const Groups& g, char* out, int outType) {
   });
 }
 
-Status reduce(const Call& c, const void* data) {
+// Which elements of the first operand meet in which result; parameters are the number of dimensions and their list.
+Groups groupsOf(const Call& c, int kind) {
   const Operand& x = c.in(0);
-  const Operand& out = c.out();
   Groups g;
   g.dtype = x.dtype;
-  g.kind = (int)(intptr_t)data;
+  g.kind = kind;
   g.data = x.data;
   g.bytes = x.bytes();
   g.real = isFloatType(x.dtype);
@@ -174,29 +174,11 @@ Status reduce(const Call& c, const void* data) {
     if (folded[d]) push(g.foldRank, g.foldShape, g.foldStride[0], x.shape[d], x.stride[d]);
     else push(g.keptRank, g.keptShape, g.keptStride[0], x.shape[d], x.stride[d]);
   }
-  if (g.kept == 0) return OK;
-  const int last = g.keptRank - 1;
-  const bool alongRows = g.foldRank == 0 || g.foldStride[0][g.foldRank - 1] == 1;
-  if (g.fold > 0 && !alongRows && last >= 0 && g.keptStride[0][last] == 1 && g.keptShape[last] >= 8) {
-    foldColumns(g, out.data, out.dtype);
-    return OK;
-  }
-  const int64_t pieces = (g.fold + PIECE - 1) / PIECE;
-  if (pieces <= 1) {
-    parallel(g.kept, GRAIN / (g.fold + 1) + 1, [&](int64_t begin, int64_t end) {
-      Walk walk(g.keptRank, g.keptShape, g.keptStride, 1, begin);
-      Partial batch[64];
-      for (int64_t i = begin; i < end; i += 64) {
-        int64_t n = end - i < 64 ? end - i : 64;
-        for (int64_t j = 0; j < n; j++, walk.next()) {
-          batch[j] = initial(g);
-          if (g.fold > 0) foldRange(g, g.data + walk.offset[0] * g.bytes, 0, g.fold, &batch[j]);
-        }
-        finish(g, batch, n, out.data + i * out.bytes(), out.dtype);
-      }
-    });
-    return OK;
-  }
+  return g;
+}
+
+// A few long groups, each cut into pieces for all threads; the pieces are joined in their order.
+void foldPieces(const Groups& g, int64_t pieces, const Operand& out) {
   Walk walk(g.keptRank, g.keptShape, g.keptStride, 1, 0);
   Partial* parts = static_cast<Partial*>(scratch(SCRATCH_ROWS, pieces * sizeof(Partial)));
   for (int64_t i = 0; i < g.kept; i++, walk.next()) {
@@ -211,6 +193,35 @@ Status reduce(const Call& c, const void* data) {
     for (int64_t t = 1; t < pieces; t++) combine(g, total, parts[t]);
     finish(g, &total, 1, out.data + i * out.bytes(), out.dtype);
   }
+}
+
+Status reduce(const Call& c, const void* data) {
+  const Operand& out = c.out();
+  const Groups g = groupsOf(c, (int)(intptr_t)data);
+  if (g.kept == 0) return OK;
+  const int last = g.keptRank - 1;
+  const bool alongRows = g.foldRank == 0 || g.foldStride[0][g.foldRank - 1] == 1;
+  if (g.fold > 0 && !alongRows && last >= 0 && g.keptStride[0][last] == 1 && g.keptShape[last] >= 8) {
+    foldColumns(g, out.data, out.dtype);
+    return OK;
+  }
+  const int64_t pieces = (g.fold + PIECE - 1) / PIECE;
+  if (pieces > 1) {
+    foldPieces(g, pieces, out);
+    return OK;
+  }
+  parallel(g.kept, GRAIN / (g.fold + 1) + 1, [&](int64_t begin, int64_t end) {
+    Walk walk(g.keptRank, g.keptShape, g.keptStride, 1, begin);
+    Partial batch[64];
+    for (int64_t i = begin; i < end; i += 64) {
+      int64_t n = end - i < 64 ? end - i : 64;
+      for (int64_t j = 0; j < n; j++, walk.next()) {
+        batch[j] = initial(g);
+        if (g.fold > 0) foldRange(g, g.data + walk.offset[0] * g.bytes, 0, g.fold, &batch[j]);
+      }
+      finish(g, batch, n, out.data + i * out.bytes(), out.dtype);
+    }
+  });
   return OK;
 }
 

@@ -13,14 +13,9 @@ export type CodeSource = (unit: Unit, device: Device) => Uint8Array;
 const runtimeCompiler: CodeSource = (unit, { info }) => codeFor(unit, info.arch);
 const hostCompiler: CodeSource = (unit, { info }) => compileForSim(unit, info.warp);
 const nothing: CodeSource = () => new Uint8Array();
-const SOURCES: Readonly<Record<Device['driver']['name'], CodeSource>> = {
-  sim: hostCompiler,
-  dry: nothing,
-  cuda: runtimeCompiler,
-  hip: runtimeCompiler,
-  emu: runtimeCompiler,
-};
-export const codeSourceOf = (device: Device): CodeSource => SOURCES[device.driver.name];
+/** Drivers that are no vendor's; a vendor's devices have its run-time compiler. */
+const SOURCES: Readonly<Record<string, CodeSource>> = { sim: hostCompiler, dry: nothing };
+export const codeSourceOf = (device: Device): CodeSource => SOURCES[device.driver.name] ?? runtimeCompiler;
 
 export class Functions {
   readonly #device: Device;
