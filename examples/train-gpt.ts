@@ -2,7 +2,8 @@
 //   node dist/examples/train-gpt.js --text FILE --out DIR [--device cuda:0] [--dtype bf16] [--steps 3000] ... (--help
 // tells all)
 // On several ranks as it is: mpirun -np 4 node dist/examples/train-gpt.js ..., or torchrun --no-python (docs/distributed.md);
-// --batch is that of all ranks together, --device cuda takes each rank its own GPU.
+// --batch is that of all ranks together, --device cuda takes each rank its own GPU; --shard optimizer keeps a part of the
+// optimizer's state on each rank, --shard all a part of parameters and gradients as well.
 // DIR then holds what `wick generate --model DIR` reads, the training log, the loss curve and a checkpoint to go on
 // from (--resume).
 import { appendFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -14,6 +15,7 @@ import { loadTokenizer } from '../src/tokenizers/index.js';
 import { randomStream } from '../src/engine/sampler.js';
 import {
   DataParallel,
+  FullyShardedParallel,
   init,
   ownStream,
   saveCheckpointOnce,
@@ -29,6 +31,7 @@ import {
   cosineDecay,
   FlatParameters,
   loadCheckpoint,
+  type Optimizer,
   VarBuilder,
   VarMap,
   warmup,
@@ -59,16 +62,20 @@ const { values: v } = parseArgs({
     'eval-every': option('200'),
     prompt: option('\n'),
     resume: { type: 'boolean', default: false },
-    'shard-optimizer': { type: 'boolean', default: false },
+    shard: option('none'),
     help: { type: 'boolean', default: false },
   },
 });
 if (v.help || v.text === undefined) {
   console.error(
     'train-gpt --text FILE [--out DIR] [--device cpu] [--dtype f32|bf16] [--steps N] [--batch N] [--context N] [--vocab N] [--hidden N] [--layers N] [--heads N] [--kv-heads N]\n' +
-      '          [--intermediate N] [--rate R] [--weight-decay W] [--dropout P] [--log-every N] [--eval-every N] [--prompt TEXT] [--seed S] [--resume] [--shard-optimizer]',
+      '          [--intermediate N] [--rate R] [--weight-decay W] [--dropout P] [--log-every N] [--eval-every N] [--prompt TEXT] [--seed S] [--resume] [--shard none|optimizer|all]',
   );
   process.exit(v.help ? 0 : 2);
+}
+if (!['none', 'optimizer', 'all'].includes(v.shard)) {
+  console.error(`train-gpt: --shard ${v.shard} is none of none, optimizer, all`);
+  process.exit(2);
 }
 const n = (name: keyof typeof v): number => Number(v[name]);
 const world = await init({ device: v.device });
@@ -122,17 +129,59 @@ const config: LlamaConfig = {
 };
 const generator = new Generator(n('seed'));
 const model = new Llama(config, VarBuilder.fromVarMap(new VarMap(), { device, generator }), { dropout: n('dropout') });
-const flat = new FlatParameters(model, dtype);
-const parallel = new DataParallel(model, world);
+const parameterCount = model.parameterCount();
 const adam = (params: readonly Tensor[]): AdamW =>
   new AdamW(params, { learningRate: n('rate'), beta2: 0.95, weightDecay: n('weight-decay') });
-const optimizer = v['shard-optimizer']
-  ? new ShardedOptimizer([flat.master], world, adam, { reduced: true })
-  : adam([flat.master]);
+
+/** How ranks share the work: each way takes a step by a loss, and reads and writes what it has learned. */
+interface Way {
+  readonly optimizer: Optimizer;
+  step(loss: Tensor): void;
+  /** Runs f with all parameters in place, on ranks that may each do something else. */
+  whole<T>(f: () => Promise<T>): Promise<T>;
+  /** What a checkpoint holds; `loaded` is told when these were read from one. */
+  tensors(): Map<string, Tensor>;
+  loaded(tensors: Map<string, Tensor>): void;
+}
+/** All parameters on every rank as one block, and the optimizer's state there too, or a part of it on each. */
+function alike(): Way {
+  const flat = new FlatParameters(model, dtype);
+  const parallel = new DataParallel(model, world);
+  const optimizer =
+    v.shard === 'optimizer' ? new ShardedOptimizer([flat.master], world, adam, { reduced: true }) : adam([flat.master]);
+  return {
+    optimizer,
+    step: (loss) => {
+      const { grads } = clipGradNorm([flat.gather(parallel.backward(loss))], 1);
+      flat.step(optimizer, grads[0]);
+    },
+    whole: (f) => f(),
+    tensors: () => new Map([['master', flat.master]]),
+    loaded: () => flat.refresh(),
+  };
+}
+/** A part of everything on each rank. */
+function divided(): Way {
+  const parallel = new FullyShardedParallel(model, world, { dtype });
+  const optimizer = parallel.optimizer(adam);
+  return {
+    optimizer,
+    step: (loss) => {
+      const grads = parallel.backward(loss);
+      parallel.clipNorm(grads, 1);
+      optimizer.step(grads);
+    },
+    whole: (f) => parallel.gathered(f),
+    tensors: () => parallel.tensors(),
+    loaded: (tensors) => parallel.load(tensors),
+  };
+}
+const way = v.shard === 'all' ? divided() : alike();
+const { optimizer } = way;
 const schedule = warmup(Math.min(100, Math.ceil(steps / 10)), cosineDecay(steps, 0.1));
 if (world.first) writeFileSync(join(v.out, 'config.json'), `${JSON.stringify(llamaJson(config, 'bf16'), null, 1)}\n`);
 say(
-  `${(flat.size / 1e6).toFixed(2)}M parameters in ${dtype} on ${device.name} (${device.description}); ${tokens.length} tokens, ${train.length} to learn from${world.size > 1 ? `; ${world.size} ranks over ${world.transport.name}` : ''}`,
+  `${(parameterCount / 1e6).toFixed(2)}M parameters in ${dtype} on ${device.name} (${device.description}); ${tokens.length} tokens, ${train.length} to learn from${world.size > 1 ? `; ${world.size} ranks over ${world.transport.name}` : ''}`,
 );
 
 // ---- batches: windows at places drawn beforehand, so that a resumed run sees what the whole one would have ----
@@ -211,20 +260,17 @@ async function sample(seed: number): Promise<string> {
 // ---- the run ----
 const log = join(v.out, 'training.jsonl');
 const checkpoint = join(v.out, 'checkpoint.safetensors');
-const parts = {
-  tensors: new Map([['master', flat.master]]),
-  optimizer,
-  generators: { generator, dropout: defaultGenerator },
-};
+const generators = { generator, dropout: defaultGenerator };
 const curve: { train: [number, number][]; held: [number, number][] } = { train: [], held: [] };
 let best = Infinity;
 let first = 0;
 if (v.resume && existsSync(checkpoint)) {
-  const saved = loadCheckpoint(checkpoint, parts, device);
+  const tensors = way.tensors();
+  const saved = loadCheckpoint(checkpoint, { tensors, optimizer, generators }, device);
+  way.loaded(tensors);
   first = saved.step;
   best = Number(saved.extra.best);
   Object.assign(curve, saved.extra.curve);
-  flat.refresh();
   say(`going on from step ${first}`);
 } else if (world.first) writeFileSync(log, '');
 ownStream(defaultGenerator, world);
@@ -236,7 +282,7 @@ const draw = (): void =>
       { name: 'training', points: curve.train },
       { name: 'held-back text', points: curve.held },
     ],
-    { title: `loss of ${(flat.size / 1e6).toFixed(1)}M parameters` },
+    { title: `loss of ${(parameterCount / 1e6).toFixed(1)}M parameters` },
   );
 const progress = new Progress(steps - first);
 const begin = performance.now();
@@ -263,15 +309,35 @@ async function settle(): Promise<void> {
   progress.show(step - first, `loss ${value.toFixed(4)} ${Math.round(rate)} tokens/s`);
 }
 
+/** The held-back loss, the best model so far on disk, and some text. */
+async function look(step: number): Promise<void> {
+  const value = await evaluate();
+  curve.held.push([step, value]);
+  const better = value < best;
+  best = Math.min(best, value);
+  if (!world.first) return;
+  appendFileSync(log, `${JSON.stringify({ step, heldLoss: value })}\n`);
+  if (better)
+    noGrad(() =>
+      scope(() =>
+        saveTensors(
+          join(v.out, 'model.safetensors'),
+          new Map([...model.hfTensors()].map(([name, t]) => [name, t.cast('bf16')])),
+          { metadata: { format: 'pt' } },
+        ),
+      ),
+    );
+  draw();
+  console.error(
+    `\nstep ${step}: held-back loss ${value.toFixed(4)} (best ${best.toFixed(4)})\n--- ${JSON.stringify(v.prompt)} ->${await sample(step)}\n---`,
+  );
+}
+
 for (let step = first + 1; step <= steps; step++) {
   optimizer.learningRate = n('rate') * schedule(step - 1);
   const loss = scope(() => {
     const l = lossOf(drawn(step));
-    const grads = parallel.backward(l);
-    const {
-      grads: [clipped],
-    } = clipGradNorm([flat.gather(grads)], 1);
-    flat.step(optimizer, clipped);
+    way.step(l);
     return step % every === 0 ? world.allReduce(l.detach(), 'avg') : l.detach();
   });
   if (step % every === 0) {
@@ -281,28 +347,13 @@ for (let step = first + 1; step <= steps; step++) {
   if (step % n('eval-every') === 0 || step === steps) {
     await settle();
     const stopped = performance.now();
-    const value = await evaluate();
-    curve.held.push([step, value]);
-    if (world.first) appendFileSync(log, `${JSON.stringify({ step, heldLoss: value })}\n`);
-    if (value < best) {
-      best = value;
-      if (world.first)
-        noGrad(() =>
-          scope(() =>
-            saveTensors(
-              join(v.out, 'model.safetensors'),
-              new Map([...model.hfTensors()].map(([name, t]) => [name, t.cast('bf16')])),
-              { metadata: { format: 'pt' } },
-            ),
-          ),
-        );
-    }
-    saveCheckpointOnce(world, checkpoint, parts, { step, extra: { best, curve } });
-    if (world.first) draw();
-    if (world.first)
-      console.error(
-        `\nstep ${step}: held-back loss ${value.toFixed(4)} (best ${best.toFixed(4)})\n--- ${JSON.stringify(v.prompt)} ->${await sample(step)}\n---`,
-      );
+    await way.whole(() => look(step));
+    saveCheckpointOnce(
+      world,
+      checkpoint,
+      { tensors: way.tensors(), optimizer, generators },
+      { step, extra: { best, curve } },
+    );
     paused += performance.now() - stopped;
   }
 }

@@ -149,8 +149,12 @@ const fine = (...ends: readonly Ended[]): void => {
 };
 test('examples/train-gpt.ts learns the same alone, as torchrun starts it and under mpirun', async () => {
   fine(await run(process.execPath, argv('alone')));
-  fine(...(await byHand(2, argv('torchrun', '--shard-optimizer'))));
+  fine(...(await byHand(2, argv('torchrun', '--shard', 'optimizer'))));
   near2(losses('torchrun'), losses('alone'));
+  fine(...(await byHand(2, argv('divided', '--shard', 'all'))));
+  near2(losses('divided'), losses('alone'));
+  // Going on alone from what two ranks left.
+  fine(await run(process.execPath, [...argv('divided', '--shard', 'all', '--resume'), '--steps', '8']));
   if (skipMpi) return;
   fine(await byMpi(2, argv('mpirun')));
   near2(losses('mpirun'), losses('alone'));

@@ -3,6 +3,11 @@ import '../tensor/methods.js';
 
 export { Channel } from './channel.js';
 export { DataParallel, type DataParallelOptions } from './data-parallel.js';
+export {
+  FullyShardedOptimizer,
+  type FullyShardedOptions,
+  FullyShardedParallel,
+} from './fully-sharded.js';
 export { Group } from './group.js';
 export { type CollectiveName, COLLECTIVES, init, type InitOptions } from './init.js';
 export { type Place, placeFromEnvironment } from './launcher.js';

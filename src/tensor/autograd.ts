@@ -2,7 +2,8 @@
 import { callerFrames, GradError } from '../base/errors.js';
 import { isFloat } from '../base/dtype.js';
 import { formatShape, sameShape } from '../base/shape.js';
-import type { AssembleRow, ElementwiseRow, GradContext, KernelRow, Params, ViewRow } from '../ops/op.js';
+import type { AssembleRow, ElementwiseRow, GradContext, Grads, KernelRow, Params, ViewRow } from '../ops/op.js';
+import { collected, track } from './scope.js';
 import type { Tensor } from './tensor.js';
 
 export type GradRow = ElementwiseRow<any> | KernelRow<any> | ViewRow<any> | AssembleRow<any>;
@@ -127,8 +128,16 @@ export interface BackwardOptions {
   readonly grad?: Tensor;
   /** Record the backward pass too, so that gradients can be differentiated again. */
   readonly createGraph?: boolean;
-  /** Called with each leaf as soon as its gradient is whole, while the pass goes on: the last layers' come first. */
-  readonly onLeaf?: (leaf: Tensor, grad: Tensor) => void;
+  /**
+   * Called with each leaf as soon as its gradient is whole, while the pass goes on: the last layers' come first. With
+   * `sparing`, a leaf whose gradient it has taken (true) has none in the answer.
+   */
+  readonly onLeaf?: (leaf: Tensor, grad: Tensor) => boolean | void;
+  /**
+   * Gives memory back during the pass: what the graph holds as soon as it is walked, gradients as soon as nobody needs
+   * them. Hooks must copy what they want to keep.
+   */
+  readonly sparing?: boolean;
   /** Keep the graph for another backward pass. Implied by createGraph. */
   readonly retainGraph?: boolean;
 }
@@ -198,11 +207,20 @@ export function backward(result: Tensor, options: BackwardOptions = {}): Gradien
     grads.set(result.id, options.grad ?? result.onesLike());
     if (!result.node) return new Gradients(grads);
     const nodes = order(result.node);
-    const told = options.onLeaf && leafTeller(nodes, grads, options.onLeaf);
+    if (options.sparing && (options.createGraph || options.retainGraph))
+      throw new GradError('backward: a sparing pass lets go of the graph; createGraph and retainGraph keep it');
+    const made = options.sparing ? new Made() : undefined;
+    const drop = (id: number): void => {
+      const g = grads.get(id);
+      grads.delete(id);
+      if (g) made?.less(g);
+    };
+    const told = options.onLeaf && leafTeller(nodes, grads, options.onLeaf, made && drop);
     for (const node of nodes) {
       const own = node.outputs.map((o) => grads.get(o.id));
       if (own.every((g) => g === undefined)) {
         told?.(node);
+        if (made) release(node);
         continue;
       }
       const rule = node.row.grad;
@@ -214,22 +232,64 @@ export function backward(result: Tensor, options: BackwardOptions = {}): Gradien
         throw new GradError(
           'backward: an earlier backward pass has let go of this graph; give that call { retainGraph: true } to go through it again',
         );
-      const back = rule(context(node, own));
+      const run = (): Grads => rule(context(node, own));
+      const back = made ? made.of(run) : run();
       refuseNaN(back, () => `backward: the gradient of ${node.row.serves ?? node.row.name}`, node.called);
       node.inputs.forEach((input, i) => {
-        let g = back[i];
+        const g = back[i];
         if (!g || !input.requiresGrad) return;
-        if (!sameShape(g.shape, input.shape)) g = g.sumTo(input.shape); // broadcast operands get the sum
         const sum = grads.get(input.id);
-        grads.set(input.id, sum ? sum.add(g) : g);
+        const join = (): Tensor => {
+          const whole = sameShape(g.shape, input.shape) ? g : g.sumTo(input.shape); // broadcast operands get the sum
+          return sum ? sum.add(whole) : whole;
+        };
+        const now = made ? made.of(() => [join()])[0] : join();
+        if (now === undefined) return;
+        made?.more(now);
+        if (sum) made?.less(sum);
+        grads.set(input.id, now);
       });
+      for (const g of back) if (g) made?.spare(g);
       told?.(node);
       // What flowed through is not asked for again: only leaves keep theirs.
-      for (const o of node.outputs) if (o.node && !o.retainsGrad) grads.delete(o.id);
+      for (const o of node.outputs) if (o.node && !o.retainsGrad) drop(o.id);
+      if (made) release(node);
     }
-    if (!options.createGraph && !options.retainGraph) for (const node of nodes) release(node);
+    if (made) for (const g of grads.values()) track(g); // from here on the caller's scope looks after them
+    if (!made && !options.createGraph && !options.retainGraph) for (const node of nodes) release(node);
     return new Gradients(grads);
   });
+}
+
+/** Handles that a sparing pass has made, and how often each stands among its gradients: at none it goes. */
+class Made {
+  readonly #uses = new Map<Tensor, number>();
+  /** Runs a rule; of what it makes, only its answer stays. */
+  of(f: () => Grads): Grads {
+    const inner = new Set<Tensor>();
+    const back = collected(inner, () => [...f()]);
+    for (const t of inner) {
+      if (back.includes(t)) this.#uses.set(t, 0);
+      else t.dispose();
+    }
+    return back;
+  }
+  more(t: Tensor): void {
+    const n = this.#uses.get(t);
+    if (n !== undefined) this.#uses.set(t, n + 1);
+  }
+  less(t: Tensor): void {
+    const n = this.#uses.get(t);
+    if (n === undefined) return;
+    this.#uses.set(t, n - 1);
+    this.spare(t);
+  }
+  /** Gives a handle back that stands nowhere. */
+  spare(t: Tensor): void {
+    if (this.#uses.get(t) !== 0) return;
+    this.#uses.delete(t);
+    t.dispose();
+  }
 }
 
 /** Told of every node that was walked; tells of every leaf whose last use that was. */
@@ -237,6 +297,7 @@ function leafTeller(
   nodes: readonly Node[],
   grads: ReadonlyMap<number, Tensor>,
   onLeaf: NonNullable<BackwardOptions['onLeaf']>,
+  drop: ((id: number) => void) | undefined,
 ): (node: Node) => void {
   const uses = new Map<number, number>();
   const leaves = (node: Node): readonly Tensor[] => node.inputs.filter((t) => t.requiresGrad && !t.node);
@@ -246,7 +307,7 @@ function leafTeller(
       const left = (uses.get(t.id) as number) - 1;
       uses.set(t.id, left);
       const grad = left === 0 ? grads.get(t.id) : undefined;
-      if (grad) onLeaf(t, grad);
+      if (grad && onLeaf(t, grad) === true) drop?.(t.id);
     }
   };
 }

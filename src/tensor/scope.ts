@@ -15,6 +15,17 @@ export function keep<T extends Tensor>(t: T): T {
   return t;
 }
 
+/** Runs f and puts every tensor handle that it makes into `into`, and into no scope; whoever asked looks after them. */
+export function collected<T>(into: Set<Tensor>, f: () => T): T {
+  const outer = current;
+  current = into;
+  try {
+    return f();
+  } finally {
+    current = outer;
+  }
+}
+
 type Held =
   | Tensor
   | undefined

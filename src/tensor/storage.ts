@@ -51,24 +51,47 @@ export class Storage {
   version = 0;
   #memory: Memory | undefined;
   #handles = 0;
+  /** Bytes to take again, while the block is given back and handles stay. */
+  #away: number | undefined;
 
   constructor(backend: Backend, bytes: number) {
     this.backend = backend;
-    this.#memory = take(backend, bytes);
-    const { token } = this.#memory;
+    this.#memory = this.#taken(bytes);
+  }
+  #taken(bytes: number): Memory {
+    const { backend } = this;
+    const memory = take(backend, bytes);
+    const { token } = memory;
     if (token === undefined) {
-      if (isUnseen(this.#memory)) watch(bytes);
-      unreachable.register(this, { backend, memory: this.#memory }, this);
+      if (isUnseen(memory)) watch(bytes);
+      unreachable.register(this, { backend, memory }, this);
     } else if (!token.watched) {
       // Registering costs more than a small op: it happens once for a block, however many tensors use it in turn.
       token.watched = true;
-      unreachable.register(this.#memory, { backend, memory: token });
+      unreachable.register(memory, { backend, memory: token });
     }
+    return memory;
   }
 
   get memory(): Memory {
-    if (this.#memory === undefined) throw new DisposedError('this tensor was disposed of; its memory is gone');
+    if (this.#memory === undefined)
+      throw new DisposedError(
+        this.#away === undefined
+          ? 'this tensor was disposed of; its memory is gone'
+          : 'this tensor is divided among ranks, and its parts are not together at the moment',
+      );
     return this.#memory;
+  }
+  /** Gives the block back while handles stay; `comeBack` takes another, with nothing in it. */
+  goAway(): void {
+    if (this.#memory === undefined) return;
+    this.#away = this.#memory.bytes;
+    this.#give();
+  }
+  comeBack(): void {
+    if (this.#away === undefined) return;
+    this.#memory = this.#taken(this.#away);
+    this.#away = undefined;
   }
 
   get freed(): boolean {
@@ -81,8 +104,13 @@ export class Storage {
   }
 
   release(): void {
-    if (--this.#handles > 0 || this.#memory === undefined) return;
+    if (--this.#handles > 0) return;
+    this.#away = undefined;
+    this.#give();
+  }
+  #give(): void {
     const memory = this.#memory;
+    if (memory === undefined) return;
     this.#memory = undefined;
     if (memory.token === undefined) unreachable.unregister(this);
     if (isUnseen(memory)) unseen -= memory.bytes;
