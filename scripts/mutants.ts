@@ -105,6 +105,8 @@ const GUARDS: Readonly<Record<string, Guard>> = {
   'portable/waves.h': { ops: ['sum', 'softmax'], tests: ['kernels-long', 'kernels-structured'] },
   'quant-blocks.h': { tests: ['kernels-quantized'] },
   'candle/quantized.hip': { tests: ['kernels-quantized'] },
+  'candle/mmvq_gguf.hip': { tests: ['kernels-quantized'] },
+  'quant-vectors.h': { tests: ['kernels-quantized'] },
   'random.hip': { ops: ['randUniform', 'randNormal'], tests: ['kernels-conversions'] },
   'reduce.hip': {
     ops: ['sum', 'max', 'argmax', 'prod'],

@@ -2,6 +2,9 @@
 // sums in double.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { dequantize } from '../src/base/blocks/decode.js';
+import { ggmlType } from '../src/base/blocks/types.js';
+import { DTYPE } from '../src/base/dtype.js';
 import type { Unit } from '../src/kernels/source.js';
 import { kernelModule, unitOf } from '../src/backends/gpu/modules.js';
 import { goldenCases, goldenTensors, skip } from './golden-support.js';
@@ -126,6 +129,7 @@ function assertRow(
   column: number,
   k: number,
   what: string,
+  rounding = 0,
 ): void {
   let sum = 0;
   let size = 0;
@@ -135,7 +139,8 @@ function assertRow(
     size += Math.abs(term);
   }
   // Formats with minima add and subtract larger parts than the terms themselves.
-  assert.ok(Math.abs(got - sum) <= 1e-5 * size + 1e-4, `${what} row ${row} column ${column}: ${got}, in double ${sum}`);
+  const off = 1e-5 * size + 1e-4 + rounding * Math.abs(sum);
+  assert.ok(Math.abs(got - sum) <= off, `${what} row ${row} column ${column}: ${got}, in double ${sum}`);
 }
 
 function checkProducts(wave: 32 | 64, f: Format, columns: readonly number[]): void {
@@ -248,6 +253,46 @@ for (const f of formats)
     test(`${f}: products with vectors, matrices and experts, and rows by index, agree with sums in double, wave ${wave}`, () =>
       checkProducts(wave, f, [1, 2, 3, 4, 5, 6, 7, 8]));
   }
+
+const MMVQ_TYPES = ['f32', 'f16', 'bf16'] as const;
+test('mmvq_gguf has 243 kernels', () => assert.equal(kernelModule('candle/mmvq_gguf').entries.size, 243));
+for (const wave of [32, 64] as const) {
+  test(`mmvq_gguf: products with results of every type agree with sums in double, wave ${wave}`, () => {
+    // Every format once, the types and numbers of columns in turn.
+    const cases = formats.map((f, i) => {
+      const [type, n] = [MMVQ_TYPES[(i + wave / 32) % 3], 1 + ((3 * i + wave / 32) % 8)];
+      return { f, type, n, symbol: `mmvq_gguf_${f.toLowerCase()}_${type}_plain_cuda${n}` };
+    });
+    const rounding = MMVQ_TYPES.map((t) => `mmvq_gguf_quantize_q8_1_${t}`);
+    const unit = unitOf('candle/mmvq_gguf', [...rounding, ...cases.map((c) => c.symbol)]);
+    const run = new SimRunner(wave);
+    for (const { f, type, n, symbol } of cases) {
+      const { values } = FORMATS[f];
+      const [k, rows] = [values === 32 ? 96 : 512, 7];
+      const padded = Math.ceil(k / 512) * 512;
+      const blocks = randomBlocks(f, (rows * k) / values);
+      const weights = dequantize(ggmlType(f.toUpperCase()), blocks);
+      const x = exactActivations(k * n);
+      const y = run.buffer((padded / 32) * 36 * n);
+      run.launch(unit, `mmvq_gguf_quantize_q8_1_${type}`, [padded / 256, n], 256, [
+        run.of(type, Array.from(x)),
+        y,
+        k,
+        padded,
+      ]);
+      const pitch = rows + 2; // columns of results may lie apart
+      const out = run.buffer(pitch * n * 4);
+      const grid = n === 1 ? rows : Math.ceil(rows / 2);
+      run.launch(unit, symbol, grid, [32, n <= 4 ? 4 : 2], [run.buffer(blocks), y, out, k, rows, padded / 32, pitch]);
+      const raw = run.read(type, out, pitch * n);
+      const got = Array.from(raw as ArrayLike<number>, (v) => Number(DTYPE[type].decode(v)));
+      for (let c = 0; c < n; c++)
+        for (let r = 0; r < rows; r++)
+          assertRow(got[c * pitch + r], weights, r, x, c, k, symbol, { f32: 0, f16: 2 ** -11, bf16: 2 ** -8 }[type]);
+      run.free();
+    }
+  });
+}
 
 for (const [wave, f] of [
   [32, 'q4_0'],

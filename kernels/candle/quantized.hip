@@ -3,17 +3,7 @@
 // Launches are Candle's: activations are rows of q8_1 blocks padded to a multiple of 512 values; blocks of threads are
 // (32, warps). Where Candle reads and writes past the last odd row, or strides q8_0 experts as if their blocks held 256
 // values, these do not.
-#include "quant-blocks.h"
-#include "settle.h"
-
-WICK_FN float sum32(float v) {
-  for (int mask = 16; mask > 0; mask /= 2) v += shfl_xor(v, mask, 32);
-  return v;
-}
-WICK_FN float max32(float v) {
-  for (int mask = 16; mask > 0; mask /= 2) v = fmaxf(v, shfl_xor(v, mask, 32));
-  return v;
-}
+#include "quant-vectors.h"
 
 // ---- dequantize: a thread writes four values
 // -------------------------------------------------------------------------------
@@ -72,70 +62,6 @@ WICK_FN void dequantize_mul_mat_vec(const void* x, const float* y, float* dst, i
   if (threadIdx.x == 0 && row < nrows) dst[row] = sum;
 }
 
-// ---- activations to q8_1: a group of 32 lanes a block
-// ----------------------------------------------------------------------
-
-WICK_FN void quantize_values(const float* x, void* vy, int kx, int kx_padded) {
-  int ix = blockIdx.x * blockDim.x + threadIdx.x;
-  if (ix >= kx_padded) return;  // whole groups of 32 leave together: kx_padded is a multiple of 512
-  u64 iy = (u64)blockIdx.y * blockDim.y + threadIdx.y;
-  float xi = ix < kx ? x[iy * kx + ix] : 0.0f;
-  float amax = max32(fabsf(xi)), sum = sum32(xi);
-  float d = amax / 127;
-  Q8_1::Block& b = ((Q8_1::Block*)vy)[(iy * kx_padded + ix) / 32];
-  ((i8*)b.qs)[ix % 32] = amax == 0 ? 0 : (i8)(int)roundf(xi / d);
-  if (ix % 32) return;
-  b.d = float_to_half(d).bits;
-  b.s = float_to_half(sum).bits;
-}
-
-// ---- matrix-vector products with 1 to 8 columns: a thread takes a chunk of 32 values of every row and column of its
-// block ---
-
-template <class Q, int Cols, int Rows, int Warps>
-WICK_FN void mul_mat_vec(const void* x, const void* y, float* dst, int ncols, int nrows, int nrows_y, int nrows_dst) {
-  __shared__ float partial[Warps][Cols][Rows];
-  int t = 32 * threadIdx.y + threadIdx.x, row0 = Rows * blockIdx.x, chunks = ncols / 32;
-  const typename Q::Block* blocks = (const typename Q::Block*)x;
-  const Q8_1::Block* activations = (const Q8_1::Block*)y;
-  float sum[Cols][Rows] = {};
-  for (int c = t; c < chunks; c += 32 * Warps) {
-    Chunk<Q> w[Rows];
-#pragma unroll
-    for (int i = 0; i < Rows; i++) {
-      int row = row0 + i < nrows ? row0 + i : nrows - 1;
-      w[i] = load_chunk<Q>(blocks + (u64)row * (chunks / Q::chunks), c);
-    }
-#pragma unroll
-    for (int j = 0; j < Cols; j++) {
-      const Q8_1::Block& u = activations[(u64)j * (nrows_y / 32) + c];
-      Activation<Q> a = load_activation<Q, false>(u);
-#pragma unroll
-      for (int i = 0; i < Rows; i++) sum[j][i] += dot_chunk<Q, false>(w[i].v, w[i].d, w[i].m, (const int*)u.qs, a);
-    }
-  }
-  UNROLL(5, 5)
-  for (int mask = 16; mask > 0; mask /= 2) {
-#pragma unroll
-    for (int j = 0; j < Cols; j++)
-#pragma unroll
-      for (int i = 0; i < Rows; i++) sum[j][i] += shfl_xor(sum[j][i], mask, 32);
-  }
-  if (threadIdx.x == 0) {
-#pragma unroll
-    for (int j = 0; j < Cols; j++)
-#pragma unroll
-      for (int i = 0; i < Rows; i++) partial[threadIdx.y][j][i] = sum[j][i];
-  }
-  __syncthreads();
-  if (t >= Cols * Rows) return;
-  int j = t / Rows, i = t % Rows;
-  if (row0 + i >= nrows) return;
-  float total = 0;
-  for (int w = 0; w < Warps; w++) total += partial[w][j][i];
-  dst[(u64)j * nrows_dst + row0 + i] = total;
-}
-
 // ---- experts: grid (rows, batch, topk); an input is shared by the experts of a batch entry when input_dim1 is 1
 // --------------
 
@@ -146,7 +72,7 @@ WICK_FN void indexed_moe_forward(const void* weights, const void* inputs, const 
   u64 input = input_dim1 == 1 ? blockIdx.y : task;
   const typename Q::Block* expert = (const typename Q::Block*)weights + (u64)ids[task] * n * (k / (32 * Q::chunks));
   const Q8_1::Block* activations = (const Q8_1::Block*)inputs + input * (k_padded / 32);
-  mul_mat_vec<Q, 1, 1, 4>(expert, activations, outputs + task * n, k, n, k_padded, n);
+  mul_mat_vec<Q, 1, 1, 4>(expert, activations, outputs + task * n, k, n, k_padded / 32, n);
 }
 
 // ---- matrix products: X columns by Y rows a block of (32, 4) threads, two chunks of both staged unpacked in shared

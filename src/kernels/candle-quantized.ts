@@ -1,4 +1,4 @@
-// Candle's quantized.cu, declared under its names (kernels/candle/README.md). Ours: src/backends/gpu/quantized.ts.
+// Candle's quantized.cu and mmvq_gguf.cu, declared under their names (kernels/candle/README.md). Ours: src/backends/gpu/quantized.ts.
 import { KernelModule } from './declare.js';
 
 export const CANDLE_QUANTIZED = new KernelModule('candle/quantized');
@@ -82,6 +82,8 @@ CANDLE_QUANTIZED.declare({
   }),
 });
 /** Products with rounded columns: so many columns at once, rows a warp owns, warps of a block. */
+const vectorProduct = (block: string, columns: number): string =>
+  `mul_mat_vec<${structOf(block)}, ${columns}, ${columns === 1 ? 1 : 2}, ${columns <= 4 ? 4 : 2}>`;
 CANDLE_QUANTIZED.declare({
   each: { block: BLOCKS, columns: [1, 2, 3, 4, 5, 6, 7, 8] },
   symbol: ({ block, columns }) => `mul_mat_vec_${block}_q8_1_cuda${columns}`,
@@ -96,7 +98,8 @@ CANDLE_QUANTIZED.declare({
       nrows_y: 'int',
       nrows_dst: 'int',
     },
-    call: `mul_mat_vec<${structOf(block)}, ${columns}, ${columns === 1 ? 1 : 2}, ${columns <= 4 ? 4 : 2}>`,
+    call: vectorProduct(block, columns),
+    given: 'vx, vy, dst, ncols_x, nrows_x, nrows_y / 32, nrows_dst',
   }),
 });
 const EXPERTS = { q2k: 'Q2_K', q3k: 'Q3_K', q4k: 'Q4_K', q5k: 'Q5_K', q6k: 'Q6_K', q8_0: 'Q8_0' } as const;
@@ -150,5 +153,35 @@ CANDLE_QUANTIZED.declare({
       nrows_dst: 'int',
     },
     call: `mul_mat<${structOf(block)}, ${TILES[block]}>`,
+  }),
+});
+
+// ---- mmvq_gguf.cu: the same products with results of three types ----
+
+export const CANDLE_MMVQ = new KernelModule('candle/mmvq_gguf');
+CANDLE_MMVQ.declare({
+  each: { dtype: ['f32', 'f16', 'bf16'] },
+  symbol: ({ dtype }) => `mmvq_gguf_quantize_q8_1_${dtype}`,
+  body: ({ dtype }) => ({
+    threads: 256,
+    params: { x: `const ${FLOAT_ROWS[dtype]}*`, vy: 'void*', kx: 'int', kx_padded: 'int' },
+    call: 'quantize_values',
+  }),
+});
+CANDLE_MMVQ.declare({
+  each: { block: BLOCKS, columns: [1, 2, 3, 4, 5, 6, 7, 8], dtype: ['f32', 'f16', 'bf16'] },
+  symbol: ({ block, columns, dtype }) => `mmvq_gguf_${block.toLowerCase()}_${dtype}_plain_cuda${columns}`,
+  body: ({ block, columns, dtype }) => ({
+    threads: 128,
+    params: {
+      vx: 'const void*',
+      vy: 'const void*',
+      dst: `${FLOAT_ROWS[dtype]}*`,
+      ncols_x: 'int',
+      nrows_x: 'int',
+      stride_col_y: 'int',
+      stride_col_dst: 'int',
+    },
+    call: vectorProduct(block, columns),
   }),
 });

@@ -2,7 +2,7 @@
 // symbols finds them here.
 import type { DType } from '../base/dtype.js';
 import { CANDLE_ELEMENTWISE } from './candle-elementwise.js';
-import { CANDLE_QUANTIZED } from './candle-quantized.js';
+import { CANDLE_MMVQ, CANDLE_QUANTIZED } from './candle-quantized.js';
 import { ALL_TYPES, CTYPE, INT_TYPES, KernelModule, REAL_TYPES, suffixOf } from './declare.js';
 
 const symbolOf =
@@ -345,4 +345,5 @@ export const CANDLE_MODULES: readonly KernelModule[] = [
   SORT,
   ...CANDLE_ELEMENTWISE,
   CANDLE_QUANTIZED,
+  CANDLE_MMVQ,
 ];

@@ -81,6 +81,26 @@ function compiledTable(modules: readonly Count[], compiled: Compiled): string {
   );
 }
 
+/** Files of Candle's with host functions. */
+const HOSTS = [
+  {
+    file: 'mmvq_gguf.cu',
+    says: 'they choose one of the 243 kernels by the number of columns and launch it; here launches name the kernel',
+  },
+  {
+    file: 'mmq_gguf/',
+    says:
+      'tiled products whose kernels are C++ templates without names, and the rounding of activations they want: ' +
+      '`qmatmul` (modules `weights` and `gemm*`); the tiled kernels that have names are `mul_mat_*`',
+  },
+  {
+    file: 'moe/',
+    says:
+      'products with experts whose kernels are C++ templates without names: `qmatmulExperts` and `matmulExperts` ' +
+      '(modules `weights` and `experts`); those that have names are `indexed_moe_forward_*`',
+  },
+] as const;
+
 export function kernelsPage(
   evidence: readonly Evidence[],
   compiled: Compiled,
@@ -88,6 +108,7 @@ export function kernelsPage(
 ): string {
   const modules = counts();
   const candle = readManifest().filter((c) => c.kind === 'global');
+  const hosts = readManifest().filter((c) => c.kind === 'host_launcher');
   const present = sum(modules.map((m) => m.candle));
   const devices = Object.keys(ran);
   const columns = COLUMNS.filter(([, is]) => evidence.some((e) => e.report.devices.some((d) => is(d.name))));
@@ -103,8 +124,13 @@ export function kernelsPage(
       `# Kernels\n\n${sum(modules.map((m) => m.kernels))} kernels ` +
         `in ${modules.length} modules of [kernels/](../kernels), one source for every ` +
         `GPU. ${present} have the names and parameters of Candle's ` +
-        `(all ${candle.filter((c) => c.file !== 'mmvq_gguf.cu').length} of its eleven PTX modules); the rest are ` +
+        `(it has ${candle.length}); the rest are ` +
         `our own. Elementwise kernels are generated from the op table: ${modules.find((m) => m.module === 'elementwise')!.kernels} are made ahead of time, fused chains as they come.`,
+      `## Candle's host functions\n\nCandle's sources also have ${hosts.length} C functions that run on the host ` +
+        `and launch kernels; they are no kernels, so none stands here by name.\n\n${table(
+          ['file', 'functions', 'what serves instead'],
+          HOSTS.map(({ file, says }) => [file, hosts.filter((h) => h.file.startsWith(file)).length, says]),
+        )}`,
       `## Compiled for AMD\n\nKernels that were found in order, by target: symbol, offset and size of every ` +
         `argument as the launch code packs them, block size, shared memory within 64 KiB, and no private memory, ` +
         `so no spilled register. Compiled ` +

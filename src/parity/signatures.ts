@@ -22,11 +22,8 @@ export interface Signatures {
   };
 }
 
-/**
- * Candle's modules whose kernels it loads by name; the others are linked into a library of its own and called through C
- * functions.
- */
-export const isModule = (file: string): boolean => !file.includes('/') && file !== 'mmvq_gguf.cu';
+/** Candle's files with kernels that have names; those in folders hold templates behind host functions. */
+export const isModule = (file: string): boolean => !file.includes('/');
 export const manifestSource = (): string =>
   (JSON.parse(readFileSync(join(kernelsDir, 'candle-manifest.json'), 'utf8')) as { source: string }).source;
 const place = (s: CandleSymbol): string => `${s.file}${s.line ? `:${s.line}` : ''}`;
