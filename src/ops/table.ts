@@ -24,6 +24,7 @@ import { random } from './random.js';
 import { reduceOps, scanOps } from './reduce.js';
 import { resample } from './resample.js';
 import { rope } from './rope.js';
+import { shorthandOps } from './shorthand.js';
 import { softmax } from './softmax.js';
 import { sort } from './sort.js';
 import { specialOps } from './special.js';
@@ -67,6 +68,7 @@ export const OPS = {
   ...imageOps,
   ...linalgOps,
   ...spectralOps,
+  ...shorthandOps,
   ...compositeOps,
 };
 export type OpName = keyof typeof OPS;
