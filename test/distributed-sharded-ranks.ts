@@ -6,20 +6,20 @@ import { Adafactor, AdamW, loadCheckpoint, Module, VarBuilder, VarMap } from '..
 import { Generator } from '../src/tensor/random.js';
 
 const list = (t: Tensor): number[] => [...(t.dataSync() as Float32Array)].map(Number);
-const whole = (shape: number[], salt: number): Tensor =>
+const whole = (g: Group, shape: number[], salt: number): Tensor =>
   tensor(
     Float32Array.from({ length: shape[0] * shape[1] }, (_, i) => ((i * 5 + salt) % 7) - 3),
-    { shape, device: 'cpu' },
+    { shape, device: g.device },
   ).requireGrad();
 
 /** Sums of small whole numbers: exact in any order. */
 class Part extends Module {
   readonly weight: Tensor;
   readonly shift: Tensor;
-  constructor(salt: number) {
+  constructor(g: Group, salt: number) {
     super();
-    this.weight = whole([5, 5], salt);
-    this.shift = whole([1, 5], salt + 1);
+    this.weight = whole(g, [5, 5], salt);
+    this.shift = whole(g, [1, 5], salt + 1);
   }
   forward(x: Tensor): Tensor {
     return x.matmul(this.weight).add(this.shift).clamp(-2, 2);
@@ -29,11 +29,11 @@ class Stack extends Module {
   readonly first: Tensor;
   readonly parts: Part[];
   readonly unused: Tensor;
-  constructor(salt: number) {
+  constructor(g: Group, salt: number) {
     super();
-    this.first = whole([4, 5], salt);
-    this.parts = [new Part(salt + 1), new Part(salt + 2), new Part(salt + 3)];
-    this.unused = whole([1, 3], salt);
+    this.first = whole(g, [4, 5], salt);
+    this.parts = [new Part(g, salt + 1), new Part(g, salt + 2), new Part(g, salt + 3)];
+    this.unused = whole(g, [1, 3], salt);
   }
   forward(x: Tensor): Tensor {
     return this.parts.reduce((y, p) => p.forward(y), x.matmul(this.first));
@@ -42,7 +42,10 @@ class Stack extends Module {
 function batch(g: Group): Tensor {
   const { from, count } = shareOf(8, g);
   const numbers = Array.from({ length: 32 }, (_, i) => ((i * 3) % 5) - 2);
-  return tensor(Float32Array.from(numbers.slice(from * 4, (from + count) * 4)), { shape: [count, 4], device: 'cpu' });
+  return tensor(Float32Array.from(numbers.slice(from * 4, (from + count) * 4)), {
+    shape: [count, 4],
+    device: g.device,
+  });
 }
 
 export interface Gathered {
@@ -54,7 +57,7 @@ export interface Gathered {
 }
 /** Gradients of a mean over the whole batch by name; how much was together meanwhile. */
 export function fullGradients(g: Group): Gathered {
-  const net = new Stack(g.rank === 0 ? 0 : 3); // ranks begin apart and are made alike
+  const net = new Stack(g, g.rank === 0 ? 0 : 3); // ranks begin apart and are made alike
   const all = net.parameters().reduce((n, p) => n + p.size * 4, 0);
   const parallel = new FullyShardedParallel(net, g);
   const idle = parallel.liveBytes;
@@ -96,7 +99,7 @@ interface Run {
 /** Some steps of a small Llama; losses, and all parameters at the end. */
 export async function trainLlama(g: Group, o: Run): Promise<{ losses: number[]; params: number[] }> {
   const generator = new Generator(5);
-  const model = new Llama(CONFIG, VarBuilder.fromVarMap(new VarMap(), { device: 'cpu', generator }));
+  const model = new Llama(CONFIG, VarBuilder.fromVarMap(new VarMap(), { device: g.device, generator }));
   const make = (p: readonly Tensor[]): AdamW => new AdamW(p, { learningRate: 0.01 });
   const parallel = o.sharded ? new FullyShardedParallel(model, g, { dtype: o.dtype ?? 'f32' }) : undefined;
   const optimizer = parallel ? parallel.optimizer(make) : make(model.parameters());
@@ -113,7 +116,7 @@ export async function trainLlama(g: Group, o: Run): Promise<{ losses: number[]; 
       const row = (i: number): number[] => Array.from({ length: 9 }, (_, t) => (i * 11 + t * (3 + step)) % 40);
       const rows = Array.from({ length: count }, (_, i) => row(from + i));
       const ids = (at: number): Tensor =>
-        tensor(Int32Array.from(rows.flatMap((r) => r.slice(at, at + 8))), { shape: [count, 8], device: 'cpu' });
+        tensor(Int32Array.from(rows.flatMap((r) => r.slice(at, at + 8))), { shape: [count, 8], device: g.device });
       const loss = model.forward(ids(0)).cast('f32').crossEntropy(ids(1));
       losses.push(o.sharded ? g.allReduce(loss.detach(), 'avg').item() : loss.item());
       if (parallel) {
@@ -141,9 +144,9 @@ export function fullyShardedRefusals(g: Group): string[] {
     }
     return 'nothing was said';
   };
-  const net = new Stack(0);
+  const net = new Stack(g, 0);
   const parallel = new FullyShardedParallel(net, g);
-  const frozen = new Stack(0);
+  const frozen = new Stack(g, 0);
   frozen.first.requireGrad(false);
   return [
     said(() => net.first.dataSync()),

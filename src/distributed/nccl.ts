@@ -21,6 +21,7 @@ export class NcclTransport implements Transport {
   readonly #gpu: GpuBackend['context'];
   readonly #comm: NcclComm;
   #beside: Stream | undefined;
+  #aborted = false;
 
   constructor(nccl: Nccl, device: Device, hub: HubClient, members: readonly number[], group = 'world') {
     if (!(device.backend instanceof GpuBackend))
@@ -122,10 +123,10 @@ export class NcclTransport implements Transport {
     const begun = performance.now();
     while (!device.queryEvent(event)) {
       const failed = this.#comm.failure();
-      if (failed) throw new DistributedError(`${who(this)}: ${this.#nccl.name}: ${failed}`);
+      if (failed) this.#giveUp(`${this.#nccl.name}: ${failed}`);
       if (performance.now() - begun > this.#hub.timeoutMs)
-        throw new DistributedError(
-          `${who(this)}: barrier: the device has not finished ` +
+        this.#giveUp(
+          'barrier: the device has not finished ' +
             `within ${this.#hub.timeoutMs / 1000} s; another rank may not have made the same calls`,
         );
       Atomics.wait(nap, 0, 0, 0.2);
@@ -133,11 +134,18 @@ export class NcclTransport implements Transport {
     device.destroyEvent(event);
     this.#hub.exchange(this.#group, this.#members, 'barrier', new Uint8Array(0));
   }
+  /** Kernels that wait for another rank would keep the device busy for ever, and the process with it. */
+  #giveUp(why: string): never {
+    this.#aborted = true;
+    this.#comm.abort();
+    throw new DistributedError(`${who(this)}: ${why}`);
+  }
   split(members: readonly number[], name: string): Transport {
     const numbers = members.map((m) => this.#members[m]);
     return new NcclTransport(this.#nccl, this.device, this.#hub, numbers, `${this.#group}/${name}`);
   }
   close(): void {
+    if (this.#aborted) return;
     this.#gpu.device.synchronizeStream(this.#gpu.stream);
     if (this.#beside !== undefined) this.#gpu.device.destroyStream(this.#beside);
     this.#comm.destroy();
