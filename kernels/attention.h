@@ -10,7 +10,7 @@ struct Attention {
   const void* k;
   const void* v;
   void* out;
-  void* lse;  // log of the sum of exponentials of a row; null when nobody asks
+  void* lse;  // log of the sum of exponentials of a row; null when it is not wanted
   const void* mask;
   const float* slopes;  // alibi, by query head
   const float* sinks;   // a logit that takes part in the sum but has no value, by query head

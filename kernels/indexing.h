@@ -18,7 +18,7 @@ template <class W> WICK_FN W absent(i64 at) {
   for (u32 i = 0; i < sizeof(W); i++) ((u8*)&bad)[i] = 0xff;
   return at == -2 ? bad : W{};
 }
-/** The same as a key to sort by: what is no place comes last, and after all others a bad index. */
+/** The same as a key to sort by: what is not a place comes last, and after all others a bad index. */
 #define BAD_KEY 0xffffffffu
 WICK_FN u32 key_of(i64 at) { return at == -2 ? BAD_KEY : at < 0 ? BAD_KEY - 1 : (u32)at; }
 /** After a bad index a lane of results is void. */

@@ -3,7 +3,7 @@
 //
 // The index dtype's largest value means "no element": it reads 0 and writes nothing, for every value dtype. An index
 // that is neither that nor inside its dimension is treated the same by Candle's; these set *fault, so that the backend
-// can report it, and read all bits set: NaN in every float dtype, so that nobody takes the result for zeros. Where such
+// can report it, and read all bits set: NaN in every float dtype, so that the result is not taken for zeros. Where such
 // an index writes, all of its lane becomes that.
 //
 //   select_rows      rows of `words` words (of 16, 8, 4, 2 or 1 bytes), `lanes` threads a row: out[l, j] = src[l, ids[j
@@ -159,7 +159,7 @@ WICK_FN void add_sorted(const u32* order, const u32* sorted, const S* src, S* ds
   }
 }
 /**
- * Indices of any dtype as u32, what is no place as the two largest, and for a strided index vector: what add_sorted and its
+ * Indices of any dtype as u32, what is not a place as the two largest, and for a strided index vector: what add_sorted and its
  * sort read.
  */
 template <class I> WICK_FN void index_keys(const I* ids, i64 step, u32* keys, u32* fault, u64 n, u64 dim) {

@@ -3,7 +3,7 @@
 import { CpuMemory, MemoryPool } from '../src/backends/cpu/memory.js';
 import { openLibrary } from '../src/driver/ffi.js';
 
-/** Bytes behind a tensor that belong to nobody. */
+/** Bytes behind a tensor that belong to no tensor. */
 const BEHIND = 64;
 
 const runtime = openLibrary({ name: "the sanitizer's run time", sonames: ['libasan.so'], vendor: 'host' });

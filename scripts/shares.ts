@@ -24,7 +24,8 @@ export interface Share {
 /** Days count from 1970 on: the target changes daily, the part when all targets had theirs. */
 export function shareOf(day: string, ops: readonly string[], models: readonly string[]): Share {
   const at = Date.parse(`${day}T00:00:00Z`) / 86_400_000;
-  if (!/^\d{4}-\d\d-\d\d$/.test(day) || !Number.isInteger(at)) throw new Error(`${day} is no day such as 2026-11-16`);
+  if (!/^\d{4}-\d\d-\d\d$/.test(day) || !Number.isInteger(at))
+    throw new Error(`${day} is not a day such as 2026-11-16`);
   const part = Math.floor(at / TARGETS.length) % PARTS;
   const mine = (all: readonly string[]): string[] => all.filter((_, i) => i % PARTS === part);
   return { ...TARGETS[at % TARGETS.length], part: part + 1, parts: PARTS, ops: mine(ops), models: mine(models) };

@@ -101,8 +101,8 @@ test('q4_k_m of narrow rows: types that fit, said in the table; the model still 
   const to = join(dir, 'narrow.gguf');
   const { status, stdout, stderr } = wick('quantize', from, to, '--type', 'Q4_K_M');
   assert.equal(status, 0, stderr);
-  assert.match(stdout, /^output\.weight +F32 +Q8_0 .* rows of 64 are no whole blocks of Q6_K$/m);
-  assert.match(stdout, /^blk\.0\.attn_q\.weight +F32 +Q5_0 .* 0\.04\d+ +rows of 64 are no whole blocks of Q4_K$/m);
+  assert.match(stdout, /^output\.weight +F32 +Q8_0 .* rows of 64 are not whole blocks of Q6_K$/m);
+  assert.match(stdout, /^blk\.0\.attn_q\.weight +F32 +Q5_0 .* 0\.04\d+ +rows of 64 are not whole blocks of Q4_K$/m);
   assert.match(stdout, /^blk\.0\.attn_norm\.weight +F32 +F32 .* one dimension: as it is$/m);
   assert.match(stdout, /became .* bits a weight$/m);
   assert.match(stderr, /^encoding 112960 values$/m);

@@ -88,7 +88,7 @@ test("a stream takes work beside the device's own; waiting joins them", { skip }
     'own waits',
   ]);
   assert.deepEqual(list(y), [2, 3, 4]);
-  assert.equal(work.wait(), y, 'waiting twice is no harm');
+  assert.equal(work.wait(), y, 'waiting twice does no harm');
   assert.ok(work.done);
   assert.throws(() => stream.run(() => device.stream().run(() => 1)), /cannot be given to another from within/);
   assert.throws(() => stream.run(() => x.reshape([2])), /reshape/);

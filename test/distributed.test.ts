@@ -66,7 +66,7 @@ test('what cannot be done is refused by name', async () => {
       /allReduce: integers have no avg; i32/,
       /reduceScatter: dimension 0 of \[3\] does not divide among 2 ranks/,
       /send: there is no rank 2; they are 0 to 1/,
-      /"mean" is no reduction; there are sum, avg, prod, max, min/,
+      /"mean" is not a reduction; there are sum, avg, prod, max, min/,
       /allGather: there is no dimension 1/,
     ].forEach((rule, i) => assert.match(said[i], rule));
 });
@@ -179,7 +179,7 @@ test('NCCL on simulated GPUs with a stand-in of the library: collectives, overla
 test("the library's versions read as people write them", () => {
   assert.deepEqual([22803, 22105, 2804].map(ncclVersion), ['2.28.3', '2.21.5', '2.8.4']);
 });
-test('bytes of strangers are no messages', () => {
+test('bytes of strangers are not messages', () => {
   const reader = new FrameReader(() => assert.fail('took it for one'));
   assert.throws(() => reader.push(Buffer.from('GET / HTTP/1.1\r\n\r\n')), /is none of wick's/);
 });

@@ -114,7 +114,7 @@ test('without libraries the sentence says what was looked for', () => {
   assert.equal(reports[0].missing, said);
 });
 
-test('a file that is no library is named with the reason', () => {
+test('a file that is not a library is named with the reason', () => {
   writeFileSync(join(dir, 'libbroken-wick.so.1'), 'not an ELF file');
   const script = join(dir, 'broken.mjs');
   writeFileSync(

@@ -82,7 +82,7 @@ for (const { name, device, missing } of testDevices('cpu,sim:32,reference')) {
         .toArray(),
       [2 ** 32 - 1, 2 ** 32 - 1],
     );
-    assert.throws(() => on([1], 'i32').clamp(0.5, 2), /clamp: min 0.5 is no whole number/);
+    assert.throws(() => on([1], 'i32').clamp(0.5, 2), /clamp: min 0.5 is not a whole number/);
     assert.throws(() => on([1]).clamp(0, NaN), /clamp: max is NaN/);
   });
 
@@ -230,9 +230,9 @@ for (const { name, device, missing } of testDevices('cpu,sim:32,reference')) {
     bad(() => eye(1.5), /eye: size 1.5/);
     bad(() => x.split(0), /split: size 0/);
     bad(() => x.split([5, -1]), /split: sizes \[5, -1\]/);
-    bad(() => x.at([true, false] as never), /is no slice/);
-    bad(() => x.at([0, 1, 1, 0] as never), /is no slice/);
-    bad(() => x.at('1' as never), /1 is no index/);
+    bad(() => x.at([true, false] as never), /is not a slice/);
+    bad(() => x.at([0, 1, 1, 0] as never), /is not a slice/);
+    bad(() => x.at('1' as never), /1 is not an index/);
     bad(() => x.rmsNorm(x, 0.5 as never), /rmsNorm: 0.5 stands where options do/);
     bad(() => x.layerNorm(x, x, x as never), /layerNorm: Tensor stands where options do/);
     bad(() => x.cumsum(0, true as never), /cumsum: true stands where options do/);

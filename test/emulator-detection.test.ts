@@ -101,7 +101,7 @@ for (const target of ['gfx90a', 'gfx1030']) {
     assert.deepEqual(b.read(Int32Array, o, 4)[0], 256);
     assert.ok(words(b.launch(code, 'sum', 4, 64, [{ p: o }, 0])).includes('race'));
   });
-  test(`${target}: data handed from group to group by an atomic counter is no race`, { skip }, () => {
+  test(`${target}: data handed from group to group by an atomic counter is not a race`, { skip }, () => {
     const b = new Bench(target, { checked: true });
     const [part, done, o] = [b.buffer(256), b.buffer(new Uint32Array(1)), b.buffer(4)];
     assert.deepEqual(b.launch(code, 'last_block', 8, 64, [{ p: part }, { p: done }, { p: o }]).findings, []);
@@ -181,7 +181,7 @@ for (const target of ['gfx90a', 'gfx1030']) {
   });
 }
 
-test('offsets of scalar loads are read with their sign, and what is no offset is no number', () => {
+test('offsets of scalar loads are read with their sign, and what is not an offset is not a number', () => {
   const offset = (text: string) =>
     parseInstruction({ at: 0, text: `s_load_dword s4, s[4:5], ${text}` } as never).ops[2];
   assert.deepEqual(

@@ -22,9 +22,9 @@ test('25 days in a row run every op and model on every target once, whenever the
   }
 });
 
-test('a day has one share, and what is no day is refused', () => {
+test('a day has one share, and what is not a day is refused', () => {
   assert.deepEqual(shareOf('2026-11-16', ops, models), shareOf('2026-11-16', ops, models));
   assert.notEqual(shareOf('2026-11-16', ops, models).target, shareOf('2026-11-17', ops, models).target);
   for (const bad of ['today', '2026-13-01', '16.11.2026', ''])
-    assert.throws(() => shareOf(bad, ops, models), /is no day/);
+    assert.throws(() => shareOf(bad, ops, models), /is not a day/);
 });

@@ -85,11 +85,11 @@ for (const { name, device: found, missing } of testDevices('reference,cpu,sim:32
     if (!d.backend.runChain) return;
     assert.throws(
       () => fuse((t: Tensor) => t.exp().sum(-1))(x),
-      (e) => e instanceof UnsupportedError && /fuse: sum is no elementwise op/.test(e.message),
+      (e) => e instanceof UnsupportedError && /fuse: sum is not an elementwise op/.test(e.message),
     );
     assert.throws(
       () => fuse((t: Tensor) => t.unsqueeze(0).exp())(x),
-      (e) => e instanceof UnsupportedError && /fuse: \w+ is no elementwise op/.test(e.message),
+      (e) => e instanceof UnsupportedError && /fuse: \w+ is not an elementwise op/.test(e.message),
     );
     const y = randn([4, 4], { device: d, seed: 2 });
     assert.throws(

@@ -12,7 +12,7 @@ test('every op is vouched for from outside, or says why not', () => {
   const unsaid = opList.filter((r) => !all.has(r.name) && !Object.hasOwn(UNVOUCHED, r.name)).map((r) => r.name);
   assert.deepEqual(unsaid, [], 'add cases to scripts/golden-breadth.py, or a sentence to src/parity/sources.ts');
   const vouched = Object.keys(UNVOUCHED).filter((name) => all.has(name) || !Object.hasOwn(OPS, name));
-  assert.deepEqual(vouched, [], 'these have numbers by now, or are no ops: take their sentence away');
+  assert.deepEqual(vouched, [], 'these have numbers by now, or are not ops: take their sentence away');
 });
 
 test('ops with gradients have some of them from outside', () => {

@@ -136,7 +136,7 @@ test('a server in trouble is asked again; bytes that are wrong are refused and t
   await withHub({ corrupt: true }, async (_, cache) => {
     await assert.rejects(modelPath('some/model'), { name: 'FormatError', message: /checksum/ });
     assert.ok(!existsSync(join(cache, 'models--some--model/blobs', sha256(large))));
-    assert.ok(!existsSync(join(cache, 'models--some--model/refs/main')), 'half a model is no model');
+    assert.ok(!existsSync(join(cache, 'models--some--model/refs/main')), 'half a model is not a model');
   });
 });
 

@@ -145,7 +145,7 @@ const BAD: [name: string, bytes: Uint8Array, message: RegExp][] = [
   [
     'an odd alignment',
     file(u64(0, 1), text('general.alignment'), u32(4, 24)),
-    /general.alignment 24 is no power of two/,
+    /general.alignment 24 is not a power of two/,
   ],
   ['an alignment of 0', file(u64(0, 1), text('general.alignment'), u32(4, 0)), /general.alignment 0/],
   [
@@ -182,7 +182,7 @@ const BAD: [name: string, bytes: Uint8Array, message: RegExp][] = [
   ['an unknown tensor type', tensorFile([4], 99, 0), /tensor "t": type 99 is not known/],
   ['a rank of 5', tensorFile([1, 1, 1, 1, 1], 0, 0), /rank 5 is beyond 4/],
   [
-    'rows that are no whole blocks',
+    'rows that are not whole blocks',
     tensorFile([33], 2, 0),
     /rows of 33 elements are not whole blocks of Q4_0, which have 32/,
   ],
@@ -191,7 +191,7 @@ const BAD: [name: string, bytes: Uint8Array, message: RegExp][] = [
   ['more bytes than the file has', tensorFile([2n ** 40n], 0, 0), /takes \d+ bytes, more than the file has/],
   ['a dimension beyond 2^53', tensorFile([2n ** 63n], 0, 0), /dimension is 9223372036854775808/],
   ['an offset beyond the file', tensorFile([4], 0, 4096), /leave the file/],
-  ['an offset that is not aligned', tensorFile([4], 0, 8), /offset 8 is no multiple of 32/],
+  ['an offset that is not aligned', tensorFile([4], 0, 8), /offset 8 is not a multiple of 32/],
   [
     'overlapping tensors',
     file(

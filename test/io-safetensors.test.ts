@@ -123,7 +123,7 @@ const BAD: [name: string, bytes: Uint8Array, message: RegExp][] = [
     file({ a: entry('F32', [1], [0, 4]) }, 5),
     /1 bytes after the last tensor belong to none/,
   ],
-  ['metadata that is no text', file({ __metadata__: { a: 1 } }), /__metadata__: "a" must be a string/],
+  ['metadata that is not a text', file({ __metadata__: { a: 1 } }), /__metadata__: "a" must be a string/],
   ['an entry that is null', file({ a: null }), /tensor "a": must be an object/],
 ];
 for (const [name, bytes, message] of BAD) {

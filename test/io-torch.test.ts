@@ -298,7 +298,7 @@ const HOSTILE: [name: string, root: Buffer, message: RegExp][] = [
     p.tensor(p.storage('FloatStorage', '../x', 6), 0, [1], [1]),
     /storage "..\/x" is not in the file/,
   ],
-  ['a persistent id that is no storage', p.persistent(p.int(1)), /a persistent id that is no storage/],
+  ['a persistent id that is not a storage', p.persistent(p.int(1)), /a persistent id that is not a storage/],
   [
     'two tensors of one name',
     p.dict([p.str('a.b'), p.tensor(s6, 0, [1], [1])], [p.str('a'), p.dict([p.str('b'), p.tensor(s6, 0, [1], [1])])]),
@@ -376,7 +376,7 @@ const BAD_PICKLE: [name: string, bytes: Buffer, message: RegExp][] = [
   ['memory never stored', Buffer.from('h\x05.'), /nothing is remembered as 5/],
   ['a call of a string', Buffer.concat([p.str('f'), Buffer.from(')R.')]), /only a global can be called/],
   ['a key without a value', Buffer.from('}(Nu.'), /a key without a value/],
-  ['items in a number', Buffer.from('K\x01(Ne.'), /no list/],
+  ['items in a number', Buffer.from('K\x01(Ne.'), /not a list/],
   ['a frame beyond the file', Buffer.from([0x95, 255, 0, 0, 0, 0, 0, 0, 0, 0x2e]), /pickle frame needs 255 bytes/],
   ['protocol 6', Buffer.from([0x80, 6, 0x4e, 0x2e]), /protocol 6 is not known/],
   ['a persistent id outside PyTorch', Buffer.from('NQ.'), /a persistent id/],

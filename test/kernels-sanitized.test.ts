@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { packageRoot } from '../src/base/paths.js';
 
-const { NODE_TEST_CONTEXT: _, ...env } = process.env; // the children are no tests
+const { NODE_TEST_CONTEXT: _, ...env } = process.env; // the children are not tests
 const sanitize = (root: string, ops: string, waves: string): { status: number | null; text: string } => {
   const r = spawnSync(
     process.execPath,

@@ -109,7 +109,7 @@ for (const c of golden.losses)
     scope(() => {
       const inputs = c.inputs.map((s, i) => (c.grads[i] ? make(s).requireGrad() : natural(s)));
       const first = c.name === 'ctc' ? inputs[0].logSoftmax(-1) : inputs[0];
-      // Targets of losses are floats in PyTorch where they are no class numbers.
+      // Targets of losses are floats in PyTorch where they are not class numbers.
       const rest = inputs
         .slice(1)
         .map((t) => (c.name === 'crossEntropy' || c.name === 'multiMargin' || t.requiresGrad ? t : t.cast('f64')));

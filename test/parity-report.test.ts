@@ -259,7 +259,7 @@ test('wick ops tells of every op what it computes, its dtypes, bound, gradient, 
   }
 });
 test('wick parity refuses what it does not know', () => {
-  assert.match(wick('parity', '--op', 'nothing').stderr, /--op nothing is no row/);
+  assert.match(wick('parity', '--op', 'nothing').stderr, /--op nothing is not a row/);
   assert.match(wick('parity', '--against', 'luck').stderr, /--against luck/);
   assert.equal(wick('parity', '--golden', '/nowhere').status, 1);
   assert.match(wick('parity', '--device', 'reference', '--model', 'nobody').stderr, /no model "nobody"/);

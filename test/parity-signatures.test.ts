@@ -100,6 +100,6 @@ test('a checkout that has moved on is told apart: added, removed, changed, missi
   );
 });
 
-test('a folder that is no checkout is refused by name', () => {
+test('a folder that is not a checkout is refused by name', () => {
   assert.throws(() => compareSignatures(tmpdir()), /holds no Candle checkout/);
 });

@@ -100,7 +100,7 @@ test('only driver/ffi.ts imports the FFI library', () => {
 });
 
 test('the environment is read in one place, and every variable is declared there', () => {
-  // Giving the whole of it to a child process, and setting what a child or a library reads, is no reading.
+  // Giving the whole of it to a child process, and setting what a child or a library reads, does not count as reading.
   const wrong = files
     .filter((f) => f !== 'base/environment.ts')
     .filter((f) => /(?<!\.\.\.)process\.env\b(?!\.\w+ = )/.test(readFileSync(join(src, f), 'utf8')));

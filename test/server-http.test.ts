@@ -29,7 +29,7 @@ describe('the server', { skip: noModel }, () => {
   test('bad requests are refused with the field at fault', async () => {
     await using s = await scripted({ ...hello, contextTokens: 64 });
     const cases: [unknown, number, RegExp, string?][] = [
-      ['{"messages": ', 400, /no valid JSON/],
+      ['{"messages": ', 400, /not valid JSON/],
       [[], 400, /body/],
       [{}, 400, /^messages/],
       [{ messages: [] }, 400, /^messages/],

@@ -311,7 +311,7 @@ template <class S, bool HALF> WICK_FN Angle angle_of(float x, float per, float h
     if (fabsf(x) >= 65536.0f) {
       const u32 b = bits_as<u32>(x), at = 2 * ((b >> 23 & 255) - 143);
       const float m = bits_as<float>((b & 0x807fffffu) | 0x43000000u);  // 128 to 255
-      tail = fmaf(m, turned_powers[at + 1], x * 0.0f);                  // infinities are no angles
+      tail = fmaf(m, turned_powers[at + 1], x * 0.0f);                  // infinities are not angles
       x = m * turned_powers[at];
     }
   }

@@ -15,8 +15,9 @@ struct Thread {
   Index at;
   unsigned rank = 0;
   State state = FRESH;
-  unsigned site = 0;      // line of the barrier waited at
-  uint64_t sent[2] = {};  // what it gives to the wave, alternating so that nobody overwrites what others still read
+  unsigned site = 0;  // line of the barrier waited at
+  uint64_t sent[2] =
+      {};  // what it gives to the wave, alternating so that nothing is overwritten that others still read
   unsigned char turn = 0;
   int fiber = -1;  // the stack it stopped on
   ThreadWatch watch;

@@ -150,7 +150,7 @@ export function scalarFor(op: string, name: string, value: Value, d: DType, boun
   const infinite = value === Infinity || value === -Infinity;
   if (!(typeof value === 'bigint' || Number.isInteger(value) || (bound && infinite)))
     throw new DTypeError(
-      `${op}: ${name} ${value} is no whole number, and the elements are ${d}; cast to a float dtype first`,
+      `${op}: ${name} ${value} is not a whole number, and the elements are ${d}; cast to a float dtype first`,
     );
   if (typeof value === 'bigint' && BigInt(Number(value)) !== value)
     throw new DTypeError(`${op}: ${name} ${value} is beyond 2^53 and no exact number, as scalar parameters are`);

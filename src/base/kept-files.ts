@@ -35,7 +35,7 @@ export function unsafeFolder(dir: string, link = true): string | undefined {
   } catch (e) {
     return (e as Error).message; // a file where a folder of its path should be
   }
-  if (!stat?.isDirectory()) return `${dir} is no folder, and none can be made`;
+  if (!stat?.isDirectory()) return `${dir} is not a folder, and none can be made`;
   if (stat.uid !== user() && stat.uid !== 0) return `${dir} belongs to another user (${stat.uid})`;
   // Windows keeps permissions elsewhere: its modes say that everybody may write.
   if (process.platform !== 'win32' && (stat.mode & OTHERS_WRITE) !== 0)
@@ -149,7 +149,7 @@ function settle(draft: string, path: string): void {
   settleDraft(draft, path);
 }
 
-/** A lock that nobody holds any more: its process is gone, or never came to write its name. */
+/** An abandoned lock: its process has ended, or never got as far as writing its name. */
 function isStale(lock: string): boolean {
   try {
     return !isRunning(readFileSync(join(lock, 'owner'), 'utf8'));

@@ -17,7 +17,7 @@ export class Layout {
   /** Made from the shape alone, so that a tensor of the same shape in memory of its own may share it. */
   readonly isPlain: boolean;
 
-  /** The lists become the layout's own: nobody else may keep them. */
+  /** The layout takes the lists over: the caller must not keep them. */
   constructor(shape: Shape, strides: readonly number[], offset = 0, plain = false) {
     this.shape = shape;
     this.strides = strides;
@@ -208,7 +208,7 @@ export function sliceBounds(
   step: number,
 ): { start: number; length: number } {
   if (!Number.isInteger(step) || step < 1)
-    throw new ArgumentError(`${op}: step ${step} is no whole number other than 0`);
+    throw new ArgumentError(`${op}: step ${step} is not a whole number other than 0`);
   const clamp = (v: number) => Math.min(Math.max(v < 0 ? v + length : v, 0), length);
   const from = clamp(start ?? 0);
   const to = clamp(end ?? length);

@@ -54,7 +54,7 @@ export async function run(argv: readonly string[]): Promise<number> {
   const whole = (name: 'sample' | 'jobs'): number | undefined => {
     const n = values[name] === undefined ? undefined : Number(values[name]);
     if (n !== undefined && !(Number.isInteger(n) && n > 0))
-      throw new ArgumentError(`wick kernels build: --${name} ${values[name]} is no whole number from 1`);
+      throw new ArgumentError(`wick kernels build: --${name} ${values[name]} is not a whole number of at least 1`);
     return n;
   };
   const archs = list(values.arch) ?? gpusHere();

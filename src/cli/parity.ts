@@ -37,7 +37,7 @@ double-precision reference, Candle's CUDA output and PyTorch's numbers; exit sta
   --from PATH       no run: reports saved before, or a folder of them such as docs/parity, shown as one (repeatable;
                     --device picks)
 wick parity signatures [--candle DIR] [--json]    our kernel symbols and parameters against Candle's
-  --pin             makes the manifest anew from the checkout
+  --pin             rewrites the manifest from the checkout
 wick parity evidence [--device NAME] [--jobs N] [--out DIR]    measures, and keeps a report a kind of device in
                     docs/parity (default: cpu, sim:32, sim:64)
 wick parity docs           writes docs/ops.md and the README's table from the op table and the evidence in docs/parity
@@ -88,7 +88,7 @@ async function measure(argv: readonly string[]): Promise<number> {
   const bad = against.find((a) => !AGAINST.includes(a));
   if (bad) throw new ArgumentError(`parity: --against ${bad}; it takes ${AGAINST.join(', ')}`);
   const unknown = values.op?.find((o) => !opList.some((r) => r.name === o));
-  if (unknown) throw new ArgumentError(`parity: --op ${unknown} is no row of the op table; wick ops lists them`);
+  if (unknown) throw new ArgumentError(`parity: --op ${unknown} is not a row of the op table; wick ops lists them`);
   for (const d of values.dtype ?? []) asDType(d, 'parity: --dtype');
   if (values.from) return show(onlyDevices(mergeReports(readReports(values.from)), values.device), values);
   const report = await watched((w) =>
@@ -202,7 +202,7 @@ async function evidence(argv: readonly string[]): Promise<number> {
     }),
   );
   print(report, true);
-  if (!report.complete || report.missing.length > 0) return 1; // half a run is no evidence
+  if (!report.complete || report.missing.length > 0) return 1; // half a run is not evidence
   mkdirSync(out, { recursive: true });
   for (const file of new Set(report.devices.map(evidenceName))) {
     const path = join(out, `${file}.json`);

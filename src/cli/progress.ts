@@ -8,7 +8,7 @@ export interface ProgressBar {
   end(): void;
 }
 
-/** On the error stream; where nobody watches, only that the run has begun. */
+/** On the error stream; without a terminal, only that the run has begun. */
 export function progressBar(unit = 'cases', doing = 'measuring'): ProgressBar {
   const out = process.stderr;
   const start = Date.now();

@@ -17,7 +17,7 @@ const HELP = `wick quantize IN.gguf OUT.gguf --type T [options]
   --allow-requantize   also from a model that is quantized already, which loses twice
   --json               the table for programs
 
-IN is a GGUF model, one file or the first of several. Tensors of one dimension stay as they are. Rows that are no whole
+IN is a GGUF model, one file or the first of several. Tensors of one dimension stay as they are. Rows that are not whole
 blocks get a type that fits; the table says so. The error is that of the root mean square, relative to the original.`;
 
 function threadsOf(text: string | undefined): number | undefined {

@@ -46,7 +46,7 @@ export const printable = (text: string): string =>
       .replace(/^[^\\]$/u, '\ufffd'),
   );
 
-/** A table as wide as the terminal: the cells of one column give way. Where nobody watches, cells stay whole. */
+/** A table as wide as the terminal: the cells of one column give way. Without a terminal, cells stay whole. */
 export function fit(
   head: readonly string[],
   rows: readonly (readonly (string | number)[])[],

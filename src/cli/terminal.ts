@@ -1,7 +1,7 @@
 // What commands share in talking to a terminal: colours where they are wanted, and pipes that close.
 import { env } from '../base/environment.js';
 
-/** Whether a stream shows colours: a terminal, and nobody has said NO_COLOR. */
+/** Whether a stream shows colours: a terminal, and NO_COLOR is not set. */
 export const coloured = (stream: NodeJS.WriteStream): boolean =>
   stream.isTTY === true && env('NO_COLOR') === undefined && env('TERM') !== 'dumb';
 

@@ -64,7 +64,7 @@ export class DataLoader<S extends Sample = Sample> implements AsyncIterable<Batc
       ['prefetch', options.prefetch ?? 2, 0],
     ] as const)
       if (!Number.isInteger(value) || value < least)
-        throw new ArgumentError(`DataLoader: ${name} ${value} is no whole number from ${least}`);
+        throw new ArgumentError(`DataLoader: ${name} ${value} is not a whole number of at least ${least}`);
     this.#options = options;
     this.#device = Device.of(options.device);
     this.#samples = dataset.length;

@@ -3,7 +3,7 @@ import { ArgumentError } from '../base/errors.js';
 
 /** Numbers in [0, 1) from a seed: splitmix's steps on 32 bits. */
 export function randomNumbers(seed: number): () => number {
-  if (!Number.isSafeInteger(seed)) throw new ArgumentError(`seed: ${seed} is no whole number`);
+  if (!Number.isSafeInteger(seed)) throw new ArgumentError(`seed: ${seed} is not a whole number`);
   let state = (seed ^ Math.floor(seed / 2 ** 32)) >>> 0;
   return () => {
     state = (state + 0x9e3779b9) >>> 0;

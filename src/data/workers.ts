@@ -52,7 +52,7 @@ export class WorkerPool {
   }
   static async start(url: URL | string, count: number, options: unknown): Promise<WorkerPool> {
     if (!Number.isInteger(count) || count < 1)
-      throw new ArgumentError(`DataLoader: workers ${count} is no whole number from 1`);
+      throw new ArgumentError(`DataLoader: workers ${count} is not a whole number of at least 1`);
     const entry = new URL('./worker.js', import.meta.url);
     const workers = Array.from(
       { length: count },

@@ -54,7 +54,7 @@ export class Group {
   #plan(name: string, dtype: DType, op: Reduction): Plan {
     const t = this.transport;
     if (!REDUCTIONS.includes(op))
-      throw new ArgumentError(`${name}: ${JSON.stringify(op)} is no reduction; there are ${REDUCTIONS.join(', ')}`);
+      throw new ArgumentError(`${name}: ${JSON.stringify(op)} is not a reduction; there are ${REDUCTIONS.join(', ')}`);
     if (dtype === 'bool')
       throw new DTypeError(`${name}: truth values have no ${op}; cast to u8 for max (any) or min (all)`);
     if (op === 'avg' && !isFloat(dtype)) throw new DTypeError(`${name}: integers have no avg; ${dtype} given`);

@@ -65,7 +65,7 @@ export class Calls<T extends Table> {
     if (status !== 0) throw this.error(name, args, status);
   }
 
-  /** Calls and answers the status, for the calls where some are no failure. */
+  /** Calls and answers the status, for the calls where some are not failures. */
   status(name: keyof T & string, ...args: NativeArg[]): number {
     const fn = this.raw[name] as Native | undefined;
     const p = this.#table[name];

@@ -2,7 +2,7 @@
 // are touched.
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
 
-/** Why a file is no whole shared library of 64 bits; undefined when nothing speaks against it. */
+/** Why a file is not a whole shared library of 64 bits; undefined when nothing speaks against it. */
 export function brokenLibrary(path: string): string | undefined {
   const fd = openSync(path, 'r');
   try {

@@ -71,7 +71,7 @@ export class AccessChecker {
     const align = Math.min(bytes & -bytes, lds ? 2 : 4);
     if (at % align !== 0)
       this.note({
-        what: `misaligned: ${bytes} bytes at an address that is no multiple of ${align}`,
+        what: `misaligned: ${bytes} bytes at an address that is not a multiple of ${align}`,
         w: a.w,
         site: a.site,
         lane: a.lane,

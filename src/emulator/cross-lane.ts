@@ -41,7 +41,7 @@ const CONTROLS: Record<string, (lane: I32, n: number, wave: number) => { from: I
 export function dppSource(c: Context, i: Instruction, operand: number): (() => DppLane) | undefined {
   if (i.form !== 'dpp') return undefined;
   const o = i.ops[operand];
-  if (o.kind !== 'v') c.unsupported(i, 'DPP source is no vector register');
+  if (o.kind !== 'v') c.unsupported(i, 'DPP source is not a vector register');
   const [row] = c.rows(o.reg);
   return () => {
     const lane = c.lane.get;

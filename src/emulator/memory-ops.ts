@@ -164,7 +164,7 @@ function vectorMemory(family: string, action: string, shape: Shape): Handler {
 const f = (x: I32): F32 => f32.fromBits(x);
 const d = (x: I64): F64 => f64.fromBits(x);
 type Update = (old: never, data: never, c: Context) => Expr;
-/** New memory value from the old one and the operand, for those that are no single host instruction. */
+/** New memory value from the old one and the operand, for those that are not a single host instruction. */
 const UPDATES: Record<string, Update> = {
   min_i32: (a: I32, b: I32) => select(i32.lt_s(a, b), a, b),
   max_i32: (a: I32, b: I32) => select(i32.gt_s(a, b), a, b),

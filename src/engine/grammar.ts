@@ -106,7 +106,7 @@ export class GrammarWorker implements GrammarCompiler {
       this.#states.get(id)?.told(complete, error === undefined ? undefined : new ArgumentError(`grammar: ${error}`));
     });
     worker.on('error', (e) => this.#fail(worker, e instanceof Error ? e.message : String(e)));
-    // Every token as the bytes it adds; special ones are no text.
+    // Every token as the bytes it adds; special ones are not text.
     const vocabulary = Array.from({ length: this.#vocabSize }, (_, id) =>
       this.#tokenizer.isSpecial(id) ? '' : [...this.#tokenizer.bytes(id)].map((b) => BYTE_CHARACTERS[b]).join(''),
     );

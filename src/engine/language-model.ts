@@ -34,7 +34,7 @@ export interface GenerateOptions extends SamplingOptions {
   readonly signal?: AbortSignal;
   /** Texts that end the answer and are left out of it. */
   readonly stop?: readonly string[];
-  /** Told at the end, also when the reader stops early ('aborted'); not when an error ends it. */
+  /** Called once when generation ends, also if the reader stops early ('aborted'), but not if an error ends it. */
   readonly onDone?: (stats: GenerateStats) => void;
 }
 export interface GenerateStats {
@@ -53,7 +53,7 @@ export interface Score {
   readonly total: number;
 }
 export interface ModelOptions extends HubOptions {
-  /** Told how many bytes of tensors are on the device, and how many there are. */
+  /** Called with how many bytes of tensors are on the device, and how many there are in all. */
   readonly onProgress?: (done: number, total: number) => void;
   readonly device?: Device | string;
   /** Default: what the file says, f32 on the CPU. */

@@ -25,7 +25,7 @@ export interface PagedOptions {
   /** Sequences that the device draws tokens for at a time, where it can; default 0: the host draws. */
   readonly drawing?: number;
 }
-/** The system's own memory comes as it is written to; a GPU's is cleared, so that nothing in it is no number. */
+/** The system's own memory comes as it is written to; a GPU's is cleared, so that it holds no NaN. */
 const room = (model: CausalLM, shape: number[]): Tensor => {
   const { device } = model;
   const dtype = cacheDType(model.dtype, model.cacheType);

@@ -24,14 +24,14 @@ export interface RemoteFile {
 }
 export interface DownloadOptions {
   readonly headers: Readonly<Record<string, string>>;
-  /** Told how many bytes of the file are there. */
+  /** Called with the number of bytes of the file that have arrived. */
   readonly onBytes: (done: number) => void;
   /** How often a broken connection is taken up again without getting a byte; default 5. */
   readonly patience?: number;
   readonly signal?: AbortSignal;
 }
 
-/** Why an answer is no file. */
+/** Why an answer is not a file. */
 export function refusal(status: number, what: string): UnsupportedError {
   const why: Readonly<Record<number, string>> = {
     401: 'the hub wants a token that may read it: set HF_TOKEN',

@@ -18,7 +18,7 @@ export interface HubProgress {
 export interface HubOptions {
   /** A branch, tag or commit; default 'main', or what follows '@' in the name. */
   readonly revision?: string;
-  /** Told how far fetching is. */
+  /** Called with how far the download has come. */
   readonly onDownload?: (progress: HubProgress) => void;
   readonly signal?: AbortSignal;
 }
@@ -130,7 +130,7 @@ export async function modelPath(name: string, options: HubOptions = {}): Promise
   const match = NAME.exec(name);
   if (!match)
     throw new ArgumentError(
-      `model: ${JSON.stringify(name)} is not there, and is no name of the hub (owner/name) either`,
+      `model: ${JSON.stringify(name)} is not there, and is not a name of the hub (owner/name) either`,
     );
   const [, repo, at, gguf] = match;
   const revision = options.revision ?? at ?? 'main';
@@ -151,7 +151,7 @@ export async function modelPath(name: string, options: HubOptions = {}): Promise
   try {
     return inside(await fetchSnapshot(repo, revision, gguf, cache, options));
   } catch (error) {
-    // The hub out of reach is no harm where the model is there already; what it refuses is.
+    // The hub out of reach does no harm where the model is there already; what it refuses is.
     if (!(error instanceof TypeError)) throw error;
     const path = cached();
     if (path) return path;

@@ -62,7 +62,7 @@ function headOf(
     const bytes = bytesOf(tensor);
     if (bytes === undefined)
       throw new ArgumentError(
-        `gguf: tensor ${JSON.stringify(name)}: rows of [${shape.join(', ')}] are no whole blocks of ${type.name}`,
+        `gguf: tensor ${JSON.stringify(name)}: rows of [${shape.join(', ')}] are not whole blocks of ${type.name}`,
       );
     head.push(
       ggufText(name),

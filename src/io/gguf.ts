@@ -174,7 +174,7 @@ function readMetadata(cursor: Cursor, entries: number, version: number): Map<str
 function checkAlignment(cursor: Cursor, at: number, { type, value: n }: GgufValue): void {
   if (type !== 'u32') throw cursor.fail(`${ALIGNMENT_KEY} must be a u32, here it is of type ${type}`, at);
   if (typeof n === 'number' && n >= 1 && n <= MAX_ALIGNMENT && Number.isInteger(Math.log2(n))) return;
-  throw cursor.fail(`${ALIGNMENT_KEY} ${String(n)} is no power of two up to ${MAX_ALIGNMENT}`, at);
+  throw cursor.fail(`${ALIGNMENT_KEY} ${String(n)} is not a power of two up to ${MAX_ALIGNMENT}`, at);
 }
 
 interface Entry {
@@ -216,7 +216,7 @@ function place(cursor: Cursor, table: readonly Entry[], data: number, alignment:
   for (const { name, type, shape, offset, bytes, at } of table) {
     const bad = (rule: string) => cursor.fail(`tensor ${JSON.stringify(name)}: ${rule}`, at);
     if (out.has(name)) throw bad('is there twice');
-    if (offset % alignment) throw bad(`offset ${offset} is no multiple of ${alignment}`);
+    if (offset % alignment) throw bad(`offset ${offset} is not a multiple of ${alignment}`);
     if (data + offset + bytes > cursor.source.size)
       throw bad(`bytes ${data + offset} to ${data + offset + bytes} leave the file of ${cursor.source.size}`);
     out.set(name, { name, type, shape, start: data + offset, bytes });

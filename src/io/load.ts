@@ -47,7 +47,7 @@ export function loadTensors(from: string | Uint8Array, options: LoadOptions = {}
 
 /** A tensor as a record that reads from its device. */
 export function fromTensor(name: string, tensor: Tensor): TensorRecord {
-  if (!(tensor instanceof Tensor)) throw new ArgumentError(`saveTensors: ${JSON.stringify(name)} is no tensor`);
+  if (!(tensor instanceof Tensor)) throw new ArgumentError(`saveTensors: ${JSON.stringify(name)} is not a tensor`);
   const base = tensor.layout.offset * bytesOf(tensor.dtype);
   return storedRecord(name, name, tensor.dtype, tensor.shape, {}, (start, end) => {
     if (!tensor.layout.isContiguous) return tensor.bytesSync().subarray(start, end);

@@ -142,7 +142,7 @@ function long(m: Machine, length: number): number | bigint {
 }
 
 function parseWhole(m: Machine, s: string): number | bigint {
-  if (!/^-?\d{1,2400}$/.test(s)) throw fail(m, `${JSON.stringify(s.slice(0, 40))} is no whole number`);
+  if (!/^-?\d{1,2400}$/.test(s)) throw fail(m, `${JSON.stringify(s.slice(0, 40))} is not a whole number`);
   return whole(BigInt(s));
 }
 
@@ -159,7 +159,7 @@ function toDict(m: Machine, items: readonly unknown[]): PickleDict {
 function setItems(m: Machine, target: unknown, items: readonly unknown[]): unknown {
   if (items.length % 2) throw fail(m, 'a key without a value');
   const map = target instanceof Map ? target : target instanceof PickleObject ? target.entries : undefined;
-  if (!map) throw fail(m, 'items are set on something that is no dict');
+  if (!map) throw fail(m, 'items are set on something that is not a dict');
   room(m, map, items.length / 2);
   for (let i = 0; i < items.length; i += 2) map.set(items[i], items[i + 1]);
   return target;
@@ -168,7 +168,7 @@ function setItems(m: Machine, target: unknown, items: readonly unknown[]): unkno
 function append(m: Machine, items: readonly unknown[]): void {
   const target = top(m);
   const list = Array.isArray(target) ? target : target instanceof PickleObject ? target.items : undefined;
-  if (!list) throw fail(m, 'items are appended to something that is no list');
+  if (!list) throw fail(m, 'items are appended to something that is not a list');
   m.in.pay(items.length * COST.slot, items.length);
   for (const item of items) list.push(item);
 }
@@ -176,7 +176,7 @@ function append(m: Machine, items: readonly unknown[]): void {
 function addToSet(m: Machine): void {
   const items = popMark(m);
   const target = top(m);
-  if (!(target instanceof Set)) throw fail(m, 'items are added to something that is no set');
+  if (!(target instanceof Set)) throw fail(m, 'items are added to something that is not a set');
   room(m, target, items.length);
   for (const item of items) target.add(item);
 }

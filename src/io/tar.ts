@@ -37,7 +37,7 @@ export function readTar(source: ByteSource, budget: Budget): Map<string, ByteSou
     const name = field(head, 0, 100).replace(/^\.\//, '');
     const digits = field(head, 124, 12);
     if (!/^[0-7]{1,12}$/.test(digits))
-      throw badFormat(source.name, at + 124, 'tar header: the size is no octal number');
+      throw badFormat(source.name, at + 124, 'tar header: the size is not an octal number');
     const size = parseInt(digits, 8);
     const isFile = head[156] === 0 || head[156] === 0x30;
     const member = windowOf(source, `${source.name}: ${name}`, at + BLOCK, size);

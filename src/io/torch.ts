@@ -51,7 +51,7 @@ export class TorchFile {
    * PickleObject.
    */
   readonly root: unknown;
-  /** Everything that is no tensor, by dotted name. */
+  /** Everything that is not a tensor, by dotted name. */
   readonly metadata: ReadonlyMap<string, unknown>;
   /** Names whose tensor only foreign code could build, with the call it names. */
   readonly opaque: ReadonlyMap<string, string>;
@@ -201,7 +201,7 @@ const persistent =
     if (storage) return storage;
     // ('module', class, file, source): the class is all that data can need.
     if (Array.isArray(id) && id[0] === 'module') return (id as unknown[])[1];
-    throw cursor.fail('pickle: a persistent id that is no storage');
+    throw cursor.fail('pickle: a persistent id that is not a storage');
   };
 
 function readObject(cursor: Cursor): unknown {

@@ -138,7 +138,7 @@ function fitting(name: string, row: number): { type: GgmlType; note: string } {
   if (row % asked.block === 0) return { type: asked, note: '' };
   const next = FALLBACK[name];
   const type = next && row % ggmlType(next).block === 0 ? ggmlType(next) : ggmlType('F16');
-  return { type, note: `rows of ${row} are no whole blocks of ${asked.name}` };
+  return { type, note: `rows of ${row} are not whole blocks of ${asked.name}` };
 }
 
 /** Types for all tensors of a model, in the order given. */

@@ -20,7 +20,7 @@ export interface AnswerOptions {
   readonly end: readonly number[];
   /** Tokens after the start; default 64. */
   readonly maxTokens?: number;
-  /** Told the logits (b, vocab) before a choice; answers what to choose from. */
+  /** Is given the logits (b, vocab) before each choice, and answers what to choose from. */
   readonly adjust?: (logits: Tensor, step: number, rows: readonly (readonly number[])[]) => Tensor;
 }
 

@@ -155,7 +155,7 @@ export class Shard {
     const within = (t: Tensor, least: number, end: number): Tensor =>
       t.ge(least).cast('i64').mul(t.lt(end).cast('i64'));
     const mine = within(local, 0, n); // 1 where the token is this rank's
-    // A number that is no token's stays out of range, and is told of as without ranks.
+    // A number that is not a token's stays out of range, and is told of as without ranks.
     const wrong = within(ids.cast('i64'), 0, this.whole.vocabSize).affine(-1, 1);
     const x = rows(local.mul(mine).add(ids.cast('i64').mul(wrong)));
     return this.group.allReduce(x.mul(mine.cast(x.dtype).unsqueeze(-1)));

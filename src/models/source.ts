@@ -26,7 +26,7 @@ export type ModelFormat = 'huggingface' | 'gguf';
 export const STORED_DTYPES: Readonly<Record<string, DType>> = { float32: 'f32', bfloat16: 'bf16', float16: 'f16' };
 
 export interface LoadProgress {
-  /** Told how many bytes of tensors are on the device, and how many there are. */
+  /** Called with how many bytes of tensors are on the device, and how many there are in all. */
   readonly onProgress?: (done: number, total: number) => void;
 }
 

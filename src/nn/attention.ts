@@ -29,7 +29,7 @@ export interface AttendOptions {
    * sees a key (PyTorch's masks say the opposite), or numbers that are added to the logits.
    */
   readonly mask?: Tensor;
-  /** (batch, keys), true for keys that are padding and seen by nobody. */
+  /** (batch, keys), true for keys that are padding, which no query sees. */
   readonly keyPadding?: Tensor;
 }
 

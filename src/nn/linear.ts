@@ -143,7 +143,7 @@ function paddingRow(op: string, row: number | undefined, entries: number): numbe
   if (row === undefined) return undefined;
   const at = row < 0 ? row + entries : row;
   if (!Number.isInteger(at) || at < 0 || at >= entries)
-    throw new ArgumentError(`${op}: paddingIdx ${row} is no row of a table of ${entries}`);
+    throw new ArgumentError(`${op}: paddingIdx ${row} is not a row of a table of ${entries}`);
   return at;
 }
 /** Rows of one number pass their values on, but no gradient back. */

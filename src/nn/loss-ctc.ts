@@ -46,7 +46,9 @@ export function ctc(
   for (const list of labels)
     for (const k of list)
       if (!Number.isInteger(k) || k < 0 || k >= classes || k === blank)
-        throw new ArgumentError(`ctc: label ${k} is no class from 0 to ${classes - 1} other than the blank, ${blank}`);
+        throw new ArgumentError(
+          `ctc: label ${k} is not a class from 0 to ${classes - 1} other than the blank, ${blank}`,
+        );
   if (time === 0) throw new ShapeError('ctc: there is no step of time');
 
   // States are the labels with blanks around: blank, a, blank, b, blank.

@@ -55,7 +55,7 @@ export function smoothL1(x: Tensor, y: Tensor, options: SmoothL1Options = {}): T
   requireOptions('smoothL1', options, ['reduction', 'beta']);
   sameShapes('smoothL1', x, y);
   const { beta = 1 } = options;
-  if (!(beta >= 0)) throw new ArgumentError(`smoothL1: beta ${beta} is no number from 0`);
+  if (!(beta >= 0)) throw new ArgumentError(`smoothL1: beta ${beta} is not a number of at least 0`);
   const d = x.sub(y.cast(x.dtype)).abs();
   if (beta === 0) return reduced('smoothL1', d, options.reduction);
   return reduced(

@@ -154,7 +154,8 @@ export abstract class Optimizer<O extends OptimizerOptions = OptimizerOptions> {
   }
 }
 function checkedRate(name: string, rate: number): number {
-  if (!(rate >= 0 && rate < Infinity)) throw new ArgumentError(`${name}: learningRate ${rate} is no number from 0`);
+  if (!(rate >= 0 && rate < Infinity))
+    throw new ArgumentError(`${name}: learningRate ${rate} is not a number of at least 0`);
   return rate;
 }
 /** The gradient with a share of the parameter added. */

@@ -56,7 +56,8 @@ export class Pad extends Layer {
   readonly value: number;
   constructor(pads: readonly number[], mode: PadMode = 'constant', value = 0) {
     super();
-    if (pads.length % 2 !== 0) throw new ArgumentError(`Pad: ${formatShape(pads)} is no list of [before, after] pairs`);
+    if (pads.length % 2 !== 0)
+      throw new ArgumentError(`Pad: ${formatShape(pads)} is not a list of [before, after] pairs`);
     this.pads = [...pads];
     this.mode = mode;
     this.value = value;

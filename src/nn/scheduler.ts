@@ -38,7 +38,7 @@ export class Scheduler {
   }
   set at(step: number) {
     if (!Number.isInteger(step) || step < 0)
-      throw new ArgumentError(`Scheduler: step ${step} is no whole number from 0`);
+      throw new ArgumentError(`Scheduler: step ${step} is not a whole number of at least 0`);
     this.#at = step;
     this.#set();
   }

@@ -186,7 +186,7 @@ export class VarBuilder {
     const list = typeof paths === 'string' ? [paths] : paths;
     return new VarBuilder(fromFiles(list.map((p) => openTensors(p, options))), options);
   }
-  /** New trainable tensors that nobody else remembers: what a layer made by its sizes begins with. */
+  /** New trainable tensors that nothing else holds: what a layer made by its sizes begins with. */
   static fresh(options: BuilderOptions = {}): VarBuilder {
     return new VarBuilder(FRESH, options);
   }

@@ -172,7 +172,7 @@ export const arrangeOps = rows({
       const [a, b, ...more] = dimsOf('rot90', dims, x.rank);
       if (b === undefined || more.length > 0)
         throw new ArgumentError(`rot90: takes two dimensions, not ${formatShape(dims)}`);
-      if (!Number.isSafeInteger(k)) throw new ArgumentError(`rot90: ${String(k)} is no whole number of turns`);
+      if (!Number.isSafeInteger(k)) throw new ArgumentError(`rot90: ${String(k)} is not a whole number of turns`);
       const turns = ((k % 4) + 4) % 4;
       if (turns === 0) return x;
       if (turns === 2) return x.flip([a, b]);

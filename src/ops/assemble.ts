@@ -211,7 +211,7 @@ export const assembleOps = rows({
 });
 
 function rolled(x: Tensor, shift: number, dim: number): Call<{ shift: number; dim: number }> {
-  if (!Number.isSafeInteger(shift)) throw new ArgumentError(`roll: shift ${String(shift)} is no whole number`);
+  if (!Number.isSafeInteger(shift)) throw new ArgumentError(`roll: shift ${String(shift)} is not a whole number`);
   const d = normalizeDim('roll', dim, x.rank);
   const n = x.shape[d] || 1;
   return { inputs: [x], params: { shift: ((shift % n) + n) % n, dim: d } };

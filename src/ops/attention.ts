@@ -50,7 +50,7 @@ export interface SdpaOptions {
   readonly scale?: number;
   /** Logits become softcap * tanh(logit / softcap). */
   readonly softcap?: number;
-  /** A query sees this many keys before (and, unless causal, after) its own, or [before, after]; -1 is no bound. */
+  /** A query sees this many keys before (and, unless causal, after) its own, or [before, after]; -1 sets no bound. */
   readonly window?: number | readonly [before: number, after: number];
   /** Slopes by head: slope * distance is taken off the logit. */
   readonly alibi?: Tensor;
@@ -91,7 +91,8 @@ function bounds(o: Pick<SdpaOptions, 'causal' | 'window'>): { left: number; righ
   const [left, right] =
     o.window === undefined ? [-1, -1] : typeof o.window === 'number' ? [o.window, o.window] : o.window;
   for (const n of [left, right])
-    if (!Number.isInteger(n) || n < -1) throw new ArgumentError(`sdpa: window ${n} is not a whole number from -1`);
+    if (!Number.isInteger(n) || n < -1)
+      throw new ArgumentError(`sdpa: window ${n} is not a whole number of at least -1`);
   return { left, right: o.causal ? 0 : right };
 }
 

@@ -287,7 +287,7 @@ export const compositeOps = rows({
     (x: Tensor, pads: readonly number[], value: number = 0): Tensor => {
       if (pads.length % 2 !== 0 || pads.length > 2 * x.rank || pads.some((p) => !Number.isInteger(p))) {
         throw new ArgumentError(
-          `pad: ${formatShape(pads)} is no list of whole [before, after] pairs for at most ${x.rank} dimensions`,
+          `pad: ${formatShape(pads)} is not a list of whole [before, after] pairs for at most ${x.rank} dimensions`,
         );
       }
       const side = (i: number, after: 0 | 1): number => pads[2 * (x.rank - 1 - i) + after] ?? 0;

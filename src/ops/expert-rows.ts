@@ -1,5 +1,5 @@
 // Rows times the matrix of the expert that each has chosen, where the choice stays on the device: the CPU engine's way.
-// GPUs gather matrices instead, so it is no method of tensors and stands in no table.
+// GPUs gather matrices instead, so it is not a method of tensors and stands in no table.
 import { REALS } from '../base/dtype.js';
 import { DTypeError, ShapeError } from '../base/errors.js';
 import { formatShape } from '../base/shape.js';
@@ -37,7 +37,7 @@ export const expertRow: KernelRow = {
     });
   },
   args: () => {
-    throw new DTypeError('expertRows: it is no method');
+    throw new DTypeError('expertRows: it is not a method');
   },
   samples: () => [],
   errors: () => [],

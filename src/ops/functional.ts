@@ -323,7 +323,7 @@ export const functional = rows({
         );
       if (pads.length % 2 !== 0 || pads.length > 2 * x.rank || pads.some((p) => !Number.isInteger(p)))
         throw new ArgumentError(
-          `padMode: ${formatShape(pads)} is no list of whole pairs for at most ${x.rank} dimensions`,
+          `padMode: ${formatShape(pads)} is not a list of whole pairs for at most ${x.rank} dimensions`,
         );
       let out = x;
       for (let k = 0; k < pads.length; k += 2) out = padDim(out, x.rank - 1 - k / 2, pads[k], pads[k + 1], mode);

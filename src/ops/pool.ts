@@ -199,7 +199,7 @@ const errors = (): readonly ErrorSample<PoolParams>[] => [
   },
 ];
 
-/** Means of `out` windows along a dimension, which overlap where its size is no multiple of `out`. */
+/** Means of `out` windows along a dimension, which overlap where its size is not a multiple of `out`. */
 function adaptiveMean(x: Tensor, dim: number, out: number): Tensor {
   const n = x.shape[dim];
   if (n % out === 0) {
@@ -362,7 +362,7 @@ export const pool = rows({
   globalAvgPool2d: composite({
     formula: 'mean of each channel, as (batch, channels, 1, 1)',
     dtypes: REALS,
-    without: 'the mean of integers is no integer, and f8e4m3 has no arithmetic of its own; cast first',
+    without: 'the mean of integers is not an integer, and f8e4m3 has no arithmetic of its own; cast first',
     candle: { none: 'mean over two dimensions there' },
     domain: [0.25, 4],
     ulp: ulps(4),
@@ -379,7 +379,7 @@ export const pool = rows({
   adaptiveAvgPool2d: composite({
     formula: 'means of size[0] x size[1] windows from floor(i * in / out) to ceil((i + 1) * in / out)',
     dtypes: REALS,
-    without: 'the mean of integers is no integer, and f8e4m3 has no arithmetic of its own; cast first',
+    without: 'the mean of integers is not an integer, and f8e4m3 has no arithmetic of its own; cast first',
     candle: { none: 'Candle has no adaptive pooling' },
     domain: [0.25, 4],
     ulp: ulps(4),

@@ -192,7 +192,7 @@ function neighbour(dtype: DType, x: number, way: 1 | -1): number {
  */
 export function uniformRange(dtype: DType, lo: number, up: number): { bottom: number; top: number } {
   if (!isFloat(dtype))
-    throw new DTypeError(`randUniform: ${dtype} is no float; random numbers are floats: cast them, or use randint`);
+    throw new DTypeError(`randUniform: ${dtype} is not a float; random numbers are floats: cast them, or use randint`);
   const near = { lo: round(dtype, lo), up: round(dtype, up) };
   const bottom = near.lo >= lo ? near.lo : neighbour(dtype, near.lo, 1);
   const top = near.up < up ? near.up : neighbour(dtype, near.up, -1);

@@ -18,7 +18,7 @@ import {
 
 const floats = {
   dtypes: FLOATS,
-  without: 'the result of this function on integers is no integer; cast to a float dtype first',
+  without: 'the result of this function on integers is not an integer; cast to a float dtype first',
   candle: { none: 'Candle has no kernel for it' },
 } as const;
 /** The C libraries of GPU vendors promise up to four units. */
@@ -195,7 +195,7 @@ export const specialOps = rows({
     scalars: ['order'],
     args: (x: Tensor, order: number): Call<{ order: number }> => {
       if (!Number.isInteger(order) || order < 0 || order > 20)
-        throw new ArgumentError(`polygamma: the order ${order} is no whole number from 0 to 20`);
+        throw new ArgumentError(`polygamma: the order ${order} is not a whole number from 0 to 20`);
       return { inputs: [x], params: { order } };
     },
     exact: (x, order) => polygamma(x, order),

@@ -160,7 +160,7 @@ export const statisticsOps = rows({
         dtypes: REALS,
         ulp: ulps(4),
         errors: [
-          { ...on([3], 1.5), code: 'E_ARGUMENT', says: /quantile: 1.5 is no share from 0 to 1/ },
+          { ...on([3], 1.5), code: 'E_ARGUMENT', says: /quantile: 1.5 is not a share from 0 to 1/ },
           {
             ...on([3], 0.5, 0, { interpolation: 'cubic' }),
             code: 'E_ARGUMENT',
@@ -179,7 +179,7 @@ export const statisticsOps = rows({
         );
       const shares = typeof q === 'number' ? [q] : q;
       for (const share of shares)
-        if (!(share >= 0 && share <= 1)) throw new ArgumentError(`quantile: ${share} is no share from 0 to 1`);
+        if (!(share >= 0 && share <= 1)) throw new ArgumentError(`quantile: ${share} is not a share from 0 to 1`);
       const { flat, d, n } = along('quantile', x, dim);
       const [sorted] = flat.sort(d);
       const nan = sorted.narrow(d, n - 1, 1).isNan();
@@ -296,7 +296,7 @@ export const statisticsOps = rows({
     ),
     compose: (x: Tensor, boundaries: Tensor, options: SearchOptions = {}): Tensor => {
       if (boundaries.rank !== 1)
-        throw new ShapeError(`bucketize: boundaries ${formatShape(boundaries.shape)} are no vector`);
+        throw new ShapeError(`bucketize: boundaries ${formatShape(boundaries.shape)} are not a vector`);
       return boundaries.searchsorted(x, options);
     },
   }),

@@ -1,5 +1,5 @@
 // Rows written to their places in memory that keeps its others: how an engine appends keys and values. It changes its
-// first operand, so it is no method of tensors and stands in no table.
+// first operand, so it is not a method of tensors and stands in no table.
 import { DTYPES, maxInt } from '../base/dtype.js';
 import { DTypeError, ShapeError } from '../base/errors.js';
 import { formatShape } from '../base/shape.js';
@@ -37,7 +37,7 @@ export const storeRow: KernelRow = {
     });
   },
   args: () => {
-    throw new DTypeError('storeRows: it is no method');
+    throw new DTypeError('storeRows: it is not a method');
   },
   samples: () => [],
   errors: () => [],

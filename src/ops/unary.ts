@@ -5,7 +5,7 @@ import type { Tensor } from '../tensor/tensor.js';
 import { predicate, scalar, unary } from './elementwise.js';
 import { type Call, rows } from './op.js';
 
-const floatsOnly = 'the result of this function on integers is no integer; cast to a float dtype first';
+const floatsOnly = 'the result of this function on integers is not an integer; cast to a float dtype first';
 const unaryCu = (symbol: string) => ({ file: 'unary.cu', symbol });
 const ours = { none: 'Candle has no kernel for it' };
 const TINY = { f32: 2, f64: 2, f16: 1, bf16: 1, f8e4m3: 1 };
@@ -569,7 +569,7 @@ export const unaryOps = rows({
         inputs: [{ shape: [3], dtype: 'i32', ints: [0, 3] }],
         params: { mul: 0.5, add: 1.5 },
         code: 'E_DTYPE',
-        says: /affine: mul 0.5 is no whole number/,
+        says: /affine: mul 0.5 is not a whole number/,
       },
     ],
     grad: ({ grad, params }): Tensor => grad.affine(params.mul, 0),
@@ -610,7 +610,7 @@ export const unaryOps = rows({
         inputs: [{ shape: [3], dtype: 'i32', ints: [0, 3] }],
         params: { min: 0.5, max: 1 },
         code: 'E_DTYPE',
-        says: /clamp: min 0.5 is no whole number/,
+        says: /clamp: min 0.5 is not a whole number/,
       },
     ],
     grad: ({ x, grad, params: { min, max } }): Tensor => grad.mul(x.ge(min).logicalAnd(x.le(max)).cast(x.dtype)),

@@ -133,7 +133,7 @@ export const viewOps = rows({
       if (view) return view;
       throw new ShapeError(
         `viewAs: ${formatShape(l.shape)} with ` +
-          `strides ${formatShape(l.strides)} is no view of shape ${formatShape(shape)}; reshape copies where it must`,
+          `strides ${formatShape(l.strides)} is not a view of shape ${formatShape(shape)}; reshape copies where it must`,
       );
     },
     // Dimensions taken apart, and ones of size 1: views whatever the strides are.
@@ -186,7 +186,7 @@ export const viewOps = rows({
       if (x.rank < 2) throw new ShapeError(`diagonal: ${formatShape(x.shape)} has fewer than two dimensions`);
       const [a, b] = [normalizeDim('diagonal', dim1, x.rank), normalizeDim('diagonal', dim2, x.rank)];
       if (a === b) throw new ArgumentError(`diagonal: both dimensions are ${a}; they must differ`);
-      if (!Number.isSafeInteger(k)) throw new ArgumentError(`diagonal: ${String(k)} is no whole number of a diagonal`);
+      if (!Number.isSafeInteger(k)) throw new ArgumentError(`diagonal: ${String(k)} is not the number of a diagonal`);
       return { inputs: [x], params: { k, a, b } };
     },
     layout: (l: Layout, { k = 0, a = l.rank - 2, b = l.rank - 1 }: Partial<DiagonalParams>): Layout => {

@@ -20,7 +20,7 @@ interface Joined {
   readonly all: number;
   readonly progress?: Meter;
   readonly stopped: () => boolean;
-  /** Told of every step with a failure. */
+  /** Called with every step that failed. */
   readonly failed: () => void;
 }
 

@@ -92,7 +92,7 @@ export async function readBody<T>(c: ServerContext, schema: z.ZodType<T>, limit:
     value = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(await readBytes(c, limit)));
   } catch (error) {
     if (error instanceof ApiError) throw error;
-    throw badRequest('the body is no valid JSON');
+    throw badRequest('the body is not valid JSON');
   }
   if (depthExceeds(value, MAX_DEPTH)) throw badRequest(`the body is nested deeper than ${MAX_DEPTH}`);
   const result = schema.safeParse(value);

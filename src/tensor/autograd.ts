@@ -292,7 +292,7 @@ class Made {
   }
 }
 
-/** Told of every node that was walked; tells of every leaf whose last use that was. */
+/** Is given every node that was walked, and reports every leaf whose last use that was. */
 function leafTeller(
   nodes: readonly Node[],
   grads: ReadonlyMap<number, Tensor>,

@@ -148,7 +148,7 @@ function runKernel(row: KernelRow<any>, inputs: readonly Tensor[], params: Param
 }
 
 function refuse(row: { readonly name: string }): never {
-  throw new UnsupportedError(`fuse: ${row.name} is no elementwise op; call it outside the fused function`);
+  throw new UnsupportedError(`fuse: ${row.name} is not an elementwise op; call it outside the fused function`);
 }
 
 function runAssemble(row: AssembleRow<any>, inputs: readonly Tensor[], params: Params, device: Device): Tensor {

@@ -106,7 +106,7 @@ function contract(a: Term, b: Term, later: ReadonlySet<string>, sizes: ReadonlyM
   return { labels, t: product.reshape(labels.map((l) => sizes.get(l) as number)) };
 }
 
-/** Letters that only this term has and nobody asks for later are summed before the product. */
+/** Letters that only this term has and that no later step needs are summed before the product. */
 function dropLonely({ labels, t }: Term, other: Term, later: ReadonlySet<string>): Term {
   const gone = labels.map((_, d) => d).filter((d) => !later.has(labels[d]) && !other.labels.includes(labels[d]));
   return gone.length ? { labels: labels.filter((_, d) => !gone.includes(d)), t: t.sum(gone) } : { labels, t };

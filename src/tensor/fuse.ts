@@ -35,7 +35,7 @@ class Recorder implements Tracer {
   }
   run(row: RunRow, inputs: readonly Tensor[], out: Tensor, params: ChainStep['params']): void {
     if (row.family !== 'elementwise' && row.family !== 'cast')
-      throw new UnsupportedError(`fuse: ${row.name} is no elementwise op; call it outside the fused function`);
+      throw new UnsupportedError(`fuse: ${row.name} is not an elementwise op; call it outside the fused function`);
     this.made.push({ row, inputs, out, params });
   }
 

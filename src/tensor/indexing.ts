@@ -35,7 +35,7 @@ export function at(x: Tensor, ...indices: Index[]): Tensor {
     else if (typeof index === 'number') out = out.narrow(dim, checkIndex(out, dim, index), 1).squeeze(dim);
     else if (Array.isArray(index)) out = out.slice(dim++, ...bounds(index));
     else if (typeof index !== 'object' || !('dtype' in index))
-      throw new ArgumentError(`at: ${String(index)} is no index: ${INDICES}`);
+      throw new ArgumentError(`at: ${String(index)} is not an index: ${INDICES}`);
     else if (isMask(index)) out = selectMasked(out, index as Tensor, dim++);
     else out = out.indexSelect(dim++, index as Tensor);
   }
@@ -47,7 +47,7 @@ const INDICES = "a number, [start, end, step], ':', null, '...' or a tensor";
 function bounds(index: readonly unknown[]): [start: number | undefined, end: number | undefined, step: number] {
   if (index.length > 3 || index.some((v) => typeof v !== 'number' && v !== undefined))
     throw new ArgumentError(
-      `at: [${index.join(', ')}] is no slice [start, end, step]; for a list of positions or a mask give a tensor`,
+      `at: [${index.join(', ')}] is not a slice [start, end, step]; for a list of positions or a mask give a tensor`,
     );
   const [start, end, step = 1] = index as (number | undefined)[];
   return [start, end, step];

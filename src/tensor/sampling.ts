@@ -30,7 +30,7 @@ export const randnLike = (x: Tensor, options: LikeOptions = {}): Tensor =>
 /** 0 to n - 1 in random order, i64 unless said. */
 export function randperm(n: number, options: RandomOptions = {}): Tensor {
   requireOptions('randperm', options, [...OPTIONS, 'device']);
-  if (!Number.isSafeInteger(n) || n < 0) throw new ArgumentError(`randperm: ${n} is no whole number from 0`);
+  if (!Number.isSafeInteger(n) || n < 0) throw new ArgumentError(`randperm: ${n} is not a whole number of at least 0`);
   const { dtype = 'i64', requiresGrad: _, ...rest } = options;
   return rand([n], { ...rest, dtype: 'f64' })
     .argsort(0)
@@ -43,7 +43,7 @@ export function bernoulli(x: Tensor, options: DrawOptions = {}): Tensor {
   if (!isFloat(x.dtype)) throw new DTypeError(`bernoulli: probabilities are floats, not ${x.dtype}`);
   const p = x.detach();
   if (p.size > 0 && !p.ge(0).logicalAnd(p.le(1)).all().item())
-    throw new ArgumentError('bernoulli: the tensor holds numbers that are no probabilities from 0 to 1');
+    throw new ArgumentError('bernoulli: the tensor holds numbers that are not probabilities from 0 to 1');
   const drawn = rand(x.shape, { ...options, dtype: x.dtype === 'f64' ? 'f64' : 'f32', device: x.device });
   return drawn.lt(p.cast(drawn.dtype)).cast(x.dtype);
 }

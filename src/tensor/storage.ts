@@ -15,7 +15,7 @@ const unreachable = new FinalizationRegistry<Block>(({ backend, memory }) => {
   if (isUnseen(memory)) unseen -= memory.bytes;
 });
 
-/** Frees what tensors that nobody reaches hold, as far as the collector has found them already. */
+/** Frees the memory of unreachable tensors, as far as the collector has found them already. */
 export const settle = (): void => finalizeNow(unreachable);
 
 /**

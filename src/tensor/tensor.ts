@@ -82,7 +82,7 @@ export class Tensor {
   requiresGrad = false;
   /** The op this came from, when recorded. */
   node: Node | undefined = undefined;
-  /** Keep this tensor's gradient although it is no leaf. */
+  /** Keep this tensor's gradient although it is not a leaf. */
   retainsGrad = false;
   #disposed = false;
   #lent = false;

@@ -18,7 +18,7 @@ export class TextStream {
   push(id: number): string {
     this.#ids.push(id);
     const text = this.#decode(this.#ids);
-    // Bytes that are no character yet show as replacement characters at the end.
+    // Bytes that are not a character yet show as replacement characters at the end.
     if (text.endsWith('\ufffd') && this.#ids.length - this.#shown < 16) return '';
     const piece = text.slice(this.#printed);
     const last = this.#decode(this.#ids.slice(this.#shown));

@@ -139,7 +139,7 @@ export async function fit(model: Module, options: FitOptions): Promise<History> 
     ['epochs', epochs],
     ['accumulate', accumulate],
   ] as const)
-    if (!Number.isInteger(v) || v < 1) throw new ArgumentError(`fit: ${name} ${v} is no whole number from 1`);
+    if (!Number.isInteger(v) || v < 1) throw new ArgumentError(`fit: ${name} ${v} is not a whole number of at least 1`);
   const forward = options.forward ?? ((batch: Batch) => defaultForward(model, batch));
   const stopping = options.earlyStopping && new EarlyStopping(options.earlyStopping);
   const { checkpoint } = options;
@@ -217,7 +217,7 @@ export async function fit(model: Module, options: FitOptions): Promise<History> 
           break;
         }
       }
-      if (options.signal?.aborted) break; // an epoch that was cut short is no epoch: a resumed run begins it anew
+      if (options.signal?.aborted) break; // an epoch that was cut short is not an epoch: a resumed run begins it again
       if (sum.count > 0) apply(sum); // the last batches of an epoch may be fewer than are joined
       const measures = await means.read();
       if (Object.keys(measures).length === 0) throw new ArgumentError('fit: the data hold no batch');

@@ -23,7 +23,7 @@ const escaped = (text: string): string =>
 const label = (v: number): string =>
   v === 0 || (Math.abs(v) >= 0.01 && Math.abs(v) < 1e5) ? v.toFixed(2) : v.toExponential(1);
 
-/** The plot as the text of an SVG file; points that are no finite numbers are left out. */
+/** The plot as the text of an SVG file; points that are not finite numbers are left out. */
 export function plotSvg(series: readonly Series[], options: PlotOptions = {}): string {
   const { title = '', xLabel = 'steps', logY = false } = options;
   const [w, h, left, bottom, top] = [760, 420, 64, 44, 40];

@@ -1,4 +1,4 @@
-// How far a run is, on the error stream: one line drawn over itself; where nobody watches, a line now and then.
+// How far a run is, on the error stream: one line drawn over itself; without a terminal, a line now and then.
 
 /** A bar for one run of so many steps. */
 export class Progress {

@@ -20,7 +20,7 @@ const availableBytes = (): number => process.availableMemory?.() ?? freemem();
 
 /** What a finaliser may hold: it must not keep the buffer alive, or a busy loop would never see memory come back. */
 class Token implements MemoryToken {
-  /** Bytes in use; undefined while nobody uses the block. */
+  /** Bytes in use; undefined while the block is free. */
   used: number | undefined;
   readonly address: number;
   readonly pool: MemoryPool;

@@ -13,7 +13,7 @@ export type CodeSource = (unit: Unit, device: Device) => Uint8Array;
 const runtimeCompiler: CodeSource = (unit, { info }) => codeFor(unit, info.arch);
 const hostCompiler: CodeSource = (unit, { info }) => compileForSim(unit, info.warp);
 const nothing: CodeSource = () => new Uint8Array();
-/** Drivers that are no vendor's; a vendor's devices have its run-time compiler. */
+/** Drivers that belong to no vendor; a vendor's devices have its run-time compiler. */
 const SOURCES: Readonly<Record<string, CodeSource>> = { sim: hostCompiler, dry: nothing };
 export const codeSourceOf = (device: Device): CodeSource => SOURCES[device.driver.name] ?? runtimeCompiler;
 

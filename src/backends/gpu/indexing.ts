@@ -163,7 +163,7 @@ const scatterSorted = INDEXING.declare({
     call: `scatter_sorted<${add}>`,
   }),
 });
-/** Indices of any dtype as keys for a sort, what is no place as the two largest. */
+/** Indices of any dtype as keys for a sort, what is not a place as the two largest. */
 const indexKeys = INDEXING.declare({
   each: { ids: INT_TYPES },
   symbol: ({ ids }) => `index_keys_${ids}`,

@@ -28,7 +28,7 @@ export class SideWork<T> {
     }
     return this.#result;
   }
-  /** The host waits: when memory is short, or when nobody asked. */
+  /** The host waits: when memory is short, or when the work was never waited for. */
   finish(): void {
     if (this.#over) return;
     this.#gpu.device.synchronizeEvent(this.#event);

@@ -31,7 +31,9 @@ export const STAND_INS = [...Object.keys(PRODUCTS), ...Object.keys(CONVOLUTIONS)
 export function standIns(device: HostedDevice, names: readonly string[]): DeviceLibraries {
   const unknown = names.find((n) => !STAND_INS.includes(n));
   if (unknown !== undefined)
-    throw new DeviceError(`${JSON.stringify(unknown)} is no stand-in of a library; there are ${STAND_INS.join(', ')}`);
+    throw new DeviceError(
+      `${JSON.stringify(unknown)} is not a stand-in of a library; there are ${STAND_INS.join(', ')}`,
+    );
   const [first, ...others] = names.flatMap((n) => PRODUCTS[n] ?? []);
   const dnn = names.flatMap((n) => CONVOLUTIONS[n] ?? [])[0];
   return {

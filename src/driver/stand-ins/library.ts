@@ -46,7 +46,7 @@ export class StandIn {
     }
     return bound as Bound<T>;
   }
-  /** A real library's version is noted for `wick devices`; this one is no library. */
+  /** A real library's version is noted for `wick devices`; this one is not a library. */
   note(): void {}
 
   #checked(prototype: string, symbol: string, body: Native): Native {
@@ -194,6 +194,6 @@ export function useWorkspace(device: HostedDevice, address: Address, bytes: numb
 /** Vendors' type numbers to ours; another number is refused. */
 export function typeOf(types: Readonly<Record<string, number>>, number: number): DType {
   const found = Object.entries(types).find(([, n]) => n === number)?.[0];
-  if (found === undefined) throw new Misuse(`${number} is no data type that is used here`);
+  if (found === undefined) throw new Misuse(`${number} is not a data type that is used here`);
   return found as DType;
 }

@@ -155,7 +155,7 @@ const neox = family({
   gguf: { architectures: ['gptneox'], names: fusedQkv('attn_qkv') },
 });
 
-/** Slopes 2^(-8h/n); with a number of heads that is no power of two, those of the next one in between. */
+/** Slopes 2^(-8h/n); with a number of heads that is not a power of two, those of the next one in between. */
 export function alibiSlopes(heads: number): number[] {
   const power = 2 ** Math.floor(Math.log2(heads));
   const base = 2 ** -(2 ** -(Math.log2(power) - 3));

@@ -7,7 +7,7 @@ type Step = { readonly events: CallEvent[]; readonly rest?: string };
 /** JSON calls one after another, with marks between them: `{...}; {...}`, or in a list. */
 export class JsonCallsReader implements CallReader {
   readonly #separators: string;
-  /** A list ends at its bracket; without one, the block ends at the first thing that is no call. */
+  /** A list ends at its bracket; without one, the block ends at the first thing that is not a call. */
   readonly #list: boolean;
   #call: JsonCall | undefined;
   #any = false;
