@@ -59,11 +59,28 @@ const asked = (cases: string, module: string): Guard => [
 ];
 const GLUE = tests('stand-ins', 'driver-libraries');
 const GUARDS: Readonly<Partial<Record<Area, Readonly<Record<string, Guard>>>>> = {
-  'library glue': Object.fromEntries(
-    ['blas', 'lt', 'cublaslt', 'hipblaslt', 'rocblas', 'workspace', 'dnn', 'cudnn', 'cudnn-graph', 'miopen'].map(
-      (f) => [`src/driver/${f}`, GLUE],
+  'library glue': {
+    ...Object.fromEntries(
+      [
+        'blas',
+        'lt',
+        'cublaslt',
+        'hipblaslt',
+        'rocblas',
+        'workspace',
+        'dnn',
+        'cudnn',
+        'cudnn-convolution',
+        'miopen',
+      ].map((f) => [`src/driver/${f}`, GLUE]),
     ),
-  ),
+    ...Object.fromEntries(
+      ['cudnn-graph', 'cudnn-nodes', 'cudnn-attention', 'attention'].map((f) => [
+        `src/driver/${f}`,
+        tests('stand-ins', 'attention-library'),
+      ]),
+    ),
+  },
   'host launch code': {
     'src/backends/gpu/matmul': [
       ...asked('bmm/f32,bmm/f64,matmul/f32,matmul/f64', 'gemm'),

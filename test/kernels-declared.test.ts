@@ -119,6 +119,7 @@ test('a plan calls a library where it serves, and brings our own launches for it
   const served: Served = {
     product: (spec) => (asked.push(spec), { spec: { ...spec, tf32: false }, description: 'on paper' }),
     convolution: (spec) => ({ spec: { ...spec, tf32: false }, workspaceBytes: 0, description: 'on paper' }),
+    attention: () => undefined,
   };
   const f32 = (shape: number[]) => ({ shape, dtype: 'f32' as const });
   const [a, b] = views([f32([2, 3, 4]), f32([4, 5])], 1);

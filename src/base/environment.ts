@@ -41,6 +41,10 @@ export const VARIABLES = {
     'The instruction set of the CPU engine: sse2, avx2, avx512, neon or wasm (WebAssembly); an error where the CPU lacks it.',
     'the best this CPU has',
   ),
+  WICK_CUDNN_ATTENTION: use(
+    "1 lets attention of 16-bit floats go to cuDNN where its first run agrees with wick's kernels and is quicker.",
+    '0',
+  ),
   WICK_THREADS: use('How many threads the CPU engine uses, at most 256.', 'one per core this process may use'),
   WICK_COLLECTIVE: use(
     'What ranks of a distributed run talk through: nccl, mpi or socket.',

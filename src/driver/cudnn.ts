@@ -1,10 +1,13 @@
-// cuDNN 9: convolutions forward and backward: 16-bit floats through its graph interface, doubles through its
-// algorithms, f32 through what is faster.
+// cuDNN 9. Attention goes through its graphs (cudnn-attention.ts); convolutions of 16-bit floats through its graphs too,
+// of doubles through its algorithms, of f32 through what is faster.
 import { DriverError, OutOfMemoryError } from '../base/errors.js';
+import type { AttentionLibrary } from './attention.js';
 import { Calls } from './checked.js';
 import { CUBLASLT } from './cublaslt.js';
 import { forDriver } from './cuda-version.js';
-import { CUDNN_GRAPH_TABLE, CudnnGraphs, type EnginePlan, type Engines } from './cudnn-graph.js';
+import { CudnnAttentions } from './cudnn-attention.js';
+import { ConvolutionGraphs } from './cudnn-convolution.js';
+import { CUDNN_GRAPH_TABLE, type EnginePlan, type Engines } from './cudnn-graph.js';
 import { checkConv, type ConvDType, type ConvPlan, ConvPlans, type ConvSpec, type Dnn } from './dnn.js';
 import type { Address, Device, Maybe, Stream } from './driver.js';
 import { Cell, type FindLibrary, nativeBlock, nativeString, openLibrary, type LibrarySpec } from './ffi.js';
@@ -111,6 +114,8 @@ const describe = (e: EnginePlan): string => `engine ${e.rank}, workspace ${e.wor
 /** Algorithms asked for, and the largest workspace one may have. */
 const WANTED = 8;
 const MOST_WORKSPACE = 1 << 30;
+/** Scores that a deterministic backward pass of attention may keep, in bytes; batches go in parts where it is more. */
+const MOST_SCORES = 2 ** 31;
 
 interface Operands {
   readonly x: Address;
@@ -147,7 +152,7 @@ export function openCudnn(device: Device, find: FindLibrary = openLibrary): Mayb
     outOfMemory: [N.CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED],
   };
   const graph = new Calls(CUDNN_GRAPH_TABLE, library.bind(CUDNN_GRAPH_TABLE), rules);
-  return new Cudnn(`cuDNN ${version}`, device, new Calls(CUDNN_TABLE, raw, rules), graph);
+  return new Cudnn(`cuDNN ${version}`, v, device, new Calls(CUDNN_TABLE, raw, rules), graph);
 }
 
 class Cudnn implements Dnn {
@@ -159,19 +164,35 @@ class Cudnn implements Dnn {
   readonly #workspaces: Workspaces;
   /** alpha = 1 and beta = 0, as f32 at +0 and +4 and as f64 at +8 and +16. */
   readonly #scalars = nativeBlock(24);
-  readonly #graphs: CudnnGraphs | undefined;
+  readonly #graphs: ConvolutionGraphs | undefined;
+  readonly #attention: CudnnAttentions | undefined;
   #stream: Stream = 0;
 
-  constructor(name: string, device: Device, calls: Calls<typeof CUDNN_TABLE>, graph: Calls<typeof CUDNN_GRAPH_TABLE>) {
+  constructor(
+    name: string,
+    version: number,
+    device: Device,
+    calls: Calls<typeof CUDNN_TABLE>,
+    graph: Calls<typeof CUDNN_GRAPH_TABLE>,
+  ) {
     this.name = name;
     this.#device = device;
     this.#calls = calls;
     this.#workspaces = new Workspaces(device);
     this.#handle = made((cell) => calls.call('create', cell));
-    this.#graphs = graph.has('execute') ? new CudnnGraphs(graph, this.#handle, CUDNN_TYPES) : undefined;
+    if (graph.has('execute')) {
+      this.#graphs = new ConvolutionGraphs(graph, this.#handle, CUDNN_TYPES);
+      const most = Math.min(MOST_SCORES, Math.floor(device.info.totalBytes / 16));
+      const use = (stream: Stream): void => this.#use(stream);
+      this.#attention = new CudnnAttentions(name, version, graph, { handle: this.#handle }, most, use);
+    }
     const view = new DataView(this.#scalars.buffer);
     view.setFloat32(0, 1, true);
     view.setFloat64(8, 1, true);
+  }
+
+  get attention(): AttentionLibrary | undefined {
+    return this.#attention;
   }
 
   supports(spec: ConvSpec): true | string {
@@ -201,7 +222,7 @@ class Cudnn implements Dnn {
   }
 
   /** The engine the library thinks best; `tune` measures them. */
-  #buildGraph(graphs: CudnnGraphs, spec: ConvSpec): CudnnPlan | undefined {
+  #buildGraph(graphs: ConvolutionGraphs, spec: ConvSpec): CudnnPlan | undefined {
     const engines = graphs.engines(spec, MOST_WORKSPACE);
     const [engine] = engines.plans;
     if (engine)
@@ -218,7 +239,7 @@ class Cudnn implements Dnn {
         workspaceBytes: engine.workspaceBytes,
         description: describe(engine),
       };
-    graphs.release(engines);
+    engines.descriptors.release();
     return undefined;
   }
 
@@ -336,7 +357,7 @@ class Cudnn implements Dnn {
   }
 
   #runEngine(engine: EnginePlan, x: Address, filter: Address, y: Address, stream: Stream): void {
-    (this.#graphs as CudnnGraphs).run(engine, x, filter, y, this.#workspaces.get(stream, engine.workspaceBytes));
+    (this.#graphs as ConvolutionGraphs).run(engine, x, filter, y, this.#workspaces.get(stream, engine.workspaceBytes));
   }
 
   /**
@@ -423,7 +444,7 @@ class Cudnn implements Dnn {
   }
 
   #release(p: CudnnPlan): void {
-    if (p.engines) this.#graphs?.release(p.engines);
+    p.engines?.descriptors.release();
     if (p.conv === 0) return;
     this.#calls.call('tensorDestroy', p.x);
     this.#calls.call('tensorDestroy', p.y);
@@ -434,6 +455,7 @@ class Cudnn implements Dnn {
   dispose(): void {
     this.#plans.clear((p) => this.#release(p));
     this.#graphs?.dispose();
+    this.#attention?.dispose();
     this.#workspaces.dispose();
     this.#calls.call('destroy', this.#handle);
   }

@@ -1,5 +1,6 @@
 // The seam to convolution libraries (cuDNN, MIOpen): plan a convolution once per shape, run it with addresses.
 import { UnsupportedError } from '../base/errors.js';
+import type { AttentionLibrary } from './attention.js';
 import type { Address, Stream } from './driver.js';
 
 export const CONV_DTYPES = ['f16', 'bf16', 'f32', 'f64'] as const;
@@ -38,6 +39,8 @@ export interface ConvPlan {
 
 export interface Dnn {
   readonly name: string;
+  /** Attention in one piece, where the library has it. */
+  readonly attention?: AttentionLibrary | undefined;
   /** true, or the sentence that says why this convolution cannot be run; an answer of true makes the plan. */
   supports(spec: ConvSpec): true | string;
   /** Cached by the spec's values. Throws UnsupportedError with the sentence of `supports`. */

@@ -7,8 +7,11 @@ import { ggmlType } from '../base/blocks/types.js';
 import { numbers } from './kernel-row.js';
 import type { RefTensor, Sig } from './op.js';
 
-/** Optional inputs in the order they follow q, k and v. */
-export const EXTRAS = ['mask', 'slopes', 'sinks', 'qStarts', 'kStarts', 'lengths', 'pages'] as const;
+/**
+ * Optional inputs in the order they follow the others. `out` is for the backward pass alone: the forward pass's result,
+ * where delta is what it gives with dout and nothing else, for libraries that make delta themselves.
+ */
+export const EXTRAS = ['mask', 'slopes', 'sinks', 'qStarts', 'kStarts', 'lengths', 'pages', 'out'] as const;
 export type Extra = (typeof EXTRAS)[number];
 
 export interface SdpaParams extends Record<string, unknown> {

@@ -144,6 +144,7 @@ function infer(
   want('qStarts', [batch + 1], ['i32']);
   want('kStarts', [batch + 1], ['i32']);
   want('lengths', [batch], ['i32']);
+  want('out', shapeOf(qs, p.layout), [q.dtype]);
   if (extra.pages) want('pages', [batch, extra.pages.shape[1] ?? 0], ['i32']);
   const lse: Sig = { shape: [qs.batch, qs.heads, qs.rows], dtype: wideOf(q.dtype) };
   return { out: { shape: shapeOf(qs, p.layout), dtype: q.dtype }, lse, k };
@@ -270,7 +271,10 @@ function gradForward(ctx: GradContext<SdpaParams>): Grads {
   const dout = grads[0] ?? out.zerosLike();
   const flow = out.sdpaDelta(dout, p.layout);
   const delta = grads[1] ? flow.sub(grads[1]) : flow; // d lse / d logit is the weight, as in delta with the other sign
-  const [dq, dk, dv] = needs(0) || needs(1) || needs(2) ? q.sdpaBackward(k, v, dout, lse, delta, p, rest) : [];
+  // Libraries that serve the plain case make delta of out by themselves.
+  const plain = p.extras.length === 0 && p.softcap === 0 && !grads[1];
+  const [given, how] = plain ? [[out], { ...p, extras: ['out' as const] }] : [rest, p];
+  const [dq, dk, dv] = needs(0) || needs(1) || needs(2) ? q.sdpaBackward(k, v, dout, lse, delta, how, given) : [];
   const c = p.extras.some((name, i) => (name === 'mask' || name === 'slopes') && needs(3 + i))
     ? composed(inputs, lse, extra, p)
     : undefined;
@@ -411,6 +415,7 @@ export const attention = rows({
     ulp: ulps(64, 4),
     candle: { none: 'Candle has attention for Metal, for the CPU and in a separate crate for CUDA' },
     infer: (inputs: readonly Sig[], p: SdpaParams): readonly Sig[] => {
+      if (p.extras.includes('out')) throw new ArgumentError('sdpa: out is what the forward pass makes');
       const { out, lse } = infer('sdpa', inputs, p, inputs.slice(3));
       return [out, lse];
     },

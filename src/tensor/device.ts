@@ -181,6 +181,18 @@ export class Device {
     else if (on) throw new UnsupportedError(`tf32: ${this.name} has no such units; only GPUs (cuda, rocm) do`);
   }
 
+  /**
+   * Whether gradients of attention are the same bits in every run; true unless it is set. Without it cuDNN, where it
+   * serves (WICK_CUDNN_ATTENTION), adds up those of queries in any order: quicker, in less memory.
+   */
+  get deterministic(): boolean {
+    return !(this.backend instanceof GpuBackend) || this.backend.context.libraries.deterministic;
+  }
+  set deterministic(on: boolean) {
+    if (typeof on !== 'boolean') throw new ArgumentError(`deterministic: ${String(on)} is neither true nor false`);
+    if (this.backend instanceof GpuBackend) this.backend.context.libraries.deterministic = on;
+  }
+
   /** A 0-d tensor, kept for reuse so that numbers in a loop cost nothing. */
   constant(value: number, dtype: DType): Tensor {
     let byValue = this.#constants.get(dtype);

@@ -15,9 +15,10 @@ import {
   splitsFor,
   type Stored,
 } from './attention-kernels.js';
+import { libraryAttention } from './attention-library.js';
 import { planIndex } from './indexing.js';
 import { inType } from './movement.js';
-import { addressOf, FAULT, type FamilyPlan, type Launch, permuted, type Planner, viewOf } from './plan.js';
+import { addressOf, FAULT, type FamilyPlan, type Launch, permuted, Planner, viewOf } from './plan.js';
 import { planDecode } from './quantized.js';
 
 /** A few queries over many keys: blocks for parts of the keys, joined afterwards. */
@@ -52,7 +53,7 @@ function common(p: Planner, [q, k]: readonly View[], extra: Extras, o: SdpaParam
   const [qs, ks] = [sizesOf(q.layout.shape, o.layout), sizesOf(k.layout.shape, o.layout)];
   const dense = Object.fromEntries(
     Object.entries(extra)
-      .filter(([name]) => name !== 'mask')
+      .filter(([name]) => name !== 'mask' && name !== 'out')
       .map(([name, v]) => [name, p.dense(v)]),
   );
   const guided = extra.qStarts || extra.lengths || extra.pages;
@@ -129,6 +130,23 @@ const keptRows = (p: Planner, v: View, multiple: number, layout: SdpaParams['lay
 
 type Plan = FamilyPlan<RowOf<'attention'>, SdpaParams>;
 const enqueue = (p: Planner, launches: readonly Launch[]): void => p.run({ launches, scratch: 0 });
+/** The library's attention where it serves, with our own kernels beside it; else those alone. */
+function served(
+  p: Planner,
+  kind: 'forward' | 'backward',
+  c: AttentionCall,
+  o: SdpaParams,
+  launches: () => readonly Launch[],
+): void {
+  const library = libraryAttention(p.served, kind, c, o);
+  if (!library) return enqueue(p, launches());
+  const otherwise = (): Planner['steps'] => {
+    const own = new Planner(p.device);
+    enqueue(own, launches());
+    return own.steps;
+  };
+  p.steps.push({ ...library, otherwise });
+}
 
 const forward: Plan = (p, row, inputs, [out, lse], o) => {
   const extra = extrasOf(inputs.slice(3), o.extras);
@@ -162,7 +180,10 @@ const forward: Plan = (p, row, inputs, [out, lse], o) => {
   const { batch, heads, tq, dim } = call;
   if (tq === 0 || batch === 0) return;
   if (packed) p.fill(out, 0); // rows that belong to no sequence
-  if (tq > SPLIT_QUERIES || dtype === 'f64' || packed) return enqueue(p, [forwardLaunch(call, dtype, p.device)]);
+  if (tq > SPLIT_QUERIES || dtype === 'f64' || packed)
+    return served(p, 'forward', { ...call, out: turned(out, o.layout) }, o, () => [
+      forwardLaunch(call, dtype, p.device),
+    ]);
   const splits = splitsFor(call, p.device);
   const partial = p.make([batch, heads, tq, splits, dim], 'f32');
   const partialLse = p.make([batch, heads, tq, splits], 'f32');
@@ -198,7 +219,8 @@ const backward: Plan = (p, _row, inputs, outputs, o) => {
     dkStrides: strides(dk, packed),
     dvStrides: strides(dv, packed),
   };
-  enqueue(p, backwardLaunches(call, dtype, p.device));
+  const result = extra.out && rowsOf(p, extra.out, o.layout);
+  served(p, 'backward', { ...call, ...(result && { out: result }) }, o, () => backwardLaunches(call, dtype, p.device));
 };
 
 const delta: Plan = (p, _row, inputs, [sums], { layout }) => {

@@ -18,7 +18,9 @@ export class GpuContext {
   readonly functions: Functions;
   /** One buffer serves every launch: the driver takes the arguments before it returns. */
   readonly args = new ArgBuffer();
-  /** The vendor's matrix products and convolutions. */
+  /** What is enqueued is written down and not run: nothing can be measured, nothing read. */
+  recording = false;
+  /** The vendor's matrix products, convolutions and attention. */
   readonly libraries: Libraries;
   /** Functions launched since someone asked to be told: evidence names the kernels it speaks of. */
   launched: Set<Fn> | undefined;

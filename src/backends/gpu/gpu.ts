@@ -129,14 +129,17 @@ export class GpuBackend implements Backend {
    * Records what f enqueues instead of running it. Tensors made inside keep their memory as long as the replay lives.
    */
   capture(f: () => void): Replay {
-    const { device, stream, allocator } = this.context;
+    const { context } = this;
+    const { device, stream, allocator } = context;
     const pool = new Pool();
     let graph = 0;
     allocator.withPool(pool, () => {
       device.beginCapture(stream);
+      context.recording = true;
       try {
         f();
       } finally {
+        context.recording = false;
         graph = device.endCapture(stream);
       }
     });

@@ -1,5 +1,12 @@
 // Vendors' libraries behind plans: which products and convolutions they serve, asked once per shape, and their calls.
 import { UnsupportedError } from '../../base/errors.js';
+import { env } from '../../base/environment.js';
+import {
+  type AttentionAddresses,
+  attentionKey,
+  type AttentionPlan,
+  type AttentionSpec,
+} from '../../driver/attention.js';
 import type { Blas, GemmPlan, GemmSpec } from '../../driver/blas.js';
 import { gemmKey } from '../../driver/blas.js';
 import { type ConvPlan, type ConvSpec, convKey, type Dnn } from '../../driver/dnn.js';
@@ -9,18 +16,34 @@ import type { Address, DeviceLibraries, Stream } from '../../driver/driver.js';
 export interface Served {
   product(spec: Omit<GemmSpec, 'tf32'>): GemmPlan | undefined;
   convolution(spec: Omit<ConvSpec, 'tf32'>): ConvPlan | undefined;
+  attention(spec: Omit<AttentionSpec, 'deterministic'>): AttentionPlan | undefined;
 }
 /** For plans on paper, and where libraries are switched off. */
-export const NOTHING_SERVED: Served = { product: () => undefined, convolution: () => undefined };
+export const NOTHING_SERVED: Served = {
+  product: () => undefined,
+  convolution: () => undefined,
+  attention: () => undefined,
+};
+/** Operations from which attention is worth the seconds that a library takes to compile its kernel for it. */
+const WORTH_COMPILING = 2 ** 31;
+/** The way of a plan that is none of the library's: our own kernels. */
+export const OWN_WAY = -1;
 
 export class Libraries implements Served {
   /** f32 products may be rounded to TF32 only when asked for. */
   tf32 = false;
   /** Off: our own kernels serve where a library would, as on a machine without one. */
   enabled = true;
+  /** Whether a library's attention is tried beside our own. */
+  attentionTried = env('WICK_CUDNN_ATTENTION') === '1';
+  attentionFrom = WORTH_COMPILING;
+  /** Gradients of attention are the same bits in every run; otherwise a library may add them up in any order. */
+  deterministic = true;
   readonly #open: () => DeviceLibraries;
   readonly #products = new Map<string, GemmPlan | undefined>();
   readonly #convolutions = new Map<string, ConvPlan | undefined>();
+  readonly #attentions = new Map<string, AttentionPlan | undefined>();
+  readonly #ways = new WeakMap<AttentionPlan, number>();
   readonly #tuned = new WeakSet<ConvPlan>();
 
   constructor(open: () => DeviceLibraries) {
@@ -45,6 +68,31 @@ export class Libraries implements Served {
     if (!this.#convolutions.has(key))
       this.#convolutions.set(key, dnn.supports(spec) === true ? dnn.plan(spec) : undefined);
     return this.#convolutions.get(key);
+  }
+
+  attention(asked: Omit<AttentionSpec, 'deterministic'>): AttentionPlan | undefined {
+    const { batch, heads, tq, tk, dim } = asked;
+    if (!this.enabled || !this.attentionTried || 4 * batch * heads * tq * tk * dim < this.attentionFrom)
+      return undefined;
+    const { dnn } = this.#open();
+    if (typeof dnn === 'string' || !dnn.attention) return undefined;
+    const spec: AttentionSpec = { ...asked, deterministic: asked.kind === 'forward' || this.deterministic };
+    const key = attentionKey(spec);
+    if (!this.#attentions.has(key)) {
+      const plan = dnn.attention.plan(spec);
+      this.#attentions.set(key, typeof plan === 'string' ? undefined : plan);
+    }
+    return this.#attentions.get(key);
+  }
+  /** The way of a plan that was found the best, `OWN_WAY` for our own kernels; undefined before it was tried. */
+  wayOf(plan: AttentionPlan): number | undefined {
+    return this.#ways.get(plan);
+  }
+  keepWay(plan: AttentionPlan, way: number): void {
+    this.#ways.set(plan, way);
+  }
+  runAttention(plan: AttentionPlan, way: number, at: AttentionAddresses, workspace: Address, stream: Stream): void {
+    (this.#open().dnn as Dnn).attention?.run(plan, way, at, workspace, stream);
   }
 
   /** Whether the product was enqueued. What a library finds that it cannot run is known for the next time. */

@@ -3,6 +3,7 @@
 import { bytesOf, DTYPE, type DType, type Value } from '../../base/dtype.js';
 import { Layout } from '../../base/layout.js';
 import { sizeOf, type Shape } from '../../base/shape.js';
+import type { AttentionAddresses, AttentionPlan } from '../../driver/attention.js';
 import type { GemmPlan } from '../../driver/blas.js';
 import type { ConvPlan } from '../../driver/dnn.js';
 import type { DeviceInfo, Triple } from '../../driver/driver.js';
@@ -119,6 +120,13 @@ export interface CustomRun {
   readonly shared: number;
   readonly args: readonly (number | bigint | View)[];
 }
+/** A library's attention, or what our own kernels do in its place; `written` are the results of either. */
+export interface AttentionRun {
+  readonly attention: AttentionPlan;
+  readonly at: { readonly [K in keyof AttentionAddresses]?: View };
+  readonly written: readonly View[];
+  readonly otherwise: () => Plan;
+}
 export type Step =
   | { readonly copy: View; readonly to: View }
   | { readonly fill: View; readonly value: number }
@@ -133,7 +141,8 @@ export type Step =
       readonly to: View;
       readonly otherwise: () => Plan;
     }
-  | { readonly convolution: ConvPlan; readonly x: View; readonly filter: View; readonly y: View };
+  | { readonly convolution: ConvPlan; readonly x: View; readonly filter: View; readonly y: View }
+  | AttentionRun;
 /** Steps in order. */
 export type Plan = readonly Step[];
 

@@ -1,14 +1,18 @@
 // Runs plans: names become addresses, temporary memory lives for the time of the plan, arguments are packed as the
 // kernel declares them.
 import { bytesOf } from '../../base/dtype.js';
+import type { AttentionAddresses } from '../../driver/attention.js';
 import type { Address, Fn } from '../../driver/driver.js';
 import { type Entry, packEntry } from '../../kernels/declare.js';
 import type { Memory, View } from '../backend.js';
 import type { GpuMemory } from './allocator.js';
+import { tryWays } from './attention-trial.js';
 import type { GpuContext } from './context.js';
 import { launchChain } from './elementwise.js';
+import { OWN_WAY } from './libraries.js';
 import { planFilled, runCopy } from './movement.js';
 import {
+  type AttentionRun,
   type Buffers,
   type ChainRun,
   type CustomRun,
@@ -98,6 +102,7 @@ class PlanRun {
     else if ('copy' in step) runCopy(gpu, this.#placed(step.copy), this.#placed(step.to));
     else if ('fill' in step) this.steps(filled(gpu, step.fill, step.value));
     else if ('custom' in step) this.#custom(step);
+    else if ('attention' in step) this.#attention(step);
     else if ('convolution' in step) {
       const [x, filter, y] = [step.x, step.filter, step.y].map(this.#address);
       gpu.libraries.runConvolution(step.convolution, x, filter, y, gpu.stream);
@@ -105,6 +110,24 @@ class PlanRun {
       const [a, b, to] = [step.a, step.b, step.to].map(this.#address);
       if (!gpu.libraries.runProduct(step.product, a, b, to, gpu.stream)) this.steps(step.otherwise());
     }
+  }
+
+  /** Where the library's attention was not tried yet, it is now; while work is recorded our own kernels serve. */
+  #attention({ attention: plan, at, written, otherwise }: AttentionRun): void {
+    const { libraries, recording, stream } = this.#gpu;
+    const addresses = Object.fromEntries(
+      Object.entries(at).map(([name, v]) => [name, this.#address(v as View)]),
+    ) as unknown as AttentionAddresses;
+    const run = (way: number): void => {
+      if (way === OWN_WAY) this.steps(otherwise());
+      else libraries.runAttention(plan, way, addresses, this.#take(plan.ways[way].workspaceBytes).address, stream);
+    };
+    const known = libraries.wayOf(plan);
+    if (known !== undefined || recording) return run(known ?? OWN_WAY);
+    const placed = written.map((v) => ({ address: this.#address(v), count: v.layout.size, dtype: v.dtype }));
+    const way = tryWays(this.#gpu, plan.ways.length, placed, run);
+    if (way !== undefined) libraries.keepWay(plan, way);
+    run(way ?? OWN_WAY);
   }
 
   #launches({ launches, scratch }: Launches, buffers: Buffers): void {

@@ -6,6 +6,7 @@ import { CONV_ALIGNMENT, type ConvSpec } from '../dnn.js';
 import type { NativeArg } from '../ffi.js';
 import { checkConvolution, type Convolution, convolve, type Plane } from './convolution.js';
 import type { ConvolutionHandle } from './convolution.js';
+import { checkNodes, checkTensor, type GraphNode, graphType, type GraphTensor, runNodes } from './cudnn-nodes.js';
 import { type Handles, hostMemory, type HostedDevice, Misuse, type Symbols, typeOf, useWorkspace } from './library.js';
 
 interface Node {
@@ -18,7 +19,7 @@ interface Node {
 }
 const NOT_SUPPORTED = 3000;
 /** Bytes of an attribute's element by its type. */
-const WIDTH: Readonly<Record<number, 4 | 8>> = {
+const WIDTH: Readonly<Record<number, 1 | 4 | 8>> = {
   [N.CUDNN_TYPE_HANDLE]: 8,
   [N.CUDNN_TYPE_DATA_TYPE]: 4,
   [N.CUDNN_TYPE_INT64]: 8,
@@ -26,6 +27,9 @@ const WIDTH: Readonly<Record<number, 4 | 8>> = {
   [N.CUDNN_TYPE_VOID_PTR]: 8,
   [N.CUDNN_TYPE_CONVOLUTION_MODE]: 4,
   [N.CUDNN_TYPE_HEUR_MODE]: 4,
+  [N.CUDNN_TYPE_BOOLEAN]: 1,
+  [N.CUDNN_TYPE_POINTWISE_MODE]: 4,
+  [N.CUDNN_TYPE_REDUCTION_OPERATOR_TYPE]: 4,
   [N.CUDNN_TYPE_BACKEND_DESCRIPTOR]: 8,
 };
 const operation = (alpha: number, w: number, x: number, y: number) => ({
@@ -60,14 +64,83 @@ const OPERATIONS: Readonly<Record<number, { kind: ConvSpec['kind']; alpha: numbe
       y: N.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
     },
   };
-/** What each kind of descriptor must have, and no more: the attribute's type and how many elements. */
+/** An attribute's type and how many elements it has, 0 for any number; those with `MAY` can be left out. */
+const MAY = 1;
+const linked = [N.CUDNN_TYPE_BACKEND_DESCRIPTOR, 1] as const;
+const mayBeLinked = [N.CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, MAY] as const;
+/** Nodes of graphs of several: where their setting is, and which of their attributes are tensors. */
+const NODES: Readonly<
+  Record<number, { setting?: number; type?: number; must: readonly number[]; may: readonly number[] }>
+> = {
+  [N.CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR]: {
+    setting: N.CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR,
+    type: N.CUDNN_BACKEND_POINTWISE_DESCRIPTOR,
+    must: [N.CUDNN_ATTR_OPERATION_POINTWISE_XDESC, N.CUDNN_ATTR_OPERATION_POINTWISE_YDESC],
+    may: [N.CUDNN_ATTR_OPERATION_POINTWISE_BDESC, N.CUDNN_ATTR_OPERATION_POINTWISE_TDESC],
+  },
+  [N.CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR]: {
+    setting: N.CUDNN_ATTR_OPERATION_MATMUL_DESC,
+    type: N.CUDNN_BACKEND_MATMUL_DESCRIPTOR,
+    must: [
+      N.CUDNN_ATTR_OPERATION_MATMUL_ADESC,
+      N.CUDNN_ATTR_OPERATION_MATMUL_BDESC,
+      N.CUDNN_ATTR_OPERATION_MATMUL_CDESC,
+    ],
+    may: [
+      N.CUDNN_ATTR_OPERATION_MATMUL_GEMM_M_OVERRIDE_DESC,
+      N.CUDNN_ATTR_OPERATION_MATMUL_GEMM_N_OVERRIDE_DESC,
+      N.CUDNN_ATTR_OPERATION_MATMUL_GEMM_K_OVERRIDE_DESC,
+    ],
+  },
+  [N.CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR]: {
+    setting: N.CUDNN_ATTR_OPERATION_REDUCTION_DESC,
+    type: N.CUDNN_BACKEND_REDUCTION_DESCRIPTOR,
+    must: [N.CUDNN_ATTR_OPERATION_REDUCTION_XDESC, N.CUDNN_ATTR_OPERATION_REDUCTION_YDESC],
+    may: [],
+  },
+  [N.CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR]: {
+    must: [N.CUDNN_ATTR_OPERATION_RESHAPE_XDESC, N.CUDNN_ATTR_OPERATION_RESHAPE_YDESC],
+    may: [],
+  },
+  [N.CUDNN_BACKEND_OPERATION_PAGED_CACHE_LOAD_DESCRIPTOR]: {
+    must: [
+      N.CUDNN_ATTR_OPERATION_PAGED_CACHE_LOAD_CONTAINER_DESC,
+      N.CUDNN_ATTR_OPERATION_PAGED_CACHE_LOAD_YDESC,
+      N.CUDNN_ATTR_OPERATION_PAGED_CACHE_LOAD_SEQUENCE_DESC,
+      N.CUDNN_ATTR_OPERATION_PAGED_CACHE_LOAD_PAGE_TABLE_DESC,
+    ],
+    may: [],
+  },
+};
+/** What each kind of descriptor has, and no more. */
 const ATTRIBUTES: Readonly<Record<number, Readonly<Record<number, readonly number[]>>>> = {
+  [N.CUDNN_BACKEND_POINTWISE_DESCRIPTOR]: {
+    [N.CUDNN_ATTR_POINTWISE_MODE]: [N.CUDNN_TYPE_POINTWISE_MODE, 1],
+    [N.CUDNN_ATTR_POINTWISE_MATH_PREC]: [N.CUDNN_TYPE_DATA_TYPE, 1],
+    [N.CUDNN_ATTR_POINTWISE_AXIS]: [N.CUDNN_TYPE_INT64, 1, MAY],
+  },
+  [N.CUDNN_BACKEND_MATMUL_DESCRIPTOR]: { [N.CUDNN_ATTR_MATMUL_COMP_TYPE]: [N.CUDNN_TYPE_DATA_TYPE, 1] },
+  [N.CUDNN_BACKEND_REDUCTION_DESCRIPTOR]: {
+    [N.CUDNN_ATTR_REDUCTION_OPERATOR]: [N.CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 1],
+    [N.CUDNN_ATTR_REDUCTION_COMP_TYPE]: [N.CUDNN_TYPE_DATA_TYPE, 1],
+  },
+  ...Object.fromEntries(
+    Object.entries(NODES).map(([type, { setting, must, may }]) => [
+      type,
+      Object.fromEntries([
+        ...[...must, ...(setting === undefined ? [] : [setting])].map((name) => [name, linked]),
+        ...may.map((name) => [name, mayBeLinked]),
+      ]),
+    ]),
+  ),
   [N.CUDNN_BACKEND_TENSOR_DESCRIPTOR]: {
     [N.CUDNN_ATTR_TENSOR_DATA_TYPE]: [N.CUDNN_TYPE_DATA_TYPE, 1],
     [N.CUDNN_ATTR_TENSOR_DIMENSIONS]: [N.CUDNN_TYPE_INT64, 4],
     [N.CUDNN_ATTR_TENSOR_STRIDES]: [N.CUDNN_TYPE_INT64, 4],
     [N.CUDNN_ATTR_TENSOR_UNIQUE_ID]: [N.CUDNN_TYPE_INT64, 1],
     [N.CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT]: [N.CUDNN_TYPE_INT64, 1],
+    [N.CUDNN_ATTR_TENSOR_IS_VIRTUAL]: [N.CUDNN_TYPE_BOOLEAN, 1, MAY],
+    [N.CUDNN_ATTR_TENSOR_IS_BY_VALUE]: [N.CUDNN_TYPE_BOOLEAN, 1, MAY],
   },
   [N.CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR]: {
     [N.CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS]: [N.CUDNN_TYPE_INT64, 1],
@@ -81,7 +154,7 @@ const ATTRIBUTES: Readonly<Record<number, Readonly<Record<number, readonly numbe
   ...Object.fromEntries(Object.entries(OPERATIONS).map(([t, o]) => [t, operation(o.alpha, o.w, o.x, o.y)])),
   [N.CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR]: {
     [N.CUDNN_ATTR_OPERATIONGRAPH_HANDLE]: [N.CUDNN_TYPE_HANDLE, 1],
-    [N.CUDNN_ATTR_OPERATIONGRAPH_OPS]: [N.CUDNN_TYPE_BACKEND_DESCRIPTOR, 1],
+    [N.CUDNN_ATTR_OPERATIONGRAPH_OPS]: [N.CUDNN_TYPE_BACKEND_DESCRIPTOR, 0],
   },
   [N.CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR]: {
     [N.CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH]: [N.CUDNN_TYPE_BACKEND_DESCRIPTOR, 1],
@@ -92,8 +165,8 @@ const ATTRIBUTES: Readonly<Record<number, Readonly<Record<number, readonly numbe
     [N.CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG]: [N.CUDNN_TYPE_BACKEND_DESCRIPTOR, 1],
   },
   [N.CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR]: {
-    [N.CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS]: [N.CUDNN_TYPE_INT64, 3],
-    [N.CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS]: [N.CUDNN_TYPE_VOID_PTR, 3],
+    [N.CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS]: [N.CUDNN_TYPE_INT64, 0],
+    [N.CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS]: [N.CUDNN_TYPE_VOID_PTR, 0],
     [N.CUDNN_ATTR_VARIANT_PACK_WORKSPACE]: [N.CUDNN_TYPE_VOID_PTR, 1],
   },
   [N.CUDNN_BACKEND_ENGINECFG_DESCRIPTOR]: {},
@@ -164,6 +237,56 @@ export function graphSymbols(device: HostedDevice, handles: Handles): Symbols {
     checkConvolution(c);
     return c;
   };
+  const tensors = new Map<Node, GraphTensor>();
+  const tensor = (t: Node): GraphTensor => {
+    let known = tensors.get(t);
+    if (!known) {
+      const list = (name: number) => t.attributes.get(name) as readonly number[];
+      const flag = (name: number): boolean => t.attributes.get(name)?.[0] === 1;
+      known = {
+        id: one(t, N.CUDNN_ATTR_TENSOR_UNIQUE_ID),
+        dtype: graphType(one(t, N.CUDNN_ATTR_TENSOR_DATA_TYPE)),
+        dims: list(N.CUDNN_ATTR_TENSOR_DIMENSIONS),
+        strides: list(N.CUDNN_ATTR_TENSOR_STRIDES),
+        kind: flag(N.CUDNN_ATTR_TENSOR_IS_VIRTUAL)
+          ? 'virtual'
+          : flag(N.CUDNN_ATTR_TENSOR_IS_BY_VALUE)
+            ? 'by value'
+            : 'memory',
+      };
+      checkTensor(known, one(t, N.CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT));
+      tensors.set(t, known);
+    }
+    return known;
+  };
+  /** The nodes of a graph, or undefined where it is a convolution. */
+  const nodesOf = (graph: Node): readonly GraphNode[] | undefined => {
+    const ops = (graph.attributes.get(N.CUDNN_ATTR_OPERATIONGRAPH_OPS) as readonly number[]).map(node);
+    if (ops.length === 1 && OPERATIONS[ops[0].type]) return undefined;
+    return ops.map((op) => {
+      const { setting, type, must, may } = NODES[op.type] ?? { must: [], may: [] };
+      if (must.length === 0 || !op.finalized) throw new Misuse(`an operation of type ${op.type}`);
+      const set = setting === undefined || type === undefined ? undefined : link(op, setting, type);
+      const number = (...names: number[]): number =>
+        names.map((n) => set?.attributes.get(n)?.[0]).find((x) => x !== undefined) ?? -1;
+      const math = number(
+        N.CUDNN_ATTR_POINTWISE_MATH_PREC,
+        N.CUDNN_ATTR_MATMUL_COMP_TYPE,
+        N.CUDNN_ATTR_REDUCTION_COMP_TYPE,
+      );
+      return {
+        type: op.type,
+        mode: number(N.CUDNN_ATTR_POINTWISE_MODE, N.CUDNN_ATTR_REDUCTION_OPERATOR),
+        math: math < 0 ? 'f32' : graphType(math),
+        axis: set?.attributes.get(N.CUDNN_ATTR_POINTWISE_AXIS)?.[0],
+        tensors: new Map(
+          [...must, ...may]
+            .filter((name) => op.attributes.has(name))
+            .map((name) => [name, tensor(link(op, name, N.CUDNN_BACKEND_TENSOR_DESCRIPTOR))]),
+        ),
+      };
+    });
+  };
   const planned = (plan: Node): { config: Node; engine: (typeof ENGINES)[number] } => {
     const config = link(plan, N.CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, N.CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
     const engine = ENGINES[config.rank];
@@ -187,15 +310,17 @@ export function graphSymbols(device: HostedDevice, handles: Handles): Symbols {
       const want = ATTRIBUTES[n.type][name];
       if (!want) throw new Misuse(`attribute ${name} of a descriptor of type ${n.type}`);
       if (n.finalized || n.attributes.has(name)) throw new Misuse(`attribute ${name} is set already, or finalized`);
-      if (type !== want[0] || count !== want[1])
+      if (type !== want[0] || (want[1] === 0 ? count < 1 : count !== want[1]))
         throw new Misuse(`attribute ${name}: ${count} of type ${type}, not ${want[1]} of ${want[0]}`);
       const view = hostMemory(values, count * WIDTH[type]);
       const read = (i: number): number =>
         type === N.CUDNN_TYPE_FLOAT
           ? view.getFloat32(i * 4, true)
-          : WIDTH[type] === 4
-            ? view.getInt32(i * 4, true)
-            : Number(view.getBigInt64(i * 8, true));
+          : WIDTH[type] === 1
+            ? view.getUint8(i)
+            : WIDTH[type] === 4
+              ? view.getInt32(i * 4, true)
+              : Number(view.getBigInt64(i * 8, true));
       n.attributes.set(
         name,
         Array.from({ length: count }, (_, i) => read(i)),
@@ -204,12 +329,16 @@ export function graphSymbols(device: HostedDevice, handles: Handles): Symbols {
     },
     cudnnBackendFinalize: (h: number) => {
       const n = node(h);
-      const lacking = Object.keys(ATTRIBUTES[n.type]).filter((a) => !n.attributes.has(Number(a)));
+      const lacking = Object.entries(ATTRIBUTES[n.type])
+        .filter(([a, [, , may]]) => may !== MAY && !n.attributes.has(Number(a)))
+        .map(([a]) => a);
       if (lacking.length > 0)
         throw new Misuse(`a descriptor of type ${n.type} without its attributes ${lacking.join(', ')}`);
       if (n.type === N.CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR) {
         handles.get(one(n, N.CUDNN_ATTR_OPERATIONGRAPH_HANDLE), 'handle');
-        convolution(n);
+        const nodes = nodesOf(n);
+        if (nodes) checkNodes(nodes);
+        else convolution(n);
       }
       if (n.type === N.CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
         handles.get(one(n, N.CUDNN_ATTR_EXECUTION_PLAN_HANDLE), 'handle');
@@ -251,9 +380,16 @@ export function graphSymbols(device: HostedDevice, handles: Handles): Symbols {
       }
       if (name === N.CUDNN_ATTR_ENGINE_NUMERICAL_NOTE && n.type === N.CUDNN_BACKEND_ENGINE_DESCRIPTOR)
         return put(ENGINES[n.rank].notes, 4);
+      if (name === N.CUDNN_ATTR_ENGINE_GLOBAL_INDEX && n.type === N.CUDNN_BACKEND_ENGINE_DESCRIPTOR)
+        return put([n.rank], 8);
       if (name === N.CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE && n.finalized)
         return put([planned(n).engine.workspace], 8);
       throw new Misuse(`attribute ${name} of a descriptor of type ${n.type}`);
+    },
+    cudnnGetLastErrorString: (message: NativeArg, bytes: number) => {
+      const text = Buffer.from('CUDNN_STATUS_NOT_SUPPORTED: this engine of the stand-in takes no graph\0');
+      text.copy(new Uint8Array(hostMemory(message, bytes).buffer));
+      return 0;
     },
     cudnnBackendExecute: (h: number, plan: number, pack: number) => {
       const { stream } = handles.get<ConvolutionHandle>(h, 'handle');
@@ -261,21 +397,36 @@ export function graphSymbols(device: HostedDevice, handles: Handles): Symbols {
       const [p, v] = [node(plan), node(pack)];
       if (!p.finalized || !v.finalized) throw new Misuse('the plan or its pack of addresses is not finalized');
       const { config, engine } = planned(p);
-      const c = convolution(config.graph as Node);
+      const nodes = nodesOf(config.graph as Node);
       const ids = v.attributes.get(N.CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS) as readonly number[];
       const pointers = v.attributes.get(N.CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS) as readonly number[];
+      const workspace = one(v, N.CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
       const at = (id: number): number => {
         const address = pointers[ids.indexOf(id)];
         if (address === undefined) throw new Misuse(`no address has the number ${id}`);
-        if (address % CONV_ALIGNMENT !== 0) throw new Misuse(`${address} is not aligned to ${CONV_ALIGNMENT}`);
         return address;
       };
-      const [x, filter, y] = [at(c.x.id), at(c.filter.id), at(c.y.id)];
-      const workspace = one(v, N.CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
-      device.enqueue(stream, () => {
-        useWorkspace(device, workspace, engine.workspace, engine.workspace);
-        convolve(device, c, x, filter, y);
-      });
+      const inMemory = (id: number): number => {
+        if (at(id) % CONV_ALIGNMENT !== 0) throw new Misuse(`${at(id)} is not aligned to ${CONV_ALIGNMENT}`);
+        return at(id);
+      };
+      const enqueue = (work: () => void): void =>
+        device.enqueue(stream, () => {
+          useWorkspace(device, workspace, engine.workspace, engine.workspace);
+          work();
+        });
+      if (nodes) {
+        const used = new Map(nodes.flatMap((n) => [...n.tensors.values()]).map((t) => [t.id, t.kind]));
+        const wanted = [...used].filter(([, kind]) => kind !== 'virtual').map(([id]) => id);
+        const other = ids.find((id) => !wanted.includes(id));
+        if (other !== undefined) throw new Misuse(`an address for the number ${other}, which the graph does not have`);
+        for (const id of wanted) (used.get(id) === 'memory' ? inMemory : at)(id);
+        enqueue(() => runNodes(device, nodes, at));
+        return 0;
+      }
+      const c = convolution(config.graph as Node);
+      const [x, filter, y] = [inMemory(c.x.id), inMemory(c.filter.id), inMemory(c.y.id)];
+      enqueue(() => convolve(device, c, x, filter, y));
       return 0;
     },
   };

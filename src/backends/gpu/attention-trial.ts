@@ -1,0 +1,98 @@
+// A library's attention is believed once it agrees with our own kernels on what it is first asked for, and used where it
+// is quicker.
+import { bytesOf, DTYPE, type DType } from '../../base/dtype.js';
+import { DriverError, OutOfMemoryError } from '../../base/errors.js';
+import type { Address } from '../../driver/driver.js';
+import type { GpuContext } from './context.js';
+import { OWN_WAY } from './libraries.js';
+
+/** A result in memory: so many numbers side by side. */
+export interface Written {
+  readonly address: Address;
+  readonly count: number;
+  readonly dtype: DType;
+}
+/** Numbers compared from either end of a result, and how far apart they may be by the largest of them. */
+const SEEN = 1 << 15;
+const APART = 1 / 32;
+const ROUNDS = 3;
+const RUNS = 3;
+
+function numbers({ device, stream }: GpuContext, { address, count, dtype }: Written): Float64Array {
+  const { bytes, Raw, decode } = DTYPE[dtype];
+  const ends =
+    count <= 2 * SEEN
+      ? [[0, count]]
+      : [
+          [0, SEEN],
+          [count - SEEN, SEEN],
+        ];
+  const raw = new Uint8Array(Math.min(count, 2 * SEEN) * bytes);
+  let to = 0;
+  for (const [from, length] of ends) {
+    device.copyOut(raw.subarray(to, (to += length * bytes)), address + from * bytes, stream);
+  }
+  return Float64Array.from(new Raw(raw.buffer, 0, raw.length / bytes) as Iterable<number>, (r) => Number(decode(r)));
+}
+
+const largest = (values: Float64Array): number => values.reduce((most, x) => Math.max(most, Math.abs(x)), 0);
+/** How far apart two results are by the largest of the first; infinitely far where one is not finite. */
+function apart(mine: Float64Array, theirs: Float64Array): number {
+  let most = 0;
+  for (let i = 0; i < mine.length; i++) most = Math.max(most, Math.abs(mine[i] - theirs[i]));
+  return Number.isFinite(most) && theirs.every(Number.isFinite) ? most / largest(mine) : Infinity;
+}
+
+/** Milliseconds of a run in the best of a few rounds. */
+function milliseconds({ device, stream }: GpuContext, run: () => void): number {
+  const [start, end] = [device.createEvent(true), device.createEvent(true)];
+  let least = Infinity;
+  try {
+    for (let round = 0; round < ROUNDS; round++) {
+      device.record(start, stream);
+      for (let i = 0; i < RUNS; i++) run();
+      device.record(end, stream);
+      device.synchronizeEvent(end);
+      least = Math.min(least, device.elapsed(start, end) / RUNS);
+    }
+  } finally {
+    device.destroyEvent(start);
+    device.destroyEvent(end);
+  }
+  return least;
+}
+
+/**
+ * The quickest of our own kernels and the library's ways that agree with them; undefined where these numbers cannot tell
+ * (all of a result are 0, or one is not finite). Results are overwritten.
+ */
+export function tryWays(
+  gpu: GpuContext,
+  count: number,
+  written: readonly Written[],
+  run: (way: number) => void,
+): number | undefined {
+  run(OWN_WAY);
+  const mine = written.map((w) => numbers(gpu, w));
+  if (mine.some((m) => largest(m) === 0 || !m.every(Number.isFinite))) return undefined;
+  let best = { way: OWN_WAY, ms: milliseconds(gpu, () => run(OWN_WAY)) };
+  for (let way = 0; way < count; way++) {
+    for (const { address, count: n, dtype } of written)
+      gpu.device.memset(address, 0xff, n * bytesOf(dtype), gpu.stream); // what is not written is no number
+    try {
+      run(way);
+      const far = Math.max(...written.map((w, i) => apart(mine[i], numbers(gpu, w))));
+      if (far <= APART) {
+        const ms = milliseconds(gpu, () => run(way));
+        if (ms < best.ms) best = { way, ms };
+      } else
+        process.emitWarning(
+          `a library's attention differs from wick's own by ${far.toExponential(1)}; it is not used for this shape`,
+          'WickWarning',
+        );
+    } catch (e) {
+      if (!(e instanceof DriverError || e instanceof OutOfMemoryError)) throw e; // one that fails is passed over
+    }
+  }
+  return best.way;
+}
