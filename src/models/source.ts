@@ -20,6 +20,7 @@ import type { Device } from '../tensor/device.js';
 import { QTensor } from '../tensor/qtensor.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { isObject, type Json } from './config.js';
+import { withScales } from './scaled-weights.js';
 
 export type ModelFormat = 'huggingface' | 'gguf';
 /** The config's names of dtypes. */
@@ -209,11 +210,18 @@ export function openModel(path: string, options: OpenModelOptions = {}): OpenedM
     throw new ArgumentError(
       `model: ${config} is not there; give a folder with config.json and safetensors files, or a .gguf file`,
     );
-  const json = readJsonFile(config) as Json;
+  const { quantization_config: kept, ...json } = readJsonFile(config) as Json;
   const text = (isObject(json.text_config) ? json.text_config : {}) as Json;
   const named = (json.dtype ?? json.torch_dtype ?? text.dtype ?? text.torch_dtype) as string;
   const dtype = options.dtype === 'stored' ? (STORED_DTYPES[named] ?? 'f32') : options.dtype;
   const file = SafeTensors.open(path);
-  const records = new Map(file.names.map((name) => [name, (): TensorRecord => file.record(name)] as const));
-  return { json, source: new ModelSource('huggingface', path, records, { ...options, dtype }, () => file.close()) };
+  const close = (): void => file.close();
+  try {
+    const stored = new Map(file.names.map((name) => [name, (): TensorRecord => file.record(name)] as const));
+    const records = kept === undefined || kept === null ? stored : withScales(config, kept, stored);
+    return { json, source: new ModelSource('huggingface', path, records, { ...options, dtype }, close) };
+  } catch (e) {
+    close();
+    throw e;
+  }
 }
