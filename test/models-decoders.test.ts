@@ -8,6 +8,8 @@ import { test } from 'node:test';
 import { FormatError } from '../src/base/errors.js';
 import { GraphDecoder, PlainDecoder } from '../src/engine/index.js';
 import { loadTensors } from '../src/io/index.js';
+import type { Features } from '../src/models/features.js';
+import { defaultsOf } from '../src/models/families/defaults.js';
 import { type CausalLM, Llama, loadModel, MODELS } from '../src/models/index.js';
 import { KvCache } from '../src/nn/index.js';
 import { findGolden, goldenFolder, missingGolden } from '../src/parity/golden.js';
@@ -212,6 +214,43 @@ test('a bias that the config promises and no tensor brings is missing, and a pro
     ['seed_oss', { attention_bias: false }],
   ];
   for (const [name, more] of extra) assert.throws(() => load(changed(name, more)), /nothing used .*bias/, name);
+});
+
+test('a field that a config leaves out is what transformers takes; an explicit null is none', {
+  skip: skipFamilies,
+}, () => {
+  const features = (name: string, change: (config: Readonly<Record<string, unknown>>) => object): Features => {
+    const model = load(familyFolder(name, (f) => ({ ...f, config: { ...change(f.config) } })));
+    const { config } = model;
+    model.dispose();
+    return config;
+  };
+  let dropped = 0;
+  for (const name of ['llama', 'qwen3_moe', 'deepseek_v2', 'deepseek_v3', 'exaone_moe', 'glm4_moe', 'cohere', 'phi'])
+    assert.deepEqual(
+      features(name, (c) => {
+        const unsaid = defaultsOf(c.model_type);
+        const kept = Object.entries(c).filter(([key, value]) => !(key in unsaid && unsaid[key] === value));
+        dropped += Object.keys(c).length - kept.length;
+        return Object.fromEntries(kept);
+      }),
+      features(name, (c) => c),
+      name,
+    );
+  assert.ok(dropped > 30, `${dropped} fields were left out`);
+  const windows = (f: Features): unknown[] => f.layers.map(({ mixer: m }) => m.kind === 'attention' && m.window);
+  const slides = { use_sliding_window: true, max_window_layers: 1 };
+  const all = features('qwen3_moe', ({ layer_types: _, ...c }) => ({ ...c, ...slides, sliding_window: 5 }));
+  assert.deepEqual(windows(all), windows(all).fill(5), 'mixtures of Qwen3 slide on every layer');
+  const unsaid = features('mistral', ({ sliding_window: _, ...c }) => c);
+  assert.deepEqual(windows(unsaid), windows(unsaid).fill(4096));
+  const none = features('mistral', (c) => ({ ...c, sliding_window: null }));
+  assert.deepEqual(windows(none), windows(none).fill(undefined));
+  const scaled = { logits_scaling: 4 };
+  assert.equal(features('granite', (c) => ({ ...c, ...scaled })).logitFactor, 0.25);
+  assert.equal(features('hyperclovax', (c) => ({ ...c, ...scaled })).logitFactor, 4, 'not a division as in Granite');
+  const capped = features('gemma3_text', (c) => ({ ...c, attn_logit_softcapping: 3 })).layers[0].mixer;
+  assert.ok(capped.kind === 'attention' && capped.softcap === undefined);
 });
 
 test('a cache with a window holds what later tokens can see, in order, and no more', () => {

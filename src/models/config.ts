@@ -43,11 +43,14 @@ export class Config {
   readonly #read = new Set<string>();
   readonly #inner = new Map<string, Config>();
   readonly #prefix: string;
+  /** What holds where the config leaves a field out; an explicit null leaves it out for good. */
+  readonly #defaults: Json;
 
-  constructor(json: Json, where = 'config.json', prefix = '') {
+  constructor(json: Json, where = 'config.json', prefix = '', defaults: Json = {}) {
     this.json = json;
     this.where = where;
     this.#prefix = prefix;
+    this.#defaults = defaults;
   }
   #name(name: string): string {
     return `${this.#prefix}${name}`;
@@ -55,7 +58,8 @@ export class Config {
   /** The value as it stands; null counts as absent. */
   get(name: string): unknown {
     this.#read.add(name);
-    return Object.hasOwn(this.json, name) ? (this.json[name] ?? undefined) : undefined;
+    const from = Object.hasOwn(this.json, name) ? this.json : this.#defaults;
+    return Object.hasOwn(from, name) ? (from[name] ?? undefined) : undefined;
   }
   has(name: string): boolean {
     return this.get(name) !== undefined;

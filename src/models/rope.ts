@@ -5,7 +5,7 @@ import { tensor } from '../tensor/create.js';
 import type { Device } from '../tensor/device.js';
 import { keep } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
-import { Config } from './config.js';
+import { Config, type Json } from './config.js';
 
 export const ROPE_TYPES = ['default', 'linear', 'dynamic', 'llama3', 'yarn', 'longrope', 'proportional'] as const;
 export type RopeType = (typeof ROPE_TYPES)[number];
@@ -31,6 +31,8 @@ export interface RopeFeature {
   readonly mscale?: number;
   readonly mscaleAllDim?: number;
   readonly attentionFactor?: number;
+  /** longrope's past its border, where it is another. */
+  readonly longAttentionFactor?: number;
   readonly shortFactors?: readonly number[];
   readonly longFactors?: readonly number[];
   /** dynamic with a fixed stretch of theta (hunyuan). */
@@ -48,6 +50,8 @@ export interface RopeReading {
   readonly partial?: number;
   /** Nested parameters of one kind of layers: 'sliding_attention'. */
   readonly layerType?: string;
+  /** Parameters that the family takes where the config gives none. */
+  readonly unsaid?: Json;
 }
 
 const isNumber = (v: number | undefined): v is number => v !== undefined;
@@ -57,7 +61,8 @@ const isNumber = (v: number | undefined): v is number => v !== undefined;
  * rope_scaling, ...).
  */
 export function readRope(config: Config, o: RopeReading): RopeFeature {
-  const given = config.inner('rope_parameters') ?? config.inner('rope_scaling') ?? new Config({}, config.where);
+  const given =
+    config.inner('rope_parameters') ?? config.inner('rope_scaling') ?? new Config(o.unsaid ?? {}, config.where);
   const nested = o.layerType !== undefined ? given.inner(o.layerType) : undefined;
   const r = nested ?? given;
   // Every name is asked for, so that none counts as overlooked; the first that is given holds.
@@ -196,9 +201,11 @@ export function inverseFrequencies(r: RopeFeature, length = 0): { readonly inv: 
     }
     case 'longrope': {
       const { original = r.maxPositions } = r;
-      const by = (length > original ? r.longFactors : r.shortFactors) as readonly number[];
+      const long = length > original;
+      const by = (long ? r.longFactors : r.shortFactors) as readonly number[];
       const own = factor <= 1 ? 1 : Math.sqrt(1 + Math.log(factor) / Math.log(original));
-      return { inv: inv.map((f, i) => f / by[i]), factor: r.attentionFactor ?? own };
+      const given = (long ? r.longAttentionFactor : undefined) ?? r.attentionFactor;
+      return { inv: inv.map((f, i) => f / by[i]), factor: given ?? own };
     }
   }
 }

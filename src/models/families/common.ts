@@ -277,6 +277,15 @@ export const sharedNames = (at: string): Partial<Names> => ({
   sharedDown: `${at}.down_proj`,
 });
 
+/** Sizes of parts that a config may leave without a layer: all layers dense, or none. */
+export const eitherKind = (c: Config): void =>
+  c.ignore(
+    ...['intermediate_size', 'moe_intermediate_size', 'num_experts', 'num_local_experts', 'n_routed_experts'],
+    ...['n_shared_experts', 'num_experts_per_tok', 'norm_topk_prob', 'routed_scaling_factor', 'n_group', 'topk_group'],
+    ...['shared_expert_intermediate_size', 'moe_num_experts', 'moe_k', 'moe_num_shared_experts', 'moe_norm_min'],
+    ...['num_shared_experts', 'moe_layer_start_index', 'moe_layer_end_index', 'moe_layer_interval', 'hidden_act'],
+    ...['use_expert_bias', 'interleave_moe_layer_step', 'intermediate_size_mlp', 'router_jitter_noise'],
+  );
 /** The common part of mixtures. */
 export const experts = (c: Config, o: Omit<Experts, 'kind' | 'activation'>): Experts => ({
   kind: 'experts',

@@ -6,6 +6,7 @@ import {
   ATTENTION_BIAS,
   biasesBy,
   build,
+  eitherKind,
   expertNames,
   experts,
   full,
@@ -79,15 +80,8 @@ function biasedExperts(c: Config): Experts {
 function denseFirst(c: Config, mixture: () => Experts, fallback = 0): (i: number) => Mlp {
   const dense = c.count('first_k_dense_replace', fallback);
   const types = c.has('mlp_layer_types') ? c.texts('mlp_layer_types') : undefined;
-  c.ignore(
-    'intermediate_size',
-    'topk_group',
-    'n_group',
-    'num_nextn_predict_layers',
-    'moe_layer_freq',
-    'scoring_func',
-    'topk_method',
-  );
+  eitherKind(c);
+  c.ignore('num_nextn_predict_layers', 'moe_layer_freq', 'scoring_func', 'topk_method');
   return (i) => ((types ? types[i] === 'dense' : i < dense) ? gated(c) : mixture());
 }
 

@@ -71,7 +71,9 @@ function later(c: Config, kind: 'gemma2' | 'gemma3' | 'vaultgemma'): Features {
         }
       : ropeOf(c, s, nested ? { layerType: 'sliding_attention', theta: 1e4 } : {}),
   };
-  const cap = softcap(c, 'attn_logit_softcapping');
+  // Gemma 3's attention has no cap, whatever its config carries on from Gemma 2.
+  const given = softcap(c, 'attn_logit_softcapping');
+  const cap = kind === 'gemma3' ? undefined : given;
   const logitCap = softcap(c, 'final_logit_softcapping');
   c.ignore('cache_implementation');
   return build(kind, c, s, {

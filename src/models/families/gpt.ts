@@ -273,6 +273,7 @@ const mpt = family({
     const clip = attn?.optional('clip_qkv');
     const scale = attn?.optional('softmax_scale');
     c.ignore(
+      'expansion_ratio', // transformers' layers are four times as wide, whatever it says; other tensors would not fit
       'init_device',
       'learned_pos_emb',
       'embedding_fraction',
@@ -298,7 +299,7 @@ const mpt = family({
         ...(clip !== undefined && { clip }),
         ...(scale !== undefined && { scale }),
       }),
-      mlp: () => ungated(hidden * c.count('expansion_ratio', 4), 'gelu'),
+      mlp: () => ungated(4 * hidden, 'gelu'),
       tied: true,
     });
   },
@@ -409,6 +410,7 @@ const even = (t: Tensor, at: 0 | 1): Tensor => {
     .narrow(2, at, 1)
     .reshape([e, n / 2, ...rest]);
 };
+const OSS_ROPE = { rope_type: 'yarn', factor: 32, truncate: false, original_max_position_embeddings: 4096 };
 const gptOss = family({
   types: ['gpt_oss'],
   features: (c) => {
@@ -420,7 +422,7 @@ const gptOss = family({
     c.only('swiglu_limit', 7);
     return build('gpt_oss', c, s, {
       norm: rms(c, 1e-5),
-      rope: ropeOf(c, s, { theta: 150_000 }),
+      rope: ropeOf(c, s, { theta: 150_000, unsaid: OSS_ROPE }),
       attention: (i) => ({ window: windows[i], sinks: true }),
       mlp: () =>
         experts(c, {

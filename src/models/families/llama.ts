@@ -1,10 +1,11 @@
 // Llama and the families that differ from it by a switch or two.
-import type { Config } from '../config.js';
+import { Config } from '../config.js';
 import { ALL_NORMS, type Features } from '../features.js';
 import {
   ATTENTION_BIAS,
   biasesBy,
   build,
+  eitherKind,
   experts,
   full,
   fusedGateUp,
@@ -54,6 +55,10 @@ const llama = family({
   gguf: { architectures: ['llama', 'seed_oss'], permuted: ['llama'] },
 });
 
+const LLAMA3_ROPE = {
+  ...{ rope_type: 'llama3', factor: 8, original_max_position_embeddings: 8192 },
+  ...{ low_freq_factor: 1, high_freq_factor: 4 },
+};
 const mistral = family({
   types: ['mistral', 'ministral', 'cwm'],
   features: (c) => {
@@ -63,11 +68,12 @@ const mistral = family({
     const s = sizesOf(c);
     const window = c.optional('sliding_window');
     const rule = (): string => (window === undefined ? full() : 'sliding_attention');
+    const rope = ropeOf(c, s, cwm ? { unsaid: { ...LLAMA3_ROPE, factor: 16 } } : {});
     const types = layerTypes(c, s.layers, cwm ? (i) => (i % 4 === 0 ? full() : rule()) : rule);
     const windows = windowsBy(c, types, window);
     return build('mistral', c, s, {
       norm: rms(c),
-      rope: ropeOf(c, s),
+      rope,
       attention: (i) => ({ window: windows[i] }),
       mlp: () => gated(c),
       biases,
@@ -76,15 +82,20 @@ const mistral = family({
   names: LLAMA_NAMES,
 });
 
+const MINISTRAL_ROPE = {
+  ...{ rope_type: 'yarn', factor: 16, original_max_position_embeddings: 16384, mscale: 1, mscale_all_dim: 1 },
+  llama_4_scaling_beta: 0.1,
+};
 const ministral3 = family({
   types: ['ministral3'],
   features: (c) => {
     noBiases(c);
     const s = sizesOf(c);
     const windows = sameWindow(c, s.layers);
-    const rope = ropeOf(c, s);
-    const beta = c.inner('rope_parameters')?.optional('llama_4_scaling_beta');
-    c.inner('rope_parameters')?.ignore(...Object.keys(c.json.rope_parameters));
+    const rope = ropeOf(c, s, { theta: 1e6, unsaid: MINISTRAL_ROPE });
+    const given = c.inner('rope_parameters') ?? c.inner('rope_scaling') ?? new Config(MINISTRAL_ROPE);
+    const beta = given.optional('llama_4_scaling_beta');
+    given.ignore('max_position_embeddings', 'original_max_position_embeddings');
     const temperature = { beta: beta ?? 0, scale: rope.original ?? s.maxPositions, offset: 0 };
     return build('ministral3', c, s, {
       norm: rms(c),
@@ -116,7 +127,7 @@ const arcee = family({
     c.ignore('post_norm', 'qk_norm');
     return build(apertus ? 'apertus' : 'arcee', c, s, {
       norm,
-      rope: ropeOf(c, s),
+      rope: ropeOf(c, s, apertus ? { unsaid: LLAMA3_ROPE } : {}),
       attention: () => (apertus ? { qkNorm: { norm, over: 'head' } } : {}),
       mlp: () => ungated(c.count('intermediate_size'), act),
       biases,
@@ -194,19 +205,20 @@ function graniteFeatures(c: Config): Features {
   const biases = biasesBy(c, mixture ? { attention_bias: ATTENTION_BIAS } : FLAGS);
   noBiases(c);
   const s = sizesOf(c);
+  const clova = c.json.model_type === 'hyperclovax';
   const around = c.flag('use_post_norm', false);
   const shared = c.optional('shared_intermediate_size') ?? 0;
   return build('granite', c, s, {
     norm: rms(c),
     rope: ropeOf(c, s),
-    attention: () => ({ scale: c.number('attention_multiplier', 1) }),
+    attention: () => ({ scale: c.number('attention_multiplier', clova ? 1 / Math.sqrt(s.headDim) : 1) }),
     mlp: () => (mixture ? graniteExperts(c, shared) : gated(c)),
     biases,
     more: {
       ...(around && { norms: ALL_NORMS }),
       embedFactor: c.number('embedding_multiplier', 1),
       branchFactor: c.number('residual_multiplier', 1),
-      logitFactor: 1 / c.number('logits_scaling', 1),
+      logitFactor: c.number('logits_scaling', 1) ** (clova ? 1 : -1),
     },
   });
 }
@@ -223,7 +235,8 @@ const llama4 = family({
     const given = c.has('no_rope_layers') ? c.numbers('no_rope_layers') : [];
     const turned =
       given.length > 0 ? given : Array.from({ length: s.layers }, (_, i) => ((i + 1) % step === 0 ? 0 : 1));
-    c.ignore('layer_types', 'for_llm_compressor', 'max_position_embeddings', 'interleave_moe_layer_step');
+    eitherKind(c);
+    c.ignore('layer_types', 'for_llm_compressor', 'max_position_embeddings');
     const every = c.count('interleave_moe_layer_step', 1, 1);
     const mixed = c.has('moe_layers')
       ? c.numbers('moe_layers')

@@ -7,6 +7,7 @@ import {
   activationOf,
   biasesBy,
   build,
+  eitherKind,
   expertNames,
   experts,
   firstCount,
@@ -223,7 +224,8 @@ const exaone4 = family({
   gguf: { architectures: ['exaone4'] },
 });
 function exaoneExperts(c: Config, layers: number): (i: number) => ReturnType<typeof experts> | undefined {
-  const dense = c.count('first_k_dense_replace', 0);
+  eitherKind(c);
+  const dense = c.count('first_k_dense_replace', 1);
   const types = c.has('mlp_layer_types')
     ? c.texts('mlp_layer_types')
     : Array.from({ length: layers }, (_, i) => (i < dense ? 'dense' : 'sparse'));
@@ -286,6 +288,7 @@ function lfm2(c: Config): Features {
   }
   c.ignore('block_ffn_dim_multiplier', 'block_multiple_of', 'intermediate_size');
   const dense = moe ? c.count('num_dense_layers', 0) : s.layers;
+  if (moe) eitherKind(c);
   return build('lfm2', c, s, {
     norm,
     mixer: (i) =>

@@ -1,5 +1,8 @@
 // Phi 1 to 4 and the mixture Phi-3.5-MoE.
+import { UnsupportedError } from '../../base/errors.js';
+import type { Config } from '../config.js';
 import type { NormFeature } from '../features.js';
+import type { RopeFeature } from '../rope.js';
 import {
   ATTENTION_BIAS,
   activationOf,
@@ -65,6 +68,19 @@ const phi3 = family({
   gguf: { architectures: ['phi3'], names: { ...fusedQkv('attn_qkv'), ...fusedGateUp('ffn_up') } },
 });
 
+/** The short factors hold at every length; cosines and sines have a factor for each side of the border. */
+function phimoeRope(c: Config, rope: RopeFeature): RopeFeature {
+  if (rope.type === 'default') return rope;
+  if (rope.type !== 'longrope')
+    throw new UnsupportedError(`${c.where}: rope type ${rope.type}; this family has default and longrope`);
+  const r = (c.inner('rope_parameters') ?? c.inner('rope_scaling')) as Config;
+  return {
+    ...rope,
+    longFactors: rope.shortFactors,
+    attentionFactor: r.number('short_mscale'),
+    longAttentionFactor: r.number('long_mscale'),
+  };
+}
 const phimoe = family({
   types: ['phimoe'],
   features: (c) => {
@@ -76,7 +92,7 @@ const phimoe = family({
     const norm: NormFeature = { ...rms(c, 1e-5), kind: 'layer', bias: true };
     return build('phimoe', c, s, {
       norm,
-      rope: ropeOf(c, s, { theta: 1e6 }),
+      rope: phimoeRope(c, ropeOf(c, s, { theta: 1e6 })),
       attention: (i) => ({ window: windows[i] }),
       mlp: () =>
         experts(c, {

@@ -5,6 +5,7 @@ import {
   ATTENTION_BIAS,
   biasesBy,
   build,
+  eitherKind,
   expertNames,
   experts,
   firstCount,
@@ -62,6 +63,7 @@ const qwen3 = family({
 function qwenMlp(c: Config, mixture: () => Experts): (i: number) => Mlp {
   const step = c.count('decoder_sparse_step', 1, 1);
   const only = c.has('mlp_only_layers') ? c.numbers('mlp_only_layers') : [];
+  eitherKind(c);
   return (i) => (!only.includes(i) && (i + 1) % step === 0 ? mixture() : gated(c));
 }
 const qwenExperts = (c: Config, shared?: Experts['shared']): Experts =>
@@ -79,7 +81,10 @@ function qwenMoe(c: Config, normed: boolean): Features {
     : biasesBy(c, { qkv_bias: QKV_BIAS }, { qkv_bias: true });
   c.ignore('attention_bias', 'qkv_bias', 'intermediate_size');
   const s = sizesOf(c);
-  const windows = qwenWindows(c, s.layers);
+  // Qwen3's mixtures slide on all layers or on none.
+  const slides = normed && !c.has('layer_types') && c.flag('use_sliding_window', false);
+  const windows = slides ? sameWindow(c, s.layers) : qwenWindows(c, s.layers);
+  c.ignore('max_window_layers');
   const norm = rms(c);
   const shared = normed ? undefined : { inner: c.count('shared_expert_intermediate_size'), gated: true };
   return build(normed ? 'qwen3_moe' : 'qwen2_moe', c, s, {
@@ -210,6 +215,7 @@ function ernie(c: Config): Features {
   const s = sizesOf(c);
   const rope = ropeOf(c, s, { interleaved: true, theta: 5e5 });
   if (!mixture) return build('ernie4_5', c, s, { norm: rms(c, 1e-5), rope, mlp: () => gated(c), tied: true, biases });
+  eitherKind(c);
   const from = c.count('moe_layer_start_index', 1);
   const last = c.optional('moe_layer_end_index') ?? -1;
   const to = last === -1 ? s.layers - 1 : last;

@@ -1,5 +1,6 @@
 // A family of the decoder: features from a config, names of its tensors, and what a GGUF file of it says otherwise.
 import { CausalLM } from '../decoder.js';
+import { defaultsOf } from './defaults.js';
 import type { Config } from '../config.js';
 import { Config as ConfigReader, type Json } from '../config.js';
 import type { VarBuilder } from '../../nn/var-builder.js';
@@ -88,7 +89,10 @@ export function family(row: FamilyRow): ModelRow<CausalLM> {
       if (features.tied) source.ignore(/^output\.weight$/);
       return decoder(features, names, source, options);
     }
-    const c = wrapped ? textConfig(config) : config;
+    const c = wrapped
+      ? textConfig(config)
+      : new ConfigReader(config.json, config.where, '', defaultsOf(config.json.model_type));
+    config.ignore(...Object.keys(config.json)); // the reader with defaults answers for them
     const features = row.features(c);
     c.refuseUnread();
     source.ignore(LEFT_OVERS);
@@ -130,5 +134,7 @@ export function newDecoder(json: Json, builder: VarBuilder, options: ModelOption
 function textConfig(config: Config): Config {
   const text = config.json.text_config as Record<string, unknown>;
   config.ignore(...Object.keys(config.json));
-  return new ConfigReader({ tie_word_embeddings: config.json.tie_word_embeddings, ...text }, config.where);
+  const { tie_word_embeddings: tied } = config.json;
+  const json = { ...(tied !== undefined && { tie_word_embeddings: tied }), ...text };
+  return new ConfigReader(json, config.where, '', defaultsOf(text.model_type));
 }

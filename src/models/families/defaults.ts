@@ -1,0 +1,179 @@
+// What transformers takes where a config of a type leaves a field out. Sizes are not among them: a config without its
+// sizes is broken, whatever a class would make of it.
+import type { Json } from '../config.js';
+
+const TEXT = `
+  apertus: hidden_act=xielu max_position_embeddings=65536 rms_norm_eps=1e-05 tie_word_embeddings=false
+    attention_bias=false rope_theta=12000000
+  arcee: hidden_act=relu2 max_position_embeddings=4096 rms_norm_eps=1e-05 tie_word_embeddings=false
+    attention_bias=false mlp_bias=false
+  bloom: layer_norm_epsilon=1e-05 apply_residual_connection_post_layernorm=false tie_word_embeddings=true
+  cohere: logit_scale=0.0625 hidden_act=silu max_position_embeddings=8192 layer_norm_eps=1e-05
+    tie_word_embeddings=true attention_bias=false use_qk_norm=false rope_theta=500000
+  cohere2: logit_scale=0.0625 hidden_act=silu max_position_embeddings=8192 layer_norm_eps=1e-05
+    tie_word_embeddings=true attention_bias=false sliding_window=4096
+  cwm: hidden_act=silu max_position_embeddings=131072 rms_norm_eps=1e-05 tie_word_embeddings=false mlp_bias=false
+    head_dim=128 sliding_window=8192 rope_theta=1000000
+  deepseek_v2: hidden_act=silu rms_norm_eps=1e-06 tie_word_embeddings=false attention_bias=false mlp_bias=false
+    first_k_dense_replace=0 kv_lora_rank=512 q_lora_rank=1536 n_shared_experts=2 qk_nope_head_dim=128
+    qk_rope_head_dim=64 routed_scaling_factor=1.0 topk_method=greedy norm_topk_prob=false v_head_dim=128
+  deepseek_v3: n_shared_experts=1 routed_scaling_factor=2.5 kv_lora_rank=512 q_lora_rank=1536 qk_rope_head_dim=64
+    v_head_dim=128 qk_nope_head_dim=128 n_group=8 topk_group=4 num_experts_per_tok=8 first_k_dense_replace=3
+    norm_topk_prob=true hidden_act=silu max_position_embeddings=4096 rms_norm_eps=1e-06 tie_word_embeddings=false
+    rope_interleave=true attention_bias=false
+  dots1: n_group=1 topk_group=1 first_k_dense_replace=0 norm_topk_prob=false hidden_act=silu rms_norm_eps=1e-06
+    tie_word_embeddings=false attention_bias=false routed_scaling_factor=1.0 sliding_window=4096
+    max_window_layers=62
+  ernie4_5: hidden_act=silu max_position_embeddings=131072 rms_norm_eps=1e-05 tie_word_embeddings=true
+    use_bias=false head_dim=128 rope_theta=500000
+  ernie4_5_moe: hidden_act=silu max_position_embeddings=131072 rms_norm_eps=1e-05 tie_word_embeddings=true
+    use_bias=false moe_k=6 moe_num_shared_experts=2 moe_layer_start_index=1 moe_layer_end_index=-1
+    moe_layer_interval=1 moe_norm_min=1e-12 rope_theta=500000
+  exaone_moe: hidden_act=silu rms_norm_eps=1e-05 tie_word_embeddings=false sliding_window=4096
+    sliding_window_pattern=4 first_k_dense_replace=1 num_experts_per_tok=8 num_shared_experts=1 norm_topk_prob=true
+    routed_scaling_factor=2.5 n_group=1 topk_group=1
+  exaone4: hidden_act=silu rms_norm_eps=1e-05 tie_word_embeddings=false sliding_window=4096 sliding_window_pattern=4
+  falcon: layer_norm_epsilon=1e-05 alibi=false new_decoder_architecture=false multi_query=true parallel_attn=true
+    bias=false activation=gelu tie_word_embeddings=true
+  flex_olmo: hidden_act=silu max_position_embeddings=4096 rms_norm_eps=1e-06 tie_word_embeddings=false
+    attention_bias=false num_experts_per_tok=5 norm_topk_prob=false rope_theta=500000
+  gemma: head_dim=256 hidden_act=gelu_pytorch_tanh max_position_embeddings=8192 rms_norm_eps=1e-06
+    tie_word_embeddings=true attention_bias=false
+  gemma2: head_dim=256 hidden_activation=gelu_pytorch_tanh max_position_embeddings=8192 rms_norm_eps=1e-06
+    tie_word_embeddings=true attention_bias=false query_pre_attn_scalar=256 sliding_window=4096
+    final_logit_softcapping=30.0 attn_logit_softcapping=50.0
+  gemma3_text: head_dim=256 hidden_activation=gelu_pytorch_tanh max_position_embeddings=131072 rms_norm_eps=1e-06
+    tie_word_embeddings=true attention_bias=false query_pre_attn_scalar=256 sliding_window=4096
+    use_bidirectional_attention=false
+  glm: head_dim=128 hidden_act=silu max_position_embeddings=131072 rms_norm_eps=1.5625e-07 tie_word_embeddings=false
+    attention_bias=true
+  glm4: head_dim=128 hidden_act=silu max_position_embeddings=131072 rms_norm_eps=1.5625e-07
+    tie_word_embeddings=false attention_bias=true
+  glm4_moe: hidden_act=silu max_position_embeddings=131072 rms_norm_eps=1e-05 tie_word_embeddings=false
+    attention_bias=false num_experts_per_tok=8 n_shared_experts=1 routed_scaling_factor=1.0 n_group=1 topk_group=1
+    first_k_dense_replace=1 norm_topk_prob=true use_qk_norm=false
+  glm4_moe_lite: n_shared_experts=1 routed_scaling_factor=1.8 kv_lora_rank=512 q_lora_rank=768 qk_rope_head_dim=64
+    v_head_dim=256 qk_nope_head_dim=192 n_group=1 topk_group=1 num_experts_per_tok=4 norm_topk_prob=true
+    hidden_act=silu max_position_embeddings=202752 rms_norm_eps=1e-05 tie_word_embeddings=false rope_interleave=true
+    attention_bias=false
+  gpt_bigcode: activation_function=gelu_pytorch_tanh layer_norm_epsilon=1e-05 scale_attn_weights=true
+    multi_query=true tie_word_embeddings=true
+  gpt_neox: hidden_act=gelu layer_norm_eps=1e-05 tie_word_embeddings=false use_parallel_residual=true
+    attention_bias=true
+  gpt_oss: head_dim=64 sliding_window=128 tie_word_embeddings=false hidden_act=silu max_position_embeddings=131072
+    rms_norm_eps=1e-05 num_experts_per_tok=4 attention_bias=true rope_theta=150000
+  gpt2: activation_function=gelu_new layer_norm_epsilon=1e-05 scale_attn_weights=true
+    scale_attn_by_inverse_layer_idx=false tie_word_embeddings=true
+  gptj: rotary_dim=64 activation_function=gelu_new layer_norm_epsilon=1e-05 tie_word_embeddings=false
+  granite: hidden_act=silu rms_norm_eps=1e-06 tie_word_embeddings=false attention_bias=false mlp_bias=false
+    embedding_multiplier=1.0 logits_scaling=1.0 residual_multiplier=1.0 attention_multiplier=1.0
+  granitemoe: hidden_act=silu rms_norm_eps=1e-06 tie_word_embeddings=false attention_bias=false
+    embedding_multiplier=1.0 logits_scaling=1.0 residual_multiplier=1.0 attention_multiplier=1.0
+    num_experts_per_tok=2
+  granitemoeshared: hidden_act=silu rms_norm_eps=1e-06 tie_word_embeddings=false attention_bias=false
+    embedding_multiplier=1.0 logits_scaling=1.0 residual_multiplier=1.0 attention_multiplier=1.0
+    num_experts_per_tok=2
+  helium: head_dim=128 hidden_act=silu max_position_embeddings=4096 rms_norm_eps=1e-08 tie_word_embeddings=false
+    attention_bias=false mlp_bias=false rope_theta=100000
+  hunyuan_v1_dense: hidden_act=silu rms_norm_eps=1e-05 tie_word_embeddings=false attention_bias=false
+  hunyuan_v1_moe: hidden_act=silu rms_norm_eps=1e-05 tie_word_embeddings=false attention_bias=false moe_topk=1
+  hyperclovax: hidden_act=silu rms_norm_eps=1e-06 tie_word_embeddings=false attention_bias=false mlp_bias=false
+    embedding_multiplier=1.0 logits_scaling=1.0 residual_multiplier=1.0 use_post_norm=true
+  jais2: hidden_act=relu2 max_position_embeddings=8192 tie_word_embeddings=false attention_bias=true mlp_bias=true
+    layer_norm_eps=1e-05
+  lfm2: max_position_embeddings=128000 norm_eps=1e-05 tie_word_embeddings=true conv_bias=false conv_L_cache=3
+    block_multiple_of=256 block_ffn_dim_multiplier=1.0 block_auto_adjust_ff_dim=true rope_theta=1000000
+  lfm2_moe: tie_word_embeddings=true max_position_embeddings=128000 norm_eps=1e-05 conv_bias=false conv_L_cache=3
+    num_dense_layers=2 num_experts_per_tok=4 use_expert_bias=true routed_scaling_factor=1.0 norm_topk_prob=true
+    rope_theta=1000000
+  llama: hidden_act=silu rms_norm_eps=1e-06 tie_word_embeddings=false attention_bias=false mlp_bias=false
+  llama4_text: head_dim=128 hidden_act=silu max_position_embeddings=131072 rms_norm_eps=1e-05
+    tie_word_embeddings=false num_experts_per_tok=1 interleave_moe_layer_step=1 use_qk_norm=true
+    router_jitter_noise=0.0 no_rope_layer_interval=4 attention_chunk_size=8192 attn_temperature_tuning=true
+    floor_scale=8192 attn_scale=0.1 attention_bias=false rope_theta=500000
+  minimax_m2: head_dim=128 hidden_act=silu max_position_embeddings=196608 rms_norm_eps=1e-06
+    tie_word_embeddings=false num_experts_per_tok=8 router_jitter_noise=0.0 rope_theta=5000000
+  ministral: hidden_act=silu max_position_embeddings=131072 rms_norm_eps=1e-06 tie_word_embeddings=false
+    sliding_window=4096
+  ministral3: head_dim=128 hidden_act=silu max_position_embeddings=262144 rms_norm_eps=1e-05
+    tie_word_embeddings=false
+  mistral: hidden_act=silu max_position_embeddings=131072 rms_norm_eps=1e-06 tie_word_embeddings=false
+    sliding_window=4096
+  mixtral: hidden_act=silu max_position_embeddings=131072 rms_norm_eps=1e-05 tie_word_embeddings=false
+    num_experts_per_tok=2 router_jitter_noise=0.0 rope_theta=1000000
+  mpt: expansion_ratio=4 layer_norm_epsilon=1e-05 no_bias=true tie_word_embeddings=true
+  nemotron: hidden_act=relu2 max_position_embeddings=4096 norm_eps=1e-05 tie_word_embeddings=false
+    attention_bias=false mlp_bias=false
+  olmo: hidden_act=silu tie_word_embeddings=false attention_bias=false
+  olmo2: hidden_act=silu tie_word_embeddings=false attention_bias=false rms_norm_eps=1e-05
+  olmo3: hidden_act=silu tie_word_embeddings=false attention_bias=false rms_norm_eps=1e-05 sliding_window=4096
+    rope_theta=500000
+  olmoe: hidden_act=silu max_position_embeddings=4096 rms_norm_eps=1e-05 tie_word_embeddings=false
+    attention_bias=false num_experts_per_tok=8 norm_topk_prob=false
+  opt: do_layer_norm_before=true _remove_final_layer_norm=false activation_function=relu enable_bias=true
+    layer_norm_elementwise_affine=true tie_word_embeddings=true
+  persimmon: hidden_act=relu2 max_position_embeddings=16384 layer_norm_eps=1e-05 tie_word_embeddings=false
+    qk_layernorm=true
+  phi: hidden_act=gelu_new layer_norm_eps=1e-05 tie_word_embeddings=false qk_layernorm=false
+  phi3: hidden_act=silu max_position_embeddings=4096 original_max_position_embeddings=4096 rms_norm_eps=1e-05
+    tie_word_embeddings=false
+  phimoe: hidden_act=silu max_position_embeddings=131072 rms_norm_eps=1e-05 tie_word_embeddings=false
+    num_experts_per_tok=2 router_jitter_noise=0.01 attention_bias=false lm_head_bias=false rope_theta=1000000
+  qwen2: hidden_act=silu max_position_embeddings=32768 rms_norm_eps=1e-06 tie_word_embeddings=false
+    use_sliding_window=false sliding_window=4096 max_window_layers=28
+  qwen2_moe: hidden_act=silu max_position_embeddings=32768 rms_norm_eps=1e-06 tie_word_embeddings=false
+    use_sliding_window=false sliding_window=4096 max_window_layers=28 decoder_sparse_step=1 num_experts_per_tok=4
+    norm_topk_prob=false qkv_bias=true
+  qwen3: head_dim=128 hidden_act=silu max_position_embeddings=32768 rms_norm_eps=1e-06 tie_word_embeddings=false
+    attention_bias=false use_sliding_window=false sliding_window=4096 max_window_layers=28
+  qwen3_moe: hidden_act=silu max_position_embeddings=32768 rms_norm_eps=1e-06 tie_word_embeddings=false
+    attention_bias=false use_sliding_window=false sliding_window=4096 decoder_sparse_step=1 num_experts_per_tok=8
+    norm_topk_prob=false
+  seed_oss: hidden_act=silu max_position_embeddings=524288 rms_norm_eps=1e-06 tie_word_embeddings=false
+    attention_bias=true attention_out_bias=false mlp_bias=false head_dim=128
+  smollm3: hidden_act=silu max_position_embeddings=32768 rms_norm_eps=1e-06 use_sliding_window=false
+    no_rope_layer_interval=4 attention_bias=false mlp_bias=false tie_word_embeddings=true rope_theta=2000000
+  solar_open: hidden_act=silu max_position_embeddings=131072 rms_norm_eps=1e-05 tie_word_embeddings=false
+    attention_bias=false num_experts_per_tok=8 n_shared_experts=1 routed_scaling_factor=1.0 n_group=1 topk_group=1
+    norm_topk_prob=true head_dim=128 rope_theta=1000000
+  stablelm: hidden_act=silu max_position_embeddings=4096 layer_norm_eps=1e-05 tie_word_embeddings=false
+    use_qkv_bias=false qk_layernorm=false use_parallel_residual=false
+  starcoder2: hidden_act=gelu_pytorch_tanh max_position_embeddings=4096 norm_epsilon=1e-05 use_bias=true
+    tie_word_embeddings=true
+  vaultgemma: head_dim=256 hidden_activation=gelu_pytorch_tanh max_position_embeddings=8192 rms_norm_eps=1e-06
+    tie_word_embeddings=true attention_bias=false query_pre_attn_scalar=256 sliding_window=4096
+    final_logit_softcapping=30.0 attn_logit_softcapping=50.0
+  qwen3_next: hidden_act=silu max_position_embeddings=32768 rms_norm_eps=1e-06 tie_word_embeddings=false
+    attention_bias=false head_dim=256 linear_conv_kernel_dim=4 linear_key_head_dim=128 linear_value_head_dim=128
+    linear_num_key_heads=16 linear_num_value_heads=32 decoder_sparse_step=1 num_experts_per_tok=10
+    norm_topk_prob=true
+  qwen3_5_text: hidden_act=silu max_position_embeddings=32768 rms_norm_eps=1e-06 tie_word_embeddings=false
+    attention_bias=false head_dim=256 linear_conv_kernel_dim=4 linear_key_head_dim=128 linear_value_head_dim=128
+    linear_num_key_heads=16 linear_num_value_heads=32
+  qwen3_5_moe_text: hidden_act=silu max_position_embeddings=32768 rms_norm_eps=1e-06 tie_word_embeddings=false
+    attention_bias=false head_dim=256 linear_conv_kernel_dim=4 linear_key_head_dim=128 linear_value_head_dim=128
+    linear_num_key_heads=16 linear_num_value_heads=32 num_experts_per_tok=8
+  granitemoehybrid: hidden_act=silu rms_norm_eps=1e-06 tie_word_embeddings=false attention_bias=false
+    embedding_multiplier=1.0 logits_scaling=1.0 residual_multiplier=1.0 attention_multiplier=1.0
+    num_experts_per_tok=2 mamba_n_heads=128 mamba_n_groups=1 mamba_d_state=256 mamba_d_head=auto mamba_d_conv=4
+    mamba_expand=2 mamba_conv_bias=true mamba_proj_bias=false
+  mamba2: head_dim=64 state_size=128 layer_norm_epsilon=1e-05 conv_kernel=4 n_groups=8 use_bias=false
+    use_conv_bias=true hidden_act=silu tie_word_embeddings=false
+  mamba: state_size=16 layer_norm_epsilon=1e-05 conv_kernel=4 use_bias=false use_conv_bias=true hidden_act=silu
+    tie_word_embeddings=true`;
+
+const value = (text: string): unknown => {
+  if (text === 'true' || text === 'false') return text === 'true';
+  return /^[-\d.]/.test(text) ? Number(text) : text;
+};
+const DEFAULTS: ReadonlyMap<string, Json> = new Map(
+  TEXT.trim()
+    .split(/\n(?= {2}\S)/)
+    .map((entry) => {
+      const [type, fields] = entry.trim().split(/:\s*/);
+      const pairs = fields.split(/\s+/).map((f) => f.split('=') as [string, string]);
+      return [type, Object.fromEntries(pairs.map(([k, v]) => [k, value(v)]))];
+    }),
+);
+
+export const defaultsOf = (type: unknown): Json => DEFAULTS.get(type as string) ?? {};
