@@ -4,6 +4,7 @@ import { OutOfMemoryError } from '../base/errors.js';
 import { bytesOf } from '../base/dtype.js';
 import type { CausalLM, DecoderCache } from '../models/index.js';
 import { cacheDType, cacheWidth } from '../nn/kv-cache.js';
+import { keepsKeys } from '../models/features.js';
 import { ropeRegime } from '../models/rope.js';
 import { noGrad } from '../tensor/autograd.js';
 import { tensor } from '../tensor/create.js';
@@ -66,7 +67,7 @@ export async function readRows(logits: Tensor, best: Tensor | undefined): Promis
 /** Whether a model's keys stay as they were written, whatever comes after them, and can be read by page. */
 export function pageable(model: CausalLM, contextTokens: number): boolean {
   return model.config.layers.every(({ mixer: m }) => {
-    if (m.kind === 'conv') return true;
+    if (!keepsKeys(m)) return true;
     if (m.kind === 'attention' && m.chunk !== undefined && m.chunk < contextTokens) return false;
     const { rope } = m;
     if (!rope) return true;
@@ -147,7 +148,7 @@ export function tokenBytes(model: CausalLM): number {
 type Mixer = CausalLM['config']['layers'][number]['mixer'];
 /** Widths of the two rows that a layer keeps of a token. */
 export function rowWidths(m: Mixer, type: CausalLM['cacheType']): readonly number[] {
-  if (m.kind === 'conv') return [];
+  if (!keepsKeys(m)) return [];
   if (m.kind === 'latent') return [m.rank, m.ropeDim];
   const width = m.kvHeads * cacheWidth(m.headDim, type);
   return [width, width];

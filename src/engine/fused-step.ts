@@ -98,7 +98,7 @@ export class FusedStep {
     this.#cache = cache;
     const { hiddenSize, layers, embedFactor } = model.config;
     const { heads, kvHeads, headDim } = layers[0].mixer as Attention;
-    const inner = Math.max(...layers.map(({ mlp }) => mlp.inner));
+    const inner = Math.max(...layers.map(({ mlp }) => (mlp.kind === 'dense' ? mlp.inner : 0)));
     const room = (shape: number[], dtype = model.dtype): Tensor => keep(Tensor.empty(shape, dtype, model.device));
     this.#v = {
       x: room([hiddenSize]),

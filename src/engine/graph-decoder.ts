@@ -6,6 +6,7 @@ import type { Replay } from '../backends/gpu/gpu.js';
 import { hasLooseAdapters } from '../nn/lora.js';
 import { bytesOf, type DType } from '../base/dtype.js';
 import type { CausalLM, DecoderCache } from '../models/index.js';
+import { keepsKeys } from '../models/features.js';
 import { ropeRegime } from '../models/rope.js';
 import { noGrad } from '../tensor/autograd.js';
 import { tensor, zeros } from '../tensor/create.js';
@@ -69,14 +70,14 @@ export class GraphDecoder implements Decoder {
   static serves(model: CausalLM): boolean {
     const { hiddenSize, layers, logitFactor = 1 } = model.config;
     const aligned = hiddenSize % (16 / bytesOf(model.dtype)) === 0;
-    // A convolution's memory moves on with every step, and a step may run before its turn; chunks have no op that reads
+    // A convolution's memory or a state moves on with every step, and a step may run before its turn; chunks have no op that reads
     // them by length.
     const recorded = layers.every(
-      ({ mixer: m }) => m.kind !== 'conv' && (m.kind !== 'attention' || m.chunk === undefined),
+      ({ mixer: m }) => keepsKeys(m) && (m.kind !== 'attention' || m.chunk === undefined),
     );
     // A dynamic rope turns every new token by another table.
     const still = layers.every(
-      ({ mixer: m }) => m.kind === 'conv' || m.rope?.type !== 'dynamic' || m.rope.alpha !== undefined,
+      ({ mixer: m }) => !keepsKeys(m) || m.rope?.type !== 'dynamic' || m.rope.alpha !== undefined,
     );
     // Ranks that talk through the host cannot do so inside a recorded step.
     if (model.talks) return false;
@@ -149,7 +150,7 @@ export class GraphDecoder implements Decoder {
   }
   /** The length past which keys are turned by another table. */
   #border(): number | undefined {
-    const ropes = this.#model.config.layers.map(({ mixer: m }) => (m.kind === 'conv' ? undefined : m.rope));
+    const ropes = this.#model.config.layers.map(({ mixer: m }) => (keepsKeys(m) ? m.rope : undefined));
     return ropes.find((r) => r?.type === 'longrope' && ropeRegime(r, this.#capacity) === 1)?.original;
   }
   #drawBuffers(): DrawBuffers {

@@ -85,4 +85,7 @@ export class GraphStep implements Step {
   overColumns(): Tensor {
     throw new UnsupportedError('decoding by graph: convolutions are not recorded');
   }
+  overState(): Tensor {
+    throw new UnsupportedError('decoding by graph: states are not recorded');
+  }
 }

@@ -2,6 +2,7 @@
 // recorded; where the device can, it draws the tokens too.
 import type { Memory } from '../backends/backend.js';
 import type { CausalLM } from '../models/index.js';
+import { keepsKeys } from '../models/features.js';
 import { LONE_ROWS } from '../models/experts.js';
 import { cacheDType } from '../nn/kv-cache.js';
 import { noGrad } from '../tensor/autograd.js';
@@ -43,7 +44,7 @@ export class PagedExecutor implements Executor {
   readonly #model: CausalLM;
   readonly #o: PagedOptions;
   readonly #layers: readonly (LayerPages | undefined)[];
-  readonly #columns = new Map<Sequence, Map<number, Tensor>>();
+  readonly #columns = new Map<Sequence, Map<string, Tensor>>();
   readonly #recorded: RecordedSteps;
   /** Where the weights lie and how often they were written to, when somebody looked last. */
   #weights: readonly { readonly memory: Memory; readonly at: number }[] = [];
@@ -67,7 +68,7 @@ export class PagedExecutor implements Executor {
     });
     this.#single = layers.some(({ mixer: m }) => m.kind !== 'attention');
     // Tables that all steps read are there before the first one runs on another thread.
-    for (const { mixer: m } of layers) if (m.kind !== 'conv' && m.rope) model.tables(m.rope, options.contextTokens);
+    for (const { mixer: m } of layers) if (keepsKeys(m) && m.rope) model.tables(m.rope, options.contextTokens);
     const { drawing = 0, contextTokens } = options;
     if (drawing > 0 && BatchDraws.serves(model.device.backend))
       this.#draws = new DeviceDraws(model.device.backend, drawSizes(model, drawing, contextTokens));
@@ -79,7 +80,7 @@ export class PagedExecutor implements Executor {
       run: (ids, layout) => this.#answers(this.#hidden(ids, layout), layout.slots.size),
     });
     this.changed();
-    this.shares = layers.every(({ mixer: m }) => m.kind !== 'conv');
+    this.shares = layers.every(({ mixer: m }) => keepsKeys(m));
   }
 
   changed(): boolean {
@@ -96,7 +97,7 @@ export class PagedExecutor implements Executor {
     if (n > this.#o.maxRecorded || this.#single || !device.backend.capture || this.#model.talks) return false;
     if (device.backend.elsewhere) return true;
     // On GPUs many rows are sorted by their experts on the host.
-    return config.layers.every(({ mlp: m }) => m.kind === 'dense' || bucketOf(n) * m.chosen <= LONE_ROWS);
+    return config.layers.every(({ mlp: m }) => m.kind !== 'experts' || bucketOf(n) * m.chosen <= LONE_ROWS);
   }
 
   async run(asked: readonly Work[], bestOnly: boolean): Promise<Rows> {
@@ -202,9 +203,9 @@ export class PagedExecutor implements Executor {
   }
   #hidden(ids: Tensor, layout: ConstructorParameters<typeof PagedStep>[1]): Tensor {
     const { pageTokens, contextTokens } = this.#o;
-    const step = new PagedStep(this.#layers, layout, pageTokens, contextTokens, (columns, layer, last) => {
-      columns.get(layer)?.dispose();
-      columns.set(layer, keep(last));
+    const step = new PagedStep(this.#layers, layout, pageTokens, contextTokens, (columns, key, last) => {
+      columns.get(key)?.dispose();
+      columns.set(key, keep(last));
     });
     return this.#model.hidden(ids, step);
   }
@@ -246,7 +247,7 @@ export class PagedExecutor implements Executor {
     }
     return runs;
   }
-  #columnsOf(sequence: Sequence, start: number): Map<number, Tensor> {
+  #columnsOf(sequence: Sequence, start: number): Map<string, Tensor> {
     if (start === 0) this.forget(sequence); // computed from the beginning, perhaps again
     let columns = this.#columns.get(sequence);
     if (!columns) this.#columns.set(sequence, (columns = new Map()));

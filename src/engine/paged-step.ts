@@ -1,7 +1,7 @@
 // A step over tokens of many sequences at once, laid out one after another: each layer's products see one batch, keys
 // and values go to their pages by one store, attention reads pages by table.
 import { UnsupportedError } from '../base/errors.js';
-import { type AttendOptions, type LatentRun, seen, type Step } from '../models/index.js';
+import { type AttendOptions, type LatentRun, type Scan, seen, type Step } from '../models/index.js';
 import { cacheTypeOf, cacheWidth, inCache } from '../nn/kv-cache.js';
 import type { Device } from '../tensor/device.js';
 import { storeRows } from '../tensor/dispatch.js';
@@ -22,8 +22,8 @@ export interface Run {
   readonly lengths: Tensor;
   /** For layers that are not attended by table: places of all tokens, i32 (length), of a single sequence. */
   readonly places?: Tensor;
-  /** A convolution's last columns, which the step replaces. */
-  readonly columns?: Map<number, Tensor>;
+  /** A convolution's last columns and a layer's state, which the step replaces. */
+  readonly columns?: Map<string, Tensor>;
 }
 export interface PagedLayout {
   /** Where tokens stand in their sequences, i32 (1, tokens). */
@@ -45,14 +45,14 @@ export class PagedStep implements Step {
   /** Rows of tables that several layers share. */
   readonly #rows = new Map<Tensor, Tensor>();
   /** Keeps a tensor beyond the step and gives the one before back. */
-  readonly #keep: (columns: Map<number, Tensor>, layer: number, last: Tensor) => void;
+  readonly #keep: (columns: Map<string, Tensor>, key: string, last: Tensor) => void;
 
   constructor(
     layers: readonly (LayerPages | undefined)[],
     layout: PagedLayout,
     pageTokens: number,
     contextTokens: number,
-    keepColumns: (columns: Map<number, Tensor>, layer: number, last: Tensor) => void,
+    keepColumns: (columns: Map<string, Tensor>, key: string, last: Tensor) => void,
   ) {
     this.#layers = layers;
     this.#layout = layout;
@@ -119,11 +119,21 @@ export class PagedStep implements Step {
     const parts = this.#layout.runs.map((run) => {
       if (!run.columns) throw new UnsupportedError('pages: columns belong to one sequence');
       const mine = x.narrow(2, run.from, run.count);
-      const before = run.columns.get(layer) ?? x.newZeros([1, x.shape[1], count], x.dtype);
+      const before = run.columns.get(`columns ${layer}`) ?? x.newZeros([1, x.shape[1], count], x.dtype);
       const all = before.cat([mine], 2);
-      this.#keep(run.columns, layer, all.narrow(2, run.count, count).copy());
+      this.#keep(run.columns, `columns ${layer}`, all.narrow(2, run.count, count).copy());
       return convolve(all);
     });
     return parts.length === 1 ? parts[0] : parts[0].cat(parts.slice(1), 2);
+  }
+  overState(layer: number, xs: readonly Tensor[], scan: Scan): Tensor {
+    const parts = this.#layout.runs.map((run) => {
+      if (!run.columns) throw new UnsupportedError('pages: a state belongs to one sequence');
+      const mine = xs.map((x) => x.narrow(1, run.from, run.count));
+      const { y, state } = scan(mine, run.columns.get(`state ${layer}`));
+      this.#keep(run.columns, `state ${layer}`, state.copy());
+      return y;
+    });
+    return parts.length === 1 ? parts[0] : parts[0].cat(parts.slice(1), 1);
   }
 }

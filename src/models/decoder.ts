@@ -12,16 +12,17 @@ import type { Device } from '../tensor/device.js';
 import { keep } from '../tensor/scope.js';
 import { QTensor, type Weight } from '../tensor/qtensor.js';
 import type { Tensor } from '../tensor/tensor.js';
-import type { Features, Layer, Mixer, Mlp } from './features.js';
+import { type Features, keepsKeys, type Layer, type Mixer, type Mlp } from './features.js';
 import { AttentionMixer, ConvMixer, LatentMixer, type MixerContext, Norm, norm } from './mixers.js';
 import { type Dense, dense, Mixture } from './mlp.js';
+import { DeltaMixer, MambaMixer } from './recurrent-mixers.js';
 import { type RopeFeature, ropeRegime, type RopeTable, ropeTable } from './rope.js';
 import type { Shard } from './shard.js';
 import { Stage, type StageGroup } from './stage.js';
 import { BatchStep, DecoderCache, type Step } from './step.js';
 import type { Weights } from './weights.js';
 
-export type MixerModule = AttentionMixer | LatentMixer | ConvMixer;
+export type MixerModule = AttentionMixer | LatentMixer | ConvMixer | DeltaMixer | MambaMixer;
 export type MlpModule = Dense | Mixture;
 
 function mixer(w: Weights, f: Mixer, hidden: number, deep: Init): MixerModule {
@@ -32,10 +33,14 @@ function mixer(w: Weights, f: Mixer, hidden: number, deep: Init): MixerModule {
       return new LatentMixer(w, f, hidden, deep);
     case 'conv':
       return new ConvMixer(w, f, hidden, deep);
+    case 'delta':
+      return new DeltaMixer(w, f, hidden, deep);
+    case 'mamba2':
+      return new MambaMixer(w, f, hidden, deep);
   }
 }
-const mlp = (w: Weights, f: Mlp, hidden: number, deep: Init): MlpModule =>
-  f.kind === 'dense' ? dense(w, f, hidden, deep) : new Mixture(w, f, hidden);
+const mlp = (w: Weights, f: Mlp, hidden: number, deep: Init): MlpModule | undefined =>
+  f.kind === 'none' ? undefined : f.kind === 'dense' ? dense(w, f, hidden, deep) : new Mixture(w, f, hidden);
 
 export class Block extends Module {
   readonly beforeMixer: Norm | undefined;
@@ -43,7 +48,8 @@ export class Block extends Module {
   readonly beforeMlp: Norm | undefined;
   readonly afterMlp: Norm | undefined;
   readonly mixer: MixerModule;
-  readonly mlp: MlpModule;
+  /** None where the mixer is all there is. */
+  readonly mlp: MlpModule | undefined;
   readonly #parallel: Features['parallel'];
   readonly #factor: number;
 
@@ -71,6 +77,7 @@ export class Block extends Module {
     const first = this.beforeMixer ? this.beforeMixer.forward(x) : x;
     const mixed = branch(this.mixer.forward(first, context), this.afterMixer);
     const h = this.#parallel ? x : x.add(mixed);
+    if (!this.mlp) return h;
     const second = this.#parallel === 'shared' ? first : this.beforeMlp ? this.beforeMlp.forward(h) : h;
     const fed = branch(this.mlp.forward(second), this.afterMlp);
     return this.#parallel ? x.add(mixed).add(fed) : h.add(fed);
@@ -155,7 +162,7 @@ export class CausalLM extends Module {
       features.tied ? this.embed.weight : w.matrix('head', [entries, hiddenSize], normal(0, 0.02)),
       w.bias('head', [entries]),
     );
-    const ropes = layers.map(({ mixer: m }) => (m.kind === 'conv' ? undefined : m.rope));
+    const ropes = layers.map(({ mixer: m }) => (keepsKeys(m) ? m.rope : undefined));
     this.#rerun = ropes.find((r) => r?.type === 'longrope');
   }
 

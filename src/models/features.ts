@@ -72,7 +72,35 @@ export interface ShortConv {
   readonly width: number;
 }
 
-export type Mixer = Attention | LatentAttention | ShortConv;
+/** A matrix by head that decays and is written to by the delta rule; its output has a norm and a gate. */
+export interface DeltaNet {
+  readonly kind: 'delta';
+  readonly keyHeads: number;
+  readonly valueHeads: number;
+  readonly keyDim: number;
+  readonly valueDim: number;
+  /** Of the convolution before it. */
+  readonly width: number;
+  readonly eps: number;
+  readonly activation: string;
+}
+
+/** A matrix by head that decays by steps the input chooses; groups of heads share keys and queries. */
+export interface Mamba2 {
+  readonly kind: 'mamba2';
+  readonly heads: number;
+  readonly headDim: number;
+  readonly stateDim: number;
+  readonly groups: number;
+  readonly width: number;
+  readonly eps: number;
+  readonly activation: string;
+}
+
+export type Mixer = Attention | LatentAttention | ShortConv | DeltaNet | Mamba2;
+
+/** Whether a mixer keeps keys by token; the others remember something of one size, which cannot go back. */
+export const keepsKeys = (m: Mixer): m is Attention | LatentAttention => m.kind === 'attention' || m.kind === 'latent';
 
 export interface DenseMlp {
   readonly kind: 'dense';
@@ -107,7 +135,7 @@ export interface Experts {
   readonly shared?: { readonly inner: number; readonly gated?: boolean };
 }
 
-export type Mlp = DenseMlp | Experts;
+export type Mlp = DenseMlp | Experts | { readonly kind: 'none' };
 
 export interface Layer {
   readonly mixer: Mixer;

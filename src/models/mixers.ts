@@ -109,7 +109,7 @@ export interface MixerContext {
 
 export class AttentionMixer extends Module {
   readonly feature: Attention;
-  /** Queries, keys and values in one product. */
+  /** Queries, keys, values and the output's gate in one product. */
   readonly qkv: Linear;
   readonly out: Linear;
   readonly qNorm: HeadNorm | undefined;
@@ -126,6 +126,7 @@ export class AttentionMixer extends Module {
         { role: 'q', outputs: heads * headDim, order },
         { role: 'k', outputs: kvHeads * headDim, order },
         { role: 'v', outputs: kvHeads * headDim },
+        ...(f.gated ? [{ role: 'qGate' as const, outputs: heads * headDim }] : []),
       ],
       hidden,
     );
@@ -137,7 +138,7 @@ export class AttentionMixer extends Module {
     if (f.sinks) this.sinks = w.tensor('sinks', [heads], undefined, 'weight', 'f32');
   }
   forward(x: Tensor, context: MixerContext): Tensor {
-    const { heads, kvHeads, headDim, rope, clip, qkNorm, temperature, alibi, scale, window, chunk, softcap } =
+    const { heads, kvHeads, headDim, rope, clip, qkNorm, temperature, alibi, scale, window, chunk, softcap, gated } =
       this.feature;
     const { step, layer } = context;
     const [b, t] = x.shape;
@@ -165,7 +166,9 @@ export class AttentionMixer extends Module {
     }
     if (alibi) this.#slopes ??= x.device.now(() => keep(tensor(Float32Array.from(alibi), { device: x.device })));
     const y = step.attend(layer, q, k, v, { scale, window, chunk, softcap, sinks: this.sinks, alibi: this.#slopes });
-    return this.out.forward(y.reshape([b, t, heads * headDim]));
+    const flat = y.reshape([b, t, heads * headDim]);
+    const gate = (heads + 2 * kvHeads) * headDim;
+    return this.out.forward(gated ? flat.mul(made.narrow(2, gate, heads * headDim).sigmoid()) : flat);
   }
 }
 

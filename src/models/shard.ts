@@ -6,7 +6,16 @@ import type { Part } from '../io/part-record.js';
 import { Linear } from '../nn/layers.js';
 import { QTensor, type Weight } from '../tensor/qtensor.js';
 import type { Tensor } from '../tensor/tensor.js';
-import type { Attention, Experts, Features, HeadSizes, Layer, Mixer, Mlp } from './features.js';
+import {
+  type Attention,
+  type Experts,
+  type Features,
+  type HeadSizes,
+  keepsKeys,
+  type Layer,
+  type Mixer,
+  type Mlp,
+} from './features.js';
 import type { Role } from './weights.js';
 
 /** What a model asks of the ranks it is shared out among; a Group of wick/distributed has it. */
@@ -75,6 +84,8 @@ export class Shard {
   #mixer(m: Mixer, i: number): Mixer {
     const n = this.group.size;
     if (m.kind === 'conv') return m; // small, and held whole
+    if (!keepsKeys(m)) this.#refuse(i, `a layer of kind ${m.kind} is not divided`);
+    if (m.kind === 'attention' && m.gated) this.#refuse(i, 'gated attention is not divided');
     if (m.heads % n !== 0) this.#refuse(i, `${m.heads} heads do not divide by ${n}`);
     if (m.kind === 'latent') return { ...m, heads: m.heads / n };
     const { count, index } = this.#keyPart(m, i);
@@ -91,6 +102,7 @@ export class Shard {
     return this.#refuse(i, `${m.kvHeads} key heads neither divide by ${size} nor divide it`);
   }
   #mlp(m: Mlp, i: number): Mlp {
+    if (m.kind === 'none') return m;
     const n = this.group.size;
     const divided = (inner: number, what: string): number =>
       inner % n === 0 ? inner / n : this.#refuse(i, `${what} of ${inner} rows does not divide by ${n}`);

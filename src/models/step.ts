@@ -6,7 +6,7 @@ import { tensor } from '../tensor/create.js';
 import type { Device } from '../tensor/device.js';
 import { keep } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
-import type { Attention, Features } from './features.js';
+import { type Attention, type Features, keepsKeys } from './features.js';
 
 /** What a layer asks of the run it is part of. Engines with pages or batches of their own implement this. */
 export interface Step {
@@ -41,7 +41,10 @@ export interface Step {
    * the last of these are remembered.
    */
   overColumns(layer: number, x: Tensor, count: number, convolve: (columns: Tensor) => Tensor): Tensor;
+  /** What `scan` makes of x's, each (b, t, ...), and of the state that the layer remembers: answers (b, t, ...). */
+  overState(layer: number, xs: readonly Tensor[], scan: Scan): Tensor;
 }
+export type Scan = (xs: readonly Tensor[], state: Tensor | undefined) => { readonly y: Tensor; readonly state: Tensor };
 /** New tokens `from` to `from + count` look at all of these, (b, 1, all, width). */
 export interface LatentRun {
   readonly from: number;
@@ -54,12 +57,13 @@ export type AttendOptions = Pick<Attention, 'scale' | 'window' | 'chunk' | 'soft
   readonly alibi?: Tensor;
 };
 
-/** A convolution's last inputs. */
-interface Columns {
+/** A convolution's last inputs, and what a layer remembers beside them. */
+interface Memory {
   last: Tensor | undefined;
+  state: Tensor | undefined;
 }
 export class DecoderCache {
-  readonly layers: readonly (KvCache | Columns)[];
+  readonly layers: readonly (KvCache | Memory)[];
   /** Tokens seen so far, those of padding counted. */
   length = 0;
   /** Padding in front of each sequence. */
@@ -69,9 +73,9 @@ export class DecoderCache {
   /** `whole`: windows keep all keys too, in room that never moves. */
   constructor(features: Features, capacity?: number, whole = false, type?: CacheType) {
     this.layers = features.layers.map(({ mixer }) =>
-      mixer.kind === 'conv'
-        ? { last: undefined }
-        : new KvCache(capacity, mixer.kind === 'attention' && !whole ? (mixer.window ?? mixer.chunk) : undefined, type),
+      keepsKeys(mixer)
+        ? new KvCache(capacity, mixer.kind === 'attention' && !whole ? (mixer.window ?? mixer.chunk) : undefined, type)
+        : { last: undefined, state: undefined },
     );
   }
   kv(layer: number): KvCache {
@@ -88,7 +92,7 @@ export class DecoderCache {
   truncate(length: number): void {
     if (length === this.length) return;
     if (this.layers.some((l) => !(l instanceof KvCache)))
-      throw new ArgumentError('cache: a model with convolutions cannot go back; begin anew');
+      throw new ArgumentError('cache: a model with convolutions or states cannot go back; begin anew');
     this.layers.forEach((l) => (l as KvCache).truncate(length));
     const old = this.ids;
     if (old) this.ids = length === 0 ? undefined : keep(old.narrow(1, 0, length).copy());
@@ -100,7 +104,8 @@ export class DecoderCache {
       if (l instanceof KvCache) l.reset();
       else {
         l.last?.dispose();
-        l.last = undefined;
+        l.state?.dispose();
+        l.last = l.state = undefined;
       }
     }
     this.ids?.dispose();
@@ -203,7 +208,7 @@ export class BatchStep implements Step {
   }
   overColumns(layer: number, x: Tensor, count: number, convolve: (columns: Tensor) => Tensor): Tensor {
     const [b, channels, t] = x.shape;
-    const state = this.#cache?.layers[layer] as Columns | undefined;
+    const state = this.#cache?.layers[layer] as Memory | undefined;
     const before = state?.last ?? x.newZeros([b, channels, count], x.dtype);
     const all = before.cat([x], 2); // (b, channels, count + t)
     if (state) {
@@ -212,5 +217,15 @@ export class BatchStep implements Step {
       state.last = last;
     }
     return convolve(all);
+  }
+  overState(layer: number, xs: readonly Tensor[], scan: Scan): Tensor {
+    const memory = this.#cache?.layers[layer] as Memory | undefined;
+    const { y, state } = scan(xs, memory?.state);
+    if (memory) {
+      const next = noGrad(() => keep(state.copy()));
+      memory.state?.dispose();
+      memory.state = next;
+    }
+    return y;
   }
 }

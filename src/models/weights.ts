@@ -26,6 +26,8 @@ export const LAYER_ROLES = [
   ...['router', 'choiceBias', 'expertGate', 'expertUp', 'expertDown'],
   ...['sharedGate', 'sharedUp', 'sharedDown', 'sharedSwitch'],
   ...['convIn', 'conv', 'convOut'],
+  ...['qGate', 'stateIn', 'stateGate', 'stateRate', 'stateStep', 'stateConv', 'stateDecay', 'stateShift', 'stateSkip'],
+  ...['stateNorm', 'stateOut'],
 ] as const;
 export type Role = (typeof MODEL_ROLES)[number] | (typeof LAYER_ROLES)[number];
 

@@ -2,7 +2,7 @@
 // tensors.
 import { FormatError, UnsupportedError } from '../../base/errors.js';
 import { Config, type Json } from '../config.js';
-import type { Features, Mixer, NormFeature } from '../features.js';
+import { type Features, keepsKeys, type Mixer, type NormFeature } from '../features.js';
 import type { RopeFeature } from '../rope.js';
 import type { ModelSource } from '../source.js';
 import type { Names } from '../weights.js';
@@ -344,7 +344,7 @@ export function ggufFeatures(row: GgufRow, features: (c: Config) => Features, m:
   };
   const one = row.oneAdded ?? false;
   const mixer = (x: Mixer): Mixer => {
-    if (x.kind === 'conv') return x;
+    if (!keepsKeys(x)) return x;
     if (x.kind === 'latent') return { ...x, rope: turned(x.rope) };
     const qkNorm = x.qkNorm && { ...x.qkNorm, norm: adjustNorm(x.qkNorm.norm, one) };
     return { ...x, ...(x.rope && { rope: turned(x.rope) }), ...(qkNorm && { qkNorm }) };

@@ -2,6 +2,7 @@
 import { DEEPSEEK_FAMILIES } from './deepseek.js';
 import { GEMMA_FAMILIES } from './gemma.js';
 import { GPT_FAMILIES } from './gpt.js';
+import { HYBRID_FAMILIES } from './hybrids.js';
 import { LLAMA_FAMILIES } from './llama.js';
 import { OTHER_FAMILIES } from './others.js';
 import { PHI_FAMILIES } from './phi.js';
@@ -15,4 +16,5 @@ export const DECODER_FAMILIES = [
   ...GPT_FAMILIES,
   ...OTHER_FAMILIES,
   ...DEEPSEEK_FAMILIES,
+  ...HYBRID_FAMILIES,
 ];

@@ -26,6 +26,7 @@ import {
   windowsBy,
   firstCount,
 } from './common.js';
+import type { Names } from '../weights.js';
 import { family } from './row.js';
 
 /** Flags of biases that a family does not heed, whatever they say. */
@@ -173,7 +174,7 @@ const smollm3 = family({
   gguf: { architectures: ['smollm3'], permuted: ['smollm3'] },
 });
 
-const graniteExperts = (c: Config, shared: number): ReturnType<typeof experts> =>
+export const graniteExperts = (c: Config, shared: number): ReturnType<typeof experts> =>
   experts(c, {
     count: firstCount(c, 'num_local_experts', 'num_experts'),
     chosen: c.count('num_experts_per_tok', undefined, 1),
@@ -182,22 +183,26 @@ const graniteExperts = (c: Config, shared: number): ReturnType<typeof experts> =
     weights: 'softmax',
     ...(shared > 0 && { shared: { inner: shared } }),
   });
+export const graniteFactors = (c: Config): Partial<Features> => ({
+  embedFactor: c.number('embedding_multiplier', 1),
+  branchFactor: c.number('residual_multiplier', 1),
+  logitFactor: 1 / c.number('logits_scaling', 1),
+});
 const EXPERT_PARTS = stackedGateUp('block_sparse_moe.input_linear');
+export const GRANITE_NAMES: Names = {
+  ...LLAMA_NAMES,
+  router: 'block_sparse_moe.router.layer',
+  expertGate: EXPERT_PARTS.gate,
+  expertUp: EXPERT_PARTS.up,
+  expertDown: 'block_sparse_moe.output_linear',
+  sharedGate: fusedGateUp('shared_mlp.input_linear').gate,
+  sharedUp: fusedGateUp('shared_mlp.input_linear').up,
+  sharedDown: 'shared_mlp.output_linear',
+};
 const granite = family({
   types: ['granite', 'granitemoe', 'granitemoeshared', 'hyperclovax'],
   features: (c) => graniteFeatures(c),
-  names: {
-    ...LLAMA_NAMES,
-    router: 'block_sparse_moe.router.layer',
-    expertGate: EXPERT_PARTS.gate,
-    expertUp: EXPERT_PARTS.up,
-    expertDown: 'block_sparse_moe.output_linear',
-    sharedGate: fusedGateUp('shared_mlp.input_linear').gate,
-    sharedUp: fusedGateUp('shared_mlp.input_linear').up,
-    sharedDown: 'shared_mlp.output_linear',
-    afterMixer: 'post_norm1',
-    afterMlp: 'post_norm2',
-  },
+  names: { ...GRANITE_NAMES, afterMixer: 'post_norm1', afterMlp: 'post_norm2' },
   gguf: { architectures: ['granite', 'granitemoe'], permuted: ['granite', 'granitemoe'] },
 });
 function graniteFeatures(c: Config): Features {
@@ -216,8 +221,7 @@ function graniteFeatures(c: Config): Features {
     biases,
     more: {
       ...(around && { norms: ALL_NORMS }),
-      embedFactor: c.number('embedding_multiplier', 1),
-      branchFactor: c.number('residual_multiplier', 1),
+      ...graniteFactors(c),
       logitFactor: c.number('logits_scaling', 1) ** (clova ? 1 : -1),
     },
   });

@@ -60,19 +60,19 @@ const qwen3 = family({
 });
 
 /** Experts on every `decoder_sparse_step`th layer that mlp_only_layers does not name. */
-function qwenMlp(c: Config, mixture: () => Experts): (i: number) => Mlp {
+export function qwenMlp(c: Config, mixture: () => Experts): (i: number) => Mlp {
   const step = c.count('decoder_sparse_step', 1, 1);
   const only = c.has('mlp_only_layers') ? c.numbers('mlp_only_layers') : [];
   eitherKind(c);
   return (i) => (!only.includes(i) && (i + 1) % step === 0 ? mixture() : gated(c));
 }
-const qwenExperts = (c: Config, shared?: Experts['shared']): Experts =>
+export const qwenExperts = (c: Config, shared?: Experts['shared'], always = false): Experts =>
   experts(c, {
     count: firstCount(c, 'num_experts', 'num_local_experts'),
     chosen: c.count('num_experts_per_tok', undefined, 1),
     inner: c.count('moe_intermediate_size', undefined, 1),
     score: 'softmax',
-    weights: c.flag('norm_topk_prob', false) ? 'normalised' : 'kept',
+    weights: always || c.flag('norm_topk_prob', false) ? 'normalised' : 'kept',
     ...(shared && { shared }),
   });
 function qwenMoe(c: Config, normed: boolean): Features {
@@ -95,7 +95,7 @@ function qwenMoe(c: Config, normed: boolean): Features {
     biases,
   });
 }
-const QWEN_MOE_NAMES = {
+export const QWEN_MOE_NAMES = {
   ...LLAMA_NAMES,
   ...expertNames('mlp'),
   ...sharedNames('mlp.shared_expert'),

@@ -1,0 +1,262 @@
+// Decoders whose layers remember a state: Qwen3-Next and Qwen3.5 (gated delta nets between gated attention), Granite 4
+// (Mamba 2 and attention), Mamba 2 itself.
+import { FormatError, UnsupportedError } from '../../base/errors.js';
+import type { Config } from '../config.js';
+import type { DeltaNet, Features, Mamba2, Mixer } from '../features.js';
+import type { Names, Role, Rows } from '../weights.js';
+import {
+  ATTENTION_BIAS,
+  activationOf,
+  biasesBy,
+  build,
+  fusedGateUp,
+  gated,
+  layerTypes,
+  rms,
+  ropeOf,
+  sizesOf,
+} from './common.js';
+import { GRANITE_NAMES, graniteExperts, graniteFactors } from './llama.js';
+import { QWEN_MOE_NAMES, qwenExperts, qwenMlp } from './qwen.js';
+import { family } from './row.js';
+
+// ---- Qwen ----
+
+const deltaNet = (c: Config): DeltaNet => ({
+  kind: 'delta',
+  keyHeads: c.count('linear_num_key_heads', undefined, 1),
+  valueHeads: c.count('linear_num_value_heads', undefined, 1),
+  keyDim: c.count('linear_key_head_dim', undefined, 1),
+  valueDim: c.count('linear_value_head_dim', undefined, 1),
+  width: c.count('linear_conv_kernel_dim', 4, 1),
+  eps: c.number('rms_norm_eps', 1e-6),
+  activation: activationOf(c),
+});
+function qwenNext(c: Config): Features {
+  const type = c.json.model_type as string;
+  const mixed = type !== 'qwen3_5_text';
+  const biases = biasesBy(c, { attention_bias: [...ATTENTION_BIAS, 'qGate'] });
+  const s = sizesOf(c);
+  const norm = { ...rms(c), plusOne: true };
+  const rope = ropeOf(c, s, { partial: 0.25 });
+  // Positions of text alone are the same in every section.
+  (c.inner('rope_parameters') ?? c.inner('rope_scaling'))?.ignore('mrope_section', 'mrope_interleaved');
+  const period = c.count('full_attention_interval', 4, 1);
+  c.ignore('mtp_num_hidden_layers', 'mtp_use_dedicated_embeddings', 'mamba_ssm_dtype', 'attn_output_gate');
+  const types = layerTypes(c, s.layers, (i) => ((i + 1) % period ? 'linear_attention' : 'full_attention'));
+  const delta = deltaNet(c);
+  if (delta.valueHeads % delta.keyHeads !== 0)
+    throw new FormatError(`${c.where}: ${delta.valueHeads} value heads do not divide into ${delta.keyHeads} key heads`);
+  const shared = mixed ? { inner: c.count('shared_expert_intermediate_size', 512), gated: true } : undefined;
+  const mlp = mixed ? qwenMlp(c, () => qwenExperts(c, shared, type === 'qwen3_5_moe_text')) : () => gated(c);
+  return build(type, c, s, {
+    norm,
+    mixer: (i): Mixer => {
+      if (types[i] === 'linear_attention') return delta;
+      if (types[i] !== 'full_attention')
+        throw new UnsupportedError(`${c.where}: layer_types holds ${JSON.stringify(types[i])}`);
+      const { heads, kvHeads, headDim } = s;
+      const scale = 1 / Math.sqrt(headDim);
+      return { kind: 'attention', heads, kvHeads, headDim, scale, rope, qkNorm: { norm, over: 'head' }, gated: true };
+    },
+    mlp,
+    biases,
+  });
+}
+/** The query product holds a head's queries and its gate side by side. */
+const besideGate =
+  (at: 0 | 1): Rows =>
+  (t, s) => {
+    const rest = t.shape.slice(1);
+    const byHead = t.reshape([s.heads, 2, s.headDim, ...rest]);
+    return byHead.narrow(1, at, 1).reshape([s.heads * s.headDim, ...rest]);
+  };
+/** Rows of a product that is laid out by key head: `parts` rows of each, of which these are taken, one after the other. */
+const byKeyHead =
+  (heads: number, parts: readonly number[], ...taken: readonly number[]): Rows =>
+  (t) => {
+    const all = parts.reduce((a, b) => a + b, 0);
+    const grouped = t.reshape([heads, all, t.shape[1]]);
+    const rows = taken.map((i) => {
+      const from = parts.slice(0, i).reduce((a, b) => a + b, 0);
+      return grouped.narrow(1, from, parts[i]).reshape([heads * parts[i], t.shape[1]]);
+    });
+    return rows.length === 1 ? rows[0] : rows[0].cat(rows.slice(1), 0);
+  };
+const QWEN_NAMES: Names = {
+  ...QWEN_MOE_NAMES,
+  q: { name: 'self_attn.q_proj', rows: besideGate(0) },
+  qGate: { name: 'self_attn.q_proj', rows: besideGate(1) },
+  stateIn: 'linear_attn.in_proj_qkv',
+  stateGate: 'linear_attn.in_proj_z',
+  stateRate: 'linear_attn.in_proj_b',
+  stateStep: 'linear_attn.in_proj_a',
+  stateConv: 'linear_attn.conv1d',
+  stateDecay: { name: 'linear_attn.A_log', bare: true },
+  stateShift: { name: 'linear_attn.dt_bias', bare: true },
+  stateNorm: 'linear_attn.norm',
+  stateOut: 'linear_attn.out_proj',
+};
+/** Qwen3-Next keeps these products by key head. */
+function fusedNames(c: Config): Names {
+  const { keyHeads, valueHeads, keyDim, valueDim } = deltaNet(c);
+  const each = valueHeads / keyHeads;
+  const wide = [keyDim, keyDim, each * valueDim, each * valueDim];
+  const [qkvz, ba] = ['linear_attn.in_proj_qkvz', 'linear_attn.in_proj_ba'];
+  return {
+    ...QWEN_NAMES,
+    stateIn: { name: qkvz, rows: byKeyHead(keyHeads, wide, 0, 1, 2) },
+    stateGate: { name: qkvz, rows: byKeyHead(keyHeads, wide, 3) },
+    stateRate: { name: ba, rows: byKeyHead(keyHeads, [each, each], 0) },
+    stateStep: { name: ba, rows: byKeyHead(keyHeads, [each, each], 1) },
+  };
+}
+const MTP = (): RegExp => /^mtp\./;
+const next = family({ types: ['qwen3_next'], features: qwenNext, names: fusedNames, ignored: MTP });
+const wrapped = (type: string): NonNullable<Parameters<typeof family>[0]['wrappers']> => ({
+  types: [type],
+  prefixes: ['model.language_model.', 'language_model.model.'],
+  ignored: /(^|\.)visual\.|^mtp\./,
+});
+const qwen35 = family({
+  types: ['qwen3_5_text'],
+  features: qwenNext,
+  names: QWEN_NAMES,
+  ignored: MTP,
+  wrappers: wrapped('qwen3_5'),
+});
+const qwen35Moe = family({
+  types: ['qwen3_5_moe_text'],
+  features: qwenNext,
+  names: QWEN_NAMES,
+  ignored: MTP,
+  wrappers: wrapped('qwen3_5_moe'),
+});
+
+// ---- Mamba 2 ----
+
+const MAMBA_NAMES = (at: string): Partial<Names> => ({
+  stateIn: `${at}.in_proj`,
+  stateConv: `${at}.conv1d`,
+  stateDecay: { name: `${at}.A_log`, bare: true },
+  stateShift: { name: `${at}.dt_bias`, bare: true },
+  stateSkip: { name: `${at}.D`, bare: true },
+  stateNorm: `${at}.norm`,
+  stateOut: `${at}.out_proj`,
+});
+/** Steps are not held within limits here. */
+function noLimits(c: Config): void {
+  const limit = c.get('time_step_limit');
+  if (limit === undefined) return;
+  const unbounded = (x: unknown): boolean => x === Infinity || /infinity/i.test(JSON.stringify(x));
+  if (!Array.isArray(limit) || limit[0] !== 0 || !unbounded(limit[1]))
+    throw new UnsupportedError(`${c.where}: time_step_limit is ${JSON.stringify(limit)}; only [0, Infinity] is served`);
+}
+const STATE_BIAS: readonly Role[] = ['stateIn', 'stateOut'];
+
+function graniteHybrid(c: Config): Features {
+  const proj: readonly Role[] = STATE_BIAS;
+  const biases = biasesBy(
+    c,
+    { attention_bias: ATTENTION_BIAS, mamba_proj_bias: proj, mamba_conv_bias: ['stateConv'] },
+    { mamba_conv_bias: true },
+  );
+  noLimits(c);
+  const s = sizesOf(c);
+  const norm = rms(c);
+  const turned = c.text('position_embedding_type', 'nope') === 'rope';
+  c.only('position_embedding_type', 'rope', 'nope');
+  const rope = ropeOf(c, s);
+  const inner = c.number('mamba_expand', 2) * s.hidden;
+  const heads = c.count('mamba_n_heads', 128, 1);
+  const given = c.get('mamba_d_head');
+  c.ignore('mamba_chunk_size', 'mamba_d_head', 'normalization_function', 'init_method', 'layers_block_type');
+  c.ignore('time_step_min', 'time_step_max', 'time_step_floor', 'use_mamba_kernels', 'attn_layer_indices');
+  const headDim = given === undefined || given === 'auto' ? inner / heads : (given as number);
+  if (headDim * heads !== inner)
+    throw new FormatError(`${c.where}: ${heads} state heads of ${headDim} are not ${inner} wide, as mamba_expand says`);
+  const mamba: Mamba2 = {
+    kind: 'mamba2',
+    heads,
+    headDim,
+    stateDim: c.count('mamba_d_state', 256, 1),
+    groups: c.count('mamba_n_groups', 1, 1),
+    width: c.count('mamba_d_conv', 4, 1),
+    eps: norm.eps,
+    activation: activationOf(c),
+  };
+  const types = c.has('layers_block_type')
+    ? c.texts('layers_block_type')
+    : layerTypes(c, s.layers, () => 'linear_attention');
+  const experts = c.count('num_local_experts', 8) > 0;
+  const shared = c.count('shared_intermediate_size', 1024);
+  c.ignore('intermediate_size', 'num_experts_per_tok');
+  return build('granitemoehybrid', c, s, {
+    norm,
+    mixer: (i): Mixer => {
+      if (types[i] === 'mamba' || types[i] === 'linear_attention') return mamba;
+      if (types[i] !== 'attention' && types[i] !== 'full_attention')
+        throw new UnsupportedError(`${c.where}: layer_types holds ${JSON.stringify(types[i])}`);
+      const scale = c.number('attention_multiplier', 1);
+      const { heads, kvHeads, headDim } = s;
+      return { kind: 'attention', heads, kvHeads, headDim, scale, ...(turned && { rope }) };
+    },
+    mlp: () => (experts ? graniteExperts(c, shared) : gated(c, shared)),
+    biases,
+    more: graniteFactors(c),
+  });
+}
+const graniteFamily = family({
+  types: ['granitemoehybrid'],
+  features: graniteHybrid,
+  names: {
+    ...GRANITE_NAMES,
+    ...MAMBA_NAMES('mamba'),
+    ...fusedGateUp('shared_mlp.input_linear'),
+    down: 'shared_mlp.output_linear',
+  },
+});
+
+const mamba2 = family({
+  types: ['mamba2'],
+  features: (c) => {
+    noLimits(c);
+    const hidden = c.count('hidden_size', undefined, 1);
+    const heads = c.count('num_heads', undefined, 1);
+    const headDim = c.count('head_dim', 64, 1);
+    c.ignore('chunk_size', 'time_step_rank', 'time_step_min', 'time_step_max', 'time_step_floor', 'rms_norm');
+    c.ignore('residual_in_fp32', 'rescale_prenorm_residual', 'norm_before_gate');
+    if (c.number('expand', 2) * hidden !== heads * headDim)
+      throw new FormatError(`${c.where}: ${heads} heads of ${headDim} are not expand times ${hidden}`);
+    const norm = { kind: 'rms', eps: c.number('layer_norm_epsilon', 1e-5) } as const;
+    const mixer: Mamba2 = {
+      kind: 'mamba2',
+      heads,
+      headDim,
+      stateDim: c.count('state_size', 128, 1),
+      groups: c.count('n_groups', 8, 1),
+      width: c.count('conv_kernel', 4, 1),
+      eps: norm.eps,
+      activation: activationOf(c),
+    };
+    const layers = c.count('num_hidden_layers', undefined, 1);
+    const sizes = { hidden, layers, heads, kvHeads: heads, headDim, maxPositions: 2 ** 20 };
+    return build('mamba2', c, sizes, {
+      norm,
+      mixer: () => mixer,
+      mlp: () => ({ kind: 'none' }),
+      biases: biasesBy(c, { use_bias: STATE_BIAS, use_conv_bias: ['stateConv'] }, { use_conv_bias: true }),
+      more: { norms: { beforeMixer: true, afterMixer: false, beforeMlp: false, afterMlp: false } },
+    });
+  },
+  names: {
+    ...MAMBA_NAMES('mixer'),
+    embed: 'backbone.embeddings',
+    finalNorm: 'backbone.norm_f',
+    head: 'lm_head',
+    layer: 'backbone.layers.{i}',
+    beforeMixer: 'norm',
+  },
+});
+
+export const HYBRID_FAMILIES = [next, qwen35, qwen35Moe, graniteFamily, mamba2];

@@ -1,0 +1,96 @@
+// Attention that keeps one matrix instead of all keys: S = decay * S + k v', y = q S, and the delta rule, which writes
+// not the value itself but what it differs in from what S answers to the key. Computed in f32.
+import { tensor } from '../tensor/create.js';
+import type { Tensor } from '../tensor/tensor.js';
+
+/** Tokens whose answers are computed together. */
+const CHUNK = 32;
+
+export interface ScanInput {
+  /** (b, t, heads, key), (b, t, heads, key), (b, t, heads, value) */
+  readonly q: Tensor;
+  readonly k: Tensor;
+  readonly v: Tensor;
+  /** Logarithms of the decay before each token, (b, t, heads). */
+  readonly decay: Tensor;
+  /** How much of the difference is written, (b, t, heads): the delta rule. Without it the value itself is added. */
+  readonly rate?: Tensor;
+}
+/** Answers (b, t, heads, value) and the matrix after the last token, (b, heads, key, value). */
+export interface Scanned {
+  readonly y: Tensor;
+  readonly state: Tensor;
+}
+
+export function scan(input: ScanInput, state?: Tensor): Scanned {
+  const { q, v } = input;
+  const [b, t, heads, keyDim] = q.shape;
+  const before = state ?? q.newZeros([b, heads, keyDim, v.shape[3]], 'f32');
+  return t === 1 ? one(input, before) : inChunks(input, before);
+}
+
+/** A single token. */
+function one({ q, k, v, decay, rate }: ScanInput, before: Tensor): Scanned {
+  const byHead = (x: Tensor): Tensor => x.permute([0, 2, 1, 3]); // (b, heads, 1, width)
+  const column = (x: Tensor): Tensor => x.permute([0, 2, 1]).unsqueeze(3); // (b, heads, 1, 1)
+  const [query, key, value] = [q, k, v].map(byHead);
+  const faded = before.mul(column(decay).exp());
+  const written = rate ? value.sub(key.matmul(faded)).mul(column(rate)) : value;
+  const state = faded.add(key.t().matmul(written));
+  return { y: byHead(query.matmul(state)), state };
+}
+
+function inChunks(input: ScanInput, before: Tensor): Scanned {
+  const [b, t, heads] = input.q.shape;
+  const size = Math.min(CHUNK, t);
+  const chunks = Math.ceil(t / size);
+  // Tokens added at the end have no key, no value and no decay: they change nothing.
+  const chunked = (x: Tensor): Tensor => {
+    const wide = x.rank === 4 ? x : x.unsqueeze(3);
+    const more = chunks * size - t;
+    const full = more === 0 ? wide : wide.cat([wide.newZeros([b, more, heads, wide.shape[3]], wide.dtype)], 1);
+    return full.reshape([b, chunks, size, heads, wide.shape[3]]).permute([1, 0, 3, 2, 4]); // (chunks, b, heads, size, width)
+  };
+  const [q, k, v] = [input.q, input.k, input.v].map(chunked);
+  const sums = chunked(input.decay).cumsum(3); // (chunks, b, heads, size, 1)
+  const lower = tensor(
+    Uint8Array.from({ length: size * size }, (_, i) => (i % size <= Math.floor(i / size) ? 1 : 0)),
+    { shape: [size, size], device: q.device },
+  ).ne(0);
+  const apart = sums.sub(sums.t()); // what lies between two tokens
+  const fading = lower.broadcastTo(apart.shape).where(apart, apart.constant(-Infinity)).exp();
+  const within = q.matmul(k.t()).mul(fading);
+  const start = sums.exp();
+  const last = sums.narrow(3, size - 1, 1);
+  const end = last.sub(sums).exp();
+  const rate = input.rate && chunked(input.rate);
+  const solved = rate && inverse(k.matmul(k.t()).mul(fading).mul(rate), size);
+  const [fromStart, keysAtEnd, fade] = [k.mul(start), k.mul(end).t(), last.exp()];
+  const answered = q.mul(start);
+  let state = before;
+  const parts: Tensor[] = [];
+  for (let c = 0; c < chunks; c++) {
+    const at = (x: Tensor): Tensor => x.narrow(0, c, 1).squeeze([0]);
+    const written =
+      solved && rate ? at(solved).matmul(at(v).sub(at(fromStart).matmul(state)).mul(at(rate))) : at(v);
+    parts.push(at(answered).matmul(state).add(at(within).matmul(written)));
+    state = state.mul(at(fade)).add(at(keysAtEnd).matmul(written));
+  }
+  const all = parts.length === 1 ? parts[0] : parts[0].cat(parts.slice(1), 2); // (b, heads, chunks * size, value)
+  return { y: all.narrow(2, 0, t).permute([0, 2, 1, 3]), state };
+}
+
+/** The inverse of I + the part of x below its diagonal, row after row; x is (..., size, size). */
+function inverse(x: Tensor, size: number): Tensor {
+  const rows = x.rank - 2;
+  const unit = tensor(
+    Float32Array.from({ length: size * size }, (_, i) => (i % (size + 1) === 0 ? 1 : 0)),
+    { shape: [size, size], device: x.device },
+  ).broadcastTo(x.shape);
+  let done = unit.narrow(rows, 0, 1);
+  for (let i = 1; i < size; i++) {
+    const row = x.narrow(rows, i, 1).narrow(rows + 1, 0, i);
+    done = done.cat([unit.narrow(rows, i, 1).sub(row.matmul(done))], rows);
+  }
+  return done;
+}
