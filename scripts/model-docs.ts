@@ -106,7 +106,7 @@ border answers with a cache as transformers does, and otherwise as it does witho
 ${body.join('\n')}
 
 Config fields that change the result and are not honoured, tensors that nothing uses and tensors that are missing are refused by name.
-Not served: mamba and mamba2, granitemoehybrid, qwen3_next and qwen3_5, gemma3n and gemma4, minimax (01), kimi_linear, falcon_h1, nemotron_h,
+Not served: mamba (the first), gemma3n and gemma4, minimax (01), kimi_linear, falcon_h1, nemotron_h,
 jamba, zamba2, sparse attention with an indexer (deepseek_v32, glm_moe_dsa), afmoe, bitnet, codegen.
 `,
 );

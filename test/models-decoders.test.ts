@@ -24,7 +24,7 @@ import { answerOf, families, familyFolder, skipFamilies } from './models-support
 
 const DECODERS = [
   ...['llama', 'llama3-rope', 'qwen2', 'qwen3', 'gpt2', 'yarn-llama', 'gemma3', 'phi3-longrope', 'qwen3_moe-b'],
-  ...['deepseek_v3', 'gpt_oss', 'olmo2-b', 'lfm2'],
+  ...['deepseek_v3', 'gpt_oss', 'olmo2-b', 'lfm2', 'qwen3_next'],
 ];
 const rows = (t: Tensor): number[][] => (t.toArray() as (number | bigint)[][]).map((r) => r.map(Number));
 const load = (dir: string, device: Device | string = 'cpu'): CausalLM =>

@@ -71,8 +71,7 @@ function inChunks(input: ScanInput, before: Tensor): Scanned {
   const parts: Tensor[] = [];
   for (let c = 0; c < chunks; c++) {
     const at = (x: Tensor): Tensor => x.narrow(0, c, 1).squeeze([0]);
-    const written =
-      solved && rate ? at(solved).matmul(at(v).sub(at(fromStart).matmul(state)).mul(at(rate))) : at(v);
+    const written = solved && rate ? at(solved).matmul(at(v).sub(at(fromStart).matmul(state)).mul(at(rate))) : at(v);
     parts.push(at(answered).matmul(state).add(at(within).matmul(written)));
     state = state.mul(at(fade)).add(at(keysAtEnd).matmul(written));
   }

@@ -71,7 +71,10 @@ export class DeltaMixer extends Module {
     const q = repeated(unitLength(part(0, keyHeads, keyDim)), times).affine(1 / Math.sqrt(keyDim), 0);
     const k = repeated(unitLength(part(keys, keyHeads, keyDim)), times);
     const v = part(2 * keys, valueHeads, valueDim);
-    const rate = all.narrow(2, wide + values, valueHeads).sigmoid().cast('f32');
+    const rate = all
+      .narrow(2, wide + values, valueHeads)
+      .sigmoid()
+      .cast('f32');
     const steps = all.narrow(2, wide + values + valueHeads, valueHeads).cast('f32');
     const decay = steps.add(this.shift).softplus().mul(this.decay.exp().neg());
     const y = step.overState(layer, [q, k, v, decay, rate], ([q, k, v, decay, rate], state) =>

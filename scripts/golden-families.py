@@ -1,0 +1,117 @@
+"""Adds small random models, run by transformers, to test/golden/families: python scripts/golden-families.py [NAME...]
+
+Weights are numbers by formula (test/models-support.ts has the same one), so that only configs and answers are stored."""
+import json, os, subprocess, sys, tempfile, zlib
+import numpy as np, torch
+from safetensors.numpy import load as load_bytes, load_file, save, save_file
+from transformers import AutoModelForCausalLM
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+GOLDEN = os.path.join(os.path.dirname(__file__), '..', 'test', 'golden', 'families')
+SIZES = dict(vocab_size=96, hidden_size=48, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
+             intermediate_size=64, max_position_embeddings=128, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+DELTA = dict(head_dim=16, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=12, linear_value_head_dim=8,
+             layer_types=['linear_attention', 'full_attention', 'linear_attention'])
+MOE = dict(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=24, shared_expert_intermediate_size=20)
+MAMBA = dict(mamba_n_heads=6, mamba_d_state=8, mamba_chunk_size=16, shared_intermediate_size=40, attention_multiplier=0.3,
+             embedding_multiplier=3.0, residual_multiplier=0.5, logits_scaling=2.0)
+MODELS = {
+    'qwen3_next': ('qwen3_next', {**DELTA, **MOE}),
+    'qwen3_next-b': ('qwen3_next', {**DELTA, **MOE, 'attention_bias': True, 'norm_topk_prob': False, 'mlp_only_layers': [1],
+                                   'linear_conv_kernel_dim': 3, 'linear_num_value_heads': 2, 'tie_word_embeddings': True}),
+    'qwen3_5_text': ('qwen3_5_text', DELTA),
+    'qwen3_5_moe_text': ('qwen3_5_moe_text', {**DELTA, **MOE}),
+    'granitemoehybrid': ('granitemoehybrid', {**MAMBA, 'num_local_experts': 4,
+                         'layer_types': ['linear_attention', 'full_attention', 'linear_attention']}),
+    'granitemoehybrid-b': ('granitemoehybrid', {**MAMBA, 'num_local_experts': 0, 'mamba_proj_bias': True, 'mamba_n_groups': 2,
+                           'position_embedding_type': 'rope', 'mamba_conv_bias': False,
+                           'layer_types': ['full_attention', 'linear_attention', 'linear_attention']}),
+    'mamba2': ('mamba2', dict(num_heads=6, head_dim=16, state_size=8, n_groups=2, chunk_size=16)),
+    'qwen3_moe-d': ('qwen3_moe', {**MOE, 'num_experts': 6, 'use_sliding_window': True, 'sliding_window': 5}),
+    'hyperclovax-b': ('hyperclovax', dict(logits_scaling=3.0, attention_multiplier=0.3, embedding_multiplier=2.0)),
+    'phimoe-c': ('phimoe', dict(num_local_experts=4, rope_parameters=dict(
+        rope_type='longrope', rope_theta=1e4, factor=4.0, original_max_position_embeddings=32, short_mscale=1.2, long_mscale=1.4,
+        short_factor=[1 + 0.1 * i for i in range(6)], long_factor=[1.5 + 0.3 * i for i in range(6)]))),
+}
+
+
+def node(call, data):
+    """Brotli by Node.js, which whoever runs the tests has."""
+    code = f"process.stdout.write(require('zlib').{call}(require('fs').readFileSync(0)))"
+    return subprocess.run(['node', '-e', code], input=data, stdout=subprocess.PIPE, check=True).stdout
+
+
+def uniform(n, seed):
+    x = (np.arange(n, dtype=np.uint64) + np.uint64(seed)) & np.uint64(0xffffffff)
+    low = np.uint64(0xffffffff)
+    x = (x * np.uint64(0x9e3779b1)) & low
+    x = ((x ^ (x >> np.uint64(15))) * np.uint64(0x85ebca77)) & low
+    x = ((x ^ (x >> np.uint64(13))) * np.uint64(0xc2b2ae3d)) & low
+    return (x ^ (x >> np.uint64(16))).astype(np.float64) / 4294967296 - 0.5
+
+
+def made(spec):
+    shape, seed, scale, offset = spec
+    return (uniform(int(np.prod(shape)), seed) * (2 * np.sqrt(3) * scale) + offset).astype(np.float32).reshape(shape)
+
+
+def spec_of(name, t, seed):
+    if t.ndim >= 2:
+        return [list(t.shape), seed, 0.6 if 'embed' in name else 1.3 / np.sqrt(t.shape[-1]), 0]
+    if 'A_log' in name:
+        return [list(t.shape), seed, 0.3, 0.4]
+    return [list(t.shape), seed, 0.2, float(round(t.mean())) if 'norm' in name else 0.0]
+
+
+def answers(model, vocab, seed):
+    g = torch.Generator().manual_seed(seed)
+    ids = torch.randint(3, vocab, (1, 40), generator=g)
+    padded = torch.randint(3, vocab, (2, 16), generator=g)
+    mask = torch.ones_like(padded)
+    padded[0, :5], mask[0, :5] = 0, 0
+    model.generation_config.eos_token_id = None
+    more = dict(do_sample=False, use_cache=True)
+    with torch.no_grad():
+        prompt = ids[:, :10]
+        out = {'input_ids': ids, 'logits': model(ids).logits, 'prompt': prompt,
+               'greedy': model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=16, **more),
+               'padded_ids': padded, 'padded_mask': mask,
+               'padded_greedy': model.generate(padded, attention_mask=mask, max_new_tokens=8, **more)}
+        positions = (mask.cumsum(1) - 1).clamp(min=0)
+        kinds = {} if model.config.model_type == 'mamba2' else {'position_ids': positions}
+        out['padded_last'] = model(padded, attention_mask=mask, **kinds).logits[:, 14:]
+    return {k: v.numpy().astype(np.float32 if v.is_floating_point() else np.int32) for k, v in out.items()}
+
+
+def main():
+    packed = {n: os.path.join(GOLDEN, f'families.{n}.br') for n in ('json', 'safetensors')}
+    known = json.loads(node('brotliDecompressSync', open(packed['json'], 'rb').read()))
+    tensors = load_bytes(node('brotliDecompressSync', open(packed['safetensors'], 'rb').read()))
+    for name in sys.argv[1:] or MODELS:
+        kind, more = MODELS[name]
+        seed = zlib.crc32(name.encode())
+        fields = {**SIZES, **more}
+        if kind == 'mamba2':
+            fields = {k: v for k, v in fields.items() if k not in ('num_attention_heads', 'num_key_value_heads', 'intermediate_size', 'max_position_embeddings')}
+        model = AutoModelForCausalLM.from_config(CONFIG_MAPPING[kind](**fields), attn_implementation='eager')
+        with tempfile.TemporaryDirectory() as at:
+            model.save_pretrained(at)
+            file = os.path.join(at, 'model.safetensors')
+            specs, place = {}, seed
+            for key, t in sorted(load_file(file).items()):
+                specs[key] = spec_of(key, t, place)
+                place = (place + t.size) & 0xffffffff
+            save_file({k: made(s) for k, s in specs.items()}, file, metadata={'format': 'pt'})
+            config = json.load(open(os.path.join(at, 'config.json')))
+            model = AutoModelForCausalLM.from_pretrained(at, dtype=torch.float32, attn_implementation='eager').eval()
+        known['models'][name] = {'config': config, 'tensors': specs}
+        for key, value in answers(model, fields['vocab_size'], seed).items():
+            tensors[f'{name}/{key}'] = np.ascontiguousarray(value)
+        print(name)
+    text = json.dumps(known, separators=(',', ':')).encode()
+    for data, to in ((text, packed['json']), (save(tensors), packed['safetensors'])):
+        smaller = node('brotliCompressSync', data)
+        open(to, 'wb').write(smaller)
+
+
+main()
