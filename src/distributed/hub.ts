@@ -65,9 +65,8 @@ export class Hub {
     const odd = here.find((h) => h.what !== here[0].what);
     if (odd) {
       const text =
-        `rank ${here[0].rank} ` +
-        `calls ${here[0].what}, ` +
-        `rank ${odd.rank} calls ${odd.what}: all ranks must make the same calls in the same order`;
+        `rank ${here[0].rank} calls ${here[0].what}, rank ${odd.rank} calls ${odd.what}: all ranks must make the ` +
+        'same calls in the same order';
       return this.#fail(
         name,
         here.map((h) => h.rank),

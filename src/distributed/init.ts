@@ -88,8 +88,8 @@ async function start(options: InitOptions): Promise<Group> {
   const comm = mpi && new MpiTransport(mpi, mpi.world, timeoutMs);
   if (comm && (comm.rank !== rank || comm.size !== size))
     throw new DistributedError(
-      `${place.launcher} says rank ${rank} ` +
-        `of ${size}, MPI rank ${comm.rank} of ${comm.size}: start the ranks with mpirun, or set WICK_COLLECTIVE=socket`,
+      `${place.launcher} says rank ${rank} of ${size}, MPI rank ${comm.rank} of ${comm.size}: start the ranks with ` +
+        'mpirun, or set WICK_COLLECTIVE=socket',
     );
   const watch = await (place.address
     ? meet(place, place.address, times)

@@ -126,8 +126,8 @@ export class NcclTransport implements Transport {
       if (failed) this.#giveUp(`${this.#nccl.name}: ${failed}`);
       if (performance.now() - begun > this.#hub.timeoutMs)
         this.#giveUp(
-          'barrier: the device has not finished ' +
-            `within ${this.#hub.timeoutMs / 1000} s; another rank may not have made the same calls`,
+          `barrier: the device has not finished within ${this.#hub.timeoutMs / 1000} s; another rank may not have ` +
+            'made the same calls',
         );
       Atomics.wait(nap, 0, 0, 0.2);
     }

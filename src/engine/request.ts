@@ -169,8 +169,8 @@ export class ContextError extends ArgumentError {
   readonly contextTokens: number;
   constructor(promptTokens: number, contextTokens: number) {
     super(
-      `generate: the prompt ` +
-        `has ${promptTokens} tokens; with one more for the answer it must fit the context of ${contextTokens}`,
+      `generate: the prompt has ${promptTokens} tokens; with one more for the answer it must fit the context of ` +
+        `${contextTokens}`,
     );
     this.promptTokens = promptTokens;
     this.contextTokens = contextTokens;

@@ -86,8 +86,8 @@ interface Weighed {
 let scratch = new Float64Array(0);
 /**
  * Tokens that top-k, top-p and min-p may leave, likeliest first, and the weight of all that min-p leaves. Distances are
- * counted in bins
- * first, so that only as much of a large vocabulary is sorted as it takes. kernels/decode-sample.hip does the same.
+ * counted in bins first, so that only as much of a large vocabulary is sorted as it takes. kernels/decode-sample.hip
+ * does the same.
  */
 function shortlist(
   logits: Float32Array,

@@ -5,8 +5,7 @@ export type Json = Readonly<Record<string, any>>;
 
 /**
  * Fields without effect on the numbers of inference: training, bookkeeping, tokens, speed. A name may stand here only
- * if no family reads it as
- * part of its arithmetic, or if the family that does asks for it before the check.
+ * if no family reads it as part of its arithmetic, or if the family that does asks for it before the check.
  */
 const HARMLESS = new Set(
   `model_type architectures transformers_version torch_dtype dtype _name_or_path name_or_path auto_map id2label
@@ -115,8 +114,8 @@ export class Config {
     const v = this.get(name);
     if (v !== undefined && !allowed.some((a) => JSON.stringify(a) === JSON.stringify(v)))
       throw new UnsupportedError(
-        `${this.where}: ${this.#name(name)} ` +
-          `is ${shown(v)}; this changes the result and only ${allowed.map(shown).join(' or ')} is served`,
+        `${this.where}: ${this.#name(name)} is ${shown(v)}; this changes the result and only ` +
+          `${allowed.map(shown).join(' or ')} is served`,
       );
   }
   /** Fields that are known to have no effect here, whatever their value. */
@@ -128,8 +127,8 @@ export class Config {
     for (const [name, value] of Object.entries(this.json)) {
       if (value === null || this.#read.has(name) || (this.#prefix === '' && HARMLESS.has(name))) continue;
       throw new UnsupportedError(
-        `${this.where}: ${this.#name(name)} ` +
-          `is ${shown(value)}; nothing here honours this field, and the model's answers could depend on it`,
+        `${this.where}: ${this.#name(name)} is ${shown(value)}; nothing here honours this field, and the model's ` +
+          'answers could depend on it',
       );
     }
     for (const c of this.#inner.values()) c.refuseUnread();

@@ -239,8 +239,8 @@ export class EmbeddingModel {
     if (promptName === undefined) return '';
     if (!Object.hasOwn(this.prompts, promptName))
       throw new ArgumentError(
-        `embed: there is no ` +
-          `prompt ${JSON.stringify(promptName)}; there are ${Object.keys(this.prompts).join(', ') || 'none'}`,
+        `embed: there is no prompt ${JSON.stringify(promptName)}; there are ` +
+          `${Object.keys(this.prompts).join(', ') || 'none'}`,
       );
     return this.prompts[promptName];
   }

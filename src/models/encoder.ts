@@ -32,7 +32,7 @@ export abstract class TextEncoder extends Module {
     )
       throw new ArgumentError(
         `encoder: ids have shape [${ids.shape.join(', ')}]${
-          mask ? `, the mask ` + `[${mask.shape.join(', ')}]` : ''
+          mask ? `, the mask [${mask.shape.join(', ')}]` : ''
         }; both must be (batch, time)`,
       );
     if (ids.shape[1] > this.maxTokens)

@@ -73,8 +73,8 @@ export function resize(p: Picture, width: number, height: number, resample: numb
   if (resample === 0) return nearest(p, width, height);
   if (!Object.hasOwn(FILTERS, resample))
     throw new UnsupportedError(
-      `image: the resampling ` +
-        `filter ${resample} is not known; 0 (nearest), 1 (Lanczos), 2 (bilinear) and 3 (bicubic) are`,
+      `image: the resampling filter ${resample} is not known; 0 (nearest), 1 (Lanczos), 2 (bilinear) and 3 (bicubic) ` +
+        'are',
     );
   const filter = FILTERS[resample];
   let { rgb } = p;

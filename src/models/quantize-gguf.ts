@@ -93,8 +93,8 @@ function importanceOf(all: Importance | undefined, planned: PlannedTensor): Floa
   const want = (shape.at(-1) ?? 1) * sizeOf(shape.slice(0, -2));
   if (found && found.length !== want)
     throw new ArgumentError(
-      `quantize: the importance matrix ` +
-        `has ${found.length} numbers for ${name} [${shape.join(', ')}], which takes ${want}`,
+      `quantize: the importance matrix has ${found.length} numbers for ${name} [${shape.join(', ')}], which takes ` +
+        `${want}`,
     );
   return found;
 }
@@ -116,7 +116,7 @@ function checkPaths(from: string, to: string): string[] {
   if (!from.endsWith('.gguf') || !to.endsWith('.gguf'))
     throw new UnsupportedError(
       `quantize: ${
-        from.endsWith('.gguf') ? `${to} is to ` + `be` : `${from} is not`
+        from.endsWith('.gguf') ? `${to} is to be` : `${from} is not`
       } a .gguf file; only GGUF models are read and written here`,
     );
   const shards = ggufShards(from);
@@ -154,8 +154,8 @@ async function rewrite(
   const blocks = plan.tensors.find((t) => !t.info.type.plain && !isSame(t));
   if (blocks && !options.requantize)
     throw new ArgumentError(
-      `quantize: ${from}: ${blocks.info.name} is quantized already ` +
-        `(${blocks.info.type.name}); start from the floats, or say --allow-requantize to lose twice`,
+      `quantize: ${from}: ${blocks.info.name} is quantized already (${blocks.info.type.name}); start from the ` +
+        'floats, or say --allow-requantize to lose twice',
     );
   const importance = options.imatrix === undefined ? undefined : readImportance(options.imatrix);
   const tasks = plan.tensors.map(

@@ -212,9 +212,8 @@ export function inverseFrequencies(r: RopeFeature, length = 0): { readonly inv: 
 
 /**
  * The order in which a head's stored rows are read so that pairs stand at (i, i + headDim / 2), as every kernel here
- * turns them: neighbours
- * are taken apart, and the part that does not turn fills the rest of both halves. Undefined where the rows are in that
- * order already.
+ * turns them: neighbours are taken apart, and the part that does not turn fills the rest of both halves. Undefined
+ * where the rows are in that order already.
  */
 export function rowOrder(r: RopeFeature | undefined): number[] | undefined {
   if (!r || (!r.interleaved && (r.rotated === r.headDim || r.type === 'proportional'))) return undefined;

@@ -57,8 +57,8 @@ export class Patches extends Module {
     const [b, channels, ...size] = pixels.shape;
     if (pixels.rank !== 4 || channels !== this.conv.weight.shape[1] || size[0] !== h || size[1] !== w)
       throw new ArgumentError(
-        `vision: pixels have shape ` +
-          `[${pixels.shape.join(', ')}]; the model takes (batch, ${this.conv.weight.shape[1]}, ${h}, ${w})`,
+        `vision: pixels have shape [${pixels.shape.join(', ')}]; the model takes (batch, ` +
+          `${this.conv.weight.shape[1]}, ${h}, ${w})`,
       );
     const y = this.conv.forward(pixels);
     return y.reshape([b, y.shape[1], -1]).transpose(1, 2);

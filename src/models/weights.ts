@@ -220,8 +220,8 @@ export class Weights {
     if (moved !== stored) stored.dispose();
     if (!sameShape(moved.shape, shape))
       throw new ShapeError(
-        `${this.#full(p, 'weight')}: its part ` +
-          `for ${role} is ${formatShape(moved.shape)}; by the config it is ${formatShape(shape)}`,
+        `${this.#full(p, 'weight')}: its part for ${role} is ${formatShape(moved.shape)}; by the config it is ` +
+          `${formatShape(shape)}`,
       );
     return moved;
   }

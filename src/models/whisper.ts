@@ -99,8 +99,8 @@ export class Whisper extends Seq2Seq {
     const { sourcePositions, bins: wanted } = this.config;
     if (features.rank !== 3 || bins !== wanted || frames !== 2 * sourcePositions)
       throw new ArgumentError(
-        `whisper: features have shape ` +
-          `[${features.shape.join(', ')}]; the model takes (batch, ${wanted}, ${2 * sourcePositions})`,
+        `whisper: features have shape [${features.shape.join(', ')}]; the model takes (batch, ${wanted}, ` +
+          `${2 * sourcePositions})`,
       );
     // Always gelu, whatever activation the blocks have.
     const heard = this.conv2.forward(this.conv1.forward(features).geluErf()).geluErf();

@@ -43,8 +43,8 @@ export const assembleOps = rows({
           t.shape.some((d, i) => i !== dim && d !== first.shape[i])
         ) {
           throw new ShapeError(
-            `cat: ${formatShape(t.shape)} ${t.dtype} does not ` +
-              `fit ${formatShape(first.shape)} ${first.dtype}: dtypes and all dimensions but ${dim} must be equal`,
+            `cat: ${formatShape(t.shape)} ${t.dtype} does not fit ${formatShape(first.shape)} ${first.dtype}: dtypes ` +
+              `and all dimensions but ${dim} must be equal`,
           );
         }
       }
@@ -102,8 +102,8 @@ export const assembleOps = rows({
         shape.every((d, i) => x.shape[i] === 0 || starts[i] + (x.shape[i] - 1) * steps[i] < d);
       if (!fits)
         throw new ShapeError(
-          `place: ${formatShape(x.shape)} ` +
-            `at ${formatShape(starts)} every ${formatShape(steps)} does not lie within ${formatShape(shape)}`,
+          `place: ${formatShape(x.shape)} at ${formatShape(starts)} every ${formatShape(steps)} does not lie within ` +
+            `${formatShape(shape)}`,
         );
       return [{ shape, dtype: x.dtype }];
     },

@@ -167,8 +167,8 @@ function checkPlaces(p: SdpaParams, places: Places, batch: number, q: Sizes, k: 
         bad(`${name} runs from ${from} to ${to} at position ${b}; starts ascend from 0 to the ${rows} rows there are`);
       if (to - from > longest)
         bad(
-          `${name} holds a sequence ` +
-            `of ${to - from} rows at position ${b}, longer than the ${longest} that were said to be the most`,
+          `${name} holds a sequence of ${to - from} rows at position ${b}, longer than the ${longest} that were said ` +
+            'to be the most',
         );
     });
   }
@@ -253,8 +253,8 @@ export function checkCall(
 ): { q: Sizes; k: Sizes } {
   if (EXTRAS.filter((e) => p.extras.includes(e)).join() !== p.extras.join() || rest.length !== p.extras.length)
     throw new ArgumentError(
-      `${op}: ${rest.length} optional inputs for ` +
-        `[${p.extras.join(', ')}]; each is named once, in the order ${EXTRAS.join(', ')}`,
+      `${op}: ${rest.length} optional inputs for [${p.extras.join(', ')}]; each is named once, in the order ` +
+        `${EXTRAS.join(', ')}`,
     );
   const has = (e: Extra): boolean => p.extras.includes(e);
   if (has('qStarts') !== has('kStarts') || (has('pages') && (!has('lengths') || has('qStarts'))))
@@ -264,8 +264,8 @@ export function checkCall(
     (has('qStarts') && (q.shape[0] !== 1 || k.shape[0] !== 1))
   )
     throw new ArgumentError(
-      `${op}: packed sequences are one entry of a batch, and the longest of ` +
-        `them ${formatShape(p.longest)} are whole numbers`,
+      `${op}: packed sequences are one entry of a batch, and the longest of them ${formatShape(p.longest)} are whole ` +
+        'numbers',
     );
   for (const [name, t] of [
     ['q', q],

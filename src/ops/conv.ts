@@ -117,9 +117,8 @@ function requireConv(op: string, rank: 1 | 2, inputs: readonly Sig[], p: ConvPar
   const cin = transposed ? w.shape[0] : w.shape[1] * p.groups;
   if (x.shape[1] !== cin || w.shape[0] % p.groups !== 0) {
     throw new ShapeError(
-      `${op}: input ${formatShape(x.shape)} ` +
-        `has ${x.shape[1]} channels, kernel ${formatShape(w.shape)} with ${p.groups} groups takes ${cin}` +
-        `, and ${w.shape[0]} must be a multiple of the groups`,
+      `${op}: input ${formatShape(x.shape)} has ${x.shape[1]} channels, kernel ${formatShape(w.shape)} with ` +
+        `${p.groups} groups takes ${cin}, and ${w.shape[0]} must be a multiple of the groups`,
     );
   }
   const cout = transposed ? w.shape[1] * p.groups : w.shape[0];
@@ -136,9 +135,8 @@ function inferConv(op: string, rank: 1 | 2, inputs: readonly Sig[], p: ConvParam
     const reach = p.dilation[i] * (w.shape[i + 2] - 1) + 1;
     if (padded < reach) {
       throw new ShapeError(
-        `${op}: kernel ${formatShape(w.shape)} with ` +
-          `dilation ${p.dilation[i]} reaches ` +
-          `over ${reach} elements, the padded input ${formatShape(x.shape)} has ${padded}`,
+        `${op}: kernel ${formatShape(w.shape)} with dilation ${p.dilation[i]} reaches over ${reach} elements, the ` +
+          `padded input ${formatShape(x.shape)} has ${padded}`,
       );
     }
     return Math.floor((padded - reach) / s) + 1;
@@ -160,8 +158,8 @@ function inferTranspose(op: string, rank: 1 | 2, inputs: readonly Sig[], p: Conv
       (x.shape[i + 2] - 1) * s - 2 * p.padding[i] + p.dilation[i] * (w.shape[i + 2] - 1) + 1 + p.outputPadding[i];
     if (x.shape[i + 2] < 1 || size < 0) {
       throw new ShapeError(
-        `${op}: input ${formatShape(x.shape)} with ` +
-          `kernel ${formatShape(w.shape)} and padding ${p.padding[i]} leaves no output`,
+        `${op}: input ${formatShape(x.shape)} with kernel ${formatShape(w.shape)} and padding ${p.padding[i]} leaves ` +
+          'no output',
       );
     }
     return size;
@@ -174,9 +172,8 @@ const plane = (v: readonly number[], or: number): [number, number] => (v.length 
 
 /**
  * Visits every product of a convolution: (image position, kernel position, result position), where the image is the
- * larger
- * side (n, cImage, H, W), the result the smaller (n, cResult, h, w) and the kernel (cResult, cImage / groups, kh, kw).
- * A transposed convolution is the same walk with image and result exchanged.
+ * larger side (n, cImage, H, W), the result the smaller (n, cResult, h, w) and the kernel (cResult, cImage / groups,
+ * kh, kw). A transposed convolution is the same walk with image and result exchanged.
  */
 function eachProduct(
   image: Shape,
@@ -241,8 +238,7 @@ function referenceTranspose(
 
 /**
  * The kernel's gradient is itself a convolution: images become the batch, the batch becomes channels, the result's
- * gradient
- * becomes the kernel, and stride and dilation change places. Answers (cResult, cImage / groups, ...size).
+ * gradient becomes the kernel, and stride and dilation change places. Answers (cResult, cImage / groups, ...size).
  */
 function kernelGrad(image: Tensor, result: Tensor, size: Shape, p: ConvParams): Tensor {
   const [n, c, ...space] = image.shape;

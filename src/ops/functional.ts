@@ -81,8 +81,8 @@ function sameSizes(op: string, x: Tensor, y: Tensor): void {
 function flatten(op: string, x: Tensor, target: Tensor): [Tensor, Tensor] {
   if (x.rank < 1 || !sameShape(x.shape.slice(0, -1), target.shape)) {
     throw new ShapeError(
-      `${op}: targets ${formatShape(target.shape)} must ` +
-        `be ${formatShape(x.shape.slice(0, -1))}: ${formatShape(x.shape)} without its last dimension, the classes`,
+      `${op}: targets ${formatShape(target.shape)} must be ${formatShape(x.shape.slice(0, -1))}: ` +
+        `${formatShape(x.shape)} without its last dimension, the classes`,
     );
   }
   if (isFloat(target.dtype))
@@ -119,9 +119,7 @@ function softCrossEntropy(x: Tensor, target: Tensor, o: CrossEntropyOptions): Te
   const op = 'crossEntropy';
   if (!sameShape(x.shape, target.shape))
     throw new ShapeError(
-      `${op}: targets ` +
-        `of ${target.dtype} are probabilities and need the ` +
-        `shape ${formatShape(x.shape)} of the logits, ` +
+      `${op}: targets of ${target.dtype} are probabilities and need the shape ${formatShape(x.shape)} of the logits, ` +
         `not ${formatShape(target.shape)}; class numbers are of an integer dtype`,
     );
   if (o.ignoreIndex !== undefined)
@@ -226,8 +224,8 @@ export const functional = rows({
     compose: (x: Tensor, slope: Tensor): Tensor => {
       if (slope.size !== 1 && slope.size !== x.shape[1])
         throw new ShapeError(
-          `prelu: ${slope.size} slopes ` +
-            `for ${x.shape[1]} channels of ${formatShape(x.shape)}; it takes one, or one per channel`,
+          `prelu: ${slope.size} slopes for ${x.shape[1]} channels of ${formatShape(x.shape)}; it takes one, or one ` +
+            'per channel',
         );
       const by =
         slope.size === 1

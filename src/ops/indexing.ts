@@ -61,8 +61,8 @@ function requireIndex(op: string, ids: Sig): void {
 function requireInside(op: string, what: string, inner: Shape, x: Shape, dim: number): void {
   if (inner.length === x.length && inner.every((d, i) => i === dim || d <= x[i])) return;
   throw new ShapeError(
-    `${op}: ${what} ${formatShape(inner)} must have the rank ` +
-      `of ${formatShape(x)} and be no larger except in dimension ${dim}`,
+    `${op}: ${what} ${formatShape(inner)} must have the rank of ${formatShape(x)} and be no larger except in ` +
+      `dimension ${dim}`,
   );
 }
 
@@ -308,9 +308,8 @@ export const indexing = rows({
       const want = replaceDim(x.shape, dim, ids.shape[0]);
       if (formatShape(src.shape) !== formatShape(want)) {
         throw new ShapeError(
-          `indexAdd: ` +
-            `source ${formatShape(src.shape)} must ` +
-            `be ${formatShape(want)}: x ${formatShape(x.shape)} with ${ids.shape[0]} indices in dimension ${dim}`,
+          `indexAdd: source ${formatShape(src.shape)} must be ${formatShape(want)}: x ${formatShape(x.shape)} with ` +
+            `${ids.shape[0]} indices in dimension ${dim}`,
         );
       }
       return [x];
@@ -435,8 +434,8 @@ export const indexing = rows({
         src.shape.every((d, i) => (i === dim ? start + d <= x.shape[i] : d === x.shape[i]));
       if (!fits) {
         throw new ShapeError(
-          `sliceScatter: ` +
-            `source ${formatShape(src.shape)} does not fit x ${formatShape(x.shape)} from ${start} in dimension ${dim}`,
+          `sliceScatter: source ${formatShape(src.shape)} does not fit x ${formatShape(x.shape)} from ${start} in ` +
+            `dimension ${dim}`,
         );
       }
       return [x];

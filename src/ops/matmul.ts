@@ -42,8 +42,8 @@ export const matmulOps = rows({
       const [k2, n] = [y.shape[ry - 2], y.shape[ry - 1]];
       if (k !== k2)
         throw new ShapeError(
-          `matmul: inner dimensions differ: ` +
-            `lhs ${formatShape(x.shape)} has ${k}, rhs ${formatShape(y.shape)} has ${k2}`,
+          `matmul: inner dimensions differ: lhs ${formatShape(x.shape)} has ${k}, rhs ${formatShape(y.shape)} has ` +
+            `${k2}`,
         );
       if (rx === 2 && ry === 2) return [{ shape: [m, n], dtype: x.dtype }];
       const batch = broadcastShapes('matmul', x.shape.slice(0, -2), y.shape.slice(0, -2));
@@ -113,8 +113,8 @@ export const matmulOps = rows({
     compose: (x: Tensor, y: Tensor): Tensor => {
       if (x.rank === 0 || y.rank === 0) {
         throw new ShapeError(
-          `matmul: a rank-0 tensor has no dimension to multiply along: ` +
-            `lhs ${formatShape(x.shape)}, rhs ${formatShape(y.shape)}`,
+          `matmul: a rank-0 tensor has no dimension to multiply along: lhs ${formatShape(x.shape)}, rhs ` +
+            `${formatShape(y.shape)}`,
         );
       }
       if (x.rank === 1)

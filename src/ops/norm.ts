@@ -63,8 +63,8 @@ function inferNorm(op: string, inputs: readonly Sig[], p: NormParams): Sig[] {
   for (const s of inputs.slice(inputs.length - Number(p.weight) - Number(p.bias))) {
     if (s.shape.length !== 1 || s.shape[0] !== width) {
       throw new ShapeError(
-        `${op}: weight and bias must be ` +
-          `[${width}], the last dimension of ${formatShape(x.shape)}, not ${formatShape(s.shape)}`,
+        `${op}: weight and bias must be [${width}], the last dimension of ${formatShape(x.shape)}, not ` +
+          `${formatShape(s.shape)}`,
       );
     }
   }

@@ -137,8 +137,8 @@ const sumBound = { f32: 8, f64: 8, f16: 1, bf16: 1, f8e4m3: 1 };
 function refuseEmpty(op: string, x: Sig, dims: readonly number[]): void {
   if (dims.some((d) => x.shape[d] === 0)) {
     throw new ShapeError(
-      `${op}: shape ${formatShape(x.shape)} has nothing along ` +
-        `dimensions ${formatShape(dims)}; only sums of nothing are defined`,
+      `${op}: shape ${formatShape(x.shape)} has nothing along dimensions ${formatShape(dims)}; only sums of nothing ` +
+        'are defined',
     );
   }
 }

@@ -53,9 +53,8 @@ function inferRope({ op, time }: Variant, inputs: readonly Sig[]): Sig[] {
   const batched = table.length === 3 && table[0] === b && table[1] >= t && table[2] === d / 2;
   if (!sameShape(table, sin.shape) || !(shared || batched)) {
     throw new ShapeError(
-      `${op}: cos ${formatShape(table)} and ` +
-        `sin ${formatShape(sin.shape)} must both be ` +
-        `[${t} or more, ${d / 2}], or with ${b} in front, for ${formatShape(x.shape)}`,
+      `${op}: cos ${formatShape(table)} and sin ${formatShape(sin.shape)} must both be [${t} or more, ${d / 2}], or ` +
+        `with ${b} in front, for ${formatShape(x.shape)}`,
     );
   }
   return [x];

@@ -338,11 +338,11 @@ export const unaryOps = rows({
     exact: (x) => x / (1 + Math.exp(-2 * SQRT_2_OVER_PI * (x + 0.044715 * x * x * x))),
     // e^v is 2^(v log2 e), and GPUs have powers of two: half the instructions.
     kernel:
-      `x / (C(1) + exp2g(x * fmag(x * x, ` +
-      `C(${-2 * SQRT_2_OVER_PI * 0.044715 * Math.LOG2E}), C(${-2 * SQRT_2_OVER_PI * Math.LOG2E}))))`,
+      `x / (C(1) + exp2g(x * fmag(x * x, C(${-2 * SQRT_2_OVER_PI * 0.044715 * Math.LOG2E}), ` +
+      `C(${-2 * SQRT_2_OVER_PI * Math.LOG2E}))))`,
     small:
-      `x * small_logistic2<S>(x * fmag(x * x, ` +
-      `C(${2 * SQRT_2_OVER_PI * 0.044715 * Math.LOG2E}), C(${2 * SQRT_2_OVER_PI * Math.LOG2E})), C(1))`,
+      `x * small_logistic2<S>(x * fmag(x * x, C(${2 * SQRT_2_OVER_PI * 0.044715 * Math.LOG2E}), ` +
+      `C(${2 * SQRT_2_OVER_PI * Math.LOG2E})), C(1))`,
     // The double oracle's own rounding counts too: it has no fused multiply-add.
     byExp: {
       power: 'x * mad(x * x, F(-0.07135481627260025f), F(-1.5957691216057308f))',
@@ -351,8 +351,8 @@ export const unaryOps = rows({
     },
     // x / (1 + 2^v): a power beyond what f32 holds is taken in two.
     far:
-      'const V v = x * fmag(x * x, V(-0.10294324f), V(-2.3022082f)), most(120.f); ' +
-      'return x / (V(1.f) + exp2g(ming<float>(v, most))) * exp2g(ming<float>(most - v, V(0.f)));',
+      'const V v = x * fmag(x * x, V(-0.10294324f), V(-2.3022082f)), most(120.f); return x / (V(1.f) + ' +
+      'exp2g(ming<float>(v, most))) * exp2g(ming<float>(most - v, V(0.f)));',
     ulp: { f32: 24, f64: 48, f16: 1, bf16: 1, f8e4m3: 1 },
     domain: [-4, 4],
     candle: unaryCu('ugelu'),

@@ -22,8 +22,8 @@ export const viewOps = rows({
       const list = dims.map((d) => normalizeDim('permute', d, x.rank));
       if (list.length !== x.rank || new Set(list).size !== x.rank) {
         throw new ShapeError(
-          `permute: ${formatShape(dims)} does not name each of ` +
-            `the ${x.rank} dimensions of ${formatShape(x.shape)} once`,
+          `permute: ${formatShape(dims)} does not name each of the ${x.rank} dimensions of ${formatShape(x.shape)} ` +
+            'once',
         );
       }
       return { inputs: [x], params: { dims: list } };
@@ -74,8 +74,8 @@ export const viewOps = rows({
         from + length > x.shape[d]
       ) {
         throw new ShapeError(
-          `narrow: ${length} elements ` +
-            `from ${start} do not lie within dimension ${d} of ${formatShape(x.shape)}, which has ${x.shape[d]}`,
+          `narrow: ${length} elements from ${start} do not lie within dimension ${d} of ${formatShape(x.shape)}, ` +
+            `which has ${x.shape[d]}`,
         );
       }
       return { inputs: [x], params: { dim: d, start: from, length, step: 1 } };
@@ -132,8 +132,8 @@ export const viewOps = rows({
       const view = l.reshape(shape);
       if (view) return view;
       throw new ShapeError(
-        `viewAs: ${formatShape(l.shape)} with ` +
-          `strides ${formatShape(l.strides)} is not a view of shape ${formatShape(shape)}; reshape copies where it must`,
+        `viewAs: ${formatShape(l.shape)} with strides ${formatShape(l.strides)} is not a view of shape ` +
+          `${formatShape(shape)}; reshape copies where it must`,
       );
     },
     // Dimensions taken apart, and ones of size 1: views whatever the strides are.
