@@ -40,6 +40,7 @@ export {
 export * from './optim-adaptive.js';
 export * from './optim-matrix.js';
 export { QEmbedding, QLinear, quantize, type QuantizeOptions, type QuantizeReport } from './quantize.js';
+export { type Recomputable, recompute, recomputing } from './recompute.js';
 export * from './rnn.js';
 export * from './schedule.js';
 export * from './scheduler.js';

@@ -13,6 +13,7 @@ import type {
 import { requireOptions } from '../ops/kernel-row.js';
 import type { Tensor } from '../tensor/tensor.js';
 
+export { linearCrossEntropy, type LinearCrossEntropyOptions } from './linear-cross-entropy.js';
 export { ctc, type CtcOptions } from './loss-ctc.js';
 
 function reduced(op: string, each: Tensor, reduction: Reduction = 'mean'): Tensor {
