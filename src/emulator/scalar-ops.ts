@@ -204,8 +204,8 @@ const intCompare = (name: string, sign: string): string =>
 
 const sext16 = (i: Instruction, k: number): number => (Number(i.ops[k].int!) << 16) >> 16;
 
-export function scalarHandler(name: string): Handler | undefined {
-  let m: RegExpExecArray | null;
+/** Instructions that a table has: one result of two operands or of one. */
+function fromTables(name: string): Handler | undefined {
   if (name in BINARY) {
     return (c, i) =>
       c.scalar(() => {
@@ -244,6 +244,12 @@ export function scalarHandler(name: string): Handler | undefined {
         c.sset(i.ops[0].reg, v);
       });
   }
+  return undefined;
+}
+
+/** Bitwise logic, also on the execution mask. */
+function bitwise(name: string): Handler | undefined {
+  let m: RegExpExecArray | null;
   if ((m = /^s_(\w+?)_(saveexec|wrexec)_(b32|b64)$/.exec(name)) && `${m[1]}_${m[3]}` in LOGIC) {
     const [, op, kind, t] = m;
     return (c, i) =>
@@ -264,6 +270,11 @@ export function scalarHandler(name: string): Handler | undefined {
         c.sset(i.ops[0].reg, r);
       });
   }
+  return undefined;
+}
+
+function comparison(name: string): Handler | undefined {
+  let m: RegExpExecArray | null;
   if ((m = /^s_cmp(k?)_(\w+)_([iu])(32|64)$/.exec(name))) {
     const [, k, cond, sign, width] = m;
     const op = intCompare(cond === 'lg' ? 'ne' : cond, sign) as 'eq';
@@ -286,6 +297,12 @@ export function scalarHandler(name: string): Handler | undefined {
         ),
       );
   }
+  return undefined;
+}
+
+/** Single bits, looked at or set. */
+function singleBit(name: string): Handler | undefined {
+  let m: RegExpExecArray | null;
   if ((m = /^s_bitcmp([01])_b(32|64)$/.exec(name))) {
     return (c, i) =>
       c.scalar(() => {
@@ -311,6 +328,11 @@ export function scalarHandler(name: string): Handler | undefined {
         }
       });
   }
+  return undefined;
+}
+
+/** Constants of 16 bits, conditional moves, masks. */
+function move(name: string): Handler | undefined {
   if (name === 's_movk_i32') return (c, i) => c.scalar(() => c.sset(i.ops[0].reg, i32.const(sext16(i, 1))));
   if (name === 's_mulk_i32')
     return (c, i) => c.scalar(() => c.sset(i.ops[0].reg, i32.mul(c.sget(i.ops[0].reg), i32.const(sext16(i, 1)))));
@@ -339,8 +361,17 @@ export function scalarHandler(name: string): Handler | undefined {
         c.sset(i.ops[0].reg, i64.shl(ones, i64.extend_u(scalarRead(c, i.ops[2], 'b32'))));
       });
   }
-  return scalarFloat(name) ?? scalarLoad(name);
+  return undefined;
 }
+
+export const scalarHandler = (name: string): Handler | undefined =>
+  fromTables(name) ??
+  bitwise(name) ??
+  comparison(name) ??
+  singleBit(name) ??
+  move(name) ??
+  scalarFloat(name) ??
+  scalarLoad(name);
 
 const TRANS: Record<string, 'exp2_32' | 'log2_32' | 'rcp32' | 'rsq32' | 'sqrt32'> = {
   exp: 'exp2_32',

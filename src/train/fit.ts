@@ -134,32 +134,99 @@ const sizeOf = (batch: Batch): number => {
  */
 export async function fit(model: Module, options: FitOptions): Promise<History> {
   requireOptions('fit', options, OPTIONS);
-  const { data, validation, epochs, optimizer, loss: lossOf, metrics = {}, scheduler, ema, accumulate = 1 } = options;
-  for (const [name, v] of [
-    ['epochs', epochs],
-    ['accumulate', accumulate],
-  ] as const)
+  for (const name of ['epochs', 'accumulate'] as const) {
+    const v = options[name] ?? 1;
     if (!Number.isInteger(v) || v < 1) throw new ArgumentError(`fit: ${name} ${v} is not a whole number of at least 1`);
-  const forward = options.forward ?? ((batch: Batch) => defaultForward(model, batch));
-  const stopping = options.earlyStopping && new EarlyStopping(options.earlyStopping);
-  const { checkpoint } = options;
-  const last = checkpoint && join(checkpoint.folder, 'last.safetensors');
-  const best = checkpoint && join(checkpoint.folder, 'best.safetensors');
-  if (checkpoint) mkdirSync(checkpoint.folder, { recursive: true });
-  const records: EpochRecord[] = [];
-  if (checkpoint?.resume && last && existsSync(last)) {
-    records.push(...loadRun(last, { model, optimizer, scheduler, ema, stopping }));
-    if ('epoch' in data) data.epoch = records.length;
   }
-  const events = options.tensorboard === undefined ? undefined : new EventWriter(options.tensorboard);
-  const bar = (options.progress ?? true) ? new Progress((data.length ?? 0) * (epochs - records.length)) : undefined;
-  let bestWeights: Map<string, Tensor> | undefined;
-  let ended: History['ended'] = 'epochs';
-  let batches = 0;
+  return new FitRun(model, options).run();
+}
 
-  const step = (batch: Batch, sum: GradAccumulator): Tensor =>
-    scope(() => {
-      const output = forward(batch);
+/** A run of fit(), and what it remembers from one epoch to the next. */
+class FitRun {
+  readonly #model: Module;
+  readonly #options: FitOptions;
+  readonly #forward: (batch: Batch) => Tensor;
+  readonly #stopping: EarlyStopping | undefined;
+  readonly #records: EpochRecord[] = [];
+  #bestWeights: Map<string, Tensor> | undefined;
+  #ended: History['ended'] = 'epochs';
+  #batches = 0;
+
+  constructor(model: Module, options: FitOptions) {
+    this.#model = model;
+    this.#options = options;
+    this.#forward = options.forward ?? ((batch) => defaultForward(model, batch));
+    this.#stopping = options.earlyStopping && new EarlyStopping(options.earlyStopping);
+  }
+
+  async run(): Promise<History> {
+    const { data, epochs, optimizer, tensorboard, progress = true } = this.#options;
+    this.#resume();
+    const events = tensorboard === undefined ? undefined : new EventWriter(tensorboard);
+    const bar = progress ? new Progress((data.length ?? 0) * (epochs - this.#records.length)) : undefined;
+    try {
+      for (let epoch = this.#records.length + 1; epoch <= epochs && this.#ended === 'epochs'; epoch++) {
+        const measures = await this.#train(epoch, bar);
+        if (!measures) break; // an epoch that was cut short does not count: a resumed run begins it again
+        await this.#close(epoch, measures, events);
+      }
+    } finally {
+      bar?.end();
+      events?.close();
+    }
+    if (this.#bestWeights) this.#model.loadStateDict(this.#bestWeights);
+    this.#forgetBest();
+    this.#model.eval();
+    return { epochs: this.#records, steps: optimizer.steps, ended: this.#ended };
+  }
+
+  #file(name: 'last' | 'best'): string | undefined {
+    const { checkpoint } = this.#options;
+    return checkpoint && join(checkpoint.folder, `${name}.safetensors`);
+  }
+  /** What checkpoints hold. */
+  get #state() {
+    const { optimizer, scheduler, ema } = this.#options;
+    return { model: this.#model, optimizer, scheduler, ema, stopping: this.#stopping };
+  }
+  #resume(): void {
+    const { checkpoint, data } = this.#options;
+    if (checkpoint) mkdirSync(checkpoint.folder, { recursive: true });
+    const last = this.#file('last');
+    if (!checkpoint?.resume || !last || !existsSync(last)) return;
+    this.#records.push(...loadRun(last, this.#state));
+    if ('epoch' in data) data.epoch = this.#records.length;
+  }
+
+  /** One pass over the data; its measures, or undefined where the run was asked to stop. */
+  async #train(epoch: number, bar: Progress | undefined): Promise<Record<string, number> | undefined> {
+    const { data, optimizer, epochs, signal } = this.#options;
+    this.#model.train();
+    const means = new Means();
+    const sum = new GradAccumulator(optimizer.params);
+    let shown = 'loss ...';
+    for await (const batch of data) {
+      const loss = this.#step(batch, sum, means);
+      disposeBatch(batch);
+      this.#batches++;
+      if (bar && this.#batches % 10 === 1) shown = `loss ${Number((await loss.data())[0]).toFixed(4)}`;
+      loss.dispose();
+      bar?.show(this.#batches, `epoch ${epoch}/${epochs} ${shown}`);
+      if (signal?.aborted) {
+        this.#ended = 'asked to stop';
+        break;
+      }
+    }
+    if (signal?.aborted) return undefined;
+    if (sum.count > 0) this.#apply(sum); // the last batches of an epoch may be fewer than are joined
+    const measures = await means.read();
+    if (Object.keys(measures).length === 0) throw new ArgumentError('fit: the data hold no batch');
+    return measures;
+  }
+  #step(batch: Batch, sum: GradAccumulator, means: Means): Tensor {
+    const { loss: lossOf, metrics = {}, accumulate = 1 } = this.#options;
+    return scope(() => {
+      const output = this.#forward(batch);
       const loss = lossOf(output, batch);
       if (!(loss instanceof Tensor) || loss.size !== 1)
         throw new ArgumentError('fit: the loss must be a tensor of a single number');
@@ -168,26 +235,32 @@ export async function fit(model: Module, options: FitOptions): Promise<History> 
       sum.add(grads);
       grads.dispose();
       means.add({ loss, ...Object.fromEntries(measured) }, loss, sizeOf(batch));
-      if (sum.count >= accumulate) apply(sum);
+      if (sum.count >= accumulate) this.#apply(sum);
       return loss.detach();
     });
-  const apply = (sum: GradAccumulator): void =>
+  }
+  /** One step of the optimizer with the gradients that were joined. */
+  #apply(sum: GradAccumulator): void {
+    const { optimizer, scheduler, ema, clipValue, clipNorm } = this.#options;
     scope(() => {
       const source = sum.take();
       const own = optimizer.params.filter((p) => source.get(p));
       let list = own.map((p) => source.get(p) as Tensor);
-      if (options.clipValue !== undefined) list = clipGradValue(list, options.clipValue);
-      if (options.clipNorm !== undefined && list.length > 0) list = clipGradNorm(list, options.clipNorm).grads;
+      if (clipValue !== undefined) list = clipGradValue(list, clipValue);
+      if (clipNorm !== undefined && list.length > 0) list = clipGradNorm(list, clipNorm).grads;
       optimizer.step(new Map(own.map((p, i) => [p, list[i]])));
       if (scheduler && 'schedule' in scheduler) scheduler.step();
       ema?.update();
     });
-  const evaluate = async (on: Batches): Promise<Record<string, number>> => {
+  }
+
+  async #evaluate(on: Batches): Promise<Record<string, number>> {
+    const { loss: lossOf, metrics = {} } = this.#options;
     const found = new Means();
     for await (const batch of on) {
       scope(() =>
         noGrad(() => {
-          const output = forward(batch);
+          const output = this.#forward(batch);
           const measured = Object.entries(metrics).map(([name, f]) => [name, f(output, batch)] as const);
           const loss = lossOf(output, batch);
           found.add({ loss, ...Object.fromEntries(measured) }, loss, sizeOf(batch));
@@ -196,66 +269,45 @@ export async function fit(model: Module, options: FitOptions): Promise<History> 
       disposeBatch(batch);
     }
     return found.read('validation.');
-  };
-
-  let means = new Means();
-  try {
-    for (let epoch = records.length + 1; epoch <= epochs && ended === 'epochs'; epoch++) {
-      model.train();
-      means = new Means();
-      const sum = new GradAccumulator(optimizer.params);
-      let shown = 'loss ...';
-      for await (const batch of data) {
-        const loss = step(batch, sum);
-        disposeBatch(batch);
-        batches++;
-        if (bar && batches % 10 === 1) shown = `loss ${Number((await loss.data())[0]).toFixed(4)}`;
-        loss.dispose();
-        bar?.show(batches, `epoch ${epoch}/${epochs} ${shown}`);
-        if (options.signal?.aborted) {
-          ended = 'asked to stop';
-          break;
-        }
-      }
-      if (options.signal?.aborted) break; // an epoch that was cut short is not an epoch: a resumed run begins it again
-      if (sum.count > 0) apply(sum); // the last batches of an epoch may be fewer than are joined
-      const measures = await means.read();
-      if (Object.keys(measures).length === 0) throw new ArgumentError('fit: the data hold no batch');
-      if (validation) {
-        model.eval();
-        Object.assign(measures, await (ema ? ema.use(() => evaluate(validation)) : evaluate(validation)));
-      }
-      const record = { epoch, step: optimizer.steps, learningRate: optimizer.learningRate, measures };
-      records.push(record);
-      events?.scalars({ ...measures, 'learning rate': optimizer.learningRate }, optimizer.steps);
-      if (options.plot) writePlot(options.plot, seriesOf(records), { xLabel: 'epochs' });
-      const watched = stopping && watchedOf(measures, stopping.monitor);
-      if (scheduler && !('schedule' in scheduler))
-        scheduler.step(watchedOf(measures, validation ? 'validation.loss' : 'loss'));
-      const told = stopping?.tell(watched as number);
-      const run = { model, optimizer, scheduler, ema, stopping };
-      if (last && (epoch % (checkpoint?.every ?? 1) === 0 || epoch === epochs || told?.stop))
-        saveRun(last, run, records);
-      if (told?.better) {
-        if (best) saveRun(best, run, records);
-        if (stopping?.restoreBest) {
-          for (const t of bestWeights?.values() ?? []) t.dispose();
-          bestWeights = new Map(
-            [...model.stateDict()].map(([name, t]) => [name, noGrad(() => keep(t.detach().copy()))]),
-          );
-        }
-      }
-      if (told?.stop) ended = 'early stopping';
-      if ((await options.onEpoch?.(record)) === false) ended = 'asked to stop';
-    }
-  } finally {
-    bar?.end();
-    events?.close();
   }
-  if (bestWeights) model.loadStateDict(bestWeights);
-  for (const t of bestWeights?.values() ?? []) t.dispose();
-  model.eval();
-  return { epochs: records, steps: optimizer.steps, ended };
+
+  /** The end of an epoch: validation, records, checkpoints, and whether the run goes on. */
+  async #close(epoch: number, measures: Record<string, number>, events: EventWriter | undefined): Promise<void> {
+    const { validation, ema, optimizer, scheduler, plot, onEpoch } = this.#options;
+    const stopping = this.#stopping;
+    if (validation) {
+      this.#model.eval();
+      const evaluate = () => this.#evaluate(validation);
+      Object.assign(measures, await (ema ? ema.use(evaluate) : evaluate()));
+    }
+    const record = { epoch, step: optimizer.steps, learningRate: optimizer.learningRate, measures };
+    this.#records.push(record);
+    events?.scalars({ ...measures, 'learning rate': optimizer.learningRate }, optimizer.steps);
+    if (plot) writePlot(plot, seriesOf(this.#records), { xLabel: 'epochs' });
+    const watched = stopping && watchedOf(measures, stopping.monitor);
+    if (scheduler && !('schedule' in scheduler))
+      scheduler.step(watchedOf(measures, validation ? 'validation.loss' : 'loss'));
+    const told = stopping?.tell(watched as number);
+    this.#save(epoch, told);
+    if (told?.stop) this.#ended = 'early stopping';
+    if ((await onEpoch?.(record)) === false) this.#ended = 'asked to stop';
+  }
+  #save(epoch: number, told: ReturnType<EarlyStopping['tell']> | undefined): void {
+    const { checkpoint, epochs } = this.#options;
+    const [last, best] = [this.#file('last'), this.#file('best')];
+    if (last && (epoch % (checkpoint?.every ?? 1) === 0 || epoch === epochs || told?.stop))
+      saveRun(last, this.#state, this.#records);
+    if (!told?.better) return;
+    if (best) saveRun(best, this.#state, this.#records);
+    if (!this.#stopping?.restoreBest) return;
+    this.#forgetBest();
+    this.#bestWeights = new Map(
+      [...this.#model.stateDict()].map(([name, t]) => [name, noGrad(() => keep(t.detach().copy()))]),
+    );
+  }
+  #forgetBest(): void {
+    for (const t of this.#bestWeights?.values() ?? []) t.dispose();
+  }
 }
 
 function defaultForward(model: Module, batch: Batch): Tensor {
