@@ -128,4 +128,4 @@ def write(name, source):
     pack = '''const { brotliCompressSync } = require('node:zlib'); const fs = require('node:fs');
 for (const f of process.argv.slice(1)) { fs.writeFileSync(f + '.br', brotliCompressSync(fs.readFileSync(f))); fs.unlinkSync(f); }'''
     subprocess.run(['node', '-e', pack, *(os.path.join(OUT, f'{name}.{ext}') for ext in ('json', 'safetensors'))], check=True)
-    print(len(cases), 'cases of', len({c['op'] for c in cases}), 'ops,', len(tensors), 'tensors')
+    print(len(cases), 'cases of', len({c.get('op') for c in cases}), 'ops,', len(tensors), 'tensors')
