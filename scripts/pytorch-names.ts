@@ -2,6 +2,6 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { packageRoot } from '../src/base/paths.js';
-import { namesPage } from '../src/parity/pytorch-names.js';
+import { namesPage } from './pytorch-table.js';
 
 writeFileSync(join(packageRoot, 'docs/pytorch-names.md'), namesPage());

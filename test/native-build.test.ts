@@ -19,7 +19,7 @@ import { nativeDir } from '../src/base/paths.js';
 import { hostArch, hostInstructionSet, INSTRUCTION_SETS } from '../src/backends/cpu/instruction-sets.js';
 import { textsOf, units } from '../src/backends/cpu/units.js';
 import { enginePackage } from '../src/backends/native-build.js';
-import { wasmFolder } from '../src/backends/wasm-build.js';
+import { shippedWasm } from '../src/backends/wasm-build.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'wick-native-'));
 after(() => rmSync(folder, { recursive: true, force: true }));
@@ -140,7 +140,7 @@ test('a cache that cannot be written gives way to a folder of the user among the
 });
 
 /** What serves where no shared library of the engine does. */
-const wasm = existsSync(wasmFolder);
+const wasm = existsSync(shippedWasm());
 const INSTEAD = wasm ? /^CpuBackend 10\.1073/ : /^ReferenceBackend 10\.1073/;
 
 test('without a compiler and without a package a sentence says so, and WebAssembly or the reference engine serves', () => {

@@ -5,7 +5,9 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import * as wick from '../src/index.js';
 import { packageRoot } from '../src/base/paths.js';
-import { NAME_GROUPS, namesPage } from '../src/parity/pytorch-names.js';
+import * as nn from '../src/nn/index.js';
+import { NO_NAMES, OTHER_NAMES } from '../scripts/pytorch-others.js';
+import { NAME_GROUPS, namesPage, torchNames, whyNot } from '../scripts/pytorch-table.js';
 
 const answers = Object.values(NAME_GROUPS).flatMap((pairs) => pairs.flatMap(([, ours]) => (ours ? [ours] : [])));
 
@@ -26,3 +28,27 @@ test('docs/pytorch-names.md is the page of the table', () =>
     namesPage(),
     'run: node dist/scripts/pytorch-names.js',
   ));
+
+test("every public name of PyTorch has an answer or a reason, and every reason is some name's", () => {
+  const reasons = Object.values(torchNames()).flatMap((names) => names.map((name) => ({ name, why: whyNot(name) })));
+  assert.ok(reasons.length > 1700);
+  assert.deepEqual(
+    reasons.filter(({ why }) => why === 'no answer').map(({ name }) => name),
+    [],
+  );
+  const used = new Set(reasons.map(({ why }) => why));
+  for (const [, why] of NO_NAMES) assert.ok(used.has(why), why);
+});
+
+/** Of every tensor, not of the prototype. */
+const FIELDS = new Set(['layout', 'dtype', 'device', 'requiresGrad', 'shape', 'rank', 'size']);
+
+test('other names are of methods, functions and losses that exist', () => {
+  const missing = Object.values(OTHER_NAMES).flatMap((ours) => [
+    ...[...ours.matchAll(/\b(?:x|q|mask)\.([a-z]\w*)/g)].flatMap(([, m]) =>
+      m in wick.Tensor.prototype || FIELDS.has(m) ? [] : [m],
+    ),
+    ...[...ours.matchAll(/losses\.(\w+)/g)].flatMap(([, m]) => (m in nn.losses ? [] : [`losses.${m}`])),
+  ]);
+  assert.deepEqual(missing, []);
+});

@@ -9,7 +9,7 @@ import { after, test } from 'node:test';
 import type { Recorded, View } from '../src/backends/backend.js';
 import { CpuBackend } from '../src/backends/cpu.js';
 import { openWasm } from '../src/backends/cpu/wasm-engine.js';
-import { findWasm, wasmFolder } from '../src/backends/wasm-build.js';
+import { findWasm, shippedWasm } from '../src/backends/wasm-build.js';
 import type { DType } from '../src/base/dtype.js';
 import { IndexError, NativeError, OutOfMemoryError } from '../src/base/errors.js';
 import { Layout } from '../src/base/layout.js';
@@ -145,7 +145,7 @@ const folder = mkdtempSync(join(tmpdir(), 'wick-wasm-'));
 after(() => rmSync(folder, { recursive: true, force: true }));
 
 test('without a compiler and without a package it serves, with one line that says so', {
-  skip: missing ?? (existsSync(wasmFolder) ? false : `${wasmFolder} is not there: npm run release:wasm makes it`),
+  skip: missing ?? (existsSync(shippedWasm()) ? false : `${shippedWasm()} is not there: npm run release:wasm makes it`),
 }, () => {
   const index = JSON.stringify(new URL('../src/index.js', import.meta.url).href);
   const code = `import(${index}).then(({ Tensor, Device }) => console.log(Device.get('cpu').description, Tensor.from([1, 2]).exp().sum().item()))`;
@@ -158,7 +158,8 @@ test('without a compiler and without a package it serves, with one line that say
 
 for (const platform of ['darwin', 'win32'])
   test(`a program that sees ${platform} trains, saves and generates with it, without a word on stderr`, {
-    skip: missing ?? (existsSync(wasmFolder) ? false : `${wasmFolder} is not there: npm run release:wasm makes it`),
+    skip:
+      missing ?? (existsSync(shippedWasm()) ? false : `${shippedWasm()} is not there: npm run release:wasm makes it`),
   }, () => {
     const at = (part: string): string => JSON.stringify(new URL(`../src/${part}/index.js`, import.meta.url).href);
     const file = JSON.stringify(join(folder, `${platform}.safetensors`));

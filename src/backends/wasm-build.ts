@@ -32,12 +32,14 @@ export const wasmFolder: string = join(nativeDir, 'prebuilt');
 const wasmName = (): string =>
   `wick-${hash(...FLAGS, ...units([WASM_SET]).flatMap((u) => [u.name, ...u.flags, ...textsOf(u.source).values()]))}.wasm`;
 
+/** Where a module of these very sources lies in the package. */
+export const shippedWasm = (): string => join(wasmFolder, wasmName());
+
 /** The path of the module; a NativeError says that there is none. */
 export function findWasm(): string {
-  const name = wasmName();
-  const shipped = join(wasmFolder, name);
+  const shipped = shippedWasm();
   if (existsSync(shipped)) return shipped;
-  const kept = join(engineFolder(false), name);
+  const kept = join(engineFolder(false), wasmName());
   if (isIntact(kept)) return kept;
   throw new NativeError(
     `the CPU engine as WebAssembly is not in this installation (${shipped}); in a clone \`npm run release:wasm\` makes it`,

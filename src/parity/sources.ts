@@ -12,6 +12,7 @@ export const UNVOUCHED: Readonly<Record<string, string>> = {
   randUniform: "its stream is its own; its blocks are Philox's published ones, tested by themselves",
   randNormal: "its stream is its own; its blocks are Philox's published ones, its quantile is tested by itself",
   dequantize: 'blocks by gguf-py and ggml in the tests of files and quantized types',
+  q8Blocks: "its reference is the encoder of Q8_0, which ggml's own blocks vouch for byte by byte",
   qrows: 'made of dequantized blocks, which gguf-py and ggml vouch for',
   qmatmul: 'made of dequantized blocks, which gguf-py and ggml vouch for',
   matmulExperts: 'made of products, which PyTorch vouches for; whole mixtures by transformers in the tests of models',

@@ -1,4 +1,11 @@
 // PyTorch's names beside ours, for docs/pytorch-names.md; a test holds every answer against what there is.
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { packageRoot } from '../src/base/paths.js';
+import * as functions from '../src/index.js';
+import * as nn from '../src/nn/index.js';
+import { Tensor } from '../src/tensor/tensor.js';
+import { NO_NAMES, OTHER_NAMES } from './pytorch-others.js';
 
 /** PyTorch's name, ours (x is the tensor; a bare call is a function of the package), and what differs. */
 export type NamePair = readonly [torch: string, ours: string | undefined, differs?: string];
@@ -182,6 +189,78 @@ export const NAME_GROUPS: Readonly<Record<string, readonly NamePair[]>> = {
 
 const count = (pairs: readonly NamePair[]): number => pairs.reduce((n, [torch]) => n + torch.split(', ').length, 0);
 
+/** Whether a public name of PyTorch is in the tables above. */
+const listed = new Set(
+  Object.values(NAME_GROUPS).flatMap((pairs) =>
+    pairs.flatMap(([torch, ours]) =>
+      ours ? torch.split(', ').map((n) => n.replace(/^(?:F|linalg|special|fft|Tensor)\./, '')) : [],
+    ),
+  ),
+);
+/** What there is under PyTorch's own name, but for case and underscores. */
+const ownNames = new Set(
+  [Tensor.prototype, functions, nn, nn.losses]
+    .flatMap((o) => Object.getOwnPropertyNames(o))
+    .map((n) => n.toLowerCase()),
+);
+
+/** The sentence that says why a name is not here; undefined where it has an answer. */
+export function whyNot(name: string): string | undefined {
+  if (listed.has(name) || ownNames.has(name.replaceAll('_', '').toLowerCase()) || name in OTHER_NAMES) return undefined;
+  return NO_NAMES.find(([pattern]) => pattern.test(name))?.[1] ?? 'no answer';
+}
+
+const AREAS: Readonly<Record<string, string>> = {
+  tensor: 'methods of Tensor',
+  torch: 'functions of torch',
+  F: 'nn.functional',
+  nn: 'classes of nn',
+  optim: 'optim',
+  sched: 'optim.lr_scheduler',
+  linalg: 'linalg',
+  fft: 'fft',
+  special: 'special',
+};
+/** PyTorch's public names by area; nothing where the list is not part of the installation. */
+export function torchNames(): Readonly<Record<string, readonly string[]>> {
+  const file = join(packageRoot, 'test/golden/torch-names.json');
+  return (JSON.parse(readFileSync(file, 'utf8')) as { names: Record<string, string[]> }).names;
+}
+
+function allNames(): string[] {
+  const areas = Object.entries(torchNames());
+  const reasons = new Map<string, string[]>();
+  const rows = areas.map(([area, names]) => {
+    const without = names.filter((n) => whyNot(n) !== undefined);
+    for (const n of without) reasons.set(whyNot(n)!, [...(reasons.get(whyNot(n)!) ?? []), n]);
+    return `| ${AREAS[area]} | ${names.length} | ${names.length - without.length} |`;
+  });
+  const shown = (names: string[]): string => {
+    const unique = [...new Set(names)];
+    return `${unique.slice(0, 8).join(', ')}${unique.length > 8 ? `, ... (${unique.length})` : ''}`;
+  };
+  return [
+    '## All public names of PyTorch 2.13',
+    '',
+    '| area | names | with an answer |',
+    '|---|---|---|',
+    ...rows,
+    '',
+    'The others, each with its reason:',
+    '',
+    '| why not | names |',
+    '|---|---|',
+    ...[...reasons].map(([why, names]) => `| ${why} | ${shown(names)} |`),
+    '',
+    'Other names for what is here:',
+    '',
+    '| PyTorch | wick |',
+    '|---|---|',
+    ...Object.entries(OTHER_NAMES).map(([theirs, ours]) => `| ${theirs} | \`${ours}\` |`),
+    '',
+  ];
+}
+
 /** The page. */
 export function namesPage(): string {
   const groups = Object.entries(NAME_GROUPS);
@@ -198,7 +277,7 @@ export function namesPage(): string {
     '',
   ]);
   return [
-    '<!-- Made by `node dist/scripts/pytorch-names.js` from src/parity/pytorch-names.ts; do not edit. -->',
+    '<!-- Made by `node dist/scripts/pytorch-names.js` from scripts/pytorch-table.ts; do not edit. -->',
     '',
     "# PyTorch's names and ours",
     '',
@@ -206,5 +285,6 @@ export function namesPage(): string {
     'are held against those of PyTorch (docs/ops.md says which program speaks for which op).',
     '',
     ...lines,
+    ...allNames(),
   ].join('\n');
 }
