@@ -110,6 +110,19 @@ export function attentionCases(quick: boolean): AttentionCase[] {
   ];
 }
 
+/** A few that tell the most in the least time. */
+const BRIEF = [
+  /^forward (full|causal) 2x4x128x64/,
+  /^forward causal 2x4.2x200x128 bf16 bthd/,
+  /^forward (window to both sides|widest|fewer queries) /,
+  /^backward in (one|any) order (causal 2x4.2x200x128 bf16 bthd|odd|window 2x4x300)/,
+  /^forward (counted causal|queries that see nothing|paged causal) 3x/,
+  /^forward causal (4x16x2048x64|4x32x4096x128|4x16x4096x256) /,
+  /^backward in (one|any) order causal (4x16x2048x64|4x32x4096x128) /,
+  /^backward in any order causal 4x16x4096x256 /,
+];
+export const isBrief = ({ name }: AttentionCase): boolean => BRIEF.some((r) => r.test(name));
+
 /** Strides of (batch, heads, rows, dim) in the layout of the case. */
 export const strideOf = (c: AttentionCase, heads: number, rows: number): RowStrides =>
   c.layout === 'bhtd' ? [heads * rows * c.dim, rows * c.dim, c.dim] : [heads * rows * c.dim, c.dim, heads * c.dim];

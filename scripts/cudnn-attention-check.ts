@@ -1,7 +1,8 @@
 // cuDNN's attention tried in every configuration, a line a step: what it plans, what it answers beside our own kernels,
 // how long both take. What the library refuses is told in its own words.
-//   node dist/scripts/cudnn-attention-check.js [--device cuda:0] [--only TEXT] [--quick] [--seconds 60]
+//   node dist/scripts/cudnn-attention-check.js [--device cuda:0] [--only TEXT] [--brief] [--quick] [--seconds 60]
 //   node dist/scripts/cudnn-attention-check.js --paper [properties.json]
+// --brief takes those that tell the most (a minute or two), --quick the small ones alone.
 // Cases run in a process of their own that is ended when it says nothing for so many seconds; the next goes on behind
 // the case that hung or crashed. On paper nothing runs: the library plans for a GPU that is not there (an H200, or one
 // by its properties as cuDNN writes them), which needs the library and a libcuda.so.1, not a device.
@@ -17,9 +18,9 @@ import { CUBLASLT } from '../src/driver/cublaslt.js';
 import { CudnnAttentions } from '../src/driver/cudnn-attention.js';
 import { CUDNN_GRAPH_NUMBERS, CUDNN_GRAPH_TABLE, Descriptors } from '../src/driver/cudnn-graph.js';
 import { CUDNN, CUDNN_TABLE } from '../src/driver/cudnn.js';
-import { nativeString, openLibrary } from '../src/driver/ffi.js';
+import { libraryReports, nativeString, openLibrary } from '../src/driver/ffi.js';
 import { NVRTC } from '../src/driver/nvrtc.js';
-import { attentionCases, type AttentionCase, specOf } from './cudnn-attention-cases.js';
+import { attentionCases, type AttentionCase, isBrief, specOf } from './cudnn-attention-cases.js';
 import { runAttentionCase } from './cudnn-attention-run.js';
 
 const { values: v, positionals } = parseArgs({
@@ -28,6 +29,7 @@ const { values: v, positionals } = parseArgs({
     device: { type: 'string', default: 'cuda:0' },
     only: { type: 'string', default: '' },
     quick: { type: 'boolean', default: false },
+    brief: { type: 'boolean', default: false },
     paper: { type: 'boolean', default: false },
     seconds: { type: 'string', default: '60' },
     from: { type: 'string' },
@@ -81,7 +83,7 @@ function onPaper(): AttentionLibrary {
   return new CudnnAttentions('cuDNN', raw.version(), calls, { properties: device }, 2 ** 31, () => {});
 }
 
-const cases = attentionCases(v.quick).filter((c) => c.name.includes(v.only));
+const cases = attentionCases(v.quick).filter((c) => c.name.includes(v.only) && (!v.brief || isBrief(c)));
 
 /** The plan, with what was passed over on the way to it. */
 function planned(library: AttentionLibrary, c: AttentionCase, spec: AttentionSpec): void {
@@ -104,6 +106,8 @@ if (v.paper) {
   const library = onPaper();
   for (const c of cases) planned(library, c, specOf(c));
 } else if (v.from !== undefined) {
+  if (v.from === '0')
+    for (const l of libraryReports()) if (l.name === 'cuDNN') console.log(`cuDNN ${l.version} at ${l.found}`);
   for (let i = Number(v.from); i < cases.length; i++) {
     console.log(`@${i}`); // for the parent: where to go on
     await runAttentionCase(v.device, cases[i]);

@@ -131,13 +131,11 @@ export async function runAttentionCase(name: string, c: AttentionCase): Promise<
   const { backend } = Device.get(name);
   if (!(backend instanceof GpuBackend)) throw new Error(`${name} is no GPU`);
   const gpu = backend.context;
-  const { dnn } = gpu.device.libraries;
-  if (typeof dnn === 'string' || !dnn.attention)
-    throw new Error(typeof dnn === 'string' ? dnn : `${dnn.name}: no graphs`);
-  const library = dnn.attention;
+  const library = gpu.libraries.attentionLibrary();
+  if (typeof library === 'string') throw new Error(library);
   const room = new Room(gpu);
   try {
-    say(`${c.name} (${dnn.name})`);
+    say(c.name);
     const spec = specOf(c);
     const shape = (heads: number, rows: number, batch = c.batch): number[] =>
       c.layout === 'bhtd' ? [batch, heads, rows, c.dim] : [batch, rows, heads, c.dim];

@@ -3,8 +3,13 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import '../src/index.js';
-import { GpuBackend } from '../src/backends/gpu/gpu.js';
+import type { View } from '../src/backends/backend.js';
+import { GpuContext } from '../src/backends/gpu/context.js';
+import { planRow } from '../src/backends/gpu/families.js';
+import type { GpuBackend } from '../src/backends/gpu/gpu.js';
+import { runPlan } from '../src/backends/gpu/run-plan.js';
 import { bytesOf, DTYPE, type DType } from '../src/base/dtype.js';
+import { Layout } from '../src/base/layout.js';
 import { sizeOf } from '../src/base/shape.js';
 import type { AttentionLibrary } from '../src/driver/attention.js';
 import { Calls } from '../src/driver/checked.js';
@@ -18,6 +23,7 @@ import { cudnnStandIn } from '../src/driver/stand-ins/cudnn.js';
 import { type HostedDevice, Misuse, StandIn, standInCalls } from '../src/driver/stand-ins/library.js';
 import { referenceBackward, referenceForward, type SdpaParams } from '../src/ops/attention-reference.js';
 import type { RefTensor } from '../src/ops/op.js';
+import { OPS } from '../src/ops/table.js';
 import { attentionCases, type AttentionCase, specOf } from '../scripts/cudnn-attention-cases.js';
 import { Device } from '../src/tensor/device.js';
 import { randn } from '../src/index.js';
@@ -389,6 +395,62 @@ describe('attention of tensors', () => {
     const first = once({ tried: true });
     assert.ok(first.runs >= 4, 'both passes were tried in both ways');
     close(own.values, first.values);
+  });
+  /** The forward pass in a context with this library, and what was warned of. */
+  async function inContext(find: () => StandIn, recording: boolean) {
+    const dnn = openCudnn(device, find);
+    const gpu = new GpuContext(device, { blas: 'none', dnn });
+    Object.assign(gpu.libraries, { attentionTried: true, attentionFrom: 0 });
+    const shape = [1, 2, 8, 16];
+    const view = (s: number[], dtype: DType, values?: number[]): View => {
+      const memory = gpu.allocator.alloc(sizeOf(s) * bytesOf(dtype));
+      if (values) {
+        const { Raw, encode } = DTYPE[dtype];
+        const raw = Uint16Array.from(values, (x) => encode(x as never) as number);
+        assert.equal(Raw, Uint16Array);
+        device.copyIn(memory.address, new Uint8Array(raw.buffer), gpu.stream);
+      }
+      return { memory, layout: Layout.contiguous(s), dtype };
+    };
+    const inputs = [1, 2, 3].map((seed) => view(shape, 'bf16', numbers(shape, 'bf16', seed)));
+    const params: SdpaParams = {
+      layout: 'bhtd',
+      scale: 0.25,
+      softcap: 0,
+      left: -1,
+      right: 0,
+      extras: [],
+      longest: [0, 0],
+    };
+    const warnings: string[] = [];
+    const hear = (w: Error): void => void warnings.push(w.message);
+    process.on('warning', hear);
+    const run = (served: boolean): number[] => {
+      const out = [view(shape, 'bf16'), view([1, 2, 8], 'f32')];
+      const plan = planRow(OPS.sdpaRun, inputs, out, params, device.info, served ? gpu.libraries : undefined);
+      runPlan(gpu, plan, 'sdpaRun', out);
+      return read(out[0].memory.address, sizeOf(shape), 'bf16');
+    };
+    const own = run(false);
+    const before = executed();
+    gpu.recording = recording;
+    const theirs = run(true);
+    const runs = executed() - before;
+    await new Promise((done) => setImmediate(done)); // warnings are told in the next turn
+    process.off('warning', hear);
+    return { own, theirs, runs, warnings };
+  }
+  test('a library that answers otherwise than our kernels is not used, with a warning', async () => {
+    const alter = altered([N.CUDNN_ATTR_POINTWISE_MODE, swap(303, 302)]);
+    const find = () => tampered(cudnnStandIn(device), 'cudnnBackendSetAttribute', alter);
+    const { own, theirs, runs, warnings } = await inContext(find, false);
+    assert.ok(runs > 0);
+    assert.deepEqual(theirs, own);
+    assert.match(warnings.join(), /differs from wick's own/);
+  });
+  test('nothing is tried while work is recorded', async () => {
+    const { own, theirs, runs, warnings } = await inContext(() => cudnnStandIn(device), true);
+    assert.deepEqual([theirs, runs, warnings], [own, 0, []]);
   });
   test('soft caps are for our own kernels', () => {
     assert.equal(once({ tried: true, way: 0 }, { causal: true, softcap: 5 }).runs, 0);

@@ -3,6 +3,7 @@ import { UnsupportedError } from '../../base/errors.js';
 import { env } from '../../base/environment.js';
 import {
   type AttentionAddresses,
+  type AttentionLibrary,
   attentionKey,
   type AttentionPlan,
   type AttentionSpec,
@@ -83,6 +84,11 @@ export class Libraries implements Served {
       this.#attentions.set(key, typeof plan === 'string' ? undefined : plan);
     }
     return this.#attentions.get(key);
+  }
+  /** The library's attention itself, or why there is none: for those who compare it with ours. */
+  attentionLibrary(): AttentionLibrary | string {
+    const { dnn } = this.#open();
+    return typeof dnn === 'string' ? dnn : (dnn.attention ?? `${dnn.name} has no attention`);
   }
   /** The way of a plan that was found the best, `OWN_WAY` for our own kernels; undefined before it was tried. */
   wayOf(plan: AttentionPlan): number | undefined {
