@@ -53,6 +53,8 @@ const SCALARS: Readonly<Record<string, { readonly size: number; readonly write: 
   i64: { size: 8, write: (a, v) => a.i64(v) },
   double: { size: 8, write: (a, v) => a.f64(v) },
 };
+/** Writes a scalar of a C type. */
+export const writeScalar = (args: ArgBuffer, type: string, value: number): void => SCALARS[type].write(args, value);
 
 export type FieldType = 'pointer' | 'i32' | 'u32' | 'i64' | 'float' | 'double';
 export type Fields = Readonly<Record<string, FieldType | readonly [FieldType, number]>>;

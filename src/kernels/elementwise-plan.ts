@@ -4,6 +4,7 @@ import { type DType, DTYPE, type Value } from '../base/dtype.js';
 import { UnsupportedError } from '../base/errors.js';
 import { type Layout, mergeDims } from '../base/layout.js';
 import type { ArgBuffer } from '../driver/args.js';
+import { CTYPE, writeScalar } from './declare.js';
 import {
   type Chain,
   flatShape,
@@ -205,35 +206,6 @@ export function packElementwise(
 /** A scalar parameter of an element type, converted as tensors of that type are filled. */
 export function packScalar(args: ArgBuffer, dtype: DType, value: Value): void {
   const raw = DTYPE[dtype].encode(value);
-  switch (dtype) {
-    case 'f32':
-      args.f32(raw as number);
-      break;
-    case 'f64':
-      args.f64(raw as number);
-      break;
-    case 'i64':
-      args.bigint(raw as bigint);
-      break;
-    case 'u32':
-      args.u32(raw as number);
-      break;
-    case 'i32':
-      args.i32(raw as number);
-      break;
-    case 'i16':
-      args.i16(raw as number);
-      break;
-    case 'f16':
-    case 'bf16':
-      args.u16(raw as number);
-      break;
-    case 'bool':
-    case 'u8':
-    case 'f8e4m3':
-      args.u8(raw as number);
-      break;
-    default:
-      dtype satisfies never;
-  }
+  if (typeof raw === 'bigint') args.bigint(raw);
+  else writeScalar(args, CTYPE[dtype], raw);
 }
