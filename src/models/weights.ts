@@ -131,7 +131,8 @@ export class Weights {
     const places = this.#names[role] === undefined ? [] : placesOf(this.#names[role]);
     const stored = (as: 'weight' | 'bias'): Place | undefined =>
       places.find((p) => this.builder.has(this.#full(p, as)));
-    return stored(kind) ?? stored('weight') ?? places[0];
+    // A bias stands beside its weight: another place's would be another part's.
+    return stored('weight') ?? stored(kind) ?? places[0];
   }
   has(role: Role): boolean {
     const p = this.#place(role, 'weight');

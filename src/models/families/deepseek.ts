@@ -176,7 +176,7 @@ const glmMoe = family({
     choiceBias: { name: 'mlp.gate.e_score_correction_bias', bare: true },
   },
   ignored: EXTRA_LAYERS,
-  gguf: { architectures: ['glm4moe', 'dots1'] },
+  gguf: { architectures: ['glm4moe', 'dots1'], names: { beforeMlp: ['ffn_norm', 'post_attention_norm'] } },
 });
 
 export const DEEPSEEK_FAMILIES = [deepseek2, deepseek3, glmMoe];

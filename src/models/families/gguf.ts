@@ -273,7 +273,7 @@ const MORE: Readonly<Record<string, (m: Metadata, c: Json) => Json>> = {
     num_kv_heads: c.num_key_value_heads,
   }),
   stablelm: (m) => ({
-    use_parallel_residual: !m.source.has('blk.0.ffn_norm.weight') || m.get('use_parallel_residual') === true,
+    use_parallel_residual: m.get('use_parallel_residual') === true || !m.source.has('blk.0.ffn_norm.weight'),
     qk_layernorm: m.source.has('blk.0.attn_q_norm.weight'),
   }),
   exaone4: (m, c) => ({

@@ -53,7 +53,11 @@ const llama = family({
   types: ['llama', 'helium', 'seed_oss'],
   features: llamaFeatures,
   names: LLAMA_NAMES,
-  gguf: { architectures: ['llama', 'seed_oss'], permuted: ['llama'] },
+  gguf: {
+    architectures: ['llama', 'seed_oss'],
+    permuted: ['llama'],
+    names: { beforeMlp: ['ffn_norm', 'post_attention_norm'] },
+  },
 });
 
 const LLAMA3_ROPE = {
