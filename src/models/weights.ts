@@ -169,22 +169,31 @@ export class Weights {
       if (!part) return this.builder.get(shape, name, init, dtype);
       return this.builder.part(wholeShape(shape, part), name, part, dtype);
     }
-    const whole = part ? this.#unfused(p, role, wholeShape(shape, part), kind, dtype) : undefined;
-    if (!part || !whole) return this.#unfused(p, role, shape, kind, dtype);
+    // Turned and stacked tensors are read in part, fused ones whole.
+    if (!part || !p.rows) return this.#unfused(p, role, shape, kind, dtype, part);
+    const whole = this.#unfused(p, role, wholeShape(shape, part), kind, dtype);
     const own = keep(scope(() => ownPart(whole, part).copy()));
     whole.dispose();
     return own;
   }
-  /** A part of a fused, turned or stacked tensor, whole. */
-  #unfused(p: Place, role: Role, shape: Shape, kind: 'weight' | 'bias', dtype: DType): Tensor {
+  /** One of the tensors that are fused, turned or stacked in files; whole, or a rank's part of it. */
+  #unfused(p: Place, role: Role, shape: Shape, kind: 'weight' | 'bias', dtype: DType, own?: Part): Tensor {
     const name = this.#full(p, kind);
     const read: Tensor[] = [];
+    const turns = p.transposed === true && kind === 'weight';
+    // Where the divided dimension lies in what is stored: experts stand apart there, turned matrices the other way round.
+    const rank = shape.length - (p.name.includes('{e}') ? 1 : 0);
+    const dim = (own?.dim ?? 0) - (shape.length - rank);
+    const ownStored = own && { ...own, dim: turns && dim >= rank - 2 ? 2 * rank - 3 - dim : dim };
     const part = scope(() => {
       const stored = p.name.includes('{e}') ? Array.from({ length: shape[0] }, (_, e) => e) : [0];
       const turned = stored.map((e) => {
-        const t = this.builder.get(undefined, this.#full(p, kind, e), ZERO, dtype);
+        const at = this.#full(p, kind, e);
+        const t = ownStored
+          ? this.builder.part(undefined, at, ownStored, dtype)
+          : this.builder.get(undefined, at, ZERO, dtype);
         read.push(t);
-        return p.transposed && kind === 'weight' ? t.t() : t;
+        return turns ? t.t() : t;
       });
       const whole = p.name.includes('{e}') ? stacked(turned, name) : turned[0];
       const t = p.rows ? p.rows(whole, this.#sizes) : whole;
