@@ -29,7 +29,8 @@ const ranks = new URL('./distributed-models-ranks.js', import.meta.url);
 const TOLERANCE = 2e-5;
 
 /** Models whose sizes do not divide by two are refused; the rule is in the message. */
-const RULE = /cannot be shared out among 2 ranks: in layer \d+ .*(do not divide|does not divide|neither divide|is not divided)/;
+const RULE =
+  /cannot be shared out among 2 ranks: in layer \d+ .*(do not divide|does not divide|neither divide|is not divided)/;
 /** Every third of the small models: all were run once, and each takes its time. */
 const sample = Object.keys(families).filter((_, i) => i % 3 === 0);
 test("families: 2 ranks have the whole model's logits, with and without a cache", { skip: skipFamilies }, async (t) => {
