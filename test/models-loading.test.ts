@@ -1,0 +1,106 @@
+// How models come into memory: tensors straight from their file to the device, each read once, and a GGUF file of the
+// same tensors under llama.cpp's names.
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { ggmlType } from '../src/base/blocks/types.js';
+import type { GgufValue } from '../src/io/gguf-value.js';
+import { writeGguf } from '../src/io/gguf-write.js';
+import { SafeTensors } from '../src/io/safetensors.js';
+import { type CausalLM, loadModel } from '../src/models/index.js';
+import { MODEL_TOLERANCE, relativeError } from '../src/parity/models.js';
+import { noGrad } from '../src/tensor/autograd.js';
+import { Device } from '../src/tensor/device.js';
+import { scope } from '../src/tensor/scope.js';
+import { answerOf, familyFolder, skipFamilies } from './models-support.js';
+
+test('a model is loaded tensor by tensor: nothing larger than its largest is in host memory, nothing is read twice', {
+  skip: skipFamilies,
+}, () => {
+  const dir = familyFolder('llama');
+  const file = SafeTensors.open(dir);
+  const sizes = file.names.map((name) => file.record(name).byteLength);
+  file.close();
+  const { backend } = Device.of('cpu');
+  const written: number[] = [];
+  const { write } = backend;
+  backend.write = function (this: typeof backend, ...args: Parameters<typeof write>) {
+    written.push(args[2].length);
+    return write.apply(this, args);
+  };
+  const told: [number, number][] = [];
+  try {
+    const options = { device: 'cpu', onProgress: (done: number, total: number) => void told.push([done, total]) };
+    loadModel(dir, { ...options, kind: 'decoder' }).model.dispose();
+  } finally {
+    backend.write = write;
+  }
+  const sum = (list: readonly number[]): number => list.reduce((a, b) => a + b, 0);
+  assert.equal(sum(written), sum(sizes), 'bytes that went to the device');
+  assert.ok(Math.max(...written) <= Math.max(...sizes), `${Math.max(...written)} bytes at once`);
+  assert.deepEqual(told.at(-1), [sum(sizes), sum(sizes)], 'told of the end');
+  assert.ok(
+    told.every(([done], i) => i === 0 || done >= told[i - 1][0]),
+    'told of every tensor, in order',
+  );
+});
+
+/** Names that llama.cpp gives to the tensors of Seed-OSS, whose second norm it calls by what comes before it. */
+const GGUF_NAMES: readonly (readonly [RegExp, string])[] = [
+  [/^model\.embed_tokens/, 'token_embd'],
+  [/^model\.norm/, 'output_norm'],
+  [/^lm_head/, 'output'],
+  [/^model\.layers\./, 'blk.'],
+  [/input_layernorm/, 'attn_norm'],
+  [/post_attention_layernorm/, 'post_attention_norm'],
+  [/self_attn\.([qkv])_proj/, 'attn_$1'],
+  [/self_attn\.o_proj/, 'attn_output'],
+  [/mlp\.(gate|up|down)_proj/, 'ffn_$1'],
+];
+
+test(
+  'Seed-OSS as a GGUF file answers as its folder does, and a file without a bias is refused',
+  {
+    skip: skipFamilies,
+  },
+  () =>
+    scope(() => {
+      const dir = familyFolder('seed_oss');
+      const file = SafeTensors.open(dir);
+      const tensors = file.names.map((name) => {
+        const { shape } = file.record(name);
+        const renamed = GGUF_NAMES.reduce((n, [from, to]) => n.replace(from, to), name);
+        return { name: renamed, type: ggmlType('f32'), shape, bytes: file.record(name).read().slice() };
+      });
+      file.close();
+      const u32 = (value: number): GgufValue => ({ type: 'u32', value });
+      const f32 = (value: number): GgufValue => ({ type: 'f32', value });
+      const metadata = new Map<string, GgufValue>([
+        ['general.architecture', { type: 'string', value: 'seed_oss' }],
+        ['seed_oss.block_count', u32(3)],
+        ['seed_oss.context_length', u32(128)],
+        ['seed_oss.embedding_length', u32(48)],
+        ['seed_oss.feed_forward_length', u32(80)],
+        ['seed_oss.attention.head_count', u32(4)],
+        ['seed_oss.attention.head_count_kv', u32(2)],
+        ['seed_oss.attention.key_length', u32(16)],
+        ['seed_oss.attention.value_length', u32(16)],
+        ['seed_oss.attention.layer_norm_rms_epsilon', f32(1e-6)],
+        ['seed_oss.rope.freq_base', f32(10_000)],
+      ]);
+      const path = join(dir, 'model.gguf');
+      writeGguf(path, metadata, tensors);
+      const { model } = loadModel<CausalLM>(path, { device: 'cpu', kind: 'decoder' });
+      const got = noGrad(() => model.forward(answerOf('seed_oss', 'input_ids')));
+      const error = relativeError(got, answerOf('seed_oss', 'logits'));
+      assert.ok(error <= MODEL_TOLERANCE, `off by ${error}`);
+      model.dispose();
+      const lacking = join(dir, 'lacking.gguf');
+      writeGguf(
+        lacking,
+        metadata,
+        tensors.filter((t) => t.name !== 'blk.1.attn_k.bias'),
+      );
+      assert.throws(() => loadModel(lacking, { device: 'cpu' }), /there is no tensor "blk\.1\.attn_k\.bias"/);
+    }),
+);
