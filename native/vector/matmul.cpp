@@ -1,4 +1,4 @@
-// Matrix products: packed panels around a register tile, and a path at memory speed for a few rows.
+// Matrix products: packed panels around a register tile, and paths at memory speed for a few rows and for some.
 // A task packs a block of A for its own cache; panels of B are packed once and shared. Packing absorbs strides and
 // widens 16-bit floats.
 #include "isa.h"
@@ -479,6 +479,85 @@ template <class S> void fewRows(const Product& p, bool accumulate) {
   }
 }
 
+// ---- some rows: each element of B is read once, by dot products of a tile, and nothing of it is packed ----
+constexpr int SOME = 16;
+#if defined(WICK_ISA_NEON) || defined(WICK_ISA_AVX512)
+constexpr int DOT_ROWS = 8, DOT_COLUMNS = 2;
+#else
+constexpr int DOT_ROWS = 4, DOT_COLUMNS = 2;
+#endif
+
+template <class S, class E, int C>
+WICK_FN void dotTile(const E* a, int64_t lda, const S* b, int64_t ldb, int64_t k, E (&result)[DOT_ROWS][C]) {
+  typedef Vec<E> V;
+  V acc[DOT_ROWS][C];
+#pragma GCC unroll 8
+  for (int i = 0; i < DOT_ROWS; i++)
+#pragma GCC unroll 4
+    for (int c = 0; c < C; c++) acc[i][c] = V(E(0));
+  int64_t q = 0;
+  for (; q + V::N <= k; q += V::N) {
+    V column[C];
+#pragma GCC unroll 4
+    for (int c = 0; c < C; c++) column[c] = load(b + c * ldb + q);
+#pragma GCC unroll 8
+    for (int i = 0; i < DOT_ROWS; i++) {
+      const V row = V::load(a + i * lda + q);
+#pragma GCC unroll 4
+      for (int c = 0; c < C; c++) acc[i][c] = mad(row, column[c], acc[i][c]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < DOT_ROWS; i++)
+#pragma GCC unroll 4
+    for (int c = 0; c < C; c++) result[i][c] = sumLanes(acc[i][c]);
+  for (; q < k; q++)
+    for (int c = 0; c < C; c++) {
+      const E v = scalarOf(b + c * ldb + q);
+      for (int i = 0; i < DOT_ROWS; i++) result[i][c] += a[i * lda + q] * v;
+    }
+}
+template <class E, int C> struct Sums {
+  static constexpr int COLUMNS = C;
+  E sums[DOT_ROWS][C];
+};
+template <class S> void someRows(const Product& p, bool accumulate) {
+  typedef typename ComputeOf<S>::type E;
+  const S* a = reinterpret_cast<const S*>(p.a.data);
+  const S* b = reinterpret_cast<const S*>(p.b.data);
+  S* out = reinterpret_cast<S*>(const_cast<char*>(p.out.data));
+  const int m = (int)p.m;
+  const int64_t lda = roundUp(p.k, 16), height = roundUp(p.m, DOT_ROWS);
+  E* rows = static_cast<E*>(scratch(wick::SCRATCH_A, (size_t)(height * lda + 16) * sizeof(E)));
+  for (int i = 0; i < m; i++) {
+    if (p.a.column == 1) widenTo(a + i * p.a.row, rows + i * lda, p.k);
+    else
+      for (int64_t q = 0; q < p.k; q++) rows[i * lda + q] = scalarOf(a + i * p.a.row + q * p.a.column);
+  }
+  __builtin_memset(rows + m * lda, 0, (size_t)((height - m) * lda) * sizeof(E));
+  auto tile = [&](int64_t j, auto result) {
+    constexpr int C = decltype(result)::COLUMNS;
+    for (int i0 = 0; i0 < m; i0 += DOT_ROWS) {
+      dotTile<S, E, C>(rows + i0 * lda, lda, b + j * p.b.column, p.b.column, p.k, result.sums);
+      for (int i = i0; i < m && i < i0 + DOT_ROWS; i++)
+        for (int c = 0; c < C; c++) {
+          S* to = out + i * p.out.row + (j + c) * p.out.column;
+          const E v = result.sums[i - i0][c];
+          storeScalar(to, accumulate ? v + scalarOf(to) : v);
+        }
+    }
+  };
+  const int64_t groups = (p.n + DOT_COLUMNS - 1) / DOT_COLUMNS;
+  parallel(groups, 1 + 65536 / (p.k * p.m), [&](int64_t begin, int64_t end) {
+    for (int64_t g = begin; g < end; g++) {
+      int64_t j = g * DOT_COLUMNS;
+      if (j + DOT_COLUMNS <= p.n) tile(j, Sums<E, DOT_COLUMNS>());
+      else
+        for (; j < p.n; j++) tile(j, Sums<E, 1>());
+    }
+  });
+}
+
 template <class S> void product(const Product& given, bool accumulate) {
   Product p = given;
   if (p.m == 0 || p.n == 0) return;
@@ -501,6 +580,7 @@ template <class S> void product(const Product& given, bool accumulate) {
          {given.out.data, given.out.column, given.out.row}};
   }
   if (p.m <= FEW) fewRows<S>(p, accumulate);
+  else if (p.m <= SOME && p.n > p.m && p.b.row == 1) someRows<S>(p, accumulate);
   else if (p.m <= LOW && p.n > p.m && p.m * p.n * p.k >= SMALL_WORK) low<S>(p, accumulate);
   else general<S>(p, accumulate);
 }
