@@ -1,8 +1,9 @@
-// `node dist/scripts/soak-server.js [--seconds 60] [--streams 50] [--model NAME]`: many streams at once, some of which are
+// `node dist/scripts/soak-server.js [--seconds 60] [--streams 50] [--model NAME] [--json FILE]`: many streams at once, some of which are
 // left at random; every byte must be what the same request gets alone, and pages and memory must come back.
 import { parseArgs } from 'node:util';
 import { openEngine } from '../src/cli/open-engine.js';
 import { soak } from '../test/server-soak.js';
+import { record } from './proof-record.js';
 import { serve } from '../src/server/index.js';
 
 const { values: v } = parseArgs({
@@ -11,6 +12,7 @@ const { values: v } = parseArgs({
     streams: { type: 'string', default: '50' },
     model: { type: 'string' },
     device: { type: 'string' },
+    json: { type: 'string' },
   },
 });
 const open = await openEngine('soak', v);
@@ -22,5 +24,5 @@ const report = await soak(server.url, open.engine, {
 });
 await server.close(5);
 await open.dispose();
-console.log(JSON.stringify(report, null, 2));
+record({ streams: Number(v.streams), ...report }, v.json);
 process.exitCode = report.wrong.length > 0 || report.pagesUsed !== report.pagesUsedBefore ? 1 : 0;

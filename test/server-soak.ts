@@ -7,6 +7,8 @@ import { randomStream } from '../src/engine/sampler.js';
 export interface SoakReport {
   readonly whole: number;
   readonly left: number;
+  /** Asked of the engine itself and cancelled there. */
+  readonly cancelled: number;
   readonly tokens: number;
   readonly seconds: number;
   /** What differed, in words. */
@@ -80,6 +82,22 @@ async function readStream(
   }
 }
 
+/** The same asked of the engine itself, and cancelled after so many pieces. */
+async function readCancelled(engine: Engine, ask: Ask, cancelAfter: number): Promise<{ text: string; over: boolean }> {
+  const generation = engine.submit({
+    prompt: engine.tokenizer.encode(ask.prompt),
+    maxTokens: ask.max_tokens,
+    ...{ seed: ask.seed, temperature: ask.temperature, topP: ask.top_p, repetitionPenalty: ask.repetition_penalty },
+  });
+  let [text, pieces, over] = ['', 0, true];
+  for await (const piece of generation) {
+    text += piece.text;
+    if (++pieces === cancelAfter) generation.cancel();
+    if (piece.finish === 'aborted') over = false;
+  }
+  return { text, over };
+}
+
 export async function soak(
   url: string,
   engine: Engine,
@@ -94,7 +112,11 @@ export async function soak(
     return Math.round(process.memoryUsage.rss() / 2 ** 20);
   };
   const wrong: string[] = [];
-  let [whole, left, tokens] = [0, 0, 0];
+  let [whole, left, cancelled, tokens] = [0, 0, 0, 0];
+  const check = (i: number, got: { readonly text: string; readonly over: boolean }): void => {
+    const same = got.over ? got.text === alone[i] : alone[i].startsWith(got.text);
+    if (!same) wrong.push(`request ${i}: ${JSON.stringify(got.text)} is not ${JSON.stringify(alone[i])}`);
+  };
   const random = randomStream(5);
   const begin = performance.now();
   const lap = async (until: number): Promise<void> => {
@@ -102,10 +124,16 @@ export async function soak(
       Array.from({ length: o.streams }, async () => {
         while (performance.now() < until) {
           const i = Math.floor(random() * list.length);
-          const leaveAfter = random() < 0.35 ? 1 + Math.floor(random() * 20) : Infinity;
-          const got = await readStream(url, list[i], leaveAfter);
-          const same = got.over ? got.text === alone[i] : alone[i].startsWith(got.text);
-          if (!same) wrong.push(`request ${i}: ${JSON.stringify(got.text)} is not ${JSON.stringify(alone[i])}`);
+          const kind = random();
+          const after = 1 + Math.floor(random() * 20);
+          if (kind < 0.1) {
+            const got = await readCancelled(engine, list[i], after);
+            check(i, got);
+            cancelled++;
+            continue;
+          }
+          const got = await readStream(url, list[i], kind < 0.4 ? after : Infinity);
+          check(i, got);
           got.over ? whole++ : left++;
           tokens += got.tokens;
         }
@@ -118,7 +146,7 @@ export async function soak(
     await lap(begin + o.seconds * (200 + part * 200));
     const { running, waiting, pagesUsed } = engine.status();
     o.onProgress?.(
-      `${Math.round((performance.now() - begin) / 1000)} s: ${whole} whole, ${left} left, ${wrong.length} wrong; ` +
+      `${Math.round((performance.now() - begin) / 1000)} s: ${whole} whole, ${left} left, ${cancelled} cancelled, ${wrong.length} wrong; ` +
         `${running} running, ${waiting} waiting, ${pagesUsed} pages, ${mebibytes()} MiB`,
     );
   }
@@ -127,6 +155,7 @@ export async function soak(
   return {
     whole,
     left,
+    cancelled,
     tokens,
     seconds: (performance.now() - begin) / 1000,
     wrong,
