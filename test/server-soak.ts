@@ -9,6 +9,8 @@ export interface SoakReport {
   readonly left: number;
   /** Asked of the engine itself and cancelled there. */
   readonly cancelled: number;
+  /** Sent again, since their connection was being closed. */
+  readonly stale: number;
   readonly tokens: number;
   readonly seconds: number;
   /** What differed, in words. */
@@ -42,6 +44,8 @@ function asks(count: number): Ask[] {
   }));
 }
 
+/** Requests that were sent on a connection which the server was closing, and sent again. */
+let stale = 0;
 /** The text of a stream; left after so many chunks. */
 async function readStream(
   url: string,
@@ -57,6 +61,12 @@ async function readStream(
       body: JSON.stringify({ ...ask, stream: true, stream_options: { include_usage: true } }),
       signal: leave.signal,
     });
+    // Node closes a connection that brought no request for a minute (left ones do that) with this answer, and a client
+    // may take it for the answer to a request that it sends at that moment; clients try again.
+    if (response.status === 408) {
+      stale++;
+      return await readStream(url, ask, leaveAfter);
+    }
     assert.equal(response.status, 200);
     let tokens = 0;
     for await (const bytes of response.body?.pipeThrough(new TextDecoderStream()) ?? []) {
@@ -156,6 +166,7 @@ export async function soak(
     whole,
     left,
     cancelled,
+    stale,
     tokens,
     seconds: (performance.now() - begin) / 1000,
     wrong,
