@@ -19,6 +19,8 @@ const { values: v } = parseArgs({
     steps: { type: 'string', default: '64' },
     /** Sampled with these instead of greedily. */
     temperature: { type: 'string', default: '0' },
+    /** Every step waits until the tokens of the one before are read. */
+    'no-ahead': { type: 'boolean', default: false },
     json: { type: 'string' },
   },
 });
@@ -67,7 +69,9 @@ const tokenizer = loadTokenizer(builtinModel); // words do not matter: tokens ar
 const batches = v.batch.split(',').map(Number);
 const steps = Number(v.steps);
 const context = Math.min(Number(v.context), model.config.maxPositions - steps - 2);
-const engine = new TextEngine(model, tokenizer, { maxRunning: Math.max(...batches), reuse: false });
+const engine = new TextEngine(model, tokenizer, {
+  ...{ maxRunning: Math.max(...batches), reuse: false, ahead: !v['no-ahead'] },
+});
 const { vocabSize } = model.config;
 
 interface Result {

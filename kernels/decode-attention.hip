@@ -6,6 +6,9 @@
 // group of heads. As in attention_split, a group of D/8 lanes takes a key for G query heads that share it. The block
 // that holds the last keys adds the new one, and the block that comes last joins the splits. Keys of earlier tokens are
 // asked for before the new query is there.
+//
+// decode_attention_paged_T_D_G: the same where keys and values stand in pages of (rows, kv_heads, dim) that `table`
+// names; `state` is { token, position, row of the new key, length } then, and a row past all others is nowhere.
 #include "attention-split.h"
 #include "block.h"
 #include "decode.h"
@@ -24,9 +27,12 @@ struct NewToken {
   u32* arrived;
   /** Weights of norms over each query and key before they are turned; null for none. */
   const float *q_norm, *k_norm;
+  const i32* table;
   i32 heads, kv_heads, dim, room;
   /** Keys that a query sees, itself counted; 0 for all. */
   i32 window;
+  /** A page has two to this power rows. */
+  i32 page_shift;
   /** A cap on scores, 0 for none. */
   float scale, eps, softcap;
 };
@@ -41,7 +47,7 @@ WICK_FN int unknown(int n) {
 #endif
   return n;
 }
-template <class T, int D, int G, int Unroll> WICK_FN void decode_attention(const NewToken& p) {
+template <class T, int D, int G, int Unroll, bool PAGED> WICK_FN void decode_attention(const NewToken& p) {
   constexpr int Lanes = D / 8, Groups = DECODE_SPLIT / Lanes, Step = Groups * Unroll, HeadLanes = Lanes / G;
   constexpr int N = G * Unroll, Slots = N > Lanes ? N / Lanes : 1, Copies = N < Lanes ? Lanes / N : 1;
   __shared__ __attribute__((aligned(16))) float queries[G][D], key_new[D], value_new[D];
@@ -59,11 +65,27 @@ template <class T, int D, int G, int Unroll> WICK_FN void decode_attention(const
   if (split >= active) return;
   const int begin = start + split * each, end = begin + each < position ? begin + each : position;
   const bool whole = p.dim % 8 == 0, newest = split == active - 1;
-  T* const keys = (T*)p.keys + (i64)kv_head * p.room * p.dim;
-  T* const values = (T*)p.values + (i64)kv_head * p.room * p.dim;
+  T* const keys = (T*)p.keys + (i64)kv_head * (PAGED ? 1 : p.room) * p.dim;
+  T* const values = (T*)p.values + (i64)kv_head * (PAGED ? 1 : p.room) * p.dim;
+  auto row_of = [&](int j) {
+    if constexpr (!PAGED) return (i64)j * p.dim;
+    else {
+      const i64 page = p.table[j >> p.page_shift];
+      return (page << p.page_shift | (j & ((1 << p.page_shift) - 1))) * p.kv_heads * p.dim;
+    }
+  };
   Eight<T> rows[2 * Unroll];  // of keys, then of values
   auto fetch = [&](int which, int j0) {
     const int first = j0 + group;
+    if constexpr (PAGED) {
+#pragma unroll
+      for (int u = 0; u < Unroll; u++) {
+        const bool in = whole && first + u * Groups < end && 8 * lane < p.dim;
+        const T* at = (which ? values : keys) + (in ? row_of(first + u * Groups) + 8 * lane : 0);
+        rows[which * Unroll + u] = load_eight_if<true>(in, at);
+      }
+      return;
+    }
     const T* at = (which ? values : keys) + (i64)first * p.dim + 8 * lane;
 #pragma unroll
     for (int u = 0; u < Unroll; u++)
@@ -121,11 +143,13 @@ template <class T, int D, int G, int Unroll> WICK_FN void decode_attention(const
   UNROLL(1, 1)
   for (int d = threadIdx.x; d < p.dim; d += DECODE_SPLIT) value_new[d] = newest ? to_compute(new_value[d]) : 0.0f;
   __syncthreads();
-  if (newest && head0 % share == 0) {
+  const i32 place = PAGED ? p.state[2] : position;
+  if (newest && head0 % share == 0 && place != Limits<i32>::highest()) {
+    const i64 row = (i64)place * (PAGED ? p.kv_heads : 1) * p.dim;
     UNROLL(1, 1)
     for (int d = threadIdx.x; d < p.dim; d += DECODE_SPLIT) {
-      keys[(i64)position * p.dim + d] = from_compute<T>(key_new[d]);
-      values[(i64)position * p.dim + d] = from_compute<T>(value_new[d]);
+      keys[row + d] = from_compute<T>(key_new[d]);
+      values[row + d] = from_compute<T>(value_new[d]);
     }
   }
   float query[G][8], out[G][8] = {};
@@ -162,7 +186,7 @@ template <class T, int D, int G, int Unroll> WICK_FN void decode_attention(const
       load_eights_anywhere(rows, 8 * lane, p.dim, [&](int n, bool& in) {
         const int j = j0 + group + n % Unroll * Groups;
         in = j < end;
-        return (n < Unroll ? keys : values) + (i64)(in ? j : begin) * p.dim;
+        return (n < Unroll ? keys : values) + row_of(in ? j : begin);
       });
     }
     float score[N], x[8];

@@ -1,8 +1,8 @@
 // One token through a decoder in few launches: products take norms, biases, gates and residuals along, attention takes
 // norms of queries and keys, the rope and the cache. Which launches a layer has follows from its features.
-import { DecodeSteps, isGate, type Product } from '../backends/gpu/decode.js';
+import { DecodeSteps, isGate, type NewToken, type Product } from '../backends/gpu/decode.js';
 import { bytesOf } from '../base/dtype.js';
-import type { CausalLM, DecoderCache } from '../models/index.js';
+import type { CausalLM } from '../models/index.js';
 import type { Attention, Features, NormFeature } from '../models/features.js';
 import type { AttentionMixer, Norm } from '../models/mixers.js';
 import type { Dense } from '../models/mlp.js';
@@ -28,10 +28,13 @@ interface Vectors {
 }
 /** What a step reads and writes outside. */
 export interface StepBuffers {
-  /** token, position, length */
+  /** token, position, length; where keys stand in pages: token, position, row of the new key, length */
   readonly state: Tensor;
   readonly logits: Tensor;
+  readonly kept: (layer: number) => KeysAndValues;
 }
+/** Where a layer's keys and values are kept. */
+export type KeysAndValues = Pick<NewToken, 'keys' | 'values' | 'paged'>;
 type NormOf = NonNullable<Product['norm']>;
 
 const normed = (norm: Norm | undefined): NormOf | undefined => norm && { weight: norm.weight as Tensor, eps: norm.eps };
@@ -62,7 +65,6 @@ function featuresFit(f: Features): boolean {
 export class FusedStep {
   readonly #model: CausalLM;
   readonly #steps: DecodeSteps;
-  readonly #cache: DecoderCache;
   readonly #v: Vectors;
   /** Norms of queries and keys in floats, by layer, where they are kept in less. */
   readonly #wide = new Map<Tensor, Tensor>();
@@ -92,10 +94,10 @@ export class FusedStep {
     return layers && whole && embedded && fits(model.head, true);
   }
 
-  constructor(model: CausalLM, steps: DecodeSteps, cache: DecoderCache, capacity: number) {
+  /** For so many tokens at most. */
+  constructor(model: CausalLM, steps: DecodeSteps, capacity: number) {
     this.#model = model;
     this.#steps = steps;
-    this.#cache = cache;
     const { hiddenSize, layers, embedFactor } = model.config;
     const { heads, kvHeads, headDim } = layers[0].mixer as Attention;
     const inner = Math.max(...layers.map(({ mlp }) => (mlp.kind === 'dense' ? mlp.inner : 0)));
@@ -145,7 +147,7 @@ export class FusedStep {
     x.assign(this.#embedFactor === 1 ? row : row.mul(this.#embedFactor));
   }
   /** One token; the largest logit is remembered in `best` where it is given. */
-  run({ state, logits }: StepBuffers, best: Tensor | undefined, tables: (rope: RopeFeature) => RopeTable): void {
+  run({ state, logits, kept }: StepBuffers, best: Tensor | undefined, tables: (rope: RopeFeature) => RopeTable): void {
     const { x, h, branch, qkv, y, gated, partial, arrived } = this.#v;
     const [s, m] = [this.#steps, this.#model];
     const wide = (t: Tensor | undefined): Tensor | undefined => t && (this.#wide.get(t) ?? t);
@@ -161,15 +163,13 @@ export class FusedStep {
       m.blocks.forEach((block, i) => {
         const [attention, mlp] = [block.mixer as AttentionMixer, block.mlp as Dense];
         const { rope, scale, window, softcap, qkNorm } = attention.feature;
-        const [keys, values] = this.#cache.kv(i).buffers();
         this.#product(attention.qkv, { x, out: qkv, norm: normed(block.beforeMixer) });
         s.attend({
           ...{
             qkv,
             ...tables(rope as RopeFeature),
             state,
-            keys,
-            values,
+            ...kept(i),
             out: y,
             partial,
             arrived,

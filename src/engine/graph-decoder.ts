@@ -14,7 +14,7 @@ import { keep, scope } from '../tensor/scope.js';
 import { floats, QTensor } from '../tensor/qtensor.js';
 import { Tensor } from '../tensor/tensor.js';
 import type { Decoder } from './decoder.js';
-import { FusedStep } from './fused-step.js';
+import { FusedStep, type KeysAndValues } from './fused-step.js';
 import { GraphStep } from './graph-step.js';
 import type { Sampler } from './sampler.js';
 
@@ -98,7 +98,7 @@ export class GraphDecoder implements Decoder {
         { device: model.device },
       ),
     );
-    if (FusedStep.serves(model)) this.#fused = new FusedStep(model, this.#steps, this.#cache, capacity);
+    if (FusedStep.serves(model)) this.#fused = new FusedStep(model, this.#steps, capacity);
     this.#slots = [this.#steps.slot(), this.#steps.slot()];
   }
 
@@ -115,10 +115,16 @@ export class GraphDecoder implements Decoder {
     const { head, shard } = this.#model;
     const marked = greedy && (this.#fused !== undefined || !(head.weight instanceof QTensor || shard));
     if (this.#fused)
-      this.#fused.run(this.#b, marked ? best : undefined, (rope) => this.#model.tables(rope, this.#tableLength()));
+      this.#fused.run({ ...this.#b, kept: (i) => this.#kept(i) }, marked ? best : undefined, (rope) =>
+        this.#model.tables(rope, this.#tableLength()),
+      );
     else this.#recordedStep(marked);
     if (marked) this.#steps.advance(best, state, tokens);
     else if (choice !== 'logits') this.#steps.draw(this.#drawBuffers(), greedy ? BEST : choice);
+  }
+  #kept(layer: number): KeysAndValues {
+    const [keys, values] = this.#cache.kv(layer).buffers();
+    return { keys, values };
   }
   /** Any other shape: the model's own ops, at the position that state holds. */
   #recordedStep(marked: boolean): void {

@@ -12,6 +12,7 @@ import { Tensor } from '../tensor/tensor.js';
 import { BatchDraws, DRAW_ROW, type DrawSizes } from '../backends/gpu/sample.js';
 import { DeviceDraws, DrawRows } from './device-draws.js';
 import { type Executor, type Flight, readRows, type Rows, rowWidths, type Work } from './executor.js';
+import { LoneStep } from './lone-step.js';
 import { offThread } from './off-thread.js';
 import { type LayerPages, PagedStep, type Run } from './paged-step.js';
 import { bucketOf, type Placed, RecordedSteps } from './recorded-steps.js';
@@ -38,6 +39,13 @@ export const drawSizes = ({ config }: CausalLM, sequences: number, context: numb
   ...{ rows: bucketOf(sequences), vocabSize: config.vocabSize, slots: sequences, context },
 });
 
+async function rowOf(logits: Tensor, i: number): Promise<Float32Array> {
+  const row = logits.get(i);
+  const data = (await row.data()) as Float32Array;
+  row.dispose();
+  return data;
+}
+
 export class PagedExecutor implements Executor {
   readonly shares: boolean;
   readonly cuts = true;
@@ -52,6 +60,8 @@ export class PagedExecutor implements Executor {
   readonly #draws: DeviceDraws | undefined;
   /** Rows of the step that was enqueued last, by sequence. */
   #last = new Map<Sequence, number>();
+  /** One sequence alone, in few launches, where the model's features allow it. */
+  readonly #lone: LoneStep | undefined;
   /** Layers that are read by the places of one sequence, or remember columns of one. */
   readonly #single: boolean;
 
@@ -77,8 +87,13 @@ export class PagedExecutor implements Executor {
       model,
       draws: this.#draws,
       slotOf: (pages, position) => this.#slot(pages, position),
-      run: (ids, layout) => this.#answers(this.#hidden(ids, layout), layout.slots.size),
+      run: (ids, layout, state) =>
+        (layout.slots.size === 1 && this.#lone?.run(layout.runs[0].tables, state)) ||
+        this.#answers(this.#hidden(ids, layout), layout.slots.size),
     });
+    const pages = this.#layers.every((l) => l?.[0].dtype === model.dtype) ? (this.#layers as LayerPages[]) : [];
+    if (this.#draws && pages.length > 0 && LoneStep.serves(model, options.pageTokens))
+      this.#lone = new LoneStep(model, pages, options);
     this.changed();
     this.shares = layers.every(({ mixer: m }) => keepsKeys(m));
   }
@@ -133,7 +148,7 @@ export class PagedExecutor implements Executor {
     const told = wanted.some((w) => w.draw?.logprobs !== undefined);
     const fetched = draws.device.fetch(wanted.length, told);
     // Rows that the host draws from are read at once: the next step has the same place for its own.
-    const given = await Promise.all(wanted.map((w, i) => (w.draw ? undefined : (logits as Tensor).get(i).data())));
+    const given = await Promise.all(wanted.map((w, i) => (w.draw ? undefined : rowOf(logits as Tensor, i))));
     if (!short) logits?.dispose();
     const read = async (): Promise<readonly Rows[]> => {
       await draws.device.arrived(fetched);
@@ -271,6 +286,7 @@ export class PagedExecutor implements Executor {
     for (const sequence of [...this.#columns.keys()]) this.forget(sequence);
     this.#recorded.drop();
     this.#draws?.dispose();
+    this.#lone?.dispose();
     for (const pair of this.#layers) pair?.forEach((t) => t.dispose());
   }
 }

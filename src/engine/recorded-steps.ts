@@ -47,8 +47,8 @@ export interface RecordedOptions {
   readonly model: CausalLM;
   readonly draws: DeviceDraws | undefined;
   readonly slotOf: (pages: readonly number[], position: number) => number;
-  /** Rows of logits of a step. */
-  readonly run: (ids: Tensor, layout: PagedLayout) => Tensor;
+  /** Rows of logits of a step; `state` has tokens, positions, slots and lengths, one after another. */
+  readonly run: (ids: Tensor, layout: PagedLayout, state: Tensor) => Tensor;
 }
 
 export class RecordedSteps {
@@ -123,7 +123,7 @@ export class RecordedSteps {
           const tables = part(4 * n, n * width).reshape([n, width]);
           const runs = [{ from: 0, sequences: n, count: 1, tables, lengths: part(3 * n, n) }];
           const positions = part(n, n).reshape([1, n]);
-          const logits = run(ids.reshape([1, n]), { positions, slots: part(2 * n, n), runs });
+          const logits = run(ids.reshape([1, n]), { positions, slots: part(2 * n, n), runs }, part(0, 4 * n));
           draws?.device.draw(logits, numbers, n);
           return { logits, best: draws ? undefined : logits.argmax(1) };
         }),

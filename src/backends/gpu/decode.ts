@@ -184,22 +184,27 @@ const NEW_TOKEN = new Struct('NewToken', {
   arrived: 'pointer',
   qNorm: 'pointer',
   kNorm: 'pointer',
+  table: 'pointer',
   heads: 'i32',
   kvHeads: 'i32',
   dim: 'i32',
   room: 'i32',
   window: 'i32',
+  pageShift: 'i32',
   scale: 'float',
   eps: 'float',
   softcap: 'float',
 });
 const newToken = DECODE_ATTENTION.declare({
-  each: { dtype: TYPES, dim: DIMS, heads: [1, 2, 4, 8] },
-  symbol: ({ dtype, dim, heads }) => `decode_attention_${dtype}_${dim}_${heads}`,
-  body: ({ dtype, dim, heads }) => ({
+  each: { dtype: TYPES, dim: DIMS, heads: [1, 2, 4, 8], cache: ['whole', 'paged'] },
+  symbol: ({ dtype, dim, heads, cache }) =>
+    `decode_attention_${cache === 'paged' ? 'paged_' : ''}${dtype}_${dim}_${heads}`,
+  body: ({ dtype, dim, heads, cache }) => ({
     threads: { constant: 'DECODE_SPLIT', threads: SPLIT_BLOCK },
     params: { p: NEW_TOKEN },
-    call: `decode_attention<${CTYPE[dtype]}, ${dim}, ${heads}, KEYS_AHEAD<${CTYPE[dtype]}, ${dim}, ${heads}>>`,
+    call:
+      `decode_attention<${CTYPE[dtype]}, ${dim}, ${heads}, ` +
+      `KEYS_AHEAD<${CTYPE[dtype]}, ${dim}, ${heads}>, ${cache === 'paged'}>`,
   }),
 });
 
@@ -261,7 +266,7 @@ export interface NewToken {
   readonly cos: View;
   readonly sin: View;
   readonly state: View;
-  /** The cache, (1, kvHeads, room, dim). */
+  /** The cache, (1, kvHeads, room, dim); with `paged`, (rows, kvHeads * dim). */
   readonly keys: View;
   readonly values: View;
   /** (1, heads, 1, dim) */
@@ -280,6 +285,8 @@ export interface NewToken {
   readonly window?: number;
   /** A cap on scores. */
   readonly softcap?: number;
+  /** Pages by number, rows of a page (a power of two), and the most tokens that there will be. */
+  readonly paged?: { readonly table: View; readonly pageTokens: number; readonly room: number };
 }
 
 /** How a token is drawn: numbers of the kernel's struct Sampling. Greedy with a penalty is topK 1. */
@@ -434,15 +441,18 @@ export class DecodeSteps {
     );
   }
   /** Queries and keys turned, key and value into the cache, one query over all keys, at the position in state. */
-  attend(t: NewToken): void {
+  attend({ paged, ...t }: NewToken): void {
     const [, heads, , dim] = t.out.layout.shape;
-    const [, kvHeads, room] = t.keys.layout.shape;
+    const [, second, third] = t.keys.layout.shape;
+    const [kvHeads, room] = paged ? [second / dim, paged.room] : [second, third];
     const g = together(heads, kvHeads);
     const wide = DIMS.find((d) => dim <= d);
     if (!wide) throw new UnsupportedError(`decoding by graph: head dimension ${dim}; at most 256 is supported`);
     const grid = [this.splits(heads, kvHeads, room), heads / g];
-    const p = { ...t, heads, kvHeads, dim, room, scale: t.scale ?? 1 / Math.sqrt(dim) };
-    this.#run(launch(newToken, { dtype: this.#type, dim: wide, heads: g }, grid, SPLIT_BLOCK, { p }));
+    const pages = paged && { table: paged.table, pageShift: Math.log2(paged.pageTokens) };
+    const p = { ...t, ...pages, heads, kvHeads, dim, room, scale: t.scale ?? 1 / Math.sqrt(dim) };
+    const cache = paged ? 'paged' : 'whole';
+    this.#run(launch(newToken, { dtype: this.#type, dim: wide, heads: g, cache }, grid, SPLIT_BLOCK, { p }));
   }
   /** The best logit's token is the next one; state moves on, `tokens` remembers it by its position. */
   advance(best: View, state: View, tokens: View): void {

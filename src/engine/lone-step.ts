@@ -1,0 +1,49 @@
+// A recorded step of one sequence alone, over pages: five launches a layer instead of some fifteen.
+import { DecodeSteps } from '../backends/gpu/decode.js';
+import type { CausalLM } from '../models/index.js';
+import { keep } from '../tensor/scope.js';
+import { Tensor } from '../tensor/tensor.js';
+import { FusedStep } from './fused-step.js';
+import { GraphDecoder } from './graph-decoder.js';
+import type { LayerPages } from './paged-step.js';
+
+export interface LoneOptions {
+  readonly pageTokens: number;
+  readonly contextTokens: number;
+}
+
+export class LoneStep {
+  readonly #model: CausalLM;
+  readonly #fused: FusedStep;
+  readonly #layers: readonly LayerPages[];
+  readonly #o: LoneOptions;
+  readonly #logits: Tensor;
+
+  /** Pages must be powers of two: rows are found by shifting. */
+  static serves(model: CausalLM, pageTokens: number): boolean {
+    return Number.isInteger(Math.log2(pageTokens)) && GraphDecoder.serves(model) && FusedStep.serves(model);
+  }
+  constructor(model: CausalLM, layers: readonly LayerPages[], options: LoneOptions) {
+    this.#model = model;
+    this.#layers = layers;
+    this.#o = options;
+    const steps = new DecodeSteps(model.device.backend, model.dtype);
+    this.#fused = new FusedStep(model, steps, options.contextTokens);
+    this.#logits = keep(Tensor.empty([model.config.vocabSize], model.dtype, model.device));
+  }
+  /** The row of logits after the token that `state` names, in f32. */
+  run(tables: Tensor, state: Tensor): Tensor {
+    const { pageTokens, contextTokens } = this.#o;
+    const paged = { table: tables, pageTokens, room: contextTokens };
+    const kept = (i: number) => ({ keys: this.#layers[i][0], values: this.#layers[i][1], paged });
+    this.#fused.run({ state, logits: this.#logits, kept }, undefined, (rope) =>
+      this.#model.tables(rope, contextTokens),
+    );
+    const row = this.#logits.reshape([1, -1]);
+    return this.#model.dtype === 'f32' ? row.copy() : row.cast('f32');
+  }
+  dispose(): void {
+    this.#fused.dispose();
+    this.#logits.dispose();
+  }
+}
