@@ -309,9 +309,11 @@ template <class T, int D, int G, int Unroll, bool PAGED> WICK_FN void decode_att
   }
 }
 
-/** Keys and values a lane has under way; on AMD as many as leave registers for the rest. */
+/** Keys and values a lane has under way; on AMD as many as leave registers for the rest, which pages take more of. */
 #ifdef WICK_AMD
 template <class T, int D, int G> constexpr int KEYS_AHEAD = G == 8 ? 2 : G < 4 && sizeof(T) == 2 ? 8 : 4;
+template <class T, int D, int G> constexpr int PAGED_AHEAD = KEYS_AHEAD<T, D, G> == 8 ? 4 : 2;
 #else
 template <class T, int D, int G> constexpr int KEYS_AHEAD = G < 4 ? 8 : 4;
+template <class T, int D, int G> constexpr int PAGED_AHEAD = KEYS_AHEAD<T, D, G>;
 #endif

@@ -204,7 +204,7 @@ const newToken = DECODE_ATTENTION.declare({
     params: { p: NEW_TOKEN },
     call:
       `decode_attention<${CTYPE[dtype]}, ${dim}, ${heads}, ` +
-      `KEYS_AHEAD<${CTYPE[dtype]}, ${dim}, ${heads}>, ${cache === 'paged'}>`,
+      `${cache === 'paged' ? 'PAGED' : 'KEYS'}_AHEAD<${CTYPE[dtype]}, ${dim}, ${heads}>, ${cache === 'paged'}>`,
   }),
 });
 
