@@ -127,3 +127,20 @@ for (const { name, device, missing } of testDevices('reference,cpu')) {
     assert.throws(() => x.roll(1, [0, 0]), { code: 'E_ARGUMENT', message: /roll: 1 shifts for 2 dimensions/ });
   });
 }
+
+test('typed arrays may be innermost rows, and a Buffer holds bytes; rows of two kinds are refused', () => {
+  const x = tensor([Float64Array.of(1, 2), Float64Array.of(3, 4)]);
+  assert.deepEqual([x.dtype, x.shape, x.toArray<number[][]>()[1].map((v) => v + 1)], ['f64', [2, 2], [4, 5]]);
+  const whole = tensor([[BigInt64Array.of(1n)], [BigInt64Array.of(2n)]]);
+  assert.deepEqual([whole.dtype, whole.shape, whole.toArray()], ['i64', [2, 1, 1], [[[1]], [[2]]]]);
+  const bytes = tensor(Buffer.from([1, 255]));
+  assert.deepEqual([bytes.dtype, bytes.toArray()], ['u8', [1, 255]]);
+  assert.equal(tensor([Float32Array.of(1)], { dtype: 'f16' }).dtype, 'f16');
+  assert.throws(
+    () => tensor([Float32Array.of(1), Int32Array.of(1)]),
+    /from: element \[1\] holds i32 where others hold f32/,
+  );
+  assert.throws(() => tensor([Float32Array.of(1), Float32Array.of(1, 2)]), /array \[1\] has 2 elements/);
+  assert.throws(() => tensor([new Float32Array(1), 3]), /element \[1\] is a number where others are arrays/);
+  assert.throws(() => tensor([new Int8Array(1)]), /Int8Array holds no dtype of ours/);
+});

@@ -27,7 +27,7 @@ export interface RandomOptions extends TensorOptions {
   /** The same seed gives the same numbers on every device. */
   seed?: number | bigint;
 }
-/** Numbers, booleans and bigints, nested to any depth. */
+/** Numbers, booleans and bigints, nested to any depth; typed arrays, alone or as innermost rows. */
 export type NestedInput = number | boolean | bigint | readonly NestedInput[] | ArrayBufferView;
 
 const TYPED = new Map<unknown, DType>([
@@ -53,13 +53,18 @@ function finish(t: Tensor, { requiresGrad }: TensorOptions): Tensor {
   return requiresGrad ? t.requireGrad() : t;
 }
 
+/** The dtype that a typed array holds; Node's Buffer holds bytes. */
+function typedDType(data: ArrayBufferView): DType {
+  const natural = TYPED.get(data.constructor) ?? (data instanceof Uint8Array ? 'u8' : undefined);
+  if (natural) return natural;
+  throw new DTypeError(
+    `from: ${data.constructor.name} holds no dtype of ours; use one of ` +
+      `${[...TYPED.keys()].map((k) => (k as { name: string }).name).join(', ')}`,
+  );
+}
+
 function fromTyped(data: ArrayBufferView, shape: Shape | undefined, options: TensorOptions): Tensor {
-  const natural = TYPED.get(data.constructor);
-  if (!natural)
-    throw new DTypeError(
-      `from: ${data.constructor.name} holds no dtype of ours; use one of ` +
-        `${[...TYPED.keys()].map((k) => (k as { name: string }).name).join(', ')}`,
-    );
+  const natural = typedDType(data);
   const { length } = data as unknown as { length: number };
   const dims = shape ?? [length];
   if (sizeOf(dims) !== length) throw new ShapeError(`from: ${length} elements do not fill shape ${formatShape(dims)}`);
@@ -85,7 +90,16 @@ export function tensor(data: NestedInput, options: TensorOptions & { shape?: Sha
   if (ArrayBuffer.isView(data)) return fromTyped(data, options.shape, options);
   const found: number[] = [];
   const flat: (number | bigint | boolean)[] = [];
-  const walk = (v: NestedInput, depth: number, path: string): void => {
+  let typed: DType | undefined;
+  const rowOf = (v: ArrayBufferView, path: string): (number | bigint)[] => {
+    const own = typedDType(v);
+    if (typed !== undefined && typed !== own)
+      throw new DTypeError(`from: element ${path} holds ${own} where others hold ${typed}`);
+    typed = own;
+    return Array.from(v as unknown as ArrayLike<number | bigint>);
+  };
+  const walk = (given: NestedInput, depth: number, path: string): void => {
+    const v = ArrayBuffer.isView(given) ? rowOf(given, path) : given;
     if (!Array.isArray(v)) {
       if (depth !== found.length && flat.length > 0)
         throw new ShapeError(
@@ -110,7 +124,7 @@ export function tensor(data: NestedInput, options: TensorOptions & { shape?: Sha
     v.forEach((e: NestedInput, i: number) => walk(e, depth + 1, `${path}[${i}]`));
   };
   walk(data, 0, '');
-  const natural: DType = typeof flat[0] === 'bigint' ? 'i64' : typeof flat[0] === 'boolean' ? 'bool' : 'f32';
+  const natural: DType = typed ?? (typeof flat[0] === 'bigint' ? 'i64' : typeof flat[0] === 'boolean' ? 'bool' : 'f32');
   const dtype = options.dtype ?? natural;
   const info = DTYPE[dtype];
   const raw = new info.Raw(new ArrayBuffer(flat.length * info.bytes));

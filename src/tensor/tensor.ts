@@ -281,9 +281,11 @@ export class Tensor {
     if (dtype !== undefined && dtype !== this.dtype)
       throw new DTypeError(`${op}: ${dtype} is expected, this tensor is ${this.dtype}; cast it first`);
   }
-  /** Nested arrays of numbers. */
-  toArray(): Nested {
-    return nest(this.#numbers(), this.shape);
+  /**
+   * Nested arrays of numbers, as deep as the rank. Who knows it says so: `x.toArray<number[][]>()`.
+   */
+  toArray<T extends Nested = Nested>(): T {
+    return nest(this.#numbers(), this.shape) as T;
   }
   /** The single element of a tensor that has one. */
   item(): number {
