@@ -71,7 +71,7 @@ test("a stream takes work beside the device's own; waiting joins them", { skip }
   const driver = gpu.device as unknown as Record<string, (...args: number[]) => unknown>;
   const { launch, record, streamWait } = driver;
   const name = (s: number): string => (s === own ? 'own' : 'side');
-  driver.launch = (...args) => (log.push(`launch on ${name(args[8])}`), launch.apply(driver, args));
+  driver.launch = (...args) => (log.push(`launch on ${name(args[4])}`), launch.apply(driver, args));
   driver.record = (e, s) => (log.push(`record on ${name(s)}`), record.call(driver, e, s));
   driver.streamWait = (s, e) => (log.push(`${name(s)} waits`), streamWait.call(driver, s, e));
   const stream = device.stream();
