@@ -569,7 +569,9 @@ export const shorthandOps = rows({
           if (left % 2 === 1) out = out ? out.matmul(base) : base;
           if (left > 1) base = base.matmul(base);
         }
-        return out ?? w.onesLike().tril().triu();
+        if (out) return out;
+        const identity = w.onesLike().tril().triu();
+        return identity.ge(0).where(identity, w); // x stays in the graph, with a gradient of 0
       });
     },
   }),
