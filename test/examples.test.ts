@@ -5,7 +5,9 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'n
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { brotliDecompressSync } from 'node:zlib';
 import { packageRoot } from '../src/base/paths.js';
+import { WHISPER_SOUND, withTokenizer } from './small-models.js';
 
 const dir = mkdtempSync(join(tmpdir(), 'wick-examples-'));
 process.on('exit', () => rmSync(dir, { recursive: true, force: true }));
@@ -15,8 +17,24 @@ writeFileSync(text, 'The cat sat on the mat. The dog ate the bone. A bird sang i
 /** Examples that another test runs. */
 const ELSEWHERE = ['answers']; // engine-requests
 
+const picture = join(dir, 'picture.png');
+const { resize } = JSON.parse(
+  brotliDecompressSync(readFileSync(join(packageRoot, 'test/golden/media.json.br'))).toString(),
+) as { resize: { image: string }[] };
+writeFileSync(picture, Buffer.from(resize[0].image, 'base64'));
+const small = { image_processor_type: 'CLIPImageProcessor', size: { shortest_edge: 32 }, crop_size: 32 };
+
 /** What each example is called with, and what its output must hold. */
 const RUNS: Readonly<Record<string, readonly [args: readonly string[], says: RegExp]>> = {
+  search: [
+    [withTokenizer('bert'), '--top', '2', 'the cat sat on the mat', 'a dog ran'],
+    /^the cat sat on the mat\n {2}1\.000 {2}the cat sat on the mat\n {2}0[^]*\na dog ran\n {2}1\.000 {2}a dog ran\n/,
+  ],
+  transcribe: [[withTokenizer('whisper', WHISPER_SOUND), '--max-tokens', '4'], /^".*"\n[\d.]+ s\n$/],
+  'picture-labels': [
+    [withTokenizer('clip', small), picture, 'the cat', 'a dog ran'],
+    /^ *([\d.]+) % {2}(the cat|a dog ran)\n *[\d.]+ % /,
+  ],
   'linear-regression': [[], /bias \[3\.99/],
   classifier: [
     ['--epochs', '2', '--samples', '320', '--out', join(dir, 'classifier')],

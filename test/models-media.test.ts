@@ -1,7 +1,7 @@
 // Texts to vectors, sound to spectrograms, pictures to numbers: what surrounds the models, against
 // sentence-transformers' rules, transformers and Pillow.
 import assert from 'node:assert/strict';
-import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { brotliDecompressSync } from 'node:zlib';
@@ -13,7 +13,7 @@ import { PictureProcessor, readPicture, resize } from '../src/models/images.js';
 import { EmbeddingModel, ImageClassifier, ImageTextModel, SpeechModel, TextToText } from '../src/models/index.js';
 import { findGolden, missingGolden } from '../src/parity/golden.js';
 import { tensor } from '../src/tensor/create.js';
-import { scratch } from './io-support.js';
+import { WHISPER_SOUND, withTokenizer } from './small-models.js';
 
 interface Golden {
   readonly mel: { config: Record<string, unknown>; samples: number[]; features: number[] }[];
@@ -76,23 +76,6 @@ test('WAV files: samples, channels averaged, and what is not one', () => {
     assert.throws(() => readWav(bad), { name: 'FormatError' });
 });
 
-/** A golden model's folder with a small tokenizer beside it. */
-function withTokenizer(family: string): string {
-  const dir = scratch();
-  cpSync(findGolden(`hf/${family}`) as string, dir, { recursive: true });
-  const words = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', ...'the cat sat on a mat and dog ran'.split(' ')];
-  const special = (id: number): object => ({ id, content: words[id], special: true, normalized: false });
-  const json = {
-    model: { type: 'WordLevel', vocab: Object.fromEntries(words.map((w, i) => [w, i])), unk_token: '[UNK]' },
-    added_tokens: [0, 1, 2, 3].map(special),
-    pre_tokenizer: { type: 'WhitespaceSplit' },
-    post_processor: { type: 'BertProcessing', sep: ['[SEP]', 3], cls: ['[CLS]', 2] },
-    decoder: { type: 'Fuse' },
-  };
-  writeFileSync(join(dir, 'tokenizer.json'), JSON.stringify(json));
-  writeFileSync(join(dir, 'tokenizer_config.json'), JSON.stringify({ pad_token: '[PAD]' }));
-  return dir;
-}
 const near = (a: ArrayLike<number>, b: ArrayLike<number>, bound = 1e-5): void => {
   assert.equal(a.length, b.length);
   for (let i = 0; i < a.length; i++) assert.ok(Math.abs(a[i] - b[i]) <= bound, `${i}: ${a[i]} is not ${b[i]}`);
@@ -183,11 +166,7 @@ test('the faces of the other models', { skip: missingGolden('hf/t5', 'hf/whisper
     ['the cat', 'a dog ran'],
   );
   near([scores[0] + scores[1]], [1]);
-  const dir = withTokenizer('whisper');
-  writeFileSync(
-    join(dir, 'preprocessor_config.json'),
-    JSON.stringify({ feature_size: 16, chunk_length: 1, hop_length: 160, n_samples: 9600, sampling_rate: 16000 }),
-  );
+  const dir = withTokenizer('whisper', WHISPER_SOUND);
   const speech = await SpeechModel.load(dir);
   assert.equal(
     typeof (await speech.transcribe(
