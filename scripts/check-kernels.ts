@@ -6,7 +6,7 @@
 // --sample: every symbol of Candle's, and of our own each template on one of its dtypes; --json adds a record of each
 // target to FILE.
 // Targets whose compiler cannot be had are told and left out; private memory (spilled registers, arrays in memory) is a
-// problem.
+// problem unless KNOWN has it.
 import { spawnSync, fork, type ChildProcess } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
@@ -26,6 +26,28 @@ import { hiprtc7Command } from './fetch-rocm.js';
 
 const TOGETHER = 32;
 const SECONDS = 1200;
+const STREAMED = String.raw`^(weights_(experts_)?quick|decode_(product|gate))_`;
+/** Kernels that are known to keep bytes of a thread in private memory: slower than they could be, and right. */
+const KNOWN: readonly { arch: RegExp; symbol: RegExp; most: number; why: string }[] = [
+  {
+    arch: /^gfx906$/,
+    symbol: new RegExp(STREAMED),
+    most: 256,
+    why: 'blocks of so many waves leave 128 registers a thread; newer targets have more, or accumulators for the rest',
+  },
+  {
+    arch: /^gfx(942|1100|1201)$/,
+    symbol: new RegExp(`${STREAMED}(q4_0|q5_0|q8_0|iq4_nl|mxfp4)_`),
+    most: 40,
+    why: "ROCm 7's compiler keeps one block of weights in memory where 5.2's takes it apart into registers",
+  },
+  {
+    arch: /^gfx(1100|1201)$/,
+    symbol: /_lgamma_/,
+    most: 24,
+    why: "ROCm 7's library function has a table on the stack",
+  },
+];
 /**
  * Of the elementwise kernels, of which there are thousands: every row and cast once, two rows in all variants on all
  * dtypes, all copies. Each template is met with each type.
@@ -128,6 +150,8 @@ class Target {
   readonly arch: string;
   readonly parts: Part[] = [];
   readonly record: Record<string, CompiledModule> = {};
+  /** Why kernels keep private memory that are known to, and how many do. */
+  readonly known = new Map<string, number>();
   seconds = 0;
   readonly #left = new Map<string, { parts: number; seconds: number }>();
 
@@ -173,7 +197,9 @@ class Target {
 
   #one(m: CompiledModule, f: Found): void {
     const problems = [...f.problems];
-    if (f.scratch > 0) problems.push(`${f.scratch} bytes of private memory, ${f.spilled} registers spilled`);
+    const known = KNOWN.find((k) => k.arch.test(this.arch) && k.symbol.test(f.symbol) && f.scratch <= k.most);
+    if (f.scratch > 0 && known) this.known.set(known.why, (this.known.get(known.why) ?? 0) + 1);
+    else if (f.scratch > 0) problems.push(`${f.scratch} bytes of private memory, ${f.spilled} registers spilled`);
     m.problems.push(...problems.map((p) => `${f.symbol}: ${p}`));
     if (problems.length === 0) m.good++;
     m.lds = Math.max(m.lds, f.lds);
@@ -198,6 +224,8 @@ function report(targets: readonly Target[], modules: readonly string[]): void {
   console.log(
     `${'all'.padEnd(26)}${targets.map((t) => `${sum(t, (m) => m.good)}/${sum(t, (m) => m.kernels)}`.padEnd(width + 6)).join('')}`,
   );
+  for (const t of targets)
+    for (const [why, n] of t.known) console.log(`${t.arch}: ${n} of these with private memory, as is known: ${why}`);
   for (const t of targets)
     console.log(
       `${t.arch}: ${[...new Set(Object.values(t.record).map((m) => m.compiler))].join(', ')}, ${t.seconds} s`,
