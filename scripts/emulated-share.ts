@@ -26,10 +26,12 @@ console.log(
 const here = dirname(fileURLToPath(import.meta.url));
 const command = join(here, rocm7 ? 'rocm7.js' : '../src/cli/main.js');
 const names = (option: string, list: readonly string[]): string[] => list.flatMap((n) => [option, n]);
+// Node beside ROCm 7's C library cannot start further processes, so it has one with two threads.
+const [jobs, threads] = rocm7 ? ['1', '2'] : ['2', '1'];
 const parity = (what: readonly string[]): number =>
-  spawnSync(process.execPath, [command, 'parity', '--device', `emu:${target}`, '--jobs', '2', ...what], {
+  spawnSync(process.execPath, [command, 'parity', '--device', `emu:${target}`, '--jobs', jobs, ...what], {
     stdio: 'inherit',
-    env: { ...process.env, WICK_EMU_THREADS: '1' },
+    env: { ...process.env, WICK_EMU_THREADS: threads },
   }).status ?? 1;
 if (!values.list) {
   const runs = [names('--op', ops), ...(models.length > 0 ? [names('--model', models)] : [])];
