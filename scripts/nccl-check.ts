@@ -1,10 +1,11 @@
 // NCCL (or RCCL) checked on real hardware: collectives, gradients, training, a model shared out among ranks, with and
 // without a recorded step, and an engine over it.
-//   node dist/scripts/nccl-check.js [--ranks 2,4] [--device cuda:0] [--own-gpus] [--stages collectives,...] [--limit 60]
+//   node dist/scripts/nccl-check.js [--ranks 2,4] [--device cuda:0] [--own-gpus] [--stages collectives,...] [--limit 60] [--leave-open]
 // Without --own-gpus all ranks use one GPU: each gets another NCCL_HOSTID, so that NCCL takes them for different machines
 // and lets them meet through sockets. Results are real then, speeds are not.
 // Nothing waits for ever: a rank that is not done after --limit seconds ends itself from a thread of its own, whatever
-// call of the library it is deep in, and says which stage that was.
+// call of the library it is deep in, and says which stage that was; a second before, its main thread says what keeps it
+// alive, if it is not deep in a call. --leave-open lets ranks end without closing their group, as programs may.
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
@@ -77,6 +78,7 @@ const STAGES: Readonly<Record<string, (world: Group) => string | Promise<string>
       await shared.engine().dispose();
       whole.dispose();
     } else await shared.follow();
+    // Recorded steps of the stage before are still there, on purpose: closing the group ends them.
     return 'an engine over the shared model: rank 0 schedules, the others follow, the texts of one GPU';
   },
 };
@@ -88,6 +90,7 @@ const { values: v } = parseArgs({
     'own-gpus': { type: 'boolean', default: false },
     stages: { type: 'string', default: Object.keys(STAGES).join(',') },
     limit: { type: 'string', default: '60' },
+    'leave-open': { type: 'boolean', default: false },
     rank: { type: 'boolean', default: false },
   },
 });
@@ -112,24 +115,38 @@ async function answer(
 const DEADLINE = `
   const { workerData: { limit, stages, word, rank } } = require('node:worker_threads');
   setTimeout(() => {
-    require('node:fs').writeSync(2, '  rank ' + rank + ': not done after ' + limit + ' s, in ' + (stages[word[0]] ?? 'the meeting') + '\\n');
+    require('node:fs').writeSync(2, '  rank ' + rank + ': not done after ' + limit + ' s, in ' + stages[word[0]] + '\\n');
     process.kill(process.pid, 'SIGKILL');
   }, 1000 * limit);`;
 
 async function rank(): Promise<void> {
-  const word = new Int32Array(new SharedArrayBuffer(4)).fill(-1);
-  const data = { limit: Number(v.limit), stages, word, rank: process.env.RANK };
+  const word = new Int32Array(new SharedArrayBuffer(4));
+  const names = ['the meeting', ...stages, 'closing the group', 'the end of the process'];
+  const enter = (name: string): void => void Atomics.store(word, 0, names.indexOf(name));
+  const data = { limit: Number(v.limit), stages: names, word, rank: process.env.RANK };
   new Worker(DEADLINE, { eval: true, workerData: data }).unref();
+  setTimeout(
+    () => console.log(`  rank ${process.env.RANK} waits for: ${process.getActiveResourcesInfo().join(', ')}`),
+    1000 * (Number(v.limit) - 1),
+  ).unref();
   const world = await init({ device: v.device, collective: 'nccl', timeoutMs: 1000 * Number(v.limit), meetMs: 30_000 });
   let begun = performance.now();
-  for (const [i, name] of stages.entries()) {
-    word[0] = i;
+  const say = (what: string): void => {
+    if (world.first) console.log(`  ${what} (${seconds(begun)})`);
+    begun = performance.now();
+  };
+  for (const name of stages) {
+    enter(name);
     const right = await STAGES[name](world);
     world.barrier();
-    if (world.first) console.log(`  ${right}: right (${seconds(begun)})`);
-    begun = performance.now();
+    say(`${right}: right`);
   }
-  world.close();
+  if (!v['leave-open']) {
+    enter('closing the group');
+    world.close();
+    say('the group closed: right');
+  }
+  enter('the end of the process');
 }
 
 function start(size: number, running: Set<ChildProcess>): Promise<number[]> {
@@ -143,6 +160,7 @@ function start(size: number, running: Set<ChildProcess>): Promise<number[]> {
     v.stages,
     '--limit',
     v.limit,
+    ...(v['leave-open'] ? ['--leave-open'] : []),
   ];
   return Promise.all(
     Array.from({ length: size }, (_, r) => {

@@ -433,7 +433,7 @@ describe('attention of tensors', () => {
     };
     const own = run(false);
     const before = executed();
-    gpu.recording = recording;
+    gpu.recording = recording ? new Set() : undefined;
     const theirs = run(true);
     const runs = executed() - before;
     await new Promise((done) => setImmediate(done)); // warnings are told in the next turn

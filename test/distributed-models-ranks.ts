@@ -109,6 +109,7 @@ export async function recordedTokens(
   const decoder = new GraphDecoder(model, 64);
   const got = [...prompt];
   for (let i = 0; i < count; i++) got.push(await decoder.runGreedy(i === 0 ? prompt : got.slice(-1)));
+  world.close(); // before the recorded step that talks to it is gone
   decoder.dispose();
   return got;
 }

@@ -7,7 +7,7 @@ import type { ExchangeTransport } from '../src/distributed/exchange.js';
 import { DataParallel, Group, saveCheckpointOnce, ShardedOptimizer, shareOf } from '../src/distributed/index.js';
 import { NcclTransport } from '../src/distributed/nccl.js';
 import { openNccl } from '../src/driver/nccl.js';
-import { type HostedDevice, Misuse } from '../src/driver/stand-ins/library.js';
+import type { HostedDevice } from '../src/driver/stand-ins/library.js';
 import { ncclStandIn } from '../src/driver/stand-ins/nccl.js';
 import { Device, noGrad, scope, tensor, type Tensor } from '../src/index.js';
 import { Adafactor, AdamW, FlatParameters, loadCheckpoint, Module, type Optimizer, SGD } from '../src/nn/index.js';
@@ -287,13 +287,34 @@ export function ncclStandInRun(g: Group, collective: 'NCCL' | 'RCCL'): string {
   assert.equal(meetings(), before + 2);
   assert.deepEqual(list(out), [(n * (n + 1)) / 2, n * (n - 1), 3 * n]);
   replay.dispose();
+  assert.throws(() => replay.launch(), /launch: recorded work that is gone: it was disposed of/);
   assert.throws(() => world.allReduce(on(g, [1])), /a tensor is on cpu; this group works on sim:32/);
   world.barrier();
   const alone = world.split(r);
   assert.deepEqual([alone.rank, alone.size, ...list(alone.allReduce(x))], [0, 1, r + 1, 2 * r, 3]);
   alone.close();
+  // A recording that failed half way holds nothing; one that is alive ends with the group (the stand-in refuses to end a
+  // communicator that graphs hold, where the library would wait for ever).
+  assert.throws(
+    () =>
+      device.capture(() => {
+        world.allReduce(x);
+        throw new Error('half way');
+      }),
+    /half way/,
+  );
+  const living = device.capture(() => scope(() => void out.assign(world.allReduce(x))));
+  const apart = device.capture(() => scope(() => void out.assign(x)));
   world.close();
-  assert.throws(() => world.allReduce(x), Misuse);
+  assert.throws(
+    () => living.launch(),
+    new RegExp(`recorded work that is gone: rank ${r} of ${n}: the group it talks to has ended`),
+  );
+  living.dispose();
+  apart.launch(); // knows nothing of the group
+  apart.dispose();
+  assert.throws(() => world.allReduce(x), /this group was closed/);
+  assert.throws(() => world.barrier(), /this group was closed/);
   assert.deepEqual(asked, [collective]);
   return name;
 }

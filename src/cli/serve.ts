@@ -147,6 +147,7 @@ export async function run(argv: readonly string[]): Promise<number> {
   await untilSignal(server.close);
   await open?.dispose();
   embedder?.model.dispose();
+  world?.close();
   return 0;
 }
 
@@ -171,6 +172,7 @@ async function followWorld(world: Group, open: OpenEngine): Promise<number> {
     });
   await open.engine.follow();
   await open.dispose();
+  world.close();
   return 0;
 }
 

@@ -1,7 +1,8 @@
 // Collectives on GPUs by NCCL or RCCL: enqueued on the device's own stream, or on one beside it that goes on meanwhile.
+import type { Dependent } from '../backends/gpu/context.js';
 import { GpuBackend } from '../backends/gpu/gpu.js';
 import { bytesOf, type DType } from '../base/dtype.js';
-import { ArgumentError, DistributedError } from '../base/errors.js';
+import { ArgumentError, DisposedError, DistributedError } from '../base/errors.js';
 import type { Stream } from '../driver/driver.js';
 import { type Nccl, NCCL_TYPES, type NcclBuffers, type NcclComm, type NcclType } from '../driver/nccl.js';
 import type { Device } from '../tensor/device.js';
@@ -21,7 +22,9 @@ export class NcclTransport implements Transport {
   readonly #gpu: GpuBackend['context'];
   readonly #comm: NcclComm;
   #beside: Stream | undefined;
-  #aborted = false;
+  /** Recorded work with calls of this communicator inside: the library ends a communicator only after all of it. */
+  readonly #recordings = new Set<Dependent>();
+  #ended = false;
 
   constructor(nccl: Nccl, device: Device, hub: HubClient, members: readonly number[], group = 'world') {
     if (!(device.backend instanceof GpuBackend))
@@ -61,6 +64,8 @@ export class NcclTransport implements Transport {
   }
   #run(overlap: boolean, call: (stream: Stream) => void): Work {
     const { device, stream } = this.#gpu;
+    this.#mustBeOpen();
+    this.#gpu.recording?.add(this.#recordings);
     if (!overlap) {
       call(stream);
       return DONE;
@@ -114,8 +119,12 @@ export class NcclTransport implements Transport {
     const b = this.#buffers(x, x, x.size);
     return this.#run(false, (stream) => this.#comm.recv(b, from, stream));
   }
+  #mustBeOpen(): void {
+    if (this.#ended) throw new DisposedError(`${who(this)}: this group was closed`);
+  }
   /** Ranks wait for each other and for their devices; this is where a late rank or a failed one is told of. */
   barrier(): void {
+    this.#mustBeOpen();
     const { device, stream } = this.#gpu;
     const event = device.createEvent(false);
     device.record(event, stream);
@@ -136,7 +145,8 @@ export class NcclTransport implements Transport {
   }
   /** Kernels that wait for another rank would keep the device busy for ever, and the process with it. */
   #giveUp(why: string): never {
-    this.#aborted = true;
+    this.#ended = true;
+    this.#stopRecordings();
     this.#comm.abort();
     throw new DistributedError(`${who(this)}: ${why}`);
   }
@@ -144,9 +154,15 @@ export class NcclTransport implements Transport {
     const numbers = members.map((m) => this.#members[m]);
     return new NcclTransport(this.#nccl, this.device, this.#hub, numbers, `${this.#group}/${name}`);
   }
+  /** First: the library waits, for ever if need be, until no graph holds the communicator; an abort waits as well. */
+  #stopRecordings(): void {
+    for (const recording of [...this.#recordings]) recording.stop(`${who(this)}: the group it talks to has ended`);
+  }
   close(): void {
-    if (this.#aborted) return;
+    if (this.#ended) return;
+    this.#ended = true;
     this.#gpu.device.synchronizeStream(this.#gpu.stream);
+    this.#stopRecordings();
     if (this.#beside !== undefined) this.#gpu.device.destroyStream(this.#beside);
     this.#comm.destroy();
   }

@@ -33,6 +33,10 @@ export abstract class ImmediateDevice {
     if (recording) recording.push(work);
     else work();
   }
+  /** Whether a stream that records, a graph or one that can be launched has this work in it. */
+  isHeld(work: Work): boolean {
+    return [...this.#capturing.values(), ...this.#graphs].some((list) => list.includes(work));
+  }
   protected isRecorded(stream: Stream): boolean {
     return this.#capturing.has(stream);
   }

@@ -7,6 +7,12 @@ import { Allocator, type GpuMemory } from './allocator.js';
 import { Functions } from './functions.js';
 import { Libraries } from './libraries.js';
 
+/** Recorded work that must end before something it uses does. */
+export interface Dependent {
+  /** It cannot be launched any more; its memory stays until its owner disposes of it. Waits for nothing. */
+  stop(why: string): void;
+}
+
 /** More than there are ops that read indices. */
 const FAULT_WORDS = 32;
 
@@ -18,8 +24,11 @@ export class GpuContext {
   readonly functions: Functions;
   /** One buffer serves every launch: the driver takes the arguments before it returns. */
   readonly args = new ArgBuffer();
-  /** What is enqueued is written down and not run: nothing can be measured, nothing read. */
-  recording = false;
+  /**
+   * There while what is enqueued is written down and not run: nothing can be measured, nothing read. What the recording
+   * must not outlive puts the list here that wants to know of it.
+   */
+  recording: Set<Set<Dependent>> | undefined;
   /** The vendor's matrix products, convolutions and attention. */
   readonly libraries: Libraries;
   /** Functions launched since someone asked to be told: evidence names the kernels it speaks of. */

@@ -1,10 +1,11 @@
 // The GPU backend: one for every driver. HIP, CUDA, the simulation and the emulator differ below the driver seam only.
 import type { DType } from '../../base/dtype.js';
+import { DisposedError } from '../../base/errors.js';
 import type { Device, DeviceLibraries, HostBuffer } from '../../driver/driver.js';
 import type { Params, RunRow } from '../../ops/op.js';
 import type { Backend, ChainStep, Memory, MemoryStats, Recorded, View } from '../backend.js';
 import { type GpuMemory, Pool } from './allocator.js';
-import { GpuContext } from './context.js';
+import { type Dependent, GpuContext } from './context.js';
 import { launchChain, tracedChain } from './elementwise.js';
 import { planRow, supportsRow } from './families.js';
 import { runPlan } from './run-plan.js';
@@ -13,23 +14,36 @@ import { runPlan } from './run-plan.js';
 const STAGING_BYTES = 16 << 20;
 
 /** A captured graph. */
-export class Replay implements Recorded {
+export class Replay implements Recorded, Dependent {
   readonly #gpu: GpuContext;
   readonly #exec: number;
   readonly #pool: Pool;
-  #live = true;
-  constructor(gpu: GpuContext, exec: number, pool: Pool) {
+  /** Lists of those who must outlive it. */
+  readonly #told: ReadonlySet<Set<Dependent>>;
+  /** Why it cannot be launched any more. */
+  #over: string | undefined;
+  #disposed = false;
+  constructor(gpu: GpuContext, exec: number, pool: Pool, told: ReadonlySet<Set<Dependent>> = new Set()) {
     this.#gpu = gpu;
     this.#exec = exec;
     this.#pool = pool;
+    this.#told = told;
+    for (const list of told) list.add(this);
   }
   launch(): void {
+    if (this.#over !== undefined) throw new DisposedError(`launch: recorded work that is gone: ${this.#over}`);
     this.#gpu.device.launchGraph(this.#exec, this.#gpu.stream);
   }
-  dispose(): void {
-    if (!this.#live) return;
-    this.#live = false;
+  stop(why: string): void {
+    if (this.#over !== undefined) return;
+    this.#over = why;
+    for (const list of this.#told) list.delete(this);
     this.#gpu.device.destroyGraphExec(this.#exec);
+  }
+  dispose(): void {
+    if (this.#disposed) return;
+    this.#disposed = true;
+    this.stop('it was disposed of');
     this.#gpu.allocator.release(this.#pool);
   }
   [Symbol.dispose](): void {
@@ -132,20 +146,24 @@ export class GpuBackend implements Backend {
     const { context } = this;
     const { device, stream, allocator } = context;
     const pool = new Pool();
+    const told = new Set<Set<Dependent>>();
     let graph = 0;
+    let whole = false;
     allocator.withPool(pool, () => {
       device.beginCapture(stream);
-      context.recording = true;
+      context.recording = told;
       try {
         f();
+        whole = true;
       } finally {
-        context.recording = false;
+        context.recording = undefined;
         graph = device.endCapture(stream);
+        if (!whole) device.destroyGraph(graph);
       }
     });
     const exec = device.instantiate(graph);
     device.destroyGraph(graph);
-    return new Replay(this.context, exec, pool);
+    return new Replay(this.context, exec, pool, told);
   }
 
   async sync(): Promise<void> {

@@ -17,6 +17,8 @@ export interface HostedDevice extends Device {
   holds(address: Address, bytes: number): boolean;
   /** Does it now, or writes it down where the stream records. */
   enqueue(stream: Stream, work: () => void): void;
+  /** Whether a recording has this work in it that is not gone yet. */
+  isHeld(work: () => void): boolean;
 }
 
 /** Calls so far by symbol, for tests of who was asked. */

@@ -24,6 +24,8 @@ export interface Meeting {
 interface Comm {
   readonly rank: number;
   readonly size: number;
+  /** Calls that recordings hold. */
+  readonly recorded: (() => void)[];
 }
 
 const JOIN: Readonly<Record<number, (a: number, b: number) => number>> = {
@@ -44,10 +46,18 @@ export function ncclStandIn(device: HostedDevice, meeting: Meeting): StandIn {
     return bytes;
   };
   /** Enqueued as a library does: now, or when a recorded stream is replayed. */
-  const enqueue = (stream: number, work: () => void): number => {
+  const enqueue = (comm: Comm, stream: number, work: () => void): number => {
     if (stream === 0) throw new Misuse('the default stream, which other streams do not wait for');
     device.enqueue(stream, work);
+    if (device.isHeld(work)) comm.recorded.push(work);
     return 0;
+  };
+  /** The library waits until the last graph with a call of this communicator is gone; in one thread that is for ever. */
+  const end = (h: number): number => {
+    const held = of(h).recorded.filter((work) => device.isHeld(work)).length;
+    if (held > 0)
+      throw new Misuse(`a communicator that ends while graphs hold ${held} of its calls: it waits for ever`);
+    return handles.destroy(h, 'communicator');
   };
   const put = (address: number, values: Float64Array, dtype: DType): void => {
     const numbers = new Numbers(device, 'dst', address, values.length, dtype);
@@ -84,10 +94,10 @@ export function ncclStandIn(device: HostedDevice, meeting: Meeting): StandIn {
       if (id.internal.some((b) => b === 0)) throw new Misuse('an id that ncclGetUniqueId did not give');
       const ids = meeting.exchange(size, 'ncclCommInitRank', id.internal);
       if (ids.some((other) => Buffer.compare(other, id.internal) !== 0)) throw new Misuse('ranks with different ids');
-      return handles.make(cell, 'communicator', { rank, size } satisfies Comm);
+      return handles.make(cell, 'communicator', { rank, size, recorded: [] } satisfies Comm);
     },
-    ncclCommDestroy: (h: number) => handles.destroy(h, 'communicator'),
-    ncclCommAbort: (h: number) => handles.destroy(h, 'communicator'),
+    ncclCommDestroy: end,
+    ncclCommAbort: end,
     ncclCommGetAsyncError: (h: number, cell: NativeArg) => {
       of(h);
       hostMemory(cell, 4).setInt32(0, 0, true);
@@ -97,20 +107,20 @@ export function ncclStandIn(device: HostedDevice, meeting: Meeting): StandIn {
     ncclGroupEnd: () => 0,
     ncclAllReduce: (src: number, dst: number, count: number, type: number, op: number, h: number, stream: number) => {
       const comm = of(h);
-      return enqueue(stream, () =>
+      return enqueue(comm, stream, () =>
         put(dst, reduced(comm, 'all-reduce', src, count, type, op), typeOf(NCCL_TYPES, type)),
       );
     },
     ncclReduceScatter: (src: number, dst: number, n: number, type: number, op: number, h: number, stream: number) => {
       const comm = of(h);
-      return enqueue(stream, () => {
+      return enqueue(comm, stream, () => {
         const all = reduced(comm, 'reduce-scatter', src, n * comm.size, type, op);
         put(dst, all.slice(comm.rank * n, (comm.rank + 1) * n), typeOf(NCCL_TYPES, type));
       });
     },
     ncclAllGather: (src: number, dst: number, count: number, type: number, h: number, stream: number) => {
       const [comm, dtype] = [of(h), typeOf(NCCL_TYPES, type)];
-      return enqueue(stream, () => {
+      return enqueue(comm, stream, () => {
         const mine = bytesAt('src', src, count, dtype);
         const all = Buffer.concat(meeting.exchange(comm.size, `all-gather ${count} ${type}`, mine));
         checkMemory(device, 'dst', dst, all.length);
@@ -120,7 +130,7 @@ export function ncclStandIn(device: HostedDevice, meeting: Meeting): StandIn {
     ncclBroadcast: (src: number, dst: number, n: number, type: number, root: number, h: number, stream: number) => {
       const [comm, dtype] = [of(h), typeOf(NCCL_TYPES, type)];
       if (root < 0 || root >= comm.size) throw new Misuse(`root ${root} of ${comm.size}`);
-      return enqueue(stream, () => {
+      return enqueue(comm, stream, () => {
         const all = meeting.exchange(comm.size, `broadcast ${n} ${type} ${root}`, bytesAt('src', src, n, dtype));
         checkMemory(device, 'dst', dst, all[root].length);
         device.copyIn(dst, all[root], 0);
@@ -129,12 +139,12 @@ export function ncclStandIn(device: HostedDevice, meeting: Meeting): StandIn {
     ncclSend: (src: number, count: number, type: number, peer: number, h: number, stream: number) => {
       const [comm, dtype] = [of(h), typeOf(NCCL_TYPES, type)];
       if (peer === comm.rank || peer < 0 || peer >= comm.size) throw new Misuse(`peer ${peer} of ${comm.size}`);
-      return enqueue(stream, () => meeting.send(peer, bytesAt('src', src, count, dtype)));
+      return enqueue(comm, stream, () => meeting.send(peer, bytesAt('src', src, count, dtype)));
     },
     ncclRecv: (dst: number, count: number, type: number, peer: number, h: number, stream: number) => {
       const [comm, dtype] = [of(h), typeOf(NCCL_TYPES, type)];
       if (peer === comm.rank || peer < 0 || peer >= comm.size) throw new Misuse(`peer ${peer} of ${comm.size}`);
-      return enqueue(stream, () => {
+      return enqueue(comm, stream, () => {
         const bytes = meeting.recv(peer);
         if (bytes.length !== count * DTYPE[dtype].bytes)
           throw new Misuse(`${bytes.length} bytes came for ${count} of ${dtype}`);
