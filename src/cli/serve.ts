@@ -6,7 +6,7 @@ import { packageVersion } from '../base/paths.js';
 import { readText } from '../io/byte-source.js';
 import { type Group, init, placeFromEnvironment } from '../distributed/index.js';
 import { EmbeddingModel } from '../models/index.js';
-import { jsonLog, serve, type ServedModels, silentLog } from '../server/index.js';
+import { jsonLog, type Log, serve, type ServedModels, silentLog } from '../server/index.js';
 import { TOOL_FORMATS } from '../server/tools/formats.js';
 import { Device } from '../tensor/device.js';
 import {
@@ -54,101 +54,113 @@ function keysFrom(file: string | undefined): string[] {
   return [...listed, ...(env('WICK_API_KEYS')?.split(',') ?? [])].map((k) => k.trim()).filter((k) => k !== '');
 }
 
-export async function run(argv: readonly string[]): Promise<number> {
-  const option = { type: 'string' } as const;
-  const flag = { type: 'boolean' } as const;
-  const { values: given, positionals } = parseArgs({
-    args: [...argv],
-    allowPositionals: true,
-    options: {
-      ...ENGINE_OPTIONS,
-      ...{ 'embedding-model': option, 'only-embeddings': flag, name: option, alias: { ...option, multiple: true } },
-      ...{ 'tool-format': option, host: option, port: option, 'api-key-file': option, 'without-keys': flag },
-      ...{ origin: { ...option, multiple: true }, 'max-waiting': option, rate: option, 'max-body': option },
-      ...{ timeout: option, quiet: flag, help: { ...flag, short: 'h' } },
-    },
-  });
+const option = { type: 'string' } as const;
+const several = { type: 'string', multiple: true } as const;
+const flag = { type: 'boolean' } as const;
+const OPTIONS = {
+  ...ENGINE_OPTIONS,
+  ...{ 'embedding-model': option, 'only-embeddings': flag, name: option, alias: several },
+  ...{ 'tool-format': option, host: option, port: option, 'api-key-file': option, 'without-keys': flag },
+  ...{ origin: several, 'max-waiting': option, rate: option, 'max-body': option },
+  ...{ timeout: option, quiet: flag, help: { ...flag, short: 'h' } },
+} as const;
+
+const parsed = (argv: readonly string[]) => parseArgs({ args: [...argv], allowPositionals: true, options: OPTIONS });
+type Given = ReturnType<typeof parsed>['values'];
+
+/** The options as given, the model's name among them, if they go together. */
+function readOptions(argv: readonly string[]): Given {
+  const { values, positionals } = parsed(argv);
   const [named, ...others] = positionals;
-  if (others.length > 0 || (named !== undefined && given.model !== undefined))
+  if (others.length > 0 || (named !== undefined && values.model !== undefined))
     throw new ArgumentError(
-      `serve: one model is served; given are ${[given.model, ...positionals].filter(Boolean).join(', ')}`,
+      `serve: one model is served; given are ${[values.model, ...positionals].filter(Boolean).join(', ')}`,
     );
-  const v = { ...given, ...(named !== undefined && { model: named }) };
-  if (v.help) {
-    console.log(HELP);
-    return 0;
-  }
-  const number = (name: 'rate' | 'max-body' | 'timeout'): number | undefined => numberOf('serve', name, v[name]);
-  if (v['only-embeddings'] && !v['embedding-model'])
+  if (values['only-embeddings'] && !values['embedding-model'] && !values.help)
     throw new ArgumentError('serve: --only-embeddings needs --embedding-model');
-  const tools = v['tool-format'];
+  const tools = values['tool-format'];
   if (tools !== undefined && !TOOL_FORMATS.some((f) => f.name === tools))
     throw new ArgumentError(
       `serve: there is no --tool-format ${JSON.stringify(tools)}; there are ${TOOL_FORMATS.map((f) => f.name).join(', ')}`,
     );
-  const body = number('max-body');
-  const limits = {
-    requestsPerMinute: number('rate'),
-    bodyBytes: body === undefined ? undefined : body * 2 ** 20,
-    requestSeconds: number('timeout'),
-    origins: v.origin,
-  };
-  const keys = keysFrom(v['api-key-file']);
-  const world = await worldOf(v.device);
-  if (world && v['only-embeddings'])
+  return { ...values, ...(named !== undefined && { model: named }) };
+}
+
+export async function run(argv: readonly string[]): Promise<number> {
+  const given = readOptions(argv);
+  if (given.help) {
+    console.log(HELP);
+    return 0;
+  }
+  const settings = serverSettings(given);
+  const world = await worldOf(given.device);
+  if (world && given['only-embeddings'])
     throw new ArgumentError(`serve: ${world}: embedding models are not shared out among ranks; start one process`);
-  const open = v['only-embeddings']
+  const open = given['only-embeddings']
     ? undefined
-    : await openEngine('serve', v, {
-        name: v.name,
-        maxWaiting: wholeOf('serve', 'max-waiting', v['max-waiting']),
+    : await openEngine('serve', given, {
+        name: given.name,
+        maxWaiting: wholeOf('serve', 'max-waiting', given['max-waiting']),
         ...(world && { world, onBroken: endSoon }),
       });
   if (world && !world.first) return followWorld(world, open as OpenEngine);
-  const embedding = v['embedding-model'];
-  const embedder =
-    embedding === undefined
-      ? undefined
-      : {
-          name: embedding.split('/').at(-1) ?? embedding,
-          model: await EmbeddingModel.load(embedding, v.device ? { device: v.device } : {}),
-        };
+  const embedder = await openEmbedder(given);
   const models: ServedModels = {
     ...(open && { engine: open.engine }),
     ...(embedder && { embedder }),
-    ...(v.alias && { aliases: v.alias }),
-    ...(tools && { toolFormat: tools }),
+    ...(given.alias && { aliases: given.alias }),
+    ...(given['tool-format'] && { toolFormat: given['tool-format'] }),
   };
-  const log = v.quiet ? silentLog : jsonLog((line) => process.stderr.write(line));
-  const server = await serve(models, {
-    ...(v.host !== undefined && { host: v.host }),
-    port: wholeOf('serve', 'port', v.port) ?? 8080,
-    keys,
-    ...(v['without-keys'] && { withoutKeys: true }),
-    limits: Object.fromEntries(Object.entries(limits).filter(([, value]) => value !== undefined)),
-    log,
-    version: packageVersion(),
-  });
-  if (open) {
-    const { contextTokens, maxRunning, pages, pageTokens } = open.engine.limits;
-    log.info('ready', {
-      model: open.engine.name,
-      parameters: open.parameters,
-      device: open.device.name,
-      loadSeconds: Number(open.loadSeconds.toFixed(3)),
-      ...{ contextTokens, maxRunning, pages, pageTokens, url: server.url },
-    });
-    console.log(
-      `${open.engine.name} (${parameterSize(open.parameters)} in ${open.dtype}) on ${open.device.name}${world ? `, ${world}` : ''}: ` +
-        `contexts of ${contextTokens} tokens, ${maxRunning} requests at a time, room for ${pages * pageTokens} tokens`,
-    );
-  }
+  const server = await serve(models, settings);
+  if (open) tellReady(open, world, settings.log, server.url);
   console.log(`chat at ${server.url}/  status at ${server.url}/status  API at ${server.url}/v1  (Ctrl-C ends)`);
   await untilSignal(server.close);
   await open?.dispose();
   embedder?.model.dispose();
   world?.close();
   return 0;
+}
+
+function serverSettings(given: Given) {
+  const number = (name: 'rate' | 'max-body' | 'timeout'): number | undefined => numberOf('serve', name, given[name]);
+  const body = number('max-body');
+  const limits = {
+    requestsPerMinute: number('rate'),
+    bodyBytes: body === undefined ? undefined : body * 2 ** 20,
+    requestSeconds: number('timeout'),
+    origins: given.origin,
+  };
+  return {
+    ...(given.host !== undefined && { host: given.host }),
+    port: wholeOf('serve', 'port', given.port) ?? 8080,
+    keys: keysFrom(given['api-key-file']),
+    ...(given['without-keys'] && { withoutKeys: true }),
+    limits: Object.fromEntries(Object.entries(limits).filter(([, value]) => value !== undefined)),
+    log: given.quiet ? silentLog : jsonLog((line) => process.stderr.write(line)),
+    version: packageVersion(),
+  };
+}
+
+async function openEmbedder(given: Given): Promise<{ name: string; model: EmbeddingModel } | undefined> {
+  const name = given['embedding-model'];
+  if (name === undefined) return undefined;
+  const model = await EmbeddingModel.load(name, given.device ? { device: given.device } : {});
+  return { name: name.split('/').at(-1) ?? name, model };
+}
+
+function tellReady(open: OpenEngine, world: Group | undefined, log: Log, url: string): void {
+  const { contextTokens, maxRunning, pages, pageTokens } = open.engine.limits;
+  log.info('ready', {
+    model: open.engine.name,
+    parameters: open.parameters,
+    device: open.device.name,
+    loadSeconds: Number(open.loadSeconds.toFixed(3)),
+    ...{ contextTokens, maxRunning, pages, pageTokens, url },
+  });
+  console.log(
+    `${open.engine.name} (${parameterSize(open.parameters)} in ${open.dtype}) on ${open.device.name}${world ? `, ${world}` : ''}: ` +
+      `contexts of ${contextTokens} tokens, ${maxRunning} requests at a time, room for ${pages * pageTokens} tokens`,
+  );
 }
 
 /** The ranks that serve together, where mpirun, torchrun or another launcher started several; else undefined. */

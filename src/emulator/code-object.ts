@@ -57,97 +57,138 @@ const PT_LOAD = 1;
 const R_RELATIVE64 = 13;
 const R_ABS64 = 3;
 const EM_AMDGPU = 224;
+const NT_AMDGPU_METADATA = 32;
 
 export function readCodeObject(file: Uint8Array, name = 'code object'): CodeObject {
-  const dv = new DataView(file.buffer, file.byteOffset, file.byteLength);
-  const u16 = (at: number) => dv.getUint16(at, true);
-  const u32 = (at: number) => dv.getUint32(at, true);
-  const u64 = (at: number) => Number(dv.getBigUint64(at, true));
-  if (file.length < 64 || u32(0) !== 0x464c457f || u16(18) !== EM_AMDGPU) {
-    throw new FormatError(`${name}: not an AMD GPU code object: the ELF header says otherwise in its first 20 bytes`);
-  }
-  const cstr = (at: number): string => {
-    let end = at;
-    while (file[end]) end++;
-    return Buffer.from(file.subarray(at, end)).toString();
-  };
-  const sections = Array.from({ length: u16(60) }, (_, i) => {
-    const at = u64(40) + i * 64;
-    return {
-      label: u32(at),
-      type: u32(at + 4),
-      flags: u64(at + 8),
-      addr: u64(at + 16),
-      offset: u64(at + 24),
-      size: u64(at + 32),
-      link: u32(at + 40),
-    };
-  });
-  const segments = Array.from({ length: u16(56) }, (_, i) => {
-    const at = u64(32) + i * 56;
-    return { type: u32(at), offset: u64(at + 8), addr: u64(at + 16), fileSize: u64(at + 32), size: u64(at + 40) };
-  }).filter((s) => s.type === PT_LOAD);
-  const image = new Uint8Array(Math.max(...segments.map((s) => s.addr + s.size)));
-  for (const s of segments) image.set(file.subarray(s.offset, s.offset + s.fileSize), s.addr);
-
-  const symbols = new Map<string, { at: number; size: number; isFunction: boolean }>();
-  const dynsym: number[] = [];
-  const relocations: { at: number; value: number }[] = [];
-  let metadata: MsgpackMap | undefined;
-  for (const s of sections) {
-    if (s.type === SHT_DYNSYM || s.type === SHT_SYMTAB) {
-      for (let p = s.offset; p < s.offset + s.size; p += 24) {
-        if (s.type === SHT_DYNSYM) dynsym.push(u64(p + 8));
-        const label = cstr(sections[s.link].offset + u32(p));
-        if (label) symbols.set(label, { at: u64(p + 8), size: u64(p + 16), isFunction: (file[p + 4] & 15) === 2 });
-      }
-    } else if (s.type === SHT_NOTE) {
-      const body = s.offset + 12 + ((u32(s.offset) + 3) & ~3);
-      if (u32(s.offset + 8) === 32) metadata = decodeMsgpack(file.subarray(body, body + u32(s.offset + 4)));
-    }
-  }
-  for (const s of sections) {
-    if (s.type !== SHT_RELA) continue;
-    for (let p = s.offset; p < s.offset + s.size; p += 24) {
-      const type = u32(p + 8);
-      if (type !== R_RELATIVE64 && type !== R_ABS64)
-        throw new FormatError(`${name}: relocation type ${type} is not one a linked code object has`);
-      relocations.push({ at: u64(p), value: u64(p + 16) + (type === R_ABS64 ? dynsym[u32(p + 12)] : 0) });
-    }
-  }
-  const text = sections.find((s) => s.flags & SHF_EXEC);
+  const elf = new Elf(file, name);
+  const { symbols, values } = elf.symbols();
+  const metadata = elf.metadata();
+  const text = elf.sections.find((s) => s.flags & SHF_EXEC);
   if (!metadata || !text) throw new FormatError(`${name}: no ${metadata ? 'executable section' : 'metadata note'}`);
-
-  const imageView = new DataView(image.buffer);
-  const kernels = new Map<string, Kernel>();
-  for (const k of (metadata['amdhsa.kernels'] ?? []) as MsgpackMap[]) {
-    const kernel = readKernel(k, imageView, symbols, name);
-    kernels.set(kernel.name, kernel);
-  }
-  const labels = sections[u16(62)];
-  const named = (label: string): Uint8Array => {
-    const s = sections.find((x) => cstr(labels.offset + x.label) === label);
-    return s ? file.subarray(s.offset, s.offset + s.size) : new Uint8Array();
-  };
+  const image = elf.image();
+  const view = new DataView(image.buffer);
+  const described = (metadata['amdhsa.kernels'] ?? []) as MsgpackMap[];
+  const kernels = described.map((k) => readKernel(k, view, symbols, name));
   let lineOf: CodeObject['lineOf'] | undefined;
-  const target = String(metadata['amdhsa.target'] ?? '')
-    .replace(/^.*--/, '')
-    .replace(/:.*/, '');
+  const readLines = (): CodeObject['lineOf'] =>
+    readLineTable({
+      line: elf.named('.debug_line'),
+      lineStrings: elf.named('.debug_line_str'),
+      strings: elf.named('.debug_str'),
+    });
   return {
-    target,
+    target: String(metadata['amdhsa.target'] ?? '')
+      .replace(/^.*--/, '')
+      .replace(/:.*/, ''),
     codeVersion: file[8] + 2,
     image,
-    relocations,
+    relocations: elf.relocations(values),
     symbols,
-    kernels,
+    kernels: new Map(kernels.map((k) => [k.name, k])),
     text: { start: text.addr, end: text.addr + text.size },
-    lineOf: (at) =>
-      (lineOf ??= readLineTable({
-        line: named('.debug_line'),
-        lineStrings: named('.debug_line_str'),
-        strings: named('.debug_str'),
-      }))(at),
+    lineOf: (at) => (lineOf ??= readLines())(at),
   };
+}
+
+/** The parts of an ELF file that a code object uses; offsets are those of the 64-bit format. */
+class Elf {
+  readonly #file: Uint8Array;
+  readonly #view: DataView;
+  readonly #name: string;
+  readonly sections: readonly ReturnType<Elf['section']>[];
+
+  constructor(file: Uint8Array, name: string) {
+    this.#file = file;
+    this.#view = new DataView(file.buffer, file.byteOffset, file.byteLength);
+    this.#name = name;
+    if (file.length < 64 || this.u32(0) !== 0x464c457f || this.u16(18) !== EM_AMDGPU)
+      throw new FormatError(`${name}: not an AMD GPU code object: the ELF header says otherwise in its first 20 bytes`);
+    this.sections = Array.from({ length: this.u16(60) }, (_, i) => this.section(this.u64(40) + i * 64));
+  }
+
+  u16(at: number): number {
+    return this.#view.getUint16(at, true);
+  }
+  u32(at: number): number {
+    return this.#view.getUint32(at, true);
+  }
+  u64(at: number): number {
+    return Number(this.#view.getBigUint64(at, true));
+  }
+
+  section(at: number) {
+    return {
+      label: this.u32(at),
+      type: this.u32(at + 4),
+      flags: this.u64(at + 8),
+      addr: this.u64(at + 16),
+      offset: this.u64(at + 24),
+      size: this.u64(at + 32),
+      link: this.u32(at + 40),
+    };
+  }
+
+  text(at: number): string {
+    let end = at;
+    while (this.#file[end]) end++;
+    return Buffer.from(this.#file.subarray(at, end)).toString();
+  }
+
+  /** A section's bytes by its name; none where there is no such section. */
+  named(label: string): Uint8Array {
+    const labels = this.sections[this.u16(62)];
+    const s = this.sections.find((x) => this.text(labels.offset + x.label) === label);
+    return s ? this.#file.subarray(s.offset, s.offset + s.size) : new Uint8Array();
+  }
+
+  /** The loaded segments as they lie in memory. */
+  image(): Uint8Array<ArrayBuffer> {
+    const segments = Array.from({ length: this.u16(56) }, (_, i) => this.u64(32) + i * 56)
+      .filter((at) => this.u32(at) === PT_LOAD)
+      .map((at) => ({
+        offset: this.u64(at + 8),
+        addr: this.u64(at + 16),
+        fileSize: this.u64(at + 32),
+        size: this.u64(at + 40),
+      }));
+    const image = new Uint8Array(Math.max(...segments.map((s) => s.addr + s.size)));
+    for (const s of segments) image.set(this.#file.subarray(s.offset, s.offset + s.fileSize), s.addr);
+    return image;
+  }
+
+  /** All symbols by name, and the values of the dynamic ones in their order, which relocations count by. */
+  symbols(): { symbols: CodeObject['symbols']; values: number[] } {
+    const symbols = new Map<string, { at: number; size: number; isFunction: boolean }>();
+    const values: number[] = [];
+    for (const s of this.sections.filter(({ type }) => type === SHT_DYNSYM || type === SHT_SYMTAB))
+      for (let p = s.offset; p < s.offset + s.size; p += 24) {
+        const at = this.u64(p + 8);
+        if (s.type === SHT_DYNSYM) values.push(at);
+        const label = this.text(this.sections[s.link].offset + this.u32(p));
+        if (label) symbols.set(label, { at, size: this.u64(p + 16), isFunction: (this.#file[p + 4] & 15) === 2 });
+      }
+    return { symbols, values };
+  }
+
+  metadata(): MsgpackMap | undefined {
+    const note = this.sections.findLast((s) => s.type === SHT_NOTE && this.u32(s.offset + 8) === NT_AMDGPU_METADATA);
+    if (!note) return undefined;
+    const body = note.offset + 12 + ((this.u32(note.offset) + 3) & ~3);
+    return decodeMsgpack(this.#file.subarray(body, body + this.u32(note.offset + 4)));
+  }
+
+  relocations(symbolValues: readonly number[]): { at: number; value: number }[] {
+    const found: { at: number; value: number }[] = [];
+    for (const s of this.sections.filter(({ type }) => type === SHT_RELA))
+      for (let p = s.offset; p < s.offset + s.size; p += 24) {
+        const type = this.u32(p + 8);
+        if (type !== R_RELATIVE64 && type !== R_ABS64)
+          throw new FormatError(`${this.#name}: relocation type ${type} is not one a linked code object has`);
+        const base = type === R_ABS64 ? symbolValues[this.u32(p + 12)] : 0;
+        found.push({ at: this.u64(p), value: this.u64(p + 16) + base });
+      }
+    return found;
+  }
 }
 
 function readKernel(k: MsgpackMap, image: DataView, symbols: CodeObject['symbols'], file: string): Kernel {

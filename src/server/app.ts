@@ -14,9 +14,8 @@ export interface AppOptions {
   readonly onlyLocalNames: boolean;
 }
 
-export function createApp(parts: ServerParts, { keys, onlyLocalNames }: AppOptions): Hono<ServerEnv> {
+export function createApp(parts: ServerParts, options: AppOptions): Hono<ServerEnv> {
   const app = new Hono<ServerEnv>();
-  const rates = new RateLimiter(parts.limits.requestsPerMinute);
   const routes: Route[] = [
     ...ROUTES,
     {
@@ -24,89 +23,108 @@ export function createApp(parts: ServerParts, { keys, onlyLocalNames }: AppOptio
       path: '/openapi.json',
       summary: 'this description',
       open: true,
-      handle: (c) => c.json(openApi(routes, parts.version, keys.required)),
+      handle: (c) => c.json(openApi(routes, parts.version, options.keys.required)),
     },
   ];
+  const letIn = doorkeeper(parts, options);
 
-  app.use(async (c, next) => {
-    const begin = performance.now();
-    const tally: Tally = {};
-    c.set('requestId', requestIdOf(c.req.header('x-request-id')));
-    c.set('tally', tally);
-    c.set('ending', new Ending(c.env.outgoing, parts.requestSeconds));
-    c.set('caller', c.env.incoming.socket.remoteAddress ?? 'unknown');
-    try {
-      await next();
-    } finally {
-      c.var.ending.release();
-      const { outgoing } = c.env;
-      const status = outgoing.headersSent ? outgoing.statusCode : c.res.status;
-      const gone = c.var.ending.signal.aborted && !c.var.ending.timedOut;
-      const route = routes.find((r) => r.path === c.req.path)?.path ?? 'other';
-      parts.metrics.responded(route, gone ? 499 : status);
-      parts.log.info('request', {
-        id: c.var.requestId,
-        method: c.req.method,
-        path: c.req.path.slice(0, 200),
-        status: gone ? 499 : status,
-        ms: Math.round(performance.now() - begin),
-        caller: c.var.caller,
-        ...tally,
-      });
-    }
-  });
-
-  const answer = async (c: ServerContext, route: Route): Promise<Response> => {
-    try {
-      if (onlyLocalNames) checkHost(c.req.header('host'));
-      if (!route.open) {
-        c.set('caller', keys.caller(c.req.header('authorization'), c.req.header('x-api-key'), c.var.caller));
-        if (parts.closing)
-          throw new ApiError(503, 'the server is being shut down', { headers: { 'retry-after': '5' } });
-        if (route.method === 'post') rates.check(c.var.caller);
+  app.use((c, next) => accompany(c, next, parts, routes));
+  for (const route of routes)
+    app.on(route.method.toUpperCase(), route.path, async (c) => {
+      try {
+        letIn(c, route);
+        for (const [name, value] of Object.entries(parts.corsOf(c))) c.header(name, value);
+        c.header('x-request-id', c.var.requestId);
+        return await route.handle(c, parts);
+      } catch (error) {
+        return failure(c, parts, error, route.dialect);
       }
-      for (const [name, value] of Object.entries(parts.corsOf(c))) c.header(name, value);
-      c.header('x-request-id', c.var.requestId);
-      return await route.handle(c, parts);
-    } catch (error) {
-      return failure(c, error, route.dialect);
-    }
-  };
-  const failure = async (c: ServerContext, error: unknown, dialect?: Route['dialect']): Promise<Response> => {
-    parts.failed(c, error);
-    const known = toApiError(error);
-    const body = dialect === 'anthropic' ? anthropicError(known, c.var.requestId) : openaiError(known);
-    return c.json(body, known.status as 400, {
-      ...known.headers,
-      ...parts.corsOf(c),
-      'x-request-id': c.var.requestId,
-      // What is left of a body that is too large ends with its connection.
-      ...(!(await discardBody(c.env, parts.limits.bodyBytes)) && { connection: 'close' }),
     });
-  };
-
-  for (const route of routes) app.on(route.method.toUpperCase(), route.path, (c) => answer(c, route));
-  app.options('*', (c) => {
-    const cors = parts.corsOf(c);
-    return c.body(null, 204, {
-      ...cors,
-      ...(Object.keys(cors).length > 0 && {
-        'access-control-allow-methods': 'GET, POST',
-        'access-control-allow-headers': c.req.header('access-control-request-headers') ?? 'authorization, content-type',
-        'access-control-max-age': '600',
-      }),
-    });
-  });
-  app.notFound((c) => {
-    const known = routes.some((r) => r.path === c.req.path);
-    const shown = `${c.req.method} ${c.req.path.slice(0, 100)}`;
-    return failure(
-      c,
-      known
-        ? new ApiError(405, `${shown}: another method is needed here`)
-        : new ApiError(404, `there is no ${shown}; GET /openapi.json lists what there is`, { code: 'not_found' }),
-    );
-  });
-  app.onError((error, c) => failure(c, error));
+  app.options('*', (c) => preflight(c, parts));
+  app.notFound((c) => failure(c, parts, unknownRoute(c, routes)));
+  app.onError((error, c) => failure(c, parts, error));
   return app;
+}
+
+/** What every request has around it: an id, an ending, and a line in the log with what became of it. */
+async function accompany(
+  c: ServerContext,
+  next: () => Promise<void>,
+  parts: ServerParts,
+  routes: readonly Route[],
+): Promise<void> {
+  const begin = performance.now();
+  const tally: Tally = {};
+  c.set('requestId', requestIdOf(c.req.header('x-request-id')));
+  c.set('tally', tally);
+  c.set('ending', new Ending(c.env.outgoing, parts.requestSeconds));
+  c.set('caller', c.env.incoming.socket.remoteAddress ?? 'unknown');
+  try {
+    await next();
+  } finally {
+    c.var.ending.release();
+    const { outgoing } = c.env;
+    const gone = c.var.ending.signal.aborted && !c.var.ending.timedOut;
+    const status = gone ? 499 : outgoing.headersSent ? outgoing.statusCode : c.res.status;
+    const route = routes.find((r) => r.path === c.req.path)?.path ?? 'other';
+    parts.metrics.responded(route, status);
+    parts.log.info('request', {
+      id: c.var.requestId,
+      method: c.req.method,
+      path: c.req.path.slice(0, 200),
+      status,
+      ms: Math.round(performance.now() - begin),
+      caller: c.var.caller,
+      ...tally,
+    });
+  }
+}
+
+/** Turns away, by an error, whoever may not ask: a wrong name of this machine, no key, too many requests. */
+function doorkeeper(parts: ServerParts, { keys, onlyLocalNames }: AppOptions): (c: ServerContext, r: Route) => void {
+  const rates = new RateLimiter(parts.limits.requestsPerMinute);
+  return (c, route) => {
+    if (onlyLocalNames) checkHost(c.req.header('host'));
+    if (route.open) return;
+    c.set('caller', keys.caller(c.req.header('authorization'), c.req.header('x-api-key'), c.var.caller));
+    if (parts.closing) throw new ApiError(503, 'the server is being shut down', { headers: { 'retry-after': '5' } });
+    if (route.method === 'post') rates.check(c.var.caller);
+  };
+}
+
+async function failure(
+  c: ServerContext,
+  parts: ServerParts,
+  error: unknown,
+  dialect?: Route['dialect'],
+): Promise<Response> {
+  parts.failed(c, error);
+  const known = toApiError(error);
+  const body = dialect === 'anthropic' ? anthropicError(known, c.var.requestId) : openaiError(known);
+  return c.json(body, known.status as 400, {
+    ...known.headers,
+    ...parts.corsOf(c),
+    'x-request-id': c.var.requestId,
+    // What is left of a body that is too large ends with its connection.
+    ...(!(await discardBody(c.env, parts.limits.bodyBytes)) && { connection: 'close' }),
+  });
+}
+
+/** A browser asks first whether a page of another origin may call. */
+function preflight(c: ServerContext, parts: ServerParts): Response {
+  const cors = parts.corsOf(c);
+  if (Object.keys(cors).length === 0) return c.body(null, 204, cors);
+  return c.body(null, 204, {
+    ...cors,
+    'access-control-allow-methods': 'GET, POST',
+    'access-control-allow-headers': c.req.header('access-control-request-headers') ?? 'authorization, content-type',
+    'access-control-max-age': '600',
+  });
+}
+
+function unknownRoute(c: ServerContext, routes: readonly Route[]): ApiError {
+  const shown = `${c.req.method} ${c.req.path.slice(0, 100)}`;
+  return routes.some((r) => r.path === c.req.path)
+    ? new ApiError(405, `${shown}: another method is needed here`)
+    : new ApiError(404, `there is no ${shown}; GET /openapi.json lists what there is`, { code: 'not_found' });
 }

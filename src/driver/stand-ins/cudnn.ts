@@ -64,39 +64,68 @@ export function cudnnStandIn(device: HostedDevice): StandIn {
     },
     ...graphSymbols(device, handles),
   };
-  for (const [name, named] of Object.entries(KINDS)) {
-    const convolution = (h: number, operands: readonly number[], conv: number): Convolution & CudnnSetting => {
-      const c = library.read<CudnnSetting>(named, h, operands, conv, 'filter');
-      const wide = c.x.dtype === 'f64';
-      if (typeOf(CUDNN_TYPES, c.compute) !== (wide ? 'f64' : 'f32'))
-        throw new Misuse(`compute type ${c.compute} for ${c.x.dtype}`);
-      const half = c.x.dtype === 'f16' || c.x.dtype === 'bf16';
-      const maths = half
-        ? [N.CUDNN_TENSOR_OP_MATH]
-        : [N.CUDNN_FMA_MATH, ...(c.x.dtype === 'f32' ? [N.CUDNN_DEFAULT_MATH] : [])];
-      if (!(maths as readonly number[]).includes(c.math)) throw new Misuse(`math type ${c.math} for ${c.x.dtype}`);
-      return c;
-    };
-    const algorithm = (number: number): (typeof ALGORITHMS)[number] => {
-      const found = ALGORITHMS.find((a) => a.number === number && a.status === 0);
-      if (!found) throw new Misuse(`algorithm ${number} was not offered, or offered with a failure`);
-      return found;
-    };
-    const answer = (math: number, wanted: number, found: NativeArg, results: NativeArg): number => {
-      const { size, fields } = CUDNN_PERF;
-      const out = hostMemory(results, size * wanted);
-      const list = ALGORITHMS.slice(0, wanted);
-      list.forEach((a, i) => {
-        out.setInt32(i * size + fields.algo, a.number, true);
-        out.setInt32(i * size + fields.status, a.status, true);
-        out.setFloat32(i * size + fields.time, 0.25 * (i + 1), true);
-        out.setBigUint64(i * size + fields.memory, BigInt(a.workspace), true);
-        out.setInt32(i * size + fields.mathType, math, true);
-      });
-      hostMemory(found, 4).setInt32(0, list.length, true);
-      return 0;
-    };
-    symbols[`cudnnGetConvolution${name}Algorithm_v7`] = (
+  for (const [name, named] of Object.entries(KINDS))
+    Object.assign(symbols, convolutionCalls(name, new NamedConvolution(library, named)));
+  return new StandIn('cuDNN', symbols);
+}
+
+/** A kind of convolution as its four calls see it: their operands in the kind's order. */
+class NamedConvolution {
+  readonly #library: ConvolutionLibrary;
+  readonly #named: Kinds[string];
+
+  constructor(library: ConvolutionLibrary, named: Kinds[string]) {
+    this.#library = library;
+    this.#named = named;
+  }
+
+  read(h: number, operands: readonly number[], conv: number): Convolution & CudnnSetting {
+    const c = this.#library.read<CudnnSetting>(this.#named, h, operands, conv, 'filter');
+    const { dtype } = c.x;
+    if (typeOf(CUDNN_TYPES, c.compute) !== (dtype === 'f64' ? 'f64' : 'f32'))
+      throw new Misuse(`compute type ${c.compute} for ${dtype}`);
+    const half = dtype === 'f16' || dtype === 'bf16';
+    const maths: readonly number[] = half
+      ? [N.CUDNN_TENSOR_OP_MATH]
+      : [N.CUDNN_FMA_MATH, ...(dtype === 'f32' ? [N.CUDNN_DEFAULT_MATH] : [])];
+    if (!maths.includes(c.math)) throw new Misuse(`math type ${c.math} for ${dtype}`);
+    return c;
+  }
+
+  run(
+    h: number,
+    c: Convolution,
+    addresses: readonly number[],
+    workspace: Parameters<ConvolutionLibrary['run']>[4],
+  ): number {
+    return this.#library.run(h, this.#named.order, c, addresses, workspace);
+  }
+}
+
+function algorithmOf(number: number): (typeof ALGORITHMS)[number] {
+  const found = ALGORITHMS.find((a) => a.number === number && a.status === 0);
+  if (!found) throw new Misuse(`algorithm ${number} was not offered, or offered with a failure`);
+  return found;
+}
+
+function offer(math: number, wanted: number, found: NativeArg, results: NativeArg): number {
+  const { size, fields } = CUDNN_PERF;
+  const out = hostMemory(results, size * wanted);
+  const list = ALGORITHMS.slice(0, wanted);
+  list.forEach((a, i) => {
+    out.setInt32(i * size + fields.algo, a.number, true);
+    out.setInt32(i * size + fields.status, a.status, true);
+    out.setFloat32(i * size + fields.time, 0.25 * (i + 1), true);
+    out.setBigUint64(i * size + fields.memory, BigInt(a.workspace), true);
+    out.setInt32(i * size + fields.mathType, math, true);
+  });
+  hostMemory(found, 4).setInt32(0, list.length, true);
+  return 0;
+}
+
+function convolutionCalls(name: string, kind: NamedConvolution): Symbols {
+  return {
+    [`cudnnGetConvolution${name}Algorithm_v7`]: (
       h: number,
       a: number,
       b: number,
@@ -105,8 +134,8 @@ export function cudnnStandIn(device: HostedDevice): StandIn {
       wanted: number,
       found: NativeArg,
       results: NativeArg,
-    ) => answer(convolution(h, [a, b, c], conv).math, wanted, found, results);
-    symbols[`cudnnGetConvolution${name}WorkspaceSize`] = (
+    ) => offer(kind.read(h, [a, b, c], conv).math, wanted, found, results),
+    [`cudnnGetConvolution${name}WorkspaceSize`]: (
       h: number,
       a: number,
       b: number,
@@ -115,11 +144,11 @@ export function cudnnStandIn(device: HostedDevice): StandIn {
       number: number,
       bytes: NativeArg,
     ) => {
-      convolution(h, [a, b, c], conv);
-      hostMemory(bytes, 8).setBigUint64(0, BigInt(algorithm(number).workspace), true);
+      kind.read(h, [a, b, c], conv);
+      hostMemory(bytes, 8).setBigUint64(0, BigInt(algorithmOf(number).workspace), true);
       return 0;
-    };
-    symbols[`cudnnFindConvolution${name}AlgorithmEx`] = (
+    },
+    [`cudnnFindConvolution${name}AlgorithmEx`]: (
       h: number,
       a: number,
       pa: number,
@@ -134,11 +163,11 @@ export function cudnnStandIn(device: HostedDevice): StandIn {
       workspace: number,
       bytes: number,
     ) => {
-      const convolved = convolution(h, [a, b, c], conv);
-      library.run(h, named.order, convolved, [pa, pb, pc], { at: workspace, bytes, need: Math.min(bytes, 1 << 13) });
-      return answer(convolved.math, wanted, found, results);
-    };
-    symbols[`cudnnConvolution${name}`] = (
+      const convolved = kind.read(h, [a, b, c], conv);
+      kind.run(h, convolved, [pa, pb, pc], { at: workspace, bytes, need: Math.min(bytes, 1 << 13) });
+      return offer(convolved.math, wanted, found, results);
+    },
+    [`cudnnConvolution${name}`]: (
       h: number,
       alpha: number,
       a: number,
@@ -153,13 +182,11 @@ export function cudnnStandIn(device: HostedDevice): StandIn {
       c: number,
       pc: number,
     ) => {
-      const convolved = convolution(h, [a, b, c], conv);
+      const convolved = kind.read(h, [a, b, c], conv);
       const scalar = (at: number): number =>
         convolved.x.dtype === 'f64' ? hostMemory(at, 8).getFloat64(0, true) : hostMemory(at, 4).getFloat32(0, true);
       if (scalar(alpha) !== 1 || scalar(beta) !== 0) throw new Misuse(`alpha ${scalar(alpha)}, beta ${scalar(beta)}`);
-      const need = algorithm(number).workspace;
-      return library.run(h, named.order, convolved, [pa, pb, pc], { at: workspace, bytes, need });
-    };
-  }
-  return new StandIn('cuDNN', symbols);
+      return kind.run(h, convolved, [pa, pb, pc], { at: workspace, bytes, need: algorithmOf(number).workspace });
+    },
+  };
 }

@@ -80,86 +80,114 @@ const finishOf = (piece: Piece): string | null =>
 export async function completions(c: ServerContext, parts: ServerParts): Promise<Response> {
   const body = await readBody(c, completionRequest, parts.limits.bodyBytes);
   const chatter = parts.served.chatter(body.model);
-  const { engine } = chatter;
   const prompts = promptsOf(body, chatter);
   const n = body.n ?? 1;
   if (body.max_tokens === 0 && !body.echo) throw badRequest('max_tokens: 0 has a meaning only with echo', 'max_tokens');
-  const sampling = samplingOf(body, engine.tokenizer);
+  const work: Work = {
+    head: {
+      id: `cmpl-${randomBytes(12).toString('hex')}`,
+      object: 'text_completion',
+      created: Math.floor(Date.now() / 1000),
+      model: body.model ?? chatter.engine.name,
+      system_fingerprint: parts.fingerprint,
+    },
+    choices: prompts.flatMap((prompt) => Array.from({ length: n }, () => new Completion(body, prompt, chatter))),
+    running: start(c, parts, body, chatter, prompts),
+    perPrompt: n,
+  };
+  return body.stream
+    ? streamed(c, parts, work, body.stream_options?.include_usage ?? false)
+    : c.json(await wholeAnswer(work));
+}
+
+/** One answer to every prompt is under way; `choices` has `perPrompt` of them for each. */
+interface Work {
+  readonly head: object;
+  readonly choices: readonly Completion[];
+  readonly running: readonly Answers[];
+  readonly perPrompt: number;
+}
+
+function start(
+  c: ServerContext,
+  parts: ServerParts,
+  body: CompletionRequest,
+  { engine }: Chatter,
+  prompts: readonly Prompt[],
+): Answers[] {
+  const wants = {
+    ...samplingOf(body, engine.tokenizer),
+    maxTokens: body.max_tokens ?? 16,
+    ...(body.logprobs != null && { logprobs: body.logprobs }),
+    ...(body.logprobs != null && body.echo && { promptLogprobs: true }),
+  };
   const running: Answers[] = [];
   try {
-    for (const prompt of prompts)
-      running.push(
-        new Answers(
-          c,
-          engine,
-          {
-            ...sampling,
-            prompt: prompt.tokens,
-            maxTokens: body.max_tokens ?? 16,
-            ...(body.logprobs != null && { logprobs: body.logprobs }),
-            ...(body.logprobs != null && body.echo && { promptLogprobs: true }),
-          },
-          parts,
-        ),
-      );
+    for (const prompt of prompts) running.push(new Answers(c, engine, { ...wants, prompt: prompt.tokens }, parts));
   } catch (error) {
     for (const answers of running) answers.cancel();
     throw error;
   }
-  const head = {
-    id: `cmpl-${randomBytes(12).toString('hex')}`,
-    object: 'text_completion',
-    created: Math.floor(Date.now() / 1000),
-    model: body.model ?? engine.name,
-    system_fingerprint: parts.fingerprint,
-  };
-  const choices = prompts.flatMap((prompt) => Array.from({ length: n }, () => new Completion(body, prompt, chatter)));
-  /** Every answer to every prompt, piece by piece. */
-  const read = async (
-    take: (index: number, piece: Piece, ofPrompt?: readonly TokenLogprob[]) => Promise<void> | void,
-  ) =>
-    Promise.all(
-      running.map(async (answers, at) => {
-        let ofPrompt: readonly TokenLogprob[] | undefined;
-        for await (const piece of answers.pieces()) {
-          ofPrompt ??= piece.promptLogprobs;
-          await take(at * n + piece.choice, piece, ofPrompt);
-        }
-      }),
-    ).finally(() => {
-      for (const answers of running) answers.cancel(); // where one failed, the others end, too
-    });
-  const usage = async (): Promise<object> => usageOf(sum(await Promise.all(running.map((a) => a.usage))));
-  if (body.stream) {
-    const stream = new EventStream(c.env.outgoing, parts.streaming(c));
-    const asked = body.stream_options?.include_usage;
-    try {
-      await read(async (index, piece, ofPrompt) => {
-        const finish_reason = finishOf(piece);
-        const added = choices[index].add(piece, ofPrompt);
-        if (added.text !== '' || finish_reason !== null || added.logprobs?.tokens.length)
-          stream.data({ ...head, choices: [{ index, ...added, finish_reason }], ...(asked && { usage: null }) });
-        await stream.ready();
-      });
-      if (asked) stream.data({ ...head, choices: [], usage: await usage() });
-      stream.send('data: [DONE]\n\n');
-    } catch (error) {
-      parts.failed(c, error);
-      stream.data(openaiError(toApiError(error)));
-    } finally {
-      stream.end();
+  return running;
+}
+
+/** Every answer to every prompt, piece by piece. */
+async function readAll(
+  { running, perPrompt }: Work,
+  take: (index: number, piece: Piece, ofPrompt?: readonly TokenLogprob[]) => Promise<void> | void,
+): Promise<void> {
+  const one = async (answers: Answers, at: number): Promise<void> => {
+    let ofPrompt: readonly TokenLogprob[] | undefined;
+    for await (const piece of answers.pieces()) {
+      ofPrompt ??= piece.promptLogprobs;
+      await take(at * perPrompt + piece.choice, piece, ofPrompt);
     }
-    return RESPONSE_ALREADY_SENT;
+  };
+  try {
+    await Promise.all(running.map(one));
+  } finally {
+    for (const answers of running) answers.cancel(); // where one failed, the others end, too
   }
-  const whole = choices.map((_, index) => ({
+}
+
+const usageOfAll = async ({ running }: Work): Promise<object> =>
+  usageOf(sum(await Promise.all(running.map((a) => a.usage))));
+
+async function streamed(c: ServerContext, parts: ServerParts, work: Work, withUsage: boolean): Promise<Response> {
+  const stream = new EventStream(c.env.outgoing, parts.streaming(c));
+  try {
+    await readAll(work, async (index, piece, ofPrompt) => {
+      const finish_reason = finishOf(piece);
+      const added = work.choices[index].add(piece, ofPrompt);
+      if (added.text !== '' || finish_reason !== null || added.logprobs?.tokens.length)
+        stream.data({
+          ...work.head,
+          choices: [{ index, ...added, finish_reason }],
+          ...(withUsage && { usage: null }),
+        });
+      await stream.ready();
+    });
+    if (withUsage) stream.data({ ...work.head, choices: [], usage: await usageOfAll(work) });
+    stream.send('data: [DONE]\n\n');
+  } catch (error) {
+    parts.failed(c, error);
+    stream.data(openaiError(toApiError(error)));
+  } finally {
+    stream.end();
+  }
+  return RESPONSE_ALREADY_SENT;
+}
+
+async function wholeAnswer(work: Work): Promise<object> {
+  const choices = work.choices.map((_, index) => ({
     index,
     text: '',
     logprobs: null as LogprobLists | null,
     finish_reason: null as string | null,
   }));
-  await read((index, piece, ofPrompt) => {
-    const { text, logprobs } = choices[index].add(piece, ofPrompt);
-    const choice = whole[index];
+  await readAll(work, (index, piece, ofPrompt) => {
+    const { text, logprobs } = work.choices[index].add(piece, ofPrompt);
+    const choice = choices[index];
     choice.text += text;
     choice.finish_reason ??= finishOf(piece);
     if (!logprobs) return;
@@ -167,7 +195,7 @@ export async function completions(c: ServerContext, parts: ServerParts): Promise
     for (const key of Object.keys(logprobs) as (keyof LogprobLists)[])
       (choice.logprobs[key] as unknown[]).push(...logprobs[key]);
   });
-  return c.json({ ...head, choices: whole, usage: await usage() });
+  return { ...work.head, choices, usage: await usageOfAll(work) };
 }
 
 const sum = (list: readonly Usage[]): Usage =>
