@@ -1,7 +1,7 @@
 // cuDNN's attention tried in every configuration, a line a step: what it plans, what it answers beside our own kernels,
 // how long both take. What the library refuses is told in its own words.
 //   node dist/scripts/cudnn-attention-check.js [--device cuda:0] [--only TEXT] [--brief] [--quick] [--seconds 60]
-//   node dist/scripts/cudnn-attention-check.js --paper [properties.json]
+//   node dist/scripts/cudnn-attention-check.js --paper [properties.json] [--ways 2]
 // --brief takes those that tell the most (a minute or two), --quick the small ones alone.
 // Cases run in a process of their own that is ended when it says nothing for so many seconds; the next goes on behind
 // the case that hung or crashed. On paper nothing runs: the library plans for a GPU that is not there (an H200, or one
@@ -33,6 +33,7 @@ const { values: v, positionals } = parseArgs({
     paper: { type: 'boolean', default: false },
     seconds: { type: 'string', default: '60' },
     from: { type: 'string' },
+    ways: { type: 'string', default: '2' },
   },
 });
 
@@ -80,7 +81,9 @@ function onPaper(): AttentionLibrary {
   descriptors.set(device, N.CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, N.CUDNN_TYPE_CHAR, json.slice());
   descriptors.finalized(device);
   console.log(`cuDNN ${raw.version()} at ${library.path}, on paper`);
-  return new CudnnAttentions('cuDNN', raw.version(), calls, { properties: device }, 2 ** 31, () => {});
+  const attentions = new CudnnAttentions('cuDNN', raw.version(), calls, { properties: device }, 2 ** 31, () => {});
+  attentions.most = Number(v.ways);
+  return attentions;
 }
 
 const cases = attentionCases(v.quick).filter((c) => c.name.includes(v.only) && (!v.brief || isBrief(c)));

@@ -133,6 +133,7 @@ export async function runAttentionCase(name: string, c: AttentionCase): Promise<
   const gpu = backend.context;
   const library = gpu.libraries.attentionLibrary();
   if (typeof library === 'string') throw new Error(library);
+  library.most = 2;
   const room = new Room(gpu);
   try {
     say(c.name);

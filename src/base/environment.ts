@@ -42,8 +42,8 @@ export const VARIABLES = {
     'the best this CPU has',
   ),
   WICK_CUDNN_ATTENTION: use(
-    "1 lets attention of 16-bit floats go to cuDNN where its first run agrees with wick's kernels and is quicker.",
-    '0',
+    "0 keeps attention of 16-bit floats with wick's kernels, where cuDNN's would serve shapes on which it agrees and is quicker.",
+    '1',
   ),
   WICK_THREADS: use('How many threads the CPU engine uses, at most 256.', 'one per core this process may use'),
   WICK_COLLECTIVE: use(

@@ -50,6 +50,8 @@ export interface AttentionPlan {
 }
 
 export interface AttentionLibrary {
+  /** Ways that a plan has at most: each is compiled, which takes a second or so. The first is nearly always the best. */
+  most: number;
   /** Cached by the spec's values; a sentence where the library does not take it. `tell` hears what is passed over. */
   plan(spec: AttentionSpec, tell?: (line: string) => void): AttentionPlan | string;
   /** Enqueues one of the plan's ways, with as much workspace (aligned to 256 bytes) as it wants. */

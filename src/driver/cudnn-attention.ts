@@ -26,8 +26,6 @@ import { nativeBlock } from './ffi.js';
 
 /** The first release whose attention is used: those before have known faults or want other masks. */
 export const ATTENTION_SINCE = 91100;
-/** Ways kept for measuring: each is compiled, which takes a second or two. */
-const KEPT = 2;
 const BLOCK = 256;
 
 /** The tensors of one problem. */
@@ -231,6 +229,7 @@ const keptBytes = ({ kind, deterministic, heads, tq, tk }: AttentionSpec): numbe
   kind === 'backward' && deterministic ? 2 * heads * roundUp(tq, 64) * roundUp(tk, 64) : 0;
 
 export class CudnnAttentions implements AttentionLibrary {
+  most = 1;
   readonly #name: string;
   readonly #version: number;
   readonly #calls: Calls<typeof CUDNN_GRAPH_TABLE>;
@@ -293,7 +292,7 @@ export class CudnnAttentions implements AttentionLibrary {
       (spec.kind === 'forward' ? forward : backward)(new Problem(nodes, { ...spec, batch: chunk }));
       const graph = descriptors.graph(nodes.operations);
       const mostWorkspace = this.#mostWorkspace * 1.25; // beside the scores
-      const plans = descriptors.plans(graph, { refused: refusedFor(spec), mostWorkspace, most: KEPT, tell });
+      const plans = descriptors.plans(graph, { refused: refusedFor(spec), mostWorkspace, most: this.most, tell });
       if (plans.length > 0) {
         const { delta, dqSum } = scratchOf(spec, chunk);
         const ways = plans.map((engine) => ({

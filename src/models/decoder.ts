@@ -5,6 +5,7 @@ import { ArgumentError, ShapeError, UnsupportedError } from '../base/errors.js';
 import { type Init, normal } from '../nn/init.js';
 import { CACHE_TYPES, type CacheType } from '../nn/kv-cache.js';
 import { type AnyLinear, dropout, Embedding, Linear } from '../nn/layers.js';
+import { linearCrossEntropy, type LinearCrossEntropyOptions } from '../nn/linear-cross-entropy.js';
 import { Module } from '../nn/module.js';
 import { noGrad } from '../tensor/autograd.js';
 import { tensor } from '../tensor/create.js';
@@ -248,6 +249,20 @@ export class CausalLM extends Module {
     const pads = given.some((p) => p > 0) ? [...given] : undefined;
     if (cache) cache.pads = pads;
     return pads;
+  }
+  /**
+   * The mean cross-entropy of tokens (b, t) and what should follow each of them, class numbers (b, t). Logits of all
+   * tokens are never there at once where the model's end is a plain product; gradients of gradients are not made then.
+   */
+  loss(ids: Tensor, targets: Tensor, options: LinearCrossEntropyOptions = {}): Tensor {
+    const { weight, bias } = this.head;
+    const { logitFactor, logitSoftcap } = this.config;
+    const x = this.hidden(ids, new BatchStep(this.device, ids.shape[1], undefined, undefined));
+    const plain = !bias && logitFactor === undefined && logitSoftcap === undefined && !this.shard;
+    if (plain && !(weight instanceof QTensor))
+      return linearCrossEntropy(this.norm.forward(x), weight, targets, options);
+    const { rows: _, ...how } = options;
+    return this.logits(x).cast('f32').crossEntropy(targets, how);
   }
   #run(ids: Tensor, cache: DecoderCache | undefined, pads: readonly number[] | undefined, wanted: number): Tensor {
     const step = new BatchStep(this.device, ids.shape[1], cache, pads);

@@ -26,6 +26,8 @@ export interface SdpaParams extends Record<string, unknown> {
   readonly extras: readonly Extra[];
   /** Longest packed sequence of queries and of keys; 0 where nothing is packed. */
   readonly longest: readonly [number, number];
+  /** A gradient will be asked for, so that the same shapes come again; the result does not depend on it. */
+  readonly trained?: boolean;
 }
 
 export function extrasOf<T>(rest: readonly T[], extras: readonly Extra[]): { readonly [K in Extra]?: T } {

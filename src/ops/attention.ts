@@ -97,13 +97,14 @@ function bounds(o: Pick<SdpaOptions, 'causal' | 'window'>): { left: number; righ
 }
 
 function paramsOf(
-  q: Tensor,
+  [q, k, v]: readonly Tensor[],
   o: SdpaOptions,
   extras: readonly Extra[],
   longest: readonly [number, number] = [0, 0],
 ): SdpaParams {
   const scale = o.scale ?? 1 / Math.sqrt(q.shape[q.rank - 1]);
-  return { layout: o.layout ?? 'bhtd', scale, softcap: o.softcap ?? 0, ...bounds(o), extras, longest };
+  const trained = q.requiresGrad || k.requiresGrad || v.requiresGrad;
+  return { layout: o.layout ?? 'bhtd', scale, softcap: o.softcap ?? 0, ...bounds(o), extras, longest, trained };
 }
 
 /** Sorts given extras into their order. */
@@ -575,7 +576,7 @@ export const attention = rows({
         sinks: options.sinks?.cast('f32'),
         lengths: options.lengths,
       });
-      return q.sdpaRun(k, v, paramsOf(q, options, extras), tensors)[0];
+      return q.sdpaRun(k, v, paramsOf([q, k, v], options, extras), tensors)[0];
     },
     samples: (): readonly CompositeSample[] => [
       { inputs: [s(1, 2, 3, 4), s(1, 2, 3, 4), s(1, 2, 3, 4)], args: [{ input: 1 }, { input: 2 }, { causal: true }] },
@@ -624,7 +625,10 @@ export const attention = rows({
         qStarts,
         kStarts,
       });
-      const p = { ...paramsOf(q, options, extras, [options.maxQueries, options.maxKeys]), layout: 'bthd' as const };
+      const p = {
+        ...paramsOf([q, k, v], options, extras, [options.maxQueries, options.maxKeys]),
+        layout: 'bthd' as const,
+      };
       return q.unsqueeze(0).sdpaRun(k.unsqueeze(0), v.unsqueeze(0), p, tensors)[0].squeeze([0]);
     },
     samples: (): readonly CompositeSample[] => [
@@ -666,7 +670,7 @@ export const attention = rows({
         lengths: options.lengths,
         pages,
       });
-      return q.sdpaRun(k, v, paramsOf(q, options, extras), tensors)[0];
+      return q.sdpaRun(k, v, paramsOf([q, k, v], options, extras), tensors)[0];
     },
     samples: (): readonly CompositeSample[] => [
       {

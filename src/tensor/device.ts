@@ -183,7 +183,7 @@ export class Device {
 
   /**
    * Whether gradients of attention are the same bits in every run; true unless it is set. Without it cuDNN, where it
-   * serves (WICK_CUDNN_ATTENTION), adds up those of queries in any order: quicker, in less memory.
+   * serves, adds up those of queries in any order: 1.2 times as quick, in less memory (docs/decisions/0012).
    */
   get deterministic(): boolean {
     return !(this.backend instanceof GpuBackend) || this.backend.context.libraries.deterministic;

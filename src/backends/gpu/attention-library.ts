@@ -15,7 +15,7 @@ export function libraryAttention(
   served: Served,
   kind: 'forward' | 'backward',
   c: AttentionCall,
-  { softcap, extras }: SdpaParams,
+  { softcap, extras, trained }: SdpaParams,
 ): Omit<AttentionRun, 'otherwise'> | undefined {
   if (softcap !== 0 || extras.some((name) => name !== 'out')) return undefined;
   const at: Record<string, View> = {};
@@ -31,25 +31,28 @@ export function libraryAttention(
   const strides = (name: string): RowStrides | undefined =>
     at[name] && ([0, 1, 2].map((i) => at[name].layout.strides[i]) as unknown as RowStrides);
   const { batch, heads, kvHeads, tq, tk, dim, scale, left, right } = c;
-  const plan = served.attention({
-    kind,
-    dtype: dtype satisfies AttentionHalf,
-    batch,
-    heads,
-    kvHeads,
-    tq,
-    tk,
-    dim,
-    scale,
-    left,
-    right,
-    strides: Object.fromEntries(
-      ['q', 'k', 'v', 'out', 'dout', 'dq', 'dk', 'dv'].flatMap((name) => {
-        const s = strides(name);
-        return s ? [[name, s]] : [];
-      }),
-    ),
-    counted: false,
-  });
+  const plan = served.attention(
+    {
+      kind,
+      dtype: dtype satisfies AttentionHalf,
+      batch,
+      heads,
+      kvHeads,
+      tq,
+      tk,
+      dim,
+      scale,
+      left,
+      right,
+      strides: Object.fromEntries(
+        ['q', 'k', 'v', 'out', 'dout', 'dq', 'dk', 'dv'].flatMap((name) => {
+          const s = strides(name);
+          return s ? [[name, s]] : [];
+        }),
+      ),
+      counted: false,
+    },
+    kind === 'backward' || trained === true,
+  );
   return plan && { attention: plan, at, written: WRITTEN[kind].map((name) => at[name]) };
 }

@@ -17,7 +17,8 @@ import type { Address, DeviceLibraries, Stream } from '../../driver/driver.js';
 export interface Served {
   product(spec: Omit<GemmSpec, 'tf32'>): GemmPlan | undefined;
   convolution(spec: Omit<ConvSpec, 'tf32'>): ConvPlan | undefined;
-  attention(spec: Omit<AttentionSpec, 'deterministic'>): AttentionPlan | undefined;
+  /** `trained`: gradients are wanted, so that the same shape comes again with every step. */
+  attention(spec: Omit<AttentionSpec, 'deterministic'>, trained: boolean): AttentionPlan | undefined;
 }
 /** For plans on paper, and where libraries are switched off. */
 export const NOTHING_SERVED: Served = {
@@ -25,8 +26,20 @@ export const NOTHING_SERVED: Served = {
   convolution: () => undefined,
   attention: () => undefined,
 };
-/** Operations from which attention is worth the seconds that a library takes to compile its kernel for it. */
-const WORTH_COMPILING = 2 ** 31;
+/** Operations of one call from which a library's attention is looked at: smaller ones are over in microseconds. */
+const WORTH_ASKING = 2 ** 31;
+/** Seconds that our own kernels spend on a shape before a library compiles its kernel for it, which takes one or two. */
+const PATIENCE = 0.25;
+/** Shapes of training that need no patience: what is trained comes again, unless every batch has its own length. */
+const AT_ONCE = 8;
+/** Shapes whose seconds are remembered. */
+const SHAPES_KEPT = 4096;
+/**
+ * Operations a second of our own kernels on an H200. An estimate, not a measurement: when a plan is made must not depend
+ * on the clock, so that two runs of a program take the same kernels at the same step.
+ */
+const ownRate = ({ kind, dim }: { readonly kind: string; readonly dim: number }): number =>
+  kind === 'forward' ? (dim <= 128 ? 4e14 : 1.3e14) : dim <= 128 ? 1.2e14 : 9e12;
 /** The way of a plan that is none of the library's: our own kernels. */
 export const OWN_WAY = -1;
 
@@ -36,8 +49,9 @@ export class Libraries implements Served {
   /** Off: our own kernels serve where a library would, as on a machine without one. */
   enabled = true;
   /** Whether a library's attention is tried beside our own. */
-  attentionTried = env('WICK_CUDNN_ATTENTION') === '1';
-  attentionFrom = WORTH_COMPILING;
+  attentionTried = env('WICK_CUDNN_ATTENTION') !== '0';
+  attentionFrom = WORTH_ASKING;
+  attentionPatience = PATIENCE;
   /** Gradients of attention are the same bits in every run; otherwise a library may add them up in any order. */
   deterministic = true;
   readonly #open: () => DeviceLibraries;
@@ -45,6 +59,8 @@ export class Libraries implements Served {
   readonly #convolutions = new Map<string, ConvPlan | undefined>();
   readonly #attentions = new Map<string, AttentionPlan | undefined>();
   readonly #ways = new WeakMap<AttentionPlan, number>();
+  readonly #spent = new Map<string, number>();
+  #atOnce = 0;
   readonly #tuned = new WeakSet<ConvPlan>();
 
   constructor(open: () => DeviceLibraries) {
@@ -71,19 +87,34 @@ export class Libraries implements Served {
     return this.#convolutions.get(key);
   }
 
-  attention(asked: Omit<AttentionSpec, 'deterministic'>): AttentionPlan | undefined {
+  attention(asked: Omit<AttentionSpec, 'deterministic'>, trained: boolean): AttentionPlan | undefined {
     const { batch, heads, tq, tk, dim } = asked;
-    if (!this.enabled || !this.attentionTried || 4 * batch * heads * tq * tk * dim < this.attentionFrom)
-      return undefined;
-    const { dnn } = this.#open();
-    if (typeof dnn === 'string' || !dnn.attention) return undefined;
+    const operations = 4 * batch * heads * tq * tk * dim;
+    if (!this.enabled || !this.attentionTried || operations < this.attentionFrom) return undefined;
     const spec: AttentionSpec = { ...asked, deterministic: asked.kind === 'forward' || this.deterministic };
     const key = attentionKey(spec);
     if (!this.#attentions.has(key)) {
-      const plan = dnn.attention.plan(spec);
+      if (!this.#worthPlanning(key, spec, operations, trained)) return undefined;
+      const { dnn } = this.#open();
+      const plan = typeof dnn === 'string' ? dnn : dnn.attention?.plan(spec);
       this.#attentions.set(key, typeof plan === 'string' ? undefined : plan);
     }
     return this.#attentions.get(key);
+  }
+  /**
+   * The library compiles a kernel for each shape. Training pays for it with the first step; prompts, whose lengths may
+   * never come again, when our own kernels have spent about a part of that time on the shape.
+   */
+  #worthPlanning(key: string, spec: AttentionSpec, operations: number, trained: boolean): boolean {
+    if (trained && this.#atOnce < AT_ONCE) {
+      this.#atOnce++;
+      return true;
+    }
+    const done = operations * (spec.right === 0 ? 0.5 : 1) * (spec.kind === 'backward' ? 2.5 : 1);
+    const spent = (this.#spent.get(key) ?? 0) + done / ownRate(spec);
+    if (this.#spent.size >= SHAPES_KEPT) this.#spent.clear();
+    this.#spent.set(key, spent);
+    return spent >= this.attentionPatience;
   }
   /** The library's attention itself, or why there is none: for those who compare it with ours. */
   attentionLibrary(): AttentionLibrary | string {

@@ -114,13 +114,17 @@ class PlanRun {
 
   /** Where the library's attention was not tried yet, it is now; while work is recorded our own kernels serve. */
   #attention({ attention: plan, at, written, otherwise }: AttentionRun): void {
-    const { libraries, recording, stream } = this.#gpu;
+    const gpu = this.#gpu;
+    const { libraries, recording, stream } = gpu;
     const addresses = Object.fromEntries(
       Object.entries(at).map(([name, v]) => [name, this.#address(v as View)]),
     ) as unknown as AttentionAddresses;
     const run = (way: number): void => {
       if (way === OWN_WAY) this.steps(otherwise());
-      else libraries.runAttention(plan, way, addresses, this.#take(plan.ways[way].workspaceBytes).address, stream);
+      else
+        gpu.scratch(plan.ways[way].workspaceBytes, (room) =>
+          libraries.runAttention(plan, way, addresses, room, stream),
+        );
     };
     const known = libraries.wayOf(plan);
     if (known !== undefined || recording) return run(known ?? OWN_WAY);
