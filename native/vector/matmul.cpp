@@ -376,54 +376,82 @@ template <class S> void general(const Product& p, bool accumulate) {
 // ---- a few rows: each element of B is read once ----
 constexpr int FEW = 4;
 
-// Columns of B are contiguous along k: dot products.
-template <class S, class E, int M> void dots(const E* a, int64_t lda, const S* b, int64_t k, E* result) {
+// Columns of B are contiguous along k: dot products of M rows and C columns, whose streams run side by side.
+template <class S, class E, int M, int C>
+WICK_FN void dots(const E* a, int64_t lda, const S* b, int64_t ldb, int64_t k, E (&result)[M][C]) {
   typedef Vec<E> V;
-  constexpr int U = M <= 2 ? 4 : 2;
-  V acc[M][U];
+  constexpr int U = M == 1 ? 2 : 1;  // not of C: a column's sum must not depend on its neighbours
+  V acc[M][C][U];
+#pragma GCC unroll 4
   for (int i = 0; i < M; i++)
-    for (int u = 0; u < U; u++) acc[i][u] = V(E(0));
+#pragma GCC unroll 4
+    for (int c = 0; c < C; c++)
+#pragma GCC unroll 2
+      for (int u = 0; u < U; u++) acc[i][c][u] = V(E(0));
   int64_t q = 0;
   for (; q + U * V::N <= k; q += U * V::N)
-#pragma GCC unroll 4
+#pragma GCC unroll 2
     for (int u = 0; u < U; u++) {
-      V bv = load(b + q + u * V::N);
+      V row[M];
 #pragma GCC unroll 4
-      for (int i = 0; i < M; i++) acc[i][u] = mad(V::load(a + i * lda + q + u * V::N), bv, acc[i][u]);
+      for (int i = 0; i < M; i++) row[i] = V::load(a + i * lda + q + u * V::N);
+#pragma GCC unroll 4
+      for (int c = 0; c < C; c++) {
+        const V column = load(b + c * ldb + q + u * V::N);
+#pragma GCC unroll 4
+        for (int i = 0; i < M; i++) acc[i][c][u] = mad(row[i], column, acc[i][c][u]);
+      }
     }
-  for (int i = 0; i < M; i++) {
-    V s = acc[i][0];
-    for (int u = 1; u < U; u++) s += acc[i][u];
-    result[i] = sumLanes(s);
-  }
-  for (; q < k; q++) {
-    E bv = scalarOf(b + q);
-    for (int i = 0; i < M; i++) result[i] += a[i * lda + q] * bv;
-  }
+#pragma GCC unroll 4
+  for (int i = 0; i < M; i++)
+#pragma GCC unroll 4
+    for (int c = 0; c < C; c++) {
+      V s = acc[i][c][0];
+      for (int u = 1; u < U; u++) s += acc[i][c][u];
+      result[i][c] = sumLanes(s);
+    }
+  for (; q < k; q++)
+    for (int c = 0; c < C; c++) {
+      const E v = scalarOf(b + c * ldb + q);
+      for (int i = 0; i < M; i++) result[i][c] += a[i * lda + q] * v;
+    }
 }
 
-// Rows of B are contiguous: sums of scaled rows, four at a time, over a stretch of columns.
-template <class S, class E> void axpys(const E* a, const S* b, int64_t row, int64_t k, int64_t n, E* sums) {
+template <class S, class E, int M, int C, class Put>
+WICK_FN void dotTile(const E* a, int64_t lda, const S* b, int64_t ldb, int64_t k, int64_t j, Put& put) {
+  E sums[M][C];
+  dots<S, E, M, C>(a, lda, b + j * ldb, ldb, k, sums);
+  for (int i = 0; i < M; i++)
+    for (int c = 0; c < C; c++) put(i, j + c, sums[i][c]);
+}
+// Columns from begin to end, C at a time; a lone row has registers for four of them.
+template <class S, class E, int M, int C, class Put>
+void dotColumns(const E* a, int64_t lda, const S* b, int64_t ldb, int64_t k, int64_t begin, int64_t end, Put& put) {
+  int64_t j = begin;
+  for (; j + C <= end; j += C) dotTile<S, E, M, C>(a, lda, b, ldb, k, j, put);
+  for (; j < end; j++) dotTile<S, E, M, 1>(a, lda, b, ldb, k, j, put);
+}
+
+// Rows of B are contiguous: sums of scaled rows, eight at a time, over a stretch of columns.
+template <class S, class E, int ROWS> WICK_FN void axpyRows(const E* a, const S* b, int64_t row, int64_t n, E* sums) {
   typedef Vec<E> V;
-  int64_t q = 0;
-  for (; q + 4 <= k; q += 4) {
-    V s0(a[q]), s1(a[q + 1]), s2(a[q + 2]), s3(a[q + 3]);
-    const S* r = b + q * row;
-    int64_t j = 0;
-    for (; j + V::N <= n; j += V::N) {
-      V v = V::load(sums + j);
-      v = mad(s0, load(r + j), v);
-      v = mad(s1, load(r + row + j), v);
-      v = mad(s2, load(r + 2 * row + j), v);
-      v = mad(s3, load(r + 3 * row + j), v);
-      v.store(sums + j);
-    }
-    for (; j < n; j++)
-      sums[j] += a[q] * scalarOf(r + j) + a[q + 1] * scalarOf(r + row + j) + a[q + 2] * scalarOf(r + 2 * row + j) +
-                 a[q + 3] * scalarOf(r + 3 * row + j);
+  V scale[ROWS];
+#pragma GCC unroll 8
+  for (int r = 0; r < ROWS; r++) scale[r] = V(a[r]);
+  int64_t j = 0;
+  for (; j + V::N <= n; j += V::N) {
+    V v = V::load(sums + j);
+#pragma GCC unroll 8
+    for (int r = 0; r < ROWS; r++) v = mad(scale[r], load(b + r * row + j), v);
+    v.store(sums + j);
   }
-  for (; q < k; q++)
-    for (int64_t j = 0; j < n; j++) sums[j] += a[q] * scalarOf(b + q * row + j);
+  for (; j < n; j++)
+    for (int r = 0; r < ROWS; r++) sums[j] += a[r] * scalarOf(b + r * row + j);
+}
+template <class S, class E> void axpys(const E* a, const S* b, int64_t row, int64_t k, int64_t n, E* sums) {
+  int64_t q = 0;
+  for (; q + 8 <= k; q += 8) axpyRows<S, E, 8>(a + q, b + q * row, row, n, sums);
+  for (; q < k; q++) axpyRows<S, E, 1>(a + q, b + q * row, row, n, sums);
 }
 
 template <class S> void fewRows(const Product& p, bool accumulate) {
@@ -444,23 +472,26 @@ template <class S> void fewRows(const Product& p, bool accumulate) {
     storeScalar(to, accumulate ? v + scalarOf(to) : v);
   };
   const int64_t grain = 1 + 65536 / p.k;
-  if (p.b.row == 1 || p.b.column != 1) {
+  if (p.b.row == 1) {
     parallel(p.n, grain, [&](int64_t begin, int64_t end) {
-      S* line = p.b.row == 1 ? nullptr : static_cast<S*>(scratch(wick::SCRATCH_ROWS, (size_t)p.k * sizeof(S)));
+      switch (m) {
+        case 1: dotColumns<S, E, 1, 4>(rows, lda, b, p.b.column, p.k, begin, end, put); break;
+        case 2: dotColumns<S, E, 2, 4>(rows, lda, b, p.b.column, p.k, begin, end, put); break;
+        case 3: dotColumns<S, E, 3, 2>(rows, lda, b, p.b.column, p.k, begin, end, put); break;
+        default: dotColumns<S, E, 4, 2>(rows, lda, b, p.b.column, p.k, begin, end, put);
+      }
+    });
+  } else if (p.b.column != 1) {
+    parallel(p.n, grain, [&](int64_t begin, int64_t end) {
+      S* line = static_cast<S*>(scratch(wick::SCRATCH_ROWS, (size_t)p.k * sizeof(S)));
       for (int64_t j = begin; j < end; j++) {
         const S* column = b + j * p.b.column;
-        if (line) {
-          for (int64_t q = 0; q < p.k; q++) line[q] = column[q * p.b.row];
-          column = line;
+        for (int64_t q = 0; q < p.k; q++) line[q] = column[q * p.b.row];
+        for (int i = 0; i < m; i++) {
+          E sum[1][1];
+          dots<S, E, 1, 1>(rows + i * lda, lda, line, 0, p.k, sum);
+          put(i, j, sum[0][0]);
         }
-        E r[FEW];
-        switch (m) {
-          case 1: dots<S, E, 1>(rows, lda, column, p.k, r); break;
-          case 2: dots<S, E, 2>(rows, lda, column, p.k, r); break;
-          case 3: dots<S, E, 3>(rows, lda, column, p.k, r); break;
-          default: dots<S, E, 4>(rows, lda, column, p.k, r);
-        }
-        for (int i = 0; i < m; i++) put(i, j, r[i]);
       }
     });
   } else {
@@ -488,7 +519,7 @@ constexpr int DOT_ROWS = 4, DOT_COLUMNS = 2;
 #endif
 
 template <class S, class E, int C>
-WICK_FN void dotTile(const E* a, int64_t lda, const S* b, int64_t ldb, int64_t k, E (&result)[DOT_ROWS][C]) {
+WICK_FN void dotRows(const E* a, int64_t lda, const S* b, int64_t ldb, int64_t k, E (&result)[DOT_ROWS][C]) {
   typedef Vec<E> V;
   V acc[DOT_ROWS][C];
 #pragma GCC unroll 8
@@ -538,7 +569,7 @@ template <class S> void someRows(const Product& p, bool accumulate) {
   auto tile = [&](int64_t j, auto result) {
     constexpr int C = decltype(result)::COLUMNS;
     for (int i0 = 0; i0 < m; i0 += DOT_ROWS) {
-      dotTile<S, E, C>(rows + i0 * lda, lda, b + j * p.b.column, p.b.column, p.k, result.sums);
+      dotRows<S, E, C>(rows + i0 * lda, lda, b + j * p.b.column, p.b.column, p.k, result.sums);
       for (int i = i0; i < m && i < i0 + DOT_ROWS; i++)
         for (int c = 0; c < C; c++) {
           S* to = out + i * p.out.row + (j + c) * p.out.column;
