@@ -101,11 +101,18 @@ async function measure(batch: number, tokens: number): Promise<Result> {
   return { batch, msPerStep: (seconds * 1000 * batch) / count, tokensPerSecond: count / seconds, firstTokenMs: first };
 }
 
+const { weightBytes, pageBytes, scratchBytes, freeBytes } = engine.memory;
+const gib = (n: number): string => `${(n / 2 ** 30).toFixed(2)} GiB`;
+console.error(
+  `weights ${gib(weightBytes)}, pages ${gib(pageBytes)}, planned for steps ${gib(scratchBytes)}, of ${gib(freeBytes)} free`,
+);
 console.log(`${engine.name} on ${device.backend.description}, context ${context}, ${engine.limits.pages} pages`);
 const results: Result[] = [];
 for (const batch of batches) {
   await measure(batch, 8); // kernels are compiled and steps recorded
-  results.push(await measure(batch, steps));
+  const r = await measure(batch, steps);
+  results.push(r);
+  console.error(`batch ${batch}: ${r.msPerStep.toFixed(3)} ms a step, ${r.tokensPerSecond.toFixed(0)} tokens/s`);
 }
 console.log(
   table(

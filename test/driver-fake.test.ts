@@ -208,6 +208,17 @@ for (const [vendor, want] of Object.entries(VENDORS)) {
         for (const f of factors) device.launch(fn, [1, 1, 1], [256, 1, 1], 0, s, pack(f));
         return device.endCapture(s);
       };
+      // As CUDA does it: a stream that is captured frees nothing but what its graph allocates, and waits for nothing.
+      const beside = device.createStream();
+      const [q, r] = [device.allocAsync(64, s), device.allocAsync(64, s)];
+      device.beginCapture(s);
+      if (device.info.memoryPools) assert.throws(() => device.freeAsync(q, s), DriverError);
+      assert.throws(() => device.synchronizeStream(s), DriverError);
+      device.freeAsync(q, beside);
+      device.synchronizeStream(beside);
+      device.destroyGraph(device.endCapture(s));
+      device.freeAsync(r, s);
+      assert.throws(() => device.freeAsync(r, s), DriverError, 'freed before');
       const graph = capture(1, 2);
       assert.equal(read(), 8, 'capturing runs nothing');
       const exec = device.instantiate(graph);

@@ -69,8 +69,9 @@ int NAME(cuMemFree_v2, hipFree)(void *p) {
     if (p && blocks[i].base == p) { used -= blocks[i].bytes; free(p); blocks[i].base = 0; return OK; }
   return INVALID;
 }
-int NAME(cuMemAllocAsync, hipMallocAsync)(void **p, size_t n, void *s) { (void)s; return NAME(cuMemAlloc_v2, hipMalloc)(p, n); }
-int NAME(cuMemFreeAsync, hipFreeAsync)(void *p, void *s) { (void)s; return NAME(cuMemFree_v2, hipFree)(p); }
+static void *recorded;  // the stream that is being captured: its frees and waits are refused, its allocations a graph's
+int NAME(cuMemAllocAsync, hipMallocAsync)(void **p, size_t n, void *s) { if (s && s == recorded) return INVALID; return NAME(cuMemAlloc_v2, hipMalloc)(p, n); }
+int NAME(cuMemFreeAsync, hipFreeAsync)(void *p, void *s) { if (s && s == recorded) return INVALID; return NAME(cuMemFree_v2, hipFree)(p); }
 int NAME(cuMemGetInfo_v2, hipMemGetInfo)(size_t *f, size_t *t) { *t = TOTAL; *f = TOTAL - used; return OK; }
 int NAME(cuMemHostAlloc, hipHostMalloc)(void **p, size_t n, unsigned flags) { *p = malloc(n); return flags == 1 ? OK : INVALID; }
 int NAME(cuMemFreeHost, hipHostFree)(void *p) { free(p); return OK; }
@@ -80,7 +81,7 @@ int NAME(cuMemcpyDtoHAsync_v2, hipMemcpyDtoHAsync)(void *h, const void *d, size_
 int NAME(cuMemcpyDtoDAsync_v2, hipMemcpyDtoDAsync)(void *d, const void *c, size_t n, void *s) { (void)s; if (!owned((uint64_t)d, n) || !owned((uint64_t)c, n)) return INVALID; memmove(d, c, n); return OK; }
 int NAME(cuStreamCreate, hipStreamCreateWithFlags)(void **s, unsigned flags) { *s = malloc(8); return flags == 1 ? OK : INVALID; }
 int NAME(cuStreamDestroy_v2, hipStreamDestroy)(void *s) { free(s); return OK; }
-int NAME(cuStreamSynchronize, hipStreamSynchronize)(void *s) { (void)s; return OK; }
+int NAME(cuStreamSynchronize, hipStreamSynchronize)(void *s) { return s && s == recorded ? INVALID : OK; }
 int NAME(cuDeviceCanAccessPeer, hipDeviceCanAccessPeer)(int *can, int a, int b) { *can = a != b; return OK; }
 #ifdef CUDA
 static int peers = 0;
@@ -151,8 +152,8 @@ int cuLaunchKernelEx(const Config *c, void *f, void **params, void **extra) {
   return cuLaunchKernel(f, c->gx, c->gy, c->gz, c->bx, c->by, c->bz, c->shared, c->s, params, extra);
 }
 #endif
-int NAME(cuStreamBeginCapture_v2, hipStreamBeginCapture)(void *s, int mode) { capturing = calloc(1, sizeof(Graph)); return s && mode == 2 ? OK : INVALID; }
-int NAME(cuStreamEndCapture, hipStreamEndCapture)(void *s, Graph **g) { (void)s; *g = capturing; capturing = 0; return *g ? OK : INVALID; }
+int NAME(cuStreamBeginCapture_v2, hipStreamBeginCapture)(void *s, int mode) { capturing = calloc(1, sizeof(Graph)); recorded = s; return s && mode == 2 ? OK : INVALID; }
+int NAME(cuStreamEndCapture, hipStreamEndCapture)(void *s, Graph **g) { *g = s == recorded ? capturing : 0; capturing = 0; recorded = 0; return *g ? OK : INVALID; }
 int NAME(cuGraphInstantiateWithFlags, hipGraphInstantiateWithFlags)(Graph **e, const Graph *g, unsigned long long flags) { *e = malloc(sizeof *g); **e = *g; return flags ? INVALID : OK; }
 int NAME(cuGraphLaunch, hipGraphLaunch)(const Graph *e, void *s) { (void)s; for (int i = 0; i < e->n; i++) if (run(&e->list[i])) return INVALID; return OK; }
 int NAME(cuGraphDestroy, hipGraphDestroy)(Graph *g) { free(g); return OK; }

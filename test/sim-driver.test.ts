@@ -226,6 +226,19 @@ test('recorded work runs on replay only, with the arguments of its time', () => 
   run.free();
 });
 
+test('a stream that is recorded allocates nothing, frees nothing and waits for nothing', () => {
+  const device = openSim().open(32);
+  const [stream, beside] = [device.createStream(), device.createStream()];
+  const block = device.allocAsync(64, stream);
+  device.beginCapture(stream);
+  assert.throws(() => device.allocAsync(64, stream), /allocAsync: .* while the stream is recorded/);
+  assert.throws(() => device.freeAsync(block, stream), /freeAsync: .* while the stream is recorded/);
+  assert.throws(() => device.synchronizeStream(stream), /synchronizeStream: .* while the stream is recorded/);
+  device.freeAsync(block, beside);
+  device.destroyGraph(device.endCapture(stream));
+  assert.throws(() => device.freeAsync(block, stream), /freed before/);
+});
+
 test('the driver knows its two devices and refuses others', () => {
   const driver = openSim();
   assert.equal(driver.open(64), driver.open(1));

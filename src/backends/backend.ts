@@ -74,9 +74,10 @@ export interface Backend {
   supports(row: RunRow, dtype: DType): true | string;
   /**
    * Records what f asks for instead of running it. Memory made inside is the recording's as long as that lives. Absent
-   * where a device cannot.
+   * where a device cannot. One that never runs at the same time as another, and whose results nobody wants once that
+   * runs, may be recorded `beside` it: they then share what memory they have no need of between runs.
    */
-  capture?(f: () => void): Recorded;
+  capture?(f: () => void, beside?: Recorded): Recorded;
   /**
    * What f asks for, run on another thread: its results may be read once the promise is kept. Absent where run only
    * enqueues.

@@ -89,7 +89,10 @@ export interface Device {
   alloc(bytes: number): Address;
   /** Waits for the device, so blocks are better kept and reused. */
   free(address: Address): void;
-  /** Ordered by the stream where info.memoryPools; else the same as alloc and free. */
+  /**
+   * Ordered by the stream where info.memoryPools; else the same as alloc and free. Not on a stream that is recorded:
+   * blocks would be part of the graph, and others cannot be freed there.
+   */
   allocAsync(bytes: number, stream: Stream): Address;
   freeAsync(address: Address, stream: Stream): void;
   memory(): { readonly free: number; readonly total: number };

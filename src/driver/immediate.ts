@@ -40,9 +40,8 @@ export abstract class ImmediateDevice {
   protected isRecorded(stream: Stream): boolean {
     return this.#capturing.has(stream);
   }
-  protected refuseWhileRecorded(stream: Stream, call: string): void {
-    if (this.#capturing.has(stream))
-      throw new DriverError(`${call}: ordinary memory cannot be copied while the stream is recorded`);
+  protected refuseWhileRecorded(stream: Stream, call: string, why = 'ordinary memory cannot be copied'): void {
+    if (this.#capturing.has(stream)) throw new DriverError(`${call}: ${why} while the stream is recorded`);
   }
   protected checkBytes(bytes: number): void {
     if (!Number.isSafeInteger(bytes) || bytes <= 0)
@@ -51,11 +50,13 @@ export abstract class ImmediateDevice {
 
   /** Threads share the memory, so there is nothing to switch. */
   makeCurrent(): void {}
-  allocAsync(bytes: number): Address {
+  allocAsync(bytes: number, stream: Stream): Address {
+    this.refuseWhileRecorded(stream, 'allocAsync', 'no memory is allocated');
     return this.alloc(bytes);
   }
   freeAsync(address: Address, stream: Stream): void {
-    this.enqueue(stream, () => this.free(address));
+    this.refuseWhileRecorded(stream, 'freeAsync', 'no memory is freed');
+    this.free(address);
   }
 
   createStream(): Stream {
@@ -64,7 +65,9 @@ export abstract class ImmediateDevice {
   destroyStream(stream: Stream): void {
     this.#capturing.delete(stream);
   }
-  synchronizeStream(): void {}
+  synchronizeStream(stream: Stream): void {
+    this.refuseWhileRecorded(stream, 'synchronizeStream', 'nothing can be waited for');
+  }
   /** Work is done when it is enqueued, in the order of the calls. */
   streamWait(): void {}
   createEvent(): Event {

@@ -31,7 +31,7 @@ export class LoneStep {
     this.#fused = new FusedStep(model, steps, options.contextTokens);
     this.#logits = keep(Tensor.empty([model.config.vocabSize], model.dtype, model.device));
   }
-  /** The row of logits after the token that `state` names, in f32. */
+  /** The row of logits after the token that `state` names; it is there until the next one. */
   run(tables: Tensor, state: Tensor): Tensor {
     const { pageTokens, contextTokens } = this.#o;
     const paged = { table: tables, pageTokens, room: contextTokens };
@@ -39,8 +39,7 @@ export class LoneStep {
     this.#fused.run({ state, logits: this.#logits, kept }, undefined, (rope) =>
       this.#model.tables(rope, contextTokens),
     );
-    const row = this.#logits.reshape([1, -1]);
-    return this.#model.dtype === 'f32' ? row.copy() : row.cast('f32');
+    return this.#logits.reshape([1, -1]);
   }
   dispose(): void {
     this.#fused.dispose();

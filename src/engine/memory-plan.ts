@@ -1,10 +1,13 @@
 // What an engine will need, added up before anything is taken: weights, pages of keys and values, room to work in.
 import { ArgumentError, OutOfMemoryError } from '../base/errors.js';
 import { freemem } from 'node:os';
+import { bytesOf } from '../base/dtype.js';
 import type { CausalLM } from '../models/index.js';
+import { cacheDType } from '../nn/kv-cache.js';
+import { capacityOf } from '../backends/gpu/allocator.js';
 import { GpuBackend } from '../backends/gpu/gpu.js';
 import { drawBytes } from '../backends/gpu/sample.js';
-import { tokenBytes } from './executor.js';
+import { rowWidths, tokenBytes } from './executor.js';
 import { drawSizes } from './paged-executor.js';
 
 export interface MemoryOptions {
@@ -16,6 +19,8 @@ export interface MemoryOptions {
   readonly pageTokens?: number;
   /** Pages; default: as many as the share of memory has room for, no more than all sequences can use. */
   readonly pages?: number;
+  /** Tokens of one step; default 2048 on GPUs, 256 on the CPU. */
+  readonly stepTokens?: number;
   /** Share of the free memory that pages may take; default 0.85 on GPUs, 0.25 on the CPU. */
   readonly memoryShare?: number;
 }
@@ -47,20 +52,55 @@ function freeBytes(model: CausalLM): { free: number; onGpu: boolean } {
   return { free: process.availableMemory?.() ?? freemem(), onGpu: false };
 }
 
+/** Tokens of a step where nobody says otherwise. */
+export const stepTokensOf = (model: CausalLM): number => (model.device.backend.elsewhere ? 256 : 2048);
+
+/** Bytes of the largest step: a layer's vectors of every token, and logits of every sequence. */
+function stepBytes(model: CausalLM, maxRunning: number, stepTokens: number, drawing: number): number {
+  const { vocabSize, hiddenSize, layers } = model.config;
+  const inner = ({ mlp: m }: (typeof layers)[number]): number =>
+    m.kind === 'none' ? 0 : m.kind === 'dense' ? m.inner : m.chosen * m.inner + (m.shared?.inner ?? 0);
+  // Four of the inner vectors and some sixteen of the others are there at a time, for steps op by op and for recorded
+  // ones: these have memory of their own.
+  const vectors = 4 * Math.max(...layers.map(inner)) + 16 * hiddenSize;
+  const own = bytesOf(model.dtype);
+  const logits = maxRunning * vocabSize * (4 + own);
+  return 2 * (Math.max(maxRunning, stepTokens) * vectors * own + logits) + drawing;
+}
+/** Bytes that so many pages really take. */
+function pageBytes(model: CausalLM, pages: number, pageTokens: number): number {
+  const { layers } = model.config;
+  const bytes = pages * pageTokens * bytesOf(cacheDType(model.dtype, model.cacheType));
+  const widths = layers.flatMap(({ mixer }, i) =>
+    (model.stage?.holds(i) ?? true) ? rowWidths(mixer, model.cacheType) : [],
+  );
+  const taken = model.device.backend instanceof GpuBackend ? capacityOf : (n: number): number => n;
+  return widths.reduce((n, w) => n + taken(bytes * w), 0);
+}
+/** The most pages that fit. */
+function pagesIn(room: number, model: CausalLM, pageTokens: number): number {
+  let [fits, tooMany] = [0, Math.floor(room / (pageTokens * tokenBytes(model))) + 1];
+  while (tooMany - fits > 1) {
+    const half = Math.floor((fits + tooMany) / 2);
+    if (pageBytes(model, half, pageTokens) <= room) fits = half;
+    else tooMany = half;
+  }
+  return fits;
+}
+
 export function planMemory(model: CausalLM, o: MemoryOptions = {}): MemoryPlan {
-  const { maxPositions, vocabSize, hiddenSize } = model.config;
+  const { maxPositions } = model.config;
   const { free, onGpu } = freeBytes(model);
   const pageTokens = wholeFrom('pageTokens', o.pageTokens ?? 16, 1);
   const maxRunning = wholeFrom('maxRunning', o.maxRunning ?? (onGpu ? 256 : 32), 1);
   const weightBytes = [...model.stateDict().values()].reduce((n, t) => n + t.memory.bytes, 0);
   const perPage = pageTokens * tokenBytes(model);
-  // Logits of a full batch in f32 twice, and a few vectors of every token of a step.
   const drawing = onGpu ? drawBytes(drawSizes(model, maxRunning, o.contextTokens ?? maxPositions)) : 0;
-  const scratchBytes = maxRunning * vocabSize * 8 + 2048 * hiddenSize * 32 + drawing;
+  const scratchBytes = stepBytes(model, maxRunning, o.stepTokens ?? stepTokensOf(model), drawing);
   const share = o.memoryShare ?? (onGpu ? 0.85 : 0.25);
   if (!(share > 0 && share <= 1)) throw new ArgumentError(`engine: memoryShare ${share} is not in (0, 1]`);
   const room = Math.max(0, free * share - scratchBytes);
-  const fitting = perPage > 0 ? Math.floor(room / perPage) : 2 ** 20;
+  const fitting = perPage > 0 ? pagesIn(room, model, pageTokens) : 2 ** 20;
   const asked = wholeFrom('contextTokens', o.contextTokens ?? maxPositions, 2);
   if (asked > maxPositions)
     throw new ArgumentError(`engine: a context of ${asked} tokens; the model has ${maxPositions} positions`);
@@ -87,7 +127,7 @@ export function planMemory(model: CausalLM, o: MemoryOptions = {}): MemoryPlan {
     pages,
     pageTokens,
     weightBytes,
-    pageBytes: pages * perPage,
+    pageBytes: pageBytes(model, pages, pageTokens),
     scratchBytes,
     freeBytes: free,
   };

@@ -79,12 +79,13 @@ export class PagedExecutor implements Executor {
     this.#single = layers.some(({ mixer: m }) => m.kind !== 'attention');
     // Tables that all steps read are there before the first one runs on another thread.
     for (const { mixer: m } of layers) if (keepsKeys(m) && m.rope) model.tables(m.rope, options.contextTokens);
-    const { drawing = 0, contextTokens } = options;
+    const { drawing = 0, contextTokens, maxRecorded } = options;
     if (drawing > 0 && BatchDraws.serves(model.device.backend))
       this.#draws = new DeviceDraws(model.device.backend, drawSizes(model, drawing, contextTokens));
     else this.begin = undefined;
     this.#recorded = new RecordedSteps({
       model,
+      most: drawing > 0 ? Math.min(drawing, maxRecorded) : maxRecorded,
       draws: this.#draws,
       slotOf: (pages, position) => this.#slot(pages, position),
       run: (ids, layout, state) =>
@@ -225,7 +226,7 @@ export class PagedExecutor implements Executor {
     return this.#model.hidden(ids, step);
   }
   #answers(x: Tensor, rows: number): Tensor {
-    return this.#model.logits(x).reshape([rows, this.#model.config.vocabSize]).cast('f32').contiguous();
+    return this.#model.logits(x).reshape([rows, this.#model.config.vocabSize]);
   }
   #slot(pages: readonly number[], position: number): number {
     const { pageTokens } = this.#o;

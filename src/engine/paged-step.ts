@@ -5,6 +5,7 @@ import { type AttendOptions, type LatentRun, type Scan, seen, type Step } from '
 import { cacheTypeOf, cacheWidth, inCache } from '../nn/kv-cache.js';
 import type { Device } from '../tensor/device.js';
 import { storeRows } from '../tensor/dispatch.js';
+import { keeper } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
 
 /** Keys and values (or latents and turned keys) of a layer, a row a token: (pages * pageTokens, width). */
@@ -39,11 +40,13 @@ export class PagedStep implements Step {
   readonly slots: number;
   readonly padded = false;
   readonly open = false;
+  readonly brief = true;
   readonly #layers: readonly (LayerPages | undefined)[];
   readonly #layout: PagedLayout;
   readonly #pageTokens: number;
   /** Rows of tables that several layers share. */
   readonly #rows = new Map<Tensor, Tensor>();
+  readonly #shared = keeper();
   /** Keeps a tensor beyond the step and gives the one before back. */
   readonly #keep: (columns: Map<string, Tensor>, key: string, last: Tensor) => void;
 
@@ -66,7 +69,7 @@ export class PagedStep implements Step {
   rows(table: Tensor): Tensor {
     const known = this.#rows.get(table);
     if (known) return known;
-    const made = table.embedding(this.#layout.positions);
+    const made = this.#shared(table.embedding(this.#layout.positions));
     this.#rows.set(table, made);
     return made;
   }

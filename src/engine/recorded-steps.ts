@@ -6,8 +6,9 @@ import type { HostBuffer } from '../driver/driver.js';
 import type { CausalLM } from '../models/index.js';
 import { noGrad } from '../tensor/autograd.js';
 import { tensor } from '../tensor/create.js';
+import { castInto } from '../tensor/dispatch.js';
 import { keep, scope } from '../tensor/scope.js';
-import type { Tensor } from '../tensor/tensor.js';
+import { Tensor } from '../tensor/tensor.js';
 import { type DeviceDraws, DrawRows } from './device-draws.js';
 import type { Work } from './executor.js';
 import { offThread } from './off-thread.js';
@@ -45,15 +46,19 @@ interface Bucket extends Results {
 }
 export interface RecordedOptions {
   readonly model: CausalLM;
+  /** Sequences of the largest step. */
+  readonly most: number;
   readonly draws: DeviceDraws | undefined;
   readonly slotOf: (pages: readonly number[], position: number) => number;
-  /** Rows of logits of a step; `state` has tokens, positions, slots and lengths, one after another. */
+  /** Rows of logits of a step, in the model's dtype; `state` has tokens, positions, slots and lengths, one after another. */
   readonly run: (ids: Tensor, layout: PagedLayout, state: Tensor) => Tensor;
 }
 
 export class RecordedSteps {
   readonly #o: RecordedOptions;
   readonly #buckets = new Map<string, Bucket>();
+  /** Where the device draws, one place for the logits of all steps: nobody reads them once the next one runs. */
+  #logits: Tensor | undefined;
   constructor(options: RecordedOptions) {
     this.#o = options;
   }
@@ -123,25 +128,46 @@ export class RecordedSteps {
           const tables = part(4 * n, n * width).reshape([n, width]);
           const runs = [{ from: 0, sequences: n, count: 1, tables, lengths: part(3 * n, n) }];
           const positions = part(n, n).reshape([1, n]);
-          const logits = run(ids.reshape([1, n]), { positions, slots: part(2 * n, n), runs }, part(0, 4 * n));
-          draws?.device.draw(logits, numbers, n);
-          return { logits, best: draws ? undefined : logits.argmax(1) };
+          const made = run(ids.reshape([1, n]), { positions, slots: part(2 * n, n), runs }, part(0, 4 * n));
+          if (!draws) {
+            const logits = made.cast('f32').contiguous();
+            return { logits, best: logits.argmax(1) };
+          }
+          const logits = this.#place(n);
+          castInto(logits, made);
+          draws.device.draw(logits, numbers, n);
+          return { logits, best: undefined };
         }),
       );
-    // Everything runs once before it is recorded: tables are made, kernels are compiled and loaded.
-    const trial = (): Promise<Results> => offThread(model, step);
-    const first = draws ? await draws.device.trial(trial) : await trial();
-    first.logits.dispose();
-    first.best?.dispose();
-    const made: Results[] = [];
-    const recorded = (device.backend.capture as NonNullable<typeof device.backend.capture>)(() => {
-      made.push(step());
-    });
-    const [{ logits, best }] = made;
-    const kept = { logits: keep(logits), best: best && keep(best) };
-    const bucket = { size: n, width, numbers, words, sent, turn: 0, recorded, ...kept };
-    this.#buckets.set(`${n} ${width}`, bucket);
-    return bucket;
+    try {
+      // Everything runs once before it is recorded: tables are made, kernels are compiled and loaded.
+      const trial = (): Promise<Results> => offThread(model, step);
+      const first = draws ? await draws.device.trial(trial) : await trial();
+      first.logits.dispose();
+      first.best?.dispose();
+      const made: Results[] = [];
+      const [other] = this.#buckets.values();
+      const { backend } = device;
+      const recorded = (backend.capture as NonNullable<typeof backend.capture>).call(
+        backend,
+        () => void made.push(step()),
+        other?.recorded,
+      );
+      const [{ logits, best }] = made;
+      const kept = { logits: keep(logits), best: best && keep(best) };
+      const bucket = { size: n, width, numbers, words, sent, turn: 0, recorded, ...kept };
+      this.#buckets.set(`${n} ${width}`, bucket);
+      return bucket;
+    } catch (e) {
+      numbers.dispose();
+      for (const buffer of sent) draws?.device.freeHost(buffer);
+      throw e;
+    }
+  }
+  #place(n: number): Tensor {
+    const { model, most } = this.#o;
+    this.#logits ??= keep(Tensor.empty([bucketOf(most), model.config.vocabSize], 'f32', model.device));
+    return this.#logits.narrow(0, 0, n);
   }
   /** Recorded steps read weights where they were: when those move, all are recorded again. */
   drop(): void {
@@ -151,5 +177,7 @@ export class RecordedSteps {
       for (const buffer of sent) this.#o.draws?.device.freeHost(buffer);
     }
     this.#buckets.clear();
+    this.#logits?.dispose();
+    this.#logits = undefined;
   }
 }

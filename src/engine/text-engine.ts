@@ -9,7 +9,7 @@ import { DraftModel } from './draft.js';
 import { type Executor, pageable, type Rows, SoloExecutor, type Work } from './executor.js';
 import { type GrammarCompiler, GrammarWorker } from './grammar.js';
 import { PagedExecutor } from './paged-executor.js';
-import { planMemory, type MemoryOptions, type MemoryPlan } from './memory-plan.js';
+import { planMemory, stepTokensOf, type MemoryOptions, type MemoryPlan } from './memory-plan.js';
 import { agreedPlan, followSteps, LeadingExecutor, ranksOf, type StepGroup } from './ranks.js';
 import { Rates } from './rates.js';
 import {
@@ -30,8 +30,6 @@ export interface EngineOptions extends MemoryOptions {
   readonly name?: string;
   /** Requests that may wait before others are refused; default 1024. */
   readonly maxWaiting?: number;
-  /** Tokens of one step; default 2048 on GPUs, 256 on the CPU. */
-  readonly stepTokens?: number;
   /** Whether beginnings that were computed are used again; default true. */
   readonly reuse?: boolean;
   /** Steps with at most so many sequences are recorded; default 256. */
@@ -102,12 +100,11 @@ export class TextEngine implements Engine {
       ? new PagedExecutor(model, { pages, pageTokens, contextTokens, maxRecorded, drawing })
       : new SoloExecutor(model);
     this.#executor = this.#ranks?.rank === 0 ? new LeadingExecutor(own, this.#ranks, options.onBroken) : own;
-    const onCpu = model.device.backend.elsewhere !== undefined;
     this.#scheduler = new Scheduler({
       pages,
       pageTokens,
       maxRunning,
-      stepTokens: Math.max(maxRunning, options.stepTokens ?? (onCpu ? 256 : 2048)),
+      stepTokens: Math.max(maxRunning, options.stepTokens ?? stepTokensOf(model)),
       whole: !this.#executor.cuts,
       reuse: (options.reuse ?? true) && this.#executor.shares,
     });

@@ -10,7 +10,7 @@ import { Module } from '../nn/module.js';
 import { noGrad } from '../tensor/autograd.js';
 import { tensor } from '../tensor/create.js';
 import type { Device } from '../tensor/device.js';
-import { keep } from '../tensor/scope.js';
+import { keep, scope } from '../tensor/scope.js';
 import { QTensor, type Weight } from '../tensor/qtensor.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { type Features, keepsKeys, type Layer, type Mixer, type Mlp } from './features.js';
@@ -291,8 +291,15 @@ export class CausalLM extends Module {
     const tables = (r: RopeFeature): RopeTable => this.tables(r, step.length);
     const column = (key: object, at: (p: number) => number): Tensor => this.#column(key, at, step.slots);
     const first = this.stage?.first ?? 0;
+    const layer = (y: Tensor, i: number): Tensor =>
+      this.blocks[i].forward(y, { layer: first + i, step, tables, column }, drop);
     const run = (given: Tensor): Tensor =>
-      this.blocks.reduce((y, block, i) => block.forward(y, { layer: first + i, step, tables, column }, drop), given);
+      this.blocks.reduce((y, _, i) => {
+        if (!step.brief) return layer(y, i);
+        const next = scope(() => layer(y, i));
+        if (i > 0 && next !== y) y.dispose();
+        return next;
+      }, given);
     return this.stage ? this.stage.through(x, run) : run(x);
   }
   /** A factor as the weights' dtype holds it. */

@@ -18,6 +18,8 @@ export interface Step {
   readonly padded: boolean;
   /** Keys past the last token are answered too and must be masked. */
   readonly open: boolean;
+  /** Nobody looks at what a layer makes beside its answer: its memory serves the next layer. */
+  readonly brief?: boolean;
   /** x (b, t, hidden) with zeros at padding. */
   withoutPads(x: Tensor): Tensor;
   /**

@@ -1,8 +1,8 @@
 // From a row and its inputs to results: checks, broadcasting, allocation, the backend's run, and the autograd record.
 import type { Backend, View } from '../backends/backend.js';
 import { checkValue, type DType, kernelDType, scalarFor } from '../base/dtype.js';
-import { ArgumentError, DeviceError, DTypeError, UnsupportedError } from '../base/errors.js';
-import { broadcastShapes, sameShape, type Shape } from '../base/shape.js';
+import { ArgumentError, DeviceError, DTypeError, ShapeError, UnsupportedError } from '../base/errors.js';
+import { broadcastShapes, formatShape, sameShape, type Shape } from '../base/shape.js';
 import { movementOps } from '../ops/movement.js';
 import { expertRow } from '../ops/expert-rows.js';
 import { storeRow } from '../ops/store.js';
@@ -13,6 +13,7 @@ import { checkDTypes, checkParams, differ, launch } from './guard.js';
 import { Tensor } from './tensor.js';
 
 const COPY = movementOps.copy as unknown as KernelRow;
+const CAST = movementOps.castTo as unknown as KernelRow;
 const FILL = movementOps.newFull as unknown as KernelRow;
 const EMPTY: readonly View[] = [];
 
@@ -238,6 +239,17 @@ export function storeRows(dst: Tensor, ids: Tensor, src: Tensor): void {
   checkSupport(dst.device, storeRow, dst.dtype);
   if (src.size === 0) return;
   launch(dst.device.backend, storeRow, [dst, ids, src], [dst], { dim: 0 });
+  dst.storage.version++;
+}
+
+/** Writes src, of the same shape, into dst's elements in place, in dst's dtype. */
+export function castInto(dst: Tensor, src: Tensor): void {
+  if (dst.dtype === src.dtype) return copyInto(dst, src);
+  sameDevice('castInto', [dst, src]);
+  if (!sameShape(dst.shape, src.shape))
+    throw new ShapeError(`castInto: ${formatShape(src.shape)} does not fit ${formatShape(dst.shape)}`);
+  checkSupport(dst.device, CAST, src.dtype);
+  if (dst.size > 0) launch(dst.device.backend, CAST, [src], [dst], { dtype: dst.dtype });
   dst.storage.version++;
 }
 

@@ -15,6 +15,15 @@ export function keep<T extends Tensor>(t: T): T {
   return t;
 }
 
+/** Takes tensors, however deep inside they are made, to the scope that runs when it is asked for. */
+export function keeper(): <T extends Tensor>(t: T) => T {
+  const mine = current;
+  return (t) => {
+    if (current !== mine && current?.delete(t)) mine?.add(t);
+    return t;
+  };
+}
+
 /** Runs f and puts every tensor handle that it makes into `into`, and into no scope; whoever asked looks after them. */
 export function collected<T>(into: Set<Tensor>, f: () => T): T {
   const outer = current;

@@ -1,6 +1,6 @@
 // A caching allocator: freed blocks are kept by size and reused, since freeing on a GPU waits for it.
 import { OutOfMemoryError } from '../../base/errors.js';
-import type { Address, Device, Stream } from '../../driver/driver.js';
+import type { Address, Device, Event, Stream } from '../../driver/driver.js';
 import type { Memory, MemoryStats } from '../backend.js';
 
 export interface Suspect {
@@ -33,6 +33,8 @@ export class Pool {
   bytes = 0;
   /** A graph's pool after the graph is gone: what comes back goes to the driver. */
   closed = false;
+  /** Graphs that use it: those that never run at the same time may share one. */
+  graphs = 0;
   take(capacity: number): Address | undefined {
     const address = this.free.get(capacity)?.pop();
     if (address !== undefined) this.bytes -= capacity;
@@ -74,6 +76,8 @@ export class Allocator {
   #current = this.#shared;
   readonly #sides = new Set<SideUse>();
   readonly #heldBack: GpuMemory[] = [];
+  /** Reached when all is done that was enqueued before the stream began to be recorded, while it is. */
+  #before: Event | undefined;
   #live = 0;
   #blocks = 0;
   #peak = 0;
@@ -155,6 +159,18 @@ export class Allocator {
       this.#current = before;
     }
   }
+  /** The same for an f that records the stream. */
+  record(pool: Pool, f: () => void): void {
+    const before = this.#device.createEvent(false);
+    this.#device.record(before, this.#stream);
+    this.#before = before;
+    try {
+      this.withPool(pool, f);
+    } finally {
+      this.#before = undefined;
+      this.#device.destroyEvent(before);
+    }
+  }
   /** Lets a recorded graph's blocks go. */
   release(pool: Pool): void {
     this.#device.synchronizeStream(this.#stream); // the last replay may still run
@@ -163,11 +179,23 @@ export class Allocator {
     pool.drain((address) => this.#device.free(address));
   }
 
+  /** Gives cached blocks back to the driver. */
   trim(): void {
     for (const work of [...this.#sides]) work.finish();
+    if (this.#before === undefined) return this.#drain(this.#stream);
+    // A stream that is recorded takes no frees but of what the graph itself allocates: another one does it.
+    const beside = this.#device.createStream();
+    try {
+      this.#device.streamWait(beside, this.#before);
+      this.#drain(beside);
+    } finally {
+      this.#device.destroyStream(beside);
+    }
+  }
+  #drain(stream: Stream): void {
     this.#reserved -= this.#shared.bytes;
-    this.#shared.drain((address) => this.#device.freeAsync(address, this.#stream));
-    this.#device.synchronizeStream(this.#stream);
+    this.#shared.drain((address) => this.#device.freeAsync(address, stream));
+    this.#device.synchronizeStream(stream);
   }
 
   stats(): MemoryStats {

@@ -1,6 +1,6 @@
 // The GPU backend: one for every driver. HIP, CUDA, the simulation and the emulator differ below the driver seam only.
 import type { DType } from '../../base/dtype.js';
-import { DisposedError } from '../../base/errors.js';
+import { DisposedError, DriverError } from '../../base/errors.js';
 import type { Device, DeviceLibraries, HostBuffer } from '../../driver/driver.js';
 import type { Params, RunRow } from '../../ops/op.js';
 import type { Backend, ChainStep, Memory, MemoryStats, Recorded, View } from '../backend.js';
@@ -29,6 +29,10 @@ export class Replay implements Recorded, Dependent {
     this.#pool = pool;
     this.#told = told;
     for (const list of told) list.add(this);
+    pool.graphs++;
+  }
+  get pool(): Pool {
+    return this.#pool;
   }
   launch(): void {
     if (this.#over !== undefined) throw new DisposedError(`launch: recorded work that is gone: ${this.#over}`);
@@ -44,7 +48,7 @@ export class Replay implements Recorded, Dependent {
     if (this.#disposed) return;
     this.#disposed = true;
     this.stop('it was disposed of');
-    this.#gpu.allocator.release(this.#pool);
+    if (--this.#pool.graphs === 0) this.#gpu.allocator.release(this.#pool);
   }
   [Symbol.dispose](): void {
     this.dispose();
@@ -142,28 +146,49 @@ export class GpuBackend implements Backend {
   /**
    * Records what f enqueues instead of running it. Tensors made inside keep their memory as long as the replay lives.
    */
-  capture(f: () => void): Replay {
+  capture(f: () => void, beside?: Recorded): Replay {
+    const { device, allocator } = this.context;
+    const pool = beside instanceof Replay && !beside.pool.closed ? beside.pool : new Pool();
+    try {
+      const told = new Set<Set<Dependent>>();
+      const graph = this.#recorded(f, pool, told);
+      try {
+        return new Replay(this.context, device.instantiate(graph), pool, told);
+      } finally {
+        device.destroyGraph(graph);
+      }
+    } catch (e) {
+      if (pool.graphs === 0) allocator.release(pool);
+      throw e;
+    }
+  }
+  #recorded(f: () => void, pool: Pool, told: Set<Set<Dependent>>): number {
     const { context } = this;
     const { device, stream, allocator } = context;
-    const pool = new Pool();
-    const told = new Set<Set<Dependent>>();
     let graph = 0;
-    let whole = false;
-    allocator.withPool(pool, () => {
+    allocator.record(pool, () => {
       device.beginCapture(stream);
       context.recording = told;
+      let whole = false;
       try {
         f();
         whole = true;
       } finally {
         context.recording = undefined;
-        graph = device.endCapture(stream);
-        if (!whole) device.destroyGraph(graph);
+        // Where f failed its error is what is told.
+        if (whole) graph = device.endCapture(stream);
+        else this.#abandon();
       }
     });
-    const exec = device.instantiate(graph);
-    device.destroyGraph(graph);
-    return new Replay(this.context, exec, pool, told);
+    return graph;
+  }
+  #abandon(): void {
+    const { device, stream } = this.context;
+    try {
+      device.destroyGraph(device.endCapture(stream));
+    } catch (e) {
+      if (!(e instanceof DriverError)) throw e; // the driver had given the recording up already
+    }
   }
 
   async sync(): Promise<void> {

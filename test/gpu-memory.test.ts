@@ -1,0 +1,100 @@
+// A GPU's memory while work is recorded: when it runs out, when recording fails, when several recordings share it.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { GpuBackend } from '../src/backends/gpu/gpu.js';
+import { OutOfMemoryError } from '../src/base/errors.js';
+import { scope, tensor, type Tensor } from '../src/index.js';
+import { probe } from '../src/testing/devices.js';
+
+const { device, missing } = probe('sim:32');
+const skip = missing ?? false;
+const backend = device?.backend as GpuBackend;
+const MIB = 2 ** 20;
+
+/** Runs f on a device that has room for so many bytes more than it holds for live tensors. */
+function withRoom(bytes: number, f: () => void): void {
+  backend.trim();
+  const { device: driven } = backend.context;
+  const limit = driven.memory().free - bytes;
+  const { alloc } = driven;
+  driven.alloc = function alloc_(n) {
+    if (driven.memory().free - n < limit) throw new OutOfMemoryError(`alloc(${n}): full`);
+    return alloc.call(driven, n);
+  };
+  try {
+    f();
+  } finally {
+    driven.alloc = alloc;
+  }
+}
+const sumOf = (x: Tensor): number => scope(() => x.sum().item());
+const free = (): number => backend.context.device.memory().free;
+
+test('memory that runs out while work is recorded is found in blocks kept for reuse', { skip }, () => {
+  const x = tensor(new Float32Array(MIB / 4).fill(2), { device: device! });
+  let out: Tensor | undefined;
+  const work = (): void => {
+    out = scope(() => x.add(1).mul(x));
+  };
+  withRoom(3.5 * MIB, () => {
+    work(); // two blocks are kept for reuse afterwards
+    out?.dispose();
+    assert.ok(backend.memory().cachedBytes >= 2 * MIB);
+    const replay = device!.capture(work);
+    assert.equal(backend.memory().cachedBytes, 0, 'they went back to the driver');
+    replay.launch();
+    assert.equal(sumOf(out!), (MIB / 4) * 6);
+    out?.dispose();
+    replay.dispose();
+  });
+  x.dispose();
+});
+
+test('a recording that fails leaves nothing behind, and the device goes on', { skip }, () => {
+  const x = tensor(new Float32Array(MIB / 4).fill(2), { device: device! });
+  x.add(1).dispose();
+  backend.trim();
+  const before = free();
+  assert.throws(() => device!.capture(() => scope(() => void (x.add(1), assert.fail('out of f')))), /out of f/);
+  assert.equal(free(), before);
+  withRoom(1.5 * MIB, () =>
+    assert.throws(
+      () => device!.capture(() => scope(() => void x.add(1).mul(x))),
+      (e) => e instanceof OutOfMemoryError && /no room for 1048576 bytes/.test(e.message),
+    ),
+  );
+  assert.equal(free(), before);
+  assert.equal(sumOf(x), (MIB / 4) * 2);
+  x.dispose();
+});
+
+test('recordings beside each other share memory until the last is gone', { skip }, () => {
+  const x = tensor(new Float32Array(MIB / 4).fill(2), { device: device! });
+  const sums: Tensor[] = [];
+  const work = (factor: number) => (): void => {
+    sums.push(scope(() => x.mul(factor).add(x).sum()));
+  };
+  for (const factor of [3, 5, 7]) work(factor)(); // constants are on the device now
+  for (const s of sums.splice(0)) s.dispose();
+  backend.trim();
+  const before = free();
+  const first = backend.capture(work(3));
+  const taken = before - free();
+  const second = backend.capture(work(5), first);
+  const third = backend.capture(work(7), second);
+  assert.ok(taken >= 2 * MIB && before - free() < taken + MIB, 'temporary memory is there once');
+  const run = (i: number): number => {
+    [first, second, third][i].launch();
+    return sums[i].item() / (MIB / 4); // read before another runs
+  };
+  assert.deepEqual([2, 0, 1, 0].map(run), [16, 8, 12, 8]);
+  first.dispose();
+  assert.equal(run(2), 16);
+  for (const s of sums) s.dispose();
+  second.dispose();
+  assert.ok(free() < before - MIB, 'one of them still uses it');
+  third.dispose();
+  backend.trim();
+  assert.ok(free() >= before);
+  x.dispose();
+});
