@@ -84,7 +84,7 @@ export class WickError extends Error {
 }
 
 /** Builds an error class for one code, so that each is one line below. */
-function errorClass(code: ErrorCode) {
+function errorClass(code: ErrorCode): new (message: string, options?: ErrorOptions) => WickError {
   return class extends WickError {
     constructor(message: string, options?: ErrorOptions) {
       super(code, message, options);

@@ -8,8 +8,11 @@ import type { Batch, Elements, Sample, Shaped, Value } from './dataset.js';
 
 /** A block of elements as bytes, which travel between threads without a copy. */
 export interface Packed {
+  /** The element type. */
   readonly dtype: DType;
+  /** The shape, batch first. */
   readonly shape: Shape;
+  /** The elements, row-major: can be moved between threads. */
   readonly bytes: Uint8Array<ArrayBuffer>;
 }
 /** A batch before it is on a device. */

@@ -12,7 +12,9 @@ import { permutation } from './shuffle.js';
 export type Elements = Uint8Array | Int16Array | Int32Array | Uint32Array | BigInt64Array | Float32Array | Float64Array;
 /** A typed array with a shape: a picture, a window of a series. */
 export interface Shaped {
+  /** The elements, row-major. */
   readonly data: Elements;
+  /** Their shape. */
   readonly shape: Shape;
 }
 /** What a sample may hold under a name: numbers, arrays of them, tensors; strings stay a list of strings. */
@@ -145,6 +147,7 @@ class Derived<S extends Sample> extends Dataset<S> {
 
 /** Rows of tensors: batches are gathered on the device, nothing goes sample by sample. */
 export class TensorDataset extends Dataset<Record<string, Tensor>> {
+  /** The tensors by name; row i of each is sample i. */
   readonly tensors: Readonly<Record<string, Tensor>>;
   readonly length: number;
   constructor(tensors: Readonly<Record<string, Tensor>>) {

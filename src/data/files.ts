@@ -140,7 +140,7 @@ export class PictureFolder extends Dataset<{ image: Shaped; label: number; path:
   readonly classes: readonly string[];
   readonly #files: { readonly path: string; readonly label: number }[];
   readonly #options: PictureOptions;
-  override readonly dtypes = { label: 'i64' as DType };
+  override readonly dtypes: Readonly<Record<string, DType>> = { label: 'i64' };
   constructor(folder: string, options: PictureOptions) {
     super();
     this.classes = readdirSync(folder)

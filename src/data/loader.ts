@@ -49,6 +49,7 @@ const OPTIONS = ['batch', 'shuffle', 'seed', 'dropLast', 'device', 'prefetch', '
 export class DataLoader<S extends Sample = Sample> implements AsyncIterable<Batch> {
   /** The number of the epoch that comes next. */
   epoch = 0;
+  /** Samples of a batch; the last one may have fewer. */
   readonly batchSize: number;
   readonly #samples: number;
   readonly #options: LoaderOptions<S>;

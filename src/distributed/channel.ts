@@ -2,6 +2,7 @@
 // and a receiver may wait for as long as it takes: whoever has gone is told of by the watch.
 import type { HubClient } from './hub-client.js';
 
+/** Messages of bytes between ranks, beside collectives. */
 export class Channel {
   readonly #hub: HubClient;
   readonly #members: readonly number[];
@@ -15,6 +16,7 @@ export class Channel {
     this.#tag = tag;
     this.#fail = fail;
   }
+  /** Sends a message to a rank; nothing waits. */
   send(to: number, bytes: Uint8Array): void {
     this.#hub.send(this.#members[to], this.#tag, bytes);
   }

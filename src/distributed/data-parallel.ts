@@ -9,6 +9,7 @@ import { Tensor } from '../tensor/tensor.js';
 import type { Group } from './group.js';
 import type { Work } from './transport.js';
 
+/** How gradients are gathered and sent. */
 export interface DataParallelOptions {
   /** Gradients travel together in buckets of about this many bytes; default 25 MiB. */
   readonly bucketBytes?: number;
@@ -59,8 +60,11 @@ export function bucketsOf(params: readonly Tensor[], first: number, rest: number
   return out;
 }
 
+/** Every rank has the whole model and its own part of each batch; gradients are averaged while backward still runs. */
 export class DataParallel {
+  /** The module that is trained. */
   readonly module: Module;
+  /** The ranks. */
   readonly group: Group;
   readonly #buckets: readonly Bucket[];
   readonly #bucketOf = new Map<number, number>();

@@ -12,6 +12,7 @@ import { Tensor } from '../tensor/tensor.js';
 import type { Group } from './group.js';
 import { Unit } from './unit.js';
 
+/** How parameters are divided and fetched. */
 export interface FullyShardedOptions {
   /** The modules that are put together one at a time; default: those that stand in lists, a decoder's blocks. */
   readonly units?: (name: string, module: Module) => boolean;
@@ -21,8 +22,11 @@ export interface FullyShardedOptions {
   readonly op?: 'avg' | 'sum';
 }
 
+/** Every rank keeps a part of each parameter and fetches the rest when a layer runs (FSDP). */
 export class FullyShardedParallel {
+  /** The module that is trained. */
   readonly module: Module;
+  /** The ranks. */
   readonly group: Group;
   /** This rank's part of every unit's parameters, f32: what an optimizer steps. */
   readonly shards: readonly Tensor[];

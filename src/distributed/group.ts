@@ -20,7 +20,9 @@ interface Plan {
   readonly factor: number;
 }
 
+/** Ranks that work together: collectives over tensors, with gradients where they are defined. */
 export class Group {
+  /** What moves the bytes. */
   readonly transport: Transport;
   /** Where this rank's tensors are when nothing else is said. */
   readonly device: Device;
@@ -33,9 +35,11 @@ export class Group {
     this.device = device;
     this.#channels = channels;
   }
+  /** This rank's number, from 0. */
   get rank(): number {
     return this.transport.rank;
   }
+  /** How many ranks there are. */
   get size(): number {
     return this.transport.size;
   }
@@ -47,6 +51,7 @@ export class Group {
   get first(): boolean {
     return this.rank === 0;
   }
+  /** 'rank 1 of 4 over socket', as errors say it. */
   toString(): string {
     return `${who(this)} over ${this.transport.name}`;
   }
@@ -187,6 +192,7 @@ export class Group {
     this.#peer('send', to);
     noGrad(() => scope(() => this.transport.send(x.contiguous(), to).wait()));
   }
+  /** Waits for a tensor of this shape and dtype from a rank. */
   recv(shape: Shape, dtype: DType, from: number, device: Device = this.device): Tensor {
     this.#peer('recv', from);
     const out = Tensor.empty(shape, dtype, device);
@@ -225,6 +231,7 @@ export class Group {
     const made = this.split(ranks.includes(this.rank) ? 1 : 0);
     return ranks.includes(this.rank) ? made : undefined;
   }
+  /** Leaves the group; its transport ends. */
   close(): void {
     this.transport.close();
   }

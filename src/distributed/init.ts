@@ -17,9 +17,12 @@ import { NcclTransport } from './nccl.js';
 import type { Transport } from './transport.js';
 import { Watch, type WatchOptions } from './watch.js';
 
+/** The ways for ranks to speak to each other: NCCL or RCCL between GPUs, MPI, plain sockets. */
 export const COLLECTIVES = ['nccl', 'mpi', 'socket'] as const;
+/** A way for ranks to speak to each other by name. */
 export type CollectiveName = (typeof COLLECTIVES)[number];
 
+/** Which ranks meet, where, and how they speak. */
 export interface InitOptions {
   /** A device, its name, or a kind alone ('cuda', 'rocm'): then the GPU of this rank's number on its machine. */
   readonly device?: Device | string;

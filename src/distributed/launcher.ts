@@ -2,16 +2,25 @@
 import { env, type VariableName } from '../base/environment.js';
 import { ArgumentError } from '../base/errors.js';
 
+/** Where a process stands among the ranks, as its launcher says. */
 export interface Place {
   /** What started the ranks: 'torchrun', 'OpenMPI', ... */
   readonly launcher: string;
+  /** Its number, from 0. */
   readonly rank: number;
+  /** How many ranks there are. */
   readonly size: number;
   /** Among the ranks of one machine. */
   readonly localRank: number;
+  /** How many of them are on this machine. */
   readonly localSize: number;
   /** Where the ranks meet; undefined where the launcher does not say and another way must be found. */
-  readonly address?: { readonly host: string; readonly port: number };
+  readonly address?: {
+    /** The machine of rank 0. */
+    readonly host: string;
+    /** A port that is free there. */
+    readonly port: number;
+  };
 }
 
 interface Launcher {

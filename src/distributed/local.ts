@@ -4,6 +4,7 @@ import { ArgumentError, DistributedError } from '../base/errors.js';
 import { deliver } from './hub-client.js';
 import { Hub, type Request } from './hub.js';
 
+/** How many ranks run as threads of this process, and on which devices. */
 export interface LocalOptions {
   /** Given to every rank's function; plain data. */
   readonly data?: unknown;

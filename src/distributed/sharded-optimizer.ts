@@ -7,6 +7,7 @@ import { keep, scope } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { Group } from './group.js';
 
+/** How an optimizer's state is divided among ranks. */
 export interface ShardedOptimizerOptions {
   /** Whether gradients come from one rank alone and are averaged on the way (the default), or are so already. */
   readonly reduced?: boolean;
@@ -19,6 +20,7 @@ export interface ShardedOptimizerOptions {
  * element, which those of wick/nn do; every parameter gets a step, with a gradient of zero where it has none.
  */
 export class ShardedOptimizer extends Optimizer {
+  /** The ranks. */
   readonly group: Group;
   readonly #inner: Optimizer;
   readonly #shard: Tensor;

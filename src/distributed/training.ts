@@ -14,9 +14,11 @@ export function shareOf(count: number, { rank, size }: Ranked, what = 'a batch')
   return { from: (count / size) * rank, count: count / size };
 }
 
+/** How samples are divided among ranks. */
 export interface ShardIndicesOptions {
   /** Another order in every epoch; the same on all ranks. */
   readonly seed?: number;
+  /** Each epoch has its own order; default 0. */
   readonly epoch?: number;
   /** Default true. */
   readonly shuffle?: boolean;

@@ -2,7 +2,9 @@
 import type { DType } from '../base/dtype.js';
 import type { Tensor } from '../tensor/tensor.js';
 
+/** What collectives make of everyone's elements. */
 export const REDUCTIONS = ['sum', 'avg', 'prod', 'max', 'min'] as const;
+/** What becomes of everyone's elements. */
 export type Reduction = (typeof REDUCTIONS)[number];
 
 /** Something that was begun. What it reads and writes must not be touched before `wait` has returned. */
@@ -19,22 +21,29 @@ export const DONE: Work = { wait: () => {} };
 export interface Transport {
   /** 'nccl', 'mpi', 'socket', 'local' or 'alone'. */
   readonly name: string;
+  /** This rank's number, from 0. */
   readonly rank: number;
+  /** How many ranks there are. */
   readonly size: number;
   /** Whether it reduces this dtype as it is; others are widened to f32 first. */
   reduces(dtype: DType, op: Reduction): boolean;
+  /** Begins to reduce everyone's src into dst on all ranks; `overlap` lets other work go on beside it. */
   allReduce(src: Tensor, dst: Tensor, op: Reduction, overlap: boolean): Work;
   /** src has `size` parts of dst's size, one after another. */
   reduceScatter(src: Tensor, dst: Tensor, op: Reduction, overlap: boolean): Work;
   /** dst has `size` parts of src's size, one after another. */
   allGather(src: Tensor, dst: Tensor, overlap: boolean): Work;
+  /** Begins to write the root's values into x on all ranks. */
   broadcast(x: Tensor, root: number): Work;
+  /** Begins to send x to a rank. */
   send(x: Tensor, to: number): Work;
+  /** Begins to receive into x from a rank. */
   recv(x: Tensor, from: number): Work;
   /** Returns when every rank has called it. */
   barrier(): void;
   /** A transport of these ranks alone, in this order; called by all ranks of this one, each with the group it is in. */
   split(members: readonly number[], name: string): Transport;
+  /** Ends it; what is under way fails. */
   close(): void;
 }
 

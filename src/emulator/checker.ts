@@ -1,14 +1,21 @@
 // Watches memory accesses of a checked launch: races between waves and groups, LDS never written, misaligned accesses.
 import { ACCESS } from './layout.js';
 
+/** Something wrong that a checked launch saw: a race, an unwritten word, a bad address. */
 export interface Finding {
+  /** The kernel. */
   readonly kernel: string;
+  /** What was seen, in a sentence. */
   readonly what: string;
+  /** The instruction that did it. */
   readonly instruction?: string;
+  /** Its offset in the image. */
   readonly at?: number;
   /** 'softmax:81: "red[lane] = x;"', where the code object has line tables. */
   readonly source?: string;
+  /** The work-group, [x, y, z]. */
   group?: number[];
+  /** The work-item in its group, [x, y, z]. */
   item?: number[];
 }
 export interface Access {

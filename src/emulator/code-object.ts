@@ -3,24 +3,39 @@ import { FormatError } from '../base/errors.js';
 import { readLineTable, type SourceLine } from './line-table.js';
 import { decodeMsgpack, type MsgpackMap } from './msgpack.js';
 
+/** An argument of a kernel. */
 export interface KernelArg {
+  /** Its name in the source; '' where the compiler kept none. */
   readonly name: string;
+  /** Where it lies among the arguments, in bytes. */
   readonly offset: number;
+  /** How many bytes it takes. */
   readonly size: number;
   /** 'global_buffer', 'by_value', 'hidden_block_count_x', ... */
   readonly kind: string;
 }
 
+/** A kernel as its descriptor and metadata say. */
 export interface Kernel {
+  /** Its symbol. */
   readonly name: string;
+  /** Its arguments, hidden ones included. */
   readonly args: readonly KernelArg[];
+  /** Bytes of all arguments. */
   readonly kernargBytes: number;
+  /** Bytes of LDS (shared memory) of a group, as far as known when compiled. */
   readonly ldsBytes: number;
+  /** Bytes of private memory of a work-item. */
   readonly privateBytes: number;
+  /** The depth of calls is not known. */
   readonly dynamicStack: boolean;
+  /** The largest group it was compiled for. */
   readonly maxThreads: number;
+  /** Lanes of a wave. */
   readonly wave: 32 | 64;
+  /** Vector registers of a lane. */
   readonly vgprs: number;
+  /** Scalar registers of a wave. */
   readonly sgprs: number;
   /** Registers the compiler had to keep in memory for want of more. */
   readonly spilled: number;
@@ -28,21 +43,47 @@ export interface Kernel {
   readonly entry: number;
   /** The three words of the descriptor that say how registers start. */
   readonly rsrc1: number;
+  /** The second word: which numbers of the group come in scalar registers. */
   readonly rsrc2: number;
+  /** The third word: which addresses come in scalar registers. */
   readonly properties: number;
 }
 
+/** What a compiler makes for an AMD GPU. */
 export interface CodeObject {
   /** 'gfx90a', without feature suffixes. */
   readonly target: string;
+  /** The code object's version: 4 or 5. */
   readonly codeVersion: number;
   /** All loadable segments at their offsets. */
   readonly image: Uint8Array;
   /** Image offset and addend of each word that holds an address. */
-  readonly relocations: readonly { readonly at: number; readonly value: number }[];
-  readonly text: { readonly start: number; readonly end: number };
+  readonly relocations: readonly {
+    /** Offset of the word in the image. */
+    readonly at: number;
+    /** What is added to the image's address. */
+    readonly value: number;
+  }[];
+  /** The instructions' part of the image. */
+  readonly text: {
+    /** Offset of the first instruction. */
+    readonly start: number;
+    /** Offset behind the last instruction. */
+    readonly end: number;
+  };
   /** Functions and variables by name: image offsets and sizes. */
-  readonly symbols: ReadonlyMap<string, { readonly at: number; readonly size: number; readonly isFunction: boolean }>;
+  readonly symbols: ReadonlyMap<
+    string,
+    {
+      /** Offset in the image. */
+      readonly at: number;
+      /** How many bytes. */
+      readonly size: number;
+      /** A function, not a variable. */
+      readonly isFunction: boolean;
+    }
+  >;
+  /** Kernels by name. */
   readonly kernels: ReadonlyMap<string, Kernel>;
   /** The source line of an image offset, where the code object has line tables. */
   readonly lineOf: (at: number) => SourceLine | undefined;
@@ -59,6 +100,7 @@ const R_ABS64 = 3;
 const EM_AMDGPU = 224;
 const NT_AMDGPU_METADATA = 32;
 
+/** Reads an AMD code object: its image, kernels and their arguments. `name` is what errors call it. */
 export function readCodeObject(file: Uint8Array, name = 'code object'): CodeObject {
   const elf = new Elf(file, name);
   const { symbols, values } = elf.symbols();

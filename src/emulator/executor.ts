@@ -52,12 +52,14 @@ export interface LoadedProgram {
 
 /** An error a kernel made: which kernel, instruction and work-item. */
 export class EmulatorError extends DriverError {
+  /** What was seen, in parts. */
   readonly finding: Finding;
   constructor(finding: Finding) {
     super(describe(finding));
     this.finding = finding;
   }
 }
+/** A finding as lines to read: kernel, place, instruction, source. */
 export const describe = (f: Finding): string =>
   `${f.kernel}: ${f.what}${
     f.instruction ? ` by "${f.instruction}" at 0x${(f.at ?? 0).toString(16)}` : ''

@@ -13,8 +13,10 @@ import { DeviceMemory } from './memory.js';
 import { ThreadPool } from './threads.js';
 import { Wasm } from '../base/webassembly.js';
 
+/** AMD's targets whose machine code is run. */
 export const EMULATED_TARGETS = ['gfx906', 'gfx908', 'gfx90a', 'gfx942', 'gfx1030', 'gfx1100', 'gfx1201'] as const;
 
+/** How an emulated GPU runs its launches. */
 export interface GpuOptions {
   /** Threads that run work-groups, this one included; the machine's cores when absent. */
   readonly threads?: number;
@@ -25,6 +27,7 @@ export interface GpuOptions {
    * undefined registers: slow, one thread.
    */
   readonly checked?: boolean;
+  /** Its memory; default almost 4 GiB, taken as it is used. */
   readonly memoryBytes?: number;
   /** Compiled kernels kept ready; 512 when absent. */
   readonly programsKept?: number;
@@ -32,18 +35,26 @@ export interface GpuOptions {
   readonly maxBlocks?: number;
 }
 
+/** A code object in a GPU's memory. */
 export interface LoadedModule {
+  /** What was loaded. */
   readonly code: CodeObject;
   /** Device address of the image. */
   readonly image: number;
+  /** What errors call it. */
   readonly name: string;
 }
+/** What a launch did. */
 export interface LaunchReport extends Counts {
+  /** Time it took here, which says nothing about a GPU. */
   readonly milliseconds: number;
   /** What limits how many waves are resident: registers of a lane, LDS and work-items of a group. */
   readonly vgprs: number;
+  /** Bytes of LDS of a group. */
   readonly groupLds: number;
+  /** Work-items of a group. */
   readonly items: number;
+  /** What a checked launch saw. */
   readonly findings: readonly Finding[];
 }
 
@@ -67,9 +78,13 @@ function sourceOf({ code, name }: LoadedModule, at: number): { source?: string }
   return s ? { source: `${s.file === 'CompileSource' ? name : s.file}:${s.line}${s.text ? `: "${s.text}"` : ''}` } : {};
 }
 
+/** An AMD GPU in this process: memory, modules of code objects, launches over threads. */
 export class EmulatedGpu {
+  /** Its target: 'gfx90a'. */
   readonly target: string;
+  /** Its memory. */
   readonly memory: DeviceMemory;
+  /** The options it was made with. */
   readonly options: GpuOptions;
   private readonly executor: Executor;
   private pool: ThreadPool | undefined;
@@ -94,6 +109,7 @@ export class EmulatedGpu {
     this.threads = options.checked ? 1 : (options.threads ?? availableParallelism());
   }
 
+  /** Loads a code object for this target; `name` is what errors call it. */
   load(file: Uint8Array, name = 'module'): LoadedModule {
     const code = readCodeObject(file, name);
     if (code.target !== this.target)
@@ -106,12 +122,14 @@ export class EmulatedGpu {
     this.modules.add(module);
     return module;
   }
+  /** Gives a module's memory back. */
   unload(module: LoadedModule): void {
     if (!this.modules.delete(module)) throw new ArgumentError(`unload ${module.name}: not loaded here`);
     for (const c of this.compiled.get(module)?.values() ?? []) this.forget(c);
     this.compiled.delete(module);
     this.memory.release(module.image);
   }
+  /** A kernel of a module by its symbol; undefined where there is none. */
   kernel(module: LoadedModule, name: string): Kernel | undefined {
     return module.code.kernels.get(name);
   }

@@ -5,6 +5,7 @@ import { BYTE_CHARACTERS } from '../tokenizers/byte-level.js';
 /** Words with the space before them, numbers, runs of marks, spaces: how byte-level vocabularies split a text first. */
 const SPLIT = /'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+/gu;
 
+/** The token that `trainBpe` adds to end texts with. */
 export const END_OF_TEXT = '<|endoftext|>';
 
 interface Word {

@@ -8,6 +8,7 @@ import type { Tensor } from '../tensor/tensor.js';
 import { offThread } from './off-thread.js';
 import type { Sampler } from './sampler.js';
 
+/** Runs one sequence through a model: a prompt at once, then a token at a time. */
 export interface Decoder {
   /** Tokens run so far. */
   readonly length: number;
@@ -19,6 +20,7 @@ export interface Decoder {
   runSampled(tokens: readonly number[], sampler: Sampler, history: readonly number[]): Promise<number>;
   /** Forgets all tokens; what was made for speed stays. */
   reset(): void;
+  /** Gives its memory back. */
   dispose(): void;
 }
 
@@ -30,6 +32,7 @@ export class PlainDecoder implements Decoder {
     this.#model = model;
     this.#cache = model.newCache();
   }
+  /** Tokens run so far. */
   get length(): number {
     return this.#cache.length;
   }
@@ -43,24 +46,29 @@ export class PlainDecoder implements Decoder {
   #off(f: () => Tensor): Promise<Tensor> {
     return offThread(this.#model, () => scope(f));
   }
+  /** Runs tokens; answers the logits after the last one. */
   async run(tokens: readonly number[]): Promise<Float32Array> {
     const logits = await this.#off(() => this.#logits(tokens));
     const data = (await logits.data()) as Float32Array;
     logits.dispose();
     return data;
   }
+  /** Runs tokens; answers the token with the largest logit. */
   async runGreedy(tokens: readonly number[]): Promise<number> {
     const best = await this.#off(() => this.#logits(tokens).argmax(0));
     const data = await best.data();
     best.dispose();
     return Number(data[0]);
   }
+  /** Runs tokens; answers the token that the sampler draws. */
   async runSampled(tokens: readonly number[], sampler: Sampler, history: readonly number[]): Promise<number> {
     return sampler.sample(await this.run(tokens), history);
   }
+  /** Forgets all tokens. */
   reset(): void {
     this.#cache.reset();
   }
+  /** Gives its memory back. */
   dispose(): void {
     this.#cache.dispose();
   }

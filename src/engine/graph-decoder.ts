@@ -43,6 +43,7 @@ const BEST: Draw = {
 /** Random numbers brought to the device at a time. */
 const UNIFORMS = 256;
 
+/** A decoder for GPUs: a step is recorded once and launched again for every token. */
 export class GraphDecoder implements Decoder {
   readonly #model: CausalLM;
   readonly #steps: DecodeSteps;
@@ -102,6 +103,7 @@ export class GraphDecoder implements Decoder {
     this.#slots = [this.#steps.slot(), this.#steps.slot()];
   }
 
+  /** Tokens run so far. */
   get length(): number {
     return this.#length;
   }
@@ -231,6 +233,7 @@ export class GraphDecoder implements Decoder {
     return logits;
   }
 
+  /** Runs tokens; answers the logits after the last one. */
   async run(tokens: readonly number[]): Promise<Float32Array> {
     if (this.#atOnce(tokens)) {
       const logits = this.#prefill(tokens);
@@ -248,6 +251,7 @@ export class GraphDecoder implements Decoder {
     return Float32Array.from((await this.#b.logits.data()) as Float32Array);
   }
 
+  /** Runs tokens; answers the token with the largest logit, found on the device. */
   async runGreedy(tokens: readonly number[]): Promise<number> {
     if (this.#atOnce(tokens)) {
       const best = scope(() => this.#prefill(tokens).argmax(0));
@@ -258,6 +262,7 @@ export class GraphDecoder implements Decoder {
     return this.#choose(tokens[0], 'greedy');
   }
 
+  /** Runs tokens; answers the token that the sampler draws. */
   async runSampled(tokens: readonly number[], sampler: Sampler, history: readonly number[]): Promise<number> {
     if (this.#atOnce(tokens)) return sampler.sample(await this.run(tokens), history);
     const { temperature, topK, topP, minP, repetitionPenalty, repetitionWindow } = sampler.options;
@@ -327,6 +332,7 @@ export class GraphDecoder implements Decoder {
     this.#cache.follow(this.#length);
   }
 
+  /** Forgets all tokens; recordings stay. */
   reset(): void {
     this.#steps.finish();
     this.#ahead = undefined;
@@ -335,6 +341,7 @@ export class GraphDecoder implements Decoder {
     this.#history = [];
     this.#cache.reset();
   }
+  /** Gives recordings and memory back. */
   dispose(): void {
     this.#steps.finish();
     for (const g of this.#graphs.values()) g.dispose();

@@ -27,6 +27,7 @@ import type { GenerationRequest, TokenLogprob } from './request.js';
 import { Sampler, type SamplingOptions } from './sampler.js';
 import { type EngineOptions, TextEngine } from './text-engine.js';
 
+/** Options of `generate` and `tokens`: how tokens are drawn, and when to end. */
 export interface GenerateOptions extends SamplingOptions {
   /** Default 256. */
   readonly maxTokens?: number;
@@ -37,24 +38,35 @@ export interface GenerateOptions extends SamplingOptions {
   /** Called once when generation ends, also if the reader stops early ('aborted'), but not if an error ends it. */
   readonly onDone?: (stats: GenerateStats) => void;
 }
+/** What an answer took. */
 export interface GenerateStats {
+  /** Tokens of the prompt. */
   readonly promptTokens: number;
+  /** Tokens written. */
   readonly tokens: number;
+  /** Time for the prompt. */
   readonly prefillSeconds: number;
+  /** Time for all tokens after the first. */
   readonly decodeSeconds: number;
+  /** Why it ended: the limit, an end token, a stop text, or someone who stopped it. */
   readonly reason: 'length' | 'end' | 'stop' | 'aborted';
 }
 /** What else an answer may be asked for. */
 export type RequestOptions = Omit<GenerationRequest, 'prompt' | 'n'>;
 /** Log-probabilities of a continuation's tokens, and their sum. */
 export interface Score {
+  /** The continuation's tokens. */
   readonly tokens: readonly number[];
+  /** The natural log-probability of each. */
   readonly logprobs: readonly number[];
+  /** Their sum: the log-probability of the whole continuation. */
   readonly total: number;
 }
+/** Options of `LanguageModel.load`: where and as what the model is loaded. */
 export interface ModelOptions extends HubOptions {
   /** Called with how many bytes of tensors are on the device, and how many there are in all. */
   readonly onProgress?: (done: number, total: number) => void;
+  /** A device or its name; default `Device.default`. */
   readonly device?: Device | string;
   /** Default: what the file says, f32 on the CPU. */
   readonly dtype?: DType;
@@ -84,8 +96,14 @@ export const fastest = (model: CausalLM): Decoder =>
       ? new PagedDecoder(model)
       : new PlainDecoder(model);
 
+/**
+ * A language model for one answer at a time: `LanguageModel.load(path)`, then `for await (const text of
+ * model.generate(prompt))`. `TextEngine` serves many at once.
+ */
 export class LanguageModel {
+  /** The network itself. */
   readonly model: CausalLM;
+  /** How text becomes tokens and back. */
   readonly tokenizer: Tokenizer;
   readonly #make: (model: CausalLM) => Decoder;
   /** A decoder that no answer uses at the moment: what it captured serves the next one. */
@@ -126,6 +144,7 @@ export class LanguageModel {
     }
     return new LanguageModel(model, loadTokenizer(path), options.decoder);
   }
+  /** Where its weights are. */
   get device(): Device {
     return this.model.device;
   }
@@ -303,6 +322,7 @@ export class LanguageModel {
     const { bosTokenId } = this.model.config;
     return ids.length === 0 && bosTokenId !== undefined ? [bosTokenId] : ids;
   }
+  /** Gives weights and caches back. */
   dispose(): void {
     this.#idle?.dispose();
     this.#idle = undefined;

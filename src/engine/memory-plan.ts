@@ -10,6 +10,7 @@ import { drawBytes } from '../backends/gpu/sample.js';
 import { rowWidths, tokenBytes } from './executor.js';
 import { drawSizes } from './paged-executor.js';
 
+/** What an engine may take of the memory, and how it divides it. */
 export interface MemoryOptions {
   /** Tokens of prompt and answer together; default what the model was made for, or what there is room for. */
   readonly contextTokens?: number;
@@ -24,14 +25,21 @@ export interface MemoryOptions {
   /** Share of the free memory that pages may take; default 0.85 on GPUs, 0.25 on the CPU. */
   readonly memoryShare?: number;
 }
+/** What an engine will take, added up before anything is taken. */
 export interface MemoryPlan {
+  /** Tokens of prompt and answer together. */
   readonly contextTokens: number;
+  /** Sequences that run at a time. */
   readonly maxRunning: number;
+  /** Pages of keys and values. */
   readonly pages: number;
+  /** Tokens of a page. */
   readonly pageTokens: number;
   /** Bytes of the weights, which are there already, of all pages, and of the largest step. */
   readonly weightBytes: number;
+  /** Bytes of all pages. */
   readonly pageBytes: number;
+  /** Bytes that the largest step works in. */
   readonly scratchBytes: number;
   /** Bytes free on the device before pages are taken. */
   readonly freeBytes: number;
@@ -88,6 +96,7 @@ function pagesIn(room: number, model: CausalLM, pageTokens: number): number {
   return fits;
 }
 
+/** Plans pages and room to work in for a model on its device; throws with the numbers where they do not fit. */
 export function planMemory(model: CausalLM, o: MemoryOptions = {}): MemoryPlan {
   const { maxPositions } = model.config;
   const { free, onGpu } = freeBytes(model);

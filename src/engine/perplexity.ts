@@ -6,13 +6,16 @@ import { tensor } from '../tensor/create.js';
 import { scope } from '../tensor/scope.js';
 import type { LanguageModel } from './language-model.js';
 
+/** How a text is cut into windows. */
 export interface PerplexityOptions {
   /** Tokens that the model sees at once; default 512, or as many as it has positions. */
   readonly context?: number;
   /** Tokens by which windows move on, which are those that each window scores; default half of the context. */
   readonly stride?: number;
+  /** Called after each window with the tokens scored, all that will be, and the perplexity so far. */
   readonly onProgress?: (done: number, total: number, perplexity: number) => void;
 }
+/** How well a model foretells a text. */
 export interface Perplexity {
   /** e to the mean negative log-probability of a token. */
   readonly perplexity: number;
@@ -22,9 +25,13 @@ export interface Perplexity {
   readonly logProbability: number;
   /** Tokens of the text, those that were scored, and the windows it took. */
   readonly tokens: number;
+  /** Tokens that were scored. */
   readonly scored: number;
+  /** Windows that the text took. */
   readonly windows: number;
+  /** Tokens of a window. */
   readonly context: number;
+  /** Tokens by which windows move on. */
   readonly stride: number;
   /** Information in a byte of the text by this model; tokens without a predecessor are not counted. */
   readonly bitsPerByte: number;

@@ -11,16 +11,22 @@ import { Sequence } from './sequence.js';
 
 /** Messages between ranks, in the order they are sent in. */
 export interface StepChannel {
+  /** Sends a message to a rank; nothing waits. */
   send(to: number, bytes: Uint8Array): void;
+  /** The next message of a rank. */
   next(from: number): Promise<Uint8Array>;
   /** Tells the other ranks that this one cannot go on: they end. */
   fail(why: string): void;
 }
 /** What an engine asks of the ranks that share its model; a Group of wick/distributed has it. */
 export interface StepGroup {
+  /** This rank's number; rank 0 schedules and speaks to clients. */
   readonly rank: number;
+  /** How many ranks there are. */
   readonly size: number;
+  /** Everyone's x one after another along a dimension, on all ranks. */
   allGather(x: Tensor, dim?: number): Tensor;
+  /** A way to send messages beside collectives. */
   channel(): StepChannel;
 }
 

@@ -1,11 +1,15 @@
 // What a model answers to a caller of the library: text as it comes, and the whole of it with its numbers at the end.
 import type { FinishReason, Generation, Piece, TokenLogprob, Usage } from './request.js';
 
+/** A whole answer. */
 export interface Completion {
+  /** The text. */
   readonly text: string;
+  /** Its tokens. */
   readonly tokens: readonly number[];
   /** Where they were asked for, one for each token. */
   readonly logprobs?: readonly TokenLogprob[];
+  /** Why it ended. */
   readonly reason: FinishReason;
   /** The stop text that was found. */
   readonly stopText?: string;
@@ -25,6 +29,7 @@ export class Reply implements AsyncIterable<string> {
   constructor(generation: Generation) {
     this.#generation = generation;
   }
+  /** Ends the answer within one token. */
   cancel(): void {
     this.#generation.cancel();
   }

@@ -3,13 +3,17 @@
 import { ArgumentError, WickError } from '../base/errors.js';
 import type { ChatTemplates, Tokenizer } from '../tokenizers/index.js';
 
-/** What an answer must look like. */
+/**
+ * What an answer must look like: any JSON, JSON that a schema describes, a text that a regular expression matches in
+ * whole, or one of a grammar in GBNF's notation (`root ::= ...`).
+ */
 export type Grammar =
   | { readonly kind: 'json' }
   | { readonly kind: 'schema'; readonly schema: unknown }
   | { readonly kind: 'regex'; readonly pattern: string }
   | { readonly kind: 'ebnf'; readonly grammar: string };
 
+/** A request of an engine: a prompt, how tokens are drawn, and when to end. */
 export interface GenerationRequest {
   /** Token numbers. */
   readonly prompt: readonly number[];
@@ -37,6 +41,7 @@ export interface GenerationRequest {
   readonly presencePenalty?: number;
   /** Taken off the logit of each token of the answer, once for every time it stands there; 0: none. */
   readonly frequencyPenalty?: number;
+  /** Added to the logits of these tokens, by number. */
   readonly logitBias?: ReadonlyMap<number, number>;
   /** Only these tokens are drawn. */
   readonly allowedTokens?: readonly number[];
@@ -54,6 +59,7 @@ export interface GenerationRequest {
   readonly ignoreEnd?: boolean;
   /** Special tokens stay in the text; default false. */
   readonly keepSpecial?: boolean;
+  /** What the answer must look like: JSON, a JSON schema, a regular expression or a grammar. */
   readonly grammar?: Grammar;
   /** Guesses checked several at a time; the answer is the same. */
   readonly speculate?: 'prompt-lookup' | 'draft' | false;
@@ -65,12 +71,18 @@ export interface GenerationRequest {
   readonly signal?: AbortSignal;
 }
 
+/** A token with its log-probability. */
 export interface LikelyToken {
+  /** Its number. */
   readonly token: number;
+  /** Its text; half a character is shown as U+FFFD. */
   readonly text: string;
+  /** Its bytes. */
   readonly bytes: readonly number[];
+  /** Its natural log-probability. */
   readonly logprob: number;
 }
+/** A token's log-probability, and those of the likeliest in its place. */
 export interface TokenLogprob extends LikelyToken {
   /** The likeliest tokens at this place, best first. */
   readonly top: readonly LikelyToken[];
@@ -82,7 +94,9 @@ export type FinishReason = 'end' | 'stop' | 'length' | 'aborted';
 export interface Piece {
   /** Which of the n answers. */
   readonly choice: number;
+  /** The text that was added. */
   readonly text: string;
+  /** The tokens that were added. */
   readonly tokens: readonly number[];
   /** One for each of `tokens`, where they were asked for. */
   readonly logprobs?: readonly TokenLogprob[];
@@ -93,14 +107,19 @@ export interface Piece {
   /** The stop text that was found, or the text of the stop token. */
   readonly stopText?: string;
 }
+/** What a request took. */
 export interface Usage {
+  /** Tokens of the prompt. */
   readonly promptTokens: number;
   /** Tokens of the prompt that were computed before, by others. */
   readonly cachedTokens: number;
   /** Tokens written, of all answers; an end or stop token is not among them. */
   readonly tokens: number;
+  /** Time before it began. */
   readonly queuedSeconds: number;
+  /** Time for the prompt. */
   readonly prefillSeconds: number;
+  /** Time for the tokens after the first. */
   readonly decodeSeconds: number;
 }
 /**
@@ -108,6 +127,7 @@ export interface Usage {
  * An error ends the loop by being thrown there.
  */
 export interface Generation extends AsyncIterable<Piece> {
+  /** A number of its own among those of its engine. */
   readonly id: number;
   /** Ends it within one token: its last pieces say 'aborted'. */
   cancel(): void;
@@ -115,6 +135,7 @@ export interface Generation extends AsyncIterable<Piece> {
   readonly usage: Promise<Usage>;
 }
 
+/** What an engine takes at most. */
 export interface EngineLimits {
   /** Tokens of prompt and answer together. */
   readonly contextTokens: number;
@@ -122,13 +143,20 @@ export interface EngineLimits {
   readonly maxRunning: number;
   /** Requests that may wait. */
   readonly maxWaiting: number;
+  /** Pages of keys and values. */
   readonly pages: number;
+  /** Tokens of a page. */
   readonly pageTokens: number;
 }
+/** What an engine is doing. */
 export interface EngineStatus {
+  /** Sequences that run. */
   readonly running: number;
+  /** Requests that wait. */
   readonly waiting: number;
+  /** Pages that sequences or shared prompts hold. */
   readonly pagesUsed: number;
+  /** All pages. */
   readonly pagesTotal: number;
   /** Tokens written a second, over the last seconds. */
   readonly tokensPerSecond: number;
@@ -136,21 +164,32 @@ export interface EngineStatus {
   readonly promptTokensPerSecond: number;
   /** Counted since the start: tokens written, tokens of prompts computed, tokens of prompts found in the cache. */
   readonly tokens: number;
+  /** Tokens of prompts computed since the start. */
   readonly promptTokens: number;
+  /** Tokens of prompts found in the cache since the start. */
   readonly prefixHits: number;
+  /** Sequences that had to give their pages up and begin again, since the start. */
   readonly preemptions: number;
+  /** Requests that ended since the start. */
   readonly finished: number;
 }
+/** What answers requests; `TextEngine` is one, servers take any. */
 export interface Engine {
+  /** What APIs call the model. */
   readonly name: string;
+  /** How text becomes tokens and back. */
   readonly tokenizer: Tokenizer;
+  /** The model's chat templates; undefined where it has none. */
   readonly chatTemplate: ChatTemplates | undefined;
+  /** How long, how many at a time, how many may wait. */
   readonly limits: EngineLimits;
   /** Throws at once: ArgumentError and IndexError for bad parameters, ContextError, QueueFullError. */
   submit(request: GenerationRequest): Generation;
   /** Texts as vectors, where the model makes them. */
   embed?(texts: readonly string[]): Promise<Float32Array[]>;
+  /** What it is doing, for metrics. */
   status(): EngineStatus;
+  /** Ends all requests and gives the memory back. */
   dispose(): Promise<void>;
 }
 
@@ -165,7 +204,9 @@ export class QueueFullError extends WickError {
 }
 /** A prompt that the context has no room for. */
 export class ContextError extends ArgumentError {
+  /** Tokens of the prompt. */
   readonly promptTokens: number;
+  /** Tokens that the context has room for. */
   readonly contextTokens: number;
   constructor(promptTokens: number, contextTokens: number) {
     super(

@@ -2,6 +2,7 @@
 // seed draws the same.
 import { ArgumentError } from '../base/errors.js';
 
+/** How tokens are drawn. */
 export interface SamplingOptions {
   /** 0 is greedy; default 0.8. */
   readonly temperature?: number;
@@ -15,6 +16,7 @@ export interface SamplingOptions {
   readonly repetitionPenalty?: number;
   /** How many of the last tokens the penalty looks at. */
   readonly repetitionWindow?: number;
+  /** Equal seeds draw equal tokens; default: one drawn by chance. */
   readonly seed?: number;
 }
 
@@ -170,7 +172,9 @@ const DEFAULTS: Resolved = {
   seed: 0,
 };
 
+/** Draws tokens from logits: penalties, temperature, top-k, top-p, min-p, typical-p, with a seed. */
 export class Sampler {
+  /** The options in force, defaults filled in. */
   readonly options: Resolved;
   /** Tokens drawn so far: each has a random number of its own. */
   drawn = 0;
@@ -183,6 +187,7 @@ export class Sampler {
     );
     this.options = { ...DEFAULTS, ...given };
   }
+  /** Whether it always takes the likeliest token. */
   get greedy(): boolean {
     return this.options.temperature === 0;
   }

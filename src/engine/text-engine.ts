@@ -26,7 +26,9 @@ import { type Item, Scheduler } from './scheduler.js';
 import { Sequence } from './sequence.js';
 import { TokenTexts } from './stream.js';
 
+/** Options of an engine: memory, batches, speculation. */
 export interface EngineOptions extends MemoryOptions {
+  /** What APIs call the model; default: its family. */
   readonly name?: string;
   /** Requests that may wait before others are refused; default 1024. */
   readonly maxWaiting?: number;
@@ -57,10 +59,18 @@ interface Step {
   readonly read: () => Promise<readonly Rows[]>;
 }
 
+/**
+ * Answers many requests at once from one model: new ones join while others run, keys and values lie in pages, and
+ * prompts share what they begin with.
+ */
 export class TextEngine implements Engine {
+  /** What APIs call the model. */
   readonly name: string;
+  /** How text becomes tokens and back. */
   readonly tokenizer: Tokenizer;
+  /** How long, how many at a time, how many may wait. */
   readonly limits: EngineLimits;
+  /** What it took of the memory. */
   readonly memory: MemoryPlan;
   readonly #model: CausalLM;
   /** The ranks that share the model: requests are taken on the first, the others follow its steps. */
@@ -118,6 +128,7 @@ export class TextEngine implements Engine {
       draft: options.draft && new DraftModel(options.draft, model.config.vocabSize),
     };
   }
+  /** The model's chat templates; undefined where it has none. */
   get chatTemplate(): ChatTemplates | undefined {
     return this.tokenizer.chatTemplates;
   }
@@ -140,6 +151,7 @@ export class TextEngine implements Engine {
     }
   }
 
+  /** Begins a request; throws at once where it can never be answered. */
   submit(request: GenerationRequest): Generation {
     if (this.#disposed) throw new DisposedError(`engine ${this.name}: it was disposed of`);
     if (this.follows)
@@ -372,6 +384,7 @@ export class TextEngine implements Engine {
     this.#close(answer, error);
   }
 
+  /** What it is doing, for metrics. */
   status(): EngineStatus {
     const { pages, running, waiting, prefixHits, preemptions } = this.#scheduler;
     return {

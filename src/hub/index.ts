@@ -9,17 +9,22 @@ import { download, reason, refusal, type RemoteFile } from './download.js';
 
 export { cacheFolder } from './cache.js';
 
+/** How far the download of a file is. */
 export interface HubProgress {
+  /** The file's name in its repository. */
   readonly file: string;
   /** Bytes of all files that are there, and that there will be. */
   readonly done: number;
+  /** Bytes of the whole file. */
   readonly total: number;
 }
+/** How a model is found by name: revision, cache and token of the Hugging Face hub. */
 export interface HubOptions {
   /** A branch, tag or commit; default 'main', or what follows '@' in the name. */
   readonly revision?: string;
   /** Called with how far the download has come. */
   readonly onDownload?: (progress: HubProgress) => void;
+  /** Ends downloads; files that are whole stay in the cache. */
   readonly signal?: AbortSignal;
 }
 

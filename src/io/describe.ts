@@ -7,7 +7,9 @@ import { sniff, type TensorFormat } from './open.js';
 import { SafeTensors } from './safetensors.js';
 import { TorchFile } from './torch.js';
 
+/** What a file says about a tensor. */
 export interface TensorDescription {
+  /** Its name in the file. */
   readonly name: string;
   /** As the format calls it: Q4_K of GGUF, f32 of the others. */
   readonly type: string;
@@ -16,11 +18,15 @@ export interface TensorDescription {
   /** undefined where the type is not known. */
   readonly bytes: number | undefined;
 }
+/** What a tensor file holds. */
 export interface FileDescription {
+  /** The file's format. */
   readonly format: TensorFormat;
   /** GGUF's version. */
   readonly version?: number;
+  /** What the file says besides tensors. */
   readonly metadata: ReadonlyMap<string, unknown>;
+  /** All tensors, without their elements. */
   readonly tensors: readonly TensorDescription[];
 }
 

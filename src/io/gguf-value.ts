@@ -24,6 +24,7 @@ export const GGUF_TYPES = [
   'i64',
   'f64',
 ] as const;
+/** A type of GGUF's metadata by name. */
 export type GgufType = (typeof GGUF_TYPES)[number];
 
 type NumberArray =
@@ -37,12 +38,16 @@ type NumberArray =
   | Float64Array
   | BigUint64Array
   | BigInt64Array;
+/** A value of GGUF's metadata; lists of numbers are typed arrays. */
 export type GgufScalar = number | bigint | boolean | string | NumberArray | boolean[] | string[] | GgufValue[];
 
 /** A value with its type; arrays also say the type of their elements. */
 export interface GgufValue {
+  /** Its type. */
   readonly type: GgufType;
+  /** The type of a list's elements. */
   readonly of?: GgufType;
+  /** The value itself. */
   readonly value: GgufScalar;
 }
 

@@ -19,11 +19,16 @@ import {
   type GgufValue,
 } from './gguf-value.js';
 
+/** What is written about a tensor. */
 export interface GgufEntry {
+  /** Its name. */
   readonly name: string;
+  /** Its type; `ggmlType('Q8_0')`. */
   readonly type: GgmlType;
+  /** Its shape, row-major. */
   readonly shape: Shape;
 }
+/** A tensor to write, with its bytes. */
 export interface GgufTensor extends GgufEntry {
   /** Plain numbers or quantized blocks, as `type` says. */
   readonly bytes: Uint8Array;
@@ -138,6 +143,7 @@ export class GgufWriter {
     });
   }
 
+  /** Gives the file up: nothing stays of it. */
   abandon(): void {
     this.#draft.abandon();
   }
@@ -156,10 +162,12 @@ export class GgufWriter {
   }
 }
 
+/** Writes a GGUF file; it appears whole or not at all. */
 export const writeGguf = (
   path: string,
   metadata: ReadonlyMap<string, GgufValue>,
   tensors: readonly GgufTensor[],
 ): void => writeAtomic(path, (write) => emit(metadata, tensors, write));
+/** A GGUF file as bytes in memory. */
 export const ggufBytes = (metadata: ReadonlyMap<string, GgufValue>, tensors: readonly GgufTensor[]): Uint8Array =>
   collect((write) => emit(metadata, tensors, write));

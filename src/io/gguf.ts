@@ -22,19 +22,27 @@ const ENTRY = 400;
 const MAX_ALIGNMENT = 2 ** 20;
 const MAX_ELEMENTS = 2n ** 63n - 1n;
 
+/** What the file says about a tensor. */
 export interface GgufTensorInfo {
+  /** Its name. */
   readonly name: string;
+  /** Its type: floats, integers or quantized blocks. */
   readonly type: GgmlType;
   /** Row-major: the reverse of the order in the file. */
   readonly shape: Shape;
   /** Where the bytes lie in the file. */
   readonly start: number;
+  /** How many bytes it takes. */
   readonly bytes: number;
 }
 
+/** A GGUF file: metadata and tensors, which are read when they are asked for. */
 export class Gguf {
+  /** The format's version: 1, 2 or 3. */
   readonly version: number;
+  /** Tensors begin at multiples of so many bytes. */
   readonly alignment: number;
+  /** All metadata by key, with the types that the file gives. */
   readonly metadata: ReadonlyMap<string, GgufValue>;
   readonly #infos: ReadonlyMap<string, GgufTensorInfo>;
   readonly #source: ByteSource;
@@ -54,14 +62,17 @@ export class Gguf {
     this.#infos = place(cursor, table, data, this.alignment);
   }
 
+  /** Opens a file by its path, or bytes in memory. */
   static open(from: string | Uint8Array): Gguf {
     return opening(from, (source) => new Gguf(source));
   }
 
+  /** Names of all tensors, in the file's order. */
   get names(): string[] {
     return [...this.#infos.keys()];
   }
 
+  /** Whether there is a tensor of this name. */
   has(name: string): boolean {
     return this.#infos.has(name);
   }
@@ -71,6 +82,7 @@ export class Gguf {
     return this.metadata.get(key)?.value;
   }
 
+  /** Type, shape and place of a tensor; one that is not there is refused. */
   info(name: string): GgufTensorInfo {
     const info = this.#infos.get(name);
     if (info) return info;
@@ -118,6 +130,7 @@ export class Gguf {
     };
   }
 
+  /** Closes the file. */
   close(): void {
     this.#source.close();
   }

@@ -12,6 +12,7 @@ import { openTensors, type OpenOptions } from './open.js';
 import { writeSafetensors } from './safetensors.js';
 import { slices, storedRecord, type TensorRecord } from './stored-dtype.js';
 
+/** Where tensors are put, and how types that are not ours are read. */
 export interface LoadOptions extends OpenOptions {
   /** Where the tensors go: a device or its name; the default device otherwise. */
   device?: Device | string;
@@ -57,6 +58,7 @@ export function fromTensor(name: string, tensor: Tensor): TensorRecord {
   });
 }
 
+/** How files are written. */
 export interface SaveOptions {
   /** Text that travels with the tensors; safetensors only. */
   metadata?: Readonly<Record<string, string>>;

@@ -124,6 +124,7 @@ function parseNpy(source: ByteSource, name: string, options: ReadOptions, budget
 const native = (bytes: Uint8Array, order: string, width: number): Uint8Array =>
   order === '>' ? swapBytes(bytes, width) : bytes;
 
+/** The one tensor of an .npy file, by its path or bytes. */
 export function openNpy(from: From, options: ReadOptions = {}): TensorRecord {
   return opening(from, (source) => parseNpy(source, '', options));
 }
@@ -197,10 +198,26 @@ const emitZip = (records: Iterable<TensorRecord>, deflate: boolean) => (write: W
     write,
   );
 
+/** Writes an .npy file; it appears whole or not at all. */
 export const writeNpy = (path: string, record: TensorRecord): void => writeAtomic(path, emit(record));
+/** A record as the bytes of an .npy file. */
 export const npyBytes = (record: TensorRecord): Uint8Array => collect(emit(record));
-export const writeNpz = (path: string, records: Iterable<TensorRecord>, options: { deflate?: boolean } = {}): void =>
-  writeAtomic(path, emitZip(records, options.deflate ?? false));
-export const npzBytes = (records: Iterable<TensorRecord>, options: { deflate?: boolean } = {}): Uint8Array =>
-  collect(emitZip(records, options.deflate ?? false));
+/** Writes an .npz file; it appears whole or not at all. */
+export const writeNpz = (
+  path: string,
+  records: Iterable<TensorRecord>,
+  options: {
+    /** Compress the members; default false. */
+    deflate?: boolean;
+  } = {},
+): void => writeAtomic(path, emitZip(records, options.deflate ?? false));
+/** Records as the bytes of an .npz file. */
+export const npzBytes = (
+  records: Iterable<TensorRecord>,
+  options: {
+    /** Compress the members; default false. */
+    deflate?: boolean;
+  } = {},
+): Uint8Array => collect(emitZip(records, options.deflate ?? false));
+/** Whether NumPy has this dtype; bf16 and 8-bit floats it has not. */
 export const npyHolds = (dtype: DType): boolean => CODE[dtype] !== undefined;

@@ -10,17 +10,24 @@ import { isTar } from './tar.js';
 import { TorchFile } from './torch.js';
 import { ZipFile } from './zip.js';
 
+/** Formats of tensor files. */
 export type TensorFormat = 'safetensors' | 'torch' | 'npy' | 'npz' | 'gguf';
 
+/** How types that are not ours are read. */
 export interface OpenOptions extends ReadOptions {
   /** Give quantized GGUF tensors as f32, instead of refusing them. */
   dequantize?: boolean;
 }
 
+/** Tensors by name, whatever the format; close it when done. */
 export interface TensorFile {
+  /** The file's format. */
   readonly format: TensorFormat;
+  /** Names of all tensors. */
   readonly names: readonly string[];
+  /** A tensor's type, shape and bytes; one that is not there is refused. */
   record(name: string): TensorRecord;
+  /** Closes the file. */
   close(): void;
 }
 
@@ -64,6 +71,7 @@ function numpyFile(format: 'npy' | 'npz', source: ByteSource, options: OpenOptio
   };
 }
 
+/** Opens a tensor file of any format by its content: a path, a folder of safetensors, or bytes. */
 export function openTensors(from: string | Uint8Array, options: OpenOptions = {}): TensorFile {
   const format = sniff(from);
   if (format === 'npy' || format === 'npz') return openNumpy(format, from, options);

@@ -4,12 +4,15 @@ import { MAX_ENTRIES } from './limits.js';
 
 /** A class or function the stream names; never looked up. */
 export class PickleGlobal {
+  /** The Python module that it names. */
   readonly module: string;
+  /** The name in that module. */
   readonly name: string;
   constructor(module: string, name: string) {
     this.module = module;
     this.name = name;
   }
+  /** Both, joined by a dot: 'torch.FloatStorage'. */
   get id(): string {
     return `${this.module}.${this.name}`;
   }
@@ -17,10 +20,15 @@ export class PickleGlobal {
 
 /** What calling a global would have made: the parts it would have been made of. */
 export class PickleObject {
+  /** The class or function that would have been called. */
   readonly global: PickleGlobal;
+  /** What it would have been called with. */
   readonly args: unknown;
+  /** What its state would have been set to. */
   state: unknown;
+  /** What would have been appended to it. */
   readonly items: unknown[] = [];
+  /** What would have been set in it by key. */
   readonly entries = new Map<unknown, unknown>();
   constructor(global: PickleGlobal, args: unknown) {
     this.global = global;
@@ -30,6 +38,7 @@ export class PickleObject {
 
 /** A dict; `attributes` is what was set on the dict object itself. */
 export class PickleDict extends Map<unknown, unknown> {
+  /** Attributes that were set on the dict, where it was an object. */
   attributes: unknown;
 }
 

@@ -48,17 +48,23 @@ const MAX_HEADER = 100_000_000;
 const ENTRY = 400;
 const INDEX = 'model.safetensors.index.json';
 
+/** What the file says about a tensor. */
 export interface SafeTensorInfo {
   /** The type by our name; foreign ones are kept as they are. */
   readonly dtype: StoredDType;
+  /** Its shape. */
   readonly shape: Shape;
   /** Where the bytes lie in the file. */
   readonly start: number;
+  /** Where its bytes end. */
   readonly end: number;
+  /** The file that holds it. */
   readonly source: ByteSource;
 }
 
+/** A safetensors file, or several that belong together: tensors are read when they are asked for. */
 export class SafeTensors {
+  /** The texts of `__metadata__`. */
   readonly metadata: ReadonlyMap<string, string>;
   readonly #infos: ReadonlyMap<string, SafeTensorInfo>;
   readonly #sources: readonly ByteSource[];
@@ -144,14 +150,17 @@ export class SafeTensors {
     }
   }
 
+  /** Names of all tensors. */
   get names(): string[] {
     return [...this.#infos.keys()];
   }
 
+  /** Whether there is a tensor of this name. */
   has(name: string): boolean {
     return this.#infos.has(name);
   }
 
+  /** Type, shape and place of a tensor; one that is not there is refused. */
   info(name: string): SafeTensorInfo {
     const info = this.#infos.get(name);
     if (info) return info;
@@ -160,6 +169,7 @@ export class SafeTensors {
     );
   }
 
+  /** A tensor's type, shape and bytes. */
   record(name: string, options: ReadOptions = {}): TensorRecord {
     const { dtype, shape, start, source } = this.info(name);
     return storedRecord(`${source.name}: ${name}`, name, dtype, shape, options, (from, to) =>
@@ -167,6 +177,7 @@ export class SafeTensors {
     );
   }
 
+  /** All tensors, as `record` gives them. */
   records(options: ReadOptions = {}): TensorRecord[] {
     return this.names.map((name) => this.record(name, options));
   }
@@ -176,6 +187,7 @@ export class SafeTensors {
     return this.record(name, options).read();
   }
 
+  /** Closes the files. */
   close(): void {
     for (const source of this.#sources) source.close();
   }
@@ -326,6 +338,7 @@ function emit(
   for (const record of sorted) for (const part of slices(record)) write(part);
 }
 
+/** Writes a safetensors file; it appears whole or not at all. */
 export function writeSafetensors(
   path: string,
   records: Iterable<TensorRecord>,
@@ -334,6 +347,7 @@ export function writeSafetensors(
   writeAtomic(path, (write) => emit(records, metadata, write));
 }
 
+/** Records as the bytes of a safetensors file. */
 export const safetensorsBytes = (
   records: Iterable<TensorRecord>,
   metadata?: Readonly<Record<string, string>>,

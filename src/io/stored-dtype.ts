@@ -33,6 +33,7 @@ export const FOREIGN = {
   c128: { bits: 128 },
 } as const satisfies Record<string, Foreign>;
 
+/** Types that files may hold: ours and some that are widened or refused. */
 export type StoredDType = DType | keyof typeof FOREIGN;
 
 export const isOurs = (d: StoredDType): d is DType => (DTYPES as readonly string[]).includes(d);
@@ -63,6 +64,7 @@ export function storedBytes(stored: StoredDType, shape: Shape): number | undefin
   return (elements * bits) % 8n ? undefined : Number((elements * bits) / 8n);
 }
 
+/** How types that are not ours are read. */
 export interface ReadOptions {
   /** Read i8, u16 and f8e5m2 as the smallest type here that holds every value, instead of refusing them. */
   widen?: boolean;
@@ -77,9 +79,13 @@ export interface StoredInfo {
 
 /** A tensor in a file: its type and shape at once, its bytes when asked. */
 export interface TensorRecord {
+  /** Its name in the file. */
   readonly name: string;
+  /** The element type that its bytes have when they are read. */
   readonly dtype: DType;
+  /** Its shape. */
   readonly shape: Shape;
+  /** How many bytes reading gives. */
   readonly byteLength: number;
   /** Row-major little-endian bytes, all or those from start to end. */
   read(start?: number, end?: number): Uint8Array;

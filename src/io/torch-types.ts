@@ -50,13 +50,17 @@ const DTYPES: Record<string, StoredDType> = {
   float8_e8m0fnu: 'f8e8m0',
 };
 
+/** Memory of a checkpoint that tensors lie in. */
 export class TorchStorage {
+  /** Its name in the file. */
   readonly key: string;
   /** undefined: a type of storage that is not known, an error only when it is read. */
   readonly dtype: StoredDType | undefined;
+  /** Its type as PyTorch names it. */
   readonly type: string;
   /** Elements, and where they begin in the stored bytes of `key`. */
   readonly count: number;
+  /** Where it begins in the stored bytes of `key`, in elements. */
   readonly start: number;
   constructor(key: string, type: string, dtype: StoredDType | undefined, count: number, start = 0) {
     this.key = key;
@@ -67,14 +71,21 @@ export class TorchStorage {
   }
 }
 
+/** A tensor of a checkpoint, as its pickle describes it. */
 export class TorchTensor {
+  /** The memory it lies in. */
   readonly storage: TorchStorage;
+  /** Its element type; undefined: one that is not known. */
   readonly dtype: StoredDType | undefined;
+  /** Its type as PyTorch names it. */
   readonly type: string;
   /** In elements of dtype, from the storage's beginning. */
   readonly offset: number;
+  /** Its shape. */
   readonly shape: Shape;
+  /** Its strides, in elements. */
   readonly strides: readonly number[];
+  /** Whether it was being trained. */
   readonly requiresGrad: boolean;
   /** Where in its pickle the tensor was built. */
   readonly at: number;

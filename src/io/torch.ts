@@ -26,11 +26,15 @@ const LEGACY_PROTOCOL = 1001;
 /** Bytes that the description of a storage takes. */
 const STORAGE = 400;
 
+/** A tensor of a checkpoint. */
 export interface TorchRecord extends TensorRecord {
   /** As stored: in elements, over the storage named `storage`. `read()` gives row-major bytes whatever they are. */
   readonly strides: readonly number[];
+  /** Where it begins in its storage, in elements. */
   readonly offset: number;
+  /** The storage's key; tensors that share memory share it. */
   readonly storage: string;
+  /** Whether it was being trained. */
   readonly requiresGrad: boolean;
 }
 
@@ -45,6 +49,7 @@ interface Checkpoint {
   bigEndian: boolean;
 }
 
+/** A PyTorch checkpoint (zip, tar or plain pickle), read without running code. */
 export class TorchFile {
   /**
    * The whole structure: dicts as Map, lists and tuples as arrays, tensors as TorchTensor, unknown objects as
@@ -72,14 +77,17 @@ export class TorchFile {
     checkGrowth(source.name, total, source.stored ?? source.size, undefined, file.pickle.at);
   }
 
+  /** Opens a file by its path, or bytes in memory. */
   static open(from: string | Uint8Array): TorchFile {
     return opening(from, (source) => new TorchFile(source, readCheckpoint(source)));
   }
 
+  /** Dotted names of all tensors. */
   get names(): string[] {
     return [...this.#tensors.keys()];
   }
 
+  /** Whether there is a tensor of this name. */
   has(name: string): boolean {
     return this.#tensors.has(name);
   }
@@ -102,6 +110,7 @@ export class TorchFile {
     throw new ArgumentError(`TorchFile: no tensor ${JSON.stringify(name)} in ${this.#source.name}`);
   }
 
+  /** A tensor's type, shape, strides and bytes. */
   record(name: string, options: ReadOptions = {}): TorchRecord {
     const tensor = this.#tensor(name);
     const where = `${this.#source.name}: ${name}`;
@@ -119,15 +128,18 @@ export class TorchFile {
     };
   }
 
+  /** All tensors. */
   records(options: ReadOptions = {}): TorchRecord[] {
     const first = this.opaque.keys().next();
     return [...this.names, ...(first.done ? [] : [first.value])].map((name) => this.record(name, options));
   }
 
+  /** A tensor's bytes, row-major, whatever its strides. */
   read(name: string, options: ReadOptions = {}): Uint8Array {
     return this.record(name, options).read();
   }
 
+  /** Closes the file. */
   close(): void {
     this.#source.close();
   }

@@ -35,7 +35,11 @@ const shown = (v: unknown): string => {
   return text.length > 80 ? `${text.slice(0, 77)}...` : text;
 };
 
+/**
+ * A model's config.json (or GGUF metadata) that remembers which fields were read, so that the others can be refused.
+ */
 export class Config {
+  /** The fields as they stand. */
   readonly json: Json;
   /** What errors call the source: 'config.json', 'model.gguf'. */
   readonly where: string;
@@ -60,6 +64,7 @@ export class Config {
     const from = Object.hasOwn(this.json, name) ? this.json : this.#defaults;
     return Object.hasOwn(from, name) ? (from[name] ?? undefined) : undefined;
   }
+  /** Whether the field is there and not null; counts as read. */
   has(name: string): boolean {
     return this.get(name) !== undefined;
   }
@@ -69,6 +74,7 @@ export class Config {
     if (!is(v)) throw new FormatError(`${this.where}: ${this.#name(name)} is ${shown(v)}, not ${type}`);
     return v as T;
   }
+  /** A field that is a number; without a fallback it must be there. */
   number(name: string, fallback?: number): number {
     return this.#typed(name, 'a number', (v) => typeof v === 'number' && Number.isFinite(v), fallback);
   }
@@ -81,21 +87,26 @@ export class Config {
       fallback,
     );
   }
+  /** A field that is a number, or undefined where it is absent. */
   optional(name: string): number | undefined {
     return this.has(name) ? this.number(name) : undefined;
   }
+  /** A field that is true or false; without a fallback it must be there. */
   flag(name: string, fallback?: boolean): boolean {
     return this.#typed(name, 'true or false', (v) => typeof v === 'boolean', fallback);
   }
+  /** A field that is a string; without a fallback it must be there. */
   text(name: string, fallback?: string): string {
     return this.#typed(name, 'a text', (v) => typeof v === 'string', fallback);
   }
+  /** A field that is a list of numbers, of this length where one is given. */
   numbers(name: string, length?: number): readonly number[] {
     const type = length === undefined ? 'a list of numbers' : `a list of ${length} numbers`;
     const is = (v: unknown): boolean =>
       Array.isArray(v) && v.every((x) => typeof x === 'number') && (length === undefined || v.length === length);
     return this.#typed<readonly number[]>(name, type, is, undefined);
   }
+  /** A field that is a list of strings. */
   texts(name: string): readonly string[] {
     const is = (v: unknown): boolean => Array.isArray(v) && v.every((x) => typeof x === 'string');
     return this.#typed<readonly string[]>(name, 'a list of texts', is, undefined);

@@ -43,11 +43,17 @@ function mixer(w: Weights, f: Mixer, hidden: number, deep: Init): MixerModule {
 const mlp = (w: Weights, f: Mlp, hidden: number, deep: Init): MlpModule | undefined =>
   f.kind === 'none' ? undefined : f.kind === 'dense' ? dense(w, f, hidden, deep) : new Mixture(w, f, hidden);
 
+/** One layer of a decoder: a mixer over tokens (attention or another) and a feed-forward branch, with their norms. */
 export class Block extends Module {
+  /** The norm in front of the mixer; undefined where there is none. */
   readonly beforeMixer: Norm | undefined;
+  /** The norm behind the mixer, before its result is added. */
   readonly afterMixer: Norm | undefined;
+  /** The norm in front of the feed-forward branch. */
   readonly beforeMlp: Norm | undefined;
+  /** The norm behind the feed-forward branch, before its result is added. */
   readonly afterMlp: Norm | undefined;
+  /** Attention, latent attention, a convolution, a delta net or a Mamba 2 layer. */
   readonly mixer: MixerModule;
   /** None where the mixer is all there is. */
   readonly mlp: MlpModule | undefined;
@@ -70,6 +76,10 @@ export class Block extends Module {
     this.#parallel = f.parallel;
     this.#factor = f.branchFactor ?? 1;
   }
+  /**
+   * x (batch, time, hidden) to the same shape; the context holds positions and caches, `drop` is the share dropped
+   * while training.
+   */
   forward(x: Tensor, context: MixerContext, drop = 0): Tensor {
     const branch = (y: Tensor, after: Norm | undefined): Tensor => {
       const z = after ? after.forward(y) : y;
@@ -85,6 +95,7 @@ export class Block extends Module {
   }
 }
 
+/** Options of a decoder's `forward`. */
 export interface ForwardOptions {
   /** Logits of the last position only. */
   readonly last?: boolean;
@@ -110,13 +121,22 @@ interface Held {
   readonly table: RopeTable;
 }
 
+/**
+ * A decoder-only language model of any family, as its features describe it. `forward(ids)` answers logits (batch, time,
+ * vocabulary).
+ */
 export class CausalLM extends Module {
+  /** What the model is made of. */
   readonly config: Features;
+  /** The table of token vectors, (vocabulary, hidden). */
   readonly embed: Embedding<Weight>;
+  /** Learnt vectors of positions, where the family has them. */
   readonly positions: Tensor | undefined;
+  /** A norm on the embedding, where the family has one. */
   readonly embedNorm: Norm | undefined;
   /** All layers, or those of this rank's stage. */
   readonly blocks: Block[];
+  /** The norm before the head. */
   readonly norm: Norm;
   /** The embedding's own tensor where they are tied. */
   readonly head: AnyLinear;
@@ -134,7 +154,12 @@ export class CausalLM extends Module {
   constructor(
     features: Features,
     w: Weights,
-    options: { readonly dropout?: number; readonly stages?: StageGroup } = {},
+    options: {
+      /** Share of the residual's additions dropped while training; default 0. */
+      readonly dropout?: number;
+      /** The ranks that its layers are divided among; default: all layers are here. */
+      readonly stages?: StageGroup;
+    } = {},
   ) {
     super();
     const { stages } = options;
@@ -171,9 +196,11 @@ export class CausalLM extends Module {
   get talks(): boolean {
     return this.stage !== undefined || (this.shard !== undefined && !this.shard.group.recordable);
   }
+  /** Where its weights are. */
   get device(): Device {
     return this.embed.weight.device;
   }
+  /** The dtype it computes in. */
   get dtype(): DType {
     const { weight, dtype } = this.embed;
     return weight instanceof QTensor ? dtype : weight.dtype;
@@ -186,6 +213,7 @@ export class CausalLM extends Module {
     if (type !== undefined) checkCacheType(this.config, type);
     this.#cacheType = type;
   }
+  /** A cache for `forward`, with room for `capacity` tokens at first; `whole` keeps all keys of windows too. */
   newCache(capacity?: number, whole = false): DecoderCache {
     return new DecoderCache(this.config, capacity, whole, this.#cacheType);
   }
@@ -308,6 +336,7 @@ export class CausalLM extends Module {
       ? factor
       : tensor([factor], { device: 'cpu' }).cast(this.dtype).cast('f32').item();
   }
+  /** The head alone: (batch, time, hidden) to (batch, time, vocabulary), with the family's factor and softcap. */
   logits(x: Tensor): Tensor {
     const { logitFactor, logitSoftcap } = this.config;
     const own = this.head.forward(this.norm.forward(x));

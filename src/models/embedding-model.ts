@@ -116,9 +116,11 @@ function readDense(dir: string, options: BuilderOptions): { step: Step; layer: L
   return { layer, step: (x) => f(layer.forward(x)) };
 }
 
+/** Options of `embed`. */
 export interface EmbedOptions {
   /** A text before every text: its own words, or the name of one of the model's prompts. */
   readonly prompt?: string;
+  /** The name of one of the model's prompts. */
   readonly promptName?: string;
   /** Texts at once; default 32. */
   readonly batchSize?: number;
@@ -126,11 +128,15 @@ export interface EmbedOptions {
   readonly normalize?: boolean;
 }
 
+/** Texts as vectors: models of sentence-transformers and plain encoders. */
 export class EmbeddingModel {
+  /** The encoder itself. */
   readonly encoder: TextEncoder;
+  /** How texts become tokens. */
   readonly tokenizer: Tokenizer;
   /** Texts that some tasks want before theirs, by name. */
   readonly prompts: Readonly<Record<string, string>>;
+  /** The name of the prompt that is used where none is asked for. */
   readonly defaultPrompt: string | undefined;
   /** Tokens of a text that count, special ones included. */
   readonly maxTokens: number;
@@ -270,6 +276,7 @@ export class EmbeddingModel {
     for (const step of this.#steps) x = step(x);
     return (normalize ? unitLength(x) : x).cast('f32').contiguous();
   }
+  /** Gives the weights' memory back. */
   dispose(): void {
     this.encoder.dispose();
     for (const layer of this.#layers) layer.dispose();

@@ -142,18 +142,29 @@ export interface Layer {
   readonly mlp: Mlp;
 }
 
+/** What a decoder is made of, as independent switches: a family's row turns its config into these. */
 export interface Features {
+  /** The name errors call it by. */
   readonly family: string;
+  /** Tokens of the vocabulary. */
   readonly vocabSize: number;
+  /** Width of a token's vector between layers. */
   readonly hiddenSize: number;
+  /** The longest context it was made for. */
   readonly maxPositions: number;
+  /** The layers, each with its mixer and feed-forward branch. */
   readonly layers: readonly Layer[];
+  /** What its norms look like. */
   readonly norm: NormFeature;
   /** Which norms stand around the two branches of a layer. */
   readonly norms: {
+    /** In front of the mixer. */
     readonly beforeMixer: boolean;
+    /** Behind the mixer. */
     readonly afterMixer: boolean;
+    /** In front of the feed-forward branch. */
     readonly beforeMlp: boolean;
+    /** Behind the feed-forward branch. */
     readonly afterMlp: boolean;
   };
   /** Both branches read the same x: with a norm each, or one norm for both. */
@@ -161,16 +172,27 @@ export interface Features {
   /** Each branch is multiplied by this before it is added. */
   readonly branchFactor?: number;
   /** Positions are learnt vectors added to the embedding; `offset` rows of the table come before position 0. */
-  readonly learntPositions?: { readonly count: number; readonly offset: number };
+  readonly learntPositions?: {
+    /** How many positions there are. */
+    readonly count: number;
+    /** Rows of the table before position 0. */
+    readonly offset: number;
+  };
+  /** What token vectors are multiplied by. */
   readonly embedFactor?: number;
   /** A norm on the embedding. */
   readonly embedNorm?: boolean;
+  /** What logits are multiplied by. */
   readonly logitFactor?: number;
+  /** Logits become cap * tanh(logits / cap). */
   readonly logitSoftcap?: number;
+  /** The head is the embedding's own table. */
   readonly tied: boolean;
   /** The parts whose products add a bias: one that a file lacks is missing, one of another part is refused. */
   readonly biases: readonly Role[];
+  /** The token that begins texts. */
   readonly bosTokenId?: number;
+  /** The tokens that end answers. */
   readonly eosTokenIds: readonly number[];
 }
 

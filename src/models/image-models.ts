@@ -44,13 +44,17 @@ export interface Classified {
   readonly score: number;
 }
 
+/** Pictures to classes (ViT and its like). */
 export class ImageClassifier {
+  /** The network itself. */
   readonly model: Vit;
+  /** How pictures become numbers: size, mean, spread. */
   readonly processor: PictureProcessor;
   constructor(model: Vit, processor: PictureProcessor) {
     this.model = model;
     this.processor = processor;
   }
+  /** A folder, or owner/name on the Hugging Face hub. */
   static async load(name: string, options: BuilderOptions & HubOptions = {}): Promise<ImageClassifier> {
     const dir = await modelPath(name, options);
     const { model } = loadModel<Vit>(dir, { ...options, kind: 'vision' });
@@ -68,20 +72,26 @@ export class ImageClassifier {
       .sort((a, b) => b.score - a.score)
       .slice(0, top);
   }
+  /** Gives the weights' memory back. */
   dispose(): void {
     this.model.dispose();
   }
 }
 
+/** Pictures and texts as vectors of one space (CLIP, SigLIP). */
 export class ImageTextModel {
+  /** The network itself. */
   readonly model: ImageText;
+  /** How texts become tokens. */
   readonly tokenizer: Tokenizer;
+  /** How pictures become numbers: size, mean, spread. */
   readonly processor: PictureProcessor;
   constructor(model: ImageText, tokenizer: Tokenizer, processor: PictureProcessor) {
     this.model = model;
     this.tokenizer = tokenizer;
     this.processor = processor;
   }
+  /** A folder, or owner/name on the Hugging Face hub. */
   static async load(name: string, options: BuilderOptions & HubOptions = {}): Promise<ImageTextModel> {
     const dir = await modelPath(name, options);
     const { model } = loadModel<ImageText>(dir, { ...options, kind: 'image-text' });
@@ -109,6 +119,7 @@ export class ImageTextModel {
   async embedTexts(texts: readonly string[]): Promise<Float32Array[]> {
     return this.#vectors(() => this.#texts(texts));
   }
+  /** Vectors of length 1, one a picture. */
   async embedImages(images: readonly ImageInput[]): Promise<Float32Array[]> {
     return this.#vectors(() => this.#images(images));
   }
@@ -123,6 +134,7 @@ export class ImageTextModel {
   async scores(images: readonly ImageInput[], texts: readonly string[]): Promise<number[][]> {
     return scope(() => noGrad(() => rowsOf(this.model.scores(this.#images(images), this.#texts(texts)))));
   }
+  /** Gives the weights' memory back. */
   dispose(): void {
     this.model.dispose();
   }

@@ -14,19 +14,33 @@ import type { AttentionMixer } from './mixers.js';
 import type { Dense } from './mlp.js';
 import { Weights } from './weights.js';
 
+/** The sizes of a Llama. */
 export interface LlamaConfig {
+  /** Tokens of the vocabulary. */
   readonly vocabSize: number;
+  /** Width of a token's vector between layers. */
   readonly hiddenSize: number;
+  /** Width inside the feed-forward branch. */
   readonly intermediateSize: number;
+  /** How many layers. */
   readonly layers: number;
+  /** Query heads of a layer. */
   readonly heads: number;
+  /** Key and value heads of a layer; they divide `heads`. */
   readonly kvHeads: number;
+  /** Width of a head. */
   readonly headDim: number;
+  /** The longest context. */
   readonly maxPositions: number;
+  /** What the norms add to the mean square: 1e-5. */
   readonly normEps: number;
+  /** The base of the rope's frequencies: 10000 or 500000. */
   readonly ropeTheta: number;
+  /** The head is the embedding's own table. */
   readonly tiedEmbeddings: boolean;
+  /** The token that begins texts. */
   readonly bosTokenId?: number;
+  /** The tokens that end answers. */
   readonly eosTokenIds: readonly number[];
 }
 
@@ -53,8 +67,16 @@ export const llamaJson = (c: LlamaConfig, dtype: DType): Json => ({
   torch_dtype: { f32: 'float32', bf16: 'bfloat16', f16: 'float16' }[dtype as 'f32'] ?? 'float32',
 });
 
+/** Llama by its sizes, to be trained from scratch; other models are loaded by `loadModel`. */
 export class Llama extends CausalLM {
-  constructor(config: LlamaConfig, vb: VarBuilder, options: { readonly dropout?: number } = {}) {
+  constructor(
+    config: LlamaConfig,
+    vb: VarBuilder,
+    options: {
+      /** Share of the residual's additions dropped while training; default 0. */
+      readonly dropout?: number;
+    } = {},
+  ) {
     const features = llamaFeatures(new Config(llamaJson(config, vb.dtype)));
     super(features, new Weights(vb, LLAMA_NAMES, config, features.biases), options);
   }

@@ -10,6 +10,7 @@ import type { ModelKind, ModelOptions, ModelRow } from './model-row.js';
 import { rowFor } from './registry.js';
 import { type LoadProgress, openModel, type OpenedModel } from './source.js';
 
+/** Options of `loadModel`. */
 export interface LoadModelOptions extends Omit<BuilderOptions, 'dtype'>, ModelOptions, LoadProgress {
   /** Default f32; 'stored': what the files say, where it is a float of 16 bits, else f32. */
   readonly dtype?: DType | 'stored';
@@ -22,8 +23,11 @@ export interface LoadModelOptions extends Omit<BuilderOptions, 'dtype'>, ModelOp
   /** The types that the caller is a class for: Llama.load takes llama alone. */
   readonly types?: readonly string[];
 }
+/** A loaded model, and the family's row that served it. */
 export interface LoadedModel<M extends Module = Module> {
+  /** The model, with its weights on the device. */
   readonly model: M;
+  /** The row of the registry: its kind, its types, how its config is read. */
   readonly row: ModelRow;
   /** config.json's model_type, or GGUF's architecture. */
   readonly type: string;

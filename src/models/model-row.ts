@@ -7,6 +7,7 @@ import type { StageGroup } from './stage.js';
 
 /** What a model does, which is what its class can be asked for. */
 export const KINDS = ['decoder', 'encoder', 'seq2seq', 'speech', 'vision', 'image-text'] as const;
+/** What a model is for: text generation, embeddings, pictures, speech and others. */
 export type ModelKind = (typeof KINDS)[number];
 
 export interface ModelOptions {
@@ -23,6 +24,7 @@ export interface ModelOptions {
  * left over.
  */
 export interface ModelRow<M extends Module = Module> {
+  /** What models of this family are for. */
   readonly kind: ModelKind;
   /** config.json's model_type. */
   readonly types: readonly string[];

@@ -8,32 +8,50 @@ import type { Tensor } from '../tensor/tensor.js';
 import { Config, type Json } from './config.js';
 
 export const ROPE_TYPES = ['default', 'linear', 'dynamic', 'llama3', 'yarn', 'longrope', 'proportional'] as const;
+/** A kind of rope by the name that configs give it. */
 export type RopeType = (typeof ROPE_TYPES)[number];
 
+/** A rotary embedding as configs describe it. */
 export interface RopeFeature {
+  /** How frequencies are stretched for longer contexts. */
   readonly type: RopeType;
+  /** The base of the frequencies: theta^(-2i / rotated). */
   readonly theta: number;
   /** The head's width, and how much of its front turns. */
   readonly headDim: number;
+  /** How many of the head's numbers turn. */
   readonly rotated: number;
   /** What exponents count with, where it is odd: its last pair is cut short. */
   readonly span?: number;
   /** Pairs are neighbours (2i, 2i + 1) in the stored rows, not (i, i + rotated / 2). */
   readonly interleaved?: boolean;
+  /** The longest context it was made for. */
   readonly maxPositions: number;
+  /** How many times longer contexts are than those it was first trained with. */
   readonly factor?: number;
+  /** The context it was first trained with. */
   readonly original?: number;
+  /** llama3: waves longer than original / lowFactor are stretched in full. */
   readonly lowFactor?: number;
+  /** llama3: waves shorter than original / highFactor stay as they are. */
   readonly highFactor?: number;
+  /** yarn: frequencies that turn more often than this stay as they are. */
   readonly betaFast?: number;
+  /** yarn: frequencies that turn less often than this are stretched in full. */
   readonly betaSlow?: number;
+  /** yarn: whether the bounds between the two are rounded to whole dimensions. */
   readonly truncate?: boolean;
+  /** yarn: DeepSeek's factor of cosines and sines. */
   readonly mscale?: number;
+  /** yarn: DeepSeek's factor by which that is divided. */
   readonly mscaleAllDim?: number;
+  /** What cosines and sines are multiplied by; default by type. */
   readonly attentionFactor?: number;
   /** longrope's past its border, where it is another. */
   readonly longAttentionFactor?: number;
+  /** longrope: divisors of the frequencies within the original context. */
   readonly shortFactors?: readonly number[];
+  /** longrope: divisors of the frequencies beyond it. */
   readonly longFactors?: readonly number[];
   /** dynamic with a fixed stretch of theta (hunyuan). */
   readonly alpha?: number;

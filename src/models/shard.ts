@@ -20,11 +20,15 @@ import type { Role } from './weights.js';
 
 /** What a model asks of the ranks it is shared out among; a Group of wick/distributed has it. */
 export interface ShardGroup {
+  /** This rank's number, from 0. */
   readonly rank: number;
+  /** How many ranks there are. */
   readonly size: number;
   /** Whether its calls can be part of recorded work (Device.capture). */
   readonly recordable: boolean;
+  /** The sum of everyone's x, on all ranks. */
   allReduce(x: Tensor): Tensor;
+  /** Everyone's x one after another along a dimension, on all ranks. */
   allGather(x: Tensor, dim: number): Tensor;
 }
 
@@ -57,7 +61,9 @@ export class SummedLinear extends Linear<Weight> {
   }
 }
 
+/** What one rank holds of a model whose heads and inner rows are divided among ranks. */
 export class Shard {
+  /** The ranks that share the model. */
   readonly group: ShardGroup;
   /** The whole model's. */
   readonly whole: Features;

@@ -33,11 +33,13 @@ export interface LoadProgress {
 
 /** Tensors by name; remembers which were asked for. */
 export class ModelSource implements VarSource {
+  /** Whether it is a Hugging Face folder or a GGUF file. */
   readonly format: ModelFormat;
   /** The folder or file, as errors call it. */
   readonly path: string;
   /** GGUF's metadata; empty for folders. */
   readonly metadata: ReadonlyMap<string, unknown>;
+  /** A builder over its tensors, as layers take them. */
   readonly builder: VarBuilder;
   readonly #records: ReadonlyMap<string, () => TensorRecord>;
   readonly #blocks: ReadonlyMap<string, (device: Device) => QTensor>;
@@ -65,9 +67,11 @@ export class ModelSource implements VarSource {
     this.#onProgress = options.onProgress;
     this.builder = new VarBuilder(this, options);
   }
+  /** Names of all tensors. */
   get names(): string[] {
     return [...this.#records.keys()];
   }
+  /** Whether there is a tensor of this name. */
   has(name: string): boolean {
     return this.#records.has(name);
   }
@@ -82,11 +86,13 @@ export class ModelSource implements VarSource {
     const near = this.names.filter((k) => k.endsWith(last)).slice(0, 3);
     return near.length ? `; there are ${near.join(', ')}` : ` among ${this.#records.size}`;
   }
+  /** The shape of a tensor, without reading it. */
   shapeOf(name: string): Shape {
     const open = this.#records.get(name);
     if (!open) throw new FormatError(`${this.path}: there is no tensor ${JSON.stringify(name)}${this.#near(name)}`);
     return open().shape;
   }
+  /** A tensor as floats on a device; it counts as used. */
   get(name: string, shape: Shape | undefined, _init: Init, { dtype, device }: VarOptions): Tensor {
     const record = this.#record(name);
     this.#checkShape(name, record.shape, shape);
@@ -96,6 +102,7 @@ export class ModelSource implements VarSource {
     this.#tell(record.byteLength);
     return keep(t);
   }
+  /** A part of a tensor, of which no more is read; it counts as used. */
   part(name: string, shape: Shape | undefined, part: Part, { dtype, device }: VarOptions): Tensor {
     const record = this.#record(name);
     this.#checkShape(name, record.shape, shape);
@@ -112,6 +119,7 @@ export class ModelSource implements VarSource {
         `${this.path}: ${name} is ${formatShape(stored)}; by the config it is ${formatShape(shape)}`,
       );
   }
+  /** Whether a tensor is stored in quantized blocks that products take. */
   hasBlocks(name: string): boolean {
     return this.#blocks.has(name);
   }
@@ -139,6 +147,7 @@ export class ModelSource implements VarSource {
   ignore(pattern: RegExp): void {
     for (const name of this.names) if (pattern.test(name)) this.#used.add(name);
   }
+  /** Throws where tensors are left that nobody asked for: a model that ignores some of its weights would be wrong. */
   refuseUnused(): void {
     const left = this.names.filter((n) => !this.#used.has(n));
     if (left.length > 0)
@@ -147,6 +156,7 @@ export class ModelSource implements VarSource {
           `used ${left.length === 1 ? 'the tensor' : `${left.length} tensors:`} ${left.slice(0, 4).join(', ')}${left.length > 4 ? ', ...' : ''}; the model would not be the one that was stored`,
       );
   }
+  /** Closes the files. */
   close(): void {
     this.#close();
   }

@@ -15,9 +15,11 @@ import { Config } from './config.js';
 import { loadModel } from './load.js';
 import type { Whisper } from './whisper.js';
 
+/** Options of `transcribe`. */
 export interface TranscribeOptions {
   /** 'de' or '<|de|>'; default: what the model hears. */
   readonly language?: string;
+  /** In the language that is spoken (the default), or in English. */
   readonly task?: 'transcribe' | 'translate';
   /** Tokens of each window's text; default: what the model has room for. */
   readonly maxTokens?: number;
@@ -32,9 +34,13 @@ interface Tokens {
   readonly suppressedFirst: readonly number[];
 }
 
+/** Speech to text (Whisper). */
 export class SpeechModel {
+  /** The network itself. */
   readonly model: Whisper;
+  /** How tokens become text. */
   readonly tokenizer: Tokenizer;
+  /** How sound becomes numbers: a logarithmic mel spectrogram. */
   readonly mel: LogMel;
   readonly #tokens: Tokens;
   constructor(model: Whisper, tokenizer: Tokenizer, mel: LogMel, tokens: Tokens) {
@@ -43,6 +49,7 @@ export class SpeechModel {
     this.mel = mel;
     this.#tokens = tokens;
   }
+  /** A folder, or owner/name on the Hugging Face hub. */
   static async load(name: string, options: BuilderOptions & HubOptions = {}): Promise<SpeechModel> {
     const dir = await modelPath(name, options);
     const { model } = loadModel<Whisper>(dir, { ...options, kind: 'speech' });
@@ -135,6 +142,7 @@ export class SpeechModel {
     for (const id of ids) bias[id] = -Infinity;
     return logits.cast('f32').add(tensor(bias, { device: logits.device }));
   }
+  /** Gives the weights' memory back. */
   dispose(): void {
     this.model.dispose();
   }

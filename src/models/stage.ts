@@ -8,17 +8,25 @@ import type { Features } from './features.js';
 
 /** What a model asks of the ranks that its layers are divided among; a Group of wick/distributed has it. */
 export interface StageGroup {
+  /** This rank's number, from 0; rank 0 has the first layers. */
   readonly rank: number;
+  /** How many ranks there are. */
   readonly size: number;
+  /** Sends x to a rank. */
   send(x: Tensor, to: number): void;
+  /** Waits for a tensor of this shape and dtype from a rank. */
   recv(shape: readonly number[], dtype: DType, from: number, device?: Device): Tensor;
+  /** The root's x on all ranks. */
   broadcast(x: Tensor, root: number): Tensor;
 }
 
+/** Which layers of a model a rank holds, where layers are divided among ranks. */
 export class Stage {
+  /** The ranks that share the model. */
   readonly group: StageGroup;
   /** This rank's layers: the first, and the one after the last. */
   readonly first: number;
+  /** The layer behind the last of this rank's. */
   readonly end: number;
 
   constructor(group: StageGroup, features: Features) {
@@ -31,6 +39,7 @@ export class Stage {
     this.first = Math.floor((count * group.rank) / group.size);
     this.end = Math.floor((count * (group.rank + 1)) / group.size);
   }
+  /** Whether a layer is this rank's. */
   holds(layer: number): boolean {
     return layer >= this.first && layer < this.end;
   }

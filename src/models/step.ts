@@ -46,16 +46,24 @@ export interface Step {
   /** What `scan` makes of x's, each (b, t, ...), and of the state that the layer remembers: answers (b, t, ...). */
   overState(layer: number, xs: readonly Tensor[], scan: Scan): Tensor;
 }
+/** A step over a sequence with a state: inputs (b, t, ...) and the state before them to outputs and the state after. */
 export type Scan = (xs: readonly Tensor[], state: Tensor | undefined) => { readonly y: Tensor; readonly state: Tensor };
 /** New tokens `from` to `from + count` look at all of these, (b, 1, all, width). */
 export interface LatentRun {
+  /** The first of the new tokens that this is for. */
   readonly from: number;
+  /** How many new tokens. */
   readonly count: number;
+  /** What values and parts of the keys are made of. */
   readonly latents: Tensor;
+  /** The parts of the keys that the rope has turned. */
   readonly keys: Tensor;
 }
+/** How a layer's attention looks at keys. */
 export type AttendOptions = Pick<Attention, 'scale' | 'window' | 'chunk' | 'softcap'> & {
+  /** A logit for each head that takes part in the softmax and has no value (heads). */
   readonly sinks?: Tensor;
+  /** Slopes for each head (heads); distances times these are taken off the scores. */
   readonly alibi?: Tensor;
 };
 
@@ -64,7 +72,9 @@ interface Memory {
   last: Tensor | undefined;
   state: Tensor | undefined;
 }
+/** What a decoder's layers remember of earlier tokens: keys and values, or states of one size. */
 export class DecoderCache {
+  /** One cache a layer. */
   readonly layers: readonly (KvCache | Memory)[];
   /** Tokens seen so far, those of padding counted. */
   length = 0;
@@ -80,6 +90,7 @@ export class DecoderCache {
         : { last: undefined, state: undefined },
     );
   }
+  /** The keys and values of a layer; a layer that keeps none is refused. */
   kv(layer: number): KvCache {
     const found = this.layers[layer];
     if (!(found instanceof KvCache)) throw new ArgumentError(`cache: layer ${layer} keeps no keys`);
@@ -101,6 +112,7 @@ export class DecoderCache {
     old?.dispose();
     this.length = length;
   }
+  /** Forgets all tokens and keeps the memory. */
   reset(): void {
     for (const l of this.layers) {
       if (l instanceof KvCache) l.reset();
@@ -115,6 +127,7 @@ export class DecoderCache {
     this.pads = undefined;
     this.length = 0;
   }
+  /** Gives the memory back. */
   dispose(): void {
     this.reset();
     for (const l of this.layers) if (l instanceof KvCache) l.dispose();
@@ -123,7 +136,18 @@ export class DecoderCache {
 
 /** What queries at the end of `keys` keys see: causal, within a window or chunk, past the padding of each sequence. */
 export function seen(
-  o: { time: number; keys: number; first: number; window?: number; chunk?: number },
+  o: {
+    /** How many queries there are, the last of the keys. */
+    time: number;
+    /** How many keys there are. */
+    keys: number;
+    /** The position of the first key. */
+    first: number;
+    /** Keys a query sees, itself counted. */
+    window?: number;
+    /** A query sees its own chunk of this many positions. */
+    chunk?: number;
+  },
   pads: readonly number[],
   device: Device,
 ): Tensor {
@@ -144,7 +168,9 @@ export function seen(
 
 /** Sequences of equal length in one batch, padded in front or not, with a cache or without. */
 export class BatchStep implements Step {
+  /** Tokens of the longest sequence after this run. */
   readonly length: number;
+  /** The same with padding counted. */
   readonly slots: number;
   readonly #start: number;
   readonly #time: number;
@@ -162,10 +188,13 @@ export class BatchStep implements Step {
     this.slots = this.#start + time;
     this.length = this.slots - (pads ? Math.min(...pads) : 0);
   }
+  /** Keys past the last token are never answered. */
   readonly open = false;
+  /** Some sequences have padding in front. */
   get padded(): boolean {
     return this.#pads !== undefined;
   }
+  /** x (b, t, hidden) with zeros at padding. */
   withoutPads(x: Tensor): Tensor {
     const pads = this.#pads;
     if (!pads || this.#start >= Math.max(...pads)) return x;
@@ -173,6 +202,7 @@ export class BatchStep implements Step {
     const shape = [pads.length, this.#time, 1];
     return x.mul(tensor(Float32Array.from(open), { shape, device: this.#device }).cast(x.dtype));
   }
+  /** Rows of a table by position: (time, width), or (batch, time, width) where sequences are padded. */
   rows(table: Tensor, withPads = false): Tensor {
     if (!this.#pads || withPads) return table.narrow(0, this.#start, this.#time);
     const at = (pad: number, i: number): number => Math.max(0, this.#start + i - pad);
@@ -182,6 +212,10 @@ export class BatchStep implements Step {
     );
     return table.embedding(this.#positions);
   }
+  /**
+   * Attention of new tokens over all that the layer holds: q (b, t, heads, dim), k and v (b, t, kvHeads, dim) to (b, t,
+   * heads, dim).
+   */
   attend(layer: number, q: Tensor, k: Tensor, v: Tensor, how: AttendOptions): Tensor {
     const { window, chunk, alibi, sinks, scale, softcap } = how;
     const extra = { scale, ...(softcap && { softcap }), ...(sinks && { sinks }), ...(alibi && { alibi }) };
@@ -201,13 +235,16 @@ export class BatchStep implements Step {
     const mask = seen({ time: this.#time, keys: n, first, window, chunk }, pads, this.#device);
     return turned(query.sdpa(keys, values, { causal: true, mask, ...extra }));
   }
+  /** Keeps latents and turned keys of new tokens and answers all that they look at. */
   keepLatent(layer: number, latent: Tensor, key: Tensor): readonly LatentRun[] {
     const [latents, keys] = this.#cache ? this.#cache.kv(layer).append(latent, key) : [latent, key];
     return [{ from: 0, count: this.#time, latents, keys }];
   }
+  /** What new tokens see of `keys` latents, u8 (b or 1, 1, t, keys). */
   mask(time: number, keys: number, device: Device): Tensor {
     return seen({ time, keys, first: 0 }, this.#pads ?? [0], device);
   }
+  /** A causal convolution over x (b, channels, t), with the last columns of the run before in front. */
   overColumns(layer: number, x: Tensor, count: number, convolve: (columns: Tensor) => Tensor): Tensor {
     const [b, channels, t] = x.shape;
     const state = this.#cache?.layers[layer] as Memory | undefined;
@@ -220,6 +257,7 @@ export class BatchStep implements Step {
     }
     return convolve(all);
   }
+  /** What `scan` makes of the inputs and of the state that the layer remembers. */
   overState(layer: number, xs: readonly Tensor[], scan: Scan): Tensor {
     const memory = this.#cache?.layers[layer] as Memory | undefined;
     const { y, state } = scan(xs, memory?.state);

@@ -10,8 +10,11 @@ import { loadTokenizer, type Tokenizer } from '../tokenizers/index.js';
 import { loadModel } from './load.js';
 import type { T5 } from './t5.js';
 
+/** Texts to texts (T5): translation, summaries. */
 export class TextToText {
+  /** The network itself. */
   readonly model: T5;
+  /** How texts become tokens and back. */
   readonly tokenizer: Tokenizer;
   readonly #start: number;
   readonly #end: readonly number[];
@@ -21,6 +24,7 @@ export class TextToText {
     this.#start = start;
     this.#end = end;
   }
+  /** A folder, or owner/name on the Hugging Face hub. */
   static async load(name: string, options: BuilderOptions & HubOptions = {}): Promise<TextToText> {
     const dir = await modelPath(name, options);
     const { model } = loadModel<T5>(dir, { ...options, kind: 'seq2seq' });
@@ -32,7 +36,13 @@ export class TextToText {
     return new TextToText(model, loadTokenizer(dir), start, end);
   }
   /** The likeliest answer to each text. */
-  async generate(texts: readonly string[], options: { readonly maxTokens?: number } = {}): Promise<string[]> {
+  async generate(
+    texts: readonly string[],
+    options: {
+      /** The longest answer; default 128 tokens. */
+      readonly maxTokens?: number;
+    } = {},
+  ): Promise<string[]> {
     const rows = texts.map((t) => this.tokenizer.encode(t));
     const time = Math.max(1, ...rows.map((r) => r.length));
     const pad = this.tokenizer.roleId('pad') ?? 0;
@@ -58,6 +68,7 @@ export class TextToText {
       mask.dispose();
     }
   }
+  /** Gives the weights' memory back. */
   dispose(): void {
     this.model.dispose();
   }

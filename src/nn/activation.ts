@@ -59,6 +59,7 @@ export function activation(name: string, parameter?: number): (x: Tensor) => Ten
 
 /** An activation by the name that configuration files use. */
 export class Activation extends Layer {
+  /** The op's name, as the layer is shown: 'ReLU'. */
   readonly name: string;
   readonly #f: (x: Tensor) => Tensor;
   constructor(name: string, parameter?: number) {
@@ -88,8 +89,14 @@ export class ReLU6 extends Layer {
 }
 /** x times the normal distribution's share below x; exact, or by its tanh form with { approximate: 'tanh' }. */
 export class GELU extends Layer {
+  /** 'none': by the error function, exact; 'tanh': the usual approximation. */
   readonly approximate: 'none' | 'tanh';
-  constructor(options: { readonly approximate?: 'none' | 'tanh' } = {}) {
+  constructor(
+    options: {
+      /** 'none' (the default): by the error function, exact; 'tanh': the usual approximation. */
+      readonly approximate?: 'none' | 'tanh';
+    } = {},
+  ) {
     super();
     requireOptions('GELU', options, ['approximate']);
     this.approximate = options.approximate ?? 'none';
@@ -165,6 +172,7 @@ export class LogSigmoid extends Layer {
 }
 /** x where it is positive, alpha (e^x - 1) elsewhere. */
 export class ELU extends Layer {
+  /** What large negative inputs approach, negated. */
   readonly alpha: number;
   constructor(alpha = 1) {
     super();
@@ -179,6 +187,7 @@ export class ELU extends Layer {
 }
 /** x where it is positive, slope * x elsewhere. */
 export class LeakyReLU extends Layer {
+  /** What negative inputs are multiplied by. */
   readonly slope: number;
   constructor(slope = 0.01) {
     super();
@@ -193,6 +202,7 @@ export class LeakyReLU extends Layer {
 }
 /** Positive numbers that sum to 1 along a dimension. */
 export class Softmax extends Layer {
+  /** The dimension whose elements sum to one. */
   readonly dim: number;
   constructor(dim = -1) {
     super();
@@ -221,8 +231,15 @@ export class GLU extends Softmax {
 
 /** A learned slope for negative values, one or one per channel. */
 export class PReLU extends Layer {
+  /** The slope for negative inputs: (1) for all, or one for each channel. */
   weight: Tensor;
-  constructor(channels?: number, options?: MakeOptions & { readonly init?: number });
+  constructor(
+    channels?: number,
+    options?: MakeOptions & {
+      /** What slopes begin with; default 0.25. */
+      readonly init?: number;
+    },
+  );
   constructor(weight: Tensor);
   constructor(first: number | Tensor = 1, options: MakeOptions & { readonly init?: number } = {}) {
     super();

@@ -40,13 +40,21 @@ export interface AttendOptions {
 export class MultiheadAttention extends Module {
   /** (3 width, width): the products of queries, keys and values as one, where all have one width. */
   inProjWeight: Tensor | undefined;
+  /** (width, width) for queries, where keys or values have another width than queries. */
   qProjWeight: Tensor | undefined;
+  /** (width, keyWidth), in that case. */
   kProjWeight: Tensor | undefined;
+  /** (width, valueWidth), in that case. */
   vProjWeight: Tensor | undefined;
+  /** (3 width): the biases of queries, keys and values, one after another. */
   inProjBias: Tensor | undefined;
+  /** The product that mixes the heads' answers. */
   outProj: Linear;
+  /** Features of queries and of the result. */
   readonly width: number;
+  /** How many heads; `width / heads` features each. */
   readonly heads: number;
+  /** Share of the attention weights that is dropped while training. */
   readonly dropout: number;
   constructor(width: number, heads: number, options: MultiheadAttentionOptions = {}) {
     super();

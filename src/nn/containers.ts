@@ -5,6 +5,7 @@ import { type Field, Layer, Module } from './module.js';
 
 /** A function as a layer. */
 export class Func extends Layer {
+  /** What forward calls; `training` says whether the module is being trained. */
   readonly f: (x: Tensor, training: boolean) => Tensor;
   constructor(f: (x: Tensor, training: boolean) => Tensor) {
     super();
@@ -44,6 +45,7 @@ const inOrder = (list: readonly Module[]): Field[] =>
  * ```
  */
 export class Sequential extends Layer {
+  /** The layers, in the order they run in. */
   readonly layers: Layer[];
   constructor(...layers: LayerLike[]) {
     super();
@@ -78,6 +80,7 @@ export const seq = (...layers: LayerLike[]): Sequential => new Sequential(...lay
 
 /** Modules by number; a plain array in a field does the same. */
 export class ModuleList<M extends Module = Module> extends Module {
+  /** The modules, in order; their names are '0', '1', ... */
   readonly list: M[];
   constructor(modules: Iterable<M> = []) {
     super();
@@ -123,6 +126,7 @@ export class ModuleDict<M extends Module = Module> extends Module {
       throw new ArgumentError(`ModuleDict: there is no ${JSON.stringify(name)} among ${this.names().join(', ')}`);
     return this.#modules[name];
   }
+  /** Whether there is a module of this name. */
   has(name: string): boolean {
     return Object.hasOwn(this.#modules, name);
   }

@@ -61,6 +61,7 @@ abstract class Conv extends Layer {
   weight: Tensor;
   /** (outputs), if there is one. */
   bias: Tensor | undefined;
+  /** Stride, padding, dilation, groups and what else was given, defaults filled in. */
   readonly config: AnyConfig;
   readonly #kind: Kind;
   constructor(
@@ -230,10 +231,17 @@ const convolution =
     {
       useBias = true,
       ...config
-    }: Omit<O, keyof MakeOptions | 'bias' | 'init'> & { readonly useBias?: boolean } = {} as O,
+    }: Omit<O, keyof MakeOptions | 'bias' | 'init'> & {
+      /** Whether there is a bias; default true. */
+      readonly useBias?: boolean;
+    } = {} as O,
   ): T =>
     new Class(inputs, outputs, kernel, { ...config, bias: useBias, ...(init && { init }), from: vb } as unknown as O);
+/** A Conv1d whose tensors come from a builder, in Candle's order of arguments. */
 export const conv1d = convolution<Conv1d, ConvOptions>(Conv1d, kaiming('normal'));
+/** A Conv2d whose tensors come from a builder, in Candle's order of arguments. */
 export const conv2d = convolution<Conv2d, ConvOptions>(Conv2d, kaiming('normal'));
+/** A ConvTranspose1d whose tensors come from a builder, in Candle's order of arguments. */
 export const convTranspose1d = convolution<ConvTranspose1d, ConvTransposeOptions>(ConvTranspose1d);
+/** A ConvTranspose2d whose tensors come from a builder, in Candle's order of arguments. */
 export const convTranspose2d = convolution<ConvTranspose2d, ConvTransposeOptions>(ConvTranspose2d);

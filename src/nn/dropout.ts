@@ -8,7 +8,9 @@ import { Layer } from './module.js';
 
 /** Each element is 0 with probability p while training, and the others are divided by 1 - p. */
 export class Dropout extends Layer {
+  /** The share of elements that become zero while training. */
   readonly p: number;
+  /** The stream that decides; undefined: the device's own. */
   readonly generator: Generator | undefined;
   constructor(p = 0.5, generator?: Generator) {
     super();

@@ -25,8 +25,11 @@ export interface EmaOptions {
  * ```
  */
 export class EMA {
+  /** The module whose weights are averaged. */
   readonly module: Module;
+  /** How much of the average stays at each update. */
   readonly decay: number;
+  /** Whether early updates count more: the decay is at most (1 + n) / (10 + n). */
   readonly warmup: boolean;
   /** Updates so far. */
   updates = 0;
@@ -93,6 +96,7 @@ export class EMA {
       if (!pending) restore();
     }
   }
+  /** Gives the averages' memory back. */
   dispose(): void {
     for (const t of this.#average.values()) t.dispose();
   }

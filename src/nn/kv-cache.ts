@@ -13,12 +13,15 @@ import { Tensor } from '../tensor/tensor.js';
 export interface Cache {
   /** Tokens seen so far. */
   readonly length: number;
+  /** Adds keys and values of new tokens; answers all that attention is to look at, the new ones included. */
   append(k: Tensor, v: Tensor): readonly [k: Tensor, v: Tensor];
+  /** Forgets all tokens. */
   reset(): void;
 }
 
 /** What caches may keep keys and values in besides their own dtype: 8 bits a number. */
 export const CACHE_TYPES = ['q8_0', 'f8e4m3'] as const;
+/** A type that caches may keep keys and values in: 'q8_0' or 'f8e4m3'. */
 export type CacheType = (typeof CACHE_TYPES)[number];
 /** Keys or values as a cache of this type keeps them; attention reads them so. */
 export const inCache = (x: Tensor, type: CacheType | undefined): Tensor =>
@@ -49,7 +52,9 @@ export class KvCache implements Cache {
   #length = 0;
   /** Tokens that were dropped from the front. */
   #first = 0;
+  /** How many of the last tokens later ones can see; undefined: all. */
   readonly window: number | undefined;
+  /** What keys and values are kept in; undefined: their own dtype. */
   readonly type: CacheType | undefined;
   constructor(initialCapacity = 64, window?: number, type?: CacheType) {
     if (window !== undefined && (!Number.isInteger(window) || window < 1))
@@ -70,6 +75,7 @@ export class KvCache implements Cache {
   get first(): number {
     return this.#first;
   }
+  /** Adds keys and values (batch, heads, time, dim); answers views of all that are kept. */
   append(newKeys: Tensor, newValues: Tensor): readonly [Tensor, Tensor] {
     return noGrad(() => {
       const [k, v] = [inCache(newKeys, this.type), inCache(newValues, this.type)];
@@ -125,9 +131,11 @@ export class KvCache implements Cache {
       );
     this.#length = length;
   }
+  /** Forgets all tokens and keeps the memory. */
   reset(): void {
     this.#length = this.#first = 0;
   }
+  /** Gives the memory back. */
   dispose(): void {
     this.#k?.dispose();
     this.#v?.dispose();
@@ -141,15 +149,18 @@ export class KvCache implements Cache {
  * matter.
  */
 export class RotatingKvCache implements Cache {
+  /** How many of the last tokens are kept. */
   readonly window: number;
   #k: Tensor | undefined;
   #v: Tensor | undefined;
+  /** Tokens seen so far, those that were dropped included. */
   length = 0;
   constructor(window: number) {
     if (!Number.isInteger(window) || window < 1)
       throw new ArgumentError(`RotatingKvCache: window ${window} is not a whole number from 1`);
     this.window = window;
   }
+  /** Adds keys and values (batch, heads, time, dim); answers the last `window` of them, in order. */
   append(k: Tensor, v: Tensor): readonly [Tensor, Tensor] {
     return noGrad(() => {
       this.#k ??= spaceFor(k, this.window);
@@ -181,6 +192,7 @@ export class RotatingKvCache implements Cache {
       return all;
     });
   }
+  /** Forgets all tokens. */
   reset(): void {
     this.length = 0;
   }
@@ -200,8 +212,11 @@ export interface PagedOptions {
 }
 /** One pool of pages for many sequences: a sequence takes pages as it grows and gives them back at its end. */
 export class PagedKvCache {
+  /** Tokens of a page. */
   readonly pageRows: number;
+  /** All pages of keys, as kernels read them. */
   readonly k: Tensor;
+  /** All pages of values. */
   readonly v: Tensor;
   readonly #free: number[];
   readonly #tables = new Map<number, number[]>();
@@ -214,6 +229,7 @@ export class PagedKvCache {
     this.v = keep(Tensor.empty(shape, o.dtype, o.device));
     this.#free = Array.from({ length: o.pages }, (_, i) => o.pages - 1 - i);
   }
+  /** Pages that no sequence holds. */
   get freePages(): number {
     return this.#free.length;
   }
@@ -223,6 +239,7 @@ export class PagedKvCache {
     this.#lengths.set(this.#next, 0);
     return this.#next++;
   }
+  /** Ends a sequence: its pages are free again. */
   close(sequence: number): void {
     this.#free.push(...this.#table(sequence));
     this.#tables.delete(sequence);
@@ -233,6 +250,7 @@ export class PagedKvCache {
     if (!table) throw new ArgumentError(`PagedKvCache: there is no open sequence ${sequence}`);
     return table;
   }
+  /** How many tokens a sequence has. */
   lengthOf(sequence: number): number {
     this.#table(sequence);
     return this.#lengths.get(sequence) as number;

@@ -9,6 +9,7 @@ import { enableGrad, gradEnabled, type GradRow, noGrad } from '../tensor/autogra
 import { keep, scope } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
 
+/** Options of `linearCrossEntropy`, as those of `crossEntropy` where they have the same names. */
 export interface LinearCrossEntropyOptions extends Pick<CrossEntropyOptions, 'ignoreIndex' | 'labelSmoothing'> {
   /** Default 'mean', over the targets that count. */
   readonly reduction?: 'mean' | 'sum';

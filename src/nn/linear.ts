@@ -68,6 +68,7 @@ export class Linear<W extends Weight = Tensor> extends Layer {
 export interface StoredPart {
   /** The module's name in the file: 'model.layers.0.self_attn.q_proj'. */
   readonly name: string;
+  /** How many rows of the weight it takes. */
   readonly rows: number;
   /** Within each run of so many rows, which stored row stands where. */
   readonly order?: readonly number[];
@@ -78,6 +79,7 @@ export function recordStored<L extends Layer>(layer: L, parts: readonly StoredPa
   STORED.set(layer, parts);
   return layer;
 }
+/** The parts that a layer's weight was put together from, by their names in files; undefined where it is one. */
 export const storedParts = (layer: Layer): readonly StoredPart[] | undefined => STORED.get(layer);
 
 /** A linear layer whatever its weights are stored in. */
@@ -157,6 +159,7 @@ export interface EmbeddingBagOptions extends EmbeddingOptions {
 }
 /** Rows of a table joined by bag: (bags, numbers of rows) in, (bags, width) out; rows of `paddingIdx` do not count. */
 export class EmbeddingBag extends Embedding {
+  /** How the rows of a bag become one. */
   readonly mode: 'sum' | 'mean' | 'max';
   constructor(entries: number, width: number, options: EmbeddingBagOptions = {}) {
     const { mode = 'mean', ...rest } = options;

@@ -15,6 +15,7 @@ import type { Tensor } from '../tensor/tensor.js';
 import { dropout, Linear, type StoredPart, storedParts } from './layers.js';
 import { Module } from './module.js';
 
+/** Which layers get adapters, how wide they are and how much they count. */
 export interface LoraOptions {
   /** Names of stored layers, by their ends: ['q_proj', 'v_proj']; or all Linear layers of blocks. */
   readonly targets: readonly string[] | 'all-linear';
@@ -26,6 +27,7 @@ export interface LoraOptions {
   readonly rankStabilized?: boolean;
   /** Share of the input dropped while training; default 0. */
   readonly dropout?: number;
+  /** The stream that the first matrices are drawn from; default the device's own. */
   readonly generator?: Generator;
 }
 
@@ -55,7 +57,9 @@ class Adapter extends Module {
 
 /** A Linear layer with adapters beside it. */
 export class LoraLinear extends Linear {
+  /** The adapters, each beside some rows of the weight. */
   readonly adapters: Adapter[];
+  /** Share of the input dropped while training. */
   readonly dropout: number;
   /** The adapters' share is in the weight. */
   merged = false;
@@ -144,13 +148,23 @@ function attach(model: Module, source: Source, share: number): LoraAdapters {
   );
 }
 
+/**
+ * The adapters of a model: `addLora` makes new ones, `loadLora` reads PEFT's folders. They can be trained, saved,
+ * merged into the weights and taken off again.
+ */
 export class LoraAdapters {
+  /** The model that they stand in. */
   readonly model: Module;
   readonly #layers: readonly { readonly lora: LoraLinear; readonly restore: () => void }[];
   readonly #dropout: number;
   constructor(
     model: Module,
-    layers: readonly { readonly lora: LoraLinear; readonly restore: () => void }[],
+    layers: readonly {
+      /** The layer with adapters. */
+      readonly lora: LoraLinear;
+      /** Puts the plain layer back in its place. */
+      readonly restore: () => void;
+    }[],
     share: number,
   ) {
     this.model = model;
@@ -209,7 +223,15 @@ export class LoraAdapters {
     }
   }
   /** A folder that PEFT loads: adapter_config.json and adapter_model.safetensors. */
-  save(dir: string, about: { readonly baseModel?: string; readonly taskType?: string } = {}): void {
+  save(
+    dir: string,
+    about: {
+      /** The name of the base model that PEFT's config shall hold. */
+      readonly baseModel?: string;
+      /** PEFT's task type; default 'CAUSAL_LM'. */
+      readonly taskType?: string;
+    } = {},
+  ): void {
     mkdirSync(dir, { recursive: true });
     const all = this.#all;
     const [{ a, scale }] = all;

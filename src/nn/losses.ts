@@ -247,7 +247,10 @@ export function gaussianNll(
   mean: Tensor,
   y: Tensor,
   variance: Tensor,
-  options: LossOptions & { readonly eps?: number } = {},
+  options: LossOptions & {
+    /** The least variance; default 1e-6. */
+    readonly eps?: number;
+  } = {},
 ): Tensor {
   requireOptions('gaussianNll', options, ['reduction', 'eps']);
   sameShapes('gaussianNll', mean, y);

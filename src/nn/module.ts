@@ -16,8 +16,11 @@ import { summary } from './summary.js';
 export interface Field {
   /** The name in state dictionaries; an empty one adds nothing to the path. */
   readonly name: string;
+  /** What stands there: a tensor, a module or a list of them. */
   readonly value: unknown;
+  /** The object that has the field. */
   readonly owner: Record<string, unknown>;
+  /** The field's name in its owner. */
   readonly key: string;
 }
 interface Slot extends Omit<Field, 'value'> {

@@ -27,9 +27,13 @@ export interface LayerNormOptions extends NormConfig, MakeOptions {
 }
 /** (x - mean) / sqrt(variance + eps) * weight + bias over the last dimension, or the last few. */
 export class LayerNorm extends Layer {
+  /** What the result is multiplied by; undefined where there is nothing to learn. */
   weight: Tensor | undefined;
+  /** What is added after that. */
   bias: Tensor | undefined;
+  /** Added to the variance. */
   readonly eps: number;
+  /** Whether the mean is subtracted; without, it is a root-mean-square norm. */
   readonly removeMean: boolean;
   readonly #size: Shape | undefined;
   constructor(size: number | readonly number[], options?: LayerNormOptions);
@@ -81,12 +85,20 @@ export class LayerNorm extends Layer {
 export const layerNorm = (
   size: number,
   vb: VarBuilder,
-  { useBias = true, ...config }: NormConfig & { readonly useBias?: boolean } = {},
+  {
+    useBias = true,
+    ...config
+  }: NormConfig & {
+    /** Whether there is a bias beside the weight; default true. */
+    readonly useBias?: boolean;
+  } = {},
 ): LayerNorm => new LayerNorm(size, { ...config, bias: useBias, from: vb });
 
 /** x / sqrt(mean of squares + eps) * weight over the last dimension. */
 export class RmsNorm extends Layer {
+  /** What the result is multiplied by, (features). */
   weight: Tensor;
+  /** Added to the mean square. */
   readonly eps: number;
   constructor(size: number, options?: Pick<NormConfig, 'eps'> & MakeOptions);
   constructor(weight: Tensor, eps?: number);
@@ -123,9 +135,13 @@ export interface GroupNormOptions extends MakeOptions {
 }
 /** Groups of channels of (batch, channels, ...), each over its own elements. */
 export class GroupNorm extends Layer {
+  /** A factor for each channel; undefined where there is nothing to learn. */
   weight: Tensor | undefined;
+  /** Added to each channel. */
   bias: Tensor | undefined;
+  /** How many groups the channels are divided into. */
   readonly groups: number;
+  /** Added to the variance. */
   readonly eps: number;
   constructor(groups: number, channels: number, options?: GroupNormOptions);
   constructor(weight: Tensor | undefined, bias: Tensor | undefined, groups: number, eps?: number);
@@ -207,7 +223,9 @@ export interface BatchNormConfig {
 }
 /** Statistics of the batch while training, kept ones otherwise; channels are the second dimension. */
 export class BatchNorm extends Layer {
+  /** A factor for each channel; undefined where there is nothing to learn. */
   weight: Tensor | undefined;
+  /** Added to each channel. */
   bias: Tensor | undefined;
   /** The mean of each channel, learned while training. */
   runningMean: Tensor;
@@ -215,7 +233,9 @@ export class BatchNorm extends Layer {
   runningVar: Tensor;
   /** How many batches were learned from. */
   numBatchesTracked: Tensor;
+  /** Added to the variance. */
   readonly eps: number;
+  /** How much of each batch goes into the running mean and variance. */
   readonly momentum: number;
   constructor(channels: number, options?: BatchNormConfig & MakeOptions);
   constructor(runningMean: Tensor, runningVar: Tensor, weight?: Tensor, bias?: Tensor, config?: BatchNormConfig);

@@ -86,7 +86,9 @@ export interface LbfgsOptions {
  * for several times. For small problems without noise; it reads numbers back.
  */
 export class LBFGS {
+  /** The tensors that are trained. */
   readonly params: readonly Tensor[];
+  /** The options in force, defaults filled in. */
   readonly options: Required<LbfgsOptions>;
   /** The size of a step. */
   learningRate: number;

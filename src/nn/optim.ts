@@ -9,6 +9,7 @@ import { clipGradNorm, clipGradValue } from './clip.js';
 
 /** Anything that knows the gradient of a parameter. */
 export interface GradSource {
+  /** The gradient of a tensor, or undefined where none flowed. */
   get(t: Tensor): Tensor | undefined;
 }
 
@@ -18,7 +19,10 @@ export interface OptimizerOptions {
   readonly learningRate?: number;
 }
 /** Parameters with options of their own; what a group does not say, the optimizer's options do. */
-export type ParameterGroup<O> = { readonly params: readonly Tensor[] } & O;
+export type ParameterGroup<O> = {
+  /** The tensors that these options are for. */
+  readonly params: readonly Tensor[];
+} & O;
 /** What an optimizer trains: tensors, or groups of them. */
 export type Trained<O> = readonly Tensor[] | readonly ParameterGroup<O>[];
 /** How gradients are made smaller before a step. */
@@ -40,6 +44,7 @@ interface Group<O> {
 export abstract class Optimizer<O extends OptimizerOptions = OptimizerOptions> {
   /** Every parameter, group by group. */
   readonly params: readonly Tensor[];
+  /** The groups of parameters with their own options. */
   readonly groups: readonly Group<O>[];
   /** The size of a step; groups with a rate of their own keep their ratio to it. Schedules change it. */
   learningRate: number;

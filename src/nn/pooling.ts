@@ -30,8 +30,11 @@ const call = (x: Tensor, op: string, ...args: unknown[]): Tensor =>
   (x as unknown as Record<string, (...a: unknown[]) => Tensor>)[op](...args);
 
 abstract class Pool extends Layer {
+  /** The window: one number for all dimensions, or one each. */
   readonly size: Sizes;
+  /** How far windows move on; default: their own size. */
   readonly stride: Sizes;
+  /** Padding, dilation and what else was given. */
   readonly options: Omit<MaxPoolLayerOptions & AvgPoolLayerOptions, 'stride'>;
   protected abstract readonly op: string;
   constructor(size: Sizes, options: MaxPoolLayerOptions & AvgPoolLayerOptions, known: readonly string[]) {
@@ -86,6 +89,7 @@ export class AvgPool3d extends AvgPool {
 }
 
 abstract class AdaptivePool extends Layer {
+  /** The size of what comes out, whatever goes in. */
   readonly size: Sizes;
   protected abstract readonly op: string;
   constructor(size: Sizes) {

@@ -14,6 +14,7 @@ export class QLinear extends Linear<QTensor> {
     super(weight, bias);
     this.product = product;
   }
+  /** A quantized copy of a Linear layer; `product` says how activations are rounded. */
   static from(layer: Linear<Weight>, type: string, product: ProductOptions = {}): QLinear {
     return new QLinear(encoded(layer.weight, type), layer.bias, product);
   }
@@ -21,6 +22,7 @@ export class QLinear extends Linear<QTensor> {
 
 /** A table of rows in blocks. */
 export class QEmbedding extends Embedding<QTensor> {
+  /** A quantized copy of an embedding's table; rows are decoded when they are looked up. */
   static from(layer: Embedding<Weight>, type: string): QEmbedding {
     return new QEmbedding(encoded(layer.weight, type), layer.dtype);
   }
@@ -29,6 +31,7 @@ export class QEmbedding extends Embedding<QTensor> {
 const encoded = (weight: Weight, type: string): QTensor =>
   weight instanceof QTensor ? weight : QTensor.quantize(weight, type);
 
+/** Which layers are quantized, and to what. */
 export interface QuantizeOptions {
   /** Also tables of embeddings; default true. */
   readonly embeddings?: boolean;
@@ -37,10 +40,17 @@ export interface QuantizeOptions {
   /** Layers by name that keep their weights. */
   readonly keep?: (name: string) => boolean;
 }
+/** What was quantized, and what was not and why. */
 export interface QuantizeReport {
   /** What became blocks, and what kept its floats and why. */
   readonly changed: readonly string[];
-  readonly kept: readonly { readonly name: string; readonly why: string }[];
+  /** Layers that stay as they are. */
+  readonly kept: readonly {
+    /** The layer's name. */
+    readonly name: string;
+    /** The reason, in a sentence. */
+    readonly why: string;
+  }[];
 }
 
 function* layersOf(module: Module): Generator<{ layer: Linear<Weight> | Embedding<Weight>; name: string }> {

@@ -13,7 +13,9 @@ export class Identity extends Layer {
 }
 /** Dimensions from `start` to `end` (inclusive) joined into one; as made, all but the batch. */
 export class Flatten extends Layer {
+  /** The first dimension that is joined; default 1, so that batches stay. */
   readonly start: number;
+  /** The last dimension that is joined; default -1. */
   readonly end: number;
   constructor(start = 1, end = -1) {
     super();
@@ -29,7 +31,9 @@ export class Flatten extends Layer {
 }
 /** One dimension split into several; one of the sizes may be -1. */
 export class Unflatten extends Layer {
+  /** The dimension that is divided. */
   readonly dim: number;
+  /** What it is divided into; one of them may be -1. */
   readonly sizes: readonly number[];
   constructor(dim: number, sizes: readonly number[]) {
     super();
@@ -51,8 +55,11 @@ export class Unflatten extends Layer {
 
 /** Elements added around: [before, after] pairs, the last dimension first, or one number for `dimensions` of them. */
 export class Pad extends Layer {
+  /** Elements added: [before, after] of the last dimension, then of the one before it, as in PyTorch. */
   readonly pads: readonly number[];
+  /** What is added: a constant, or the tensor's own elements mirrored, repeated or wrapped around. */
   readonly mode: PadMode;
+  /** The constant, where the mode is 'constant'. */
   readonly value: number;
   constructor(pads: readonly number[], mode: PadMode = 'constant', value = 0) {
     super();
@@ -92,6 +99,7 @@ export class ReplicationPad2d extends Pad {
 
 /** (batch, channels r r, height, width) to (batch, channels, height r, width r). */
 export class PixelShuffle extends Layer {
+  /** How many times larger height and width become; channels become factor^2 times fewer. */
   readonly factor: number;
   constructor(factor: number) {
     super();
@@ -124,6 +132,7 @@ export interface UpsampleOptions {
 }
 /** Pictures (batch, channels, height, width) at another size. */
 export class Upsample extends Layer {
+  /** Sizes or factors and the mode, as `interpolate` takes them. */
   readonly options: UpsampleOptions;
   constructor(options: UpsampleOptions) {
     super();

@@ -13,9 +13,11 @@ import type { VarBuilder } from './var-builder.js';
 
 /** Options of the functions lstm() and gru(). */
 export interface RnnOptions {
+  /** Whether the products add biases; default true. */
   readonly bias?: boolean;
   /** Layer number in the names of the weights. */
   readonly layer?: number;
+  /** Run from the last step to the first; default false. */
   readonly reverse?: boolean;
 }
 /** Options of recurrent layers that are made by their sizes. */
@@ -31,16 +33,21 @@ export interface RecurrentOptions extends MakeOptions {
 }
 /** A state of LSTMs, by layer and direction where it belongs to a whole net. */
 export interface LstmState {
+  /** The hidden state, (batch, hidden): what the layer answers. */
   readonly h: Tensor;
+  /** The cell state, (batch, hidden): what it remembers. */
   readonly c: Tensor;
 }
 /** A state of GRUs and plain recurrent nets. */
 export interface GruState {
+  /** The hidden state, (batch, hidden). */
   readonly h: Tensor;
 }
 /** What a pass over a sequence gives: outputs of all steps, and the states after the last, (layers, batch, hidden). */
 export interface RecurrentResult<S> {
+  /** The hidden state after every step, (batch, time, hidden). */
   readonly output: Tensor;
+  /** The state after the last step, to go on from. */
   readonly state: S;
 }
 
@@ -95,11 +102,15 @@ const OPTIONS = ['layers', 'bias', 'bidirectional', 'dropout', ...MAKE_OPTIONS];
 
 /** Weights bear PyTorch's names, weight_ih_l0 and so on: (gates * hidden, inputs) and (gates * hidden, hidden). */
 abstract class Recurrent<S extends GruState> extends Module {
+  /** Features of the hidden state. */
   readonly hidden: number;
+  /** How many layers stand on top of each other. */
   readonly layers: number;
+  /** Whether a second direction runs from the end; outputs are then twice as wide. */
   readonly bidirectional: boolean;
   /** Whether the first direction runs from the end. */
   readonly reverse: boolean;
+  /** Share of a layer's output dropped before the next layer, while training. */
   readonly dropout: number;
   readonly #kind: Kind<S>;
   constructor(
@@ -270,7 +281,10 @@ export class RNN extends Recurrent<GruState> {
   constructor(
     inputs: number,
     hidden: number,
-    options: RecurrentOptions & { readonly nonlinearity?: 'tanh' | 'relu' } = {},
+    options: RecurrentOptions & {
+      /** Default 'tanh'. */
+      readonly nonlinearity?: 'tanh' | 'relu';
+    } = {},
   ) {
     const { nonlinearity = 'tanh', ...rest } = options;
     super(plainKind(nonlinearity), inputs, hidden, rest);
@@ -279,9 +293,13 @@ export class RNN extends Recurrent<GruState> {
 
 /** One step of a recurrent net as a module; names are PyTorch's: weight_ih, weight_hh, bias_ih, bias_hh. */
 abstract class Cell<S extends GruState> extends Module {
+  /** (gates * hidden, inputs): the product of the input. */
   weightIh: Tensor;
+  /** (gates * hidden, hidden): the product of the state. */
   weightHh: Tensor;
+  /** (gates * hidden), added to the first product. */
   biasIh: Tensor | undefined;
+  /** (gates * hidden), added to the second product. */
   biasHh: Tensor | undefined;
   readonly #kind: Kind<S>;
   constructor(kind: Kind<S>, inputs: number, hidden: number, options: Omit<RecurrentOptions, 'layers'> = {}) {
@@ -311,7 +329,10 @@ abstract class Cell<S extends GruState> extends Module {
   }
 }
 /** Options of cells. */
-export type CellOptions = MakeOptions & { readonly bias?: boolean };
+export type CellOptions = MakeOptions & {
+  /** Whether the products add biases; default true. */
+  readonly bias?: boolean;
+};
 /** One step of an LSTM. */
 export class LSTMCell extends Cell<LstmState> {
   constructor(inputs: number, hidden: number, options: CellOptions = {}) {
@@ -329,7 +350,13 @@ export class RNNCell extends Cell<GruState> {
   constructor(
     inputs: number,
     hidden: number,
-    { nonlinearity = 'tanh', ...options }: CellOptions & { readonly nonlinearity?: 'tanh' | 'relu' } = {},
+    {
+      nonlinearity = 'tanh',
+      ...options
+    }: CellOptions & {
+      /** Default 'tanh'. */
+      readonly nonlinearity?: 'tanh' | 'relu';
+    } = {},
   ) {
     super(plainKind(nonlinearity), inputs, hidden, options);
   }

@@ -5,6 +5,7 @@ import type { Schedule } from './schedule.js';
 
 /** Anything with a learning rate: every optimizer. */
 export interface HasRate {
+  /** What a scheduler sets; optimizers read it at every step. */
   learningRate: number;
 }
 
@@ -18,7 +19,9 @@ export interface HasRate {
  * ```
  */
 export class Scheduler {
+  /** Whose learning rate is set. */
   readonly optimizer: HasRate;
+  /** Learning rate by step. */
   readonly schedule: Schedule;
   /** The rate that factors are of. */
   readonly base: number;
@@ -64,9 +67,20 @@ export interface PlateauOptions {
   /** The least rate; default 0. */
   readonly min?: number;
 }
+/** What a ReduceOnPlateau remembers, as plain data. */
+export interface PlateauState {
+  /** The best measure so far. */
+  readonly best: number;
+  /** Measures in a row that brought nothing. */
+  readonly bad: number;
+  /** Measures to come that do not count. */
+  readonly cooling: number;
+}
 /** Makes the rate smaller when a measure stops improving. */
 export class ReduceOnPlateau {
+  /** Whose learning rate is set. */
   readonly optimizer: HasRate;
+  /** The options in force, defaults filled in. */
   readonly options: Required<PlateauOptions>;
   /** The best measure so far. */
   best: number;
@@ -79,10 +93,10 @@ export class ReduceOnPlateau {
     this.best = this.options.mode === 'min' ? Infinity : -Infinity;
   }
   /** What it remembers: plain data to save and restore. */
-  get state(): { best: number; bad: number; cooling: number } {
+  get state(): PlateauState {
     return { best: this.best, bad: this.#bad, cooling: this.#cooling };
   }
-  set state({ best, bad, cooling }: { best: number; bad: number; cooling: number }) {
+  set state({ best, bad, cooling }: PlateauState) {
     [this.best, this.#bad, this.#cooling] = [best, bad, cooling];
   }
   /** Tells it a measure; answers the rate from here on. */

@@ -19,6 +19,7 @@ import type { GradSource, Optimizer } from './optim.js';
  * With a small dtype the module computes in it and `master` keeps f32.
  */
 export class FlatParameters {
+  /** All parameters as one vector: what the optimizer changes. */
   readonly master: Tensor;
   readonly #working: Tensor;
   readonly #views: Tensor[] = [];
@@ -44,6 +45,7 @@ export class FlatParameters {
       return view;
     });
   }
+  /** How many numbers that are. */
   get size(): number {
     return this.master.size;
   }
@@ -67,10 +69,12 @@ export class FlatParameters {
 export class GradAccumulator {
   #sum: Map<Tensor, Tensor> = new Map();
   #count = 0;
+  /** The tensors whose gradients are added up. */
   readonly params: readonly Tensor[];
   constructor(params: readonly Tensor[]) {
     this.params = params;
   }
+  /** Adds the gradients of one batch. */
   add(grads: Gradients | GradSource): void {
     noGrad(() => {
       for (const p of this.params) {
@@ -83,6 +87,7 @@ export class GradAccumulator {
     });
     this.#count++;
   }
+  /** Batches added since the last `take`. */
   get count(): number {
     return this.#count;
   }
@@ -101,16 +106,24 @@ export class GradAccumulator {
  * number a step.
  */
 export class GradScaler {
+  /** What losses are multiplied by at the moment. */
   scale: number;
+  /** What the scale is multiplied by after `interval` good steps. */
   readonly growth: number;
+  /** What the scale is multiplied by when a gradient overflows. */
   readonly backoff: number;
+  /** Good steps in a row before the scale grows. */
   readonly interval: number;
   #good = 0;
   constructor(
     options: {
+      /** What to begin with; default 65536. */
       readonly scale?: number;
+      /** Default 2. */
       readonly growth?: number;
+      /** Default 0.5. */
       readonly backoff?: number;
+      /** Default 2000. */
       readonly interval?: number;
     } = {},
   ) {
@@ -119,6 +132,7 @@ export class GradScaler {
     this.backoff = options.backoff ?? 0.5;
     this.interval = options.interval ?? 2000;
   }
+  /** The loss to call backward on, so that small gradients do not vanish in f16. */
   scaleLoss(loss: Tensor): Tensor {
     return loss.affine(this.scale, 0);
   }
@@ -135,15 +149,20 @@ export class GradScaler {
   }
 }
 
+/** What a checkpoint says besides tensors. */
 export interface Checkpoint {
+  /** Steps done when it was saved. */
   readonly step: number;
   /** Whatever the run wants to remember. */
   readonly extra: Readonly<Record<string, unknown>>;
 }
+/** What a checkpoint saves and restores. */
 export interface CheckpointParts {
   /** The trained tensors by name. */
   readonly tensors: ReadonlyMap<string, Tensor>;
+  /** Its state is saved too: moments, step counts, rates. */
   readonly optimizer: Optimizer;
+  /** Random streams by name, so that a resumed run draws the same numbers. */
   readonly generators?: Readonly<Record<string, Generator>>;
 }
 
@@ -167,6 +186,10 @@ export function saveCheckpoint(path: string, parts: CheckpointParts, { step, ext
   saveTensors(path, all, { metadata });
 }
 
+/**
+ * Reads a checkpoint into its parts and answers the step and what else was remembered. Missing tensors and other shapes
+ * are refused.
+ */
 export function loadCheckpoint(path: string, parts: CheckpointParts, device?: Device): Checkpoint {
   const file = SafeTensors.open(path);
   const text = file.metadata.get('checkpoint');

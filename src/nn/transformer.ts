@@ -28,12 +28,19 @@ const OPTIONS = ['feedforward', 'dropout', 'activation', 'eps', 'normFirst', 'bi
 
 /** What encoder and decoder layers share: attention among themselves and two products. */
 abstract class TransformerLayer extends Module {
+  /** Attention over the sequence itself. */
   selfAttn: MultiheadAttention;
+  /** The feed-forward branch's way up: (inner, width). */
   linear1: Linear;
+  /** Its way down: (width, inner). */
   linear2: Linear;
+  /** The norm of the attention over the sequence itself. */
   norm1: LayerNorm;
+  /** The norm of the next branch: feed-forward in an encoder, attention over the encoder's result in a decoder. */
   norm2: LayerNorm;
+  /** On what each branch adds, while training. */
   dropout: Dropout;
+  /** Norms stand in front of the branches, not behind the sums. */
   readonly normFirst: boolean;
   protected readonly bend: (x: Tensor) => Tensor;
   readonly #detail: string;
@@ -67,6 +74,7 @@ abstract class TransformerLayer extends Module {
 
 /** Attention of a sequence to itself and two products, (batch, time, width) in and out. */
 export class TransformerEncoderLayer extends TransformerLayer {
+  /** x (batch, time, width) after attention over itself and the feed-forward branch; options hold masks. */
   forward(x: Tensor, options: AttendOptions = {}): Tensor {
     const y = this.around(x, this.norm1, (h) => this.selfAttn.forward(h, h, h, options));
     return this.around(y, this.norm2, (h) => this.products(h));
@@ -79,7 +87,9 @@ export interface DecodeOptions extends AttendOptions {
 }
 /** Attention of a sequence to itself, to the encoder's output, and two products. */
 export class TransformerDecoderLayer extends TransformerLayer {
+  /** Attention over the encoder's result. */
   multiheadAttn: MultiheadAttention;
+  /** The norm of the feed-forward branch. */
   norm3: LayerNorm;
   constructor(width: number, heads: number, options: TransformerLayerOptions = {}) {
     super(width, heads, options);
@@ -88,6 +98,10 @@ export class TransformerDecoderLayer extends TransformerLayer {
     this.multiheadAttn = new MultiheadAttention(width, heads, attend);
     this.norm3 = new LayerNorm(width, { eps, bias, ...within(options, 'norm3') });
   }
+  /**
+   * x (batch, time, width) after attention over itself, over `memory` (the encoder's result) and the feed-forward
+   * branch.
+   */
   forward(x: Tensor, memory: Tensor, { memory: seen = {}, ...own }: DecodeOptions = {}): Tensor {
     const a = this.around(x, this.norm1, (h) => this.selfAttn.forward(h, h, h, own));
     const b = this.around(a, this.norm2, (h) => this.multiheadAttn.forward(h, memory, memory, seen));
@@ -114,13 +128,16 @@ const lastNorm = (width: number, { norm = false, eps = 1e-5, ...rest }: Transfor
 
 /** Encoder layers, one after another. */
 export class TransformerEncoder extends Module {
+  /** The layers, in order. */
   readonly layers: TransformerEncoderLayer[];
+  /** A last norm; undefined where there is none. */
   norm: LayerNorm | undefined;
   constructor(width: number, heads: number, count: number, options: TransformerOptions = {}) {
     super();
     this.layers = stack(count, options, (o) => new TransformerEncoderLayer(width, heads, o)).layers;
     this.norm = lastNorm(width, options);
   }
+  /** x (batch, time, width) through all layers; options hold masks. */
   forward(x: Tensor, options: AttendOptions = {}): Tensor {
     const y = this.layers.reduce((h, layer) => layer.forward(h, options), x);
     return this.norm ? this.norm.forward(y) : y;
@@ -128,13 +145,16 @@ export class TransformerEncoder extends Module {
 }
 /** Decoder layers, one after another. */
 export class TransformerDecoder extends Module {
+  /** The layers, in order. */
   readonly layers: TransformerDecoderLayer[];
+  /** A last norm; undefined where there is none. */
   norm: LayerNorm | undefined;
   constructor(width: number, heads: number, count: number, options: TransformerOptions = {}) {
     super();
     this.layers = stack(count, options, (o) => new TransformerDecoderLayer(width, heads, o)).layers;
     this.norm = lastNorm(width, options);
   }
+  /** x (batch, time, width) through all layers, each of which looks at `memory`, the encoder's result. */
   forward(x: Tensor, memory: Tensor, options: DecodeOptions = {}): Tensor {
     const y = this.layers.reduce((h, layer) => layer.forward(h, memory, options), x);
     return this.norm ? this.norm.forward(y) : y;

@@ -13,19 +13,26 @@ import { keep } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { type Init, initialise, ZERO } from './init.js';
 
+/** As what and where a tensor is wanted. */
 export interface VarOptions {
+  /** The element type to give. */
   readonly dtype: DType;
+  /** The device to give it on. */
   readonly device: Device;
+  /** The stream that a new tensor is drawn from. */
   readonly generator?: Generator;
 }
 /** Gives tensors by full name; `shape` is undefined where the caller takes any. */
 export interface VarSource {
+  /** The tensor of a full name; `init` says how it begins where the source makes new ones. */
   get(name: string, shape: Shape | undefined, init: Init, options: VarOptions): Tensor;
   /** A part of a stored tensor, of which no more is read; `shape` is the whole one's. */
   part?(name: string, shape: Shape | undefined, part: Part, options: VarOptions): Tensor;
+  /** Whether there is a tensor of this full name. */
   has(name: string): boolean;
   /** The tensor in the blocks it is stored in; undefined where it is stored as floats. */
   quantized?(name: string, device: Device): QTensor | undefined;
+  /** Whether the tensor is stored in quantized blocks. */
   hasBlocks?(name: string): boolean;
 }
 
@@ -33,6 +40,7 @@ export interface VarSource {
 export class VarMap implements VarSource {
   readonly #vars = new Map<string, Tensor>();
 
+  /** The variable of this name, made as `init` says where there is none. */
   get(name: string, shape: Shape | undefined, init: Init, options: VarOptions): Tensor {
     const known = this.#vars.get(name);
     if (known) {
@@ -46,20 +54,25 @@ export class VarMap implements VarSource {
     this.#vars.set(name, made);
     return made;
   }
+  /** Whether there is a variable of this name. */
   has(name: string): boolean {
     return this.#vars.has(name);
   }
+  /** Gives a variable this value, or adds one. */
   set(name: string, value: Tensor): void {
     const known = this.#vars.get(name);
     if (known) noGrad(() => known.assign(value.to(known.device).cast(known.dtype)));
     else this.#vars.set(name, keep(value.detach()).requireGrad());
   }
+  /** All names, in the order the variables were made in. */
   names(): string[] {
     return [...this.#vars.keys()];
   }
+  /** All variables, in that order: what an optimizer takes. */
   all(): Tensor[] {
     return [...this.#vars.values()];
   }
+  /** All variables by name. */
   entries(): ReadonlyMap<string, Tensor> {
     return this.#vars;
   }
@@ -139,26 +152,38 @@ function checked(name: string, t: Tensor, shape: Shape | undefined): Tensor {
   return t;
 }
 
+/** As what and where tensors are made or read. */
 export interface BuilderOptions extends OpenOptions {
   /** Default f32. */
   readonly dtype?: DType;
   /** A device or its name. */
   readonly device?: Device | string;
+  /** The stream that new tensors are drawn from; default the device's own. */
   readonly generator?: Generator;
 }
 /** A part of a tensor for one of several workers. */
 export interface Shard {
+  /** The dimension that is divided. */
   readonly dim: number;
+  /** Which part, from 0. */
   readonly rank: number;
+  /** How many parts. */
   readonly worldSize: number;
 }
 
+/**
+ * Where layers get their tensors by nested names: new ones, those of files, or those of a map. `vb.pp('layers').pp(0)`
+ * goes down, `vb.get(shape, 'weight')` answers layers.0.weight.
+ */
 export class VarBuilder {
   readonly #source: VarSource;
   readonly #path: readonly string[];
   readonly #rename: (name: string) => string;
+  /** What tensors are given as. */
   readonly dtype: DType;
+  /** Where tensors are given. */
   readonly device: Device;
+  /** The stream that new tensors are drawn from. */
   readonly generator: Generator | undefined;
 
   constructor(
@@ -178,6 +203,7 @@ export class VarBuilder {
   static fromVarMap(map: VarMap, options: BuilderOptions = {}): VarBuilder {
     return new VarBuilder(map, options);
   }
+  /** Tensors that are there already, by their full names. */
   static fromTensors(tensors: ReadonlyMap<string, Tensor>, options: BuilderOptions = {}): VarBuilder {
     return new VarBuilder(fromMap(tensors), options);
   }
@@ -215,15 +241,19 @@ export class VarBuilder {
   pp(...names: readonly (string | number)[]): VarBuilder {
     return this.#with({ path: [...this.#path, ...names.map(String)] });
   }
+  /** The names gone down, joined by dots: 'layers.0'. */
   get prefix(): string {
     return this.#path.join('.');
   }
+  /** The same source from the top. */
   root(): VarBuilder {
     return this.#with({ path: [] });
   }
+  /** The same source and prefix, giving another dtype. */
   withDType(dtype: DType): VarBuilder {
     return this.#with({ dtype });
   }
+  /** The same source and prefix, giving on another device. */
   withDevice(device: Device): VarBuilder {
     return this.#with({ device });
   }
@@ -231,6 +261,7 @@ export class VarBuilder {
   quantized(name: string): QTensor | undefined {
     return this.#source.quantized?.(this.#rename([...this.#path, name].join('.')), this.device);
   }
+  /** Whether the tensor of this name is stored in quantized blocks. */
   hasBlocks(name: string): boolean {
     return this.#source.hasBlocks?.(this.#rename([...this.#path, name].join('.'))) ?? false;
   }
@@ -242,9 +273,11 @@ export class VarBuilder {
   #full(name: string): string {
     return this.#rename([...this.#path, name].join('.'));
   }
+  /** Whether there is a tensor of this name under the prefix. */
   has(name: string): boolean {
     return this.#source.has(this.#full(name));
   }
+  /** The tensor of this name under the prefix; a stored one must have this shape, a new one begins as `init` says. */
   get(shape: Shape | undefined, name: string, init: Init = ZERO, dtype: DType = this.dtype): Tensor {
     return this.#source.get(this.#full(name), shape, init, { dtype, device: this.device, generator: this.generator });
   }

@@ -15,6 +15,7 @@ import {
   ulps,
 } from './op.js';
 
+/** What becomes of the losses of all elements: their mean, their sum, or nothing. */
 export type Reduction = 'mean' | 'sum' | 'none';
 /** What losses take. */
 export interface LossOptions {
@@ -54,6 +55,7 @@ export interface OneHotOptions {
   /** The result's dtype. */
   readonly dtype?: DType;
 }
+/** What stands in padding: a constant, or the tensor's own elements mirrored, repeated or wrapped around. */
 export type PadMode = 'constant' | 'reflect' | 'replicate' | 'circular';
 
 const ours = { candle: { none: 'a composite there too' } } as const;

@@ -8,7 +8,9 @@ import type { Tensor } from '../tensor/tensor.js';
 
 /** What shape inference sees of a tensor. */
 export interface Sig {
+  /** Sizes of all dimensions; [] for a single number. */
   readonly shape: Shape;
+  /** The element type. */
   readonly dtype: DType;
 }
 
@@ -24,19 +26,26 @@ export interface Call<P extends Params = Params> {
 
 /** What a gradient rule is given; it answers one gradient (or undefined) per input. */
 export interface GradContext<P extends Params = Params> {
+  /** The op's operands, as they were when it ran. */
   readonly inputs: readonly Tensor[];
+  /** The op's results. */
   readonly outputs: readonly Tensor[];
   /** First input, second input, first output: the names most rules use. */
   readonly x: Tensor;
+  /** The first result, for ops that have one. */
   readonly y: Tensor;
+  /** The gradient of the first result. */
   readonly out: Tensor;
   /** Gradient of the first output; `grads` has all (undefined where nothing flowed). */
   readonly grad: Tensor;
+  /** A gradient for each result; undefined where nothing flowed. */
   readonly grads: readonly (Tensor | undefined)[];
+  /** The parameters that the op was called with. */
   readonly params: P;
   /** Whether input i wants a gradient, so that a rule can skip costly work. */
   readonly needs: (i: number) => boolean;
 }
+/** A gradient for each operand, in their order; undefined where none flows. */
 export type Grads = readonly (Tensor | undefined)[];
 
 /** A contiguous operand in the reference engine: integers are bigint, floats are double. */
@@ -113,26 +122,45 @@ interface RowBase<P extends Params> {
 
 /** GPU source of a user's op, in the language of kernels/README.md; ELEMENT stands for the first input's type. */
 export interface CustomKernel {
+  /** HIP C++ with at least one `extern "C" __global__` function. */
   readonly source: string;
   /** Which kernel runs with what; operands among `args` become pointers to contiguous elements. */
   readonly launch: (call: CustomCall) => CustomLaunch | readonly CustomLaunch[];
 }
+/** An operand or result of a custom op as its launch sees it. */
 export interface CustomOperand extends Sig {
+  /** How many elements it has. */
   readonly size: number;
 }
+/** What a custom op is called with: its operands, its results and where it runs. */
 export interface CustomCall {
+  /** The operands, in the order of the call; their memory is contiguous. */
   readonly inputs: readonly CustomOperand[];
+  /** The results to be written; their memory is there already. */
   readonly outputs: readonly CustomOperand[];
+  /** The parameters of the call, as the op's `args` sorted them. */
   readonly params: Params;
-  readonly device: { readonly warp: number; readonly multiprocessors: number; readonly arch: string };
+  /** What the launch may depend on: the GPU at hand. */
+  readonly device: {
+    /** Lanes of a wave: 32 or 64. */
+    readonly warp: number;
+    /** Compute units (AMD) or multiprocessors (NVIDIA). */
+    readonly multiprocessors: number;
+    /** The target that kernels are compiled for: 'gfx90a', 'sm_90a'. */
+    readonly arch: string;
+  };
 }
+/** One launch of a kernel of a custom op. */
 export interface CustomLaunch {
   /** The kernel's name in the source. */
   readonly kernel: string;
+  /** Work-groups (blocks), in up to three dimensions. */
   readonly grid: number | readonly number[];
+  /** Work-items (threads) of a group, in up to three dimensions. */
   readonly block: number | readonly number[];
   /** Bytes of dynamic shared memory. */
   readonly shared?: number;
+  /** The kernel's arguments in its own order: operands become addresses, numbers are passed by value. */
   readonly args: readonly (CustomOperand | number | bigint)[];
 }
 

@@ -40,6 +40,7 @@ export const BLOCK_TYPES = [
   'MXFP4',
   'NVFP4',
 ] as const;
+/** A type of quantized blocks that products take: 'q4_k', 'q8_0' and others, as ggml names them. */
 export type BlockType = (typeof BLOCK_TYPES)[number];
 
 export interface BlockParams extends Record<string, unknown> {

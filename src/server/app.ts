@@ -14,6 +14,7 @@ export interface AppOptions {
   readonly onlyLocalNames: boolean;
 }
 
+/** The routes of the server as an application of Hono, to be mounted in another; `serve` listens by itself. */
 export function createApp(parts: ServerParts, options: AppOptions): Hono<ServerEnv> {
   const app = new Hono<ServerEnv>();
   const routes: Route[] = [

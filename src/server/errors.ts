@@ -10,11 +10,17 @@ export interface ApiErrorDetails {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
+/** What went wrong as clients read it. */
 export class ApiError extends Error {
+  /** The status of the answer: 400, 401, 429, ... */
   readonly status: number;
+  /** OpenAI's type: 'invalid_request_error'. */
   readonly type: string;
+  /** A word for programs: 'context_length_exceeded'; null where there is none. */
   readonly code: string | null;
+  /** The field of the request that is at fault; null where none is. */
   readonly param: string | null;
+  /** Headers that the answer gets: retry-after. */
   readonly headers: Readonly<Record<string, string>>;
   constructor(status: number, message: string, details: ApiErrorDetails = {}) {
     super(message);

@@ -1,17 +1,22 @@
 // What one client may ask for, and how often.
 import { ApiError } from './errors.js';
 
+/** What one client may ask for, and how often. */
 export interface Limits {
+  /** The largest body of a request; default 8 MiB. */
   readonly bodyBytes: number;
   /** A whole answer may take so long. */
   readonly requestSeconds: number;
+  /** A stream that is silent so long gets a comment, so that nobody between cuts it; default 15. */
   readonly pingSeconds: number;
+  /** A client that reads nothing for so long is let go; default 60. */
   readonly stallSeconds: number;
   /** Requests a minute for each key, or each address where there are no keys; 0: any number. */
   readonly requestsPerMinute: number;
   /** Other sites whose pages may call: their origins, or * for all. */
   readonly origins: readonly string[];
 }
+/** What holds where nothing else is said: bodies of 8 MiB, ten minutes an answer, any number of requests. */
 export const DEFAULT_LIMITS: Limits = {
   bodyBytes: 8 * 2 ** 20,
   requestSeconds: 600,

@@ -10,26 +10,39 @@ import { type Log, silentLog } from './log.js';
 import type { ServedModels } from './served.js';
 import { ServerParts } from './server-parts.js';
 
+/** Where to listen, who may ask, and how much. */
 export interface ServeOptions {
   /** Default 127.0.0.1: this machine alone. */
   readonly host?: string;
   /** Default 8080; 0 takes a free one. */
   readonly port?: number;
+  /** Keys of which one must be sent; none: this machine may ask without one. */
   readonly keys?: readonly string[];
   /** Listen for others without a key. */
   readonly withoutKeys?: boolean;
+  /** Limits other than the default ones. */
   readonly limits?: Partial<Limits>;
+  /** Where lines of the log go; default: nowhere. */
   readonly log?: Log;
+  /** The version that the API's description and status show. */
   readonly version?: string;
 }
+/** A server that listens. */
 export interface RunningServer {
+  /** Where it is reached: 'http://127.0.0.1:8080'. */
   readonly url: string;
+  /** The port that it was given. */
   readonly port: number;
+  /** What its routes share: models, limits, metrics. */
   readonly parts: ServerParts;
   /** Takes no new requests, waits for answers under way, then ends what is left. */
   close(graceSeconds?: number): Promise<void>;
 }
 
+/**
+ * Listens with the APIs of OpenAI and Anthropic over these models. Only this machine can reach it unless a host is
+ * given, and then a key is needed.
+ */
 export async function serve(models: ServedModels, options: ServeOptions = {}): Promise<RunningServer> {
   const { host = '127.0.0.1', port = 8080, log = silentLog, version = '0' } = options;
   const keys = new Keys(options.keys ?? []);

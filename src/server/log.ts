@@ -1,8 +1,11 @@
 // The log: one JSON object a line.
 
 export type Fields = Readonly<Record<string, unknown>>;
+/** Where the server writes what happens. */
 export interface Log {
+  /** Something that happened. */
   info(message: string, fields?: Fields): void;
+  /** Something that went wrong. */
   error(message: string, fields?: Fields): void;
 }
 
@@ -15,4 +18,5 @@ export const jsonLog = (write: (line: string) => void): Log => {
     error: (message, fields) => line('error', message, fields),
   };
 };
+/** Writes nothing. */
 export const silentLog: Log = { info: () => {}, error: () => {} };

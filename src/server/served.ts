@@ -6,14 +6,24 @@ import { type ReasoningMarks, reasoningMarks, type ToolFormat, toolFormat } from
 
 /** Texts to vectors; EmbeddingModel of wick/models is one. */
 export interface Embedder {
+  /** How texts become tokens, which usage counts. */
   readonly tokenizer: Tokenizer;
   /** Tokens of a text that count. */
   readonly maxTokens: number;
+  /** One vector a text. */
   embed(texts: readonly string[]): Promise<Float32Array[]>;
 }
+/** The models behind a server: one that writes, one that makes vectors, or both. */
 export interface ServedModels {
+  /** What answers chats and completions. */
   readonly engine?: Engine;
-  readonly embedder?: { readonly name: string; readonly model: Embedder };
+  /** What answers requests for embeddings. */
+  readonly embedder?: {
+    /** What the API calls it. */
+    readonly name: string;
+    /** The model. */
+    readonly model: Embedder;
+  };
   /** Further names under which the language model answers. */
   readonly aliases?: readonly string[];
   /** The way in which the model calls tools, where its template does not tell. */

@@ -85,7 +85,13 @@ function bytesOfView(data: ArrayBufferView): Uint8Array {
 const MAX_DEPTH = 64;
 
 /** A tensor from numbers nested as deep as the rank, or from a typed array with a shape. */
-export function tensor(data: NestedInput, options: TensorOptions & { shape?: Shape } = {}): Tensor {
+export function tensor(
+  data: NestedInput,
+  options: TensorOptions & {
+    /** The shape that flat data is given; default: that of the nested arrays. */
+    shape?: Shape;
+  } = {},
+): Tensor {
   checkOptions('from', options, [...OPTIONS, 'shape']);
   if (ArrayBuffer.isView(data)) return fromTyped(data, options.shape, options);
   const found: number[] = [];
@@ -199,7 +205,15 @@ export function eye(n: number, options: TensorOptions = {}): Tensor {
 const stream = ({ generator, seed }: RandomOptions): Generator | undefined =>
   generator ?? (seed === undefined ? undefined : new Generator(seed));
 /** Uniform numbers in [lo, up). */
-export function rand(shape: Shape, options: RandomOptions & { lo?: number; up?: number } = {}): Tensor {
+export function rand(
+  shape: Shape,
+  options: RandomOptions & {
+    /** The smallest value; default 0. */
+    lo?: number;
+    /** The bound above, which is never drawn; default 1. */
+    up?: number;
+  } = {},
+): Tensor {
   checkOptions('rand', options, [...RANDOM_OPTIONS, 'lo', 'up']);
   return make(
     random.randUniform,
@@ -208,7 +222,15 @@ export function rand(shape: Shape, options: RandomOptions & { lo?: number; up?: 
   );
 }
 /** Normally distributed numbers. */
-export function randn(shape: Shape, options: RandomOptions & { mean?: number; std?: number } = {}): Tensor {
+export function randn(
+  shape: Shape,
+  options: RandomOptions & {
+    /** The mean; default 0. */
+    mean?: number;
+    /** The standard deviation; default 1. */
+    std?: number;
+  } = {},
+): Tensor {
   checkOptions('randn', options, [...RANDOM_OPTIONS, 'mean', 'std']);
   checkShape('randn', shape);
   return make(

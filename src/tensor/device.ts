@@ -23,7 +23,9 @@ export interface StreamWork<T> {
 }
 /** A line of work beside the device's own. */
 export interface WorkStream {
+  /** Enqueues what `f` computes on this stream, beside the work of others. */
   run<T>(f: () => T): StreamWork<T>;
+  /** Gives the stream back, after the work on it has ended. */
   dispose(): void;
 }
 const AT_ONCE: WorkStream = {
@@ -38,12 +40,15 @@ const AT_ONCE: WorkStream = {
 export interface DeviceProperties {
   /** What opens it: 'cuda:0'. */
   readonly name: string;
+  /** 'gpu' for cuda, rocm, simulated and emulated devices. */
   readonly kind: 'cpu' | 'gpu';
   /** The product's name, or one line about the engine. */
   readonly product: string;
   /** What kernels are compiled for: 'sm_90', 'gfx1100'. */
   readonly arch?: string;
+  /** Memory of the device in bytes; of a CPU that of the machine. */
   readonly totalBytes: number;
+  /** Compute units (AMD) or multiprocessors (NVIDIA); undefined on the CPU. */
   readonly multiprocessors?: number;
   /** Threads that run in lockstep. */
   readonly warp?: number;

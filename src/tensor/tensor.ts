@@ -17,16 +17,27 @@ import { Storage } from './storage.js';
 
 /** What data() gives: the dtype's typed array; small floats as Float32Array. */
 export interface DataOf extends Record<DType, Data> {
+  /** 0 or 1 a byte. */
   bool: Uint8Array<ArrayBuffer>;
+  /** Whole numbers 0 to 255. */
   u8: Uint8Array<ArrayBuffer>;
+  /** Whole numbers 0 to 2^32 - 1. */
   u32: Uint32Array<ArrayBuffer>;
+  /** Whole numbers of 16 bits. */
   i16: Int16Array<ArrayBuffer>;
+  /** Whole numbers of 32 bits. */
   i32: Int32Array<ArrayBuffer>;
+  /** bigint, since a number holds only 53 bits. */
   i64: BigInt64Array<ArrayBuffer>;
+  /** Widened to f32, which holds every value. */
   f8e4m3: Float32Array<ArrayBuffer>;
+  /** Widened to f32, which holds every value. */
   bf16: Float32Array<ArrayBuffer>;
+  /** Widened to f32, which holds every value. */
   f16: Float32Array<ArrayBuffer>;
+  /** As they lie in memory. */
   f32: Float32Array<ArrayBuffer>;
+  /** As they lie in memory. */
   f64: Float64Array<ArrayBuffer>;
 }
 /** Any of these. */
@@ -56,7 +67,13 @@ export interface Tensor extends TableMethods {
   /** `count` indices (i64) of each row of weights, drawn in proportion to them. */
   multinomial(count: number, options?: MultinomialOptions): Tensor;
   /** A tensor of the given numbers on this device, of this dtype unless said. */
-  newTensor(data: NestedInput, options?: { readonly dtype?: DType }): Tensor;
+  newTensor(
+    data: NestedInput,
+    options?: {
+      /** Default: this tensor's dtype. */
+      readonly dtype?: DType;
+    },
+  ): Tensor;
   /** Not for users: a row without kernels of its own, run where there is a function for it: here or on the CPU. */
   onHost(row: KernelRow, inputs: readonly Tensor[]): Tensor[];
   /** Whether shape, dtype and every element are equal; NaN equals nothing. Waits for the device. */

@@ -1,8 +1,11 @@
 // Tokens that are found in a text before anything else looks at it: the leftmost, and of those the longest.
 import { Trie } from './pair-map.js';
 
+/** A token that stands beside the vocabulary: special ones, and words that are never cut. */
 export interface AddedToken {
+  /** Its number. */
   readonly id: number;
+  /** Its text. */
   readonly content: string;
   /** Left out of decoded text, and a token that only its writer means: `<|im_end|>`. */
   readonly special: boolean;
@@ -12,6 +15,7 @@ export interface AddedToken {
   readonly singleWord?: boolean;
   /** Takes the white space before it. */
   readonly lstrip?: boolean;
+  /** Takes the white space after it. */
   readonly rstrip?: boolean;
 }
 export type Segment = { readonly text: string; readonly start: number } | { readonly id: number };

@@ -6,12 +6,16 @@ import { ArgumentError, FormatError } from '../base/errors.js';
 import type { Gguf } from '../io/gguf.js';
 import { readJsonFile } from '../io/json-file.js';
 
+/** One message of a chat. */
 export interface ChatMessage {
+  /** Who speaks: 'system', 'user', 'assistant', 'tool'. */
   readonly role: string;
+  /** What is said: a text, or a list of parts. */
   readonly content?: unknown;
   /** Tool calls, names and whatever else a template reads. */
   readonly [key: string]: unknown;
 }
+/** How a chat is written out. */
 export interface ChatOptions {
   /** End with what begins the model's answer; default true. */
   readonly addGenerationPrompt?: boolean;
@@ -19,6 +23,7 @@ export interface ChatOptions {
   readonly continueFinalMessage?: boolean;
   /** Functions the model may call, as JSON schemas. */
   readonly tools?: readonly unknown[];
+  /** Texts to answer from, for templates that take them. */
   readonly documents?: readonly unknown[];
   /** For models that think before they answer, where their template asks. */
   readonly enableThinking?: boolean;
@@ -80,6 +85,7 @@ const GLOBALS = {
   },
 };
 
+/** A model's chat templates: they write a list of messages out as the prompt it was trained on. */
 export class ChatTemplates {
   readonly #sources: ReadonlyMap<string, string>;
   readonly #compiled = new Map<string, Template>();
@@ -114,6 +120,7 @@ export class ChatTemplates {
     }
     return sources.size > 0 ? new ChatTemplates(sources, roles) : undefined;
   }
+  /** Those of a GGUF file; undefined where it has none. */
   static fromGguf(file: Pick<Gguf, 'get'>, roles: Readonly<Record<string, string>>): ChatTemplates | undefined {
     const sources = new Map<string, string>();
     const put = (name: string, key: string): void => {
@@ -125,6 +132,7 @@ export class ChatTemplates {
     if (Array.isArray(names)) for (const name of names as string[]) put(name, `tokenizer.chat_template.${name}`);
     return sources.size > 0 ? new ChatTemplates(sources, roles) : undefined;
   }
+  /** Names of the templates; 'default' is the usual one. */
   get names(): string[] {
     return [...this.#sources.keys()];
   }
@@ -143,6 +151,7 @@ export class ChatTemplates {
       throw new ArgumentError(`chat template: none is named "default"; name one of ${this.names.join(', ')}`);
     return source;
   }
+  /** Messages as the text of a prompt. */
   render(messages: readonly ChatMessage[], options: ChatOptions = {}): string {
     const { addGenerationPrompt = !options.continueFinalMessage, continueFinalMessage = false } = options;
     if (addGenerationPrompt && continueFinalMessage)

@@ -188,6 +188,7 @@ const ROLE_KEYS: Readonly<Record<string, string>> = {
   mask: 'mask',
 };
 
+/** The tokenizer that a GGUF file's metadata describes. */
 export function tokenizerFromGguf(file: Pick<Gguf, 'get'>): Tokenizer {
   const meta = new Metadata(file);
   const kind = meta.get('model');

@@ -151,6 +151,7 @@ export function startAndEnd(bos: number | undefined, eos: number | undefined): P
   return { single: around('A', 0), pair: [...around('A', 0), ...around('B', 1)] };
 }
 
+/** The tokenizer of a tokenizer.json, with what tokenizer_config.json adds. */
 export function tokenizerFromJson(json: Json, config: Json = {}, chatTemplates?: ChatTemplates): Tokenizer {
   if (json === null || typeof json !== 'object' || json.model === undefined)
     throw new FormatError('tokenizer.json: there is no model in it');

@@ -2,7 +2,9 @@
 import { FormatError } from '../base/errors.js';
 import { type Component, component, type Kind } from './component.js';
 
+/** Token numbers, and which of two texts each belongs to. */
 export interface Encoded {
+  /** The token numbers. */
   readonly ids: number[];
   /** 0 for the first text and its special tokens, 1 for the second's. */
   readonly typeIds: number[];

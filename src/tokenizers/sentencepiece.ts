@@ -141,6 +141,7 @@ export const piecesFound = (vocabulary: Vocabulary, types: ArrayLike<number>, al
 /** Tokenizers whose numbers are not those of tokenizer.model. */
 const RENUMBERED = /XLMRoberta|Camembert|MBart|Nllb|Barthez|XGLM|Fairseq/i;
 
+/** The tokenizer of a SentencePiece file (tokenizer.model), with what tokenizer_config.json adds. */
 export function tokenizerFromSentencePiece(
   file: Uint8Array,
   config: Json = {},

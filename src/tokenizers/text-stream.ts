@@ -1,6 +1,7 @@
 // Tokens to text as they come: half a character waits, and so does what may be the beginning of a stop text.
 import type { DecodeOptions, Tokenizer } from './tokenizer.js';
 
+/** Tokens to text one by one: half a character waits for its other half. */
 export class TextStream {
   readonly #decode: (ids: readonly number[]) => string;
   /** What was shown last, decoded again with what follows, since spaces depend on neighbours; then what waits. */
@@ -15,6 +16,7 @@ export class TextStream {
     this.#shown = this.#ids.length;
     this.#printed = this.#decode(this.#ids).length;
   }
+  /** The text that this token completes; '' where more must come. */
   push(id: number): string {
     this.#ids.push(id);
     const text = this.#decode(this.#ids);
@@ -68,6 +70,7 @@ export class StopWatch {
     this.#held = this.#held.slice(this.#held.length - wait);
     return shown;
   }
+  /** What was held back at the end: it might have begun a stop text. */
   flush(): string {
     const rest = this.found === undefined ? this.#held : '';
     this.#held = '';

@@ -26,6 +26,7 @@ export interface TokenizerParts {
   /** How many tokens its model takes, where the files say so. */
   readonly maxLength?: number;
 }
+/** Options of `encode`. */
 export interface EncodeOptions {
   /** Add the special tokens that belong around a text; default true. */
   readonly special?: boolean;
@@ -36,6 +37,7 @@ export interface EncodeOptions {
   /** At most so many tokens, special ones included; the end of the text is cut off. */
   readonly maxLength?: number;
 }
+/** Options of `decode`. */
 export interface DecodeOptions {
   /** Keep special tokens in the text; default false. */
   readonly special?: boolean;
@@ -43,12 +45,14 @@ export interface DecodeOptions {
 
 const MALFORMED = /\p{Surrogate}/u;
 
+/** Text to token numbers and back, as the model's files say; `loadTokenizer` reads them. */
 export class Tokenizer {
   readonly #parts: TokenizerParts;
   readonly #raw: TokenFinder;
   readonly #normalized: TokenFinder;
   readonly #added: ReadonlyMap<number, AddedToken>;
   readonly #addedIds: ReadonlyMap<string, number>;
+  /** How many tokens there are, added ones included. */
   readonly vocabSize: number;
   #byteLevel: boolean | undefined;
 
@@ -111,9 +115,11 @@ export class Tokenizer {
     }
     return applyTemplate(template, a, b);
   }
+  /** Token numbers of a text, with the special tokens that belong around it. */
   encode(text: string, options: EncodeOptions = {}): number[] {
     return this.encodeParts(text, options).ids;
   }
+  /** The text of token numbers, without special tokens unless they are asked for. */
   decode(ids: Iterable<number>, options: DecodeOptions = {}): string {
     const tokens: string[] = [];
     for (const id of ids) {
@@ -144,9 +150,11 @@ export class Tokenizer {
     if (byte !== undefined) return Uint8Array.of(byte);
     return Buffer.from(text(['a', token]).slice(text(['a']).length));
   }
+  /** The number of a token as the vocabulary writes it; undefined where there is none. */
   id(token: string): number | undefined {
     return this.#addedIds.get(token) ?? this.#parts.model.vocabulary.id(token);
   }
+  /** Whether a token is special: left out of decoded text. */
   isSpecial(id: number): boolean {
     return this.#added.get(id)?.special ?? false;
   }
@@ -154,13 +162,16 @@ export class Tokenizer {
   role(name: string): string | undefined {
     return this.#parts.roles?.[name];
   }
+  /** The number of the token in a role: 'bos', 'eos', 'unk', 'pad', 'sep', 'cls' or 'mask'. */
   roleId(name: string): number | undefined {
     const token = this.role(name);
     return token === undefined ? undefined : this.id(token);
   }
+  /** How many tokens its model takes, where the files say so. */
   get maxLength(): number | undefined {
     return this.#parts.maxLength;
   }
+  /** The model's chat templates; undefined where its files have none. */
   get chatTemplates(): ChatTemplates | undefined {
     return this.#parts.chatTemplates;
   }

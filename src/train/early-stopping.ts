@@ -16,10 +16,15 @@ export interface EarlyStoppingOptions {
 }
 /** Watches a measure. */
 export class EarlyStopping {
+  /** The measure that is watched: 'validation.loss'. */
   readonly monitor: string;
+  /** Whether smaller or larger is better. */
   readonly mode: 'min' | 'max';
+  /** Epochs without improvement before training ends. */
   readonly patience: number;
+  /** What counts as an improvement: more than this. */
   readonly minDelta: number;
+  /** Whether the weights of the best epoch are put back at the end. */
   readonly restoreBest: boolean;
   /** The best measure so far. */
   best: number;

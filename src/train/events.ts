@@ -76,6 +76,7 @@ export const scalarEvent = (seconds: number, step: number, values: Readonly<Reco
 
 /** A file that `tensorboard --logdir FOLDER` reads while it grows. */
 export class EventWriter {
+  /** The file that is written. */
   readonly path: string;
   readonly #file: number;
   #closed = false;
@@ -101,6 +102,7 @@ export class EventWriter {
   scalars(values: Readonly<Record<string, number>>, step: number): void {
     this.#write(scalarEvent(Date.now() / 1000, step, values));
   }
+  /** Writes what is left and closes the file. */
   close(): void {
     if (!this.#closed) closeSync(this.#file);
     this.#closed = true;

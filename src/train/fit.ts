@@ -20,7 +20,12 @@ import { Progress } from './progress.js';
 import { loadRun, saveRun } from './run-state.js';
 
 /** Batches of one epoch at a time: a DataLoader, or anything like it. */
-export type Batches = (AsyncIterable<Batch> | Iterable<Batch>) & { readonly length?: number; epoch?: number };
+export type Batches = (AsyncIterable<Batch> | Iterable<Batch>) & {
+  /** How many batches an epoch has, for the progress bar. */
+  readonly length?: number;
+  /** Set to the epoch's number before each; a DataLoader shuffles by it. */
+  epoch?: number;
+};
 /** A measure of the outputs for a batch; means over batches are weighed by their sizes. */
 export type Metric = (output: Tensor, batch: Batch) => Tensor | number;
 /** The measures of one epoch by name; those of validation begin with 'validation.'. */
@@ -29,11 +34,14 @@ export interface EpochRecord {
   readonly epoch: number;
   /** Steps of the optimizer so far. */
   readonly step: number;
+  /** The rate at the epoch's end. */
   readonly learningRate: number;
+  /** The loss and metrics by name; those of validation begin with 'validation.'. */
   readonly measures: Readonly<Record<string, number>>;
 }
 /** What a run was. */
 export interface History {
+  /** One record an epoch, in order. */
   readonly epochs: readonly EpochRecord[];
   /** Steps of the optimizer. */
   readonly steps: number;
@@ -52,15 +60,19 @@ export interface CheckpointOptions {
 
 /** Options of fit. */
 export interface FitOptions extends ClipOptions {
+  /** Batches to train on: a DataLoader, or anything that can be iterated over again for each epoch. */
   readonly data: Batches;
+  /** Batches to measure on after each epoch, without gradients. */
   readonly validation?: Batches;
   /** How often all data are seen. */
   readonly epochs: number;
+  /** What changes the weights; made over `model.parameters()`. */
   readonly optimizer: Optimizer;
   /** The loss of the outputs for a batch, a single number. */
   readonly loss: (output: Tensor, batch: Batch) => Tensor;
   /** The outputs for a batch; default model.forward(batch.x). */
   readonly forward?: (batch: Batch) => Tensor;
+  /** Further measures by name, computed on every batch and averaged. */
   readonly metrics?: Readonly<Record<string, Metric>>;
   /** Steps after each step of the optimizer; a ReduceOnPlateau is told the watched measure after each epoch. */
   readonly scheduler?: Scheduler | ReduceOnPlateau;
@@ -68,7 +80,9 @@ export interface FitOptions extends ClipOptions {
   readonly ema?: EMA;
   /** Batches whose gradients are joined for one step; default 1. */
   readonly accumulate?: number;
+  /** When to end before the last epoch. */
   readonly earlyStopping?: EarlyStoppingOptions;
+  /** Where and how often the run is saved, and whether it goes on from there. */
   readonly checkpoint?: CheckpointOptions;
   /** A folder for TensorBoard's event files. */
   readonly tensorboard?: string;

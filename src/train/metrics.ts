@@ -36,6 +36,7 @@ function requireRows(op: string, scores: Tensor, target: Tensor): void {
 
 /** Counts which class was taken for which, over as many batches as it is told. */
 export class ConfusionMatrix {
+  /** How many classes. */
   readonly classes: number;
   /** Rows are the true classes, columns what was answered. */
   readonly counts: number[][];

@@ -4,7 +4,9 @@ import { writeAtomic } from '../io/atomic-file.js';
 
 /** A named line. */
 export interface Series {
+  /** What the legend calls it. */
   readonly name: string;
+  /** Points [x, y], in order. */
   readonly points: readonly (readonly [x: number, y: number])[];
 }
 /** How a plot is drawn. */

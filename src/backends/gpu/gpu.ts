@@ -34,16 +34,19 @@ export class Replay implements Recorded, Dependent {
   get pool(): Pool {
     return this.#pool;
   }
+  /** Runs the recorded work once more, on the same memory; it is enqueued, not waited for. */
   launch(): void {
     if (this.#over !== undefined) throw new DisposedError(`launch: recorded work that is gone: ${this.#over}`);
     this.#gpu.device.launchGraph(this.#exec, this.#gpu.stream);
   }
+  /** Ends it with a reason, which a later launch says; its memory stays until it is disposed of. */
   stop(why: string): void {
     if (this.#over !== undefined) return;
     this.#over = why;
     for (const list of this.#told) list.delete(this);
     this.#gpu.device.destroyGraphExec(this.#exec);
   }
+  /** Gives the recording and the memory it held back. */
   dispose(): void {
     if (this.#disposed) return;
     this.#disposed = true;

@@ -175,6 +175,7 @@ const DECODE: Record<string, Decode> = {
   NVFP4: nvfp4,
 };
 
+/** Whether blocks of this type can be decoded to floats here. */
 export const canDequantize = (type: GgmlType): boolean => Object.hasOwn(DECODE, type.name);
 
 /** All blocks of a quantized type as f32. */

@@ -128,6 +128,7 @@ const BLOCKS: Readonly<Record<string, EncodeBlock>> = { ...ENCODE_K, ...ENCODE_N
 
 /** Types that are encoded, by name. */
 export const ENCODED: readonly string[] = [...Object.keys(SIMPLE), ...Object.keys(BLOCKS)];
+/** Whether floats can be encoded in blocks of this type here. */
 export const canQuantize = (type: GgmlType): boolean => ENCODED.includes(type.name);
 
 function meanSquare(x: Float32Array): number {

@@ -4,11 +4,15 @@ import { FormatError } from '../errors.js';
 /** The element types ggml stores one number at a time. */
 export type PlainType = 'f32' | 'f16' | 'bf16' | 'f64' | 'i8' | 'i16' | 'i32' | 'i64';
 
+/** A type of ggml: floats, integers or quantized blocks. */
 export interface GgmlType {
+  /** Its number in files. */
   readonly id: number;
+  /** Its name: 'Q4_K'. */
   readonly name: string;
   /** Elements in a block, and the bytes the block takes. */
   readonly block: number;
+  /** Bytes of a block. */
   readonly bytes: number;
   /** The element type where a block is one number; undefined for quantized types. */
   readonly plain?: PlainType;
@@ -22,6 +26,7 @@ const type = (id: number, name: string, block: number, bytes: number, plain?: Pl
   plain,
 });
 
+/** All types of ggml, by their numbers in files. */
 export const GGML_TYPES: readonly GgmlType[] = [
   type(0, 'F32', 1, 4, 'f32'),
   type(1, 'F16', 1, 2, 'f16'),
@@ -61,6 +66,7 @@ export const GGML_TYPES: readonly GgmlType[] = [
 const BY_ID = new Map(GGML_TYPES.map((t) => [t.id, t]));
 const BY_NAME = new Map(GGML_TYPES.map((t) => [t.name.toLowerCase(), t]));
 
+/** The type of a number in a file; undefined where it is not known. */
 export const ggmlTypeById = (id: number): GgmlType | undefined => BY_ID.get(id);
 
 /** By name, in any case: 'Q4_K', 'q4_k'. */
