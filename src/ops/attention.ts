@@ -103,7 +103,7 @@ function paramsOf(
   longest: readonly [number, number] = [0, 0],
 ): SdpaParams {
   const scale = o.scale ?? 1 / Math.sqrt(q.shape[q.rank - 1]);
-  const trained = q.requiresGrad || k.requiresGrad || v.requiresGrad;
+  const trained = [q, k, v].some((t) => t?.requiresGrad);
   return { layout: o.layout ?? 'bhtd', scale, softcap: o.softcap ?? 0, ...bounds(o), extras, longest, trained };
 }
 
