@@ -31,6 +31,7 @@ export class Replay implements Recorded, Dependent {
     for (const list of told) list.add(this);
     pool.graphs++;
   }
+  /** The memory that the recorded work uses. */
   get pool(): Pool {
     return this.#pool;
   }
