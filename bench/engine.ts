@@ -4,11 +4,10 @@
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { table } from '../src/cli/table.js';
-import { Device, type DType, Generator, noGrad } from '../src/index.js';
+import { Device } from '../src/index.js';
 import { builtinModel, LanguageModel, TextEngine } from '../src/engine/index.js';
-import { type CausalLM, Llama, type LlamaConfig } from '../src/models/index.js';
-import { initialise, normal, ONE, VarBuilder } from '../src/nn/index.js';
 import { loadTokenizer } from '../src/tokenizers/index.js';
+import { randomModel, SHAPES } from './random-model.js';
 
 const { values: v } = parseArgs({
   options: {
@@ -24,16 +23,6 @@ const { values: v } = parseArgs({
     json: { type: 'string' },
   },
 });
-const SHAPES: Readonly<Record<string, Omit<LlamaConfig, 'normEps' | 'eosTokenIds'>>> = {
-  'llama-3-8b': {
-    ...{ vocabSize: 128256, hiddenSize: 4096, intermediateSize: 14336, layers: 32, heads: 32, kvHeads: 8 },
-    ...{ headDim: 128, maxPositions: 8192, ropeTheta: 500000, tiedEmbeddings: false },
-  },
-  'llama-3-1b': {
-    ...{ vocabSize: 128256, hiddenSize: 2048, intermediateSize: 8192, layers: 16, heads: 32, kvHeads: 8 },
-    ...{ headDim: 64, maxPositions: 8192, ropeTheta: 500000, tiedEmbeddings: true },
-  },
-};
 /** Tokens a second that reading the weights and keys of a step allows on an H200, contexts of 512: the bounds. */
 const BOUNDS: Readonly<Record<number, number>> = {
   1: 279,
@@ -45,25 +34,9 @@ const BOUNDS: Readonly<Record<number, number>> = {
   256: 27784,
 };
 
-function random(config: LlamaConfig, device: Device): CausalLM {
-  const dtype: DType = device.name === 'cpu' ? 'f32' : 'bf16';
-  let seed = 1;
-  const source = {
-    has: (name: string) => !name.endsWith('.bias'),
-    get: (name: string, shape: readonly number[] | undefined) =>
-      initialise(name.includes('norm') ? ONE : normal(0, 0.02), shape ?? [], {
-        ...{ dtype, device, generator: new Generator(seed++) },
-      }),
-  };
-  const model = noGrad(() => new Llama(config, new VarBuilder(source, { dtype, device })));
-  model.requireGrad(false).eval();
-  return model;
-}
-
 const device = Device.get(v.device);
-const shape = SHAPES[v.shape];
-const model = shape
-  ? random({ normEps: 1e-5, eosTokenIds: [], ...shape }, device)
+const model = SHAPES[v.shape]
+  ? randomModel(v.shape, { device })
   : (await LanguageModel.load(v.shape === 'built-in' ? builtinModel : v.shape, { device })).model;
 const tokenizer = loadTokenizer(builtinModel); // words do not matter: tokens are counted
 const batches = v.batch.split(',').map(Number);

@@ -6,6 +6,7 @@ import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { table } from '../src/cli/table.js';
 import { randomStream } from '../src/engine/sampler.js';
+import { CYCLE, WORDS } from './random-model.js';
 
 const { values: v } = parseArgs({
   options: {
@@ -23,13 +24,18 @@ const { values: v } = parseArgs({
     'ttft-limit': { type: 'string', default: '0.5' },
     'tpot-limit': { type: 'string', default: '0.05' },
     seed: { type: 'string', default: '1' },
+    /** Prompts that a model of bench/random-server.js --copying goes on with by repeating them. */
+    copying: { type: 'boolean', default: false },
+    /** prompt-lookup: answers guess from the text before them. */
+    speculate: { type: 'string' },
+    /** Seconds to wait for the server to be there. */
+    wait: { type: 'string', default: '0' },
     json: { type: 'string' },
   },
 });
 const number = (name: 'requests' | 'concurrency' | 'prompt-tokens' | 'max-tokens' | 'shared' | 'seed'): number =>
   Number(v[name]);
 const random = randomStream(number('seed'));
-const WORDS = 'the king and all his men have gone to see what light may fall upon this stage of fools'.split(' ');
 const words = (n: number): string =>
   Array.from({ length: n }, () => WORDS[Math.floor(random() * WORDS.length)]).join(' ');
 
@@ -44,7 +50,14 @@ interface Told {
 }
 const headers = { 'content-type': 'application/json', ...(v.key && { authorization: `Bearer ${v.key}` }) };
 
-async function one(model: string, prompt: string, seed: number): Promise<Told> {
+type Prompt = string | readonly number[];
+/** Token numbers of one cycle after another, from some place in it. */
+const repeating = (n: number): number[] => {
+  const from = CYCLE * Math.floor(8 + random() * 40);
+  return Array.from({ length: n }, (_, i) => from + (i % CYCLE));
+};
+
+async function one(model: string, prompt: Prompt, seed: number): Promise<Told> {
   const begin = performance.now();
   let [first, last, pieces] = [0, 0, 0];
   let usage = { prompt_tokens: 0, completion_tokens: 0 };
@@ -64,7 +77,7 @@ async function one(model: string, prompt: string, seed: number): Promise<Told> {
       headers,
       body: JSON.stringify({
         ...{ model, prompt, max_tokens: number('max-tokens'), temperature: 0, seed, stream: true, ignore_eos: true },
-        stream_options: { include_usage: true },
+        ...{ stream_options: { include_usage: true }, ...(v.speculate && { speculate: v.speculate }) },
       }),
     });
     if (!response.ok || !response.body)
@@ -98,11 +111,24 @@ async function one(model: string, prompt: string, seed: number): Promise<Told> {
   return { begin, first: first || last, end: performance.now(), gaps, promptTokens: usage.prompt_tokens, tokens };
 }
 
+async function there(seconds: number): Promise<void> {
+  for (const end = performance.now() + seconds * 1000; performance.now() < end; ) {
+    const ok = await fetch(`${v.url}/health`).then(
+      (r) => r.ok,
+      () => false,
+    );
+    if (ok) return;
+    await new Promise((r) => setTimeout(r, 100));
+  }
+}
 async function load(): Promise<Told[]> {
+  await there(Number(v.wait));
   const listed = (await (await fetch(`${v.url}/v1/models`, { headers })).json()) as { data: { id: string }[] };
   const model = v.model ?? listed.data[0].id;
   const beginning = words(number('shared'));
-  const prompts = Array.from({ length: number('requests') }, () => `${beginning} ${words(number('prompt-tokens'))}`);
+  const prompts = Array.from({ length: number('requests') }, () =>
+    v.copying ? repeating(number('prompt-tokens')) : `${beginning} ${words(number('prompt-tokens'))}`.trim(),
+  );
   const told: Told[] = [];
   let next = 0;
   const work = async (): Promise<void> => {
