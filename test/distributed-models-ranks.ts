@@ -23,6 +23,7 @@ function differ(a: Tensor, b: Tensor): number {
 /** How ranks divide a model: all by heads and rows, all by layers, or both: pairs by rows, pairs of pairs by layers. */
 const WAYS = {
   shard: (g: Group) => ({ shard: g }),
+  experts: (g: Group) => ({ shard: g, experts: 'whole' as const }),
   stages: (g: Group) => ({ stages: g }),
   both: (g: Group) => ({ shard: g.split(Math.floor(g.rank / 2)), stages: g.split(g.rank % 2) }),
 };
@@ -72,6 +73,8 @@ export function sharedModels(
 
 export const stagedModels = (g: Group, models: readonly { name: string; path: string }[]): Shared[] =>
   sharedModels(g, models, 'stages');
+export const wholeExperts = (g: Group, models: readonly { name: string; path: string }[]): Shared[] =>
+  sharedModels(g, models, 'experts');
 export const gridModels = (g: Group, models: readonly { name: string; path: string }[]): Shared[] =>
   sharedModels(g, models, 'both');
 

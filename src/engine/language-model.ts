@@ -2,7 +2,14 @@
 import { fileURLToPath } from 'node:url';
 import type { DType } from '../base/dtype.js';
 import { ArgumentError, IndexError } from '../base/errors.js';
-import { BatchStep, type CausalLM, loadModel, type ShardGroup, type StageGroup } from '../models/index.js';
+import {
+  BatchStep,
+  type CausalLM,
+  type ExpertDivision,
+  loadModel,
+  type ShardGroup,
+  type StageGroup,
+} from '../models/index.js';
 import { type HubOptions, modelPath } from '../hub/index.js';
 import type { CacheType } from '../nn/kv-cache.js';
 import { noGrad } from '../tensor/autograd.js';
@@ -79,6 +86,8 @@ export interface ModelOptions extends HubOptions {
    * `chat`, `reply`, `batch` and `score` by rank 0 alone, while the others call `follow`.
    */
   readonly shard?: ShardGroup;
+  /** How `shard` divides mixtures: some rows of every expert (the default, where they divide), or 'whole' experts. */
+  readonly experts?: ExpertDivision;
   /** The ranks that its layers are divided among. */
   readonly stages?: StageGroup;
   /** Makes a decoder; for measuring and tests. */
@@ -126,13 +135,14 @@ export class LanguageModel {
     const path = await modelPath(name, options);
     const { onProgress } = options;
     const quick = options.exact !== true;
-    const { shard, stages } = options;
+    const { shard, experts, stages } = options;
     const how = {
       device,
       dtype,
       quick,
       ...(onProgress && { onProgress }),
       ...(shard && { shard }),
+      ...(experts && { experts }),
       ...(stages && { stages }),
     };
     const { model } = loadModel<CausalLM>(path, { ...how, kind: 'decoder' });

@@ -169,7 +169,7 @@ export class CausalLM extends Module {
     const { vocabSize, hiddenSize, layers, learntPositions: learnt } = features;
     this.shard = w.shard;
     /** Rows of the vocabulary that this rank holds. */
-    const entries = w.shard?.endsDivided ? vocabSize / w.shard.group.size : vocabSize;
+    const entries = w.shard?.entries ?? vocabSize;
     this.embed = new Embedding<Weight>(w.matrix('embed', [entries, hiddenSize], normal(0, 0.02)), w.builder.dtype);
     if (learnt) {
       const stored = w.tensor('positions', [learnt.count + learnt.offset, hiddenSize], normal(0, 0.02));

@@ -52,3 +52,34 @@ function byExpert(x: Tensor, weights: Tensor, ids: Tensor): Tensor {
   }
   return parts[0].cat(parts.slice(1), 0).indexSelect(0, index(back));
 }
+
+interface Routed {
+  /** (rows, in), (rows), (rows, 1) */
+  readonly rows: Tensor;
+  readonly ids: Tensor;
+  readonly by: Tensor;
+}
+/**
+ * Rows whose expert is one of those held here go through it, all others become zeros: another rank has theirs. `through`
+ * takes numbers of held experts.
+ */
+export function amongHeld(
+  { first, count }: { readonly first: number; readonly count: number },
+  { rows, ids, by }: Routed,
+  through: (rows: Tensor, ids: Tensor, by: Tensor) => Tensor,
+): Tensor {
+  const local = ids.cast('i64').affine(1, -first);
+  if (onHost(rows)) {
+    // Nobody computes what is not asked for.
+    const chosen = Array.from(local.dataSync() as Iterable<number | bigint>, Number);
+    const mine = Uint32Array.from(chosen.flatMap((e, row) => (e >= 0 && e < count ? [row] : [])));
+    if (mine.length === 0) return rows.zerosLike();
+    const at = tensor(mine, { device: rows.device });
+    const [own, numbers, weights] = [rows, local, by].map((x) => x.indexSelect(0, at));
+    return rows.zerosLike().indexAdd(0, at, through(own, numbers.cast(ids.dtype), weights));
+  }
+  // A step that is recorded does the same for every choice: the first expert's answers to others' rows are dropped.
+  const mine = local.ge(0).cast('i64').mul(local.lt(count).cast('i64'));
+  const out = through(rows, local.mul(mine).cast(ids.dtype), by);
+  return mine.ne(0).unsqueeze(1).broadcastTo(out.shape).where(out, out.constant(0));
+}

@@ -112,6 +112,8 @@ export interface DenseMlp {
 export interface Experts {
   readonly kind: 'experts';
   readonly count: number;
+  /** Of all experts, those that this rank holds, where ranks share them out whole. */
+  readonly held?: { readonly first: number; readonly count: number };
   readonly chosen: number;
   readonly inner: number;
   readonly activation: string;

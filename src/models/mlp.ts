@@ -6,7 +6,7 @@ import { type AnyLinear, Linear } from '../nn/layers.js';
 import { Layer } from '../nn/module.js';
 import { QTensor, type Weight } from '../tensor/qtensor.js';
 import type { Tensor } from '../tensor/tensor.js';
-import { expertProduct } from './experts.js';
+import { amongHeld, expertProduct } from './experts.js';
 import type { DenseMlp, Experts } from './features.js';
 import type { ShardGroup } from './shard.js';
 import type { Role, Weights } from './weights.js';
@@ -104,12 +104,13 @@ export class Mixture extends Layer {
     super();
     this.feature = f;
     this.#group = w.shard?.group;
-    const { count, inner } = f;
+    const { count: all, inner } = f;
+    const count = f.held?.count ?? all;
     this.router = new Linear(
-      w.tensor('router', [count, hidden], undefined, 'weight', 'f32'),
-      w.bias('router', [count], 'f32'),
+      w.tensor('router', [all, hidden], undefined, 'weight', 'f32'),
+      w.bias('router', [all], 'f32'),
     );
-    if (f.choiceBias) this.choiceBias = w.tensor('choiceBias', [count], undefined, 'weight', 'f32');
+    if (f.choiceBias) this.choiceBias = w.tensor('choiceBias', [all], undefined, 'weight', 'f32');
     const together = (): QTensor => {
       const parts = (['expertGate', 'expertUp'] as const).map((r) => w.matrix(r, [count, inner, hidden]) as QTensor);
       const both = QTensor.cat(parts);
@@ -164,7 +165,7 @@ export class Mixture extends Layer {
 
   forward(x: Tensor): Tensor {
     const [b, t, hidden] = x.shape;
-    const { chosen, clamped, activation: name, onInput } = this.feature;
+    const { chosen, held } = this.feature;
     const rows = x.reshape([b * t, hidden]);
     const { ids, weights } = this.route(rows);
     const flat = ids.reshape([-1]); // (tokens * chosen)
@@ -173,15 +174,21 @@ export class Mixture extends Layer {
       .unsqueeze(1)
       .broadcastTo([b * t, chosen, hidden])
       .reshape([b * t * chosen, hidden]);
-    const given = onInput ? each.mul(by) : each;
-    const h = expertProduct(given, this.gateUp, flat, this.gateUpBias);
-    const inner = clamped ? clampedGate(h, clamped) : gatedBy(name, h);
-    const out = expertProduct(inner, this.down, flat, this.downBias);
-    const own = (onInput ? out : out.mul(by)).reshape([b, t, chosen, hidden]).sum([2], false);
+    const through = (rows: Tensor, ids: Tensor, by: Tensor): Tensor => this.#through(rows, ids, by);
+    const out = held ? amongHeld(held, { rows: each, ids: flat, by }, through) : through(each, flat, by);
+    const own = out.reshape([b, t, chosen, hidden]).sum([2], false);
     const y = this.#group ? this.#group.allReduce(own) : own;
     if (!this.shared) return y;
     const s = this.shared.forward(x);
     return y.add(this.sharedSwitch ? s.mul(this.sharedSwitch.forward(x).sigmoid()) : s);
+  }
+  /** Rows through the expert of each, weighed. */
+  #through(rows: Tensor, ids: Tensor, by: Tensor): Tensor {
+    const { clamped, activation: name, onInput } = this.feature;
+    const h = expertProduct(onInput ? rows.mul(by) : rows, this.gateUp, ids, this.gateUpBias);
+    const inner = clamped ? clampedGate(h, clamped) : gatedBy(name, h);
+    const out = expertProduct(inner, this.down, ids, this.downBias);
+    return onInput ? out : out.mul(by);
   }
 }
 

@@ -1,7 +1,7 @@
 // What a row of the registry says: how files of a family become a module.
 import type { Module } from '../nn/module.js';
 import type { Config } from './config.js';
-import type { ShardGroup } from './shard.js';
+import type { ExpertDivision, ShardGroup } from './shard.js';
 import type { ModelSource } from './source.js';
 import type { StageGroup } from './stage.js';
 
@@ -15,6 +15,11 @@ export interface ModelOptions {
   readonly dropout?: number;
   /** The ranks that the model is shared out among (a Group of wick/distributed); decoders only. */
   readonly shard?: ShardGroup;
+  /**
+   * How `shard` divides mixtures: some rows of every expert (the default, where they divide), which all ranks then work
+   * on alike, or some experts as a whole, which reads files in one piece and divides blocks of any size.
+   */
+  readonly experts?: ExpertDivision;
   /** The ranks that its layers are divided among, one after the other; beside `shard` the second axis. Decoders only. */
   readonly stages?: StageGroup;
 }

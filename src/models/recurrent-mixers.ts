@@ -8,6 +8,7 @@ import type { Tensor } from '../tensor/tensor.js';
 import type { DeltaNet, Mamba2 } from './features.js';
 import { scan } from './linear-attention.js';
 import type { MixerContext } from './mixers.js';
+import type { Shard } from './shard.js';
 import type { Weights } from './weights.js';
 
 /** x (b, t, channels) through the convolution and the activation. */
@@ -97,6 +98,9 @@ export class MambaMixer extends Module {
   readonly skip: Tensor;
   readonly normWeight: Tensor;
   readonly out: Linear;
+  readonly #shard: Shard | undefined;
+  /** The width of the norm: that of all ranks' values. */
+  readonly #width: number;
   constructor(w: Weights, f: Mamba2, hidden: number, deep?: Init) {
     super();
     this.feature = f;
@@ -108,7 +112,10 @@ export class MambaMixer extends Module {
     this.decay = w.tensor('stateDecay', [f.heads], undefined, 'weight', 'f32');
     this.shift = w.tensor('stateShift', [f.heads], undefined, 'weight', 'f32');
     this.skip = w.tensor('stateSkip', [f.heads], undefined, 'weight', 'f32');
-    this.normWeight = w.normWeight('stateNorm', [values], 'f32');
+    const whole = w.shard?.stateWidth(w.layer as number);
+    this.#shard = whole === undefined ? undefined : w.shard;
+    this.#width = whole ?? values;
+    this.normWeight = w.normWeight('stateNorm', [this.#width], 'f32');
     this.out = w.linear([{ role: 'stateOut', outputs: hidden }], values, deep);
   }
   forward(x: Tensor, context: MixerContext): Tensor {
@@ -136,7 +143,9 @@ export class MambaMixer extends Module {
       )
       .add(value.mul(this.skip.unsqueeze(1)));
     const gate = all.narrow(2, 0, values).cast('f32').silu();
-    const normed = y.reshape([b, t, values]).mul(gate).rmsNorm(this.normWeight, { eps });
+    const norm = (row: Tensor): Tensor => row.rmsNorm(this.normWeight, { eps });
+    const row = y.reshape([b, t, values]).mul(gate);
+    const normed = this.#shard ? this.#shard.overWhole(norm, row, this.#width) : norm(row);
     return this.out.forward(normed.cast(x.dtype));
   }
 }

@@ -1,18 +1,20 @@
 // A decoder shared out among ranks: which part of which tensor a rank holds, what its layers look like then, and where
-// the ranks' parts are put together. Heads, the inner rows of feed-forward branches and experts, and the vocabulary are
-// divided; everything else is held whole by every rank.
-import { UnsupportedError } from '../base/errors.js';
-import type { Part } from '../io/part-record.js';
+// the ranks' parts are put together. Heads (of attention and of states), the inner rows of feed-forward branches and
+// experts, or experts as a whole, and the vocabulary are divided; everything else is held whole by every rank.
+import { ArgumentError, UnsupportedError } from '../base/errors.js';
+import type { Part, Share } from '../io/part-record.js';
 import { Linear } from '../nn/layers.js';
 import { QTensor, type Weight } from '../tensor/qtensor.js';
 import type { Tensor } from '../tensor/tensor.js';
 import {
   type Attention,
+  type DeltaNet,
   type Experts,
   type Features,
   type HeadSizes,
   keepsKeys,
   type Layer,
+  type Mamba2,
   type Mixer,
   type Mlp,
 } from './features.js';
@@ -32,10 +34,16 @@ export interface ShardGroup {
   allGather(x: Tensor, dim: number): Tensor;
 }
 
+/** How mixtures are divided: some rows of every expert, or some experts as a whole. */
+export type ExpertDivision = (typeof EXPERT_DIVISIONS)[number];
+const EXPERT_DIVISIONS = ['rows', 'whole'] as const;
+
 /** The dimension of a part that is divided: [weight, bias]. Roles that are not here are held whole. */
 const DIVIDED: { readonly [R in Role]?: readonly [weight: number, bias?: number] } = {
   // By heads.
-  ...{ q: [0, 0], k: [0, 0], v: [0, 0], qB: [0, 0], kvB: [0, 0], sinks: [0], o: [1] },
+  ...{ q: [0, 0], k: [0, 0], v: [0, 0], qB: [0, 0], kvB: [0, 0], sinks: [0], o: [1], qGate: [0, 0] },
+  ...{ stateIn: [0, 0], stateConv: [0, 0], stateGate: [0, 0], stateRate: [0, 0], stateStep: [0, 0] },
+  ...{ stateDecay: [0], stateShift: [0], stateSkip: [0], stateOut: [1] },
   // By inner rows; a product over what is divided is a sum over ranks, and its bias is added after it.
   ...{ gate: [0, 0], up: [0, 0], down: [1], sharedGate: [0, 0], sharedUp: [0, 0], sharedDown: [1] },
   ...{ expertGate: [1, 1], expertUp: [1, 1], expertDown: [2] },
@@ -44,8 +52,9 @@ const DIVIDED: { readonly [R in Role]?: readonly [weight: number, bias?: number]
 };
 const BY_KEY_HEADS: readonly Role[] = ['k', 'v', 'kNorm'];
 const ENDS: readonly Role[] = ['embed', 'head'];
+const EXPERTS: readonly Role[] = ['expertGate', 'expertUp', 'expertDown'];
 /** Products whose result is a sum over ranks. */
-const SUMMED: readonly Role[] = ['o', 'down', 'sharedDown'];
+const SUMMED: readonly Role[] = ['o', 'down', 'sharedDown', 'stateOut'];
 
 /** y = (sum over ranks of x W') + b: each rank has some of the inputs. */
 export class SummedLinear extends Linear<Weight> {
@@ -69,13 +78,21 @@ export class Shard {
   readonly whole: Features;
   /** This rank's: fewer heads, narrower branches. */
   readonly own: Features;
-  /** Whether embedding and head are divided; a vocabulary that does not divide is held whole. */
-  readonly endsDivided: boolean;
+  /** Rows of embedding and head that each rank holds; the last ones may end with zeros. */
+  readonly entries: number;
+  /** Names of stored tensors that are other ranks' alone. */
+  readonly elsewhere = new Set<string>();
+  readonly #division: ExpertDivision | undefined;
 
-  constructor(group: ShardGroup, whole: Features) {
+  constructor(group: ShardGroup, whole: Features, experts?: ExpertDivision) {
+    if (experts !== undefined && !EXPERT_DIVISIONS.includes(experts))
+      throw new ArgumentError(
+        `experts: ${JSON.stringify(experts)} is no division; there are ${EXPERT_DIVISIONS.join(', ')}`,
+      );
     this.group = group;
     this.whole = whole;
-    this.endsDivided = whole.vocabSize % group.size === 0;
+    this.#division = experts;
+    this.entries = Math.ceil(whole.vocabSize / group.size);
     this.own = { ...whole, layers: whole.layers.map((layer, i) => this.#layer(layer, i)) };
   }
 
@@ -90,8 +107,7 @@ export class Shard {
   #mixer(m: Mixer, i: number): Mixer {
     const n = this.group.size;
     if (m.kind === 'conv') return m; // small, and held whole
-    if (!keepsKeys(m)) this.#refuse(i, `a layer of kind ${m.kind} is not divided`);
-    if (m.kind === 'attention' && m.gated) this.#refuse(i, 'gated attention is not divided');
+    if (!keepsKeys(m)) return this.#state(m);
     if (m.heads % n !== 0) this.#refuse(i, `${m.heads} heads do not divide by ${n}`);
     if (m.kind === 'latent') return { ...m, heads: m.heads / n };
     const { count, index } = this.#keyPart(m, i);
@@ -100,12 +116,40 @@ export class Shard {
     if ((index + 1) * own.kvHeads > m.kvHeads) this.#refuse(i, 'key heads run out');
     return m.alibi ? { ...own, alibi: m.alibi.slice(this.group.rank * heads, (this.group.rank + 1) * heads) } : own;
   }
-  /** Fewer key heads than ranks: several ranks hold the same one. */
-  #keyPart(m: Attention, i: number): { index: number; count: number } {
+  /** What a rank has of things that several ranks may have to share: undefined where they cannot. */
+  #shareOf(things: number): Share | undefined {
     const { size, rank } = this.group;
-    if (m.kvHeads % size === 0) return { index: rank, count: size };
-    if (size % m.kvHeads === 0) return { index: Math.floor((rank * m.kvHeads) / size), count: m.kvHeads };
-    return this.#refuse(i, `${m.kvHeads} key heads neither divide by ${size} nor divide it`);
+    if (things % size === 0) return { index: rank, count: size };
+    return size % things === 0 ? { index: Math.floor((rank * things) / size), count: things } : undefined;
+  }
+  /** Fewer key heads than ranks: several ranks hold the same one. */
+  #keyPart(m: Attention, i: number): Share {
+    const { size } = this.group;
+    const share = this.#shareOf(m.kvHeads);
+    return share ?? this.#refuse(i, `${m.kvHeads} key heads neither divide by ${size} nor divide it`);
+  }
+  /** A layer that remembers a state is divided by its heads, or held whole where they do not divide. */
+  #state(m: DeltaNet | Mamba2): DeltaNet | Mamba2 {
+    const n = this.group.size;
+    if (!this.#dividesState(m)) return m;
+    if (m.kind === 'delta') return { ...m, keyHeads: m.keyHeads / n, valueHeads: m.valueHeads / n };
+    return { ...m, heads: m.heads / n, groups: m.groups / (this.#shareOf(m.groups) as Share).count };
+  }
+  #dividesState(m: DeltaNet | Mamba2): boolean {
+    const n = this.group.size;
+    return m.kind === 'delta' ? m.keyHeads % n === 0 : m.heads % n === 0 && this.#shareOf(m.groups) !== undefined;
+  }
+  /** What stands one after another in a state's first product and in its convolution. */
+  #stateSections(m: DeltaNet | Mamba2, role: Role): Part['sections'] {
+    const each: Share = { index: this.group.rank, count: this.group.size };
+    if (m.kind === 'delta') {
+      const [keys, values] = [m.keyHeads * m.keyDim, m.valueHeads * m.valueDim];
+      return [keys, keys, values].map((size) => ({ size, ...each }));
+    }
+    const values = { size: m.heads * m.headDim, ...each };
+    const keys = { size: m.groups * m.stateDim, ...(this.#shareOf(m.groups) as Share) };
+    const convolved = [values, keys, keys];
+    return role === 'stateConv' ? convolved : [values, ...convolved, { size: m.heads, ...each }];
   }
   #mlp(m: Mlp, i: number): Mlp {
     if (m.kind === 'none') return m;
@@ -113,8 +157,18 @@ export class Shard {
     const divided = (inner: number, what: string): number =>
       inner % n === 0 ? inner / n : this.#refuse(i, `${what} of ${inner} rows does not divide by ${n}`);
     if (m.kind === 'dense') return { ...m, inner: divided(m.inner, 'a feed-forward branch') };
-    const own: Experts = { ...m, inner: divided(m.inner, 'an expert') };
+    const { rank } = this.group;
+    const held = { first: (rank * m.count) / n, count: m.count / n };
+    const own: Experts = this.#wholeExperts(m, i) ? { ...m, held } : { ...m, inner: divided(m.inner, 'an expert') };
     return m.shared ? { ...own, shared: { ...m.shared, inner: divided(m.shared.inner, 'the shared expert') } } : own;
+  }
+
+  /** By rows where they divide and nothing else was asked for. */
+  #wholeExperts({ inner, count }: Experts, i: number): boolean {
+    const n = this.group.size;
+    if (this.#division === 'rows' || (this.#division === undefined && (inner % n === 0 || count % n !== 0)))
+      return false;
+    return count % n === 0 || this.#refuse(i, `${count} experts do not divide by ${n}`);
   }
 
   /** Sizes of the whole layer's heads, which slicing fused tensors needs. */
@@ -125,24 +179,38 @@ export class Shard {
   /** The part of a tensor that this rank holds; undefined where it holds all of it. */
   part(role: Role, kind: 'weight' | 'bias', layer: number | undefined): Part | undefined {
     const { rank: index, size: count } = this.group;
-    if (ENDS.includes(role) && !this.endsDivided) return undefined;
-    const mixer = layer === undefined ? undefined : this.whole.layers[layer].mixer;
+    const { mixer, mlp } = layer === undefined ? {} : this.whole.layers[layer];
     const attention = mixer?.kind === 'attention' ? mixer : undefined;
     // Norms with weights for every head are divided as the heads are.
     const each = (role === 'qNorm' || role === 'kNorm') && attention?.qkNorm?.over === 'each';
     const dim = each ? 0 : DIVIDED[role]?.[kind === 'weight' ? 0 : 1];
+    if (EXPERTS.includes(role) && mlp?.kind === 'experts' && this.#wholeExperts(mlp, layer as number))
+      return { dim: 0, index, count };
     if (dim === undefined) return undefined;
+    if (ENDS.includes(role)) return { dim, index, count, whole: this.whole.vocabSize };
+    if (mixer?.kind === 'delta' || mixer?.kind === 'mamba2') {
+      if (role.startsWith('state') && !this.#dividesState(mixer)) return undefined;
+      if (role === 'stateIn' || role === 'stateConv')
+        return { dim, index, count, sections: this.#stateSections(mixer, role) };
+    }
     return attention && BY_KEY_HEADS.includes(role)
       ? { dim, ...this.#keyPart(attention, layer as number) }
       : { dim, index, count };
   }
   /** A bias that every rank would add before a sum over ranks: all but the first hold zeros. */
-  dropsBias(role: Role): boolean {
-    return role === 'expertDown' && this.group.rank > 0;
+  dropsBias(role: Role, layer: number | undefined): boolean {
+    return role === 'expertDown' && this.group.rank > 0 && this.part(role, 'weight', layer)?.dim !== 0;
   }
   /** The layer for parts whose products are sums over ranks; undefined where it is an ordinary one. */
-  linear(role: Role, weight: Weight, bias: Tensor | undefined): Linear<Weight> | undefined {
-    return SUMMED.includes(role) ? new SummedLinear(weight, bias, this.group) : undefined;
+  linear(role: Role, weight: Weight, bias: Tensor | undefined, layer: number | undefined): Linear<Weight> | undefined {
+    const summed = SUMMED.includes(role) && this.part(role, 'weight', layer) !== undefined;
+    return summed ? new SummedLinear(weight, bias, this.group) : undefined;
+  }
+  /** The width of all ranks' values in a layer that remembers a state; undefined where it is held whole. */
+  stateWidth(layer: number): number | undefined {
+    const { mixer: m } = this.whole.layers[layer];
+    if (m.kind !== 'mamba2' || !this.#dividesState(m)) return undefined;
+    return m.heads * m.headDim;
   }
   /** How many heads all ranks have together. */
   wholeHeads(role: 'qNorm' | 'kNorm', layer: number): number {
@@ -167,8 +235,7 @@ export class Shard {
   }
   /** Rows of a divided vocabulary by number: those of other ranks come from them. */
   embed(rows: (ids: Tensor) => Tensor, ids: Tensor): Tensor {
-    if (!this.endsDivided) return rows(ids);
-    const n = this.whole.vocabSize / this.group.size;
+    const n = this.entries;
     const local = ids.cast('i64').affine(1, -n * this.group.rank);
     const within = (t: Tensor, least: number, end: number): Tensor =>
       t.ge(least).cast('i64').mul(t.lt(end).cast('i64'));
@@ -180,6 +247,8 @@ export class Shard {
   }
   /** Logits of the whole vocabulary. */
   logits(y: Tensor): Tensor {
-    return this.endsDivided ? this.group.allGather(y, y.rank - 1) : y;
+    const all = this.group.allGather(y, y.rank - 1);
+    const { vocabSize } = this.whole;
+    return all.shape[y.rank - 1] === vocabSize ? all : all.narrow(y.rank - 1, 0, vocabSize);
   }
 }

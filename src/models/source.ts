@@ -144,8 +144,9 @@ export class ModelSource implements VarSource {
     return Array.from(new Float32Array(bytes.slice().buffer, 0, bytes.length / 4));
   }
   /** Tensors that are known to be of no use: masks and tables that old files carry. */
-  ignore(pattern: RegExp): void {
-    for (const name of this.names) if (pattern.test(name)) this.#used.add(name);
+  ignore(which: RegExp | ReadonlySet<string>): void {
+    const of = (name: string): boolean => (which instanceof RegExp ? which.test(name) : which.has(name));
+    for (const name of this.names) if (of(name)) this.#used.add(name);
   }
   /** Throws where tensors are left that nobody asked for: a model that ignores some of its weights would be wrong. */
   refuseUnused(): void {

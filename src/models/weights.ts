@@ -4,9 +4,10 @@ import { ggmlType } from '../base/blocks/types.js';
 import type { DType } from '../base/dtype.js';
 import { ShapeError, UnsupportedError } from '../base/errors.js';
 import { formatShape, sameShape, type Shape } from '../base/shape.js';
-import type { Part } from '../io/part-record.js';
+import { type Part, wholeShape } from '../io/part-record.js';
 import { type Init, normal, ONE, ZERO } from '../nn/init.js';
 import { type AnyLinear, Linear, recordStored, type StoredPart } from '../nn/layers.js';
+import { partOf } from '../nn/part-of.js';
 import type { VarBuilder } from '../nn/var-builder.js';
 import { tensor } from '../tensor/create.js';
 import { keep, scope } from '../tensor/scope.js';
@@ -74,13 +75,6 @@ function stacked(parts: readonly Tensor[], name: string): Tensor {
   return rows[0].cat(rows.slice(1), 0);
 }
 
-/** The whole tensor's shape from that of a part. */
-const wholeShape = (shape: Shape, { dim, count }: Part): Shape => shape.map((n, i) => (i === dim ? n * count : n));
-function ownPart(whole: Tensor, { dim, index, count }: Part): Tensor {
-  const n = whole.shape[dim] / count;
-  return whole.narrow(dim, n * index, n);
-}
-
 export interface LinearPart {
   readonly role: Role;
   readonly outputs: number;
@@ -142,7 +136,7 @@ export class Weights {
   bias(role: Role, shape: Shape, dtype = this.builder.dtype): Tensor | undefined {
     if (!this.#biases.includes(role)) return undefined;
     const bias = this.tensor(role, shape, ZERO, 'bias', dtype);
-    if (!this.shard?.dropsBias(role)) return bias;
+    if (!this.shard?.dropsBias(role, this.layer)) return bias;
     const none = keep(bias.zerosLike());
     bias.dispose();
     return none;
@@ -172,7 +166,7 @@ export class Weights {
     // Turned and stacked tensors are read in part, fused ones whole.
     if (!part || !p.rows) return this.#unfused(p, role, shape, kind, dtype, part);
     const whole = this.#unfused(p, role, wholeShape(shape, part), kind, dtype);
-    const own = keep(scope(() => ownPart(whole, part).copy()));
+    const own = keep(scope(() => partOf(whole, part, name).copy()));
     whole.dispose();
     return own;
   }
@@ -184,9 +178,9 @@ export class Weights {
     // Where the divided dimension lies in what is stored: experts stand apart there, turned matrices the other way round.
     const rank = shape.length - (p.name.includes('{e}') ? 1 : 0);
     const dim = (own?.dim ?? 0) - (shape.length - rank);
-    const ownStored = own && { ...own, dim: turns && dim >= rank - 2 ? 2 * rank - 3 - dim : dim };
+    const ownStored = own && dim >= 0 && { ...own, dim: turns && dim >= rank - 2 ? 2 * rank - 3 - dim : dim };
     const part = scope(() => {
-      const stored = p.name.includes('{e}') ? Array.from({ length: shape[0] }, (_, e) => e) : [0];
+      const stored = p.name.includes('{e}') ? this.#experts(p, kind, shape[0], dim < 0 ? own : undefined) : [0];
       const turned = stored.map((e) => {
         const at = this.#full(p, kind, e);
         const t = ownStored
@@ -205,6 +199,14 @@ export class Weights {
     });
     for (const t of read) t.dispose();
     return keep(part);
+  }
+
+  /** Numbers of the experts that a stack is made of: all, or those of this rank; the others' tensors are theirs to use. */
+  #experts(p: Place, kind: 'weight' | 'bias', held: number, own: Part | undefined): number[] {
+    const first = own ? held * own.index : 0;
+    for (let e = 0; own && e < held * own.count; e++)
+      if (e < first || e >= first + held) this.shard?.elsewhere.add(this.#full(p, kind, e));
+    return Array.from({ length: held }, (_, i) => first + i);
   }
 
   /**
@@ -241,9 +243,10 @@ export class Weights {
     const width = stored.shape.at(-1) as number;
     if (part.dim === rows.rank - 1 && (width / part.count) % block !== 0)
       throw new UnsupportedError(
-        `${this.nameOf(role)}: rows of ${width} in ${stored.type}'s blocks of ${block} cannot be shared out among ${part.count} ranks; { quantized: false } decodes them`,
+        `${this.nameOf(role)}: rows of ${width} in ${stored.type}'s blocks of ${block} cannot be shared out among ${part.count} ranks; ` +
+          `${role === 'expertDown' ? "{ experts: 'whole' } gives each rank some of the experts, " : ''}{ quantized: false } decodes them`,
       );
-    return ownPart(rows, part);
+    return partOf(rows, part, this.nameOf(role));
   }
   /** Whether all of these parts are stored in blocks that rows can be taken from. */
   inBlocks(...roles: readonly Role[]): boolean {
@@ -322,7 +325,7 @@ export class Weights {
     };
     const bias = biased ? joined('bias') : undefined;
     const weight = this.#joinedBlocks(parts, inputs) ?? joined('weight');
-    return this.shard?.linear(first.role, weight, bias) ?? new Linear<Weight>(weight, bias);
+    return this.shard?.linear(first.role, weight, bias, this.layer) ?? new Linear<Weight>(weight, bias);
   }
   /** A vector that norms multiply by. */
   normWeight(role: Role, shape: Shape, dtype = this.builder.dtype): Tensor {

@@ -9,9 +9,10 @@ import { noGrad } from '../tensor/autograd.js';
 import { Device } from '../tensor/device.js';
 import type { QTensor } from '../tensor/qtensor.js';
 import type { Generator } from '../tensor/random.js';
-import { keep } from '../tensor/scope.js';
+import { keep, scope } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { type Init, initialise, ZERO } from './init.js';
+import { partOf } from './part-of.js';
 
 /** As what and where a tensor is wanted. */
 export interface VarOptions {
@@ -285,18 +286,12 @@ export class VarBuilder {
   shard(name: string, { dim, rank, worldSize }: Shard): Tensor {
     return this.part(undefined, name, { dim, index: rank, count: worldSize });
   }
-  /** One of several equal parts of a stored tensor, whose whole shape is given; files are read no further. */
+  /** One of several parts of a stored tensor, whose whole shape is given; files are read no further. */
   part(shape: Shape | undefined, name: string, part: Part, dtype: DType = this.dtype): Tensor {
-    const { dim, index, count } = part;
     const options = { dtype, device: this.device, generator: this.generator };
     if (this.#source.part) return this.#source.part(this.#full(name), shape, part, options);
     const whole = this.get(shape, name, ZERO, dtype);
-    const n = whole.shape[dim];
-    if (n === undefined || n % count !== 0)
-      throw new ShapeError(
-        `shard: dimension ${dim} of ${name} ${formatShape(whole.shape)} does not divide into ${count} parts`,
-      );
-    const own = keep(whole.narrow(dim, (n / count) * index, n / count).copy());
+    const own = keep(scope(() => partOf(whole, part, name).copy()));
     whole.dispose();
     return own;
   }

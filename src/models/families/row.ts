@@ -61,10 +61,11 @@ const layerTensors = (name: string, i: number): RegExp =>
   new RegExp(`^${name.replace(/[.*+?^$()|[\]\\]/g, '\\$&').replace('{i}', String(i))}\\.`);
 /** The model itself, or this rank's share of it. */
 function decoder(features: Features, names: Names, source: ModelSource, options: ModelOptions): CausalLM {
-  const { shard: group, ...rest } = options;
-  const shard = group && group.size > 1 ? new Shard(group, features) : undefined;
+  const { shard: group, experts, ...rest } = options;
+  const shard = group && group.size > 1 ? new Shard(group, features, experts) : undefined;
   const weights = new Weights(source.builder, names, sizesFor(features), features.biases, true, shard);
   const model = new CausalLM(shard ? shard.own : features, weights, rest);
+  if (shard) source.ignore(shard.elsewhere);
   // Tensors of other stages' layers are theirs to use.
   const { stage } = model;
   if (stage) features.layers.forEach((_, i) => stage.holds(i) || source.ignore(layerTensors(names.layer, i)));
