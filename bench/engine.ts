@@ -6,8 +6,7 @@ import { parseArgs } from 'node:util';
 import { table } from '../src/cli/table.js';
 import { Device } from '../src/index.js';
 import { builtinModel, LanguageModel, TextEngine } from '../src/engine/index.js';
-import { loadTokenizer } from '../src/tokenizers/index.js';
-import { randomModel, SHAPES } from './random-model.js';
+import { randomModel, SHAPES, wordTokenizer } from './random-model.js';
 
 const { values: v } = parseArgs({
   options: {
@@ -38,7 +37,7 @@ const device = Device.get(v.device);
 const model = SHAPES[v.shape]
   ? randomModel(v.shape, { device })
   : (await LanguageModel.load(v.shape === 'built-in' ? builtinModel : v.shape, { device })).model;
-const tokenizer = loadTokenizer(builtinModel); // words do not matter: tokens are counted
+const tokenizer = wordTokenizer(model.config.vocabSize); // words do not matter: tokens are counted
 const batches = v.batch.split(',').map(Number);
 const steps = Number(v.steps);
 const context = Math.min(Number(v.context), model.config.maxPositions - steps - 2);

@@ -57,11 +57,16 @@ enum Lane : int {
 };
 typedef void (*LaneKernel)(const void* const* in, void* out, int64_t n, const double* params);
 
-// One row of attention scores: softmax against a running maximum, scaling, and the way back.
+// One row of attention scores: softmax against a running maximum, scaling, the way back, and products of few rows.
 struct Attend {
   void (*online)(void* row, int64_t n, double scale, void* stats);
   void (*multiply)(void* row, int64_t n, double by);
   void (*backward)(void* scores, void* grads, int64_t n, double scale, double lse, double delta, const void* slopes);
+  // Products of a few queries with keys, and of their weights with values (added up), read where they lie.
+  void (*dots)(const void* queries, int64_t m, int64_t dim, const void* keys, int64_t row, int64_t n, void* scores,
+               int64_t scoreRow);
+  void (*weigh)(void* outs, int64_t m, int64_t dim, const void* values, int64_t row, int64_t n, const void* weights,
+                int64_t weightRow);
 };
 
 struct IsaTable {

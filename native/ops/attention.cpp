@@ -208,6 +208,27 @@ void bend(const Problem& p, const Sequence& s, int64_t head, int64_t i, int64_t 
   }
 }
 
+// Neighbouring rows of keys or values where they lie, one run after another: f(rows, distance of rows, from, count).
+template <class E, class F>
+void eachRun(const Problem& p, const Rows& x, const Sequence& s, int64_t head, int64_t j0, int64_t n, F f) {
+  const Operand* table = p.extra[PAGES];
+  for (int64_t i = 0; i < n;) {
+    const int64_t j = j0 + i;
+    int64_t count = n - i;
+    const char* from;
+    if (table) {
+      const int64_t page = table->as<int32_t>()[s.batch * table->stride[0] + j / x.rows * table->stride[1]];
+      from = x.at(page, head, j % x.rows);
+      if (count > x.rows - j % x.rows) count = x.rows - j % x.rows;
+    } else {
+      from = x.at(s.entry, head, s.kRow + j);
+    }
+    f(reinterpret_cast<const E*>(from), x.perRow, i, count);
+    i += count;
+  }
+}
+template <class E> bool liesOpen(const Rows& x) { return x.dtype == typeOf<E> && x.step == 1; }
+
 // Queries first .. first+count of `heads` heads that share a key head, as one tile of rows.
 template <class E>
 void forwardTile(const Problem& p, const Rows& out, const Operand& lse, const Sequence& s, int64_t head0, int64_t heads,
@@ -223,10 +244,18 @@ void forwardTile(const Problem& p, const Rows& out, const Operand& lse, const Se
   memset(o, 0, m * dim * sizeof(E));
   const auto& rows = isa->attend[wideIndex<E>];
   const int64_t begin = s.begin(p, first), end = s.end(p, first + count - 1);
+  const bool open = count == 1 && liesOpen<E>(p.k) && liesOpen<E>(p.v);
   for (int64_t j0 = begin; j0 < end; j0 += KEYS) {
     const int64_t n = end - j0 < KEYS ? end - j0 : KEYS;
-    Block<E> k(p, p.k, s, kvHead, j0, n, keys), v(p, p.v, s, kvHead, j0, n, values);
-    product(m, n, dim, q, dim, 1, k.data, 1, k.row, scores, KEYS, false);
+    // A query's keys are read once: to copy or to pack them would cost more than the products.
+    if (open) {
+      eachRun<E>(p, p.k, s, kvHead, j0, n, [&](const E* k, int64_t row, int64_t at, int64_t some) {
+        rows.dots(q, m, dim, k, row, some, scores + at, KEYS);
+      });
+    } else {
+      Block<E> k(p, p.k, s, kvHead, j0, n, keys);
+      product(m, n, dim, q, dim, 1, k.data, 1, k.row, scores, KEYS, false);
+    }
     for (int64_t r = 0; r < m; r++) {
       const int64_t i = first + r % count;
       E* row = scores + r * KEYS;
@@ -242,7 +271,14 @@ void forwardTile(const Problem& p, const Rows& out, const Operand& lse, const Se
       rows.online(row + from, to - from, p.plain ? p.scale : 1, stats + 3 * r);
       if (stats[3 * r + 2] != 1) rows.multiply(o + r * dim, dim, stats[3 * r + 2]);
     }
-    product(m, dim, n, scores, KEYS, 1, v.data, v.row, 1, o, dim, true);
+    if (open) {
+      eachRun<E>(p, p.v, s, kvHead, j0, n, [&](const E* v, int64_t row, int64_t at, int64_t some) {
+        rows.weigh(o, m, dim, v, row, some, scores + at, KEYS);
+      });
+    } else {
+      Block<E> v(p, p.v, s, kvHead, j0, n, values);
+      product(m, dim, n, scores, KEYS, 1, v.data, v.row, 1, o, dim, true);
+    }
   }
   for (int64_t r = 0; r < m; r++) {
     const int64_t head = head0 + r / count, i = s.qRow + first + r % count;

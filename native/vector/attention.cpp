@@ -64,6 +64,72 @@ template <class E> void multiply(void* row, int64_t n, double by) {
   for (; i < n; i++) x[i] *= E(by);
 }
 
+template <class V> WICK_FN auto total(V v) {
+  auto sum = v.r[0];
+  for (int k = 1; k < V::N; k++) sum += v.r[k];
+  return sum;
+}
+// scores[i][j] = q[i] . k[j] for m queries and n keys; four keys at a time share what is loaded of the query.
+template <class E>
+void dots(const void* queries, int64_t m, int64_t dim, const void* keys, int64_t row, int64_t n, void* scores,
+          int64_t scoreRow) {
+  typedef Vec<E> V;
+  const int64_t whole = dim / V::N * V::N;
+  for (int64_t i = 0; i < m; i++) {
+    const E* q = static_cast<const E*>(queries) + i * dim;
+    E* out = static_cast<E*>(scores) + i * scoreRow;
+    int64_t j = 0;
+    for (; j + 4 <= n; j += 4) {
+      const E* k = static_cast<const E*>(keys) + j * row;
+      V a(E(0)), b = a, c = a, d = a;
+      for (int64_t e = 0; e < whole; e += V::N) {
+        const V x = V::load(q + e);
+        a = mad(x, V::load(k + e), a), b = mad(x, V::load(k + row + e), b);
+        c = mad(x, V::load(k + 2 * row + e), c), d = mad(x, V::load(k + 3 * row + e), d);
+      }
+      out[j] = total(a), out[j + 1] = total(b), out[j + 2] = total(c), out[j + 3] = total(d);
+      for (int64_t e = whole; e < dim; e++)
+        for (int u = 0; u < 4; u++) out[j + u] += q[e] * k[u * row + e];
+    }
+    for (; j < n; j++) {
+      const E* k = static_cast<const E*>(keys) + j * row;
+      V a(E(0));
+      for (int64_t e = 0; e < whole; e += V::N) a = mad(V::load(q + e), V::load(k + e), a);
+      out[j] = total(a);
+      for (int64_t e = whole; e < dim; e++) out[j] += q[e] * k[e];
+    }
+  }
+}
+// out[i] += the sum of weights[i][j] v[j]: stretches of a row stay in registers while values go by.
+template <class E>
+void weigh(void* outs, int64_t m, int64_t dim, const void* values, int64_t row, int64_t n, const void* weights,
+           int64_t weightRow) {
+  typedef Vec<E> V;
+  constexpr int U = 8;
+  for (int64_t i = 0; i < m; i++) {
+    E* out = static_cast<E*>(outs) + i * dim;
+    const E* w = static_cast<const E*>(weights) + i * weightRow;
+    const E* v = static_cast<const E*>(values);
+    int64_t e = 0;
+    for (; e + U * V::N <= dim; e += U * V::N) {
+      V acc[U];
+      WICK_EACH(U) acc[u] = V::load(out + e + u * V::N);
+      for (int64_t j = 0; j < n; j++) {
+        const V x(w[j]);
+        WICK_EACH(U) acc[u] = mad(x, V::load(v + j * row + e + u * V::N), acc[u]);
+      }
+      WICK_EACH(U) acc[u].store(out + e + u * V::N);
+    }
+    for (; e + V::N <= dim; e += V::N) {
+      V acc = V::load(out + e);
+      for (int64_t j = 0; j < n; j++) acc = mad(V(w[j]), V::load(v + j * row + e), acc);
+      acc.store(out + e);
+    }
+    for (; e < dim; e++)
+      for (int64_t j = 0; j < n; j++) out[e] += w[j] * v[j * row + e];
+  }
+}
+
 // Scores become weights by the saved log-sum-exp, gradients of weights those of products. `slopes` where the logit is
 // bent.
 template <class E>
@@ -89,6 +155,6 @@ void backward(void* scores, void* grads, int64_t n, double scale, double lse, do
 }  // namespace
 
 extern "C" void WICK_EXPORT(wick_attention)(wick::IsaTable* t) {
-  t->attend[0] = {online<float>, multiply<float>, backward<float>};
-  t->attend[1] = {online<double>, multiply<double>, backward<double>};
+  t->attend[0] = {online<float>, multiply<float>, backward<float>, dots<float>, weigh<float>};
+  t->attend[1] = {online<double>, multiply<double>, backward<double>, dots<double>, weigh<double>};
 }
