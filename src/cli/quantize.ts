@@ -1,13 +1,12 @@
-// `wick quantize IN OUT --type T`: a GGUF model in fewer bits. Progress on stderr, the table of errors on stdout.
+// `wick quantize IN OUT --type T`: a model as GGUF, in fewer bits. Progress on stderr, the table of errors on stdout.
 import { parseArgs } from 'node:util';
-import { ArgumentError, UnsupportedError } from '../base/errors.js';
-import { pathKind } from '../io/byte-source.js';
+import { ArgumentError } from '../base/errors.js';
 import { quantizeGguf, type QuantizedModel } from '../models/quantize-gguf.js';
 import { QUANTIZE_TYPES } from '../models/quantize-plan.js';
 import { progressBar } from './progress.js';
 import { bytes, fit, printable, wrap } from './table.js';
 
-const HELP = `wick quantize IN.gguf OUT.gguf --type T [options]
+const HELP = `wick quantize IN OUT.gguf --type T [options]
 
   --type T             ${wrap(QUANTIZE_TYPES.join(' '), ' '.repeat(23), 90)}
                        q4_k_m and its like are mixtures: more bits where errors cost most. Other names mean one type
@@ -17,7 +16,8 @@ const HELP = `wick quantize IN.gguf OUT.gguf --type T [options]
   --allow-requantize   also from a model that is quantized already, which loses twice
   --json               the table for programs
 
-IN is a GGUF model, one file or the first of several. Tensors of one dimension stay as they are. Rows that are not whole
+IN is a GGUF model, one file or the first of several, or a Hugging Face folder with config.json, safetensors files and a
+tokenizer. A folder whose model or tokenizer a GGUF file cannot express is refused by name. Tensors of one dimension stay as they are. Rows that are not whole
 blocks get a type that fits; the table says so. The error is that of the root mean square, relative to the original.`;
 
 function threadsOf(text: string | undefined): number | undefined {
@@ -52,11 +52,6 @@ export async function run(argv: readonly string[]): Promise<number> {
       `quantize: two files are needed, ${positionals.length} given; wick quantize IN OUT --type T`,
     );
   if (v.type === undefined) throw new ArgumentError(`quantize: give --type, one of ${QUANTIZE_TYPES.join(', ')}`);
-  if (pathKind(from)?.isDirectory())
-    throw new UnsupportedError(
-      `quantize: ${from} is a folder; only GGUF models are read here, for a folder's tokenizer and config have no ` +
-        `GGUF form yet`,
-    );
   const threads = threadsOf(v.threads);
   const bar = progressBar('values', 'encoding');
   const begin = performance.now();
@@ -74,6 +69,7 @@ export async function run(argv: readonly string[]): Promise<number> {
     });
     bar.end();
     console.log(v.json ? JSON.stringify({ file: to, ...made }, null, 2) : report(made));
+    for (const note of made.notes) console.error(`note: ${note}`);
     console.error(`${to}: written in ${((performance.now() - begin) / 1000).toFixed(1)} s`);
     return 0;
   } catch (error) {

@@ -1,6 +1,9 @@
 // What a row of the registry says: how files of a family become a module.
+import type { GgufValue } from '../io/gguf-value.js';
+import type { TensorRecord } from '../io/stored-dtype.js';
 import type { Module } from '../nn/module.js';
 import type { Config } from './config.js';
+import type { Features } from './features.js';
 import type { ExpertDivision, ShardGroup } from './shard.js';
 import type { ModelSource } from './source.js';
 import type { StageGroup } from './stage.js';
@@ -37,4 +40,13 @@ export interface ModelRow<M extends Module = Module> {
   readonly architectures?: readonly string[];
   /** Builds the module from a config and the tensors of a folder or a GGUF file. */
   readonly build: (config: Config, source: ModelSource, options: ModelOptions) => M;
+  /** The GGUF file that a folder amounts to; families without one are refused by name. */
+  readonly toGguf?: (config: Config, source: ModelSource) => GgufForm;
+}
+
+/** What a GGUF file would hold: its metadata but for the tokenizer, and its tensors, each read when its turn comes. */
+export interface GgufForm {
+  readonly metadata: ReadonlyMap<string, GgufValue>;
+  readonly tensors: ReadonlyMap<string, TensorRecord>;
+  readonly features: Features;
 }

@@ -1,8 +1,9 @@
-// A GGUF model written anew in other types: pieces of rows go to worker threads and come back in the file's order.
+// A GGUF model or a folder written as GGUF in other types: pieces of rows go to worker threads and come back in the file's order.
 import { existsSync, realpathSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { ArgumentError, UnsupportedError } from '../base/errors.js';
 import { sizeOf } from '../base/shape.js';
+import { pathKind } from '../io/byte-source.js';
 import { EncodePool } from '../io/encode-pool.js';
 import type { EncodedPiece } from '../io/encode-rows.js';
 import { Gguf } from '../io/gguf.js';
@@ -10,6 +11,7 @@ import type { GgufValue } from '../io/gguf-value.js';
 import { GgufWriter } from '../io/gguf-write.js';
 import { type Importance, readImportance } from '../io/imatrix.js';
 import { type PlannedTensor, planQuantization } from './quantize-plan.js';
+import { folderAsGguf, type GgufSource } from './folder-gguf.js';
 import { ggufShards } from './source.js';
 
 export interface QuantizeGgufOptions {
@@ -40,6 +42,8 @@ export interface QuantizedModel {
   readonly bytesBefore: number;
   readonly bytesAfter: number;
   readonly elements: number;
+  /** What the source says and the file cannot. */
+  readonly notes: readonly string[];
 }
 
 /** Values of a piece: some ten megabytes of floats, so that a few for each thread take little memory. */
@@ -49,7 +53,7 @@ const QUANTIZATION_VERSION = 2;
 
 /** A tensor of the plan with the file that holds it. */
 interface Task extends PlannedTensor {
-  readonly file: Gguf;
+  readonly file: GgufSource;
   readonly importance: Float32Array | undefined;
 }
 
@@ -99,7 +103,7 @@ function importanceOf(all: Importance | undefined, planned: PlannedTensor): Floa
   return found;
 }
 
-function newMetadata(file: Gguf, fileType: number | undefined, imatrix: string | undefined, entries: number) {
+function newMetadata(file: GgufSource, fileType: number | undefined, imatrix: string | undefined, entries: number) {
   const out = new Map<string, GgufValue>(
     [...file.metadata].filter(([key]) => !/^split\.|^quantize\.imatrix\./.test(key)),
   );
@@ -113,12 +117,13 @@ function newMetadata(file: Gguf, fileType: number | undefined, imatrix: string |
 }
 
 function checkPaths(from: string, to: string): string[] {
-  if (!from.endsWith('.gguf') || !to.endsWith('.gguf'))
+  const folder = pathKind(from)?.isDirectory() ?? false;
+  if (!to.endsWith('.gguf') || !(folder || from.endsWith('.gguf')))
     throw new UnsupportedError(
-      `quantize: ${
-        from.endsWith('.gguf') ? `${to} is to be` : `${from} is not`
-      } a .gguf file; only GGUF models are read and written here`,
+      `quantize: ${to.endsWith('.gguf') ? `${from} is neither a folder nor` : `${to} is to be`} a .gguf file; GGUF ` +
+        'models and Hugging Face folders are read here, GGUF is written',
     );
+  if (folder) return [];
   const shards = ggufShards(from);
   const absent = shards.find((p) => !existsSync(p));
   if (absent) throw new ArgumentError(`quantize: ${absent} is not there`);
@@ -129,9 +134,11 @@ function checkPaths(from: string, to: string): string[] {
 
 /** Writes the model at `to`, one file whatever the source was; the source is read piece by piece. */
 export async function quantizeGguf(from: string, to: string, options: QuantizeGgufOptions): Promise<QuantizedModel> {
-  const files: Gguf[] = [];
+  const files: GgufSource[] = [];
   try {
-    for (const path of checkPaths(from, to)) files.push(Gguf.open(path));
+    const paths = checkPaths(from, to);
+    if (paths.length === 0) files.push(folderAsGguf(from));
+    for (const path of paths) files.push(Gguf.open(path));
     return await rewrite(from, files, to, options);
   } finally {
     for (const file of files) file.close();
@@ -140,7 +147,7 @@ export async function quantizeGguf(from: string, to: string, options: QuantizeGg
 
 async function rewrite(
   from: string,
-  files: readonly Gguf[],
+  files: readonly GgufSource[],
   to: string,
   options: QuantizeGgufOptions,
 ): Promise<QuantizedModel> {
@@ -171,7 +178,7 @@ async function rewrite(
   try {
     const sums = await encodeAll(tasks, writer, options);
     writer.settle();
-    return summary(tasks, sums, importance !== undefined);
+    return { ...summary(tasks, sums, importance !== undefined), notes: files[0].notes ?? [] };
   } catch (error) {
     writer.abandon();
     throw error;
@@ -224,7 +231,7 @@ async function encodeAll(
   return sums;
 }
 
-function summary(tasks: readonly Task[], sums: Sums, weighed: boolean): QuantizedModel {
+function summary(tasks: readonly Task[], sums: Sums, weighed: boolean): Omit<QuantizedModel, 'notes'> {
   const tensors = tasks.map((task): QuantizedTensor => {
     const { info, type, importance } = task;
     const { lost, whole } = sums.get(task)!;

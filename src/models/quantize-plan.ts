@@ -3,6 +3,7 @@ import { canDequantize } from '../base/blocks/decode.js';
 import { ENCODED } from '../base/blocks/encode.js';
 import { ggmlType, type GgmlType } from '../base/blocks/types.js';
 import { ArgumentError, UnsupportedError } from '../base/errors.js';
+import type { Shape } from '../base/shape.js';
 import type { GgufTensorInfo } from '../io/gguf.js';
 
 /** What the rules of a mixture go by. */
@@ -89,6 +90,9 @@ function mixOf(name: string): Mix {
 /** Matrices that cost little and lose much, or that are read one number at a time. */
 const KEPT =
   /_norm\.weight$|ffn_gate_inp|position_embd|token_types|ssm_conv1d|shortconv\.conv|time_mix_|attn_rel_b|altup|laurel|per_layer_model_proj|indexer\.[kq]_proj|tid2eid|patch_embd|rel_pos/;
+/** Whether a tensor stays in floats whatever type is asked for. */
+export const isKept = (name: string, shape: Shape): boolean =>
+  shape.length < 2 || !name.endsWith('.weight') || KEPT.test(name);
 /** Types of blocks of 32 for rows that are not whole blocks of 256, or of 64. */
 const FALLBACK: Readonly<Record<string, string | undefined>> = {
   ...{ Q2_K: 'Q4_0', Q3_K: 'Q4_0', IQ4_XS: 'IQ4_NL', Q4_K: 'Q5_0', Q5_K: 'Q5_1', Q6_K: 'Q8_0', NVFP4: 'MXFP4' },
@@ -163,7 +167,7 @@ export function planQuantization(
   const tensors = infos.map((info): PlannedTensor => {
     const { name, shape } = info;
     if (shape.length < 2) return { info, type: info.type, note: 'one dimension: as it is' };
-    if (!name.endsWith('.weight') || KEPT.test(name)) return { info, type: info.type, note: 'not a product: as it is' };
+    if (isKept(name, shape)) return { info, type: info.type, note: 'not a product: as it is' };
     if (info.type.plain ? !/^B?F(16|32)$/.test(info.type.name) : !canDequantize(info.type))
       throw new UnsupportedError(`quantize: ${name} is stored as ${info.type.name}, which is not decoded`);
     const place = (part: string): Place => {

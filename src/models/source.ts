@@ -75,7 +75,8 @@ export class ModelSource implements VarSource {
   has(name: string): boolean {
     return this.#records.has(name);
   }
-  #record(name: string): TensorRecord {
+  /** A tensor as it is stored; counts as used. */
+  record(name: string): TensorRecord {
     const open = this.#records.get(name);
     if (!open) throw new FormatError(`${this.path}: there is no tensor ${JSON.stringify(name)}${this.#near(name)}`);
     this.#used.add(name);
@@ -94,7 +95,7 @@ export class ModelSource implements VarSource {
   }
   /** A tensor as floats on a device; it counts as used. */
   get(name: string, shape: Shape | undefined, _init: Init, { dtype, device }: VarOptions): Tensor {
-    const record = this.#record(name);
+    const record = this.record(name);
     this.#checkShape(name, record.shape, shape);
     const stored = toTensor(record, device);
     const t = stored.cast(dtype);
@@ -104,7 +105,7 @@ export class ModelSource implements VarSource {
   }
   /** A part of a tensor, of which no more is read; it counts as used. */
   part(name: string, shape: Shape | undefined, part: Part, { dtype, device }: VarOptions): Tensor {
-    const record = this.#record(name);
+    const record = this.record(name);
     this.#checkShape(name, record.shape, shape);
     const own = partRecord(record, part);
     const stored = toTensor(own, device);
@@ -127,7 +128,7 @@ export class ModelSource implements VarSource {
   quantized(name: string, device: Device): QTensor | undefined {
     const open = this.#blocks.get(name);
     if (!open) return undefined;
-    this.#tell(this.#record(name).byteLength);
+    this.#tell(this.record(name).byteLength);
     return open(device);
   }
   #tell(bytes: number): void {
@@ -138,7 +139,7 @@ export class ModelSource implements VarSource {
   }
   /** A small tensor's numbers on the host. */
   numbers(name: string): number[] {
-    const record = this.#record(name);
+    const record = this.record(name);
     if (record.dtype !== 'f32') throw new FormatError(`${this.path}: ${name} is ${record.dtype}, expected f32`);
     const bytes = record.read();
     return Array.from(new Float32Array(bytes.slice().buffer, 0, bytes.length / 4));

@@ -128,6 +128,15 @@ export class Weights {
     // A bias stands beside its weight: another place's would be another part's.
     return stored('weight') ?? stored(kind) ?? places[0];
   }
+  /** Where a part lies in the files and the names of its tensors, one for each expert that stands apart. */
+  find(role: Role, kind: 'weight' | 'bias'): { readonly place: Place; readonly names: readonly string[] } | undefined {
+    const place = this.#place(role, kind);
+    if (!place || !this.builder.has(this.#full(place, kind))) return undefined;
+    const names = [this.#full(place, kind)];
+    if (place.name.includes('{e}'))
+      while (this.builder.has(this.#full(place, kind, names.length))) names.push(this.#full(place, kind, names.length));
+    return { place, names };
+  }
   has(role: Role): boolean {
     const p = this.#place(role, 'weight');
     return p !== undefined && this.builder.has(this.#full(p, 'weight'));

@@ -13,7 +13,7 @@ import type { Tokenizer } from './tokenizer.js';
 const SENTENCEPIECE = ['tokenizer.model', 'spiece.model', 'sentencepiece.bpe.model'];
 
 /** Special tokens by role come from tokenizer_config.json, in older folders from special_tokens_map.json. */
-function configOf(dir: string): Json {
+export function folderConfig(dir: string): Json {
   const [config, map] = ['tokenizer_config.json', 'special_tokens_map.json'].map((name) => {
     const path = join(dir, name);
     return existsSync(path) ? readJsonFile(path) : {};
@@ -22,7 +22,7 @@ function configOf(dir: string): Json {
 }
 
 function fromFolder(dir: string): Tokenizer {
-  const config = configOf(dir);
+  const config = folderConfig(dir);
   const templates = ChatTemplates.fromFolder(dir, config, rolesOf(config));
   const json = join(dir, 'tokenizer.json');
   if (existsSync(json)) return tokenizerFromJson(readJsonFile(json), config, templates);
@@ -37,7 +37,7 @@ function fromFolder(dir: string): Tokenizer {
 }
 
 /** GPT-2's two files, as the tokenizer.json that they amount to. */
-function byteLevelJson(vocab: string, merges: string, config: Json): Json {
+export function byteLevelJson(vocab: string, merges: string, config: Json): Json {
   const level = {
     type: 'ByteLevel',
     add_prefix_space: config.add_prefix_space === true,

@@ -138,6 +138,15 @@ export const piecesFound = (vocabulary: Vocabulary, types: ArrayLike<number>, al
       : [],
   );
 
+/** Pieces of a tokenizer.model by number. */
+export const storedPieces = (file: Uint8Array): { text: string; score: number; type: number }[] =>
+  [...fields(file)].flatMap(([number, value]) => {
+    if (number !== 1) return [];
+    const piece = message(value);
+    const score = (piece.get(2) as number | undefined) ?? 0;
+    return [{ text: text(piece.get(1)), score, type: (piece.get(3) as number | undefined) ?? PIECE.normal }];
+  });
+
 /** Tokenizers whose numbers are not those of tokenizer.model. */
 const RENUMBERED = /XLMRoberta|Camembert|MBart|Nllb|Barthez|XGLM|Fairseq/i;
 

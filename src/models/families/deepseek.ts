@@ -143,7 +143,7 @@ const deepseek2 = family({
   types: ['deepseek_v2'],
   features: deepseekV2,
   names: LATENT_NAMES,
-  gguf: { architectures: ['deepseek2'] },
+  gguf: { architectures: ['deepseek2'], yarnLog: 0.1 },
 });
 const deepseek3 = family({
   types: ['deepseek_v3', 'kimi_k2', 'glm4_moe_lite'],
@@ -176,7 +176,11 @@ const glmMoe = family({
     choiceBias: { name: 'mlp.gate.e_score_correction_bias', bare: true },
   },
   ignored: EXTRA_LAYERS,
-  gguf: { architectures: ['glm4moe', 'dots1'], names: { beforeMlp: ['ffn_norm', 'post_attention_norm'] } },
+  gguf: {
+    architectures: ['glm4moe', 'dots1'],
+    names: { beforeMlp: ['ffn_norm', 'post_attention_norm'] },
+    written: (a) => (a === 'glm4moe' ? { beforeMlp: 'post_attention_norm' } : {}),
+  },
 });
 
 export const DEEPSEEK_FAMILIES = [deepseek2, deepseek3, glmMoe];

@@ -14,6 +14,12 @@ export interface GgufRow {
   /** The converter added the one that norms of this family add. */
   readonly oneAdded?: boolean;
   readonly names?: Partial<Names>;
+  /** Where `names` leaves a choice and the converter writes another than the first. */
+  readonly written?: (architecture: string, features: Features) => Partial<Names>;
+  /** A yarn's multiplier over all dimensions is stored, this many times its value. */
+  readonly yarnLog?: number;
+  /** The stored factor of the logits divides. */
+  readonly logitsDivided?: boolean;
 }
 
 /** The keys of one architecture; remembers which were asked for. */
@@ -57,24 +63,35 @@ export class Metadata {
     const v = this.get(key);
     return typeof v === 'object' && v !== null ? Array.from(v as Iterable<number | boolean>) : undefined;
   }
-  /** Keys that nobody asked for may change the result. */
-  refuseUnread(): void {
+  /** Keys that nobody asked for and that may change the result. */
+  unread(): string[] {
     const harmless =
       /^(vocab_size|context_length|block_count|rope\.dimension_count|rope\.dimension_sections|tensor_data_layout|rope\.scaling\.finetuned|attention\.causal|attention\.value_length|attention\.key_length|expert_feed_forward_length|feed_forward_length|nextn_predict_layers|.*_swa)$/;
-    for (const full of this.source.metadata.keys()) {
-      if (!full.startsWith(`${this.architecture}.`)) continue;
+    return [...this.source.metadata.keys()].filter((full) => {
       const key = full.slice(this.architecture.length + 1);
-      if (!this.#read.has(key) && !harmless.test(key))
-        throw new UnsupportedError(
-          `${this.source.path}: nothing here honours ${full}, and the model's answers could depend on it`,
-        );
-    }
+      return full.startsWith(`${this.architecture}.`) && !this.#read.has(key) && !harmless.test(key);
+    });
+  }
+  refuseUnread(): void {
+    for (const full of this.unread())
+      throw new UnsupportedError(
+        `${this.source.path}: nothing here honours ${full}, and the model's answers could depend on it`,
+      );
   }
 }
 
-/** Which Hugging Face type an architecture is; some stand for several. */
-const TYPES: Readonly<Record<string, string | ((m: Metadata) => string)>> = {
-  llama: (m) => ((m.optional('expert_count') ?? 0) > 0 ? 'mixtral' : 'llama'),
+/** An architecture that stands for several types: which they are, and which of them a file holds. */
+interface Several {
+  /** Types after the first that `of` gives are written as this architecture and read as one that is the same. */
+  readonly types: readonly string[];
+  readonly of: (m: Metadata) => string;
+}
+/** Which Hugging Face type an architecture is. */
+const TYPES: Readonly<Record<string, string | Several>> = {
+  llama: {
+    types: ['llama', 'mixtral', 'mistral'],
+    of: (m) => ((m.optional('expert_count') ?? 0) > 0 ? 'mixtral' : 'llama'),
+  },
   mistral3: 'ministral3',
   phi2: 'phi',
   gptneox: 'gpt_neox',
@@ -85,9 +102,15 @@ const TYPES: Readonly<Record<string, string | ((m: Metadata) => string)>> = {
   gemma3: 'gemma3_text',
   llama4: 'llama4_text',
   'command-r': 'cohere',
-  olmo2: (m) => (m.has('attention.sliding_window') ? 'olmo3' : 'olmo2'),
-  granitemoe: (m) => ((m.optional('expert_shared_feed_forward_length') ?? 0) > 0 ? 'granitemoeshared' : 'granitemoe'),
-  deepseek2: (m) => (m.optional('expert_gating_func') === 2 ? 'deepseek_v3' : 'deepseek_v2'),
+  olmo2: { types: ['olmo2', 'olmo3'], of: (m) => (m.has('attention.sliding_window') ? 'olmo3' : 'olmo2') },
+  granitemoe: {
+    types: ['granitemoe', 'granitemoeshared'],
+    of: (m) => ((m.optional('expert_shared_feed_forward_length') ?? 0) > 0 ? 'granitemoeshared' : 'granitemoe'),
+  },
+  deepseek2: {
+    types: ['deepseek_v2', 'deepseek_v3', 'kimi_k2', 'glm4_moe_lite'],
+    of: (m) => (m.optional('expert_gating_func') === 2 ? 'deepseek_v3' : 'deepseek_v2'),
+  },
   glm4moe: 'glm4_moe',
   'minimax-m2': 'minimax_m2',
   'hunyuan-dense': 'hunyuan_v1_dense',
@@ -99,9 +122,14 @@ export const ggufTypeName = (architecture: string): string | undefined => {
   const t = TYPES[architecture] ?? architecture;
   return typeof t === 'string' ? t : undefined;
 };
+/** All types that are written as an architecture. */
+export const ggufTypes = (architecture: string): readonly string[] => {
+  const t = TYPES[architecture] ?? architecture;
+  return typeof t === 'string' ? [t] : t.types;
+};
 export function ggufType(m: Metadata): string {
-  const t = TYPES[m.architecture];
-  return typeof t === 'function' ? t(m) : (t ?? m.architecture);
+  const t = TYPES[m.architecture] ?? m.architecture;
+  return typeof t === 'string' ? t : t.of(m);
 }
 
 /** Windows by layer: a list of flags, a period whose last layer is full, or the architecture's own rule. */
@@ -112,6 +140,9 @@ function layerTypes(m: Metadata, layers: number, rule: (i: number) => boolean): 
     flags ? Boolean(flags[i]) : period !== undefined ? (i + 1) % period !== 0 : rule(i);
   return Array.from({ length: layers }, (_, i) => (slides(i) ? 'sliding_attention' : 'full_attention'));
 }
+
+/** What a yarn of this stretch multiplies cosines and sines by, where a config says nothing of it. */
+export const yarnGain = (factor: number): number => (factor <= 1 ? 1 : 0.1 * Math.log(factor) + 1);
 
 function ropeOf(m: Metadata, maxPositions: number): Json {
   const { source } = m;
@@ -142,7 +173,8 @@ function ropeOf(m: Metadata, maxPositions: number): Json {
       ...(m.has('rope.scaling.yarn_beta_fast') && { beta_fast: m.number('rope.scaling.yarn_beta_fast') }),
       ...(m.has('rope.scaling.yarn_beta_slow') && { beta_slow: m.number('rope.scaling.yarn_beta_slow') }),
       ...(all !== undefined && { mscale: all, mscale_all_dim: all }),
-      ...(attn !== undefined && { attention_factor: attn }),
+      // What is stored multiplies yarn's own factor.
+      ...(attn !== undefined && { attention_factor: attn * (all === undefined ? yarnGain(factor ?? 1) : 1) }),
       ...(m.architecture === 'gpt-oss' && { truncate: false }),
     };
   }
@@ -199,7 +231,8 @@ function common(m: Metadata): Json {
       ),
     }),
     bos_token_id: id('bos'),
-    eos_token_id: id('eos'),
+    // The ends of a turn and of a message end an answer, too.
+    eos_token_id: ['eos', 'eot', 'eom'].map(id).filter((v) => v !== undefined),
   };
 }
 
@@ -220,6 +253,9 @@ function biasFlags({ architecture, source }: Metadata): Json {
 }
 /** What single architectures add or mean otherwise. */
 const MORE: Readonly<Record<string, (m: Metadata, c: Json) => Json>> = {
+  mistral3: (m, c) => ({
+    rope_parameters: { ...c.rope_parameters, llama_4_scaling_beta: m.optional('attention.temperature_scale') },
+  }),
   qwen2moe: (m) => ({ shared_expert_intermediate_size: m.number('expert_shared_feed_forward_length') }),
   qwen3moe: () => ({ norm_topk_prob: true }),
   gemma2: (m, c) => ({
@@ -329,11 +365,19 @@ export function ggufConfig(m: Metadata): Json {
 
 const adjustNorm = (n: NormFeature, oneAdded: boolean): NormFeature => (oneAdded ? { ...n, plusOne: false } : n);
 
-/** Features of a GGUF file: those of its config, with what the converter did to the tensors taken into account. */
-export function ggufFeatures(row: GgufRow, features: (c: Config) => Features, m: Metadata): Features {
+/**
+ * Features of a GGUF file: those of its config, with what the converter did to the tensors taken into account. Keys that
+ * nobody honours are refused unless the caller looks at them.
+ */
+export function ggufFeatures(
+  row: GgufRow,
+  features: (c: Config) => Features,
+  m: Metadata,
+  looksAtUnread = false,
+): Features {
   const { source } = m;
   const f = features(new Config(ggufConfig(m), source.path));
-  m.refuseUnread();
+  if (!looksAtUnread) m.refuseUnread();
   const permuted = row.permuted?.includes(m.architecture) ?? false;
   const divisors = source.has('rope_freqs.weight') ? source.numbers('rope_freqs.weight') : undefined;
   const known = new Map<RopeFeature, RopeFeature>();

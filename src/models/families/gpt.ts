@@ -213,6 +213,7 @@ const falconFamily = family({
   gguf: {
     architectures: ['falcon'],
     names: { ...fusedQkv('attn_qkv'), beforeMixer: ['attn_norm_2', 'attn_norm'], beforeMlp: 'attn_norm' },
+    written: (_, f) => (f.parallel === 'own' ? {} : { beforeMixer: 'attn_norm' }),
   },
 });
 

@@ -57,6 +57,7 @@ const llama = family({
     architectures: ['llama', 'seed_oss'],
     permuted: ['llama'],
     names: { beforeMlp: ['ffn_norm', 'post_attention_norm'] },
+    written: (a) => (a === 'seed_oss' ? { beforeMlp: 'post_attention_norm' } : {}),
   },
 });
 
@@ -115,7 +116,7 @@ const ministral3 = family({
     prefixes: ['model.language_model.', 'language_model.model.'],
     ignored: /(vision_tower|multi_modal_projector)\./,
   },
-  gguf: { architectures: ['mistral3'], permuted: ['mistral3'] },
+  gguf: { architectures: ['mistral3'], permuted: ['mistral3'], yarnLog: 1 },
 });
 
 const arcee = family({
@@ -207,7 +208,11 @@ const granite = family({
   types: ['granite', 'granitemoe', 'granitemoeshared', 'hyperclovax'],
   features: (c) => graniteFeatures(c),
   names: { ...GRANITE_NAMES, afterMixer: 'post_norm1', afterMlp: 'post_norm2' },
-  gguf: { architectures: ['granite', 'granitemoe'], permuted: ['granite', 'granitemoe'] },
+  gguf: {
+    architectures: ['granite', 'granitemoe'],
+    permuted: ['granite', 'granitemoe'],
+    logitsDivided: true,
+  },
 });
 function graniteFeatures(c: Config): Features {
   const mixture = ['granitemoe', 'granitemoeshared'].includes(c.json.model_type as string);

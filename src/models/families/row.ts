@@ -5,11 +5,12 @@ import type { Config } from '../config.js';
 import { Config as ConfigReader, type Json } from '../config.js';
 import type { VarBuilder } from '../../nn/var-builder.js';
 import type { Features } from '../features.js';
-import type { ModelOptions, ModelRow } from '../model-row.js';
+import type { GgufForm, ModelOptions, ModelRow } from '../model-row.js';
 import type { ModelSource } from '../source.js';
 import { Shard } from '../shard.js';
 import { type Names, Weights } from '../weights.js';
-import { ggufFeatures, ggufNames, type GgufRow, ggufType, Metadata } from './gguf.js';
+import { ggufFeatures, ggufNames, type GgufRow, ggufType, ggufTypes, Metadata } from './gguf.js';
+import { ggufForm } from './gguf-form.js';
 import { UnsupportedError } from '../../base/errors.js';
 
 export interface FamilyRow {
@@ -74,45 +75,74 @@ function decoder(features: Features, names: Names, source: ModelSource, options:
 
 /** Rows by type: some GGUF architectures stand for several. */
 const BY_TYPE = new Map<string, FamilyRow>();
+/** How types are written to GGUF files. */
+const BY_WRITTEN = new Map<string, { readonly architecture: string; readonly gguf: GgufRow }>();
+
+/** A folder's model: its features, and where its tensors lie. */
+function described(row: FamilyRow, config: Config, source: ModelSource): { features: Features; names: Names } {
+  const wrapped = row.wrappers?.types.includes(config.json.model_type as string) ? row.wrappers : undefined;
+  const c = wrapped
+    ? textConfig(config)
+    : new ConfigReader(config.json, config.where, '', defaultsOf(config.json.model_type));
+  config.ignore(...Object.keys(config.json)); // the reader with defaults answers for them
+  const features = row.features(c);
+  c.refuseUnread();
+  source.ignore(LEFT_OVERS);
+  if (row.ignored) source.ignore(row.ignored(c));
+  if (wrapped) source.ignore(wrapped.ignored);
+  if (features.tied) source.ignore(/(^|\.)(lm_head|embed_out)\.weight$/);
+  const names = typeof row.names === 'function' ? row.names(c) : row.names;
+  return { features, names: placed(names, source, wrapped?.prefixes ?? []) };
+}
+
+/** The names of a GGUF file of this architecture that holds this type. */
+const fileNames = (gguf: GgufRow, own: FamilyRow): GgufRow => ({
+  ...gguf,
+  names: { ...gguf.names, ...own.gguf?.names },
+});
 
 export function family(row: FamilyRow): ModelRow<CausalLM> {
   for (const type of row.types) BY_TYPE.set(type, row);
+  for (const a of row.gguf?.architectures ?? [])
+    for (const type of ggufTypes(a)) BY_WRITTEN.set(type, { architecture: a, gguf: row.gguf as GgufRow });
   const build = (config: Config, source: ModelSource, options: ModelOptions): CausalLM => {
-    const wrapped = row.wrappers && row.wrappers.types.includes(config.json.model_type as string);
     if (source.format === 'gguf') {
       const metadata = new Metadata(source);
-      const type = ggufType(metadata);
-      const own = BY_TYPE.get(type);
-      if (!own) throw new UnsupportedError(`${source.path}: holds a ${type}, which no family serves`);
+      const own = typeRow(metadata);
       const gguf = row.gguf as GgufRow;
       const features = ggufFeatures(gguf, own.features, metadata);
-      const names = ggufNames({ ...gguf, names: { ...gguf.names, ...own.gguf?.names } });
       if (features.tied) source.ignore(/^output\.weight$/);
-      return decoder(features, names, source, options);
+      return decoder(features, ggufNames(fileNames(gguf, own)), source, options);
     }
-    const c = wrapped
-      ? textConfig(config)
-      : new ConfigReader(config.json, config.where, '', defaultsOf(config.json.model_type));
-    config.ignore(...Object.keys(config.json)); // the reader with defaults answers for them
-    const features = row.features(c);
-    c.refuseUnread();
-    source.ignore(LEFT_OVERS);
-    if (row.ignored) source.ignore(row.ignored(c));
-    if (wrapped) source.ignore((row.wrappers as { ignored: RegExp }).ignored);
-    if (features.tied) source.ignore(/(^|\.)(lm_head|embed_out)\.weight$/);
-    const names = placed(
-      typeof row.names === 'function' ? row.names(c) : row.names,
-      source,
-      wrapped ? (row.wrappers as { prefixes: readonly string[] }).prefixes : [],
-    );
+    const { features, names } = described(row, config, source);
     return decoder(features, names, source, options);
+  };
+  const toGguf = (config: Config, source: ModelSource): GgufForm => {
+    const wrapped = row.wrappers?.types.includes(config.json.model_type as string);
+    const type = String(wrapped ? (config.json.text_config as Json)?.model_type : config.json.model_type);
+    const written = BY_WRITTEN.get(type);
+    if (!written)
+      throw new UnsupportedError(
+        `${source.path}: models of type ${type} have no GGUF form here; those that have are ${[...BY_WRITTEN.keys()].sort().join(', ')}`,
+      );
+    const { features, names } = described(row, config, source);
+    return ggufForm({ ...written, gguf: fileNames(written.gguf, row), source, features, names, typeRow });
   };
   return {
     kind: 'decoder',
     types: [...row.types, ...(row.wrappers?.types ?? [])],
     ...(row.gguf && { architectures: row.gguf.architectures }),
     build,
+    toGguf,
   };
+}
+
+/** The family of the type that a file's metadata amounts to. */
+function typeRow(metadata: Metadata): FamilyRow {
+  const type = ggufType(metadata);
+  const own = BY_TYPE.get(type);
+  if (!own) throw new UnsupportedError(`${metadata.source.path}: holds a ${type}, which no family serves`);
+  return own;
 }
 
 /**

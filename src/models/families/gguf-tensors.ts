@@ -1,0 +1,246 @@
+// The tensors of a folder as a GGUF file of the same family keeps them: the two name maps that the loader reads by, one
+// read forwards and one backwards.
+import { ShapeError, UnsupportedError } from '../../base/errors.js';
+import { formatShape, sameShape, sizeOf } from '../../base/shape.js';
+import { floatRecord, renamed, type RowsOf, rowsRecord, turnedRecord } from '../../io/derived-records.js';
+import type { TensorRecord } from '../../io/stored-dtype.js';
+import { tensor } from '../../tensor/create.js';
+import { scope } from '../../tensor/scope.js';
+import type { Features, HeadSizes, LatentAttention, Mixer } from '../features.js';
+import { isKept } from '../quantize-plan.js';
+import { rowOrder } from '../rope.js';
+import type { ModelSource } from '../source.js';
+import { LAYER_ROLES, MODEL_ROLES, type Names, type Place, placesOf, type Role, type Weights } from '../weights.js';
+import { ropeDivisors } from './gguf-keys.js';
+
+const range = (n: number): number[] => Array.from({ length: n }, (_, i) => i);
+/** Vectors, whose numbers are moved one by one. */
+const VECTORS: readonly Role[] = [
+  ...(['embedNorm', 'finalNorm', 'beforeMixer', 'afterMixer', 'beforeMlp', 'afterMlp'] as const),
+  ...(['qNorm', 'kNorm', 'qANorm', 'kvANorm', 'sinks', 'choiceBias'] as const),
+];
+
+/** Rows (or single numbers) of stored tensors, in the shape that they make. */
+interface Gathered {
+  readonly records: readonly TensorRecord[];
+  /** By number, through all records; made when they are needed. */
+  readonly rows: () => ArrayLike<number>;
+  readonly count: number;
+  readonly shape: readonly number[];
+  /** Numbers a row; 1 where they are moved one by one. */
+  readonly width: number;
+  readonly whole: boolean;
+}
+
+/** Which rows a place takes of a tensor with these dimensions before the last, by its own function. */
+function taken(
+  place: Place,
+  shape: readonly number[],
+  whole: boolean,
+  sizes: HeadSizes,
+): Pick<Gathered, 'rows' | 'count' | 'shape'> {
+  const total = sizeOf(shape);
+  const cut = place.rows;
+  if (!cut) return { rows: () => range(total), count: total, shape };
+  const run = (): { rows: Int32Array; shape: number[] } =>
+    scope(() => {
+      const numbers = Int32Array.from(range(total));
+      const t = cut(tensor(numbers, { shape: whole ? [...shape, 1] : [...shape], device: 'cpu' }), sizes);
+      return { rows: t.dataSync() as Int32Array, shape: whole ? t.shape.slice(0, -1) : [...t.shape] };
+    });
+  const made = run().shape;
+  return { rows: () => run().rows, count: sizeOf(made), shape: made };
+}
+
+/** A part as it is meant, from where the folder keeps it. */
+function gathered(
+  source: ModelSource,
+  { place, names }: { readonly place: Place; readonly names: readonly string[] },
+  role: Role,
+  kind: 'weight' | 'bias',
+  sizes: HeadSizes,
+): Gathered {
+  const stored = names.map((n) => source.record(n));
+  const records = place.transposed && kind === 'weight' ? stored.map(turnedRecord) : stored;
+  const [{ shape }] = records;
+  const odd = records.find((r) => !sameShape(r.shape, shape));
+  if (odd)
+    throw new ShapeError(
+      `${odd.name} is ${formatShape(odd.shape)}, ${names[0]} ${formatShape(shape)}; they must be alike to stand together`,
+    );
+  const whole = kind === 'weight' && shape.length > 1 && !VECTORS.includes(role);
+  const inner = whole ? shape.slice(0, -1) : shape;
+  const outer = place.name.includes('{e}') ? [records.length, ...inner] : inner;
+  return { records, ...taken(place, outer, whole, sizes), width: whole ? (shape.at(-1) as number) : 1, whole };
+}
+
+/** The orders in which folder and file keep the rows of a head; undefined where they are the same. */
+function orders(
+  role: Role,
+  own: Mixer,
+  read: Mixer,
+): readonly [from: readonly number[], to: readonly number[]] | undefined {
+  const after = (n: number, m: LatentAttention): number[] => [
+    ...range(n),
+    ...(rowOrder(m.rope) ?? range(m.ropeDim)).map((i) => n + i),
+  ];
+  const of = (m: Mixer): number[] | undefined => {
+    if (m.kind === 'attention')
+      return ['q', 'k', 'qNorm', 'kNorm'].includes(role) ? (rowOrder(m.rope) ?? range(m.headDim)) : undefined;
+    if (m.kind !== 'latent') return undefined;
+    return role === 'q' || role === 'qB' ? after(m.nopeDim, m) : role === 'kvA' ? after(m.rank, m) : undefined;
+  };
+  const [from, to] = [of(own), of(read)];
+  return !from || !to || from.every((x, i) => x === to[i]) ? undefined : [from, to];
+}
+function reordered(g: Gathered, order: ReturnType<typeof orders>): Gathered {
+  if (!order) return g;
+  const [from, to] = order;
+  const rows = (): Uint32Array => {
+    const stored = g.rows();
+    const out = new Uint32Array(stored.length);
+    for (let head = 0; head < out.length; head += from.length)
+      for (let i = 0; i < from.length; i++) out[head + to[i]] = stored[head + from[i]];
+    return out;
+  };
+  return { ...g, rows };
+}
+
+/** Parts as one tensor, their rows at the places that each has in it. */
+function joined(name: string, parts: readonly Gathered[], places: () => readonly ArrayLike<number>[]): TensorRecord {
+  const [{ width, whole, shape, records: first }] = parts;
+  const total = parts.reduce((n, p) => n + p.count, 0);
+  const outer = parts.length === 1 ? shape : [total];
+  const rows = (): RowsOf[] => {
+    const records = parts.flatMap((p) => p.records);
+    const [which, row] = [new Uint32Array(total), new Uint32Array(total)];
+    let before = 0;
+    const at = places();
+    parts.forEach((p, k) => {
+      const each = sizeOf(p.records[0].shape) / width;
+      const stored = p.rows();
+      for (let i = 0; i < p.count; i++) {
+        which[at[k][i]] = before + Math.floor(stored[i] / each);
+        row[at[k][i]] = stored[i] % each;
+      }
+      before += p.records.length;
+    });
+    const runs: RowsOf[] = [];
+    for (let i = 0; i < total; ) {
+      let end = i + 1;
+      while (end < total && which[end] === which[i]) end++;
+      runs.push({ record: records[which[i]], rows: row.subarray(i, end) });
+      i = end;
+    }
+    return runs;
+  };
+  return rowsRecord(name, first[0].dtype, whole ? [...outer, width] : outer, width, rows);
+}
+
+/** All tensors of a file, each read from the folder when its turn comes. */
+export function ggufTensors(
+  source: ModelSource,
+  own: Weights,
+  file: Weights,
+  names: Names,
+  features: Features,
+  read: Features,
+): Map<string, TensorRecord> {
+  const out = new Map<string, TensorRecord>();
+  const put = (name: string, record: TensorRecord): void => {
+    const kept = isKept(name, record.shape) || record.dtype === 'f64';
+    const plain = kept && record.dtype !== 'f32' ? floatRecord(record) : record;
+    if (!['f32', 'f16', 'bf16'].includes(plain.dtype))
+      throw new UnsupportedError(`${source.path}: ${record.name} is ${plain.dtype}, which GGUF files do not hold`);
+    out.set(name, renamed(plain, name));
+  };
+  const sizes = (m: Mixer): HeadSizes =>
+    m.kind === 'attention' ? m : { heads: 1, kvHeads: 1, headDim: features.hiddenSize };
+  const oneMore = (role: Role, layer: number | undefined): boolean => {
+    if (role === 'qNorm' || role === 'kNorm') {
+      const m = (f: Features): Mixer | undefined => (layer === undefined ? undefined : f.layers[layer].mixer);
+      const plus = (x: Mixer | undefined): boolean => x?.kind === 'attention' && x.qkNorm?.norm.plusOne === true;
+      return plus(m(features)) && !plus(m(read));
+    }
+    return (
+      /Norm$|^before|^after/.test(role) && !/ANorm$/.test(role) && features.norm.plusOne === true && !read.norm.plusOne
+    );
+  };
+  const write = (roles: readonly Role[], from: Weights, to: Weights, layer?: number): void => {
+    const [a, b] =
+      layer === undefined ? [undefined, undefined] : [features.layers[layer].mixer, read.layers[layer].mixer];
+    const heads = a ? sizes(a) : { heads: 1, kvHeads: 1, headDim: features.hiddenSize };
+    for (const kind of ['weight', 'bias'] as const) {
+      const together = new Map<string, { role: Role; place: Place; part: Gathered }[]>();
+      for (const role of roles) {
+        const found = role === 'head' && features.tied && kind === 'weight' ? undefined : from.find(role, kind);
+        if (!found) continue;
+        if (names[role] === undefined)
+          throw new UnsupportedError(`${source.path}: ${found.names[0]} has no place in a GGUF file of its family`);
+        const part = gathered(source, found, role, kind, heads);
+        const moved = a && b ? reordered(part, orders(role, a, b)) : part;
+        const [place] = placesOf(names[role]);
+        const name = to.nameOf(role, kind);
+        together.set(name, [...(together.get(name) ?? []), { role, place, part: moved }]);
+      }
+      for (const [name, parts] of together) {
+        if (parts.length === 1 && parts[0].role === 'kvB') continue;
+        const total = parts.reduce((n, x) => n + x.part.count, 0);
+        const places = (): ArrayLike<number>[] =>
+          parts.map(({ place, part }) =>
+            parts.length === 1 ? range(total) : taken(place, [total], part.whole, heads).rows(),
+          );
+        const record = joined(
+          name,
+          parts.map((x) => x.part),
+          places,
+        );
+        const [{ role }] = parts;
+        const plain = role === 'sharedSwitch' ? renamed(record, name, [record.shape.at(-1) as number]) : record;
+        put(name, kind === 'weight' && oneMore(role, layer) ? floatRecord(plain, (x) => x + 1) : plain);
+      }
+    }
+    if (a?.kind === 'latent') splitLatent(a, from, to);
+  };
+  /** The matrix that makes keys and values of latents: keys of each head turned round, values as they are. */
+  const splitLatent = ({ heads, nopeDim, valueDim, rank }: LatentAttention, from: Weights, to: Weights): void => {
+    const [name] = from.find('kvB', 'weight')?.names ?? [];
+    if (name === undefined) return;
+    const record = source.record(name);
+    const stem = to.nameOf('kvB').slice(0, -placesOf(names.kvB ?? '')[0].name.length - '.weight'.length);
+    const rows = (first: number, n: number): number[] =>
+      range(heads).flatMap((h) => range(n).map((i) => h * (nopeDim + valueDim) + first + i));
+    const [key, val] = (['k', 'v'] as const).map((r) => `${stem}${placesOf(names[r] ?? '')[1].name}.weight`);
+    const part = (at: string, first: number, n: number): TensorRecord =>
+      rowsRecord(at, record.dtype, [heads, n, rank], rank, () => [{ record, rows: rows(first, n) }]);
+    put(key, turnedRecord(part(key, 0, nopeDim)));
+    put(val, part(val, nopeDim, valueDim));
+  };
+  const table = (name: string, numbers: readonly number[] | Float32Array): void => {
+    const bytes = new Uint8Array(Float32Array.from(numbers).buffer);
+    out.set(name, {
+      ...{ name, dtype: 'f32', shape: [numbers.length], byteLength: bytes.length },
+      read: (start = 0, end = bytes.length) => bytes.subarray(start, end),
+    });
+  };
+  const last: readonly Role[] = ['finalNorm', 'head'];
+  write(
+    MODEL_ROLES.filter((r) => !last.includes(r)),
+    own,
+    file,
+  );
+  const divisors = ropeDivisors(features);
+  if (divisors) table('rope_freqs.weight', divisors);
+  const long = features.layers
+    .map(({ mixer: m }) => (m.kind === 'attention' ? m.rope : undefined))
+    .find((r) => r?.longFactors);
+  if (long) {
+    table('rope_factors_long.weight', long.longFactors as readonly number[]);
+    table('rope_factors_short.weight', long.shortFactors as readonly number[]);
+  }
+  features.layers.forEach(({ mixer }, i) =>
+    write(LAYER_ROLES as readonly Role[], own.of(i, sizes(mixer)), file.of(i, sizes(mixer)), i),
+  );
+  write(last, own, file);
+  return out;
+}
