@@ -6,11 +6,12 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { fromBf16Bits, fromF16Bits, toBf16Bits, toF16Bits } from '../src/base/float.js';
 import { packageRoot } from '../src/base/paths.js';
-import { noGrad, type Tensor } from '../src/index.js';
+import { noGrad, type Tensor, tensor } from '../src/index.js';
 import { dequantize, Gguf, ggmlType, type GgufValue, loadTensors, quantize, writeGguf } from '../src/io/index.js';
 import { type CausalLM, loadModel } from '../src/models/index.js';
 import { planQuantization } from '../src/models/quantize-plan.js';
 import { findGolden, missingGolden } from '../src/parity/golden.js';
+import { loadTokenizer } from '../src/tokenizers/index.js';
 import { scratch, wick } from './cli-support.js';
 
 const dir = scratch();
@@ -94,6 +95,23 @@ test("f32 to q8_0: the blocks and the logits are those of ggml's file, and the t
     assert.equal(type, 'Q8_0');
     assert.ok(Math.abs((error as number) - is) < 1e-9, `${name}: ${error} and ${is}`);
   }
+});
+
+test('a folder: the built-in model as q8_0 with its tokenizer and its chat template', () => {
+  const [from, to] = [join(packageRoot, 'models/builtin'), join(dir, 'builtin.gguf')];
+  const { status, stdout, stderr } = wick('quantize', from, to, '--type', 'q8_0');
+  assert.equal(status, 0, stderr);
+  assert.match(stdout, /^blk\.3\.ffn_down\.weight +BF16 +Q8_0 +\[256, 704\] +\d+ +0\.00\d+/m);
+  assert.match(stdout, /^blk\.0\.attn_norm\.weight +F32 +F32 /m);
+  assert.match(stderr, /^encoding \d+ values$/m);
+  const [own, file] = [loadTokenizer(from), loadTokenizer(to)];
+  for (const text of ['Once upon a time', 'KING RICHARD II:\nStay 1,000!', 'é 你好 🙂'])
+    assert.deepEqual(file.encode(text), own.encode(text), text);
+  const chat = [{ role: 'user', content: 'Good morrow' }];
+  assert.equal(file.chatTemplates?.render(chat), own.chatTemplates?.render(chat));
+  const ids = tensor([own.encode('Once upon a time, there was a king')], { dtype: 'i32' });
+  const [want, got] = [from, to].map((path) => noGrad(() => loadModel<CausalLM>(path).model.forward(ids)));
+  assert.ok(largest(got.sub(want)) < 0.03 * largest(want));
 });
 
 test('q4_k_m of narrow rows: types that fit, said in the table; the model still runs', { skip }, () => {
@@ -226,7 +244,9 @@ test('bad input is one sentence, and leaves no file', () => {
     [[from, out, '--type', 'q8_0', '--threads', '0'], /--threads "0"/],
     [[from, out, '--type', 'q4_k', '--imatrix', other], /made for another model/],
     [[from, out, '--type', 'q4_k', '--imatrix', holes], /holds no importance matrix/],
-    [[join(packageRoot, 'models/builtin'), out, '--type', 'q8_0'], /is a folder; only GGUF/],
+    [[join(packageRoot, 'models'), out, '--type', 'q8_0'], /config\.json is not there/],
+    [[join(packageRoot, 'package.json'), out, '--type', 'q8_0'], /is neither a folder nor a \.gguf file/],
+    [[from, join(dir, 'out.bin'), '--type', 'q8_0'], /out\.bin is to be a \.gguf file/],
     [[join(dir, 'absent.gguf'), out, '--type', 'q8_0'], /is not there/],
   ];
   for (const [args, message] of cases) {
