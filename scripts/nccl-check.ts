@@ -17,7 +17,7 @@ import { Group, init } from '../src/distributed/index.js';
 import { builtinModel, GraphDecoder, LanguageModel } from '../src/engine/index.js';
 import { noGrad, scope, tensor } from '../src/index.js';
 import { collectives, dataParallel, gradients, groups, train } from '../test/distributed-ranks.js';
-import { fullGradients } from '../test/distributed-sharded-ranks.js';
+import { fetchedAhead, fullGradients } from '../test/distributed-sharded-ranks.js';
 
 const PROMPT = [0, 17, 250, 31, 99, 4, 612, 45];
 /** Few: on one GPU ranks take turns, and every sum costs milliseconds. */
@@ -53,7 +53,9 @@ const STAGES: Readonly<Record<string, (world: Group) => string | Promise<string>
   },
   sharded: (world) => {
     assert.deepEqual(fullGradients(world).grads, fullGradients(alone(world)).grads);
-    return 'fully sharded parameters: gradients of one process, bit for bit';
+    const [now, ahead] = fetchedAhead(world);
+    assert.deepEqual(ahead.grads, now.grads);
+    return 'fully sharded parameters: gradients of one process, bit for bit, the next module fetched meanwhile or not';
   },
   model: async (world) => {
     const [whole, shared] = [await answer(world.device.name), await answer(world.device.name, world)];

@@ -85,6 +85,48 @@ export function fullGradients(g: Group): Gathered {
   return { grads, idle, peak, all };
 }
 
+/**
+ * Three passes with and without fetching ahead: gradients of each, bytes together at most in the last one, and what the
+ * last one did in which order.
+ */
+export function fetchedAhead(g: Group): { grads: number[][]; extra: number; log: string[] }[] {
+  return [false, true].map((ahead) => {
+    const net = new Stack(g, 0);
+    const parallel = new FullyShardedParallel(net, g, { ahead });
+    const idle = parallel.liveBytes;
+    const log: string[] = [];
+    let peak = 0;
+    net.parts.forEach((part, i) => {
+      part.onBeforeForward(() => void log.push(`forward ${i}`));
+      part.onBackward(() => {
+        peak = Math.max(peak, parallel.liveBytes);
+        log.push(`backward ${i}`);
+      });
+    });
+    const { allGather } = g.transport;
+    g.transport.allGather = (src, dst, overlap) => {
+      log.push(overlap ? 'ahead' : 'now');
+      return allGather.call(g.transport, src, dst, overlap);
+    };
+    try {
+      const grads = [0, 1, 2].map((pass) =>
+        scope(() => {
+          if (pass === 2) log.length = peak = 0;
+          const got = parallel.backward(net.forward(batch(g)).sqr().sum());
+          const all = parallel.shards.flatMap((s) => list(got.of(s)));
+          // Parts change between passes, as an optimizer changes them.
+          noGrad(() => parallel.shards.forEach((s) => s.assign(s.sub(got.of(s).sign()))));
+          return all;
+        }),
+      );
+      if (parallel.liveBytes !== idle) throw new Error(`${parallel.liveBytes} bytes stay, ${idle} before`);
+      return { grads, extra: peak - idle, log };
+    } finally {
+      g.transport.allGather = allGather;
+    }
+  });
+}
+
 const CONFIG = {
   ...{ vocabSize: 40, hiddenSize: 16, intermediateSize: 24, layers: 3, heads: 2, kvHeads: 1, headDim: 8 },
   ...{ maxPositions: 16, normEps: 1e-5, ropeTheta: 10000, tiedEmbeddings: true, eosTokenIds: [0] },

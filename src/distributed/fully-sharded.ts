@@ -20,6 +20,11 @@ export interface FullyShardedOptions {
   readonly dtype?: DType;
   /** 'avg' for losses that are means over a rank's batch (all of one size), 'sum' for losses that are sums. */
   readonly op?: 'avg' | 'sum';
+  /**
+   * Whether the module after the one that runs is put together meanwhile: one more of them lives at a time. The order is
+   * that of the pass before, so the first one fetches nothing ahead. Default true.
+   */
+  readonly ahead?: boolean;
 }
 
 /** Every rank keeps a part of each parameter and fetches the rest when a layer runs (FSDP). */
@@ -35,12 +40,20 @@ export class FullyShardedParallel {
   readonly #op: 'avg' | 'sum';
   /** Whether everything is together, for as long as `gathered` runs. */
   #pinned = false;
+  readonly #ahead: boolean;
+  /** Which unit came after which in the last pass of each kind. */
+  readonly #next: Readonly<Record<Pass, Map<Unit, Unit>>> = { forward: new Map(), backward: new Map() };
+  #pass: Pass = 'forward';
+  #last: { readonly unit: Unit; readonly pass: Pass } | undefined;
+  /** What was begun ahead of its turn. */
+  #begun: Unit | undefined;
 
   /** Parameters and buffers of all ranks become those of rank 0. The module must be whole until then. */
   constructor(module: Module, group: Group, options: FullyShardedOptions = {}) {
     this.module = module;
     this.group = group;
     this.#op = options.op ?? 'avg';
+    this.#ahead = options.ahead ?? true;
     const frozen = [...module.namedParameters()].find(([, p]) => !p.requiresGrad);
     if (frozen)
       throw new UnsupportedError(`FullyShardedParallel: ${frozen[0]} is not trained; all parameters must be, or none`);
@@ -60,13 +73,32 @@ export class FullyShardedParallel {
   }
   #hook(unit: Unit): void {
     const top = unit.owner === this.module;
-    unit.owner.onBeforeForward(() => void unit.gather());
+    unit.owner.onBeforeForward(() => this.#gather(unit));
     unit.owner.onForward((_, __, output) => {
       // What stands around the others is needed again as soon as the backward pass begins.
       const stays = top && gradEnabled() && output instanceof Tensor && output.requiresGrad;
       if (!this.#pinned && !stays) unit.scatter();
     });
-    unit.owner.onBackward(() => void unit.gather());
+    unit.owner.onBackward(() => this.#gather(unit));
+  }
+  /** All ranks run the same modules in the same order, so all of them begin the same ones ahead. */
+  #gather(unit: Unit): void {
+    const [last, pass] = [this.#last, this.#pass];
+    this.#last = { unit, pass };
+    // What stands around the modules begins a pass: it follows none.
+    if (last?.pass === pass && last.unit !== unit && unit.owner !== this.module) this.#next[pass].set(last.unit, unit);
+    if (this.#begun !== unit) this.#dropBegun();
+    this.#begun = undefined;
+    unit.gather();
+    const next = this.#next[pass].get(unit);
+    if (!this.#ahead || this.#pinned || !next || next.together) return;
+    next.begin();
+    this.#begun = next;
+  }
+  /** The order was another one this time. */
+  #dropBegun(): void {
+    if (!this.#pinned) this.#begun?.scatter();
+    this.#begun = undefined;
   }
 
   /**
@@ -85,17 +117,25 @@ export class FullyShardedParallel {
         if (!this.#pinned) unit.scatter();
       }
     };
-    const grads = loss.backward({
-      ...options,
-      sparing: true,
-      onLeaf: (leaf, grad) => {
-        const unit = this.#unitOf.get(leaf.id);
-        if (!unit) return false;
-        unit.put(leaf, grad);
-        reduce((u) => u.full);
-        return true;
-      },
-    });
+    this.#pass = 'backward';
+    let grads: Gradients;
+    try {
+      grads = loss.backward({
+        ...options,
+        sparing: true,
+        onLeaf: (leaf, grad) => {
+          const unit = this.#unitOf.get(leaf.id);
+          if (!unit) return false;
+          unit.put(leaf, grad);
+          reduce((u) => u.full);
+          return true;
+        },
+      });
+    } finally {
+      this.#pass = 'forward';
+      this.#last = undefined;
+      this.#dropBegun();
+    }
     reduce(() => true);
     for (const [unit, part] of reduced) grads.set(unit.shard, part);
     return grads;
@@ -158,6 +198,8 @@ export class FullyShardedParallel {
     return new FullyShardedOptimizer(make(this.shards), this.#units);
   }
 }
+
+type Pass = 'forward' | 'backward';
 
 /** Steps this rank's parts; its state is read and written whole, so that any number of ranks can go on with it. */
 export class FullyShardedOptimizer extends Optimizer {

@@ -6,6 +6,7 @@ import { Device } from '../tensor/device.js';
 import { keep, scope } from '../tensor/scope.js';
 import { Tensor } from '../tensor/tensor.js';
 import type { Group } from './group.js';
+import type { Work } from './transport.js';
 
 export class Unit {
   readonly name: string;
@@ -20,6 +21,8 @@ export class Unit {
   readonly #at = new Map<number, number>();
   /** How often the part had been written to when it was last put together. */
   #gathered = -1;
+  /** Parameters on their way: what is sent, and how often part and whole had been written to. */
+  #coming: { readonly work: Work; readonly own: Tensor; readonly from: number; readonly before: number } | undefined;
   /** Gradients of a pass under way, and whose have come. */
   #grads: Tensor | undefined;
   readonly #have = new Set<number>();
@@ -54,23 +57,32 @@ export class Unit {
   }
   /** Puts the parameters together, unless they are so and nothing was written since. */
   gather(): void {
+    if (this.#coming?.from !== this.shard.storage.version) this.#arrive();
+    this.begin(false);
+    this.#arrive();
+  }
+  /** Begins that beside what is enqueued from now on; `gather` waits for the rest. */
+  begin(overlap = true): void {
+    const from = this.shard.storage.version;
+    if (this.#coming || (this.together && from === this.#gathered)) return;
     const { storage } = this.whole;
-    const { version } = this.shard.storage;
-    const fresh = version !== this.#gathered;
-    if (this.together && !fresh) return;
     storage.comeBack();
     const before = storage.version;
-    noGrad(() =>
-      scope(() => {
-        const own = this.shard.detach().cast(this.whole.dtype).contiguous();
-        this.#group.transport.allGather(own, this.whole, false).wait();
-      }),
-    );
+    const own = noGrad(() => scope(() => keep(this.shard.detach().cast(this.whole.dtype).contiguous())));
+    this.#coming = { work: this.#group.transport.allGather(own, this.whole, overlap), own, from, before };
+  }
+  #arrive(): void {
+    if (!this.#coming) return;
+    const { work, own, from, before } = this.#coming;
+    this.#coming = undefined;
+    work.wait();
+    own.dispose();
     // A graph that holds the same values must not take their coming back for a change.
-    storage.version = fresh ? before + 1 : before;
-    this.#gathered = version;
+    this.whole.storage.version = from === this.#gathered ? before : before + 1;
+    this.#gathered = from;
   }
   scatter(): void {
+    this.#arrive();
     this.whole.storage.goAway();
   }
 
