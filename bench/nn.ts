@@ -1,19 +1,21 @@
 // Attention, training, prefill and decoding at the sizes people quote: node dist/bench/nn.js --device cuda:0 [--only
 // attention,decode,...]
-// Numbers are of this machine in this run, PyTorch's beside them where it is installed; --json FILE keeps them all.
+// Numbers are of this machine in this run, PyTorch's beside them where it is installed; --json FILE keeps them all;
+// --layers N shortens shapes of other families than Llama, to look into them.
 import { commitNow } from '../src/parity/provenance.js';
 import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
+import { bytesOf } from '../src/base/dtype.js';
 import { table } from '../src/cli/table.js';
 import { Device, type DType, Generator, noGrad, QTensor, randn, scope, tensor, type Tensor } from '../src/index.js';
 import { GraphDecoder, PlainDecoder } from '../src/engine/index.js';
 import { Sampler } from '../src/engine/sampler.js';
 import { type CausalLM, Llama, type LlamaConfig, newDecoder } from '../src/models/index.js';
 import type { AttentionMixer } from '../src/models/mixers.js';
-import type { Dense } from '../src/models/mlp.js';
+import { type Dense, Mixture } from '../src/models/mlp.js';
 import { AdamW, clipGradNorm, FlatParameters, initialise, normal, ONE, VarBuilder, VarMap } from '../src/nn/index.js';
 import { setProducts } from '../src/nn/quantize.js';
 import type { BlockType } from '../src/ops/quantized.js';
@@ -25,6 +27,7 @@ const { values: v } = parseArgs({
     only: { type: 'string', default: 'copy,attention,attention-decode,train,1b,8b' },
     dtype: { type: 'string' },
     json: { type: 'string' },
+    layers: { type: 'string' },
     'no-peers': { type: 'boolean', default: false },
   },
 });
@@ -263,6 +266,19 @@ function putBlocks(model: CausalLM, kind: string): void {
   put(model.head, [[type('head', 0, n), vocabSize]]);
   setProducts(model, { quick: true });
 }
+/** Bytes that one token must read: all weights but the embedding's rows, and of experts those that are chosen. */
+function bytesRead(model: CausalLM): number {
+  const size = (t: Weight): number =>
+    t instanceof QTensor ? t.parts.reduce((n, p) => n + p.blocks.size, 0) : t.size * bytesOf(t.dtype);
+  // An embedding that is the head, too, is read once.
+  const all = new Map([...model.stateDict().values()].map((t) => [t.memory, t]));
+  let bytes = [...all.values()].reduce((n, t) => n + size(t), 0);
+  if (!model.config.tied) bytes -= size(model.embed.weight);
+  for (const { mlp } of model.blocks)
+    if (mlp instanceof Mixture)
+      bytes -= (1 - mlp.feature.chosen / mlp.feature.count) * (size(mlp.gateUp) + size(mlp.down));
+  return bytes;
+}
 async function language(name: string, blocks?: string): Promise<void> {
   const config = {
     vocabSize: 128256,
@@ -284,7 +300,8 @@ async function language(name: string, blocks?: string): Promise<void> {
       }),
   };
   const builder = new VarBuilder(source, { dtype, device });
-  const model = noGrad(() => (SHAPES[name] ? newDecoder(SHAPES[name], builder) : new Llama(config, builder)));
+  const shape = SHAPES[name] && { ...SHAPES[name], ...(v.layers && { num_hidden_layers: Number(v.layers) }) };
+  const model = noGrad(() => (shape ? newDecoder(shape, builder) : new Llama(config, builder)));
   model.requireGrad(false).eval();
   if (blocks) putBlocks(model as CausalLM, blocks);
   const prompt = Array.from({ length: small ? 64 : 2048 }, (_, i) => (i * 7919) % model.config.vocabSize);
@@ -309,6 +326,9 @@ async function language(name: string, blocks?: string): Promise<void> {
     Math.max(...rates),
     'tokens/s',
   );
+  const bytes = bytesRead(model as CausalLM);
+  report(`bytes read a token, ${label} ${dtype}`, bytes / 1e9, 'GB');
+  report(`decode, ${label} ${dtype}, of the copy's rate`, (Math.max(...rates) * bytes) / 1e9 / (await copyRate()), '');
   const sampler = new Sampler({ temperature: 0.8, topK: 40, topP: 0.95, repetitionPenalty: 1.1, seed: 1 });
   const history = [token];
   const draw = async (n: number): Promise<number> => {
@@ -327,27 +347,41 @@ async function language(name: string, blocks?: string): Promise<void> {
   device.trim();
 }
 
-/** What bench/peers/pytorch-nn.py measures for the same names, where PyTorch is installed. */
+/** What a script of bench/peers prints, where PyTorch is installed. */
+function peer(script: string, args: readonly string[], input = ''): Readonly<Record<string, number>> {
+  const path = join(dirname(fileURLToPath(import.meta.url)), '..', '..', 'bench', 'peers', script);
+  const run = spawnSync('python3', [path, ...args], { encoding: 'utf8', maxBuffer: 2 ** 24, input });
+  return run.status === 0 ? (JSON.parse(run.stdout.trim().split('\n').at(-1) ?? '{}') as Record<string, number>) : {};
+}
+/** PyTorch's and transformers' numbers for the same names. */
 function torchValues(): Readonly<Record<string, number>> {
+  const only = v.only.split(',');
   const parts = [
     ['attention', 'attention'],
     ['train', 'train'],
     ['1b', 'prefill'],
     ['8b', 'prefill'],
-  ].flatMap(([ours, theirs]) => (v.only.split(',').includes(ours) ? [theirs] : []));
-  const script = join(dirname(fileURLToPath(import.meta.url)), '..', '..', 'bench', 'peers', 'pytorch-nn.py');
-  const run = spawnSync('python3', [script, [...new Set(parts)].join(',')], { encoding: 'utf8', maxBuffer: 2 ** 24 });
-  return run.status === 0 ? (JSON.parse(run.stdout) as Record<string, number>) : {};
+  ].flatMap(([ours, theirs]) => (only.includes(ours) ? [theirs] : []));
+  const shapes = Object.fromEntries(Object.entries(SHAPES).filter(([name]) => only.includes(name) && !v.layers));
+  return {
+    ...(parts.length > 0 && peer('pytorch-nn.py', [[...new Set(parts)].join(',')])),
+    ...(Object.keys(shapes).length > 0 && peer('transformers-prefill.py', [], JSON.stringify(shapes))),
+  };
 }
 
-async function copyRate(): Promise<void> {
+let copied: number | undefined;
+/** Bytes read and written a second by a copy, in GB. */
+async function copyRate(): Promise<number> {
+  if (copied !== undefined) return copied;
   const x = random([small ? 2 ** 22 : 2 ** 29], 1);
   const seconds = await time(() => scope(() => void x.copy()), 3);
-  report(`copy ${dtype}, read and written`, (2 * x.size * (dtype === 'f32' ? 4 : 2)) / seconds / 1e9, 'GB/s');
+  copied = (2 * x.size * bytesOf(dtype)) / seconds / 1e9;
   x.dispose();
+  report(`copy ${dtype}, read and written`, copied, 'GB/s');
+  return copied;
 }
 
-const JOBS: Readonly<Record<string, () => Promise<void>>> = {
+const JOBS: Readonly<Record<string, () => Promise<unknown>>> = {
   copy: copyRate,
   attention: attentionForward,
   'attention-decode': attentionDecode,

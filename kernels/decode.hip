@@ -12,12 +12,10 @@
 //   decode_gate_T_RxU         grid ceil(n / (R/2)): R/2 results, each of two rows
 //   decode_advance            one block: the best logit is the next token; state moves on, `tokens` remembers it by its
 //                             position
-#include "attention-split.h"
-#include "decode.h"
+#include "decode-rows.h"
 #include "stream.h"
 
-constexpr int DECODE_THREADS = 256, DECODE_JOIN = 1024;
-constexpr int DECODE_WAVES = DECODE_THREADS / WICK_WAVE;
+constexpr int DECODE_JOIN = 1024;
 
 template <class T> WICK_FN void decode_embed(const T* table, const i32* state, T* out, float factor, i32 n) {
   begin_in_turn();
@@ -51,129 +49,6 @@ template <class T> WICK_FN void decode_store(const T* x, const i32* state, T* ca
   begin_in_turn();
   int i = blockIdx.x * DECODE_THREADS + threadIdx.x;
   if (i < heads * width) cache[((i64)(i / width) * room + state[1]) * width + i % width] = x[i];
-}
-
-template <class T> WICK_FN void unpack_word(word4 word, float (&to)[pack_size<T>]) {
-  u32 w[4];
-  split_words(word, w);
-#pragma unroll
-  for (int i = 0; i < 4; i++) {
-    if constexpr (sizeof(T) == 2) {
-      to[2 * i] = to_compute(T{(u16)w[i]});
-      to[2 * i + 1] = to_compute(T{(u16)(w[i] >> 16)});
-    } else {
-      to[i] = bits_as<float>(w[i]);
-    }
-  }
-}
-
-// What norms multiply by, as it lies in memory: T, or floats where T is smaller than what they are kept in.
-template <int Bytes> struct Words {
-  word4 w[Bytes / 16];
-  template <class N> WICK_MEMBER void load(const N* from) {
-#pragma unroll
-    for (int i = 0; i < Bytes / 16; i++) w[i] = ((const word4*)from)[i];
-  }
-};
-template <class T, class N, int Count>
-WICK_FN void unpack_words(const word4 (&words)[Count], float (&to)[pack_size<T>]) {
-#pragma unroll
-  for (int i = 0; i < Count; i++) {
-    float part[pack_size<N>];
-    unpack_word<N>(words[i], part);
-#pragma unroll
-    for (int e = 0; e < pack_size<N>; e++) to[i * pack_size<N> + e] = part[e];
-  }
-}
-
-// The threads of a block share out the columns, so that each reads the vector once for all rows of the block. The
-// norm's factor is the same for the whole vector: it comes after the sums, and the squares are one more sum.
-template <class T, class N, int R, int U, bool Gate>
-WICK_FN void decode_rows(const T* x, const N* norm, float eps, const T* w, const T* bias, const T* residual, T* out,
-                         u64* best, i32 act, i32 n, i32 k) {
-  constexpr int P = pack_size<T>, Results = Gate ? R / 2 : R;
-  __shared__ float parts[DECODE_WAVES][R + 1];
-  const int lane = lane_id(), wave = wave_id(), chunk = blockDim.x * P, first = blockIdx.x * Results,
-            from = threadIdx.x * P;
-  const T* rows[R];
-#pragma unroll
-  for (int r = 0; r < R; r++) {
-    int i = first + r % Results;
-    rows[r] = w + (i64)((i < n ? i : n - 1) + (r >= Results ? n : 0)) * k + from;
-  }
-  float sums[R] = {}, squares = 0;
-  UNROLL(1, 1)
-  for (int c0 = 0; c0 < k; c0 += U * chunk) {
-    word4 held[U][R];
-    Words<P * sizeof(N)> scale[U];
-#pragma unroll
-    for (int u = 0; u < U; u++) {
-      const int c = c0 + u * chunk;
-#pragma unroll
-      for (int r = 0; r < R; r++) held[u][r] = load_once_if<true>(c + from < k, (const word4*)(rows[r] + c));
-      if (c + from < k && norm) scale[u].load(norm + c + from);
-      else scale[u] = {};
-    }
-    if (c0 == 0) begin_in_turn();
-#pragma unroll
-    for (int u = 0; u < U; u++) {
-      const int c = c0 + u * chunk + from;
-      float v[P], m[P];
-      unpack_word<T>(c < k ? *(const word4*)(x + c) : word4{}, v);
-      if (norm) {
-        unpack_words<T, N>(scale[u].w, m);
-#pragma unroll
-        for (int e = 0; e < P; e++) {
-          squares = fmag(v[e], v[e], squares);
-          v[e] *= m[e];
-        }
-      }
-#pragma unroll
-      for (int r = 0; r < R; r++) {
-        unpack_word<T>(held[u][r], m);
-#pragma unroll
-        for (int e = 0; e < P; e++) sums[r] = fmag(m[e], v[e], sums[r]);
-      }
-    }
-  }
-  scatter_sums<R, WICK_WAVE / 2, WICK_WAVE>(sums, lane);
-  if (lane % (WICK_WAVE / R) == 0) parts[wave][lane / (WICK_WAVE / R)] = sums[0];
-  if (norm) {
-#pragma unroll
-    for (int m = WICK_WAVE / 2; m; m /= 2) squares += shfl_xor(squares, m, WICK_WAVE);
-    if (lane == 0) parts[wave][R] = squares;
-  }
-  __syncthreads();
-  if (wave != 0) return;
-  const int i = first + lane, waves = blockDim.x / WICK_WAVE;
-  u64 rank = 0;
-  if (lane < Results && i < n) {
-    float value = 0, up = 0, square = 0;
-    UNROLL(4, 4)
-    for (int o = 0; o < DECODE_WAVES; o++) {
-      if (o >= waves) break;
-      value += parts[o][lane];
-      if (Gate) up += parts[o][Results + lane];
-      if (norm) square += parts[o][R];
-    }
-    const float factor = norm ? rsqrtg(square / (float)k + eps) : 1.0f;
-    value *= factor;
-    if (Gate) value = activated(act, value) * (up * factor);
-    if (bias) value += (float)to_compute(bias[i]);
-    if (residual) value += (float)to_compute(residual[i]);
-    T rounded = from_compute<T>(value);
-    out[i] = rounded;
-    value = to_compute(rounded);
-    if (value == value) rank = rank_of(value, i);
-  }
-  if (!best) return;
-  UNROLL(1, 1)
-  for (int m = Results / 2; m; m /= 2) {
-    u64 other = shfl_xor(rank, m, WICK_WAVE);
-    rank = other > rank ? other : rank;
-  }
-  // Few blocks find a better one than is known, so few write.
-  if (lane == 0 && rank > *(volatile u64*)best) atomic_max(best, rank);
 }
 
 WICK_FN void advance(u64* best, i32* state, i32* tokens) {

@@ -3,8 +3,10 @@
 //
 // gemm_hopper_T_AB, A and B as in gemm.hip (k: contiguous along k, r: along m or n), the same parameters and grid:
 // tiles 128 x 256, 384 threads, dynamic shared memory 1024 + 4 stages of 48 KiB; rows and bases 16-byte aligned.
+// grouped_hopper_T: rows by the expert each has chosen (grouped.h); grid tiles of rows * tiles of n.
 // Compiled for sm_90a, as its module declares.
 #include "gemm.h"
+#include "grouped.h"
 #include "hopper.h"
 
 #if defined(WICK_NVIDIA) && defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -65,6 +67,55 @@ template <class S, int ROWS, bool K> struct HopperTile {
   static WICK_MEMBER u64 at(u32 address) { return operand(address, K ? 16 : BLOCK); }
 };
 
+/** The left operand's tiles, one after another along k, of rows that lie at equal distances. */
+template <class S, bool K> struct HopperRows {
+  typedef HopperTile<S, TILE_M, K> Tile;
+  static constexpr bool AlongK = K;
+  /** Registers that a copying thread and a computing one may have. */
+  static constexpr int COPYING = 40, COMPUTING = 232;
+  const S *from, *somewhere;
+  i64 stride;
+  i32 rows;
+  WICK_MEMBER HopperRows(const S* a, i64 a_stride, i64 m0, i64 m, i64 k_from)
+      : from(Tile::first(a + m0 * (K ? a_stride : 1) + k_from * (K ? 1 : a_stride), a_stride)),
+        somewhere(a),
+        stride(a_stride),
+        rows((i32)(m - m0 < TILE_M ? m - m0 : TILE_M)) {}
+  WICK_MEMBER bool whole() const { return rows == TILE_M; }
+  WICK_MEMBER void fetch(u32 to) { Tile::fetch(to, from, stride); }
+  WICK_MEMBER void fetch_edge(u32 to, i32 ks) { Tile::fetch_edge(to, from, stride, rows, ks, somewhere); }
+  WICK_MEMBER void next() { from += TILE_K * (K ? 1 : stride); }
+};
+/** The same of rows that lie anywhere. */
+template <class S> struct GatheredHopperRows {
+  typedef HopperTile<S, TILE_M, true> Tile;
+  static constexpr bool AlongK = true;
+  static constexpr int COPYING = 56, COMPUTING = 224, EACH = Tile::LINES / Tile::STEP;
+  static_assert(Tile::STEP % 8 == 0, "a thread's parts have one place in their lines");
+  const S *from[EACH], *somewhere;
+  WICK_MEMBER GatheredHopperRows(const Grouped& p, const RowTile& tile) : somewhere((const S*)p.x) {
+#pragma unroll
+    for (int i = 0; i < EACH; i++)
+      from[i] =
+          grouped_row<S>(p, tile, (int)threadIdx.x / Tile::PARTS + i * Tile::STEP) + 8 * (threadIdx.x % Tile::PARTS);
+  }
+  static WICK_MEMBER bool whole() { return true; }
+  WICK_MEMBER void fetch(u32 to) const { fetch_edge(to, TILE_K); }
+  WICK_MEMBER void fetch_edge(u32 to, i32 ks) const {
+    const i32 c = (i32)threadIdx.x % Tile::PARTS;
+    const u32 bytes = 8 * c < ks ? 16 : 0, place = to + Tile::place((i32)threadIdx.x / Tile::PARTS, c);
+#pragma unroll
+    for (int i = 0; i < EACH; i++)
+      asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(place + (u32)(i * Tile::STEP) * 128),
+                   "l"(bytes ? from[i] : somewhere), "r"(bytes)
+                   : "memory");
+  }
+  WICK_MEMBER void next() {
+#pragma unroll
+    for (int i = 0; i < EACH; i++) from[i] += TILE_K;
+  }
+};
+
 // A thread's 128 sums are registers that only the assembler knows: as operands of every product they would cost the
 // compiler more than all the rest.
 #define TEN_SUMS(d) \
@@ -119,9 +170,11 @@ WICK_FN void stage_sums(float* row, float* below) {
       : "memory");
 }
 
-template <class S, bool AK, bool BK>
-WICK_FN void gemm_hopper(const S* a, const S* b, const MatrixStore<S>& store, i64 a_stride, i64 b_stride, i64 m0,
-                         i64 n0, i64 m, i64 n, i64 k_from, i64 k_to) {
+/** rows_of() answers the left operand's rows: only the copying threads ask. */
+template <class S, class LA, bool BK, class F, class ST>
+WICK_FN void gemm_hopper(const F& rows_of, const S* b, const ST& store, i64 b_stride, i64 m0, i64 n0, i64 n, i64 k_from,
+                         i64 k_to) {
+  constexpr bool AK = LA::AlongK;
   typedef HopperTile<S, TILE_M, AK> TA;
   typedef HopperTile<S, TILE_N, BK> TB;
   constexpr u32 STAGE = TA::BYTES + TB::BYTES;
@@ -138,27 +191,27 @@ WICK_FN void gemm_hopper(const S* a, const S* b, const MatrixStore<S>& store, i6
   __syncthreads();
 
   if (threadIdx.x < 128) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-    const i64 a_step = TILE_K * (AK ? 1 : a_stride), b_step = TILE_K * (BK ? 1 : b_stride);
-    const S* from_a = TA::first(a + m0 * (AK ? a_stride : 1) + k_from * (AK ? 1 : a_stride), a_stride);
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(LA::COPYING));
+    const i64 b_step = TILE_K * (BK ? 1 : b_stride);
+    LA rows_a = rows_of();
     const S* from_b = TB::first(b + n0 * (BK ? b_stride : 1) + k_from * (BK ? 1 : b_stride), b_stride);
-    const i32 rows_a = (i32)(m - m0 < TILE_M ? m - m0 : TILE_M), rows_b = (i32)(n - n0 < TILE_N ? n - n0 : TILE_N);
+    const i32 rows_b = (i32)(n - n0 < TILE_N ? n - n0 : TILE_N);
     const u32 start = shared_address(shared);
     i64 left = k_to - k_from;
     u32 stage = 0, parity = 1;
     for (i32 step = 0; step < steps; step++) {
       barrier_wait(empty + stage, parity);
       const u32 to = start + stage * STAGE;
-      if (rows_a == TILE_M && rows_b == TILE_N && left >= TILE_K) {
-        TA::fetch(to, from_a, a_stride);
+      if (rows_a.whole() && rows_b == TILE_N && left >= TILE_K) {
+        rows_a.fetch(to);
         TB::fetch(to + TA::BYTES, from_b, b_stride);
       } else {
         const i32 ks = (i32)(left < TILE_K ? left : TILE_K);
-        TA::fetch_edge(to, from_a, a_stride, rows_a, ks, a);
+        rows_a.fetch_edge(to, ks);
         TB::fetch_edge(to + TA::BYTES, from_b, b_stride, rows_b, ks, b);
       }
       barrier_arrive_copied(full + stage);
-      from_a += a_step;
+      rows_a.next();
       from_b += b_step;
       left -= TILE_K;
       if (++stage == STAGES) stage = 0, parity ^= 1;
@@ -168,7 +221,7 @@ WICK_FN void gemm_hopper(const S* a, const S* b, const MatrixStore<S>& store, i6
     return;
   }
 
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(LA::COMPUTING));
   const int team = (int)threadIdx.x / 128 - 1, t = (int)threadIdx.x % 128, lane = t % 32;
   const u64 a_operand = TA::at(shared_address(shared) + (u32)team * TA::BLOCK),
             b_operand = TB::at(shared_address(shared) + TA::BYTES);
@@ -200,20 +253,31 @@ WICK_FN void gemm_hopper(const S* a, const S* b, const MatrixStore<S>& store, i6
   else store_staged<1, TILE_M, TILE_N, PITCH, 256>(staged, store, n0, row, threadIdx.x - 128);
 }
 
-#else
-constexpr int TILE_M = 128, TILE_N = 256;
-template <class S, bool AK, bool BK>
-// launched without sm_90a
-WICK_FN void gemm_hopper(const S*, const S*, const MatrixStore<S>&, i64, i64, i64, i64, i64, i64, i64, i64) {
-  trap();
-}
-#endif
-
 template <class S, bool AK, bool BK>
 WICK_FN void gemm_hopper_tile(const S* a, const S* b, S* c, product_t<S>* part, const S* bias, const Operand& oa,
                               const Operand& ob, const Product& p) {
   const Tile tile = tile_of(blockIdx.x, (p.m + TILE_M - 1) / TILE_M, (p.n + TILE_N - 1) / TILE_N);
-  const i64 from = (i64)blockIdx.z * p.split, to = from + p.split < p.k ? from + p.split : p.k;
-  gemm_hopper<S, AK, BK>(a + batch_offset(oa, p), b + batch_offset(ob, p), store_of(c, part, bias, p),
-                         AK ? oa.row : oa.k, BK ? ob.row : ob.k, tile.m * TILE_M, tile.n * TILE_N, p.m, p.n, from, to);
+  const i64 from = (i64)blockIdx.z * p.split, to = from + p.split < p.k ? from + p.split : p.k, m0 = tile.m * TILE_M;
+  typedef HopperRows<S, AK> Rows;
+  const auto rows = [&] { return Rows(a + batch_offset(oa, p), AK ? oa.row : oa.k, m0, p.m, from); };
+  gemm_hopper<S, Rows, BK>(rows, b + batch_offset(ob, p), store_of(c, part, bias, p), BK ? ob.row : ob.k, m0,
+                           tile.n * TILE_N, p.n, from, to);
 }
+template <class S> WICK_FN void grouped_hopper(const Grouped& p) {
+  const GroupedTile t = grouped_tile(p, TILE_N);
+  if (t.rows.rows == 0 || without_expert<S>(p, t, TILE_N)) return;
+  typedef GatheredHopperRows<S> Rows;
+  const auto rows = [&] { return Rows(p, t.rows); };
+  gemm_hopper<S, Rows, true>(rows, (const S*)p.w + t.rows.expert * p.n * p.k, store_of<S>(p, t.rows), p.k, 0, t.n0, p.n,
+                             0, p.k);
+}
+
+#else
+// launched without sm_90a
+template <class S, bool AK, bool BK>
+WICK_FN void gemm_hopper_tile(const S*, const S*, S*, product_t<S>*, const S*, const Operand&, const Operand&,
+                              const Product&) {
+  trap();
+}
+template <class S> WICK_FN void grouped_hopper(const Grouped&) { trap(); }
+#endif

@@ -10,12 +10,15 @@
 //   gemm_any          any strides. Through the matrix units: tiles 64 x 64, 4 waves; every dtype on every target: tiles
 //                     128 x 128 (f64: 64 x 64), 256 threads
 //   gemm_merge        joins split-k partial sums [splits, batch, m, n]; a thread an element
+//   grouped_async, grouped_fma   rows by the expert each has chosen (grouped.h), tiles 128 x 128 or as gemm_any's; grid
+//                     tiles of rows * tiles of n
 //   matvec_part       1 to 8 rows of A against B whose columns are contiguous along k, at copy speed; grid (n / 4,
 //                     batch, splits), 128 threads
 // Grid of the first two: (tiles of m x tiles of n, batch, splits); with splits > 1 sums go to `part` in float (double)
 // and gemm_merge follows.
 #include "block.h"
 #include "gemm.h"
+#include "grouped.h"
 
 template <class S> struct StridedLoad {
   const S* from;  // the matrix, then this thread's next element
@@ -109,9 +112,23 @@ template <class S, int ROWS, int KT, bool K> struct AsyncTile {
   }
 };
 
-template <int THREADS, class S, bool AK, bool BK, int BM, int BN, int KT, int STAGES>
-WICK_FN void gemm_async(const S* a, const S* b, const MatrixStore<S>& store, i64 a_stride, i64 b_stride, i64 m0, i64 n0,
-                        i64 m, i64 n, i64 k_from, i64 k_to) {
+/** The left operand's tiles, one after another along k, of rows that lie at equal distances. */
+template <int THREADS, class S, int BM, int KT, bool K> struct AsyncRows {
+  const S* from;
+  i64 stride;
+  i32 rows;
+  WICK_MEMBER AsyncRows(const S* a, i64 a_stride, i64 m0, i64 m, i64 k_from)
+      : from(a + m0 * (K ? a_stride : 1) + k_from * (K ? 1 : a_stride)),
+        stride(a_stride),
+        rows((i32)(m - m0 < BM ? m - m0 : BM)) {}
+  WICK_MEMBER void fetch(S* to, i32 ks) {
+    AsyncTile<S, BM, KT, K>::template fetch<THREADS>(to, from, stride, rows, ks);
+    from += KT * (K ? 1 : stride);
+  }
+};
+
+template <int THREADS, class S, bool AK, bool BK, int BM, int BN, int KT, int STAGES, class LA, class ST>
+WICK_FN void gemm_async(LA a, const S* b, const ST& store, i64 b_stride, i64 m0, i64 n0, i64 n, i64 k_from, i64 k_to) {
   typedef AsyncTile<S, BM, KT, AK> TA;
   typedef AsyncTile<S, BN, KT, BK> TB;
   DYNAMIC_SHARED(S, tiles);
@@ -120,9 +137,9 @@ WICK_FN void gemm_async(const S* a, const S* b, const MatrixStore<S>& store, i64
   const u32 wave = wave_id();
   const int wm = (int)(wave / (BN / 64)) * WM, wn = (int)(wave % (BN / 64)) * 64;
   const i32 steps = (i32)((k_to - k_from + KT - 1) / KT);
-  const i64 a_k = AK ? 1 : a_stride, b_k = BK ? 1 : b_stride;
-  const S *a0 = a + m0 * (AK ? a_stride : 1) + k_from * a_k, *b0 = b + n0 * (BK ? b_stride : 1) + k_from * b_k;
-  const i32 rows_a = (i32)(m - m0 < BM ? m - m0 : BM), rows_b = (i32)(n - n0 < BN ? n - n0 : BN);
+  const i64 b_k = BK ? 1 : b_stride;
+  const S* b0 = b + n0 * (BK ? b_stride : 1) + k_from * b_k;
+  const i32 rows_b = (i32)(n - n0 < BN ? n - n0 : BN);
   i64 left = k_to - k_from;
   int into = 0, from = 0;  // stages
   Acc sum[MI][4] = {};
@@ -136,9 +153,8 @@ WICK_FN void gemm_async(const S* a, const S* b, const MatrixStore<S>& store, i64
     }
     if (left > 0) {
       const i32 ks = (i32)(left < KT ? left : KT);
-      TA::template fetch<THREADS>(as + into * TA::SIZE, a0, a_stride, rows_a, ks);
+      a.fetch(as + into * TA::SIZE, ks);
       TB::template fetch<THREADS>(bs + into * TB::SIZE, b0, b_stride, rows_b, ks);
-      a0 += KT * a_k;
       b0 += KT * b_k;
       left -= KT;
       into = into + 1 == STAGES ? 0 : into + 1;
@@ -188,9 +204,74 @@ WICK_FN void gemm_async_tile(const S* a, const S* b, S* c, product_t<S>* part, c
                              const Operand& ob, const Product& p) {
   const Tile tile = tile_of(blockIdx.x, (p.m + BM - 1) / BM, (p.n + BN - 1) / BN);
   const i64 from = (i64)blockIdx.z * p.split, to = from + p.split < p.k ? from + p.split : p.k;
-  gemm_async<THREADS, S, AK, BK, BM, BN, KT, STAGES>(a + batch_offset(oa, p), b + batch_offset(ob, p),
-                                                     store_of(c, part, bias, p), AK ? oa.row : oa.k, BK ? ob.row : ob.k,
-                                                     tile.m * BM, tile.n * BN, p.m, p.n, from, to);
+  const AsyncRows<THREADS, S, BM, KT, AK> rows(a + batch_offset(oa, p), AK ? oa.row : oa.k, tile.m * BM, p.m, from);
+  gemm_async<THREADS, S, AK, BK, BM, BN, KT, STAGES>(rows, b + batch_offset(ob, p), store_of(c, part, bias, p),
+                                                     BK ? ob.row : ob.k, tile.m * BM, tile.n * BN, p.n, from, to);
+}
+
+// ---- rows by the expert each has chosen ----
+
+template <class S> struct GatheredLoad {
+  static constexpr bool k_fast = true;
+  static constexpr int LEAD = 0, MOST = 4;
+  const Grouped& p;
+  const RowTile& tile;
+  const S* from[MOST];
+  int inside;
+  WICK_MEMBER GatheredLoad(const Grouped& given, const RowTile& rows) : p(given), tile(rows) {}
+  template <class P> WICK_MEMBER void start(const P& share, i64 k_from) {
+    static_assert(P::EACH <= MOST, "a thread's rows");
+#pragma unroll
+    for (int e = 0; e < P::EACH; e++)
+      from[e] = grouped_row<S>(p, tile, share.row + e * share.row_step) + k_from + share.k;
+    inside = share.inside_rows(tile.rows);
+  }
+  template <int K> WICK_MEMBER void prepare(i64, i64, int) const {}
+  template <class P> WICK_MEMBER void fetch(const P& share, S (&to)[P::EACH], i64 left, int) {
+    const int some = share.inside(inside, left);
+#pragma unroll
+    for (int e = 0; e < P::EACH; e++) {
+      to[e] = load_if(e < some, from[e]);
+      from[e] += P::DEPTH;
+    }
+  }
+};
+template <class S> WICK_FN void grouped_fma(const Grouped& p) {
+  constexpr int TILE = fma_tile<S>;
+  const GroupedTile t = grouped_tile(p, TILE);
+  if (t.rows.rows == 0 || without_expert<S>(p, t, TILE)) return;
+  const GatheredLoad<S> la(p, t.rows);
+  const StridedLoad<S> lb = {(const S*)p.w + t.rows.expert * p.n * p.k, t.n0, p.n, p.k, 1, true};
+  tile_fma<S>(la, lb, store_of<S>(p, t.rows), 0, t.n0, 0, p.k);
+}
+
+template <int THREADS, class S, int BM, int KT> struct GatheredAsyncRows {
+  typedef AsyncTile<S, BM, KT, true> Tile;
+  static constexpr int PER = KT / 8, STEP = THREADS / PER, EACH = BM / STEP;
+  const S *from[EACH], *somewhere;
+  WICK_MEMBER GatheredAsyncRows(const Grouped& p, const RowTile& tile) : somewhere((const S*)p.x) {
+#pragma unroll
+    for (int i = 0; i < EACH; i++)
+      from[i] = grouped_row<S>(p, tile, (int)threadIdx.x / PER + i * STEP) + threadIdx.x % PER * 8;
+  }
+  WICK_MEMBER void fetch(S* to, i32 ks) {
+    const i32 at = (i32)threadIdx.x % PER * 8;
+    const bool in = at < ks;
+    to += (i32)threadIdx.x / PER * Tile::PITCH + at;
+#pragma unroll
+    for (int i = 0; i < EACH; i++) {
+      async_all16(to + i * STEP * Tile::PITCH, in ? from[i] : somewhere, in);
+      from[i] += KT;
+    }
+  }
+};
+template <class S> WICK_FN void grouped_async(const Grouped& p) {
+  constexpr int BM = 128, BN = 128;
+  const GroupedTile t = grouped_tile(p, BN);
+  if (t.rows.rows == 0 || without_expert<S>(p, t, BN)) return;
+  const GatheredAsyncRows<SMALL_THREADS, S, BM, SMALL_K> rows(p, t.rows);
+  gemm_async<SMALL_THREADS, S, true, true, BM, BN, SMALL_K, SMALL_STAGES>(
+      rows, (const S*)p.w + t.rows.expert * p.n * p.k, store_of<S>(p, t.rows), p.k, 0, t.n0, p.n, 0, p.k);
 }
 
 // ---- a few rows against a large matrix ----

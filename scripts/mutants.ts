@@ -70,6 +70,8 @@ const GUARDS: Readonly<Record<string, Guard>> = {
   'conv.hip': { ops: ['conv1d', 'conv2d', 'convTranspose1d', 'convTranspose2d'], tests: ['kernels-structured'] },
   'decode.hip': { tests: ['engine-decode'] },
   'decode-attention.hip': { tests: ['engine-decode'] },
+  'decode-experts.hip': { tests: ['models-decoders: mixtures on'] },
+  'decode-rows.h': { tests: ['engine-decode'] },
   'decode-sample.hip': { tests: ['engine-decode'] },
   'decode-weights.hip': { tests: ['quantized-models'] },
   'sample.hip': { tests: ['engine-draws'] },
@@ -77,7 +79,8 @@ const GUARDS: Readonly<Record<string, Guard>> = {
   'elementwise.hip': { ops: ['add', 'exp', 'where', 'castTo', 'affine'], tests: ['kernels-elementwise'] },
   'fill.hip': { ops: ['newFull', 'newArange'], tests: ['kernels-golden', 'kernels-conversions'] },
   'gemm.h': { ops: ['bmm', 'matmul'], tests: ['kernels-structured'] },
-  'gemm.hip': { ops: ['bmm', 'matmul'], tests: ['kernels-structured'] },
+  'gemm.hip': { ops: ['bmm', 'matmul', 'matmulExperts'], tests: ['kernels-structured'] },
+  'grouped.h': { ops: ['matmulExperts'] },
   'indexing.hip': {
     ops: ['gather', 'indexSelect', 'indexAdd', 'scatter', 'scatterAdd', 'sliceScatter'],
     tests: ['kernels-structured', 'kernels-structured-golden'],

@@ -32,8 +32,10 @@ test('structs are as large, and stand where, the C++ compiler has them', {
   }
   assert.deepEqual([...seen].sort(), [
     'Attention',
+    'Choice',
     'Conv',
     'Drawing',
+    'Grouped',
     'NewToken',
     'Operand',
     'Pool',

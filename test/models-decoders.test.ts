@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { FormatError } from '../src/base/errors.js';
+import { FusedStep } from '../src/engine/fused-step.js';
 import { GraphDecoder, PlainDecoder } from '../src/engine/index.js';
 import { loadTensors } from '../src/io/index.js';
 import type { Features } from '../src/models/features.js';
@@ -104,7 +105,7 @@ for (const model of ['llama', 'qwen3'])
     );
 
 for (const { name, device, missing } of testDevices('sim:32'))
-  for (const model of ['qwen3', 'gemma3', 'gpt_oss', 'deepseek_v3', 'phi3-longrope', 'gpt2'])
+  for (const model of ['qwen3', 'qwen3_moe-b', 'gemma3', 'gpt_oss', 'deepseek_v3', 'phi3-longrope', 'gpt2'])
     test(`${model} recorded on ${name}: greedy tokens, and logits as op by op`, {
       skip:
         missing ??
@@ -131,6 +132,30 @@ for (const { name, device, missing } of testDevices('sim:32'))
       plain.dispose();
       m.dispose();
     });
+
+for (const { name, device, missing } of testDevices('sim:32'))
+  test(`mixtures on ${name} choose, weigh and add up their experts in three launches as op by op`, {
+    skip:
+      missing ??
+      (name === 'cpu' || name === 'reference' ? 'recording needs a GPU or its simulation' : undefined) ??
+      skipFamilies,
+  }, async () => {
+    // Scores by softmax and sigmoid, biases of the choice, kept and normalised weights, experts that all tokens go to.
+    for (const family of ['mixtral', 'qwen3_moe-d', 'glm4_moe', 'ernie4_5_moe', 'dots1']) {
+      const m = load(familyFolder(family), device as Device);
+      assert.ok(FusedStep.serves(m), `${family} is served`);
+      const [graph, plain] = [new GraphDecoder(m, 32), new PlainDecoder(m)];
+      for (const tokens of [[1, 5, 9], [20], [7]]) {
+        const [a, b] = [await graph.run(tokens), await plain.run(tokens)];
+        const most = b.reduce((x, y) => Math.max(x, Math.abs(y)), 0);
+        const worst = a.reduce((x, y, i) => Math.max(x, Math.abs(y - b[i])), 0);
+        assert.ok(worst <= 1e-4 * most, `${family} is off by ${worst} of ${most}`);
+      }
+      graph.dispose();
+      plain.dispose();
+      m.dispose();
+    }
+  });
 
 test('a folder of another family, fields and tensors that nobody honours, and missing ones are refused by name', {
   skip: skipFamilies || missingGolden('hf/qwen3'),

@@ -1,11 +1,14 @@
 // One token through a decoder in few launches: products take norms, biases, gates and residuals along, attention takes
-// norms of queries and keys, the rope and the cache. Which launches a layer has follows from its features.
-import { DecodeSteps, isGate, type NewToken, type Product } from '../backends/gpu/decode.js';
+// norms of queries and keys, the rope and the cache, and a mixture reads its chosen experts alone. Which launches a layer
+// has follows from its features.
+import type { DecodeSteps, NewToken, Product } from '../backends/gpu/decode.js';
+import { type Choice, choiceFits } from '../backends/gpu/decode-experts.js';
+import { isGate } from '../backends/gpu/decode-tiles.js';
 import { bytesOf } from '../base/dtype.js';
 import type { CausalLM } from '../models/index.js';
-import type { Attention, Features, NormFeature } from '../models/features.js';
+import type { Attention, Features, Mlp, NormFeature } from '../models/features.js';
 import type { AttentionMixer, Norm } from '../models/mixers.js';
-import type { Dense } from '../models/mlp.js';
+import { type Dense, Mixture } from '../models/mlp.js';
 import type { RopeFeature, RopeTable } from '../models/rope.js';
 import type { AnyLinear } from '../nn/layers.js';
 import { tensor, zeros } from '../tensor/create.js';
@@ -19,9 +22,12 @@ interface Vectors {
   readonly qkv: Tensor;
   readonly y: Tensor;
   readonly h: Tensor;
-  /** A branch that has a norm after it. */
+  /** A branch that has a norm after it, and one of the experts that every token goes to. */
   readonly branch: Tensor;
+  readonly shared: Tensor;
   readonly gated: Tensor;
+  /** A router's. */
+  readonly scores: Tensor;
   /** Attention's parts and their count. */
   readonly partial: Tensor;
   readonly arrived: Tensor;
@@ -35,6 +41,11 @@ export interface StepBuffers {
 }
 /** Where a layer's keys and values are kept. */
 export type KeysAndValues = Pick<NewToken, 'keys' | 'values' | 'paged'>;
+/** Where a branch goes, and what is added to it. */
+interface Target {
+  readonly out: Tensor;
+  readonly residual?: Tensor;
+}
 type NormOf = NonNullable<Product['norm']>;
 
 const normed = (norm: Norm | undefined): NormOf | undefined => norm && { weight: norm.weight as Tensor, eps: norm.eps };
@@ -48,6 +59,15 @@ function attends(a: Attention, like: Attention): boolean {
   const norms = !qkNorm || (qkNorm.over === 'head' && !qkNorm.afterRope && plainNorm(qkNorm.norm));
   return sizes && extras && norms && rope !== undefined && a.headDim <= 256;
 }
+/** Feed-forward branches that a few launches do. */
+function feeds(m: Mlp): boolean {
+  if (m.kind === 'dense') return m.gated && isGate(m.activation);
+  if (m.kind !== 'experts') return false;
+  const { groups, sparseMixer, clamped, onInput, shared } = m;
+  if (groups && groups.count > 1) return false;
+  const extras = [sparseMixer, clamped, onInput, shared?.gated].every((x) => x === undefined || x === false);
+  return extras && isGate(m.activation) && choiceFits({ experts: m.count, chosen: m.chosen });
+}
 function featuresFit(f: Features): boolean {
   const first = f.layers[0].mixer;
   return (
@@ -57,8 +77,7 @@ function featuresFit(f: Features): boolean {
     !f.embedNorm &&
     f.branchFactor === undefined &&
     first.kind === 'attention' &&
-    f.layers.every(({ mixer, mlp }) => mixer.kind === 'attention' && attends(mixer, first) && mlp.kind === 'dense') &&
-    f.layers.every(({ mlp }) => mlp.kind === 'dense' && mlp.gated && isGate(mlp.activation))
+    f.layers.every(({ mixer, mlp }) => mixer.kind === 'attention' && attends(mixer, first) && feeds(mlp))
   );
 }
 
@@ -83,9 +102,16 @@ export class FusedStep {
         ? l.product.quick === true && (!oneType || l.weight.parts.length === 1)
         : l.weight.dtype === model.dtype && l.weight.shape[1] % pack === 0;
     const norms = model.blocks.flatMap((b) => [b.beforeMixer, b.afterMixer, b.beforeMlp, b.afterMlp]);
+    const dense = ({ gateUp, down }: Dense): boolean => fits(gateUp, true) && !gateUp.bias && fits(down);
+    const mixture = (m: Mixture): boolean =>
+      [m.gateUp, m.down].every((w) => w instanceof Tensor && w.dtype === model.dtype && w.shape[2] % pack === 0) &&
+      [m.router.weight, m.router.bias, m.choiceBias].every((t) => !t || t.dtype === 'f32') &&
+      !m.gateUpBias &&
+      !m.downBias &&
+      (!m.shared || dense(m.shared));
     const layers = model.blocks.every((b) => {
-      const [{ qkv, out }, { gateUp, down }] = [b.mixer as AttentionMixer, b.mlp as Dense];
-      return fits(qkv) && fits(out) && fits(gateUp, true) && !gateUp.bias && fits(down);
+      const { qkv, out } = b.mixer as AttentionMixer;
+      return fits(qkv) && fits(out) && (b.mlp instanceof Mixture ? mixture(b.mlp) : dense(b.mlp as Dense));
     });
     const whole = [...norms, model.norm].every(
       (n) => !n || (!n.bias && (n.weight?.dtype === model.dtype || n.weight?.dtype === 'f32')),
@@ -100,15 +126,19 @@ export class FusedStep {
     this.#steps = steps;
     const { hiddenSize, layers, embedFactor } = model.config;
     const { heads, kvHeads, headDim } = layers[0].mixer as Attention;
-    const inner = Math.max(...layers.map(({ mlp }) => (mlp.kind === 'dense' ? mlp.inner : 0)));
+    const inner = ({ mlp: m }: Features['layers'][number]): number =>
+      m.kind === 'experts' ? Math.max(m.chosen * m.inner, m.shared?.inner ?? 0) : m.kind === 'dense' ? m.inner : 0;
+    const experts = ({ mlp: m }: Features['layers'][number]): number => (m.kind === 'experts' ? m.count : 1);
     const room = (shape: number[], dtype = model.dtype): Tensor => keep(Tensor.empty(shape, dtype, model.device));
     this.#v = {
       x: room([hiddenSize]),
       h: room([hiddenSize]),
       branch: room([hiddenSize]),
+      shared: room([hiddenSize]),
       qkv: room([(heads + 2 * kvHeads) * headDim]),
       y: room([1, heads, 1, headDim]),
-      gated: room([inner]),
+      gated: room([Math.max(...layers.map(inner))]),
+      scores: room([Math.max(...layers.map(experts))], 'f32'),
       partial: room([heads * steps.splits(heads, kvHeads, capacity) * (headDim + 1)], 'f32'),
       arrived: keep(zeros([heads], { dtype: 'i32', device: model.device })),
     };
@@ -146,22 +176,45 @@ export class FusedStep {
     const row = embed.forward(state.narrow(0, 0, 1)).reshape([-1]);
     x.assign(this.#embedFactor === 1 ? row : row.mul(this.#embedFactor));
   }
+  /** out = residual + the branch, through a norm where there is one after it. */
+  #add(after: Norm | undefined, residual: Tensor, out: Tensor, run: (to: Target) => void): void {
+    const norm = normed(after);
+    if (!norm) return run({ residual, out });
+    const { branch } = this.#v;
+    run({ out: branch });
+    this.#steps.join({ x: branch, norm, residual, out });
+  }
+  /** A feed-forward branch of the vector h. */
+  #dense({ feature, gateUp, down }: Dense, before: Norm | undefined, to: Target): void {
+    const { h, gated } = this.#v;
+    const [w] = gateUp.weight instanceof QTensor ? gateUp.weight.parts : [{ blocks: gateUp.weight, type: undefined }];
+    const out = feature.inner === gated.size ? gated : gated.narrow(0, 0, feature.inner);
+    const { activation } = feature;
+    this.#steps.gate({ x: h, weight: w.blocks, type: w.type, out, norm: normed(before), activation });
+    this.#product(down, { x: out, ...to });
+  }
+  #mixture(m: Mixture, before: Norm | undefined, to: Target): void {
+    const { h, gated, scores, shared } = this.#v;
+    const { count, chosen, score, weights, factor, sumGuard, inner, activation } = m.feature;
+    const [logits, norm] = [scores.narrow(0, 0, count), normed(before)];
+    const choice: Choice = { experts: count, chosen, score, weights, factor, sumGuard, bias: m.choiceBias };
+    // Experts that every token goes to come first: the sum follows its gates.
+    if (m.shared) this.#dense(m.shared, before, { ...to, out: shared });
+    this.#steps.router({ x: h, norm, weight: m.router.weight, bias: m.router.bias, logits });
+    const out = gated.narrow(0, 0, chosen * inner);
+    this.#steps.chosenGate({ choice, logits, x: h, weight: m.gateUp as Tensor, out, norm, activation });
+    const residual = m.shared ? shared : to.residual;
+    this.#steps.chosenSum({ choice, logits, x: out, weight: m.down as Tensor, out: to.out, residual });
+  }
   /** One token; the largest logit is remembered in `best` where it is given. */
   run({ state, logits, kept }: StepBuffers, best: Tensor | undefined, tables: (rope: RopeFeature) => RopeTable): void {
-    const { x, h, branch, qkv, y, gated, partial, arrived } = this.#v;
+    const { x, h, qkv, y, partial, arrived } = this.#v;
     const [s, m] = [this.#steps, this.#model];
     const wide = (t: Tensor | undefined): Tensor | undefined => t && (this.#wide.get(t) ?? t);
-    /** out = residual + the branch, through a norm where there is one. */
-    const add = (l: AnyLinear, from: Tensor, after: Norm | undefined, residual: Tensor, out: Tensor): void => {
-      const norm = normed(after);
-      if (!norm) return this.#product(l, { x: from, out, residual });
-      this.#product(l, { x: from, out: branch });
-      s.join({ x: branch, norm, residual, out });
-    };
     scope(() => {
       this.#embed(state);
       m.blocks.forEach((block, i) => {
-        const [attention, mlp] = [block.mixer as AttentionMixer, block.mlp as Dense];
+        const attention = block.mixer as AttentionMixer;
         const { rope, scale, window, softcap, qkNorm } = attention.feature;
         this.#product(attention.qkv, { x, out: qkv, norm: normed(block.beforeMixer) });
         s.attend({
@@ -183,15 +236,11 @@ export class FusedStep {
             eps: qkNorm?.norm.eps,
           },
         });
-        add(attention.out, y, block.afterMixer, x, h);
-        const { activation, inner } = mlp.feature;
-        const [w] =
-          mlp.gateUp.weight instanceof QTensor
-            ? mlp.gateUp.weight.parts
-            : [{ blocks: mlp.gateUp.weight, type: undefined }];
-        const out = inner === gated.size ? gated : gated.narrow(0, 0, inner);
-        s.gate({ x: h, weight: w.blocks, type: w.type, out, norm: normed(block.beforeMlp), activation });
-        add(mlp.down, out, block.afterMlp, h, x);
+        this.#add(block.afterMixer, x, h, (to) => this.#product(attention.out, { x: y, ...to }));
+        const { mlp, beforeMlp } = block;
+        this.#add(block.afterMlp, h, x, (to) =>
+          mlp instanceof Mixture ? this.#mixture(mlp, beforeMlp, to) : this.#dense(mlp as Dense, beforeMlp, to),
+        );
       });
       this.#product(m.head, { x, out: logits, norm: normed(m.norm), best });
       const { logitFactor = 1, logitSoftcap: cap } = m.config;

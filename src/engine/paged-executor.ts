@@ -3,7 +3,6 @@
 import type { Memory } from '../backends/backend.js';
 import type { CausalLM } from '../models/index.js';
 import { keepsKeys } from '../models/features.js';
-import { LONE_ROWS } from '../models/experts.js';
 import { cacheDType } from '../nn/kv-cache.js';
 import { noGrad } from '../tensor/autograd.js';
 import { tensor, zeros } from '../tensor/create.js';
@@ -109,11 +108,8 @@ export class PagedExecutor implements Executor {
   }
   /** Whether a step of so many sequences can be recorded: nothing in it may ask the host. */
   #records(n: number): boolean {
-    const { device, config } = this.#model;
-    if (n > this.#o.maxRecorded || this.#single || !device.backend.capture || this.#model.talks) return false;
-    if (device.backend.elsewhere) return true;
-    // On GPUs many rows are sorted by their experts on the host.
-    return config.layers.every(({ mlp: m }) => m.kind !== 'experts' || bucketOf(n) * m.chosen <= LONE_ROWS);
+    const { device, talks } = this.#model;
+    return n <= this.#o.maxRecorded && !this.#single && device.backend.capture !== undefined && !talks;
   }
 
   async run(asked: readonly Work[], bestOnly: boolean): Promise<Rows> {

@@ -5,32 +5,41 @@ import { QTensor, type Weight } from '../tensor/qtensor.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { tensor } from '../tensor/create.js';
 
-/**
- * Up to this many rows on a GPU, each reads its expert's matrix in one launch for all: nothing waits for the host. More
- * are sorted by expert first.
- */
-export const LONE_ROWS = 64;
+/** Up to this many rows that are trained on a GPU, each reads its expert's matrix; more take a product an expert. */
+const LONE_ROWS = 64;
 
-/** x (rows, in), weights (experts, out, in), ids (rows): row r times weights[ids[r]]; biases (experts, out). */
+/**
+ * x (tokens, 1 or chosen, in), weights (experts, out, in), ids (tokens, chosen): token t, choice j times
+ * weights[ids[t, j]]; biases (experts, out).
+ */
 export function expertProduct(x: Tensor, weights: Weight, ids: Tensor, bias?: Tensor): Tensor {
-  const y = weights instanceof QTensor ? quantized(x, weights, ids) : floats(x, weights, ids);
-  return bias ? y.add(bias.indexSelect(0, ids)) : y;
+  const [tokens, chosen] = ids.shape;
+  const flat = ids.reshape([tokens * chosen]);
+  const rows = (): Tensor => x.broadcastTo([tokens, chosen, x.shape[2]]).reshape([tokens * chosen, x.shape[2]]);
+  const whole = (y: Tensor): Tensor => y.reshape([tokens, chosen, y.shape[1]]);
+  const y =
+    weights instanceof QTensor
+      ? whole(quantized(rows(), weights, flat))
+      : inOneLaunch(x, weights, tokens * chosen)
+        ? x.matmulExperts(weights, ids)
+        : whole(oneByOne(rows(), weights, flat));
+  return bias ? y.add(whole(bias.indexSelect(0, flat))) : y;
 }
 
 const quantized = (x: Tensor, weights: QTensor, ids: Tensor): Tensor =>
   weights.matmulExperts(x.unsqueeze(1), ids.unsqueeze(1)).squeeze([1]);
 
-function floats(x: Tensor, weights: Tensor, ids: Tensor): Tensor {
-  // Where nothing is trained the CPU needs no look at the choice, so that a whole step can be recorded.
-  if (x.device.backend.elsewhere && !(gradEnabled() && (x.requiresGrad || weights.requiresGrad)))
-    return expertRows(x, weights, ids);
-  return onHost(x) || x.shape[0] > LONE_ROWS ? byExpert(x, weights, ids) : alone(x, weights, ids);
-}
+const trained = (x: Tensor, weights: Tensor): boolean => gradEnabled() && (x.requiresGrad || weights.requiresGrad);
+
+/** GPUs sort rows by expert themselves: nothing waits for the host. The gradient of many rows would gather matrices. */
+const inOneLaunch = (x: Tensor, weights: Tensor, rows: number): boolean =>
+  !onHost(x) && (rows <= LONE_ROWS || !trained(x, weights));
 
 const onHost = (x: Tensor): boolean => x.device.name === 'cpu' || x.device.name === 'reference';
 
-const alone = (x: Tensor, weights: Tensor, ids: Tensor): Tensor =>
-  x.unsqueeze(1).matmulExperts(weights, ids.unsqueeze(1)).squeeze([1]);
+/** Where nothing is trained the CPU needs no look at the choice, so that a whole step can be recorded. */
+const oneByOne = (x: Tensor, weights: Tensor, ids: Tensor): Tensor =>
+  x.device.backend.elsewhere && !trained(x, weights) ? expertRows(x, weights, ids) : byExpert(x, weights, ids);
 
 /** One product an expert over the rows that chose it; experts that nobody chose are not touched. */
 function byExpert(x: Tensor, weights: Tensor, ids: Tensor): Tensor {

@@ -168,21 +168,24 @@ export class Mixture extends Layer {
     const { chosen, held } = this.feature;
     const rows = x.reshape([b * t, hidden]);
     const { ids, weights } = this.route(rows);
-    const flat = ids.reshape([-1]); // (tokens * chosen)
-    const by = weights.reshape([-1, 1]).cast(x.dtype);
-    const each = rows
-      .unsqueeze(1)
-      .broadcastTo([b * t, chosen, hidden])
-      .reshape([b * t * chosen, hidden]);
-    const through = (rows: Tensor, ids: Tensor, by: Tensor): Tensor => this.#through(rows, ids, by);
-    const out = held ? amongHeld(held, { rows: each, ids: flat, by }, through) : through(each, flat, by);
+    const by = weights.unsqueeze(2).cast(x.dtype); // (tokens, chosen, 1)
+    const alone = (rows: Tensor, ids: Tensor, by: Tensor): Tensor =>
+      this.#through(rows.unsqueeze(1), ids.unsqueeze(1), by.unsqueeze(1)).squeeze([1]);
+    const each = (): Tensor =>
+      rows
+        .unsqueeze(1)
+        .broadcastTo([b * t, chosen, hidden])
+        .reshape([b * t * chosen, hidden]);
+    const out = held
+      ? amongHeld(held, { rows: each(), ids: ids.reshape([-1]), by: by.reshape([-1, 1]) }, alone)
+      : this.#through(rows.unsqueeze(1), ids, by);
     const own = out.reshape([b, t, chosen, hidden]).sum([2], false);
     const y = this.#group ? this.#group.allReduce(own) : own;
     if (!this.shared) return y;
     const s = this.shared.forward(x);
     return y.add(this.sharedSwitch ? s.mul(this.sharedSwitch.forward(x).sigmoid()) : s);
   }
-  /** Rows through the expert of each, weighed. */
+  /** Rows (tokens, 1 or chosen, hidden) through the experts (tokens, chosen), weighed by (tokens, chosen, 1). */
   #through(rows: Tensor, ids: Tensor, by: Tensor): Tensor {
     const { clamped, activation: name, onInput } = this.feature;
     const h = expertProduct(onInput ? rows.mul(by) : rows, this.gateUp, ids, this.gateUpBias);
@@ -193,9 +196,9 @@ export class Mixture extends Layer {
 }
 
 function clampedGate(h: Tensor, { limit, alpha }: { readonly limit: number; readonly alpha: number }): Tensor {
-  const half = h.shape[1] / 2;
-  const gate = h.narrow(1, 0, half).clamp(-Infinity, limit);
-  const up = h.narrow(1, half, half).clamp(-limit, limit);
+  const half = h.shape[2] / 2;
+  const gate = h.narrow(2, 0, half).clamp(-Infinity, limit);
+  const up = h.narrow(2, half, half).clamp(-limit, limit);
   return gate.mul(gate.affine(alpha, 0).sigmoid()).mul(up.affine(1, 1));
 }
 

@@ -82,6 +82,9 @@ export const experts = rows({
       { inputs: [{ shape: [3, 1, 32] }, { shape: [4, 5, 32] }, ids([3, 2], 4)], params: {} },
       { inputs: [{ shape: [3, 2, 24] }, { shape: [4, 18, 24] }, ids([3, 2], 4, 'i64')], params: {} },
       { inputs: [{ shape: [1, 1, 13] }, { shape: [2, 3, 13] }, ids([1, 2], 2)], params: {} },
+      // More rows are sorted by expert on GPUs.
+      { inputs: [{ shape: [48, 1, 40] }, { shape: [3, 20, 40] }, ids([48, 3], 3)], params: {} },
+      { inputs: [{ shape: [35, 2, 21] }, { shape: [5, 7, 21] }, ids([35, 2], 5, 'i64')], params: {} },
     ],
     errors: () => [
       {

@@ -1,6 +1,6 @@
 // The steps of decoding one token on a GPU, as launches on preallocated memory: what a captured graph is made of.
 import { ggmlType } from '../../base/blocks/types.js';
-import { bytesOf, type DType } from '../../base/dtype.js';
+import type { DType } from '../../base/dtype.js';
 import { UnsupportedError } from '../../base/errors.js';
 import type { HostBuffer } from '../../driver/driver.js';
 import { CTYPE, KernelModule, Struct } from '../../kernels/declare.js';
@@ -8,6 +8,20 @@ import { BLOCK_TYPES, type BlockType } from '../../ops/quantized.js';
 import type { Backend, View } from '../backend.js';
 import { together } from './attention-kernels.js';
 import type { GpuContext } from './context.js';
+import { type Chosen, gateLaunch, type Router, routerLaunch, sumLaunch } from './decode-experts.js';
+import {
+  BLOCK,
+  DECODE_DTYPES,
+  DECODE_THREADS,
+  gateNumber,
+  NORMS,
+  normName,
+  normType,
+  TILES,
+  tileFor,
+  TYPES,
+  wanted,
+} from './decode-tiles.js';
 import { GpuBackend, type Replay } from './gpu.js';
 import { addressOf, type Launch, launch } from './plan.js';
 import { quickBlock, stagesFor } from './quantized.js';
@@ -17,16 +31,6 @@ export const DECODE = new KernelModule('decode');
 export const DECODE_ATTENTION = new KernelModule('decode-attention');
 export const DECODE_SAMPLE = new KernelModule('decode-sample');
 export const DECODE_WEIGHTS = new KernelModule('decode-weights');
-const TYPES = ['f32', 'f16', 'bf16'] as const;
-export const DECODE_DTYPES: readonly DType[] = TYPES;
-
-const BLOCK = 256;
-const DECODE_THREADS = { constant: 'DECODE_THREADS', threads: BLOCK } as const;
-/** Rows a block makes by words of each under way a thread: many short rows, or much of a few long ones. */
-const TILES = { '8x1': { rows: 8, words: 1 }, '4x4': { rows: 4, words: 4 } } as const;
-type Tile = keyof typeof TILES;
-/** Words a thread has of a row that is short. */
-const SHORT = 2;
 const embedding = DECODE.declare({
   each: { dtype: TYPES },
   symbol: ({ dtype }) => `decode_embed_${dtype}`,
@@ -52,27 +56,6 @@ const stored = DECODE.declare({
     call: `decode_store<${CTYPE[d]}>`,
   }),
 });
-/** Activations of gates, in the order of kernels/decode.h. */
-const GATES = ['silu', 'gelu_pytorch_tanh', 'gelu'] as const;
-const GATE_NAMES: Readonly<Record<string, (typeof GATES)[number]>> = {
-  silu: 'silu',
-  swish: 'silu',
-  gelu_pytorch_tanh: 'gelu_pytorch_tanh',
-  gelu_new: 'gelu_pytorch_tanh',
-  gelu_fast: 'gelu_pytorch_tanh',
-  gelu: 'gelu',
-};
-/** Whether a step's launches know an activation of gates. */
-export const isGate = (name: string): boolean => Object.hasOwn(GATE_NAMES, name);
-const gateNumber = (name: string): number => GATES.indexOf(GATE_NAMES[name]);
-/** What norms are kept in: the type of vectors, or floats. */
-const NORMS = ['own', 'f32'] as const;
-const normType = (dtype: (typeof TYPES)[number], norm: (typeof NORMS)[number]): string =>
-  CTYPE[norm === 'own' ? dtype : 'f32'];
-const normName = (norm: (typeof NORMS)[number]): string => (norm === 'own' ? '' : '_f32_norm');
-const wanted = ({ dtype, norm }: { readonly dtype: string; readonly norm: string }): boolean =>
-  norm === 'own' || dtype !== 'f32';
-
 const join = DECODE.declare({
   each: { dtype: TYPES, norm: NORMS },
   only: wanted,
@@ -348,15 +331,6 @@ export class DecodeSteps {
   get #type(): (typeof TYPES)[number] {
     return this.dtype as (typeof TYPES)[number];
   }
-  /** Threads and tile for rows of k: no more threads than words. */
-  #tile(k: number): { readonly tile: Tile; readonly rows: number; readonly threads: number } {
-    const { warp } = this.#gpu.device.info;
-    const words = (k * bytesOf(this.dtype)) / 16;
-    const threads = Math.min(BLOCK, Math.ceil(words / warp) * warp);
-    const tile = words <= SHORT * threads ? '8x1' : '4x4';
-    return { tile, rows: TILES[tile].rows, threads };
-  }
-
   #norm(norm: Product['norm']): { readonly kind: (typeof NORMS)[number]; readonly norm: number; readonly eps: number } {
     const kind = norm && norm.weight.dtype !== this.dtype ? 'f32' : 'own';
     return { kind, norm: addressOr0(norm?.weight), eps: norm?.eps ?? 0 };
@@ -407,7 +381,7 @@ export class DecodeSteps {
     const { x, weight, out, bias, residual, best } = p;
     if (p.type) return this.#blocks(p, p.type);
     const [n, k] = weight.layout.shape;
-    const { tile, rows, threads } = this.#tile(k);
+    const { tile, rows, threads } = tileFor(this.dtype, k, this.#gpu.device.info.warp);
     const { kind: norm, ...side } = this.#norm(p.norm);
     const args = {
       ...side,
@@ -426,11 +400,23 @@ export class DecodeSteps {
   gate(g: Gated): void {
     if (g.type) return this.#blocks(g, g.type, g.activation);
     const [n2, k] = g.weight.layout.shape;
-    const { tile, rows, threads } = this.#tile(k);
+    const { tile, rows, threads } = tileFor(this.dtype, k, this.#gpu.device.info.warp);
     const { kind: norm, ...side } = this.#norm(g.norm);
     const sides = { x: addressOf(g.x), w: addressOf(g.weight), out: addressOf(g.out), n: n2 / 2, k };
     const args = { ...sides, ...side, act: gateNumber(g.activation) };
     this.#run(launch(gated, { dtype: this.#type, norm, tile }, Math.ceil(n2 / rows), threads, args));
+  }
+  /** A router's logits for a vector, in floats. */
+  router(r: Router): void {
+    this.#run(routerLaunch(this.#type, r, this.#norm(r.norm), this.#gpu.device.info));
+  }
+  /** Gates of the chosen experts, (chosen, inner); the router's logits are the last launch's. */
+  chosenGate(c: Chosen & Pick<Gated, 'norm' | 'activation'>): void {
+    this.#run(gateLaunch(this.#type, c, this.#norm(c.norm), gateNumber(c.activation), this.#gpu.device.info));
+  }
+  /** out = residual + the weighted sum of the chosen experts; logits are those of an earlier launch than the last. */
+  chosenSum(c: Chosen & Pick<Product, 'residual'>): void {
+    this.#run(sumLaunch(this.#type, c, addressOr0(c.residual), this.#gpu.device.info));
   }
   /** How many blocks share the keys of a head, at most. */
   splits(heads: number, kvHeads: number, room: number): number {

@@ -1,14 +1,21 @@
-// Rows times the matrices of chosen experts. kernels/experts.hip.
+// Rows times the matrices of chosen experts: a few read them one by one, many are sorted by expert. kernels/experts.hip,
+// grouped.ts.
 import { maxInt } from '../../base/dtype.js';
 import { CTYPE, KernelModule, REAL_TYPES, suffixOf } from '../../kernels/declare.js';
 import type { KernelRow } from '../../ops/op.js';
+import type { View } from '../backend.js';
+import { groupedLaunch, groupedWay } from './grouped.js';
 import { inType } from './movement.js';
-import { aligned16, at, ceilDiv, FAULT, type FamilyPlan, launch, packOf, single } from './plan.js';
+import { aligned16, at, ceilDiv, FAULT, type FamilyPlan, launch, packOf, type Planner, single } from './plan.js';
 
 export const EXPERTS = new KernelModule('experts');
 const BLOCK = 256;
 /** Rows of an expert's matrix that a block makes. */
 const ROWS = 8;
+/** Up to this many rows of results, each reads its expert's matrix by itself. */
+export const LONE_ROWS = 64;
+/** Experts whose rows one block counts in shared memory. */
+const MOST_EXPERTS = 4000;
 
 const chosenRows = EXPERTS.declare({
   each: { dtype: REAL_TYPES, by: ['words', 'elements'] },
@@ -32,6 +39,41 @@ const chosenRows = EXPERTS.declare({
   }),
 });
 
+const sorted = EXPERTS.declare({
+  each: {},
+  symbol: () => 'experts_sort',
+  body: () => ({
+    threads: { constant: 'EXPERT_SORT', threads: 1024 },
+    params: {
+      ids: 'const i64*',
+      order: 'u32*',
+      tiles: 'RowTile*',
+      fault: 'u32*',
+      rows: 'i64',
+      experts: 'i64',
+      none: 'i64',
+      height: 'i64',
+      most: 'i64',
+    },
+    call: 'sort_by_expert',
+  }),
+});
+
+function planGrouped(p: Planner, x: View, w: View, indices: View, out: View): void {
+  const [experts, n, k] = w.layout.shape;
+  const [tokens, chosen] = indices.layout.shape;
+  const rows = tokens * chosen;
+  const { way, height } = groupedWay(x.dtype, aligned16(x, w, out) && k % packOf(x.dtype) === 0, p.device);
+  const most = Math.floor(rows / height) + Math.min(experts + 2, rows);
+  const [order, tiles] = [p.make([rows], 'u32'), p.make([most, 4], 'i32')];
+  const args = { ids: at('ids'), order: at('order'), tiles: at('tiles'), fault: at('fault') };
+  const sizes = { rows, experts, none: maxInt(indices.dtype), height, most };
+  const sort = launch(sorted, {}, 1, 1024, { ...args, ...sizes }, 12 * (experts + 2));
+  p.run(single({ ...sort, early: true }), { ids: inType(p, indices, 'i64'), order, tiles, fault: FAULT });
+  const share = x.layout.shape[1] === 1 ? chosen : 1;
+  p.run(single(groupedLaunch({ x, w, out, order, tiles, share, experts, n, k }, way, most, p.device)));
+}
+
 export const planExperts: FamilyPlan<KernelRow, {}> = (p, _row, [activations, weights, indices], [result]) => {
   const x = p.dense(activations);
   const w = p.dense(weights);
@@ -39,6 +81,11 @@ export const planExperts: FamilyPlan<KernelRow, {}> = (p, _row, [activations, we
   const [experts, rows, n] = w.layout.shape;
   const [tokens, chosen] = indices.layout.shape;
   if (tokens * chosen * rows === 0) return;
+  if (tokens * chosen > LONE_ROWS && experts <= MOST_EXPERTS && n > 0) {
+    planGrouped(p, x, w, indices, out);
+    if (out !== result) p.copy(out, result);
+    return;
+  }
   const words = aligned16(x, w) && n % packOf(x.dtype) === 0;
   const loads = words ? n / packOf(x.dtype) : n;
   const { warp } = p.device;

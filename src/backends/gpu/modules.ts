@@ -4,13 +4,21 @@ import type { Entry, KernelModule } from '../../kernels/declare.js';
 import { CANDLE_MODULES } from '../../kernels/candle.js';
 import { declaredUnit, type Unit } from '../../kernels/source.js';
 import { DECODE, DECODE_ATTENTION, DECODE_SAMPLE, DECODE_WEIGHTS } from './decode.js';
+import { DECODE_EXPERTS } from './decode-experts.js';
 import { FAMILY_MODULES } from './families.js';
 import { SAMPLE_MODULE } from './sample.js';
 
 const MODULES: ReadonlyMap<string, KernelModule> = new Map(
-  [...FAMILY_MODULES, DECODE, DECODE_ATTENTION, DECODE_SAMPLE, DECODE_WEIGHTS, SAMPLE_MODULE, ...CANDLE_MODULES].map(
-    (m) => [m.name, m],
-  ),
+  [
+    ...FAMILY_MODULES,
+    DECODE,
+    DECODE_ATTENTION,
+    DECODE_SAMPLE,
+    DECODE_WEIGHTS,
+    DECODE_EXPERTS,
+    SAMPLE_MODULE,
+    ...CANDLE_MODULES,
+  ].map((m) => [m.name, m]),
 );
 
 /** Names of all modules: kernels/NAME.hip. */

@@ -1,0 +1,53 @@
+// What the launches of a decoding step share: types, how rows are tiled, norms and activations by name.
+import { bytesOf, type DType } from '../../base/dtype.js';
+import { CTYPE } from '../../kernels/declare.js';
+
+export const TYPES = ['f32', 'f16', 'bf16'] as const;
+export type DecodeType = (typeof TYPES)[number];
+export const DECODE_DTYPES: readonly DType[] = TYPES;
+
+export const BLOCK = 256;
+export const DECODE_THREADS = { constant: 'DECODE_THREADS', threads: BLOCK } as const;
+/** Rows a block makes by words of each under way a thread: many short rows, or much of a few long ones. */
+export const TILES = { '8x1': { rows: 8, words: 1 }, '4x4': { rows: 4, words: 4 } } as const;
+export const TILE_NAMES = ['8x1', '4x4'] as const;
+export type Tile = keyof typeof TILES;
+/** Words a thread has of a row that is short. */
+const SHORT = 2;
+/** Threads and tile for rows of k: no more threads than words, and as many words for each. */
+export function tileFor(
+  dtype: DType,
+  k: number,
+  warp: number,
+): { readonly tile: Tile; readonly rows: number; readonly threads: number } {
+  const words = (k * bytesOf(dtype)) / 16;
+  const tile = words <= SHORT * BLOCK ? '8x1' : '4x4';
+  return { tile, rows: TILES[tile].rows, threads: threadsFor(words, TILES[tile].words, warp) };
+}
+/** Threads that share out `words`, `each` of them under way a thread, in as few rounds as can be. */
+export function threadsFor(words: number, each: number, warp: number): number {
+  const rounds = Math.ceil(words / (BLOCK * each));
+  return Math.ceil(words / (rounds * each) / warp) * warp;
+}
+
+/** Activations of gates, in the order of kernels/decode.h. */
+const GATES = ['silu', 'gelu_pytorch_tanh', 'gelu'] as const;
+const GATE_NAMES: Readonly<Record<string, (typeof GATES)[number]>> = {
+  silu: 'silu',
+  swish: 'silu',
+  gelu_pytorch_tanh: 'gelu_pytorch_tanh',
+  gelu_new: 'gelu_pytorch_tanh',
+  gelu_fast: 'gelu_pytorch_tanh',
+  gelu: 'gelu',
+};
+/** Whether a step's launches know an activation of gates. */
+export const isGate = (name: string): boolean => Object.hasOwn(GATE_NAMES, name);
+export const gateNumber = (name: string): number => GATES.indexOf(GATE_NAMES[name]);
+
+/** What norms are kept in: the type of vectors, or floats. */
+export const NORMS = ['own', 'f32'] as const;
+export type NormKind = (typeof NORMS)[number];
+export const normType = (dtype: DecodeType, norm: NormKind): string => CTYPE[norm === 'own' ? dtype : 'f32'];
+export const normName = (norm: NormKind): string => (norm === 'own' ? '' : '_f32_norm');
+export const wanted = ({ dtype, norm }: { readonly dtype: string; readonly norm: string }): boolean =>
+  norm === 'own' || dtype !== 'f32';
