@@ -112,6 +112,10 @@ export class PagedExecutor implements Executor {
     return n <= this.#o.maxRecorded && !this.#single && device.backend.capture !== undefined && !talks;
   }
 
+  follows(sequences: number): boolean {
+    return this.#records(sequences);
+  }
+
   async run(asked: readonly Work[], bestOnly: boolean): Promise<Rows> {
     const work: Placed[] = asked.map((w) => ({ ...w, pages: w.sequence.pages }));
     const short = work.every((w) => w.tokens.length === 1 && w.rows === 1);
@@ -209,7 +213,7 @@ export class PagedExecutor implements Executor {
         const x = this.#hidden(ids, layout);
         if (wanted.length === 0) return undefined;
         const chosen = wanted.length === total ? x : x.indexSelect(1, on(Int32Array.from(wanted), [wanted.length]));
-        return this.#answers(chosen, wanted.length);
+        return this.#answers(chosen, wanted.length).cast('f32').contiguous();
       }),
     );
   }

@@ -274,8 +274,8 @@ export class TextEngine implements Engine {
   #goesAhead(last: Step): boolean {
     if (!this.#mayGoAhead || !last.closed || this.#scheduler.admits) return false;
     const { running } = this.#scheduler;
-    const goesOn = running.some((s) => !s.ending);
-    return goesOn && running.every((s) => s.decoding && this.#answers.get(s)?.foreseen);
+    const goesOn = running.some((s) => !s.ending) && this.#executor.follows?.(running.length);
+    return goesOn === true && running.every((s) => s.decoding && this.#answers.get(s)?.foreseen);
   }
   /** The next step, under way; none where nothing can run or it failed to begin. */
   async #begin(): Promise<Step | undefined> {
