@@ -16,6 +16,8 @@ import { AloneTransport } from '../src/distributed/alone.js';
 import { Group, init } from '../src/distributed/index.js';
 import { builtinModel, GraphDecoder, LanguageModel } from '../src/engine/index.js';
 import { noGrad, scope, tensor } from '../src/index.js';
+import { findGolden } from '../src/parity/golden.js';
+import { sharedModels } from '../test/distributed-models-ranks.js';
 import { collectives, dataParallel, gradients, groups, train } from '../test/distributed-ranks.js';
 import { fetchedAhead, fullGradients } from '../test/distributed-sharded-ranks.js';
 
@@ -64,6 +66,18 @@ const STAGES: Readonly<Record<string, (world: Group) => string | Promise<string>
     assert.ok(worst < 2e-3, `logits differ by ${worst}`);
     assert.deepEqual(shared.tokens, whole.tokens);
     return `a model shared out among ${world.size}, decoded by a recorded step: the same ${whole.tokens.length} tokens, logits off by at most ${worst.toExponential(1)}`;
+  },
+  families: (world) => {
+    const models = (names: readonly string[]): { name: string; path: string }[] =>
+      names.map((name) => ({ name, path: findGolden('hf', name) ?? '' })).filter(({ path }) => path);
+    const all = [
+      ...sharedModels(world, models(['llama', 'gemma3', 'deepseek_v3', 'qwen3_next', 'lfm2'])),
+      ...sharedModels(world, models(['qwen3_moe-b', 'gpt_oss']), 'experts'),
+    ];
+    for (const { name, error, cachedError, refused } of all)
+      assert.ok(refused ?? Math.max(error, cachedError) < 1e-4, `${name}: off by ${error}, ${cachedError}`);
+    const told = all.map((s) => `${s.name} ${s.refused ? 'refused' : s.error.toExponential(1)}`);
+    return `families shared out, logits as the whole model's (${told.join(', ')})`;
   },
   engine: async (world) => {
     const load = (shard?: Group): Promise<LanguageModel> =>
@@ -151,7 +165,8 @@ async function rank(): Promise<void> {
   enter('the end of the process');
 }
 
-function start(size: number, running: Set<ChildProcess>): Promise<number[]> {
+/** How each rank ended: '' where it ended well. */
+function start(size: number, running: Set<ChildProcess>): Promise<string[]> {
   const port = String(20000 + Math.floor(Math.random() * 20000));
   const own = v['own-gpus'];
   const args = [
@@ -176,10 +191,10 @@ function start(size: number, running: Set<ChildProcess>): Promise<number[]> {
         },
       });
       running.add(child);
-      return new Promise<number>((resolve) =>
-        child.on('close', (code) => {
+      return new Promise<string>((resolve) =>
+        child.on('close', (code, signal) => {
           running.delete(child);
-          resolve(code ?? 1);
+          resolve(code === 0 ? '' : signal ? `was ended by ${signal}` : `ended with ${code}`);
         }),
       );
     }),
@@ -197,9 +212,9 @@ else {
   for (const size of v.ranks.split(',').map(Number)) {
     const begun = performance.now();
     console.log(`${size} ranks on ${v.device}${v['own-gpus'] ? ' and its neighbours' : ''}:`);
-    const codes = await start(size, running);
-    const bad = codes.findIndex((c) => c !== 0);
-    console.log(bad < 0 ? `  all right in ${seconds(begun)}` : `  rank ${bad} ended with ${codes[bad]}`);
-    if (bad >= 0) process.exitCode = 1;
+    const ends = await start(size, running);
+    const bad = ends.flatMap((end, r) => (end ? [`rank ${r} ${end}`] : []));
+    console.log(`  ${bad.length === 0 ? 'all right' : bad.join(', ')} in ${seconds(begun)}`);
+    if (bad.length > 0) process.exitCode = 1;
   }
 }

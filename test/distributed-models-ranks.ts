@@ -1,7 +1,7 @@
 // Ranks that share models out among them: each loads a model whole and its own share of it, and compares.
 import type { Group } from '../src/distributed/index.js';
 import { noGrad, scope, tensor, type Tensor } from '../src/index.js';
-import { type CausalLM, loadModel } from '../src/models/index.js';
+import { type CausalLM, type ExpertDivision, loadModel } from '../src/models/index.js';
 import { GraphDecoder, PlainDecoder } from '../src/engine/index.js';
 import { standInWorld } from './distributed-ranks.js';
 
@@ -36,20 +36,26 @@ export function sharedModels(
   return models.map(({ name, path }) =>
     noGrad(() =>
       scope((): Shared => {
-        const whole = loadModel<CausalLM>(path, { kind: 'decoder', device: 'cpu' }).model;
+        const whole = loadModel<CausalLM>(path, { kind: 'decoder', device: g.device, dtype: 'f32' }).model;
         const [full, readWhole] = [bytesOf(whole), bytesOf(whole)];
         let own: CausalLM;
         let read = 0;
         try {
           const onProgress = (done: number): void => void (read = done);
-          own = loadModel<CausalLM>(path, { kind: 'decoder', device: 'cpu', ...how, onProgress }).model;
+          own = loadModel<CausalLM>(path, {
+            kind: 'decoder',
+            device: g.device,
+            dtype: 'f32',
+            ...how,
+            onProgress,
+          }).model;
         } catch (e) {
           return { name, error: NaN, cachedError: NaN, held: NaN, read: NaN, refused: (e as Error).message };
         }
         const { vocabSize } = whole.config;
         const ids = tensor(
           Int32Array.from({ length: 20 }, (_, i) => (i * 37 + 11) % vocabSize),
-          { shape: [2, 10], device: 'cpu' },
+          { shape: [2, 10], device: g.device },
         );
         const error = differ(own.forward(ids), whole.forward(ids));
         const [a, b] = [own.newCache(), whole.newCache()];
@@ -104,10 +110,11 @@ export function wrongToken(g: Group, path: string): string {
 /** Greedy tokens of a shared model decoded by a recorded step, NCCL's calls inside it (a stand-in on a simulated GPU). */
 export async function recordedTokens(
   g: Group,
-  { path, prompt, count }: { path: string; prompt: number[]; count: number },
+  { path, prompt, count, experts }: { path: string; prompt: number[]; count: number; experts?: ExpertDivision },
 ): Promise<number[]> {
   const { world } = standInWorld(g);
-  const model = loadModel<CausalLM>(path, { kind: 'decoder', device: world.device, shard: world }).model;
+  const how = { kind: 'decoder', device: world.device, shard: world, ...(experts && { experts }) } as const;
+  const { model } = loadModel<CausalLM>(path, how);
   if (!GraphDecoder.serves(model)) throw new Error('the shared model is not decoded by a recorded step');
   const decoder = new GraphDecoder(model, 64);
   const got = [...prompt];

@@ -209,6 +209,12 @@ test('a recorded step with collectives inside chooses the tokens of the whole mo
   for (const got of await runLocal(2, ranks, 'recordedTokens', { data, timeoutMs: 120_000 }))
     assert.deepEqual(got, one);
 });
+test('whole experts by rank inside a recorded step', { skip: missingHf }, async () => {
+  const data = { path: findGolden('hf', 'qwen3_moe-b') as string, prompt: [5, 17, 50, 31], count: 3, experts: 'whole' };
+  const [one] = await runLocal(1, ranks, 'sharedTokens', { data });
+  for (const got of await runLocal(2, ranks, 'recordedTokens', { data, timeoutMs: 120_000 }))
+    assert.deepEqual(got, one);
+});
 
 test('whole experts by rank are refused where their number does not divide, and other words by name', () => {
   const config = { kind: 'experts', count: 6, inner: 8, chosen: 2 };

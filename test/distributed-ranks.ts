@@ -293,6 +293,7 @@ export function ncclStandInRun(g: Group, collective: 'NCCL' | 'RCCL'): string {
   const alone = world.split(r);
   assert.deepEqual([alone.rank, alone.size, ...list(alone.allReduce(x))], [0, 1, r + 1, 2 * r, 3]);
   alone.close();
+  const part = world.split(0);
   // A recording that failed half way holds nothing; one that is alive ends with the group (the stand-in refuses to end a
   // communicator that graphs hold, where the library would wait for ever).
   assert.throws(
@@ -315,6 +316,7 @@ export function ncclStandInRun(g: Group, collective: 'NCCL' | 'RCCL'): string {
   apart.dispose();
   assert.throws(() => world.allReduce(x), /this group was closed/);
   assert.throws(() => world.barrier(), /this group was closed/);
+  assert.throws(() => part.allReduce(x), /this group was closed/);
   assert.deepEqual(asked, [collective]);
   return name;
 }

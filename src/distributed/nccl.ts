@@ -24,6 +24,8 @@ export class NcclTransport implements Transport {
   #beside: Stream | undefined;
   /** Recorded work with calls of this communicator inside: the library ends a communicator only after all of it. */
   readonly #recordings = new Set<Dependent>();
+  /** Groups that were split off, in the order of all ranks: the library's threads for them end with this one. */
+  readonly #parts: NcclTransport[] = [];
   #ended = false;
 
   constructor(nccl: Nccl, device: Device, hub: HubClient, members: readonly number[], group = 'world') {
@@ -152,7 +154,9 @@ export class NcclTransport implements Transport {
   }
   split(members: readonly number[], name: string): Transport {
     const numbers = members.map((m) => this.#members[m]);
-    return new NcclTransport(this.#nccl, this.device, this.#hub, numbers, `${this.#group}/${name}`);
+    const part = new NcclTransport(this.#nccl, this.device, this.#hub, numbers, `${this.#group}/${name}`);
+    this.#parts.push(part);
+    return part;
   }
   /** First: the library waits, for ever if need be, until no graph holds the communicator; an abort waits as well. */
   #stopRecordings(): void {
@@ -160,6 +164,7 @@ export class NcclTransport implements Transport {
   }
   close(): void {
     if (this.#ended) return;
+    for (const part of this.#parts) part.close();
     this.#ended = true;
     this.#gpu.device.synchronizeStream(this.#gpu.stream);
     this.#stopRecordings();
