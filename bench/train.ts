@@ -10,7 +10,7 @@ import { parseArgs } from 'node:util';
 import { table } from '../src/cli/table.js';
 import { Device, type DType, Generator, keep, noGrad, scope, tensor, type Tensor } from '../src/index.js';
 import { type CausalLM, newDecoder } from '../src/models/index.js';
-import { AdamW, clipGradNorm, FlatParameters, VarBuilder, VarMap } from '../src/nn/index.js';
+import { AdamW, FlatParameters, VarBuilder, VarMap } from '../src/nn/index.js';
 import { commitNow } from '../src/parity/provenance.js';
 import { profiled } from './profile.js';
 
@@ -73,8 +73,7 @@ async function train(name: string, { batch, context, config }: Shape): Promise<v
   const step = (): void =>
     scope(() => {
       const loss = v.plain ? model.forward(ids).cast('f32').crossEntropy(ids) : model.loss(ids, ids);
-      const grads = loss.backward({ sparing: true });
-      flat.step(optimizer, clipGradNorm([flat.gather(grads)], 1).grads[0]);
+      flat.backwardStep(loss, optimizer, { clipNorm: 1 });
       last?.dispose();
       last = noGrad(() => keep(loss.detach().copy()));
     });

@@ -221,6 +221,12 @@ export class BatchStep implements Step {
     const extra = { scale, ...(softcap && { softcap }), ...(sinks && { sinks }), ...(alibi && { alibi }) };
     const cache = this.#cache?.kv(layer);
     const turned = (x: Tensor): Tensor => x.permute([0, 2, 1, 3]);
+    const time = this.#time;
+    // Without a cache nothing is turned: the result lies as the next product reads it.
+    if (!cache && !this.#pads && (chunk === undefined || time <= chunk)) {
+      const bounded = window !== undefined && time > window ? { window: [window - 1, 0] as [number, number] } : {};
+      return q.sdpa(k, v, { layout: 'bthd', causal: true, ...extra, ...bounded });
+    }
     const [keys, values] = cache ? cache.append(turned(k), turned(v)) : [turned(k), turned(v)];
     const n = keys.shape[2];
     const first = cache?.first ?? 0;

@@ -2,25 +2,30 @@
 import { ArgumentError } from '../base/errors.js';
 import { noGrad } from '../tensor/autograd.js';
 import type { Tensor } from '../tensor/tensor.js';
+import { squaredNorm } from '../tensor/training.js';
 
 /** The norm of all gradients together, as a 0-d f32 tensor. */
 export const gradNorm = (grads: readonly Tensor[]): Tensor =>
   noGrad(() =>
     grads
-      .map((g) => g.cast('f32').sqr().sum())
+      .map((g) => squaredNorm(g))
       .reduce((a, b) => a.add(b))
       .sqrt(),
   );
 
-/** Gradients scaled down so that their joint norm is at most `max`; nothing is read back. */
-export function clipGradNorm(grads: readonly Tensor[], max: number): { grads: Tensor[]; norm: Tensor } {
+/** What gradients are multiplied by so that their joint norm is at most `max`, a 0-d f32 tensor, and that norm. */
+export function clipFactor(grads: readonly Tensor[], max: number): { factor: Tensor; norm: Tensor } {
   if (!(max > 0)) throw new ArgumentError(`clipGradNorm: the largest norm is ${max}; it takes a number above 0`);
   if (grads.length === 0) throw new ArgumentError('clipGradNorm: there are no gradients');
   return noGrad(() => {
     const norm = gradNorm(grads);
-    const factor = norm.affine(1, 1e-6).recip().affine(max, 0).clamp(0, 1);
-    return { norm, grads: grads.map((g) => g.mul(factor.cast(g.dtype))) };
+    return { norm, factor: norm.affine(1, 1e-6).recip().affine(max, 0).clamp(0, 1) };
   });
+}
+/** Gradients scaled down so that their joint norm is at most `max`; nothing is read back. */
+export function clipGradNorm(grads: readonly Tensor[], max: number): { grads: Tensor[]; norm: Tensor } {
+  const { norm, factor } = clipFactor(grads, max);
+  return noGrad(() => ({ norm, grads: grads.map((g) => g.mul(factor.cast(g.dtype))) }));
 }
 
 /** Gradients whose elements lie between -max and max. */

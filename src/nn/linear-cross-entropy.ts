@@ -8,6 +8,7 @@ import type { GradContext, Grads } from '../ops/op.js';
 import { enableGrad, gradEnabled, type GradRow, noGrad } from '../tensor/autograd.js';
 import { keep, scope } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
+import { classLosses, hasClassLosses } from '../tensor/training.js';
 
 /** Options of `linearCrossEntropy`, as those of `crossEntropy` where they have the same names. */
 export interface LinearCrossEntropyOptions extends Pick<CrossEntropyOptions, 'ignoreIndex' | 'labelSmoothing'> {
@@ -16,7 +17,14 @@ export interface LinearCrossEntropyOptions extends Pick<CrossEntropyOptions, 'ig
   /** Rows whose logits are there at a time; default: some 16 million logits. */
   readonly rows?: number;
 }
+/** Logits at a time: few enough for caches, or, where a row's losses are one pass, so many that products are large. */
 const LOGITS = 2 ** 24;
+const LOGITS_IN_PASSES = 2 ** 28;
+
+/** An id that is nobody's. */
+const NO_CLASS = -(2 ** 31);
+/** What some rows add: the sum of their losses, and gradients. */
+type Part = Readonly<Record<'dx' | 'dw', Tensor | undefined> & Record<'loss', Tensor>>;
 
 /** Only named in graphs and errors: nothing runs. */
 const ROW = {
@@ -52,7 +60,9 @@ export function linearCrossEntropy(
   if (reduction !== 'mean' && reduction !== 'sum')
     throw new ArgumentError(`${op}: reduction ${JSON.stringify(reduction)}; known are mean, sum`);
   const n = target.size;
-  const each = rows ?? Math.max(1, Math.floor(LOGITS / weight.shape[0]));
+  const inPass = hasClassLosses(x.device, x.dtype) && weight.dtype === x.dtype;
+  const fits = Math.max(1, Math.floor((inPass ? LOGITS_IN_PASSES : LOGITS) / weight.shape[0]));
+  const each = rows ?? Math.max(1, Math.ceil(n / Math.ceil(n / fits)));
   if (!Number.isInteger(each) || each < 1) throw new ArgumentError(`${op}: rows ${rows} is not a whole number from 1`);
   const sources = [x, weight];
   const wants = gradEnabled() ? sources.map((t) => t.requiresGrad) : [false, false];
@@ -72,9 +82,29 @@ export function linearCrossEntropy(
         more.dispose();
         return sum;
       };
+      const ignore = how.ignoreIndex ?? -100;
+      const allCount = (target.dtype === 'u8' || target.dtype === 'u32') && ignore < 0;
+      const smoothing = how.labelSmoothing ?? 0;
+      /** Losses and gradients of rows from `from` on, each in a pass of its own. */
+      const passed = (from: number, count: number): Part => {
+        const own = flat.narrow(0, from, count);
+        const logits = own.matmul(loose.t());
+        const losses = classLosses(logits, ids.narrow(0, from, count).cast('i64'), {
+          ignore: allCount ? NO_CLASS : ignore,
+          smoothing,
+          grad: needed,
+        });
+        const dw = wants[1] ? logits.t().matmul(own) : undefined;
+        return {
+          loss: losses.sum(),
+          dx: wants[0] ? logits.matmul(loose) : undefined,
+          dw: dw && (count < n ? dw.cast('f32') : dw),
+        };
+      };
       for (let from = 0; from < n; from += each) {
-        const { loss, dx, dw } = scope(() => {
+        const { loss, dx, dw } = scope((): Part => {
           const count = Math.min(each, n - from);
+          if (inPass) return passed(from, count);
           const own = flat.narrow(0, from, count).detach();
           const w = loose.detach();
           if (wants[0]) own.requireGrad();
@@ -96,9 +126,7 @@ export function linearCrossEntropy(
         if (dx) parts.push(dx);
       }
       const [first, ...rest] = parts;
-      const ignore = how.ignoreIndex ?? -100;
-      const unsigned = target.dtype === 'u8' || target.dtype === 'u32';
-      const counted = unsigned && ignore < 0 ? x.constant(n).cast('f32') : target.ne(ignore).cast('f32').sum();
+      const counted = allCount ? x.constant(n).cast('f32') : target.ne(ignore).cast('f32').sum();
       const factor = reduction === 'mean' ? counted.recip() : counted.onesLike();
       const sum = total ?? counted.zerosLike();
       return {

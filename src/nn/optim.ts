@@ -2,8 +2,10 @@
 // back.
 import { ArgumentError } from '../base/errors.js';
 import { requireOptions } from '../ops/kernel-row.js';
+import type { AdamRates } from '../ops/training.js';
 import { type Gradients, noGrad } from '../tensor/autograd.js';
 import { keep, scope } from '../tensor/scope.js';
+import { adamInPlace } from '../tensor/training.js';
 import { Tensor } from '../tensor/tensor.js';
 import { clipGradNorm, clipGradValue } from './clip.js';
 
@@ -31,6 +33,14 @@ export interface ClipOptions {
   readonly clipNorm?: number;
   /** Each element of a gradient lies between minus this and this. */
   readonly clipValue?: number;
+}
+
+/** What a step does on the way, in the same pass where the device has one. */
+export interface StepOptions {
+  /** A number on the device, 0-d f32, that every gradient is multiplied by: clipping without a copy of them. */
+  readonly scale?: Tensor;
+  /** Where a parameter is copied to in another dtype after its step. */
+  readonly copy?: (parameter: Tensor) => Tensor | undefined;
 }
 
 /** A group with all its options filled in; its rate is `share` times the optimizer's. */
@@ -88,16 +98,27 @@ export abstract class Optimizer<O extends OptimizerOptions = OptimizerOptions> {
   }
   /** The new value of parameter i; the options are those of its group, with the rate of this step. */
   protected abstract update(p: Tensor, grad: Tensor, i: number, options: Required<O>): Tensor;
+  /** Takes the step of parameter i in place and in one pass, or answers false: then `update` makes the new value. */
+  protected updateInPlace(_t: StepTensors, _i: number, _options: Required<O>): boolean {
+    return false;
+  }
 
   /** One step; parameters without a gradient stay as they are. */
-  step(grads: GradSource): void {
+  step(grads: GradSource, { scale, copy }: StepOptions = {}): void {
     this.steps++;
     noGrad(() => {
       this.params.forEach((p, i) => {
         const g = grads.get(p);
         const { options, share } = this.#groupOf[i];
         const now = { ...options, learningRate: this.learningRate * share };
-        if (g) scope(() => void p.assign(this.update(p, g.dtype === p.dtype ? g : g.cast(p.dtype), i, now)));
+        if (!g) return;
+        scope(() => {
+          const into = copy?.(p);
+          if (this.updateInPlace({ p, grad: g, ...(scale && { scale }), ...(into && { copy: into }) }, i, now)) return;
+          const own = g.dtype === p.dtype ? g : g.cast(p.dtype);
+          p.assign(this.update(p, scale ? own.mul(scale.cast(p.dtype)) : own, i, now));
+          into?.assign(p.cast(into.dtype));
+        });
       });
     });
   }
@@ -158,6 +179,13 @@ export abstract class Optimizer<O extends OptimizerOptions = OptimizerOptions> {
     }
   }
 }
+/** A parameter, its gradient and what a step folds in. */
+interface StepTensors {
+  readonly p: Tensor;
+  readonly grad: Tensor;
+  readonly scale?: Tensor;
+  readonly copy?: Tensor;
+}
 function checkedRate(name: string, rate: number): number {
   if (!(rate >= 0 && rate < Infinity))
     throw new ArgumentError(`${name}: learningRate ${rate} is not a number of at least 0`);
@@ -207,7 +235,10 @@ export interface AdamOptions extends OptimizerOptions {
 }
 const ADAM = { learningRate: 1e-3, beta1: 0.9, beta2: 0.999, eps: 1e-8, weightDecay: 0, amsgrad: false };
 const ADAMW = { ...ADAM, weightDecay: 0.01 };
-/** Three fused kernels a parameter: both averages and the step with its bias corrections folded into two numbers. */
+/**
+ * One kernel a parameter where the device has it, else three: both averages and the step with its bias corrections
+ * folded into two numbers.
+ */
 export class Adam extends Optimizer<AdamOptions> {
   constructor(params: Trained<AdamOptions>, options: AdamOptions = {}, defaults: Required<AdamOptions> = ADAM) {
     super(params, options, defaults);
@@ -217,15 +248,23 @@ export class Adam extends Optimizer<AdamOptions> {
     return false;
   }
   protected update(p: Tensor, grad: Tensor, i: number, o: Required<AdamOptions>): Tensor {
-    const { beta1, beta2, eps, weightDecay, learningRate } = o;
+    const { beta1, beta2, weightDecay } = o;
     const g = this.decoupled() ? grad : decayed(grad, p, weightDecay);
     const m = this.keepState('m', i, this.state('m', i).ema(g, beta1));
     const v = this.keepState('v', i, this.state('v', i).emaSqr(g, beta2));
     const top = o.amsgrad ? this.keepState('top', i, this.state('top', i).maximum(v)) : v;
+    const { rate, eps: least, shrink } = this.#rates(o);
+    return (shrink === 1 ? p : p.affine(shrink, 0)).adamStep(m, top, rate, least);
+  }
+  protected override updateInPlace(t: StepTensors, i: number, o: Required<AdamOptions>): boolean {
+    if (o.amsgrad || (o.weightDecay && !this.decoupled())) return false;
+    return adamInPlace({ ...t, m: this.state('m', i), v: this.state('v', i) }, this.#rates(o));
+  }
+  #rates({ beta1, beta2, eps, weightDecay, learningRate }: Required<AdamOptions>): AdamRates {
     const correction = Math.sqrt(1 - beta2 ** this.steps);
     const rate = (learningRate * correction) / (1 - beta1 ** this.steps);
-    const base = weightDecay && this.decoupled() ? p.affine(1 - learningRate * weightDecay, 0) : p;
-    return base.adamStep(m, top, rate, eps * correction);
+    const shrink = weightDecay && this.decoupled() ? 1 - learningRate * weightDecay : 1;
+    return { beta1, beta2, shrink, rate, eps: eps * correction };
   }
 }
 /** Adam whose decay shrinks the parameter itself. */

@@ -4,14 +4,15 @@ import type { DType } from '../base/dtype.js';
 import { ArgumentError } from '../base/errors.js';
 import { loadTensors, saveTensors } from '../io/load.js';
 import { SafeTensors } from '../io/safetensors.js';
+import { requireOptions } from '../ops/kernel-row.js';
 import { type Gradients, noGrad } from '../tensor/autograd.js';
 import type { Device } from '../tensor/device.js';
 import type { Generator } from '../tensor/random.js';
 import { keep, scope } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
-import { gradNorm } from './clip.js';
+import { clipFactor, gradNorm } from './clip.js';
 import type { Module } from './module.js';
-import type { GradSource, Optimizer } from './optim.js';
+import type { ClipOptions, GradSource, Optimizer, StepOptions } from './optim.js';
 
 /**
  * A module's parameters as views of one block, so that an optimizer step is a few kernels however many parameters there
@@ -23,6 +24,9 @@ export class FlatParameters {
   readonly master: Tensor;
   readonly #working: Tensor;
   readonly #views: Tensor[] = [];
+  /** All gradients in the module's dtype, and each parameter's place among them, by the parameter's number. */
+  #grads: Tensor | undefined;
+  readonly #starts = new Map<number, number>();
 
   constructor(module: Module, dtype: DType = 'f32') {
     const params = module.parameters();
@@ -42,6 +46,7 @@ export class FlatParameters {
       if (start === undefined) return t; // a buffer
       const view = keep(this.#working.narrow(0, start, t.size).reshape(t.shape).detach()).requireGrad();
       this.#views.push(view);
+      this.#starts.set(view.id, start);
       return view;
     });
   }
@@ -54,10 +59,36 @@ export class FlatParameters {
     const parts = this.#views.map((v) => (grads.get(v) ?? v.zerosLike()).reshape([-1]));
     return parts[0].cat(parts.slice(1), 0).cast('f32');
   }
-  /** A step of an optimizer of `master`, then the module's own copy. */
-  step(optimizer: Optimizer, grad: Tensor): void {
-    optimizer.step({ get: (t) => (t === this.master ? grad : undefined) });
-    if (this.#working !== this.master) scope(() => void this.#working.assign(this.master.cast(this.#working.dtype)));
+  /** A step of an optimizer of `master`, then the module's own copy; gradients are multiplied by `scale` on the way. */
+  step(optimizer: Optimizer, grad: Tensor, { scale }: Pick<StepOptions, 'scale'> = {}): void {
+    const working = this.#working === this.master ? undefined : this.#working;
+    const source = { get: (t: Tensor) => (t === this.master ? grad : undefined) };
+    optimizer.step(source, { ...(scale && { scale }), copy: (p) => (p === this.master ? working : undefined) });
+  }
+  /**
+   * Gradients of a loss and a step with them: each goes to its place among all as soon as it is whole, and its own memory
+   * goes back. Answers the joint norm before clipping where `clipNorm` is given.
+   */
+  backwardStep(loss: Tensor, optimizer: Optimizer, clip: Pick<ClipOptions, 'clipNorm'> = {}): Tensor | undefined {
+    requireOptions('backwardStep', clip, ['clipNorm']);
+    const { clipNorm } = clip;
+    const all = (this.#grads ??= keep(this.#working.zerosLike()));
+    const left = new Set(this.#starts.keys());
+    const place = (id: number, size: number): Tensor => all.narrow(0, this.#starts.get(id) as number, size);
+    const onLeaf = (leaf: Tensor, grad: Tensor): boolean => {
+      if (!left.delete(leaf.id)) return false;
+      scope(() => noGrad(() => void place(leaf.id, leaf.size).assign(grad.reshape([-1]).cast(all.dtype))));
+      return true;
+    };
+    loss.backward({ sparing: true, onLeaf });
+    return noGrad(() => {
+      for (const view of this.#views)
+        if (left.has(view.id)) scope(() => void place(view.id, view.size).assign(all.newZeros([view.size], all.dtype)));
+      if (clipNorm === undefined) return void this.step(optimizer, all);
+      const { norm, factor } = clipFactor([all], clipNorm);
+      this.step(optimizer, all, { scale: factor });
+      return norm;
+    });
   }
   /** Copies `master` into the module again: after it was loaded. */
   refresh(): void {

@@ -19,6 +19,18 @@ const fused = <A extends readonly unknown[], P extends Params>(
 const WITHOUT = 'only floats have fractions';
 const sigmoid = (x: number): number => 1 / (1 + Math.exp(-x));
 const SIGMOID = 'select(x < C(0), expg(-absg(x)), C(1)) / (C(1) + expg(-absg(x)))';
+const GELU_SLOPE = 2 * Math.sqrt(2 / Math.PI);
+const GELU_BEND = 0.044715;
+/** Beyond 30 the slope of gelu is 0 or 1, and cubes would leave the range of f32. */
+const GELU_X = 'select(x > C(30), C(30), select(x < C(-30), C(-30), x))';
+const GELU_V = `${GELU_X} * fmag(${GELU_X} * ${GELU_X}, C(${GELU_SLOPE * GELU_BEND}), C(${GELU_SLOPE}))`;
+const GELU_DV = `fmag(${GELU_X} * ${GELU_X}, C(${3 * GELU_SLOPE * GELU_BEND}), C(${GELU_SLOPE}))`;
+const GELU_E = `expg(-absg(${GELU_V}))`;
+/** s + x s (1 - s) v' for s = sigmoid(v); s (1 - s) is e / (1 + e)^2, which loses nothing where s comes near 1. */
+const GELU_GRAD =
+  `(select(${GELU_X} < C(0), ${GELU_E}, C(1)) / (C(1) + ${GELU_E}) + ` +
+  `${GELU_X} * ${GELU_DV} * ${GELU_E} / ((C(1) + ${GELU_E}) * (C(1) + ${GELU_E})))`;
+const GELU_S = `small_sigmoid<S>(${GELU_V})`;
 const noEdges = 'steps in between leave the range of f32 where double does not';
 const ULP = { f32: 6, f64: 6, f16: 1, bf16: 1, f8e4m3: 1 } as const;
 type None = Record<never, never>;
@@ -85,6 +97,38 @@ export const fusedOps = rows({
         needs(1) ? x.siluMulGrad(grad, z) : undefined,
         needs(2) ? x.siluMulGrad(y, grad) : undefined,
       ];
+    },
+  }),
+  geluGrad: fused({
+    internal: true,
+    arity: 2,
+    noEdges,
+    scalars: [],
+    formula: "gelu'(x) * y",
+    dtypes: FLOATS,
+    without: WITHOUT,
+    domain: [-0.5, 4],
+    ulp: { f32: 16, f64: 32, f16: 1, bf16: 1, f8e4m3: 1 }, // gelu' is 0 at -0.75: no unit to measure by near it
+    exact: (x, y) => {
+      const c = Math.max(-30, Math.min(30, x));
+      const s = sigmoid(GELU_SLOPE * (c + GELU_BEND * c ** 3));
+      return y * (s + c * s * (1 - s) * GELU_SLOPE * (1 + 3 * GELU_BEND * c * c));
+    },
+    kernel: `y * ${GELU_GRAD}`,
+    small: `y * (${GELU_S} + ${GELU_X} * ${GELU_S} * (C(1) - ${GELU_S}) * ${GELU_DV})`,
+    args: (x: Tensor, y: Tensor): Call<None> => ({ inputs: [x, y], params: {} }),
+    grad: ({ x, y, grad, needs }: GradContext<None>): Grads => {
+      const bent = (): Tensor => {
+        const c = x.clamp(-30, 30);
+        const s = c.mul(c.sqr().affine(GELU_BEND, 1)).affine(GELU_SLOPE, 0).sigmoid();
+        const dv = c.sqr().affine(3 * GELU_BEND * GELU_SLOPE, GELU_SLOPE);
+        const bend = c
+          .mul(s.affine(-2, 1))
+          .mul(dv.sqr())
+          .add(c.sqr().affine(6 * GELU_BEND * GELU_SLOPE, 0));
+        return s.mul(s.affine(-1, 1)).mul(dv.affine(2, 0).add(bend));
+      };
+      return [needs(0) ? bent().mul(y).mul(grad) : undefined, needs(1) ? x.geluGrad(grad) : undefined];
     },
   }),
   ema: fused({

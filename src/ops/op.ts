@@ -223,9 +223,16 @@ export interface KernelRow<P extends Params = Params> extends RowBase<P> {
 export interface ViewRow<P extends Params = Params> extends RowBase<P> {
   readonly family: 'view';
   readonly layout: (layout: Layout, params: P) => Layout;
+  /** Where the view is a run of whole slices: gradients of several such views of a tensor are put together at once. */
+  readonly span?: (params: P) => Span;
   readonly args: (x: Tensor, ...rest: never[]) => Call<P>;
   readonly samples: () => readonly Sample<P>[];
   readonly errors: () => readonly ErrorSample<P>[];
+}
+export interface Span {
+  readonly dim: number;
+  readonly start: number;
+  readonly length: number;
 }
 
 /**

@@ -357,19 +357,7 @@ export const unaryOps = rows({
     domain: [-4, 4],
     candle: unaryCu('ugelu'),
     differs: 'the tail for negative x keeps its precision (Candle subtracts nearly equal numbers)',
-    grad: ({ x, grad }): Tensor => {
-      // Beyond 30 the slope is 0 or 1, and squares would leave the range of f16.
-      const c = x.clamp(-30, 30);
-      const s = c
-        .mul(c.sqr().affine(0.044715, 1))
-        .affine(2 * SQRT_2_OVER_PI, 0)
-        .sigmoid();
-      const du = c
-        .sqr()
-        .affine(3 * 0.044715, 1)
-        .affine(2 * SQRT_2_OVER_PI, 0);
-      return grad.mul(s.add(c.mul(s).mul(s.affine(-1, 1)).mul(du)));
-    },
+    grad: ({ x, grad }): Tensor => x.geluGrad(grad),
   }),
   geluErf: unary({
     formula: 'x * normcdf(x)',

@@ -5,7 +5,7 @@ import { backwards, Layout, sliceBounds } from '../base/layout.js';
 import { formatShape, normalizeDim, normalizeDims, resolveReshape, type Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { onDiagonal } from './arrange.js';
-import { type Call, type GradContext, type Grads, type Params, rows, type ViewRow } from './op.js';
+import { type Call, type GradContext, type Grads, type Params, rows, type Span, type ViewRow } from './op.js';
 
 type View<A extends readonly unknown[], P extends Params> = Omit<ViewRow<P>, 'name' | 'args'> & {
   readonly args: (x: Tensor, ...rest: A) => Call<P>;
@@ -81,6 +81,7 @@ export const viewOps = rows({
       return { inputs: [x], params: { dim: d, start: from, length, step: 1 } };
     },
     layout: (l: Layout, { dim, start, length }: SliceParams): Layout => l.slice(dim, start, length),
+    span: ({ dim, start, length }: SliceParams): Span => ({ dim, start, length }),
     samples: () => [{ inputs: one([2, 9]), params: { dim: 1, start: 3, length: 4, step: 1 } }],
     errors: () => [],
     grad: ({ x, grad, params: { dim, start } }: GradContext<SliceParams>): Grads => [

@@ -3,6 +3,7 @@ import { callerFrames, GradError } from '../base/errors.js';
 import { isFloat } from '../base/dtype.js';
 import { formatShape, sameShape } from '../base/shape.js';
 import type { AssembleRow, ElementwiseRow, GradContext, Grads, KernelRow, Params, ViewRow } from '../ops/op.js';
+import { type GradPiece, joined } from './grad-pieces.js';
 import { collected, track } from './scope.js';
 import type { Tensor } from './tensor.js';
 
@@ -215,9 +216,38 @@ export function backward(result: Tensor, options: BackwardOptions = {}): Gradien
       grads.delete(id);
       if (g) made?.less(g);
     };
-    const told = options.onLeaf && leafTeller(nodes, grads, options.onLeaf, made && drop);
+    const add = (input: Pick<Tensor, 'id' | 'shape'>, more: () => Tensor): void => {
+      const sum = grads.get(input.id);
+      const join = (): Tensor => {
+        const g = more();
+        const whole = sameShape(g.shape, input.shape) ? g : g.sumTo(input.shape); // broadcast operands get the sum
+        return sum ? sum.add(whole) : whole;
+      };
+      const now = made ? (made.of(() => [join()])[0] as Tensor) : join();
+      made?.more(now);
+      if (sum) made?.less(sum);
+      grads.set(input.id, now);
+    };
+    // Gradients of parts wait until the whole is asked for.
+    const waiting = new Map<number, { readonly of: Pick<Tensor, 'id' | 'shape'>; readonly pieces: GradPiece[] }>();
+    const whole = (id: number): Tensor | undefined => {
+      const parts = waiting.get(id);
+      if (parts) {
+        waiting.delete(id);
+        add(parts.of, () => joined(parts.of.shape, parts.pieces));
+        for (const { grad } of parts.pieces) made?.less(grad);
+      }
+      return grads.get(id);
+    };
+    const told = options.onLeaf && leafTeller(nodes, whole, options.onLeaf, made && drop);
+    const leave = (node: Node): void => {
+      told?.(node);
+      // What flowed through is not asked for again: only leaves keep theirs.
+      for (const o of node.outputs) if (o.node && !o.retainsGrad) drop(o.id);
+      if (made) release(node);
+    };
     for (const node of nodes) {
-      const own = node.outputs.map((o) => grads.get(o.id));
+      const own = node.outputs.map((o) => whole(o.id));
       if (own.every((g) => g === undefined)) {
         told?.(node);
         if (made) release(node);
@@ -232,29 +262,28 @@ export function backward(result: Tensor, options: BackwardOptions = {}): Gradien
         throw new GradError(
           'backward: an earlier backward pass has let go of this graph; give that call { retainGraph: true } to go through it again',
         );
+      const [part] = own;
+      if (part && node.row.family === 'view' && node.row.span) {
+        const [{ id, shape }] = node.inputs;
+        const parts = waiting.get(id) ?? { of: { id, shape }, pieces: [] };
+        waiting.set(id, parts);
+        parts.pieces.push({ ...node.row.span(node.params), grad: part });
+        made?.more(part);
+        leave(node);
+        continue;
+      }
       const run = (): Grads => rule(context(node, own));
       const back = made ? made.of(run) : run();
       refuseNaN(back, () => `backward: the gradient of ${node.row.serves ?? node.row.name}`, node.called);
       node.inputs.forEach((input, i) => {
         const g = back[i];
         if (!g || !input.requiresGrad) return;
-        const sum = grads.get(input.id);
-        const join = (): Tensor => {
-          const whole = sameShape(g.shape, input.shape) ? g : g.sumTo(input.shape); // broadcast operands get the sum
-          return sum ? sum.add(whole) : whole;
-        };
-        const now = made ? made.of(() => [join()])[0] : join();
-        if (now === undefined) return;
-        made?.more(now);
-        if (sum) made?.less(sum);
-        grads.set(input.id, now);
+        add(input, () => g);
       });
       for (const g of back) if (g) made?.spare(g);
-      told?.(node);
-      // What flowed through is not asked for again: only leaves keep theirs.
-      for (const o of node.outputs) if (o.node && !o.retainsGrad) drop(o.id);
-      if (made) release(node);
+      leave(node);
     }
+    for (const id of [...waiting.keys()]) whole(id);
     if (made) for (const g of grads.values()) track(g); // from here on the caller's scope looks after them
     if (!made && !options.createGraph && !options.retainGraph) for (const node of nodes) release(node);
     return new Gradients(grads);
@@ -295,7 +324,7 @@ class Made {
 /** Is given every node that was walked, and reports every leaf whose last use that was. */
 function leafTeller(
   nodes: readonly Node[],
-  grads: ReadonlyMap<number, Tensor>,
+  gradOf: (id: number) => Tensor | undefined,
   onLeaf: NonNullable<BackwardOptions['onLeaf']>,
   drop: ((id: number) => void) | undefined,
 ): (node: Node) => void {
@@ -306,7 +335,7 @@ function leafTeller(
     for (const t of leaves(node)) {
       const left = (uses.get(t.id) as number) - 1;
       uses.set(t.id, left);
-      const grad = left === 0 ? grads.get(t.id) : undefined;
+      const grad = left === 0 ? gradOf(t.id) : undefined;
       if (grad && onLeaf(t, grad) === true) drop?.(t.id);
     }
   };

@@ -32,6 +32,7 @@ import { ROPE, planRope } from './rope.js';
 import { SCAN, planScan } from './scan.js';
 import { SOFTMAX, planSoftmax } from './softmax.js';
 import { SORT, planSort } from './sort.js';
+import { TRAINING, planTraining } from './training.js';
 
 /** How each family's ops run. */
 const PLANS: Readonly<Record<RunRow['family'], FamilyPlan<any, any>>> = {
@@ -55,6 +56,7 @@ const PLANS: Readonly<Record<RunRow['family'], FamilyPlan<any, any>>> = {
   attention: planAttention,
   resample: planResample,
   experts: planExperts,
+  training: planTraining,
 };
 
 export const PLANNED = Object.keys(PLANS) as readonly RunRow['family'][];
@@ -97,6 +99,7 @@ export const FAMILY_MODULES: readonly KernelModule[] = [
   SCAN,
   SOFTMAX,
   SORT,
+  TRAINING,
   WEIGHTS,
   EXPERTS,
   ELEMENTWISE,

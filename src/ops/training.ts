@@ -1,0 +1,139 @@
+// What a step of training does to long vectors in one pass. Some change their operands, so none is a method of tensors
+// and they stand in no table; engines without them take the ops they are made of (src/tensor/training.ts).
+import type { DType } from '../base/dtype.js';
+import { DTypeError, IndexError, ShapeError } from '../base/errors.js';
+import { formatShape } from '../base/shape.js';
+import { numbers } from './kernel-row.js';
+import { type KernelRow, type RefTensor, type Sig, ulps } from './op.js';
+
+declare module './op.js' {
+  interface KernelFacts {
+    training: { readonly kind: 'losses' | 'squares' | 'adam' };
+  }
+}
+
+export interface LossParams extends Record<string, unknown> {
+  /** The class number that does not count. */
+  readonly ignore: number;
+  readonly smoothing: number;
+  /** The gradient of the losses' sum takes the place of the logits. */
+  readonly grad: boolean;
+}
+/** A step is p * shrink - rate * m / (sqrt(v) + eps). */
+export interface AdamRates {
+  readonly beta1: number;
+  readonly beta2: number;
+  readonly shrink: number;
+  readonly rate: number;
+  readonly eps: number;
+}
+export interface AdamParams extends AdamRates, Record<string, unknown> {
+  /** Whether gradients are multiplied by a number in device memory, and whether p is copied in another dtype. */
+  readonly scaled: boolean;
+  readonly copied: boolean;
+}
+/** Sums that a vector's squares are left in, on any device. */
+export const SQUARE_SUMS = 1024;
+
+const SMALL: readonly DType[] = ['f32', 'f16', 'bf16'];
+const common = {
+  family: 'training' as const,
+  mixed: true as const,
+  dtypes: SMALL,
+  ulp: ulps(4),
+  noGrad: 'it is part of a backward pass',
+  candle: { none: 'composed of several ops there' },
+  args: (): never => {
+    throw new DTypeError('training: it is not a method');
+  },
+  samples: () => [],
+  errors: () => [],
+};
+function want(op: string, name: string, { shape, dtype }: Sig, rank: number, dtypes: readonly DType[]): void {
+  if (shape.length !== rank) throw new ShapeError(`${op}: ${name} ${formatShape(shape)} must have rank ${rank}`);
+  if (!dtypes.includes(dtype)) throw new DTypeError(`${op}: ${name} is ${dtype}; it takes ${dtypes.join(', ')}`);
+}
+
+/** x (rows, classes) and ids (rows) to losses (rows), f32; with `grad` x becomes their gradient. */
+export const lossRow: KernelRow<any> = {
+  ...common,
+  name: 'classLosses',
+  kernel: { kind: 'losses' },
+  formula: 'log(sum(exp(x))) - x[id] by row',
+  infer: ([x, ids]: readonly Sig[], { grad }: LossParams): readonly Sig[] => {
+    want('classLosses', 'logits', x, 2, SMALL);
+    want('classLosses', 'ids', ids, 1, ['i64']);
+    if (ids.shape[0] !== x.shape[0])
+      throw new ShapeError(`classLosses: ${ids.shape[0]} ids for the rows of ${formatShape(x.shape)}`);
+    return [{ shape: [x.shape[0]], dtype: 'f32' }, ...(grad ? [x] : [])];
+  },
+  reference: (
+    [x, ids]: readonly RefTensor[],
+    [losses, into]: readonly RefTensor[],
+    { ignore, smoothing, grad }: LossParams,
+  ): void => {
+    const [rows, n] = x.shape;
+    for (let r = 0; r < rows; r++) {
+      const id = Number(ids.data[r]);
+      const counts = id !== ignore;
+      if (counts && (id < 0 || id >= n)) throw new IndexError(`classLosses: id ${id} is none of ${n} classes`);
+      const row = numbers(x).slice(r * n, (r + 1) * n);
+      const top = row.reduce((a, b) => Math.max(a, b), -Infinity);
+      const lse = top + Math.log(row.reduce((a, b) => a + Math.exp(b - top), 0));
+      const even = row.reduce((a, b) => a + b, 0) / n;
+      losses.data[r] = counts ? (1 - smoothing) * (lse - row[id]) + (smoothing && smoothing * (lse - even)) : 0;
+      if (grad)
+        row.forEach((v, c) => {
+          const g = Math.exp(v - lse) - smoothing / n - (c === id ? 1 - smoothing : 0);
+          into.data[r * n + c] = counts ? g : 0;
+        });
+    }
+  },
+};
+
+/** x (n) to sums of its squares, f32 (SQUARE_SUMS): which of them an element joins is the device's matter. */
+export const squaresRow: KernelRow<any> = {
+  ...common,
+  name: 'squareSums',
+  kernel: { kind: 'squares' },
+  formula: 'sums of x^2',
+  infer: ([x]: readonly Sig[]): readonly Sig[] => {
+    want('squareSums', 'x', x, 1, SMALL);
+    return [{ shape: [SQUARE_SUMS], dtype: 'f32' }];
+  },
+  reference: ([x]: readonly RefTensor[], [out]: readonly RefTensor[]): void => {
+    for (let i = 0; i < SQUARE_SUMS; i++) out.data[i] = 0;
+    numbers(x).forEach((v, i) => ((out.data as number[])[i % SQUARE_SUMS] += v * v));
+  },
+};
+
+/** p, m, v (n), f32, gradients (n) and what is named by `scaled`, `copied`: p, m, v and the copy change in place. */
+export const adamRow: KernelRow<any> = {
+  ...common,
+  name: 'adamInPlace',
+  kernel: { kind: 'adam' },
+  formula: 'p * shrink - rate * m / (sqrt(v) + eps), in place, with both averages',
+  infer: (inputs: readonly Sig[], { scaled, copied }: AdamParams): readonly Sig[] => {
+    const [p, m, v, grad, ...rest] = inputs;
+    for (const [name, t] of [['p', p] as const, ['m', m] as const, ['v', v] as const])
+      want('adamInPlace', name, t, 1, ['f32']);
+    want('adamInPlace', 'gradient', grad, 1, SMALL);
+    const scale = scaled ? rest[0] : undefined;
+    const copy = copied ? rest[scaled ? 1 : 0] : undefined;
+    if (scale) want('adamInPlace', 'scale', scale, 0, ['f32']);
+    if (copy) want('adamInPlace', 'copy', copy, 1, ['f16', 'bf16']);
+    for (const t of [m, v, grad, copy])
+      if (t && t.shape[0] !== p.shape[0])
+        throw new ShapeError(`adamInPlace: ${formatShape(t.shape)} beside parameters ${formatShape(p.shape)}`);
+    return [p, m, v, ...(copy ? [copy] : [])];
+  },
+  reference: (inputs: readonly RefTensor[], outputs: readonly RefTensor[], o: AdamParams): void => {
+    const [p, m, v, grad, scale] = inputs.map(numbers);
+    outputs[0].data.forEach((_, i) => {
+      const g = grad[i] * (o.scaled ? scale[0] : 1);
+      const [average, square] = [o.beta1 * m[i] + (1 - o.beta1) * g, o.beta2 * v[i] + (1 - o.beta2) * g * g];
+      const next = p[i] * o.shrink - (o.rate * average) / (Math.sqrt(square) + o.eps);
+      [next, average, square, next].forEach((x, k) => outputs[k] && (outputs[k].data[i] = x));
+    });
+  },
+};

@@ -1,0 +1,113 @@
+// A training step's passes over long vectors: on GPUs one kernel each, held against the ops they are made of.
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import { Device, type DType, noGrad, randn, scope, tensor, type Tensor } from '../src/index.js';
+import { AdamW, Embedding, FlatParameters, gradNorm, Linear, Module } from '../src/nn/index.js';
+import { adamInPlace, classLosses, hasClassLosses, squaredNorm } from '../src/tensor/training.js';
+
+const DEVICES = (process.env.WICK_DEVICES ?? 'sim:32,sim:64,emu:gfx1030').split(',').filter((d) => d !== 'cpu');
+const list = (t: Tensor): Float32Array => t.cast('f32').to(Device.cpu()).dataSync() as Float32Array;
+function near(got: Float32Array, want: Float32Array, by: number, what: string): void {
+  assert.equal(got.length, want.length);
+  const size = want.reduce((m, x) => Math.max(m, Math.abs(x)), 0);
+  got.forEach((x, i) => assert.ok(Math.abs(x - want[i]) <= by * size, `${what}, element ${i}: ${x}, not ${want[i]}`));
+}
+
+for (const name of DEVICES) {
+  const device = Device.get(name);
+  describe(name, () => {
+    for (const dtype of ['f32', 'bf16', 'f16'] as const)
+      test(`losses of class numbers and the logits' gradient, ${dtype}`, () => {
+        assert.ok(hasClassLosses(device, dtype));
+        for (const [rows, classes] of [
+          [3, 1048],
+          [5, 77],
+        ])
+          for (const smoothing of [0, 0.1])
+            scope(() => {
+              const x = randn([rows, classes], { seed: 1, device: Device.cpu() }).affine(3, 0).cast(dtype);
+              const ids = tensor(BigInt64Array.from({ length: rows }, (_, i) => (i === 1 ? -7n : BigInt((i * 31) % classes))));
+              const apart = x.cast('f32').requireGrad();
+              const want = apart.crossEntropy(ids, { ignoreIndex: -7, labelSmoothing: smoothing, reduction: 'sum' });
+              const logits = x.to(device).copy();
+              const how = { ignore: -7, smoothing };
+              const alone = classLosses(logits, ids.to(device), { ...how, grad: false });
+              near(list(alone.sum().reshape([1])), list(want.reshape([1])), 1e-5, 'without a gradient');
+              const losses = classLosses(logits, ids.to(device), { ...how, grad: true });
+              assert.deepEqual(list(losses), list(alone));
+              assert.equal(list(losses)[1], 0, 'what is ignored has no loss');
+              near(list(logits), list(want.backward().of(apart)), dtype === 'f32' ? 1e-5 : 1 / 128, 'gradient');
+            });
+      });
+    test('an id that is no class is told of when results are read', () => {
+      const logits = randn([2, 40], { seed: 1, device });
+      const ids = tensor(BigInt64Array.of(3n, 40n), { device });
+      const losses = classLosses(logits, ids, { ignore: -100, smoothing: 0, grad: false });
+      assert.throws(() => losses.dataSync(), /classLosses: an index was out of range/);
+    });
+    for (const dtype of ['f32', 'bf16', 'f16'] as const)
+      test(`the sum of squares, ${dtype}`, () => {
+        for (const n of [1, 1000, 70_001]) {
+          const x = randn([n], { seed: 2, device }).cast(dtype);
+          near(list(squaredNorm(x).reshape([1])), list(x.cast('f32').sqr().sum().reshape([1])), 1e-6, `${n} numbers`);
+        }
+      });
+    test("Adam's step in place is the one of its ops, whatever dtype gradients and the copy have", () => {
+      const rates = { beta1: 0.9, beta2: 0.99, shrink: 0.999, rate: 0.01, eps: 1e-8 };
+      for (const gradType of ['f32', 'bf16', 'f16'] as const)
+        for (const copyType of [undefined, 'bf16', 'f16'] as const)
+          for (const [n, offset] of [
+            [1003, 0],
+            [64, 1],
+          ])
+            scope(() => {
+              const of = (seed: number): Tensor => randn([n + offset], { seed, device }).narrow(0, offset, n);
+              const [p, m, v] = [of(1), of(2), of(3).sqr().cat([], 0)];
+              const grad = of(4).cast(gradType);
+              const scale = tensor([0.5], { device }).reshape([]);
+              const copy = copyType && randn([n], { device }).cast(copyType);
+              const g = grad.cast('f32').mul(scale);
+              const [m2, v2] = [m.ema(g, 0.9), v.emaSqr(g, 0.99)];
+              const p2 = p.affine(0.999, 0).adamStep(m2, v2, 0.01, 1e-8);
+              const want = [p2, m2, v2].map(list);
+              assert.ok(adamInPlace({ p, m, v, grad, scale, ...(copy && { copy }) }, rates));
+              [p, m, v].forEach((t, i) => near(list(t), want[i], 1e-6, `${gradType} ${n}, result ${i}`));
+              if (copy) assert.deepEqual(list(copy), list(p.cast(copyType as DType)));
+            });
+    });
+  });
+}
+
+class Net extends Module {
+  table = new Embedding(7, 6);
+  inner = new Linear(6, 5);
+  unused = new Linear(2, 2);
+  forward(ids: Tensor): Tensor {
+    return this.inner.forward(this.table.forward(ids)).sqr().sum();
+  }
+}
+for (const name of ['cpu', 'sim:32'])
+  test(`a step from a loss is that of gathered gradients on ${name}`, () => {
+    const device = Device.get(name);
+    const made = (): { net: Net; flat: FlatParameters } => {
+      const net = new Net();
+      noGrad(() =>
+        net.replace((t) => randn(t.shape, { seed: t.size, device: Device.cpu() }).to(device).requireGrad()),
+      );
+      return { net, flat: new FlatParameters(net, 'bf16') };
+    };
+    const ids = tensor(Int32Array.of(1, 2, 2, 5), { device });
+    const [a, b] = [made(), made()];
+    const [one, two] = [a, b].map(({ flat }) => new AdamW([flat.master], { learningRate: 0.1 }));
+    for (let step = 0; step < 3; step++)
+      scope(() => {
+        const norm = a.flat.backwardStep(a.net.forward(ids), one, { clipNorm: 0.5 }) as Tensor;
+        const grads = b.flat.gather(b.net.forward(ids).backward());
+        const size = gradNorm([grads]);
+        near(list(norm.reshape([1])), list(size.reshape([1])), 1e-5, 'norm');
+        b.flat.step(two, grads.affine(Math.min(1, 0.5 / (size.item() + 1e-6)), 0));
+        near(list(a.flat.master), list(b.flat.master), 1e-5, `after step ${step}`);
+        assert.deepEqual(list(a.net.table.weight), list(a.flat.master.cast('bf16')).slice(0, 42));
+      });
+    assert.throws(() => a.flat.backwardStep(a.net.forward(ids), one, { clip: 1 } as never), /clip/);
+  });
