@@ -9,6 +9,7 @@
 //   part_reduce       few long rows: block (chunk, row) leaves one accumulator in scratch [rows, chunks]
 //   col_reduce        [outer, n, inner] over n: block (x, 256 / x), x neighbouring columns read together; grid y > 1
 //                     leaves accumulators
+//   col_reduce_packs  the same with 16 bytes of neighbouring columns a thread, inner a multiple of them
 //   merge_parts       accumulators [outer, chunks, inner] to results, a group of 32 threads each
 // Op joins elements: Sum, Mean, Prod, Min, Max, ArgMin, ArgMax of block.h. Sums of small floats are kept in float.
 #include "block.h"
@@ -209,6 +210,59 @@ WICK_FN void col_reduce(const S* src, typename Op::Out* dst, typename Op::A* par
       if (chunks == 1) dst[o * inner + c] = Op::put(slots[rank], n);
       else part[(o * chunks + blockIdx.y) * inner + c] = slots[rank];
     }
+  }
+}
+
+/** The same with 16 bytes of columns a thread. */
+template <class Op, class S>
+WICK_FN void col_reduce_packs(const S* src, typename Op::Out* dst, typename Op::A* part, i64 outer, i64 n, i64 inner,
+                              i64 size) {
+  typedef typename Op::A A;
+  constexpr int V = pack_size<S>;
+  __shared__ A slots[V][256];
+  const i64 width = (i64)blockDim.x * V, tiles = (inner + width - 1) / width, chunks = gridDim.y;
+  const i64 from = (i64)blockIdx.y * size, to = from + size < n ? from + size : n;
+  const u32 rank = thread_rank(), step = blockDim.y;
+  for (i64 tile = blockIdx.x; tile < tiles * outer; tile += gridDim.x) {
+    const i64 o = tile / tiles, c = tile % tiles * width + (i64)threadIdx.x * V;
+    const S* column = src + o * n * inner + c;
+    A acc[V];
+#pragma unroll
+    for (int i = 0; i < V; i++) acc[i] = Op::identity();
+    if (c < inner) {
+      compute_t<S> x[UNROLL][V];
+      i64 r = from + threadIdx.y;
+      ROLLED
+      for (; r + (UNROLL - 1) * step < to; r += UNROLL * step) {
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++) load_v<V>(column + (r + u * step) * inner, x[u]);
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++)
+#pragma unroll
+          for (int i = 0; i < V; i++) acc[i] = Op::join(acc[i], Op::take(x[u][i], r + u * step));
+      }
+      ROLLED
+      for (; r < to; r += step) {
+        load_v<V>(column + r * inner, x[0]);
+#pragma unroll
+        for (int i = 0; i < V; i++) acc[i] = Op::join(acc[i], Op::take(x[0][i], r));
+      }
+    }
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < V; i++) slots[i][rank] = acc[i];
+    for (u32 rows = step / 2; rows; rows >>= 1) {
+      __syncthreads();
+      if (threadIdx.y < rows)
+#pragma unroll
+        for (int i = 0; i < V; i++) slots[i][rank] = Op::join(slots[i][rank], slots[i][rank + rows * blockDim.x]);
+    }
+    if (threadIdx.y == 0 && c < inner)
+#pragma unroll
+      for (int i = 0; i < V; i++) {
+        if (chunks == 1) dst[o * inner + c + i] = Op::put(slots[i][rank], n);
+        else part[(o * chunks + blockIdx.y) * inner + c + i] = slots[i][rank];
+      }
   }
 }
 

@@ -4,13 +4,14 @@
 // Launch (src/backends/gpu/rope.ts): x is [b, h, t, d] (layout 0 halves, 1 interleaved) or [b, t, h, d] (layout 2
 // halves).
 //   rope_rows   a thread V pairs; block 256, grid over (rows * d / 2) / V, rows = b * h * t
+// `step` is how far apart the tokens of x lie where heads of a token lie together (layout 2): x may be a part of wider rows.
 // cos and sin are [t, d / 2], or [b, t, d / 2] when `batched`; `sign` -1 turns back, which is the gradient.
 #include "block.h"
 
 /** Row r of x stands at time t of batch b. */
 template <bool PAIRS, class S, int V>
 WICK_FN void rope_rows(const S* src, const S* cos, const S* sin, S* dst, u32 rows, u32 h, u32 t, u32 d, u32 thd,
-                       u32 batched, float sign) {
+                       u32 batched, float sign, u64 step) {
   typedef compute_t<S> A;
   const u32 half_d = d / 2, per = half_d / V;
   GRID_STRIDE(i, (u64)rows * per) {
@@ -21,18 +22,19 @@ WICK_FN void rope_rows(const S* src, const S* cos, const S* sin, S* dst, u32 row
     load_v<V>(cos + angle, cs);
     load_v<V>(sin + angle, sn);
     const u64 base = (u64)row * d;
+    const S* from = src + (thd ? row / h * step + row % h * d : base);
     if constexpr (PAIRS) {
       A a[V], b[V];
-      load_v<V>(src + base + 2 * c, a);
-      load_v<V>(src + base + 2 * c + V, b);
+      load_v<V>(from + 2 * c, a);
+      load_v<V>(from + 2 * c + V, b);
 #pragma unroll
       for (int v = 0; v < V; v++) {
         x[v] = 2 * v < V ? a[2 * v] : b[2 * v - V];
         y[v] = 2 * v + 1 < V ? a[2 * v + 1] : b[2 * v + 1 - V];
       }
     } else {
-      load_v<V>(src + base + c, x);
-      load_v<V>(src + base + half_d + c, y);
+      load_v<V>(from + c, x);
+      load_v<V>(from + half_d + c, y);
     }
     A p[V], q[V];
 #pragma unroll

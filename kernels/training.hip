@@ -50,7 +50,7 @@ WICK_FN void class_losses(S* x, const i64* ids, float* losses, u32* fault, i64 r
     if (smoothing != 0.0f) total = group_sum(total, blockDim.x, slots);
     const float lse = best + logg(sum), even = smoothing / (float)cols;
     if (threadIdx.x == 0)
-      losses[r] = !counts              ? 0.0f
+      losses[r] = !counts             ? 0.0f
                   : smoothing != 0.0f ? (1.0f - smoothing) * (lse - chosen) + (smoothing * lse - even * total)
                                       : lse - chosen;
     if constexpr (GRAD) {

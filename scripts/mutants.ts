@@ -132,6 +132,7 @@ const GUARDS: Readonly<Record<string, Guard>> = {
   'candle/ternary.hip': { tests: ['kernels-golden'] },
   'tile.h': { ops: ['bmm', 'matmul', 'conv2d'], tests: ['kernels-structured'] },
   'candle/unary.hip': { tests: ['kernels-golden'] },
+  'training.hip': { tests: ['training-passes'] },
   'weight-stream.h': { ops: ['qmatmul'], tests: ['quantized'] },
   'weights.hip': { ops: ['dequantize', 'qrows', 'qmatmul', 'qmatmulExperts'], tests: ['quantized'] },
 };

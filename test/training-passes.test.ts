@@ -26,7 +26,9 @@ for (const name of DEVICES) {
           for (const smoothing of [0, 0.1])
             scope(() => {
               const x = randn([rows, classes], { seed: 1, device: Device.cpu() }).affine(3, 0).cast(dtype);
-              const ids = tensor(BigInt64Array.from({ length: rows }, (_, i) => (i === 1 ? -7n : BigInt((i * 31) % classes))));
+              const ids = tensor(
+                BigInt64Array.from({ length: rows }, (_, i) => (i === 1 ? -7n : BigInt((i * 31) % classes))),
+              );
               const apart = x.cast('f32').requireGrad();
               const want = apart.crossEntropy(ids, { ignoreIndex: -7, labelSmoothing: smoothing, reduction: 'sum' });
               const logits = x.to(device).copy();
@@ -52,6 +54,25 @@ for (const name of DEVICES) {
           near(list(squaredNorm(x).reshape([1])), list(x.cast('f32').sqr().sum().reshape([1])), 1e-6, `${n} numbers`);
         }
       });
+    test('heads that are part of wider rows are turned where they lie, columns are added up in packs', () => {
+      for (const dtype of ['f32', 'bf16'] as const) {
+        const wide = randn([2, 5, 7, 16], { seed: 3, device }).cast(dtype);
+        const [cos, sin] = [randn([5, 8], { seed: 4, device }), randn([5, 8], { seed: 5, device })].map((t) =>
+          t.cast(dtype),
+        );
+        const part = wide.narrow(2, 2, 3);
+        assert.deepEqual(list(part.ropeThd(cos, sin)), list(part.copy().ropeThd(cos, sin)));
+        for (const [rows, columns] of [
+          [3, 8],
+          [700, 24],
+          [129, 520],
+        ]) {
+          const x = randn([rows, columns], { seed: 6, device: Device.cpu() }).cast(dtype);
+          for (const op of ['sum', 'mean', 'max'] as const)
+            near(list(x.to(device)[op](0)), list(x[op](0)), dtype === 'f32' ? 1e-6 : 1 / 256, `${op} ${rows}`);
+        }
+      }
+    });
     test("Adam's step in place is the one of its ops, whatever dtype gradients and the copy have", () => {
       const rates = { beta1: 0.9, beta2: 0.99, shrink: 0.999, rate: 0.01, eps: 1e-8 };
       for (const gradType of ['f32', 'bf16', 'f16'] as const)
@@ -91,9 +112,7 @@ for (const name of ['cpu', 'sim:32'])
     const device = Device.get(name);
     const made = (): { net: Net; flat: FlatParameters } => {
       const net = new Net();
-      noGrad(() =>
-        net.replace((t) => randn(t.shape, { seed: t.size, device: Device.cpu() }).to(device).requireGrad()),
-      );
+      noGrad(() => net.replace((t) => randn(t.shape, { seed: t.size, device: Device.cpu() }).to(device).requireGrad()));
       return { net, flat: new FlatParameters(net, 'bf16') };
     };
     const ids = tensor(Int32Array.of(1, 2, 2, 5), { device });

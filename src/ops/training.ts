@@ -46,7 +46,6 @@ const common = {
   args: (): never => {
     throw new DTypeError('training: it is not a method');
   },
-  samples: () => [],
   errors: () => [],
 };
 function want(op: string, name: string, { shape, dtype }: Sig, rank: number, dtypes: readonly DType[]): void {
@@ -60,6 +59,12 @@ export const lossRow: KernelRow<any> = {
   name: 'classLosses',
   kernel: { kind: 'losses' },
   formula: 'log(sum(exp(x))) - x[id] by row',
+  samples: () => [
+    {
+      inputs: [{ shape: [3, 16] }, { shape: [3], dtype: 'i64' }],
+      params: { ignore: -100, smoothing: 0.1, grad: true },
+    },
+  ],
   infer: ([x, ids]: readonly Sig[], { grad }: LossParams): readonly Sig[] => {
     want('classLosses', 'logits', x, 2, SMALL);
     want('classLosses', 'ids', ids, 1, ['i64']);
@@ -97,6 +102,7 @@ export const squaresRow: KernelRow<any> = {
   name: 'squareSums',
   kernel: { kind: 'squares' },
   formula: 'sums of x^2',
+  samples: () => [{ inputs: [{ shape: [40] }], params: {} }],
   infer: ([x]: readonly Sig[]): readonly Sig[] => {
     want('squareSums', 'x', x, 1, SMALL);
     return [{ shape: [SQUARE_SUMS], dtype: 'f32' }];
@@ -113,6 +119,12 @@ export const adamRow: KernelRow<any> = {
   name: 'adamInPlace',
   kernel: { kind: 'adam' },
   formula: 'p * shrink - rate * m / (sqrt(v) + eps), in place, with both averages',
+  samples: () => [
+    {
+      inputs: [{ shape: [9] }, { shape: [9] }, { shape: [9] }, { shape: [9] }],
+      params: { beta1: 0.5, beta2: 0.5, shrink: 1, rate: 0.25, eps: 0.125, scaled: false, copied: false },
+    },
+  ],
   infer: (inputs: readonly Sig[], { scaled, copied }: AdamParams): readonly Sig[] => {
     const [p, m, v, grad, ...rest] = inputs;
     for (const [name, t] of [['p', p] as const, ['m', m] as const, ['v', v] as const])
@@ -137,3 +149,5 @@ export const adamRow: KernelRow<any> = {
     });
   },
 };
+
+export const TRAINING_ROWS: readonly KernelRow<any>[] = [lossRow, squaresRow, adamRow];

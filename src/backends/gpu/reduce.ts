@@ -95,6 +95,26 @@ const columns = REDUCE.declare({
     call: `col_reduce<${functor(op, dtype)}>`,
   }),
 });
+/** The same with 16 bytes of columns a thread. */
+const PACKED_COLUMNS = ['f32', 'f16', 'bf16'] as const;
+const columnPacks = REDUCE.declare({
+  each: { op: ops.filter((op) => op.kernel.accumulator !== 'place'), dtype: PACKED_COLUMNS },
+  only: taken,
+  symbol: (v) => `reduce_column_packs_${nameOf(v)}`,
+  body: ({ op, dtype }) => ({
+    threads: 256,
+    params: {
+      src: `const ${CTYPE[dtype]}*`,
+      dst: `${functor(op, dtype)}::Out*`,
+      part: `${functor(op, dtype)}::A*`,
+      outer: 'i64',
+      n: 'i64',
+      inner: 'i64',
+      size: 'i64',
+    },
+    call: `col_reduce_packs<${functor(op, dtype)}>`,
+  }),
+});
 /** Accumulators [outer, chunks, inner] to results, a group of 32 threads each. */
 const merge = REDUCE.declare({
   each: { op: ops, dtype: ALL_TYPES },
@@ -179,9 +199,13 @@ export function reduceLaunch(
     return single(launch(rows, { op, access, dtype }, grid, block, { src, dst, rows: outer, cols: n, lanes }));
   }
 
-  const x = Math.min(32, powerAbove(inner));
+  const packed = PACKED_COLUMNS.find(
+    (d) => d === dtype && aligned && inner % packOf(d) === 0 && op.kernel.accumulator !== 'place',
+  );
+  const each = packed ? packOf(packed) : 1;
+  const x = Math.min(32, powerAbove(inner / each));
   const y = 256 / x;
-  const tiles = ceilDiv(inner, x) * outer;
+  const tiles = ceilDiv(inner, x * each) * outer;
   const chunks =
     tiles < 2 * target.multiprocessors
       ? clamp(ceilDiv(4 * target.multiprocessors, tiles), 1, Math.max(1, Math.min(1024, Math.floor(n / (y * 8)))))
@@ -189,15 +213,11 @@ export function reduceLaunch(
   const size = ceilDiv(n, chunks);
   const used = ceilDiv(n, size);
   const part = used > 1 ? scratch : 0;
-  const cols = launch(columns, { op, dtype }, [clamp(tiles, 1, 2 ** 22), used], [x, y], {
-    src,
-    dst,
-    part,
-    outer,
-    n,
-    inner,
-    size,
-  });
+  const args = { src, dst, part, outer, n, inner, size };
+  const grid = [clamp(tiles, 1, 2 ** 22), used];
+  const cols = packed
+    ? launch(columnPacks, { op, dtype: packed }, grid, [x, y], args)
+    : launch(columns, { op, dtype }, grid, [x, y], args);
   return used > 1
     ? { launches: [cols, merged(outer * inner, used)], scratch: outer * inner * used * bytes }
     : single(cols);

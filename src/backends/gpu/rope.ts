@@ -25,6 +25,7 @@ const turn = ROPE.declare({
         thd: 'u32',
         batched: 'u32',
         sign: 'float',
+        step: 'u64',
       },
       call: `rope_rows<${pairs}, ${S}, ${access === 'packed' ? `pack_size<${S}>` : 1}>`,
     };
@@ -45,14 +46,16 @@ export interface RopeShape {
   readonly batched: boolean;
   /** Turns back: the gradient. */
   readonly inverse: boolean;
+  /** Elements between tokens of x in layout thd, where they are more than its heads'. */
+  readonly step?: number;
 }
 /** Buffers: src, cos, sin, dst. */
 export function ropeLaunch(
-  { kind, b, h, t, d, batched, inverse }: RopeShape,
+  { kind, b, h, t, d, batched, inverse, step = h * d }: RopeShape,
   dtype: DType,
   aligned: boolean,
 ): Launches {
-  const pack = aligned && (d / 2) % packOf(dtype) === 0 ? packOf(dtype) : 1;
+  const pack = aligned && [d / 2, step].every((n) => n % packOf(dtype) === 0) ? packOf(dtype) : 1;
   const rows = b * h * t;
   const variant = {
     pairs: kind === 'pairs',
@@ -72,6 +75,7 @@ export function ropeLaunch(
       thd: kind === 'thd' ? 1 : 0,
       batched: batched ? 1 : 0,
       sign: inverse ? -1 : 1,
+      step,
     }),
   );
 }
@@ -82,7 +86,11 @@ export const planRope: FamilyPlan<RowOf<'rope'>, unknown> = (p, { kernel: { kind
   const batched = cos.layout.rank === 3;
   // Tables longer than the sequence are cut to it, so that batches lie where the kernel looks.
   const cut = (v: View): View => ({ ...viewOf(v), layout: v.layout.slice(batched ? 1 : 0, 0, t) });
-  const [src, c, s] = [p.dense(x), p.dense(cut(cos)), p.dense(cut(sin))];
-  const launches = ropeLaunch({ kind, b, h, t, d, batched, inverse: false }, x.dtype, aligned16(src, c, s, out));
+  // Heads that lie together are read where they are: queries and keys are parts of one product.
+  const [batchStep, step, head, unit] = x.layout.strides;
+  const together = kind === 'thd' && unit === 1 && head === d && step >= h * d && (b === 1 || batchStep === t * step);
+  const [src, c, s] = [together ? x : p.dense(x), p.dense(cut(cos)), p.dense(cut(sin))];
+  const shape = { kind, b, h, t, d, batched, inverse: false, ...(together && { step }) };
+  const launches = ropeLaunch(shape, x.dtype, aligned16(src, c, s, out));
   p.run(launches, { src, cos: c, sin: s, dst: out });
 };
