@@ -1,0 +1,184 @@
+// Attention forward and backward at the sizes people quote: node dist/bench/attention.js --device cuda:0
+//   [--only TEXT] [--any-order] [--json FILE] [--no-peers]
+// Rates count operations on keys that are seen. PyTorch's scaled_dot_product_attention stands beside it where it has the
+// case (bench/peers/pytorch-attention.py); --any-order lets gradients be added up in any order, as PyTorch's are.
+import { spawnSync } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import { table } from '../src/cli/table.js';
+import { Device, type DType, noGrad, randn, scope, tensor, type Tensor } from '../src/index.js';
+import { commitNow } from '../src/parity/provenance.js';
+
+const { values: v } = parseArgs({
+  options: {
+    device: { type: 'string', default: 'cpu' },
+    only: { type: 'string', default: '' },
+    'any-order': { type: 'boolean', default: false },
+    json: { type: 'string' },
+    'no-peers': { type: 'boolean', default: false },
+  },
+});
+const device = Device.get(v.device);
+device.deterministic = !v['any-order'];
+/** Seconds that a case runs before it is timed: libraries are tried in them. */
+const WARM = device.name.startsWith('cuda') || device.name.startsWith('rocm') ? 0.5 : 0;
+
+interface Case {
+  readonly name: string;
+  readonly dtype: DType;
+  /** batch, query heads, key heads, tokens, numbers of a head */
+  readonly sizes: readonly [number, number, number, number, number];
+  readonly causal: boolean;
+  readonly window?: number;
+  readonly kind?: 'varlen' | 'paged';
+  readonly backward: boolean;
+}
+type Sizes = readonly [batch: number, heads: number, tokens: number, dim: number];
+const LARGE: readonly (readonly [Sizes, readonly boolean[]])[] = [
+  [
+    [4, 16, 2048, 64],
+    [true, false],
+  ],
+  [
+    [16, 16, 1024, 64],
+    [true, false],
+  ],
+  [[4, 32, 4096, 64], [true]],
+  [[4, 16, 4096, 96], [true]],
+  [
+    [4, 32, 4096, 128],
+    [true, false],
+  ],
+  [[4, 16, 4096, 192], [true]],
+  [
+    [4, 16, 4096, 256],
+    [true, false],
+  ],
+];
+const SMALL: typeof LARGE = [[[1, 2, 64, 16], [true]]];
+const onGpu = WARM > 0;
+function cases(): Case[] {
+  const list: Case[] = [];
+  const add = (c: Omit<Case, 'name'>): void => {
+    const [b, h, hk, t, d] = c.sizes;
+    const how = c.kind ?? (c.window ? `window ${c.window}` : c.causal ? 'causal' : 'full');
+    const heads = hk === h ? h : `${h}/${hk}`;
+    list.push({ ...c, name: `${c.backward ? 'backward' : 'forward'} ${c.dtype} ${b}x${heads}x${t}x${d} ${how}` });
+  };
+  for (const backward of [false, true]) {
+    for (const [[b, h, t, d], ways] of onGpu ? LARGE : SMALL)
+      for (const causal of ways) add({ dtype: 'bf16', sizes: [b, h, h, t, d], causal, backward });
+    const [b, h, t, d]: Sizes = onGpu ? [4, 32, 4096, 128] : [1, 4, 64, 16];
+    const usual = { sizes: [b, h, h, t, d] as const, causal: true, backward };
+    add({ ...usual, dtype: 'f16' });
+    add({ ...usual, dtype: 'bf16', sizes: [b, h, h / 4, t, d] });
+    add({ ...usual, dtype: 'bf16', window: t / 4 });
+    add({ ...usual, dtype: 'bf16', kind: 'varlen' });
+    if (!backward) add({ ...usual, dtype: 'bf16', kind: 'paged' });
+  }
+  return list.filter((c) => c.name.includes(v.only));
+}
+
+/** Keys that a query sees, all queries of a head together. */
+function seen({ sizes: [, , , t], causal, window }: Case): number {
+  if (window) return t * (window + 1) - (window * (window + 1)) / 2;
+  return causal ? (t * (t + 1)) / 2 : t * t;
+}
+
+/** Seconds of one call in the best of three rounds. */
+async function time(f: () => void): Promise<number> {
+  const begin = performance.now();
+  do {
+    f();
+    await device.sync();
+  } while (performance.now() - begin < 1000 * WARM);
+  const once = performance.now();
+  f();
+  await device.sync();
+  const count = Math.max(1, Math.round((WARM * 200) / Math.max(0.01, performance.now() - once)));
+  let best = Infinity;
+  for (let round = 0; round < 3; round++) {
+    const start = performance.now();
+    for (let i = 0; i < count; i++) f();
+    await device.sync();
+    best = Math.min(best, (performance.now() - start) / 1000 / count);
+  }
+  return best;
+}
+const random = (shape: number[], seed: number, dtype: DType): Tensor => randn(shape, { seed, device }).cast(dtype);
+const PAGE = 64;
+/** A call of a case, without and with a graph. */
+function attention(c: Case): { readonly inputs: readonly Tensor[]; readonly run: () => Tensor } {
+  const [b, h, hk, t, d] = c.sizes;
+  const options = { causal: c.causal, ...(c.window && { window: [c.window, 0] as [number, number] }) };
+  if (c.kind === 'varlen') {
+    const inputs = [h, hk, hk].map((n, i) => random([b * t, n, d], i + 1, c.dtype));
+    const starts = tensor(
+      Int32Array.from({ length: b + 1 }, (_, i) => i * t),
+      { device },
+    );
+    const [q, k, x] = inputs;
+    return { inputs, run: () => q.sdpaVarlen(k, x, starts, starts, { ...options, maxQueries: t, maxKeys: t }) };
+  }
+  const q = random([b, h, t, d], 1, c.dtype);
+  if (c.kind === 'paged') {
+    const page = Math.min(PAGE, t);
+    const [k, x] = [2, 3].map((seed) => random([(b * t) / page, hk, page, d], seed, c.dtype));
+    const pages = tensor(
+      Int32Array.from({ length: (b * t) / page }, (_, i) => i),
+      { shape: [b, t / page], device },
+    );
+    const lengths = tensor(new Int32Array(b).fill(t), { device });
+    return { inputs: [q, k, x], run: () => q.sdpaPaged(k, x, pages, { ...options, lengths }) };
+  }
+  const [k, x] = [2, 3].map((seed) => random([b, hk, t, d], seed, c.dtype));
+  return { inputs: [q, k, x], run: () => q.sdpa(k, x, options) };
+}
+
+interface Result {
+  readonly name: string;
+  readonly value: number;
+  readonly unit: 'TFLOP/s';
+  torch?: number;
+  ofTorch?: number;
+}
+const results: Result[] = [];
+console.log(`${device.name}: ${device.description}${v['any-order'] ? ', gradients in any order' : ''}`);
+for (const c of cases()) {
+  const { inputs, run } = attention(c);
+  let seconds: number;
+  if (c.backward) {
+    for (const t of inputs) t.requireGrad();
+    const out = run();
+    const grad = random([...out.shape], 4, c.dtype);
+    seconds = await time(() => scope(() => void out.backward({ grad, retainGraph: true })));
+    for (const t of [out, grad]) t.dispose();
+  } else seconds = await time(() => scope(() => noGrad(() => void run())));
+  for (const t of inputs) t.dispose();
+  const [b, h, , , d] = c.sizes;
+  const value = (4 * b * h * d * seen(c) * (c.backward ? 2.5 : 1)) / seconds / 1e12;
+  results.push({ name: c.name, value, unit: 'TFLOP/s' });
+  console.log(`${c.name.padEnd(48)} ${value.toPrecision(4)} TFLOP/s`);
+}
+if (onGpu && !v['no-peers']) {
+  device.trim();
+  const script = join(dirname(fileURLToPath(import.meta.url)), '..', '..', 'bench', 'peers', 'pytorch-attention.py');
+  const names = results.map((r) => r.name).join('\n');
+  const ran = spawnSync('python3', [script], { input: names, encoding: 'utf8', maxBuffer: 2 ** 24 });
+  const torch = ran.status === 0 ? (JSON.parse(ran.stdout) as Record<string, number>) : {};
+  for (const r of results)
+    if (torch[r.name]) Object.assign(r, { torch: torch[r.name], ofTorch: r.value / torch[r.name] });
+  console.log(
+    table(
+      ['attention', 'wick', 'PyTorch', 'wick / PyTorch'],
+      results.map((r) => [r.name, r.value.toFixed(0), r.torch?.toFixed(0) ?? '', r.ofTorch?.toFixed(2) ?? '']),
+    ),
+  );
+}
+if (v.json)
+  writeFileSync(
+    v.json,
+    `${JSON.stringify({ device: device.description, date: new Date().toISOString(), commit: commitNow(), anyOrder: v['any-order'], results }, null, 1)}\n`,
+  );
