@@ -1,5 +1,5 @@
 // Training steps at the sizes people quote, op by op where asked: node dist/bench/train.js --device cuda:0
-//   [--only 124m,1.3b] [--profile] [--plain] [--json FILE] [--no-peers]
+//   [--only 124m,1.3b] [--profile] [--plain] [--any-order] [--json FILE] [--no-peers] [--ways eager,compiled]
 // Weights are bf16 with f32 masters, gradients are clipped by their norm, AdamW steps all parameters. PyTorch's figures,
 // op by op and compiled, are of the same run where it is installed (bench/peers/pytorch-train.py).
 import { spawnSync } from 'node:child_process';
@@ -20,11 +20,15 @@ const { values: v } = parseArgs({
     only: { type: 'string', default: '124m,1.3b' },
     profile: { type: 'boolean', default: false },
     plain: { type: 'boolean', default: false },
+    'any-order': { type: 'boolean', default: false },
+    ways: { type: 'string', default: 'eager,compiled' },
     json: { type: 'string' },
     'no-peers': { type: 'boolean', default: false },
   },
 });
 const device = Device.get(v.device);
+/** Gradients of attention in any order, as PyTorch adds them up. */
+device.deterministic = !v['any-order'];
 const dtype: DType = 'bf16';
 
 interface Shape {
@@ -117,7 +121,7 @@ for (const name of v.only.split(',')) {
 }
 if (!v['no-peers']) {
   const script = join(dirname(fileURLToPath(import.meta.url)), '..', '..', 'bench', 'peers', 'pytorch-train.py');
-  const ran = spawnSync('python3', [script, v.only], { encoding: 'utf8', maxBuffer: 2 ** 24 });
+  const ran = spawnSync('python3', [script, v.only, v.ways], { encoding: 'utf8', maxBuffer: 2 ** 24 });
   const torch = ran.status === 0 ? (JSON.parse(ran.stdout) as Record<string, Record<string, number>>) : {};
   for (const r of results) r.torch = torch[r.name.split(':')[0]];
   console.log(
@@ -139,5 +143,5 @@ if (!v['no-peers']) {
 if (v.json)
   writeFileSync(
     v.json,
-    `${JSON.stringify({ device: device.description, date: new Date().toISOString(), commit: commitNow(), results }, null, 1)}\n`,
+    `${JSON.stringify({ device: device.description, date: new Date().toISOString(), commit: commitNow(), anyOrder: v['any-order'], results }, null, 1)}\n`,
   );

@@ -21,6 +21,26 @@ template <class T> WICK_FN void attention_delta(const Attention& p) {
   if (i < s.nq && lane == 0) ((A*)p.delta)[lse_index(p, s, head, i)] = sum;
 }
 
+// The same for rows that 16-byte copies can read: 8 lanes a row. Grid (ceil(tq / 32), heads, batch).
+template <class T> WICK_FN void attention_delta_packs(const Attention& p) {
+  constexpr int V = pack_size<T>;
+  int lane = threadIdx.x % 8, i = blockIdx.x * 32 + threadIdx.x / 8, head = blockIdx.y;
+  Sequence s = sequence_of(p, blockIdx.z);
+  float sum = 0, x[V], y[V];
+  if (i < s.nq) {
+    const T* out = query_row<const T>(p.out, p.out_strides, s, head, i);
+    const T* dout = query_row<const T>(p.dout, p.dout_strides, s, head, i);
+    for (int d = lane * V; d < p.dim; d += 8 * V) {
+      unpack(load_pack(out + d), x);
+      unpack(load_pack(dout + d), y);
+#pragma unroll
+      for (int k = 0; k < V; k++) sum = fmag(x[k], y[k], sum);
+    }
+  }
+  for (int m = 4; m; m /= 2) sum += shfl_xor(sum, m, 8);
+  if (i < s.nq && lane == 0) ((float*)p.delta)[lse_index(p, s, head, i)] = sum;
+}
+
 // A tile of queries and one of keys: from products to weights, in `tile`, and gradients of products, over the operands,
 // pitch B + 1.
 template <class T, class A, int B>

@@ -7,6 +7,7 @@ import type { ProductOptions } from '../ops/quantized.js';
 import { noGrad } from '../tensor/autograd.js';
 import { QTensor, type Weight } from '../tensor/qtensor.js';
 import type { Tensor } from '../tensor/tensor.js';
+import { biasedProduct } from '../tensor/training.js';
 import { builderOf, MAKE_OPTIONS, type MakeOptions } from './fresh.js';
 import { type Init, kaiming, normal, uniform } from './init.js';
 import { Layer } from './module.js';
@@ -60,6 +61,10 @@ export class Linear<W extends Weight = Tensor> extends Layer {
         `Linear: the last dimension of ${formatShape(x.shape)} is not ${weight.shape[1]}, the inputs of a layer from ` +
           `${weight.shape[1]} to ${weight.shape[0]}`,
       );
+    if (this.bias && !(weight instanceof QTensor)) {
+      const y = biasedProduct(x, weight, this.bias);
+      if (y) return y;
+    }
     const y = weight instanceof QTensor ? weight.matmul(x, this.product) : x.matmul(weight.t());
     return this.bias ? y.add(this.bias) : y;
   }

@@ -4,7 +4,7 @@ import type { DType } from '../base/dtype.js';
 import { DTypeError, IndexError, ShapeError } from '../base/errors.js';
 import { formatShape } from '../base/shape.js';
 import { numbers } from './kernel-row.js';
-import { type KernelRow, type RefTensor, type Sig, ulps } from './op.js';
+import { type GradContext, type Grads, type KernelRow, type RefTensor, type Sig, ulps } from './op.js';
 
 declare module './op.js' {
   interface KernelFacts {
@@ -36,12 +36,12 @@ export interface AdamParams extends AdamRates, Record<string, unknown> {
 export const SQUARE_SUMS = 1024;
 
 const SMALL: readonly DType[] = ['f32', 'f16', 'bf16'];
+const IN_BACKWARD = 'it is part of a backward pass';
 const common = {
   family: 'training' as const,
   mixed: true as const,
   dtypes: SMALL,
   ulp: ulps(4),
-  noGrad: 'it is part of a backward pass',
   candle: { none: 'composed of several ops there' },
   args: (): never => {
     throw new DTypeError('training: it is not a method');
@@ -53,12 +53,46 @@ function want(op: string, name: string, { shape, dtype }: Sig, rank: number, dty
   if (!dtypes.includes(dtype)) throw new DTypeError(`${op}: ${name} is ${dtype}; it takes ${dtypes.join(', ')}`);
 }
 
+/** x (m, k), y (k, n) and a bias (n) that every row gets before it is rounded. */
+export const biasedRow: KernelRow<{}> = {
+  ...common,
+  name: 'biasedProduct',
+  family: 'matmul',
+  formula: 'x y + bias',
+  infer: (inputs: readonly Sig[]): readonly Sig[] => {
+    const [x, y, bias] = inputs;
+    want('biasedProduct', 'x', x, 2, SMALL);
+    for (const [name, t, shape] of [['y', y, [x.shape[1], y.shape[1]]] as const, ['bias', bias, [y.shape[1]]] as const])
+      if (t.dtype !== x.dtype || formatShape(t.shape) !== formatShape(shape))
+        throw new ShapeError(
+          `biasedProduct: ${name} ${t.dtype} ${formatShape(t.shape)} must be ${x.dtype} ${formatShape(shape)}`,
+        );
+    return [{ shape: [x.shape[0], y.shape[1]], dtype: x.dtype }];
+  },
+  reference: ([x, y, bias]: readonly RefTensor[], [out]: readonly RefTensor[]): void => {
+    const [[m, k], n] = [x.shape, bias.shape[0]];
+    for (let i = 0; i < m; i++)
+      for (let j = 0; j < n; j++) {
+        let sum = numbers(bias)[j];
+        for (let c = 0; c < k; c++) sum += numbers(x)[i * k + c] * numbers(y)[c * n + j];
+        out.data[i * n + j] = sum;
+      }
+  },
+  grad: ({ inputs: [x, y], grad, needs }: GradContext): Grads => [
+    needs(0) ? grad.bmm(y.transpose(-1, -2)) : undefined,
+    needs(1) ? x.transpose(-1, -2).bmm(grad) : undefined,
+    needs(2) ? grad.sum([0], false) : undefined,
+  ],
+  samples: () => [{ inputs: [{ shape: [9, 8] }, { shape: [8, 16] }, { shape: [16] }], params: {} }],
+};
+
 /** x (rows, classes) and ids (rows) to losses (rows), f32; with `grad` x becomes their gradient. */
 export const lossRow: KernelRow<any> = {
   ...common,
   name: 'classLosses',
   kernel: { kind: 'losses' },
   formula: 'log(sum(exp(x))) - x[id] by row',
+  noGrad: IN_BACKWARD,
   samples: () => [
     {
       inputs: [{ shape: [3, 16] }, { shape: [3], dtype: 'i64' }],
@@ -102,6 +136,7 @@ export const squaresRow: KernelRow<any> = {
   name: 'squareSums',
   kernel: { kind: 'squares' },
   formula: 'sums of x^2',
+  noGrad: IN_BACKWARD,
   samples: () => [{ inputs: [{ shape: [40] }], params: {} }],
   infer: ([x]: readonly Sig[]): readonly Sig[] => {
     want('squareSums', 'x', x, 1, SMALL);
@@ -119,6 +154,7 @@ export const adamRow: KernelRow<any> = {
   name: 'adamInPlace',
   kernel: { kind: 'adam' },
   formula: 'p * shrink - rate * m / (sqrt(v) + eps), in place, with both averages',
+  noGrad: IN_BACKWARD,
   samples: () => [
     {
       inputs: [{ shape: [9] }, { shape: [9] }, { shape: [9] }, { shape: [9] }],
@@ -150,4 +186,4 @@ export const adamRow: KernelRow<any> = {
   },
 };
 
-export const TRAINING_ROWS: readonly KernelRow<any>[] = [lossRow, squaresRow, adamRow];
+export const TRAINING_ROWS: readonly KernelRow<any>[] = [biasedRow, lossRow, squaresRow, adamRow];

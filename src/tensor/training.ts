@@ -2,14 +2,42 @@
 // them, callers take the ops they are made of.
 import type { DType } from '../base/dtype.js';
 import type { KernelRow } from '../ops/op.js';
-import { adamRow, type AdamParams, type AdamRates, lossRow, type LossParams, squaresRow } from '../ops/training.js';
+import {
+  adamRow,
+  type AdamParams,
+  type AdamRates,
+  biasedRow,
+  lossRow,
+  type LossParams,
+  squaresRow,
+} from '../ops/training.js';
+import { gradEnabled } from './autograd.js';
 import type { Device } from './device.js';
-import { sameDevice } from './dispatch.js';
+import { apply, sameDevice } from './dispatch.js';
 import { launch } from './guard.js';
 import { Tensor } from './tensor.js';
 
 const has = ({ backend }: Device, row: KernelRow<any>, dtype: DType): boolean =>
   row.dtypes.includes(dtype) && backend.supports(row, dtype) === true;
+
+/** Rows from which a product adds its bias by itself: few rows have kernels of their own. */
+const BIASED_ROWS = 64;
+/**
+ * x (..., k) times the transposed weight (n, k) plus a bias (n) in one pass while a net is trained; undefined where that
+ * is not to be had. Nets that only run keep to one rounding for any number of rows.
+ */
+export function biasedProduct(x: Tensor, weight: Tensor, bias: Tensor): Tensor | undefined {
+  if (!gradEnabled() || !(x.requiresGrad || weight.requiresGrad || bias.requiresGrad)) return undefined;
+  const { shape, dtype, device } = x;
+  const k = shape[shape.length - 1];
+  const rows = x.size / k;
+  if (!x.layout.isContiguous || !(rows >= BIASED_ROWS) || weight.dtype !== dtype || bias.dtype !== dtype)
+    return undefined;
+  if (!has(device, biasedRow, dtype)) return undefined;
+  const flat = x.rank === 2 ? x : x.reshape([rows, k]);
+  const [y] = apply(biasedRow, [flat, weight.t(), bias], {});
+  return x.rank === 2 ? y : y.reshape([...shape.slice(0, -1), weight.shape[0]]);
+}
 
 /** Whether a device has the losses of class numbers over logits of this dtype in one pass. */
 export const hasClassLosses = (device: Device, dtype: DType): boolean => has(device, lossRow, dtype);

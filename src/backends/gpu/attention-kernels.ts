@@ -180,6 +180,11 @@ const delta = ATTENTION_BACKWARD.declare({
   symbol: ({ dtype }) => `attention_delta_${dtype}`,
   body: ({ dtype }) => ({ threads: 256, params, call: `attention_delta<${CTYPE[dtype]}>` }),
 });
+const deltaPacks = ATTENTION_BACKWARD.declare({
+  each: { dtype: ['f16', 'bf16'] },
+  symbol: ({ dtype }) => `attention_delta_packs_${dtype}`,
+  body: ({ dtype }) => ({ threads: 256, params, call: `attention_delta_packs<${CTYPE[dtype]}>` }),
+});
 const backward = ATTENTION_BACKWARD.declare({
   each: { side: ['query', 'key'], dtype: REAL_TYPES, dim: DIMS },
   symbol: ({ side, dtype, dim }) => `attention_backward_${side}_${dtype}_${dim}`,
@@ -284,8 +289,13 @@ export function splitLaunches(
 }
 
 /** The sum of out times dout over the head dimension, which the backward pass needs. */
-export const deltaLaunch = (c: AttentionCall, dtype: AttentionDType): Launch =>
-  launch(delta, { dtype }, [ceilDiv(c.tq, 8), c.heads, c.batch], 256, { p: c });
+export function deltaLaunch(c: AttentionCall, dtype: AttentionDType): Launch {
+  const packed =
+    c.dim % 8 === 0 && multiples(8, c.outStrides, c.doutStrides) && [c.out, c.dout].every((p) => placeOf(p) % 16 === 0);
+  if ((dtype === 'f16' || dtype === 'bf16') && packed)
+    return launch(deltaPacks, { dtype }, [ceilDiv(c.tq, 32), c.heads, c.batch], 256, { p: c });
+  return launch(delta, { dtype }, [ceilDiv(c.tq, 8), c.heads, c.batch], 256, { p: c });
+}
 
 /** The gradient of the queries, then those of keys and values; delta is there. */
 export function backwardLaunches(c: AttentionCall, dtype: AttentionDType, device: DeviceInfo): readonly Launch[] {

@@ -264,6 +264,8 @@ interface Operands {
   readonly a: View;
   readonly b: View;
   readonly out: View;
+  /** Numbers added to every row. */
+  readonly bias: View | undefined;
   readonly m: number;
   readonly n: number;
   readonly k: number;
@@ -271,14 +273,15 @@ interface Operands {
   readonly parts: readonly BatchPart[];
 }
 
-export const planMatmul: FamilyPlan<unknown, unknown> = (p, _row, [lhs, rhs], [out]) => {
+export const planMatmul: FamilyPlan<unknown, unknown> = (p, _row, [lhs, rhs, added], [out]) => {
   const batch = out.layout.shape.slice(0, -2);
   const [m, n] = out.layout.shape.slice(-2);
   const k = lhs.layout.shape[lhs.layout.rank - 1];
   if (k === 0) return p.fill(out, 0);
   const a = broadcastBatch(lhs, batch);
   const b = broadcastBatch(rhs, batch);
-  const product = { a, b, out, m, n, k, parts: mergeBatch(batch, a.layout.strides, b.layout.strides) };
+  const bias = added && p.dense(added, 16);
+  const product = { a, b, out, bias, m, n, k, parts: mergeBatch(batch, a.layout.strides, b.layout.strides) };
   const library = libraryProduct(p.served, product);
   if (!library) return planOwn(p, product);
   const otherwise = (): Plan => {
@@ -286,10 +289,10 @@ export const planMatmul: FamilyPlan<unknown, unknown> = (p, _row, [lhs, rhs], [o
     planOwn(own, product);
     return own.steps;
   };
-  p.steps.push({ product: library, a, b, to: out, otherwise });
+  p.steps.push({ product: library, a, b, to: out, bias, otherwise });
 };
 
-function libraryProduct(served: Served, { a, b, out, m, n, k, parts }: Operands): GemmPlan | undefined {
+function libraryProduct(served: Served, { a, b, out, bias, m, n, k, parts }: Operands): GemmPlan | undefined {
   if (parts.length > 1) return undefined;
   const [batch] = parts;
   const la = matrixLayout(a.layout, batch?.a ?? 0);
@@ -305,7 +308,7 @@ function libraryProduct(served: Served, { a, b, out, m, n, k, parts }: Operands)
     a: la,
     b: lb,
     d,
-    bias: false,
+    bias: bias !== undefined,
   });
 }
 
@@ -313,7 +316,7 @@ function libraryProduct(served: Served, { a, b, out, m, n, k, parts }: Operands)
 const LARGEST_BATCH = 65535;
 
 function planOwn(p: Planner, product: Operands): void {
-  const { a, b, out, m, n, k, parts } = product;
+  const { a, b, out, bias, m, n, k, parts } = product;
   if (parts.length > 3 || sizeOf(parts.map((part) => part.size)) > LARGEST_BATCH) return inTurns(p, product);
   const lastThree = (list: readonly number[], fill: number): [number, number, number] =>
     [fill, fill, fill, ...list].slice(-3) as [number, number, number];
@@ -330,11 +333,8 @@ function planOwn(p: Planner, product: Operands): void {
     1,
   );
   const sides = { a: operand(a, -2, -1, 'a'), b: operand(b, -1, -2, 'b') };
-  p.run(gemmLaunch(out.dtype, { m, n, k, batch, ...sides, bias: false, align: alignmentOf(a, b) }, p.device), {
-    a,
-    b,
-    c: out,
-  });
+  const shape = { m, n, k, batch, ...sides, bias: bias !== undefined, align: alignmentOf(a, b) };
+  p.run(gemmLaunch(out.dtype, shape, p.device), { a, b, c: out, bias });
 }
 
 function inTurns(p: Planner, product: Operands): void {

@@ -139,6 +139,8 @@ export type Step =
       readonly a: View;
       readonly b: View;
       readonly to: View;
+      /** Numbers added to every row. */
+      readonly bias?: View | undefined;
       readonly otherwise: () => Plan;
     }
   | { readonly convolution: ConvPlan; readonly x: View; readonly filter: View; readonly y: View }

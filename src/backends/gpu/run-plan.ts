@@ -108,7 +108,8 @@ class PlanRun {
       gpu.libraries.runConvolution(step.convolution, x, filter, y, gpu.stream);
     } else {
       const [a, b, to] = [step.a, step.b, step.to].map(this.#address);
-      if (!gpu.libraries.runProduct(step.product, a, b, to, gpu.stream)) this.steps(step.otherwise());
+      const bias = step.bias ? this.#address(step.bias) : 0;
+      if (!gpu.libraries.runProduct(step.product, a, b, to, bias, gpu.stream)) this.steps(step.otherwise());
     }
   }
 
