@@ -26,6 +26,70 @@ for (const type of BLOCK_TYPES) {
   });
 }
 
+test('f8_e4m3: products, experts, rows, joining and gradients are those of the decoded weights, one byte a weight', () => {
+  const w = randn([40, 256], { seed: 3 });
+  const q = QTensor.quantize(w, 'f8_e4m3');
+  assert.equal(q.type, 'F8_E4M3');
+  assert.equal(q.bytes, 40 * 256 + 40 * 2 * 4);
+  assert.ok(q.error(w) > 0.01 && q.error(w) < 0.04, `${q.error(w)}`);
+  const values = q.dequantize();
+  const x = randn([5, 256], { seed: 4 }).requireGrad();
+  close(q.matmul(x), x.matmul(values.t()), 1e-6, 'product');
+  assert.deepEqual(q.matmul(x, { quick: true }).toArray(), q.matmul(x).toArray(), 'nothing is rounded');
+  const grads = q.matmul(x).sum().backward();
+  close(grads.get(x) as Tensor, values.sum([0], true).broadcastTo([5, 256]), 1e-5, 'gradient');
+  const ids = tensor(Uint32Array.of(3, 0, 39));
+  assert.deepEqual(q.rows(ids).toArray(), values.indexSelect(0, ids).toArray());
+  const other = QTensor.quantize(randn([40, 256], { seed: 5 }), 'f8_e4m3');
+  const both = QTensor.cat([q, other]);
+  assert.deepEqual(both.dequantize().toArray(), values.cat([other.dequantize()], 0).toArray());
+  const turned = q.mapRows((t) => t.indexSelect(0, ids));
+  assert.deepEqual(turned.dequantize().toArray(), values.indexSelect(0, ids).toArray());
+  const experts = QTensor.stack([q, other]);
+  assert.deepEqual(experts.shape, [2, 40, 256]);
+  for (const tokens of [3, 70]) {
+    const chosen = tensor(
+      Uint32Array.from({ length: tokens }, (_, i) => (i * 5 + 1) % 2),
+      { shape: [tokens, 1] },
+    );
+    const given = randn([tokens, 1, 256], { seed: 6 });
+    const want = given.matmul(
+      experts
+        .dequantize()
+        .indexSelect(0, chosen.reshape([-1]))
+        .t(),
+    );
+    close(experts.matmulExperts(given, chosen), want, 1e-6, `${tokens} tokens`);
+  }
+  const mixed = QTensor.cat([q, QTensor.quantize(w, 'q8_0')]);
+  assert.equal(mixed.type, 'F8_E4M3+Q8_0');
+  assert.equal(mixed.matmul(x.detach()).shape[1], 80);
+  assert.throws(() => QTensor.quantize(randn([4, 96]), 'f8_e4m3'), ShapeError);
+  assert.throws(() => QTensor.fromFloat8(values.cast('f8e4m3'), values), ShapeError);
+  assert.throws(() => QTensor.stack([q, QTensor.quantize(w, 'q8_0')]), /types differ/);
+});
+
+test('f8_e4m3: a module keeps its 8-bit floats when it is cast, saved and loaded', () => {
+  const layer = new Linear(randn([16, 128], { seed: 1 }), randn([16], { seed: 2 }));
+  const x = randn([3, 128], { seed: 7 });
+  const holder = new (class extends Module {
+    layer = layer;
+  })();
+  const { changed } = quantize(holder, 'f8_e4m3', { product: { quick: true } });
+  assert.deepEqual([changed, layer.product.quick], [['layer'], false]);
+  const want = layer.forward(x);
+  const weight = layer.weight as unknown as QTensor;
+  const before = weight.dequantize().toArray();
+  holder.to(undefined, 'bf16');
+  assert.deepEqual(weight.dequantize().toArray(), before);
+  close(layer.forward(x.cast('bf16')).cast('f32'), want, 0.02, 'in bf16');
+  assert.deepEqual([...holder.stateDict().keys()].sort(), [
+    'layer.bias',
+    'layer.weight.F8_E4M3',
+    'layer.weight.F8_E4M3.scales',
+  ]);
+});
+
 test('a QTensor says what it is and refuses what does not fit', () => {
   const q = QTensor.quantize(randn([4, 64], { seed: 1 }), 'q8_0');
   assert.equal(q.bytes, 4 * 2 * 34);

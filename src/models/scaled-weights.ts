@@ -1,9 +1,17 @@
 // Weights that Hugging Face folders keep in fewer bits with scales beside them, as config.json's quantization_config
-// says: read as floats, the scales multiplied in piece by piece. What is kept in another way is refused by name.
+// says: 8-bit floats and blocks of 4-bit floats stay in their bits where products take them, and can be read as floats.
+// What is kept in another way is refused by name.
+import { dequantize } from '../base/blocks/decode.js';
+import { ggmlType } from '../base/blocks/types.js';
 import { DTYPE } from '../base/dtype.js';
 import { FormatError, UnsupportedError } from '../base/errors.js';
-import { formatShape, type Shape, sizeOf } from '../base/shape.js';
+import { formatShape, sameShape, type Shape, sizeOf } from '../base/shape.js';
+import { toTensor } from '../io/load.js';
 import type { TensorRecord } from '../io/stored-dtype.js';
+import { tensor } from '../tensor/create.js';
+import type { Device } from '../tensor/device.js';
+import { F8_GROUP } from '../tensor/float8-blocks.js';
+import { QTensor } from '../tensor/qtensor.js';
 import { Config, type Json } from './config.js';
 
 type Records = ReadonlyMap<string, () => TensorRecord>;
@@ -112,19 +120,46 @@ function scaled(weight: TensorRecord, scale: TensorRecord, block: readonly numbe
   };
 }
 
+/** Whether every 128 values of a row share a scale: then they stay as they are. */
+const inGroups = (shape: Shape, block: readonly number[] | undefined): boolean =>
+  (shape.at(-1) as number) % F8_GROUP === 0 && (!block || block[1] % F8_GROUP === 0);
+
+/** 8-bit floats as they are stored, each row with its own scales. */
+function float8(weight: TensorRecord, scale: TensorRecord, block: readonly number[] | undefined): OpenBlocks {
+  return (device) => {
+    const { name, shape } = weight;
+    const at = scaleAt(name, shape, scale.shape, block);
+    const numbers = numbersOf(scale);
+    const groups = (shape.at(-1) as number) / F8_GROUP;
+    const spread = new Float32Array(sizeOf(shape) / F8_GROUP);
+    for (let i = 0; i < spread.length; i++) spread[i] = numbers[at(Math.floor(i / groups), (i % groups) * F8_GROUP)];
+    const scales = tensor(spread, { shape: [...shape.slice(0, -1), groups], device });
+    return QTensor.fromFloat8(toTensor(weight, device), scales);
+  };
+}
+
+type OpenBlocks = (device: Device) => QTensor;
+/** A folder's tensors, and those of them that can be had as they are stored. */
+interface Kept {
+  readonly records: Records;
+  readonly blocks: ReadonlyMap<string, OpenBlocks>;
+}
+
 /** A folder's tensors with scales multiplied in and left out of the list. */
-export function withScales(where: string, json: unknown, records: Records): Records {
+export function withScales(where: string, json: unknown, records: Records): Kept {
   const config = new Config({ quantization_config: json }, where).inner('quantization_config') as Config;
   const method = config.text('quant_method');
+  if (method === 'mxfp4') return withFloat4(where, config, records);
   const scheme = METHODS[method];
   if (!scheme)
     throw new UnsupportedError(
       `${where}: quantization_config.quant_method is ${JSON.stringify(method)}; ` +
-        `weights of ${Object.keys(METHODS).join(', ')} are read, and GGUF files hold most other kinds`,
+        `weights of ${[...Object.keys(METHODS), 'mxfp4'].join(', ')} are read, and GGUF files hold most other kinds`,
     );
   const { scale: suffix, block } = scheme(config);
   config.refuseUnread();
   const out = new Map(records);
+  const blocks = new Map<string, OpenBlocks>();
   for (const [name, open] of records) {
     if (/\.(input_scale|activation_scale|k_scale|v_scale)$/.test(name)) {
       if (/\.[kv]_scale$/.test(name)) throw new UnsupportedError(`${where}: ${name}: scales of a cache are not read`);
@@ -133,10 +168,65 @@ export function withScales(where: string, json: unknown, records: Records): Reco
     }
     if (!name.endsWith('weight')) continue;
     const scale = records.get(`${name}${suffix}`);
-    if (open().dtype !== 'f8e4m3') continue;
+    const weight = open();
+    if (weight.dtype !== 'f8e4m3') continue;
     if (!scale) throw new FormatError(`${where}: ${name} is kept in 8 bits, and there are no scales ${name}${suffix}`);
     out.delete(`${name}${suffix}`);
     out.set(name, () => scaled(open(), scale(), block));
+    const matrix = weight.shape.length > 1 && !/embed/.test(name);
+    if (matrix && inGroups(weight.shape, block)) blocks.set(name, (device) => float8(open(), scale(), block)(device));
+  }
+  return { records: out, blocks };
+}
+
+const MXFP4 = ggmlType('MXFP4');
+/** 16 bytes of a block: two neighbours in a byte as folders keep them, values 16 apart as ggml does. */
+function repacked(blocks: Uint8Array, scales: Uint8Array): Uint8Array {
+  const out = new Uint8Array(scales.length * MXFP4.bytes);
+  for (let b = 0; b < scales.length; b++) {
+    const [from, to] = [b * 16, b * MXFP4.bytes];
+    out[to] = scales[b];
+    for (let j = 0; j < 8; j++) {
+      const [low, high] = [blocks[from + j], blocks[from + 8 + j]];
+      out[to + 1 + 2 * j] = (low & 15) | ((high & 15) << 4);
+      out[to + 2 + 2 * j] = (low >> 4) | (high & 0xf0);
+    }
   }
   return out;
+}
+/** Blocks [..., groups, 16] with an exponent each [..., groups], as f32 [..., 32 groups]. */
+function decoded(blocks: TensorRecord, scales: TensorRecord): TensorRecord {
+  const { name } = blocks;
+  const shape = [...scales.shape.slice(0, -1), 32 * (scales.shape.at(-1) as number)];
+  const byteLength = sizeOf(shape) * 4;
+  const read = (start = 0, end = byteLength): Uint8Array => {
+    const [first, last] = [Math.floor(start / 128), Math.ceil(end / 128)];
+    const values = dequantize(MXFP4, repacked(blocks.read(first * 16, last * 16), scales.read(first, last)));
+    return new Uint8Array(values.buffer).subarray(start - first * 128, end - first * 128);
+  };
+  return { name, dtype: 'f32', shape, byteLength, read };
+}
+/** Experts in blocks of 4-bit floats (gpt-oss): NAME_blocks and NAME_scales. */
+function withFloat4(where: string, config: Config, records: Records): Kept {
+  config.ignore('modules_to_not_convert', 'dequantize');
+  config.refuseUnread();
+  const out = new Map(records);
+  const kept = new Map<string, OpenBlocks>();
+  for (const [name, open] of records) {
+    if (!name.endsWith('_blocks')) continue;
+    const scale = records.get(name.replace(/_blocks$/, '_scales'));
+    if (!scale) throw new FormatError(`${where}: ${name} has no scales ${name.replace(/_blocks$/, '_scales')}`);
+    const [blocks, scales] = [open(), scale()];
+    if (blocks.dtype !== 'u8' || scales.dtype !== 'u8' || !sameShape(blocks.shape, [...scales.shape, 16]))
+      throw new FormatError(
+        `${where}: ${name} is ${blocks.dtype} ${formatShape(blocks.shape)} with scales ${scales.dtype} ` +
+          `${formatShape(scales.shape)}; blocks are 16 bytes with a byte of exponent each`,
+      );
+    out.delete(scales.name);
+    out.set(name, () => decoded(open(), scale()));
+    const { shape } = decoded(blocks, scales);
+    kept.set(name, (device) => QTensor.fromBytes('MXFP4', shape, repacked(open().read(), scale().read()), device));
+  }
+  if (kept.size === 0) throw new FormatError(`${where}: quant_method is "mxfp4", and no tensor's name ends in _blocks`);
+  return { records: out, blocks: kept };
 }

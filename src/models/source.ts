@@ -230,8 +230,11 @@ export function openModel(path: string, options: OpenModelOptions = {}): OpenedM
   const close = (): void => file.close();
   try {
     const stored = new Map(file.names.map((name) => [name, (): TensorRecord => file.record(name)] as const));
-    const records = kept === undefined || kept === null ? stored : withScales(config, kept, stored);
-    return { json, source: new ModelSource('huggingface', path, records, { ...options, dtype }, close) };
+    const { records, blocks } =
+      kept === undefined || kept === null ? { records: stored, blocks: undefined } : withScales(config, kept, stored);
+    const inBlocks = options.quantized === false ? undefined : blocks;
+    const source = new ModelSource('huggingface', path, records, { ...options, dtype }, close, new Map(), inBlocks);
+    return { json, source };
   } catch (e) {
     close();
     throw e;

@@ -42,6 +42,8 @@ export interface Place {
   readonly transposed?: boolean;
   /** The tensor has this very name, its bias '_bias' after it; others are NAME.weight and NAME.bias. */
   readonly bare?: boolean;
+  /** The name of its bias where it is another. */
+  readonly bias?: string;
 }
 /** A name, a place, or several of which the first that is stored counts. */
 export type Where = string | Place | readonly (string | Place)[];
@@ -118,6 +120,7 @@ export class Weights {
     return new Weights(this.builder, this.#names, sizes, this.#biases, this.stored, this.shard, layer);
   }
   #full(p: Place, kind: 'weight' | 'bias', expert = 0): string {
+    if (kind === 'bias' && p.bias !== undefined) return `${this.#prefix}${p.bias}`;
     const name = p.name.replace('{e}', String(expert));
     return `${this.#prefix}${name}${p.bare ? (kind === 'bias' ? '_bias' : '') : `.${kind}`}`;
   }
@@ -227,8 +230,10 @@ export class Weights {
   }
   #blocks(role: Role, shape: Shape, order?: readonly number[]): QTensor | undefined {
     const p = this.#place(role, 'weight');
-    if (!p || p.transposed || p.name.includes('{e}')) return undefined;
-    const stored = this.builder.quantized(this.#full(p, 'weight'));
+    if (!p || p.transposed) return undefined;
+    const stored = p.name.includes('{e}')
+      ? this.#stackedBlocks(p, shape)
+      : this.builder.quantized(this.#full(p, 'weight'));
     if (!stored) return undefined;
     const part = this.shard?.part(role, 'weight', this.layer);
     const moved =
@@ -246,6 +251,26 @@ export class Weights {
       );
     return moved;
   }
+  /** Experts that stand apart are kept in blocks where the model is whole: ranks read theirs as floats. */
+  #holdsBlocks(p: Place): boolean {
+    return !p.name.includes('{e}') || !this.shard;
+  }
+  /** Experts that stand apart in files, as one. */
+  #stackedBlocks(p: Place, [count]: Shape): QTensor | undefined {
+    if (!this.#holdsBlocks(p)) return undefined;
+    const list: QTensor[] = [];
+    for (let e = 0; e < count; e++) {
+      const q =
+        this.builder.hasBlocks(this.#full(p, 'weight', e)) && this.builder.quantized(this.#full(p, 'weight', e));
+      if (q) list.push(q);
+      else if (list.length > 0)
+        throw new UnsupportedError(`${this.#full(p, 'weight', e)}: is not in blocks as the experts before it are`);
+      else return undefined;
+    }
+    const stacked = QTensor.stack(list);
+    for (const q of list) q.dispose();
+    return stacked;
+  }
   /** A part of rows in blocks; along a row it must be made of whole blocks. */
   #ownBlocks(rows: Tensor, part: Part, stored: QTensor, role: Role): Tensor {
     const { block } = ggmlType(stored.type);
@@ -261,7 +286,7 @@ export class Weights {
   inBlocks(...roles: readonly Role[]): boolean {
     return roles.every((role) => {
       const p = this.#place(role, 'weight');
-      return p && !p.transposed && !p.name.includes('{e}') && this.builder.hasBlocks(this.#full(p, 'weight'));
+      return p && !p.transposed && this.#holdsBlocks(p) && this.builder.hasBlocks(this.#full(p, 'weight'));
     });
   }
   /** Parts that are all stored in blocks, joined row after row. */

@@ -25,6 +25,8 @@ export interface Field {
 }
 interface Slot extends Omit<Field, 'value'> {
   readonly buffer: boolean;
+  /** Of quantized weights: what it is made of has a meaning that a cast would lose. */
+  readonly encoded?: boolean;
 }
 
 /** How a state dictionary is read. */
@@ -193,10 +195,11 @@ export abstract class Module {
   }
   /** Moves to a device or a dtype (floats only); parameters stay parameters. */
   to(device: Device | undefined, dtype?: DType): this {
+    const encoded = new Set([...this.#slots()].filter((s) => s.encoded).map((s) => s.owner[s.key]));
     return this.replace((t) =>
       noGrad(() => {
         const there = device ? t.to(device) : t;
-        const cast = dtype && isFloat(there.dtype) ? there.cast(dtype) : there;
+        const cast = dtype && isFloat(there.dtype) && !encoded.has(t) ? there.cast(dtype) : there;
         return cast === t ? t : keep(cast).requireGrad(t.requiresGrad);
       }),
     );
@@ -297,7 +300,9 @@ function* blocksOf(value: QTensor, name: string): Generator<Slot> {
   const several = value.parts.length > 1;
   for (const [i, part] of value.parts.entries()) {
     const owner = part as unknown as Record<string, unknown>;
-    yield { name: `${name}.${part.type}${several ? `.${i}` : ''}`, owner, key: 'blocks', buffer: true };
+    const at = `${name}.${part.type}${several ? `.${i}` : ''}`;
+    yield { name: at, owner, key: 'blocks', buffer: true, encoded: true };
+    if (part.scales) yield { name: `${at}.scales`, owner, key: 'scales', buffer: true, encoded: true };
   }
 }
 

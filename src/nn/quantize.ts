@@ -58,9 +58,13 @@ function* layersOf(module: Module): Generator<{ layer: Linear<Weight> | Embeddin
     if (layer instanceof Linear || layer instanceof Embedding) yield { layer, name };
 }
 
+/** Whether there are products of whole numbers with a weight; those with 8-bit floats are exact always. */
+const hasQuick = (weight: Weight): boolean => !(weight instanceof QTensor && weight.parts.some((p) => p.scales));
+
 /** How products of all quantized linear layers of a module are computed from now on. */
 export function setProducts(module: Module, product: ProductOptions): void {
-  for (const { layer } of layersOf(module)) if (layer instanceof Linear) layer.product = product;
+  for (const { layer } of layersOf(module))
+    if (layer instanceof Linear) layer.product = hasQuick(layer.weight) ? product : { ...product, quick: false };
 }
 
 /**
@@ -92,7 +96,8 @@ export function quantize(module: Module, type: string, options: QuantizeOptions 
     const q = done.get(weight) ?? noGrad(() => QTensor.quantize(weight, type));
     done.set(weight, q);
     layer.weight = q;
-    if (layer instanceof Linear && options.product) layer.product = options.product;
+    if (layer instanceof Linear && options.product)
+      layer.product = hasQuick(q) ? options.product : { ...options.product, quick: false };
     changed.push(name);
   }
   for (const t of done.keys()) t.dispose();

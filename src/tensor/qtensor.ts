@@ -1,6 +1,6 @@
 // A matrix of weights in ggml's blocks: rows stay in the bytes they were stored in, and products read them as they are.
 import { type EncodeOptions, quantize as encodeBlocks } from '../base/blocks/encode.js';
-import { ggmlType } from '../base/blocks/types.js';
+import { F8_E4M3, ggmlType } from '../base/blocks/types.js';
 import type { DType } from '../base/dtype.js';
 import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape, type Shape, sizeOf } from '../base/shape.js';
@@ -8,6 +8,15 @@ import { type BlockType, blockType, type ProductOptions } from '../ops/quantized
 import { noGrad } from './autograd.js';
 import { tensor } from './create.js';
 import type { Device } from './device.js';
+import {
+  decodeFloat8,
+  encodeFloat8,
+  F8_GROUP,
+  type Float8Rows,
+  lookUpFloat8,
+  multiplyFloat8,
+  multiplyFloat8Experts,
+} from './float8-blocks.js';
 import { keep, scope } from './scope.js';
 import type { Tensor } from './tensor.js';
 
@@ -17,12 +26,27 @@ export interface QPart {
   readonly type: BlockType;
   /** The bytes, as a tensor of u8. */
   blocks: Tensor;
+  /** Where there are any, `blocks` are values of f8e4m3 and these their scales: products are made of ordinary ops. */
+  scales?: Tensor;
 }
+/** The name of parts with scales; kernels for blocks never see one. */
+const FLOAT8 = F8_E4M3.name as BlockType;
+const isFloat8 = (p: QPart): p is QPart & Float8Rows => p.scales !== undefined;
 
-const valuesIn = ({ type, blocks }: QPart): number => {
+const valuesIn = ({ type, blocks, scales }: QPart): number => {
+  if (scales) return blocks.shape.at(-1) as number;
   const { block, bytes } = ggmlType(type);
   return ((blocks.shape.at(-1) as number) / bytes) * block;
 };
+
+function checkFloat8({ blocks, scales }: Float8Rows): void {
+  const [want, has] = [[...blocks.shape.slice(0, -1), (blocks.shape.at(-1) as number) / F8_GROUP], scales.shape];
+  if (blocks.rank < 2 || blocks.dtype !== 'f8e4m3' || scales.dtype !== 'f32' || formatShape(want) !== formatShape(has))
+    throw new ShapeError(
+      `QTensor: 8-bit floats are f8e4m3 [..., rows, n] with f32 scales [..., rows, n / ${F8_GROUP}], not ` +
+        `${blocks.dtype} ${formatShape(blocks.shape)} with ${scales.dtype} ${formatShape(scales.shape)}`,
+    );
+}
 
 /** Weights in ggml's blocks (Q4_0, Q8_0, Q4_K, ...): products and rows are computed from them without decoding all. */
 export class QTensor {
@@ -38,7 +62,8 @@ export class QTensor {
     const width = valuesIn(first);
     const leading = first.blocks.shape.slice(0, -2);
     for (const p of parts) {
-      if (p.blocks.rank < 2 || p.blocks.dtype !== 'u8')
+      if (isFloat8(p)) checkFloat8(p);
+      else if (p.blocks.rank < 2 || p.blocks.dtype !== 'u8')
         throw new ShapeError(
           `QTensor: blocks are bytes of [..., rows, bytes], not ${p.blocks.dtype} ${formatShape(p.blocks.shape)}`,
         );
@@ -68,15 +93,27 @@ export class QTensor {
     return new QTensor([{ type: name, blocks: keep(blocks) }]);
   }
 
+  /** Values of f8e4m3 [..., rows, n] and what every 128 of a row are multiplied by, f32 [..., rows, n / 128]. */
+  static fromFloat8(blocks: Tensor, scales: Tensor): QTensor {
+    return new QTensor([{ type: FLOAT8, blocks: keep(blocks), scales: keep(scales) }]);
+  }
+
   /** Encodes a tensor of floats; the blocks are on its device. */
   static quantize(x: Tensor, type: string, options: Pick<EncodeOptions, 'importance'> = {}): QTensor {
-    const name = blockType('quantize', type);
+    const float8 = ggmlType(type) === F8_E4M3;
+    const name = float8 ? FLOAT8 : blockType('quantize', type);
     const { block } = ggmlType(name);
     const width = x.shape.at(-1);
     if (x.rank < 2 || width === undefined || width % block)
       throw new ShapeError(
         `quantize: ${formatShape(x.shape)} has no rows of whole blocks: ${name} takes ${block} values a block`,
       );
+    if (float8) {
+      if (options.importance)
+        throw new ArgumentError('quantize: 8-bit floats take no importance: each is rounded alone');
+      const { blocks, scales } = noGrad(() => scope(() => ({ ...encodeFloat8(x.detach()) })));
+      return QTensor.fromFloat8(blocks, scales);
+    }
     let values = new Float32Array();
     noGrad(() => scope(() => void (values = x.detach().cast('f32').dataSync() as Float32Array<ArrayBuffer>)));
     const bytes = encodeBlocks(ggmlType(name), values, { ...options, rowLength: width });
@@ -97,29 +134,34 @@ export class QTensor {
   }
   /** Bytes that the blocks take. */
   get bytes(): number {
-    return this.parts.reduce((n, p) => n + p.blocks.size, 0);
+    return this.parts.reduce((n, p) => n + p.blocks.size + 4 * (p.scales?.size ?? 0), 0);
   }
 
   /** The values as an ordinary tensor. */
   dequantize(dtype: DType = 'f32'): Tensor {
-    return this.#joined((p) => p.blocks.dequantize(p.type, dtype), -2);
+    return this.#joined((p) => (isFloat8(p) ? decodeFloat8(p, dtype) : p.blocks.dequantize(p.type, dtype)), -2);
   }
 
   /** x times the transpose; gradients flow to x. */
   matmul(x: Tensor, options: ProductOptions = {}): Tensor {
-    return this.#joined((p) => x.qmatmul(p.blocks, p.type, options), -1);
+    return this.#joined((p) => (isFloat8(p) ? multiplyFloat8(x, p) : x.qmatmul(p.blocks, p.type, options)), -1);
   }
 
   /** For weights [experts, rows, values]: each token's activations times those of the experts chosen for it. */
   matmulExperts(x: Tensor, experts: Tensor, options: ProductOptions = {}): Tensor {
-    return this.#joined((p) => x.qmatmulExperts(p.blocks, experts, p.type, options), -1);
+    return this.#joined(
+      (p) =>
+        isFloat8(p) ? multiplyFloat8Experts(x, p, experts) : x.qmatmulExperts(p.blocks, experts, p.type, options),
+      -1,
+    );
   }
 
   /** Rows by number: an embedding. */
   rows(ids: Tensor, dtype: DType = 'f32'): Tensor {
     if (this.parts.length > 1)
       throw new ArgumentError(`QTensor.rows: rows of several types (${this.type}) cannot be looked up by number`);
-    return this.parts[0].blocks.qrows(ids, this.parts[0].type, dtype);
+    const [first] = this.parts;
+    return isFloat8(first) ? lookUpFloat8(first, ids, dtype) : first.blocks.qrows(ids, first.type, dtype);
   }
 
   /** Root mean square of what encoding lost, over that of the original. */
@@ -135,30 +177,58 @@ export class QTensor {
 
   /** Rows after rows; equal types become one part. */
   static cat(list: readonly QTensor[]): QTensor {
-    const joined: QPart[] = [];
-    for (const { type, blocks } of list.flatMap((q) => q.parts)) {
-      const last = joined.at(-1);
-      if (last?.type !== type) joined.push({ type, blocks });
-      else last.blocks = last.blocks.cat([blocks], -2);
+    return QTensor.#copied(list, -2, (t) => t);
+  }
+  /** Matrices of one type, one for each expert, as [experts, rows, values]. */
+  static stack(list: readonly QTensor[]): QTensor {
+    const odd = list.find((q) => q.parts.length > 1 || q.type !== list[0].type);
+    if (odd) throw new ArgumentError(`QTensor.stack: ${list[0]} and ${odd} do not stand together: their types differ`);
+    return QTensor.#copied(list, 0, (t) => t.unsqueeze(0));
+  }
+  static #copied(list: readonly QTensor[], dim: number, shaped: (t: Tensor) => Tensor): QTensor {
+    const runs: QPart[][] = [];
+    for (const p of list.flatMap((q) => q.parts)) {
+      if (runs.at(-1)?.[0].type === p.type) runs.at(-1)?.push(p);
+      else runs.push([p]);
     }
-    return new QTensor(joined.map(({ type, blocks }) => ({ type, blocks: keep(blocks.copy()) })));
+    const join = (parts: readonly Tensor[]): Tensor =>
+      keep(
+        scope(() => {
+          const [first, ...rest] = parts.map(shaped);
+          return (rest.length === 0 ? first : first.cat(rest, dim)).copy();
+        }),
+      );
+    return new QTensor(
+      runs.map((run) => ({
+        type: run[0].type,
+        blocks: join(run.map((p) => p.blocks)),
+        ...(isFloat8(run[0]) && { scales: join(run.map((p) => p.scales as Tensor)) }),
+      })),
+    );
   }
 
   /** The same rows in another order or a part of them; `f` sees a tensor of the rows' bytes and may only move rows. */
   mapRows(f: (rows: Tensor) => Tensor): QTensor {
     if (this.parts.length > 1)
       throw new ArgumentError(`QTensor: rows of several types (${this.type}) stay where they are`);
-    const [{ type, blocks }] = this.parts;
-    return new QTensor([{ type, blocks: keep(scope(() => f(blocks).copy())) }]);
+    return this.#each((t) => keep(scope(() => f(t).copy())));
   }
 
   /** The same blocks on another device. */
   to(device: Device | string): QTensor {
-    return new QTensor(this.parts.map(({ type, blocks }) => ({ type, blocks: keep(blocks.to(device)) })));
+    return this.#each((t) => keep(t.to(device)));
+  }
+  #each(f: (t: Tensor) => Tensor): QTensor {
+    return new QTensor(
+      this.parts.map(({ type, blocks, scales }) => ({ type, blocks: f(blocks), ...(scales && { scales: f(scales) }) })),
+    );
   }
   /** Gives the memory of the blocks back. */
   dispose(): void {
-    for (const { blocks } of this.parts) blocks.dispose();
+    for (const { blocks, scales } of this.parts) {
+      blocks.dispose();
+      scales?.dispose();
+    }
   }
   /** What `using` calls at the end of a block. */
   [Symbol.dispose](): void {

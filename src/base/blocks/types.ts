@@ -64,7 +64,9 @@ export const GGML_TYPES: readonly GgmlType[] = [
 ];
 
 const BY_ID = new Map(GGML_TYPES.map((t) => [t.id, t]));
-const BY_NAME = new Map(GGML_TYPES.map((t) => [t.name.toLowerCase(), t]));
+/** A type of ours that no file of ggml's holds: 8-bit floats, their scales (an f32 for every 128) kept beside them. */
+export const F8_E4M3 = type(-1, 'F8_E4M3', 128, 132);
+const BY_NAME = new Map([...GGML_TYPES, F8_E4M3].map((t) => [t.name.toLowerCase(), t]));
 
 /** The type of a number in a file; undefined where it is not known. */
 export const ggmlTypeById = (id: number): GgmlType | undefined => BY_ID.get(id);

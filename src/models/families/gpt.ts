@@ -26,7 +26,7 @@ import {
 } from './common.js';
 import type { Tensor } from '../../tensor/tensor.js';
 import { family } from './row.js';
-import type { Names } from '../weights.js';
+import type { Names, Place } from '../weights.js';
 
 const ALL_BIASES = [...ATTENTION_BIAS, ...UNGATED_BIAS];
 
@@ -411,6 +411,15 @@ const even = (t: Tensor, at: 0 | 1): Tensor => {
     .narrow(2, at, 1)
     .reshape([e, n / 2, ...rest]);
 };
+/** In floats the matrices are turned round, in blocks of 4-bit floats they are not. */
+function ossExperts(name: string, rows?: (t: Tensor) => Tensor): readonly Place[] {
+  const at = `mlp.experts.${name}`;
+  const more = { bare: true, ...(rows && { rows }) };
+  return [
+    { name: at, transposed: true, ...more },
+    { name: `${at}_blocks`, bias: `${at}_bias`, ...more },
+  ];
+}
 const OSS_ROPE = { rope_type: 'yarn', factor: 32, truncate: false, original_max_position_embeddings: 4096 };
 const gptOss = family({
   types: ['gpt_oss'],
@@ -444,9 +453,9 @@ const gptOss = family({
     ...LLAMA_NAMES,
     sinks: { name: 'self_attn.sinks', bare: true },
     router: 'mlp.router',
-    expertGate: { name: 'mlp.experts.gate_up_proj', bare: true, transposed: true, rows: (t) => even(t, 0) },
-    expertUp: { name: 'mlp.experts.gate_up_proj', bare: true, transposed: true, rows: (t) => even(t, 1) },
-    expertDown: { name: 'mlp.experts.down_proj', bare: true, transposed: true },
+    expertGate: ossExperts('gate_up_proj', (t) => even(t, 0)),
+    expertUp: ossExperts('gate_up_proj', (t) => even(t, 1)),
+    expertDown: ossExperts('down_proj'),
   },
   gguf: { architectures: ['gpt-oss'], names: { beforeMlp: 'post_attention_norm', sinks: 'attn_sinks' } },
 });
