@@ -103,10 +103,15 @@ export function fetchedAhead(g: Group): { grads: number[][]; extra: number; log:
         log.push(`backward ${i}`);
       });
     });
-    const { allGather } = g.transport;
+    const { allGather, reduceScatter } = g.transport;
     g.transport.allGather = (src, dst, overlap) => {
       log.push(overlap ? 'ahead' : 'now');
       return allGather.call(g.transport, src, dst, overlap);
+    };
+    g.transport.reduceScatter = (src, dst, op, overlap) => {
+      const work = reduceScatter.call(g.transport, src, dst, op, overlap);
+      log.push(overlap ? 'sums begin' : 'sums');
+      return { wait: () => (work.wait(), void log.push('sums end')) };
     };
     try {
       const grads = [0, 1, 2].map((pass) =>
@@ -122,7 +127,7 @@ export function fetchedAhead(g: Group): { grads: number[][]; extra: number; log:
       if (parallel.liveBytes !== idle) throw new Error(`${parallel.liveBytes} bytes stay, ${idle} before`);
       return { grads, extra: peak - idle, log };
     } finally {
-      g.transport.allGather = allGather;
+      Object.assign(g.transport, { allGather, reduceScatter });
     }
   });
 }

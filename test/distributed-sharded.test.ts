@@ -43,17 +43,21 @@ interface Fetched {
   readonly extra: number;
   readonly log: string[];
 }
-test('the next module is put together while one runs: the same gradients, one module more at a time', async () => {
+test('the next module is put together and the last one summed while one runs: the same gradients', async () => {
   const [around, part] = [4 * 24, 4 * 30]; // 23 numbers stand around the modules, rounded up
   for (const [now, ahead] of (await runLocal(2, ranks, 'fetchedAhead')) as Fetched[][]) {
     assert.deepEqual(ahead.grads, now.grads);
     assert.notDeepEqual(now.grads[2], now.grads[0], 'parts did not change between passes');
     const turns = [0, 1, 2].flatMap((i) => ['now', `forward ${i}`]);
-    const back = [2, 1, 0].flatMap((i) => ['now', `backward ${i}`]);
-    assert.deepEqual(now.log, ['now', ...turns, ...back]);
+    const ends = ['sums begin', 'sums end', 'sums begin', 'sums end', 'sums end'];
+    assert.deepEqual(now.log, [
+      ...['now', ...turns, 'now', 'backward 2', 'sums begin', 'now', 'backward 1', 'sums begin', 'sums end'],
+      ...['now', 'backward 0', ...ends],
+    ]);
     assert.deepEqual(ahead.log, [
       ...['now', 'ahead', 'ahead', 'forward 0', 'ahead', 'forward 1', 'forward 2'],
-      ...['ahead', 'ahead', 'backward 2', 'ahead', 'backward 1', 'backward 0'],
+      ...['ahead', 'ahead', 'backward 2', 'sums begin', 'ahead', 'backward 1', 'sums begin', 'sums end'],
+      ...['backward 0', ...ends],
     ]);
     assert.deepEqual([now.extra, ahead.extra], [around + part, around + 2 * part]);
   }

@@ -108,12 +108,15 @@ export class FullyShardedParallel {
   backward(loss: Tensor, options: Pick<BackwardOptions, 'grad'> = {}): Gradients {
     let next = this.#units.length - 1;
     const reduced = new Map<Unit, Tensor>();
+    // The sums of one unit are made while the next one's gradients are computed.
+    let finish = (): void => {};
     // Units go in one order on all ranks, whatever order gradients come in: from the last to the first.
     const reduce = (whole: (u: Unit) => boolean): void => {
       for (; next >= 0 && whole(this.#units[next]); next--) {
         const unit = this.#units[next];
         const part = unit.reduce(this.#op);
-        if (part) reduced.set(unit, part);
+        finish();
+        finish = () => void reduced.set(unit, part());
         if (!this.#pinned) unit.scatter();
       }
     };
@@ -137,6 +140,7 @@ export class FullyShardedParallel {
       this.#dropBegun();
     }
     reduce(() => true);
+    finish();
     for (const [unit, part] of reduced) grads.set(unit.shard, part);
     return grads;
   }

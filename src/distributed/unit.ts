@@ -103,14 +103,35 @@ export class Unit {
   #zeros(): Tensor {
     return this.shard.newZeros([this.whole.size], this.whole.dtype);
   }
-  /** This rank's part of the sum over ranks, f32; parameters that a rank's loss does not depend on count as zero. */
-  reduce(op: 'avg' | 'sum'): Tensor | undefined {
+  /**
+   * Begins to sum gradients over ranks, beside what is enqueued from now on; parameters that a rank's loss does not
+   * depend on count as zero. What comes back answers this rank's part of the sum, f32, once it may be used.
+   */
+  reduce(op: 'avg' | 'sum'): () => Tensor {
     const all = this.#grads ?? keep(noGrad(() => this.#zeros()));
     this.#grads = undefined;
     this.#have.clear();
-    const part = noGrad(() => scope(() => this.#group.reduceScatter(all, 0, op).cast('f32')));
-    all.dispose();
-    return part;
+    const { transport } = this.#group;
+    const out = (f: () => Tensor): Tensor => {
+      const part = noGrad(() => scope(() => f().cast('f32')));
+      all.dispose();
+      return part;
+    };
+    // Not every transport has averages; sums that it does not make as they are have their own way.
+    const summed = op === 'sum' || !transport.reduces(all.dtype, 'avg');
+    if (!transport.reduces(all.dtype, summed ? 'sum' : 'avg')) {
+      const part = out(() => this.#group.reduceScatter(all, 0, op));
+      return () => part;
+    }
+    const own = Tensor.empty([this.shard.size], all.dtype, all.device);
+    const work = transport.reduceScatter(all, own, summed ? 'sum' : 'avg', true);
+    const factor = summed && op === 'avg' ? 1 / transport.size : 1;
+    return () => {
+      work.wait();
+      const part = out(() => (factor === 1 ? own : own.affine(factor, 0)));
+      if (part !== own) own.dispose();
+      return part;
+    };
   }
 
   /** What ranks hold parts of as this unit's parameters, each whole and in host memory. All ranks call it. */
