@@ -8,6 +8,7 @@
 //
 // f is a functor that src/kernels/elementwise.ts writes from rows of the op table; unused operands are None.
 #include "portable.h"
+#include "kept.h"
 #include "table.h"
 
 struct None {};

@@ -1,7 +1,7 @@
 // wick: tensors, autograd and neural nets for Node.js.
 import './tensor/methods.js';
 
-export { DTYPES, type DType } from './base/dtype.js';
+export { EVERY_DTYPE as DTYPES, type DType } from './base/dtype.js';
 export * from './base/errors.js';
 export { Layout } from './base/layout.js';
 export type { Shape } from './base/shape.js';

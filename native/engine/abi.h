@@ -13,9 +13,9 @@
 
 namespace wick {
 
-// The order of DTYPES in src/base/dtype.ts.
-enum DType : int { U8, U32, I16, I32, I64, F8, BF16, F16, F32, F64, DTYPE_COUNT };
-constexpr int ELEMENT_BYTES[DTYPE_COUNT] = {1, 4, 2, 4, 8, 1, 2, 2, 4, 8};
+// The order of NUMBERS in src/base/dtype.ts, then that of KEPT, which only casts and copies see.
+enum DType : int { U8, U32, I16, I32, I64, F8, BF16, F16, F32, F64, I8, BF8, DTYPE_COUNT };
+constexpr int ELEMENT_BYTES[DTYPE_COUNT] = {1, 4, 2, 4, 8, 1, 2, 2, 4, 8, 1, 1};
 
 // Storage types of the small floats: bits only, so that no arithmetic happens in them by accident.
 struct half {
@@ -25,6 +25,9 @@ struct bfloat {
   uint16_t bits;
 };
 struct fp8 {
+  uint8_t bits;
+};
+struct bf8 {  // f8e5m2
   uint8_t bits;
 };
 

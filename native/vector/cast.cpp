@@ -85,6 +85,8 @@ template <class From> void fill(wick::Kernel* row) {
   row[wick::F16] = run<From, half>;
   row[wick::F32] = run<From, float>;
   row[wick::F64] = run<From, double>;
+  row[wick::I8] = run<From, int8_t>;
+  row[wick::BF8] = run<From, bf8>;
 }
 
 }  // namespace
@@ -110,4 +112,8 @@ extern "C" void WICK_EXPORT(wick_cast)(wick::IsaTable* t) {
   t->truth[wick::F32] = truths<float>;
   fill<double>(t->cast[wick::F64]);
   t->truth[wick::F64] = truths<double>;
+  fill<int8_t>(t->cast[wick::I8]);
+  t->truth[wick::I8] = truths<int8_t>;
+  fill<bf8>(t->cast[wick::BF8]);
+  t->truth[wick::BF8] = truths<bf8>;
 }

@@ -25,6 +25,7 @@
 #error "compile with -DWICK_ISA_NEON, -DWICK_ISA_SSE2, -DWICK_ISA_AVX2, -DWICK_ISA_AVX512 or -DWICK_ISA_WASM"
 #endif
 
+using wick::bf8;
 using wick::bfloat;
 using wick::fp8;
 using wick::half;

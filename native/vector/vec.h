@@ -142,6 +142,7 @@ template <class S> struct ComputeOf { typedef S type; };
 template <> struct ComputeOf<half> { typedef float type; };
 template <> struct ComputeOf<bfloat> { typedef float type; };
 template <> struct ComputeOf<fp8> { typedef float type; };
+template <> struct ComputeOf<bf8> { typedef float type; };
 template <class S> using Compute = Vec<typename ComputeOf<S>::type>;
 
 // ---- loads ----
@@ -184,6 +185,15 @@ WICK_FN F load(const fp8* p) {
   U magnitude = (b & U(0x7fu)) << 20;
   U bits = (magnitude.as<F>() * F(0x1p120f)).as<U>();
   bits = select((b & U(0x7fu)) == U(0x7fu), U(0x7fc00000u), bits);
+  return (bits | ((b & U(0x80u)) << 24)).as<F>();
+}
+
+WICK_FN F load(const bf8* p) {
+  typedef Vec<uint32_t> U;
+  U b(widen<uint32_t, uint8_t, F::N>(&p->bits));
+  U magnitude = (b & U(0x7fu)) << 21;
+  U bits = (magnitude.as<F>() * F(0x1p112f)).as<U>();
+  bits = bits | select(magnitude >= U(0x0f800000u), U(0x7f800000u), U(0u));
   return (bits | ((b & U(0x80u)) << 24)).as<F>();
 }
 
@@ -250,6 +260,20 @@ WICK_FN void store(fp8* p, F v) {
   U denormal = (a.as<F>() + F(0x1p14f)).as<U>() - U(0x46800000u);  // 2^14 has the spacing 2^-9 of fp8 denormals
   U h = select(a < U(121u << 23), denormal, normal);
   h = select(a >= U(0x43e00000u), U(0x7eu), h);
+  h = select(a > U(0x7f800000u), U(0x7fu), h) | sign;
+  auto n = __builtin_convertvector(h.r, Raw<uint8_t, F::N>);
+  __builtin_memcpy(p, &n, sizeof n);
+}
+
+WICK_FN void store(bf8* p, F v) {
+  typedef Vec<uint32_t> U;
+  U b = v.as<U>();
+  U sign = (b >> 24) & U(0x80u);
+  U a = b & U(0x7fffffffu);
+  U normal = (a + U(0xfffffu) + ((a >> 21) & U(1u)) - U(112u << 23)) >> 21;
+  U denormal = (a.as<F>() + F(0x1p7f)).as<U>() - U(0x43000000u);  // 2^7 has the spacing 2^-16 of its denormals
+  U h = select(a < U(113u << 23), denormal, normal);
+  h = select(a >= U(0x47700000u), U(0x7cu), h);
   h = select(a > U(0x7f800000u), U(0x7fu), h) | sign;
   auto n = __builtin_convertvector(h.r, Raw<uint8_t, F::N>);
   __builtin_memcpy(p, &n, sizeof n);

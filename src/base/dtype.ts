@@ -1,20 +1,43 @@
-// The eleven element types: sizes, kinds, storage views and exact encoding of values.
+// The element types, eleven that ops compute in and two that are kept: sizes, kinds, storage views, exact encoding.
 import { ArgumentError, DTypeError } from './errors.js';
-import { fromBf16Bits, fromF16Bits, fromF8Bits, toBf16Bits, toF16Bits, toF8Bits } from './float.js';
+import {
+  fromBf16Bits,
+  fromE5m2Bits,
+  fromF16Bits,
+  fromF8Bits,
+  toBf16Bits,
+  toE5m2Bits,
+  toF16Bits,
+  toF8Bits,
+} from './float.js';
 
 /** What can be added up; bool is the one dtype besides. */
 export const NUMBERS = ['u8', 'u32', 'i16', 'i32', 'i64', 'f8e4m3', 'bf16', 'f16', 'f32', 'f64'] as const;
-/** All element types. */
+/** What ops compute in. */
 export const DTYPES = ['bool', ...NUMBERS] as const;
+/** What tensors are kept in besides; ops compute on them by way of their carriers. */
+export const KEPT = ['i8', 'f8e5m2'] as const;
+/** All element types. */
+export const EVERY_DTYPE = [...DTYPES, ...KEPT] as const;
 /** An element type by its name. */
-export type DType = (typeof DTYPES)[number];
-/** Dtypes as engines know them: truth values lie in memory as u8, 0 or 1, and share its kernels. */
+export type DType = (typeof EVERY_DTYPE)[number];
+export type KeptDType = (typeof KEPT)[number];
+/** What holds every value and is computed in: kept types are rounded to from there, once. */
+export const CARRIER = { i8: 'i32', f8e5m2: 'f32' } as const satisfies { [D in KeptDType]: DType };
+export const isKept = (d: DType): d is KeptDType => d === 'i8' || d === 'f8e5m2';
+/**
+ * Dtypes as engines know them: truth values lie in memory as u8, 0 or 1, and share its kernels. Of kept types engines
+ * know casts and copies alone.
+ */
 export type KernelDType = (typeof NUMBERS)[number];
-export const kernelDType = (d: DType): KernelDType => (d === 'bool' ? 'u8' : d);
+export const kernelDType = (d: DType): KernelDType => (d === 'bool' ? 'u8' : (d as KernelDType));
+/** The engines' numbers of dtypes. */
+const IDS: readonly DType[] = [...NUMBERS, ...KEPT];
 
 /** Typed arrays that hold an element type's raw bits. */
 export type RawArray =
   | Uint8Array
+  | Int8Array
   | Uint16Array
   | Uint32Array
   | Int16Array
@@ -31,7 +54,7 @@ export interface DTypeInfo {
   readonly id: number;
   readonly bytes: number;
   readonly kind: 'uint' | 'int' | 'float';
-  /** The typed array over raw storage; f16, bf16 and f8e4m3 are seen as their bits. */
+  /** The typed array over raw storage; small floats are seen as their bits. */
   readonly Raw: new (
     buffer: ArrayBufferLike,
     byteOffset?: number,
@@ -68,7 +91,7 @@ const info = (
   encode: DTypeInfo['encode'],
 ): DTypeInfo => ({
   name,
-  id: NUMBERS.indexOf(kernelDType(name)),
+  id: IDS.indexOf(kernelDType(name)),
   bytes,
   kind,
   Raw: Raw as DTypeInfo['Raw'],
@@ -82,10 +105,12 @@ export const DTYPE: { readonly [D in DType]: DTypeInfo } = {
   bool: info('bool', 1, 'uint', Uint8Array, big, (v) => (Number(v) === 0 ? 0 : 1)),
   u8: info('u8', 1, 'uint', Uint8Array, big, wrap(8, false)),
   u32: info('u32', 4, 'uint', Uint32Array, big, wrap(32, false)),
+  i8: info('i8', 1, 'int', Int8Array, big, wrap(8, true)),
   i16: info('i16', 2, 'int', Int16Array, big, wrap(16, true)),
   i32: info('i32', 4, 'int', Int32Array, big, wrap(32, true)),
   i64: info('i64', 8, 'int', BigInt64Array, same, (v) => BigInt.asIntN(64, toBig(v))),
   f8e4m3: info('f8e4m3', 1, 'float', Uint8Array, ...fp(fromF8Bits, toF8Bits)),
+  f8e5m2: info('f8e5m2', 1, 'float', Uint8Array, ...fp(fromE5m2Bits, toE5m2Bits)),
   bf16: info('bf16', 2, 'float', Uint16Array, ...fp(fromBf16Bits, toBf16Bits)),
   f16: info('f16', 2, 'float', Uint16Array, ...fp(fromF16Bits, toF16Bits)),
   f32: info('f32', 4, 'float', Float32Array, same, Number),
@@ -107,7 +132,7 @@ export const bytesOf = (d: DType): number => DTYPE[d].bytes;
 
 export function asDType(name: string, op = 'dtype'): DType {
   if (Object.hasOwn(DTYPE, name)) return name as DType;
-  throw new DTypeError(`${op}: unknown dtype ${JSON.stringify(name)}; known are ${DTYPES.join(', ')}`);
+  throw new DTypeError(`${op}: unknown dtype ${JSON.stringify(name)}; known are ${EVERY_DTYPE.join(', ')}`);
 }
 
 /** Largest value of an integer dtype: as an index it means "no element". */

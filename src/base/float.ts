@@ -81,6 +81,21 @@ export function fromF8Bits(b: number): number {
   return sign * (e ? (1 + m / 8) * 2 ** (e - 7) : m * 2 ** -9);
 }
 
+/** f8e5m2, the upper half of an f16: values from 61440 on round to infinity; NaN is 0x7f. */
+export function toE5m2Bits(x: number): number {
+  if (x !== x) return 0x7f;
+  const sign = x < 0 || Object.is(x, -0) ? 0x80 : 0;
+  const a = Math.abs(x);
+  if (a >= 61440) return sign | 0x7c;
+  const r = roundTo(a, 2, -14);
+  if (r === 0) return sign;
+  if (r < 2 ** -14) return sign | (r * 2 ** 16);
+  const e = Math.floor(Math.log2(r));
+  return sign | ((e + 15) << 2) | ((r / 2 ** e - 1) * 4);
+}
+
+export const fromE5m2Bits = (b: number): number => fromF16Bits(b << 8);
+
 /** A finite double as mantissa * 2^exponent. */
 function parts(x: number): [mantissa: bigint, exponent: number] {
   scratch.setFloat64(0, x);

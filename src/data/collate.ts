@@ -20,6 +20,7 @@ export type PackedBatch = Record<string, Packed | string[]>;
 
 const TYPED: readonly (readonly [unknown, DType])[] = [
   [Uint8Array, 'u8'],
+  [Int8Array, 'i8'],
   [Int16Array, 'i16'],
   [Int32Array, 'i32'],
   [Uint32Array, 'u32'],

@@ -9,7 +9,15 @@ import type { Tensor } from '../tensor/tensor.js';
 import { permutation } from './shuffle.js';
 
 /** Typed arrays whose elements have a dtype. */
-export type Elements = Uint8Array | Int16Array | Int32Array | Uint32Array | BigInt64Array | Float32Array | Float64Array;
+export type Elements =
+  | Uint8Array
+  | Int8Array
+  | Int16Array
+  | Int32Array
+  | Uint32Array
+  | BigInt64Array
+  | Float32Array
+  | Float64Array;
 /** A typed array with a shape: a picture, a window of a series. */
 export interface Shaped {
   /** The elements, row-major. */

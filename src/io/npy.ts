@@ -43,6 +43,7 @@ const CODE: Partial<Record<DType, string>> = {
   bool: '|b1',
   u8: '|u1',
   u32: '<u4',
+  i8: '|i1',
   i16: '<i2',
   i32: '<i4',
   i64: '<i8',

@@ -1,5 +1,5 @@
-// Element types that files may hold: our eleven, and foreign ones that are refused by name or widened without loss.
-import { DTYPE, DTYPES, bytesOf, type DType } from '../base/dtype.js';
+// Element types that files may hold: ours, and foreign ones that are refused by name or widened without loss.
+import { DTYPE, EVERY_DTYPE, bytesOf, type DType } from '../base/dtype.js';
 import { ArgumentError, DTypeError } from '../base/errors.js';
 import type { Shape } from '../base/shape.js';
 
@@ -17,10 +17,7 @@ const aligned = (b: Uint8Array): ArrayBuffer => b.slice().buffer;
 const truths = (b: Uint8Array): Uint8Array => (b.some((x) => x > 1) ? b.map((x) => (x ? 1 : 0)) : b);
 
 export const FOREIGN = {
-  i8: { bits: 8, widen: { to: 'i16', convert: (b) => bytesOfView(Int16Array.from(new Int8Array(aligned(b)))) } },
   u16: { bits: 16, widen: { to: 'u32', convert: (b) => bytesOfView(Uint32Array.from(new Uint16Array(aligned(b)))) } },
-  // e5m2 is the upper half of an f16.
-  f8e5m2: { bits: 8, widen: { to: 'f16', convert: (b) => bytesOfView(Uint16Array.from(b, (x) => x << 8)) } },
   u64: { bits: 64 },
   f8e8m0: { bits: 8 },
   f8e4m3fnuz: { bits: 8 },
@@ -36,7 +33,7 @@ export const FOREIGN = {
 /** Types that files may hold: ours and some that are widened or refused. */
 export type StoredDType = DType | keyof typeof FOREIGN;
 
-export const isOurs = (d: StoredDType): d is DType => (DTYPES as readonly string[]).includes(d);
+export const isOurs = (d: StoredDType): d is DType => (EVERY_DTYPE as readonly string[]).includes(d);
 export const bitsOf = (d: StoredDType): number => (isOurs(d) ? DTYPE[d].bytes * 8 : FOREIGN[d].bits);
 
 /** The type that reading gives, or a DTypeError that names the foreign one. */
@@ -45,7 +42,7 @@ export function targetDType(where: string, stored: StoredDType, widen: boolean):
   const to = (FOREIGN[stored] as Foreign).widen?.to;
   if (widen && to) return to;
   throw new DTypeError(
-    `${where}: dtype ${stored} is none of ${DTYPES.join(', ')}` +
+    `${where}: dtype ${stored} is none of ${EVERY_DTYPE.join(', ')}` +
       (to ? `; { widen: true } reads it as ${to}` : '; no type here holds it without loss'),
   );
 }
@@ -66,7 +63,7 @@ export function storedBytes(stored: StoredDType, shape: Shape): number | undefin
 
 /** How types that are not ours are read. */
 export interface ReadOptions {
-  /** Read i8, u16 and f8e5m2 as the smallest type here that holds every value, instead of refusing them. */
+  /** Read u16 as u32, the smallest type here that holds every value, instead of refusing it. */
   widen?: boolean;
 }
 

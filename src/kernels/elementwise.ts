@@ -1,5 +1,5 @@
 // Fast elementwise kernels from rows of the op table: one op, a cast, a copy, or a chain of ops fused into one kernel.
-import { type DType, DTYPE, DTYPES, kernelDType, NUMBERS } from '../base/dtype.js';
+import { type DType, DTYPE, DTYPES, EVERY_DTYPE, isKept, KEPT, kernelDType, NUMBERS } from '../base/dtype.js';
 import { ArgumentError } from '../base/errors.js';
 import type { ElementwiseRow } from '../ops/op.js';
 import { computeDType, CTYPE, type Entry, KernelModule, layOut, type ParamType, Struct } from './declare.js';
@@ -93,11 +93,22 @@ export const kernelDTypes = (row: ElementwiseRow<any>): readonly DType[] => [...
 
 /** Every row on every dtype, every cast and every copy: what an ahead-of-time build compiles. */
 export function standardChains(rows: readonly ElementwiseRow<any>[]): Chain[] {
-  const casts = NUMBERS.flatMap((from) => DTYPES.filter((to) => to !== from).map((to) => castChain(from, to)));
+  const casts = [
+    ...NUMBERS.flatMap((from) => DTYPES.filter((to) => to !== from).map((to) => castChain(from, to))),
+    ...NUMBERS.flatMap((from) => KEPT.map((to) => castChain(from, to))),
+    ...KEPT.flatMap((from) => EVERY_DTYPE.filter((to) => to !== from).map((to) => castChain(from, to))),
+  ];
   return [...rows.flatMap((r) => kernelDTypes(r).map((d) => rowChain(r, d))), ...casts, ...[1, 2, 4, 8].map(copyChain)];
 }
 
 const SCALAR = (i: number): string => `s${i}`;
+
+/** A cast of the value that `from` names; kernels/kept.h has those of kept types. */
+function castText(to: DType, from: string, dtype: DType): string {
+  const v = isKept(dtype) ? `from_kept(${from})` : from;
+  if (to === 'bool') return `truth(${v})`;
+  return isKept(to) ? `to_${CTYPE[to]}(${v})` : `convert<${CTYPE[to]}>(${v})`;
+}
 
 /** The functor: loads nothing, computes one element from the elements of all inputs. */
 function functor(c: Chain): string {
@@ -105,10 +116,10 @@ function functor(c: Chain): string {
     i < c.inputs.length ? `${CTYPE[c.inputs[i]]} v${i}` : 'None',
   );
   let scalar = 0;
+  const dtypes = [...c.inputs, ...c.steps.map(stepDType)];
   const lines = c.steps.map((s, i): string => {
     const to = `const ${CTYPE[stepDType(s)]} v${c.inputs.length + i} = `;
-    if ('cast' in s)
-      return s.cast === 'bool' ? `${to}truth(v${s.args[0]});` : `${to}convert<${CTYPE[s.cast]}>(v${s.args[0]});`;
+    if ('cast' in s) return `${to}${castText(s.cast, `v${s.args[0]}`, dtypes[s.args[0]])};`;
     const S = CTYPE[s.dtype];
     const T = CTYPE[computeDType(s.dtype)];
     const masked = isMasked(s.row);

@@ -1,5 +1,15 @@
 // Rows that move values without computing: cast, copy, fill.
-import { asDType, checkValue, type DType, DTYPES, isFloat, NUMBERS, saturate, type Value } from '../base/dtype.js';
+import {
+  asDType,
+  checkValue,
+  type DType,
+  DTYPES,
+  EVERY_DTYPE,
+  isFloat,
+  NUMBERS,
+  saturate,
+  type Value,
+} from '../base/dtype.js';
 import type { Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { requireNumbers } from './kernel-row.js';
@@ -48,7 +58,7 @@ export const movementOps = rows({
     internal: true,
     family: 'cast',
     formula: 'x in another dtype',
-    dtypes: DTYPES,
+    dtypes: EVERY_DTYPE,
     ulp: 0,
     candle: { file: 'cast.cu', symbol: 'cast' },
     differs:
@@ -64,7 +74,7 @@ export const movementOps = rows({
       for (let i = 0; i < x.data.length; i++) out.data[i] = castValue(x.data[i], dtype);
     },
     samples: () =>
-      DTYPES.flatMap((dtype) => [
+      EVERY_DTYPE.flatMap((dtype) => [
         { inputs: [{ shape: [3, 5] }], params: { dtype } },
         // Beyond every integer dtype but the widest, on both sides.
         { inputs: [{ shape: [41], domain: [-70000, 70000] }], params: { dtype } },
@@ -76,7 +86,7 @@ export const movementOps = rows({
   copy: {
     family: 'copy',
     formula: 'x, contiguous in memory of its own',
-    dtypes: DTYPES,
+    dtypes: EVERY_DTYPE,
     ulp: 0,
     candle: { file: 'unary.cu', symbol: 'ucopy' },
     args: (x: Tensor): Call<{}> => ({ inputs: [x], params: {} }),

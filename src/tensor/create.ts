@@ -34,6 +34,7 @@ const TYPED = new Map<unknown, DType>([
   [Uint8Array, 'u8'],
   [Uint8ClampedArray, 'u8'],
   [Uint32Array, 'u32'],
+  [Int8Array, 'i8'],
   [Int16Array, 'i16'],
   [Int32Array, 'i32'],
   [BigInt64Array, 'i64'],

@@ -1,6 +1,6 @@
 // From a row and its inputs to results: checks, broadcasting, allocation, the backend's run, and the autograd record.
 import type { Backend, View } from '../backends/backend.js';
-import { checkValue, type DType, kernelDType, scalarFor } from '../base/dtype.js';
+import { CARRIER, checkValue, type DType, isKept, kernelDType, type KeptDType, scalarFor } from '../base/dtype.js';
 import { ArgumentError, DeviceError, DTypeError, ShapeError, UnsupportedError } from '../base/errors.js';
 import { broadcastShapes, formatShape, sameShape, type Shape } from '../base/shape.js';
 import { movementOps } from '../ops/movement.js';
@@ -34,18 +34,20 @@ export function withTracer<T>(t: Tracer, f: () => T): T {
 
 const supported = new WeakMap<Backend, Map<RunRow, DType[]>>();
 
+function refuseDType(row: RunRow, dtype: DType): never {
+  throw new DTypeError(
+    `${row.serves ?? row.name}: does not take ${dtype} (it takes ` +
+      `${row.dtypes.join(', ')})${row.without ? `: ${row.without}` : ''}`,
+  );
+}
+
 /** Throws the row's or the backend's sentence unless the op takes this dtype there; the answer is remembered. */
 function checkSupport({ backend }: Device, row: RunRow, dtype: DType): void {
   let rows = supported.get(backend);
   if (!rows) supported.set(backend, (rows = new Map()));
   const dtypes = rows.get(row);
   if (dtypes?.includes(dtype)) return;
-  if (!row.dtypes.includes(dtype)) {
-    throw new DTypeError(
-      `${row.serves ?? row.name}: does not take ${dtype} (it takes ` +
-        `${row.dtypes.join(', ')})${row.without ? `: ${row.without}` : ''}`,
-    );
-  }
+  if (!row.dtypes.includes(dtype)) refuseDType(row, dtype);
   const answer = backend.supports(row, kernelDType(dtype));
   if (answer !== true) throw new UnsupportedError(`${row.serves ?? row.name}: ${answer}`);
   if (dtypes) dtypes.push(dtype);
@@ -196,8 +198,53 @@ function anyRequiresGrad(tensors: readonly Tensor[]): boolean {
   return false;
 }
 
+/** The dtypes whose rows kept ones go along with: what takes no i16 takes no i8 either. */
+const ALIKE: { readonly [D in KeptDType]: DType } = { i8: 'i16', f8e5m2: 'f8e4m3' };
+
+/** A dtype that the row has no kernels for and is run in its carrier; undefined where there is none. */
+function keptAmong(row: GradRow, inputs: readonly Tensor[], params: Params): KeptDType | undefined {
+  if (row.family === 'view' || row.family === 'copy' || row.family === 'cast') return undefined;
+  if (row.family === 'assemble' && (row as AssembleRow<any>).fill?.(params) === undefined) return undefined;
+  for (let i = 0; i < inputs.length; i++) {
+    const { dtype } = inputs[i];
+    if (isKept(dtype)) return dtype;
+  }
+  const { dtype } = params as { readonly dtype?: DType };
+  return dtype !== undefined && isKept(dtype) ? dtype : undefined;
+}
+
+/**
+ * Runs a row on kept dtypes: operands are cast to their carriers, and results that would have been of a kept dtype are
+ * rounded to it, once, as kernels of small floats do. Gradients flow through the casts.
+ */
+function carried(row: GradRow, kept: KeptDType, inputs: readonly Tensor[], params: Params, device?: Device): Tensor[] {
+  const run = row as unknown as RunRow;
+  if (!run.dtypes.includes(ALIKE[kept])) refuseDType(run, kept);
+  const cast = (t: Tensor, dtype: DType): Tensor => apply(CAST as unknown as GradRow, [t], { dtype })[0];
+  let results: readonly DType[];
+  if (run.family === 'elementwise') {
+    const own = inputs.slice(run.masked ? 1 : 0);
+    checkDTypes(run, own);
+    results = [run.result === 'same' ? own[0].dtype : run.result];
+  } else {
+    results = run.infer(inputs.map(sigOf), params as never).map((s) => s.dtype);
+    checkDTypes(run, inputs);
+  }
+  const wide = inputs.map((t) => (isKept(t.dtype) ? cast(t, CARRIER[t.dtype]) : t));
+  const { dtype } = params as { readonly dtype?: DType };
+  const outs = apply(
+    row,
+    wide,
+    dtype !== undefined && isKept(dtype) ? { ...params, dtype: CARRIER[dtype] } : params,
+    device,
+  );
+  return outs.map((t, i) => (isKept(results[i]) ? cast(t, results[i]) : t));
+}
+
 /** Runs a row. `device` is needed only where there are no inputs. */
 export function apply(row: GradRow, inputs: readonly Tensor[], params: Params, device?: Device): Tensor[] {
+  const kept = keptAmong(row, inputs, params);
+  if (kept !== undefined) return carried(row, kept, inputs, params, device);
   const here = inputs.length > 0 ? sameDevice(row.serves ?? row.name, inputs) : undefined;
   const outs = execute(row, inputs, params, device ?? (here as Device));
   if (row.grad && anyRequiresGrad(inputs) && gradEnabled()) record(row, inputs, outs, params);

@@ -23,6 +23,8 @@ export interface DataOf extends Record<DType, Data> {
   u8: Uint8Array<ArrayBuffer>;
   /** Whole numbers 0 to 2^32 - 1. */
   u32: Uint32Array<ArrayBuffer>;
+  /** Whole numbers -128 to 127. */
+  i8: Int8Array<ArrayBuffer>;
   /** Whole numbers of 16 bits. */
   i16: Int16Array<ArrayBuffer>;
   /** Whole numbers of 32 bits. */
@@ -31,6 +33,8 @@ export interface DataOf extends Record<DType, Data> {
   i64: BigInt64Array<ArrayBuffer>;
   /** Widened to f32, which holds every value. */
   f8e4m3: Float32Array<ArrayBuffer>;
+  /** Widened to f32, which holds every value. */
+  f8e5m2: Float32Array<ArrayBuffer>;
   /** Widened to f32, which holds every value. */
   bf16: Float32Array<ArrayBuffer>;
   /** Widened to f32, which holds every value. */
@@ -41,7 +45,15 @@ export interface DataOf extends Record<DType, Data> {
   f64: Float64Array<ArrayBuffer>;
 }
 /** Any of these. */
-export type Data = Uint8Array | Uint32Array | Int16Array | Int32Array | BigInt64Array | Float32Array | Float64Array;
+export type Data =
+  | Uint8Array
+  | Int8Array
+  | Uint32Array
+  | Int16Array
+  | Int32Array
+  | BigInt64Array
+  | Float32Array
+  | Float64Array;
 /** Nested arrays of numbers, as deep as the rank. */
 export type Nested = number | Nested[];
 
@@ -353,7 +365,7 @@ function safeNumber(v: bigint): number {
 function decode(bytes: Uint8Array<ArrayBuffer>, dtype: DType): Data {
   const { Raw, decode: one } = DTYPE[dtype];
   const raw = new Raw(bytes.buffer);
-  if (dtype !== 'f16' && dtype !== 'bf16' && dtype !== 'f8e4m3') return raw as Data;
+  if (!isFloat(dtype) || dtype === 'f32' || dtype === 'f64') return raw as Data;
   const out = new Float32Array(raw.length);
   for (let i = 0; i < out.length; i++) out[i] = one(raw[i]) as number;
   return out;

@@ -8,6 +8,7 @@ const MANTISSA: Partial<Record<DType, readonly [bits: number, minExponent: numbe
   bf16: [7, -126],
   f16: [10, -14],
   f8e4m3: [3, -6],
+  f8e5m2: [2, -14],
 };
 
 /** Spacing of representable values around |x|. */

@@ -1,5 +1,15 @@
 // Casts and copies, which are elementwise chains without arithmetic, and fills: kernels/fill.hip.
-import { bytesOf, type DType, DTYPE, DTYPES, kernelDType, type Value } from '../../base/dtype.js';
+import {
+  bytesOf,
+  type DType,
+  DTYPE,
+  DTYPES,
+  EVERY_DTYPE,
+  isKept,
+  KEPT,
+  kernelDType,
+  type Value,
+} from '../../base/dtype.js';
 import { Layout } from '../../base/layout.js';
 import { ALL_TYPES, CTYPE, KernelModule, suffixOf } from '../../kernels/declare.js';
 import { castChain, type Chain, copyChain } from '../../kernels/elementwise.js';
@@ -15,7 +25,8 @@ const castOf = (from: DType, to: DType): Prepared => {
   const key = `${from}>${to}`;
   let known = casts.get(key);
   if (!known) {
-    const siblings = (): readonly Chain[] => DTYPES.filter((d) => d !== from).map((d) => castOf(from, d).chain);
+    const group: readonly DType[] = isKept(from) ? EVERY_DTYPE : isKept(to) ? KEPT : DTYPES;
+    const siblings = (): readonly Chain[] => group.filter((d) => d !== from).map((d) => castOf(from, d).chain);
     casts.set(key, (known = prepare(castChain(from, to), siblings)));
   }
   return known;
