@@ -1,7 +1,7 @@
 // Many answers at once from one model: a batch, a stream that is stopped, an answer in a given form, and a score.
 //   npm run build && node dist/examples/answers.js [--model NAME] [--device NAME]
 import { parseArgs } from 'node:util';
-import { LanguageModel } from '../src/engine/index.js';
+import { LanguageModel } from 'wick/engine';
 
 const { values: v } = parseArgs({ options: { model: { type: 'string' }, device: { type: 'string' } } });
 const model = await LanguageModel.load(v.model, v.device ? { device: v.device } : {});

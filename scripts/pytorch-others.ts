@@ -132,6 +132,7 @@ export const OTHER_NAMES: Readonly<Record<string, string>> = {
   float: "x.cast('f32')",
   double: "x.cast('f64')",
   half: "x.cast('f16')",
+  char: "x.cast('i8')",
   bfloat16: "x.cast('bf16')",
   int: "x.cast('i32')",
   long: "x.cast('i64')",
@@ -376,7 +377,6 @@ export const NO_NAMES: readonly (readonly [pattern: RegExp, why: string])[] = [
     "LAPACK's steps: solve, inv, qr, eigh, svd and lstsq answer what they are for",
   ],
   [/_window$/, 'arange and cos make a window in a line; stft takes any'],
-  [/^char$/, 'int8: see docs/decisions/0011-eleven-dtypes.md'],
   [/^istft$/, 'irfft and fold put frames together; no call of its own'],
   [
     /^(?:frexp|gcd|lcm|nextafter|nonzero_static|renorm|nanmedian|combinations|block_diag|histogramdd|as_strided_scatter|diagonal_scatter)$/,

@@ -177,7 +177,6 @@ export const NAME_GROUPS: Readonly<Record<string, readonly NamePair[]>> = {
   ],
   'Not here': [
     ['complex dtypes', undefined, 'transforms take and give pairs of real tensors'],
-    ['int8, float8_e5m2', undefined, 'see docs/decisions: files hold them widened; no kernel computes in them'],
     [
       'implicit dtype promotion',
       undefined,

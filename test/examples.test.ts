@@ -43,6 +43,7 @@ const RUNS: Readonly<Record<string, readonly [args: readonly string[], says: Reg
   'custom-kernel': [['cpu', 'sim:32'], /compared: 12[^]*cpu:[^]*becomes([^]*)f32[^]*sim:32:[^]*becomes\1/],
   diffusion: [['--steps', '2', '--show', '1'], /43809 parameters[^]*loss [\d.]+ at first/],
   'hono-route': [['--once', 'ROMEO:'], /^200 "/m],
+  'websocket-chat': [['--once', 'Who art thou?'], /\n[1-9]\d* pieces, ended by (stop|length)\n$/],
   lora: [['--steps', '1'], /after: loss/],
   'train-gpt': [
     [

@@ -26,9 +26,7 @@ const expected = (
 function stored(record: TensorRecord, dtype: string): Uint8Array {
   const bytes = record.read().slice();
   if (dtype === record.dtype || dtype === 'bool') return bytes;
-  const narrow =
-    dtype === 'i8' ? Int8Array.from(new Int16Array(bytes.buffer)) : Uint16Array.from(new Uint32Array(bytes.buffer));
-  return new Uint8Array(narrow.buffer);
+  return new Uint8Array(Uint16Array.from(new Uint32Array(bytes.buffer)).buffer);
 }
 
 for (const [name, tensors] of Object.entries(expected)) {
