@@ -8,7 +8,9 @@
 // asked for before the new query is there.
 //
 // decode_attention_paged_T_D_G: the same where keys and values stand in pages of (rows, kv_heads, dim) that `table`
-// names; `state` is { token, position, row of the new key, length } then, and a row past all others is nowhere.
+// names; `state` is { token, position, row of the new key, length } then, and a row past all others is nowhere. The
+// grid's third dimension are sequences: `state` has each of its numbers for all of them, everything else a part for
+// each.
 #include "attention-split.h"
 #include "block.h"
 #include "decode.h"
@@ -33,6 +35,8 @@ struct NewToken {
   i32 window;
   /** A page has two to this power rows. */
   i32 page_shift;
+  /** Pages of a row of the table. */
+  i32 width;
   /** A cap on scores, 0 for none. */
   float scale, eps, softcap;
 };
@@ -57,7 +61,7 @@ template <class T, int D, int G, int Unroll, bool PAGED> WICK_FN void decode_att
   const int lane = threadIdx.x % Lanes, group = threadIdx.x / Lanes, split = blockIdx.x, splits = gridDim.x;
   const int head0 = blockIdx.y * G, share = p.heads / p.kv_heads, kv_head = head0 / share, half_dim = p.dim / 2;
   // Written two launches before this one or earlier, so it may be read early.
-  const int position = p.state[1];
+  const int sequence = blockIdx.z, sequences = gridDim.z, position = p.state[sequences + sequence];
   // To join splits takes as long as a few steps, so a few steps are not split.
   const int start = p.window && position >= p.window ? position - p.window + 1 : 0, count = position - start;
   const int parts = count <= 4 * Step ? 1 : splits, each = ((count + parts - 1) / parts + Step - 1) / Step * Step;
@@ -70,7 +74,7 @@ template <class T, int D, int G, int Unroll, bool PAGED> WICK_FN void decode_att
   auto row_of = [&](int j) {
     if constexpr (!PAGED) return (i64)j * p.dim;
     else {
-      const i64 page = p.table[j >> p.page_shift];
+      const i64 page = p.table[sequence * p.width + (j >> p.page_shift)];
       return (page << p.page_shift | (j & ((1 << p.page_shift) - 1))) * p.kv_heads * p.dim;
     }
   };
@@ -97,7 +101,7 @@ template <class T, int D, int G, int Unroll, bool PAGED> WICK_FN void decode_att
   begin_in_turn();
 
   // The new query of each head, and the new key and value where they are needed.
-  const T* qkv = (const T*)p.qkv;
+  const T* qkv = (const T*)p.qkv + (i64)sequence * (p.heads + 2 * p.kv_heads) * p.dim;
   const T* cos = (const T*)p.cos + (i64)position * half_dim;
   const T* sin = (const T*)p.sin + (i64)position * half_dim;
   auto vector = [&](int g) { return qkv + (i64)(g < G ? head0 + g : p.heads + kv_head) * p.dim; };
@@ -143,7 +147,7 @@ template <class T, int D, int G, int Unroll, bool PAGED> WICK_FN void decode_att
   UNROLL(1, 1)
   for (int d = threadIdx.x; d < p.dim; d += DECODE_SPLIT) value_new[d] = newest ? to_compute(new_value[d]) : 0.0f;
   __syncthreads();
-  const i32 place = PAGED ? p.state[2] : position;
+  const i32 place = PAGED ? p.state[2 * sequences + sequence] : position;
   if (newest && head0 % share == 0 && place != Limits<i32>::highest()) {
     const i64 row = (i64)place * (PAGED ? p.kv_heads : 1) * p.dim;
     UNROLL(1, 1)
@@ -152,6 +156,7 @@ template <class T, int D, int G, int Unroll, bool PAGED> WICK_FN void decode_att
       values[row + d] = from_compute<T>(value_new[d]);
     }
   }
+  float* const partial = p.partial + (i64)sequence * p.heads * splits * (p.dim + 1);
   float query[G][8], out[G][8] = {};
 #pragma unroll
   for (int g = 0; g < G; g++)
@@ -259,14 +264,14 @@ template <class T, int D, int G, int Unroll, bool PAGED> WICK_FN void decode_att
       total = fmaf(merged[w][g][1], factor, total);
     }
     totals[g] = total;
-    if (active > 1) p.partial[((i64)(head0 + g) * splits + split) * (p.dim + 1)] = best + logg(total) * 1.44269504f;
+    if (active > 1) partial[((i64)(head0 + g) * splits + split) * (p.dim + 1)] = best + logg(total) * 1.44269504f;
   }
 #pragma unroll
   for (int g = 0; g < G; g++)
 #pragma unroll
     for (int e = 0; e < 8; e++) outputs[g][group][8 * lane + e] = out[g][e];
   __syncthreads();
-  T* const result = (T*)p.out + (i64)head0 * p.dim;
+  T* const result = (T*)p.out + ((i64)sequence * p.heads + head0) * p.dim;
   UNROLL(1, 1)
   for (int t = threadIdx.x; t < G * p.dim; t += DECODE_SPLIT) {
     const int g = t / p.dim, d = t % p.dim;
@@ -275,20 +280,21 @@ template <class T, int D, int G, int Unroll, bool PAGED> WICK_FN void decode_att
     for (int w = 0; w < Groups; w++) added = fmaf(factors[w][g], outputs[g][w][d], added);
     added /= totals[g];
     if (unknown(active) == 1) result[t] = from_compute<T>(added);
-    else p.partial[((i64)(head0 + g) * splits + split) * (p.dim + 1) + 1 + d] = added;
+    else partial[((i64)(head0 + g) * splits + split) * (p.dim + 1) + 1 + d] = added;
   }
   if (active == 1) return;
 
   __syncthreads();
-  if (threadIdx.x == 0) before = arrive(p.arrived + blockIdx.y);
+  u32* const arrived = p.arrived + sequence * gridDim.y + blockIdx.y;
+  if (threadIdx.x == 0) before = arrive(arrived);
   __syncthreads();
   if (before != (u32)active - 1) return;
-  if (threadIdx.x == 0) p.arrived[blockIdx.y] = 0;
+  if (threadIdx.x == 0) *arrived = 0;
   const i64 next = p.dim + 1;
   UNROLL(1, 1)
   for (int t = threadIdx.x; t < G * p.dim; t += DECODE_SPLIT) {
     const int g = t / p.dim, d = t % p.dim;
-    const float* part = p.partial + (i64)(head0 + g) * splits * next;
+    const float* part = partial + (i64)(head0 + g) * splits * next;
     float best = Limits<float>::lowest(), total = 0, added = 0;
     // Eight loads under way; past the last one it is read again and left out.
     UNROLL(1, 1)

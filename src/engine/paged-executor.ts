@@ -59,8 +59,8 @@ export class PagedExecutor implements Executor {
   readonly #draws: DeviceDraws | undefined;
   /** Rows of the step that was enqueued last, by sequence. */
   #last = new Map<Sequence, number>();
-  /** One sequence alone, in few launches, where the model's features allow it. */
-  readonly #lone: LoneStep | undefined;
+  /** One sequence alone, or a few, in few launches, where the model's features allow it: by their number. */
+  readonly #few = new Map<number, LoneStep | undefined>();
   /** Layers that are read by the places of one sequence, or remember columns of one. */
   readonly #single: boolean;
 
@@ -88,23 +88,40 @@ export class PagedExecutor implements Executor {
       draws: this.#draws,
       slotOf: (pages, position) => this.#slot(pages, position),
       run: (ids, layout, state) =>
-        (layout.slots.size === 1 && this.#lone?.run(layout.runs[0].tables, state)) ||
+        this.#fewOf(layout.slots.size)?.run(layout.runs[0].tables, state) ??
         this.#answers(this.#hidden(ids, layout), layout.slots.size),
     });
-    const pages = this.#layers.every((l) => l?.[0].dtype === model.dtype) ? (this.#layers as LayerPages[]) : [];
-    if (this.#draws && pages.length > 0 && LoneStep.serves(model, options.pageTokens))
-      this.#lone = new LoneStep(model, pages, options);
     this.changed();
     this.shares = layers.every(({ mixer: m }) => keepsKeys(m));
   }
 
+  #fewOf(sequences: number): LoneStep | undefined {
+    if (this.#few.has(sequences)) return this.#few.get(sequences);
+    const [model, layers] = [this.#model, this.#layers as LayerPages[]];
+    const serves =
+      this.#draws &&
+      layers.every((l) => l?.[0].dtype === model.dtype) &&
+      LoneStep.serves(model, this.#o.pageTokens, sequences);
+    const made = serves ? new LoneStep(model, layers, this.#o, sequences) : undefined;
+    this.#few.set(sequences, made);
+    return made;
+  }
+  #forgetFew(): void {
+    for (const step of this.#few.values()) step?.dispose();
+    this.#few.clear();
+  }
   changed(): boolean {
     const now = [...this.#model.stateDict().values()].map(({ memory, storage }) => ({ memory, at: storage.version }));
     const before = this.#weights;
     this.#weights = now;
     const moved = now.length !== before.length || now.some(({ memory }, i) => memory !== before[i].memory);
-    if (moved) this.#recorded.drop();
-    return moved || now.some(({ at }, i) => at !== before[i].at);
+    const changed = moved || now.some(({ at }, i) => at !== before[i].at);
+    // Steps in few launches have norms of their own beside the model's.
+    if (moved || (changed && this.#few.size > 0)) {
+      this.#recorded.drop();
+      this.#forgetFew();
+    }
+    return changed;
   }
   /** Whether a step of so many sequences can be recorded: nothing in it may ask the host. */
   #records(n: number): boolean {
@@ -287,7 +304,7 @@ export class PagedExecutor implements Executor {
     for (const sequence of [...this.#columns.keys()]) this.forget(sequence);
     this.#recorded.drop();
     this.#draws?.dispose();
-    this.#lone?.dispose();
+    this.#forgetFew();
     for (const pair of this.#layers) pair?.forEach((t) => t.dispose());
   }
 }

@@ -22,6 +22,7 @@ import {
   TYPES,
   wanted,
 } from './decode-tiles.js';
+import { batchEmbed, batchProduct, servesBatch } from './decode-batch.js';
 import { GpuBackend, type Replay } from './gpu.js';
 import { addressOf, type Launch, launch } from './plan.js';
 import { quickBlock, stagesFor } from './quantized.js';
@@ -174,6 +175,7 @@ const NEW_TOKEN = new Struct('NewToken', {
   room: 'i32',
   window: 'i32',
   pageShift: 'i32',
+  width: 'i32',
   scale: 'float',
   eps: 'float',
   softcap: 'float',
@@ -252,13 +254,13 @@ export interface NewToken {
   /** The cache, (1, kvHeads, room, dim); with `paged`, (rows, kvHeads * dim). */
   readonly keys: View;
   readonly values: View;
-  /** (1, heads, 1, dim) */
+  /** (sequences, heads, 1, dim) */
   readonly out: View;
-  /** heads * splits * (dim + 1) floats. */
+  /** sequences * heads * splits * (dim + 1) floats. */
   readonly partial: View;
   /** What products of queries and keys are multiplied by; default 1 / sqrt(dim). */
   readonly scale?: number;
-  /** A zero for every head. */
+  /** A zero for every head of each sequence. */
   readonly arrived: View;
   /** Weights (f32) of root-mean-square norms over each query and each key, and what is added to their squares. */
   readonly qNorm?: View;
@@ -310,7 +312,12 @@ export class DecodeSteps {
   readonly #backend: GpuBackend;
   readonly #gpu: GpuContext;
   readonly dtype: DType;
-  constructor(backend: Backend, dtype: DType) {
+  /** Sequences that have a token each. */
+  readonly sequences: number;
+  constructor(backend: Backend, dtype: DType, sequences = 1) {
+    if (sequences > 1 && !servesBatch(backend, dtype, sequences))
+      throw new UnsupportedError(`decoding by graph: ${sequences} sequences in ${dtype} on ${backend.name}`);
+    this.sequences = sequences;
     if (!(backend instanceof GpuBackend)) throw new UnsupportedError(`decoding by graph: ${backend.name} is no GPU`);
     if (!DECODE_DTYPES.includes(dtype))
       throw new UnsupportedError(`decoding by graph: ${dtype}; it takes ${DECODE_DTYPES.join(', ')}`);
@@ -338,7 +345,9 @@ export class DecodeSteps {
 
   /** A row of the table by the token in state, times a factor. */
   embed(table: View, state: View, out: View, factor = 1): void {
-    const n = out.layout.size;
+    const n = out.layout.size / this.sequences;
+    if (this.sequences > 1)
+      return this.#run(batchEmbed(this.dtype, this.sequences, { table, tokens: state, out, factor }));
     const args = { table: addressOf(table), state: addressOf(state), out: addressOf(out), factor, n };
     this.#run(launch(embedding, { dtype: this.#type }, Math.ceil(n / BLOCK), BLOCK, args));
   }
@@ -353,9 +362,14 @@ export class DecodeSteps {
   /** out = residual + norm(x). */
   join({ x, norm, residual, out }: Required<Pick<Product, 'x' | 'norm' | 'residual' | 'out'>>): void {
     const { kind, ...side } = this.#norm(norm);
-    const n = out.layout.size;
+    const n = out.layout.size / this.sequences;
     const args = { ...side, x: addressOf(x), residual: addressOf(residual), out: addressOf(out), n };
-    this.#run(launch(join, { dtype: this.#type, norm: kind }, 1, 1024, args));
+    this.#run(launch(join, { dtype: this.#type, norm: kind }, this.sequences, 1024, args));
+  }
+  /** A product with several vectors, or a gate. */
+  #batch(p: Product, activation?: string): void {
+    if (p.type || p.best) throw new UnsupportedError('decoding by graph: several sequences take plain products only');
+    this.#run(batchProduct(this.dtype, this.sequences, { ...p, ...this.#norm(p.norm), activation }));
   }
   /** A product with weights in blocks, or a gate. */
   #blocks(p: Product, type: BlockType, activation?: string): void {
@@ -379,6 +393,7 @@ export class DecodeSteps {
   /** out = weight norm(x) + bias + residual. */
   product(p: Product): void {
     const { x, weight, out, bias, residual, best } = p;
+    if (this.sequences > 1) return this.#batch(p);
     if (p.type) return this.#blocks(p, p.type);
     const [n, k] = weight.layout.shape;
     const { tile, rows, threads } = tileFor(this.dtype, k, this.#gpu.device.info.warp);
@@ -398,6 +413,7 @@ export class DecodeSteps {
   }
   /** out = activation(gate norm(x)) * (up norm(x)); the weight holds gate over up. */
   gate(g: Gated): void {
+    if (this.sequences > 1) return this.#batch(g, g.activation);
     if (g.type) return this.#blocks(g, g.type, g.activation);
     const [n2, k] = g.weight.layout.shape;
     const { tile, rows, threads } = tileFor(this.dtype, k, this.#gpu.device.info.warp);
@@ -420,7 +436,7 @@ export class DecodeSteps {
   }
   /** How many blocks share the keys of a head, at most. */
   splits(heads: number, kvHeads: number, room: number): number {
-    const blocks = heads / together(heads, kvHeads);
+    const blocks = (this.sequences * heads) / together(heads, kvHeads);
     return Math.max(
       1,
       Math.min(Math.ceil(room / SPLIT_KEYS), Math.ceil((this.#gpu.device.info.multiprocessors * 4) / blocks)),
@@ -428,14 +444,19 @@ export class DecodeSteps {
   }
   /** Queries and keys turned, key and value into the cache, one query over all keys, at the position in state. */
   attend({ paged, ...t }: NewToken): void {
+    if (this.sequences > 1 && !paged)
+      throw new UnsupportedError('decoding by graph: keys of several sequences stand in pages');
     const [, heads, , dim] = t.out.layout.shape;
     const [, second, third] = t.keys.layout.shape;
     const [kvHeads, room] = paged ? [second / dim, paged.room] : [second, third];
     const g = together(heads, kvHeads);
     const wide = DIMS.find((d) => dim <= d);
     if (!wide) throw new UnsupportedError(`decoding by graph: head dimension ${dim}; at most 256 is supported`);
-    const grid = [this.splits(heads, kvHeads, room), heads / g];
-    const pages = paged && { table: paged.table, pageShift: Math.log2(paged.pageTokens) };
+    const grid = [this.splits(heads, kvHeads, room), heads / g, this.sequences];
+    const pages = paged && {
+      ...{ table: paged.table, pageShift: Math.log2(paged.pageTokens) },
+      width: paged.table.layout.size / this.sequences,
+    };
     const p = { ...t, ...pages, heads, kvHeads, dim, room, scale: t.scale ?? 1 / Math.sqrt(dim) };
     const cache = paged ? 'paged' : 'whole';
     this.#run(launch(newToken, { dtype: this.#type, dim: wide, heads: g, cache }, grid, SPLIT_BLOCK, { p }));
