@@ -40,9 +40,10 @@ const model = SHAPES[v.shape]
 const tokenizer = wordTokenizer(model.config.vocabSize); // words do not matter: tokens are counted
 const batches = v.batch.split(',').map(Number);
 const steps = Number(v.steps);
-const context = Math.min(Number(v.context), model.config.maxPositions - steps - 2);
+const most = Math.max(...batches);
+const context = Math.min(Number(v.context), model.config.maxPositions - 2 * steps - most - 16);
 const engine = new TextEngine(model, tokenizer, {
-  ...{ maxRunning: Math.max(...batches), reuse: false, ahead: !v['no-ahead'] },
+  ...{ maxRunning: most, reuse: false, ahead: !v['no-ahead'] },
 });
 const { vocabSize } = model.config;
 
@@ -51,26 +52,39 @@ interface Result {
   readonly msPerStep: number;
   readonly tokensPerSecond: number;
   readonly firstTokenMs: number;
+  /** While prompts were read; answers that had begun were written meanwhile. */
+  readonly promptTokensPerSecond: number;
 }
+/** From when all write to when they have written so many tokens each: steady decoding. */
 async function measure(batch: number, tokens: number): Promise<Result> {
   const begin = performance.now();
-  let [started, first, end, count] = [0, 0, 0, 0];
+  let [started, first, from, to, count] = [0, 0, 0, 0, 0];
+  // Who was read first writes while the others are read.
+  const maxTokens = tokens + Math.ceil((batch * context) / 1024) + 16;
+  const under = Array.from({ length: batch }, (_, b) => {
+    const prompt = Array.from({ length: context - (b % 8) }, (_, i) => (i * 7919 + b * 104729) % vocabSize);
+    return engine.submit({ prompt, maxTokens, temperature: Number(v.temperature), seed: b, ignoreEnd: true });
+  });
   await Promise.all(
-    Array.from({ length: batch }, async (_, b) => {
-      const prompt = Array.from({ length: context - (b % 8) }, (_, i) => (i * 7919 + b * 104729) % vocabSize);
+    under.map(async (generation) => {
       let mine = 0;
-      const request = { prompt, maxTokens: tokens, temperature: Number(v.temperature), seed: b, ignoreEnd: true };
-      for await (const piece of engine.submit(request)) {
-        if (mine === 0 && first === 0) first = performance.now() - begin;
-        if (mine === 0 && piece.tokens.length > 0 && ++started === batch) [end, count] = [performance.now(), 0];
+      for await (const piece of generation) {
+        const now = performance.now();
+        if (mine === 0) first ||= now;
+        if (mine === 0 && ++started === batch) from = now;
+        else if (from > 0 && to === 0) count += piece.tokens.length;
         mine += piece.tokens.length;
-        if (started === batch) count += piece.tokens.length;
+        if (to > 0 || count < batch * tokens) continue;
+        to = now;
+        for (const other of under) other.cancel();
       }
     }),
   );
-  // From when all write to when the first ends: steady decoding.
-  const seconds = (performance.now() - end) / 1000;
-  return { batch, msPerStep: (seconds * 1000 * batch) / count, tokensPerSecond: count / seconds, firstTokenMs: first };
+  const seconds = ((to || performance.now()) - from) / 1000;
+  return {
+    ...{ batch, msPerStep: (seconds * 1000 * batch) / count, tokensPerSecond: count / seconds },
+    ...{ firstTokenMs: first - begin, promptTokensPerSecond: (batch * context * 1000) / (from - begin) },
+  };
 }
 
 const { weightBytes, pageBytes, scratchBytes, freeBytes } = engine.memory;
@@ -84,7 +98,9 @@ for (const batch of batches) {
   await measure(batch, 8); // kernels are compiled and steps recorded
   const r = await measure(batch, steps);
   results.push(r);
-  console.error(`batch ${batch}: ${r.msPerStep.toFixed(3)} ms a step, ${r.tokensPerSecond.toFixed(0)} tokens/s`);
+  console.error(
+    `batch ${batch}: ${r.msPerStep.toFixed(3)} ms a step, ${r.tokensPerSecond.toFixed(0)} tokens/s, prompts ${r.promptTokensPerSecond.toFixed(0)} tokens/s`,
+  );
 }
 console.log(
   table(
