@@ -53,7 +53,7 @@ const normed = (norm: Norm | undefined): NormOf | undefined => norm && { weight:
 const plainNorm = (f: NormFeature): boolean => f.kind === 'rms' && !f.weightless;
 
 /** Attention that one launch does: everything but what stands here. */
-function attends(a: Attention, like: Attention): boolean {
+export function attends(a: Attention, like: Attention): boolean {
   const { alibi, chunk, sinks, clip, temperature, gated, qkNorm, rope } = a;
   const sizes = a.heads === like.heads && a.kvHeads === like.kvHeads && a.headDim === like.headDim;
   const extras = [alibi, chunk, sinks, clip, temperature, gated].every((x) => x === undefined || x === false);

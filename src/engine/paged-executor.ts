@@ -1,7 +1,7 @@
 // Steps over pages: keys and values of all sequences in one pool a layer. Steps with one new token a sequence are
 // recorded; where the device can, it draws the tokens too.
 import type { Memory } from '../backends/backend.js';
-import type { CausalLM } from '../models/index.js';
+import type { CausalLM, WholeAttend } from '../models/index.js';
 import { keepsKeys } from '../models/features.js';
 import { cacheDType } from '../nn/kv-cache.js';
 import { noGrad } from '../tensor/autograd.js';
@@ -13,9 +13,10 @@ import { DeviceDraws, DrawRows } from './device-draws.js';
 import { type Executor, type Flight, readRows, type Rows, rowWidths, type Work } from './executor.js';
 import { LoneStep } from './lone-step.js';
 import { offThread } from './off-thread.js';
-import { type LayerPages, PagedStep, type Run } from './paged-step.js';
+import { type LayerPages, type PagedLayout, PagedStep, type Run } from './paged-step.js';
 import { bucketOf, type Placed, RecordedSteps } from './recorded-steps.js';
 import type { Sequence } from './sequence.js';
+import { WholeAttention } from './whole-attention.js';
 
 export interface PagedOptions {
   readonly pages: number;
@@ -61,6 +62,8 @@ export class PagedExecutor implements Executor {
   #last = new Map<Sequence, number>();
   /** One sequence alone, or a few, in few launches, where the model's features allow it: by their number. */
   readonly #few = new Map<number, LoneStep | undefined>();
+  /** Attention of recorded steps in one launch, where the device has it. */
+  #whole: WholeAttention | undefined;
   /** Layers that are read by the places of one sequence, or remember columns of one. */
   readonly #single: boolean;
 
@@ -89,7 +92,7 @@ export class PagedExecutor implements Executor {
       slotOf: (pages, position) => this.#slot(pages, position),
       run: (ids, layout, state) =>
         this.#fewOf(layout.slots.size)?.run(layout.runs[0].tables, state) ??
-        this.#answers(this.#hidden(ids, layout), layout.slots.size),
+        this.#answers(this.#hidden(ids, layout, this.#whole?.of(layout, state)), layout.slots.size),
     });
     this.changed();
     this.shares = layers.every(({ mixer: m }) => keepsKeys(m));
@@ -107,6 +110,10 @@ export class PagedExecutor implements Executor {
     return made;
   }
   #forgetFew(): void {
+    this.#whole?.dispose();
+    this.#whole = WholeAttention.serves(this.#model, this.#layers, this.#o)
+      ? new WholeAttention(this.#model, this.#layers, this.#o)
+      : undefined;
     for (const step of this.#few.values()) step?.dispose();
     this.#few.clear();
   }
@@ -117,7 +124,7 @@ export class PagedExecutor implements Executor {
     const moved = now.length !== before.length || now.some(({ memory }, i) => memory !== before[i].memory);
     const changed = moved || now.some(({ at }, i) => at !== before[i].at);
     // Steps in few launches have norms of their own beside the model's.
-    if (moved || (changed && this.#few.size > 0)) {
+    if (moved || (changed && (this.#few.size > 0 || this.#whole?.hasNorms))) {
       this.#recorded.drop();
       this.#forgetFew();
     }
@@ -234,12 +241,13 @@ export class PagedExecutor implements Executor {
       }),
     );
   }
-  #hidden(ids: Tensor, layout: ConstructorParameters<typeof PagedStep>[1]): Tensor {
+  #hidden(ids: Tensor, layout: PagedLayout, attendWhole?: WholeAttend): Tensor {
     const { pageTokens, contextTokens } = this.#o;
-    const step = new PagedStep(this.#layers, layout, pageTokens, contextTokens, (columns, key, last) => {
+    const keepLast = (columns: Map<string, Tensor>, key: string, last: Tensor): void => {
       columns.get(key)?.dispose();
       columns.set(key, keep(last));
-    });
+    };
+    const step = new PagedStep(this.#layers, layout, pageTokens, contextTokens, keepLast, attendWhole);
     return this.#model.hidden(ids, step);
   }
   #answers(x: Tensor, rows: number): Tensor {

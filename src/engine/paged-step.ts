@@ -1,7 +1,7 @@
 // A step over tokens of many sequences at once, laid out one after another: each layer's products see one batch, keys
 // and values go to their pages by one store, attention reads pages by table.
 import { UnsupportedError } from '../base/errors.js';
-import { type AttendOptions, type LatentRun, type Scan, seen, type Step } from '../models/index.js';
+import { type AttendOptions, type LatentRun, type Scan, seen, type Step, type WholeAttend } from '../models/index.js';
 import { cacheTypeOf, cacheWidth, inCache } from '../nn/kv-cache.js';
 import type { Device } from '../tensor/device.js';
 import { storeRows } from '../tensor/dispatch.js';
@@ -49,6 +49,7 @@ export class PagedStep implements Step {
   readonly #shared = keeper();
   /** Keeps a tensor beyond the step and gives the one before back. */
   readonly #keep: (columns: Map<string, Tensor>, key: string, last: Tensor) => void;
+  readonly attendWhole?: WholeAttend;
 
   constructor(
     layers: readonly (LayerPages | undefined)[],
@@ -56,7 +57,9 @@ export class PagedStep implements Step {
     pageTokens: number,
     contextTokens: number,
     keepColumns: (columns: Map<string, Tensor>, key: string, last: Tensor) => void,
+    attendWhole?: WholeAttend,
   ) {
+    if (attendWhole) this.attendWhole = attendWhole;
     this.#layers = layers;
     this.#layout = layout;
     this.#pageTokens = pageTokens;

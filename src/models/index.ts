@@ -11,7 +11,16 @@ export { inverseFrequencies, readRope, type RopeFeature, type RopeType } from '.
 export { type ExpertDivision, Shard, type ShardGroup } from './shard.js';
 export { Stage, type StageGroup } from './stage.js';
 export { ModelSource, openModel } from './source.js';
-export { type AttendOptions, BatchStep, DecoderCache, type LatentRun, type Scan, seen, type Step } from './step.js';
+export {
+  type AttendOptions,
+  BatchStep,
+  DecoderCache,
+  type LatentRun,
+  type Scan,
+  seen,
+  type Step,
+  type WholeAttend,
+} from './step.js';
 export { readWav } from './audio.js';
 export { EmbeddingModel, type EmbedOptions } from './embedding-model.js';
 export { ImageClassifier, type ImageInput, ImageTextModel } from './image-models.js';

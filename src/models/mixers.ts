@@ -143,6 +143,8 @@ export class AttentionMixer extends Module {
     const { step, layer } = context;
     const [b, t] = x.shape;
     const made = this.qkv.forward(x); // (b, t, (heads + 2 kvHeads) headDim)
+    const whole = rope && step.attendWhole?.(layer, made, this, context.tables(rope));
+    if (whole) return this.out.forward(whole);
     const all = clip === undefined || qkNorm ? made : made.clamp(-clip, clip);
     const part = (from: number, n: number): Tensor =>
       all.narrow(2, from * headDim, n * headDim).reshape([b, t, n, headDim]);

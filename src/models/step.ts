@@ -7,6 +7,8 @@ import type { Device } from '../tensor/device.js';
 import { keep } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { type Attention, type Features, keepsKeys } from './features.js';
+import type { AttentionMixer } from './mixers.js';
+import type { RopeTable } from './rope.js';
 
 /** What a layer asks of the run it is part of. Engines with pages or batches of their own implement this. */
 export interface Step {
@@ -31,6 +33,8 @@ export interface Step {
    * heads, dim).
    */
   attend(layer: number, q: Tensor, k: Tensor, v: Tensor, how: AttendOptions): Tensor;
+  /** The same from what queries, keys and values are parts of, where the step takes it so. */
+  readonly attendWhole?: WholeAttend;
   /**
    * Keeps latents (b, 1, t, rank) and turned keys (b, 1, t, dim) and answers what new tokens look at, one run of them
    * after another.
@@ -47,6 +51,11 @@ export interface Step {
   overState(layer: number, xs: readonly Tensor[], scan: Scan): Tensor;
 }
 /** A step over a sequence with a state: inputs (b, t, ...) and the state before them to outputs and the state after. */
+/**
+ * Attention of a layer from the product (b, t, (heads + 2 kvHeads) dim) before norms and rope: (b, t, heads dim), or
+ * undefined where the features of the mixer ask for more.
+ */
+export type WholeAttend = (layer: number, qkv: Tensor, mixer: AttentionMixer, tables: RopeTable) => Tensor | undefined;
 export type Scan = (xs: readonly Tensor[], state: Tensor | undefined) => { readonly y: Tensor; readonly state: Tensor };
 /** New tokens `from` to `from + count` look at all of these, (b, 1, all, width). */
 export interface LatentRun {

@@ -315,8 +315,6 @@ export class DecodeSteps {
   /** Sequences that have a token each. */
   readonly sequences: number;
   constructor(backend: Backend, dtype: DType, sequences = 1) {
-    if (sequences > 1 && !servesBatch(backend, dtype, sequences))
-      throw new UnsupportedError(`decoding by graph: ${sequences} sequences in ${dtype} on ${backend.name}`);
     this.sequences = sequences;
     if (!(backend instanceof GpuBackend)) throw new UnsupportedError(`decoding by graph: ${backend.name} is no GPU`);
     if (!DECODE_DTYPES.includes(dtype))
@@ -368,7 +366,8 @@ export class DecodeSteps {
   }
   /** A product with several vectors, or a gate. */
   #batch(p: Product, activation?: string): void {
-    if (p.type || p.best) throw new UnsupportedError('decoding by graph: several sequences take plain products only');
+    if (p.type || p.best || !servesBatch(this.#backend, this.dtype, this.sequences))
+      throw new UnsupportedError('decoding by graph: several sequences take plain products only');
     this.#run(batchProduct(this.dtype, this.sequences, { ...p, ...this.#norm(p.norm), activation }));
   }
   /** A product with weights in blocks, or a gate. */
