@@ -64,9 +64,13 @@ interface Result {
 const results: Result[] = [];
 
 async function train(name: string, { batch, context, config }: Shape): Promise<void> {
-  const builder = VarBuilder.fromVarMap(new VarMap(), { device, generator: new Generator(1) });
-  const model = newDecoder(config as never, builder) as CausalLM;
+  const map = new VarMap();
+  const model = newDecoder(
+    config as never,
+    VarBuilder.fromVarMap(map, { device, generator: new Generator(1) }),
+  ) as CausalLM;
   const flat = new FlatParameters(model, dtype);
+  for (const t of map.all()) t.dispose(); // they were copied
   const optimizer = new AdamW([flat.master], { learningRate: 1e-4 });
   const vocab = config.vocab_size as number;
   const ids = tensor(

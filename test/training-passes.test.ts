@@ -3,7 +3,15 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { Device, type DType, noGrad, randn, scope, tensor, type Tensor } from '../src/index.js';
 import { AdamW, Embedding, FlatParameters, gradNorm, Linear, Module } from '../src/nn/index.js';
-import { adamInPlace, biasedProduct, classLosses, hasClassLosses, squaredNorm } from '../src/tensor/training.js';
+import {
+  adamInPlace,
+  biasedProduct,
+  classLosses,
+  hasClassLosses,
+  squaredNorm,
+  trainedNorm,
+  trainedSwiglu,
+} from '../src/tensor/training.js';
 
 const DEVICES = ['sim:32', 'sim:64', 'emu:gfx1030'];
 const list = (t: Tensor): Float32Array => t.cast('f32').to(Device.cpu()).dataSync() as Float32Array;
@@ -72,6 +80,40 @@ for (const name of DEVICES) {
         );
         assert.equal(biasedProduct(x.narrow(1, 0, 2), w, b), undefined, 'few rows have kernels of their own');
       }
+    });
+    test('norms and gated products that are trained have the gradients of their ops', () => {
+      for (const dtype of ['f32', 'bf16', 'f16'] as const)
+        for (const [rows, n] of [
+          [70, 64],
+          [5, 36],
+        ]) {
+          const of = (shape: number[], seed: number): Tensor =>
+            randn(shape, { seed, device }).cast(dtype).requireGrad();
+          const [x, w, b, g] = [of([2, rows, n], 1), of([n], 2), of([n], 3), of([2, rows, n], 4)];
+          const half = of([2, rows, n / 2], 5);
+          const cases: readonly (readonly [string, Tensor | undefined, Tensor, readonly Tensor[], Tensor])[] = [
+            ['layer', trainedNorm('layer', x, w, b, 1e-5), x.layerNorm(w, b), [x, w, b], g],
+            ['layer without a bias', trainedNorm('layer', x, w, undefined, 1e-5), x.layerNorm(w), [x, w], g],
+            ['rms', trainedNorm('rms', x, w, undefined, 1e-5), x.rmsNorm(w), [x, w], g],
+            ['swiglu', trainedSwiglu(x), x.swiglu(), [x], half],
+          ];
+          for (const [what, one, apart, inputs, grad] of cases) {
+            assert.ok(one, what);
+            assert.deepEqual(list(one), list(apart), what);
+            const [got, want] = [one, apart].map((t) => t.backward({ grad: grad.detach() }));
+            for (const [i, t] of inputs.entries())
+              near(
+                list(got.of(t)),
+                list(want.of(t)),
+                dtype === 'f32' ? 2e-5 : 1 / 64,
+                `${what} ${dtype}, gradient ${i}`,
+              );
+          }
+          // Gradients of gradients go through the ops.
+          const first = (y: Tensor): Tensor => y.sqr().sum().backward({ createGraph: true }).of(x).sqr().sum();
+          const again = [trainedSwiglu(x) as Tensor, x.swiglu()].map((y) => first(y).backward().of(x));
+          near(list(again[0]), list(again[1]), dtype === 'f32' ? 1e-5 : 1 / 16, 'twice');
+        }
     });
     test('heads that are part of wider rows are turned where they lie, columns are added up in packs', () => {
       for (const dtype of ['f32', 'bf16'] as const) {

@@ -6,6 +6,7 @@ import { Layer, Module } from '../nn/module.js';
 import { tensor } from '../tensor/create.js';
 import { keep, scope } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
+import { trainedNorm } from '../tensor/training.js';
 import { type RopeTable, rowOrder } from './rope.js';
 import type { Step } from './step.js';
 import type { Shard } from './shard.js';
@@ -32,6 +33,8 @@ export class Norm extends Layer {
     const { kind, eps } = this.feature;
     const wide = this.weight && this.weight.dtype !== x.dtype;
     const from = wide ? x.cast(this.weight?.dtype as 'f32') : x;
+    const own = this.weight && !wide ? trainedNorm(kind, x, this.weight, this.bias, eps) : undefined;
+    if (own) return own;
     const y =
       kind === 'layer'
         ? from.layerNorm(this.weight, wide ? this.bias?.cast('f32') : this.bias, { eps })

@@ -6,6 +6,7 @@ import { type AnyLinear, Linear } from '../nn/layers.js';
 import { Layer } from '../nn/module.js';
 import { QTensor, type Weight } from '../tensor/qtensor.js';
 import type { Tensor } from '../tensor/tensor.js';
+import { trainedSwiglu } from '../tensor/training.js';
 import { amongHeld, expertProduct } from './experts.js';
 import type { DenseMlp, Experts } from './features.js';
 import type { ShardGroup } from './shard.js';
@@ -13,7 +14,7 @@ import type { Role, Weights } from './weights.js';
 
 /** Gate and up side by side in the last dimension: act(gate) * up. */
 export function gatedBy(name: string, x: Tensor): Tensor {
-  if (name === 'silu' || name === 'swish') return x.swiglu();
+  if (name === 'silu' || name === 'swish') return trainedSwiglu(x) ?? x.swiglu();
   const last = x.rank - 1;
   const half = x.shape[last] / 2;
   return activation(name)(x.narrow(last, 0, half)).mul(x.narrow(last, half, half));

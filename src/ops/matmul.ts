@@ -18,6 +18,14 @@ import {
 type BmmRow = Omit<KernelRow<{}>, 'name' | 'args'> & { readonly args: (x: Tensor, y: Tensor) => Call<{}> };
 type MatmulRow = Omit<CompositeRow, 'name' | 'compose'> & { readonly compose: (x: Tensor, y: Tensor) => Tensor };
 
+/** It lies as the operand does: that of a transposed weight, turned back, is dense. */
+export function secondGrad(x: Tensor, y: Tensor, grad: Tensor): Tensor {
+  const { strides, rank } = y.layout;
+  return strides[rank - 2] === 1 && strides[rank - 1] > 1
+    ? grad.transpose(-1, -2).bmm(x).transpose(-1, -2)
+    : x.transpose(-1, -2).bmm(grad);
+}
+
 const without = 'matrix products are defined for floats of 16 bits and more; cast first';
 
 export const matmulOps = rows({
@@ -99,7 +107,7 @@ export const matmulOps = rows({
     ],
     grad: ({ x, y, grad, needs }: GradContext): Grads => [
       needs(0) ? grad.bmm(y.transpose(-1, -2)).sumTo(x.shape) : undefined,
-      needs(1) ? x.transpose(-1, -2).bmm(grad).sumTo(y.shape) : undefined,
+      needs(1) ? secondGrad(x, y, grad).sumTo(y.shape) : undefined,
     ],
   } satisfies BmmRow as BmmRow,
   matmul: {

@@ -22,8 +22,8 @@ import {
 
 declare module './op.js' {
   interface KernelFacts {
-    /** Whether the mean is taken away first (layer), and whether the row is the gradient. */
-    norm: { readonly kind: 'layer' | 'rms'; readonly backward: boolean };
+    /** Whether the mean is taken away first (layer), and whether the row is the gradient: of x alone, or of all. */
+    norm: { readonly kind: 'layer' | 'rms'; readonly backward: boolean; readonly weights?: true };
   }
 }
 

@@ -4,6 +4,7 @@ import type { DType } from '../base/dtype.js';
 import { DTypeError, IndexError, ShapeError } from '../base/errors.js';
 import { formatShape } from '../base/shape.js';
 import { numbers } from './kernel-row.js';
+import { secondGrad } from './matmul.js';
 import { type GradContext, type Grads, type KernelRow, type RefTensor, type Sig, ulps } from './op.js';
 
 declare module './op.js' {
@@ -80,11 +81,57 @@ export const biasedRow: KernelRow<{}> = {
   },
   grad: ({ inputs: [x, y], grad, needs }: GradContext): Grads => [
     needs(0) ? grad.bmm(y.transpose(-1, -2)) : undefined,
-    needs(1) ? x.transpose(-1, -2).bmm(grad) : undefined,
+    needs(1) ? secondGrad(x, y, grad) : undefined,
     needs(2) ? grad.sum([0], false) : undefined,
   ],
   samples: () => [{ inputs: [{ shape: [9, 8] }, { shape: [8, 16] }, { shape: [16] }], params: {} }],
 };
+
+/** x and the gradient (..., n) and a weight (n) to the gradients of x, of the weight and, with `bias`, of a bias. */
+const normGrads = (kind: 'layer' | 'rms'): KernelRow<any> => ({
+  ...common,
+  name: `${kind}NormGrads`,
+  family: 'norm',
+  noGrad: IN_BACKWARD,
+  kernel: { kind, backward: true, weights: true },
+  formula: 'all gradients of a norm',
+  infer: ([x, , weight]: readonly Sig[], { bias }: { bias: boolean }): readonly Sig[] => [
+    x,
+    weight,
+    ...(bias ? [weight] : []),
+  ],
+  reference: (
+    [x, grad, weight]: readonly RefTensor[],
+    outputs: readonly RefTensor[],
+    { eps }: { eps: number },
+  ): void => {
+    const n = weight.shape[0];
+    const [dx, ...sums] = outputs;
+    for (const t of sums) t.data.forEach((_, i) => (t.data[i] = 0));
+    for (let at = 0; at < numbers(x).length; at += n) {
+      const row = numbers(x).slice(at, at + n);
+      const mean = kind === 'layer' ? row.reduce((a, b) => a + b, 0) / n : 0;
+      const r = 1 / Math.sqrt(row.reduce((a, b) => a + (b - mean) ** 2, 0) / n + eps);
+      const hat = row.map((v) => (v - mean) * r);
+      const g = hat.map((_, i) => numbers(grad)[at + i] * numbers(weight)[i]);
+      const [m, along] = [
+        kind === 'layer' ? g.reduce((a, b) => a + b, 0) / n : 0,
+        g.reduce((a, b, i) => a + b * hat[i], 0) / n,
+      ];
+      hat.forEach((h, i) => {
+        dx.data[at + i] = r * (g[i] - m - h * along);
+        [h, 1].forEach((by, k) => sums[k] && ((sums[k].data as number[])[i] += numbers(grad)[at + i] * by));
+      });
+    }
+  },
+  samples: () => [
+    {
+      inputs: [{ shape: [9, 16] }, { shape: [9, 16] }, { shape: [16] }],
+      params: { eps: 1e-5, weight: true, bias: kind === 'layer' },
+    },
+  ],
+});
+export const NORM_GRADS = { layer: normGrads('layer'), rms: normGrads('rms') } as const;
 
 /** x (rows, classes) and ids (rows) to losses (rows), f32; with `grad` x becomes their gradient. */
 export const lossRow: KernelRow<any> = {
@@ -186,4 +233,11 @@ export const adamRow: KernelRow<any> = {
   },
 };
 
-export const TRAINING_ROWS: readonly KernelRow<any>[] = [biasedRow, lossRow, squaresRow, adamRow];
+export const TRAINING_ROWS: readonly KernelRow<any>[] = [
+  biasedRow,
+  NORM_GRADS.layer,
+  NORM_GRADS.rms,
+  lossRow,
+  squaresRow,
+  adamRow,
+];

@@ -1,20 +1,24 @@
 // A training step's passes over long vectors (src/ops/training.ts) for layers and optimizers: where an engine has none of
 // them, callers take the ops they are made of.
 import type { DType } from '../base/dtype.js';
-import type { KernelRow } from '../ops/op.js';
+import { fusedOps } from '../ops/fused.js';
+import { norm as normOps } from '../ops/norm.js';
+import type { ElementwiseRow, GradContext, Grads, KernelRow } from '../ops/op.js';
 import {
   adamRow,
   type AdamParams,
   type AdamRates,
   biasedRow,
   lossRow,
+  NORM_GRADS,
   type LossParams,
   squaresRow,
 } from '../ops/training.js';
-import { gradEnabled } from './autograd.js';
+import { gradEnabled, noGrad } from './autograd.js';
 import type { Device } from './device.js';
 import { apply, sameDevice } from './dispatch.js';
 import { launch } from './guard.js';
+import { recorded } from './recorded.js';
 import { Tensor } from './tensor.js';
 
 const has = ({ backend }: Device, row: KernelRow<any>, dtype: DType): boolean =>
@@ -38,6 +42,62 @@ export function biasedProduct(x: Tensor, weight: Tensor, bias: Tensor): Tensor |
   const [y] = apply(biasedRow, [flat, weight.t(), bias], {});
   return x.rank === 2 ? y : y.reshape([...shape.slice(0, -1), weight.shape[0]]);
 }
+
+/** A norm whose gradients are made together while it is trained; undefined where that is not to be had. */
+export function trainedNorm(
+  kind: 'layer' | 'rms',
+  x: Tensor,
+  weight: Tensor,
+  bias: Tensor | undefined,
+  eps: number,
+): Tensor | undefined {
+  if (!gradEnabled() || !x.requiresGrad || !weight.requiresGrad || x.size === 0) return undefined;
+  if (bias && (!bias.requiresGrad || kind === 'rms')) return undefined;
+  if (weight.dtype !== x.dtype || !has(x.device, NORM_GRADS[kind], x.dtype)) return undefined;
+  return apply(TRAINED[kind], [x, weight, ...(bias ? [bias] : [])], { eps, weight: true, bias: bias !== undefined })[0];
+}
+const trained = (kind: 'layer' | 'rms', row: KernelRow<any>): KernelRow<any> => ({
+  ...row,
+  grad: (ctx: GradContext<any>): Grads => {
+    if (gradEnabled() && row.grad) return row.grad(ctx); // gradients of gradients go through ops that have some
+    const [x, weight] = ctx.inputs;
+    const outs = NORM_GRADS[kind]
+      .infer([x, weight, weight], ctx.params)
+      .map((sig) => Tensor.empty(sig.shape, sig.dtype, x.device));
+    launch(x.device.backend, NORM_GRADS[kind], [x, ctx.grad as Tensor, weight], outs, ctx.params);
+    return outs;
+  },
+});
+const TRAINED = {
+  layer: trained('layer', normOps.layerNorm as unknown as KernelRow<any>),
+  rms: trained('rms', normOps.rmsNorm as unknown as KernelRow<any>),
+};
+
+/** silu(a) * b of the halves of x's last dimension, trained: both gradients are written where they belong. */
+export function trainedSwiglu(x: Tensor): Tensor | undefined {
+  const { device, dtype, rank } = x;
+  const n = x.shape[rank - 1];
+  if (!gradEnabled() || !x.requiresGrad || !x.layout.isContiguous || n % 2 !== 0 || x.size === 0) return undefined;
+  if (!has(device, lossRow, dtype)) return undefined;
+  const halves = (t: Tensor): [Tensor, Tensor] => [t.narrow(rank - 1, 0, n / 2), t.narrow(rank - 1, n / 2, n / 2)];
+  const [a, b] = noGrad(() => halves(x.detach()));
+  const grad = (g: Tensor, given: Tensor): Tensor => {
+    const [gate, up] = halves(given);
+    if (gradEnabled()) return gate.siluMulGrad(up, g).cat([gate.siluMul(g)], rank - 1);
+    const dx = Tensor.empty(given.shape, dtype, device);
+    const [dGate, dUp] = halves(dx);
+    launch(device.backend, SILU_MUL_GRAD, [gate, up, g], [dGate], {});
+    launch(device.backend, SILU_MUL, [gate, g], [dUp], {});
+    return dx;
+  };
+  return recorded(
+    { name: 'swiglu', formula: 'silu(a) * b', grad },
+    x,
+    noGrad(() => a.siluMul(b)),
+  );
+}
+const SILU_MUL = fusedOps.siluMul as unknown as ElementwiseRow<any>;
+const SILU_MUL_GRAD = fusedOps.siluMulGrad as unknown as ElementwiseRow<any>;
 
 /** Whether a device has the losses of class numbers over logits of this dtype in one pass. */
 export const hasClassLosses = (device: Device, dtype: DType): boolean => has(device, lossRow, dtype);

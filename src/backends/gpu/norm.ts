@@ -15,7 +15,6 @@ import {
   packOf,
   powerAbove,
   single,
-  strideGrid,
   type Target,
 } from './plan.js';
 import { heldVectors, ROW_WIDTHS, rowGrid, rowStream, rowWidth, WIDTH_NAMES, widthArguments } from './row-shapes.js';
@@ -96,6 +95,26 @@ const gradWeights = NORM.declare({
     call: 'norm_grad_weights',
   }),
 });
+/** The same with 16 bytes of neighbouring columns a thread. */
+const PACKED_WEIGHTS = ['f32', 'f16', 'bf16'] as const;
+const gradWeightPacks = NORM.declare({
+  each: { dtype: PACKED_WEIGHTS },
+  symbol: ({ dtype }) => `norm_grad_weight_packs_${dtype}`,
+  body: ({ dtype: d }) => ({
+    threads: 256,
+    params: {
+      src: `const ${CTYPE[d]}*`,
+      grad: `const ${CTYPE[d]}*`,
+      stats: `const Stats<compute_t<${CTYPE[d]}>>*`,
+      dw: `compute_t<${CTYPE[d]}>*`,
+      db: `compute_t<${CTYPE[d]}>*`,
+      rows: 'i64',
+      cols: 'i64',
+      size: 'i64',
+    },
+    call: 'norm_grad_weight_packs',
+  }),
+});
 const mergeParts = NORM.declare({
   each: { dtype: REAL_TYPES },
   symbol: ({ dtype }) => `norm_merge_${dtype}`,
@@ -167,7 +186,8 @@ export function normGradLaunch(
   const { grid, block } = rowGrid(rowCount, lanes);
   const wide = dtype === 'f64' ? 8 : 4;
   const wanted = weights && (o.weight || o.bias);
-  const tiles = ceilDiv(cols, 32);
+  const packed = PACKED_WEIGHTS.find((x) => x === dtype && aligned && cols % packOf(x) === 0);
+  const tiles = ceilDiv(cols, 32 * (packed ? packOf(packed) : 1));
   const most = Math.max(1, Math.min(512, Math.floor(rowCount / 32)));
   const size = ceilDiv(rowCount, clamp(ceilDiv(4 * target.multiprocessors, tiles), 1, most));
   const chunks = ceilDiv(rowCount, size);
@@ -189,20 +209,20 @@ export function normGradLaunch(
   ];
   if (wanted) {
     const [dw, db] = [at('scratch', stats), at('scratch', stats + part)];
+    const sums = { dw: o.weight ? dw : 0, db: o.bias ? db : 0, rows: rowCount, cols, size };
+    const args = { src, grad, stats: scratch, ...sums };
     launches.push(
-      launch(gradWeights, { dtype }, [tiles, chunks], [32, 8], {
-        src,
-        grad,
-        stats: scratch,
-        dw: o.weight ? dw : 0,
-        db: o.bias ? db : 0,
-        rows: rowCount,
-        cols,
-        size,
-      }),
+      packed
+        ? launch(gradWeightPacks, { dtype: packed }, [tiles, chunks], [32, 8], args)
+        : launch(gradWeights, { dtype }, [tiles, chunks], [32, 8], args),
     );
     const merged = (from: typeof dw, to: string): Launch =>
-      launch(mergeParts, { dtype }, strideGrid(cols), 256, { part: from, dst: at(to), chunks, cols });
+      launch(mergeParts, { dtype }, clamp(ceilDiv(cols, 8), 1, 2 ** 20), 256, {
+        part: from,
+        dst: at(to),
+        chunks,
+        cols,
+      });
     if (o.weight) launches.push(merged(dw, 'dweight'));
     if (o.bias) launches.push(merged(db, 'dbias'));
   }
@@ -214,21 +234,21 @@ interface Params {
   readonly weight: boolean;
   readonly bias?: boolean;
 }
-export const planNorm: FamilyPlan<RowOf<'norm'>, Params> = (p, { kernel }, inputs, [out], params) => {
-  const { kind, backward } = kernel;
-  const bias = !backward && (params.bias ?? false);
+export const planNorm: FamilyPlan<RowOf<'norm'>, Params> = (p, { kernel }, inputs, [out, dweight, dbias], params) => {
+  const { kind, backward, weights = false } = kernel;
+  const bias = (weights || !backward) && (params.bias ?? false);
   const options: NormOptions = { kind, eps: params.eps, weight: params.weight, bias };
   const cols = out.layout.shape[out.layout.rank - 1];
   const rowCount = out.layout.size / cols;
   const [src, ...rest] = inputs.map((v) => p.dense(v));
   const grad = backward ? rest.shift() : undefined;
   const weight = params.weight ? rest.shift() : undefined;
-  const biasView = bias ? rest.shift() : undefined;
+  const biasView = bias && !backward ? rest.shift() : undefined;
   const aligned = aligned16(...[src, out, grad, weight, biasView].filter((v): v is View => v !== undefined));
   p.run(
     backward
-      ? normGradLaunch(options, src.dtype, rowCount, cols, p.device, aligned, false)
+      ? normGradLaunch(options, src.dtype, rowCount, cols, p.device, aligned, weights)
       : normLaunch(options, src.dtype, rowCount, cols, p.device, aligned),
-    { src, dst: out, dx: out, grad, weight, bias: biasView },
+    { src, dst: out, dx: out, grad, weight, bias: biasView, dweight, dbias },
   );
 };
