@@ -4,6 +4,7 @@
 //   cumsum_rows   [rows, n] contiguous: grid (chunks, rows), block 256; one chunk walks its row carrying the sum along;
 //                 with several,
 //                 `offsets` [rows, chunks] says where each begins
+//   cumsum_packs  the same forwards with 16-byte accesses, n and size multiples of them; the next round is on its way
 //   cumsum_sums   sums of the chunks, same grid; their running sums, exclusive, are cumsum_rows again: grid (1, rows)
 //   cumsum_cols   [outer, n, inner]: a thread a column, neighbours read together
 #include "block.h"
@@ -54,6 +55,39 @@ WICK_FN void cumsum_rows(const S* src, D* dst, const typename TotalOf<S>::sum* o
       if (i < to) dst[row * n + (reverse ? n - 1 - i : i)] = from_compute<D>(exclusive ? at : next);
       at = next;
     }
+    carry += total;
+  }
+}
+/** Floats, whose sums are of their own type. */
+template <class S>
+WICK_FN void cumsum_packs(const S* src, S* dst, const compute_t<S>* offsets, i64 n, i64 size, bool exclusive) {
+  typedef compute_t<S> A;
+  constexpr int V = pack_size<S>;
+  __shared__ A slots[256 / WICK_WAVE];
+  const i64 row = blockIdx.y, from = (i64)blockIdx.x * size, to = from + size < n ? from + size : n;
+  const S* line = src + row * n;
+  A carry = offsets ? offsets[row * gridDim.x + blockIdx.x] : (A)0, next[V];
+  i64 mine = from + (i64)threadIdx.x * V;
+#pragma unroll
+  for (int e = 0; e < V; e++) next[e] = 0;
+  if (mine < to) load_v<V>(line + mine, next);
+  for (i64 base = from; base < to; base += 256 * V, mine += 256 * V) {
+    A v[V], sum = 0, total;
+#pragma unroll
+    for (int e = 0; e < V; e++) {
+      v[e] = next[e];
+      next[e] = 0;
+      sum += v[e];
+    }
+    if (mine + 256 * V < to) load_v<V>(line + mine + 256 * V, next);
+    A at = carry + block_scan(sum, slots, total);
+#pragma unroll
+    for (int e = 0; e < V; e++) {
+      const A after = at + v[e];
+      v[e] = exclusive ? at : after;
+      at = after;
+    }
+    if (mine < to) store_v<V>(dst + row * n + mine, v);
     carry += total;
   }
 }

@@ -341,6 +341,7 @@ for (const [dtype, outer, n, inner] of [
   ['f32', 3, 5, 1],
   ['f32', 1, 20000, 1],
   ['bf16', 2, 1500, 1],
+  ['bf16', 2, 5008, 1],
   ['i64', 2, 3000, 1],
   ['u8', 2, 300, 1],
   ['f64', 2, 9, 4],
@@ -366,7 +367,7 @@ for (const [dtype, outer, n, inner] of [
     const dst = isFloat(dtype) ? { dtype, values: out } : { dtype: sumDType(dtype), values: out.map(BigInt) };
     cases.push({
       name: `cumsum ${dtype} [${outer}, ${n}, ${inner}] reverse ${reverse} exclusive ${exclusive}`,
-      plan: (t) => scanLaunch(dtype, outer, n, inner, reverse, exclusive, t),
+      plan: (t) => scanLaunch(dtype, outer, n, inner, reverse, exclusive, t, true),
       inputs: { src },
       outputs: { dst },
     });

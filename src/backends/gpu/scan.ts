@@ -4,7 +4,19 @@ import { sizeOf } from '../../base/shape.js';
 import { ALL_TYPES, CTYPE, KernelModule, suffixOf } from '../../kernels/declare.js';
 import type { RowOf } from '../../ops/op.js';
 import type { ScanParams } from '../../ops/reduce.js';
-import { at, ceilDiv, clamp, type FamilyPlan, launch, type Launches, single, strideGrid, type Target } from './plan.js';
+import {
+  aligned16,
+  at,
+  ceilDiv,
+  clamp,
+  type FamilyPlan,
+  launch,
+  type Launches,
+  packOf,
+  single,
+  strideGrid,
+  type Target,
+} from './plan.js';
 
 export const SCAN = new KernelModule('scan');
 /** Rows, a block a chunk; `offsets` holds what stands before each chunk, or is null. */
@@ -68,7 +80,27 @@ const columns = SCAN.declare({
   }),
 });
 
-/** Running sums of [outer, n, inner] along n. Buffers: src, dst. */
+/** Forwards with 16-byte accesses. */
+const PACKED = ['f32', 'f16', 'bf16'] as const;
+const rowPacks = SCAN.declare({
+  each: { dtype: PACKED },
+  symbol: ({ dtype }) => `cumsum_packs_${suffixOf(dtype)}`,
+  body: ({ dtype }) => ({
+    threads: 256,
+    params: {
+      src: `const ${CTYPE[dtype]}*`,
+      dst: `${CTYPE[dtype]}*`,
+      offsets: `const compute_t<${CTYPE[dtype]}>*`,
+      n: 'i64',
+      size: 'i64',
+      exclusive: 'u32',
+    },
+    call: 'cumsum_packs',
+    given: 'src, dst, offsets, n, size, exclusive != 0',
+  }),
+});
+
+/** Running sums of [outer, n, inner] along n. Buffers: src, dst; `aligned`: both are 16-byte aligned. */
 export function scanLaunch(
   elements: DType,
   outer: number,
@@ -77,6 +109,7 @@ export function scanLaunch(
   backward: boolean,
   without: boolean,
   target: Target,
+  aligned = false,
 ): Launches {
   const dtype = kernelDType(elements);
   const [src, dst] = [at('src'), at('dst')];
@@ -92,7 +125,10 @@ export function scanLaunch(
   const size = chunks > 1 ? ceilDiv(ceilDiv(n, chunks), 1024) * 1024 : n;
   const used = Math.max(1, ceilDiv(n, size));
   const offsets = used > 1 ? at('scratch') : 0;
-  const run = launch(rows, { dtype }, [used, outer], 256, { src, dst, offsets, n, size, reverse, exclusive });
+  const packed = PACKED.find((d) => d === dtype && aligned && !backward && n % packOf(d) === 0);
+  const run = packed
+    ? launch(rowPacks, { dtype: packed }, [used, outer], 256, { src, dst, offsets, n, size, exclusive })
+    : launch(rows, { dtype }, [used, outer], 256, { src, dst, offsets, n, size, reverse, exclusive });
   if (used === 1) return single(run);
   const total = sumDType(dtype);
   const sum = total === 'i64' ? 'u64' : total === 'f64' ? 'f64' : 'f32';
@@ -109,6 +145,8 @@ export function scanLaunch(
 export const planScan: FamilyPlan<RowOf<'scan'>, ScanParams> = (p, _row, [x], [out], { dim, reverse, exclusive }) => {
   const { shape } = x.layout;
   const [outer, inner] = [sizeOf(shape.slice(0, dim)), sizeOf(shape.slice(dim + 1))];
-  const launches = scanLaunch(x.dtype, outer, shape[dim], inner, reverse, exclusive, p.device);
-  p.run(launches, { src: p.dense(x), dst: out });
+  const src = p.dense(x);
+  const aligned = aligned16(src, out);
+  const launches = scanLaunch(x.dtype, outer, shape[dim], inner, reverse, exclusive, p.device, aligned);
+  p.run(launches, { src, dst: out });
 };
