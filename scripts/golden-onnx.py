@@ -12,8 +12,8 @@ import golden_cases
 from golden_cases import cases, known, tensors
 
 DTYPES = {'float64': 'f64', 'float32': 'f32', 'float16': 'f16', 'bfloat16': 'bf16', 'int64': 'i64', 'int32': 'i32', 'int16': 'i16',
-          'uint8': 'u8', 'uint32': 'u32', 'bool': 'bool', 'float8_e4m3fn': 'f8e4m3'}
-STORED = {**golden_cases.NAMES, 'u32': torch.int32, 'bool': torch.uint8}  # bits, where safetensors' writer has no such dtype
+          'uint8': 'u8', 'uint32': 'u32', 'bool': 'bool', 'float8_e4m3fn': 'f8e4m3', 'int8': 'i8', 'float8_e5m2': 'f8e5m2'}
+STORED = {**golden_cases.NAMES, 'u32': torch.int32, 'bool': torch.uint8, 'i8': torch.int8, 'f8e5m2': torch.uint8}  # bits, where safetensors' writer has no such dtype
 LARGEST = 100_000  # bytes of one case
 left = collections.defaultdict(list)
 

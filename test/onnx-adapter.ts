@@ -29,12 +29,25 @@ const DTYPES: Readonly<Record<number, DType>> = {
   12: 'u32',
   16: 'bf16',
   17: 'f8e4m3',
+  19: 'f8e5m2',
+  3: 'i8',
 };
 const dtypeOf = (code: number): DType => {
   const d = DTYPES[code];
   if (!d) throw new NotServed(`dtype number ${code}`);
   return d;
 };
+const RANGES: Readonly<Partial<Record<DType, readonly [number, number]>>> = {
+  u8: [0, 255],
+  i8: [-128, 127],
+  i16: [-32768, 32767],
+};
+/** A cast as ONNX has it: 8-bit floats take their largest value for what is beyond, unless a node says otherwise. */
+function saturating(x: Tensor, to: DType, n: Node): Tensor {
+  if (to === 'bool') return x.dtype === 'bool' ? x : x.ne(0);
+  const bounded = to === 'f8e5m2' && int(n, 'saturate', 1) === 1;
+  return (bounded ? x.clamp(-57344, 57344) : x).cast(to);
+}
 const has = (n: Node, i: number): boolean => n.inputs[i] !== undefined;
 const input = (n: Node, i: number): Tensor => {
   const t = n.inputs[i];
@@ -612,8 +625,8 @@ export const HANDLERS: Readonly<Record<string, Handler>> = {
     if (low) x = x.maximum(low);
     return high ? x.minimum(high) : x;
   },
-  Cast: unary((x, n) => (dtypeOf(int(n, 'to', 1)) === 'bool' ? x.ne(0) : x.cast(dtypeOf(int(n, 'to', 1))))),
-  CastLike: binary((x, y) => (y.dtype === 'bool' && x.dtype !== 'bool' ? x.ne(0) : x.cast(y.dtype))),
+  Cast: unary((x, n) => saturating(x, dtypeOf(int(n, 'to', 1)), n)),
+  CastLike: binary((x, y, n) => saturating(x, y.dtype, n)),
   BitCast: unary((x, n) => x.bitcast(dtypeOf(int(n, 'to', 1)))),
   Constant: (n) => {
     const { value, value_float, value_floats, value_int, value_ints } = n.attributes;
@@ -1077,12 +1090,12 @@ export const HANDLERS: Readonly<Record<string, Handler>> = {
     const x = input(n, 0);
     const zero = n.inputs[2];
     const to = zero?.dtype ?? (n.attributes.output_dtype ? dtypeOf(int(n, 'output_dtype', 2)) : 'u8');
-    if (to !== 'u8' && to !== 'i16' && to !== 'f8e4m3') throw new NotServed(`quantizing to ${to}`);
+    const range = RANGES[to];
+    if (!range && !to.startsWith('f8')) throw new NotServed(`quantizing to ${to}`);
     const scaled = x.cast('f32').div(spread(n, x, input(n, 1)).cast('f32'));
-    if (to === 'f8e4m3') return scaled.cast(to);
-    const [low, high] = to === 'u8' ? [0, 255] : [-32768, 32767];
+    if (!range) return saturating(scaled, to, n);
     const rounded = scaled.roundEven();
-    return (zero ? rounded.add(spread(n, x, zero).cast('f32')) : rounded).clamp(low, high).cast(to);
+    return (zero ? rounded.add(spread(n, x, zero).cast('f32')) : rounded).clamp(...range).cast(to);
   },
   DequantizeLinear: (n) => {
     const [x, scale] = [input(n, 0), input(n, 1)];
@@ -1292,6 +1305,7 @@ function qlinear(n: Node): Tensor {
     .div(yScale.cast('f64'))
     .roundEven()
     .add(yZero.cast('f64'));
-  if (yZero.dtype !== 'u8') throw new NotServed(`results of ${yZero.dtype}`);
-  return y.clamp(0, 255).cast('u8');
+  const range = RANGES[yZero.dtype];
+  if (!range) throw new NotServed(`results of ${yZero.dtype}`);
+  return y.clamp(...range).cast(yZero.dtype);
 }

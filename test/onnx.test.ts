@@ -58,7 +58,7 @@ function attribute(a: unknown): Attribute {
   return Number((a as { $number: string }).$number);
 }
 
-const whole = new Set<DType>(['bool', 'u8', 'u32', 'i16', 'i32', 'i64']);
+const whole = new Set<DType>(['bool', 'u8', 'u32', 'i8', 'i16', 'i32', 'i64']);
 /** What differs, or undefined. */
 function difference(got: Tensor | undefined, stored: Stored, { rtol, atol }: Case): string | undefined {
   if (!got) return 'no such result';
