@@ -9,10 +9,10 @@
 import { appendFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { arange, type DType, Generator, noGrad, scope, tensor, type Tensor } from '../src/index.js';
-import { LanguageModel, PlainDecoder, trainBpe } from '../src/engine/index.js';
-import { loadTokenizer } from '../src/tokenizers/index.js';
-import { randomStream } from '../src/engine/sampler.js';
+import { arange, defaultGenerator, type DType, Generator, noGrad, scope, tensor, type Tensor } from 'wick';
+import { randomNumbers } from 'wick/data';
+import { LanguageModel, PlainDecoder, trainBpe } from 'wick/engine';
+import { loadTokenizer } from 'wick/tokenizers';
 import {
   DataParallel,
   FullyShardedParallel,
@@ -21,10 +21,9 @@ import {
   saveCheckpointOnce,
   ShardedOptimizer,
   shareOf,
-} from '../src/distributed/index.js';
-import { saveTensors } from '../src/io/index.js';
-import { defaultGenerator } from '../src/tensor/random.js';
-import { Llama, type LlamaConfig, llamaJson } from '../src/models/index.js';
+} from 'wick/distributed';
+import { saveTensors } from 'wick/io';
+import { Llama, type LlamaConfig, llamaJson } from 'wick/models';
 import {
   AdamW,
   clipGradNorm,
@@ -35,8 +34,8 @@ import {
   VarBuilder,
   VarMap,
   warmup,
-} from '../src/nn/index.js';
-import { Progress, writePlot } from '../src/train/index.js';
+} from 'wick/nn';
+import { Progress, writePlot } from 'wick/train';
 
 const option = (value: string) => ({ type: 'string', default: value }) as const;
 const { values: v } = parseArgs({
@@ -205,7 +204,7 @@ const later = tensor(
 );
 // Text and places lie on the device: a step uploads nothing and so waits for nothing.
 const share = shareOf(batch, world);
-const random = randomStream(n('seed'));
+const random = randomNumbers(n('seed'));
 const places = tensor(
   Int32Array.from({ length: steps * batch }, () => Math.floor(random() * (train.length - context - 1))),
   { shape: [steps, batch], device },

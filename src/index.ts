@@ -52,7 +52,7 @@ export { fuse } from './tensor/fuse.js';
 export { at, type Index, maskedSelect, nonzero } from './tensor/indexing.js';
 export { QTensor, type Weight } from './tensor/qtensor.js';
 export type { BlockType, ProductOptions } from './ops/quantized.js';
-export { Generator, manualSeed } from './tensor/random.js';
+export { defaultGenerator, Generator, manualSeed } from './tensor/random.js';
 export { type DrawOptions, type LikeOptions, type MultinomialOptions, randperm } from './tensor/sampling.js';
 export { keep, scope } from './tensor/scope.js';
 export { type Data, type DataOf, type Nested, Tensor } from './tensor/tensor.js';

@@ -94,6 +94,11 @@ test('every example is run here', () => {
   assert.deepEqual(there.sort(), [...Object.keys(RUNS), ...ELSEWHERE].sort());
 });
 
+test('examples import what a user can: the package, and nothing beside it in the repository', () => {
+  for (const name of readdirSync(join(packageRoot, 'examples')))
+    assert.doesNotMatch(readFileSync(join(packageRoot, 'examples', name), 'utf8'), /from '\.\.?\//, name);
+});
+
 for (const [name, [args, says]] of Object.entries(RUNS))
   test(`examples/${name}.ts`, async () => {
     const { code, out } = await run(name, args);

@@ -50,12 +50,12 @@ export interface Step {
   /** What `scan` makes of x's, each (b, t, ...), and of the state that the layer remembers: answers (b, t, ...). */
   overState(layer: number, xs: readonly Tensor[], scan: Scan): Tensor;
 }
-/** A step over a sequence with a state: inputs (b, t, ...) and the state before them to outputs and the state after. */
 /**
  * Attention of a layer from the product (b, t, (heads + 2 kvHeads) dim) before norms and rope: (b, t, heads dim), or
  * undefined where the features of the mixer ask for more.
  */
 export type WholeAttend = (layer: number, qkv: Tensor, mixer: AttentionMixer, tables: RopeTable) => Tensor | undefined;
+/** A step over a sequence with a state: inputs (b, t, ...) and the state before them to outputs and the state after. */
 export type Scan = (xs: readonly Tensor[], state: Tensor | undefined) => { readonly y: Tensor; readonly state: Tensor };
 /** New tokens `from` to `from + count` look at all of these, (b, 1, all, width). */
 export interface LatentRun {

@@ -33,6 +33,7 @@ export class Generator {
   }
 }
 
+/** The stream that random numbers come from where no generator is given; `manualSeed` starts it anew. */
 export const defaultGenerator = new Generator(299792458);
 /** Starts the default generator anew. */
 export function manualSeed(seed: number | bigint): void {
