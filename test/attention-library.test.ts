@@ -10,6 +10,7 @@ import type { GpuBackend } from '../src/backends/gpu/gpu.js';
 import { Libraries } from '../src/backends/gpu/libraries.js';
 import { runPlan } from '../src/backends/gpu/run-plan.js';
 import { bytesOf, DTYPE, type DType } from '../src/base/dtype.js';
+import { OutOfMemoryError } from '../src/base/errors.js';
 import { Layout } from '../src/base/layout.js';
 import { sizeOf } from '../src/base/shape.js';
 import type { AttentionLibrary } from '../src/driver/attention.js';
@@ -504,6 +505,20 @@ describe('attention of tensors', () => {
       calls(made(), 5000, true, () => ({ batch: 1, heads: 1, tq: 128, tk: 128 })),
       0,
     );
+  });
+  test('where there is no room for what the library needs, our own kernels serve', () => {
+    const own = once({ tried: false });
+    const scratch = (here.backend as GpuBackend).context.scratch;
+    (here.backend as GpuBackend).context.scratch = () => {
+      throw new OutOfMemoryError('none left');
+    };
+    try {
+      const theirs = once({ tried: true, way: 0 });
+      assert.equal(theirs.runs, 0);
+      assert.deepEqual(theirs.values, own.values);
+    } finally {
+      (here.backend as GpuBackend).context.scratch = scratch;
+    }
   });
   test('soft caps are for our own kernels', () => {
     assert.equal(once({ tried: true, way: 0 }, { causal: true, softcap: 5 }).runs, 0);

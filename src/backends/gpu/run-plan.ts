@@ -1,6 +1,7 @@
 // Runs plans: names become addresses, temporary memory lives for the time of the plan, arguments are packed as the
 // kernel declares them.
 import { bytesOf } from '../../base/dtype.js';
+import { OutOfMemoryError } from '../../base/errors.js';
 import type { AttentionAddresses } from '../../driver/attention.js';
 import type { Address, Fn } from '../../driver/driver.js';
 import { type Entry, packEntry } from '../../kernels/declare.js';
@@ -128,7 +129,15 @@ class PlanRun {
         );
     };
     const known = libraries.wayOf(plan);
-    if (known !== undefined || recording) return run(known ?? OWN_WAY);
+    if (known !== undefined || recording) {
+      try {
+        return run(known ?? OWN_WAY);
+      } catch (e) {
+        // Our own kernels need no room beside the results.
+        if (!(e instanceof OutOfMemoryError) || (known ?? OWN_WAY) === OWN_WAY) throw e;
+        return run(OWN_WAY);
+      }
+    }
     const placed = written.map((v) => ({ address: this.#address(v), count: v.layout.size, dtype: v.dtype }));
     const way = tryWays(this.#gpu, plan.ways.length, placed, run);
     if (way !== undefined) libraries.keepWay(plan, way);
