@@ -40,14 +40,6 @@ interface Case {
 }
 type Sizes = readonly [batch: number, heads: number, tokens: number, dim: number];
 const LARGE: readonly (readonly [Sizes, readonly boolean[]])[] = [
-  [
-    [4, 16, 2048, 64],
-    [true, false],
-  ],
-  [
-    [16, 16, 1024, 64],
-    [true, false],
-  ],
   [[4, 32, 4096, 64], [true]],
   [[4, 16, 4096, 96], [true]],
   [
@@ -57,6 +49,15 @@ const LARGE: readonly (readonly [Sizes, readonly boolean[]])[] = [
   [[4, 16, 4096, 192], [true]],
   [
     [4, 16, 4096, 256],
+    [true, false],
+  ],
+  // Those that take 0.1 ms come last: by then the host is warm.
+  [
+    [4, 16, 2048, 64],
+    [true, false],
+  ],
+  [
+    [16, 16, 1024, 64],
     [true, false],
   ],
 ];
