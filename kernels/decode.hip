@@ -6,7 +6,7 @@
 // Every launch may begin early: weights are asked for before it is known that the vector is there.
 //   decode_embed_T            grid ceil(n / 256), block 256
 //   decode_store_T            grid ceil(heads * width / 256), block 256
-//   decode_join_T_N           a block of 1024 for each vector: a norm after a branch, and the residual
+//   decode_join_T_N           one block of 1024: a norm after a branch, and the residual
 //   decode_product_T_RxU      grid ceil(n / R), block up to 256: a block makes R results, U words of each row under way
 //                             a thread
 //   decode_gate_T_RxU         grid ceil(n / (R/2)): R/2 results, each of two rows
@@ -25,12 +25,10 @@ template <class T> WICK_FN void decode_embed(const T* table, const i32* state, T
   out[i] = factor == 1.0f ? x : from_compute<T>(to_compute(x) * factor);
 }
 
-// out = residual + norm(x), a vector by one block: where a branch has a norm after it.
+// out = residual + norm(x), by one block: where a branch has a norm after it.
 template <class T, class N>
 WICK_FN void decode_join(const T* x, const N* norm, float eps, const T* residual, T* out, i32 n) {
   __shared__ float parts[DECODE_JOIN / WICK_WAVE];
-  const i64 at = (i64)blockIdx.x * n;
-  x += at, residual += at, out += at;
   begin_in_turn();
   float squares = 0;
   UNROLL(1, 4)

@@ -222,16 +222,6 @@ template <class S> WICK_FN void multiply(Acc& acc, const Frag& a, const Frag& b)
 #endif
 }
 
-/** The same for the first eight rows of b, which are the result's first columns; of acc only their half counts. */
-template <class S> WICK_FN void multiply_eight(Acc& acc, const Frag& a, const Frag& b) {
-#if defined(MATRIX_MMA)
-  if constexpr (same<S, half>) MMA_16816("f16", acc.x, a, b.w[0], b.w[1]);
-  else MMA_16816("bf16", acc.x, a, b.w[0], b.w[1]);
-#else
-  multiply<S>(acc, a, b);
-#endif
-}
-
 // ---- 16-byte copies from global to shared memory that overlap with work where the hardware has them ----
 
 /** Copies 16 bytes, or writes as many zeros. */

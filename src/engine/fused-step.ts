@@ -1,8 +1,7 @@
-// One token, or one of each of a few sequences, through a decoder in few launches: products take norms, biases, gates and
-// residuals along, attention takes norms of queries and keys, the rope and the cache, and a mixture reads its chosen
-// experts alone. Which launches a layer has follows from its features.
+// One token through a decoder in few launches: products take norms, biases, gates and residuals along, attention takes
+// norms of queries and keys, the rope and the cache, and a mixture reads its chosen experts alone. Which launches a layer
+// has follows from its features.
 import type { DecodeSteps, NewToken, Product } from '../backends/gpu/decode.js';
-import { servesBatch } from '../backends/gpu/decode-batch.js';
 import { type Choice, choiceFits } from '../backends/gpu/decode-experts.js';
 import { isGate } from '../backends/gpu/decode-tiles.js';
 import { bytesOf } from '../base/dtype.js';
@@ -91,9 +90,8 @@ export class FusedStep {
   readonly #embedFactor: number;
 
   /** Whether this step computes what the model's own ops do. */
-  static serves(model: CausalLM, sequences = 1): boolean {
+  static serves(model: CausalLM): boolean {
     const f = model.config;
-    if (sequences > 1 && !FusedStep.#servesMany(model, sequences)) return false;
     // Ranks add up their branches between the launches that this step joins.
     // Its attention reads keys and values of the model's dtype.
     if (!featuresFit(f) || model.shard || model.cacheType) return false;
@@ -122,22 +120,7 @@ export class FusedStep {
     return layers && whole && embedded && fits(model.head, true);
   }
 
-  static #servesMany(model: CausalLM, sequences: number): boolean {
-    const plain = (l: AnyLinear): boolean => !(l.weight instanceof QTensor);
-    // Experts are chosen for one token at a time.
-    if (!featuresFit(model.config) || model.config.layers.some(({ mlp }) => mlp.kind !== 'dense')) return false;
-    const linears = model.blocks.flatMap(({ mixer, mlp }) => {
-      const [{ qkv, out }, { gateUp, down }] = [mixer as AttentionMixer, mlp as Dense];
-      return [qkv, out, gateUp, down];
-    });
-    return (
-      [...linears, model.head].every(plain) &&
-      !(model.embed.weight instanceof QTensor) &&
-      servesBatch(model.device.backend, model.dtype, sequences)
-    );
-  }
-
-  /** For so many tokens of each sequence at most. */
+  /** For so many tokens at most. */
   constructor(model: CausalLM, steps: DecodeSteps, capacity: number) {
     this.#model = model;
     this.#steps = steps;
@@ -147,18 +130,17 @@ export class FusedStep {
       m.kind === 'experts' ? Math.max(m.chosen * m.inner, m.shared?.inner ?? 0) : m.kind === 'dense' ? m.inner : 0;
     const experts = ({ mlp: m }: Features['layers'][number]): number => (m.kind === 'experts' ? m.count : 1);
     const room = (shape: number[], dtype = model.dtype): Tensor => keep(Tensor.empty(shape, dtype, model.device));
-    const n = steps.sequences;
     this.#v = {
-      x: room([n * hiddenSize]),
-      h: room([n * hiddenSize]),
-      branch: room([n * hiddenSize]),
-      shared: room([n * hiddenSize]),
-      qkv: room([n * (heads + 2 * kvHeads) * headDim]),
-      y: room([n, heads, 1, headDim]),
-      gated: room([n * Math.max(...layers.map(inner))]),
+      x: room([hiddenSize]),
+      h: room([hiddenSize]),
+      branch: room([hiddenSize]),
+      shared: room([hiddenSize]),
+      qkv: room([(heads + 2 * kvHeads) * headDim]),
+      y: room([1, heads, 1, headDim]),
+      gated: room([Math.max(...layers.map(inner))]),
       scores: room([Math.max(...layers.map(experts))], 'f32'),
-      partial: room([n * heads * steps.splits(heads, kvHeads, capacity) * (headDim + 1)], 'f32'),
-      arrived: keep(zeros([n * heads], { dtype: 'i32', device: model.device })),
+      partial: room([heads * steps.splits(heads, kvHeads, capacity) * (headDim + 1)], 'f32'),
+      arrived: keep(zeros([heads], { dtype: 'i32', device: model.device })),
     };
     for (const { mixer } of model.blocks)
       for (const { weight } of [mixer as AttentionMixer]
@@ -206,8 +188,7 @@ export class FusedStep {
   #dense({ feature, gateUp, down }: Dense, before: Norm | undefined, to: Target): void {
     const { h, gated } = this.#v;
     const [w] = gateUp.weight instanceof QTensor ? gateUp.weight.parts : [{ blocks: gateUp.weight, type: undefined }];
-    const used = this.#steps.sequences * feature.inner;
-    const out = used === gated.size ? gated : gated.narrow(0, 0, used);
+    const out = feature.inner === gated.size ? gated : gated.narrow(0, 0, feature.inner);
     const { activation } = feature;
     this.#steps.gate({ x: h, weight: w.blocks, type: w.type, out, norm: normed(before), activation });
     this.#product(down, { x: out, ...to });

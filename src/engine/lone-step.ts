@@ -1,4 +1,4 @@
-// A recorded step of one sequence alone, or of a few, over pages: five launches a layer instead of some fifteen.
+// A recorded step of one sequence alone, over pages: five launches a layer instead of some fifteen.
 import { DecodeSteps } from '../backends/gpu/decode.js';
 import type { CausalLM } from '../models/index.js';
 import { keep } from '../tensor/scope.js';
@@ -20,18 +20,18 @@ export class LoneStep {
   readonly #logits: Tensor;
 
   /** Pages must be powers of two: rows are found by shifting. */
-  static serves(model: CausalLM, pageTokens: number, sequences = 1): boolean {
-    return Number.isInteger(Math.log2(pageTokens)) && GraphDecoder.serves(model) && FusedStep.serves(model, sequences);
+  static serves(model: CausalLM, pageTokens: number): boolean {
+    return Number.isInteger(Math.log2(pageTokens)) && GraphDecoder.serves(model) && FusedStep.serves(model);
   }
-  constructor(model: CausalLM, layers: readonly LayerPages[], options: LoneOptions, sequences = 1) {
+  constructor(model: CausalLM, layers: readonly LayerPages[], options: LoneOptions) {
     this.#model = model;
     this.#layers = layers;
     this.#o = options;
-    const steps = new DecodeSteps(model.device.backend, model.dtype, sequences);
+    const steps = new DecodeSteps(model.device.backend, model.dtype);
     this.#fused = new FusedStep(model, steps, options.contextTokens);
-    this.#logits = keep(Tensor.empty([sequences, model.config.vocabSize], model.dtype, model.device));
+    this.#logits = keep(Tensor.empty([1, model.config.vocabSize], model.dtype, model.device));
   }
-  /** Rows of logits after the tokens that `state` names; they are there until the next step. */
+  /** The row of logits after the token that `state` names; it is there until the next step. */
   run(tables: Tensor, state: Tensor): Tensor {
     const { pageTokens, contextTokens } = this.#o;
     const paged = { table: tables, pageTokens, room: contextTokens };

@@ -60,8 +60,8 @@ export class PagedExecutor implements Executor {
   readonly #draws: DeviceDraws | undefined;
   /** Rows of the step that was enqueued last, by sequence. */
   #last = new Map<Sequence, number>();
-  /** One sequence alone, or a few, in few launches, where the model's features allow it: by their number. */
-  readonly #few = new Map<number, LoneStep | undefined>();
+  /** One sequence alone, in few launches, where the model's features allow it; made when it is first asked for. */
+  #lone: LoneStep | 'none' | undefined;
   /** Attention of recorded steps in one launch, where the device has it. */
   #whole: WholeAttention | undefined;
   /** Layers that are read by the places of one sequence, or remember columns of one. */
@@ -91,31 +91,29 @@ export class PagedExecutor implements Executor {
       draws: this.#draws,
       slotOf: (pages, position) => this.#slot(pages, position),
       run: (ids, layout, state) =>
-        this.#fewOf(layout.slots.size)?.run(layout.runs[0].tables, state) ??
+        (layout.slots.size === 1 ? this.#loneStep() : undefined)?.run(layout.runs[0].tables, state) ??
         this.#answers(this.#hidden(ids, layout, this.#whole?.of(layout, state)), layout.slots.size),
     });
     this.changed();
     this.shares = layers.every(({ mixer: m }) => keepsKeys(m));
   }
 
-  #fewOf(sequences: number): LoneStep | undefined {
-    if (this.#few.has(sequences)) return this.#few.get(sequences);
+  #loneStep(): LoneStep | undefined {
     const [model, layers] = [this.#model, this.#layers as LayerPages[]];
-    const serves =
-      this.#draws &&
+    const serves = (): boolean =>
+      this.#draws !== undefined &&
       layers.every((l) => l?.[0].dtype === model.dtype) &&
-      LoneStep.serves(model, this.#o.pageTokens, sequences);
-    const made = serves ? new LoneStep(model, layers, this.#o, sequences) : undefined;
-    this.#few.set(sequences, made);
-    return made;
+      LoneStep.serves(model, this.#o.pageTokens);
+    this.#lone ??= serves() ? new LoneStep(model, layers, this.#o) : 'none';
+    return this.#lone === 'none' ? undefined : this.#lone;
   }
-  #forgetFew(): void {
+  #forgetLaunches(): void {
     this.#whole?.dispose();
     this.#whole = WholeAttention.serves(this.#model, this.#layers, this.#o)
       ? new WholeAttention(this.#model, this.#layers, this.#o)
       : undefined;
-    for (const step of this.#few.values()) step?.dispose();
-    this.#few.clear();
+    if (this.#lone !== 'none') this.#lone?.dispose();
+    this.#lone = undefined;
   }
   changed(): boolean {
     const now = [...this.#model.stateDict().values()].map(({ memory, storage }) => ({ memory, at: storage.version }));
@@ -124,9 +122,9 @@ export class PagedExecutor implements Executor {
     const moved = now.length !== before.length || now.some(({ memory }, i) => memory !== before[i].memory);
     const changed = moved || now.some(({ at }, i) => at !== before[i].at);
     // Steps in few launches have norms of their own beside the model's.
-    if (moved || (changed && (this.#few.size > 0 || this.#whole?.hasNorms))) {
+    if (moved || (changed && (this.#lone instanceof LoneStep || this.#whole?.hasNorms))) {
       this.#recorded.drop();
-      this.#forgetFew();
+      this.#forgetLaunches();
     }
     return changed;
   }
@@ -312,7 +310,7 @@ export class PagedExecutor implements Executor {
     for (const sequence of [...this.#columns.keys()]) this.forget(sequence);
     this.#recorded.drop();
     this.#draws?.dispose();
-    this.#forgetFew();
+    this.#forgetLaunches();
     for (const pair of this.#layers) pair?.forEach((t) => t.dispose());
   }
 }

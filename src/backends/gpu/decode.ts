@@ -22,7 +22,6 @@ import {
   TYPES,
   wanted,
 } from './decode-tiles.js';
-import { batchEmbed, batchProduct, servesBatch } from './decode-batch.js';
 import { GpuBackend, type Replay } from './gpu.js';
 import { addressOf, type Launch, launch } from './plan.js';
 import { quickBlock, stagesFor } from './quantized.js';
@@ -312,7 +311,7 @@ export class DecodeSteps {
   readonly #backend: GpuBackend;
   readonly #gpu: GpuContext;
   readonly dtype: DType;
-  /** Sequences that have a token each. */
+  /** Sequences that have a token each; only attention takes more than one. */
   readonly sequences: number;
   constructor(backend: Backend, dtype: DType, sequences = 1) {
     this.sequences = sequences;
@@ -343,9 +342,7 @@ export class DecodeSteps {
 
   /** A row of the table by the token in state, times a factor. */
   embed(table: View, state: View, out: View, factor = 1): void {
-    const n = out.layout.size / this.sequences;
-    if (this.sequences > 1)
-      return this.#run(batchEmbed(this.dtype, this.sequences, { table, tokens: state, out, factor }));
+    const n = out.layout.size;
     const args = { table: addressOf(table), state: addressOf(state), out: addressOf(out), factor, n };
     this.#run(launch(embedding, { dtype: this.#type }, Math.ceil(n / BLOCK), BLOCK, args));
   }
@@ -360,15 +357,9 @@ export class DecodeSteps {
   /** out = residual + norm(x). */
   join({ x, norm, residual, out }: Required<Pick<Product, 'x' | 'norm' | 'residual' | 'out'>>): void {
     const { kind, ...side } = this.#norm(norm);
-    const n = out.layout.size / this.sequences;
+    const n = out.layout.size;
     const args = { ...side, x: addressOf(x), residual: addressOf(residual), out: addressOf(out), n };
-    this.#run(launch(join, { dtype: this.#type, norm: kind }, this.sequences, 1024, args));
-  }
-  /** A product with several vectors, or a gate. */
-  #batch(p: Product, activation?: string): void {
-    if (p.type || p.best || !servesBatch(this.#backend, this.dtype, this.sequences))
-      throw new UnsupportedError('decoding by graph: several sequences take plain products only');
-    this.#run(batchProduct(this.dtype, this.sequences, { ...p, ...this.#norm(p.norm), activation }));
+    this.#run(launch(join, { dtype: this.#type, norm: kind }, 1, 1024, args));
   }
   /** A product with weights in blocks, or a gate. */
   #blocks(p: Product, type: BlockType, activation?: string): void {
@@ -392,7 +383,6 @@ export class DecodeSteps {
   /** out = weight norm(x) + bias + residual. */
   product(p: Product): void {
     const { x, weight, out, bias, residual, best } = p;
-    if (this.sequences > 1) return this.#batch(p);
     if (p.type) return this.#blocks(p, p.type);
     const [n, k] = weight.layout.shape;
     const { tile, rows, threads } = tileFor(this.dtype, k, this.#gpu.device.info.warp);
@@ -412,7 +402,6 @@ export class DecodeSteps {
   }
   /** out = activation(gate norm(x)) * (up norm(x)); the weight holds gate over up. */
   gate(g: Gated): void {
-    if (this.sequences > 1) return this.#batch(g, g.activation);
     if (g.type) return this.#blocks(g, g.type, g.activation);
     const [n2, k] = g.weight.layout.shape;
     const { tile, rows, threads } = tileFor(this.dtype, k, this.#gpu.device.info.warp);

@@ -4,7 +4,6 @@ import type { Entry, KernelModule } from '../../kernels/declare.js';
 import { CANDLE_MODULES } from '../../kernels/candle.js';
 import { declaredUnit, type Unit } from '../../kernels/source.js';
 import { DECODE, DECODE_ATTENTION, DECODE_SAMPLE, DECODE_WEIGHTS } from './decode.js';
-import { DECODE_BATCH } from './decode-batch.js';
 import { DECODE_EXPERTS } from './decode-experts.js';
 import { FAMILY_MODULES } from './families.js';
 import { SAMPLE_MODULE } from './sample.js';
@@ -16,7 +15,6 @@ const MODULES: ReadonlyMap<string, KernelModule> = new Map(
     DECODE_ATTENTION,
     DECODE_SAMPLE,
     DECODE_WEIGHTS,
-    DECODE_BATCH,
     DECODE_EXPERTS,
     SAMPLE_MODULE,
     ...CANDLE_MODULES,
