@@ -223,7 +223,7 @@ const BLOCKS: Readonly<Record<string, (role: 'usual' | 'v' | 'down' | 'head', i:
 /** Puts blocks of random weights in the place of floats; a few rows are encoded and repeated. */
 function putBlocks(model: CausalLM, kind: string): void {
   const known = new Map<string, Uint8Array>();
-  const part = (type: BlockType, rows: number, width: number): QPart => {
+  const part = (type: BlockType, rows: number, width: number, distinct: boolean): QPart => {
     const key = `${type} ${width}`;
     if (!known.has(key))
       known.set(
@@ -232,13 +232,18 @@ function putBlocks(model: CausalLM, kind: string): void {
       );
     const few = known.get(key) as Uint8Array;
     const bytes = new Uint8Array((few.length / 16) * rows);
-    for (let at = 0; at < bytes.length; at += few.length) bytes.set(few.subarray(0, bytes.length - at), at);
+    const stretch = distinct ? ((few.length / 16) * 256) / width : few.length;
+    // A head with equal rows would give equal logits, thousands of them, where a draw takes another way.
+    for (let at = 0, i = 0; at < bytes.length; at += stretch, i++) {
+      const from = distinct ? (Math.imul(i, 0x9e3779b1) >>> 16) % (few.length / stretch) : 0;
+      bytes.set(few.subarray(from * stretch, Math.min((from + 1) * stretch, from * stretch + bytes.length - at)), at);
+    }
     return QTensor.fromBytes(type, [rows, width], bytes, device).parts[0];
   };
-  const put = (l: { weight: Weight }, parts: readonly (readonly [BlockType, number])[]): void => {
+  const put = (l: { weight: Weight }, parts: readonly (readonly [BlockType, number])[], distinct = false): void => {
     const width = l.weight.shape[1];
     l.weight.dispose();
-    l.weight = new QTensor(parts.map(([type, rows]) => part(type, rows, width)));
+    l.weight = new QTensor(parts.map(([type, rows]) => part(type, rows, width, distinct)));
   };
   const type = BLOCKS[kind];
   const n = model.blocks.length;
@@ -263,7 +268,7 @@ function putBlocks(model: CausalLM, kind: string): void {
     put(mlp.down, [[type('down', i, n), hiddenSize]]);
   });
   put(model.embed, [[type('usual', 0, n), vocabSize]]);
-  put(model.head, [[type('head', 0, n), vocabSize]]);
+  put(model.head, [[type('head', 0, n), vocabSize]], true);
   setProducts(model, { quick: true });
 }
 /** Bytes that one token must read: all weights but the embedding's rows, and of experts those that are chosen. */

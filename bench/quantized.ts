@@ -1,5 +1,5 @@
-// `node dist/bench/quantized.js [--device cuda:0] [--json FILE]`: products with weights in ggml's blocks, as shares of
-// reading their bytes. Every step is named on stderr before it begins; one that takes longer than --limit seconds ends
+// `node dist/bench/quantized.js [--device cuda:0] [--columns 1,8,8e] [--json FILE]`: products with weights in ggml's
+// blocks, as shares of reading their bytes; columns are rows of activations, with an e for exact products. Every step is named on stderr before it begins; one that takes longer than --limit seconds ends
 // the process.
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
@@ -16,6 +16,7 @@ const { values } = parseArgs({
     types: { type: 'string', default: 'Q8_0,Q4_0,Q4_K,Q6_K,MXFP4,Q5_K,Q2_K,IQ4_XS' },
     rows: { type: 'string' },
     values: { type: 'string', default: '4096' },
+    columns: { type: 'string' },
     limit: { type: 'string', default: '120' },
   },
 });
@@ -64,10 +65,20 @@ interface Result {
   readonly teraOps: number;
 }
 const results: Result[] = [];
+// The yardstick: a long copy to one place, so that pages of fresh memory do not count.
 const copyBytes = onCpu ? 64 << 20 : 1 << 30;
 steps.begin('zeros');
-const source = zeros([copyBytes / 4], { device });
-const copySeconds = await secondsOf('copy', () => source.copy());
+const [source, target] = [0, 1].map(() => zeros([copyBytes / 2], { device, dtype: 'bf16' }));
+steps.begin('copy');
+let copySeconds = Infinity;
+for (let round = 0; round < 7; round++) {
+  await device.sync();
+  const begin = performance.now();
+  for (let i = 0; i < COPIES; i++) target.assign(source);
+  await device.sync();
+  copySeconds = Math.min(copySeconds, (performance.now() - begin) / 1000 / COPIES);
+}
+for (const t of [source, target]) t.dispose();
 const bandwidth = (2 * copyBytes) / copySeconds;
 
 for (const type of (values.types as string).split(',')) {
@@ -86,6 +97,7 @@ for (const type of (values.types as string).split(',')) {
     [8, false],
     [onCpu ? 64 : 2048, onCpu],
   ] as const) {
+    if (values.columns && !values.columns.split(',').includes(`${columns}${quick ? '' : 'e'}`)) continue;
     const kind = quick ? 'quick' : 'exact';
     const x = randn([columns, width], { seed: 2 })
       .to(device)
@@ -105,7 +117,7 @@ for (const type of (values.types as string).split(',')) {
   }
   for (const q of copies) q.dispose();
 }
-if (!onCpu) {
+if (!onCpu && !values.columns) {
   const x = randn([2048, width], { seed: 2 }).to(device).cast('bf16');
   const w = randn([rows, width], { seed: 3 }).to(device).cast('bf16');
   const seconds = await secondsOf('bf16, 2048 rows', () => x.matmul(w.t()));

@@ -6,26 +6,43 @@
 #include "decode.h"
 #include "weight-stream.h"
 
-template <class Q, bool Gate, int STAGES, class T, class N>
+template <class Q, int R, bool Gate, int STAGES, class T, class N>
 WICK_FN void decode_weights(const T* x, const N* norm, float eps, const u8* w, const T* bias, const T* residual, T* out,
                             u64* best, i32 act, i64 rows, i64 row_bytes, i64 n) {
-  constexpr int R = Gate ? 2 : 1;
+  static_assert(!Gate || R == 2, "a gate and what it gates");
   DYNAMIC_SHARED(u8, shared);
   __shared__ float squares[1024 / WICK_WAVE];
   Rounded64* const mine = (Rounded64*)shared;
-  const Rows all = {w, R * rows, row_bytes, 1, rows, w + R * rows * row_bytes};
-  WeightStream<Q, R, 1, STAGES> stream(all, n, rows, shared + (n + 63) / 64 * sizeof(Rounded64));
+  const i64 count = Gate ? 2 * rows : rows;
+  const Rows all = {w, count, row_bytes, Gate ? 1 : R, Gate ? rows : 1, w + count * row_bytes};
+  WeightStream<Q, R, 1, STAGES> stream(all, n, Gate ? rows : (rows + R - 1) / R,
+                                       shared + (n + 63) / 64 * sizeof(Rounded64));
   float factor = 1;
   u64 rank = 0;
-  stream.run(
+  stream.template run<true>(
       [&]() -> const Rounded64* {
         // The norm's factor is the same for the whole vector: it comes after the products.
         float square = 0;
-        round_row(mine, n, [&](i64 at) {
-          const float v = to_compute(x[at]);
-          square = fmag(v, v, square);
-          return norm ? v * (float)to_compute(norm[at]) : v;
-        });
+        struct Held {
+          Eight<T> x;
+          Eight<N> norm;
+        };
+        round_row(
+            mine, n,
+            [&](int at) -> Held {
+              return {read_eight(x + at), norm ? read_eight(norm + at) : Eight<N>{}};
+            },
+            [&](const Held& held, bool in, float(&v)[8]) {
+              unpack_eight(held.x, v);
+              if (!norm) return;
+              float scale[8];
+              unpack_eight(held.norm, scale);
+#pragma unroll
+              for (int i = 0; i < 8; i++) {
+                square = fmag(v[i], in ? v[i] : 0.0f, square);
+                v[i] *= scale[i];
+              }
+            });
         if (norm) {
 #pragma unroll
           for (int m = WICK_WAVE / 2; m; m /= 2) square += shfl_xor(square, m, WICK_WAVE);
@@ -39,13 +56,15 @@ WICK_FN void decode_weights(const T* x, const N* norm, float eps, const u8* w, c
         }
         return mine;
       },
-      [&](i64 row, const float* sums) {
+      [&](i64 set, const float* sums) {
+        constexpr int Lanes = Gate ? 32 : 32 / R;
+        const i64 row = Gate ? set : set * R + stream.lane / Lanes;
         float value = sums[0] * factor;
         if constexpr (Gate) {
           const float up = shfl(value, 16, 32);
           value = activated(act, value) * up;
         }
-        if (stream.lane != 0 || row >= rows) return;
+        if (stream.lane % Lanes != 0 || row >= rows) return;
         if (bias) value += (float)to_compute(bias[row]);
         if (residual) value += (float)to_compute(residual[row]);
         const T result = from_compute<T>(value);
@@ -57,5 +76,5 @@ WICK_FN void decode_weights(const T* x, const N* norm, float eps, const u8* w, c
         }
       });
   // Few groups find a better one than is known, so few write.
-  if (best && stream.lane == 0 && rank > *(volatile u64*)best) atomic_max(best, rank);
+  if (best && rank > *(volatile u64*)best) atomic_max(best, rank);
 }

@@ -246,6 +246,16 @@ WICK_FN void async_copy16(void* to, const void* from, u32 bytes) {
   if (bytes == 16 || bytes == 0) async_all16(to, from, bytes != 0);
   else copy_some16(to, from, bytes);
 }
+/** Copies 16 bytes; where copies are not asynchronous no more than `bytes`, which are all that is wanted. */
+WICK_FN void async_first16(void* to, const void* from, int bytes) {
+#if defined(MATRIX_MMA)
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from));
+#else
+  if (bytes >= 16) *(word4*)to = *(const word4*)from;
+  else
+    for (int i = 0; i < bytes; i++) ((u8*)to)[i] = ((const u8*)from)[i];
+#endif
+}
 WICK_FN void async_commit() {
 #if defined(MATRIX_MMA)
   asm volatile("cp.async.commit_group;");

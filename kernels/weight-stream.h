@@ -21,45 +21,85 @@ struct Rounded64 {
 };
 static_assert(sizeof(Rounded64) == 80, "record size");
 
-/** Rounds chunk `chunk` of a row; eight lanes have four values each, and all of them take part. */
-template <class V> WICK_FN void round_chunk(Rounded64* row, i64 chunk, bool in, V value) {
-  const u32 lane = threadIdx.x % 8;
-  float v[4];
+/** Eight values as whole numbers, with the scale and the sum of the 32 that four lanes have. */
+struct RoundedEight {
+  u32 w[2];
+  float scale, sum;
+};
+/** Rounds eight values; four lanes have a chunk, and all of them take part. */
+WICK_FN RoundedEight round_eight(const float (&v)[8]) {
   u32 largest = 0;
 #pragma unroll
-  for (int i = 0; i < 4; i++) {
-    v[i] = in ? value(chunk * 32 + 4 * lane + i) : 0.0f;
+  for (int i = 0; i < 8; i++) {
     const u32 magnitude = bits_as<u32>(v[i]) & 0x7fffffffu;
     largest = magnitude > largest ? magnitude : largest;
   }
 #pragma unroll
-  for (int mask = 4; mask > 0; mask /= 2) {
-    const u32 other = shfl_xor(largest, mask, 8);
+  for (int mask = 2; mask > 0; mask /= 2) {
+    const u32 other = shfl_xor(largest, mask, 4);
     largest = other > largest ? other : largest;
   }
   const bool finite = largest < 0x7f800000u;
   const float most = bits_as<float>(largest);
   const float d = finite ? most / 127 : bits_as<float>(0x7fc00000u);
   const float inverse = finite && largest > 0 ? 127 / most : 0;
-  u32 word = 0;
+  u32 words[2] = {};
   int part = 0;
 #pragma unroll
-  for (int i = 0; i < 4; i++) {
+  for (int i = 0; i < 8; i++) {
     const int whole = finite ? (int)rintf(v[i] * inverse) : 0;
-    word |= ((u32)whole & 255u) << 8 * i;
+    words[i / 4] |= ((u32)whole & 255u) << 8 * (i % 4);
     part += whole;
   }
 #pragma unroll
-  for (int mask = 4; mask > 0; mask /= 2) part += shfl_xor(part, mask, 8);
-  if (!in) return;
-  Rounded64& to = row[chunk / 2];
-  ((u32*)to.q)[chunk % 2 * 8 + lane] = word;
-  if (lane == 0) to.scale[chunk % 2] = d, to.sum[chunk % 2] = d * part;
+  for (int mask = 2; mask > 0; mask /= 2) part += shfl_xor(part, mask, 4);
+  return {{words[0], words[1]}, d, d * part};
 }
-/** Rounds a row of n values by the whole block; the caller waits for all. */
-template <class V> WICK_FN void round_row(Rounded64* row, i64 n, V value) {
-  const i64 chunks = n / 32, lanes = (chunks * 8 + blockDim.x - 1) / blockDim.x * blockDim.x;
-  ROLLED for (i64 i = threadIdx.x; i < lanes; i += blockDim.x) round_chunk(row, i / 8, i / 8 < chunks, value);
+/** A lane's share of chunk `chunk` of a row to its place. */
+WICK_FN void store_rounded(Rounded64* row, int chunk, bool in, const RoundedEight& v) {
+  if (!in) return;
+  const u32 lane = threadIdx.x % 4;
+  Rounded64& to = row[chunk / 2];
+  *(u64*)((u32*)to.q + chunk % 2 * 8 + 2 * lane) = (u64)v.w[1] << 32 | v.w[0];
+  if (lane == 0) to.scale[chunk % 2] = v.scale, to.sum[chunk % 2] = v.sum;
+}
+/** Eight numbers from an address that is a multiple of 16, by loads that see what was written before. */
+template <class T> WICK_FN Eight<T> read_eight(const T* at) {
+  Eight<T> v;
+#pragma unroll
+  for (int i = 0; i < (int)sizeof(T) / 2; i++) v.w[i] = ((const word4*)at)[i];
+  return v;
+}
+/**
+ * Rounds a row of n values by the whole block; the caller waits for all. load(at) reads what the eight values from `at`
+ * on are made of and make(it, in, values) makes them: all that a thread needs is asked for before any of it is used.
+ */
+template <class L, class V> WICK_FN void round_row(Rounded64* row, i64 n, L load, V make) {
+  constexpr int U = 2;
+  const int eights = (int)(n / 8), step = blockDim.x;
+  ROLLED for (int first = 0; first < eights; first += U * step) {
+    decltype(load(0)) held[U];
+#pragma unroll
+    for (int u = 0; u < U; u++) {
+      const int i = first + u * step + threadIdx.x;
+      held[u] = load(i < eights ? 8 * i : 0);
+    }
+#pragma unroll
+    for (int u = 0; u < U; u++) {
+      if (first + u * step >= eights) break;
+      const int i = first + u * step + threadIdx.x;
+      float v[8];
+      make(held[u], i < eights, v);
+      store_rounded(row, i / 4, i < eights, round_eight(v));
+    }
+  }
+}
+
+/** The same for a row of numbers as they lie in memory. */
+template <class T> WICK_FN void round_row(Rounded64* row, i64 n, const T* x) {
+  round_row(
+      row, n, [&](int at) { return read_eight(x + at); },
+      [](const Eight<T>& held, bool, float(&v)[8]) { unpack_eight(held, v); });
 }
 
 /** Half a record in registers. */
@@ -124,6 +164,16 @@ template <int N> WICK_FN void words_at(const u8* p, u32 (&w)[N]) {
   }
 }
 
+/** Eight words from a multiple of 16 bytes on. */
+WICK_FN void read_words(const u32* p, u32 (&w)[8]) {
+  u32 four[4];
+#pragma unroll
+  for (int i = 0; i < 8; i += 4) {
+    split_words(*(const word4*)(p + i), four);
+#pragma unroll
+    for (int k = 0; k < 4; k++) w[i + k] = four[k];
+  }
+}
 /** Blocks of whole words are read where they lie. */
 template <class Q> struct UnitInPlace {
   static constexpr int chunks = same<Q, Q2_K> ? 4 : 2;
@@ -135,23 +185,39 @@ template <class Q> struct UnitInPlace {
   }
   template <int j> WICK_MEMBER Chunk<Q> chunk() const { return load_chunk<Q>(row, first + j); }
 };
-/** Two small blocks in registers. */
+/** Two small blocks, a chunk each, which may begin at any byte: a scale, and words of values at the end. */
 template <class Q> struct UnitOfTwo {
-  static constexpr int chunks = 2, Bytes = sizeof(typename Q::Block), Words = (2 * Bytes + 3) / 4;
-  u32 w[Words];
-  WICK_MEMBER void load(const u8* tile, int lane) { words_at(tile + lane * 2 * Bytes, w); }
-  /** The word at a byte that is known when this is compiled. */
-  WICK_MEMBER u32 at(int byte) const {
-    const u32 low = w[byte / 4];
-    return byte % 4 == 0 ? low : funnel(low, byte / 4 + 1 < Words ? w[byte / 4 + 1] : 0u, 8 * (byte % 4));
-  }
+  static constexpr int chunks = 2, Bytes = sizeof(typename Q::Block);
+  static constexpr int Words = same<Q, Q8_0> ? 8 : 4;
+  const u8* unit;
+  WICK_MEMBER void load(const u8* tile, int lane) { unit = tile + lane * 2 * Bytes; }
   template <int j> WICK_MEMBER Chunk<Q> chunk() const {
-    u32 words[(Bytes + 3) / 4];
+    const u8* p = unit + j * Bytes;
+    u32 w[Words];
+    words_at(p + (Bytes - 4 * Words), w);
+    Chunk<Q> out;
+    if constexpr (Words == 8) {
 #pragma unroll
-    for (int i = 0; i < (Bytes + 3) / 4; i++) words[i] = at(j * Bytes + 4 * i);
-    typename Q::Block block;
-    copy_bytes(&block, words, Bytes);
-    return load_chunk<Q>(&block, 0);
+      for (int k = 0; k < 8; k++) out.v[k] = (int)w[k];
+    } else {
+#pragma unroll
+      for (int k = 0; k < 4; k++) {
+        u32 low = w[k] & 0x0f0f0f0fu, high = w[k] >> 4 & 0x0f0f0f0fu;
+        if constexpr (same<Q, IQ4_NL>) iq4_levels(w[k], low, high);
+        if constexpr (same<Q, MXFP4>) fp4_levels(w[k], low, high);
+        out.v[k] = (int)low, out.v[k + 4] = (int)high;
+      }
+    }
+    if constexpr (same<Q, Q5_0>) {
+      u32 fifth[1];
+      words_at(p + 2, fifth);
+#pragma unroll
+      for (int k = 0; k < 8; k++) out.v[k] |= (int)spread(fifth[0] >> 4 * k, 4);
+    }
+    if constexpr (same<Q, MXFP4>) out.d[0] = mxfp4_scale(*p);
+    else out.d[0] = half_value(*(const u16*)p);
+    out.m[0] = same<Q, Q4_0> ? 8 * out.d[0] : Q::bias * out.d[0];
+    return out;
   }
 };
 /** Two chunks of a block whose scales and minima have six bits each. */
@@ -159,23 +225,35 @@ template <class Q> struct UnitOfSixBits {
   static constexpr int chunks = 2;
   const typename Q::Block* block;
   int pair;
-  u32 head[4];
+  /** Of both chunks, in the lowest bytes. */
+  u32 scales, minima;
+  float d, m;
+  /** Low bits of both chunks. */
+  u32 low[8];
   WICK_MEMBER void load(const u8* tile, int lane) {
     block = (const typename Q::Block*)tile + lane / 4;
     pair = lane % 4;
+    u32 head[4];
     split_words(*(const word4*)block, head);
+    read_words(block->qs + 8 * pair, low);
+    const bool late = pair >= 2;
+    const int at = 16 * (pair & 1);
+    scales = (late ? (head[3] & 0x0f0f0f0fu) | (head[1] >> 2 & 0x30303030u) : head[1] & 0x3f3f3f3fu) >> at;
+    minima = (late ? (head[3] >> 4 & 0x0f0f0f0fu) | (head[2] >> 2 & 0x30303030u) : head[2] & 0x3f3f3f3fu) >> at;
+    d = half_value((u16)head[0]), m = half_value((u16)(head[0] >> 16));
   }
   template <int j> WICK_MEMBER Chunk<Q> chunk() const {
     Chunk<Q> out;
-    const int c = 2 * pair + j;
 #pragma unroll
-    for (int k = 0; k < 8; k++) out.v[k] = (int)Q::quad(*block, c, k);
-    const bool late = pair >= 2;
-    const u32 low = late ? (head[3] & 0x0f0f0f0fu) | (head[1] >> 2 & 0x30303030u) : head[1] & 0x3f3f3f3fu;
-    const u32 min = late ? (head[3] >> 4 & 0x0f0f0f0fu) | (head[2] >> 2 & 0x30303030u) : head[2] & 0x3f3f3f3fu;
-    const int at = 8 * (c & 3);
-    out.d[0] = half_value((u16)head[0]) * (float)(low >> at & 63);
-    out.m[0] = half_value((u16)(head[0] >> 16)) * (float)(min >> at & 63);
+    for (int k = 0; k < 8; k++) out.v[k] = (int)(low[k] >> 4 * j & 0x0f0f0f0fu);
+    if constexpr (same<Q, Q5_K>) {
+      u32 fifth[8];
+      read_words(block->qh, fifth);
+#pragma unroll
+      for (int k = 0; k < 8; k++) out.v[k] |= (int)((fifth[k] >> (2 * pair + j) & 0x01010101u) << 4);
+    }
+    out.d[0] = d * (float)(scales >> 8 * j & 255);
+    out.m[0] = m * (float)(minima >> 8 * j & 255);
     return out;
   }
 };
@@ -253,6 +331,9 @@ struct Rows {
   const u8* end;
 };
 
+/** Bytes of a group's first rows that the cache is asked for. */
+constexpr int ASKED = 4608;
+
 /**
  * Multiplies all sets of rows that fall to this group with M rows of activations and calls finish(set, sums), sums[r *
  * M + m] scattered over the lanes as scatter_sums leaves them. `ring` is this group's room, STAGES * R * tile bytes;
@@ -269,56 +350,60 @@ template <class Q, int R, int M, int STAGES> struct WeightStream {
   Rows rows;
   u8* ring;
   int lane, chunks, tiles;
-  i64 set, stride, passes;
+  int set, sets, stride, passes;
+  /** From the beginning of a row's last tile to the beginning of the next set. */
+  i64 jump;
 
-  WICK_MEMBER WeightStream(const Rows& given, i64 n, i64 sets, u8* shared) : rows(given) {
+  WICK_MEMBER WeightStream(const Rows& given, i64 n, i64 count, u8* shared) : rows(given) {
     const int groups = blockDim.x / 32, group = threadIdx.x / 32;
     lane = threadIdx.x % 32;
     chunks = (int)(n / 32);
     tiles = (chunks + Span - 1) / Span;
-    set = (i64)blockIdx.x * groups + group;
-    stride = (i64)gridDim.x * groups;
+    set = (int)blockIdx.x * groups + group;
+    sets = (int)count;
+    stride = (int)gridDim.x * groups;
     passes = (sets + stride - 1) / stride;
-    ring = shared + (i64)group * STAGES * R * Tile;
+    ring = shared + group * (STAGES * R * Tile);
+    jump = stride * rows.each * rows.bytes - (i64)(tiles - 1) * SpanBytes;
   }
-  WICK_MEMBER i64 row_of(i64 s, int r) const { return s * rows.each + r * rows.apart; }
-
-  /** Asks the cache that all share for the first tiles: allowed before what comes before has ended. */
+  /** Asks the cache that all share for the first rows: allowed before what comes before has ended. */
   WICK_MEMBER void ask() const {
 #if defined(WICK_NVIDIA)
+    if (set >= sets) return;
 #pragma unroll
     for (int r = 0; r < R; r++) {
-      if (row_of(set, r) >= rows.count) continue;
-      const u8* from = rows.w + row_of(set, r) * rows.bytes;
-      const i64 most = (i64)(STAGES - 1) * SpanBytes < rows.bytes ? (i64)(STAGES - 1) * SpanBytes : rows.bytes;
-      for (i64 at = lane * 128; at < most; at += 32 * 128) asm volatile("prefetch.global.L2 [%0];" ::"l"(from + at));
+      const u8* row = rows.w + (set * rows.each + r * rows.apart) * rows.bytes;
+      const i64 most = rows.bytes < ASKED ? rows.bytes : ASKED;
+      for (i64 at = lane * 128; at < most && row + at < rows.end; at += 32 * 128)
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(row + at));
     }
 #endif
   }
-  WICK_MEMBER void fetch(i64 s, int tile, int slot) const {
+  /** Begins to copy the next tile to a slot of the ring, in whole words of 16 bytes. */
+  WICK_MEMBER void fetch(const u8* from, int rest, int slot) const {
+    const int bytes = rest < SpanBytes ? rest : SpanBytes;
 #pragma unroll
     for (int r = 0; r < R; r++) {
-      const i64 row = row_of(s, r);
-      if (row >= rows.count) continue;
-      const i64 offset = (i64)tile * SpanBytes, left = rows.bytes - offset;
-      const u8* from = rows.w + row * rows.bytes + offset;
-      const int skew = (int)((u64)from & 15), bytes = skew + (int)(left < SpanBytes ? left : SpanBytes);
-      from -= skew;
-      u8* to = ring + (slot * R + r) * Tile;
+      const u8* p = from + r * rows.apart * rows.bytes;
+      const int skew = (int)((u64)p & 15);
+      p += 16 * lane - skew;
+      int have = ((skew + bytes + 15) & ~15) - 16 * lane;
+#if defined(WICK_NVIDIA)
+      // Memory is handed out in multiples of 16 bytes, so what lies behind the last row may be read.
+      if (R > 1 && p >= rows.end) have = 0;
+#else
+      have = rows.end - p < have ? (int)(rows.end - p) : have;
+#endif
+      u8* to = ring + (slot * R + r) * Tile + 16 * lane;
 #pragma unroll
-      for (int p = 0; p < Pieces; p++) {
-        const int at = 16 * (lane + 32 * p);
-        if (at >= bytes) break;
-        if (from + at + 16 <= rows.end) async_all16(to + at, from + at, true);
-        else
-          for (int i = 0; from + at + i < rows.end; i++) to[at + i] = from[at + i];
-      }
+      for (int i = 0; i < Pieces; i++)
+        if (have > 512 * i) async_first16(to + 512 * i, p + 512 * i, have - 512 * i);
     }
   }
 
   /** Chunk j of each row's unit and those after it, as far as they are among the `left` chunks of the row. */
   template <int j>
-  WICK_MEMBER void multiply(const Unit (&units)[R], const Rounded64* x, i64 records, int left,
+  WICK_MEMBER void multiply(const Unit (&units)[R], const Rounded64* x, int records, int left,
                             float (&sums)[Sums]) const {
     if constexpr (j < Unit::chunks) {
       // Large blocks are whole.
@@ -339,44 +424,51 @@ template <class Q, int R, int M, int STAGES> struct WeightStream {
     }
   }
 
-  template <class X, class F> WICK_MEMBER void run(X turn, F finish) {
-    ask();
-    begin_in_turn();
-    i64 ahead = set;
-    int tile = 0, slot = 0;
-    const i64 past = set + passes * stride;
-    auto next = [&] {
-      if (ahead < past) fetch(ahead, tile, slot);
+  /** With Still nobody writes weights any more, so that they are read before what comes before has ended. */
+  template <bool Still = false, class X, class F> WICK_MEMBER void run(X turn, F finish) const {
+    // The tile that is fetched next: of which set, which of the row's, where it begins and what is left of the row.
+    int ahead = set, tile = 0, rest = (int)rows.bytes;
+    const u8* from = rows.w + set * rows.each * rows.bytes;
+    auto next = [&](int slot) {
+      if (ahead < sets) fetch(from, rest, slot);
       async_commit();
-      if (++tile == tiles) tile = 0, ahead += stride;
-      slot = slot + 1 == STAGES ? 0 : slot + 1;
+      const bool last = ++tile == tiles;
+      from += last ? jump : SpanBytes;
+      rest = last ? (int)rows.bytes : rest - SpanBytes;
+      ahead += last ? stride : 0;
+      tile = last ? 0 : tile;
     };
+    if (!Still) ask();
+    if (!Still) begin_in_turn();
 #pragma unroll
-    for (int s = 0; s + 1 < STAGES; s++) next();
+    for (int s = 0; s + 1 < STAGES; s++) next(s);
+    if (Still) ask();
+    if (Still) begin_in_turn();
     const Rounded64* const x = turn();
-    const i64 records = (chunks + 1) / 2;
-    int at = 0;
-    ROLLED for (i64 s = set; s < past; s += stride) {
+    const int records = (chunks + 1) / 2;
+    int at = 0, free = STAGES - 1, s = set;
+    ROLLED for (int pass = 0; pass < passes; pass++, s += stride) {
       float sums[Sums] = {};
+      const u32 begin = (u32)(u64)rows.w + (u32)s * (u32)(rows.each * rows.bytes);
       ROLLED for (int t = 0; t < tiles; t++) {
         async_wait<STAGES - 2>();
         sync_wave();
-        next();
-        const int first = t * Span + lane * Unit::chunks;
-        if (first < chunks && row_of(s, 0) < rows.count) {
+        next(free);
+        free = free + 1 == STAGES ? 0 : free + 1;
+        const int chunk = t * Span + lane * Unit::chunks;
+        if (chunk < chunks && s < sets) {
           Unit units[R];
 #pragma unroll
           for (int r = 0; r < R; r++) {
-            const i64 row = row_of(s, r) < rows.count ? row_of(s, r) : 0;
-            const int skew = (int)((u64)(rows.w + row * rows.bytes) & 15);
+            const int skew = (int)(begin + (u32)r * (u32)(rows.apart * rows.bytes)) & 15;
             units[r].load(ring + (at * R + r) * Tile + skew, lane);
           }
-          multiply<0>(units, x + first / 2, records, chunks - first, sums);
+          multiply<0>(units, x + chunk / 2, records, chunks - chunk, sums);
         }
         at = at + 1 == STAGES ? 0 : at + 1;
       }
       scatter_sums<Sums, 16, 32>(sums, lane);
-      finish(s, sums);
+      finish((i64)s, sums);
     }
     async_wait<0>();
   }

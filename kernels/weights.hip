@@ -5,6 +5,7 @@
 // copies a span of them (64 chunks of 32 values) from memory to its part of shared memory as plain bytes, which any block
 // format can be read from, and then every lane takes a chunk of each row and multiplies it with all activations. Groups
 // do not wait for one another: while some copy, others multiply.
+#include "weight-matrix.h"
 #include "weight-stream.h"
 
 constexpr int GROUPS = 4;  // of 32 lanes in a block
@@ -77,17 +78,18 @@ WICK_FN void pick_rows(const u8* w, const i64* ids, T* out, u32* fault, i64 coun
 // ---- products with activations rounded to whole numbers (weight-stream.h) ----
 
 template <class T> WICK_FN void round_values(const T* x, Rounded64* out, i64 rows, i64 n) {
-  const i64 chunks = n / 32, all = rows * chunks, lanes = (all * 8 + 63) / 64 * 64;  // whole waves: all lanes take part
+  const i64 chunks = n / 32, all = rows * chunks, lanes = (all * 4 + 63) / 64 * 64;  // whole waves: all lanes take part
   for (i64 i = (i64)global_id(); i < lanes; i += (i64)global_size()) {
-    const bool in = i / 8 < all;
-    const i64 row = in ? i / 8 / chunks : 0;
-    round_chunk(out + row * ((chunks + 1) / 2), i / 8 - row * chunks, in,
-                [&](i64 at) { return (float)to_compute(x[row * n + at]); });
+    const bool in = i / 4 < all;
+    const i64 row = in ? i / 4 / chunks : 0;
+    float v[8];
+    unpack_eight(read_eight(x + (in ? 8 * i : 0)), v);
+    store_rounded(out + row * ((chunks + 1) / 2), (int)(i / 4 - row * chunks), in, round_eight(v));
   }
 }
 
-// out[m][row] for M rows of activations from blockIdx.y * M on. They are rounded here where `rounded` is null (one row),
-// else copied to shared memory where they are `held` there: ceil(n / 64) records a row, before the rings.
+// out[m][row] for M rows of activations from blockIdx.y * M on. One row is rounded here; more of them are copied to shared
+// memory where they are `held` there: ceil(n / 64) records a row, before the rings.
 template <class Q, int R, int M, int STAGES, class T>
 WICK_FN void weights_quick(const u8* w, const T* x, const Rounded64* rounded, T* out, i64 rows, i64 row_bytes,
                            i64 columns, i64 n, i32 held) {
@@ -96,15 +98,15 @@ WICK_FN void weights_quick(const u8* w, const T* x, const Rounded64* rounded, T*
   Rounded64* const mine = (Rounded64*)shared;
   const Rows all = {w, rows, row_bytes, R, 1, w + rows * row_bytes};
   WeightStream<Q, R, M, STAGES> stream(all, n, (rows + R - 1) / R,
-                                       shared + (held ? M * records * sizeof(Rounded64) : 0));
+                                       shared + (M == 1 || held ? M * records * sizeof(Rounded64) : 0));
   stream.run(
       [&]() -> const Rounded64* {
-        if (!held) return rounded + column * records;
-        if (rounded) {
-          const word4* from = (const word4*)(rounded + column * records);
-          for (i64 i = threadIdx.x; i < M * records * 5; i += blockDim.x) ((word4*)mine)[i] = from[i];
+        if constexpr (M == 1) {
+          round_row(mine, n, x + column * n);
         } else {
-          round_row(mine, n, [&](i64 at) { return (float)to_compute(x[column * n + at]); });
+          if (!held) return rounded + column * records;
+          const word4* from = (const word4*)(rounded + column * records);
+          for (int i = threadIdx.x; i < M * (int)records * 5; i += blockDim.x) ((word4*)mine)[i] = from[i];
         }
         __syncthreads();
         return mine;
@@ -138,7 +140,7 @@ WICK_FN void experts_quick(const u8* w, const i64* ids, const T* x, T* out, u32*
   WeightStream<Q, 1, 1, STAGES> stream(all, n, rows, shared + (n + 63) / 64 * sizeof(Rounded64));
   stream.run(
       [&]() -> const Rounded64* {
-        round_row(mine, n, [&](i64 at) { return (float)to_compute(x[row * n + at]); });
+        round_row(mine, n, x + row * n);
         __syncthreads();
         return mine;
       },
@@ -262,4 +264,134 @@ WICK_FN void weights_experts(const u8* w, const i64* ids, const A& a, T* out, u3
   if (id != none && lane == 0) *fault = 1;
   const float nothing = id == none ? 0.0f : bits_as<float>(0x7fc00000u);
   if (lane < ROWS && first + lane < rows) out[i * rows + first + lane] = from_compute<T>((compute_t<T>)nothing);
+}
+
+// ---- products on the matrix units (weight-matrix.h) ----
+
+// The same value by value, by one group: an infinite activation makes no NaN of what is made of several terms above.
+template <class Q, class T> WICK_FN float product_of_row(const u8* row, const T* x, i64 n, u32 lane) {
+  float sum = 0;
+  ROLLED for (i64 q = lane; q < n / 4; q += 32) {
+    float v[4];
+    dequantize_quad<Q>((const typename Q::Block*)row, q, v);
+    for (int i = 0; i < 4; i++) sum = fmag(v[i], (float)to_compute(x[4 * q + i]), sum);
+  }
+  return sum_lanes(sum);
+}
+
+// out[m][row] for eight rows of activations from blockIdx.y * 8 on. `split` waves share the values of 16 rows; rows lie at
+// multiples of 16 bytes; `held` is what hold_activations made of x. Dynamic shared memory: as much as that, 1024 bytes a wave for sums, and the rings.
+template <class Q, bool Quick, int STAGES, class T>
+WICK_FN void weights_matrix(const u8* w, const u8* held, const T* x, T* out, i64 rows, i64 row_bytes, i64 columns,
+                            i64 n, i32 split) {
+  typedef MatrixRow<Q> Row;
+  constexpr int Pieces = (Row::Bytes + Row::Skew + 15) / 16, Each = (MATRIX_ROWS * Pieces + 31) / 32;
+  constexpr int Slot = MATRIX_ROWS * Row::Pitch;
+  DYNAMIC_SHARED(u8, shared);
+  __shared__ u32 infinite;
+  const int lane = threadIdx.x % 32, wave = threadIdx.x / 32, waves = blockDim.x / 32;
+  const i64 first_column = (i64)blockIdx.y * MATRIX_COLUMNS;
+  const int chunks = (int)(n / 32), tiles = chunks / 8, pitch = matrix_pitch<Quick>(n);
+  Mark* const marks = (Mark*)(shared + MATRIX_COLUMNS * pitch);
+  float* const parts = (float*)(marks + MATRIX_COLUMNS * chunks);
+  u8* const ring = (u8*)(parts + 256 * waves) + wave * (STAGES * Slot);
+
+  const int part = wave % split, begin = tiles * part / split, end = tiles * (part + 1) / split;
+  const int together = waves / split, stride = (int)gridDim.x * together;
+  const int sets = (int)((rows + MATRIX_ROWS - 1) / MATRIX_ROWS), passes = (sets + stride - 1) / stride;
+  const i64 set_bytes = MATRIX_ROWS * row_bytes;
+
+  // What this lane copies of a tile: from where in 16 rows, to where in a slot.
+  int from[Each], to[Each];
+#pragma unroll
+  for (int i = 0; i < Each; i++) {
+    const int at = lane + 32 * i, row = at / Pieces, piece = at % Pieces;
+    from[i] = row < MATRIX_ROWS ? row * (int)row_bytes + 16 * piece : 0x7fffffff;
+    to[i] = row * Row::Pitch + 16 * piece;
+  }
+  int ahead = (int)blockIdx.x * together + wave / split, tile = begin;
+  const u8* source = w + ahead * set_bytes;
+  auto fetch = [&](int slot) {
+    if (ahead < sets) {
+      const int offset = tile * Row::Bytes & ~15;
+      const i64 until = rows * row_bytes - ahead * set_bytes;
+      const int most = (int)(until < set_bytes ? until : set_bytes) - offset;
+#pragma unroll
+      for (int i = 0; i < Each; i++)
+        if (from[i] < most) async_first16(ring + slot * Slot + to[i], source + offset + from[i], 16);
+    }
+    async_commit();
+    if (++tile == end) tile = begin, ahead += stride, source += stride * set_bytes;
+  };
+#if defined(WICK_NVIDIA)
+  // The cache that all share is asked for the first tiles, which is allowed before what comes before has ended.
+#pragma unroll
+  for (int s = 0; s < 2; s++)
+#pragma unroll
+    for (int i = 0; i < Each; i++)
+      if (ahead < sets && from[i] < rows * row_bytes - ahead * set_bytes - (begin + s) * Row::Bytes)
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(source + (begin + s) * Row::Bytes + from[i]));
+#endif
+  if (threadIdx.x == 0) infinite = 0;
+  begin_in_turn();
+  const int words = matrix_held<Quick>(n) / 16;
+  for (int i = threadIdx.x; i < words; i += blockDim.x)
+    async_first16((word4*)shared + i, (const word4*)held + (i64)blockIdx.y * words + i, 16);
+  async_commit();
+#pragma unroll
+  for (int s = 0; s + 1 < STAGES; s++) fetch(s);
+  async_wait<STAGES - 1>();
+  __syncthreads();
+  if constexpr (!Quick) {
+    for (int i = threadIdx.x; i < MATRIX_COLUMNS * chunks; i += blockDim.x)
+      if (!(marks[i].sum - marks[i].sum == 0)) infinite = 1;
+    __syncthreads();
+  }
+  if (!Quick && infinite) {
+    const i64 many = together * MATRIX_ROWS;
+    for (i64 first = blockIdx.x * many; first < rows; first += gridDim.x * many)
+      for (i64 row = first + wave; row < first + many && row < rows; row += waves)
+        for (i64 m = first_column; m < first_column + MATRIX_COLUMNS && m < columns; m++) {
+          const float sum = product_of_row<Q>(w + row * row_bytes, x + m * n, n, lane);
+          if (lane == 0) out[m * rows + row] = from_compute<T>((compute_t<T>)sum);
+        }
+    async_wait<0>();
+    return;
+  }
+
+  const int g = lane / 4, t = lane % 4;
+  int at = 0, free = STAGES - 1, set = (int)blockIdx.x * together + wave / split;
+  ROLLED for (int pass = 0; pass < passes; pass++, set += stride) {
+    float acc[4] = {};
+    ROLLED for (int k = begin; k < end; k++) {
+      async_wait<STAGES - 2>();
+      sync_wave();
+      fetch(free);
+      free = free + 1 == STAGES ? 0 : free + 1;
+      const u8* const here = ring + at * Slot + (k * Row::Bytes & 15);
+      Row two[2];
+      two[0].load(here + g * Row::Pitch, t);
+      two[1].load(here + (g + 8) * Row::Pitch, t);
+      constexpr int Each32 = Quick ? 8 : 16;  // bytes of a chunk's activations a lane reads
+      multiply_chunks<Q, Quick, T, 0>(two, shared + g * pitch + Each32 * (32 * k + t), marks + 64 * k + 2 * t, acc);
+      at = at + 1 == STAGES ? 0 : at + 1;
+    }
+    float* const mine = parts + (pass & 1) * 128 * waves + 128 * wave;
+    if (split > 1) {
+#pragma unroll
+      for (int i = 0; i < 4; i++) mine[32 * i + lane] = acc[i];
+      __syncthreads();
+      if (part == 0)
+        for (int s = 1; s < split; s++)
+#pragma unroll
+          for (int i = 0; i < 4; i++) acc[i] += mine[128 * s + 32 * i + lane];
+    }
+    if (part != 0) continue;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      const i64 row = (i64)set * MATRIX_ROWS + g + i / 2 * 8, column = first_column + 2 * t + i % 2;
+      if (row < rows && column < columns) out[column * rows + row] = from_compute<T>((compute_t<T>)acc[i]);
+    }
+  }
+  async_wait<0>();
 }

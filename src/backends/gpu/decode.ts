@@ -24,7 +24,7 @@ import {
 } from './decode-tiles.js';
 import { GpuBackend, type Replay } from './gpu.js';
 import { addressOf, type Launch, launch } from './plan.js';
-import { quickBlock, stagesFor } from './quantized.js';
+import { quickBlock, rowsFor, stagesFor } from './quantized.js';
 import { enqueue } from './run-plan.js';
 
 export const DECODE = new KernelModule('decode');
@@ -121,7 +121,9 @@ const gated = DECODE.declare({
     };
   },
 });
-/** The same with weights in blocks; a gate has two rows under way. */
+/** Rows of weights in blocks that a group multiplies at once; a gate has two rows. */
+const rowsOf = (kind: 'product' | 'gate', type: BlockType): number => (kind === 'gate' ? 2 : rowsFor(type, 1));
+/** The same with weights in blocks. */
 const blockProduct = DECODE_WEIGHTS.declare({
   each: { type: BLOCK_TYPES, dtype: TYPES, norm: NORMS, kind: ['product', 'gate'] },
   only: wanted,
@@ -142,7 +144,7 @@ const blockProduct = DECODE_WEIGHTS.declare({
       rowBytes: 'i64',
       n: 'i64',
     },
-    call: `decode_weights<${type}, ${kind === 'gate'}, ${stagesFor(type, kind === 'gate' ? 2 : 1)}>`,
+    call: `decode_weights<${type}, ${rowsOf(kind, type)}, ${kind === 'gate'}, ${stagesFor(type, rowsOf(kind, type))}>`,
   }),
 });
 const advance = DECODE.declare({
@@ -369,8 +371,9 @@ export class DecodeSteps {
     const rows = kind === 'gate' ? all / 2 : all;
     const { block, bytes } = ggmlType(type);
     const n = (rowBytes / bytes) * block;
+    const each = rowsOf(kind, type);
     const { held, blocks, threads, shared } = quickBlock(this.#gpu.device.info, type, {
-      ...{ rows: kind === 'gate' ? 2 : 1, columns: 1, sets: rows, n },
+      ...{ rows: each, columns: 1, sets: kind === 'gate' ? rows : Math.ceil(rows / each), n },
     });
     if (!held) throw new UnsupportedError(`decoding by graph: rows of ${n} values in blocks leave no room for rings`);
     const args = {

@@ -16,7 +16,7 @@ import {
   quantized,
 } from '../../ops/quantized.js';
 import type { View } from '../backend.js';
-import { planMatmul } from './matmul.js';
+import { hasMatrixUnits, planMatmul } from './matmul.js';
 import { inType } from './movement.js';
 import {
   addressOf,
@@ -29,6 +29,7 @@ import {
   type Planner,
   single,
   strideGrid,
+  type Target,
   viewOf,
 } from './plan.js';
 
@@ -47,7 +48,8 @@ const tileOf = (type: BlockType): number => {
   return 32 * unitOf(type) * (32 / block) * bytes + 32;
 };
 /** Rows of weights that a group multiplies at once: as many rows share what is read of the activations. */
-const rowsFor = (type: BlockType, columns: Columns): number => (columns < 4 ? columns : tileOf(type) <= 1536 ? 4 : 2);
+export const rowsFor = (type: BlockType, columns: Columns): number =>
+  (columns < 4 ? 1 : 2) * (tileOf(type) <= 1536 || columns === 2 ? 2 : 1);
 /** Groups of 32 lanes a block has at most in products with rounded activations; sums of many rows take registers. */
 const mostGroups = (columns: Columns): number => (columns < 4 ? 16 : columns < 8 ? 12 : 10);
 /** Tiles in a group's ring of so many rows: bytes under way are what counts. */
@@ -141,6 +143,50 @@ const exact = WEIGHTS.declare({
     },
     call: `weights_product<${type}, Exact<${CTYPE[dtype]}>, 2, ${columns}>`,
     given: `w, Exact<${CTYPE[dtype]}>{x, n}, out, rows, rowBytes, columns, n`,
+  }),
+});
+
+/** Sizes of kernels/weight-matrix.h: of a tile's row for 256 values in shared memory, by type. */
+const MATRIX_PITCH = { Q8_0: 288, Q4_0: 160, Q4_K: 160, Q5_K: 192, Q6_K: 240, MXFP4: 160 } as const;
+type MatrixType = keyof typeof MATRIX_PITCH;
+const MATRIX = { rows: 16, columns: 8, values: 256, stages: 3, mostWaves: 20 } as const;
+const matrixTypes = Object.keys(MATRIX_PITCH) as MatrixType[];
+/** Targets whose matrix units have the layout that these kernels are written for. */
+const hasTiles = ({ arch }: Pick<Target, 'arch'>): boolean => hasMatrixUnits({ arch }) && !arch.startsWith('gfx');
+const KINDS = ['quick', 'exact'] as const;
+type Kind = (typeof KINDS)[number];
+/** Activations as blocks of products on the matrix units hold them. */
+const hold = WEIGHTS.declare({
+  each: { kind: KINDS, order: ['quads', 'halves'] as const, dtype: SMALL_REALS },
+  only: ({ kind, dtype }) => kind === 'quick' || dtype !== 'f32',
+  launchedOn: (_, arch) => hasTiles({ arch }),
+  symbol: (v) => `weights_hold_${v.kind}_${v.order}_${suffixOf(v.dtype)}`,
+  body: ({ kind, order, dtype }) => ({
+    threads: 256,
+    params: { x: `const ${CTYPE[dtype]}*`, out: 'u8*', columns: 'i64', n: 'i64' },
+    call: `hold_activations<${kind === 'quick'}, ${order === 'halves'}>`,
+  }),
+});
+/** On the matrix units up to eight rows take as long as one: activations rounded, or, in 16 bits, as they are. */
+const matrix = WEIGHTS.declare({
+  each: { kind: KINDS, type: matrixTypes, dtype: SMALL_REALS },
+  only: ({ kind, dtype }) => kind === 'quick' || dtype !== 'f32',
+  launchedOn: (_, arch) => hasTiles({ arch }),
+  symbol: (v) => `weights_matrix_${v.kind}_${named(v.type)}_${suffixOf(v.dtype)}`,
+  body: ({ kind, type, dtype }) => ({
+    threads: 32 * MATRIX.mostWaves,
+    params: {
+      w: 'const u8*',
+      held: 'const u8*',
+      x: `const ${CTYPE[dtype]}*`,
+      out: `${CTYPE[dtype]}*`,
+      rows: 'i64',
+      rowBytes: 'i64',
+      columns: 'i64',
+      n: 'i64',
+      split: 'i32',
+    },
+    call: `weights_matrix<${type}, ${kind === 'quick'}, ${MATRIX.stages}>`,
   }),
 });
 
@@ -253,7 +299,11 @@ export function quickBlock(device: DeviceInfo, type: BlockType, { rows, columns,
   const held = room - records >= 4 * ring;
   const fit = Math.floor((room - (held ? records : 0)) / ring);
   // Waves of 64 lanes are two groups.
-  const groups = Math.max(2, Math.min(mostGroups(columns), fit, sets + (sets % 2)) & ~1);
+  const most = Math.max(2, Math.min(mostGroups(columns), fit, sets + (sets % 2)) & ~1);
+  // Fewer groups where all of them are busy to the end.
+  const turns = (groups: number): number => ceilDiv(sets, device.multiprocessors * groups) * groups;
+  let groups = most;
+  for (let fewer = most - 2; fewer >= 0.6 * most; fewer -= 2) if (turns(fewer) < 0.95 * turns(groups)) groups = fewer;
   const blocks = Math.min(ceilDiv(sets, groups), device.multiprocessors);
   return { held, groups, blocks, threads: 32 * groups, shared: groups * ring + (held ? records : 0) };
 }
@@ -262,26 +312,80 @@ export function quickBlock(device: DeviceInfo, type: BlockType, { rows, columns,
 function rounded(p: Planner, x: View, m: number, n: number, columns: Columns): View {
   const to = p.make([ceilDiv(m, columns) * columns * ceilDiv(n, 64), RECORD], 'u8');
   const args = { x: at('x'), out: at('to'), rows: m, n };
-  p.run(single(launch(round, { dtype: x.dtype as SmallReal }, strideGrid((m * n) / 4), 256, args)), { x, to });
+  p.run(single(launch(round, { dtype: x.dtype as SmallReal }, strideGrid((m * n) / 8), 256, args)), { x, to });
   return to;
 }
 
+/** Bytes of eight rows of activations with the scales and sums of their chunks. */
+const heldBytes = (kind: Kind, n: number): number =>
+  MATRIX.columns * ((kind === 'quick' ? n + 32 : 2 * n + 64) + n / 4);
+/** How waves share out the rows of a product on the matrix units, or nothing where activations leave them no room. */
+function matrixBlock(device: DeviceInfo, type: MatrixType, kind: Kind, rows: number, n: number) {
+  const { values, stages, mostWaves } = MATRIX;
+  const held = heldBytes(kind, n);
+  const each = stages * MATRIX.rows * MATRIX_PITCH[type] + 1024;
+  const most = Math.min(mostWaves, Math.floor((device.sharedPerBlockOptin - held) / each));
+  const [sets, tiles] = [ceilDiv(rows, MATRIX.rows), n / values];
+  let best: { readonly waves: number; readonly split: number; readonly cost: number } | undefined;
+  for (let waves = Math.min(4, most); waves > 0 && waves <= most; waves++)
+    for (let split = 1; split <= Math.min(waves, tiles); split++) {
+      if (waves % split > 0) continue;
+      // Turns of the waves of a multiprocessor that work at the same time; to add up parts costs some.
+      const turns =
+        ceilDiv(sets, device.multiprocessors * (waves / split)) * (ceilDiv(tiles, split) + (split > 1 ? 0.3 : 0));
+      // Few waves leave a multiprocessor idle.
+      const cost = turns * Math.max(waves, 12);
+      if (!best || cost < best.cost || (cost === best.cost && waves > best.waves)) best = { waves, split, cost };
+    }
+  if (!best) return undefined;
+  const { waves, split } = best;
+  const blocks = Math.min(ceilDiv(sets, waves / split), device.multiprocessors);
+  return { split, blocks, threads: 32 * waves, shared: held + waves * each };
+}
+
 const columnsFor = (m: number): Columns => COLUMNS.find((c) => c >= m) ?? 8;
+/** Activations are read in words of 16 bytes. */
+const activationsOf = (p: Planner, given: View): View => p.dense(given, 16);
+
+/** A product's launch on the matrix units, where its type, rows and length allow one. */
+function tileWork(p: Planner, kind: Kind, type: BlockType, dtype: DType, rows: number, rowBytes: number, n: number) {
+  const small = kind === 'quick' || dtype === 'f16' || dtype === 'bf16';
+  const fits = Object.hasOwn(MATRIX_PITCH, type) && n % MATRIX.values === 0 && rowBytes % 16 === 0;
+  if (!small || !fits || !hasTiles(p.device) || p.device.warp !== 32) return undefined;
+  const block = matrixBlock(p.device, type as MatrixType, kind, rows, n);
+  return block && { block, variant: { kind, type: type as MatrixType, dtype: dtype as SmallReal } };
+}
 
 const planProduct: FamilyPlan<KernelRow, ProductParams> = (p, _row, [given, blocks], [out], params) => {
-  const x = p.dense(given);
+  const x = activationsOf(p, given);
   const n = x.layout.shape.at(-1) as number;
   const m = sizeOf(x.layout.shape) / n;
   const [rows, rowBytes] = blocks.layout.shape;
   const { type } = params;
   const shared = { w: at('w'), x: at('x'), out: at('out'), rows, rowBytes, columns: m, n };
   const buffers = { w: blocksOf(p, blocks), x, out };
-  if (params.quick && x.dtype !== 'f64') {
-    const columns = columnsFor(m);
-    const each = rowsFor(type, columns);
-    const block = quickBlock(p.device, type, { rows: each, columns, sets: ceilDiv(rows, each), n });
-    // One row is rounded where it is used.
-    const ready = columns === 1 && block.held ? undefined : rounded(p, x, m, n, columns);
+  const kind = params.quick && x.dtype !== 'f64' ? 'quick' : 'exact';
+  const tiled = kind === 'quick' && m === 1 ? undefined : tileWork(p, kind, type, x.dtype, rows, rowBytes, n);
+  if (tiled) {
+    const { block, variant } = tiled;
+    const groups = ceilDiv(m, MATRIX.columns);
+    const held = p.make([groups, heldBytes(kind, n)], 'u8');
+    const order = type === 'Q6_K' ? 'halves' : 'quads';
+    const holding = { x: at('x'), out: at('held'), columns: m, n };
+    const count = groups * MATRIX.columns * (n / 8);
+    p.run(single(launch(hold, { kind, order, dtype: variant.dtype }, strideGrid(count), 256, holding)), { x, held });
+    const args = { ...shared, held: at('held'), split: block.split };
+    const l = launch(matrix, variant, [block.blocks, groups], block.threads, args, block.shared);
+    p.run(single({ ...l, early: true }), { ...buffers, held });
+  } else if (kind === 'quick') {
+    const blockFor = (columns: Columns) => {
+      const each = rowsFor(type, columns);
+      return { columns, ...quickBlock(p.device, type, { rows: each, columns, sets: ceilDiv(rows, each), n }) };
+    };
+    // One row is rounded where it is used; one that is too long for that is the first of two.
+    const one = blockFor(columnsFor(m));
+    const { columns, ...block } = one.columns === 1 && !one.held ? blockFor(2) : one;
+    const ready = columns === 1 ? undefined : rounded(p, x, m, n, columns);
     const args = { ...shared, rounded: ready ? at('ready') : 0, held: Number(block.held) };
     const grid = [block.blocks, ceilDiv(m, columns)];
     const l = launch(quick, { type, columns, dtype: x.dtype as SmallReal }, grid, block.threads, args, block.shared);
@@ -294,7 +398,7 @@ const planProduct: FamilyPlan<KernelRow, ProductParams> = (p, _row, [given, bloc
 };
 
 const planExperts: FamilyPlan<KernelRow, ProductParams> = (p, _row, [activations, blocks, indices], [out], params) => {
-  const x = p.dense(activations);
+  const x = activationsOf(p, activations);
   const { ids, none } = idsOf(p, indices);
   const [experts, rows, rowBytes] = blocks.layout.shape;
   const [tokens, chosen] = indices.layout.shape;
