@@ -64,13 +64,11 @@ interface Result {
 const results: Result[] = [];
 
 async function train(name: string, { batch, context, config }: Shape): Promise<void> {
-  const map = new VarMap();
-  const model = newDecoder(
-    config as never,
-    VarBuilder.fromVarMap(map, { device, generator: new Generator(1) }),
-  ) as CausalLM;
+  const builder = VarBuilder.fromVarMap(new VarMap(), { device, generator: new Generator(1) });
+  const model = newDecoder(config as never, builder) as CausalLM;
+  const first32 = model.parameters();
   const flat = new FlatParameters(model, dtype);
-  for (const t of map.all()) t.dispose(); // they were copied
+  for (const t of first32) t.dispose(); // they were copied
   const optimizer = new AdamW([flat.master], { learningRate: 1e-4 });
   const vocab = config.vocab_size as number;
   const ids = tensor(

@@ -191,3 +191,13 @@ for (const name of ['cpu', 'sim:32'])
       });
     assert.throws(() => a.flat.backwardStep(a.net.forward(ids), one, { clip: 1 } as never), /clip/);
   });
+
+test('parameters that were put into one block give their memory back when they are disposed of', () => {
+  const device = Device.get('sim:32');
+  const net = new Linear(64, 32, { device });
+  const first = net.parameters();
+  const flat = new FlatParameters(net, 'bf16');
+  const before = device.memory().liveBytes;
+  for (const t of first) t.dispose();
+  assert.equal(before - device.memory().liveBytes, 4 * flat.size);
+});

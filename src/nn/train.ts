@@ -30,8 +30,15 @@ export class FlatParameters {
 
   constructor(module: Module, dtype: DType = 'f32') {
     const params = module.parameters();
-    const flat = noGrad(() => params.map((p) => p.detach().cast('f32').reshape([-1])));
-    this.master = keep(noGrad(() => flat[0].cat(flat.slice(1), 0)));
+    // Handles made on the way go at once: who disposes of the first parameters gets their memory back.
+    this.master = keep(
+      scope(() =>
+        noGrad(() => {
+          const flat = params.map((p) => p.detach().cast('f32').reshape([-1]));
+          return flat[0].cat(flat.slice(1), 0);
+        }),
+      ),
+    );
     this.#working = dtype === 'f32' ? this.master : keep(this.master.cast(dtype));
     let at = 0;
     const places = new Map(
