@@ -1,10 +1,9 @@
 // One token through a mixture of experts in three launches: logits of the router, gates of the chosen experts, their
 // weighted sum. Only what is chosen is read, as fast as dense weights (decode-rows.h).
-//   decode_router_T_N        grid (experts), block up to 256
+//   decode_router_T_N        grid (experts), block up to 256; the last block to end chooses
 //   decode_chosen_gate_T     grid (ceil(inner / (R/2)), chosen), block up to 256
 //   decode_chosen_sum_T      grid (ceil(n / R)), block up to 256
-// The choice is made anew by every block of the last two: that costs less than a launch, and lets weights be asked for
-// before it is known that the vector is there.
+// The sum knows the choice before it is known that its vector is there, and asks for weights ahead of that.
 #include "decode-rows.h"
 
 constexpr int MOST_EXPERTS = 1024, MOST_CHOSEN = 32;
@@ -13,17 +12,18 @@ constexpr int MOST_EXPERTS = 1024, MOST_CHOSEN = 32;
 enum Score { SCORE_SOFTMAX, SCORE_SIGMOID, SCORE_LOGITS };
 enum Weigh { WEIGH_KEPT, WEIGH_NORMALISED, WEIGH_SOFTMAX, WEIGH_SIGMOID };
 struct Choice {
-  const float* logits;
+  float* logits;
+  /** What is chosen, and its weights. */
+  i32* id;
+  float* weight;
+  /** Counts blocks; 0 before and after. */
+  u32* arrived;
   /** Takes part in the choice but not in the weights; null for none. */
   const float* bias;
   i32 experts, chosen, score, weigh;
   float factor;
   /** Added to the sum that normalises, and its least value. */
   float add, least;
-};
-struct Chosen {
-  i32 id[MOST_CHOSEN];
-  float weight[MOST_CHOSEN];
 };
 
 /** A float's place among all, NaN above; larger ones have larger words. */
@@ -37,12 +37,13 @@ template <class F> WICK_FN float wave_joined(float v, F join) {
   return v;
 }
 
-/** By the whole block. Logits are those of the launch before the last one, or the last one has been waited for. */
-WICK_FN void choose(const Choice& p, Chosen& to) {
+/** By the whole block, once all logits are there; scores of the chosen become weights. */
+WICK_FN void choose(const Choice& p) {
+  __shared__ float kept[MOST_CHOSEN];
   __shared__ float scores[MOST_EXPERTS];
   __shared__ u32 keys[MOST_EXPERTS];
   const i32 lane = (i32)lane_id(), n = p.experts;
-  // Not by the nearest cache, which may remember another layer's.
+  // Not by the nearest cache, which may remember older ones.
   ROLLED for (i32 e = threadIdx.x; e < n; e += blockDim.x) scores[e] = ((volatile const float*)p.logits)[e];
   __syncthreads();
   float most = 0, sum = 1;
@@ -70,67 +71,44 @@ WICK_FN void choose(const Choice& p, Chosen& to) {
     UNROLL(8, 4)
     for (i32 o = 0; o < n; o++) place += keys[o] > mine || (keys[o] == mine && o < e);
     if (place < p.chosen) {
-      to.id[place] = e;
-      to.weight[place] = scores[e];
+      p.id[place] = e;
+      kept[place] = scores[e];
     }
   }
   __syncthreads();
-}
-/** What scores of the chosen become; after `choose`, by the whole block. */
-WICK_FN void weigh(const Choice& p, Chosen& of) {
   const i32 j = threadIdx.x;
-  float weight = 0;
-  if (j < p.chosen) {
-    weight = of.weight[j];
-    if (p.weigh == WEIGH_SIGMOID) weight = 1.0f / (1.0f + expg(-weight));
-    if (p.weigh == WEIGH_NORMALISED) {
-      float sum = 0;
-      ROLLED for (i32 o = 0; o < p.chosen; o++) sum += of.weight[o];
-      weight /= fmaxf(sum + p.add, p.least);
-    }
-    if (p.weigh == WEIGH_SOFTMAX) {
-      float most = weight, sum = 0;
-      ROLLED for (i32 o = 0; o < p.chosen; o++) most = fmaxf(most, of.weight[o]);
-      ROLLED for (i32 o = 0; o < p.chosen; o++) sum += expg(of.weight[o] - most);
-      weight = expg(weight - most) / sum;
-    }
-    weight *= p.factor;
+  if (j >= p.chosen) return;
+  float weight = kept[j];
+  if (p.weigh == WEIGH_SIGMOID) weight = 1.0f / (1.0f + expg(-weight));
+  if (p.weigh == WEIGH_NORMALISED) {
+    float all = 0;
+    ROLLED for (i32 o = 0; o < p.chosen; o++) all += kept[o];
+    weight /= fmaxf(all + p.add, p.least);
   }
-  __syncthreads();
-  if (j < p.chosen) of.weight[j] = weight;
-  __syncthreads();
+  if (p.weigh == WEIGH_SOFTMAX) {
+    float best = weight, all = 0;
+    ROLLED for (i32 o = 0; o < p.chosen; o++) best = fmaxf(best, kept[o]);
+    ROLLED for (i32 o = 0; o < p.chosen; o++) all += expg(kept[o] - best);
+    weight = expg(weight - best) / all;
+  }
+  p.weight[j] = weight * p.factor;
 }
 
 // logits[e] = w[e] norm(x) + bias[e], one expert a block. The norm's result is rounded as ops round it: a rounding
 // less could choose another expert.
 template <class T, class N>
-WICK_FN void decode_router(const T* x, const N* norm, float eps, const float* w, const float* bias, float* logits,
+WICK_FN void decode_router(const Choice& p, const T* x, const N* norm, float eps, const float* w, const float* bias,
                            i32 k) {
   constexpr int P = pack_size<T>, Q = P / 4;
-  __shared__ float squares[DECODE_WAVES], sums[DECODE_WAVES];
+  __shared__ float sums[DECODE_WAVES];
+  __shared__ u32 before;
   const int from = threadIdx.x * P, chunk = blockDim.x * P, waves = blockDim.x / WICK_WAVE;
   const float* row = w + (i64)blockIdx.x * k;
   word4 first[Q];
 #pragma unroll
   for (int q = 0; q < Q; q++) first[q] = load_once_if<true>(from < k, (const word4*)(row + from) + q);
   begin_in_turn();
-  float factor = 1;
-  if (norm) {
-    float square = 0;
-    UNROLL(1, 1)
-    for (int c = from; c < k; c += chunk) {
-      float v[P];
-      unpack_word<T>(*(const word4*)(x + c), v);
-#pragma unroll
-      for (int e = 0; e < P; e++) square = fmag(v[e], v[e], square);
-    }
-    square = wave_joined(square, [](float a, float b) { return a + b; });
-    if (lane_id() == 0) squares[wave_id()] = square;
-    __syncthreads();
-    square = 0;
-    ROLLED for (int i = 0; i < waves; i++) square += squares[i];
-    factor = rsqrtg(square / (float)k + eps);
-  }
+  const float factor = norm ? norm_factor(x, eps, k) : 1.0f;
   float sum = 0;
   UNROLL(1, 1)
   for (int c = from; c < k; c += chunk) {
@@ -155,20 +133,24 @@ WICK_FN void decode_router(const T* x, const N* norm, float eps, const float* w,
   sum = wave_joined(sum, [](float a, float b) { return a + b; });
   if (lane_id() == 0) sums[wave_id()] = sum;
   __syncthreads();
-  if (threadIdx.x != 0) return;
-  sum = 0;
-  ROLLED for (int i = 0; i < waves; i++) sum += sums[i];
-  logits[blockIdx.x] = bias ? sum + bias[blockIdx.x] : sum;
+  if (threadIdx.x == 0) {
+    sum = 0;
+    ROLLED for (int i = 0; i < waves; i++) sum += sums[i];
+    p.logits[blockIdx.x] = bias ? sum + bias[blockIdx.x] : sum;
+    before = arrive(p.arrived);
+  }
+  __syncthreads();
+  if (before + 1 != gridDim.x) return;
+  if (threadIdx.x == 0) *p.arrived = 0;
+  choose(p);
 }
 
 // out[j] = activation(gate) * up of the expert that is chosen as number j; w is (experts, 2 n, k), gates over ups.
 template <class T, class N, int R, int U>
 WICK_FN void decode_chosen_gate(const Choice& p, const T* x, const N* norm, float eps, const T* w, T* out, i32 act,
                                 i32 n, i32 k) {
-  __shared__ Chosen chosen;
   begin_in_turn();
-  choose(p, chosen);
-  decode_rows<T, N, R, U, true>(x, norm, eps, w + (i64)chosen.id[blockIdx.y] * 2 * n * k, nullptr, nullptr,
+  decode_rows<T, N, R, U, true>(x, norm, eps, w + (i64)p.id[blockIdx.y] * 2 * n * k, nullptr, nullptr,
                                 out + (i64)blockIdx.y * n, nullptr, act, n, k);
 }
 
@@ -177,10 +159,14 @@ WICK_FN void decode_chosen_gate(const Choice& p, const T* x, const N* norm, floa
 template <class T, int R, int U>
 WICK_FN void decode_chosen_sum(const Choice& p, const T* x, const T* w, const T* residual, T* out, i32 n, i32 k) {
   constexpr int P = pack_size<T>;
-  __shared__ Chosen chosen;
-  __shared__ float parts[DECODE_WAVES][R];
-  choose(p, chosen);
-  weigh(p, chosen);
+  __shared__ i32 ids[MOST_CHOSEN];
+  __shared__ float weights[MOST_CHOSEN], parts[DECODE_WAVES][R];
+  // Two launches old; not by the nearest cache, which may remember another layer's.
+  if ((int)threadIdx.x < p.chosen) {
+    ids[threadIdx.x] = ((volatile const i32*)p.id)[threadIdx.x];
+    weights[threadIdx.x] = ((volatile const float*)p.weight)[threadIdx.x];
+  }
+  __syncthreads();
   const int lane = lane_id(), wave = wave_id(), first = blockIdx.x * R, words = k / P, all = p.chosen * words,
             step = blockDim.x;
   float sums[R] = {};
@@ -191,8 +177,8 @@ WICK_FN void decode_chosen_sum(const Choice& p, const T* x, const T* w, const T*
 #pragma unroll
     for (int u = 0; u < U; u++) {
       const int c = c0 + u * step + (int)threadIdx.x, j = c < all ? c / words : 0;
-      const T* row = w + (i64)chosen.id[j] * n * k + (c - j * words) * P;
-      by[u] = chosen.weight[j];
+      const T* row = w + (i64)ids[j] * n * k + (c - j * words) * P;
+      by[u] = weights[j];
 #pragma unroll
       for (int r = 0; r < R; r++)
         held[u][r] = load_once_if<true>(c < all, (const word4*)(row + (i64)(first + r < n ? first + r : n - 1) * k));

@@ -39,6 +39,27 @@ WICK_FN void unpack_words(const word4 (&words)[Count], float (&to)[pack_size<T>]
   }
 }
 
+/** What a root-mean-square norm divides a vector of k by, inverted; by the whole block. */
+template <class T> WICK_FN float norm_factor(const T* x, float eps, i32 k) {
+  constexpr int P = pack_size<T>;
+  __shared__ float squares[DECODE_WAVES];
+  float square = 0;
+  UNROLL(1, 1)
+  for (int c = threadIdx.x * P; c < k; c += blockDim.x * P) {
+    float v[P];
+    unpack_word<T>(*(const word4*)(x + c), v);
+#pragma unroll
+    for (int e = 0; e < P; e++) square = fmag(v[e], v[e], square);
+  }
+#pragma unroll
+  for (int m = WICK_WAVE / 2; m; m /= 2) square += shfl_xor(square, m, WICK_WAVE);
+  if (lane_id() == 0) squares[wave_id()] = square;
+  __syncthreads();
+  square = 0;
+  ROLLED for (u32 i = 0; i < blockDim.x / WICK_WAVE; i++) square += squares[i];
+  return rsqrtg(square / (float)k + eps);
+}
+
 // The threads of a block share out the columns, so that each reads the vector once for all rows of the block. The
 // norm's factor is the same for the whole vector: it comes after the sums, and the squares are one more sum.
 template <class T, class N, int R, int U, bool Gate>

@@ -25,22 +25,44 @@ template <class T> WICK_FN void decode_embed(const T* table, const i32* state, T
   out[i] = factor == 1.0f ? x : from_compute<T>(to_compute(x) * factor);
 }
 
-// out = residual + norm(x), by one block: where a branch has a norm after it.
+// out = residual + norm(x), by one block: where a branch has a norm after it. The residual is older than the branch, so
+// that it is read ahead.
 template <class T, class N>
 WICK_FN void decode_join(const T* x, const N* norm, float eps, const T* residual, T* out, i32 n) {
+  constexpr int P = pack_size<T>;
   __shared__ float parts[DECODE_JOIN / WICK_WAVE];
+  const int from = threadIdx.x * P;
+  const bool in = from < n;
+  Words<P * sizeof(N)> by = {};
+  if (in) by.load(norm + from);
+  word4 old = load_once_if<true>(in, (const word4*)(residual + from)), fresh = {};
   begin_in_turn();
-  float squares = 0;
-  UNROLL(1, 4)
-  for (int i = threadIdx.x; i < n; i += DECODE_JOIN) {
-    const float v = to_compute(x[i]);
-    squares = fmag(v, v, squares);
+  if (in) fresh = *(const word4*)(x + from);
+  float squares = 0, v[P], m[P], r[P];
+  unpack_word<T>(fresh, v);
+#pragma unroll
+  for (int e = 0; e < P; e++) squares = fmag(v[e], v[e], squares);
+  UNROLL(1, 1)
+  for (int c = from + DECODE_JOIN * P; c < n; c += DECODE_JOIN * P) {
+    unpack_word<T>(*(const word4*)(x + c), v);
+#pragma unroll
+    for (int e = 0; e < P; e++) squares = fmag(v[e], v[e], squares);
   }
   const float factor = rsqrtg(block_sum(squares, parts) / (float)n + eps);
-  UNROLL(1, 4)
-  for (int i = threadIdx.x; i < n; i += DECODE_JOIN) {
-    const float v = rounded<T>((float)to_compute(x[i]) * factor * (float)to_compute(norm[i]));
-    out[i] = from_compute<T>((float)to_compute(residual[i]) + v);
+  UNROLL(1, 1)
+  for (int c = from; c < n; c += DECODE_JOIN * P) {
+    if (c != from) {
+      by.load(norm + c);
+      old = *(const word4*)(residual + c);
+      fresh = *(const word4*)(x + c);
+    }
+    unpack_word<T>(fresh, v);
+    unpack_word<T>(old, r);
+    unpack_words<T, N>(by.w, m);
+    Pack<T> sum;
+#pragma unroll
+    for (int e = 0; e < P; e++) sum.v[e] = from_compute<T>(r[e] + rounded<T>(v[e] * factor * m[e]));
+    *(Pack<T>*)(out + c) = sum;
   }
 }
 

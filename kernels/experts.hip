@@ -58,6 +58,18 @@ WICK_FN void experts_rows(const T* x, const T* w, const i64* ids, T* out, u32* f
 // Puts rows in the order of their experts and lists tiles of up to `height` of them; `most` tiles have room, and those
 // past the last have no rows. Rows without an expert come after all others, those of a wrong number last.
 constexpr int EXPERT_SORT = 1024;
+/** f(row, id) for all rows, by the whole block; a thread has eight ids under way. */
+template <class F> WICK_FN void each_choice(const i64* ids, i64 rows, F f) {
+  constexpr int AHEAD = 8;
+  ROLLED for (i64 from = threadIdx.x; from < rows; from += AHEAD * EXPERT_SORT) {
+    i64 held[AHEAD];
+#pragma unroll
+    for (int u = 0; u < AHEAD; u++) held[u] = from + u * EXPERT_SORT < rows ? ids[from + u * EXPERT_SORT] : 0;
+#pragma unroll
+    for (int u = 0; u < AHEAD; u++)
+      if (from + u * EXPERT_SORT < rows) f(from + u * EXPERT_SORT, held[u]);
+  }
+}
 WICK_FN void sort_by_expert(const i64* ids, u32* order, RowTile* tiles, u32* fault, i64 rows, i64 experts, i64 none,
                             i64 height, i64 most) {
   DYNAMIC_SHARED(u32, counts);
@@ -70,7 +82,7 @@ WICK_FN void sort_by_expert(const i64* ids, u32* order, RowTile* tiles, u32* fau
   begin_in_turn();
   for (u32 b = threadIdx.x; b < buckets; b += EXPERT_SORT) counts[b] = 0;
   __syncthreads();
-  ROLLED for (i64 i = threadIdx.x; i < rows; i += EXPERT_SORT) atomic_add(counts + bucket(ids[i]), 1u);
+  each_choice(ids, rows, [&](i64, i64 id) { atomic_add(counts + bucket(id), 1u); });
   __syncthreads();
   if (wave_id() == 0) {
     // Rows and tiles before each expert's, in the halves of a word.
@@ -106,5 +118,5 @@ WICK_FN void sort_by_expert(const i64* ids, u32* order, RowTile* tiles, u32* fau
   }
   ROLLED for (u32 t = used + threadIdx.x; t < (u32)most; t += EXPERT_SORT) tiles[t] = {0, 0, 0, 0};
   __syncthreads();
-  ROLLED for (i64 i = threadIdx.x; i < rows; i += EXPERT_SORT) order[atomic_add(places + bucket(ids[i]), 1u)] = (u32)i;
+  each_choice(ids, rows, [&](i64 i, i64 id) { order[atomic_add(places + bucket(id), 1u)] = (u32)i; });
 }

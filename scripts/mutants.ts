@@ -71,6 +71,7 @@ const GUARDS: Readonly<Record<string, Guard>> = {
   'decode.hip': { tests: ['engine-decode'] },
   'decode-attention.hip': { tests: ['engine-decode'] },
   'decode-experts.hip': { tests: ['models-decoders: mixtures on'] },
+  'decode-latent.hip': { tests: ['models-decoders: mixtures on'] },
   'decode-rows.h': { tests: ['engine-decode'] },
   'decode-sample.hip': { tests: ['engine-decode'] },
   'decode-weights.hip': { tests: ['quantized-models'] },

@@ -134,18 +134,21 @@ for (const { name, device, missing } of testDevices('sim:32'))
     });
 
 for (const { name, device, missing } of testDevices('sim:32'))
-  test(`mixtures on ${name} choose, weigh and add up their experts in three launches as op by op`, {
+  test(`mixtures on ${name} choose, weigh and add up their experts in few launches as op by op`, {
     skip:
       missing ??
       (name === 'cpu' || name === 'reference' ? 'recording needs a GPU or its simulation' : undefined) ??
       skipFamilies,
   }, async () => {
-    // Scores by softmax and sigmoid, biases of the choice, kept and normalised weights, experts that all tokens go to.
-    for (const family of ['mixtral', 'qwen3_moe-d', 'glm4_moe', 'ernie4_5_moe', 'dots1']) {
+    // Scores by softmax and sigmoid, biases of the choice, kept and normalised weights, experts that all tokens go to;
+    // latent attention with and without a narrow query.
+    const routers = ['mixtral', 'qwen3_moe-d', 'glm4_moe', 'ernie4_5_moe', 'dots1'];
+    for (const family of [...routers, 'deepseek_v2', 'deepseek_v3-b']) {
       const m = load(familyFolder(family), device as Device);
       assert.ok(FusedStep.serves(m), `${family} is served`);
-      const [graph, plain] = [new GraphDecoder(m, 32), new PlainDecoder(m)];
-      for (const tokens of [[1, 5, 9], [20], [7]]) {
+      const [graph, plain] = [new GraphDecoder(m, 64), new PlainDecoder(m)];
+      const prompt = Array.from({ length: 37 }, (_, i) => (i * 7) % 40);
+      for (const tokens of [prompt, [20], [7]]) {
         const [a, b] = [await graph.run(tokens), await plain.run(tokens)];
         const most = b.reduce((x, y) => Math.max(x, Math.abs(y)), 0);
         const worst = a.reduce((x, y, i) => Math.max(x, Math.abs(y - b[i])), 0);

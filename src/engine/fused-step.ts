@@ -3,11 +3,12 @@
 // has follows from its features.
 import type { DecodeSteps, NewToken, Product } from '../backends/gpu/decode.js';
 import { type Choice, choiceFits } from '../backends/gpu/decode-experts.js';
-import { isGate } from '../backends/gpu/decode-tiles.js';
+import { LATENT_PARTS, latentFits, type LatentSizes } from '../backends/gpu/decode-latent.js';
+import { type DecodeType, isGate } from '../backends/gpu/decode-tiles.js';
 import { bytesOf } from '../base/dtype.js';
 import type { CausalLM } from '../models/index.js';
-import type { Attention, Features, Mlp, NormFeature } from '../models/features.js';
-import type { AttentionMixer, Norm } from '../models/mixers.js';
+import type { Attention, Features, LatentAttention, Mixer, Mlp, NormFeature } from '../models/features.js';
+import { type AttentionMixer, LatentMixer, type Norm } from '../models/mixers.js';
 import { type Dense, Mixture } from '../models/mlp.js';
 import type { RopeFeature, RopeTable } from '../models/rope.js';
 import type { AnyLinear } from '../nn/layers.js';
@@ -26,11 +27,20 @@ interface Vectors {
   readonly branch: Tensor;
   readonly shared: Tensor;
   readonly gated: Tensor;
-  /** A router's. */
+  /** A router's logits, the experts it chose and their weights, and how many of its blocks have ended. */
   readonly scores: Tensor;
+  readonly id: Tensor;
+  readonly weight: Tensor;
+  readonly routed: Tensor;
   /** Attention's parts and their count. */
   readonly partial: Tensor;
   readonly arrived: Tensor;
+  /** Of latent attention: queries in the latents' space, the latent and its key, a narrow query, scores of parts. */
+  readonly lifted: Tensor;
+  readonly latent: Tensor;
+  readonly narrow: Tensor;
+  readonly tops: Tensor;
+  readonly sums: Tensor;
 }
 /** What a step reads and writes outside. */
 export interface StepBuffers {
@@ -41,6 +51,12 @@ export interface StepBuffers {
 }
 /** Where a layer's keys and values are kept. */
 export type KeysAndValues = Pick<NewToken, 'keys' | 'values' | 'paged'>;
+/** What attention reads and writes besides vectors. */
+interface Around {
+  readonly state: Tensor;
+  readonly kept: KeysAndValues;
+  readonly tables: (rope: RopeFeature) => RopeTable;
+}
 /** Where a branch goes, and what is added to it. */
 interface Target {
   readonly out: Tensor;
@@ -59,6 +75,15 @@ export function attends(a: Attention, like: Attention): boolean {
   const norms = !qkNorm || (qkNorm.over === 'head' && !qkNorm.afterRope && plainNorm(qkNorm.norm));
   return sizes && extras && norms && rope !== undefined && a.headDim <= 256;
 }
+const latentSizes = (a: LatentAttention): LatentSizes => ({
+  ...{ heads: a.heads, nope: a.nopeDim, turned: a.ropeDim, rank: a.rank, values: a.valueDim },
+});
+/** Latent attention of the same sizes in all layers. */
+const attendsLatent = (a: LatentAttention, like: LatentAttention): boolean =>
+  a.queryRank === like.queryRank && JSON.stringify(latentSizes(a)) === JSON.stringify(latentSizes(like));
+const mixes = (m: Mixer, like: Mixer): boolean =>
+  (m.kind === 'attention' && like.kind === 'attention' && attends(m, like)) ||
+  (m.kind === 'latent' && like.kind === 'latent' && attendsLatent(m, like));
 /** Feed-forward branches that a few launches do. */
 function feeds(m: Mlp): boolean {
   if (m.kind === 'dense') return m.gated && isGate(m.activation);
@@ -76,8 +101,7 @@ function featuresFit(f: Features): boolean {
     !f.learntPositions &&
     !f.embedNorm &&
     f.branchFactor === undefined &&
-    first.kind === 'attention' &&
-    f.layers.every(({ mixer, mlp }) => mixer.kind === 'attention' && attends(mixer, first) && feeds(mlp))
+    f.layers.every(({ mixer, mlp }) => mixes(mixer, first) && feeds(mlp))
   );
 }
 
@@ -85,7 +109,7 @@ export class FusedStep {
   readonly #model: CausalLM;
   readonly #steps: DecodeSteps;
   readonly #v: Vectors;
-  /** Norms of queries and keys in floats, by layer, where they are kept in less. */
+  /** Norms of queries and keys, and routers, in floats where they are kept in less. */
   readonly #wide = new Map<Tensor, Tensor>();
   readonly #embedFactor: number;
 
@@ -105,13 +129,18 @@ export class FusedStep {
     const dense = ({ gateUp, down }: Dense): boolean => fits(gateUp, true) && !gateUp.bias && fits(down);
     const mixture = (m: Mixture): boolean =>
       [m.gateUp, m.down].every((w) => w instanceof Tensor && w.dtype === model.dtype && w.shape[2] % pack === 0) &&
-      [m.router.weight, m.router.bias, m.choiceBias].every((t) => !t || t.dtype === 'f32') &&
       !m.gateUpBias &&
       !m.downBias &&
       (!m.shared || dense(m.shared));
+    const latent = (m: LatentMixer): boolean =>
+      latentFits(model.dtype as DecodeType, latentSizes(m.feature)) &&
+      [m.keyUp, m.valueUp].every((w) => w.dtype === model.dtype) &&
+      [m.q, m.qA, m.qB, m.kvA, m.out].every((l) => !l || fits(l)) &&
+      [m.qANorm, m.kvANorm].every((n) => !n?.bias);
+    const mixer = (m: CausalLM['blocks'][number]['mixer']): boolean =>
+      m instanceof LatentMixer ? latent(m) : fits((m as AttentionMixer).qkv) && fits((m as AttentionMixer).out);
     const layers = model.blocks.every((b) => {
-      const { qkv, out } = b.mixer as AttentionMixer;
-      return fits(qkv) && fits(out) && (b.mlp instanceof Mixture ? mixture(b.mlp) : dense(b.mlp as Dense));
+      return mixer(b.mixer) && (b.mlp instanceof Mixture ? mixture(b.mlp) : dense(b.mlp as Dense));
     });
     const whole = [...norms, model.norm].every(
       (n) => !n || (!n.bias && (n.weight?.dtype === model.dtype || n.weight?.dtype === 'f32')),
@@ -125,7 +154,18 @@ export class FusedStep {
     this.#model = model;
     this.#steps = steps;
     const { hiddenSize, layers, embedFactor } = model.config;
-    const { heads, kvHeads, headDim } = layers[0].mixer as Attention;
+    const m = layers[0].mixer as Attention | LatentAttention;
+    const { heads } = m;
+    const size =
+      m.kind === 'latent'
+        ? {
+            ...{ qkv: heads * (m.nopeDim + m.ropeDim), out: m.valueDim, partial: LATENT_PARTS * heads * m.rank },
+            ...{ latent: m.rank + m.ropeDim, lifted: heads * (m.rank + m.ropeDim), narrow: m.queryRank ?? 1 },
+          }
+        : {
+            ...{ qkv: (heads + 2 * m.kvHeads) * m.headDim, out: m.headDim, latent: 1, lifted: 1, narrow: 1 },
+            partial: heads * steps.splits(heads, m.kvHeads, capacity) * (m.headDim + 1),
+          };
     const inner = ({ mlp: m }: Features['layers'][number]): number =>
       m.kind === 'experts' ? Math.max(m.chosen * m.inner, m.shared?.inner ?? 0) : m.kind === 'dense' ? m.inner : 0;
     const experts = ({ mlp: m }: Features['layers'][number]): number => (m.kind === 'experts' ? m.count : 1);
@@ -135,24 +175,38 @@ export class FusedStep {
       h: room([hiddenSize]),
       branch: room([hiddenSize]),
       shared: room([hiddenSize]),
-      qkv: room([(heads + 2 * kvHeads) * headDim]),
-      y: room([1, heads, 1, headDim]),
+      qkv: room([size.qkv]),
+      y: room([1, heads, 1, size.out]),
+      lifted: room([size.lifted]),
+      latent: room([size.latent]),
+      narrow: room([size.narrow]),
+      tops: room([LATENT_PARTS * heads], 'f32'),
+      sums: room([LATENT_PARTS * heads], 'f32'),
       gated: room([Math.max(...layers.map(inner))]),
       scores: room([Math.max(...layers.map(experts))], 'f32'),
-      partial: room([heads * steps.splits(heads, kvHeads, capacity) * (headDim + 1)], 'f32'),
+      id: room([Math.max(...layers.map(experts))], 'i32'),
+      weight: room([Math.max(...layers.map(experts))], 'f32'),
+      routed: keep(zeros([1], { dtype: 'i32', device: model.device })),
+      partial: room([size.partial], 'f32'),
       arrived: keep(zeros([heads], { dtype: 'i32', device: model.device })),
     };
-    for (const { mixer } of model.blocks)
-      for (const { weight } of [mixer as AttentionMixer]
-        .flatMap((m) => (m.qNorm && m.kNorm ? [m.qNorm, m.kNorm] : []))
-        .map((n) => n.inner))
-        if (weight && weight.dtype !== 'f32') this.#wide.set(weight, keep(weight.cast('f32')));
+    for (const { mixer, mlp } of model.blocks) {
+      const norms =
+        mixer instanceof LatentMixer
+          ? [mixer.kvANorm.weight]
+          : [(mixer as AttentionMixer).qNorm, (mixer as AttentionMixer).kNorm].map((n) => n?.inner.weight);
+      const router = mlp instanceof Mixture ? [mlp.router.weight, mlp.router.bias, mlp.choiceBias] : [];
+      for (const t of [...norms, ...router]) if (t && t.dtype !== 'f32') this.#wide.set(t, keep(t.cast('f32')));
+    }
     this.#embedFactor =
       embedFactor === undefined || model.dtype === 'f32'
         ? (embedFactor ?? 1)
         : tensor([embedFactor], { device: 'cpu' }).cast(model.dtype).cast('f32').item();
   }
 
+  #float(t: Tensor | undefined): Tensor | undefined {
+    return t && (this.#wide.get(t) ?? t);
+  }
   /** Rows of several types follow one another, a launch each. */
   #product(
     l: AnyLinear,
@@ -194,49 +248,68 @@ export class FusedStep {
     this.#product(down, { x: out, ...to });
   }
   #mixture(m: Mixture, before: Norm | undefined, to: Target): void {
-    const { h, gated, scores, shared } = this.#v;
+    const { h: x, gated, shared, scores, id, weight: weightOf, routed } = this.#v;
     const { count, chosen, score, weights, factor, sumGuard, inner, activation } = m.feature;
-    const [logits, norm] = [scores.narrow(0, 0, count), normed(before)];
-    const choice: Choice = { experts: count, chosen, score, weights, factor, sumGuard, bias: m.choiceBias };
+    const norm = normed(before);
+    const at = { logits: scores, id, weight: weightOf, arrived: routed };
+    const choice: Choice = {
+      experts: count,
+      chosen,
+      score,
+      weights,
+      factor,
+      sumGuard,
+      bias: this.#float(m.choiceBias),
+    };
     // Experts that every token goes to come first: the sum follows its gates.
     if (m.shared) this.#dense(m.shared, before, { ...to, out: shared });
-    this.#steps.router({ x: h, norm, weight: m.router.weight, bias: m.router.bias, logits });
+    const [weight, bias] = [this.#float(m.router.weight) as Tensor, this.#float(m.router.bias)];
+    this.#steps.router({ choice, at, x, norm, weight, bias });
     const out = gated.narrow(0, 0, chosen * inner);
-    this.#steps.chosenGate({ choice, logits, x: h, weight: m.gateUp as Tensor, out, norm, activation });
+    this.#steps.chosenGate({ choice, at, x, weight: m.gateUp as Tensor, out, norm, activation });
     const residual = m.shared ? shared : to.residual;
-    this.#steps.chosenSum({ choice, logits, x: out, weight: m.down as Tensor, out: to.out, residual });
+    this.#steps.chosenSum({ choice, at, x: out, weight: m.down as Tensor, out: to.out, residual });
+  }
+  #attention(a: AttentionMixer, before: Norm | undefined, { state, kept, tables }: Around): void {
+    const { x, qkv, y, partial, arrived } = this.#v;
+    const { rope, scale, window, softcap, qkNorm } = a.feature;
+    this.#product(a.qkv, { x, out: qkv, norm: normed(before) });
+    const [qNorm, kNorm] = [a.qNorm, a.kNorm].map((n) => this.#float(n?.inner.weight));
+    this.#steps.attend({
+      ...{ qkv, ...tables(rope as RopeFeature), state, ...kept, out: y, partial, arrived, scale, window, softcap },
+      ...{ qNorm, kNorm, eps: qkNorm?.norm.eps },
+      ...(a.out.weight instanceof Tensor && { ahead: a.out.weight }),
+    });
+  }
+  #latent(a: LatentMixer, before: Norm | undefined, { state, kept, tables }: Around): void {
+    const { x, qkv, y, partial, latent, narrow, lifted, tops, sums } = this.#v;
+    const { scale, rope } = a.feature;
+    const norm = normed(before);
+    if (a.q) this.#product(a.q, { x, out: qkv, norm });
+    else {
+      this.#product(a.qA as AnyLinear, { x, out: narrow, norm });
+      this.#product(a.qB as AnyLinear, { x: narrow, out: qkv, norm: normed(a.qANorm) });
+    }
+    this.#product(a.kvA, { x, out: latent, norm });
+    this.#steps.attendLatent({
+      ...{ ...latentSizes(a.feature), ...tables(rope), state, latents: kept.keys, keys: kept.values, scale },
+      ...{ queries: qkv, latent, norm: this.#float(a.kvANorm.weight) as Tensor, eps: a.kvANorm.eps },
+      ...{ keyUp: a.keyUp, valueUp: a.valueUp, lifted, partial, tops, sums, out: y },
+    });
   }
   /** One token; the largest logit is remembered in `best` where it is given. */
   run({ state, logits, kept }: StepBuffers, best: Tensor | undefined, tables: (rope: RopeFeature) => RopeTable): void {
-    const { x, h, qkv, y, partial, arrived } = this.#v;
-    const [s, m] = [this.#steps, this.#model];
-    const wide = (t: Tensor | undefined): Tensor | undefined => t && (this.#wide.get(t) ?? t);
+    const { x, h, y } = this.#v;
+    const m = this.#model;
     scope(() => {
       this.#embed(state);
       m.blocks.forEach((block, i) => {
-        const attention = block.mixer as AttentionMixer;
-        const { rope, scale, window, softcap, qkNorm } = attention.feature;
-        this.#product(attention.qkv, { x, out: qkv, norm: normed(block.beforeMixer) });
-        s.attend({
-          ...{
-            qkv,
-            ...tables(rope as RopeFeature),
-            state,
-            ...kept(i),
-            out: y,
-            partial,
-            arrived,
-            scale,
-            window,
-            softcap,
-          },
-          ...{
-            qNorm: wide(attention.qNorm?.inner.weight),
-            kNorm: wide(attention.kNorm?.inner.weight),
-            eps: qkNorm?.norm.eps,
-          },
-        });
-        this.#add(block.afterMixer, x, h, (to) => this.#product(attention.out, { x: y, ...to }));
+        const { mixer, beforeMixer } = block;
+        const around = { state, kept: kept(i), tables };
+        if (mixer instanceof LatentMixer) this.#latent(mixer, beforeMixer, around);
+        else this.#attention(mixer as AttentionMixer, beforeMixer, around);
+        const { out } = mixer as AttentionMixer | LatentMixer;
+        this.#add(block.afterMixer, x, h, (to) => this.#product(out, { x: y, ...to }));
         const { mlp, beforeMlp } = block;
         this.#add(block.afterMlp, h, x, (to) =>
           mlp instanceof Mixture ? this.#mixture(mlp, beforeMlp, to) : this.#dense(mlp as Dense, beforeMlp, to),

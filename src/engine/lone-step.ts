@@ -21,7 +21,10 @@ export class LoneStep {
 
   /** Pages must be powers of two: rows are found by shifting. */
   static serves(model: CausalLM, pageTokens: number): boolean {
-    return Number.isInteger(Math.log2(pageTokens)) && GraphDecoder.serves(model) && FusedStep.serves(model);
+    // Latents are read where they lie one after another.
+    const inPages = model.config.layers.every(({ mixer: m }) => m.kind === 'attention');
+    const whole = Number.isInteger(Math.log2(pageTokens));
+    return inPages && whole && GraphDecoder.serves(model) && FusedStep.serves(model);
   }
   constructor(model: CausalLM, layers: readonly LayerPages[], options: LoneOptions) {
     this.#model = model;

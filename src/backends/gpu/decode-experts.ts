@@ -42,18 +42,26 @@ export interface Choice {
 export const choiceFits = ({ experts, chosen }: Pick<Choice, 'experts' | 'chosen'>): boolean =>
   experts <= MOST.experts && chosen <= MOST.chosen && chosen <= experts;
 
+/** Where a choice is made: logits, numbers and weights of the chosen, and a zero that counts blocks. */
+export interface ChoiceBuffers {
+  readonly logits: View;
+  readonly id: View;
+  readonly weight: View;
+  readonly arrived: View;
+}
 export interface Router {
+  readonly choice: Choice;
+  readonly at: ChoiceBuffers;
   readonly x: View;
   readonly norm?: { readonly weight: View; readonly eps: number };
   /** f32, (experts, hidden) */
   readonly weight: View;
   /** f32, as the logits */
   readonly bias?: View;
-  readonly logits: View;
 }
 export interface Chosen {
   readonly choice: Choice;
-  readonly logits: View;
+  readonly at: ChoiceBuffers;
   readonly x: View;
   /** (experts, rows, values) */
   readonly weight: View;
@@ -68,6 +76,9 @@ interface Side {
 
 const CHOICE = new Struct('Choice', {
   logits: 'pointer',
+  id: 'pointer',
+  weight: 'pointer',
+  arrived: 'pointer',
   bias: 'pointer',
   experts: 'i32',
   chosen: 'i32',
@@ -84,12 +95,12 @@ const router = DECODE_EXPERTS.declare({
   body: ({ dtype, norm }) => ({
     threads: DECODE_THREADS,
     params: {
+      p: CHOICE,
       x: `const ${CTYPE[dtype]}*`,
       norm: `const ${normType(dtype, norm)}*`,
       eps: 'float',
       w: 'const float*',
       bias: 'const float*',
-      logits: 'float*',
       k: 'i32',
     },
     call: `decode_router<${CTYPE[dtype]}, ${normType(dtype, norm)}>`,
@@ -134,8 +145,8 @@ const chosenSum = DECODE_EXPERTS.declare({
   }),
 });
 
-const choiceOf = ({ choice: c, logits }: Chosen) => ({
-  logits,
+const choiceOf = ({ choice: c, at }: Pick<Chosen, 'choice' | 'at'>) => ({
+  ...at,
   bias: c.bias ?? 0,
   ...{ experts: c.experts, chosen: c.chosen, score: SCORES.indexOf(c.score), weigh: WEIGHTS.indexOf(c.weights) },
   ...{ factor: c.factor ?? 1, add: c.sumGuard?.add ?? 0, least: c.sumGuard?.least ?? -Infinity },
@@ -143,9 +154,9 @@ const choiceOf = ({ choice: c, logits }: Chosen) => ({
 
 export function routerLaunch(dtype: DecodeType, r: Router, { kind: norm, ...side }: Side, { warp }: Target): Launch {
   const [experts, k] = r.weight.layout.shape;
-  const args = { x: addressOf(r.x), w: addressOf(r.weight), bias: r.bias ? addressOf(r.bias) : 0 };
+  const args = { p: choiceOf(r), x: addressOf(r.x), w: addressOf(r.weight), bias: r.bias ? addressOf(r.bias) : 0 };
   const threads = threadsFor(k / packOf(dtype), 1, warp);
-  return launch(router, { dtype, norm }, experts, threads, { ...args, ...side, logits: addressOf(r.logits), k });
+  return launch(router, { dtype, norm }, experts, threads, { ...args, ...side, k });
 }
 export function gateLaunch(
   dtype: DecodeType,

@@ -1,6 +1,6 @@
 // The steps of decoding one token on a GPU, as launches on preallocated memory: what a captured graph is made of.
 import { ggmlType } from '../../base/blocks/types.js';
-import type { DType } from '../../base/dtype.js';
+import { bytesOf, type DType } from '../../base/dtype.js';
 import { UnsupportedError } from '../../base/errors.js';
 import type { HostBuffer } from '../../driver/driver.js';
 import { CTYPE, KernelModule, Struct } from '../../kernels/declare.js';
@@ -9,6 +9,7 @@ import type { Backend, View } from '../backend.js';
 import { together } from './attention-kernels.js';
 import type { GpuContext } from './context.js';
 import { type Chosen, gateLaunch, type Router, routerLaunch, sumLaunch } from './decode-experts.js';
+import { latentLaunches, type NewLatent } from './decode-latent.js';
 import {
   BLOCK,
   DECODE_DTYPES,
@@ -17,8 +18,9 @@ import {
   NORMS,
   normName,
   normType,
-  TILES,
+  TILE_NAMES,
   tileFor,
+  TILES,
   TYPES,
   wanted,
 } from './decode-tiles.js';
@@ -73,54 +75,34 @@ const join = DECODE.declare({
     call: 'decode_join',
   }),
 });
-const product = DECODE.declare({
-  each: { dtype: TYPES, norm: NORMS, tile: ['8x1', '4x4'] },
-  only: wanted,
-  symbol: ({ dtype, norm, tile }) => `decode_product_${dtype}_${tile}${normName(norm)}`,
-  body: ({ dtype, norm, tile }) => {
-    const T = CTYPE[dtype];
-    return {
-      threads: DECODE_THREADS,
-      params: {
-        x: `const ${T}*`,
-        norm: `const ${normType(dtype, norm)}*`,
-        eps: 'float',
-        w: `const ${T}*`,
-        bias: `const ${T}*`,
-        residual: `const ${T}*`,
-        out: `${T}*`,
-        best: 'u64*',
-        n: 'i32',
-        k: 'i32',
-      },
-      call: `decode_rows<${T}, ${normType(dtype, norm)}, ${TILES[tile].rows}, ${TILES[tile].words}, false>`,
-      given: 'x, norm, eps, w, bias, residual, out, best, 0, n, k',
-    };
-  },
-});
-const gated = DECODE.declare({
-  each: { dtype: TYPES, norm: NORMS, tile: ['8x1', '4x4'] },
-  only: wanted,
-  symbol: ({ dtype, norm, tile }) => `decode_gate_${dtype}_${tile}${normName(norm)}`,
-  body: ({ dtype, norm, tile }) => {
-    const T = CTYPE[dtype];
-    return {
-      threads: DECODE_THREADS,
-      params: {
-        x: `const ${T}*`,
-        norm: `const ${normType(dtype, norm)}*`,
-        eps: 'float',
-        w: `const ${T}*`,
-        out: `${T}*`,
-        act: 'i32',
-        n: 'i32',
-        k: 'i32',
-      },
-      call: `decode_rows<${T}, ${normType(dtype, norm)}, ${TILES[tile].rows}, ${TILES[tile].words}, true>`,
-      given: 'x, norm, eps, w, nullptr, nullptr, out, nullptr, act, n, k',
-    };
-  },
-});
+/** A product, or a gate. */
+const floatRows = (kind: 'product' | 'gate') =>
+  DECODE.declare({
+    each: { dtype: TYPES, norm: NORMS, tile: TILE_NAMES },
+    only: wanted,
+    symbol: ({ dtype, norm, tile }) => `decode_${kind}_${dtype}_${tile}${normName(norm)}`,
+    body: ({ dtype, norm, tile }) => {
+      const [T, N] = [CTYPE[dtype], normType(dtype, norm)];
+      return {
+        threads: DECODE_THREADS,
+        params: {
+          x: `const ${T}*`,
+          norm: `const ${N}*`,
+          eps: 'float',
+          w: `const ${T}*`,
+          bias: `const ${T}*`,
+          residual: `const ${T}*`,
+          out: `${T}*`,
+          best: 'u64*',
+          act: 'i32',
+          n: 'i32',
+          k: 'i32',
+        },
+        call: `decode_rows<${T}, ${N}, ${TILES[tile].rows}, ${TILES[tile].words}, ${kind === 'gate'}>`,
+      };
+    },
+  });
+const ROWS = { product: floatRows('product'), gate: floatRows('gate') } as const;
 /** Rows of weights in blocks that a group multiplies at once; a gate has two rows. */
 const rowsOf = (kind: 'product' | 'gate', type: BlockType): number => (kind === 'gate' ? 2 : rowsFor(type, 1));
 /** The same with weights in blocks. */
@@ -157,6 +139,8 @@ const advance = DECODE.declare({
 const SPLIT_BLOCK = 128;
 const SPLIT_KEYS = 128;
 const DIMS = [64, 128, 256] as const;
+/** Bytes that are asked for ahead of the next launch: what attention leaves time for, and half of what a cache holds. */
+const AHEAD = 24 * 2 ** 20;
 const NEW_TOKEN = new Struct('NewToken', {
   qkv: 'pointer',
   cos: 'pointer',
@@ -170,6 +154,7 @@ const NEW_TOKEN = new Struct('NewToken', {
   qNorm: 'pointer',
   kNorm: 'pointer',
   table: 'pointer',
+  ahead: 'pointer',
   heads: 'i32',
   kvHeads: 'i32',
   dim: 'i32',
@@ -177,6 +162,7 @@ const NEW_TOKEN = new Struct('NewToken', {
   window: 'i32',
   pageShift: 'i32',
   width: 'i32',
+  aheadBytes: 'i32',
   scale: 'float',
   eps: 'float',
   softcap: 'float',
@@ -271,6 +257,8 @@ export interface NewToken {
   readonly window?: number;
   /** A cap on scores. */
   readonly softcap?: number;
+  /** What the launch after this one reads: blocks that have no keys ask for it. */
+  readonly ahead?: View;
   /** Pages by number, rows of a page (a power of two), and the most tokens that there will be. */
   readonly paged?: { readonly table: View; readonly pageTokens: number; readonly room: number };
 }
@@ -385,43 +373,34 @@ export class DecodeSteps {
   }
   /** out = weight norm(x) + bias + residual. */
   product(p: Product): void {
-    const { x, weight, out, bias, residual, best } = p;
     if (p.type) return this.#blocks(p, p.type);
-    const [n, k] = weight.layout.shape;
-    const { tile, rows, threads } = tileFor(this.dtype, k, this.#gpu.device.info.warp);
-    const { kind: norm, ...side } = this.#norm(p.norm);
-    const args = {
-      ...side,
-      x: addressOf(x),
-      w: addressOf(weight),
-      bias: addressOr0(bias),
-      residual: addressOr0(residual),
-      out: addressOf(out),
-      best: addressOr0(best),
-      n,
-      k,
-    };
-    this.#run(launch(product, { dtype: this.#type, norm, tile }, Math.ceil(n / rows), threads, args));
+    this.#rows('product', p, p.weight.layout.shape[0]);
   }
   /** out = activation(gate norm(x)) * (up norm(x)); the weight holds gate over up. */
   gate(g: Gated): void {
     if (g.type) return this.#blocks(g, g.type, g.activation);
-    const [n2, k] = g.weight.layout.shape;
-    const { tile, rows, threads } = tileFor(this.dtype, k, this.#gpu.device.info.warp);
-    const { kind: norm, ...side } = this.#norm(g.norm);
-    const sides = { x: addressOf(g.x), w: addressOf(g.weight), out: addressOf(g.out), n: n2 / 2, k };
-    const args = { ...sides, ...side, act: gateNumber(g.activation) };
-    this.#run(launch(gated, { dtype: this.#type, norm, tile }, Math.ceil(n2 / rows), threads, args));
+    this.#rows('gate', g, g.weight.layout.shape[0] / 2, g.activation);
   }
-  /** A router's logits for a vector, in floats. */
+  #rows(kind: keyof typeof ROWS, p: Product, n: number, activation?: string): void {
+    const [all, k] = p.weight.layout.shape;
+    const { tile, rows, threads } = tileFor(this.dtype, k, this.#gpu.device.info.warp);
+    const { kind: norm, ...side } = this.#norm(p.norm);
+    const args = {
+      ...side,
+      ...{ x: addressOf(p.x), w: addressOf(p.weight), bias: addressOr0(p.bias), residual: addressOr0(p.residual) },
+      ...{ out: addressOf(p.out), best: addressOr0(p.best), act: gateNumber(activation ?? 'silu'), n, k },
+    };
+    this.#run(launch(ROWS[kind], { dtype: this.#type, norm, tile }, Math.ceil(all / rows), threads, args));
+  }
+  /** A router's choice for a vector. */
   router(r: Router): void {
     this.#run(routerLaunch(this.#type, r, this.#norm(r.norm), this.#gpu.device.info));
   }
-  /** Gates of the chosen experts, (chosen, inner); the router's logits are the last launch's. */
+  /** Gates of the chosen experts, (chosen, inner). */
   chosenGate(c: Chosen & Pick<Gated, 'norm' | 'activation'>): void {
     this.#run(gateLaunch(this.#type, c, this.#norm(c.norm), gateNumber(c.activation), this.#gpu.device.info));
   }
-  /** out = residual + the weighted sum of the chosen experts; logits are those of an earlier launch than the last. */
+  /** out = residual + the weighted sum of the chosen experts; the choice is older than the last launch. */
   chosenSum(c: Chosen & Pick<Product, 'residual'>): void {
     this.#run(sumLaunch(this.#type, c, addressOr0(c.residual), this.#gpu.device.info));
   }
@@ -448,9 +427,14 @@ export class DecodeSteps {
       ...{ table: paged.table, pageShift: Math.log2(paged.pageTokens) },
       width: paged.table.layout.size / this.sequences,
     };
-    const p = { ...t, ...pages, heads, kvHeads, dim, room, scale: t.scale ?? 1 / Math.sqrt(dim) };
+    const next = t.ahead && { aheadBytes: Math.min(AHEAD, t.ahead.layout.size * bytesOf(t.ahead.dtype)) };
+    const p = { ...t, ...pages, ...next, heads, kvHeads, dim, room, scale: t.scale ?? 1 / Math.sqrt(dim) };
     const cache = paged ? 'paged' : 'whole';
     this.#run(launch(newToken, { dtype: this.#type, dim: wide, heads: g, cache }, grid, SPLIT_BLOCK, { p }));
+  }
+  /** The same through latents, which alone are kept. */
+  attendLatent(t: NewLatent): void {
+    for (const l of latentLaunches(this.#type, t)) this.#run(l);
   }
   /** The best logit's token is the next one; state moves on, `tokens` remembers it by its position. */
   advance(best: View, state: View, tokens: View): void {

@@ -5,6 +5,7 @@ import { CANDLE_MODULES } from '../../kernels/candle.js';
 import { declaredUnit, type Unit } from '../../kernels/source.js';
 import { DECODE, DECODE_ATTENTION, DECODE_SAMPLE, DECODE_WEIGHTS } from './decode.js';
 import { DECODE_EXPERTS } from './decode-experts.js';
+import { DECODE_LATENT } from './decode-latent.js';
 import { FAMILY_MODULES } from './families.js';
 import { SAMPLE_MODULE } from './sample.js';
 
@@ -16,6 +17,7 @@ const MODULES: ReadonlyMap<string, KernelModule> = new Map(
     DECODE_SAMPLE,
     DECODE_WEIGHTS,
     DECODE_EXPERTS,
+    DECODE_LATENT,
     SAMPLE_MODULE,
     ...CANDLE_MODULES,
   ].map((m) => [m.name, m]),

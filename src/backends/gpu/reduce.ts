@@ -203,7 +203,8 @@ export function reduceLaunch(
     (d) => d === dtype && aligned && inner % packOf(d) === 0 && op.kernel.accumulator !== 'place',
   );
   const each = packed ? packOf(packed) : 1;
-  const x = Math.min(32, powerAbove(inner / each));
+  // A thread takes eight of a column in turns; a few that are left over are not worth joining over threads.
+  const x = Math.min(256 / Math.min(8, powerAbove(ceilDiv(n, 8))), powerAbove(inner / each));
   const y = 256 / x;
   const tiles = ceilDiv(inner, x * each) * outer;
   const chunks =
