@@ -16,6 +16,7 @@ export const UNVOUCHED: Readonly<Record<string, string>> = {
   qrows: 'made of dequantized blocks, which gguf-py and ggml vouch for',
   qmatmul: 'made of dequantized blocks, which gguf-py and ggml vouch for',
   matmulExperts: 'made of products, which PyTorch vouches for; whole mixtures by transformers in the tests of models',
+  geluGrad: "gelu's gradient, which PyTorch vouches for in the cases of gelu",
   qmatmulExperts: 'made of dequantized blocks, which gguf-py and ggml vouch for',
 };
 

@@ -206,8 +206,8 @@ function keptAmong(row: GradRow, inputs: readonly Tensor[], params: Params): Kep
   if (row.family === 'view' || row.family === 'copy' || row.family === 'cast') return undefined;
   if (row.family === 'assemble' && (row as AssembleRow<any>).fill?.(params) === undefined) return undefined;
   for (let i = 0; i < inputs.length; i++) {
-    const { dtype } = inputs[i];
-    if (isKept(dtype)) return dtype;
+    const dtype = inputs[i]?.dtype; // an operand may be missing: that is told of where devices are compared
+    if (dtype !== undefined && isKept(dtype)) return dtype;
   }
   const { dtype } = params as { readonly dtype?: DType };
   return dtype !== undefined && isKept(dtype) ? dtype : undefined;
@@ -219,6 +219,7 @@ function keptAmong(row: GradRow, inputs: readonly Tensor[], params: Params): Kep
  */
 function carried(row: GradRow, kept: KeptDType, inputs: readonly Tensor[], params: Params, device?: Device): Tensor[] {
   const run = row as unknown as RunRow;
+  sameDevice(run.serves ?? run.name, inputs);
   if (!run.dtypes.includes(ALIKE[kept])) refuseDType(run, kept);
   const cast = (t: Tensor, dtype: DType): Tensor => apply(CAST as unknown as GradRow, [t], { dtype })[0];
   let results: readonly DType[];
