@@ -2,7 +2,6 @@
 import json
 import re
 import sys
-import time
 
 try:
     import torch
@@ -12,27 +11,10 @@ except ImportError:
 if not torch.cuda.is_available():
     sys.exit(1)
 
+from timing import seconds  # noqa: E402: PyTorch is there
+
 TYPES = {"bf16": torch.bfloat16, "f16": torch.float16}
 CASE = re.compile(r"(forward|backward) (\w+) (\d+)x(\d+)(?:/(\d+))?x(\d+)x(\d+) (causal|full)$")
-
-
-def seconds(step, rounds=3, each=0.1):
-    """The best of several rounds, each long enough to time."""
-    for _ in range(3):
-        step()
-    torch.cuda.synchronize()
-    begin = time.perf_counter()
-    step()
-    torch.cuda.synchronize()
-    times = max(1, round(each / max(1e-6, time.perf_counter() - begin)))
-    best = float("inf")
-    for _ in range(rounds):
-        begin = time.perf_counter()
-        for _ in range(times):
-            step()
-        torch.cuda.synchronize()
-        best = min(best, (time.perf_counter() - begin) / times)
-    return best
 
 
 results = {}
@@ -50,10 +32,10 @@ for name in sys.stdin.read().split("\n"):
     if backward:
         out = run()
         g = torch.randn_like(out)
-        results[name] = 2.5 * flops / seconds(lambda: torch.autograd.grad(out, (q, k, v), g, retain_graph=True)) / 1e12
+        results[name] = 2.5 * flops / seconds(lambda: torch.autograd.grad(out, (q, k, v), g, retain_graph=True), each=0.1) / 1e12
         del out, g
     else:
         with torch.no_grad():
-            results[name] = flops / seconds(run) / 1e12
+            results[name] = flops / seconds(run, each=0.1) / 1e12
     del q, k, v
 print(json.dumps(results))

@@ -1,7 +1,6 @@
 # Times attention, a training step and prefill in PyTorch on the GPU and prints {name: value} as JSON, by the names that bench/nn.ts gives them.
 import json
 import sys
-import time
 
 try:
     import torch
@@ -12,27 +11,10 @@ except ImportError:
 if not torch.cuda.is_available():
     sys.exit(1)
 
+from timing import seconds  # noqa: E402: PyTorch is there
+
 DEVICE, DTYPE = "cuda", torch.bfloat16
 results = {}
-
-
-def seconds(step, rounds=3, each=0.2):
-    """The best of several rounds, each long enough to time: as bench/nn.ts does it."""
-    for _ in range(3):
-        step()
-    torch.cuda.synchronize()
-    begin = time.perf_counter()
-    step()
-    torch.cuda.synchronize()
-    times = max(1, round(each / max(1e-6, time.perf_counter() - begin)))
-    best = float("inf")
-    for _ in range(rounds):
-        begin = time.perf_counter()
-        for _ in range(times):
-            step()
-        torch.cuda.synchronize()
-        best = min(best, (time.perf_counter() - begin) / times)
-    return best
 
 
 def attention():

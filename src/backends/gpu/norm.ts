@@ -76,22 +76,24 @@ const gradRows = NORM.declare({
   }),
   launchedOn: ({ width }, arch) => width !== 'packs8' || heldVectors({ arch }, true) === 8,
 });
+const weightParts = (d: keyof typeof CTYPE) =>
+  ({
+    src: `const ${CTYPE[d]}*`,
+    grad: `const ${CTYPE[d]}*`,
+    stats: `const Stats<compute_t<${CTYPE[d]}>>*`,
+    dw: `compute_t<${CTYPE[d]}>*`,
+    db: `compute_t<${CTYPE[d]}>*`,
+    rows: 'i64',
+    cols: 'i64',
+    size: 'i64',
+  }) as const;
 /** Gradients of weight and bias: parts over some rows each, then the parts together. */
 const gradWeights = NORM.declare({
   each: { dtype: REAL_TYPES },
   symbol: ({ dtype }) => `norm_grad_weights_${dtype}`,
   body: ({ dtype: d }) => ({
     threads: 256,
-    params: {
-      src: `const ${CTYPE[d]}*`,
-      grad: `const ${CTYPE[d]}*`,
-      stats: `const Stats<compute_t<${CTYPE[d]}>>*`,
-      dw: `compute_t<${CTYPE[d]}>*`,
-      db: `compute_t<${CTYPE[d]}>*`,
-      rows: 'i64',
-      cols: 'i64',
-      size: 'i64',
-    },
+    params: weightParts(d),
     call: 'norm_grad_weights',
   }),
 });
@@ -102,16 +104,7 @@ const gradWeightPacks = NORM.declare({
   symbol: ({ dtype }) => `norm_grad_weight_packs_${dtype}`,
   body: ({ dtype: d }) => ({
     threads: 256,
-    params: {
-      src: `const ${CTYPE[d]}*`,
-      grad: `const ${CTYPE[d]}*`,
-      stats: `const Stats<compute_t<${CTYPE[d]}>>*`,
-      dw: `compute_t<${CTYPE[d]}>*`,
-      db: `compute_t<${CTYPE[d]}>*`,
-      rows: 'i64',
-      cols: 'i64',
-      size: 'i64',
-    },
+    params: weightParts(d),
     call: 'norm_grad_weight_packs',
   }),
 });

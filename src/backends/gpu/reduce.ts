@@ -74,6 +74,16 @@ const parts = REDUCE.declare({
     call: `part_reduce<${functor(op, dtype)}, ${access === 'packed' ? `pack_size<${CTYPE[dtype]}>` : 1}>`,
   }),
 });
+const overColumns = (op: Parameters<typeof functor>[0], dtype: keyof typeof CTYPE) =>
+  ({
+    src: `const ${CTYPE[dtype]}*`,
+    dst: `${functor(op, dtype)}::Out*`,
+    part: `${functor(op, dtype)}::A*`,
+    outer: 'i64',
+    n: 'i64',
+    inner: 'i64',
+    size: 'i64',
+  }) as const;
 /**
  * [outer, n, inner] over n: block (x, 256 / x), x neighbouring columns read together; grid y > 1 leaves accumulators.
  */
@@ -83,15 +93,7 @@ const columns = REDUCE.declare({
   symbol: (v) => `reduce_columns_${nameOf(v)}`,
   body: ({ op, dtype }) => ({
     threads: 256,
-    params: {
-      src: `const ${CTYPE[dtype]}*`,
-      dst: `${functor(op, dtype)}::Out*`,
-      part: `${functor(op, dtype)}::A*`,
-      outer: 'i64',
-      n: 'i64',
-      inner: 'i64',
-      size: 'i64',
-    },
+    params: overColumns(op, dtype),
     call: `col_reduce<${functor(op, dtype)}>`,
   }),
 });
@@ -103,15 +105,7 @@ const columnPacks = REDUCE.declare({
   symbol: (v) => `reduce_column_packs_${nameOf(v)}`,
   body: ({ op, dtype }) => ({
     threads: 256,
-    params: {
-      src: `const ${CTYPE[dtype]}*`,
-      dst: `${functor(op, dtype)}::Out*`,
-      part: `${functor(op, dtype)}::A*`,
-      outer: 'i64',
-      n: 'i64',
-      inner: 'i64',
-      size: 'i64',
-    },
+    params: overColumns(op, dtype),
     call: `col_reduce_packs<${functor(op, dtype)}>`,
   }),
 });
