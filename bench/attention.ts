@@ -1,7 +1,7 @@
 // Attention forward and backward at the sizes people quote: node dist/bench/attention.js --device cuda:0
 //   [--only PATTERN] [--any-order] [--json FILE] [--no-peers]
-// Rates count operations on keys that are seen. PyTorch's scaled_dot_product_attention stands beside it where it has the
-// case (bench/peers/pytorch-attention.py); --any-order lets gradients be added up in any order, as PyTorch's are.
+// Rates count operations on keys that are seen. PyTorch's scaled_dot_product_attention stands beside it where it has
+// the case (bench/peers/pytorch-attention.py); --any-order lets gradients be added up in any order, as PyTorch's are.
 import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';

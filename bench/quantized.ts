@@ -1,6 +1,6 @@
 // `node dist/bench/quantized.js [--device cuda:0] [--columns 1,8,8e] [--json FILE]`: products with weights in ggml's
-// blocks, as shares of reading their bytes; columns are rows of activations, with an e for exact products. Every step is named on stderr before it begins; one that takes longer than --limit seconds ends
-// the process.
+// blocks, as shares of reading their bytes; columns are rows of activations, with an e for exact products. Every step
+// is named on stderr before it begins; one that takes longer than --limit seconds ends the process.
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { CpuBackend } from '../src/backends/cpu.js';

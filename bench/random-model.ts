@@ -1,4 +1,5 @@
-// Models of well-known shapes with random weights, and a tokenizer of whole words to go with them: speed asks for no more.
+// Models of well-known shapes with random weights, and a tokenizer of whole words to go with them: speed asks for no
+// more.
 import { type Device, type DType, Generator, noGrad, type Tensor } from '../src/index.js';
 import { type CausalLM, Llama, type LlamaConfig } from '../src/models/index.js';
 import { initialise, normal, ONE, VarBuilder, ZERO } from '../src/nn/index.js';

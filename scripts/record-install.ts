@@ -1,6 +1,6 @@
 // `npm run build && node dist/scripts/record-install.js [--out FILE]`: install to first training on a machine without a
-// compiler, run for real and written down: the package as it is published, in an empty folder, with an empty cache and a
-// PATH that has node, npm and a shell alone. The engine as WebAssembly must have been made (npm run release:wasm).
+// compiler, run for real and written down: the package as it is published, in an empty folder, with an empty cache and
+// a PATH that has node, npm and a shell alone. The engine as WebAssembly must have been made (npm run release:wasm).
 import { spawnSync } from 'node:child_process';
 import {
   existsSync,

@@ -294,8 +294,8 @@ export function ncclStandInRun(g: Group, collective: 'NCCL' | 'RCCL'): string {
   assert.deepEqual([alone.rank, alone.size, ...list(alone.allReduce(x))], [0, 1, r + 1, 2 * r, 3]);
   alone.close();
   const part = world.split(0);
-  // A recording that failed half way holds nothing; one that is alive ends with the group (the stand-in refuses to end a
-  // communicator that graphs hold, where the library would wait for ever).
+  // A recording that failed half way holds nothing; one that is alive ends with the group (the stand-in refuses to end
+  // a communicator that graphs hold, where the library would wait for ever).
   assert.throws(
     () =>
       device.capture(() => {

@@ -90,7 +90,8 @@ for (const kept of KEPT)
         const [want, got] = answers.map((list) =>
           list.map((t): Answer => [t.dtype, decodeValues(t.bytesSync(), t.dtype)]),
         );
-        // Floats of the CPU are within the row's bound, which in f8e5m2 is hardly ever another number: then by one step.
+        // Floats of the CPU are within the row's bound, which in f8e5m2 is hardly ever another number: then by one
+        // step.
         if (kept === 'i8') assert.deepEqual(got, want, c.name);
         else
           want.forEach(([dtype, values], i) => {

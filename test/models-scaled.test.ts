@@ -192,7 +192,9 @@ test('fp8: experts that stand apart in files become one weight of 8-bit floats',
   }
 });
 
-/** gpt-oss as it is released: experts in blocks of 4-bit floats, [experts, rows, groups, 16], two neighbours in a byte. */
+/**
+ * gpt-oss as it is released: experts in blocks of 4-bit floats, [experts, rows, groups, 16], two neighbours in a byte.
+ */
 test('mxfp4: experts of gpt-oss stay in their blocks, with the logits of the same weights in floats', {
   skip: missingGolden('hf/gpt_oss'),
 }, () => {

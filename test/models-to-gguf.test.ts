@@ -1,5 +1,5 @@
-// Folders written as GGUF: every family that has an architecture there answers from its file as it does from its folder,
-// and what a file cannot say is refused by name.
+// Folders written as GGUF: every family that has an architecture there answers from its file as it does from its
+// folder, and what a file cannot say is refused by name.
 import assert from 'node:assert/strict';
 import { copyFileSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -121,7 +121,9 @@ for (const name of GOLDEN)
 const tokensOf = (entries: ReadonlyMap<string, GgufValue>) =>
   tokenizerFromGguf({ get: (key) => entries.get(key)?.value });
 
-/** Tokens of one byte each, then what is merged of them, then two special ones, the first of which begins every text. */
+/**
+ * Tokens of one byte each, then what is merged of them, then two special ones, the first of which begins every text.
+ */
 function byteLevelFolder(pattern: string, more: object = {}): string {
   const merges = ['h e', 'l l', 'he ll', 'Ġ w', 'o r', '1 2', 'Ċ Ċ', '3 4', '12 34', "' s"].map((m) => m.split(' '));
   const tokens = [...BYTE_CHARACTERS, ...merges.map((m) => m.join(''))];

@@ -21,8 +21,8 @@ export interface FullyShardedOptions {
   /** 'avg' for losses that are means over a rank's batch (all of one size), 'sum' for losses that are sums. */
   readonly op?: 'avg' | 'sum';
   /**
-   * Whether the module after the one that runs is put together meanwhile: one more of them lives at a time. The order is
-   * that of the pass before, so the first one fetches nothing ahead. Default true.
+   * Whether the module after the one that runs is put together meanwhile: one more of them lives at a time. The order
+   * is that of the pass before, so the first one fetches nothing ahead. Default true.
    */
   readonly ahead?: boolean;
 }

@@ -50,7 +50,9 @@ export interface AttentionPlan {
 }
 
 export interface AttentionLibrary {
-  /** Ways that a plan has at most: each is compiled, which takes a second or so. The first is nearly always the best. */
+  /**
+   * Ways that a plan has at most: each is compiled, which takes a second or so. The first is nearly always the best.
+   */
   most: number;
   /** Cached by the spec's values; a sentence where the library does not take it. `tell` hears what is passed over. */
   plan(spec: AttentionSpec, tell?: (line: string) => void): AttentionPlan | string;

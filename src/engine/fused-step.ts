@@ -1,6 +1,6 @@
 // One token through a decoder in few launches: products take norms, biases, gates and residuals along, attention takes
-// norms of queries and keys, the rope and the cache, and a mixture reads its chosen experts alone. Which launches a layer
-// has follows from its features.
+// norms of queries and keys, the rope and the cache, and a mixture reads its chosen experts alone. Which launches a
+// layer has follows from its features.
 import type { DecodeSteps, NewToken, Product } from '../backends/gpu/decode.js';
 import { type Choice, choiceFits } from '../backends/gpu/decode-experts.js';
 import { LATENT_PARTS, latentFits, type LatentSizes } from '../backends/gpu/decode-latent.js';

@@ -50,7 +50,10 @@ export interface RecordedOptions {
   readonly most: number;
   readonly draws: DeviceDraws | undefined;
   readonly slotOf: (pages: readonly number[], position: number) => number;
-  /** Rows of logits of a step, in the model's dtype; `state` has tokens, positions, slots and lengths, one after another. */
+  /**
+   * Rows of logits of a step, in the model's dtype; `state` has tokens, positions, slots and lengths, one after
+   * another.
+   */
   readonly run: (ids: Tensor, layout: PagedLayout, state: Tensor) => Tensor;
 }
 

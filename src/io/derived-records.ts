@@ -1,5 +1,5 @@
-// Tensors made of stored ones as they are read: rows in another order, matrices turned round, numbers changed. Nothing is
-// held between reads but the one matrix that is being turned.
+// Tensors made of stored ones as they are read: rows in another order, matrices turned round, numbers changed. Nothing
+// is held between reads but the one matrix that is being turned.
 import { bytesOf, DTYPE, type DType } from '../base/dtype.js';
 import { ShapeError } from '../base/errors.js';
 import { formatShape, type Shape, sizeOf } from '../base/shape.js';
@@ -14,8 +14,8 @@ export interface RowsOf {
 const SMALL = 2 ** 24;
 
 /**
- * Gathers `width` elements a row from where each lies. Which rows, in all as many as the shape has, is asked when reading
- * begins and forgotten when it ends.
+ * Gathers `width` elements a row from where each lies. Which rows, in all as many as the shape has, is asked when
+ * reading begins and forgotten when it ends.
  */
 export function rowsRecord(
   name: string,

@@ -69,8 +69,8 @@ interface Routed {
   readonly by: Tensor;
 }
 /**
- * Rows whose expert is one of those held here go through it, all others become zeros: another rank has theirs. `through`
- * takes numbers of held experts.
+ * Rows whose expert is one of those held here go through it, all others become zeros: another rank has theirs.
+ * `through` takes numbers of held experts.
  */
 export function amongHeld(
   { first, count }: { readonly first: number; readonly count: number },

@@ -1,4 +1,5 @@
-// A GGUF model or a folder written as GGUF in other types: pieces of rows go to worker threads and come back in the file's order.
+// A GGUF model or a folder written as GGUF in other types: pieces of rows go to worker threads and come back in the
+// file's order.
 import { existsSync, realpathSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { ArgumentError, UnsupportedError } from '../base/errors.js';

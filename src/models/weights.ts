@@ -213,7 +213,9 @@ export class Weights {
     return keep(part);
   }
 
-  /** Numbers of the experts that a stack is made of: all, or those of this rank; the others' tensors are theirs to use. */
+  /**
+   * Numbers of the experts that a stack is made of: all, or those of this rank; the others' tensors are theirs to use.
+   */
   #experts(p: Place, kind: 'weight' | 'bias', held: number, own: Part | undefined): number[] {
     const first = own ? held * own.index : 0;
     for (let e = 0; own && e < held * own.count; e++)

@@ -73,8 +73,8 @@ export class FlatParameters {
     optimizer.step(source, { ...(scale && { scale }), copy: (p) => (p === this.master ? working : undefined) });
   }
   /**
-   * Gradients of a loss and a step with them: each goes to its place among all as soon as it is whole, and its own memory
-   * goes back. Answers the joint norm before clipping where `clipNorm` is given.
+   * Gradients of a loss and a step with them: each goes to its place among all as soon as it is whole, and its own
+   * memory goes back. Answers the joint norm before clipping where `clipNorm` is given.
    */
   backwardStep(loss: Tensor, optimizer: Optimizer, clip: Pick<ClipOptions, 'clipNorm'> = {}): Tensor | undefined {
     requireOptions('backwardStep', clip, ['clipNorm']);

@@ -13,7 +13,9 @@ export interface StreamOptions {
 
 /** Characters that are joined at most. */
 const MAX_JOINED = 65536;
-/** With more streams than this a write waits for others of its stream, which costs less than writing each, but not long. */
+/**
+ * With more streams than this a write waits for others of its stream, which costs less than writing each, but not long.
+ */
 const MANY = 64;
 const JOIN_MS = 20;
 let open = 0;

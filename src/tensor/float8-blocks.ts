@@ -42,7 +42,10 @@ export function encodeFloat8(x: Tensor): Float8Rows {
 export const decodeFloat8 = ({ blocks, scales }: Float8Rows, dtype: DType): Tensor =>
   blocks.cast('f32').reshape(grouped(blocks.shape)).mul(scales.unsqueeze(-1)).reshape(blocks.shape).cast(dtype);
 
-/** `run` over pieces of so many rows, its results side by side; what a piece took is given back unless it is needed for gradients. */
+/**
+ * `run` over pieces of so many rows, its results side by side; what a piece took is given back unless it is needed for
+ * gradients.
+ */
 function byPieces(rows: number, each: number, x: Tensor, run: (from: number, count: number) => Tensor): Tensor {
   const kept = gradEnabled() && x.requiresGrad;
   const parts: Tensor[] = [];

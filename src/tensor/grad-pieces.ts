@@ -1,5 +1,5 @@
-// Gradients of parts of a tensor, put together at once: a product that is taken apart into queries, keys and values gets
-// one copy back, and no tensors of zeros that are added up.
+// Gradients of parts of a tensor, put together at once: a product that is taken apart into queries, keys and values
+// gets one copy back, and no tensors of zeros that are added up.
 import { sameShape, type Shape } from '../base/shape.js';
 import type { Span } from '../ops/op.js';
 import type { Tensor } from './tensor.js';

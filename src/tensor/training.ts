@@ -1,5 +1,5 @@
-// A training step's passes over long vectors (src/ops/training.ts) for layers and optimizers: where an engine has none of
-// them, callers take the ops they are made of.
+// A training step's passes over long vectors (src/ops/training.ts) for layers and optimizers: where an engine has none
+// of them, callers take the ops they are made of.
 import type { DType } from '../base/dtype.js';
 import { fusedOps } from '../ops/fused.js';
 import { norm as normOps } from '../ops/norm.js';
@@ -27,8 +27,8 @@ const has = ({ backend }: Device, row: KernelRow<any>, dtype: DType): boolean =>
 /** Rows from which a product adds its bias by itself: few rows have kernels of their own. */
 const BIASED_ROWS = 64;
 /**
- * x (..., k) times the transposed weight (n, k) plus a bias (n) in one pass while a net is trained; undefined where that
- * is not to be had. Nets that only run keep to one rounding for any number of rows.
+ * x (..., k) times the transposed weight (n, k) plus a bias (n) in one pass while a net is trained; undefined where
+ * that is not to be had. Nets that only run keep to one rounding for any number of rows.
  */
 export function biasedProduct(x: Tensor, weight: Tensor, bias: Tensor): Tensor | undefined {
   if (!gradEnabled() || !(x.requiresGrad || weight.requiresGrad || bias.requiresGrad)) return undefined;
@@ -102,8 +102,8 @@ const SILU_MUL_GRAD = fusedOps.siluMulGrad as unknown as ElementwiseRow<any>;
 /** Whether a device has the losses of class numbers over logits of this dtype in one pass. */
 export const hasClassLosses = (device: Device, dtype: DType): boolean => has(device, lossRow, dtype);
 /**
- * Losses (rows), f32, of logits (rows, classes) by class numbers (rows), i64. With `grad` the gradient of their sum takes
- * the place of the logits, which nobody else may need. Nothing is recorded.
+ * Losses (rows), f32, of logits (rows, classes) by class numbers (rows), i64. With `grad` the gradient of their sum
+ * takes the place of the logits, which nobody else may need. Nothing is recorded.
  */
 export function classLosses(logits: Tensor, ids: Tensor, params: LossParams): Tensor {
   const device = sameDevice('classLosses', [logits, ids]);
@@ -125,7 +125,9 @@ export function squaredNorm(x: Tensor): Tensor {
   return out.sum();
 }
 
-/** What Adam's step in place takes and changes; all are vectors but `scale`, a number that gradients are multiplied by. */
+/**
+ * What Adam's step in place takes and changes; all are vectors but `scale`, a number that gradients are multiplied by.
+ */
 export interface AdamTensors {
   readonly p: Tensor;
   readonly m: Tensor;

@@ -1,5 +1,5 @@
-// A folder's tokenizer as the metadata of a GGUF file. What the file would make of texts is compared with what the folder
-// makes of them; a tokenizer that would answer otherwise is refused.
+// A folder's tokenizer as the metadata of a GGUF file. What the file would make of texts is compared with what the
+// folder makes of them; a tokenizer that would answer otherwise is refused.
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { FormatError, UnsupportedError } from '../base/errors.js';

@@ -139,7 +139,9 @@ const advance = DECODE.declare({
 const SPLIT_BLOCK = 128;
 const SPLIT_KEYS = 128;
 const DIMS = [64, 128, 256] as const;
-/** Bytes that are asked for ahead of the next launch: what attention leaves time for, and half of what a cache holds. */
+/**
+ * Bytes that are asked for ahead of the next launch: what attention leaves time for, and half of what a cache holds.
+ */
 const AHEAD = 24 * 2 ** 20;
 const NEW_TOKEN = new Struct('NewToken', {
   qkv: 'pointer',

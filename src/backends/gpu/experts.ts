@@ -1,5 +1,5 @@
-// Rows times the matrices of chosen experts: a few read them one by one, many are sorted by expert. kernels/experts.hip,
-// grouped.ts.
+// Rows times the matrices of chosen experts: a few read them one by one, many are sorted by expert.
+// kernels/experts.hip, grouped.ts.
 import { maxInt } from '../../base/dtype.js';
 import { CTYPE, KernelModule, REAL_TYPES, suffixOf } from '../../kernels/declare.js';
 import type { KernelRow } from '../../ops/op.js';

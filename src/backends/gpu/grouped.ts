@@ -51,7 +51,9 @@ export interface GroupedProduct {
   readonly k: number;
 }
 type Way = 'hopper' | 'copies' | 'products';
-/** The kernel that serves a product, and how many rows its tiles have; `aligned`: rows begin at multiples of 16 bytes. */
+/**
+ * The kernel that serves a product, and how many rows its tiles have; `aligned`: rows begin at multiples of 16 bytes.
+ */
 export function groupedWay(dtype: View['dtype'], aligned: boolean, target: Target): { way: Way; height: number } {
   if ((dtype === 'f16' || dtype === 'bf16') && aligned && hasMatrixUnits(target))
     return { way: target.arch === 'sm_90' ? 'hopper' : 'copies', height: 128 };

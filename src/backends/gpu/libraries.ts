@@ -28,15 +28,17 @@ export const NOTHING_SERVED: Served = {
 };
 /** Operations of one call from which a library's attention is looked at: smaller ones are over in microseconds. */
 const WORTH_ASKING = 2 ** 31;
-/** Seconds that our own kernels spend on a shape before a library compiles its kernel for it, which takes one or two. */
+/**
+ * Seconds that our own kernels spend on a shape before a library compiles its kernel for it, which takes one or two.
+ */
 const PATIENCE = 0.25;
 /** Shapes of training that need no patience: what is trained comes again, unless every batch has its own length. */
 const AT_ONCE = 8;
 /** Shapes whose seconds are remembered. */
 const SHAPES_KEPT = 4096;
 /**
- * Operations a second of our own kernels on an H200. An estimate, not a measurement: when a plan is made must not depend
- * on the clock, so that two runs of a program take the same kernels at the same step.
+ * Operations a second of our own kernels on an H200. An estimate, not a measurement: when a plan is made must not
+ * depend on the clock, so that two runs of a program take the same kernels at the same step.
  */
 const ownRate = ({ kind, dim }: { readonly kind: string; readonly dim: number }): number =>
   kind === 'forward' ? (dim <= 128 ? 4e14 : 1.3e14) : dim <= 128 ? 1.2e14 : 9e12;

@@ -52,7 +52,9 @@ export function ncclStandIn(device: HostedDevice, meeting: Meeting): StandIn {
     if (device.isHeld(work)) comm.recorded.push(work);
     return 0;
   };
-  /** The library waits until the last graph with a call of this communicator is gone; in one thread that is for ever. */
+  /**
+   * The library waits until the last graph with a call of this communicator is gone; in one thread that is for ever.
+   */
   const end = (h: number): number => {
     const held = of(h).recorded.filter((work) => device.isHeld(work)).length;
     if (held > 0)

@@ -1,5 +1,5 @@
-// A folder's model as the GGUF file that it amounts to. What the file would say is read back by the loader's own rules: a
-// key that an architecture does not have is left out, and a model that would not come back the same is refused.
+// A folder's model as the GGUF file that it amounts to. What the file would say is read back by the loader's own rules:
+// a key that an architecture does not have is left out, and a model that would not come back the same is refused.
 import { UnsupportedError } from '../../base/errors.js';
 import type { GgufValue } from '../../io/gguf-value.js';
 import type { TensorRecord } from '../../io/stored-dtype.js';

@@ -125,7 +125,9 @@ function mlpKeys(f: Features): Keys {
   };
 }
 
-/** Everything that features say and a key exists for; which of them an architecture has is seen by reading them back. */
+/**
+ * Everything that features say and a key exists for; which of them an architecture has is seen by reading them back.
+ */
 export function ggufKeys(architecture: string, f: Features, row: GgufRow): Map<string, GgufValue> {
   const eps = f.norm.kind === 'rms' ? 'layer_norm_rms_epsilon' : 'layer_norm_epsilon';
   const keys: Keys = {

@@ -366,8 +366,8 @@ export function ggufConfig(m: Metadata): Json {
 const adjustNorm = (n: NormFeature, oneAdded: boolean): NormFeature => (oneAdded ? { ...n, plusOne: false } : n);
 
 /**
- * Features of a GGUF file: those of its config, with what the converter did to the tensors taken into account. Keys that
- * nobody honours are refused unless the caller looks at them.
+ * Features of a GGUF file: those of its config, with what the converter did to the tensors taken into account. Keys
+ * that nobody honours are refused unless the caller looks at them.
  */
 export function ggufFeatures(
   row: GgufRow,
