@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Device, randn, scope, tensor, type Tensor } from '../src/index.js';
 import type { DType } from '../src/base/dtype.js';
-import type { SdpaOptions } from '../src/ops/attention.js';
+import type { SdpaOptions } from '../src/ops/attention-calls.js';
 import { PagedKvCache } from '../src/nn/index.js';
 import { testDevices } from '../src/testing/devices.js';
 

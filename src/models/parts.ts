@@ -1,6 +1,6 @@
 // What encoders, encoder-decoders and vision models are made of: attention with separate projections, two kinds of
 // feed-forward, masks.
-import type { SdpaOptions } from '../ops/attention.js';
+import type { SdpaOptions } from '../ops/attention-calls.js';
 import { activation } from '../nn/activation.js';
 import type { Cache } from '../nn/kv-cache.js';
 import { type LayerNorm, Linear, linear } from '../nn/layers.js';

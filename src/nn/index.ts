@@ -54,7 +54,7 @@ export {
   saveCheckpoint,
 } from './train.js';
 export { type BuilderOptions, type Shard, VarBuilder, VarMap, type VarOptions, type VarSource } from './var-builder.js';
-export type { PagedOptions, SdpaOptions, VarlenOptions } from '../ops/attention.js';
+export type { PagedOptions, SdpaOptions, VarlenOptions } from '../ops/attention-calls.js';
 export type {
   BceOptions,
   CrossEntropyOptions,

@@ -2,7 +2,7 @@
 import type { DType } from '../base/dtype.js';
 import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape } from '../base/shape.js';
-import type { SdpaOptions } from '../ops/attention.js';
+import type { SdpaOptions } from '../ops/attention-calls.js';
 import { noGrad } from '../tensor/autograd.js';
 import { tensor } from '../tensor/create.js';
 import type { Device } from '../tensor/device.js';

@@ -1,5 +1,5 @@
 // Attention in double precision, one query at a time: the oracle, and where rows of packed and paged sequences lie.
-import { isFloat } from '../base/dtype.js';
+import { type DType, isFloat } from '../base/dtype.js';
 import { ArgumentError, IndexError, ShapeError } from '../base/errors.js';
 import { formatShape, type Shape } from '../base/shape.js';
 import { dequantize } from '../base/blocks/decode.js';
@@ -29,6 +29,11 @@ export interface SdpaParams extends Record<string, unknown> {
   /** A gradient will be asked for, so that the same shapes come again; the result does not depend on it. */
   readonly trained?: boolean;
 }
+
+/** Why the rows leave the 8-bit dtypes out. */
+export const WITHOUT = 'attention is defined for floats of 16 bits and more; cast first';
+/** What sums are kept in. */
+export const wideOf = (d: DType): DType => (d === 'f64' ? 'f64' : 'f32');
 
 export function extrasOf<T>(rest: readonly T[], extras: readonly Extra[]): { readonly [K in Extra]?: T } {
   return Object.fromEntries(extras.map((name, i) => [name, rest[i]])) as { readonly [K in Extra]?: T };

@@ -3,6 +3,7 @@
 import { arrangeOps } from './arrange.js';
 import { assembleOps } from './assemble.js';
 import { attention } from './attention.js';
+import { attentionCalls } from './attention-calls.js';
 import { binaryOps, choiceOps, compareOps } from './binary.js';
 import { compositeOps } from './composites.js';
 import { conv } from './conv.js';
@@ -57,6 +58,7 @@ export const OPS = {
   ...norm,
   ...rope,
   ...attention,
+  ...attentionCalls,
   ...quantized,
   ...experts,
   ...fusedOps,
