@@ -6,6 +6,8 @@ import { parseArgs } from 'node:util';
 import { table } from '../src/cli/table.js';
 import { Device } from '../src/index.js';
 import { builtinModel, LanguageModel, TextEngine } from '../src/engine/index.js';
+import { StepBreakdown } from './breakdown.js';
+import { OpMarks } from './profile.js';
 import { randomModel, SHAPES, wordTokenizer } from './random-model.js';
 
 const { values: v } = parseArgs({
@@ -19,6 +21,10 @@ const { values: v } = parseArgs({
     temperature: { type: 'string', default: '0' },
     /** Every step waits until the tokens of the one before are read. */
     'no-ahead': { type: 'boolean', default: false },
+    /** Where the steps' time went is written to stderr. */
+    breakdown: { type: 'boolean', default: false },
+    /** Ops of a step in which prompts join the largest batch, with their times on the GPU. */
+    ops: { type: 'boolean', default: false },
     json: { type: 'string' },
   },
 });
@@ -42,8 +48,10 @@ const batches = v.batch.split(',').map(Number);
 const steps = Number(v.steps);
 const most = Math.max(...batches);
 const context = Math.min(Number(v.context), model.config.maxPositions - 2 * steps - most - 16);
+const breakdown = new StepBreakdown();
 const engine = new TextEngine(model, tokenizer, {
   ...{ maxRunning: most, reuse: false, ahead: !v['no-ahead'] },
+  ...(v.breakdown && { onStep: breakdown.add }),
 });
 const { vocabSize } = model.config;
 
@@ -87,6 +95,23 @@ async function measure(batch: number, tokens: number): Promise<Result> {
   };
 }
 
+/** Four prompts join the largest batch while it writes. */
+async function joined(): Promise<string> {
+  const prompt = (b: number): number[] =>
+    Array.from({ length: context }, (_, i) => (i * 7919 + b * 104729) % vocabSize);
+  const others = Array.from({ length: most - 4 }, (_, b) =>
+    engine.submit({ prompt: prompt(b), ignoreEnd: true, maxTokens: 400 }),
+  );
+  const begun = await Promise.all(others.map((g) => g[Symbol.asyncIterator]().next()));
+  const marks = begun.length > 0 ? OpMarks.on(device) : undefined;
+  const four = [1, 2, 3, 4].map((b) => engine.submit({ prompt: prompt(most + b), ignoreEnd: true, maxTokens: 4 }));
+  await Promise.all(four.map((g) => g[Symbol.asyncIterator]().next()));
+  marks?.off();
+  const told = await marks?.tables(24);
+  for (const g of [...others, ...four]) g.cancel();
+  return told ?? `${device.name} has no events to measure by`;
+}
+
 const { weightBytes, pageBytes, scratchBytes, freeBytes } = engine.memory;
 const gib = (n: number): string => `${(n / 2 ** 30).toFixed(2)} GiB`;
 console.error(
@@ -96,12 +121,15 @@ console.log(`${engine.name} on ${device.backend.description}, context ${context}
 const results: Result[] = [];
 for (const batch of batches) {
   await measure(batch, 8); // kernels are compiled and steps recorded
+  breakdown.clear();
   const r = await measure(batch, steps);
   results.push(r);
   console.error(
     `batch ${batch}: ${r.msPerStep.toFixed(3)} ms a step, ${r.tokensPerSecond.toFixed(0)} tokens/s, prompts ${r.promptTokensPerSecond.toFixed(0)} tokens/s`,
   );
+  if (v.breakdown) console.error(`${breakdown}`);
 }
+if (v.ops) console.error(await joined());
 console.log(
   table(
     ['batch', 'ms a step', 'tokens/s', 'first token, ms', 'of the bound'],

@@ -125,6 +125,7 @@ for (const { name, device, missing } of testDevices('sim:32'))
     const options: EngineOptions[] = [
       { pageTokens: 4, maxRunning: 6, ahead: false },
       { pageTokens: 4, maxRunning: 6 },
+      { pageTokens: 4, maxRunning: 6, stepTokens: 7 },
       { pageTokens: 4, maxRunning: 6, pages: 14, contextTokens: 48 },
     ];
     for (const o of options) {

@@ -42,6 +42,20 @@ test('few streams write every turn; many join what comes within a moment, after 
     assert.deepEqual(second.written, ['a', 'b']);
     mock.timers.tick(20);
     assert.deepEqual(second.written, ['a', 'b', 'cde']);
+    // Who asks whether it may go on waits for the write, and what is long does not wait.
+    last.send('g');
+    const long = 'x'.repeat(70000);
+    let ready = false;
+    const asked = last.ready().then(() => (ready = true));
+    await turn();
+    assert.equal(ready, false);
+    mock.timers.tick(20);
+    await asked;
+    last.send('h');
+    last.send(long);
+    last.send('i');
+    mock.timers.tick(20);
+    assert.deepEqual(second.written.splice(3), ['g', `h${long}`, 'i']);
     last.send('f');
     last.end();
     assert.deepEqual(second.written, ['a', 'b', 'cde', 'f'], 'what waits is written at the end');

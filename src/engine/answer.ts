@@ -92,7 +92,7 @@ export class Answer {
   }
   /** Whether what its next step needs is known before the last one's token is. */
   get foreseen(): boolean {
-    return this.#rule !== undefined && !this.request.asked.speculate;
+    return this.#rule !== undefined && !this.request.asked.speculate && !this.#promptLogprobs;
   }
   /** How many rows of logits it wants of an item. */
   rowsOf(item: Item): number {

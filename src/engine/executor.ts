@@ -50,8 +50,8 @@ export interface Executor {
    * drew. Absent where only the host draws.
    */
   begin?(work: readonly Work[]): Promise<Flight>;
-  /** Whether a step of one token of each of so many sequences can begin before those tokens are read. */
-  follows?(sequences: number): boolean;
+  /** Whether a step can begin before the tokens of the one before are read. */
+  readonly follows?: boolean;
   /** Whether weights were replaced or written to since it was asked last: what was computed with them is of no use. */
   changed(): boolean;
   /** Forgets what it holds for a sequence beside pages. */

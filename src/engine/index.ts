@@ -14,7 +14,7 @@ export {
 export { type MemoryOptions, type MemoryPlan, planMemory } from './memory-plan.js';
 export { type Perplexity, perplexity, type PerplexityOptions } from './perplexity.js';
 export type { StepChannel, StepGroup } from './ranks.js';
-export { type EngineOptions, TextEngine } from './text-engine.js';
+export { type EngineOptions, type StepTimes, TextEngine } from './text-engine.js';
 export { loadEngine } from './load-engine.js';
 export { type Completion, Reply } from './reply.js';
 export { Sampler, type SamplingOptions } from './sampler.js';

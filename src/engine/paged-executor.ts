@@ -5,7 +5,7 @@ import type { CausalLM, WholeAttend } from '../models/index.js';
 import { keepsKeys } from '../models/features.js';
 import { cacheDType } from '../nn/kv-cache.js';
 import { noGrad } from '../tensor/autograd.js';
-import { tensor, zeros } from '../tensor/create.js';
+import { zeros } from '../tensor/create.js';
 import { keep, scope } from '../tensor/scope.js';
 import { Tensor } from '../tensor/tensor.js';
 import { BatchDraws, DRAW_ROW, type DrawSizes } from '../backends/gpu/sample.js';
@@ -15,7 +15,8 @@ import { LoneStep } from './lone-step.js';
 import { offThread } from './off-thread.js';
 import { type LayerPages, type PagedLayout, PagedStep, type Run } from './paged-step.js';
 import { bucketOf, type Placed, RecordedSteps } from './recorded-steps.js';
-import type { Sequence } from './sequence.js';
+import { NOT_READ, type Sequence } from './sequence.js';
+import { StepNumbers } from './step-numbers.js';
 import { WholeAttention } from './whole-attention.js';
 
 export interface PagedOptions {
@@ -27,6 +28,8 @@ export interface PagedOptions {
   /** Sequences that the device draws tokens for at a time, where it can; default 0: the host draws. */
   readonly drawing?: number;
 }
+/** Words that say how a row is drawn. */
+const DRAW_WORDS = DRAW_ROW.bytes / 4;
 /** The system's own memory comes as it is written to; a GPU's is cleared, so that it holds no NaN. */
 const room = (model: CausalLM, shape: number[]): Tensor => {
   const { device } = model;
@@ -134,8 +137,9 @@ export class PagedExecutor implements Executor {
     return n <= this.#o.maxRecorded && !this.#single && device.backend.capture !== undefined && !talks;
   }
 
-  follows(sequences: number): boolean {
-    return this.#records(sequences);
+  /** Steps op by op take tokens from where the last one drew them, too. */
+  get follows(): boolean {
+    return this.#draws !== undefined;
   }
 
   async run(asked: readonly Work[], bestOnly: boolean): Promise<Rows> {
@@ -166,7 +170,7 @@ export class PagedExecutor implements Executor {
     const short = work.every((w) => w.tokens.length === 1 && w.rows === 1) && this.#records(work.length);
     const logits = short
       ? (await this.#recorded.launch(work, this.#width(work), this.#last)).logits
-      : this.#drawnAtOnce(work, draws);
+      : this.#atOnce(work, draws);
     this.#last = new Map(wanted.map(({ sequence }, i) => [sequence, i]));
     const told = wanted.some((w) => w.draw?.logprobs !== undefined);
     const fetched = draws.device.fetch(wanted.length, told);
@@ -189,24 +193,9 @@ export class PagedExecutor implements Executor {
     };
     return { closed: wanted.every((w) => w.draw), read };
   };
-  /** A step op by op, and its draws. */
-  #drawnAtOnce(work: readonly Placed[], draws: DeviceDraws): Tensor | undefined {
-    const logits = this.#atOnce(work);
-    if (!logits) return undefined;
-    const wanted = work.filter((w) => w.rows > 0);
-    const words = new Int32Array((wanted.length * DRAW_ROW.bytes) / 4);
-    const rows = new DrawRows(words.buffer, 0, wanted.length);
-    wanted.forEach(({ sequence, start, tokens, draw }, i) => {
-      rows.clear(i);
-      if (draw) draws.place(rows, i, { rule: draw, sequence, length: start + tokens.length });
-    });
-    scope(() => draws.device.draw(logits, tensor(words, { device: this.#model.device }), wanted.length));
-    return logits;
-  }
-
   // ---- any step, op by op ----
-  #atOnce(work: readonly Placed[]): Tensor | undefined {
-    const { device } = this.#model;
+  /** Rows of logits, with tokens drawn from them where `draws` does so. All numbers of the step are one upload. */
+  #atOnce(work: readonly Placed[], draws?: DeviceDraws): Tensor | undefined {
     // Sequences with one new token share a call of attention; others have one each.
     const order = work
       .map((w, i) => ({ w, i }))
@@ -221,23 +210,69 @@ export class PagedExecutor implements Executor {
     const wanted = work.flatMap((w, i) =>
       Array.from({ length: w.rows }, (_, r) => starts[i] + w.tokens.length - w.rows + r),
     );
+    const numbers = new StepNumbers(this.#model.device);
+    const drawn = draws && this.#drawRows(work, draws);
+    const fed = draws && this.#feedRows(flat);
+    const rows = { drawn: drawn && numbers.put(drawn, [drawn.length]), fed: fed && numbers.put(fed, [fed.length]) };
+    const each = (f: (w: Placed, position: number) => number): Int32Array => {
+      const words = new Int32Array(total);
+      let at = 0;
+      for (const w of flat) for (let i = 0; i < w.tokens.length; i++) words[at++] = f(w, w.start + i);
+      return words;
+    };
+    const ids = numbers.put(
+      each((w, p) => w.tokens[p - w.start]),
+      [1, total],
+    );
+    const positions = numbers.put(
+      each((_, p) => p),
+      [1, total],
+    );
+    const slots = numbers.put(
+      each((w, p) => this.#slot(w.pages, p)),
+      [total],
+    );
+    const chosen = wanted.length < total ? numbers.put(Int32Array.from(wanted), [wanted.length]) : undefined;
+    const runs = this.#runs(flat, (words, shape) => numbers.put(words, shape));
     return scope(() =>
       noGrad(() => {
-        const on = (words: Int32Array, shape: number[]): Tensor => tensor(words, { shape, device });
-        const ids = on(Int32Array.from(flat.flatMap((w) => w.tokens)), [1, total]);
-        const each = <T>(f: (w: Placed, position: number) => T): T[] =>
-          flat.flatMap((w) => w.tokens.map((_, i) => f(w, w.start + i)));
-        const layout = {
-          positions: on(Int32Array.from(each((_, p) => p)), [1, total]),
-          slots: on(Int32Array.from(each((w, p) => this.#slot(w.pages, p))), [total]),
-          runs: this.#runs(flat, on),
-        };
-        const x = this.#hidden(ids, layout);
+        numbers.send();
+        const tokens = ids();
+        if (rows.fed) draws?.device.feed(rows.fed(), tokens, (fed as Int32Array).length / DRAW_WORDS);
+        const layout = { positions: positions(), slots: slots(), runs: runs.map((run) => run()) };
+        const x = this.#hidden(tokens, layout);
         if (wanted.length === 0) return undefined;
-        const chosen = wanted.length === total ? x : x.indexSelect(1, on(Int32Array.from(wanted), [wanted.length]));
-        return this.#answers(chosen, wanted.length).cast('f32').contiguous();
+        const last = chosen ? x.indexSelect(1, chosen()) : x;
+        const logits = this.#answers(last, wanted.length).cast('f32').contiguous();
+        if (rows.drawn) draws?.device.draw(logits, rows.drawn(), wanted.length);
+        return logits;
       }),
     );
+  }
+  /** How the rows that are wanted are drawn. */
+  #drawRows(work: readonly Placed[], draws: DeviceDraws): Int32Array | undefined {
+    const wanted = work.filter((w) => w.rows > 0);
+    if (wanted.length === 0) return undefined;
+    const words = new Int32Array(wanted.length * DRAW_WORDS);
+    const rows = new DrawRows(words.buffer, 0, wanted.length);
+    wanted.forEach(({ sequence, start, tokens, draw }, i) => {
+      rows.clear(i);
+      if (draw) draws.place(rows, i, { rule: draw, sequence, length: start + tokens.length });
+    });
+    return words;
+  }
+  /** Which of the first tokens only the device knows: those that the last step drew. */
+  #feedRows(flat: readonly Placed[]): Int32Array | undefined {
+    const n = flat.filter((w) => w.tokens.length === 1).length;
+    if (!flat.some((w) => w.tokens[0] === NOT_READ)) return undefined;
+    const words = new Int32Array(n * DRAW_WORDS);
+    const rows = new DrawRows(words.buffer, 0, n);
+    for (let i = 0; i < n; i++) {
+      const { sequence, tokens } = flat[i];
+      rows.clear(i);
+      rows.begin(i, tokens[0], tokens[0] === NOT_READ ? this.#last.get(sequence) : undefined);
+    }
+    return words;
   }
   #hidden(ids: Tensor, layout: PagedLayout, attendWhole?: WholeAttend): Tensor {
     const { pageTokens, contextTokens } = this.#o;
@@ -255,27 +290,28 @@ export class PagedExecutor implements Executor {
     const { pageTokens } = this.#o;
     return pages[Math.floor(position / pageTokens)] * pageTokens + (position % pageTokens);
   }
-  #runs(flat: readonly Placed[], on: (words: Int32Array, shape: number[]) => Tensor): Run[] {
-    const run = (members: readonly Placed[], from: number): Run => {
+  #runs(flat: readonly Placed[], put: (words: Int32Array, shape: number[]) => () => Tensor): (() => Run)[] {
+    const run = (members: readonly Placed[], from: number): (() => Run) => {
       const lengths = members.map((w) => w.start + w.tokens.length);
       const width = Math.ceil(Math.max(...lengths) / this.#o.pageTokens);
       const tables = new Int32Array(members.length * width);
       members.forEach((w, i) => tables.set(w.pages.slice(0, width), i * width));
       const single = this.#single && members.length === 1 ? members[0] : undefined;
-      return {
+      const read = {
+        tables: put(tables, [members.length, width]),
+        lengths: put(Int32Array.from(lengths), [members.length]),
+      };
+      const slots = (w: Placed): Int32Array =>
+        Int32Array.from({ length: lengths[0] }, (_, p) => this.#slot(w.pages, p));
+      const places = single && put(slots(single), [lengths[0]]);
+      return () => ({
         from,
         sequences: members.length,
         count: members[0].tokens.length,
-        tables: on(tables, [members.length, width]),
-        lengths: on(Int32Array.from(lengths), [members.length]),
-        ...(single && {
-          places: on(
-            Int32Array.from({ length: lengths[0] }, (_, p) => this.#slot(single.pages, p)),
-            [lengths[0]],
-          ),
-          columns: this.#columnsOf(single.sequence, single.start),
-        }),
-      };
+        tables: read.tables(),
+        lengths: read.lengths(),
+        ...(single && { places: places?.(), columns: this.#columnsOf(single.sequence, single.start) }),
+      });
     };
     const short = this.#single ? 0 : flat.filter((w) => w.tokens.length === 1).length;
     const runs = short > 0 ? [run(flat.slice(0, short), 0)] : [];

@@ -167,8 +167,10 @@ export class Scheduler {
     const first = this.#waiting.find((s) => !this.#waitsForOther(s));
     return first !== undefined && this.#fits(first, this.#known(first));
   }
+  /** Until all of the other's prompt is computed, and said to be: pages have their names then. */
   #waitsForOther({ after }: Sequence): boolean {
-    return after !== undefined && after.state !== 'finished' && after.computed < after.promptLength;
+    if (after === undefined || after.state === 'finished') return false;
+    return after.computed < after.promptLength || (after.pending > 0 && after.written === 0);
   }
   /** A prompt begins only when all of it fits. */
   #fits(sequence: Sequence, found: readonly number[]): boolean {

@@ -46,6 +46,29 @@ export interface EngineOptions extends MemoryOptions {
   readonly ranks?: StepGroup;
   /** Told on rank 0 when a step failed that ranks computed together: they have ended, and no request is answered now. */
   readonly onBroken?: (error: Error) => void;
+  /** Told after every step where the host's time went. */
+  readonly onStep?: (times: StepTimes) => void;
+}
+/** Milliseconds that the host spent on a step, and how large it was. */
+export interface StepTimes {
+  /** Sequences that had tokens in it. */
+  readonly sequences: number;
+  /** Tokens of all of them. */
+  readonly tokens: number;
+  /** Whether it began before the tokens of the step before were read. */
+  readonly ahead: boolean;
+  /** Until it was clear who is due. */
+  readonly plan: number;
+  /** Until it was enqueued. */
+  readonly enqueue: number;
+  /** Texts of the step before and handing them out. */
+  readonly tell: number;
+  /** Waiting for its tokens. */
+  readonly wait: number;
+  /** Taking them: what ends, what goes on. */
+  readonly take: number;
+  /** When its tokens were taken, on the clock of `performance.now()`. */
+  readonly at: number;
 }
 
 /** A step that was begun. */
@@ -57,6 +80,7 @@ interface Step {
   readonly closed: boolean;
   /** What comes of each item. */
   readonly read: () => Promise<readonly Rows[]>;
+  readonly begun: Pick<StepTimes, 'ahead' | 'plan' | 'enqueue' | 'tell'>;
 }
 
 /**
@@ -82,6 +106,7 @@ export class TextEngine implements Engine {
   readonly #answers = new Map<Sequence, Answer>();
   readonly #rates = new Rates();
   readonly #mayGoAhead: boolean;
+  readonly #onStep: EngineOptions['onStep'];
   /** The step whose tokens are not read yet. */
   #flying: Step | undefined;
   /** Requests with tokens that nobody was told of yet. */
@@ -102,6 +127,7 @@ export class TextEngine implements Engine {
     this.memory = this.#ranks ? agreedPlan(plan, this.#ranks, model) : plan;
     const { pages, pageTokens, contextTokens, maxRunning } = this.memory;
     this.#mayGoAhead = options.ahead ?? true;
+    this.#onStep = options.onStep;
     this.limits = { contextTokens, maxRunning, maxWaiting: options.maxWaiting ?? 1024, pages, pageTokens };
     const maxRecorded = options.maxRecorded ?? 256;
     // Ranks draw on the host, from logits that all of them have.
@@ -264,28 +290,33 @@ export class TextEngine implements Engine {
       await new Promise<void>((r) => setImmediate(r));
       const last = this.#flying;
       const ahead = last !== undefined && this.#busy && this.#goesAhead(last);
-      if (last && !ahead) await this.#end(last);
+      if (last && !ahead) {
+        await this.#end(last);
+        this.#flying = undefined;
+      }
       const next = this.#busy ? await this.#begin() : undefined;
       this.#flying = last && ahead && !(await this.#end(last, next)) ? undefined : next;
     }
     this.#tell();
   }
-  /** Whether the next step needs nothing that only the last one's tokens tell, and nobody waits who could join it. */
+  /** Whether the next step needs nothing that only the last one's tokens tell. */
   #goesAhead(last: Step): boolean {
-    if (!this.#mayGoAhead || !last.closed || this.#scheduler.admits) return false;
-    const { running } = this.#scheduler;
-    const goesOn = running.some((s) => !s.ending) && this.#executor.follows?.(running.length);
-    return goesOn === true && running.every((s) => s.decoding && this.#answers.get(s)?.foreseen);
+    if (!this.#mayGoAhead || !last.closed || !this.#executor.follows) return false;
+    const { running, waiting } = this.#scheduler;
+    const foreseen = (s: Sequence): boolean => this.#answers.get(s)?.foreseen === true;
+    if (!running.every(foreseen) || !waiting.every(foreseen)) return false;
+    return running.some((s) => !s.ending) || this.#scheduler.admits;
   }
   /** The next step, under way; none where nothing can run or it failed to begin. */
   async #begin(): Promise<Step | undefined> {
+    const from = performance.now();
     if (!this.#scheduler.running.some((s) => s.pending > 0))
       for (const s of [...this.#scheduler.running])
         await this.#answers.get(s)?.guess(this.#scheduler.limits.stepTokens);
     const items = this.#ready(this.#scheduler.plan());
     if (items.length === 0) return undefined;
     try {
-      return await this.#enqueue(items);
+      return await this.#enqueue(items, performance.now() - from);
     } catch (e) {
       this.#failed(items, e);
       return undefined;
@@ -315,24 +346,32 @@ export class TextEngine implements Engine {
     for (const { sequence } of items) this.#answers.get(sequence)?.request.begin(now);
     return items;
   }
-  async #enqueue(items: readonly Item[]): Promise<Step> {
+  async #enqueue(items: readonly Item[], plan: number): Promise<Step> {
+    const ahead = this.#flying !== undefined;
+    const from = performance.now();
+    /** Enqueued now: what was drawn before is told while the step runs. */
+    const told = (): Step['begun'] => {
+      const enqueued = performance.now();
+      this.#tell();
+      return { ahead, plan, enqueue: enqueued - from, tell: performance.now() - enqueued };
+    };
     const answers = items.map(({ sequence }) => this.#answers.get(sequence) as Answer);
     const work: Work[] = items.map((item, i) => ({ ...item, rows: answers[i].rowsOf(item), draw: answers[i].rule }));
     const preparing = answers.map((a, i) => (items[i].draws ? a.prepare() : undefined));
     if (this.#executor.begin && work.every(({ rows }) => rows <= 1)) {
       const { closed, read } = await this.#executor.begin(work);
-      this.#tell();
+      const begun = told();
       for (const item of closed ? items : []) {
         if (item.sequence.state !== 'running') continue; // cancelled while the step was recorded, or by its text
         this.#scheduler.begun(item);
         if (item.draws) item.sequence.expect();
       }
-      return { items, answers, preparing, closed, read };
+      return { items, answers, preparing, closed, read, begun };
     }
     const bestOnly = work.every(({ rows }, i) => rows === 0 || answers[i].plain);
     const running = this.#executor.run(work, bestOnly);
     running.catch(() => {}); // who reads it is told
-    this.#tell();
+    const begun = told();
     const { vocabSize } = this.#shared;
     const read = async (): Promise<Rows[]> => {
       const rows = await running;
@@ -346,11 +385,13 @@ export class TextEngine implements Engine {
         };
       });
     };
-    return { items, answers, preparing, closed: false, read };
+    return { items, answers, preparing, closed: false, read, begun };
   }
-  async #take({ items, answers, preparing, read }: Step): Promise<void> {
+  async #take({ items, answers, preparing, read, begun }: Step): Promise<void> {
+    const from = performance.now();
     const rows = await read();
     await Promise.all(preparing);
+    const there = performance.now();
     items.forEach((item, i) => {
       const answer = answers[i];
       this.#untold.add(answer.request);
@@ -366,6 +407,9 @@ export class TextEngine implements Engine {
         this.#fail(answer, e);
       }
     });
+    if (!this.#onStep) return;
+    const [tokens, at] = [items.reduce((n, i) => n + i.tokens.length, 0), performance.now()];
+    this.#onStep({ sequences: items.length, tokens, ...begun, wait: there - from, take: at - there, at });
   }
   /** One request ends by the error, the others of the step are computed again. */
   #failed(items: readonly Item[], error: unknown): void {

@@ -14,10 +14,13 @@ export interface StreamOptions {
 /** Characters that are joined at most. */
 const MAX_JOINED = 65536;
 /**
- * With more streams than this a write waits for others of its stream, which costs less than writing each, but not long.
+ * With many streams a write waits for others of its stream, which costs less than writing each, but not long: streams
+ * from which on it does, and for how many milliseconds.
  */
-const MANY = 64;
-const JOIN_MS = 20;
+const JOINED = [
+  { from: 193, ms: 40 },
+  { from: 65, ms: 20 },
+] as const;
 let open = 0;
 
 export class EventStream {
@@ -26,6 +29,9 @@ export class EventStream {
   readonly #pinger: NodeJS.Timeout;
   #pending = '';
   #scheduled = false;
+  /** Called when what waits to be joined is written. */
+  #onWritten: (() => void) | undefined;
+  #joining: NodeJS.Timeout | undefined;
   #writes = 0;
   #ended = false;
   #wrote = Date.now();
@@ -59,8 +65,9 @@ export class EventStream {
       this.#flush();
     };
     // The first words are what people wait for.
-    if (open <= MANY || this.#writes < 2) setImmediate(flush);
-    else setTimeout(flush, JOIN_MS);
+    const joined = this.#writes < 2 ? undefined : JOINED.find(({ from }) => open >= from);
+    if (joined) this.#joining = setTimeout(flush, joined.ms);
+    else setImmediate(flush);
   }
   data(value: object): void {
     this.send(`data: ${JSON.stringify(value)}\n\n`);
@@ -69,15 +76,26 @@ export class EventStream {
     this.send(`event: ${name}\ndata: ${JSON.stringify(value)}\n\n`);
   }
   #flush(): void {
+    if (this.#joining) {
+      clearTimeout(this.#joining);
+      this.#joining = undefined;
+      this.#scheduled = false;
+    }
+    this.#onWritten?.();
+    this.#onWritten = undefined;
     const text = this.#pending;
     this.#pending = '';
     this.#wrote = Date.now();
     this.#writes++;
     if (text !== '' && !this.#response.destroyed && !this.#response.writableEnded) this.#response.write(text);
   }
-  /** Waits while the reader has not taken what was written; a reader that stalls loses its connection. */
+  /**
+   * Waits while what was sent waits to be joined, so that meanwhile pieces become one where they are made, and while the
+   * reader has not taken what was written; a reader that stalls loses its connection.
+   */
   async ready(): Promise<void> {
     const response = this.#response;
+    if (this.#joining) await new Promise<void>((resolve) => (this.#onWritten = resolve));
     if (!response.writableNeedDrain || response.destroyed) return;
     await new Promise<void>((resolve) => {
       const done = (): void => {

@@ -17,8 +17,22 @@ export function byteText(text: string): string {
   return out;
 }
 
-/** The bytes that a token's characters stand for; a token with any other character stands for itself. */
+/** Bytes of tokens that were asked for: texts are made of few of them again and again. */
+const known = new Map<string, Uint8Array>();
+const MOST_KNOWN = 1 << 18;
+
+/**
+ * The bytes that a token's characters stand for; a token with any other character stands for itself. They belong to all
+ * who asked.
+ */
 export function bytesOfToken(token: string): Uint8Array {
+  let bytes = known.get(token);
+  if (bytes) return bytes;
+  if (known.size >= MOST_KNOWN) known.clear();
+  known.set(token, (bytes = spelled(token)));
+  return bytes;
+}
+function spelled(token: string): Uint8Array {
   const bytes: number[] = [];
   for (const c of token) {
     const b = BYTE_OF.get(c);

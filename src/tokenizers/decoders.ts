@@ -34,10 +34,9 @@ export const byteFallback: DecodeStep = (tokens) => {
   flush();
   return out;
 };
+const UTF8 = new TextDecoder('utf-8', { ignoreBOM: true });
 /** Byte-level tokens, as one text. */
-export const byteLevel: DecodeStep = (tokens) => [
-  new TextDecoder('utf-8', { ignoreBOM: true }).decode(Buffer.concat(tokens.map(bytesOfToken))),
-];
+export const byteLevel: DecodeStep = (tokens) => [UTF8.decode(Buffer.concat(tokens.map(bytesOfToken)))];
 
 const CLEANUP: readonly (readonly [string, string])[] = [
   [' .', '.'],

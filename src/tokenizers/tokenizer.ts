@@ -145,7 +145,7 @@ export class Tokenizer {
     };
     // Byte-level vocabularies write a space as this character.
     this.#byteLevel ??= text(['a', '\u0120a']) === 'a a';
-    if (this.#byteLevel) return bytesOfToken(token);
+    if (this.#byteLevel) return bytesOfToken(token).slice();
     const byte = byteOfToken(token);
     if (byte !== undefined) return Uint8Array.of(byte);
     return Buffer.from(text(['a', token]).slice(text(['a']).length));

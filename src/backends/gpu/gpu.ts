@@ -9,6 +9,7 @@ import { type Dependent, GpuContext } from './context.js';
 import { launchChain, tracedChain } from './elementwise.js';
 import { planRow, supportsRow } from './families.js';
 import { runPlan } from './run-plan.js';
+import { Uploads } from './uploads.js';
 
 /** Pinned memory for reads: larger reads go through it in pieces. */
 const STAGING_BYTES = 16 << 20;
@@ -64,10 +65,12 @@ export class GpuBackend implements Backend {
   readonly description: string;
   readonly context: GpuContext;
   readonly #staging: HostBuffer[] = [];
+  readonly #uploads: Uploads;
 
   constructor(name: string, device: Device, description?: string, libraries?: DeviceLibraries) {
     this.name = name;
     this.context = new GpuContext(device, libraries);
+    this.#uploads = new Uploads(device, this.context.stream);
     const { info, driver } = device;
     this.description =
       description ?? `${info.name} (${info.arch}), ${(info.totalBytes / 2 ** 30).toFixed(0)} GiB, ${driver.version}`;
@@ -79,8 +82,12 @@ export class GpuBackend implements Backend {
   free(memory: Memory): void {
     this.context.allocator.free(memory as GpuMemory);
   }
+  /** Few bytes are enqueued, many waited for; while work is recorded the driver refuses: a replay would copy others. */
   write(memory: Memory, byteOffset: number, data: Uint8Array): void {
-    this.context.device.copyIn(memory.address + byteOffset, data, this.context.stream);
+    const { device, stream, onSide, recording } = this.context;
+    const to = memory.address + byteOffset;
+    if (onSide || recording || !Uploads.takes(data.byteLength)) device.copyIn(to, data, stream);
+    else this.#uploads.write(to, data);
   }
   readSync(memory: Memory, byteOffset: number, target: Uint8Array): void {
     this.context.device.copyOut(target, memory.address + byteOffset, this.context.stream);
