@@ -1,8 +1,12 @@
 // Ranks that share models out among them: each loads a model whole and its own share of it, and compares.
+import fs from 'node:fs';
+import { syncBuiltinESMExports } from 'node:module';
+import { join } from 'node:path';
 import type { Group } from '../src/distributed/index.js';
 import { noGrad, scope, tensor, type Tensor } from '../src/index.js';
 import { type CausalLM, type ExpertDivision, loadModel } from '../src/models/index.js';
 import { GraphDecoder, PlainDecoder } from '../src/engine/index.js';
+import { Gguf } from '../src/io/gguf.js';
 import { standInWorld } from './distributed-ranks.js';
 
 export type Shared = {
@@ -13,8 +17,39 @@ export type Shared = {
   /** Bytes that this rank holds, as a part of the whole model's; and bytes it read from files. */
   readonly held: number;
   readonly read: number;
+  /** Bytes of tensors that really came from the files while this rank's share was loaded, as a part of the files'. */
+  readonly fromDisk: number;
   readonly refused?: string;
 };
+/** Runs f and counts what it reads of open files beyond their headers, which every rank reads. */
+function counted<T>(header: number, f: () => T): { readonly result: T; readonly bytes: number } {
+  const { readSync } = fs;
+  let bytes = 0;
+  fs.readSync = ((fd: number, to: Uint8Array, at: number, length: number, position: number): number => {
+    const n = readSync(fd, to, at, length, position);
+    if (position >= header) bytes += n;
+    return n;
+  }) as typeof readSync;
+  syncBuiltinESMExports(); // for those who imported it by name
+  try {
+    const result = f();
+    return { result, bytes };
+  } finally {
+    fs.readSync = readSync;
+    syncBuiltinESMExports();
+  }
+}
+/** Where the tensors begin in a model's one file, and how many bytes they take. */
+function tensorBytes(path: string): { readonly header: number; readonly bytes: number } {
+  const file = path.endsWith('.gguf') ? path : join(path, 'model.safetensors');
+  const { size } = fs.statSync(file);
+  const gguf = path.endsWith('.gguf') ? Gguf.open(path) : undefined;
+  const header = gguf
+    ? Math.min(...gguf.names.map((name) => gguf.info(name).start))
+    : 8 + Number(fs.readFileSync(file).readBigUInt64LE());
+  gguf?.close();
+  return { header, bytes: size - header };
+}
 const bytesOf = (m: CausalLM): number => [...new Set(m.stateDict().values())].reduce((n, t) => n + t.memory.bytes, 0);
 function differ(a: Tensor, b: Tensor): number {
   return scope(() => a.sub(b).abs().max().item() / b.abs().max().item());
@@ -40,17 +75,17 @@ export function sharedModels(
         const [full, readWhole] = [bytesOf(whole), bytesOf(whole)];
         let own: CausalLM;
         let read = 0;
+        let fromDisk = 0;
         try {
           const onProgress = (done: number): void => void (read = done);
-          own = loadModel<CausalLM>(path, {
-            kind: 'decoder',
-            device: g.device,
-            dtype: 'f32',
-            ...how,
-            onProgress,
-          }).model;
+          const { header, bytes: stored } = tensorBytes(path);
+          const options = { kind: 'decoder', device: g.device, dtype: 'f32', ...how, onProgress } as const;
+          const { result, bytes } = counted(header, () => loadModel<CausalLM>(path, options).model);
+          own = result;
+          fromDisk = bytes / stored;
         } catch (e) {
-          return { name, error: NaN, cachedError: NaN, held: NaN, read: NaN, refused: (e as Error).message };
+          const none = { error: NaN, cachedError: NaN, held: NaN, read: NaN, fromDisk: NaN };
+          return { name, ...none, refused: (e as Error).message };
         }
         const { vocabSize } = whole.config;
         const ids = tensor(
@@ -71,7 +106,7 @@ export function sharedModels(
         const held = bytesOf(own) / full;
         for (const c of [a, b]) c.dispose();
         for (const m of [own, whole]) m.dispose();
-        return { name, error, cachedError, held, read: read / readWhole };
+        return { name, error, cachedError, held, read: read / readWhole, fromDisk };
       }),
     ),
   );

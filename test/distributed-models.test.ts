@@ -24,6 +24,7 @@ import type { Tensor } from '../src/tensor/tensor.js';
 import type { Shared } from './distributed-models-ranks.js';
 import { answersOf, byMpi, programArgs, skipMpi } from './distributed-support.js';
 import { families, familyFolder, skipFamilies } from './models-support.js';
+import { float4Experts, float8Mixture } from './scaled-support.js';
 
 const ranks = new URL('./distributed-models-ranks.js', import.meta.url);
 const TOLERANCE = 2e-5;
@@ -119,10 +120,8 @@ test('4 ranks, key heads shared where there are fewer: logits as the whole model
   for (const { name, error, cachedError } of served)
     assert.ok(error <= TOLERANCE && cachedError <= TOLERANCE, `${name}: off by ${error}, ${cachedError}`);
   for (const { refused } of first) if (refused) assert.match(refused, /cannot be shared out among 4 ranks: in layer/);
-  // Tensors that a file keeps fused are read whole and cut; all others only in the rank's part, experts too.
-  const fused = ['gpt2', 'gpt_oss', 'phi3-longrope'];
   for (const { name, held, read } of served)
-    if (!fused.includes(name)) assert.ok(read <= held + 0.01, `${name}: holds ${held} and read ${read} of the model`);
+    assert.ok(read <= held + 0.01, `${name}: holds ${held} and read ${read} of the model`);
   assert.ok(served.length >= 4, `only ${served.map((s) => s.name).join(', ')}`);
 });
 const STAGED = ['llama', 'gemma3', 'deepseek_v3', 'qwen3_moe-b'];
@@ -169,6 +168,60 @@ function inBlocks(path: string): void {
   from.close();
   writeGguf(path, metadata, tensors);
 }
+/** Ranks read what they hold and no byte besides: together hardly more than the files have. */
+async function readOnce(size: number, way: string, data: readonly { name: string; path: string }[], most: number) {
+  const answers = (await runLocal(size, ranks, way, { data, timeoutMs: 120_000 })) as Shared[][];
+  data.forEach(({ name }, i) => {
+    const all = answers.map((rank) => rank[i]);
+    for (const { error, cachedError, fromDisk, held, refused } of all) {
+      assert.equal(refused, undefined);
+      assert.ok(error <= TOLERANCE && cachedError <= TOLERANCE, `${name}: off by ${error}, ${cachedError}`);
+      assert.ok(fromDisk <= held + 0.002, `${name}: a rank of ${size} holds ${held} and read ${fromDisk} of the files`);
+    }
+    const sum = all.reduce((n, s) => n + s.fromDisk, 0);
+    assert.ok(sum >= 1 && sum <= most, `${name}: ${size} ranks together read ${sum} times the files' bytes`);
+  });
+}
+/** Products of q, k and v in one tensor (by parts, by heads, turned round), gates beside ups, experts in one or apart. */
+const FUSED = ['phi3', 'gpt_neox', 'bloom', 'gpt2', 'qwen3_next', 'gpt_oss', 'llama4_text', 'qwen3_moe', 'granitemoe'];
+test('fused and stacked tensors: each rank reads its own bytes, once', { skip: skipFamilies }, async () => {
+  const data = FUSED.map((name) => ({ name, path: familyFolder(name) }));
+  await readOnce(2, 'sharedModels', data, 1.1);
+  const mixtures = data.filter(({ name }) => ['gpt_oss', 'llama4_text', 'qwen3_moe'].includes(name));
+  await readOnce(2, 'wholeExperts', mixtures, 1.1);
+});
+test('blocks of GGUF files, 8-bit floats and 4-bit floats of folders: each rank reads its own bytes, once', {
+  skip: missingGolden('gguf/llama/f32.gguf', 'hf/gpt_oss'),
+}, async () => {
+  const dir = mkdtempSync(join(tmpdir(), 'wick-blocks-'));
+  const [eight, four] = [float8Mixture({ inner: 256, experts: 4, headDim: 128 }), float4Experts(64)];
+  try {
+    inBlocks(join(dir, 'wide.gguf'));
+    const experts = [
+      { name: '8-bit floats', path: eight.kept },
+      { name: '4-bit floats', path: four.kept },
+    ];
+    await readOnce(2, 'sharedModels', [{ name: 'Q8_0', path: join(dir, 'wide.gguf') }, ...experts], 1.2);
+    await readOnce(2, 'wholeExperts', experts, 1.2);
+  } finally {
+    for (const at of [dir, eight.kept, eight.plain, four.kept, four.plain])
+      rmSync(at, { recursive: true, force: true });
+  }
+});
+test('experts in blocks whose rows do not divide into whole ones are refused by name', async () => {
+  const { kept, plain } = float8Mixture({ inner: 128, experts: 2, headDim: 128 });
+  try {
+    const data = [{ name: 'narrow', path: kept }];
+    const [[narrow]] = (await runLocal(2, ranks, 'sharedModels', { data })) as Shared[][];
+    assert.match(
+      String(narrow.refused),
+      /experts\.0\.down_proj\.weight: rows of 128 in F8_E4M3's blocks of 128 cannot be shared out among 2 ranks; { experts: 'whole' }/,
+    );
+    await readOnce(2, 'wholeExperts', data, 1.3);
+  } finally {
+    for (const at of [kept, plain]) rmSync(at, { recursive: true, force: true });
+  }
+});
 test('GGUF files, in blocks too', { skip: missingGolden('gguf/llama/f32.gguf', 'gguf/qwen3/q8_0.gguf') }, async () => {
   const dir = mkdtempSync(join(tmpdir(), 'wick-blocks-'));
   inBlocks(join(dir, 'wide.gguf'));

@@ -2,7 +2,7 @@
 // is held between reads but the one matrix that is being turned.
 import { bytesOf, DTYPE, type DType } from '../base/dtype.js';
 import { ShapeError } from '../base/errors.js';
-import { formatShape, type Shape, sizeOf } from '../base/shape.js';
+import { formatShape, sameShape, type Shape, sizeOf } from '../base/shape.js';
 import type { TensorRecord } from './stored-dtype.js';
 
 /** Rows of one stored tensor, by number, in the order in which they are wanted. */
@@ -148,3 +148,34 @@ export const renamed = (record: TensorRecord, name: string, shape: Shape = recor
   name,
   shape,
 });
+
+/** Tensors of one shape as one, with a dimension before theirs; in f32 where their dtypes differ. */
+export function stackedRecord(name: string, list: readonly TensorRecord[]): TensorRecord {
+  const records = list.every((r) => r.dtype === list[0].dtype) ? list : list.map((r) => floatRecord(r));
+  const [first] = records;
+  const odd = records.find((r) => !sameShape(r.shape, first.shape));
+  if (odd)
+    throw new ShapeError(
+      `${name}: ${first.name} is ${formatShape(first.shape)}, ${odd.name} ${formatShape(odd.shape)}; they must be alike`,
+    );
+  const each = first.byteLength;
+  const byteLength = records.length * each;
+  return {
+    name,
+    dtype: first.dtype,
+    shape: [records.length, ...first.shape],
+    byteLength,
+    read: (start = 0, end = byteLength) => {
+      const from = Math.floor(start / each);
+      if (end <= (from + 1) * each) return records[from].read(start - from * each, end - from * each);
+      const out = new Uint8Array(end - start);
+      for (let at = start; at < end; ) {
+        const which = Math.floor(at / each);
+        const to = Math.min(end, (which + 1) * each);
+        out.set(records[which].read(at - which * each, to - which * each), at - start);
+        at = to;
+      }
+      return out;
+    },
+  };
+}

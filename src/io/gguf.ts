@@ -108,6 +108,14 @@ export class Gguf {
     return storedRecord(where, name, type.plain, shape, options, (start, end) => this.raw(name, start, end));
   }
 
+  /** A quantized tensor's blocks as bytes: its shape, but for rows of bytes instead of values. */
+  blocks(name: string): TensorRecord {
+    const { type, shape, bytes } = this.info(name);
+    const row = ((shape.at(-1) ?? 1) / type.block) * type.bytes;
+    const read = (start = 0, end = bytes): Uint8Array => this.raw(name, start, end);
+    return { name, dtype: 'u8', shape: [...shape.slice(0, -1), row], byteLength: bytes, read };
+  }
+
   /** A quantized tensor as an f32 record, decoded block by block as it is read; plain ones as they are. */
   dequantize(name: string, options: ReadOptions = {}): TensorRecord {
     const { type, shape } = this.info(name);

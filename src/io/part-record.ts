@@ -59,10 +59,15 @@ export function wholeShape(shape: Shape, { dim, count, whole, sections }: Part):
   return shape.map((n, i) => (i === dim ? size : n));
 }
 
+/** One of several parts of a stored tensor. */
 export function partRecord(record: TensorRecord, part: Part): TensorRecord {
+  const { runs, zeros } = runsOf(part, record.shape, record.name);
+  return runsRecord(record, part.dim, runs, zeros);
+}
+
+/** Runs of a dimension of a stored tensor, one after another, and zeros after them. */
+export function runsRecord(record: TensorRecord, dim: number, runs: readonly Run[], zeros = 0): TensorRecord {
   const { shape, dtype, name } = record;
-  const { dim } = part;
-  const { runs, zeros } = runsOf(part, shape, name);
   const length = runs.reduce((n, r) => n + r.length, zeros);
   const own = shape.map((n, i) => (i === dim ? length : n));
   // Bytes of one index of the dimension, and of all of it: in the file, and in the part.

@@ -10,7 +10,8 @@ import { trainedNorm } from '../tensor/training.js';
 import { type RopeTable, rowOrder } from './rope.js';
 import type { Step } from './step.js';
 import type { Shard } from './shard.js';
-import { reorderHeads, type Role, type Weights } from './weights.js';
+import { reorderHeads } from './stored-rows.js';
+import type { Role, Weights } from './weights.js';
 
 /**
  * Root-mean-square or layer norm, by its feature. A weight stored as a difference from one is kept in f32 with the one

@@ -4,7 +4,7 @@ import { activation } from '../nn/activation.js';
 import type { Init } from '../nn/init.js';
 import { type AnyLinear, Linear } from '../nn/layers.js';
 import { Layer } from '../nn/module.js';
-import { QTensor, type Weight } from '../tensor/qtensor.js';
+import type { Weight } from '../tensor/qtensor.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { trainedSwiglu } from '../tensor/training.js';
 import { amongHeld, expertProduct } from './experts.js';
@@ -112,23 +112,10 @@ export class Mixture extends Layer {
       w.bias('router', [all], 'f32'),
     );
     if (f.choiceBias) this.choiceBias = w.tensor('choiceBias', [all], undefined, 'weight', 'f32');
-    const together = (): QTensor => {
-      const parts = (['expertGate', 'expertUp'] as const).map((r) => w.matrix(r, [count, inner, hidden]) as QTensor);
-      const both = QTensor.cat(parts);
-      for (const q of parts) q.dispose();
-      return both;
-    };
-    const joined = (gate: Tensor, up: Tensor): Tensor => {
-      const both = gate.cat([up], 1);
-      gate.dispose();
-      up.dispose();
-      return both;
-    };
-    const part = (role: Role): Tensor => w.tensor(role, [count, inner, hidden]);
-    this.gateUp = w.inBlocks('expertGate', 'expertUp') ? together() : joined(part('expertGate'), part('expertUp'));
+    const gateUp = ['expertGate', 'expertUp'] as const;
+    this.gateUp = w.expertRows(gateUp, [count, inner, hidden]);
     this.down = w.matrix('expertDown', [count, hidden, inner]);
-    const [gateBias, upBias] = [w.bias('expertGate', [count, inner]), w.bias('expertUp', [count, inner])];
-    if (gateBias && upBias) this.gateUpBias = joined(gateBias, upBias);
+    this.gateUpBias = w.expertBias(gateUp, [count, inner]);
     this.downBias = w.bias('expertDown', [count, hidden]);
     if (f.shared) {
       const part: DenseMlp = { kind: 'dense', inner: f.shared.inner, gated: true, activation: f.activation };

@@ -2,16 +2,14 @@
 // says: 8-bit floats and blocks of 4-bit floats stay in their bits where products take them, and can be read as floats.
 // What is kept in another way is refused by name.
 import { dequantize } from '../base/blocks/decode.js';
-import { ggmlType } from '../base/blocks/types.js';
+import { F8_E4M3, ggmlType } from '../base/blocks/types.js';
 import { DTYPE } from '../base/dtype.js';
 import { FormatError, UnsupportedError } from '../base/errors.js';
 import { formatShape, sameShape, type Shape, sizeOf } from '../base/shape.js';
-import { toTensor } from '../io/load.js';
 import type { TensorRecord } from '../io/stored-dtype.js';
-import { tensor } from '../tensor/create.js';
-import type { Device } from '../tensor/device.js';
+import type { StoredBlocks } from '../nn/var-builder.js';
+import type { BlockType } from '../ops/quantized.js';
 import { F8_GROUP } from '../tensor/float8-blocks.js';
-import { QTensor } from '../tensor/qtensor.js';
 import { Config, type Json } from './config.js';
 
 type Records = ReadonlyMap<string, () => TensorRecord>;
@@ -124,21 +122,27 @@ function scaled(weight: TensorRecord, scale: TensorRecord, block: readonly numbe
 const inGroups = (shape: Shape, block: readonly number[] | undefined): boolean =>
   (shape.at(-1) as number) % F8_GROUP === 0 && (!block || block[1] % F8_GROUP === 0);
 
-/** 8-bit floats as they are stored, each row with its own scales. */
-function float8(weight: TensorRecord, scale: TensorRecord, block: readonly number[] | undefined): OpenBlocks {
-  return (device) => {
-    const { name, shape } = weight;
-    const at = scaleAt(name, shape, scale.shape, block);
-    const numbers = numbersOf(scale);
-    const groups = (shape.at(-1) as number) / F8_GROUP;
-    const spread = new Float32Array(sizeOf(shape) / F8_GROUP);
-    for (let i = 0; i < spread.length; i++) spread[i] = numbers[at(Math.floor(i / groups), (i % groups) * F8_GROUP)];
-    const scales = tensor(spread, { shape: [...shape.slice(0, -1), groups], device });
-    return QTensor.fromFloat8(toTensor(weight, device), scales);
+/** 8-bit floats as they are stored, each row with its own scales; of those all are read, they are few. */
+function float8(weight: TensorRecord, scale: TensorRecord, block: readonly number[] | undefined): StoredBlocks {
+  const { name, shape } = weight;
+  const at = scaleAt(name, shape, scale.shape, block);
+  const groups = (shape.at(-1) as number) / F8_GROUP;
+  const byteLength = 4 * (sizeOf(shape) / F8_GROUP);
+  let numbers: Float32Array | undefined;
+  const read = (start = 0, end = byteLength): Uint8Array => {
+    const scales = (numbers ??= numbersOf(scale));
+    const [first, last] = [Math.floor(start / 4), Math.ceil(end / 4)];
+    const spread = Float32Array.from({ length: last - first }, (_, k) => {
+      const i = first + k;
+      return scales[at(Math.floor(i / groups), (i % groups) * F8_GROUP)];
+    });
+    return new Uint8Array(spread.buffer).subarray(start - 4 * first, end - 4 * first);
   };
+  const scales: TensorRecord = { name, dtype: 'f32', shape: [...shape.slice(0, -1), groups], byteLength, read };
+  return { type: F8_E4M3.name as BlockType, shape, blocks: weight, scales };
 }
 
-type OpenBlocks = (device: Device) => QTensor;
+type OpenBlocks = () => StoredBlocks;
 /** A folder's tensors, and those of them that can be had as they are stored. */
 interface Kept {
   readonly records: Records;
@@ -174,7 +178,7 @@ export function withScales(where: string, json: unknown, records: Records): Kept
     out.delete(`${name}${suffix}`);
     out.set(name, () => scaled(open(), scale(), block));
     const matrix = weight.shape.length > 1 && !/embed/.test(name);
-    if (matrix && inGroups(weight.shape, block)) blocks.set(name, (device) => float8(open(), scale(), block)(device));
+    if (matrix && inGroups(weight.shape, block)) blocks.set(name, () => float8(open(), scale(), block));
   }
   return { records: out, blocks };
 }
@@ -193,6 +197,17 @@ function repacked(blocks: Uint8Array, scales: Uint8Array): Uint8Array {
     }
   }
   return out;
+}
+/** The same blocks as a record of bytes, [..., 17 groups]. */
+function asGgml(blocks: TensorRecord, scales: TensorRecord): TensorRecord {
+  const byteLength = scales.byteLength * MXFP4.bytes;
+  const read = (start = 0, end = byteLength): Uint8Array => {
+    const [first, last] = [Math.floor(start / MXFP4.bytes), Math.ceil(end / MXFP4.bytes)];
+    const from = first * MXFP4.bytes;
+    return repacked(blocks.read(first * 16, last * 16), scales.read(first, last)).subarray(start - from, end - from);
+  };
+  const shape = [...scales.shape.slice(0, -1), MXFP4.bytes * (scales.shape.at(-1) as number)];
+  return { name: blocks.name, dtype: 'u8', shape, byteLength, read };
 }
 /** Blocks [..., groups, 16] with an exponent each [..., groups], as f32 [..., 32 groups]. */
 function decoded(blocks: TensorRecord, scales: TensorRecord): TensorRecord {
@@ -225,7 +240,7 @@ function withFloat4(where: string, config: Config, records: Records): Kept {
     out.delete(scales.name);
     out.set(name, () => decoded(open(), scale()));
     const { shape } = decoded(blocks, scales);
-    kept.set(name, (device) => QTensor.fromBytes('MXFP4', shape, repacked(open().read(), scale().read()), device));
+    kept.set(name, () => ({ type: 'MXFP4', shape, blocks: asGgml(open(), scale()) }));
   }
   if (kept.size === 0) throw new FormatError(`${where}: quant_method is "mxfp4", and no tensor's name ends in _blocks`);
   return { records: out, blocks: kept };

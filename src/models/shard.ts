@@ -80,8 +80,6 @@ export class Shard {
   readonly own: Features;
   /** Rows of embedding and head that each rank holds; the last ones may end with zeros. */
   readonly entries: number;
-  /** Names of stored tensors that are other ranks' alone. */
-  readonly elsewhere = new Set<string>();
   readonly #division: ExpertDivision | undefined;
 
   constructor(group: ShardGroup, whole: Features, experts?: ExpertDivision) {

@@ -8,16 +8,13 @@ import { formatShape, sameShape, type Shape } from '../base/shape.js';
 import { Gguf } from '../io/gguf.js';
 import { readJsonFile } from '../io/json-file.js';
 import { toTensor } from '../io/load.js';
-import { type Part, partRecord } from '../io/part-record.js';
 import { SafeTensors } from '../io/safetensors.js';
 import type { TensorRecord } from '../io/stored-dtype.js';
-import type { BuilderOptions, VarOptions, VarSource } from '../nn/var-builder.js';
+import type { BuilderOptions, StoredBlocks, VarOptions, VarSource } from '../nn/var-builder.js';
 import { VarBuilder } from '../nn/var-builder.js';
 import type { Init } from '../nn/init.js';
 import { keep } from '../tensor/scope.js';
-import { isBlockType } from '../ops/quantized.js';
-import type { Device } from '../tensor/device.js';
-import { QTensor } from '../tensor/qtensor.js';
+import { type BlockType, isBlockType } from '../ops/quantized.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { isObject, type Json } from './config.js';
 import { withScales } from './scaled-weights.js';
@@ -42,7 +39,7 @@ export class ModelSource implements VarSource {
   /** A builder over its tensors, as layers take them. */
   readonly builder: VarBuilder;
   readonly #records: ReadonlyMap<string, () => TensorRecord>;
-  readonly #blocks: ReadonlyMap<string, (device: Device) => QTensor>;
+  readonly #blocks: ReadonlyMap<string, () => StoredBlocks>;
   readonly #used = new Set<string>();
   readonly #close: () => void;
   readonly #onProgress: LoadProgress['onProgress'];
@@ -56,7 +53,7 @@ export class ModelSource implements VarSource {
     options: BuilderOptions & LoadProgress,
     close: () => void = () => {},
     metadata: ReadonlyMap<string, unknown> = new Map(),
-    blocks: ReadonlyMap<string, (device: Device) => QTensor> = new Map(),
+    blocks: ReadonlyMap<string, () => StoredBlocks> = new Map(),
   ) {
     this.#blocks = blocks;
     this.format = format;
@@ -100,18 +97,7 @@ export class ModelSource implements VarSource {
     const stored = toTensor(record, device);
     const t = stored.cast(dtype);
     if (t !== stored) stored.dispose();
-    this.#tell(record.byteLength);
-    return keep(t);
-  }
-  /** A part of a tensor, of which no more is read; it counts as used. */
-  part(name: string, shape: Shape | undefined, part: Part, { dtype, device }: VarOptions): Tensor {
-    const record = this.record(name);
-    this.#checkShape(name, record.shape, shape);
-    const own = partRecord(record, part);
-    const stored = toTensor(own, device);
-    const t = stored.cast(dtype);
-    if (t !== stored) stored.dispose();
-    this.#tell(own.byteLength);
+    this.loaded(record.byteLength);
     return keep(t);
   }
   #checkShape(name: string, stored: Shape, shape: Shape | undefined): void {
@@ -120,18 +106,14 @@ export class ModelSource implements VarSource {
         `${this.path}: ${name} is ${formatShape(stored)}; by the config it is ${formatShape(shape)}`,
       );
   }
-  /** Whether a tensor is stored in quantized blocks that products take. */
-  hasBlocks(name: string): boolean {
-    return this.#blocks.has(name);
-  }
-  /** A quantized tensor as it is stored. */
-  quantized(name: string, device: Device): QTensor | undefined {
+  /** A tensor in the quantized blocks it is stored in, where products take them; counts as used. */
+  blocks(name: string): StoredBlocks | undefined {
     const open = this.#blocks.get(name);
-    if (!open) return undefined;
-    this.#tell(this.record(name).byteLength);
-    return open(device);
+    if (open) this.#used.add(name);
+    return open?.();
   }
-  #tell(bytes: number): void {
+  /** Tells of progress. */
+  loaded(bytes: number): void {
     if (!this.#onProgress) return;
     this.#total ??= [...this.#records.values()].reduce((n, open) => n + open().byteLength, 0);
     this.#done += bytes;
@@ -204,7 +186,8 @@ function openGguf(path: string, options: OpenModelOptions): OpenedModel {
         .filter((name) => kept(f, name))
         .map((name) => {
           const { type, shape } = f.info(name);
-          return [name, (device: Device) => QTensor.fromBytes(type.name, shape, f.raw(name), device)] as const;
+          const open = (): StoredBlocks => ({ type: type.name as BlockType, shape, blocks: f.blocks(name) });
+          return [name, open] as const;
         }),
     ),
   );

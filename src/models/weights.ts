@@ -3,18 +3,20 @@
 import { ggmlType } from '../base/blocks/types.js';
 import type { DType } from '../base/dtype.js';
 import { ShapeError, UnsupportedError } from '../base/errors.js';
-import { formatShape, sameShape, type Shape } from '../base/shape.js';
+import { formatShape, sameShape, type Shape, sizeOf } from '../base/shape.js';
+import { stackedRecord } from '../io/derived-records.js';
 import { type Part, wholeShape } from '../io/part-record.js';
+import type { TensorRecord } from '../io/stored-dtype.js';
 import { type Init, normal, ONE, ZERO } from '../nn/init.js';
 import { type AnyLinear, Linear, recordStored, type StoredPart } from '../nn/layers.js';
 import { partOf } from '../nn/part-of.js';
-import type { VarBuilder } from '../nn/var-builder.js';
-import { tensor } from '../tensor/create.js';
+import type { StoredBlocks, VarBuilder } from '../nn/var-builder.js';
 import { keep, scope } from '../tensor/scope.js';
 import { QTensor, type Weight } from '../tensor/qtensor.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { HeadSizes } from './features.js';
 import type { Shard } from './shard.js';
+import { reorderHeads, take, type Taken } from './stored-rows.js';
 
 /** Parts of the whole model. */
 export const MODEL_ROLES = ['embed', 'positions', 'embedNorm', 'finalNorm', 'head'] as const;
@@ -55,34 +57,25 @@ export type Names = { readonly [R in Role]?: Where } & {
 export const placesOf = (where: Where): readonly Place[] =>
   (Array.isArray(where) ? where : [where]).map((p) => (typeof p === 'string' ? { name: p } : p) as Place);
 
-/** The rows of every head in another order. */
-export function reorderHeads(t: Tensor, order: readonly number[] | undefined): Tensor {
-  if (!order) return t;
-  const [rows, ...rest] = t.shape;
-  const ids = tensor(Uint32Array.from(order), { device: t.device });
-  return t
-    .reshape([rows / order.length, order.length, ...rest])
-    .indexSelect(1, ids)
-    .reshape(t.shape);
-}
-
-/** One tensor of all experts'. */
-function stacked(parts: readonly Tensor[], name: string): Tensor {
-  const odd = parts.find((t) => !sameShape(t.shape, parts[0].shape));
-  if (odd)
-    throw new ShapeError(
-      `${name}: experts are ${formatShape(parts[0].shape)} and ${formatShape(odd.shape)}; they must be alike`,
-    );
-  const rows = parts.map((t) => t.unsqueeze(0));
-  return rows[0].cat(rows.slice(1), 0);
-}
-
 export interface LinearPart {
   readonly role: Role;
   readonly outputs: number;
   /** For queries and keys: how a head's rows are put in order for turning. */
   readonly order?: readonly number[];
 }
+
+/** A part with the shape that this model or rank has of it. */
+interface OwnPart {
+  readonly role: Role;
+  readonly shape: Shape;
+  readonly order?: readonly number[];
+}
+/** The dimension of rows, along which parts are joined. */
+const rowsDim = (shape: Shape, kind: 'weight' | 'bias'): number =>
+  Math.max(0, shape.length - (kind === 'weight' ? 2 : 1));
+/** Experts that stand apart in files as one tensor; what is stored as one, as it is. */
+const stackedIf = (p: Place, names: readonly string[], records: readonly TensorRecord[]): TensorRecord =>
+  p.name.includes('{e}') ? stackedRecord(names[0], records) : records[0];
 
 export class Weights {
   readonly builder: VarBuilder;
@@ -168,59 +161,82 @@ export class Weights {
   ): Tensor {
     const p = this.#place(role, kind);
     if (!p) throw new ShapeError(`weights: this family has no name for ${role} ${kind}`);
+    if (p.rows || p.transposed || p.name.includes('{e}')) return this.#read([{ role, shape }], kind, dtype);
     const name = this.#full(p, kind);
-    const plain = !p.rows && !p.transposed && !p.name.includes('{e}');
     const part = this.shard?.part(role, kind, this.layer);
-    if (plain) {
-      if (!part) return this.builder.get(shape, name, init, dtype);
-      return this.builder.part(wholeShape(shape, part), name, part, dtype);
-    }
-    // Turned and stacked tensors are read in part, fused ones whole.
-    if (!part || !p.rows) return this.#unfused(p, role, shape, kind, dtype, part);
-    const whole = this.#unfused(p, role, wholeShape(shape, part), kind, dtype);
-    const own = keep(scope(() => partOf(whole, part, name).copy()));
-    whole.dispose();
-    return own;
-  }
-  /** One of the tensors that are fused, turned or stacked in files; whole, or a rank's part of it. */
-  #unfused(p: Place, role: Role, shape: Shape, kind: 'weight' | 'bias', dtype: DType, own?: Part): Tensor {
-    const name = this.#full(p, kind);
-    const read: Tensor[] = [];
-    const turns = p.transposed === true && kind === 'weight';
-    // Where the divided dimension lies in what is stored: experts stand apart there, turned matrices the other way round.
-    const rank = shape.length - (p.name.includes('{e}') ? 1 : 0);
-    const dim = (own?.dim ?? 0) - (shape.length - rank);
-    const ownStored = own && dim >= 0 && { ...own, dim: turns && dim >= rank - 2 ? 2 * rank - 3 - dim : dim };
-    const part = scope(() => {
-      const stored = p.name.includes('{e}') ? this.#experts(p, kind, shape[0], dim < 0 ? own : undefined) : [0];
-      const turned = stored.map((e) => {
-        const at = this.#full(p, kind, e);
-        const t = ownStored
-          ? this.builder.part(undefined, at, ownStored, dtype)
-          : this.builder.get(undefined, at, ZERO, dtype);
-        read.push(t);
-        return turns ? t.t() : t;
-      });
-      const whole = p.name.includes('{e}') ? stacked(turned, name) : turned[0];
-      const t = p.rows ? p.rows(whole, this.#sizes) : whole;
-      if (!sameShape(t.shape, shape))
-        throw new ShapeError(
-          `${name}: its part for ${role} is ${formatShape(t.shape)}; by the config it is ${formatShape(shape)}`,
-        );
-      return t.copy();
-    });
-    for (const t of read) t.dispose();
-    return keep(part);
+    if (!part) return this.builder.get(shape, name, init, dtype);
+    return this.builder.part(wholeShape(shape, part), name, part, dtype);
   }
 
-  /**
-   * Numbers of the experts that a stack is made of: all, or those of this rank; the others' tensors are theirs to use.
-   */
-  #experts(p: Place, kind: 'weight' | 'bias', held: number, own: Part | undefined): number[] {
-    const first = own ? held * own.index : 0;
-    for (let e = 0; own && e < held * own.count; e++)
-      if (e < first || e >= first + held) this.shard?.elsewhere.add(this.#full(p, kind, e));
-    return Array.from({ length: held }, (_, i) => first + i);
+  /** What of stored tensors makes parts that lie in the same ones: a model's, or this rank's. */
+  #wanted(parts: readonly OwnPart[], kind: 'weight' | 'bias') {
+    const [{ role, shape }] = parts;
+    const p = this.#place(role, kind) as Place;
+    const ownPart = (role: Role): Part | undefined => this.shard?.part(role, kind, this.layer);
+    const own = ownPart(role);
+    const [experts] = own ? wholeShape(shape, own) : shape;
+    const names = p.name.includes('{e}')
+      ? Array.from({ length: experts }, (_, e) => this.#full(p, kind, e))
+      : [this.#full(p, kind)];
+    const wanted = parts.map(({ role, order }) => {
+      const { rows } = this.#place(role, kind) as Place;
+      const part = ownPart(role);
+      const of = rows && ((t: Tensor): Tensor => rows(t, this.#sizes));
+      return { ...(of && { rows: of }), ...(part && { part }), ...(order && { order }) };
+    });
+    const of = (stored: TensorRecord): Taken => {
+      const rows = shape.length > 1 && stored.shape.length > 1 && kind === 'weight';
+      return take(stored, wanted, { turned: p.transposed === true && kind === 'weight', rows }, this.builder.device);
+    };
+    return { p, names, of };
+  }
+  /** Parts of the same stored tensors as floats, rows after rows. */
+  #read(parts: readonly OwnPart[], kind: 'weight' | 'bias', dtype: DType): Tensor {
+    const { p, names, of } = this.#wanted(parts, kind);
+    const records = names.map((name) => this.builder.record(name));
+    if (records.some((r) => !r)) return this.#fromMemory(p, names, parts, kind, dtype);
+    const { record, finish } = of(stackedIf(p, names, records as TensorRecord[]));
+    const read = this.builder.load(record, dtype);
+    const own = finish ? keep(scope(() => finish(read).copy())) : read;
+    if (own !== read) read.dispose();
+    return this.#checked(own, parts, kind, names[0]);
+  }
+  /** Throws where what a stored tensor gave is not what the config says. */
+  #checked<T extends Weight>(own: T, parts: readonly OwnPart[], kind: 'weight' | 'bias', name: string): T {
+    const [{ shape }] = parts;
+    const at = rowsDim(shape, kind);
+    const rows = parts.reduce((n, x) => n + x.shape[at], 0);
+    const want = shape.map((n, i) => (i === at ? rows : n));
+    if (sameShape(own.shape, want)) return own;
+    throw new ShapeError(
+      `${name}: its part for ${parts.map((x) => x.role).join(', ')} is ${formatShape(own.shape)}; by the config it is ` +
+        `${formatShape(want)}`,
+    );
+  }
+  /** The same from tensors that are there already, whole: a trained map's. */
+  #fromMemory(
+    p: Place,
+    names: readonly string[],
+    parts: readonly OwnPart[],
+    kind: 'weight' | 'bias',
+    dtype: DType,
+  ): Tensor {
+    const made = scope(() => {
+      const all = names.map((name) => {
+        const t = this.builder.get(undefined, name, ZERO, dtype);
+        return p.transposed && kind === 'weight' ? t.t() : t;
+      });
+      const [first, ...rest] = p.name.includes('{e}') ? all.map((t) => t.unsqueeze(0)) : all;
+      const whole = rest.length > 0 ? first.cat(rest, 0) : first;
+      const list = parts.map(({ role, order }) => {
+        const { rows } = this.#place(role, kind) as Place;
+        const part = this.shard?.part(role, kind, this.layer);
+        const of = rows ? rows(whole, this.#sizes) : whole;
+        return reorderHeads(part ? partOf(of, part, names[0]) : of, order);
+      });
+      return (list.length === 1 ? list[0] : list[0].cat(list.slice(1), rowsDim(parts[0].shape, kind))).copy();
+    });
+    return this.#checked(keep(made), parts, kind, names[0]);
   }
 
   /**
@@ -228,84 +244,118 @@ export class Weights {
    * floats.
    */
   matrix(role: Role, shape: Shape, init: Init = ZERO): Weight {
-    return this.#blocks(role, shape) ?? this.tensor(role, shape, init);
+    return this.#blocks([{ role, shape }]) ?? this.tensor(role, shape, init);
   }
-  #blocks(role: Role, shape: Shape, order?: readonly number[]): QTensor | undefined {
-    const p = this.#place(role, 'weight');
-    if (!p || p.transposed) return undefined;
-    const stored = p.name.includes('{e}')
-      ? this.#stackedBlocks(p, shape)
-      : this.builder.quantized(this.#full(p, 'weight'));
-    if (!stored) return undefined;
+  /** Parts of the same stored tensors in their blocks, rows after rows; undefined where they are floats. */
+  #blocks(parts: readonly OwnPart[]): QTensor | undefined {
+    if (!this.#inBlocks(...parts.map((x) => x.role))) return undefined;
+    const { p, names, of } = this.#wanted(parts, 'weight');
+    const stored = names.map((name) => {
+      const blocks = this.builder.blocks(name);
+      if (!blocks) throw new UnsupportedError(`${name}: is not in blocks as the experts before it are`);
+      return blocks;
+    });
+    const [first] = stored;
+    const odd = stored.findIndex((s) => s.type !== first.type);
+    if (odd >= 0)
+      throw new UnsupportedError(`${names[odd]}: is in ${stored[odd].type}, the experts before it in ${first.type}`);
+    for (const x of parts) this.#mustDivide(x.role, first);
+    const taken = of(
+      stackedIf(
+        p,
+        names,
+        stored.map((s) => s.blocks),
+      ),
+    );
+    const scales =
+      first.scales &&
+      of(
+        stackedIf(
+          p,
+          names,
+          stored.map((s) => s.scales as TensorRecord),
+        ),
+      );
+    const values = (taken.record.byteLength / first.blocks.byteLength) * sizeOf(first.shape);
+    const q = this.builder.loadBlocks({
+      type: first.type,
+      shape: [values],
+      blocks: taken.record,
+      ...(scales && { scales: scales.record }),
+    });
+    if (!taken.finish) return this.#checked(q, parts, 'weight', names[0]);
+    const finished = (t: Tensor, { finish }: Taken): Tensor => keep(scope(() => (finish ? finish(t) : t).copy()));
+    const [read] = q.parts;
+    const own = new QTensor([
+      {
+        type: first.type,
+        blocks: finished(read.blocks, taken),
+        ...(scales && { scales: finished(read.scales as Tensor, scales) }),
+      },
+    ]);
+    q.dispose();
+    return this.#checked(own, parts, 'weight', names[0]);
+  }
+  /** Along a row a part must be made of whole blocks. */
+  #mustDivide(role: Role, { type, shape }: StoredBlocks): void {
     const part = this.shard?.part(role, 'weight', this.layer);
-    const moved =
-      p.rows || order || part
-        ? stored.mapRows((rows) => {
-            const unfused = p.rows ? p.rows(rows, this.#sizes) : rows;
-            return reorderHeads(part ? this.#ownBlocks(unfused, part, stored, role) : unfused, order);
-          })
-        : stored;
-    if (moved !== stored) stored.dispose();
-    if (!sameShape(moved.shape, shape))
-      throw new ShapeError(
-        `${this.#full(p, 'weight')}: its part for ${role} is ${formatShape(moved.shape)}; by the config it is ` +
-          `${formatShape(shape)}`,
-      );
-    return moved;
-  }
-  /** Experts that stand apart are kept in blocks where the model is whole: ranks read theirs as floats. */
-  #holdsBlocks(p: Place): boolean {
-    return !p.name.includes('{e}') || !this.shard;
-  }
-  /** Experts that stand apart in files, as one. */
-  #stackedBlocks(p: Place, [count]: Shape): QTensor | undefined {
-    if (!this.#holdsBlocks(p)) return undefined;
-    const list: QTensor[] = [];
-    for (let e = 0; e < count; e++) {
-      const q =
-        this.builder.hasBlocks(this.#full(p, 'weight', e)) && this.builder.quantized(this.#full(p, 'weight', e));
-      if (q) list.push(q);
-      else if (list.length > 0)
-        throw new UnsupportedError(`${this.#full(p, 'weight', e)}: is not in blocks as the experts before it are`);
-      else return undefined;
-    }
-    const stacked = QTensor.stack(list);
-    for (const q of list) q.dispose();
-    return stacked;
-  }
-  /** A part of rows in blocks; along a row it must be made of whole blocks. */
-  #ownBlocks(rows: Tensor, part: Part, stored: QTensor, role: Role): Tensor {
-    const { block } = ggmlType(stored.type);
-    const width = stored.shape.at(-1) as number;
-    if (part.dim === rows.rank - 1 && (width / part.count) % block !== 0)
-      throw new UnsupportedError(
-        `${this.nameOf(role)}: rows of ${width} in ${stored.type}'s blocks of ${block} cannot be shared out among ${part.count} ranks; ` +
-          `${role === 'expertDown' ? "{ experts: 'whole' } gives each rank some of the experts, " : ''}{ quantized: false } decodes them`,
-      );
-    return partOf(rows, part, this.nameOf(role));
+    const rank = shape.length + ((this.#place(role, 'weight') as Place).name.includes('{e}') ? 1 : 0);
+    const [{ block }, width] = [ggmlType(type), shape.at(-1) as number];
+    if (part?.dim !== rank - 1 || (width / part.count) % block === 0) return;
+    throw new UnsupportedError(
+      `${this.nameOf(role)}: rows of ${width} in ${type}'s blocks of ${block} cannot be shared out among ${part.count} ranks; ` +
+        `${role === 'expertDown' ? "{ experts: 'whole' } gives each rank some of the experts, " : ''}{ quantized: false } decodes them`,
+    );
   }
   /** Whether all of these parts are stored in blocks that rows can be taken from. */
-  inBlocks(...roles: readonly Role[]): boolean {
+  #inBlocks(...roles: readonly Role[]): boolean {
     return roles.every((role) => {
       const p = this.#place(role, 'weight');
-      return p && !p.transposed && this.#holdsBlocks(p) && this.builder.hasBlocks(this.#full(p, 'weight'));
+      return p && !p.transposed && this.builder.hasBlocks(this.#full(p, 'weight'));
     });
   }
-  /** Parts that are all stored in blocks, joined row after row. */
-  #joinedBlocks(parts: readonly LinearPart[], inputs: number): QTensor | undefined {
-    const list: QTensor[] = [];
-    for (const x of parts) {
-      const q = this.#blocks(x.role, [x.outputs, inputs], x.order);
-      if (!q) {
-        for (const other of list) other.dispose();
-        return undefined;
-      }
-      list.push(q);
+
+  /** Parts joined row after row; those that lie in the same stored tensors are read at once. */
+  #joined(parts: readonly OwnPart[], kind: 'weight' | 'bias', init: Init): Weight {
+    const inBlocks = kind === 'weight' && this.#inBlocks(...parts.map((x) => x.role));
+    const at = (x: OwnPart): Place | undefined => this.#place(x.role, kind);
+    const together = at(parts[0])?.rows && parts.every((x) => at(x)?.rows && at(x)?.name === at(parts[0])?.name);
+    if (together) return (inBlocks && this.#blocks(parts)) || this.#read(parts, kind, this.builder.dtype);
+    if (inBlocks) {
+      const list = parts.map((x) => this.#blocks([x]) as QTensor);
+      if (list.length === 1) return list[0];
+      const joined = QTensor.cat(list);
+      for (const q of list) q.dispose();
+      return joined;
     }
+    const list = parts.map((x) => {
+      const t = this.tensor(x.role, x.shape, init, kind);
+      if (!x.order) return t;
+      const moved = keep(scope(() => reorderHeads(t, x.order).copy()));
+      t.dispose();
+      return moved;
+    });
     if (list.length === 1) return list[0];
-    const joined = QTensor.cat(list);
-    for (const q of list) q.dispose();
-    return joined;
+    const whole = keep(list[0].cat(list.slice(1), rowsDim(parts[0].shape, kind)));
+    for (const t of list) t.dispose();
+    return whole;
+  }
+  /** The same for matrices of all experts, (experts, rows, inputs). */
+  expertRows(roles: readonly Role[], shape: Shape): Weight {
+    return this.#joined(
+      roles.map((role) => ({ role, shape })),
+      'weight',
+      ZERO,
+    );
+  }
+  /** Their biases, where these parts have any. */
+  expertBias(roles: readonly Role[], shape: Shape): Tensor | undefined {
+    if (!roles.every((role) => this.#biases.includes(role))) return undefined;
+    return this.#joined(
+      roles.map((role) => ({ role, shape })),
+      'bias',
+      ZERO,
+    ) as Tensor;
   }
 
   /** One product for several stored ones that share an input. */
@@ -345,22 +395,18 @@ export class Weights {
         biased ? this.builder.get([outputs], `${name}.bias`, ZERO) : undefined,
       );
     }
-    const joined = (kind: 'weight' | 'bias'): Tensor => {
-      const shape = (n: number): number[] => (kind === 'weight' ? [n, inputs] : [n]);
-      const stored = parts.map((x) => {
-        const t = this.tensor(x.role, shape(x.outputs), init, kind);
-        if (!x.order) return t;
-        const moved = keep(scope(() => reorderHeads(t, x.order).copy()));
-        t.dispose();
-        return moved;
-      });
-      if (stored.length === 1) return stored[0];
-      const whole = keep(stored[0].cat(stored.slice(1), 0));
-      for (const t of stored) t.dispose();
-      return whole;
-    };
-    const bias = biased ? joined('bias') : undefined;
-    const weight = this.#joinedBlocks(parts, inputs) ?? joined('weight');
+    const joined = (kind: 'weight' | 'bias'): Weight =>
+      this.#joined(
+        parts.map(({ role, outputs: n, order }) => ({
+          role,
+          shape: kind === 'weight' ? [n, inputs] : [n],
+          ...(order && { order }),
+        })),
+        kind,
+        init,
+      );
+    const bias = biased ? (joined('bias') as Tensor) : undefined;
+    const weight = joined('weight');
     return this.shard?.linear(first.role, weight, bias, this.layer) ?? new Linear<Weight>(weight, bias);
   }
   /** A vector that norms multiply by. */

@@ -1,13 +1,15 @@
 // Where layers get their tensors: fresh ones from a VarMap, stored ones from files of any format, under nested names.
 import type { DType } from '../base/dtype.js';
 import { ArgumentError, ShapeError } from '../base/errors.js';
-import { formatShape, sameShape, type Shape } from '../base/shape.js';
+import { formatShape, sameShape, type Shape, sizeOf } from '../base/shape.js';
 import { loadTensors, saveTensors, toTensor } from '../io/load.js';
 import { type Part, partRecord } from '../io/part-record.js';
 import { openTensors, type OpenOptions, type TensorFile } from '../io/open.js';
+import type { TensorRecord } from '../io/stored-dtype.js';
+import type { BlockType } from '../ops/quantized.js';
 import { noGrad } from '../tensor/autograd.js';
 import { Device } from '../tensor/device.js';
-import type { QTensor } from '../tensor/qtensor.js';
+import { QTensor } from '../tensor/qtensor.js';
 import type { Generator } from '../tensor/random.js';
 import { keep, scope } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
@@ -27,14 +29,25 @@ export interface VarOptions {
 export interface VarSource {
   /** The tensor of a full name; `init` says how it begins where the source makes new ones. */
   get(name: string, shape: Shape | undefined, init: Init, options: VarOptions): Tensor;
-  /** A part of a stored tensor, of which no more is read; `shape` is the whole one's. */
-  part?(name: string, shape: Shape | undefined, part: Part, options: VarOptions): Tensor;
   /** Whether there is a tensor of this full name. */
   has(name: string): boolean;
+  /** A stored tensor, of which only what is asked for is read; sources that hold tensors in memory have none. */
+  record?(name: string): TensorRecord;
   /** The tensor in the blocks it is stored in; undefined where it is stored as floats. */
-  quantized?(name: string, device: Device): QTensor | undefined;
-  /** Whether the tensor is stored in quantized blocks. */
-  hasBlocks?(name: string): boolean;
+  blocks?(name: string): StoredBlocks | undefined;
+  /** Is told how many bytes of a record, as floats of 4 bytes where they are in blocks, have come to a device. */
+  loaded?(bytes: number): void;
+}
+/** A tensor in quantized blocks, as it is stored: rows of bytes, or of 8-bit floats with scales beside them. */
+export interface StoredBlocks {
+  /** The blocks' type. */
+  readonly type: BlockType;
+  /** Of the values: [..., rows, values of a row]. */
+  readonly shape: Shape;
+  /** [..., rows, bytes of a row]. */
+  readonly blocks: TensorRecord;
+  /** Of 8-bit floats: [..., rows, scales of a row]. */
+  readonly scales?: TensorRecord;
 }
 
 /** Trainable tensors by name, in the order they were made. */
@@ -106,22 +119,16 @@ const fromMap = (tensors: ReadonlyMap<string, Tensor>): VarSource => ({
 /** Tensors read when they are asked for, one at a time. */
 const fromFiles = (files: readonly TensorFile[]): VarSource => {
   const where = new Map(files.flatMap((f) => f.names.map((name) => [name, f] as const)));
+  const record = (name: string): TensorRecord => {
+    const file = where.get(name);
+    if (!file) throw missing(name, [...where.keys()]);
+    return file.record(name);
+  };
   return {
     has: (name) => where.has(name),
-    part: (name, shape, part, { dtype, device }) => {
-      const file = where.get(name);
-      if (!file) throw missing(name, [...where.keys()]);
-      const record = file.record(name);
-      if (shape && !sameShape(shape, record.shape)) throw unlike(name, record.shape, shape);
-      const stored = toTensor(partRecord(record, part), device);
-      const t = stored.cast(dtype);
-      if (t !== stored) stored.dispose();
-      return keep(t);
-    },
+    record,
     get: (name, shape, _init, { dtype, device }) => {
-      const file = where.get(name);
-      if (!file) throw missing(name, [...where.keys()]);
-      const stored = toTensor(file.record(name), device);
+      const stored = toTensor(record(name), device);
       const t = checked(name, stored.cast(dtype), shape);
       if (t !== stored) stored.dispose();
       return keep(t);
@@ -258,13 +265,36 @@ export class VarBuilder {
   withDevice(device: Device): VarBuilder {
     return this.#with({ device });
   }
+  /** A stored tensor of this name under the prefix; undefined where the source holds its tensors in memory. */
+  record(name: string): TensorRecord | undefined {
+    return this.#source.record?.(this.#full(name));
+  }
+  /** The tensor of this name under the prefix in the blocks it is stored in; undefined where those are floats. */
+  blocks(name: string): StoredBlocks | undefined {
+    return this.#source.blocks?.(this.#full(name));
+  }
+  /** A stored tensor, or what was made of one, on the builder's device. */
+  load(record: TensorRecord, dtype: DType = this.dtype): Tensor {
+    const stored = toTensor(record, this.device);
+    const t = stored.cast(dtype);
+    if (t !== stored) stored.dispose();
+    this.#source.loaded?.(record.byteLength);
+    return keep(t);
+  }
+  /** The same for blocks. */
+  loadBlocks({ type, shape, blocks, scales }: StoredBlocks): QTensor {
+    const [own, by] = [blocks, scales].map((r) => r && keep(toTensor(r, this.device)));
+    this.#source.loaded?.(4 * sizeOf(shape));
+    return new QTensor([{ type, blocks: own as Tensor, ...(by && { scales: by }) }]);
+  }
   /** A stored tensor in ggml's blocks, or undefined where the source holds floats (or decodes them). */
   quantized(name: string): QTensor | undefined {
-    return this.#source.quantized?.(this.#rename([...this.#path, name].join('.')), this.device);
+    const stored = this.blocks(name);
+    return stored && this.loadBlocks(stored);
   }
   /** Whether the tensor of this name is stored in quantized blocks. */
   hasBlocks(name: string): boolean {
-    return this.#source.hasBlocks?.(this.#rename([...this.#path, name].join('.'))) ?? false;
+    return this.blocks(name) !== undefined;
   }
   /** Asks the source for other names: f is given the full one. */
   rename(f: (name: string) => string): VarBuilder {
@@ -288,8 +318,11 @@ export class VarBuilder {
   }
   /** One of several parts of a stored tensor, whose whole shape is given; files are read no further. */
   part(shape: Shape | undefined, name: string, part: Part, dtype: DType = this.dtype): Tensor {
-    const options = { dtype, device: this.device, generator: this.generator };
-    if (this.#source.part) return this.#source.part(this.#full(name), shape, part, options);
+    const record = this.record(name);
+    if (record) {
+      if (shape && !sameShape(shape, record.shape)) throw unlike(name, record.shape, shape);
+      return this.load(partRecord(record, part), dtype);
+    }
     const whole = this.get(shape, name, ZERO, dtype);
     const own = keep(scope(() => partOf(whole, part, name).copy()));
     whole.dispose();

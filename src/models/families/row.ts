@@ -66,7 +66,6 @@ function decoder(features: Features, names: Names, source: ModelSource, options:
   const shard = group && group.size > 1 ? new Shard(group, features, experts) : undefined;
   const weights = new Weights(source.builder, names, sizesFor(features), features.biases, true, shard);
   const model = new CausalLM(shard ? shard.own : features, weights, rest);
-  if (shard) source.ignore(shard.elsewhere);
   // Tensors of other stages' layers are theirs to use.
   const { stage } = model;
   if (stage) features.layers.forEach((_, i) => stage.holds(i) || source.ignore(layerTensors(names.layer, i)));
