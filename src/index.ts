@@ -56,3 +56,17 @@ export { defaultGenerator, Generator, manualSeed } from './tensor/random.js';
 export { type DrawOptions, type LikeOptions, type MultinomialOptions, randperm } from './tensor/sampling.js';
 export { keep, scope } from './tensor/scope.js';
 export { type Data, type DataOf, type Nested, Tensor } from './tensor/tensor.js';
+export {
+  bartlettWindow,
+  blackmanWindow,
+  blockDiag,
+  fftfreq,
+  hammingWindow,
+  hannWindow,
+  kaiserWindow,
+  logspace,
+  rfftfreq,
+  trilIndices,
+  triuIndices,
+  type WindowOptions,
+} from './tensor/windows.js';

@@ -167,7 +167,7 @@ export class Hardswish extends Layer {
 /** ln(sigmoid(x)). */
 export class LogSigmoid extends Layer {
   forward(x: Tensor): Tensor {
-    return x.neg().softplus().neg();
+    return x.logSigmoid();
   }
 }
 /** x where it is positive, alpha (e^x - 1) elsewhere. */
@@ -200,6 +200,76 @@ export class LeakyReLU extends Layer {
     return x.leakyRelu(this.slope);
   }
 }
+/** x where it is positive, alpha (e^(x / alpha) - 1) elsewhere. */
+export class CELU extends ELU {
+  override forward(x: Tensor): Tensor {
+    return x.celu(this.alpha);
+  }
+}
+/** x between two bounds. */
+export class Hardtanh extends Layer {
+  /** What smaller inputs become. */
+  readonly min: number;
+  /** What larger inputs become. */
+  readonly max: number;
+  constructor(min = -1, max = 1) {
+    super();
+    if (!(min < max)) throw new ArgumentError(`Hardtanh: ${min} is not below ${max}`);
+    this.min = min;
+    this.max = max;
+  }
+  override describe(): string {
+    return `${this.min} to ${this.max}`;
+  }
+  forward(x: Tensor): Tensor {
+    return x.hardtanh(this.min, this.max);
+  }
+}
+/** x, but 0 for |x| up to lambda. */
+export class Hardshrink extends Layer {
+  /** Up to where inputs become 0. */
+  readonly lambda: number;
+  constructor(lambda = 0.5) {
+    super();
+    this.lambda = lambda;
+  }
+  override describe(): string {
+    return String(this.lambda);
+  }
+  forward(x: Tensor): Tensor {
+    return x.hardshrink(this.lambda);
+  }
+}
+/** x moved towards 0 by lambda, 0 for |x| up to it. */
+export class Softshrink extends Hardshrink {
+  override forward(x: Tensor): Tensor {
+    return x.softshrink(this.lambda);
+  }
+}
+/** x - tanh(x). */
+export class Tanhshrink extends Layer {
+  forward(x: Tensor): Tensor {
+    return x.tanhshrink();
+  }
+}
+/** x where it is above a bound, else a value. */
+export class Threshold extends Layer {
+  /** What inputs must exceed. */
+  readonly bound: number;
+  /** What others become. */
+  readonly value: number;
+  constructor(bound: number, value: number) {
+    super();
+    this.bound = bound;
+    this.value = value;
+  }
+  override describe(): string {
+    return `${this.bound}, ${this.value}`;
+  }
+  forward(x: Tensor): Tensor {
+    return x.threshold(this.bound, this.value);
+  }
+}
 /** Positive numbers that sum to 1 along a dimension. */
 export class Softmax extends Layer {
   /** The dimension whose elements sum to one. */
@@ -221,11 +291,16 @@ export class LogSoftmax extends Softmax {
     return x.logSoftmax(this.dim);
   }
 }
+/** Positive numbers that sum to 1 along a dimension, the larger the smaller the input. */
+export class Softmin extends Softmax {
+  override forward(x: Tensor): Tensor {
+    return x.softmin(this.dim);
+  }
+}
 /** The first half of a dimension times the sigmoid of the second. */
 export class GLU extends Softmax {
   override forward(x: Tensor): Tensor {
-    const [a, b] = x.chunk(2, this.dim);
-    return a.mul(b.sigmoid());
+    return x.glu(this.dim);
   }
 }
 

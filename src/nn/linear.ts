@@ -1,16 +1,17 @@
 // Products and tables: linear layers, embeddings and bags of them.
-import type { DType } from '../base/dtype.js';
+import { type DType, isFloat } from '../base/dtype.js';
 import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape } from '../base/shape.js';
 import { requireOptions, requireWhole } from '../ops/kernel-row.js';
 import type { ProductOptions } from '../ops/quantized.js';
 import { noGrad } from '../tensor/autograd.js';
+import { einsum } from '../tensor/einsum.js';
 import { QTensor, type Weight } from '../tensor/qtensor.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { biasedProduct } from '../tensor/training.js';
 import { builderOf, MAKE_OPTIONS, type MakeOptions } from './fresh.js';
 import { type Init, kaiming, normal, uniform } from './init.js';
-import { Layer } from './module.js';
+import { Layer, Module } from './module.js';
 import type { VarBuilder } from './var-builder.js';
 
 /** Options of a linear layer that is made by its sizes. */
@@ -66,6 +67,31 @@ export class Linear<W extends Weight = Tensor> extends Layer {
       if (y) return y;
     }
     const y = weight instanceof QTensor ? weight.matmul(x, this.product) : x.matmul(weight.t());
+    return this.bias ? y.add(this.bias) : y;
+  }
+}
+/** y_o = x' W_o z + b_o over the last dimensions of two inputs; the weight is (outputs, inputs of x, inputs of z). */
+export class Bilinear extends Module {
+  /** (outputs, first inputs, second inputs). */
+  weight: Tensor;
+  /** (outputs), if there is one. */
+  bias: Tensor | undefined;
+  constructor(first: number, second: number, outputs: number, options: LinearOptions = {}) {
+    super();
+    requireOptions('Bilinear', options, ['bias', 'init', ...MAKE_OPTIONS]);
+    requireWhole('Bilinear', 'sizes', [first, second, outputs], 1);
+    const vb = builderOf(options);
+    const near = uniform(-1 / Math.sqrt(first), 1 / Math.sqrt(first));
+    this.weight = vb.get([outputs, first, second], 'weight', options.init ?? near);
+    this.bias = (options.bias ?? true) ? vb.get([outputs], 'bias', near) : undefined;
+  }
+  override describe(): string {
+    const [outputs, first, second] = this.weight.shape;
+    return `${first}, ${second}, ${outputs}${this.bias ? '' : ', no bias'}`;
+  }
+  /** (..., outputs) from (..., first inputs) and (..., second inputs). */
+  forward(x: Tensor, z: Tensor): Tensor {
+    const y = einsum('...i,oij,...j->...o', x, this.weight, z);
     return this.bias ? y.add(this.bias) : y;
   }
 }
@@ -162,7 +188,10 @@ export interface EmbeddingBagOptions extends EmbeddingOptions {
   /** How the rows of a bag become one; default 'mean'. */
   readonly mode?: 'sum' | 'mean' | 'max';
 }
-/** Rows of a table joined by bag: (bags, numbers of rows) in, (bags, width) out; rows of `paddingIdx` do not count. */
+/**
+ * Rows of a table joined by bag: (bags, numbers of rows) in, (bags, width) out; or one list of numbers and where in it
+ * each bag begins. Rows of `paddingIdx` do not count.
+ */
 export class EmbeddingBag extends Embedding {
   /** How the rows of a bag become one. */
   readonly mode: 'sum' | 'mean' | 'max';
@@ -176,10 +205,14 @@ export class EmbeddingBag extends Embedding {
   override describe(): string {
     return `${super.describe()}, ${this.mode}`;
   }
-  /** Weights by row count only when summing. */
+  /** Weights by row count only when summing; of one list of numbers the second argument is where bags begin. */
   override forward(ids: Tensor, weights?: Tensor): Tensor {
+    if (ids.rank === 1 && weights && !isFloat(weights.dtype)) return this.#listed(ids, weights);
     if (ids.rank !== 2)
-      throw new ShapeError(`EmbeddingBag: takes (bags, rows) of numbers, not ${formatShape(ids.shape)}`);
+      throw new ShapeError(
+        `EmbeddingBag: takes (bags, rows) of numbers, or a list of numbers and whole numbers that say where bags ` +
+          `begin, not ${formatShape(ids.shape)}`,
+      );
     if (weights && this.mode !== 'sum')
       throw new ArgumentError(`EmbeddingBag: weights are for mode 'sum', this one is '${this.mode}'`);
     const rows = super.forward(ids); // (bags, rows, width)
@@ -191,5 +224,28 @@ export class EmbeddingBag extends Embedding {
     if (this.mode === 'sum') return sum;
     if (!counted) return sum.affine(1 / ids.shape[1], 0);
     return sum.div(counted.cast(sum.dtype).sum([1], false).clamp(1, Infinity));
+  }
+  /** Bags of any lengths, one after another; an empty one is 0. */
+  #listed(ids: Tensor, offsets: Tensor): Tensor {
+    const begins = offsets.cast('i64').toArray<number[]>();
+    if (offsets.rank !== 1 || begins[0] !== 0 || begins.some((b, i) => b > ids.size || (i > 0 && b < begins[i - 1])))
+      throw new ArgumentError(
+        `EmbeddingBag: bags begin at ${formatShape(begins)}; the first at 0, the others not before the one before ` +
+          `it, none beyond the ${ids.size} numbers`,
+      );
+    const pad = this.paddingIdx;
+    const given = ids.cast('i64').toArray<number[]>();
+    const bagOf = (k: number): number => begins.findLastIndex((b) => b <= k);
+    const kept = given.flatMap((id, k) => (id === pad ? [] : [{ id, bag: bagOf(k) }]));
+    const list = (values: readonly number[]): Tensor => ids.newTensor([...values], { dtype: 'i64' });
+    const bags = list(kept.map((k) => k.bag));
+    const rows = super.forward(list(kept.map((k) => k.id)));
+    const none = rows.newZeros([begins.length, rows.shape[1]]);
+    if (this.mode === 'max')
+      return none.scatterReduce(0, bags.unsqueeze(1).broadcastTo(rows.shape), rows, 'amax', { includeSelf: false });
+    const sum = none.indexAdd(0, bags, rows);
+    if (this.mode === 'sum') return sum;
+    const counts = begins.map((_, b) => Math.max(1, kept.filter((k) => k.bag === b).length));
+    return sum.div(rows.newTensor(counts).unsqueeze(1));
   }
 }

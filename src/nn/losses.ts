@@ -135,6 +135,8 @@ export interface TripletOptions extends MarginOptions {
   readonly eps?: number;
   /** Takes the smaller of the distances of the negative from both others; default false. */
   readonly swap?: boolean;
+  /** Another distance of two examples than the norm of their difference; p and eps do not go with it. */
+  readonly distance?: (a: Tensor, b: Tensor) => Tensor;
 }
 /**
  * What an anchor's distance from a positive example has above its distance from a negative one, less the margin (1).
@@ -145,11 +147,13 @@ export function tripletMargin(
   negative: Tensor,
   options: TripletOptions = {},
 ): Tensor {
-  requireOptions('tripletMargin', options, ['reduction', 'margin', 'p', 'eps', 'swap']);
+  requireOptions('tripletMargin', options, ['reduction', 'margin', 'p', 'eps', 'swap', 'distance']);
+  if (options.distance && (options.p !== undefined || options.eps !== undefined))
+    throw new ArgumentError('tripletMargin: p and eps are of the norm, which a distance of your own replaces');
   sameShapes('tripletMargin', anchor, positiveOne);
   sameShapes('tripletMargin', anchor, negative);
   const { margin = 1, p = 2, eps = 1e-6, swap = false } = options;
-  const distance = (a: Tensor, b: Tensor): Tensor => a.sub(b).affine(1, eps).norm(p, [-1], false);
+  const distance = options.distance ?? ((a: Tensor, b: Tensor): Tensor => a.sub(b).affine(1, eps).norm(p, [-1], false));
   const far = distance(anchor, negative);
   const apart = swap ? far.minimum(distance(positiveOne, negative)) : far;
   return reduced(
@@ -176,6 +180,19 @@ export function hingeEmbedding(x: Tensor, y: Tensor, options: MarginOptions = {}
   requireOptions('hingeEmbedding', options, ['reduction', 'margin']);
   sameShapes('hingeEmbedding', x, y);
   return reduced('hingeEmbedding', y.gt(0).where(x, positive(x.affine(-1, options.margin ?? 1))), options.reduction);
+}
+/** ln(1 + e^(-y x)) for targets 1 and -1. */
+export function softMargin(x: Tensor, y: Tensor, options: LossOptions = {}): Tensor {
+  requireOptions('softMargin', options, ['reduction']);
+  sameShapes('softMargin', x, y);
+  return reduced('softMargin', x.mul(y.cast(x.dtype)).neg().softplus(), options.reduction);
+}
+/** Binary cross entropy with logits, (batch, classes), averaged over the classes of each example first. */
+export function multilabelSoftMargin(x: Tensor, y: Tensor, options: Omit<BceOptions, 'posWeight'> = {}): Tensor {
+  requireOptions('multilabelSoftMargin', options, ['reduction', 'weight']);
+  sameShapes('multilabelSoftMargin', x, y);
+  const each = x.bceWithLogits(y.cast(x.dtype), { ...options, reduction: 'none' });
+  return reduced('multilabelSoftMargin', each.mean([-1], false), options.reduction);
 }
 /** Options of multiMargin. */
 export interface MultiMarginOptions extends MarginOptions {

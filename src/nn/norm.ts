@@ -2,6 +2,7 @@
 import { ShapeError } from '../base/errors.js';
 import { formatShape, type Shape, sizeOf } from '../base/shape.js';
 import { requireOptions, requireWhole } from '../ops/kernel-row.js';
+import type { LocalResponseNormOptions } from '../ops/shorthand.js';
 import { noGrad } from '../tensor/autograd.js';
 import { zeros } from '../tensor/create.js';
 import { keep } from '../tensor/scope.js';
@@ -319,3 +320,24 @@ export class BatchNorm3d extends BatchNorm {
 /** A batch norm of a builder, in Candle's order of arguments. */
 export const batchNorm = (channels: number, vb: VarBuilder, config: BatchNormConfig = {}): BatchNorm =>
   new BatchNorm(channels, { ...config, from: vb });
+
+/** x / (k + alpha * mean of squares over `size` neighbouring channels)^beta. */
+export class LocalResponseNorm extends Layer {
+  /** How many channels are looked at together. */
+  readonly size: number;
+  /** alpha, beta and k, where they were given. */
+  readonly options: LocalResponseNormOptions;
+  constructor(size: number, options: LocalResponseNormOptions = {}) {
+    super();
+    requireOptions('LocalResponseNorm', options, ['alpha', 'beta', 'k']);
+    requireWhole('LocalResponseNorm', 'size', [size], 1);
+    this.size = size;
+    this.options = options;
+  }
+  override describe(): string {
+    return [this.size, ...Object.entries(this.options).map(([name, v]) => `${name} ${v}`)].join(', ');
+  }
+  forward(x: Tensor): Tensor {
+    return x.localResponseNorm(this.size, this.options);
+  }
+}

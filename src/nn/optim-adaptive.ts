@@ -1,4 +1,4 @@
-// More optimizers with a rate for every element: Adagrad, Adadelta, Adamax, NAdam, RAdam, Adafactor.
+// More optimizers with a rate for every element: Adagrad, Adadelta, Adamax, NAdam, RAdam, Rprop, Adafactor.
 import type { Tensor } from '../tensor/tensor.js';
 import { type AdamOptions, decayed, Optimizer, type OptimizerOptions, type Trained } from './optim.js';
 
@@ -49,6 +49,34 @@ export class Adadelta extends Optimizer<AdadeltaOptions> {
     const delta = before.affine(1, o.eps).sqrt().div(v.affine(1, o.eps).sqrt()).mul(g);
     this.keepState('delta', i, before.emaSqr(delta, o.rho));
     return p.sub(delta.affine(o.learningRate, 0));
+  }
+}
+
+/** Options of Rprop. */
+export interface RpropOptions extends OptimizerOptions {
+  /** What an element's step is multiplied by where its gradient changed sign; default 0.5. */
+  readonly slower?: number;
+  /** What it is multiplied by where the sign stayed; default 1.2. */
+  readonly faster?: number;
+  /** The least step; default 1e-6. */
+  readonly least?: number;
+  /** The largest step; default 50. */
+  readonly most?: number;
+}
+/** Steps by the signs of gradients alone, each element with a step of its own, which begins at the learning rate. */
+export class Rprop extends Optimizer<RpropOptions> {
+  constructor(params: Trained<RpropOptions>, options: RpropOptions = {}) {
+    super(params, options, { learningRate: 1e-2, slower: 0.5, faster: 1.2, least: 1e-6, most: 50 });
+  }
+  protected update(p: Tensor, grad: Tensor, i: number, o: Required<RpropOptions>): Tensor {
+    const same = grad.mul(this.state('before', i)).sign();
+    const factor = same.gt(0).where(o.faster, same.lt(0).where(o.slower, same.onesLike()));
+    const step = this.state('step', i, () => p.newFull(p.shape, o.learningRate))
+      .mul(factor)
+      .clamp(o.least, o.most);
+    this.keepState('step', i, step);
+    const g = this.keepState('before', i, same.lt(0).where(0, grad));
+    return p.sub(g.sign().mul(step));
   }
 }
 

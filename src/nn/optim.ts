@@ -105,6 +105,11 @@ export abstract class Optimizer<O extends OptimizerOptions = OptimizerOptions> {
 
   /** One step; parameters without a gradient stay as they are. */
   step(grads: GradSource, { scale, copy }: StepOptions = {}): void {
+    if (typeof (grads as GradSource | undefined)?.get !== 'function')
+      throw new ArgumentError(
+        `${this.constructor.name}: step takes the gradients that loss.backward() gives, which tensors do not keep; ` +
+          'backwardStep(loss) does both, and there is nothing to set to zero',
+      );
     this.steps++;
     noGrad(() => {
       this.params.forEach((p, i) => {
@@ -287,15 +292,21 @@ export interface RmsPropOptions extends OptimizerOptions {
   readonly momentum?: number;
   /** Default 0. */
   readonly weightDecay?: number;
+  /** Divides by the root of the variance: the average gradient's square is taken off first; default false. */
+  readonly centered?: boolean;
 }
 /** Gradients divided by the root of the average of their squares. */
 export class RMSprop extends Optimizer<RmsPropOptions> {
   constructor(params: Trained<RmsPropOptions>, options: RmsPropOptions = {}) {
-    super(params, options, { learningRate: 1e-2, alpha: 0.99, eps: 1e-8, momentum: 0, weightDecay: 0 });
+    const defaults = { learningRate: 1e-2, alpha: 0.99, eps: 1e-8, momentum: 0, weightDecay: 0, centered: false };
+    super(params, options, defaults);
   }
   protected update(p: Tensor, grad: Tensor, i: number, o: Required<RmsPropOptions>): Tensor {
     const g = decayed(grad, p, o.weightDecay);
-    const v = this.keepState('v', i, this.state('v', i).emaSqr(g, o.alpha));
+    const squares = this.keepState('v', i, this.state('v', i).emaSqr(g, o.alpha));
+    const v = o.centered
+      ? squares.sub(this.keepState('mean', i, this.state('mean', i).ema(g, o.alpha)).sqr())
+      : squares;
     if (o.momentum === 0) return p.adamStep(g, v, o.learningRate, o.eps);
     const joining = g.div(v.sqrt().affine(1, o.eps));
     const m = this.keepState('momentum', i, this.state('momentum', i).affine(o.momentum, 0).add(joining));

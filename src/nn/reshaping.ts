@@ -47,9 +47,7 @@ export class Unflatten extends Layer {
     const at = this.dim < 0 ? this.dim + x.rank : this.dim;
     if (!Number.isInteger(at) || at < 0 || at >= x.rank)
       throw new ShapeError(`Unflatten: dimension ${this.dim} is out of range for ${formatShape(x.shape)}`);
-    const known = this.sizes.filter((s) => s !== -1).reduce((a, b) => a * b, 1);
-    const sizes = this.sizes.map((s) => (s === -1 ? x.shape[at] / known : s));
-    return x.reshape([...x.shape.slice(0, at), ...sizes, ...x.shape.slice(at + 1)]);
+    return x.unflatten(at, this.sizes);
   }
 }
 
@@ -152,5 +150,20 @@ export class Upsample extends Layer {
     const [h, w] = x.shape.slice(2);
     const to = size ?? ([Math.floor(h * scale), Math.floor(w * scale)] as const);
     return mode === 'nearest' ? x.upsampleNearest2d(to) : x.upsampleBilinear2d(to, { alignCorners });
+  }
+}
+/** Channels of several groups dealt out in turn. */
+export class ChannelShuffle extends Layer {
+  /** How many groups the channels stand in. */
+  readonly groups: number;
+  constructor(groups: number) {
+    super();
+    this.groups = groups;
+  }
+  override describe(): string {
+    return String(this.groups);
+  }
+  forward(x: Tensor): Tensor {
+    return x.channelShuffle(this.groups);
   }
 }

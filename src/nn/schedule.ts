@@ -39,16 +39,29 @@ export const warmupStableDecay =
   (total: number, up: number, down: number, end = 0): Schedule =>
   (step) =>
     step < up ? (step + 1) / up : step < total - down ? 1 : 1 + (end - 1) * Math.min(1, (step - (total - down)) / down);
-/** Up to 1 over the first share of all steps and down by a cosine. */
+/**
+ * Up to 1 over the first share of all steps and down, both by cosines: PyTorch's OneCycleLR of an optimizer whose rate
+ * is the largest one. `start` is its 1 / div_factor, `end` that by final_div_factor.
+ */
 export const oneCycle =
-  (total: number, share = 0.3, start = 0.04, end = 1e-4): Schedule =>
+  (total: number, share = 0.3, start = 0.04, end = start * 1e-4): Schedule =>
   (step) => {
-    const up = total * share;
+    const top = share * total - 1;
     const wave = (x: number): number => (1 + Math.cos(Math.PI * x)) / 2;
-    return step < up
-      ? start + (1 - start) * (1 - wave(step / up))
-      : end + (1 - end) * wave(Math.min(1, (step - up) / (total - up)));
+    return step <= top
+      ? start + (1 - start) * (1 - wave(top > 0 ? step / top : 1))
+      : end + (1 - end) * wave(Math.min(1, (step - top) / (total - 1 - top)));
   };
+/** The rate times `factor` for the first steps, then as it is. */
+export const heldRate =
+  (factor: number, steps: number): Schedule =>
+  (step) =>
+    step < steps ? factor : 1;
+/** Straight from `start` to `end` over the first steps, then `end`: PyTorch's LinearLR. */
+export const linearRate =
+  (start: number, end: number, steps: number): Schedule =>
+  (step) =>
+    start + (end - start) * Math.min(1, step / steps);
 /** Multiplied by `factor` at each of the given steps. */
 export const multiStepDecay =
   (steps: readonly number[], factor = 0.1): Schedule =>

@@ -68,6 +68,27 @@ function wrapped(op: string, index: Tensor, n: number): Tensor {
   return index.dtype.startsWith('u') ? wide : wide.lt(0).where(wide.affine(1, n), wide);
 }
 
+/**
+ * Where tuples of indices point in the dimensions of these sizes joined into one, and the shape that the indices
+ * broadcast to. Each index is looked up in a list of its dimension's places, so that one out of range is noticed, and
+ * does not become a place in another row.
+ */
+export function flatPlaces(
+  op: string,
+  indices: readonly Tensor[],
+  sizes: readonly number[],
+): { readonly places: Tensor; readonly shape: Shape } {
+  const shape = broadcastShapes(op, ...indices.map((t) => t.shape));
+  const steps = sizes.map((_, i) => sizes.slice(i + 1).reduce((a, b) => a * b, 1));
+  const parts = indices.map((t, i) => {
+    const own = wrapped(op, t, sizes[i]);
+    if (indices.length === 1) return own.flatten();
+    const known = own.newArange(sizes[i], 'i64').affine(steps[i], 0);
+    return known.indexSelect(0, own.flatten()).reshape(t.shape).broadcastTo(shape).flatten();
+  });
+  return { places: parts.reduce((sum, t) => sum.add(t)), shape };
+}
+
 /** Indices beside x: broadcast to x's shape but for dim, where they keep their own size, and x to theirs. */
 function beside(op: string, x: Tensor, index: Tensor, dim: number): { x: Tensor; index: Tensor; shape: Shape } {
   if (index.rank !== x.rank)
@@ -83,7 +104,7 @@ function beside(op: string, x: Tensor, index: Tensor, dim: number): { x: Tensor;
 }
 
 /** At least so many dimensions, as NumPy adds them: in front, the third behind. */
-function atLeast(x: Tensor, rank: 1 | 2 | 3): Tensor {
+export function atLeast(x: Tensor, rank: 1 | 2 | 3): Tensor {
   if (x.rank === 0) return x.reshape(new Array<number>(rank).fill(1));
   if (x.rank >= rank) return x;
   const two = x.rank === 1 ? x.unsqueeze(0) : x;
@@ -362,13 +383,9 @@ export const arrangeOps = rows({
         throw new ArgumentError(
           `indexPut: ${indices.length} indices for ${formatShape(x.shape)}; it takes 1 to ${x.rank}`,
         );
-      const common = broadcastShapes('indexPut', ...indices.map((t) => t.shape));
       const lead = x.shape.slice(0, indices.length);
       const rest = x.shape.slice(indices.length);
-      const row = indices
-        .map((t, i) => wrapped('indexPut', t, lead[i]))
-        .reduce((sum: Tensor | undefined, t, i) => (sum ? sum.affine(lead[i], 0).add(t) : t), undefined) as Tensor;
-      const places = row.broadcastTo(common).flatten();
+      const { places, shape: common } = flatPlaces('indexPut', indices, lead);
       const flat = x.reshape([lead.reduce((a, b) => a * b, 1), ...rest]);
       const given = values.broadcastTo([...common, ...rest]).reshape([places.size, ...rest]);
       const at = places.reshape([places.size, ...rest.map(() => 1)]).broadcastTo(given.shape);

@@ -1,5 +1,6 @@
 // Binary, comparison and choice rows: operands broadcast against each other.
-import { type DType, DTYPES, FLOATS, NUMBERS } from '../base/dtype.js';
+import { type DType, DTYPES, FLOATS, isFloat, NUMBERS } from '../base/dtype.js';
+import { DTypeError } from '../base/errors.js';
 import { cpow } from '../base/special.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { binary, comparison, type Operand } from './elementwise.js';
@@ -238,6 +239,11 @@ export const choiceOps = rows({
     ulp: 0,
     candle: { file: 'ternary.cu', symbol: 'where' },
     args: (cond: Tensor, onTrue: Operand, onFalse: Operand): Call<Record<never, never>> => {
+      if (isFloat(cond.dtype))
+        throw new DTypeError(
+          `where: the condition is ${cond.dtype}; it is called of truth values, x.gt(0).where(x, y): PyTorch's ` +
+            'x.where(mask, y) is mask.where(x, y)',
+        );
       const like =
         typeof onTrue !== 'number' ? onTrue : typeof onFalse !== 'number' ? onFalse : cond.newFull([], 0, 'f32');
       const tensor = (v: Operand): Tensor => (typeof v === 'number' ? like.constant(v) : v);

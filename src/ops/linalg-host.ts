@@ -213,6 +213,23 @@ export function svd(a: Matrix, m: number, n: number): { u: Matrix; s: number[]; 
   };
 }
 
+/** The pseudo-inverse (n x m); singular values up to `cut` of the largest count as 0. */
+export function pinv(a: Matrix, m: number, n: number, cut: number): Matrix {
+  const wide = n > m;
+  const given = wide ? Array.from({ length: m * n }, (_, k) => a[(k % m) * n + Math.floor(k / m)]) : a;
+  const [rows, k] = wide ? [n, m] : [m, n];
+  const { u, s, v } = svd(given, rows, k);
+  const out = new Array<number>(k * rows).fill(0); // V diag(1 / S) U^T
+  for (let j = 0; j < k; j++) {
+    if (!(s[j] > cut * s[0])) continue;
+    for (let i = 0; i < k; i++) {
+      const share = v[i * k + j] / s[j];
+      for (let l = 0; l < rows; l++) out[i * rows + l] += share * u[l * k + j];
+    }
+  }
+  return wide ? Array.from({ length: n * m }, (_, at) => out[(at % m) * n + Math.floor(at / m)]) : out;
+}
+
 function dot(a: Float64Array, b: Float64Array): number {
   let sum = 0;
   for (let i = 0; i < a.length; i++) sum += a[i] * b[i];

@@ -206,6 +206,33 @@ const SVD = hostRow('svd', {
   },
 });
 
+/** What of a singular value counts as nothing beside the largest: LAPACK's rule. */
+const lost = (dtype: DType, m: number, n: number): number => Math.max(m, n) * (dtype === 'f64' ? 2 ** -52 : 2 ** -23);
+
+const PINV = hostRow('pinv', {
+  infer: ([a]: readonly Sig[]): readonly Sig[] => {
+    const { m, n } = tall(a.shape);
+    return [{ shape: [...lead(a.shape), n, m], dtype: a.dtype }];
+  },
+  reference: (inputs, outputs): void => {
+    const { m, n } = tall(inputs[0].shape);
+    const cut = lost(inputs[0].dtype, m, n);
+    each(inputs, outputs, [2, 2], (a) => [host.pinv(a, m, n, cut)]);
+  },
+  // dP = -P dA P + P P^T dA^T (1 - A P) + (1 - P A) dA^T P^T P.
+  grad: ({ x: a, out: p, grad: g }: GradContext): Grads => {
+    const first = T(p).matmul(g).matmul(T(p)).neg();
+    const left = T(g)
+      .sub(a.matmul(p).matmul(T(g)))
+      .matmul(p)
+      .matmul(T(p));
+    const right = T(p)
+      .matmul(p)
+      .matmul(T(g).sub(T(g).matmul(p).matmul(a)));
+    return [first.add(left).add(right)];
+  },
+});
+
 const s = (...shape: number[]): InputSpec => ({ shape });
 const HOST = 'computed on the host in double precision, whatever the device';
 const row = (
@@ -308,6 +335,14 @@ export const linalgOps = rows({
       return widened('det', x, (w) => [w.onHost(DET, [w])[0]])[0];
     },
   }),
+  logdet: composite({
+    ...row(`ln of the determinant, NaN where it is negative; ${HOST}`, [{ inputs: [SPD], args: [] }]),
+    compose: (x: Tensor): Tensor => {
+      requireSquare('logdet', x);
+      const [sign, log] = x.slogdet();
+      return sign.lt(0).where(NaN, log);
+    },
+  }),
   slogdet: composite({
     ...row(`[sign, ln |determinant|]; ${HOST}`, [{ inputs: [PLAIN], args: [] }]),
     compose: (x: Tensor): readonly [sign: Tensor, logabsdet: Tensor] => {
@@ -370,9 +405,42 @@ export const linalgOps = rows({
       });
     },
   }),
+  pinv: composite({
+    ...row(
+      `the pseudo-inverse (Moore-Penrose); singular values below max(m, n) eps of the largest count as 0; ${HOST}`,
+      [
+        { inputs: [TALL], args: [] },
+        { inputs: [{ shape: [2, 4], values: [2, 1, 3, 0, 4, 1, 5, 2] }], args: [] },
+        { inputs: [square(1, 2, 3, 2, 4, 6, 1, 0, 1)], args: [] },
+      ],
+      { ulp: { f32: 64, f64: 1024, f16: 4, bf16: 4 } },
+    ),
+    compose: (x: Tensor): Tensor => {
+      requireMatrix('pinv', x);
+      return widened('pinv', x, (w) => w.onHost(PINV, [w]))[0];
+    },
+  }),
+  matrixRank: composite({
+    ...row(
+      `how many singular values are above max(m, n) eps of the largest (i64); ${HOST}`,
+      [
+        { inputs: [TALL], args: [] },
+        { inputs: [square(1, 2, 3, 2, 4, 6, 1, 0, 1)], args: [] },
+      ],
+      { ulp: 0, noGrad: 'the result is a count' },
+    ),
+    compose: (x: Tensor): Tensor => {
+      requireMatrix('matrixRank', x);
+      const { m, n } = tall(x.shape);
+      if (m === 0 || n === 0) return x.newZeros(lead(x.shape), 'i64');
+      const [, values] = x.detach().svd();
+      const most = values.narrow(-1, 0, 1);
+      return values.gt(most.affine(lost(x.dtype, m, n), 0)).sum([-1], false);
+    },
+  }),
   lstsq: composite({
     ...row(
-      `X with the least |A X - B|, of several the shortest, for A of full rank; by QR, ${HOST}`,
+      `X with the least |A X - B|, of several the shortest; by QR, or the pseudo-inverse where the rank is not full; ${HOST}`,
       [
         { inputs: [TALL, s(4, 2)], args: [{ input: 1 }] },
         { inputs: [{ shape: [2, 4], values: [2, 1, 3, 0, 4, 1, 5, 2] }, s(2, 1)], args: [{ input: 1 }] },
@@ -388,6 +456,9 @@ export const linalgOps = rows({
       return widened('lstsq', a, (w) => {
         const right = b.cast(w.dtype);
         const [q, r] = qrOf('lstsq', m >= n ? w : T(w));
+        const ends = r.detach().diagonal().abs();
+        const short = ends.le(ends.max([-1], true).affine(lost(w.dtype, m, n), 0));
+        if (ends.size > 0 && short.any().item() === 1) return [w.onHost(PINV, [w])[0].matmul(right)];
         if (m >= n) return [solveOf('lstsq', r, T(q).matmul(right))];
         return [q.matmul(solveOf('lstsq', T(r), right))];
       })[0];

@@ -8,6 +8,7 @@ import { binaryOps, choiceOps, compareOps } from './binary.js';
 import { compositeOps } from './composites.js';
 import { conv } from './conv.js';
 import { experts } from './experts.js';
+import { formulaOps } from './formulas.js';
 import { functional } from './functional.js';
 import { fusedOps } from './fused.js';
 import { imageOps } from './image.js';
@@ -19,6 +20,7 @@ import { movementOps } from './movement.js';
 import { norm } from './norm.js';
 import { numericOps } from './numeric.js';
 import type { ElementwiseRow, MethodsOf, Row } from './op.js';
+import { placingOps } from './placing.js';
 import { pool } from './pool.js';
 import { quantized } from './quantized.js';
 import { random } from './random.js';
@@ -71,6 +73,8 @@ export const OPS = {
   ...linalgOps,
   ...spectralOps,
   ...shorthandOps,
+  ...placingOps,
+  ...formulaOps,
   ...compositeOps,
 };
 export type OpName = keyof typeof OPS;

@@ -46,6 +46,10 @@ const OPTIONS = ['dtype', 'device', 'requiresGrad'];
 const RANDOM_OPTIONS = [...OPTIONS, 'generator', 'seed'];
 /** Refuses options that would be ignored: misspelt ones, or a dtype given alone. */
 function checkOptions(op: string, options: TensorOptions, known: readonly string[] = OPTIONS): void {
+  if (typeof options === 'number')
+    throw new ArgumentError(
+      `${op}: ${String(options)} stands where options do; a shape is one list, as in zeros([2, 3])`,
+    );
   requireOptions(op, options, known);
   if (options.dtype !== undefined) asDType(options.dtype, op);
 }

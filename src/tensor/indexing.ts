@@ -1,6 +1,7 @@
 // Indexing as people write it: numbers, slices, new axes, ellipsis, index tensors and boolean masks.
 import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape, sameShape } from '../base/shape.js';
+import { flatPlaces } from '../ops/arrange.js';
 import { tensor } from './create.js';
 import type { Tensor } from './tensor.js';
 
@@ -16,11 +17,17 @@ export type Index =
   | '...'
   | Tensor;
 
-/** A view or copy by indices, as in NumPy; Tensor's `at` with the tensor as an argument. */
+/** Index tensors by the dimension that they select along. */
+type Chosen = Map<number, Tensor>;
+
+/**
+ * A view or copy by indices, as in PyTorch; Tensor's `at` with the tensor as an argument. Several index tensors belong
+ * together: `x.at(rows, columns)` picks an element for each pair.
+ */
 export function at(x: Tensor, ...indices: Index[]): Tensor {
   const used = indices
     .filter((i) => i !== null && i !== '...')
-    .reduce((n: number, i) => n + (isMask(i) ? (i as Tensor).rank : 1), 0);
+    .reduce((n: number, i) => n + (isMask(i) ? i.rank : 1), 0);
   if (used > x.rank || indices.filter((i) => i === '...').length > 1) {
     throw new ShapeError(
       `at: ${indices.length} indices do not fit shape ${formatShape(x.shape)}, or more than one is '...'`,
@@ -28,18 +35,44 @@ export function at(x: Tensor, ...indices: Index[]): Tensor {
   }
   let dim = 0;
   let out = x;
+  const chosen: Chosen = new Map();
+  const several = indices.filter((i) => isTensor(i)).length > 1;
   for (const index of indices) {
     if (index === null) out = out.unsqueeze(dim++);
     else if (index === '...') dim += x.rank - used;
     else if (index === ':') dim++;
     else if (typeof index === 'number') out = out.narrow(dim, checkIndex(out, dim, index), 1).squeeze(dim);
     else if (Array.isArray(index)) out = out.slice(dim++, ...bounds(index));
-    else if (typeof index !== 'object' || !('dtype' in index))
-      throw new ArgumentError(`at: ${String(index)} is not an index: ${INDICES}`);
-    else if (isMask(index)) out = selectMasked(out, index as Tensor, dim++);
-    else out = out.indexSelect(dim++, index as Tensor);
+    else if (!isTensor(index)) throw new ArgumentError(`at: ${String(index)} is not an index: ${INDICES}`);
+    else if (!isMask(index)) chosen.set(dim++, index);
+    else if (several) for (const places of placesOf(out, index, dim)) chosen.set(dim++, places);
+    else out = selectMasked(out, index, dim++);
   }
-  return out;
+  return chosen.size > 0 ? choose(out, chosen) : out;
+}
+
+/** The positions where a mask is not 0: for every dimension that it lies on, a list of numbers. */
+function placesOf(x: Tensor, mask: Tensor, dim: number): Tensor[] {
+  requireOn(x, mask, dim);
+  return nonzero(mask).unbind(1) as Tensor[];
+}
+
+/**
+ * Elements by index tensors, broadcast to one shape, which stands where they stood; in front where something stands
+ * between them.
+ */
+function choose(x: Tensor, chosen: Chosen): Tensor {
+  const dims = [...chosen.keys()];
+  const sizes = dims.map((d) => x.shape[d]);
+  const { places, shape } = flatPlaces('at', [...chosen.values()], sizes);
+  const rest = x.shape.map((_, d) => d).filter((d) => !chosen.has(d));
+  const together = dims.every((d, i) => d === dims[0] + i);
+  const before = together ? dims[0] : 0;
+  const order = [...rest.slice(0, before), ...dims, ...rest.slice(before)];
+  const kept = rest.map((d) => x.shape[d]);
+  const [left, right] = [kept.slice(0, before), kept.slice(before)];
+  const joined = x.permute(order).reshape([...left, sizes.reduce((a, b) => a * b, 1), ...right]);
+  return joined.indexSelect(before, places).reshape([...left, ...shape, ...right]);
 }
 
 const INDICES = "a number, [start, end, step], ':', null, '...' or a tensor";
@@ -53,11 +86,8 @@ function bounds(index: readonly unknown[]): [start: number | undefined, end: num
   return [start, end, step];
 }
 
-const isMask = (i: unknown): boolean =>
-  typeof i === 'object' &&
-  i !== null &&
-  'dtype' in i &&
-  ((i as Tensor).dtype === 'bool' || (i as Tensor).dtype === 'u8');
+const isTensor = (i: unknown): i is Tensor => typeof i === 'object' && i !== null && 'dtype' in i;
+const isMask = (i: unknown): i is Tensor => isTensor(i) && (i.dtype === 'bool' || i.dtype === 'u8');
 
 function checkIndex(x: Tensor, dim: number, i: number): number {
   const n = x.shape[dim];
@@ -78,13 +108,16 @@ export function nonzero(x: Tensor): Tensor {
   return tensor(BigInt64Array.from(found), { shape: [count, x.rank], device: x.device });
 }
 
-/** Elements of x along dims dim..dim+mask.rank where the mask is not 0, those dimensions joined into one. */
-function selectMasked(x: Tensor, mask: Tensor, dim: number): Tensor {
-  const covered = x.shape.slice(dim, dim + mask.rank);
-  if (!sameShape(covered, mask.shape))
+function requireOn(x: Tensor, mask: Tensor, dim: number): void {
+  if (!sameShape(x.shape.slice(dim, dim + mask.rank), mask.shape))
     throw new ShapeError(
       `mask: shape ${formatShape(mask.shape)} does not lie on dimensions ${dim}... of ${formatShape(x.shape)}`,
     );
+}
+
+/** Elements of x along dims dim..dim+mask.rank where the mask is not 0, those dimensions joined into one. */
+function selectMasked(x: Tensor, mask: Tensor, dim: number): Tensor {
+  requireOn(x, mask, dim);
   const flags = mask.ne(0).bytesSync();
   const ids: bigint[] = [];
   flags.forEach((f, i) => {

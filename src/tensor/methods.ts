@@ -20,6 +20,7 @@ import {
   randLike,
   randnLike,
 } from './sampling.js';
+import { parameterCount } from './parameter-count.js';
 import { keep } from './scope.js';
 import { connect, Tensor } from './tensor.js';
 import { transfer } from './transfer.js';
@@ -42,17 +43,34 @@ function titled(name: string, e: WickError): WickError {
 /** What JavaScript says of arguments of the wrong kind, in a sentence that names the op. */
 function named(row: Row, args: readonly unknown[], e: unknown): unknown {
   if (e instanceof WickError && row.family === 'composite') return titled(row.serves ?? row.name, e);
+  // A number beside a tensor becomes one: whoever wrote x.mul(0.5) has not called `constant`.
+  if (e instanceof WickError && e.message.startsWith('constant: '))
+    return e.retitle(`${row.serves ?? row.name}: ${e.message.slice('constant: '.length)}`);
   if (!(e instanceof TypeError || e instanceof RangeError)) return e;
+  if (args.length > 0 && args.every((a) => typeof a === 'number'))
+    return new ArgumentError(`${row.name}: takes a list: ${row.name}([${args.join(', ')}])`, { cause: e });
   return new ArgumentError(
     `${row.serves ?? row.name}: cannot take the arguments (${args.map(kindOf).join(', ')}): ${e.message}`,
     { cause: e },
   );
 }
 
+/** An argument more than an op takes would be ignored: it is meant as something, and refused. */
+function refuseMore(row: Row, args: readonly unknown[], most: number): never {
+  const takes = most === 0 ? 'no argument' : most === 1 ? 'one argument' : `at most ${most} arguments`;
+  const list = most > 0 && args.every((a) => typeof a === 'number');
+  throw new ArgumentError(
+    `${row.name}: takes ${takes}, not ${args.length} (${args.map(kindOf).join(', ')})` +
+      (list ? `; a list is written ${row.name}([${args.join(', ')}])` : ''),
+  );
+}
+
 function method(row: Row): (this: Tensor, ...args: never[]) => unknown {
+  const most = parameterCount('compose' in row ? row.compose : row.args) - 1;
   if (row.family === 'composite') {
     const { compose } = row as CompositeRow;
     return function (this: Tensor, ...args: never[]) {
+      if (args.length > most) refuseMore(row, args, most);
       try {
         return compose(this, ...args);
       } catch (e) {
@@ -63,6 +81,7 @@ function method(row: Row): (this: Tensor, ...args: never[]) => unknown {
   const many = 'many' in row && row.many === true;
   const run = row as GradRow;
   return function (this: Tensor, ...args: never[]) {
+    if (args.length > most) refuseMore(row, args, most);
     try {
       const call = run.args(this, ...args);
       if (call.answer) return many ? [call.answer] : call.answer;

@@ -63,7 +63,7 @@ let nextId = 1;
 export interface Tensor extends TableMethods {
   /**
    * Numbers pick, [start, end, step] slices, ':' takes all, null adds a dimension, '...' fills up, tensors select or
-   * mask.
+   * mask. Several index tensors belong together, as in PyTorch: `x.at(rows, columns)` is an element for each pair.
    */
   at(...indices: Index[]): Tensor;
   /** Elements where the mask is not 0. */
@@ -349,6 +349,13 @@ export class Tensor {
   /** The numbers as text, large tensors by their edges; printOptions say how. */
   toString(): string {
     return display(this);
+  }
+  /** Text for `${x}`; operators of JavaScript would make text or NaN of a tensor, and are refused. */
+  [Symbol.toPrimitive](hint: string): string {
+    if (hint === 'string') return this.toString();
+    throw new ArgumentError(
+      'JavaScript has no operators for tensors: write x.add(y), x.sub(y), x.mul(y), x.lt(y), x.eq(y); `${x}` or String(x) for text, x.item() for the number in it',
+    );
   }
   [Symbol.for('nodejs.util.inspect.custom')](): string {
     return this.#disposed ? `Tensor ${formatShape(this.shape)} ${this.dtype} (disposed)` : display(this);

@@ -1,0 +1,191 @@
+// Small formulas under PyTorch's names, made of other rows: bent lines, differences, distances, sums of logarithms.
+import { isFloat, REALS } from '../base/dtype.js';
+import { ArgumentError, ShapeError } from '../base/errors.js';
+import { formatShape, normalizeDim, type Shape } from '../base/shape.js';
+import type { Tensor } from '../tensor/tensor.js';
+import { wide } from './composites.js';
+import { composite, requireWhole } from './kernel-row.js';
+import { type CompositeErrorSample, type CompositeRow, type CompositeSample, rows, ulps } from './op.js';
+
+const on = (shape: Shape, ...args: unknown[]): CompositeSample => ({ inputs: [{ shape }], args });
+const row = (
+  formula: string,
+  samples: readonly CompositeSample[],
+  more: { errors?: readonly CompositeErrorSample[] } & Partial<
+    Pick<CompositeRow, 'dtypes' | 'ulp' | 'domain' | 'noGrad' | 'without'>
+  > = {},
+) => ({
+  formula,
+  dtypes: REALS,
+  without: 'defined for floats of 16 bits and more; cast first',
+  domain: [-2, 2] as const,
+  ulp: ulps(8),
+  candle: { none: 'made of other ops' },
+  ...more,
+  samples: (): readonly CompositeSample[] => samples,
+  errors: (): readonly CompositeErrorSample[] => more.errors ?? [],
+});
+
+/** Differences of neighbours at the ends, of both neighbours within. */
+function slopes(x: Tensor, d: number, spacing: number): Tensor {
+  const n = x.shape[d];
+  const apart = (from: number, to: number, count: number): Tensor =>
+    x
+      .narrow(d, to, count)
+      .sub(x.narrow(d, from, count))
+      .affine(1 / ((to - from) * spacing), 0);
+  const ends = [apart(0, 1, 1), ...(n > 2 ? [apart(0, 2, n - 2)] : []), apart(n - 2, n - 1, 1)];
+  return ends[0].cat(ends.slice(1), d);
+}
+
+export const formulaOps = rows({
+  hardtanh: composite({
+    ...row('x between min (-1) and max (1)', [on([2, 3]), on([2, 3], -0.5, 0.25)], { ulp: 0 }),
+    compose: (x: Tensor, min: number = -1, max: number = 1): Tensor => x.clamp(min, max),
+  }),
+  logSigmoid: composite({
+    ...row('ln(1 / (1 + e^-x)), without overflow', [on([2, 3])]),
+    compose: (x: Tensor): Tensor => x.neg().softplus().neg(),
+  }),
+  glu: composite({
+    ...row('a * sigmoid(b) for the halves a and b of dim', [on([2, 4]), on([4, 3], 0)], {
+      errors: [{ ...on([2, 3]), code: 'E_SHAPE', says: /glu: dimension 1 of \[2, 3\] is odd/ }],
+    }),
+    compose: (x: Tensor, dim: number = -1): Tensor => {
+      const d = normalizeDim('glu', dim, x.rank);
+      if (x.shape[d] % 2 !== 0) throw new ShapeError(`glu: dimension ${d} of ${formatShape(x.shape)} is odd`);
+      const half = x.shape[d] / 2;
+      return wide(x, (w) => w.narrow(d, 0, half).mul(w.narrow(d, half, half).sigmoid()));
+    },
+  }),
+  gradient: composite({
+    ...row('slopes along dim: half the difference of both neighbours, at the ends the difference to the only one', [
+      on([5]),
+      on([4, 3], 0.5, 0),
+    ]),
+    compose: (x: Tensor, spacing: number = 1, dim: number = -1): Tensor => {
+      const d = normalizeDim('gradient', dim, x.rank);
+      if (x.shape[d] < 2)
+        throw new ShapeError(`gradient: dimension ${d} of ${formatShape(x.shape)} has fewer than two elements`);
+      return wide(x, (w) => slopes(w, d, spacing));
+    },
+  }),
+  pdist: composite({
+    ...row('the distances of every two rows, by the norm p', [on([4, 3]), on([3, 2], 1)]),
+    compose: (x: Tensor, p: number = 2): Tensor => {
+      if (x.rank !== 2) throw new ShapeError(`pdist: ${formatShape(x.shape)} is no list of rows`);
+      const pairs = x.newArange(x.shape[0], 'i64').combinations(2);
+      const side = (k: number): Tensor => x.indexSelect(0, pairs.narrow(1, k, 1).reshape([-1]));
+      const [a, b] = [side(0), side(1)];
+      return wide(a, (w) => w.sub(b.cast(w.dtype)).norm(p, -1));
+    },
+  }),
+  renorm: composite({
+    ...row('slices of dim scaled down to the norm `most` (by p) where theirs is larger', [on([3, 4], 2, 0, 1)]),
+    compose: (x: Tensor, p: number, dim: number, most: number): Tensor => {
+      const d = normalizeDim('renorm', dim, x.rank);
+      const others = x.shape.map((_, i) => i).filter((i) => i !== d);
+      return wide(x, (w) => {
+        const size = w.norm(p, others, true);
+        return w.mul(size.gt(most).where(size.affine(1, 1e-7).recip().affine(most, 0), size.onesLike()));
+      });
+    },
+  }),
+  xlog1py: composite({
+    ...row('x ln(1 + y), 0 where x is 0', [
+      { inputs: [{ shape: [2, 3] }, { shape: [3], domain: [-0.5, 2] }], args: [{ input: 1 }] },
+    ]),
+    compose: (x: Tensor, y: Tensor): Tensor =>
+      wide(x, (w) => {
+        const none = w.eq(0).logicalAnd(y.isNan().logicalNot());
+        return none.where(0, w.mul(none.where(0, y.cast(w.dtype)).log1p()));
+      }),
+  }),
+  nanmedian: composite({
+    ...row('[values, indices] of the middle element along dim, or of all, NaN left out', [
+      { inputs: [{ shape: [3, 5], distinct: true }], args: [1] },
+      { inputs: [{ shape: [2, 4], distinct: true }], args: [] },
+    ]),
+    compose: (x: Tensor, dim?: number, keepdim: boolean = false): readonly [values: Tensor, indices: Tensor] => {
+      if (!isFloat(x.dtype)) return x.median(dim, keepdim);
+      const flat = dim === undefined ? x.reshape([x.size]) : x;
+      const d = dim === undefined ? 0 : normalizeDim('nanmedian', dim, x.rank);
+      if (flat.shape[d] === 0) throw new ShapeError(`nanmedian: ${formatShape(x.shape)} has nothing along ${d}`);
+      const holes = flat.detach().isNan();
+      const left = holes.logicalNot().sum([d], true);
+      const order = holes.where(Infinity, flat.detach()).argsort(d);
+      const middle = left.affine(1, -1).clamp(0, Number.MAX_SAFE_INTEGER).floorDivide(2);
+      const indices = order.gather(d, middle);
+      const values = flat.gather(d, indices);
+      return keepdim ? [values, indices] : [values.squeeze(d), indices.squeeze(d)];
+    },
+  }),
+  gcd: composite({
+    ...row(
+      'the largest whole number that divides both, by Euclid; 0 for 0 and 0',
+      [
+        {
+          inputs: [
+            { shape: [2, 4], ints: [1, 60] },
+            { shape: [4], ints: [1, 60] },
+          ],
+          args: [{ input: 1 }],
+        },
+      ],
+      {
+        dtypes: ['i32', 'i64'],
+        ulp: 0,
+        noGrad: 'whole numbers have none',
+        without: 'it takes i32 and i64; cast first',
+      },
+    ),
+    compose: (x: Tensor, y: Tensor): Tensor => divisor(x, y),
+  }),
+  lcm: composite({
+    ...row(
+      'the least whole number that both divide',
+      [
+        {
+          inputs: [
+            { shape: [2, 4], ints: [1, 60] },
+            { shape: [4], ints: [1, 60] },
+          ],
+          args: [{ input: 1 }],
+        },
+      ],
+      {
+        dtypes: ['i32', 'i64'],
+        ulp: 0,
+        noGrad: 'whole numbers have none',
+        without: 'it takes i32 and i64; cast first',
+      },
+    ),
+    compose: (x: Tensor, y: Tensor): Tensor => {
+      const common = divisor(x, y);
+      return common.eq(0).where(0, x.floorDivide(common.eq(0).where(1, common)).mul(y).abs());
+    },
+  }),
+  unravelIndex: composite({
+    ...row(
+      'the numbers along each dimension of a shape that row-by-row numbers stand for, along a new last dimension',
+      [{ inputs: [{ shape: [2, 3], ints: [0, 23] }], args: [[2, 3, 4]] }],
+      { dtypes: ['i64'], ulp: 0, noGrad: 'whole numbers have none', without: 'it takes i64; cast first' },
+    ),
+    compose: (x: Tensor, shape: Shape): Tensor => {
+      requireWhole('unravelIndex', 'shape', shape, 1);
+      if (shape.length === 0) throw new ArgumentError('unravelIndex: a shape without dimensions has no places');
+      const steps = shape.map((_, i) => shape.slice(i + 1).reduce((a, b) => a * b, 1));
+      const [first, ...rest] = shape.map((n, i) => x.floorDivide(steps[i]).remainder(n));
+      return first.stack(rest, -1);
+    },
+  }),
+});
+
+function divisor(x: Tensor, y: Tensor): Tensor {
+  let [a, b] = [x.abs().add(y.zerosLike()), y.abs().add(x.zerosLike())];
+  while (b.ne(0).any().item() === 1) {
+    const none = b.eq(0);
+    [a, b] = [none.where(a, b), none.where(0, a.remainder(none.where(1, b)))];
+  }
+  return a;
+}
