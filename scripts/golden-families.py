@@ -15,6 +15,13 @@ DELTA = dict(head_dim=16, linear_num_key_heads=2, linear_num_value_heads=4, line
 MOE = dict(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=24, shared_expert_intermediate_size=20)
 MAMBA = dict(mamba_n_heads=6, mamba_d_state=8, mamba_chunk_size=16, shared_intermediate_size=40, attention_multiplier=0.3,
              embedding_multiplier=3.0, residual_multiplier=0.5, logits_scaling=2.0)
+HYBRID = dict(mamba_n_heads=6, mamba_d_state=8, mamba_chunk_size=16)
+NEMOTRON = dict(mamba_num_heads=6, mamba_head_dim=8, ssm_state_size=8, n_groups=2, chunk_size=16, head_dim=16,
+                n_routed_experts=6, moe_intermediate_size=24, moe_shared_expert_intermediate_size=20)
+JAMBA = dict(num_experts=4, mamba_d_state=6)
+# Types without attention, or with a list of layers instead of their number.
+UNASKED = {**{kind: ('num_attention_heads', 'num_key_value_heads', 'intermediate_size', 'max_position_embeddings')
+              for kind in ('mamba', 'mamba2', 'falcon_mamba')}, 'nemotron_h': ('num_hidden_layers',)}
 MODELS = {
     'qwen3_next': ('qwen3_next', {**DELTA, **MOE}),
     'qwen3_next-b': ('qwen3_next', {**DELTA, **MOE, 'attention_bias': True, 'norm_topk_prob': False, 'mlp_only_layers': [1],
@@ -27,6 +34,28 @@ MODELS = {
                            'position_embedding_type': 'rope', 'mamba_conv_bias': False,
                            'layer_types': ['full_attention', 'linear_attention', 'linear_attention']}),
     'mamba2': ('mamba2', dict(num_heads=6, head_dim=16, state_size=8, n_groups=2, chunk_size=16)),
+    'falcon_h1': ('falcon_h1', {**HYBRID, 'mamba_d_ssm': 60, 'mamba_n_groups': 2}),
+    'falcon_h1-b': ('falcon_h1', {**HYBRID, 'mamba_d_ssm': 48, 'mamba_rms_norm': True, 'mamba_norm_before_gate': False,
+                    'mamba_n_groups': 2, 'lm_head_multiplier': 0.7, 'embedding_multiplier': 1.5, 'mlp_multipliers': [0.8, 1.3],
+                    'key_multiplier': 0.6, 'attention_out_multiplier': 0.9, 'attention_in_multiplier': 1.2,
+                    'ssm_multipliers': [0.5, 1.5, 0.8, 1.2, 0.9], 'ssm_in_multiplier': 1.1, 'ssm_out_multiplier': 0.8,
+                    'attention_bias': True, 'mlp_bias': True, 'mamba_proj_bias': True, 'projectors_bias': True}),
+    'falcon_h1-c': ('falcon_h1', {**HYBRID, 'mamba_d_ssm': None, 'mamba_rms_norm': True, 'mamba_conv_bias': False,
+                    'tie_word_embeddings': True}),
+    'bamba': ('bamba', {**HYBRID, 'attn_layer_indices': [1]}),
+    'bamba-b': ('bamba', {**HYBRID, 'attn_layer_indices': [0, 2], 'mamba_n_groups': 2, 'mamba_proj_bias': True, 'mlp_bias': True,
+                'mamba_conv_bias': False, 'attention_bias': True, 'tie_word_embeddings': True, 'time_step_limit': [0.3, 0.9]}),
+    'nemotron_h': ('nemotron_h', {**NEMOTRON, 'layers_block_type': ['linear_attention', 'moe', 'full_attention', 'mlp']}),
+    'nemotron_h-b': ('nemotron_h', {**NEMOTRON, 'moe_latent_size': 20, 'mlp_bias': True, 'use_bias': True, 'use_conv_bias': False,
+                     'n_groups': 1, 'n_group': 3, 'topk_group': 2, 'norm_topk_prob': False, 'routed_scaling_factor': 1.7,
+                     'layers_block_type': ['mlp', 'linear_attention', 'linear_attention', 'moe', 'full_attention']}),
+    'jamba': ('jamba', {**JAMBA, 'attn_layer_period': 3, 'attn_layer_offset': 1, 'mamba_dt_rank': 5}),
+    'jamba-b': ('jamba', {**JAMBA, 'attn_layer_period': 2, 'attn_layer_offset': 0, 'expert_layer_offset': 0, 'mamba_expand': 1,
+                'mamba_proj_bias': True, 'mamba_conv_bias': False, 'tie_word_embeddings': True}),
+    'mamba': ('mamba', dict(state_size=8)),
+    'mamba-b': ('mamba', dict(state_size=5, time_step_rank=7, use_bias=True, use_conv_bias=False, expand=1, conv_kernel=3,
+                tie_word_embeddings=False)),
+    'falcon_mamba': ('falcon_mamba', dict(state_size=8, mixer_rms_eps=1e-2)),
     'qwen3_moe-d': ('qwen3_moe', {**MOE, 'num_experts': 6, 'use_sliding_window': True, 'sliding_window': 5}),
     'hyperclovax-b': ('hyperclovax', dict(logits_scaling=3.0, attention_multiplier=0.3, embedding_multiplier=2.0)),
     'phimoe-c': ('phimoe', dict(num_local_experts=4, rope_parameters=dict(
@@ -56,11 +85,17 @@ def made(spec):
 
 
 def spec_of(name, t, seed):
-    if t.ndim >= 2:
-        return [list(t.shape), seed, 0.6 if 'embed' in name else 1.3 / np.sqrt(t.shape[-1]), 0]
     if 'A_log' in name:
         return [list(t.shape), seed, 0.3, 0.4]
+    if t.ndim >= 2:
+        return [list(t.shape), seed, 0.6 if 'embed' in name else 1.3 / np.sqrt(t.shape[-1]), 0]
     return [list(t.shape), seed, 0.2, float(round(t.mean())) if 'norm' in name else 0.0]
+
+
+def padded_greedy(model, ids, mask):
+    # Falcon-H1 fails with a cache and padding, so it goes without a cache.
+    cached = model.config.model_type != 'falcon_h1'
+    return model.generate(ids, attention_mask=mask, max_new_tokens=8, do_sample=False, use_cache=cached)
 
 
 def answers(model, vocab, seed):
@@ -76,9 +111,9 @@ def answers(model, vocab, seed):
         out = {'input_ids': ids, 'logits': model(ids).logits, 'prompt': prompt,
                'greedy': model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=16, **more),
                'padded_ids': padded, 'padded_mask': mask,
-               'padded_greedy': model.generate(padded, attention_mask=mask, max_new_tokens=8, **more)}
+               'padded_greedy': padded_greedy(model, padded, mask)}
         positions = (mask.cumsum(1) - 1).clamp(min=0)
-        kinds = {} if model.config.model_type == 'mamba2' else {'position_ids': positions}
+        kinds = {} if model.config.model_type in ('mamba', 'mamba2', 'falcon_mamba') else {'position_ids': positions}
         out['padded_last'] = model(padded, attention_mask=mask, **kinds).logits[:, 14:]
     return {k: v.numpy().astype(np.float32 if v.is_floating_point() else np.int32) for k, v in out.items()}
 
@@ -91,8 +126,7 @@ def main():
         kind, more = MODELS[name]
         seed = zlib.crc32(name.encode())
         fields = {**SIZES, **more}
-        if kind == 'mamba2':
-            fields = {k: v for k, v in fields.items() if k not in ('num_attention_heads', 'num_key_value_heads', 'intermediate_size', 'max_position_embeddings')}
+        fields = {k: v for k, v in fields.items() if k not in UNASKED.get(kind, ())}
         model = AutoModelForCausalLM.from_config(CONFIG_MAPPING[kind](**fields), attn_implementation='eager')
         with tempfile.TemporaryDirectory() as at:
             model.save_pretrained(at)

@@ -68,7 +68,16 @@ for (const [size, every, from, most] of [
 test('layers that remember a state are divided by their heads', {
   skip: skipFamilies,
 }, async () => {
-  const data = ['qwen3_next', 'qwen3_5_text', 'granitemoehybrid', 'mamba2'].map((name) => ({
+  const data = [
+    'qwen3_next',
+    'qwen3_5_text',
+    'granitemoehybrid',
+    'mamba2',
+    'mamba',
+    'falcon_h1',
+    'nemotron_h',
+    'jamba',
+  ].map((name) => ({
     name,
     path: familyFolder(name),
   }));

@@ -36,7 +36,8 @@ const distance = (a: Tensor, b: Tensor): number => a.sub(b).abs().max().item() /
 
 /** Types that no architecture of the table stands for. */
 const WITHOUT = new Set(
-  `apertus cwm exaone_moe flex_olmo glm gptj granitemoehybrid helium hyperclovax jais2 lfm2 lfm2_moe mamba2 ministral opt
+  `apertus bamba cwm exaone_moe falcon_h1 falcon_mamba flex_olmo glm gptj granitemoehybrid helium hyperclovax jais2 jamba lfm2 lfm2_moe mamba mamba2 ministral
+  nemotron_h opt
   persimmon phimoe qwen3_5_moe_text qwen3_5_text qwen3_next solar_open vaultgemma`.split(/\s+/),
 );
 /** Models that a file of their architecture would not be, by the folder's name: what is said of them. */

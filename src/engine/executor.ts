@@ -4,7 +4,7 @@ import { OutOfMemoryError } from '../base/errors.js';
 import { bytesOf } from '../base/dtype.js';
 import type { CausalLM, DecoderCache } from '../models/index.js';
 import { cacheDType, cacheWidth } from '../nn/kv-cache.js';
-import { keepsKeys } from '../models/features.js';
+import { keyed } from '../models/features.js';
 import { ropeRegime } from '../models/rope.js';
 import { noGrad } from '../tensor/autograd.js';
 import { tensor } from '../tensor/create.js';
@@ -68,8 +68,9 @@ export async function readRows(logits: Tensor, best: Tensor | undefined): Promis
 
 /** Whether a model's keys stay as they were written, whatever comes after them, and can be read by page. */
 export function pageable(model: CausalLM, contextTokens: number): boolean {
-  return model.config.layers.every(({ mixer: m }) => {
-    if (!keepsKeys(m)) return true;
+  return model.config.layers.every(({ mixer }) => {
+    const m = keyed(mixer);
+    if (!m) return true;
     if (m.kind === 'attention' && m.chunk !== undefined && m.chunk < contextTokens) return false;
     const { rope } = m;
     if (!rope) return true;
@@ -149,8 +150,9 @@ export function tokenBytes(model: CausalLM): number {
 }
 type Mixer = CausalLM['config']['layers'][number]['mixer'];
 /** Widths of the two rows that a layer keeps of a token. */
-export function rowWidths(m: Mixer, type: CausalLM['cacheType']): readonly number[] {
-  if (!keepsKeys(m)) return [];
+export function rowWidths(mixer: Mixer, type: CausalLM['cacheType']): readonly number[] {
+  const m = keyed(mixer);
+  if (!m) return [];
   if (m.kind === 'latent') return [m.rank, m.ropeDim];
   const width = m.kvHeads * cacheWidth(m.headDim, type);
   return [width, width];

@@ -86,11 +86,14 @@ const mixes = (m: Mixer, like: Mixer): boolean =>
   (m.kind === 'latent' && like.kind === 'latent' && attendsLatent(m, like));
 /** Feed-forward branches that a few launches do. */
 function feeds(m: Mlp): boolean {
-  if (m.kind === 'dense') return m.gated && isGate(m.activation);
+  if (m.kind === 'dense')
+    return m.gated && isGate(m.activation) && m.gateFactor === undefined && m.outFactor === undefined;
   if (m.kind !== 'experts') return false;
-  const { groups, sparseMixer, clamped, onInput, shared } = m;
+  const { groups, sparseMixer, clamped, onInput, shared, ungated, latent } = m;
   if (groups && groups.count > 1) return false;
-  const extras = [sparseMixer, clamped, onInput, shared?.gated].every((x) => x === undefined || x === false);
+  const extras = [sparseMixer, clamped, onInput, ungated, latent, shared?.gated].every(
+    (x) => x === undefined || x === false,
+  );
   return extras && isGate(m.activation) && choiceFits({ experts: m.count, chosen: m.chosen });
 }
 function featuresFit(f: Features): boolean {

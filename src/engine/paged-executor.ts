@@ -2,7 +2,7 @@
 // recorded; where the device can, it draws the tokens too.
 import type { Memory } from '../backends/backend.js';
 import type { CausalLM, WholeAttend } from '../models/index.js';
-import { keepsKeys } from '../models/features.js';
+import { keyed, remembers } from '../models/features.js';
 import { cacheDType } from '../nn/kv-cache.js';
 import { noGrad } from '../tensor/autograd.js';
 import { zeros } from '../tensor/create.js';
@@ -83,7 +83,10 @@ export class PagedExecutor implements Executor {
     });
     this.#single = layers.some(({ mixer: m }) => m.kind !== 'attention');
     // Tables that all steps read are there before the first one runs on another thread.
-    for (const { mixer: m } of layers) if (keepsKeys(m) && m.rope) model.tables(m.rope, options.contextTokens);
+    for (const { mixer } of layers) {
+      const rope = keyed(mixer)?.rope;
+      if (rope) model.tables(rope, options.contextTokens);
+    }
     const { drawing = 0, contextTokens, maxRecorded } = options;
     if (drawing > 0 && BatchDraws.serves(model.device.backend))
       this.#draws = new DeviceDraws(model.device.backend, drawSizes(model, drawing, contextTokens));
@@ -98,7 +101,7 @@ export class PagedExecutor implements Executor {
         this.#answers(this.#hidden(ids, layout, this.#whole?.of(layout, state)), layout.slots.size),
     });
     this.changed();
-    this.shares = layers.every(({ mixer: m }) => keepsKeys(m));
+    this.shares = !layers.some(({ mixer: m }) => remembers(m));
   }
 
   #loneStep(): LoneStep | undefined {

@@ -13,20 +13,27 @@ import type { Device } from '../tensor/device.js';
 import { keep, scope } from '../tensor/scope.js';
 import { QTensor, type Weight } from '../tensor/qtensor.js';
 import type { Tensor } from '../tensor/tensor.js';
-import { type Features, keepsKeys, type Layer, type Mixer, type Mlp } from './features.js';
+import { type Features, keyed, type Layer, type Mixer, type Mlp } from './features.js';
 import { AttentionMixer, ConvMixer, LatentMixer, type MixerContext, Norm, norm } from './mixers.js';
 import { type Dense, dense, Mixture } from './mlp.js';
-import { DeltaMixer, MambaMixer } from './recurrent-mixers.js';
+import { BesideMixer, DeltaMixer, Mamba1Mixer, MambaMixer } from './recurrent-mixers.js';
 import { type RopeFeature, ropeRegime, type RopeTable, ropeTable } from './rope.js';
 import type { Shard } from './shard.js';
 import { Stage, type StageGroup } from './stage.js';
 import { BatchStep, DecoderCache, type Step } from './step.js';
 import type { Weights } from './weights.js';
 
-export type MixerModule = AttentionMixer | LatentMixer | ConvMixer | DeltaMixer | MambaMixer;
+export type MixerModule =
+  | AttentionMixer
+  | LatentMixer
+  | ConvMixer
+  | DeltaMixer
+  | MambaMixer
+  | Mamba1Mixer
+  | BesideMixer;
 export type MlpModule = Dense | Mixture;
 
-function mixer(w: Weights, f: Mixer, hidden: number, deep: Init): MixerModule {
+function mixer(w: Weights, f: Mixer, hidden: number, deep: Init): MixerModule | undefined {
   switch (f.kind) {
     case 'attention':
       return new AttentionMixer(w, f, hidden, deep);
@@ -38,6 +45,12 @@ function mixer(w: Weights, f: Mixer, hidden: number, deep: Init): MixerModule {
       return new DeltaMixer(w, f, hidden, deep);
     case 'mamba2':
       return new MambaMixer(w, f, hidden, deep);
+    case 'mamba':
+      return new Mamba1Mixer(w, f, hidden, deep);
+    case 'beside':
+      return new BesideMixer(w, f, hidden, deep);
+    case 'none':
+      return undefined;
   }
 }
 const mlp = (w: Weights, f: Mlp, hidden: number, deep: Init): MlpModule | undefined =>
@@ -53,8 +66,8 @@ export class Block extends Module {
   readonly beforeMlp: Norm | undefined;
   /** The norm behind the feed-forward branch, before its result is added. */
   readonly afterMlp: Norm | undefined;
-  /** Attention, latent attention, a convolution, a delta net or a Mamba 2 layer. */
-  readonly mixer: MixerModule;
+  /** Attention or what serves in its place; none where the feed-forward branch is all there is. */
+  readonly mixer: MixerModule | undefined;
   /** None where the mixer is all there is. */
   readonly mlp: MlpModule | undefined;
   readonly #parallel: Features['parallel'];
@@ -65,8 +78,9 @@ export class Block extends Module {
     const { hiddenSize: n, norms } = f;
     // What adds to the residual begins smaller in deep models.
     const deep = normal(0, 0.02 / Math.sqrt(2 * f.layers.length));
+    const branches = { Mixer: layer.mixer.kind !== 'none', Mlp: layer.mlp.kind !== 'none' };
     const place = (role: keyof Features['norms']): Norm | undefined =>
-      norms[role] ? norm(w, role, f.norm, n) : undefined;
+      norms[role] && branches[role.endsWith('Mixer') ? 'Mixer' : 'Mlp'] ? norm(w, role, f.norm, n) : undefined;
     this.beforeMixer = place('beforeMixer');
     this.afterMixer = place('afterMixer');
     this.beforeMlp = f.parallel === 'shared' ? undefined : place('beforeMlp');
@@ -86,12 +100,12 @@ export class Block extends Module {
       return dropout(this.#factor === 1 ? z : z.affine(this.#factor, 0), drop);
     };
     const first = this.beforeMixer ? this.beforeMixer.forward(x) : x;
-    const mixed = branch(this.mixer.forward(first, context), this.afterMixer);
-    const h = this.#parallel ? x : x.add(mixed);
+    const mixed = this.mixer && branch(this.mixer.forward(first, context), this.afterMixer);
+    const h = this.#parallel || !mixed ? x : x.add(mixed);
     if (!this.mlp) return h;
     const second = this.#parallel === 'shared' ? first : this.beforeMlp ? this.beforeMlp.forward(h) : h;
     const fed = branch(this.mlp.forward(second), this.afterMlp);
-    return this.#parallel ? x.add(mixed).add(fed) : h.add(fed);
+    return this.#parallel && mixed ? x.add(mixed).add(fed) : h.add(fed);
   }
 }
 
@@ -106,10 +120,11 @@ export interface ForwardOptions {
 function checkCacheType({ family, layers }: Features, type: CacheType): void {
   if (!CACHE_TYPES.includes(type))
     throw new ArgumentError(`cache type ${JSON.stringify(type)} is none of ${CACHE_TYPES.join(', ')}`);
-  layers.forEach(({ mixer: m }, i) => {
-    if (m.kind === 'latent')
+  layers.forEach(({ mixer }, i) => {
+    const m = keyed(mixer);
+    if (m?.kind === 'latent')
       throw new UnsupportedError(`${family}: layer ${i} keeps latents, which are not kept as ${type}`);
-    if (type === 'q8_0' && m.kind === 'attention' && m.headDim % 32 !== 0)
+    if (type === 'q8_0' && m?.kind === 'attention' && m.headDim % 32 !== 0)
       throw new UnsupportedError(`${family}: heads of ${m.headDim} numbers are not whole blocks of 32, as q8_0 needs`);
   });
 }
@@ -179,8 +194,8 @@ export class CausalLM extends Module {
     if (features.embedNorm) this.embedNorm = norm(w, 'embedNorm', features.norm, hiddenSize);
     this.blocks = layers.flatMap((layer, i) => {
       if (this.stage && !this.stage.holds(i)) return [];
-      const m = layer.mixer;
-      const sizes = m.kind === 'attention' ? m : { heads: 1, kvHeads: 1, headDim: hiddenSize };
+      const m = keyed(layer.mixer);
+      const sizes = m?.kind === 'attention' ? m : { heads: 1, kvHeads: 1, headDim: hiddenSize };
       return [new Block(w.of(i, sizes), layer, features)];
     });
     this.norm = norm(w, 'finalNorm', features.norm, hiddenSize);
@@ -188,7 +203,7 @@ export class CausalLM extends Module {
       features.tied ? this.embed.weight : w.matrix('head', [entries, hiddenSize], normal(0, 0.02)),
       w.bias('head', [entries]),
     );
-    const ropes = layers.map(({ mixer: m }) => (keepsKeys(m) ? m.rope : undefined));
+    const ropes = layers.map(({ mixer: m }) => keyed(m)?.rope);
     this.#rerun = ropes.find((r) => r?.type === 'longrope');
   }
 

@@ -95,18 +95,67 @@ export interface Mamba2 {
   readonly width: number;
   readonly eps: number;
   readonly activation: string;
+  /** How the output meets its gate: a norm of both (the default), a norm before the gate, or the gate alone. */
+  readonly gating?: 'norm of both' | 'norm first' | 'no norm';
+  /** The norm is taken over each of so many parts of a row. */
+  readonly normGroups?: number;
+  /** Steps of more than one token at a time are held within these; a single step that follows others is not. */
+  readonly limits?: readonly [least: number, most: number];
+  /** What the input is multiplied by, and the parts of its product: gate, values, keys, queries, steps. */
+  readonly inFactor?: number;
+  readonly partFactors?: readonly number[];
 }
 
-export type Mixer = Attention | LatentAttention | ShortConv | DeltaNet | Mamba2;
+/** The first Mamba: a row of numbers by channel that decay by steps the input chooses, each number at its own speed. */
+export interface Mamba1 {
+  readonly kind: 'mamba';
+  readonly inner: number;
+  readonly stateDim: number;
+  /** The width that steps come from. */
+  readonly rank: number;
+  readonly width: number;
+  readonly activation: string;
+  /** Norms on steps, keys and queries, with weights or without. */
+  readonly norms?: { readonly eps: number; readonly weightless?: boolean };
+}
 
-/** Whether a mixer keeps keys by token; the others remember something of one size, which cannot go back. */
+/** A state and attention that read the same input; their answers are multiplied and added. */
+export interface Beside {
+  readonly kind: 'beside';
+  readonly state: Mamba2;
+  readonly attention: Attention;
+  readonly stateFactor: number;
+  /** What attention's input and its answer are multiplied by. */
+  readonly inFactor: number;
+  readonly outFactor: number;
+}
+
+export type Mixer =
+  | Attention
+  | LatentAttention
+  | ShortConv
+  | DeltaNet
+  | Mamba2
+  | Mamba1
+  | Beside
+  | { readonly kind: 'none' };
+
+/** Whether a mixer keeps keys by token and nothing else. */
 export const keepsKeys = (m: Mixer): m is Attention | LatentAttention => m.kind === 'attention' || m.kind === 'latent';
+/** The part of a mixer that keeps keys by token. */
+export const keyed = (m: Mixer): Attention | LatentAttention | undefined =>
+  m.kind === 'beside' ? m.attention : keepsKeys(m) ? m : undefined;
+/** Whether it remembers something of one size, which cannot go back. */
+export const remembers = (m: Mixer): boolean => m.kind !== 'none' && !keepsKeys(m);
 
 export interface DenseMlp {
   readonly kind: 'dense';
   readonly inner: number;
   readonly gated: boolean;
   readonly activation: string;
+  /** What the gate is multiplied by before its activation, and the answer at the end. */
+  readonly gateFactor?: number;
+  readonly outFactor?: number;
 }
 
 export interface Experts {
@@ -117,6 +166,10 @@ export interface Experts {
   readonly chosen: number;
   readonly inner: number;
   readonly activation: string;
+  /** Experts, and the one that all tokens go through, are an activation between two products, without a gate. */
+  readonly ungated?: boolean;
+  /** Experts work on a narrower vector: a product in front of all of them, another behind. */
+  readonly latent?: number;
   /** What a router's logits become before the choice. */
   readonly score: 'softmax' | 'sigmoid' | 'logits';
   /** A stored bias takes part in the choice but not in the weights. */

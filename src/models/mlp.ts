@@ -56,8 +56,16 @@ export class Dense extends Layer {
   }
   forward(x: Tensor): Tensor {
     const h = this.gateUp.forward(x);
-    const { gated, activation: name } = this.feature;
-    return this.down.forward(gated ? gatedBy(name, h) : this.xielu ? this.xielu.forward(h) : activation(name)(h));
+    const { gated, activation: name, outFactor } = this.feature;
+    const inner = gated ? this.#gated(name, h) : this.xielu ? this.xielu.forward(h) : activation(name)(h);
+    const y = this.down.forward(inner);
+    return outFactor === undefined ? y : y.affine(outFactor, 0);
+  }
+  #gated(name: string, h: Tensor): Tensor {
+    const { gateFactor, inner } = this.feature;
+    if (gateFactor === undefined) return gatedBy(name, h);
+    const last = h.rank - 1;
+    return activation(name)(h.narrow(last, 0, inner).affine(gateFactor, 0)).mul(h.narrow(last, inner, inner));
   }
 }
 
@@ -92,33 +100,41 @@ export class Mixture extends Layer {
   /** Always f32: a rounding here would choose another expert. */
   readonly router: Linear;
   readonly choiceBias: Tensor | undefined;
-  /** (experts, 2 inner, hidden), gates over ups, and (experts, hidden, inner). */
+  /** (experts, 2 inner, hidden), gates over ups or ups alone, and (experts, hidden, inner). */
   readonly gateUp: Weight;
   readonly gateUpBias: Tensor | undefined;
   readonly down: Weight;
   readonly downBias: Tensor | undefined;
   readonly shared: Dense | undefined;
   readonly sharedSwitch: AnyLinear | undefined;
+  /** Where experts work on a narrower vector: to it and back. */
+  readonly input: AnyLinear | undefined;
+  readonly output: AnyLinear | undefined;
   readonly #group: ShardGroup | undefined;
 
   constructor(w: Weights, f: Experts, hidden: number) {
     super();
     this.feature = f;
     this.#group = w.shard?.group;
-    const { count: all, inner } = f;
+    const { count: all, inner, ungated } = f;
     const count = f.held?.count ?? all;
+    const width = f.latent ?? hidden;
+    if (f.latent !== undefined) {
+      this.input = w.linear([{ role: 'expertsIn', outputs: width }], hidden);
+      this.output = w.linear([{ role: 'expertsOut', outputs: hidden }], width);
+    }
     this.router = new Linear(
       w.tensor('router', [all, hidden], undefined, 'weight', 'f32'),
       w.bias('router', [all], 'f32'),
     );
     if (f.choiceBias) this.choiceBias = w.tensor('choiceBias', [all], undefined, 'weight', 'f32');
     const gateUp = ['expertGate', 'expertUp'] as const;
-    this.gateUp = w.expertRows(gateUp, [count, inner, hidden]);
-    this.down = w.matrix('expertDown', [count, hidden, inner]);
-    this.gateUpBias = w.expertBias(gateUp, [count, inner]);
-    this.downBias = w.bias('expertDown', [count, hidden]);
+    this.gateUp = ungated ? w.matrix('expertUp', [count, inner, width]) : w.expertRows(gateUp, [count, inner, width]);
+    this.down = w.matrix('expertDown', [count, width, inner]);
+    this.gateUpBias = ungated ? undefined : w.expertBias(gateUp, [count, inner]);
+    this.downBias = w.bias('expertDown', [count, width]);
     if (f.shared) {
-      const part: DenseMlp = { kind: 'dense', inner: f.shared.inner, gated: true, activation: f.activation };
+      const part: DenseMlp = { kind: 'dense', inner: f.shared.inner, gated: !ungated, activation: f.activation };
       this.shared = dense(w, part, hidden, undefined, SHARED);
       if (f.shared.gated) this.sharedSwitch = w.linear([{ role: 'sharedSwitch', outputs: 1 }], hidden);
     }
@@ -153,31 +169,33 @@ export class Mixture extends Layer {
 
   forward(x: Tensor): Tensor {
     const [b, t, hidden] = x.shape;
-    const { chosen, held } = this.feature;
-    const rows = x.reshape([b * t, hidden]);
-    const { ids, weights } = this.route(rows);
+    const { chosen, held, latent: width = hidden } = this.feature;
+    const given = x.reshape([b * t, hidden]);
+    const { ids, weights } = this.route(given);
+    const rows = this.input ? this.input.forward(given) : given;
     const by = weights.unsqueeze(2).cast(x.dtype); // (tokens, chosen, 1)
     const alone = (rows: Tensor, ids: Tensor, by: Tensor): Tensor =>
       this.#through(rows.unsqueeze(1), ids.unsqueeze(1), by.unsqueeze(1)).squeeze([1]);
     const each = (): Tensor =>
       rows
         .unsqueeze(1)
-        .broadcastTo([b * t, chosen, hidden])
-        .reshape([b * t * chosen, hidden]);
+        .broadcastTo([b * t, chosen, width])
+        .reshape([b * t * chosen, width]);
     const out = held
       ? amongHeld(held, { rows: each(), ids: ids.reshape([-1]), by: by.reshape([-1, 1]) }, alone)
       : this.#through(rows.unsqueeze(1), ids, by);
-    const own = out.reshape([b, t, chosen, hidden]).sum([2], false);
-    const y = this.#group ? this.#group.allReduce(own) : own;
+    const own = out.reshape([b, t, chosen, width]).sum([2], false);
+    const sum = this.#group ? this.#group.allReduce(own) : own;
+    const y = this.output ? this.output.forward(sum) : sum;
     if (!this.shared) return y;
     const s = this.shared.forward(x);
     return y.add(this.sharedSwitch ? s.mul(this.sharedSwitch.forward(x).sigmoid()) : s);
   }
   /** Rows (tokens, 1 or chosen, hidden) through the experts (tokens, chosen), weighed by (tokens, chosen, 1). */
   #through(rows: Tensor, ids: Tensor, by: Tensor): Tensor {
-    const { clamped, activation: name, onInput } = this.feature;
+    const { clamped, activation: name, onInput, ungated } = this.feature;
     const h = expertProduct(onInput ? rows.mul(by) : rows, this.gateUp, ids, this.gateUpBias);
-    const inner = clamped ? clampedGate(h, clamped) : gatedBy(name, h);
+    const inner = ungated ? activation(name)(h) : clamped ? clampedGate(h, clamped) : gatedBy(name, h);
     const out = expertProduct(inner, this.down, ids, this.downBias);
     return onInput ? out : out.mul(by);
   }

@@ -1,13 +1,16 @@
-// Mixers that remember a state instead of all keys: the gated delta net and Mamba 2. Both begin with a short causal
+// Mixers that remember a state instead of all keys: the gated delta net, Mamba and Mamba 2. All begin with a short causal
 // convolution by channel, whose last inputs are remembered too.
 import { activation } from '../nn/activation.js';
 import type { Init } from '../nn/init.js';
 import type { AnyLinear as Linear } from '../nn/layers.js';
 import { Module } from '../nn/module.js';
+import { tensor } from '../tensor/create.js';
+import { keep } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
-import type { DeltaNet, Mamba2 } from './features.js';
+import type { Beside, DeltaNet, Mamba1, Mamba2 } from './features.js';
 import { scan } from './linear-attention.js';
-import type { MixerContext } from './mixers.js';
+import { AttentionMixer, type MixerContext, type Norm, norm } from './mixers.js';
+import { selectiveScan } from './selective-scan.js';
 import type { Shard } from './shard.js';
 import type { Weights } from './weights.js';
 
@@ -96,8 +99,10 @@ export class MambaMixer extends Module {
   readonly decay: Tensor;
   readonly shift: Tensor;
   readonly skip: Tensor;
-  readonly normWeight: Tensor;
+  readonly normWeight: Tensor | undefined;
   readonly out: Linear;
+  /** What the parts of the first product are multiplied by. */
+  #factors: Tensor | undefined;
   readonly #shard: Shard | undefined;
   /** The width of the norm: that of all ranks' values. */
   readonly #width: number;
@@ -115,16 +120,45 @@ export class MambaMixer extends Module {
     const whole = w.shard?.stateWidth(w.layer as number);
     this.#shard = whole === undefined ? undefined : w.shard;
     this.#width = whole ?? values;
-    this.normWeight = w.normWeight('stateNorm', [this.#width], 'f32');
+    if (f.gating !== 'no norm') this.normWeight = w.normWeight('stateNorm', [this.#width], 'f32');
     this.out = w.linear([{ role: 'stateOut', outputs: hidden }], values, deep);
   }
+  /** The first product, its parts multiplied as the family has it. */
+  #product(x: Tensor): Tensor {
+    const { inFactor = 1, partFactors, heads, headDim, groups, stateDim } = this.feature;
+    const made = this.input.forward(inFactor === 1 ? x : x.affine(inFactor, 0));
+    if (!partFactors) return made;
+    const sizes = [heads * headDim, heads * headDim, groups * stateDim, groups * stateDim, heads];
+    const all = sizes.flatMap((n, i) => Array<number>(n).fill(partFactors[i]));
+    this.#factors ??= x.device.now(() => keep(tensor(Float32Array.from(all), { device: x.device }).cast(x.dtype)));
+    return made.mul(this.#factors);
+  }
+  /** A row (b, t, values) normed, as a whole or part by part. */
+  #normed(row: Tensor): Tensor {
+    const { eps, normGroups = 1 } = this.feature;
+    const weight = this.normWeight as Tensor;
+    if (normGroups === 1) return row.rmsNorm(weight, { eps });
+    const [b, t, width] = row.shape;
+    const parts = row.reshape([b, t, normGroups, width / normGroups]).rmsNorm(undefined, { eps });
+    return parts.reshape(row.shape).mul(weight);
+  }
+  /** What the scan answered, (b, t, values), with its norm and its gate. */
+  #gated(y: Tensor, gate: Tensor): Tensor {
+    const { gating = 'norm of both' } = this.feature;
+    if (gating === 'no norm') return y.mul(gate);
+    const row = gating === 'norm first' ? y : y.mul(gate);
+    const made = this.#shard
+      ? this.#shard.overWhole((whole) => this.#normed(whole), row, this.#width)
+      : this.#normed(row);
+    return gating === 'norm first' ? made.mul(gate) : made;
+  }
   forward(x: Tensor, context: MixerContext): Tensor {
-    const { heads, headDim, stateDim, groups, eps, activation: name } = this.feature;
+    const { heads, headDim, stateDim, groups, limits, activation: name } = this.feature;
     const { step, layer } = context;
     const [b, t] = x.shape;
     const values = heads * headDim;
     const channels = values + 2 * groups * stateDim;
-    const all = this.input.forward(step.withoutPads(x));
+    const all = this.#product(step.withoutPads(x));
     const conv = convolved(all.narrow(2, values, channels), context, this.weight, this.bias);
     const mixed = step.withoutPads(activation(name)(conv)).cast('f32');
     const value = mixed.narrow(2, 0, values).reshape([b, t, heads, headDim]);
@@ -135,17 +169,95 @@ export class MambaMixer extends Module {
       .cast('f32')
       .add(this.shift)
       .softplus();
-    const decay = steps.mul(this.decay.exp().neg());
+    const rates = this.decay.exp().neg();
     const [k, q] = [shared(values), shared(values + groups * stateDim)];
     const y = step
-      .overState(layer, [q, k, value.mul(steps.unsqueeze(3)), decay], ([q, k, v, decay], state) =>
-        scan({ q, k, v, decay }, state),
-      )
+      .overState(layer, [q, k, value, steps], ([q, k, value, steps], state) => {
+        const held = limits && !(state && steps.shape[1] === 1) ? steps.clamp(...limits) : steps;
+        return scan({ q, k, v: value.mul(held.unsqueeze(3)), decay: held.mul(rates) }, state);
+      })
       .add(value.mul(this.skip.unsqueeze(1)));
     const gate = all.narrow(2, 0, values).cast('f32').silu();
-    const norm = (row: Tensor): Tensor => row.rmsNorm(this.normWeight, { eps });
-    const row = y.reshape([b, t, values]).mul(gate);
-    const normed = this.#shard ? this.#shard.overWhole(norm, row, this.#width) : norm(row);
-    return this.out.forward(normed.cast(x.dtype));
+    return this.out.forward(this.#gated(y.reshape([b, t, values]), gate).cast(x.dtype));
+  }
+}
+
+export class Mamba1Mixer extends Module {
+  readonly feature: Mamba1;
+  /** What the convolution reads, and the output's gate. */
+  readonly input: Linear;
+  readonly weight: Tensor;
+  readonly bias: Tensor | undefined;
+  /** From a channel's value to what its steps come from, keys and queries. */
+  readonly parts: Linear;
+  readonly steps: Linear;
+  readonly stepNorm: Norm | undefined;
+  readonly keyNorm: Norm | undefined;
+  readonly queryNorm: Norm | undefined;
+  /** (inner, state) */
+  readonly decay: Tensor;
+  readonly skip: Tensor;
+  readonly out: Linear;
+  constructor(w: Weights, f: Mamba1, hidden: number, deep?: Init) {
+    super();
+    this.feature = f;
+    const { inner, stateDim, rank, norms } = f;
+    this.input = w.linear([{ role: 'stateIn', outputs: 2 * inner }], hidden);
+    this.weight = w.tensor('stateConv', [inner, 1, f.width]);
+    this.bias = w.bias('stateConv', [inner]);
+    this.parts = w.linear([{ role: 'stateParts', outputs: rank + 2 * stateDim }], inner);
+    this.steps = w.linear([{ role: 'stateSteps', outputs: inner }], rank);
+    if (norms) {
+      const kind = { kind: 'rms' as const, ...norms };
+      this.stepNorm = norm(w, 'stateStepNorm', kind, rank);
+      this.keyNorm = norm(w, 'stateKeyNorm', kind, stateDim);
+      this.queryNorm = norm(w, 'stateQueryNorm', kind, stateDim);
+    }
+    this.decay = w.tensor('stateDecay', [inner, stateDim], undefined, 'weight', 'f32');
+    this.skip = w.tensor('stateSkip', [inner], undefined, 'weight', 'f32');
+    this.out = w.linear([{ role: 'stateOut', outputs: hidden }], inner, deep);
+  }
+  forward(x: Tensor, context: MixerContext): Tensor {
+    const { inner, stateDim, rank, activation: name } = this.feature;
+    const { step, layer } = context;
+    const all = this.input.forward(step.withoutPads(x)); // (b, t, 2 inner)
+    const conv = convolved(all.narrow(2, 0, inner), context, this.weight, this.bias);
+    const value = step.withoutPads(activation(name)(conv)); // (b, t, inner)
+    const parts = this.parts.forward(value);
+    const part = (from: number, width: number, by: Norm | undefined): Tensor => {
+      const own = parts.narrow(2, from, width);
+      return by ? by.forward(own) : own;
+    };
+    const steps = this.steps
+      .forward(part(0, rank, this.stepNorm))
+      .cast('f32')
+      .softplus();
+    const [k, q] = [part(rank, stateDim, this.keyNorm), part(rank + stateDim, stateDim, this.queryNorm)];
+    const rates = this.decay.exp().neg();
+    const wide = [value, steps, k, q].map((y) => y.cast('f32'));
+    const y = step
+      .overState(layer, wide, ([value, steps, k, q], state) => selectiveScan({ value, steps, k, q, rates }, state))
+      .add(wide[0].mul(this.skip));
+    const gate = all.narrow(2, inner, inner).cast('f32').silu();
+    return this.out.forward(y.mul(gate).cast(x.dtype));
+  }
+}
+
+/** A Mamba 2 layer and attention over the same input. */
+export class BesideMixer extends Module {
+  readonly feature: Beside;
+  readonly state: MambaMixer;
+  readonly attention: AttentionMixer;
+  constructor(w: Weights, f: Beside, hidden: number, deep?: Init) {
+    super();
+    this.feature = f;
+    this.state = new MambaMixer(w, f.state, hidden, deep);
+    this.attention = new AttentionMixer(w, f.attention, hidden, deep);
+  }
+  forward(x: Tensor, context: MixerContext): Tensor {
+    const { stateFactor, inFactor, outFactor } = this.feature;
+    const times = (y: Tensor, by: number): Tensor => (by === 1 ? y : y.affine(by, 0));
+    const remembered = times(this.state.forward(x, context), stateFactor);
+    return remembered.add(times(this.attention.forward(times(x, inFactor), context), outFactor));
   }
 }

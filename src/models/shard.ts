@@ -13,7 +13,9 @@ import {
   type Features,
   type HeadSizes,
   keepsKeys,
+  keyed,
   type Layer,
+  type Mamba1,
   type Mamba2,
   type Mixer,
   type Mlp,
@@ -43,7 +45,7 @@ const DIVIDED: { readonly [R in Role]?: readonly [weight: number, bias?: number]
   // By heads.
   ...{ q: [0, 0], k: [0, 0], v: [0, 0], qB: [0, 0], kvB: [0, 0], sinks: [0], o: [1], qGate: [0, 0] },
   ...{ stateIn: [0, 0], stateConv: [0, 0], stateGate: [0, 0], stateRate: [0, 0], stateStep: [0, 0] },
-  ...{ stateDecay: [0], stateShift: [0], stateSkip: [0], stateOut: [1] },
+  ...{ stateDecay: [0], stateShift: [0], stateSkip: [0], stateOut: [1], stateParts: [1], stateSteps: [0, 0] },
   // By inner rows; a product over what is divided is a sum over ranks, and its bias is added after it.
   ...{ gate: [0, 0], up: [0, 0], down: [1], sharedGate: [0, 0], sharedUp: [0, 0], sharedDown: [1] },
   ...{ expertGate: [1, 1], expertUp: [1, 1], expertDown: [2] },
@@ -54,7 +56,7 @@ const BY_KEY_HEADS: readonly Role[] = ['k', 'v', 'kNorm'];
 const ENDS: readonly Role[] = ['embed', 'head'];
 const EXPERTS: readonly Role[] = ['expertGate', 'expertUp', 'expertDown'];
 /** Products whose result is a sum over ranks. */
-const SUMMED: readonly Role[] = ['o', 'down', 'sharedDown', 'stateOut'];
+const SUMMED: readonly Role[] = ['o', 'down', 'sharedDown', 'stateOut', 'stateParts'];
 
 /** y = (sum over ranks of x W') + b: each rank has some of the inputs. */
 export class SummedLinear extends Linear<Weight> {
@@ -69,6 +71,8 @@ export class SummedLinear extends Linear<Weight> {
     return this.bias ? y.add(this.bias) : y;
   }
 }
+
+type State = DeltaNet | Mamba2 | Mamba1;
 
 /** What one rank holds of a model whose heads and inner rows are divided among ranks. */
 export class Shard {
@@ -104,7 +108,9 @@ export class Shard {
   }
   #mixer(m: Mixer, i: number): Mixer {
     const n = this.group.size;
-    if (m.kind === 'conv') return m; // small, and held whole
+    if (m.kind === 'conv' || m.kind === 'none') return m; // small, and held whole
+    if (m.kind === 'beside')
+      return { ...m, state: this.#state(m.state) as Mamba2, attention: this.#mixer(m.attention, i) as Attention };
     if (!keepsKeys(m)) return this.#state(m);
     if (m.heads % n !== 0) this.#refuse(i, `${m.heads} heads do not divide by ${n}`);
     if (m.kind === 'latent') return { ...m, heads: m.heads / n };
@@ -126,20 +132,24 @@ export class Shard {
     const share = this.#shareOf(m.kvHeads);
     return share ?? this.#refuse(i, `${m.kvHeads} key heads neither divide by ${size} nor divide it`);
   }
-  /** A layer that remembers a state is divided by its heads, or held whole where they do not divide. */
-  #state(m: DeltaNet | Mamba2): DeltaNet | Mamba2 {
+  /** A layer that remembers a state is divided by its heads or channels, or held whole where they do not divide. */
+  #state(m: State): State {
     const n = this.group.size;
     if (!this.#dividesState(m)) return m;
+    if (m.kind === 'mamba') return { ...m, inner: m.inner / n };
     if (m.kind === 'delta') return { ...m, keyHeads: m.keyHeads / n, valueHeads: m.valueHeads / n };
     return { ...m, heads: m.heads / n, groups: m.groups / (this.#shareOf(m.groups) as Share).count };
   }
-  #dividesState(m: DeltaNet | Mamba2): boolean {
+  #dividesState(m: State): boolean {
     const n = this.group.size;
+    if (m.kind === 'mamba') return m.inner % n === 0;
     return m.kind === 'delta' ? m.keyHeads % n === 0 : m.heads % n === 0 && this.#shareOf(m.groups) !== undefined;
   }
   /** What stands one after another in a state's first product and in its convolution. */
-  #stateSections(m: DeltaNet | Mamba2, role: Role): Part['sections'] {
+  #stateSections(m: State, role: Role): Part['sections'] {
     const each: Share = { index: this.group.rank, count: this.group.size };
+    if (m.kind === 'mamba')
+      return (role === 'stateConv' ? [m.inner] : [m.inner, m.inner]).map((size) => ({ size, ...each }));
     if (m.kind === 'delta') {
       const [keys, values] = [m.keyHeads * m.keyDim, m.valueHeads * m.valueDim];
       return [keys, keys, values].map((size) => ({ size, ...each }));
@@ -171,14 +181,16 @@ export class Shard {
 
   /** Sizes of the whole layer's heads, which slicing fused tensors needs. */
   sizes(layer: number | undefined, own: HeadSizes): HeadSizes {
-    const mixer = layer === undefined ? undefined : this.whole.layers[layer].mixer;
+    const mixer = layer === undefined ? undefined : keyed(this.whole.layers[layer].mixer);
     return mixer?.kind === 'attention' ? mixer : own;
   }
   /** The part of a tensor that this rank holds; undefined where it holds all of it. */
   part(role: Role, kind: 'weight' | 'bias', layer: number | undefined): Part | undefined {
     const { rank: index, size: count } = this.group;
     const { mixer, mlp } = layer === undefined ? {} : this.whole.layers[layer];
-    const attention = mixer?.kind === 'attention' ? mixer : undefined;
+    const keys = mixer && keyed(mixer);
+    const attention = keys?.kind === 'attention' ? keys : undefined;
+    const state = mixer?.kind === 'beside' ? mixer.state : mixer;
     // Norms with weights for every head are divided as the heads are.
     const each = (role === 'qNorm' || role === 'kNorm') && attention?.qkNorm?.over === 'each';
     const dim = each ? 0 : DIVIDED[role]?.[kind === 'weight' ? 0 : 1];
@@ -186,10 +198,10 @@ export class Shard {
       return { dim: 0, index, count };
     if (dim === undefined) return undefined;
     if (ENDS.includes(role)) return { dim, index, count, whole: this.whole.vocabSize };
-    if (mixer?.kind === 'delta' || mixer?.kind === 'mamba2') {
-      if (role.startsWith('state') && !this.#dividesState(mixer)) return undefined;
+    if (state?.kind === 'delta' || state?.kind === 'mamba2' || state?.kind === 'mamba') {
+      if (role.startsWith('state') && !this.#dividesState(state)) return undefined;
       if (role === 'stateIn' || role === 'stateConv')
-        return { dim, index, count, sections: this.#stateSections(mixer, role) };
+        return { dim, index, count, sections: this.#stateSections(state, role) };
     }
     return attention && BY_KEY_HEADS.includes(role)
       ? { dim, ...this.#keyPart(attention, layer as number) }
@@ -206,13 +218,14 @@ export class Shard {
   }
   /** The width of all ranks' values in a layer that remembers a state; undefined where it is held whole. */
   stateWidth(layer: number): number | undefined {
-    const { mixer: m } = this.whole.layers[layer];
+    const { mixer } = this.whole.layers[layer];
+    const m = mixer.kind === 'beside' ? mixer.state : mixer;
     if (m.kind !== 'mamba2' || !this.#dividesState(m)) return undefined;
     return m.heads * m.headDim;
   }
   /** How many heads all ranks have together. */
   wholeHeads(role: 'qNorm' | 'kNorm', layer: number): number {
-    const mixer = this.whole.layers[layer].mixer as Attention;
+    const mixer = keyed(this.whole.layers[layer].mixer) as Attention;
     return role === 'qNorm' ? mixer.heads : mixer.kvHeads;
   }
   /** A norm over a row (b, t, width) that ranks hold parts of: put together, normed, and the own part taken again. */

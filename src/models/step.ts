@@ -6,7 +6,7 @@ import { tensor } from '../tensor/create.js';
 import type { Device } from '../tensor/device.js';
 import { keep } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
-import { type Attention, type Features, keepsKeys } from './features.js';
+import { type Attention, type Features, keyed, remembers } from './features.js';
 import type { AttentionMixer } from './mixers.js';
 import type { RopeTable } from './rope.js';
 
@@ -83,8 +83,10 @@ interface Memory {
 }
 /** What a decoder's layers remember of earlier tokens: keys and values, or states of one size. */
 export class DecoderCache {
-  /** One cache a layer. */
-  readonly layers: readonly (KvCache | Memory)[];
+  /** Keys and values of the layers that keep them. */
+  readonly keys: readonly (KvCache | undefined)[];
+  /** What other layers remember; a layer may have both. */
+  readonly memories: readonly (Memory | undefined)[];
   /** Tokens seen so far, those of padding counted. */
   length = 0;
   /** Padding in front of each sequence. */
@@ -93,29 +95,32 @@ export class DecoderCache {
   ids: Tensor | undefined;
   /** `whole`: windows keep all keys too, in room that never moves. */
   constructor(features: Features, capacity?: number, whole = false, type?: CacheType) {
-    this.layers = features.layers.map(({ mixer }) =>
-      keepsKeys(mixer)
-        ? new KvCache(capacity, mixer.kind === 'attention' && !whole ? (mixer.window ?? mixer.chunk) : undefined, type)
-        : { last: undefined, state: undefined },
+    this.keys = features.layers.map(({ mixer }) => {
+      const m = keyed(mixer);
+      const window = m?.kind === 'attention' && !whole ? (m.window ?? m.chunk) : undefined;
+      return m && new KvCache(capacity, window, type);
+    });
+    this.memories = features.layers.map(({ mixer }) =>
+      remembers(mixer) ? { last: undefined, state: undefined } : undefined,
     );
   }
   /** The keys and values of a layer; a layer that keeps none is refused. */
   kv(layer: number): KvCache {
-    const found = this.layers[layer];
-    if (!(found instanceof KvCache)) throw new ArgumentError(`cache: layer ${layer} keeps no keys`);
+    const found = this.keys[layer];
+    if (!found) throw new ArgumentError(`cache: layer ${layer} keeps no keys`);
     return found;
   }
   /** Counts tokens that somebody else wrote into the buffers. */
   follow(length: number): void {
-    for (const l of this.layers) if (l instanceof KvCache) l.length = length;
+    for (const l of this.keys) if (l) l.length = length;
     this.length = length;
   }
   /** Forgets tokens from `length` on. */
   truncate(length: number): void {
     if (length === this.length) return;
-    if (this.layers.some((l) => !(l instanceof KvCache)))
+    if (this.memories.some((m) => m !== undefined))
       throw new ArgumentError('cache: a model with convolutions or states cannot go back; begin anew');
-    this.layers.forEach((l) => (l as KvCache).truncate(length));
+    for (const l of this.keys) l?.truncate(length);
     const old = this.ids;
     if (old) this.ids = length === 0 ? undefined : keep(old.narrow(1, 0, length).copy());
     old?.dispose();
@@ -123,13 +128,12 @@ export class DecoderCache {
   }
   /** Forgets all tokens and keeps the memory. */
   reset(): void {
-    for (const l of this.layers) {
-      if (l instanceof KvCache) l.reset();
-      else {
-        l.last?.dispose();
-        l.state?.dispose();
-        l.last = l.state = undefined;
-      }
+    for (const l of this.keys) l?.reset();
+    for (const m of this.memories) {
+      if (!m) continue;
+      m.last?.dispose();
+      m.state?.dispose();
+      m.last = m.state = undefined;
     }
     this.ids?.dispose();
     this.ids = undefined;
@@ -139,7 +143,7 @@ export class DecoderCache {
   /** Gives the memory back. */
   dispose(): void {
     this.reset();
-    for (const l of this.layers) if (l instanceof KvCache) l.dispose();
+    for (const l of this.keys) l?.dispose();
   }
 }
 
@@ -262,7 +266,7 @@ export class BatchStep implements Step {
   /** A causal convolution over x (b, channels, t), with the last columns of the run before in front. */
   overColumns(layer: number, x: Tensor, count: number, convolve: (columns: Tensor) => Tensor): Tensor {
     const [b, channels, t] = x.shape;
-    const state = this.#cache?.layers[layer] as Memory | undefined;
+    const state = this.#cache?.memories[layer];
     const before = state?.last ?? x.newZeros([b, channels, count], x.dtype);
     const all = before.cat([x], 2); // (b, channels, count + t)
     if (state) {
@@ -274,7 +278,7 @@ export class BatchStep implements Step {
   }
   /** What `scan` makes of the inputs and of the state that the layer remembers. */
   overState(layer: number, xs: readonly Tensor[], scan: Scan): Tensor {
-    const memory = this.#cache?.layers[layer] as Memory | undefined;
+    const memory = this.#cache?.memories[layer];
     const { y, state } = scan(xs, memory?.state);
     if (memory) {
       const next = noGrad(() => keep(state.copy()));

@@ -27,10 +27,10 @@ export const LAYER_ROLES = [
   ...['qA', 'qANorm', 'qB', 'kvA', 'kvANorm', 'kvB'],
   ...['gate', 'up', 'down', 'activation'],
   ...['router', 'choiceBias', 'expertGate', 'expertUp', 'expertDown'],
-  ...['sharedGate', 'sharedUp', 'sharedDown', 'sharedSwitch'],
+  ...['sharedGate', 'sharedUp', 'sharedDown', 'sharedSwitch', 'expertsIn', 'expertsOut'],
   ...['convIn', 'conv', 'convOut'],
   ...['qGate', 'stateIn', 'stateGate', 'stateRate', 'stateStep', 'stateConv', 'stateDecay', 'stateShift', 'stateSkip'],
-  ...['stateNorm', 'stateOut'],
+  ...['stateNorm', 'stateOut', 'stateSteps', 'stateStepNorm', 'stateKeyNorm', 'stateQueryNorm', 'stateParts'],
 ] as const;
 export type Role = (typeof MODEL_ROLES)[number] | (typeof LAYER_ROLES)[number];
 

@@ -160,7 +160,26 @@ const TEXT = `
   mamba2: head_dim=64 state_size=128 layer_norm_epsilon=1e-05 conv_kernel=4 n_groups=8 use_bias=false
     use_conv_bias=true hidden_act=silu tie_word_embeddings=false
   mamba: state_size=16 layer_norm_epsilon=1e-05 conv_kernel=4 use_bias=false use_conv_bias=true hidden_act=silu
-    tie_word_embeddings=true`;
+    tie_word_embeddings=true
+  falcon_mamba: state_size=16 layer_norm_epsilon=1e-05 conv_kernel=4 use_bias=false use_conv_bias=true hidden_act=silu
+    mixer_rms_eps=1e-06 tie_word_embeddings=true
+  bamba: hidden_act=silu rms_norm_eps=1e-05 tie_word_embeddings=false attention_bias=false mlp_bias=false
+    max_position_embeddings=262144 mamba_n_heads=128 mamba_n_groups=1 mamba_d_state=256 mamba_d_head=auto
+    mamba_d_conv=4 mamba_expand=2 mamba_conv_bias=true mamba_proj_bias=false
+  falcon_h1: hidden_act=silu rms_norm_eps=1e-05 tie_word_embeddings=false attention_bias=false mlp_bias=false
+    max_position_embeddings=8192 mamba_d_ssm=1024 mamba_n_heads=128 mamba_n_groups=1 mamba_d_state=256
+    mamba_d_head=auto mamba_d_conv=4 mamba_expand=2 mamba_conv_bias=true mamba_proj_bias=false
+    mamba_norm_before_gate=true mamba_rms_norm=false projectors_bias=false lm_head_multiplier=1.0
+    embedding_multiplier=1.0 key_multiplier=1.0 attention_out_multiplier=1.0 attention_in_multiplier=1.0
+    ssm_in_multiplier=1.0 ssm_out_multiplier=1.0
+  nemotron_h: mlp_hidden_act=relu2 mamba_hidden_act=silu layer_norm_epsilon=1e-05 mlp_bias=false use_bias=false
+    use_conv_bias=true head_dim=128 max_position_embeddings=4096 n_groups=8 conv_kernel=4 ssm_state_size=128
+    mamba_head_dim=64 num_experts_per_tok=2 routed_scaling_factor=1.0 n_group=1 topk_group=1 norm_topk_prob=true
+    time_step_min=0.001
+  jamba: hidden_act=silu rms_norm_eps=1e-06 tie_word_embeddings=false max_position_embeddings=262144
+    num_experts_per_tok=2 num_experts=16 expert_layer_period=2 expert_layer_offset=1 attn_layer_period=8
+    attn_layer_offset=4 mamba_d_state=16 mamba_d_conv=4 mamba_expand=2 mamba_dt_rank=auto mamba_conv_bias=true
+    mamba_proj_bias=false`;
 
 const value = (text: string): unknown => {
   if (text === 'true' || text === 'false') return text === 'true';

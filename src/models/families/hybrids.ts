@@ -1,22 +1,10 @@
-// Decoders whose layers remember a state: Qwen3-Next and Qwen3.5 (gated delta nets between gated attention), Granite 4
-// (Mamba 2 and attention), Mamba 2 itself.
+// Decoders whose layers remember a matrix that is written to by the delta rule: Qwen3-Next and Qwen3.5 have such layers
+// between gated attention.
 import { FormatError, UnsupportedError } from '../../base/errors.js';
 import type { Config } from '../config.js';
-import type { DeltaNet, Features, Mamba2, Mixer } from '../features.js';
-import type { Names, Role, Rows } from '../weights.js';
-import {
-  ATTENTION_BIAS,
-  activationOf,
-  biasesBy,
-  build,
-  fusedGateUp,
-  gated,
-  layerTypes,
-  rms,
-  ropeOf,
-  sizesOf,
-} from './common.js';
-import { GRANITE_NAMES, graniteExperts, graniteFactors } from './llama.js';
+import type { DeltaNet, Features, Mixer } from '../features.js';
+import type { Names, Rows } from '../weights.js';
+import { ATTENTION_BIAS, activationOf, biasesBy, build, gated, layerTypes, rms, ropeOf, sizesOf } from './common.js';
 import { QWEN_MOE_NAMES, qwenExperts, qwenMlp } from './qwen.js';
 import { family } from './row.js';
 
@@ -133,130 +121,4 @@ const qwen35Moe = family({
   wrappers: wrapped('qwen3_5_moe'),
 });
 
-// ---- Mamba 2 ----
-
-const MAMBA_NAMES = (at: string): Partial<Names> => ({
-  stateIn: `${at}.in_proj`,
-  stateConv: `${at}.conv1d`,
-  stateDecay: { name: `${at}.A_log`, bare: true },
-  stateShift: { name: `${at}.dt_bias`, bare: true },
-  stateSkip: { name: `${at}.D`, bare: true },
-  stateNorm: `${at}.norm`,
-  stateOut: `${at}.out_proj`,
-});
-/** Steps are not held within limits here. */
-function noLimits(c: Config): void {
-  const limit = c.get('time_step_limit');
-  if (limit === undefined) return;
-  const unbounded = (x: unknown): boolean => x === Infinity || /infinity/i.test(JSON.stringify(x));
-  if (!Array.isArray(limit) || limit[0] !== 0 || !unbounded(limit[1]))
-    throw new UnsupportedError(`${c.where}: time_step_limit is ${JSON.stringify(limit)}; only [0, Infinity] is served`);
-}
-const STATE_BIAS: readonly Role[] = ['stateIn', 'stateOut'];
-
-function graniteHybrid(c: Config): Features {
-  const proj: readonly Role[] = STATE_BIAS;
-  const biases = biasesBy(
-    c,
-    { attention_bias: ATTENTION_BIAS, mamba_proj_bias: proj, mamba_conv_bias: ['stateConv'] },
-    { mamba_conv_bias: true },
-  );
-  noLimits(c);
-  const s = sizesOf(c);
-  const norm = rms(c);
-  const turned = c.text('position_embedding_type', 'nope') === 'rope';
-  c.only('position_embedding_type', 'rope', 'nope');
-  const rope = ropeOf(c, s);
-  const inner = c.number('mamba_expand', 2) * s.hidden;
-  const heads = c.count('mamba_n_heads', 128, 1);
-  const given = c.get('mamba_d_head');
-  c.ignore('mamba_chunk_size', 'mamba_d_head', 'normalization_function', 'init_method', 'layers_block_type');
-  c.ignore('time_step_min', 'time_step_max', 'time_step_floor', 'use_mamba_kernels', 'attn_layer_indices');
-  const headDim = given === undefined || given === 'auto' ? inner / heads : (given as number);
-  if (headDim * heads !== inner)
-    throw new FormatError(`${c.where}: ${heads} state heads of ${headDim} are not ${inner} wide, as mamba_expand says`);
-  const mamba: Mamba2 = {
-    kind: 'mamba2',
-    heads,
-    headDim,
-    stateDim: c.count('mamba_d_state', 256, 1),
-    groups: c.count('mamba_n_groups', 1, 1),
-    width: c.count('mamba_d_conv', 4, 1),
-    eps: norm.eps,
-    activation: activationOf(c),
-  };
-  const types = c.has('layers_block_type')
-    ? c.texts('layers_block_type')
-    : layerTypes(c, s.layers, () => 'linear_attention');
-  const experts = c.count('num_local_experts', 8) > 0;
-  const shared = c.count('shared_intermediate_size', 1024);
-  c.ignore('intermediate_size', 'num_experts_per_tok');
-  return build('granitemoehybrid', c, s, {
-    norm,
-    mixer: (i): Mixer => {
-      if (types[i] === 'mamba' || types[i] === 'linear_attention') return mamba;
-      if (types[i] !== 'attention' && types[i] !== 'full_attention')
-        throw new UnsupportedError(`${c.where}: layer_types holds ${JSON.stringify(types[i])}`);
-      const scale = c.number('attention_multiplier', 1);
-      const { heads, kvHeads, headDim } = s;
-      return { kind: 'attention', heads, kvHeads, headDim, scale, ...(turned && { rope }) };
-    },
-    mlp: () => (experts ? graniteExperts(c, shared) : gated(c, shared)),
-    biases,
-    more: graniteFactors(c),
-  });
-}
-const graniteFamily = family({
-  types: ['granitemoehybrid'],
-  features: graniteHybrid,
-  names: {
-    ...GRANITE_NAMES,
-    ...MAMBA_NAMES('mamba'),
-    ...fusedGateUp('shared_mlp.input_linear'),
-    down: 'shared_mlp.output_linear',
-  },
-});
-
-const mamba2 = family({
-  types: ['mamba2'],
-  features: (c) => {
-    noLimits(c);
-    const hidden = c.count('hidden_size', undefined, 1);
-    const heads = c.count('num_heads', undefined, 1);
-    const headDim = c.count('head_dim', 64, 1);
-    c.ignore('chunk_size', 'time_step_rank', 'time_step_min', 'time_step_max', 'time_step_floor', 'rms_norm');
-    c.ignore('residual_in_fp32', 'rescale_prenorm_residual', 'norm_before_gate');
-    if (c.number('expand', 2) * hidden !== heads * headDim)
-      throw new FormatError(`${c.where}: ${heads} heads of ${headDim} are not expand times ${hidden}`);
-    const norm = { kind: 'rms', eps: c.number('layer_norm_epsilon', 1e-5) } as const;
-    const mixer: Mamba2 = {
-      kind: 'mamba2',
-      heads,
-      headDim,
-      stateDim: c.count('state_size', 128, 1),
-      groups: c.count('n_groups', 8, 1),
-      width: c.count('conv_kernel', 4, 1),
-      eps: norm.eps,
-      activation: activationOf(c),
-    };
-    const layers = c.count('num_hidden_layers', undefined, 1);
-    const sizes = { hidden, layers, heads, kvHeads: heads, headDim, maxPositions: 2 ** 20 };
-    return build('mamba2', c, sizes, {
-      norm,
-      mixer: () => mixer,
-      mlp: () => ({ kind: 'none' }),
-      biases: biasesBy(c, { use_bias: STATE_BIAS, use_conv_bias: ['stateConv'] }, { use_conv_bias: true }),
-      more: { norms: { beforeMixer: true, afterMixer: false, beforeMlp: false, afterMlp: false } },
-    });
-  },
-  names: {
-    ...MAMBA_NAMES('mixer'),
-    embed: 'backbone.embeddings',
-    finalNorm: 'backbone.norm_f',
-    head: 'lm_head',
-    layer: 'backbone.layers.{i}',
-    beforeMixer: 'norm',
-  },
-});
-
-export const HYBRID_FAMILIES = [next, qwen35, qwen35Moe, graniteFamily, mamba2];
+export const HYBRID_FAMILIES = [next, qwen35, qwen35Moe];

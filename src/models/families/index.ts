@@ -4,6 +4,7 @@ import { GEMMA_FAMILIES } from './gemma.js';
 import { GPT_FAMILIES } from './gpt.js';
 import { HYBRID_FAMILIES } from './hybrids.js';
 import { LLAMA_FAMILIES } from './llama.js';
+import { MAMBA_FAMILIES } from './mamba.js';
 import { OTHER_FAMILIES } from './others.js';
 import { PHI_FAMILIES } from './phi.js';
 import { QWEN_FAMILIES } from './qwen.js';
@@ -17,4 +18,5 @@ export const DECODER_FAMILIES = [
   ...OTHER_FAMILIES,
   ...DEEPSEEK_FAMILIES,
   ...HYBRID_FAMILIES,
+  ...MAMBA_FAMILIES,
 ];

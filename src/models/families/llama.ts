@@ -74,7 +74,7 @@ const mistral = family({
     const s = sizesOf(c);
     const window = c.optional('sliding_window');
     const rule = (): string => (window === undefined ? full() : 'sliding_attention');
-    const rope = ropeOf(c, s, cwm ? { unsaid: { ...LLAMA3_ROPE, factor: 16 } } : {});
+    const rope = ropeOf(c, s, cwm ? { unsaid: { ...LLAMA3_ROPE, factor: 16, rope_theta: 1e6 } } : {});
     const types = layerTypes(c, s.layers, cwm ? (i) => (i % 4 === 0 ? full() : rule()) : rule);
     const windows = windowsBy(c, types, window);
     return build('mistral', c, s, {
@@ -90,7 +90,7 @@ const mistral = family({
 
 const MINISTRAL_ROPE = {
   ...{ rope_type: 'yarn', factor: 16, original_max_position_embeddings: 16384, mscale: 1, mscale_all_dim: 1 },
-  llama_4_scaling_beta: 0.1,
+  ...{ llama_4_scaling_beta: 0.1, rope_theta: 1e6 },
 };
 const ministral3 = family({
   types: ['ministral3'],
@@ -133,7 +133,7 @@ const arcee = family({
     c.ignore('post_norm', 'qk_norm');
     return build(apertus ? 'apertus' : 'arcee', c, s, {
       norm,
-      rope: ropeOf(c, s, apertus ? { unsaid: LLAMA3_ROPE } : {}),
+      rope: ropeOf(c, s, apertus ? { unsaid: { ...LLAMA3_ROPE, rope_theta: 12e6 } } : {}),
       attention: () => (apertus ? { qkNorm: { norm, over: 'head' } } : {}),
       mlp: () => ungated(c.count('intermediate_size'), act),
       biases,
@@ -164,7 +164,7 @@ const smollm3 = family({
     const windows = windowsBy(
       c,
       layerTypes(c, s.layers, (i) => (on && window !== undefined && !turned[i] ? 'sliding_attention' : full())),
-      on ? window : undefined,
+      window,
     );
     c.ignore('max_window_layers');
     return build('smollm3', c, s, {

@@ -4,11 +4,11 @@ import { defaultsOf } from './defaults.js';
 import type { Config } from '../config.js';
 import { Config as ConfigReader, type Json } from '../config.js';
 import type { VarBuilder } from '../../nn/var-builder.js';
-import type { Features } from '../features.js';
+import { type Features, keyed } from '../features.js';
 import type { GgufForm, ModelOptions, ModelRow } from '../model-row.js';
 import type { ModelSource } from '../source.js';
 import { Shard } from '../shard.js';
-import { type Names, Weights } from '../weights.js';
+import { type Names, placesOf, type Where, Weights } from '../weights.js';
 import { ggufFeatures, ggufNames, type GgufRow, ggufType, ggufTypes, Metadata } from './gguf.js';
 import { ggufForm } from './gguf-form.js';
 import { UnsupportedError } from '../../base/errors.js';
@@ -32,7 +32,7 @@ export interface FamilyRow {
 const LEFT_OVERS = /(rotary_emb\.inv_freq|\.attn\.(bias|masked_bias)|\.attention\.(bias|masked_bias))$/;
 
 const sizesFor = (f: Features): { heads: number; kvHeads: number; headDim: number } => {
-  const a = f.layers.find((l) => l.mixer.kind === 'attention')?.mixer;
+  const a = f.layers.map((l) => keyed(l.mixer)).find((m) => m?.kind === 'attention');
   return a?.kind === 'attention' ? a : { heads: 1, kvHeads: 1, headDim: f.hiddenSize };
 };
 
@@ -41,7 +41,7 @@ const sizesFor = (f: Features): { heads: number; kvHeads: number; headDim: numbe
  * saved.
  */
 function placed(names: Names, source: ModelSource, prefixes: readonly string[]): Names {
-  const embed = names.embed as string;
+  const embed = placesOf(names.embed as Where)[0].name;
   const stem = embed.slice(0, embed.indexOf('.') + 1); // 'model.', 'transformer.'
   const candidates = ['', ...prefixes].map((p) => [p, stem] as const);
   const has = (name: string): boolean => source.has(`${name}.weight`);
