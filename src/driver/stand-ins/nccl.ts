@@ -1,6 +1,5 @@
 // A stand-in of NCCL and RCCL: ranks of a test meet through what it is given, sums are made in doubles, misuse throws.
-import type { DType } from '../../base/dtype.js';
-import { DTYPE } from '../../base/dtype.js';
+import { DTYPE, type DType } from '../../base/dtype.js';
 import type { NativeArg } from '../ffi.js';
 import { NCCL_NUMBERS as N, NCCL_TYPES, UNIQUE_ID_BYTES } from '../nccl.js';
 import {
@@ -11,6 +10,7 @@ import {
   Misuse,
   Numbers,
   StandIn,
+  type Symbols,
   textAddress,
   typeOf,
 } from './library.js';
@@ -36,41 +36,57 @@ const JOIN: Readonly<Record<number, (a: number, b: number) => number>> = {
   [N.ncclAvg]: (a, b) => a + b,
 };
 
-export function ncclStandIn(device: HostedDevice, meeting: Meeting): StandIn {
-  const handles = new Handles();
-  const of = (h: number): Comm => handles.get<Comm>(h, 'communicator');
-  const bytesAt = (what: string, address: number, count: number, dtype: DType): Uint8Array => {
-    const bytes = new Uint8Array(count * DTYPE[dtype].bytes);
-    checkMemory(device, what, address, bytes.length);
-    device.copyOut(bytes, address, 0);
-    return bytes;
-  };
-  /** Enqueued as a library does: now, or when a recorded stream is replayed. */
-  const enqueue = (comm: Comm, stream: number, work: () => void): number => {
-    if (stream === 0) throw new Misuse('the default stream, which other streams do not wait for');
-    device.enqueue(stream, work);
-    if (device.isHeld(work)) comm.recorded.push(work);
-    return 0;
-  };
+/** The communicators of one rank, and what their collectives do with its memory. */
+class Communicators {
+  readonly handles = new Handles();
+  readonly #device: HostedDevice;
+  readonly #meeting: Meeting;
+
+  constructor(device: HostedDevice, meeting: Meeting) {
+    this.#device = device;
+    this.#meeting = meeting;
+  }
+
+  of(h: number): Comm {
+    return this.handles.get<Comm>(h, 'communicator');
+  }
+
+  join(cell: NativeArg, size: number, id: Uint8Array, rank: number): number {
+    if (!(size > 0 && rank >= 0 && rank < size)) throw new Misuse(`rank ${rank} of ${size}`);
+    if (id.some((b) => b === 0)) throw new Misuse('an id that ncclGetUniqueId did not give');
+    const ids = this.#meeting.exchange(size, 'ncclCommInitRank', id);
+    if (ids.some((other) => Buffer.compare(other, id) !== 0)) throw new Misuse('ranks with different ids');
+    return this.handles.make(cell, 'communicator', { rank, size, recorded: [] } satisfies Comm);
+  }
+
   /**
    * The library waits until the last graph with a call of this communicator is gone; in one thread that is for ever.
    */
-  const end = (h: number): number => {
-    const held = of(h).recorded.filter((work) => device.isHeld(work)).length;
+  end(h: number): number {
+    const held = this.of(h).recorded.filter((work) => this.#device.isHeld(work)).length;
     if (held > 0)
       throw new Misuse(`a communicator that ends while graphs hold ${held} of its calls: it waits for ever`);
-    return handles.destroy(h, 'communicator');
-  };
-  const put = (address: number, values: Float64Array, dtype: DType): void => {
-    const numbers = new Numbers(device, 'dst', address, values.length, dtype);
-    numbers.values.set(values);
-    numbers.write();
-  };
-  const reduced = (comm: Comm, what: string, src: number, count: number, type: number, op: number): Float64Array => {
-    const dtype = typeOf(NCCL_TYPES, type);
+    return this.handles.destroy(h, 'communicator');
+  }
+
+  /** Enqueued as a library does: now, or when a recorded stream is replayed. */
+  enqueue(comm: Comm, stream: number, work: () => void): number {
+    if (stream === 0) throw new Misuse('the default stream, which other streams do not wait for');
+    this.#device.enqueue(stream, work);
+    if (this.#device.isHeld(work)) comm.recorded.push(work);
+    return 0;
+  }
+
+  /** Everyone's bytes; `what` must be the same on every rank. */
+  everyone(comm: Comm, what: string, mine: Uint8Array): readonly Uint8Array[] {
+    return this.#meeting.exchange(comm.size, what, mine);
+  }
+
+  /** Everyone's numbers, joined in doubles. */
+  reduced(comm: Comm, what: string, src: number, count: number, type: number, op: number): Float64Array {
     if (!JOIN[op]) throw new Misuse(`operation ${op}`);
-    const mine = new Numbers(device, 'src', src, count, dtype).values;
-    const all = meeting.exchange(comm.size, `${what} ${count} ${type} ${op}`, new Uint8Array(mine.buffer));
+    const mine = new Numbers(this.#device, 'src', src, count, typeOf(NCCL_TYPES, type)).values;
+    const all = this.everyone(comm, `${what} ${count} ${type} ${op}`, new Uint8Array(mine.buffer));
     const sums = new Float64Array(count);
     const doubles = all.map((b) => new Float64Array(b.slice().buffer));
     for (let i = 0; i < count; i++) {
@@ -78,7 +94,81 @@ export function ncclStandIn(device: HostedDevice, meeting: Meeting): StandIn {
       if (op === N.ncclAvg) sums[i] /= comm.size;
     }
     return sums;
-  };
+  }
+
+  bytesAt(address: number, count: number, dtype: DType): Uint8Array {
+    const bytes = new Uint8Array(count * DTYPE[dtype].bytes);
+    checkMemory(this.#device, 'src', address, bytes.length);
+    this.#device.copyOut(bytes, address, 0);
+    return bytes;
+  }
+
+  write(address: number, bytes: Uint8Array): void {
+    checkMemory(this.#device, 'dst', address, bytes.length);
+    this.#device.copyIn(address, bytes, 0);
+  }
+
+  writeNumbers(address: number, values: Float64Array, dtype: DType): void {
+    const numbers = new Numbers(this.#device, 'dst', address, values.length, dtype);
+    numbers.values.set(values);
+    numbers.write();
+  }
+
+  /** The communicator of a message, and its dtype. */
+  pair(h: number, peer: number, type: number): readonly [Comm, DType] {
+    const comm = this.of(h);
+    if (peer === comm.rank || peer < 0 || peer >= comm.size) throw new Misuse(`peer ${peer} of ${comm.size}`);
+    return [comm, typeOf(NCCL_TYPES, type)];
+  }
+}
+
+const collectives = (all: Communicators): Symbols => ({
+  ncclAllReduce: (src: number, dst: number, count: number, type: number, op: number, h: number, stream: number) => {
+    const comm = all.of(h);
+    return all.enqueue(comm, stream, () =>
+      all.writeNumbers(dst, all.reduced(comm, 'all-reduce', src, count, type, op), typeOf(NCCL_TYPES, type)),
+    );
+  },
+  ncclReduceScatter: (src: number, dst: number, n: number, type: number, op: number, h: number, stream: number) => {
+    const comm = all.of(h);
+    return all.enqueue(comm, stream, () => {
+      const sums = all.reduced(comm, 'reduce-scatter', src, n * comm.size, type, op);
+      all.writeNumbers(dst, sums.slice(comm.rank * n, (comm.rank + 1) * n), typeOf(NCCL_TYPES, type));
+    });
+  },
+  ncclAllGather: (src: number, dst: number, count: number, type: number, h: number, stream: number) => {
+    const [comm, dtype] = [all.of(h), typeOf(NCCL_TYPES, type)];
+    return all.enqueue(comm, stream, () =>
+      all.write(dst, Buffer.concat(all.everyone(comm, `all-gather ${count} ${type}`, all.bytesAt(src, count, dtype)))),
+    );
+  },
+  ncclBroadcast: (src: number, dst: number, n: number, type: number, root: number, h: number, stream: number) => {
+    const [comm, dtype] = [all.of(h), typeOf(NCCL_TYPES, type)];
+    if (root < 0 || root >= comm.size) throw new Misuse(`root ${root} of ${comm.size}`);
+    return all.enqueue(comm, stream, () =>
+      all.write(dst, all.everyone(comm, `broadcast ${n} ${type} ${root}`, all.bytesAt(src, n, dtype))[root]),
+    );
+  },
+});
+
+const messages = (all: Communicators, meeting: Meeting): Symbols => ({
+  ncclSend: (src: number, count: number, type: number, peer: number, h: number, stream: number) => {
+    const [comm, dtype] = all.pair(h, peer, type);
+    return all.enqueue(comm, stream, () => meeting.send(peer, all.bytesAt(src, count, dtype)));
+  },
+  ncclRecv: (dst: number, count: number, type: number, peer: number, h: number, stream: number) => {
+    const [comm, dtype] = all.pair(h, peer, type);
+    return all.enqueue(comm, stream, () => {
+      const bytes = meeting.recv(peer);
+      if (bytes.length !== count * DTYPE[dtype].bytes)
+        throw new Misuse(`${bytes.length} bytes came for ${count} of ${dtype}`);
+      all.write(dst, bytes);
+    });
+  },
+});
+
+export function ncclStandIn(device: HostedDevice, meeting: Meeting): StandIn {
+  const all = new Communicators(device, meeting);
   return new StandIn('NCCL', {
     ncclGetVersion: (cell: NativeArg) => {
       hostMemory(cell, 4).setInt32(0, 22105, true);
@@ -91,68 +181,18 @@ export function ncclStandIn(device: HostedDevice, meeting: Meeting): StandIn {
       for (let i = 0; i < UNIQUE_ID_BYTES; i++) view.setUint8(i, Math.floor(Math.random() * 255) + 1);
       return 0;
     },
-    ncclCommInitRank: (cell: NativeArg, size: number, id: { internal: Uint8Array }, rank: number) => {
-      if (!(size > 0 && rank >= 0 && rank < size)) throw new Misuse(`rank ${rank} of ${size}`);
-      if (id.internal.some((b) => b === 0)) throw new Misuse('an id that ncclGetUniqueId did not give');
-      const ids = meeting.exchange(size, 'ncclCommInitRank', id.internal);
-      if (ids.some((other) => Buffer.compare(other, id.internal) !== 0)) throw new Misuse('ranks with different ids');
-      return handles.make(cell, 'communicator', { rank, size, recorded: [] } satisfies Comm);
-    },
-    ncclCommDestroy: end,
-    ncclCommAbort: end,
+    ncclCommInitRank: (cell: NativeArg, size: number, id: { internal: Uint8Array }, rank: number) =>
+      all.join(cell, size, id.internal, rank),
+    ncclCommDestroy: (h: number) => all.end(h),
+    ncclCommAbort: (h: number) => all.end(h),
     ncclCommGetAsyncError: (h: number, cell: NativeArg) => {
-      of(h);
+      all.of(h);
       hostMemory(cell, 4).setInt32(0, 0, true);
       return 0;
     },
     ncclGroupStart: () => 0,
     ncclGroupEnd: () => 0,
-    ncclAllReduce: (src: number, dst: number, count: number, type: number, op: number, h: number, stream: number) => {
-      const comm = of(h);
-      return enqueue(comm, stream, () =>
-        put(dst, reduced(comm, 'all-reduce', src, count, type, op), typeOf(NCCL_TYPES, type)),
-      );
-    },
-    ncclReduceScatter: (src: number, dst: number, n: number, type: number, op: number, h: number, stream: number) => {
-      const comm = of(h);
-      return enqueue(comm, stream, () => {
-        const all = reduced(comm, 'reduce-scatter', src, n * comm.size, type, op);
-        put(dst, all.slice(comm.rank * n, (comm.rank + 1) * n), typeOf(NCCL_TYPES, type));
-      });
-    },
-    ncclAllGather: (src: number, dst: number, count: number, type: number, h: number, stream: number) => {
-      const [comm, dtype] = [of(h), typeOf(NCCL_TYPES, type)];
-      return enqueue(comm, stream, () => {
-        const mine = bytesAt('src', src, count, dtype);
-        const all = Buffer.concat(meeting.exchange(comm.size, `all-gather ${count} ${type}`, mine));
-        checkMemory(device, 'dst', dst, all.length);
-        device.copyIn(dst, all, 0);
-      });
-    },
-    ncclBroadcast: (src: number, dst: number, n: number, type: number, root: number, h: number, stream: number) => {
-      const [comm, dtype] = [of(h), typeOf(NCCL_TYPES, type)];
-      if (root < 0 || root >= comm.size) throw new Misuse(`root ${root} of ${comm.size}`);
-      return enqueue(comm, stream, () => {
-        const all = meeting.exchange(comm.size, `broadcast ${n} ${type} ${root}`, bytesAt('src', src, n, dtype));
-        checkMemory(device, 'dst', dst, all[root].length);
-        device.copyIn(dst, all[root], 0);
-      });
-    },
-    ncclSend: (src: number, count: number, type: number, peer: number, h: number, stream: number) => {
-      const [comm, dtype] = [of(h), typeOf(NCCL_TYPES, type)];
-      if (peer === comm.rank || peer < 0 || peer >= comm.size) throw new Misuse(`peer ${peer} of ${comm.size}`);
-      return enqueue(comm, stream, () => meeting.send(peer, bytesAt('src', src, count, dtype)));
-    },
-    ncclRecv: (dst: number, count: number, type: number, peer: number, h: number, stream: number) => {
-      const [comm, dtype] = [of(h), typeOf(NCCL_TYPES, type)];
-      if (peer === comm.rank || peer < 0 || peer >= comm.size) throw new Misuse(`peer ${peer} of ${comm.size}`);
-      return enqueue(comm, stream, () => {
-        const bytes = meeting.recv(peer);
-        if (bytes.length !== count * DTYPE[dtype].bytes)
-          throw new Misuse(`${bytes.length} bytes came for ${count} of ${dtype}`);
-        checkMemory(device, 'dst', dst, bytes.length);
-        device.copyIn(dst, bytes, 0);
-      });
-    },
+    ...collectives(all),
+    ...messages(all, meeting),
   });
 }

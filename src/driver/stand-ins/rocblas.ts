@@ -2,12 +2,64 @@
 import type { NativeArg } from '../ffi.js';
 import { ROCBLAS_NUMBERS as N, ROCBLAS_TYPES } from '../rocblas.js';
 import { Handles, hostMemory, type HostedDevice, Misuse, StandIn, textAddress, typeOf } from './library.js';
-import { multiply } from './product.js';
+import { multiply, type Product } from './product.js';
 
 interface Handle {
   stream: number;
   atomics: boolean;
   math: number;
+}
+
+/** What rocblas_gemm_strided_batched_ex takes behind its handle, in its order. */
+const PARAMETERS = [
+  ...(['transA', 'transB', 'm', 'n', 'k', 'alpha'] as const),
+  ...(['a', 'aType', 'lda', 'strideA'] as const),
+  ...(['b', 'bType', 'ldb', 'strideB'] as const),
+  'beta',
+  ...(['c', 'cType', 'ldc', 'strideC'] as const),
+  ...(['d', 'dType', 'ldd', 'strideD'] as const),
+  ...(['batch', 'compute', 'algorithm', 'solution', 'flags'] as const),
+] as const;
+type Call = Readonly<Record<(typeof PARAMETERS)[number], number>>;
+const named = (args: readonly number[]): Call =>
+  Object.fromEntries(PARAMETERS.map((name, i) => [name, args[i]])) as Call;
+
+function checkCall(p: Call): void {
+  if (p.c !== p.d || p.cType !== p.dType || p.ldc !== p.ldd || p.strideC !== p.strideD)
+    throw new Misuse('c and d differ');
+  if (p.algorithm !== N.rocblas_gemm_algo_standard || p.solution !== 0 || p.flags !== N.rocblas_gemm_flags_none)
+    throw new Misuse(`algorithm ${p.algorithm}, solution ${p.solution}, flags ${p.flags}`);
+  for (const op of [p.transA, p.transB])
+    if (op !== N.rocblas_operation_none && op !== N.rocblas_operation_transpose) throw new Misuse(`operation ${op}`);
+  const type = typeOf(ROCBLAS_TYPES, p.aType);
+  if (typeOf(ROCBLAS_TYPES, p.compute) !== (type === 'f64' ? 'f64' : 'f32'))
+    throw new Misuse(`compute type ${p.compute} for ${type}`);
+}
+
+function productOf(p: Call, tf32: boolean): Product {
+  const [transposedA, transposedB] = [p.transA, p.transB].map((op) => op === N.rocblas_operation_transpose);
+  const wide = typeOf(ROCBLAS_TYPES, p.compute) === 'f64';
+  const scalar = (at: number): number =>
+    wide ? hostMemory(at, 8).getFloat64(0, true) : hostMemory(at, 4).getFloat32(0, true);
+  const side = (name: 'a' | 'b' | 'd', [rows, cols]: readonly [number, number], ld: number, stride: number) => ({
+    address: p[name],
+    dtype: typeOf(ROCBLAS_TYPES, p[`${name}Type`]),
+    rows,
+    cols,
+    ld,
+    stride,
+  });
+  return {
+    batch: p.batch,
+    a: side('a', transposedA ? [p.k, p.m] : [p.m, p.k], p.lda, p.strideA),
+    b: side('b', transposedB ? [p.n, p.k] : [p.k, p.n], p.ldb, p.strideB),
+    d: side('d', [p.m, p.n], p.ldd, p.strideD),
+    transposedA,
+    transposedB,
+    alpha: scalar(p.alpha),
+    beta: scalar(p.beta),
+    tf32,
+  };
 }
 
 /** `refused`: dtypes it has no kernel for; `mathMode` false: a release before 5.7, without that call. */
@@ -43,75 +95,14 @@ export function rocblasStandIn(
       version.forEach((b, i) => view.setUint8(i, b));
       return 0;
     },
-    rocblas_gemm_strided_batched_ex: (
-      h: number,
-      transA: number,
-      transB: number,
-      m: number,
-      n: number,
-      k: number,
-      alpha: number,
-      a: number,
-      aType: number,
-      lda: number,
-      strideA: number,
-      b: number,
-      bType: number,
-      ldb: number,
-      strideB: number,
-      beta: number,
-      c: number,
-      cType: number,
-      ldc: number,
-      strideC: number,
-      d: number,
-      dType: number,
-      ldd: number,
-      strideD: number,
-      batch: number,
-      compute: number,
-      algorithm: number,
-      solution: number,
-      flags: number,
-    ) => {
+    rocblas_gemm_strided_batched_ex: (h: number, ...args: number[]) => {
       const handle = of(h);
       if (handle.stream === 0) throw new Misuse('no stream was set');
       if (handle.atomics) throw new Misuse('atomics are allowed: results would change from run to run');
-      if (c !== d || cType !== dType || ldc !== ldd || strideC !== strideD) throw new Misuse('c and d differ');
-      if (algorithm !== N.rocblas_gemm_algo_standard || solution !== 0 || flags !== N.rocblas_gemm_flags_none)
-        throw new Misuse(`algorithm ${algorithm}, solution ${solution}, flags ${flags}`);
-      const transposed = (op: number): boolean => {
-        if (op !== N.rocblas_operation_none && op !== N.rocblas_operation_transpose)
-          throw new Misuse(`operation ${op}`);
-        return op === N.rocblas_operation_transpose;
-      };
-      const [ta, tb] = [transposed(transA), transposed(transB)];
-      const type = typeOf(ROCBLAS_TYPES, aType);
-      const wide = type === 'f64';
-      if (typeOf(ROCBLAS_TYPES, compute) !== (wide ? 'f64' : 'f32'))
-        throw new Misuse(`compute type ${compute} for ${type}`);
-      if (refused.includes(type)) return N.rocblas_status_not_implemented;
-      const scalar = (at: number): number =>
-        wide ? hostMemory(at, 8).getFloat64(0, true) : hostMemory(at, 4).getFloat32(0, true);
-      const side = (address: number, number: number, rows: number, cols: number, ld: number, stride: number) => ({
-        address,
-        dtype: typeOf(ROCBLAS_TYPES, number),
-        rows,
-        cols,
-        ld,
-        stride,
-      });
-      const product = {
-        batch,
-        a: side(a, aType, ta ? k : m, ta ? m : k, lda, strideA),
-        b: side(b, bType, tb ? n : k, tb ? k : n, ldb, strideB),
-        d: side(d, dType, m, n, ldd, strideD),
-        transposedA: ta,
-        transposedB: tb,
-        alpha: scalar(alpha),
-        beta: scalar(beta),
-        tf32: handle.math === N.rocblas_xf32_xdl_math_op,
-      };
+      const call = named(args);
+      checkCall(call);
+      if (refused.includes(typeOf(ROCBLAS_TYPES, call.aType))) return N.rocblas_status_not_implemented;
+      const product = productOf(call, handle.math === N.rocblas_xf32_xdl_math_op);
       device.enqueue(handle.stream, () => multiply(device, product));
       return 0;
     },

@@ -1,0 +1,172 @@
+// The descriptors that the stand-in of cuDNN's graph interface knows: which attributes each kind has, of which type, and
+// which of them must be there before it is finalized.
+import { CUDNN_GRAPH_NUMBERS as N } from '../cudnn-graph.js';
+import type { ConvSpec } from '../dnn.js';
+
+/** A descriptor: its kind, and the attributes that were set. */
+export interface Node {
+  readonly type: number;
+  finalized: boolean;
+  readonly attributes: Map<number, readonly number[]>;
+  /** Of an engine's configuration: its rank and the graph it serves. */
+  rank: number;
+  graph?: Node;
+}
+/** The first number of an attribute that is there. */
+export const one = (n: Node, name: number): number => (n.attributes.get(name) as readonly number[])[0];
+
+/** Bytes of an attribute's element by its type. */
+export const WIDTH: Readonly<Record<number, 1 | 4 | 8>> = {
+  [N.CUDNN_TYPE_HANDLE]: 8,
+  [N.CUDNN_TYPE_DATA_TYPE]: 4,
+  [N.CUDNN_TYPE_INT64]: 8,
+  [N.CUDNN_TYPE_FLOAT]: 4,
+  [N.CUDNN_TYPE_VOID_PTR]: 8,
+  [N.CUDNN_TYPE_CONVOLUTION_MODE]: 4,
+  [N.CUDNN_TYPE_HEUR_MODE]: 4,
+  [N.CUDNN_TYPE_BOOLEAN]: 1,
+  [N.CUDNN_TYPE_POINTWISE_MODE]: 4,
+  [N.CUDNN_TYPE_REDUCTION_OPERATOR_TYPE]: 4,
+  [N.CUDNN_TYPE_BACKEND_DESCRIPTOR]: 8,
+};
+const operation = (alpha: number, w: number, x: number, y: number) => ({
+  [alpha]: [N.CUDNN_TYPE_FLOAT, 1],
+  [alpha + 1]: [N.CUDNN_TYPE_FLOAT, 1],
+  [alpha + 2]: [N.CUDNN_TYPE_BACKEND_DESCRIPTOR, 1],
+  [w]: [N.CUDNN_TYPE_BACKEND_DESCRIPTOR, 1],
+  [x]: [N.CUDNN_TYPE_BACKEND_DESCRIPTOR, 1],
+  [y]: [N.CUDNN_TYPE_BACKEND_DESCRIPTOR, 1],
+});
+export const OPERATIONS: Readonly<
+  Record<number, { kind: ConvSpec['kind']; alpha: number; w: number; x: number; y: number }>
+> = {
+  [N.CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR]: {
+    kind: 'forward',
+    alpha: N.CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+    w: N.CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+    x: N.CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+    y: N.CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+  },
+  [N.CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR]: {
+    kind: 'backward-data',
+    alpha: N.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+    w: N.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+    x: N.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+    y: N.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+  },
+  [N.CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR]: {
+    kind: 'backward-filter',
+    alpha: N.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+    w: N.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+    x: N.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+    y: N.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+  },
+};
+/** An attribute's type and how many elements it has, 0 for any number; those with `MAY` can be left out. */
+export const MAY = 1;
+const linked = [N.CUDNN_TYPE_BACKEND_DESCRIPTOR, 1] as const;
+const mayBeLinked = [N.CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, MAY] as const;
+/** Nodes of graphs of several: where their setting is, and which of their attributes are tensors. */
+export const NODES: Readonly<
+  Record<number, { setting?: number; type?: number; must: readonly number[]; may: readonly number[] }>
+> = {
+  [N.CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR]: {
+    setting: N.CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR,
+    type: N.CUDNN_BACKEND_POINTWISE_DESCRIPTOR,
+    must: [N.CUDNN_ATTR_OPERATION_POINTWISE_XDESC, N.CUDNN_ATTR_OPERATION_POINTWISE_YDESC],
+    may: [N.CUDNN_ATTR_OPERATION_POINTWISE_BDESC, N.CUDNN_ATTR_OPERATION_POINTWISE_TDESC],
+  },
+  [N.CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR]: {
+    setting: N.CUDNN_ATTR_OPERATION_MATMUL_DESC,
+    type: N.CUDNN_BACKEND_MATMUL_DESCRIPTOR,
+    must: [
+      N.CUDNN_ATTR_OPERATION_MATMUL_ADESC,
+      N.CUDNN_ATTR_OPERATION_MATMUL_BDESC,
+      N.CUDNN_ATTR_OPERATION_MATMUL_CDESC,
+    ],
+    may: [
+      N.CUDNN_ATTR_OPERATION_MATMUL_GEMM_M_OVERRIDE_DESC,
+      N.CUDNN_ATTR_OPERATION_MATMUL_GEMM_N_OVERRIDE_DESC,
+      N.CUDNN_ATTR_OPERATION_MATMUL_GEMM_K_OVERRIDE_DESC,
+    ],
+  },
+  [N.CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR]: {
+    setting: N.CUDNN_ATTR_OPERATION_REDUCTION_DESC,
+    type: N.CUDNN_BACKEND_REDUCTION_DESCRIPTOR,
+    must: [N.CUDNN_ATTR_OPERATION_REDUCTION_XDESC, N.CUDNN_ATTR_OPERATION_REDUCTION_YDESC],
+    may: [],
+  },
+  [N.CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR]: {
+    must: [N.CUDNN_ATTR_OPERATION_RESHAPE_XDESC, N.CUDNN_ATTR_OPERATION_RESHAPE_YDESC],
+    may: [],
+  },
+  [N.CUDNN_BACKEND_OPERATION_PAGED_CACHE_LOAD_DESCRIPTOR]: {
+    must: [
+      N.CUDNN_ATTR_OPERATION_PAGED_CACHE_LOAD_CONTAINER_DESC,
+      N.CUDNN_ATTR_OPERATION_PAGED_CACHE_LOAD_YDESC,
+      N.CUDNN_ATTR_OPERATION_PAGED_CACHE_LOAD_SEQUENCE_DESC,
+      N.CUDNN_ATTR_OPERATION_PAGED_CACHE_LOAD_PAGE_TABLE_DESC,
+    ],
+    may: [],
+  },
+};
+/** What each kind of descriptor has, and no more. */
+export const ATTRIBUTES: Readonly<Record<number, Readonly<Record<number, readonly number[]>>>> = {
+  [N.CUDNN_BACKEND_POINTWISE_DESCRIPTOR]: {
+    [N.CUDNN_ATTR_POINTWISE_MODE]: [N.CUDNN_TYPE_POINTWISE_MODE, 1],
+    [N.CUDNN_ATTR_POINTWISE_MATH_PREC]: [N.CUDNN_TYPE_DATA_TYPE, 1],
+    [N.CUDNN_ATTR_POINTWISE_AXIS]: [N.CUDNN_TYPE_INT64, 1, MAY],
+  },
+  [N.CUDNN_BACKEND_MATMUL_DESCRIPTOR]: { [N.CUDNN_ATTR_MATMUL_COMP_TYPE]: [N.CUDNN_TYPE_DATA_TYPE, 1] },
+  [N.CUDNN_BACKEND_REDUCTION_DESCRIPTOR]: {
+    [N.CUDNN_ATTR_REDUCTION_OPERATOR]: [N.CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 1],
+    [N.CUDNN_ATTR_REDUCTION_COMP_TYPE]: [N.CUDNN_TYPE_DATA_TYPE, 1],
+  },
+  ...Object.fromEntries(
+    Object.entries(NODES).map(([type, { setting, must, may }]) => [
+      type,
+      Object.fromEntries([
+        ...[...must, ...(setting === undefined ? [] : [setting])].map((name) => [name, linked]),
+        ...may.map((name) => [name, mayBeLinked]),
+      ]),
+    ]),
+  ),
+  [N.CUDNN_BACKEND_TENSOR_DESCRIPTOR]: {
+    [N.CUDNN_ATTR_TENSOR_DATA_TYPE]: [N.CUDNN_TYPE_DATA_TYPE, 1],
+    [N.CUDNN_ATTR_TENSOR_DIMENSIONS]: [N.CUDNN_TYPE_INT64, 4],
+    [N.CUDNN_ATTR_TENSOR_STRIDES]: [N.CUDNN_TYPE_INT64, 4],
+    [N.CUDNN_ATTR_TENSOR_UNIQUE_ID]: [N.CUDNN_TYPE_INT64, 1],
+    [N.CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT]: [N.CUDNN_TYPE_INT64, 1],
+    [N.CUDNN_ATTR_TENSOR_IS_VIRTUAL]: [N.CUDNN_TYPE_BOOLEAN, 1, MAY],
+    [N.CUDNN_ATTR_TENSOR_IS_BY_VALUE]: [N.CUDNN_TYPE_BOOLEAN, 1, MAY],
+  },
+  [N.CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR]: {
+    [N.CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS]: [N.CUDNN_TYPE_INT64, 1],
+    [N.CUDNN_ATTR_CONVOLUTION_COMP_TYPE]: [N.CUDNN_TYPE_DATA_TYPE, 1],
+    [N.CUDNN_ATTR_CONVOLUTION_CONV_MODE]: [N.CUDNN_TYPE_CONVOLUTION_MODE, 1],
+    [N.CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS]: [N.CUDNN_TYPE_INT64, 2],
+    [N.CUDNN_ATTR_CONVOLUTION_POST_PADDINGS]: [N.CUDNN_TYPE_INT64, 2],
+    [N.CUDNN_ATTR_CONVOLUTION_DILATIONS]: [N.CUDNN_TYPE_INT64, 2],
+    [N.CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES]: [N.CUDNN_TYPE_INT64, 2],
+  },
+  ...Object.fromEntries(Object.entries(OPERATIONS).map(([t, o]) => [t, operation(o.alpha, o.w, o.x, o.y)])),
+  [N.CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR]: {
+    [N.CUDNN_ATTR_OPERATIONGRAPH_HANDLE]: [N.CUDNN_TYPE_HANDLE, 1],
+    [N.CUDNN_ATTR_OPERATIONGRAPH_OPS]: [N.CUDNN_TYPE_BACKEND_DESCRIPTOR, 0],
+  },
+  [N.CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR]: {
+    [N.CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH]: [N.CUDNN_TYPE_BACKEND_DESCRIPTOR, 1],
+    [N.CUDNN_ATTR_ENGINEHEUR_MODE]: [N.CUDNN_TYPE_HEUR_MODE, 1],
+  },
+  [N.CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR]: {
+    [N.CUDNN_ATTR_EXECUTION_PLAN_HANDLE]: [N.CUDNN_TYPE_HANDLE, 1],
+    [N.CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG]: [N.CUDNN_TYPE_BACKEND_DESCRIPTOR, 1],
+  },
+  [N.CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR]: {
+    [N.CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS]: [N.CUDNN_TYPE_INT64, 0],
+    [N.CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS]: [N.CUDNN_TYPE_VOID_PTR, 0],
+    [N.CUDNN_ATTR_VARIANT_PACK_WORKSPACE]: [N.CUDNN_TYPE_VOID_PTR, 1],
+  },
+  [N.CUDNN_BACKEND_ENGINECFG_DESCRIPTOR]: {},
+  [N.CUDNN_BACKEND_ENGINE_DESCRIPTOR]: {},
+};
