@@ -216,5 +216,6 @@ export function hostMutants(perRule: number): HostMutant[] {
       ofFile(area as Area, source, guard, perRule * (area === 'library glue' ? 2 : 1)),
     ),
   );
-  return [...byFile, ...ofFile('autograd', 'src/tensor/autograd', AUTOGRAD, perRule), ...gradientMutants()];
+  const machinery = ['autograd', 'backward'].flatMap((f) => ofFile('autograd', `src/tensor/${f}`, AUTOGRAD, perRule));
+  return [...byFile, ...machinery, ...gradientMutants()];
 }

@@ -5,7 +5,8 @@ export { EVERY_DTYPE as DTYPES, type DType } from './base/dtype.js';
 export * from './base/errors.js';
 export { Layout } from './base/layout.js';
 export type { Shape } from './base/shape.js';
-export { type BackwardOptions, enableGrad, gradOf, Gradients, noGrad } from './tensor/autograd.js';
+export { enableGrad, noGrad } from './tensor/autograd.js';
+export { type BackwardOptions, Gradients, gradOf } from './tensor/backward.js';
 export type {
   CustomCall,
   CustomKernel,

@@ -3,7 +3,8 @@
 import { bytesOf, type DType } from '../base/dtype.js';
 import { ArgumentError } from '../base/errors.js';
 import type { Module } from '../nn/module.js';
-import { type BackwardOptions, Gradients, noGrad } from '../tensor/autograd.js';
+import { noGrad } from '../tensor/autograd.js';
+import { type BackwardOptions, Gradients } from '../tensor/backward.js';
 import { keep, scope } from '../tensor/scope.js';
 import { Tensor } from '../tensor/tensor.js';
 import type { Group } from './group.js';

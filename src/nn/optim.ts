@@ -3,7 +3,8 @@
 import { ArgumentError } from '../base/errors.js';
 import { requireOptions } from '../ops/kernel-row.js';
 import type { AdamRates } from '../ops/training.js';
-import { type Gradients, noGrad } from '../tensor/autograd.js';
+import { noGrad } from '../tensor/autograd.js';
+import type { Gradients } from '../tensor/backward.js';
 import { keep, scope } from '../tensor/scope.js';
 import { adamInPlace } from '../tensor/training.js';
 import { Tensor } from '../tensor/tensor.js';
