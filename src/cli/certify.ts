@@ -85,14 +85,26 @@ function firstGpu(): string {
   );
 }
 
-async function certify(device: Device, quick: boolean, jobs: number, out: string | undefined): Promise<number> {
-  const lines: Line[] = [];
-  const start = Date.now();
-  /** One step: what it says, and what it leaves; a step that throws is a failed one, and the others go on. */
-  const step = async <T>(title: string, work: () => Promise<{ says: Omit<Line, 'seconds'>[]; value?: T }>) => {
+/** What a step says, and what it leaves. */
+interface Done<T> {
+  readonly says: readonly Omit<Line, 'seconds'>[];
+  readonly value?: T;
+}
+/** Steps one after another: one that throws is a failed one, and the others go on. */
+class Steps {
+  readonly lines: Line[] = [];
+  readonly #start = Date.now();
+
+  get elapsed(): string {
+    return clock((Date.now() - this.#start) / 1000);
+  }
+  get ok(): boolean {
+    return this.lines.every((l) => l.ok);
+  }
+  async take<T>(title: string, work: () => Promise<Done<T>>): Promise<T | undefined> {
     const began = Date.now();
-    process.stderr.write(`${clock((began - start) / 1000)}  ${title}\n`);
-    let done: { says: Omit<Line, 'seconds'>[]; value?: T };
+    process.stderr.write(`${this.elapsed}  ${title}\n`);
+    let done: Done<T>;
     try {
       done = await work();
     } catch (e) {
@@ -100,77 +112,84 @@ async function certify(device: Device, quick: boolean, jobs: number, out: string
       done = { says: [{ step: title, result: e.message.split('\n')[0], ok: false }] };
     }
     const seconds = Math.round((Date.now() - began) / 100) / 10;
-    done.says.forEach((l, i) => lines.push({ ...l, seconds: i === 0 ? seconds : 0 }));
+    done.says.forEach((l, i) => this.lines.push({ ...l, seconds: i === 0 ? seconds : 0 }));
     return done.value;
-  };
-  const { arch } = (device.backend as GpuBackend).context.device.info;
-  const real = /^(cuda|rocm):/.test(device.name);
+  }
+}
 
-  const machine = await step('the machine', async () => {
-    const value = withoutHome(machineReport());
-    return { says: [{ step: 'device', result: `${device.name}: ${device.description}`, ok: true }], value };
-  });
-  if (arch !== 'sim')
-    await step('compiling every kernel', async () => {
-      const [s] = await compileAll(arch, jobs, quick ? QUICK.kernels : undefined);
-      const result = `${s.kernels} kernels by ${s.compiler}, ${s.failed.length} failed`;
-      return { says: [{ step: 'kernels', result, ok: s.failed.length === 0 }] };
-    });
+async function compiled(arch: string, jobs: number, quick: boolean): Promise<Done<void>> {
+  const [s] = await compileAll(arch, jobs, quick ? QUICK.kernels : undefined);
+  const result = `${s.kernels} kernels by ${s.compiler}, ${s.failed.length} failed`;
+  return { says: [{ step: 'kernels', result, ok: s.failed.length === 0 }] };
+}
+
+const scopeOf = (quick: boolean) => (quick ? { sample: QUICK.cases, dtypes: QUICK.dtypes } : {});
+
+async function allNumbers(device: Device, jobs: number, quick: boolean): Promise<Done<Report>> {
   const golden = goldenFolder();
   const models = golden ? goldenModels(golden).filter((m) => m === QUICK.model) : [];
-  const scope = quick ? { sample: QUICK.cases, dtypes: QUICK.dtypes } : {};
-  const report = (await step('every op, Candle, PyTorch, models', async () => {
-    const value = await watched((w) =>
-      runParity({ devices: [device.name], against: AGAINST, jobs, ...scope, ...(quick && { models }), ...w }),
-    );
-    const says = AGAINST.map((a) =>
-      summary(
-        `against ${a}`,
-        value.cells.filter((c) => c.against === a),
-      ),
-    );
-    return { says: value.complete ? says : [...says, { step: 'numbers', result: 'stopped early', ok: false }], value };
-  })) as Report;
-  if (real)
-    await step("our own kernels in the libraries' place", async () => {
-      const own = `${device.name}+own`;
-      const value = await watched((w) =>
-        runParity({ devices: [own], against: ['reference', 'candle', 'torch'], ops: BY_LIBRARY, jobs, ...scope, ...w }),
-      );
-      report.cells.push(...value.cells);
-      report.devices.push({ name: own, description: `${device.description}, without libraries` });
-      return { says: [summary('own products', value.cells)] };
-    });
-  const speed = real
-    ? await step('speed', async () => {
-        const bar = progressBar('kinds of work');
-        const value = measureSpeed(device, bar.show);
-        bar.end();
-        const share = Math.min(...value.flatMap((s) => s.ofCopy ?? []));
-        return {
-          says: [{ step: 'speed', result: `${value.length} times; slowest share of copy ${share}`, ok: true }],
-          value,
-        };
-      })
-    : [];
+  const of = { devices: [device.name], against: AGAINST, jobs, ...scopeOf(quick), ...(quick && { models }) };
+  const value = await watched((w) => runParity({ ...of, ...w }));
+  const says = AGAINST.map((a) =>
+    summary(
+      `against ${a}`,
+      value.cells.filter((c) => c.against === a),
+    ),
+  );
+  return { says: value.complete ? says : [...says, { step: 'numbers', result: 'stopped early', ok: false }], value };
+}
 
-  const certificate: Certificate = { quick, machine, steps: lines, speed: speed ?? [] };
-  const file = resolve(
-    out ?? `wick-certify-${evidenceName({ name: device.name, description: device.description })}.json`,
+/** Adds to the report what our own kernels give where a library serves. */
+async function ownKernels(device: Device, jobs: number, quick: boolean, report: Report): Promise<Done<void>> {
+  const own = `${device.name}+own`;
+  const against = ['reference', 'candle', 'torch'] as const;
+  const value = await watched((w) =>
+    runParity({ devices: [own], against, ops: BY_LIBRARY, jobs, ...scopeOf(quick), ...w }),
   );
+  report.cells.push(...value.cells);
+  report.devices.push({ name: own, description: `${device.description}, without libraries` });
+  return { says: [summary('own products', value.cells)] };
+}
+
+async function timed(device: Device): Promise<Done<readonly Speed[]>> {
+  const bar = progressBar('kinds of work');
+  const value = measureSpeed(device, bar.show);
+  bar.end();
+  const share = Math.min(...value.flatMap((s) => s.ofCopy ?? []));
+  return {
+    says: [{ step: 'speed', result: `${value.length} times; slowest share of copy ${share}`, ok: true }],
+    value,
+  };
+}
+
+async function certify(device: Device, quick: boolean, jobs: number, out: string | undefined): Promise<number> {
+  const steps = new Steps();
+  const { arch } = (device.backend as GpuBackend).context.device.info;
+  const real = /^(cuda|rocm):/.test(device.name);
+  const machine = await steps.take('the machine', async () => ({
+    says: [{ step: 'device', result: `${device.name}: ${device.description}`, ok: true }],
+    value: withoutHome(machineReport()),
+  }));
+  if (arch !== 'sim') await steps.take('compiling every kernel', () => compiled(arch, jobs, quick));
+  const report = (await steps.take('every op, Candle, PyTorch, models', () =>
+    allNumbers(device, jobs, quick),
+  )) as Report;
+  if (real) await steps.take("our own kernels in the libraries' place", () => ownKernels(device, jobs, quick, report));
+  const speed = (real ? await steps.take('speed', () => timed(device)) : undefined) ?? [];
+
+  const certificate: Certificate = { quick, machine, steps: steps.lines, speed };
+  const name = evidenceName({ name: device.name, description: device.description });
+  const file = resolve(out ?? `wick-certify-${name}.json`);
   writeFileSync(file, reportJson({ ...report, certificate } as Report));
-  const minutes = clock((Date.now() - start) / 1000);
-  tell(lines, speed ?? [], report);
-  console.log(
-    `\n${
-      lines.every((l) => l.ok) ? 'Everything holds' : 'Not everything holds: the table says what'
-    }, in ${minutes}.\n\n${wrap(
-      `Send it in: ${file} holds all of it (numbers, versions, no names or paths of yours). Open an issue in wick's ` +
-        'repository, named after your GPU, and attach the file; failures are as welcome as successes. wick parity ' +
-        `--from ${file} --html page.html shows it.`,
-    )}`,
+  tell(steps.lines, speed, report);
+  const verdict = steps.ok ? 'Everything holds' : 'Not everything holds: the table says what';
+  const send = wrap(
+    `Send it in: ${file} holds all of it (numbers, versions, no names or paths of yours). Open an issue in wick's ` +
+      'repository, named after your GPU, and attach the file; failures are as welcome as successes. wick parity ' +
+      `--from ${file} --html page.html shows it.`,
   );
-  return lines.every((l) => l.ok) ? 0 : 1;
+  console.log(`\n${verdict}, in ${steps.elapsed}.\n\n${send}`);
+  return steps.ok ? 0 : 1;
 }
 
 function summary(step: string, cells: readonly Cell[]): Omit<Line, 'seconds'> {

@@ -168,57 +168,15 @@ export class Executor {
 
   private start(threads: number, lds: number, priv: number): void {
     const { launch: l, program: p, u32 } = this;
-    const { kernel } = l;
-    const wave = kernel.wave;
+    const { wave } = l.kernel;
     u32.fill(l.poison, lds / 4, lds / 4 + Math.ceil(l.ldsBytes / 4));
-    const packedIds = l.generation >= 11 || l.target === 'gfx90a' || l.target === 'gfx942' || l.target === 'gfx950';
-    const idDims = (kernel.rsrc2 >>> 11) & 3;
     for (let n = 0; n < this.waves; n++) {
       const at = (this.base + n * this.waveBytes) / 4;
       u32.fill(0, at, at + WAVE.ROWS / 4);
       u32.fill(l.poison, at, at + 106);
       u32.fill(l.poison, at + WAVE.VREGS / 4, at + WAVE.VREGS / 4 + p.vregs * wave);
-      const set64 = (reg: number, v: number) => {
-        u32[at + reg] = v;
-        u32[at + reg + 1] = v / 2 ** 32;
-      };
-      // User registers in the order of the descriptor's bits.
-      let s = 0;
-      if (kernel.properties & 1) {
-        u32[at] = 0;
-        u32[at + 1] = 0;
-        u32[at + 2] = 0xffffffff;
-        u32[at + 3] = SCRATCH_MARK;
-        s += 4;
-      }
-      for (const [bit, value] of [
-        [2, l.packet],
-        [4, 0],
-        [8, l.kernarg],
-        [16, 0],
-        [32, 0],
-      ] as const) {
-        if (kernel.properties & bit) {
-          set64(s, value);
-          s += 2;
-        }
-      }
-      if (kernel.properties & 64) u32[at + s] = l.privateBytes;
-      s = (kernel.rsrc2 >>> 1) & 31;
-      const [gx, gy, gz] = this.group;
-      if (l.generation >= 12) {
-        u32[at + SREG.TTMP + 9] = gx;
-        u32[at + SREG.TTMP + 7] = gy | (gz << 16);
-      } else {
-        for (const [bit, v] of [
-          [7, gx],
-          [8, gy],
-          [9, gz],
-        ] as const)
-          if ((kernel.rsrc2 >>> bit) & 1) u32[at + s++] = v;
-        if ((kernel.rsrc2 >>> 10) & 1) u32[at + s++] = 0;
-        if (kernel.rsrc2 & 1) u32[at + s] = 0; // the wave's scratch offset: each has memory of its own here
-      }
+      this.userRegisters(at);
+      this.groupRegisters(at);
       const active = Math.min(wave, threads - n * wave);
       u32[at + SREG.EXEC] = active >= 32 ? 0xffffffff : 2 ** active - 1;
       u32[at + SREG.EXEC + 1] = active > 32 ? (active >= 64 ? 0xffffffff : 2 ** (active - 32) - 1) : 0;
@@ -232,19 +190,75 @@ export class Executor {
       u32[at + SITES_AT / 4] = this.sites;
       u32[at + IMAGE_AT / 4] = l.image;
       u32[at + IMAGE_AT / 4 + 1] = GLOBAL_HIGH;
-      const v = at + WAVE.VREGS / 4;
-      const [bx, by] = l.block;
-      for (let lane = 0; lane < active; lane++) {
-        const t = n * wave + lane;
-        const x = t % bx;
-        const y = Math.floor(t / bx) % by;
-        const z = Math.floor(t / (bx * by));
-        if (packedIds) u32[v + lane] = x | (y << 10) | (z << 20);
-        else {
-          u32[v + lane] = x;
-          if (idDims >= 1) u32[v + wave + lane] = y;
-          if (idDims >= 2) u32[v + 2 * wave + lane] = z;
-        }
+      this.threadNumbers(at + WAVE.VREGS / 4, n * wave, active);
+    }
+  }
+
+  /** The scalar registers that the kernel's descriptor asks for, in the order of its bits. */
+  private userRegisters(at: number): void {
+    const { launch: l, u32 } = this;
+    const { properties } = l.kernel;
+    let s = 0;
+    if (properties & 1) {
+      u32[at] = 0;
+      u32[at + 1] = 0;
+      u32[at + 2] = 0xffffffff;
+      u32[at + 3] = SCRATCH_MARK;
+      s += 4;
+    }
+    for (const [bit, value] of [
+      [2, l.packet],
+      [4, 0],
+      [8, l.kernarg],
+      [16, 0],
+      [32, 0],
+    ] as const) {
+      if (!(properties & bit)) continue;
+      u32[at + s] = value;
+      u32[at + s + 1] = value / 2 ** 32;
+      s += 2;
+    }
+    if (properties & 64) u32[at + s] = l.privateBytes;
+  }
+
+  /** The group's place in the grid, behind the user registers. */
+  private groupRegisters(at: number): void {
+    const { launch: l, u32 } = this;
+    const { rsrc2 } = l.kernel;
+    const [gx, gy, gz] = this.group;
+    if (l.generation >= 12) {
+      u32[at + SREG.TTMP + 9] = gx;
+      u32[at + SREG.TTMP + 7] = gy | (gz << 16);
+      return;
+    }
+    let s = (rsrc2 >>> 1) & 31;
+    for (const [bit, v] of [
+      [7, gx],
+      [8, gy],
+      [9, gz],
+    ] as const)
+      if ((rsrc2 >>> bit) & 1) u32[at + s++] = v;
+    if ((rsrc2 >>> 10) & 1) u32[at + s++] = 0;
+    if (rsrc2 & 1) u32[at + s] = 0; // the wave's scratch offset: each has memory of its own here
+  }
+
+  /** Each lane's place in its group, in one register or in up to three. */
+  private threadNumbers(v: number, first: number, active: number): void {
+    const { launch: l, u32 } = this;
+    const { wave, rsrc2 } = l.kernel;
+    const packed = l.generation >= 11 || l.target === 'gfx90a' || l.target === 'gfx942' || l.target === 'gfx950';
+    const dims = (rsrc2 >>> 11) & 3;
+    const [bx, by] = l.block;
+    for (let lane = 0; lane < active; lane++) {
+      const t = first + lane;
+      const x = t % bx;
+      const y = Math.floor(t / bx) % by;
+      const z = Math.floor(t / (bx * by));
+      if (packed) u32[v + lane] = x | (y << 10) | (z << 20);
+      else {
+        u32[v + lane] = x;
+        if (dims >= 1) u32[v + wave + lane] = y;
+        if (dims >= 2) u32[v + 2 * wave + lane] = z;
       }
     }
   }

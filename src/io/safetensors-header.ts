@@ -25,98 +25,133 @@ export interface Header {
   readonly placeOf: (value: HeaderValue) => number;
 }
 
-/**
- * Reads the header's text, which began at byte `start` of the cursor's source. Keys that come twice, arrays in arrays
- * and objects deeper than the format's are errors at their byte.
- */
-export function parseHeaderJson(text: string, start: number, cursor: Cursor): Header {
-  let i = 0;
-  // Texts beyond ASCII have more bytes than characters: places are counted only when they are told.
-  const byteAt = (at: number): number => start + Buffer.byteLength(text.slice(0, at));
-  const fail = (rule: string, at = i) => cursor.fail(`header: ${rule}`, byteAt(at));
-  const take = (pattern: RegExp): string | undefined => {
-    pattern.lastIndex = i;
-    const found = pattern.exec(text)?.[0];
-    if (found !== undefined) i = pattern.lastIndex;
+/** Reads from the front; what it refuses, it refuses at its byte. */
+class HeaderReader {
+  readonly #text: string;
+  readonly #start: number;
+  readonly #cursor: Cursor;
+  #at = 0;
+
+  constructor(text: string, start: number, cursor: Cursor) {
+    this.#text = text;
+    this.#start = start;
+    this.#cursor = cursor;
+  }
+
+  /** Texts beyond ASCII have more bytes than characters: places are counted only when they are told. */
+  byteAt(at: number): number {
+    return this.#start + Buffer.byteLength(this.#text.slice(0, at));
+  }
+
+  #fail(rule: string, at = this.#at): Error {
+    return this.#cursor.fail(`header: ${rule}`, this.byteAt(at));
+  }
+
+  #take(pattern: RegExp): string | undefined {
+    pattern.lastIndex = this.#at;
+    const found = pattern.exec(this.#text)?.[0];
+    if (found !== undefined) this.#at = pattern.lastIndex;
     return found;
-  };
-  const next = (): string => {
-    take(SPACE);
-    return text[i] ?? '';
-  };
-  const string = (): string => {
-    const at = i;
+  }
+
+  /** The next character behind white space, or '' at the end. */
+  #next(): string {
+    this.#take(SPACE);
+    return this.#text[this.#at] ?? '';
+  }
+
+  /** The one object that the text is. */
+  whole(): Map<string, HeaderValue> {
+    if (this.#text[0] !== '{') throw this.#fail('must begin with "{"', 0);
+    const entries = this.#object(1);
+    if (this.#next() !== '') throw this.#fail('goes on after its object');
+    return entries;
+  }
+
+  #string(): string {
+    const text = this.#text;
+    const at = this.#at;
     let escaped = false;
-    for (i++; text.charCodeAt(i) !== QUOTE; i++) {
+    let i = at + 1;
+    for (; text.charCodeAt(i) !== QUOTE; i++) {
       // NaN, past the end, compares with nothing.
-      if (!(text.charCodeAt(i) >= 0x20)) throw fail('a text is not closed, or holds what JSON does not allow', at);
+      if (!(text.charCodeAt(i) >= 0x20))
+        throw this.#fail('a text is not closed, or holds what JSON does not allow', at);
       if (text.charCodeAt(i) === BACKSLASH) {
         escaped = true;
         i++;
       }
     }
-    i++;
-    cursor.pay(2 * (i - at));
-    if (!escaped) return text.slice(at + 1, i - 1);
+    this.#at = i + 1;
+    this.#cursor.pay(2 * (this.#at - at));
+    if (!escaped) return text.slice(at + 1, i);
     try {
-      return JSON.parse(text.slice(at, i)) as string;
+      return JSON.parse(text.slice(at, i + 1)) as string;
     } catch {
-      throw fail('a text holds an escape that JSON does not know', at);
+      throw this.#fail('a text holds an escape that JSON does not know', at);
     }
-  };
+  }
+
   /** What stands between the brackets, item by item. */
-  const items = (close: string, item: () => void): void => {
-    i++;
-    if (next() === close) {
-      i++;
+  #items(close: string, item: () => void): void {
+    this.#at++;
+    if (this.#next() === close) {
+      this.#at++;
       return;
     }
     for (;;) {
       item();
-      const c = next();
-      if (c !== ',' && c !== close) throw fail(`"," or "${close}" expected`);
-      i++;
+      const c = this.#next();
+      if (c !== ',' && c !== close) throw this.#fail(`"," or "${close}" expected`);
+      this.#at++;
       if (c === close) return;
-      next();
+      this.#next();
     }
-  };
-  const object = (depth: number): Map<string, HeaderValue> => {
-    if (depth > MAX_DEPTH - 1) throw fail('must be an object of objects with flat lists');
+  }
+
+  #object(depth: number): Map<string, HeaderValue> {
+    if (depth > MAX_DEPTH - 1) throw this.#fail('must be an object of objects with flat lists');
     const out = new Map<string, HeaderValue>();
-    items('}', () => {
-      const at = i;
-      if (next() !== '"') throw fail('a key expected');
-      const key = string();
-      if (out.has(key)) throw fail(`key ${JSON.stringify(key)} is there twice`, at);
-      if (next() !== ':') throw fail('":" expected');
-      i++;
-      cursor.pay(COST.entry);
-      out.set(key, value(depth + 1));
+    this.#items('}', () => {
+      const at = this.#at;
+      if (this.#next() !== '"') throw this.#fail('a key expected');
+      const key = this.#string();
+      if (out.has(key)) throw this.#fail(`key ${JSON.stringify(key)} is there twice`, at);
+      if (this.#next() !== ':') throw this.#fail('":" expected');
+      this.#at++;
+      this.#cursor.pay(COST.entry);
+      out.set(key, this.#value(depth + 1));
     });
     return out;
-  };
-  const value = (depth: number): HeaderValue => {
-    const c = next();
-    const at = i;
-    cursor.pay(COST.value);
-    if (c === '"') return { at, text: string() };
-    if (c === '{') return { at, entries: object(depth) };
+  }
+
+  #value(depth: number): HeaderValue {
+    const c = this.#next();
+    const at = this.#at;
+    this.#cursor.pay(COST.value);
+    if (c === '"') return { at, text: this.#string() };
+    if (c === '{') return { at, entries: this.#object(depth) };
     if (c === '[') {
-      if (depth !== MAX_DEPTH) throw fail('must be an object of objects with flat lists');
+      if (depth !== MAX_DEPTH) throw this.#fail('must be an object of objects with flat lists');
       const list: HeaderValue[] = [];
-      items(']', () => void list.push(value(depth + 1)));
+      this.#items(']', () => void list.push(this.#value(depth + 1)));
       return { at, list };
     }
-    const number = take(NUMBER);
+    const number = this.#take(NUMBER);
     if (number !== undefined) return { at, number };
-    const word = take(WORD);
+    const word = this.#take(WORD);
     if (word !== undefined) return { at, word };
-    throw fail(c === '' ? 'ends in the middle' : 'is no JSON');
-  };
-  if (text[0] !== '{') throw fail('must begin with "{"', 0);
-  const entries = object(1);
-  if (next() !== '') throw fail('goes on after its object');
-  return { entries, placeOf: ({ at }) => byteAt(at) };
+    throw this.#fail(c === '' ? 'ends in the middle' : 'is no JSON');
+  }
+}
+
+/**
+ * Reads the header's text, which began at byte `start` of the cursor's source. Keys that come twice, arrays in arrays
+ * and objects deeper than the format's are errors at their byte.
+ */
+export function parseHeaderJson(text: string, start: number, cursor: Cursor): Header {
+  const reader = new HeaderReader(text, start, cursor);
+  return { entries: reader.whole(), placeOf: ({ at }) => reader.byteAt(at) };
 }
 
 /**

@@ -106,7 +106,7 @@ export function readRope(config: Config, o: RopeReading): RopeFeature {
   // Where both are given, the one outside of the rope's parameters counts (phi3).
   const inside = r.optional('original_max_position_embeddings');
   const original = config.optional('original_max_position_embeddings') ?? inside;
-  const base = {
+  const base: RopeFeature = {
     type: type as RopeType,
     theta,
     headDim,
@@ -115,54 +115,61 @@ export function readRope(config: Config, o: RopeReading): RopeFeature {
     ...(interleaved && { interleaved }),
     ...(span !== rotated && { span }),
   };
-  switch (type as RopeType) {
-    case 'default':
-      // Old files carry these beside a default type; without a scaling they say nothing.
-      r.ignore('factor', 'original_max_position_embeddings');
-      return base;
-    case 'linear':
-      return { ...base, factor: r.number('factor') };
-    case 'proportional':
-      return { ...base, factor: r.optional('factor') ?? 1, rotated: 2 * Math.trunc((partial * headDim) / 2) };
-    case 'dynamic': {
-      const alpha = r.optional('alpha');
-      // Hunyuan's files carry yarn's numbers beside alpha; its rope does not read them.
-      if (alpha !== undefined) r.ignore('factor', 'beta_fast', 'beta_slow', 'mscale', 'mscale_all_dim');
-      return { ...base, factor: r.optional('factor') ?? 1, ...(alpha !== undefined && { alpha }) };
-    }
-    case 'llama3':
-      return {
-        ...base,
-        factor: r.number('factor'),
-        lowFactor: r.number('low_freq_factor'),
-        highFactor: r.number('high_freq_factor'),
-        original: original ?? maxPositions,
-      };
-    case 'yarn':
-      return {
-        ...base,
-        original: original ?? maxPositions,
-        factor: r.optional('factor') ?? maxPositions / (original ?? maxPositions),
-        betaFast: r.optional('beta_fast') || 32,
-        betaSlow: r.optional('beta_slow') || 1,
-        // transformers looks for `truncate` outside of nested parameters only.
-        truncate: nested ? (nested.get('truncate'), true) : r.flag('truncate', true),
-        mscale: r.optional('mscale'),
-        mscaleAllDim: r.optional('mscale_all_dim'),
-        attentionFactor: r.optional('attention_factor'),
-      };
-    case 'longrope':
-      r.ignore('mscale', 'short_mscale', 'long_mscale'); // the first Phi-3 files; transformers does not read them
-      return {
-        ...base,
-        original: original ?? maxPositions,
-        factor: r.optional('factor') ?? maxPositions / (original ?? maxPositions),
-        shortFactors: r.numbers('short_factor', rotated / 2),
-        longFactors: r.numbers('long_factor', rotated / 2),
-        attentionFactor: r.optional('attention_factor'),
-      };
-  }
+  return { ...base, ...READ[base.type](r, { ...base, partial, original, nested: nested !== undefined }) };
 }
+
+/** What a type's reader knows besides its own fields. */
+interface ReadSoFar extends RopeFeature {
+  readonly partial: number;
+  /** The parameters are those of one kind of layers. */
+  readonly nested: boolean;
+}
+/** The fields of each type. */
+const READ: Readonly<Record<RopeType, (r: Config, b: ReadSoFar) => Partial<RopeFeature>>> = {
+  default: (r) => {
+    // Old files carry these beside a default type; without a scaling they say nothing.
+    r.ignore('factor', 'original_max_position_embeddings');
+    return {};
+  },
+  linear: (r) => ({ factor: r.number('factor') }),
+  proportional: (r, { partial, headDim }) => ({
+    factor: r.optional('factor') ?? 1,
+    rotated: 2 * Math.trunc((partial * headDim) / 2),
+  }),
+  dynamic: (r) => {
+    const alpha = r.optional('alpha');
+    // Hunyuan's files carry yarn's numbers beside alpha; its rope does not read them.
+    if (alpha !== undefined) r.ignore('factor', 'beta_fast', 'beta_slow', 'mscale', 'mscale_all_dim');
+    return { factor: r.optional('factor') ?? 1, ...(alpha !== undefined && { alpha }) };
+  },
+  llama3: (r, { original, maxPositions }) => ({
+    factor: r.number('factor'),
+    lowFactor: r.number('low_freq_factor'),
+    highFactor: r.number('high_freq_factor'),
+    original: original ?? maxPositions,
+  }),
+  yarn: (r, { original, maxPositions, nested }) => ({
+    original: original ?? maxPositions,
+    factor: r.optional('factor') ?? maxPositions / (original ?? maxPositions),
+    betaFast: r.optional('beta_fast') || 32,
+    betaSlow: r.optional('beta_slow') || 1,
+    // transformers looks for `truncate` outside of nested parameters only.
+    truncate: nested ? (r.get('truncate'), true) : r.flag('truncate', true),
+    mscale: r.optional('mscale'),
+    mscaleAllDim: r.optional('mscale_all_dim'),
+    attentionFactor: r.optional('attention_factor'),
+  }),
+  longrope: (r, { original, maxPositions, rotated }) => {
+    r.ignore('mscale', 'short_mscale', 'long_mscale'); // the first Phi-3 files; transformers does not read them
+    return {
+      original: original ?? maxPositions,
+      factor: r.optional('factor') ?? maxPositions / (original ?? maxPositions),
+      shortFactors: r.numbers('short_factor', rotated / 2),
+      longFactors: r.numbers('long_factor', rotated / 2),
+      attentionFactor: r.optional('attention_factor'),
+    };
+  },
+};
 
 /** Which of the tables for lengths so far holds: those of one regime share a table. */
 export function ropeRegime(r: RopeFeature, length: number): number {
@@ -173,60 +180,67 @@ export function ropeRegime(r: RopeFeature, length: number): number {
 
 const gain = (factor: number, m = 1): number => (factor <= 1 ? 1 : 0.1 * m * Math.log(factor) + 1);
 
-/** Frequencies of the pairs that turn, and what cosines and sines are multiplied by. `length`: tokens so far. */
-export function inverseFrequencies(r: RopeFeature, length = 0): { readonly inv: number[]; readonly factor: number } {
-  const n = r.rotated;
-  const plain = (theta: number, width = r.span ?? n): number[] =>
-    Array.from({ length: n / 2 }, (_, i) => 1 / theta ** ((2 * i) / width));
-  const inv = plain(r.theta).map((f, i) => f / (r.divisors?.[i] ?? 1));
-  const factor = r.factor ?? 1;
-  switch (r.type) {
-    case 'default':
-      return { inv, factor: r.attentionFactor ?? 1 };
-    case 'linear':
-      return { inv: inv.map((f) => f / factor), factor: 1 };
-    case 'proportional':
-      return { inv: plain(r.theta, r.headDim).map((f) => f / factor), factor: 1 };
-    case 'dynamic': {
-      if (r.alpha !== undefined) return { inv: plain(r.theta * r.alpha ** (r.headDim / (r.headDim - 2))), factor: 1 };
-      const stretch = (factor * Math.max(length, r.maxPositions)) / r.maxPositions - (factor - 1);
-      return { inv: plain(r.theta * stretch ** (n / (n - 2))), factor: 1 };
-    }
-    case 'llama3': {
-      const { lowFactor: low = 1, highFactor: high = 4, original = 8192 } = r;
-      const scaled = inv.map((f) => {
-        const wave = (2 * Math.PI) / f;
-        if (wave < original / high) return f;
-        if (wave > original / low) return f / factor;
-        const smooth = (original / wave - low) / (high - low);
-        return ((1 - smooth) * f) / factor + smooth * f;
-      });
-      return { inv: scaled, factor: 1 };
-    }
-    case 'yarn': {
-      const { original = r.maxPositions, betaFast = 32, betaSlow = 1, mscale, mscaleAllDim } = r;
-      const border = (b: number): number => (n * Math.log(original / (b * 2 * Math.PI))) / (2 * Math.log(r.theta));
-      const rounded = r.truncate ?? true;
-      const lo = Math.max(rounded ? Math.floor(border(betaFast)) : border(betaFast), 0);
-      const top = Math.min(rounded ? Math.ceil(border(betaSlow)) : border(betaSlow), n - 1);
-      const hi = top === lo ? top + 0.001 : top;
-      const ramp = (i: number): number => Math.min(1, Math.max(0, (i - lo) / (hi - lo)));
-      const own = mscale && mscaleAllDim ? gain(factor, mscale) / gain(factor, mscaleAllDim) : gain(factor);
-      return {
-        inv: inv.map((f, i) => f * (1 - ramp(i)) + (f / factor) * ramp(i)),
-        factor: r.attentionFactor ?? own,
-      };
-    }
-    case 'longrope': {
-      const { original = r.maxPositions } = r;
-      const long = length > original;
-      const by = (long ? r.longFactors : r.shortFactors) as readonly number[];
-      const own = factor <= 1 ? 1 : Math.sqrt(1 + Math.log(factor) / Math.log(original));
-      const given = (long ? r.longAttentionFactor : undefined) ?? r.attentionFactor;
-      return { inv: inv.map((f, i) => f / by[i]), factor: given ?? own };
-    }
-  }
+/** Frequencies by pair, and what cosines and sines are multiplied by. */
+export interface Frequencies {
+  readonly inv: number[];
+  readonly factor: number;
 }
+/** 1 / theta^(2i / width) of the pairs that turn. */
+const powers = (r: RopeFeature, theta = r.theta, width = r.span ?? r.rotated): number[] =>
+  Array.from({ length: r.rotated / 2 }, (_, i) => 1 / theta ** ((2 * i) / width));
+
+/** What each type makes of the plain frequencies; `length`: tokens so far. */
+const STRETCH: Readonly<Record<RopeType, (r: RopeFeature, inv: number[], length: number) => Frequencies>> = {
+  default: (r, inv) => ({ inv, factor: r.attentionFactor ?? 1 }),
+  linear: ({ factor = 1 }, inv) => ({ inv: inv.map((f) => f / factor), factor: 1 }),
+  proportional: (r) => ({ inv: powers(r, r.theta, r.headDim).map((f) => f / (r.factor ?? 1)), factor: 1 }),
+  dynamic: (r, _inv, length) => {
+    const { alpha, theta, headDim, rotated, maxPositions, factor = 1 } = r;
+    if (alpha !== undefined) return { inv: powers(r, theta * alpha ** (headDim / (headDim - 2))), factor: 1 };
+    const stretch = (factor * Math.max(length, maxPositions)) / maxPositions - (factor - 1);
+    return { inv: powers(r, theta * stretch ** (rotated / (rotated - 2))), factor: 1 };
+  },
+  llama3: ({ lowFactor: low = 1, highFactor: high = 4, original = 8192, factor = 1 }, inv) => {
+    const scaled = inv.map((f) => {
+      const wave = (2 * Math.PI) / f;
+      if (wave < original / high) return f;
+      if (wave > original / low) return f / factor;
+      const smooth = (original / wave - low) / (high - low);
+      return ((1 - smooth) * f) / factor + smooth * f;
+    });
+    return { inv: scaled, factor: 1 };
+  },
+  yarn: (r, inv) => {
+    const { original = r.maxPositions, betaFast = 32, betaSlow = 1, mscale, mscaleAllDim, factor = 1, rotated: n } = r;
+    const border = (b: number): number => (n * Math.log(original / (b * 2 * Math.PI))) / (2 * Math.log(r.theta));
+    const rounded = r.truncate ?? true;
+    const lo = Math.max(rounded ? Math.floor(border(betaFast)) : border(betaFast), 0);
+    const top = Math.min(rounded ? Math.ceil(border(betaSlow)) : border(betaSlow), n - 1);
+    const hi = top === lo ? top + 0.001 : top;
+    const ramp = (i: number): number => Math.min(1, Math.max(0, (i - lo) / (hi - lo)));
+    const own = mscale && mscaleAllDim ? gain(factor, mscale) / gain(factor, mscaleAllDim) : gain(factor);
+    return {
+      inv: inv.map((f, i) => f * (1 - ramp(i)) + (f / factor) * ramp(i)),
+      factor: r.attentionFactor ?? own,
+    };
+  },
+  longrope: (r, inv, length) => {
+    const { original = r.maxPositions, factor = 1 } = r;
+    const long = length > original;
+    const by = (long ? r.longFactors : r.shortFactors) as readonly number[];
+    const own = factor <= 1 ? 1 : Math.sqrt(1 + Math.log(factor) / Math.log(original));
+    const given = (long ? r.longAttentionFactor : undefined) ?? r.attentionFactor;
+    return { inv: inv.map((f, i) => f / by[i]), factor: given ?? own };
+  },
+};
+
+/** Frequencies of the pairs that turn, and what cosines and sines are multiplied by. `length`: tokens so far. */
+export const inverseFrequencies = (r: RopeFeature, length = 0): Frequencies =>
+  STRETCH[r.type](
+    r,
+    powers(r).map((f, i) => f / (r.divisors?.[i] ?? 1)),
+    length,
+  );
 
 /**
  * The order in which a head's stored rows are read so that pairs stand at (i, i + headDim / 2), as every kernel here

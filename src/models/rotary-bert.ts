@@ -109,23 +109,15 @@ export class RotaryBert extends TextEncoder {
   }
 }
 
+/** Fields of ModernBERT's files that do not reach what is computed here; of the two epsilons norm_eps counts. */
+const MODERN_WITHOUT_EFFECT = [
+  ...['classifier_activation', 'classifier_bias', 'classifier_pooling', 'decoder_bias', 'deterministic_flash_attn'],
+  ...['initializer_cutoff_factor', 'mlp_dropout', 'sparse_pred_ignore_index', 'sparse_prediction', 'layer_norm_eps'],
+  ...['tie_word_embeddings', 'cls_token_id', 'reference_compile', 'repad_logits_with_grad', 'position_embedding_type'],
+];
+
 function modernBert(c: Config, source: ModelSource): RotaryBert {
-  c.ignore(
-    'classifier_activation',
-    'classifier_bias',
-    'classifier_pooling',
-    'decoder_bias',
-    'deterministic_flash_attn',
-  );
-  c.ignore('initializer_cutoff_factor', 'mlp_dropout', 'sparse_pred_ignore_index', 'sparse_prediction');
-  c.ignore(
-    'tie_word_embeddings',
-    'cls_token_id',
-    'reference_compile',
-    'repad_logits_with_grad',
-    'position_embedding_type',
-  );
-  c.ignore('layer_norm_eps'); // norm_eps is the one that counts
+  c.ignore(...MODERN_WITHOUT_EFFECT);
   source.ignore(TASK_HEADS);
   const vb = source.has('model.embeddings.tok_embeddings.weight') ? source.builder.pp('model') : source.builder;
   const config: RotaryBertConfig = {
@@ -213,19 +205,16 @@ const NOMIC_ONLY: Readonly<Record<string, unknown>> = {
   rotary_emb_fraction: 1,
 };
 
+const NOMIC_WITHOUT_EFFECT = [
+  ...['tie_word_embeddings', 'reorder_and_upcast_attn', 'use_xentropy', 'dense_seq_output', 'fused_bias_fc'],
+  ...['fused_dropout_add_ln', 'pad_vocab_size_multiple', 'last_layer_subset', 'max_trained_positions', 'head_dim'],
+  ...['moe_every_n_layers', 'moe_top_k', 'expert_choice_router', 'ffn_div', 'moe_impl', 'moe_normalize_expert_weights'],
+  ...['moe_resid_pdrop', 'num_shared_experts', 'router_aux_loss_coef', 'tie_embeddings'],
+];
+
 function nomicBert(c: Config, source: ModelSource): RotaryBert {
   for (const [field, value] of Object.entries(NOMIC_ONLY)) c.only(field, value);
-  c.ignore('tie_word_embeddings', 'reorder_and_upcast_attn', 'use_xentropy', 'dense_seq_output', 'fused_bias_fc');
-  c.ignore('fused_dropout_add_ln', 'pad_vocab_size_multiple', 'last_layer_subset', 'max_trained_positions', 'head_dim');
-  c.ignore(
-    'moe_every_n_layers',
-    'moe_top_k',
-    'expert_choice_router',
-    'ffn_div',
-    'moe_impl',
-    'moe_normalize_expert_weights',
-  );
-  c.ignore('moe_resid_pdrop', 'num_shared_experts', 'router_aux_loss_coef', 'tie_embeddings');
+  c.ignore(...NOMIC_WITHOUT_EFFECT);
   c.only('rotary_scaling_factor', null);
   source.ignore(TASK_HEADS);
   // Files of the authors and of transformers name sizes and tensors differently.

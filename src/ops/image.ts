@@ -197,10 +197,10 @@ function cubicWeight(t: Tensor, near: boolean): Tensor {
         .affine(1, -4 * a);
 }
 
-function gridSampleOf(x: Tensor, grid: Tensor, o: GridSampleOptions): Tensor {
-  requireOptions('gridSample', o, ['mode', 'paddingMode', 'alignCorners']);
+type GridMode = NonNullable<GridSampleOptions['mode']>;
+
+function checkGrid(x: Tensor, grid: Tensor, mode: GridMode, paddingMode: string): void {
   requireDType('gridSample', x, REALS);
-  const { mode = 'bilinear', paddingMode = 'zeros', alignCorners = false } = o;
   if (mode !== 'bilinear' && mode !== 'nearest' && mode !== 'bicubic')
     throw new ArgumentError(`gridSample: unknown mode ${JSON.stringify(mode)}; known are bilinear, nearest, bicubic`);
   if (mode === 'bicubic' && x.rank !== 4)
@@ -217,72 +217,87 @@ function gridSampleOf(x: Tensor, grid: Tensor, o: GridSampleOptions): Tensor {
     grid.shape[0] !== x.shape[0]
   )
     throw new ShapeError(
-      `gridSample: grid ${formatShape(grid.shape)} does not fit ${formatShape(x.shape)}: a place of as many numbers as there are spatial dimensions for each element of the result`,
+      `gridSample: grid ${formatShape(grid.shape)} does not fit ${formatShape(x.shape)}: a place of as many numbers ` +
+        'as there are spatial dimensions for each element of the result',
     );
+}
+
+/** Gives the numbers at whole places (n, count) by dimension, 0 outside, times their weight: (n, c, count). */
+type ReadAt = (places: readonly Tensor[], weight?: Tensor) => Tensor;
+function readerOf(x: Tensor): ReadAt {
+  const [n, c, ...sizes] = x.shape;
+  const flat = x.reshape([n, c, -1]);
+  return (places, weight) => {
+    const inside = places.map((t, i) => t.ge(0).logicalAnd(t.le(sizes[i] - 1))).reduce((a, b) => a.logicalAnd(b));
+    const index = places
+      .map((t, i) =>
+        t
+          .detach()
+          .nanToNum()
+          .clamp(0, sizes[i] - 1)
+          .cast('i64'),
+      )
+      .reduce((sum, t, i) => sum.affine(sizes[i], 0).add(t));
+    const taken = flat.gather(2, index.unsqueeze(1).broadcastTo([n, c, index.shape[1]]));
+    const kept = inside.unsqueeze(1).where(taken, x.constant(0));
+    return weight ? kept.mul(weight.unsqueeze(1)) : kept;
+  };
+}
+
+/** How each mode reads at places (n, count) by dimension; `within` brings a place into its dimension. */
+const GRID_MODES: Readonly<
+  Record<GridMode, (read: ReadAt, at: readonly Tensor[], within: (place: Tensor, i: number) => Tensor) => Tensor>
+> = {
+  nearest: (read, at, within) => read(at.map((t, i) => within(t, i).roundEven())),
+  bilinear: (read, places, within) => {
+    const at = places.map(within);
+    const low = at.map((t) => t.detach().floor());
+    const share = at.map((t, i) => t.sub(low[i]));
+    const corners = Array.from({ length: 2 ** at.length }, (_, corner) => {
+      const high = (i: number): boolean => ((corner >> i) & 1) === 1;
+      const weight = share.map((t, i) => (high(i) ? t : t.affine(-1, 1))).reduce((a, b) => a.mul(b));
+      return read(
+        low.map((t, i) => (high(i) ? t.affine(1, 1) : t)),
+        weight,
+      );
+    });
+    return corners.reduce((a, b) => a.add(b));
+  },
+  bicubic: (read, at, within) => {
+    const low = at.map((t) => t.detach().floor());
+    const taps = [-1, 0, 1, 2];
+    const places = low.map((t, i) => taps.map((k) => within(t.affine(1, k), i).roundEven()));
+    const weights = at.map((t, i) =>
+      taps.map((k) => cubicWeight(t.sub(low[i]).affine(1, -k).abs(), k === 0 || k === 1)),
+    );
+    const parts = taps.flatMap((_, i) =>
+      taps.map((_, j) => read([places[0][i], places[1][j]], weights[0][i].mul(weights[1][j]))),
+    );
+    return parts.reduce((a, b) => a.add(b));
+  },
+};
+
+function gridSampleOf(x: Tensor, grid: Tensor, o: GridSampleOptions): Tensor {
+  requireOptions('gridSample', o, ['mode', 'paddingMode', 'alignCorners']);
+  const { mode = 'bilinear', paddingMode = 'zeros', alignCorners = false } = o;
+  checkGrid(x, grid, mode, paddingMode);
   const [n, c, ...sizes] = x.shape;
   const places = grid.shape.slice(1, -1);
   const count = places.reduce((a, b) => a * b, 1);
+  const within = (place: Tensor, i: number): Tensor => {
+    if (paddingMode === 'zeros') return place;
+    return (paddingMode === 'border' ? place : mirrored(place, sizes[i], alignCorners)).clamp(0, sizes[i] - 1);
+  };
   return wide(x, (w) => {
-    const flat = w.reshape([n, c, -1]);
-    // Coordinates are told last dimension first.
-    const within = (place: Tensor, i: number): Tensor => {
-      if (paddingMode === 'zeros') return place;
-      return (paddingMode === 'border' ? place : mirrored(place, sizes[i], alignCorners)).clamp(0, sizes[i] - 1);
-    };
     const at = sizes.map((size, i) => {
+      // Grids name the last dimension first.
       const told = grid
         .cast(w.dtype)
-        .get(rank - 1 - i, -1)
+        .get(sizes.length - 1 - i, -1)
         .reshape([n, count]);
-      const place = alignCorners ? told.affine((size - 1) / 2, (size - 1) / 2) : told.affine(size / 2, (size - 1) / 2);
-      return mode === 'bicubic' ? place : within(place, i);
+      return alignCorners ? told.affine((size - 1) / 2, (size - 1) / 2) : told.affine(size / 2, (size - 1) / 2);
     });
-    const read = (corner: readonly Tensor[], weight: Tensor | undefined): Tensor => {
-      const inside = corner.map((t, i) => t.ge(0).logicalAnd(t.le(sizes[i] - 1))).reduce((a, b) => a.logicalAnd(b));
-      const index = corner
-        .map((t, i) =>
-          t
-            .detach()
-            .nanToNum()
-            .clamp(0, sizes[i] - 1)
-            .cast('i64'),
-        )
-        .reduce((sum, t, i) => sum.affine(sizes[i], 0).add(t));
-      const taken = flat.gather(2, index.unsqueeze(1).broadcastTo([n, c, count]));
-      const kept = inside.unsqueeze(1).where(taken, w.constant(0));
-      return weight ? kept.mul(weight.unsqueeze(1)) : kept;
-    };
-    let out: Tensor | undefined;
-    if (mode === 'nearest')
-      out = read(
-        at.map((t) => t.roundEven()),
-        undefined,
-      );
-    else if (mode === 'bicubic') {
-      const low = at.map((t) => t.detach().floor());
-      const taps = [-1, 0, 1, 2];
-      const places = low.map((t, i) => taps.map((k) => within(t.affine(1, k), i).roundEven()));
-      const weights = at.map((t, i) =>
-        taps.map((k) => cubicWeight(t.sub(low[i]).affine(1, -k).abs(), k === 0 || k === 1)),
-      );
-      const parts = taps.flatMap((_, i) =>
-        taps.map((_, j) => read([places[0][i], places[1][j]], weights[0][i].mul(weights[1][j]))),
-      );
-      out = parts.reduce((a, b) => a.add(b));
-    } else {
-      const low = at.map((t) => t.detach().floor());
-      const share = at.map((t, i) => t.sub(low[i]));
-      for (let corner = 0; corner < 2 ** rank; corner++) {
-        const high = (i: number): boolean => ((corner >> i) & 1) === 1;
-        const weight = share.map((t, i) => (high(i) ? t : t.affine(-1, 1))).reduce((a, b) => a.mul(b));
-        const part = read(
-          low.map((t, i) => (high(i) ? t.affine(1, 1) : t)),
-          weight,
-        );
-        out = out ? out.add(part) : part;
-      }
-    }
-    return (out as Tensor).reshape([n, c, ...places]);
+    return GRID_MODES[mode](readerOf(w), at, within).reshape([n, c, ...places]);
   });
 }
 

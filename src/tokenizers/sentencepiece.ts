@@ -150,6 +150,31 @@ export const storedPieces = (file: Uint8Array): { text: string; score: number; t
 /** Tokenizers whose numbers are not those of tokenizer.model. */
 const RENUMBERED = /XLMRoberta|Camembert|MBart|Nllb|Barthez|XGLM|Fairseq/i;
 
+/** The fields of a message by number. */
+type Message = ReadonlyMap<number, number | Uint8Array>;
+const flag = (m: Message, key: number, fallback: boolean): boolean => (m.has(key) ? m.get(key) !== 0 : fallback);
+
+interface StoredModel {
+  readonly vocabulary: Vocabulary;
+  readonly scores: readonly number[];
+  readonly types: readonly number[];
+  /** How it was trained, and how text is normalized. */
+  readonly trainer: Message;
+  readonly rules: Message;
+}
+function readModel(file: Uint8Array): StoredModel {
+  const vocabulary = new Vocabulary();
+  const pieces = storedPieces(file);
+  if (pieces.length === 0) throw new FormatError('tokenizer.model: there are no pieces in it');
+  pieces.forEach((piece, i) => vocabulary.add(piece.text, i));
+  let [trainer, rules]: [Message, Message] = [new Map(), new Map()];
+  for (const [number, value] of fields(file)) {
+    if (number === 2) trainer = message(value);
+    if (number === 3) rules = message(value);
+  }
+  return { vocabulary, scores: pieces.map((p) => p.score), types: pieces.map((p) => p.type), trainer, rules };
+}
+
 /** The tokenizer of a SentencePiece file (tokenizer.model), with what tokenizer_config.json adds. */
 export function tokenizerFromSentencePiece(
   file: Uint8Array,
@@ -161,22 +186,7 @@ export function tokenizerFromSentencePiece(
     throw new UnsupportedError(
       `tokenizer: ${className} numbers its tokens otherwise than tokenizer.model; give its tokenizer.json`,
     );
-  const vocabulary = new Vocabulary();
-  const scores: number[] = [];
-  const types: number[] = [];
-  let [trainer, rules] = [new Map<number, number | Uint8Array>(), new Map<number, number | Uint8Array>()];
-  for (const [number, value] of fields(file)) {
-    if (number === 1) {
-      const piece = message(value);
-      vocabulary.add(text(piece.get(1)), scores.length);
-      scores.push((piece.get(2) as number | undefined) ?? 0);
-      types.push((piece.get(3) as number | undefined) ?? PIECE.normal);
-    } else if (number === 2) trainer = message(value);
-    else if (number === 3) rules = message(value);
-  }
-  if (scores.length === 0) throw new FormatError('tokenizer.model: there are no pieces in it');
-  const flag = (m: Map<number, number | Uint8Array>, key: number, fallback: boolean): boolean =>
-    m.has(key) ? m.get(key) !== 0 : fallback;
+  const { vocabulary, scores, types, trainer, rules } = readModel(file);
   const kind = MODEL_TYPES[(trainer.get(3) as number | undefined) ?? 1];
   const unknown = types.indexOf(PIECE.unknown);
   const is =
@@ -234,7 +244,7 @@ export function tokenizerFromSentencePiece(
 }
 
 /** The names that training gave to special pieces. */
-function specialRoles(trainer: Map<number, number | Uint8Array>, vocabulary: Vocabulary): Record<string, string> {
+function specialRoles(trainer: Message, vocabulary: Vocabulary): Record<string, string> {
   const roles: Record<string, string> = {};
   for (const [role, field, fallback] of [
     ['unk', 45, '<unk>'],

@@ -137,6 +137,131 @@ function joined(name: string, parts: readonly Gathered[], places: () => readonly
   return rowsRecord(name, first[0].dtype, whole ? [...outer, width] : outer, width, rows);
 }
 
+/** The tensors of a file as they come, under its names. */
+class FileTensors {
+  readonly out = new Map<string, TensorRecord>();
+  readonly #source: ModelSource;
+  readonly #names: Names;
+  readonly #features: Features;
+  /** The features that a reader of the file takes. */
+  readonly #read: Features;
+
+  constructor(source: ModelSource, names: Names, features: Features, read: Features) {
+    this.#source = source;
+    this.#names = names;
+    this.#features = features;
+    this.#read = read;
+  }
+
+  #put(name: string, record: TensorRecord): void {
+    const kept = isKept(name, record.shape) || record.dtype === 'f64';
+    const plain = kept && record.dtype !== 'f32' ? floatRecord(record) : record;
+    if (!['f32', 'f16', 'bf16'].includes(plain.dtype))
+      throw new UnsupportedError(
+        `${this.#source.path}: ${record.name} is ${plain.dtype}, which GGUF files do not hold`,
+      );
+    this.out.set(name, renamed(plain, name));
+  }
+
+  table(name: string, numbers: readonly number[] | Float32Array): void {
+    const bytes = new Uint8Array(Float32Array.from(numbers).buffer);
+    this.out.set(name, {
+      ...{ name, dtype: 'f32', shape: [numbers.length], byteLength: bytes.length },
+      read: (start = 0, end = bytes.length) => bytes.subarray(start, end),
+    });
+  }
+
+  sizes(m: Mixer | undefined): HeadSizes {
+    return m?.kind === 'attention' ? m : { heads: 1, kvHeads: 1, headDim: this.#features.hiddenSize };
+  }
+
+  /** Whether the file's norms hold the 1 that ours add. */
+  #oneMore(role: Role, layer: number | undefined): boolean {
+    const [features, read] = [this.#features, this.#read];
+    if (role === 'qNorm' || role === 'kNorm') {
+      const m = (f: Features): Mixer | undefined => (layer === undefined ? undefined : f.layers[layer].mixer);
+      const plus = (x: Mixer | undefined): boolean => x?.kind === 'attention' && x.qkNorm?.norm.plusOne === true;
+      return plus(m(features)) && !plus(m(read));
+    }
+    const isNorm = /Norm$|^before|^after/.test(role) && !/ANorm$/.test(role);
+    return isNorm && features.norm.plusOne === true && !read.norm.plusOne;
+  }
+
+  write(roles: readonly Role[], from: Weights, to: Weights, layer?: number): void {
+    const mixer = layer === undefined ? undefined : this.#features.layers[layer].mixer;
+    for (const kind of ['weight', 'bias'] as const) {
+      for (const [name, parts] of this.#gather(roles, kind, from, to, layer)) {
+        if (parts.length === 1 && parts[0].role === 'kvB') continue;
+        const record = this.#joined(name, parts, this.sizes(mixer));
+        const [{ role }] = parts;
+        const plain = role === 'sharedSwitch' ? renamed(record, name, [record.shape.at(-1) as number]) : record;
+        this.#put(name, kind === 'weight' && this.#oneMore(role, layer) ? floatRecord(plain, (x) => x + 1) : plain);
+      }
+    }
+    if (mixer?.kind === 'latent') this.#splitLatent(mixer, from, to);
+  }
+
+  /** What each tensor of the file is made of. */
+  #gather(
+    roles: readonly Role[],
+    kind: 'weight' | 'bias',
+    from: Weights,
+    to: Weights,
+    layer: number | undefined,
+  ): Map<string, Part[]> {
+    const { path } = this.#source;
+    const [a, b] = layer === undefined ? [] : [this.#features.layers[layer].mixer, this.#read.layers[layer].mixer];
+    const together = new Map<string, Part[]>();
+    for (const role of roles) {
+      const found = role === 'head' && this.#features.tied && kind === 'weight' ? undefined : from.find(role, kind);
+      if (!found) continue;
+      const at = this.#names[role];
+      if (at === undefined)
+        throw new UnsupportedError(`${path}: ${found.names[0]} has no place in a GGUF file of its family`);
+      const part = gathered(this.#source, found, role, kind, this.sizes(a));
+      const moved = a && b ? reordered(part, orders(role, a, b)) : part;
+      const [place] = placesOf(at);
+      const name = to.nameOf(role, kind);
+      together.set(name, [...(together.get(name) ?? []), { role, place, part: moved }]);
+    }
+    return together;
+  }
+
+  #joined(name: string, parts: readonly Part[], heads: HeadSizes): TensorRecord {
+    const total = parts.reduce((n, x) => n + x.part.count, 0);
+    return joined(
+      name,
+      parts.map((x) => x.part),
+      () =>
+        parts.map(({ place, part }) =>
+          parts.length === 1 ? range(total) : taken(place, [total], part.whole, heads).rows(),
+        ),
+    );
+  }
+
+  /** The matrix that makes keys and values of latents: keys of each head turned round, values as they are. */
+  #splitLatent({ heads, nopeDim, valueDim, rank }: LatentAttention, from: Weights, to: Weights): void {
+    const names = this.#names;
+    const [name] = from.find('kvB', 'weight')?.names ?? [];
+    if (name === undefined) return;
+    const record = this.#source.record(name);
+    const stem = to.nameOf('kvB').slice(0, -placesOf(names.kvB ?? '')[0].name.length - '.weight'.length);
+    const rows = (first: number, n: number): number[] =>
+      range(heads).flatMap((h) => range(n).map((i) => h * (nopeDim + valueDim) + first + i));
+    const [key, val] = (['k', 'v'] as const).map((r) => `${stem}${placesOf(names[r] ?? '')[1].name}.weight`);
+    const part = (at: string, first: number, n: number): TensorRecord =>
+      rowsRecord(at, record.dtype, [heads, n, rank], rank, () => [{ record, rows: rows(first, n) }]);
+    this.#put(key, turnedRecord(part(key, 0, nopeDim)));
+    this.#put(val, part(val, nopeDim, valueDim));
+  }
+}
+/** A role's rows on the way into a tensor of the file. */
+interface Part {
+  readonly role: Role;
+  readonly place: Place;
+  readonly part: Gathered;
+}
+
 /** All tensors of a file, each read from the folder when its turn comes. */
 export function ggufTensors(
   source: ModelSource,
@@ -146,101 +271,26 @@ export function ggufTensors(
   features: Features,
   read: Features,
 ): Map<string, TensorRecord> {
-  const out = new Map<string, TensorRecord>();
-  const put = (name: string, record: TensorRecord): void => {
-    const kept = isKept(name, record.shape) || record.dtype === 'f64';
-    const plain = kept && record.dtype !== 'f32' ? floatRecord(record) : record;
-    if (!['f32', 'f16', 'bf16'].includes(plain.dtype))
-      throw new UnsupportedError(`${source.path}: ${record.name} is ${plain.dtype}, which GGUF files do not hold`);
-    out.set(name, renamed(plain, name));
-  };
-  const sizes = (m: Mixer): HeadSizes =>
-    m.kind === 'attention' ? m : { heads: 1, kvHeads: 1, headDim: features.hiddenSize };
-  const oneMore = (role: Role, layer: number | undefined): boolean => {
-    if (role === 'qNorm' || role === 'kNorm') {
-      const m = (f: Features): Mixer | undefined => (layer === undefined ? undefined : f.layers[layer].mixer);
-      const plus = (x: Mixer | undefined): boolean => x?.kind === 'attention' && x.qkNorm?.norm.plusOne === true;
-      return plus(m(features)) && !plus(m(read));
-    }
-    return (
-      /Norm$|^before|^after/.test(role) && !/ANorm$/.test(role) && features.norm.plusOne === true && !read.norm.plusOne
-    );
-  };
-  const write = (roles: readonly Role[], from: Weights, to: Weights, layer?: number): void => {
-    const [a, b] =
-      layer === undefined ? [undefined, undefined] : [features.layers[layer].mixer, read.layers[layer].mixer];
-    const heads = a ? sizes(a) : { heads: 1, kvHeads: 1, headDim: features.hiddenSize };
-    for (const kind of ['weight', 'bias'] as const) {
-      const together = new Map<string, { role: Role; place: Place; part: Gathered }[]>();
-      for (const role of roles) {
-        const found = role === 'head' && features.tied && kind === 'weight' ? undefined : from.find(role, kind);
-        if (!found) continue;
-        if (names[role] === undefined)
-          throw new UnsupportedError(`${source.path}: ${found.names[0]} has no place in a GGUF file of its family`);
-        const part = gathered(source, found, role, kind, heads);
-        const moved = a && b ? reordered(part, orders(role, a, b)) : part;
-        const [place] = placesOf(names[role]);
-        const name = to.nameOf(role, kind);
-        together.set(name, [...(together.get(name) ?? []), { role, place, part: moved }]);
-      }
-      for (const [name, parts] of together) {
-        if (parts.length === 1 && parts[0].role === 'kvB') continue;
-        const total = parts.reduce((n, x) => n + x.part.count, 0);
-        const places = (): ArrayLike<number>[] =>
-          parts.map(({ place, part }) =>
-            parts.length === 1 ? range(total) : taken(place, [total], part.whole, heads).rows(),
-          );
-        const record = joined(
-          name,
-          parts.map((x) => x.part),
-          places,
-        );
-        const [{ role }] = parts;
-        const plain = role === 'sharedSwitch' ? renamed(record, name, [record.shape.at(-1) as number]) : record;
-        put(name, kind === 'weight' && oneMore(role, layer) ? floatRecord(plain, (x) => x + 1) : plain);
-      }
-    }
-    if (a?.kind === 'latent') splitLatent(a, from, to);
-  };
-  /** The matrix that makes keys and values of latents: keys of each head turned round, values as they are. */
-  const splitLatent = ({ heads, nopeDim, valueDim, rank }: LatentAttention, from: Weights, to: Weights): void => {
-    const [name] = from.find('kvB', 'weight')?.names ?? [];
-    if (name === undefined) return;
-    const record = source.record(name);
-    const stem = to.nameOf('kvB').slice(0, -placesOf(names.kvB ?? '')[0].name.length - '.weight'.length);
-    const rows = (first: number, n: number): number[] =>
-      range(heads).flatMap((h) => range(n).map((i) => h * (nopeDim + valueDim) + first + i));
-    const [key, val] = (['k', 'v'] as const).map((r) => `${stem}${placesOf(names[r] ?? '')[1].name}.weight`);
-    const part = (at: string, first: number, n: number): TensorRecord =>
-      rowsRecord(at, record.dtype, [heads, n, rank], rank, () => [{ record, rows: rows(first, n) }]);
-    put(key, turnedRecord(part(key, 0, nopeDim)));
-    put(val, part(val, nopeDim, valueDim));
-  };
-  const table = (name: string, numbers: readonly number[] | Float32Array): void => {
-    const bytes = new Uint8Array(Float32Array.from(numbers).buffer);
-    out.set(name, {
-      ...{ name, dtype: 'f32', shape: [numbers.length], byteLength: bytes.length },
-      read: (start = 0, end = bytes.length) => bytes.subarray(start, end),
-    });
-  };
+  const tensors = new FileTensors(source, names, features, read);
   const last: readonly Role[] = ['finalNorm', 'head'];
-  write(
+  tensors.write(
     MODEL_ROLES.filter((r) => !last.includes(r)),
     own,
     file,
   );
   const divisors = ropeDivisors(features);
-  if (divisors) table('rope_freqs.weight', divisors);
+  if (divisors) tensors.table('rope_freqs.weight', divisors);
   const long = features.layers
     .map(({ mixer: m }) => (m.kind === 'attention' ? m.rope : undefined))
     .find((r) => r?.longFactors);
   if (long) {
-    table('rope_factors_long.weight', long.longFactors as readonly number[]);
-    table('rope_factors_short.weight', long.shortFactors as readonly number[]);
+    tensors.table('rope_factors_long.weight', long.longFactors as readonly number[]);
+    tensors.table('rope_factors_short.weight', long.shortFactors as readonly number[]);
   }
-  features.layers.forEach(({ mixer }, i) =>
-    write(LAYER_ROLES as readonly Role[], own.of(i, sizes(mixer)), file.of(i, sizes(mixer)), i),
-  );
-  write(last, own, file);
-  return out;
+  features.layers.forEach(({ mixer }, i) => {
+    const heads = tensors.sizes(mixer);
+    tensors.write(LAYER_ROLES as readonly Role[], own.of(i, heads), file.of(i, heads), i);
+  });
+  tensors.write(last, own, file);
+  return tensors.out;
 }
