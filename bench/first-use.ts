@@ -95,7 +95,6 @@ export function firstUse(device: Device): FirstUse {
     const module = gpu.device.loadModule(code, unit.name);
     gpu.device.getFunction(module, unit.entries[0].symbol);
     const ms = performance.now() - start;
-    gpu.device.unloadModule(module);
     return { code, ms };
   };
   const timed: CodeSource = (unit) => {

@@ -95,7 +95,6 @@ function check(file: string, part: number, parts: number): number {
           writeFileSync(join(folder, `${name}${level}.bin`), out);
         }
       }
-      device.unloadModule(module);
     }
     device.free(from);
     device.free(to);

@@ -222,7 +222,6 @@ const CHECKS: Record<string, Check> = {
     const graphUs = (time(d, s, 20, () => d.launchGraph(exec, s)) * 1000) / 100;
     d.destroyGraph(graph);
     d.destroyGraphExec(exec);
-    d.unloadModule(m);
     d.free(px);
     d.free(po);
     return { ...result, graphUsPerNode: graphUs };

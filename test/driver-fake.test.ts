@@ -228,7 +228,6 @@ for (const [vendor, want] of Object.entries(VENDORS)) {
       assert.equal(read(), 8 + 24);
       device.destroyGraph(graph);
       device.destroyGraphExec(exec);
-      device.unloadModule(m);
       device.free(x);
       device.free(out);
     });

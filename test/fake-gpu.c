@@ -114,7 +114,6 @@ int cuModuleLoadDataEx(void **m, const char *image, unsigned n, const int *keys,
 #else
 int hipModuleLoadData(void **m, const char *image) { *m = (void *)0x77; return strncmp(image, "fake", 4) ? INVALID : OK; }
 #endif
-int NAME(cuModuleUnload, hipModuleUnload)(void *m) { return m == (void *)0x77 ? OK : INVALID; }
 static int axpy, none;
 int NAME(cuModuleGetFunction, hipModuleGetFunction)(void **f, void *m, const char *name) {
   if (m != (void *)0x77) return INVALID;

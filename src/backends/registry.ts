@@ -73,7 +73,7 @@ const openers: Record<string, Open> = {
   },
 };
 
-export const deviceKinds = (): string[] => Object.keys(openers);
+const deviceKinds = (): string[] => Object.keys(openers);
 
 export function openBackend(name: string): Backend {
   const [kind, argument = ''] = name.split(':', 2);

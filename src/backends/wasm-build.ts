@@ -56,7 +56,7 @@ const includesOf = (root: string): string => join(root, 'include/wasm32-wasi/c++
 const librariesOf = (root: string): string => join(root, 'lib/wasm32-wasi');
 
 /** A clang that compiles and links C++ for WebAssembly, or the sentence that says what to install. */
-export function wasmToolchain(): Toolchain | string {
+function wasmToolchain(): Toolchain | string {
   for (const path of COMPILERS) {
     const { status, stdout } = spawnSync(path, ['--version'], { encoding: 'utf8' });
     if (status !== 0) continue;

@@ -74,7 +74,7 @@ const wrap =
     Number((signed ? BigInt.asIntN : BigInt.asUintN)(bits, toBig(v)));
 
 /** A double or bigint as bigint: truncation toward zero, NaN is 0, infinities saturate to 64 bits. */
-export function toBig(v: Value): bigint {
+function toBig(v: Value): bigint {
   if (typeof v === 'bigint') return v;
   if (v !== v) return 0n;
   if (v >= 2 ** 63) return 2n ** 63n - 1n;
@@ -141,7 +141,7 @@ export function maxInt(d: DType): bigint {
   const { bytes, kind } = DTYPE[d];
   return 2n ** BigInt(bytes * 8 - (kind === 'int' ? 1 : 0)) - 1n;
 }
-export const minInt = (d: DType): bigint => (DTYPE[d].kind === 'int' ? -maxInt(d) - 1n : 0n);
+const minInt = (d: DType): bigint => (DTYPE[d].kind === 'int' ? -maxInt(d) - 1n : 0n);
 
 /** A number or bigint as the nearest value of an integer dtype: truncated toward zero, saturated, NaN is 0. */
 export function saturate(v: Value, d: DType): bigint {

@@ -9,7 +9,7 @@ export function f32Bits(x: number): number {
   return u32[0];
 }
 
-export function bitsF32(bits: number): number {
+function bitsF32(bits: number): number {
   u32[0] = bits;
   return f32[0];
 }

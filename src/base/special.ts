@@ -34,7 +34,7 @@ export function erf(x: number): number {
   return TWO_OVER_SQRT_PI * sum;
 }
 
-export function erfc(x: number): number {
+function erfc(x: number): number {
   return x >= 1 ? erfcTail(x) : 1 - erf(x);
 }
 

@@ -8,8 +8,7 @@ const HELP = `wick completion bash|zsh|fish    a script for the shell
   fish    wick completion fish | source           in ~/.config/fish/config.fish`;
 
 /** The options that a command's help names. */
-export const optionsIn = (help: string): string[] =>
-  [...new Set(help.match(/(?<=[\s(|[])--[a-z][a-z-]*/g) ?? [])].sort();
+const optionsIn = (help: string): string[] => [...new Set(help.match(/(?<=[\s(|[])--[a-z][a-z-]*/g) ?? [])].sort();
 
 type Options = ReadonlyMap<string, readonly string[]>;
 const SHELLS: Readonly<Record<string, (summaries: Readonly<Record<string, string>>, options: Options) => string>> = {

@@ -2,7 +2,7 @@
 import { env } from '../base/environment.js';
 
 /** Whether a stream shows colours: a terminal, and NO_COLOR is not set. */
-export const coloured = (stream: NodeJS.WriteStream): boolean =>
+const coloured = (stream: NodeJS.WriteStream): boolean =>
   stream.isTTY === true && env('NO_COLOR') === undefined && env('TERM') !== 'dumb';
 
 const CODES = { bold: [1, 22], dim: [2, 22], red: [31, 39], green: [32, 39], cyan: [36, 39] } as const;

@@ -5,7 +5,7 @@ export type AttentionHalf = 'f16' | 'bf16';
 /** Strides in elements of batch, head and row; the numbers of a row lie side by side. */
 export type RowStrides = readonly [batch: number, head: number, row: number];
 /** Tensors of a call. A forward pass reads the first three; a backward one all but the last three, which it writes. */
-export const ATTENTION_ROWS = ['q', 'k', 'v', 'out', 'dout', 'dq', 'dk', 'dv'] as const;
+const ATTENTION_ROWS = ['q', 'k', 'v', 'out', 'dout', 'dq', 'dk', 'dv'] as const;
 export type AttentionRows = (typeof ATTENTION_ROWS)[number];
 
 /**

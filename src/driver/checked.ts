@@ -27,7 +27,7 @@ export interface CallRules {
   readonly outOfMemory: readonly number[];
 }
 
-export function callError(
+function callError(
   symbol: string,
   args: readonly NativeArg[],
   status: number,

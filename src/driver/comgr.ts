@@ -5,7 +5,7 @@ import type { Maybe } from './driver.js';
 import { Cell, nativeString, noteLibrary, openLibrary, type LibrarySpec } from './ffi.js';
 
 /** ROCm 5 and early 6 have version 2, later releases 3; taking the compiler's own keeps one LLVM in the process. */
-export const COMGR = (rocm: number): LibrarySpec => ({
+const COMGR = (rocm: number): LibrarySpec => ({
   name: 'comgr',
   sonames:
     rocm < 6 ? ['libamd_comgr.so.2', 'libamd_comgr.so'] : ['libamd_comgr.so.3', 'libamd_comgr.so.2', 'libamd_comgr.so'],

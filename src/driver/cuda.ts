@@ -50,7 +50,6 @@ export const CUDA_TABLE = {
   eventSync: 'int cuEventSynchronize(uintptr_t event)',
   eventElapsed: 'int cuEventElapsedTime(void *milliseconds, uintptr_t start, uintptr_t end)',
   moduleLoad: 'int cuModuleLoadDataEx(void *module, void *image, uint options, void *keys, void *values)',
-  moduleUnload: 'int cuModuleUnload(uintptr_t module)',
   moduleFunction: 'int cuModuleGetFunction(void *function, uintptr_t module, const char *name)',
   funcSetAttribute: 'int cuFuncSetAttribute(uintptr_t function, int attribute, int value)',
   launch:

@@ -25,7 +25,7 @@ import type { Address, Stream } from './driver.js';
 import { nativeBlock } from './ffi.js';
 
 /** The first release whose attention is used: those before have known faults or want other masks. */
-export const ATTENTION_SINCE = 91100;
+const ATTENTION_SINCE = 91100;
 const BLOCK = 256;
 
 /** The tensors of one problem. */

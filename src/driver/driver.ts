@@ -136,7 +136,6 @@ export interface Device {
 
   /** From what the compiler made: cubin, PTX or an AMD code object. */
   loadModule(code: Uint8Array, name: string): Module;
-  unloadModule(module: Module): void;
   /** A DriverError says so where the module has no such kernel. */
   getFunction(module: Module, symbol: string): Fn;
   /** Allows launches with up to so many bytes of dynamic shared memory (at most info.sharedPerBlockOptin). */

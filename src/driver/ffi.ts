@@ -219,7 +219,7 @@ const ownDirs = (): string[] => (env('WICK_LIBRARY_PATH') ?? '').split(delimiter
  * Folders besides the loader's own: WICK_LIBRARY_PATH first, then the vendors' usual places, then Python's NVIDIA
  * packages.
  */
-export function libraryDirs(vendor: LibrarySpec['vendor']): string[] {
+function libraryDirs(vendor: LibrarySpec['vendor']): string[] {
   const own = ownDirs();
   if (vendor === 'host') return present(own);
   if (vendor === 'rocm') {

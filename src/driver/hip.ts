@@ -62,7 +62,6 @@ export const HIP_TABLE = {
   eventSync: 'int hipEventSynchronize(uintptr_t event)',
   eventElapsed: 'int hipEventElapsedTime(void *milliseconds, uintptr_t start, uintptr_t end)',
   moduleLoad: 'int hipModuleLoadData(void *module, void *image)',
-  moduleUnload: 'int hipModuleUnload(uintptr_t module)',
   moduleFunction: 'int hipModuleGetFunction(void *function, uintptr_t module, const char *name)',
   launch:
     'int hipModuleLaunchKernel(uintptr_t f, uint gx, uint gy, uint gz, uint bx, uint by, uint bz, uint shared, ' +

@@ -27,7 +27,7 @@ export const HIPBLASLT_NUMBERS = {
   result: { size: 56, workspaceSize: 24 },
 } as const satisfies LtNumbers;
 
-export const HIPBLAS_STATUS = [
+const HIPBLAS_STATUS = [
   'SUCCESS',
   'NOT_INITIALIZED',
   'ALLOC_FAILED',

@@ -10,7 +10,7 @@ import { CompileError } from '../base/errors.js';
 import { cacheFolder, keptOr, keptOrAsync } from '../base/kept-files.js';
 
 export type Sanitizer = 'none' | 'address' | 'thread';
-export const SANITIZER_FLAGS: Readonly<Record<Sanitizer, readonly string[]>> = {
+const SANITIZER_FLAGS: Readonly<Record<Sanitizer, readonly string[]>> = {
   none: ['-Og'], // kernels of tests run once or twice: compiling them is most of the time
   address: [
     '-O1',

@@ -3,7 +3,7 @@ import { DeviceError } from '../base/errors.js';
 import { Cell, type FindLibrary, type Library, openLibrary, type LibrarySpec } from './ffi.js';
 import { Calls } from './checked.js';
 
-export const LIBMPI: LibrarySpec = { name: 'OpenMPI', sonames: ['libmpi.so.40', 'libmpi.so.80'], vendor: 'host' };
+const LIBMPI: LibrarySpec = { name: 'OpenMPI', sonames: ['libmpi.so.40', 'libmpi.so.80'], vendor: 'host' };
 
 /** Communicators, types and operations are addresses; `request` and `count` are cells that are written. */
 export const MPI_TABLE = {

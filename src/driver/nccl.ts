@@ -4,8 +4,8 @@ import { Calls } from './checked.js';
 import type { Device, Stream } from './driver.js';
 import { Cell, type FindLibrary, koffi, type LibrarySpec, type NativeArg, nativeString, openLibrary } from './ffi.js';
 
-export const NCCL: LibrarySpec = { name: 'NCCL', sonames: ['libnccl.so.2'], vendor: 'cuda' };
-export const RCCL: LibrarySpec = { name: 'RCCL', sonames: ['librccl.so.1'], vendor: 'rocm' };
+const NCCL: LibrarySpec = { name: 'NCCL', sonames: ['libnccl.so.2'], vendor: 'cuda' };
+const RCCL: LibrarySpec = { name: 'RCCL', sonames: ['librccl.so.1'], vendor: 'rocm' };
 
 /** What a rank that calls others together gives them: NCCL_UNIQUE_ID_BYTES, passed by value. */
 export const UNIQUE_ID_BYTES = 128;
@@ -74,7 +74,7 @@ export const NCCL_TYPES = {
   bf16: N.ncclBfloat16,
 } as const satisfies Partial<Record<DType, number>>;
 export type NcclType = keyof typeof NCCL_TYPES;
-export const NCCL_OPS = { sum: N.ncclSum, prod: N.ncclProd, max: N.ncclMax, min: N.ncclMin, avg: N.ncclAvg } as const;
+const NCCL_OPS = { sum: N.ncclSum, prod: N.ncclProd, max: N.ncclMax, min: N.ncclMin, avg: N.ncclAvg } as const;
 export type NcclOp = keyof typeof NCCL_OPS;
 
 /** A pair of addresses and how many elements of a type they hold. */

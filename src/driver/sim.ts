@@ -35,7 +35,7 @@ export const simOptions: SimOptions = {
   poison: Number(env('WICK_SIM_POISON') ?? 0x7f) & 0xff,
 };
 /** Every symbol launched so far, for coverage. */
-export const simLaunched = new Set<string>();
+const simLaunched = new Set<string>();
 
 /**
  * The machine's own library, native/simulation/memory.cpp: memory, and modules of kernels, which run one launch at a
@@ -165,7 +165,6 @@ class SimDevice extends ImmediateDevice implements Device {
     if (handle === 0) throw new DriverError(`loadModule(${name}): ${cText(this.#error)}`);
     return this.#modules.push({ name, handle });
   }
-  unloadModule(): void {} // stays loaded: its stacks may be reused by a later load of the same file
   protected findFunction(module: Module, symbol: string): Fn | undefined {
     const loaded = this.#modules[module - 1];
     const entry = this.#host.find(loaded.handle, symbol);

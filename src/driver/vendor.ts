@@ -20,7 +20,7 @@ import type { Calls } from './checked.js';
 import { Cell, nativeBlock, nativeView, type Native, type Table } from './ffi.js';
 
 /** The calls both vendors have under names of their own; the tables in cuda.ts and hip.ts hold the symbols. */
-export const SHARED_CALLS = [
+const SHARED_CALLS = [
   'memAlloc',
   'memFree',
   'memInfo',
@@ -41,7 +41,6 @@ export const SHARED_CALLS = [
   'eventQuery',
   'eventSync',
   'eventElapsed',
-  'moduleUnload',
   'moduleFunction',
   'launch',
   'beginCapture',
@@ -98,7 +97,7 @@ const PORTABLE = 1;
 /** Relaxed: memory may be allocated while a stream is captured. */
 const CAPTURE_RELAXED = 2;
 
-export class VendorDevice implements Device {
+class VendorDevice implements Device {
   readonly driver: Driver;
   readonly ordinal: number;
   readonly info: DeviceInfo;
@@ -274,9 +273,6 @@ export class VendorDevice implements Device {
   loadModule(code: Uint8Array, name: string): Module {
     this.#rules.use(this.ordinal);
     return this.#rules.loadModule(code, name);
-  }
-  unloadModule(module: Module): void {
-    this.#call('moduleUnload', module);
   }
   getFunction(module: Module, symbol: string): Fn {
     this.#rules.use(this.ordinal);

@@ -5,7 +5,7 @@ import { FAIL, GLOBAL_HIGH, PRIVATE_HIGH, SHARED_HIGH, WAVE } from './layout.js'
 import { and, choose, i32, i64, or, type I32, type I64 } from './wasm.js';
 
 /** Each site's last allocation: first offset and length, at `sites` + 8 * site. */
-export const SITE_BYTES = 8;
+const SITE_BYTES = 8;
 
 /** A global address's offset; lane -1 for scalar accesses. */
 export function globalAddress(c: Context, at: I64, bytes: number, lane: I32): I32 {

@@ -2,7 +2,7 @@
 import type { Instruction } from './instruction.js';
 
 /** Wave instructions by unit; of matrix units operations are counted, of LDS bytes of a full wave. */
-export const UNITS = ['vector', 'vectorSlow', 'scalar', 'memory', 'lds', 'ldsBytes', 'matrixFlops', 'waits'] as const;
+const UNITS = ['vector', 'vectorSlow', 'scalar', 'memory', 'lds', 'ldsBytes', 'matrixFlops', 'waits'] as const;
 export const COUNTED = ['waves', 'lanes', 'read', 'written', ...UNITS] as const;
 export type Counted = (typeof COUNTED)[number];
 /** Counts of a launch, and its work-groups. */

@@ -1,6 +1,6 @@
 // The emu driver: AMD code objects run by the emulator; each target is a device, and work is done when it is enqueued.
 import { env } from '../base/environment.js';
-import { ArgumentError, DeviceError, DriverError } from '../base/errors.js';
+import { DeviceError, DriverError } from '../base/errors.js';
 import type { Kernel } from './code-object.js';
 import { describe } from './executor.js';
 import { EMULATED_TARGETS, EmulatedGpu, type GpuOptions, type LaunchReport, type LoadedModule } from './gpu.js';
@@ -39,7 +39,7 @@ export class EmuDevice extends ImmediateDevice implements Device {
     dnn: 'the emulator has no convolution library',
   };
   onLaunch: LaunchListener | undefined;
-  readonly #modules: (LoadedModule | undefined)[] = [];
+  readonly #modules: LoadedModule[] = [];
   readonly #kernels: LoadedKernel[] = [];
 
   constructor(driver: Driver, ordinal: number, info: DeviceInfo, options: GpuOptions) {
@@ -94,12 +94,6 @@ export class EmuDevice extends ImmediateDevice implements Device {
 
   loadModule(code: Uint8Array, name: string): Module {
     return this.#modules.push(this.gpu.load(code, name));
-  }
-  unloadModule(module: Module): void {
-    const loaded = this.#modules[module - 1];
-    if (!loaded) throw new ArgumentError(`unloadModule(${module}): no such module`);
-    this.#modules[module - 1] = undefined;
-    this.gpu.unload(loaded);
   }
   protected findFunction(module: Module, symbol: string): Fn | undefined {
     const loaded = this.#modules[module - 1];
@@ -156,7 +150,7 @@ const info = (arch: string): DeviceInfo => ({
 let opened: Driver | undefined;
 const devices = new Map<number, EmuDevice>();
 /** Devices are numbered by the order of EMULATED_TARGETS. */
-export function openEmu(): Driver {
+function openEmu(): Driver {
   const arch = (ordinal: number): string => {
     const found = EMULATED_TARGETS[ordinal];
     if (found === undefined)

@@ -7,7 +7,6 @@ class DryDevice extends EmuDevice {
   override loadModule(): Module {
     return 1;
   }
-  override unloadModule(): void {}
   override getFunction(): Fn {
     return ++this.#functions;
   }

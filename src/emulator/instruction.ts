@@ -6,7 +6,7 @@ import type { Line } from './disassembler.js';
 /** Scalar register numbers as this emulator keeps them, for every generation. */
 export const SREG = { FLAT_SCRATCH: 102, XNACK: 104, VCC: 106, TTMP: 108, M0: 124, NULL: 125, EXEC: 126 } as const;
 /** Accumulation registers follow the vector registers. */
-export const AGPR = 256;
+const AGPR = 256;
 
 export interface Operand {
   /** v: vector register, s: scalar register, c: constant, off: no register, x: word of its own (hwreg, msg, ...). */
@@ -154,7 +154,7 @@ const RENAMES: readonly [RegExp, string][] = [
 ];
 
 const names = new Map<string, string>();
-export function canonicalName(raw: string): string {
+function canonicalName(raw: string): string {
   let name = names.get(raw);
   if (name === undefined) {
     name = RENAMES.reduce((n, [from, to]) => n.replace(from, to), raw.replace(/_e(32|64)$/, ''));
@@ -163,7 +163,7 @@ export function canonicalName(raw: string): string {
   return name;
 }
 
-export function splitOperands(s: string): string[] {
+function splitOperands(s: string): string[] {
   const out: string[] = [];
   let depth = 0;
   let from = 0;
@@ -181,7 +181,7 @@ export function splitOperands(s: string): string[] {
   return out;
 }
 
-export function parseOperand(source: string): Operand {
+function parseOperand(source: string): Operand {
   let text = source;
   let neg = false;
   let abs = false;

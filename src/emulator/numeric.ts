@@ -22,7 +22,7 @@ import {
 } from './wasm.js';
 
 /** Functions of the host, in the order every module imports them. */
-export const IMPORTS = {
+const IMPORTS = {
   /** address low, high, bytes, site, lane, wave -> offset in memory, or throws. */
   resolve: [['i32', 'i32', 'i32', 'i32', 'i32', 'i32'], ['i32']],
   /** code address low, high, wave -> block, or throws. */

@@ -8,7 +8,7 @@ import { f32, f64, i32, i64, select, type Expr, type F32, type F64, type I32, ty
 /**
  * b, u, i: bits in an i32 or i64 (16-bit ones extended by u or i); f16 is computed in f32, f32 and f64 as themselves.
  */
-export const TYPES = ['b16', 'u16', 'i16', 'f16', 'b32', 'u32', 'i32', 'f32', 'b64', 'u64', 'i64', 'f64'] as const;
+const TYPES = ['b16', 'u16', 'i16', 'f16', 'b32', 'u32', 'i32', 'f32', 'b64', 'u64', 'i64', 'f64'] as const;
 export type OpType = (typeof TYPES)[number];
 export const widthOf = (t: OpType): 16 | 32 | 64 => Number(t.slice(1)) as 16 | 32 | 64;
 

@@ -10,7 +10,6 @@ type Handler = (c: Context, i: Instruction) => void;
 const nonZero = (v: Expr): I32 => (v.t === 'i64' ? i64.ne(v as I64, i64.const(0)) : i32.ne(v as I32, i32.const(0)));
 
 /** Result and SCC of a two-operand instruction; SCC is kept where none is given. */
-type Binary32 = (a: I32, b: I32, c: Context) => { r: I32; scc?: I32 };
 const logic = (r: I32) => ({ r, scc: 'nonzero' as const });
 const plain = (r: I32) => ({ r });
 
@@ -172,7 +171,7 @@ const SFLOAT1: Record<string, (a: F32) => F32> = {
   rndne: f32.nearest,
 };
 
-export const COMPARE: Record<string, { f: keyof typeof f32 | 'o' | 'u' | 'lg'; not?: boolean }> = {
+const COMPARE: Record<string, { f: keyof typeof f32 | 'o' | 'u' | 'lg'; not?: boolean }> = {
   lt: { f: 'lt' },
   eq: { f: 'eq' },
   le: { f: 'le' },
@@ -460,4 +459,4 @@ function scalarLoad(name: string): Handler | undefined {
     });
   };
 }
-export type { Handler, Binary32 };
+export type { Handler };

@@ -24,7 +24,7 @@ for (const [op, wide] of [
 }
 
 /** Reads operand k (0 is the first source) with the modifiers of the encoding. */
-export class Reader {
+class Reader {
   readonly c: Context;
   readonly i: Instruction;
   readonly dpp: DppLane | undefined;

@@ -15,7 +15,7 @@ export type F64 = Expr<'f64'>;
 
 const TYPE_BYTE: Record<Type, number> = { i32: 0x7f, i64: 0x7e, f32: 0x7d, f64: 0x7c };
 
-export function leb(n: number): number[] {
+function leb(n: number): number[] {
   const out: number[] = [];
   do {
     const low = n % 128;

@@ -1,6 +1,5 @@
 // Who runs a step's tokens through the model. Two of them: over pages, everything in one batch; and, for models whose
 // keys cannot stand in pages, one sequence at a time over a cache of its own.
-import { OutOfMemoryError } from '../base/errors.js';
 import { bytesOf } from '../base/dtype.js';
 import type { CausalLM, DecoderCache } from '../models/index.js';
 import { cacheDType, cacheWidth } from '../nn/kv-cache.js';
@@ -157,6 +156,3 @@ export function rowWidths(mixer: Mixer, type: CausalLM['cacheType']): readonly n
   const width = m.kvHeads * cacheWidth(m.headDim, type);
   return [width, width];
 }
-
-/** Whether an error speaks of memory. */
-export const isMemory = (e: unknown): boolean => e instanceof OutOfMemoryError;

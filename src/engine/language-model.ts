@@ -98,7 +98,7 @@ export interface ModelOptions extends HubOptions {
 export const builtinModel = fileURLToPath(new URL('../../../models/builtin', import.meta.url));
 
 /** By recorded steps where the device can, else op by op. */
-export const fastest = (model: CausalLM): Decoder =>
+const fastest = (model: CausalLM): Decoder =>
   GraphDecoder.serves(model)
     ? new GraphDecoder(model)
     : PagedDecoder.serves(model)

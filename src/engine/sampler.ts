@@ -29,7 +29,7 @@ const limits: readonly (readonly [keyof SamplingOptions, (v: number) => boolean,
   ['repetitionWindow', (v) => Number.isInteger(v) && v >= 0, 'a whole number from 0'],
   ['seed', (v) => Number.isSafeInteger(v), 'a whole number'],
 ];
-export function checkSampling(o: SamplingOptions): void {
+function checkSampling(o: SamplingOptions): void {
   for (const [name, fits, rule] of limits) {
     const v = o[name];
     if (v !== undefined && !fits(v)) throw new ArgumentError(`sampling: ${name} ${v} is not ${rule}`);
@@ -60,7 +60,7 @@ export const argmax = (x: Float32Array): number => {
   return best;
 };
 
-export function penalise(logits: Float32Array, recent: readonly number[], penalty: number): void {
+function penalise(logits: Float32Array, recent: readonly number[], penalty: number): void {
   for (const id of new Set(recent)) logits[id] = logits[id] >= 0 ? logits[id] / penalty : logits[id] * penalty;
 }
 

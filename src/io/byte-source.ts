@@ -17,7 +17,7 @@ export interface ByteSource {
 // One readSync moves at most 2^31 - 1 bytes, so longer ranges go in slices.
 const SLICE = 2 ** 30;
 /** The longest Uint8Array of the oldest supported Node. */
-export const MAX_BYTES = 2 ** 32;
+const MAX_BYTES = 2 ** 32;
 
 export const badFormat = (source: string, offset: number, message: string, cause?: unknown): FormatError =>
   new FormatError(`${source}: at byte ${offset}: ${message}`, cause === undefined ? undefined : { cause });
@@ -65,7 +65,7 @@ export function pathKind(path: string): Stats | undefined {
   }
 }
 
-export class FileSource implements ByteSource {
+class FileSource implements ByteSource {
   readonly name: string;
   readonly size: number;
   readonly stored: number;
@@ -195,7 +195,7 @@ export function readText(path: string, most: number): string {
 
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 /** Bytes as text; what is no UTF-8 is refused, since two different names could become one. */
-export function decodeUtf8(bytes: Uint8Array, source: string, at: number, what: string): string {
+function decodeUtf8(bytes: Uint8Array, source: string, at: number, what: string): string {
   try {
     return utf8.decode(bytes);
   } catch (cause) {

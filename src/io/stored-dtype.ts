@@ -16,7 +16,7 @@ const aligned = (b: Uint8Array): ArrayBuffer => b.slice().buffer;
 /** Files may hold any byte for true; kernels rely on 1. */
 const truths = (b: Uint8Array): Uint8Array => (b.some((x) => x > 1) ? b.map((x) => (x ? 1 : 0)) : b);
 
-export const FOREIGN = {
+const FOREIGN = {
   u16: { bits: 16, widen: { to: 'u32', convert: (b) => bytesOfView(Uint32Array.from(new Uint16Array(aligned(b)))) } },
   u64: { bits: 64 },
   f8e8m0: { bits: 8 },
@@ -33,7 +33,7 @@ export const FOREIGN = {
 /** Types that files may hold: ours and some that are widened or refused. */
 export type StoredDType = DType | keyof typeof FOREIGN;
 
-export const isOurs = (d: StoredDType): d is DType => (EVERY_DTYPE as readonly string[]).includes(d);
+const isOurs = (d: StoredDType): d is DType => (EVERY_DTYPE as readonly string[]).includes(d);
 export const bitsOf = (d: StoredDType): number => (isOurs(d) ? DTYPE[d].bytes * 8 : FOREIGN[d].bits);
 
 /** The type that reading gives, or a DTypeError that names the foreign one. */

@@ -190,7 +190,7 @@ export interface Body<P extends Readonly<Record<string, ParamType>> = Readonly<R
   readonly call: string;
   readonly given?: string;
 }
-export function entryOf(symbol: string, { threads, params, call, given }: Body): Entry {
+function entryOf(symbol: string, { threads, params, call, given }: Body): Entry {
   const bound = typeof threads === 'number' ? { constant: `${threads}`, threads, byWaves: false } : threads;
   const head = Object.entries(params).map(([name, type]) => {
     const c = typeof type === 'string' ? type : type.name;

@@ -24,7 +24,7 @@ export interface Chain {
 
 /** Its kernels are made from rows and chains of rows as they come. */
 export const ELEMENTWISE = new KernelModule('elementwise');
-export const MAX_INPUTS = 4;
+const MAX_INPUTS = 4;
 export const MAX_DIMS = 8;
 const OPERANDS = MAX_INPUTS + 1;
 /** Layouts of output and inputs by value; in 32 bits with numbers that divide by the sizes (magicDivisor). */

@@ -1,15 +1,12 @@
 // Writes C++ from elementwise rows: a function template a row, compiled by GPU compilers, the host simulation and the
 // CPU engine.
-import type { ElementwiseRow, Row } from '../ops/op.js';
+import type { ElementwiseRow } from '../ops/op.js';
 
 export const OPERANDS = ['x', 'y', 'z'] as const;
 export const SCALARS = ['a', 'b'] as const;
 
 /** The first operand of a masked row (where) is a truth value, not a number. */
 export const isMasked = (row: ElementwiseRow<any>): boolean => (row as { masked?: boolean }).masked === true;
-
-export const elementwiseRows = (table: Iterable<Row>): ElementwiseRow<any>[] =>
-  [...table].filter((r): r is ElementwiseRow<any> => r.family === 'elementwise');
 
 /** Which of a row's two expressions a text needs: that for small floats, that for all others. */
 export interface Forms {

@@ -22,7 +22,7 @@ export function hostSource(unit: Unit, wave: number): string {
 }
 
 /** The sanitizer the environment asks for: WICK_SIM_SANITIZE=address (the process must be run under its library). */
-export const simSanitizer = (): Sanitizer => (env('WICK_SIM_SANITIZE') === 'address' ? 'address' : 'none');
+const simSanitizer = (): Sanitizer => (env('WICK_SIM_SANITIZE') === 'address' ? 'address' : 'none');
 
 const WAVE_WORDS = /^(?!#).*\b(WICK_WAVE|lane_id|wave_id|lanes_before|sync_wave|ballot64|shfl\w*|WAVE\w*)\b/m;
 /**

@@ -61,7 +61,7 @@ const OTHER = /^(float|double|[iu]\d+)$/;
  * table.h for a text: only the expressions it uses, in the forms for the element types it names (a template's parameter
  * may be any).
  */
-export function tableFor(text: string): string {
+function tableFor(text: string): string {
   const used = new Map<string, { small: boolean; general: boolean }>();
   for (const [, name, type = ''] of text.matchAll(/\bop_(\w+)(?:<(\w+))?/g)) {
     const forms = used.get(name) ?? { small: false, general: false };

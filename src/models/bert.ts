@@ -72,7 +72,7 @@ class BertBlock extends Module {
   }
 }
 
-export class Bert extends TextEncoder {
+class Bert extends TextEncoder {
   readonly width: number;
   readonly maxTokens: number;
   readonly words: Embedding;

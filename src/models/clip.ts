@@ -29,7 +29,7 @@ interface VisionConfig extends TowerConfig {
   readonly channels: number;
 }
 
-export class TextTower extends Module {
+class TextTower extends Module {
   readonly words: Embedding;
   readonly positions: Embedding;
   readonly blocks: PreNormBlock[];
@@ -87,7 +87,7 @@ class AttentionPool extends Module {
   }
 }
 
-export class VisionTower extends Module {
+class VisionTower extends Module {
   readonly patches: Patches;
   /** CLIP's; SigLIP has none. */
   readonly classToken: Tensor | undefined;

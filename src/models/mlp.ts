@@ -13,7 +13,7 @@ import type { ShardGroup } from './shard.js';
 import type { Role, Weights } from './weights.js';
 
 /** Gate and up side by side in the last dimension: act(gate) * up. */
-export function gatedBy(name: string, x: Tensor): Tensor {
+function gatedBy(name: string, x: Tensor): Tensor {
   if (name === 'silu' || name === 'swish') return trainedSwiglu(x) ?? x.swiglu();
   const last = x.rank - 1;
   const half = x.shape[last] / 2;
@@ -21,7 +21,7 @@ export function gatedBy(name: string, x: Tensor): Tensor {
 }
 
 /** xIELU: a curve with two learnt slopes. */
-export class Xielu extends Layer {
+class Xielu extends Layer {
   alphaP: Tensor;
   alphaN: Tensor;
   beta: Tensor;

@@ -7,7 +7,7 @@ import { keep } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { Config, type Json } from './config.js';
 
-export const ROPE_TYPES = ['default', 'linear', 'dynamic', 'llama3', 'yarn', 'longrope', 'proportional'] as const;
+const ROPE_TYPES = ['default', 'linear', 'dynamic', 'llama3', 'yarn', 'longrope', 'proportional'] as const;
 /** A kind of rope by the name that configs give it. */
 export type RopeType = (typeof ROPE_TYPES)[number];
 

@@ -56,7 +56,7 @@ class RotaryBlock extends Module {
   }
 }
 
-export class RotaryBert extends TextEncoder {
+class RotaryBert extends TextEncoder {
   readonly width: number;
   readonly maxTokens: number;
   readonly words: Embedding;

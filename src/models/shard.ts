@@ -59,7 +59,7 @@ const EXPERTS: readonly Role[] = ['expertGate', 'expertUp', 'expertDown'];
 const SUMMED: readonly Role[] = ['o', 'down', 'sharedDown', 'stateOut', 'stateParts'];
 
 /** y = (sum over ranks of x W') + b: each rank has some of the inputs. */
-export class SummedLinear extends Linear<Weight> {
+class SummedLinear extends Linear<Weight> {
   readonly #group: ShardGroup;
   constructor(weight: Weight, bias: Tensor | undefined, group: ShardGroup) {
     super(weight, bias);

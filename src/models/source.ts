@@ -21,7 +21,7 @@ import { withScales } from './scaled-weights.js';
 
 export type ModelFormat = 'huggingface' | 'gguf';
 /** The config's names of dtypes. */
-export const STORED_DTYPES: Readonly<Record<string, DType>> = { float32: 'f32', bfloat16: 'bf16', float16: 'f16' };
+const STORED_DTYPES: Readonly<Record<string, DType>> = { float32: 'f32', bfloat16: 'bf16', float16: 'f16' };
 
 export interface LoadProgress {
   /** Called with how many bytes of tensors are on the device, and how many there are in all. */

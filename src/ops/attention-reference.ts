@@ -44,7 +44,7 @@ export function extrasOf<T>(rest: readonly T[], extras: readonly Extra[]): { rea
  * dimension than their last one.
  */
 const BLOCKS = ggmlType('Q8_0');
-export const isBlocks = (k: Sig): boolean => k.dtype === 'u8';
+const isBlocks = (k: Sig): boolean => k.dtype === 'u8';
 export const headDim = (k: Sig, dim: number): number => (isBlocks(k) ? (dim / BLOCKS.bytes) * BLOCKS.block : dim);
 const decodedKeys = (k: RefTensor): RefTensor =>
   isBlocks(k)
@@ -90,7 +90,7 @@ interface Sequence {
 }
 
 /** Calls visit for every query with the offsets of its rows and of the keys it sees. */
-export function eachQuery(
+function eachQuery(
   inputs: readonly RefTensor[],
   p: SdpaParams,
   visit: (at: {

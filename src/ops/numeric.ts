@@ -65,7 +65,7 @@ const truth = 'the result is a truth value';
  * Every prefix of a dimension combined, in as many steps as the size has bits: each step joins elements twice as far
  * apart.
  */
-export function scanned(x: Tensor, d: number, join: (left: Tensor, right: Tensor) => Tensor): Tensor {
+function scanned(x: Tensor, d: number, join: (left: Tensor, right: Tensor) => Tensor): Tensor {
   const n = x.shape[d];
   let out = x;
   for (let by = 1; by < n; by *= 2) {

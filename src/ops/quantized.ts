@@ -74,7 +74,7 @@ const noKernel = {
 };
 const ANY_FLOAT: readonly string[] = REALS;
 /** Activations rounded to whole numbers share a scale this long. */
-export const QUICK_GROUP = 32;
+const QUICK_GROUP = 32;
 
 export const isBlockType = (name: string): name is BlockType => (BLOCK_TYPES as readonly string[]).includes(name);
 /** A type by its name in any case, among those that products take. */

@@ -45,7 +45,7 @@ export interface NormalParams extends RandomParams {
 }
 
 /** Third word of the counter: streams of one seed that never meet. */
-export const STREAM = { uniform24: 0, uniform53: 1, normal: 2 } as const;
+const STREAM = { uniform24: 0, uniform53: 1, normal: 2 } as const;
 
 const low = (v: bigint): number => Number(v & 0xffffffffn);
 const high = (v: bigint): number => Number((v >> 32n) & 0xffffffffn);
@@ -94,7 +94,7 @@ function eachDraw(p: RandomParams, stream: number, per: 1 | 2, visit: (i: number
  * polynomials, lowest coefficient first, in the centre, the near tail and the far tail; and the series of the
  * logarithm.
  */
-export const NORMAL_TABLE = {
+const NORMAL_TABLE = {
   centre: {
     over: [
       3.387132872796366608, 133.14166789178437745, 1971.5909503065514427, 13731.693765509461125, 45921.953931549871457,

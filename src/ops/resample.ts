@@ -50,11 +50,11 @@ const DTYPES = [...REALS, 'u8', 'u32'] as const;
 const WITHOUT = 'resizing takes f16, bf16, f32, f64, u8 and u32, as in Candle';
 
 /** The element that place i of `out` shows; the quotient is taken first, in double, on every device. */
-export const nearestSource = (i: number, size: number, out: number): number =>
+const nearestSource = (i: number, size: number, out: number): number =>
   Math.min(Math.floor(i * (size / out)), size - 1);
 
 /** Where place i of a resized axis lies: between `low` and `high`, `weight` of the way. */
-export function bilinearSource(
+function bilinearSource(
   i: number,
   size: number,
   out: number,

@@ -37,7 +37,7 @@ const convOptions = (p: P): P => ({
   ...(p.output_padding !== undefined && { outputPadding: p.output_padding }),
 });
 
-export const CANDLE_CALLS: Readonly<Record<string, CandleCall>> = {
+const CANDLE_CALLS: Readonly<Record<string, CandleCall>> = {
   ...each(
     unary,
     'copy neg recip exp log sin cos tanh erf ceil floor round normcdf abs sqr sqrt gelu gelu_erf relu silu sign ' +

@@ -57,7 +57,7 @@ function constants(text: string): Map<string, string> {
   );
 }
 
-export function readCandleFile(path: string, file: string): CandleSymbol[] {
+function readCandleFile(path: string, file: string): CandleSymbol[] {
   const all = stripComments(withHeaders(path, new Set()));
   const macros = readMacros(all);
   const aliases = constants(all);

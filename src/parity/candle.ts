@@ -26,7 +26,7 @@ export interface CaseResult {
   readonly why?: string;
 }
 
-export const caseName = (c: GoldenCase): string => `candle/${c.op}/${c.dtype}/${c.id}`;
+const caseName = (c: GoldenCase): string => `candle/${c.op}/${c.dtype}/${c.id}`;
 
 /** Runs a call and gives the result's values; inputs wider than they are stored where `wide`. */
 function results(

@@ -9,7 +9,7 @@ import { packageRoot } from '../base/paths.js';
 import { moduleText } from '../kernels/source.js';
 import { sourcesNow } from './provenance.js';
 
-export const COMPILED = 'docs/kernels-amd.json';
+const COMPILED = 'docs/kernels-amd.json';
 /** The targets a record is kept of: GCN and CDNA, then RDNA. */
 export const AMD_TARGETS = ['gfx906', 'gfx908', 'gfx90a', 'gfx942', 'gfx1030', 'gfx1100', 'gfx1201'] as const;
 
@@ -87,7 +87,7 @@ export interface RanDevice {
     >
   >;
 }
-export const RAN = 'docs/kernels-run.json';
+const RAN = 'docs/kernels-run.json';
 export function readRan(file = join(packageRoot, RAN)): Readonly<Record<string, RanDevice>> {
   return existsSync(file) ? (JSON.parse(readFileSync(file, 'utf8')) as Record<string, RanDevice>) : {};
 }

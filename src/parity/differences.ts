@@ -20,7 +20,7 @@ function firstOfTies(golden: Golden, c: GoldenCase, got: readonly Value[]): bool
   });
 }
 
-export const DIFFERENCES: readonly Difference[] = [
+const DIFFERENCES: readonly Difference[] = [
   { ops: ['argmax', 'argmin'], holds: firstOfTies, reason: (c) => OPS[c.op as 'argmax'].differs as string },
 ];
 

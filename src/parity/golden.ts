@@ -56,7 +56,7 @@ export interface GoldenTensor {
  * golden-breadth.py).
  */
 export type GoldenSet = 'candle-cuda' | 'torch' | 'ops' | 'breadth';
-export const GOLDEN_FILES = ['candle-cuda.json', 'torch.json', 'hf'] as const;
+const GOLDEN_FILES = ['candle-cuda.json', 'torch.json', 'hf'] as const;
 
 /** The package's folder. */
 export const packageRoot = (): string => root;

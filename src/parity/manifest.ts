@@ -44,7 +44,7 @@ export const readManifest = (): CandleSymbol[] =>
   (JSON.parse(readFileSync(join(kernelsDir, 'candle-manifest.json'), 'utf8')) as { symbols: CandleSymbol[] }).symbols;
 
 /** 'const __half* inp' and 'half*' alike become 'half*'. */
-export function plainType(text: string): string {
+function plainType(text: string): string {
   const clean = text
     .replace(/\b(const|__restrict__|volatile)\b/g, ' ')
     .replace(/\s+/g, ' ')

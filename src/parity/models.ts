@@ -78,7 +78,7 @@ export function greedyRows(
 }
 
 /** What a decoder must hold; parts that a golden file lacks are left out. */
-export function checkDecoder(model: CausalLM, golden: Golden, has: (key: string) => boolean): ModelCheck[] {
+function checkDecoder(model: CausalLM, golden: Golden, has: (key: string) => boolean): ModelCheck[] {
   const checks: ModelCheck[] = [];
   const close = (what: string, got: Tensor, want: Tensor): void => {
     const error = relativeError(got, want);
@@ -113,7 +113,7 @@ export function checkDecoder(model: CausalLM, golden: Golden, has: (key: string)
 }
 
 /** How models of a kind are held against their golden tensors. */
-export const MODEL_CHECKS: {
+const MODEL_CHECKS: {
   readonly [K in ModelKind]?: (model: Module, golden: Golden, has: (key: string) => boolean) => ModelCheck[];
 } = {
   decoder: (model, golden, has) => checkDecoder(model as CausalLM, golden, has),

@@ -91,7 +91,7 @@ export function unprovedOn(devices: readonly DeviceEntry[]): string[] {
 }
 
 const MOST_REASONS = 5;
-export const keyOf = (c: Pick<Cell, 'device' | 'against' | 'op' | 'dtype'>): string =>
+const keyOf = (c: Pick<Cell, 'device' | 'against' | 'op' | 'dtype'>): string =>
   `${c.device}|${c.against}|${c.op}|${c.dtype}`;
 const finite = (v: number | undefined): number | null => (v === undefined || Number.isFinite(v) ? (v ?? 0) : null);
 const larger = (a: number | null, b: number | null): number | null =>

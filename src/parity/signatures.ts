@@ -23,7 +23,7 @@ export interface Signatures {
 }
 
 /** Candle's files with kernels that have names; those in folders hold templates behind host functions. */
-export const isModule = (file: string): boolean => !file.includes('/');
+const isModule = (file: string): boolean => !file.includes('/');
 export const manifestSource = (): string =>
   (JSON.parse(readFileSync(join(kernelsDir, 'candle-manifest.json'), 'utf8')) as { source: string }).source;
 const place = (s: CandleSymbol): string => `${s.file}${s.line ? `:${s.line}` : ''}`;

@@ -103,7 +103,7 @@ function trained(optimizer: Optimizer, p: Tensor, grads: Tensor): Tensor {
   );
 }
 
-export const TORCH_CALLS: Readonly<Record<string, TorchCall>> = {
+const TORCH_CALLS: Readonly<Record<string, TorchCall>> = {
   ...each(
     unary,
     'neg exp sin cos tanh erf abs sqr relu silu sigmoid gelu gelu_erf mish hard_swish hard_sigmoid softplus log ' +

@@ -13,7 +13,7 @@ import { torchCall, type TorchCall } from './torch-calls.js';
 import { caught, judgeValues, unknownDType } from './verdict.js';
 
 /** Largest error as a share of the largest magnitude wanted. */
-export const TORCH_TOLERANCE: Partial<Record<DType, number>> = { f64: 1e-9, f32: 1e-4, f16: 4e-3, bf16: 3e-2 };
+const TORCH_TOLERANCE: Partial<Record<DType, number>> = { f64: 1e-9, f32: 1e-4, f16: 4e-3, bf16: 3e-2 };
 /**
  * A gradient that cancels to less than this share of what flowed in holds rounding alone (a norm over one element, a
  * saturated softmax).
@@ -46,7 +46,7 @@ function rowOf(op: string): { row?: string } {
   return row === undefined ? {} : { row };
 }
 
-export const torchName = (c: GoldenCase): string => `torch/${c.op}/${c.dtype}/${c.id}`;
+const torchName = (c: GoldenCase): string => `torch/${c.op}/${c.dtype}/${c.id}`;
 const callOf = (c: GoldenCase): TorchCall | undefined => (c.args ? opCall(c) : torchCall(c.op));
 export const hasTorchCall = (c: GoldenCase): boolean => callOf(c) !== undefined;
 

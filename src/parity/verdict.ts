@@ -39,7 +39,7 @@ export interface Judged {
 }
 
 /** A value rounded to a dtype. */
-export function rounded(v: Value, dtype: DType): Value {
+function rounded(v: Value, dtype: DType): Value {
   const { encode, decode, Raw } = DTYPE[dtype];
   const cell = new Raw(new ArrayBuffer(8), 0, 1);
   cell[0] = encode(v) as never;
@@ -47,7 +47,7 @@ export function rounded(v: Value, dtype: DType): Value {
 }
 
 /** Distance in ulp of the wanted value or of `scale`; Infinity where a NaN, an infinity or an integer differs. */
-export function distance(got: Value, want: Value, dtype: DType, scale = 0): number {
+function distance(got: Value, want: Value, dtype: DType, scale = 0): number {
   if (Object.is(got, want)) return 0;
   if (!isFloat(dtype) || typeof got === 'bigint' || typeof want === 'bigint') return Infinity;
   if (got === want) return 0.5; // the sign of zero

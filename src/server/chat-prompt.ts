@@ -44,7 +44,7 @@ function objectOf(json: string): unknown {
 }
 
 /** Messages as templates read them. */
-export function templateMessages(turns: readonly ChatTurn[], { template = '', tools }: Chatter): ChatMessage[] {
+function templateMessages(turns: readonly ChatTurn[], { template = '', tools }: Chatter): ChatMessage[] {
   const callId = tools?.callId ?? ((id?: string): string => id ?? '');
   const names = new Map<string, string>();
   return turns.map((turn, i) => {
@@ -134,7 +134,7 @@ export function promptTokens(text: string, special: boolean, { engine, longestTo
   return engine.tokenizer.encode(text, { special });
 }
 
-export function renderChat(body: ChatRequest, chatter: Chatter): string {
+function renderChat(body: ChatRequest, chatter: Chatter): string {
   const { engine } = chatter;
   if (!engine.chatTemplate)
     throw new ApiError(400, `the model ${engine.name} has no chat template; it completes texts at /v1/completions`, {

@@ -63,7 +63,7 @@ const DIRECTIVES: Readonly<Record<string, (d: Date) => string>> = {
   '%': () => '%',
 };
 /** Dates as Python's strftime writes them; `-` takes a leading zero off. */
-export function strftime(date: Date, format: string): string {
+function strftime(date: Date, format: string): string {
   return format.replace(/%(-?)(.)/g, (_whole, dash: string, c: string) => {
     if (!Object.hasOwn(DIRECTIVES, c)) throw new ArgumentError(`chat template: strftime_now does not know %${c}`);
     const text = DIRECTIVES[c](date);

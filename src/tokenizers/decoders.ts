@@ -53,7 +53,7 @@ const CLEANUP: readonly (readonly [string, string])[] = [
 ];
 const cleaned = (text: string): string => CLEANUP.reduce((t, [from, to]) => t.replaceAll(from, to), text);
 
-export const wordPiece =
+const wordPiece =
   (prefix: string, cleanup: boolean): DecodeStep =>
   (tokens) =>
     tokens.map((token, i) => {

@@ -129,7 +129,7 @@ const addedToken = (t: JsonToken, vocabulary: Vocabulary): AddedToken => ({
   rstrip: t.rstrip ?? false,
 });
 
-export const ROLES = ['bos', 'eos', 'unk', 'sep', 'pad', 'cls', 'mask'] as const;
+const ROLES = ['bos', 'eos', 'unk', 'sep', 'pad', 'cls', 'mask'] as const;
 /** Tokens by role: a text, or an object with the text inside. */
 export function rolesOf(config: Json): Record<string, string> {
   const roles: Record<string, string> = {};

@@ -10,7 +10,7 @@ export interface Piece {
 }
 export type PreTokenizer = (pieces: readonly Piece[]) => Piece[];
 
-export const BEHAVIORS = ['Removed', 'Isolated', 'MergedWithPrevious', 'MergedWithNext', 'Contiguous'] as const;
+const BEHAVIORS = ['Removed', 'Isolated', 'MergedWithPrevious', 'MergedWithNext', 'Contiguous'] as const;
 export type Behavior = (typeof BEHAVIORS)[number];
 interface Part {
   start: number;

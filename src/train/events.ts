@@ -22,7 +22,7 @@ const masked = (bytes: Uint8Array): number => {
 };
 
 /** Length, its check sum, the data, their check sum: little-endian. */
-export function eventRecord(data: Uint8Array): Uint8Array {
+function eventRecord(data: Uint8Array): Uint8Array {
   const out = new Uint8Array(16 + data.length);
   const view = new DataView(out.buffer);
   view.setBigUint64(0, BigInt(data.length), true);
@@ -63,7 +63,7 @@ const nested = (field: number, body: readonly number[]): number[] => [
 const text = (field: number, v: string): number[] => nested(field, [...Buffer.from(v, 'utf8')]);
 
 /** An Event with scalars: wall time (1), step (2), summary (5) of values (1) with tag (1) and number (2). */
-export const scalarEvent = (seconds: number, step: number, values: Readonly<Record<string, number>>): Uint8Array =>
+const scalarEvent = (seconds: number, step: number, values: Readonly<Record<string, number>>): Uint8Array =>
   Uint8Array.from([
     ...double(1, seconds),
     ...key(2, 0),

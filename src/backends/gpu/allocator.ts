@@ -81,7 +81,6 @@ export class Allocator {
   #live = 0;
   #blocks = 0;
   #peak = 0;
-  #reserved = 0;
 
   constructor(device: Device, stream: Stream) {
     this.#device = device;
@@ -143,10 +142,9 @@ export class Allocator {
   }
   #take(capacity: number): Address {
     // Ordered allocations made while a stream is recorded would become part of the graph, which then runs only once.
-    const address =
-      this.#current === this.#shared ? this.#device.allocAsync(capacity, this.#stream) : this.#device.alloc(capacity);
-    this.#reserved += capacity;
-    return address;
+    return this.#current === this.#shared
+      ? this.#device.allocAsync(capacity, this.#stream)
+      : this.#device.alloc(capacity);
   }
 
   /** Runs f with a pool of its own, which the caller keeps as long as what was recorded may run. */
@@ -175,7 +173,6 @@ export class Allocator {
   release(pool: Pool): void {
     this.#device.synchronizeStream(this.#stream); // the last replay may still run
     pool.closed = true;
-    this.#reserved -= pool.bytes;
     pool.drain((address) => this.#device.free(address));
   }
 
@@ -193,15 +190,11 @@ export class Allocator {
     }
   }
   #drain(stream: Stream): void {
-    this.#reserved -= this.#shared.bytes;
     this.#shared.drain((address) => this.#device.freeAsync(address, stream));
     this.#device.synchronizeStream(stream);
   }
 
   stats(): MemoryStats {
     return { liveBytes: this.#live, liveBlocks: this.#blocks, cachedBytes: this.#shared.bytes, peakBytes: this.#peak };
-  }
-  get reservedBytes(): number {
-    return this.#reserved;
   }
 }

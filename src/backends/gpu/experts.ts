@@ -13,7 +13,7 @@ const BLOCK = 256;
 /** Rows of an expert's matrix that a block makes. */
 const ROWS = 8;
 /** Up to this many rows of results, each reads its expert's matrix by itself. */
-export const LONE_ROWS = 64;
+const LONE_ROWS = 64;
 /** Experts whose rows one block counts in shared memory. */
 const MOST_EXPERTS = 4000;
 

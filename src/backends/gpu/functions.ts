@@ -15,7 +15,7 @@ const hostCompiler: CodeSource = (unit, { info }) => compileForSim(unit, info.wa
 const nothing: CodeSource = () => new Uint8Array();
 /** Drivers that belong to no vendor; a vendor's devices have its run-time compiler. */
 const SOURCES: Readonly<Record<string, CodeSource>> = { sim: hostCompiler, dry: nothing };
-export const codeSourceOf = (device: Device): CodeSource => SOURCES[device.driver.name] ?? runtimeCompiler;
+const codeSourceOf = (device: Device): CodeSource => SOURCES[device.driver.name] ?? runtimeCompiler;
 
 export class Functions {
   readonly #device: Device;

@@ -228,13 +228,7 @@ export function selectRowsLaunch(
  * dst[ids[j], :] = src[j, :] over contiguous dst; rows of src lie `stepBytes` apart. Buffers: ids (i32), src, dst,
  * fault.
  */
-export function storeRowsLaunch(
-  dstDim: number,
-  n: number,
-  rowBytes: number,
-  stepBytes: number,
-  align: number,
-): Launches {
+function storeRowsLaunch(dstDim: number, n: number, rowBytes: number, stepBytes: number, align: number): Launches {
   const word = ROW_WORDS.find((w) => rowBytes % w === 0 && stepBytes % w === 0 && align % w === 0) ?? 1;
   const words = rowBytes / word;
   const lanes = clamp(powerAbove(ceilDiv(words, 4)), 1, 256);

@@ -5,7 +5,7 @@ import { Pool } from './allocator.js';
 import type { GpuContext } from './context.js';
 
 /** Work that was given to a side stream: what its function answered comes out by waiting for it. */
-export class SideWork<T> {
+class SideWork<T> {
   readonly #gpu: GpuContext;
   readonly #event: Event;
   readonly #result: T;

@@ -25,7 +25,7 @@ const CONVOLUTIONS: Readonly<Record<string, Open<Dnn>>> = {
   miopen: (d) => openMiopen(d, () => miopenStandIn(d)),
 };
 
-export const STAND_INS = [...Object.keys(PRODUCTS), ...Object.keys(CONVOLUTIONS)];
+const STAND_INS = [...Object.keys(PRODUCTS), ...Object.keys(CONVOLUTIONS)];
 
 /** The libraries named: of those for products the first is asked first, the next what it refuses. */
 export function standIns(device: HostedDevice, names: readonly string[]): DeviceLibraries {

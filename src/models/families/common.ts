@@ -200,7 +200,7 @@ const PLAIN = (model: string): Names => ({
 export const LLAMA_NAMES = PLAIN('model.');
 
 /** Rows of the parts of a fused tensor, one after the other, given how many heads each has. */
-export const headRows =
+const headRows =
   (
     from: (s: { heads: number; kvHeads: number }) => number,
     count: (s: { heads: number; kvHeads: number }) => number,
@@ -208,7 +208,7 @@ export const headRows =
   (t, s) =>
     t.narrow(0, from(s) * s.headDim, count(s) * s.headDim);
 /** All queries, all keys, all values. */
-export const QKV: { readonly q: Rows; readonly k: Rows; readonly v: Rows } = {
+const QKV: { readonly q: Rows; readonly k: Rows; readonly v: Rows } = {
   q: headRows(
     () => 0,
     (s) => s.heads,

@@ -16,7 +16,7 @@ const isLatent = (m: Mixer): m is LatentAttention => m.kind === 'latent';
 const mixersOf = (f: Features): readonly Mixer[] => f.layers.map((l) => l.mixer);
 
 /** The rope that a file tells of: that of layers which see everything, where others have one of their own. */
-export function mainRope(f: Features): RopeFeature | undefined {
+function mainRope(f: Features): RopeFeature | undefined {
   const roped = mixersOf(f)
     .flatMap((m) => (isAttention(m) || isLatent(m) ? [m] : []))
     .filter((m) => m.rope);

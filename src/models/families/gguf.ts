@@ -357,7 +357,7 @@ const MORE: Readonly<Record<string, (m: Metadata, c: Json) => Json>> = {
 };
 
 /** The config that a file's metadata amounts to. */
-export function ggufConfig(m: Metadata): Json {
+function ggufConfig(m: Metadata): Json {
   const base = common(m);
   m.get('expert_gating_func');
   return { ...base, ...biasFlags(m), ...MORE[m.architecture]?.(m, base), model_type: ggufType(m) };

@@ -37,7 +37,7 @@ const delta = (part: AnswerPart): object => {
 };
 
 /** One answer, put together from its parts. */
-export class WholeAnswer {
+class WholeAnswer {
   text = '';
   reasoning = '';
   readonly calls: { id: string; name: string; arguments: string }[] = [];

@@ -61,7 +61,7 @@ function turnsOf(message: MessagesRequest['messages'][number], at: number): Chat
 
 const CHOICES = { auto: 'auto', any: 'required', none: 'none' } as const;
 
-export function toChat(body: Omit<MessagesRequest, 'max_tokens'> & { max_tokens?: number | null }): ChatRequest {
+function toChat(body: Omit<MessagesRequest, 'max_tokens'> & { max_tokens?: number | null }): ChatRequest {
   const system = texts(body.system, 'system');
   const choice = body.tool_choice;
   if (choice?.type === 'tool' && !choice.name) throw badRequest('tool_choice: the tool has a name', 'tool_choice');

@@ -8,12 +8,12 @@ const refused = (instead: string, harmless: readonly unknown[] = []) =>
   z.custom<unknown>((v) => v == null || harmless.includes(v), { error: `is not served: ${instead}` }).optional();
 
 const part = z.object({ type: z.string(), text: z.string().nullish(), refusal: z.string().nullish() });
-export const toolCall = z.object({
+const toolCall = z.object({
   id: z.string(),
   type: z.literal('function').default('function'),
   function: z.object({ name: z.string().min(1), arguments: z.string() }),
 });
-export const chatMessage = z
+const chatMessage = z
   .object({
     role: z.enum(['system', 'developer', 'user', 'assistant', 'tool']),
     content: z.union([z.string(), z.array(part)]).nullish(),
@@ -35,7 +35,7 @@ export const chatMessage = z
 export type ChatTurn = z.output<typeof chatMessage>;
 
 const schemaObject = z.record(z.string(), z.unknown());
-export const tool = z.object({
+const tool = z.object({
   type: z.literal('function'),
   function: z.object({
     name: z.string().regex(/^[\w.:-]{1,128}$/, 'a name of letters, digits, _ . : and -'),
@@ -46,7 +46,7 @@ export const tool = z.object({
 });
 export type Tool = z.output<typeof tool>;
 
-export const responseFormat = z.discriminatedUnion('type', [
+const responseFormat = z.discriminatedUnion('type', [
   z.object({ type: z.literal('text') }),
   z.object({ type: z.literal('json_object') }),
   z.object({

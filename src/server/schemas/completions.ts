@@ -36,7 +36,6 @@ export const embeddingRequest = z.object({
   dimensions: z.int().min(1).nullish(),
   user: z.string().nullish(),
 });
-export type EmbeddingRequest = z.output<typeof embeddingRequest>;
 
 export const rerankRequest = z.object({
   model: z.string().nullish(),
@@ -48,7 +47,6 @@ export const rerankRequest = z.object({
   top_n: z.int().min(1).nullish(),
   return_documents: z.boolean().nullish(),
 });
-export type RerankRequest = z.output<typeof rerankRequest>;
 
 export const tokenizeRequest = z.object({
   model: z.string().nullish(),

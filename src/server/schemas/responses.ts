@@ -5,7 +5,7 @@ const part = z.object({ type: z.string(), text: z.string().nullish(), refusal: z
 const content = z.union([z.string(), z.array(part)]);
 const without = (instead: string) => z.null({ error: `is not served: ${instead}` }).optional();
 
-export const inputItem = z.union([
+const inputItem = z.union([
   z.object({ type: z.literal('function_call'), call_id: z.string(), name: z.string().min(1), arguments: z.string() }),
   z.object({ type: z.literal('function_call_output'), call_id: z.string(), output: content }),
   z.object({
