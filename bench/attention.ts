@@ -10,6 +10,7 @@ import { parseArgs } from 'node:util';
 import { GpuBackend } from '../src/backends/gpu/gpu.js';
 import { table } from '../src/cli/table.js';
 import { Device, type DType, noGrad, randn, scope, tensor, type Tensor } from '../src/index.js';
+import type { SdpaOptions } from '../src/ops/attention.js';
 import { commitNow } from '../src/parity/provenance.js';
 
 const { values: v } = parseArgs({
@@ -36,8 +37,21 @@ interface Case {
   readonly causal: boolean;
   readonly window?: number;
   readonly kind?: 'varlen' | 'paged';
+  /** What scores get beside the plain product. */
+  readonly more?: keyof typeof MORE;
   readonly backward: boolean;
 }
+/** Changes of scores, each for so many heads; the rate counts no operation of theirs. */
+const MORE = {
+  softcap: () => ({ softcap: 30 }),
+  alibi: (heads: number) => ({ alibi: perHead(heads, (i) => 2 ** (-(8 * (i + 1)) / heads)) }),
+  sinks: (heads: number) => ({ sinks: perHead(heads, (i) => i / heads) }),
+} satisfies Readonly<Record<string, (heads: number) => SdpaOptions>>;
+const perHead = (heads: number, of: (i: number) => number): Tensor =>
+  tensor(
+    Float32Array.from({ length: heads }, (_, i) => of(i)),
+    { device },
+  );
 type Sizes = readonly [batch: number, heads: number, tokens: number, dim: number];
 const LARGE: readonly (readonly [Sizes, readonly boolean[]])[] = [
   [[4, 32, 4096, 64], [true]],
@@ -67,7 +81,7 @@ function cases(): Case[] {
   const list: Case[] = [];
   const add = (c: Omit<Case, 'name'>): void => {
     const [b, h, hk, t, d] = c.sizes;
-    const how = c.kind ?? (c.window ? `window ${c.window}` : c.causal ? 'causal' : 'full');
+    const how = c.kind ?? c.more ?? (c.window ? `window ${c.window}` : c.causal ? 'causal' : 'full');
     const heads = hk === h ? h : `${h}/${hk}`;
     list.push({ ...c, name: `${c.backward ? 'backward' : 'forward'} ${c.dtype} ${b}x${heads}x${t}x${d} ${how}` });
   };
@@ -81,6 +95,7 @@ function cases(): Case[] {
     add({ ...usual, dtype: 'bf16', window: t / 4 });
     add({ ...usual, dtype: 'bf16', kind: 'varlen' });
     if (!backward) add({ ...usual, dtype: 'bf16', kind: 'paged' });
+    for (const more of Object.keys(MORE) as (keyof typeof MORE)[]) add({ ...usual, dtype: 'bf16', more });
   }
   return list.filter((c) => new RegExp(v.only).test(c.name));
 }
@@ -91,8 +106,13 @@ function seen({ sizes: [, , , t], causal, window }: Case): number {
   return causal ? (t * (t + 1)) / 2 : t * t;
 }
 
-/** Seconds of one call in the best of three rounds. */
-async function time(f: () => void): Promise<number> {
+interface Times {
+  /** Of one call in the best of three rounds. */
+  readonly seconds: number;
+  /** Of them until the host had enqueued it, in the round where that was least: what calls that the GPU is done with sooner take. */
+  readonly hostUs: number;
+}
+async function time(f: () => void): Promise<Times> {
   const begin = performance.now();
   do {
     f();
@@ -102,21 +122,26 @@ async function time(f: () => void): Promise<number> {
   f();
   await device.sync();
   const count = Math.max(1, Math.round((WARM * 1000) / Math.max(0.01, performance.now() - once)));
-  let best = Infinity;
+  let [best, host] = [Infinity, Infinity];
   for (let round = 0; round < 3; round++) {
     const start = performance.now();
     for (let i = 0; i < count; i++) f();
+    host = Math.min(host, (performance.now() - start) / count);
     await device.sync();
     best = Math.min(best, (performance.now() - start) / 1000 / count);
   }
-  return best;
+  return { seconds: best, hostUs: 1000 * host };
 }
 const random = (shape: number[], seed: number, dtype: DType): Tensor => randn(shape, { seed, device }).cast(dtype);
 const PAGE = 64;
 /** A call of a case, without and with a graph. */
 function attention(c: Case): { readonly inputs: readonly Tensor[]; readonly run: () => Tensor } {
   const [b, h, hk, t, d] = c.sizes;
-  const options = { causal: c.causal, ...(c.window && { window: [c.window, 0] as [number, number] }) };
+  const options = {
+    causal: c.causal,
+    ...(c.window && { window: [c.window, 0] as [number, number] }),
+    ...(c.more && MORE[c.more](h)),
+  };
   if (c.kind === 'varlen') {
     const inputs = [h, hk, hk].map((n, i) => random([b * t, n, d], i + 1, c.dtype));
     const starts = tensor(
@@ -145,6 +170,7 @@ interface Result {
   readonly name: string;
   readonly value: number;
   readonly unit: 'TFLOP/s';
+  readonly hostUs: number;
   torch?: number;
   ofTorch?: number;
 }
@@ -152,25 +178,28 @@ const results: Result[] = [];
 console.log(`${device.name}: ${device.description}${v['any-order'] ? ', gradients in any order' : ''}`);
 for (const c of cases()) {
   const { inputs, run } = attention(c);
-  let seconds: number;
+  let times: Times;
   if (c.backward) {
     for (const t of inputs) t.requireGrad();
     const out = run();
     const grad = random([...out.shape], 4, c.dtype);
-    seconds = await time(() => scope(() => void out.backward({ grad, retainGraph: true })));
+    times = await time(() => scope(() => void out.backward({ grad, retainGraph: true })));
     for (const t of [out, grad]) t.dispose();
-  } else seconds = await time(() => scope(() => noGrad(() => void run())));
+  } else times = await time(() => scope(() => noGrad(() => void run())));
   for (const t of inputs) t.dispose();
   const [b, h, , , d] = c.sizes;
-  const value = (4 * b * h * d * seen(c) * (c.backward ? 2.5 : 1)) / seconds / 1e12;
-  results.push({ name: c.name, value, unit: 'TFLOP/s' });
-  console.log(`${c.name.padEnd(48)} ${value.toPrecision(4)} TFLOP/s`);
+  const value = (4 * b * h * d * seen(c) * (c.backward ? 2.5 : 1)) / times.seconds / 1e12;
+  results.push({ name: c.name, value, unit: 'TFLOP/s', hostUs: times.hostUs });
+  console.log(
+    `${c.name.padEnd(48)} ${value.toPrecision(4)} TFLOP/s, ${(1e6 * times.seconds).toFixed(0)} us, host ${times.hostUs.toFixed(0)}`,
+  );
 }
 if (onGpu && !v['no-peers']) {
   device.trim();
   const script = join(dirname(fileURLToPath(import.meta.url)), '..', '..', 'bench', 'peers', 'pytorch-attention.py');
   const names = results.map((r) => r.name).join('\n');
   const ran = spawnSync('python3', [script], { input: names, encoding: 'utf8', maxBuffer: 2 ** 24 });
+  if (ran.stderr) console.error(ran.stderr.trimEnd());
   const torch = ran.status === 0 ? (JSON.parse(ran.stdout) as Record<string, number>) : {};
   for (const r of results)
     if (torch[r.name]) Object.assign(r, { torch: torch[r.name], ofTorch: r.value / torch[r.name] });
