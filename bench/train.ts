@@ -1,6 +1,6 @@
 // Training steps at the sizes people quote, op by op where asked: node dist/bench/train.js --device cuda:0
-//   [--only 124m,1.3b] [--profile] [--plain] [--any-order] [--json FILE] [--no-peers] [--ways eager,compiled]
-// Weights are bf16 with f32 masters, gradients are clipped by their norm, AdamW steps all parameters. PyTorch's
+//   [--only 124m,1.3b] [--profile] [--plain] [--graph] [--any-order] [--json FILE] [--no-peers] [--ways eager,compiled]
+// --graph records the step (captured). Weights are bf16 with f32 masters, gradients are clipped by their norm, AdamW steps all parameters. PyTorch's
 // figures, op by op and compiled, are of the same run where it is installed (bench/peers/pytorch-train.py).
 import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
@@ -8,7 +8,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { table } from '../src/cli/table.js';
-import { Device, type DType, Generator, keep, noGrad, scope, tensor, type Tensor } from '../src/index.js';
+import { captured, Device, type DType, Generator, keep, noGrad, scope, tensor, type Tensor } from '../src/index.js';
 import { type CausalLM, newDecoder } from '../src/models/index.js';
 import { AdamW, FlatParameters, VarBuilder, VarMap } from '../src/nn/index.js';
 import { commitNow } from '../src/parity/provenance.js';
@@ -20,6 +20,7 @@ const { values: v } = parseArgs({
     only: { type: 'string', default: '124m,1.3b' },
     profile: { type: 'boolean', default: false },
     plain: { type: 'boolean', default: false },
+    graph: { type: 'boolean', default: false },
     'any-order': { type: 'boolean', default: false },
     ways: { type: 'string', default: 'eager,compiled' },
     json: { type: 'string' },
@@ -76,10 +77,15 @@ async function train(name: string, { batch, context, config }: Shape): Promise<v
     { shape: [batch, context], device },
   );
   let last: Tensor | undefined;
+  const work = (x: Tensor): Tensor => {
+    const loss = v.plain ? model.forward(x).cast('f32').crossEntropy(x) : model.loss(x, x);
+    flat.backwardStep(loss, optimizer, { clipNorm: 1 });
+    return loss;
+  };
+  const recorded = captured(work);
   const step = (): void =>
     scope(() => {
-      const loss = v.plain ? model.forward(ids).cast('f32').crossEntropy(ids) : model.loss(ids, ids);
-      flat.backwardStep(loss, optimizer, { clipNorm: 1 });
+      const loss = v.graph ? recorded(ids) : work(ids);
       last?.dispose();
       last = noGrad(() => keep(loss.detach().copy()));
     });
@@ -112,6 +118,7 @@ async function train(name: string, { batch, context, config }: Shape): Promise<v
       `${result.peakGB.toFixed(1)} GB, loss ${result.losses.map((x) => x.toFixed(4)).join(' to ')}`,
   );
   if (v.profile) console.log(await profiled(device, step));
+  recorded.dispose();
   model.dispose();
   device.trim();
 }
@@ -145,5 +152,5 @@ if (!v['no-peers']) {
 if (v.json)
   writeFileSync(
     v.json,
-    `${JSON.stringify({ device: device.description, date: new Date().toISOString(), commit: commitNow(), anyOrder: v['any-order'], results }, null, 1)}\n`,
+    `${JSON.stringify({ device: device.description, date: new Date().toISOString(), commit: commitNow(), anyOrder: v['any-order'], graph: v.graph, results }, null, 1)}\n`,
   );

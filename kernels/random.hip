@@ -95,9 +95,13 @@ WICK_FN double normal_quantile(double p) {
   return over / under;  // one division in the code: each is as long as a polynomial
 }
 
+// A recorded step finds the seed and where its stream begins in `fed`; the offset counts from there then.
+
 /** 53 bits for f64, 24 for the others; lo + u * span, clamped to [bottom, top], which are values of the dtype. */
 template <class S>
-WICK_FN void uniform(u64 n, u64 seed, u64 offset, double lo, double span, double bottom, double top, S* out) {
+WICK_FN void uniform(u64 n, u64 seed, u64 offset, const u64* fed, double lo, double span, double bottom, double top,
+                     S* out) {
+  if (fed) seed = fed[0], offset += fed[1];
   constexpr bool wide = same<S, double>;
   constexpr u32 per = wide ? 2 : 4;
   const u32 skip = (u32)(offset % per);
@@ -116,7 +120,9 @@ WICK_FN void uniform(u64 n, u64 seed, u64 offset, double lo, double span, double
     }
   }
 }
-template <class S> WICK_FN void normal(u64 n, u64 seed, u64 offset, double mean, double std, S* out) {
+template <class S>
+WICK_FN void normal(u64 n, u64 seed, u64 offset, const u64* fed, double mean, double std, S* out) {
+  if (fed) seed = fed[0], offset += fed[1];
   const u32 skip = (u32)(offset % 2);
   GRID_STRIDE(t, (n + skip + 1) / 2) {
     Words r = philox((offset - skip + t * 2) / 2, 2, seed);

@@ -126,11 +126,16 @@ WICK_FN void adam_run(float* p, float* m, float* v, const G* grad, C* copy, floa
   store_run<V>(v, vs);
   if constexpr (COPY) store_run<V>(copy, ps);
 }
-/** Adam's step with the gradient times *scale (1 where there is none); `copy` is p rounded to its type. */
+/**
+ * Adam's step with the gradient times *scale (1 where there is none); `copy` is p rounded to its type. A recorded step
+ * finds shrink, rate and eps of the day in `fed`.
+ */
 template <bool COPY, int V, class G, class C>
-WICK_FN void adam_step(float* p, float* m, float* v, const G* grad, const float* scale, C* copy, u64 n, float decay1,
-                       float rest1, float decay2, float rest2, float shrink, float rate, float eps) {
-  const AdamRates r = {decay1, rest1, decay2, rest2, shrink, rate, eps};
+WICK_FN void adam_step(float* p, float* m, float* v, const G* grad, const float* scale, C* copy, const float* fed,
+                       u64 n, float decay1, float rest1, float decay2, float rest2, float shrink, float rate,
+                       float eps) {
+  const AdamRates r = {
+      decay1, rest1, decay2, rest2, fed ? fed[0] : shrink, fed ? fed[1] : rate, fed ? fed[2] : eps};
   const float by = scale ? *scale : 1.0f;
   GRID_STRIDE(i, n / V) {
     const u64 at = i * V;

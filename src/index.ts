@@ -46,6 +46,7 @@ export {
   type KernelOp,
 } from './tensor/custom.js';
 export type { Replay } from './backends/gpu/gpu.js';
+export { captured, type Captured, type CapturedAnswer, type CapturedOptions } from './tensor/captured.js';
 export { Device, type DeviceProperties, type StreamWork, type WorkStream } from './tensor/device.js';
 export { printOptions } from './tensor/display.js';
 export { einsum } from './tensor/einsum.js';

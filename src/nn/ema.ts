@@ -1,8 +1,9 @@
 // A moving average of a module's weights, to evaluate and save instead of the last ones.
 import { isFloat } from '../base/dtype.js';
-import { ArgumentError } from '../base/errors.js';
+import { ArgumentError, UnsupportedError } from '../base/errors.js';
 import { noGrad } from '../tensor/autograd.js';
 import { keep, scope } from '../tensor/scope.js';
+import { stepRecording } from '../tensor/step-recording.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { Module } from './module.js';
 
@@ -45,7 +46,14 @@ export class EMA {
   }
   /** Takes the module's weights of now into the average. */
   update(): void {
-    this.updates++;
+    const recorded = stepRecording();
+    if (recorded && this.warmup)
+      throw new UnsupportedError(
+        'EMA: with warmup the decay changes from update to update, which a recorded step would not see; call update() ' +
+          'outside of the captured function',
+      );
+    if (recorded) recorded.before(() => this.updates++);
+    else this.updates++;
     const decay = this.warmup ? Math.min(this.decay, (1 + this.updates) / (10 + this.updates)) : this.decay;
     const now = this.module.stateDict();
     noGrad(() =>

@@ -127,7 +127,7 @@ function allRows(call: Call, each: number, part: typeof byOps): { loss?: Tensor;
 
 /** The gradient of x, which has no piece where x has no rows. */
 const joined = (first: Tensor | undefined, rest: readonly Tensor[], x: Tensor): Tensor =>
-  first ? (rest.length > 0 ? first.cat(rest, 0) : first).reshape(x.shape).copy() : x.zerosLike();
+  first ? (rest.length > 0 ? first.cat(rest, 0) : first).reshape(x.shape) : x.zerosLike();
 
 /** Puts the loss into the graph: its node holds the gradients, which only wait for what comes from above. */
 function recorded(
@@ -186,11 +186,13 @@ export function linearCrossEntropy(
       const [first, ...rest] = made.dx;
       const counted = allCount ? x.constant(n).cast('f32') : target.ne(ignore).cast('f32').sum();
       const factor = reduction === 'mean' ? counted.recip() : counted.onesLike();
+      const loss = (made.loss ?? counted.zerosLike()).mul(factor);
+      made.loss?.dispose(); // it was kept from part to part
       return {
-        loss: (made.loss ?? counted.zerosLike()).mul(factor),
+        loss,
         factor,
         dx: wants[0] ? joined(first, rest, x) : undefined,
-        dw: wants[1] ? (made.dw?.copy() ?? weight.zerosLike()) : undefined,
+        dw: wants[1] ? (made.dw ?? weight.zerosLike()) : undefined,
       };
     }),
   );

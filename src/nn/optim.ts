@@ -1,11 +1,13 @@
 // Optimizers: each is a rule for one parameter and its state; steps run on the device, in place, with nothing read
 // back.
-import { ArgumentError } from '../base/errors.js';
+import { ArgumentError, UnsupportedError } from '../base/errors.js';
+import { formatShape, sameShape } from '../base/shape.js';
 import { requireOptions } from '../ops/kernel-row.js';
 import type { AdamRates } from '../ops/training.js';
 import { noGrad } from '../tensor/autograd.js';
 import type { Gradients } from '../tensor/backward.js';
 import { keep, scope } from '../tensor/scope.js';
+import { type StepRecording, stepRecording } from '../tensor/step-recording.js';
 import { adamInPlace } from '../tensor/training.js';
 import { Tensor } from '../tensor/tensor.js';
 import { clipGradNorm, clipGradValue } from './clip.js';
@@ -111,22 +113,37 @@ export abstract class Optimizer<O extends OptimizerOptions = OptimizerOptions> {
         `${this.constructor.name}: step takes the gradients that loss.backward() gives, which tensors do not keep; ` +
           'backwardStep(loss) does both, and there is nothing to set to zero',
       );
-    this.steps++;
+    const recorded = stepRecording();
+    if (recorded) recorded.before(() => this.steps++);
+    else this.steps++;
     noGrad(() => {
       this.params.forEach((p, i) => {
         const g = grads.get(p);
-        const { options, share } = this.#groupOf[i];
-        const now = { ...options, learningRate: this.learningRate * share };
+        const group = this.#groupOf[i];
+        const now = this.#optionsOf(group);
         if (!g) return;
         scope(() => {
           const into = copy?.(p);
-          if (this.updateInPlace({ p, grad: g, ...(scale && { scale }), ...(into && { copy: into }) }, i, now)) return;
+          const tensors = { p, grad: g, ...(scale && { scale }), ...(into && { copy: into }) };
+          const later = recorded && { step: recorded, group, options: () => this.#optionsOf(group) };
+          if (this.updateInPlace({ ...tensors, ...(later && { later }) }, i, now)) return;
+          if (recorded) this.#refuseRecording(p);
           const own = g.dtype === p.dtype ? g : g.cast(p.dtype);
           p.assign(this.update(p, scale ? own.mul(scale.cast(p.dtype)) : own, i, now));
           into?.assign(p.cast(into.dtype));
         });
       });
     });
+  }
+  #optionsOf({ options, share }: Group<O>): Required<O> {
+    return { ...options, learningRate: this.learningRate * share };
+  }
+  #refuseRecording({ shape, dtype, device }: Tensor): never {
+    const name = this.constructor.name;
+    throw new UnsupportedError(
+      `${name}: its step of a parameter ${dtype} ${formatShape(shape)} on ${device.name} cannot be recorded, since the rate ` +
+        `would stay what it was; Adam and AdamW of f32 parameters, without amsgrad, can (captured)`,
+    );
   }
   /**
    * Gradients of a loss, clipped if wanted, then a step with them. Answers the joint norm before clipping where
@@ -180,7 +197,13 @@ export abstract class Optimizer<O extends OptimizerOptions = OptimizerOptions> {
       const p = this.params[Number(key.split('.')[0])];
       if (!p)
         throw new ArgumentError(`${this.constructor.name}: the state ${JSON.stringify(key)} belongs to no parameter`);
-      this.#state.get(key)?.dispose();
+      const known = this.#state.get(key);
+      // In place where it can be: a recorded step goes on with the tensor that it knows.
+      if (known && known.dtype === value.dtype && sameShape(known.shape, value.shape)) {
+        noGrad(() => known.assign(value.to(p.device)));
+        continue;
+      }
+      known?.dispose();
       this.#state.set(key, keep(value.to(p.device).copy()));
     }
   }
@@ -191,6 +214,8 @@ interface StepTensors {
   readonly grad: Tensor;
   readonly scale?: Tensor;
   readonly copy?: Tensor;
+  /** There while a step is recorded: what gives the options of the day, by the group that they belong to. */
+  readonly later?: { readonly step: StepRecording; readonly group: object; readonly options: () => any };
 }
 function checkedRate(name: string, rate: number): number {
   if (!(rate >= 0 && rate < Infinity))
@@ -240,6 +265,8 @@ export interface AdamOptions extends OptimizerOptions {
   readonly amsgrad?: boolean;
 }
 const ADAM = { learningRate: 1e-3, beta1: 0.9, beta2: 0.999, eps: 1e-8, weightDecay: 0, amsgrad: false };
+/** What a recorded step is given anew, in the order in which the kernel takes it. */
+const RATES = ['shrink', 'rate', 'eps'] as const;
 const ADAMW = { ...ADAM, weightDecay: 0.01 };
 /**
  * One kernel a parameter where the device has it, else three: both averages and the step with its bias corrections
@@ -264,7 +291,15 @@ export class Adam extends Optimizer<AdamOptions> {
   }
   protected override updateInPlace(t: StepTensors, i: number, o: Required<AdamOptions>): boolean {
     if (o.amsgrad || (o.weightDecay && !this.decoupled())) return false;
-    return adamInPlace({ ...t, m: this.state('m', i), v: this.state('v', i) }, this.#rates(o));
+    const { later, ...tensors } = t;
+    const fed = later?.step.numbers(later.group, RATES.length, () => {
+      const rates = this.#rates(later.options());
+      return RATES.map((name) => rates[name]);
+    });
+    return adamInPlace(
+      { ...tensors, m: this.state('m', i), v: this.state('v', i), ...(fed && { fed }) },
+      this.#rates(o),
+    );
   }
   #rates({ beta1, beta2, eps, weightDecay, learningRate }: Required<AdamOptions>): AdamRates {
     const correction = Math.sqrt(1 - beta2 ** this.steps);

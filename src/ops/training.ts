@@ -32,6 +32,8 @@ export interface AdamParams extends AdamRates, Record<string, unknown> {
   /** Whether gradients are multiplied by a number in device memory, and whether p is copied in another dtype. */
   readonly scaled: boolean;
   readonly copied: boolean;
+  /** Whether shrink, rate and eps are read from device memory in the place of those given. */
+  readonly fed: boolean;
 }
 /** Sums that a vector's squares are left in, on any device. */
 export const SQUARE_SUMS = 1024;
@@ -195,7 +197,7 @@ export const squaresRow: KernelRow<any> = {
   },
 };
 
-/** p, m, v (n), f32, gradients (n) and what is named by `scaled`, `copied`: p, m, v and the copy change in place. */
+/** p, m, v (n), f32, gradients (n) and what is named by `scaled`, `fed`, `copied`: p, m, v and the copy change in place. */
 export const adamRow: KernelRow<any> = {
   ...common,
   name: 'adamInPlace',
@@ -205,17 +207,19 @@ export const adamRow: KernelRow<any> = {
   samples: () => [
     {
       inputs: [{ shape: [9] }, { shape: [9] }, { shape: [9] }, { shape: [9] }],
-      params: { beta1: 0.5, beta2: 0.5, shrink: 1, rate: 0.25, eps: 0.125, scaled: false, copied: false },
+      params: { beta1: 0.5, beta2: 0.5, shrink: 1, rate: 0.25, eps: 0.125, scaled: false, copied: false, fed: false },
     },
   ],
-  infer: (inputs: readonly Sig[], { scaled, copied }: AdamParams): readonly Sig[] => {
+  infer: (inputs: readonly Sig[], { scaled, copied, fed }: AdamParams): readonly Sig[] => {
     const [p, m, v, grad, ...rest] = inputs;
     for (const [name, t] of [['p', p] as const, ['m', m] as const, ['v', v] as const])
       want('adamInPlace', name, t, 1, ['f32']);
     want('adamInPlace', 'gradient', grad, 1, SMALL);
     const scale = scaled ? rest[0] : undefined;
-    const copy = copied ? rest[scaled ? 1 : 0] : undefined;
+    const rates = fed ? rest[scaled ? 1 : 0] : undefined;
+    const copy = copied ? rest[rest.length - 1] : undefined;
     if (scale) want('adamInPlace', 'scale', scale, 0, ['f32']);
+    if (rates) want('adamInPlace', 'rates', rates, 1, ['f32']);
     if (copy) want('adamInPlace', 'copy', copy, 1, ['f16', 'bf16']);
     for (const t of [m, v, grad, copy])
       if (t && t.shape[0] !== p.shape[0])
@@ -223,11 +227,13 @@ export const adamRow: KernelRow<any> = {
     return [p, m, v, ...(copy ? [copy] : [])];
   },
   reference: (inputs: readonly RefTensor[], outputs: readonly RefTensor[], o: AdamParams): void => {
-    const [p, m, v, grad, scale] = inputs.map(numbers);
+    const [p, m, v, grad, ...rest] = inputs.map(numbers);
+    const scale = rest[0];
+    const [shrink, rate, eps] = o.fed ? rest[o.scaled ? 1 : 0] : [o.shrink, o.rate, o.eps];
     outputs[0].data.forEach((_, i) => {
       const g = grad[i] * (o.scaled ? scale[0] : 1);
       const [average, square] = [o.beta1 * m[i] + (1 - o.beta1) * g, o.beta2 * v[i] + (1 - o.beta2) * g * g];
-      const next = p[i] * o.shrink - (o.rate * average) / (Math.sqrt(square) + o.eps);
+      const next = p[i] * shrink - (rate * average) / (Math.sqrt(square) + eps);
       [next, average, square, next].forEach((x, k) => outputs[k] && (outputs[k].data[i] = x));
     });
   },

@@ -1,14 +1,16 @@
 // Functions that make tensors: from data, filled, counted, random.
-import { asDType, checkValue, DTYPE, type DType, isFloat } from '../base/dtype.js';
+import { asDType, CARRIER, checkValue, DTYPE, type DType, isFloat, isKept } from '../base/dtype.js';
 import { ArgumentError, DTypeError, ShapeError } from '../base/errors.js';
 import { checkShape, formatShape, type Shape, sizeOf } from '../base/shape.js';
 import { requireOptions } from '../ops/kernel-row.js';
 import { movementOps } from '../ops/movement.js';
+import type { KernelRow, Params } from '../ops/op.js';
 import { random } from '../ops/random.js';
 import type { GradRow } from './autograd.js';
 import { Device } from './device.js';
-import { apply } from './dispatch.js';
-import { draw, Generator } from './random.js';
+import { apply, drawInto } from './dispatch.js';
+import { defaultGenerator, draw, Generator } from './random.js';
+import { stepRecording } from './step-recording.js';
 import { Tensor } from './tensor.js';
 
 /** What every function that makes tensors takes. */
@@ -209,6 +211,19 @@ export function eye(n: number, options: TensorOptions = {}): Tensor {
 
 const stream = ({ generator, seed }: RandomOptions): Generator | undefined =>
   generator ?? (seed === undefined ? undefined : new Generator(seed));
+function drawn(row: KernelRow<any>, shape: Shape, options: RandomOptions, how: Params): Tensor {
+  const generator = stream(options);
+  // A seed gives the same numbers in every run of a recorded step; a stream goes on.
+  const step = options.generator || options.seed === undefined ? stepRecording() : undefined;
+  const device = Device.of(options.device);
+  const fed = step?.on(device) ? step.stream(generator ?? defaultGenerator) : undefined;
+  const params = { ...draw(shape, options.dtype ?? 'f32', generator), ...how };
+  if (!fed) return make(row, params, options);
+  const { dtype } = params;
+  const narrow = isKept(dtype) ? { ...params, dtype: CARRIER[dtype] } : params;
+  const out = drawInto(row, device, fed.words, { ...narrow, offset: params.offset - fed.start });
+  return finish(isKept(dtype) ? out.castTo(dtype) : out, options);
+}
 /** Uniform numbers in [lo, up). */
 export function rand(
   shape: Shape,
@@ -220,11 +235,7 @@ export function rand(
   } = {},
 ): Tensor {
   checkOptions('rand', options, [...RANDOM_OPTIONS, 'lo', 'up']);
-  return make(
-    random.randUniform,
-    { ...draw(shape, options.dtype ?? 'f32', stream(options)), lo: options.lo ?? 0, up: options.up ?? 1 },
-    options,
-  );
+  return drawn(random.randUniform, shape, options, { lo: options.lo ?? 0, up: options.up ?? 1 });
 }
 /** Normally distributed numbers. */
 export function randn(
@@ -238,11 +249,7 @@ export function randn(
 ): Tensor {
   checkOptions('randn', options, [...RANDOM_OPTIONS, 'mean', 'std']);
   checkShape('randn', shape);
-  return make(
-    random.randNormal,
-    { ...draw(shape, options.dtype ?? 'f32', stream(options)), mean: options.mean ?? 0, std: options.std ?? 1 },
-    options,
-  );
+  return drawn(random.randNormal, shape, options, { mean: options.mean ?? 0, std: options.std ?? 1 });
 }
 /** Whole numbers in [lo, up). */
 export function randint(lo: number, up: number, shape: Shape, options: RandomOptions = {}): Tensor {

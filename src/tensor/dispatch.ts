@@ -277,6 +277,15 @@ export function expertRows(x: Tensor, w: Tensor, ids: Tensor): Tensor {
   return runKernel(expertRow, [x, w, ids], { dim: 0 }, sameDevice('expertRows', [x, w, ids]))[0];
 }
 
+/** Random numbers of a recorded step: its stream's seed and beginning are read from `stream`, words on the device. */
+export function drawInto(row: KernelRow<any>, device: Device, stream: Tensor, params: Params): Tensor {
+  const [sig] = row.infer([], params);
+  checkSupport(device, row, sig.dtype);
+  const out = Tensor.empty(sig.shape, sig.dtype, device);
+  if (out.size > 0) launch(device.backend, row, [stream], [out], params);
+  return out;
+}
+
 /**
  * Writes rows of src (n, width) to the places `ids` (i32, n) in dst (rows, width), in place; the largest i32 writes
  * nothing.

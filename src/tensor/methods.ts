@@ -22,6 +22,7 @@ import {
 } from './sampling.js';
 import { parameterCount } from './parameter-count.js';
 import { keep } from './scope.js';
+import { stepRecording } from './step-recording.js';
 import { connect, Tensor } from './tensor.js';
 import { transfer } from './transfer.js';
 
@@ -142,7 +143,10 @@ Tensor.prototype.allclose = function (other: Tensor, options?: CloseOptions) {
 connect({
   display,
   assignInto: copyInto,
-  untrack: keep,
+  untrack: (t: Tensor): void => {
+    keep(t);
+    stepRecording()?.held(t);
+  },
   moveTo: (t: Tensor, to: Device | string): Tensor => {
     const device = Device.of(to);
     return device === t.device ? t : transfer(t, device);

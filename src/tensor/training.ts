@@ -135,18 +135,20 @@ export interface AdamTensors {
   readonly grad: Tensor;
   readonly scale?: Tensor;
   readonly copy?: Tensor;
+  /** shrink, rate and eps on the device, in the place of those given. */
+  readonly fed?: Tensor;
 }
 /** Whether the step was taken in place: f32 vectors that lie densely, on a device that has it. */
 export function adamInPlace(t: AdamTensors, rates: AdamRates): boolean {
-  const { p, m, v, grad, scale, copy } = t;
+  const { p, m, v, grad, scale, copy, fed } = t;
   const changed = [p, m, v, ...(copy ? [copy] : [])];
   const dense = [...changed, grad].every((x) => x.layout.isContiguous);
   const typed = [p, m, v].every((x) => x.dtype === 'f32') && (!copy || copy.dtype === 'f16' || copy.dtype === 'bf16');
   if (!dense || !typed || p.size === 0 || !has(p.device, adamRow, grad.dtype)) return false;
   const inputs = [p, m, v, grad].map((x) => x.reshape([x.size]));
   const flatCopy = copy?.reshape([copy.size]);
-  const params: AdamParams = { ...rates, scaled: scale !== undefined, copied: copy !== undefined };
-  const all = [...inputs, ...(scale ? [scale] : []), ...(flatCopy ? [flatCopy] : [])];
+  const params: AdamParams = { ...rates, scaled: scale !== undefined, copied: copy !== undefined, fed: fed !== undefined };
+  const all = [...inputs, ...(scale ? [scale] : []), ...(fed ? [fed] : []), ...(flatCopy ? [flatCopy] : [])];
   const device = sameDevice('adamInPlace', all);
   adamRow.infer(all, params);
   launch(device.backend, adamRow, all, [...inputs.slice(0, 3), ...(flatCopy ? [flatCopy] : [])], params);

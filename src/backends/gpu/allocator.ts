@@ -17,6 +17,9 @@ export class GpuMemory implements Memory {
   readonly pool: Pool;
   /** Written at indices that only the device has seen: the op, and how many looks at its fault word there had been. */
   suspect: Suspect | undefined = undefined;
+  /** Recordings that use it, and whether its owner has given it back meanwhile. */
+  holders = 0;
+  returned = false;
   constructor(address: Address, bytes: number, capacity: number, pool: Pool) {
     this.address = address;
     this.bytes = bytes;
@@ -35,6 +38,8 @@ export class Pool {
   closed = false;
   /** Graphs that use it: those that never run at the same time may share one. */
   graphs = 0;
+  /** Blocks of it that are in use. */
+  live = 0;
   take(capacity: number): Address | undefined {
     const address = this.free.get(capacity)?.pop();
     if (address !== undefined) this.bytes -= capacity;
@@ -93,15 +98,28 @@ export class Allocator {
     this.#live += bytes;
     this.#blocks++;
     if (this.#live > this.#peak) this.#peak = this.#live;
+    this.#current.live++;
     return new GpuMemory(address, bytes, capacity, this.#current);
   }
 
   free(m: GpuMemory): void {
+    if (m.holders > 0) m.returned = true;
+    else this.#giveBack(m);
+    m.pool.live--;
+    this.#live -= m.bytes;
+    this.#blocks--;
+  }
+  #giveBack(m: GpuMemory): void {
     if (m.pool.closed) this.#device.free(m.address);
     else if (this.#sides.size > 0 && m.pool === this.#shared) this.#heldBack.push(m);
     else m.pool.give(m.address, m.capacity);
-    this.#live -= m.bytes;
-    this.#blocks--;
+  }
+  /** A recording uses the block: it stays where it is, whoever gives it back, until the recording is gone. */
+  hold(m: GpuMemory): void {
+    m.holders++;
+  }
+  unhold(m: GpuMemory): void {
+    if (--m.holders === 0 && m.returned) this.#giveBack(m);
   }
 
   /** Work on another stream may read blocks of this one: those that are freed meanwhile are not given out again. */

@@ -6,6 +6,7 @@ import type { Memory, View } from '../backend.js';
 import { Allocator, type GpuMemory } from './allocator.js';
 import { Functions } from './functions.js';
 import { Libraries } from './libraries.js';
+import type { Touched } from './touched.js';
 
 /** Recorded work that must end before something it uses does. */
 export interface Dependent {
@@ -29,6 +30,8 @@ export class GpuContext {
    * must not outlive puts the list here that wants to know of it.
    */
   recording: Set<Set<Dependent>> | undefined;
+  /** Memory that the recorded work uses and that is not its own, where somebody wants it to stay. */
+  touched: Touched | undefined;
   /** The vendor's matrix products, convolutions and attention. */
   readonly libraries: Libraries;
   /** Functions launched since someone asked to be told: evidence names the kernels it speaks of. */
@@ -97,6 +100,14 @@ export class GpuContext {
     this.#unseen = true;
     for (const { memory } of outputs) (memory as GpuMemory).suspect = { op, look: this.#looks };
     return this.#faults.address + 4 * at;
+  }
+
+  /** Whether ops that read indices ran since the last look; a recording sets it again whenever it is launched. */
+  get unseen(): boolean {
+    return this.#unseen;
+  }
+  set unseen(on: boolean) {
+    this.#unseen = on;
   }
 
   /** Throws if an index was out of range in an op since the last look, or in the op that made `memory`. */

@@ -1,6 +1,6 @@
 // The GPU backend: one for every driver. HIP, CUDA, the simulation and the emulator differ below the driver seam only.
 import type { DType } from '../../base/dtype.js';
-import { DisposedError, DriverError } from '../../base/errors.js';
+import { DisposedError, DriverError, UnsupportedError } from '../../base/errors.js';
 import type { Device, DeviceLibraries, HostBuffer } from '../../driver/driver.js';
 import type { Params, RunRow } from '../../ops/op.js';
 import type { Backend, ChainStep, Memory, MemoryStats, Recorded, View } from '../backend.js';
@@ -9,10 +9,19 @@ import { type Dependent, GpuContext } from './context.js';
 import { launchChain, tracedChain } from './elementwise.js';
 import { planRow, supportsRow } from './families.js';
 import { runPlan } from './run-plan.js';
+import { Touched } from './touched.js';
 import { Uploads } from './uploads.js';
 
 /** Pinned memory for reads: larger reads go through it in pieces. */
 const STAGING_BYTES = 16 << 20;
+const READ_LATER = 'answer the tensor and read it afterwards';
+
+/** What is known of recorded work besides its graph. */
+interface RecordedFacts {
+  readonly told: ReadonlySet<Set<Dependent>>;
+  readonly indexed: boolean;
+  readonly touched: Touched | undefined;
+}
 
 /** A captured graph. */
 export class Replay implements Recorded, Dependent {
@@ -21,14 +30,19 @@ export class Replay implements Recorded, Dependent {
   readonly #pool: Pool;
   /** Lists of those who must outlive it. */
   readonly #told: ReadonlySet<Set<Dependent>>;
+  /** Whether ops that read indices are part of it. */
+  readonly #indexed: boolean;
+  readonly #touched: Touched | undefined;
   /** Why it cannot be launched any more. */
   #over: string | undefined;
   #disposed = false;
-  constructor(gpu: GpuContext, exec: number, pool: Pool, told: ReadonlySet<Set<Dependent>> = new Set()) {
+  constructor(gpu: GpuContext, exec: number, pool: Pool, { told, indexed, touched }: RecordedFacts) {
     this.#gpu = gpu;
     this.#exec = exec;
     this.#pool = pool;
     this.#told = told;
+    this.#indexed = indexed;
+    this.#touched = touched;
     for (const list of told) list.add(this);
     pool.graphs++;
   }
@@ -40,6 +54,7 @@ export class Replay implements Recorded, Dependent {
   launch(): void {
     if (this.#over !== undefined) throw new DisposedError(`launch: recorded work that is gone: ${this.#over}`);
     this.#gpu.device.launchGraph(this.#exec, this.#gpu.stream);
+    if (this.#indexed) this.#gpu.unseen = true;
   }
   /** Ends it with a reason, which a later launch says; its memory stays until it is disposed of. */
   stop(why: string): void {
@@ -54,10 +69,20 @@ export class Replay implements Recorded, Dependent {
     this.#disposed = true;
     this.stop('it was disposed of');
     if (--this.#pool.graphs === 0) this.#gpu.allocator.release(this.#pool);
+    this.#touched?.release();
   }
   [Symbol.dispose](): void {
     this.dispose();
   }
+}
+
+function refuseReplaced({ replaced }: Touched): void {
+  if (replaced.length > 0)
+    throw new UnsupportedError(
+      `capture: ${replaced.length === 1 ? 'a tensor' : `${replaced.length} tensors`} (of ` +
+        `${replaced.map((m) => `${m.bytes} bytes`).join(', ')}) that the recorded work reads was disposed of in it: every ` +
+        'run would read the same old numbers. What one run leaves for the next must be written in place (assign)',
+    );
 }
 
 export class GpuBackend implements Backend {
@@ -82,20 +107,29 @@ export class GpuBackend implements Backend {
   free(memory: Memory): void {
     this.context.allocator.free(memory as GpuMemory);
   }
-  /** Few bytes are enqueued, many waited for; while work is recorded the driver refuses: a replay would copy others. */
+  /** Few bytes are enqueued, many waited for. */
   write(memory: Memory, byteOffset: number, data: Uint8Array): void {
-    const { device, stream, onSide, recording } = this.context;
+    this.#refuseWhileRecorded('brought to the device', 'make them before');
+    const { device, stream, onSide } = this.context;
     const to = memory.address + byteOffset;
-    if (onSide || recording || !Uploads.takes(data.byteLength)) device.copyIn(to, data, stream);
+    if (onSide || !Uploads.takes(data.byteLength)) device.copyIn(to, data, stream);
     else this.#uploads.write(to, data);
   }
+  #refuseWhileRecorded(what: string, instead: string): void {
+    if (this.context.recording)
+      throw new UnsupportedError(
+        `${this.name}: numbers cannot be ${what} while work is recorded, since nothing runs then; ${instead}`,
+      );
+  }
   readSync(memory: Memory, byteOffset: number, target: Uint8Array): void {
+    this.#refuseWhileRecorded('read', READ_LATER);
     this.context.device.copyOut(target, memory.address + byteOffset, this.context.stream);
     this.context.checkFaults(memory);
   }
 
   /** Copies through pinned memory and waits by polling, so that the event loop goes on. */
   async read(memory: Memory, byteOffset: number, target: Uint8Array): Promise<void> {
+    this.#refuseWhileRecorded('read', READ_LATER);
     const { device, stream } = this.context;
     const staging = this.#staging.pop() ?? device.allocHost(STAGING_BYTES);
     const event = device.createEvent(false);
@@ -122,10 +156,12 @@ export class GpuBackend implements Backend {
   }
 
   run(row: RunRow, inputs: readonly View[], outputs: readonly View[], params: Params): void {
-    const { device, libraries } = this.context;
+    const { device, libraries, touched } = this.context;
+    touched?.note(inputs, outputs);
     runPlan(this.context, planRow(row, inputs, outputs, params, device.info, libraries), row.name, outputs);
   }
   runChain(steps: readonly ChainStep[], inputs: readonly View[], out: View): void {
+    this.context.touched?.note(inputs, [out]);
     launchChain(this.context, { ...tracedChain(steps, inputs), inputs, out });
   }
   supports(row: RunRow, dtype: DType): true | string {
@@ -155,37 +191,48 @@ export class GpuBackend implements Backend {
   }
 
   /**
-   * Records what f enqueues instead of running it. Tensors made inside keep their memory as long as the replay lives.
+   * Records what f enqueues instead of running it. Tensors made inside keep their memory as long as the replay lives;
+   * with `hold` so do those from outside that ops in it use, and f is refused if it has put others in their places.
    */
-  capture(f: () => void, beside?: Recorded): Replay {
+  capture(f: () => void, beside?: Recorded, { hold = false }: { readonly hold?: boolean } = {}): Replay {
     const { device, allocator } = this.context;
     const pool = beside instanceof Replay && !beside.pool.closed ? beside.pool : new Pool();
+    const touched = hold ? new Touched(allocator, pool) : undefined;
+    const { unseen } = this.context;
     try {
       const told = new Set<Set<Dependent>>();
-      const graph = this.#recorded(f, pool, told);
+      this.context.unseen = false;
+      const graph = this.#recorded(f, pool, told, touched);
+      const indexed = this.context.unseen;
       try {
-        return new Replay(this.context, device.instantiate(graph), pool, told);
+        if (touched) refuseReplaced(touched);
+        return new Replay(this.context, device.instantiate(graph), pool, { told, indexed, touched });
       } finally {
         device.destroyGraph(graph);
       }
     } catch (e) {
       if (pool.graphs === 0) allocator.release(pool);
+      touched?.release();
       throw e;
+    } finally {
+      this.context.unseen = unseen;
     }
   }
-  #recorded(f: () => void, pool: Pool, told: Set<Set<Dependent>>): number {
+  #recorded(f: () => void, pool: Pool, told: Set<Set<Dependent>>, touched: Touched | undefined): number {
     const { context } = this;
     const { device, stream, allocator } = context;
     let graph = 0;
     allocator.record(pool, () => {
       device.beginCapture(stream);
       context.recording = told;
+      context.touched = touched;
       let whole = false;
       try {
         f();
         whole = true;
       } finally {
         context.recording = undefined;
+        context.touched = undefined;
         // Where f failed its error is what is told.
         if (whole) graph = device.endCapture(stream);
         else this.#abandon();

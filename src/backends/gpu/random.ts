@@ -6,7 +6,7 @@ import { at, ceilDiv, type FamilyPlan, launch, single } from './plan.js';
 
 export const RANDOM = new KernelModule('random');
 const DTYPES = [...REAL_TYPES, 'f8e4m3'] as const;
-const STREAM = { n: 'u64', seed: 'u64', offset: 'u64' } as const;
+const STREAM = { n: 'u64', seed: 'u64', offset: 'u64', fed: 'const u64*' } as const;
 const uniform = RANDOM.declare({
   each: { dtype: DTYPES },
   symbol: ({ dtype }) => `rand_uniform_${dtype}`,
@@ -26,17 +26,17 @@ const normal = RANDOM.declare({
   }),
 });
 
-export const planRandom: FamilyPlan<RowOf<'random'>, UniformParams | NormalParams> = (p, row, _, [out], params) => {
+export const planRandom: FamilyPlan<RowOf<'random'>, UniformParams | NormalParams> = (p, row, [fed], [out], params) => {
   const dtype = out.dtype as (typeof DTYPES)[number];
   const n = out.layout.size;
   const grid = Math.min(65536, ceilDiv(n, 256));
-  const stream = { n, seed: params.seed, offset: params.offset, out: at('out') };
+  const stream = { n, seed: params.seed, offset: params.offset, fed: at('fed'), out: at('out') };
   if (row.kernel.distribution === 'uniform') {
     const { lo, up } = params as UniformParams;
     const { bottom, top } = uniformRange(dtype, lo, up);
-    p.run(single(launch(uniform, { dtype }, grid, 256, { ...stream, lo, span: up - lo, bottom, top })), { out });
+    p.run(single(launch(uniform, { dtype }, grid, 256, { ...stream, lo, span: up - lo, bottom, top })), { out, fed });
   } else {
     const { mean, std } = params as NormalParams;
-    p.run(single(launch(normal, { dtype }, grid, 256, { ...stream, mean, std })), { out });
+    p.run(single(launch(normal, { dtype }, grid, 256, { ...stream, mean, std })), { out, fed });
   }
 };

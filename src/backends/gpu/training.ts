@@ -56,6 +56,7 @@ const adam = TRAINING.declare({
         grad: `const ${CTYPE[dtype]}*`,
         scale: 'const float*',
         copy: `${C}*`,
+        fed: 'const float*',
         n: 'u64',
         decay1: 'float',
         rest1: 'float',
@@ -107,7 +108,7 @@ const planAdam: Plan = (p, _row, inputs, outputs, o: AdamParams) => {
   const access = accessOf(weights, m, v, grad, ...(copy ? [copy] : []));
   const rates = { decay1: o.beta1, rest1: 1 - o.beta1, decay2: o.beta2, rest2: 1 - o.beta2 };
   const args = {
-    ...{ p: at('p'), m: at('m'), v: at('v'), grad: at('grad'), scale: at('scale'), copy: at('copy'), n, ...rates },
+    ...{ p: at('p'), m: at('m'), v: at('v'), grad: at('grad'), scale: at('scale'), copy: at('copy'), fed: at('fed'), n, ...rates },
     ...{ shrink: o.shrink, rate: o.rate, eps: o.eps },
   };
   const variant = {
@@ -118,6 +119,7 @@ const planAdam: Plan = (p, _row, inputs, outputs, o: AdamParams) => {
   p.run(single(launch(adam, variant, strideGrid(ceilDiv(n, access === 'packed' ? RUN : 1), BLOCK), BLOCK, args)), {
     ...{ p: weights, m, v, grad, copy },
     scale: o.scaled ? inputs[4] : undefined,
+    fed: o.fed ? inputs[o.scaled ? 5 : 4] : undefined,
   });
 };
 
