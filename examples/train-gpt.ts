@@ -3,13 +3,14 @@
 // tells all)
 // On several ranks as it is: mpirun -np 4 node dist/examples/train-gpt.js ..., or torchrun --no-python (docs/distributed.md);
 // --batch is that of all ranks together, --device cuda takes each rank its own GPU; --shard optimizer keeps a part of the
-// optimizer's state on each rank, --shard all a part of parameters and gradients as well.
+// optimizer's state on each rank, --shard all a part of parameters and gradients as well. --graph records a step on a GPU
+// and repeats it whole.
 // DIR then holds what `wick generate --model DIR` reads, the training log, the loss curve and a checkpoint to go on
 // from (--resume).
 import { appendFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { arange, defaultGenerator, type DType, Generator, noGrad, scope, tensor, type Tensor } from 'wick';
+import { arange, captured, defaultGenerator, type DType, Generator, noGrad, scope, tensor, type Tensor } from 'wick';
 import { randomNumbers } from 'wick/data';
 import { LanguageModel, PlainDecoder, trainBpe } from 'wick/engine';
 import { loadTokenizer } from 'wick/tokenizers';
@@ -62,13 +63,14 @@ const { values: v } = parseArgs({
     prompt: option('\n'),
     resume: { type: 'boolean', default: false },
     shard: option('none'),
+    graph: { type: 'boolean', default: false },
     help: { type: 'boolean', default: false },
   },
 });
 if (v.help || v.text === undefined) {
   console.error(
     'train-gpt --text FILE [--out DIR] [--device cpu] [--dtype f32|bf16] [--steps N] [--batch N] [--context N] [--vocab N] [--hidden N] [--layers N] [--heads N] [--kv-heads N]\n' +
-      '          [--intermediate N] [--rate R] [--weight-decay W] [--dropout P] [--log-every N] [--eval-every N] [--prompt TEXT] [--seed S] [--resume] [--shard none|optimizer|all]',
+      '          [--intermediate N] [--rate R] [--weight-decay W] [--dropout P] [--log-every N] [--eval-every N] [--prompt TEXT] [--seed S] [--resume] [--shard none|optimizer|all] [--graph]',
   );
   process.exit(v.help ? 0 : 2);
 }
@@ -79,6 +81,10 @@ if (!['none', 'optimizer', 'all'].includes(v.shard)) {
 const n = (name: keyof typeof v): number => Number(v[name]);
 const world = await init({ device: v.device });
 const { device } = world;
+if (v.graph && world.size > 1) {
+  console.error('train-gpt: --graph records the step of one rank; there are several');
+  process.exit(2);
+}
 /** One rank speaks and writes for all. */
 const say = (text: string): void => {
   if (world.first) console.error(text);
@@ -332,12 +338,19 @@ async function look(step: number): Promise<void> {
   );
 }
 
+/** The loss of a batch and a step by it. */
+const learn = (x: Tensor, y: Tensor): Tensor => {
+  const loss = lossOf({ x, y });
+  way.step(loss);
+  return loss.detach();
+};
+const takeStep = v.graph ? captured(learn) : learn;
 for (let step = first + 1; step <= steps; step++) {
   optimizer.learningRate = n('rate') * schedule(step - 1);
   const loss = scope(() => {
-    const l = lossOf(drawn(step));
-    way.step(l);
-    return step % every === 0 ? world.allReduce(l.detach(), 'avg') : l.detach();
+    const { x, y } = drawn(step);
+    const l = takeStep(x, y);
+    return step % every === 0 ? world.allReduce(l, 'avg') : l;
   });
   if (step % every === 0) {
     await settle();
