@@ -10,7 +10,7 @@ import { parseArgs } from 'node:util';
 import { GpuBackend } from '../src/backends/gpu/gpu.js';
 import { table } from '../src/cli/table.js';
 import { Device, type DType, noGrad, randn, scope, tensor, type Tensor } from '../src/index.js';
-import type { SdpaOptions } from '../src/ops/attention.js';
+import type { SdpaOptions } from '../src/nn/index.js';
 import { commitNow } from '../src/parity/provenance.js';
 
 const { values: v } = parseArgs({

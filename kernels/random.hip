@@ -120,8 +120,7 @@ WICK_FN void uniform(u64 n, u64 seed, u64 offset, const u64* fed, double lo, dou
     }
   }
 }
-template <class S>
-WICK_FN void normal(u64 n, u64 seed, u64 offset, const u64* fed, double mean, double std, S* out) {
+template <class S> WICK_FN void normal(u64 n, u64 seed, u64 offset, const u64* fed, double mean, double std, S* out) {
   if (fed) seed = fed[0], offset += fed[1];
   const u32 skip = (u32)(offset % 2);
   GRID_STRIDE(t, (n + skip + 1) / 2) {

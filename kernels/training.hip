@@ -134,8 +134,7 @@ template <bool COPY, int V, class G, class C>
 WICK_FN void adam_step(float* p, float* m, float* v, const G* grad, const float* scale, C* copy, const float* fed,
                        u64 n, float decay1, float rest1, float decay2, float rest2, float shrink, float rate,
                        float eps) {
-  const AdamRates r = {
-      decay1, rest1, decay2, rest2, fed ? fed[0] : shrink, fed ? fed[1] : rate, fed ? fed[2] : eps};
+  const AdamRates r = {decay1, rest1, decay2, rest2, fed ? fed[0] : shrink, fed ? fed[1] : rate, fed ? fed[2] : eps};
   const float by = scale ? *scale : 1.0f;
   GRID_STRIDE(i, n / V) {
     const u64 at = i * V;

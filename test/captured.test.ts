@@ -57,7 +57,11 @@ function train(on: Device, { flat, graph }: { flat: boolean; graph: boolean }): 
   const packed = flat ? new nn.FlatParameters(net, 'bf16') : undefined;
   const optimizer = new nn.AdamW(packed ? [packed.master] : net.parameters(), { learningRate: 1e-2 });
   const step = (x: Tensor): { loss: Tensor; norm: Tensor } => {
-    const loss = net.forward(x).cast('f32').reshape([-1, 16]).crossEntropy(x.reshape([-1]));
+    const loss = net
+      .forward(x)
+      .cast('f32')
+      .reshape([-1, 16])
+      .crossEntropy(x.reshape([-1]));
     const norm = packed
       ? packed.backwardStep(loss, optimizer, { clipNorm: 0.5 })
       : optimizer.backwardStep(loss, { clipNorm: 0.5 });
@@ -89,10 +93,15 @@ for (const name of ['sim:32', 'sim:64', 'cpu'] as const) {
     });
 }
 
-test('random streams go on from run to run, seeds repeat, and gradients computed again repeat their draws', { skip }, () => {
+test('random streams go on from run to run, seeds repeat, and gradients computed again repeat their draws', {
+  skip,
+}, () => {
   const own = new Generator(9);
   const f = (x: Tensor): Tensor =>
-    x.add(rand([4], { device })).add(rand([4], { device, generator: own })).add(rand([4], { device, seed: 5 }));
+    x
+      .add(rand([4], { device }))
+      .add(rand([4], { device, generator: own }))
+      .add(rand([4], { device, seed: 5 }));
   const draws = (run: (x: Tensor) => Tensor): unknown[] => {
     manualSeed(1);
     Object.assign(own, { seed: 9n, offset: 0n });
@@ -181,7 +190,10 @@ test('what a recording cannot know is refused with a sentence, and the device go
     sgd.backwardStep(loss);
     return loss;
   }, /SGD: its step of a parameter f32 \[3\] on sim:32 cannot be recorded/);
-  second((a) => (manualSeed(1), a.add(rand([3], { device })).add((manualSeed(2), rand([3], { device })))), /seeds its random/);
+  second(
+    (a) => (manualSeed(1), a.add(rand([3], { device })).add((manualSeed(2), rand([3], { device })))),
+    /seeds its random/,
+  );
   const average = new nn.EMA(new nn.Linear(2, 2, { device }), { warmup: true });
   second((a) => (average.update(), a.sum()), /EMA: with warmup/);
   assert.equal(x.sum().item(), 6);

@@ -14,7 +14,12 @@ import { STEP_WORDS, StepRecording } from './step-recording.js';
 import { Tensor } from './tensor.js';
 
 /** What a captured function may answer: tensors, in lists and records of any depth, or nothing. */
-export type CapturedAnswer = Tensor | void | undefined | readonly CapturedAnswer[] | { readonly [key: string]: CapturedAnswer };
+export type CapturedAnswer =
+  | Tensor
+  | void
+  | undefined
+  | readonly CapturedAnswer[]
+  | { readonly [key: string]: CapturedAnswer };
 
 /** What `captured` takes. */
 export interface CapturedOptions {
@@ -88,7 +93,8 @@ class RecordedStep<A extends readonly Tensor[], R extends CapturedAnswer> {
     );
     const own = new Set<unknown>();
     mapped(answer as R, (t) => (own.add(t.memory), t));
-    const left = replay.pool.live - lived - [...own].filter((m) => (m as { pool?: unknown }).pool === replay.pool).length;
+    const left =
+      replay.pool.live - lived - [...own].filter((m) => (m as { pool?: unknown }).pool === replay.pool).length;
     if (left > 0) {
       mapped(answer as R, (t) => (t.dispose(), t));
       replay.dispose();

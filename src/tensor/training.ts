@@ -147,7 +147,12 @@ export function adamInPlace(t: AdamTensors, rates: AdamRates): boolean {
   if (!dense || !typed || p.size === 0 || !has(p.device, adamRow, grad.dtype)) return false;
   const inputs = [p, m, v, grad].map((x) => x.reshape([x.size]));
   const flatCopy = copy?.reshape([copy.size]);
-  const params: AdamParams = { ...rates, scaled: scale !== undefined, copied: copy !== undefined, fed: fed !== undefined };
+  const params: AdamParams = {
+    ...rates,
+    scaled: scale !== undefined,
+    copied: copy !== undefined,
+    fed: fed !== undefined,
+  };
   const all = [...inputs, ...(scale ? [scale] : []), ...(fed ? [fed] : []), ...(flatCopy ? [flatCopy] : [])];
   const device = sameDevice('adamInPlace', all);
   adamRow.infer(all, params);

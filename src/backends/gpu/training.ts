@@ -108,7 +108,17 @@ const planAdam: Plan = (p, _row, inputs, outputs, o: AdamParams) => {
   const access = accessOf(weights, m, v, grad, ...(copy ? [copy] : []));
   const rates = { decay1: o.beta1, rest1: 1 - o.beta1, decay2: o.beta2, rest2: 1 - o.beta2 };
   const args = {
-    ...{ p: at('p'), m: at('m'), v: at('v'), grad: at('grad'), scale: at('scale'), copy: at('copy'), fed: at('fed'), n, ...rates },
+    ...{
+      p: at('p'),
+      m: at('m'),
+      v: at('v'),
+      grad: at('grad'),
+      scale: at('scale'),
+      copy: at('copy'),
+      fed: at('fed'),
+      n,
+      ...rates,
+    },
     ...{ shrink: o.shrink, rate: o.rate, eps: o.eps },
   };
   const variant = {
