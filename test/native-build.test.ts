@@ -177,6 +177,11 @@ test('an engine is built for the best instruction set that the CPU has, or the o
   assert.equal(hostInstructionSet('x64', flags(avx2)).name, 'avx2');
   assert.equal(hostInstructionSet('x64', flags(`${avx2} avx512f avx512bw avx512dq avx512vl`)).name, 'avx512');
   assert.equal(hostInstructionSet('arm64', flags('')).name, 'neon');
+  const quantized = (arch: 'x64' | 'arm64', has: string): string[] =>
+    units([hostInstructionSet(arch, flags(has))]).flatMap((u) => (/^vector-quantized/.test(u.name) ? [u.name] : []));
+  assert.deepEqual(quantized('arm64', ''), ['vector-quantized-neon']);
+  assert.deepEqual(quantized('arm64', 'asimddp'), ['vector-quantized-dotprod'], 'and nothing that it does not need');
+  assert.equal(units(INSTRUCTION_SETS.arm64).filter((u) => /^vector-quantized/.test(u.name)).length, 2, 'a release');
   const all = new Set(units(INSTRUCTION_SETS.x64).map((u) => u.name));
   for (const { name } of INSTRUCTION_SETS.x64) assert.ok(all.has(`vector-matmul-${name}`), name);
   assert.equal(units([INSTRUCTION_SETS.x64[1]]).filter((u) => /(sse2|avx512)$/.test(u.name)).length, 0);

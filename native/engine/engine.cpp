@@ -76,18 +76,26 @@ struct Choice {
   const IsaTable* (*table)();
 };
 
+// An engine built for the CPU at hand has products of whole numbers for CPUs with dot products alone, or none for them.
+#if defined(WICK_ONLY_VNNI) || defined(WICK_ONLY_DOTPROD)
+constexpr bool DOT_ALONE = true;
+#else
+constexpr bool DOT_ALONE = false;
+#endif
 #if defined(__x86_64__)
 bool hasSse2() { return true; }
 bool hasAvx2() {
   __builtin_cpu_init();
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
 }
+bool hasVnni() { return __builtin_cpu_supports("avx512vnni"); }
 bool hasAvx512() {
-  return hasAvx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  return hasAvx2() && (!DOT_ALONE || hasVnni()) && __builtin_cpu_supports("avx512f") &&
+         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
 #elif defined(__aarch64__)
-bool hasNeon() { return true; }
+bool hasDotprod() { return getauxval(AT_HWCAP) & HWCAP_ASIMDDP; }
+bool hasNeon() { return !DOT_ALONE || hasDotprod(); }
 #else
 bool hasWasm() { return true; }  // a machine without its vectors refuses the whole module
 #endif
@@ -99,22 +107,30 @@ WICK_INSTRUCTION_SET(avx2)
 #endif
 #ifdef WICK_WITH_AVX512
 WICK_INSTRUCTION_SET(avx512)
+#ifdef WICK_WITH_VNNI
 extern "C" void wick_quantized_vnni(IsaTable*);
 // CPUs with AVX-512 mostly multiply and add four bytes in one instruction, too.
 const IsaTable* table_avx512_vnni() {
   const IsaTable* t = table_avx512();
-  if (__builtin_cpu_supports("avx512vnni")) wick_quantized_vnni(const_cast<IsaTable*>(t));
+  if (hasVnni()) wick_quantized_vnni(const_cast<IsaTable*>(t));
   return t;
 }
+#else
+const auto table_avx512_vnni = table_avx512;
+#endif
 #endif
 #ifdef WICK_WITH_NEON
 WICK_INSTRUCTION_SET(neon)
+#ifdef WICK_WITH_DOTPROD
 extern "C" void wick_quantized_dotprod(IsaTable*);
 const IsaTable* table_neon_dotprod() {
   const IsaTable* t = table_neon();
-  if (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) wick_quantized_dotprod(const_cast<IsaTable*>(t));
+  if (hasDotprod()) wick_quantized_dotprod(const_cast<IsaTable*>(t));
   return t;
 }
+#else
+const auto table_neon_dotprod = table_neon;
+#endif
 #endif
 #ifdef WICK_WITH_WASM
 WICK_INSTRUCTION_SET(wasm)

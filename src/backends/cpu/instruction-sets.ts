@@ -10,10 +10,15 @@ export interface InstructionSet {
   readonly flags: readonly string[];
   /** What the CPU must have, as /proc/cpuinfo spells it; the engine asks the CPU itself when it is loaded. */
   readonly needs: readonly string[];
-  /**
-   * Products of whole numbers once more, for CPUs that multiply and add four bytes at a time; used where the CPU can.
-   */
-  readonly dot?: { readonly name: string; readonly flags: readonly string[] };
+  /** Products of whole numbers for CPUs that multiply and add four bytes at a time. */
+  readonly dot?: DotProducts;
+}
+export interface DotProducts {
+  readonly name: string;
+  readonly flags: readonly string[];
+  readonly needs: readonly string[];
+  /** The CPU is known to have it, so that nothing else is compiled; else both are, and the engine asks the CPU. */
+  readonly alone?: true;
 }
 
 const AVX2 = ['avx2', 'fma', 'f16c'];
@@ -26,7 +31,7 @@ export const INSTRUCTION_SETS: { readonly [A in NativeArch]: readonly Instructio
       name: 'neon',
       flags: ['-march=armv8-a'],
       needs: [],
-      dot: { name: 'dotprod', flags: ['-march=armv8.2-a+dotprod'] },
+      dot: { name: 'dotprod', flags: ['-march=armv8.2-a+dotprod'], needs: ['asimddp'] },
     },
   ],
   x64: [
@@ -36,7 +41,7 @@ export const INSTRUCTION_SETS: { readonly [A in NativeArch]: readonly Instructio
       name: 'avx512',
       flags: [...AVX512.map((f) => `-m${f}`), '-mfma', '-mf16c', '-mprefer-vector-width=512'],
       needs: [...AVX2, ...AVX512],
-      dot: { name: 'vnni', flags: ['-mavx512vnni'] },
+      dot: { name: 'vnni', flags: ['-mavx512vnni'], needs: ['avx512_vnni'] },
     },
   ],
 };
@@ -69,17 +74,22 @@ function cpuFlags(): ReadonlySet<string> {
   }
 }
 
-/** The one that a build for this machine is for: what WICK_CPU_ISA names, else the best that the CPU has. */
+/**
+ * The one that a build for this machine is for: what WICK_CPU_ISA names, else the best that the CPU has, with its dot
+ * products alone or without them.
+ */
 export function hostInstructionSet(arch: NativeArch, flags: ReadonlySet<string> = cpuFlags()): InstructionSet {
-  const has = (set: InstructionSet): boolean => set.needs.every((f) => flags.has(f));
+  const has = ({ needs }: { readonly needs: readonly string[] }): boolean => needs.every((f) => flags.has(f));
+  const onlyFor = ({ dot, ...set }: InstructionSet): InstructionSet =>
+    dot && has(dot) ? { ...set, dot: { ...dot, alone: true } } : set;
   const known = INSTRUCTION_SETS[arch];
   const wanted = env('WICK_CPU_ISA');
-  if (wanted === undefined) return known.filter(has).at(-1) ?? known[0];
+  if (wanted === undefined) return onlyFor(known.filter(has).at(-1) ?? known[0]);
   const named = known.find((set) => set.name === wanted);
   if (!named)
     throw new NativeError(
       `WICK_CPU_ISA is ${JSON.stringify(wanted)}; known are ${[...known, WASM_SET].map((set) => set.name).join(', ')}`,
     );
   if (!has(named)) throw new NativeError(`WICK_CPU_ISA is ${wanted}, but this CPU lacks those instructions`);
-  return named;
+  return onlyFor(named);
 }

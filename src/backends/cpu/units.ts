@@ -53,21 +53,20 @@ export function units(sets: readonly InstructionSet[]): Unit[] {
   const perSet = [...sources('vector'), ...rows.map((f) => `generated/${f}`)];
   const everywhere = [...sources('ops'), ...sources('engine')];
   // engine.cpp alone knows which instruction sets there are.
-  const known = sets.map((set) => `-DWICK_WITH_${set.name.toUpperCase()}`);
-  const flagsOf = (set: InstructionSet): string[] => [...set.flags, `-DWICK_ISA_${set.name.toUpperCase()}`];
+  const known = sets.flatMap(({ name, dot }) => [
+    `-DWICK_WITH_${name.toUpperCase()}`,
+    ...(dot ? [`-DWICK_${dot.alone ? 'ONLY' : 'WITH'}_${dot.name.toUpperCase()}`] : []),
+  ]);
+  const compiledFor = (set: InstructionSet, source: string): Unit[] => {
+    const flags = [...set.flags, `-DWICK_ISA_${set.name.toUpperCase()}`];
+    const plain: Unit = { name: `${nameOf(source)}-${set.name}`, source, flags };
+    if (!set.dot || source !== 'vector/quantized.cpp') return [plain];
+    const { name, flags: more, alone } = set.dot;
+    const dot: Unit = { name: `${nameOf(source)}-${name}`, source, flags: [...flags, ...more] };
+    return alone ? [dot] : [plain, { ...dot, flags: [...dot.flags, `-DWICK_DOT=${name}`] }];
+  };
   return [
-    ...sets.flatMap((set) => [
-      ...perSet.map((source) => ({ name: `${nameOf(source)}-${set.name}`, source, flags: flagsOf(set) })),
-      ...(set.dot
-        ? [
-            {
-              name: `vector-quantized-${set.dot.name}`,
-              source: 'vector/quantized.cpp',
-              flags: [...flagsOf(set), ...set.dot.flags, `-DWICK_DOT=${set.dot.name}`],
-            },
-          ]
-        : []),
-    ]),
+    ...sets.flatMap((set) => perSet.flatMap((source) => compiledFor(set, source))),
     ...everywhere.map((source) => ({
       name: nameOf(source),
       source,
