@@ -8,6 +8,8 @@
 // alive, if it is not deep in a call. --leave-open lets ranks end without closing their group, as programs may.
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
+import { writeSync } from 'node:fs';
+import type { Readable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { Worker } from 'node:worker_threads';
@@ -114,6 +116,9 @@ const stages = v.stages.split(',');
 const unknown = stages.find((s) => !Object.hasOwn(STAGES, s));
 assert.equal(unknown, undefined, `there is no stage ${unknown}; there are ${Object.keys(STAGES).join(', ')}`);
 
+/** Where a rank tells the program that started it which stage it is in: however it ends, that is known then. */
+const STAGE_PIPE = 3;
+
 /** Greedy tokens and the logits of the prompt. */
 async function answer(
   device: string,
@@ -138,7 +143,10 @@ const DEADLINE = `
 async function rank(): Promise<void> {
   const word = new Int32Array(new SharedArrayBuffer(4));
   const names = ['the meeting', ...stages, 'closing the group', 'the end of the process'];
-  const enter = (name: string): void => void Atomics.store(word, 0, names.indexOf(name));
+  const enter = (name: string): void => {
+    Atomics.store(word, 0, names.indexOf(name));
+    writeSync(STAGE_PIPE, `${name}\n`);
+  };
   const data = { limit: Number(v.limit), stages: names, word, rank: process.env.RANK };
   new Worker(DEADLINE, { eval: true, workerData: data }).unref();
   setTimeout(
@@ -182,7 +190,7 @@ function start(size: number, running: Set<ChildProcess>): Promise<string[]> {
   return Promise.all(
     Array.from({ length: size }, (_, r) => {
       const child = spawn(process.execPath, [fileURLToPath(import.meta.url), ...args], {
-        stdio: 'inherit',
+        stdio: ['inherit', 'inherit', 'inherit', 'pipe'],
         env: {
           ...process.env,
           ...{ RANK: String(r), WORLD_SIZE: String(size), LOCAL_RANK: String(r), LOCAL_WORLD_SIZE: String(size) },
@@ -191,10 +199,15 @@ function start(size: number, running: Set<ChildProcess>): Promise<string[]> {
         },
       });
       running.add(child);
+      let stage = 'the meeting';
+      (child.stdio[STAGE_PIPE] as Readable).on(
+        'data',
+        (text) => (stage = String(text).trim().split('\n').at(-1) ?? stage),
+      );
       return new Promise<string>((resolve) =>
         child.on('close', (code, signal) => {
           running.delete(child);
-          resolve(code === 0 ? '' : signal ? `was ended by ${signal}` : `ended with ${code}`);
+          resolve(code === 0 ? '' : `${signal ? `was ended by ${signal}` : `ended with ${code}`} in ${stage}`);
         }),
       );
     }),

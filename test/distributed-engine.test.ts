@@ -1,6 +1,8 @@
 // One server for many ranks: what several ranks write together is what one writes alone, and they end together.
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
+import { copyFileSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { runLocal } from '../src/distributed/index.js';
@@ -8,6 +10,7 @@ import { builtinModel } from '../src/engine/index.js';
 import { ranksOf } from '../src/engine/ranks.js';
 import { findGolden, missingGolden } from '../src/parity/golden.js';
 import { answersOf, byHand, byMpi, freePort, programArgs, skipMpi } from './distributed-support.js';
+import { familyFolder, skipFamilies } from './models-support.js';
 
 const ranks = new URL('./distributed-engine-ranks.js', import.meta.url);
 
@@ -120,6 +123,41 @@ const completion = async (url: string): Promise<string> => {
   const { choices } = (await answer.json()) as { choices: { text: string }[] };
   return choices[0].text;
 };
+/** A small mixture that reads and writes as the built-in model does. */
+function mixture(): string {
+  const from = JSON.parse(readFileSync(join(builtinModel, 'config.json'), 'utf8')) as { vocab_size: number };
+  const dir = familyFolder('qwen3_moe', ({ config, tensors }) => {
+    const entries = Object.entries(tensors).map(([name, [shape, ...rest]]) => {
+      const [rows, ...others] = shape;
+      return [name, [rows === config.vocab_size ? [from.vocab_size, ...others] : shape, ...rest]];
+    });
+    return { config: { ...config, vocab_size: from.vocab_size }, tensors: Object.fromEntries(entries) };
+  });
+  for (const name of ['tokenizer.json', 'tokenizer_config.json'])
+    copyFileSync(join(builtinModel, name), join(dir, name));
+  return dir;
+}
+test('wick generate on 2 ranks: rank 0 writes the text of one process, with rows of experts and whole ones by rank', {
+  skip: skipFamilies,
+}, async () => {
+  const args = [cli, 'generate', '--model', mixture(), '--device', 'cpu', '--max-tokens', '8', '--seed', '5', 'Once'];
+  const [one] = await byHand(1, args);
+  assert.equal(one.code, 0, one.err);
+  for (const how of ['rows', 'whole']) {
+    const [first, second] = await byHand(2, [...args, '--experts', how]);
+    assert.deepEqual([first.code, second.code], [0, 0], first.err + second.err);
+    assert.deepEqual([first.out, second.out, second.err], [one.out, '', ''], how);
+    assert.match(first.err, /parameters of rank 0 of 2 over socket in f32/);
+  }
+  for (const [size, how, said] of [
+    [1, 'whole', /generate: --experts says how several ranks divide a mixture, and this process is alone/],
+    [2, 'half', /generate: there is no --experts "half"; there are rows, whole/],
+  ] as const)
+    for (const { code, err } of await byHand(size, [...args, '--experts', how])) {
+      assert.notEqual(code, 0);
+      assert.match(err, said);
+    }
+});
 test('wick serve on 2 ranks answers as on one, and a signal to rank 0 ends both in order', async () => {
   const [one, two] = [await serveOn(1), await serveOn(2)];
   assert.equal(await completion(two.url), await completion(one.url));

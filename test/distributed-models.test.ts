@@ -82,6 +82,8 @@ test('layers that remember a state are divided by their heads', {
     path: familyFolder(name),
   }));
   assert.equal(await likeWhole(2, 'sharedModels', data, 0.51), data.length);
+  const convolved = ['lfm2', 'lfm2_moe'].map((name) => ({ name, path: familyFolder(name) }));
+  assert.equal(await likeWhole(2, 'sharedModels', convolved, 0.52), convolved.length, 'short convolutions by channels');
 });
 test('mixtures with whole experts by rank: all fused, stacked and biased forms', { skip: skipFamilies }, async () => {
   const data = ['mixtral', 'qwen2_moe', 'gpt_oss', 'granitemoe', 'deepseek_v3', 'llama4_text', 'phimoe'].map(
@@ -287,6 +289,8 @@ test('whole experts by rank are refused where their number does not divide, and 
     () => new Shard(group, features, 'half' as never),
     /experts: "half" is no division; there are rows, whole/,
   );
+  const dense = { ...(features as object), layers: [{ mixer: { kind: 'conv' }, mlp: { kind: 'none' } }] } as never;
+  assert.throws(() => new Shard(group, dense, 'whole'), /experts: "whole" divides mixtures, and this m is none/);
   const held = (size: number, how?: 'whole'): unknown =>
     (new Shard({ ...group, size }, features, how).own.layers[0].mlp as { held?: unknown }).held;
   assert.equal(held(2), undefined);

@@ -321,6 +321,23 @@ export function ncclStandInRun(g: Group, collective: 'NCCL' | 'RCCL'): string {
   return name;
 }
 
+/** A group that nobody closes, and recorded work with its calls inside: how a process that ends lets go of both. */
+export function ncclAbandoned(g: Group): void {
+  const { world } = standInWorld(g);
+  const x = on(world, [1, 2], [2]);
+  const part = world.split(0);
+  const living = world.device.capture(() => scope(() => void x.assign(part.allReduce(x))));
+  const transport = world.transport as NcclTransport;
+  if (g.rank === 0) transport.abandon(); // the others need not take part, nor at the same time
+  g.barrier();
+  transport.abandon();
+  assert.throws(() => living.launch(), /recorded work that is gone: rank \d of 2: the group it talks to has ended/);
+  for (const group of [world, part]) assert.throws(() => group.allReduce(x), /this group was closed/);
+  living.dispose();
+  transport.abandon(); // nothing is left to end
+  world.close();
+}
+
 /** A net whose sums are exact in any order: small whole numbers, no division but by powers of two. */
 class Net extends Module {
   readonly first: Tensor;

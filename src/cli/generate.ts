@@ -2,11 +2,15 @@
 import { existsSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { ArgumentError } from '../base/errors.js';
+import type { Group } from '../distributed/index.js';
+import { tensor } from '../tensor/create.js';
 import { Device } from '../tensor/device.js';
+import { scope } from '../tensor/scope.js';
 import type { DType } from '../base/dtype.js';
 import type { CacheType } from '../nn/kv-cache.js';
 import { progressBar } from './progress.js';
 import { builtinModel, type GenerateStats, LanguageModel } from '../engine/index.js';
+import { EXPERTS_HELP, expertsOf, worldOf } from './world.js';
 
 const HELP = `wick generate [options] "prompt"
 
@@ -20,8 +24,10 @@ const HELP = `wick generate [options] "prompt"
   --top-k K  --top-p P  --min-p P  --repetition-penalty R
   --seed S               the same seed gives the same text (default: from the clock)
   --json                 one JSON object at the end: text, reason, tokens, times
+${EXPERTS_HELP}
 
-Text goes to stdout, everything else to stderr.`;
+Text goes to stdout, everything else to stderr. Started several times by a launcher (mpirun -np 2 npx wick generate
+...), the processes share one model among their devices, and rank 0 writes.`;
 
 function number(name: string, text: string | undefined): number | undefined {
   if (text === undefined) return undefined;
@@ -48,6 +54,7 @@ export async function run(argv: readonly string[]): Promise<number> {
       'min-p': option,
       'repetition-penalty': option,
       seed: option,
+      experts: option,
       json: { type: 'boolean' },
       help: { type: 'boolean', short: 'h' },
     },
@@ -66,16 +73,23 @@ export async function run(argv: readonly string[]): Promise<number> {
     topP: number('top-p', v['top-p']),
     minP: number('min-p', v['min-p']),
     repetitionPenalty: number('repetition-penalty', v['repetition-penalty']),
-    seed: number('seed', v.seed) ?? Date.now(),
+    seed: number('seed', v.seed),
     maxTokens: number('max-tokens', v['max-tokens']) ?? 200,
   };
-  const given = Object.fromEntries(Object.entries(sampling).filter(([, value]) => value !== undefined));
-  const device = v.device ? Device.get(v.device) : Device.best();
+  const experts = expertsOf('generate', v.experts);
+  const world = await worldOf(v.device);
+  const first = world?.first ?? true;
+  // All ranks draw the same tokens.
+  const seed = sampling.seed ?? (world ? sharedClock(world) : Date.now());
+  const given = Object.fromEntries(Object.entries({ ...sampling, seed }).filter(([, value]) => value !== undefined));
+  const device = world?.device ?? (v.device ? Device.get(v.device) : Device.best());
   const begin = performance.now();
-  const bar = process.stderr.isTTY ? progressBar() : undefined;
+  const bar = process.stderr.isTTY && first ? progressBar() : undefined;
   const model = await LanguageModel.load(dir, {
     device,
     ...(v.dtype && { dtype: v.dtype as DType }),
+    ...(world && { shard: world }),
+    ...(experts && { experts }),
     ...(v['cache-type'] && { cacheType: v['cache-type'] as CacheType }),
     onDownload: ({ file, done, total }) => bar?.show(done, total, `fetching ${file}`),
     onProgress: (done, total) => bar?.show(done, total, `loading to ${device.name}`),
@@ -84,35 +98,56 @@ export async function run(argv: readonly string[]): Promise<number> {
   const loaded = (performance.now() - begin) / 1000;
   const abort = new AbortController();
   const stop = (): void => abort.abort();
-  process.once('SIGINT', stop);
-  if (!v.json) process.stdout.write(prompt);
+  // A rank that stopped alone would leave the others waiting: there a signal ends the process, and the others with it.
+  if (!world) process.once('SIGINT', stop);
+  const write = (text: string): void => void (first && !v.json && process.stdout.write(text));
+  write(prompt);
   let text = '';
   let stats: GenerateStats | undefined;
   for await (const piece of model.generate(prompt, { ...given, signal: abort.signal, onDone: (s) => (stats = s) })) {
-    if (!v.json) process.stdout.write(piece);
+    write(piece);
     text += piece;
   }
   process.removeListener('SIGINT', stop);
-  const about = { parameters: model.model.parameterCount(), dtype: model.model.dtype, device: device.name };
+  const about = {
+    parameters: model.model.parameterCount(),
+    dtype: model.model.dtype,
+    device: device.name,
+    ...(world && { ranks: world.size }),
+  };
+  if (world) {
+    model.dispose();
+    world.close();
+  }
+  if (!first) return 0;
   if (v.json) {
-    console.log(
-      JSON.stringify({ model: v.model ?? 'built-in', ...about, prompt, text, seed: sampling.seed, ...stats }),
-    );
+    console.log(JSON.stringify({ model: v.model ?? 'built-in', ...about, prompt, text, seed, ...stats }));
     return 0;
   }
   process.stdout.write('\n');
-  if (stats) console.error(report(stats, device, about.parameters, about.dtype, loaded));
+  if (stats) console.error(report(stats, device, world, about.parameters, about.dtype, loaded));
   if (v.model === undefined)
     console.error('next: wick chat, wick serve (a page and an API), or --model owner/name from the Hugging Face hub');
   return 0;
 }
 
-function report(s: GenerateStats, device: Device, parameters: number, dtype: string, loaded: number): string {
+/** Rank 0's time, on all ranks. */
+const sharedClock = (world: Group): number =>
+  scope(() => world.broadcast(tensor(Float64Array.of(Date.now()), { device: world.device })).item());
+
+function report(
+  s: GenerateStats,
+  device: Device,
+  world: Group | undefined,
+  parameters: number,
+  dtype: string,
+  loaded: number,
+): string {
   const rate = (n: number, seconds: number): string =>
     seconds > 0 ? (n / seconds).toFixed(n / seconds < 100 ? 1 : 0) : '-';
   const size = parameters >= 1e9 ? `${(parameters / 1e9).toFixed(1)}B` : `${(parameters / 1e6).toFixed(1)}M`;
   return (
-    `${size} parameters in ${dtype} on ${device.name} (${device.description}); loaded in ${loaded.toFixed(2)} s; ` +
+    `${size} parameters${world ? ` of ${world}` : ''} in ${dtype} on ${device.name} (${device.description}); loaded in ${loaded.toFixed(2)} s; ` +
     `prompt ${s.promptTokens} tokens at ${rate(s.promptTokens, s.prefillSeconds)} tokens/s; ${s.tokens} tokens at ` +
     `${rate(Math.max(0, s.tokens - 1), s.decodeSeconds)} tokens/s`
   );

@@ -5,6 +5,7 @@ import type { DType } from '../base/dtype.js';
 import { ArgumentError } from '../base/errors.js';
 import { builtinModel, LanguageModel, TextEngine } from '../engine/index.js';
 import type { Group } from '../distributed/index.js';
+import type { ExpertDivision } from '../models/index.js';
 import type { CacheType } from '../nn/kv-cache.js';
 import { Device } from '../tensor/device.js';
 import { progressBar } from './progress.js';
@@ -64,13 +65,15 @@ export async function openEngine(
     readonly maxWaiting?: number | undefined;
     /** The ranks that share the model. */
     readonly world?: Group;
+    /** How they divide mixtures. */
+    readonly experts?: ExpertDivision | undefined;
     readonly onBroken?: (error: Error) => void;
   } = {},
 ): Promise<OpenEngine> {
   const from = v.model ?? builtinModel;
   if (v.model === undefined && !existsSync(from))
     throw new ArgumentError(`${command}: the built-in model is not part of this installation; give --model NAME`);
-  const { world } = more;
+  const { world, experts } = more;
   const device = world?.device ?? (v.device ? Device.get(v.device) : Device.best());
   const begin = performance.now();
   const bar = process.stderr.isTTY && (world?.first ?? true) ? progressBar() : undefined;
@@ -78,6 +81,7 @@ export async function openEngine(
     device,
     ...(v.dtype && { dtype: v.dtype as DType }),
     ...(world && { shard: world }),
+    ...(experts && { experts }),
     ...(v['cache-type'] && { cacheType: v['cache-type'] as CacheType }),
     onDownload: ({ file, done, total }) => bar?.show(done, total, `fetching ${file}`),
     onProgress: (done, total) => bar?.show(done, total, `loading to ${device.name}`),

@@ -4,11 +4,10 @@ import { env } from '../base/environment.js';
 import { ArgumentError } from '../base/errors.js';
 import { packageVersion } from '../base/paths.js';
 import { readText } from '../io/byte-source.js';
-import { type Group, init, placeFromEnvironment } from '../distributed/index.js';
+import type { Group } from '../distributed/index.js';
 import { EmbeddingModel } from '../models/index.js';
 import { jsonLog, type Log, serve, type ServedModels, silentLog } from '../server/index.js';
 import { TOOL_FORMATS } from '../server/tools/formats.js';
-import { Device } from '../tensor/device.js';
 import {
   ENGINE_HELP,
   ENGINE_OPTIONS,
@@ -18,6 +17,7 @@ import {
   parameterSize,
   wholeOf,
 } from './open-engine.js';
+import { EXPERTS_HELP, expertsOf, worldOf } from './world.js';
 
 const HELP = `wick serve [MODEL] [options]
 
@@ -26,6 +26,7 @@ devices: rank 0 listens, the others compute with it.
 
 The model:
 ${ENGINE_HELP}
+${EXPERTS_HELP}
   --embedding-model NAME a second model, for /v1/embeddings and /rerank
   --only-embeddings      no language model, only the embedding model
   --name NAME            what the model is called in requests (default: the last part of its name)
@@ -59,6 +60,7 @@ const several = { type: 'string', multiple: true } as const;
 const flag = { type: 'boolean' } as const;
 const OPTIONS = {
   ...ENGINE_OPTIONS,
+  experts: option,
   ...{ 'embedding-model': option, 'only-embeddings': flag, name: option, alias: several },
   ...{ 'tool-format': option, host: option, port: option, 'api-key-file': option, 'without-keys': flag },
   ...{ origin: several, 'max-waiting': option, rate: option, 'max-body': option },
@@ -93,6 +95,7 @@ export async function run(argv: readonly string[]): Promise<number> {
     return 0;
   }
   const settings = serverSettings(given);
+  const experts = expertsOf('serve', given.experts);
   const world = await worldOf(given.device);
   if (world && given['only-embeddings'])
     throw new ArgumentError(`serve: ${world}: embedding models are not shared out among ranks; start one process`);
@@ -101,6 +104,7 @@ export async function run(argv: readonly string[]): Promise<number> {
     : await openEngine('serve', given, {
         name: given.name,
         maxWaiting: wholeOf('serve', 'max-waiting', given['max-waiting']),
+        experts,
         ...(world && { world, onBroken: endSoon }),
       });
   if (world && !world.first) return followWorld(world, open as OpenEngine);
@@ -158,17 +162,11 @@ function tellReady(open: OpenEngine, world: Group | undefined, log: Log, url: st
     ...{ contextTokens, maxRunning, pages, pageTokens, url },
   });
   console.log(
-    `${open.engine.name} (${parameterSize(open.parameters)} in ${open.dtype}) on ${open.device.name}${world ? `, ${world}` : ''}: ` +
+    `${open.engine.name} (${parameterSize(open.parameters)}${world ? ' of this rank' : ''} in ${open.dtype}) on ${open.device.name}${world ? `, ${world}` : ''}: ` +
       `contexts of ${contextTokens} tokens, ${maxRunning} requests at a time, room for ${pages * pageTokens} tokens`,
   );
 }
 
-/** The ranks that serve together, where mpirun, torchrun or another launcher started several; else undefined. */
-async function worldOf(device: string | undefined): Promise<Group | undefined> {
-  if ((placeFromEnvironment()?.size ?? 1) === 1) return undefined;
-  // A kind alone is this rank's own GPU of its machine.
-  return init({ device: device ?? Device.best().name.replace(/^(cuda|rocm):.*/, '$1') });
-}
 /** The other ranks have ended; who waits for an answer is told why first. */
 function endSoon(error: Error): void {
   console.error(error.message);

@@ -108,6 +108,11 @@ async function start(options: InitOptions): Promise<Group> {
     if (typeof nccl === 'string') throw new DistributedError(`rank ${rank} of ${size}: ${nccl}`);
     return new NcclTransport(nccl, device, watch.hub, members);
   })();
+  // Before the goodbye, so that ranks that fail meanwhile are still told of.
+  if (transport instanceof NcclTransport)
+    process.prependListener('exit', (code) => {
+      if (code === 0) transport.abandon();
+    });
   const fail = (why: string): void => watch.leave(1, why);
   return new Group(transport, device, { hub: watch.hub, members, name: 'world', fail });
 }

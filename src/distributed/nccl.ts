@@ -10,6 +10,9 @@ import { Tensor } from '../tensor/tensor.js';
 import type { HubClient } from './hub-client.js';
 import { DONE, type Reduction, type Transport, who, type Work } from './transport.js';
 
+/** How long a process that ends waits for its device, before kernels that wait for other ranks are ended. */
+const ABANDON_MS = 5000;
+
 export class NcclTransport implements Transport {
   readonly name = 'nccl';
   readonly rank: number;
@@ -124,25 +127,30 @@ export class NcclTransport implements Transport {
   #mustBeOpen(): void {
     if (this.#ended) throw new DisposedError(`${who(this)}: this group was closed`);
   }
+  /** Waits until the device has done what it was given; answers what kept it from that, undefined for nothing. */
+  #settled(limitMs: number): string | undefined {
+    const { device, stream } = this.#gpu;
+    const event = device.createEvent(false);
+    try {
+      device.record(event, stream);
+      const nap = new Int32Array(new SharedArrayBuffer(4));
+      const begun = performance.now();
+      while (!device.queryEvent(event)) {
+        const failed = this.#comm.failure();
+        if (failed) return `${this.#nccl.name}: ${failed}`;
+        if (performance.now() - begun > limitMs) return `the device has not finished within ${limitMs / 1000} s`;
+        Atomics.wait(nap, 0, 0, 0.2);
+      }
+      return undefined;
+    } finally {
+      device.destroyEvent(event);
+    }
+  }
   /** Ranks wait for each other and for their devices; this is where a late rank or a failed one is told of. */
   barrier(): void {
     this.#mustBeOpen();
-    const { device, stream } = this.#gpu;
-    const event = device.createEvent(false);
-    device.record(event, stream);
-    const nap = new Int32Array(new SharedArrayBuffer(4));
-    const begun = performance.now();
-    while (!device.queryEvent(event)) {
-      const failed = this.#comm.failure();
-      if (failed) this.#giveUp(`${this.#nccl.name}: ${failed}`);
-      if (performance.now() - begun > this.#hub.timeoutMs)
-        this.#giveUp(
-          `barrier: the device has not finished within ${this.#hub.timeoutMs / 1000} s; another rank may not have ` +
-            'made the same calls',
-        );
-      Atomics.wait(nap, 0, 0, 0.2);
-    }
-    device.destroyEvent(event);
+    const wrong = this.#settled(this.#hub.timeoutMs);
+    if (wrong) this.#giveUp(`barrier: ${wrong}; another rank may have failed, or not have made the same calls`);
     this.#hub.exchange(this.#group, this.#members, 'barrier', new Uint8Array(0));
   }
   /** Kernels that wait for another rank would keep the device busy for ever, and the process with it. */
@@ -170,5 +178,17 @@ export class NcclTransport implements Transport {
     this.#stopRecordings();
     if (this.#beside !== undefined) this.#gpu.device.destroyStream(this.#beside);
     this.#comm.destroy();
+  }
+  /**
+   * For a process that ends without having closed its groups: the library has threads of its own for each, which must not
+   * run while the process is taken down around them. No other rank needs to take part.
+   */
+  abandon(): void {
+    if (this.#ended) return;
+    for (const part of this.#parts) part.abandon();
+    this.#ended = true;
+    this.#settled(ABANDON_MS); // what it says changes nothing: the communicator ends
+    this.#stopRecordings();
+    this.#comm.abort();
   }
 }

@@ -22,6 +22,8 @@ function end(text: string): void {
   process.kill(process.pid, 'SIGTERM');
   setTimeout(() => process.kill(process.pid, 'SIGKILL'), 3000);
 }
+// A watch that has failed watches nobody: this rank must not go on without one.
+process.on('uncaughtException', (e) => end(`its watch failed: ${e.message}`));
 const tell = (m: WatchMessage): void => parentPort?.postMessage(m);
 const reply = (r: Reply): void => deliver(port, words, r);
 

@@ -69,6 +69,7 @@ export interface LatentAttention {
 /** C * conv(B * x), a short causal convolution by channel. */
 export interface ShortConv {
   readonly kind: 'conv';
+  readonly channels: number;
   readonly width: number;
 }
 

@@ -285,24 +285,25 @@ export class LatentMixer extends Module {
 export class ConvMixer extends Module {
   readonly feature: ShortConv;
   readonly input: Linear;
-  /** (hidden, 1, width) */
+  /** (channels, 1, width) */
   readonly weight: Tensor;
   readonly bias: Tensor | undefined;
   readonly out: Linear;
   constructor(w: Weights, f: ShortConv, hidden: number, deep?: Init) {
     super();
     this.feature = f;
-    this.input = w.linear([{ role: 'convIn', outputs: 3 * hidden }], hidden);
-    this.weight = w.tensor('conv', [hidden, 1, f.width]);
-    this.bias = w.bias('conv', [hidden]);
-    this.out = w.linear([{ role: 'convOut', outputs: hidden }], hidden, deep);
+    const { channels, width } = f;
+    this.input = w.linear([{ role: 'convIn', outputs: 3 * channels }], hidden);
+    this.weight = w.tensor('conv', [channels, 1, width]);
+    this.bias = w.bias('conv', [channels]);
+    this.out = w.linear([{ role: 'convOut', outputs: hidden }], channels, deep);
   }
   forward(x: Tensor, { layer, step }: MixerContext): Tensor {
-    const hidden = x.shape[2];
-    const all = this.input.forward(step.withoutPads(x)).permute([0, 2, 1]); // (b, 3 hidden, t)
-    const part = (i: number): Tensor => all.narrow(1, i * hidden, hidden);
-    const y = step.overColumns(layer, part(0).mul(part(2)), this.feature.width - 1, (columns) =>
-      columns.conv1d(this.weight, { groups: hidden, ...(this.bias && { bias: this.bias }) }),
+    const { channels, width } = this.feature;
+    const all = this.input.forward(step.withoutPads(x)).permute([0, 2, 1]); // (b, 3 channels, t)
+    const part = (i: number): Tensor => all.narrow(1, i * channels, channels);
+    const y = step.overColumns(layer, part(0).mul(part(2)), width - 1, (columns) =>
+      columns.conv1d(this.weight, { groups: channels, ...(this.bias && { bias: this.bias }) }),
     );
     return this.out.forward(part(1).mul(y).permute([0, 2, 1]));
   }

@@ -1,6 +1,7 @@
 // A decoder shared out among ranks: which part of which tensor a rank holds, what its layers look like then, and where
-// the ranks' parts are put together. Heads (of attention and of states), the inner rows of feed-forward branches and
-// experts, or experts as a whole, and the vocabulary are divided; everything else is held whole by every rank.
+// the ranks' parts are put together. Heads (of attention and of states), channels of short convolutions, the inner rows
+// of feed-forward branches and experts, or experts as a whole, and the vocabulary are divided; everything else is held
+// whole by every rank.
 import { ArgumentError, UnsupportedError } from '../base/errors.js';
 import type { Part, Share } from '../io/part-record.js';
 import { Linear } from '../nn/layers.js';
@@ -38,7 +39,8 @@ export interface ShardGroup {
 
 /** How mixtures are divided: some rows of every expert, or some experts as a whole. */
 export type ExpertDivision = (typeof EXPERT_DIVISIONS)[number];
-const EXPERT_DIVISIONS = ['rows', 'whole'] as const;
+/** All ways to divide mixtures. */
+export const EXPERT_DIVISIONS = ['rows', 'whole'] as const;
 
 /** The dimension of a part that is divided: [weight, bias]. Roles that are not here are held whole. */
 const DIVIDED: { readonly [R in Role]?: readonly [weight: number, bias?: number] } = {
@@ -46,6 +48,8 @@ const DIVIDED: { readonly [R in Role]?: readonly [weight: number, bias?: number]
   ...{ q: [0, 0], k: [0, 0], v: [0, 0], qB: [0, 0], kvB: [0, 0], sinks: [0], o: [1], qGate: [0, 0] },
   ...{ stateIn: [0, 0], stateConv: [0, 0], stateGate: [0, 0], stateRate: [0, 0], stateStep: [0, 0] },
   ...{ stateDecay: [0], stateShift: [0], stateSkip: [0], stateOut: [1], stateParts: [1], stateSteps: [0, 0] },
+  // By channels.
+  ...{ convIn: [0, 0], conv: [0, 0], convOut: [1] },
   // By inner rows; a product over what is divided is a sum over ranks, and its bias is added after it.
   ...{ gate: [0, 0], up: [0, 0], down: [1], sharedGate: [0, 0], sharedUp: [0, 0], sharedDown: [1] },
   ...{ expertGate: [1, 1], expertUp: [1, 1], expertDown: [2] },
@@ -53,10 +57,11 @@ const DIVIDED: { readonly [R in Role]?: readonly [weight: number, bias?: number]
   ...{ embed: [0], head: [0, 0] },
 };
 const BY_KEY_HEADS: readonly Role[] = ['k', 'v', 'kNorm'];
+const CONVOLVED: readonly Role[] = ['convIn', 'conv', 'convOut'];
 const ENDS: readonly Role[] = ['embed', 'head'];
 const EXPERTS: readonly Role[] = ['expertGate', 'expertUp', 'expertDown'];
 /** Products whose result is a sum over ranks. */
-const SUMMED: readonly Role[] = ['o', 'down', 'sharedDown', 'stateOut', 'stateParts'];
+const SUMMED: readonly Role[] = ['o', 'down', 'sharedDown', 'stateOut', 'stateParts', 'convOut'];
 
 /** y = (sum over ranks of x W') + b: each rank has some of the inputs. */
 class SummedLinear extends Linear<Weight> {
@@ -91,6 +96,8 @@ export class Shard {
       throw new ArgumentError(
         `experts: ${JSON.stringify(experts)} is no division; there are ${EXPERT_DIVISIONS.join(', ')}`,
       );
+    if (experts !== undefined && !whole.layers.some((l) => l.mlp.kind === 'experts'))
+      throw new ArgumentError(`experts: ${JSON.stringify(experts)} divides mixtures, and this ${whole.family} is none`);
     this.group = group;
     this.whole = whole;
     this.#division = experts;
@@ -108,7 +115,8 @@ export class Shard {
   }
   #mixer(m: Mixer, i: number): Mixer {
     const n = this.group.size;
-    if (m.kind === 'conv' || m.kind === 'none') return m; // small, and held whole
+    if (m.kind === 'none') return m;
+    if (m.kind === 'conv') return m.channels % n === 0 ? { ...m, channels: m.channels / n } : m; // else held whole
     if (m.kind === 'beside')
       return { ...m, state: this.#state(m.state) as Mamba2, attention: this.#mixer(m.attention, i) as Attention };
     if (!keepsKeys(m)) return this.#state(m);
@@ -198,6 +206,17 @@ export class Shard {
       return { dim: 0, index, count };
     if (dim === undefined) return undefined;
     if (ENDS.includes(role)) return { dim, index, count, whole: this.whole.vocabSize };
+    if (mixer?.kind === 'conv' && CONVOLVED.includes(role)) {
+      const { channels: size } = mixer;
+      if (size % count !== 0) return undefined;
+      // Three products stand one after another in the first.
+      return {
+        dim,
+        index,
+        count,
+        ...(role === 'convIn' && { sections: [0, 1, 2].map(() => ({ size, index, count })) }),
+      };
+    }
     if (state?.kind === 'delta' || state?.kind === 'mamba2' || state?.kind === 'mamba') {
       if (role.startsWith('state') && !this.#dividesState(state)) return undefined;
       if (role === 'stateIn' || role === 'stateConv')

@@ -293,7 +293,7 @@ function lfm2(c: Config): Features {
     norm,
     mixer: (i) =>
       types[i] === 'conv'
-        ? { kind: 'conv', width }
+        ? { kind: 'conv', channels: s.hidden, width }
         : {
             kind: 'attention',
             heads: s.heads,

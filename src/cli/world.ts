@@ -1,0 +1,31 @@
+// Commands that a launcher started several times: their processes share one model.
+import { ArgumentError } from '../base/errors.js';
+import { type Group, init, placeFromEnvironment } from '../distributed/index.js';
+import { EXPERT_DIVISIONS, type ExpertDivision } from '../models/index.js';
+import { Device } from '../tensor/device.js';
+
+const ranks = (): number => placeFromEnvironment()?.size ?? 1;
+
+/** The ranks that work together, where mpirun, torchrun or another launcher started several; else undefined. */
+export async function worldOf(device: string | undefined): Promise<Group | undefined> {
+  if (ranks() === 1) return undefined;
+  // A kind alone is this rank's own GPU of its machine.
+  return init({ device: device ?? Device.best().name.replace(/^(cuda|rocm):.*/, '$1') });
+}
+
+export const EXPERTS_HELP = `  --experts HOW          how ranks divide a mixture: rows (of every expert) or whole (experts); default: rows where they divide`;
+
+/** How ranks divide mixtures, as an option says it; asked before they meet, so that each can speak for itself. */
+export function expertsOf(command: string, text: string | undefined): ExpertDivision | undefined {
+  if (text === undefined) return undefined;
+  const how = EXPERT_DIVISIONS.find((name) => name === text);
+  if (!how)
+    throw new ArgumentError(
+      `${command}: there is no --experts ${JSON.stringify(text)}; there are ${EXPERT_DIVISIONS.join(', ')}`,
+    );
+  if (ranks() === 1)
+    throw new ArgumentError(
+      `${command}: --experts says how several ranks divide a mixture, and this process is alone; start it with mpirun or torchrun`,
+    );
+  return how;
+}
