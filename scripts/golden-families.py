@@ -18,10 +18,14 @@ MAMBA = dict(mamba_n_heads=6, mamba_d_state=8, mamba_chunk_size=16, shared_inter
 HYBRID = dict(mamba_n_heads=6, mamba_d_state=8, mamba_chunk_size=16)
 NEMOTRON = dict(mamba_num_heads=6, mamba_head_dim=8, ssm_state_size=8, n_groups=2, chunk_size=16, head_dim=16,
                 n_routed_experts=6, moe_intermediate_size=24, moe_shared_expert_intermediate_size=20)
+AFMOE = dict(moe_intermediate_size=24, num_experts=6, num_experts_per_tok=2, head_dim=16, sliding_window=7)
+LATENT = dict(kv_lora_rank=16, q_lora_rank=20, qk_rope_head_dim=8, qk_nope_head_dim=12, num_key_value_heads=4)
 JAMBA = dict(num_experts=4, mamba_d_state=6)
 # Types without attention, or with a list of layers instead of their number.
 UNASKED = {**{kind: ('num_attention_heads', 'num_key_value_heads', 'intermediate_size', 'max_position_embeddings')
-              for kind in ('mamba', 'mamba2', 'falcon_mamba')}, 'nemotron_h': ('num_hidden_layers',)}
+              for kind in ('mamba', 'mamba2', 'falcon_mamba')}, 'nemotron_h': ('num_hidden_layers',), 'gpt_neo': ('num_key_value_heads',),
+           'codegen': ('hidden_size', 'num_hidden_layers', 'num_attention_heads', 'num_key_value_heads', 'intermediate_size',
+                       'max_position_embeddings')}
 MODELS = {
     'qwen3_next': ('qwen3_next', {**DELTA, **MOE}),
     'qwen3_next-b': ('qwen3_next', {**DELTA, **MOE, 'attention_bias': True, 'norm_topk_prob': False, 'mlp_only_layers': [1],
@@ -56,6 +60,23 @@ MODELS = {
     'mamba-b': ('mamba', dict(state_size=5, time_step_rank=7, use_bias=True, use_conv_bias=False, expand=1, conv_kernel=3,
                 tie_word_embeddings=False)),
     'falcon_mamba': ('falcon_mamba', dict(state_size=8, mixer_rms_eps=1e-2)),
+    'gpt_neo': ('gpt_neo', dict(num_hidden_layers=4, attention_types=[[['global', 'local'], 2]], window_size=6)),
+    'gpt_neo-b': ('gpt_neo', dict(intermediate_size=None, attention_types=[[['local'], 1], [['global'], 2]], window_size=9,
+                  tie_word_embeddings=False, activation_function='gelu')),
+    'codegen': ('codegen', dict(n_embd=48, n_layer=3, n_head=4, n_positions=128, rotary_dim=8)),
+    'codegen-b': ('codegen', dict(n_embd=64, n_layer=2, n_head=8, n_positions=128, rotary_dim=4, n_inner=40,
+                  activation_function='relu')),
+    'nanochat': ('nanochat', {}),
+    'nanochat-b': ('nanochat', dict(attention_bias=True, final_logit_softcapping=None, num_key_value_heads=1, hidden_act='gelu')),
+    'afmoe': ('afmoe', {**AFMOE, 'layer_types': ['sliding_attention', 'full_attention', 'sliding_attention']}),
+    'afmoe-b': ('afmoe', {**AFMOE, 'num_dense_layers': 2, 'num_shared_experts': 1, 'route_scale': 1.7, 'mup_enabled': True,
+                'tie_word_embeddings': True, 'global_attn_every_n_layers': 2}),
+    'youtu': ('youtu', {**LATENT, 'v_head_dim': 16, 'pad_token_id': None}),
+    'youtu-b': ('youtu', {**LATENT, 'v_head_dim': 8, 'q_lora_rank': None, 'rope_interleave': False, 'attention_bias': True,
+                'tie_word_embeddings': False}),
+    'minicpm3': ('minicpm3', LATENT),
+    'minicpm3-b': ('minicpm3', {**LATENT, 'v_head_dim': 16, 'scale_emb': 3.5, 'scale_depth': 0.9, 'dim_model_base': 24,
+                   'tie_word_embeddings': False, 'attention_bias': True, 'mlp_bias': True}),
     'qwen3_moe-d': ('qwen3_moe', {**MOE, 'num_experts': 6, 'use_sliding_window': True, 'sliding_window': 5}),
     'hyperclovax-b': ('hyperclovax', dict(logits_scaling=3.0, attention_multiplier=0.3, embedding_multiplier=2.0)),
     'phimoe-c': ('phimoe', dict(num_local_experts=4, rope_parameters=dict(

@@ -164,6 +164,36 @@ for (const { name, device, missing } of testDevices('sim:32'))
     }
   });
 
+test('the text of a model that reads images is the plain model, under its other names', { skip: skipFamilies }, () => {
+  for (const [name, type] of [
+    ['qwen2', 'qwen2_5_vl'],
+    ['qwen3', 'qwen3_vl'],
+    ['qwen3_moe', 'qwen3_vl_moe'],
+  ])
+    scope(() => {
+      const dir = familyFolder(name, ({ config, tensors }) => {
+        const { tie_word_embeddings, rope_parameters: rope, ...rest } = config;
+        const text_config = {
+          ...{ ...rest, model_type: `${type}_text`, tie_word_embeddings: tie_word_embeddings !== true },
+          rope_parameters: { ...(rope as object), mrope_section: [2, 2, 2], mrope_interleaved: true },
+        };
+        const moved = Object.entries(tensors).map(([k, v]) => [k.replace(/^model\./, 'model.language_model.'), v]);
+        const eye = { 'model.visual.patch_embed.weight': [[4], 1, 1, 0] };
+        return {
+          config: { model_type: type, text_config, tie_word_embeddings, vision_config: { depth: 1 } },
+          tensors: { ...Object.fromEntries(moved), ...eye },
+        };
+      });
+      const model = load(dir);
+      const error = relativeError(
+        noGrad(() => model.forward(answerOf(name, 'input_ids'))),
+        answerOf(name, 'logits'),
+      );
+      assert.ok(error <= MODEL_TOLERANCE, `${type}: logits are off by ${error}`);
+      model.dispose();
+    });
+});
+
 test('a folder of another family, fields and tensors that nobody honours, and missing ones are refused by name', {
   skip: skipFamilies || missingGolden('hf/qwen3'),
 }, () => {

@@ -36,7 +36,7 @@ const distance = (a: Tensor, b: Tensor): number => a.sub(b).abs().max().item() /
 
 /** Types that no architecture of the table stands for. */
 const WITHOUT = new Set(
-  `apertus bamba cwm exaone_moe falcon_h1 falcon_mamba flex_olmo glm gptj granitemoehybrid helium hyperclovax jais2 jamba lfm2 lfm2_moe mamba mamba2 ministral
+  `afmoe apertus bamba codegen cwm exaone_moe falcon_h1 falcon_mamba gpt_neo minicpm3 nanochat youtu flex_olmo glm gptj granitemoehybrid helium hyperclovax jais2 jamba lfm2 lfm2_moe mamba mamba2 ministral
   nemotron_h opt
   persimmon phimoe qwen3_5_moe_text qwen3_5_text qwen3_next solar_open vaultgemma`.split(/\s+/),
 );

@@ -25,6 +25,8 @@ export interface RopeFeature {
   readonly span?: number;
   /** Pairs are neighbours (2i, 2i + 1) in the stored rows, not (i, i + rotated / 2). */
   readonly interleaved?: boolean;
+  /** Turned the other way round. */
+  readonly backward?: boolean;
   /** The longest context it was made for. */
   readonly maxPositions: number;
   /** How many times longer contexts are than those it was first trained with. */
@@ -63,6 +65,9 @@ export interface RopeReading {
   readonly headDim: number;
   readonly maxPositions: number;
   readonly interleaved?: boolean;
+  readonly backward?: boolean;
+  /** Sections for images' two directions: all of them hold the position of a text's token. */
+  readonly sections?: boolean;
   readonly theta?: number;
   /** The part that turns where the config does not say. */
   readonly partial?: number;
@@ -95,6 +100,10 @@ export function readRope(config: Config, o: RopeReading): RopeFeature {
   let type = (r.get('rope_type') ?? r.get('type') ?? 'default') as string;
   r.ignore('type');
   if (type === 'su') type = 'longrope';
+  if (o.sections) {
+    r.ignore('mrope_section', 'mrope_interleaved');
+    if (type === 'mrope') type = 'default';
+  }
   if (!(ROPE_TYPES as readonly string[]).includes(type))
     throw new UnsupportedError(
       `${config.where}: rope type ${JSON.stringify(type)}; served are ${ROPE_TYPES.join(', ')}`,
@@ -113,6 +122,7 @@ export function readRope(config: Config, o: RopeReading): RopeFeature {
     rotated,
     maxPositions,
     ...(interleaved && { interleaved }),
+    ...(o.backward && { backward: true }),
     ...(span !== rotated && { span }),
   };
   return { ...base, ...READ[base.type](r, { ...base, partial, original, nested: nested !== undefined }) };
@@ -248,6 +258,12 @@ export const inverseFrequencies = (r: RopeFeature, length = 0): Frequencies =>
  * where the rows are in that order already.
  */
 export function rowOrder(r: RopeFeature | undefined): number[] | undefined {
+  // The other way round is the same way with a pair's halves exchanged.
+  if (r?.backward) {
+    const half = r.headDim / 2;
+    const plain = rowOrder({ ...r, backward: false }) ?? Array.from({ length: r.headDim }, (_, i) => i);
+    return [...plain.slice(half), ...plain.slice(0, half)];
+  }
   if (!r || (!r.interleaved && (r.rotated === r.headDim || r.type === 'proportional'))) return undefined;
   const { headDim: d, rotated: n } = r;
   const first = Array.from({ length: n / 2 }, (_, i) => (r.interleaved ? 2 * i : i));

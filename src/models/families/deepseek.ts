@@ -34,6 +34,9 @@ function yarnScale(rope: RopeFeature): number {
   const m = factor <= 1 ? 1 : 0.1 * rope.mscaleAllDim * Math.log(factor) + 1;
   return m * m;
 }
+/** DeepSeek's values are 128 wide where a config says nothing, MiniCPM's a head's share of the hidden size. */
+const unsaidValues = (c: Config): number =>
+  c.json.model_type === 'minicpm3' ? c.count('hidden_size') / c.count('num_attention_heads') : 128;
 function latent(c: Config, interleaved: boolean): LatentAttention {
   const ropeDim = c.count('qk_rope_head_dim', 64, 1);
   const nopeDim = c.count('qk_nope_head_dim', 128);
@@ -51,7 +54,7 @@ function latent(c: Config, interleaved: boolean): LatentAttention {
     rank: c.count('kv_lora_rank', 512, 1),
     nopeDim,
     ropeDim,
-    valueDim: c.count('v_head_dim', 128, 1),
+    valueDim: c.has('v_head_dim') ? c.count('v_head_dim', undefined, 1) : unsaidValues(c),
     scale: yarnScale(rope) / Math.sqrt(nopeDim + ropeDim),
     rope,
     normEps: 1e-6,
@@ -115,7 +118,7 @@ function deepseekV3(c: Config): Features {
   const mixer = latent(c, c.flag('rope_interleave', true));
   const norm = rms(c);
   const type = c.json.model_type;
-  const mlp = denseFirst(c, () => biasedExperts(c), type === 'deepseek_v3' ? 3 : 1);
+  const mlp = type === 'youtu' ? () => gated(c) : denseFirst(c, () => biasedExperts(c), type === 'deepseek_v3' ? 3 : 1);
   const biases = biasesBy(c, { attention_bias: LATENT_BIAS });
   return build('deepseek_v3', c, s, { norm, mixer: () => mixer, mlp, biases });
 }
@@ -146,10 +149,32 @@ const deepseek2 = family({
   gguf: { architectures: ['deepseek2'], yarnLog: 0.1 },
 });
 const deepseek3 = family({
-  types: ['deepseek_v3', 'kimi_k2', 'glm4_moe_lite'],
+  types: ['deepseek_v3', 'kimi_k2', 'glm4_moe_lite', 'youtu'],
   features: deepseekV3,
   names: LATENT_NAMES,
   ignored: EXTRA_LAYERS,
+});
+
+const minicpm3 = family({
+  types: ['minicpm3'],
+  features: (c) => {
+    const s = { ...sizesOf(c), headDim: 1 };
+    const mixer = latent(c, false);
+    const depth = c.optional('scale_depth') ?? Math.sqrt(s.layers);
+    return build('minicpm3', c, s, {
+      norm: rms(c, 1e-5),
+      mixer: () => mixer,
+      mlp: () => gated(c),
+      tied: true,
+      biases: biasesBy(c, { attention_bias: LATENT_BIAS, mlp_bias: MLP_BIAS }),
+      more: {
+        embedFactor: c.number('scale_emb', 12),
+        branchFactor: depth / Math.sqrt(s.layers),
+        logitFactor: (c.optional('dim_model_base') ?? s.hidden) / s.hidden,
+      },
+    });
+  },
+  names: LATENT_NAMES,
 });
 
 const glmMoe = family({
@@ -183,4 +208,4 @@ const glmMoe = family({
   },
 });
 
-export const DEEPSEEK_FAMILIES = [deepseek2, deepseek3, glmMoe];
+export const DEEPSEEK_FAMILIES = [deepseek2, deepseek3, minicpm3, glmMoe];

@@ -163,6 +163,27 @@ const TEXT = `
     tie_word_embeddings=true
   falcon_mamba: state_size=16 layer_norm_epsilon=1e-05 conv_kernel=4 use_bias=false use_conv_bias=true hidden_act=silu
     mixer_rms_eps=1e-06 tie_word_embeddings=true
+  gpt_neo: window_size=256 activation_function=gelu_new layer_norm_epsilon=1e-05 max_position_embeddings=2048
+    tie_word_embeddings=true
+  codegen: rotary_dim=64 activation_function=gelu_new layer_norm_epsilon=1e-05 tie_word_embeddings=false
+  nanochat: hidden_act=relu2 max_position_embeddings=2048 rms_norm_eps=1e-06 final_logit_softcapping=15.0
+    attention_bias=false tie_word_embeddings=false
+  afmoe: hidden_act=silu max_position_embeddings=16384 rms_norm_eps=1e-05 tie_word_embeddings=false head_dim=128
+    num_dense_layers=1 num_experts=64 num_experts_per_tok=6 num_shared_experts=2 route_scale=1.0
+    global_attn_every_n_layers=4 sliding_window=1024 mup_enabled=false attention_bias=false
+  youtu: hidden_act=silu max_position_embeddings=131072 rms_norm_eps=1e-06 tie_word_embeddings=true kv_lora_rank=512
+    q_lora_rank=1536 qk_rope_head_dim=64 v_head_dim=128 qk_nope_head_dim=128 rope_interleave=true attention_bias=false
+  minicpm3: hidden_act=silu max_position_embeddings=32768 rms_norm_eps=1e-05 tie_word_embeddings=true kv_lora_rank=256
+    q_lora_rank=768 qk_nope_head_dim=64 qk_rope_head_dim=32 attention_bias=false mlp_bias=false scale_emb=12
+    scale_depth=1.4 dim_model_base=256
+  qwen2_vl_text: hidden_act=silu max_position_embeddings=32768 rms_norm_eps=1e-05 tie_word_embeddings=false
+    use_sliding_window=false sliding_window=4096 max_window_layers=80 rope_theta=1000000
+  qwen2_5_vl_text: hidden_act=silu max_position_embeddings=32768 rms_norm_eps=1e-05 tie_word_embeddings=false
+    use_sliding_window=false sliding_window=4096 max_window_layers=80 rope_theta=1000000
+  qwen3_vl_text: hidden_act=silu max_position_embeddings=128000 rms_norm_eps=1e-06 tie_word_embeddings=false
+    attention_bias=false head_dim=128 rope_theta=500000
+  qwen3_vl_moe_text: hidden_act=silu max_position_embeddings=128000 rms_norm_eps=1e-06 tie_word_embeddings=false
+    attention_bias=false decoder_sparse_step=1 num_experts_per_tok=4 norm_topk_prob=true rope_theta=500000
   bamba: hidden_act=silu rms_norm_eps=1e-05 tie_word_embeddings=false attention_bias=false mlp_bias=false
     max_position_embeddings=262144 mamba_n_heads=128 mamba_n_groups=1 mamba_d_state=256 mamba_d_head=auto
     mamba_d_conv=4 mamba_expand=2 mamba_conv_bias=true mamba_proj_bias=false

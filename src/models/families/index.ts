@@ -1,5 +1,6 @@
 // All decoder families.
 import { DEEPSEEK_FAMILIES } from './deepseek.js';
+import { FURTHER_FAMILIES } from './further.js';
 import { GEMMA_FAMILIES } from './gemma.js';
 import { GPT_FAMILIES } from './gpt.js';
 import { HYBRID_FAMILIES } from './hybrids.js';
@@ -19,4 +20,5 @@ export const DECODER_FAMILIES = [
   ...DEEPSEEK_FAMILIES,
   ...HYBRID_FAMILIES,
   ...MAMBA_FAMILIES,
+  ...FURTHER_FAMILIES,
 ];

@@ -1,4 +1,5 @@
 // Qwen and other families with norms on queries and keys or mixtures of experts.
+import type { Tensor } from '../../tensor/tensor.js';
 import type { Config } from '../config.js';
 import type { Experts, Features, Mlp } from '../features.js';
 import {
@@ -21,16 +22,26 @@ import {
   sharedNames,
   sizesOf,
 } from './common.js';
+import type { Names } from '../weights.js';
 import { family } from './row.js';
 
+/** Models that read images too: their text is turned as any other, by one position in all sections. */
+const READERS = ['qwen2_vl_text', 'qwen2_5_vl_text', 'qwen3_vl_text', 'qwen3_vl_moe_text'];
+const turns = (c: Config): { sections?: boolean } => ({ sections: READERS.includes(c.json.model_type as string) });
+const readsImages = (...types: readonly string[]): NonNullable<Parameters<typeof family>[0]['wrappers']> => ({
+  types,
+  prefixes: ['model.language_model.', 'language_model.model.'],
+  ignored: /(^|\.)visual\./,
+});
 const qwen2 = family({
-  types: ['qwen2'],
+  types: ['qwen2', 'qwen2_vl_text', 'qwen2_5_vl_text'],
+  wrappers: readsImages('qwen2_vl', 'qwen2_5_vl'),
   features: (c) => {
     const s = sizesOf(c);
     const windows = qwenWindows(c, s.layers);
     return build('qwen2', c, s, {
       norm: rms(c),
-      rope: ropeOf(c, s),
+      rope: ropeOf(c, s, turns(c)),
       attention: (i) => ({ window: windows[i] }),
       mlp: () => gated(c),
       biases: QKV_BIAS,
@@ -41,7 +52,8 @@ const qwen2 = family({
 });
 
 const qwen3 = family({
-  types: ['qwen3'],
+  types: ['qwen3', 'qwen3_vl_text'],
+  wrappers: readsImages('qwen3_vl'),
   features: (c) => {
     const biases = biasesBy(c, { attention_bias: ATTENTION_BIAS });
     const s = sizesOf(c);
@@ -49,7 +61,7 @@ const qwen3 = family({
     const norm = rms(c);
     return build('qwen3', c, s, {
       norm,
-      rope: ropeOf(c, s),
+      rope: ropeOf(c, s, turns(c)),
       attention: (i) => ({ window: windows[i], qkNorm: { norm, over: 'head' } }),
       mlp: () => gated(c),
       biases,
@@ -89,7 +101,7 @@ function qwenMoe(c: Config, normed: boolean): Features {
   const shared = normed ? undefined : { inner: c.count('shared_expert_intermediate_size'), gated: true };
   return build(normed ? 'qwen3_moe' : 'qwen2_moe', c, s, {
     norm,
-    rope: ropeOf(c, s),
+    rope: ropeOf(c, s, turns(c)),
     attention: (i) => ({ window: windows[i], ...(normed && { qkNorm: { norm, over: 'head' } }) }),
     mlp: qwenMlp(c, () => qwenExperts(c, shared)),
     biases,
@@ -107,10 +119,24 @@ const qwen2Moe = family({
   names: QWEN_MOE_NAMES,
   gguf: { architectures: ['qwen2moe'] },
 });
+/** Experts that files of Qwen3-VL keep in one tensor, its last two dimensions in one order or the other. */
+function turnedExperts(c: Config): Partial<Names> {
+  const inner = c.count('moe_intermediate_size', undefined, 1);
+  const upright = (t: Tensor, rows: number): Tensor => (t.shape[1] === rows ? t : t.t());
+  const [hidden, at] = [c.count('hidden_size', undefined, 1), 'mlp.experts'];
+  const part = (from: number) => (t: Tensor) => upright(t, 2 * inner).narrow(1, from * inner, inner);
+  return {
+    expertGate: [`${at}.{e}.gate_proj`, { name: `${at}.gate_up_proj`, bare: true, rows: part(0) }],
+    expertUp: [`${at}.{e}.up_proj`, { name: `${at}.gate_up_proj`, bare: true, rows: part(1) }],
+    expertDown: [`${at}.{e}.down_proj`, { name: `${at}.down_proj`, bare: true, rows: (t) => upright(t, hidden) }],
+  };
+}
 const qwen3Moe = family({
-  types: ['qwen3_moe'],
+  types: ['qwen3_moe', 'qwen3_vl_moe_text'],
+  wrappers: readsImages('qwen3_vl_moe'),
   features: (c) => qwenMoe(c, true),
-  names: QWEN_MOE_NAMES,
+  names: (c) =>
+    c.json.model_type === 'qwen3_vl_moe_text' ? { ...QWEN_MOE_NAMES, ...turnedExperts(c) } : QWEN_MOE_NAMES,
   gguf: { architectures: ['qwen3moe'] },
 });
 

@@ -165,6 +165,7 @@ function textConfig(config: Config): Config {
   const text = config.json.text_config as Record<string, unknown>;
   config.ignore(...Object.keys(config.json));
   const { tie_word_embeddings: tied } = config.json;
-  const json = { ...(tied !== undefined && { tie_word_embeddings: tied }), ...text };
+  // The head is the whole model's: what is said outside counts.
+  const json = { ...text, ...(tied !== undefined && tied !== null && { tie_word_embeddings: tied }) };
   return new ConfigReader(json, config.where, '', defaultsOf(text.model_type));
 }
