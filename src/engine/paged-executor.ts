@@ -42,6 +42,17 @@ export const drawSizes = ({ config }: CausalLM, sequences: number, context: numb
   ...{ rows: bucketOf(sequences), vocabSize: config.vocabSize, slots: sequences, context },
 });
 
+/** A layout less its first tokens, which are a run of their own. */
+function withoutFirst({ positions, slots, runs }: PagedLayout, n: number): PagedLayout {
+  const rest = slots.size - n;
+  if (rest === 0) return { positions, slots, runs };
+  return {
+    positions: positions.narrow(1, n, rest),
+    slots: slots.narrow(0, n, rest),
+    runs: runs.slice(1).map((run) => ({ ...run, from: run.from - n })),
+  };
+}
+
 async function rowOf(logits: Tensor, i: number): Promise<Float32Array> {
   const row = logits.get(i);
   const data = (await row.data()) as Float32Array;
@@ -96,14 +107,19 @@ export class PagedExecutor implements Executor {
       most: drawing > 0 ? Math.min(drawing, maxRecorded) : maxRecorded,
       draws: this.#draws,
       slotOf: (pages, position) => this.#slot(pages, position),
-      run: (ids, layout, state) =>
-        (layout.slots.size === 1 ? this.#loneStep() : undefined)?.run(layout.runs[0].tables, state) ??
-        this.#answers(this.#hidden(ids, layout, this.#whole?.of(layout, state)), layout.slots.size),
+      run: (ids, layout, state) => this.#recordedRows(ids, layout, state),
     });
     this.changed();
     this.shares = !layers.some(({ mixer: m }) => remembers(m));
   }
 
+  /** Logits of a recorded step, in as few launches as the model's features and the number of sequences allow. */
+  #recordedRows(ids: Tensor, layout: PagedLayout, state: Tensor): Tensor {
+    const n = layout.slots.size;
+    const whole = this.#whole?.of(layout, state);
+    const alone = n === 1 ? this.#loneStep()?.run(layout.runs[0].tables, state) : undefined;
+    return alone ?? this.#answers(this.#hidden(ids, layout, whole), n);
+  }
   #loneStep(): LoneStep | undefined {
     const [model, layers] = [this.#model, this.#layers as LayerPages[]];
     const serves = (): boolean =>
@@ -115,8 +131,9 @@ export class PagedExecutor implements Executor {
   }
   #forgetLaunches(): void {
     this.#whole?.dispose();
+    const { maxRecorded, drawing = 0 } = this.#o;
     this.#whole = WholeAttention.serves(this.#model, this.#layers, this.#o)
-      ? new WholeAttention(this.#model, this.#layers, this.#o)
+      ? new WholeAttention(this.#model, this.#layers, { ...this.#o, sequences: bucketOf(drawing || maxRecorded) })
       : undefined;
     if (this.#lone !== 'none') this.#lone?.dispose();
     this.#lone = undefined;
@@ -235,6 +252,10 @@ export class PagedExecutor implements Executor {
       each((w, p) => this.#slot(w.pages, p)),
       [total],
     );
+    // Sequences that write and do not read a prompt: where one launch a layer does their attention, the rest has the ops.
+    const short = this.#single ? 0 : flat.filter((w) => w.tokens.length === 1).length;
+    const first = short > 0 && this.#whole?.takes(short) ? short : 0;
+    const state = first > 0 ? numbers.put(this.#stateOf(flat.slice(0, first)), [4 * first]) : undefined;
     const chosen = wanted.length < total ? numbers.put(Int32Array.from(wanted), [wanted.length]) : undefined;
     const runs = this.#runs(flat, (words, shape) => numbers.put(words, shape));
     return scope(() =>
@@ -242,8 +263,10 @@ export class PagedExecutor implements Executor {
         numbers.send();
         const tokens = ids();
         if (rows.fed) draws?.device.feed(rows.fed(), tokens, (fed as Int32Array).length / DRAW_WORDS);
-        const layout = { positions: positions(), slots: slots(), runs: runs.map((run) => run()) };
-        const x = this.#hidden(tokens, layout);
+        const all = { positions: positions(), slots: slots(), runs: runs.map((run) => run()) };
+        const x = state
+          ? this.#hidden(tokens, withoutFirst(all, first), this.#whole?.of(all, state()))
+          : this.#hidden(tokens, all);
         if (wanted.length === 0) return undefined;
         const last = chosen ? x.indexSelect(1, chosen()) : x;
         const logits = this.#answers(last, wanted.length).cast('f32').contiguous();
@@ -251,6 +274,16 @@ export class PagedExecutor implements Executor {
         return logits;
       }),
     );
+  }
+  /** Tokens, positions, slots and lengths of sequences with one new token each. */
+  #stateOf(work: readonly Placed[]): Int32Array {
+    const n = work.length;
+    const words = new Int32Array(4 * n);
+    work.forEach(({ tokens: [token], start, pages }, i) => {
+      [words[i], words[n + i], words[3 * n + i]] = [token, start, start + 1];
+      words[2 * n + i] = this.#slot(pages, start);
+    });
+    return words;
   }
   /** How the rows that are wanted are drawn. */
   #drawRows(work: readonly Placed[], draws: DeviceDraws): Int32Array | undefined {

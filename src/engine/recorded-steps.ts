@@ -70,9 +70,8 @@ export class RecordedSteps {
    * of the step before, whose tokens may not be read yet.
    */
   async launch(work: readonly Placed[], width: number, last: ReadonlyMap<Sequence, number>): Promise<Results> {
-    const n = bucketOf(work.length);
     // A known step begins at once: the caller has other things to do meanwhile.
-    const bucket = this.#buckets.get(`${n} ${width}`) ?? (await this.#record(n, width));
+    const bucket = this.#known(work.length, width) ?? (await this.#record(bucketOf(work.length), width));
     const { draws, model } = this.#o;
     const words = bucket.words[bucket.turn];
     this.#write(words, bucket, work, last);
@@ -82,6 +81,18 @@ export class RecordedSteps {
     } else model.device.backend.write(bucket.numbers.memory, 0, new Uint8Array(words.buffer));
     await bucket.recorded.launch();
     return bucket;
+  }
+  /**
+   * A step that was recorded for so many sequences or, to record takes as long as several steps, for up to a quarter
+   * more: rows that nobody asked for cost little where there are many.
+   */
+  #known(n: number, width: number): Bucket | undefined {
+    const most = n <= 8 ? bucketOf(n) : Math.max(bucketOf(n), Math.floor(n * 1.25));
+    const fit = [...this.#buckets.values()].filter((b) => b.size >= n && b.size <= most && b.width >= width);
+    return fit.reduce<Bucket | undefined>(
+      (a, b) => (a && (a.size < b.size || (a.size === b.size && a.width <= b.width)) ? a : b),
+      undefined,
+    );
   }
   get #before(): number {
     return this.#o.draws ? DRAW_WORDS : 0;

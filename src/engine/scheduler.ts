@@ -28,6 +28,13 @@ export interface Item {
   readonly draws: boolean;
 }
 
+/**
+ * Steps are shorter while few sequences run, so that new ones have their first token sooner; with many of them long
+ * steps cost less in all.
+ */
+const BRIEF_STEP = 1024;
+const TOKENS_FOR_EACH = 8;
+
 export class Scheduler {
   readonly pages: Pages;
   readonly limits: SchedulerLimits;
@@ -94,7 +101,7 @@ export class Scheduler {
   plan(): Item[] {
     const items: Item[] = [];
     const before = this.preemptions;
-    let budget = this.limits.stepTokens;
+    let budget = Math.min(this.limits.stepTokens, Math.max(BRIEF_STEP, TOKENS_FOR_EACH * this.#running.length));
     const give = (sequence: Sequence, count: number): void => {
       const known = Math.min(count, sequence.due);
       const guesses = sequence.guesses.slice(0, count - known);

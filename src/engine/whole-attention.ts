@@ -2,7 +2,7 @@
 // weighs, for one token of each of any number of sequences over pages.
 import { DecodeSteps } from '../backends/gpu/decode.js';
 import type { CausalLM } from '../models/index.js';
-import type { AttentionMixer } from '../models/mixers.js';
+import { AttentionMixer } from '../models/mixers.js';
 import type { RopeTable } from '../models/rope.js';
 import type { WholeAttend } from '../models/step.js';
 import { zeros } from '../tensor/create.js';
@@ -14,18 +14,26 @@ import type { LayerPages, PagedLayout } from './paged-step.js';
 export interface WholeOptions {
   readonly pageTokens: number;
   readonly contextTokens: number;
+  /** Sequences that a step has at most. */
+  readonly sequences: number;
 }
 
 export class WholeAttention {
   readonly #model: CausalLM;
   readonly #layers: readonly (LayerPages | undefined)[];
   readonly #o: WholeOptions;
-  /** A zero for every head of each sequence. */
+  /** Whether it does all layers. */
+  #all: boolean | undefined;
+  /** A zero for every head of each sequence. It never moves: recorded steps know where it is. */
   #arrived: Tensor | undefined;
   /** Norms of queries and keys in floats, where they are kept in less. */
   readonly #wide = new Map<Tensor, Tensor>();
 
-  static serves(model: CausalLM, layers: readonly (LayerPages | undefined)[], { pageTokens }: WholeOptions): boolean {
+  static serves(
+    model: CausalLM,
+    layers: readonly (LayerPages | undefined)[],
+    { pageTokens }: Pick<WholeOptions, 'pageTokens'>,
+  ): boolean {
     return (
       DecodeSteps.serves(model.device.backend, model.dtype) &&
       Number.isInteger(Math.log2(pageTokens)) &&
@@ -37,32 +45,46 @@ export class WholeAttention {
     this.#layers = layers;
     this.#o = options;
   }
-  /** For a step whose state has tokens, positions, slots and lengths, one after another. */
-  of({ slots, runs }: PagedLayout, state: Tensor): WholeAttend {
+  /** Whether it does all layers of the model, for so many sequences. */
+  takes(sequences: number): boolean {
+    const { blocks, config } = this.#model;
+    const all = (this.#all ??=
+      !config.learntPositions &&
+      blocks.every(({ mixer: m }) => {
+        const rope = m instanceof AttentionMixer && m.feature.rope;
+        return rope && this.#takes(m, this.#model.tables(rope, this.#o.contextTokens));
+      }));
+    return all && sequences <= this.#o.sequences;
+  }
+  /**
+   * For a step whose state has tokens, positions, slots and lengths of the first n sequences, one after another, and
+   * whose products begin with the rows of these.
+   */
+  of({ runs: [{ tables: table }] }: Pick<PagedLayout, 'runs'>, state: Tensor): WholeAttend {
     const { device, dtype } = this.#model;
-    const { pageTokens, contextTokens: room } = this.#o;
-    const n = slots.size;
+    const { pageTokens, contextTokens: room, sequences } = this.#o;
+    const n = state.size / 4;
     const steps = new DecodeSteps(device.backend, dtype, n);
     return (layer, qkv, mixer, tables) => {
       const [pages, { feature: a }] = [this.#layers[layer], mixer];
-      if (!pages || !this.#takes(mixer, tables)) return undefined;
+      if (!pages || n > sequences || !this.#takes(mixer, tables)) return undefined;
       const { heads, kvHeads, headDim, scale, window, softcap } = a;
       const size = n * heads * steps.splits(heads, kvHeads, room) * (headDim + 1);
-      if ((this.#arrived?.size ?? 0) < n * heads) {
-        this.#arrived?.dispose();
-        this.#arrived = keep(zeros([n * heads], { dtype: 'i32', device }));
-      }
+      this.#arrived ??= keep(zeros([sequences * this.#mostHeads], { dtype: 'i32', device }));
       const partial = Tensor.empty([size], 'f32', device);
       const out = Tensor.empty([n, heads, 1, headDim], dtype, device);
       const norm = (weight: Tensor | undefined): Tensor | undefined => weight && this.#floats(weight);
       steps.attend({
-        ...{ qkv: qkv.contiguous(), ...tables, state, keys: pages[0], values: pages[1], out, partial },
-        ...{ arrived: this.#arrived as Tensor, scale, window, softcap },
+        ...{ qkv: qkv.narrow(1, 0, n).contiguous(), ...tables, state, keys: pages[0], values: pages[1], out, partial },
+        ...{ arrived: this.#arrived, scale, window, softcap },
         ...{ qNorm: norm(mixer.qNorm?.inner.weight), kNorm: norm(mixer.kNorm?.inner.weight) },
-        ...{ eps: a.qkNorm?.norm.eps, paged: { table: runs[0].tables, pageTokens, room } },
+        ...{ eps: a.qkNorm?.norm.eps, paged: { table, pageTokens, room } },
       });
       return out.reshape([1, n, heads * headDim]);
     };
+  }
+  get #mostHeads(): number {
+    return Math.max(...this.#model.config.layers.map(({ mixer: m }) => (m.kind === 'attention' ? m.heads : 0)));
   }
   #takes({ feature: a }: AttentionMixer, { cos }: RopeTable): boolean {
     return attends(a, a) && 2 * cos.shape[1] === a.headDim;

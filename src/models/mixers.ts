@@ -145,10 +145,13 @@ export class AttentionMixer extends Module {
     const { heads, kvHeads, headDim, rope, clip, qkNorm, temperature, alibi, scale, window, chunk, softcap, gated } =
       this.feature;
     const { step, layer } = context;
-    const [b, t] = x.shape;
-    const made = this.qkv.forward(x); // (b, t, (heads + 2 kvHeads) headDim)
-    const whole = rope && step.attendWhole?.(layer, made, this, context.tables(rope));
-    if (whole) return this.out.forward(whole);
+    const b = x.shape[0];
+    const product = this.qkv.forward(x); // (b, t, (heads + 2 kvHeads) headDim)
+    const whole = rope && step.attendWhole?.(layer, product, this, context.tables(rope));
+    const done = whole ? whole.shape[1] : 0;
+    if (whole && done === product.shape[1]) return this.out.forward(whole);
+    const made = whole ? product.narrow(1, done, product.shape[1] - done) : product;
+    const t = made.shape[1];
     const all = clip === undefined || qkNorm ? made : made.clamp(-clip, clip);
     const part = (from: number, n: number): Tensor =>
       all.narrow(2, from * headDim, n * headDim).reshape([b, t, n, headDim]);
@@ -173,6 +176,7 @@ export class AttentionMixer extends Module {
     if (alibi) this.#slopes ??= x.device.now(() => keep(tensor(Float32Array.from(alibi), { device: x.device })));
     const y = step.attend(layer, q, k, v, { scale, window, chunk, softcap, sinks: this.sinks, alibi: this.#slopes });
     const flat = y.reshape([b, t, heads * headDim]);
+    if (whole) return this.out.forward(whole.cat([flat], 1));
     const gate = (heads + 2 * kvHeads) * headDim;
     return this.out.forward(gated ? flat.mul(made.narrow(2, gate, heads * headDim).sigmoid()) : flat);
   }
