@@ -8,7 +8,7 @@ import type { GgufValue } from '../src/io/gguf-value.js';
 import { writeGguf } from '../src/io/gguf-write.js';
 import { SafeTensors } from '../src/io/safetensors.js';
 import { type CausalLM, loadModel } from '../src/models/index.js';
-import { MODEL_TOLERANCE, relativeError } from '../src/parity/models.js';
+import { MODEL_TOLERANCE, relativeError } from '../src/parity/model-checks.js';
 import { noGrad } from '../src/tensor/autograd.js';
 import { Device } from '../src/tensor/device.js';
 import { scope } from '../src/tensor/scope.js';

@@ -92,6 +92,38 @@ test('rooms import only what the house plan allows', () => {
   assert.deepEqual(wrong, [], `\n  ${wrong.join('\n  ')}`);
 });
 
+test('files do not import each other in a circle', () => {
+  const known = new Map(
+    files.map((f) => [
+      f,
+      importsOf(f)
+        .filter((i) => i.target.startsWith('.') && !i.typeOnly)
+        .map((i) => resolve(f, i.target)),
+    ]),
+  );
+  const done = new Set<string>();
+  const circles: string[] = [];
+  const walk = (file: string, path: readonly string[]): void => {
+    if (path.includes(file)) circles.push([...path.slice(path.indexOf(file)), file].join(' -> '));
+    if (path.includes(file) || done.has(file)) return;
+    for (const next of known.get(file) ?? []) walk(next, [...path, file]);
+    done.add(file);
+  };
+  for (const file of files) walk(file, []);
+  assert.deepEqual(circles, [], `\n  ${circles.join('\n  ')}`);
+});
+
+test('CONTRIBUTING shows the house plan as it is', () => {
+  const page = readFileSync(join(packageRoot, 'CONTRIBUTING.md'), 'utf8');
+  const rows = [...page.matchAll(/^\| src\/(\w+)\/ \|.*\| ([\w ]+) \|$/gm)];
+  const shown = Object.fromEntries(rows.map(([, room, may]) => [room, may]));
+  const wanted = Object.entries(MAY).map(([room, may]) => [
+    room,
+    room === 'base' ? 'nothing' : ['base', ...may].join(' '),
+  ]);
+  assert.deepEqual(shown, { ...Object.fromEntries(wanted), cli: 'any' });
+});
+
 test('only driver/ffi.ts imports the FFI library', () => {
   const wrong = files.filter(
     (f) => f !== 'driver/ffi.ts' && importsOf(f).some((i) => i.target === 'koffi' && !i.typeOnly),

@@ -16,11 +16,17 @@ import { scope } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { CaseResult } from './candle.js';
 import { readJson, unpacked } from './golden.js';
-import { checkEncoder, checkImageText, checkSeq2Seq, checkVision } from './model-checks.js';
+import {
+  checkEncoder,
+  checkImageText,
+  checkSeq2Seq,
+  checkVision,
+  type Golden,
+  MODEL_TOLERANCE,
+  type ModelCheck,
+  relativeError,
+} from './model-checks.js';
 import { caught } from './verdict.js';
-
-/** Largest error of a logit, as a share of the largest logit. */
-export const MODEL_TOLERANCE = 1e-4;
 
 /** Models of a golden folder: the folders of its hf/. */
 export const goldenModels = (dir: string): string[] =>
@@ -34,17 +40,6 @@ export const goldenModels = (dir: string): string[] =>
 /** A model's folder with its files as loaders want them. */
 export const modelFolder = (dir: string, name: string): string => unpacked(dir, `hf/${name}`);
 
-/** The golden tensors of a model; one that is missing is an error by name. */
-export type Golden = (key: string) => Tensor;
-export interface ModelCheck {
-  readonly what: string;
-  /** The largest error as a share of the largest number; undefined where the check is about tokens. */
-  readonly error?: number;
-  readonly ok: boolean;
-}
-
-export const relativeError = (got: Tensor, want: Tensor): number =>
-  got.sub(want).abs().max().item() / want.abs().max().item();
 const rowsOf = (t: Tensor): number[][] => (t.toArray() as (number | bigint)[][]).map((r) => r.map(Number));
 
 /** Sequences continued by the likeliest token each. */
