@@ -330,7 +330,7 @@ export const NO_NAMES: readonly (readonly [pattern: RegExp, why: string])[] = [
     "PyTorch's own back ends and switches",
   ],
   [
-    /^(?:sym_|parse_|import_ir|merge_type|unify_type|typename|fork|wait|while_loop|cond$|vmap|handle_torch|has_torch|boolean_dispatch|assert_|classproperty|Optional|Supports|Counter|as_subclass|module_load|thread_safe|prepare_multi|get_file_path|storage|untyped_storage|is_storage|is_set_to|set_warn|is_warn|is_shared|is_pinned|pin_memory|record_stream|data_ptr|const_data_ptr|to_dlpack|from_dlpack|from_file|share_memory|hash_tensor|dim_order|is_inference|is_distributed|slice_inverse|reinforce|register_post|init_num|set_flush|resize|to_padded|new_empty_strided|empty_strided|empty_permuted|broadcast_shapes|interop|Uninit)/,
+    /^(?:sym_|parse_|import_ir|merge_type|unify_type|typename|fork|wait|while_loop|cond$|handle_torch|has_torch|boolean_dispatch|assert_|classproperty|Optional|Supports|Counter|as_subclass|module_load|thread_safe|prepare_multi|get_file_path|storage|untyped_storage|is_storage|is_set_to|set_warn|is_warn|is_shared|is_pinned|pin_memory|record_stream|data_ptr|const_data_ptr|to_dlpack|from_dlpack|from_file|share_memory|hash_tensor|dim_order|is_inference|is_distributed|slice_inverse|reinforce|register_post|init_num|set_flush|resize|to_padded|new_empty_strided|empty_strided|empty_permuted|broadcast_shapes|interop|Uninit)/,
     "PyTorch's own machinery: storage, tracing, workers, compilation",
   ],
   [

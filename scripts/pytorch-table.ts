@@ -191,6 +191,11 @@ export const NAME_GROUPS: Readonly<Record<string, readonly NamePair[]>> = {
     ['bartlett_window, kaiser_window', 'bartlettWindow(400) kaiserWindow(400)'],
     ['fft.fftfreq, rfftfreq', 'fftfreq(8) rfftfreq(8)'],
   ],
+  'Functions of functions': [
+    ['func.vmap', 'vmap(f)', 'one call for each example; ops take leading batch dimensions themselves'],
+    ['autograd.functional.jacobian, hessian', 'jacobian(f, x) hessian(f, x)', 'of one tensor'],
+    ['autograd.grad', 'gradOf(y, [x])'],
+  ],
   'Not here': [
     ['complex dtypes', undefined, 'transforms take and give pairs of real tensors'],
     [
@@ -198,7 +203,6 @@ export const NAME_GROUPS: Readonly<Record<string, readonly NamePair[]>> = {
       undefined,
       'operands of two dtypes are refused with a sentence; cast one (docs/decisions)',
     ],
-    ['vmap', undefined, 'ops take leading batch dimensions themselves'],
   ],
 };
 

@@ -2,7 +2,21 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as nn from '../src/nn/index.js';
-import { arange, blockDiag, hannWindow, kaiserWindow, tensor, trilIndices, zeros } from '../src/index.js';
+import {
+  arange,
+  blockDiag,
+  eye,
+  hannWindow,
+  hessian,
+  jacobian,
+  kaiserWindow,
+  randn,
+  type Tensor,
+  tensor,
+  trilIndices,
+  vmap,
+  zeros,
+} from '../src/index.js';
 import { parameterCount } from '../src/tensor/parameter-count.js';
 
 const ids = (...values: number[]) => tensor(values, { dtype: 'i64' });
@@ -138,4 +152,58 @@ test('windows, triangles and blocks hold the numbers of PyTorch', () => {
     [0, 0, 3],
     [0, 0, 4],
   ]);
+});
+
+test('vmap calls a function for each example, gradients flow, and what does not fit is refused', () => {
+  const a = arange(6).reshape([3, 2]).requireGrad();
+  const scaled = vmap((row, by) => row.mul(by).sum(), { inDims: [0, null] });
+  const y = scaled(a, tensor([2, 3]));
+  assert.deepEqual(y.toArray(), [3, 13, 23]);
+  assert.deepEqual(y.sum().backward().of(a).toArray(), [
+    [2, 3],
+    [2, 3],
+    [2, 3],
+  ]);
+  assert.deepEqual(vmap((v) => v.add(1), { inDims: 1, outDim: 1 })(x).shape, [2, 3, 4]);
+  assert.throws(() => vmap((p, q) => p.add(q))(zeros([2]), zeros([3])), /vmap: .* have \[2, 3\] examples/);
+  assert.throws(() => vmap((p) => p, { inDims: [null] })(zeros([2])), /vmap: inDims names no argument/);
+});
+
+test('jacobian and hessian hold all derivatives, 0 where nothing depends', () => {
+  const at = tensor([1, 2]);
+  assert.deepEqual(jacobian((v) => v.sqr(), at).toArray(), [
+    [2, 0],
+    [0, 4],
+  ]);
+  assert.deepEqual(hessian((v) => v.prod(), at).toArray(), [
+    [0, 1],
+    [1, 0],
+  ]);
+  assert.deepEqual(jacobian(() => tensor([5]), at).toArray(), [[0, 0]]);
+  assert.throws(() => hessian((v) => v, at), /hessian: the function must answer one number, not \[2\]/);
+});
+
+test('factorizations of matrices beyond the small ones put the matrix together again', () => {
+  const n = 40;
+  const a = randn([n + 3, n], { seed: 1, dtype: 'f64' });
+  const far = (p: Tensor, q: Tensor): number => p.sub(q).abs().max().item();
+  const one = eye(n, { dtype: 'f64' });
+  const [u, s, vt] = a.svd();
+  assert.ok(far(u.matmul(s.diag()).matmul(vt), a) < 1e-13 && far(u.t().matmul(u), one) < 1e-13);
+  const symmetric = a.t().matmul(a);
+  const [values, vectors] = symmetric.eigh();
+  assert.ok(far(vectors.matmul(values.diag()).matmul(vectors.t()), symmetric) < 1e-12);
+  assert.ok(far(values.flip(0).sqrt(), s) < 1e-12);
+  const [q, r] = a.qr();
+  assert.ok(far(q.matmul(r), a) < 1e-13 && r.tril(-1).abs().max().item() === 0);
+  assert.ok(far(symmetric.matmul(symmetric.inv()), one) < 1e-10);
+  assert.equal(
+    a
+      .narrow(1, 0, 3)
+      .matmul(a.narrow(0, 0, 3))
+      .matrixRank()
+      .item(),
+    3,
+  );
+  assert.equal(one.mul(1e200).svd()[1].max().item(), 1e200);
 });
