@@ -1,7 +1,8 @@
 // Functions of functions: all derivatives of a function of tensors, and a function of one example over a whole batch.
 import { ArgumentError, GradError, ShapeError } from '../base/errors.js';
 import { formatShape, normalizeDim } from '../base/shape.js';
-import { enableGrad, gradOf } from './autograd.js';
+import { enableGrad } from './autograd.js';
+import { gradOf } from './backward.js';
 import { stack } from './create.js';
 import { Tensor } from './tensor.js';
 
