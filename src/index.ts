@@ -5,7 +5,7 @@ export { EVERY_DTYPE as DTYPES, type DType } from './base/dtype.js';
 export * from './base/errors.js';
 export { Layout } from './base/layout.js';
 export type { Shape } from './base/shape.js';
-export { enableGrad, noGrad } from './tensor/autograd.js';
+export { enableGrad, noGrad, remaking } from './tensor/autograd.js';
 export { type BackwardOptions, Gradients, gradOf } from './tensor/backward.js';
 export type {
   CustomCall,

@@ -300,7 +300,7 @@ export class CausalLM extends Module {
   loss(ids: Tensor, targets: Tensor, options: LinearCrossEntropyOptions = {}): Tensor {
     const { weight, bias } = this.head;
     const { logitFactor, logitSoftcap } = this.config;
-    const x = this.hidden(ids, new BatchStep(this.device, ids.shape[1], undefined, undefined));
+    const x = this.hidden(ids, new BatchStep(this.device, ids.shape[1], undefined, undefined, true));
     const plain = !bias && logitFactor === undefined && logitSoftcap === undefined && !this.shard;
     if (plain && !(weight instanceof QTensor))
       return linearCrossEntropy(this.norm.forward(x), weight, targets, options);

@@ -192,8 +192,17 @@ export class BatchStep implements Step {
   readonly #device: Device;
   #positions: Tensor | undefined;
 
-  constructor(device: Device, time: number, cache: DecoderCache | undefined, pads: readonly number[] | undefined) {
+  readonly brief: boolean;
+
+  constructor(
+    device: Device,
+    time: number,
+    cache: DecoderCache | undefined,
+    pads: readonly number[] | undefined,
+    brief = false,
+  ) {
     this.#device = device;
+    this.brief = brief;
     this.#start = cache?.length ?? 0;
     this.#time = time;
     this.#cache = cache;

@@ -31,6 +31,7 @@ export const binaryOps = rows({
     ulp: 0,
     candle: binaryCu('badd'),
     grad: ({ grad }): Grads => [grad, grad],
+    gradReads: [],
   }),
   sub: binary({
     formula: 'x - y',
@@ -42,6 +43,7 @@ export const binaryOps = rows({
     ulp: 0,
     candle: binaryCu('bsub'),
     grad: ({ grad, needs }): Grads => [grad, needs(1) ? grad.neg() : undefined],
+    gradReads: [],
   }),
   mul: binary({
     formula: 'x * y',

@@ -24,6 +24,8 @@ interface Common {
   readonly ulp: Bound;
   readonly loose?: string;
   readonly noGrad?: string;
+  readonly gradReads?: readonly number[];
+  readonly cheap?: true;
   readonly bounds?: true;
 }
 interface OneGrad<P extends Params> {

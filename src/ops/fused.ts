@@ -67,6 +67,8 @@ export const fusedOps = rows({
       needs(0) ? x.siluMulGrad(y, grad) : undefined,
       needs(1) ? x.siluMul(grad) : undefined,
     ],
+    gradReads: [0, 1],
+    cheap: true,
   }),
   siluMulGrad: fused({
     internal: true,

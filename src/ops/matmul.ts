@@ -109,6 +109,7 @@ export const matmulOps = rows({
       needs(0) ? grad.bmm(y.transpose(-1, -2)).sumTo(x.shape) : undefined,
       needs(1) ? secondGrad(x, y, grad).sumTo(y.shape) : undefined,
     ],
+    gradReads: [0, 1],
   } satisfies BmmRow as BmmRow,
   matmul: {
     family: 'composite',

@@ -82,6 +82,7 @@ export const movementOps = rows({
       ]),
     errors: () => [],
     grad: ({ x, grad }: GradContext<any>): Grads => [grad.cast(x.dtype)],
+    gradReads: [],
   } satisfies CastRow as CastRow,
   copy: {
     family: 'copy',
@@ -97,6 +98,7 @@ export const movementOps = rows({
     samples: () => [{ inputs: [{ shape: [3, 5] }], params: {} }],
     errors: () => [],
     grad: ({ grad }: GradContext<any>): Grads => [grad],
+    gradReads: [],
   } satisfies CopyRow as CopyRow,
   newFull: {
     internal: true,

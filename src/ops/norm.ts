@@ -271,6 +271,8 @@ export const norm = rows({
     reference: (inputs: readonly RefTensor[], outputs: readonly RefTensor[], p: NormParams): void =>
       referenceNorm(inputs, outputs, p, true),
     grad: (ctx: GradContext<NormParams>): Grads => normGrads(ctx, true),
+    gradReads: [0, 1, 2],
+    cheap: true,
     args: (x: Tensor, weight?: Tensor, bias?: Tensor, options: NormOptions = {}): Call<NormParams> =>
       normCall('layerNorm', [x, weight, bias], options),
     samples: layerSamples,
@@ -291,6 +293,8 @@ export const norm = rows({
     reference: (inputs: readonly RefTensor[], outputs: readonly RefTensor[], p: NormParams): void =>
       referenceNorm(inputs, outputs, p, false),
     grad: (ctx: GradContext<NormParams>): Grads => normGrads(ctx, false),
+    gradReads: [0, 1, 2],
+    cheap: true,
     args: (x: Tensor, weight?: Tensor, options: NormOptions = {}): Call<NormParams> =>
       normCall('rmsNorm', [x, weight], options),
     samples: rmsSamples,

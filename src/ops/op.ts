@@ -108,6 +108,10 @@ interface RowBase<P extends Params> {
   /** Why a dtype is left out, said by errors, skips and docs. */
   readonly without?: string;
   readonly grad?: (ctx: GradContext<P>) => Grads;
+  /** The inputs whose numbers the rule reads, where it reads no result: others are not kept for it. */
+  readonly gradReads?: readonly number[];
+  /** Quick enough to be run again in a backward pass where memory is short (`remaking`). */
+  readonly cheap?: true;
   /** Why there is no gradient: integer results, indices. */
   readonly noGrad?: string;
   /** A call for the documentation, where the first sample's parameters do not tell it: operands are x, y, z. */

@@ -86,6 +86,7 @@ export const biasedRow: KernelRow<{}> = {
     needs(1) ? secondGrad(x, y, grad) : undefined,
     needs(2) ? grad.sum([0], false) : undefined,
   ],
+  gradReads: [0, 1],
   samples: () => [{ inputs: [{ shape: [9, 8] }, { shape: [8, 16] }, { shape: [16] }], params: {} }],
 };
 

@@ -11,8 +11,15 @@ type View<A extends readonly unknown[], P extends Params> = Omit<ViewRow<P>, 'na
   readonly args: (x: Tensor, ...rest: A) => Call<P>;
 };
 const view = <A extends readonly unknown[], P extends Params>(
-  def: Omit<View<A, P>, 'family' | 'dtypes' | 'ulp' | 'candle'>,
-): View<A, P> => ({ family: 'view', dtypes: DTYPES, ulp: 0, candle: { none: 'a view: nothing runs' }, ...def });
+  def: Omit<View<A, P>, 'family' | 'dtypes' | 'ulp' | 'candle' | 'gradReads'>,
+): View<A, P> => ({
+  family: 'view',
+  dtypes: DTYPES,
+  ulp: 0,
+  gradReads: [],
+  candle: { none: 'a view: nothing runs' },
+  ...def,
+});
 const one = (shape: Shape) => [{ shape }];
 
 export const viewOps = rows({

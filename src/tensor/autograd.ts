@@ -17,6 +17,28 @@ export interface Node {
   released?: true;
   /** Where it was called, while anomalies are looked for. */
   readonly called?: string;
+  /** Makes the result again, where its row is cheap and it was recorded for that. */
+  readonly remake?: () => Tensor;
+  /** Inputs that are not kept and are made again for the rule. */
+  readonly remade?: ReadonlySet<number>;
+}
+/** The version of a tensor that a node does not keep: it may change. */
+export const NOT_KEPT = -1;
+
+let sparing = false;
+export const isRemaking = (): boolean => sparing;
+/**
+ * Runs f; what norms and gated activations in it make is not kept for the backward pass but made again there, from what
+ * they were made of. Less memory, and a little more time.
+ */
+export function remaking<T>(f: () => T): T {
+  const before = sparing;
+  sparing = true;
+  try {
+    return f();
+  } finally {
+    sparing = before;
+  }
 }
 
 let enabled = true;

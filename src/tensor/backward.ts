@@ -2,7 +2,7 @@
 import { GradError } from '../base/errors.js';
 import { formatShape, sameShape } from '../base/shape.js';
 import type { GradContext, Grads } from '../ops/op.js';
-import { type Node, refuseNaN, withGrad } from './autograd.js';
+import { gradEnabled, type Node, NOT_KEPT, refuseNaN, withGrad } from './autograd.js';
 import { type GradPiece, joined } from './grad-pieces.js';
 import { collected, track } from './scope.js';
 import type { Tensor } from './tensor.js';
@@ -94,9 +94,10 @@ function order(root: Node): Node[] {
 }
 
 function context(node: Node, grads: readonly (Tensor | undefined)[]): GradContext {
-  const { inputs, outputs, params, row } = node;
-  inputs.concat(outputs).forEach((t, i) => {
-    if (t.storage.version !== node.versions[i]) {
+  const { outputs, params, row, remade } = node;
+  const inputs = remade ? node.inputs.map((t, i) => (remade.has(i) ? again(t) : t)) : node.inputs;
+  node.inputs.concat(outputs).forEach((t, i) => {
+    if (node.versions[i] !== NOT_KEPT && t.storage.version !== node.versions[i]) {
       throw new GradError(
         `${row.serves ?? row.name}: a tensor of shape ${formatShape(t.shape)} that its gradient needs was changed in ` +
           'place after it was used',
@@ -113,8 +114,14 @@ function context(node: Node, grads: readonly (Tensor | undefined)[]): GradContex
     grad,
     grads,
     params,
-    needs: (i) => inputs[i].requiresGrad,
+    needs: (i) => node.inputs[i].requiresGrad,
   };
+}
+/** What is not kept, made again by the op that made it. */
+function again(t: Tensor): Tensor {
+  if (gradEnabled())
+    throw new GradError('remaking: gradients of gradients need what was not kept; leave it out for them');
+  return ((t.node as Node).remake as () => Tensor)();
 }
 
 /** Handles that a sparing pass has made, and how often each stands among its gradients: at none it goes. */

@@ -7,7 +7,7 @@ import { movementOps } from '../ops/movement.js';
 import { expertRow } from '../ops/expert-rows.js';
 import { storeRow } from '../ops/store.js';
 import type { AssembleRow, ElementwiseRow, KernelRow, Params, RunRow, Sig, ViewRow } from '../ops/op.js';
-import { calledHere, gradEnabled, type GradRow, type Node, refuseNaN } from './autograd.js';
+import { calledHere, gradEnabled, type GradRow, isRemaking, type Node, NOT_KEPT, refuseNaN } from './autograd.js';
 import type { Device } from './device.js';
 import { checkDTypes, checkParams, differ, launch } from './guard.js';
 import { Tensor } from './tensor.js';
@@ -252,19 +252,55 @@ export function apply(row: GradRow, inputs: readonly Tensor[], params: Params, d
   return outs;
 }
 
+/** Inputs that a rule reads and that can be made again. */
+function remadeAmong(saved: readonly Tensor[], reads: readonly number[] | undefined): Set<number> | undefined {
+  const found = saved.flatMap((t, i) => (t.node?.remake && (!reads || reads.includes(i)) ? [i] : []));
+  return found.length > 0 ? new Set(found) : undefined;
+}
+/** How a result is made again: a cheap op runs once more on what it keeps, a view of such a result is taken of it. */
+function remakeOf(
+  row: GradRow,
+  saved: readonly Tensor[],
+  [out]: readonly Tensor[],
+  params: Params,
+): (() => Tensor) | undefined {
+  const { device, layout } = out;
+  const inner = saved[0]?.node?.remake;
+  if (row.family === 'view') return inner && (() => inner().withLayout(layout));
+  // All of its inputs are there, since its own rule reads them.
+  const whole = row.cheap && saved.every((_, i) => row.gradReads?.includes(i));
+  return whole ? () => execute(row, saved, params, device)[0] : undefined;
+}
+
 function record(row: GradRow, inputs: readonly Tensor[], outs: readonly Tensor[], params: Params): void {
   const called = calledHere();
   refuseNaN(outs, () => row.serves ?? row.name, called);
   for (const o of outs) o.requiresGrad = true;
   const saved = inputs.map((t) => t.alias());
   const results = outs.map((t) => t.alias());
+  const versions = [...saved, ...results].map((t) => t.storage.version);
+  const { gradReads } = row;
+  const remade = isRemaking() ? remadeAmong(saved, gradReads) : undefined;
+  // What the rule does not read is known by its shape alone from here on.
+  const forget = (t: Tensor, i: number): void => {
+    t.dispose();
+    versions[i] = NOT_KEPT;
+  };
+  if (gradReads) {
+    saved.forEach((t, i) => gradReads.includes(i) || forget(t, i));
+    results.forEach((t, i) => forget(t, saved.length + i));
+  }
+  remade?.forEach((i) => forget(saved[i], i));
+  const remake = isRemaking() ? remakeOf(row, saved, outs, params) : undefined;
   const node: Node = {
     row,
     params,
     inputs: saved,
     outputs: results,
-    versions: [...saved, ...results].map((t) => t.storage.version),
+    versions,
     ...(called !== undefined && { called }),
+    ...(remade && { remade }),
+    ...(remake && { remake }),
   };
   outs.forEach((o, i) => {
     o.node = node;

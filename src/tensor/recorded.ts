@@ -1,7 +1,7 @@
 // Steps that no backend runs but that gradients must travel back through: copies between devices, talk between ranks.
 import { DTYPES } from '../base/dtype.js';
 import type { Call, GradContext, Grads, Sig } from '../ops/op.js';
-import { gradEnabled, type GradRow } from './autograd.js';
+import { gradEnabled, type GradRow, isRemaking, NOT_KEPT } from './autograd.js';
 import type { Tensor } from './tensor.js';
 
 export interface Step {
@@ -10,6 +10,8 @@ export interface Step {
   readonly formula: string;
   /** The gradient of the input from that of the result, or the sentence that says why there is none. */
   readonly grad: ((grad: Tensor, input: Tensor) => Tensor) | string;
+  /** Makes the result again, where that is quick. */
+  readonly again?: (input: Tensor) => Tensor;
 }
 
 const rowOf = ({ name, formula, grad }: Step): GradRow => ({
@@ -35,8 +37,11 @@ export function recorded(step: Step, input: Tensor, out: Tensor): Tensor {
   out.requiresGrad = true;
   const inputs = [input.alias()];
   const outputs = [out.alias()];
-  const versions = [...inputs, ...outputs].map((x) => x.storage.version);
-  out.node = { row: rowOf(step), params: {}, inputs, outputs, versions };
+  const versions = [inputs[0].storage.version, NOT_KEPT];
+  outputs[0].dispose(); // rules read the input alone
+  const { again } = step;
+  const remake = again && isRemaking() ? { remake: () => again(inputs[0]) } : {};
+  out.node = { row: rowOf(step), params: {}, inputs, outputs, versions, ...remake };
   outputs[0].node = out.node;
   return out;
 }

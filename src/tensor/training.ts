@@ -90,8 +90,12 @@ export function trainedSwiglu(x: Tensor): Tensor | undefined {
     launch(device.backend, SILU_MUL, [gate, g], [dUp], {});
     return dx;
   };
+  const again = (given: Tensor): Tensor => {
+    const [gate, up] = halves(given.detach());
+    return gate.siluMul(up);
+  };
   return recorded(
-    { name: 'swiglu', formula: 'silu(a) * b', grad },
+    { name: 'swiglu', formula: 'silu(a) * b', grad, again },
     x,
     noGrad(() => a.siluMul(b)),
   );
