@@ -17,6 +17,7 @@ import {
   vmap,
   zeros,
 } from '../src/index.js';
+import { missingAddresses } from '../scripts/check-publish.js';
 import { parameterCount } from '../src/tensor/parameter-count.js';
 
 const ids = (...values: number[]) => tensor(values, { dtype: 'i64' });
@@ -206,4 +207,12 @@ test('factorizations of matrices beyond the small ones put the matrix together a
     3,
   );
   assert.equal(one.mul(1e200).svd()[1].max().item(), 1e200);
+});
+
+test('a package without public addresses is not published', () => {
+  assert.deepEqual(missingAddresses({}), ['repository', 'homepage', 'bugs']);
+  const at = 'https://example.org/wick';
+  assert.deepEqual(missingAddresses({ repository: { type: 'git', url: at }, homepage: at, bugs: { url: '' } }), [
+    'bugs',
+  ]);
 });
