@@ -309,6 +309,17 @@ test('a field that a config leaves out is what transformers takes; an explicit n
   assert.deepEqual(windows(unsaid), windows(unsaid).fill(4096));
   const none = features('mistral', (c) => ({ ...c, sliding_window: null }));
   assert.deepEqual(windows(none), windows(none).fill(undefined));
+  const kinds = ['full_attention', 'chunked_attention'];
+  const llama4 = features('llama4_text', (c) => {
+    const layer_types = Array.from({ length: c.num_hidden_layers as number }, (_, i) => kinds[i % 2]);
+    return { ...c, layer_types, attention_chunk_size: 6 };
+  });
+  const chunks = llama4.layers.map(({ mixer: m }) => m.kind === 'attention' && m.chunk);
+  assert.deepEqual(
+    chunks,
+    chunks.map((_, i) => (i % 2 ? 6 : undefined)),
+    'chunks by layer, whichever layers turn',
+  );
   const scaled = { logits_scaling: 4 };
   assert.equal(features('granite', (c) => ({ ...c, ...scaled })).logitFactor, 0.25);
   assert.equal(features('hyperclovax', (c) => ({ ...c, ...scaled })).logitFactor, 4, 'not a division as in Granite');

@@ -1,4 +1,5 @@
 // Llama and the families that differ from it by a switch or two.
+import { UnsupportedError } from '../../base/errors.js';
 import { Config } from '../config.js';
 import { ALL_NORMS, type Features } from '../features.js';
 import {
@@ -249,7 +250,10 @@ const llama4 = family({
     const turned =
       given.length > 0 ? given : Array.from({ length: s.layers }, (_, i) => ((i + 1) % step === 0 ? 0 : 1));
     eitherKind(c);
-    c.ignore('layer_types', 'for_llm_compressor', 'max_position_embeddings');
+    c.ignore('for_llm_compressor', 'max_position_embeddings');
+    const types = layerTypes(c, s.layers, (i) => (turned[i] ? 'chunked_attention' : full()));
+    const odd = types.find((t) => t !== 'chunked_attention' && t !== full());
+    if (odd !== undefined) throw new UnsupportedError(`${c.where}: layer_types holds ${JSON.stringify(odd)}`);
     const every = c.count('interleave_moe_layer_step', 1, 1);
     const mixed = c.has('moe_layers')
       ? c.numbers('moe_layers')
@@ -268,16 +272,15 @@ const llama4 = family({
     const wide = c.count('intermediate_size_mlp', inner);
     return build('llama4', c, s, {
       norm,
-      attention: (i) =>
-        turned[i]
+      attention: (i) => ({
+        ...(types[i] === 'chunked_attention' && { chunk }),
+        ...(turned[i]
           ? {
               rope,
-              chunk,
               ...(qk && { qkNorm: { norm: { ...norm, weightless: true }, over: 'head' as const, afterRope: true } }),
             }
-          : tuned
-            ? { temperature }
-            : {},
+          : tuned && { temperature }),
+      }),
       mlp: (i) =>
         mixed.includes(i)
           ? experts(c, {
