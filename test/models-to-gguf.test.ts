@@ -69,7 +69,7 @@ test('what a folder of transformers says and a file cannot is refused by name', 
 }, async () => {
   const refused = async (name: string, reason: RegExp): Promise<void> =>
     assert.rejects(
-      quantizeGguf(findGolden('hf', name) as string, join(dir, 'none.gguf'), { type: 'f32', threads: 1 }),
+      quantizeGguf(findGolden('hf', name) as string, join(dir, 'none.gguf'), { type: 'f32' }),
       (e: Error) => e instanceof UnsupportedError && reason.test(e.message),
     );
   await refused('gemma3', /architecture gemma3 cannot say .* layers\[0\]\.mixer\.scale is 0\.2236/);
@@ -83,7 +83,7 @@ for (const [name, { config }] of Object.entries(families))
     const to = join(dir, `${name}.gguf`);
     const type = String(config.model_type);
     const reason = WITHOUT.has(type) ? new RegExp(`models of type ${type} have no GGUF form here`) : REFUSED[name];
-    const made = quantizeGguf(folder, to, { type: 'f32', threads: 1 });
+    const made = quantizeGguf(folder, to, { type: 'f32' });
     if (reason) {
       await assert.rejects(made, (e: Error) => e instanceof UnsupportedError && reason.test(e.message));
       return assert.equal(existsSync(to), false);
@@ -105,8 +105,8 @@ for (const name of GOLDEN)
   test(`${name} of transformers as GGUF in f32 and q8_0`, { skip: missingGolden(`hf/${name}`) }, async () => {
     const folder = findGolden('hf', name) as string;
     const [plain, small] = ['f32', 'q8_0'].map((type) => join(dir, `${name}-${type}.gguf`));
-    await quantizeGguf(folder, plain, { type: 'f32', threads: 1 });
-    const { tensors } = await quantizeGguf(folder, small, { type: 'q8_0', threads: 1 });
+    await quantizeGguf(folder, plain, { type: 'f32' });
+    const { tensors } = await quantizeGguf(folder, small, { type: 'q8_0' });
     scope(() => {
       const want = logitsOf(folder);
       const [off, lost] = [distance(logitsOf(plain), want), distance(logitsOf(small), want)];

@@ -52,7 +52,8 @@ void fillRows(IsaTable* t, const ElementwiseRow* list) {
 // What each instruction set exports: lists of elementwise rows, and functions that fill in their family.
 #define WICK_FAMILIES(X, SUFFIX) \
   X(cast, SUFFIX)                \
-  X(reduce, SUFFIX) X(matmul, SUFFIX) X(rows, SUFFIX) X(attention, SUFFIX) X(quantized, SUFFIX) X(peak, SUFFIX)
+  X(reduce, SUFFIX)              \
+  X(matmul, SUFFIX) X(rows, SUFFIX) X(attention, SUFFIX) X(quantized, SUFFIX) X(encode, SUFFIX) X(peak, SUFFIX)
 #define WICK_DECLARE_ROWS(PART, SUFFIX) extern const ElementwiseRow wick_elementwise_##PART##_##SUFFIX[];
 #define WICK_FILL_ROWS(PART, SUFFIX) fillRows(&t, wick_elementwise_##PART##_##SUFFIX);
 #define WICK_DECLARE_FAMILY(NAME, SUFFIX) void wick_##NAME##_##SUFFIX(IsaTable*);

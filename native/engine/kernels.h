@@ -81,6 +81,7 @@ struct IsaTable {
   Attend attend[2];   // float, double
   BlockTable blocks;  // by ggml's type number
   RoundRow roundRow;
+  EncodeRow encodeRow[BLOCK_TYPE_COUNT];        // null where floats are not encoded
   double (*peak)(int64_t rounds, float* kept);  // operations done by multiply-adds alone
 };
 

@@ -26,6 +26,9 @@ struct BlockKernels {
 constexpr int BLOCK_TYPE_COUNT = 41;
 typedef const BlockKernels* BlockTable[BLOCK_TYPE_COUNT];
 
+// A row of n finite values as blocks; importances by column, or null.
+typedef void (*EncodeRow)(const float* x, int64_t n, const float* importance, uint8_t* out);
+
 // Rounds one row of n values (a multiple of 32). Values that are not finite make their group's scale NaN.
 typedef void (*RoundRow)(const float* x, int64_t n, int8_t* q, float* scale, float* sum);
 

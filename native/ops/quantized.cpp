@@ -69,6 +69,20 @@ Status q8Blocks(const Call& c, const void*) {
   return OK;
 }
 
+// Rows of finite floats as blocks of any type that is encoded; a second input says how much each column counts.
+Status encodeBlocks(const Call& c, const void*) {
+  const EncodeRow encode = isa->encodeRow[c.integer(0)];
+  const Operand& x = c.in(0);
+  const int64_t n = x.shape[x.rank - 1], bytes = c.out().shape[c.out().rank - 1], rows = n ? x.size() / n : 0;
+  const float* data = reinterpret_cast<const float*>(contiguousData(x, SCRATCH_ROWS));
+  const float* importance =
+      c.inputs > 1 ? reinterpret_cast<const float*>(contiguousData(c.in(1), SCRATCH_BLOCKS)) : nullptr;
+  parallel(rows, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; r++) encode(data + r * n, n, importance, c.out().as<uint8_t>() + r * bytes);
+  });
+  return OK;
+}
+
 // The place an index names: -1 for the dtype's largest value, -2 where it is out of range.
 int64_t placeAt(const Operand& ids, const char* data, int64_t i, int64_t n, int64_t* value) {
   static const int64_t SENTINELS[] = {255, 0xffffffffll, 0x7fff, 0x7fffffffll, INT64_MAX};
@@ -257,8 +271,8 @@ Status floatExperts(const Call& c, const void*) {
 }  // namespace
 
 const Op QUANTIZED_OPS[] = {
-    {"dequantize", dequantize, nullptr}, {"q8Blocks", q8Blocks, nullptr},      {"qrows", rows, nullptr},
-    {"qmatmul", matmul, nullptr},        {"qmatmulExperts", experts, nullptr}, {"matmulExperts", floatExperts, nullptr},
-    {nullptr, nullptr, nullptr}};
+    {"dequantize", dequantize, nullptr},      {"q8Blocks", q8Blocks, nullptr}, {"qrows", rows, nullptr},
+    {"encodeBlocks", encodeBlocks, nullptr},  {"qmatmul", matmul, nullptr},    {"qmatmulExperts", experts, nullptr},
+    {"matmulExperts", floatExperts, nullptr}, {nullptr, nullptr, nullptr}};
 
 }  // namespace wick

@@ -1,8 +1,10 @@
 // `wick quantize IN OUT --type T`: a model as GGUF, in fewer bits. Progress on stderr, the table of errors on stdout.
 import { parseArgs } from 'node:util';
+import { CpuBackend } from '../backends/cpu.js';
 import { ArgumentError } from '../base/errors.js';
 import { quantizeGguf, type QuantizedModel } from '../models/quantize-gguf.js';
 import { QUANTIZE_TYPES } from '../models/quantize-plan.js';
+import { Device } from '../tensor/device.js';
 import { progressBar } from './progress.js';
 import { bytes, fit, printable, wrap } from './table.js';
 
@@ -12,20 +14,21 @@ const HELP = `wick quantize IN OUT.gguf --type T [options]
                        q4_k_m and its like are mixtures: more bits where errors cost most. Other names mean one type
                        for all matrices.
   --imatrix FILE       an importance matrix (GGUF or .dat): how much the error of each column counts
-  --threads N          (default: the number of cores)
+  --threads N          (default: those of the CPU device)
   --allow-requantize   also from a model that is quantized already, which loses twice
   --json               the table for programs
 
 IN is a GGUF model, one file or the first of several, or a Hugging Face folder with config.json, safetensors files and a
-tokenizer. A folder whose model or tokenizer a GGUF file cannot express is refused by name. Tensors of one dimension stay as they are. Rows that are not whole
-blocks get a type that fits; the table says so. The error is that of the root mean square, relative to the original.`;
+tokenizer. A folder whose model or tokenizer a GGUF file cannot express is refused by name. Tensors of one dimension
+stay as they are. Rows that are not whole blocks get a type that fits; the table says so. The error is that of the root mean square, relative to the original.`;
 
-function threadsOf(text: string | undefined): number | undefined {
-  if (text === undefined) return undefined;
+function useThreads(text: string | undefined): void {
+  if (text === undefined) return;
   const n = Number(text);
   if (!Number.isSafeInteger(n) || n < 1 || n > 1024)
     throw new ArgumentError(`quantize: --threads ${JSON.stringify(text)} is not a whole number from 1 to 1024`);
-  return n;
+  const { backend } = Device.cpu();
+  if (backend instanceof CpuBackend) backend.threads = n;
 }
 
 export async function run(argv: readonly string[]): Promise<number> {
@@ -52,7 +55,7 @@ export async function run(argv: readonly string[]): Promise<number> {
       `quantize: two files are needed, ${positionals.length} given; wick quantize IN OUT --type T`,
     );
   if (v.type === undefined) throw new ArgumentError(`quantize: give --type, one of ${QUANTIZE_TYPES.join(', ')}`);
-  const threads = threadsOf(v.threads);
+  useThreads(v.threads);
   const bar = progressBar('values', 'encoding');
   const begin = performance.now();
   const abort = new AbortController();
@@ -63,7 +66,6 @@ export async function run(argv: readonly string[]): Promise<number> {
       type: v.type,
       requantize: v['allow-requantize'] === true,
       ...(v.imatrix !== undefined && { imatrix: v.imatrix }),
-      ...(threads !== undefined && { threads }),
       signal: abort.signal,
       onProgress: (done, total, tensor) => bar.show(done, total, tensor),
     });

@@ -1,14 +1,18 @@
-// Rows of a stored tensor in another type, with what that loses: the work of one piece, done by worker threads.
-import { dequantize } from '../base/blocks/decode.js';
-import { quantize } from '../base/blocks/encode.js';
-import { ggmlType, type GgmlType } from '../base/blocks/types.js';
+// Rows of a stored tensor in another type, with what that loses: the CPU device decodes, encodes and measures.
+import type { GgmlType } from '../base/blocks/types.js';
+import type { DType } from '../base/dtype.js';
 import { ArgumentError, UnsupportedError } from '../base/errors.js';
-import { fromBf16Bits, fromF16Bits, toBf16Bits, toF16Bits } from '../base/float.js';
+import { noGrad } from '../tensor/autograd.js';
+import { tensor } from '../tensor/create.js';
+import { Device } from '../tensor/device.js';
+import { encodeBlocks } from '../tensor/encode-blocks.js';
+import '../tensor/methods.js'; // gives tensors the methods that are used here
+import { scope } from '../tensor/scope.js';
+import type { Tensor } from '../tensor/tensor.js';
 
 export interface Piece {
-  /** Types by name: a thread's messages carry no objects of ours. */
-  readonly from: string;
-  readonly to: string;
+  readonly from: GgmlType;
+  readonly to: GgmlType;
   /** Whole rows as they are stored. */
   readonly bytes: Uint8Array;
   readonly rowLength: number;
@@ -23,73 +27,45 @@ export interface EncodedPiece {
   readonly whole: number;
 }
 
-/** A typed array over bytes that may begin anywhere. */
-const view = <T>(
-  bytes: Uint8Array,
-  Raw: new (buffer: ArrayBufferLike, at: number, length: number) => T,
-  n: number,
-): T =>
-  bytes.byteOffset % n === 0
-    ? new Raw(bytes.buffer, bytes.byteOffset, bytes.length / n)
-    : new Raw(bytes.slice().buffer, 0, bytes.length / n);
-
-/** Numbers one by one: typed arrays' own `from` takes ten times as long. */
-function mapped<Out extends Float32Array | Uint16Array>(
-  x: Float32Array | Uint16Array,
-  out: Out,
-  f: (v: number) => number,
-): Out {
-  for (let i = 0; i < x.length; i++) out[i] = f(x[i]);
-  return out;
+/** Types of single numbers that weights are stored in. */
+const PLAIN: Readonly<Record<string, DType | undefined>> = { F32: 'f32', F16: 'f16', BF16: 'bf16' };
+function plainOf(type: GgmlType): DType {
+  const dtype = PLAIN[type.name];
+  if (!dtype) throw new UnsupportedError(`${type.name} holds no weights that can be encoded`);
+  return dtype;
 }
-const halves = (b: Uint8Array): Uint16Array => view(b, Uint16Array, 2);
-const F16 = mapped(
-  Uint16Array.from({ length: 65536 }, (_, i) => i),
-  new Float32Array(65536),
-  fromF16Bits,
-);
 
-/** How plain types become f32 and come from it. */
-interface Plain {
-  readonly read: (bytes: Uint8Array) => Float32Array;
-  readonly write: (x: Float32Array) => ArrayBufferView;
+/** Stored rows as floats. */
+function decoded(type: GgmlType, bytes: Uint8Array, rowLength: number): Tensor {
+  const device = Device.cpu();
+  const rows = bytes.length / ((rowLength / type.block) * type.bytes);
+  if (type.plain)
+    return tensor(bytes, { shape: [bytes.length], dtype: 'u8', device })
+      .bitcast(plainOf(type))
+      .cast('f32')
+      .reshape([rows, rowLength]);
+  return tensor(bytes, { shape: [rows, bytes.length / rows], dtype: 'u8', device }).dequantize(type.name);
 }
-const PLAIN: Readonly<Record<string, Plain | undefined>> = {
-  F32: { read: (b) => view(b, Float32Array, 4), write: (x) => x },
-  F16: {
-    read: (b) => mapped(halves(b), new Float32Array(b.length / 2), (v) => F16[v]),
-    write: (x) => mapped(x, new Uint16Array(x.length), toF16Bits),
-  },
-  BF16: {
-    read: (b) => mapped(halves(b), new Float32Array(b.length / 2), fromBf16Bits),
-    write: (x) => mapped(x, new Uint16Array(x.length), toBf16Bits),
-  },
-};
 
-function decode(type: GgmlType, bytes: Uint8Array): Float32Array {
-  if (!type.plain) return dequantize(type, bytes);
-  const plain = PLAIN[type.name];
-  if (!plain) throw new UnsupportedError(`${type.name} holds no weights that can be encoded`);
-  return plain.read(bytes);
+/** The first value of which `f` holds is named: with it nothing can be encoded. */
+function refuse(bad: Tensor, x: Tensor, first: number, rule: string): void {
+  if (bad.any().item() === 0) return;
+  const at = (bad.dataSync() as Uint8Array).findIndex((v) => v !== 0);
+  throw new ArgumentError(`element ${first + at} is ${(x.dataSync() as Float32Array)[at]}${rule}`);
 }
 
 export function encodePiece({ from, to, bytes, rowLength, importance, first }: Piece): EncodedPiece {
-  const target = ggmlType(to);
-  const x = decode(ggmlType(from), bytes);
-  for (let i = 0; i < x.length; i++)
-    if (!Number.isFinite(x[i]))
-      throw new ArgumentError(`element ${first + i} is ${x[i]}; only finite weights are encoded`);
-  const plain = target.plain && PLAIN[target.name]?.write(x);
-  const out = plain
-    ? new Uint8Array(plain.buffer, plain.byteOffset, plain.byteLength).slice()
-    : quantize(target, x, { rowLength, ...(importance && { importance }) });
-  const y = decode(target, out);
-  let [lost, whole] = [0, 0];
-  for (let i = 0; i < x.length; i++) {
-    if (!Number.isFinite(y[i]))
-      throw new ArgumentError(`element ${first + i} is ${x[i]}, which ${target.name} does not hold`);
-    lost += (x[i] - y[i]) * (x[i] - y[i]);
-    whole += x[i] * x[i];
-  }
-  return { bytes: out, lost, whole };
+  return noGrad(() =>
+    scope(() => {
+      const x = decoded(from, bytes, rowLength);
+      refuse(x.isFinite().logicalNot(), x, first, '; only finite weights are encoded');
+      const out = to.plain ? x.cast(plainOf(to)).bitcast('u8') : encodeBlocks(x, to, importance ? { importance } : {});
+      const made = (out.dataSync() as Uint8Array).slice();
+      const y = decoded(to, made, rowLength);
+      refuse(y.isFinite().logicalNot(), x, first, `, which ${to.name} does not hold`);
+      const exact = x.cast('f64');
+      const lost = exact.sub(y.cast('f64'));
+      return { bytes: made, lost: lost.mul(lost).sum().item(), whole: exact.mul(exact).sum().item() };
+    }),
+  );
 }

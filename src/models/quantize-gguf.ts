@@ -1,12 +1,10 @@
-// A GGUF model or a folder written as GGUF in other types: pieces of rows go to worker threads and come back in the
-// file's order.
+// A GGUF model or a folder written as GGUF in other types, piece of rows by piece.
 import { existsSync, realpathSync } from 'node:fs';
-import { availableParallelism } from 'node:os';
+import { setImmediate } from 'node:timers/promises';
 import { ArgumentError, UnsupportedError } from '../base/errors.js';
 import { sizeOf } from '../base/shape.js';
 import { pathKind } from '../io/byte-source.js';
-import { EncodePool } from '../io/encode-pool.js';
-import type { EncodedPiece } from '../io/encode-rows.js';
+import { encodePiece } from '../io/encode-rows.js';
 import { Gguf } from '../io/gguf.js';
 import type { GgufValue } from '../io/gguf-value.js';
 import { GgufWriter } from '../io/gguf-write.js';
@@ -22,8 +20,6 @@ export interface QuantizeGgufOptions {
   readonly imatrix?: string;
   /** Also from blocks, which have lost something already. */
   readonly requantize?: boolean;
-  /** Default: as many as there are cores. */
-  readonly threads?: number;
   /** Stops at the next piece; nothing is left of the file. */
   readonly signal?: AbortSignal;
   readonly onProgress?: (done: number, total: number, tensor: string) => void;
@@ -47,7 +43,7 @@ export interface QuantizedModel {
   readonly notes: readonly string[];
 }
 
-/** Values of a piece: some ten megabytes of floats, so that a few for each thread take little memory. */
+/** Values of a piece: some ten megabytes of floats, which many threads share and little memory holds. */
 const PIECE = 2 ** 21;
 /** llama.cpp's number for the present layout of blocks. */
 const QUANTIZATION_VERSION = 2;
@@ -188,48 +184,45 @@ async function rewrite(
 
 type Sums = Map<Task, { lost: number; whole: number }>;
 
-/** Reads ahead by two pieces a thread and writes what comes back in order. */
+/** Between two pieces signals and timers have their turn. */
 async function encodeAll(
   tasks: readonly Task[],
   writer: GgufWriter,
-  { threads = availableParallelism(), signal, onProgress }: QuantizeGgufOptions,
+  { signal, onProgress }: QuantizeGgufOptions,
 ): Promise<Sums> {
   const sums: Sums = new Map(tasks.map((t) => [t, { lost: 0, whole: 0 }]));
   const total = tasks.reduce((n, t) => n + sizeOf(t.info.shape), 0);
-  const pool = new EncodePool(threads);
-  const line: { task: Task; elements: number; made: Promise<EncodedPiece> }[] = [];
   let done = 0;
-  const writeFirst = async (): Promise<void> => {
+  for (const range of ranges(tasks)) {
+    await setImmediate();
     signal?.throwIfAborted();
-    const { task, elements, made } = line.shift()!;
-    const { bytes, lost, whole } = await made.catch((cause: Error) => {
-      throw new ArgumentError(`quantize: ${task.info.name}: ${cause.message}`, { cause });
-    });
-    writer.write(bytes);
+    const { task } = range;
+    const { bytes, first, row } = readRange(range);
+    writer.write(isSame(task) ? bytes : encoded(range, bytes, first, row, sums));
+    done += range.rows * row;
+    onProgress?.(done, total, task.info.name);
+  }
+  return sums;
+}
+
+function encoded(
+  { task, matrix }: Range,
+  stored: Uint8Array,
+  first: number,
+  rowLength: number,
+  sums: Sums,
+): Uint8Array {
+  const importance = task.importance?.slice(matrix * rowLength, (matrix + 1) * rowLength);
+  const piece = { from: task.info.type, to: task.type, bytes: stored, rowLength, first };
+  try {
+    const { bytes, lost, whole } = encodePiece({ ...piece, ...(importance && { importance }) });
     const sum = sums.get(task)!;
     sum.lost += lost;
     sum.whole += whole;
-    done += elements;
-    onProgress?.(done, total, task.info.name);
-  };
-  try {
-    for (const range of ranges(tasks)) {
-      const { task } = range;
-      const { bytes, first, row } = readRange(range);
-      const importance = task.importance?.slice(range.matrix * row, (range.matrix + 1) * row);
-      const piece = { from: task.info.type.name, to: task.type.name, bytes, rowLength: row, first };
-      const made = isSame(task)
-        ? Promise.resolve({ bytes, lost: 0, whole: 0 })
-        : pool.encode({ ...piece, ...(importance && { importance }) });
-      made.catch(() => {}); // said when its turn comes
-      line.push({ task, elements: range.rows * row, made });
-      if (line.length >= 2 * threads) await writeFirst();
-    }
-    while (line.length > 0) await writeFirst();
-  } finally {
-    await pool.close();
+    return bytes;
+  } catch (cause) {
+    throw new ArgumentError(`quantize: ${task.info.name}: ${(cause as Error).message}`, { cause });
   }
-  return sums;
 }
 
 function summary(tasks: readonly Task[], sums: Sums, weighed: boolean): Omit<QuantizedModel, 'notes'> {

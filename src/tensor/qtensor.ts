@@ -1,5 +1,5 @@
 // A matrix of weights in ggml's blocks: rows stay in the bytes they were stored in, and products read them as they are.
-import { type EncodeOptions, quantize as encodeBlocks } from '../base/blocks/encode.js';
+import type { EncodeOptions } from '../base/blocks/encode.js';
 import { F8_E4M3, ggmlType } from '../base/blocks/types.js';
 import type { DType } from '../base/dtype.js';
 import { ArgumentError, ShapeError } from '../base/errors.js';
@@ -8,6 +8,7 @@ import { type BlockType, blockType, type ProductOptions } from '../ops/quantized
 import { noGrad } from './autograd.js';
 import { tensor } from './create.js';
 import type { Device } from './device.js';
+import { encodeBlocks } from './encode-blocks.js';
 import {
   decodeFloat8,
   encodeFloat8,
@@ -114,10 +115,7 @@ export class QTensor {
       const { blocks, scales } = noGrad(() => scope(() => ({ ...encodeFloat8(x.detach()) })));
       return QTensor.fromFloat8(blocks, scales);
     }
-    let values = new Float32Array();
-    noGrad(() => scope(() => void (values = x.detach().cast('f32').dataSync() as Float32Array<ArrayBuffer>)));
-    const bytes = encodeBlocks(ggmlType(name), values, { ...options, rowLength: width });
-    return QTensor.fromBytes(name, x.shape, bytes, x.device);
+    return new QTensor([{ type: name, blocks: keep(encodeBlocks(x, ggmlType(name), options)) }]);
   }
 
   /** The type, or those of the parts joined by '+'. */

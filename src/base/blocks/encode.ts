@@ -137,24 +137,36 @@ function meanSquare(x: Float32Array): number {
   return fround(sum / x.length);
 }
 
-/** Rows of whole blocks. Values must be finite: a scale cannot be chosen for the others. */
-export function quantize(type: GgmlType, x: Float32Array, options: EncodeOptions = {}): Uint8Array {
-  const rowLength = options.rowLength ?? x.length;
-  const { importance } = options;
+/** Refuses what cannot be encoded, whoever does the encoding: `values` values in rows, and what their errors count. */
+export function requireEncodable(type: GgmlType, values: number, rowLength: number, importance?: Float32Array): void {
   if (!canQuantize(type))
     throw new UnsupportedError(`quantize: ${type.name} is not encoded; encoded are ${ENCODED.join(', ')}`);
-  if (x.length % type.block || rowLength % type.block || (rowLength > 0 && x.length % rowLength))
+  if (values % type.block || rowLength % type.block || (rowLength > 0 && values % rowLength))
     throw new ShapeError(
-      `quantize: ${x.length} elements in rows of ${rowLength} are not whole blocks of ${type.name}, ` +
+      `quantize: ${values} elements in rows of ${rowLength} are not whole blocks of ${type.name}, ` +
         `which have ${type.block}`,
     );
   if (importance && importance.length !== rowLength)
     throw new ShapeError(`quantize: the importance has ${importance.length} numbers, a row has ${rowLength}`);
   if (importance?.some((v) => !(v >= 0 && v < Infinity)))
     throw new ArgumentError('quantize: the importance holds a number that is negative or not finite');
+}
+/** Values must be finite: a scale cannot be chosen for the others. */
+export function requireFinite(type: GgmlType, x: Float32Array): void {
   const bad = x.findIndex((v) => !Number.isFinite(v));
   if (bad >= 0)
     throw new ArgumentError(`quantize: element ${bad} is ${x[bad]}; ${type.name} blocks hold finite values only`);
+}
+
+/**
+ * Rows of whole blocks. The CPU engine does the same many times faster (native/vector/encode.cpp); this says what must
+ * come out.
+ */
+export function quantize(type: GgmlType, x: Float32Array, options: EncodeOptions = {}): Uint8Array {
+  const rowLength = options.rowLength ?? x.length;
+  const { importance } = options;
+  requireEncodable(type, x.length, rowLength, importance);
+  requireFinite(type, x);
   const out = new Uint8Array((x.length / type.block) * type.bytes);
   const view = new DataView(out.buffer);
   const simple = SIMPLE[type.name];
