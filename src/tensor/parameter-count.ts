@@ -4,9 +4,15 @@ const OPEN = '([{';
 const CLOSE = ')]}';
 const QUOTES = '\'"`';
 
-/** The number of a function's parameters, those with defaults included; Infinity where a rest parameter takes all. */
+const COMMENTS = /\/\*[^]*?\*\/|\/\/[^\n]*/g;
+
+/**
+ * The number of a function's parameters, those with defaults included; Infinity where a rest parameter takes all, and
+ * where a program was packed in a way that leaves no source to read.
+ */
 export function parameterCount(f: (...args: never[]) => unknown): number {
-  const text = f.toString();
+  const text = f.toString().replace(COMMENTS, '');
+  if (/\{\s*\[native code\]\s*\}$/.test(text)) return Infinity;
   const start = text.indexOf('(');
   const arrow = text.indexOf('=>');
   if (arrow !== -1 && (start === -1 || arrow < start)) return 1; // x => ...
@@ -16,7 +22,7 @@ export function parameterCount(f: (...args: never[]) => unknown): number {
   for (let i = start; i < text.length; i++) {
     const c = text[i];
     if (QUOTES.includes(c)) {
-      for (i++; text[i] !== c; i++) if (text[i] === '\\') i++;
+      for (i++; i < text.length && text[i] !== c; i++) if (text[i] === '\\') i++;
       parameter += c;
     } else if (OPEN.includes(c)) depth++;
     else if (CLOSE.includes(c)) depth--;
