@@ -29,7 +29,7 @@ export interface Item {
 }
 
 /**
- * Steps are shorter while few sequences run, so that new ones have their first token sooner; with many of them long
+ * Steps are shorter while few sequences run or wait, so that new ones have their first token sooner; with many of them long
  * steps cost less in all.
  */
 const BRIEF_STEP = 1024;
@@ -101,7 +101,8 @@ export class Scheduler {
   plan(): Item[] {
     const items: Item[] = [];
     const before = this.preemptions;
-    let budget = Math.min(this.limits.stepTokens, Math.max(BRIEF_STEP, TOKENS_FOR_EACH * this.#running.length));
+    const asked = this.#running.length + this.#waiting.length;
+    let budget = Math.min(this.limits.stepTokens, Math.max(BRIEF_STEP, TOKENS_FOR_EACH * asked));
     const give = (sequence: Sequence, count: number): void => {
       const known = Math.min(count, sequence.due);
       const guesses = sequence.guesses.slice(0, count - known);
