@@ -1,7 +1,8 @@
 // Attention, training, prefill and decoding at the sizes people quote: node dist/bench/nn.js --device cuda:0 [--only
 // attention,decode,...]
 // Numbers are of this machine in this run, PyTorch's beside them where it is installed; --json FILE keeps them all;
-// --layers N shortens shapes of other families than Llama, to look into them.
+// --layers N shortens shapes of other families than Llama, to look into them; --decode measures nothing but decoding,
+// and --contexts 2048,8192 does so behind prompts of these lengths, too.
 import { commitNow } from '../src/parity/provenance.js';
 import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
@@ -28,9 +29,12 @@ const { values: v } = parseArgs({
     dtype: { type: 'string' },
     json: { type: 'string' },
     layers: { type: 'string' },
+    decode: { type: 'boolean', default: false },
+    contexts: { type: 'string' },
     'no-peers': { type: 'boolean', default: false },
   },
 });
+const contexts = v.contexts?.split(',').map(Number) ?? [];
 const device = Device.get(v.device);
 const small = device.name === 'cpu' || device.name.startsWith('sim');
 const dtype = (v.dtype ?? (small ? 'f32' : 'bf16')) as DType;
@@ -284,10 +288,32 @@ function bytesRead(model: CausalLM): number {
       bytes -= (1 - mlp.feature.chosen / mlp.feature.count) * (size(mlp.gateUp) + size(mlp.down));
   return bytes;
 }
+/** Decoding behind a prompt of n tokens, whose keys and values are read, too. */
+async function behind(model: CausalLM, label: string, n: number, weights: number): Promise<void> {
+  const decoder = new GraphDecoder(model, n + 512);
+  const prompt = Array.from({ length: n }, (_, i) => (i * 7919) % model.config.vocabSize);
+  let token = await decoder.runGreedy(prompt);
+  let rate = 0;
+  for (let round = 0; round < 3; round++) {
+    const begin = performance.now();
+    for (let i = 0; i < 100; i++) token = await decoder.runGreedy([token]);
+    rate = Math.max(rate, 100 / ((performance.now() - begin) / 1000));
+  }
+  const { kvHeads, headDim } = (model.blocks[0].mixer as AttentionMixer).feature;
+  const bytes = weights + 2 * kvHeads * headDim * bytesOf(dtype) * model.blocks.length * (n + 150);
+  report(`decode, ${label} ${dtype}, batch 1, behind ${n} tokens`, rate, 'tokens/s');
+  report(
+    `decode, ${label} ${dtype}, behind ${n} tokens, of the copy's rate`,
+    (rate * bytes) / 1e9 / (await copyRate()),
+    '',
+  );
+  decoder.dispose();
+  device.trim();
+}
 async function language(name: string, blocks?: string): Promise<void> {
   const config = {
     vocabSize: 128256,
-    maxPositions: 4096,
+    maxPositions: Math.max(4096, ...contexts.map((n) => n + 1024)),
     normEps: 1e-5,
     ropeTheta: 500000,
     eosTokenIds: [],
@@ -311,12 +337,11 @@ async function language(name: string, blocks?: string): Promise<void> {
   if (blocks) putBlocks(model as CausalLM, blocks);
   const prompt = Array.from({ length: small ? 64 : 2048 }, (_, i) => (i * 7919) % model.config.vocabSize);
   const ids = tensor(Int32Array.from(prompt), { shape: [1, prompt.length], device });
-  const prefill = await time(
-    () => scope(() => noGrad(() => void model.forward(ids, undefined, { last: true }))),
-    3,
-    0.3,
-  );
-  report(`prefill ${prompt.length} tokens, ${label} ${dtype}`, prompt.length / prefill, 'tokens/s');
+  if (!v.decode) {
+    const forward = (): void => scope(() => noGrad(() => void model.forward(ids, undefined, { last: true })));
+    const prefill = await time(forward, 3, 0.3);
+    report(`prefill ${prompt.length} tokens, ${label} ${dtype}`, prompt.length / prefill, 'tokens/s');
+  }
   const decoder = GraphDecoder.serves(model) ? new GraphDecoder(model, 4096) : new PlainDecoder(model);
   let token = await decoder.runGreedy(prompt.slice(0, 32));
   const run = async (n: number): Promise<number> => {
@@ -334,6 +359,12 @@ async function language(name: string, blocks?: string): Promise<void> {
   const bytes = bytesRead(model as CausalLM);
   report(`bytes read a token, ${label} ${dtype}`, bytes / 1e9, 'GB');
   report(`decode, ${label} ${dtype}, of the copy's rate`, (Math.max(...rates) * bytes) / 1e9 / (await copyRate()), '');
+  for (const n of contexts) await behind(model as CausalLM, label, n, bytes);
+  if (v.decode) {
+    decoder.dispose();
+    model.dispose();
+    return device.trim();
+  }
   const sampler = new Sampler({ temperature: 0.8, topK: 40, topP: 0.95, repetitionPenalty: 1.1, seed: 1 });
   const history = [token];
   const draw = async (n: number): Promise<number> => {
@@ -356,7 +387,9 @@ async function language(name: string, blocks?: string): Promise<void> {
 function peer(script: string, args: readonly string[], input = ''): Readonly<Record<string, number>> {
   const path = join(dirname(fileURLToPath(import.meta.url)), '..', '..', 'bench', 'peers', script);
   const run = spawnSync('python3', [path, ...args], { encoding: 'utf8', maxBuffer: 2 ** 24, input });
-  return run.status === 0 ? (JSON.parse(run.stdout.trim().split('\n').at(-1) ?? '{}') as Record<string, number>) : {};
+  if (run.status === 0) return JSON.parse(run.stdout.trim().split('\n').at(-1) ?? '{}') as Record<string, number>;
+  console.error(`${script} gave no numbers: ${(run.error?.message ?? run.stderr).trim().split('\n').at(-1)}`);
+  return {};
 }
 /** PyTorch's and transformers' numbers for the same names. */
 function torchValues(): Readonly<Record<string, number>> {

@@ -30,8 +30,6 @@ struct NewToken {
   /** Weights of norms over each query and key before they are turned; null for none. */
   const float *q_norm, *k_norm;
   const i32* table;
-  /** What the next launch reads, or null: blocks without keys ask for it. */
-  const void* ahead;
   i32 heads, kv_heads, dim, room;
   /** Keys that a query sees, itself counted; 0 for all. */
   i32 window;
@@ -39,21 +37,10 @@ struct NewToken {
   i32 page_shift;
   /** Pages of a row of the table. */
   i32 width;
-  /** Bytes of `ahead`. */
-  i32 ahead_bytes;
   /** A cap on scores, 0 for none. */
   float scale, eps, softcap;
 };
 
-/** Asks the cache that all blocks share for part `part` of `parts` of some bytes; elsewhere than on NVIDIA it is nothing. */
-WICK_FN void ask_ahead(const u8* from, i32 bytes, int part, int parts) {
-#if defined(WICK_NVIDIA)
-  constexpr int Line = 128;
-  const int lines = bytes / Line, each = (lines + parts - 1) / parts, end = (part + 1) * each;
-  for (int i = part * each + (int)threadIdx.x; i < end && i < lines; i += DECODE_SPLIT)
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(from + (i64)i * Line));
-#endif
-}
 /**
  * The same number, of which compilers do not know that it is the same each time round a loop: they would make a loop
  * for each case.
@@ -79,11 +66,7 @@ template <class T, int D, int G, int Unroll, bool PAGED> WICK_FN void decode_att
   const int start = p.window && position >= p.window ? position - p.window + 1 : 0, count = position - start;
   const int parts = count <= 4 * Step ? 1 : splits, each = ((count + parts - 1) / parts + Step - 1) / Step * Step;
   const int active = each == 0 ? 1 : (count + each - 1) / each;
-  if (split >= active) {
-    ask_ahead((const u8*)p.ahead, p.ahead ? p.ahead_bytes : 0, (split - active) * gridDim.y + blockIdx.y,
-              (splits - active) * gridDim.y);
-    return;
-  }
+  if (split >= active) return;
   const int begin = start + split * each, end = begin + each < position ? begin + each : position;
   const bool whole = p.dim % 8 == 0, newest = split == active - 1;
   T* const keys = (T*)p.keys + (i64)kv_head * (PAGED ? 1 : p.room) * p.dim;

@@ -14,6 +14,10 @@ TOKENS = 2048
 
 def model_of(config: dict):
     fields = dict(config)
+    # JSON writes 1.0 as 1, which newer versions refuse where they want a float.
+    for name in ("routed_scaling_factor", "rope_theta", "rope_local_base_freq"):
+        if name in fields:
+            fields[name] = float(fields[name])
     made = AutoConfig.for_model(fields.pop("model_type"), **fields)
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.bfloat16)

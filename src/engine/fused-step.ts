@@ -204,7 +204,7 @@ export class FusedStep {
     this.#embedFactor =
       embedFactor === undefined || model.dtype === 'f32'
         ? (embedFactor ?? 1)
-        : tensor([embedFactor], { device: 'cpu' }).cast(model.dtype).cast('f32').item();
+        : tensor([embedFactor], { device: model.device }).cast(model.dtype).cast('f32').item();
   }
 
   #float(t: Tensor | undefined): Tensor | undefined {
@@ -281,7 +281,6 @@ export class FusedStep {
     this.#steps.attend({
       ...{ qkv, ...tables(rope as RopeFeature), state, ...kept, out: y, partial, arrived, scale, window, softcap },
       ...{ qNorm, kNorm, eps: qkNorm?.norm.eps },
-      ...(a.out.weight instanceof Tensor && { ahead: a.out.weight }),
     });
   }
   #latent(a: LatentMixer, before: Norm | undefined, { state, kept, tables }: Around): void {

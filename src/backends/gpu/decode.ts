@@ -1,6 +1,6 @@
 // The steps of decoding one token on a GPU, as launches on preallocated memory: what a captured graph is made of.
 import { ggmlType } from '../../base/blocks/types.js';
-import { bytesOf, type DType } from '../../base/dtype.js';
+import type { DType } from '../../base/dtype.js';
 import { UnsupportedError } from '../../base/errors.js';
 import type { HostBuffer } from '../../driver/driver.js';
 import { CTYPE, KernelModule, Struct } from '../../kernels/declare.js';
@@ -139,10 +139,6 @@ const advance = DECODE.declare({
 const SPLIT_BLOCK = 128;
 const SPLIT_KEYS = 128;
 const DIMS = [64, 128, 256] as const;
-/**
- * Bytes that are asked for ahead of the next launch: what attention leaves time for, and half of what a cache holds.
- */
-const AHEAD = 24 * 2 ** 20;
 const NEW_TOKEN = new Struct('NewToken', {
   qkv: 'pointer',
   cos: 'pointer',
@@ -156,7 +152,6 @@ const NEW_TOKEN = new Struct('NewToken', {
   qNorm: 'pointer',
   kNorm: 'pointer',
   table: 'pointer',
-  ahead: 'pointer',
   heads: 'i32',
   kvHeads: 'i32',
   dim: 'i32',
@@ -164,7 +159,6 @@ const NEW_TOKEN = new Struct('NewToken', {
   window: 'i32',
   pageShift: 'i32',
   width: 'i32',
-  aheadBytes: 'i32',
   scale: 'float',
   eps: 'float',
   softcap: 'float',
@@ -259,8 +253,6 @@ export interface NewToken {
   readonly window?: number;
   /** A cap on scores. */
   readonly softcap?: number;
-  /** What the launch after this one reads: blocks that have no keys ask for it. */
-  readonly ahead?: View;
   /** Pages by number, rows of a page (a power of two), and the most tokens that there will be. */
   readonly paged?: { readonly table: View; readonly pageTokens: number; readonly room: number };
 }
@@ -429,8 +421,7 @@ export class DecodeSteps {
       ...{ table: paged.table, pageShift: Math.log2(paged.pageTokens) },
       width: paged.table.layout.size / this.sequences,
     };
-    const next = t.ahead && { aheadBytes: Math.min(AHEAD, t.ahead.layout.size * bytesOf(t.ahead.dtype)) };
-    const p = { ...t, ...pages, ...next, heads, kvHeads, dim, room, scale: t.scale ?? 1 / Math.sqrt(dim) };
+    const p = { ...t, ...pages, heads, kvHeads, dim, room, scale: t.scale ?? 1 / Math.sqrt(dim) };
     const cache = paged ? 'paged' : 'whole';
     this.#run(launch(newToken, { dtype: this.#type, dim: wide, heads: g, cache }, grid, SPLIT_BLOCK, { p }));
   }
