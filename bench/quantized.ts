@@ -1,6 +1,7 @@
 // `node dist/bench/quantized.js [--device cuda:0] [--columns 1,8,8e] [--json FILE]`: products with weights in ggml's
 // blocks, as shares of reading their bytes; columns are rows of activations, with an e for exact products. Every step
-// is named on stderr before it begins; one that takes longer than --limit seconds ends the process.
+// is named on stderr before it begins; one that takes longer than --limit seconds ends the process. With --check
+// products of 1 to 8 rows are compared with those of decoded weights, and nothing is timed.
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { CpuBackend } from '../src/backends/cpu.js';
@@ -18,6 +19,7 @@ const { values } = parseArgs({
     values: { type: 'string', default: '4096' },
     columns: { type: 'string' },
     limit: { type: 'string', default: '120' },
+    check: { type: 'boolean', default: false },
   },
 });
 const steps = watchSteps(Number(values.limit));
@@ -55,6 +57,44 @@ async function secondsOf(what: string, step: (copy: number) => Tensor): Promise<
   return best;
 }
 
+/** The largest difference of two results, as a share of the root of the second one's mean square. */
+const differenceOf = (a: Tensor, b: Tensor): number => {
+  const scale = Math.sqrt(b.mul(b).mean().item());
+  return a.sub(b).abs().max().item() / scale;
+};
+/** Differences of quick and exact products of 1 to 8 rows from those with decoded weights. */
+function check(type: string, weights: QTensor): void {
+  const errors = { quick: [] as string[], exact: [] as string[] };
+  scope(() => {
+    const decoded = weights.dequantize('f32').t();
+    for (let columns = 1; columns <= 8; columns++)
+      scope(() => {
+        steps.begin(`${type}, ${columns} rows: compared`);
+        const x = randn([columns, width], { seed: 100 + columns }).to(device).cast(onCpu ? 'f32' : 'bf16');
+        const want = x.cast('f32').matmul(decoded);
+        for (const kind of ['quick', 'exact'] as const) {
+          const got = weights.matmul(x, { quick: kind === 'quick' }).cast('f32');
+          errors[kind].push(differenceOf(got, want).toFixed(4));
+        }
+      });
+  });
+  for (const [kind, list] of Object.entries(errors)) console.log(`${type} ${kind}: ${list.join(' ')}`);
+}
+
+/** The same weights several times. */
+function copiesOf(type: string, many: number): QTensor[] {
+  if (type === 'F8_E4M3')
+    return Array.from({ length: many }, (_, i) =>
+      QTensor.quantize(randn([rows, width], { seed: i }).to(device), type),
+    );
+  steps.begin(`${type}: encoding on the CPU`);
+  const few = QTensor.quantize(randn([64, width], { seed: 1 }), type).parts[0].blocks.bytesSync();
+  const bytes = new Uint8Array((few.length / 64) * rows);
+  for (let at = 0; at < bytes.length; at += few.length) bytes.set(few.subarray(0, bytes.length - at), at);
+  steps.begin(`${type}: ${many} copies to the device`);
+  return Array.from({ length: many }, () => QTensor.fromBytes(type, [rows, width], bytes, device));
+}
+
 interface Result {
   readonly type: string;
   readonly columns: number;
@@ -82,12 +122,14 @@ for (const t of [source, target]) t.dispose();
 const bandwidth = (2 * copyBytes) / copySeconds;
 
 for (const type of (values.types as string).split(',')) {
-  steps.begin(`${type}: encoding on the CPU`);
-  const few = QTensor.quantize(randn([64, width], { seed: 1 }), type).parts[0].blocks.bytesSync();
-  const bytes = new Uint8Array((few.length / 64) * rows);
-  for (let at = 0; at < bytes.length; at += few.length) bytes.set(few.subarray(0, bytes.length - at), at);
-  steps.begin(`${type}: ${COPIES} copies to the device`);
-  const copies = Array.from({ length: COPIES }, () => QTensor.fromBytes(type, [rows, width], bytes, device));
+  const many = values.check ? 1 : COPIES;
+  const copies = copiesOf(type, many);
+  const { bytes } = copies[0];
+  if (values.check) {
+    check(type, copies[0]);
+    copies[0].dispose();
+    continue;
+  }
   for (const [columns, quick] of [
     [1, true],
     [2, true],
@@ -103,7 +145,7 @@ for (const type of (values.types as string).split(',')) {
       .to(device)
       .cast(onCpu ? 'f32' : 'bf16');
     const seconds = await secondsOf(`${type}, ${columns} rows, ${kind}`, (i) => copies[i].matmul(x, { quick }));
-    const gb = bytes.length / seconds;
+    const gb = bytes / seconds;
     results.push({
       type,
       columns,
@@ -117,7 +159,7 @@ for (const type of (values.types as string).split(',')) {
   }
   for (const q of copies) q.dispose();
 }
-if (!onCpu && !values.columns) {
+if (!onCpu && !values.columns && !values.check) {
   const x = randn([2048, width], { seed: 2 }).to(device).cast('bf16');
   const w = randn([rows, width], { seed: 3 }).to(device).cast('bf16');
   const seconds = await secondsOf('bf16, 2048 rows', () => x.matmul(w.t()));
@@ -132,6 +174,7 @@ if (!onCpu && !values.columns) {
   });
 }
 steps.end();
+if (values.check) process.exit();
 console.log(`${device.description}; copy ${(bandwidth / 1e9).toFixed(0)} GB/s; weights ${rows} x ${width}`);
 console.log(
   table(

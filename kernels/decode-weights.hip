@@ -15,8 +15,9 @@ WICK_FN void decode_weights(const T* x, const N* norm, float eps, const u8* w, c
   Rounded64* const mine = (Rounded64*)shared;
   const i64 count = Gate ? 2 * rows : rows;
   const Rows all = {w, count, row_bytes, Gate ? 1 : R, Gate ? rows : 1, w + count * row_bytes};
-  WeightStream<Q, R, 1, STAGES> stream(all, n, Gate ? rows : (rows + R - 1) / R,
-                                       shared + (n + 63) / 64 * sizeof(Rounded64));
+  typedef WeightStream<Q, R, 1, STAGES> Stream;
+  typedef typename Stream::Form Form;
+  const Stream stream(all, n, Gate ? rows : (rows + R - 1) / R, shared + record_bytes<Form>(n));
   float factor = 1;
   u64 rank = 0;
   stream.template run<true>(
@@ -27,7 +28,7 @@ WICK_FN void decode_weights(const T* x, const N* norm, float eps, const u8* w, c
           Eight<T> x;
           Eight<N> norm;
         };
-        round_row(
+        round_row<Form>(
             mine, n,
             [&](int at) -> Held {
               return {read_eight(x + at), norm ? read_eight(norm + at) : Eight<N>{}};

@@ -279,6 +279,7 @@ template <bool Quick> WICK_FN int matrix_held(i64 n) { return MATRIX_COLUMNS * (
 template <bool Quick, bool Halves, class T> WICK_FN void hold_activations(const T* x, u8* out, i64 columns, i64 n) {
   const int eights = (int)(n / 8), pitch = matrix_pitch<Quick>(n);
   const i64 all = (columns + MATRIX_COLUMNS - 1) / MATRIX_COLUMNS * MATRIX_COLUMNS * eights;  // whole waves
+  begin_in_turn();
   for (i64 i = (i64)global_id(); i < all; i += (i64)global_size()) {
     const i64 row = i / eights;
     const int at = (int)(i % eights), t = at % 4;

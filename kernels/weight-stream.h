@@ -21,6 +21,19 @@ struct Rounded64 {
 };
 static_assert(sizeof(Rounded64) == 80, "record size");
 
+/**
+ * How a row's records lie in shared memory: `Paired` as pair_halves orders values; `Spaced` with 16 bytes after every
+ * second one, for lanes that read two of them each.
+ */
+template <bool Paired, bool Spaced> struct RecordForm { static constexpr bool paired = Paired, spaced = Spaced; };
+template <class Form, class R> WICK_FN R* record_at(R* row, int i) {
+  return Form::spaced ? (R*)((const u8*)(row + i) + 16 * (i / 2)) : row + i;
+}
+/** Bytes of a row's records. */
+template <class Form> WICK_FN i64 record_bytes(i64 n) {
+  return (n + 63) / 64 * sizeof(Rounded64) + (Form::spaced ? (n + 127) / 128 * 16 : 0);
+}
+
 /** Eight values as whole numbers, with the scale and the sum of the 32 that four lanes have. */
 struct RoundedEight {
   u32 w[2];
@@ -55,12 +68,29 @@ WICK_FN RoundedEight round_eight(const float (&v)[8]) {
   for (int mask = 2; mask > 0; mask /= 2) part += shfl_xor(part, mask, 4);
   return {{words[0], words[1]}, d, d * part};
 }
+/**
+ * The same in the order in which nibbles of a word follow one another: each value of the first half of a chunk, then the
+ * one 16 after it.
+ */
+WICK_FN void pair_halves(RoundedEight& v) {
+  const bool second = threadIdx.x & 2;
+  u32 pairs[4];
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    const u32 other = shfl_xor(v.w[i], 2, 4);
+    const u32 low = second ? other : v.w[i], high = second ? v.w[i] : other;
+    pairs[2 * i] = (low & 0xffu) | (high & 0xffu) << 8 | (low & 0xff00u) << 8 | (high & 0xff00u) << 16;
+    pairs[2 * i + 1] = (low >> 16 & 0xffu) | (high >> 8 & 0xff00u) | (low >> 8 & 0xff0000u) | (high & 0xff000000u);
+  }
+  v.w[0] = second ? pairs[2] : pairs[0], v.w[1] = second ? pairs[3] : pairs[1];
+}
 /** A lane's share of chunk `chunk` of a row to its place. */
-WICK_FN void store_rounded(Rounded64* row, int chunk, bool in, const RoundedEight& v) {
+template <class Form> WICK_FN void store_rounded(Rounded64* row, int chunk, bool in, RoundedEight v) {
+  if constexpr (Form::paired) pair_halves(v);
   if (!in) return;
-  const u32 lane = threadIdx.x % 4;
-  Rounded64& to = row[chunk / 2];
-  *(u64*)((u32*)to.q + chunk % 2 * 8 + 2 * lane) = (u64)v.w[1] << 32 | v.w[0];
+  const u32 lane = threadIdx.x % 4, place = Form::paired ? lane % 2 * 2 + lane / 2 : lane;
+  Rounded64& to = *record_at<Form>(row, chunk / 2);
+  *(u64*)((u32*)to.q + chunk % 2 * 8 + 2 * place) = (u64)v.w[1] << 32 | v.w[0];
   if (lane == 0) to.scale[chunk % 2] = v.scale, to.sum[chunk % 2] = v.sum;
 }
 /** Eight numbers from an address that is a multiple of 16, by loads that see what was written before. */
@@ -74,7 +104,7 @@ template <class T> WICK_FN Eight<T> read_eight(const T* at) {
  * Rounds a row of n values by the whole block; the caller waits for all. load(at) reads what the eight values from `at`
  * on are made of and make(it, in, values) makes them: all that a thread needs is asked for before any of it is used.
  */
-template <class L, class V> WICK_FN void round_row(Rounded64* row, i64 n, L load, V make) {
+template <class Form, class L, class V> WICK_FN void round_row(Rounded64* row, i64 n, L load, V make) {
   constexpr int U = 2;
   const int eights = (int)(n / 8), step = blockDim.x;
   ROLLED for (int first = 0; first < eights; first += U * step) {
@@ -90,28 +120,34 @@ template <class L, class V> WICK_FN void round_row(Rounded64* row, i64 n, L load
       const int i = first + u * step + threadIdx.x;
       float v[8];
       make(held[u], i < eights, v);
-      store_rounded(row, i / 4, i < eights, round_eight(v));
+      store_rounded<Form>(row, i / 4, i < eights, round_eight(v));
     }
   }
 }
 
 /** The same for a row of numbers as they lie in memory. */
-template <class T> WICK_FN void round_row(Rounded64* row, i64 n, const T* x) {
-  round_row(
+template <class Form, class T> WICK_FN void round_row(Rounded64* row, i64 n, const T* x) {
+  round_row<Form>(
       row, n, [&](int at) { return read_eight(x + at); },
       [](const Eight<T>& held, bool, float(&v)[8]) { unpack_eight(held, v); });
 }
 
-/** Half a record in registers. */
+/** Half a record in registers, and what products of its halves begin with where weights are `Above` their values. */
 struct Rounded32 {
   u32 u[8];
   float scale, sum;
+  i32 less[2];
 };
-WICK_FN Rounded32 load_rounded(const Rounded64* records, int half) {
-  Rounded32 v;
+template <int Above> WICK_FN Rounded32 load_rounded(const Rounded64* records, int half) {
+  Rounded32 v = {};
   split_words(records->q[2 * half], v.u);
   split_words(records->q[2 * half + 1], v.u + 4);
   v.scale = records->scale[half], v.sum = records->sum[half];
+  if constexpr (Above > 0) {
+#pragma unroll
+    for (int k = 0; k < 8; k++)
+      v.less[k / 4] = dp4a((i32)((u32)(256 - Above) * 0x01010101u), (i32)v.u[k], v.less[k / 4]);
+  }
   return v;
 }
 
@@ -121,7 +157,7 @@ template <class Q> WICK_FN float dot_rounded(const Chunk<Q>& w, const Rounded32&
   float scaled = 0;
 #pragma unroll
   for (int h = 0; h < Q::halves; h++) {
-    int whole = 0;
+    int whole = v.less[h];
 #pragma unroll
     for (int k = Each * h; k < Each * (h + 1); k++) whole = dp4a(w.v[k], (i32)v.u[k], whole);
     scaled = fmaf(w.d[h], (float)whole, scaled);
@@ -174,8 +210,13 @@ WICK_FN void read_words(const u32* p, u32 (&w)[8]) {
     for (int k = 0; k < 4; k++) w[i + k] = four[k];
   }
 }
+/** Units whose bytes are the values, in order. */
+struct PlainUnit {
+  static constexpr int above = 0;
+  static constexpr bool paired = false;
+};
 /** Blocks of whole words are read where they lie. */
-template <class Q> struct UnitInPlace {
+template <class Q> struct UnitInPlace : PlainUnit {
   static constexpr int chunks = same<Q, Q2_K> ? 4 : 2;
   const typename Q::Block* row;
   int first;
@@ -186,7 +227,7 @@ template <class Q> struct UnitInPlace {
   template <int j> WICK_MEMBER Chunk<Q> chunk() const { return load_chunk<Q>(row, first + j); }
 };
 /** Two small blocks, a chunk each, which may begin at any byte: a scale, and words of values at the end. */
-template <class Q> struct UnitOfTwo {
+template <class Q> struct UnitOfTwo : PlainUnit {
   static constexpr int chunks = 2, Bytes = sizeof(typename Q::Block);
   static constexpr int Words = same<Q, Q8_0> ? 8 : 4;
   const u8* unit;
@@ -220,8 +261,54 @@ template <class Q> struct UnitOfTwo {
     return out;
   }
 };
+/** Four-bit floats as words of nibbles, for a product with paired activations. */
+struct Fp4Chunk {
+  u32 w[4];
+  float d;
+};
+/** Bytes that four nibbles name among those of t0 and t1; nibbles from 8 on name none and are 0. */
+WICK_FN u32 look_up_low(u32 nibbles, u32 t0, u32 t1) {
+#if defined(WICK_NVIDIA)
+  u32 out;  // from 8 on: eight times the highest bit of a byte, which none of these has
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(out) : "r"(t0), "r"(t1), "r"(nibbles));
+  return out;
+#else
+  u32 out = 0;
+  for (int i = 0; i < 4; i++) {
+    const u32 at = nibbles >> 4 * i & 15;
+    const u32 byte = (at < 4 ? t0 : t1) >> 8 * (at & 3) & 0xffu;
+    out |= (at < 8 ? byte : 0u) << 8 * i;
+  }
+  return out;
+#endif
+}
+WICK_FN float dot_rounded(const Fp4Chunk& w, const Rounded32& v, float acc) {
+  constexpr u32 Low = 0x03020100u, High = 0x0c080604u;
+  int more = 0, less = 0;
+#pragma unroll
+  for (int k = 0; k < 4; k++) {
+    const u32 turned = w.w[k] ^ 0x88888888u;
+    more = dp4a((i32)look_up_low(w.w[k], Low, High), (i32)v.u[2 * k], more);
+    less = dp4a((i32)look_up_low(turned, Low, High), (i32)v.u[2 * k], less);
+    more = dp4a((i32)look_up_low(w.w[k] >> 16, Low, High), (i32)v.u[2 * k + 1], more);
+    less = dp4a((i32)look_up_low(turned >> 16, Low, High), (i32)v.u[2 * k + 1], less);
+  }
+  return fmaf(v.scale * w.d, (float)(more - less), acc);
+}
+struct UnitOfFp4 {
+  static constexpr int chunks = 2, above = 0, Bytes = sizeof(MXFP4::Block);
+  static constexpr bool paired = true;
+  const u8* unit;
+  WICK_MEMBER void load(const u8* tile, int lane) { unit = tile + lane * 2 * Bytes; }
+  template <int j> WICK_MEMBER Fp4Chunk chunk() const {
+    Fp4Chunk out;
+    words_at(unit + j * Bytes + 1, out.w);
+    out.d = mxfp4_scale(unit[j * Bytes]);
+    return out;
+  }
+};
 /** Two chunks of a block whose scales and minima have six bits each. */
-template <class Q> struct UnitOfSixBits {
+template <class Q> struct UnitOfSixBits : PlainUnit {
   static constexpr int chunks = 2;
   const typename Q::Block* block;
   int pair;
@@ -257,9 +344,10 @@ template <class Q> struct UnitOfSixBits {
     return out;
   }
 };
-/** Half a block of 128 values: 64 bytes of low bits, 32 of high bits, eight scales. */
+/** Half a block of 128 values: 64 bytes of low bits, 32 of high bits, eight scales. Bytes are 32 above the values. */
 struct UnitOfQ6 {
-  static constexpr int chunks = 4;
+  static constexpr int chunks = 4, above = 32;
+  static constexpr bool paired = false;
   u32 low[16], high[8], scales[2];
   float d;
   WICK_MEMBER void load(const u8* tile, int lane) {
@@ -273,9 +361,10 @@ struct UnitOfQ6 {
   template <int j> WICK_MEMBER Chunk<Q6_K> chunk() const {
     Chunk<Q6_K> out;
 #pragma unroll
-    for (int k = 0; k < 8; k++)
-      out.v[k] = (int)sub_bytes(
-          (low[8 * (j & 1) + k] >> 4 * (j >> 1) & 0x0f0f0f0fu) | (high[k] >> 2 * j & 0x03030303u) << 4, 32);
+    for (int k = 0; k < 8; k++) {
+      const u32 two = j < 2 ? high[k] << (4 - 2 * j) : high[k] >> (2 * j - 4);
+      out.v[k] = (int)((low[8 * (j & 1) + k] >> 4 * (j >> 1) & 0x0f0f0f0fu) | (two & 0x30303030u));
+    }
 #pragma unroll
     for (int h = 0; h < 2; h++) {
       out.d[h] = d * (float)(i8)(scales[j / 2] >> (16 * (j & 1) + 8 * h));
@@ -286,7 +375,8 @@ struct UnitOfQ6 {
 };
 /** The same in three bits: a mask of high bits is for the whole block. */
 struct UnitOfQ3 {
-  static constexpr int chunks = 4;
+  static constexpr int chunks = 4, above = 4;
+  static constexpr bool paired = false;
   u32 low[8], high[8], scales[3];
   int n;
   float d;
@@ -302,7 +392,7 @@ struct UnitOfQ3 {
     Chunk<Q3_K> out;
 #pragma unroll
     for (int k = 0; k < 8; k++)
-      out.v[k] = (int)sub_bytes((low[k] >> 2 * j & 0x03030303u) | (high[k] >> (4 * n + j) & 0x01010101u) << 2, 4);
+      out.v[k] = (int)((low[k] >> 2 * j & 0x03030303u) | (high[k] >> (4 * n + j) & 0x01010101u) << 2);
 #pragma unroll
     for (int h = 0; h < 2; h++) {
       const int s = 2 * j + h;
@@ -320,6 +410,9 @@ template <> struct UnitOf<Q4_K, true> { typedef UnitOfSixBits<Q4_K> type; };
 template <> struct UnitOf<Q5_K, true> { typedef UnitOfSixBits<Q5_K> type; };
 template <> struct UnitOf<Q6_K, false> { typedef UnitOfQ6 type; };
 template <> struct UnitOf<Q3_K, false> { typedef UnitOfQ3 type; };
+/** For M rows of activations: one of them may be in an order that weights ask for. */
+template <class Q, int M> struct UnitFor : UnitOf<Q> {};
+template <> struct UnitFor<MXFP4, 1> { typedef UnitOfFp4 type; };
 
 // ---- rows ----
 
@@ -340,7 +433,9 @@ constexpr int ASKED = 4608;
  * `turn` begins the kernel in its turn and makes the activations ready, while weights are on their way.
  */
 template <class Q, int R, int M, int STAGES> struct WeightStream {
-  typedef typename UnitOf<Q>::type Unit;
+  typedef typename UnitFor<Q, M>::type Unit;
+  /** Of the activations; those of several rows lie as in memory. */
+  typedef RecordForm<Unit::paired, M == 1 && Unit::chunks == 4> Form;
   static constexpr int Span = 32 * Unit::chunks, Sums = R * M;
   static constexpr int SpanBytes = Span / Q::chunks * (int)sizeof(typename Q::Block);
   /** Room for a beginning within 16 bytes, and for the word after the last. */
@@ -408,15 +503,15 @@ template <class Q, int R, int M, int STAGES> struct WeightStream {
     if constexpr (j < Unit::chunks) {
       // Large blocks are whole.
       if (Q::chunks == 1 && j >= left) return;
-      Chunk<Q> part[R];
+      decltype(units[0].template chunk<j>()) part[R];
 #pragma unroll
       for (int r = 0; r < R; r++) part[r] = units[r].template chunk<j>();
 #pragma unroll
       for (int m = 0; m < M; m++) {
-        const Rounded32 v = load_rounded(x + m * records + j / 2, j % 2);
+        const Rounded32 v = load_rounded<Unit::above>(x + m * records + j / 2, j % 2);
 #pragma unroll
         for (int r = 0; r < R; r++) {
-          sums[r * M + m] = dot_rounded<Q>(part[r], v, sums[r * M + m]);
+          sums[r * M + m] = dot_rounded(part[r], v, sums[r * M + m]);
           settle(sums[r * M + m]);
         }
       }
@@ -463,7 +558,7 @@ template <class Q, int R, int M, int STAGES> struct WeightStream {
             const int skew = (int)(begin + (u32)r * (u32)(rows.apart * rows.bytes)) & 15;
             units[r].load(ring + (at * R + r) * Tile + skew, lane);
           }
-          multiply<0>(units, x + chunk / 2, records, chunks - chunk, sums);
+          multiply<0>(units, record_at<Form>(x, chunk / 2), records, chunks - chunk, sums);
         }
         at = at + 1 == STAGES ? 0 : at + 1;
       }

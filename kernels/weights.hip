@@ -79,12 +79,14 @@ WICK_FN void pick_rows(const u8* w, const i64* ids, T* out, u32* fault, i64 coun
 
 template <class T> WICK_FN void round_values(const T* x, Rounded64* out, i64 rows, i64 n) {
   const i64 chunks = n / 32, all = rows * chunks, lanes = (all * 4 + 63) / 64 * 64;  // whole waves: all lanes take part
+  begin_in_turn();
   for (i64 i = (i64)global_id(); i < lanes; i += (i64)global_size()) {
     const bool in = i / 4 < all;
     const i64 row = in ? i / 4 / chunks : 0;
     float v[8];
     unpack_eight(read_eight(x + (in ? 8 * i : 0)), v);
-    store_rounded(out + row * ((chunks + 1) / 2), (int)(i / 4 - row * chunks), in, round_eight(v));
+    store_rounded<RecordForm<false, false>>(out + row * ((chunks + 1) / 2), (int)(i / 4 - row * chunks), in,
+                                            round_eight(v));
   }
 }
 
@@ -97,12 +99,13 @@ WICK_FN void weights_quick(const u8* w, const T* x, const Rounded64* rounded, T*
   const i64 column = (i64)blockIdx.y * M, records = (n + 63) / 64;
   Rounded64* const mine = (Rounded64*)shared;
   const Rows all = {w, rows, row_bytes, R, 1, w + rows * row_bytes};
-  WeightStream<Q, R, M, STAGES> stream(all, n, (rows + R - 1) / R,
-                                       shared + (M == 1 || held ? M * records * sizeof(Rounded64) : 0));
+  typedef WeightStream<Q, R, M, STAGES> Stream;
+  typedef typename Stream::Form Form;
+  const Stream stream(all, n, (rows + R - 1) / R, shared + (M == 1 || held ? M * record_bytes<Form>(n) : 0));
   stream.run(
       [&]() -> const Rounded64* {
         if constexpr (M == 1) {
-          round_row(mine, n, x + column * n);
+          round_row<Form>(mine, n, x + column * n);
         } else {
           if (!held) return rounded + column * records;
           const word4* from = (const word4*)(rounded + column * records);
@@ -137,16 +140,107 @@ WICK_FN void experts_quick(const u8* w, const i64* ids, const T* x, T* out, u32*
   }
   Rounded64* const mine = (Rounded64*)shared;
   const Rows all = {w + id * rows * row_bytes, rows, row_bytes, 1, 0, w + experts * rows * row_bytes};
-  WeightStream<Q, 1, 1, STAGES> stream(all, n, rows, shared + (n + 63) / 64 * sizeof(Rounded64));
+  typedef WeightStream<Q, 1, 1, STAGES> Stream;
+  typedef typename Stream::Form Form;
+  const Stream stream(all, n, rows, shared + record_bytes<Form>(n));
   stream.run(
       [&]() -> const Rounded64* {
-        round_row(mine, n, x + row * n);
+        round_row<Form>(mine, n, x + row * n);
         __syncthreads();
         return mine;
       },
       [&](i64 set, const float* sums) {
         if (stream.lane == 0 && set < rows) out[i * rows + set] = from_compute<T>((compute_t<T>)sums[0]);
       });
+}
+
+// ---- products with 8-bit floats, which have a scale for every 128 of a row ----
+
+/** Four of them as floats. */
+WICK_FN void unpack_fp8(u32 w, float (&v)[4]) {
+#if defined(WICK_NVIDIA) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    u32 two;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(two) : "h"((u16)(w >> 16 * i)));
+    v[2 * i] = half_value((u16)two), v[2 * i + 1] = half_value((u16)(two >> 16));
+  }
+#else
+#pragma unroll
+  for (int i = 0; i < 4; i++) v[i] = fp8_to_float(fp8{(u8)(w >> 8 * i)});
+#endif
+}
+/** 16 numbers from an address that is a multiple of 16. */
+template <class T> struct Sixteen {
+  word4 w[sizeof(T)];
+  WICK_MEMBER void load(const T* from) {
+#pragma unroll
+    for (int i = 0; i < (int)sizeof(T); i++) w[i] = ((const word4*)from)[i];
+  }
+  WICK_MEMBER void unpack(compute_t<T> (&v)[16]) const {
+#pragma unroll
+    for (int i = 0; i < 16; i++) v[i] = to_compute(((const T*)w)[i]);
+  }
+};
+
+// out[m][row] for R rows of weights and M rows of activations. The threads of a block share out the values of its rows,
+// 16 at a time, so that each reads the activations once for all rows.
+template <int R, int M, class T>
+WICK_FN void float8_rows(const u8* w, const float* scales, const T* x, T* out, i64 rows, i64 columns, i64 n) {
+  typedef compute_t<T> Sum;
+  constexpr int Waves = 256 / WICK_WAVE;
+  __shared__ Sum parts[Waves][R * M];
+  const i64 first = (i64)blockIdx.x * R, column = (i64)blockIdx.y * M;
+  const u8* row[R];
+#pragma unroll
+  for (int r = 0; r < R; r++) row[r] = w + (first + r < rows ? first + r : rows - 1) * n;
+#if defined(WICK_NVIDIA)
+  // The cache that all share is asked for weights, which is allowed before what comes before has ended.
+#pragma unroll
+  for (int r = 0; r < R; r++)
+    if (threadIdx.x * 128 < n) asm volatile("prefetch.global.L2 [%0];" ::"l"(row[r] + threadIdx.x * 128));
+#endif
+  begin_in_turn();
+  Sum sums[R * M] = {};
+  ROLLED for (i64 c = threadIdx.x * 16; c < n; c += blockDim.x * 16) {
+    word4 held[R];
+    float scale[R];
+#pragma unroll
+    for (int r = 0; r < R; r++) held[r] = load_once((const word4*)(row[r] + c));
+#pragma unroll
+    for (int r = 0; r < R; r++) scale[r] = scales[(row[r] - w + c) / 128];
+    Sixteen<T> values[M];
+#pragma unroll
+    for (int m = 0; m < M; m++) values[m].load(x + (column + m < columns ? column + m : column) * n + c);
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+      u32 words[4];
+      split_words(held[r], words);
+      float four[4][4];
+#pragma unroll
+      for (int i = 0; i < 4; i++) unpack_fp8(words[i], four[i]);
+#pragma unroll
+      for (int m = 0; m < M; m++) {
+        Sum v[16], sum = 0;
+        values[m].unpack(v);
+#pragma unroll
+        for (int i = 0; i < 16; i++) sum = fmag((Sum)four[i / 4][i % 4], v[i], sum);
+        sums[r * M + m] = fmag(sum, (Sum)scale[r], sums[r * M + m]);
+      }
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < R * M; i++)
+    for (int mask = WICK_WAVE / 2; mask > 0; mask /= 2) sums[i] += shfl_xor(sums[i], mask, WICK_WAVE);
+  if (lane_id() == 0)
+#pragma unroll
+    for (int i = 0; i < R * M; i++) parts[wave_id()][i] = sums[i];
+  __syncthreads();
+  const int i = threadIdx.x;
+  if (i >= R * M || first + i / M >= rows || column + i % M >= columns) return;
+  Sum sum = 0;
+  ROLLED for (u32 o = 0; o < blockDim.x / WICK_WAVE; o++) sum += parts[o][i];
+  out[(column + i % M) * rows + first + i / M] = from_compute<T>(sum);
 }
 
 // ---- products with activations as they are ----

@@ -219,6 +219,48 @@ Status matmul(const Call& c, const void*) {
   return OK;
 }
 
+// Rows of 8-bit floats with a scale for every FLOAT8_GROUP values, times rows of floats E.
+constexpr int64_t FLOAT8_GROUP = 128;
+template <class E>
+void float8Rows(const char* w, const float* scales, int64_t begin, int64_t end, const E* x, int64_t m, int64_t n,
+                E* out, int64_t pitch) {
+  constexpr int dtype = sizeof(E) == 8 ? F64 : F32;
+  for (int64_t r = begin; r < end; r += TILE_ROWS) {
+    const int64_t count = end - r < TILE_ROWS ? end - r : TILE_ROWS;
+    E* tile = static_cast<E*>(scratch(SCRATCH_X, count * n * sizeof(E)));
+    castRun(F8, dtype, w + r * n, tile, count * n);
+    for (int64_t i = 0; i < count * n; i++) tile[i] *= scales[(r * n + i) / FLOAT8_GROUP];
+    const Product p = {m,
+                       count,
+                       n,
+                       {reinterpret_cast<const char*>(x), n, 1},
+                       {reinterpret_cast<const char*>(tile), 1, n},
+                       {reinterpret_cast<const char*>(out + r), pitch, 1}};
+    isa->matmul[dtype](p, false);
+  }
+}
+Status float8Matmul(const Call& c, const void*) {
+  const Operand &w = c.in(1), &out = c.out();
+  if (out.size() == 0) return OK;
+  const int64_t rows = w.shape[0], n = w.shape[1];
+  const Activations a = activationsOf(c.in(0), n, false);
+  const char* values = contiguousData(w, SCRATCH_BLOCKS);
+  const float* scales = reinterpret_cast<const float*>(contiguousData(c.in(2), SCRATCH_ROWS));
+  const bool direct = out.dtype == F32 || out.dtype == F64;
+  float* room = direct ? nullptr : static_cast<float*>(scratch(SCRATCH_Y, out.size() * sizeof(float)));
+  const int64_t task = TASK_VALUES / n + 1;
+  parallelTasks((rows + task - 1) / task, [&](int64_t begin, int64_t end) {
+    const int64_t from = begin * task, to = end * task < rows ? end * task : rows;
+    if (out.dtype == F64) {
+      const double* x = reinterpret_cast<const double*>(a.data);
+      return float8Rows<double>(values, scales, from, to, x, a.rows, n, out.as<double>(), rows);
+    }
+    float8Rows<float>(values, scales, from, to, a.wide, a.rows, n, direct ? out.as<float>() : room, rows);
+  });
+  if (room) put(room, out, 0, out.size());
+  return OK;
+}
+
 Status experts(const Call& c, const void*) {
   const Operand &x = c.in(0), &ids = c.in(2), &out = c.out();
   if (out.size() == 0) return OK;
@@ -271,8 +313,8 @@ Status floatExperts(const Call& c, const void*) {
 }  // namespace
 
 const Op QUANTIZED_OPS[] = {
-    {"dequantize", dequantize, nullptr},      {"q8Blocks", q8Blocks, nullptr}, {"qrows", rows, nullptr},
-    {"encodeBlocks", encodeBlocks, nullptr},  {"qmatmul", matmul, nullptr},    {"qmatmulExperts", experts, nullptr},
-    {"matmulExperts", floatExperts, nullptr}, {nullptr, nullptr, nullptr}};
+    {"dequantize", dequantize, nullptr},      {"q8Blocks", q8Blocks, nullptr},     {"qrows", rows, nullptr},
+    {"encodeBlocks", encodeBlocks, nullptr},  {"qmatmul", matmul, nullptr},        {"qmatmulExperts", experts, nullptr},
+    {"matmulExperts", floatExperts, nullptr}, {"f8matmul", float8Matmul, nullptr}, {nullptr, nullptr, nullptr}};
 
 }  // namespace wick

@@ -8,8 +8,7 @@ import { FormatError, UnsupportedError } from '../base/errors.js';
 import { formatShape, sameShape, type Shape, sizeOf } from '../base/shape.js';
 import type { TensorRecord } from '../io/stored-dtype.js';
 import type { StoredBlocks } from '../nn/var-builder.js';
-import type { BlockType } from '../ops/quantized.js';
-import { F8_GROUP } from '../tensor/float8-blocks.js';
+import { type BlockType, F8_GROUP } from '../ops/quantized.js';
 import { Config, type Json } from './config.js';
 
 type Records = ReadonlyMap<string, () => TensorRecord>;

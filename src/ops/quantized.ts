@@ -73,6 +73,8 @@ const noKernel = {
   none: 'Candle has it as a quantized storage type; its kernels by name are in kernels/candle/quantized.hip',
 };
 const ANY_FLOAT: readonly string[] = REALS;
+/** Values of a row of 8-bit floats that share a scale. */
+export const F8_GROUP = 128;
 /** Activations rounded to whole numbers share a scale this long. */
 const QUICK_GROUP = 32;
 
@@ -332,6 +334,83 @@ export const quantized = rows({
         params: { type: 'Q4_0', quick: false },
         code: 'E_SHAPE',
         says: /inner dimensions differ: lhs \[2, 64\] has 64, rows of Q4_0 \[3, 18\] have 32/,
+      },
+    ],
+  }),
+
+  f8matmul: kernel<[values: Tensor, scales: Tensor], {}>({
+    family: 'quantized',
+    mixed: true,
+    formula: 'x times the transpose of 8-bit floats (e4m3), every 128 of whose rows are multiplied by a scale',
+    dtypes: REALS,
+    without: 'activations are floats of 16 bits and more; cast first',
+    ulp: PRODUCT_ULP,
+    domain: [-1, 1],
+    candle: { none: 'Candle has no products with scaled 8-bit floats' },
+    args: (x: Tensor, values: Tensor, scales: Tensor): Call<{}> => ({ inputs: [x, values, scales], params: {} }),
+    infer: ([x, values, scales]) => {
+      requireRank('f8matmul', 'weights', values.shape, 2, 'rows, values');
+      const [outputs, n] = values.shape;
+      if (values.dtype !== 'f8e4m3' || scales.dtype !== 'f32')
+        throw new DTypeError(`f8matmul: it takes f8e4m3 with scales of f32, not ${values.dtype} with ${scales.dtype}`);
+      if (n % F8_GROUP || formatShape(scales.shape) !== formatShape([outputs, n / F8_GROUP]))
+        throw new ShapeError(
+          `f8matmul: scales ${formatShape(scales.shape)} are not one for every ${F8_GROUP} values of rows ` +
+            formatShape(values.shape),
+        );
+      if (x.shape.length === 0 || x.shape.at(-1) !== n)
+        throw new ShapeError(
+          `f8matmul: inner dimensions differ: lhs ${formatShape(x.shape)} has ${x.shape.at(-1) ?? 'none'}, ` +
+            `rows of ${formatShape(values.shape)} have ${n}`,
+        );
+      return [{ shape: [...x.shape.slice(0, -1), outputs], dtype: x.dtype }];
+    },
+    reference: ([x, values, scales], [out]) => {
+      const [a, w, s] = [numbers(x), numbers(values), numbers(scales)];
+      const [outputs, n] = values.shape;
+      for (let m = 0; m * n < a.length; m++)
+        for (let j = 0; j < outputs; j++) {
+          let sum = 0;
+          for (let k = 0; k < n; k++) sum += a[m * n + k] * w[j * n + k] * s[Math.floor((j * n + k) / F8_GROUP)];
+          out.data[m * outputs + j] = sum;
+        }
+    },
+    grad: ({ inputs: [, values, scales], grad, needs }: GradContext<{}>): Grads => {
+      if (!needs(0)) return [undefined, undefined, undefined];
+      const [outputs, n] = values.shape;
+      const scaled = values
+        .cast('f32')
+        .reshape([outputs, n / F8_GROUP, F8_GROUP])
+        .mul(scales.unsqueeze(-1));
+      return [grad.matmul(scaled.reshape([outputs, n]).cast(grad.dtype)), undefined, undefined];
+    },
+    samples: () =>
+      [
+        [[1, 256], 9],
+        [[128], 3],
+        [[2, 3, 128], 5],
+        [[5, 384], 17],
+        [[0, 128], 4],
+      ].map(([shape, outputs]) => ({
+        inputs: [
+          { shape: shape as number[] },
+          { shape: [outputs as number, (shape as number[]).at(-1) as number], dtype: 'f8e4m3' as const },
+          { shape: [outputs as number, ((shape as number[]).at(-1) as number) / F8_GROUP], dtype: 'f32' as const },
+        ],
+        params: {},
+      })),
+    errors: () => [
+      {
+        inputs: [{ shape: [2, 128] }, { shape: [3, 128], dtype: 'f8e4m3' }, { shape: [3, 2], dtype: 'f32' }],
+        params: {},
+        code: 'E_SHAPE',
+        says: /scales \[3, 2\] are not one for every 128 values of rows \[3, 128\]/,
+      },
+      {
+        inputs: [{ shape: [2, 128] }, { shape: [3, 128], dtype: 'f32' }, { shape: [3, 1], dtype: 'f32' }],
+        params: {},
+        code: 'E_DTYPE',
+        says: /it takes f8e4m3 with scales of f32, not f32 with f32/,
       },
     ],
   }),

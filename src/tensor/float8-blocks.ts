@@ -1,20 +1,21 @@
-// Weights as 8-bit floats (e4m3) with a scale for every 128 values of a row: products decode some rows at a time, with
-// ordinary ops, so that they run on every device and take the memory of one piece.
+// Weights as 8-bit floats (e4m3) with a scale for every 128 values of a row: few activations are multiplied with them as
+// they are; for more, products decode some rows at a time, with ordinary ops, and take the memory of one piece.
 import { gradEnabled } from './autograd.js';
 import { scope } from './scope.js';
 import { tensor } from './create.js';
 import type { DType } from '../base/dtype.js';
 import { sizeOf } from '../base/shape.js';
+import { F8_GROUP } from '../ops/quantized.js';
 import type { Tensor } from './tensor.js';
 
 /** The largest number of e4m3. */
 const LARGEST = 448;
-/** Values that share a scale. */
-export const F8_GROUP = 128;
 /** Values decoded at a time: 16 MiB of f32 on a host, whose caches are small; 128 MiB on a GPU, where launches cost. */
 const pieceOf = (x: Tensor): number => (/^(cpu|reference)/.test(x.device.name) ? 2 ** 22 : 2 ** 25);
 /** Up to this many rows, each reads its expert's rows without a look at the choice on the host. */
 const LONE_ROWS = 64;
+/** Up to this many rows are multiplied with weights as they are, which are read once for some of them. */
+const FEW_ROWS = 16;
 
 /** Values [..., n] as e4m3 and scales [..., n / 128] as f32. */
 export interface Float8Rows {
@@ -68,6 +69,7 @@ const chosen = ({ blocks, scales }: Float8Rows, ids: Tensor): Float8Rows => ({
 /** x (..., n) times the transpose of rows (rows, n). */
 export function multiplyFloat8(x: Tensor, w: Float8Rows): Tensor {
   const [rows, n] = w.blocks.shape;
+  if (sizeOf(x.shape) <= FEW_ROWS * n) return x.f8matmul(w.blocks, w.scales);
   return byPieces(rows, Math.max(1, Math.floor(pieceOf(x) / n)), x, (from, count) =>
     x.matmul(decodeFloat8(part(w, 0, from, count), x.dtype).t()),
   );

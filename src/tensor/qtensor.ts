@@ -4,7 +4,7 @@ import { F8_E4M3, ggmlType } from '../base/blocks/types.js';
 import type { DType } from '../base/dtype.js';
 import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape, type Shape, sizeOf } from '../base/shape.js';
-import { type BlockType, blockType, type ProductOptions } from '../ops/quantized.js';
+import { type BlockType, blockType, F8_GROUP, type ProductOptions } from '../ops/quantized.js';
 import { noGrad } from './autograd.js';
 import { tensor } from './create.js';
 import type { Device } from './device.js';
@@ -12,7 +12,6 @@ import { encodeBlocks } from './encode-blocks.js';
 import {
   decodeFloat8,
   encodeFloat8,
-  F8_GROUP,
   type Float8Rows,
   lookUpFloat8,
   multiplyFloat8,

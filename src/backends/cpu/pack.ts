@@ -57,7 +57,8 @@ const PACKS: { readonly [F in KernelFamily]?: Pack } = {
   norm: (block, at, p) => put(block, at, [p.eps, flag(p.weight), flag(p.bias)]),
   rope: nothing,
   experts: nothing,
-  quantized: (block, at, p) => put(block, at, [ggmlType(p.type).id, flag(p.quick)]),
+  // Floats in 8 bits are no blocks and have no type.
+  quantized: (block, at, p) => put(block, at, p.type === undefined ? [] : [ggmlType(p.type).id, flag(p.quick)]),
   attention: (block, at, p) =>
     put(block, at, [
       flag(p.layout === 'bthd'),

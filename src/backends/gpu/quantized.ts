@@ -190,6 +190,28 @@ const matrix = WEIGHTS.declare({
   }),
 });
 
+/** Rows of 8-bit floats that a block multiplies at once with so many rows of activations. */
+const FLOAT8_ROWS = { 1: 8, 4: 4 } as const;
+type Float8Columns = 1 | 4;
+const float8 = WEIGHTS.declare({
+  each: { columns: [1, 4] as const, dtype: REAL_TYPES },
+  only: ({ columns, dtype }) => columns === 1 || dtype !== 'f64',
+  symbol: (v) => `weights_float8_by_${v.columns}_${suffixOf(v.dtype)}`,
+  body: ({ columns, dtype }) => ({
+    threads: 256,
+    params: {
+      w: 'const u8*',
+      scales: 'const float*',
+      x: `const ${CTYPE[dtype]}*`,
+      out: `${CTYPE[dtype]}*`,
+      rows: 'i64',
+      columns: 'i64',
+      n: 'i64',
+    },
+    call: `float8_rows<${FLOAT8_ROWS[columns]}, ${columns}>`,
+  }),
+});
+
 /** Each row of activations with the weights of the expert that an index names. */
 const EXPERTS = {
   w: 'const u8*',
@@ -295,7 +317,9 @@ interface QuickWork {
 export function quickBlock(device: DeviceInfo, type: BlockType, { rows, columns, sets, n }: QuickWork) {
   const ring = stagesFor(type, rows) * rows * tileOf(type);
   const room = device.sharedPerBlockOptin;
-  const records = columns * ceilDiv(n, 64) * RECORD;
+  // Lanes that read two records of the one row have some room between these.
+  const space = columns === 1 && unitOf(type) === 4 ? 16 * ceilDiv(n, 128) : 0;
+  const records = columns * ceilDiv(n, 64) * RECORD + space;
   const held = room - records >= 4 * ring;
   const fit = Math.floor((room - (held ? records : 0)) / ring);
   // Waves of 64 lanes are two groups.
@@ -312,7 +336,8 @@ export function quickBlock(device: DeviceInfo, type: BlockType, { rows, columns,
 function rounded(p: Planner, x: View, m: number, n: number, columns: Columns): View {
   const to = p.make([ceilDiv(m, columns) * columns * ceilDiv(n, 64), RECORD], 'u8');
   const args = { x: at('x'), out: at('to'), rows: m, n };
-  p.run(single(launch(round, { dtype: x.dtype as SmallReal }, strideGrid((m * n) / 8), 256, args)), { x, to });
+  const l = launch(round, { dtype: x.dtype as SmallReal }, strideGrid((m * n) / 8), 256, args);
+  p.run(single({ ...l, early: true }), { x, to });
   return to;
 }
 
@@ -373,7 +398,8 @@ const planProduct: FamilyPlan<KernelRow, ProductParams> = (p, _row, [given, bloc
     const order = type === 'Q6_K' ? 'halves' : 'quads';
     const holding = { x: at('x'), out: at('held'), columns: m, n };
     const count = groups * MATRIX.columns * (n / 8);
-    p.run(single(launch(hold, { kind, order, dtype: variant.dtype }, strideGrid(count), 256, holding)), { x, held });
+    const first = launch(hold, { kind, order, dtype: variant.dtype }, strideGrid(count), 256, holding);
+    p.run(single({ ...first, early: true }), { x, held });
     const args = { ...shared, held: at('held'), split: block.split };
     const l = launch(matrix, variant, [block.blocks, groups], block.threads, args, block.shared);
     p.run(single({ ...l, early: true }), { ...buffers, held });
@@ -439,11 +465,26 @@ function planDecoded(p: Planner, given: View, blocks: View, out: View, type: Blo
   planMatmul(p, undefined, [flat(x, [m, n]), permuted(w, [1, 0])], [flat(out, [m, rows])], undefined);
 }
 
+const planFloat8: FamilyPlan<KernelRow, unknown> = (p, _row, [given, values, scales], [out]) => {
+  const x = activationsOf(p, given);
+  const [rows, n] = values.layout.shape;
+  const m = sizeOf(x.layout.shape) / n;
+  const columns: Float8Columns = m === 1 || x.dtype === 'f64' ? 1 : 4;
+  // As many rounds as are needed, with as many threads as have work in each.
+  const words = n / 16;
+  const threads = Math.ceil(words / ceilDiv(words, 256) / p.device.warp) * p.device.warp;
+  const args = { w: at('w'), scales: at('scales'), x: at('x'), out: at('out'), rows, columns: m, n };
+  const grid = [ceilDiv(rows, FLOAT8_ROWS[columns]), ceilDiv(m, columns)];
+  const l = launch(float8, { columns, dtype: x.dtype as Real }, grid, threads, args);
+  p.run(single({ ...l, early: true }), { w: p.dense(values, 16), scales: p.dense(scales), x, out });
+};
+
 const PLANS = new Map<unknown, FamilyPlan<KernelRow, any>>([
   [quantized.dequantize, planDequantize],
   [quantized.q8Blocks, planEncode],
   [quantized.qrows, planRows],
   [quantized.qmatmul, planProduct],
+  [quantized.f8matmul, planFloat8],
   [quantized.qmatmulExperts, planExperts],
 ]);
 
