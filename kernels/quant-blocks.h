@@ -222,16 +222,27 @@ WICK_FN u32 iq4_levels(u32 index) { return look_up(index, 0xbfad9881u, 0xf6eaddc
 // Twice the values of a 4-bit float: 0 1 2 3 4 6 8 12 and their opposites.
 WICK_FN u32 fp4_levels(u32 index) { return look_up(index, 0x03020100u, 0x0c080604u, 0xfdfeff00u, 0xf4f8fafcu); }
 
-// The same for both quads that the nibbles of a word are: the low ones, then the high ones.
-WICK_FN void look_up_both(u32 w, u32 t0, u32 t1, u32 t2, u32 t3, u32& low, u32& high) {
+// The same for all nibbles of a word, in their order.
+WICK_FN void look_up_paired(u32 w, u32 t0, u32 t1, u32 t2, u32 t3, u32& a, u32& b) {
 #if defined(WICK_NVIDIA)
-  // A byte permutation takes a selector a nibble: values of both quads alternate until the last step.
+  // A byte permutation takes a selector a nibble.
   const u32 which = w & 0x77777777u, later = which >> 16, up = w << 4;
   u32 first, second;  // all bits of a byte as the highest of a nibble
   asm("prmt.b32 %0, %1, %2, 0xd9c8;" : "=r"(first) : "r"(up), "r"(w));
   asm("prmt.b32 %0, %1, %2, 0xfbea;" : "=r"(second) : "r"(up), "r"(w));
-  const u32 a = (__byte_perm(t0, t1, which) & ~first) | (__byte_perm(t2, t3, which) & first);
-  const u32 b = (__byte_perm(t0, t1, later) & ~second) | (__byte_perm(t2, t3, later) & second);
+  a = (__byte_perm(t0, t1, which) & ~first) | (__byte_perm(t2, t3, which) & first);
+  b = (__byte_perm(t0, t1, later) & ~second) | (__byte_perm(t2, t3, later) & second);
+#else
+  const u32 low = look_up(w & 0x0f0f0f0fu, t0, t1, t2, t3), high = look_up(w >> 4 & 0x0f0f0f0fu, t0, t1, t2, t3);
+  a = (low & 0xffu) | (high & 0xffu) << 8 | (low & 0xff00u) << 8 | (high & 0xff00u) << 16;
+  b = (low >> 16 & 0xffu) | (high >> 8 & 0xff00u) | (low >> 8 & 0xff0000u) | (high & 0xff000000u);
+#endif
+}
+// The same in order: the quad of the low nibbles and that of the high ones.
+WICK_FN void look_up_both(u32 w, u32 t0, u32 t1, u32 t2, u32 t3, u32& low, u32& high) {
+#if defined(WICK_NVIDIA)
+  u32 a, b;
+  look_up_paired(w, t0, t1, t2, t3, a, b);
   low = __byte_perm(a, b, 0x6420), high = __byte_perm(a, b, 0x7531);
 #else
   low = look_up(w & 0x0f0f0f0fu, t0, t1, t2, t3), high = look_up(w >> 4 & 0x0f0f0f0fu, t0, t1, t2, t3);
@@ -242,6 +253,9 @@ WICK_FN void iq4_levels(u32 w, u32& low, u32& high) {
 }
 WICK_FN void fp4_levels(u32 w, u32& low, u32& high) {
   look_up_both(w, 0x03020100u, 0x0c080604u, 0xfdfeff00u, 0xf4f8fafcu, low, high);
+}
+WICK_FN void fp4_levels_paired(u32 w, u32& a, u32& b) {
+  look_up_paired(w, 0x03020100u, 0x0c080604u, 0xfdfeff00u, 0xf4f8fafcu, a, b);
 }
 // Half of 2^(e - 127), since the levels are doubled.
 WICK_FN float mxfp4_scale(u8 e) { return bits_as<float>(e < 2 ? 0x00200000u << e : (u32)(e - 1) << 23); }

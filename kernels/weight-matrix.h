@@ -106,15 +106,22 @@ template <int Skew> WICK_FN void two_words(const u8* p, u32 (&w)[2]) {
   }
 }
 
+/** The same for one word. */
+template <int Skew> WICK_FN u32 one_word(const u8* p) {
+  const u32* from = (const u32*)(p - Skew);
+  if constexpr (Skew == 0) return from[0];
+  else return funnel(from[0], from[1], 8 * Skew);
+}
+
 /**
- * A lane's share of a row of a tile. Of chunk c it holds the quads 2 * t and 2 * t + 1, or t and t + 4 where a chunk has
- * two scales: `quads` as bytes, value = d * quad - m, or `pairs` as 16-bit numbers, value = d * (pair - offset) - m. Bytes
+ * A lane's share of a row of a tile. Of chunk c it holds two quads in an order that activations have too (Order):
+ * `quads` as bytes, value = d * (quad - above) - m, or `pairs` as 16-bit numbers, value = d * (pair - offset) - m. Bytes
  * is what a row of a tile takes, which may begin Skew past a multiple of 16 bytes.
  */
 template <class Q> struct MatrixRow;
 
 template <> struct MatrixRow<Q8_0> {
-  static constexpr int Bytes = 272, Skew = 0, Pitch = 288, offset = 0;
+  static constexpr int Bytes = 272, Skew = 0, Pitch = 288, offset = 0, above = 0;
   const u8* row;
   int t;
   WICK_MEMBER void load(const u8* from, int lane) { row = from, t = lane; }
@@ -131,46 +138,35 @@ template <> struct MatrixRow<Q8_0> {
   }
 };
 template <> struct MatrixRow<Q4_0> {
-  static constexpr int Bytes = 144, Skew = 0, Pitch = 160, offset = 64;
+  static constexpr int Bytes = 144, Skew = 0, Pitch = 160, offset = 64, above = 0;
   const u8* row;
   int t;
   WICK_MEMBER void load(const u8* from, int lane) { row = from, t = lane; }
-  /** With what the other half of the lanes takes in the high halves of bytes. */
-  template <int c> WICK_MEMBER void words(u32 (&to)[2]) const {
-    two_words<(18 * c + 2) % 4>(row + 18 * c + 2 + 8 * (t & 1), to);
-    to[0] >>= 2 * (t & 2), to[1] >>= 2 * (t & 2);
-  }
+  /** Both quads, in the halves of bytes. */
+  template <int c> WICK_MEMBER u32 word() const { return one_word<(18 * c + 2) % 4>(row + 18 * c + 2 + 4 * t); }
   template <int c> WICK_MEMBER void quads(u32 (&to)[2]) const {
-    words<c>(to);
-    to[0] &= 0x0f0f0f0fu, to[1] &= 0x0f0f0f0fu;
+    const u32 w = word<c>();
+    to[0] = w & 0x0f0f0f0fu, to[1] = w >> 4 & 0x0f0f0f0fu;
   }
   template <class T, int c> WICK_MEMBER void pairs(Pairs (&to)[2]) const {
-    u32 w[2];
-    words<c>(w);
-    to[0] = pairs_over_64<T, 4, 0>(w[0]), to[1] = pairs_over_64<T, 4, 0>(w[1]);
+    const u32 w = word<c>();
+    to[0] = pairs_over_64<T, 4, 0>(w), to[1] = pairs_over_64<T, 4, 4>(w);
   }
   template <int c> WICK_MEMBER void scale(float (&d)[1], float (&m)[1]) const {
     d[0] = half_value(*(const u16*)(row + 18 * c)), m[0] = 8 * d[0];
   }
 };
 template <> struct MatrixRow<MXFP4> {
-  static constexpr int Bytes = 136, Skew = 8, Pitch = 160, offset = 0;
+  static constexpr int Bytes = 136, Skew = 8, Pitch = 160, offset = 0, above = 0;
   const u8* row;
   int t;
   WICK_MEMBER void load(const u8* from, int lane) { row = from, t = lane; }
-  template <int c> WICK_MEMBER void words(u32 (&to)[2]) const {
-    two_words<(17 * c + 1) % 4>(row + 17 * c + 1 + 8 * (t & 1), to);
-    to[0] >>= 2 * (t & 2), to[1] >>= 2 * (t & 2);
-  }
-  template <int c> WICK_MEMBER void quads(u32 (&to)[2]) const {
-    words<c>(to);
-    to[0] = fp4_levels(to[0] & 0x0f0f0f0fu), to[1] = fp4_levels(to[1] & 0x0f0f0f0fu);
-  }
+  template <int c> WICK_MEMBER u32 word() const { return one_word<(17 * c + 1) % 4>(row + 17 * c + 1 + 4 * t); }
+  template <int c> WICK_MEMBER void quads(u32 (&to)[2]) const { fp4_levels_paired(word<c>(), to[0], to[1]); }
   template <class T, int c> WICK_MEMBER void pairs(Pairs (&to)[2]) const {
-    u32 w[2];
-    words<c>(w);
+    const u32 w = word<c>();
 #pragma unroll
-    for (int i = 0; i < 2; i++) to[i] = {fp4_pair<T>(w[i]), fp4_pair<T>(w[i] >> 8)};
+    for (int i = 0; i < 2; i++) to[i] = {fp4_pair<T>(w >> 4 * i), fp4_pair<T>(w >> (4 * i + 8))};
   }
   template <int c> WICK_MEMBER void scale(float (&d)[1], float (&m)[1]) const {
     d[0] = mxfp4_scale(row[17 * c]), m[0] = 0;
@@ -178,7 +174,7 @@ template <> struct MatrixRow<MXFP4> {
 };
 /** Blocks whose scales and minima have six bits each. */
 template <class Q> struct MatrixRowOfSixBits {
-  static constexpr int Bytes = sizeof(typename Q::Block), Skew = 0, Pitch = Bytes + 16, offset = 64;
+  static constexpr int Bytes = sizeof(typename Q::Block), Skew = 0, Pitch = Bytes + 16, offset = 64, above = 0;
   const typename Q::Block* block;
   int t;
   u32 scales[2], minima[2];
@@ -221,7 +217,7 @@ template <class Q> struct MatrixRowOfSixBits {
 template <> struct MatrixRow<Q4_K> : MatrixRowOfSixBits<Q4_K> {};
 template <> struct MatrixRow<Q5_K> : MatrixRowOfSixBits<Q5_K> {};
 template <> struct MatrixRow<Q6_K> {
-  static constexpr int Bytes = 210, Skew = 14, Pitch = 240, offset = 0;
+  static constexpr int Bytes = 210, Skew = 14, Pitch = 240, offset = 0, above = 32;
   const u8* row;
   int t;
   float dd;
@@ -229,33 +225,34 @@ template <> struct MatrixRow<Q6_K> {
     row = from, t = lane;
     dd = half_value(*(const u16*)(row + 208));
   }
-  /** 32 too large. */
-  template <int c> WICK_MEMBER void words(u32 (&to)[2]) const {
+  template <int c> WICK_MEMBER void quads(u32 (&to)[2]) const {
     constexpr int n = c / 4, j = c % 4;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
       u32 low[1], high[1];
       words_at(row + 64 * n + 32 * (j & 1) + 4 * t + 16 * i, low);
       words_at(row + 128 + 32 * n + 4 * t + 16 * i, high);
-      to[i] = (low[0] >> 4 * (j >> 1) & 0x0f0f0f0fu) | (high[0] >> 2 * j & 0x03030303u) << 4;
+      const u32 two = j < 2 ? high[0] << (4 - 2 * j) : high[0] >> (2 * j - 4);
+      to[i] = (low[0] >> 4 * (j >> 1) & 0x0f0f0f0fu) | (two & 0x30303030u);
     }
-  }
-  template <int c> WICK_MEMBER void quads(u32 (&to)[2]) const {
-    words<c>(to);
-    to[0] = sub_bytes(to[0], 32), to[1] = sub_bytes(to[1], 32);
   }
   template <class T, int c> WICK_MEMBER void pairs(Pairs (&to)[2]) const {
     u32 w[2];
-    words<c>(w);
+    quads<c>(w);
 #pragma unroll
     for (int i = 0; i < 2; i++) {
       const Pairs p = pairs_over_64<T, 6, 0>(w[i]);
       to[i] = {sub_pair<T>(p.even, NINETY_SIX<T>), sub_pair<T>(p.odd, NINETY_SIX<T>)};
     }
   }
-  template <int c> WICK_MEMBER void scale(float (&d)[2], float (&m)[2]) const {
+  template <int c> WICK_MEMBER void whole_scales(i32 (&to)[2]) const {
     const u16 two = *(const u16*)(row + 192 + 2 * c);
-    d[0] = dd * (float)(i8)two, d[1] = dd * (float)(i8)(two >> 8);
+    to[0] = (i8)two, to[1] = (i8)(two >> 8);
+  }
+  template <int c> WICK_MEMBER void scale(float (&d)[2], float (&m)[2]) const {
+    i32 whole[2];
+    whole_scales<c>(whole);
+    d[0] = dd * (float)whole[0], d[1] = dd * (float)whole[1];
     m[0] = m[1] = 0;
   }
 };
@@ -272,11 +269,14 @@ template <bool Quick> WICK_FN int matrix_pitch(i64 n) { return Quick ? (int)n + 
 /** Bytes of eight rows of n activations and their marks, [chunk][row], as blocks of a product hold them. */
 template <bool Quick> WICK_FN int matrix_held(i64 n) { return MATRIX_COLUMNS * (matrix_pitch<Quick>(n) + (int)n / 4); }
 
+/** Of lane t's values: quads 2 * t and 2 * t + 1, or t and t + 4, or those two with their values in turn. */
+enum class Order { quads, halves, paired };
+
 /**
  * Makes what blocks hold of rows of n activations, eight by eight, zeros for those past `columns`: rounded to whole
  * numbers, or each quad as its pairs, in the order in which lanes hold quads; and the marks.
  */
-template <bool Quick, bool Halves, class T> WICK_FN void hold_activations(const T* x, u8* out, i64 columns, i64 n) {
+template <bool Quick, Order In, class T> WICK_FN void hold_activations(const T* x, u8* out, i64 columns, i64 n) {
   const int eights = (int)(n / 8), pitch = matrix_pitch<Quick>(n);
   const i64 all = (columns + MATRIX_COLUMNS - 1) / MATRIX_COLUMNS * MATRIX_COLUMNS * eights;  // whole waves
   begin_in_turn();
@@ -291,12 +291,14 @@ template <bool Quick, bool Halves, class T> WICK_FN void hold_activations(const 
     u8* const eight = out + row / MATRIX_COLUMNS * matrix_held<Quick>(n);
     u8* const mine = eight + row % MATRIX_COLUMNS * pitch;
     if constexpr (Quick) {
-      const RoundedEight r = round_eight(v);
+      RoundedEight r = round_eight(v);
       mark = {r.scale, r.sum};
+      if constexpr (In == Order::paired) pair_halves(r);
 #pragma unroll
       for (int q = 0; q < 2; q++) {
         const int quad = 2 * t + q;
-        *(u32*)(mine + at / 4 * 32 + 4 * (Halves ? quad % 4 * 2 + quad / 4 : quad)) = r.w[q];
+        const int place = In == Order::halves ? quad % 4 * 2 + quad / 4 : quad;
+        *(u32*)(mine + at / 4 * 32 + 4 * (In == Order::paired ? t % 2 * 4 + t / 2 * 2 + q : place)) = r.w[q];
       }
     } else {
 #pragma unroll
@@ -310,7 +312,7 @@ template <bool Quick, bool Halves, class T> WICK_FN void hold_activations(const 
         const u64 both =
             (u64)((w[2 * q] >> 16) | (w[2 * q + 1] & 0xffff0000u)) << 32 | ((w[2 * q] & 0xffffu) | w[2 * q + 1] << 16);
         const int quad = 2 * t + q;
-        *(u64*)(mine + at / 4 * 64 + 8 * (Halves ? quad % 4 * 2 + quad / 4 : quad)) = both;
+        *(u64*)(mine + at / 4 * 64 + 8 * (In == Order::quads ? quad : quad % 4 * 2 + quad / 4)) = both;
       }
     }
     if (t == 0) ((Mark*)(eight + MATRIX_COLUMNS * pitch))[at / 4 * MATRIX_COLUMNS + row % MATRIX_COLUMNS] = mark;
@@ -334,20 +336,35 @@ template <class T, bool First> WICK_FN void multiply_eight(float (&c)[4], const 
   for (int i = 0; i < 4; i++) c[i] = First ? acc.x[i] : c[i] + acc.x[i];
 #endif
 }
-/** The product of 16 rows by 32 bytes (16, and only a[0], a[1] and b0, with Half) with eight columns, as floats. */
-template <bool Half> WICK_FN void multiply_bytes(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+/** The product of 16 rows by 16 bytes that are `Above` their values with eight columns. */
+template <int Above> WICK_FN void multiply_half(i32 (&sums)[4], u32 a0, u32 a1, u32 b) {
+#if defined(MATRIX_MMA)
+  // What is too much is a product with equal bytes.
+  constexpr u32 Less = (256 - Above) % 256 * 0x01010101u;
+  asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%4}, {%5}, {%6,%6,%6,%6};"
+      : "=r"(sums[0]), "=r"(sums[1]), "=r"(sums[2]), "=r"(sums[3])
+      : "r"(Less), "r"(b), "r"(0));
+  asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+      : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])
+      : "r"(a0), "r"(a1), "r"(b));
+#else
+  const int lane = lane_id() % 32, g = lane / 4, t = lane % 4;
+  const u32 a[2] = {sub_bytes(a0, Above), sub_bytes(a1, Above)};
+  for (int i = 0; i < 4; i++) sums[i] = 0;
+  for (int from = 0; from < 4; from++)
+    for (int i = 0; i < 4; i++)
+      sums[i] = dp4a((i32)shfl(a[i / 2], 4 * g + from, 32), (i32)shfl(b, 8 * t + 4 * (i % 2) + from, 32), sums[i]);
+#endif
+}
+/** The product of 16 rows by 32 bytes with eight columns, as floats. */
+WICK_FN void multiply_bytes(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
 #if defined(MATRIX_MMA)
   // Sums begin at the bits of 1.5 * 2^23, so that they are floats whose last bits are the sums.
   constexpr i32 Bits = 0x4b400000;
   i32 sums[4];
-  if constexpr (Half)
-    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%7,%7,%7,%7};"
-        : "=r"(sums[0]), "=r"(sums[1]), "=r"(sums[2]), "=r"(sums[3])
-        : "r"(a[0]), "r"(a[1]), "r"(b0), "r"(Bits));
-  else
-    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%10,%10,%10};"
-        : "=r"(sums[0]), "=r"(sums[1]), "=r"(sums[2]), "=r"(sums[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(Bits));
+  asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%10,%10,%10};"
+      : "=r"(sums[0]), "=r"(sums[1]), "=r"(sums[2]), "=r"(sums[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(Bits));
 #pragma unroll
   for (int i = 0; i < 4; i++) c[i] = bits_as<float>(sums[i]) - 12582912.0f;
 #else
@@ -357,7 +374,7 @@ template <bool Half> WICK_FN void multiply_bytes(float (&c)[4], const u32 (&a)[4
     for (int i = 0; i < 4; i++) {
       const u32 row = 4 * g + from, column = 8 * t + 4 * (i % 2) + from;
       sums[i] = dp4a((i32)shfl(a[i / 2], row, 32), (i32)shfl(b0, column, 32), sums[i]);
-      if constexpr (!Half) sums[i] = dp4a((i32)shfl(a[2 + i / 2], row, 32), (i32)shfl(b1, column, 32), sums[i]);
+      sums[i] = dp4a((i32)shfl(a[2 + i / 2], row, 32), (i32)shfl(b1, column, 32), sums[i]);
     }
   for (int i = 0; i < 4; i++) c[i] = (float)sums[i];
 #endif
@@ -371,7 +388,8 @@ WICK_FN void multiply_chunks(const MatrixRow<Q> (&rows)[2], const u8* xs, const 
     constexpr int Offset = Quick ? 0 : MatrixRow<Q>::offset;
     float d[2][Q::halves], m[2][Q::halves], part[4];
 #pragma unroll
-    for (int r = 0; r < 2; r++) rows[r].template scale<c>(d[r], m[r]);
+    for (int r = 0; r < 2; r++)
+      if constexpr (!Quick || !Halves) rows[r].template scale<c>(d[r], m[r]);
     u32 mark[4];  // scale and sum of two columns
     split_words(*(const word4*)(marks + MATRIX_COLUMNS * c), mark);
     const float scale[2] = {bits_as<float>(mark[0]), bits_as<float>(mark[2])};
@@ -381,12 +399,24 @@ WICK_FN void multiply_chunks(const MatrixRow<Q> (&rows)[2], const u8* xs, const 
       rows[0].template quads<c>(low);
       rows[1].template quads<c>(high);
       const u64 b = *(const u64*)(xs + 32 * c);
+      if constexpr (Halves) {
+        // Scales of halves are whole numbers: both halves are added up before anything is a float.
+        i32 first[4], second[4];
+        multiply_half<MatrixRow<Q>::above>(first, low[0], high[0], (u32)b);
+        multiply_half<MatrixRow<Q>::above>(second, low[1], high[1], (u32)(b >> 32));
+        i32 whole[2][2];
 #pragma unroll
-      for (int s = 0; s < (Halves ? 2 : 1); s++) {
-        const u32 a[4] = {low[s], high[s], low[1], high[1]};
-        multiply_bytes<Halves>(part, a, (u32)(b >> 32 * s), (u32)(b >> 32));
+        for (int r = 0; r < 2; r++) rows[r].template whole_scales<c>(whole[r]);
 #pragma unroll
-        for (int i = 0; i < 4; i++) acc[i] = fmaf(d[i / 2][s], scale[i % 2] * part[i], acc[i]);
+        for (int i = 0; i < 4; i++) {
+          const i32 both = first[i] * whole[i / 2][0] + second[i] * whole[i / 2][1];
+          acc[i] = fmaf(rows[i / 2].dd * scale[i % 2], (float)both, acc[i]);
+        }
+      } else {
+        const u32 a[4] = {low[0], high[0], low[1], high[1]};
+        multiply_bytes(part, a, (u32)b, (u32)(b >> 32));
+#pragma unroll
+        for (int i = 0; i < 4; i++) acc[i] = fmaf(d[i / 2][0], scale[i % 2] * part[i], acc[i]);
       }
     } else {
       Pairs low[2], high[2];

@@ -424,8 +424,8 @@ struct Rows {
   const u8* end;
 };
 
-/** Bytes of a group's first rows that the cache is asked for. */
-constexpr int ASKED = 4608;
+/** Bytes that a block asks the cache for ahead of its turn: what memory delivers until it has rounded activations. */
+constexpr int ASKED = 128 << 10;
 
 /**
  * Multiplies all sets of rows that fall to this group with M rows of activations and calls finish(set, sums), sums[r *
@@ -461,16 +461,24 @@ template <class Q, int R, int M, int STAGES> struct WeightStream {
     ring = shared + group * (STAGES * R * Tile);
     jump = stride * rows.each * rows.bytes - (i64)(tiles - 1) * SpanBytes;
   }
-  /** Asks the cache that all share for the first rows: allowed before what comes before has ended. */
-  WICK_MEMBER void ask() const {
+  /**
+   * Asks the cache that all share for this group's rows from `skip` bytes of the first ones on: allowed before what
+   * comes before has ended.
+   */
+  WICK_MEMBER void ask(int skip) const {
 #if defined(WICK_NVIDIA)
-    if (set >= sets) return;
+    int left = ASKED / (int)(blockDim.x / 32);
+    ROLLED for (int s = set; s < sets && left > 0; s += stride, skip = 0) {
+      const u8* first = rows.w + s * rows.each * rows.bytes + 128 * lane;
+      ROLLED for (int at = skip; at < (int)rows.bytes && left > 0; at += 32 * 128) {
 #pragma unroll
-    for (int r = 0; r < R; r++) {
-      const u8* row = rows.w + (set * rows.each + r * rows.apart) * rows.bytes;
-      const i64 most = rows.bytes < ASKED ? rows.bytes : ASKED;
-      for (i64 at = lane * 128; at < most && row + at < rows.end; at += 32 * 128)
-        asm volatile("prefetch.global.L2 [%0];" ::"l"(row + at));
+        for (int r = 0; r < R; r++) {
+          const u8* p = first + r * rows.apart * rows.bytes + at;
+          if (at + 128 * lane < (int)rows.bytes && p < rows.end) asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+        }
+        const int rest = (int)rows.bytes - at;
+        left -= R * (rest < 32 * 128 ? rest : 32 * 128);
+      }
     }
 #endif
   }
@@ -533,11 +541,11 @@ template <class Q, int R, int M, int STAGES> struct WeightStream {
       ahead += last ? stride : 0;
       tile = last ? 0 : tile;
     };
-    if (!Still) ask();
+    if (!Still) ask(0);
     if (!Still) begin_in_turn();
 #pragma unroll
     for (int s = 0; s + 1 < STAGES; s++) next(s);
-    if (Still) ask();
+    if (Still) ask((STAGES - 1) * SpanBytes);
     if (Still) begin_in_turn();
     const Rounded64* const x = turn();
     const int records = (chunks + 1) / 2;

@@ -26,7 +26,7 @@ import {
 } from './decode-tiles.js';
 import { GpuBackend, type Replay } from './gpu.js';
 import { addressOf, type Launch, launch } from './plan.js';
-import { quickBlock, rowsFor, stagesFor } from './quantized.js';
+import { QUICK_THREADS, quickBlock, rowsFor, stagesFor } from './quantized.js';
 import { enqueue } from './run-plan.js';
 
 export const DECODE = new KernelModule('decode');
@@ -111,7 +111,7 @@ const blockProduct = DECODE_WEIGHTS.declare({
   only: wanted,
   symbol: ({ type, dtype, norm, kind }) => `decode_${kind}_${type.toLowerCase()}_${dtype}${normName(norm)}`,
   body: ({ type, dtype, norm, kind }) => ({
-    threads: kind === 'gate' ? 512 : 1024,
+    threads: QUICK_THREADS,
     params: {
       x: `const ${CTYPE[dtype]}*`,
       norm: `const ${normType(dtype, norm)}*`,

@@ -51,7 +51,9 @@ const tileOf = (type: BlockType): number => {
 export const rowsFor = (type: BlockType, columns: Columns): number =>
   (columns < 4 ? 1 : 2) * (tileOf(type) <= 1536 || columns === 2 ? 2 : 1);
 /** Groups of 32 lanes a block has at most in products with rounded activations; sums of many rows take registers. */
-const mostGroups = (columns: Columns): number => (columns < 4 ? 16 : columns < 8 ? 12 : 10);
+const mostGroups = (columns: Columns): number => ({ 1: 24, 2: 16, 4: 12, 8: 10 })[columns];
+/** Threads of a block in products of one row with rounded activations. */
+export const QUICK_THREADS = 32 * mostGroups(1);
 /** Tiles in a group's ring of so many rows: bytes under way are what counts. */
 export const stagesFor = (type: BlockType, rows: number): number =>
   Math.min(4, Math.max(2, Math.floor(7168 / (tileOf(type) * rows))));
@@ -104,12 +106,12 @@ const round = WEIGHTS.declare({
     call: 'round_values',
   }),
 });
-/** Activations rounded to whole numbers; one row leaves room for the blocks of the next launch, which begins early. */
+/** Activations rounded to whole numbers. */
 const quick = WEIGHTS.declare({
   each: { type: BLOCK_TYPES, columns: COLUMNS, dtype: SMALL_REALS },
   symbol: (v) => `weights_quick_${named(v.type)}_by_${v.columns}_${suffixOf(v.dtype)}`,
   body: ({ type, columns, dtype }) => ({
-    threads: columns === 1 ? 1024 : 32 * mostGroups(columns),
+    threads: 32 * mostGroups(columns),
     params: {
       w: 'const u8*',
       x: `const ${CTYPE[dtype]}*`,
@@ -155,16 +157,20 @@ const matrixTypes = Object.keys(MATRIX_PITCH) as MatrixType[];
 const hasTiles = ({ arch }: Pick<Target, 'arch'>): boolean => hasMatrixUnits({ arch }) && !arch.startsWith('gfx');
 const KINDS = ['quick', 'exact'] as const;
 type Kind = (typeof KINDS)[number];
+/** In which order lanes hold values (kernels/weight-matrix.h). */
+const ORDERS = ['quads', 'halves', 'paired'] as const;
+const orderOf = (kind: Kind, type: MatrixType): (typeof ORDERS)[number] =>
+  type === 'MXFP4' && kind === 'quick' ? 'paired' : ['MXFP4', 'Q4_0', 'Q6_K'].includes(type) ? 'halves' : 'quads';
 /** Activations as blocks of products on the matrix units hold them. */
 const hold = WEIGHTS.declare({
-  each: { kind: KINDS, order: ['quads', 'halves'] as const, dtype: SMALL_REALS },
-  only: ({ kind, dtype }) => kind === 'quick' || dtype !== 'f32',
+  each: { kind: KINDS, order: ORDERS, dtype: SMALL_REALS },
+  only: ({ kind, order, dtype }) => kind === 'quick' || (dtype !== 'f32' && order !== 'paired'),
   launchedOn: (_, arch) => hasTiles({ arch }),
   symbol: (v) => `weights_hold_${v.kind}_${v.order}_${suffixOf(v.dtype)}`,
   body: ({ kind, order, dtype }) => ({
     threads: 256,
     params: { x: `const ${CTYPE[dtype]}*`, out: 'u8*', columns: 'i64', n: 'i64' },
-    call: `hold_activations<${kind === 'quick'}, ${order === 'halves'}>`,
+    call: `hold_activations<${kind === 'quick'}, Order::${order}>`,
   }),
 });
 /** On the matrix units up to eight rows take as long as one: activations rounded, or, in 16 bits, as they are. */
@@ -230,7 +236,7 @@ const quickExperts = WEIGHTS.declare({
   each: { type: BLOCK_TYPES, dtype: SMALL_REALS },
   symbol: (v) => `weights_experts_quick_${named(v.type)}_${suffixOf(v.dtype)}`,
   body: ({ type, dtype }) => ({
-    threads: 1024,
+    threads: QUICK_THREADS,
     params: { ...EXPERTS, x: `const ${CTYPE[dtype]}*`, out: `${CTYPE[dtype]}*` },
     call: `experts_quick<${type}, ${stagesFor(type, 1)}>`,
     given: `w, ids, x, ${expertArguments}`,
@@ -311,12 +317,19 @@ interface QuickWork {
   readonly n: number;
 }
 /**
+ * Shared memory with which a block has a multiprocessor to itself. Launches begin early where they can: were there room
+ * for two blocks, those of the next launch might meet on one multiprocessor while another has none.
+ */
+const alone = ({ arch, sharedPerBlockOptin }: DeviceInfo): number =>
+  arch.startsWith('gfx') ? 0 : sharedPerBlockOptin / 2 + 1024;
+/**
  * The block for products with rounded activations: as many groups as there is shared memory for rings and the
  * activations themselves, where these leave room for four.
  */
 export function quickBlock(device: DeviceInfo, type: BlockType, { rows, columns, sets, n }: QuickWork) {
   const ring = stagesFor(type, rows) * rows * tileOf(type);
-  const room = device.sharedPerBlockOptin;
+  // Less what kernels declare by themselves.
+  const room = device.sharedPerBlockOptin - 256;
   // Lanes that read two records of the one row have some room between these.
   const space = columns === 1 && unitOf(type) === 4 ? 16 * ceilDiv(n, 128) : 0;
   const records = columns * ceilDiv(n, 64) * RECORD + space;
@@ -329,7 +342,8 @@ export function quickBlock(device: DeviceInfo, type: BlockType, { rows, columns,
   let groups = most;
   for (let fewer = most - 2; fewer >= 0.6 * most; fewer -= 2) if (turns(fewer) < 0.95 * turns(groups)) groups = fewer;
   const blocks = Math.min(ceilDiv(sets, groups), device.multiprocessors);
-  return { held, groups, blocks, threads: 32 * groups, shared: groups * ring + (held ? records : 0) };
+  const need = groups * ring + (held ? records : 0);
+  return { held, groups, blocks, threads: 32 * groups, shared: columns === 1 ? Math.max(need, alone(device)) : need };
 }
 
 /** Rounded activations in temporary memory: whole records a row, and as many rows as kernels take at once. */
@@ -395,7 +409,7 @@ const planProduct: FamilyPlan<KernelRow, ProductParams> = (p, _row, [given, bloc
     const { block, variant } = tiled;
     const groups = ceilDiv(m, MATRIX.columns);
     const held = p.make([groups, heldBytes(kind, n)], 'u8');
-    const order = type === 'Q6_K' ? 'halves' : 'quads';
+    const order = orderOf(kind, variant.type);
     const holding = { x: at('x'), out: at('held'), columns: m, n };
     const count = groups * MATRIX.columns * (n / 8);
     const first = launch(hold, { kind, order, dtype: variant.dtype }, strideGrid(count), 256, holding);
