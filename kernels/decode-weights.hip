@@ -21,7 +21,7 @@ WICK_FN void decode_weights(const T* x, const N* norm, float eps, const u8* w, c
   float factor = 1;
   u64 rank = 0;
   stream.template run<true>(
-      [&]() -> const Rounded64* {
+      [&](auto fill) -> const Rounded64* {
         // The norm's factor is the same for the whole vector: it comes after the products.
         float square = 0;
         struct Held {
@@ -29,7 +29,7 @@ WICK_FN void decode_weights(const T* x, const N* norm, float eps, const u8* w, c
           Eight<N> norm;
         };
         round_row<Form>(
-            mine, n,
+            mine, n, fill,
             [&](int at) -> Held {
               return {read_eight(x + at), norm ? read_eight(norm + at) : Eight<N>{}};
             },

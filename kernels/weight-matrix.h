@@ -1,10 +1,10 @@
-// Rows of weights in ggml's blocks on the matrix units: 16 rows of weights by up to eight rows of activations, which take
-// as long as one. Activations are rounded to whole numbers, or 16-bit numbers as they are: then the whole numbers of blocks
-// become such without loss and sums are floats. Scales come after the sums of what they belong to.
+// Rows of weights in ggml's blocks on the matrix units: 16 rows of weights by up to eight rows of activations, which
+// take as long as one. Activations are rounded to whole numbers, or 16-bit numbers as they are: then the whole numbers
+// of blocks become such without loss and sums are floats. Scales come after the sums of what they belong to.
 //
 // A wave owns a ring of tiles in shared memory, 16 rows by 256 values, as in weight-stream.h. Of a chunk of 32 values a
-// lane holds two quads of row lane / 4 and of the eighth row after it. Which value stands where along k does not matter as
-// long as activations stand in the same order: theirs is chosen such that quads need few steps.
+// lane holds two quads of row lane / 4 and of the eighth row after it. Which value stands where along k does not matter
+// as long as activations stand in the same order: theirs is chosen such that quads need few steps.
 #pragma once
 #include "attention-split.h"
 #include "matrix.h"
@@ -115,8 +115,8 @@ template <int Skew> WICK_FN u32 one_word(const u8* p) {
 
 /**
  * A lane's share of a row of a tile. Of chunk c it holds two quads in an order that activations have too (Order):
- * `quads` as bytes, value = d * (quad - above) - m, or `pairs` as 16-bit numbers, value = d * (pair - offset) - m. Bytes
- * is what a row of a tile takes, which may begin Skew past a multiple of 16 bytes.
+ * `quads` as bytes, value = d * (quad - above) - m, or `pairs` as 16-bit numbers, value = d * (pair - offset) - m.
+ * Bytes is what a row of a tile takes, which may begin Skew past a multiple of 16 bytes.
  */
 template <class Q> struct MatrixRow;
 

@@ -69,8 +69,8 @@ WICK_FN RoundedEight round_eight(const float (&v)[8]) {
   return {{words[0], words[1]}, d, d * part};
 }
 /**
- * The same in the order in which nibbles of a word follow one another: each value of the first half of a chunk, then the
- * one 16 after it.
+ * The same in the order in which nibbles of a word follow one another: each value of the first half of a chunk, then
+ * the one 16 after it.
  */
 WICK_FN void pair_halves(RoundedEight& v) {
   const bool second = threadIdx.x & 2;
@@ -102,9 +102,10 @@ template <class T> WICK_FN Eight<T> read_eight(const T* at) {
 }
 /**
  * Rounds a row of n values by the whole block; the caller waits for all. load(at) reads what the eight values from `at`
- * on are made of and make(it, in, values) makes them: all that a thread needs is asked for before any of it is used.
+ * on are made of and make(it, in, values) makes them: all that a thread needs is asked for before any of it is used,
+ * and `fill` is called in between, once.
  */
-template <class Form, class L, class V> WICK_FN void round_row(Rounded64* row, i64 n, L load, V make) {
+template <class Form, class F, class L, class V> WICK_FN void round_row(Rounded64* row, i64 n, F fill, L load, V make) {
   constexpr int U = 2;
   const int eights = (int)(n / 8), step = blockDim.x;
   ROLLED for (int first = 0; first < eights; first += U * step) {
@@ -114,6 +115,7 @@ template <class Form, class L, class V> WICK_FN void round_row(Rounded64* row, i
       const int i = first + u * step + threadIdx.x;
       held[u] = load(i < eights ? 8 * i : 0);
     }
+    if (first == 0) fill();
 #pragma unroll
     for (int u = 0; u < U; u++) {
       if (first + u * step >= eights) break;
@@ -126,9 +128,9 @@ template <class Form, class L, class V> WICK_FN void round_row(Rounded64* row, i
 }
 
 /** The same for a row of numbers as they lie in memory. */
-template <class Form, class T> WICK_FN void round_row(Rounded64* row, i64 n, const T* x) {
+template <class Form, class T, class F> WICK_FN void round_row(Rounded64* row, i64 n, const T* x, F fill) {
   round_row<Form>(
-      row, n, [&](int at) { return read_eight(x + at); },
+      row, n, fill, [&](int at) { return read_eight(x + at); },
       [](const Eight<T>& held, bool, float(&v)[8]) { unpack_eight(held, v); });
 }
 
@@ -424,13 +426,14 @@ struct Rows {
   const u8* end;
 };
 
-/** Bytes that a block asks the cache for ahead of its turn: what memory delivers until it has rounded activations. */
-constexpr int ASKED = 128 << 10;
+/** Bytes of a group's first rows that the cache is asked for: more of them come too early and cost what they gain. */
+constexpr int ASKED = 4608;
 
 /**
  * Multiplies all sets of rows that fall to this group with M rows of activations and calls finish(set, sums), sums[r *
  * M + m] scattered over the lanes as scatter_sums leaves them. `ring` is this group's room, STAGES * R * tile bytes;
- * `turn` begins the kernel in its turn and makes the activations ready, while weights are on their way.
+ * `turn(fill)` makes the activations ready, and calls `fill` when it has asked for what they are made of: were weights
+ * asked for first, activations would wait behind them.
  */
 template <class Q, int R, int M, int STAGES> struct WeightStream {
   typedef typename UnitFor<Q, M>::type Unit;
@@ -461,24 +464,16 @@ template <class Q, int R, int M, int STAGES> struct WeightStream {
     ring = shared + group * (STAGES * R * Tile);
     jump = stride * rows.each * rows.bytes - (i64)(tiles - 1) * SpanBytes;
   }
-  /**
-   * Asks the cache that all share for this group's rows from `skip` bytes of the first ones on: allowed before what
-   * comes before has ended.
-   */
-  WICK_MEMBER void ask(int skip) const {
+  /** Asks the cache that all share for the first rows: allowed before what comes before has ended. */
+  WICK_MEMBER void ask() const {
 #if defined(WICK_NVIDIA)
-    int left = ASKED / (int)(blockDim.x / 32);
-    ROLLED for (int s = set; s < sets && left > 0; s += stride, skip = 0) {
-      const u8* first = rows.w + s * rows.each * rows.bytes + 128 * lane;
-      ROLLED for (int at = skip; at < (int)rows.bytes && left > 0; at += 32 * 128) {
+    if (set >= sets) return;
 #pragma unroll
-        for (int r = 0; r < R; r++) {
-          const u8* p = first + r * rows.apart * rows.bytes + at;
-          if (at + 128 * lane < (int)rows.bytes && p < rows.end) asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
-        }
-        const int rest = (int)rows.bytes - at;
-        left -= R * (rest < 32 * 128 ? rest : 32 * 128);
-      }
+    for (int r = 0; r < R; r++) {
+      const u8* row = rows.w + (set * rows.each + r * rows.apart) * rows.bytes;
+      const i64 most = rows.bytes < ASKED ? rows.bytes : ASKED;
+      for (i64 at = lane * 128; at < most && row + at < rows.end; at += 32 * 128)
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(row + at));
     }
 #endif
   }
@@ -541,13 +536,16 @@ template <class Q, int R, int M, int STAGES> struct WeightStream {
       ahead += last ? stride : 0;
       tile = last ? 0 : tile;
     };
-    if (!Still) ask(0);
-    if (!Still) begin_in_turn();
+    auto fill = [&]() {
 #pragma unroll
-    for (int s = 0; s + 1 < STAGES; s++) next(s);
-    if (Still) ask((STAGES - 1) * SpanBytes);
-    if (Still) begin_in_turn();
-    const Rounded64* const x = turn();
+      for (int s = 0; s + 1 < STAGES; s++) next(s);
+    };
+    if (Still) fill();
+    else ask();
+    begin_in_turn();
+    const Rounded64* const x = turn([&]() {
+      if (!Still) fill();
+    });
     const int records = (chunks + 1) / 2;
     int at = 0, free = STAGES - 1, s = set;
     ROLLED for (int pass = 0; pass < passes; pass++, s += stride) {

@@ -1,10 +1,10 @@
 // Products with weights in ggml's blocks, of our own design: every byte of the weights is read once, in 16-byte words,
 // for up to eight rows of activations.
 //
-// Activations rounded to whole numbers: weight-stream.h. Activations as they are: a group of 32 lanes owns a few rows. It
-// copies a span of them (64 chunks of 32 values) from memory to its part of shared memory as plain bytes, which any block
-// format can be read from, and then every lane takes a chunk of each row and multiplies it with all activations. Groups
-// do not wait for one another: while some copy, others multiply.
+// Activations rounded to whole numbers: weight-stream.h. Activations as they are: a group of 32 lanes owns a few rows.
+// It copies a span of them (64 chunks of 32 values) from memory to its part of shared memory as plain bytes, which any
+// block format can be read from, and then every lane takes a chunk of each row and multiplies it with all activations.
+// Groups do not wait for one another: while some copy, others multiply.
 #include "weight-matrix.h"
 #include "weight-stream.h"
 
@@ -90,8 +90,8 @@ template <class T> WICK_FN void round_values(const T* x, Rounded64* out, i64 row
   }
 }
 
-// out[m][row] for M rows of activations from blockIdx.y * M on. One row is rounded here; more of them are copied to shared
-// memory where they are `held` there: ceil(n / 64) records a row, before the rings.
+// out[m][row] for M rows of activations from blockIdx.y * M on. One row is rounded here; more of them are copied to
+// shared memory where they are `held` there: ceil(n / 64) records a row, before the rings.
 template <class Q, int R, int M, int STAGES, class T>
 WICK_FN void weights_quick(const u8* w, const T* x, const Rounded64* rounded, T* out, i64 rows, i64 row_bytes,
                            i64 columns, i64 n, i32 held) {
@@ -103,10 +103,11 @@ WICK_FN void weights_quick(const u8* w, const T* x, const Rounded64* rounded, T*
   typedef typename Stream::Form Form;
   const Stream stream(all, n, (rows + R - 1) / R, shared + (M == 1 || held ? M * record_bytes<Form>(n) : 0));
   stream.run(
-      [&]() -> const Rounded64* {
+      [&](auto fill) -> const Rounded64* {
         if constexpr (M == 1) {
-          round_row<Form>(mine, n, x + column * n);
+          round_row<Form>(mine, n, x + column * n, fill);
         } else {
+          fill();
           if (!held) return rounded + column * records;
           const word4* from = (const word4*)(rounded + column * records);
           for (int i = threadIdx.x; i < M * (int)records * 5; i += blockDim.x) ((word4*)mine)[i] = from[i];
@@ -144,8 +145,8 @@ WICK_FN void experts_quick(const u8* w, const i64* ids, const T* x, T* out, u32*
   typedef typename Stream::Form Form;
   const Stream stream(all, n, rows, shared + record_bytes<Form>(n));
   stream.run(
-      [&]() -> const Rounded64* {
-        round_row<Form>(mine, n, x + row * n);
+      [&](auto fill) -> const Rounded64* {
+        round_row<Form>(mine, n, x + row * n, fill);
         __syncthreads();
         return mine;
       },
@@ -172,14 +173,25 @@ WICK_FN void unpack_fp8(u32 w, float (&v)[4]) {
 }
 /** 16 numbers from an address that is a multiple of 16. */
 template <class T> struct Sixteen {
-  word4 w[sizeof(T)];
-  WICK_MEMBER void load(const T* from) {
+  Eight<T> first, second;
+  WICK_MEMBER void load(const T* from) { first = read_eight(from), second = read_eight(from + 8); }
+  WICK_MEMBER void unpack(float (&v)[16]) const {
+    float low[8], high[8];
+    unpack_eight(first, low);
+    unpack_eight(second, high);
 #pragma unroll
-    for (int i = 0; i < (int)sizeof(T); i++) w[i] = ((const word4*)from)[i];
+    for (int i = 0; i < 8; i++) v[i] = low[i], v[i + 8] = high[i];
   }
-  WICK_MEMBER void unpack(compute_t<T> (&v)[16]) const {
+};
+template <> struct Sixteen<double> {
+  double held[16];
+  WICK_MEMBER void load(const double* from) {
 #pragma unroll
-    for (int i = 0; i < 16; i++) v[i] = to_compute(((const T*)w)[i]);
+    for (int i = 0; i < 16; i++) held[i] = from[i];
+  }
+  WICK_MEMBER void unpack(double (&v)[16]) const {
+#pragma unroll
+    for (int i = 0; i < 16; i++) v[i] = held[i];
   }
 };
 
@@ -195,7 +207,7 @@ WICK_FN void float8_rows(const u8* w, const float* scales, const T* x, T* out, i
 #pragma unroll
   for (int r = 0; r < R; r++) row[r] = w + (first + r < rows ? first + r : rows - 1) * n;
 #if defined(WICK_NVIDIA)
-  // The cache that all share is asked for weights, which is allowed before what comes before has ended.
+    // The cache that all share is asked for weights, which is allowed before what comes before has ended.
 #pragma unroll
   for (int r = 0; r < R; r++)
     if (threadIdx.x * 128 < n) asm volatile("prefetch.global.L2 [%0];" ::"l"(row[r] + threadIdx.x * 128));
@@ -373,8 +385,9 @@ template <class Q, class T> WICK_FN float product_of_row(const u8* row, const T*
   return sum_lanes(sum);
 }
 
-// out[m][row] for eight rows of activations from blockIdx.y * 8 on. `split` waves share the values of 16 rows; rows lie at
-// multiples of 16 bytes; `held` is what hold_activations made of x. Dynamic shared memory: as much as that, 1024 bytes a wave for sums, and the rings.
+// out[m][row] for eight rows of activations from blockIdx.y * 8 on. `split` waves share the values of 16 rows; rows lie
+// at multiples of 16 bytes; `held` is what hold_activations made of x. Dynamic shared memory: as much as that, 1024
+// bytes a wave for sums, and the rings.
 template <class Q, bool Quick, int STAGES, class T>
 WICK_FN void weights_matrix(const u8* w, const u8* held, const T* x, T* out, i64 rows, i64 row_bytes, i64 columns,
                             i64 n, i32 split) {

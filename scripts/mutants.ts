@@ -135,7 +135,7 @@ const GUARDS: Readonly<Record<string, Guard>> = {
   'candle/unary.hip': { tests: ['kernels-golden'] },
   'training.hip': { tests: ['training-passes'] },
   'weight-stream.h': { ops: ['qmatmul'], tests: ['quantized'] },
-  'weights.hip': { ops: ['dequantize', 'qrows', 'qmatmul', 'qmatmulExperts'], tests: ['quantized'] },
+  'weights.hip': { ops: ['dequantize', 'qrows', 'qmatmul', 'qmatmulExperts', 'f8matmul'], tests: ['quantized'] },
 };
 /**
  * Files for one GPU alone, as their first lines say: the simulation cannot run them, so the runs on that GPU speak for them.

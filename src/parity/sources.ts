@@ -17,6 +17,7 @@ export const UNVOUCHED: Readonly<Record<string, string>> = {
   qmatmul: 'made of dequantized blocks, which gguf-py and ggml vouch for',
   matmulExperts: 'made of products, which PyTorch vouches for; whole mixtures by transformers in the tests of models',
   geluGrad: "gelu's gradient, which PyTorch vouches for in the cases of gelu",
+  f8matmul: 'made of products, which PyTorch vouches for, with weights decoded from 8 bits as its casts decode them',
   qmatmulExperts: 'made of dequantized blocks, which gguf-py and ggml vouch for',
 };
 

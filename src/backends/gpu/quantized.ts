@@ -51,7 +51,7 @@ const tileOf = (type: BlockType): number => {
 export const rowsFor = (type: BlockType, columns: Columns): number =>
   (columns < 4 ? 1 : 2) * (tileOf(type) <= 1536 || columns === 2 ? 2 : 1);
 /** Groups of 32 lanes a block has at most in products with rounded activations; sums of many rows take registers. */
-const mostGroups = (columns: Columns): number => ({ 1: 24, 2: 16, 4: 12, 8: 10 })[columns];
+const mostGroups = (columns: Columns): number => ({ 1: 16, 2: 16, 4: 12, 8: 10 })[columns];
 /** Threads of a block in products of one row with rounded activations. */
 export const QUICK_THREADS = 32 * mostGroups(1);
 /** Tiles in a group's ring of so many rows: bytes under way are what counts. */
