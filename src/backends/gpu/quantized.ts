@@ -196,14 +196,12 @@ const matrix = WEIGHTS.declare({
   }),
 });
 
-/** Rows of 8-bit floats that a block multiplies at once with so many rows of activations. */
-const FLOAT8_ROWS = { 1: 8, 4: 4 } as const;
-type Float8Columns = 1 | 4;
+/** Rows of 8-bit floats that a block multiplies at once with a row of activations. */
+const FLOAT8_ROWS = 8;
 const float8 = WEIGHTS.declare({
-  each: { columns: [1, 4] as const, dtype: REAL_TYPES },
-  only: ({ columns, dtype }) => columns === 1 || dtype !== 'f64',
-  symbol: (v) => `weights_float8_by_${v.columns}_${suffixOf(v.dtype)}`,
-  body: ({ columns, dtype }) => ({
+  each: { dtype: REAL_TYPES },
+  symbol: (v) => `weights_float8_${suffixOf(v.dtype)}`,
+  body: ({ dtype }) => ({
     threads: 256,
     params: {
       w: 'const u8*',
@@ -214,7 +212,7 @@ const float8 = WEIGHTS.declare({
       columns: 'i64',
       n: 'i64',
     },
-    call: `float8_rows<${FLOAT8_ROWS[columns]}, ${columns}>`,
+    call: `float8_rows<${FLOAT8_ROWS}, 1>`,
   }),
 });
 
@@ -483,13 +481,11 @@ const planFloat8: FamilyPlan<KernelRow, unknown> = (p, _row, [given, values, sca
   const x = activationsOf(p, given);
   const [rows, n] = values.layout.shape;
   const m = sizeOf(x.layout.shape) / n;
-  const columns: Float8Columns = m === 1 || x.dtype === 'f64' ? 1 : 4;
   // As many rounds as are needed, with as many threads as have work in each.
   const words = n / 16;
   const threads = Math.ceil(words / ceilDiv(words, 256) / p.device.warp) * p.device.warp;
   const args = { w: at('w'), scales: at('scales'), x: at('x'), out: at('out'), rows, columns: m, n };
-  const grid = [ceilDiv(rows, FLOAT8_ROWS[columns]), ceilDiv(m, columns)];
-  const l = launch(float8, { columns, dtype: x.dtype as Real }, grid, threads, args);
+  const l = launch(float8, { dtype: x.dtype as Real }, [ceilDiv(rows, FLOAT8_ROWS), m], threads, args);
   p.run(single({ ...l, early: true }), { w: p.dense(values, 16), scales: p.dense(scales), x, out });
 };
 
