@@ -1,5 +1,5 @@
 // Training steps at the sizes people quote, op by op where asked: node dist/bench/train.js --device cuda:0
-//   [--only 124m,1.3b] [--profile] [--plain] [--graph] [--any-order] [--json FILE] [--no-peers] [--ways eager,compiled]
+//   [--only 124m,1.3b] [--profile] [--plain] [--graph] [--remake] [--any-order] [--json FILE] [--no-peers] [--ways eager,compiled]
 // --graph records the step (captured). Weights are bf16 with f32 masters, gradients are clipped by their norm, AdamW steps all parameters. PyTorch's
 // figures, op by op and compiled, are of the same run where it is installed (bench/peers/pytorch-train.py).
 import { spawnSync } from 'node:child_process';
@@ -8,7 +8,18 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { table } from '../src/cli/table.js';
-import { captured, Device, type DType, Generator, keep, noGrad, scope, tensor, type Tensor } from '../src/index.js';
+import {
+  captured,
+  Device,
+  type DType,
+  Generator,
+  keep,
+  noGrad,
+  remaking,
+  scope,
+  tensor,
+  type Tensor,
+} from '../src/index.js';
 import { type CausalLM, newDecoder } from '../src/models/index.js';
 import { AdamW, FlatParameters, VarBuilder, VarMap } from '../src/nn/index.js';
 import { commitNow } from '../src/parity/provenance.js';
@@ -21,6 +32,7 @@ const { values: v } = parseArgs({
     profile: { type: 'boolean', default: false },
     plain: { type: 'boolean', default: false },
     graph: { type: 'boolean', default: false },
+    remake: { type: 'boolean', default: false },
     'any-order': { type: 'boolean', default: false },
     ways: { type: 'string', default: 'eager,compiled' },
     json: { type: 'string' },
@@ -78,7 +90,8 @@ async function train(name: string, { batch, context, config }: Shape): Promise<v
   );
   let last: Tensor | undefined;
   const work = (x: Tensor): Tensor => {
-    const loss = v.plain ? model.forward(x).cast('f32').crossEntropy(x) : model.loss(x, x);
+    const forward = (): Tensor => (v.plain ? model.forward(x).cast('f32').crossEntropy(x) : model.loss(x, x));
+    const loss = v.remake ? remaking(forward) : forward();
     flat.backwardStep(loss, optimizer, { clipNorm: 1 });
     return loss;
   };
@@ -152,5 +165,5 @@ if (!v['no-peers']) {
 if (v.json)
   writeFileSync(
     v.json,
-    `${JSON.stringify({ device: device.description, date: new Date().toISOString(), commit: commitNow(), anyOrder: v['any-order'], graph: v.graph, results }, null, 1)}\n`,
+    `${JSON.stringify({ device: device.description, date: new Date().toISOString(), commit: commitNow(), anyOrder: v['any-order'], graph: v.graph, remake: v.remake, results }, null, 1)}\n`,
   );
