@@ -411,7 +411,8 @@ export const linalgOps = rows({
       [
         { inputs: [TALL], args: [] },
         { inputs: [{ shape: [2, 4], values: [2, 1, 3, 0, 4, 1, 5, 2] }], args: [] },
-        { inputs: [square(1, 2, 3, 2, 4, 6, 1, 0, 1)], args: [] },
+        // Without full rank a step in any direction may add to the rank, and there is no derivative to check.
+        { inputs: [{ ...square(1, 2, 3, 2, 4, 6, 1, 0, 1), dtype: 'f64' }], args: [] },
       ],
       { ulp: { f32: 64, f64: 1024, f16: 4, bf16: 4 } },
     ),
