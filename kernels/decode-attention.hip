@@ -16,6 +16,12 @@
 #include "decode.h"
 
 constexpr int DECODE_SPLIT = 128;
+/** Results of a thread that joins splits at a time. */
+#ifdef WICK_AMD
+constexpr int JOINED_AT_ONCE = 2;
+#else
+constexpr int JOINED_AT_ONCE = 8;
+#endif
 
 struct NewToken {
   const void* qkv;
@@ -55,8 +61,9 @@ template <class T, int D, int G, int Unroll, bool PAGED> WICK_FN void decode_att
   constexpr int Lanes = D / 8, Groups = DECODE_SPLIT / Lanes, Step = Groups * Unroll, HeadLanes = Lanes / G;
   constexpr int N = G * Unroll, Slots = N > Lanes ? N / Lanes : 1, Copies = N < Lanes ? Lanes / N : 1;
   __shared__ __attribute__((aligned(16))) float queries[G][D], key_new[D], value_new[D];
-  __shared__ float merged[Groups + 1][G][2], factors[Groups + 1][G], totals[G], outputs[G][Groups][D];
-  __shared__ float lengths[G + 1];
+  __shared__ __attribute__((aligned(16))) float outputs[G][Groups][D];
+  __shared__ float merged[Groups + 1][G][2], factors[Groups + 1][G], totals[G], lengths[G + 1];
+  __shared__ float norms[2][D], turns[2][D / 2];
   __shared__ u32 before;
   const int lane = threadIdx.x % Lanes, group = threadIdx.x / Lanes, split = blockIdx.x, splits = gridDim.x;
   const int head0 = blockIdx.y * G, share = p.heads / p.kv_heads, kv_head = head0 / share, half_dim = p.dim / 2;
@@ -98,22 +105,49 @@ template <class T, int D, int G, int Unroll, bool PAGED> WICK_FN void decode_att
   };
   fetch(0, begin);
   fetch(1, begin);
+  // So are the turn of this position and the norms' weights.
+  ROLLED for (int d = threadIdx.x; d < p.dim; d += DECODE_SPLIT) {
+    const i64 at = (i64)position * half_dim + d % half_dim;
+    turns[d / half_dim][d % half_dim] = to_compute(((const T*)(d < half_dim ? p.cos : p.sin))[at]);
+    if (p.q_norm) norms[0][d] = p.q_norm[d], norms[1][d] = p.k_norm[d];
+  }
   begin_in_turn();
 
-  // The new query of each head, and the new key and value where they are needed.
+  // The new query of each head, and the new key and value where they are needed, all asked for at once. They lie where
+  // outputs come later.
   const T* qkv = (const T*)p.qkv + (i64)sequence * (p.heads + 2 * p.kv_heads) * p.dim;
-  const T* cos = (const T*)p.cos + (i64)position * half_dim;
-  const T* sin = (const T*)p.sin + (i64)position * half_dim;
-  auto vector = [&](int g) { return qkv + (i64)(g < G ? head0 + g : p.heads + kv_head) * p.dim; };
+  T* const fresh = (T*)outputs;
+  const int vectors = newest ? G + 2 : G;
+  auto vector = [&](int g) {
+    return qkv + (i64)(g < G ? head0 + g : p.heads + kv_head + (g == G ? 0 : p.kv_heads)) * p.dim;
+  };
+  if (whole) {
+    constexpr int Batch = 4;
+    const int each_words = p.dim * (int)sizeof(T) / 16, words = vectors * each_words;
+    UNROLL(1, 1)
+    for (int i0 = threadIdx.x; i0 < words; i0 += Batch * DECODE_SPLIT) {
+      word4 held[Batch];
+#pragma unroll
+      for (int u = 0; u < Batch; u++) {
+        const int i = i0 + u * DECODE_SPLIT, g = i / each_words;
+        held[u] = i < words ? ((const word4*)vector(g))[i - g * each_words] : word4{};
+      }
+#pragma unroll
+      for (int u = 0; u < Batch; u++)
+        if (i0 + u * DECODE_SPLIT < words) ((word4*)fresh)[i0 + u * DECODE_SPLIT] = held[u];
+    }
+  } else {
+    ROLLED for (int t = threadIdx.x; t < vectors * p.dim; t += DECODE_SPLIT) fresh[t] = vector(t / p.dim)[t % p.dim];
+  }
+  __syncthreads();
   if (p.q_norm) {
     constexpr int Waves = DECODE_SPLIT / WICK_WAVE;
     UNROLL(1, 1)
     for (int g = wave_id(); g < (newest ? G + 1 : G); g += Waves) {
-      const T* from = vector(g);
       float squares = 0;
       UNROLL(1, 4)
       for (int d = lane_id(); d < p.dim; d += WICK_WAVE) {
-        const float v = to_compute(from[d]);
+        const float v = to_compute(fresh[g * p.dim + d]);
         squares = fmag(v, v, squares);
       }
 #pragma unroll
@@ -125,12 +159,12 @@ template <class T, int D, int G, int Unroll, bool PAGED> WICK_FN void decode_att
   UNROLL(1, 1)
   for (int t = threadIdx.x; t < (newest ? G + 1 : G) * half_dim; t += DECODE_SPLIT) {
     const int g = t / half_dim, i = t % half_dim;
-    const T* from = vector(g);
+    const T* from = fresh + g * p.dim;
     float* to = g < G ? queries[g] : key_new;
-    const float c = to_compute(cos[i]), s = to_compute(sin[i]);
+    const float c = turns[0][i], s = turns[1][i];
     float a = to_compute(from[i]), b = to_compute(from[i + half_dim]);
     if (p.q_norm) {
-      const float* norm = g < G ? p.q_norm : p.k_norm;
+      const float* norm = norms[g < G ? 0 : 1];
       a = rounded<T>(a * lengths[g] * norm[i]);
       b = rounded<T>(b * lengths[g] * norm[i + half_dim]);
     }
@@ -143,9 +177,9 @@ template <class T, int D, int G, int Unroll, bool PAGED> WICK_FN void decode_att
     for (int g = 0; g < G; g++) queries[g][d] = 0;
     key_new[d] = value_new[d] = 0;
   }
-  const T* new_value = qkv + (i64)(p.heads + p.kv_heads + kv_head) * p.dim;
   UNROLL(1, 1)
-  for (int d = threadIdx.x; d < p.dim; d += DECODE_SPLIT) value_new[d] = newest ? to_compute(new_value[d]) : 0.0f;
+  for (int d = threadIdx.x; d < p.dim; d += DECODE_SPLIT)
+    value_new[d] = newest ? to_compute(fresh[(G + 1) * p.dim + d]) : 0.0f;
   __syncthreads();
   const i32 place = PAGED ? p.state[2 * sequences + sequence] : position;
   if (newest && head0 % share == 0 && place != Limits<i32>::highest()) {
@@ -156,7 +190,9 @@ template <class T, int D, int G, int Unroll, bool PAGED> WICK_FN void decode_att
       values[row + d] = from_compute<T>(value_new[d]);
     }
   }
+  // Outputs of all splits, then the logarithms of what they weigh.
   float* const partial = p.partial + (i64)sequence * p.heads * splits * (p.dim + 1);
+  float* const weighed = partial + (i64)p.heads * splits * p.dim;
   float query[G][8], out[G][8] = {};
 #pragma unroll
   for (int g = 0; g < G; g++)
@@ -264,7 +300,7 @@ template <class T, int D, int G, int Unroll, bool PAGED> WICK_FN void decode_att
       total = fmaf(merged[w][g][1], factor, total);
     }
     totals[g] = total;
-    if (active > 1) partial[((i64)(head0 + g) * splits + split) * (p.dim + 1)] = best + logg(total) * 1.44269504f;
+    if (active > 1) weighed[(i64)(head0 + g) * splits + split] = best + logg(total) * 1.44269504f;
   }
 #pragma unroll
   for (int g = 0; g < G; g++)
@@ -280,7 +316,7 @@ template <class T, int D, int G, int Unroll, bool PAGED> WICK_FN void decode_att
     for (int w = 0; w < Groups; w++) added = fmaf(factors[w][g], outputs[g][w][d], added);
     added /= totals[g];
     if (unknown(active) == 1) result[t] = from_compute<T>(added);
-    else partial[((i64)(head0 + g) * splits + split) * (p.dim + 1) + 1 + d] = added;
+    else partial[((i64)(head0 + g) * splits + split) * p.dim + d] = added;
   }
   if (active == 1) return;
 
@@ -290,28 +326,61 @@ template <class T, int D, int G, int Unroll, bool PAGED> WICK_FN void decode_att
   __syncthreads();
   if (before != (u32)active - 1) return;
   if (threadIdx.x == 0) *arrived = 0;
-  const i64 next = p.dim + 1;
+  // What each split weighs in each head, by a row of 1024 floats a head.
+  constexpr int Row = Groups * D, Waves = DECODE_SPLIT / WICK_WAVE;
+  float* const shares = &outputs[0][0][0];
+  UNROLL(1, 4)
+  for (int t = threadIdx.x; t < G * active; t += DECODE_SPLIT) {
+    const int g = t / active, w = t - g * active;
+    shares[g * Row + w] = weighed[(i64)(head0 + g) * splits + w];
+  }
+  __syncthreads();
   UNROLL(1, 1)
-  for (int t = threadIdx.x; t < G * p.dim; t += DECODE_SPLIT) {
-    const int g = t / p.dim, d = t % p.dim;
-    const float* part = partial + (i64)(head0 + g) * splits * next;
-    float best = Limits<float>::lowest(), total = 0, added = 0;
-    // Eight loads under way; past the last one it is read again and left out.
-    UNROLL(1, 1)
-    for (int w0 = 0; w0 < active; w0 += 8)
+  for (int g = wave_id(); g < G; g += Waves) {
+    float best = Limits<float>::lowest(), total = 0;
+    ROLLED for (int w = lane_id(); w < active; w += WICK_WAVE) best = fmaxf(best, shares[g * Row + w]);
 #pragma unroll
-      for (int u = 0; u < 8; u++) best = fmaxf(best, part[(w0 + u < active ? w0 + u : active - 1) * next]);
-    UNROLL(1, 1)
-    for (int w0 = 0; w0 < active; w0 += 8)
+    for (int m = WICK_WAVE / 2; m; m /= 2) best = fmaxf(best, shfl_xor(best, m, WICK_WAVE));
+    ROLLED for (int w = lane_id(); w < active; w += WICK_WAVE) {
+      const float share = fast_exp2(shares[g * Row + w] - best);
+      shares[g * Row + w] = share;
+      total += share;
+    }
 #pragma unroll
-      for (int u = 0; u < 8; u++) {
-        const bool in = w0 + u < active;
-        const float* from = part + (in ? w0 + u : active - 1) * next;
-        const float weight = fast_exp2(from[0] - best), x = from[1 + d];
-        if (in) total += weight;
-        if (in) added = fmaf(weight, x, added);
-      }
-    result[t] = from_compute<T>(added / total);
+    for (int m = WICK_WAVE / 2; m; m /= 2) total += shfl_xor(total, m, WICK_WAVE);
+    if (lane_id() == 0) totals[g] = total;
+  }
+  __syncthreads();
+  // Several results of a thread and several splits under way at once; past the last one it is read again and left out.
+  constexpr int Per = (G * D + DECODE_SPLIT - 1) / DECODE_SPLIT, Once = Per < JOINED_AT_ONCE ? Per : JOINED_AT_ONCE;
+  UNROLL(1, 1)
+  for (int t0 = threadIdx.x; t0 < G * p.dim; t0 += Once * DECODE_SPLIT) {
+    const float *from[Once], *share[Once];
+    float added[Once] = {};
+#pragma unroll
+    for (int i = 0; i < Once; i++) {
+      const int t = t0 + i * DECODE_SPLIT < G * p.dim ? t0 + i * DECODE_SPLIT : t0, g = t / p.dim;
+      from[i] = partial + (i64)(head0 + g) * splits * p.dim + (t - g * p.dim);
+      share[i] = shares + g * Row;
+    }
+    UNROLL(1, 1)
+    for (int w0 = 0; w0 < active; w0 += 4) {
+      float x[4][Once];
+#pragma unroll
+      for (int u = 0; u < 4; u++)
+#pragma unroll
+        for (int i = 0; i < Once; i++) x[u][i] = from[i][(i64)(w0 + u < active ? w0 + u : active - 1) * p.dim];
+#pragma unroll
+      for (int u = 0; u < 4; u++)
+#pragma unroll
+        for (int i = 0; i < Once; i++)
+          if (w0 + u < active) added[i] = fmaf(share[i][w0 + u], x[u][i], added[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < Once; i++) {
+      const int t = t0 + i * DECODE_SPLIT;
+      if (t < G * p.dim) result[t] = from_compute<T>(added[i] / totals[t / p.dim]);
+    }
   }
 }
 

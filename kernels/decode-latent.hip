@@ -9,6 +9,8 @@
 
 constexpr int LATENT_THREADS = 256, LATENT_GROUPS = LATENT_THREADS / 32, LATENT_COLUMNS = 128;
 constexpr int MOST_RANK = 512, MOST_TURNED = 64, LATENT_HEADS = 2 * LATENT_GROUPS, LATENT_KEYS = 16, LATENT_ROWS = 16;
+/** Parts, at most. */
+constexpr int LATENT_PARTS = 64;
 
 struct NewLatent {
   /** (heads, nope + turned), and the latent before its norm beside the key before its turn. */
@@ -134,17 +136,26 @@ template <class T> WICK_FN void latent_attention(const NewLatent& p) {
   for (int j0 = begin; j0 < end; j0 += LATENT_KEYS) {
     const int count = end - j0 < LATENT_KEYS ? end - j0 : LATENT_KEYS, words = p.rank / P, all = width / P;
     __syncthreads();
+    // All of them asked for at once.
+    constexpr int Batch = 5;
     UNROLL(1, 1)
-    for (int t = threadIdx.x; t < count * all; t += LATENT_THREADS) {
-      const int j = t / all, w = t % all;
-      const T* from = w < words ? (const T*)p.latents + (i64)(j0 + j) * p.rank + w * P
-                                : (const T*)p.keys + (i64)(j0 + j) * p.turned + (w - words) * P;
-      *(word4*)(tile + j * width + w * P) = *(const word4*)from;
+    for (int t0 = threadIdx.x; t0 < count * all; t0 += Batch * LATENT_THREADS) {
+      word4 held[Batch];
+#pragma unroll
+      for (int u = 0; u < Batch; u++) {
+        const int t = t0 + u * LATENT_THREADS < count * all ? t0 + u * LATENT_THREADS : t0, j = t / all, w = t % all;
+        const T* from = w < words ? (const T*)p.latents + (i64)(j0 + j) * p.rank + w * P
+                                  : (const T*)p.keys + (i64)(j0 + j) * p.turned + (w - words) * P;
+        held[u] = *(const word4*)from;
+      }
+#pragma unroll
+      for (int u = 0; u < Batch; u++)
+        if (t0 + u * LATENT_THREADS < count * all) ((word4*)tile)[t0 + u * LATENT_THREADS] = held[u];
     }
     __syncthreads();
     // Lane j of a group keeps the score of key j.
     float score[2] = {Limits<float>::lowest(), Limits<float>::lowest()};
-    UNROLL(1, 1)
+    UNROLL(1, 2)
     for (int j = 0; j < count; j++) {
       float dot[2] = {};
 #pragma unroll
@@ -179,7 +190,7 @@ template <class T> WICK_FN void latent_attention(const NewLatent& p) {
 #pragma unroll
       for (int i = 0; i < 2 * Outs; i++) out[h][i] *= kept;
     }
-    UNROLL(1, 1)
+    UNROLL(1, 2)
     for (int j = 0; j < count; j++) {
       const float by0 = shfl(weight[0], j, 32), by1 = shfl(weight[1], j, 32);
 #pragma unroll
@@ -213,7 +224,7 @@ template <class T> WICK_FN void latent_attention(const NewLatent& p) {
 /** parts: how many latent_attention had room for. */
 template <class T> WICK_FN void latent_values(const NewLatent& p, i32 parts) {
   constexpr int P = pack_size<T>, Each = LATENT_ROWS / LATENT_GROUPS, Words = MOST_RANK / P / 32;
-  __shared__ float whole[MOST_RANK];
+  __shared__ float whole[MOST_RANK], share[LATENT_PARTS];
   const int head = blockIdx.x, lane = threadIdx.x % 32, group = threadIdx.x / 32;
   const int first = blockIdx.y * LATENT_ROWS + group * Each;
   word4 held[Each][Words];
@@ -227,17 +238,23 @@ template <class T> WICK_FN void latent_values(const NewLatent& p, i32 parts) {
     }
   begin_in_turn();
   const LatentParts all = latent_parts(p.state[1] + 1, parts);
+  // What each part weighs: every group of lanes finds out for itself, one keeps it.
   float top = Limits<float>::lowest(), total = 0;
-  ROLLED for (int c = 0; c < all.count; c++) top = fmaxf(top, p.tops[c * p.heads + head]);
-  ROLLED for (int c = 0; c < all.count; c++) total =
-      fmag(p.sums[c * p.heads + head], expg(p.tops[c * p.heads + head] - top), total);
+  ROLLED for (int c = lane; c < all.count; c += 32) top = fmaxf(top, p.tops[c * p.heads + head]);
+#pragma unroll
+  for (int m = 16; m; m /= 2) top = fmaxf(top, shfl_xor(top, m, 32));
+  ROLLED for (int c = lane; c < all.count; c += 32) {
+    const float by = expg(p.tops[c * p.heads + head] - top);
+    total = fmag(p.sums[c * p.heads + head], by, total);
+    if (group == 0) share[c] = by;
+  }
+#pragma unroll
+  for (int m = 16; m; m /= 2) total += shfl_xor(total, m, 32);
+  __syncthreads();
   ROLLED for (int e = threadIdx.x; e < p.rank; e += LATENT_THREADS) {
     float sum = 0;
-    UNROLL(4, 1)
-    for (int c = 0; c < all.count; c++) {
-      const i64 row = (i64)c * p.heads + head;
-      sum = fmag(p.partial[row * p.rank + e], expg(p.tops[row] - top), sum);
-    }
+    UNROLL(4, 8)
+    for (int c = 0; c < all.count; c++) sum = fmag(p.partial[((i64)c * p.heads + head) * p.rank + e], share[c], sum);
     whole[e] = sum / total;
   }
   __syncthreads();

@@ -138,6 +138,8 @@ const advance = DECODE.declare({
 /** Threads of decode-attention, and keys a block has at least. */
 const SPLIT_BLOCK = 128;
 const SPLIT_KEYS = 128;
+/** Splits whose weights a block has room for when it joins them. */
+const MOST_SPLITS = 1024;
 const DIMS = [64, 128, 256] as const;
 const NEW_TOKEN = new Struct('NewToken', {
   qkv: 'pointer',
@@ -401,10 +403,8 @@ export class DecodeSteps {
   /** How many blocks share the keys of a head, at most. */
   splits(heads: number, kvHeads: number, room: number): number {
     const blocks = (this.sequences * heads) / together(heads, kvHeads);
-    return Math.max(
-      1,
-      Math.min(Math.ceil(room / SPLIT_KEYS), Math.ceil((this.#gpu.device.info.multiprocessors * 4) / blocks)),
-    );
+    const filling = Math.ceil((this.#gpu.device.info.multiprocessors * 4) / blocks);
+    return Math.max(1, Math.min(Math.ceil(room / SPLIT_KEYS), filling, MOST_SPLITS));
   }
   /** Queries and keys turned, key and value into the cache, one query over all keys, at the position in state. */
   attend({ paged, ...t }: NewToken): void {
