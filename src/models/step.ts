@@ -191,7 +191,7 @@ export class BatchStep implements Step {
   readonly #pads: readonly number[] | undefined;
   readonly #device: Device;
   #positions: Tensor | undefined;
-
+  /** Nobody looks at what a layer makes beside its answer. */
   readonly brief: boolean;
 
   constructor(
