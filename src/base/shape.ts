@@ -46,6 +46,7 @@ const said = (v: unknown): string => (typeof v === 'number' ? String(v) : v === 
 
 /** A dimension argument, negative from the end; `extra` 1 allows the place after the last (unsqueeze, stack). */
 export function normalizeDim(op: string, dim: number, rank: number, extra = 0): number {
+  if (typeof dim !== 'number') throw new ShapeError(`${op}: a dimension is a whole number, not ${said(dim)}`);
   const n = rank + extra;
   const d = dim < 0 ? dim + n : dim;
   if (!Number.isInteger(dim) || d < 0 || d >= n) {

@@ -352,6 +352,7 @@ export const imageOps = rows({
         { inputs: [s(1, 1, 3, 2, 4)], args: [{ scale: 2, mode: 'trilinear' }] },
       ],
       {
+        ulp: ulps(1),
         errors: [
           {
             ...picture({ size: 3, mode: 'linear' }),
@@ -379,7 +380,7 @@ export const imageOps = rows({
         },
       ],
       {
-        ulp: { f32: 32, f64: 32, f16: 4, bf16: 4 },
+        ulp: ulps(8),
         errors: [
           {
             inputs: [s(1, 2, 4, 5), s(1, 3, 2, 3)],
@@ -393,10 +394,14 @@ export const imageOps = rows({
     compose: (x: Tensor, grid: Tensor, options: GridSampleOptions = {}): Tensor => gridSampleOf(x, grid, options),
   }),
   affineGrid: composite({
-    ...row('the grid for gridSample of (batch, channels, ...sizes) that applies a matrix to each place', [
-      { inputs: [s(2, 2, 3)], args: [[2, 1, 3, 4]] },
-      { inputs: [s(1, 3, 4)], args: [[1, 1, 2, 3, 2], { alignCorners: true }] },
-    ]),
+    ...row(
+      'the grid for gridSample of (batch, channels, ...sizes) that applies a matrix to each place',
+      [
+        { inputs: [s(2, 2, 3)], args: [[2, 1, 3, 4]] },
+        { inputs: [s(1, 3, 4)], args: [[1, 1, 2, 3, 2], { alignCorners: true }] },
+      ],
+      { ulp: ulps(4) },
+    ),
     compose: (theta: Tensor, size: readonly number[], options: { readonly alignCorners?: boolean } = {}): Tensor =>
       affineGridOf(theta, size, options),
   }),

@@ -103,11 +103,15 @@ const distinct = [
 
 export const numericOps = rows({
   lerp: composite({
-    ...row('x + weight * (end - x); the weight a number or a tensor', [
-      { inputs: [s(3, 4), s(3, 4)], args: [{ input: 1 }, 0.25] },
-      { inputs: [s(3, 4), s(4)], args: [{ input: 1 }, 0.75] },
-      { inputs: [s(3, 4), s(3, 4), { shape: [4], domain: [0.6, 1] }], args: [{ input: 1 }, { input: 2 }] },
-    ]),
+    ...row(
+      'x + weight * (end - x); the weight a number or a tensor',
+      [
+        { inputs: [s(3, 4), s(3, 4)], args: [{ input: 1 }, 0.25] },
+        { inputs: [s(3, 4), s(4)], args: [{ input: 1 }, 0.75] },
+        { inputs: [s(3, 4), s(3, 4), { shape: [4], domain: [0.6, 1] }], args: [{ input: 1 }, { input: 2 }] },
+      ],
+      { ulp: ulps(1) },
+    ),
     // From whichever end is nearer, so that both ends are met exactly.
     compose: (x: Tensor, end: Tensor, weight: Operand): Tensor =>
       wide(x, (w) => {
@@ -146,7 +150,7 @@ export const numericOps = rows({
   nanmean: composite({
     ...row('mean over dims of what is not NaN', [on([3, 5], 1), on([2, 3, 4], [0, 2], true)], {
       domain: [0.1, 2],
-      ulp: ulps(8),
+      ulp: ulps(4),
     }),
     compose: (x: Tensor, dims?: Dims, keepdim: boolean = false): Tensor =>
       wide(x, (w) => {
@@ -191,7 +195,7 @@ export const numericOps = rows({
       }),
   }),
   cumprod: composite({
-    ...row('running product along dim', scanSamples, { dtypes: DTYPES, ulp: ulps(16), domain: [0.5, 1.5] }),
+    ...row('running product along dim', scanSamples, { dtypes: DTYPES, ulp: ulps(1), domain: [0.5, 1.5] }),
     compose: (x: Tensor, dim: number): Tensor => {
       const d = normalizeDim('cumprod', dim, x.rank);
       const run = (w: Tensor): Tensor => scanned(w, d, (l, r) => l.mul(r));
@@ -209,7 +213,7 @@ export const numericOps = rows({
       running('cummin', x, dim, (r, l) => r.le(l)),
   }),
   logcumsumexp: composite({
-    ...row('ln of the running sum of e^x along dim, stable', scanSamples, { ulp: ulps(8) }),
+    ...row('ln of the running sum of e^x along dim, stable', scanSamples, { ulp: ulps(4) }),
     compose: (x: Tensor, dim: number): Tensor =>
       wide(x, (w) => scanned(w, normalizeDim('logcumsumexp', dim, w.rank), (l, r) => l.logAddExp(r))),
   }),

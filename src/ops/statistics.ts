@@ -158,7 +158,7 @@ export const statisticsOps = rows({
       ],
       {
         dtypes: REALS,
-        ulp: ulps(4),
+        ulp: ulps(1),
         errors: [
           { ...on([3], 1.5), code: 'E_ARGUMENT', says: /quantile: 1.5 is not a share from 0 to 1/ },
           {
@@ -367,7 +367,7 @@ export const statisticsOps = rows({
       [...REDUCTIONS.map((r) => scattered(r)), ...REDUCTIONS.map((r) => scattered(r, { includeSelf: false }))],
       {
         dtypes: NUMBERS,
-        ulp: { f32: 16, f64: 16, f16: 4, bf16: 4, f8e4m3: 4 },
+        ulp: 4,
         domain: [0.5, 1.5],
         errors: [
           {

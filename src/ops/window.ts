@@ -399,7 +399,7 @@ export const windowOps = rows({
           args: [{ input: 1 }, { stride: [2, 1, 1], padding: 1, dilation: [2, 1, 1], groups: 2, bias: { input: 2 } }],
         },
       ],
-      { ulp: ulps(12, 4), domain: [0.25, 2] },
+      { ulp: ulps(8, 4), domain: [0.25, 2] },
     ),
     compose: (x: Tensor, weight: Tensor, options: ConvOptions<Sizes> = {}): Tensor => conv3dOf(x, weight, options),
   }),
@@ -416,7 +416,7 @@ export const windowOps = rows({
           ],
         },
       ],
-      { ulp: ulps(12, 4), domain: [0.25, 2] },
+      { ulp: ulps(8, 1), domain: [0.25, 2] },
     ),
     compose: (x: Tensor, weight: Tensor, options: ConvTransposeOptions<Sizes> = {}): Tensor =>
       convTranspose3dOf(x, weight, options),
@@ -446,6 +446,7 @@ export const windowOps = rows({
         { inputs: [s(1, 4, 9)], args: [5, 2, { stride: 2, padding: 1, dilation: [2, 1] }] },
       ],
       {
+        ulp: ulps(1),
         errors: [
           {
             inputs: [s(1, 12, 8)],
