@@ -271,6 +271,12 @@ function allNames(): string[] {
     '|---|---|',
     ...[...reasons].map(([why, names]) => `| ${why} | ${shown(names)} |`),
     '',
+    'The same name, another meaning:',
+    '',
+    '| PyTorch | wick |',
+    '|---|---|',
+    ...Object.entries(DIFFERENT).map(([theirs, differs]) => `| ${theirs} | ${differs} |`),
+    '',
     'Other names for what is here:',
     '',
     '| PyTorch | wick |',
@@ -279,6 +285,17 @@ function allNames(): string[] {
     '',
   ];
 }
+
+/** What a program taken over line by line would not notice. */
+const DIFFERENT: Readonly<Record<string, string>> = {
+  'cross_entropy, nll_loss':
+    'classes are the last dimension: logits (N, d, C) with targets (N, d), where PyTorch has (N, C, d); ' +
+    '`x.transpose(1, -1)` turns one into the other',
+  RMSNorm: "eps is 1e-5 unless said; PyTorch's default is the dtype's epsilon",
+  softplus: 'takes no beta: `x.mul(beta).softplus().div(beta)`',
+  ctc_loss: 'the gradient is that of the log-probabilities given; PyTorch gives the one through log_softmax',
+  'optimizers, maximize': 'not there: minimize `loss.neg()`',
+};
 
 /** The page. */
 export function namesPage(): string {
