@@ -1,4 +1,5 @@
-// Calls of attention that every device and the gradient checks run: masks, windows, layouts, packed and paged sequences.
+// Calls of attention that every device and the gradient checks run: masks, windows, layouts, packed and paged
+// sequences.
 import type { Shape } from '../base/shape.js';
 import { type SdpaParams, sizesOf } from './attention-reference.js';
 import type { InputSpec, Sample } from './op.js';

@@ -1,30 +1,14 @@
 // Small formulas under PyTorch's names, made of other rows: bent lines, differences, distances, sums of logarithms.
-import { isFloat, REALS } from '../base/dtype.js';
+import { isFloat } from '../base/dtype.js';
 import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape, normalizeDim, type Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { wide } from './composites.js';
+import { formulaRow } from './formula-row.js';
 import { composite, requireWhole } from './kernel-row.js';
-import { type CompositeErrorSample, type CompositeRow, type CompositeSample, rows, ulps } from './op.js';
+import { type CompositeSample, rows } from './op.js';
 
 const on = (shape: Shape, ...args: unknown[]): CompositeSample => ({ inputs: [{ shape }], args });
-const row = (
-  formula: string,
-  samples: readonly CompositeSample[],
-  more: { errors?: readonly CompositeErrorSample[] } & Partial<
-    Pick<CompositeRow, 'dtypes' | 'ulp' | 'domain' | 'noGrad' | 'without'>
-  > = {},
-) => ({
-  formula,
-  dtypes: REALS,
-  without: 'defined for floats of 16 bits and more; cast first',
-  domain: [-2, 2] as const,
-  ulp: ulps(8),
-  candle: { none: 'made of other ops' },
-  ...more,
-  samples: (): readonly CompositeSample[] => samples,
-  errors: (): readonly CompositeErrorSample[] => more.errors ?? [],
-});
 
 /** Differences of neighbours at the ends, of both neighbours within. */
 function slopes(x: Tensor, d: number, spacing: number): Tensor {
@@ -38,17 +22,34 @@ function slopes(x: Tensor, d: number, spacing: number): Tensor {
   return ends[0].cat(ends.slice(1), d);
 }
 
+/** What divides whole numbers: two that broadcast, and what such ops have in common. */
+const PAIRS: readonly CompositeSample[] = [
+  {
+    inputs: [
+      { shape: [2, 4], ints: [1, 60] },
+      { shape: [4], ints: [1, 60] },
+    ],
+    args: [{ input: 1 }],
+  },
+];
+const WHOLE = {
+  dtypes: ['i32', 'i64'],
+  ulp: 0,
+  noGrad: 'whole numbers have none',
+  without: 'it takes i32 and i64; cast first',
+} as const;
+
 export const formulaOps = rows({
   hardtanh: composite({
-    ...row('x between min (-1) and max (1)', [on([2, 3]), on([2, 3], -0.5, 0.25)], { ulp: 0 }),
+    ...formulaRow('x between min (-1) and max (1)', [on([2, 3]), on([2, 3], -0.5, 0.25)], { ulp: 0 }),
     compose: (x: Tensor, min: number = -1, max: number = 1): Tensor => x.clamp(min, max),
   }),
   logSigmoid: composite({
-    ...row('ln(1 / (1 + e^-x)), without overflow', [on([2, 3])]),
+    ...formulaRow('ln(1 / (1 + e^-x)), without overflow', [on([2, 3])]),
     compose: (x: Tensor): Tensor => x.neg().softplus().neg(),
   }),
   glu: composite({
-    ...row('a * sigmoid(b) for the halves a and b of dim', [on([2, 4]), on([4, 3], 0)], {
+    ...formulaRow('a * sigmoid(b) for the halves a and b of dim', [on([2, 4]), on([4, 3], 0)], {
       errors: [{ ...on([2, 3]), code: 'E_SHAPE', says: /glu: dimension 1 of \[2, 3\] is odd/ }],
     }),
     compose: (x: Tensor, dim: number = -1): Tensor => {
@@ -59,10 +60,10 @@ export const formulaOps = rows({
     },
   }),
   gradient: composite({
-    ...row('slopes along dim: half the difference of both neighbours, at the ends the difference to the only one', [
-      on([5]),
-      on([4, 3], 0.5, 0),
-    ]),
+    ...formulaRow(
+      'slopes along dim: half the difference of both neighbours, at the ends the difference to the only one',
+      [on([5]), on([4, 3], 0.5, 0)],
+    ),
     compose: (x: Tensor, spacing: number = 1, dim: number = -1): Tensor => {
       const d = normalizeDim('gradient', dim, x.rank);
       if (x.shape[d] < 2)
@@ -71,7 +72,7 @@ export const formulaOps = rows({
     },
   }),
   pdist: composite({
-    ...row('the distances of every two rows, by the norm p', [on([4, 3]), on([3, 2], 1)]),
+    ...formulaRow('the distances of every two rows, by the norm p', [on([4, 3]), on([3, 2], 1)]),
     compose: (x: Tensor, p: number = 2): Tensor => {
       if (x.rank !== 2) throw new ShapeError(`pdist: ${formatShape(x.shape)} is no list of rows`);
       const pairs = x.newArange(x.shape[0], 'i64').combinations(2);
@@ -81,7 +82,7 @@ export const formulaOps = rows({
     },
   }),
   renorm: composite({
-    ...row('slices of dim scaled down to the norm `most` (by p) where theirs is larger', [on([3, 4], 2, 0, 1)]),
+    ...formulaRow('slices of dim scaled down to the norm `most` (by p) where theirs is larger', [on([3, 4], 2, 0, 1)]),
     compose: (x: Tensor, p: number, dim: number, most: number): Tensor => {
       const d = normalizeDim('renorm', dim, x.rank);
       const others = x.shape.map((_, i) => i).filter((i) => i !== d);
@@ -92,7 +93,7 @@ export const formulaOps = rows({
     },
   }),
   xlog1py: composite({
-    ...row('x ln(1 + y), 0 where x is 0', [
+    ...formulaRow('x ln(1 + y), 0 where x is 0', [
       { inputs: [{ shape: [2, 3] }, { shape: [3], domain: [-0.5, 2] }], args: [{ input: 1 }] },
     ]),
     compose: (x: Tensor, y: Tensor): Tensor =>
@@ -102,7 +103,7 @@ export const formulaOps = rows({
       }),
   }),
   nanmedian: composite({
-    ...row('[values, indices] of the middle element along dim, or of all, NaN left out', [
+    ...formulaRow('[values, indices] of the middle element along dim, or of all, NaN left out', [
       { inputs: [{ shape: [3, 5], distinct: true }], args: [1] },
       { inputs: [{ shape: [2, 4], distinct: true }], args: [] },
     ]),
@@ -121,52 +122,18 @@ export const formulaOps = rows({
     },
   }),
   gcd: composite({
-    ...row(
-      'the largest whole number that divides both, by Euclid; 0 for 0 and 0',
-      [
-        {
-          inputs: [
-            { shape: [2, 4], ints: [1, 60] },
-            { shape: [4], ints: [1, 60] },
-          ],
-          args: [{ input: 1 }],
-        },
-      ],
-      {
-        dtypes: ['i32', 'i64'],
-        ulp: 0,
-        noGrad: 'whole numbers have none',
-        without: 'it takes i32 and i64; cast first',
-      },
-    ),
+    ...formulaRow('the largest whole number that divides both, by Euclid; 0 for 0 and 0', PAIRS, WHOLE),
     compose: (x: Tensor, y: Tensor): Tensor => divisor(x, y),
   }),
   lcm: composite({
-    ...row(
-      'the least whole number that both divide',
-      [
-        {
-          inputs: [
-            { shape: [2, 4], ints: [1, 60] },
-            { shape: [4], ints: [1, 60] },
-          ],
-          args: [{ input: 1 }],
-        },
-      ],
-      {
-        dtypes: ['i32', 'i64'],
-        ulp: 0,
-        noGrad: 'whole numbers have none',
-        without: 'it takes i32 and i64; cast first',
-      },
-    ),
+    ...formulaRow('the least whole number that both divide', PAIRS, WHOLE),
     compose: (x: Tensor, y: Tensor): Tensor => {
       const common = divisor(x, y);
       return common.eq(0).where(0, x.floorDivide(common.eq(0).where(1, common)).mul(y).abs());
     },
   }),
   unravelIndex: composite({
-    ...row(
+    ...formulaRow(
       'the numbers along each dimension of a shape that row-by-row numbers stand for, along a new last dimension',
       [{ inputs: [{ shape: [2, 3], ints: [0, 23] }], args: [[2, 3, 4]] }],
       { dtypes: ['i64'], ulp: 0, noGrad: 'whole numbers have none', without: 'it takes i64; cast first' },

@@ -441,7 +441,8 @@ export const linalgOps = rows({
   }),
   lstsq: composite({
     ...row(
-      `X with the least |A X - B|, of several the shortest; by QR, or the pseudo-inverse where the rank is not full; ${HOST}`,
+      `X with the least |A X - B|, of several the shortest; by QR, or the pseudo-inverse where the rank is not ` +
+        `full; ${HOST}`,
       [
         { inputs: [TALL, s(4, 2)], args: [{ input: 1 }] },
         { inputs: [{ shape: [2, 4], values: [2, 1, 3, 0, 4, 1, 5, 2] }, s(2, 1)], args: [{ input: 1 }] },

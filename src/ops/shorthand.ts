@@ -4,8 +4,9 @@ import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape, normalizeDim } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { wide } from './composites.js';
+import { formulaRow } from './formula-row.js';
 import { composite, requireOptions, requireWhole } from './kernel-row.js';
-import { type CompositeErrorSample, type CompositeRow, type CompositeSample, rows, ulps } from './op.js';
+import { type CompositeSample, rows, ulps } from './op.js';
 
 /** Factors of addmm. */
 export interface AddmmOptions {
@@ -43,23 +44,6 @@ const three = (shapes: readonly (readonly number[])[], ...args: unknown[]): Comp
   inputs: shapes.map((shape) => ({ shape })),
   args: [{ input: 1 }, { input: 2 }, ...args],
 });
-const row = (
-  formula: string,
-  samples: readonly CompositeSample[],
-  more: Partial<Pick<CompositeRow, 'dtypes' | 'ulp' | 'domain' | 'noGrad' | 'without'>> & {
-    errors?: readonly CompositeErrorSample[];
-  } = {},
-) => ({
-  formula,
-  dtypes: REALS,
-  without: 'defined for floats of 16 bits and more; cast first',
-  domain: [-2, 2] as const,
-  ulp: ulps(8),
-  candle: { none: 'made of other ops' },
-  ...more,
-  samples: (): readonly CompositeSample[] => samples,
-  errors: (): readonly CompositeErrorSample[] => more.errors ?? [],
-});
 /** For every number: nothing but choices and moves. */
 const exact = { dtypes: NUMBERS, without: 'cast it first', ulp: 0 } as const;
 const truths = { noGrad: 'the result is a truth value' } as const;
@@ -93,7 +77,7 @@ function covariance(x: Tensor, correction: number): Tensor {
 
 export const shorthandOps = rows({
   addmm: composite({
-    ...row('beta x + alpha a @ b; batches and vectors as in matmul', [
+    ...formulaRow('beta x + alpha a @ b; batches and vectors as in matmul', [
       three(
         [
           [2, 4],
@@ -114,46 +98,49 @@ export const shorthandOps = rows({
     },
   }),
   addcmul: composite({
-    ...row('x + value a b', [three([[2, 3], [3], [2, 1]], 0.5)]),
+    ...formulaRow('x + value a b', [three([[2, 3], [3], [2, 1]], 0.5)]),
     compose: (x: Tensor, a: Tensor, b: Tensor, value: number = 1): Tensor =>
       together([x, a, b], (base, l, r) => base.add(l.mul(r).affine(value, 0))),
   }),
   addcdiv: composite({
-    ...row('x + value a / b', [three([[2, 3], [3], [2, 1]], 0.5)], {
+    ...formulaRow('x + value a / b', [three([[2, 3], [3], [2, 1]], 0.5)], {
       domain: [0.5, 2],
     }),
     compose: (x: Tensor, a: Tensor, b: Tensor, value: number = 1): Tensor =>
       together([x, a, b], (base, l, r) => base.add(l.div(r).affine(value, 0))),
   }),
   signbit: composite({
-    ...row('whether x is below zero, or -0; NaN is not', [on([2, 3])], { ...truths, ulp: 0 }),
+    ...formulaRow('whether x is below zero, or -0; NaN is not', [on([2, 3])], { ...truths, ulp: 0 }),
     compose: (x: Tensor): Tensor => signbitOf(x.detach()),
   }),
   copysign: composite({
-    ...row('|x| with the sign of y; no gradient reaches y', [two([2, 3], [3])], { ulp: 0, domain: [0.5, 2] }),
+    ...formulaRow('|x| with the sign of y; no gradient reaches y', [two([2, 3], [3])], { ulp: 0, domain: [0.5, 2] }),
     compose: (x: Tensor, y: Tensor): Tensor => {
       const turn = signbitOf(y.detach()).ne(signbitOf(x.detach()));
       return turn.where(x.neg(), x);
     },
   }),
   fmax: composite({
-    ...row('the larger of both; NaN only where both are', [two([2, 3], [3])], { ulp: 0 }),
+    ...formulaRow('the larger of both; NaN only where both are', [two([2, 3], [3])], { ulp: 0 }),
     compose: (x: Tensor, y: Tensor): Tensor => x.ge(y).logicalOr(y.isNan()).where(x, y),
   }),
   fmin: composite({
-    ...row('the smaller of both; NaN only where both are', [two([2, 3], [3])], { ulp: 0 }),
+    ...formulaRow('the smaller of both; NaN only where both are', [two([2, 3], [3])], { ulp: 0 }),
     compose: (x: Tensor, y: Tensor): Tensor => x.le(y).logicalOr(y.isNan()).where(x, y),
   }),
   frac: composite({
-    ...row('x - trunc(x)', [on([2, 3])], { ulp: 0 }),
+    ...formulaRow('x - trunc(x)', [on([2, 3])], { ulp: 0 }),
     compose: (x: Tensor): Tensor => x.sub(x.detach().trunc()),
   }),
   heaviside: composite({
-    ...row('0 below zero, 1 above, `values` at zero', [two([2, 3], [3])], { ulp: 0, noGrad: 'a step has no slope' }),
+    ...formulaRow('0 below zero, 1 above, `values` at zero', [two([2, 3], [3])], {
+      ulp: 0,
+      noGrad: 'a step has no slope',
+    }),
     compose: (x: Tensor, values: Tensor): Tensor => x.eq(0).where(values.detach(), x.gt(0).cast(x.dtype)),
   }),
   logAddExp2: composite({
-    ...row('log2(2^x + 2^y)', [two([2, 3], [3])]),
+    ...formulaRow('log2(2^x + 2^y)', [two([2, 3], [3])]),
     compose: (x: Tensor, y: Tensor): Tensor =>
       together([x, y], (a, b) =>
         a
@@ -163,7 +150,7 @@ export const shorthandOps = rows({
       ),
   }),
   logit: composite({
-    ...row('log(x / (1 - x)), x first held in [eps, 1 - eps] if eps is given', [on([2, 3]), on([2, 3], 0.1)], {
+    ...formulaRow('log(x / (1 - x)), x first held in [eps, 1 - eps] if eps is given', [on([2, 3]), on([2, 3], 0.1)], {
       domain: [0.2, 0.45],
     }),
     compose: (x: Tensor, eps?: number): Tensor =>
@@ -173,7 +160,7 @@ export const shorthandOps = rows({
       }),
   }),
   xlogy: composite({
-    ...row('x log(y), 0 where x is 0 and y is no NaN', [two([2, 3], [3])], { domain: [1.2, 4] }),
+    ...formulaRow('x log(y), 0 where x is 0 and y is no NaN', [two([2, 3], [3])], { domain: [1.2, 4] }),
     compose: (x: Tensor, y: Tensor): Tensor =>
       together([x, y], (a, b) => {
         const none = a.eq(0).logicalAnd(b.isNan().logicalNot());
@@ -181,7 +168,7 @@ export const shorthandOps = rows({
       }),
   }),
   sinc: composite({
-    ...row('sin(pi x) / (pi x), 1 at zero', [on([2, 3])], { domain: [0.1, 0.9] }),
+    ...formulaRow('sin(pi x) / (pi x), 1 at zero', [on([2, 3])], { domain: [0.1, 0.9] }),
     compose: (x: Tensor): Tensor =>
       wide(x, (w) => {
         const none = w.eq(0);
@@ -190,19 +177,19 @@ export const shorthandOps = rows({
       }),
   }),
   erfc: composite({
-    ...row('1 - erf(x), right where erf is near 1', [on([2, 3])], { ulp: ulps(16) }),
+    ...formulaRow('1 - erf(x), right where erf is near 1', [on([2, 3])], { ulp: ulps(16) }),
     compose: (x: Tensor): Tensor => wide(x, (w) => w.affine(-Math.SQRT2, 0).normcdf().affine(2, 0)),
   }),
   deg2rad: composite({
-    ...row('x pi / 180', [on([2, 3])]),
+    ...formulaRow('x pi / 180', [on([2, 3])]),
     compose: (x: Tensor): Tensor => x.affine(Math.PI / 180, 0),
   }),
   rad2deg: composite({
-    ...row('x 180 / pi', [on([2, 3])]),
+    ...formulaRow('x 180 / pi', [on([2, 3])]),
     compose: (x: Tensor): Tensor => x.affine(180 / Math.PI, 0),
   }),
   countNonzero: composite({
-    ...row('how many elements along dims (or of all) are not 0', [on([3, 4]), on([3, 4], 1)], {
+    ...formulaRow('how many elements along dims (or of all) are not 0', [on([3, 4]), on([3, 4], 1)], {
       ...exact,
       noGrad: 'a count',
     }),
@@ -213,7 +200,7 @@ export const shorthandOps = rows({
         .sum(dims === undefined ? undefined : typeof dims === 'number' ? [dims] : [...dims]),
   }),
   bincount: composite({
-    ...row(
+    ...formulaRow(
       'how often each number from 0 on occurs; at least `minLength` of them',
       [{ inputs: [{ shape: [9], ints: [0, 5] }], args: [8] }],
       {
@@ -243,7 +230,7 @@ export const shorthandOps = rows({
     },
   }),
   diff: composite({
-    ...row('differences of neighbours along dim, n times', [on([3, 5]), on([5, 3], 2, 0)], {
+    ...formulaRow('differences of neighbours along dim, n times', [on([3, 5]), on([5, 3], 2, 0)], {
       dtypes: [...REALS, 'i32', 'i64'],
       ulp: ulps(2),
     }),
@@ -259,7 +246,7 @@ export const shorthandOps = rows({
     },
   }),
   cross: composite({
-    ...row('the vector product along dim, whose size is 3', [two([2, 3], [2, 3]), two([3, 2], [3, 2], 0)], {
+    ...formulaRow('the vector product along dim, whose size is 3', [two([2, 3], [2, 3]), two([3, 2], [3, 2], 0)], {
       errors: [
         { ...two([2, 4], [2, 4]), code: 'E_SHAPE', says: /cross: dimension 1 of \[2, 4\] has 4 elements, not 3/ },
       ],
@@ -278,7 +265,7 @@ export const shorthandOps = rows({
     },
   }),
   cdist: composite({
-    ...row('distances between all rows of x and all rows of y, by the norm p', [
+    ...formulaRow('distances between all rows of x and all rows of y, by the norm p', [
       two([2, 3, 4], [2, 5, 4]),
       two([3, 4], [2, 4], 1),
     ]),
@@ -286,11 +273,14 @@ export const shorthandOps = rows({
       together([x, y], (a, b) => a.unsqueeze(-2).sub(b.unsqueeze(-3)).norm(p, -1)),
   }),
   cov: composite({
-    ...row('the covariances of variables, one a row, over observations, one a column', [on([3, 6]), on([3, 6], 0)]),
+    ...formulaRow('the covariances of variables, one a row, over observations, one a column', [
+      on([3, 6]),
+      on([3, 6], 0),
+    ]),
     compose: (x: Tensor, correction: number = 1): Tensor => wide(x, (w) => covariance(w, correction)),
   }),
   corrcoef: composite({
-    ...row('the correlations of variables, one a row, over observations, one a column', [on([3, 6])], {
+    ...formulaRow('the correlations of variables, one a row, over observations, one a column', [on([3, 6])], {
       ulp: ulps(32),
     }),
     compose: (x: Tensor): Tensor =>
@@ -302,7 +292,7 @@ export const shorthandOps = rows({
       }),
   }),
   kron: composite({
-    ...row('Kronecker product: every element of x times all of y', [two([2, 3], [3, 2]), two([2], [2, 3])], {
+    ...formulaRow('Kronecker product: every element of x times all of y', [two([2, 3], [3, 2]), two([2], [2, 3])], {
       ulp: ulps(1),
     }),
     compose: (x: Tensor, y: Tensor): Tensor => {
@@ -315,7 +305,7 @@ export const shorthandOps = rows({
     },
   }),
   kthvalue: composite({
-    ...row(
+    ...formulaRow(
       '[values, indices] of the k-th smallest element along dim',
       [
         { inputs: [{ shape: [3, 5], distinct: true }], args: [2] },
@@ -343,22 +333,25 @@ export const shorthandOps = rows({
     },
   }),
   tile: composite({
-    ...row('x repeated along its last dimensions', [on([2, 3], [2]), on([2, 3], [2, 1, 2])], { ...exact }),
+    ...formulaRow('x repeated along its last dimensions', [on([2, 3], [2]), on([2, 3], [2, 1, 2])], { ...exact }),
     compose: (x: Tensor, times: readonly number[]): Tensor =>
       x.repeat([...new Array<number>(Math.max(x.rank - times.length, 0)).fill(1), ...times]),
   }),
   tensordot: composite({
-    ...row('the product summed over the last `dims` dimensions of x and the first of y, or over the pairs named', [
-      two([2, 3, 4], [3, 4, 5], 2),
-      two(
-        [3, 2, 4],
-        [4, 3],
-        [
-          [0, 2],
-          [1, 0],
-        ],
-      ),
-    ]),
+    ...formulaRow(
+      'the product summed over the last `dims` dimensions of x and the first of y, or over the pairs named',
+      [
+        two([2, 3, 4], [3, 4, 5], 2),
+        two(
+          [3, 2, 4],
+          [4, 3],
+          [
+            [0, 2],
+            [1, 0],
+          ],
+        ),
+      ],
+    ),
     compose: (x: Tensor, y: Tensor, dims: number | readonly [readonly number[], readonly number[]] = 2): Tensor => {
       const ends = (n: number): [number[], number[]] => [
         Array.from({ length: n }, (_, i) => x.rank - n + i),
@@ -383,21 +376,21 @@ export const shorthandOps = rows({
     },
   }),
   trapezoid: composite({
-    ...row('the area under straight lines between neighbours dx apart', [on([3, 5]), on([5, 3], 0.5, 0)]),
+    ...formulaRow('the area under straight lines between neighbours dx apart', [on([3, 5]), on([5, 3], 0.5, 0)]),
     compose: (x: Tensor, dx: number = 1, dim: number = -1): Tensor => {
       const [d] = sizeAlong('trapezoid', x, dim);
       return wide(x, (w) => trapezoidAreas(w, dx, d).sum(d));
     },
   }),
   cumulativeTrapezoid: composite({
-    ...row('the areas of trapezoid up to each element but the first', [on([3, 5], 0.5)]),
+    ...formulaRow('the areas of trapezoid up to each element but the first', [on([3, 5], 0.5)]),
     compose: (x: Tensor, dx: number = 1, dim: number = -1): Tensor => {
       const [d] = sizeAlong('cumulativeTrapezoid', x, dim);
       return wide(x, (w) => trapezoidAreas(w, dx, d).cumsum(d));
     },
   }),
   vander: composite({
-    ...row('columns of powers, the highest first (or last, if increasing)', [on([4]), on([4], 3, true)], {
+    ...formulaRow('columns of powers, the highest first (or last, if increasing)', [on([4]), on([4], 3, true)], {
       domain: [0.5, 1.5],
     }),
     compose: (x: Tensor, n?: number, increasing: boolean = false): Tensor => {
@@ -411,7 +404,7 @@ export const shorthandOps = rows({
     },
   }),
   varMean: composite({
-    ...row('[variance, mean] along dim', [on([3, 5], 1), on([3, 5], 0, false, 0)]),
+    ...formulaRow('[variance, mean] along dim', [on([3, 5], 1), on([3, 5], 0, false, 0)]),
     compose: (
       x: Tensor,
       dim: number,
@@ -420,7 +413,7 @@ export const shorthandOps = rows({
     ): readonly [variance: Tensor, mean: Tensor] => [x.variance(dim, keepdim, correction), x.mean(dim, keepdim)],
   }),
   stdMean: composite({
-    ...row('[standard deviation, mean] along dim', [on([3, 5], 1)]),
+    ...formulaRow('[standard deviation, mean] along dim', [on([3, 5], 1)]),
     compose: (
       x: Tensor,
       dim: number,
@@ -429,14 +422,16 @@ export const shorthandOps = rows({
     ): readonly [std: Tensor, mean: Tensor] => [x.std(dim, keepdim, correction), x.mean(dim, keepdim)],
   }),
   aminmax: composite({
-    ...row('[smallest, largest] along dim', [{ inputs: [{ shape: [3, 4], distinct: true }], args: [1] }], { ...exact }),
+    ...formulaRow('[smallest, largest] along dim', [{ inputs: [{ shape: [3, 4], distinct: true }], args: [1] }], {
+      ...exact,
+    }),
     compose: (x: Tensor, dim: number, keepdim: boolean = false): readonly [min: Tensor, max: Tensor] => [
       x.min(dim, keepdim),
       x.max(dim, keepdim),
     ],
   }),
   isIn: composite({
-    ...row(
+    ...formulaRow(
       'whether each element is one of `values`',
       [
         {
@@ -456,7 +451,7 @@ export const shorthandOps = rows({
         .any(-1),
   }),
   indexFill: composite({
-    ...row(
+    ...formulaRow(
       'x with `value` at the places `ids` of dim',
       [{ inputs: [{ shape: [3, 4] }, { shape: [2], values: [0, 2], dtype: 'i64' }], args: [0, { input: 1 }, 3] }],
       { ...exact },
@@ -471,24 +466,24 @@ export const shorthandOps = rows({
     },
   }),
   hardshrink: composite({
-    ...row('x, but 0 for |x| up to lambda', [on([2, 3])], { ulp: 0 }),
+    ...formulaRow('x, but 0 for |x| up to lambda', [on([2, 3])], { ulp: 0 }),
     compose: (x: Tensor, lambda: number = 0.5): Tensor => x.abs().le(lambda).where(0, x),
   }),
   softshrink: composite({
-    ...row('x moved towards 0 by lambda, 0 for |x| up to it', [on([2, 3])], { ulp: ulps(2) }),
+    ...formulaRow('x moved towards 0 by lambda, 0 for |x| up to it', [on([2, 3])], { ulp: ulps(2) }),
     compose: (x: Tensor, lambda: number = 0.5): Tensor =>
       x.gt(lambda).where(x.affine(1, -lambda), x.lt(-lambda).where(x.affine(1, lambda), x.affine(0, 0))),
   }),
   tanhshrink: composite({
-    ...row('x - tanh(x)', [on([2, 3])], { domain: [0.5, 2], ulp: ulps(32) }),
+    ...formulaRow('x - tanh(x)', [on([2, 3])], { domain: [0.5, 2], ulp: ulps(32) }),
     compose: (x: Tensor): Tensor => wide(x, (w) => w.sub(w.tanh())),
   }),
   threshold: composite({
-    ...row('x where it is above `bound`, else `value`', [on([2, 3], 0.5, -1)], { ulp: 0 }),
+    ...formulaRow('x where it is above `bound`, else `value`', [on([2, 3], 0.5, -1)], { ulp: 0 }),
     compose: (x: Tensor, bound: number, value: number): Tensor => x.le(bound).where(value, x),
   }),
   celu: composite({
-    ...row('x above 0, alpha (exp(x / alpha) - 1) below', [on([2, 3]), on([2, 3], 0.5)]),
+    ...formulaRow('x above 0, alpha (exp(x / alpha) - 1) below', [on([2, 3]), on([2, 3], 0.5)]),
     compose: (x: Tensor, alpha: number = 1): Tensor =>
       wide(x, (w) =>
         w.gt(0).where(
@@ -502,11 +497,11 @@ export const shorthandOps = rows({
       ),
   }),
   softmin: composite({
-    ...row('softmax of -x along dim', [on([2, 5], 1)]),
+    ...formulaRow('softmax of -x along dim', [on([2, 5], 1)]),
     compose: (x: Tensor, dim: number = -1): Tensor => x.neg().softmax(dim),
   }),
   normalize: composite({
-    ...row('x divided by its norm along dim, which counts as eps where it is smaller', [
+    ...formulaRow('x divided by its norm along dim, which counts as eps where it is smaller', [
       on([3, 4]),
       on([3, 4], { p: 1, dim: 0 }),
     ]),
@@ -517,12 +512,12 @@ export const shorthandOps = rows({
     },
   }),
   pairwiseDistance: composite({
-    ...row('the norm p of x - y + eps along the last dimension', [two([3, 4], [3, 4]), two([3, 4], [4], 1)]),
+    ...formulaRow('the norm p of x - y + eps along the last dimension', [two([3, 4], [3, 4]), two([3, 4], [4], 1)]),
     compose: (x: Tensor, y: Tensor, p: number = 2, eps: number = 1e-6): Tensor =>
       together([x, y], (a, b) => a.sub(b).affine(1, eps).norm(p, -1)),
   }),
   channelShuffle: composite({
-    ...row('channels of `groups` groups dealt out in turn', [on([2, 6, 2], 3)], {
+    ...formulaRow('channels of `groups` groups dealt out in turn', [on([2, 6, 2], 3)], {
       ...exact,
       errors: [{ ...on([1, 4, 2], 3), code: 'E_SHAPE', says: /channelShuffle: 4 channels do not split into 3 groups/ }],
     }),
@@ -536,7 +531,7 @@ export const shorthandOps = rows({
     },
   }),
   localResponseNorm: composite({
-    ...row('x / (k + alpha * mean of squares over `size` neighbouring channels)^beta', [
+    ...formulaRow('x / (k + alpha * mean of squares over `size` neighbouring channels)^beta', [
       on([2, 5, 3], 3),
       on([1, 4, 2, 2], 2, { alpha: 0.1, k: 2 }),
     ]),
@@ -554,9 +549,13 @@ export const shorthandOps = rows({
     },
   }),
   matrixPower: composite({
-    ...row('the matrix multiplied by itself n times; its inverse for n below 0', [on([2, 3, 3], 3), on([3, 3], 0)], {
-      ulp: ulps(32),
-    }),
+    ...formulaRow(
+      'the matrix multiplied by itself n times; its inverse for n below 0',
+      [on([2, 3, 3], 3), on([3, 3], 0)],
+      {
+        ulp: ulps(32),
+      },
+    ),
     compose: (x: Tensor, n: number): Tensor => {
       if (!Number.isSafeInteger(n)) throw new ArgumentError(`matrixPower: ${n} is no whole number`);
       if (x.rank < 2 || x.shape[x.rank - 1] !== x.shape[x.rank - 2])
@@ -576,7 +575,7 @@ export const shorthandOps = rows({
     },
   }),
   fullLike: composite({
-    ...row('`value` in the shape and dtype of x', [on([2, 3], 3)], { ...exact, noGrad: 'a constant' }),
+    ...formulaRow('`value` in the shape and dtype of x', [on([2, 3], 3)], { ...exact, noGrad: 'a constant' }),
     compose: (x: Tensor, value: number, dtype?: DType): Tensor => x.newFull(x.shape, value, dtype),
   }),
 });

@@ -198,7 +198,10 @@ export const squaresRow: KernelRow<any> = {
   },
 };
 
-/** p, m, v (n), f32, gradients (n) and what is named by `scaled`, `fed`, `copied`: p, m, v and the copy change in place. */
+/**
+ * p, m, v (n), f32, gradients (n) and what is named by `scaled`, `fed`, `copied`: p, m, v and the copy change in
+ * place.
+ */
 export const adamRow: KernelRow<any> = {
   ...common,
   name: 'adamInPlace',
