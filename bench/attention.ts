@@ -109,7 +109,10 @@ function seen({ sizes: [, , , t], causal, window }: Case): number {
 interface Times {
   /** Of one call in the best of three rounds. */
   readonly seconds: number;
-  /** Of them until the host had enqueued it, in the round where that was least: what calls that the GPU is done with sooner take. */
+  /**
+   * Of them until the host had enqueued it, in the round where that was least: what calls that the GPU is done with
+   * sooner take.
+   */
   readonly hostUs: number;
 }
 async function time(f: () => void): Promise<Times> {
@@ -191,7 +194,8 @@ for (const c of cases()) {
   const value = (4 * b * h * d * seen(c) * (c.backward ? 2.5 : 1)) / times.seconds / 1e12;
   results.push({ name: c.name, value, unit: 'TFLOP/s', hostUs: times.hostUs });
   console.log(
-    `${c.name.padEnd(48)} ${value.toPrecision(4)} TFLOP/s, ${(1e6 * times.seconds).toFixed(0)} us, host ${times.hostUs.toFixed(0)}`,
+    `${c.name.padEnd(48)} ${value.toPrecision(4)} TFLOP/s, ${(1e6 * times.seconds).toFixed(0)} us, host ` +
+      `${times.hostUs.toFixed(0)}`,
   );
 }
 if (onGpu && !v['no-peers']) {

@@ -3,7 +3,8 @@
 // tells all)
 // On several ranks as it is: mpirun -np 4 node dist/examples/train-gpt.js ..., or torchrun --no-python (docs/distributed.md);
 // --batch is that of all ranks together, --device cuda takes each rank its own GPU; --shard optimizer keeps a part of the
-// optimizer's state on each rank, --shard all a part of parameters and gradients as well. --graph records a step on a GPU
+// optimizer's state on each rank, --shard all a part of parameters and gradients as well. --graph records a step on a
+// GPU
 // and repeats it whole.
 // DIR then holds what `wick generate --model DIR` reads, the training log, the loss curve and a checkpoint to go on
 // from (--resume).
@@ -70,7 +71,8 @@ const { values: v } = parseArgs({
 if (v.help || v.text === undefined) {
   console.error(
     'train-gpt --text FILE [--out DIR] [--device cpu] [--dtype f32|bf16] [--steps N] [--batch N] [--context N] [--vocab N] [--hidden N] [--layers N] [--heads N] [--kv-heads N]\n' +
-      '          [--intermediate N] [--rate R] [--weight-decay W] [--dropout P] [--log-every N] [--eval-every N] [--prompt TEXT] [--seed S] [--resume] [--shard none|optimizer|all] [--graph]',
+      '          [--intermediate N] [--rate R] [--weight-decay W] [--dropout P] [--log-every N] [--eval-every N] ' +
+      '[--prompt TEXT] [--seed S] [--resume] [--shard none|optimizer|all] [--graph]',
   );
   process.exit(v.help ? 0 : 2);
 }

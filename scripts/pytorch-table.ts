@@ -16,7 +16,8 @@ export const NAME_GROUPS: Readonly<Record<string, readonly NamePair[]>> = {
     [
       'add, sub, mul, div',
       'x.add(y) x.sub(y) x.mul(y) x.div(y)',
-      'dtypes must be equal; numbers take that of the tensor; integers divide to integers, toward zero: cast for fractions',
+      'dtypes must be equal; numbers take that of the tensor; integers divide to integers, toward zero: cast for ' +
+        'fractions',
     ],
     ['floor_divide', 'x.floorDivide(y)'],
     ['remainder, %', 'x.remainder(y)', 'an integer by zero is the integer itself, no error'],

@@ -193,7 +193,10 @@ async function readOnce(size: number, way: string, data: readonly { name: string
     assert.ok(sum >= 1 && sum <= most, `${name}: ${size} ranks together read ${sum} times the files' bytes`);
   });
 }
-/** Products of q, k and v in one tensor (by parts, by heads, turned round), gates beside ups, experts in one or apart. */
+/**
+ * Products of q, k and v in one tensor (by parts, by heads, turned round), gates beside ups, experts in one or
+ * apart.
+ */
 const FUSED = ['phi3', 'gpt_neox', 'bloom', 'gpt2', 'qwen3_next', 'gpt_oss', 'llama4_text', 'qwen3_moe', 'granitemoe'];
 test('fused and stacked tensors: each rank reads its own bytes, once', { skip: skipFamilies }, async () => {
   const data = FUSED.map((name) => ({ name, path: familyFolder(name) }));

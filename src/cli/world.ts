@@ -25,7 +25,8 @@ export function expertsOf(command: string, text: string | undefined): ExpertDivi
     );
   if (ranks() === 1)
     throw new ArgumentError(
-      `${command}: --experts says how several ranks divide a mixture, and this process is alone; start it with mpirun or torchrun`,
+      `${command}: --experts says how several ranks divide a mixture, and this process is alone; start it with ` +
+        `mpirun or torchrun`,
     );
   return how;
 }

@@ -180,7 +180,8 @@ export class NcclTransport implements Transport {
     this.#comm.destroy();
   }
   /**
-   * For a process that ends without having closed its groups: the library has threads of its own for each, which must not
+   * For a process that ends without having closed its groups: the library has threads of its own for each, which must
+   * not
    * run while the process is taken down around them. No other rank needs to take part.
    */
   abandon(): void {

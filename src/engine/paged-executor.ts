@@ -252,7 +252,8 @@ export class PagedExecutor implements Executor {
       each((w, p) => this.#slot(w.pages, p)),
       [total],
     );
-    // Sequences that write and do not read a prompt: where one launch a layer does their attention, the rest has the ops.
+    // Sequences that write and do not read a prompt: where one launch a layer does their attention, the rest has the
+    // ops.
     const short = this.#single ? 0 : flat.filter((w) => w.tokens.length === 1).length;
     const first = short > 0 && this.#whole?.takes(short) ? short : 0;
     const state = first > 0 ? numbers.put(this.#stateOf(flat.slice(0, first)), [4 * first]) : undefined;

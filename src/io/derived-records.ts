@@ -156,7 +156,8 @@ export function stackedRecord(name: string, list: readonly TensorRecord[]): Tens
   const odd = records.find((r) => !sameShape(r.shape, first.shape));
   if (odd)
     throw new ShapeError(
-      `${name}: ${first.name} is ${formatShape(first.shape)}, ${odd.name} ${formatShape(odd.shape)}; they must be alike`,
+      `${name}: ${first.name} is ${formatShape(first.shape)}, ${odd.name} ${formatShape(odd.shape)}; they must be ` +
+        `alike`,
     );
   const each = first.byteLength;
   const byteLength = records.length * each;

@@ -1,4 +1,5 @@
-// Mixers that remember a state instead of all keys: the gated delta net, Mamba and Mamba 2. All begin with a short causal
+// Mixers that remember a state instead of all keys: the gated delta net, Mamba and Mamba 2. All begin with a short
+// causal
 // convolution by channel, whose last inputs are remembered too.
 import { activation } from '../nn/activation.js';
 import type { Init } from '../nn/init.js';

@@ -1,8 +1,12 @@
-// The first Mamba's scan: every channel keeps a row of numbers h = exp(step * rate) * h + step * value * key, each number
+// The first Mamba's scan: every channel keeps a row of numbers h = exp(step * rate) * h + step * value * key, each
+// number
 // with a rate of its own, and answers h . query. Computed in f32.
 import type { Tensor } from '../tensor/tensor.js';
 
-/** Tokens whose states are computed together: their decays and additions are joined by pairs, pairs of pairs and so on. */
+/**
+ * Tokens whose states are computed together: their decays and additions are joined by pairs, pairs of pairs and so
+ * on.
+ */
 const CHUNK = 32;
 
 export interface SelectiveInput {

@@ -1,4 +1,5 @@
-// Which bytes of a stored tensor make a part of a model: rows that a family's fused tensor keeps among others, in another
+// Which bytes of a stored tensor make a part of a model: rows that a family's fused tensor keeps among others, in
+// another
 // order, and of those a rank's own. Only they are read.
 import { UnsupportedError } from '../base/errors.js';
 import { sizeOf } from '../base/shape.js';
@@ -62,7 +63,8 @@ const select = (t: Tensor, dim: number, places: Uint32Array | undefined): Tensor
   places ? t.indexSelect(dim, tensor(places, { device: t.device })) : t;
 
 /**
- * Parts of one stored tensor, one after another along the dimension of their rows. The functions that take fused tensors
+ * Parts of one stored tensor, one after another along the dimension of their rows. The functions that take fused
+ * tensors
  * apart are asked once with the numbers of all rows, which tells what to read.
  */
 export function take(

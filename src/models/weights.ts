@@ -209,7 +209,8 @@ export class Weights {
     const want = shape.map((n, i) => (i === at ? rows : n));
     if (sameShape(own.shape, want)) return own;
     throw new ShapeError(
-      `${name}: its part for ${parts.map((x) => x.role).join(', ')} is ${formatShape(own.shape)}; by the config it is ` +
+      `${name}: its part for ${parts.map((x) => x.role).join(', ')} is ${formatShape(own.shape)}; by the config ` +
+        `it is ` +
         `${formatShape(want)}`,
     );
   }
@@ -303,8 +304,10 @@ export class Weights {
     const [{ block }, width] = [ggmlType(type), shape.at(-1) as number];
     if (part?.dim !== rank - 1 || (width / part.count) % block === 0) return;
     throw new UnsupportedError(
-      `${this.nameOf(role)}: rows of ${width} in ${type}'s blocks of ${block} cannot be shared out among ${part.count} ranks; ` +
-        `${role === 'expertDown' ? "{ experts: 'whole' } gives each rank some of the experts, " : ''}{ quantized: false } decodes them`,
+      `${this.nameOf(role)}: rows of ${width} in ${type}'s blocks of ${block} cannot be shared out among ` +
+        `${part.count} ranks; ` +
+        `${role === 'expertDown' ? "{ experts: 'whole' } gives each rank some of the experts, " : ''}{ quantized: ` +
+        `false } decodes them`,
     );
   }
   /** Whether all of these parts are stored in blocks that rows can be taken from. */

@@ -49,7 +49,8 @@ export class EMA {
     const recorded = stepRecording();
     if (recorded && this.warmup)
       throw new UnsupportedError(
-        'EMA: with warmup the decay changes from update to update, which a recorded step would not see; call update() ' +
+        'EMA: with warmup the decay changes from update to update, which a recorded step would not see; call ' +
+          'update() ' +
           'outside of the captured function',
       );
     if (recorded) recorded.before(() => this.updates++);

@@ -141,7 +141,8 @@ export abstract class Optimizer<O extends OptimizerOptions = OptimizerOptions> {
   #refuseRecording({ shape, dtype, device }: Tensor): never {
     const name = this.constructor.name;
     throw new UnsupportedError(
-      `${name}: its step of a parameter ${dtype} ${formatShape(shape)} on ${device.name} cannot be recorded, since the rate ` +
+      `${name}: its step of a parameter ${dtype} ${formatShape(shape)} on ${device.name} cannot be recorded, ` +
+        `since the rate ` +
         `would stay what it was; Adam and AdamW of f32 parameters, without amsgrad, can (captured)`,
     );
   }

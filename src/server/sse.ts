@@ -90,7 +90,8 @@ export class EventStream {
     if (text !== '' && !this.#response.destroyed && !this.#response.writableEnded) this.#response.write(text);
   }
   /**
-   * Waits while what was sent waits to be joined, so that meanwhile pieces become one where they are made, and while the
+   * Waits while what was sent waits to be joined, so that meanwhile pieces become one where they are made, and while
+   * the
    * reader has not taken what was written; a reader that stalls loses its connection.
    */
   async ready(): Promise<void> {

@@ -1,4 +1,5 @@
-// A function of tensors that a GPU repeats: recorded once for each list of shapes, then launched whole, so that the host
+// A function of tensors that a GPU repeats: recorded once for each list of shapes, then launched whole, so that the
+// host
 // has next to nothing to do. What makes a step of training differ from the one before comes from the host by itself
 // (step-recording.ts).
 import { GpuBackend, type Replay } from '../backends/gpu/gpu.js';
@@ -51,7 +52,8 @@ function mapped<R extends CapturedAnswer>(answer: R, g: (t: Tensor) => Tensor): 
       return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, each(v, `${where}.${k}`)]));
     throw new ArgumentError(
       `captured: ${where} is ${typeof value === 'object' ? `a ${(value as object).constructor?.name}` : `a ${typeof value}`}; ` +
-        'a step answers tensors alone, in lists and records, since numbers would stay what they were when it was recorded',
+        'a step answers tensors alone, in lists and records, since numbers would stay what they were when it was ' +
+        'recorded',
     );
   };
   return each(answer, 'its answer') as R;
@@ -128,11 +130,16 @@ class RecordedStep<A extends readonly Tensor[], R extends CapturedAnswer> {
 }
 
 /**
- * f as work that a GPU repeats without the host: for steps of training, `captured((x, y) => { const loss = model.loss(x, y);
- * optimizer.backwardStep(loss); return loss; })`. The first call with tensors of some shapes runs op by op, the second is
- * recorded, and every one from then on copies the tensors to where the recording reads them and launches it; each call is
- * one step, with the same numbers. Learning rates, step counts and random streams go on from run to run; anything else that
- * f reads outside of tensors stays what it was when it was recorded. What one step leaves for the next must be written in
+ * f as work that a GPU repeats without the host: for steps of training, `captured((x, y) => { const loss =
+ * model.loss(x, y);
+ * optimizer.backwardStep(loss); return loss; })`. The first call with tensors of some shapes runs op by op, the second
+ * is
+ * recorded, and every one from then on copies the tensors to where the recording reads them and launches it; each call
+ * is
+ * one step, with the same numbers. Learning rates, step counts and random streams go on from run to run; anything else
+ * that
+ * f reads outside of tensors stays what it was when it was recorded. What one step leaves for the next must be written
+ * in
  * place, and nothing can be read in f: answer tensors, of which every call makes new ones. On the CPU f just runs.
  */
 export function captured<A extends readonly Tensor[], R extends CapturedAnswer>(
@@ -177,7 +184,8 @@ function check(inputs: readonly unknown[]): asserts inputs is readonly Tensor[] 
       );
     if (gradEnabled() && t.requiresGrad)
       throw new ArgumentError(
-        `captured: argument ${i} ${formatShape(t.shape)} requires a gradient, which does not flow out of a recorded step; ` +
+        `captured: argument ${i} ${formatShape(t.shape)} requires a gradient, which does not flow out of a ` +
+          `recorded step; ` +
           'parameters are found where f uses them',
       );
   });

@@ -117,7 +117,8 @@ export class StepRecording {
     this.#used += Math.ceil(count / ALIGNED) * ALIGNED;
     if (this.#used > STEP_WORDS)
       throw new UnsupportedError(
-        `captured: the step takes more than ${STEP_WORDS} numbers from the host; fewer optimizers, groups or generators do`,
+        `captured: the step takes more than ${STEP_WORDS} numbers from the host; fewer optimizers, groups or ` +
+          `generators do`,
       );
     return at;
   }
