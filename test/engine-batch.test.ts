@@ -104,6 +104,25 @@ const asked = ASKED.map((o, i) => ({
   ignoreEnd: true,
   ...o,
 }));
+/** How many steps with prompts are recorded on the way, alone and among others. */
+async function recordings(model: CausalLM, answer: (o: EngineOptions) => Promise<void>): Promise<number> {
+  const { backend } = model.device;
+  const { capture } = backend;
+  let count = 0;
+  backend.capture = (...args) => {
+    count++;
+    return (capture as NonNullable<typeof capture>).apply(backend, args);
+  };
+  try {
+    await answer({ pageTokens: 4, maxRunning: 6, reuse: false, stepTokens: 9 });
+    // One at a time: each prompt is a step of its own, and the others are of one sequence, which is one recording.
+    count = 0;
+    await answer({ pageTokens: 4, maxRunning: 1, reuse: false });
+    return count - 1;
+  } finally {
+    backend.capture = capture;
+  }
+}
 /** Tokens of an answer and its log-probabilities: numbers last, which other kernels round in another way. */
 const plainly = ({ tokens, finish, pieces }: Told) => {
   const told = pieces.flatMap((p) => p.logprobs ?? []).flatMap((l) => [l, ...l.top]);
@@ -128,18 +147,27 @@ for (const { name, device, missing } of testDevices('sim:32'))
       { pageTokens: 4, maxRunning: 6, stepTokens: 7 },
       { pageTokens: 4, maxRunning: 6, pages: 14, contextTokens: 48 },
     ];
-    for (const o of options) {
-      const engine = new TextEngine(model, tokenizer, o);
-      const got = await Promise.all(asked.map((r) => read(engine, r)));
+    const check = (got: readonly Told[], o: EngineOptions): void =>
       got.map(plainly).forEach(({ numbers, ...plain }, i) => {
         const { numbers: wanted, ...rest } = want[i];
         assert.deepEqual(plain, rest, JSON.stringify(o));
         assert.ok(numbers.every((v, k) => Math.abs(v - wanted[k]) < 1e-5));
       });
+    for (const o of options) {
+      const engine = new TextEngine(model, tokenizer, o);
+      check(await Promise.all(asked.map((r) => read(engine, r))), o);
       if (o.pages) assert.ok(engine.status().preemptions > 0, 'there were too few pages');
       checkEmpty(engine);
       await engine.dispose();
     }
+    // Steps with prompts are recorded when they come a second time, and repeated from then on.
+    const recorded = await recordings(model, async (o) => {
+      const engine = new TextEngine(model, tokenizer, o);
+      for (let turn = 0; turn < 3; turn++) check(await Promise.all(asked.map((r) => read(engine, r))), o);
+      checkEmpty(engine);
+      await engine.dispose();
+    });
+    assert.ok(recorded > 0, 'no step with prompts was recorded');
     model.dispose();
     copy.dispose();
   });

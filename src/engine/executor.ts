@@ -42,6 +42,8 @@ export interface Executor {
   readonly shares: boolean;
   /** Whether a prompt may come in pieces. */
   readonly cuts: boolean;
+  /** Tokens of prompts in a step are computed by so many at a time. */
+  readonly grain?: number;
   /** `bestOnly`: the numbers of the largest logits will do. */
   run(work: readonly Work[], bestOnly: boolean): Promise<Rows>;
   /**

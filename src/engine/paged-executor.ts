@@ -8,13 +8,16 @@ import { noGrad } from '../tensor/autograd.js';
 import { zeros } from '../tensor/create.js';
 import { keep, scope } from '../tensor/scope.js';
 import { Tensor } from '../tensor/tensor.js';
-import { BatchDraws, DRAW_ROW, type DrawSizes } from '../backends/gpu/sample.js';
+import { attendsPrompts } from '../backends/gpu/attention-prompts.js';
+import { BatchDraws, type DrawSizes } from '../backends/gpu/sample.js';
 import { DeviceDraws, DrawRows } from './device-draws.js';
 import { type Executor, type Flight, readRows, type Rows, rowWidths, type Work } from './executor.js';
 import { LoneStep } from './lone-step.js';
 import { offThread } from './off-thread.js';
 import { type LayerPages, type PagedLayout, PagedStep, type Run } from './paged-step.js';
-import { bucketOf, type Placed, RecordedSteps } from './recorded-steps.js';
+import { PROMPT_GRAIN, RecordedPrompts, type Writing } from './recorded-prompts.js';
+import { RecordedSteps } from './recorded-steps.js';
+import { bucketOf, DRAW_WORDS, type Placed, Recorder } from './recorder.js';
 import { NOT_READ, type Sequence } from './sequence.js';
 import { StepNumbers } from './step-numbers.js';
 import { WholeAttention } from './whole-attention.js';
@@ -28,8 +31,6 @@ export interface PagedOptions {
   /** Sequences that the device draws tokens for at a time, where it can; default 0: the host draws. */
   readonly drawing?: number;
 }
-/** Words that say how a row is drawn. */
-const DRAW_WORDS = DRAW_ROW.bytes / 4;
 /** The system's own memory comes as it is written to; a GPU's is cleared, so that it holds no NaN. */
 const room = (model: CausalLM, shape: number[]): Tensor => {
   const { device } = model;
@@ -67,7 +68,12 @@ export class PagedExecutor implements Executor {
   readonly #o: PagedOptions;
   readonly #layers: readonly (LayerPages | undefined)[];
   readonly #columns = new Map<Sequence, Map<string, Tensor>>();
+  readonly #recorder: Recorder;
   readonly #recorded: RecordedSteps;
+  /** Recorded steps with prompts; none where the host draws. */
+  readonly #prompts: RecordedPrompts | undefined;
+  /** Prompts of several sequences are attended in one launch. */
+  readonly #joins: boolean;
   /** Where the weights lie and how often they were written to, when somebody looked last. */
   #weights: readonly { readonly memory: Memory; readonly at: number }[] = [];
   /** Draws on the device; none where its memory is the host's. */
@@ -102,13 +108,17 @@ export class PagedExecutor implements Executor {
     if (drawing > 0 && BatchDraws.serves(model.device.backend))
       this.#draws = new DeviceDraws(model.device.backend, drawSizes(model, drawing, contextTokens));
     else this.begin = undefined;
-    this.#recorded = new RecordedSteps({
-      model,
-      most: drawing > 0 ? Math.min(drawing, maxRecorded) : maxRecorded,
-      draws: this.#draws,
-      slotOf: (pages, position) => this.#slot(pages, position),
-      run: (ids, layout, state) => this.#recordedRows(ids, layout, state),
-    });
+    this.#joins = attendsPrompts(model.device.backend) && this.#layers.every((l) => !l || l[0].dtype === model.dtype);
+    const [draws, slotOf] = [this.#draws, (pages: readonly number[], at: number) => this.#slot(pages, at)];
+    // Steps with prompts may have more sequences than recorded ones without.
+    const recorder = (this.#recorder = new Recorder(model, draws, drawing || maxRecorded));
+    const run = (ids: Tensor, layout: PagedLayout, state: Tensor): Tensor => this.#recordedRows(ids, layout, state);
+    this.#recorded = new RecordedSteps({ recorder, draws, slotOf, run });
+    if (draws && this.#joins)
+      this.#prompts = new RecordedPrompts({
+        ...{ recorder, draws, most: drawing, slotOf },
+        run: (ids, layout, chosen, writing) => this.#promptRows(ids, layout, chosen, writing),
+      });
     this.changed();
     this.shares = !layers.some(({ mixer: m }) => remembers(m));
   }
@@ -116,9 +126,14 @@ export class PagedExecutor implements Executor {
   /** Logits of a recorded step, in as few launches as the model's features and the number of sequences allow. */
   #recordedRows(ids: Tensor, layout: PagedLayout, state: Tensor): Tensor {
     const n = layout.slots.size;
-    const whole = this.#whole?.of(layout, state);
+    const whole = this.#whole?.of(layout.runs[0].tables, state);
     const alone = n === 1 ? this.#loneStep()?.run(layout.runs[0].tables, state) : undefined;
     return alone ?? this.#answers(this.#hidden(ids, layout, whole), n);
+  }
+  /** The same of a step with prompts, which come after the sequences that write. */
+  #promptRows(ids: Tensor, layout: PagedLayout, chosen: Tensor, writing?: Writing): Tensor {
+    const whole = writing && this.#whole?.of(writing.tables, writing.state);
+    return this.#answers(this.#hidden(ids, layout, whole).indexSelect(1, chosen), chosen.size);
   }
   #loneStep(): LoneStep | undefined {
     const [model, layers] = [this.#model, this.#layers as LayerPages[]];
@@ -128,6 +143,11 @@ export class PagedExecutor implements Executor {
       LoneStep.serves(model, this.#o.pageTokens);
     this.#lone ??= serves() ? new LoneStep(model, layers, this.#o) : 'none';
     return this.#lone === 'none' ? undefined : this.#lone;
+  }
+  #dropRecorded(): void {
+    this.#recorder.drop();
+    this.#recorded.forget();
+    this.#prompts?.forget();
   }
   #forgetLaunches(): void {
     this.#whole?.dispose();
@@ -146,7 +166,7 @@ export class PagedExecutor implements Executor {
     const changed = moved || now.some(({ at }, i) => at !== before[i].at);
     // Steps in few launches have norms of their own beside the model's.
     if (moved || (changed && (this.#lone instanceof LoneStep || this.#whole?.hasNorms))) {
-      this.#recorded.drop();
+      this.#dropRecorded();
       this.#forgetLaunches();
     }
     return changed;
@@ -157,6 +177,15 @@ export class PagedExecutor implements Executor {
     return n <= this.#o.maxRecorded && !this.#single && device.backend.capture !== undefined && !talks;
   }
 
+  /** The same for a step with prompts, of which sequences that write are attended by the launch that does all of it. */
+  #recordsPrompts(work: readonly Placed[]): boolean {
+    const writing = work.filter((w) => w.tokens.length === 1).length;
+    return this.#records(work.length) && this.#whole?.takes(writing) === true;
+  }
+
+  get grain(): number {
+    return this.#prompts ? PROMPT_GRAIN : 1;
+  }
   /** Steps op by op take tokens from where the last one drew them, too. */
   get follows(): boolean {
     return this.#draws !== undefined;
@@ -188,15 +217,19 @@ export class PagedExecutor implements Executor {
     const work: Placed[] = asked.map((w) => ({ ...w, pages: w.sequence.pages }));
     const wanted = work.filter((w) => w.rows > 0);
     const short = work.every((w) => w.tokens.length === 1 && w.rows === 1) && this.#records(work.length);
-    const logits = short
-      ? (await this.#recorded.launch(work, this.#width(work), this.#last)).logits
-      : this.#atOnce(work, draws);
+    const width = this.#width(work);
+    const recorded = short
+      ? await this.#recorded.launch(work, width, this.#last)
+      : this.#recordsPrompts(work)
+        ? await this.#prompts?.launch(work, width, this.#last)
+        : undefined;
+    const logits = recorded ? recorded.logits : this.#atOnce(work, draws);
     this.#last = new Map(wanted.map(({ sequence }, i) => [sequence, i]));
     const told = wanted.some((w) => w.draw?.logprobs !== undefined);
     const fetched = draws.device.fetch(wanted.length, told);
     // Rows that the host draws from are read at once: the next step has the same place for its own.
     const given = await Promise.all(wanted.map((w, i) => (w.draw ? undefined : rowOf(logits as Tensor, i))));
-    if (!short) logits?.dispose();
+    if (!recorded) logits?.dispose();
     const read = async (): Promise<readonly Rows[]> => {
       await draws.device.arrived(fetched);
       const tokens = draws.device.tokensOf(fetched);
@@ -266,7 +299,7 @@ export class PagedExecutor implements Executor {
         if (rows.fed) draws?.device.feed(rows.fed(), tokens, (fed as Int32Array).length / DRAW_WORDS);
         const all = { positions: positions(), slots: slots(), runs: runs.map((run) => run()) };
         const x = state
-          ? this.#hidden(tokens, withoutFirst(all, first), this.#whole?.of(all, state()))
+          ? this.#hidden(tokens, withoutFirst(all, first), this.#whole?.of(all.runs[0].tables, state()))
           : this.#hidden(tokens, all);
         if (wanted.length === 0) return undefined;
         const last = chosen ? x.indexSelect(1, chosen()) : x;
@@ -328,7 +361,7 @@ export class PagedExecutor implements Executor {
     return pages[Math.floor(position / pageTokens)] * pageTokens + (position % pageTokens);
   }
   #runs(flat: readonly Placed[], put: (words: Int32Array, shape: number[]) => () => Tensor): (() => Run)[] {
-    const run = (members: readonly Placed[], from: number): (() => Run) => {
+    const run = (members: readonly Placed[], from: number, joined = false): (() => Run) => {
       const lengths = members.map((w) => w.start + w.tokens.length);
       const width = Math.ceil(Math.max(...lengths) / this.#o.pageTokens);
       const tables = new Int32Array(members.length * width);
@@ -341,10 +374,14 @@ export class PagedExecutor implements Executor {
       const slots = (w: Placed): Int32Array =>
         Int32Array.from({ length: lengths[0] }, (_, p) => this.#slot(w.pages, p));
       const places = single && put(slots(single), [lengths[0]]);
+      let end = 0;
+      const ends = members.map((w) => (end += w.tokens.length));
+      const starts = joined ? put(Int32Array.of(0, ...ends), [members.length + 1]) : undefined;
       return () => ({
         from,
         sequences: members.length,
-        count: members[0].tokens.length,
+        count: joined ? end : members[0].tokens.length,
+        ...(starts && { starts: starts() }),
         tables: read.tables(),
         lengths: read.lengths(),
         ...(single && { places: places?.(), columns: this.#columnsOf(single.sequence, single.start) }),
@@ -352,8 +389,10 @@ export class PagedExecutor implements Executor {
     };
     const short = this.#single ? 0 : flat.filter((w) => w.tokens.length === 1).length;
     const runs = short > 0 ? [run(flat.slice(0, short), 0)] : [];
+    const long = flat.slice(short);
+    if (this.#joins && !this.#single && long.length > 0) return [...runs, run(long, short, true)];
     let at = short;
-    for (const w of flat.slice(short)) {
+    for (const w of long) {
       runs.push(run([w], at));
       at += w.tokens.length;
     }
@@ -381,7 +420,7 @@ export class PagedExecutor implements Executor {
   }
   dispose(): void {
     for (const sequence of [...this.#columns.keys()]) this.forget(sequence);
-    this.#recorded.drop();
+    this.#recorder.drop();
     this.#draws?.dispose();
     this.#forgetLaunches();
     for (const pair of this.#layers) pair?.forEach((t) => t.dispose());

@@ -1,23 +1,26 @@
 // A step over tokens of many sequences at once, laid out one after another: each layer's products see one batch, keys
 // and values go to their pages by one store, attention reads pages by table.
+import { attendPrompts } from '../backends/gpu/attention-prompts.js';
 import { UnsupportedError } from '../base/errors.js';
 import { type AttendOptions, type LatentRun, type Scan, seen, type Step, type WholeAttend } from '../models/index.js';
 import { cacheTypeOf, cacheWidth, inCache } from '../nn/kv-cache.js';
 import type { Device } from '../tensor/device.js';
 import { storeRows } from '../tensor/dispatch.js';
 import { keeper } from '../tensor/scope.js';
-import type { Tensor } from '../tensor/tensor.js';
+import { Tensor } from '../tensor/tensor.js';
 
 /** Keys and values (or latents and turned keys) of a layer, a row a token: (pages * pageTokens, width). */
 export type LayerPages = readonly [keys: Tensor, values: Tensor];
 
-/** New tokens of one sequence, or of several with one token each. */
+/** New tokens of one sequence, of several with one token each, or of several that `starts` divides. */
 export interface Run {
   /** Where its tokens begin in the step. */
   readonly from: number;
   readonly sequences: number;
-  /** Tokens of each sequence. */
+  /** Tokens of each sequence; with `starts`, of all of them. */
   readonly count: number;
+  /** Where each sequence begins among the run's tokens, then where the last one ends, i32 (sequences + 1). */
+  readonly starts?: Tensor;
   /** Page numbers, i32 (sequences, width), and tokens with these, i32 (sequences). */
   readonly tables: Tensor;
   readonly lengths: Tensor;
@@ -101,9 +104,19 @@ export class PagedStep implements Step {
       ...(alibi && { alibi }),
       ...(window !== undefined && { window: [window - 1, 0] as [number, number] }),
     };
-    const parts = runs.map(({ from, sequences, count, tables, lengths }) => {
-      const n = sequences * count;
-      const queries = (n === tokens ? q : q.narrow(1, from, n)).reshape([sequences, count, heads, dim]);
+    const parts = runs.map(({ from, sequences, count, starts, tables, lengths }) => {
+      const n = starts ? count : sequences * count;
+      const mine = n === tokens ? q : q.narrow(1, from, n);
+      if (starts) {
+        const out = Tensor.empty([1, n, heads, dim], q.dtype, q.device);
+        const rows = (x: Tensor): Tensor => x.contiguous().reshape([n, heads, dim]);
+        attendPrompts(q.device.backend, {
+          ...{ q: rows(mine), out: out.reshape([n, heads, dim]), keys, values, starts, lengths, tables },
+          ...{ scale, window, softcap, sinks, slopes: alibi },
+        });
+        return out;
+      }
+      const queries = mine.reshape([sequences, count, heads, dim]);
       return queries.sdpaPaged(keys, values, tables, { ...options, lengths }).reshape([1, n, heads, dim]);
     });
     return parts.length === 1 ? parts[0] : parts[0].cat(parts.slice(1), 1);

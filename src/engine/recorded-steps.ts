@@ -1,53 +1,29 @@
-// Steps with one new token a sequence, recorded once for each size of batch and repeated with other numbers in the same
-// places. Where the device draws, tokens come from the step before and the draws are part of the recording.
-import type { Recorded } from '../backends/backend.js';
-import { DRAW_ROW } from '../backends/gpu/sample.js';
-import type { HostBuffer } from '../driver/driver.js';
-import type { CausalLM } from '../models/index.js';
-import { noGrad } from '../tensor/autograd.js';
-import { tensor } from '../tensor/create.js';
-import { castInto } from '../tensor/dispatch.js';
-import { keep, scope } from '../tensor/scope.js';
-import { Tensor } from '../tensor/tensor.js';
+// Steps with one new token a sequence, recorded once for each size of batch. Where the device draws, tokens come from the
+// step before and the draws are part of the recording.
+import type { Tensor } from '../tensor/tensor.js';
 import { type DeviceDraws, DrawRows } from './device-draws.js';
-import type { Work } from './executor.js';
-import { offThread } from './off-thread.js';
 import type { PagedLayout } from './paged-step.js';
+import {
+  bucketOf,
+  DRAW_WORDS,
+  NOWHERE,
+  type Placed,
+  type RecordedStep,
+  type Recorder,
+  type Results,
+} from './recorder.js';
 import { NOT_READ, type Sequence } from './sequence.js';
 
-/** Work with the pages its sequence held when the step was planned: one that is cancelled meanwhile holds none. */
-export interface Placed extends Work {
-  readonly pages: readonly number[];
-}
-/** Where nothing is stored. */
-const NOWHERE = 2 ** 31 - 1;
-/** Words that say how a row is drawn. */
-const DRAW_WORDS = DRAW_ROW.bytes / 4;
-/** Sizes of recorded batches: 1, 2, 4, 8, then every 8. */
-export const bucketOf = (n: number): number =>
-  n <= 8 ? 2 ** Math.ceil(Math.log2(Math.max(1, n))) : 8 * Math.ceil(n / 8);
-
-/** What a step leaves behind. */
-interface Results {
-  readonly logits: Tensor;
-  /** Numbers of the largest, where the host draws. */
-  readonly best: Tensor | undefined;
-}
-/** A recorded step and its numbers: how rows are drawn, tokens, positions, slots, lengths, then tables. */
-interface Bucket extends Results {
+/**
+ * A recorded step. Its numbers: how rows are drawn, tokens, positions, slots, lengths, then tables of `width` pages.
+ */
+interface Bucket {
   readonly size: number;
   readonly width: number;
-  readonly numbers: Tensor;
-  /** Where the host writes them: two for a device that fetches them by itself, since one may be on its way. */
-  readonly words: readonly Int32Array[];
-  readonly sent: readonly HostBuffer[];
-  turn: number;
-  readonly recorded: Recorded;
+  readonly step: RecordedStep;
 }
 export interface RecordedOptions {
-  readonly model: CausalLM;
-  /** Sequences of the largest step. */
-  readonly most: number;
+  readonly recorder: Recorder;
   readonly draws: DeviceDraws | undefined;
   readonly slotOf: (pages: readonly number[], position: number) => number;
   /**
@@ -59,9 +35,7 @@ export interface RecordedOptions {
 
 export class RecordedSteps {
   readonly #o: RecordedOptions;
-  readonly #buckets = new Map<string, Bucket>();
-  /** Where the device draws, one place for the logits of all steps: nobody reads them once the next one runs. */
-  #logits: Tensor | undefined;
+  #buckets: Bucket[] = [];
   constructor(options: RecordedOptions) {
     this.#o = options;
   }
@@ -72,15 +46,7 @@ export class RecordedSteps {
   async launch(work: readonly Placed[], width: number, last: ReadonlyMap<Sequence, number>): Promise<Results> {
     // A known step begins at once: the caller has other things to do meanwhile.
     const bucket = this.#known(work.length, width) ?? (await this.#record(bucketOf(work.length), width));
-    const { draws, model } = this.#o;
-    const words = bucket.words[bucket.turn];
-    this.#write(words, bucket, work, last);
-    if (draws) {
-      draws.device.send(bucket.numbers, bucket.sent[bucket.turn]);
-      bucket.turn ^= 1;
-    } else model.device.backend.write(bucket.numbers.memory, 0, new Uint8Array(words.buffer));
-    await bucket.recorded.launch();
-    return bucket;
+    return bucket.step.launch((words) => this.#write(words, bucket, work, last));
   }
   /**
    * A step that was recorded for so many sequences or, to record takes as long as several steps, for up to a quarter
@@ -88,7 +54,7 @@ export class RecordedSteps {
    */
   #known(n: number, width: number): Bucket | undefined {
     const most = n <= 8 ? bucketOf(n) : Math.max(bucketOf(n), Math.floor(n * 1.25));
-    const fit = [...this.#buckets.values()].filter((b) => b.size >= n && b.size <= most && b.width >= width);
+    const fit = this.#buckets.filter((b) => b.size >= n && b.size <= most && b.width >= width);
     return fit.reduce<Bucket | undefined>(
       (a, b) => (a && (a.size < b.size || (a.size === b.size && a.width <= b.width)) ? a : b),
       undefined,
@@ -100,7 +66,7 @@ export class RecordedSteps {
   /** Numbers of a step; rows that nobody asked for store nothing and are drawn greedily. */
   #write(
     words: Int32Array,
-    { size: n, width }: Pick<Bucket, 'size' | 'width'>,
+    { size: n, width }: Omit<Bucket, 'step'>,
     work: readonly Placed[],
     last: ReadonlyMap<Sequence, number>,
   ): void {
@@ -123,75 +89,29 @@ export class RecordedSteps {
     });
   }
   async #record(n: number, width: number): Promise<Bucket> {
-    const { model, draws, run } = this.#o;
-    const { device } = model;
+    const { recorder, draws, run } = this.#o;
     const before = this.#before * n;
-    const count = before + 4 * n + n * width;
-    const sent = draws ? [0, 1].map(() => draws.device.hostBuffer(4 * count)) : [];
-    const words = draws
-      ? sent.map(({ bytes }) => new Int32Array(bytes.buffer, bytes.byteOffset, count))
-      : [new Int32Array(count)];
-    this.#write(words[0], { size: n, width }, [], new Map());
-    const numbers = keep(tensor(words[0], { device }));
-    const part = (from: number, size: number): Tensor => numbers.narrow(0, before + from, size);
-    const step = (): Results =>
-      scope(() =>
-        noGrad(() => {
-          const ids = part(0, n);
-          draws?.device.feed(numbers, ids, n);
-          const tables = part(4 * n, n * width).reshape([n, width]);
-          const runs = [{ from: 0, sequences: n, count: 1, tables, lengths: part(3 * n, n) }];
-          const positions = part(n, n).reshape([1, n]);
-          const made = run(ids.reshape([1, n]), { positions, slots: part(2 * n, n), runs }, part(0, 4 * n));
-          if (!draws) {
-            const logits = made.cast('f32').contiguous();
-            return { logits, best: logits.argmax(1) };
-          }
-          const logits = this.#place(n);
-          castInto(logits, made);
-          draws.device.draw(logits, numbers, n);
-          return { logits, best: undefined };
-        }),
-      );
-    try {
-      // Everything runs once before it is recorded: tables are made, kernels are compiled and loaded.
-      const trial = (): Promise<Results> => offThread(model, step);
-      const first = draws ? await draws.device.trial(trial) : await trial();
-      first.logits.dispose();
-      first.best?.dispose();
-      const made: Results[] = [];
-      const [other] = this.#buckets.values();
-      const { backend } = device;
-      const recorded = (backend.capture as NonNullable<typeof backend.capture>).call(
-        backend,
-        () => void made.push(step()),
-        other?.recorded,
-      );
-      const [{ logits, best }] = made;
-      const kept = { logits: keep(logits), best: best && keep(best) };
-      const bucket = { size: n, width, numbers, words, sent, turn: 0, recorded, ...kept };
-      this.#buckets.set(`${n} ${width}`, bucket);
-      return bucket;
-    } catch (e) {
-      numbers.dispose();
-      for (const buffer of sent) draws?.device.freeHost(buffer);
-      throw e;
-    }
+    const size = { size: n, width };
+    const step = await recorder.record(
+      before + 4 * n + n * width,
+      (words) => this.#write(words, size, [], new Map()),
+      (numbers) => {
+        const part = (from: number, count: number): Tensor => numbers.narrow(0, before + from, count);
+        const ids = part(0, n);
+        draws?.device.feed(numbers, ids, n);
+        const tables = part(4 * n, n * width).reshape([n, width]);
+        const runs = [{ from: 0, sequences: n, count: 1, tables, lengths: part(3 * n, n) }];
+        const positions = part(n, n).reshape([1, n]);
+        const made = run(ids.reshape([1, n]), { positions, slots: part(2 * n, n), runs }, part(0, 4 * n));
+        return recorder.leave(made, numbers);
+      },
+    );
+    const bucket = { ...size, step };
+    this.#buckets.push(bucket);
+    return bucket;
   }
-  #place(n: number): Tensor {
-    const { model, most } = this.#o;
-    this.#logits ??= keep(Tensor.empty([bucketOf(most), model.config.vocabSize], 'f32', model.device));
-    return this.#logits.narrow(0, 0, n);
-  }
-  /** Recorded steps read weights where they were: when those move, all are recorded again. */
-  drop(): void {
-    for (const { numbers, logits, best, recorded, sent } of this.#buckets.values()) {
-      recorded.dispose(); // waits for its last run
-      for (const t of [numbers, logits, best]) t?.dispose();
-      for (const buffer of sent) this.#o.draws?.device.freeHost(buffer);
-    }
-    this.#buckets.clear();
-    this.#logits?.dispose();
-    this.#logits = undefined;
+  /** The recorder has dropped all steps. */
+  forget(): void {
+    this.#buckets = [];
   }
 }

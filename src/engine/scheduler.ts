@@ -9,6 +9,8 @@ export interface SchedulerLimits {
   /** Tokens of one step. */
   readonly stepTokens: number;
   readonly maxRunning: number;
+  /** What is left of a step's tokens for prompts is a multiple of this, where it is as many; default 1. */
+  readonly grain?: number;
   /** Whether pages that hold a known beginning are used again. */
   readonly reuse: boolean;
   /**
@@ -126,6 +128,8 @@ export class Scheduler {
     };
     const turns = [...this.#running].sort(byTurn);
     turns.filter((s) => s.decoding).forEach(advance);
+    const { grain = 1 } = this.limits;
+    if (budget >= grain) budget -= budget % grain;
     turns.filter((s) => !s.decoding).forEach(advance);
     // Who has just made room for others does not take it back from them.
     if (this.preemptions === before) this.#admit(due, give, () => budget > 0);

@@ -132,7 +132,7 @@ export class TextEngine implements Engine {
     const maxRecorded = options.maxRecorded ?? 256;
     // Ranks draw on the host, from logits that all of them have.
     const drawing = this.#ranks ? 0 : maxRunning;
-    const own = pageable(model, contextTokens)
+    const own: Executor = pageable(model, contextTokens)
       ? new PagedExecutor(model, { pages, pageTokens, contextTokens, maxRecorded, drawing })
       : new SoloExecutor(model);
     this.#executor = this.#ranks?.rank === 0 ? new LeadingExecutor(own, this.#ranks, options.onBroken) : own;
@@ -140,6 +140,7 @@ export class TextEngine implements Engine {
       pages,
       pageTokens,
       maxRunning,
+      ...(own.grain !== undefined && { grain: own.grain }),
       stepTokens: Math.max(maxRunning, options.stepTokens ?? stepTokensOf(model)),
       whole: !this.#executor.cuts,
       reuse: (options.reuse ?? true) && this.#executor.shares,

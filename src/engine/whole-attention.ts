@@ -9,7 +9,7 @@ import { zeros } from '../tensor/create.js';
 import { keep } from '../tensor/scope.js';
 import { Tensor } from '../tensor/tensor.js';
 import { attends } from './fused-step.js';
-import type { LayerPages, PagedLayout } from './paged-step.js';
+import type { LayerPages } from './paged-step.js';
 
 export interface WholeOptions {
   readonly pageTokens: number;
@@ -58,9 +58,9 @@ export class WholeAttention {
   }
   /**
    * For a step whose state has tokens, positions, slots and lengths of the first n sequences, one after another, and
-   * whose products begin with the rows of these.
+   * whose products begin with the rows of these; `table` has their pages.
    */
-  of({ runs: [{ tables: table }] }: Pick<PagedLayout, 'runs'>, state: Tensor): WholeAttend {
+  of(table: Tensor, state: Tensor): WholeAttend {
     const { device, dtype } = this.#model;
     const { pageTokens, contextTokens: room, sequences } = this.#o;
     const n = state.size / 4;
