@@ -296,6 +296,31 @@ const DIFFERENT: Readonly<Record<string, string>> = {
   softplus: 'takes no beta: `x.mul(beta).softplus().div(beta)`',
   ctc_loss: 'the gradient is that of the log-probabilities given; PyTorch gives the one through log_softmax',
   'optimizers, maximize': 'not there: minimize `loss.neg()`',
+  'relu, max, min, amax, argmax of NaN':
+    'NaN is passed over in f32 and f64, and relu of NaN is 0, by the rule of Candle',
+  'max(dim), min(dim)': 'values alone; elements that tie share the gradient, as of amax, where PyTorch gives it to one',
+  hardtanh: 'the gradient at the bounds is 1, as of clamp; PyTorch has 0 for hardtanh and 1 for clamp',
+  'scaled_dot_product_attention, is_causal':
+    'the last query sees the last key, also where there are fewer queries than keys, as decoding with a cache needs; ' +
+    'PyTorch counts from the first of both',
+  'RNN, LSTM, GRU, MultiheadAttention, Transformer layers':
+    'the batch comes first, as with batch_first=True; forward answers outputs, `run` of recurrent layers states too',
+  'MultiheadAttention, attn_mask':
+    "true where a query sees a key; PyTorch's truth values of this one layer say the opposite",
+  one_hot: 'f32 unless said, ready for products; the number of classes is given',
+  'randint, arange, tensor([1, 2])': 'randint is i64, arange and lists of whole numbers are f32 unless said',
+  'std(dim, unbiased)': 'std(dims, keepdim, correction): `x.std(1, false, 0)`',
+  CosineAnnealingLR: 'stays at its end after T_max steps, where PyTorch goes up again',
+  'conv2d, padding="same"': 'a number: dilation * (kernel - 1) / 2 of an odd kernel',
+  clip_grad_norm_:
+    'gradients are clipped on their way to the step: `optimizer.backwardStep(loss, { clipNorm: 1 })`; there is no .grad, ' +
+    'and nothing to set to zero',
+  'Module.modules, apply': '`for (const [name, m] of model.namedModules())`',
+  'Module.register_forward_hook, register_full_backward_hook': '`model.onForward(hook)`, `model.onBackward(hook)`',
+  'Module.to(dtype), half': "`model.to(undefined, 'f16')`",
+  state_dict: 'a Map; load_state_dict takes maps and objects',
+  'Dropout(1)': 'refused: the share that is left out is below 1',
+  'x[0] = y, x[mask] = y': '`x.at(0).assign(y)`, `x.assign(x.maskedFill(mask, 0))`; brackets are refused',
 };
 
 /** The page. */

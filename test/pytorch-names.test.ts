@@ -3,7 +3,9 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import * as distributed from '../src/distributed/index.js';
 import * as wick from '../src/index.js';
+import * as io from '../src/io/index.js';
 import { packageRoot } from '../src/base/paths.js';
 import * as nn from '../src/nn/index.js';
 import { NO_NAMES, OTHER_NAMES } from '../scripts/pytorch-others.js';
@@ -43,11 +45,14 @@ test("every public name of PyTorch has an answer or a reason, and every reason i
 /** Of every tensor, not of the prototype. */
 const FIELDS = new Set(['layout', 'dtype', 'device', 'requiresGrad', 'shape', 'rank', 'size']);
 
+const ROOMS: Readonly<Record<string, object>> = { nn, io, distributed };
+
 test('other names are of methods, functions and losses that exist', () => {
   const missing = Object.values(OTHER_NAMES).flatMap((ours) => [
     ...[...ours.matchAll(/\b(?:x|q|mask)\.([a-z]\w*)/g)].flatMap(([, m]) =>
       m in wick.Tensor.prototype || FIELDS.has(m) ? [] : [m],
     ),
+    ...[...ours.matchAll(/(\w+) of wick\/(\w+)/g)].flatMap(([text, m, room]) => (m in ROOMS[room] ? [] : [text])),
     ...[...ours.matchAll(/losses\.(\w+)/g)].flatMap(([, m]) => (m in nn.losses ? [] : [`losses.${m}`])),
   ]);
   assert.deepEqual(missing, []);

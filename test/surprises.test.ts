@@ -5,6 +5,7 @@ import * as nn from '../src/nn/index.js';
 import {
   arange,
   blockDiag,
+  defineOp,
   eye,
   hannWindow,
   hessian,
@@ -215,4 +216,124 @@ test('a package without public addresses is not published', () => {
   assert.deepEqual(missingAddresses({ repository: { type: 'git', url: at }, homepage: at, bugs: { url: '' } }), [
     'bugs',
   ]);
+});
+
+test('integers of two dtypes are compared by value, floats are not mixed', () => {
+  const logits = tensor([
+    [1, 3, 2],
+    [4, 0, 1],
+  ]);
+  assert.deepEqual(logits.argmax(1).eq(ids(1, 2)).toArray(), [1, 0]);
+  assert.deepEqual(
+    tensor([-1], { dtype: 'i8' })
+      .lt(tensor([4294967295], { dtype: 'u32' }))
+      .toArray(),
+    [1],
+  );
+  assert.throws(() => logits.eq(logits.cast('f64')), /eq: operands have different dtypes, f32 .* and f64/);
+  assert.throws(() => logits.eq(logits.argmax()), /eq: operands have different dtypes, f32 .* and u32/);
+});
+
+test('the gradient of x log(y) is log(y), and 0 where x is 0', () => {
+  const [a, b] = [tensor([0, 0, 2]).requireGrad(), tensor([1, 3, 3]).requireGrad()];
+  for (const op of ['xlogy', 'xlog1py'] as const) {
+    const y = op === 'xlogy' ? b : tensor([0, 2, 2]);
+    const grads = a[op](y).sum().backward();
+    const [none, zero, slope] = grads.of(a).toArray<number[]>();
+    assert.deepEqual([none, zero], [0, 0]);
+    assert.ok(Math.abs(slope - Math.log(3)) < 1e-6, String(slope));
+  }
+  assert.deepEqual(
+    tensor([0])
+      .xlogy(tensor([NaN]))
+      .toArray(),
+    [NaN],
+  );
+});
+
+/** Calls that look right to someone who knows PyTorch, and what is said to them. */
+const REFUSED: Readonly<Record<string, readonly [call: () => unknown, says: RegExp]>> = {
+  'options where keepdim stands': [
+    () => x.std(1, { correction: 0 } as never),
+    /std: norm: keepdim is object, not true or false/,
+  ],
+  'options where keepdim stands, of a sum': [
+    () => x.sum(1, { keepdim: true } as never),
+    /sum: keepdim is object, not true or false/,
+  ],
+  'a tensor where dimensions stand': [
+    () => x.max(x as never),
+    /max: dimensions are a whole number or a list of them, not object/,
+  ],
+  'options where a stride stands': [
+    () => zeros([1, 1, 4, 4]).maxPool2d(2, { stride: 1 } as never),
+    /maxPool2d: stride takes a number or a pair, not object/,
+  ],
+  'padding by name': [
+    () => zeros([1, 1, 4, 4]).conv2d(zeros([1, 1, 3, 3]), { padding: 'same' as never }),
+    /conv2d: padding takes a number or a pair, not "same"/,
+  ],
+  'padding by name in one dimension': [
+    () => zeros([1, 1, 4]).conv1d(zeros([1, 1, 3]), { padding: 'same' as never }),
+    /conv1d: padding takes a number, not "same"/,
+  ],
+  'brackets that write': [
+    () => {
+      (x as unknown as number[])[0] = 5;
+    },
+    /x\[0\]: brackets index no tensor: read x\.at\(0\), write x\.at\(0\)\.assign/,
+  ],
+  'brackets that read': [() => (x as unknown as Tensor[])[-1], /x\[-1\]: brackets index no tensor/],
+  'a dtype where a device stands': [() => x.to('f16'), /unknown device "f16".*x\.cast\('f16'\)/],
+  'dropout without numbers': [() => x.dropout(0.5, undefined as never), /dropout: takes uniform numbers.*nn\.dropout/],
+  'a module instead of its parameters': [
+    () => new nn.Adam(new nn.Linear(2, 2) as never),
+    /Adam: takes a list of parameters, as model\.parameters\(\)/,
+  ],
+  'layers as a list': [
+    () => new nn.Sequential([new nn.ReLU()] as never),
+    /Sequential: .*not a list of them; write \.\.\.layers/,
+  ],
+  'parameters to be clipped': [
+    () => nn.clipGradNorm(new nn.Linear(2, 2).parameters(), 1),
+    /clipGradNorm: these are parameters, not gradients/,
+  ],
+  'the answer of backward to be clipped': [
+    () => nn.clipGradNorm(zeros([2]).requireGrad().sum().backward() as never, 1),
+    /clipGradNorm: takes a list of gradients, as \[\.\.\.loss\.backward\(\)\.values\(\)\]/,
+  ],
+  'a schedule without its numbers': [
+    () => new nn.Scheduler(new nn.SGD([zeros([2])]), (nn.linearRate as () => nn.Schedule)()),
+    /Scheduler: the schedule's factor at step 0 is NaN/,
+  ],
+  'an option of backward that is none': [
+    () =>
+      zeros([2])
+        .requireGrad()
+        .sum()
+        .backward({ retain_graph: true } as never),
+    /backward: unknown option "retain_graph"; known are grad, createGraph/,
+  ],
+  'a name before the definition of an op': [
+    () => (defineOp as (...a: unknown[]) => unknown)('twice', {}),
+    /defineOp: takes an object with the op's name, inputs and functions, not a string/,
+  ],
+};
+for (const [name, [call, says]] of Object.entries(REFUSED))
+  test(`${name}: refused by name`, () => assert.throws(call, says));
+
+test('a number is assigned to every element, of a view too', () => {
+  const z = zeros([2, 2]);
+  z.at(0).assign(5);
+  assert.deepEqual(z.toArray(), [
+    [5, 5],
+    [0, 0],
+  ]);
+});
+
+test("JSON of a tensor is its arrays, and an object's tensors load as a map's do", () => {
+  assert.equal(JSON.stringify({ y: tensor([[1, 2]]) }), '{"y":[[1,2]]}');
+  const layer = new nn.Linear(1, 1);
+  assert.deepEqual(layer.loadStateDict({ weight: tensor([[3]]), bias: tensor([4]) }), { missing: [], unexpected: [] });
+  assert.deepEqual(layer.forward(tensor([2])).toArray(), [10]);
 });

@@ -1,4 +1,5 @@
 // Device names to backends, each opened on first use.
+import { DTYPE } from '../base/dtype.js';
 import { ArgumentError, DeviceError } from '../base/errors.js';
 import type { DeviceInfo } from '../driver/driver.js';
 import { driverOrSentence, openDriver, VENDOR_NAMES, type VendorName, VENDORS } from '../driver/drivers.js';
@@ -79,7 +80,12 @@ export function openBackend(name: string): Backend {
   const [kind, argument = ''] = name.split(':', 2);
   const open = Object.hasOwn(openers, kind) ? openers[kind] : undefined;
   if (!open)
-    throw new DeviceError(`unknown device ${JSON.stringify(name)}; known kinds are ${deviceKinds().join(', ')}`);
+    throw new DeviceError(
+      `unknown device ${JSON.stringify(name)}; known kinds are ${deviceKinds().join(', ')}` +
+        (Object.hasOwn(DTYPE, name)
+          ? `; a dtype is x.cast('${name}') of a tensor, model.to(undefined, '${name}') of a module`
+          : ''),
+    );
   return open(argument);
 }
 

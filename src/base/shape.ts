@@ -42,7 +42,8 @@ export function checkShape(op: string, shape: Shape): void {
 }
 const MOST_ELEMENTS = 2 ** 50;
 /** What stands where a number should, without asking it to turn itself into one. */
-const said = (v: unknown): string => (typeof v === 'number' ? String(v) : v === null ? 'null' : typeof v);
+const said = (v: unknown): string =>
+  typeof v === 'number' ? String(v) : typeof v === 'string' ? JSON.stringify(v) : v === null ? 'null' : typeof v;
 
 /** A dimension argument, negative from the end; `extra` 1 allows the place after the last (unsqueeze, stack). */
 export function normalizeDim(op: string, dim: number, rank: number, extra = 0): number {
@@ -62,7 +63,10 @@ export function normalizeDim(op: string, dim: number, rank: number, extra = 0): 
 /** Several dimensions, all when undefined, sorted and distinct. */
 export function normalizeDims(op: string, dims: number | readonly number[] | undefined, rank: number): number[] {
   if (dims === undefined) return Array.from({ length: rank }, (_, i) => i);
-  const list = (typeof dims === 'number' ? [dims] : dims).map((d) => normalizeDim(op, d, rank));
+  const given = typeof dims === 'number' ? [dims] : dims;
+  if (!Array.isArray(given))
+    throw new ArgumentError(`${op}: dimensions are a whole number or a list of them, not ${said(given)}`);
+  const list = given.map((d) => normalizeDim(op, d, rank));
   if (new Set(list).size !== list.length) {
     throw new ShapeError(`${op}: dimensions ${formatShape(list)} name one twice`);
   }
@@ -110,6 +114,9 @@ export function resolveReshape(op: string, from: Shape, to: Shape): number[] {
 /** A pair from a number or a pair: stride, padding and dilation arguments. */
 export function pair(op: string, name: string, v: number | readonly number[]): [number, number] {
   const p = typeof v === 'number' ? [v, v] : v;
-  if (p.length !== 2) throw new ArgumentError(`${op}: ${name} takes a number or a pair, not ${formatShape(p)}`);
+  if (!Array.isArray(p) || p.length !== 2)
+    throw new ArgumentError(
+      `${op}: ${name} takes a number or a pair, not ${Array.isArray(p) ? formatShape(p) : said(p)}`,
+    );
   return [p[0], p[1]];
 }

@@ -13,6 +13,18 @@ export const gradNorm = (grads: readonly Tensor[]): Tensor =>
       .sqrt(),
   );
 
+/** Gradients as a list; what backward() answers holds them, and parameters are none. */
+function asList(op: string, grads: readonly Tensor[]): readonly Tensor[] {
+  if (!Array.isArray(grads))
+    throw new ArgumentError(`${op}: takes a list of gradients, as [...loss.backward().values()]`);
+  if (grads.some((g: Tensor) => g.requiresGrad && !g.node))
+    throw new ArgumentError(
+      `${op}: these are parameters, not gradients, which backward() answers and no tensor keeps; ` +
+        'backwardStep(loss, { clipNorm }) of an optimizer does it all',
+    );
+  return grads;
+}
+
 /** What gradients are multiplied by so that their joint norm is at most `max`, a 0-d f32 tensor, and that norm. */
 export function clipFactor(grads: readonly Tensor[], max: number): { factor: Tensor; norm: Tensor } {
   if (!(max > 0)) throw new ArgumentError(`clipGradNorm: the largest norm is ${max}; it takes a number above 0`);
@@ -24,12 +36,12 @@ export function clipFactor(grads: readonly Tensor[], max: number): { factor: Ten
 }
 /** Gradients scaled down so that their joint norm is at most `max`; nothing is read back. */
 export function clipGradNorm(grads: readonly Tensor[], max: number): { grads: Tensor[]; norm: Tensor } {
-  const { norm, factor } = clipFactor(grads, max);
+  const { norm, factor } = clipFactor(asList('clipGradNorm', grads), max);
   return noGrad(() => ({ norm, grads: grads.map((g) => g.mul(factor.cast(g.dtype))) }));
 }
 
 /** Gradients whose elements lie between -max and max. */
 export function clipGradValue(grads: readonly Tensor[], max: number): Tensor[] {
   if (!(max > 0)) throw new ArgumentError(`clipGradValue: the largest value is ${max}; it takes a number above 0`);
-  return noGrad(() => grads.map((g) => g.clamp(-max, max)));
+  return noGrad(() => asList('clipGradValue', grads).map((g) => g.clamp(-max, max)));
 }

@@ -26,7 +26,12 @@ export type LayerLike = Layer | ((x: Tensor) => Tensor);
 function asLayer(l: LayerLike, where: string): Layer {
   if (l instanceof Module && typeof (l as Partial<Layer>).forward === 'function') return l;
   if (typeof l === 'function' && !(l.prototype instanceof Module)) return new Func(l as (x: Tensor) => Tensor);
-  const what = typeof l === 'function' ? `the class ${l.name} itself; write new ${l.name}(...)` : String(l);
+  const what =
+    typeof l === 'function'
+      ? `the class ${l.name} itself; write new ${l.name}(...)`
+      : Array.isArray(l)
+        ? 'a list of them; write ...layers'
+        : String(l);
   throw new ArgumentError(`${where}: takes modules with a forward() and functions of a tensor, not ${what}`);
 }
 const inOrder = (list: readonly Module[]): Field[] =>

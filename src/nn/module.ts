@@ -141,12 +141,17 @@ export abstract class Module {
   }
 
   /**
-   * Copies values into the tensors of the same names, in place. Names that are missing or unexpected are an error that
+   * Copies values of a map or an object into the tensors of the same names, in place. Names that are missing or unexpected are an error that
    * lists them; with `{ strict: false }` they are what it returns.
    */
-  loadStateDict(from: ReadonlyMap<string, Tensor>, { strict = true, prefix = '' }: LoadOptions = {}): LoadReport {
+  loadStateDict(
+    from: ReadonlyMap<string, Tensor> | Readonly<Record<string, Tensor>>,
+    { strict = true, prefix = '' }: LoadOptions = {},
+  ): LoadReport {
     const given = new Map(
-      [...from].filter(([name]) => name.startsWith(prefix)).map(([name, t]) => [name.slice(prefix.length), t]),
+      [...(from instanceof Map ? from : Object.entries(from))]
+        .filter(([name]) => name.startsWith(prefix))
+        .map(([name, t]) => [name.slice(prefix.length), t]),
     );
     const own = this.stateDict();
     const missing = [...own.keys()].filter((name) => !given.has(name));

@@ -70,8 +70,9 @@ export abstract class Optimizer<O extends OptimizerOptions = OptimizerOptions> {
     const name = new.target.name;
     const known = Object.keys(defaults);
     requireOptions(name, options, known);
-    if (!Array.isArray(params) || params.length === 0)
-      throw new ArgumentError(`${name}: there are no parameters to train`);
+    if (!Array.isArray(params))
+      throw new ArgumentError(`${name}: takes a list of parameters, as model.parameters(), or of groups of them`);
+    if (params.length === 0) throw new ArgumentError(`${name}: there are no parameters to train`);
     const filled = { ...defaults, ...options };
     this.learningRate = checkedRate(name, filled.learningRate as number);
     const given = params[0] instanceof Tensor ? [{ params }] : params;

@@ -33,7 +33,10 @@ export class Scheduler {
     this.#set();
   }
   #set(): void {
-    this.optimizer.learningRate = this.base * this.schedule(this.#at);
+    const factor = this.schedule(this.#at);
+    if (!Number.isFinite(factor))
+      throw new ArgumentError(`Scheduler: the schedule's factor at step ${this.#at} is ${factor}, not a number`);
+    this.optimizer.learningRate = this.base * factor;
   }
   /** Steps so far; setting it goes there, as after loading a checkpoint. */
   get at(): number {

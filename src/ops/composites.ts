@@ -3,7 +3,7 @@ import { type DType, DTYPES, FLOATS, REALS } from '../base/dtype.js';
 import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape, normalizeDim, normalizeDims, resolveReshape, type Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
-import { requireWhole } from './kernel-row.js';
+import { requireFlag, requireWhole } from './kernel-row.js';
 import { type CompositeErrorSample, type CompositeRow, type CompositeSample, rows, ulps } from './op.js';
 import { type Dims, reducedShape } from './reduce.js';
 
@@ -217,6 +217,7 @@ export const compositeOps = rows({
     'ln of the sum of e^x over dims, stable',
     (x: Tensor, dims?: Dims, keepdim: boolean = false): Tensor =>
       wide(x, (w) => {
+        requireFlag('logSumExp', 'keepdim', keepdim);
         const list = normalizeDims('logSumExp', dims, w.rank);
         if (list.some((d) => w.shape[d] === 0)) return w.sum(list, keepdim).log(); // of nothing: minus infinity
         const top = w.detach().max(list, true);
@@ -233,6 +234,7 @@ export const compositeOps = rows({
     (x: Tensor, p: number = 2, dims?: Dims, keepdim: boolean = false): Tensor =>
       wide(x, (w) => {
         if (Number.isNaN(p)) throw new ArgumentError('norm: the order is NaN');
+        requireFlag('norm', 'keepdim', keepdim);
         const list = normalizeDims('norm', dims, w.rank);
         if (p === 0) return w.ne(0).cast(w.dtype).sum(list, keepdim);
         const size = w.abs();

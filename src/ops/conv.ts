@@ -65,7 +65,9 @@ const DIFFERS =
 const spread = (rank: 1 | 2, op: string, name: string, v: Axes | undefined, or: number): number[] => {
   if (rank === 2) return pair(op, name, v ?? or);
   if (v !== undefined && typeof v !== 'number')
-    throw new ArgumentError(`${op}: ${name} takes a number, not ${formatShape(v)}`);
+    throw new ArgumentError(
+      `${op}: ${name} takes a number, not ${Array.isArray(v) ? formatShape(v) : JSON.stringify(v)}`,
+    );
   return [v ?? or];
 };
 

@@ -1,5 +1,5 @@
 // Builders of elementwise rows: what unary, binary and comparison rows have in common.
-import type { DType } from '../base/dtype.js';
+import { type DType, INTS } from '../base/dtype.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { Bound, Call, ElementwiseRow, ErrorSample, GradContext, Params, Sample } from './op.js';
 
@@ -94,11 +94,18 @@ export const binary = (
   def: Common & { readonly grad?: (ctx: GradContext<NoParams>) => readonly (Tensor | undefined)[] },
 ): BinaryRow => ({ family: 'elementwise', arity: 2, result: 'same', scalars: [], args: twoInputs, ...def });
 
+/** Integers of two dtypes are compared by value, in i64, which holds them all: argmax (u32) beside labels (i64). */
+function compared(x: Tensor, y: Operand): Call<NoParams> {
+  const both = typeof y === 'object' && y !== null && x.dtype !== y.dtype && isWhole(x.dtype) && isWhole(y.dtype);
+  return both ? twoInputs(x.cast('i64'), y.cast('i64')) : twoInputs(x, y);
+}
+const isWhole = (d: DType): boolean => d === 'i8' || (INTS as readonly DType[]).includes(d);
+
 export const comparison = (def: Common): BinaryRow => ({
   family: 'elementwise',
   arity: 2,
   result: 'bool',
   scalars: [],
-  args: twoInputs,
+  args: compared,
   ...def,
 });

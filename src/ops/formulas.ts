@@ -5,7 +5,7 @@ import { formatShape, normalizeDim, type Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { wide } from './composites.js';
 import { formulaRow } from './formula-row.js';
-import { composite, requireWhole } from './kernel-row.js';
+import { composite, requireFlag, requireWhole } from './kernel-row.js';
 import { type CompositeSample, rows } from './op.js';
 
 const on = (shape: Shape, ...args: unknown[]): CompositeSample => ({ inputs: [{ shape }], args });
@@ -108,6 +108,7 @@ export const formulaOps = rows({
       { inputs: [{ shape: [2, 4], distinct: true }], args: [] },
     ]),
     compose: (x: Tensor, dim?: number, keepdim: boolean = false): readonly [values: Tensor, indices: Tensor] => {
+      requireFlag('nanmedian', 'keepdim', keepdim);
       if (!isFloat(x.dtype)) return x.median(dim, keepdim);
       const flat = dim === undefined ? x.reshape([x.size]) : x;
       const d = dim === undefined ? 0 : normalizeDim('nanmedian', dim, x.rank);

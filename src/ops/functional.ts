@@ -248,6 +248,10 @@ export const functional = rows({
     formula: 'elements kept with probability 1 - p and divided by it; 0 elsewhere; `mask` holds uniform numbers',
     compose: (x: Tensor, p: number, mask: Tensor): Tensor => {
       if (!(p >= 0 && p < 1)) throw new ArgumentError(`dropout: probability ${p} is not in [0, 1)`);
+      if (mask === undefined)
+        throw new ArgumentError(
+          'dropout: takes uniform numbers of the shape of x too, as x.randLike(); nn.dropout(x, p) draws them',
+        );
       return p === 0 ? x : mask.ge(p).where(x.affine(1 / (1 - p), 0), x.constant(0));
     },
   }),

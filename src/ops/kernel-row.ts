@@ -89,6 +89,12 @@ export function requireNumbers(op: string, values: Readonly<Record<string, unkno
   }
 }
 
+/** True or false as such: options in the place of a flag would count as true, and be ignored. */
+export function requireFlag(op: string, name: string, value: unknown): void {
+  if (typeof value !== 'boolean')
+    throw new ArgumentError(`${op}: ${name} is ${value === null ? 'null' : typeof value}, not true or false`);
+}
+
 /** Refuses a misspelt option, or a number or tensor in the place of the options, instead of ignoring it. */
 export function requireOptions(op: string, options: object, known: readonly string[]): void {
   const proto: unknown = typeof options === 'object' && options !== null ? Object.getPrototypeOf(options) : undefined;

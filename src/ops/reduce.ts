@@ -4,7 +4,7 @@ import { ShapeError } from '../base/errors.js';
 import { Layout } from '../base/layout.js';
 import { formatShape, normalizeDim, normalizeDims, type Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
-import { requireOptions } from './kernel-row.js';
+import { requireFlag, requireOptions } from './kernel-row.js';
 import {
   type Call,
   type ErrorSample,
@@ -84,10 +84,10 @@ function exactSum(values: readonly Value[]): Value {
 
 const overDims =
   (op: string) =>
-  (x: Tensor, dims?: Dims, keepdim = false): Call<ReduceParams> => ({
-    inputs: [x],
-    params: { dims: normalizeDims(op, dims, x.shape.length), keepdim },
-  });
+  (x: Tensor, dims?: Dims, keepdim = false): Call<ReduceParams> => {
+    requireFlag(op, 'keepdim', keepdim);
+    return { inputs: [x], params: { dims: normalizeDims(op, dims, x.shape.length), keepdim } };
+  };
 const samples =
   (distinct = false) =>
   (): readonly Sample<ReduceParams>[] => [
@@ -201,10 +201,12 @@ function argExtremum(op: 'argmax' | 'argmin', candleSymbol: string): ReduceDef<[
     differs:
       'ties give the first index at every length; NaN is passed over unless the row begins with it and holds ' +
       'nothing else (Candle: by position)',
-    args: (x: Tensor, dim?: number, keepdim = false): Call<ReduceParams> =>
-      dim === undefined
+    args: (x: Tensor, dim?: number, keepdim = false): Call<ReduceParams> => {
+      requireFlag(op, 'keepdim', keepdim);
+      return dim === undefined
         ? { inputs: [x.reshape([x.size])], params: { dims: [0], keepdim: false } }
-        : { inputs: [x], params: { dims: [normalizeDim(op, dim, x.shape.length)], keepdim } },
+        : { inputs: [x], params: { dims: [normalizeDim(op, dim, x.shape.length)], keepdim } };
+    },
     infer: (inputs: readonly Sig[], params: ReduceParams): readonly Sig[] => {
       refuseEmpty(op, inputs[0], params.dims);
       return inferLike('u32')(inputs, params);

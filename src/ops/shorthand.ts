@@ -164,7 +164,7 @@ export const shorthandOps = rows({
     compose: (x: Tensor, y: Tensor): Tensor =>
       together([x, y], (a, b) => {
         const none = a.eq(0).logicalAnd(b.isNan().logicalNot());
-        return none.where(a, a.mul(none.where(1, b).log()));
+        return a.mul(none.where(1, b).log());
       }),
   }),
   sinc: composite({

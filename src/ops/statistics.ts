@@ -5,7 +5,7 @@ import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape, normalizeDim, sameShape, type Shape } from '../base/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { wide } from './composites.js';
-import { composite, requireDType, requireOptions, requireWhole } from './kernel-row.js';
+import { composite, requireDType, requireFlag, requireOptions, requireWhole } from './kernel-row.js';
 import { type CompositeErrorSample, type CompositeRow, type CompositeSample, rows, ulps } from './op.js';
 
 const INTERPOLATIONS = ['linear', 'lower', 'higher', 'midpoint', 'nearest'] as const;
@@ -136,6 +136,7 @@ export const statisticsOps = rows({
       different([2, 3]),
     ]),
     compose: (x: Tensor, dim?: number, keepdim: boolean = false): readonly [values: Tensor, indices: Tensor] => {
+      requireFlag('median', 'keepdim', keepdim);
       const { flat, d, n } = along('median', x, dim);
       const order = flat.detach().argsort(d);
       const middle = Math.floor((n - 1) / 2);

@@ -1,6 +1,7 @@
 // Reverse-mode differentiation: recorded nodes, walked backwards, each by its row's one-line rule.
 import { GradError } from '../base/errors.js';
 import { formatShape, sameShape } from '../base/shape.js';
+import { requireOptions } from '../ops/kernel-row.js';
 import type { GradContext, Grads } from '../ops/op.js';
 import { gradEnabled, type Node, NOT_KEPT, refuseNaN, withGrad } from './autograd.js';
 import { type GradPiece, joined } from './grad-pieces.js';
@@ -283,6 +284,7 @@ class Pass {
 
 /** Tensor's backward() as a function. */
 export function backward(result: Tensor, options: BackwardOptions = {}): Gradients {
+  requireOptions('backward', options, ['grad', 'createGraph', 'onLeaf', 'sparing', 'retainGraph']);
   const { grad, createGraph = false, retainGraph = false, sparing = false } = options;
   if (!result.requiresGrad) throw new GradError('backward: nothing this result was made of requires a gradient');
   if (!grad && result.size !== 1)

@@ -72,6 +72,8 @@ export function defineOp(definition: ElementwiseDefinition | KernelDefinition): 
 }
 
 function check(d: ElementwiseDefinition | KernelDefinition): void {
+  if (typeof d !== 'object' || d === null)
+    throw new ArgumentError(`defineOp: takes an object with the op's name, inputs and functions, not a ${typeof d}`);
   const refuse = (why: string): never => {
     throw new ArgumentError(`defineOp ${JSON.stringify(d.name)}: ${why}`);
   };

@@ -98,6 +98,14 @@ for (const row of opList) {
   Object.defineProperty(Tensor.prototype, row.name, { value: method(row), writable: true, configurable: true });
 }
 
+// x[0] = 5 would make a property of JavaScript's own and change no element: brackets are refused.
+for (let i = -8; i < 64; i++) {
+  const refuse = (): never => {
+    throw new ArgumentError(`x[${i}]: brackets index no tensor: read x.at(${i}), write x.at(${i}).assign(values)`);
+  };
+  Object.defineProperty(Tensor.prototype, String(i), { get: refuse, set: refuse, configurable: true });
+}
+
 Tensor.from = tensor;
 Tensor.prototype.at = function (...indices: Index[]) {
   return at(this, ...indices);

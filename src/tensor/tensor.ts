@@ -253,9 +253,9 @@ export class Tensor {
     return this.device.constant(value, this.dtype);
   }
 
-  /** Writes src into this tensor's elements, in place, outside any graph. */
-  assign(src: Tensor): this {
-    assignInto(this, src);
+  /** Writes a tensor, broadcast, or a number into this tensor's elements, in place, outside any graph. */
+  assign(src: Tensor | number): this {
+    assignInto(this, typeof src === 'number' ? this.constant(src) : src);
     return this;
   }
 
@@ -316,6 +316,10 @@ export class Tensor {
    */
   toArray<T extends Nested = Nested>(): T {
     return nest(this.#numbers(), this.shape) as T;
+  }
+  /** What JSON.stringify writes of a tensor: its nested arrays. */
+  toJSON(): Nested {
+    return this.toArray();
   }
   /** The single element of a tensor that has one. */
   item(): number {
