@@ -31,7 +31,7 @@ const CALLS: Record<string, () => unknown> = {
   'full of a text': () => full('3', 1),
   'rand of null': () => rand(null),
   'randn of nothing': () => randn(),
-  'assign of a number': () => zeros([1]).assign(5),
+  'assign of a list': () => zeros([1]).assign([5]),
   'cat of null': () => cat(null),
   'cat of a number': () => cat([5]),
   'stack of nothing': () => stack([]),

@@ -314,6 +314,10 @@ const REFUSED: Readonly<Record<string, readonly [call: () => unknown, says: RegE
         .backward({ retain_graph: true } as never),
     /backward: unknown option "retain_graph"; known are grad, createGraph/,
   ],
+  'a module where a checkpoint holds tensors': [
+    () => nn.saveCheckpoint('never-written', { model: 1, optimizer: new nn.SGD([zeros([2])]) } as never),
+    /saveCheckpoint: tensors are a map, as model\.stateDict\(\) gives/,
+  ],
   'a name before the definition of an op': [
     () => (defineOp as (...a: unknown[]) => unknown)('twice', {}),
     /defineOp: takes an object with the op's name, inputs and functions, not a string/,

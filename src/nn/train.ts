@@ -205,10 +205,18 @@ export interface CheckpointParts {
   readonly generators?: Readonly<Record<string, Generator>>;
 }
 
+function tensorsOf(op: string, { tensors }: CheckpointParts): ReadonlyMap<string, Tensor> {
+  if (!(tensors instanceof Map)) throw new ArgumentError(`${op}: tensors are a map, as model.stateDict() gives`);
+  return tensors;
+}
 /** Tensors, the optimizer's state and random streams in one safetensors file that appears whole or not at all. */
-export function saveCheckpoint(path: string, parts: CheckpointParts, { step, extra }: Checkpoint): void {
+export function saveCheckpoint(
+  path: string,
+  parts: CheckpointParts,
+  { step = parts.optimizer.steps, extra = {} }: Partial<Checkpoint> = {},
+): void {
   const all = new Map<string, Tensor>();
-  for (const [name, t] of parts.tensors) all.set(`model.${name}`, t);
+  for (const [name, t] of tensorsOf('saveCheckpoint', parts)) all.set(`model.${name}`, t);
   for (const [name, t] of parts.optimizer.stateDict()) all.set(`optimizer.${name}`, t);
   const generators = Object.fromEntries(
     Object.entries(parts.generators ?? {}).map(([name, g]) => [name, [String(g.seed), String(g.offset)]]),
@@ -243,7 +251,7 @@ export function loadCheckpoint(path: string, parts: CheckpointParts, device?: De
   };
   const stored = loadTensors(path, device ? { device } : {});
   const state = new Map<string, Tensor>();
-  for (const [name, t] of parts.tensors) {
+  for (const [name, t] of tensorsOf('loadCheckpoint', parts)) {
     const value = stored.get(`model.${name}`);
     if (!value) throw new ArgumentError(`loadCheckpoint: ${path} has no model tensor ${JSON.stringify(name)}`);
     noGrad(() => t.assign(value.to(t.device)));
