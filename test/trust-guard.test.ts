@@ -109,7 +109,7 @@ for (const { name, device, missing } of testDevices('cpu,reference,sim:32')) {
     const there = ones([4], { device: other });
     refused(() => here.assign(there), 'E_DEVICE', /assign: operands are on different devices/);
     refused(() => here.add(there), 'E_DEVICE', /different devices/);
-    refused(() => here.assign(wrong(5)), 'E_ARGUMENT', /assign: operand 1 is number/);
+    refused(() => here.assign(wrong('5')), 'E_ARGUMENT', /assign: operand 1 is string/);
     assert.deepEqual(here.toArray(), [0, 0, 0, 0]);
   });
 }
