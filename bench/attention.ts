@@ -41,12 +41,14 @@ interface Case {
   readonly more?: keyof typeof MORE;
   readonly backward: boolean;
 }
-/** Changes of scores, each for so many heads; the rate counts no operation of theirs. */
+/** Changes of scores, each for so many heads and tokens; the rate counts no operation of theirs. */
 const MORE = {
   softcap: () => ({ softcap: 30 }),
   alibi: (heads: number) => ({ alibi: perHead(heads, (i) => 2 ** (-(8 * (i + 1)) / heads)) }),
   sinks: (heads: number) => ({ sinks: perHead(heads, (i) => i / heads) }),
-} satisfies Readonly<Record<string, (heads: number) => SdpaOptions>>;
+  mask: (_: number, t: number) => ({ mask: randn([1, 1, t, t], { seed: 7, device }).gt(-1) }),
+  'added mask': (_: number, t: number) => ({ mask: randn([1, 1, t, t], { seed: 7, device }).cast('bf16') }),
+} satisfies Readonly<Record<string, (heads: number, tokens: number) => SdpaOptions>>;
 const perHead = (heads: number, of: (i: number) => number): Tensor =>
   tensor(
     Float32Array.from({ length: heads }, (_, i) => of(i)),
@@ -143,7 +145,7 @@ function attention(c: Case): { readonly inputs: readonly Tensor[]; readonly run:
   const options = {
     causal: c.causal,
     ...(c.window && { window: [c.window, 0] as [number, number] }),
-    ...(c.more && MORE[c.more](h)),
+    ...(c.more && MORE[c.more](h, t)),
   };
   if (c.kind === 'varlen') {
     const inputs = [h, hk, hk].map((n, i) => random([b * t, n, d], i + 1, c.dtype));

@@ -1,275 +1,40 @@
-// Attention of 16-bit floats on Hopper: warpgroup products that read shared memory, one warpgroup copying and two or
-// three computing.
+// Attention of 16-bit floats on Hopper: warpgroup products that read shared memory, one warpgroup copying and two
+// computing.
 //
-// attention_hopper_T_D for head dimensions 64 and 128, 128 * (1 + teams) threads, as many blocks as multiprocessors
-// (fewer for small problems): a block takes query tiles of 64 * teams rows, in pairs of a long and a short one where
-// causal rows differ, and copies the next one's queries and keys while it ends the one before. Dynamic shared memory:
-// see below. Compiled for sm_90a, as its module declares. Rows must be 16-byte aligned.
+// attention_hopper_T_D for head dimensions 64 and 128, 384 threads, as many blocks as multiprocessors (fewer for small
+// problems): a block takes query tiles of 128 rows, in pairs of a long and a short one where causal rows differ, and
+// copies the next one's queries and keys while it ends the one before. Shared bytes: 1024 + 2 * D * (2 * 128 + 4 * 128).
+// Compiled for sm_90a, as its module declares. Rows must be 16-byte aligned.
 //
-// Scores are only scaled: with a cap, alibi or a mask the registers do not suffice, and attention-matrix.hip serves.
-// While one computing group waits for its products another does its softmax; named barriers make them take turns. Two
-// schedules, since each is measured to be the faster one of its head dimension: attention_hopper for 64,
+// Scores are scaled; what else changes them is compiled in: _capped, _biased (alibi, a mask), _capped_biased. While one
+// computing group waits for its products another does its softmax. Two schedules, since each is measured to be the
+// faster one of its head dimension: attention_hopper, where named barriers make groups take turns, for 64, and
 // attention_hopper_joined for 128.
 #include "attention.h"
 #include "hopper.h"
 #include "settle.h"
 
+/** What happens to scores beside their scale. */
+constexpr int CAPPED = 1, BIASED = 2;
+
 #if defined(WICK_NVIDIA) && defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-constexpr int HOPPER_KEYS = 128, HOPPER_STAGES = 2;
+constexpr int HOPPER_ROWS = 128, HOPPER_KEYS = 128, HOPPER_STAGES = 2;
 
 /** Where 16-byte part c of row r lies in a tile of `rows` rows: 64 columns side by side, then the next 64. */
 WICK_FN u32 place(int r, int c, int rows) { return (u32)(c / 8 * rows * 128 + r * 128 + ((c ^ r) & 7) * 16); }
 
-/**
- * Query tile number `n` of a block: false when there are no more. Heads stay together, so that their keys stay in the
- * cache.
- */
+/** A query tile and its key tiles. */
 struct HopperTile {
   int head, kv_head, i0, first, tiles;
   Sequence s;
 };
-template <int Rows> WICK_FN bool hopper_tile(const Attention& p, int n, HopperTile& t) {
-  const int per_head = (p.tq + Rows - 1) / Rows, all = per_head * p.heads * p.batch;
-  const bool pairs = all > (int)gridDim.x;
-  const int each = pairs ? (per_head + 1) / 2 : per_head, item = (pairs ? n / 2 : n) * gridDim.x + blockIdx.x;
-  if (item >= each * p.heads * p.batch) return false;
-  const int at = item % each;
-  t.head = item / each % p.heads;
-  t.kv_head = t.head / (p.heads / p.kv_heads);
-  t.s = sequence_of(p, item / each / p.heads);
-  t.i0 = (pairs && n % 2 ? at : per_head - 1 - at) * Rows;
-  t.tiles = 0;
-  // nothing to do, or the middle one a second time
-  if (t.i0 >= t.s.nq || (pairs && n % 2 && at == per_head - 1 - at)) t.i0 = -1;
-  else {
-    Range keys = keys_seen(p, t.s, t.i0, t.i0 + Rows - 1);
-    t.first = keys.begin / HOPPER_KEYS;
-    if (keys.begin < keys.end) t.tiles = (keys.end + HOPPER_KEYS - 1) / HOPPER_KEYS - t.first;
-  }
-  return true;
-}
-
-template <class T, int D, int Teams, bool Turns, bool Lazy> WICK_FN void attention_hopper(const Attention& p) {
-  constexpr int Rows = 64 * Teams, Keys = HOPPER_KEYS, Stages = HOPPER_STAGES, Parts = D / 8;
-  constexpr u32 TileBytes = Keys * D * 2, QueryBytes = Rows * D * 2;
-  DYNAMIC_SHARED(unsigned char, raw);
-  unsigned char* shared = raw + (1024 - (shared_address(raw) & 1023)) % 1024;
-  unsigned char* k_tiles = shared + 2 * QueryBytes;
-  unsigned char* v_tiles = k_tiles + Stages * TileBytes;
-  __shared__ u64 full_q[2], empty_q[2], full_k[Stages], full_v[Stages], empty_k[Stages], empty_v[Stages];
-  const int group = threadIdx.x / 128, t = threadIdx.x % 128;
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < 2; i++) {
-      barrier_init(full_q + i, 128);
-      barrier_init(empty_q + i, 4 * Teams);  // a lane of every computing warp
-    }
-    for (int i = 0; i < Stages; i++) {
-      barrier_init(full_k + i, 128);
-      barrier_init(full_v + i, 128);
-      barrier_init(empty_k + i, 4 * Teams);
-      barrier_init(empty_v + i, 4 * Teams);
-    }
-  }
-  __syncthreads();
-  HopperTile w;
-  int done = 0, queries = 0;  // key tiles and query tiles so far; both sides count alike
-
-  if (group == 0) {
-    if constexpr (Teams == 2) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-    else asm volatile("setmaxnreg.dec.sync.aligned.u32 32;");
-    const int c = t % Parts;
-    auto load = [&](unsigned char* to, const void* base, const i64(&strides)[3], int j0) {
-      const T* at = p.pages ? nullptr : key_row<const T>(p, base, strides, w.s, w.kv_head, j0 + t / Parts) + 8 * c;
-#pragma unroll 4
-      for (int r = t / Parts; r < Keys; r += 128 / Parts) {
-        bool in = j0 + r < w.s.nk;
-        const T* from = !in       ? (const T*)p.q
-                        : p.pages ? key_row<const T>(p, base, strides, w.s, w.kv_head, j0 + r) + 8 * c
-                                  : at;
-        async_copy16(to + place(r, c, Keys), from, in ? 16 : 0);
-        at += 128 / Parts * strides[2];
-      }
-    };
-    for (int item = 0; hopper_tile<Rows>(p, item, w); item++) {
-      if (w.i0 < 0) continue;
-      barrier_wait(empty_q + queries % 2, (queries / 2 & 1) ^ 1);
-      const T* at = query_row<const T>(p.q, p.q_strides, w.s, w.head, w.i0 + t / Parts) + 8 * c;
-#pragma unroll 2
-      for (int r = t / Parts; r < Rows; r += 128 / Parts) {
-        bool in = w.i0 + r < w.s.nq;
-        async_copy16(shared + queries % 2 * QueryBytes + place(r, c, Rows), in ? at : (const T*)p.q, in ? 16 : 0);
-        at += 128 / Parts * p.q_strides[2];
-      }
-      barrier_arrive_copied(full_q + queries % 2);
-      queries++;
-      // Tiles are taken from the last to the first: those at the diagonal come first.
-      for (int n = 0; n < w.tiles; n++, done++) {
-        int stage = done % Stages, j0 = (w.first + w.tiles - 1 - n) * Keys;
-        u32 free = (done / Stages & 1) ^ 1;
-        barrier_wait(empty_k + stage, free);
-        load(k_tiles + stage * TileBytes, p.k, p.k_strides, j0);
-        barrier_arrive_copied(full_k + stage);
-        barrier_wait(empty_v + stage, free);
-        load(v_tiles + stage * TileBytes, p.v, p.v_strides, j0);
-        barrier_arrive_copied(full_v + stage);
-      }
-    }
-    async_commit();
-    async_wait<0>();  // a thread must not leave while its copies are under way
-    return;
-  }
-
-  if constexpr (Teams == 2) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-  else asm volatile("setmaxnreg.inc.sync.aligned.u32 160;");
-  const int team = group - 1, warp = t / 32, lane = t % 32;
-  const int row = 16 * warp + lane / 4, column = lane % 4 * 2;  // rows row and row + 8 of the team's 64
-  const u64 k_operand = operand(shared_address(k_tiles), 16), v_operand = operand(shared_address(v_tiles), Keys * 128);
-  const float unit = (float)p.scale * 1.44269504f;  // from a score to a power of two
-  float out[D / 2], score[64], top[2], sum[2], keep[2];
-  u32 weights[32];
-  u64 q_operand = 0;
-  int q0 = 0;
-
-  auto begin_scores = [&](int n) {
-    barrier_wait(full_k + n % Stages, n / Stages & 1);
-    fence_products();
-    products_fence();
-    u64 k = k_operand + n % Stages * (TileBytes >> 4);
-#pragma unroll
-    for (int d = 0; d < D / 16; d++)  // 16 columns are 32 bytes, 64 columns one part of the tile
-      product<T>(score, q_operand + d / 4 * (Rows * 128 >> 4) + d % 4 * 2, k + d / 4 * (Keys * 128 >> 4) + d % 4 * 2,
-                 d > 0);
-    products_commit();
-  };
-  auto begin_sums = [&](int n) {
-    barrier_wait(full_v + n % Stages, n / Stages & 1);
-    fence_products();
-    products_fence();
-    u64 v = v_operand + n % Stages * (TileBytes >> 4);
-#pragma unroll
-    for (int j = 0; j < Keys / 16; j++) product<T>(out, weights + 4 * j, v + j * (16 * 128 >> 4));
-    products_commit();
-  };
-  auto release = [&](u64* b) {
-    if (lane == 0) barrier_arrive(b);
-  };
-  // Scores to powers of two; keep is what earlier sums and outputs are multiplied by.
-  auto soften = [&](int n) {
-    int j0 = (w.first + w.tiles - 1 - n) * Keys;
-    if (!all_seen(p, w.s, q0, q0 + 63, j0, j0 + Keys - 1)) {
-#pragma unroll
-      for (int r = 0; r < 2; r++) {
-        // Of the keys j0 + column + 0 .. this row sees those from `low` on and before `low + count`.
-        const int x = q0 + row + 8 * r + w.s.offset, from = j0 + column;
-        const int low = p.left >= 0 && x - p.left > from ? x - p.left - from : 0;
-        const int high = (p.right >= 0 && x + p.right + 1 < w.s.nk ? x + p.right + 1 : w.s.nk) - from;
-        const u32 count = high > low ? high - low : 0;
-#pragma unroll
-        for (int e = 0; e < 64; e++)
-          if (e / 2 % 2 == r && (u32)(e / 4 * 8 + e % 2 - low) >= count) score[e] = Limits<float>::lowest();
-      }
-    }
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-      float best = top[r];
-#pragma unroll
-      for (int e = 0; e < 64; e += 4) best = fmaxf(best, fmaxf(score[e + 2 * r], score[e + 2 * r + 1]));
-      best = fmaxf(best, shfl_xor(best, 1, 4));
-      best = fmaxf(best, shfl_xor(best, 2, 4));
-      // a row that saw no key yet must not give NaN
-      float shift = best == Limits<float>::lowest() ? 0 : best * unit, added = 0;
-      keep[r] = top[r] == best ? 1 : fast_exp2(fmag(top[r], unit, -shift));
-      top[r] = best;
-#pragma unroll
-      for (int e = 2 * r; e < 64; e += 4) {
-        score[e] = fast_exp2(fmag(score[e], unit, -shift));
-        score[e + 1] = fast_exp2(fmag(score[e + 1], unit, -shift));
-        added += score[e] + score[e + 1];
-      }
-      sum[r] = fmag(sum[r], keep[r], added);  // this lane's share; joined at the end
-    }
-  };
-  auto pack = [&]() {
-#pragma unroll
-    for (int e = 0; e < 32; e++) weights[e] = pack_pair<T>(score[2 * e], score[2 * e + 1]);
-  };
-  auto rescale = [&]() {
-    if (Lazy && !ballot64(keep[0] != 1 || keep[1] != 1)) return;  // most tiles do not raise the maximum
-#pragma unroll
-    for (int e = 0; e < D / 2; e++) out[e] *= keep[e / 2 % 2];
-  };
-
-  if (Turns && team == Teams - 1) named_arrive(3, 256);  // the first team goes first
-  for (int item = 0; hopper_tile<Rows>(p, item, w); item++) {
-    if (w.i0 < 0) continue;
-    const int qs = queries % 2;
-    barrier_wait(full_q + qs, queries / 2 & 1);
-    queries++;
-    q0 = w.i0 + 64 * team;
-    q_operand = operand(shared_address(shared) + qs * QueryBytes + team * 64 * 128, 16);
-    top[0] = top[1] = Limits<float>::lowest();
-    sum[0] = sum[1] = 0;
-#pragma unroll
-    for (int e = 0; e < D / 2; e++) out[e] = 0;
-    if (w.tiles > 0) {
-      begin_scores(done);
-      products_wait<0>();
-      release(empty_k + done % Stages);
-      if (w.tiles == 1) release(empty_q + qs);
-      soften(0);
-      pack();
-      for (int n = 1; n < w.tiles; n++) {
-        const int at = done + n;
-        if (Turns) named_sync(3 + team, 256);
-        begin_scores(at);
-        begin_sums(at - 1);
-        if (Turns) named_arrive(3 + (team + 1) % Teams, 256);
-        products_wait<1>();
-        release(empty_k + at % Stages);
-        if (n == w.tiles - 1) release(empty_q + qs);
-        soften(n);
-        products_wait<0>();
-        release(empty_v + (at - 1) % Stages);
-        pack();
-        rescale();
-      }
-      done += w.tiles;
-      begin_sums(done - 1);
-      products_wait<0>();
-      release(empty_v + (done - 1) % Stages);
-    } else {
-      release(empty_q + qs);
-    }
-
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-      int i = q0 + row + 8 * r;
-      float total = sum[r] + shfl_xor(sum[r], 1, 4);
-      total += shfl_xor(total, 2, 4);
-      float best = top[r] == Limits<float>::lowest() ? top[r] : top[r] * (float)p.scale, scale = 1;
-      if (p.sinks) {
-        float with = fmaxf(best, p.sinks[w.head]);
-        scale = best == Limits<float>::lowest() ? 0 : expg(best - with);
-        total = total * scale + expg(p.sinks[w.head] - with);
-        best = with;
-      }
-      scale = total > 0 ? scale / total : 0;
-      if (i >= w.s.nq) continue;
-      T* to = query_row<T>(p.out, p.out_strides, w.s, w.head, i) + column;
-#pragma unroll
-      for (int e = 2 * r; e < D / 2; e += 4) *(u32*)(to + e / 4 * 8) = pack_pair<T>(out[e] * scale, out[e + 1] * scale);
-      if (p.lse && column == 0) ((float*)p.lse)[lse_index(p, w.s, w.head, i)] = best + logg(total);
-    }
-  }
-  if (Turns && team == 0) named_sync(3, 256);  // takes the turn the last team gave
-}
-
-// ---- heads of 128: a query tile's last values are weighed along with the next one's first scores; for heads of 64
-// that is slower ----
-
-/** The same for attention_hopper_joined, where every query tile has a key tile: one past the last key is all zeros. */
-template <int Rows> WICK_FN bool joined_tile(const Attention& p, int n, HopperTile& t) {
+/**
+ * Query tile number `n` of a block: false when there are no more. Heads stay together, so that their keys stay in the
+ * cache. Every query tile has a key tile: one past the last key is all zeros.
+ */
+WICK_FN bool hopper_tile(const Attention& p, int n, HopperTile& t) {
+  constexpr int Rows = HOPPER_ROWS;
   const u32 per_head = (u32)(p.tq + Rows - 1) / Rows, all = per_head * p.heads * p.batch;
   const bool pairs = all > gridDim.x;
   const u32 each = pairs ? (per_head + 1) / 2 : per_head, item = (pairs ? n / 2 : n) * gridDim.x + blockIdx.x;
@@ -296,141 +61,355 @@ WICK_FN u32 bits_below(int n) {
   return count < 32 ? (1u << count) - 1 : ~0u;
 }
 
-template <class T, int D, int Teams, bool Turns, bool Lazy> WICK_FN void attention_hopper_joined(const Attention& p) {
-  constexpr int Rows = 64 * Teams, Keys = HOPPER_KEYS, Stages = HOPPER_STAGES, Parts = D / 8;
+/** Barriers of query tiles, and of the stages of keys and values. */
+struct HopperBarriers {
+  u64 full_q[2], empty_q[2], full[2][HOPPER_STAGES], empty[2][HOPPER_STAGES];
+};
+WICK_FN void begin_barriers(HopperBarriers& b) {
+  constexpr u32 Readers = HOPPER_ROWS / 16;  // a lane of every computing warp
+  if (threadIdx.x < 2) {
+    barrier_init(b.full_q + threadIdx.x, 128);
+    barrier_init(b.empty_q + threadIdx.x, Readers);
+  }
+  if (threadIdx.x < 2 * HOPPER_STAGES) {
+    barrier_init(&b.full[0][0] + threadIdx.x, 128);
+    barrier_init(&b.empty[0][0] + threadIdx.x, Readers);
+  }
+  __syncthreads();
+}
+
+/** What the copying group does: queries, then the keys and values they see, tile by tile for as long as there are. */
+template <class T, int D> WICK_FN void hopper_copies(const Attention& p, unsigned char* shared, HopperBarriers& b) {
+  // A thread copies part c of rows r0, r0 + Step, ...: a step is a multiple of 8 rows, so parts keep their places in
+  // the line.
+  constexpr int Rows = HOPPER_ROWS, Keys = HOPPER_KEYS, Stages = HOPPER_STAGES, Parts = D / 8, Step = 128 / Parts;
+  constexpr u32 TileBytes = Keys * D * 2, QueryBytes = Rows * D * 2;
+  const int t = threadIdx.x, c = t % Parts, r0 = t / Parts;
+  HopperTile w;
+  u32 done = 0, queries = 0;  // key tiles and query tiles so far; both sides count alike
+  UNROLL(1, 1)
+  for (int item = 0; hopper_tile(p, item, w); item++) {
+    if (w.i0 < 0) continue;
+    barrier_wait(b.empty_q + queries % 2, (queries / 2 & 1) ^ 1);
+    const T* at = query_row<const T>(p.q, p.q_strides, w.s, w.head, w.i0 + r0) + 8 * c;
+    unsigned char* to = shared + queries % 2 * QueryBytes + place(r0, c, Rows);
+    UNROLL(1, 2)
+    for (int r = 0; r < Rows; r += Step) {
+      const bool in = w.i0 + r0 + r < w.s.nq;
+      async_copy16(to, in ? at : (const T*)p.q, in ? 16 : 0);
+      at += Step * p.q_strides[2], to += Step * 128;
+    }
+    barrier_arrive_copied(b.full_q + queries % 2);
+    queries++;
+    // Tiles are taken from the last to the first: those at the diagonal come first. Keys and values take turns.
+    UNROLL(1, 1)
+    for (int n = 0; n < 2 * w.tiles; n++) {
+      const int which = n % 2, j0 = (w.first + w.tiles - 1 - n / 2) * Keys;
+      const u32 stage = done % Stages;
+      const i64 strides[3] = {which ? p.v_strides[0] : p.k_strides[0], which ? p.v_strides[1] : p.k_strides[1],
+                              which ? p.v_strides[2] : p.k_strides[2]};
+      const T* from = (const T*)(which ? p.v : p.k) + w.kv_head * strides[1] + 8 * c;
+      to = shared + 2 * QueryBytes + (which * Stages + stage) * TileBytes + place(r0, c, Keys);
+      if (p.pages) {
+        // The 32 rows of a warp are looked up by a lane each.
+        constexpr int Side = 32 / Parts;  // rows that a warp copies at once
+        const int lane = t % 32, mine = j0 + lane % Side + (t / 32) * Side + lane / Side * Step;
+        i64 place = -1;
+        if (mine < w.s.nk) place = key_row<const T>(p, nullptr, strides, w.s, 0, mine) - (const T*)nullptr;
+        barrier_wait(&b.empty[which][stage], (done / Stages & 1) ^ 1);
+        UNROLL(1, 2)
+        for (int r = 0; r < Keys; r += Step) {
+          const i64 there = shfl(place, r / Step * Side + lane / Parts, 32);
+          async_copy16(to, there < 0 ? (const T*)p.q : from + there, there < 0 ? 0 : 16);
+          to += Step * 128;
+        }
+      } else {
+        barrier_wait(&b.empty[which][stage], (done / Stages & 1) ^ 1);
+        from += w.s.batch * strides[0] + (w.s.k_row + j0 + r0) * strides[2];
+        UNROLL(1, 4)
+        for (int r = 0; r < Keys; r += Step) {
+          const bool in = j0 + r0 + r < w.s.nk;
+          async_copy16(to, in ? from : (const T*)p.q, in ? 16 : 0);
+          from += Step * strides[2], to += Step * 128;
+        }
+      }
+      barrier_arrive_copied(&b.full[which][stage]);
+      done += which;
+    }
+  }
+  async_commit();
+  async_wait<0>();  // a thread must not leave while its copies are under way
+}
+
+// ---- what happens to scores: a lane has rows i and i + 8, and of them columns j, j + 1, j + 8, j + 9, ... ----
+
+constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
+
+/** Adds what a mask says of the numbers of row i in units of ln 2. */
+template <class T>
+WICK_FN void add_mask(const Attention& p, const HopperTile& w, int r, int i, int j, float (&score)[64]) {
+  typedef unsigned short Pair;
+  const i64 step = p.mask_strides[3],
+            at = w.s.batch * p.mask_strides[0] + w.head * p.mask_strides[1] + i * p.mask_strides[2] + j * step;
+  const u8* flags = (const u8*)p.mask + at;
+  const T* added = (const T*)p.mask + at;
+  const int count = i < w.s.nq ? w.s.nk - j : 0;
+  if (p.mask_kind == 1) {
+    const bool pairs = step == 1 && (u64)flags % 2 == 0;
+#pragma unroll
+    for (int e = 0; e < 16; e++) {
+      u32 two = 0x101;
+      if (pairs && 8 * e + 1 < count) two = *(const Pair*)(flags + 8 * e);
+      else if (8 * e < count) two = flags[8 * e * step] | (8 * e + 1 < count ? flags[(8 * e + 1) * step] << 8 : 0);
+      if (!(two & 0xff)) score[4 * e + 2 * r] = Limits<float>::lowest();
+      if (!(two >> 8)) score[4 * e + 2 * r + 1] = Limits<float>::lowest();
+    }
+  } else {
+    const bool pairs = step == 1 && (u64)added % 4 == 0;
+#pragma unroll
+    for (int e = 0; e < 16; e++) {
+      T two[2] = {};
+      if (pairs && 8 * e + 1 < count) *(u32*)two = *(const u32*)(added + 8 * e);
+      else if (8 * e < count) {
+        two[0] = added[8 * e * step];
+        if (8 * e + 1 < count) two[1] = added[(8 * e + 1) * step];
+      }
+#pragma unroll
+      for (int h = 0; h < 2; h++) score[4 * e + 2 * r + h] = fmag(to_compute(two[h]), LOG2_E, score[4 * e + 2 * r + h]);
+    }
+  }
+}
+/** From products to powers of two, where scores are more than scaled. */
+template <class T, int Changes>
+WICK_FN void change_scores(const Attention& p, const HopperTile& w, int i, int j, float (&score)[64]) {
+  float unit = (float)p.scale * LOG2_E;
+  if constexpr (Changes & CAPPED) {
+    const float in = (float)(p.scale / p.softcap);
+    unit = (float)p.softcap * LOG2_E;
+#pragma unroll
+    for (int e = 0; e < 64; e++) score[e] = small_tanh(score[e] * in);
+  }
+  const float slope = Changes & BIASED && p.slopes ? -LOG2_E * p.slopes[w.head] : 0;
+#pragma unroll
+  for (int e = 0; e < 64; e++) {
+    score[e] *= unit;
+    if constexpr (Changes & BIASED) {
+      const float far = (float)(i + e / 2 % 2 * 8 + w.s.offset - j) - (float)(e / 4 * 8 + e % 2);
+      score[e] = fmag(fabsf(far), slope, score[e]);
+    }
+  }
+  if constexpr (Changes & BIASED) {
+    if (p.mask_kind) {
+#pragma unroll
+      for (int r = 0; r < 2; r++) add_mask<T>(p, w, r, i + 8 * r, j, score);
+    }
+  }
+}
+/**
+ * Scores to powers of two in place; `keep` is what earlier sums and outputs are multiplied by, `unit` leads from scores
+ * to powers of two.
+ */
+template <class T, int Changes>
+WICK_FN void soften(const Attention& p, const HopperTile& w, int q0, int j0, float (&score)[64], float (&top)[2],
+                    float (&sum)[2], float (&keep)[2]) {
+  const int lane = threadIdx.x % 32, row = q0 + threadIdx.x % 128 / 32 * 16 + lane / 4, from = j0 + lane % 4 * 2;
+  const float unit = Changes ? 1 : (float)p.scale * LOG2_E;
+  if constexpr (Changes) change_scores<T, Changes>(p, w, row, from, score);
+  if (!all_seen(p, w.s, q0, q0 + 63, j0, j0 + HOPPER_KEYS - 1)) {
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      const int x = row + 8 * r + w.s.offset;
+      const int low = p.left >= 0 ? x - p.left - from : 0,
+                high = (p.right >= 0 && x + p.right + 1 < w.s.nk ? x + p.right + 1 : w.s.nk) - from;
+      const u32 seen = bits_below(high) & ~bits_below(low);
+#pragma unroll
+      for (int e = 0; e < 32; e++)
+        if (!(seen >> e & 1)) score[e / 2 * 4 + 2 * r + e % 2] = Limits<float>::lowest();
+    }
+  }
+#pragma unroll
+  for (int r = 0; r < 2; r++) {
+    float best = top[r];
+#pragma unroll
+    for (int e = 0; e < 64; e += 4) best = fmaxf(best, fmaxf(score[e + 2 * r], score[e + 2 * r + 1]));
+    best = fmaxf(best, shfl_xor(best, 1, 4));
+    best = fmaxf(best, shfl_xor(best, 2, 4));
+    // a row that saw no key yet must not give NaN
+    float shift = best == Limits<float>::lowest() ? 0 : best * unit, added = 0;
+    keep[r] = top[r] == best ? 1 : fast_exp2(fmag(top[r], unit, -shift));
+    top[r] = best;
+#pragma unroll
+    for (int e = 2 * r; e < 64; e += 4) {
+      score[e] = fast_exp2(fmag(score[e], unit, -shift));
+      score[e + 1] = fast_exp2(fmag(score[e + 1], unit, -shift));
+      added += score[e] + score[e + 1];
+    }
+    sum[r] = fmag(sum[r], keep[r], added);  // this lane's share; joined at the end
+  }
+}
+/** A row's end: what it is multiplied by, and its log-sum-exp where it is wanted. */
+template <int Changes>
+WICK_FN float end_row(const Attention& p, const HopperTile& w, int i, bool writes, float top, float sum) {
+  float total = sum + shfl_xor(sum, 1, 4), scale = 1;
+  total += shfl_xor(total, 2, 4);
+  float best = top == Limits<float>::lowest() ? top : top * (Changes ? LN_2 : (float)p.scale);
+  if (p.sinks) {
+    const float with = fmaxf(best, p.sinks[w.head]);
+    scale = best == Limits<float>::lowest() ? 0 : expg(best - with);
+    total = total * scale + expg(p.sinks[w.head] - with);
+    best = with;
+  }
+  if (p.lse && writes && i < w.s.nq) ((float*)p.lse)[lse_index(p, w.s, w.head, i)] = best + logg(total);
+  return total > 0 ? scale / total : 0;
+}
+
+template <class T, int D, int Changes> WICK_FN void attention_hopper(const Attention& p) {
+  constexpr int Rows = HOPPER_ROWS, Keys = HOPPER_KEYS, Stages = HOPPER_STAGES;
   constexpr u32 TileBytes = Keys * D * 2, QueryBytes = Rows * D * 2;
   DYNAMIC_SHARED(unsigned char, raw);
   unsigned char* shared = raw + (1024 - (shared_address(raw) & 1023)) % 1024;
-  unsigned char* k_tiles = shared + 2 * QueryBytes;
-  unsigned char* v_tiles = k_tiles + Stages * TileBytes;
-  __shared__ u64 full_q[2], empty_q[2], full[2][Stages], empty[2][Stages];  // of keys, of values
+  __shared__ HopperBarriers b;
+  begin_barriers(b);
   const int group = threadIdx.x / 128, t = threadIdx.x % 128;
-  if (threadIdx.x < 2) {
-    barrier_init(full_q + threadIdx.x, 128);
-    barrier_init(empty_q + threadIdx.x, 4 * Teams);  // a lane of every computing warp
-  }
-  if (threadIdx.x < 2 * Stages) {
-    barrier_init(&full[0][0] + threadIdx.x, 128);
-    barrier_init(&empty[0][0] + threadIdx.x, 4 * Teams);
-  }
-  __syncthreads();
-  HopperTile w = {};
-  u32 done = 0, queries = 0;  // key tiles and query tiles so far; both sides count alike
-
   if (group == 0) {
-    if constexpr (Teams == 2) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-    else asm volatile("setmaxnreg.dec.sync.aligned.u32 32;");
-    // A thread copies part c of rows r0, r0 + Step, ...: a step is a multiple of 8 rows, so parts keep their places in
-    // the line.
-    constexpr int Step = 128 / Parts;
-    const int c = t % Parts, r0 = t / Parts;
-    UNROLL(1, 1)
-    for (int item = 0; joined_tile<Rows>(p, item, w); item++) {
-      if (w.i0 < 0) continue;
-      barrier_wait(empty_q + queries % 2, (queries / 2 & 1) ^ 1);
-      const T* at = query_row<const T>(p.q, p.q_strides, w.s, w.head, w.i0 + r0) + 8 * c;
-      unsigned char* to = shared + queries % 2 * QueryBytes + place(r0, c, Rows);
-      UNROLL(1, 2)
-      for (int r = 0; r < Rows; r += Step) {
-        const bool in = w.i0 + r0 + r < w.s.nq;
-        async_copy16(to, in ? at : (const T*)p.q, in ? 16 : 0);
-        at += Step * p.q_strides[2], to += Step * 128;
-      }
-      barrier_arrive_copied(full_q + queries % 2);
-      queries++;
-      // Tiles are taken from the last to the first: those at the diagonal come first. Keys and values take turns.
-      UNROLL(1, 1)
-      for (int n = 0; n < 2 * w.tiles; n++) {
-        const int which = n % 2, j0 = (w.first + w.tiles - 1 - n / 2) * Keys;
-        const u32 stage = done % Stages;
-        const void* base = which ? p.v : p.k;
-        const i64 strides[3] = {which ? p.v_strides[0] : p.k_strides[0], which ? p.v_strides[1] : p.k_strides[1],
-                                which ? p.v_strides[2] : p.k_strides[2]};
-        unsigned char* tile = (which ? v_tiles : k_tiles) + stage * TileBytes + place(r0, c, Keys);
-        barrier_wait(&empty[which][stage], (done / Stages & 1) ^ 1);
-        if (p.pages) {
-          UNROLL(1, 1)
-          for (int r = 0; r < Keys; r += Step) {
-            const bool in = j0 + r0 + r < w.s.nk;
-            async_copy16(tile,
-                         in ? key_row<const T>(p, base, strides, w.s, w.kv_head, j0 + r0 + r) + 8 * c : (const T*)p.q,
-                         in ? 16 : 0);
-            tile += Step * 128;
-          }
-        } else {
-          const T* from = (const T*)base + w.s.batch * strides[0] + w.kv_head * strides[1] +
-                          (w.s.k_row + j0 + r0) * strides[2] + 8 * c;
-          UNROLL(1, 4)
-          for (int r = 0; r < Keys; r += Step) {
-            const bool in = j0 + r0 + r < w.s.nk;
-            async_copy16(tile, in ? from : (const T*)p.q, in ? 16 : 0);
-            from += Step * strides[2], tile += Step * 128;
-          }
-        }
-        barrier_arrive_copied(&full[which][stage]);
-        done += which;
-      }
-    }
-    async_commit();
-    async_wait<0>();  // a thread must not leave while its copies are under way
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+    hopper_copies<T, D>(p, shared, b);
     return;
   }
-
-  if constexpr (Teams == 2) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-  else asm volatile("setmaxnreg.inc.sync.aligned.u32 160;");
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
   const int team = group - 1, warp = t / 32, lane = t % 32;
   const int row = 16 * warp + lane / 4, column = lane % 4 * 2;  // rows row and row + 8 of the team's 64
+  const u32 k_tiles = shared_address(shared) + 2 * QueryBytes, v_tiles = k_tiles + Stages * TileBytes;
+  const u64 k_operand = operand(k_tiles, 16), v_operand = operand(v_tiles, Keys * 128);
+  HopperTile w = {};
+  int done = 0, queries = 0;  // key tiles and query tiles so far; both sides count alike
+  float out[D / 2], score[64], top[2], sum[2], keep[2];
+  u32 weights[32];
+  u64 q_operand = 0;
+  int q0 = 0;
+
+  auto begin_scores = [&](int n) {
+    barrier_wait(&b.full[0][n % Stages], n / Stages & 1);
+    fence_products();
+    products_fence();
+    u64 k = k_operand + n % Stages * (TileBytes >> 4);
+#pragma unroll
+    for (int d = 0; d < D / 16; d++)  // 16 columns are 32 bytes, 64 columns one part of the tile
+      product<T>(score, q_operand + d / 4 * (Rows * 128 >> 4) + d % 4 * 2, k + d / 4 * (Keys * 128 >> 4) + d % 4 * 2,
+                 d > 0);
+    products_commit();
+  };
+  auto begin_sums = [&](int n) {
+    barrier_wait(&b.full[1][n % Stages], n / Stages & 1);
+    fence_products();
+    products_fence();
+    u64 v = v_operand + n % Stages * (TileBytes >> 4);
+#pragma unroll
+    for (int j = 0; j < Keys / 16; j++) product<T>(out, weights + 4 * j, v + j * (16 * 128 >> 4));
+    products_commit();
+  };
+  auto release = [&](u64* of) {
+    if (lane == 0) barrier_arrive(of);
+  };
+  auto soften_tile = [&](int n) {
+    soften<T, Changes>(p, w, q0, (w.first + w.tiles - 1 - n) * Keys, score, top, sum, keep);
+  };
+  auto pack = [&]() {
+#pragma unroll
+    for (int e = 0; e < 32; e++) weights[e] = pack_pair<T>(score[2 * e], score[2 * e + 1]);
+  };
+  auto rescale = [&]() {
+#pragma unroll
+    for (int e = 0; e < D / 2; e++) out[e] *= keep[e / 2 % 2];
+  };
+
+  if (team == 1) named_arrive(3, 256);  // the first team goes first
+  for (int item = 0; hopper_tile(p, item, w); item++) {
+    if (w.i0 < 0) continue;
+    const int qs = queries % 2;
+    barrier_wait(b.full_q + qs, queries / 2 & 1);
+    queries++;
+    q0 = w.i0 + 64 * team;
+    q_operand = operand(shared_address(shared) + qs * QueryBytes + team * 64 * 128, 16);
+    top[0] = top[1] = Limits<float>::lowest();
+    sum[0] = sum[1] = 0;
+#pragma unroll
+    for (int e = 0; e < D / 2; e++) out[e] = 0;
+    begin_scores(done);
+    products_wait<0>();
+    release(&b.empty[0][done % Stages]);
+    if (w.tiles == 1) release(b.empty_q + qs);
+    soften_tile(0);
+    pack();
+    for (int n = 1; n < w.tiles; n++) {
+      const int at = done + n;
+      named_sync(3 + team, 256);
+      begin_scores(at);
+      begin_sums(at - 1);
+      named_arrive(3 + 1 - team, 256);
+      products_wait<1>();
+      release(&b.empty[0][at % Stages]);
+      if (n == w.tiles - 1) release(b.empty_q + qs);
+      soften_tile(n);
+      products_wait<0>();
+      release(&b.empty[1][(at - 1) % Stages]);
+      pack();
+      rescale();
+    }
+    done += w.tiles;
+    begin_sums(done - 1);
+    products_wait<0>();
+    release(&b.empty[1][(done - 1) % Stages]);
+
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      const int i = q0 + row + 8 * r;
+      const float scale = end_row<Changes>(p, w, i, column == 0, top[r], sum[r]);
+      if (i >= w.s.nq) continue;
+      T* to = query_row<T>(p.out, p.out_strides, w.s, w.head, i) + column;
+#pragma unroll
+      for (int e = 2 * r; e < D / 2; e += 4) *(u32*)(to + e / 4 * 8) = pack_pair<T>(out[e] * scale, out[e + 1] * scale);
+    }
+  }
+  if (team == 0) named_sync(3, 256);  // takes the turn the last team gave
+}
+
+// ---- heads of 128: a query tile's last values are weighed along with the next one's first scores; for heads of 64
+// that is slower ----
+
+template <class T, int D, int Changes> WICK_FN void attention_hopper_joined(const Attention& p) {
+  constexpr int Rows = HOPPER_ROWS, Keys = HOPPER_KEYS, Stages = HOPPER_STAGES;
+  constexpr u32 TileBytes = Keys * D * 2, QueryBytes = Rows * D * 2;
+  DYNAMIC_SHARED(unsigned char, raw);
+  unsigned char* shared = raw + (1024 - (shared_address(raw) & 1023)) % 1024;
+  __shared__ HopperBarriers b;
+  begin_barriers(b);
+  const int group = threadIdx.x / 128, t = threadIdx.x % 128;
+  if (group == 0) {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+    hopper_copies<T, D>(p, shared, b);
+    return;
+  }
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+  const int team = group - 1, warp = t / 32, lane = t % 32;
+  const int row = 16 * warp + lane / 4, column = lane % 4 * 2;  // rows row and row + 8 of the team's 64
+  const u32 k_tiles = shared_address(shared) + 2 * QueryBytes, v_tiles = k_tiles + Stages * TileBytes;
+  const u64 k_operand = operand(k_tiles, 16), v_operand = operand(v_tiles, Keys * 128);
   const u64 q_operands = operand(shared_address(shared) + team * 64 * 128, 16);
-  const u64 k_operand = operand(shared_address(k_tiles), 16), v_operand = operand(shared_address(v_tiles), Keys * 128);
-  const float unit = (float)p.scale * 1.44269504f;  // from a score to a power of two
+  HopperTile w = {};
+  u32 done = 0, queries = 0;  // key tiles and query tiles so far; both sides count alike
   float out[D / 2], score[64], top[2] = {}, sum[2] = {}, keep[2];
   u32 weights[32];
 
-  auto release = [&](u64* b) {
-    if (lane == 0) barrier_arrive(b);
+  auto release = [&](u64* of) {
+    if (lane == 0) barrier_arrive(of);
   };
-  // Scores to powers of two; keep is what earlier sums and outputs are multiplied by.
-  auto soften = [&](int q0, int j0) {
-    if (!all_seen(p, w.s, q0, q0 + 63, j0, j0 + Keys - 1)) {
-#pragma unroll
-      for (int r = 0; r < 2; r++) {
-        const int x = q0 + row + 8 * r + w.s.offset, from = j0 + column;
-        const int low = p.left >= 0 ? x - p.left - from : 0,
-                  high = (p.right >= 0 && x + p.right + 1 < w.s.nk ? x + p.right + 1 : w.s.nk) - from;
-        const u32 seen = bits_below(high) & ~bits_below(low);
-#pragma unroll
-        for (int e = 0; e < 32; e++)
-          if (!(seen >> e & 1)) score[e / 2 * 4 + 2 * r + e % 2] = Limits<float>::lowest();
-      }
-    }
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-      float best = top[r];
-#pragma unroll
-      for (int e = 0; e < 64; e += 4) best = fmaxf(best, fmaxf(score[e + 2 * r], score[e + 2 * r + 1]));
-      best = fmaxf(best, shfl_xor(best, 1, 4));
-      best = fmaxf(best, shfl_xor(best, 2, 4));
-      // a row that saw no key yet must not give NaN
-      float shift = best == Limits<float>::lowest() ? 0 : best * unit, added = 0;
-      keep[r] = top[r] == best ? 1 : fast_exp2(fmag(top[r], unit, -shift));
-      top[r] = best;
-#pragma unroll
-      for (int e = 2 * r; e < 64; e += 4) {
-        score[e] = fast_exp2(fmag(score[e], unit, -shift));
-        score[e + 1] = fast_exp2(fmag(score[e + 1], unit, -shift));
-        added += score[e] + score[e + 1];
-      }
-      sum[r] = fmag(sum[r], keep[r], added);  // this lane's share; joined at the end
-    }
-  };
-
   // A round begins the scores of a key tile and weighs the values of the one before it, be it of the same query tile or
   // not. All rounds run the same products: what the first one sums and the last one scores is nobody's.
   T* to = nullptr;       // of the query tile whose values are being weighed: where this lane's first row goes,
   int rows = 0;          // how many of its rows there are from there,
   float scales[2] = {};  // and what they are multiplied by
-  bool more = true, first = true;                        // whether the values weighed are the first of their query tile
-  if (Turns && team == Teams - 1) named_arrive(3, 256);  // the first team goes first
+  bool more = true, first = true;  // whether the values weighed are the first of their query tile
   UNROLL(1, 1)
   for (int n = 0, item = 0, tiles = 0;; n++) {
     const bool fresh = n == tiles;
@@ -441,39 +420,26 @@ template <class T, int D, int Teams, bool Turns, bool Lazy> WICK_FN void attenti
         rows = w.s.nq - i;
         UNROLL(1, 1)
         for (int r = 0; r < 2; r++) {
-          const float own = r ? sum[1] : sum[0], high = r ? top[1] : top[0];
-          float total = own + shfl_xor(own, 1, 4);
-          total += shfl_xor(total, 2, 4);
-          float best = high == Limits<float>::lowest() ? high : high * (float)p.scale, scale = 1;
-          if (p.sinks) {
-            float with = fmaxf(best, p.sinks[w.head]);
-            scale = best == Limits<float>::lowest() ? 0 : expg(best - with);
-            total = total * scale + expg(p.sinks[w.head] - with);
-            best = with;
-          }
-          scale = total > 0 ? scale / total : 0;
+          const float scale = end_row<Changes>(p, w, i + 8 * r, column == 0, r ? top[1] : top[0], r ? sum[1] : sum[0]);
           if (r) scales[1] = scale;
           else scales[0] = scale;
-          if (p.lse && column == 0 && 8 * r < rows)
-            ((float*)p.lse)[lse_index(p, w.s, w.head, i + 8 * r)] = best + logg(total);
         }
       }
       UNROLL(1, 1)
-      do more = joined_tile<Rows>(p, item++, w);
+      do more = hopper_tile(p, item++, w);
       while (more && w.i0 < 0);
       n = 0;
       tiles = w.tiles;
       if (more) {
-        barrier_wait(full_q + queries % 2, queries / 2 & 1);
+        barrier_wait(b.full_q + queries % 2, queries / 2 & 1);
         queries++;
       }
       top[0] = top[1] = Limits<float>::lowest();
       sum[0] = sum[1] = 0;
     }
     const u32 stage = done % Stages, before = (done + Stages - 1) % Stages, qs = (queries + 1) % 2;
-    if (Turns) named_sync(3 + team, 256);
-    if (more) barrier_wait(&full[0][stage], done / Stages & 1);
-    if (done > 0) barrier_wait(&full[1][before], (done - 1) / Stages & 1);
+    if (more) barrier_wait(&b.full[0][stage], done / Stages & 1);
+    if (done > 0) barrier_wait(&b.full[1][before], (done - 1) / Stages & 1);
     fence_products();
     products_fence();
     const u64 q = q_operands + qs * (QueryBytes >> 4), k = k_operand + stage * (TileBytes >> 4),
@@ -482,15 +448,14 @@ template <class T, int D, int Teams, bool Turns, bool Lazy> WICK_FN void attenti
     products_commit();
     products<T>(out, weights, v, !first);
     products_commit();
-    if (Turns) named_arrive(3 + (team + 1) % Teams, 256);
     products_wait<1>();
     if (more) {
-      release(&empty[0][stage]);
-      if (n == tiles - 1) release(empty_q + qs);
-      soften(w.i0 + 64 * team, (w.first + tiles - 1 - n) * Keys);
+      release(&b.empty[0][stage]);
+      if (n == tiles - 1) release(b.empty_q + qs);
+      soften<T, Changes>(p, w, w.i0 + 64 * team, (w.first + tiles - 1 - n) * Keys, score, top, sum, keep);
     }
     products_wait<0>();
-    if (done > 0) release(&empty[1][before]);
+    if (done > 0) release(&b.empty[1][before]);
     if (fresh && done > 0) {
 #pragma unroll
       for (int r = 0; r < 2; r++) {
@@ -506,21 +471,16 @@ template <class T, int D, int Teams, bool Turns, bool Lazy> WICK_FN void attenti
 #pragma unroll
     for (int e = 0; e < 32; e++) weights[e] = pack_pair<T>(score[2 * e], score[2 * e + 1]);
     first = fresh;
-    if (!Lazy || ballot64(keep[0] != 1 || keep[1] != 1)) {  // most tiles do not raise the maximum
+    if (ballot64(keep[0] != 1 || keep[1] != 1)) {  // most tiles do not raise the maximum
 #pragma unroll
       for (int e = 0; e < D / 2; e++) out[e] *= keep[e / 2 % 2];
     }
     done++;
   }
-  if (Turns && team == 0) named_sync(3, 256);  // takes the turn the last team gave
 }
 
 #else
 // launched without sm_90a
-template <class T, int D, int Teams, bool Turns, bool Lazy> WICK_FN void attention_hopper(const Attention&) { trap(); }
-template <class T, int D, int Teams, bool Turns, bool Lazy> WICK_FN void attention_hopper_joined(const Attention&) {
-  trap();
-}
+template <class T, int D, int Changes> WICK_FN void attention_hopper(const Attention&) { trap(); }
+template <class T, int D, int Changes> WICK_FN void attention_hopper_joined(const Attention&) { trap(); }
 #endif
-
-// Shared bytes: 1024 + 2 * D * (2 * 64 * teams + 4 * 128).

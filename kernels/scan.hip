@@ -6,7 +6,9 @@
 //                 `offsets` [rows, chunks] says where each begins
 //   cumsum_packs  the same forwards with 16-byte accesses, n and size multiples of them; the next round is on its way
 //   cumsum_sums   sums of the chunks, same grid; their running sums, exclusive, are cumsum_rows again: grid (1, rows)
-//   cumsum_cols   [outer, n, inner]: a thread a column, neighbours read together
+//   cumsum_cols   [outer, n, inner]: a thread a chunk of a column, neighbours read together; with several chunks,
+//                 `offsets` [outer, chunks, inner] says where each begins
+//   cumsum_col_sums  sums of the chunks; their running sums, exclusive, are cumsum_cols again
 #include "block.h"
 
 /** Sum of the values of the threads before this one in the block (256 threads), and of all. */
@@ -103,18 +105,45 @@ WICK_FN void cumsum_sums(const S* src, typename TotalOf<S>::sum* sums, i64 n, i6
   if (threadIdx.x == 0) sums[row * gridDim.x + blockIdx.x] = sum;
 }
 
+constexpr int COLUMN_AHEAD = 8;  // loads under way
+
+/** Calls f(element, number) for a chunk of a column; chunk c counts [outer, chunks, inner]. */
+template <class S, class F>
+WICK_FN void along_column(const S* src, i64 c, i64 n, i64 inner, i64 size, u32 reverse, F f) {
+  const i64 chunks = (n + size - 1) / size, line = c / inner, from = line % chunks * size;
+  const i64 step = reverse ? -inner : inner, count = from + size < n ? size : n - from;
+  i64 at = (line / chunks * n + (reverse ? n - 1 - from : from)) * inner + c % inner, k = 0;
+  ROLLED
+  for (; k + COLUMN_AHEAD <= count; k += COLUMN_AHEAD) {
+    S v[COLUMN_AHEAD];
+#pragma unroll
+    for (int e = 0; e < COLUMN_AHEAD; e++) v[e] = src[at + e * step];
+#pragma unroll
+    for (int e = 0; e < COLUMN_AHEAD; e++, at += step) f(at, to_compute(v[e]));
+  }
+  ROLLED
+  for (; k < count; k++, at += step) f(at, to_compute(src[at]));
+}
 template <class S, class D>
-WICK_FN void cumsum_cols(const S* src, D* dst, i64 outer, i64 n, i64 inner, u32 reverse, u32 exclusive) {
+WICK_FN void cumsum_cols(const S* src, D* dst, const typename TotalOf<S>::sum* offsets, i64 all, i64 n, i64 inner,
+                         i64 size, u32 reverse, u32 exclusive) {
   typedef typename TotalOf<S>::sum A;
-  GRID_STRIDE(c, outer * inner) {
-    const i64 base = (i64)c / inner * n * inner + (i64)c % inner;
-    A sum = 0;
-    ROLLED
-    for (i64 k = 0; k < n; k++) {
-      const i64 i = base + (reverse ? n - 1 - k : k) * inner;
-      const A next = sum + (A)to_compute(src[i]);
+  GRID_STRIDE(c, all) {
+    A sum = offsets ? offsets[c] : (A)0;
+    along_column(src, c, n, inner, size, reverse, [&](i64 i, auto x) {
+      const A next = sum + (A)x;
       dst[i] = from_compute<D>(exclusive ? sum : next);
       sum = next;
-    }
+    });
+  }
+}
+template <class S>
+WICK_FN void cumsum_col_sums(const S* src, typename TotalOf<S>::sum* sums, i64 all, i64 n, i64 inner, i64 size,
+                             u32 reverse) {
+  typedef typename TotalOf<S>::sum A;
+  GRID_STRIDE(c, all) {
+    A sum = 0;
+    along_column(src, c, n, inner, size, reverse, [&](i64, auto x) { sum += (A)x; });
+    sums[c] = sum;
   }
 }

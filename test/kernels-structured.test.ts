@@ -345,6 +345,9 @@ for (const [dtype, outer, n, inner] of [
   ['i64', 2, 3000, 1],
   ['u8', 2, 300, 1],
   ['f64', 2, 9, 4],
+  ['f32', 1, 5000, 3],
+  ['bf16', 2, 701, 5],
+  ['u8', 1, 300, 7],
 ] as const) {
   for (const [reverse, exclusive] of [
     [false, false],

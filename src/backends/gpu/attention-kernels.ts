@@ -163,16 +163,15 @@ const byMatrixUnits = ATTENTION_MATRIX.declare({
   }),
   launchedOn: ({ tile }, arch) => largeOn(tile, arch),
 });
+/** What happens to scores beside their scale; `biased` by alibi, a mask or both. */
+const CHANGES = { '': '0', capped: 'CAPPED', biased: 'BIASED', capped_biased: 'CAPPED | BIASED' } as const;
 const onHopper = ATTENTION_HOPPER.declare({
-  each: { dtype: ['f16', 'bf16'], dim: [64, 128] },
-  symbol: ({ dtype, dim }) => `attention_hopper_${dtype}_${dim}`,
-  body: ({ dtype, dim }) => ({
+  each: { dtype: ['f16', 'bf16'], dim: [64, 128], changes: ['', 'capped', 'biased', 'capped_biased'] },
+  symbol: ({ dtype, dim, changes }) => `attention_hopper_${dtype}_${dim}${changes && `_${changes}`}`,
+  body: ({ dtype, dim, changes }) => ({
     threads: 384,
     params,
-    call:
-      dim === 64
-        ? `attention_hopper<${CTYPE[dtype]}, 64, 2, true, false>`
-        : `attention_hopper_joined<${CTYPE[dtype]}, 128, 2, false, true>`,
+    call: `attention_hopper${dim === 64 ? '' : '_joined'}<${CTYPE[dtype]}, ${dim}, ${CHANGES[changes]}>`,
   }),
 });
 const delta = ATTENTION_BACKWARD.declare({
@@ -233,7 +232,11 @@ const copies16 = (c: AttentionCall): boolean =>
   c.dim % 8 === 0 &&
   multiples(8, c.qStrides, c.kStrides, c.vStrides) &&
   [c.q, c.k, c.v].every((p) => placeOf(p) % 16 === 0);
-const onlyScaled = (c: AttentionCall): boolean => !c.softcap && !c.slopes && !c.maskKind;
+const onlyScaled = (c: AttentionCall): boolean => changesOf(c) === '';
+function changesOf(c: AttentionCall): keyof typeof CHANGES {
+  const biased = c.slopes || c.maskKind;
+  return c.softcap ? (biased ? 'capped_biased' : 'capped') : biased ? 'biased' : '';
+}
 
 /** The forward kernel of a problem on a device. */
 export function forwardLaunch(c: AttentionCall, dtype: AttentionDType, device: DeviceInfo): Launch {
@@ -242,11 +245,12 @@ export function forwardLaunch(c: AttentionCall, dtype: AttentionDType, device: D
   // The matrix kernels take the largest score before scaling, which needs a positive scale.
   const small = (dtype === 'f16' || dtype === 'bf16') && c.scale > 0 && copies16(c);
   const outEven = multiples(2, c.outStrides) && placeOf(c.out) % 4 === 0;
-  if (small && onlyScaled(c) && outEven && device.arch === 'sm_90' && (c.dim === 64 || c.dim === 128)) {
+  if (small && outEven && device.arch === 'sm_90' && (c.dim === 64 || c.dim === 128)) {
     // Two computing warpgroups of 64 query rows each, and one that copies.
     const rows = 128;
     const blocks = Math.min(device.multiprocessors, ceilDiv(c.tq, rows) * c.heads * c.batch);
-    return launch(onHopper, { dtype, dim: c.dim }, blocks, 384, args, 1024 + 2 * c.dim * (2 * rows + 512));
+    const variant = { dtype, dim: c.dim, changes: changesOf(c) } as const;
+    return launch(onHopper, variant, blocks, 384, args, 1024 + 2 * c.dim * (2 * rows + 512));
   }
   const tile = MATRIX_TILES.find((t) => MATRIX[t].dim === dim && MATRIX[t].shared <= device.sharedPerBlockOptin);
   if (small && tile && hasMatrixUnits(device)) {

@@ -1,5 +1,5 @@
 // Running sums: kernels/scan.hip.
-import { type DType, kernelDType, sumDType } from '../../base/dtype.js';
+import { bytesOf, type DType, type KernelDType, kernelDType, sumDType } from '../../base/dtype.js';
 import { sizeOf } from '../../base/shape.js';
 import { ALL_TYPES, CTYPE, KernelModule, suffixOf } from '../../kernels/declare.js';
 import type { RowOf } from '../../ops/op.js';
@@ -13,6 +13,7 @@ import {
   launch,
   type Launches,
   packOf,
+  type Pointer,
   single,
   strideGrid,
   type Target,
@@ -61,7 +62,7 @@ const spine = SCAN.declare({
     given: `sums, sums, (const ${SPINES[sum]}*)nullptr, chunks, chunks, false, true`,
   }),
 });
-/** A thread a column of [outer, n, inner]. */
+/** A thread a chunk of a column; `all` chunks, whose beginnings `offsets` holds, or it is null. */
 const columns = SCAN.declare({
   each: { dtype: ALL_TYPES },
   symbol: ({ dtype }) => `cumsum_cols_${suffixOf(dtype)}`,
@@ -70,13 +71,32 @@ const columns = SCAN.declare({
     params: {
       src: `const ${CTYPE[d]}*`,
       dst: `TotalOf<${CTYPE[d]}>::result*`,
-      outer: 'i64',
+      offsets: `const TotalOf<${CTYPE[d]}>::sum*`,
+      all: 'i64',
       n: 'i64',
       inner: 'i64',
+      size: 'i64',
       reverse: 'u32',
       exclusive: 'u32',
     },
     call: 'cumsum_cols',
+  }),
+});
+const columnSums = SCAN.declare({
+  each: { dtype: ALL_TYPES },
+  symbol: ({ dtype }) => `cumsum_col_sums_${suffixOf(dtype)}`,
+  body: ({ dtype: d }) => ({
+    threads: 256,
+    params: {
+      src: `const ${CTYPE[d]}*`,
+      sums: `TotalOf<${CTYPE[d]}>::sum*`,
+      all: 'i64',
+      n: 'i64',
+      inner: 'i64',
+      size: 'i64',
+      reverse: 'u32',
+    },
+    call: 'cumsum_col_sums',
   }),
 });
 
@@ -100,6 +120,52 @@ const rowPacks = SCAN.declare({
   }),
 });
 
+/** The type in which sums of a type are kept. */
+const keptIn = (dtype: DType): 'f32' | 'f64' | 'i64' => {
+  const total = sumDType(dtype);
+  return total === 'i64' || total === 'f64' ? total : 'f32';
+};
+/** Threads a multiprocessor from which columns are taken whole, and how many chunks of them make otherwise. */
+const [WHOLE_COLUMNS, CHUNK_THREADS] = [1024, 2048];
+/** Rows of a chunk at least. */
+const CHUNK_ROWS = 32;
+/** Columns of [outer, n, inner]: where they are few, chunks of them, whose sums are columns again. */
+function columnLaunches(
+  dtype: KernelDType,
+  { src, dst }: Readonly<Record<'src' | 'dst', Pointer>>,
+  [outer, n, inner]: readonly [number, number, number],
+  [reverse, exclusive]: readonly [number, number],
+  target: Target,
+  scratch = 0,
+): Launches {
+  const { multiprocessors } = target;
+  const few = inner > 1 && outer * inner < WHOLE_COLUMNS * multiprocessors;
+  const most = Math.max(1, Math.floor(n / CHUNK_ROWS));
+  const wanted = few ? clamp(ceilDiv(CHUNK_THREADS * multiprocessors, outer * inner), 1, most) : 1;
+  const size = Math.max(1, ceilDiv(n, wanted));
+  const chunks = ceilDiv(n, size);
+  const all = outer * chunks * inner;
+  const offsets = chunks > 1 ? at('scratch', scratch) : 0;
+  const run = launch(columns, { dtype }, strideGrid(all), 256, {
+    src,
+    dst,
+    offsets,
+    all,
+    n,
+    inner,
+    size,
+    reverse,
+    exclusive,
+  });
+  if (!offsets) return { launches: [run], scratch };
+  const kept = keptIn(dtype);
+  const bytes = ceilDiv(all * bytesOf(kept), 256) * 256;
+  const sums = launch(columnSums, { dtype }, strideGrid(all), 256, { src, sums: offsets, all, n, inner, size, reverse });
+  const places = { src: offsets, dst: offsets };
+  const spine = columnLaunches(kept, places, [outer, chunks, inner], [0, 1], target, scratch + bytes);
+  return { launches: [sums, ...spine.launches, run], scratch: spine.scratch };
+}
+
 /** Running sums of [outer, n, inner] along n. Buffers: src, dst; `aligned`: both are 16-byte aligned. */
 export function scanLaunch(
   elements: DType,
@@ -115,9 +181,7 @@ export function scanLaunch(
   const [src, dst] = [at('src'), at('dst')];
   const [reverse, exclusive] = [backward ? 1 : 0, without ? 1 : 0];
   if (inner > 1 || outer > 65535)
-    return single(
-      launch(columns, { dtype }, strideGrid(outer * inner), 256, { src, dst, outer, n, inner, reverse, exclusive }),
-    );
+    return columnLaunches(dtype, { src, dst }, [outer, n, inner], [reverse, exclusive], target);
   const chunks =
     outer < 2 * target.multiprocessors
       ? clamp(ceilDiv(4 * target.multiprocessors, outer), 1, Math.max(1, Math.floor(n / 4096)))
@@ -130,15 +194,15 @@ export function scanLaunch(
     ? launch(rowPacks, { dtype: packed }, [used, outer], 256, { src, dst, offsets, n, size, exclusive })
     : launch(rows, { dtype }, [used, outer], 256, { src, dst, offsets, n, size, reverse, exclusive });
   if (used === 1) return single(run);
-  const total = sumDType(dtype);
-  const sum = total === 'i64' ? 'u64' : total === 'f64' ? 'f64' : 'f32';
+  const kept = keptIn(dtype);
+  const sum = kept === 'i64' ? 'u64' : kept;
   return {
     launches: [
       launch(sums, { dtype }, [used, outer], 256, { src, sums: at('scratch'), n, size, reverse }),
       launch(spine, { sum }, [1, outer], 256, { sums: at('scratch'), chunks: used }),
       run,
     ],
-    scratch: outer * used * (sum === 'f32' ? 4 : 8),
+    scratch: outer * used * bytesOf(kept),
   };
 }
 
