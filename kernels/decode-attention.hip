@@ -11,11 +11,19 @@
 // names; `state` is { token, position, row of the new key, length } then, and a row past all others is nowhere. The
 // grid's third dimension are sequences: `state` has each of its numbers for all of them, everything else a part for
 // each.
+//
+// decode_attention_units_T_D_G: the same over pages through matrix units, for G heads of 16 bits: a wave takes 16 keys at
+// a time, whose scores are a product with the queries and whose values are a product with the weights. Keys and values
+// go from memory to registers as the products want them: which number of a row is the how-manieth of a product's sum
+// does not matter as long as both operands agree, so a lane keeps the 16 bytes it has read.
 #include "attention-split.h"
 #include "block.h"
 #include "decode.h"
+#include "matrix.h"
 
 constexpr int DECODE_SPLIT = 128;
+/** Threads that registers are left for: three blocks of a multiprocessor. */
+constexpr int UNITS_BOUND = 384;
 /** Results of a thread that joins splits at a time. */
 #ifdef WICK_AMD
 constexpr int JOINED_AT_ONCE = 2;
@@ -57,11 +65,26 @@ WICK_FN int unknown(int n) {
 #endif
   return n;
 }
-template <class T, int D, int G, int Unroll, bool PAGED> WICK_FN void decode_attention(const NewToken& p) {
-  constexpr int Lanes = D / 8, Groups = DECODE_SPLIT / Lanes, Step = Groups * Unroll, HeadLanes = Lanes / G;
+/** What a wave of matrix units knows of its keys and values: 16 of them at a time. */
+template <class T, int D> struct UnitRows {
+  /** Of keys n and n + 8: 32 numbers after another, of which a lane has eight. */
+  word4 keys[2][D / 32];
+  /** Of keys 2n, 2n + 1, 2n + 8 and 2n + 9: both halves of a row. */
+  word4 values[4][2];
+};
+/** The j-th numbers of two lists of eight, side by side. */
+WICK_FN u32 side_by_side(const u32 (&a)[4], const u32 (&b)[4], int j) {
+  return j % 2 ? a[j / 2] >> 16 | (b[j / 2] & 0xffff0000u) : (a[j / 2] & 0xffffu) | b[j / 2] << 16;
+}
+template <class T, int D, int G, int Unroll, bool PAGED, bool MATRIX = false>
+WICK_FN void decode_attention(const NewToken& p) {
+  constexpr bool Units = MATRIX && RESULT_IS_LEFT;  // on others operands lie in another way
+  static_assert(!Units || (PAGED && D == 128 && G <= 8), "halves of a row are eight lanes of eight numbers");
+  constexpr int Lanes = D / 8, Held = DECODE_SPLIT / Lanes, Groups = Units ? DECODE_SPLIT / 32 : Held;
+  constexpr int Step = Units ? 16 * Groups : Groups * Unroll, HeadLanes = Lanes / G;
   constexpr int N = G * Unroll, Slots = N > Lanes ? N / Lanes : 1, Copies = N < Lanes ? Lanes / N : 1;
   __shared__ __attribute__((aligned(16))) float queries[G][D], key_new[D], value_new[D];
-  __shared__ __attribute__((aligned(16))) float outputs[G][Groups][D];
+  __shared__ __attribute__((aligned(16))) float outputs[G][Held][D];
   __shared__ float merged[Groups + 1][G][2], factors[Groups + 1][G], totals[G], lengths[G + 1];
   __shared__ float norms[2][D], turns[2][D / 2];
   __shared__ u32 before;
@@ -103,8 +126,36 @@ template <class T, int D, int G, int Unroll, bool PAGED> WICK_FN void decode_att
       rows[which * Unroll + u] =
           load_eight_if<true>(whole && first + u * Groups < end && 8 * lane < p.dim, at + u * Groups * p.dim);
   };
-  fetch(0, begin);
-  fetch(1, begin);
+  UnitRows<T, D> held;
+  const int cell = lane_id() / 4, pair = lane_id() % 4;  // of a product's 8 x 4
+  auto fetch_units = [&](int which, int j0) {
+    const int first = j0 + 16 * (int)wave_id();
+    if (which == 0) {
+#pragma unroll
+      for (int n = 0; n < 2; n++) {
+        const int j = first + cell + 8 * n;
+        const T* at = keys + (j < end ? row_of(j) : 0);
+#pragma unroll
+        for (int c = 0; c < D / 32; c++) {
+          const int d = 32 * c + 8 * pair;
+          held.keys[n][c] = load_once_if<true>(j < end && d < p.dim, (const word4*)(at + d));
+        }
+      }
+    } else {
+#pragma unroll
+      for (int n = 0; n < 4; n++) {
+        const int j = first + 2 * pair + n % 2 + n / 2 * 8;
+        const T* at = values + (j < end ? row_of(j) : 0);
+#pragma unroll
+        for (int c = 0; c < 2; c++) {
+          const int d = D / 2 * c + 8 * cell;
+          held.values[n][c] = load_once_if<true>(j < end && d < p.dim, (const word4*)(at + d));
+        }
+      }
+    }
+  };
+  if constexpr (Units) fetch_units(0, begin), fetch_units(1, begin);
+  else fetch(0, begin), fetch(1, begin);
   // So are the turn of this position and the norms' weights.
   ROLLED for (int d = threadIdx.x; d < p.dim; d += DECODE_SPLIT) {
     const i64 at = (i64)position * half_dim + d % half_dim;
@@ -217,76 +268,161 @@ template <class T, int D, int G, int Unroll, bool PAGED> WICK_FN void decode_att
     merged[Groups][threadIdx.x][0] = Limits<float>::lowest(), merged[Groups][threadIdx.x][1] = 0;
   }
 
-  // This lane's share of the scores: of head `own`, keys `from` and following of a step.
-  const int own = lane / HeadLanes, from = lane % HeadLanes * Slots / Copies;
-  float top = Limits<float>::lowest(), sum = 0;
-  // Every group makes as many steps, since all lanes of a wave take part in shuffles.
-  UNROLL(1, 1)
-  for (int j0 = begin; j0 < end; j0 += Step) {
-    if (!whole) {
-      load_eights_anywhere(rows, 8 * lane, p.dim, [&](int n, bool& in) {
-        const int j = j0 + group + n % Unroll * Groups;
-        in = j < end;
-        return (n < Unroll ? keys : values) + row_of(in ? j : begin);
-      });
+  if constexpr (Units) {
+    // Queries are the left operand, of which no more than eight rows are anything.
+    u32 wanted[D / 16][2];
+#pragma unroll
+    for (int c = 0; c < D / 16; c++) {
+      const float* from = queries[cell % G] + c / 2 * 32 + 8 * pair + c % 2 * 4;
+      const bool in = cell < G;
+      wanted[c][0] = in ? pack_pair<T>(from[0], from[1]) : 0u, wanted[c][1] = in ? pack_pair<T>(from[2], from[3]) : 0u;
     }
-    float score[N], x[8];
+    float weighed_sum[D / 16][4] = {}, top = Limits<float>::lowest(), sum = 0;
+    UNROLL(1, 1)
+    for (int j0 = begin; j0 < end; j0 += Step) {
+      float score[2][4] = {};
 #pragma unroll
-    for (int u = 0; u < Unroll; u++) {
-      unpack_eight(rows[u], x);
+      for (int n = 0; n < 2; n++)
 #pragma unroll
-      for (int g = 0; g < G; g++) {
-        float dot = 0;
+        for (int c = 0; c < D / 32; c++) {
+          u32 key[4];
+          split_words(held.keys[n][c], key);
 #pragma unroll
-        for (int e = 0; e < 8; e++) dot = fmaf(query[g][e], x[e], dot);
-        score[g * Unroll + u] = dot;
+          for (int h = 0; h < 2; h++) {
+            const u32(&q)[2] = wanted[2 * c + h];
+            multiply_narrow<T>(score[n], Frag{{q[0], 0, q[1], 0}}, key[2 * h], key[2 * h + 1]);
+          }
+        }
+      fetch_units(0, j0 + Step);
+      float best = top;
+#pragma unroll
+      for (int n = 0; n < 2; n++)
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+          const int j = j0 + 16 * (int)wave_id() + 8 * n + 2 * pair + i;
+          if (p.softcap > 0) score[n][i] = capped(score[n][i]);
+          score[n][i] = j < end ? score[n][i] * unit : Limits<float>::lowest();
+          best = fmaxf(best, score[n][i]);
+        }
+      best = fmaxf(best, shfl_xor(best, 1, 4));
+      best = fmaxf(best, shfl_xor(best, 2, 4));
+      // -infinity less itself would be NaN
+      const float shift = best == Limits<float>::lowest() ? 0 : best, keep = fast_exp2(top - shift);
+      u32 weights[2];
+      sum *= keep;
+#pragma unroll
+      for (int n = 0; n < 2; n++) {
+        const float a = fast_exp2(score[n][0] - shift), b = fast_exp2(score[n][1] - shift);
+        sum += a + b;
+        weights[n] = pack_pair<T>(a, b);
       }
-    }
-    fetch(0, j0 + Step);
-    scatter_sums<N, Lanes / 2, Lanes>(score, lane);
-    float best = top;
+      if (ballot64(best != top)) {
+        // Sums are of heads 2 pair and 2 pair + 1.
+        const float factors_of[2] = {shfl(keep, 8 * pair, 32), shfl(keep, 8 * pair + 4, 32)};
 #pragma unroll
-    for (int c = 0; c < Slots; c++) {
-      if (p.softcap > 0) score[c] = capped(score[c]);
-      score[c] = j0 + (from + c) * Groups + group < end ? score[c] * unit : Limits<float>::lowest();
-      best = fmaxf(best, score[c]);
-    }
+        for (int d = 0; d < D / 16; d++)
 #pragma unroll
-    for (int m = HeadLanes / 2; m; m /= 2) best = fmaxf(best, shfl_xor(best, m, HeadLanes));
-    // -infinity less itself would be NaN
-    const float shift = best == Limits<float>::lowest() ? 0 : best, keep = fast_exp2(top - shift);
-    sum *= keep;
-#pragma unroll
-    for (int c = 0; c < Slots; c++) {
-      score[c] = fast_exp2(score[c] - shift);
-      sum += score[c];
-    }
-    if (ballot64(best != top)) {
-#pragma unroll
-      for (int g = 0; g < G; g++) {
-        const float factor = shfl(keep, g * HeadLanes, Lanes);
-#pragma unroll
-        for (int e = 0; e < 8; e++) out[g][e] *= factor;
+          for (int i = 0; i < 4; i++) weighed_sum[d][i] *= factors_of[i % 2];
       }
-    }
-    top = best;
+      top = best;
+      u32 value[4][2][4];
 #pragma unroll
-    for (int u = 0; u < Unroll; u++) {
-      unpack_eight(rows[Unroll + u], x);
+      for (int n = 0; n < 8; n++) split_words(held.values[n / 2][n % 2], value[n / 2][n % 2]);
 #pragma unroll
-      for (int g = 0; g < G; g++) {
-        const int n = g * Unroll + u;
-        const float w = shfl(score[n % Slots], n / Slots * Copies, Lanes);
+      for (int d = 0; d < D / 16; d++) {
+        Frag left;
 #pragma unroll
-        for (int e = 0; e < 8; e++) out[g][e] = fmaf(w, x[e], out[g][e]);
+        for (int i = 0; i < 4; i++) left.w[i] = side_by_side(value[i / 2 * 2][i % 2], value[i / 2 * 2 + 1][i % 2], d);
+        multiply_narrow<T>(weighed_sum[d], left, weights[0], weights[1]);
       }
+      fetch_units(1, j0 + Step);
     }
-    fetch(1, j0 + Step);
-  }
+    sum += shfl_xor(sum, 1, 4);
+    sum += shfl_xor(sum, 2, 4);
+    const int wave = wave_id();
+    if (pair == 0 && cell < G) merged[wave][cell][0] = top, merged[wave][cell][1] = sum;
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      if (2 * pair + i % 2 < G)
+#pragma unroll
+        for (int d = 0; d < D / 16; d++)
+          outputs[2 * pair + i % 2][wave][i / 2 * (D / 2) + 8 * cell + d] = weighed_sum[d][i];
+  } else {
+    // This lane's share of the scores: of head `own`, keys `from` and following of a step.
+    const int own = lane / HeadLanes, from = lane % HeadLanes * Slots / Copies;
+    float top = Limits<float>::lowest(), sum = 0;
+    // Every group makes as many steps, since all lanes of a wave take part in shuffles.
+    UNROLL(1, 1)
+    for (int j0 = begin; j0 < end; j0 += Step) {
+      if (!whole) {
+        load_eights_anywhere(rows, 8 * lane, p.dim, [&](int n, bool& in) {
+          const int j = j0 + group + n % Unroll * Groups;
+          in = j < end;
+          return (n < Unroll ? keys : values) + row_of(in ? j : begin);
+        });
+      }
+      float score[N], x[8];
+#pragma unroll
+      for (int u = 0; u < Unroll; u++) {
+        unpack_eight(rows[u], x);
+#pragma unroll
+        for (int g = 0; g < G; g++) {
+          float dot = 0;
+#pragma unroll
+          for (int e = 0; e < 8; e++) dot = fmaf(query[g][e], x[e], dot);
+          score[g * Unroll + u] = dot;
+        }
+      }
+      fetch(0, j0 + Step);
+      scatter_sums<N, Lanes / 2, Lanes>(score, lane);
+      float best = top;
+#pragma unroll
+      for (int c = 0; c < Slots; c++) {
+        if (p.softcap > 0) score[c] = capped(score[c]);
+        score[c] = j0 + (from + c) * Groups + group < end ? score[c] * unit : Limits<float>::lowest();
+        best = fmaxf(best, score[c]);
+      }
+#pragma unroll
+      for (int m = HeadLanes / 2; m; m /= 2) best = fmaxf(best, shfl_xor(best, m, HeadLanes));
+      // -infinity less itself would be NaN
+      const float shift = best == Limits<float>::lowest() ? 0 : best, keep = fast_exp2(top - shift);
+      sum *= keep;
+#pragma unroll
+      for (int c = 0; c < Slots; c++) {
+        score[c] = fast_exp2(score[c] - shift);
+        sum += score[c];
+      }
+      if (ballot64(best != top)) {
+#pragma unroll
+        for (int g = 0; g < G; g++) {
+          const float factor = shfl(keep, g * HeadLanes, Lanes);
+#pragma unroll
+          for (int e = 0; e < 8; e++) out[g][e] *= factor;
+        }
+      }
+      top = best;
+#pragma unroll
+      for (int u = 0; u < Unroll; u++) {
+        unpack_eight(rows[Unroll + u], x);
+#pragma unroll
+        for (int g = 0; g < G; g++) {
+          const int n = g * Unroll + u;
+          const float w = shfl(score[n % Slots], n / Slots * Copies, Lanes);
+#pragma unroll
+          for (int e = 0; e < 8; e++) out[g][e] = fmaf(w, x[e], out[g][e]);
+        }
+      }
+      fetch(1, j0 + Step);
+    }
 
 #pragma unroll
-  for (int m = HeadLanes / 2; m; m /= 2) sum += shfl_xor(sum, m, HeadLanes);
-  if (lane % HeadLanes == 0) merged[group][own][0] = top, merged[group][own][1] = sum / Copies;
+    for (int m = HeadLanes / 2; m; m /= 2) sum += shfl_xor(sum, m, HeadLanes);
+    if (lane % HeadLanes == 0) merged[group][own][0] = top, merged[group][own][1] = sum / Copies;
+#pragma unroll
+    for (int g = 0; g < G; g++)
+#pragma unroll
+      for (int e = 0; e < 8; e++) outputs[g][group][8 * lane + e] = out[g][e];
+  }
   __syncthreads();
   if (threadIdx.x < G) {
     const int g = threadIdx.x;
@@ -302,10 +438,6 @@ template <class T, int D, int G, int Unroll, bool PAGED> WICK_FN void decode_att
     totals[g] = total;
     if (active > 1) weighed[(i64)(head0 + g) * splits + split] = best + logg(total) * 1.44269504f;
   }
-#pragma unroll
-  for (int g = 0; g < G; g++)
-#pragma unroll
-    for (int e = 0; e < 8; e++) outputs[g][group][8 * lane + e] = out[g][e];
   __syncthreads();
   T* const result = (T*)p.out + ((i64)sequence * p.heads + head0) * p.dim;
   UNROLL(1, 1)
@@ -327,7 +459,7 @@ template <class T, int D, int G, int Unroll, bool PAGED> WICK_FN void decode_att
   if (before != (u32)active - 1) return;
   if (threadIdx.x == 0) *arrived = 0;
   // What each split weighs in each head, by a row of 1024 floats a head.
-  constexpr int Row = Groups * D, Waves = DECODE_SPLIT / WICK_WAVE;
+  constexpr int Row = Held * D, Waves = DECODE_SPLIT / WICK_WAVE;
   float* const shares = &outputs[0][0][0];
   UNROLL(1, 4)
   for (int t = threadIdx.x; t < G * active; t += DECODE_SPLIT) {

@@ -222,6 +222,22 @@ template <class S> WICK_FN void multiply(Acc& acc, const Frag& a, const Frag& b)
 #endif
 }
 
+/**
+ * acc += a b for eight columns, in registers as mma has them: a half of the above. For waves whose operands lie so.
+ */
+template <class S> WICK_FN void multiply_narrow(float (&acc)[4], const Frag& a, u32 b0, u32 b1) {
+#if defined(MATRIX_MMA)
+  if constexpr (same<S, half>) MMA_16816("f16", acc, a, b0, b1);
+  else MMA_16816("bf16", acc, a, b0, b1);
+#else
+  Acc wide = {};
+  Frag b = {};
+  b.w[0] = b0, b.w[1] = b1;
+  multiply<S>(wide, a, b);
+  for (int i = 0; i < 4; i++) acc[i] += wide.x[i];
+#endif
+}
+
 // ---- 16-byte copies from global to shared memory that overlap with work where the hardware has them ----
 
 /** Copies 16 bytes, or writes as many zeros. */

@@ -27,43 +27,72 @@ for (const { name, device, missing } of testDevices('sim:32'))
     /** Numbers as the dtype has them. */
     const held = (t: Tensor): Float32Array => t.cast('f32').dataSync() as Float32Array;
 
-    test(`attention of three sequences over pages of ${dtype} on ${name} is that of each`, { skip }, () => {
-      const [heads, kvHeads, dim, pageTokens, room] = [4, 2, 64, 4, 64];
-      const [width, pages, positions] = [room / pageTokens, 40, [5, 61, 0]];
-      const n = positions.length;
-      const table = Int32Array.from({ length: n * width }, (_, i) => (i * 7) % pages);
-      const slots = positions.map(
-        (p, s) => table[s * width + Math.floor(p / pageTokens)] * pageTokens + (p % pageTokens),
-      );
-      const angles = make((room * dim) / 2);
-      const [cos, sin] = [angles.map(Math.cos), angles.map(Math.sin)].map((t) => put(t, [room, dim / 2]));
-      const wide = (heads + 2 * kvHeads) * dim;
-      const [kept, qkv] = [[0, 1].map(() => make(pages * pageTokens * kvHeads * dim)), make(n * wide)];
-      const run = (list: readonly number[]): Float32Array => {
-        const steps = new DecodeSteps(on.backend, dtype, list.length);
-        const splits = steps.splits(heads, kvHeads, room);
-        const state = [list.map(() => 0), list.map((s) => positions[s]), list.map((s) => slots[s]), list.map(() => 1)];
-        const [keys, values] = kept.map((data) => put(data, [pages * pageTokens, kvHeads * dim]));
-        const out = put(new Float32Array(list.length * heads * dim), [list.length, heads, 1, dim]);
-        const tables = list.flatMap((s) => [...table.subarray(s * width, (s + 1) * width)]);
+    /** Heads, those of keys, their size; four and eight queries to a key of more than 64 numbers go by matrix units. */
+    const SHAPES = [
+      [4, 2, 64],
+      [8, 2, 128],
+      [8, 1, 104],
+    ] as const;
+    for (const [heads, kvHeads, dim] of SHAPES)
+      test(`attention of three sequences over pages of ${dtype}, ${heads} heads of ${dim} to ${kvHeads}, on ${name}`, {
+        skip,
+      }, () => {
+        const [pageTokens, room] = [4, 256];
+        const [width, positions] = [room / pageTokens, [5, 201, 0]];
+        const n = positions.length;
+        const pages = n * width; // each belongs to one sequence: new tokens are stored meanwhile
+        const table = Int32Array.from({ length: pages }, (_, i) => (i * 7) % pages);
+        const rowOf = (s: number, p: number): number =>
+          table[s * width + Math.floor(p / pageTokens)] * pageTokens + (p % pageTokens);
+        const angles = make((room * dim) / 2);
+        const [cos, sin] = [angles.map(Math.cos), angles.map(Math.sin)].map((t) => put(t, [room, dim / 2]));
+        const wide = (heads + 2 * kvHeads) * dim;
+        const rows = pages * pageTokens;
+        const kept = [0, 1].map(() => put(make(rows * kvHeads * dim), [rows, kvHeads * dim]));
+        const [keys, values] = kept.map(held);
+        const qkv = put(make(n * wide));
+        const steps = new DecodeSteps(on.backend, dtype, n);
+        const slots = positions.map((p, s) => rowOf(s, p));
+        const state = [positions.map(() => 0), positions, slots, positions.map(() => 1)];
+        const out = put(new Float32Array(n * heads * dim), [n, heads, 1, dim]);
+        const size = n * heads * steps.splits(heads, kvHeads, room) * (dim + 1);
         steps.attend({
-          ...{ cos, sin, keys, values, out },
-          qkv: put(Float32Array.from(list.flatMap((s) => [...qkv.subarray(s * wide, (s + 1) * wide)]))),
+          ...{ cos, sin, keys: kept[0], values: kept[1], out, qkv },
           state: tensor(Int32Array.from(state.flat()), { device: on }),
-          partial: put(new Float32Array(list.length * heads * splits * (dim + 1)), undefined, 'f32'),
-          arrived: tensor(new Int32Array(list.length * heads), { device: on }),
-          paged: { table: tensor(Int32Array.from(tables), { device: on }), pageTokens, room },
+          partial: put(new Float32Array(size), undefined, 'f32'),
+          arrived: tensor(new Int32Array(n * heads), { device: on }),
+          paged: { table: tensor(table, { device: on }), pageTokens, room },
         });
-        return held(out);
-      };
-      const together = run([0, 1, 2]);
-      positions.forEach((_, s) =>
-        run([s]).forEach((want, i) => {
-          const got = together[s * heads * dim + i];
-          assert.ok(Math.abs(got - want) <= 2 * KEPT[dtype], `sequence ${s}, ${i}: ${got} instead of ${want}`);
-        }),
-      );
-    });
+        const [got, x, c, t, stored] = [out, qkv, cos, sin, kept[1]].map(held);
+        const half = dim / 2;
+        /** A vector of a sequence's new token, turned as its position asks. */
+        const turned = (s: number, vector: number): number[] =>
+          Array.from({ length: dim }, (_, d) => {
+            const [from, i] = [s * wide + vector * dim, d % half];
+            const [a, b, at] = [x[from + i], x[from + i + half], positions[s] * half + i];
+            return d < half ? a * c[at] - b * t[at] : a * t[at] + b * c[at];
+          });
+        for (let s = 0; s < n; s++)
+          for (let h = 0; h < heads; h++) {
+            const kv = Math.floor((h * kvHeads) / heads);
+            const [query, key] = [turned(s, h), turned(s, heads + kv)];
+            const value = x.subarray(s * wide + (heads + kvHeads + kv) * dim);
+            const row = (all: Float32Array, p: number): Float32Array =>
+              all.subarray((rowOf(s, p) * kvHeads + kv) * dim);
+            assert.deepEqual(row(stored, positions[s]).slice(0, dim), value.slice(0, dim), 'the value is stored');
+            const weights = Array.from({ length: positions[s] + 1 }, (_, p) => {
+              const k = p < positions[s] ? row(keys, p) : key;
+              return Math.exp(query.reduce((sum, q, d) => sum + q * k[d], 0) / Math.sqrt(dim));
+            });
+            const total = weights.reduce((a, b) => a + b, 0);
+            for (let d = 0; d < dim; d++) {
+              const of = (p: number): number => (p < positions[s] ? row(values, p) : value)[d];
+              const want = weights.reduce((sum, w, p) => sum + w * of(p), 0) / total;
+              const found = got[(s * heads + h) * dim + d];
+              assert.ok(Math.abs(found - want) <= 2 * KEPT[dtype], `${s}, ${h}, ${d}: ${found} instead of ${want}`);
+            }
+          }
+      });
 
     const TINY: LlamaConfig = {
       ...{ vocabSize: 96, hiddenSize: 64, intermediateSize: 96, layers: 2, heads: 4, kvHeads: 2, headDim: 16 },

@@ -8,7 +8,7 @@ import { noGrad } from '../tensor/autograd.js';
 import { zeros } from '../tensor/create.js';
 import { keep, scope } from '../tensor/scope.js';
 import { Tensor } from '../tensor/tensor.js';
-import { attendsPrompts } from '../backends/gpu/attention-prompts.js';
+import { attendsPrompts, PROMPT_PIECE } from '../backends/gpu/attention-prompts.js';
 import { BatchDraws, type DrawSizes } from '../backends/gpu/sample.js';
 import { DeviceDraws, DrawRows } from './device-draws.js';
 import { type Executor, type Flight, readRows, type Rows, rowWidths, type Work } from './executor.js';
@@ -361,42 +361,60 @@ export class PagedExecutor implements Executor {
     return pages[Math.floor(position / pageTokens)] * pageTokens + (position % pageTokens);
   }
   #runs(flat: readonly Placed[], put: (words: Int32Array, shape: number[]) => () => Tensor): (() => Run)[] {
-    const run = (members: readonly Placed[], from: number, joined = false): (() => Run) => {
+    const run = (members: readonly Placed[], from: number): (() => Run) => {
       const lengths = members.map((w) => w.start + w.tokens.length);
-      const width = Math.ceil(Math.max(...lengths) / this.#o.pageTokens);
-      const tables = new Int32Array(members.length * width);
-      members.forEach((w, i) => tables.set(w.pages.slice(0, width), i * width));
       const single = this.#single && members.length === 1 ? members[0] : undefined;
-      const read = {
-        tables: put(tables, [members.length, width]),
-        lengths: put(Int32Array.from(lengths), [members.length]),
-      };
+      const read = this.#read(members, lengths, put);
       const slots = (w: Placed): Int32Array =>
         Int32Array.from({ length: lengths[0] }, (_, p) => this.#slot(w.pages, p));
       const places = single && put(slots(single), [lengths[0]]);
-      let end = 0;
-      const ends = members.map((w) => (end += w.tokens.length));
-      const starts = joined ? put(Int32Array.of(0, ...ends), [members.length + 1]) : undefined;
       return () => ({
-        from,
-        sequences: members.length,
-        count: joined ? end : members[0].tokens.length,
-        ...(starts && { starts: starts() }),
-        tables: read.tables(),
-        lengths: read.lengths(),
+        ...{ from, sequences: members.length, count: members[0].tokens.length, ...read() },
         ...(single && { places: places?.(), columns: this.#columnsOf(single.sequence, single.start) }),
       });
+    };
+    /** Prompts in pieces, each as a sequence that ends with it. */
+    const joined = (members: readonly Placed[], from: number): (() => Run) => {
+      const pieces = members.flatMap((w) =>
+        Array.from({ length: Math.ceil(w.tokens.length / PROMPT_PIECE) }, (_, i) => ({
+          ...w,
+          until: Math.min(w.tokens.length, (i + 1) * PROMPT_PIECE),
+          count: Math.min(w.tokens.length - i * PROMPT_PIECE, PROMPT_PIECE),
+        })),
+      );
+      let count = 0;
+      const ends = pieces.map((w) => (count += w.count));
+      const starts = put(Int32Array.of(0, ...ends), [pieces.length + 1]);
+      const read = this.#read(
+        pieces,
+        pieces.map((w) => w.start + w.until),
+        put,
+      );
+      return () => ({ from, sequences: pieces.length, count, starts: starts(), ...read() });
     };
     const short = this.#single ? 0 : flat.filter((w) => w.tokens.length === 1).length;
     const runs = short > 0 ? [run(flat.slice(0, short), 0)] : [];
     const long = flat.slice(short);
-    if (this.#joins && !this.#single && long.length > 0) return [...runs, run(long, short, true)];
+    if (this.#joins && !this.#single && long.length > 0) return [...runs, joined(long, short)];
     let at = short;
     for (const w of long) {
       runs.push(run([w], at));
       at += w.tokens.length;
     }
     return runs;
+  }
+  /** Tables and lengths of sequences. */
+  #read(
+    members: readonly Placed[],
+    lengths: readonly number[],
+    put: (words: Int32Array, shape: number[]) => () => Tensor,
+  ): () => Pick<Run, 'tables' | 'lengths'> {
+    const n = members.length;
+    const width = Math.ceil(Math.max(...lengths) / this.#o.pageTokens);
+    const words = new Int32Array(n * width);
+    members.forEach((w, i) => words.set(w.pages.slice(0, width), i * width));
+    const [tables, all] = [put(words, [n, width]), put(Int32Array.from(lengths), [n])];
+    return () => ({ tables: tables(), lengths: all() });
   }
   #columnsOf(sequence: Sequence, start: number): Map<string, Tensor> {
     if (start === 0) this.forget(sequence); // computed from the beginning, perhaps again

@@ -1,5 +1,7 @@
-// Steps in which some sequences write and others read their prompts, recorded by size: tokens of prompts, sequences that
-// write, prompts. Which tokens, sequences and pages these are is data, so a recording serves every mix that fits it.
+// Steps in which some sequences write and others read their prompts, recorded by size: sequences that write, tokens of
+// prompts, pieces that these come in. Which tokens, sequences and pages these are is data, so a recording serves every
+// mix that fits it.
+import { PROMPT_PIECE } from '../backends/gpu/attention-prompts.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { type DeviceDraws, DrawRows } from './device-draws.js';
 import type { PagedLayout } from './paged-step.js';
@@ -20,7 +22,8 @@ interface Room {
   readonly writing: number;
   /** Tokens of prompts, after them. */
   readonly tokens: number;
-  readonly prompts: number;
+  /** Pieces that these come in. */
+  readonly pieces: number;
   /** Rows of logits. */
   readonly rows: number;
   /** Pages of a table's row. */
@@ -32,25 +35,25 @@ interface Known {
 }
 /** Tokens of prompts in a step are multiples of this: products have tiles of as many rows. */
 export const PROMPT_GRAIN = 64;
-/** Prompts of a step, and recordings, at most: what goes beyond is enqueued op by op. */
-const MOST_PROMPTS = 64;
+/** Pieces of a step, and recordings, at most: what goes beyond is enqueued op by op. */
+const MOST_PIECES = 256;
 const MOST_RECORDINGS = 96;
 /** Tokens up to which a step takes as long as reading the weights does, whatever their number. */
 const FEW_TOKENS = 64;
 
 const upTo = (n: number, grain: number): number => grain * Math.ceil(n / grain);
-const powerOf2 = (n: number): number => 2 ** Math.ceil(Math.log2(n));
+const piecesOf = ({ tokens }: Placed): number => Math.ceil(tokens.length / PROMPT_PIECE);
 const volume = ({ writing, tokens }: Room): number => writing + tokens;
 const holds = (a: Room, b: Room): boolean =>
-  a.writing >= b.writing && a.tokens >= b.tokens && a.prompts >= b.prompts && a.rows >= b.rows && a.width >= b.width;
+  a.writing >= b.writing && a.tokens >= b.tokens && a.pieces >= b.pieces && a.rows >= b.rows && a.width >= b.width;
 
 /** Where the numbers of a step lie, in words. */
-function placesOf({ writing, tokens, prompts, rows, width }: Room) {
+function placesOf({ writing, tokens, pieces, rows, width }: Room) {
   const sizes = {
     ...{ draws: rows * DRAW_WORDS, fed: writing * DRAW_WORDS },
     ...{ ids: writing + tokens, state: 4 * writing, writingTables: writing * width },
-    ...{ positions: tokens, slots: tokens, starts: prompts + 1, lengths: prompts },
-    ...{ tables: prompts * width, chosen: rows },
+    ...{ positions: tokens, slots: tokens, starts: pieces + 1, lengths: pieces },
+    ...{ tables: pieces * width, chosen: rows },
   };
   let end = 0;
   const from = {} as Record<keyof typeof sizes, number>;
@@ -94,7 +97,7 @@ export class RecordedPrompts {
     last: ReadonlyMap<Sequence, number>,
   ): Promise<Results | undefined> {
     const need = this.#need(work, width);
-    if (need.prompts > MOST_PROMPTS || work.some((w) => w.rows > 1)) return undefined;
+    if (need.pieces > MOST_PIECES || work.some((w) => w.rows > 1)) return undefined;
     const found = this.#known(need) ?? (await this.#recorded(this.#roomFor(need)));
     return found?.step.launch((words) => this.#write(words, found.room, work, last));
   }
@@ -103,17 +106,17 @@ export class RecordedPrompts {
     return {
       writing: work.length - prompts.length,
       tokens: prompts.reduce((n, w) => n + w.tokens.length, 0),
-      prompts: prompts.length,
+      pieces: prompts.reduce((n, w) => n + piecesOf(w), 0),
       rows: work.filter((w) => w.rows > 0).length,
       width,
     };
   }
-  #roomFor({ writing, tokens, prompts, width }: Room): Room {
+  #roomFor({ writing, tokens, pieces, rows, width }: Room): Room {
     const most = bucketOf(this.#o.most);
     const writers = Math.min(most, writing <= 8 ? 8 * Math.ceil(writing / 8) : upTo(writing, writing <= 64 ? 32 : 64));
     const room = { writing: writers, tokens: tokens <= 16 ? 16 : tokens <= 32 ? 32 : upTo(tokens, PROMPT_GRAIN) };
-    const pieces = powerOf2(prompts);
-    return { ...room, prompts: pieces, rows: Math.min(most, writers + pieces), width };
+    // Sequences that write have a row each, and so may those whose prompts end.
+    return { ...room, pieces: bucketOf(pieces), rows: Math.min(most, writers + bucketOf(rows)), width };
   }
   /** The smallest that serves; a step with much more room than is needed would take longer. */
   #known(need: Room): Known | undefined {
@@ -131,7 +134,7 @@ export class RecordedPrompts {
     this.#steps.push(made);
     return made;
   }
-  /** Numbers of a step; rows that nobody asked for store nothing, and prompts that nobody asked for have no tokens. */
+  /** Numbers of a step; rows that nobody asked for store nothing, and pieces that nobody asked for have no tokens. */
   #write(words: Int32Array, room: Room, work: readonly Placed[], last: ReadonlyMap<Sequence, number>): void {
     const { draws, slotOf } = this.#o;
     const { writing, rows, width } = room;
@@ -146,7 +149,7 @@ export class RecordedPrompts {
     words.fill(1, at.state + 3 * writing, at.state + 4 * writing);
     const tableOf = (pages: readonly number[]): readonly number[] =>
       pages.length > width ? pages.slice(0, width) : pages;
-    let [writer, prompt, token, row] = [0, 0, 0, 0];
+    let [writer, piece, token, row] = [0, 0, 0, 0];
     for (const { sequence, pages, start, tokens, draw, rows: wanted } of work) {
       let end = writer;
       if (tokens.length === 1) {
@@ -161,9 +164,12 @@ export class RecordedPrompts {
           words[at.positions + token] = start + i;
           words[at.slots + token] = slotOf(pages, start + i);
         }
-        words.set(tableOf(pages), at.tables + prompt * width);
-        words[at.lengths + prompt++] = start + tokens.length;
-        words[at.starts + prompt] = token;
+        for (let i = 0; i < tokens.length; i += PROMPT_PIECE) {
+          const until = Math.min(i + PROMPT_PIECE, tokens.length);
+          words.set(tableOf(pages), at.tables + piece * width);
+          words[at.lengths + piece++] = start + until;
+          words[at.starts + piece] = token - tokens.length + until;
+        }
         end = writing + token - 1;
       }
       if (wanted === 0) continue;
@@ -171,22 +177,22 @@ export class RecordedPrompts {
       if (draw) draws.place(drawRows, row, { rule: draw, sequence, length: start + tokens.length });
       row++;
     }
-    words.fill(token, at.starts + prompt + 1, at.starts + sizes.starts);
+    words.fill(token, at.starts + piece + 1, at.starts + sizes.starts);
   }
   #record(room: Room): Promise<RecordedStep> {
     const { recorder, draws, run } = this.#o;
-    const { writing, tokens, prompts, width } = room;
+    const { writing, tokens, pieces, width } = room;
     const { from, sizes, words } = placesOf(room);
     const nothing = (w: Int32Array): void => this.#write(w, room, [], new Map());
     return recorder.record(words, nothing, (numbers) => {
       const part = (name: keyof typeof from): Tensor => numbers.narrow(0, from[name], sizes[name]);
       const ids = part('ids');
       if (writing > 0) draws.device.feed(part('fed'), ids, writing);
-      const [starts, lengths, tables] = [part('starts'), part('lengths'), part('tables').reshape([prompts, width])];
+      const [starts, lengths, tables] = [part('starts'), part('lengths'), part('tables').reshape([pieces, width])];
       const layout: PagedLayout = {
         positions: part('positions').reshape([1, tokens]),
         slots: part('slots'),
-        runs: [{ from: 0, sequences: prompts, count: tokens, starts, lengths, tables }],
+        runs: [{ from: 0, sequences: pieces, count: tokens, starts, lengths, tables }],
       };
       const writers = { state: part('state'), tables: part('writingTables').reshape([writing, width]) };
       const all = ids.reshape([1, writing + tokens]);

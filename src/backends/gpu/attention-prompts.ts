@@ -6,6 +6,12 @@ import { GpuBackend } from './gpu.js';
 import { addressOf } from './plan.js';
 import { enqueue } from './run-plan.js';
 
+/**
+ * New tokens of a sequence, at most. A longer run comes as several sequences, each with the keys up to its own end: the
+ * kernels' blocks have as many queries, and a block that has none still costs time.
+ */
+export const PROMPT_PIECE = 128;
+
 /** New tokens of several sequences, one sequence after another; all dense. */
 export interface PagedPrompts {
   /** (tokens, heads, dim), and what becomes of them; tokens past the last sequence's are left as they are. */
@@ -43,7 +49,7 @@ export function attendPrompts(backend: Backend, { q, out, keys, values, starts, 
   const call: AttentionCall = {
     ...o,
     ...{ q, out, k: keys, v: values, qStarts: starts, pages: tables, batch, heads, kvHeads, dim },
-    ...{ tq: tokens, qRows: tokens, tk: pageTable * pageRows, pageRows, pageTable, pagesThere },
+    ...{ tq: PROMPT_PIECE, qRows: tokens, tk: pageTable * pageRows, pageRows, pageTable, pagesThere },
     ...{ qStrides: ofTokens, outStrides: ofTokens, kStrides: ofPages, vStrides: ofPages },
     ...{ left: window === undefined ? -1 : window - 1, right: 0 },
   };

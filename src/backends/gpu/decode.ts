@@ -25,6 +25,7 @@ import {
   wanted,
 } from './decode-tiles.js';
 import { GpuBackend, type Replay } from './gpu.js';
+import { hasMatrixUnits } from './matmul.js';
 import { addressOf, type Launch, launch } from './plan.js';
 import { QUICK_THREADS, quickBlock, rowsFor, stagesFor } from './quantized.js';
 import { enqueue } from './run-plan.js';
@@ -176,6 +177,20 @@ const newToken = DECODE_ATTENTION.declare({
       `decode_attention<${CTYPE[dtype]}, ${dim}, ${heads}, ` +
       `${cache === 'paged' ? 'PAGED' : 'KEYS'}_AHEAD<${CTYPE[dtype]}, ${dim}, ${heads}>, ${cache === 'paged'}>`,
   }),
+});
+
+/** Targets whose matrix units have operands lie as mma has them. */
+const hasTiles = ({ arch }: { readonly arch: string }): boolean => hasMatrixUnits({ arch }) && !arch.startsWith('gfx');
+/** Heads of 128 numbers through matrix units, over pages. */
+const byUnits = DECODE_ATTENTION.declare({
+  each: { dtype: ['f16', 'bf16'], heads: [4, 8] },
+  symbol: ({ dtype, heads }) => `decode_attention_units_${dtype}_128_${heads}`,
+  body: ({ dtype, heads }) => ({
+    threads: { constant: 'UNITS_BOUND', threads: SPLIT_BLOCK },
+    params: { p: NEW_TOKEN },
+    call: `decode_attention<${CTYPE[dtype]}, 128, ${heads}, 4, true, true>`,
+  }),
+  launchedOn: (_, arch) => hasTiles({ arch }),
 });
 
 const SAMPLING = new Struct('Sampling', {
@@ -422,6 +437,9 @@ export class DecodeSteps {
       width: paged.table.layout.size / this.sequences,
     };
     const p = { ...t, ...pages, heads, kvHeads, dim, room, scale: t.scale ?? 1 / Math.sqrt(dim) };
+    const [dtype, { info }] = [this.#type, this.#gpu.device];
+    if (paged && dtype !== 'f32' && (g === 4 || g === 8) && dim > 64 && dim <= 128 && dim % 8 === 0 && hasTiles(info))
+      return this.#run(launch(byUnits, { dtype, heads: g }, grid, SPLIT_BLOCK, { p }));
     const cache = paged ? 'paged' : 'whole';
     this.#run(launch(newToken, { dtype: this.#type, dim: wide, heads: g, cache }, grid, SPLIT_BLOCK, { p }));
   }
