@@ -1,6 +1,7 @@
 // What a user who knows PyTorch writes first: it means the same here, or it is refused in a sentence.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { TensorDataset } from '../src/data/index.js';
 import * as nn from '../src/nn/index.js';
 import {
   arange,
@@ -317,6 +318,31 @@ const REFUSED: Readonly<Record<string, readonly [call: () => unknown, says: RegE
   'a module where a checkpoint holds tensors': [
     () => nn.saveCheckpoint('never-written', { model: 1, optimizer: new nn.SGD([zeros([2])]) } as never),
     /saveCheckpoint: tensors are a map, as model\.stateDict\(\) gives/,
+  ],
+  'a batch norm of other channels': [
+    () => new nn.BatchNorm2d(3).forward(zeros([2, 4, 2, 2])),
+    /BatchNorm2d: \[2, 4, 2, 2\] has not 3 channels/,
+  ],
+  'a batch norm that trains with one value': [
+    () => new nn.BatchNorm1d(3).forward(zeros([1, 3])),
+    /BatchNorm1d: one value a channel in \[1, 3\] has no variance to train with/,
+  ],
+  'groups that channels do not divide into': [
+    () => new nn.GroupNorm(2, 3),
+    /GroupNorm: 3 channels do not divide into 2/,
+  ],
+  'tensors of a dataset without names': [
+    () => new TensorDataset(zeros([2]) as never),
+    /TensorDataset: takes tensors by name, as \{ x, y \}/,
+  ],
+  'sizes of a layer that are text': [
+    () => new nn.Linear('3' as never, 2 as never),
+    /Linear: takes two sizes, or a weight and a bias, not a string/,
+  ],
+  'a range that leads away': [() => arange(0, 5, -1), /arange: from 0 to 5 by -1; the step leads away from the end/],
+  'an op without functions': [
+    () => defineOp({ name: 'thrice', inputs: 1, dtypes: ['f32'] } as never),
+    /defineOp "thrice": an elementwise op has `cpu`/,
   ],
   'a name before the definition of an op': [
     () => (defineOp as (...a: unknown[]) => unknown)('twice', {}),

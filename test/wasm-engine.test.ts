@@ -6,7 +6,8 @@ import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import type { Recorded, View } from '../src/backends/backend.js';
+import { setTimeout } from 'node:timers/promises';
+import type { Memory, Recorded, View } from '../src/backends/backend.js';
 import { CpuBackend } from '../src/backends/cpu.js';
 import { openWasm } from '../src/backends/cpu/wasm-engine.js';
 import { findWasm, shippedWasm } from '../src/backends/wasm-build.js';
@@ -45,7 +46,7 @@ function read(engine: CpuBackend, v: View): number[] {
 test('the engine names itself, and a product is the sum of products', here, () => {
   const engine = fresh();
   assert.equal(engine.isa, 'wasm');
-  assert.match(engine.description, /^C\+\+ engine as WebAssembly with SIMD, 1 thread$/);
+  assert.match(engine.description, /^C\+\+ engine as WebAssembly with SIMD, \d+ threads?$/);
   const [m, k, n] = [37, 53, 29];
   const a = Array.from({ length: m * k }, (_, i) => Math.fround(Math.sin(i)));
   const b = Array.from({ length: k * n }, (_, i) => Math.fround(Math.cos(i)));
@@ -56,6 +57,69 @@ test('the engine names itself, and a product is the sum of products', here, () =
     for (let i = 0; i < k; i++) want += a[Math.floor(at / n) * k + i] * b[i * n + (at % n)];
     assert.ok(Math.abs(got - want) <= 1e-5, `${at}: ${got} for ${want}`);
   });
+});
+
+/** Work until as many threads have come, each of which has its own turn of loops that are long enough to share. */
+async function joinedBy(engine: CpuBackend, threads: number, x: View, out: View): Promise<void> {
+  engine.threads = threads;
+  for (let i = 0; i < 40; i++) {
+    engine.run(row('exp'), [x], [out], {});
+    await setTimeout(25);
+  }
+}
+
+test('several threads give the bits of one, op after op', here, async () => {
+  const engine = fresh();
+  const n = 192;
+  const numbers = Array.from({ length: n * n }, (_, i) => Math.fround(Math.sin(i * 0.37)));
+  const [a, b, out] = [numbers, numbers, numbers].map((list) => floats(engine, [1, n, n], list));
+  const all = (): number[][] =>
+    [row('bmm'), row('add'), row('atan2')].map((op) => {
+      engine.run(op, [a, b], [out], {});
+      return read(engine, out);
+    });
+  engine.threads = 1;
+  const alone = all();
+  await joinedBy(engine, 4, a, out);
+  for (let i = 0; i < 30; i++) assert.deepEqual(all(), alone, `round ${i}`);
+});
+
+test('a thread without memory ends its op in an OutOfMemoryError, and the pool goes on', here, async () => {
+  const engine = fresh();
+  const n = 320;
+  const numbers = Array.from({ length: n * n }, (_, i) => (i % 7) - 3);
+  const [a, b, out] = [numbers, numbers, numbers].map((list) => floats(engine, [1, n, n], list));
+  await joinedBy(engine, 4, a, out); // products take scratch memory of their own, for which nothing is left
+  for (const op of [row('bmm'), row('add')]) assert.equal(engine.supports(op, 'f32'), true); // found by name, with memory
+  const blocks: Memory[] = [];
+  for (let size = 1 << 30; size >= 64; ) {
+    try {
+      blocks.push(engine.alloc(size));
+    } catch {
+      size >>= 1;
+    }
+  }
+  const product = (): void => engine.run(row('bmm'), [a, b], [out], {});
+  for (let i = 0; i < 3; i++) assert.throws(product, OutOfMemoryError);
+  engine.run(row('add'), [a, a], [out], {});
+  assert.deepEqual(read(engine, out).slice(0, 4), [-6, -4, -2, 0]);
+  for (const block of blocks) engine.free(block);
+  product();
+  const want = numbers.slice(0, n).reduce((sum, v, i) => sum + v * numbers[i * n], 0);
+  assert.equal(read(engine, out)[0], want);
+});
+
+test('a program ends while its threads sleep and while they work', here, () => {
+  const at = (part: string): string => JSON.stringify(new URL(`../src/${part}`, import.meta.url).href);
+  const code = `
+    const { randn } = await import(${at('index.js')});
+    const x = randn([256, 256], { seed: 1 });
+    for (let i = 0; i < 20; i++) { x.matmul(x); await new Promise((done) => setTimeout(done, 10)); }
+    console.log('done');`;
+  const env = { ...process.env, WICK_CPU_ISA: 'wasm', WICK_THREADS: '4' };
+  const args = ['--input-type=module', '-e', code];
+  const { stdout, status } = spawnSync(process.execPath, args, { encoding: 'utf8', env, timeout: 120_000 });
+  assert.deepEqual([stdout, status], ['done\n', 0]);
 });
 
 test('tensors keep their values while the memory grows, and freed memory comes back', here, () => {
@@ -150,10 +214,10 @@ test('without a compiler and without a package it serves, with one line that say
   const index = JSON.stringify(new URL('../src/index.js', import.meta.url).href);
   const code = `import(${index}).then(({ Tensor, Device }) => console.log(Device.get('cpu').description, Tensor.from([1, 2]).exp().sum().item()))`;
   const { WICK_NATIVE: _, WICK_CPU_ISA: __, CXX: ___, ...rest } = process.env;
-  const env = { ...rest, PATH: folder, WICK_CACHE_DIR: join(folder, 'cache') };
+  const env = { ...rest, PATH: folder, WICK_CACHE_DIR: join(folder, 'cache'), WICK_THREADS: '3' };
   const { stdout, stderr } = spawnSync(process.execPath, ['-e', code], { encoding: 'utf8', env });
-  assert.match(stdout, /^C\+\+ engine as WebAssembly with SIMD, 1 thread 10\.1073/, stderr);
-  assert.match(stderr, /no C\+\+ compiler .*The CPU engine runs as WebAssembly: one thread, and at most 4 GiB\./);
+  assert.match(stdout, /^C\+\+ engine as WebAssembly with SIMD, 3 threads 10\.1073/, stderr);
+  assert.match(stderr, /no C\+\+ compiler .*The CPU engine runs as WebAssembly, with at most 4 GiB of tensors\./);
 });
 
 for (const platform of ['darwin', 'win32'])
@@ -187,9 +251,9 @@ for (const platform of ['darwin', 'win32'])
       model.dispose();
       console.log(Device.default.description, loss < 0.01, text.length > 8);`;
     const { WICK_NATIVE: _, WICK_CPU_ISA: __, ...rest } = process.env;
-    const env = { ...rest, WICK_CACHE_DIR: join(folder, 'cache') };
+    const env = { ...rest, WICK_CACHE_DIR: join(folder, 'cache'), WICK_THREADS: '2' };
     const args = ['--input-type=module', '-e', code];
     const { stdout, stderr } = spawnSync(process.execPath, args, { encoding: 'utf8', env });
-    assert.equal(stdout, 'C++ engine as WebAssembly with SIMD, 1 thread true true\n', stderr);
+    assert.equal(stdout, 'C++ engine as WebAssembly with SIMD, 2 threads true true\n', stderr);
     assert.equal(stderr, '');
   });

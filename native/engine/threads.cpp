@@ -2,12 +2,12 @@
 // immediate.
 #include "threads.h"
 
+#include <atomic>
 #include <cstdlib>
 #if !defined(__wasm__)
 #include <pthread.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <system_error>
@@ -15,14 +15,6 @@
 #endif
 
 namespace wick {
-#if defined(__wasm__)
-// WebAssembly runs on the thread that called it.
-int threadCount() { return 1; }
-void setThreadCount(int) {}
-void parallelRange(int64_t n, int64_t, bool, void (*body)(void*, int64_t, int64_t), void* context) {
-  if (n > 0) body(context, 0, n);
-}
-#else
 namespace {
 
 constexpr int MAX_THREADS = 256;
@@ -43,22 +35,57 @@ struct Job {
   int threads;
 };
 
-struct Pool {
+#if defined(__wasm__)
+// WebAssembly has no library of threads: words of shared memory that are waited for.
+struct Lock {
+  std::atomic<int> held{0};
+  bool try_lock() { return held.exchange(1, std::memory_order_acquire) == 0; }
+  void lock() {
+    while (!try_lock()) relax();
+  }
+  void unlock() { held.store(0, std::memory_order_release); }
+};
+struct Bell {
+  void wait(std::atomic<uint32_t>& word, uint32_t seen) {
+    __builtin_wasm_memory_atomic_wait32(reinterpret_cast<int32_t*>(&word), (int32_t)seen, -1);
+  }
+  void ring(std::atomic<uint32_t>& word) {
+    __builtin_wasm_memory_atomic_notify(reinterpret_cast<int32_t*>(&word), UINT32_MAX);
+  }
+};
+#else
+using Lock = std::mutex;
+struct Bell {
   std::mutex sleep;
   std::condition_variable wake;
-  std::atomic<uint64_t> generation{0};
+  void wait(std::atomic<uint32_t>& word, uint32_t seen) {
+    std::unique_lock<std::mutex> lock(sleep);
+    wake.wait(lock, [&] { return word.load(std::memory_order_seq_cst) != seen; });
+  }
+  void ring(std::atomic<uint32_t>&) {
+    std::lock_guard<std::mutex> lock(sleep);
+    wake.notify_all();
+  }
+};
+#endif
+
+struct Pool {
+  Bell bell;
+  std::atomic<uint32_t> generation{0};
   std::atomic<int64_t> next{0};
   std::atomic<bool> open{false};  // the job may be joined
   std::atomic<int> joined{0};     // threads that look at the job; it stays as it is until they have left
   std::atomic<int> sleepers{0};
+  std::atomic<int> workers{0};
+  std::atomic<bool> fell{false};  // a thread could not do its part
   Job job{};
-  int workers = 0;
 };
 
 // On the heap and never freed: destroying a condition variable that threads wait on would hang at exit.
 Pool* pool = nullptr;
-std::mutex owner;  // held by the JavaScript thread whose loop is running
+Lock owner;  // held by the JavaScript thread whose loop is running
 std::atomic<int> wanted{0};
+thread_local bool inside = false;  // a body that splits again runs its inner loop alone
 
 void work(Pool& p, const Job& job) {
   for (;;) {
@@ -69,7 +96,7 @@ void work(Pool& p, const Job& job) {
   }
 }
 
-void serve(Pool* p, int id, uint64_t seen) {
+void serve(Pool* p, int id, uint32_t seen) {
   for (;;) {
     int spins = 0;
     while (p->generation.load(std::memory_order_acquire) == seen) {
@@ -77,9 +104,8 @@ void serve(Pool* p, int id, uint64_t seen) {
         relax();
         continue;
       }
-      std::unique_lock<std::mutex> lock(p->sleep);
-      p->sleepers.fetch_add(1);
-      p->wake.wait(lock, [&] { return p->generation.load(std::memory_order_seq_cst) != seen; });
+      p->sleepers.fetch_add(1, std::memory_order_seq_cst);
+      p->bell.wait(p->generation, seen);
       p->sleepers.fetch_sub(1);
     }
     seen = p->generation.load(std::memory_order_acquire);
@@ -90,6 +116,25 @@ void serve(Pool* p, int id, uint64_t seen) {
   }
 }
 
+void finish(Pool& p) {
+  p.open.store(false, std::memory_order_seq_cst);
+  while (p.joined.load(std::memory_order_seq_cst) != 0) relax();
+  inside = false;
+  owner.unlock();
+}
+
+#if defined(__wasm__)
+// Threads are the host's to start: it answers at once, and each joins the pool when it has come.
+extern "C" __attribute__((import_module("env"), import_name("wick_grow"))) void wick_grow(int workers);
+int asked = 0;
+
+int hardware() { return 1; }  // the host says how many
+
+void grow(int workers) {
+  if (!pool) pool = new Pool;
+  if (asked < workers) wick_grow(asked = workers);
+}
+#else
 int hardware() {
   if (const char* text = getenv("WICK_THREADS")) {
     int n = atoi(text);
@@ -121,8 +166,7 @@ void grow(int workers) {
     pool->workers++;
   }
 }
-
-thread_local bool inside = false;  // a body that splits again runs its inner loop alone
+#endif
 
 }  // namespace
 
@@ -133,8 +177,9 @@ int threadCount() {
 }
 
 void setThreadCount(int n) {
-  std::lock_guard<std::mutex> lock(owner);
+  owner.lock();
   wanted = n < 1 ? 1 : n < MAX_THREADS ? n : MAX_THREADS;
+  owner.unlock();
 }
 
 void parallelRange(int64_t n, int64_t grain, bool exactly, void (*body)(void*, int64_t, int64_t), void* context) {
@@ -151,24 +196,20 @@ void parallelRange(int64_t n, int64_t grain, bool exactly, void (*body)(void*, i
   p.next.store(0, std::memory_order_relaxed);
   p.open.store(true, std::memory_order_seq_cst);
   p.generation.fetch_add(1, std::memory_order_seq_cst);
-  if (p.sleepers.load(std::memory_order_seq_cst) > 0) {
-    std::lock_guard<std::mutex> lock(p.sleep);
-    p.wake.notify_all();
-  }
+  if (p.sleepers.load(std::memory_order_seq_cst) > 0) p.bell.ring(p.generation);
   inside = true;
   work(p, p.job);
-  inside = false;
-  p.open.store(false, std::memory_order_seq_cst);
-  while (p.joined.load(std::memory_order_seq_cst) != 0) relax();
-  owner.unlock();
-}
+  finish(p);
+#if defined(__wasm__)
+  if (p.fell.exchange(false)) __builtin_trap();
 #endif
+}
 
 void* scratch(Scratch slot, size_t bytes) {
   struct Slots {
     void* block[SCRATCH_COUNT] = {};
     size_t bytes[SCRATCH_COUNT] = {};
-#if !defined(__wasm__)  // whose one thread never ends
+#if !defined(__wasm__)  // whose threads never end
     ~Slots() {
       for (void* b : block) free(b);
     }
@@ -188,3 +229,47 @@ void* scratch(Scratch slot, size_t bytes) {
 }
 
 }  // namespace wick
+
+#if defined(__wasm__)
+extern "C" {
+// A worker thread's number, then its body, which does not return. A trap leaves it: wick_fell() tells the pool, and it
+// begins anew.
+__attribute__((visibility("default"))) int wick_join() { return wick::pool->workers.fetch_add(1) + 1; }
+__attribute__((visibility("default"))) void wick_serve(int id) {
+  wick::serve(wick::pool, id, wick::pool->generation.load());
+}
+__attribute__((visibility("default"))) void wick_fell() {
+  wick::pool->fell = true;
+  wick::pool->joined.fetch_sub(1);
+}
+// After a trap of the calling thread within a loop: the others end their parts, and the pool is free again.
+__attribute__((visibility("default"))) void wick_recover() {
+  if (!wick::inside) return;
+  wick::pool->next.store(wick::pool->job.n);
+  wick::finish(*wick::pool);
+  wick::pool->fell = false;
+}
+
+// The C library's heap knows no threads: one at a time (the linker's --wrap leads every call here).
+static wick::Lock heap;
+#define WICK_LOCKED(RESULT, NAME, PARAMETERS, ARGUMENTS) \
+  RESULT __real_##NAME PARAMETERS;                       \
+  RESULT __wrap_##NAME PARAMETERS {                      \
+    heap.lock();                                         \
+    RESULT result = __real_##NAME ARGUMENTS;             \
+    heap.unlock();                                       \
+    return result;                                       \
+  }
+WICK_LOCKED(void*, malloc, (size_t n), (n))
+WICK_LOCKED(void*, calloc, (size_t n, size_t each), (n, each))
+WICK_LOCKED(void*, realloc, (void* p, size_t n), (p, n))
+WICK_LOCKED(void*, aligned_alloc, (size_t to, size_t n), (to, n))
+WICK_LOCKED(int, posix_memalign, (void** p, size_t to, size_t n), (p, to, n))
+void __real_free(void* p);
+void __wrap_free(void* p) {
+  heap.lock();
+  __real_free(p);
+  heap.unlock();
+}
+}
+#endif

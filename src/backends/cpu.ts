@@ -303,7 +303,7 @@ export function openCpu(): Backend {
     try {
       const backend = new CpuBackend(openWasm(findWasm()));
       // On other platforms there is no better one to be had, so that `wick devices` saying so is enough.
-      if (nativePlatform()) warn(`${e.message}. The CPU engine runs as WebAssembly: one thread, and at most 4 GiB.`);
+      if (nativePlatform()) warn(`${e.message}. The CPU engine runs as WebAssembly, with at most 4 GiB of tensors.`);
       return backend;
     } catch (second) {
       if (!(second instanceof NativeError)) throw second;

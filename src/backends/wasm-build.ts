@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { NativeError } from '../base/errors.js';
 import { isIntact, keepAsync, oneAtATimeAsync } from '../base/kept-files.js';
 import { nativeDir } from '../base/paths.js';
-import { WASM_SET } from './cpu/instruction-sets.js';
+import { WASM_MEMORY, WASM_SET } from './cpu/instruction-sets.js';
 import { COMMON_FLAGS, textsOf, units } from './cpu/units.js';
 import { compileObjects, engineFolder, hash, type Plan, progressOn, run } from './native-build.js';
 
@@ -15,13 +15,39 @@ const COMPILERS = ['clang++', ...[22, 21, 20, 19, 18, 17, 16, 15, 14].map((versi
 /** What WebAssembly has no use for. */
 const HOST_ONLY = ['-fPIC', '-pthread'];
 const TARGET = '--target=wasm32-wasi';
-const FLAGS = [TARGET, '-fno-exceptions', ...COMMON_FLAGS.filter((flag) => !HOST_ONLY.includes(flag))];
+const FLAGS = [
+  TARGET,
+  '-fno-exceptions',
+  '-matomics',
+  '-mbulk-memory',
+  ...COMMON_FLAGS.filter((flag) => !HOST_ONLY.includes(flag)),
+];
 const STACK = 4 << 20;
-const EXPORTS = 'select threads find run run_list alloc free memcpy read peak'.split(' ');
+const EXPORTS = 'select threads find run run_list alloc free memcpy read peak join serve fell recover'.split(' ');
+/** What an instance of another thread needs to stand on a stack of its own, with its own thread-local variables. */
+const THREAD_EXPORTS = ['__stack_pointer', '__wasm_init_tls', '__tls_size', '__tls_align'];
+/** Functions of the C library's heap, which is of one thread: native/engine/threads.cpp has a lock around each. */
+const HEAP = ['malloc', 'calloc', 'realloc', 'free', 'aligned_alloc', 'posix_memalign'];
+/**
+ * The C and C++ libraries that Debian has for WebAssembly are compiled without atomics, which the linker refuses beside
+ * shared memory unless told not to look. What the engine takes of them holds no state but the heap, which is locked, and
+ * errno, which nobody reads.
+ */
+const SHARED = [
+  '--shared-memory',
+  '--import-memory',
+  `--initial-memory=${WASM_MEMORY.initial << 16}`,
+  `--max-memory=${WASM_MEMORY.maximum * 2 ** 16}`,
+  '--no-check-features',
+  ...HEAP.map((name) => `--wrap=${name}`),
+  ...THREAD_EXPORTS.map((name) => `--export=${name}`),
+];
 const LINK = [
   '-mexec-model=reactor',
   // The stack lies below everything: one that overflows leaves memory, and traps.
-  ...['--gc-sections', '--strip-all', '--stack-first', `-z,stack-size=${STACK}`].map((flag) => `-Wl,${flag}`),
+  ...['--gc-sections', '--strip-all', '--stack-first', `-z,stack-size=${STACK}`, ...SHARED].map(
+    (flag) => `-Wl,${flag}`,
+  ),
   ...EXPORTS.map((name) => `-Wl,--export=wick_${name}`),
 ];
 
@@ -30,7 +56,7 @@ export const wasmFolder: string = join(nativeDir, 'prebuilt');
 
 /** The module's name tells the sources that it is made from, whichever compiler made it. */
 const wasmName = (): string =>
-  `wick-${hash(...FLAGS, ...units([WASM_SET]).flatMap((u) => [u.name, ...u.flags, ...textsOf(u.source).values()]))}.wasm`;
+  `wick-${hash(...FLAGS, ...LINK, ...units([WASM_SET]).flatMap((u) => [u.name, ...u.flags, ...textsOf(u.source).values()]))}.wasm`;
 
 /** Where a module of these very sources lies in the package. */
 export const shippedWasm = (): string => join(wasmFolder, wasmName());

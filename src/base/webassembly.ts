@@ -5,8 +5,8 @@ export interface WasmMemory {
   grow(pages: number): number;
 }
 export type WasmModule = object;
-export interface WasmGlobal {
-  value: bigint;
+export interface WasmGlobal<T = bigint> {
+  value: T;
 }
 export type WasmImports = Record<string, Record<string, unknown>>;
 

@@ -5,7 +5,7 @@ import { formatShape, type Shape } from '../base/shape.js';
 import { noGrad } from '../tensor/autograd.js';
 import { tensor } from '../tensor/create.js';
 import type { Device } from '../tensor/device.js';
-import type { Tensor } from '../tensor/tensor.js';
+import { Tensor } from '../tensor/tensor.js';
 import { permutation } from './shuffle.js';
 
 /** Typed arrays whose elements have a dtype. */
@@ -160,6 +160,8 @@ export class TensorDataset extends Dataset<Record<string, Tensor>> {
   readonly length: number;
   constructor(tensors: Readonly<Record<string, Tensor>>) {
     super();
+    if (tensors instanceof Tensor)
+      throw new ArgumentError('TensorDataset: takes tensors by name, as { x, y }, which batches have too');
     const [first, ...rest] = Object.entries(tensors);
     if (!first) throw new ArgumentError('TensorDataset: there are no tensors');
     for (const [name, t] of [first, ...rest])

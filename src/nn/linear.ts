@@ -7,7 +7,7 @@ import type { ProductOptions } from '../ops/quantized.js';
 import { noGrad } from '../tensor/autograd.js';
 import { einsum } from '../tensor/einsum.js';
 import { QTensor, type Weight } from '../tensor/qtensor.js';
-import type { Tensor } from '../tensor/tensor.js';
+import { Tensor } from '../tensor/tensor.js';
 import { biasedProduct } from '../tensor/training.js';
 import { builderOf, MAKE_OPTIONS, type MakeOptions } from './fresh.js';
 import { type Init, kaiming, normal, uniform } from './init.js';
@@ -39,6 +39,8 @@ export class Linear<W extends Weight = Tensor> extends Layer {
   constructor(first: number | W, second?: number | Tensor, options: LinearOptions = {}) {
     super();
     if (typeof first !== 'number') {
+      if (!(first instanceof Tensor || first instanceof QTensor))
+        throw new ArgumentError(`Linear: takes two sizes, or a weight and a bias, not a ${typeof first}`);
       this.weight = first;
       this.bias = second as Tensor | undefined;
       return;

@@ -1,5 +1,5 @@
 // Norms as layers: over features, root mean squares, groups, single examples, batches.
-import { ShapeError } from '../base/errors.js';
+import { ArgumentError, ShapeError } from '../base/errors.js';
 import { formatShape, type Shape, sizeOf } from '../base/shape.js';
 import { requireOptions, requireWhole } from '../ops/kernel-row.js';
 import type { LocalResponseNormOptions } from '../ops/shorthand.js';
@@ -163,6 +163,8 @@ export class GroupNorm extends Layer {
     const options = (third ?? {}) as GroupNormOptions;
     requireOptions('GroupNorm', options, ['eps', 'affine', ...MAKE_OPTIONS]);
     requireWhole('GroupNorm', 'groups and channels', [first, second as number], 1);
+    if ((second as number) % first !== 0)
+      throw new ArgumentError(`GroupNorm: ${second as number} channels do not divide into ${first} groups`);
     this.groups = first;
     this.eps = options.eps ?? 1e-5;
     if (!(options.affine ?? true)) return;
@@ -287,6 +289,14 @@ export class BatchNorm extends Layer {
   forward(x: Tensor): Tensor {
     const ranks = this.ranks();
     if (ranks) requireDimensions(this.constructor.name, x, ranks);
+    const channels = this.runningMean.size;
+    if (x.shape[1] !== channels)
+      throw new ShapeError(`${this.constructor.name}: ${formatShape(x.shape)} has not ${channels} channels`);
+    if (this.training && x.size === channels)
+      throw new ShapeError(
+        `${this.constructor.name}: one value a channel in ${formatShape(x.shape)} has no variance to train with; ` +
+          'eval() uses the statistics learned so far',
+      );
     if (!this.training)
       return x.batchNorm(this.weight, this.bias, { eps: this.eps, mean: this.runningMean, var: this.runningVar });
     noGrad(() => {

@@ -179,6 +179,8 @@ export function arange(start: number, end?: number, step = 1, options: TensorOpt
   const dtype = options.dtype ?? 'f32';
   if (!isFloat(dtype) && !(Number.isInteger(from) && Number.isInteger(step)))
     throw new DTypeError(`arange: from ${from} by ${step} gives no ${dtype}; both must be whole`);
+  if ((to - from) * step < 0)
+    throw new ArgumentError(`arange: from ${from} to ${to} by ${step}; the step leads away from the end`);
   const size = Math.max(0, Math.ceil((to - from) / step));
   if (size > 0) for (const v of [from, from + (size - 1) * step]) checkValue('arange', v, dtype);
   return make(movementOps.newArange, { size, dtype, start: from, step }, options);

@@ -84,6 +84,8 @@ function check(d: ElementwiseDefinition | KernelDefinition): void {
   if (d.dtypes.length === 0 || strange !== undefined)
     refuse(strange === undefined ? 'dtypes is empty' : `there is no dtype ${JSON.stringify(strange)}`);
   if ('infer' in d) return;
+  if (typeof d.cpu !== 'function' || typeof d.gpu !== 'string')
+    refuse('an elementwise op has `cpu`, its function of numbers, and `gpu`, the same as an expression in C');
   if (d.inputs > 3) refuse(`an elementwise op takes up to 3 tensors, not ${d.inputs}`);
   if ((d.scalars?.length ?? 0) > 2) refuse('an elementwise op takes up to 2 scalars');
   const whole = d.dtypes.find((t) => !isFloat(t));

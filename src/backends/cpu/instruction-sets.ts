@@ -53,6 +53,9 @@ export const WASM_SET: InstructionSet = {
   needs: [],
 };
 
+/** Pages of 64 KiB that the module begins with, and the most that a memory of 32 bits has. */
+export const WASM_MEMORY = { initial: 256, maximum: 65536 } as const;
+
 /** Whether the engine can be a shared library on a machine like this one. */
 export const nativePlatform = (): boolean =>
   process.platform === 'linux' && (process.arch === 'x64' || process.arch === 'arm64');

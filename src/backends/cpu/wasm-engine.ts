@@ -1,16 +1,22 @@
 // The CPU engine as WebAssembly with SIMD: for machines that have neither its shared library nor a compiler. It computes
-// in memory of its own, on the thread that calls it.
+// in memory of its own, on the thread that calls it and on workers that share that memory.
 import { readFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
 import { setImmediate } from 'node:timers/promises';
+import { Worker } from 'node:worker_threads';
+import { env } from '../../base/environment.js';
 import { NativeError, OutOfMemoryError } from '../../base/errors.js';
-import { Wasm, type WasmImports, type WasmMemory, type WasmModule } from '../../base/webassembly.js';
+import { Wasm, type WasmGlobal, type WasmImports, type WasmMemory, type WasmModule } from '../../base/webassembly.js';
 import { noteLibrary } from '../../driver/ffi.js';
 import type { Memory, MemoryStats, MemoryToken } from '../backend.js';
 import { BLOCK_SLOTS, type Engine } from './engine.js';
+import { WASM_MEMORY } from './instruction-sets.js';
 import { MemoryCounters, type Pool, roomFor } from './memory.js';
 
 interface Exports {
-  readonly memory: WasmMemory;
+  readonly __stack_pointer: WasmGlobal<number>;
+  readonly __wasm_init_tls: (address: number) => void;
+  readonly __tls_size: WasmGlobal<number>;
   readonly _initialize: () => void;
   readonly wick_select: (isa: number) => number;
   readonly wick_find: (name: number) => number;
@@ -22,6 +28,21 @@ interface Exports {
   readonly wick_memcpy: (to: number, from: number, bytes: number) => void;
   readonly wick_read: (from: number, bytes: number) => void;
   readonly wick_peak: (rounds: number) => number;
+  readonly wick_join: () => number;
+  readonly wick_serve: (id: number) => void;
+  readonly wick_fell: () => void;
+  readonly wick_recover: () => void;
+}
+/** A module's instance in this thread, and the memory that it shares with others. */
+interface Instance extends Exports {
+  readonly memory: WasmMemory;
+}
+/** What a worker thread is made of: its stack and its thread-local variables lie in the heap. */
+export interface WorkerParts {
+  readonly module: WasmModule;
+  readonly memory: WasmMemory;
+  readonly stack: number;
+  readonly locals: number;
 }
 /** A module of 32 bits sees no more; what lies below is its stack and its tables. */
 const MOST = 2 ** 32 - 2 ** 24;
@@ -29,9 +50,15 @@ const MOST = 2 ** 32 - 2 ** 24;
 /** The engine in the WebAssembly module at `path`. */
 export function openWasm(path: string): Engine {
   const module = compile(path);
-  const { exports } = new Wasm.Instance(module, importsOf(module));
-  const engine = exports as unknown as Exports;
+  const memory = new Wasm.Memory({ ...WASM_MEMORY, shared: true });
+  let workers = 0;
+  const grow = (wanted: number): void => {
+    for (; workers < wanted; workers++) startWorker(engine, module);
+  };
+  const engine = instantiate(module, memory, grow);
   engine._initialize();
+  engine.wick_threads(threadsHere());
+  const checked = trapsAsErrors(engine);
   if (engine.wick_select(0) !== 0) throw new NativeError(`${path}: the CPU engine holds no instruction set`);
   noteLibrary({ name: 'the CPU engine', found: path });
   const pool = new WasmPool(engine);
@@ -87,27 +114,65 @@ function compile(path: string): WasmModule {
   }
 }
 
-/** The C library asks for files that the engine never uses: an error names what was called. */
-function importsOf(module: WasmModule): WasmImports {
-  const imports: Record<string, Record<string, () => never>> = {};
+/** The module in this thread. The C library asks for files that the engine never uses: an error names what was called. */
+function instantiate(module: WasmModule, memory: WasmMemory, grow: (workers: number) => void): Instance {
+  const imports: WasmImports = {};
   for (const { module: from, name } of Wasm.Module.imports(module))
     (imports[from] ??= {})[name] = () => {
       throw new NativeError(`the CPU engine as WebAssembly called ${name}, which it has no use for`);
     };
-  return imports;
+  Object.assign((imports.env ??= {}), { memory, wick_grow: grow });
+  return { ...(new Wasm.Instance(module, imports).exports as unknown as Exports), memory };
+}
+
+const threadsHere = (): number => {
+  const wanted = Number(env('WICK_THREADS'));
+  return Number.isInteger(wanted) && wanted > 0 ? wanted : availableParallelism();
+};
+
+const WORKER_STACK = 1 << 20;
+/** A thread that joins the pool when it has come; where none can start, the caller's does all the work. */
+function startWorker(engine: Instance, module: WasmModule): void {
+  const stack = engine.wick_alloc(WORKER_STACK);
+  const locals = engine.wick_alloc(engine.__tls_size.value);
+  if (stack === 0 || locals === 0) return;
+  const workerData: WorkerParts = { module, memory: engine.memory, stack: stack + WORKER_STACK, locals };
+  const worker = new Worker(new URL('./wasm-worker.js', import.meta.url), { workerData });
+  worker.on('error', () => {}); // a thread that does not come is not waited for
+  worker.unref();
+}
+/** The body of a worker thread. */
+export function serve({ module, memory, stack, locals }: WorkerParts): never {
+  const engine = instantiate(module, memory, () => {});
+  engine.__stack_pointer.value = stack;
+  engine.__wasm_init_tls(locals);
+  const id = engine.wick_join();
+  for (;;)
+    try {
+      engine.wick_serve(id);
+    } catch (e) {
+      if (!(e instanceof Wasm.RuntimeError)) throw e;
+      engine.__stack_pointer.value = stack;
+      engine.wick_fell();
+    }
 }
 
 /** A trap is memory that is not there: every size and index was looked at before. */
-function checked(run: () => number): number {
-  try {
-    return run();
-  } catch (cause) {
-    if (!(cause instanceof Wasm.RuntimeError)) throw cause;
-    throw new OutOfMemoryError(
-      `cpu: the CPU engine as WebAssembly ended in "${cause.message}": most likely no memory was left of its 4 GiB`,
-      { cause },
-    );
-  }
+function trapsAsErrors(engine: Instance): (run: () => number) => number {
+  const stack = engine.__stack_pointer.value;
+  return (run) => {
+    try {
+      return run();
+    } catch (cause) {
+      if (!(cause instanceof Wasm.RuntimeError)) throw cause;
+      engine.__stack_pointer.value = stack;
+      engine.wick_recover();
+      throw new OutOfMemoryError(
+        `cpu: the CPU engine as WebAssembly ended in "${cause.message}": most likely no memory was left of its 4 GiB`,
+        { cause },
+      );
+    }
+  };
 }
 
 function taken(engine: Exports, bytes: number, live: number): number {
@@ -150,7 +215,7 @@ class WasmBlock implements Memory {
     this.token = new WasmToken(address, pool);
   }
   /** The module's memory as it is now: a view of it does not outlive the next allocation. */
-  get buffer(): ArrayBuffer {
+  get buffer(): ArrayBufferLike {
     return this.pool.buffer;
   }
   get start(): number {
@@ -163,17 +228,17 @@ class WasmBlock implements Memory {
  * computes in memory that was free when it was recorded.
  */
 class WasmPool implements Pool {
-  readonly #engine: Exports;
+  readonly #engine: Instance;
   readonly #count: MemoryCounters;
   #keeps: boolean;
   readonly #kept = new Map<number, WasmBlock[]>();
-  constructor(engine: Exports, counters = new MemoryCounters(), keeps = false) {
+  constructor(engine: Instance, counters = new MemoryCounters(), keeps = false) {
     this.#engine = engine;
     this.#count = counters;
     this.#keeps = keeps;
   }
-  get buffer(): ArrayBuffer {
-    return this.#engine.memory.buffer as ArrayBuffer;
+  get buffer(): ArrayBufferLike {
+    return this.#engine.memory.buffer;
   }
   beside(): WasmPool {
     return new WasmPool(this.#engine, this.#count, true);
