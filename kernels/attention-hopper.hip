@@ -10,19 +10,12 @@
 // computing group waits for its products another does its softmax. Two schedules, since each is measured to be the
 // faster one of its head dimension: attention_hopper, where named barriers make groups take turns, for 64, and
 // attention_hopper_joined for 128.
-#include "attention.h"
-#include "hopper.h"
+#include "attention-hopper.h"
 #include "settle.h"
-
-/** What happens to scores beside their scale. */
-constexpr int CAPPED = 1, BIASED = 2;
 
 #if defined(WICK_NVIDIA) && defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
 constexpr int HOPPER_ROWS = 128, HOPPER_KEYS = 128, HOPPER_STAGES = 2;
-
-/** Where 16-byte part c of row r lies in a tile of `rows` rows: 64 columns side by side, then the next 64. */
-WICK_FN u32 place(int r, int c, int rows) { return (u32)(c / 8 * rows * 128 + r * 128 + ((c ^ r) & 7) * 16); }
 
 /** A query tile and its key tiles. */
 struct HopperTile {
@@ -53,12 +46,6 @@ WICK_FN bool hopper_tile(const Attention& p, int n, HopperTile& t) {
     t.tiles = any ? (keys.end + HOPPER_KEYS - 1) / HOPPER_KEYS - t.first : 1;
   }
   return true;
-}
-
-/** Of the numbers at 0, 1, 8, 9, 16, 17, ... 121: a bit for each that is less than n. */
-WICK_FN u32 bits_below(int n) {
-  const int whole = n < 0 ? 0 : n / 8, count = 2 * whole + (n < 0 ? 0 : n % 8 < 2 ? n % 8 : 2);
-  return count < 32 ? (1u << count) - 1 : ~0u;
 }
 
 /** Barriers of query tiles, and of the stages of keys and values. */
@@ -142,8 +129,6 @@ template <class T, int D> WICK_FN void hopper_copies(const Attention& p, unsigne
 }
 
 // ---- what happens to scores: a lane has rows i and i + 8, and of them columns j, j + 1, j + 8, j + 9, ... ----
-
-constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
 
 /** Adds what a mask says of the numbers of row i in units of ln 2. */
 template <class T>

@@ -60,6 +60,14 @@ WICK_FN u64 operand(u32 address, u32 leading_bytes) {
                : F4(d, 0), F4(d, 4), F4(d, 8), F4(d, 12), F4(d, 16), F4(d, 20), F4(d, 24), F4(d, 28), F4(d, 32),      \
                  F4(d, 36), F4(d, 40), F4(d, 44), F4(d, 48), F4(d, 52), F4(d, 56), F4(d, 60)                          \
                : "l"(a), "l"(b), "r"(add))
+#define PRODUCT_SHARED_32(TYPE)                                                                                      \
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE \
+               " {"                                                                                                  \
+               "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"                                              \
+               "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"                                     \
+               "}, %32, %33, p, 1, 1, 0, 0;\n}"                                                                      \
+               : F4(d, 0), F4(d, 4), F4(d, 8), F4(d, 12), F4(d, 16), F4(d, 20), F4(d, 24), F4(d, 28)                 \
+               : "l"(a), "l"(b), "r"(add))
 #define PRODUCT_REGISTERS_32(TYPE)                                                                   \
   asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE                           \
                " {"                                                                                  \
@@ -79,7 +87,11 @@ WICK_FN u64 operand(u32 address, u32 leading_bytes) {
                : F4(d, 0), F4(d, 4), F4(d, 8), F4(d, 12), F4(d, 16), F4(d, 20), F4(d, 24), F4(d, 28), F4(d, 32), \
                  F4(d, 36), F4(d, 40), F4(d, 44), F4(d, 48), F4(d, 52), F4(d, 56), F4(d, 60)                     \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
-/** d (+)= a b^T: both in shared memory with k contiguous; 128 columns. */
+/** d (+)= a b^T: both in shared memory with k contiguous; 64 or 128 columns. */
+template <class T> WICK_FN void product(float (&d)[32], u64 a, u64 b, u32 add) {
+  if constexpr (same<T, half>) PRODUCT_SHARED_32("f16");
+  else PRODUCT_SHARED_32("bf16");
+}
 template <class T> WICK_FN void product(float (&d)[64], u64 a, u64 b, u32 add) {
   if constexpr (same<T, half>) PRODUCT_SHARED_64("f16");
   else PRODUCT_SHARED_64("bf16");

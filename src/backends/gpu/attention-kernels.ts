@@ -82,6 +82,7 @@ type Half = 'f16' | 'bf16';
 export const ATTENTION = new KernelModule('attention');
 export const ATTENTION_MATRIX = new KernelModule('attention-matrix');
 export const ATTENTION_HOPPER = new KernelModule('attention-hopper', { needs: 'sm_90a' });
+export const ATTENTION_BACKWARD_HOPPER = new KernelModule('attention-backward-hopper', { needs: 'sm_90a' });
 export const ATTENTION_BACKWARD = new KernelModule('attention-backward');
 export const ATTENTION_BACKWARD_MATRIX = new KernelModule('attention-backward-matrix');
 const params = { p: PROBLEM };
@@ -165,11 +166,16 @@ const byMatrixUnits = ATTENTION_MATRIX.declare({
 });
 /** What happens to scores beside their scale; `biased` by alibi, a mask or both. */
 const CHANGES = { '': '0', capped: 'CAPPED', biased: 'BIASED', capped_biased: 'CAPPED | BIASED' } as const;
+const HOPPER_CHANGES = ['', 'capped', 'biased', 'capped_biased'] as const;
+const HOPPER_DIMS = [64, 128] as const;
+/** Two computing warpgroups of 64 rows each, and one that copies. */
+const HOPPER_ROWS = 128;
+const HOPPER_THREADS = { constant: 'HOPPER_BOUND', threads: 384 } as const;
 const onHopper = ATTENTION_HOPPER.declare({
-  each: { dtype: ['f16', 'bf16'], dim: [64, 128], changes: ['', 'capped', 'biased', 'capped_biased'] },
+  each: { dtype: ['f16', 'bf16'], dim: HOPPER_DIMS, changes: HOPPER_CHANGES },
   symbol: ({ dtype, dim, changes }) => `attention_hopper_${dtype}_${dim}${changes && `_${changes}`}`,
   body: ({ dtype, dim, changes }) => ({
-    threads: 384,
+    threads: HOPPER_THREADS,
     params,
     call: `attention_hopper${dim === 64 ? '' : '_joined'}<${CTYPE[dtype]}, ${dim}, ${CHANGES[changes]}>`,
   }),
@@ -214,6 +220,16 @@ const backwardByMatrixUnits = ATTENTION_BACKWARD_MATRIX.declare({
   }),
   launchedOn: ({ tile }, arch) => largeOn(tile, arch),
 });
+const backwardOnHopper = ATTENTION_BACKWARD_HOPPER.declare({
+  each: { side: ['query', 'key'], dtype: ['f16', 'bf16'], dim: HOPPER_DIMS, changes: HOPPER_CHANGES },
+  symbol: ({ side, dtype, dim, changes }) =>
+    `attention_backward_hopper_${side}_${dtype}_${dim}${changes && `_${changes}`}`,
+  body: ({ side, dtype, dim, changes }) => ({
+    threads: HOPPER_THREADS,
+    params,
+    call: `attention_backward_hopper<${CTYPE[dtype]}, ${dim}, ${side === 'key'}, ${CHANGES[changes]}>`,
+  }),
+});
 
 // ---- the choice ----
 
@@ -238,19 +254,23 @@ function changesOf(c: AttentionCall): keyof typeof CHANGES {
   return c.softcap ? (biased ? 'capped_biased' : 'capped') : biased ? 'biased' : '';
 }
 
+/** Results whose numbers can be written two at a time. */
+const pairsOf = (c: AttentionCall, ...names: readonly ('out' | 'dq' | 'dk' | 'dv')[]): boolean =>
+  names.every((name) => multiples(2, c[`${name}Strides`]) && placeOf(c[name]) % 4 === 0);
+const hopperDim = (c: AttentionCall, { arch }: DeviceInfo): (typeof HOPPER_DIMS)[number] | undefined =>
+  arch === 'sm_90' ? HOPPER_DIMS.find((d) => d === c.dim) : undefined;
+
 /** The forward kernel of a problem on a device. */
 export function forwardLaunch(c: AttentionCall, dtype: AttentionDType, device: DeviceInfo): Launch {
   const args = { p: c };
   const dim = padded(c.dim);
   // The matrix kernels take the largest score before scaling, which needs a positive scale.
   const small = (dtype === 'f16' || dtype === 'bf16') && c.scale > 0 && copies16(c);
-  const outEven = multiples(2, c.outStrides) && placeOf(c.out) % 4 === 0;
-  if (small && outEven && device.arch === 'sm_90' && (c.dim === 64 || c.dim === 128)) {
-    // Two computing warpgroups of 64 query rows each, and one that copies.
-    const rows = 128;
-    const blocks = Math.min(device.multiprocessors, ceilDiv(c.tq, rows) * c.heads * c.batch);
-    const variant = { dtype, dim: c.dim, changes: changesOf(c) } as const;
-    return launch(onHopper, variant, blocks, 384, args, 1024 + 2 * c.dim * (2 * rows + 512));
+  const ofHopper = small && pairsOf(c, 'out') && hopperDim(c, device);
+  if (ofHopper) {
+    const blocks = Math.min(device.multiprocessors, ceilDiv(c.tq, HOPPER_ROWS) * c.heads * c.batch);
+    const variant = { dtype, dim: ofHopper, changes: changesOf(c) };
+    return launch(onHopper, variant, blocks, HOPPER_THREADS.threads, args, 1024 + 2 * c.dim * (2 * HOPPER_ROWS + 512));
   }
   const tile = MATRIX_TILES.find((t) => MATRIX[t].dim === dim && MATRIX[t].shared <= device.sharedPerBlockOptin);
   if (small && tile && hasMatrixUnits(device)) {
@@ -309,11 +329,18 @@ export function backwardLaunches(c: AttentionCall, dtype: AttentionDType, device
     (t) => BACKWARD[t].dim === dim && BACKWARD[t].plain === plain && BACKWARD[t].shared <= device.sharedPerBlockOptin,
   );
   const even = multiples(8, c.doutStrides) && placeOf(c.dout) % 16 === 0;
-  const units = (dtype === 'f16' || dtype === 'bf16') && tile && copies16(c) && even && hasMatrixUnits(device);
+  const half = (dtype === 'f16' || dtype === 'bf16') && copies16(c) && even ? dtype : undefined;
+  const ofHopper = half && pairsOf(c, 'dq', 'dk', 'dv') && hopperDim(c, device);
   const on = (side: 'query' | 'key', count: number, heads: number): Launch => {
-    if (units) {
+    if (ofHopper) {
+      const grid = [ceilDiv(count, HOPPER_ROWS), heads, c.batch];
+      const variant = { side, dtype: half, dim: ofHopper, changes: changesOf(c) };
+      const shared = 1024 + 4 * c.dim * (HOPPER_ROWS + 3 * 64) + 1536;
+      return launch(backwardOnHopper, variant, grid, HOPPER_THREADS.threads, { p: c }, shared);
+    }
+    if (half && tile && hasMatrixUnits(device)) {
       const grid = [ceilDiv(count, BACKWARD_ROWS), heads, c.batch];
-      const variant = { side, dtype: dtype as Half, tile };
+      const variant = { side, dtype: half, tile };
       return launch(backwardByMatrixUnits, variant, grid, 4 * device.warp, { p: c }, BACKWARD[tile].shared);
     }
     const grid = [ceilDiv(count, dtype === 'f64' ? 32 : 64), heads, c.batch];

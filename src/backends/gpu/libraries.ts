@@ -41,7 +41,7 @@ const SHAPES_KEPT = 4096;
  * depend on the clock, so that two runs of a program take the same kernels at the same step.
  */
 const ownRate = ({ kind, dim }: { readonly kind: string; readonly dim: number }): number =>
-  kind === 'forward' ? (dim <= 128 ? 4e14 : 1.3e14) : dim <= 128 ? 1.2e14 : 9e12;
+  kind === 'forward' ? (dim <= 128 ? 4e14 : 1.3e14) : dim <= 128 ? 3e14 : 9e12;
 /** The way of a plan that is none of the library's: our own kernels. */
 export const OWN_WAY = -1;
 
