@@ -2,7 +2,7 @@
 // attention,decode,...]
 // Numbers are of this machine in this run, PyTorch's beside them where it is installed; --json FILE keeps them all;
 // --layers N shortens shapes of other families than Llama, to look into them; --decode measures nothing but decoding,
-// and --contexts 2048,8192 does so behind prompts of these lengths, too.
+// --prefill nothing but prompts, and --contexts 2048,8192 decoding behind prompts of these lengths, too.
 import { commitNow } from '../src/parity/provenance.js';
 import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
@@ -30,6 +30,7 @@ const { values: v } = parseArgs({
     json: { type: 'string' },
     layers: { type: 'string' },
     decode: { type: 'boolean', default: false },
+    prefill: { type: 'boolean', default: false },
     contexts: { type: 'string' },
     'no-peers': { type: 'boolean', default: false },
   },
@@ -341,6 +342,10 @@ async function language(name: string, blocks?: string): Promise<void> {
     const forward = (): void => scope(() => noGrad(() => void model.forward(ids, undefined, { last: true })));
     const prefill = await time(forward, 3, 0.3);
     report(`prefill ${prompt.length} tokens, ${label} ${dtype}`, prompt.length / prefill, 'tokens/s');
+  }
+  if (v.prefill) {
+    model.dispose();
+    return device.trim();
   }
   const decoder = GraphDecoder.serves(model) ? new GraphDecoder(model, 4096) : new PlainDecoder(model);
   let token = await decoder.runGreedy(prompt.slice(0, 32));

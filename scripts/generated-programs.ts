@@ -48,12 +48,13 @@ function nvrtc(source: string, level: string, arch: string): Uint8Array {
   const raw = library.bind(NVRTC_TABLE);
   const calls = new Calls(NVRTC_TABLE, raw, { errorName: (s) => nativeString(raw.errorString(s)), outOfMemory: [1] });
   const options = [`--gpu-architecture=${arch}`, '-std=c++17', '--fmad=false', `--ptxas-options=${level}`];
-  return compileProgram('NVRTC', calls, { source, name: 'generated.cu', arch, defines: {} }, options, (p) =>
+  const code = (p: number): Uint8Array =>
     fetchBytes(
       (c) => calls.call('cubinSize', p, c),
       (t) => calls.call('cubin', p, t),
-    ),
-  );
+    );
+  const request = { source, name: 'generated.cu', arch, defines: {} };
+  return compileProgram({ compiler: 'NVRTC', calls, request, options, code });
 }
 
 function check(file: string, part: number, parts: number): number {

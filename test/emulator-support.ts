@@ -38,17 +38,17 @@ export function hiprtc(source: string, target: string, options: readonly string[
   if (typeof library === 'string') throw new Error(library);
   const raw = library.bind(HIPRTC_TABLE);
   const calls = new Calls(HIPRTC_TABLE, raw, { errorName: (s) => nativeString(raw.errorString(s)), outOfMemory: [1] });
-  return compileProgram(
-    'hipRTC',
+  return compileProgram({
+    compiler: 'hipRTC',
     calls,
-    { source, name: 'test.hip', arch: target, defines: {} },
-    [`--offload-arch=${target}`, ...options],
-    (p) =>
+    request: { source, name: 'test.hip', arch: target, defines: {} },
+    options: [`--offload-arch=${target}`, ...options],
+    code: (p) =>
       fetchBytes(
         (c) => calls.call('codeSize', p, c),
         (t) => calls.call('code', p, t),
       ),
-  );
+  });
 }
 
 /** Runs programs as host C++; the results by name. */

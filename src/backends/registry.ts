@@ -10,6 +10,7 @@ import { standIns } from '../driver/stand-ins/index.js';
 import type { HostedDevice } from '../driver/stand-ins/library.js';
 import type { Backend } from './backend.js';
 import { openCpu } from './cpu.js';
+import { lateCode } from './gpu/functions.js';
 import { GpuBackend } from './gpu/gpu.js';
 import { ReferenceBackend } from './reference.js';
 
@@ -63,13 +64,17 @@ const openers: Record<string, Open> = {
     );
   },
   sim: (argument) => {
-    const [wave, ...libraries] = argument.split('+');
+    const [wave, ...more] = argument.split('+');
+    const libraries = more.filter((name) => name !== 'late');
+    const late = libraries.length < more.length;
     const device = openSim().open(ordinal('sim', wave || '32'));
     return new GpuBackend(
-      [`sim:${device.info.warp}`, ...libraries].join('+'),
+      [`sim:${device.info.warp}`, ...more].join('+'),
       device,
-      `GPU kernels run on the host, waves of ${device.info.warp} (for tests; slow)${withStandIns(libraries)}`,
+      `GPU kernels run on the host, waves of ${device.info.warp}${late ? ', and come late' : ''} (for tests; slow)` +
+        withStandIns(libraries),
       libraries.length > 0 ? standIns(device as HostedDevice, libraries) : undefined,
+      late ? lateCode : undefined,
     );
   },
 };

@@ -68,8 +68,9 @@ export class NcclTransport implements Transport {
     };
   }
   #run(overlap: boolean, call: (stream: Stream) => void): Work {
-    const { device, stream } = this.#gpu;
+    const { device, stream, turn } = this.#gpu;
     this.#mustBeOpen();
+    turn.finish();
     this.#gpu.recording?.add(this.#recordings);
     if (!overlap) {
       call(stream);

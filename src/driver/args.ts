@@ -28,6 +28,16 @@ export class ArgBuffer implements Arguments {
     return this;
   }
 
+  /** A copy of what was packed, and the buffer as it was then. */
+  bytes(): Uint8Array {
+    return this.#bytes.slice(0, this.size);
+  }
+  refill(bytes: Uint8Array): this {
+    this.#bytes.set(bytes);
+    this.size = bytes.length;
+    return this;
+  }
+
   /** Where the next value of so many bytes goes. */
   #place(align: number, bytes: number): number {
     const at = (this.size + align - 1) & -align;

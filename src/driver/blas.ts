@@ -45,6 +45,8 @@ export interface GemmPlan {
 export interface Blas {
   /** 'cuBLASLt 13.1.0', ... */
   readonly name: string;
+  /** Whether `run` may throw UnsupportedError for a product that was planned. */
+  readonly refuses?: boolean;
   /** true, or the sentence that says why this product cannot be run; an answer of true makes the plan. */
   supports(spec: GemmSpec): true | string;
   /** Cached by the spec's values. Throws UnsupportedError with the sentence of `supports`. */
@@ -77,6 +79,7 @@ interface PairPlan extends GemmPlan {
 
 class BlasPair implements Blas {
   readonly name: string;
+  readonly refuses = true;
   readonly #first: Blas;
   readonly #openSecond: () => Maybe<Blas>;
   #second: Maybe<Blas> | undefined;

@@ -50,9 +50,12 @@ export class Calls<T extends Table> {
     this.rules = rules;
   }
 
-  symbol(name: keyof T): string {
+  prototype(name: keyof T): string {
     const p = this.#table[name];
-    return symbolOf(typeof p === 'string' ? p : p.optional);
+    return typeof p === 'string' ? p : p.optional;
+  }
+  symbol(name: keyof T): string {
+    return symbolOf(this.prototype(name));
   }
 
   has(name: keyof T): boolean {

@@ -1,7 +1,8 @@
 // The seam to run-time compilers: NVRTC and hipRTC turn one source text into code for one target.
 import { CompileError } from '../base/errors.js';
 import { Calls } from './checked.js';
-import { Cell, type Bound, type Table } from './ffi.js';
+import { Cell, type Bound, type Native, type Table } from './ffi.js';
+import { callElsewhere } from './threads.js';
 
 export interface CompileRequest {
   readonly source: string;
@@ -23,6 +24,15 @@ export interface Compiler {
   options(request: Pick<CompileRequest, 'arch' | 'defines'>): string[];
   /** cubin (sm_), PTX (compute_) or an AMD code object (gfx). Throws CompileError with the compiler's log. */
   compile(request: CompileRequest): Uint8Array;
+  /** The same on another thread; left out by compilers that know no threads. */
+  begin?(request: CompileRequest): ComingCode;
+}
+
+/** Code that is being made on another thread. */
+export interface ComingCode {
+  readonly done: boolean;
+  /** Waits for it; throws as `compile` does. */
+  wait(): Uint8Array;
 }
 
 /** Threads in a wave: 64 on gfx9 (GCN and CDNA), 32 on gfx10 and later and on NVIDIA. */
@@ -48,35 +58,68 @@ export const rtcTable = (p: 'nvrtc' | 'hiprtc') =>
 /** The status of both compilers for "the source has errors". */
 const COMPILATION = 6;
 
-/** Creates, compiles and destroys a program; `take` fetches the code from a compiled one. */
-export function compileProgram<T extends ReturnType<typeof rtcTable> & Table>(
-  compiler: string,
-  calls: Calls<T>,
-  request: CompileRequest,
-  options: readonly string[],
-  take: (program: number) => Uint8Array,
-): Uint8Array {
+/** A program and how to end it: with its code, or with the error that the compiler's status tells of. */
+interface Program {
+  readonly handle: number;
+  end(status: number): Uint8Array;
+}
+type RtcCalls = ReturnType<typeof rtcTable> & Table;
+/** What is compiled: `code` fetches the code from a compiled program. */
+interface Source<T extends RtcCalls> {
+  readonly compiler: string;
+  readonly calls: Calls<T>;
+  readonly request: CompileRequest;
+  readonly options: readonly string[];
+  code(program: number): Uint8Array;
+}
+function createProgram<T extends RtcCalls>({ compiler, calls, request, options, code }: Source<T>): Program {
   const raw = calls.raw as unknown as Bound<ReturnType<typeof rtcTable>>;
   const program = new Cell();
   // As bytes: long texts do not fit the memory set aside for converted strings.
   const created = raw.create(program.raw, Buffer.from(`${request.source}\0`), request.name, 0, null, null);
   if (created !== 0) throw calls.error('create', [request.name], created);
-  try {
-    const status = raw.compile(program.value, options.length, [...options]);
-    if (status === 0) return take(program.value);
+  const failure = (status: number): CompileError => {
     const size = new Cell();
     raw.logSize(program.value, size.raw);
     const text = Buffer.alloc(Math.max(size.value, 1));
     if (size.value > 1) raw.log(program.value, text);
     const log = text.toString().replace(/\0+$/, '').trim();
     const what = status === COMPILATION ? 'the source does not compile' : calls.rules.errorName(status);
-    throw new CompileError(
+    return new CompileError(
       `${compiler} ${request.name} ` +
         `for ${request.arch}: ${what} (${status})\noptions: ${options.join(' ')}\n${log || 'no log'}`,
     );
-  } finally {
-    raw.destroy(program.raw);
-  }
+  };
+  const end = (status: number): Uint8Array => {
+    try {
+      if (status !== 0) throw failure(status);
+      return code(program.value);
+    } finally {
+      raw.destroy(program.raw);
+    }
+  };
+  return { handle: program.value, end };
+}
+
+/** Creates, compiles and destroys a program. */
+export function compileProgram<T extends RtcCalls>(source: Source<T>): Uint8Array {
+  const program = createProgram(source);
+  const { calls, options } = source;
+  return program.end((calls.raw.compile as Native)(program.handle, options.length, [...options]));
+}
+/** The same on another thread; `path` is the compiler's file. */
+export function beginProgram<T extends RtcCalls>(source: Source<T>, path: string): ComingCode {
+  const { calls, options } = source;
+  const program = createProgram(source);
+  const args = [program.handle, options.length, [...options]];
+  const answer = callElsewhere(calls.raw.compile as Native, path, calls.prototype('compile'), args);
+  let made: Uint8Array | undefined;
+  return {
+    get done() {
+      return answer.done;
+    },
+    wait: () => (made ??= program.end(answer.wait())),
+  };
 }
 
 /** Fetches a result whose size and bytes come by two calls. */

@@ -83,12 +83,12 @@ function hiprtcCompiler(calls: Calls<typeof HIPRTC_TABLE>, version: string): Com
     compile: (request) => {
       const ok = accepts(request.arch);
       if (ok !== true) throw new CompileError(`hipRTC ${request.name}: ${ok}`);
-      return compileProgram('hipRTC', calls, request, options(request), (program) =>
+      const code = (program: number): Uint8Array =>
         fetchBytes(
           (c) => calls.call('codeSize', program, c),
           (t) => calls.call('code', program, t),
-        ),
-      );
+        );
+      return compileProgram({ compiler: 'hipRTC', calls, request, options: options(request), code });
     },
   };
 }

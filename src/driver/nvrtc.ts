@@ -1,7 +1,15 @@
 // NVRTC, NVIDIA's run-time compiler, CUDA 11.2 to 13.
 import { CompileError } from '../base/errors.js';
 import { Calls } from './checked.js';
-import { compileProgram, defineOptions, fetchBytes, rtcTable, type CompileRequest, type Compiler } from './compiler.js';
+import {
+  beginProgram,
+  compileProgram,
+  defineOptions,
+  fetchBytes,
+  rtcTable,
+  type CompileRequest,
+  type Compiler,
+} from './compiler.js';
 import { forDriver } from './cuda-version.js';
 import type { Maybe } from './driver.js';
 import { Cell, nativeString, noteLibrary, openLibrary, type LibrarySpec } from './ffi.js';
@@ -42,14 +50,16 @@ function open(): Maybe<Compiler> {
   calls.call('archCount', major.clear().raw);
   const archs = new Int32Array(major.int);
   calls.call('archs', archs);
-  return nvrtcCompiler(
-    calls,
-    version,
-    [...archs].sort((a, b) => a - b),
-  );
+  const sorted = [...archs].sort((a, b) => a - b);
+  return nvrtcCompiler(calls, version, sorted, library.path);
 }
 
-function nvrtcCompiler(calls: Calls<typeof NVRTC_TABLE>, version: string, archs: readonly number[]): Compiler {
+function nvrtcCompiler(
+  calls: Calls<typeof NVRTC_TABLE>,
+  version: string,
+  archs: readonly number[],
+  path: string,
+): Compiler {
   const number = (arch: string): number => Number(/^(?:sm|compute)_(\d+)[af]?$/.exec(arch)?.[1] ?? NaN);
   const oldest = archs[0];
   const newest = archs[archs.length - 1];
@@ -69,27 +79,31 @@ function nvrtcCompiler(calls: Calls<typeof NVRTC_TABLE>, version: string, archs:
     if (n < oldest) return `NVRTC ${version} compiles for sm_${oldest} and newer, not ${arch}`;
     return true;
   };
+  const codeOf = (ptx: boolean, program: number): Uint8Array => {
+    if (!ptx)
+      return fetchBytes(
+        (c) => calls.call('cubinSize', program, c),
+        (t) => calls.call('cubin', program, t),
+      );
+    const text = fetchBytes(
+      (c) => calls.call('ptxSize', program, c),
+      (t) => calls.call('ptx', program, t),
+    );
+    return text[text.length - 1] === 0 ? text.subarray(0, -1) : text;
+  };
+  const sourceOf = (request: CompileRequest) => {
+    const ok = accepts(request.arch);
+    if (ok !== true) throw new CompileError(`NVRTC ${request.name}: ${ok}`);
+    const ptx = target(request.arch).startsWith('compute_');
+    const code = (program: number): Uint8Array => codeOf(ptx, program);
+    return { compiler: 'NVRTC', calls, request, options: options(request), code };
+  };
   return {
     name: 'NVRTC',
     version,
     accepts,
     options,
-    compile: (request) => {
-      const ok = accepts(request.arch);
-      if (ok !== true) throw new CompileError(`NVRTC ${request.name}: ${ok}`);
-      const ptx = target(request.arch).startsWith('compute_');
-      return compileProgram('NVRTC', calls, request, options(request), (program) => {
-        if (!ptx)
-          return fetchBytes(
-            (c) => calls.call('cubinSize', program, c),
-            (t) => calls.call('cubin', program, t),
-          );
-        const text = fetchBytes(
-          (c) => calls.call('ptxSize', program, c),
-          (t) => calls.call('ptx', program, t),
-        );
-        return text[text.length - 1] === 0 ? text.subarray(0, -1) : text;
-      });
-    },
+    compile: (request) => compileProgram(sourceOf(request)),
+    begin: (request) => beginProgram(sourceOf(request), path),
   };
 }

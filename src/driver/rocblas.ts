@@ -80,6 +80,7 @@ export function openRocblas(device: Device, find: FindLibrary = openLibrary): Ma
 
 class RocBlas implements Blas {
   readonly name: string;
+  readonly refuses = true;
   readonly #device: Device;
   readonly #calls: Calls<typeof ROCBLAS_TABLE>;
   readonly #gemm: Native;

@@ -1,7 +1,7 @@
 // From source text to code for a target: picks the compiler, adds the wave size, goes through the cache on disk.
 import { env } from '../base/environment.js';
 import { CompileError } from '../base/errors.js';
-import { waveSize, type Compiler } from '../driver/compiler.js';
+import { type ComingCode, waveSize, type Compiler } from '../driver/compiler.js';
 import { VENDORS } from '../driver/drivers.js';
 import { cacheKey, KernelCache } from './cache.js';
 import { findExact, findPrebuilt } from './prebuilt.js';
@@ -52,6 +52,20 @@ export function compile(source: string, name: string, options: CompileOptions): 
  * time for one it can stand in for.
  */
 export function codeFor(unit: Unit, arch: string, cache: KernelCache = kernelCache()): Uint8Array {
+  return found(unit, arch, cache, (compiler, request) => compiler.compile(request));
+}
+/** The same, where what must be compiled may still be on its way. */
+export function comingCode(unit: Unit, arch: string, cache: KernelCache = kernelCache()): Uint8Array | ComingCode {
+  return found<Uint8Array | ComingCode>(unit, arch, cache, (c, request) => (c.begin ?? c.compile)(request));
+}
+
+type Compile<T> = (compiler: Compiler, request: Parameters<Compiler['compile']>[0]) => T;
+function found<T extends Uint8Array | ComingCode>(
+  unit: Unit,
+  arch: string,
+  cache: KernelCache,
+  compile: Compile<T>,
+): Uint8Array | T {
   const target = targetFor(unit, arch);
   const compiler = compilerFor(target);
   let why: string;
@@ -71,17 +85,34 @@ export function codeFor(unit: Unit, arch: string, cache: KernelCache = kernelCac
     if (exact) return exact;
     const accepts = compiler.accepts(target);
     if (accepts === true) {
-      const code = compiler.compile({ source: unit.source, name: unit.name, arch: target, defines });
-      cache.put(key, target, code);
-      return code;
+      const code = compile(compiler, { source: unit.source, name: unit.name, arch: target, defines });
+      return keptIn(cache, key, target, code);
     }
     why = accepts;
   }
-  const found = findPrebuilt(unit, target);
-  if (typeof found !== 'string') return found;
+  const prebuilt = findPrebuilt(unit, target);
+  if (typeof prebuilt !== 'string') return prebuilt;
   const symbols = unit.entries.map((e) => e.symbol).join(', ');
   throw new CompileError(
     `${symbols} for ${target}: it cannot be compiled here, and was not made ahead of time. ` +
-      `Compiler: ${why}. Ahead of time: ${found}`,
+      `Compiler: ${why}. Ahead of time: ${prebuilt}`,
   );
+}
+/** Puts code into the cache, as soon as it is there. */
+function keptIn<T extends Uint8Array | ComingCode>(cache: KernelCache, key: string, target: string, code: T): T {
+  if (code instanceof Uint8Array) {
+    cache.put(key, target, code);
+    return code;
+  }
+  let made: Uint8Array | undefined;
+  const wait = (): Uint8Array => {
+    if (!made) cache.put(key, target, (made = code.wait()));
+    return made;
+  };
+  return {
+    get done() {
+      return code.done;
+    },
+    wait,
+  } as T;
 }

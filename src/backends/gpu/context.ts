@@ -3,10 +3,11 @@ import { IndexError } from '../../base/errors.js';
 import { ArgBuffer } from '../../driver/args.js';
 import type { Address, Device, DeviceLibraries, Fn, Stream, Triple } from '../../driver/driver.js';
 import type { Memory, View } from '../backend.js';
-import { Allocator, type GpuMemory } from './allocator.js';
-import { Functions } from './functions.js';
+import { Allocator, type GpuMemory, Pool } from './allocator.js';
+import { type CodeSource, Functions } from './functions.js';
 import { Libraries } from './libraries.js';
 import type { Touched } from './touched.js';
+import { inTurn, Turn } from './turn.js';
 
 /** Recorded work that must end before something it uses does. */
 export interface Dependent {
@@ -18,7 +19,11 @@ export interface Dependent {
 const FAULT_WORDS = 32;
 
 export class GpuContext {
+  /** Its calls keep to the turn. */
   readonly device: Device;
+  readonly #bare: Device;
+  /** Work that waits for kernels; what is enqueued by other means than `device` must take its turn, too. */
+  readonly turn = new Turn((f) => this.#withPoolOfItsOwn(f));
   readonly #own: Stream;
   #side: Stream | undefined;
   readonly allocator: Allocator;
@@ -44,13 +49,23 @@ export class GpuContext {
   /** Ops, with the look that found them out: results of theirs from before it are void. */
   readonly #poisoned = new Set<string>();
 
-  /** `libraries` in the place of the device's own. */
-  constructor(device: Device, libraries?: DeviceLibraries) {
-    this.device = device;
+  /** `libraries` and `code` in the place of the device's own. */
+  constructor(device: Device, libraries?: DeviceLibraries, code?: CodeSource) {
+    this.#bare = device;
+    this.device = inTurn(device, this.turn);
     this.libraries = new Libraries(() => libraries ?? device.libraries);
     this.#own = device.createStream();
-    this.allocator = new Allocator(device, this.#own);
-    this.functions = new Functions(device);
+    this.allocator = new Allocator(this.device, this.#own);
+    this.functions = new Functions(device, code);
+  }
+  /** Blocks that came free after work began to wait may be used by what waits behind it. */
+  #withPoolOfItsOwn(f: () => void): void {
+    const pool = new Pool();
+    try {
+      this.allocator.withPool(pool, f);
+    } finally {
+      if (pool.bytes > 0) this.allocator.release(pool);
+    }
   }
 
   /** Where work goes: the device's own stream, or the one whose work is being enqueued. */
@@ -73,7 +88,21 @@ export class GpuContext {
   /** Enqueues a kernel whose arguments are packed in `args`. */
   launch(fn: Fn, grid: Triple, block: Triple, shared = 0, early = false): void {
     this.launched?.add(fn);
-    this.device.launch(fn, grid, block, shared, this.stream, this.args, early);
+    const { stream, args, turn, functions } = this;
+    if (!turn.taken && (functions.ready(fn) || this.recording))
+      return this.#bare.launch(functions.settled(fn), grid, block, shared, stream, args, early);
+    const kept = args.bytes();
+    turn.wait(
+      () => this.#bare.launch(functions.settled(fn), grid, block, shared, stream, args.refill(kept), early),
+      () => functions.ready(fn),
+    );
+  }
+  /** Allows launches of a function with so many bytes of dynamic shared memory. */
+  allowShared(fn: Fn, bytes: number): void {
+    const { turn, functions } = this;
+    const allow = (): void => this.#bare.setMaxDynamicShared(functions.settled(fn), bytes);
+    if (functions.ready(fn) || this.recording) turn.take(allow);
+    else turn.wait(allow, () => functions.ready(fn));
   }
 
   /** Memory for the time of one op: reused by whatever comes later on the stream. */

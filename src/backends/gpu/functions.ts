@@ -1,27 +1,51 @@
 // Kernels by symbol: source, compiled code, loaded module and function, each made once.
 import { env } from '../../base/environment.js';
 import { compileForSim } from '../../kernels/host-unit.js';
-import { codeFor, compilerFor } from '../../kernels/compile.js';
+import { comingCode, compilerFor } from '../../kernels/compile.js';
 import { codeTogether } from '../../kernels/joined.js';
 import type { Axes, Kernel, VariantOf } from '../../kernels/declare.js';
 import { declaredUnit, type Unit } from '../../kernels/source.js';
+import type { ComingCode } from '../../driver/compiler.js';
 import type { Device, Fn, Module } from '../../driver/driver.js';
+import { endThreads } from '../../driver/threads.js';
 
 /** Where code comes from: a run-time compiler, the host compiler for the simulation, or files made ahead of time. */
-export type CodeSource = (unit: Unit, device: Device) => Uint8Array;
+export type CodeSource = (unit: Unit, device: Device) => Uint8Array | ComingCode;
 
-const runtimeCompiler: CodeSource = (unit, { info }) => codeFor(unit, info.arch);
+const runtimeCompiler: CodeSource = (unit, { info }) => comingCode(unit, info.arch);
 const hostCompiler: CodeSource = (unit, { info }) => compileForSim(unit, info.warp);
 const nothing: CodeSource = () => new Uint8Array();
 /** Drivers that belong to no vendor; a vendor's devices have its run-time compiler. */
 const SOURCES: Readonly<Record<string, CodeSource>> = { sim: hostCompiler, dry: nothing };
 const codeSourceOf = (device: Device): CodeSource => SOURCES[device.driver.name] ?? runtimeCompiler;
+/** Kernels of the simulation that come late, as from another thread: for tests of the work that waits for them. */
+export const lateCode: CodeSource = (unit, device) => {
+  let asked = 0;
+  return {
+    get done() {
+      return ++asked > 40;
+    },
+    wait: () => arrived(hostCompiler(unit, device)),
+  };
+};
+
+/** A function whose code is not there yet: callers know it by a negative number. */
+interface ComingFn {
+  readonly symbol: string;
+  readonly unit: Unit;
+  readonly code: ComingCode;
+  fn?: Fn;
+}
+const arrived = (code: Uint8Array | ComingCode): Uint8Array => (code instanceof Uint8Array ? code : code.wait());
 
 export class Functions {
   readonly #device: Device;
   readonly #code: CodeSource;
   readonly #functions = new Map<string, Fn>();
   readonly #own = new Map<string, Fn>();
+  /** By the negative of their number, from 1. */
+  readonly #coming: ComingFn[] = [];
+  #awaited = 0;
   /** The module each function came from. */
   readonly moduleOf = new Map<Fn, string>();
   /** Called with every unit of the package's own kernels before it is compiled. */
@@ -69,7 +93,8 @@ export class Functions {
     const known = this.#own.get(key);
     if (known !== undefined) return known;
     const unit = make();
-    const fn = this.#device.getFunction(this.#device.loadModule(this.#code(unit, this.#device), unit.name), symbol);
+    const code = arrived(this.#code(unit, this.#device)); // who wrote it is told of errors at the call
+    const fn = this.#device.getFunction(this.#device.loadModule(code, unit.name), symbol);
     this.#own.set(key, fn);
     this.moduleOf.set(fn, unit.name);
     return fn;
@@ -84,11 +109,37 @@ export class Functions {
     }
   }
 
+  /** Whether a function can be launched without waiting for its code. */
+  ready(fn: Fn): boolean {
+    if (fn >= 0) return true;
+    const coming = this.#coming[-fn - 1];
+    return coming.fn !== undefined || coming.code.done;
+  }
+  /** The driver's number of a function, which is waited for. */
+  settled(fn: Fn): Fn {
+    if (fn >= 0) return fn;
+    const coming = this.#coming[-fn - 1];
+    if (coming.fn === undefined) {
+      const { symbol, unit, code } = coming;
+      coming.fn = this.#device.getFunction(this.#device.loadModule(code.wait(), unit.name), symbol);
+      this.moduleOf.set(coming.fn, unit.name);
+      if (--this.#awaited === 0) endThreads();
+    }
+    return coming.fn;
+  }
+
   #load(symbol: string, unit: Unit): Fn {
     this.onUnit?.(unit);
-    const module = this.#device.loadModule(this.#code(unit, this.#device), unit.name);
-    this.#keep(unit, module);
-    return this.#functions.get(symbol) ?? this.#device.getFunction(module, symbol);
+    const code = this.#code(unit, this.#device);
+    if (code instanceof Uint8Array) {
+      this.#keep(unit, this.#device.loadModule(code, unit.name));
+      return this.#functions.get(symbol) as Fn;
+    }
+    this.#awaited++;
+    const fn = -this.#coming.push({ symbol, unit, code });
+    this.#functions.set(symbol, fn);
+    this.moduleOf.set(fn, unit.name);
+    return fn;
   }
 
   #keep(unit: Unit, module: Module): void {

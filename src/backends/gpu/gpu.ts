@@ -8,6 +8,7 @@ import { type GpuMemory, Pool } from './allocator.js';
 import { type Dependent, GpuContext } from './context.js';
 import { launchChain, tracedChain } from './elementwise.js';
 import { planRow, supportsRow } from './families.js';
+import type { CodeSource } from './functions.js';
 import { runPlan } from './run-plan.js';
 import { Touched } from './touched.js';
 import { Uploads } from './uploads.js';
@@ -92,10 +93,16 @@ export class GpuBackend implements Backend {
   readonly #staging: HostBuffer[] = [];
   readonly #uploads: Uploads;
 
-  constructor(name: string, device: Device, description?: string, libraries?: DeviceLibraries) {
+  constructor(
+    name: string,
+    device: Device,
+    description?: string,
+    libraries?: DeviceLibraries,
+    code?: CodeSource,
+  ) {
     this.name = name;
-    this.context = new GpuContext(device, libraries);
-    this.#uploads = new Uploads(device, this.context.stream);
+    this.context = new GpuContext(device, libraries, code);
+    this.#uploads = new Uploads(this.context.device, this.context.stream);
     const { info, driver } = device;
     this.description =
       description ?? `${info.name} (${info.arch}), ${(info.totalBytes / 2 ** 30).toFixed(0)} GiB, ${driver.version}`;
@@ -177,6 +184,7 @@ export class GpuBackend implements Backend {
   /** Copies to another GPU: after what is enqueued here, before what is enqueued there from now on. Nothing waits. */
   copyTo(other: GpuBackend, from: Memory, byteOffset: number, to: Memory, bytes: number): void {
     const [here, there] = [this.context, other.context];
+    for (const { turn } of [here, there]) turn.finish();
     // Results of an index out of range are told of here: the other device does not know of them.
     if ((from as GpuMemory).suspect) here.checkFaults(from);
     const [free, done] = [there.device.createEvent(false), here.device.createEvent(false)];

@@ -134,6 +134,11 @@ export class Libraries implements Served {
     (this.#open().dnn as Dnn).attention?.run(plan, way, at, workspace, stream);
   }
 
+  /** Whether a product that was planned may still turn out not to run. */
+  get productsRefused(): boolean {
+    const { blas } = this.#open();
+    return typeof blas !== 'string' && blas.refuses === true;
+  }
   /** Whether the product was enqueued. What a library finds that it cannot run is known for the next time. */
   runProduct(plan: GemmPlan, a: Address, b: Address, out: Address, bias: Address, stream: Stream): boolean {
     try {

@@ -46,7 +46,7 @@ function prepare(gpu: GpuContext, l: Launch): Ready {
     known.set(l.symbol, r);
   }
   if (l.shared > r.shared) {
-    gpu.device.setMaxDynamicShared(r.fn, l.shared);
+    gpu.allowShared(r.fn, l.shared);
     r.shared = l.shared;
   }
   return r;
@@ -93,7 +93,16 @@ class PlanRun {
     for (let i = 0; i < plan.length; i++) this.#step(plan[i]);
   }
   end(): void {
-    for (const memory of this.#taken) this.#gpu.allocator.free(memory);
+    for (const memory of this.#taken.splice(0)) this.#gpu.allocator.free(memory);
+  }
+  /** A call of a library: now, or behind what waits; what it takes then goes back at once. */
+  #inTurn(call: () => void): void {
+    const { turn } = this.#gpu;
+    if (!turn.taken) return call();
+    turn.wait(() => {
+      call();
+      this.end();
+    });
   }
 
   #step(step: Step): void {
@@ -106,42 +115,53 @@ class PlanRun {
     else if ('attention' in step) this.#attention(step);
     else if ('convolution' in step) {
       const [x, filter, y] = [step.x, step.filter, step.y].map(this.#address);
-      gpu.libraries.runConvolution(step.convolution, x, filter, y, gpu.stream);
+      const { stream } = gpu;
+      this.#inTurn(() => gpu.libraries.runConvolution(step.convolution, x, filter, y, stream));
     } else {
       const [a, b, to] = [step.a, step.b, step.to].map(this.#address);
       const bias = step.bias ? this.#address(step.bias) : 0;
-      if (!gpu.libraries.runProduct(step.product, a, b, to, bias, gpu.stream)) this.steps(step.otherwise());
+      const { stream } = gpu;
+      if (gpu.libraries.productsRefused) gpu.turn.finish(); // other kernels are planned while there are tensors
+      this.#inTurn(() => {
+        if (!gpu.libraries.runProduct(step.product, a, b, to, bias, stream)) this.steps(step.otherwise());
+      });
     }
   }
 
   /** Where the library's attention was not tried yet, it is now; while work is recorded our own kernels serve. */
   #attention({ attention: plan, at, written, otherwise }: AttentionRun): void {
     const gpu = this.#gpu;
-    const { libraries, recording, stream } = gpu;
+    const { libraries, stream, turn } = gpu;
     const addresses = Object.fromEntries(
       Object.entries(at).map(([name, v]) => [name, this.#address(v as View)]),
     ) as unknown as AttentionAddresses;
+    const placed = written.map((v) => ({ address: this.#address(v), count: v.layout.size, dtype: v.dtype }));
+    // Whoever waits has no tensors left to look at: our own kernels get their arguments, and are compiled, by now.
+    const unknown = (): boolean => libraries.wayOf(plan) === undefined;
+    const late = turn.taken ? turn.collect(() => this.steps(otherwise())) : undefined;
     const run = (way: number): void => {
-      if (way === OWN_WAY) this.steps(otherwise());
+      if (way === OWN_WAY) (late ?? (() => this.steps(otherwise())))();
       else
         gpu.scratch(plan.ways[way].workspaceBytes, (room) =>
           libraries.runAttention(plan, way, addresses, room, stream),
         );
     };
-    const known = libraries.wayOf(plan);
-    if (known !== undefined || recording) {
+    const choose = (): number => {
+      const way = tryWays(gpu, plan.ways.length, placed, run);
+      if (way !== undefined) libraries.keepWay(plan, way);
+      return way ?? OWN_WAY;
+    };
+    this.#inTurn(() => {
+      if (unknown() && !gpu.recording) return run(choose());
+      const way = libraries.wayOf(plan) ?? OWN_WAY;
       try {
-        return run(known ?? OWN_WAY);
+        run(way);
       } catch (e) {
         // Our own kernels need no room beside the results.
-        if (!(e instanceof OutOfMemoryError) || (known ?? OWN_WAY) === OWN_WAY) throw e;
-        return run(OWN_WAY);
+        if (!(e instanceof OutOfMemoryError) || way === OWN_WAY) throw e;
+        run(OWN_WAY);
       }
-    }
-    const placed = written.map((v) => ({ address: this.#address(v), count: v.layout.size, dtype: v.dtype }));
-    const way = tryWays(this.#gpu, plan.ways.length, placed, run);
-    if (way !== undefined) libraries.keepWay(plan, way);
-    run(way ?? OWN_WAY);
+    });
   }
 
   #launches({ launches, scratch }: Launches, buffers: Buffers): void {
@@ -161,7 +181,7 @@ class PlanRun {
     const fn = gpu.functions.own(key, entry.symbol, () => custom);
     const values = args.map((a) => (typeof a === 'object' ? this.#address(a) : a));
     packEntry(gpu.args, entry, values);
-    if (shared > SHARED_AS_IS) gpu.device.setMaxDynamicShared(fn, shared);
+    if (shared > SHARED_AS_IS) gpu.allowShared(fn, shared);
     gpu.launch(fn, grid, block, shared);
   }
 

@@ -1,0 +1,142 @@
+// Kernels that are still being compiled when they are launched: what is enqueued meanwhile waits its turn, and results
+// are those of kernels that were there, bit for bit.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { GpuBackend } from '../src/backends/gpu/gpu.js';
+import { Turn } from '../src/backends/gpu/turn.js';
+import { IndexError } from '../src/base/errors.js';
+import { captured, Device, randn, scope, tensor, type Tensor } from '../src/index.js';
+import { takeCall } from '../src/driver/threads.js';
+import { probe } from '../src/testing/devices.js';
+
+const sim = probe('sim:32');
+const skip = sim.missing ?? false;
+const waits = (device: Device): boolean => (device.backend as GpuBackend).context.turn.taken;
+const bits = (t: Tensor): string => Buffer.from(t.bytesSync()).toString('hex');
+
+/** Programs that answer tensors; the name of a device may go on with stand-ins of libraries. */
+const PROGRAMS: Readonly<Record<string, readonly [libraries: string, run: (on: Device) => Tensor[]]>> = {
+  'memory that comes free while work waits is not written over': [
+    '',
+    (on) => {
+      let x = randn([64, 64], { seed: 1, device: on });
+      for (let i = 0; i < 8; i++) x = scope(() => x.mul(0.5).sin().add(x.sum(1, true).tanh()));
+      return [x];
+    },
+  ],
+  'numbers brought to the device keep their place among launches': [
+    '',
+    (on) => {
+      const a = tensor(Float32Array.of(1, 2, 3), { device: on });
+      const b = a.exp();
+      const c = tensor(Float32Array.of(4, 5, 6), { device: on });
+      a.assign(c);
+      return [b, a.cos()];
+    },
+  ],
+  'products of a library': [
+    '+cublaslt',
+    (on) => {
+      const x = randn([32, 32], { seed: 2, device: on }).cast('bf16');
+      return [x.relu().matmul(x).silu().matmul(x.t()).cast('f32')];
+    },
+  ],
+  'attention that is tried beside a library, and its gradients': [
+    '+cudnn',
+    (on) => {
+      Object.assign((on.backend as GpuBackend).context.libraries, { attentionFrom: 0, attentionPatience: 0 });
+      const made = [1, 2, 3].map((seed) => randn([1, 2, 16, 16], { seed, device: on }).cast('bf16'));
+      const [q, k, v] = made.map((t) => t.requireGrad());
+      const loss = q.sdpa(k, v, { causal: true }).cast('f32').sin().sum();
+      const grads = loss.backward();
+      return [q, k, v].map((t) => grads.of(t));
+    },
+  ],
+  'a step that is recorded': [
+    '',
+    (on) => {
+      const step = captured((x: Tensor) => ({ y: x.sqrt().cumsum(0) }));
+      const x = tensor(Float32Array.of(1, 4, 9), { device: on });
+      return [1, 2, 3].map(() => step(x).y);
+    },
+  ],
+};
+
+for (const [name, [libraries, run]] of Object.entries(PROGRAMS))
+  test(name, { skip }, () => {
+    const [soon, late] = ['', '+late'].map((how) => Device.get(`sim:32${how}${libraries}`));
+    const answers = run(soon).map(bits);
+    assert.deepEqual(run(late).map(bits), answers);
+    assert.ok(!waits(late), 'nothing waits after a read');
+  });
+
+test('work waits until a result is read', { skip }, () => {
+  const device = Device.get('sim:32+late');
+  const y = tensor(Float32Array.of(0.5), { device }).atanh();
+  assert.ok(waits(device));
+  assert.equal(y.item(), Math.fround(Math.atanh(0.5)));
+  assert.ok(!waits(device));
+});
+test('an index out of range is told of when results are read', { skip }, () => {
+  const device = Device.get('sim:32+late');
+  const y = randn([4, 3], { device, seed: 1 }).indexSelect(0, tensor(Int32Array.of(9), { device }));
+  assert.ok(waits(device));
+  assert.throws(() => y.toArray(), IndexError);
+});
+
+/** A turn with a list of what has run. */
+function written(): { turn: Turn; ran: string[]; note: (name: string) => () => void } {
+  const ran: string[] = [];
+  return { turn: new Turn((f) => f()), ran, note: (name) => () => void ran.push(name) };
+}
+test('work runs in its order, as soon as the first can', () => {
+  const { turn, ran, note } = written();
+  let ready = false;
+  turn.take(note('at once'));
+  turn.wait(note('late'), () => ready);
+  turn.take(note('behind'));
+  assert.deepEqual(ran, ['at once']);
+  ready = true;
+  turn.take(note('last'));
+  assert.deepEqual(ran, ['at once', 'late', 'behind', 'last']);
+  assert.ok(!turn.taken);
+});
+test('work that fails is told of again, and nothing overtakes it', () => {
+  const { turn, ran, note } = written();
+  const fail = (): never => {
+    throw new Error('no such kernel');
+  };
+  turn.wait(fail, () => false);
+  turn.take(note('behind'));
+  for (let i = 0; i < 2; i++) assert.throws(() => turn.finish(), /no such kernel/);
+  assert.deepEqual(ran, []);
+});
+test('what is collected runs as often as it is asked to, in its turn', () => {
+  const { turn, ran, note } = written();
+  const twice = turn.collect(() => turn.take(note('a')));
+  assert.deepEqual(ran, []);
+  turn.wait(note('first'), () => false);
+  turn.take(twice);
+  turn.take(twice);
+  turn.finish();
+  assert.deepEqual(ran, ['first', 'a', 'a']);
+});
+
+test('a call is made by one thread alone, and one that throws answers -1', () => {
+  const call = { library: '', prototype: '', args: [2, 3], state: new Int32Array(new SharedArrayBuffer(8)) };
+  let calls = 0;
+  const add = (): ((...args: unknown[]) => number) => (a, b) => {
+    calls++;
+    return (a as number) + (b as number);
+  };
+  takeCall(call, add);
+  takeCall(call, add);
+  assert.deepEqual([calls, call.state[1]], [1, 5]);
+  const other = { ...call, state: new Int32Array(new SharedArrayBuffer(8)) };
+  assert.throws(() =>
+    takeCall(other, () => () => {
+      throw new Error('no');
+    }),
+  );
+  assert.equal(other.state[1], -1);
+});
