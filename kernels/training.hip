@@ -1,12 +1,14 @@
 // What a step of training does to long vectors, each in one pass: losses of class numbers with the gradient of their
-// logits, sums of squares of gradients, Adam's step.
+// logits, the gradient of a gated activation, sums of squares of gradients, Adam's step.
 //
 // Launches (src/backends/gpu/training.ts): V elements an access, 16 bytes or one
 //   class_losses   a block a row of logits, blocks go round; with GRAD the gradient takes the place of the logits
+//   swiglu_grad    V elements of either half a thread; block 256, blocks side by side over a row, rows go round
 //   square_sums    a sum a block
 //   adam_step      V elements a thread; block 256, grid-stride
 // f16 and bf16 are computed in float and rounded once.
 #include "block.h"
+#include "table.h"
 
 /** exp for results of S: what rounds to 16 bits needs no more than the hardware's exp2. */
 template <class S> WICK_FN float loss_exp(float x) {
@@ -66,6 +68,26 @@ WICK_FN void class_losses(S* x, const i64* ids, float* losses, u32* fault, i64 r
       }
     }
     __syncthreads();  // the slots are used again
+  }
+}
+
+/** x (rows, 2 n) = [a | b], out the gradient of x where grad (rows, n) is that of silu(a) * b. */
+template <class S, int V> WICK_FN void swiglu_grad(const S* x, const S* grad, S* out, u32 rows, u32 n) {
+  const u32 c = (blockIdx.x * blockDim.x + threadIdx.x) * V;
+  if (c >= n) return;
+  for (u32 r = blockIdx.y; r < rows; r += gridDim.y) {
+    const u64 at = (u64)r * 2 * n + c;
+    float a[V], b[V], g[V];
+    load_v<V>(x + at, a);
+    load_v<V>(x + at + n, b);
+    load_v<V>(grad + (u64)r * n + c, g);
+#pragma unroll
+    for (int i = 0; i < V; i++) {
+      b[i] = op_siluMulGrad<S>(a[i], b[i], g[i]);
+      g[i] = op_siluMul<S>(a[i], g[i]);
+    }
+    store_v<V>(out + at, b);
+    store_v<V>(out + at + n, g);
   }
 }
 

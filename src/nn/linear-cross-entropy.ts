@@ -1,11 +1,13 @@
 // The end of a language model in training: a product with the vocabulary and the cross-entropy of its result, a few rows
 // at a time. The logits of all rows, the largest tensor of a step, are never there at once; gradients are made on the way.
+import type { DType } from '../base/dtype.js';
 import { ArgumentError, GradError, ShapeError } from '../base/errors.js';
 import { formatShape } from '../base/shape.js';
 import type { CrossEntropyOptions } from '../ops/functional.js';
 import { requireOptions } from '../ops/kernel-row.js';
 import type { GradContext, Grads } from '../ops/op.js';
 import { enableGrad, gradEnabled, type GradRow, noGrad } from '../tensor/autograd.js';
+import { fuse } from '../tensor/fuse.js';
 import { keep, scope } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { classLosses, hasClassLosses } from '../tensor/training.js';
@@ -17,9 +19,13 @@ export interface LinearCrossEntropyOptions extends Pick<CrossEntropyOptions, 'ig
   /** Rows whose logits are there at a time; default: some 16 million logits. */
   readonly rows?: number;
 }
-/** Logits at a time: few enough for caches, or, where a row's losses are one pass, so many that products are large. */
+/**
+ * Logits at a time: few enough for caches, or, where a row's losses are one pass, so many that products are large. All
+ * at once needs no sum of the weights' gradients in f32, which is as large as some logits.
+ */
 const LOGITS = 2 ** 24;
 const LOGITS_IN_PASSES = 2 ** 28;
+const LOGITS_AT_ONCE = 2 ** 29;
 
 /** An id that is nobody's. */
 const NO_CLASS = -(2 ** 31);
@@ -129,6 +135,14 @@ function allRows(call: Call, each: number, part: typeof byOps): { loss?: Tensor;
 const joined = (first: Tensor | undefined, rest: readonly Tensor[], x: Tensor): Tensor =>
   first ? (rest.length > 0 ? first.cat(rest, 0) : first).reshape(x.shape) : x.zerosLike();
 
+const scaling = new Map<DType, (grad: Tensor, scale: Tensor) => Tensor>();
+/** A gradient times a number, computed in f32, in one pass where there are kernels to fuse. */
+function scaledTo(dtype: DType): (grad: Tensor, scale: Tensor) => Tensor {
+  const known = scaling.get(dtype) ?? fuse((grad: Tensor, scale: Tensor) => grad.cast('f32').mul(scale).cast(dtype));
+  scaling.set(dtype, known);
+  return known;
+}
+
 /** Puts the loss into the graph: its node holds the gradients, which only wait for what comes from above. */
 function recorded(
   loss: Tensor,
@@ -141,9 +155,7 @@ function recorded(
       throw new GradError(`${ROW.name}: gradients of gradients are not made; use matmul and crossEntropy`);
     const scale = (above as Tensor).cast('f32').mul(share as Tensor);
     let at = 0;
-    return wants.map((wanted, i) =>
-      wanted ? (own[at++] as Tensor).cast('f32').mul(scale).cast(sources[i].dtype) : undefined,
-    );
+    return wants.map((wanted, i) => (wanted ? scaledTo(sources[i].dtype)(own[at++] as Tensor, scale) : undefined));
   };
   const row = { ...ROW, grad } as unknown as GradRow;
   loss.requiresGrad = true;
@@ -168,7 +180,8 @@ export function linearCrossEntropy(
   const { reduction = 'mean', rows, ...how } = options;
   const n = target.size;
   const inPass = hasClassLosses(x.device, x.dtype) && weight.dtype === x.dtype;
-  const fits = Math.max(1, Math.floor((inPass ? LOGITS_IN_PASSES : LOGITS) / weight.shape[0]));
+  const most = !inPass ? LOGITS : n * weight.shape[0] <= LOGITS_AT_ONCE ? LOGITS_AT_ONCE : LOGITS_IN_PASSES;
+  const fits = Math.max(1, Math.floor(most / weight.shape[0]));
   const each = rows ?? Math.max(1, Math.ceil(n / Math.ceil(n / fits)));
   const wants = [gradEnabled() && x.requiresGrad, gradEnabled() && weight.requiresGrad] as const;
   const ignore = how.ignoreIndex ?? -100;

@@ -9,7 +9,7 @@ import { type GradContext, type Grads, type KernelRow, type RefTensor, type Sig,
 
 declare module './op.js' {
   interface KernelFacts {
-    training: { readonly kind: 'losses' | 'squares' | 'adam' };
+    training: { readonly kind: 'losses' | 'squares' | 'adam' | 'swiglu' };
   }
 }
 
@@ -180,6 +180,37 @@ export const lossRow: KernelRow<any> = {
   },
 };
 
+/** x (rows, 2 n) and the gradient (rows, n) of silu(a) * b, a and b the halves of a row, to the gradient of x. */
+export const swigluGradRow: KernelRow<any> = {
+  ...common,
+  name: 'swigluGrad',
+  kernel: { kind: 'swiglu' },
+  formula: "[silu'(a) b grad | silu(a) grad] by row",
+  noGrad: IN_BACKWARD,
+  samples: () => [
+    { inputs: [{ shape: [3, 32] }, { shape: [3, 16] }], params: {} },
+    { inputs: [{ shape: [2, 6] }, { shape: [2, 3] }], params: {} },
+  ],
+  infer: ([x, grad]: readonly Sig[]): readonly Sig[] => {
+    want('swigluGrad', 'x', x, 2, SMALL);
+    if (grad.dtype !== x.dtype || formatShape(grad.shape) !== formatShape([x.shape[0], x.shape[1] / 2]))
+      throw new ShapeError(
+        `swigluGrad: ${grad.dtype} ${formatShape(grad.shape)} must be half as wide as ${x.dtype} ${formatShape(x.shape)}`,
+      );
+    return [x];
+  },
+  reference: ([x, grad]: readonly RefTensor[], [out]: readonly RefTensor[]): void => {
+    const n = grad.shape[1];
+    numbers(grad).forEach((g, i) => {
+      const at = Math.floor(i / n) * 2 * n + (i % n);
+      const [a, b] = [numbers(x)[at], numbers(x)[at + n]];
+      const s = 1 / (1 + Math.exp(-a));
+      out.data[at] = s * (1 + a * (1 - s)) * b * g;
+      out.data[at + n] = a * s * g;
+    });
+  },
+};
+
 /** x (n) to sums of its squares, f32 (SQUARE_SUMS): which of them an element joins is the device's matter. */
 export const squaresRow: KernelRow<any> = {
   ...common,
@@ -248,6 +279,7 @@ export const TRAINING_ROWS: readonly KernelRow<any>[] = [
   NORM_GRADS.layer,
   NORM_GRADS.rms,
   lossRow,
+  swigluGradRow,
   squaresRow,
   adamRow,
 ];

@@ -1,9 +1,8 @@
 // A training step's passes over long vectors (src/ops/training.ts) for layers and optimizers: where an engine has none
 // of them, callers take the ops they are made of.
 import type { DType } from '../base/dtype.js';
-import { fusedOps } from '../ops/fused.js';
 import { norm as normOps } from '../ops/norm.js';
-import type { ElementwiseRow, GradContext, Grads, KernelRow } from '../ops/op.js';
+import type { GradContext, Grads, KernelRow } from '../ops/op.js';
 import {
   adamRow,
   type AdamParams,
@@ -13,6 +12,7 @@ import {
   NORM_GRADS,
   type LossParams,
   squaresRow,
+  swigluGradRow,
 } from '../ops/training.js';
 import { gradEnabled, noGrad } from './autograd.js';
 import type { Device } from './device.js';
@@ -78,16 +78,15 @@ export function trainedSwiglu(x: Tensor): Tensor | undefined {
   const { device, dtype, rank } = x;
   const n = x.shape[rank - 1];
   if (!gradEnabled() || !x.requiresGrad || !x.layout.isContiguous || n % 2 !== 0 || x.size === 0) return undefined;
-  if (!has(device, lossRow, dtype)) return undefined;
+  if (!has(device, swigluGradRow, dtype)) return undefined;
   const halves = (t: Tensor): [Tensor, Tensor] => [t.narrow(rank - 1, 0, n / 2), t.narrow(rank - 1, n / 2, n / 2)];
   const [a, b] = noGrad(() => halves(x.detach()));
   const grad = (g: Tensor, given: Tensor): Tensor => {
     const [gate, up] = halves(given);
     if (gradEnabled()) return gate.siluMulGrad(up, g).cat([gate.siluMul(g)], rank - 1);
     const dx = Tensor.empty(given.shape, dtype, device);
-    const [dGate, dUp] = halves(dx);
-    launch(device.backend, SILU_MUL_GRAD, [gate, up, g], [dGate], {});
-    launch(device.backend, SILU_MUL, [gate, g], [dUp], {});
+    const flat = (t: Tensor, width: number): Tensor => t.reshape([t.size / width, width]);
+    launch(device.backend, swigluGradRow, [flat(given.detach(), n), flat(g, n / 2)], [flat(dx, n)], {});
     return dx;
   };
   const again = (given: Tensor): Tensor => {
@@ -100,8 +99,6 @@ export function trainedSwiglu(x: Tensor): Tensor | undefined {
     noGrad(() => a.siluMul(b)),
   );
 }
-const SILU_MUL = fusedOps.siluMul as unknown as ElementwiseRow<any>;
-const SILU_MUL_GRAD = fusedOps.siluMulGrad as unknown as ElementwiseRow<any>;
 
 /** Whether a device has the losses of class numbers over logits of this dtype in one pass. */
 export const hasClassLosses = (device: Device, dtype: DType): boolean => has(device, lossRow, dtype);

@@ -33,6 +33,18 @@ const losses = TRAINING.declare({
     call: `class_losses<${grad}, ${CTYPE[dtype]}, ${access === 'packed' ? packOf(dtype) : 1}>`,
   }),
 });
+const swiglu = TRAINING.declare({
+  each: { access: ACCESS, dtype: SMALL },
+  symbol: ({ access, dtype }) => `swiglu_grad_${dtype}_${access}`,
+  body: ({ access, dtype }) => {
+    const S = CTYPE[dtype];
+    return {
+      threads: BLOCK,
+      params: { x: `const ${S}*`, grad: `const ${S}*`, out: `${S}*`, rows: 'u32', n: 'u32' },
+      call: `swiglu_grad<${S}, ${access === 'packed' ? packOf(dtype) : 1}>`,
+    };
+  },
+});
 const squares = TRAINING.declare({
   each: { access: ACCESS, dtype: SMALL },
   symbol: ({ access, dtype }) => `square_sums_${dtype}_${access}`,
@@ -89,6 +101,18 @@ const planLosses: Plan = (p, _row, [x, ids], [out], { ignore, smoothing, grad }:
     fault: FAULT,
   });
 };
+/** Blocks side by side over a row, and rows one below another as far as a grid goes. */
+const MOST_ROWS = 65535;
+const planSwiglu: Plan = (p, _row, [given, g], [out]) => {
+  const [x, grad] = [p.dense(given), p.dense(g)];
+  const [rows, n] = grad.layout.shape;
+  const dtype = x.dtype as Small;
+  const access = n % packOf(dtype) === 0 ? accessOf(x, grad, out) : 'single';
+  const wide = ceilDiv(n, BLOCK * (access === 'packed' ? packOf(dtype) : 1));
+  const grid = [wide, clamp(rows, 1, MOST_ROWS), 1] as const;
+  const args = { x: at('x'), grad: at('grad'), out: at('out'), rows, n };
+  p.run(single(launch(swiglu, { access, dtype }, grid, BLOCK, args)), { x, grad, out });
+};
 const planSquares: Plan = (p, _row, [x], [out]) => {
   const from = p.dense(x);
   const n = x.layout.size;
@@ -135,6 +159,7 @@ const planAdam: Plan = (p, _row, inputs, outputs, o: AdamParams) => {
 
 const KINDS: Readonly<Record<RowOf<'training'>['kernel']['kind'], Plan>> = {
   losses: planLosses,
+  swiglu: planSwiglu,
   squares: planSquares,
   adam: planAdam,
 };
