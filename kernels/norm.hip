@@ -10,7 +10,9 @@
 //                       holds, the weights in
 //                       registers, the next rows on their way (stream.h)
 //   norm_grad_weights   dw and db partial sums [chunks, cols] from stats: block (32, 8), grid (cols / 32, chunks)
-//   norm_merge          partial sums to dw or db, a thread a column
+//   norm_grads          all of that in one pass over rows that a block holds, as many blocks as the device holds: dx, to
+//                       which `plus` is added unless it is null, and partial sums [blocks, cols]
+//   norm_merge          partial sums to dw or db, 32 columns a block
 // Variances are of the differences from the mean (two passes over registers); f16 and bf16 are computed in float.
 #include "stream.h"
 
@@ -431,15 +433,111 @@ WICK_FN void norm_grad_weight_packs(const S* src, const S* grad, const Stats<com
       for (int i = 0; i < V; i++) into[(i64)blockIdx.y * cols + c + i] = slots[i][rank];
   }
 }
-/** Sums of chunks, 32 threads a column. */
+/** Sums over the whole block with one barrier: calls in a row must not be given the same slots. */
+template <int N> WICK_FN void block_sums(float (&v)[N], float (*slots)[WAVE_SLOTS]) {
+#pragma unroll
+  for (int k = 0; k < N; k++) {
+    for (u32 m = WICK_WAVE / 2; m; m >>= 1) v[k] += shfl_xor(v[k], m, WICK_WAVE);
+    if (lane_id() == 0) slots[k][wave_id()] = v[k];
+  }
+  __syncthreads();
+  const u32 waves = blockDim.x / WICK_WAVE;
+#pragma unroll
+  for (int k = 0; k < N; k++) {
+    v[k] = slots[k][lane_id() % waves];
+    for (u32 m = waves / 2; m; m >>= 1) v[k] += shfl_xor(v[k], m, waves);
+  }
+}
+/** All gradients of the rows that a block goes through, P vectors a thread. */
+template <bool CENTER, class S, int P>
+WICK_FN void norm_grads(const S* src, const S* grad, const S* weight, const S* plus, S* dx, float* dw, float* db,
+                        i64 rows, i64 cols, double eps) {
+  constexpr int V = pack_size<S>, SUMS = CENTER ? 3 : 2;
+  __shared__ float slots[4][WAVE_SLOTS];
+  float w[P][V], weights[P][V], biases[CENTER ? P : 1][V];
+  const i64 first = (i64)threadIdx.x * V, step = (i64)blockDim.x * V;
+#pragma unroll
+  for (int p = 0; p < P; p++) {
+    const i64 c = first + p * step;
+    load_v<V>(weight + (c < cols ? c : 0), w[p]);
+#pragma unroll
+    for (int i = 0; i < V; i++) {
+      weights[p][i] = 0;
+      if constexpr (CENTER) biases[p][i] = 0;
+    }
+  }
+  u32 turn = 0;
+  for (i64 row = blockIdx.x; row < rows; row += gridDim.x, turn ^= 2) {
+    float x[P][V], g[P][V], more[P][V], mean = 0, sums[SUMS];
+#pragma unroll
+    for (int p = 0; p < P; p++) {
+      const i64 c = first + p * step, at = row * cols + c;
+#pragma unroll
+      for (int i = 0; i < V; i++) x[p][i] = g[p][i] = more[p][i] = 0;
+      if (c >= cols) continue;
+      load_v<V>(src + at, x[p]);
+      load_v<V>(grad + at, g[p]);
+      if (plus) load_v<V>(plus + at, more[p]);
+    }
+    if constexpr (CENTER) {
+#pragma unroll
+      for (int p = 0; p < P; p++)
+#pragma unroll
+        for (int i = 0; i < V; i++) mean += x[p][i];
+      mean = block_sum(mean, slots[3]) / (float)cols;
+    }
+#pragma unroll
+    for (int k = 0; k < SUMS; k++) sums[k] = 0;
+#pragma unroll
+    for (int p = 0; p < P; p++)
+#pragma unroll
+      for (int i = 0; i < V; i++) {
+        if (CENTER && first + p * step < cols) x[p][i] -= mean;
+        const float gw = g[p][i] * w[p][i];
+        sums[0] = fmag(x[p][i], x[p][i], sums[0]);
+        sums[1] = fmag(gw, x[p][i], sums[1]);
+        if constexpr (CENTER) sums[2] += gw;
+      }
+    block_sums(sums, CENTER ? slots : slots + turn);  // a layer norm's mean keeps rows apart
+    const float rstd = rsqrtg(sums[0] / (float)cols + (float)eps), along = sums[1] * rstd / (float)cols;
+    const float middle = CENTER ? sums[SUMS - 1] / (float)cols : 0.0f;
+#pragma unroll
+    for (int p = 0; p < P; p++) {
+      const i64 c = first + p * step;
+      if (c >= cols) continue;
+#pragma unroll
+      for (int i = 0; i < V; i++) {
+        const float hat = x[p][i] * rstd;
+        weights[p][i] = fmag(g[p][i], hat, weights[p][i]);
+        if constexpr (CENTER) biases[p][i] += g[p][i];
+        more[p][i] += rstd * (g[p][i] * w[p][i] - middle - hat * along);
+      }
+      store_v<V>(dx + row * cols + c, more[p]);
+    }
+  }
+#pragma unroll
+  for (int p = 0; p < P; p++) {
+    const i64 c = first + p * step, at = (i64)blockIdx.x * cols + c;
+    if (c >= cols) continue;
+#pragma unroll
+    for (int i = 0; i < V; i++) {
+      dw[at + i] = weights[p][i];
+      if constexpr (CENTER)
+        if (db) db[at + i] = biases[p][i];
+    }
+  }
+}
+/** Sums of chunks: block (32, 32) has 32 columns. */
 template <class S> WICK_FN void norm_merge(const compute_t<S>* part, S* dst, i64 chunks, i64 cols) {
   typedef compute_t<S> A;
-  const RowWalk walk(32);
-  EACH_ROW(walk, c, live, cols) {
-    A sum = 0;
-    if (live)
-      for (i64 k = walk.lane; k < chunks; k += 32) sum += part[k * cols + c];
-    sum = group_reduce(sum, 32, (A*)nullptr, Add());
-    if (live && walk.lane == 0) dst[c] = from_compute<S>(sum);
-  }
+  __shared__ A slots[32][33];
+  const i64 c = (i64)blockIdx.x * 32 + threadIdx.x, mine = (i64)blockIdx.x * 32 + threadIdx.y;
+  A sum = 0;
+  if (c < cols)
+    for (i64 k = threadIdx.y; k < chunks; k += 32) sum += part[k * cols + c];
+  slots[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  sum = slots[threadIdx.x][threadIdx.y];
+  for (u32 m = 16; m; m >>= 1) sum += shfl_xor(sum, m, 32);
+  if (threadIdx.x == 0 && mine < cols) dst[mine] = from_compute<S>(sum);
 }

@@ -109,6 +109,18 @@ for (const name of DEVICES) {
                 `${what} ${dtype}, gradient ${i}`,
               );
           }
+          // What flows past a norm is added where its own gradient is made.
+          const past = [trainedNorm('rms', x, w, undefined, 1e-5) as Tensor, x.rmsNorm(w)].map((y) =>
+            x.mul(g.detach()).add(y),
+          );
+          const sums = past.map((y) => y.backward({ grad: g.detach() }));
+          for (const [i, t] of [x, w].entries())
+            near(
+              list(sums[0].of(t)),
+              list(sums[1].of(t)),
+              dtype === 'f32' ? 2e-5 : 1 / 64,
+              `past ${dtype}, gradient ${i}`,
+            );
           // Gradients of gradients go through the ops.
           const first = (y: Tensor): Tensor => y.sqr().sum().backward({ createGraph: true }).of(x).sqr().sum();
           const again = [trainedSwiglu(x) as Tensor, x.swiglu()].map((y) => first(y).backward().of(x));

@@ -44,6 +44,8 @@ export interface GradContext<P extends Params = Params> {
   readonly params: P;
   /** Whether input i wants a gradient, so that a rule can skip costly work. */
   readonly needs: (i: number) => boolean;
+  /** For rows that join gradients: what has flowed to the first operand so far, which is part of their answer for it. */
+  readonly before?: Tensor | undefined;
 }
 /** A gradient for each operand, in their order; undefined where none flows. */
 export type Grads = readonly (Tensor | undefined)[];
@@ -110,6 +112,8 @@ interface RowBase<P extends Params> {
   readonly grad?: (ctx: GradContext<P>) => Grads;
   /** The inputs whose numbers the rule reads, where it reads no result: others are not kept for it. */
   readonly gradReads?: readonly number[];
+  /** The rule adds what has flowed to the first operand before (`before`) to its gradient. */
+  readonly joins?: boolean;
   /** Quick enough to be run again in a backward pass where memory is short (`remaking`). */
   readonly cheap?: true;
   /** Why there is no gradient: integer results, indices. */

@@ -90,7 +90,10 @@ export const biasedRow: KernelRow<{}> = {
   samples: () => [{ inputs: [{ shape: [9, 8] }, { shape: [8, 16] }, { shape: [16] }], params: {} }],
 };
 
-/** x and the gradient (..., n) and a weight (n) to the gradients of x, of the weight and, with `bias`, of a bias. */
+/**
+ * x and the gradient (..., n) and a weight (n) to the gradients of x, of the weight and, with `bias`, of a bias; with
+ * `plus` a fourth operand like x is added to that of x.
+ */
 const normGrads = (kind: 'layer' | 'rms'): KernelRow<any> => ({
   ...common,
   name: `${kind}NormGrads`,
@@ -104,7 +107,7 @@ const normGrads = (kind: 'layer' | 'rms'): KernelRow<any> => ({
     ...(bias ? [weight] : []),
   ],
   reference: (
-    [x, grad, weight]: readonly RefTensor[],
+    [x, grad, weight, plus]: readonly RefTensor[],
     outputs: readonly RefTensor[],
     { eps }: { eps: number },
   ): void => {
@@ -122,7 +125,7 @@ const normGrads = (kind: 'layer' | 'rms'): KernelRow<any> => ({
         g.reduce((a, b, i) => a + b * hat[i], 0) / n,
       ];
       hat.forEach((h, i) => {
-        dx.data[at + i] = r * (g[i] - m - h * along);
+        dx.data[at + i] = r * (g[i] - m - h * along) + (plus ? numbers(plus)[at + i] : 0);
         [h, 1].forEach((by, k) => sums[k] && ((sums[k].data as number[])[i] += numbers(grad)[at + i] * by));
       });
     }
@@ -131,6 +134,10 @@ const normGrads = (kind: 'layer' | 'rms'): KernelRow<any> => ({
     {
       inputs: [{ shape: [9, 16] }, { shape: [9, 16] }, { shape: [16] }],
       params: { eps: 1e-5, weight: true, bias: kind === 'layer' },
+    },
+    {
+      inputs: [{ shape: [3, 7] }, { shape: [3, 7] }, { shape: [7] }, { shape: [3, 7] }],
+      params: { eps: 1e-5, weight: true, bias: kind === 'layer', plus: true },
     },
   ],
 });

@@ -215,9 +215,17 @@ class Pass {
       return sum ? sum.add(whole) : whole;
     };
     const now = this.#made ? (this.#made.of(() => [join()])[0] as Tensor) : join();
+    this.#put(input.id, now, sum);
+  }
+  #put(id: number, now: Tensor, before: Tensor | undefined): void {
     this.#made?.more(now);
-    if (sum) this.#made?.less(sum);
-    this.grads.set(input.id, now);
+    if (before) this.#made?.less(before);
+    this.grads.set(id, now);
+  }
+  /** What has flowed to a tensor so far, where a rule can add it to its own. */
+  #joinable(t: Tensor): Tensor | undefined {
+    const sum = t.requiresGrad ? this.grads.get(t.id) : undefined;
+    return sum && sum.dtype === t.dtype && sameShape(sum.shape, t.shape) ? sum : undefined;
   }
 
   #whole(id: number): Tensor | undefined {
@@ -265,12 +273,15 @@ class Pass {
       this.#leave(node);
       return;
     }
-    const run = (): Grads => rule(context(node, own));
+    const before = 'joins' in node.row && !gradEnabled() ? this.#joinable(node.inputs[0]) : undefined;
+    const run = (): Grads => rule({ ...context(node, own), before });
     const back = this.#made ? this.#made.of(run) : run();
     refuseNaN(back, () => `backward: the gradient of ${nameOf(node)}`, node.called);
     node.inputs.forEach((input, i) => {
       const g = back[i];
-      if (g && input.requiresGrad) this.#add(input, () => g);
+      if (!g || !input.requiresGrad) return;
+      if (i === 0 && before) this.#put(input.id, g, before);
+      else this.#add(input, () => g);
     });
     for (const g of back) if (g) this.#made?.spare(g);
     this.#leave(node);

@@ -58,13 +58,14 @@ export function trainedNorm(
 }
 const trained = (kind: 'layer' | 'rms', row: KernelRow<any>): KernelRow<any> => ({
   ...row,
+  joins: true,
   grad: (ctx: GradContext<any>): Grads => {
     if (gradEnabled() && row.grad) return row.grad(ctx); // gradients of gradients go through ops that have some
     const [x, weight] = ctx.inputs;
-    const outs = NORM_GRADS[kind]
-      .infer([x, weight, weight], ctx.params)
-      .map((sig) => Tensor.empty(sig.shape, sig.dtype, x.device));
-    launch(x.device.backend, NORM_GRADS[kind], [x, ctx.grad as Tensor, weight], outs, ctx.params);
+    const inputs = [x, ctx.grad as Tensor, weight, ...(ctx.before ? [ctx.before as Tensor] : [])];
+    const params = { ...ctx.params, plus: ctx.before !== undefined };
+    const outs = NORM_GRADS[kind].infer(inputs, params).map((sig) => Tensor.empty(sig.shape, sig.dtype, x.device));
+    launch(x.device.backend, NORM_GRADS[kind], inputs, outs, params);
     return outs;
   },
 });

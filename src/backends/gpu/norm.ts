@@ -1,8 +1,10 @@
 // Layer and RMS norms over the last dimension, forward and backward: kernels/norm.hip.
 import type { DType } from '../../base/dtype.js';
 import { CTYPE, KernelModule, REAL_TYPES } from '../../kernels/declare.js';
-import type { RowOf } from '../../ops/op.js';
+import { binaryOps } from '../../ops/binary.js';
+import type { ElementwiseRow, RowOf } from '../../ops/op.js';
 import type { View } from '../backend.js';
+import { planElementwiseRow } from './elementwise.js';
 import {
   aligned16,
   at,
@@ -108,6 +110,29 @@ const gradWeightPacks = NORM.declare({
     call: 'norm_grad_weight_packs',
   }),
 });
+/** All gradients in one pass: rows of at most P vectors a thread. */
+const HELD = [1, 2, 4] as const;
+const GRADS_BLOCK = 256;
+const grads = NORM.declare({
+  each: { kind: KINDS, held: HELD, dtype: PACKED_WEIGHTS },
+  symbol: ({ kind, held, dtype }) => `${kind}norm_grads${held}_${dtype}`,
+  body: ({ kind, held, dtype: d }) => ({
+    threads: GRADS_BLOCK,
+    params: {
+      src: `const ${CTYPE[d]}*`,
+      grad: `const ${CTYPE[d]}*`,
+      weight: `const ${CTYPE[d]}*`,
+      plus: `const ${CTYPE[d]}*`,
+      dx: `${CTYPE[d]}*`,
+      dw: 'float*',
+      db: 'float*',
+      rows: 'i64',
+      cols: 'i64',
+      eps: 'double',
+    },
+    call: `norm_grads<${centred(kind)}, ${CTYPE[d]}, ${held}>`,
+  }),
+});
 const mergeParts = NORM.declare({
   each: { dtype: REAL_TYPES },
   symbol: ({ dtype }) => `norm_merge_${dtype}`,
@@ -161,6 +186,37 @@ export function normLaunch(
   return single(launch(rows, { kind, width, dtype }, grid, block, { ...args, lanes, eps }));
 }
 
+/** Partial sums of so many chunks to a gradient. */
+const merged = (dtype: Real, part: ReturnType<typeof at>, to: string, chunks: number, cols: number): Launch =>
+  launch(mergeParts, { dtype }, ceilDiv(cols, 32), [32, 32], { part, dst: at(to), chunks, cols });
+
+/** All gradients in one pass, where a block holds a row; buffers as below, and plus, which is added to dx. */
+function gradsLaunch(
+  { kind, eps, bias }: NormOptions,
+  dtype: Real,
+  rows: number,
+  cols: number,
+  target: Target,
+  plus: boolean,
+): Launches | undefined {
+  const packed = PACKED_WEIGHTS.find((x) => x === dtype && cols % packOf(x) === 0);
+  if (!packed) return undefined;
+  const packs = cols / packOf(packed);
+  const block = clamp(powerAbove(packs), target.warp, GRADS_BLOCK);
+  const held = HELD.find((n) => n * block >= packs);
+  if (!held) return undefined;
+  const chunks = clamp(ceilDiv(rows, 8), 1, 4 * target.multiprocessors);
+  const part = 4 * chunks * cols;
+  const [dw, db] = [at('scratch'), at('scratch', part)];
+  const args = { src: at('src'), grad: at('grad'), weight: at('weight'), plus: plus ? at('plus') : 0, dx: at('dx') };
+  const launches = [
+    launch(grads, { kind, held, dtype: packed }, chunks, block, { ...args, dw, db: bias ? db : 0, rows, cols, eps }),
+    merged(dtype, dw, 'dweight', chunks, cols),
+  ];
+  if (bias) launches.push(merged(dtype, db, 'dbias', chunks, cols));
+  return { launches, scratch: 2 * part };
+}
+
 /**
  * Gradients. Buffers: src, grad, weight (where given), dx, and dweight, dbias where `o` has them and `weights` asks for
  * them.
@@ -209,15 +265,8 @@ export function normGradLaunch(
         ? launch(gradWeightPacks, { dtype: packed }, [tiles, chunks], [32, 8], args)
         : launch(gradWeights, { dtype }, [tiles, chunks], [32, 8], args),
     );
-    const merged = (from: typeof dw, to: string): Launch =>
-      launch(mergeParts, { dtype }, clamp(ceilDiv(cols, 8), 1, 2 ** 20), 256, {
-        part: from,
-        dst: at(to),
-        chunks,
-        cols,
-      });
-    if (o.weight) launches.push(merged(dw, 'dweight'));
-    if (o.bias) launches.push(merged(db, 'dbias'));
+    if (o.weight) launches.push(merged(dtype, dw, 'dweight', chunks, cols));
+    if (o.bias) launches.push(merged(dtype, db, 'dbias', chunks, cols));
   }
   return { launches, scratch: wanted ? stats + 2 * part : 0 };
 }
@@ -226,6 +275,8 @@ interface Params {
   readonly eps: number;
   readonly weight: boolean;
   readonly bias?: boolean;
+  /** Of gradients: something is added to that of x. */
+  readonly plus?: boolean;
 }
 export const planNorm: FamilyPlan<RowOf<'norm'>, Params> = (p, { kernel }, inputs, [out, dweight, dbias], params) => {
   const { kind, backward, weights = false } = kernel;
@@ -237,11 +288,18 @@ export const planNorm: FamilyPlan<RowOf<'norm'>, Params> = (p, { kernel }, input
   const grad = backward ? rest.shift() : undefined;
   const weight = params.weight ? rest.shift() : undefined;
   const biasView = bias && !backward ? rest.shift() : undefined;
-  const aligned = aligned16(...[src, out, grad, weight, biasView].filter((v): v is View => v !== undefined));
+  const plus = params.plus ? rest.shift() : undefined;
+  const aligned = aligned16(...[src, out, grad, weight, biasView, plus].filter((v): v is View => v !== undefined));
+  const all =
+    weights && weight && aligned
+      ? gradsLaunch(options, src.dtype as Real, rowCount, cols, p.device, plus !== undefined)
+      : undefined;
+  if (all) return p.run(all, { src, dx: out, grad, weight, plus, dweight, dbias });
   p.run(
     backward
       ? normGradLaunch(options, src.dtype, rowCount, cols, p.device, aligned, weights)
       : normLaunch(options, src.dtype, rowCount, cols, p.device, aligned),
     { src, dst: out, dx: out, grad, weight, bias: biasView, dweight, dbias },
   );
+  if (plus) planElementwiseRow(p, binaryOps.add as unknown as ElementwiseRow<any>, [out, plus], [out], {});
 };
