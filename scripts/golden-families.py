@@ -21,11 +21,14 @@ NEMOTRON = dict(mamba_num_heads=6, mamba_head_dim=8, ssm_state_size=8, n_groups=
 AFMOE = dict(moe_intermediate_size=24, num_experts=6, num_experts_per_tok=2, head_dim=16, sliding_window=7)
 LATENT = dict(kv_lora_rank=16, q_lora_rank=20, qk_rope_head_dim=8, qk_nope_head_dim=12, num_key_value_heads=4)
 JAMBA = dict(num_experts=4, mamba_d_state=6)
+GEMMA = dict(head_dim=16, sliding_window=7, hidden_size_per_layer_input=10, vocab_size_per_layer_input=96, num_hidden_layers=6,
+             layer_types=['sliding_attention', 'full_attention'] * 3, num_kv_shared_layers=2)
 # Types without attention, or with a list of layers instead of their number.
 UNASKED = {**{kind: ('num_attention_heads', 'num_key_value_heads', 'intermediate_size', 'max_position_embeddings')
               for kind in ('mamba', 'mamba2', 'falcon_mamba')}, 'nemotron_h': ('num_hidden_layers',), 'gpt_neo': ('num_key_value_heads',),
-           'codegen': ('hidden_size', 'num_hidden_layers', 'num_attention_heads', 'num_key_value_heads', 'intermediate_size',
-                       'max_position_embeddings')}
+           'opt': ('num_key_value_heads', 'intermediate_size'), 'biogpt': ('num_key_value_heads',),
+           **{kind: ('hidden_size', 'num_hidden_layers', 'num_attention_heads', 'num_key_value_heads', 'intermediate_size',
+                       'max_position_embeddings') for kind in ('codegen', 'openai-gpt')}}
 MODELS = {
     'qwen3_next': ('qwen3_next', {**DELTA, **MOE}),
     'qwen3_next-b': ('qwen3_next', {**DELTA, **MOE, 'attention_bias': True, 'norm_topk_prob': False, 'mlp_only_layers': [1],
@@ -82,6 +85,21 @@ MODELS = {
     'phimoe-c': ('phimoe', dict(num_local_experts=4, rope_parameters=dict(
         rope_type='longrope', rope_theta=1e4, factor=4.0, original_max_position_embeddings=32, short_mscale=1.2, long_mscale=1.4,
         short_factor=[1 + 0.1 * i for i in range(6)], long_factor=[1.5 + 0.3 * i for i in range(6)]))),
+    'gemma4_text': ('gemma4_text', {**GEMMA, 'global_head_dim': 24, 'use_double_wide_mlp': True}),
+    'gemma4_text-b': ('gemma4_text', {**GEMMA, 'hidden_size_per_layer_input': 0, 'num_kv_shared_layers': 0, 'num_hidden_layers': 4,
+                      'layer_types': ['sliding_attention', 'full_attention'] * 2, 'global_head_dim': 24, 'attention_k_eq_v': True,
+                      'num_global_key_value_heads': 1, 'enable_moe_block': True, 'num_experts': 6, 'top_k_experts': 2,
+                      'moe_intermediate_size': 20, 'final_logit_softcapping': 30.0}),
+    'gemma3n_text': ('gemma3n_text', {**GEMMA, 'laurel_rank': 8, 'activation_sparsity_pattern': [0.5, 0.8, 0.0, 0.0, 0.0, 0.0]}),
+    'gemma3n_text-b': ('gemma3n_text', {**GEMMA, 'num_hidden_layers': 5, 'layer_types': None, 'num_kv_shared_layers': 0, 'laurel_rank': 8,
+                       'altup_num_inputs': 3, 'altup_active_idx': 1, 'altup_correct_scale': False, 'attention_bias': True,
+                       'intermediate_size': [64, 32, 64, 48, 64]}),
+    'bitnet': ('bitnet', {}),
+    'opt-b': ('opt', dict(ffn_dim=64, do_layer_norm_before=False, word_embed_proj_dim=32)),
+    'opt-c': ('opt', dict(ffn_dim=64, enable_bias=False, _remove_final_layer_norm=True, layer_norm_elementwise_affine=False,
+              tie_word_embeddings=False)),
+    'biogpt': ('biogpt', {}),
+    'openai-gpt': ('openai-gpt', dict(n_embd=48, n_layer=3, n_head=4, n_positions=128)),
 }
 
 
@@ -110,7 +128,7 @@ def spec_of(name, t, seed):
         return [list(t.shape), seed, 0.3, 0.4]
     if t.ndim >= 2:
         return [list(t.shape), seed, 0.6 if 'embed' in name else 1.3 / np.sqrt(t.shape[-1]), 0]
-    return [list(t.shape), seed, 0.2, float(round(t.mean())) if 'norm' in name else 0.0]
+    return [list(t.shape), seed, 0.2, float(round(t.mean())) if 'norm' in name or 'scal' in name or 'ln_' in name else 0.0]
 
 
 def padded_greedy(model, ids, mask):

@@ -104,3 +104,46 @@ test(
       assert.throws(() => loadModel(lacking, { device: 'cpu' }), /there is no tensor "blk\.1\.attn_k\.bias"/);
     }),
 );
+
+/** What a config says beside the rope's parameters, or in another family's words, as transformers takes it. */
+const ROPE_WORDS: readonly (readonly [family: string, change: object, refused?: RegExp])[] = [
+  // Heads of these turn as a whole, whatever is said.
+  ['llama', { partial_rotary_factor: 0.5 }],
+  ['qwen3', { partial_rotary_factor: 0.5 }],
+  ['gemma', { partial_rotary_factor: 0.5 }],
+  ['llama', { rotary_pct: 0.5 }, /rotary_pct is 0\.5; nothing here honours/],
+  ['llama', { rope_parameters: { rope_type: 'linear', factor: 2, partial_rotary_factor: 0.5 } }, /turn as a whole/],
+  ['phi', { partial_rotary_factor: 0.25 }],
+  [
+    'phi',
+    { rope_parameters: { rope_type: 'linear', factor: 2, partial_rotary_factor: 0.5 }, partial_rotary_factor: 1 },
+    /is 0\.5 and 1; which/,
+  ],
+  // GPT-NeoX has words of its own; GPT-J none.
+  ['gpt_neox', { rope_theta: 300, partial_rotary_factor: 1 }],
+  ['gptj', { rope_theta: 300 }, /rope_theta is 300; nothing here honours/],
+  // All of Mistral's layers have its window, or none has.
+  ['mistral', { layer_types: ['full_attention', 'sliding_attention', 'full_attention'] }],
+  ['gemma3_text', { rope_parameters: { rope_type: 'linear', factor: 8 } }, /rope_parameters\.(rope_type|factor)/],
+  ['gemma3_text', { rope_parameters: null, rope_scaling: { type: 'linear', factor: 8 } }, /rope_scaling\.type/],
+];
+for (const [name, change, refused] of ROPE_WORDS)
+  test(
+    `${name} with ${JSON.stringify(change)} ${refused ? 'is refused by name' : 'is the same model'}`,
+    {
+      skip: skipFamilies,
+    },
+    () =>
+      scope(() => {
+        const dir = familyFolder(name, (f) => ({ ...f, config: { ...f.config, ...change } }));
+        const load = (): CausalLM => loadModel<CausalLM>(dir, { kind: 'decoder', device: 'cpu' }).model;
+        if (refused) return void assert.throws(load, refused);
+        const model = load();
+        const error = relativeError(
+          noGrad(() => model.forward(answerOf(name, 'input_ids'))),
+          answerOf(name, 'logits'),
+        );
+        assert.ok(error <= MODEL_TOLERANCE, `logits are off by ${error}`);
+        model.dispose();
+      }),
+  );

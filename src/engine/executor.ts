@@ -3,7 +3,7 @@
 import { bytesOf } from '../base/dtype.js';
 import type { CausalLM, DecoderCache } from '../models/index.js';
 import { cacheDType, cacheWidth } from '../nn/kv-cache.js';
-import { keyed } from '../models/features.js';
+import { keyed, keyKeeper } from '../models/features.js';
 import { ropeRegime } from '../models/rope.js';
 import { noGrad } from '../tensor/autograd.js';
 import { tensor } from '../tensor/create.js';
@@ -152,7 +152,7 @@ export function tokenBytes(model: CausalLM): number {
 type Mixer = CausalLM['config']['layers'][number]['mixer'];
 /** Widths of the two rows that a layer keeps of a token. */
 export function rowWidths(mixer: Mixer, type: CausalLM['cacheType']): readonly number[] {
-  const m = keyed(mixer);
+  const m = keyKeeper(mixer);
   if (!m) return [];
   if (m.kind === 'latent') return [m.rank, m.ropeDim];
   const width = m.kvHeads * cacheWidth(m.headDim, type);

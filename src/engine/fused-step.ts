@@ -69,9 +69,11 @@ const plainNorm = (f: NormFeature): boolean => f.kind === 'rms' && !f.weightless
 
 /** Attention that one launch does: everything but what stands here. */
 export function attends(a: Attention, like: Attention): boolean {
-  const { alibi, chunk, sinks, clip, temperature, gated, qkNorm, rope } = a;
+  const { alibi, chunk, sinks, clip, temperature, gated, qkNorm, rope, valueNorm, keysOf, outNorm } = a;
   const sizes = a.heads === like.heads && a.kvHeads === like.kvHeads && a.headDim === like.headDim;
-  const extras = [alibi, chunk, sinks, clip, temperature, gated].every((x) => x === undefined || x === false);
+  const extras = [alibi, chunk, sinks, clip, temperature, gated, valueNorm, keysOf, outNorm].every(
+    (x) => x === undefined || x === false,
+  );
   const norms = !qkNorm || (qkNorm.over === 'head' && !qkNorm.afterRope && plainNorm(qkNorm.norm));
   return sizes && extras && norms && rope !== undefined && a.headDim <= 256;
 }
@@ -87,11 +89,15 @@ const mixes = (m: Mixer, like: Mixer): boolean =>
 /** Feed-forward branches that a few launches do. */
 function feeds(m: Mlp): boolean {
   if (m.kind === 'dense')
-    return m.gated && isGate(m.activation) && m.gateFactor === undefined && m.outFactor === undefined;
+    return (
+      m.gated &&
+      isGate(m.activation) &&
+      [m.gateFactor, m.outFactor, m.innerNorm, m.sparse].every((x) => x === undefined)
+    );
   if (m.kind !== 'experts') return false;
-  const { groups, sparseMixer, clamped, onInput, shared, ungated, latent } = m;
+  const { groups, sparseMixer, clamped, onInput, shared, ungated, latent, routerNorm, scaled } = m;
   if (groups && groups.count > 1) return false;
-  const extras = [sparseMixer, clamped, onInput, ungated, latent, shared?.gated].every(
+  const extras = [sparseMixer, clamped, onInput, ungated, latent, shared?.gated, routerNorm, scaled].every(
     (x) => x === undefined || x === false,
   );
   return extras && isGate(m.activation) && choiceFits({ experts: m.count, chosen: m.chosen });
@@ -103,6 +109,7 @@ function featuresFit(f: Features): boolean {
     !f.parallel &&
     !f.learntPositions &&
     !f.embedNorm &&
+    ![f.layerInputs, f.layerFactors, f.normedSums, f.finalNorm, f.embedWidth, f.streams].some(Boolean) &&
     f.branchFactor === undefined &&
     f.layers.every(({ mixer, mlp }) => mixes(mixer, first) && feeds(mlp))
   );

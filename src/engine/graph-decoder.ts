@@ -69,7 +69,7 @@ export class GraphDecoder implements Decoder {
 
   /** Whether a model can be decoded so: a GPU, a dtype and layers that can be recorded. */
   static serves(model: CausalLM): boolean {
-    const { hiddenSize, layers, logitFactor = 1 } = model.config;
+    const { hiddenSize, layers, logitFactor = 1, embedWidth } = model.config;
     const aligned = hiddenSize % (16 / bytesOf(model.dtype)) === 0;
     // A convolution's memory or a state moves on with every step, and a step may run before its turn; chunks have no op that reads
     // them by length.
@@ -80,6 +80,8 @@ export class GraphDecoder implements Decoder {
     );
     // Ranks that talk through the host cannot do so inside a recorded step.
     if (model.talks) return false;
+    // The last product reads what the norm answers.
+    if (embedWidth !== undefined) return false;
     // Recorded steps read the weights themselves: adapters must be merged into them.
     if (hasLooseAdapters(model)) return false;
     return DecodeSteps.serves(model.device.backend, model.dtype) && aligned && recorded && still && logitFactor > 0;

@@ -40,11 +40,13 @@ export class GraphStep implements Step {
     return table.embedding(this.#position); // (1, 1, width)
   }
   /** Keys and values of the token go to their place; the op reads as many as the length in state says. */
-  attend(layer: number, q: Tensor, k: Tensor, v: Tensor, how: AttendOptions): Tensor {
+  attend(layer: number, q: Tensor, k: Tensor | undefined, v: Tensor | undefined, how: AttendOptions): Tensor {
     const { window, chunk, alibi, sinks, scale, softcap } = how;
     const [keys, values] = this.#cache.kv(layer).buffers();
-    this.#store(k, keys);
-    this.#store(v, values);
+    if (k && v) {
+      this.#store(k, keys);
+      this.#store(v, values);
+    }
     if (chunk !== undefined) throw new UnsupportedError('decoding by graph: chunks are not recorded');
     const lengths = this.#state.narrow(0, 2, 1);
     return q

@@ -66,11 +66,14 @@ export const stepTokensOf = (model: CausalLM): number => (model.device.backend.e
 /** Bytes of the largest step: a layer's vectors of every token, and logits of every sequence. */
 function stepBytes(model: CausalLM, maxRunning: number, stepTokens: number, drawing: number): number {
   const { vocabSize, hiddenSize, layers } = model.config;
-  const inner = ({ mlp: m }: (typeof layers)[number]): number =>
-    m.kind === 'none' ? 0 : m.kind === 'dense' ? m.inner : m.chosen * m.inner + (m.shared?.inner ?? 0);
+  const inner = (m: (typeof layers)[number]['mlp']): number => {
+    if (m.kind === 'none') return 0;
+    if (m.kind === 'both') return inner(m.dense) + inner(m.experts);
+    return m.kind === 'dense' ? m.inner : m.chosen * m.inner + (m.shared?.inner ?? 0);
+  };
   // Four of the inner vectors and some sixteen of the others are there at a time, for steps op by op and for recorded
   // ones: these have memory of their own.
-  const vectors = 4 * Math.max(...layers.map(inner)) + 16 * hiddenSize;
+  const vectors = 4 * Math.max(...layers.map((l) => inner(l.mlp))) + 16 * hiddenSize;
   const own = bytesOf(model.dtype);
   const logits = maxRunning * vocabSize * (4 + own);
   return 2 * (Math.max(maxRunning, stepTokens) * vectors * own + logits) + drawing;

@@ -84,16 +84,16 @@ export class PagedStep implements Step {
     if (!pages) throw new UnsupportedError(`pages: layer ${layer} keeps no keys`);
     return pages;
   }
-  attend(layer: number, q: Tensor, k: Tensor, v: Tensor, how: AttendOptions): Tensor {
+  attend(layer: number, q: Tensor, k: Tensor | undefined, v: Tensor | undefined, how: AttendOptions): Tensor {
     const { window, chunk, alibi, sinks, scale, softcap } = how;
     if (chunk !== undefined && chunk < this.length)
       throw new UnsupportedError('pages: attention in chunks reads no pages');
     const [, tokens, heads, dim] = q.shape;
-    const kvHeads = k.shape[2];
     const { slots, runs } = this.#layout;
     const pages = this.#pages(layer);
-    const type = cacheTypeOf(pages[0], k);
-    [k, v].forEach((x, i) => storeRows(pages[i], slots, inCache(x, type).reshape([tokens, -1])));
+    const type = cacheTypeOf(pages[0], q);
+    const kvHeads = pages[0].shape[1] / cacheWidth(dim, type);
+    if (k && v) [k, v].forEach((x, i) => storeRows(pages[i], slots, inCache(x, type).reshape([tokens, -1])));
     const [keys, values] = pages.map((x) => x.reshape([-1, this.#pageTokens, kvHeads, cacheWidth(dim, type)]));
     const options = {
       causal: true,

@@ -93,6 +93,8 @@ export class Config {
   }
   /** A field that is true or false; without a fallback it must be there. */
   flag(name: string, fallback?: boolean): boolean {
+    // Null is no more than absent elsewhere; here it is as good as false.
+    if (this.get(name) === undefined && this.json[name] === null) return false;
     return this.#typed(name, 'true or false', (v) => typeof v === 'boolean', fallback);
   }
   /** A field that is a string; without a fallback it must be there. */

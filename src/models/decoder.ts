@@ -15,11 +15,13 @@ import { QTensor, type Weight } from '../tensor/qtensor.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { type Features, keyed, type Layer, type Mixer, type Mlp } from './features.js';
 import { AttentionMixer, ConvMixer, LatentMixer, type MixerContext, Norm, norm } from './mixers.js';
-import { type Dense, dense, Mixture } from './mlp.js';
+import { LayerInput, LayerInputs } from './layer-inputs.js';
+import { type Dense, dense, DenseWithExperts, Mixture } from './mlp.js';
 import { BesideMixer, DeltaMixer, Mamba1Mixer, MambaMixer } from './recurrent-mixers.js';
 import { type RopeFeature, ropeRegime, type RopeTable, ropeTable } from './rope.js';
 import type { Shard } from './shard.js';
 import { Stage, type StageGroup } from './stage.js';
+import { Laurel, StreamBlock, Streams } from './streams.js';
 import { BatchStep, DecoderCache, type Step } from './step.js';
 import type { Weights } from './weights.js';
 
@@ -31,7 +33,7 @@ export type MixerModule =
   | MambaMixer
   | Mamba1Mixer
   | BesideMixer;
-export type MlpModule = Dense | Mixture;
+export type MlpModule = Dense | Mixture | DenseWithExperts;
 
 function mixer(w: Weights, f: Mixer, hidden: number, deep: Init): MixerModule | undefined {
   switch (f.kind) {
@@ -53,8 +55,11 @@ function mixer(w: Weights, f: Mixer, hidden: number, deep: Init): MixerModule | 
       return undefined;
   }
 }
-const mlp = (w: Weights, f: Mlp, hidden: number, deep: Init): MlpModule | undefined =>
-  f.kind === 'none' ? undefined : f.kind === 'dense' ? dense(w, f, hidden, deep) : new Mixture(w, f, hidden);
+function mlp(w: Weights, f: Mlp, { hiddenSize: n, norm }: Features, deep: Init): MlpModule | undefined {
+  if (f.kind === 'none') return undefined;
+  if (f.kind === 'both') return new DenseWithExperts(w, f, n, norm, deep);
+  return f.kind === 'dense' ? dense(w, f, n, deep) : new Mixture(w, f, n);
+}
 
 /** One layer of a decoder: a mixer over tokens (attention or another) and a feed-forward branch, with their norms. */
 export class Block extends Module {
@@ -70,7 +75,15 @@ export class Block extends Module {
   readonly mixer: MixerModule | undefined;
   /** None where the mixer is all there is. */
   readonly mlp: MlpModule | undefined;
+  /** What tokens bring along for this layer alone, where the family has it. */
+  readonly input: LayerInput | undefined;
+  /** What the layer's answer is multiplied by, where that is stored. */
+  readonly factor: Tensor | undefined;
+  /** Where a token has several vectors: how the layer's answer reaches all of them, and its branch beside attention. */
+  readonly streams: StreamBlock | undefined;
+  readonly laurel: Laurel | undefined;
   readonly #parallel: Features['parallel'];
+  readonly #normedSums: boolean;
   readonly #factor: number;
 
   constructor(w: Weights, layer: Layer, f: Features) {
@@ -86,8 +99,15 @@ export class Block extends Module {
     this.beforeMlp = f.parallel === 'shared' ? undefined : place('beforeMlp');
     this.afterMlp = place('afterMlp');
     this.mixer = mixer(w, layer.mixer, n, deep);
-    this.mlp = mlp(w, layer.mlp, n, deep);
+    this.mlp = mlp(w, layer.mlp, f, deep);
+    if (f.layerInputs) this.input = new LayerInput(w, f.layerInputs, f, deep);
+    if (f.streams) {
+      this.streams = new StreamBlock(w, f.streams, f);
+      this.laurel = new Laurel(w, f.streams, f);
+    }
+    if (f.layerFactors) this.factor = w.tensor('layerFactor', [1]);
     this.#parallel = f.parallel;
+    this.#normedSums = f.normedSums ?? false;
     this.#factor = f.branchFactor ?? 1;
   }
   /**
@@ -95,6 +115,8 @@ export class Block extends Module {
    * while training.
    */
   forward(x: Tensor, context: MixerContext, drop = 0): Tensor {
+    if (this.streams) return this.#inStreams(this.streams, x, context);
+    if (this.#normedSums) return this.#sums(x, context, drop);
     const branch = (y: Tensor, after: Norm | undefined): Tensor => {
       const z = after ? after.forward(y) : y;
       return dropout(this.#factor === 1 ? z : z.affine(this.#factor, 0), drop);
@@ -104,8 +126,34 @@ export class Block extends Module {
     const h = this.#parallel || !mixed ? x : x.add(mixed);
     if (!this.mlp) return h;
     const second = this.#parallel === 'shared' ? first : this.beforeMlp ? this.beforeMlp.forward(h) : h;
-    const fed = branch(this.mlp.forward(second), this.afterMlp);
-    return this.#parallel && mixed ? x.add(mixed).add(fed) : h.add(fed);
+    const { mlp } = this;
+    const made = mlp instanceof DenseWithExperts ? mlp.forward(second, h) : mlp.forward(second);
+    const fed = branch(made, this.afterMlp);
+    const y = this.#parallel && mixed ? x.add(mixed).add(fed) : h.add(fed);
+    const joined = this.input ? this.input.forward(y, context) : y;
+    return this.factor ? joined.mul(this.factor) : joined;
+  }
+  /** With norms of the sums. */
+  #sums(x: Tensor, context: MixerContext, drop: number): Tensor {
+    const add = (to: Tensor, y: Tensor, norm: Norm | undefined): Tensor => {
+      const sum = to.add(dropout(y, drop));
+      return norm ? norm.forward(sum) : sum;
+    };
+    const h = this.mixer ? add(x, this.mixer.forward(x, context), this.afterMixer) : x;
+    return this.mlp ? add(h, this.mlp.forward(h), this.afterMlp) : h;
+  }
+  /** Over several vectors a token, (streams, b, t, hidden). */
+  #inStreams(streams: StreamBlock, all: Tensor, context: MixerContext): Tensor {
+    const through = (norm: Norm | undefined, y: Tensor): Tensor => (norm ? norm.forward(y) : y);
+    const predicted = streams.predict(all);
+    const active = streams.active(predicted);
+    const first = through(this.beforeMixer, active);
+    const mixed = active.add(through(this.afterMixer, (this.mixer as MixerModule).forward(first, context)));
+    const h = mixed.add((this.laurel as Laurel).forward(first)).affine(Math.SQRT1_2, 0);
+    const fed = through(this.afterMlp, (this.mlp as Dense).forward(through(this.beforeMlp, h)));
+    const corrected = streams.correct(predicted, h.add(fed));
+    const own = (this.input as LayerInput).addition(streams.scaled(streams.active(corrected)), context);
+    return streams.addBehindFirst(corrected, own);
   }
 }
 
@@ -149,6 +197,13 @@ export class CausalLM extends Module {
   readonly positions: Tensor | undefined;
   /** A norm on the embedding, where the family has one. */
   readonly embedNorm: Norm | undefined;
+  /** From the embedding's width to that of the layers and back, where they differ. */
+  readonly embedIn: AnyLinear | undefined;
+  readonly embedOut: AnyLinear | undefined;
+  /** Where a token has several vectors: what makes them, and one of them again. */
+  readonly streams: Streams | undefined;
+  /** Narrow vectors that tokens have for each layer, where the family has them. */
+  readonly layerInputs: LayerInputs | undefined;
   /** All layers, or those of this rank's stage. */
   readonly blocks: Block[];
   /** The norm before the head. */
@@ -185,12 +240,19 @@ export class CausalLM extends Module {
     this.shard = w.shard;
     /** Rows of the vocabulary that this rank holds. */
     const entries = w.shard?.entries ?? vocabSize;
-    this.embed = new Embedding<Weight>(w.matrix('embed', [entries, hiddenSize], normal(0, 0.02)), w.builder.dtype);
+    const width = features.embedWidth ?? hiddenSize;
+    this.embed = new Embedding<Weight>(w.matrix('embed', [entries, width], normal(0, 0.02)), w.builder.dtype);
+    if (width !== hiddenSize) {
+      this.embedIn = w.linear([{ role: 'embedIn', outputs: hiddenSize }], width);
+      this.embedOut = w.linear([{ role: 'embedOut', outputs: width }], hiddenSize);
+    }
+    if (features.streams) this.streams = new Streams(w, features.streams, hiddenSize);
     if (learnt) {
       const stored = w.tensor('positions', [learnt.count + learnt.offset, hiddenSize], normal(0, 0.02));
       this.positions = learnt.offset === 0 ? stored : keep(stored.narrow(0, learnt.offset, learnt.count).copy());
       if (this.positions !== stored) stored.dispose();
     }
+    if (features.layerInputs) this.layerInputs = new LayerInputs(w, features.layerInputs, features);
     if (features.embedNorm) this.embedNorm = norm(w, 'embedNorm', features.norm, hiddenSize);
     this.blocks = layers.flatMap((layer, i) => {
       if (this.stage && !this.stage.holds(i)) return [];
@@ -198,9 +260,9 @@ export class CausalLM extends Module {
       const sizes = m?.kind === 'attention' ? m : { heads: 1, kvHeads: 1, headDim: hiddenSize };
       return [new Block(w.of(i, sizes), layer, features)];
     });
-    this.norm = norm(w, 'finalNorm', features.norm, hiddenSize);
+    this.norm = norm(w, 'finalNorm', features.finalNorm ?? features.norm, hiddenSize);
     this.head = new Linear<Weight>(
-      features.tied ? this.embed.weight : w.matrix('head', [entries, hiddenSize], normal(0, 0.02)),
+      features.tied ? this.embed.weight : w.matrix('head', [entries, width], normal(0, 0.02)),
       w.bias('head', [entries]),
     );
     const ropes = layers.map(({ mixer: m }) => keyed(m)?.rope);
@@ -301,7 +363,7 @@ export class CausalLM extends Module {
     const { weight, bias } = this.head;
     const { logitFactor, logitSoftcap } = this.config;
     const x = this.hidden(ids, new BatchStep(this.device, ids.shape[1], undefined, undefined, true));
-    const plain = !bias && logitFactor === undefined && logitSoftcap === undefined && !this.shard;
+    const plain = !bias && [logitFactor, logitSoftcap, this.shard, this.embedOut].every((p) => p === undefined);
     if (plain && !(weight instanceof QTensor))
       return linearCrossEntropy(this.norm.forward(x), weight, targets, options);
     const { rows: _, ...how } = options;
@@ -327,6 +389,7 @@ export class CausalLM extends Module {
     const drop = this.training ? this.dropout : 0;
     const rows = (t: Tensor): Tensor => this.embed.forward(t);
     let x = this.shard ? this.shard.embed(rows, ids) : rows(ids); // (b, t, hidden)
+    if (this.embedIn) x = this.embedIn.forward(x);
     if (embedFactor !== undefined) x = x.mul(this.#rounded(embedFactor));
     if (this.positions) x = x.add(step.rows(this.positions));
     if (this.embedNorm) x = this.embedNorm.forward(x);
@@ -334,8 +397,9 @@ export class CausalLM extends Module {
     const tables = (r: RopeFeature): RopeTable => this.tables(r, step.length);
     const column = (key: object, at: (p: number) => number): Tensor => this.#column(key, at, step.slots);
     const first = this.stage?.first ?? 0;
+    const inputs = this.layerInputs?.forward(ids, x);
     const layer = (y: Tensor, i: number): Tensor =>
-      this.blocks[i].forward(y, { layer: first + i, step, tables, column }, drop);
+      this.blocks[i].forward(y, { layer: first + i, step, tables, column, ...(inputs && { inputs }) }, drop);
     const run = (given: Tensor): Tensor =>
       this.blocks.reduce((y, _, i) => {
         if (!step.brief) return layer(y, i);
@@ -343,6 +407,7 @@ export class CausalLM extends Module {
         if (i > 0 && next !== y) y.dispose();
         return next;
       }, given);
+    if (this.streams) return this.streams.end(run(this.streams.begin(x)));
     return this.stage ? this.stage.through(x, run) : run(x);
   }
   /** A factor as the weights' dtype holds it. */
@@ -354,7 +419,8 @@ export class CausalLM extends Module {
   /** The head alone: (batch, time, hidden) to (batch, time, vocabulary), with the family's factor and softcap. */
   logits(x: Tensor): Tensor {
     const { logitFactor, logitSoftcap } = this.config;
-    const own = this.head.forward(this.norm.forward(x));
+    const normed = this.norm.forward(x);
+    const own = this.head.forward(this.embedOut ? this.embedOut.forward(normed) : normed);
     let y = this.shard ? this.shard.logits(own) : own;
     if (logitFactor !== undefined) y = y.affine(logitFactor, 0);
     if (logitSoftcap !== undefined)

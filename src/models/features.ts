@@ -3,7 +3,8 @@ import type { RopeFeature } from './rope.js';
 import type { Role } from './weights.js';
 
 export interface NormFeature {
-  readonly kind: 'rms' | 'layer';
+  /** 'none' leaves things as they are. */
+  readonly kind: 'rms' | 'layer' | 'none';
   readonly eps: number;
   /** The stored weight is a difference from one. */
   readonly plusOne?: boolean;
@@ -50,6 +51,14 @@ export interface Attention {
   readonly temperature?: QueryTemperature;
   /** The output is multiplied by the sigmoid of a gate that the query product holds beside each head. */
   readonly gated?: boolean;
+  /** A norm without weights on values. */
+  readonly valueNorm?: NormFeature;
+  /** Keys and values are those of this earlier layer. */
+  readonly keysOf?: number;
+  /** Later layers look at this one's keys. */
+  readonly lends?: boolean;
+  /** A norm on the heads' answers, before the last product. */
+  readonly outNorm?: NormFeature;
 }
 
 /** Keys and values through a narrow latent vector, which alone is cached. */
@@ -143,9 +152,14 @@ export type Mixer =
 
 /** Whether a mixer keeps keys by token and nothing else. */
 export const keepsKeys = (m: Mixer): m is Attention | LatentAttention => m.kind === 'attention' || m.kind === 'latent';
-/** The part of a mixer that keeps keys by token. */
+/** The part of a mixer that looks at keys by token. */
 export const keyed = (m: Mixer): Attention | LatentAttention | undefined =>
   m.kind === 'beside' ? m.attention : keepsKeys(m) ? m : undefined;
+/** The part of a mixer that keeps keys of its own. */
+export const keyKeeper = (m: Mixer): Attention | LatentAttention | undefined => {
+  const found = keyed(m);
+  return found?.kind === 'attention' && found.keysOf !== undefined ? undefined : found;
+};
 /** Whether it remembers something of one size, which cannot go back. */
 export const remembers = (m: Mixer): boolean => m.kind !== 'none' && !keepsKeys(m);
 
@@ -157,6 +171,10 @@ export interface DenseMlp {
   /** What the gate is multiplied by before its activation, and the answer at the end. */
   readonly gateFactor?: number;
   readonly outFactor?: number;
+  /** A norm on what the gate lets through, before the last product. */
+  readonly innerNorm?: NormFeature;
+  /** Gates that are not so many deviations above their mean are closed. */
+  readonly sparse?: number;
 }
 
 export interface Experts {
@@ -189,9 +207,20 @@ export interface Experts {
   /** Two experts, chosen one after the other among logits near the largest (phimoe); the number is its jitter. */
   readonly sparseMixer?: number;
   readonly shared?: { readonly inner: number; readonly gated?: boolean };
+  /** The router reads its input through a norm, whose stored weight is multiplied by `factor`. */
+  readonly routerNorm?: { readonly eps: number; readonly factor: number };
+  /** Chosen experts' weights are multiplied by a stored number of each. */
+  readonly scaled?: boolean;
 }
 
-export type Mlp = DenseMlp | Experts | { readonly kind: 'none' };
+/** A dense branch beside experts, each with a norm behind it; experts have one in front, too, and the router reads x. */
+export interface DenseAndExperts {
+  readonly kind: 'both';
+  readonly dense: DenseMlp;
+  readonly experts: Experts;
+}
+
+export type Mlp = DenseMlp | Experts | DenseAndExperts | { readonly kind: 'none' };
 
 export interface Layer {
   readonly mixer: Mixer;
@@ -223,6 +252,23 @@ export interface Features {
     /** Behind the feed-forward branch. */
     readonly afterMlp: boolean;
   };
+  /** Norms behind the branches read the sum, not what is added. */
+  readonly normedSums?: boolean;
+  /** The norm before the head, where it is not like the others. */
+  readonly finalNorm?: NormFeature;
+  /** Width of the embedding's table and of the head, where products lead from it and back. */
+  readonly embedWidth?: number;
+  /** A token has several vectors of which a layer works on one and corrects all (Gemma 3n). */
+  readonly streams?: {
+    /** How many there are. */
+    readonly count: number;
+    /** The one that layers work on. */
+    readonly active: number;
+    /** The width of the branch beside attention. */
+    readonly rank: number;
+    /** What the active one is multiplied by where a layer's own vector meets it, is stored. */
+    readonly scaled: boolean;
+  };
   /** Both branches read the same x: with a norm each, or one norm for both. */
   readonly parallel?: 'own' | 'shared';
   /** Each branch is multiplied by this before it is added. */
@@ -234,6 +280,17 @@ export interface Features {
     /** Rows of the table before position 0. */
     readonly offset: number;
   };
+  /** Beside its vector a token has a narrow one for every layer, which meets a gate behind the layer's branches. */
+  readonly layerInputs?: {
+    /** Numbers of a layer's own vector. */
+    readonly width: number;
+    /** Tokens of their table. */
+    readonly vocabSize: number;
+    /** What the gate's product becomes. */
+    readonly activation: string;
+  };
+  /** What a layer answers is multiplied by a stored number. */
+  readonly layerFactors?: boolean;
   /** What token vectors are multiplied by. */
   readonly embedFactor?: number;
   /** A norm on the embedding. */

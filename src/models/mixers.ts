@@ -32,6 +32,7 @@ export class Norm extends Layer {
   }
   forward(x: Tensor): Tensor {
     const { kind, eps } = this.feature;
+    if (kind === 'none') return x;
     const wide = this.weight && this.weight.dtype !== x.dtype;
     const from = wide ? x.cast(this.weight?.dtype as 'f32') : x;
     const own = this.weight && !wide ? trainedNorm(kind, x, this.weight, this.bias, eps) : undefined;
@@ -44,7 +45,7 @@ export class Norm extends Layer {
   }
 }
 export function norm(w: Weights, role: Role, f: NormFeature, size: number): Norm {
-  if (f.weightless) return new Norm(f);
+  if (f.weightless || f.kind === 'none') return new Norm(f);
   const weight = normWeight(w, role, f, [size]);
   return new Norm(f, weight, f.bias ? w.tensor(role, [size], undefined, 'bias') : undefined);
 }
@@ -109,6 +110,8 @@ export interface MixerContext {
   readonly tables: (rope: NonNullable<Attention['rope']>) => RopeTable;
   /** A table of one number a position, made once. */
   readonly column: (key: object, at: (position: number) => number) => Tensor;
+  /** What tokens bring along for all layers, (b, t, layers, width). */
+  readonly inputs?: Tensor;
 }
 
 export class AttentionMixer extends Module {
@@ -118,6 +121,8 @@ export class AttentionMixer extends Module {
   readonly out: Linear;
   readonly qNorm: HeadNorm | undefined;
   readonly kNorm: HeadNorm | undefined;
+  readonly valueNorm: Norm | undefined;
+  readonly outNorm: Norm | undefined;
   readonly sinks: Tensor | undefined;
   #slopes: Tensor | undefined;
   constructor(w: Weights, f: Attention, hidden: number, deep?: Init) {
@@ -125,11 +130,14 @@ export class AttentionMixer extends Module {
     this.feature = f;
     const { heads, kvHeads, headDim } = f;
     const order = rowOrder(f.rope);
+    const keys = [
+      { role: 'k' as const, outputs: kvHeads * headDim, order },
+      { role: 'v' as const, outputs: kvHeads * headDim },
+    ];
     this.qkv = w.linear(
       [
         { role: 'q', outputs: heads * headDim, order },
-        { role: 'k', outputs: kvHeads * headDim, order },
-        { role: 'v', outputs: kvHeads * headDim },
+        ...(f.keysOf === undefined ? keys : []),
         ...(f.gated ? [{ role: 'qGate' as const, outputs: heads * headDim }] : []),
       ],
       hidden,
@@ -137,13 +145,15 @@ export class AttentionMixer extends Module {
     this.out = w.linear([{ role: 'o', outputs: hidden }], heads * headDim, deep);
     if (f.qkNorm) {
       this.qNorm = new HeadNorm(w, 'qNorm', f.qkNorm, heads, headDim, order);
-      this.kNorm = new HeadNorm(w, 'kNorm', f.qkNorm, kvHeads, headDim, order);
+      if (f.keysOf === undefined) this.kNorm = new HeadNorm(w, 'kNorm', f.qkNorm, kvHeads, headDim, order);
     }
+    if (f.valueNorm) this.valueNorm = new Norm(f.valueNorm);
+    if (f.outNorm) this.outNorm = norm(w, 'outNorm', f.outNorm, heads * headDim);
     if (f.sinks) this.sinks = w.tensor('sinks', [heads], undefined, 'weight', 'f32');
   }
   forward(x: Tensor, context: MixerContext): Tensor {
-    const { heads, kvHeads, headDim, rope, clip, qkNorm, temperature, alibi, scale, window, chunk, softcap, gated } =
-      this.feature;
+    const { heads, kvHeads, headDim, rope, clip, qkNorm, temperature, alibi, gated, keysOf, ...how } = this.feature;
+    const { scale, window, chunk, softcap, lends } = how;
     const { step, layer } = context;
     const b = x.shape[0];
     const product = this.qkv.forward(x); // (b, t, (heads + 2 kvHeads) headDim)
@@ -155,17 +165,22 @@ export class AttentionMixer extends Module {
     const all = clip === undefined || qkNorm ? made : made.clamp(-clip, clip);
     const part = (from: number, n: number): Tensor =>
       all.narrow(2, from * headDim, n * headDim).reshape([b, t, n, headDim]);
-    let [q, k] = [part(0, heads), part(heads, kvHeads)];
-    let v = part(heads + kvHeads, kvHeads);
+    const own = keysOf === undefined;
+    let q = part(0, heads);
+    let k = own ? part(heads, kvHeads) : undefined;
+    let v = own ? part(heads + kvHeads, kvHeads) : undefined;
     const normed = (): void => {
-      if (this.qNorm && this.kNorm) [q, k] = [this.qNorm.forward(q), this.kNorm.forward(k)];
+      if (this.qNorm) q = this.qNorm.forward(q);
+      if (this.kNorm) k = k && this.kNorm.forward(k);
     };
     if (!qkNorm?.afterRope) normed();
-    if (qkNorm && clip !== undefined) [q, k, v] = [q, k, v].map((x) => x.clamp(-clip, clip));
+    if (this.valueNorm) v = v && this.valueNorm.forward(v);
+    if (qkNorm && clip !== undefined)
+      [q, k, v] = [q, k, v].map((x) => x?.clamp(-clip, clip)) as [Tensor, Tensor, Tensor];
     if (rope) {
       const { cos, sin } = context.tables(rope);
       const [c, s] = [step.rows(cos), step.rows(sin)];
-      [q, k] = [q.ropeThd(c, s), k.ropeThd(c, s)];
+      [q, k] = [q.ropeThd(c, s), k?.ropeThd(c, s)];
     }
     if (qkNorm?.afterRope) normed();
     if (temperature) {
@@ -174,10 +189,15 @@ export class AttentionMixer extends Module {
       q = q.mul(step.rows(table, withPads).reshape([-1, t, 1, 1]));
     }
     if (alibi) this.#slopes ??= x.device.now(() => keep(tensor(Float32Array.from(alibi), { device: x.device })));
-    const y = step.attend(layer, q, k, v, { scale, window, chunk, softcap, sinks: this.sinks, alibi: this.#slopes });
-    const flat = y.reshape([b, t, heads * headDim]);
-    if (whole) return this.out.forward(whole.cat([flat], 1));
-    const gate = (heads + 2 * kvHeads) * headDim;
+    const { sinks } = this;
+    const y = step.attend(keysOf ?? layer, q, k, v, {
+      ...{ scale, window, chunk, softcap, lends, sinks },
+      alibi: this.#slopes,
+    });
+    const answers = y.reshape([b, t, heads * headDim]);
+    if (whole) return this.out.forward(whole.cat([answers], 1));
+    const flat = this.outNorm ? this.outNorm.forward(answers) : answers;
+    const gate = (heads + (own ? 2 * kvHeads : 0)) * headDim;
     return this.out.forward(gated ? flat.mul(made.narrow(2, gate, heads * headDim).sigmoid()) : flat);
   }
 }

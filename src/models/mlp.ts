@@ -8,7 +8,8 @@ import type { Weight } from '../tensor/qtensor.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { trainedSwiglu } from '../tensor/training.js';
 import { amongHeld, expertProduct } from './experts.js';
-import type { DenseMlp, Experts } from './features.js';
+import type { DenseAndExperts, DenseMlp, Experts, NormFeature } from './features.js';
+import { type Norm, norm } from './mixers.js';
 import type { ShardGroup } from './shard.js';
 import type { Role, Weights } from './weights.js';
 
@@ -41,31 +42,46 @@ class Xielu extends Layer {
   }
 }
 
+/** What lies above so many deviations from the mean of a row, and 0 below. */
+function fewest(x: Tensor, deviations: number): Tensor {
+  const mean = x.mean([x.rank - 1], true);
+  const away = x.sub(mean);
+  const deviation = away
+    .sqr()
+    .mean([x.rank - 1], true)
+    .sqrt();
+  return away.sub(deviation.affine(deviations, 0)).relu();
+}
+
 export class Dense extends Layer {
   /** Gate and up in one product; up alone where there is no gate. */
   readonly gateUp: AnyLinear;
   readonly down: AnyLinear;
   readonly feature: DenseMlp;
   readonly xielu: Xielu | undefined;
-  constructor(gateUp: AnyLinear, down: AnyLinear, feature: DenseMlp, xielu?: Xielu) {
+  readonly innerNorm: Norm | undefined;
+  constructor(gateUp: AnyLinear, down: AnyLinear, feature: DenseMlp, xielu?: Xielu, innerNorm?: Norm) {
     super();
     this.gateUp = gateUp;
     this.down = down;
     this.feature = feature;
     this.xielu = xielu;
+    this.innerNorm = innerNorm;
   }
   forward(x: Tensor): Tensor {
     const h = this.gateUp.forward(x);
     const { gated, activation: name, outFactor } = this.feature;
     const inner = gated ? this.#gated(name, h) : this.xielu ? this.xielu.forward(h) : activation(name)(h);
-    const y = this.down.forward(inner);
+    const y = this.down.forward(this.innerNorm ? this.innerNorm.forward(inner) : inner);
     return outFactor === undefined ? y : y.affine(outFactor, 0);
   }
   #gated(name: string, h: Tensor): Tensor {
-    const { gateFactor, inner } = this.feature;
-    if (gateFactor === undefined) return gatedBy(name, h);
+    const { gateFactor, inner, sparse } = this.feature;
+    if (gateFactor === undefined && sparse === undefined) return gatedBy(name, h);
     const last = h.rank - 1;
-    return activation(name)(h.narrow(last, 0, inner).affine(gateFactor, 0)).mul(h.narrow(last, inner, inner));
+    const gate = h.narrow(last, 0, inner);
+    const given = sparse === undefined ? gate.affine(gateFactor as number, 0) : fewest(gate, sparse);
+    return activation(name)(given).mul(h.narrow(last, inner, inner));
   }
 }
 
@@ -86,6 +102,7 @@ export function dense(
     w.linear([{ role: roles.down, outputs: hidden }], f.inner, deep),
     f,
     xielu ? new Xielu(one('alpha_p'), one('alpha_n'), one('beta'), one('eps')) : undefined,
+    f.innerNorm && norm(w, 'innerNorm', f.innerNorm, f.inner),
   );
 }
 
@@ -99,7 +116,10 @@ export class Mixture extends Layer {
   readonly feature: Experts;
   /** Always f32: a rounding here would choose another expert. */
   readonly router: Linear;
+  readonly routerNorm: Norm | undefined;
   readonly choiceBias: Tensor | undefined;
+  /** What each expert's weight is multiplied by. */
+  readonly scales: Tensor | undefined;
   /** (experts, 2 inner, hidden), gates over ups or ups alone, and (experts, hidden, inner). */
   readonly gateUp: Weight;
   readonly gateUpBias: Tensor | undefined;
@@ -127,6 +147,8 @@ export class Mixture extends Layer {
       w.tensor('router', [all, hidden], undefined, 'weight', 'f32'),
       w.bias('router', [all], 'f32'),
     );
+    if (f.routerNorm) this.routerNorm = norm(w, 'routerNorm', { kind: 'rms', eps: f.routerNorm.eps }, hidden);
+    if (f.scaled) this.scales = w.tensor('expertScale', [all], undefined, 'weight', 'f32');
     if (f.choiceBias) this.choiceBias = w.tensor('choiceBias', [all], undefined, 'weight', 'f32');
     const gateUp = ['expertGate', 'expertUp'] as const;
     this.gateUp = ungated ? w.matrix('expertUp', [count, inner, width]) : w.expertRows(gateUp, [count, inner, width]);
@@ -145,7 +167,8 @@ export class Mixture extends Layer {
     const f = this.feature;
     const { weight, bias } = this.router;
     // In f32 even where the whole module was cast to something smaller.
-    const scored = x.cast('f32').matmul(weight.cast('f32').t());
+    const read = this.routerNorm ? this.routerNorm.forward(x).affine(f.routerNorm?.factor ?? 1, 0) : x;
+    const scored = read.cast('f32').matmul(weight.cast('f32').t());
     const logits = bias ? scored.add(bias.cast('f32')) : scored; // (tokens, experts)
     if (f.sparseMixer !== undefined) return sparseMixer(logits, f.sparseMixer);
     const scores = f.score === 'softmax' ? logits.softmax(-1) : f.score === 'sigmoid' ? logits.sigmoid() : logits;
@@ -153,7 +176,8 @@ export class Mixture extends Layer {
     if (f.groups && f.groups.count > 1) choice = withinGroups(choice, f.groups);
     const [, ids] = choice.topk(f.chosen, -1);
     const kept = scores.gather(1, ids);
-    return { ids, weights: this.#weigh(kept) };
+    const weights = this.#weigh(kept);
+    return { ids, weights: this.scales ? weights.mul(this.scales.broadcastTo(logits.shape).gather(1, ids)) : weights };
   }
   #weigh(kept: Tensor): Tensor {
     const { weights, factor = 1, sumGuard = {} } = this.feature;
@@ -167,11 +191,12 @@ export class Mixture extends Layer {
     return scaled(kept.div(sum));
   }
 
-  forward(x: Tensor): Tensor {
+  /** x (b, t, hidden) through its experts, chosen by what the router makes of `asked`. */
+  forward(x: Tensor, asked = x): Tensor {
     const [b, t, hidden] = x.shape;
     const { chosen, held, latent: width = hidden } = this.feature;
     const given = x.reshape([b * t, hidden]);
-    const { ids, weights } = this.route(given);
+    const { ids, weights } = this.route(asked === x ? given : asked.reshape([b * t, hidden]));
     const rows = this.input ? this.input.forward(given) : given;
     const by = weights.unsqueeze(2).cast(x.dtype); // (tokens, chosen, 1)
     const alone = (rows: Tensor, ids: Tensor, by: Tensor): Tensor =>
@@ -198,6 +223,28 @@ export class Mixture extends Layer {
     const inner = ungated ? activation(name)(h) : clamped ? clampedGate(h, clamped) : gatedBy(name, h);
     const out = expertProduct(inner, this.down, ids, this.downBias);
     return onInput ? out : out.mul(by);
+  }
+}
+
+/** A dense branch and experts beside it: Gemma 4's mixtures. */
+export class DenseWithExperts extends Layer {
+  readonly dense: Dense;
+  readonly experts: Mixture;
+  readonly afterDense: Norm;
+  readonly beforeExperts: Norm;
+  readonly afterExperts: Norm;
+  constructor(w: Weights, f: DenseAndExperts, hidden: number, kind: NormFeature, deep?: Init) {
+    super();
+    this.dense = dense(w, f.dense, hidden, deep);
+    this.experts = new Mixture(w, f.experts, hidden);
+    this.afterDense = norm(w, 'afterDense', kind, hidden);
+    this.beforeExperts = norm(w, 'beforeExperts', kind, hidden);
+    this.afterExperts = norm(w, 'afterExperts', kind, hidden);
+  }
+  /** The dense branch reads x, the experts and their router what x was before its norm. */
+  forward(x: Tensor, before = x): Tensor {
+    const chosen = this.experts.forward(this.beforeExperts.forward(before), before);
+    return this.afterDense.forward(this.dense.forward(x)).add(this.afterExperts.forward(chosen));
   }
 }
 

@@ -69,12 +69,32 @@ export interface RopeReading {
   /** Sections for images' two directions: all of them hold the position of a text's token. */
   readonly sections?: boolean;
   readonly theta?: number;
-  /** The part that turns where the config does not say. */
+  /** The part that turns where the config does not say. Families without it turn whole heads, whatever a config says. */
   readonly partial?: number;
+  /** Only what stands within the rope's parameters counts, not the same names beside them. */
+  readonly within?: boolean;
   /** Nested parameters of one kind of layers: 'sliding_attention'. */
   readonly layerType?: string;
+  /** Parameters that are not nested hold for full layers under their old name alone. */
+  readonly apart?: boolean;
   /** Parameters that the family takes where the config gives none. */
   readonly unsaid?: Json;
+}
+
+/** The name under which GGUF files' keys say which part turns: of all families, unlike the hub's configs. */
+export const GGUF_PARTIAL = 'rope.dimension_count / key_length';
+
+/** The part of a head that turns, of what a config says within and beside the rope's parameters. */
+function partialOf(given: readonly number[], type: string, o: RopeReading, where: string): number {
+  // Ropes that are stretched take what stands outside, others what stands within.
+  if (new Set(given).size > 1 && type !== 'default')
+    throw new UnsupportedError(
+      `${where}: partial_rotary_factor is ${given.join(' and ')}; which one counts is not said`,
+    );
+  const [share = o.partial ?? 1] = given;
+  if (o.partial !== undefined || type === 'proportional' || share === 1) return share;
+  if (type === 'default') return 1;
+  throw new UnsupportedError(`${where}: partial_rotary_factor is ${share}; heads of this family turn as a whole`);
 }
 
 const isNumber = (v: number | undefined): v is number => v !== undefined;
@@ -84,21 +104,21 @@ const isNumber = (v: number | undefined): v is number => v !== undefined;
  * rope_scaling, ...).
  */
 export function readRope(config: Config, o: RopeReading): RopeFeature {
-  const given =
-    config.inner('rope_parameters') ?? config.inner('rope_scaling') ?? new Config(o.unsaid ?? {}, config.where);
+  const none = new Config(o.unsaid ?? {}, config.where);
+  const old = (): Config | undefined => config.inner('rope_scaling');
+  const given = config.inner('rope_parameters') ?? old() ?? none;
   const nested = o.layerType !== undefined ? given.inner(o.layerType) : undefined;
-  const r = nested ?? given;
+  const flat = !o.apart ? given : ((o.layerType === 'full_attention' ? old() : undefined) ?? none);
+  const r = nested ?? flat;
   // Every name is asked for, so that none counts as overlooked; the first that is given holds.
-  const [theta = 10_000] = [r.optional('rope_theta'), config.optional('rope_theta'), o.theta].filter(isNumber);
-  const [partial = 1] = [
-    r.optional('partial_rotary_factor'),
-    config.optional('partial_rotary_factor'),
-    config.optional('rotary_pct'),
-    o.partial,
-  ].filter(isNumber);
+  const both = (name: string): number[] =>
+    [r.optional(name), ...[config.optional(name)].filter(() => !o.within)].filter(isNumber);
+  const [theta = o.theta ?? 10_000] = both('rope_theta');
   const { headDim, maxPositions, interleaved } = o;
-  let type = (r.get('rope_type') ?? r.get('type') ?? 'default') as string;
-  r.ignore('type');
+  // Where parameters lie apart, transformers does not know the oldest name of the type: it stays unread and is refused.
+  let type = (r.get('rope_type') ?? (o.apart ? undefined : r.get('type')) ?? 'default') as string;
+  if (r.has('rope_type')) r.ignore('type');
+  const partial = config.optional(GGUF_PARTIAL) ?? partialOf(both('partial_rotary_factor'), type, o, config.where);
   if (type === 'su') type = 'longrope';
   if (o.sections) {
     r.ignore('mrope_section', 'mrope_interleaved');

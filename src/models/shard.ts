@@ -111,6 +111,12 @@ export class Shard {
     );
   }
   #layer(layer: Layer, i: number): Layer {
+    const { mixer: m, mlp } = layer;
+    const { layerInputs, streams, embedWidth } = this.whole;
+    if (layerInputs || streams || embedWidth) this.#refuse(i, "vectors beside the model's own do not divide");
+    if (m.kind === 'attention' && m.outNorm) this.#refuse(i, 'a norm over all heads does not divide');
+    if (mlp.kind === 'both' || (mlp.kind === 'dense' && (mlp.innerNorm || mlp.sparse !== undefined)))
+      this.#refuse(i, 'what reads a whole feed-forward branch does not divide');
     return { mixer: this.#mixer(layer.mixer, i), mlp: this.#mlp(layer.mlp, i) };
   }
   #mixer(m: Mixer, i: number): Mixer {
@@ -168,7 +174,7 @@ export class Shard {
     return role === 'stateConv' ? convolved : [values, ...convolved, { size: m.heads, ...each }];
   }
   #mlp(m: Mlp, i: number): Mlp {
-    if (m.kind === 'none') return m;
+    if (m.kind === 'none' || m.kind === 'both') return m;
     const n = this.group.size;
     const divided = (inner: number, what: string): number =>
       inner % n === 0 ? inner / n : this.#refuse(i, `${what} of ${inner} rows does not divide by ${n}`);

@@ -35,6 +35,12 @@ export class Stage {
       throw new UnsupportedError(
         `${features.family}: ${count} layers cannot be divided among ${group.size} stages: each needs a layer at least`,
       );
+    const { layerInputs, layers, streams } = features;
+    const lent = layers.some(({ mixer: m }) => m.kind === 'attention' && m.keysOf !== undefined);
+    if (layerInputs || streams || lent)
+      throw new UnsupportedError(
+        `${features.family}: its layers share ${lent ? 'keys' : 'what tokens bring along'}, which stages cannot`,
+      );
     this.group = group;
     this.first = Math.floor((count * group.rank) / group.size);
     this.end = Math.floor((count * (group.rank + 1)) / group.size);

@@ -4,9 +4,9 @@ import { type CacheType, KvCache } from '../nn/kv-cache.js';
 import { noGrad } from '../tensor/autograd.js';
 import { tensor } from '../tensor/create.js';
 import type { Device } from '../tensor/device.js';
-import { keep } from '../tensor/scope.js';
+import { keep, keeper } from '../tensor/scope.js';
 import type { Tensor } from '../tensor/tensor.js';
-import { type Attention, type Features, keyed, remembers } from './features.js';
+import { type Attention, type Features, keyKeeper, remembers } from './features.js';
 import type { AttentionMixer } from './mixers.js';
 import type { RopeTable } from './rope.js';
 
@@ -30,9 +30,9 @@ export interface Step {
   rows(table: Tensor, withPads?: boolean): Tensor;
   /**
    * Attention of new tokens over all that the layer holds: q (b, t, heads, dim), k and v (b, t, kvHeads, dim) to (b, t,
-   * heads, dim).
+   * heads, dim). Without k and v: over what the layer was given in this run already.
    */
-  attend(layer: number, q: Tensor, k: Tensor, v: Tensor, how: AttendOptions): Tensor;
+  attend(layer: number, q: Tensor, k: Tensor | undefined, v: Tensor | undefined, how: AttendOptions): Tensor;
   /** The same from what queries, keys and values are parts of, where the step takes it so. */
   readonly attendWhole?: WholeAttend;
   /**
@@ -74,6 +74,8 @@ export type AttendOptions = Pick<Attention, 'scale' | 'window' | 'chunk' | 'soft
   readonly sinks?: Tensor;
   /** Slopes for each head (heads); distances times these are taken off the scores. */
   readonly alibi?: Tensor;
+  /** Other layers will look at the same keys. */
+  readonly lends?: boolean;
 };
 
 /** A convolution's last inputs, and what a layer remembers beside them. */
@@ -96,7 +98,7 @@ export class DecoderCache {
   /** `whole`: windows keep all keys too, in room that never moves. */
   constructor(features: Features, capacity?: number, whole = false, type?: CacheType) {
     this.keys = features.layers.map(({ mixer }) => {
-      const m = keyed(mixer);
+      const m = keyKeeper(mixer);
       const window = m?.kind === 'attention' && !whole ? (m.window ?? m.chunk) : undefined;
       return m && new KvCache(capacity, window, type);
     });
@@ -191,6 +193,9 @@ export class BatchStep implements Step {
   readonly #pads: readonly number[] | undefined;
   readonly #device: Device;
   #positions: Tensor | undefined;
+  /** Keys and values that layers lend to later ones. */
+  readonly #lent = new Map<number, readonly [keys: Tensor, values: Tensor]>();
+  readonly #shared = keeper();
   /** Nobody looks at what a layer makes beside its answer. */
   readonly brief: boolean;
 
@@ -236,9 +241,9 @@ export class BatchStep implements Step {
   }
   /**
    * Attention of new tokens over all that the layer holds: q (b, t, heads, dim), k and v (b, t, kvHeads, dim) to (b, t,
-   * heads, dim).
+   * heads, dim). Without k and v: over what the layer was given in this run already.
    */
-  attend(layer: number, q: Tensor, k: Tensor, v: Tensor, how: AttendOptions): Tensor {
+  attend(layer: number, q: Tensor, k: Tensor | undefined, v: Tensor | undefined, how: AttendOptions): Tensor {
     const { window, chunk, alibi, sinks, scale, softcap } = how;
     const extra = { scale, ...(softcap && { softcap }), ...(sinks && { sinks }), ...(alibi && { alibi }) };
     const cache = this.#cache?.kv(layer);
@@ -247,9 +252,11 @@ export class BatchStep implements Step {
     // Without a cache nothing is turned: the result lies as the next product reads it.
     if (!cache && !this.#pads && (chunk === undefined || time <= chunk)) {
       const bounded = window !== undefined && time > window ? { window: [window - 1, 0] as [number, number] } : {};
-      return q.sdpa(k, v, { layout: 'bthd', causal: true, ...extra, ...bounded });
+      const [keys, values] = this.#all(layer, k && v && [k, v], how.lends);
+      return q.sdpa(keys, values, { layout: 'bthd', causal: true, ...extra, ...bounded });
     }
-    const [keys, values] = cache ? cache.append(turned(k), turned(v)) : [turned(k), turned(v)];
+    const given = k && v && ([turned(k), turned(v)] as const);
+    const [keys, values] = this.#all(layer, given && cache ? cache.append(...given) : given, how.lends);
     const n = keys.shape[2];
     const first = cache?.first ?? 0;
     const query = turned(q);
@@ -262,6 +269,13 @@ export class BatchStep implements Step {
     const pads = this.#pads ?? [0];
     const mask = seen({ time: this.#time, keys: n, first, window, chunk }, pads, this.#device);
     return turned(query.sdpa(keys, values, { causal: true, mask, ...extra }));
+  }
+  /** What a layer looks at: its own, or what an earlier one lent. */
+  #all(layer: number, own: readonly [Tensor, Tensor] | undefined, lends = false): readonly [Tensor, Tensor] {
+    if (own && lends) this.#lent.set(layer, [this.#shared(own[0]), this.#shared(own[1])]);
+    const all = own ?? this.#lent.get(layer);
+    if (!all) throw new ArgumentError(`attention: layer ${layer} lends no keys`);
+    return all;
   }
   /** Keeps latents and turned keys of new tokens and answers all that they look at. */
   keepLatent(layer: number, latent: Tensor, key: Tensor): readonly LatentRun[] {

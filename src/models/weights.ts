@@ -19,7 +19,10 @@ import type { Shard } from './shard.js';
 import { reorderHeads, take, type Taken } from './stored-rows.js';
 
 /** Parts of the whole model. */
-export const MODEL_ROLES = ['embed', 'positions', 'embedNorm', 'finalNorm', 'head'] as const;
+export const MODEL_ROLES = [
+  ...['embed', 'positions', 'embedNorm', 'layerEmbed', 'layerInputs', 'layerInputNorm'],
+  ...['embedIn', 'embedOut', 'streamsIn', 'streamsOut', 'finalNorm', 'head'],
+] as const;
 /** Parts of a layer. */
 export const LAYER_ROLES = [
   ...['beforeMixer', 'afterMixer', 'beforeMlp', 'afterMlp'],
@@ -28,6 +31,9 @@ export const LAYER_ROLES = [
   ...['gate', 'up', 'down', 'activation'],
   ...['router', 'choiceBias', 'expertGate', 'expertUp', 'expertDown'],
   ...['sharedGate', 'sharedUp', 'sharedDown', 'sharedSwitch', 'expertsIn', 'expertsOut'],
+  ...['routerNorm', 'expertScale', 'afterDense', 'beforeExperts', 'afterExperts', 'outNorm', 'innerNorm'],
+  ...['inputGate', 'inputUp', 'inputNorm', 'layerFactor', 'besideDown', 'besideUp', 'besideNorm'],
+  ...['streamNorm', 'streamRouter', 'streamPredict', 'streamCorrect', 'streamScale'],
   ...['convIn', 'conv', 'convOut'],
   ...['qGate', 'stateIn', 'stateGate', 'stateRate', 'stateStep', 'stateConv', 'stateDecay', 'stateShift', 'stateSkip'],
   ...['stateNorm', 'stateOut', 'stateSteps', 'stateStepNorm', 'stateKeyNorm', 'stateQueryNorm', 'stateParts'],

@@ -133,6 +133,12 @@ export function sameWindow(c: Config, layers: number): (number | undefined)[] {
 export const ropeOf = (c: Config, s: Sizes, more: Partial<RopeReading> = {}): RopeFeature =>
   readRope(c, { headDim: s.headDim, maxPositions: s.maxPositions, ...more });
 
+/** Pairs of neighbours in a head's front, at the speeds of the first ropes: a config has no word in it. */
+export const fixedRope = ({ headDim, maxPositions }: Sizes, rotated: number): RopeFeature => ({
+  ...{ type: 'default', theta: 10_000, interleaved: true },
+  ...{ headDim, rotated, maxPositions },
+});
+
 const numbersOf = (v: unknown): number[] =>
   (Array.isArray(v) ? v : [v]).filter((x): x is number => typeof x === 'number' && Number.isInteger(x));
 

@@ -185,10 +185,13 @@ const glmMoe = family({
     const type = c.json.model_type as string;
     const norm = rms(c, type === 'dots1' ? 1e-6 : 1e-5);
     const qk = type === 'dots1' || c.flag('use_qk_norm', false);
-    const windows = windowsBy(c, layerTypes(c, s.layers, full), c.optional('sliding_window'));
+    // Of these, dots1 alone has windows.
+    if (type !== 'dots1') c.ignore('layer_types', 'sliding_window');
+    const windows =
+      type === 'dots1' ? windowsBy(c, layerTypes(c, s.layers, full), c.optional('sliding_window')) : [];
     return build(type, c, s, {
       norm,
-      rope: ropeOf(c, s, type === 'glm4_moe' ? { partial: 0.5 } : {}),
+      rope: ropeOf(c, s, type === 'dots1' ? {} : { partial: type === 'glm4_moe' ? 0.5 : 1 }),
       attention: (i) => ({ window: windows[i], ...(qk && { qkNorm: { norm, over: 'head' as const } }) }),
       mlp: denseFirst(c, () => biasedExperts(c), type === 'glm4_moe' ? 1 : 0),
       biases: biasesBy(c, { attention_bias: type === 'dots1' ? ATTENTION_BIAS : QKV_BIAS }),

@@ -200,7 +200,19 @@ const TEXT = `
   jamba: hidden_act=silu rms_norm_eps=1e-06 tie_word_embeddings=false max_position_embeddings=262144
     num_experts_per_tok=2 num_experts=16 expert_layer_period=2 expert_layer_offset=1 attn_layer_period=8
     attn_layer_offset=4 mamba_d_state=16 mamba_d_conv=4 mamba_expand=2 mamba_dt_rank=auto mamba_conv_bias=true
-    mamba_proj_bias=false`;
+    mamba_proj_bias=false
+  bitnet: hidden_act=relu2 max_position_embeddings=2048 rms_norm_eps=1e-05 tie_word_embeddings=false
+    attention_bias=false
+  biogpt: hidden_act=gelu max_position_embeddings=1024 scale_embedding=true tie_word_embeddings=true
+  openai-gpt: afn=gelu layer_norm_epsilon=1e-05 tie_word_embeddings=true
+  gemma3n_text: head_dim=256 hidden_activation=gelu_pytorch_tanh max_position_embeddings=32768 rms_norm_eps=1e-06
+    tie_word_embeddings=true attention_bias=false sliding_window=512 final_logit_softcapping=30
+    hidden_size_per_layer_input=256 vocab_size_per_layer_input=262144 altup_active_idx=0 altup_correct_scale=true
+    altup_num_inputs=4 num_kv_shared_layers=15 laurel_rank=64
+  gemma4_text: head_dim=256 hidden_activation=gelu_pytorch_tanh max_position_embeddings=131072 rms_norm_eps=1e-06
+    tie_word_embeddings=true attention_bias=false sliding_window=512 hidden_size_per_layer_input=256
+    vocab_size_per_layer_input=262144 attention_k_eq_v=false num_kv_shared_layers=0 enable_moe_block=false
+    use_double_wide_mlp=false`;
 
 const value = (text: string): unknown => {
   if (text === 'true' || text === 'false') return text === 'true';

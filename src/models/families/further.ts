@@ -11,6 +11,7 @@ import {
   expertNames,
   experts,
   firstCount,
+  fixedRope,
   fusedQkv,
   gated,
   lastFull,
@@ -114,7 +115,7 @@ const codegen = family({
     const inner = c.optional('n_inner') ?? 4 * hidden;
     return build('codegen', c, s, {
       norm: layerNorm(c, 'layer_norm_epsilon'),
-      rope: ropeOf(c, s, { interleaved: true, partial: rotated / s.headDim }),
+      rope: fixedRope(s, rotated),
       mlp: () => ungated(inner, act),
       biases: [...UNGATED_BIAS, 'head'],
       more: { parallel: 'shared' },

@@ -1,6 +1,7 @@
 // Gemma 1 to 3: norms around both branches with weights stored as differences from one, scaled embeddings, two ropes.
 import type { Config } from '../config.js';
 import { ALL_NORMS, type Features, type NormFeature } from '../features.js';
+import type { RopeFeature } from '../rope.js';
 import {
   ATTENTION_BIAS,
   activationOf,
@@ -57,19 +58,12 @@ function later(c: Config, kind: 'gemma2' | 'gemma3' | 'vaultgemma'): Features {
   const windows = windowsBy(c, types, c.optional('sliding_window'));
   const n = norm(c);
   const nested = kind === 'gemma3';
-  const old = nested && c.has('rope_local_base_freq');
   // Sliding layers turn by a rope of their own; older files give its base alone.
+  const rope = (layerType: string, base: string, unsaid: number): RopeFeature =>
+    ropeOf(c, s, nested ? { layerType, apart: true, within: true, theta: c.optional(base) ?? unsaid } : {});
   const ropes = {
-    full_attention: ropeOf(c, s, nested ? { layerType: 'full_attention', theta: 1e6 } : {}),
-    sliding_attention: old
-      ? {
-          type: 'default' as const,
-          theta: c.number('rope_local_base_freq'),
-          headDim: s.headDim,
-          rotated: s.headDim,
-          maxPositions: s.maxPositions,
-        }
-      : ropeOf(c, s, nested ? { layerType: 'sliding_attention', theta: 1e4 } : {}),
+    full_attention: rope('full_attention', 'rope_theta', 1e6),
+    sliding_attention: rope('sliding_attention', 'rope_local_base_freq', 1e4),
   };
   // Gemma 3's attention has no cap, whatever its config carries on from Gemma 2.
   const given = softcap(c, 'attn_logit_softcapping');
@@ -95,7 +89,7 @@ function later(c: Config, kind: 'gemma2' | 'gemma3' | 'vaultgemma'): Features {
     },
   });
 }
-const NAMES = {
+export const GEMMA_NAMES = {
   ...LLAMA_NAMES,
   afterMixer: 'post_attention_layernorm',
   beforeMlp: 'pre_feedforward_layernorm',
@@ -104,13 +98,13 @@ const NAMES = {
 const gemma2 = family({
   types: ['gemma2', 'vaultgemma'],
   features: (c) => later(c, c.json.model_type === 'vaultgemma' ? 'vaultgemma' : 'gemma2'),
-  names: NAMES,
+  names: GEMMA_NAMES,
   gguf: { architectures: ['gemma2'], oneAdded: true },
 });
 const gemma3 = family({
   types: ['gemma3_text'],
   features: (c) => later(c, 'gemma3'),
-  names: NAMES,
+  names: GEMMA_NAMES,
   wrappers: {
     types: ['gemma3'],
     prefixes: ['model.language_model.', 'language_model.model.'],

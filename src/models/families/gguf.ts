@@ -3,7 +3,7 @@
 import { FormatError, UnsupportedError } from '../../base/errors.js';
 import { Config, type Json } from '../config.js';
 import { type Features, keepsKeys, type Mixer, type NormFeature } from '../features.js';
-import type { RopeFeature } from '../rope.js';
+import { GGUF_PARTIAL, type RopeFeature } from '../rope.js';
 import type { ModelSource } from '../source.js';
 import type { Names } from '../weights.js';
 
@@ -209,7 +209,7 @@ function common(m: Metadata): Json {
     ...{ max_position_embeddings: max, n_positions: max, seq_length: max, max_seq_len: max },
     vocab_size: source.shapeOf('token_embd.weight')[0],
     tie_word_embeddings: !source.has('output.weight'),
-    partial_rotary_factor: turned / headDim,
+    [GGUF_PARTIAL]: turned / headDim,
     rope_parameters: ropeOf(m, max),
     sliding_window: window,
     ...(m.has('expert_count') && {
@@ -331,7 +331,7 @@ const MORE: Readonly<Record<string, (m: Metadata, c: Json) => Json>> = {
       qk_nope_head_dim: (latent ? m.number('attention.key_length_mla') : m.number('attention.key_length')) - rope,
       v_head_dim: latent ? m.number('attention.value_length_mla') : m.number('attention.value_length'),
       num_key_value_heads: c.num_attention_heads,
-      partial_rotary_factor: 1,
+      [GGUF_PARTIAL]: 1,
       topk_method: c.n_group > 1 ? 'group_limited_greedy' : 'greedy',
       scoring_func: undefined,
     };

@@ -1,7 +1,7 @@
 // GPT-2 and its descendants: layer norms with biases, feed-forward parts without a gate, fused projections.
 import { UnsupportedError } from '../../base/errors.js';
 import type { Config } from '../config.js';
-import type { Features } from '../features.js';
+import { type Features, POST_NORMS } from '../features.js';
 import {
   ATTENTION_BIAS,
   activationOf,
@@ -10,6 +10,7 @@ import {
   checked,
   experts,
   full,
+  fixedRope,
   fusedQkv,
   LLAMA_NAMES,
   layerNorm,
@@ -105,7 +106,7 @@ const gptj = family({
     const rotated = c.optional('rotary_dim') ?? s.headDim;
     return build('gptj', c, s, {
       norm: layerNorm(c, 'layer_norm_epsilon'),
-      rope: ropeOf(c, s, { interleaved: true, partial: rotated / s.headDim }),
+      rope: fixedRope(s, rotated),
       mlp: () => ungated(inner(c, s.hidden), activationOf(c, 'activation_function', 'gelu_new')),
       biases: [...UNGATED_BIAS, 'head'],
       more: { parallel: 'shared' },
@@ -126,6 +127,11 @@ const gptj = family({
   },
 });
 
+/** GPT-NeoX's own names; those of the others have no effect beside the rope's parameters. */
+const NEOX_ROPE = (c: Config): { readonly partial: number; readonly theta: number } => ({
+  partial: c.optional('rotary_pct') ?? 0.25,
+  theta: c.optional('rotary_emb_base') ?? 10_000,
+});
 const neox = family({
   types: ['gpt_neox'],
   features: (c) => {
@@ -134,7 +140,7 @@ const neox = family({
     const parallel = c.flag('use_parallel_residual', true);
     return build('gpt_neox', c, s, {
       norm: layerNorm(c, 'layer_norm_eps'),
-      rope: ropeOf(c, s, { partial: 0.25, theta: c.optional('rotary_emb_base') ?? 10_000 }),
+      rope: ropeOf(c, s, { ...NEOX_ROPE(c), within: true }),
       mlp: () => ungated(c.count('intermediate_size'), activationOf(c, 'hidden_act', 'gelu')),
       biases: [...biasesBy(c, { attention_bias: ATTENTION_BIAS }, { attention_bias: true }), ...UNGATED_BIAS],
       more: parallel ? { parallel: 'own' } : {},
@@ -369,31 +375,45 @@ const starcoder2 = family({
   gguf: { architectures: ['starcoder2'] },
 });
 
+/** Norms of the sums. */
+const SUM_NORMS = { norms: POST_NORMS, normedSums: true } as const;
+const NO_LAST_NORM = { finalNorm: { kind: 'none', eps: 0 } } as const;
+const OPT_NORMS = {
+  ...{ beforeMixer: 'self_attn_layer_norm', afterMixer: 'self_attn_layer_norm' },
+  ...{ beforeMlp: 'final_layer_norm', afterMlp: 'final_layer_norm' },
+};
 const opt = family({
   types: ['opt'],
   features: (c) => {
     const s = sizesOf(c);
-    c.only('word_embed_proj_dim', s.hidden);
-    c.only('do_layer_norm_before', true);
-    c.only('_remove_final_layer_norm', false);
-    c.only('layer_norm_elementwise_affine', true);
     c.ignore('init_std');
+    const width = c.count('word_embed_proj_dim', s.hidden, 1);
+    const before = c.flag('do_layer_norm_before', true);
+    const last = before && !c.flag('_remove_final_layer_norm', false);
+    c.ignore('_remove_final_layer_norm');
+    const affine = c.flag('layer_norm_elementwise_affine', true);
     return build('opt', c, s, {
-      norm: { kind: 'layer', eps: 1e-5, bias: true },
+      norm: { kind: 'layer', eps: 1e-5, ...(affine ? { bias: true } : { weightless: true }) },
       mlp: () => ungated(c.count('ffn_dim'), activationOf(c, 'activation_function', 'relu')),
       tied: true,
       biases: biasesBy(c, { enable_bias: ALL_BIASES }, { enable_bias: true }),
-      more: { learntPositions: { count: s.maxPositions, offset: 2 } },
+      more: {
+        learntPositions: { count: s.maxPositions, offset: 2 },
+        ...(!before && SUM_NORMS),
+        ...(!last && NO_LAST_NORM),
+        ...(width !== s.hidden && { embedWidth: width }),
+      },
     });
   },
   names: {
     embed: 'model.decoder.embed_tokens',
+    embedIn: 'model.decoder.project_in',
+    embedOut: 'model.decoder.project_out',
     positions: 'model.decoder.embed_positions',
     finalNorm: 'model.decoder.final_layer_norm',
     head: 'lm_head',
     layer: 'model.decoder.layers.{i}',
-    beforeMixer: 'self_attn_layer_norm',
-    beforeMlp: 'final_layer_norm',
+    ...OPT_NORMS,
     q: 'self_attn.q_proj',
     k: 'self_attn.k_proj',
     v: 'self_attn.v_proj',
@@ -401,6 +421,58 @@ const opt = family({
     up: 'fc1',
     down: 'fc2',
   },
+});
+
+const biogpt = family({
+  types: ['biogpt'],
+  features: (c) => {
+    const s = sizesOf(c);
+    c.ignore('layer_norm_eps'); // its norms do not read it
+    return build('biogpt', c, s, {
+      norm: { kind: 'layer', eps: 1e-5, bias: true },
+      mlp: () => ungated(c.count('intermediate_size', undefined, 1), activationOf(c, 'hidden_act', 'gelu')),
+      tied: true,
+      biases: ALL_BIASES,
+      more: {
+        learntPositions: { count: s.maxPositions, offset: 2 },
+        ...(c.flag('scale_embedding', true) && { embedFactor: Math.sqrt(s.hidden) }),
+      },
+    });
+  },
+  names: {
+    embed: 'biogpt.embed_tokens',
+    positions: 'biogpt.embed_positions',
+    finalNorm: 'biogpt.layer_norm',
+    head: 'output_projection',
+    layer: 'biogpt.layers.{i}',
+    ...OPT_NORMS,
+    ...{ q: 'self_attn.q_proj', k: 'self_attn.k_proj', v: 'self_attn.v_proj', o: 'self_attn.out_proj' },
+    ...{ up: 'fc1', down: 'fc2' },
+  },
+  ignored: () => /^output_projection\.weight$/,
+});
+
+/** The first GPT. */
+const openaiGpt = family({
+  types: ['openai-gpt'],
+  features: (c) => {
+    const s = gptSizes(c);
+    const named = c.text('afn', 'gelu');
+    c.only('afn', 'gelu', 'relu', 'silu', 'swish');
+    return build('openai-gpt', c, s, {
+      norm: layerNorm(c, 'layer_norm_epsilon'),
+      mlp: () => ungated(4 * s.hidden, named === 'gelu' ? 'gelu_new' : named),
+      tied: true,
+      biases: ALL_BIASES,
+      more: { learntPositions: { count: s.maxPositions, offset: 0 }, ...SUM_NORMS, ...NO_LAST_NORM },
+    });
+  },
+  names: {
+    ...GPT2_NAMES,
+    ...{ embed: 'transformer.tokens_embed', positions: 'transformer.positions_embed' },
+    ...{ beforeMixer: undefined, beforeMlp: undefined, afterMixer: 'ln_1', afterMlp: 'ln_2' },
+  },
+  ignored: () => /(\.attn\.bias|position_ids)$/,
 });
 
 /** GPT-OSS: sinks, windows on every other layer, experts with biases and clamped gates. */
@@ -471,5 +543,7 @@ export const GPT_FAMILIES = [
   persimmon,
   starcoder2,
   opt,
+  biogpt,
+  openaiGpt,
   gptOss,
 ];

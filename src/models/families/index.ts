@@ -2,6 +2,7 @@
 import { DEEPSEEK_FAMILIES } from './deepseek.js';
 import { FURTHER_FAMILIES } from './further.js';
 import { GEMMA_FAMILIES } from './gemma.js';
+import { LATER_GEMMA_FAMILIES } from './gemma4.js';
 import { GPT_FAMILIES } from './gpt.js';
 import { HYBRID_FAMILIES } from './hybrids.js';
 import { LLAMA_FAMILIES } from './llama.js';
@@ -14,6 +15,7 @@ export const DECODER_FAMILIES = [
   ...LLAMA_FAMILIES,
   ...QWEN_FAMILIES,
   ...GEMMA_FAMILIES,
+  ...LATER_GEMMA_FAMILIES,
   ...PHI_FAMILIES,
   ...GPT_FAMILIES,
   ...OTHER_FAMILIES,

@@ -76,8 +76,11 @@ const mistral = family({
     const window = c.optional('sliding_window');
     const rule = (): string => (window === undefined ? full() : 'sliding_attention');
     const rope = ropeOf(c, s, cwm ? { unsaid: { ...LLAMA3_ROPE, factor: 16, rope_theta: 1e6 } } : {});
-    const types = layerTypes(c, s.layers, cwm ? (i) => (i % 4 === 0 ? full() : rule()) : rule);
-    const windows = windowsBy(c, types, window);
+    // Mistral itself has one window for all layers or none, whatever a list says.
+    const plain = c.json.model_type === 'mistral';
+    if (plain) c.ignore('layer_types');
+    const types = () => layerTypes(c, s.layers, cwm ? (i) => (i % 4 === 0 ? full() : rule()) : rule);
+    const windows = plain ? sameWindow(c, s.layers) : windowsBy(c, types(), window);
     return build('mistral', c, s, {
       norm: rms(c),
       rope,
@@ -315,4 +318,20 @@ const llama4 = family({
   gguf: { architectures: ['llama4'] },
 });
 
-export const LLAMA_FAMILIES = [llama, mistral, ministral3, arcee, smollm3, granite, llama4];
+const bitnet = family({
+  types: ['bitnet'],
+  features: (c) => {
+    const s = sizesOf(c);
+    const norm = rms(c, 1e-5);
+    return build('bitnet', c, s, {
+      norm,
+      rope: ropeOf(c, s),
+      attention: () => ({ outNorm: norm }),
+      mlp: () => ({ ...gated(c), innerNorm: norm }),
+      biases: biasesBy(c, { attention_bias: ATTENTION_BIAS }),
+    });
+  },
+  names: { ...LLAMA_NAMES, outNorm: 'self_attn.attn_sub_norm', innerNorm: 'mlp.ffn_sub_norm' },
+});
+
+export const LLAMA_FAMILIES = [bitnet, llama, mistral, ministral3, arcee, smollm3, granite, llama4];

@@ -59,7 +59,7 @@ const phi3 = family({
     const windows = sameWindow(c, s.layers);
     return build('phi3', c, s, {
       norm: rms(c, 1e-5),
-      rope: ropeOf(c, s),
+      rope: ropeOf(c, s, { partial: 1 }),
       attention: (i) => ({ window: windows[i] }),
       mlp: () => gated(c),
     });

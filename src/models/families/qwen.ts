@@ -167,13 +167,13 @@ const minimaxM2 = family({
   types: ['minimax_m2'],
   features: (c) => {
     const s = sizesOf(c);
-    const partial = c.has('rotary_dim') ? c.count('rotary_dim') / s.headDim : undefined;
+    const partial = c.has('rotary_dim') ? c.count('rotary_dim') / s.headDim : 1;
     c.ignore('scoring_func', 'use_routing_bias', 'qk_norm_type', 'use_qk_norm', 'mlp_intermediate_size');
     c.ignore('num_mtp_modules', 'mtp_transformer_layers', 'use_mtp', 'shared_intermediate_size', 'attn_type_list');
     const norm = rms(c);
     return build('minimax_m2', c, s, {
       norm,
-      rope: ropeOf(c, s, { theta: 5e6, ...(partial !== undefined && { partial }) }),
+      rope: ropeOf(c, s, { theta: 5e6, partial }),
       attention: () => ({ qkNorm: { norm, over: 'whole' } }),
       mlp: () =>
         experts(c, {

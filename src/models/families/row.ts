@@ -8,7 +8,7 @@ import { type Features, keyed } from '../features.js';
 import type { GgufForm, ModelOptions, ModelRow } from '../model-row.js';
 import type { ModelSource } from '../source.js';
 import { Shard } from '../shard.js';
-import { type Names, placesOf, type Where, Weights } from '../weights.js';
+import { MODEL_ROLES, type Names, placesOf, type Where, Weights } from '../weights.js';
 import { ggufFeatures, ggufNames, type GgufRow, ggufType, ggufTypes, Metadata } from './gguf.js';
 import { ggufForm } from './gguf-form.js';
 import { UnsupportedError } from '../../base/errors.js';
@@ -53,7 +53,7 @@ function placed(names: Names, source: ModelSource, prefixes: readonly string[]):
   const moved = (name: string): string =>
     name.startsWith(stem) && stem ? `${prefix}${name.slice(stem.length)}` : name;
   const out: Record<string, unknown> = { ...names };
-  for (const role of ['embed', 'positions', 'embedNorm', 'finalNorm', 'layer'] as const)
+  for (const role of [...MODEL_ROLES, 'layer'] as const)
     if (typeof out[role] === 'string') out[role] = moved(out[role] as string);
   return out as Names;
 }
