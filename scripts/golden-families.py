@@ -4,7 +4,7 @@ Weights are numbers by formula (test/models-support.ts has the same one), so tha
 import json, os, subprocess, sys, tempfile, zlib
 import numpy as np, torch
 from safetensors.numpy import load as load_bytes, load_file, save, save_file
-from transformers import AutoModelForCausalLM
+from transformers import AutoModel, AutoModelForCausalLM
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 GOLDEN = os.path.join(os.path.dirname(__file__), '..', 'test', 'golden', 'families')
@@ -27,6 +27,7 @@ GEMMA = dict(head_dim=16, sliding_window=7, hidden_size_per_layer_input=10, voca
 UNASKED = {**{kind: ('num_attention_heads', 'num_key_value_heads', 'intermediate_size', 'max_position_embeddings')
               for kind in ('mamba', 'mamba2', 'falcon_mamba')}, 'nemotron_h': ('num_hidden_layers',), 'gpt_neo': ('num_key_value_heads',),
            'opt': ('num_key_value_heads', 'intermediate_size'), 'biogpt': ('num_key_value_heads',),
+           'distilbert': ('hidden_size', 'num_hidden_layers', 'num_attention_heads', 'intermediate_size'),
            **{kind: ('hidden_size', 'num_hidden_layers', 'num_attention_heads', 'num_key_value_heads', 'intermediate_size',
                        'max_position_embeddings') for kind in ('codegen', 'openai-gpt')}}
 MODELS = {
@@ -103,6 +104,32 @@ MODELS = {
 }
 
 
+ENCODER = {k: v for k, v in SIZES.items() if k != 'num_key_value_heads'}
+ENCODERS = {
+    'mpnet': ('mpnet', dict(pad_token_id=1, max_position_embeddings=60)),
+    'albert': ('albert', dict(embedding_size=20, num_hidden_layers=4)),
+    'albert-b': ('albert', dict(embedding_size=48, num_hidden_layers=4, num_hidden_groups=2, inner_group_num=2, hidden_act='gelu')),
+    'electra': ('electra', dict(embedding_size=20)),
+    'electra-b': ('electra', dict(embedding_size=48, type_vocab_size=1)),
+    'xlm-roberta': ('xlm-roberta', dict(pad_token_id=1, max_position_embeddings=60)),
+    'camembert': ('camembert', dict(pad_token_id=1, max_position_embeddings=60)),
+    'distilbert': ('distilbert', dict(dim=48, n_layers=3, n_heads=4, hidden_dim=64)),
+}
+
+
+def encoder_answers(model, vocab, seed):
+    g = torch.Generator().manual_seed(seed)
+    ids = torch.randint(3, vocab, (2, 24), generator=g)
+    mask = torch.ones_like(ids)
+    ids[1, 17:], mask[1, 17:] = model.config.pad_token_id, 0
+    with torch.no_grad():
+        out = model(ids, attention_mask=mask)
+    found = {'input_ids': ids, 'attention_mask': mask, 'hidden': out.last_hidden_state}
+    if getattr(out, 'pooler_output', None) is not None:
+        found['pooled'] = out.pooler_output
+    return {k: v.numpy().astype(np.float32 if v.is_floating_point() else np.int32) for k, v in found.items()}
+
+
 def node(call, data):
     """Brotli by Node.js, which whoever runs the tests has."""
     code = f"process.stdout.write(require('zlib').{call}(require('fs').readFileSync(0)))"
@@ -157,16 +184,18 @@ def answers(model, vocab, seed):
     return {k: v.numpy().astype(np.float32 if v.is_floating_point() else np.int32) for k, v in out.items()}
 
 
-def main():
-    packed = {n: os.path.join(GOLDEN, f'families.{n}.br') for n in ('json', 'safetensors')}
-    known = json.loads(node('brotliDecompressSync', open(packed['json'], 'rb').read()))
-    tensors = load_bytes(node('brotliDecompressSync', open(packed['safetensors'], 'rb').read()))
-    for name in sys.argv[1:] or MODELS:
-        kind, more = MODELS[name]
+def run(stem, kinds, base, names, make, answer):
+    """The models of a table into the two files of a stem; those that are there and not named stay."""
+    packed = {n: os.path.join(GOLDEN, f'{stem}.{n}.br') for n in ('json', 'safetensors')}
+    known, tensors = {'models': {}}, {}
+    if os.path.exists(packed['json']):
+        known = json.loads(node('brotliDecompressSync', open(packed['json'], 'rb').read()))
+        tensors = load_bytes(node('brotliDecompressSync', open(packed['safetensors'], 'rb').read()))
+    for name in names:
+        kind, more = kinds[name]
         seed = zlib.crc32(name.encode())
-        fields = {**SIZES, **more}
-        fields = {k: v for k, v in fields.items() if k not in UNASKED.get(kind, ())}
-        model = AutoModelForCausalLM.from_config(CONFIG_MAPPING[kind](**fields), attn_implementation='eager')
+        fields = {k: v for k, v in {**base, **more}.items() if k not in UNASKED.get(kind, ())}
+        model = make.from_config(CONFIG_MAPPING[kind](**fields), attn_implementation='eager')
         with tempfile.TemporaryDirectory() as at:
             model.save_pretrained(at)
             file = os.path.join(at, 'model.safetensors')
@@ -176,15 +205,23 @@ def main():
                 place = (place + t.size) & 0xffffffff
             save_file({k: made(s) for k, s in specs.items()}, file, metadata={'format': 'pt'})
             config = json.load(open(os.path.join(at, 'config.json')))
-            model = AutoModelForCausalLM.from_pretrained(at, dtype=torch.float32, attn_implementation='eager').eval()
+            model = make.from_pretrained(at, dtype=torch.float32, attn_implementation='eager').eval()
         known['models'][name] = {'config': config, 'tensors': specs}
-        for key, value in answers(model, fields['vocab_size'], seed).items():
+        for key, value in answer(model, fields['vocab_size'], seed).items():
             tensors[f'{name}/{key}'] = np.ascontiguousarray(value)
         print(name)
     text = json.dumps(known, separators=(',', ':')).encode()
     for data, to in ((text, packed['json']), (save(tensors), packed['safetensors'])):
-        smaller = node('brotliCompressSync', data)
-        open(to, 'wb').write(smaller)
+        open(to, 'wb').write(node('brotliCompressSync', data))
+
+
+def main():
+    asked = sys.argv[1:] or [*MODELS, *ENCODERS]
+    decoders, encoders = ([n for n in asked if n in table] for table in (MODELS, ENCODERS))
+    if decoders:
+        run('families', MODELS, SIZES, decoders, AutoModelForCausalLM, answers)
+    if encoders:
+        run('encoders', ENCODERS, ENCODER, encoders, AutoModel, encoder_answers)
 
 
 main()

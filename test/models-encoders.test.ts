@@ -20,6 +20,7 @@ import { scope } from '../src/tensor/scope.js';
 import type { Tensor } from '../src/tensor/tensor.js';
 import { testDevices } from '../src/testing/devices.js';
 import { scratch } from './io-support.js';
+import { answerOf, encoders, familyFolder, skipEncoders } from './models-support.js';
 
 type Golden = Record<string, Tensor>;
 type Check = (model: any, g: Golden, close: (got: Tensor, name: string, mask?: Tensor) => void) => void;
@@ -100,6 +101,27 @@ for (const { name, device, missing } of testDevices('cpu')) {
     );
   }
 }
+
+for (const name of Object.keys(encoders))
+  test(`encoder ${name}: the numbers of transformers, padded behind`, { skip: skipEncoders }, () =>
+    scope(() =>
+      noGrad(() => {
+        const { model } = loadModel<TextEncoder>(
+          familyFolder(name, (f) => f, encoders),
+          { kind: 'encoder', device: 'cpu' },
+        );
+        const of = (key: string): Tensor => answerOf(name, key, 'encoders');
+        const mask = of('attention_mask');
+        const { hidden, pooled } = model.forward({ ids: of('input_ids'), mask });
+        const real = mask.cast('f32').unsqueeze(-1);
+        const off = (a: Tensor, b: Tensor): number => a.sub(b).abs().max().item() / b.abs().max().item();
+        assert.ok(off(hidden.mul(real), of('hidden').mul(real)) <= 1e-4, 'hidden states');
+        assert.equal(pooled !== undefined, of('pooled') !== undefined, 'has a pooler');
+        if (pooled) assert.ok(off(pooled, of('pooled')) <= 1e-4, 'pooled');
+        model.dispose();
+      }),
+    ),
+  );
 
 test('distances fall into the buckets of T5', () => {
   const row = (bidirectional: boolean): number[] =>

@@ -14,10 +14,16 @@ interface Family {
   readonly tensors: Readonly<Record<string, Spec>>;
 }
 export const skipFamilies = missingGolden('families/families.json', 'families/families.safetensors');
+export const skipEncoders = missingGolden('families/encoders.json', 'families/encoders.safetensors');
 const file = (name: string): string => findGolden('families', name) as string;
 export const families: Readonly<Record<string, Family>> = skipFamilies
   ? {}
   : (JSON.parse(readFileSync(file('families.json'), 'utf8')) as { models: Record<string, Family> }).models;
+
+/** Text encoders, likewise. */
+export const encoders: Readonly<Record<string, Family>> = skipEncoders
+  ? {}
+  : (JSON.parse(readFileSync(file('encoders.json'), 'utf8')) as { models: Record<string, Family> }).models;
 
 /** Numbers between -0.5 and 0.5 by their place: a hash of 32 bits. */
 function uniform(i: number, seed: number): number {
@@ -33,12 +39,12 @@ function made([shape, seed, scale, offset]: Spec): Tensor {
 }
 let scratch: string | undefined;
 /** A folder as transformers saved it. */
-export function familyFolder(name: string, change: (f: Family) => Family = (f) => f): string {
+export function familyFolder(name: string, change: (f: Family) => Family = (f) => f, of = families): string {
   if (!scratch) {
     const dir = (scratch = mkdtempSync(join(tmpdir(), 'wick-families-')));
     process.on('exit', () => rmSync(dir, { recursive: true, force: true }));
   }
-  const { config, tensors } = change(families[name]);
+  const { config, tensors } = change(of[name]);
   const dir = mkdtempSync(join(scratch, `${name}-`));
   writeFileSync(join(dir, 'config.json'), JSON.stringify(config));
   const all = new Map(Object.entries(tensors).map(([key, spec]) => [key, made(spec)]));
@@ -46,11 +52,13 @@ export function familyFolder(name: string, change: (f: Family) => Family = (f) =
   for (const t of all.values()) t.dispose();
   return dir;
 }
-let answers: Map<string, Tensor> | undefined;
-export function answerOf(name: string, key: string): Tensor {
-  if (!answers) {
-    answers = loadTensors(file('families.safetensors'), { device: 'cpu' });
-    for (const t of answers.values()) keep(t); // they outlive the scope of the test that asked first
+const answers = new Map<string, Map<string, Tensor>>();
+export function answerOf(name: string, key: string, from: 'families' | 'encoders' = 'families'): Tensor {
+  let all = answers.get(from);
+  if (!all) {
+    all = loadTensors(file(`${from}.safetensors`), { device: 'cpu' });
+    for (const t of all.values()) keep(t); // they outlive the scope of the test that asked first
+    answers.set(from, all);
   }
-  return answers.get(`${name}/${key}`) as Tensor;
+  return all.get(`${name}/${key}`) as Tensor;
 }

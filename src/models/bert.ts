@@ -1,15 +1,16 @@
-// BERT and its kin: RoBERTa, XLM-RoBERTa (positions counted from the padding token's number) and DistilBERT (other
-// names, no token types).
+// BERT and its kin: RoBERTa, XLM-RoBERTa (positions counted from the padding token's number), DistilBERT (other names, no
+// token types), MPNet (scores by distance), ELECTRA and ALBERT (a narrower embedding, in ALBERT layers that share tensors).
 import { type Embedding, embedding, type LayerNorm, layerNorm, linear, type Linear } from '../nn/layers.js';
 import { Module } from '../nn/module.js';
 import type { VarBuilder } from '../nn/var-builder.js';
-import { arange } from '../tensor/create.js';
+import { arange, tensor } from '../tensor/create.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { Config } from './config.js';
 import { type EncoderInput, type EncoderOutput, TASK_HEADS, TextEncoder } from './encoder.js';
 import type { ModelRow } from './model-row.js';
 import { type FeedForward, feedForward, keysMask, type MultiHead, multiHead, type MultiHeadNames } from './parts.js';
 import type { ModelSource } from './source.js';
+import { distanceBucket } from './t5.js';
 
 interface BertConfig {
   readonly vocabSize: number;
@@ -24,6 +25,12 @@ interface BertConfig {
   readonly activation: string;
   /** Positions count the tokens that are not this one, from this number on. */
   readonly padded?: number;
+  /** The embedding's width, where a product leads from it to the others'. */
+  readonly embedWidth?: number;
+  /** Scores have an addition by distance, in so many kinds. */
+  readonly buckets?: number;
+  /** Which stored layer each one is, where several are the same. */
+  readonly stored?: (layer: number) => string;
 }
 /** Where a family keeps its tensors. */
 interface BertNames {
@@ -32,6 +39,9 @@ interface BertNames {
   readonly norm1: string;
   readonly mlp: readonly [up: string, down: string];
   readonly norm2: string;
+  /** From the embedding's width to the others'. */
+  readonly embedIn?: string;
+  readonly pooler?: string;
 }
 const BERT: BertNames = {
   layer: 'encoder.layer',
@@ -51,6 +61,23 @@ const DISTILBERT: BertNames = {
   norm1: 'sa_layer_norm',
   mlp: ['ffn.lin1', 'ffn.lin2'],
   norm2: 'output_layer_norm',
+};
+
+const MPNET: BertNames = {
+  layer: 'encoder.layer',
+  attention: { q: 'attention.attn.q', k: 'attention.attn.k', v: 'attention.attn.v', out: 'attention.attn.o' },
+  norm1: 'attention.LayerNorm',
+  mlp: ['intermediate.dense', 'output.dense'],
+  norm2: 'output.LayerNorm',
+};
+const ALBERT: BertNames = {
+  layer: 'encoder.albert_layer_groups',
+  attention: { q: 'attention.query', k: 'attention.key', v: 'attention.value', out: 'attention.dense' },
+  norm1: 'attention.LayerNorm',
+  mlp: ['ffn', 'ffn_output'],
+  norm2: 'full_layer_layer_norm',
+  embedIn: 'encoder.embedding_hidden_mapping_in',
+  pooler: 'pooler',
 };
 
 /** Norms after the additions. */
@@ -79,6 +106,8 @@ class Bert extends TextEncoder {
   readonly positions: Embedding;
   readonly types: Embedding | undefined;
   readonly norm: LayerNorm;
+  readonly embedIn: Linear | undefined;
+  readonly distances: Embedding | undefined;
   readonly blocks: BertBlock[];
   readonly pooler: Linear | undefined;
   readonly #padded: number | undefined;
@@ -89,12 +118,33 @@ class Bert extends TextEncoder {
     this.#padded = c.padded;
     this.maxTokens = c.positions - (c.padded === undefined ? 0 : c.padded + 1);
     const e = vb.pp('embeddings');
-    this.words = embedding(c.vocabSize, c.width, e.pp('word_embeddings'));
-    this.positions = embedding(c.positions, c.width, e.pp('position_embeddings'));
-    this.types = c.types > 0 ? embedding(c.types, c.width, e.pp('token_type_embeddings')) : undefined;
-    this.norm = layerNorm(c.width, e.pp('LayerNorm'), { eps: c.eps });
-    this.blocks = Array.from({ length: c.layers }, (_, i) => new BertBlock(vb.pp(names.layer, i), names, c));
-    this.pooler = vb.has('pooler.dense.weight') ? linear(c.width, c.width, vb.pp('pooler.dense')) : undefined;
+    const narrow = c.embedWidth ?? c.width;
+    this.words = embedding(c.vocabSize, narrow, e.pp('word_embeddings'));
+    this.positions = embedding(c.positions, narrow, e.pp('position_embeddings'));
+    this.types = c.types > 0 ? embedding(c.types, narrow, e.pp('token_type_embeddings')) : undefined;
+    this.norm = layerNorm(narrow, e.pp('LayerNorm'), { eps: c.eps });
+    if (c.embedWidth !== undefined) this.embedIn = linear(narrow, c.width, vb.pp(names.embedIn as string));
+    if (c.buckets) this.distances = embedding(c.buckets, c.heads, vb.pp('encoder.relative_attention_bias'));
+    const stored = c.stored ?? String;
+    const known = new Map<string, BertBlock>();
+    this.blocks = Array.from({ length: c.layers }, (_, i) => {
+      const block = known.get(stored(i)) ?? new BertBlock(vb.pp(names.layer, stored(i)), names, c);
+      known.set(stored(i), block);
+      return block;
+    });
+    const pooler = names.pooler ?? 'pooler.dense';
+    this.pooler = vb.has(`${pooler}.weight`) ? linear(c.width, c.width, vb.pp(pooler)) : undefined;
+  }
+  /** What scores are added for the distance of two tokens and, where there are any, for padding: (b or 1, heads, t, t). */
+  #bias(table: Embedding, t: number, mask: Tensor | undefined): Tensor {
+    const ids = Uint32Array.from({ length: t * t }, (_, i) =>
+      distanceBucket((i % t) - Math.floor(i / t), true, table.weight.shape[0], 128),
+    );
+    const rows = table.forward(tensor(ids, { shape: [t, t], device: table.weight.device }));
+    const bias = rows.permute([2, 0, 1]).unsqueeze(0);
+    if (!mask) return bias.contiguous();
+    const closed = mask.ne(0).cast(bias.dtype).affine(1e9, -1e9);
+    return bias.add(closed.reshape([mask.shape[0], 1, 1, t])).contiguous();
   }
   #positionsOf(ids: Tensor): Tensor {
     if (this.#padded === undefined)
@@ -108,7 +158,8 @@ class Bert extends TextEncoder {
     let x = this.words.forward(ids).add(this.#positionsOf(ids)); // (b, t, width)
     if (this.types) x = x.add(typeIds ? this.types.forward(typeIds) : this.types.weight.narrow(0, 0, 1));
     x = this.norm.forward(x);
-    const seen = keysMask(mask);
+    if (this.embedIn) x = this.embedIn.forward(x);
+    const seen = this.distances ? this.#bias(this.distances, ids.shape[1], mask) : keysMask(mask);
     for (const block of this.blocks) x = block.forward(x, seen);
     if (!this.pooler) return { hidden: x };
     return { hidden: x, pooled: this.pooler.forward(x.narrow(1, 0, 1).squeeze(1)).tanh() };
@@ -154,7 +205,52 @@ function bertConfig(c: Config, padded: boolean): BertConfig {
     ...(padded && { padded: c.count('pad_token_id', 1) }),
   };
 }
+/** Layers of a group share their tensors. */
+function albertConfig(c: Config): BertConfig {
+  const [layers, groups] = [c.count('num_hidden_layers'), c.count('num_hidden_groups', 1, 1)];
+  c.ignore('net_structure_type', 'gap_size', 'num_memory_blocks', 'down_scale_factor');
+  const each = c.count('inner_group_num', 1, 1);
+  const config = bertConfig(c, false);
+  return {
+    ...config,
+    layers: layers * each,
+    activation: c.text('hidden_act', 'gelu_new'),
+    embedWidth: c.count('embedding_size', 128, 1),
+    stored: (i) => `${Math.floor(Math.floor(i / each) / (layers / groups))}.albert_layers.${i % each}`,
+  };
+}
+
 export const BERT_FAMILIES: readonly ModelRow[] = [
+  {
+    kind: 'encoder',
+    types: ['electra'],
+    build: (c, source) => {
+      const [config, embedWidth] = [bertConfig(c, false), c.count('embedding_size', 128, 1)];
+      c.ignore('summary_last_dropout');
+      source.ignore(/^(generator_\w+|discriminator_\w+)\./);
+      const wide = embedWidth === config.width ? {} : { embedWidth };
+      const names = { ...BERT, embedIn: 'embeddings_project' };
+      return new Bert(inside(source, oldNorms(source), 'electra'), { ...config, ...wide }, names);
+    },
+  },
+  {
+    kind: 'encoder',
+    types: ['albert'],
+    build: (c, source) => {
+      source.ignore(/^(predictions|sop_classifier)\./);
+      return new Bert(inside(source, oldNorms(source), 'albert'), albertConfig(c), ALBERT);
+    },
+  },
+  {
+    kind: 'encoder',
+    types: ['mpnet'],
+    build: (c, source) => {
+      c.only('relative_attention_num_buckets', 32);
+      c.ignore('pad_token_id');
+      const config = { ...bertConfig(c, false), types: 0, padded: 1, buckets: 32 };
+      return new Bert(inside(source, oldNorms(source), 'mpnet'), config, MPNET);
+    },
+  },
   {
     kind: 'encoder',
     types: ['bert'],
