@@ -74,7 +74,10 @@ const only = at < 0 ? undefined : process.argv[at + 1].split(',');
 /** Lines that stay, by type. */
 const kept = new Map(
   only
-    ? Array.from(readFileSync(page, 'utf8').matchAll(/^\| (\w+) \| \d.*$/gm), ([line, type]) => [type, line] as const)
+    ? Array.from(
+        readFileSync(page, 'utf8').matchAll(/^\| ([\w-]+) \| \d.*$/gm),
+        ([line, type]) => [type, line] as const,
+      )
     : [],
 );
 for (const name of Object.keys(families)) if (!only || only.includes(typeOf(name))) run(name);

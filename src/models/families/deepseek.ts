@@ -187,8 +187,7 @@ const glmMoe = family({
     const qk = type === 'dots1' || c.flag('use_qk_norm', false);
     // Of these, dots1 alone has windows.
     if (type !== 'dots1') c.ignore('layer_types', 'sliding_window');
-    const windows =
-      type === 'dots1' ? windowsBy(c, layerTypes(c, s.layers, full), c.optional('sliding_window')) : [];
+    const windows = type === 'dots1' ? windowsBy(c, layerTypes(c, s.layers, full), c.optional('sliding_window')) : [];
     return build(type, c, s, {
       norm,
       rope: ropeOf(c, s, type === 'dots1' ? {} : { partial: type === 'glm4_moe' ? 0.5 : 1 }),

@@ -85,7 +85,10 @@ function attentionKeys(f: Features): Keys {
   const chunk = mixers.find((m): m is Attention => isAttention(m) && m.chunk !== undefined)?.chunk;
   return {
     'attention.head_count': count(first.heads),
-    'attention.head_count_kv': count(first.kvHeads),
+    'attention.head_count_kv': mixers.some((m) => m.kind === 'conv')
+      ? { type: 'array', of: 'i32', value: Int32Array.from(mixers, (m) => (isAttention(m) ? m.kvHeads : 0)) }
+      : count(first.kvHeads),
+    'shortconv.l_cache': count(mixers.find((m) => m.kind === 'conv')?.width),
     'attention.key_length': count(first.headDim),
     'attention.value_length': count(first.headDim),
     'attention.scale': real(first.scale),

@@ -194,7 +194,11 @@ class FileTensors {
         if (parts.length === 1 && parts[0].role === 'kvB') continue;
         const record = this.#joined(name, parts, this.sizes(mixer));
         const [{ role }] = parts;
-        const plain = role === 'sharedSwitch' ? renamed(record, name, [record.shape.at(-1) as number]) : record;
+        const last = record.shape.at(-1) as number;
+        // A convolution by channel has one input; files leave that out.
+        const as =
+          role === 'sharedSwitch' ? [last] : role === 'conv' && kind === 'weight' ? [record.shape[0], last] : undefined;
+        const plain = as ? renamed(record, name, as) : record;
         this.#put(name, kind === 'weight' && this.#oneMore(role, layer) ? floatRecord(plain, (x) => x + 1) : plain);
       }
     }

@@ -59,6 +59,13 @@ export class Metadata {
       `${this.source.path}: ${this.architecture}.${key} differs by layer: ${list.slice(0, 6).join(', ')}`,
     );
   }
+  /** The same of layers that have any: hybrids give 0 for those without keys. */
+  sameOfSome(key: string): number {
+    const list = this.list(key);
+    if (!list) return this.number(key);
+    const some = new Set(list.map(Number).filter((n) => n > 0));
+    return some.size === 1 ? [...some][0] : this.same(key);
+  }
   list(key: string): (number | boolean)[] | undefined {
     const v = this.get(key);
     return typeof v === 'object' && v !== null ? Array.from(v as Iterable<number | boolean>) : undefined;
@@ -113,6 +120,7 @@ const TYPES: Readonly<Record<string, string | Several>> = {
   },
   glm4moe: 'glm4_moe',
   'minimax-m2': 'minimax_m2',
+  lfm2moe: 'lfm2_moe',
   'hunyuan-dense': 'hunyuan_v1_dense',
   'hunyuan-moe': 'hunyuan_v1_moe',
   'ernie4_5-moe': 'ernie4_5_moe',
@@ -183,6 +191,13 @@ function ropeOf(m: Metadata, maxPositions: number): Json {
   return { rope_type: 'default', rope_theta: theta };
 }
 
+/** Architectures some of whose layers have no keys. */
+const SOME_KEYED = ['lfm2', 'lfm2moe'];
+const keyHeads = (m: Metadata, heads: number): number =>
+  SOME_KEYED.includes(m.architecture)
+    ? m.sameOfSome('attention.head_count_kv')
+    : m.same('attention.head_count_kv', heads);
+
 /** What every architecture says, under all names that configs use. */
 function common(m: Metadata): Json {
   const { source } = m;
@@ -204,7 +219,7 @@ function common(m: Metadata): Json {
   const norms = { rms_norm_eps: eps, layer_norm_eps: eps, layer_norm_epsilon: eps, norm_epsilon: eps, norm_eps: eps };
   return {
     ...{ ...count, ...width, ...sizes, ...norms },
-    ...{ num_key_value_heads: m.same('attention.head_count_kv', heads), head_dim: headDim },
+    ...{ num_key_value_heads: keyHeads(m, heads), head_dim: headDim },
     ...{ intermediate_size: inner, n_inner: inner, ffn_hidden_size: inner, ffn_dim: inner },
     ...{ max_position_embeddings: max, n_positions: max, seq_length: max, max_seq_len: max },
     vocab_size: source.shapeOf('token_embd.weight')[0],
@@ -336,6 +351,24 @@ const MORE: Readonly<Record<string, (m: Metadata, c: Json) => Json>> = {
       scoring_func: undefined,
     };
   },
+  lfm2: (m) => ({
+    layer_types: m.list('attention.head_count_kv')?.map((n) => (Number(n) === 0 ? 'conv' : 'full_attention')),
+    conv_L_cache: m.number('shortconv.l_cache'),
+    block_auto_adjust_ff_dim: false,
+    conv_bias: false,
+  }),
+  lfm2moe: (m, c) => {
+    if ((m.optional('expert_gating_func') ?? 2) !== 2)
+      throw new UnsupportedError(
+        `${m.source.path}: lfm2moe.expert_gating_func is not 2, the sigmoid that this family has`,
+      );
+    return {
+      ...MORE.lfm2(m, c),
+      num_dense_layers: c.first_k_dense_replace,
+      use_expert_bias: m.source.names.some((n) => n.includes('exp_probs_b')),
+      norm_topk_prob: true, // files do not say it
+    };
+  },
   glm4moe: (m) => ({ use_qk_norm: m.source.has('blk.0.attn_q_norm.weight') }),
   dots1: (m) => (m.get('expert_gating_func'), {}),
   smollm3: () => ({}),
@@ -433,6 +466,9 @@ const NAMES: Names = {
   sharedGate: 'ffn_gate_shexp',
   sharedUp: 'ffn_up_shexp',
   sharedDown: 'ffn_down_shexp',
+  convIn: 'shortconv.in_proj',
+  conv: { name: 'shortconv.conv', rows: (t) => (t.rank === 2 ? t.unsqueeze(1) : t) },
+  convOut: 'shortconv.out_proj',
   sharedSwitch: { name: 'ffn_gate_inp_shexp', rows: (t) => (t.rank === 1 ? t.unsqueeze(0) : t) },
 };
 export const ggufNames = (row: GgufRow): Names => ({ ...NAMES, ...row.names });

@@ -342,6 +342,7 @@ const lfm2Family = family({
     conv: 'conv.conv',
     convOut: 'conv.out_proj',
   },
+  gguf: { architectures: ['lfm2', 'lfm2moe'], names: { finalNorm: ['token_embd_norm', 'output_norm'] } },
 });
 
 export const OTHER_FAMILIES = [olmo, olmo2Family, olmoe, cohereFamily, glm, stablelm, exaone4, nemotron, lfm2Family];
