@@ -79,8 +79,9 @@ export class Block extends Module {
   readonly input: LayerInput | undefined;
   /** What the layer's answer is multiplied by, where that is stored. */
   readonly factor: Tensor | undefined;
-  /** Where a token has several vectors: how the layer's answer reaches all of them, and its branch beside attention. */
+  /** Where a token has several vectors: how the layer's answer reaches all of them. */
   readonly streams: StreamBlock | undefined;
+  /** The narrow branch beside attention, where a token has several vectors. */
   readonly laurel: Laurel | undefined;
   readonly #parallel: Features['parallel'];
   readonly #normedSums: boolean;
@@ -197,8 +198,9 @@ export class CausalLM extends Module {
   readonly positions: Tensor | undefined;
   /** A norm on the embedding, where the family has one. */
   readonly embedNorm: Norm | undefined;
-  /** From the embedding's width to that of the layers and back, where they differ. */
+  /** From the embedding's width to that of the layers, where they differ. */
   readonly embedIn: AnyLinear | undefined;
+  /** From the layers' width back to the head's. */
   readonly embedOut: AnyLinear | undefined;
   /** Where a token has several vectors: what makes them, and one of them again. */
   readonly streams: Streams | undefined;
