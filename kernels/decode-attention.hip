@@ -22,8 +22,12 @@
 #include "matrix.h"
 
 constexpr int DECODE_SPLIT = 128;
-/** Threads that registers are left for: three blocks of a multiprocessor. */
-constexpr int UNITS_BOUND = 384;
+/**
+ * Threads of a block where matrix units serve, and those of a multiprocessor, which registers are left for: four
+ * blocks. Sequences times heads are a power of two more often than not, and an H200 has 132 multiprocessors: 512 blocks
+ * run at once, where three larger ones on each would leave a part of them for later.
+ */
+constexpr int UNITS_SPLIT = 96, UNITS_BOUND = 384;
 /** Results of a thread that joins splits at a time. */
 #ifdef WICK_AMD
 constexpr int JOINED_AT_ONCE = 2;
@@ -80,7 +84,8 @@ template <class T, int D, int G, int Unroll, bool PAGED, bool MATRIX = false>
 WICK_FN void decode_attention(const NewToken& p) {
   constexpr bool Units = MATRIX && RESULT_IS_LEFT;  // on others operands lie in another way
   static_assert(!Units || (PAGED && D == 128 && G <= 8), "halves of a row are eight lanes of eight numbers");
-  constexpr int Lanes = D / 8, Held = DECODE_SPLIT / Lanes, Groups = Units ? DECODE_SPLIT / 32 : Held;
+  constexpr int Threads = MATRIX ? UNITS_SPLIT : DECODE_SPLIT;
+  constexpr int Lanes = D / 8, Held = DECODE_SPLIT / Lanes, Groups = Units ? Threads / 32 : Threads / Lanes;
   constexpr int Step = Units ? 16 * Groups : Groups * Unroll, HeadLanes = Lanes / G;
   constexpr int N = G * Unroll, Slots = N > Lanes ? N / Lanes : 1, Copies = N < Lanes ? Lanes / N : 1;
   __shared__ __attribute__((aligned(16))) float queries[G][D], key_new[D], value_new[D];
@@ -157,7 +162,7 @@ WICK_FN void decode_attention(const NewToken& p) {
   if constexpr (Units) fetch_units(0, begin), fetch_units(1, begin);
   else fetch(0, begin), fetch(1, begin);
   // So are the turn of this position and the norms' weights.
-  ROLLED for (int d = threadIdx.x; d < p.dim; d += DECODE_SPLIT) {
+  ROLLED for (int d = threadIdx.x; d < p.dim; d += Threads) {
     const i64 at = (i64)position * half_dim + d % half_dim;
     turns[d / half_dim][d % half_dim] = to_compute(((const T*)(d < half_dim ? p.cos : p.sin))[at]);
     if (p.q_norm) norms[0][d] = p.q_norm[d], norms[1][d] = p.k_norm[d];
@@ -176,23 +181,23 @@ WICK_FN void decode_attention(const NewToken& p) {
     constexpr int Batch = 4;
     const int each_words = p.dim * (int)sizeof(T) / 16, words = vectors * each_words;
     UNROLL(1, 1)
-    for (int i0 = threadIdx.x; i0 < words; i0 += Batch * DECODE_SPLIT) {
+    for (int i0 = threadIdx.x; i0 < words; i0 += Batch * Threads) {
       word4 held[Batch];
 #pragma unroll
       for (int u = 0; u < Batch; u++) {
-        const int i = i0 + u * DECODE_SPLIT, g = i / each_words;
+        const int i = i0 + u * Threads, g = i / each_words;
         held[u] = i < words ? ((const word4*)vector(g))[i - g * each_words] : word4{};
       }
 #pragma unroll
       for (int u = 0; u < Batch; u++)
-        if (i0 + u * DECODE_SPLIT < words) ((word4*)fresh)[i0 + u * DECODE_SPLIT] = held[u];
+        if (i0 + u * Threads < words) ((word4*)fresh)[i0 + u * Threads] = held[u];
     }
   } else {
-    ROLLED for (int t = threadIdx.x; t < vectors * p.dim; t += DECODE_SPLIT) fresh[t] = vector(t / p.dim)[t % p.dim];
+    ROLLED for (int t = threadIdx.x; t < vectors * p.dim; t += Threads) fresh[t] = vector(t / p.dim)[t % p.dim];
   }
   __syncthreads();
   if (p.q_norm) {
-    constexpr int Waves = DECODE_SPLIT / WICK_WAVE;
+    constexpr int Waves = Threads / WICK_WAVE;
     UNROLL(1, 1)
     for (int g = wave_id(); g < (newest ? G + 1 : G); g += Waves) {
       float squares = 0;
@@ -208,7 +213,7 @@ WICK_FN void decode_attention(const NewToken& p) {
     __syncthreads();
   }
   UNROLL(1, 1)
-  for (int t = threadIdx.x; t < (newest ? G + 1 : G) * half_dim; t += DECODE_SPLIT) {
+  for (int t = threadIdx.x; t < (newest ? G + 1 : G) * half_dim; t += Threads) {
     const int g = t / half_dim, i = t % half_dim;
     const T* from = fresh + g * p.dim;
     float* to = g < G ? queries[g] : key_new;
@@ -223,20 +228,20 @@ WICK_FN void decode_attention(const NewToken& p) {
     to[i + half_dim] = rounded<T>(a * s + b * c);
   }
   UNROLL(1, 1)
-  for (int d = p.dim + threadIdx.x; d < D; d += DECODE_SPLIT) {
+  for (int d = p.dim + threadIdx.x; d < D; d += Threads) {
     UNROLL(1, 1)
     for (int g = 0; g < G; g++) queries[g][d] = 0;
     key_new[d] = value_new[d] = 0;
   }
   UNROLL(1, 1)
-  for (int d = threadIdx.x; d < p.dim; d += DECODE_SPLIT)
+  for (int d = threadIdx.x; d < p.dim; d += Threads)
     value_new[d] = newest ? to_compute(fresh[(G + 1) * p.dim + d]) : 0.0f;
   __syncthreads();
   const i32 place = PAGED ? p.state[2 * sequences + sequence] : position;
   if (newest && head0 % share == 0 && place != Limits<i32>::highest()) {
     const i64 row = (i64)place * (PAGED ? p.kv_heads : 1) * p.dim;
     UNROLL(1, 1)
-    for (int d = threadIdx.x; d < p.dim; d += DECODE_SPLIT) {
+    for (int d = threadIdx.x; d < p.dim; d += Threads) {
       keys[row + d] = from_compute<T>(key_new[d]);
       values[row + d] = from_compute<T>(value_new[d]);
     }
@@ -441,7 +446,7 @@ WICK_FN void decode_attention(const NewToken& p) {
   __syncthreads();
   T* const result = (T*)p.out + ((i64)sequence * p.heads + head0) * p.dim;
   UNROLL(1, 1)
-  for (int t = threadIdx.x; t < G * p.dim; t += DECODE_SPLIT) {
+  for (int t = threadIdx.x; t < G * p.dim; t += Threads) {
     const int g = t / p.dim, d = t % p.dim;
     float added = factors[Groups][g] * value_new[d];
 #pragma unroll
@@ -459,10 +464,10 @@ WICK_FN void decode_attention(const NewToken& p) {
   if (before != (u32)active - 1) return;
   if (threadIdx.x == 0) *arrived = 0;
   // What each split weighs in each head, by a row of 1024 floats a head.
-  constexpr int Row = Held * D, Waves = DECODE_SPLIT / WICK_WAVE;
+  constexpr int Row = Held * D, Waves = Threads / WICK_WAVE;
   float* const shares = &outputs[0][0][0];
   UNROLL(1, 4)
-  for (int t = threadIdx.x; t < G * active; t += DECODE_SPLIT) {
+  for (int t = threadIdx.x; t < G * active; t += Threads) {
     const int g = t / active, w = t - g * active;
     shares[g * Row + w] = weighed[(i64)(head0 + g) * splits + w];
   }
@@ -484,14 +489,14 @@ WICK_FN void decode_attention(const NewToken& p) {
   }
   __syncthreads();
   // Several results of a thread and several splits under way at once; past the last one it is read again and left out.
-  constexpr int Per = (G * D + DECODE_SPLIT - 1) / DECODE_SPLIT, Once = Per < JOINED_AT_ONCE ? Per : JOINED_AT_ONCE;
+  constexpr int Per = (G * D + Threads - 1) / Threads, Once = Per < JOINED_AT_ONCE ? Per : JOINED_AT_ONCE;
   UNROLL(1, 1)
-  for (int t0 = threadIdx.x; t0 < G * p.dim; t0 += Once * DECODE_SPLIT) {
+  for (int t0 = threadIdx.x; t0 < G * p.dim; t0 += Once * Threads) {
     const float *from[Once], *share[Once];
     float added[Once] = {};
 #pragma unroll
     for (int i = 0; i < Once; i++) {
-      const int t = t0 + i * DECODE_SPLIT < G * p.dim ? t0 + i * DECODE_SPLIT : t0, g = t / p.dim;
+      const int t = t0 + i * Threads < G * p.dim ? t0 + i * Threads : t0, g = t / p.dim;
       from[i] = partial + (i64)(head0 + g) * splits * p.dim + (t - g * p.dim);
       share[i] = shares + g * Row;
     }
@@ -510,7 +515,7 @@ WICK_FN void decode_attention(const NewToken& p) {
     }
 #pragma unroll
     for (int i = 0; i < Once; i++) {
-      const int t = t0 + i * DECODE_SPLIT;
+      const int t = t0 + i * Threads;
       if (t < G * p.dim) result[t] = from_compute<T>(added[i] / totals[t / p.dim]);
     }
   }

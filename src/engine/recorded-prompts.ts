@@ -35,13 +35,38 @@ interface Known {
 }
 /** Tokens of prompts in a step are multiples of this: products have tiles of as many rows. */
 export const PROMPT_GRAIN = 64;
+/**
+ * Tokens of prompts that a recorded step has room for, and sequences that write: multiples of `by`, up to `to`. Steps
+ * that are full have a multiple of the grain, so the largest sizes are finer than those before them.
+ */
+const TOKEN_SIZES = [
+  { to: 32, by: 16 },
+  { to: 256, by: PROMPT_GRAIN },
+  { to: 768, by: 128 },
+  { to: 1536, by: 256 },
+  { to: Infinity, by: PROMPT_GRAIN },
+] as const;
+const WRITING_SIZES = [
+  { to: 8, by: 8 },
+  { to: 64, by: 32 },
+  { to: Infinity, by: 64 },
+] as const;
+/** Prompts that begin or end within a step, beside whole pieces. */
+const SPARE_PIECES = 8;
 /** Pieces of a step, and recordings, at most: what goes beyond is enqueued op by op. */
 const MOST_PIECES = 256;
-const MOST_RECORDINGS = 96;
+const MOST_RECORDINGS = 128;
 /** Tokens up to which a step takes as long as reading the weights does, whatever their number. */
 const FEW_TOKENS = 64;
+/** How often a size is asked for before it is recorded: with none that serves, and with a larger one in its place. */
+const ASKED_BEFORE = { alone: 1, served: 4 } as const;
+/** Such a one has room for so many times the tokens: op by op takes longer still. */
+const MAKESHIFT = 1.5;
 
-const upTo = (n: number, grain: number): number => grain * Math.ceil(n / grain);
+const sizeOf = (n: number, sizes: readonly { readonly to: number; readonly by: number }[]): number => {
+  const { by } = sizes.find(({ to }) => n <= to) as (typeof sizes)[number];
+  return by * Math.ceil(n / by);
+};
 const piecesOf = ({ tokens }: Placed): number => Math.ceil(tokens.length / PROMPT_PIECE);
 const volume = ({ writing, tokens }: Room): number => writing + tokens;
 const holds = (a: Room, b: Room): boolean =>
@@ -71,8 +96,8 @@ export interface RecordedPromptsOptions {
   readonly most: number;
   readonly slotOf: (pages: readonly number[], position: number) => number;
   /**
-   * Logits of the tokens that `chosen` names, in the model's dtype; `writing` has tables and state of the sequences that
-   * have one token each.
+   * Logits of the tokens that `chosen` names, in the model's dtype; `writing` has tables and state of the sequences
+   * that have one token each.
    */
   readonly run: (ids: Tensor, layout: PagedLayout, chosen: Tensor, writing?: Writing) => Tensor;
 }
@@ -85,8 +110,8 @@ export interface Writing {
 export class RecordedPrompts {
   readonly #o: RecordedPromptsOptions;
   #steps: Known[] = [];
-  /** Rooms that were asked for: what comes once only is not worth a recording. */
-  readonly #asked = new Set<string>();
+  /** How often rooms were asked for: what comes once only is not worth a recording. */
+  readonly #asked = new Map<string, number>();
   constructor(options: RecordedPromptsOptions) {
     this.#o = options;
   }
@@ -98,7 +123,7 @@ export class RecordedPrompts {
   ): Promise<Results | undefined> {
     const need = this.#need(work, width);
     if (need.pieces > MOST_PIECES || work.some((w) => w.rows > 1)) return undefined;
-    const found = this.#known(need) ?? (await this.#recorded(this.#roomFor(need)));
+    const found = await this.#serving(need);
     return found?.step.launch((words) => this.#write(words, found.room, work, last));
   }
   #need(work: readonly Placed[], width: number): Room {
@@ -111,25 +136,28 @@ export class RecordedPrompts {
       width,
     };
   }
-  #roomFor({ writing, tokens, pieces, rows, width }: Room): Room {
+  #roomFor({ writing, tokens, pieces, width }: Room): Room {
     const most = bucketOf(this.#o.most);
-    const writers = Math.min(most, writing <= 8 ? 8 * Math.ceil(writing / 8) : upTo(writing, writing <= 64 ? 32 : 64));
-    const room = { writing: writers, tokens: tokens <= 16 ? 16 : tokens <= 32 ? 32 : upTo(tokens, PROMPT_GRAIN) };
-    // Sequences that write have a row each, and so may those whose prompts end.
-    return { ...room, pieces: bucketOf(pieces), rows: Math.min(most, writers + bucketOf(rows)), width };
+    const room = { writing: Math.min(most, sizeOf(writing, WRITING_SIZES)), tokens: sizeOf(tokens, TOKEN_SIZES) };
+    const usual = Math.ceil(room.tokens / PROMPT_PIECE) + (tokens > FEW_TOKENS ? SPARE_PIECES : 0);
+    const parts = pieces <= usual ? usual : bucketOf(pieces);
+    return { ...room, pieces: parts, rows: Math.min(most, bucketOf(room.writing + parts)), width };
   }
-  /** The smallest that serves; a step with much more room than is needed would take longer. */
-  #known(need: Room): Known | undefined {
-    const most = Math.max(FEW_TOKENS, 1.0625 * volume(this.#roomFor(need)));
+  /** The smallest that serves within so many tokens. */
+  #known(need: Room, most: number): Known | undefined {
     const fit = this.#steps.filter(({ room }) => holds(room, need) && volume(room) <= most);
     return fit.reduce<Known | undefined>((a, b) => (a && volume(a.room) <= volume(b.room) ? a : b), undefined);
   }
-  async #recorded(room: Room): Promise<Known | undefined> {
+  /** One that is recorded for a need, or as good as that; else a makeshift, or none, until it has been asked for. */
+  async #serving(need: Room): Promise<Known | undefined> {
+    const room = this.#roomFor(need);
+    const found = this.#known(need, Math.max(FEW_TOKENS, volume(room)));
+    if (found) return found;
+    const makeshift = this.#known(need, MAKESHIFT * volume(room));
     const key = Object.values(room).join();
-    if (!this.#asked.has(key) || this.#steps.length >= MOST_RECORDINGS) {
-      this.#asked.add(key);
-      return undefined;
-    }
+    const asked = this.#asked.get(key) ?? 0;
+    this.#asked.set(key, asked + 1);
+    if (asked < ASKED_BEFORE[makeshift ? 'served' : 'alone'] || this.#steps.length >= MOST_RECORDINGS) return makeshift;
     const made = { room, step: await this.#record(room) };
     this.#steps.push(made);
     return made;

@@ -136,8 +136,9 @@ const advance = DECODE.declare({
   body: () => ({ threads: 32, params: { best: 'u64*', state: 'i32*', tokens: 'i32*' }, call: 'advance' }),
 });
 
-/** Threads of decode-attention, and keys a block has at least. */
+/** Threads of decode-attention, by matrix units too, and keys a block has at least. */
 const SPLIT_BLOCK = 128;
+const UNITS_BLOCK = 96;
 const SPLIT_KEYS = 128;
 /** Splits whose weights a block has room for when it joins them. */
 const MOST_SPLITS = 1024;
@@ -186,7 +187,7 @@ const byUnits = DECODE_ATTENTION.declare({
   each: { dtype: ['f16', 'bf16'], heads: [4, 8] },
   symbol: ({ dtype, heads }) => `decode_attention_units_${dtype}_128_${heads}`,
   body: ({ dtype, heads }) => ({
-    threads: { constant: 'UNITS_BOUND', threads: SPLIT_BLOCK },
+    threads: { constant: 'UNITS_BOUND', threads: UNITS_BLOCK },
     params: { p: NEW_TOKEN },
     call: `decode_attention<${CTYPE[dtype]}, 128, ${heads}, 4, true, true>`,
   }),
@@ -418,7 +419,8 @@ export class DecodeSteps {
   /** How many blocks share the keys of a head, at most. */
   splits(heads: number, kvHeads: number, room: number): number {
     const blocks = (this.sequences * heads) / together(heads, kvHeads);
-    const filling = Math.ceil((this.#gpu.device.info.multiprocessors * 4) / blocks);
+    // As many as work at a time: one more would wait for all others.
+    const filling = Math.floor((this.#gpu.device.info.multiprocessors * 4) / blocks);
     return Math.max(1, Math.min(Math.ceil(room / SPLIT_KEYS), filling, MOST_SPLITS));
   }
   /** Queries and keys turned, key and value into the cache, one query over all keys, at the position in state. */
@@ -438,8 +440,9 @@ export class DecodeSteps {
     };
     const p = { ...t, ...pages, heads, kvHeads, dim, room, scale: t.scale ?? 1 / Math.sqrt(dim) };
     const [dtype, { info }] = [this.#type, this.#gpu.device];
-    if (paged && dtype !== 'f32' && (g === 4 || g === 8) && dim > 64 && dim <= 128 && dim % 8 === 0 && hasTiles(info))
-      return this.#run(launch(byUnits, { dtype, heads: g }, grid, SPLIT_BLOCK, { p }));
+    const tiled = paged && hasTiles(info) && info.warp === 32 && dim > 64 && dim <= 128 && dim % 8 === 0;
+    if (tiled && dtype !== 'f32' && (g === 4 || g === 8))
+      return this.#run(launch(byUnits, { dtype, heads: g }, grid, UNITS_BLOCK, { p }));
     const cache = paged ? 'paged' : 'whole';
     this.#run(launch(newToken, { dtype: this.#type, dim: wide, heads: g, cache }, grid, SPLIT_BLOCK, { p }));
   }
