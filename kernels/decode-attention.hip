@@ -14,8 +14,8 @@
 //
 // decode_attention_units_T_D_G: the same over pages through matrix units, for G heads of 16 bits: a wave takes 16 keys at
 // a time, whose scores are a product with the queries and whose values are a product with the weights. Keys and values
-// go from memory to registers as the products want them: which number of a row is the how-manieth of a product's sum
-// does not matter as long as both operands agree, so a lane keeps the 16 bytes it has read.
+// go from memory to registers as the products want them: the order in which a product adds does not matter as long as
+// both operands agree on it, so a lane keeps the 16 bytes it has read.
 #include "attention-split.h"
 #include "block.h"
 #include "decode.h"
