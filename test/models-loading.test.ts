@@ -124,6 +124,8 @@ const ROPE_WORDS: readonly (readonly [family: string, change: object, refused?: 
   ['gptj', { rope_theta: 300 }, /rope_theta is 300; nothing here honours/],
   // All of Mistral's layers have its window, or none has.
   ['mistral', { layer_types: ['full_attention', 'sliding_attention', 'full_attention'] }],
+  // Windows and ropes apart came with the third OLMo.
+  ['olmo2', { layer_types: ['sliding_attention', 'sliding_attention', 'full_attention'], sliding_window: 5 }],
   ['gemma3_text', { rope_parameters: { rope_type: 'linear', factor: 8 } }, /rope_parameters\.(rope_type|factor)/],
   ['gemma3_text', { rope_parameters: null, rope_scaling: { type: 'linear', factor: 8 } }, /rope_scaling\.type/],
 ];

@@ -107,7 +107,6 @@ const TEXT = `
   olmo: hidden_act=silu tie_word_embeddings=false attention_bias=false
   olmo2: hidden_act=silu tie_word_embeddings=false attention_bias=false rms_norm_eps=1e-05
   olmo3: hidden_act=silu tie_word_embeddings=false attention_bias=false rms_norm_eps=1e-05 sliding_window=4096
-    rope_theta=500000
   olmoe: hidden_act=silu max_position_embeddings=4096 rms_norm_eps=1e-05 tie_word_embeddings=false
     attention_bias=false num_experts_per_tok=8 norm_topk_prob=false
   opt: do_layer_norm_before=true _remove_final_layer_norm=false activation_function=relu enable_bias=true

@@ -306,6 +306,12 @@ const MORE: Readonly<Record<string, (m: Metadata, c: Json) => Json>> = {
     },
   }),
   olmo2: (m, c) => ({
+    ...(c.sliding_window && {
+      rope_parameters: {
+        full_attention: c.rope_parameters,
+        sliding_attention: { rope_type: 'default', rope_theta: c.rope_parameters.rope_theta },
+      },
+    }),
     layer_types: layerTypes(m, c.num_hidden_layers, (i) => Boolean(c.sliding_window) && (i + 1) % 4 !== 0),
   }),
   'command-r': (m) => ({

@@ -1,6 +1,7 @@
 // OLMo, Cohere, GLM, StableLM, EXAONE, Nemotron, LFM2: norms in other places and of other kinds.
 import type { Config } from '../config.js';
 import { ALL_NORMS, type Features, POST_NORMS } from '../features.js';
+import type { RopeFeature } from '../rope.js';
 import type { Names } from '../weights.js';
 import {
   ATTENTION_BIAS,
@@ -57,16 +58,17 @@ const POST_NAMES: Names = {
 function olmo2(c: Config): Features {
   const s = sizesOf(c);
   const norm = rms(c, 1e-5);
-  const types = layerTypes(c, s.layers, c.json.model_type === 'olmo3' ? lastFull(4) : full);
-  const windows = windowsBy(c, types, c.optional('sliding_window'));
-  const nested = c.inner('rope_parameters')?.has('full_attention');
-  const rope = ropeOf(c, s, { ...(nested && { layerType: 'full_attention' }), theta: 5e5 });
-  // Where the config gives one rope, only full layers are stretched.
-  const { theta, headDim, rotated, maxPositions } = rope;
-  const plain = nested
-    ? ropeOf(c, s, { layerType: 'sliding_attention', theta: 5e5 })
-    : { type: 'default' as const, theta, headDim, rotated, maxPositions };
   const mixture = c.json.model_type === 'flex_olmo';
+  const third = c.json.model_type === 'olmo3';
+  if (!third) c.ignore('layer_types', 'sliding_window'); // only the third has windows, and ropes apart for them
+  const windows = third ? windowsBy(c, layerTypes(c, s.layers, lastFull(4)), c.optional('sliding_window')) : [];
+  const apart = (layerType: string, theta: number): RopeFeature =>
+    ropeOf(c, s, { layerType, apart: true, within: true, theta });
+  const rope = third
+    ? apart('full_attention', c.optional('rope_theta') ?? 5e5)
+    : ropeOf(c, s, mixture ? { theta: 5e5 } : {});
+  // A base beside the parameters is that of full layers alone, as transformers reads it.
+  const plain = third ? apart('sliding_attention', 5e5) : rope;
   return build('olmo2', c, s, {
     norm,
     attention: (i) => ({
