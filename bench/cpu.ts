@@ -1,12 +1,12 @@
 // `npm run bench`: the CPU engine's work as shares of what a plain copy and multiply-adds reach in the same run, with
-// OpenBLAS and onnxruntime beside it.
+// OpenBLAS, onnxruntime and PyTorch beside it.
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { cpus, totalmem } from 'node:os';
-import { dirname, join } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { join } from 'node:path';
 import type { CpuBackend } from '../src/backends/cpu.js';
 import type { DType } from '../src/base/dtype.js';
+import { packageRoot } from '../src/base/paths.js';
 import { openLibrary } from '../src/driver/ffi.js';
 import { arange, type Device, randn, scope, type Tensor } from '../src/index.js';
 import type { OneNode } from './peers/onnx-model.js';
@@ -28,6 +28,7 @@ export interface CpuTiming {
   /** A peer's time divided by ours. */
   readonly openblas?: number;
   readonly onnxruntime?: number;
+  readonly pytorch?: number;
 }
 export interface CpuReport {
   readonly hardware: string;
@@ -174,6 +175,29 @@ function* products(): Generator<Work> {
   };
 }
 
+/** Layers of ResNet-50 with a batch of 8: channels, side, filters, kernel, stride. */
+function* convolutions(): Generator<Work> {
+  for (const [channels, side, filters, kernel, stride] of [
+    [3, 224, 64, 7, 2],
+    [64, 56, 64, 1, 1],
+    [64, 56, 64, 3, 1],
+    [64, 56, 256, 1, 1],
+    [128, 28, 128, 3, 1],
+    [256, 14, 256, 3, 1],
+    [512, 7, 512, 3, 1],
+  ] as const) {
+    const out = side / stride;
+    yield {
+      name: `conv2d 8x${channels}x${side}x${side} to ${filters}, kernel ${kernel}, stride ${stride}`,
+      flops: 2 * 8 * out * out * filters * channels * kernel * kernel,
+      setup: (d) => {
+        const [x, w] = [make([8, channels, side, side], d), make([filters, channels, kernel, kernel], d)];
+        return () => x.conv2d(w, { stride, padding: (kernel - 1) / 2 });
+      },
+    };
+  }
+}
+
 /** Attention of whole sequences; onnxruntime's runs on (batch, time, heads * dim). */
 function* attention(): Generator<Work> {
   for (const [batch, heads, time, dim, causal] of [
@@ -262,18 +286,26 @@ function timeSgemm(sgemm: Sgemm, device: Device, [m, n, k]: readonly [number, nu
 
 /** onnxruntime-node's times, from the folder where it was installed: `npm i --prefix .cache/peers onnxruntime-node`. */
 function onnxTimes(work: readonly Work[], threads: number): Readonly<Record<string, number>> | string {
-  const here = dirname(fileURLToPath(import.meta.url));
-  const folder = process.env.WICK_PEERS ?? join(here, '..', '..', '.cache', 'peers');
+  const folder = process.env.WICK_PEERS ?? join(packageRoot, '.cache', 'peers');
   if (!existsSync(join(folder, 'node_modules', 'onnxruntime-node'))) return `no onnxruntime-node in ${folder}`;
   const nodes = Object.fromEntries(work.filter((w) => w.onnx).map((w) => [w.name, w.onnx]));
   const child = spawnSync(
     process.execPath,
-    [join(here, 'peers', 'onnxruntime.js'), folder, String(threads), JSON.stringify(nodes)],
+    [join(packageRoot, 'dist', 'bench', 'peers', 'onnxruntime.js'), folder, String(threads), JSON.stringify(nodes)],
     { encoding: 'utf8', maxBuffer: 2 ** 24 },
   );
   if (child.status !== 0)
     return `onnxruntime-node: ${child.stderr.split('\n').find((l) => /Error/.test(l)) ?? 'failed'}`;
   return JSON.parse(child.stdout.trim().split('\n').at(-1) as string) as Record<string, number>;
+}
+
+/** PyTorch's times by name of the products and convolutions here, where it is installed. */
+function torchTimes(work: readonly Work[], threads: number): Readonly<Record<string, number>> | string {
+  const script = join(packageRoot, 'bench', 'peers', 'pytorch-cpu.py');
+  const names = work.map((w) => w.name).filter((n) => /^(matmul|conv2d)/.test(n));
+  const child = spawnSync('python3', [script, String(threads), ...names], { encoding: 'utf8', maxBuffer: 2 ** 24 });
+  if (child.status !== 0) return 'no PyTorch for python3';
+  return JSON.parse(child.stdout) as Record<string, number>;
 }
 
 export function cpuBench(device: Device, only: string, say: (line: string) => void, withPeers: boolean): CpuReport {
@@ -292,7 +324,9 @@ export function cpuBench(device: Device, only: string, say: (line: string) => vo
     `copy of 64 MiB: ${copyRate.toFixed(1)} GB/s read and written; reading alone: ${(MIB64 / read / 1e6).toFixed(1)} GB/s; multiply-adds: ${peakRate.toFixed(1)} GFLOP/s; ${threads} threads`,
   );
 
-  const work = [...streams(), ...products(), ...attention()].filter((w) => w.name.includes(only));
+  const work = [...streams(), ...products(), ...convolutions(), ...attention()].filter((w) =>
+    only.split(',').some((part) => w.name.includes(part)),
+  );
   const blas = withPeers ? openblas(threads) : 'peers were left out';
   const results: CpuTiming[] = [];
   for (const w of work) {
@@ -327,14 +361,18 @@ export function cpuBench(device: Device, only: string, say: (line: string) => vo
   results.push({ name: 'one op on 4 elements from JavaScript', ms: us / 1000 });
 
   const onnx = withPeers ? onnxTimes(work, threads) : 'peers were left out';
+  const torch = withPeers ? torchTimes(work, threads) : 'peers were left out';
   const peers = [
     typeof blas === 'string' ? blas : 'OpenBLAS (libopenblas.so.0)',
     typeof onnx === 'string' ? onnx : 'onnxruntime-node',
+    typeof torch === 'string' ? torch : 'PyTorch',
   ];
-  const compared =
-    typeof onnx === 'string'
-      ? results
-      : results.map((r) => (onnx[r.name] ? { ...r, onnxruntime: onnx[r.name] / r.ms } : r));
+  const ratio = (times: Readonly<Record<string, number>> | string, r: CpuTiming): number | undefined =>
+    typeof times === 'string' || times[r.name] === undefined ? undefined : times[r.name] / r.ms;
+  const compared = results.map((r) => {
+    const [onnxruntime, pytorch] = [ratio(onnx, r), ratio(torch, r)];
+    return { ...r, ...(onnxruntime && { onnxruntime }), ...(pytorch && { pytorch }) };
+  });
   const hardware = `${cpus()[0]?.model.trim() || process.arch}, ${cpus().length} cores, ${Math.round(totalmem() / 2 ** 30)} GiB`;
   return {
     hardware,

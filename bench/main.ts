@@ -80,7 +80,10 @@ if (isEmulated(device)) {
   );
   console.log(
     table(
-      ['work', 'ms', 'GB/s', 'GFLOP/s', 'share', 'target', 'floor ms', 'OpenBLAS / ours', 'onnxruntime / ours'],
+      [
+        ...['work', 'ms', 'GB/s', 'GFLOP/s', 'share', 'target', 'floor ms'],
+        ...['OpenBLAS / ours', 'onnxruntime / ours', 'PyTorch / ours'],
+      ],
       report.results.map((r) => [
         r.name,
         number(r.ms, 4),
@@ -91,6 +94,7 @@ if (isEmulated(device)) {
         number(r.floor, 3),
         number(r.openblas, 2),
         number(r.onnxruntime, 2),
+        number(r.pytorch, 2),
       ]),
     ),
   );
