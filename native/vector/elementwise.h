@@ -119,14 +119,15 @@ template <class S, class Row> struct Loop {
 };
 
 // 8-bit floats are widened into the first-level cache and computed there as float: their conversions are long, and
-// would be most of the engine's code if every row had them inline.
+// would be most of the engine's code if every row had them inline. 16-bit floats go the same way through rows that call
+// functions, which take far longer than a pass over the cache, and so does compiling them once more for each type.
 template <class S> __attribute__((noinline)) void widenBlock(const S* from, float* to, int64_t n) {
   widenRun(from, to, n);
 }
 template <class S> __attribute__((noinline)) void narrowBlock(const float* from, S* to, int64_t n) {
   narrowRun(from, to, n);
 }
-template <class Row> struct Loop<fp8, Row> {
+template <class S, class Row> struct Blocks {
   static void run(const void* const* in, void* out, int64_t n, const double* scalars) {
     constexpr int64_t BLOCK = 512;
     alignas(WIDTH) float wide[Row::ARITY][BLOCK], result[BLOCK];
@@ -135,20 +136,22 @@ template <class Row> struct Loop<fp8, Row> {
       const void* inputs[Row::ARITY];
       for (int k = 0; k < Row::ARITY; k++) {
         inputs[k] = Row::MASKED && k == 0 ? static_cast<const void*>(static_cast<const uint8_t*>(in[0]) + i) : wide[k];
-        if (inputs[k] == wide[k]) widenBlock(static_cast<const fp8*>(in[k]) + i, wide[k], count);
+        if (inputs[k] == wide[k]) widenBlock(static_cast<const S*>(in[k]) + i, wide[k], count);
       }
       if constexpr (Row::TRUTH) {
         Loop<float, Row>::run(inputs, static_cast<uint8_t*>(out) + i, count, scalars);
       } else {
         Loop<float, Row>::run(inputs, result, count, scalars);
-        narrowBlock(result, static_cast<fp8*>(out) + i, count);
+        narrowBlock(result, static_cast<S*>(out) + i, count);
       }
     }
   }
 };
 
 template <class S, class Row, bool ON> constexpr wick::Kernel kernelOf() {
-  if constexpr (ON) return &Loop<S, Row>::run;
+  constexpr bool BLOCKS = Same<S, fp8>::value || (isSmallFloat<S> && Row::CALLS);
+  if constexpr (ON && BLOCKS) return &Blocks<S, Row>::run;
+  else if constexpr (ON) return &Loop<S, Row>::run;
   else return nullptr;
 }
 

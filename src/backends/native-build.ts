@@ -2,7 +2,7 @@
 // compiler found.
 import { spawn, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync, writeSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync, writeSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { availableParallelism } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -66,6 +66,8 @@ export interface Plan {
   readonly objects: readonly { readonly file: string; readonly unit: Unit }[];
   /** Where the folder generated/ is written. */
   readonly work: string;
+  /** Whether the compiler reads headers precompiled as g++ does. */
+  readonly precompiles?: boolean;
 }
 
 function plan(
@@ -80,7 +82,8 @@ function plan(
     return { file: join(root, 'objects', `${unit.name}-${key}.o`), unit };
   });
   const work = join(root, hash(process.arch, ...objects.map((o) => o.file)));
-  return { library: join(work, 'libwick.so'), compiler: cxx.path, flags: COMMON_FLAGS, objects, work };
+  const precompiles = /Free Software Foundation/.test(cxx.version);
+  return { library: join(work, 'libwick.so'), compiler: cxx.path, flags: COMMON_FLAGS, objects, work, precompiles };
 }
 
 /** What an engine is made from, whichever compiler makes it: said in a file beside the library. */
@@ -181,10 +184,32 @@ export function run(command: string, args: readonly string[]): Promise<void> {
   });
 }
 
-const compileUnit = (p: Plan, { source, flags }: Unit, to: string): Promise<void> => {
-  const file = join(source.startsWith('generated/') ? p.work : nativeDir, source);
-  return run(p.compiler, [...p.flags, ...flags, `-I${nativeDir}`, `-I${p.work}`, '-c', file, '-o', to]);
-};
+const compile = (p: Plan, flags: readonly string[], file: string, to: string): Promise<void> =>
+  run(p.compiler, [...p.flags, ...flags, `-I${nativeDir}`, `-I${p.work}`, '-c', file, '-o', to]);
+
+/** Reading isa.h takes most of a second. Where this many files need it with the same flags, it is read once for all. */
+const SHARING = 4;
+const needsVectors = ({ source }: Unit): boolean => /^(vector|generated)\//.test(source);
+
+/** What each unit's flags need in front, for the units given: a header that is precompiled at the first asking. */
+function sharedHeaders(p: Plan, waiting: readonly Unit[]): (unit: Unit) => Promise<readonly string[]> {
+  const made = new Map<string, Promise<readonly string[]>>();
+  const keyOf = (unit: Unit): string => unit.flags.join(' ');
+  const many = (key: string): boolean => waiting.filter((u) => needsVectors(u) && keyOf(u) === key).length >= SHARING;
+  const make = async (flags: readonly string[]): Promise<readonly string[]> => {
+    const header = join(p.work, 'generated', `vectors-${made.size}.h`);
+    writeFileSync(header, '#include "vector/isa.h"\n');
+    await compile(p, [...flags, '-x', 'c++-header'], header, `${header}.gch`);
+    return ['-include', header];
+  };
+  return async (unit) => {
+    const key = keyOf(unit);
+    if (!p.precompiles || !needsVectors(unit) || !many(key)) return [];
+    const header = made.get(key) ?? make(unit.flags);
+    made.set(key, header);
+    return header;
+  };
+}
 
 const link = (p: Plan, flags: readonly string[], to: string): Promise<void> =>
   run(p.compiler, [
@@ -233,13 +258,22 @@ export async function compileObjects(p: Plan, say: (done: number, of: number) =>
   const of = waiting.length;
   let done = 0;
   say(done, of);
+  const headerOf = sharedHeaders(
+    p,
+    waiting.map((o) => o.unit),
+  );
   const job = async (): Promise<void> => {
     for (let next = waiting.shift(); next; next = waiting.shift()) {
-      await keepAsync(next.file, (part) => compileUnit(p, next!.unit, part));
+      const { file, unit } = next;
+      const source = join(unit.source.startsWith('generated/') ? p.work : nativeDir, unit.source);
+      const flags = [...unit.flags, ...(await headerOf(unit))];
+      await keepAsync(file, (part) => compile(p, flags, source, part));
       say(++done, of);
     }
   };
   await Promise.all(Array.from({ length: Math.max(2, Math.min(8, availableParallelism())) }, job));
+  for (const name of readdirSync(join(p.work, 'generated')))
+    if (name.endsWith('.gch')) rmSync(join(p.work, 'generated', name));
 }
 
 /** Builds the library into the cache unless it is there; answers its path. */

@@ -16,6 +16,9 @@ function partOf(name: string): number {
   return h % PARTS;
 }
 
+/** Whether a row calls functions, and computes alike whichever float is stored. */
+const callsAlike = ({ kernel }: AnyRow): boolean => /\w+g\(/.test(kernel) && !/\bS\b/.test(kernel);
+
 /** What the loops of native/vector/elementwise.h must know of a row, around the row's function. */
 function rowStruct(row: AnyRow): string {
   const masked = isMasked(row);
@@ -29,6 +32,7 @@ function rowStruct(row: AnyRow): string {
     `struct Row_${row.name} {`,
     `  static constexpr int ARITY = ${row.arity}, SCALARS = ${scalars.length};`,
     `  static constexpr bool MASKED = ${masked}, TRUTH = ${row.result === 'bool'};`,
+    `  static constexpr bool CALLS = ${callsAlike(row)};`,
     `  template <class S, class T${masked ? ', class M' : ''}> WICK_FN auto apply(${taken.join(', ')}) {`,
     `    ${masked ? '' : '(void)a; (void)b; '}return op_${row.name}<S, T>(${[...operands, ...scalars].join(', ')});`,
     '  }',

@@ -29,10 +29,7 @@ export const COMMON_FLAGS = [
   '-fno-math-errno',
   '-fno-trapping-math',
   '-pthread',
-  '-Wall',
-  '-Wno-psabi',
-  '-Wno-unused-function',
-  '-Wno-ignored-attributes',
+  '-w', // thousands of lines about the compiler's own headers, which take time to write and which nobody reads
 ];
 
 let generated: Readonly<Record<string, string>> | undefined;
