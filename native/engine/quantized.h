@@ -7,10 +7,15 @@ namespace wick {
 
 // Rows of activations rounded to whole numbers: value = scale * q, a scale for every 32.
 struct Rounded {
-  const int8_t* q;     // [rows][n]
-  const float* scale;  // [rows][n / 32]
-  const float* sum;    // [rows][n / 16]: scale times the sum of 16 values, for formats with minima
+  const int8_t* q;      // [rows][n]
+  const float* scale;   // [rows][n / 32]
+  const float* sum;     // [rows][n / 16]: scale times the sum of 16 values, for formats with minima
+  const int16_t* wide;  // [rows][n]: the same numbers as products of many rows read them, in room of 2 bytes each
   int64_t n;
+
+  Rounded from(int64_t row) const {
+    return {q + row * n, scale + row * (n / 32), sum + row * (n / 16), wide + row * n, n};
+  }
 };
 
 struct BlockKernels {
@@ -30,6 +35,6 @@ typedef const BlockKernels* BlockTable[BLOCK_TYPE_COUNT];
 typedef void (*EncodeRow)(const float* x, int64_t n, const float* importance, uint8_t* out);
 
 // Rounds one row of n values (a multiple of 32). Values that are not finite make their group's scale NaN.
-typedef void (*RoundRow)(const float* x, int64_t n, int8_t* q, float* scale, float* sum);
+typedef void (*RoundRow)(const float* x, int64_t n, int8_t* q, float* scale, float* sum, int16_t* wide);
 
 }  // namespace wick

@@ -13,6 +13,7 @@ namespace {
 constexpr int64_t GRAIN = 1 << 15;  // values a thread should at least get
 constexpr int64_t TILE_ROWS = 32;   // rows of weights that are decoded together
 constexpr int64_t TASK_VALUES = 1 << 16;
+constexpr int64_t FEW = 8;
 
 // Blocks as rows of bytes.
 struct Weights {
@@ -143,16 +144,17 @@ void widen(Activations& a, int dtype) {
   a.wide = room;
 }
 void roundAll(Activations& a) {
-  const int64_t groups = a.n / 32, size = a.rows * (a.n + groups * 12);
+  const int64_t groups = a.n / 32, size = a.rows * (3 * a.n + groups * 12);
   char* room = static_cast<char*>(scratch(SCRATCH_ROWS, size + 64));
   float* scale = reinterpret_cast<float*>(room);
   float* sum = scale + a.rows * groups;
-  int8_t* q = reinterpret_cast<int8_t*>(sum + a.rows * groups * 2);
+  int16_t* wide = reinterpret_cast<int16_t*>(sum + a.rows * groups * 2);
+  int8_t* q = reinterpret_cast<int8_t*>(wide + a.rows * a.n);
   parallel(a.rows, GRAIN / (a.n + 1) + 1, [&](int64_t begin, int64_t end) {
     for (int64_t m = begin; m < end; m++)
-      isa->roundRow(a.wide + m * a.n, a.n, q + m * a.n, scale + m * groups, sum + m * groups * 2);
+      isa->roundRow(a.wide + m * a.n, a.n, q + m * a.n, scale + m * groups, sum + m * groups * 2, wide + m * a.n);
   });
-  a.rounded = {q, scale, sum, a.n};
+  a.rounded = {q, scale, sum, wide, a.n};
 }
 
 // out[m * pitch + r] for rows [begin, end) of w, in f32 or f64 as the activations are, without rounding them.
@@ -182,7 +184,9 @@ void exactRows(const Weights& w, int64_t begin, int64_t end, const E* x, int64_t
 // Rows [first, first + count) of w against m rows of activations from `row` on; the result is contiguous, count wide.
 void multiply(const Weights& w, int64_t first, int64_t count, const Activations& a, int64_t row, int64_t m, bool quick,
               const Operand& out, int64_t at) {
-  const int64_t task = TASK_VALUES / (w.length * (m < 8 ? 1 : 1)) + 1;
+  // A few rows of activations are read off at memory's pace, in long runs; many make a tile of weights work enough.
+  const int64_t fair = (count + 4 * threadCount() - 1) / (4 * threadCount()), few = TASK_VALUES / w.length + 1;
+  const int64_t task = m >= FEW ? TILE_ROWS : ((fair > few ? fair : few) + 1) / 2 * 2;
   const int64_t tasks = (count + task - 1) / task;
   // Results that are not f32 go through a block of floats first.
   const bool direct = out.dtype == F32 || out.dtype == F64;
@@ -195,9 +199,7 @@ void multiply(const Weights& w, int64_t first, int64_t count, const Activations&
                                out.as<double>() + at, count);
     float* y = direct ? out.as<float>() + at : room;
     if (!quick) return exactRows<float>(part, from, to, a.wide + row * a.n, m, y, count);
-    const int64_t groups = a.n / 32;
-    const Rounded r = {a.rounded.q + row * a.n, a.rounded.scale + row * groups, a.rounded.sum + row * groups * 2, a.n};
-    w.type.product(part.data + from * w.rowBytes, w.rowBytes, to - from, r, m, y + from, count);
+    w.type.product(part.data + from * w.rowBytes, w.rowBytes, to - from, a.rounded.from(row), m, y + from, count);
   });
   if (room) put(room, out, at, m * count);
 }

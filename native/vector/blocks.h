@@ -2,24 +2,44 @@
 // their halves.
 //   value = d * q - m
 // A format says how many chunks of 32 its block has, whether the halves of a chunk differ in scale, whether there are
-// minima, and gives two functions: scales(block, s) for the whole block, values(block, chunk, q) for one chunk.
+// minima, and gives two functions: scales(block, s) for the whole block, values(block, chunk) for one chunk.
 
-typedef int8_t Bytes __attribute__((vector_size(16)));
-typedef uint8_t UBytes __attribute__((vector_size(16)));
+typedef int8_t Bytes __attribute__((vector_size(32)));
+typedef uint8_t UBytes __attribute__((vector_size(32)));
+typedef int8_t Half __attribute__((vector_size(16)));
+typedef uint8_t UHalf __attribute__((vector_size(16)));
 
 inline Bytes loadBytes(const void* p) {
   Bytes v;
-  memcpy(&v, p, 16);
+  memcpy(&v, p, 32);
   return v;
 }
-inline UBytes loadUnsigned(const void* p) {
-  UBytes v;
-  memcpy(&v, p, 16);
-  return v;
-}
+inline UBytes loadUnsigned(const void* p) { return (UBytes)loadBytes(p); }
 inline UBytes each(uint8_t b) { return UBytes{} + b; }
+inline Half halfOf(Bytes v, int h) {
+  Half x;
+  memcpy(&x, reinterpret_cast<const char*>(&v) + 16 * h, 16);
+  return x;
+}
+inline Bytes joined(Half low, Half high) {
+#if defined(__AVX2__)
+  return (Bytes)_mm256_inserti128_si256(_mm256_castsi128_si256((__m128i)low), (__m128i)high, 1);
+#else
+  Bytes v;
+  memcpy(&v, &low, 16);
+  memcpy(reinterpret_cast<char*>(&v) + 16, &high, 16);
+  return v;
+#endif
+}
 inline Bytes low4(UBytes v) { return (Bytes)(v & each(15)); }
 inline Bytes high4(UBytes v) { return (Bytes)(v >> each(4)); }
+// 32 values in 16 bytes: the low halves of all, then the high ones.
+inline Bytes nibbles(const void* p) {
+  UHalf v;
+  memcpy(&v, p, 16);
+  typedef uint16_t Words __attribute__((vector_size(16)));
+  return low4((UBytes)joined((Half)v, (Half)(UHalf)((Words)v >> 4)));
+}
 inline float f16At(const uint8_t* p) {
   uint16_t bits;
   memcpy(&bits, p, 2);
@@ -48,24 +68,19 @@ struct Scales {
 };  // by half chunk
 
 // 32 bits at p, bit j to bit 4 of byte j.
-inline void fifthBits(const uint8_t* p, Bytes q[2]) {
-  const UBytes bit = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
-  for (int h = 0; h < 2; h++) {
-    UBytes spread;
-    for (int j = 0; j < 16; j++) spread[j] = p[2 * h + j / 8];
-    q[h] = (Bytes)((UBytes)((spread & bit) == bit) & each(16));
-  }
+inline Bytes fifthBits(const uint8_t* p) {
+  const UBytes bit = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128,
+                      1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
+  UBytes spread;
+  for (int j = 0; j < 32; j++) spread[j] = p[j / 8];
+  return (Bytes)((UBytes)((spread & bit) == bit) & each(16));
 }
 
 struct Q4_0 {
   static constexpr int id = 2, chunks = 1, bytes = 18;
   static constexpr bool halves = false, minima = false;
   static void scales(const uint8_t* b, Scales& s) { s.d[0] = f16At(b); }
-  static void values(const uint8_t* b, int, Bytes q[2]) {
-    const UBytes v = loadUnsigned(b + 2);
-    q[0] = low4(v) - (Bytes)each(8);
-    q[1] = high4(v) - (Bytes)each(8);
-  }
+  static Bytes values(const uint8_t* b, int) { return nibbles(b + 2) - (Bytes)each(8); }
 };
 struct Q4_1 {
   static constexpr int id = 3, chunks = 1, bytes = 20;
@@ -74,22 +89,13 @@ struct Q4_1 {
     s.d[0] = f16At(b);
     s.m[0] = -f16At(b + 2);
   }
-  static void values(const uint8_t* b, int, Bytes q[2]) {
-    const UBytes v = loadUnsigned(b + 4);
-    q[0] = low4(v);
-    q[1] = high4(v);
-  }
+  static Bytes values(const uint8_t* b, int) { return nibbles(b + 4); }
 };
 struct Q5_0 {
   static constexpr int id = 6, chunks = 1, bytes = 22;
   static constexpr bool halves = false, minima = false;
   static void scales(const uint8_t* b, Scales& s) { s.d[0] = f16At(b); }
-  static void values(const uint8_t* b, int, Bytes q[2]) {
-    const UBytes v = loadUnsigned(b + 6);
-    fifthBits(b + 2, q);
-    q[0] = (q[0] | low4(v)) - (Bytes)each(16);
-    q[1] = (q[1] | high4(v)) - (Bytes)each(16);
-  }
+  static Bytes values(const uint8_t* b, int) { return (fifthBits(b + 2) | nibbles(b + 6)) - (Bytes)each(16); }
 };
 struct Q5_1 {
   static constexpr int id = 7, chunks = 1, bytes = 24;
@@ -98,21 +104,13 @@ struct Q5_1 {
     s.d[0] = f16At(b);
     s.m[0] = -f16At(b + 2);
   }
-  static void values(const uint8_t* b, int, Bytes q[2]) {
-    const UBytes v = loadUnsigned(b + 8);
-    fifthBits(b + 4, q);
-    q[0] = q[0] | low4(v);
-    q[1] = q[1] | high4(v);
-  }
+  static Bytes values(const uint8_t* b, int) { return fifthBits(b + 4) | nibbles(b + 8); }
 };
 struct Q8_0 {
   static constexpr int id = 8, chunks = 1, bytes = 34;
   static constexpr bool halves = false, minima = false;
   static void scales(const uint8_t* b, Scales& s) { s.d[0] = f16At(b); }
-  static void values(const uint8_t* b, int, Bytes q[2]) {
-    q[0] = loadBytes(b + 2);
-    q[1] = loadBytes(b + 18);
-  }
+  static Bytes values(const uint8_t* b, int) { return loadBytes(b + 2); }
 };
 
 struct Q2_K {
@@ -125,9 +123,8 @@ struct Q2_K {
       s.m[j] = m * (b[j] >> 4);
     }
   }
-  static void values(const uint8_t* b, int c, Bytes q[2]) {
-    const uint8_t* p = b + 16 + (c / 4) * 32;
-    for (int h = 0; h < 2; h++) q[h] = (Bytes)(loadUnsigned(p + 16 * h) >> each(2 * (c & 3)) & each(3));
+  static Bytes values(const uint8_t* b, int c) {
+    return (Bytes)(loadUnsigned(b + 16 + (c / 4) * 32) >> each(2 * (c & 3)) & each(3));
   }
 };
 struct Q3_K {
@@ -141,13 +138,10 @@ struct Q3_K {
       s.d[j] = d * ((low | high << 4) - 32);
     }
   }
-  static void values(const uint8_t* b, int c, Bytes q[2]) {
-    const uint8_t* p = b + 32 + (c / 4) * 32;
-    for (int h = 0; h < 2; h++) {
-      const UBytes low = loadUnsigned(p + 16 * h) >> each(2 * (c & 3)) & each(3);
-      const UBytes high = loadUnsigned(b + 16 * h) >> each(c) & each(1);  // a set bit means that no 4 is taken off
-      q[h] = (Bytes)(low | high << each(2)) - (Bytes)each(4);
-    }
+  static Bytes values(const uint8_t* b, int c) {
+    const UBytes low = loadUnsigned(b + 32 + (c / 4) * 32) >> each(2 * (c & 3)) & each(3);
+    const UBytes high = loadUnsigned(b) >> each(c) & each(1);  // a set bit means that no 4 is taken off
+    return (Bytes)(low | high << each(2)) - (Bytes)each(4);
   }
 };
 
@@ -166,21 +160,18 @@ struct Q4_K {
   static constexpr int id = 12, chunks = 8, bytes = 144;
   static constexpr bool halves = false, minima = true;
   static void scales(const uint8_t* b, Scales& s) { sixBits(b, s); }
-  static void values(const uint8_t* b, int c, Bytes q[2]) {
-    const uint8_t* p = b + 16 + (c / 2) * 32;
-    for (int h = 0; h < 2; h++) q[h] = c & 1 ? high4(loadUnsigned(p + 16 * h)) : low4(loadUnsigned(p + 16 * h));
+  static Bytes values(const uint8_t* b, int c) {
+    const UBytes v = loadUnsigned(b + 16 + (c / 2) * 32);
+    return c & 1 ? high4(v) : low4(v);
   }
 };
 struct Q5_K {
   static constexpr int id = 13, chunks = 8, bytes = 176;
   static constexpr bool halves = false, minima = true;
   static void scales(const uint8_t* b, Scales& s) { sixBits(b, s); }
-  static void values(const uint8_t* b, int c, Bytes q[2]) {
-    const uint8_t* p = b + 48 + (c / 2) * 32;
-    for (int h = 0; h < 2; h++) {
-      const UBytes high = loadUnsigned(b + 16 + 16 * h) >> each(c) & each(1);
-      q[h] = (c & 1 ? high4(loadUnsigned(p + 16 * h)) : low4(loadUnsigned(p + 16 * h))) | (Bytes)(high << each(4));
-    }
+  static Bytes values(const uint8_t* b, int c) {
+    const UBytes v = loadUnsigned(b + 48 + (c / 2) * 32), high = loadUnsigned(b + 16) >> each(c) & each(1);
+    return (c & 1 ? high4(v) : low4(v)) | (Bytes)(high << each(4));
   }
 };
 struct Q6_K {
@@ -190,15 +181,11 @@ struct Q6_K {
     const float d = f16At(b + 208);
     for (int j = 0; j < 16; j++) s.d[j] = d * (int8_t)b[192 + j];
   }
-  static void values(const uint8_t* b, int c, Bytes q[2]) {
+  static Bytes values(const uint8_t* b, int c) {
     const int half = c / 4, part = c & 3;
-    const uint8_t* low = b + half * 64 + (part & 1) * 32;
-    const uint8_t* high = b + 128 + half * 32;
-    for (int h = 0; h < 2; h++) {
-      const UBytes v = loadUnsigned(low + 16 * h);
-      const UBytes top = loadUnsigned(high + 16 * h) >> each(2 * part) & each(3);
-      q[h] = ((part > 1 ? high4(v) : low4(v)) | (Bytes)(top << each(4))) - (Bytes)each(32);
-    }
+    const UBytes v = loadUnsigned(b + half * 64 + (part & 1) * 32);
+    const UBytes top = loadUnsigned(b + 128 + half * 32) >> each(2 * part) & each(3);
+    return ((part > 1 ? high4(v) : low4(v)) | (Bytes)(top << each(4))) - (Bytes)each(32);
   }
 };
 struct Q8_K {
@@ -209,37 +196,34 @@ struct Q8_K {
     memcpy(&d, b, 4);
     for (int j = 0; j < 16; j += 2) s.d[j] = d;
   }
-  static void values(const uint8_t* b, int c, Bytes q[2]) {
-    q[0] = loadBytes(b + 4 + c * 32);
-    q[1] = loadBytes(b + 20 + c * 32);
-  }
+  static Bytes values(const uint8_t* b, int c) { return loadBytes(b + 4 + c * 32); }
 };
 
-const Bytes IQ4_LEVELS = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
-const Bytes FP4_LEVELS = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};  // doubled
-inline Bytes lookUp(Bytes table, Bytes index) {
-#if defined(__aarch64__)
-  return (Bytes)vqtbl1q_s8((int8x16_t)table, (uint8x16_t)index);
-#elif defined(__SSSE3__)
-  return (Bytes)_mm_shuffle_epi8((__m128i)table, (__m128i)index);
-#elif defined(WICK_ISA_WASM)
-  return (Bytes)wasm_i8x16_swizzle((v128_t)table, (v128_t)index);
+const Half IQ4_LEVELS = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+const Half FP4_LEVELS = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};  // doubled
+inline Bytes lookUp(Half table, Bytes index) {
+#if defined(__AVX2__)
+  return (Bytes)_mm256_shuffle_epi8(_mm256_broadcastsi128_si256((__m128i)table), (__m256i)index);
 #else
-  Bytes out;
-  for (int j = 0; j < 16; j++) out[j] = table[index[j]];
-  return out;
+  Half out[2];
+  for (int h = 0; h < 2; h++) {
+    const Half at = halfOf(index, h);
+#if defined(__aarch64__)
+    out[h] = (Half)vqtbl1q_s8((int8x16_t)table, (uint8x16_t)at);
+#elif defined(WICK_ISA_WASM)
+    out[h] = (Half)wasm_i8x16_swizzle((v128_t)table, (v128_t)at);
+#else
+    for (int j = 0; j < 16; j++) out[h][j] = table[at[j]];
 #endif
-}
-inline void levels16(const uint8_t* p, Bytes table, Bytes q[2]) {
-  const UBytes v = loadUnsigned(p);
-  q[0] = lookUp(table, low4(v));
-  q[1] = lookUp(table, high4(v));
+  }
+  return joined(out[0], out[1]);
+#endif
 }
 struct IQ4_NL {
   static constexpr int id = 20, chunks = 1, bytes = 18;
   static constexpr bool halves = false, minima = false;
   static void scales(const uint8_t* b, Scales& s) { s.d[0] = f16At(b); }
-  static void values(const uint8_t* b, int, Bytes q[2]) { levels16(b + 2, IQ4_LEVELS, q); }
+  static Bytes values(const uint8_t* b, int) { return lookUp(IQ4_LEVELS, nibbles(b + 2)); }
 };
 struct IQ4_XS {
   static constexpr int id = 23, chunks = 8, bytes = 136;
@@ -250,7 +234,7 @@ struct IQ4_XS {
     for (int j = 0; j < 8; j++)
       s.d[2 * j] = d * (((b[4 + j / 2] >> (4 * (j & 1)) & 15) | (high >> (2 * j) & 3) << 4) - 32);
   }
-  static void values(const uint8_t* b, int c, Bytes q[2]) { levels16(b + 8 + 16 * c, IQ4_LEVELS, q); }
+  static Bytes values(const uint8_t* b, int c) { return lookUp(IQ4_LEVELS, nibbles(b + 8 + 16 * c)); }
 };
 struct MXFP4 {
   static constexpr int id = 39, chunks = 1, bytes = 17;
@@ -259,7 +243,7 @@ struct MXFP4 {
     const uint32_t bits = b[0] < 2 ? 0x00200000u << b[0] : (uint32_t)(b[0] - 1) << 23;  // half of 2^(b - 127)
     memcpy(&s.d[0], &bits, 4);
   }
-  static void values(const uint8_t* b, int, Bytes q[2]) { levels16(b + 1, FP4_LEVELS, q); }
+  static Bytes values(const uint8_t* b, int) { return lookUp(FP4_LEVELS, nibbles(b + 1)); }
 };
 struct NVFP4 {
   static constexpr int id = 40, chunks = 2, bytes = 36;
@@ -274,13 +258,10 @@ struct NVFP4 {
     }
   }
   // A sub-block of 16 has eight bytes: their low nibbles are its first eight values.
-  static void values(const uint8_t* b, int c, Bytes q[2]) {
-    for (int h = 0; h < 2; h++) {
-      UBytes v;
-      memcpy(&v, b + 4 + 16 * c + 8 * h, 8);
-      memcpy(reinterpret_cast<char*>(&v) + 8, &v, 8);
-      const UBytes shift = {0, 0, 0, 0, 0, 0, 0, 0, 4, 4, 4, 4, 4, 4, 4, 4};
-      q[h] = lookUp(FP4_LEVELS, (Bytes)(v >> shift & each(15)));
-    }
+  static Bytes values(const uint8_t* b, int c) {
+    const Bytes v = nibbles(b + 4 + 16 * c);  // low: 0 to 7 of both sub-blocks, high: 8 to 15 of both
+    typedef int64_t Quarters __attribute__((vector_size(32)));
+    const Quarters q = (Quarters)v;
+    return lookUp(FP4_LEVELS, (Bytes)Quarters{q[0], q[2], q[1], q[3]});
   }
 };

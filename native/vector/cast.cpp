@@ -29,32 +29,34 @@ template <class From> WICK_FN float convertSticky(From v) {
   else return v;
 }
 
-template <class From, class To> void plain(const From* from, To* to, int64_t n) {
-  if constexpr (isSmallFloat<To>) {
-    float wide[CHUNK];
-    for (int64_t i = 0; i < n; i += CHUNK) {
-      int64_t m = n - i < CHUNK ? n - i : CHUNK;
-      for (int64_t j = 0; j < m; j++) wide[j] = convertSticky(from[i + j]);
-      narrowRun(wide, to + i, m);
-    }
-  } else {
-    for (int64_t i = 0; i < n; i++) to[i] = convert<From, To>(from[i]);
-  }
+// ---- the loops: one for each type to or from float, one for each pair of others ----
+#define WICK_LOOP __attribute__((noinline)) void
+template <class From> WICK_LOOP toFloats(const From* from, float* to, int64_t n) {
+  if constexpr (isSmallFloat<From>) widenRun(from, to, n);
+  else
+    for (int64_t i = 0; i < n; i++) to[i] = convertSticky(from[i]);
+}
+template <class To> WICK_LOOP fromFloats(const float* from, To* to, int64_t n) {
+  if constexpr (isSmallFloat<To>) narrowRun(from, to, n);
+  else
+    for (int64_t i = 0; i < n; i++) to[i] = convert<float, To>(from[i]);
+}
+template <class From, class To> WICK_LOOP plain(const From* from, To* to, int64_t n) {
+  for (int64_t i = 0; i < n; i++) to[i] = convert<From, To>(from[i]);
 }
 
 template <class From, class To> void run(const void* const* in, void* out, int64_t n, const double*) {
   const From* from = static_cast<const From*>(in[0]);
   To* to = static_cast<To*>(out);
   if constexpr (Same<From, To>::value) __builtin_memcpy(to, from, n * sizeof(To));
-  else if constexpr (isSmallFloat<From> && Same<To, float>::value) widenRun(from, to, n);
-  else if constexpr (Same<From, float>::value && isSmallFloat<To>) narrowRun(from, to, n);
-  else if constexpr (isSmallFloat<From>) {
+  else if constexpr (isSmallFloat<From> && Same<To, float>::value) toFloats(from, to, n);
+  else if constexpr (Same<From, float>::value) fromFloats(from, to, n);
+  else if constexpr (isSmallFloat<From> || isSmallFloat<To>) {
     float wide[CHUNK];
     for (int64_t i = 0; i < n; i += CHUNK) {
       int64_t m = n - i < CHUNK ? n - i : CHUNK;
-      widenRun(from + i, wide, m);
-      if constexpr (isSmallFloat<To>) narrowRun(wide, to + i, m);
-      else plain(wide, to + i, m);
+      toFloats(from + i, wide, m);
+      fromFloats(wide, to + i, m);
     }
   } else plain(from, to, n);
 }
@@ -66,7 +68,7 @@ template <class From> void truths(const void* const* in, void* out, int64_t n, c
     float wide[CHUNK];
     for (int64_t i = 0; i < n; i += CHUNK) {
       int64_t m = n - i < CHUNK ? n - i : CHUNK;
-      widenRun(from + i, wide, m);
+      toFloats(from + i, wide, m);
       for (int64_t j = 0; j < m; j++) to[i + j] = wide[j] != 0;
     }
   } else {

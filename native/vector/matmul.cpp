@@ -79,6 +79,21 @@ template <int R> WICK_FN void turnFour(const float* const* from, float* to, int6
     for (int i = 0; i < 4; i++) to[i] = from[i][k];
 }
 
+// The same for two rows.
+template <int R> WICK_FN void turnTwo(const float* const* from, float* to, int64_t n) {
+  [[maybe_unused]] typedef int32_t Pick __attribute__((vector_size(16)));
+  int64_t k = 0;
+  for (; k + 4 <= n; k += 4, to += 4 * R) {
+    Four p, q;
+    __builtin_memcpy(&p, from[0] + k, 16);
+    __builtin_memcpy(&q, from[1] + k, 16);
+    const Four pairs[2] = {WICK_SHUFFLE(Pick, p, q, 0, 4, 1, 5), WICK_SHUFFLE(Pick, p, q, 2, 6, 3, 7)};
+    for (int i = 0; i < 4; i++) __builtin_memcpy(to + i * R, reinterpret_cast<const float*>(pairs) + 2 * i, 8);
+  }
+  for (; k < n; k++, to += R)
+    for (int i = 0; i < 2; i++) to[i] = from[i][k];
+}
+
 // One panel: to[k * R + i] = from[i * across + k * along] for i < count (zeros up to R) and k < depth.
 template <class S, class E, int R>
 void packPanel(const S* from, int64_t across, int64_t along, int64_t count, int64_t depth, E* to) {
@@ -112,6 +127,7 @@ void packPanel(const S* from, int64_t across, int64_t along, int64_t count, int6
             }
           }
           if (rows == 4) turnFour<R>(lines, to + k * R + i, n);
+          else if (rows == 2) turnTwo<R>(lines, to + k * R + i, n);
           else
             for (int64_t q = 0; q < n; q++)
               for (int j = 0; j < rows; j++) to[(k + q) * R + i + j] = lines[j][q];

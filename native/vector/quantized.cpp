@@ -8,116 +8,266 @@ namespace {
 using wick::BlockKernels;
 using wick::Rounded;
 
-// ---- four sums of whole products ----
-#if defined(__aarch64__)
-typedef int32x4_t Sums;
-inline Sums dot(Sums acc, Bytes w, Bytes a) {
-#if defined(__ARM_FEATURE_DOTPROD)
-  return vdotq_s32(acc, (int8x16_t)w, (int8x16_t)a);
+// ---- one row of activations: eight sums of whole products at a time ----
+typedef int32_t Sums __attribute__((vector_size(32)));
+typedef float Floats __attribute__((vector_size(32)));
+
+#if defined(__AVX2__)
+WICK_FN Sums dot(Bytes w, Bytes a) {
+  const __m256i magnitude = _mm256_abs_epi8((__m256i)w), turned = _mm256_sign_epi8((__m256i)a, (__m256i)w);
+#if defined(__AVX512VNNI__)
+  return (Sums)_mm256_dpbusd_epi32(_mm256_setzero_si256(), magnitude, turned);
 #else
-  const int16x8_t low = vmull_s8(vget_low_s8((int8x16_t)w), vget_low_s8((int8x16_t)a));
-  const int16x8_t high = vmull_high_s8((int8x16_t)w, (int8x16_t)a);
-  return vpadalq_s16(vpadalq_s16(acc, low), high);
+  return (Sums)_mm256_madd_epi16(_mm256_maddubs_epi16(magnitude, turned), _mm256_set1_epi16(1));
 #endif
 }
-typedef float32x4_t Floats;
-inline Floats scaled(Floats acc, Sums s, float by) { return vfmaq_n_f32(acc, vcvtq_f32_s32(s), by); }
-inline float total(Floats v) { return vaddvq_f32(v); }
+WICK_FN Floats scaled(Floats acc, Sums s, Floats by) {
+  return (Floats)_mm256_fmadd_ps(_mm256_cvtepi32_ps((__m256i)s), (__m256)by, (__m256)acc);
+}
+#else
+typedef int32_t Four __attribute__((vector_size(16)));
+WICK_FN Four dotHalf(Half w, Half a) {
+#if defined(__ARM_FEATURE_DOTPROD)
+  return (Four)vdotq_s32(int32x4_t{}, (int8x16_t)w, (int8x16_t)a);
+#elif defined(__aarch64__)
+  const int16x8_t low = vmull_s8(vget_low_s8((int8x16_t)w), vget_low_s8((int8x16_t)a));
+  const int16x8_t high = vmull_high_s8((int8x16_t)w, (int8x16_t)a);
+  return (Four)vpadalq_s16(vpaddlq_s16(low), high);
 #elif defined(WICK_ISA_WASM)
-typedef v128_t Sums;
-inline Sums dot(Sums acc, Bytes w, Bytes a) {
   const v128_t low =
       wasm_i32x4_dot_i16x8(wasm_i16x8_extend_low_i8x16((v128_t)w), wasm_i16x8_extend_low_i8x16((v128_t)a));
   const v128_t high =
       wasm_i32x4_dot_i16x8(wasm_i16x8_extend_high_i8x16((v128_t)w), wasm_i16x8_extend_high_i8x16((v128_t)a));
-  return wasm_i32x4_add(acc, wasm_i32x4_add(low, high));
-}
-typedef float Floats __attribute__((vector_size(16)));
-inline Floats scaled(Floats acc, Sums s, float by) { return acc + (Floats)wasm_f32x4_convert_i32x4(s) * by; }
-inline float total(Floats v) { return (v[0] + v[2]) + (v[1] + v[3]); }
-#else
-typedef __m128i Sums;
-inline Sums dot(Sums acc, Bytes w, Bytes a) {
-#if defined(__SSSE3__)
-  const __m128i magnitude = _mm_abs_epi8((__m128i)w), turned = _mm_sign_epi8((__m128i)a, (__m128i)w);
-#if defined(__AVX512VNNI__)
-  return _mm_dpbusd_epi32(acc, magnitude, turned);
-#else
-  return _mm_add_epi32(acc, _mm_madd_epi16(_mm_maddubs_epi16(magnitude, turned), _mm_set1_epi16(1)));
-#endif
+  return (Four)wasm_i32x4_add(low, high);
 #else
   const __m128i zero = _mm_setzero_si128();
   const __m128i wl = _mm_srai_epi16(_mm_unpacklo_epi8(zero, (__m128i)w), 8),
                 wh = _mm_srai_epi16(_mm_unpackhi_epi8(zero, (__m128i)w), 8);
   const __m128i al = _mm_srai_epi16(_mm_unpacklo_epi8(zero, (__m128i)a), 8),
                 ah = _mm_srai_epi16(_mm_unpackhi_epi8(zero, (__m128i)a), 8);
-  return _mm_add_epi32(acc, _mm_add_epi32(_mm_madd_epi16(wl, al), _mm_madd_epi16(wh, ah)));
+  return (Four)_mm_add_epi32(_mm_madd_epi16(wl, al), _mm_madd_epi16(wh, ah));
 #endif
 }
-typedef __m128 Floats;
-inline Floats scaled(Floats acc, Sums s, float by) {
-  return _mm_add_ps(acc, _mm_mul_ps(_mm_cvtepi32_ps(s), _mm_set1_ps(by)));
+WICK_FN Sums dot(Bytes w, Bytes a) {
+  const Four parts[2] = {dotHalf(halfOf(w, 0), halfOf(a, 0)), dotHalf(halfOf(w, 1), halfOf(a, 1))};
+  Sums s;
+  memcpy(&s, parts, sizeof s);
+  return s;
 }
-inline float total(Floats v) {
-  const __m128 pairs = _mm_add_ps(v, _mm_movehl_ps(v, v));
-  return _mm_cvtss_f32(_mm_add_ss(pairs, _mm_shuffle_ps(pairs, pairs, 1)));
-}
+WICK_FN Floats scaled(Floats acc, Sums s, Floats by) { return acc + __builtin_convertvector(s, Floats) * by; }
 #endif
 
-// ROWS rows of weights against COLUMNS rows of activations: a chunk of weights is unpacked once for all columns.
-template <class T, int ROWS, int COLUMNS>
-inline void tile(const uint8_t* w, int64_t rowBytes, const Rounded& a, int64_t m, float* out, int64_t pitch) {
-  Floats acc[ROWS][COLUMNS] = {};
-  float taken[ROWS][COLUMNS] = {};  // by minima
+// out[r] for rows of weights and one row of activations, ROWS at a time: memory gives the pace.
+template <class T, int ROWS> WICK_FN void dots(const uint8_t* w, int64_t rowBytes, const Rounded& a, float* out) {
+  // Rows lie one behind another: the same place some rows on is where this goes next.
+  const int64_t ahead = ROWS * rowBytes * (1 + 2048 / (ROWS * rowBytes));
+  Floats acc[ROWS] = {};
+  float taken[ROWS] = {};  // by minima
   const int64_t blocks = a.n / (32 * T::chunks);
-  const int8_t* q = a.q + m * a.n;
-  const float* scale = a.scale + m * (a.n / 32);
-  const float* sum = a.sum + m * (a.n / 16);
   for (int64_t b = 0; b < blocks; b++) {
     Scales s[ROWS];
-    for (int r = 0; r < ROWS; r++) T::scales(w + r * rowBytes + b * T::bytes, s[r]);
+    for (int r = 0; r < ROWS; r++) {
+      const uint8_t* block = w + r * rowBytes + b * T::bytes;
+      for (int at = 0; at < T::bytes; at += 64) __builtin_prefetch(block + ahead + at);
+      T::scales(block, s[r]);
+    }
 #pragma GCC unroll 8
     for (int c = 0; c < T::chunks; c++) {
       const int64_t chunk = b * T::chunks + c;
-      Bytes v[ROWS][2];
-      for (int r = 0; r < ROWS; r++) T::values(w + r * rowBytes + b * T::bytes, c, v[r]);
-      for (int k = 0; k < COLUMNS; k++) {
-        const int8_t* x = q + k * a.n + chunk * 32;
-        const Bytes low = loadBytes(x), high = loadBytes(x + 16);
-        const float by = scale[k * (a.n / 32) + chunk];
-        const float* sums = sum + k * (a.n / 16) + chunk * 2;
-        for (int r = 0; r < ROWS; r++) {
-          if (T::halves) {
-            acc[r][k] = scaled(acc[r][k], dot(Sums{}, v[r][0], low), s[r].d[2 * c] * by);
-            acc[r][k] = scaled(acc[r][k], dot(Sums{}, v[r][1], high), s[r].d[2 * c + 1] * by);
-          } else {
-            acc[r][k] = scaled(acc[r][k], dot(dot(Sums{}, v[r][0], low), v[r][1], high), s[r].d[2 * c] * by);
-          }
-          if (T::minima)
-            taken[r][k] +=
-                T::halves ? s[r].m[2 * c] * sums[0] + s[r].m[2 * c + 1] * sums[1] : s[r].m[2 * c] * (sums[0] + sums[1]);
-        }
+      const Bytes x = loadBytes(a.q + chunk * 32);
+      const float by = a.scale[chunk];
+      const float* sums = a.sum + chunk * 2;
+      for (int r = 0; r < ROWS; r++) {
+        const float d = s[r].d[2 * c] * by, e = T::halves ? s[r].d[2 * c + 1] * by : d;
+        const Sums products = dot(T::values(w + r * rowBytes + b * T::bytes, c), x);
+        acc[r] = scaled(acc[r], products, Floats{d, d, d, d, e, e, e, e});
+        if (T::minima)
+          taken[r] +=
+              T::halves ? s[r].m[2 * c] * sums[0] + s[r].m[2 * c + 1] * sums[1] : s[r].m[2 * c] * (sums[0] + sums[1]);
       }
     }
   }
-  for (int r = 0; r < ROWS; r++)
-    for (int k = 0; k < COLUMNS; k++) out[k * pitch + r] = total(acc[r][k]) - taken[r][k];
+  for (int r = 0; r < ROWS; r++) {
+    const Floats v = acc[r];
+    out[r] = ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7])) - taken[r];
+  }
 }
 
-template <class T, int COLUMNS>
-void columns(const uint8_t* w, int64_t rowBytes, int64_t rows, const Rounded& a, int64_t m, float* out, int64_t pitch) {
-  constexpr int ROWS = COLUMNS == 1 ? 2 : 2;
-  int64_t r = 0;
-  for (; r + ROWS <= rows; r += ROWS) tile<T, ROWS, COLUMNS>(w + r * rowBytes, rowBytes, a, m, out + r, pitch);
-  for (; r < rows; r++) tile<T, 1, COLUMNS>(w + r * rowBytes, rowBytes, a, m, out + r, pitch);
+// ---- many rows of activations: a strip of weights is unpacked once, so that lanes are rows of weights ----
+// Four values of a row, or two in 16 bits, fill a lane; products add up in it without a sum over lanes at the end.
+#if defined(__AVX512VNNI__) || defined(__ARM_FEATURE_DOTPROD)
+constexpr int LANE_VALUES = 4;
+#else
+constexpr int LANE_VALUES = 2;
+#endif
+constexpr int LANES = F::N, GROUPS = 32 / LANE_VALUES;
+#if defined(WICK_ISA_AVX512)
+constexpr int VECTORS = 2, COLUMNS = 6;
+#elif defined(WICK_ISA_NEON)
+constexpr int VECTORS = 2, COLUMNS = 4;
+#else
+constexpr int VECTORS = 1, COLUMNS = 4;
+#endif
+constexpr int STRIP = VECTORS * LANES;
+#if defined(__AVX512VNNI__)
+// The instruction multiplies unsigned by signed: activations are 128 too large, which `start` takes off again.
+constexpr int OFFSET = 128;
+#else
+constexpr int OFFSET = 0;
+#endif
+
+WICK_FN I multiplied(I acc, I w, I a) {
+#if defined(__AVX512VNNI__)
+  return I((I::R)_mm512_dpbusd_epi32((__m512i)acc.r, (__m512i)a.r, (__m512i)w.r));
+#elif defined(__ARM_FEATURE_DOTPROD)
+  return I((I::R)vdotq_s32((int32x4_t)acc.r, (int8x16_t)w.r, (int8x16_t)a.r));
+#elif defined(__aarch64__)
+  const int32x4_t low = vmull_s16(vget_low_s16((int16x8_t)w.r), vget_low_s16((int16x8_t)a.r));
+  return I((I::R)vaddq_s32((int32x4_t)acc.r, vpaddq_s32(low, vmull_high_s16((int16x8_t)w.r, (int16x8_t)a.r))));
+#elif defined(WICK_ISA_WASM)
+  return acc + I((I::R)wasm_i32x4_dot_i16x8((v128_t)w.r, (v128_t)a.r));
+#elif defined(WICK_ISA_AVX512)
+  return acc + I((I::R)_mm512_madd_epi16((__m512i)w.r, (__m512i)a.r));
+#elif defined(WICK_ISA_AVX2)
+  return acc + I((I::R)_mm256_madd_epi16((__m256i)w.r, (__m256i)a.r));
+#else
+  return acc + I((I::R)_mm_madd_epi16((__m128i)w.r, (__m128i)a.r));
+#endif
+}
+
+// A strip of STRIP rows: for every chunk GROUPS vectors of lanes; for every part of a chunk (its halves, where they
+// differ in scale) scales, minima and what the sums start from.
+struct Strip {
+  int32_t* lanes;
+  float *scale, *minimum;  // no minima: null
+  int32_t* start;
+  int parts;
+};
+
+// to[g * STRIP + r] = from[r * GROUPS + g]
+WICK_FN void turned(const int32_t* from, int32_t* to) {
+  typedef int32_t Four __attribute__((vector_size(16)));
+  for (int r = 0; r < STRIP; r += 4)
+    for (int g = 0; g < GROUPS; g += 4) {
+      Four v[4];
+      for (int i = 0; i < 4; i++) memcpy(&v[i], from + (r + i) * GROUPS + g, 16);
+      const Four a = WICK_SHUFFLE(Four, v[0], v[2], 0, 4, 1, 5), b = WICK_SHUFFLE(Four, v[0], v[2], 2, 6, 3, 7);
+      const Four c = WICK_SHUFFLE(Four, v[1], v[3], 0, 4, 1, 5), d = WICK_SHUFFLE(Four, v[1], v[3], 2, 6, 3, 7);
+      const Four out[4] = {WICK_SHUFFLE(Four, a, c, 0, 4, 1, 5), WICK_SHUFFLE(Four, a, c, 2, 6, 3, 7),
+                           WICK_SHUFFLE(Four, b, d, 0, 4, 1, 5), WICK_SHUFFLE(Four, b, d, 2, 6, 3, 7)};
+      for (int i = 0; i < 4; i++) memcpy(to + (g + i) * STRIP + r, &out[i], 16);
+    }
+}
+__attribute__((noinline)) void layOut(const int32_t* rows, int32_t* lanes, int32_t* start, int parts) {
+  turned(rows, lanes);
+  if (!OFFSET) return;
+  for (int p = 0; p < parts; p++)
+    for (int v = 0; v < STRIP; v += LANES) {
+      I sum(0);
+      for (int g = p * GROUPS / parts; g < (p + 1) * GROUPS / parts; g++)
+        sum = multiplied(sum, I::load(lanes + g * STRIP + v), I(OFFSET * 0x01010101u));
+      (I(0) - sum).store(start + p * STRIP + v);
+    }
+}
+
+template <class T> void unpack(const uint8_t* w, int64_t rowBytes, int64_t rows, int64_t n, const Strip& to) {
+  alignas(64) int32_t values[STRIP * GROUPS] = {};
+  for (int64_t b = 0; b < n / (32 * T::chunks); b++) {
+    Scales s[STRIP] = {};
+    for (int64_t r = 0; r < rows; r++) T::scales(w + r * rowBytes + b * T::bytes, s[r]);
+    for (int c = 0; c < T::chunks; c++) {
+      const int64_t chunk = b * T::chunks + c;
+      for (int64_t r = 0; r < rows; r++) {
+        const Bytes q = T::values(w + r * rowBytes + b * T::bytes, c);
+        if constexpr (LANE_VALUES == 4) memcpy(values + r * GROUPS, &q, 32);
+        else {
+          const auto pairs = __builtin_convertvector(q, Raw<int16_t, 32>);
+          memcpy(values + r * GROUPS, &pairs, 64);
+        }
+      }
+      const int64_t at = chunk * to.parts * STRIP;
+      layOut(values, to.lanes + chunk * GROUPS * STRIP, to.start + at, to.parts);
+      for (int p = 0; p < to.parts; p++)
+        for (int r = 0; r < STRIP; r++) {
+          to.scale[at + p * STRIP + r] = s[r].d[2 * c + p];
+          if (T::minima) to.minimum[at + p * STRIP + r] = s[r].m[2 * c + p];
+        }
+    }
+  }
+}
+
+#define WICK_BOTH(V) _Pragma("GCC unroll 2") for (int v = 0; v < V; v++)
+// A strip against C rows of activations.
+template <int C> WICK_FN void tile(const Strip& w, const Rounded& a, int64_t rows, float* out, int64_t pitch) {
+  constexpr int V = VECTORS;
+  F acc[C][V];
+  WICK_EACH(C) WICK_BOTH(V) acc[u][v] = F(0.f);
+  const int groups = GROUPS / w.parts;
+  const int32_t* lanes = w.lanes;
+  const int32_t* x = reinterpret_cast<const int32_t*>(a.wide);
+  const int64_t row = a.n / 2, chunks = a.n / 32;  // 2 bytes a value are set apart for a row
+  for (int64_t i = 0; i < chunks * w.parts; i++) {
+    I sum[C][V];
+    WICK_BOTH(V) {
+      const I start = OFFSET ? I::load(w.start + i * STRIP + v * LANES) : I(0);
+      WICK_EACH(C) sum[u][v] = start;
+    }
+    for (int g = 0; g < groups; g++, lanes += STRIP, x++) {
+      I weights[V];
+      WICK_BOTH(V) weights[v] = I::load(lanes + v * LANES);
+      WICK_EACH(C) {
+        const I value(x[u * row]);
+        WICK_BOTH(V) sum[u][v] = multiplied(sum[u][v], weights[v], value);
+      }
+    }
+    const float* scales = a.scale + i / w.parts;
+    WICK_BOTH(V) {
+      const F scale = F::load(w.scale + i * STRIP + v * LANES);
+      WICK_EACH(C)
+      acc[u][v] = mad(F(__builtin_convertvector(sum[u][v].r, F::R)) * scale, F(scales[u * chunks]), acc[u][v]);
+    }
+    if (!w.minimum) continue;
+    const float* sums = a.sum + i * 2 / w.parts;
+    WICK_BOTH(V) {
+      const F minimum = F::load(w.minimum + i * STRIP + v * LANES);
+      WICK_EACH(C) {
+        const float* of = sums + u * 2 * chunks;
+        acc[u][v] = mad(minimum, F(w.parts == 2 ? -of[0] : -of[0] - of[1]), acc[u][v]);
+      }
+    }
+  }
+  WICK_EACH(C) {
+    alignas(64) float sums[STRIP];
+    WICK_BOTH(V) acc[u][v].store(sums + v * LANES);
+    memcpy(out + u * pitch, sums, rows * sizeof(float));
+  }
+}
+__attribute__((noinline)) void tiles(const Strip& w, const Rounded& a, int64_t m, int64_t rows, float* out,
+                                     int64_t pitch) {
+  int64_t k = 0;
+  for (; k + COLUMNS <= m; k += COLUMNS) tile<COLUMNS>(w, a.from(k), rows, out + k * pitch, pitch);
+  for (; k + 2 <= m; k += 2) tile<2>(w, a.from(k), rows, out + k * pitch, pitch);
+  for (; k < m; k++) tile<1>(w, a.from(k), rows, out + k * pitch, pitch);
 }
 
 template <class T>
 void product(const uint8_t* w, int64_t rowBytes, int64_t rows, const Rounded& a, int64_t m, float* out, int64_t pitch) {
-  int64_t k = 0;
-  for (; k + 4 <= m; k += 4) columns<T, 4>(w, rowBytes, rows, a, k, out + k * pitch, pitch);
-  for (; k + 2 <= m; k += 2) columns<T, 2>(w, rowBytes, rows, a, k, out + k * pitch, pitch);
-  for (; k < m; k++) columns<T, 1>(w, rowBytes, rows, a, k, out + k * pitch, pitch);
+  if (m == 1) {
+    int64_t r = 0;
+    for (; r + 2 <= rows; r += 2) dots<T, 2>(w + r * rowBytes, rowBytes, a, out + r);
+    if (r < rows) dots<T, 1>(w + r * rowBytes, rowBytes, a, out + r);
+    return;
+  }
+  const int parts = T::halves ? 2 : 1;
+  const size_t lanes = a.n / LANE_VALUES * STRIP, scales = a.n / 32 * parts * STRIP;
+  int32_t* room = static_cast<int32_t*>(scratch(wick::SCRATCH_A, (lanes + 3 * scales) * sizeof(int32_t)));
+  float* scale = reinterpret_cast<float*>(room + lanes);
+  const Strip strip = {room, scale, T::minima ? scale + scales : nullptr, room + lanes + 2 * scales, parts};
+  for (int64_t r = 0; r < rows; r += STRIP) {
+    const int64_t count = rows - r < STRIP ? rows - r : STRIP;
+    unpack<T>(w + r * rowBytes, rowBytes, count, a.n, strip);
+    tiles(strip, a, m, count, out + r, pitch);
+  }
 }
 
 template <class T> void decode(const uint8_t* w, float* y, int64_t blocks) {
@@ -125,20 +275,19 @@ template <class T> void decode(const uint8_t* w, float* y, int64_t blocks) {
     Scales s;
     T::scales(w, s);
     for (int c = 0; c < T::chunks; c++, y += 32) {
-      Bytes q[2];
-      T::values(w, c, q);
+      const Bytes q = T::values(w, c);
       for (int h = 0; h < 2; h++) {
         const int at = T::halves ? 2 * c + h : 2 * c;
         const float d = s.d[at], m = T::minima ? s.m[at] : 0;
         float lane[16];
-        for (int j = 0; j < 16; j++) lane[j] = d * (float)q[h][j];
+        for (int j = 0; j < 16; j++) lane[j] = d * (float)q[16 * h + j];
         for (int j = 0; j < 16; j++) y[16 * h + j] = T::minima ? lane[j] - m : lane[j];
       }
     }
   }
 }
 
-void roundRow(const float* x, int64_t n, int8_t* q, float* scale, float* sum) {
+void roundRow(const float* x, int64_t n, int8_t* q, float* scale, float* sum, int16_t* wide) {
   for (int64_t g = 0; g < n; g += 32) {
     uint32_t bits[32], largest = 0;
     memcpy(bits, x + g, sizeof bits);
@@ -159,6 +308,10 @@ void roundRow(const float* x, int64_t n, int8_t* q, float* scale, float* sum) {
       sum[g / 16 + h] = scale[g / 32] * (float)all;
     }
     for (int j = 0; j < 32; j++) q[g + j] = (int8_t)whole[j];
+    if (LANE_VALUES == 2)
+      for (int j = 0; j < 32; j++) wide[g + j] = (int16_t)whole[j];
+    else
+      for (int j = 0; j < 32; j++) reinterpret_cast<uint8_t*>(wide)[g + j] = (uint8_t)(whole[j] + OFFSET);
   }
 }
 

@@ -79,13 +79,21 @@ template <class S> void sum(const void* p, int64_t n, int64_t, Partial* partial)
   }
 }
 
+// Loops over values in the type computed in are compiled once for all that is stored, not once for each.
+#define WICK_LOOP __attribute__((noinline)) void
+template <class S> WICK_LOOP widened(const S* from, float* to, int64_t n) { widenRun(from, to, n); }
+// Which rule about NaN a stored type follows, as one type for each rule.
+template <bool WINS> struct RuleOf { typedef float type; };
+template <> struct RuleOf<true> { typedef half type; };
+template <class S> using Rule = typename RuleOf<nanWins<S>>::type;
+
 // Calls body(values in compute type, first, count) chunk by chunk.
 template <class S, class G> WICK_FN void chunks(const S* x, int64_t n, G body) {
   if constexpr (isSmallFloat<S>) {
     float wide[CHUNK];
     for (int64_t i = 0; i < n; i += CHUNK) {
       int64_t m = n - i < CHUNK ? n - i : CHUNK;
-      widenRun(x + i, wide, m);
+      widened(x + i, wide, m);
       body(wide, i, m);
     }
   } else {
@@ -93,26 +101,27 @@ template <class S, class G> WICK_FN void chunks(const S* x, int64_t n, G body) {
   }
 }
 
+template <class E> WICK_LOOP multiply(const E* v, int64_t m, Partial* partial) {
+  if constexpr (isReal<E>) {
+    double a[4] = {1, 1, 1, 1};
+    int64_t i = 0;
+    for (; i + 4 <= m; i += 4)
+      for (int u = 0; u < 4; u++) a[u] *= v[i + u];
+    for (; i < m; i++) a[0] *= v[i];
+    partial->real *= (a[0] * a[1]) * (a[2] * a[3]);
+  } else {
+    uint64_t total = (uint64_t)partial->whole;
+    for (int64_t i = 0; i < m; i++) total *= (uint64_t)(int64_t)v[i];
+    partial->whole = (int64_t)total;
+  }
+}
 template <class S> void prod(const void* p, int64_t n, int64_t, Partial* partial) {
   typedef typename ComputeOf<S>::type E;
-  chunks(static_cast<const S*>(p), n, [&](const E* v, int64_t, int64_t m) {
-    if constexpr (isReal<S>) {
-      double a[4] = {1, 1, 1, 1};
-      int64_t i = 0;
-      for (; i + 4 <= m; i += 4)
-        for (int u = 0; u < 4; u++) a[u] *= v[i + u];
-      for (; i < m; i++) a[0] *= v[i];
-      partial->real *= (a[0] * a[1]) * (a[2] * a[3]);
-    } else {
-      uint64_t total = (uint64_t)partial->whole;
-      for (int64_t i = 0; i < m; i++) total *= (uint64_t)(int64_t)v[i];
-      partial->whole = (int64_t)total;
-    }
-  });
+  chunks(static_cast<const S*>(p), n, [&](const E* v, int64_t, int64_t m) { multiply(v, m, partial); });
 }
 
 // The extremum of a chunk by vectors; S decides what NaN does.
-template <class S, bool MAX, class E> WICK_FN E best(const E* v, int64_t m) {
+template <class S, bool MAX, class E> __attribute__((noinline)) E best(const E* v, int64_t m) {
   typedef Vec<E> V;
   auto pick = [](V p, V q) {
     if constexpr (MAX) return maxg<S>(p, q);
@@ -139,7 +148,7 @@ template <class S, bool MAX, class E> WICK_FN E best(const E* v, int64_t m) {
 template <class S, bool MAX> void extremum(const void* p, int64_t n, int64_t, Partial* partial) {
   typedef typename ComputeOf<S>::type E;
   chunks(static_cast<const S*>(p), n, [&](const E* v, int64_t, int64_t m) {
-    E b = best<S, MAX>(v, m);
+    E b = best<Rule<S>, MAX>(v, m);
     if constexpr (isReal<S>) {
       double old = partial->real, now = b;
       if (nanWins<S> ? old == old && (now != now || (MAX ? now > old : now < old))
@@ -170,35 +179,37 @@ template <class S, bool MAX> void place(const void* p, int64_t n, int64_t first,
 }
 
 // ---- columns: rows meet in accumulators of double or int64, eight at a time where the type allows ----
+template <class S, int KIND> WICK_LOOP meetReal(const typename ComputeOf<S>::type* v, int64_t m, double* a) {
+  if constexpr (KIND == wick::SUM)
+    for (int64_t i = 0; i < m; i++) a[i] += v[i];
+  else if constexpr (KIND == wick::PROD)
+    for (int64_t i = 0; i < m; i++) a[i] *= v[i];
+  else
+    for (int64_t i = 0; i < m; i++) {
+      double now = v[i], old = a[i];
+      bool better = KIND == wick::MAX ? now > old : now < old;
+      if (nanWins<S>) better = old == old && (now != now || better);
+      else better = old != old || better;
+      a[i] = better ? now : old;
+    }
+}
+template <class E, int KIND> WICK_LOOP meetWhole(const E* v, int64_t m, int64_t* a) {
+  if constexpr (KIND == wick::SUM)
+    for (int64_t i = 0; i < m; i++) a[i] = (int64_t)((uint64_t)a[i] + (uint64_t)(int64_t)v[i]);
+  else if constexpr (KIND == wick::PROD)
+    for (int64_t i = 0; i < m; i++) a[i] = (int64_t)((uint64_t)a[i] * (uint64_t)(int64_t)v[i]);
+  else
+    for (int64_t i = 0; i < m; i++) {
+      int64_t now = v[i];
+      if (KIND == wick::MAX ? now > a[i] : now < a[i]) a[i] = now;
+    }
+}
 template <class S, int KIND> WICK_FN void addRow(const S* x, int64_t n, double* real, int64_t* whole) {
   typedef typename ComputeOf<S>::type E;
   chunks(x, n, [&](const E* v, int64_t at, int64_t m) {
-    if constexpr (isReal<S>) {
-      double* a = real + at;
-      if constexpr (KIND == wick::SUM)
-        for (int64_t i = 0; i < m; i++) a[i] += v[i];
-      else if constexpr (KIND == wick::PROD)
-        for (int64_t i = 0; i < m; i++) a[i] *= v[i];
-      else
-        for (int64_t i = 0; i < m; i++) {
-          double now = v[i], old = a[i];
-          bool better = KIND == wick::MAX ? now > old : now < old;
-          if (nanWins<S>) better = old == old && (now != now || better);
-          else better = old != old || better;
-          a[i] = better ? now : old;
-        }
-    } else {
-      int64_t* a = whole + at;
-      if constexpr (KIND == wick::SUM)
-        for (int64_t i = 0; i < m; i++) a[i] = (int64_t)((uint64_t)a[i] + (uint64_t)(int64_t)v[i]);
-      else if constexpr (KIND == wick::PROD)
-        for (int64_t i = 0; i < m; i++) a[i] = (int64_t)((uint64_t)a[i] * (uint64_t)(int64_t)v[i]);
-      else
-        for (int64_t i = 0; i < m; i++) {
-          int64_t now = v[i];
-          if (KIND == wick::MAX ? now > a[i] : now < a[i]) a[i] = now;
-        }
-    }
+    if constexpr (Same<S, double>::value) meetReal<double, KIND>(v, m, real + at);
+    else if constexpr (isReal<S>) meetReal<Rule<S>, KIND>(v, m, real + at);
+    else meetWhole<E, KIND>(v, m, whole + at);
   });
 }
 
@@ -265,28 +276,30 @@ void columns(const void* p, int64_t rows, int64_t pitch, int64_t n, int64_t, dou
   for (int64_t r = done; r < rows; r++) addRow<S, KIND>(x + r * pitch, n, real, whole);
 }
 
+template <class E, bool MAX>
+WICK_LOOP placeRow(const E* v, int64_t m, int64_t row, double* real, int64_t* whole, int64_t* value) {
+  for (int64_t i = 0; i < m; i++) {
+    int64_t place = whole[i];
+    if constexpr (isReal<E>) {
+      double now = v[i], old = real[i];
+      const bool better = (MAX ? now > old : now < old) | ((place < 0) & (now == now));
+      real[i] = better ? now : old;
+      whole[i] = better ? row : place;
+    } else {
+      int64_t now = v[i], old = value[i];
+      const bool better = (MAX ? now > old : now < old) | (place < 0);
+      value[i] = better ? now : old;
+      whole[i] = better ? row : place;
+    }
+  }
+}
 template <class S, bool MAX>
 void columnPlaces(const void* p, int64_t rows, int64_t pitch, int64_t n, int64_t first, double* real, int64_t* whole) {
   typedef typename ComputeOf<S>::type E;
   const S* x = static_cast<const S*>(p);
-  int64_t* value = whole + n;
   for (int64_t r = 0; r < rows; r++)
     chunks(x + r * pitch, n, [&](const E* v, int64_t at, int64_t m) {
-      const int64_t row = first + r;
-      for (int64_t i = 0; i < m; i++) {
-        int64_t place = whole[at + i];
-        if constexpr (isReal<S>) {
-          double now = v[i], old = real[at + i];
-          const bool better = (MAX ? now > old : now < old) | ((place < 0) & (now == now));
-          real[at + i] = better ? now : old;
-          whole[at + i] = better ? row : place;
-        } else {
-          int64_t now = v[i], old = value[at + i];
-          const bool better = (MAX ? now > old : now < old) | (place < 0);
-          value[at + i] = better ? now : old;
-          whole[at + i] = better ? row : place;
-        }
-      }
+      placeRow<E, MAX>(v, m, first + r, real + at, whole + at, whole + n + at);
     });
 }
 
