@@ -28,11 +28,11 @@ constexpr int DECODE_SPLIT = 128;
  * run at once, where three larger ones on each would leave a part of them for later.
  */
 constexpr int UNITS_SPLIT = 96, UNITS_BOUND = 384;
-/** Results of a thread that joins splits at a time. */
+/** Results of a thread that joins splits at a time, and numbers of splits that it has under way for them. */
 #ifdef WICK_AMD
-constexpr int JOINED_AT_ONCE = 2;
+constexpr int JOINED_AT_ONCE = 2, JOINED_UNDER_WAY = 8;
 #else
-constexpr int JOINED_AT_ONCE = 8;
+constexpr int JOINED_AT_ONCE = 8, JOINED_UNDER_WAY = 64;
 #endif
 
 struct NewToken {
@@ -490,6 +490,7 @@ WICK_FN void decode_attention(const NewToken& p) {
   __syncthreads();
   // Several results of a thread and several splits under way at once; past the last one it is read again and left out.
   constexpr int Per = (G * D + Threads - 1) / Threads, Once = Per < JOINED_AT_ONCE ? Per : JOINED_AT_ONCE;
+  constexpr int Ahead = JOINED_UNDER_WAY / Once < 32 ? JOINED_UNDER_WAY / Once : 32;
   UNROLL(1, 1)
   for (int t0 = threadIdx.x; t0 < G * p.dim; t0 += Once * Threads) {
     const float *from[Once], *share[Once];
@@ -501,14 +502,14 @@ WICK_FN void decode_attention(const NewToken& p) {
       share[i] = shares + g * Row;
     }
     UNROLL(1, 1)
-    for (int w0 = 0; w0 < active; w0 += 4) {
-      float x[4][Once];
+    for (int w0 = 0; w0 < active; w0 += Ahead) {
+      float x[Ahead][Once];
 #pragma unroll
-      for (int u = 0; u < 4; u++)
+      for (int u = 0; u < Ahead; u++)
 #pragma unroll
         for (int i = 0; i < Once; i++) x[u][i] = from[i][(i64)(w0 + u < active ? w0 + u : active - 1) * p.dim];
 #pragma unroll
-      for (int u = 0; u < 4; u++)
+      for (int u = 0; u < Ahead; u++)
 #pragma unroll
         for (int i = 0; i < Once; i++)
           if (w0 + u < active) added[i] = fmaf(share[i][w0 + u], x[u][i], added[i]);
