@@ -568,14 +568,13 @@ void packCodes(uint8_t* out, int bits, const uint8_t* code) {
   }
   if (bits == 5) memcpy(out, &high, 4);
 }
+// Compared as floats: the scale of tiny values has no finite inverse, and CPUs make different integers of infinity.
+inline uint8_t levelOf(float x, int top) { return x >= (float)top ? (uint8_t)top : x > 0 ? (uint8_t)x : 0; }
 void encodeSigned(const float* x, int bits, uint8_t* out) {
   const int half = 1 << (bits - 1);
   const float d = extreme32(x) / (float)-half, id = invert(d);
   uint8_t code[32];
-  for (int i = 0; i < 32; i++) {
-    const int c = (int)(x[i] * id + ((float)half + 0.5f));
-    code[i] = (uint8_t)(c < 2 * half - 1 ? c : 2 * half - 1);
-  }
+  for (int i = 0; i < 32; i++) code[i] = levelOf(x[i] * id + ((float)half + 0.5f), 2 * half - 1);
   putF16(out, d);
   packCodes(out + 2, bits, code);
 }
@@ -588,10 +587,7 @@ void encodeOffset(const float* x, int bits, uint8_t* out) {
   const int top = (1 << bits) - 1;
   const float d = (high - low) / (float)top, id = invert(d);
   uint8_t code[32];
-  for (int i = 0; i < 32; i++) {
-    const int c = (int)((x[i] - low) * id + 0.5f);
-    code[i] = (uint8_t)(c < top ? c : top);
-  }
+  for (int i = 0; i < 32; i++) code[i] = levelOf((x[i] - low) * id + 0.5f, top);
   putF16(out, d);
   putF16(out + 2, low);
   packCodes(out + 4, bits, code);
