@@ -93,13 +93,7 @@ export class GpuBackend implements Backend {
   readonly #staging: HostBuffer[] = [];
   readonly #uploads: Uploads;
 
-  constructor(
-    name: string,
-    device: Device,
-    description?: string,
-    libraries?: DeviceLibraries,
-    code?: CodeSource,
-  ) {
+  constructor(name: string, device: Device, description?: string, libraries?: DeviceLibraries, code?: CodeSource) {
     this.name = name;
     this.context = new GpuContext(device, libraries, code);
     this.#uploads = new Uploads(this.context.device, this.context.stream);

@@ -160,7 +160,15 @@ function columnLaunches(
   if (!offsets) return { launches: [run], scratch };
   const kept = keptIn(dtype);
   const bytes = ceilDiv(all * bytesOf(kept), 256) * 256;
-  const sums = launch(columnSums, { dtype }, strideGrid(all), 256, { src, sums: offsets, all, n, inner, size, reverse });
+  const sums = launch(columnSums, { dtype }, strideGrid(all), 256, {
+    src,
+    sums: offsets,
+    all,
+    n,
+    inner,
+    size,
+    reverse,
+  });
   const places = { src: offsets, dst: offsets };
   const spine = columnLaunches(kept, places, [outer, chunks, inner], [0, 1], target, scratch + bytes);
   return { launches: [sums, ...spine.launches, run], scratch: spine.scratch };
