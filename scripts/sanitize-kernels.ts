@@ -101,7 +101,7 @@ function encodeLaunch(
  */
 function instrument(device: Device, folder: string, launched: Set<string>): () => void {
   const { context } = device.backend as GpuBackend;
-  const raw = context.device as DriverDevice & { launch: DriverDevice['launch'] };
+  const raw = context.bare as DriverDevice & { launch: DriverDevice['launch'] };
   const blocks = new Map<Address, number>();
   const pending: Address[] = [];
   const pool = new Pool();

@@ -36,8 +36,8 @@ test('from GPU to GPU without the host, views and gradients too', { skip }, () =
   ).requireGrad();
   const backend = a.backend as GpuBackend & { readSync?: unknown };
   const calls: string[] = [];
-  const driver = backend.context.device as unknown as Record<string, (...args: never[]) => unknown>;
-  const there = (b.backend as GpuBackend).context.device as unknown as typeof driver;
+  const driver = backend.context.bare as unknown as Record<string, (...args: never[]) => unknown>;
+  const there = (b.backend as GpuBackend).context.bare as unknown as typeof driver;
   const original = { copyOut: driver.copyOut, wait: driver.streamWait, thereWait: there.streamWait };
   driver.copyOut = () => assert.fail('read back to the host');
   driver.streamWait = (...args) => (calls.push('the source waits'), original.wait.apply(driver, args));
@@ -68,7 +68,7 @@ test("a stream takes work beside the device's own; waiting joins them", { skip }
   const x = tensor([1, 2, 3], { device });
   x.add(1).dispose();
   const log: string[] = [];
-  const driver = gpu.device as unknown as Record<string, (...args: number[]) => unknown>;
+  const driver = gpu.bare as unknown as Record<string, (...args: number[]) => unknown>;
   const { launch, record, streamWait } = driver;
   const name = (s: number): string => (s === own ? 'own' : 'side');
   driver.launch = (...args) => (log.push(`launch on ${name(args[4])}`), launch.apply(driver, args));

@@ -14,7 +14,7 @@ const MIB = 2 ** 20;
 /** Runs f on a device that has room for so many bytes more than it holds for live tensors. */
 function withRoom(bytes: number, f: () => void): void {
   backend.trim();
-  const { device: driven } = backend.context;
+  const { bare: driven } = backend.context;
   const limit = driven.memory().free - bytes;
   const { alloc } = driven;
   driven.alloc = function alloc_(n) {

@@ -21,7 +21,8 @@ const FAULT_WORDS = 32;
 export class GpuContext {
   /** Its calls keep to the turn. */
   readonly device: Device;
-  readonly #bare: Device;
+  /** The same device, whose calls are made at once. */
+  readonly bare: Device;
   /** Work that waits for kernels; what is enqueued by other means than `device` must take its turn, too. */
   readonly turn = new Turn((f) => this.#withPoolOfItsOwn(f));
   readonly #own: Stream;
@@ -51,7 +52,7 @@ export class GpuContext {
 
   /** `libraries` and `code` in the place of the device's own. */
   constructor(device: Device, libraries?: DeviceLibraries, code?: CodeSource) {
-    this.#bare = device;
+    this.bare = device;
     this.device = inTurn(device, this.turn);
     this.libraries = new Libraries(() => libraries ?? device.libraries);
     this.#own = device.createStream();
@@ -90,17 +91,17 @@ export class GpuContext {
     this.launched?.add(fn);
     const { stream, args, turn, functions } = this;
     if (!turn.taken && (functions.ready(fn) || this.recording))
-      return this.#bare.launch(functions.settled(fn), grid, block, shared, stream, args, early);
+      return this.bare.launch(functions.settled(fn), grid, block, shared, stream, args, early);
     const kept = args.bytes();
     turn.wait(
-      () => this.#bare.launch(functions.settled(fn), grid, block, shared, stream, args.refill(kept), early),
+      () => this.bare.launch(functions.settled(fn), grid, block, shared, stream, args.refill(kept), early),
       () => functions.ready(fn),
     );
   }
   /** Allows launches of a function with so many bytes of dynamic shared memory. */
   allowShared(fn: Fn, bytes: number): void {
     const { turn, functions } = this;
-    const allow = (): void => this.#bare.setMaxDynamicShared(functions.settled(fn), bytes);
+    const allow = (): void => this.bare.setMaxDynamicShared(functions.settled(fn), bytes);
     if (functions.ready(fn) || this.recording) turn.take(allow);
     else turn.wait(allow, () => functions.ready(fn));
   }

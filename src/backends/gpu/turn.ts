@@ -97,7 +97,7 @@ export function inTurn(device: Device, turn: Turn): Device {
       const own = seen[name as string];
       if (own) return own;
       const value = Reflect.get(device, name) as unknown;
-      return typeof value === 'function' ? (seen[name as string] = value.bind(device)) : value;
+      return typeof value === 'function' ? (seen[name as string] = (...args) => calls[name as string](...args)) : value;
     },
   });
 }
