@@ -295,7 +295,9 @@ WICK_FN void decode_attention(const NewToken& p) {
 #pragma unroll
           for (int h = 0; h < 2; h++) {
             const u32(&q)[2] = wanted[2 * c + h];
-            multiply_narrow<T>(score[n], Frag{{q[0], 0, q[1], 0}}, key[2 * h], key[2 * h + 1]);
+            Frag left = {};  // eight rows: the other words are 0
+            left.w[0] = q[0], left.w[2] = q[1];
+            multiply_narrow<T>(score[n], left, key[2 * h], key[2 * h + 1]);
           }
         }
       fetch_units(0, j0 + Step);
