@@ -47,6 +47,12 @@ const KNOWN: readonly { arch: RegExp; symbol: RegExp; most: number; why: string 
     most: 24,
     why: "ROCm 7's library function has a table on the stack",
   },
+  {
+    arch: /^gfx1030$/,
+    symbol: /^layernorm_grads4_bf16$/,
+    most: 48,
+    why: 'six lists of 32 numbers a thread leave too few registers for what is being loaded',
+  },
 ];
 /**
  * Of the elementwise kernels, of which there are thousands: every row and cast once, two rows in all variants on all
