@@ -120,7 +120,8 @@ console.error(
 console.log(`${engine.name} on ${device.backend.description}, context ${context}, ${engine.limits.pages} pages`);
 const results: Result[] = [];
 for (const batch of batches) {
-  for (let i = 0; i < 2; i++) await measure(batch, 4); // kernels are compiled and steps recorded, prompts the second time
+  // Kernels are compiled and steps recorded, those with prompts the second time.
+  for (let i = 0; i < 2; i++) await measure(batch, 4);
   breakdown.clear();
   const r = await measure(batch, steps);
   results.push(r);

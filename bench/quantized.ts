@@ -199,7 +199,8 @@ if (!onCpu && !values.columns && !values.check) {
 steps.end();
 if (values.check) process.exit();
 console.log(
-  `${device.description}; ${onCpu ? 'reading' : 'copy'} ${(bandwidth / 1e9).toFixed(1)} GB/s; weights ${rows} x ${width}`,
+  `${device.description}; ${onCpu ? 'reading' : 'copy'} ${(bandwidth / 1e9).toFixed(1)} GB/s; ` +
+    `weights ${rows} x ${width}`,
 );
 console.log(
   table(
@@ -215,8 +216,15 @@ console.log(
     ]),
   ),
 );
-if (values.json)
-  writeFileSync(
-    values.json,
-    `${JSON.stringify({ device: device.description, date: new Date().toISOString(), commit: commitNow(), rows, width, bandwidthGbPerSecond: bandwidth / 1e9, results }, null, 1)}\n`,
-  );
+if (values.json) {
+  const record = {
+    device: device.description,
+    date: new Date().toISOString(),
+    commit: commitNow(),
+    rows,
+    width,
+    bandwidthGbPerSecond: bandwidth / 1e9,
+    results,
+  };
+  writeFileSync(values.json, `${JSON.stringify(record, null, 1)}\n`);
+}

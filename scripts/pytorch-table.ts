@@ -313,8 +313,8 @@ const DIFFERENT: Readonly<Record<string, string>> = {
   CosineAnnealingLR: 'stays at its end after T_max steps, where PyTorch goes up again',
   'conv2d, padding="same"': 'a number: dilation * (kernel - 1) / 2 of an odd kernel',
   clip_grad_norm_:
-    'gradients are clipped on their way to the step: `optimizer.backwardStep(loss, { clipNorm: 1 })`; there is no .grad, ' +
-    'and nothing to set to zero',
+    'gradients are clipped on their way to the step: `optimizer.backwardStep(loss, { clipNorm: 1 })`; ' +
+    'there is no .grad, and nothing to set to zero',
   'Module.modules, apply': '`for (const [name, m] of model.namedModules())`',
   'Module.register_forward_hook, register_full_backward_hook': '`model.onForward(hook)`, `model.onBackward(hook)`',
   'Module.to(dtype), half': "`model.to(undefined, 'f16')`",

@@ -36,9 +36,11 @@ const distance = (a: Tensor, b: Tensor): number => a.sub(b).abs().max().item() /
 
 /** Types that no architecture of the table stands for. */
 const WITHOUT = new Set(
-  `afmoe apertus bamba biogpt bitnet codegen cwm exaone_moe falcon_h1 falcon_mamba gemma3n_text gemma4_text gpt_neo minicpm3 nanochat youtu flex_olmo glm gptj granitemoehybrid helium hyperclovax jais2 jamba mamba mamba2 ministral
-  nemotron_h openai-gpt opt
-  persimmon phimoe qwen3_5_moe_text qwen3_5_text qwen3_next solar_open vaultgemma`.split(/\s+/),
+  `afmoe apertus bamba biogpt bitnet codegen cwm exaone_moe falcon_h1 falcon_mamba flex_olmo gemma3n_text gemma4_text
+  glm gpt_neo gptj granitemoehybrid helium hyperclovax jais2 jamba mamba mamba2 minicpm3 ministral nanochat
+  nemotron_h openai-gpt opt persimmon phimoe qwen3_5_moe_text qwen3_5_text qwen3_next solar_open vaultgemma youtu`.split(
+    /\s+/,
+  ),
 );
 /** Models that a file of their architecture would not be, by the folder's name: what is said of them. */
 const REFUSED: Readonly<Record<string, RegExp>> = {

@@ -90,7 +90,8 @@ test('a thread without memory ends its op in an OutOfMemoryError, and the pool g
   const numbers = Array.from({ length: n * n }, (_, i) => (i % 7) - 3);
   const [a, b, out] = [numbers, numbers, numbers].map((list) => floats(engine, [1, n, n], list));
   await joinedBy(engine, 4, a, out); // products take scratch memory of their own, for which nothing is left
-  for (const op of [row('bmm'), row('add')]) assert.equal(engine.supports(op, 'f32'), true); // found by name, with memory
+  // Found by name, with memory.
+  for (const op of [row('bmm'), row('add')]) assert.equal(engine.supports(op, 'f32'), true);
   const blocks: Memory[] = [];
   for (let size = 1 << 30; size >= 64; ) {
     try {

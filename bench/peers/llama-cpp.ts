@@ -198,10 +198,14 @@ async function compare(model: string, type: string, file: string, names: readonl
   }
 }
 
+const told = ({ prefill, decode }: { readonly prefill: number; readonly decode: number }): string =>
+  `prefill ${prefill.toFixed(0)}, decode ${decode.toFixed(0)} tokens/s`;
+
 async function main(): Promise<void> {
-  const found = values.peer !== undefined && existsSync(join(values.peer, 'node_modules', 'node-llama-cpp'));
+  const about = values.peer && join(values.peer, 'node_modules/node-llama-cpp/package.json');
+  const found = about !== undefined && existsSync(about);
   const peer = found
-    ? `node-llama-cpp ${(JSON.parse(readFileSync(join(values.peer as string, 'node_modules/node-llama-cpp/package.json'), 'utf8')) as { version: string }).version}`
+    ? `node-llama-cpp ${(JSON.parse(readFileSync(about, 'utf8')) as { version: string }).version}`
     : `node-llama-cpp is not installed in ${values.peer ?? 'a folder given with --peer'}: wick alone`;
   console.error(peer);
   const folder = mkdtempSync(join(tmpdir(), 'wick-llama-cpp-'));
@@ -215,9 +219,7 @@ async function main(): Promise<void> {
         await quantizeGguf(join(folder, model), file, { type });
         const r = await compare(model, type, file, found ? ['wick', 'llama.cpp'] : ['wick']);
         results.push(r);
-        console.error(
-          `${model} ${type}: prefill ${r.wick.prefill.toFixed(0)} and ${r.llamaCpp?.prefill.toFixed(0) ?? '-'}, decode ${r.wick.decode.toFixed(0)} and ${r.llamaCpp?.decode.toFixed(0) ?? '-'} tokens/s`,
-        );
+        console.error(`${model} ${type}: wick ${told(r.wick)}` + (r.llamaCpp ? `; llama.cpp ${told(r.llamaCpp)}` : ''));
         rmSync(file);
       }
     }

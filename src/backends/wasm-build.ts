@@ -29,9 +29,9 @@ const THREAD_EXPORTS = ['__stack_pointer', '__wasm_init_tls', '__tls_size', '__t
 /** Functions of the C library's heap, which is of one thread: native/engine/threads.cpp has a lock around each. */
 const HEAP = ['malloc', 'calloc', 'realloc', 'free', 'aligned_alloc', 'posix_memalign'];
 /**
- * The C and C++ libraries that Debian has for WebAssembly are compiled without atomics, which the linker refuses beside
- * shared memory unless told not to look. What the engine takes of them holds no state but the heap, which is locked, and
- * errno, which nobody reads.
+ * The C and C++ libraries that Debian has for WebAssembly are compiled without atomics, which the linker refuses
+ * beside shared memory unless told not to look. What the engine takes of them holds no state but the heap, which is
+ * locked, and errno, which nobody reads.
  */
 const SHARED = [
   '--shared-memory',
@@ -55,8 +55,10 @@ const LINK = [
 export const wasmFolder: string = join(nativeDir, 'prebuilt');
 
 /** The module's name tells the sources that it is made from, whichever compiler made it. */
-const wasmName = (): string =>
-  `wick-${hash(...FLAGS, ...LINK, ...units([WASM_SET]).flatMap((u) => [u.name, ...u.flags, ...textsOf(u.source).values()]))}.wasm`;
+const wasmName = (): string => {
+  const made = units([WASM_SET]).flatMap((u) => [u.name, ...u.flags, ...textsOf(u.source).values()]);
+  return `wick-${hash(...FLAGS, ...LINK, ...made)}.wasm`;
+};
 
 /** Where a module of these very sources lies in the package. */
 export const shippedWasm = (): string => join(wasmFolder, wasmName());

@@ -1,5 +1,5 @@
-// Steps with one new token a sequence, recorded once for each size of batch. Where the device draws, tokens come from the
-// step before and the draws are part of the recording.
+// Steps with one new token a sequence, recorded once for each size of batch. Where the device draws, tokens come from
+// the step before and the draws are part of the recording.
 import type { Tensor } from '../tensor/tensor.js';
 import { type DeviceDraws, DrawRows } from './device-draws.js';
 import type { PagedLayout } from './paged-step.js';

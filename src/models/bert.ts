@@ -1,5 +1,6 @@
-// BERT and its kin: RoBERTa, XLM-RoBERTa (positions counted from the padding token's number), DistilBERT (other names, no
-// token types), MPNet (scores by distance), ELECTRA and ALBERT (a narrower embedding, in ALBERT layers that share tensors).
+// BERT and its kin: RoBERTa, XLM-RoBERTa (positions counted from the padding token's number), DistilBERT (other names,
+// no token types), MPNet (scores by distance), ELECTRA and ALBERT (a narrower embedding, in ALBERT layers that share
+// tensors).
 import { type Embedding, embedding, type LayerNorm, layerNorm, linear, type Linear } from '../nn/layers.js';
 import { Module } from '../nn/module.js';
 import type { VarBuilder } from '../nn/var-builder.js';
@@ -135,7 +136,9 @@ class Bert extends TextEncoder {
     const pooler = names.pooler ?? 'pooler.dense';
     this.pooler = vb.has(`${pooler}.weight`) ? linear(c.width, c.width, vb.pp(pooler)) : undefined;
   }
-  /** What scores are added for the distance of two tokens and, where there are any, for padding: (b or 1, heads, t, t). */
+  /**
+   * What scores are added for the distance of two tokens and, where there are any, for padding: (b or 1, heads, t, t).
+   */
   #bias(table: Embedding, t: number, mask: Tensor | undefined): Tensor {
     const ids = Uint32Array.from({ length: t * t }, (_, i) =>
       distanceBucket((i % t) - Math.floor(i / t), true, table.weight.shape[0], 128),

@@ -213,7 +213,9 @@ export interface Experts {
   readonly scaled?: boolean;
 }
 
-/** A dense branch beside experts, each with a norm behind it; experts have one in front, too, and the router reads x. */
+/**
+ * A dense branch beside experts, each with a norm behind it; experts have one in front, too, and the router reads x.
+ */
 export interface DenseAndExperts {
   readonly kind: 'both';
   readonly dense: DenseMlp;

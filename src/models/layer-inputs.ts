@@ -1,5 +1,5 @@
-// Narrow vectors that tokens have for each layer beside the one that goes through all of them (Gemma 3n, Gemma 4): a table's
-// row and a product of the embedding, together; behind a layer's branches they meet a gate.
+// Narrow vectors that tokens have for each layer beside the one that goes through all of them (Gemma 3n, Gemma 4): a
+// table's row and a product of the embedding, together; behind a layer's branches they meet a gate.
 import { activation } from '../nn/activation.js';
 import { type Init, normal } from '../nn/init.js';
 import { type AnyLinear as Linear, Embedding } from '../nn/layers.js';

@@ -69,7 +69,9 @@ export interface RopeReading {
   /** Sections for images' two directions: all of them hold the position of a text's token. */
   readonly sections?: boolean;
   readonly theta?: number;
-  /** The part that turns where the config does not say. Families without it turn whole heads, whatever a config says. */
+  /**
+   * The part that turns where the config does not say. Families without it turn whole heads, whatever a config says.
+   */
   readonly partial?: number;
   /** Only what stands within the rope's parameters counts, not the same names beside them. */
   readonly within?: boolean;

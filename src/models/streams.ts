@@ -1,5 +1,5 @@
-// Several vectors a token, of which each layer works on one: the others are predicted before it and corrected after it by what
-// it changed (AltUp, Gemma 3n). Beside attention stands a narrow branch (LAuReL).
+// Several vectors a token, of which each layer works on one: the others are predicted before it and corrected after it
+// by what it changed (AltUp, Gemma 3n). Beside attention stands a narrow branch (LAuReL).
 import type { AnyLinear as Linear } from '../nn/layers.js';
 import { Module } from '../nn/module.js';
 import type { Tensor } from '../tensor/tensor.js';

@@ -141,8 +141,8 @@ export abstract class Module {
   }
 
   /**
-   * Copies values of a map or an object into the tensors of the same names, in place. Names that are missing or unexpected are an error that
-   * lists them; with `{ strict: false }` they are what it returns.
+   * Copies values of a map or an object into the tensors of the same names, in place. Names that are missing or
+   * unexpected are an error that lists them; with `{ strict: false }` they are what it returns.
    */
   loadStateDict(
     from: ReadonlyMap<string, Tensor> | Readonly<Record<string, Tensor>>,

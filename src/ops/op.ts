@@ -44,7 +44,9 @@ export interface GradContext<P extends Params = Params> {
   readonly params: P;
   /** Whether input i wants a gradient, so that a rule can skip costly work. */
   readonly needs: (i: number) => boolean;
-  /** For rows that join gradients: what has flowed to the first operand so far, which is part of their answer for it. */
+  /**
+   * For rows that join gradients: what has flowed to the first operand so far, which is part of their answer for it.
+   */
   readonly before?: Tensor | undefined;
 }
 /** A gradient for each operand, in their order; undefined where none flows. */

@@ -202,7 +202,8 @@ export const swigluGradRow: KernelRow<any> = {
     want('swigluGrad', 'x', x, 2, SMALL);
     if (grad.dtype !== x.dtype || formatShape(grad.shape) !== formatShape([x.shape[0], x.shape[1] / 2]))
       throw new ShapeError(
-        `swigluGrad: ${grad.dtype} ${formatShape(grad.shape)} must be half as wide as ${x.dtype} ${formatShape(x.shape)}`,
+        `swigluGrad: ${grad.dtype} ${formatShape(grad.shape)} must be half as wide as ` +
+          `${x.dtype} ${formatShape(x.shape)}`,
       );
     return [x];
   },

@@ -114,7 +114,9 @@ function compile(path: string): WasmModule {
   }
 }
 
-/** The module in this thread. The C library asks for files that the engine never uses: an error names what was called. */
+/**
+ * The module in this thread. The C library asks for files that the engine never uses: an error names what was called.
+ */
 function instantiate(module: WasmModule, memory: WasmMemory, grow: (workers: number) => void): Instance {
   const imports: WasmImports = {};
   for (const { module: from, name } of Wasm.Module.imports(module))

@@ -1,5 +1,5 @@
-// Gemma 4 (and what it shares with Gemma 3n): layers that look at the keys of others, narrow vectors for each layer, dense
-// branches beside experts.
+// Gemma 4 (and what it shares with Gemma 3n): layers that look at the keys of others, narrow vectors for each layer,
+// dense branches beside experts.
 import { FormatError } from '../../base/errors.js';
 import type { Config, Json } from '../config.js';
 import { ALL_NORMS, type DenseMlp, type Experts, type Features } from '../features.js';
@@ -55,7 +55,8 @@ function gemma4Features(c: Config): Features {
   c.only('use_bidirectional_attention', 'vision');
   const sameKeys = c.flag('attention_k_eq_v', false);
   const listed = layerTypes(c, s.layers, lastFull(6));
-  const types = listed.map((t, i) => (i === s.layers - 1 ? 'full_attention' : t)); // the last is full, whatever a list says
+  // The last is full, whatever a list says.
+  const types = listed.map((t, i) => (i === s.layers - 1 ? 'full_attention' : t));
   const windows = windowsBy(c, types, c.count('sliding_window', 512, 1));
   const sizes = layerSizes(c, s, types, sameKeys);
   const nested = (i: number): RopeFeature =>
