@@ -43,15 +43,46 @@ function declared(text: string): string[] | undefined {
   return [first[1], ...others];
 }
 
+const SPACE = /\s*/y;
+const WORD = /\w*/y;
+/** What may stand in a declaration without ending it or opening anything. */
+const PLAIN = /[^#([{";]*/y;
+const TYPE = /(?:template\s*<[^{;]*>\s*)*(?:struct|class|union|typedef|enum)\b/y;
+/** The place after what matches at `from`, which is `from` where nothing does. */
+function past(pattern: RegExp, text: string, from: number): number {
+  pattern.lastIndex = from;
+  return pattern.test(text) ? pattern.lastIndex : from;
+}
+/** The end of a directive's line, continued lines included. */
+function lineEnd(text: string, from: number): number {
+  let end = text.indexOf('\n', from);
+  while (end > 0 && text[end - 1] === '\\') end = text.indexOf('\n', end + 1);
+  return end < 0 ? text.length : end;
+}
+/** The end of a declaration; undefined where a directive or the text's own end cuts it in two. */
+function declarationEnd(text: string, from: number): number | undefined {
+  const isType = past(TYPE, text, from) > from;
+  for (let i = from; ; ) {
+    i = past(PLAIN, text, i);
+    const c = text[i];
+    if (c === undefined || c === '#') return undefined;
+    if (c === ';') return i + 1;
+    if (c === '"') i = text.indexOf('"', i + 1) + 1;
+    else i = closing(text, i);
+    if (c !== '{') continue;
+    const next = past(SPACE, text, i);
+    if (text[next] === ';') return next + 1;
+    if (!isType) return i;
+  }
+}
+
 /** A text without comments as items in order; undefined where a directive cuts a declaration in two. */
 function splitItems(text: string, macros: ReadonlyMap<string, Macro>): Item[] | undefined {
   const items: Item[] = [];
-  const skipSpace = (i: number): number => i + (/^\s*/.exec(text.slice(i, i + 4096))?.[0].length ?? 0);
-  for (let i = skipSpace(0); i < text.length; i = skipSpace(i)) {
-    const from = i;
-    if (text[i] === '#') {
-      while (i < text.length && !(text[i] === '\n' && text[i - 1] !== '\\')) i++;
-      const line = text.slice(from, i);
+  for (let from = past(SPACE, text, 0), end = 0; from < text.length; from = past(SPACE, text, end)) {
+    if (text[from] === '#') {
+      end = lineEnd(text, from);
+      const line = text.slice(from, end);
       const define = /^#\s*define\s+(\w+)/.exec(line);
       items.push({
         text: line,
@@ -60,13 +91,14 @@ function splitItems(text: string, macros: ReadonlyMap<string, Macro>): Item[] | 
       });
       continue;
     }
-    const word = /^\w+/.exec(text.slice(i, i + 100))?.[0] ?? '';
-    if (macros.has(word) && text[i + word.length] === '(') {
-      i = closing(text, i + word.length);
-      const use = text.slice(from, i);
+    const wordEnd = past(WORD, text, from);
+    const word = text.slice(from, wordEnd);
+    if (text[wordEnd] === '(' && macros.has(word)) {
+      end = closing(text, wordEnd);
+      const use = text.slice(from, end);
       const made = splitItems(
         expand(use, macros, () => true),
-        new Map(),
+        NO_MACROS,
       );
       items.push({
         text: use,
@@ -75,38 +107,62 @@ function splitItems(text: string, macros: ReadonlyMap<string, Macro>): Item[] | 
       });
       continue;
     }
-    const isType = /^(template\s*<[^{;]*>\s*)*(struct|class|union|typedef|enum)\b/.test(text.slice(i, i + 2000));
-    for (let done = false; !done; ) {
-      const c = text[i];
-      if (i >= text.length || c === '#') return undefined;
-      if (c === '(' || c === '[') i = closing(text, i);
-      else if (c === '"') i = text.indexOf('"', i + 1) + 1;
-      else if (c === '{') {
-        i = closing(text, i);
-        const next = skipSpace(i);
-        if (text[next] === ';') i = next + 1;
-        done = text[i - 1] === ';' || !isType;
-      } else {
-        i++;
-        done = c === ';';
-      }
-    }
-    const whole = text.slice(from, i);
-    items.push({ text: whole, names: declared(whole), refs: identifiers(whole) });
+    const whole = declarationEnd(text, from);
+    if (whole === undefined) return undefined;
+    end = whole;
+    const own = text.slice(from, end);
+    items.push({ text: own, names: declared(own), refs: identifiers(own) });
   }
   return items;
 }
+const NO_MACROS: ReadonlyMap<string, Macro> = new Map();
 
 /** Comments and blank lines go: compilers need not read them either. */
 export const stripped = (text: string): string =>
   text.replace(/\/\/[^\n]*|\/\*[\s\S]*?\*\//g, '').replace(/\n\s*\n+/g, '\n');
 
-const known = new Map<string, Item[] | undefined>();
-/** The items of a text whose macros may be those of `all`; texts that many units share are taken apart once. */
-function itemsOf(text: string, all: string): Item[] | undefined {
-  const key = `${all.length} ${text}`;
-  if (!known.has(key)) known.set(key, splitItems(stripped(text), readMacros(stripped(all))));
-  return known.get(key);
+/** A text taken apart. */
+interface Part {
+  readonly items: readonly Item[];
+  readonly byName: ReadonlyMap<string, readonly Item[]>;
+}
+/** A text and what is known of it: it is read once, and taken apart once for every set of macros. */
+interface Read {
+  readonly number: number;
+  readonly code: string;
+  readonly macros: ReadonlyMap<string, Macro>;
+  readonly parts: Map<string, Part | undefined>;
+}
+function partOf(code: string, macros: ReadonlyMap<string, Macro>): Part | undefined {
+  const items = splitItems(code, macros);
+  if (!items) return undefined;
+  const byName = new Map<string, Item[]>();
+  for (const item of items)
+    for (const name of item.names ?? []) {
+      const same = byName.get(name);
+      if (same) same.push(item);
+      else byName.set(name, [item]);
+    }
+  return { items, byName };
+}
+const known = new Map<string, Read>();
+function read(text: string): Read {
+  let r = known.get(text);
+  if (!r) {
+    const code = stripped(text);
+    known.set(text, (r = { number: known.size, code, macros: readMacros(code), parts: new Map() }));
+  }
+  return r;
+}
+/** Texts that stand together, so that the macros of each serve all. */
+function partsOf(texts: readonly string[]): (Part | undefined)[] {
+  const all = texts.map(read);
+  const having = all.filter((r) => r.macros.size > 0);
+  const key = having.map((r) => r.number).join();
+  return all.map(({ code, parts }) => {
+    if (!parts.has(key)) parts.set(key, partOf(code, new Map(having.flatMap((r) => [...r.macros]))));
+    return parts.get(key);
+  });
 }
 
 /** Conditionals with nothing in them. */
@@ -124,29 +180,26 @@ function dropEmpty(text: string): string {
  * specialisations stay with what they belong to, so that what is left means the same.
  */
 export function needed(texts: readonly string[], kernels: string): string {
-  const all = texts.join('\n');
-  const parts = texts.map((text) => itemsOf(text, all));
-  if (parts.some((p) => p === undefined)) return stripped(all);
-  const items = (parts as Item[][]).flat();
-  const byName = new Map<string, Item[]>();
-  for (const item of items) for (const name of item.names ?? []) byName.set(name, [...(byName.get(name) ?? []), item]);
+  const found = partsOf(texts);
+  if (found.some((p) => p === undefined)) return stripped(texts.join('\n'));
+  const parts = found as Part[];
   const kept = new Set<Item>();
   const seen = new Set<string>();
   const queue = identifiers(kernels);
   const keep = (item: Item): void => {
     if (kept.has(item)) return;
     kept.add(item);
-    queue.push(...item.refs);
+    for (const name of item.refs) if (!seen.has(name)) queue.push(name);
   };
-  items.filter((i) => i.names === undefined).forEach(keep);
+  for (const { items } of parts) for (const item of items) if (item.names === undefined) keep(item);
   for (let name = queue.pop(); name !== undefined; name = queue.pop()) {
     if (seen.has(name)) continue;
     seen.add(name);
-    byName.get(name)?.forEach(keep);
+    for (const { byName } of parts) byName.get(name)?.forEach(keep);
   }
   return dropEmpty(
-    items
-      .filter((i) => kept.has(i))
+    parts
+      .flatMap(({ items }) => items.filter((i) => kept.has(i)))
       .map((i) => `${i.text}\n`)
       .join(''),
   );
