@@ -50,9 +50,14 @@ const RULES: readonly Rule[] = [
 type Guard = readonly Question[];
 const tests = (...names: string[]): Guard => names.map((test) => ({ test }));
 const part = (cases: string, devices = 'sim:32'): Question => ({ test: 'matrix', cases, devices, sample: 12 });
+const launches = (cases: string): Question => ({ test: 'launches', cases });
 const matrix = (cases: string, devices = 'sim:32'): Question => ({ test: 'matrix', cases, devices });
-/** A few cases of each op first, which notice most and cost a tenth; then kernels by name with long rows; then all cases. */
+/**
+ * What plans launch, which costs seconds; a few cases of each op, which notice most and cost a tenth; kernels by name
+ * with long rows; then all cases.
+ */
 const asked = (cases: string, module: string): Guard => [
+  launches(cases),
   part(cases),
   { test: 'kernels-structured', module },
   matrix(cases),
@@ -99,16 +104,26 @@ const GUARDS: Readonly<Partial<Record<Area, Readonly<Record<string, Guard>>>>> =
     'src/backends/gpu/reduce': asked('sum,max,min,argmax,prod,mean', 'reduce'),
     'src/backends/gpu/indexing': [...asked('gather,scatter,index', 'indexing'), ...tests('trust-indices')],
     'src/backends/gpu/sort': asked('sort,argsort,topk', 'sort'),
-    'src/backends/gpu/movement': [part('copy,cat,place,new,castTo'), matrix('copy,cat,place,new,castTo')],
+    'src/backends/gpu/movement': [
+      launches('copy,cat,place,new,castTo'),
+      part('copy,cat,place,new,castTo'),
+      matrix('copy,cat,place,new,castTo'),
+    ],
     'src/backends/gpu/elementwise': [
+      launches('elementwise,castTo'),
       part('add,exp,where,castTo,affine,powf'),
       ...tests('fuse'),
       matrix('add,exp,where,castTo,affine,powf'),
     ],
-    'src/backends/gpu/attention': [part('sdpa'), ...tests('attention-grid'), matrix('sdpa')],
-    'src/backends/gpu/allocator': tests('leaks', 'sim-driver'),
-    'src/kernels/elementwise-plan': [part('add,exp,where,castTo'), matrix('add,exp'), ...tests('kernels-elementwise')],
-    'src/backends/gpu/attention-kernels': [part('sdpa'), ...tests('attention-grid'), matrix('sdpa')],
+    'src/backends/gpu/attention': [launches('sdpa'), part('sdpa'), ...tests('attention-grid'), matrix('sdpa')],
+    'src/backends/gpu/allocator': tests('gpu-memory', 'leaks', 'sim-driver'),
+    'src/kernels/elementwise-plan': [
+      launches('elementwise'),
+      part('add,exp,where,castTo'),
+      matrix('add,exp'),
+      ...tests('kernels-elementwise'),
+    ],
+    'src/backends/gpu/attention-kernels': [launches('sdpa'), part('sdpa'), ...tests('attention-grid'), matrix('sdpa')],
   },
   io: {
     'src/io/safetensors': tests('io-safetensors', 'io-load'),

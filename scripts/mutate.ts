@@ -253,7 +253,12 @@ function save(): Outcome[] {
   return results;
 }
 
-const queue = mutants.filter((m) => !outcomes.has(hashOf(m)) && (!values.quick || isHost(m) || m.ops.length > 0));
+/** What survived without a reason is judged again: tests that notice it may have come since. */
+const isSettled = (m: AnyMutant): boolean => {
+  const o = outcomes.get(hashOf(m));
+  return o !== undefined && (o.killed || (o.reason ?? equivalence(m)) !== undefined);
+};
+const queue = mutants.filter((m) => !isSettled(m) && (!values.quick || isHost(m) || m.ops.length > 0));
 console.log(`${mutants.length} mutants, ${mutants.length - queue.length} known from before`);
 let done = 0;
 const waiting = queue.length;

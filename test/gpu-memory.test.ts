@@ -1,6 +1,7 @@
 // A GPU's memory while work is recorded: when it runs out, when recording fails, when several recordings share it.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { capacityOf } from '../src/backends/gpu/allocator.js';
 import type { GpuBackend } from '../src/backends/gpu/gpu.js';
 import { OutOfMemoryError } from '../src/base/errors.js';
 import { scope, tensor, type Tensor } from '../src/index.js';
@@ -28,6 +29,13 @@ function withRoom(bytes: number, f: () => void): void {
   }
 }
 const sumOf = (x: Tensor): number => scope(() => x.sum().item());
+
+test('blocks hold what is asked for, in steps of 512 bytes and above 4 KiB of an eighth of a power of two', () => {
+  const sizes = [0, 1, 512, 513, 4095, 4096, 4097, 5000, 8191, 8192, 8193, 1_000_000, 2 ** 33 + 1];
+  assert.deepEqual(sizes.map(capacityOf), [
+    ...[512, 512, 512, 1024, 4096, 4096, 4608, 5120, 8192, 8192, 9216, 1_048_576, 2 ** 33 + 2 ** 30],
+  ]);
+});
 const free = (): number => backend.context.device.memory().free;
 
 test('memory that runs out while work is recorded is found in blocks kept for reuse', { skip }, () => {

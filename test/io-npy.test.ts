@@ -290,6 +290,16 @@ test('zip: zip64 sizes are read', () => {
   assert.deepEqual(Buffer.from(content(zip, 'x')), data);
 });
 
+test('zip: small members need no reader of zip64, and what looks like its record before the end is not one', () => {
+  const data = Buffer.from('hello');
+  const zip = Buffer.from(zipOf({ x: data }));
+  assert.equal(zip.readUInt16LE(4), 20, 'the version that a reader needs');
+  const locator = Buffer.alloc(20);
+  locator.writeUInt32LE(0x07064b50);
+  const odd = Buffer.concat([zip.subarray(0, -22), locator, zip.subarray(-22)]);
+  assert.deepEqual(Buffer.from(content(openZip(new Uint8Array(odd)), 'x')), data);
+});
+
 test('damaged npz files give a result or a typed error', () => {
   for (const deflate of [false, true]) {
     const good = npzBytes(

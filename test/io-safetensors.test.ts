@@ -32,6 +32,18 @@ test('what is written is read back, byte for byte, in every dtype', () => {
   );
 });
 
+test("a source of one's own is read like a file, and what is none is refused", () => {
+  const bytes = safetensorsBytes([memoryRecord('x', 'u8', [3], Uint8Array.of(1, 2, 3))], {});
+  const own = {
+    name: 'own',
+    size: bytes.length,
+    readInto: (offset: number, target: Uint8Array) => target.set(bytes.subarray(offset, offset + target.length)),
+    close: () => {},
+  };
+  assert.deepEqual([...SafeTensors.open(own).record('x').read()], [1, 2, 3]);
+  assert.throws(() => SafeTensors.open({ size: 9 } as never), /a source of bytes, not by object/);
+});
+
 test('tensors are written with wide elements first, aligned to their element', () => {
   const bytes = safetensorsBytes([
     memoryRecord('a', 'u8', [3], new Uint8Array(3)),

@@ -85,13 +85,13 @@ export function legacyFile(root: Pickled, storages: [key: string, count: number,
   );
 }
 
-function tarMember(name: string, bytes: Buffer): Buffer {
+function tarMember(name: string, bytes: Buffer, kind: number): Buffer {
   const head = Buffer.alloc(512);
   head.write(name);
   head.write('0000644\0', 100);
   head.write(`${bytes.length.toString(8).padStart(11, '0')}\0`, 124);
   head.fill(32, 148, 156);
-  head[156] = 0x30;
+  head[156] = kind;
   head.write(
     `${head
       .reduce((n, b) => n + b, 0)
@@ -105,9 +105,9 @@ function tarMember(name: string, bytes: Buffer): Buffer {
 /**
  * PyTorch's first format: storages with views of them, tensors over both, and a pickle that names tensors by number.
  */
-export function tarFile(members: Record<string, Buffer>): Uint8Array {
+export function tarFile(members: Record<string, Buffer>, kind = 0x30): Uint8Array {
   return new Uint8Array(
-    Buffer.concat([...Object.entries(members).map(([n, b]) => tarMember(n, b)), Buffer.alloc(1024)]),
+    Buffer.concat([...Object.entries(members).map(([n, b]) => tarMember(n, b, kind)), Buffer.alloc(1024)]),
   );
 }
 

@@ -232,6 +232,12 @@ test('a tar header that fails its checksum is refused, and so is an archive with
   );
 });
 
+test('tar members are files by either of their marks, and a folder of the same name is none', () => {
+  const members = { pickle: p.pickle(p.dict()), storages: p.tarStorages([]) };
+  for (const kind of [0, 0x30]) assert.deepEqual(TorchFile.open(p.tarFile(members, kind)).names, []);
+  assert.throws(() => TorchFile.open(p.tarFile(members, 0x35)), /holds no "storages"/);
+});
+
 test('unknown globals are kept as records, run nothing, and are an error only for the tensor that needs them', () => {
   const flag = join(dir, 'ran');
   const file = open(

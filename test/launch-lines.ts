@@ -1,0 +1,293 @@
+// What plans would launch, a line a step: every family's samples and sizes beyond them, in the layouts that tensors
+// have, on devices on paper. Nothing runs, so sizes may be as large as they like and GPUs as rare.
+import { createHash } from 'node:crypto';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { brotliCompressSync, brotliDecompressSync, constants } from 'node:zlib';
+import { bytesOf, type DType, kernelDType } from '../src/base/dtype.js';
+import { Layout } from '../src/base/layout.js';
+import { packageRoot } from '../src/base/paths.js';
+import type { View } from '../src/backends/backend.js';
+import { chainLaunch } from '../src/backends/gpu/elementwise.js';
+import { PLANNED, planRow } from '../src/backends/gpu/families.js';
+import { type Launch, type Step, Temporary } from '../src/backends/gpu/plan.js';
+import type { DeviceInfo } from '../src/driver/driver.js';
+import type { KernelRow, RunRow, Sample } from '../src/ops/op.js';
+import { opList, OPS } from '../src/ops/table.js';
+import { TRAINING_ROWS } from '../src/ops/training.js';
+import { LAYOUTS } from '../src/testing/layouts.js';
+
+const device = (arch: string, warp: number, multiprocessors: number, sharedPerBlockOptin: number): DeviceInfo =>
+  ({ name: 'on paper', arch, warp, multiprocessors, sharedPerBlockOptin }) as unknown as DeviceInfo;
+export const ON_PAPER = [
+  device('sm_90', 32, 132, 232448),
+  device('sm_80', 32, 108, 166912),
+  device('gfx90a', 64, 104, 65536),
+  device('gfx1030', 32, 40, 65536),
+];
+
+/** Operands stand a power of two apart, so that an address tells whose it is and how far in. */
+const SLOT = 2 ** 44;
+const nameOf = (address: number): string => {
+  const [slot, offset] = [Math.floor(address / SLOT), address % SLOT];
+  return `${slot === 0 ? 'temporary' : slot >= 100 ? `out${slot - 100}` : `in${slot - 1}`}+${offset}`;
+};
+const isView = (v: object): v is View => 'memory' in v && 'layout' in v;
+const short = (text: string | Uint8Array): string => createHash('sha256').update(text).digest('hex').slice(0, 12);
+const viewText = (v: View): string =>
+  `${v.memory instanceof Temporary ? `temporary of ${v.memory.bytes}` : nameOf(v.memory.address)} ${v.dtype}[${v.layout.shape}]/${v.layout.strides}@${v.layout.offset}`;
+/** A value of an argument, or of anything that a step holds. */
+function text(v: unknown): string {
+  if (typeof v !== 'object' || v === null) return String(v);
+  if (isView(v)) return viewText(v);
+  if (Array.isArray(v)) return `[${v.map(text)}]`;
+  if ('fault' in v) return 'fault';
+  if ('buffer' in v && 'offset' in v) return `${v.buffer}+${v.offset}`;
+  return `{${Object.entries(v)
+    .filter(([, x]) => x !== undefined)
+    .map(([k, x]) => `${k}:${text(x)}`)
+    .join(' ')}}`;
+}
+export const launchText = (l: Launch): string =>
+  `${l.symbol}<${l.grid}|${l.block}|${l.shared}>${l.early ? ' early' : ''} ${text(l.args)}`;
+function stepText(step: Step): string {
+  if ('launches' in step)
+    return `${step.launches.map(launchText).join(' ; ')} scratch ${step.scratch} with ${text(step.buffers)}`;
+  if ('chain' in step) {
+    const { chain, out, inputs, scalars } = step;
+    const p = chainLaunch(
+      chain,
+      out.layout,
+      inputs.map((v) => v.layout),
+    );
+    return `${p.symbol}<${p.grid}|${p.block}> ${p.offsets} ${short(p.head)} ${text([out, inputs, scalars])}`;
+  }
+  return text(step);
+}
+
+interface Signature {
+  readonly shape: readonly number[];
+  readonly dtype: DType;
+}
+const PLACES = { contiguous: LAYOUTS.contiguous, offset: LAYOUTS.offset, transposed: LAYOUTS.transposed };
+function views(sigs: readonly Signature[], from: number, place: keyof typeof PLACES): View[] {
+  return sigs.map(({ shape, dtype }, i) => {
+    const layout = PLACES[place](shape) ?? Layout.contiguous(shape);
+    const memory = { bytes: layout.end * bytesOf(dtype), address: (from + i) * SLOT };
+    return { memory, layout, dtype: kernelDType(dtype) };
+  });
+}
+
+/** Sizes at which another kernel serves, or the same one cuts its work in another way; null is the dtype in turn. */
+type Larger = readonly (readonly [
+  op: string,
+  inputs: readonly (readonly [shape: readonly number[], dtype: DType | null])[],
+  params: object,
+])[];
+const MATRICES = [
+  [4, 100000],
+  [4096, 4096],
+  [4096, 1024],
+  [1000, 20000],
+  [30000, 33],
+  [300, 200, 128],
+] as const;
+const ATTENTION = { layout: 'bthd', scale: 0.125, softcap: 0, left: -1, right: 0, extras: [], longest: [0, 0] };
+const BLOCK_BYTES = { Q4_0: 18 / 32, Q8_0: 34 / 32, Q4_K: 144 / 256, Q6_K: 210 / 256 };
+const plain = (...shapes: readonly (readonly number[])[]) => shapes.map((shape) => [shape, null] as const);
+const LARGER: Larger = [
+  ...[
+    [1, 4096, 4096],
+    [8, 512, 304],
+    [64, 64, 65536],
+    [4096, 4096, 1024],
+    [200, 130, 72],
+    [130, 200, 2056],
+  ].map(([m, n, k]) => ['bmm', plain([m, k], [k, n]), {}] as const),
+  ['bmm', plain([3, 5, 200, 64], [3, 5, 64, 40]), {}],
+  ['bmm', plain([70000, 2, 16], [70000, 16, 4]), {}],
+  ...MATRICES.flatMap((shape) =>
+    [shape.length - 1, 0].flatMap(
+      (dim): Larger => [
+        ...['sum', 'max', 'argmax'].map((op) => [op, plain(shape), { dims: [dim], keepdim: false }] as const),
+        ...['softmax', 'logSoftmax'].map((op) => [op, plain(shape), { dim }] as const),
+        ['softmaxBackward', plain(shape, shape), { dim }],
+        ['cumsum', plain(shape), { dim, reverse: false, exclusive: false }],
+        ['cumsum', plain(shape), { dim, reverse: true, exclusive: true }],
+        ['argsort', plain(shape), { dim, descending: dim === 0 }],
+      ],
+    ),
+  ),
+  ...MATRICES.flatMap((shape): Larger => {
+    const [cols, eps] = [shape.slice(-1), 1e-5];
+    return [
+      ['layerNorm', plain(shape, cols, cols), { eps, weight: true, bias: true }],
+      ['rmsNorm', plain(shape, cols), { eps, weight: true, bias: false }],
+      ['layerNormBackward', plain(shape, shape, cols), { eps, weight: true, bias: false }],
+      ['layerNormGrads', plain(shape, shape, cols), { eps, weight: true, bias: true }],
+      ['rmsNormBackward', plain(shape, shape, cols), { eps, weight: true, bias: false }],
+    ];
+  }),
+  ...[64, 96, 128, 256].flatMap((dim) =>
+    [1, 4, 5, 700].flatMap((rows): Larger => {
+      const [q, k, sums] = [
+        [2, rows, 12, dim],
+        [2, 900, 3, dim],
+        [2, 12, rows],
+      ];
+      return [
+        ['sdpaRun', plain(q, k, k), ATTENTION],
+        ['sdpaRun', plain(q, k, k), { ...ATTENTION, softcap: 30, left: 127 }],
+        ['sdpaBackward', plain(q, k, k, q, sums, sums), ATTENTION],
+        ['sdpaBackward', plain(q, k, k, q, sums, sums), { ...ATTENTION, softcap: 30 }],
+        ['sdpaDelta', plain(q, q), { layout: 'bthd' }],
+      ];
+    }),
+  ),
+  ...Object.entries(BLOCK_BYTES).flatMap(([type, bytes]) =>
+    [1, 2, 5, 8, 24, 100].flatMap((m) =>
+      [true, false].map(
+        (quick) =>
+          [
+            'qmatmul',
+            [
+              [[m, 4096], null],
+              [[6144, 4096 * bytes], 'u8'],
+            ],
+            { type, quick },
+          ] as const,
+      ),
+    ),
+  ),
+  ...[1, 7, 600].map(
+    (m) =>
+      [
+        'matmulExperts',
+        [
+          [[m, 1, 512], null],
+          [[16, 384, 512], null],
+          [[m, 4], 'i64'],
+        ],
+        {},
+      ] as const,
+  ),
+];
+
+// ---- elementwise ----
+
+const laid = (shape: readonly number[], strides: readonly number[], offset = 0): Layout =>
+  new Layout(shape, strides, offset);
+const FAR = 2 ** 30;
+/** Ops with the layouts of their output and inputs: flat, in groups, strided, turned by tiles, and too far for 32 bits. */
+const ELEMENTWISE: readonly (readonly [op: 'exp' | 'add' | 'where', out: Layout, ...inputs: Layout[]])[] = [
+  ['exp', laid([9, 1001], [1001, 1]), laid([9, 1001], [1001, 1], 3)],
+  ['exp', laid([64, 96], [96, 1]), laid([64, 96], [1, 64])],
+  ['exp', laid([64, 96], [1, 64]), laid([64, 96], [96, 1])],
+  ['exp', laid([65, 97], [97, 1]), laid([65, 97], [1, 65])],
+  ['exp', laid([64, 96], [96, 1]), laid([64, 96], [1, 64], 1)],
+  ['exp', laid([64, 96], [96, 1]), laid([64, 96], [1, 66])],
+  ['exp', laid([15, 96], [96, 1]), laid([15, 96], [1, 15])],
+  ['exp', laid([16, 16], [16, 1]), laid([16, 16], [1, 16])],
+  ['exp', laid([2, 5, 64, 96], [30720, 6144, 96, 1]), laid([2, 5, 64, 96], [6144, 12288, 1, 64])],
+  ['exp', laid([16, 2 ** 31], [2 ** 31, 1]), laid([16, 2 ** 31], [1, 16])],
+  ['exp', laid([64, 96], [96, 1]), laid([64, 96], [104, 1])],
+  ['exp', laid([64, 96], [96, 1]), laid([64, 96], [104, 1], 1)],
+  ['exp', laid([64, 96], [96, 1]), laid([64, 96], [97, 1])],
+  ['exp', laid([64, 96], [96, 1]), laid([64, 96], [192, 2])],
+  ['exp', laid([64, 96], [97, 1]), laid([64, 96], [96, 1])],
+  ['exp', laid([64, 98], [98, 1]), laid([64, 98], [104, 1])],
+  ['exp', laid([3, 96], [96, 1]), laid([3, 96], [FAR, 1])],
+  ['exp', laid([3, 96], [96, 1]), laid([3, 96], [FAR - 96, 1])],
+  ['add', laid([64, 96], [96, 1]), laid([64, 96], [96, 1]), laid([64, 96], [0, 1])],
+  ['add', laid([64, 96], [96, 1]), laid([64, 96], [96, 1]), laid([64, 96], [1, 0])],
+  ['add', laid([64, 96], [96, 1]), laid([64, 96], [96, 1]), laid([64, 96], [3, 0], 5)],
+  ['add', laid([64, 96], [96, 1]), laid([64, 96], [0, 0]), laid([64, 96], [96, 1])],
+  ['add', laid([64, 96], [96, 1]), laid([64, 96], [1, 64]), laid([64, 96], [96, 1])],
+  ['where', laid([64, 96], [96, 1]), laid([64, 96], [1, 0]), laid([64, 96], [96, 1]), laid([64, 96], [0, 1])],
+];
+const viewsOf = (layouts: readonly Layout[], dtypes: readonly DType[], from: number): View[] =>
+  layouts.map((layout, i) => ({
+    memory: { bytes: layout.end * bytesOf(dtypes[i]), address: (from + i) * SLOT },
+    layout,
+    dtype: dtypes[i],
+  }));
+const elementwiseLines = (): string[] =>
+  (['f32', 'f16', 'u8', 'f64'] as const).flatMap((dtype) =>
+    ELEMENTWISE.filter(([op]) => OPS[op].dtypes.includes(dtype as never)).flatMap(([op, out, ...inputs]) => [
+      `# ${op} ${dtype} ${[out, ...inputs].map((l) => `[${l.shape}]/${l.strides}@${l.offset}`).join(' ')}`,
+      ...planRow(
+        OPS[op] as unknown as RunRow,
+        viewsOf(
+          inputs,
+          inputs.map((_, i) => (op === 'where' && i === 0 ? 'u8' : dtype)),
+          1,
+        ),
+        viewsOf([out], [dtype], 100),
+        {},
+        ON_PAPER[0],
+      ).map(stepText),
+    ]),
+  );
+
+// ---- all of them ----
+
+const rowsOf = (): readonly KernelRow<any>[] =>
+  [...opList, ...TRAINING_ROWS].filter(
+    (r): r is KernelRow<any> => r.family !== 'elementwise' && PLANNED.includes(r.family as never),
+  );
+const samplesOf = (row: KernelRow<any>): readonly Pick<Sample<any>, 'inputs' | 'params'>[] => [
+  ...row.samples(),
+  ...LARGER.filter(([op]) => op === row.name).map(([, inputs, params]) => ({
+    inputs: inputs.map(([shape, dtype]) => ({ shape, ...(dtype && { dtype }) })),
+    params,
+  })),
+];
+/** Every dtype on the first device; on others the two that kernels treat most differently. */
+const dtypesOf = (row: KernelRow<any>, on: DeviceInfo): readonly DType[] =>
+  row.name === 'adamInPlace'
+    ? ['f32']
+    : row.dtypes.filter((d) => on === ON_PAPER[0] || d === 'f32' || d === 'f16' || row.dtypes.length === 1);
+const linesOf = (row: KernelRow<any>, on: DeviceInfo): string[] =>
+  dtypesOf(row, on).flatMap((dtype) =>
+    samplesOf(row).flatMap(({ inputs: given, params }) => {
+      const inputs = given.map((s) => ({ shape: s.shape, dtype: s.dtype ?? dtype }));
+      if (inputs.some((s) => s.shape.includes(0))) return [];
+      const outputs = views(row.infer(inputs, params), 100, 'contiguous');
+      return (Object.keys(PLACES) as (keyof typeof PLACES)[]).flatMap((place) => [
+        `# ${row.name} ${dtype} ${place} ${inputs.map((s) => `[${s.shape}]`).join(' ')}`,
+        ...planRow(row as unknown as RunRow, views(inputs, 1, place), outputs, params, on).map(stepText),
+      ]);
+    }),
+  );
+
+/** Lines by device and op; ops whose plans ask nothing of the device stand under the first alone. */
+export function launchLines(wanted: (op: string) => boolean = () => true): Map<string, readonly string[]> {
+  const rows = rowsOf().filter((r) => wanted(r.name));
+  const all = ON_PAPER.flatMap((on) =>
+    rows
+      .filter((r) => on === ON_PAPER[0] || !['cast', 'copy', 'fill', 'random', 'pool'].includes(r.family))
+      .map((r) => [`${on.arch} ${r.name}`, linesOf(r, on)] as const),
+  );
+  return new Map(wanted('elementwise') ? [...all, ['elementwise', elementwiseLines()]] : all);
+}
+export const familiesOf = (ops: ReadonlySet<string>): Set<string> =>
+  new Set(rowsOf().flatMap((r) => (ops.has(r.name) ? [r.family] : [])));
+
+// ---- the file ----
+
+const FILE = join(packageRoot, 'test/launches.txt.br');
+export function writeLines(): number {
+  const lines = [...launchLines()].flatMap(([key, all]) => [`## ${key}`, ...all]);
+  const params = { [constants.BROTLI_PARAM_QUALITY]: 9, [constants.BROTLI_PARAM_LGWIN]: 24 };
+  writeFileSync(FILE, brotliCompressSync(lines.join('\n'), { params }));
+  return lines.length;
+}
+export function readLines(): Map<string, readonly string[]> {
+  const parts = brotliDecompressSync(readFileSync(FILE)).toString().slice(3).split('\n## ');
+  return new Map(
+    parts.map((part) => {
+      const [key, ...lines] = part.split('\n');
+      return [key, lines];
+    }),
+  );
+}
