@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ArgumentError, Device, QTensor, randn, ShapeError, Tensor, tensor } from '../src/index.js';
 import { Embedding, Linear, Module, QEmbedding, QLinear, quantize } from '../src/nn/index.js';
+import { ggmlType } from '../src/base/blocks/types.js';
 import { BLOCK_TYPES } from '../src/ops/quantized.js';
 
 const close = (got: Tensor, want: Tensor, by: number, what: string): void => {
@@ -23,6 +24,19 @@ for (const type of BLOCK_TYPES) {
     const ids = tensor(Uint32Array.of(3, 0, 23));
     assert.deepEqual(q.rows(ids).toArray(), q.dequantize().indexSelect(0, ids).toArray());
     assert.ok(q.error(w) < 0.35 && q.error(w) > 0, `${q.error(w)}`);
+  });
+}
+
+for (const type of BLOCK_TYPES) {
+  test(`${type}: quick products of whole numbers up to 127 are exact, by one row or many, of any number of blocks`, () => {
+    const { block } = ggmlType(type);
+    for (const [rows, length] of [1, 2, 9].flatMap((m) => [block, 9 * block, 1024].map((n) => [m, n]))) {
+      const q = QTensor.quantize(randn([35, length], { seed: 3 }), type);
+      const x = randn([rows, length], { seed: 4 }).mul(40).clamp(-127, 127).round().reshape([-1, 32]);
+      x.narrow(1, 5, 1).assign(x.narrow(1, 5, 1).mul(0).add(127)); // so that 32 values are rounded to multiples of 1
+      const whole = x.reshape([rows, length]);
+      close(q.matmul(whole, { quick: true }), q.matmul(whole), 2e-6, `${rows} x ${length}`);
+    }
   });
 }
 

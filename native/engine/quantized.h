@@ -9,7 +9,7 @@ namespace wick {
 struct Rounded {
   const int8_t* q;      // [rows][n]
   const float* scale;   // [rows][n / 32]
-  const float* sum;     // [rows][n / 16]: scale times the sum of 16 values, for formats with minima
+  const float* sum;     // [rows][2][n / 32]: scale times the sum of first halves, then of second ones
   const int16_t* wide;  // [rows][n]: the same numbers as products of many rows read them, in room of 2 bytes each
   int64_t n;
 

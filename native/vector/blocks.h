@@ -1,26 +1,29 @@
 // ggml's block formats as the vector layer reads them: 32 whole numbers at a time, with the scales (and minima) of
 // their halves.
-//   value = d * q - m
+//   value = d * (q - offset) - m
 // A format says how many chunks of 32 its block has, whether the halves of a chunk differ in scale, whether there are
-// minima, and gives two functions: scales(block, s) for the whole block, values(block, chunk) for one chunk.
+// minima, whether a q may be negative, and gives two functions: scales<BLOCKS>(block, s) for blocks that lie one behind
+// another, up to eight chunks, and values(block, chunk) for the q of one chunk.
 
 typedef int8_t Bytes __attribute__((vector_size(32)));
 typedef uint8_t UBytes __attribute__((vector_size(32)));
 typedef int8_t Half __attribute__((vector_size(16)));
 typedef uint8_t UHalf __attribute__((vector_size(16)));
+// One for each of eight chunks.
+typedef int32_t Ints __attribute__((vector_size(32)));
+typedef float Floats __attribute__((vector_size(32)));
+typedef int16_t Words __attribute__((vector_size(16)));
+typedef uint32_t Fours __attribute__((vector_size(16)));
 
-inline Bytes loadBytes(const void* p) {
-  Bytes v;
-  memcpy(&v, p, 32);
-  return v;
+template <class E> inline E readAs(const void* p) {
+  E e;
+  memcpy(&e, p, sizeof e);
+  return e;
 }
+inline Bytes loadBytes(const void* p) { return readAs<Bytes>(p); }
 inline UBytes loadUnsigned(const void* p) { return (UBytes)loadBytes(p); }
 inline UBytes each(uint8_t b) { return UBytes{} + b; }
-inline Half halfOf(Bytes v, int h) {
-  Half x;
-  memcpy(&x, reinterpret_cast<const char*>(&v) + 16 * h, 16);
-  return x;
-}
+inline Half halfOf(Bytes v, int h) { return readAs<Half>(reinterpret_cast<const char*>(&v) + 16 * h); }
 inline Bytes joined(Half low, Half high) {
 #if defined(__AVX2__)
   return (Bytes)_mm256_inserti128_si256(_mm256_castsi128_si256((__m128i)low), (__m128i)high, 1);
@@ -35,172 +38,14 @@ inline Bytes low4(UBytes v) { return (Bytes)(v & each(15)); }
 inline Bytes high4(UBytes v) { return (Bytes)(v >> each(4)); }
 // 32 values in 16 bytes: the low halves of all, then the high ones.
 inline Bytes nibbles(const void* p) {
-  UHalf v;
-  memcpy(&v, p, 16);
-  typedef uint16_t Words __attribute__((vector_size(16)));
-  return low4((UBytes)joined((Half)v, (Half)(UHalf)((Words)v >> 4)));
-}
-inline float f16At(const uint8_t* p) {
-  uint16_t bits;
-  memcpy(&bits, p, 2);
-#if defined(__aarch64__)
-  __fp16 h;
-  memcpy(&h, &bits, 2);
-  return (float)h;
-#elif defined(__F16C__)
-  return _cvtsh_ss(bits);
+#if defined(__AVX2__)
+  const __m256i twice = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i*)p));
+  return low4((UBytes)_mm256_srlv_epi64(twice, _mm256_setr_epi64x(0, 0, 4, 4)));
 #else
-  const uint32_t sign = (uint32_t)(bits & 0x8000) << 16, exponent = bits >> 10 & 31, mantissa = bits & 1023;
-  uint32_t word = sign | (exponent + 112) << 23 | mantissa << 13;
-  if (exponent == 31) word = sign | 0x7f800000u | mantissa << 13;
-  float f;
-  if (exponent == 0) {
-    f = (float)mantissa * 0x1p-24f;
-    return sign ? -f : f;
-  }
-  memcpy(&f, &word, 4);
-  return f;
+  const UHalf v = readAs<UHalf>(p);
+  return joined((Half)(v & 15), (Half)(v >> 4));
 #endif
 }
-
-struct Scales {
-  float d[16], m[16];
-};  // by half chunk
-
-// 32 bits at p, bit j to bit 4 of byte j.
-inline Bytes fifthBits(const uint8_t* p) {
-  const UBytes bit = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128,
-                      1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
-  UBytes spread;
-  for (int j = 0; j < 32; j++) spread[j] = p[j / 8];
-  return (Bytes)((UBytes)((spread & bit) == bit) & each(16));
-}
-
-struct Q4_0 {
-  static constexpr int id = 2, chunks = 1, bytes = 18;
-  static constexpr bool halves = false, minima = false;
-  static void scales(const uint8_t* b, Scales& s) { s.d[0] = f16At(b); }
-  static Bytes values(const uint8_t* b, int) { return nibbles(b + 2) - (Bytes)each(8); }
-};
-struct Q4_1 {
-  static constexpr int id = 3, chunks = 1, bytes = 20;
-  static constexpr bool halves = false, minima = true;
-  static void scales(const uint8_t* b, Scales& s) {
-    s.d[0] = f16At(b);
-    s.m[0] = -f16At(b + 2);
-  }
-  static Bytes values(const uint8_t* b, int) { return nibbles(b + 4); }
-};
-struct Q5_0 {
-  static constexpr int id = 6, chunks = 1, bytes = 22;
-  static constexpr bool halves = false, minima = false;
-  static void scales(const uint8_t* b, Scales& s) { s.d[0] = f16At(b); }
-  static Bytes values(const uint8_t* b, int) { return (fifthBits(b + 2) | nibbles(b + 6)) - (Bytes)each(16); }
-};
-struct Q5_1 {
-  static constexpr int id = 7, chunks = 1, bytes = 24;
-  static constexpr bool halves = false, minima = true;
-  static void scales(const uint8_t* b, Scales& s) {
-    s.d[0] = f16At(b);
-    s.m[0] = -f16At(b + 2);
-  }
-  static Bytes values(const uint8_t* b, int) { return fifthBits(b + 4) | nibbles(b + 8); }
-};
-struct Q8_0 {
-  static constexpr int id = 8, chunks = 1, bytes = 34;
-  static constexpr bool halves = false, minima = false;
-  static void scales(const uint8_t* b, Scales& s) { s.d[0] = f16At(b); }
-  static Bytes values(const uint8_t* b, int) { return loadBytes(b + 2); }
-};
-
-struct Q2_K {
-  static constexpr int id = 10, chunks = 8, bytes = 84;
-  static constexpr bool halves = true, minima = true;
-  static void scales(const uint8_t* b, Scales& s) {
-    const float d = f16At(b + 80), m = f16At(b + 82);
-    for (int j = 0; j < 16; j++) {
-      s.d[j] = d * (b[j] & 15);
-      s.m[j] = m * (b[j] >> 4);
-    }
-  }
-  static Bytes values(const uint8_t* b, int c) {
-    return (Bytes)(loadUnsigned(b + 16 + (c / 4) * 32) >> each(2 * (c & 3)) & each(3));
-  }
-};
-struct Q3_K {
-  static constexpr int id = 11, chunks = 8, bytes = 110;
-  static constexpr bool halves = true, minima = false;
-  static void scales(const uint8_t* b, Scales& s) {
-    const float d = f16At(b + 108);
-    const uint8_t* p = b + 96;
-    for (int j = 0; j < 16; j++) {
-      const int low = j < 8 ? p[j] & 15 : p[j - 8] >> 4, high = p[8 + (j & 3)] >> (2 * (j / 4)) & 3;
-      s.d[j] = d * ((low | high << 4) - 32);
-    }
-  }
-  static Bytes values(const uint8_t* b, int c) {
-    const UBytes low = loadUnsigned(b + 32 + (c / 4) * 32) >> each(2 * (c & 3)) & each(3);
-    const UBytes high = loadUnsigned(b) >> each(c) & each(1);  // a set bit means that no 4 is taken off
-    return (Bytes)(low | high << each(2)) - (Bytes)each(4);
-  }
-};
-
-// Eight pairs of six bits in twelve bytes.
-inline void sixBits(const uint8_t* b, Scales& s) {
-  const float d = f16At(b), m = f16At(b + 2);
-  const uint8_t* p = b + 4;
-  for (int j = 0; j < 4; j++) {
-    s.d[2 * j] = d * (p[j] & 63);
-    s.m[2 * j] = m * (p[j + 4] & 63);
-    s.d[2 * j + 8] = d * ((p[j + 8] & 15) | (p[j] >> 6) << 4);
-    s.m[2 * j + 8] = m * (p[j + 8] >> 4 | (p[j + 4] >> 6) << 4);
-  }
-}
-struct Q4_K {
-  static constexpr int id = 12, chunks = 8, bytes = 144;
-  static constexpr bool halves = false, minima = true;
-  static void scales(const uint8_t* b, Scales& s) { sixBits(b, s); }
-  static Bytes values(const uint8_t* b, int c) {
-    const UBytes v = loadUnsigned(b + 16 + (c / 2) * 32);
-    return c & 1 ? high4(v) : low4(v);
-  }
-};
-struct Q5_K {
-  static constexpr int id = 13, chunks = 8, bytes = 176;
-  static constexpr bool halves = false, minima = true;
-  static void scales(const uint8_t* b, Scales& s) { sixBits(b, s); }
-  static Bytes values(const uint8_t* b, int c) {
-    const UBytes v = loadUnsigned(b + 48 + (c / 2) * 32), high = loadUnsigned(b + 16) >> each(c) & each(1);
-    return (c & 1 ? high4(v) : low4(v)) | (Bytes)(high << each(4));
-  }
-};
-struct Q6_K {
-  static constexpr int id = 14, chunks = 8, bytes = 210;
-  static constexpr bool halves = true, minima = false;
-  static void scales(const uint8_t* b, Scales& s) {
-    const float d = f16At(b + 208);
-    for (int j = 0; j < 16; j++) s.d[j] = d * (int8_t)b[192 + j];
-  }
-  static Bytes values(const uint8_t* b, int c) {
-    const int half = c / 4, part = c & 3;
-    const UBytes v = loadUnsigned(b + half * 64 + (part & 1) * 32);
-    const UBytes top = loadUnsigned(b + 128 + half * 32) >> each(2 * part) & each(3);
-    return ((part > 1 ? high4(v) : low4(v)) | (Bytes)(top << each(4))) - (Bytes)each(32);
-  }
-};
-struct Q8_K {
-  static constexpr int id = 15, chunks = 8, bytes = 292;
-  static constexpr bool halves = false, minima = false;
-  static void scales(const uint8_t* b, Scales& s) {
-    float d;
-    memcpy(&d, b, 4);
-    for (int j = 0; j < 16; j += 2) s.d[j] = d;
-  }
-  static Bytes values(const uint8_t* b, int c) { return loadBytes(b + 4 + c * 32); }
-};
-
-const Half IQ4_LEVELS = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
-const Half FP4_LEVELS = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};  // doubled
 inline Bytes lookUp(Half table, Bytes index) {
 #if defined(__AVX2__)
   return (Bytes)_mm256_shuffle_epi8(_mm256_broadcastsi128_si256((__m128i)table), (__m256i)index);
@@ -219,42 +64,216 @@ inline Bytes lookUp(Half table, Bytes index) {
   return joined(out[0], out[1]);
 #endif
 }
+// 32 bits at p, bit j to bit 4 of byte j.
+inline Bytes fifthBits(const uint8_t* p) {
+#if defined(WICK_ISA_AVX512)
+  return (Bytes)_mm256_maskz_set1_epi8(readAs<uint32_t>(p), 16);
+#else
+  const Bytes of = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3};
+  const UBytes bit = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128,
+                      1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
+  Half bits = {};
+  memcpy(&bits, p, 4);
+  return (Bytes)((UBytes)(((UBytes)lookUp(bits, of) & bit) == bit) & each(16));
+#endif
+}
+
+// Of the halves of eight chunks; the second ones only where they differ.
+struct Scales {
+  Floats d[2], m[2];
+};
+inline Floats floatsOf(Ints v) { return __builtin_convertvector(v, Floats); }
+// COUNT elements that are `stride` bytes apart.
+template <class V, int COUNT> inline V every(const uint8_t* p, int stride) {
+  V v = {};
+#pragma GCC unroll 8
+  for (int i = 0; i < COUNT; i++) {
+    auto element = v[0];
+    memcpy(&element, p + i * stride, sizeof element);
+    v[i] = element;
+  }
+  return v;
+}
+// Eight floats of 16 bits.
+inline Floats f16s(Words v) {
+#if defined(__AVX2__)
+  return (Floats)_mm256_cvtph_ps((__m128i)v);
+#else
+  half h[8];
+  memcpy(h, &v, sizeof h);
+  const F halves[2] = {load(h), load(h + 4)};
+  return readAs<Floats>(halves);
+#endif
+}
+template <int COUNT> inline Floats f16s(const uint8_t* p, int stride = 0) {
+  return f16s(every<Words, COUNT>(p, stride));
+}
+inline float f16At(const uint8_t* p) { return f16s<1>(p)[0]; }
+// The first eight bytes.
+inline Ints bytesOf(UHalf v) {
+#if defined(__AVX2__)
+  return (Ints)_mm256_cvtepu8_epi32((__m128i)v);
+#else
+  return Ints{v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]};
+#endif
+}
+// Two bytes for each of eight chunks.
+inline Ints pairsOf(Words v) { return __builtin_convertvector(v, Ints); }
+
+struct Q4_0 {
+  static constexpr int id = 2, chunks = 1, bytes = 18, offset = 8;
+  static constexpr bool halves = false, minima = false, negative = false;
+  template <int BLOCKS> static void scales(const uint8_t* b, Scales& s) { s.d[0] = f16s<BLOCKS>(b, bytes); }
+  static Bytes values(const uint8_t* b, int) { return nibbles(b + 2); }
+};
+struct Q4_1 {
+  static constexpr int id = 3, chunks = 1, bytes = 20, offset = 0;
+  static constexpr bool halves = false, minima = true, negative = false;
+  template <int BLOCKS> static void scales(const uint8_t* b, Scales& s) {
+    s.d[0] = f16s<BLOCKS>(b, bytes);
+    s.m[0] = -f16s<BLOCKS>(b + 2, bytes);
+  }
+  static Bytes values(const uint8_t* b, int) { return nibbles(b + 4); }
+};
+struct Q5_0 {
+  static constexpr int id = 6, chunks = 1, bytes = 22, offset = 16;
+  static constexpr bool halves = false, minima = false, negative = false;
+  template <int BLOCKS> static void scales(const uint8_t* b, Scales& s) { s.d[0] = f16s<BLOCKS>(b, bytes); }
+  static Bytes values(const uint8_t* b, int) { return fifthBits(b + 2) | nibbles(b + 6); }
+};
+struct Q5_1 {
+  static constexpr int id = 7, chunks = 1, bytes = 24, offset = 0;
+  static constexpr bool halves = false, minima = true, negative = false;
+  template <int BLOCKS> static void scales(const uint8_t* b, Scales& s) {
+    s.d[0] = f16s<BLOCKS>(b, bytes);
+    s.m[0] = -f16s<BLOCKS>(b + 2, bytes);
+  }
+  static Bytes values(const uint8_t* b, int) { return fifthBits(b + 4) | nibbles(b + 8); }
+};
+struct Q8_0 {
+  static constexpr int id = 8, chunks = 1, bytes = 34, offset = 0;
+  static constexpr bool halves = false, minima = false, negative = true;
+  template <int BLOCKS> static void scales(const uint8_t* b, Scales& s) { s.d[0] = f16s<BLOCKS>(b, bytes); }
+  static Bytes values(const uint8_t* b, int) { return loadBytes(b + 2); }
+};
+
+struct Q2_K {
+  static constexpr int id = 10, chunks = 8, bytes = 84, offset = 0;
+  static constexpr bool halves = true, minima = true, negative = false;
+  template <int> static void scales(const uint8_t* b, Scales& s) {
+    const Ints both = pairsOf(readAs<Words>(b));
+    for (int h = 0; h < 2; h++) {
+      s.d[h] = f16At(b + 80) * floatsOf(both >> 8 * h & 15);
+      s.m[h] = f16At(b + 82) * floatsOf(both >> (8 * h + 4) & 15);
+    }
+  }
+  static Bytes values(const uint8_t* b, int c) {
+    return (Bytes)(loadUnsigned(b + 16 + (c / 4) * 32) >> each(2 * (c & 3)) & each(3));
+  }
+};
+struct Q3_K {
+  static constexpr int id = 11, chunks = 8, bytes = 110, offset = 4;
+  static constexpr bool halves = true, minima = false, negative = false;
+  template <int> static void scales(const uint8_t* b, Scales& s) {
+    constexpr uint64_t FOUR = 0x0f0f0f0f0f0f0f0f, TWO = 0x0303030303030303;
+    const uint64_t low = readAs<uint64_t>(b + 96), top = readAs<uint32_t>(b + 104), tops = top | top >> 2 << 32;
+    const uint64_t six[2] = {(low & FOUR) | (tops & TWO) << 4, (low >> 4 & FOUR) | (tops >> 4 & TWO) << 4};
+    const Ints both = pairsOf(readAs<Words>(six));
+    for (int h = 0; h < 2; h++) s.d[h] = f16At(b + 108) * floatsOf((both >> 8 * h & 63) - 32);
+  }
+  static Bytes values(const uint8_t* b, int c) {
+    const UBytes low = loadUnsigned(b + 32 + (c / 4) * 32) >> each(2 * (c & 3)) & each(3);
+    const UBytes high = loadUnsigned(b) >> each(c) & each(1);  // a set bit means that no 4 is taken off
+    return (Bytes)(low | high << each(2));
+  }
+};
+
+// Eight pairs of six bits in twelve bytes.
+inline void sixBits(const uint8_t* b, Scales& s) {
+  const uint32_t d = readAs<uint32_t>(b + 4), m = readAs<uint32_t>(b + 8), rest = readAs<uint32_t>(b + 12);
+  const auto six = [](uint32_t v, uint32_t low) {
+    const Fours all = {v & 0x3f3f3f3f, (low & 0x0f0f0f0f) | (v >> 2 & 0x30303030)};
+    return floatsOf(bytesOf((UHalf)all));
+  };
+  s.d[0] = f16At(b) * six(d, rest);
+  s.m[0] = f16At(b + 2) * six(m, rest >> 4);
+}
+struct Q4_K {
+  static constexpr int id = 12, chunks = 8, bytes = 144, offset = 0;
+  static constexpr bool halves = false, minima = true, negative = false;
+  template <int> static void scales(const uint8_t* b, Scales& s) { sixBits(b, s); }
+  static Bytes values(const uint8_t* b, int c) {
+    const UBytes v = loadUnsigned(b + 16 + (c / 2) * 32);
+    return c & 1 ? high4(v) : low4(v);
+  }
+};
+struct Q5_K {
+  static constexpr int id = 13, chunks = 8, bytes = 176, offset = 0;
+  static constexpr bool halves = false, minima = true, negative = false;
+  template <int> static void scales(const uint8_t* b, Scales& s) { sixBits(b, s); }
+  static Bytes values(const uint8_t* b, int c) {
+    const UBytes v = loadUnsigned(b + 48 + (c / 2) * 32), high = loadUnsigned(b + 16) >> each(c) & each(1);
+    return (c & 1 ? high4(v) : low4(v)) | (Bytes)(high << each(4));
+  }
+};
+struct Q6_K {
+  static constexpr int id = 14, chunks = 8, bytes = 210, offset = 32;
+  static constexpr bool halves = true, minima = false, negative = false;
+  template <int> static void scales(const uint8_t* b, Scales& s) {
+    const Ints both = pairsOf(readAs<Words>(b + 192));
+    s.d[0] = f16At(b + 208) * floatsOf(both << 24 >> 24);
+    s.d[1] = f16At(b + 208) * floatsOf(both >> 8);
+  }
+  static Bytes values(const uint8_t* b, int c) {
+    const int half = c / 4, part = c & 3;
+    const UBytes v = loadUnsigned(b + half * 64 + (part & 1) * 32);
+    const UBytes top = loadUnsigned(b + 128 + half * 32) >> each(2 * part) & each(3);
+    return (part > 1 ? high4(v) : low4(v)) | (Bytes)(top << each(4));
+  }
+};
+struct Q8_K {
+  static constexpr int id = 15, chunks = 8, bytes = 292, offset = 0;
+  static constexpr bool halves = false, minima = false, negative = true;
+  template <int> static void scales(const uint8_t* b, Scales& s) { s.d[0] = readAs<float>(b) - Floats{}; }
+  static Bytes values(const uint8_t* b, int c) { return loadBytes(b + 4 + c * 32); }
+};
+
+const Half IQ4_LEVELS = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+const Half FP4_LEVELS = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};  // doubled
 struct IQ4_NL {
-  static constexpr int id = 20, chunks = 1, bytes = 18;
-  static constexpr bool halves = false, minima = false;
-  static void scales(const uint8_t* b, Scales& s) { s.d[0] = f16At(b); }
+  static constexpr int id = 20, chunks = 1, bytes = 18, offset = 0;
+  static constexpr bool halves = false, minima = false, negative = true;
+  template <int BLOCKS> static void scales(const uint8_t* b, Scales& s) { s.d[0] = f16s<BLOCKS>(b, bytes); }
   static Bytes values(const uint8_t* b, int) { return lookUp(IQ4_LEVELS, nibbles(b + 2)); }
 };
 struct IQ4_XS {
-  static constexpr int id = 23, chunks = 8, bytes = 136;
-  static constexpr bool halves = false, minima = false;
-  static void scales(const uint8_t* b, Scales& s) {
-    const float d = f16At(b);
-    const int high = b[2] | b[3] << 8;
-    for (int j = 0; j < 8; j++)
-      s.d[2 * j] = d * (((b[4 + j / 2] >> (4 * (j & 1)) & 15) | (high >> (2 * j) & 3) << 4) - 32);
+  static constexpr int id = 23, chunks = 8, bytes = 136, offset = 0;
+  static constexpr bool halves = false, minima = false, negative = true;
+  template <int> static void scales(const uint8_t* b, Scales& s) {
+    const Ints low = Ints{} + readAs<int32_t>(b + 4), high = Ints{} + readAs<uint16_t>(b + 2),
+               at = {0, 1, 2, 3, 4, 5, 6, 7};
+    s.d[0] = f16At(b) * floatsOf(((low >> 4 * at & 15) | (high >> 2 * at & 3) << 4) - 32);
   }
   static Bytes values(const uint8_t* b, int c) { return lookUp(IQ4_LEVELS, nibbles(b + 8 + 16 * c)); }
 };
 struct MXFP4 {
-  static constexpr int id = 39, chunks = 1, bytes = 17;
-  static constexpr bool halves = false, minima = false;
-  static void scales(const uint8_t* b, Scales& s) {
-    const uint32_t bits = b[0] < 2 ? 0x00200000u << b[0] : (uint32_t)(b[0] - 1) << 23;  // half of 2^(b - 127)
-    memcpy(&s.d[0], &bits, 4);
+  static constexpr int id = 39, chunks = 1, bytes = 17, offset = 0;
+  static constexpr bool halves = false, minima = false, negative = true;
+  template <int BLOCKS> static void scales(const uint8_t* b, Scales& s) {
+    const Ints e = bytesOf(every<UHalf, BLOCKS>(b, bytes));
+    s.d[0] = (Floats)(e < 2 ? Ints{} + 0x00200000 << e : (e - 1) << 23);  // half of 2^(e - 127)
   }
   static Bytes values(const uint8_t* b, int) { return lookUp(FP4_LEVELS, nibbles(b + 1)); }
 };
 struct NVFP4 {
-  static constexpr int id = 40, chunks = 2, bytes = 36;
-  static constexpr bool halves = true, minima = false;
-  static void scales(const uint8_t* b, Scales& s) {
-    for (int j = 0; j < 4; j++) {
-      const int code = b[j] & 127, exponent = code >> 3, mantissa = code & 7;
-      const uint32_t bits = (uint32_t)(exponent + 120 - 1) << 23 | mantissa << 20;  // halved: the levels are doubled
-      memcpy(&s.d[j], &bits, 4);
-      if (exponent == 0) s.d[j] = mantissa * 0x1p-10f;
-      if (code == 127) s.d[j] = 0;
+  static constexpr int id = 40, chunks = 2, bytes = 36, offset = 0;
+  static constexpr bool halves = true, minima = false, negative = true;
+  template <int BLOCKS> static void scales(const uint8_t* b, Scales& s) {
+    const Ints both = pairsOf((Words)every<Fours, BLOCKS>(b, bytes));
+    for (int h = 0; h < 2; h++) {  // halved: the levels are doubled
+      const Ints code = both >> 8 * h & 127;
+      const Floats d = code < 8 ? floatsOf(code) * 0x1p-10f : (Floats)((code << 20) + (119 << 23));
+      s.d[h] = (Floats)((Ints)d & (code != 127));
     }
   }
   // A sub-block of 16 has eight bytes: their low nibbles are its first eight values.

@@ -9,21 +9,18 @@ using wick::BlockKernels;
 using wick::Rounded;
 
 // ---- one row of activations: eight sums of whole products at a time ----
-typedef int32_t Sums __attribute__((vector_size(32)));
-typedef float Floats __attribute__((vector_size(32)));
-
 #if defined(__AVX2__)
-WICK_FN Sums dot(Bytes w, Bytes a) {
-  const __m256i magnitude = _mm256_abs_epi8((__m256i)w), turned = _mm256_sign_epi8((__m256i)a, (__m256i)w);
+// Of 32 numbers by fours; what is below 64 and never negative goes into the instruction as it is.
+template <bool NEGATIVE> WICK_FN Ints dot(Bytes w, Bytes a) {
+  const __m256i magnitude = NEGATIVE ? _mm256_abs_epi8((__m256i)w) : (__m256i)w;
+  const __m256i turned = NEGATIVE ? _mm256_sign_epi8((__m256i)a, (__m256i)w) : (__m256i)a;
 #if defined(__AVX512VNNI__)
-  return (Sums)_mm256_dpbusd_epi32(_mm256_setzero_si256(), magnitude, turned);
+  return (Ints)_mm256_dpbusd_epi32(_mm256_setzero_si256(), magnitude, turned);
 #else
-  return (Sums)_mm256_madd_epi16(_mm256_maddubs_epi16(magnitude, turned), _mm256_set1_epi16(1));
+  return (Ints)_mm256_madd_epi16(_mm256_maddubs_epi16(magnitude, turned), _mm256_set1_epi16(1));
 #endif
 }
-WICK_FN Floats scaled(Floats acc, Sums s, Floats by) {
-  return (Floats)_mm256_fmadd_ps(_mm256_cvtepi32_ps((__m256i)s), (__m256)by, (__m256)acc);
-}
+WICK_FN Floats mad(Floats a, Floats b, Floats c) { return (Floats)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c); }
 #else
 typedef int32_t Four __attribute__((vector_size(16)));
 WICK_FN Four dotHalf(Half w, Half a) {
@@ -48,49 +45,63 @@ WICK_FN Four dotHalf(Half w, Half a) {
   return (Four)_mm_add_epi32(_mm_madd_epi16(wl, al), _mm_madd_epi16(wh, ah));
 #endif
 }
-WICK_FN Sums dot(Bytes w, Bytes a) {
+template <bool> WICK_FN Ints dot(Bytes w, Bytes a) {
   const Four parts[2] = {dotHalf(halfOf(w, 0), halfOf(a, 0)), dotHalf(halfOf(w, 1), halfOf(a, 1))};
-  Sums s;
-  memcpy(&s, parts, sizeof s);
-  return s;
+  return readAs<Ints>(parts);
 }
-WICK_FN Floats scaled(Floats acc, Sums s, Floats by) { return acc + __builtin_convertvector(s, Floats) * by; }
+WICK_FN Floats mad(Floats a, Floats b, Floats c) {
+  struct Both {
+    F low, high;
+  };
+  const Both x = readAs<Both>(&a), y = readAs<Both>(&b), z = readAs<Both>(&c);
+  const Both sum = {mad(x.low, y.low, z.low), mad(x.high, y.high, z.high)};
+  return readAs<Floats>(&sum);
+}
 #endif
 
-// out[r] for rows of weights and one row of activations, ROWS at a time: memory gives the pace.
-template <class T, int ROWS> WICK_FN void dots(const uint8_t* w, int64_t rowBytes, const Rounded& a, float* out) {
-  // Rows lie one behind another: the same place some rows on is where this goes next.
-  const int64_t ahead = ROWS * rowBytes * (1 + 2048 / (ROWS * rowBytes));
-  Floats acc[ROWS] = {};
-  float taken[ROWS] = {};  // by minima
-  const int64_t blocks = a.n / (32 * T::chunks);
-  for (int64_t b = 0; b < blocks; b++) {
-    Scales s[ROWS];
-    for (int r = 0; r < ROWS; r++) {
-      const uint8_t* block = w + r * rowBytes + b * T::bytes;
-      for (int at = 0; at < T::bytes; at += 64) __builtin_prefetch(block + ahead + at);
-      T::scales(block, s[r]);
-    }
-#pragma GCC unroll 8
-    for (int c = 0; c < T::chunks; c++) {
-      const int64_t chunk = b * T::chunks + c;
-      const Bytes x = loadBytes(a.q + chunk * 32);
-      const float by = a.scale[chunk];
-      const float* sums = a.sum + chunk * 2;
-      for (int r = 0; r < ROWS; r++) {
-        const float d = s[r].d[2 * c] * by, e = T::halves ? s[r].d[2 * c + 1] * by : d;
-        const Sums products = dot(T::values(w + r * rowBytes + b * T::bytes, c), x);
-        acc[r] = scaled(acc[r], products, Floats{d, d, d, d, e, e, e, e});
-        if (T::minima)
-          taken[r] +=
-              T::halves ? s[r].m[2 * c] * sums[0] + s[r].m[2 * c + 1] * sums[1] : s[r].m[2 * c] * (sums[0] + sums[1]);
-      }
-    }
+// Chunks C to COUNT of a batch. A factor for each: those of chunks 0 to 3, first halves, then second ones; then of 4 to
+// 7.
+template <class T, int C, int COUNT>
+WICK_FN void addChunks(const uint8_t* w, const int8_t* q, const Floats (&factors)[2], Floats (&acc)[4]) {
+  constexpr int i = C % 4;
+  const Floats of = factors[C / 4], by = WICK_SHUFFLE(Ints, of, of, i, i, i, i, i + 4, i + 4, i + 4, i + 4);
+  const Ints products = dot<T::negative>(T::values(w + C / T::chunks * T::bytes, C % T::chunks), loadBytes(q + 32 * C));
+  acc[i] = mad(floatsOf(products), by, acc[i]);
+  if constexpr (C + 1 < COUNT) addChunks<T, C + 1, COUNT>(w, q, factors, acc);
+}
+template <int COUNT> WICK_FN Floats some(const float* p) {
+  Floats v = {};
+  memcpy(&v, p, COUNT * sizeof(float));
+  return v;
+}
+// Up to eight chunks, those of BLOCKS blocks: what minima or offsets take off is added up apart.
+template <class T, int BLOCKS>
+WICK_FN void addBatch(const uint8_t* w, const Rounded& a, int64_t chunk, Floats (&acc)[4], Floats& taken) {
+  constexpr int COUNT = BLOCKS * T::chunks;
+  for (int at = 0; at < BLOCKS * T::bytes; at += 64) __builtin_prefetch(w + 2048 + at);
+  Scales s;
+  T::template scales<BLOCKS>(w, s);
+  if constexpr (T::minima || T::offset) {
+    const auto& off = T::minima ? s.m : s.d;
+    taken = mad(off[0], some<COUNT>(a.sum + chunk), taken);
+    taken = mad(off[T::halves], some<COUNT>(a.sum + a.n / 32 + chunk), taken);
   }
-  for (int r = 0; r < ROWS; r++) {
-    const Floats v = acc[r];
-    out[r] = ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7])) - taken[r];
-  }
+  const Floats by = some<COUNT>(a.scale + chunk), d = s.d[0] * by, e = s.d[T::halves] * by;
+  const Floats factors[2] = {WICK_SHUFFLE(Ints, d, e, 0, 1, 2, 3, 8, 9, 10, 11),
+                             WICK_SHUFFLE(Ints, d, e, 4, 5, 6, 7, 12, 13, 14, 15)};
+  addChunks<T, 0, COUNT>(w, a.q + chunk * 32, factors, acc);
+}
+// The product of a row of weights and a row of activations.
+template <class T> WICK_FN float dots(const uint8_t* w, const Rounded& a) {
+  constexpr int BLOCKS = 8 / T::chunks;
+  Floats acc[4] = {}, taken = {};
+  const int64_t chunks = a.n / 32;
+  int64_t c = 0;
+  for (; c + 8 <= chunks; c += 8, w += BLOCKS * T::bytes) addBatch<T, BLOCKS>(w, a, c, acc, taken);
+  if constexpr (BLOCKS > 1)
+    for (; c < chunks; c += T::chunks, w += T::bytes) addBatch<T, 1>(w, a, c, acc, taken);
+  const Floats v = (acc[0] + acc[1]) + (acc[2] + acc[3]) - taken * (T::minima ? 1.f : T::offset);
+  return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
 }
 
 // ---- many rows of activations: a strip of weights is unpacked once, so that lanes are rows of weights ----
@@ -174,11 +185,11 @@ template <class T> void unpack(const uint8_t* w, int64_t rowBytes, int64_t rows,
   alignas(64) int32_t values[STRIP * GROUPS] = {};
   for (int64_t b = 0; b < n / (32 * T::chunks); b++) {
     Scales s[STRIP] = {};
-    for (int64_t r = 0; r < rows; r++) T::scales(w + r * rowBytes + b * T::bytes, s[r]);
+    for (int64_t r = 0; r < rows; r++) T::template scales<1>(w + r * rowBytes + b * T::bytes, s[r]);
     for (int c = 0; c < T::chunks; c++) {
       const int64_t chunk = b * T::chunks + c;
       for (int64_t r = 0; r < rows; r++) {
-        const Bytes q = T::values(w + r * rowBytes + b * T::bytes, c);
+        const Bytes q = T::values(w + r * rowBytes + b * T::bytes, c) - (Bytes)each(T::offset);
         if constexpr (LANE_VALUES == 4) memcpy(values + r * GROUPS, &q, 32);
         else {
           const auto pairs = __builtin_convertvector(q, Raw<int16_t, 32>);
@@ -189,8 +200,8 @@ template <class T> void unpack(const uint8_t* w, int64_t rowBytes, int64_t rows,
       layOut(values, to.lanes + chunk * GROUPS * STRIP, to.start + at, to.parts);
       for (int p = 0; p < to.parts; p++)
         for (int r = 0; r < STRIP; r++) {
-          to.scale[at + p * STRIP + r] = s[r].d[2 * c + p];
-          if (T::minima) to.minimum[at + p * STRIP + r] = s[r].m[2 * c + p];
+          to.scale[at + p * STRIP + r] = s[r].d[p][c];
+          if (T::minima) to.minimum[at + p * STRIP + r] = s[r].m[p][c];
         }
     }
   }
@@ -227,12 +238,12 @@ template <int C> WICK_FN void tile(const Strip& w, const Rounded& a, int64_t row
       acc[u][v] = mad(F(__builtin_convertvector(sum[u][v].r, F::R)) * scale, F(scales[u * chunks]), acc[u][v]);
     }
     if (!w.minimum) continue;
-    const float* sums = a.sum + i * 2 / w.parts;
+    const float* sums = a.sum + i / w.parts + (w.parts == 2 ? i % 2 * chunks : 0);
     WICK_BOTH(V) {
       const F minimum = F::load(w.minimum + i * STRIP + v * LANES);
       WICK_EACH(C) {
         const float* of = sums + u * 2 * chunks;
-        acc[u][v] = mad(minimum, F(w.parts == 2 ? -of[0] : -of[0] - of[1]), acc[u][v]);
+        acc[u][v] = mad(minimum, F(w.parts == 2 ? -of[0] : -of[0] - of[chunks]), acc[u][v]);
       }
     }
   }
@@ -253,9 +264,7 @@ __attribute__((noinline)) void tiles(const Strip& w, const Rounded& a, int64_t m
 template <class T>
 void product(const uint8_t* w, int64_t rowBytes, int64_t rows, const Rounded& a, int64_t m, float* out, int64_t pitch) {
   if (m == 1) {
-    int64_t r = 0;
-    for (; r + 2 <= rows; r += 2) dots<T, 2>(w + r * rowBytes, rowBytes, a, out + r);
-    if (r < rows) dots<T, 1>(w + r * rowBytes, rowBytes, a, out + r);
+    for (int64_t r = 0; r < rows; r++) out[r] = dots<T>(w + r * rowBytes, a);
     return;
   }
   const int parts = T::halves ? 2 : 1;
@@ -273,12 +282,11 @@ void product(const uint8_t* w, int64_t rowBytes, int64_t rows, const Rounded& a,
 template <class T> void decode(const uint8_t* w, float* y, int64_t blocks) {
   for (int64_t b = 0; b < blocks; b++, w += T::bytes) {
     Scales s;
-    T::scales(w, s);
+    T::template scales<1>(w, s);
     for (int c = 0; c < T::chunks; c++, y += 32) {
-      const Bytes q = T::values(w, c);
+      const Bytes q = T::values(w, c) - (Bytes)each(T::offset);
       for (int h = 0; h < 2; h++) {
-        const int at = T::halves ? 2 * c + h : 2 * c;
-        const float d = s.d[at], m = T::minima ? s.m[at] : 0;
+        const float d = s.d[T::halves * h][c], m = T::minima ? s.m[T::halves * h][c] : 0;
         float lane[16];
         for (int j = 0; j < 16; j++) lane[j] = d * (float)q[16 * h + j];
         for (int j = 0; j < 16; j++) y[16 * h + j] = T::minima ? lane[j] - m : lane[j];
@@ -305,7 +313,7 @@ void roundRow(const float* x, int64_t n, int8_t* q, float* scale, float* sum, in
     for (int h = 0; h < 2; h++) {
       int32_t all = 0;
       for (int j = 0; j < 16; j++) all += whole[16 * h + j];
-      sum[g / 16 + h] = scale[g / 32] * (float)all;
+      sum[g / 32 + h * (n / 32)] = scale[g / 32] * (float)all;
     }
     for (int j = 0; j < 32; j++) q[g + j] = (int8_t)whole[j];
     if (LANE_VALUES == 2)
