@@ -1,5 +1,5 @@
-// What the host does for a call on a GPU, in microseconds from the method to the driver, which does nothing here: no GPU
-// is needed. `node dist/bench/host.js [--beside DIST] [--only TEXT] [--rounds N] [--json FILE] [--launches FILE]`.
+// What the host does for a call on a GPU, in microseconds from the method to the driver, which does nothing here: no
+// GPU is needed. `node dist/bench/host.js [--beside DIST] [--only TEXT] [--rounds N] [--json FILE] [--launches FILE]`.
 // --beside runs another build (the folder dist of another checkout) in the same process, in turns with this one.
 // --launches writes the list of what every case of the op matrix's sample launches: two builds can be compared by it.
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
@@ -98,7 +98,7 @@ function works(build: Build): Readonly<Record<string, () => unknown>> {
   };
 }
 
-/** A language model of one block: forward, backward and AdamW on f32 masters of bf16 weights, as bench/train.ts does. */
+/** A language model of one block: forward, backward, AdamW on f32 masters of bf16 weights, as in bench/train.ts. */
 function step({ wick, nn, models }: Build, device: AnyDevice): () => unknown {
   const builder = nn.VarBuilder.fromVarMap(new nn.VarMap(), { device });
   const sizes = { n_embd: 768, n_head: 12, n_layer: 1, vocab_size: 50304, n_positions: 1024 };
@@ -126,7 +126,7 @@ const here = join(dirname(fileURLToPath(import.meta.url)), '..');
 const builds = await Promise.all([here, ...(values.beside ? [resolve(values.beside)] : [])].map(load));
 
 /** Cases of an op in the list of launches, spread over all of its own. */
-const CASES = 12;
+const CASES = 4;
 /** What a sample of the matrix launches, a line a launch: cases alternate between libraries and our own kernels. */
 function launches(build: Build): string {
   const { cases, wick } = build;

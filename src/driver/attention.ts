@@ -60,7 +60,18 @@ export interface AttentionLibrary {
   run(plan: AttentionPlan, way: number, at: AttentionAddresses, workspace: Address, stream: Stream): void;
 }
 
-export const attentionKey = (s: AttentionSpec): string => JSON.stringify(s);
+/** The spec's values as one string, the key plans are kept under; every call makes one, which JSON is too slow for. */
+export function attentionKey(s: AttentionSpec): string {
+  const { strides, paged } = s;
+  const sizes = `${s.batch},${s.heads},${s.kvHeads},${s.tq},${s.tk},${s.dim}`;
+  const rules = `${s.scale},${s.left},${s.right},${s.counted},${s.deterministic}`;
+  let key = `${s.kind},${s.dtype},${sizes},${rules}`;
+  for (let i = 0; i < ATTENTION_ROWS.length; i++) {
+    const row = strides[ATTENTION_ROWS[i]];
+    key += row ? `;${row[0]},${row[1]},${row[2]}` : ';';
+  }
+  return paged ? `${key};${paged.rows},${paged.pages},${paged.columns}` : key;
+}
 
 /** What addresses are multiples of, in bytes, and strides, in elements. */
 export const ATTENTION_ALIGNMENT = 16;

@@ -308,7 +308,7 @@ export class CudnnAttentions implements AttentionLibrary {
     }
     const reason = descriptors.reason();
     descriptors.release();
-    return `${this.#name} has no attention for ${attentionKey(spec)}${reason && ` (${reason})`}`;
+    return `${this.#name} has no attention for ${JSON.stringify(spec)}${reason && ` (${reason})`}`;
   }
 
   run(plan: AttentionPlan, way: number, at: AttentionAddresses, workspace: Address, stream: Stream): void {

@@ -14,13 +14,13 @@ export interface Node {
   readonly outputs: readonly Tensor[];
   readonly versions: readonly number[];
   /** Whether a backward pass has let go of what it held. */
-  released?: true;
+  released?: true | undefined;
   /** Where it was called, while anomalies are looked for. */
-  readonly called?: string;
+  readonly called?: string | undefined;
   /** Makes the result again, where its row is cheap and it was recorded for that. */
-  readonly remake?: () => Tensor;
+  readonly remake?: (() => Tensor) | undefined;
   /** Inputs that are not kept and are made again for the rule. */
-  readonly remade?: ReadonlySet<number>;
+  readonly remade?: ReadonlySet<number> | undefined;
 }
 /** The version of a tensor that a node does not keep: it may change. */
 export const NOT_KEPT = -1;

@@ -94,17 +94,20 @@ function order(root: Node): Node[] {
   return list.reverse();
 }
 
-function context(node: Node, grads: readonly (Tensor | undefined)[]): GradContext {
+function context(node: Node, grads: readonly (Tensor | undefined)[], before: Tensor | undefined): GradContext {
   const { outputs, params, row, remade } = node;
   const inputs = remade ? node.inputs.map((t, i) => (remade.has(i) ? again(t) : t)) : node.inputs;
-  node.inputs.concat(outputs).forEach((t, i) => {
-    if (node.versions[i] !== NOT_KEPT && t.storage.version !== node.versions[i]) {
+  for (let i = 0; i < node.versions.length; i++) {
+    const version = node.versions[i];
+    if (version === NOT_KEPT) continue;
+    const t = i < node.inputs.length ? node.inputs[i] : outputs[i - node.inputs.length];
+    if (t.storage.version !== version) {
       throw new GradError(
         `${row.serves ?? row.name}: a tensor of shape ${formatShape(t.shape)} that its gradient needs was changed in ` +
           'place after it was used',
       );
     }
-  });
+  }
   const grad = grads[0] ?? (outputs[0].zerosLike() as Tensor);
   return {
     inputs,
@@ -116,6 +119,7 @@ function context(node: Node, grads: readonly (Tensor | undefined)[]): GradContex
     grads,
     params,
     needs: (i) => node.inputs[i].requiresGrad,
+    before,
   };
 }
 /** What is not kept, made again by the op that made it. */
@@ -182,8 +186,8 @@ function release(node: Node): void {
   for (const t of node.outputs) t.dispose();
 }
 
-/** A tensor as gradients are kept by: its number, and the shape they must have. */
-type Slot = Pick<Tensor, 'id' | 'shape'>;
+/** A tensor as gradients are kept by: its number, and the layout whose shape they must have. */
+type Slot = Pick<Tensor, 'id' | 'layout'>;
 const nameOf = ({ row }: Node): string => row.serves ?? row.name;
 
 /** One backward pass: the gradients so far, by tensor. */
@@ -211,7 +215,8 @@ class Pass {
     const sum = this.grads.get(input.id);
     const join = (): Tensor => {
       const g = more();
-      const whole = sameShape(g.shape, input.shape) ? g : g.sumTo(input.shape); // broadcast operands get the sum
+      const { shape } = input.layout;
+      const whole = sameShape(g.layout.shape, shape) ? g : g.sumTo([...shape]); // broadcast operands get the sum
       return sum ? sum.add(whole) : whole;
     };
     const now = this.#made ? (this.#made.of(() => [join()])[0] as Tensor) : join();
@@ -225,14 +230,14 @@ class Pass {
   /** What has flowed to a tensor so far, where a rule can add it to its own. */
   #joinable(t: Tensor): Tensor | undefined {
     const sum = t.requiresGrad ? this.grads.get(t.id) : undefined;
-    return sum && sum.dtype === t.dtype && sameShape(sum.shape, t.shape) ? sum : undefined;
+    return sum && sum.dtype === t.dtype && sameShape(sum.layout.shape, t.layout.shape) ? sum : undefined;
   }
 
   #whole(id: number): Tensor | undefined {
     const parts = this.#waiting.get(id);
     if (parts) {
       this.#waiting.delete(id);
-      this.#add(parts.of, () => joined(parts.of.shape, parts.pieces));
+      this.#add(parts.of, () => joined([...parts.of.layout.shape], parts.pieces));
       for (const { grad } of parts.pieces) this.#made?.less(grad);
     }
     return this.grads.get(id);
@@ -240,7 +245,7 @@ class Pass {
 
   /** The gradient of a part of a tensor waits for those of the other parts. */
   #wait(part: Tensor, of: Slot, span: Omit<GradPiece, 'grad'>): void {
-    const parts = this.#waiting.get(of.id) ?? { of: { id: of.id, shape: of.shape }, pieces: [] };
+    const parts = this.#waiting.get(of.id) ?? { of: { id: of.id, layout: of.layout }, pieces: [] };
     this.#waiting.set(of.id, parts);
     parts.pieces.push({ ...span, grad: part });
     this.#made?.more(part);
@@ -274,7 +279,7 @@ class Pass {
       return;
     }
     const before = 'joins' in node.row && !gradEnabled() ? this.#joinable(node.inputs[0]) : undefined;
-    const run = (): Grads => rule({ ...context(node, own), before });
+    const run = (): Grads => rule(context(node, own, before));
     const back = this.#made ? this.#made.of(run) : run();
     refuseNaN(back, () => `backward: the gradient of ${nameOf(node)}`, node.called);
     node.inputs.forEach((input, i) => {

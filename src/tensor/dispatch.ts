@@ -276,9 +276,12 @@ function record(row: GradRow, inputs: readonly Tensor[], outs: readonly Tensor[]
   const called = calledHere();
   refuseNaN(outs, () => row.serves ?? row.name, called);
   for (const o of outs) o.requiresGrad = true;
-  const saved = inputs.map((t) => t.alias());
-  const results = outs.map((t) => t.alias());
-  const versions = [...saved, ...results].map((t) => t.storage.version);
+  const versions: number[] = [];
+  const kept = (t: Tensor): Tensor => {
+    versions.push(t.storage.version);
+    return t.alias();
+  };
+  const [saved, results] = [inputs.map(kept), outs.map(kept)];
   const { gradReads } = row;
   const remade = isRemaking() ? remadeAmong(saved, gradReads) : undefined;
   // What the rule does not read is known by its shape alone from here on.
@@ -298,9 +301,10 @@ function record(row: GradRow, inputs: readonly Tensor[], outs: readonly Tensor[]
     inputs: saved,
     outputs: results,
     versions,
-    ...(called !== undefined && { called }),
-    ...(remade && { remade }),
-    ...(remake && { remake }),
+    released: undefined,
+    called,
+    remade,
+    remake,
   };
   outs.forEach((o, i) => {
     o.node = node;

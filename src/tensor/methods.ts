@@ -21,7 +21,6 @@ import {
   randnLike,
 } from './sampling.js';
 import { parameterCount } from './parameter-count.js';
-import { keep } from './scope.js';
 import { stepRecording } from './step-recording.js';
 import { connect, Tensor } from './tensor.js';
 import { transfer } from './transfer.js';
@@ -151,10 +150,7 @@ Tensor.prototype.allclose = function (other: Tensor, options?: CloseOptions) {
 connect({
   display,
   assignInto: copyInto,
-  untrack: (t: Tensor): void => {
-    keep(t);
-    stepRecording()?.held(t);
-  },
+  held: (t: Tensor): void => stepRecording()?.held(t),
   moveTo: (t: Tensor, to: Device | string): Tensor => {
     const device = Device.of(to);
     return device === t.device ? t : transfer(t, device);

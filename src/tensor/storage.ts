@@ -5,15 +5,35 @@ import { collectGarbage, finalizeNow } from '../base/collect.js';
 import { DisposedError, OutOfMemoryError } from '../base/errors.js';
 
 interface Block {
-  readonly backend: Backend;
-  readonly memory: Memory;
+  backend: Backend;
+  /** Undefined while nobody uses the watch. */
+  memory: Memory | undefined;
 }
 
-// The held value must not reach the storage itself, or it would never be unreachable.
+// The held value must not reach what is watched, or it would never be unreachable.
 const unreachable = new FinalizationRegistry<Block>(({ backend, memory }) => {
+  if (memory === undefined) return;
   backend.free(memory);
   if (isUnseen(memory)) unseen -= memory.bytes;
 });
+
+/** Goes with the storage that holds it. Registering costs more than a small op: watches are used again. */
+class Watch {
+  readonly block: Block;
+  constructor(block: Block) {
+    this.block = block;
+    unreachable.register(this, block);
+  }
+}
+const WATCHES_KEPT = 1 << 16;
+const spare: Watch[] = [];
+function watchOver(backend: Backend, memory: Memory): Watch {
+  const known = spare.pop();
+  if (!known) return new Watch({ backend, memory });
+  known.block.backend = backend;
+  known.block.memory = memory;
+  return known;
+}
 
 /** Frees the memory of unreachable tensors, as far as the collector has found them already. */
 export const settle = (): void => finalizeNow(unreachable);
@@ -51,6 +71,7 @@ export class Storage {
   version = 0;
   #memory: Memory | undefined;
   #handles = 0;
+  #watch: Watch | undefined;
   /** Bytes to take again, while the block is given back and handles stay. */
   #away: number | undefined;
 
@@ -64,9 +85,9 @@ export class Storage {
     const { token } = memory;
     if (token === undefined) {
       if (isUnseen(memory)) watch(bytes);
-      unreachable.register(this, { backend, memory }, this);
+      this.#watch = watchOver(backend, memory);
     } else if (!token.watched) {
-      // Registering costs more than a small op: it happens once for a block, however many tensors use it in turn.
+      // Once for a block, however many tensors use it in turn.
       token.watched = true;
       unreachable.register(memory, { backend, memory: token });
     }
@@ -112,7 +133,12 @@ export class Storage {
     const memory = this.#memory;
     if (memory === undefined) return;
     this.#memory = undefined;
-    if (memory.token === undefined) unreachable.unregister(this);
+    const watch = this.#watch;
+    if (watch) {
+      this.#watch = undefined;
+      watch.block.memory = undefined;
+      if (spare.length < WATCHES_KEPT) spare.push(watch);
+    }
     if (isUnseen(memory)) unseen -= memory.bytes;
     this.backend.free(memory);
   }

@@ -118,7 +118,7 @@ export class Tensor {
   #lent = false;
 
   /** Not for users: see the functions and static methods that make tensors. */
-  constructor(device: Device, storage: Storage, layout: Layout, dtype: DType, id = nextId++) {
+  constructor(device: Device, storage: Storage, layout: Layout, dtype: DType, id = nextId++, tracked = true) {
     if (!(storage instanceof Storage))
       throw new ArgumentError(
         'new Tensor: takes a device and its storage, for wick itself; make tensors with Tensor.from([[1, 2], [3, 4]]) (nested arrays, a typed array with { shape }, a number), zeros, ones, full, arange, rand or randn',
@@ -128,7 +128,7 @@ export class Tensor {
     this.storage = storage.retain();
     this.layout = layout;
     this.dtype = dtype;
-    track(this);
+    if (tracked) track(this);
   }
 
   /** Uninitialised memory. */
@@ -218,11 +218,11 @@ export class Tensor {
   }
   /** Another handle of this very tensor, same id: what graphs hold. */
   alias(): Tensor {
-    const t = new Tensor(this.device, this.storage, this.layout, this.dtype, this.id);
+    const t = new Tensor(this.device, this.storage, this.layout, this.dtype, this.id, false);
     t.requiresGrad = this.requiresGrad;
     t.node = this.node;
     t.retainsGrad = this.retainsGrad;
-    untrack(t);
+    held(t);
     return t;
   }
   /** The same values cut off from the graph. */
@@ -396,14 +396,14 @@ function nest(flat: ArrayLike<number>, shape: Shape): Nested {
 let display: (t: Tensor) => string;
 let assignInto: (dst: Tensor, src: Tensor) => void;
 let moveTo: (t: Tensor, device: Device | string) => Tensor;
-let untrack: (t: Tensor) => void;
+let held: (t: Tensor) => void;
 const detached = (t: Tensor): Tensor => (t.requiresGrad ? t.detach() : t);
 
 export function connect(parts: {
   display: typeof display;
   assignInto: typeof assignInto;
   moveTo: typeof moveTo;
-  untrack: typeof untrack;
+  held: typeof held;
 }): void {
-  ({ display, assignInto, moveTo, untrack } = parts);
+  ({ display, assignInto, moveTo, held } = parts);
 }
