@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "linalg.h"
 #include "ops/ops.h"
 #include "strided.h"
 #include "threads.h"
@@ -21,6 +22,7 @@
 namespace wick {
 
 const IsaTable* isa = nullptr;
+RowTable rowTable;
 
 Status fail(const Call& call, Status status, const char* format, ...) {
   va_list args;
@@ -62,12 +64,14 @@ void fillRows(IsaTable* t, const ElementwiseRow* list) {
   extern "C" {                               \
   WICK_ROW_PARTS(WICK_DECLARE_ROWS, SUFFIX)  \
   WICK_FAMILIES(WICK_DECLARE_FAMILY, SUFFIX) \
+  void wick_linalg_##SUFFIX(RowTable*);      \
   }                                          \
   const IsaTable* table_##SUFFIX() {         \
     static IsaTable t;                       \
     t.name = #SUFFIX;                        \
     WICK_ROW_PARTS(WICK_FILL_ROWS, SUFFIX)   \
     WICK_FAMILIES(WICK_FILL_FAMILY, SUFFIX)  \
+    wick_linalg_##SUFFIX(&rowTable);         \
     return &t;                               \
   }
 
@@ -168,8 +172,9 @@ Status runElementwise(const Call& c, const void* data) {
 
 constexpr int MAX_OPS = 256;
 const Op* ops[MAX_OPS];  // by id - ROW_COUNT
-const Op* const LISTS[] = {MOVEMENT_OPS, REDUCTION_OPS, PRODUCT_OPS, INDEX_OPS,  CONV_OPS,      POOL_OPS,
-                           RESIZE_OPS,   ROW_OPS,       SORT_OPS,    RANDOM_OPS, ATTENTION_OPS, QUANTIZED_OPS};
+const Op* const LISTS[] = {MOVEMENT_OPS,  REDUCTION_OPS, PRODUCT_OPS, INDEX_OPS, CONV_OPS,
+                           POOL_OPS,      RESIZE_OPS,    ROW_OPS,     SORT_OPS,  RANDOM_OPS,
+                           ATTENTION_OPS, QUANTIZED_OPS, LINALG_OPS};
 
 // ---- the call block: doubles only, so that JavaScript fills it without garbage ----
 enum Slot : int { OP, INPUTS, OPERANDS, PARAMS = 4, FIRST_OPERAND = PARAMS + MAX_PARAMS, MESSAGE = 960 };

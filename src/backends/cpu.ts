@@ -1,7 +1,14 @@
 // The CPU device: C++ kernels behind one call that takes one preallocated block of numbers.
 import { env } from '../base/environment.js';
 import { DTYPE, type DType } from '../base/dtype.js';
-import { IndexError, NativeError, OutOfMemoryError, UnsupportedError, type WickError } from '../base/errors.js';
+import {
+  ArgumentError,
+  IndexError,
+  NativeError,
+  OutOfMemoryError,
+  UnsupportedError,
+  type WickError,
+} from '../base/errors.js';
 import { Layout } from '../base/layout.js';
 import { movementOps } from '../ops/movement.js';
 import type { Params, RunRow } from '../ops/op.js';
@@ -37,6 +44,7 @@ const FAILURES: Record<number, new (message: string) => WickError> = {
   1: IndexError,
   2: UnsupportedError,
   3: OutOfMemoryError,
+  4: ArgumentError,
 };
 
 export class CpuBackend implements Backend {
@@ -117,7 +125,7 @@ export class CpuBackend implements Backend {
   }
 
   run(row: RunRow, inputs: readonly View[], outputs: readonly View[], params: Params): void {
-    if (row.custom) return this.#runOwn(row, inputs, outputs, params);
+    if (row.custom && !row.custom.native) return this.#runOwn(row, inputs, outputs, params);
     const binding = this.#bindings.get(row) ?? this.#bind(row);
     if (binding.id < 0) throw new UnsupportedError(`${row.name}: ${lacking(row)}`);
     const block = this.#block;
@@ -206,7 +214,7 @@ export class CpuBackend implements Backend {
   }
 
   supports(row: RunRow, _dtype: DType): true | string {
-    if (row.custom) return true;
+    if (row.custom && !row.custom.native) return true;
     const { id } = this.#bindings.get(row) ?? this.#bind(row);
     return id >= 0 ? true : lacking(row);
   }

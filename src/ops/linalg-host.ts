@@ -248,10 +248,11 @@ function eighByDiagonals(a: Matrix, n: number): Eigen {
 /** Rotates the side diagonal e away; d becomes the eigenvalues, and `rows` turns with it. */
 function clearSides(d: Float64Array, e: Float64Array, rows: readonly Float64Array[]): void {
   const n = d.length;
+  const noise = 1e-17 * d.reduce((most, x, i) => Math.max(most, Math.abs(x) + Math.abs(e[i])), 0);
   for (let l = 0; l < n; l++)
     for (let step = 0; ; step++) {
       let end = l;
-      while (end < n - 1 && Math.abs(e[end]) > 1.2e-16 * (Math.abs(d[end]) + Math.abs(d[end + 1]))) end++;
+      while (end < n - 1 && Math.abs(e[end]) > 1.2e-16 * (Math.abs(d[end]) + Math.abs(d[end + 1])) + noise) end++;
       if (end === l) break;
       if (step === SWEEPS) throw new ArgumentError(`eigh: no convergence in ${SWEEPS} steps`);
       const ahead = (d[l + 1] - d[l]) / (2 * e[l]);

@@ -41,11 +41,11 @@ function each(
 }
 
 type HostDef = Pick<KernelRow, 'infer' | 'reference' | 'grad'>;
-/** A row that no device has kernels for: the function in it runs on the host. */
+/** A row without GPU kernels: the CPU engine's function of its name runs; the one in the row is the oracle. */
 const hostRow = (name: string, def: HostDef): KernelRow => ({
   name,
   family: 'custom',
-  custom: {},
+  custom: { native: true },
   mixed: true,
   formula: `${name}, on the host`,
   dtypes: ['f32', 'f64'],

@@ -126,8 +126,11 @@ interface RowBase<P extends Params> {
   readonly internal?: true;
   /** The op that users call and this row serves: errors name it. */
   readonly serves?: string;
-  /** A user's op: CPU engines run the function in the row; `kernel` is its GPU source where it is not elementwise. */
-  readonly custom?: { readonly kernel?: CustomKernel };
+  /**
+   * A user's op: CPU engines run the function in the row; `kernel` is its GPU source where it is not elementwise.
+   * `native` marks ours that have no GPU kernels: the CPU engine has a function of the row's name.
+   */
+  readonly custom?: { readonly kernel?: CustomKernel; readonly native?: true };
 }
 
 /** GPU source of a user's op, in the language of kernels/README.md; ELEMENT stands for the first input's type. */

@@ -42,6 +42,7 @@ const random: Pack = (block, at, p: UniformParams | NormalParams) => {
 const PACKS: { readonly [F in KernelFamily]?: Pack } = {
   cast: (block, at, p) => (block[at] = flag(p.dtype === 'bool')),
   copy: nothing,
+  custom: nothing, // a user's op never comes here
   fill: (block, at, p) => put(block, at, 'step' in p ? [p.start, p.step] : [p.value]),
   reduce: (block, at, { dims }) => put(block, at, [dims.length, ...dims]),
   scan: (block, at, p) => put(block, at, [p.dim, flag(p.reverse), flag(p.exclusive)]),
