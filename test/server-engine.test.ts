@@ -1,13 +1,14 @@
 // The server with the real engine and the built-in model: many streams, some left at random.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { startEngine } from '../src/cli/served-engine.js';
 import { loadEngine } from '../src/engine/index.js';
 import { serve } from '../src/server/index.js';
 import { noModel } from './server-support.js';
 import { soak } from './server-soak.js';
 
 test('every byte is what the request gets alone, and pages come back', { skip: noModel }, async () => {
-  const engine = await loadEngine(undefined, { device: 'cpu' });
+  const engine = await startEngine({ command: 'test', values: { device: 'cpu' } }, () => {});
   const server = await serve({ engine }, { port: 0 });
   try {
     const report = await soak(server.url, engine, { seconds: 2.5, streams: 6, requests: 8 });

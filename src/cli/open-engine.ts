@@ -8,7 +8,7 @@ import type { Group } from '../distributed/index.js';
 import type { ExpertDivision } from '../models/index.js';
 import type { CacheType } from '../nn/kv-cache.js';
 import { Device } from '../tensor/device.js';
-import { progressBar } from './progress.js';
+import { type ProgressBar, progressBar } from './progress.js';
 
 const option = { type: 'string' } as const;
 export const ENGINE_OPTIONS = {
@@ -55,7 +55,19 @@ export interface OpenEngine {
 }
 
 /** What a model is called by clients: the last part of its name. */
-const shortName = (name: string): string => basename(name).replace(/\.gguf$/i, '') || name;
+export const shortName = (name: string | undefined): string =>
+  name === undefined ? 'wick-builtin' : basename(name).replace(/\.gguf$/i, '') || name;
+
+/** The model that the options name. */
+export function modelOf(command: string, { model }: EngineValues): string {
+  if (model === undefined && !existsSync(builtinModel))
+    throw new ArgumentError(`${command}: the built-in model is not part of this installation; give --model NAME`);
+  return model ?? builtinModel;
+}
+
+/** A bar on the terminal, where there is one; of several ranks the first shows it. */
+export const terminalBar = (world?: Group): ProgressBar | undefined =>
+  process.stderr.isTTY && (world?.first ?? true) ? progressBar() : undefined;
 
 export async function openEngine(
   command: string,
@@ -68,15 +80,15 @@ export async function openEngine(
     /** How they divide mixtures. */
     readonly experts?: ExpertDivision | undefined;
     readonly onBroken?: (error: Error) => void;
+    /** Told how far it is; default: a bar on the terminal. */
+    readonly bar?: ProgressBar;
   } = {},
 ): Promise<OpenEngine> {
-  const from = v.model ?? builtinModel;
-  if (v.model === undefined && !existsSync(from))
-    throw new ArgumentError(`${command}: the built-in model is not part of this installation; give --model NAME`);
+  const from = modelOf(command, v);
   const { world, experts } = more;
   const device = world?.device ?? (v.device ? Device.get(v.device) : Device.best());
   const begin = performance.now();
-  const bar = process.stderr.isTTY && (world?.first ?? true) ? progressBar() : undefined;
+  const bar = more.bar ?? terminalBar(world);
   const model = await LanguageModel.load(from, {
     device,
     ...(v.dtype && { dtype: v.dtype as DType }),
@@ -93,7 +105,7 @@ export async function openEngine(
     memoryShare: numberOf(command, 'memory-share', v['memory-share']),
     maxWaiting: more.maxWaiting,
     onBroken: more.onBroken,
-    name: more.name ?? (v.model === undefined ? 'wick-builtin' : shortName(v.model)),
+    name: more.name ?? shortName(v.model),
   };
   try {
     const engine = new TextEngine(

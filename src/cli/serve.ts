@@ -8,16 +8,19 @@ import type { Group } from '../distributed/index.js';
 import { EmbeddingModel } from '../models/index.js';
 import { jsonLog, type Log, serve, type ServedModels, silentLog } from '../server/index.js';
 import { TOOL_FORMATS } from '../server/tools/formats.js';
+import type { ThreadedEngine } from '../engine/threaded-engine.js';
 import {
   ENGINE_HELP,
   ENGINE_OPTIONS,
+  type EngineValues,
   numberOf,
-  type OpenEngine,
   openEngine,
   parameterSize,
   wholeOf,
 } from './open-engine.js';
-import { EXPERTS_HELP, expertsOf, worldOf } from './world.js';
+import type { ServedFacts } from './serve-thread.js';
+import { startEngine } from './served-engine.js';
+import { EXPERTS_HELP, expertsOf, place, worldOf } from './world.js';
 
 const HELP = `wick serve [MODEL] [options]
 
@@ -96,35 +99,48 @@ export async function run(argv: readonly string[]): Promise<number> {
   }
   const settings = serverSettings(given);
   const experts = expertsOf('serve', given.experts);
-  const world = await worldOf(given.device);
-  if (world && given['only-embeddings'])
-    throw new ArgumentError(`serve: ${world}: embedding models are not shared out among ranks; start one process`);
-  const open = given['only-embeddings']
-    ? undefined
-    : await openEngine('serve', given, {
-        name: given.name,
-        maxWaiting: wholeOf('serve', 'max-waiting', given['max-waiting']),
-        experts,
-        ...(world && { world, onBroken: endSoon }),
-      });
-  if (world && !world.first) return followWorld(world, open as OpenEngine);
+  const wanted = {
+    values: engineValues(given),
+    name: given.name,
+    maxWaiting: wholeOf('serve', 'max-waiting', given['max-waiting']),
+    experts,
+  };
+  if (place().size > 1 && given['only-embeddings'])
+    throw new ArgumentError('serve: embedding models are not shared out among ranks; start one process');
+  if (place().rank > 0) return followWorld(wanted);
+  const engine = given['only-embeddings'] ? undefined : await startEngine({ command: 'serve', ...wanted }, endSoon);
+  try {
+    await listen(given, settings, engine);
+  } finally {
+    await engine?.dispose();
+  }
+  return 0;
+}
+
+async function listen(
+  given: Given,
+  settings: Settings,
+  engine: ThreadedEngine<ServedFacts> | undefined,
+): Promise<void> {
   const embedder = await openEmbedder(given);
   const models: ServedModels = {
-    ...(open && { engine: open.engine }),
+    ...(engine && { engine }),
     ...(embedder && { embedder }),
     ...(given.alias && { aliases: given.alias }),
     ...(given['tool-format'] && { toolFormat: given['tool-format'] }),
   };
   const server = await serve(models, settings);
-  if (open) tellReady(open, world, settings.log, server.url);
+  if (engine) tellReady(engine, settings.log, server.url);
   console.log(`chat at ${server.url}/  status at ${server.url}/status  API at ${server.url}/v1  (Ctrl-C ends)`);
   await untilSignal(server.close);
-  await open?.dispose();
   embedder?.model.dispose();
-  world?.close();
-  return 0;
 }
 
+/** Of all options those that say what is computed, and where. */
+const engineValues = (given: Given): EngineValues =>
+  Object.fromEntries(Object.keys(ENGINE_OPTIONS).map((key) => [key, given[key as keyof EngineValues]]));
+
+type Settings = ReturnType<typeof serverSettings>;
 function serverSettings(given: Given) {
   const number = (name: 'rate' | 'max-body' | 'timeout'): number | undefined => numberOf('serve', name, given[name]);
   const body = number('max-body');
@@ -152,28 +168,28 @@ async function openEmbedder(given: Given): Promise<{ name: string; model: Embedd
   return { name: name.split('/').at(-1) ?? name, model };
 }
 
-function tellReady(open: OpenEngine, world: Group | undefined, log: Log, url: string): void {
-  const { contextTokens, maxRunning, pages, pageTokens } = open.engine.limits;
+function tellReady({ name, limits, told }: ThreadedEngine<ServedFacts>, log: Log, url: string): void {
+  const { contextTokens, maxRunning, pages, pageTokens } = limits;
+  const { device, parameters, dtype, loadSeconds, world } = told;
   log.info('ready', {
-    model: open.engine.name,
-    parameters: open.parameters,
-    device: open.device.name,
-    loadSeconds: Number(open.loadSeconds.toFixed(3)),
+    ...{ model: name, parameters, device, loadSeconds: Number(loadSeconds.toFixed(3)) },
     ...{ contextTokens, maxRunning, pages, pageTokens, url },
   });
   console.log(
-    `${open.engine.name} (${parameterSize(open.parameters)}${world ? ' of this rank' : ''} in ${open.dtype}) on ${open.device.name}${world ? `, ${world}` : ''}: ` +
+    `${name} (${parameterSize(parameters)}${world ? ' of this rank' : ''} in ${dtype}) on ${device}${world ? `, ${world}` : ''}: ` +
       `contexts of ${contextTokens} tokens, ${maxRunning} requests at a time, room for ${pages * pageTokens} tokens`,
   );
 }
 
-/** The other ranks have ended; who waits for an answer is told why first. */
+/** The engine or its other ranks have ended; who waits for an answer is told why first. */
 function endSoon(error: Error): void {
   console.error(error.message);
   setTimeout(() => process.exit(1), 500);
 }
 /** What every rank but the first does: its part of each step, until rank 0 ends. Signals are rank 0's to act on. */
-async function followWorld(world: Group, open: OpenEngine): Promise<number> {
+async function followWorld({ values, ...more }: Parameters<typeof openEngine>[2] & { values: EngineValues }) {
+  const world = (await worldOf(values.device)) as Group;
+  const open = await openEngine('serve', values, { ...more, world, onBroken: endSoon });
   let told = 0;
   for (const signal of ['SIGINT', 'SIGTERM'] as const)
     process.on(signal, () => {

@@ -4,11 +4,12 @@ import { type Group, init, placeFromEnvironment } from '../distributed/index.js'
 import { EXPERT_DIVISIONS, type ExpertDivision } from '../models/index.js';
 import { Device } from '../tensor/device.js';
 
-const ranks = (): number => placeFromEnvironment()?.size ?? 1;
+/** Which of how many processes this is. */
+export const place = (): { rank: number; size: number } => placeFromEnvironment() ?? { rank: 0, size: 1 };
 
 /** The ranks that work together, where mpirun, torchrun or another launcher started several; else undefined. */
 export async function worldOf(device: string | undefined): Promise<Group | undefined> {
-  if (ranks() === 1) return undefined;
+  if (place().size === 1) return undefined;
   // A kind alone is this rank's own GPU of its machine.
   return init({ device: device ?? Device.best().name.replace(/^(cuda|rocm):.*/, '$1') });
 }
@@ -23,7 +24,7 @@ export function expertsOf(command: string, text: string | undefined): ExpertDivi
     throw new ArgumentError(
       `${command}: there is no --experts ${JSON.stringify(text)}; there are ${EXPERT_DIVISIONS.join(', ')}`,
     );
-  if (ranks() === 1)
+  if (place().size === 1)
     throw new ArgumentError(
       `${command}: --experts says how several ranks divide a mixture, and this process is alone; start it with ` +
         `mpirun or torchrun`,

@@ -223,7 +223,7 @@ export class Answer {
         draft.stopText = this.#shared.tokenizer.decode([this.#stopToken], { special: true });
     }
     const piece = draft.of(this.choice, asked);
-    if (piece) this.request.stream.push(piece);
+    if (piece) this.request.sink.push(piece);
   }
   /** Lets go of what it held beside its pages. */
   close(): void {

@@ -1,30 +1,21 @@
-// A request while it runs: its answers, its stream and its times.
+// A request while it runs: its answers, where they go and its times.
 import type { Answer } from './answer.js';
 import type { GenerationRequest, Usage } from './request.js';
-import { PieceStream } from './stream.js';
+import type { PieceSink } from './stream.js';
 
 export class Request {
   readonly id: number;
   readonly asked: GenerationRequest;
   readonly answers: Answer[] = [];
-  readonly stream: PieceStream;
+  readonly sink: PieceSink;
   readonly #arrived = performance.now();
   #begun: number | undefined;
   #first: number | undefined;
-  #unlisten = (): void => {};
 
-  constructor(id: number, asked: GenerationRequest, cancel: () => void) {
+  constructor(id: number, asked: GenerationRequest, sink: PieceSink) {
     this.id = id;
     this.asked = asked;
-    this.stream = new PieceStream(id, cancel);
-  }
-  /** Cancels when the signal says so, now or later. */
-  listen(signal: AbortSignal | undefined): void {
-    if (!signal) return;
-    const cancel = (): void => this.stream.cancel();
-    if (signal.aborted) return cancel();
-    signal.addEventListener('abort', cancel, { once: true });
-    this.#unlisten = () => signal.removeEventListener('abort', cancel);
+    this.sink = sink;
   }
   /** Its first tokens are computed. */
   begin(now: number): void {
@@ -39,9 +30,8 @@ export class Request {
     return (performance.now() - this.#arrived) / 1000;
   }
   end(error?: unknown): void {
-    this.#unlisten();
     this.flush();
-    this.stream.end(this.#usage(), error);
+    this.sink.end(this.#usage(), error);
   }
   #usage(): Usage {
     const now = performance.now();

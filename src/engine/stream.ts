@@ -27,7 +27,18 @@ function joined(a: Piece, b: Piece): Piece {
   };
 }
 
-export class PieceStream implements Generation {
+/** What a request took that never began. */
+export const NOTHING_USED: Usage = {
+  ...{ promptTokens: 0, cachedTokens: 0, tokens: 0 },
+  ...{ queuedSeconds: 0, prefillSeconds: 0, decodeSeconds: 0 },
+};
+/** Where the pieces of a request go, until it ends, perhaps by an error. */
+export interface PieceSink {
+  push(piece: Piece): void;
+  end(usage: Usage, error?: unknown): void;
+}
+
+export class PieceStream implements Generation, PieceSink {
   readonly id: number;
   readonly usage: Promise<Usage>;
   readonly #onCancel: () => void;
@@ -37,6 +48,7 @@ export class PieceStream implements Generation {
   #ended = false;
   #error: unknown;
   #told: (usage: Usage) => void = () => {};
+  #unlisten = (): void => {};
 
   constructor(id: number, onCancel: () => void) {
     this.id = id;
@@ -46,6 +58,14 @@ export class PieceStream implements Generation {
   cancel(): void {
     this.#onCancel();
   }
+  /** Cancels when the signal says so, now or later. */
+  listen(signal: AbortSignal | undefined): void {
+    if (!signal || this.#ended) return;
+    if (signal.aborted) return this.cancel();
+    const cancel = (): void => this.cancel();
+    signal.addEventListener('abort', cancel, { once: true });
+    this.#unlisten = () => signal.removeEventListener('abort', cancel);
+  }
   push(piece: Piece): void {
     const before = this.#waiting.get(piece.choice);
     this.#waiting.set(piece.choice, before ? joined(before, piece) : piece);
@@ -54,6 +74,7 @@ export class PieceStream implements Generation {
   end(usage: Usage, error?: unknown): void {
     if (this.#ended) return;
     this.#ended = true;
+    this.#unlisten();
     this.#error = error;
     this.#told(usage);
     this.#wake?.();

@@ -3,8 +3,8 @@
 import { ArgumentError, DisposedError } from '../base/errors.js';
 import type { CausalLM } from '../models/index.js';
 import type { ChatTemplates, Tokenizer } from '../tokenizers/index.js';
+import { checkAdmission, type EngineFacts } from './admission.js';
 import { Answer, type AnswerShared } from './answer.js';
-import { checkRequest } from './choose.js';
 import { DraftModel } from './draft.js';
 import { type Executor, pageable, type Rows, SoloExecutor, type Work } from './executor.js';
 import { type GrammarCompiler, GrammarWorker } from './grammar.js';
@@ -12,19 +12,11 @@ import { PagedExecutor } from './paged-executor.js';
 import { planMemory, stepTokensOf, type MemoryOptions, type MemoryPlan } from './memory-plan.js';
 import { agreedPlan, followSteps, LeadingExecutor, ranksOf, type StepGroup } from './ranks.js';
 import { Rates } from './rates.js';
-import {
-  ContextError,
-  type Engine,
-  type EngineLimits,
-  type EngineStatus,
-  type Generation,
-  type GenerationRequest,
-  QueueFullError,
-} from './request.js';
+import type { Engine, EngineLimits, EngineStatus, Generation, GenerationRequest } from './request.js';
 import { Request } from './running-request.js';
 import { type Item, Scheduler } from './scheduler.js';
 import { Sequence } from './sequence.js';
-import { TokenTexts } from './stream.js';
+import { type PieceSink, PieceStream, TokenTexts } from './stream.js';
 
 /** Options of an engine: memory, batches, speculation. */
 export interface EngineOptions extends MemoryOptions {
@@ -117,6 +109,8 @@ export class TextEngine implements Engine {
   #disposed = false;
   /** A model that ends with the engine. */
   owns: CausalLM | undefined;
+  /** Told after every step, so that others may hear what it is doing. */
+  afterStep: (() => void) | undefined;
 
   constructor(model: CausalLM, tokenizer: Tokenizer, options: EngineOptions = {}) {
     this.#model = model;
@@ -178,28 +172,34 @@ export class TextEngine implements Engine {
     }
   }
 
+  /** What of it stays as it is. */
+  get facts(): EngineFacts {
+    const { name, limits } = this;
+    return { name, limits, vocabSize: this.#model.config.vocabSize, drafts: this.#shared.draft !== undefined };
+  }
+
   /** Begins a request; throws at once where it can never be answered. */
   submit(request: GenerationRequest): Generation {
+    const stream: PieceStream = new PieceStream(this.#next, () => this.cancel(stream.id));
+    this.answer(request, stream);
+    stream.listen(request.signal);
+    return stream;
+  }
+  /** The same, with its pieces told to `sink`; the number by which it is cancelled. */
+  answer(request: GenerationRequest, sink: PieceSink): number {
     if (this.#disposed) throw new DisposedError(`engine ${this.name}: it was disposed of`);
     if (this.follows)
       throw new ArgumentError(
         `engine ${this.name}: rank ${this.#ranks?.rank} takes no requests: rank 0 does, and the others call follow()`,
       );
-    checkRequest(request, this.#model.config.vocabSize);
-    if (request.speculate === 'draft' && !this.#shared.draft)
-      throw new ArgumentError(`engine ${this.name}: it has no draft model to speculate with`);
+    const { running: runs, waiting: waits } = this.#scheduler;
+    const secondsPerAnswer = this.#rates.secondsPerAnswer();
+    checkAdmission(request, this.facts, { running: runs.length, waiting: waits.length, secondsPerAnswer });
     const { prompt, n = 1, priority = 0, cacheSalt, promptLogprobs = false } = request;
-    const { contextTokens, maxWaiting, pageTokens } = this.limits;
-    if (prompt.length >= contextTokens) throw new ContextError(prompt.length, contextTokens);
-    const waiting = this.#scheduler.waiting.length;
-    if (waiting + n > maxWaiting + this.limits.maxRunning - this.#scheduler.running.length && waiting > 0)
-      throw new QueueFullError(
-        `engine ${this.name}: ${waiting} answers wait and at most ${maxWaiting} may; try again later`,
-        this.#retryAfter(waiting),
-      );
+    const { contextTokens, pageTokens } = this.limits;
     // A model may be trained between answers.
     if (!this.#busy && !this.#flying && this.#executor.changed()) this.#scheduler.pages.forget();
-    const running = new Request(this.#next, request, () => this.#cancel(running.id));
+    const running = new Request(this.#next, request, sink);
     const seed = request.seed ?? Math.floor(Math.random() * 2 ** 32);
     const maxLength = Math.min(contextTokens, prompt.length + (request.maxTokens ?? Infinity));
     let first: Sequence | undefined;
@@ -222,9 +222,8 @@ export class TextEngine implements Engine {
     this.#requests.set(running.id, running);
     if (request.maxTokens === 0 && !promptLogprobs) for (const a of running.answers) this.#finish(a, 'length');
     else for (const a of running.answers) this.#admit(a);
-    running.listen(request.signal);
     this.#start();
-    return running.stream;
+    return running.id;
   }
   /** A grammar is compiled before its answer takes part in steps, which others are part of. */
   #admit(answer: Answer): void {
@@ -240,11 +239,8 @@ export class TextEngine implements Engine {
       },
     );
   }
-  #retryAfter(waiting: number): number {
-    const perAnswer = this.#rates.secondsPerAnswer();
-    return Math.min(60, Math.max(1, Math.ceil((waiting * perAnswer) / this.limits.maxRunning)));
-  }
-  #cancel(id: number): void {
+  /** Ends a request within one token; of one that has ended, nothing. */
+  cancel(id: number): void {
     const request = this.#requests.get(id);
     for (const answer of request?.answers ?? []) if (!answer.finished) this.#finish(answer, 'aborted');
   }
@@ -408,6 +404,7 @@ export class TextEngine implements Engine {
         this.#fail(answer, e);
       }
     });
+    this.afterStep?.();
     if (!this.#onStep) return;
     const [tokens, at] = [items.reduce((n, i) => n + i.tokens.length, 0), performance.now()];
     this.#onStep({ sequences: items.length, tokens, ...begun, wait: there - from, take: at - there, at });
@@ -446,7 +443,7 @@ export class TextEngine implements Engine {
   /** Ends all requests; the model is its owner's. */
   async dispose(): Promise<void> {
     if (this.#disposed) return;
-    for (const id of [...this.#requests.keys()]) this.#cancel(id);
+    for (const id of [...this.#requests.keys()]) this.cancel(id);
     this.#disposed = true;
     await this.#loop;
     this.#executor.dispose();
