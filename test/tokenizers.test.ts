@@ -7,6 +7,8 @@ import { test } from 'node:test';
 import { brotliDecompressSync } from 'node:zlib';
 import { ArgumentError, UnsupportedError } from '../src/base/errors.js';
 import { packageRoot } from '../src/base/paths.js';
+import { builtinModel } from '../src/engine/index.js';
+import { randomStream } from '../src/engine/sampler.js';
 import { findGolden, missingGolden } from '../src/parity/golden.js';
 import {
   ChatTemplates,
@@ -163,6 +165,23 @@ for (const [name, tokenizer] of streams) {
     }
   });
 }
+test('tokens in any order come as they do from one who decodes each with its neighbours', () => {
+  const builtin = loadTokenizer(builtinModel);
+  const slow = { decode: builtin.decode.bind(builtin), ownText: () => undefined } as unknown as Tokenizer;
+  const random = randomStream(5);
+  let [own, shared] = [0, 0];
+  for (const special of [false, true]) {
+    const [a, b] = [new TextStream(builtin, [3, 200], { special }), new TextStream(slow, [3, 200], { special })];
+    for (let i = 0; i < 4000; i++) {
+      const id = Math.floor(random() * (builtin.vocabSize + 2)); // bytes, words, special ones, and what is none
+      if (builtin.ownText(id, { special }) === undefined) shared++;
+      else own++;
+      assert.equal(a.push(id), b.push(id), `token ${id} at ${i}`);
+    }
+    assert.equal(a.flush(), b.flush());
+  }
+  assert.ok(own > 1000 && shared > 500, `${own} ${shared}`);
+});
 test('half a character at the very end is shown as what it is', () => {
   const [, tokenizer] = streams[0];
   const ids = tokenizer.encode('x😀', { special: false }).slice(0, -1);

@@ -389,21 +389,24 @@ export class TextEngine implements Engine {
     const rows = await read();
     await Promise.all(preparing);
     const there = performance.now();
+    let [computed, written] = [0, 0];
     items.forEach((item, i) => {
       const answer = answers[i];
       this.#untold.add(answer.request);
       const before = item.sequence.promptLength - item.start;
-      this.#rates.computed(Math.max(0, Math.min(before, item.tokens.length)));
+      computed += Math.max(0, Math.min(before, item.tokens.length));
       if (answer.finished) return; // cancelled while it was computed, or ended by the token before
       try {
         const accepted = answer.take(item, rows[i]);
-        this.#rates.wrote(accepted.written);
+        written += accepted.written;
         this.#scheduler.done(item, accepted.computed);
         if (answer.finished) this.#close(answer);
       } catch (e) {
         this.#fail(answer, e);
       }
     });
+    this.#rates.computed(computed);
+    this.#rates.wrote(written);
     this.afterStep?.();
     if (!this.#onStep) return;
     const [tokens, at] = [items.reduce((n, i) => n + i.tokens.length, 0), performance.now()];

@@ -60,15 +60,15 @@ export class EventStream {
     if (this.#pending.length > MAX_JOINED) this.#flush();
     if (this.#scheduled) return;
     this.#scheduled = true;
-    const flush = (): void => {
-      this.#scheduled = false;
-      this.#flush();
-    };
     // The first words are what people wait for.
     const joined = this.#writes < 2 ? undefined : JOINED.find(({ from }) => open >= from);
-    if (joined) this.#joining = setTimeout(flush, joined.ms);
-    else setImmediate(flush);
+    if (joined) this.#joining = setTimeout(this.#due, joined.ms);
+    else setImmediate(this.#due);
   }
+  readonly #due = (): void => {
+    this.#scheduled = false;
+    this.#flush();
+  };
   data(value: object): void {
     this.send(`data: ${JSON.stringify(value)}\n\n`);
   }

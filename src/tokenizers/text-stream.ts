@@ -4,12 +4,14 @@ import type { DecodeOptions, Tokenizer } from './tokenizer.js';
 /** Tokens to text one by one: half a character waits for its other half. */
 export class TextStream {
   readonly #decode: (ids: readonly number[]) => string;
+  readonly #own: (id: number) => string | undefined;
   /** What was shown last, decoded again with what follows, since spaces depend on neighbours; then what waits. */
   #ids: number[];
   #shown: number;
   #printed: number;
   constructor(tokenizer: Tokenizer, context: readonly number[] = [], options: DecodeOptions = {}) {
     this.#decode = (ids) => tokenizer.decode(ids, options);
+    this.#own = (id) => tokenizer.ownText(id, options);
     let n = Math.min(4, context.length);
     while (n < context.length && n < 16 && this.#decode(context.slice(-n)).startsWith('\ufffd')) n++;
     this.#ids = n > 0 ? context.slice(-n) : [];
@@ -18,6 +20,13 @@ export class TextStream {
   }
   /** The text that this token completes; '' where more must come. */
   push(id: number): string {
+    const own = this.#shown === this.#ids.length ? this.#own(id) : undefined;
+    if (own !== undefined) {
+      this.#ids.length = this.#shown = 1;
+      this.#ids[0] = id;
+      this.#printed = own.length;
+      return own;
+    }
     this.#ids.push(id);
     const text = this.#decode(this.#ids);
     // Bytes that are not a character yet show as replacement characters at the end.

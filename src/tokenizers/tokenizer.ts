@@ -4,7 +4,7 @@ import { ArgumentError } from '../base/errors.js';
 import { type AddedToken, TokenFinder } from './added-tokens.js';
 import { byteOfToken, bytesOfToken } from './byte-level.js';
 import type { ChatTemplates } from './chat-template.js';
-import type { DecodeStep } from './decoders.js';
+import { byteLevel, type DecodeStep } from './decoders.js';
 import type { Normalizer } from './normalizers.js';
 import { addedBy, applyTemplate, type Encoded, PLAIN, type PostProcessor } from './post-processors.js';
 import type { PreTokenizer } from './pre-tokenizers.js';
@@ -55,6 +55,8 @@ export class Tokenizer {
   /** How many tokens there are, added ones included. */
   readonly vocabSize: number;
   #byteLevel: boolean | undefined;
+  /** Texts of tokens that mean the same wherever they stand; null for others. */
+  readonly #own = new Map<number, string | null>();
 
   constructor(parts: TokenizerParts) {
     this.#parts = parts;
@@ -129,6 +131,17 @@ export class Tokenizer {
     }
     const { decoder } = this.#parts;
     return decoder ? decoder(tokens).join('') : tokens.join(' ');
+  }
+  /** Not for users: the text that a token adds wherever it stands; undefined where that depends on its neighbours. */
+  ownText(id: number, options: DecodeOptions = {}): string | undefined {
+    if (this.#parts.decoder !== byteLevel || (!options.special && this.isSpecial(id))) return undefined;
+    let own = this.#own.get(id);
+    if (own === undefined) {
+      const text = this.decode([id], { special: true });
+      own = text === '' || text.includes('\ufffd') ? null : text; // no text, or half a character
+      this.#own.set(id, own);
+    }
+    return own ?? undefined;
   }
   /** The token of a number as the vocabulary writes it. */
   token(id: number): string | undefined {

@@ -155,17 +155,18 @@ const usageOfAll = async ({ running }: Work): Promise<object> =>
 
 async function streamed(c: ServerContext, parts: ServerParts, work: Work, withUsage: boolean): Promise<Response> {
   const stream = new EventStream(c.env.outgoing, parts.streaming(c));
+  // Only what changes from chunk to chunk is put into text anew.
+  const before = `data: ${JSON.stringify(work.head).slice(0, -1)},"choices":[{"index":`;
+  const after = withUsage ? '}],"usage":null}\n\n' : '}]}\n\n';
   try {
-    await readAll(work, async (index, piece, ofPrompt) => {
-      const finish_reason = finishOf(piece);
-      const added = work.choices[index].add(piece, ofPrompt);
-      if (added.text !== '' || finish_reason !== null || added.logprobs?.tokens.length)
-        stream.data({
-          ...work.head,
-          choices: [{ index, ...added, finish_reason }],
-          ...(withUsage && { usage: null }),
-        });
-      await stream.ready();
+    await readAll(work, (index, piece, ofPrompt) => {
+      const finish = finishOf(piece);
+      const { text, logprobs } = work.choices[index].add(piece, ofPrompt);
+      if (text !== '' || finish !== null || logprobs?.tokens.length)
+        stream.send(
+          `${before}${index},"text":${JSON.stringify(text)},"logprobs":${JSON.stringify(logprobs)},"finish_reason":${JSON.stringify(finish)}${after}`,
+        );
+      return stream.ready();
     });
     if (withUsage) stream.data({ ...work.head, choices: [], usage: await usageOfAll(work) });
     stream.send('data: [DONE]\n\n');
