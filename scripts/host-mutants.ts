@@ -116,6 +116,19 @@ const GUARDS: Readonly<Partial<Record<Area, Readonly<Record<string, Guard>>>>> =
       matrix('add,exp,where,castTo,affine,powf'),
     ],
     'src/backends/gpu/attention': [launches('sdpa'), part('sdpa'), ...tests('attention-grid'), matrix('sdpa')],
+    ...Object.fromEntries(
+      Object.entries({
+        'decode,decode-experts,decode-latent,decode-tiles': 'decoding',
+        'sample,attention-prompts,side-stream,uploads,run-plan,context':
+          'decoding,drawing,prompts,streams,uploads,plans',
+        'grouped,experts': 'matmulExperts',
+        quantized: 'qmatmul,dequantize,q8Blocks,qrows,f8matmul,decoding',
+      }).flatMap(([files, cases]) =>
+        files
+          .split(',')
+          .map((f) => [`src/backends/gpu/${f}`, [launches(cases), ...tests('engine-decode', 'engine-few')]]),
+      ),
+    ),
     'src/backends/gpu/allocator': tests('gpu-memory', 'leaks', 'sim-driver'),
     'src/kernels/elementwise-plan': [
       launches('elementwise'),

@@ -10,12 +10,14 @@ import { packageRoot } from '../src/base/paths.js';
 import type { View } from '../src/backends/backend.js';
 import { chainLaunch } from '../src/backends/gpu/elementwise.js';
 import { PLANNED, planRow } from '../src/backends/gpu/families.js';
+import type { Served } from '../src/backends/gpu/libraries.js';
 import { type Launch, type Step, Temporary } from '../src/backends/gpu/plan.js';
 import type { DeviceInfo } from '../src/driver/driver.js';
 import type { KernelRow, RunRow, Sample } from '../src/ops/op.js';
 import { opList, OPS } from '../src/ops/table.js';
 import { TRAINING_ROWS } from '../src/ops/training.js';
 import { LAYOUTS } from '../src/testing/layouts.js';
+import { callLines } from './launch-calls.js';
 
 const device = (arch: string, warp: number, multiprocessors: number, sharedPerBlockOptin: number): DeviceInfo =>
   ({ name: 'on paper', arch, warp, multiprocessors, sharedPerBlockOptin }) as unknown as DeviceInfo;
@@ -38,6 +40,7 @@ const viewText = (v: View): string =>
   `${v.memory instanceof Temporary ? `temporary of ${v.memory.bytes}` : nameOf(v.memory.address)} ${v.dtype}[${v.layout.shape}]/${v.layout.strides}@${v.layout.offset}`;
 /** A value of an argument, or of anything that a step holds. */
 function text(v: unknown): string {
+  if (typeof v === 'function') return 'our own kernels';
   if (typeof v !== 'object' || v === null) return String(v);
   if (isView(v)) return viewText(v);
   if (Array.isArray(v)) return `[${v.map(text)}]`;
@@ -69,10 +72,22 @@ interface Signature {
   readonly shape: readonly number[];
   readonly dtype: DType;
 }
-const PLACES = { contiguous: LAYOUTS.contiguous, offset: LAYOUTS.offset, transposed: LAYOUTS.transposed };
-function views(sigs: readonly Signature[], from: number, place: keyof typeof PLACES): View[] {
+type Place = 'contiguous' | 'offset' | 'transposed' | 'repeated' | 'second';
+const PLACES: Readonly<Record<Place, (shape: readonly number[], i: number) => Layout | undefined>> = {
+  contiguous: LAYOUTS.contiguous,
+  offset: LAYOUTS.offset,
+  transposed: LAYOUTS.transposed,
+  /** Every row is the first one. */
+  repeated: (shape) =>
+    shape.length < 2 ? undefined : Layout.contiguous([1, ...shape.slice(1)]).broadcastTo('repeated', shape),
+  /** What is asked of one operand must not be taken from another. */
+  second: (shape, i) => (i % 2 === 1 ? LAYOUTS.offset : LAYOUTS.contiguous)(shape),
+};
+const placesOf = (inputs: readonly unknown[]): readonly Place[] =>
+  (Object.keys(PLACES) as Place[]).filter((p) => p !== 'second' || inputs.length > 1);
+function views(sigs: readonly Signature[], from: number, place: Place): View[] {
   return sigs.map(({ shape, dtype }, i) => {
-    const layout = PLACES[place](shape) ?? Layout.contiguous(shape);
+    const layout = PLACES[place](shape, i) ?? Layout.contiguous(shape);
     const memory = { bytes: layout.end * bytesOf(dtype), address: (from + i) * SLOT };
     return { memory, layout, dtype: kernelDType(dtype) };
   });
@@ -106,6 +121,7 @@ const LARGER: Larger = [
   ].map(([m, n, k]) => ['bmm', plain([m, k], [k, n]), {}] as const),
   ['bmm', plain([3, 5, 200, 64], [3, 5, 64, 40]), {}],
   ['bmm', plain([70000, 2, 16], [70000, 16, 4]), {}],
+  ['bmm', plain([6, 64, 8192], [6, 8192, 64]), {}],
   ...MATRICES.flatMap((shape) =>
     [shape.length - 1, 0].flatMap(
       (dim): Larger => [
@@ -247,37 +263,53 @@ const dtypesOf = (row: KernelRow<any>, on: DeviceInfo): readonly DType[] =>
   row.name === 'adamInPlace'
     ? ['f32']
     : row.dtypes.filter((d) => on === ON_PAPER[0] || d === 'f32' || d === 'f16' || row.dtypes.length === 1);
-const linesOf = (row: KernelRow<any>, on: DeviceInfo): string[] =>
+const linesOf = (row: KernelRow<any>, on: DeviceInfo, served?: Served): string[] =>
   dtypesOf(row, on).flatMap((dtype) =>
     samplesOf(row).flatMap(({ inputs: given, params }) => {
       const inputs = given.map((s) => ({ shape: s.shape, dtype: s.dtype ?? dtype }));
       if (inputs.some((s) => s.shape.includes(0))) return [];
       const outputs = views(row.infer(inputs, params), 100, 'contiguous');
-      return (Object.keys(PLACES) as (keyof typeof PLACES)[]).flatMap((place) => [
+      return placesOf(inputs).flatMap((place) => [
         `# ${row.name} ${dtype} ${place} ${inputs.map((s) => `[${s.shape}]`).join(' ')}`,
-        ...planRow(row as unknown as RunRow, views(inputs, 1, place), outputs, params, on).map(stepText),
+        ...planRow(row as unknown as RunRow, views(inputs, 1, place), outputs, params, on, served).map(stepText),
       ]);
     }),
   );
+/** A library that serves whatever it is asked for. */
+const LIBRARY: Served = {
+  product: (spec) => ({ spec: { ...spec, tf32: false }, description: '' }),
+  convolution: (spec) => ({ spec: { ...spec, tf32: false }, workspaceBytes: 0, description: '' }),
+  attention: (spec) => ({ spec: { ...spec, deterministic: true }, ways: [] }),
+};
+const BY_LIBRARY = ['matmul', 'conv', 'attention'];
 
 /** Lines by device and op; ops whose plans ask nothing of the device stand under the first alone. */
-export function launchLines(wanted: (op: string) => boolean = () => true): Map<string, readonly string[]> {
+function launchLines(wanted: (op: string) => boolean): Map<string, readonly string[]> {
   const rows = rowsOf().filter((r) => wanted(r.name));
   const all = ON_PAPER.flatMap((on) =>
     rows
       .filter((r) => on === ON_PAPER[0] || !['cast', 'copy', 'fill', 'random', 'pool'].includes(r.family))
       .map((r) => [`${on.arch} ${r.name}`, linesOf(r, on)] as const),
   );
-  return new Map(wanted('elementwise') ? [...all, ['elementwise', elementwiseLines()]] : all);
+  const served = rows
+    .filter((r) => BY_LIBRARY.includes(r.family))
+    .map((r) => [`library ${r.name}`, linesOf(r, ON_PAPER[1], LIBRARY)] as const);
+  const chains = wanted('elementwise') ? [['elementwise', elementwiseLines()] as const] : [];
+  return new Map([...all, ...served, ...chains]);
 }
 export const familiesOf = (ops: ReadonlySet<string>): Set<string> =>
   new Set(rowsOf().flatMap((r) => (ops.has(r.name) ? [r.family] : [])));
 
+/** What plans launch, and what the stateful side of GPU work asks of a driver. */
+export const allLines = async (
+  wanted: (name: string) => boolean = () => true,
+): Promise<Map<string, readonly string[]>> => new Map([...launchLines(wanted), ...(await callLines(wanted))]);
+
 // ---- the file ----
 
 const FILE = join(packageRoot, 'test/launches.txt.br');
-export function writeLines(): number {
-  const lines = [...launchLines()].flatMap(([key, all]) => [`## ${key}`, ...all]);
+export async function writeLines(): Promise<number> {
+  const lines = [...(await allLines())].flatMap(([key, all]) => [`## ${key}`, ...all]);
   const params = { [constants.BROTLI_PARAM_QUALITY]: 9, [constants.BROTLI_PARAM_LGWIN]: 24 };
   writeFileSync(FILE, brotliCompressSync(lines.join('\n'), { params }));
   return lines.length;

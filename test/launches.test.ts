@@ -1,16 +1,17 @@
-// Plans launch what they launched: kernels, grids, shared memory, arguments and temporary memory, beside the lines that
-// `node dist/scripts/launches.js` wrote. Which kernel serves and how work is cut shows in no result; it does here.
+// Plans launch what they launched: kernels, grids, shared memory, arguments and temporary memory; decoding, drawing,
+// prompts, streams and uploads ask of a driver what they asked: both as `node dist/scripts/launches.js` wrote it down.
+// Which kernel serves, how work is cut and what waits for what shows in no result of a simulation; it does here.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { PLANNED } from '../src/backends/gpu/families.js';
-import { familiesOf, launchLines, readLines } from './launch-lines.js';
+import { allLines, familiesOf, readLines } from './launch-lines.js';
 
-/** WICK_CASE=sum,conv asks for ops that begin like that. */
+/** WICK_CASE=sum,decoding asks for ops and programs that begin like that. */
 const cases = process.env.WICK_CASE?.split(',').map((c) => c.split('/')[0]);
 const wanted = (op: string): boolean => cases?.some((c) => op.startsWith(c)) ?? true;
 const opOf = (key: string): string => key.split(' ').at(-1) as string;
 const before = new Map([...readLines()].filter(([key]) => wanted(opOf(key))));
-const now = launchLines(wanted);
+const now = await allLines(wanted);
 
 test('every family has its launches written down', { skip: cases && 'some ops were asked for' }, () => {
   // Elementwise chains have lines of their own; users' ops have no row.
