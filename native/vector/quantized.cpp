@@ -21,6 +21,12 @@ template <bool NEGATIVE> WICK_FN Ints dot(Bytes w, Bytes a) {
 #endif
 }
 WICK_FN Floats mad(Floats a, Floats b, Floats c) { return (Floats)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c); }
+typedef Floats Sums;
+// Adds the products of a chunk times lane I of each half of the factors.
+template <bool NEGATIVE, int I> WICK_FN void addProducts(Bytes w, Bytes a, const Floats& factors, Sums& acc) {
+  const Floats by = WICK_SHUFFLE(Ints, factors, factors, I, I, I, I, I + 4, I + 4, I + 4, I + 4);
+  acc = mad(floatsOf(dot<NEGATIVE>(w, a)), by, acc);
+}
 #else
 typedef int32_t Four __attribute__((vector_size(16)));
 WICK_FN Four dotHalf(Half w, Half a) {
@@ -45,10 +51,6 @@ WICK_FN Four dotHalf(Half w, Half a) {
   return (Four)_mm_add_epi32(_mm_madd_epi16(wl, al), _mm_madd_epi16(wh, ah));
 #endif
 }
-template <bool> WICK_FN Ints dot(Bytes w, Bytes a) {
-  const Four parts[2] = {dotHalf(halfOf(w, 0), halfOf(a, 0)), dotHalf(halfOf(w, 1), halfOf(a, 1))};
-  return readAs<Ints>(parts);
-}
 WICK_FN Floats mad(Floats a, Floats b, Floats c) {
   struct Both {
     F low, high;
@@ -57,16 +59,26 @@ WICK_FN Floats mad(Floats a, Floats b, Floats c) {
   const Both sum = {mad(x.low, y.low, z.low), mad(x.high, y.high, z.high)};
   return readAs<Floats>(&sum);
 }
+// By halves, for compilers keep vectors that are longer than registers in memory.
+struct Sums {
+  F::R half[2];
+};
+template <bool, int I> WICK_FN void addProducts(Bytes w, Bytes a, const Floats& factors, Sums& acc) {
+  WICK_EACH(2) {
+    const F::R of = readAs<F::R>(reinterpret_cast<const F::R*>(&factors) + u),
+               by = WICK_SHUFFLE(Four, of, of, I, I, I, I);
+    const Four products = dotHalf(halfOf(w, u), halfOf(a, u));
+    acc.half[u] = mad(F(__builtin_convertvector(products, F::R)), F(by), F(acc.half[u])).r;
+  }
+}
 #endif
 
 // Chunks C to COUNT of a batch. A factor for each: those of chunks 0 to 3, first halves, then second ones; then of 4 to
 // 7.
 template <class T, int C, int COUNT>
-WICK_FN void addChunks(const uint8_t* w, const int8_t* q, const Floats (&factors)[2], Floats (&acc)[4]) {
-  constexpr int i = C % 4;
-  const Floats of = factors[C / 4], by = WICK_SHUFFLE(Ints, of, of, i, i, i, i, i + 4, i + 4, i + 4, i + 4);
-  const Ints products = dot<T::negative>(T::values(w + C / T::chunks * T::bytes, C % T::chunks), loadBytes(q + 32 * C));
-  acc[i] = mad(floatsOf(products), by, acc[i]);
+WICK_FN void addChunks(const uint8_t* w, const int8_t* q, const Floats (&factors)[2], Sums (&acc)[4]) {
+  const Bytes values = T::values(w + C / T::chunks * T::bytes, C % T::chunks);
+  addProducts<T::negative, C % 4>(values, loadBytes(q + 32 * C), factors[C / 4], acc[C % 4]);
   if constexpr (C + 1 < COUNT) addChunks<T, C + 1, COUNT>(w, q, factors, acc);
 }
 template <int COUNT> WICK_FN Floats some(const float* p) {
@@ -76,7 +88,7 @@ template <int COUNT> WICK_FN Floats some(const float* p) {
 }
 // Up to eight chunks, those of BLOCKS blocks: what minima or offsets take off is added up apart.
 template <class T, int BLOCKS>
-WICK_FN void addBatch(const uint8_t* w, const Rounded& a, int64_t chunk, Floats (&acc)[4], Floats& taken) {
+WICK_FN void addBatch(const uint8_t* w, const Rounded& a, int64_t chunk, Sums (&acc)[4], Floats& taken) {
   constexpr int COUNT = BLOCKS * T::chunks;
   for (int at = 0; at < BLOCKS * T::bytes; at += 64) __builtin_prefetch(w + 2048 + at);
   Scales s;
@@ -94,13 +106,16 @@ WICK_FN void addBatch(const uint8_t* w, const Rounded& a, int64_t chunk, Floats 
 // The product of a row of weights and a row of activations.
 template <class T> WICK_FN float dots(const uint8_t* w, const Rounded& a) {
   constexpr int BLOCKS = 8 / T::chunks;
-  Floats acc[4] = {}, taken = {};
+  Sums acc[4] = {};
+  Floats taken = {};
   const int64_t chunks = a.n / 32;
   int64_t c = 0;
   for (; c + 8 <= chunks; c += 8, w += BLOCKS * T::bytes) addBatch<T, BLOCKS>(w, a, c, acc, taken);
   if constexpr (BLOCKS > 1)
     for (; c < chunks; c += T::chunks, w += T::bytes) addBatch<T, 1>(w, a, c, acc, taken);
-  const Floats v = (acc[0] + acc[1]) + (acc[2] + acc[3]) - taken * (T::minima ? 1.f : T::offset);
+  Floats sums[4];
+  memcpy(sums, acc, sizeof sums);
+  const Floats v = (sums[0] + sums[1]) + (sums[2] + sums[3]) - taken * (T::minima ? 1.f : T::offset);
   return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
 }
 
