@@ -93,6 +93,7 @@ const SHARED: Readonly<Record<string, readonly string[]>> = {
   granitemoe: ['granitemoe', 'granitemoeshared'],
   deepseek2: ['deepseek_v2', 'deepseek_v3'],
   olmo2: ['olmo2', 'olmo3'],
+  mamba: ['mamba', 'falcon_mamba'],
 };
 const architectures = (type: string): string =>
   MODELS.flatMap((r) => r.architectures ?? [])

@@ -93,6 +93,10 @@ export interface DeltaNet {
   readonly width: number;
   readonly eps: number;
   readonly activation: string;
+  /** Value heads of a key head lie `keyHeads` apart, not side by side. */
+  readonly tiled?: boolean;
+  /** Rates are stored as they are; else the logarithm of what they take away. */
+  readonly ratesStored?: boolean;
 }
 
 /** A matrix by head that decays by steps the input chooses; groups of heads share keys and queries. */
@@ -114,6 +118,8 @@ export interface Mamba2 {
   /** What the input is multiplied by, and the parts of its product: gate, values, keys, queries, steps. */
   readonly inFactor?: number;
   readonly partFactors?: readonly number[];
+  /** As a delta net's. */
+  readonly ratesStored?: boolean;
 }
 
 /** The first Mamba: a row of numbers by channel that decay by steps the input chooses, each number at its own speed. */
@@ -127,6 +133,8 @@ export interface Mamba1 {
   readonly activation: string;
   /** Norms on steps, keys and queries, with weights or without. */
   readonly norms?: { readonly eps: number; readonly weightless?: boolean };
+  /** As a delta net's. */
+  readonly ratesStored?: boolean;
 }
 
 /** A state and attention that read the same input; their answers are multiplied and added. */

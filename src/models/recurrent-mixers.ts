@@ -23,15 +23,18 @@ function convolved(x: Tensor, { layer, step }: MixerContext, weight: Tensor, bia
   );
   return y.permute([0, 2, 1]);
 }
-/** Heads that share a key: each one `times` over, (b, t, heads * times, width). */
-function repeated(x: Tensor, times: number): Tensor {
+/** Heads that share a key: each one `times` over, (b, t, heads * times, width), or all of them `times` over. */
+function repeated(x: Tensor, times: number, tiled = false): Tensor {
   if (times === 1) return x;
   const [b, t, heads, width] = x.shape;
   return x
-    .unsqueeze(3)
-    .broadcastTo([b, t, heads, times, width])
+    .unsqueeze(tiled ? 2 : 3)
+    .broadcastTo(tiled ? [b, t, times, heads, width] : [b, t, heads, times, width])
     .reshape([b, t, heads * times, width]);
 }
+/** What states are multiplied by, as logarithms of one step. */
+const ratesOf = (decay: Tensor, { ratesStored }: { readonly ratesStored?: boolean }): Tensor =>
+  ratesStored ? decay : decay.exp().neg();
 const unitLength = (x: Tensor): Tensor => x.div(x.sqr().sum([3], true).affine(1, 1e-6).sqrt());
 
 export class DeltaMixer extends Module {
@@ -63,7 +66,7 @@ export class DeltaMixer extends Module {
     this.out = w.linear([{ role: 'stateOut', outputs: hidden }], values, deep);
   }
   forward(x: Tensor, context: MixerContext): Tensor {
-    const { keyHeads, valueHeads, keyDim, valueDim, eps, activation: name } = this.feature;
+    const { keyHeads, valueHeads, keyDim, valueDim, eps, tiled, activation: name } = this.feature;
     const { step, layer } = context;
     const [b, t] = x.shape;
     const [keys, values] = [keyHeads * keyDim, valueHeads * valueDim];
@@ -73,15 +76,15 @@ export class DeltaMixer extends Module {
     const part = (from: number, heads: number, dim: number): Tensor =>
       mixed.narrow(2, from, heads * dim).reshape([b, t, heads, dim]);
     const times = valueHeads / keyHeads;
-    const q = repeated(unitLength(part(0, keyHeads, keyDim)), times).affine(1 / Math.sqrt(keyDim), 0);
-    const k = repeated(unitLength(part(keys, keyHeads, keyDim)), times);
+    const q = repeated(unitLength(part(0, keyHeads, keyDim)), times, tiled).affine(1 / Math.sqrt(keyDim), 0);
+    const k = repeated(unitLength(part(keys, keyHeads, keyDim)), times, tiled);
     const v = part(2 * keys, valueHeads, valueDim);
     const rate = all
       .narrow(2, wide + values, valueHeads)
       .sigmoid()
       .cast('f32');
     const steps = all.narrow(2, wide + values + valueHeads, valueHeads).cast('f32');
-    const decay = steps.add(this.shift).softplus().mul(this.decay.exp().neg());
+    const decay = steps.add(this.shift).softplus().mul(ratesOf(this.decay, this.feature));
     const y = step.overState(layer, [q, k, v, decay, rate], ([q, k, v, decay, rate], state) =>
       scan({ q, k, v, decay, rate }, state),
     );
@@ -170,7 +173,7 @@ export class MambaMixer extends Module {
       .cast('f32')
       .add(this.shift)
       .softplus();
-    const rates = this.decay.exp().neg();
+    const rates = ratesOf(this.decay, this.feature);
     const [k, q] = [shared(values), shared(values + groups * stateDim)];
     const y = step
       .overState(layer, [q, k, value, steps], ([q, k, value, steps], state) => {
@@ -234,7 +237,7 @@ export class Mamba1Mixer extends Module {
       .cast('f32')
       .softplus();
     const [k, q] = [part(rank, stateDim, this.keyNorm), part(rank + stateDim, stateDim, this.queryNorm)];
-    const rates = this.decay.exp().neg();
+    const rates = ratesOf(this.decay, this.feature);
     const wide = [value, steps, k, q].map((y) => y.cast('f32'));
     const y = step
       .overState(layer, wide, ([value, steps, k, q], state) => selectiveScan({ value, steps, k, q, rates }, state))

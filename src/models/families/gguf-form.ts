@@ -54,7 +54,7 @@ export function ggufForm(model: FolderModel): GgufForm {
     ...ggufKeys(architecture, features, gguf),
     ...endKeys(features),
   ]);
-  const target = { ...ggufNames(gguf), ...WRITTEN, ...gguf.written?.(architecture, features) };
+  const target = { ...ggufNames(gguf, features), ...WRITTEN, ...gguf.written?.(architecture, features) };
   const sizes = { heads: 1, kvHeads: 1, headDim: features.hiddenSize };
   const nothing = new ModelSource('gguf', source.path, new Map(), {});
   const [own, file] = [

@@ -13,7 +13,9 @@ type Keys = Readonly<Record<string, GgufValue | undefined>>;
 
 const isAttention = (m: Mixer): m is Attention => m.kind === 'attention';
 const isLatent = (m: Mixer): m is LatentAttention => m.kind === 'latent';
-const mixersOf = (f: Features): readonly Mixer[] => f.layers.map((l) => l.mixer);
+/** Of layers with a state beside attention, the attention. */
+const mixersOf = (f: Features): readonly Mixer[] =>
+  f.layers.map(({ mixer: m }) => (m.kind === 'beside' ? m.attention : m));
 
 /** The rope that a file tells of: that of layers which see everything, where others have one of their own. */
 function mainRope(f: Features): RopeFeature | undefined {
@@ -79,13 +81,13 @@ function attentionKeys(f: Features): Keys {
     };
   }
   const [first] = mixers.filter(isAttention);
-  if (!first) return {};
+  if (!first) return { 'attention.head_count': count(0) };
   const windows = mixers.map((m) => windowOf(m, f));
   const window = windows.find((w) => w !== undefined);
   const chunk = mixers.find((m): m is Attention => isAttention(m) && m.chunk !== undefined)?.chunk;
   return {
     'attention.head_count': count(first.heads),
-    'attention.head_count_kv': mixers.some((m) => m.kind === 'conv')
+    'attention.head_count_kv': mixers.some((m) => !isAttention(m) && m.kind !== 'delta')
       ? { type: 'array', of: 'i32', value: Int32Array.from(mixers, (m) => (isAttention(m) ? m.kvHeads : 0)) }
       : count(first.kvHeads),
     'shortconv.l_cache': count(mixers.find((m) => m.kind === 'conv')?.width),
@@ -104,10 +106,14 @@ function attentionKeys(f: Features): Keys {
 }
 
 function mlpKeys(f: Features): Keys {
+  // Blocks without a feed-forward part have 0 there.
+  const lengths = f.layers.map(({ mlp }) => ('inner' in mlp ? mlp.inner : 0));
+  const some = lengths.includes(0) && lengths.some((n) => n > 0);
+  const inEach = { feed_forward_length: { type: 'array', of: 'i32', value: Int32Array.from(lengths) } } as const;
   const inner = f.layers.map(({ mlp }) => (mlp.kind === 'dense' ? mlp.inner : undefined)).find((n) => n !== undefined);
   const mixed = f.layers.map(({ mlp }) => mlp.kind === 'experts');
   const first = mixed.indexOf(true);
-  if (first < 0) return { feed_forward_length: count(inner) };
+  if (first < 0) return some ? inEach : { feed_forward_length: count(inner ?? 0) };
   const e = f.layers[first].mlp as Experts;
   const fits = (step: number): boolean => mixed.every((m, i) => m === (i >= first && (i + 1) % step === 0));
   const step = mixed.map((_, i) => i + 1).find(fits);
@@ -125,6 +131,34 @@ function mlpKeys(f: Features): Keys {
     expert_group_used_count: count(e.groups?.kept),
     leading_dense_block_count: count(Math.max(0, mixed.indexOf(true))),
     interleave_moe_layer_step: count(step),
+    moe_latent_size: count(e.latent),
+    ...(some && inEach),
+  };
+}
+
+/** The sizes of what layers remember. */
+function stateKeys(f: Features): Keys {
+  const states = f.layers.map(({ mixer: m }) => (m.kind === 'beside' ? m.state : m));
+  const m = states.find((s) => s.kind === 'mamba' || s.kind === 'mamba2' || s.kind === 'delta');
+  const keys = (inner: number, state: number, rank: number, groups?: number): Keys => ({
+    'ssm.inner_size': count(inner),
+    'ssm.state_size': count(state),
+    'ssm.time_step_rank': count(rank),
+    'ssm.group_count': count(groups),
+  });
+  if (m?.kind === 'mamba')
+    return {
+      'ssm.conv_kernel': count(m.width),
+      ...keys(m.inner, m.stateDim, m.rank),
+      'ssm.dt_b_c_rms': value('bool', m.norms?.weightless === true),
+    };
+  if (m?.kind === 'mamba2')
+    return { 'ssm.conv_kernel': count(m.width), ...keys(m.heads * m.headDim, m.stateDim, m.heads, m.groups) };
+  if (m?.kind !== 'delta') return {};
+  return {
+    'ssm.conv_kernel': count(m.width),
+    ...keys(m.valueHeads * m.valueDim, m.keyDim, m.valueHeads, m.keyHeads),
+    full_attention_interval: count(f.layers.findIndex((l) => isAttention(l.mixer)) + 1),
   };
 }
 
@@ -142,6 +176,9 @@ export function ggufKeys(architecture: string, f: Features, row: GgufRow): Map<s
     ...attentionKeys(f),
     [`attention.${eps}`]: real(f.norm.eps),
     ...ropeKeys(f, row.yarnLog),
+    ...stateKeys(f),
+    // Granite's word for attention without a rope.
+    'rope.scaling.finetuned': value('bool', mainRope(f) !== undefined),
     final_logit_softcapping: real(f.logitSoftcap),
     embedding_scale: real(f.embedFactor),
     residual_scale: real(f.branchFactor),
@@ -168,6 +205,16 @@ function meaning(f: Features): unknown {
     const lengths = r.type === 'longrope' ? [1, (r.original as number) + 1] : [1, 4 * r.maxPositions];
     return { headDim: r.headDim, turned: r.rotated, tables: lengths.map((n) => inverseFrequencies(r, n)) };
   };
+  const mixed = (m: Mixer): unknown => {
+    if (m.kind === 'beside') return { ...m, state: mixed(m.state), attention: mixed(m.attention) };
+    const attention = isAttention(m) && {
+      window: windowOf(m, f),
+      qkNorm: m.qkNorm && { ...m.qkNorm, norm: { ...m.qkNorm.norm, plusOne: false } },
+    };
+    const turned = isAttention(m) || isLatent(m) ? { rope: rope(m.rope) } : {};
+    const factors = m.kind === 'mamba2' && { inFactor: m.inFactor ?? 1, partFactors: m.partFactors };
+    return { ...m, ...attention, ...turned, ...factors, ratesStored: undefined };
+  };
   const { plusOne: _, ...norm } = f.norm;
   return {
     vocabulary: f.vocabSize,
@@ -184,16 +231,11 @@ function meaning(f: Features): unknown {
     logitSoftcap: f.logitSoftcap,
     tied: f.tied,
     layers: f.layers.map(({ mixer, mlp }) => {
-      const attention = isAttention(mixer) && {
-        window: windowOf(mixer, f),
-        qkNorm: mixer.qkNorm && { ...mixer.qkNorm, norm: { ...mixer.qkNorm.norm, plusOne: false } },
-      };
-      const turned = isAttention(mixer) || isLatent(mixer) ? { rope: rope(mixer.rope) } : {};
       const experts = mlp.kind === 'experts' && {
         ...{ factor: mlp.factor ?? 1, choiceBias: mlp.choiceBias ?? false },
         groups: (mlp.groups?.count ?? 1) > 1 ? mlp.groups : undefined,
       };
-      return { mixer: { ...mixer, ...attention, ...turned }, mlp: { ...mlp, ...experts } };
+      return { mixer: mixed(mixer), mlp: { ...mlp, ...experts } };
     }),
   };
 }
@@ -201,7 +243,9 @@ function meaning(f: Features): unknown {
 /** The first place where two values are not the same, numbers but for f32's rounding. */
 function difference(a: unknown, b: unknown, at: string): string | undefined {
   if (typeof a === 'number' && typeof b === 'number')
-    return Math.abs(a - b) <= 1e-6 * Math.max(Math.abs(a), Math.abs(b)) ? undefined : `${at} is ${a}, there ${b}`;
+    return a === b || Math.abs(a - b) <= 1e-6 * Math.max(Math.abs(a), Math.abs(b))
+      ? undefined
+      : `${at} is ${a}, there ${b}`;
   if (typeof a === 'object' && typeof b === 'object' && a && b) {
     for (const key of new Set([...Object.keys(a), ...Object.keys(b)])) {
       const name = Array.isArray(a) ? `${at}[${key}]` : at ? `${at}.${key}` : key;

@@ -6,7 +6,7 @@ import { floatRecord, renamed, type RowsOf, rowsRecord, turnedRecord } from '../
 import type { TensorRecord } from '../../io/stored-dtype.js';
 import { tensor } from '../../tensor/create.js';
 import { scope } from '../../tensor/scope.js';
-import type { Features, HeadSizes, LatentAttention, Mixer } from '../features.js';
+import { type Features, type HeadSizes, keyed, type LatentAttention, type Mixer } from '../features.js';
 import { isKept } from '../quantize-plan.js';
 import { rowOrder } from '../rope.js';
 import type { ModelSource } from '../source.js';
@@ -17,8 +17,14 @@ const range = (n: number): number[] => Array.from({ length: n }, (_, i) => i);
 /** Vectors, whose numbers are moved one by one. */
 const VECTORS: readonly Role[] = [
   ...(['embedNorm', 'finalNorm', 'beforeMixer', 'afterMixer', 'beforeMlp', 'afterMlp'] as const),
-  ...(['qNorm', 'kNorm', 'qANorm', 'kvANorm', 'sinks', 'choiceBias'] as const),
+  ...(['qNorm', 'kNorm', 'qANorm', 'kvANorm', 'sinks', 'choiceBias', 'stateNorm', 'stateSkip'] as const),
 ];
+
+/** Parts of another kind of feed-forward branch, which a folder may keep under the same names. */
+const ELSEWHERE: Readonly<Record<string, readonly Role[] | undefined>> = {
+  experts: ['gate', 'up', 'down'],
+  dense: ['sharedGate', 'sharedUp', 'sharedDown'],
+};
 
 /** Rows (or single numbers) of stored tensors, in the shape that they make. */
 interface Gathered {
@@ -137,6 +143,18 @@ function joined(name: string, parts: readonly Gathered[], places: () => readonly
   return rowsRecord(name, first[0].dtype, whole ? [...outer, width] : outer, width, rows);
 }
 
+/** The shape that a file gives to a part, where it is another. */
+function fileShape(role: Role, shape: readonly number[], mixer: Mixer | undefined): readonly number[] | undefined {
+  const [first, last] = [shape[0], shape.at(-1) as number];
+  // A convolution by channel has one input; files leave that out.
+  if (role === 'conv' || role === 'stateConv') return [first, last];
+  if (role === 'sharedSwitch') return [last];
+  const state = mixer?.kind === 'beside' ? mixer.state : mixer;
+  if (state?.kind !== 'mamba2') return undefined;
+  if (role === 'stateNorm') return [state.groups, last / state.groups];
+  return role === 'stateDecay' || role === 'stateSkip' ? [last, 1] : undefined;
+}
+
 /** The tensors of a file as they come, under its names. */
 class FileTensors {
   readonly out = new Map<string, TensorRecord>();
@@ -172,7 +190,8 @@ class FileTensors {
   }
 
   sizes(m: Mixer | undefined): HeadSizes {
-    return m?.kind === 'attention' ? m : { heads: 1, kvHeads: 1, headDim: this.#features.hiddenSize };
+    const own = m && keyed(m);
+    return own?.kind === 'attention' ? own : { heads: 1, kvHeads: 1, headDim: this.#features.hiddenSize };
   }
 
   /** Whether the file's norms hold the 1 that ours add. */
@@ -183,7 +202,7 @@ class FileTensors {
       const plus = (x: Mixer | undefined): boolean => x?.kind === 'attention' && x.qkNorm?.norm.plusOne === true;
       return plus(m(features)) && !plus(m(read));
     }
-    const isNorm = /Norm$|^before|^after/.test(role) && !/ANorm$/.test(role);
+    const isNorm = /Norm$|^before|^after/.test(role) && !/ANorm$|^state/.test(role);
     return isNorm && features.norm.plusOne === true && !read.norm.plusOne;
   }
 
@@ -194,12 +213,15 @@ class FileTensors {
         if (parts.length === 1 && parts[0].role === 'kvB') continue;
         const record = this.#joined(name, parts, this.sizes(mixer));
         const [{ role }] = parts;
-        const last = record.shape.at(-1) as number;
-        // A convolution by channel has one input; files leave that out.
-        const as =
-          role === 'sharedSwitch' ? [last] : role === 'conv' && kind === 'weight' ? [record.shape[0], last] : undefined;
+        const as = kind === 'weight' ? fileShape(role, record.shape, mixer) : undefined;
         const plain = as ? renamed(record, name, as) : record;
-        this.#put(name, kind === 'weight' && this.#oneMore(role, layer) ? floatRecord(plain, (x) => x + 1) : plain);
+        const changed =
+          kind === 'bias'
+            ? undefined
+            : role === 'stateDecay'
+              ? (x: number) => -Math.exp(x)
+              : this.#oneMore(role, layer) && ((x: number) => x + 1);
+        this.#put(name, changed ? floatRecord(plain, changed) : plain);
       }
     }
     if (mixer?.kind === 'latent') this.#splitLatent(mixer, from, to);
@@ -216,7 +238,9 @@ class FileTensors {
     const { path } = this.#source;
     const [a, b] = layer === undefined ? [] : [this.#features.layers[layer].mixer, this.#read.layers[layer].mixer];
     const together = new Map<string, Part[]>();
+    const { kind: branch } = layer === undefined ? { kind: 'none' } : this.#features.layers[layer].mlp;
     for (const role of roles) {
+      if (ELSEWHERE[branch]?.includes(role)) continue;
       const found = role === 'head' && this.#features.tied && kind === 'weight' ? undefined : from.find(role, kind);
       if (!found) continue;
       const at = this.#names[role];
@@ -226,6 +250,10 @@ class FileTensors {
       const moved = a && b ? reordered(part, orders(role, a, b)) : part;
       const [place] = placesOf(at);
       const name = to.nameOf(role, kind);
+      // Where a layer has one branch, two roles may stand for its one norm.
+      const twice =
+        !found.place.rows && together.get(name)?.some((x) => x.part.records[0].name === part.records[0].name);
+      if (twice) continue;
       together.set(name, [...(together.get(name) ?? []), { role, place, part: moved }]);
     }
     return together;

@@ -1,8 +1,10 @@
 // GGUF metadata as the config that Hugging Face would have written, and the names that llama.cpp's converters give to
 // tensors.
 import { FormatError, UnsupportedError } from '../../base/errors.js';
+import { sizeOf } from '../../base/shape.js';
+import type { Tensor } from '../../tensor/tensor.js';
 import { Config, type Json } from '../config.js';
-import { type Features, keepsKeys, type Mixer, type NormFeature } from '../features.js';
+import { type Attention, type Features, keepsKeys, type Mamba2, type Mixer, type NormFeature } from '../features.js';
 import { GGUF_PARTIAL, type RopeFeature } from '../rope.js';
 import type { ModelSource } from '../source.js';
 import type { Names } from '../weights.js';
@@ -13,7 +15,11 @@ export interface GgufRow {
   readonly permuted?: readonly string[];
   /** The converter added the one that norms of this family add. */
   readonly oneAdded?: boolean;
-  readonly names?: Partial<Names>;
+  readonly names?: Partial<Names> | ((f: Features) => Partial<Names>);
+  /** Which of several architectures a model is written as; without it the one that its type stands for. */
+  readonly writtenAs?: (f: Features) => string;
+  /** Architectures whose converter put value heads of one key head as far apart as there are key heads. */
+  readonly tiled?: readonly string[];
   /** Where `names` leaves a choice and the converter writes another than the first. */
   readonly written?: (architecture: string, features: Features) => Partial<Names>;
   /** A yarn's multiplier over all dimensions is stored, this many times its value. */
@@ -61,10 +67,10 @@ export class Metadata {
   }
   /** The same of layers that have any: hybrids give 0 for those without keys. */
   sameOfSome(key: string): number {
-    const list = this.list(key);
-    if (!list) return this.number(key);
-    const some = new Set(list.map(Number).filter((n) => n > 0));
-    return some.size === 1 ? [...some][0] : this.same(key);
+    const list = this.list(key)
+      ?.map(Number)
+      .filter((n) => n > 0);
+    return list && new Set(list).size === 1 ? list[0] : this.same(key);
   }
   list(key: string): (number | boolean)[] | undefined {
     const v = this.get(key);
@@ -100,6 +106,16 @@ const TYPES: Readonly<Record<string, string | Several>> = {
     of: (m) => ((m.optional('expert_count') ?? 0) > 0 ? 'mixtral' : 'llama'),
   },
   mistral3: 'ministral3',
+  mamba: {
+    types: ['mamba', 'falcon_mamba'],
+    of: (m) => (m.get('ssm.dt_b_c_rms') === true ? 'falcon_mamba' : 'mamba'),
+  },
+  granitehybrid: 'granitemoehybrid',
+  'falcon-h1': 'falcon_h1',
+  nemotron_h_moe: 'nemotron_h',
+  qwen3next: 'qwen3_next',
+  qwen35: 'qwen3_5_text',
+  qwen35moe: 'qwen3_5_moe_text',
   phi2: 'phi',
   gptneox: 'gpt_neox',
   'gpt-oss': 'gpt_oss',
@@ -192,24 +208,24 @@ function ropeOf(m: Metadata, maxPositions: number): Json {
 }
 
 /** Architectures some of whose layers have no keys. */
-const SOME_KEYED = ['lfm2', 'lfm2moe'];
+const SOME_KEYED = ['lfm2', 'lfm2moe', 'granitehybrid', 'jamba', 'nemotron_h', 'nemotron_h_moe'];
 const keyHeads = (m: Metadata, heads: number): number =>
   SOME_KEYED.includes(m.architecture)
-    ? m.sameOfSome('attention.head_count_kv')
+    ? m.sameOfSome('attention.head_count_kv') || heads
     : m.same('attention.head_count_kv', heads);
 
 /** What every architecture says, under all names that configs use. */
 function common(m: Metadata): Json {
   const { source } = m;
   const hidden = m.number('embedding_length');
-  const heads = m.same('attention.head_count');
+  const heads = m.same('attention.head_count') || 1; // 0 where no layer attends
   const layers = m.number('block_count') - (m.optional('nextn_predict_layers') ?? 0);
   const max = m.number('context_length');
   const eps = m.optional('attention.layer_norm_rms_epsilon') ?? m.optional('attention.layer_norm_epsilon') ?? 1e-5;
   m.get('attention.layer_norm_epsilon');
   const headDim = m.optional('attention.key_length') ?? hidden / heads;
   const turned = m.optional('rope.dimension_count') ?? headDim;
-  const inner = m.has('feed_forward_length') ? m.same('feed_forward_length') : 0;
+  const inner = m.has('feed_forward_length') ? m.sameOfSome('feed_forward_length') : 0;
   const window = m.optional('attention.sliding_window') || undefined;
   const expertsInner = m.optional('expert_feed_forward_length');
   const id = (name: string): unknown => source.metadata.get(`tokenizer.ggml.${name}_token_id`);
@@ -254,17 +270,49 @@ function common(m: Metadata): Json {
 /** Architectures whose attention is never without biases, as their configs take for granted. */
 const ALWAYS_BIASED = ['gptneox', 'gpt-oss', 'seed_oss', 'qwen2moe'];
 /**
- * Which biases there are, as the flags of a config would say it: metadata does not, so the first layer's tensors do.
+ * Which biases there are, as the flags of a config would say it: metadata does not, so the layers' tensors do.
  */
 function biasFlags({ architecture, source }: Metadata): Json {
   if (ALWAYS_BIASED.includes(architecture)) return {};
-  const stored = (...names: readonly string[]): boolean => names.some((n) => source.has(`${n}.bias`));
-  const [mixed, out] = [stored('blk.0.attn_q', 'blk.0.attn_qkv', 'blk.0.attn_kv_a_mqa'), stored('blk.0.attn_output')];
-  const fed = stored('blk.0.ffn_up');
+  const all = new Set(source.names.map((n) => n.replace(/^blk\.\d+\./, '')));
+  const stored = (...names: readonly string[]): boolean => names.some((n) => all.has(`${n}.bias`));
+  const [mixed, out] = [stored('attn_q', 'attn_qkv', 'attn_kv_a_mqa'), stored('attn_output')];
+  const fed = stored('ffn_up');
+  const [convolved, stateIn] = [stored('ssm_conv1d'), stored('ssm_in')];
   return {
-    ...{ attention_bias: mixed, qkv_bias: mixed, use_qkv_bias: mixed, bias: mixed, use_bias: mixed },
+    ...{ use_conv_bias: convolved, mamba_conv_bias: convolved, mamba_proj_bias: stateIn },
+    projectors_bias: stored('ssm_out'),
+    ...{ attention_bias: mixed, qkv_bias: mixed, use_qkv_bias: mixed, bias: mixed, use_bias: mixed || stateIn },
     ...{ attention_out_bias: out, mlp_bias: fed, lm_head_bias: stored('output') },
   };
+}
+/** The sizes of a state; `rank` is also the number of its heads. */
+const stateSizes = (m: Metadata) => ({
+  width: m.number('ssm.conv_kernel'),
+  inner: m.number('ssm.inner_size'),
+  state: m.number('ssm.state_size'),
+  rank: m.number('ssm.time_step_rank'),
+  groups: m.number('ssm.group_count', 1),
+});
+/** The same under the names that hybrids with Mamba 2 have. */
+function hybridStates(m: Metadata, c: Json): Json {
+  const { width, inner, state, rank, groups } = stateSizes(m);
+  return {
+    ...{ mamba_d_conv: width, mamba_d_state: state, mamba_n_heads: rank, mamba_n_groups: groups },
+    ...{ mamba_d_head: inner / rank, mamba_expand: inner / c.hidden_size },
+  };
+}
+/** Layers by whether they have keys. */
+const byKeys = (m: Metadata, keyed: string, other: string): string[] =>
+  (m.list('attention.head_count_kv') ?? []).map((n) => (Number(n) > 0 ? keyed : other));
+/** Which layers are of a kind, as the period and the first that configs write. */
+function periodOf(m: Metadata, what: string, is: readonly boolean[]): Json {
+  const [first, second] = is.flatMap((yes, i) => (yes ? [i] : []));
+  const period = first === undefined ? is.length + 1 : (second ?? is.length + first) - first;
+  const offset = first ?? is.length;
+  if (is.some((yes, i) => yes !== (i % period === offset)))
+    throw new UnsupportedError(`${m.source.path}: the layers with ${what} parts do not come in equal distances`);
+  return { [`${what}_layer_period`]: period, [`${what}_layer_offset`]: offset };
 }
 /** What single architectures add or mean otherwise. */
 const MORE: Readonly<Record<string, (m: Metadata, c: Json) => Json>> = {
@@ -357,6 +405,88 @@ const MORE: Readonly<Record<string, (m: Metadata, c: Json) => Json>> = {
       scoring_func: undefined,
     };
   },
+  mamba: (m, c) => {
+    const { width, inner, state, rank } = stateSizes(m);
+    return {
+      ...{ conv_kernel: width, state_size: state, time_step_rank: rank, intermediate_size: inner },
+      expand: inner / c.hidden_size,
+    };
+  },
+  mamba2: (m, c) => {
+    const { width, inner, state, rank, groups } = stateSizes(m);
+    return {
+      ...{ conv_kernel: width, state_size: state, n_groups: groups, num_heads: rank, head_dim: inner / rank },
+      expand: inner / c.hidden_size,
+    };
+  },
+  granitehybrid: (m, c) => {
+    if (m.get('rope.scaling.finetuned') !== false)
+      throw new UnsupportedError(
+        `${m.source.path}: granitehybrid.rope.scaling.finetuned is not false: attention with a rope between states (Bamba) is not served`,
+      );
+    return {
+      ...MORE.granite(m, c),
+      ...hybridStates(m, c),
+      attention_multiplier: m.number('attention.scale', 1 / Math.sqrt(c.head_dim)),
+      layers_block_type: byKeys(m, 'attention', 'mamba'),
+      num_local_experts: m.optional('expert_count') ?? 0,
+      shared_intermediate_size:
+        m.optional('expert_shared_feed_forward_length') ?? (m.has('expert_count') ? 0 : c.intermediate_size),
+    };
+  },
+  'falcon-h1': (m, c) => ({
+    ...hybridStates(m, c),
+    mamba_d_ssm: stateSizes(m).inner,
+    mamba_rms_norm: m.source.has('blk.0.ssm_norm.weight'),
+    mamba_norm_before_gate: false,
+  }),
+  nemotron_h: (m) => {
+    const { width, inner, state, rank, groups } = stateSizes(m);
+    const fed = m.list('feed_forward_length') ?? [];
+    const own = m.architecture === 'nemotron_h' ? 'mlp' : 'moe';
+    return {
+      ...{ conv_kernel: width, ssm_state_size: state, n_groups: groups, mamba_num_heads: rank },
+      mamba_head_dim: inner / rank,
+      layers_block_type: byKeys(m, 'attention', 'mamba').map((t, i) => (Number(fed[i]) > 0 ? own : t)),
+      moe_shared_expert_intermediate_size: m.optional('expert_shared_feed_forward_length'),
+      moe_latent_size: m.optional('moe_latent_size'),
+    };
+  },
+  nemotron_h_moe: (m, c) => MORE.nemotron_h(m, c),
+  jamba: (m, c) => {
+    const { width, inner, state, rank } = stateSizes(m);
+    const layers = Array.from({ length: c.num_hidden_layers }, (_, i) => i);
+    const kinds = byKeys(m, 'attention', 'mamba');
+    return {
+      ...{ mamba_d_conv: width, mamba_d_state: state, mamba_dt_rank: rank, mamba_expand: inner / c.hidden_size },
+      ...periodOf(
+        m,
+        'attn',
+        layers.map((i) => kinds[i] === 'attention'),
+      ),
+      ...periodOf(
+        m,
+        'expert',
+        layers.map((i) => m.source.has(`blk.${i}.ffn_gate_inp.weight`)),
+      ),
+      num_experts: m.optional('expert_count') ?? 1,
+    };
+  },
+  qwen3next: (m, c) => {
+    const { width, inner, state, rank, groups } = stateSizes(m);
+    m.get('full_attention_interval'); // tensors tell which layers attend
+    return {
+      ...{ linear_conv_kernel_dim: width, linear_key_head_dim: state, linear_num_key_heads: groups },
+      ...{ linear_num_value_heads: rank, linear_value_head_dim: inner / rank },
+      layer_types: Array.from({ length: c.num_hidden_layers }, (_, i) =>
+        m.source.has(`blk.${i}.ssm_a`) ? 'linear_attention' : 'full_attention',
+      ),
+      shared_expert_intermediate_size: m.optional('expert_shared_feed_forward_length'),
+      norm_topk_prob: true, // files do not say it
+    };
+  },
+  qwen35: (m, c) => MORE.qwen3next(m, c),
+  qwen35moe: (m, c) => MORE.qwen3next(m, c),
   lfm2: (m) => ({
     layer_types: m.list('attention.head_count_kv')?.map((n) => (Number(n) === 0 ? 'conv' : 'full_attention')),
     conv_L_cache: m.number('shortconv.l_cache'),
@@ -426,7 +556,12 @@ export function ggufFeatures(
     return changed;
   };
   const one = row.oneAdded ?? false;
-  const mixer = (x: Mixer): Mixer => {
+  const tiled = row.tiled?.includes(m.architecture) ?? false;
+  const mixer = <M extends Mixer>(x: M): Mixer => {
+    if (x.kind === 'delta') return { ...x, ratesStored: true, ...(tiled && x.keyHeads < x.valueHeads && { tiled }) };
+    if (x.kind === 'mamba' || x.kind === 'mamba2') return { ...x, ratesStored: true };
+    if (x.kind === 'beside')
+      return { ...x, state: mixer(x.state) as Mamba2, attention: mixer(x.attention) as Attention };
     if (!keepsKeys(x)) return x;
     if (x.kind === 'latent') return { ...x, rope: turned(x.rope) };
     const qkNorm = x.qkNorm && { ...x.qkNorm, norm: adjustNorm(x.qkNorm.norm, one) };
@@ -435,6 +570,7 @@ export function ggufFeatures(
   return { ...f, norm: adjustNorm(f.norm, one), layers: f.layers.map((l) => ({ ...l, mixer: mixer(l.mixer) })) };
 }
 
+const flat = (t: Tensor): Tensor => t.reshape([sizeOf(t.shape)]);
 /** llama.cpp's names, the same for all architectures but for what a row says. */
 const NAMES: Names = {
   embed: 'token_embd',
@@ -476,5 +612,25 @@ const NAMES: Names = {
   conv: { name: 'shortconv.conv', rows: (t) => (t.rank === 2 ? t.unsqueeze(1) : t) },
   convOut: 'shortconv.out_proj',
   sharedSwitch: { name: 'ffn_gate_inp_shexp', rows: (t) => (t.rank === 1 ? t.unsqueeze(0) : t) },
+  expertsIn: 'ffn_latent_down',
+  expertsOut: 'ffn_latent_up',
+  stateIn: 'ssm_in',
+  stateConv: { name: 'ssm_conv1d', rows: (t) => (t.rank === 2 ? t.unsqueeze(1) : t) },
+  // One number a head is stored as a column.
+  stateDecay: { name: 'ssm_a', bare: true, rows: flat },
+  stateShift: { name: 'ssm_dt.bias', bare: true },
+  stateSkip: { name: 'ssm_d', bare: true, rows: flat },
+  stateNorm: { name: 'ssm_norm', rows: flat },
+  stateOut: 'ssm_out',
+  stateParts: 'ssm_x',
+  stateSteps: 'ssm_dt',
+  stateStepNorm: 'ssm_dt_norm',
+  stateKeyNorm: 'ssm_b_norm',
+  stateQueryNorm: 'ssm_c_norm',
 };
-export const ggufNames = (row: GgufRow): Names => ({ ...NAMES, ...row.names });
+/** The first Mamba's rates are a matrix. */
+export const MATRIX_RATES: Partial<Names> = { stateDecay: { name: 'ssm_a', bare: true } };
+export const ggufNames = (row: GgufRow, f?: Features): Names => ({
+  ...NAMES,
+  ...(typeof row.names === 'function' ? f && row.names(f) : row.names),
+});

@@ -3,7 +3,7 @@
 import { FormatError, UnsupportedError } from '../../base/errors.js';
 import type { Config } from '../config.js';
 import type { DeltaNet, Features, Mixer } from '../features.js';
-import type { Names, Rows } from '../weights.js';
+import type { Names, Place, Rows } from '../weights.js';
 import { ATTENTION_BIAS, activationOf, biasesBy, build, gated, layerTypes, rms, ropeOf, sizesOf } from './common.js';
 import { QWEN_MOE_NAMES, qwenExperts, qwenMlp } from './qwen.js';
 import { family } from './row.js';
@@ -90,17 +90,45 @@ function fusedNames(c: Config): Names {
   const { keyHeads, valueHeads, keyDim, valueDim } = deltaNet(c);
   const each = valueHeads / keyHeads;
   const wide = [keyDim, keyDim, each * valueDim, each * valueDim];
-  const [qkvz, ba] = ['linear_attn.in_proj_qkvz', 'linear_attn.in_proj_ba'];
+  const qkvz = 'linear_attn.in_proj_qkvz';
   return {
     ...QWEN_NAMES,
     stateIn: { name: qkvz, rows: byKeyHead(keyHeads, wide, 0, 1, 2) },
     stateGate: { name: qkvz, rows: byKeyHead(keyHeads, wide, 3) },
-    stateRate: { name: ba, rows: byKeyHead(keyHeads, [each, each], 0) },
-    stateStep: { name: ba, rows: byKeyHead(keyHeads, [each, each], 1) },
+    ...ratesAndSteps('linear_attn.in_proj_ba', keyHeads, each),
   };
 }
+const ratesAndSteps = (name: string, keyHeads: number, each: number): Partial<Names> => ({
+  stateRate: { name, rows: byKeyHead(keyHeads, [each, each], 0) },
+  stateStep: { name, rows: byKeyHead(keyHeads, [each, each], 1) },
+});
+function ratesBeside({ layers }: Pick<Features, 'layers'>): Partial<Names> {
+  const delta = layers.map((l) => l.mixer).find((m): m is DeltaNet => m.kind === 'delta');
+  const { keyHeads = 1, valueHeads = 1 } = delta ?? {};
+  return ratesAndSteps('ssm_ba', keyHeads, valueHeads / keyHeads);
+}
+/** Both forms of files: Qwen3-Next's rates and steps are still by key head, Qwen3.5's stand apart. */
+function fileNames(f: Features): Partial<Names> {
+  const fused = ratesBeside(f);
+  return {
+    beforeMlp: 'post_attention_norm',
+    q: { name: 'attn_q', rows: besideGate(0) },
+    qGate: { name: 'attn_q', rows: besideGate(1) },
+    stateIn: 'attn_qkv',
+    stateGate: 'attn_gate',
+    stateRate: ['ssm_beta', fused.stateRate as Place],
+    stateStep: ['ssm_alpha', fused.stateStep as Place],
+  };
+}
+const QWEN_FILE = { oneAdded: true, names: fileNames, tiled: ['qwen35', 'qwen35moe'] };
 const MTP = (): RegExp => /^mtp\./;
-const next = family({ types: ['qwen3_next'], features: qwenNext, names: fusedNames, ignored: MTP });
+const next = family({
+  types: ['qwen3_next'],
+  features: qwenNext,
+  names: fusedNames,
+  ignored: MTP,
+  gguf: { ...QWEN_FILE, architectures: ['qwen3next'], written: (_, f) => ratesBeside(f) },
+});
 const wrapped = (type: string): NonNullable<Parameters<typeof family>[0]['wrappers']> => ({
   types: [type],
   prefixes: ['model.language_model.', 'language_model.model.'],
@@ -112,6 +140,7 @@ const qwen35 = family({
   names: QWEN_NAMES,
   ignored: MTP,
   wrappers: wrapped('qwen3_5'),
+  gguf: { ...QWEN_FILE, architectures: ['qwen35'] },
 });
 const qwen35Moe = family({
   types: ['qwen3_5_moe_text'],
@@ -119,6 +148,7 @@ const qwen35Moe = family({
   names: QWEN_NAMES,
   ignored: MTP,
   wrappers: wrapped('qwen3_5_moe'),
+  gguf: { ...QWEN_FILE, architectures: ['qwen35moe'] },
 });
 
 export const HYBRID_FAMILIES = [next, qwen35, qwen35Moe];

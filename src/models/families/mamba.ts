@@ -24,6 +24,7 @@ import {
   sizesOf,
   ungated,
 } from './common.js';
+import { MATRIX_RATES } from './gguf.js';
 import { GRANITE_NAMES, graniteExperts, graniteFactors } from './llama.js';
 import { family } from './row.js';
 
@@ -156,6 +157,7 @@ const granite = family({
     ...fusedGateUp('shared_mlp.input_linear'),
     down: 'shared_mlp.output_linear',
   },
+  gguf: { architectures: ['granitehybrid'], permuted: ['granitehybrid'], logitsDivided: true },
 });
 
 const bamba = family({
@@ -232,6 +234,7 @@ const falconH1 = family({
     });
   },
   names: { ...LLAMA_NAMES, ...FEED_FORWARD, ...MAMBA_NAMES('mamba') },
+  gguf: { architectures: ['falcon-h1'], names: { beforeMlp: [{ name: 'ffn_norm', bare: true }, 'ffn_norm'] } },
 });
 
 // ---- Nemotron-H ----
@@ -351,6 +354,11 @@ const nemotronH = family({
     expertsOut: 'mixer.fc2_latent_proj',
   },
   ignored: () => /^mtp\./,
+  gguf: {
+    architectures: ['nemotron_h', 'nemotron_h_moe'],
+    names: { beforeMlp: 'attn_norm' },
+    writtenAs: (f) => (f.layers.some(({ mlp }) => mlp.kind === 'experts') ? 'nemotron_h_moe' : 'nemotron_h'),
+  },
 });
 
 // ---- Mamba, Mamba 2, Jamba ----
@@ -404,6 +412,7 @@ const jamba = family({
     ...expertNames('feed_forward'),
     router: 'feed_forward.router',
   },
+  gguf: { architectures: ['jamba'], names: MATRIX_RATES },
 });
 
 const mamba = family({
@@ -441,6 +450,7 @@ const mamba = family({
     });
   },
   names: { ...BACKBONE, ...MAMBA1_NAMES('mixer') },
+  gguf: { architectures: ['mamba'], names: MATRIX_RATES },
 });
 
 const mamba2 = family({
@@ -476,6 +486,7 @@ const mamba2 = family({
     });
   },
   names: { ...BACKBONE, ...MAMBA_NAMES('mixer') },
+  gguf: { architectures: ['mamba2'] },
 });
 
 export const MAMBA_FAMILIES = [granite, bamba, falconH1, nemotronH, jamba, mamba, mamba2];

@@ -97,7 +97,10 @@ function described(row: FamilyRow, config: Config, source: ModelSource): { featu
 /** The names of a GGUF file of this architecture that holds this type. */
 const fileNames = (gguf: GgufRow, own: FamilyRow): GgufRow => ({
   ...gguf,
-  names: { ...gguf.names, ...own.gguf?.names },
+  names: (f) => {
+    const of = ({ names }: GgufRow): Partial<Names> | undefined => (typeof names === 'function' ? names(f) : names);
+    return { ...of(gguf), ...(own.gguf && of(own.gguf)) };
+  },
 });
 
 export function family(row: FamilyRow): ModelRow<CausalLM> {
@@ -111,7 +114,7 @@ export function family(row: FamilyRow): ModelRow<CausalLM> {
       const gguf = row.gguf as GgufRow;
       const features = ggufFeatures(gguf, own.features, metadata);
       if (features.tied) source.ignore(/^output\.weight$/);
-      return decoder(features, ggufNames(fileNames(gguf, own)), source, options);
+      return decoder(features, ggufNames(fileNames(gguf, own), features), source, options);
     }
     const { features, names } = described(row, config, source);
     return decoder(features, names, source, options);
@@ -125,7 +128,8 @@ export function family(row: FamilyRow): ModelRow<CausalLM> {
         `${source.path}: models of type ${type} have no GGUF form here; those that have are ${[...BY_WRITTEN.keys()].sort().join(', ')}`,
       );
     const { features, names } = described(row, config, source);
-    return ggufForm({ ...written, gguf: fileNames(written.gguf, row), source, features, names, typeRow });
+    const architecture = written.gguf.writtenAs?.(features) ?? written.architecture;
+    return ggufForm({ ...written, architecture, gguf: fileNames(written.gguf, row), source, features, names, typeRow });
   };
   return {
     kind: 'decoder',
