@@ -1,7 +1,7 @@
 // Every ts block of the guide is a program of its own: it runs, and prints what its comments say. Links of all pages
 // lead somewhere.
 import assert from 'node:assert/strict';
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { after, describe, test } from 'node:test';
 import { tmpdir } from 'node:os';
@@ -56,6 +56,9 @@ describe('the guide', () => {
   }
 });
 
+/** A link of Markdown to a file of ours. */
+const LINK = /\]\((?!https?:|#|mailto:)([^)#\s]+)[^)]*\)/g;
+
 test('links between pages lead to files that are there', () => {
   const pages = [
     ...['README.md', 'CONTRIBUTING.md', 'SECURITY.md', 'CHANGELOG.md', 'kernels/README.md'].map((f) =>
@@ -66,8 +69,24 @@ test('links between pages lead to files that are there', () => {
       .map((f) => join(docsDir, f)),
   ];
   const dead = pages.flatMap((page) =>
-    [...readFileSync(page, 'utf8').matchAll(/\]\((?!https?:|#|mailto:)([^)#\s]+)[^)]*\)/g)]
+    [...readFileSync(page, 'utf8').matchAll(LINK)]
       .filter((m) => !existsSync(join(dirname(page), decodeURIComponent(m[1]))))
+      .map((m) => `${page}: ${m[1]}`),
+  );
+  assert.deepEqual(dead, []);
+});
+
+test('links of the documentation site lead to files, not to folders, of which it has no pages', () => {
+  const site = join(packageRoot, 'site');
+  const { readme, projectDocuments } = JSON.parse(readFileSync(join(site, 'typedoc.json'), 'utf8')) as {
+    readme: string;
+    projectDocuments: string[];
+  };
+  const dead = [readme, ...projectDocuments].flatMap((page) =>
+    [...readFileSync(join(site, page), 'utf8').matchAll(LINK)]
+      .filter(
+        (m) => !statSync(join(site, dirname(page), decodeURIComponent(m[1])), { throwIfNoEntry: false })?.isFile(),
+      )
       .map((m) => `${page}: ${m[1]}`),
   );
   assert.deepEqual(dead, []);

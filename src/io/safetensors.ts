@@ -5,7 +5,16 @@ import { ArgumentError, FormatError } from '../base/errors.js';
 import { bytesOf } from '../base/dtype.js';
 import type { Shape } from '../base/shape.js';
 import { collect, writeAtomic, type Write } from './atomic-file.js';
-import { Cursor, badFormat, openSource, pathKind, readBytes, readText, type ByteSource } from './byte-source.js';
+import {
+  Cursor,
+  badFormat,
+  openSource,
+  pathKind,
+  readBytes,
+  readText,
+  type ByteSource,
+  type From,
+} from './byte-source.js';
 import { MAX_RANK } from './limits.js';
 import { headerCount, headerText, parseHeaderJson, type Header, type HeaderValue } from './safetensors-header.js';
 import {
@@ -79,8 +88,8 @@ export class SafeTensors {
     this.#sources = sources;
   }
 
-  /** Opens a file, its bytes, a shard index (`*.index.json`) or a directory that holds one of these. */
-  static open(from: string | Uint8Array): SafeTensors {
+  /** Opens a file, its bytes, a source of them, a shard index (`*.index.json`) or a directory with one of these. */
+  static open(from: From): SafeTensors {
     if (typeof from !== 'string') return SafeTensors.#single(openSource(from));
     const path = pathKind(from)?.isDirectory() ? fileOf(from) : from;
     if (Array.isArray(path)) return SafeTensors.#together((open) => SafeTensors.#join(path.map(open)));

@@ -122,7 +122,7 @@ export function kernelsPage(
       '<!-- Made by `wick parity docs` from kernels/, docs/kernels-amd.json, docs/kernels-run.json and ' +
         'docs/parity; do not edit. -->',
       `# Kernels\n\n${sum(modules.map((m) => m.kernels))} kernels ` +
-        `in ${modules.length} modules of [kernels/](../kernels), one source for every ` +
+        `in ${modules.length} modules of [kernels/](../kernels/README.md), one source for every ` +
         `GPU. ${present} have the names and parameters of Candle's ` +
         `(it has ${candle.length}); the rest are ` +
         `our own. Elementwise kernels are generated from the op table: ${modules.find((m) => m.module === 'elementwise')!.kernels} are made ahead of time, fused chains as they come.`,
@@ -156,7 +156,7 @@ export function kernelsPage(
           ]
         : []),
       `## Run by ops\n\nCases of ops that launch a kernel of the module, from the evidence in ` +
-        `[docs/parity](parity): bit for bit / within the bound / different on purpose, against the ` +
+        `[docs/parity](parity/cuda-h200.json): bit for bit / within the bound / different on purpose, against the ` +
         `double-precision reference; the last column against Candle's CUDA output and PyTorch's numbers on the ` +
         `NVIDIA GPU.\n\n${table(
           ['module', 'kernels', ...columns.map(([title]) => title), 'golden cases on NVIDIA'],
