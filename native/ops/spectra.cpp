@@ -1,5 +1,5 @@
-// Eigenvalues of symmetric matrices, and singular values. Small matrices go by Jacobi's rotations, which are quick there
-// and the most accurate; larger ones by way of three diagonals, and of the polar decomposition.
+// Eigenvalues of symmetric matrices, and singular values. Small matrices go by Jacobi's rotations, which are quick
+// there and the most accurate; larger ones by way of three diagonals, and of the polar decomposition.
 #include <algorithm>
 #include <cmath>
 

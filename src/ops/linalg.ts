@@ -246,6 +246,7 @@ const row = (
   dtypes: REALS as readonly DType[],
   without: 'it takes floats of 16 bits and more; cast first',
   ulp: { f32: 16, f64: 256, f16: 2, bf16: 2 } as CompositeRow['ulp'],
+  loose: 'engines factor in orders of their own, and what rounding makes of that depends on the matrix',
   candle: { none: 'Candle has none of it' },
   ...more,
   samples: (): readonly CompositeSample[] => samples,
