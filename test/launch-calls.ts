@@ -118,7 +118,7 @@ const decoding =
     const guarded = { ...choice, bias: view('f32', 8), sumGuard: { add: 1e-20, least: 1e-9 } };
     d.router({ choice: guarded, at, x, norm, weight: view('f32', 8, 512), bias: view('f32', 8) });
     d.chosenGate({ choice, at, x, weight: view(dtype, 8, 384, 512), out, norm: wide, activation: 'silu' });
-    d.chosenSum({ choice, at, x: out, weight: view(dtype, 8, 512, 192), out: x, residual });
+    d.chosenSum({ choice, at, x: out, weight: view(dtype, 8, 512, 512), out: x, residual });
     for (const [heads, kvHeads, dim, sequences, pageTokens] of [
       [8, 8, 64, 1, 0],
       [12, 2, 80, 1, 0],
@@ -201,6 +201,7 @@ const plans: Program = ({ backend, view }) => {
   const x = view('f32', 12, 30);
   run('exp', [{ ...x, layout: x.layout.transpose(0, 1) }], view('f32', 30, 12), {});
   run('copy', [{ ...x, layout: x.layout.slice(1, 3, 20) }], view('f32', 12, 20), {});
+  run('sum', [{ ...x, layout: Layout.contiguous([4, 30], 60) }], view('f32', 4), { dims: [1], keepdim: false });
 };
 const streams: Program = ({ backend, view }) => {
   const side = new SideStream(backend.context);
