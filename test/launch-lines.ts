@@ -11,7 +11,7 @@ import type { View } from '../src/backends/backend.js';
 import { chainLaunch } from '../src/backends/gpu/elementwise.js';
 import { PLANNED, planRow } from '../src/backends/gpu/families.js';
 import type { Served } from '../src/backends/gpu/libraries.js';
-import { type Launch, type Step, Temporary } from '../src/backends/gpu/plan.js';
+import { FAULT, type Launch, type Step, Temporary } from '../src/backends/gpu/plan.js';
 import type { DeviceInfo } from '../src/driver/driver.js';
 import type { KernelRow, RunRow, Sample } from '../src/ops/op.js';
 import { opList, OPS } from '../src/ops/table.js';
@@ -44,7 +44,7 @@ function text(v: unknown): string {
   if (typeof v !== 'object' || v === null) return String(v);
   if (isView(v)) return viewText(v);
   if (Array.isArray(v)) return `[${v.map(text)}]`;
-  if ('fault' in v) return 'fault';
+  if (v === FAULT) return 'fault';
   if ('buffer' in v && 'offset' in v) return `${v.buffer}+${v.offset}`;
   return `{${Object.entries(v)
     .filter(([, x]) => x !== undefined)
