@@ -75,7 +75,7 @@ export const attentionCalls = rows({
     dtypes: REALS,
     without: WITHOUT,
     domain: [-1, 1],
-    ulp: ulps(12),
+    ulp: ulps(9),
     candle: { none: 'candle_nn::ops::sdpa is for Metal' },
     compose: (q: Tensor, k: Tensor, v: Tensor, options: SdpaOptions = {}): Tensor => {
       requireOptions('sdpa', options, OPTIONS);

@@ -15,7 +15,7 @@ export const formulaRow = (
   dtypes: REALS,
   without: 'defined for floats of 16 bits and more; cast first',
   domain: [-2, 2] as const,
-  ulp: ulps(8),
+  ulp: ulps(4),
   candle: { none: 'made of other ops' },
   ...more,
   samples: (): readonly CompositeSample[] => samples,

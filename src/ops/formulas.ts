@@ -6,7 +6,7 @@ import type { Tensor } from '../tensor/tensor.js';
 import { wide } from './composites.js';
 import { formulaRow } from './formula-row.js';
 import { composite, requireFlag, requireWhole } from './kernel-row.js';
-import { type CompositeSample, rows } from './op.js';
+import { type CompositeSample, rows, ulps } from './op.js';
 
 const on = (shape: Shape, ...args: unknown[]): CompositeSample => ({ inputs: [{ shape }], args });
 
@@ -63,6 +63,7 @@ export const formulaOps = rows({
     ...formulaRow(
       'slopes along dim: half the difference of both neighbours, at the ends the difference to the only one',
       [on([5]), on([4, 3], 0.5, 0)],
+      { ulp: ulps(1) },
     ),
     compose: (x: Tensor, spacing: number = 1, dim: number = -1): Tensor => {
       const d = normalizeDim('gradient', dim, x.rank);
@@ -103,10 +104,14 @@ export const formulaOps = rows({
       }),
   }),
   nanmedian: composite({
-    ...formulaRow('[values, indices] of the middle element along dim, or of all, NaN left out', [
-      { inputs: [{ shape: [3, 5], distinct: true }], args: [1] },
-      { inputs: [{ shape: [2, 4], distinct: true }], args: [] },
-    ]),
+    ...formulaRow(
+      '[values, indices] of the middle element along dim, or of all, NaN left out',
+      [
+        { inputs: [{ shape: [3, 5], distinct: true }], args: [1] },
+        { inputs: [{ shape: [2, 4], distinct: true }], args: [] },
+      ],
+      { ulp: ulps(1) },
+    ),
     compose: (x: Tensor, dim?: number, keepdim: boolean = false): readonly [values: Tensor, indices: Tensor] => {
       requireFlag('nanmedian', 'keepdim', keepdim);
       if (!isFloat(x.dtype)) return x.median(dim, keepdim);

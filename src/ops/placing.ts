@@ -137,7 +137,7 @@ export const placingOps = rows({
         { inputs: [s(2, 3), ids(5, 0), s(2)], args: [{ input: 1 }, { input: 2 }] },
         { inputs: [s(2, 3), ids(4, 4, 1), s(3)], args: [{ input: 1 }, { input: 2 }, { accumulate: true }] },
       ],
-      { ulp: ulps(4) },
+      { ulp: ulps(2) },
     ),
     compose: (x: Tensor, places: Tensor, values: Tensor, options: PutOptions = {}): Tensor => {
       requireOptions('put', options, ['accumulate']);
