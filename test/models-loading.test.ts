@@ -105,8 +105,8 @@ test(
     }),
 );
 
-/** What a config says beside the rope's parameters, or in another family's words, as transformers takes it. */
-const ROPE_WORDS: readonly (readonly [family: string, change: object, refused?: RegExp])[] = [
+/** What a config says beside what counts, in another family's words, or past reason, as transformers takes it. */
+const CONFIG_WORDS: readonly (readonly [family: string, change: object, refused?: RegExp])[] = [
   // Heads of these turn as a whole, whatever is said.
   ['llama', { partial_rotary_factor: 0.5 }],
   ['qwen3', { partial_rotary_factor: 0.5 }],
@@ -128,8 +128,11 @@ const ROPE_WORDS: readonly (readonly [family: string, change: object, refused?: 
   ['olmo2', { layer_types: ['sliding_attention', 'sliding_attention', 'full_attention'], sliding_window: 5 }],
   ['gemma3_text', { rope_parameters: { rope_type: 'linear', factor: 8 } }, /rope_parameters\.(rope_type|factor)/],
   ['gemma3_text', { rope_parameters: null, rope_scaling: { type: 'linear', factor: 8 } }, /rope_scaling\.type/],
+  // No expert is left of no group.
+  ['exaone_moe', { topk_group: 0 }, /topk_group is 0, not a whole number from 1/],
+  ['deepseek_v3', { topk_group: 0 }, /topk_group is 0, not a whole number from 1/],
 ];
-for (const [name, change, refused] of ROPE_WORDS)
+for (const [name, change, refused] of CONFIG_WORDS)
   test(
     `${name} with ${JSON.stringify(change)} ${refused ? 'is refused by name' : 'is the same model'}`,
     {

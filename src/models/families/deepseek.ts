@@ -66,13 +66,14 @@ function biasedExperts(c: Config): Experts {
   const inner = c.count('moe_intermediate_size', undefined, 1);
   const shared = c.count('n_shared_experts', 0);
   const groups = c.optional('n_group') ?? 1;
+  const kept = c.count('topk_group', 1, 1);
   return experts(c, {
     count: c.count('n_routed_experts', undefined, 1),
     chosen: c.count('num_experts_per_tok', undefined, 1),
     inner,
     score: 'sigmoid',
     choiceBias: true,
-    ...(groups > 1 && { groups: { count: groups, kept: c.count('topk_group', 1), worth: 'two best' } as const }),
+    ...(groups > 1 && { groups: { count: groups, kept, worth: 'two best' } as const }),
     weights: c.flag('norm_topk_prob', true) ? 'normalised' : 'kept',
     sumGuard: { add: 1e-20 },
     factor: c.number('routed_scaling_factor', 1),
@@ -104,7 +105,9 @@ function deepseekV2(c: Config): Features {
       chosen: c.count('num_experts_per_tok', undefined, 1),
       inner,
       score: 'softmax',
-      ...(grouped && { groups: { count: c.count('n_group'), kept: c.count('topk_group'), worth: 'best' } as const }),
+      ...(grouped && {
+        groups: { count: c.count('n_group'), kept: c.count('topk_group', undefined, 1), worth: 'best' } as const,
+      }),
       weights: 'kept',
       factor: c.number('routed_scaling_factor', 1),
       ...(shared > 0 && { shared: { inner: inner * shared } }),

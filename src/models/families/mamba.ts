@@ -265,7 +265,7 @@ function nemotronExperts(c: Config, act: string): Experts {
     ...(latent !== undefined && { latent }),
     score: 'sigmoid',
     choiceBias: true,
-    ...(groups > 1 && { groups: { count: groups, kept: c.count('topk_group', 1), worth: 'two best' } as const }),
+    ...(groups > 1 && { groups: { count: groups, kept: c.count('topk_group', 1, 1), worth: 'two best' } as const }),
     weights: c.flag('norm_topk_prob', true) ? 'normalised' : 'kept',
     sumGuard: { add: 1e-20 },
     factor: c.number('routed_scaling_factor', 1),

@@ -238,7 +238,7 @@ function exaoneExperts(c: Config, layers: number): (i: number) => ReturnType<typ
     inner,
     score: 'sigmoid',
     choiceBias: true,
-    groups: { count: c.count('n_group', 1), kept: c.count('topk_group', 1), worth: 'two best' },
+    groups: { count: c.count('n_group', 1, 1), kept: c.count('topk_group', 1, 1), worth: 'two best' },
     weights: c.flag('norm_topk_prob', true) ? 'normalised' : 'kept',
     sumGuard: { add: 1e-20 },
     factor: c.number('routed_scaling_factor', 1),
