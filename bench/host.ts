@@ -162,7 +162,7 @@ else {
     .map((name) => {
       const first = all.map((w, i) => time(builds[i], w[name], 20));
       for (const [i, w] of all.entries()) time(builds[i], w[name], 1000);
-      const calls = Math.max(4, Math.round(20_000 / time(builds[0], all[0][name], 300)));
+      const calls = Math.max(4, Math.min(20_000, Math.round(20_000 / time(builds[0], all[0][name], 300))));
       const warm = all.map(() => Number.POSITIVE_INFINITY);
       for (let r = 0; r < rounds; r++)
         for (const [i, w] of all.entries()) warm[i] = Math.min(warm[i], time(builds[i], w[name], calls));
