@@ -110,6 +110,7 @@ function step({ wick, nn, models }: Build, device: AnyDevice): () => unknown {
   return () => flat.backwardStep(model.loss(ids, ids), optimizer, { clipNorm: 1 });
 }
 
+/** It moves in ticks of some milliseconds: rounds are long, and their mean is told. */
 const SCHEDULER = '/proc/thread-self/schedstat';
 /** Nanoseconds of this thread on a core where the system tells them (Linux), so that others' work does not count. */
 const now = existsSync(SCHEDULER)
@@ -162,10 +163,10 @@ else {
     .map((name) => {
       const first = all.map((w, i) => time(builds[i], w[name], 20));
       for (const [i, w] of all.entries()) time(builds[i], w[name], 1000);
-      const calls = Math.max(4, Math.min(20_000, Math.round(20_000 / time(builds[0], all[0][name], 300))));
-      const warm = all.map(() => Number.POSITIVE_INFINITY);
+      const calls = Math.max(4, Math.min(20_000, Math.round(40_000 / time(builds[0], all[0][name], 500))));
+      const warm = all.map(() => 0);
       for (let r = 0; r < rounds; r++)
-        for (const [i, w] of all.entries()) warm[i] = Math.min(warm[i], time(builds[i], w[name], calls));
+        for (const [i, w] of all.entries()) warm[i] += time(builds[i], w[name], calls) / rounds;
       const told = (of: readonly number[]): number[] => of.map((us) => Number(us.toFixed(1)));
       return { name, first20: told(first), warm: told(warm) };
     });
