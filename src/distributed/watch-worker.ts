@@ -9,6 +9,7 @@ import { FrameReader, type Frame, writeFrame } from './frames.js';
 import { ENDED, LEFT, STATE, type WatchMessage, type WatchStart } from './watch.js';
 
 const { rank, size, host, at, timeoutMs, meetMs, silenceMs, job, words, port } = workerData as WatchStart;
+const PROCESS_ENDED = 'has gone: its process ended';
 /** Ranks that said goodbye, or whose end was told already. */
 const left = new Set<number>();
 let ended = false;
@@ -99,8 +100,11 @@ function serve(): void {
     const lost = (why: string): void => {
       if (who !== undefined) gone(who, why);
     };
-    socket.on('error', () => lost('has gone: its connection broke'));
-    socket.on('close', () => lost('has gone: its process ended'));
+    // A process that is killed with bytes unread resets its connection; one with none closes it.
+    socket.on('error', (e: NodeJS.ErrnoException) =>
+      lost(e.code === 'ECONNRESET' || e.code === 'EPIPE' ? PROCESS_ENDED : 'has gone: its connection broke'),
+    );
+    socket.on('close', () => lost(PROCESS_ENDED));
     const beat = setInterval(() => {
       if (socket.destroyed) return clearInterval(beat);
       writeFrame(socket, { kind: 'beat' });
@@ -160,7 +164,7 @@ function call(since: number): void {
     else tell({ kind: 'failed', text: `rank 0 was not met at ${host}:${at} within ${meetMs / 1000} s: ${e.message}` });
   });
   socket.on('close', () => {
-    if (met && !left.has(0)) end('rank 0 has gone: its process ended');
+    if (met && !left.has(0)) end(`rank 0 ${PROCESS_ENDED}`);
   });
   const beat = setInterval(() => {
     if (socket.destroyed) return clearInterval(beat);
