@@ -283,7 +283,7 @@ export const quantized = rows({
       'x times the transpose of quantized weights; quick: x rounded to 8 bits a value, a scale for every 32 (GPUs: up to 64 rows)',
     dtypes: REALS,
     without: 'activations are floats',
-    ulp: PRODUCT_ULP,
+    ulp: { ...PRODUCT_ULP, f32: 32 },
     domain: [-1, 1],
     candle: noKernel,
     args: (x: Tensor, blocks: Tensor, type: string, options: ProductOptions = {}): Call<ProductParams> => ({
