@@ -2,9 +2,13 @@
 import '../index.js';
 import { boundFor, type Row } from '../ops/op.js';
 import { opList } from '../ops/table.js';
-import { readEvidence, staleReason } from '../parity/evidence.js';
+import { type Evidence, readEvidence, staleReason } from '../parity/evidence.js';
 import { originOf, originText, sourceOf } from '../parity/origin.js';
 import { table } from './table.js';
+
+let kept: readonly Evidence[] | undefined;
+/** The committed records: megabytes, read once however many ops are told of. */
+const evidence = (): readonly Evidence[] => (kept ??= readEvidence());
 
 export function run(argv: readonly string[]): number {
   const [name] = argv.filter((a) => !a.startsWith('-'));
@@ -38,7 +42,7 @@ export function run(argv: readonly string[]): number {
 
 /** The kernel files that GPUs of any kind launched for the op, as runs recorded them. */
 function kernelFiles(row: Row): string | undefined {
-  const modules = new Set(readEvidence().flatMap((e) => e.report.uses?.[row.name] ?? []));
+  const modules = new Set(evidence().flatMap((e) => e.report.uses?.[row.name] ?? []));
   return modules.size > 0
     ? `on GPUs by ${[...modules]
         .sort()
@@ -91,7 +95,7 @@ export function describe(row: Row): string {
 
 /** What committed evidence says of the op; numbers older than what they speak of are marked. */
 function measured(row: Row): string {
-  const cells = readEvidence().flatMap(({ report }) =>
+  const cells = evidence().flatMap(({ report }) =>
     report.cells
       .filter((c) => c.op === row.name)
       .map((c) => ({ ...c, date: report.date.slice(0, 10), stale: staleReason(report, c.device, c.op) })),
