@@ -37,7 +37,8 @@ const nameOf = (address: number): string => {
 const isView = (v: object): v is View => 'memory' in v && 'layout' in v;
 const short = (text: string | Uint8Array): string => createHash('sha256').update(text).digest('hex').slice(0, 12);
 const viewText = (v: View): string =>
-  `${v.memory instanceof Temporary ? `temporary of ${v.memory.bytes}` : nameOf(v.memory.address)} ${v.dtype}[${v.layout.shape}]/${v.layout.strides}@${v.layout.offset}`;
+  `${v.memory instanceof Temporary ? `temporary of ${v.memory.bytes}` : nameOf(v.memory.address)} ` +
+  `${v.dtype}[${v.layout.shape}]/${v.layout.strides}@${v.layout.offset}`;
 /** A value of an argument, or of anything that a step holds. */
 function text(v: unknown): string {
   if (typeof v === 'function') return 'our own kernels';
@@ -194,7 +195,7 @@ const LARGER: Larger = [
 const laid = (shape: readonly number[], strides: readonly number[], offset = 0): Layout =>
   new Layout(shape, strides, offset);
 const FAR = 2 ** 30;
-/** Ops with the layouts of their output and inputs: flat, in groups, strided, turned by tiles, and too far for 32 bits. */
+/** Ops with the layouts of output and inputs: flat, in groups, strided, turned by tiles, and too far for 32 bits. */
 const ELEMENTWISE: readonly (readonly [op: 'exp' | 'add' | 'where', out: Layout, ...inputs: Layout[]])[] = [
   ['exp', laid([9, 1001], [1001, 1]), laid([9, 1001], [1001, 1], 3)],
   ['exp', laid([64, 96], [96, 1]), laid([64, 96], [1, 64])],

@@ -28,7 +28,7 @@ for (const type of BLOCK_TYPES) {
 }
 
 for (const type of BLOCK_TYPES) {
-  test(`${type}: quick products of whole numbers up to 127 are exact, by one row or many, of any number of blocks`, () => {
+  test(`${type}: quick products of whole numbers up to 127 are exact, by one row or many, of any blocks`, () => {
     const { block } = ggmlType(type);
     for (const [rows, length] of [1, 2, 9].flatMap((m) => [block, 9 * block, 1024].map((n) => [m, n]))) {
       const q = QTensor.quantize(randn([35, length], { seed: 3 }), type);

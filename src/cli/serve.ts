@@ -176,7 +176,8 @@ function tellReady({ name, limits, told }: ThreadedEngine<ServedFacts>, log: Log
     ...{ contextTokens, maxRunning, pages, pageTokens, url },
   });
   console.log(
-    `${name} (${parameterSize(parameters)}${world ? ' of this rank' : ''} in ${dtype}) on ${device}${world ? `, ${world}` : ''}: ` +
+    `${name} (${parameterSize(parameters)}${world ? ' of this rank' : ''} in ${dtype}) ` +
+      `on ${device}${world ? `, ${world}` : ''}: ` +
       `contexts of ${contextTokens} tokens, ${maxRunning} requests at a time, room for ${pages * pageTokens} tokens`,
   );
 }

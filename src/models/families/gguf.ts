@@ -422,7 +422,8 @@ const MORE: Readonly<Record<string, (m: Metadata, c: Json) => Json>> = {
   granitehybrid: (m, c) => {
     if (m.get('rope.scaling.finetuned') !== false)
       throw new UnsupportedError(
-        `${m.source.path}: granitehybrid.rope.scaling.finetuned is not false: attention with a rope between states (Bamba) is not served`,
+        `${m.source.path}: granitehybrid.rope.scaling.finetuned is not false: ` +
+          'attention with a rope between states (Bamba) is not served',
       );
     return {
       ...MORE.granite(m, c),

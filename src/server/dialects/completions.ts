@@ -164,7 +164,8 @@ async function streamed(c: ServerContext, parts: ServerParts, work: Work, withUs
       const { text, logprobs } = work.choices[index].add(piece, ofPrompt);
       if (text !== '' || finish !== null || logprobs?.tokens.length)
         stream.send(
-          `${before}${index},"text":${JSON.stringify(text)},"logprobs":${JSON.stringify(logprobs)},"finish_reason":${JSON.stringify(finish)}${after}`,
+          `${before}${index},"text":${JSON.stringify(text)},"logprobs":${JSON.stringify(logprobs)},` +
+            `"finish_reason":${JSON.stringify(finish)}${after}`,
         );
       return stream.ready();
     });
