@@ -9,7 +9,7 @@ import * as sharded from './distributed-sharded-ranks.js';
 
 const [name, data = '{}'] = process.argv.slice(2);
 const { options, ...rest } = JSON.parse(data) as { options?: InitOptions; data?: unknown };
-const world = await init({ meetMs: 30_000, ...options });
+const world = await init(options);
 const f = (
   { ...ranks, ...sharded, ...models, ...engines } as unknown as Record<
     string,

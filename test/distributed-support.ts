@@ -26,14 +26,24 @@ export function run(command: string, args: readonly string[], env: NodeJS.Proces
     child.on('close', (code, signal) => resolve({ code, signal, out, err }));
   });
 }
-export const freePort = (): Promise<number> =>
+/**
+ * A port that nobody else is given: below those that systems hand out (32768 and up), where a port that was free a moment
+ * ago may be another program's connection by the time rank 0 listens; processes of tests start at places of their own.
+ */
+const [LOWEST, PORTS] = [12_000, 20_000];
+let candidate = (process.pid * 37) % PORTS;
+const isFree = (port: number): Promise<boolean> =>
   new Promise((resolve) => {
     const server = createServer();
-    server.listen(0, '127.0.0.1', () => {
-      const { port } = server.address() as { port: number };
-      server.close(() => resolve(port));
-    });
+    server.on('error', () => resolve(false));
+    server.listen(port, '127.0.0.1', () => server.close(() => resolve(true)));
   });
+export async function freePort(): Promise<number> {
+  for (;;) {
+    candidate = (candidate + 1) % PORTS;
+    if (await isFree(LOWEST + candidate)) return LOWEST + candidate;
+  }
+}
 
 /** Threads of the CPU engine: one a rank, since ranks share the machine. */
 const FEW = { WICK_THREADS: '1' };

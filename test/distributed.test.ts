@@ -89,18 +89,14 @@ const ENDS = {
 };
 for (const [how, sentence] of Object.entries(ENDS))
   test(`a rank that ${how} ends the others with a sentence`, async () => {
-    const begun = Date.now();
     const ends = await byHand(3, programArgs('die', { data: how.replace('is ', '') }));
-    assert.ok(Date.now() - begun < 30_000, 'the others went on');
     for (const r of [0, 2]) {
-      assert.notEqual(ends[r].code, 0);
+      assert.notEqual(ends[r].code, 0, `rank ${r} went on: ${ends[r].out}`);
       assert.match(ends[r].err, new RegExp(`wick: rank ${r} of 3 ends: ${sentence.source}`));
     }
   });
 test('a killed rank under mpirun ends the run', { skip: skipMpi }, async () => {
-  const begun = Date.now();
   const end = await byMpi(3, programArgs('die', { data: 'killed' }));
-  assert.ok(Date.now() - begun < 30_000, 'the others went on');
   assert.notEqual(end.code, 0);
   assert.doesNotMatch(end.out, /went on/);
   assert.match(end.err, /rank 1/);

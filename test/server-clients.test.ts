@@ -40,7 +40,7 @@ describe('clients', { skip: noModel }, () => {
   });
   after(() => s?.server.close(0));
   const idle = async (): Promise<void> => {
-    for (let i = 0; i < 300 && s.engine.running > 0; i++) await new Promise((r) => setTimeout(r, 10));
+    for (let i = 0; i < 6000 && s.engine.running > 0; i++) await new Promise((r) => setTimeout(r, 10));
     assert.equal(s.engine.running, 0);
   };
 

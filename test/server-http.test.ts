@@ -21,7 +21,7 @@ const endless = {
   },
 };
 const until = async (done: () => boolean): Promise<void> => {
-  for (let i = 0; i < 500 && !done(); i++) await new Promise((r) => setTimeout(r, 10));
+  for (let i = 0; i < 6000 && !done(); i++) await new Promise((r) => setTimeout(r, 10));
   assert.ok(done(), 'it did not come to pass');
 };
 

@@ -154,6 +154,11 @@ function call(since: number): void {
     else if (head.kind === 'failed') reply({ kind: 'failed', text: head.text as string });
   });
   socket.on('connect', () => {
+    // While nobody listens, a call from a port that happens to be rank 0's own reaches itself.
+    if (socket.localPort === at && socket.localAddress === socket.remoteAddress) {
+      socket.destroy(new Error('the call reached itself'));
+      return;
+    }
     wire = socket;
     writeFrame(socket, { kind: 'hello', rank, size, job });
   });
