@@ -1,7 +1,8 @@
 // Llama and the families that differ from it by a switch or two.
 import { UnsupportedError } from '../../base/errors.js';
 import { Config } from '../config.js';
-import { ALL_NORMS, type Features } from '../features.js';
+import { ALL_NORMS, type Attention, type Features } from '../features.js';
+import type { RopeFeature } from '../rope.js';
 import {
   ATTENTION_BIAS,
   biasesBy,
@@ -20,6 +21,7 @@ import {
   ropeOf,
   sameWindow,
   sharedNames,
+  type Sizes,
   sizesOf,
   stackedGateUp,
   ungated,
@@ -209,15 +211,29 @@ export const GRANITE_NAMES: Names = {
   sharedDown: 'shared_mlp.output_linear',
 };
 const granite = family({
-  types: ['granite', 'granitemoe', 'granitemoeshared', 'hyperclovax'],
+  types: ['granite', 'granitemoe', 'granitemoeshared', 'hyperclovax', 'granite_swa'],
   features: (c) => graniteFeatures(c),
-  names: { ...GRANITE_NAMES, afterMixer: 'post_norm1', afterMlp: 'post_norm2' },
+  names: {
+    ...GRANITE_NAMES,
+    ...{ afterMixer: 'post_norm1', afterMlp: 'post_norm2', sinks: { name: 'self_attn.sinks', bare: true } },
+  },
   gguf: {
     architectures: ['granite', 'granitemoe'],
     permuted: ['granite', 'granitemoe'],
     logitsDivided: true,
   },
 });
+/** Granite with windows: sinks, every fourth layer full, and a base of the rope by layer, of which 0 is none. */
+function graniteWindows(c: Config, s: Sizes, rope: RopeFeature): (i: number) => Partial<Attention> {
+  const types = layerTypes(c, s.layers, (i) => (i % 4 === 0 ? full() : 'sliding_attention'));
+  const windows = windowsBy(c, types, c.optional('sliding_window'));
+  const bases = c.has('layer_rope_theta') ? c.numbers('layer_rope_theta', s.layers) : undefined;
+  return (i) => ({
+    window: windows[i],
+    sinks: true,
+    rope: bases === undefined ? rope : bases[i] === 0 ? undefined : { ...rope, theta: bases[i] },
+  });
+}
 function graniteFeatures(c: Config): Features {
   const mixture = ['granitemoe', 'granitemoeshared'].includes(c.json.model_type as string);
   const biases = biasesBy(c, mixture ? { attention_bias: ATTENTION_BIAS } : FLAGS);
@@ -226,10 +242,15 @@ function graniteFeatures(c: Config): Features {
   const clova = c.json.model_type === 'hyperclovax';
   const around = c.flag('use_post_norm', false);
   const shared = c.optional('shared_intermediate_size') ?? 0;
+  const rope = ropeOf(c, s);
+  const slides = c.json.model_type === 'granite_swa' ? graniteWindows(c, s, rope) : undefined;
   return build('granite', c, s, {
     norm: rms(c),
-    rope: ropeOf(c, s),
-    attention: () => ({ scale: c.number('attention_multiplier', clova ? 1 / Math.sqrt(s.headDim) : 1) }),
+    rope,
+    attention: (i) => ({
+      scale: c.number('attention_multiplier', clova ? 1 / Math.sqrt(s.headDim) : 1),
+      ...slides?.(i),
+    }),
     mlp: () => (mixture ? graniteExperts(c, shared) : gated(c)),
     biases,
     more: {

@@ -2,6 +2,7 @@
 import type { Tensor } from '../../tensor/tensor.js';
 import type { Config } from '../config.js';
 import type { Experts, Features, Mlp } from '../features.js';
+import type { RopeFeature } from '../rope.js';
 import {
   ATTENTION_BIAS,
   biasesBy,
@@ -10,7 +11,9 @@ import {
   expertNames,
   experts,
   firstCount,
+  full,
   gated,
+  layerTypes,
   LLAMA_NAMES,
   MLP_BIAS,
   QKV_BIAS,
@@ -21,6 +24,7 @@ import {
   sameWindow,
   sharedNames,
   sizesOf,
+  windowsBy,
 } from './common.js';
 import type { Names } from '../weights.js';
 import { family } from './row.js';
@@ -138,6 +142,34 @@ const qwen3Moe = family({
   names: (c) =>
     c.json.model_type === 'qwen3_vl_moe_text' ? { ...QWEN_MOE_NAMES, ...turnedExperts(c) } : QWEN_MOE_NAMES,
   gguf: { architectures: ['qwen3moe'] },
+});
+
+/** Mellum 2: Qwen3's mixture with windows by layer, and a rope of their own. */
+const mellum = family({
+  types: ['mellum'],
+  features: (c) => {
+    const biases = biasesBy(c, { attention_bias: ATTENTION_BIAS });
+    const s = sizesOf(c);
+    const types = layerTypes(c, s.layers, full);
+    const windows = windowsBy(c, types, c.optional('sliding_window'));
+    const rope = (layerType: string, theta: number): RopeFeature => 
+      ropeOf(c, s, { layerType, apart: true, within: true, theta });
+    const ropes = [rope('full_attention', 5e5), rope('sliding_attention', 1e4)] as const;
+    const dense = c.has('mlp_layer_types') ? c.texts('mlp_layer_types') : [];
+    eitherKind(c);
+    const norm = rms(c);
+    return build('mellum', c, s, {
+      norm,
+      attention: (i) => ({
+        rope: ropes[windows[i] === undefined ? 0 : 1],
+        window: windows[i],
+        qkNorm: { norm, over: 'head' },
+      }),
+      mlp: (i) => (dense[i] === 'dense' ? gated(c) : qwenExperts(c)),
+      biases,
+    });
+  },
+  names: QWEN_MOE_NAMES,
 });
 
 const MIXTRAL_NAMES = { ...LLAMA_NAMES, ...expertNames('block_sparse_moe', ['w1', 'w3', 'w2']) };
@@ -285,4 +317,4 @@ const ernieFamily = family({
   gguf: { architectures: ['ernie4_5', 'ernie4_5-moe'] },
 });
 
-export const QWEN_FAMILIES = [qwen2, qwen3, qwen2Moe, qwen3Moe, mixtral, minimaxM2, hunyuanFamily, ernieFamily];
+export const QWEN_FAMILIES = [qwen2, qwen3, qwen2Moe, qwen3Moe, mellum, mixtral, minimaxM2, hunyuanFamily, ernieFamily];
