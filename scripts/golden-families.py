@@ -21,6 +21,9 @@ NEMOTRON = dict(mamba_num_heads=6, mamba_head_dim=8, ssm_state_size=8, n_groups=
 AFMOE = dict(moe_intermediate_size=24, num_experts=6, num_experts_per_tok=2, head_dim=16, sliding_window=7)
 LATENT = dict(kv_lora_rank=16, q_lora_rank=20, qk_rope_head_dim=8, qk_nope_head_dim=12, num_key_value_heads=4)
 JAMBA = dict(num_experts=4, mamba_d_state=6)
+GRANITE = dict(intermediate_size=80, attention_multiplier=0.2, embedding_multiplier=3.0, residual_multiplier=0.4, logits_scaling=2.5,
+               rms_norm_eps=1e-6)
+MELLUM = dict(intermediate_size=80, head_dim=16, moe_intermediate_size=24, num_experts=8, num_experts_per_tok=3, norm_topk_prob=False)
 GEMMA = dict(head_dim=16, sliding_window=7, hidden_size_per_layer_input=10, vocab_size_per_layer_input=96, num_hidden_layers=6,
              layer_types=['sliding_attention', 'full_attention'] * 3, num_kv_shared_layers=2)
 # Types without attention, or with a list of layers instead of their number.
@@ -100,6 +103,16 @@ MODELS = {
     'opt-c': ('opt', dict(ffn_dim=64, enable_bias=False, _remove_final_layer_norm=True, layer_norm_elementwise_affine=False,
               tie_word_embeddings=False)),
     'biogpt': ('biogpt', {}),
+    'granite_swa': ('granite_swa', {**GRANITE, 'num_hidden_layers': 4, 'layer_rope_theta': [1e4, 0, 500, 1e4], 'sliding_window': 5,
+                    'tie_word_embeddings': False}),
+    'granite_swa-b': ('granite_swa', {**GRANITE, 'attention_bias': True, 'mlp_bias': True, 'sliding_window': 7,
+                      'layer_types': ['sliding_attention', 'full_attention', 'sliding_attention']}),
+    'mellum': ('mellum', {**MELLUM, 'sliding_window': 5, 'mlp_layer_types': ['sparse', 'dense', 'sparse'],
+               'layer_types': ['sliding_attention', 'full_attention', 'sliding_attention'], 'rope_parameters': {
+                   'full_attention': dict(rope_type='yarn', rope_theta=5e5, factor=4.0, original_max_position_embeddings=16),
+                   'sliding_attention': dict(rope_type='default', rope_theta=100.0)}}),
+    'mellum-b': ('mellum', {**MELLUM, 'num_hidden_layers': 2, 'attention_bias': True, 'sliding_window': None,
+                 'tie_word_embeddings': True}),
     'openai-gpt': ('openai-gpt', dict(n_embd=48, n_layer=3, n_head=4, n_positions=128)),
 }
 

@@ -99,6 +99,14 @@ export function layerTypes(c: Config, layers: number, rule: (i: number) => strin
     throw new FormatError(`${c.where}: layer_types has ${types.length} entries for ${layers} layers`);
   return types;
 }
+/** Which layers are mixtures of experts: as mlp_layer_types says, or by the rule where it is absent. */
+export function sparseLayers(c: Config, layers: number, rule: (i: number) => boolean): (i: number) => boolean {
+  if (!c.has('mlp_layer_types')) return rule;
+  const types = c.texts('mlp_layer_types');
+  if (types.length < layers || types.some((t) => t !== 'dense' && t !== 'sparse'))
+    throw new FormatError(`${c.where}: mlp_layer_types must give ${layers} layers, each "dense" or "sparse"`);
+  return (i) => types[i] === 'sparse';
+}
 export const full = (): string => 'full_attention';
 /** The last of every `period` layers is full, the others slide. */
 export const lastFull =

@@ -20,6 +20,7 @@ import {
   ropeOf,
   sharedNames,
   sizesOf,
+  sparseLayers,
   windowsBy,
 } from './common.js';
 import { family } from './row.js';
@@ -83,10 +84,10 @@ function biasedExperts(c: Config): Experts {
 /** Dense layers first, then mixtures. */
 function denseFirst(c: Config, mixture: () => Experts, fallback = 0): (i: number) => Mlp {
   const dense = c.count('first_k_dense_replace', fallback);
-  const types = c.has('mlp_layer_types') ? c.texts('mlp_layer_types') : undefined;
+  const sparse = sparseLayers(c, c.count('num_hidden_layers'), (i) => i >= dense);
   eitherKind(c);
   c.ignore('num_nextn_predict_layers', 'moe_layer_freq', 'scoring_func', 'topk_method');
-  return (i) => ((types ? types[i] === 'dense' : i < dense) ? gated(c) : mixture());
+  return (i) => (sparse(i) ? mixture() : gated(c));
 }
 
 function deepseekV2(c: Config): Features {

@@ -175,8 +175,8 @@ const TEXT = `
     global_attn_every_n_layers=4 sliding_window=1024 mup_enabled=false attention_bias=false
   youtu: hidden_act=silu max_position_embeddings=131072 rms_norm_eps=1e-06 tie_word_embeddings=true kv_lora_rank=512
     q_lora_rank=1536 qk_rope_head_dim=64 v_head_dim=128 qk_nope_head_dim=128 rope_interleave=true attention_bias=false
-  mellum: hidden_act=silu max_position_embeddings=131072 rms_norm_eps=1e-06 tie_word_embeddings=false
-    attention_bias=false sliding_window=1024 num_experts_per_tok=8 norm_topk_prob=true
+  mellum: hidden_act=silu head_dim=128 max_position_embeddings=131072 rms_norm_eps=1e-06
+    tie_word_embeddings=false attention_bias=false sliding_window=1024 num_experts_per_tok=8 norm_topk_prob=true
   minicpm3: hidden_act=silu max_position_embeddings=32768 rms_norm_eps=1e-05 tie_word_embeddings=true kv_lora_rank=256
     q_lora_rank=768 qk_nope_head_dim=64 qk_rope_head_dim=32 attention_bias=false mlp_bias=false scale_emb=12
     scale_depth=1.4 dim_model_base=256

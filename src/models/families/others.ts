@@ -23,6 +23,7 @@ import {
   rms,
   ropeOf,
   sizesOf,
+  sparseLayers,
   UNGATED_BIAS,
   ungated,
   windowsBy,
@@ -228,9 +229,7 @@ const exaone4 = family({
 function exaoneExperts(c: Config, layers: number): (i: number) => ReturnType<typeof experts> | undefined {
   eitherKind(c);
   const dense = c.count('first_k_dense_replace', 1);
-  const types = c.has('mlp_layer_types')
-    ? c.texts('mlp_layer_types')
-    : Array.from({ length: layers }, (_, i) => (i < dense ? 'dense' : 'sparse'));
+  const sparse = sparseLayers(c, layers, (i) => i >= dense);
   const inner = c.count('moe_intermediate_size');
   const mixture = experts(c, {
     count: c.count('num_experts', undefined, 1),
@@ -244,7 +243,7 @@ function exaoneExperts(c: Config, layers: number): (i: number) => ReturnType<typ
     factor: c.number('routed_scaling_factor', 1),
     shared: { inner: inner * c.count('num_shared_experts', 1) },
   });
-  return (i) => (types[i] === 'sparse' ? mixture : undefined);
+  return (i) => (sparse(i) ? mixture : undefined);
 }
 
 const nemotron = family({

@@ -24,6 +24,7 @@ import {
   sameWindow,
   sharedNames,
   sizesOf,
+  sparseLayers,
   windowsBy,
 } from './common.js';
 import type { Names } from '../weights.js';
@@ -152,10 +153,10 @@ const mellum = family({
     const s = sizesOf(c);
     const types = layerTypes(c, s.layers, full);
     const windows = windowsBy(c, types, c.optional('sliding_window'));
-    const rope = (layerType: string, theta: number): RopeFeature => 
+    const rope = (layerType: string, theta: number): RopeFeature =>
       ropeOf(c, s, { layerType, apart: true, within: true, theta });
     const ropes = [rope('full_attention', 5e5), rope('sliding_attention', 1e4)] as const;
-    const dense = c.has('mlp_layer_types') ? c.texts('mlp_layer_types') : [];
+    const sparse = sparseLayers(c, s.layers, () => true);
     eitherKind(c);
     const norm = rms(c);
     return build('mellum', c, s, {
@@ -165,7 +166,7 @@ const mellum = family({
         window: windows[i],
         qkNorm: { norm, over: 'head' },
       }),
-      mlp: (i) => (dense[i] === 'dense' ? gated(c) : qwenExperts(c)),
+      mlp: (i) => (sparse(i) ? qwenExperts(c) : gated(c)),
       biases,
     });
   },
