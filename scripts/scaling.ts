@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { packageRoot } from '../src/base/paths.js';
 
-/** Measured on one H200 (README, "Measured"; docs/bench-h200-train.json). */
+/** Measured on one H200 (docs/measured.md, docs/bench-h200-train.json). */
 export const MEASURED = {
   /** A training step of 1.3B parameters in bf16 with 4 x 2048 tokens: 6 operations a parameter and token. */
   train: { parameters: 1_336_248_320, tokens: 4 * 2048, tokensPerSecond: 58_192 },
@@ -110,7 +110,7 @@ export function scalingPage(): string {
 # Expected scaling on eight GPUs, on paper
 
 Nothing on this page was run on several GPUs. It says what to expect from bytes, rates of links and what one H200 measured, so that a first run on
-real machines has something to be held against. Measured on one H200 (README): training 1.3B parameters with 4 x 2048 tokens a step
+real machines has something to be held against. Measured on one H200 ([measured.md](measured.md)): training 1.3B parameters with 4 x 2048 tokens a step
 ${tokensPerSecond} tokens/s (${(rate / 1e12).toFixed(0)} TFLOP/s), decoding of an 8B model ${MEASURED.decode8B} tokens/s (${(readingRate() / 1e12).toFixed(2)} TB/s of weights).
 Assumed of links, as commonly told: ${Object.entries(ASSUMED.links)
     .map(([name, l]) => `${name} ${l.bytesPerSecond / 1e9} GB/s and ${Math.round(l.latency * 1e6)} us a call`)

@@ -7,6 +7,7 @@ import { after, describe, test } from 'node:test';
 import { tmpdir } from 'node:os';
 import { pathToFileURL } from 'node:url';
 import { inspect } from 'node:util';
+import { PICTURE, picture } from '../bench/picture.js';
 import { docsDir, packageRoot } from '../src/base/paths.js';
 import { Device } from '../src/index.js';
 
@@ -90,4 +91,8 @@ test('links of the documentation site lead to files, not to folders, of which it
       .map((m) => `${page}: ${m[1]}`),
   );
   assert.deepEqual(dead, []);
+});
+
+test("the README's picture is drawn from the records", () => {
+  assert.equal(readFileSync(join(packageRoot, PICTURE), 'utf8'), picture());
 });

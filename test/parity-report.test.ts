@@ -231,7 +231,7 @@ test('the page of ops has a line for every op and the marks of the evidence', as
   assert.match(page, /\| `tanh` \|.*\| ✗ f32, else not measured \|/);
   assert.match(page, /\| `relu` \|.*\| not measured u32, else = \|/);
 });
-test('the table of the README has a line a device, and one for the hardware that nobody has run', async () => {
+test('the table of devices has a line a device, and one for the hardware that nobody has run', async () => {
   const report = await runParity({ ...small, devices: ['reference'], against: ['candle'] });
   const table = supportTable([{ file: 'docs/parity/x.json', report }]);
   assert.match(table, /\| x \| the oracle, in double precision: .* \| 0 of \d+ \| 15 \| \d+ \|/);

@@ -40,7 +40,7 @@ wick parity signatures [--candle DIR] [--json]    our kernel symbols and paramet
   --pin             rewrites the manifest from the checkout
 wick parity evidence [--device NAME] [--jobs N] [--out DIR]    measures, and keeps a report a kind of device in
                     docs/parity (default: cpu, sim:32, sim:64)
-wick parity docs           writes docs/ops.md and the README's table from the op table and the evidence in docs/parity
+wick parity docs           writes docs/ops.md and the table of docs/devices.md from the op table and the evidence in docs/parity
   --check           says what is stale, and fails where a page is
   --strict          with --check: fails where evidence is older than what it speaks of, too`;
 

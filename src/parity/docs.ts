@@ -1,4 +1,4 @@
-// Pages made from the op table and committed evidence: docs/ops.md, docs/kernels.md and the README's table. A check
+// Pages made from the op table and committed evidence: docs/ops.md, docs/kernels.md and the table of docs/devices.md. A check
 // says what is stale.
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -157,7 +157,7 @@ export function supportTable(evidence: readonly Evidence[]): string {
     return (
       `| ${label} | ${kindOf(device.name)}: ${escape(device.description)} | ${ops} of ${opList.length} | ` +
       `${own.reduce((n, c) => n + c.cases, 0)} | ${t.exact} | ${t.within + t.closer} | ${t.differs} | ` +
-      `${t.unsupported} | ${t.failed} | [${e.report.date.slice(0, 10)}](${e.file}) |`
+      `${t.unsupported} | ${t.failed} | [${e.report.date.slice(0, 10)}](${e.file.replace('docs/', '')}) |`
     );
   });
   const amd = columns.some((c) => c.device.name.startsWith('rocm:'))
@@ -174,11 +174,11 @@ export function supportTable(evidence: readonly Evidence[]): string {
 
 const OPS = 'docs/ops.md';
 const ENVIRONMENT = 'docs/environment.md';
-const README = 'README.md';
+const DEVICES = 'docs/devices.md';
 const BEGIN = '<!-- support: made by `wick parity docs`, do not edit -->';
 const END = '<!-- /support -->';
-/** The README with its table as the evidence gives it. */
-function readmeWith(text: string, table: string): string {
+/** The page of devices with its table as the evidence gives it. */
+function devicesWith(text: string, table: string): string {
   const [a, b] = [text.indexOf(BEGIN), text.indexOf(END)];
   return a < 0 || b < a ? text : `${text.slice(0, a + BEGIN.length)}\n${table}\n${text.slice(b)}`;
 }
@@ -186,13 +186,13 @@ function readmeWith(text: string, table: string): string {
 /** Every page by its path, as it should be. */
 function pages(): Map<string, string> {
   const evidence = readEvidence();
-  const readme = join(packageRoot, README);
+  const devices = join(packageRoot, DEVICES);
   return new Map([
     [OPS, opsPage(evidence, readMutation())],
     [ENVIRONMENT, environmentPage()],
     [KERNELS_PAGE, kernelsPage(evidence, readCompiled(), readRan())],
-    ...(existsSync(readme)
-      ? [[README, readmeWith(readFileSync(readme, 'utf8'), supportTable(evidence))] as const]
+    ...(existsSync(devices)
+      ? [[DEVICES, devicesWith(readFileSync(devices, 'utf8'), supportTable(evidence))] as const]
       : []),
   ]);
 }
